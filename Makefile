@@ -1,0 +1,55 @@
+# Short names for what meson and tools/ do. `make help` lists them.
+
+# The release build and the sanitized one; both are ordinary meson build directories.
+BUILD      = build
+BUILD_TEST = build-test
+PREFIX     = /usr/local
+DESTDIR    =
+PYTHON     = /usr/bin/python3
+FUZZ_SECONDS = 60
+
+.PHONY: all quickstart test bench lint fuzz format tidy install clean help
+
+all: ## build the programs, the library and the manual into ./build (the default)
+	@tools/packages build
+	@test -f $(BUILD)/build.ninja || \
+		meson setup $(BUILD) --buildtype=release --prefix=$(PREFIX) >$(BUILD).log 2>&1 || \
+		{ cat $(BUILD).log; rm -f $(BUILD).log; exit 1; }
+	@rm -f $(BUILD).log
+	@ninja -C $(BUILD)
+
+quickstart: ## from a fresh clone to an agent's job in a box, explained line by line
+	@tools/quickstart
+
+test: ## unit tests, fuzz corpus, lint and end-to-end tests, under sanitizers, as root and not
+	@tools/packages build image test
+	@$(PYTHON) tools/test-runner
+
+bench: all ## measure against bwrap, runc, crun and docker where installed; writes bench/RESULTS.md
+	@tools/packages image bench
+	@$(PYTHON) bench/run
+
+lint: ## layers, sizes, banned calls, format, names in ARCHITECTURE.md
+	@tools/packages lint
+	@$(PYTHON) tools/lint
+
+fuzz: ## fuzz every target for FUZZ_SECONDS (60) each, starting from the kept corpus
+	@tools/packages build fuzz
+	@tools/fuzz $(FUZZ_SECONDS)
+
+format: ## apply .clang-format to the C files
+	@tools/packages lint
+	@$(PYTHON) tools/lint --format
+
+tidy: all ## clang-tidy over src/, for a curious afternoon; not part of the tests
+	@tools/packages fuzz
+	@clang-tidy -p $(BUILD) --quiet $$(git ls-files 'src/*.c')
+
+install: all ## install below PREFIX (/usr/local); honours DESTDIR
+	@DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
+
+clean: ## remove the build directories (the cached test image goes with them)
+	@rm -rf $(BUILD) $(BUILD_TEST) build-fuzz
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
