@@ -1,0 +1,276 @@
+/*
+ * Cove: a computer of its own for every AI agent. The one public header of libcove.
+ *
+ *	struct cove *cove;
+ *	struct cove_box *box;
+ *	struct cove_result result;
+ *
+ *	cove_new(&cove, NULL, &err);
+ *	cove_create(cove, &(struct cove_box_options){.size = sizeof(struct cove_box_options)}, &box, &err);
+ *	cove_run(box, &(struct cove_command){.size = sizeof(struct cove_command), .line = "echo hello",
+ *		.shell = "default"}, &result, &err);
+ *
+ * Functions return 0 (or a positive count) on success and a negative errno otherwise, with a sentence
+ * in *err, which may be NULL. Structs that a caller fills begin with their own size, so that a program
+ * built against an older header keeps working. Strings given are borrowed for the call; what a
+ * function returns is freed with the function named beside it. A handle is used by one thread at a
+ * time; different handles are independent. Numbers of time are milliseconds; 0 means none.
+ */
+#ifndef COVE_H
+#define COVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define COVE_VERSION "0.1.0"
+#define COVE_ABI     1
+#define COVE_API     __attribute__((visibility("default")))
+
+/* Of the library that is loaded, not of this header. */
+COVE_API const char *cove_version(void);
+COVE_API int cove_abi(void);
+
+enum cove_error_kind {
+	COVE_OK = 0,
+	COVE_INVALID,
+	COVE_NOT_FOUND,
+	COVE_EXISTS,
+	COVE_CONFLICT,
+	COVE_DENIED,
+	COVE_LIMIT,
+	COVE_FULL,
+	COVE_UNSUPPORTED,
+	COVE_TIMEOUT,
+	COVE_INTERRUPTED,
+	COVE_PROTOCOL,
+	COVE_INTERNAL,
+};
+
+struct cove_error {
+	enum cove_error_kind kind;
+	int code; /* positive errno or 0 */
+	char message[232];
+};
+COVE_API const char *cove_error_name(enum cove_error_kind kind);
+
+/* One per program: finds the state directory, sweeps up what a crash left. */
+struct cove;
+struct cove_options {
+	size_t size;
+	const char *home; /* NULL: $COVE_HOME or the usual place */
+	/* Called with one complete line (no newline) per event: for a person, or JSON. May be NULL. */
+	void (*on_event)(void *arg, const char *line, const char *json);
+	void *arg;
+};
+COVE_API int cove_new(struct cove **ret, const struct cove_options *options, struct cove_error *err);
+COVE_API void cove_free(struct cove *cove);
+
+/* ---- boxes ---- */
+
+struct cove_box; /* a handle; freeing it does not end the box */
+
+struct cove_box_options {
+	size_t size;
+	const char *name;	 /* NULL: a fresh one */
+	const char *image;	 /* NULL: "base"; "host" for this machine's own programs */
+	const char *workspace;	 /* a name, or a path with a slash in it for a host directory */
+	const char *const *mounts; /* "SRC:DST[:ro][,env=NAME]", NULL-terminated */
+	const char *const *env;	 /* "NAME=VALUE", NULL-terminated */
+	const char *const *labels; /* "NAME=VALUE", NULL-terminated */
+	const char *cwd;
+	const char *user;
+	uint64_t timeout_ms;	 /* default for its commands */
+	const char *persistence; /* "workspace" (default) or "box" (also "sandbox") */
+	bool one_shot;		 /* gone when this handle is freed or its process dies */
+};
+
+/* Makes and starts a box. */
+COVE_API int cove_create(struct cove *cove, const struct cove_box_options *options,
+			 struct cove_box **ret, struct cove_error *err);
+/* A session: the caller's own id, always the same box. Creates, starts or joins it. prefix may be
+ * NULL. options->name is not allowed; the workspace defaults to the box's name. */
+COVE_API int cove_open(struct cove *cove, const char *session, const char *prefix,
+		       const struct cove_box_options *options, struct cove_box **ret,
+		       struct cove_error *err);
+/* Closes a session: persistence "workspace" removes the box, "box" stops it; remove deletes the box
+ * either way. A session that does not exist is success with remove. */
+COVE_API int cove_close(struct cove *cove, const char *session, const char *prefix, bool remove,
+			struct cove_error *err);
+/* A running box by name. COVE_CONFLICT if it is stopped. */
+COVE_API int cove_find(struct cove *cove, const char *name, struct cove_box **ret,
+		       struct cove_error *err);
+COVE_API const char *cove_box_name(const struct cove_box *box);
+COVE_API void cove_box_free(struct cove_box *box);
+
+COVE_API int cove_start(struct cove *cove, const char *name, struct cove_error *err);
+/* by: who asks, for the record; may be NULL. grace_ms: how long SIGTERM has before SIGKILL. */
+COVE_API int cove_stop(struct cove *cove, const char *name, const char *by, uint64_t grace_ms,
+		       struct cove_error *err);
+/* force also ends a running box. A box that does not exist is COVE_NOT_FOUND, or success with force. */
+COVE_API int cove_remove(struct cove *cove, const char *name, bool force, struct cove_error *err);
+
+struct cove_box_info {
+	char name[64], image[64], workspace[64], state[16], cause[64], by[64], persistence[16];
+	char session[128];
+	uint64_t created_ms, started_ms, ended_ms;
+	int64_t keeper_pid;
+};
+/* Returns the count; free with free(). */
+COVE_API int cove_list(struct cove *cove, struct cove_box_info **ret, struct cove_error *err);
+/* Everything known about a box as one JSON object; free with free(). */
+COVE_API int cove_inspect(struct cove *cove, const char *name, char **ret_json,
+			  struct cove_error *err);
+
+/* ---- commands ---- */
+
+struct cove_command {
+	size_t size;
+	const char *const *argv; /* a program and its arguments, NULL-terminated; or */
+	const char *line;	 /* a shell line */
+	const char *shell;	 /* run line in this persistent shell ("default"); NULL: a fresh bash -c */
+	const char *const *env;
+	const char *cwd, *user;
+	const void *input; /* stdin; NULL: empty */
+	size_t input_len;
+	uint64_t timeout_ms;
+	bool background; /* return at once; the id is in the result */
+	/* cove_exec_start only: */
+	bool stream_input; /* stdin comes through cove_exec_write and cove_exec_close_input */
+	bool pty;
+	unsigned rows, cols;
+};
+
+struct cove_result {
+	uint64_t exec_id;
+	bool has_exit; /* exit_code is valid; otherwise it ended by signal, timeout or is unknown */
+	int exit_code;
+	int signal;
+	char *out, *err_out; /* owned; NUL-terminated, may hold NULs; at most 1 MiB each */
+	size_t out_len, err_len;
+	uint64_t out_bytes, err_bytes; /* true counts */
+	char *cwd;		       /* owned, may be NULL */
+	uint64_t duration_ms;
+	bool timed_out, oom_killed, truncated;
+	const char *shell; /* "kept", "exited", "restarted", or NULL for exec */
+	char cause[32];
+};
+/* Runs a command to its end. */
+COVE_API int cove_run(struct cove_box *box, const struct cove_command *command,
+		      struct cove_result *ret, struct cove_error *err);
+COVE_API void cove_result_free(struct cove_result *result);
+/* The result object of design.md as JSON; free with free(). */
+COVE_API char *cove_result_json(const struct cove_result *result);
+
+/* A running command that the caller drives: output and the end come as events. */
+struct cove_exec;
+enum cove_event_type { COVE_EVENT_STARTED, COVE_EVENT_OUT, COVE_EVENT_ERR, COVE_EVENT_EXIT };
+struct cove_event {
+	enum cove_event_type type;
+	const void *data; /* OUT, ERR: borrowed until the next call */
+	size_t len;
+	uint64_t exec_id;
+	struct cove_result result; /* EXIT: without out and err_out; cwd is borrowed */
+};
+COVE_API int cove_exec_start(struct cove_box *box, const struct cove_command *command,
+			     struct cove_exec **ret, struct cove_error *err);
+/* Joins a command at byte offsets of its streams. follow: until it ends. */
+COVE_API int cove_exec_attach(struct cove_box *box, uint64_t exec_id, uint64_t out_from,
+			      uint64_t err_from, bool follow, struct cove_exec **ret,
+			      struct cove_error *err);
+/* Readable when cove_exec_next has something. */
+COVE_API int cove_exec_fd(const struct cove_exec *exec);
+/* 1 and an event, 0 when timeout_ms passed without one (-1 waits for ever), -EPIPE after the last. */
+COVE_API int cove_exec_next(struct cove_exec *exec, int timeout_ms, struct cove_event *ret,
+			    struct cove_error *err);
+/* How many bytes stdin takes now without waiting; 0 means: wait for an event. */
+COVE_API size_t cove_exec_input_room(const struct cove_exec *exec);
+COVE_API int cove_exec_write(struct cove_exec *exec, const void *data, size_t len,
+			     struct cove_error *err);
+COVE_API int cove_exec_close_input(struct cove_exec *exec, struct cove_error *err);
+COVE_API int cove_exec_resize(struct cove_exec *exec, unsigned rows, unsigned cols,
+			      struct cove_error *err);
+COVE_API void cove_exec_free(struct cove_exec *exec); /* the command goes on */
+
+/* exec_id may be of any command of the box. SIGKILL goes to its whole tree. */
+COVE_API int cove_signal(struct cove_box *box, uint64_t exec_id, int sig, struct cove_error *err);
+
+struct cove_exec_info {
+	uint64_t exec_id, started_ms, duration_ms, out_bytes, err_bytes;
+	int64_t pid;
+	char command[96], state[16], shell[40], cause[32];
+	bool has_exit, background;
+	int exit_code, signal;
+};
+/* Returns the count; free with free(). Works on a stopped box too. */
+COVE_API int cove_execs(struct cove *cove, const char *box, struct cove_exec_info **ret,
+			struct cove_error *err);
+
+/* ---- files: all done inside the box, as its user ---- */
+
+struct cove_file_info {
+	char type; /* 'f', 'd', 'l', 'o' */
+	char *name, *target; /* owned by the list */
+	unsigned mode, uid, gid;
+	uint64_t size, mtime_ns;
+};
+/* Host path to box path and back, files or whole directories. A directory copied onto an existing
+ * directory goes inside it, as with cp -r. progress may be NULL. */
+typedef void cove_progress(void *arg, uint64_t bytes, uint64_t files);
+COVE_API int cove_put(struct cove_box *box, const char *host_path, const char *box_path,
+		      cove_progress *progress, void *arg, struct cove_error *err);
+COVE_API int cove_get(struct cove_box *box, const char *box_path, const char *host_path,
+		      cove_progress *progress, void *arg, struct cove_error *err);
+/* From and to a descriptor; one file. */
+COVE_API int cove_put_fd(struct cove_box *box, int fd, const char *box_path, unsigned mode,
+			 struct cove_error *err);
+COVE_API int cove_get_fd(struct cove_box *box, const char *box_path, int fd,
+			 struct cove_error *err);
+/* From and to memory. get fails with COVE_LIMIT beyond max; free *ret with free(). */
+COVE_API int cove_put_data(struct cove_box *box, const char *box_path, const void *data, size_t len,
+			   unsigned mode, struct cove_error *err);
+COVE_API int cove_get_data(struct cove_box *box, const char *box_path, size_t max, void **ret,
+			   size_t *ret_len, struct cove_error *err);
+COVE_API int cove_stat(struct cove_box *box, const char *path, struct cove_file_info *ret,
+		       struct cove_error *err);
+COVE_API int cove_list_dir(struct cove_box *box, const char *path, struct cove_file_info **ret,
+			   struct cove_error *err);
+COVE_API void cove_file_info_free(struct cove_file_info *list, size_t count);
+COVE_API int cove_mkdir(struct cove_box *box, const char *path, unsigned mode,
+			struct cove_error *err);
+COVE_API int cove_move(struct cove_box *box, const char *from, const char *to,
+		       struct cove_error *err);
+COVE_API int cove_unlink(struct cove_box *box, const char *path, bool recursive,
+			 struct cove_error *err);
+COVE_API int cove_chmod(struct cove_box *box, const char *path, unsigned mode,
+			struct cove_error *err);
+
+/* ---- images and workspaces ---- */
+
+struct cove_image_info {
+	char name[64], id[65], user[64];
+	uint64_t created_ms, bytes;
+};
+COVE_API int cove_images(struct cove *cove, struct cove_image_info **ret, struct cove_error *err);
+/* From a tar stream, uncompressed. user may be NULL: uid 1000 of the image, else root. */
+COVE_API int cove_image_import(struct cove *cove, const char *name, const char *user, int tar_fd,
+			       struct cove_error *err);
+COVE_API int cove_image_remove(struct cove *cove, const char *name, struct cove_error *err);
+
+struct cove_workspace_info {
+	char name[64];
+	uint64_t bytes, files;
+	bool in_use;
+};
+COVE_API int cove_workspaces(struct cove *cove, struct cove_workspace_info **ret,
+			     struct cove_error *err);
+COVE_API int cove_workspace_remove(struct cove *cove, const char *name, struct cove_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,50 @@
+/*
+ * A growing byte buffer that cannot be made without its maximum.
+ *
+ * Bytes are appended at the end and consumed from the front. An append that would pass the maximum
+ * fails with -ENOBUFS and leaves the buffer as it was. An emptied buffer that grew large gives its
+ * memory back, so one big message does not stay resident.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct buf {
+	uint8_t *data; /* owned */
+	size_t start;  /* first byte not yet consumed */
+	size_t len;    /* bytes from start */
+	size_t cap;
+	size_t max;
+};
+
+void buf_init(struct buf *b, size_t max);
+void buf_done(struct buf *b);
+
+static inline const uint8_t *buf_data(const struct buf *b)
+{
+	return b->data + b->start;
+}
+
+static inline size_t buf_len(const struct buf *b)
+{
+	return b->len;
+}
+
+int buf_append(struct buf *b, const void *p, size_t n);
+int buf_append_str(struct buf *b, const char *s);
+int buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Room for n more bytes at the end: returns where to write them, NULL at the maximum or without
+ * memory. buf_commit then says how many were written. */
+uint8_t *buf_reserve(struct buf *b, size_t n);
+void buf_commit(struct buf *b, size_t n);
+
+/* Drops n bytes from the front. */
+void buf_consume(struct buf *b, size_t n);
+void buf_clear(struct buf *b);
+
+/* The content as a C string: a NUL stands after the last byte but is not counted. NULL at the
+ * maximum or without memory. */
+const char *buf_cstr(struct buf *b);

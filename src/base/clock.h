@@ -1,0 +1,29 @@
+/* The two clocks: monotonic for durations and timers, wall time for records people read. */
+#pragma once
+
+#include <stdint.h>
+#include <time.h>
+
+static inline uint64_t clock_ns_of(clockid_t id)
+{
+	struct timespec ts;
+
+	clock_gettime(id, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static inline uint64_t clock_mono_ns(void)
+{
+	return clock_ns_of(CLOCK_MONOTONIC);
+}
+
+static inline uint64_t clock_mono_ms(void)
+{
+	return clock_mono_ns() / 1000000u;
+}
+
+/* Milliseconds since 1970. */
+static inline uint64_t clock_wall_ms(void)
+{
+	return clock_ns_of(CLOCK_REALTIME) / 1000000u;
+}

@@ -1,0 +1,245 @@
+/* Descriptors and raw system calls; see fd.h. */
+#include "base/fd.h"
+
+#include "base/rand.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+
+enum { FDS_MAX = 32 };
+
+void fd_close(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+ssize_t fd_read_full(int fd, void *p, size_t n)
+{
+	size_t done = 0;
+
+	while (done < n) {
+		ssize_t r = read(fd, (char *)p + done, n - done);
+
+		if (r < 0 && errno == EINTR)
+			continue;
+		if (r < 0)
+			return -errno;
+		if (r == 0)
+			break;
+		done += (size_t)r;
+	}
+	return (ssize_t)done;
+}
+
+int fd_write_full(int fd, const void *p, size_t n)
+{
+	size_t done = 0;
+
+	while (done < n) {
+		ssize_t r = write(fd, (const char *)p + done, n - done);
+
+		if (r < 0 && errno == EINTR)
+			continue;
+		if (r < 0)
+			return -errno;
+		done += (size_t)r;
+	}
+	return 0;
+}
+
+int fd_set_nonblock(int fd, bool on)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	if (flags < 0)
+		return -errno;
+	flags = on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK;
+	return fcntl(fd, F_SETFL, flags) < 0 ? -errno : 0;
+}
+
+int fd_read_file(int dir_fd, const char *path, size_t max, char **ret, size_t *ret_len)
+{
+	autoclose int fd = openat(dir_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	autofree char *text = NULL;
+	size_t cap = 4096, len = 0;
+
+	if (fd < 0)
+		return -errno;
+	for (;;) {
+		char *grown;
+		ssize_t n;
+
+		if (cap > max + 1)
+			cap = max + 1;
+		grown = realloc(text, cap + 1);
+		if (!grown)
+			return -ENOMEM;
+		text = grown;
+		n = fd_read_full(fd, text + len, cap - len);
+		if (n < 0)
+			return (int)n;
+		len += (size_t)n;
+		if (len > max)
+			return -EFBIG;
+		if (len < cap)
+			break;
+		cap *= 2;
+	}
+	text[len] = 0;
+	*ret = take_ptr(text);
+	if (ret_len)
+		*ret_len = len;
+	return 0;
+}
+
+int fd_write_file(int dir_fd, const char *name, const void *p, size_t n, mode_t mode, bool durable)
+{
+	char tmp[300], token[17];
+	int r;
+
+	rand_hex(token, 8);
+	if (snprintf(tmp, sizeof(tmp), ".%.200s.%s", name, token) >= (int)sizeof(tmp))
+		return -ENAMETOOLONG;
+	autoclose int fd = openat(dir_fd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+	if (fd < 0)
+		return -errno;
+	r = fd_write_full(fd, p, n);
+	if (r == 0 && durable && fsync(fd) < 0)
+		r = -errno;
+	if (r == 0 && renameat(dir_fd, tmp, dir_fd, name) < 0)
+		r = -errno;
+	if (r < 0) {
+		unlinkat(dir_fd, tmp, 0);
+		return r;
+	}
+	return durable && fsync(dir_fd) < 0 ? -errno : 0;
+}
+
+int fd_send(int sock, const void *p, size_t n, const int *fds, size_t count)
+{
+	union {
+		char bytes[CMSG_SPACE(sizeof(int) * FDS_MAX)];
+		struct cmsghdr align;
+	} control = {0};
+	struct iovec iov = {.iov_base = (void *)(uintptr_t)p, .iov_len = n};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	ssize_t r;
+
+	if (count > FDS_MAX)
+		return -E2BIG;
+	if (count > 0) {
+		struct cmsghdr *c;
+
+		msg.msg_control = control.bytes;
+		msg.msg_controllen = CMSG_SPACE(sizeof(int) * count);
+		c = CMSG_FIRSTHDR(&msg);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int) * count);
+		memcpy(CMSG_DATA(c), fds, sizeof(int) * count);
+	}
+	do {
+		r = sendmsg(sock, &msg, MSG_NOSIGNAL);
+	} while (r < 0 && errno == EINTR);
+	if (r < 0)
+		return -errno;
+	return (size_t)r == n ? 0 : -EIO;
+}
+
+static size_t take_control_fds(struct msghdr *msg, int *fds, size_t max)
+{
+	size_t count = 0;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+		size_t n;
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		for (size_t i = 0; i < n; i++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+			if (count < max)
+				fds[count++] = fd;
+			else
+				close(fd);
+		}
+	}
+	return count;
+}
+
+ssize_t fd_recv(int sock, void *p, size_t n, int *ret_fds, size_t max, size_t *ret_count)
+{
+	union {
+		char bytes[CMSG_SPACE(sizeof(int) * FDS_MAX)];
+		struct cmsghdr align;
+	} control = {0};
+	struct iovec iov = {.iov_base = p, .iov_len = n};
+	struct msghdr msg = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes),
+	};
+	ssize_t r;
+
+	do {
+		r = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
+	} while (r < 0 && errno == EINTR);
+	if (r < 0)
+		return -errno;
+	*ret_count = take_control_fds(&msg, ret_fds, max);
+	return r;
+}
+
+int fd_openat2(int dir_fd, const char *path, int flags, mode_t mode, uint64_t resolve)
+{
+	struct {
+		uint64_t flags, mode, resolve;
+	} how = {(uint64_t)(unsigned)flags | O_CLOEXEC, mode, resolve};
+	long r;
+
+	do {
+		r = syscall(SYS_openat2, dir_fd, path, &how, sizeof(how));
+	} while (r < 0 && errno == EINTR);
+	return r < 0 ? -errno : (int)r;
+}
+
+int sys_pidfd_open(pid_t pid)
+{
+	long r = syscall(SYS_pidfd_open, pid, 0);
+
+	return r < 0 ? -errno : (int)r;
+}
+
+int sys_pidfd_send_signal(int pidfd, int sig)
+{
+	return syscall(SYS_pidfd_send_signal, pidfd, sig, NULL, 0) < 0 ? -errno : 0;
+}
+
+int sys_close_range(unsigned first, unsigned last, unsigned flags)
+{
+	return syscall(SYS_close_range, first, last, flags) < 0 ? -errno : 0;
+}
+
+int sys_memfd_create(const char *name, unsigned flags)
+{
+	long r = syscall(SYS_memfd_create, name, flags);
+
+	return r < 0 ? -errno : (int)r;
+}
+
+int sys_execveat(int fd, char *const argv[], char *const envp[])
+{
+	syscall(SYS_execveat, fd, "", argv, envp, 0x1000 /* AT_EMPTY_PATH */);
+	return -errno;
+}

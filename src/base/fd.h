@@ -1,0 +1,78 @@
+/*
+ * Descriptors: owned ones close themselves, all are CLOEXEC from birth, and reads and writes either
+ * finish or say why. Also the few raw system calls that libc has no name for.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+static inline void fd_closep(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+}
+
+static inline void ptr_freep(void *p)
+{
+	free(*(void **)p);
+}
+
+#define autoclose __attribute__((cleanup(fd_closep)))
+#define autofree  __attribute__((cleanup(ptr_freep)))
+
+/* Moves ownership out of an autoclose or autofree variable. */
+#define take_fd(fd)              \
+	({                       \
+		int fd_ = (fd);  \
+		(fd) = -1;       \
+		fd_;             \
+	})
+#define take_ptr(p)                      \
+	({                               \
+		__typeof__(p) p_ = (p);  \
+		(p) = NULL;              \
+		p_;                      \
+	})
+
+/* Closes *fd if it is open and leaves -1, so that twice is fine. */
+void fd_close(int *fd);
+
+/* Loops over short counts and EINTR. fd_read_full returns the bytes read, fewer only at end of
+ * file; fd_write_full returns 0. Negative errno on failure. For blocking descriptors. */
+ssize_t fd_read_full(int fd, void *p, size_t n);
+int fd_write_full(int fd, const void *p, size_t n);
+
+int fd_set_nonblock(int fd, bool on);
+
+/* Reads a whole small file relative to dir_fd (or AT_FDCWD) without following a final link. The
+ * result is owned and NUL-terminated. -EFBIG beyond max. */
+int fd_read_file(int dir_fd, const char *path, size_t max, char **ret, size_t *ret_len);
+
+/* Writes a file so that readers see the old or the new content, never a part: a temporary name in
+ * the same directory, then rename. With durable, file and directory are fsynced. */
+int fd_write_file(int dir_fd, const char *name, const void *p, size_t n, mode_t mode, bool durable);
+
+/* Sends or receives bytes with descriptors over a Unix socket. Received descriptors are CLOEXEC;
+ * *ret_count says how many came (at most max). */
+int fd_send(int sock, const void *p, size_t n, const int *fds, size_t count);
+ssize_t fd_recv(int sock, void *p, size_t n, int *ret_fds, size_t max, size_t *ret_count);
+
+/* openat2(2). resolve takes the RESOLVE_ flags below. Returns a descriptor or -errno. */
+#define FD_BENEATH	 0x08u /* RESOLVE_BENEATH */
+#define FD_IN_ROOT	 0x10u /* RESOLVE_IN_ROOT */
+#define FD_NO_MAGICLINKS 0x02u /* RESOLVE_NO_MAGICLINKS */
+#define FD_NO_SYMLINKS	 0x04u /* RESOLVE_NO_SYMLINKS */
+#define FD_NO_XDEV	 0x01u /* RESOLVE_NO_XDEV */
+int fd_openat2(int dir_fd, const char *path, int flags, mode_t mode, uint64_t resolve);
+
+/* Raw calls, -errno on failure. */
+int sys_pidfd_open(pid_t pid);
+int sys_pidfd_send_signal(int pidfd, int sig);
+int sys_close_range(unsigned first, unsigned last, unsigned flags);
+int sys_memfd_create(const char *name, unsigned flags);
+int sys_execveat(int fd, char *const argv[], char *const envp[]);

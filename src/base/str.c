@@ -1,0 +1,212 @@
+/* String checks, escapes and parsing; see str.h. */
+#include "base/str.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+bool str_copy(char *dst, size_t size, const char *src)
+{
+	size_t n = strlen(src);
+	bool fits = n < size;
+
+	if (!fits)
+		n = size - 1;
+	memcpy(dst, src, n);
+	dst[n] = 0;
+	return fits;
+}
+
+bool str_starts(const char *s, const char *prefix)
+{
+	return strncmp(s, prefix, strlen(prefix)) == 0;
+}
+
+static bool is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+bool str_is_name(const char *s, size_t max)
+{
+	size_t n = strlen(s);
+
+	if (n == 0 || n > max || s[0] == '-' || s[n - 1] == '-')
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (!(s[i] >= 'a' && s[i] <= 'z') && !is_digit(s[i]) && s[i] != '-')
+			return false;
+	return true;
+}
+
+bool str_is_env_name(const char *s)
+{
+	if (!*s || is_digit(*s))
+		return false;
+	for (; *s; s++)
+		if (!(*s >= 'a' && *s <= 'z') && !(*s >= 'A' && *s <= 'Z') && !is_digit(*s) && *s != '_')
+			return false;
+	return true;
+}
+
+bool str_parse_u64(const char *s, uint64_t max, uint64_t *ret)
+{
+	uint64_t v = 0;
+
+	if (!*s)
+		return false;
+	for (; *s; s++) {
+		uint64_t digit = (uint64_t)(*s - '0');
+
+		if (!is_digit(*s) || v > (max - digit) / 10 || digit > max)
+			return false;
+		v = v * 10 + digit;
+	}
+	*ret = v;
+	return true;
+}
+
+static uint64_t unit_ms(const char *unit)
+{
+	static const struct {
+		const char *unit;
+		uint64_t ms;
+	} units[] = {{"", 1000}, {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000}};
+
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+		if (strcmp(unit, units[i].unit) == 0)
+			return units[i].ms;
+	return 0;
+}
+
+bool str_parse_ms(const char *s, uint64_t *ret_ms)
+{
+	enum { WHOLE_MAX = 1000000000 };
+	uint64_t whole = 0, fraction = 0, scale = 1, unit;
+	const char *p = s;
+
+	for (; is_digit(*p) && whole <= WHOLE_MAX; p++)
+		whole = whole * 10 + (uint64_t)(*p - '0');
+	if (p == s || whole > WHOLE_MAX)
+		return false;
+	if (*p == '.') {
+		if (!is_digit(*++p))
+			return false;
+		for (; is_digit(*p); p++)
+			if (scale < 1000000) {
+				fraction = fraction * 10 + (uint64_t)(*p - '0');
+				scale *= 10;
+			}
+	}
+	unit = unit_ms(p);
+	if (!unit)
+		return false;
+	*ret_ms = whole * unit + fraction * unit / scale;
+	return true;
+}
+
+size_t str_utf8(const uint8_t *p, size_t n, uint32_t *ret_rune)
+{
+	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+	uint32_t rune;
+	size_t len;
+
+	if (n == 0)
+		return 0;
+	len = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
+	if (len == 0 || len > n)
+		return 0;
+	rune = len == 1 ? p[0] : p[0] & (0x7fu >> len);
+	for (size_t i = 1; i < len; i++) {
+		if ((p[i] & 0xc0) != 0x80)
+			return 0;
+		rune = rune << 6 | (p[i] & 0x3fu);
+	}
+	if (rune < least[len] || (rune >= 0xd800 && rune < 0xe000) || rune > 0x10ffff)
+		return 0;
+	*ret_rune = rune;
+	return len;
+}
+
+/* Runes that could break a line or fool the eye although they are valid. */
+static bool is_tricky(uint32_t r)
+{
+	return r < 0x20 || (r >= 0x7f && r < 0xa0) || r == 0x2028 || r == 0x2029 || r == 0x61c ||
+	       r == 0x200e || r == 0x200f || (r >= 0x202a && r <= 0x202e) ||
+	       (r >= 0x2066 && r <= 0x2069) || r == 0xfeff;
+}
+
+static int escape_byte(struct buf *b, uint8_t c)
+{
+	switch (c) {
+	case '\n':
+		return buf_append_str(b, "\\n");
+	case '\r':
+		return buf_append_str(b, "\\r");
+	case '\t':
+		return buf_append_str(b, "\\t");
+	default:
+		return buf_printf(b, "\\x%02x", c);
+	}
+}
+
+int str_escape(struct buf *b, const char *s, size_t n)
+{
+	const uint8_t *p = (const uint8_t *)s;
+	int r = 0;
+
+	for (size_t i = 0; i < n && r == 0;) {
+		uint32_t rune = 0;
+		size_t len = str_utf8(p + i, n - i, &rune);
+
+		if (len > 0 && !is_tricky(rune)) {
+			if (rune == '\\' || rune == '"')
+				r = buf_append(b, "\\", 1);
+			if (r == 0)
+				r = buf_append(b, p + i, len);
+		} else {
+			len = len ? len : 1;
+			for (size_t k = 0; k < len && r == 0; k++)
+				r = escape_byte(b, p[i + k]);
+		}
+		i += len;
+	}
+	return r;
+}
+
+static const struct {
+	const char *name;
+	int sig;
+} signals[] = {
+	{"HUP", SIGHUP},   {"INT", SIGINT},	{"QUIT", SIGQUIT}, {"ILL", SIGILL},
+	{"TRAP", SIGTRAP}, {"ABRT", SIGABRT},	{"BUS", SIGBUS},   {"FPE", SIGFPE},
+	{"KILL", SIGKILL}, {"USR1", SIGUSR1},	{"SEGV", SIGSEGV}, {"USR2", SIGUSR2},
+	{"PIPE", SIGPIPE}, {"ALRM", SIGALRM},	{"TERM", SIGTERM}, {"CHLD", SIGCHLD},
+	{"CONT", SIGCONT}, {"STOP", SIGSTOP},	{"TSTP", SIGTSTP}, {"TTIN", SIGTTIN},
+	{"TTOU", SIGTTOU}, {"URG", SIGURG},	{"XCPU", SIGXCPU}, {"XFSZ", SIGXFSZ},
+	{"VTALRM", SIGVTALRM}, {"PROF", SIGPROF}, {"WINCH", SIGWINCH}, {"IO", SIGIO},
+	{"PWR", SIGPWR},   {"SYS", SIGSYS},
+};
+
+int str_parse_signal(const char *s)
+{
+	uint64_t number;
+
+	if (str_parse_u64(s, 64, &number))
+		return (int)number;
+	if (str_starts(s, "SIG"))
+		s += 3;
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		if (strcmp(s, signals[i].name) == 0)
+			return signals[i].sig;
+	return 0;
+}
+
+const char *str_signal_name(int sig)
+{
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		if (signals[i].sig == sig)
+			return signals[i].name;
+	return NULL;
+}

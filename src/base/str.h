@@ -1,0 +1,37 @@
+/* Strings: checks, escapes and parsing that more than one room needs. */
+#pragma once
+
+#include "base/buf.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Copies at most size - 1 bytes and always ends with NUL. False if it was cut. */
+bool str_copy(char *dst, size_t size, const char *src);
+
+bool str_starts(const char *s, const char *prefix);
+
+/* Lower-case letters, digits and inner dashes, 1 to max bytes: box, workspace, image, prefix. */
+bool str_is_name(const char *s, size_t max);
+
+/* NAME of an environment variable: [A-Za-z_][A-Za-z0-9_]*. */
+bool str_is_env_name(const char *s);
+
+/* A whole decimal number, no sign, no space, no overflow beyond max. */
+bool str_parse_u64(const char *s, uint64_t max, uint64_t *ret);
+
+/* A duration: "90", "90s", "1.5s", "250ms", "10m", "2h", "1d"; a bare number is seconds. "0" is 0. */
+bool str_parse_ms(const char *s, uint64_t *ret_ms);
+
+/* Appends text so that no byte of it can end a line, start a terminal sequence or leave its quotes:
+ * control bytes, DEL, backslash, '"' and invalid UTF-8 as \n, \t, \\, \", \xHH. Valid UTF-8 passes,
+ * except U+0080-U+009F, U+2028, U+2029 and the bidirectional controls, which are escaped too. */
+int str_escape(struct buf *b, const char *s, size_t n);
+
+/* Decodes one UTF-8 sequence: its length, or 0 where it is not valid (overlong, surrogate, > 10FFFF). */
+size_t str_utf8(const uint8_t *p, size_t n, uint32_t *ret_rune);
+
+/* Signals by name: "TERM", "SIGTERM", "15". 0 if unknown. str_signal_name gives "TERM", or NULL. */
+int str_parse_signal(const char *s);
+const char *str_signal_name(int sig);

@@ -1,0 +1,63 @@
+/*
+ * cove-init: PID 1 of a box, behind every wall. One loop, one link to the keeper on descriptors 0
+ * and 1, no library but libc.
+ *
+ *	keeper --EXEC--> main.c: on_frame -> exec.c (a process) | shell.c (a line in a live bash)
+ *	       --FILE-->                  -> files.c (as the user, by fsuid)
+ *	pipes  --------> stream.c: DATA, EOF with credit
+ *	SIGCHLD -------> reap.c: every child and orphan; owners are told through pidfds
+ *
+ * Configuration comes as arguments from the wall (they hold no secret):
+ *	--user NAME|UID[:GID]  who commands run as      --cwd DIR      start directory
+ *	--env NAME=VALUE       for every command        --cgroup       descriptor 3 is the box's group
+ *	--single               only one uid is mapped: never change ids
+ * When the keeper goes (end of file on the link) init exits, and the kernel ends the box.
+ */
+#pragma once
+
+#include "ev/ev.h"
+#include "init/user.h"
+#include "wire/link.h"
+#include "wire/msg.h"
+
+#include <stdbool.h>
+
+enum { INIT_CGROUP_FD = 3 };
+
+/* A directory on a private tmpfs, made by the wall: owned by root, mode 1733, so that the user may
+ * create files but not list them. Shell lines pass through it. */
+#define INIT_SHELL_DIR "/dev/cove"
+
+struct init {
+	struct ev *ev;
+	struct wire_link link;
+	const char *user;  /* default user as given, may be NULL */
+	const char *cwd;   /* start directory, may be NULL: the user's home */
+	const char *const *env; /* NAME=VALUE, NULL-terminated */
+	int cgroup_fd;	   /* -1: none */
+	bool single;
+	struct exec_table *execs;   /* exec.c */
+	struct shell_table *shells; /* shell.c */
+	struct file_table *files;   /* files.c */
+};
+
+/* exec.c: commands that are processes of their own. */
+int exec_table_new(struct init *in, struct exec_table **ret);
+/* Starts or answers ERROR. With m->shell set shell_line is called instead of this. */
+void exec_start(struct init *in, uint32_t id, const struct wire_exec *m);
+/* DATA, EOF, CREDIT, SIGNAL, RESIZE, CANCEL for an id. False if the id is not a command of exec.c. */
+bool exec_frame(struct init *in, const struct wire_frame *f);
+
+/* shell.c: lines in persistent shells. The same shape. */
+int shell_table_new(struct init *in, struct shell_table **ret);
+void shell_line(struct init *in, uint32_t id, const struct wire_exec *m);
+bool shell_frame(struct init *in, const struct wire_frame *f);
+
+/* files.c: file operations. The same shape. */
+int file_table_new(struct init *in, struct file_table **ret);
+void file_start(struct init *in, uint32_t id, const struct wire_file *m);
+bool file_frame(struct init *in, const struct wire_frame *f);
+
+/* Answers ERROR for a request. */
+void init_fail(struct init *in, uint32_t id, int code, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));

@@ -1,0 +1,29 @@
+/*
+ * Starting a process in the box: fork, then between fork and exec only what this file does.
+ * Descriptors 0-2 as given, nothing else open; default signal dispositions and an empty mask; its own
+ * session (and controlling terminal with a pty); ids of the user; the group of the command.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "init/user.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct spawn {
+	char *const *argv;     /* argv[0] is looked up in PATH of env, as execvp would */
+	char *const *env;      /* complete */
+	const char *cwd;       /* checked: missing is an error that says so */
+	const struct user *user;
+	bool single;	       /* do not change ids */
+	bool subreaper;	       /* orphans of this process come to it: without cgroups (see tree.h) */
+	int in, out, err;      /* borrowed */
+	int tty;	       /* slave side to become the controlling terminal, or -1 */
+	int cgroup_fd;	       /* directory to be born in, or -1 */
+	int oom_score_adj;     /* raised for the child, so that init is not the victim */
+};
+
+/* Returns the pid and a pidfd (owned), or an error that tells missing program, not executable, wrong
+ * format or bad interpreter, missing directory and permission apart. The child has execed on success. */
+int spawn_process(const struct spawn *s, pid_t *ret_pid, int *ret_pidfd, struct err *e);

@@ -1,0 +1,23 @@
+/* Who a command runs as: looked up in the box's own /etc/passwd and /etc/group, read by init itself
+ * (bounded, no NSS, nothing loaded from the image). */
+#pragma once
+
+#include "base/err.h"
+
+#include <sys/types.h>
+
+enum { USER_GROUPS_MAX = 64 };
+
+struct user {
+	uid_t uid;
+	gid_t gid;
+	gid_t groups[USER_GROUPS_MAX];
+	size_t group_count;
+	char name[64];
+	char home[256];
+	char shell[256];
+};
+
+/* name: a name, "UID" or "UID:GID"; NULL: uid 1000 if the image knows it, else root. A uid without
+ * a passwd line is fine: home is "/". An unknown name is ERR_NOT_FOUND. */
+int user_find(const char *name, struct user *ret, struct err *e);

@@ -1,0 +1,32 @@
+/*
+ * What libcove tells a new keeper, in a sealed memfd on descriptor 3 (form: base/lines.h). Nothing
+ * secret and nothing long is ever an argument.
+ *
+ * Descriptors at birth: 3 this configuration, 4 one end of a socketpair which is the keeper's first
+ * client. The client may send requests at once; HELLO comes when the box is up, ERROR (id 0) and a
+ * closed socket when it could not be started. For a one-shot box the end of this client is the end
+ * of the box.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "store/spec.h"
+
+#include <stdbool.h>
+
+enum { KEEPER_CONFIG_FD = 3, KEEPER_CLIENT_FD = 4 };
+
+struct keeper_config {
+	const char *home;	/* state directory */
+	const char *run;	/* runtime directory */
+	const char *init_path;	/* the cove-init program */
+	const char *image_root; /* resolved image */
+	const char *image_user;
+	bool image_is_host;
+	struct spec spec;
+	char *text; /* owned when read; everything points into it */
+};
+
+int keeper_config_write(const struct keeper_config *c, int *ret_fd, struct err *e);
+int keeper_config_read(struct keeper_config *ret, int fd, struct err *e);
+void keeper_config_done(struct keeper_config *c);

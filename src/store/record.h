@@ -1,0 +1,60 @@
+/*
+ * The life of a box on disk, as three small files with one writer each.
+ *
+ *	record	the spec; written once by create, durable before the box is named
+ *	live	keeper pid, boot id, start time; written by the keeper when it starts
+ *	end	cause, by whom, when; written by the keeper when it ends the box, or by the sweep
+ *	lock	locked by the keeper for as long as it lives: the only truth about liveness
+ *
+ *	lock held			running
+ *	free, end newer than live	stopped: the cause is in end
+ *	free, live and no end		the keeper was lost, or the host rebooted (boot id differs)
+ *	free, neither			created, never started
+ */
+#pragma once
+
+#include "base/err.h"
+#include "store/spec.h"
+#include "store/state.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum box_state { BOX_CREATED, BOX_RUNNING, BOX_STOPPED };
+
+struct record {
+	struct spec spec;
+	char *text; /* owned; the spec points into it */
+	enum box_state state;
+	pid_t keeper_pid;
+	uint64_t started_ms, ended_ms;
+	char cause[64]; /* why it ended: "stopped", "keeper lost", "host reboot", ... */
+	char by[64];	/* who asked, may be empty */
+};
+
+/* Makes boxes/<name> whole or not at all: a temporary directory, record and lock inside, then one
+ * rename. -EEXIST (ERR_EXISTS) if the name is taken. A one-shot box is not fsynced. Returns the
+ * directory. */
+int record_create(struct state *s, const struct spec *spec, int *ret_box_fd, struct err *e);
+
+/* ERR_NOT_FOUND if there is no such box. */
+int record_load(struct state *s, const char *name, struct record *ret, struct err *e);
+void record_done(struct record *r);
+
+/* Keeper: lock for life (-EBUSY if held), then say live. `end` is removed. */
+int record_lock(int box_fd, int *ret_lock_fd, struct err *e);
+int record_write_live(int box_fd, bool durable, struct err *e);
+int record_write_end(int box_fd, const char *cause, const char *by, bool durable, struct err *e);
+
+/* Is the lock held by somebody else? */
+bool record_is_live(int box_fd);
+
+/* Takes the box out of sight: renames boxes/<name> to boxes/.gone-<random>, so that the name is free
+ * and a crash leaves something the sweep knows to delete. Missing is success with ret_tomb[0] = 0.
+ * The caller then deletes the tomb. */
+int record_bury(struct state *s, const char *name, bool durable, char ret_tomb[64], struct err *e);
+
+/* Names of all boxes, sorted. */
+int record_names(struct state *s, char ***ret_names, size_t *ret_count, struct err *e);
+void record_names_free(char **names, size_t count);

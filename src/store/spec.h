@@ -1,0 +1,60 @@
+/*
+ * What a box is: everything decided at create, kept in its record, and given to its keeper.
+ *
+ * All strings are borrowed: from the caller when a spec is built, from the text it was parsed from
+ * otherwise (struct spec_text keeps that text). The form on disk is base/lines.h.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/limits.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum persistence { PERSIST_WORKSPACE, PERSIST_BOX };
+
+struct spec_mount {
+	const char *src; /* as given: absolute, or relative to the workspace */
+	const char *dst;
+	const char *env; /* NULL, or the variable set to dst in every command */
+	bool read_only;
+};
+
+struct spec {
+	const char *name;
+	const char *image;	    /* name of the image, "host" for the host's own */
+	const char *wall;	    /* "native" */
+	const char *workspace;	    /* name of a workspace, or NULL */
+	const char *workspace_dir;  /* absolute host directory instead, or NULL */
+	const char *user;	    /* NULL: the image's user */
+	const char *cwd;	    /* NULL: /workspace, or the user's home */
+	const char *session;	    /* the caller's own id, or NULL */
+	enum persistence persistence;
+	bool one_shot;		    /* removed by its keeper when its first client is gone */
+	uint64_t timeout_ms;	    /* default for its commands, 0 none */
+	uint64_t created_ms;
+	const char *env[SPEC_ENV_MAX]; /* NAME=VALUE */
+	size_t env_count;
+	const char *labels[SPEC_LABEL_MAX]; /* NAME=VALUE */
+	size_t label_count;
+	struct spec_mount mounts[SPEC_MOUNT_MAX];
+	size_t mount_count;
+};
+
+/* Appends a formatted spec; parses one. spec_parse writes into text (unescaping in place) and the
+ * spec points into it. Unknown keys are an error, so that an older Cove never half-understands. */
+int spec_format(const struct spec *s, struct buf *out);
+int spec_parse(struct spec *ret, char *text, size_t len, struct err *e);
+
+/* Checks everything that can be checked without touching the disk: names, paths, counts. */
+int spec_check(const struct spec *s, struct err *e);
+
+/* "SRC:DST[:ro][,env=NAME]" -> mount; text is cut in place and borrowed. */
+int spec_mount_parse(struct spec_mount *ret, char *text, struct err *e);
+
+/* <prefix>-<16 hex of the SHA-256 of id>. prefix may be NULL: "session". */
+int spec_session_name(const char *prefix, const char *id, char ret[BOX_NAME_MAX + 1],
+		      struct err *e);

@@ -1,0 +1,252 @@
+/*
+ * A link; see link.h.
+ *
+ * Reading is level-triggered and takes one buffer per turn, then every whole frame in it. Writing is
+ * tried once at the end of the turn; what does not fit waits for EPOLLOUT. The flag `gone` lives on
+ * the stack of whoever calls back, so that a callback may free the link.
+ */
+#include "wire/link.h"
+
+#include "base/fd.h"
+#include "base/limits.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <sys/socket.h>
+
+#define container(p, type, member) ((type *)((char *)(p)-offsetof(type, member)))
+
+static void stop_watching(struct wire_link *l)
+{
+	ev_io_remove(l->ev, &l->rio);
+	ev_io_remove(l->ev, &l->wio);
+	ev_defer_cancel(l->ev, &l->flush);
+}
+
+static void fail(struct wire_link *l, int error)
+{
+	if (l->closed)
+		return;
+	l->closed = true;
+	stop_watching(l);
+	l->on_close(l, error);
+}
+
+/* Hands out every whole frame. True if the link still stands. */
+static bool deliver(struct wire_link *l)
+{
+	bool gone = false, *outer = l->gone;
+	struct wire_frame f;
+	int r = 0;
+
+	l->gone = &gone;
+	while (!l->paused && !l->closed && (r = wire_decoder_next(&l->decoder, &f)) > 0) {
+		l->on_frame(l, &f);
+		if (gone) {
+			if (outer)
+				*outer = true;
+			return false;
+		}
+	}
+	l->gone = outer;
+	if (r < 0)
+		fail(l, r);
+	return !l->closed;
+}
+
+static void on_readable(struct ev_io *io, uint32_t events)
+{
+	struct wire_link *l = container(io, struct wire_link, rio);
+	size_t room;
+	uint8_t *p;
+	ssize_t n;
+
+	if (l->paused) {
+		/* Paused and hung up: nothing will be read, so the end is now. */
+		if (events & (EPOLLHUP | EPOLLERR))
+			fail(l, 0);
+		return;
+	}
+	p = wire_decoder_space(&l->decoder, &room);
+	if (!p) {
+		fail(l, -ENOMEM);
+		return;
+	}
+	n = read(io->fd, p, room);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n <= 0) {
+		fail(l, n < 0 && errno != ECONNRESET ? -errno : 0);
+		return;
+	}
+	wire_decoder_fill(&l->decoder, (size_t)n);
+	deliver(l);
+}
+
+static ssize_t write_some(struct wire_link *l)
+{
+	ssize_t n = l->rfd == l->wfd
+			    ? send(l->wfd, buf_data(&l->out), buf_len(&l->out), MSG_NOSIGNAL)
+			    : write(l->wfd, buf_data(&l->out), buf_len(&l->out));
+
+	return n < 0 ? -errno : n;
+}
+
+/* Without a second epoll entry for the same descriptor: a socket's EPOLLOUT is asked for on rio. */
+static void want_write(struct wire_link *l, bool on)
+{
+	if (l->rfd == l->wfd) {
+		uint32_t in = l->paused ? 0 : EPOLLIN;
+
+		ev_io_set(l->ev, &l->rio, in | (on ? EPOLLOUT : 0));
+	} else if (on && !l->wio.added) {
+		ev_io_add(l->ev, &l->wio, EPOLLOUT);
+	} else if (!on) {
+		ev_io_remove(l->ev, &l->wio);
+	}
+}
+
+static void flush_now(struct wire_link *l)
+{
+	while (buf_len(&l->out) > 0) {
+		ssize_t n = write_some(l);
+
+		if (n == -EINTR)
+			continue;
+		if (n == -EAGAIN) {
+			want_write(l, true);
+			return;
+		}
+		if (n < 0) {
+			fail(l, n == -EPIPE || n == -ECONNRESET ? 0 : (int)n);
+			return;
+		}
+		buf_consume(&l->out, (size_t)n);
+	}
+	want_write(l, false);
+	if (l->on_drained)
+		l->on_drained(l);
+}
+
+static void on_writable(struct ev_io *io, uint32_t events)
+{
+	flush_now(container(io, struct wire_link, wio));
+}
+
+static void on_socket(struct ev_io *io, uint32_t events)
+{
+	struct wire_link *l = container(io, struct wire_link, rio);
+	bool gone = false, *outer = l->gone;
+
+	l->gone = &gone;
+	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+		on_readable(io, events);
+	if (gone) {
+		if (outer)
+			*outer = true;
+		return;
+	}
+	l->gone = outer;
+	if ((events & EPOLLOUT) && !l->closed)
+		flush_now(l);
+}
+
+static void on_flush(struct ev_defer *d)
+{
+	struct wire_link *l = container(d, struct wire_link, flush);
+
+	if (l->closed)
+		return;
+	if (l->paused || deliver(l))
+		flush_now(l);
+}
+
+int wire_link_init(struct wire_link *l, struct ev *ev, int rfd, int wfd)
+{
+	int r = fd_set_nonblock(rfd, true);
+
+	l->ev = ev;
+	l->rfd = rfd;
+	l->wfd = wfd;
+	l->paused = l->closed = false;
+	l->gone = NULL;
+	l->rio = (struct ev_io){.on_event = rfd == wfd ? on_socket : on_readable, .fd = rfd};
+	l->wio = (struct ev_io){.on_event = on_writable, .fd = wfd};
+	l->flush = (struct ev_defer){.on_defer = on_flush};
+	wire_decoder_init(&l->decoder);
+	buf_init(&l->out, WIRE_OUT_MAX);
+	if (r == 0 && wfd != rfd)
+		r = fd_set_nonblock(wfd, true);
+	return r < 0 ? r : ev_io_add(ev, &l->rio, EPOLLIN);
+}
+
+void wire_link_done(struct wire_link *l)
+{
+	if (!l->ev)
+		return;
+	if (l->gone)
+		*l->gone = true;
+	stop_watching(l);
+	if (l->wfd != l->rfd)
+		fd_close(&l->wfd);
+	fd_close(&l->rfd);
+	wire_decoder_done(&l->decoder);
+	buf_done(&l->out);
+	l->ev = NULL;
+}
+
+void wire_link_flush(struct wire_link *l)
+{
+	if (!l->closed)
+		ev_defer(l->ev, &l->flush);
+}
+
+int wire_link_send(struct wire_link *l, enum wire_type type, uint8_t stream, uint32_t id,
+		   const void *p, size_t n)
+{
+	int r = wire_encode(&l->out, type, stream, id, p, n);
+
+	if (r == 0)
+		wire_link_flush(l);
+	return r;
+}
+
+void wire_link_pause(struct wire_link *l, bool on)
+{
+	if (l->paused == on || l->closed)
+		return;
+	l->paused = on;
+	ev_io_set(l->ev, &l->rio, (on ? 0 : EPOLLIN) | (l->rio.events & EPOLLOUT));
+	if (!on)
+		ev_defer(l->ev, &l->flush); /* frames may wait in the decoder */
+}
+
+size_t wire_link_queued(const struct wire_link *l)
+{
+	return buf_len(&l->out);
+}
+
+void wire_flow_init(struct wire_flow *f)
+{
+	*f = (struct wire_flow){.left = WIRE_WINDOW};
+}
+
+uint64_t wire_flow_took(struct wire_flow *f, uint64_t n)
+{
+	uint64_t give;
+
+	f->pending += n;
+	if (f->pending < WIRE_WINDOW / 2)
+		return 0;
+	give = f->pending;
+	f->pending = 0;
+	return give;
+}
+
+int wire_flow_credit(struct wire_flow *f, uint64_t n)
+{
+	if (n > WIRE_WINDOW || f->left > WIRE_WINDOW - n)
+		return -EBADMSG;
+	f->left += n;
+	return 0;
+}

@@ -1,0 +1,58 @@
+/*
+ * A link: frames over a pair of descriptors in an event loop. One socket or two pipes, it does not
+ * matter. Used by init for its keeper, and by the keeper for init and for each client.
+ *
+ * Sending appends to a bounded queue which is written at the end of the turn. Frames are handed to
+ * on_frame one by one; on_close comes once, with 0 at a clean end of file or the negative errno that
+ * ended it, and nothing is called after it. on_drained comes whenever the queue has become empty.
+ * A callback may call link_done, and free the link's owner.
+ */
+#pragma once
+
+#include "ev/ev.h"
+#include "wire/frame.h"
+
+struct wire_link {
+	void (*on_frame)(struct wire_link *l, const struct wire_frame *f);
+	void (*on_close)(struct wire_link *l, int error);
+	void (*on_drained)(struct wire_link *l); /* may be NULL */
+
+	struct ev *ev;
+	int rfd, wfd; /* owned; the same number for a socket */
+	struct ev_io rio, wio;
+	struct ev_defer flush;
+	struct wire_decoder decoder;
+	struct buf out; /* append with wire_encode or wire_*_encode, then link_flush */
+	bool paused, closed;
+	bool *gone; /* set by link_done while a callback runs */
+};
+
+/* Takes both descriptors (equal for a socket) and makes them non-blocking. Set the callbacks first. */
+int wire_link_init(struct wire_link *l, struct ev *ev, int rfd, int wfd);
+void wire_link_done(struct wire_link *l);
+
+/* Writes what is queued before the loop sleeps again. */
+void wire_link_flush(struct wire_link *l);
+
+/* wire_encode into the queue and flush. */
+int wire_link_send(struct wire_link *l, enum wire_type type, uint8_t stream, uint32_t id,
+		   const void *p, size_t n);
+
+/* Stops or resumes reading, for back-pressure. */
+void wire_link_pause(struct wire_link *l, bool on);
+
+/* Bytes queued and not yet written. */
+size_t wire_link_queued(const struct wire_link *l);
+
+/* Credit of one stream. The sender starts with WIRE_WINDOW, spends it and gets more; the receiver
+ * gives back what it took in halves of the window, so that frames stay few. */
+struct wire_flow {
+	uint64_t left;	  /* sender: bytes it may still send */
+	uint64_t pending; /* receiver: bytes taken and not yet given back */
+};
+
+void wire_flow_init(struct wire_flow *f);
+/* Receiver: n bytes were consumed. Returns how many to put in a CREDIT frame now, or 0. */
+uint64_t wire_flow_took(struct wire_flow *f, uint64_t n);
+/* Sender: a CREDIT came. -EBADMSG if it would pass any sane window. */
+int wire_flow_credit(struct wire_flow *f, uint64_t n);

@@ -1,0 +1,189 @@
+/*
+ * What the control frames say: one struct and one field table per message.
+ *
+ * A message is a run of fields: tag (1 byte), length (4, little endian), value. A number is 8 bytes;
+ * a string ends with its only NUL; a list is strings one after the other. A missing field is 0, NULL
+ * or empty; an unknown tag is skipped, so either side may be newer; a tag twice, a wrong length or a
+ * NUL in the wrong place is -EBADMSG. Decoded strings and lists point into the frame.
+ *
+ * The conversation
+ *
+ *	init -> keeper   HELLO once it can work. keeper -> client HELLO first thing.
+ *	EXEC(id)         -> STARTED(id) | ERROR(id). Then DATA(id, 1|2)..., EXIT(id); a stream's EOF may
+ *	                 come after EXIT when a background child holds it. The asker may send
+ *	                 DATA(id, 0), EOF(id, 0), SIGNAL(id), RESIZE(id) at any time until EXIT.
+ *	FILE(id)         -> by operation, see enum wire_file_op; ends with OK(id) or ERROR(id).
+ *	CREDIT(id, s)    lets the sender of stream s go on. Each stream starts with WIRE_WINDOW.
+ *
+ * On the init link the id of a command is its exec id. On a client link the client chose the id and
+ * STARTED carries the exec id.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "wire/frame.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Strings one after the other, each with its NUL. */
+struct wire_list {
+	const char *data; /* borrowed */
+	uint32_t bytes;
+	uint32_t count;
+};
+
+/* Appends one item to a buffer that a list can then be made of. */
+int wire_list_add(struct buf *b, const char *item);
+struct wire_list wire_list_of(const struct buf *b);
+/* The next item, NULL after the last. Start with *pos = 0. */
+const char *wire_list_next(const struct wire_list *l, uint32_t *pos);
+
+struct wire_hello {
+	uint64_t version;
+	uint64_t pid;	    /* keeper: its pid on the host */
+	const char *name;   /* keeper: the box */
+	const char *notes;  /* init: what it found missing, for `inspect`; lines */
+};
+
+struct wire_error {
+	uint64_t kind; /* enum err_kind */
+	uint64_t code; /* errno */
+	const char *msg;
+};
+
+struct wire_credit {
+	uint64_t bytes;
+};
+
+struct wire_exec {
+	struct wire_list argv;	/* exec: program and arguments */
+	const char *line;	/* instead of argv: exec runs it with `bash -c`, or `sh -c` */
+	const char *shell;	/* not NULL: run line in this named persistent shell */
+	struct wire_list env;	/* NAME=VALUE, added to the box's own */
+	const char *cwd;	/* NULL: the box's start directory */
+	const char *user;	/* NULL: the box's user; a name or a uid[:gid] */
+	uint64_t timeout_ms;	/* 0: none */
+	uint64_t pty;		/* 1: a terminal; everything comes on stdout */
+	uint64_t rows, cols;
+	uint64_t has_stdin;	/* 1: the asker will send stdin; 0: it is empty */
+	uint64_t background;	/* client: answer is STARTED only; output goes to the log */
+	uint64_t inline_max;	/* client: send at most this many bytes per stream, count the rest; 0: all */
+};
+
+struct wire_started {
+	uint64_t exec_id;
+	uint64_t pid; /* inside the box */
+};
+
+enum wire_shell_state { SHELL_NONE = 0, SHELL_KEPT, SHELL_EXITED, SHELL_RESTARTED };
+
+struct wire_exit {
+	uint64_t exec_id;
+	uint64_t exit_code;	/* valid if has_exit */
+	uint64_t has_exit;
+	uint64_t signal;	/* ended by this signal, or 0 */
+	uint64_t timed_out;
+	uint64_t oom_killed;
+	uint64_t stdout_bytes, stderr_bytes; /* true counts at the end of the command */
+	uint64_t truncated;	/* keeper: the log or the inline answer does not hold all of it */
+	uint64_t duration_ms;
+	uint64_t shell_state;	/* enum wire_shell_state */
+	const char *cwd;	/* of the shell after a line; of the command for exec */
+	const char *cause;	/* exit, signal, timeout, oom, pids, killed, interrupted, ... */
+};
+
+struct wire_signal {
+	uint64_t exec_id; /* client link: which command, 0 for the one of this frame's id */
+	uint64_t signal;
+	uint64_t tree;	  /* 1: SIGKILL to the whole tree, however it was set up */
+};
+
+struct wire_resize {
+	uint64_t rows, cols;
+};
+
+enum wire_file_op {
+	FILE_PUT = 1, /* asker: ENTRY, DATA(0)..., EOF(0) for each file, in order; ENTRY alone for a
+		       * directory or link; CANCEL gives up. Ends the sequence with ENTRY type 'E'.
+		       * Answer: OK or the first ERROR (the rest is then read and dropped). */
+	FILE_GET,     /* answer: ENTRY, DATA(1)..., EOF(1) for each file; ENTRY alone else; OK */
+	FILE_STAT,    /* answer: one ENTRY, OK */
+	FILE_LIST,    /* answer: one ENTRY per name (not "." and ".."), OK */
+	FILE_MKDIR,   /* with parents; existing is fine */
+	FILE_MOVE,    /* path -> to */
+	FILE_REMOVE,  /* recursive with flag; never follows a link; missing is fine */
+	FILE_CHMOD,
+	FILE_OP_COUNT
+};
+
+struct wire_file {
+	uint64_t op;
+	const char *path; /* absolute, or relative to the box's start directory */
+	const char *to;
+	const char *user; /* NULL: the box's user */
+	uint64_t mode;
+	uint64_t recursive;
+	uint64_t follow;  /* stat: follow a final link */
+};
+
+struct wire_entry {
+	uint64_t type;	   /* 'f' file, 'd' directory, 'l' link, 'o' other, 'E' end of a put */
+	const char *path;  /* relative to the operation's path; "" is that path itself */
+	const char *target; /* link */
+	uint64_t mode;	   /* permission bits */
+	uint64_t size;	   /* a hint: the data frames decide */
+	uint64_t mtime_ns; /* since 1970 */
+	uint64_t uid, gid;
+};
+
+struct wire_attach {
+	uint64_t exec_id;
+	uint64_t stdout_from, stderr_from;
+	uint64_t follow;     /* 1: stay until the command ends, then EXIT; 0: what there is, then OK */
+	uint64_t inline_max; /* as in wire_exec */
+	uint64_t input;	     /* 1: this client feeds stdin from now on */
+};
+
+struct wire_info {
+	uint64_t exec_id;
+	const char *command; /* first line, cut */
+	const char *state;   /* running, done, interrupted */
+	const char *shell;   /* the named shell, or NULL */
+	uint64_t pid;
+	uint64_t started_ms; /* wall clock */
+	uint64_t has_exit, exit_code, signal;
+	uint64_t stdout_bytes, stderr_bytes;
+	uint64_t duration_ms;
+	const char *cause;
+	uint64_t background;
+};
+
+struct wire_status {
+	uint64_t started_ms;
+	uint64_t execs_running;
+	uint64_t clients;
+	uint64_t init_pid; /* on the host */
+	const char *notes; /* what is not enforced and why; lines */
+};
+
+struct wire_stop {
+	const char *by;	   /* who asked, for the record: "cove stop", ... */
+	uint64_t remove;   /* 1: the keeper also deletes the box before the socket closes */
+	uint64_t grace_ms; /* SIGTERM to everything first; 0: SIGKILL at once */
+};
+
+/* One pair per message: encode appends a whole frame, decode fills the struct from a payload. */
+#define WIRE_MESSAGES(X)                                                                      \
+	X(hello, WIRE_HELLO) X(error, WIRE_ERROR) X(credit, WIRE_CREDIT) X(exec, WIRE_EXEC)   \
+	X(started, WIRE_STARTED) X(exit, WIRE_EXIT) X(signal, WIRE_SIGNAL)                    \
+	X(resize, WIRE_RESIZE) X(file, WIRE_FILE) X(entry, WIRE_ENTRY)                        \
+	X(attach, WIRE_ATTACH) X(info, WIRE_INFO) X(status, WIRE_STATUS) X(stop, WIRE_STOP)
+
+#define WIRE_DECLARE(name, frame_type)                                                            \
+	int wire_##name##_encode(struct buf *out, uint32_t id, uint8_t stream,                    \
+				 const struct wire_##name *m);                                    \
+	int wire_##name##_decode(const struct wire_frame *f, struct wire_##name *ret);
+WIRE_MESSAGES(WIRE_DECLARE)
+#undef WIRE_DECLARE
