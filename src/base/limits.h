@@ -28,6 +28,9 @@
 #define INIT_SHELL_QUEUE  256u	      /* lines waiting for one shell */
 #define INIT_FILE_OPS_MAX 64u	      /* file operations at once */
 #define INIT_DEPTH_MAX	  128u	      /* directory depth of a recursive file operation */
+#define INIT_LINKS_MAX	  40u	      /* links followed at the end of a file operation's path */
+#define INIT_UNSIZED_MAX  (16u << 20) /* read of a file that says it has no size (/proc) */
+#define INIT_FILE_QUEUE	  (1u << 20)  /* link queue beyond which transfers wait */
 #define INIT_DRAIN_BYTES  (4u << 20)  /* read after a command ended: no more than this per stream */
 
 /* The keeper (src/keeper). */

@@ -53,10 +53,15 @@ int shell_table_new(struct init *in, struct shell_table **ret);
 void shell_line(struct init *in, uint32_t id, const struct wire_exec *m);
 bool shell_frame(struct init *in, const struct wire_frame *f);
 
-/* files.c: file operations. The same shape. */
+/* files.c: file operations. The same shape. An operation that failed or was cancelled is gone at
+ * once: frames that still come for it are unknown, and main.c drops them. */
 int file_table_new(struct init *in, struct file_table **ret);
 void file_start(struct init *in, uint32_t id, const struct wire_file *m);
 bool file_frame(struct init *in, const struct wire_frame *f);
+/* The link's queue is empty: transfers that waited for it go on. Called from link.on_drained. */
+void file_drained(struct init *in);
+/* The keeper is gone: takes half uploads away. Called from link.on_close. NULL is fine. */
+void file_table_free(struct file_table *t);
 
 /* Answers ERROR for a request. */
 void init_fail(struct init *in, uint32_t id, int code, const char *fmt, ...)

@@ -12,7 +12,8 @@
  *	EXEC(id)         -> STARTED(id) | ERROR(id). Then DATA(id, 1|2)..., EXIT(id); a stream's EOF may
  *	                 come after EXIT when a background child holds it. The asker may send
  *	                 DATA(id, 0), EOF(id, 0), SIGNAL(id), RESIZE(id) at any time until EXIT.
- *	FILE(id)         -> by operation, see enum wire_file_op; ends with OK(id) or ERROR(id).
+ *	FILE(id)         -> by operation, see enum wire_file_op; ends with OK(id) or ERROR(id), also
+ *	                 after CANCEL(id): ERROR with ECANCELED unless it was done already.
  *	CREDIT(id, s)    lets the sender of stream s go on. Each stream starts with WIRE_WINDOW.
  *
  * On the init link the id of a command is its exec id. On a client link the client chose the id and
@@ -132,7 +133,7 @@ struct wire_entry {
 	uint64_t type;	   /* 'f' file, 'd' directory, 'l' link, 'o' other, 'E' end of a put */
 	const char *path;  /* relative to the operation's path; "" is that path itself */
 	const char *target; /* link */
-	uint64_t mode;	   /* permission bits */
+	uint64_t mode;	   /* permission bits; a put with 0 gets 0644, a directory 0755 */
 	uint64_t size;	   /* a hint: the data frames decide */
 	uint64_t mtime_ns; /* since 1970 */
 	uint64_t uid, gid;
