@@ -89,7 +89,8 @@ struct cove_box_options {
 	bool one_shot;		 /* gone when this handle is freed or its process dies */
 };
 
-/* Makes and starts a box. */
+/* Makes and starts a box. A one-shot box is still starting when this returns, so that its first command
+ * need not wait: where it cannot start, the first call on the handle says why. */
 COVE_API int cove_create(struct cove *cove, const struct cove_box_options *options,
 			 struct cove_box **ret, struct cove_error *err);
 /* A session: the caller's own id, always the same box. Creates, starts or joins it. prefix may be
@@ -163,7 +164,9 @@ struct cove_result {
 COVE_API int cove_run(struct cove_box *box, const struct cove_command *command,
 		      struct cove_result *ret, struct cove_error *err);
 COVE_API void cove_result_free(struct cove_result *result);
-/* The result object of design.md as JSON; free with free(). */
+/* The result as one JSON object; free with free(). stdout and stderr are strings; where the bytes are
+ * not valid UTF-8 the string holds U+FFFD in their place and stdout_base64 or stderr_base64 stands
+ * beside it with the exact bytes. */
 COVE_API char *cove_result_json(const struct cove_result *result);
 
 /* A running command that the caller drives: output and the end come as events. */
@@ -178,16 +181,24 @@ struct cove_event {
 };
 COVE_API int cove_exec_start(struct cove_box *box, const struct cove_command *command,
 			     struct cove_exec **ret, struct cove_error *err);
-/* Joins a command at byte offsets of its streams. follow: until it ends. */
+/* Joins a command at byte offsets of its streams. follow: until it ends, and stdin is this caller's
+ * from now on. */
 COVE_API int cove_exec_attach(struct cove_box *box, uint64_t exec_id, uint64_t out_from,
 			      uint64_t err_from, bool follow, struct cove_exec **ret,
 			      struct cove_error *err);
-/* Readable when cove_exec_next has something. */
+/* Only reads the output of a command, of a running or a stopped box. */
+COVE_API int cove_log_open(struct cove *cove, const char *box, uint64_t exec_id, uint64_t out_from,
+			   uint64_t err_from, bool follow, struct cove_exec **ret,
+			   struct cove_error *err);
+/* Readable when more came than cove_exec_next has already handed out: call that until it gives 0,
+ * then wait here. */
 COVE_API int cove_exec_fd(const struct cove_exec *exec);
-/* 1 and an event, 0 when timeout_ms passed without one (-1 waits for ever), -EPIPE after the last. */
+/* 1 and an event; 0 when timeout_ms passed without one (-1 waits for ever) or when stdin, which was
+ * full, has room again; -EPIPE after the last. */
 COVE_API int cove_exec_next(struct cove_exec *exec, int timeout_ms, struct cove_event *ret,
 			    struct cove_error *err);
-/* How many bytes stdin takes now without waiting; 0 means: wait for an event. */
+/* How many bytes stdin takes now; 0 means: wait with cove_exec_next. Writing more is COVE_LIMIT
+ * (EAGAIN) and writes nothing. */
 COVE_API size_t cove_exec_input_room(const struct cove_exec *exec);
 COVE_API int cove_exec_write(struct cove_exec *exec, const void *data, size_t len,
 			     struct cove_error *err);
@@ -210,6 +221,12 @@ struct cove_exec_info {
 COVE_API int cove_execs(struct cove *cove, const char *box, struct cove_exec_info **ret,
 			struct cove_error *err);
 
+/* The history of a box, oldest first: on_line gets one JSON line per event and returns false to stop.
+ * follow: until the box ends. Works on a stopped box too. */
+typedef bool cove_on_line(void *arg, const char *json);
+COVE_API int cove_events(struct cove *cove, const char *box, bool follow, cove_on_line *on_line,
+			 void *arg, struct cove_error *err);
+
 /* ---- files: all done inside the box, as its user ---- */
 
 struct cove_file_info {
@@ -218,8 +235,10 @@ struct cove_file_info {
 	unsigned mode, uid, gid;
 	uint64_t size, mtime_ns;
 };
-/* Host path to box path and back, files or whole directories. A directory copied onto an existing
- * directory goes inside it, as with cp -r. progress may be NULL. */
+/* Host path to box path and back, files or whole directories. What is copied onto an existing
+ * directory goes inside it, as with cp -r. progress may be NULL. They return how many entries were
+ * left out because they are no file, directory or link. Nothing that comes out of a box is followed or
+ * trusted: its links are made, never walked through, and no file gets setuid bits. */
 typedef void cove_progress(void *arg, uint64_t bytes, uint64_t files);
 COVE_API int cove_put(struct cove_box *box, const char *host_path, const char *box_path,
 		      cove_progress *progress, void *arg, struct cove_error *err);

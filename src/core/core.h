@@ -1,0 +1,129 @@
+/*
+ * libcove inside: what its files share. The public face is include/cove.h.
+ *
+ *	cove.c	    struct cove, the boundary: struct err -> struct cove_error, events to the caller
+ *	spawn.c	    finding the helper programs, starting a keeper
+ *	conn.c	    a client's connection to a keeper: frames over a blocking socket
+ *	box.c	    making, starting, finding, stopping, removing boxes
+ *	session.c   a caller's own id -> one box
+ *	exec.c	    commands; result.c their results
+ *	put.c get.c files.c	files in and out
+ *	logs.c	    output and events of boxes that may not run
+ *	list.c inspect.c images.c workspaces.c sweep.c doctor.c
+ *
+ * Functions here take a struct err; only the cove_* functions turn it into the caller's error.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "core/conn.h"
+#include "cove.h"
+#include "storage/ids.h"
+#include "store/event.h"
+#include "store/record.h"
+#include "store/state.h"
+
+#include <stdbool.h>
+
+struct cove {
+	struct state state;
+	struct ids ids; /* valid when has_ids */
+	bool has_ids;
+	bool swept;
+	void (*on_event)(void *arg, const char *line, const char *json);
+	void *arg;
+	char keeper_path[512], init_path[512]; /* found once; empty before */
+};
+
+struct cove_box {
+	struct cove *cove;
+	unsigned refs; /* the caller's handle and every cove_exec */
+	char name[64];
+	bool one_shot;
+	struct conn *idle; /* owned; a connection nobody is using, or NULL */
+	char *last_cwd;	   /* owned; where the shell named last_shell was, for events */
+	char last_shell[40];
+};
+
+/* ---- cove.c ---- */
+
+/* Every public function ends with this: fills the caller's error from e when r is negative, tells
+ * on_event about the failure, and returns r. cove, box and err may be NULL. */
+int core_return(struct cove *cove, const char *box, int r, const struct err *e,
+		struct cove_error *err);
+
+/* Copies a caller's struct that begins with its size into one of ours, zeroing what it is too old to
+ * know. -EINVAL when size was not set. */
+int core_copy_sized(void *dst, size_t size, const void *src, struct err *e);
+
+void core_event(struct cove *cove, const struct event *ev);
+
+/* The caller's ids, detected once. */
+int core_ids(struct cove *cove, struct err *e);
+
+/* Text from a box, made safe to show in a sentence. */
+const char *core_show(char *dst, size_t size, const char *text);
+
+/* ---- spawn.c ---- */
+
+/* Finds cove-keeper and cove-init. ERR_UNSUPPORTED names where it looked and the remedy. */
+int spawn_find_programs(struct cove *cove, struct err *e);
+
+struct keeper_config;
+/* Starts a keeper and returns the socket that is its first client. */
+int spawn_keeper(struct cove *cove, const struct keeper_config *config, int *ret_fd, struct err *e);
+
+/* Runs `path` with descriptors 3 and 4 in place, all else closed, in a session of its own, as nobody's
+ * child. Used by spawn_keeper. */
+int spawn_detached(const char *path, int fd3, int fd4, struct err *e);
+
+/* ---- box.c ---- */
+
+/* Whatever state the box is in, ends with a connection to its keeper that has said HELLO: joins it,
+ * starts it, or waits for who is doing so. */
+int box_up(struct cove *cove, const char *name, struct conn **ret, struct err *e);
+
+/* Makes the record; -EEXIST if the name is taken. */
+int box_make(struct cove *cove, const struct spec *spec, struct err *e);
+
+/* Ends the box if it runs, takes its name away and deletes it. Missing is success. */
+int box_destroy(struct cove *cove, const char *name, const char *by, struct err *e);
+int box_halt(struct cove *cove, const char *name, const char *by, uint64_t grace_ms, struct err *e);
+
+/* Deletes what cannot be in use any more of a box whose keeper is gone: socket and cgroup. */
+void box_clear_runtime(struct cove *cove, const char *name);
+void box_cgroup_name(struct cove *cove, const char *name, char *ret, size_t size);
+
+/* A handle on a connection that has said HELLO, or that will (one_shot). Takes conn. */
+int box_handle_take(struct cove *cove, const char *name, bool one_shot, struct conn *conn,
+		    struct cove_box **ret, struct err *e);
+
+/* A connection for one request, and back. A broken one is freed. */
+int box_conn_get(struct cove_box *box, struct conn **ret, struct err *e);
+void box_conn_put(struct cove_box *box, struct conn *conn);
+
+void box_unref(struct cove_box *box);
+
+/* boxes/<name> as a descriptor; ERR_NOT_FOUND if there is none. */
+int box_open_dir(struct cove *cove, const char *name, int *ret_fd, struct err *e);
+
+/* ---- options.c ---- */
+
+/* A spec built from a caller's options; what it points to lives in options and in text. */
+struct core_spec {
+	struct spec spec;
+	char name[BOX_NAME_MAX + 1];
+	char *text[SPEC_MOUNT_MAX + 1]; /* owned */
+	size_t text_count;
+};
+/* session NULL: a plain box. name NULL: options->name, or a fresh one. */
+int core_spec_init(struct core_spec *ret, const struct cove_box_options *options, const char *name,
+		   const char *session, struct err *e);
+void core_spec_done(struct core_spec *s);
+
+/* ---- sweep.c ---- */
+
+/* Puts in order what a crash left; once per struct cove, and only where it is needed. Never fails:
+ * what cannot be swept now is swept next time. */
+void core_sweep(struct cove *cove);
