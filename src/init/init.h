@@ -15,12 +15,14 @@
  */
 #pragma once
 
+#include "base/err.h"
 #include "ev/ev.h"
 #include "init/user.h"
 #include "wire/link.h"
 #include "wire/msg.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 enum { INIT_CGROUP_FD = 3 };
 
@@ -39,7 +41,15 @@ struct init {
 	struct exec_table *execs;   /* exec.c */
 	struct shell_table *shells; /* shell.c */
 	struct file_table *files;   /* files.c */
+	struct reaper *reaper;	    /* reap.c */
+	struct room_wait *wait_first, *wait_last; /* main.c: who waits for room on the link */
 };
+
+/* The link of a struct init, back to it: what holds only the link can still wait for room. */
+static inline struct init *init_of_link(struct wire_link *l)
+{
+	return (struct init *)((char *)l - offsetof(struct init, link));
+}
 
 /* exec.c: commands that are processes of their own. */
 int exec_table_new(struct init *in, struct exec_table **ret);
@@ -63,6 +73,31 @@ void file_drained(struct init *in);
 /* The keeper is gone: takes half uploads away. Called from link.on_close. NULL is fine. */
 void file_table_free(struct file_table *t);
 
-/* Answers ERROR for a request. */
+/* reap.c: ends every orphan that comes to init; children watched through ev_child are left to it. */
+int reaper_new(struct init *in, struct reaper **ret);
+
+/* main.c: the link. */
+
+/* Answers ERROR for a request; code is an errno, its usual kind is sent with it. */
 void init_fail(struct init *in, uint32_t id, int code, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
+/* The same from an error value. */
+void init_fail_err(struct init *in, uint32_t id, const struct err *e);
+/* The keeper broke the protocol, or the link is stuck: the box ends. */
+void init_broken(struct init *in, const char *why);
+
+/*
+ * Room on the link. All streams share one queue of WIRE_OUT_MAX; credit bounds each of them but not
+ * their sum. So whoever has bulk data looks at init_has_room first, and where there is none waits:
+ * on_room comes once, after the queue has drained, in the order of waiting. Control frames are small
+ * and need not ask.
+ */
+struct room_wait {
+	void (*on_room)(struct room_wait *w);
+	struct room_wait *next;
+	bool queued;
+};
+
+bool init_has_room(const struct init *in);
+void init_wait_room(struct init *in, struct room_wait *w);	  /* twice is fine */
+void init_wait_room_cancel(struct init *in, struct room_wait *w); /* not waiting: fine */

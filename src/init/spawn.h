@@ -12,7 +12,8 @@
 #include <sys/types.h>
 
 struct spawn {
-	char *const *argv;     /* argv[0] is looked up in PATH of env, as execvp would */
+	const char *path;      /* the program; NULL: argv[0] is looked up in PATH of env */
+	char *const *argv;
 	char *const *env;      /* complete */
 	const char *cwd;       /* checked: missing is an error that says so */
 	const struct user *user;

@@ -15,12 +15,18 @@
 
 enum { TREE_KEEP_MAX = 1024 };
 
+/* A process by pid and start time, so that a reused pid is another one. */
+struct tree_proc {
+	pid_t pid;
+	uint64_t start;
+};
+
 struct tree {
 	int fd;		   /* group directory, owned; -1 without */
 	int parent_fd;	   /* borrowed */
 	uint32_t id;
-	pid_t root;	   /* without cgroup: walk from here */
-	pid_t *keep;	   /* owned; descendants that were there before and stay */
+	pid_t root;	   /* without cgroup: walk from here; 0 once it has been reaped */
+	struct tree_proc *keep; /* owned; descendants that were there before and stay */
 	size_t keep_count;
 };
 
