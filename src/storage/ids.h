@@ -47,10 +47,10 @@ gid_t ids_host_gid(const struct ids *ids, gid_t inside);
 /* Writes uid_map, gid_map and setgroups of a process that made its user namespace and waits. */
 int ids_map_process(const struct ids *ids, pid_t pid, struct err *e);
 
-/* A user namespace that maps stored ids to host ids for an id-mapped mount: `owned` for files stored
- * with the box's own ids; otherwise for a host directory whose files belong to `owner`. Root only.
- * Returns a descriptor. */
-int ids_mount_ns(const struct ids *ids, bool owned, uid_t owner_uid, gid_t owner_gid, struct err *e);
+/* A user namespace for an id-mapped mount of a host directory: files of that owner belong to the
+ * box's user, and what its user writes belongs to that owner; other box ids stay in the range. Root
+ * only. Returns a descriptor. (What is stored with the box's own ids needs the box's namespace.) */
+int ids_mount_ns(const struct ids *ids, uid_t owner_uid, gid_t owner_gid, struct err *e);
 
 /* Runs fn in a child which has the box's ids mapped and is box root (or the caller, when single),
  * in its own user and mount namespace: for unpacking and deleting trees that an ordinary user does

@@ -1,0 +1,394 @@
+/*
+ * Which host ids a box's ids are; see ids.h.
+ *
+ * A range is a slot of 65,536 ids between RANGE_FIRST and RANGE_LAST, a region that neither
+ * /etc/subuid's usual numbers nor systemd's allocate from. A slot is taken by locking its file; the
+ * search begins at a random slot, so that a range given back is rarely used again at once. Whoever
+ * removes the file holds its lock, and whoever locks it checks that it is still the one in the
+ * directory, so two holders cannot meet.
+ */
+#include "storage/ids.h"
+
+#include "base/fd.h"
+#include "base/rand.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+enum { RANGE_FIRST = 0x7000, RANGE_LAST = 0xefff }; /* slot = host id >> 16 */
+enum { SUBID_FILE_MAX = 1 << 20 };
+
+extern char **environ;
+
+/* ---- finding subordinate ids ---- */
+
+/* The name of a uid in /etc/passwd. Read by hand: programs are linked without NSS. */
+static bool passwd_name(uid_t uid, char *ret, size_t size)
+{
+	autofree char *text = NULL;
+	char *line, *rest;
+
+	if (fd_read_file(AT_FDCWD, "/etc/passwd", SUBID_FILE_MAX, &text, NULL) < 0)
+		return false;
+	for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+		char *name_end = strchr(line, ':'), *id = name_end ? strchr(name_end + 1, ':') : NULL;
+		char *id_end = id ? strchr(id + 1, ':') : NULL;
+		uint64_t v;
+
+		if (!id_end)
+			continue;
+		*name_end = *id_end = 0;
+		if (str_parse_u64(id + 1, UINT32_MAX, &v) && v == uid)
+			return str_copy(ret, size, line);
+	}
+	return false;
+}
+
+/* The first range of at least IDS_COUNT - 1 ids that the file gives to this user. */
+static bool subid_find(const char *path, uid_t uid, uint32_t *ret_first)
+{
+	autofree char *text = NULL;
+	char name[256] = "", number[16], *line, *rest;
+
+	if (fd_read_file(AT_FDCWD, path, SUBID_FILE_MAX, &text, NULL) < 0)
+		return false;
+	passwd_name(uid, name, sizeof(name));
+	snprintf(number, sizeof(number), "%u", (unsigned)uid);
+	for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+		char *first = strchr(line, ':'), *count = first ? strchr(first + 1, ':') : NULL;
+		uint64_t from, n;
+
+		if (!count)
+			continue;
+		*first++ = *count++ = 0;
+		if (strcmp(line, number) != 0 && (!name[0] || strcmp(line, name) != 0))
+			continue;
+		if (str_parse_u64(first, UINT32_MAX - IDS_COUNT, &from) &&
+		    str_parse_u64(count, UINT32_MAX, &n) && n >= IDS_COUNT - 1) {
+			*ret_first = (uint32_t)from;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* -EACCES is fine too: the program may be setuid and still executable. */
+static bool has_program(const char *name)
+{
+	static const char *const dirs[] = {"/usr/bin", "/bin", "/usr/local/bin", "/usr/sbin"};
+	char path[64];
+
+	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
+		snprintf(path, sizeof(path), "%s/%s", dirs[i], name);
+		if (access(path, X_OK) == 0)
+			return true;
+	}
+	return false;
+}
+
+int ids_detect(struct ids *ret, char *why, size_t why_size, struct err *e)
+{
+	*ret = (struct ids){.caller_uid = getuid(), .caller_gid = getgid(), .kind = IDS_SINGLE};
+	if (why_size)
+		why[0] = 0;
+	if (geteuid() != getuid() || getegid() != getgid())
+		return err_set(e, ERR_DENIED, EPERM, "cove must not be installed setuid or setgid");
+	if (ret->caller_uid == 0) {
+		ret->kind = IDS_RANGE;
+		return 0;
+	}
+	if (!has_program("newuidmap") || !has_program("newgidmap")) {
+		snprintf(why, why_size, "newuidmap is missing: install the package 'uidmap'");
+		return 0;
+	}
+	if (!subid_find("/etc/subuid", ret->caller_uid, &ret->sub_uid) ||
+	    !subid_find("/etc/subgid", ret->caller_uid, &ret->sub_gid)) {
+		snprintf(why, why_size,
+			"no subordinate ids: usermod --add-subuids 100000-165535 --add-subgids "
+			"100000-165535 <user>");
+		return 0;
+	}
+	ret->kind = IDS_SUBORDINATE;
+	return 0;
+}
+
+/* ---- ranges ---- */
+
+static int ranges_open(const char *run_dir, struct err *e)
+{
+	char path[512];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/ranges", run_dir);
+	if (mkdir(run_dir, 0700) < 0 && errno != EEXIST)
+		return err_errno(e, errno, "make '%s'", run_dir);
+	if (mkdir(path, 0700) < 0 && errno != EEXIST)
+		return err_errno(e, errno, "make '%s'", path);
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	return fd < 0 ? err_errno(e, errno, "open '%s'", path) : fd;
+}
+
+/* Locks the slot's file. -EAGAIN if somebody has it. */
+static int slot_lock(int dir_fd, const char *name)
+{
+	struct stat mine, there;
+	autoclose int fd = openat(dir_fd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+	if (fd < 0)
+		return -errno;
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return -errno;
+	if (fstat(fd, &mine) < 0 || fstatat(dir_fd, name, &there, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    mine.st_ino != there.st_ino)
+		return -EAGAIN;
+	return take_fd(fd);
+}
+
+int ids_range_take(struct ids *ids, const char *run_dir, int *ret_lock_fd, struct err *e)
+{
+	const unsigned slots = RANGE_LAST - RANGE_FIRST + 1;
+	autoclose int dir_fd = ranges_open(run_dir, e);
+	uint32_t start;
+
+	if (dir_fd < 0)
+		return dir_fd;
+	rand_bytes(&start, sizeof(start));
+	for (unsigned i = 0; i < slots; i++) {
+		unsigned slot = RANGE_FIRST + (start % slots + i) % slots;
+		char name[16];
+		int fd;
+
+		snprintf(name, sizeof(name), "%x", slot);
+		fd = slot_lock(dir_fd, name);
+		if (fd >= 0) {
+			ids->uid_base = (uid_t)slot << 16;
+			*ret_lock_fd = fd;
+			return 0;
+		}
+		if (fd != -EAGAIN)
+			return err_errno(e, -fd, "take a uid range in '%s'", run_dir);
+	}
+	return err_set(e, ERR_LIMIT, EAGAIN, "all %u uid ranges are in use: stop some boxes", slots);
+}
+
+void ids_range_free(const struct ids *ids, const char *run_dir, int lock_fd)
+{
+	char path[512];
+
+	if (lock_fd < 0)
+		return;
+	snprintf(path, sizeof(path), "%s/ranges/%x", run_dir, (unsigned)(ids->uid_base >> 16));
+	unlink(path);
+	close(lock_fd);
+}
+
+/* ---- mapping ---- */
+
+static uint32_t host_id(const struct ids *ids, uint32_t inside, uint32_t sub, uint32_t caller)
+{
+	if (ids->kind == IDS_RANGE)
+		return ids->uid_base + inside;
+	if (ids->kind == IDS_SINGLE || inside == IDS_USER)
+		return caller;
+	return sub + inside - (inside > IDS_USER);
+}
+
+uid_t ids_host_uid(const struct ids *ids, uid_t inside)
+{
+	return host_id(ids, inside, ids->sub_uid, ids->caller_uid);
+}
+
+gid_t ids_host_gid(const struct ids *ids, gid_t inside)
+{
+	return host_id(ids, inside, ids->sub_gid, ids->caller_gid);
+}
+
+static int write_map(pid_t pid, const char *file, const char *text, struct err *e)
+{
+	char path[64];
+	int r;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
+	autoclose int fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return err_errno(e, errno, "open '%s'", path);
+	r = fd_write_full(fd, text, strlen(text));
+	return r < 0 ? err_errno(e, -r, "write '%s'", path) : 0;
+}
+
+/* newuidmap PID 0 SUB 1000 1000 CALLER 1 1001 SUB+1000 REST */
+static int run_mapper(const char *program, pid_t pid, uint32_t sub, uint32_t caller, struct err *e)
+{
+	char number[4][12];
+	char *argv[] = {(char *)(uintptr_t)program, number[0], "0", number[1], "1000", "1000", number[2],
+			"1", "1001", number[3], "64535", NULL};
+	int status, r;
+	pid_t child;
+
+	snprintf(number[0], sizeof(number[0]), "%d", (int)pid);
+	snprintf(number[1], sizeof(number[1]), "%u", sub);
+	snprintf(number[2], sizeof(number[2]), "%u", caller);
+	snprintf(number[3], sizeof(number[3]), "%u", sub + IDS_USER);
+	r = posix_spawnp(&child, program, NULL, NULL, argv, environ);
+	if (r != 0)
+		return err_errno(e, r, "run %s", program);
+	while (waitpid(child, &status, 0) < 0)
+		if (errno != EINTR)
+			return err_errno(e, errno, "wait for %s", program);
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+		return err_set(e, ERR_UNSUPPORTED, EPERM,
+			"%s refused to map ids: check /etc/subuid, /etc/subgid and that it is setuid root",
+			program);
+	return 0;
+}
+
+int ids_map_process(const struct ids *ids, pid_t pid, struct err *e)
+{
+	char text[64];
+	int r;
+
+	switch (ids->kind) {
+	case IDS_RANGE:
+		snprintf(text, sizeof(text), "0 %u %d", (unsigned)ids->uid_base, IDS_COUNT);
+		r = write_map(pid, "uid_map", text, e);
+		return r < 0 ? r : write_map(pid, "gid_map", text, e);
+	case IDS_SUBORDINATE:
+		r = run_mapper("newuidmap", pid, ids->sub_uid, ids->caller_uid, e);
+		return r < 0 ? r : run_mapper("newgidmap", pid, ids->sub_gid, ids->caller_gid, e);
+	default:
+		r = write_map(pid, "setgroups", "deny", e);
+		snprintf(text, sizeof(text), "%d %u 1", IDS_USER, (unsigned)ids->caller_uid);
+		if (r == 0)
+			r = write_map(pid, "uid_map", text, e);
+		snprintf(text, sizeof(text), "%d %u 1", IDS_USER, (unsigned)ids->caller_gid);
+		return r < 0 ? r : write_map(pid, "gid_map", text, e);
+	}
+}
+
+/* ---- namespaces made for a moment ---- */
+
+static int reap(pid_t pid)
+{
+	int status;
+
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -EINTR;
+}
+
+/*
+ * Forks a child that is in new namespaces when this returns. Both sides hold one end of a socket: the
+ * parent speaks when the ids are mapped. fork and unshare rather than clone3, because libc must know
+ * about a fork whose child goes on to allocate memory.
+ */
+static pid_t fork_unshared(int flags, int *ret_sock, struct err *e)
+{
+	int pair[2], code = 0;
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+		return err_errno(e, errno, "make a socket pair");
+	autoclose int mine = pair[0];
+	autoclose int childs = pair[1];
+	pid = fork();
+	if (pid < 0)
+		return err_errno(e, errno, "fork");
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		fd_close(&mine);
+		if (flags && unshare(flags) < 0)
+			code = errno;
+		if (fd_write_full(childs, &code, sizeof(code)) < 0 || code != 0)
+			_exit(126);
+		*ret_sock = take_fd(childs);
+		return 0;
+	}
+	fd_close(&childs);
+	if (fd_read_full(mine, &code, sizeof(code)) != (ssize_t)sizeof(code))
+		code = ECHILD;
+	if (code != 0) {
+		reap(pid);
+		return err_set(e, ERR_UNSUPPORTED, code,
+			"cannot make a user namespace (%s): see `cove doctor`", strerror(code));
+	}
+	*ret_sock = take_fd(mine);
+	return pid;
+}
+
+/* Maps of a host directory: stored owner <-> the box's user; the rest of the range is itself. */
+static int write_mount_map(pid_t pid, const char *file, uint32_t base, uint32_t owner, struct err *e)
+{
+	char text[160];
+
+	snprintf(text, sizeof(text), "%u %u %d\n%u %u 1\n%u %u %d", base, base, IDS_USER, owner,
+		base + IDS_USER, base + IDS_USER + 1, base + IDS_USER + 1, IDS_COUNT - IDS_USER - 1);
+	return write_map(pid, file, text, e);
+}
+
+int ids_mount_ns(const struct ids *ids, uid_t owner_uid, gid_t owner_gid, struct err *e)
+{
+	char path[64];
+	autoclose int sock = -1;
+	pid_t pid = fork_unshared(CLONE_NEWUSER, &sock, e);
+	int r, fd = -1;
+
+	if (pid < 0)
+		return pid;
+	if (pid == 0)
+		_exit(read(sock, path, 1) == 0 ? 0 : 126); /* until the parent is done with it */
+	r = write_mount_map(pid, "uid_map", ids->uid_base, owner_uid, e);
+	if (r == 0)
+		r = write_mount_map(pid, "gid_map", ids->uid_base, owner_gid, e);
+	if (r == 0) {
+		snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		r = fd < 0 ? err_errno(e, errno, "open '%s'", path) : 0;
+	}
+	fd_close(&sock);
+	reap(pid);
+	return r < 0 ? r : fd;
+}
+
+static void run_in_child(const struct ids *ids, int sock, int (*fn)(void *arg), void *arg)
+{
+	char go;
+
+	if (read(sock, &go, 1) != 1)
+		_exit(126);
+	if (ids->kind == IDS_SUBORDINATE && (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0))
+		_exit(126);
+	_exit(fn(arg) & 127);
+}
+
+int ids_run_inside(const struct ids *ids, int (*fn)(void *arg), void *arg, struct err *e)
+{
+	bool map = ids->kind != IDS_RANGE;
+	autoclose int sock = -1;
+	pid_t pid = fork_unshared(map ? CLONE_NEWUSER | CLONE_NEWNS : 0, &sock, e);
+	int r, status;
+
+	if (pid < 0)
+		return pid;
+	if (pid == 0)
+		run_in_child(ids, sock, fn, arg);
+	r = map ? ids_map_process(ids, pid, e) : 0;
+	if (r == 0)
+		r = fd_write_full(sock, "g", 1);
+	fd_close(&sock); /* a child that was not told to go ends here */
+	status = reap(pid);
+	if (r < 0)
+		return r;
+	return status == 126 ? err_set(e, ERR_INTERNAL, EPERM, "become box root") : status;
+}
