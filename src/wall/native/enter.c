@@ -1,0 +1,457 @@
+/*
+ * The new process's side; see enter.h.
+ *
+ *	wait for ids -> become box root -> (not root on the host: open the sources) -> the plan's steps
+ *	-> descriptors in place -> exec cove-init from its sealed memfd
+ *
+ * The tree is built on a scratch tmpfs stacked over the host's root in this namespace:
+ *
+ *	scratch/lower	the image, read-only	scratch/rw	boxes/<id>, for upper and work
+ *	scratch/root	the overlay; pivot_root makes it / and throws everything else away
+ *
+ * The overlay is mounted here, inside the user namespace, as root and as an ordinary user alike: one
+ * way to do it, and the mount belongs to the box. Destinations inside the tree are opened with
+ * RESOLVE_IN_ROOT, because a box that is started again brings a tree it has written itself.
+ */
+#include "wall/native/enter.h"
+
+#include "base/fd.h"
+#include "base/str.h"
+#include "wall/native/mountapi.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <net/if.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+enum { INIT_FD = 4, NOFILE_SOFT = 1024, NOFILE_HARD = 65536 };
+
+struct enter {
+	struct plan *plan;
+	int scratch, root, proc, dev; /* closed with all others before exec */
+};
+
+/* ---- places inside the tree ---- */
+
+/* Opens path below root for mounting on, making what is missing. A link in the tree cannot lead out
+ * of it. */
+static int open_place(int root, const char *path, bool is_dir)
+{
+	const uint64_t resolve = FD_IN_ROOT | FD_NO_MAGICLINKS;
+	char prefix[BOX_PATH_MAX];
+	int fd = fd_openat2(root, path, O_PATH, 0, resolve);
+
+	if (fd != -ENOENT)
+		return fd;
+	for (const char *p = path + 1;; p++) {
+		autoclose int parent = -1;
+		bool last = !*p;
+		const char *name;
+
+		if (!last && *p != '/')
+			continue;
+		if (p == path + 1 || p[-1] == '/') /* the root itself, or a doubled slash */
+			goto next;
+		if ((size_t)(p - path) >= sizeof(prefix))
+			return -ENAMETOOLONG;
+		memcpy(prefix, path, (size_t)(p - path));
+		prefix[p - path] = 0;
+		name = strrchr(prefix, '/') + 1;
+		prefix[name - prefix - 1] = 0;
+		parent = fd_openat2(root, prefix[0] ? prefix : "/", O_PATH | O_DIRECTORY, 0, resolve);
+		if (parent < 0)
+			return parent;
+		if (!last || is_dir) {
+			if (mkdirat(parent, name, 0755) < 0 && errno != EEXIST)
+				return -errno;
+		} else {
+			int file = openat(parent, name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+
+			if (file < 0 && errno != EEXIST)
+				return -errno;
+			fd_close(&file);
+		}
+next:
+		if (last)
+			return fd_openat2(root, path, O_PATH, 0, resolve);
+	}
+}
+
+static int attach_in_tree(struct enter *n, int mount, const char *path, bool is_dir)
+{
+	autoclose int place = open_place(n->root, path, is_dir);
+
+	return place < 0 ? place : mount_attach(mount, place, "");
+}
+
+/* ---- steps ---- */
+
+static int step_scratch(struct enter *n, const struct step *s)
+{
+	static const char *const options[] = {"size", "64k", "mode", "0700", NULL};
+	int r;
+
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		return -errno;
+	n->scratch = mount_new("tmpfs", options, MA_NOSUID | MA_NODEV | MA_NOEXEC);
+	if (n->scratch < 0)
+		return n->scratch;
+	r = mount_attach(n->scratch, AT_FDCWD, "/");
+	if (r == 0 && fchdir(n->scratch) < 0)
+		r = -errno;
+	if (r == 0 && (mkdir("lower", 0700) < 0 || mkdir("rw", 0700) < 0 || mkdir("root", 0700) < 0 ||
+		       mkdir("empty", 0555) < 0))
+		r = -errno;
+	return r;
+}
+
+static int step_root(struct enter *n, const struct step *s)
+{
+	static const char *const options[] = {"lowerdir", "lower", "upperdir", "rw/upper", "workdir",
+					      "rw/work", "userxattr", NULL, NULL};
+	int r = mount_attach(n->plan->sources[PLAN_LOWER].fd, AT_FDCWD, "lower");
+
+	if (r == 0)
+		r = mount_attach(n->plan->sources[PLAN_RW].fd, AT_FDCWD, "rw");
+	if (r < 0)
+		return r;
+	n->root = mount_new("overlay", options, MA_NODEV);
+	return n->root < 0 ? n->root : mount_attach(n->root, AT_FDCWD, "root");
+}
+
+static int step_proc(struct enter *n, const struct step *s)
+{
+	n->proc = mount_new("proc", NULL, MA_NOSUID | MA_NODEV | MA_NOEXEC);
+	return n->proc < 0 ? n->proc : attach_in_tree(n, n->proc, "/proc", true);
+}
+
+static int step_sysctl(struct enter *n, const struct step *s)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "sys/%s", s->a);
+	autoclose int fd = openat(n->proc, path, O_WRONLY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd_write_full(fd, s->b, strlen(s->b));
+}
+
+/* An empty read-only directory, or the null device, over what must not be seen. */
+static int step_mask(struct enter *n, const struct step *s)
+{
+	struct stat st;
+	autoclose int cover = -1;
+
+	if (fstatat(n->proc, s->a, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (S_ISDIR(st.st_mode)) {
+		cover = mount_clone(n->scratch, "empty", false);
+		if (cover >= 0)
+			mount_set(cover, MA_RDONLY, -1, false);
+	} else {
+		cover = mount_clone(n->dev, "null", false);
+	}
+	return cover < 0 ? cover : mount_attach(cover, n->proc, s->a);
+}
+
+static int step_readonly(struct enter *n, const struct step *s)
+{
+	autoclose int copy = mount_clone(n->proc, s->a, true);
+	int r;
+
+	if (copy < 0)
+		return copy == -ENOENT ? 0 : copy;
+	r = mount_set(copy, MA_RDONLY, -1, true);
+	return r < 0 ? r : mount_attach(copy, n->proc, s->a);
+}
+
+static int dev_links(int dev)
+{
+	static const char *const links[][2] = {
+		{"fd", "/proc/self/fd"},	 {"stdin", "/proc/self/fd/0"},
+		{"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"},
+		{"ptmx", "pts/ptmx"},
+	};
+
+	for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++)
+		if (symlinkat(links[i][1], dev, links[i][0]) < 0)
+			return -errno;
+	return 0;
+}
+
+static int dev_nodes(struct enter *n)
+{
+	for (int i = 0; i < PLAN_DEVICES; i++) {
+		struct plan_source *s = &n->plan->sources[n->plan->first_device + i];
+		const char *name = strrchr(s->path, '/') + 1;
+		int fd = openat(n->dev, name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+		int r;
+
+		if (fd < 0)
+			return -errno;
+		fd_close(&fd);
+		r = mount_attach(s->fd, n->dev, name);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int dev_mount(struct enter *n, const char *name, const char *type, const char *const *options)
+{
+	autoclose int fd = -1;
+
+	if (mkdirat(n->dev, name, 0755) < 0)
+		return -errno;
+	fd = mount_new(type, options, MA_NOSUID | MA_NOEXEC | (type[0] == 't' ? MA_NODEV : 0));
+	return fd < 0 ? fd : mount_attach(fd, n->dev, name);
+}
+
+static int step_dev(struct enter *n, const struct step *s)
+{
+	static const char *const dev[] = {"size", "64k", "mode", "0755", NULL};
+	static const char *const pts[] = {"ptmxmode", "0666", "mode", "0620", "gid", "5", "max", "256", NULL};
+	static const char *const pts_single[] = {"ptmxmode", "0666", "mode", "0620", NULL};
+	static const char *const shm[] = {"mode", "1777", NULL};
+	static const char *const shells[] = {"size", "32m", "mode", "1733", NULL};
+	bool single = n->plan->config->ids.kind == IDS_SINGLE;
+	int r;
+
+	n->dev = mount_new("tmpfs", dev, MA_NOSUID | MA_NOEXEC);
+	r = n->dev < 0 ? n->dev : attach_in_tree(n, n->dev, "/dev", true);
+	if (r == 0)
+		r = dev_nodes(n);
+	if (r == 0)
+		r = dev_links(n->dev);
+	if (r == 0)
+		r = dev_mount(n, "pts", "devpts", single ? pts_single : pts);
+	if (r == 0)
+		r = dev_mount(n, "shm", "tmpfs", shm);
+	return r < 0 ? r : dev_mount(n, "cove", "tmpfs", shells);
+}
+
+/* Written on the scratch tmpfs and bound over the image's own, as the name differs from box to box. */
+static int step_file(struct enter *n, const struct step *s)
+{
+	const char *name = strrchr(s->a, '/') + 1;
+	autoclose int fd = openat(n->scratch, name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+	autoclose int copy = -1;
+	int r;
+
+	if (fd < 0)
+		return -errno;
+	r = fd_write_full(fd, s->b, strlen(s->b));
+	if (r < 0)
+		return r;
+	copy = mount_clone(n->scratch, name, false);
+	return copy < 0 ? copy : attach_in_tree(n, copy, s->a, false);
+}
+
+static int step_bind(struct enter *n, const struct step *s)
+{
+	const struct plan_source *src = &n->plan->sources[s->source];
+
+	return attach_in_tree(n, src->fd, s->a, src->is_dir);
+}
+
+static int step_hostname(struct enter *n, const struct step *s)
+{
+	return sethostname(s->a, strlen(s->a)) < 0 ? -errno : 0;
+}
+
+static int step_loopback(struct enter *n, const struct step *s)
+{
+	autoclose int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
+
+	if (sock < 0 || ioctl(sock, SIOCSIFFLAGS, &request) < 0)
+		return -errno;
+	return 0;
+}
+
+static int step_pivot(struct enter *n, const struct step *s)
+{
+	/* The scratch is stacked on the host's root. */
+	return fchdir(n->root) < 0 ? -errno : mount_pivot_here(2);
+}
+
+static int step_keyring(struct enter *n, const struct step *s)
+{
+	enum { JOIN_SESSION = 1 };
+
+	/* A kernel without keys has none to share. */
+	if (syscall(SYS_keyctl, JOIN_SESSION, NULL) < 0 && errno != ENOSYS)
+		return -errno;
+	return 0;
+}
+
+static int step_rlimits(struct enter *n, const struct step *s)
+{
+	struct rlimit files, core = {0, 0};
+
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+		return -errno;
+	/* Limits are taken as found: not every root may raise a hard one. */
+	if (files.rlim_max > NOFILE_HARD)
+		files.rlim_max = NOFILE_HARD;
+	files.rlim_cur = files.rlim_max < NOFILE_SOFT ? files.rlim_max : NOFILE_SOFT;
+	if (setrlimit(RLIMIT_NOFILE, &files) < 0 || setrlimit(RLIMIT_CORE, &core) < 0)
+		return -errno;
+	return 0;
+}
+
+/* In-box root may do these and nothing else; ordinary users have none, and setuid programs cannot
+ * give more. */
+static const int kept_caps[] = {CAP_CHOWN,  CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID,
+				CAP_KILL,   CAP_SETGID,	      CAP_SETUID, CAP_NET_BIND_SERVICE};
+
+static int step_caps(struct enter *n, const struct step *s)
+{
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2] = {0};
+	uint64_t keep = 0;
+
+	for (size_t i = 0; i < sizeof(kept_caps) / sizeof(kept_caps[0]); i++)
+		keep |= 1ull << kept_caps[i];
+	for (int cap = 0; cap < 64; cap++)
+		if (!(keep >> cap & 1) && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0) {
+			if (errno == EINVAL && cap > CAP_AUDIT_READ)
+				break; /* past the last one this kernel knows */
+			return -errno;
+		}
+	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+	data[0].permitted = data[0].effective = (uint32_t)keep;
+	data[1].permitted = data[1].effective = (uint32_t)(keep >> 32);
+	return syscall(SYS_capset, &head, data) < 0 ? -errno : 0;
+}
+
+static const struct {
+	int (*run)(struct enter *n, const struct step *s);
+	const char *what;
+} table[STEP_KIND_COUNT] = {
+	[STEP_SCRATCH] = {step_scratch, "make a scratch mount"},
+	[STEP_ROOT] = {step_root, "mount the box's root (overlay)"},
+	[STEP_PROC] = {step_proc, "mount /proc"},
+	[STEP_SYSCTL] = {step_sysctl, "set sysctl"},
+	[STEP_MASK] = {step_mask, "mask /proc/"},
+	[STEP_READONLY] = {step_readonly, "make read-only /proc/"},
+	[STEP_DEV] = {step_dev, "make /dev"},
+	[STEP_FILE] = {step_file, "put file"},
+	[STEP_BIND] = {step_bind, "mount at"},
+	[STEP_HOSTNAME] = {step_hostname, "set hostname"},
+	[STEP_LOOPBACK] = {step_loopback, "bring loopback up"},
+	[STEP_PIVOT] = {step_pivot, "leave the host's root"},
+	[STEP_KEYRING] = {step_keyring, "join a new keyring"},
+	[STEP_RLIMITS] = {step_rlimits, "set limits"},
+	[STEP_CAPS] = {step_caps, "drop capabilities"},
+};
+
+/* Where a step fails for a reason people meet, the remedy. */
+static const char *remedy(enum step_kind kind, int code)
+{
+	if (kind == STEP_ROOT && (code == EINVAL || code == EPERM || code == EOPNOTSUPP))
+		return " (overlayfs in a user namespace needs kernel 5.11 and COVE_HOME on a local disk "
+		       "that is not itself an overlay: set COVE_HOME)";
+	if (kind == STEP_PROC && code == EPERM)
+		return " (the host's own /proc is partly hidden, as inside another container)";
+	if (code == ENOSPC)
+		return " (the disk of COVE_HOME is full)";
+	return "";
+}
+
+static int run_steps(struct enter *n, struct err *e)
+{
+	for (int i = 0; i < n->plan->step_count; i++) {
+		const struct step *s = &n->plan->steps[i];
+		int r = table[s->kind].run(n, s);
+
+		if (r < 0)
+			return err_set(e, err_kind_of(-r), -r, "%s%s%s: %s%s", table[s->kind].what,
+				s->a && table[s->kind].what[strlen(table[s->kind].what) - 1] != '/' ? " " : "",
+				s->a ? s->a : "", strerror(-r), remedy(s->kind, -r));
+	}
+	return 0;
+}
+
+static int become_box_root(const struct ids *ids, struct err *e)
+{
+	if (ids->kind != IDS_SINGLE &&
+	    (syscall(SYS_setgroups, 0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0))
+		return err_errno(e, errno, "become the box's root");
+	/* In the box's group by birth: from here its path is the root of what the box sees. */
+	if (unshare(CLONE_NEWCGROUP) < 0)
+		return err_errno(e, errno, "make a cgroup namespace");
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+		return err_errno(e, errno, "tie the box to its keeper");
+	umask(022);
+	return 0;
+}
+
+/* 0 and 1 the wire, 2 nothing, 3 the cgroup, 4 init's program; all else closed. */
+static int place_descriptors(const struct wall_config *c, const struct enter_fds *fds, int *ret_status)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int high[4] = {fds->wire, null, c->cgroup_fd, c->init_fd};
+	int status = fcntl(fds->status, F_DUPFD_CLOEXEC, 64);
+
+	if (null < 0 || status < 0)
+		return -errno;
+	for (int i = 0; i < 4; i++) {
+		high[i] = high[i] < 0 ? -1 : fcntl(high[i], F_DUPFD_CLOEXEC, 64);
+		if (high[i] < 0 && i != 2)
+			return -errno;
+	}
+	if (dup2(high[0], 0) < 0 || dup2(high[0], 1) < 0 || dup2(high[1], 2) < 0)
+		return -errno;
+	if (high[2] >= 0 && dup2(high[2], 3) < 0)
+		return -errno;
+	if (high[2] < 0)
+		close(3);
+	if (dup3(high[3], INIT_FD, O_CLOEXEC) < 0 || dup3(status, INIT_FD + 1, O_CLOEXEC) < 0)
+		return -errno;
+	*ret_status = INIT_FD + 1;
+	return sys_close_range(INIT_FD + 2, ~0u, 0);
+}
+
+static void fail(int status_fd, const struct err *e)
+{
+	if (fd_write_full(status_fd, e, sizeof(*e)) < 0)
+		_exit(125);
+	_exit(1);
+}
+
+void enter_box(struct plan *p, const struct enter_fds *fds)
+{
+	struct enter n = {.plan = p, .scratch = -1, .root = -1, .proc = -1, .dev = -1};
+	const struct wall_config *c = p->config;
+	char *env[] = {NULL};
+	struct err e = {0};
+	int status = fds->status, r;
+	sigset_t none;
+	char go;
+
+	if (read(fds->go, &go, 1) != 1)
+		_exit(1);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	setsid();
+	if (c->ids.kind != IDS_RANGE && plan_open_sources(p, &e) < 0)
+		fail(status, &e);
+	if (become_box_root(&c->ids, &e) < 0 || run_steps(&n, &e) < 0)
+		fail(status, &e);
+	r = place_descriptors(c, fds, &status);
+	if (r == 0)
+		r = sys_execveat(INIT_FD, c->init_argv, env);
+	err_set(&e, ERR_INTERNAL, -r, "start cove-init");
+	fail(status, &e);
+	_exit(1);
+}

@@ -1,0 +1,210 @@
+/*
+ * The native wall: Linux namespaces.
+ *
+ *	plan -> (root: open sources) -> clone3 into every namespace and the box's cgroup
+ *	     -> map ids -> (root: id-map sources) -> go -> wait until the child has execed init
+ *
+ * The child takes the plan's steps (enter.c). It reports through a descriptor that exec closes: end
+ * of file is success, a struct err is the reason. Mounts are detached until the child attaches them
+ * in its own namespace, so nothing is ever visible on the host and nothing can be left there.
+ */
+#include "base/fd.h"
+#include "wall/native/enter.h"
+#include "wall/native/plan.h"
+#include "wall/wall.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#define INTO_CGROUP 0x200000000ull /* CLONE_INTO_CGROUP */
+#define WITH_PIDFD  0x00001000ull  /* CLONE_PIDFD */
+
+struct channel {
+	int wire[2], status[2], go[2]; /* [0] ours, [1] the child's */
+};
+
+static void channel_close(struct channel *ch)
+{
+	for (int i = 0; i < 2; i++) {
+		fd_close(&ch->wire[i]);
+		fd_close(&ch->status[i]);
+		fd_close(&ch->go[i]);
+	}
+}
+
+static int channel_open(struct channel *ch, struct err *e)
+{
+	*ch = (struct channel){{-1, -1}, {-1, -1}, {-1, -1}};
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ch->wire) < 0 ||
+	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ch->status) < 0 ||
+	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ch->go) < 0) {
+		int code = errno;
+
+		channel_close(ch);
+		return err_errno(e, code, "make sockets for the box");
+	}
+	return 0;
+}
+
+static int explain_clone(int code, struct err *e)
+{
+	if (code == EPERM || code == EACCES)
+		return err_set(e, ERR_UNSUPPORTED, code,
+			"this host does not let you make user namespaces: sysctl -w "
+			"kernel.unprivileged_userns_clone=1 (Debian) or "
+			"kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu), or run as root");
+	if (code == ENOSPC || code == EUSERS)
+		return err_set(e, ERR_UNSUPPORTED, code,
+			"no more user namespaces on this host: raise user.max_user_namespaces (sysctl -w "
+			"user.max_user_namespaces=15000)");
+	if (code == EINVAL || code == ENOSYS)
+		return err_set(e, ERR_UNSUPPORTED, code,
+			"this kernel lacks a namespace that a box needs: see `cove doctor`");
+	if (code == EAGAIN)
+		return err_set(e, ERR_LIMIT, code, "too many processes on this host to start a box");
+	return err_errno(e, code, "make the box's namespaces");
+}
+
+/* Forks into all namespaces. The cgroup namespace comes later, from inside the box's group. */
+static pid_t clone_box(int cgroup_fd, int *ret_pidfd, struct err *e)
+{
+	struct {
+		uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls;
+		uint64_t set_tid, set_tid_size, cgroup;
+	} args = {
+		.flags = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC |
+			 CLONE_NEWUTS | WITH_PIDFD,
+		.pidfd = (uint64_t)(uintptr_t)ret_pidfd,
+		.exit_signal = SIGCHLD,
+	};
+	long pid;
+
+	if (cgroup_fd >= 0) {
+		args.flags |= INTO_CGROUP;
+		args.cgroup = (uint64_t)cgroup_fd;
+	}
+	pid = syscall(SYS_clone3, &args, sizeof(args));
+	if (pid < 0)
+		return explain_clone(errno, e);
+	return (pid_t)pid;
+}
+
+static int open_user_ns(pid_t pid, struct err *e)
+{
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd < 0 ? err_errno(e, errno, "open '%s'", path) : fd;
+}
+
+/* Everything that must be done from outside while the child waits. */
+static int prepare_child(struct plan *p, pid_t pid, struct err *e)
+{
+	autoclose int ns = -1;
+	int r = ids_map_process(&p->config->ids, pid, e);
+
+	if (r < 0 || p->config->ids.kind != IDS_RANGE)
+		return r;
+	ns = open_user_ns(pid, e);
+	return ns < 0 ? ns : plan_idmap_sources(p, ns, e);
+}
+
+/* Waits for exec, or for the reason why not. */
+static int await_exec(int status_fd, struct err *e)
+{
+	struct err told;
+	ssize_t n = fd_read_full(status_fd, &told, sizeof(told));
+
+	if (n == 0)
+		return 0;
+	if (n != (ssize_t)sizeof(told))
+		return err_set(e, ERR_INTERNAL, EIO, "the box's first process died while it was being set up");
+	told.msg[sizeof(told.msg) - 1] = 0;
+	if (e)
+		*e = told;
+	return told.code > 0 ? -told.code : -EIO;
+}
+
+static void end_child(pid_t pid, int *pidfd)
+{
+	sys_pidfd_send_signal(*pidfd, SIGKILL);
+	while (waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
+		;
+	fd_close(pidfd);
+}
+
+static int run_child(struct plan *p, struct channel *ch, struct wall_box *ret, struct err *e)
+{
+	int pidfd = -1, r;
+	pid_t pid = clone_box(p->config->cgroup_fd, &pidfd, e);
+
+	if (pid < 0)
+		return pid;
+	if (pid == 0) {
+		struct enter_fds fds = {.wire = ch->wire[1], .status = ch->status[1], .go = ch->go[1]};
+
+		close(ch->status[0]);
+		close(ch->go[0]);
+		enter_box(p, &fds);
+	}
+	fd_close(&ch->wire[1]);
+	fd_close(&ch->status[1]);
+	fd_close(&ch->go[1]);
+	r = prepare_child(p, pid, e);
+	if (r == 0) {
+		r = fd_write_full(ch->go[0], "g", 1);
+		if (r == -EPIPE)
+			r = 0; /* it ended already: await_exec knows why */
+	}
+	if (r == 0)
+		r = await_exec(ch->status[0], e);
+	if (r < 0) {
+		end_child(pid, &pidfd);
+		return r;
+	}
+	ret->pid = pid;
+	ret->pidfd = pidfd;
+	ret->rfd = ret->wfd = take_fd(ch->wire[0]);
+	return 0;
+}
+
+static int native_start(const struct wall_config *c, struct wall_box *ret, struct err *e)
+{
+	struct channel ch;
+	struct plan plan;
+	int r = plan_make(&plan, c, e);
+
+	if (r == 0 && c->ids.kind == IDS_RANGE)
+		r = plan_open_sources(&plan, e);
+	if (r == 0)
+		r = channel_open(&ch, e);
+	if (r == 0) {
+		r = run_child(&plan, &ch, ret, e);
+		channel_close(&ch);
+	}
+	plan_done(&plan);
+	return r;
+}
+
+/* init is PID 1 of its namespace: the kernel ends the rest with it. */
+static void native_kill(struct wall_box *b)
+{
+	if (b->pidfd >= 0)
+		sys_pidfd_send_signal(b->pidfd, SIGKILL);
+}
+
+const struct wall_ops wall_native = {
+	.name = "native",
+	.flags = WALL_ROOT_INSIDE | WALL_SHARED_KERNEL,
+	.start = native_start,
+	.kill = native_kill,
+};

@@ -1,0 +1,269 @@
+/* The plan of a native box; see plan.h. */
+#include "wall/native/plan.h"
+
+#include "base/fd.h"
+#include "wall/native/mountapi.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+static const struct {
+	const char *path;
+	uint32_t number;
+} devices[PLAN_DEVICES] = {
+	{"/dev/null", 0x103},	{"/dev/zero", 0x105},	 {"/dev/full", 0x107},
+	{"/dev/random", 0x108}, {"/dev/urandom", 0x109}, {"/dev/tty", 0x500},
+};
+
+static const char *const host_dirs[PLAN_HOST_DIRS] = {"/usr", "/bin",	"/sbin",  "/lib",
+						      "/lib32", "/lib64", "/libx32"};
+
+/* What tells about the host or reaches into its kernel; those that do not exist are passed over. */
+static const char *const masked[] = {
+	"acpi",	      "asound",	  "cmdline", "config.gz", "interrupts",	   "kallsyms", "kcore",
+	"keys",	      "key-users", "kmsg",   "latency_stats", "sched_debug", "scsi",   "slabinfo",
+	"sysrq-trigger", "timer_list", "timer_stats", "vmallocinfo",
+};
+
+static const char *const read_only[] = {"bus", "fs", "irq", "sys"};
+
+static void add_step(struct plan *p, enum step_kind kind, const char *a, const char *b, int source)
+{
+	ASSERT(p->step_count < PLAN_STEPS_MAX);
+	p->steps[p->step_count++] = (struct step){.kind = kind, .a = a, .b = b, .source = source};
+}
+
+static int add_source(struct plan *p, struct plan_source s)
+{
+	ASSERT(p->source_count < PLAN_SOURCES_MAX);
+	s.fd = -1;
+	p->sources[p->source_count] = s;
+	return p->source_count++;
+}
+
+static void plan_devices(struct plan *p)
+{
+	p->first_device = p->source_count;
+	for (size_t i = 0; i < PLAN_DEVICES; i++)
+		add_source(p, (struct plan_source){
+				      .path = devices[i].path,
+				      .device = devices[i].number,
+				      .attrs = MA_NOSUID | MA_NOEXEC,
+			      });
+}
+
+/* Real directories are shown read-only where they are; links among them are in the skeleton. */
+static void plan_host_dirs(struct plan *p)
+{
+	for (size_t i = 0; i < PLAN_HOST_DIRS; i++) {
+		struct stat st;
+
+		if (lstat(host_dirs[i], &st) < 0 || !S_ISDIR(st.st_mode))
+			continue;
+		add_step(p, STEP_BIND, host_dirs[i], NULL,
+			add_source(p, (struct plan_source){
+					      .path = host_dirs[i],
+					      .attrs = MA_RDONLY | MA_NODEV,
+					      .idmap = IDMAP_BOX,
+					      .idmap_optional = true,
+					      .recursive = true,
+				      }));
+	}
+}
+
+static void plan_mounts(struct plan *p)
+{
+	for (size_t i = 0; i < p->config->mount_count; i++) {
+		const struct wall_mount *m = &p->config->mounts[i];
+
+		add_step(p, STEP_BIND, m->dst, NULL,
+			add_source(p, (struct plan_source){
+					      .path = m->src,
+					      .beneath = m->beneath,
+					      .attrs = MA_NOSUID | MA_NODEV | (m->read_only ? MA_RDONLY : 0),
+					      .idmap = m->owned ? IDMAP_BOX : IDMAP_OWNER,
+				      }));
+	}
+}
+
+static void plan_proc(struct plan *p)
+{
+	add_step(p, STEP_PROC, NULL, NULL, -1);
+	/* No user namespace inside a box: a second lock beside the capabilities. */
+	add_step(p, STEP_SYSCTL, "user/max_user_namespaces", "0", -1);
+	for (size_t i = 0; i < sizeof(masked) / sizeof(masked[0]); i++)
+		add_step(p, STEP_MASK, masked[i], NULL, -1);
+	for (size_t i = 0; i < sizeof(read_only) / sizeof(read_only[0]); i++)
+		add_step(p, STEP_READONLY, read_only[i], NULL, -1);
+}
+
+int plan_make(struct plan *p, const struct wall_config *c, struct err *e)
+{
+	*p = (struct plan){.config = c};
+	if (c->mount_count > SPEC_MOUNT_MAX + 1)
+		return err_set(e, ERR_LIMIT, E2BIG, "more than %u mounts", SPEC_MOUNT_MAX);
+	add_source(p, (struct plan_source){
+			      .path = c->image_root, .attrs = MA_RDONLY | MA_NODEV, .idmap = IDMAP_BOX});
+	add_source(p, (struct plan_source){.path = c->box_dir, .attrs = MA_NODEV, .idmap = IDMAP_BOX});
+	plan_devices(p);
+	snprintf(p->hosts, sizeof(p->hosts), "127.0.0.1 localhost\n::1 localhost\n127.0.1.1 %s\n",
+		c->name);
+
+	add_step(p, STEP_SCRATCH, NULL, NULL, -1);
+	add_step(p, STEP_ROOT, NULL, NULL, -1);
+	add_step(p, STEP_DEV, NULL, NULL, -1);
+	plan_proc(p);
+	add_step(p, STEP_FILE, "/etc/hosts", p->hosts, -1);
+	add_step(p, STEP_FILE, "/etc/hostname", c->name, -1);
+	if (c->image_is_host)
+		plan_host_dirs(p);
+	plan_mounts(p);
+	add_step(p, STEP_HOSTNAME, c->name, NULL, -1);
+	add_step(p, STEP_LOOPBACK, NULL, NULL, -1);
+	add_step(p, STEP_PIVOT, NULL, NULL, -1);
+	add_step(p, STEP_KEYRING, NULL, NULL, -1);
+	add_step(p, STEP_RLIMITS, NULL, NULL, -1);
+	add_step(p, STEP_CAPS, NULL, NULL, -1);
+	return 0;
+}
+
+void plan_done(struct plan *p)
+{
+	for (int i = 0; i < p->source_count; i++)
+		fd_close(&p->sources[i].fd);
+}
+
+static int check_source(struct plan_source *s, struct err *e)
+{
+	struct stat st;
+
+	if (fstat(s->fd, &st) < 0)
+		return err_errno(e, errno, "look at '%s'", s->path);
+	s->is_dir = S_ISDIR(st.st_mode);
+	if (!s->device)
+		return s->is_dir || S_ISREG(st.st_mode)
+			       ? 0
+			       : err_set(e, ERR_INVALID, EINVAL,
+					 "'%s' is neither a directory nor a file", s->path);
+	if (!S_ISCHR(st.st_mode) || st.st_rdev != makedev(s->device >> 8, s->device & 0xff))
+		return err_set(e, ERR_DENIED, EINVAL, "'%s' on this host is not the device it should be",
+			s->path);
+	return 0;
+}
+
+static int open_source(struct plan_source *s, struct err *e)
+{
+	autoclose int top = -1, below = -1;
+
+	if (!s->beneath) {
+		s->fd = mount_clone(AT_FDCWD, s->path, s->recursive);
+	} else {
+		top = open(s->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (top < 0)
+			return err_errno(e, errno, "open '%s'", s->path);
+		below = fd_openat2(top, s->beneath, O_PATH, 0, FD_BENEATH | FD_NO_MAGICLINKS);
+		if (below == -EXDEV || below == -ELOOP)
+			return err_set(e, ERR_DENIED, EXDEV, "'%s' leads out of the workspace", s->beneath);
+		if (below < 0)
+			return err_errno(e, -below, "open '%s' in '%s'", s->beneath, s->path);
+		s->fd = mount_clone(below, "", s->recursive);
+	}
+	if (s->fd < 0)
+		return err_errno(e, -s->fd, "clone mount of '%s'", s->path);
+	return check_source(s, e);
+}
+
+int plan_open_sources(struct plan *p, struct err *e)
+{
+	for (int i = 0; i < p->source_count; i++) {
+		struct plan_source *s = &p->sources[i];
+		int r = open_source(s, e);
+
+		if (r < 0)
+			return r;
+		/* Attributes of the rest are set with their id map, in one call. */
+		if (p->config->ids.kind == IDS_RANGE && s->idmap != IDMAP_NONE)
+			continue;
+		r = mount_set(s->fd, s->attrs, -1, s->recursive);
+		if (r < 0)
+			return err_errno(e, -r, "set mount flags of '%s'", s->path);
+	}
+	return 0;
+}
+
+/* A root caller hands a directory of somebody in: what the box writes is that somebody's. */
+static int owner_ns(const struct ids *ids, const struct plan_source *s, struct err *e)
+{
+	struct stat st;
+
+	if (fstat(s->fd, &st) < 0)
+		return err_errno(e, errno, "look at '%s'", s->path);
+	return ids_mount_ns(ids, st.st_uid, st.st_gid, e);
+}
+
+static int idmap_source(struct plan *p, struct plan_source *s, int box_ns, struct err *e)
+{
+	autoclose int own = -1;
+	int ns = box_ns, r;
+
+	if (s->idmap == IDMAP_OWNER) {
+		own = owner_ns(&p->config->ids, s, e);
+		if (own < 0)
+			return own;
+		ns = own;
+	}
+	r = mount_set(s->fd, s->attrs, ns, s->recursive);
+	if (r < 0 && s->idmap_optional)
+		r = mount_set(s->fd, s->attrs, -1, s->recursive);
+	if (r == -EINVAL || r == -EOPNOTSUPP)
+		return err_set(e, ERR_UNSUPPORTED, -r,
+			"the filesystem of '%s' cannot be id-mapped (kernel 5.19 or later, and ext4, xfs, "
+			"btrfs or tmpfs): set COVE_HOME to a directory on one that can",
+			s->path);
+	return r < 0 ? err_errno(e, -r, "id-map '%s'", s->path) : 0;
+}
+
+int plan_idmap_sources(struct plan *p, int box_ns, struct err *e)
+{
+	for (int i = 0; i < p->source_count; i++) {
+		int r = p->sources[i].idmap == IDMAP_NONE ? 0 : idmap_source(p, &p->sources[i], box_ns, e);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static const char *const step_names[STEP_KIND_COUNT] = {
+	[STEP_SCRATCH] = "scratch",   [STEP_ROOT] = "root",	    [STEP_PROC] = "proc",
+	[STEP_SYSCTL] = "sysctl",     [STEP_MASK] = "mask",	    [STEP_READONLY] = "read-only",
+	[STEP_DEV] = "dev",	      [STEP_FILE] = "file",	    [STEP_BIND] = "bind",
+	[STEP_HOSTNAME] = "hostname", [STEP_LOOPBACK] = "loopback", [STEP_PIVOT] = "pivot",
+	[STEP_KEYRING] = "keyring",   [STEP_RLIMITS] = "rlimits",   [STEP_CAPS] = "caps",
+};
+
+int plan_format(const struct plan *p, struct buf *out)
+{
+	static const char *const maps[] = {"", " idmap=box", " idmap=owner"};
+	int r = 0;
+
+	for (int i = 0; i < p->source_count && r == 0; i++) {
+		const struct plan_source *s = &p->sources[i];
+
+		r = buf_printf(out, "source %d %s%s%s%s%s\n", i, s->path, s->beneath ? " beneath " : "",
+			s->beneath ? s->beneath : "", maps[s->idmap], s->attrs & MA_RDONLY ? " ro" : "");
+	}
+	for (int i = 0; i < p->step_count && r == 0; i++) {
+		const struct step *s = &p->steps[i];
+
+		r = buf_printf(out, "step %s%s%s", step_names[s->kind], s->a ? " " : "", s->a ? s->a : "");
+		if (r == 0)
+			r = s->source >= 0 ? buf_printf(out, " <- source %d\n", s->source)
+					   : buf_append_str(out, "\n");
+	}
+	return r;
+}

@@ -1,0 +1,88 @@
+/*
+ * How a native box is built, as data: which parts of the host it is given (sources), and the steps
+ * that the new process takes, in order. plan_make decides, plan_format prints, enter.c executes.
+ * Nothing in a plan is resolved inside the box's tree by host code: destinations are looked up by the
+ * new process, beneath its own root.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/limits.h"
+#include "wall/wall.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+	PLAN_DEVICES = 6,
+	PLAN_HOST_DIRS = 7,
+	PLAN_SOURCES_MAX = 2 + PLAN_DEVICES + PLAN_HOST_DIRS + SPEC_MOUNT_MAX + 2,
+	PLAN_STEPS_MAX = 96,
+};
+
+enum idmap { IDMAP_NONE, IDMAP_BOX, IDMAP_OWNER };
+
+/* Something of the host that the box gets: a detached mount, made where there is the right to. */
+struct plan_source {
+	const char *path;
+	const char *beneath;	/* resolved below path, cannot leave it; may be NULL */
+	uint64_t attrs;		/* MA_* */
+	enum idmap idmap;	/* as root only */
+	bool idmap_optional;	/* readable without, so a filesystem that cannot is no error */
+	bool recursive;
+	uint32_t device;	/* not 0: must be this character device, major << 8 | minor */
+	bool is_dir;		/* found when opened */
+	int fd;			/* owned; -1 until opened */
+};
+
+enum step_kind {
+	STEP_SCRATCH,  /* a private tmpfs to build on */
+	STEP_ROOT,     /* the overlay that becomes / */
+	STEP_PROC,     /* /proc of the new pid namespace */
+	STEP_SYSCTL,   /* a = file below /proc/sys, b = value */
+	STEP_MASK,     /* a = file or directory below /proc: nothing to see */
+	STEP_READONLY, /* a = path below /proc */
+	STEP_DEV,      /* /dev with its nodes, pts, shm and the shells' directory */
+	STEP_FILE,     /* a = path, b = content: a small file over the image's */
+	STEP_BIND,     /* source -> a */
+	STEP_HOSTNAME,
+	STEP_LOOPBACK,
+	STEP_PIVOT, /* the host's mounts are gone from here on */
+	STEP_KEYRING,
+	STEP_RLIMITS,
+	STEP_CAPS,
+	STEP_KIND_COUNT
+};
+
+struct step {
+	enum step_kind kind;
+	const char *a, *b;
+	int source; /* index */
+};
+
+struct plan {
+	const struct wall_config *config;
+	struct plan_source sources[PLAN_SOURCES_MAX];
+	int source_count;
+	int first_device; /* index of the first device source */
+	struct step steps[PLAN_STEPS_MAX];
+	int step_count;
+	char hosts[192];
+};
+
+enum { PLAN_LOWER = 0, PLAN_RW = 1 };
+
+int plan_make(struct plan *p, const struct wall_config *c, struct err *e);
+void plan_done(struct plan *p); /* closes the sources */
+
+/* One line per source and per step. */
+int plan_format(const struct plan *p, struct buf *out);
+
+/* Makes the detached mounts. As root before the new process exists, with the host's own rights;
+ * otherwise in the new process, whose copy of the mounts it may clone. */
+int plan_open_sources(struct plan *p, struct err *e);
+
+/* As root, once the box's ids are mapped: makes the sources id-mapped. box_ns is the user namespace
+ * of the new process. */
+int plan_idmap_sources(struct plan *p, int box_ns, struct err *e);
