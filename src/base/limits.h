@@ -45,6 +45,33 @@
 #define KEEPER_LOGS_BYTES_MAX (512u << 20) /* kept on disk per box */
 #define KEEPER_EVENTS_MAX    (16u << 20)  /* the box's own event log, bytes */
 #define CLIENT_QUEUE_MAX     (1u << 20)	  /* output waiting for one slow client */
+#define KEEPER_REQUESTS_MAX  256u     /* open requests of one client */
+#define KEEPER_INIT_QUEUE    (1u << 20)	  /* bytes queued for init beyond which a client waits */
+#define KEEPER_JOURNAL_MAX   (4u << 20)	  /* the list of commands on disk, before it is compacted */
+#define KEEPER_LOG_FDS_MAX   64u      /* log files held open; the others are reopened to append */
+#define KEEPER_NOTES_MAX     4096u    /* what a box could not have, and why */
+#define KEEPER_START_MS	     30000u   /* for init's HELLO */
+#define KEEPER_BACKSTOP_MS   30000u   /* for init's EXIT after a command's own timeout */
+#define KEEPER_STALL_MS	     5000u    /* a client that blocks init and reads nothing is dropped */
+#define KEEPER_FLUSH_MS	     1000u    /* for last answers when the box is gone */
+#define EXEC_COMMAND_MAX     95u      /* bytes of a command's first line that are remembered */
+
+/* What is kept on disk (src/store). */
+#define STATE_NAMES_MAX	     100000u	  /* boxes, images or workspaces in one state directory */
+#define RECORD_FILE_MAX	     4096u	  /* live and end, and an image's record */
+#define EVENT_COMMAND_MAX    4096u	  /* bytes of a command in a JSON event */
+#define TAR_NAME_MAX	     4095u	  /* path or link target of an entry, without the NUL */
+#define TAR_DEPTH_MAX	     512u	  /* directories above an entry */
+#define TAR_META_MAX	     (1u << 20)	  /* one extended header */
+#define TAR_ENTRIES_MAX	     2000000u
+#define TAR_FILE_MAX	     (1ull << 40) /* one file's bytes */
+#define UNPACK_DIRS_MAX	     (256u << 20) /* memory for directories whose mode is set at the end */
+#define PASSWD_FILE_MAX	     (1u << 20)	  /* an image's /etc/passwd */
+#define HOST_COPY_MAX	     (16u << 20)  /* bytes of the host's /etc in the skeleton of the host image */
 
 /* What a call returns inline. */
 #define RESULT_INLINE_MAX (1u << 20)
+
+/* The command line (src/cli). */
+#define TABLE_BYTES_MAX (16u << 20)   /* text of one table */
+#define LINE_BYTES_MAX	(960u << 10)  /* a shell line read from stdin: what one frame carries */

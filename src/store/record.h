@@ -7,9 +7,12 @@
  *	lock	locked by the keeper for as long as it lives: the only truth about liveness
  *
  *	lock held			running
- *	free, end newer than live	stopped: the cause is in end
- *	free, live and no end		the keeper was lost, or the host rebooted (boot id differs)
+ *	free, end of the run in live	stopped: the cause is in end
+ *	free, live and no such end	the keeper was lost, or the host rebooted (boot id differs)
  *	free, neither			created, never started
+ *
+ * Besides, whoever makes, starts or removes a box holds its claim: flock(2) on boxes/<name>. A box
+ * that is neither live nor claimed is left alone by everybody, and the sweep may judge it.
  */
 #pragma once
 
@@ -35,8 +38,15 @@ struct record {
 
 /* Makes boxes/<name> whole or not at all: a temporary directory, record and lock inside, then one
  * rename. -EEXIST (ERR_EXISTS) if the name is taken. A one-shot box is not fsynced. Returns the
- * directory. */
+ * directory, claimed for as long as that descriptor is open. */
 int record_create(struct state *s, const struct spec *spec, int *ret_box_fd, struct err *e);
+
+/* The directory of a box. ERR_NOT_FOUND if there is no such box. */
+int record_open(struct state *s, const char *name, int *ret_box_fd, struct err *e);
+
+/* Claims the box of a directory for as long as this descriptor is open: -EBUSY (ERR_CONFLICT) if
+ * somebody else has it and wait is not set. After waiting the box may be gone: load it again. */
+int record_claim(int box_fd, bool wait, struct err *e);
 
 /* ERR_NOT_FOUND if there is no such box. */
 int record_load(struct state *s, const char *name, struct record *ret, struct err *e);
@@ -45,9 +55,10 @@ void record_done(struct record *r);
 /* Keeper: lock for life (-EBUSY if held), then say live. `end` is removed. */
 int record_lock(int box_fd, int *ret_lock_fd, struct err *e);
 int record_write_live(int box_fd, bool durable, struct err *e);
+/* The first end of a run stays: a later one changes nothing. */
 int record_write_end(int box_fd, const char *cause, const char *by, bool durable, struct err *e);
 
-/* Is the lock held by somebody else? */
+/* Is the lock held by somebody else? Only asks, so it never gets in a keeper's way. */
 bool record_is_live(int box_fd);
 
 /* Takes the box out of sight: renames boxes/<name> to boxes/.gone-<random>, so that the name is free
@@ -58,3 +69,7 @@ int record_bury(struct state *s, const char *name, bool durable, char ret_tomb[6
 /* Names of all boxes, sorted. */
 int record_names(struct state *s, char ***ret_names, size_t *ret_count, struct err *e);
 void record_names_free(char **names, size_t count);
+
+/* 1 and a box whose spec names this image or this workspace (either may be NULL), 0 if none does. */
+int record_find_user(struct state *s, const char *image, const char *workspace,
+		     char ret_box[BOX_NAME_MAX + 1], struct err *e);

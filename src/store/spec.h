@@ -2,7 +2,7 @@
  * What a box is: everything decided at create, kept in its record, and given to its keeper.
  *
  * All strings are borrowed: from the caller when a spec is built, from the text it was parsed from
- * otherwise (struct spec_text keeps that text). The form on disk is base/lines.h.
+ * otherwise. The form on disk is base/lines.h.
  */
 #pragma once
 
@@ -48,6 +48,10 @@ struct spec {
  * spec points into it. Unknown keys are an error, so that an older Cove never half-understands. */
 int spec_format(const struct spec *s, struct buf *out);
 int spec_parse(struct spec *ret, char *text, size_t len, struct err *e);
+
+/* One line of that form, for a file that holds more than a spec (the keeper's configuration). The
+ * value is borrowed. -ENOENT for a key that is not of a spec, -EBADMSG for a bad or repeated one. */
+int spec_take(struct spec *s, const char *key, const char *value);
 
 /* Checks everything that can be checked without touching the disk: names, paths, counts. */
 int spec_check(const struct spec *s, struct err *e);

@@ -8,12 +8,16 @@
  *	  workspaces/<name>/
  *	runtime		$COVE_HOME/run if COVE_HOME is set, else /run/cove or $XDG_RUNTIME_DIR/cove
  *	  <name>/	  keeper.sock
+ *
+ * In boxes, layers and workspaces a name with a leading dot is not in use: .new-<random> is being
+ * made (its maker holds flock(2) on the directory), .gone-<random> is to be deleted.
  */
 #pragma once
 
 #include "base/err.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 struct state {
 	char home[512];
@@ -28,3 +32,23 @@ void state_close(struct state *s); /* a zeroed or closed one is fine */
 
 /* The directory that all state directories of this machine share as root: uid ranges live there. */
 const char *state_machine_run_dir(void);
+
+/* What to say when a write below the state directory failed: the errno's kind, and the remedy. */
+int state_error(const struct state *s, int code, const char *what, struct err *e);
+
+/* A directory that others can tell from a dead one: makes .new-<random> below dir_fd and holds
+ * flock(2) on it for as long as *ret_fd is open. A sweep leaves such a directory alone and deletes
+ * it when its maker is gone. */
+int state_new_dir(int dir_fd, char ret_name[32], int *ret_fd);
+
+/* The leftovers below dir_fd, to be deleted: .gone- directories, and .new- ones whose maker is gone
+ * (these are renamed to .gone- first). Free with state_names_free. */
+int state_leftovers(int dir_fd, char ***ret_names, size_t *ret_count);
+
+/* A fresh .gone- name. */
+void state_gone_name(char ret_name[32]);
+
+/* All names below dir_fd that are names of things (str_is_name), sorted. -E2BIG beyond
+ * STATE_NAMES_MAX. */
+int state_names(int dir_fd, char ***ret_names, size_t *ret_count);
+void state_names_free(char **names, size_t count);

@@ -1,0 +1,212 @@
+/*
+ * Events as a line for a person and as a line of JSON; see event.h.
+ *
+ * How it works: numbers and words of ours are printed, everything that came from outside goes
+ * through str_escape or the JSON writer, both of which let no byte end the line. A line that does
+ * not fit the buffer is taken back as a whole.
+ */
+#include "store/event.h"
+
+#include "base/json.h"
+#include "base/limits.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+enum { COMMAND_SHOWN_MAX = 80 };
+
+static const char *const kind_names[] = {
+	[EVENT_OPEN] = "open",	     [EVENT_COMMAND] = "command", [EVENT_RESULT] = "result",
+	[EVENT_TIMEOUT] = "timeout", [EVENT_FAIL] = "fail",	  [EVENT_CLOSE] = "close",
+};
+
+static int put_text(struct buf *out, const char *before, const char *text)
+{
+	int r = buf_append_str(out, before);
+
+	return r == 0 ? str_escape(out, text, strlen(text)) : r;
+}
+
+/* The longest prefix of at most max bytes that does not end inside a UTF-8 sequence. */
+static size_t cut_utf8(const char *s, size_t n, size_t max)
+{
+	size_t cut = max;
+
+	if (n <= max)
+		return n;
+	while (cut > 0 && max - cut < 3 && ((uint8_t)s[cut] & 0xc0) == 0x80)
+		cut--;
+	/* Three or more continuation bytes in a row after the cut are no text of anybody's. */
+	return ((uint8_t)s[cut] & 0xc0) == 0x80 ? max : cut;
+}
+
+static int put_command(struct buf *out, const char *command)
+{
+	size_t line = strcspn(command, "\n"), cut = cut_utf8(command, line, COMMAND_SHOWN_MAX);
+	int r = buf_append_str(out, "$ ");
+
+	if (r == 0)
+		r = str_escape(out, command, cut);
+	if (r == 0 && (cut < line || (command[line] && command[line + 1])))
+		r = buf_append_str(out, "…");
+	return r;
+}
+
+static int put_seconds(struct buf *out, const char *before, uint64_t ms)
+{
+	return buf_printf(out, "%s%" PRIu64 ".%" PRIu64 " s", before, ms / 1000, ms % 1000 / 100);
+}
+
+static int put_how_ended(struct buf *out, const struct event *ev)
+{
+	const char *name = ev->signal ? str_signal_name(ev->signal) : NULL;
+
+	if (ev->has_exit)
+		return buf_printf(out, "-> exit %d", ev->exit_code);
+	if (name)
+		return buf_printf(out, "-> signal %s", name);
+	if (ev->signal)
+		return buf_printf(out, "-> signal %d", ev->signal);
+	return put_text(out, "-> ", ev->cause ? ev->cause : "unknown");
+}
+
+static int put_result(struct buf *out, const struct event *ev)
+{
+	int r = put_how_ended(out, ev);
+
+	if (r == 0)
+		r = buf_printf(out, ", %" PRIu64 " B out, %" PRIu64 " B err", ev->stdout_bytes,
+			ev->stderr_bytes);
+	if (r == 0)
+		r = put_seconds(out, ", ", ev->duration_ms);
+	if (r == 0 && ev->cwd)
+		r = put_text(out, ", cwd ", ev->cwd);
+	if (r == 0 && ev->cwd && ev->cwd_changed)
+		r = buf_append_str(out, " (changed)");
+	return r;
+}
+
+static int put_open(struct buf *out, const struct event *ev)
+{
+	int r = put_text(out, "open   ", ev->box ? ev->box : "");
+
+	if (r == 0 && ev->image)
+		r = put_text(out, "  image=", ev->image);
+	if (r == 0 && ev->workspace)
+		r = put_text(out, " workspace=", ev->workspace);
+	return r;
+}
+
+static int put_close(struct buf *out, const struct event *ev)
+{
+	int r = put_text(out, "close  ", ev->box ? ev->box : "");
+
+	if (r == 0 && ev->cause && *ev->cause)
+		r = put_text(out, "  ", ev->cause);
+	if (r == 0 && ev->by && *ev->by)
+		r = put_text(out, " by ", ev->by);
+	return r;
+}
+
+static int put_line(struct buf *out, const struct event *ev)
+{
+	switch (ev->kind) {
+	case EVENT_OPEN:
+		return put_open(out, ev);
+	case EVENT_COMMAND:
+		return put_command(out, ev->command ? ev->command : "");
+	case EVENT_RESULT:
+		return put_result(out, ev);
+	case EVENT_TIMEOUT:
+		return put_seconds(out, "timeout after ", ev->duration_ms);
+	case EVENT_FAIL:
+		return put_text(out, "fail   ", ev->cause ? ev->cause : "");
+	case EVENT_CLOSE:
+		return put_close(out, ev);
+	}
+	return -EINVAL;
+}
+
+int event_format(const struct event *ev, struct buf *out)
+{
+	size_t before = buf_len(out);
+	int r = buf_append_str(out, "[cove] ");
+
+	if (r == 0)
+		r = put_line(out, ev);
+	if (r == 0)
+		r = buf_append(out, "\n", 1);
+	if (r < 0)
+		out->len = before;
+	return r;
+}
+
+static void json_text(struct json *j, const char *key, const char *text)
+{
+	if (text)
+		json_kv_str(j, key, text);
+}
+
+static void json_command(struct json *j, const struct event *ev)
+{
+	const char *command = ev->command ? ev->command : "";
+	size_t n = strlen(command), cut = cut_utf8(command, n, EVENT_COMMAND_MAX);
+
+	json_key(j, "command");
+	json_strn(j, command, cut);
+	if (cut < n)
+		json_kv_bool(j, "command_truncated", true);
+	json_text(j, "shell", ev->shell);
+}
+
+static void json_result(struct json *j, const struct event *ev)
+{
+	json_key(j, "exit_code");
+	if (ev->has_exit)
+		json_i64(j, ev->exit_code);
+	else
+		json_null(j);
+	if (ev->signal)
+		json_kv_i64(j, "signal", ev->signal);
+	json_kv_u64(j, "stdout_bytes", ev->stdout_bytes);
+	json_kv_u64(j, "stderr_bytes", ev->stderr_bytes);
+	json_text(j, "shell", ev->shell);
+	json_text(j, "cwd", ev->cwd);
+	if (ev->cwd)
+		json_kv_bool(j, "cwd_changed", ev->cwd_changed);
+}
+
+int event_format_json(const struct event *ev, struct buf *out)
+{
+	bool of_exec = ev->kind == EVENT_COMMAND || ev->kind == EVENT_RESULT || ev->kind == EVENT_TIMEOUT;
+	size_t before = buf_len(out);
+	struct json j;
+	int r;
+
+	if ((unsigned)ev->kind >= sizeof(kind_names) / sizeof(kind_names[0]))
+		return -EINVAL;
+	json_init(&j, out);
+	json_object_begin(&j);
+	json_kv_u64(&j, "at_ms", ev->at_ms);
+	json_kv_str(&j, "event", kind_names[ev->kind]);
+	json_text(&j, "box", ev->box);
+	json_text(&j, "image", ev->image);
+	json_text(&j, "workspace", ev->workspace);
+	if (of_exec)
+		json_kv_u64(&j, "exec_id", ev->exec_id);
+	if (ev->kind == EVENT_COMMAND)
+		json_command(&j, ev);
+	if (ev->kind == EVENT_RESULT)
+		json_result(&j, ev);
+	if (ev->kind == EVENT_RESULT || ev->kind == EVENT_TIMEOUT)
+		json_kv_u64(&j, "duration_ms", ev->duration_ms);
+	json_text(&j, "cause", ev->cause);
+	json_text(&j, "by", ev->by);
+	json_object_end(&j);
+	r = j.error ? j.error : buf_append(out, "\n", 1);
+	if (r < 0)
+		out->len = before;
+	return r;
+}

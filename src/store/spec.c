@@ -1,0 +1,426 @@
+/*
+ * A box's specification: its text form, and what may stand in it; see spec.h.
+ *
+ * How it works: one table of the plain string fields serves writing and reading. A mount is a run of
+ * lines that begins with mount_src. A field that may be given once and comes twice is an error, and
+ * so is a key nobody knows.
+ */
+#include "store/spec.h"
+
+#include "base/fd.h"
+#include "base/lines.h"
+#include "base/path.h"
+#include "base/sha256.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+	const char *key;
+	size_t offset;
+} strings[] = {
+	{"name", offsetof(struct spec, name)},
+	{"image", offsetof(struct spec, image)},
+	{"wall", offsetof(struct spec, wall)},
+	{"workspace", offsetof(struct spec, workspace)},
+	{"workspace_dir", offsetof(struct spec, workspace_dir)},
+	{"user", offsetof(struct spec, user)},
+	{"cwd", offsetof(struct spec, cwd)},
+	{"session", offsetof(struct spec, session)},
+};
+
+enum { STRING_COUNT = sizeof(strings) / sizeof(strings[0]), USER_NAME_MAX = 63 };
+
+static const char **string_field(struct spec *s, size_t i)
+{
+	return (const char **)(void *)((char *)s + strings[i].offset);
+}
+
+static const char *string_value(const struct spec *s, size_t i)
+{
+	return *(const char *const *)(const void *)((const char *)s + strings[i].offset);
+}
+
+static int format_mount(const struct spec_mount *m, struct buf *out)
+{
+	int r = lines_put(out, "mount_src", m->src);
+
+	if (r == 0)
+		r = lines_put(out, "mount_dst", m->dst);
+	if (r == 0 && m->env)
+		r = lines_put(out, "mount_env", m->env);
+	if (r == 0 && m->read_only)
+		r = lines_put(out, "mount_ro", "1");
+	return r;
+}
+
+int spec_format(const struct spec *s, struct buf *out)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < STRING_COUNT && r == 0; i++)
+		if (string_value(s, i))
+			r = lines_put(out, strings[i].key, string_value(s, i));
+	if (r == 0 && s->persistence == PERSIST_BOX)
+		r = lines_put(out, "persistence", "box");
+	if (r == 0 && s->one_shot)
+		r = lines_put(out, "one_shot", "1");
+	if (r == 0 && s->timeout_ms)
+		r = lines_put_u64(out, "timeout_ms", s->timeout_ms);
+	if (r == 0)
+		r = lines_put_u64(out, "created_ms", s->created_ms);
+	for (size_t i = 0; i < s->env_count && r == 0; i++)
+		r = lines_put(out, "env", s->env[i]);
+	for (size_t i = 0; i < s->label_count && r == 0; i++)
+		r = lines_put(out, "label", s->labels[i]);
+	for (size_t i = 0; i < s->mount_count && r == 0; i++)
+		r = format_mount(&s->mounts[i], out);
+	return r;
+}
+
+static bool take_string(struct spec *s, const char *key, const char *value, bool *ret_twice)
+{
+	for (size_t i = 0; i < STRING_COUNT; i++) {
+		if (strcmp(key, strings[i].key) != 0)
+			continue;
+		*ret_twice = *string_field(s, i) != NULL;
+		*string_field(s, i) = value;
+		return true;
+	}
+	return false;
+}
+
+static bool take_flag(bool *flag, const char *value)
+{
+	bool ok = !*flag && strcmp(value, "1") == 0;
+
+	*flag = true;
+	return ok;
+}
+
+/* Only what is not the default is written. */
+static bool take_persistence(struct spec *s, const char *value)
+{
+	bool ok = s->persistence == PERSIST_WORKSPACE && strcmp(value, "box") == 0;
+
+	s->persistence = PERSIST_BOX;
+	return ok;
+}
+
+static bool take_number(uint64_t *number, const char *value)
+{
+	return *number == 0 && str_parse_u64(value, UINT64_MAX, number);
+}
+
+static bool take_item(const char **list, size_t *count, size_t max, const char *value)
+{
+	if (*count >= max)
+		return false;
+	list[(*count)++] = value;
+	return true;
+}
+
+/* One line of a mount; mount_src begins the next. */
+static int take_mount_line(struct spec *s, const char *key, const char *value)
+{
+	struct spec_mount *m = s->mount_count ? &s->mounts[s->mount_count - 1] : NULL;
+	const char **field;
+
+	if (strcmp(key, "mount_src") == 0) {
+		if (s->mount_count >= SPEC_MOUNT_MAX)
+			return -E2BIG;
+		s->mounts[s->mount_count++] = (struct spec_mount){.src = value};
+		return 0;
+	}
+	if (!m)
+		return -EBADMSG;
+	if (strcmp(key, "mount_ro") == 0)
+		return take_flag(&m->read_only, value) ? 0 : -EBADMSG;
+	if (strcmp(key, "mount_dst") == 0)
+		field = &m->dst;
+	else if (strcmp(key, "mount_env") == 0)
+		field = &m->env;
+	else
+		return -ENOENT;
+	if (*field)
+		return -EBADMSG;
+	*field = value;
+	return 0;
+}
+
+int spec_take(struct spec *s, const char *key, const char *value)
+{
+	bool twice = false, ok;
+
+	if (take_string(s, key, value, &twice))
+		return twice ? -EBADMSG : 0;
+	if (str_starts(key, "mount_"))
+		return take_mount_line(s, key, value);
+	if (strcmp(key, "persistence") == 0)
+		ok = take_persistence(s, value);
+	else if (strcmp(key, "one_shot") == 0)
+		ok = take_flag(&s->one_shot, value);
+	else if (strcmp(key, "timeout_ms") == 0)
+		ok = take_number(&s->timeout_ms, value);
+	else if (strcmp(key, "created_ms") == 0)
+		ok = take_number(&s->created_ms, value);
+	else if (strcmp(key, "env") == 0)
+		ok = take_item(s->env, &s->env_count, SPEC_ENV_MAX, value);
+	else if (strcmp(key, "label") == 0)
+		ok = take_item(s->labels, &s->label_count, SPEC_LABEL_MAX, value);
+	else
+		return -ENOENT;
+	return ok ? 0 : -EBADMSG;
+}
+
+int spec_parse(struct spec *ret, char *text, size_t len, struct err *e)
+{
+	const char *key, *value;
+	struct lines lines;
+	int r;
+
+	memset(ret, 0, sizeof(*ret));
+	if (len > SPEC_BYTES_MAX)
+		return err_set(e, ERR_LIMIT, E2BIG, "the record of a box is too large");
+	lines_init(&lines, text, len);
+	while ((r = lines_next(&lines, &key, &value)) > 0) {
+		r = spec_take(ret, key, value);
+		if (r == -ENOENT)
+			return err_set(e, ERR_PROTOCOL, EBADMSG,
+				"unknown key '%.64s' in a box's record: made by a newer Cove?", key);
+		if (r < 0)
+			return err_set(e, ERR_PROTOCOL, EBADMSG, "bad '%.64s' in a box's record", key);
+	}
+	if (r < 0)
+		return err_set(e, ERR_PROTOCOL, EBADMSG, "a box's record is damaged");
+	return spec_check(ret, e);
+}
+
+static int check_name(const char *what, const char *name, struct err *e)
+{
+	if (name && str_is_name(name, BOX_NAME_MAX))
+		return 0;
+	return err_set(e, ERR_INVALID, EINVAL,
+		"%s '%.80s' is not a name: lower-case letters, digits and inner dashes, at most %u",
+		what, name ? name : "", BOX_NAME_MAX);
+}
+
+static int check_path(const char *what, const char *path, struct err *e)
+{
+	if (path_is_absolute(path))
+		return 0;
+	return err_set(e, ERR_INVALID, EINVAL, "%s '%.120s' is not an absolute path", what, path);
+}
+
+/* A name as in /etc/passwd, a uid, or uid:gid. */
+static int check_user(const char *user, struct err *e)
+{
+	static const char allowed[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:-";
+	size_t n = strlen(user);
+
+	if (n > 0 && n <= USER_NAME_MAX && user[0] != '-' && strspn(user, allowed) == n)
+		return 0;
+	return err_set(e, ERR_INVALID, EINVAL, "'%.80s' is not a user: give NAME, UID or UID:GID", user);
+}
+
+/* NAME=VALUE, the name of a variable or, for a label, any printable word. */
+static int check_pair(const char *what, const char *pair, bool is_env, struct err *e)
+{
+	const char *eq = strchr(pair, '=');
+	char name[256];
+	bool ok = eq && eq > pair && (size_t)(eq - pair) < sizeof(name);
+
+	if (ok) {
+		memcpy(name, pair, (size_t)(eq - pair));
+		name[eq - pair] = 0;
+		if (is_env)
+			ok = str_is_env_name(name);
+		for (const char *p = name; *p && ok; p++)
+			ok = *p > ' ' && *p < 0x7f;
+	}
+	return ok ? 0 : err_set(e, ERR_INVALID, EINVAL, "%s '%.80s' is not NAME=VALUE", what, pair);
+}
+
+/* Where a mount must not go: what the box itself is made of. */
+static bool is_own_place(const char *dst)
+{
+	static const char *const own[] = {"/proc", "/sys", "/dev"};
+
+	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
+		size_t n = strlen(own[i]);
+
+		if (strncmp(dst, own[i], n) == 0 && (dst[n] == 0 || dst[n] == '/'))
+			return true;
+	}
+	return strcmp(dst, "/") == 0;
+}
+
+static int check_mount(const struct spec *s, const struct spec_mount *m, struct err *e)
+{
+	char normal[BOX_PATH_MAX];
+	int r;
+
+	if (!m->src || !m->dst)
+		return err_set(e, ERR_INVALID, EINVAL, "a mount needs SRC:DST");
+	if (!path_is_absolute(m->src)) {
+		if (!path_is_safe_relative(m->src))
+			return err_set(e, ERR_INVALID, EINVAL,
+				"mount source '%.100s' may not leave the workspace ('..') or be empty",
+				m->src);
+		if (!s->workspace && !s->workspace_dir)
+			return err_set(e, ERR_INVALID, EINVAL,
+				"mount source '%.100s' is relative, which needs a --workspace", m->src);
+	}
+	r = check_path("mount target", m->dst, e);
+	if (r < 0)
+		return r;
+	if (!path_normalize(normal, sizeof(normal), m->dst) || strcmp(normal, m->dst) != 0)
+		return err_set(e, ERR_INVALID, EINVAL,
+			"mount target '%.100s' must be plain: no '.', '..' or double slash", m->dst);
+	if (is_own_place(normal))
+		return err_set(e, ERR_INVALID, EINVAL, "'%.100s' cannot be a mount target", m->dst);
+	if (m->env && !str_is_env_name(m->env))
+		return err_set(e, ERR_INVALID, EINVAL, "'%.80s' is not the name of a variable", m->env);
+	return 0;
+}
+
+static int check_lists(const struct spec *s, struct err *e)
+{
+	int r = 0;
+
+	if (s->env_count > SPEC_ENV_MAX || s->label_count > SPEC_LABEL_MAX ||
+		s->mount_count > SPEC_MOUNT_MAX)
+		return err_set(e, ERR_LIMIT, E2BIG, "at most %u variables, %u labels and %u mounts",
+			SPEC_ENV_MAX, SPEC_LABEL_MAX, SPEC_MOUNT_MAX);
+	for (size_t i = 0; i < s->env_count && r == 0; i++)
+		r = check_pair("variable", s->env[i], true, e);
+	for (size_t i = 0; i < s->label_count && r == 0; i++)
+		r = check_pair("label", s->labels[i], false, e);
+	for (size_t i = 0; i < s->mount_count && r == 0; i++)
+		r = check_mount(s, &s->mounts[i], e);
+	return r;
+}
+
+static int check_size(const struct spec *s, struct err *e)
+{
+	struct buf b;
+	int r;
+
+	buf_init(&b, SPEC_BYTES_MAX);
+	r = spec_format(s, &b);
+	buf_done(&b);
+	if (r == -ENOBUFS)
+		return err_set(e, ERR_LIMIT, E2BIG,
+			"variables, labels and mounts together are larger than %u KiB",
+			SPEC_BYTES_MAX >> 10);
+	return r < 0 ? err_errno(e, -r, "write the record") : 0;
+}
+
+static int check_place(const struct spec *s, struct err *e)
+{
+	int r = 0;
+
+	if (s->workspace && s->workspace_dir)
+		return err_set(e, ERR_INVALID, EINVAL,
+			"a box has one workspace: a name or a directory, not both");
+	if (s->workspace)
+		r = check_name("workspace", s->workspace, e);
+	if (r == 0 && s->workspace_dir)
+		r = check_path("workspace", s->workspace_dir, e);
+	if (r == 0 && s->user)
+		r = check_user(s->user, e);
+	if (r == 0 && s->cwd)
+		r = check_path("working directory", s->cwd, e);
+	if (r == 0 && s->session && (!*s->session || strlen(s->session) > SESSION_ID_MAX))
+		r = err_set(e, ERR_INVALID, EINVAL, "a session id has 1 to %u bytes", SESSION_ID_MAX);
+	return r;
+}
+
+int spec_check(const struct spec *s, struct err *e)
+{
+	int r = check_name("box", s->name, e);
+
+	if (r == 0)
+		r = check_name("image", s->image, e);
+	if (r == 0)
+		r = check_name("wall", s->wall, e);
+	if (r == 0 && s->persistence != PERSIST_WORKSPACE && s->persistence != PERSIST_BOX)
+		r = err_set(e, ERR_INVALID, EINVAL, "persistence is 'workspace' or 'box'");
+	if (r == 0)
+		r = check_place(s, e);
+	if (r == 0)
+		r = check_lists(s, e);
+	if (r == 0)
+		r = check_size(s, e);
+	return r;
+}
+
+/* "./a//" -> "a": what people write for a relative directory. A lone "/" stays. */
+static char *tidy_path(char *p)
+{
+	size_t n;
+
+	while (p[0] == '.' && p[1] == '/') {
+		p += 2;
+		while (*p == '/')
+			p++;
+	}
+	n = strlen(p);
+	while (n > 1 && p[n - 1] == '/')
+		p[--n] = 0;
+	return p;
+}
+
+int spec_mount_parse(struct spec_mount *ret, char *text, struct err *e)
+{
+	static const char form[] = "a mount is SRC:DST[:ro][,env=NAME]";
+	char *colon = strchr(text, ':'), *dst, *env;
+	struct spec_mount m = {0};
+	size_t n;
+
+	if (!colon || colon == text)
+		return err_set(e, ERR_INVALID, EINVAL, "'%.100s': %s", text, form);
+	dst = colon + 1;
+	env = strstr(dst, ",env=");
+	if (env) {
+		if (!str_is_env_name(env + 5))
+			return err_set(e, ERR_INVALID, EINVAL,
+				"'%.80s' is not the name of a variable; %s", env + 5, form);
+		*env = 0;
+		m.env = env + 5;
+	}
+	n = strlen(dst);
+	if (n > 3 && strcmp(dst + n - 3, ":ro") == 0) {
+		m.read_only = true;
+		dst[n - 3] = 0;
+	}
+	if (dst[0] != '/' || strchr(dst, ':') || strchr(dst, ','))
+		return err_set(e, ERR_INVALID, EINVAL,
+			"mount target '%.80s' is not an absolute path; %s", dst, form);
+	*colon = 0;
+	m.src = tidy_path(text);
+	m.dst = tidy_path(dst);
+	*ret = m;
+	return 0;
+}
+
+int spec_session_name(const char *prefix, const char *id, char ret[BOX_NAME_MAX + 1], struct err *e)
+{
+	char hex[65];
+
+	if (!prefix)
+		prefix = "session";
+	if (!str_is_name(prefix, SESSION_PREFIX_MAX))
+		return err_set(e, ERR_INVALID, EINVAL,
+			"prefix '%.80s': lower-case letters, digits and inner dashes, at most %u", prefix,
+			SESSION_PREFIX_MAX);
+	if (!id || !*id || strlen(id) > SESSION_ID_MAX)
+		return err_set(e, ERR_INVALID, EINVAL, "a session id has 1 to %u bytes", SESSION_ID_MAX);
+	sha256_hex(id, strlen(id), hex);
+	snprintf(ret, BOX_NAME_MAX + 1, "%s-%.16s", prefix, hex);
+	return 0;
+}

@@ -1,0 +1,403 @@
+/*
+ * Finding and making the state directory; see state.h.
+ *
+ * How it works: every verb opens it, so the usual case is one open per directory and nothing else;
+ * directories are made only when opening failed with ENOENT, and nothing is synced here. The home
+ * itself must be the caller's own: whoever can write there can put a link or a record in our way.
+ *
+ * .new- directories are made in three steps (mkdir, open, flock) and until the third they look like
+ * a dead maker's. A sweep takes the flock before it renames one to .gone-, so either the sweep or the
+ * maker is first: a maker who was late finds the directory gone from its name, and starts again.
+ */
+#include "store/state.h"
+
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/path.h"
+#include "base/rand.h"
+#include "base/sha256.h"
+#include "base/str.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+enum { DIR_FLAGS = O_RDONLY | O_DIRECTORY | O_CLOEXEC, NEW_DIR_TRIES = 16 };
+
+#define MACHINE_RUN_DIR "/run/cove"
+#define ROOT_HOME	"/var/lib/cove"
+
+const char *state_machine_run_dir(void)
+{
+	return MACHINE_RUN_DIR;
+}
+
+static int dir_error(int code, const char *dir, const char *what, struct err *e)
+{
+	switch (code) {
+	case EACCES:
+	case EPERM:
+	case EROFS:
+		return err_set(e, ERR_DENIED, code,
+			"%s '%.110s': %s; set COVE_HOME to a directory you can write to", what, dir,
+			code == EROFS ? "the filesystem is read-only" : "permission denied");
+	case ENOTDIR:
+	case EEXIST:
+	case ELOOP:
+		return err_set(e, ERR_INVALID, ENOTDIR,
+			"'%.110s' is not a directory; move it away or set COVE_HOME", dir);
+	case ENOSPC:
+	case EDQUOT:
+		return err_set(e, ERR_FULL, code,
+			"%s '%.110s': the disk is full; free some space or set COVE_HOME", what, dir);
+	case ENOENT:
+		return err_set(e, ERR_NOT_FOUND, code, "there is no state directory '%.140s' yet", dir);
+	default:
+		return err_errno(e, code, "%s '%.140s'", what, dir);
+	}
+}
+
+int state_error(const struct state *s, int code, const char *what, struct err *e)
+{
+	return dir_error(code, s->home, what, e);
+}
+
+/* COVE_HOME may be relative to where the caller stands; everybody else gets it absolute. */
+static int make_absolute(const char *given, char *ret, size_t size, struct err *e)
+{
+	char joined[BOX_PATH_MAX];
+
+	if (given[0] != '/') {
+		autofree char *cwd = getcwd(NULL, 0);
+
+		if (!cwd)
+			return err_errno(e, errno, "the current directory");
+		if (!path_join(joined, sizeof(joined), cwd, given))
+			return err_set(e, ERR_INVALID, ENAMETOOLONG, "COVE_HOME is too long");
+		given = joined;
+	}
+	if (!path_normalize(ret, size, given))
+		return err_set(e, ERR_INVALID, ENAMETOOLONG,
+			"the path of the state directory is too long; set COVE_HOME");
+	return 0;
+}
+
+/* $XDG_DATA_HOME/cove or ~/.local/share/cove. A relative XDG variable is to be ignored. */
+static int user_home(char *ret, size_t size, struct err *e)
+{
+	const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+	char path[BOX_PATH_MAX];
+	bool fits;
+
+	if (data && data[0] == '/') {
+		fits = path_join(path, sizeof(path), data, "cove");
+	} else if (home && home[0] == '/') {
+		fits = path_join(path, sizeof(path), home, ".local/share/cove");
+	} else {
+		return err_set(e, ERR_INVALID, EINVAL,
+			"HOME is not set, so there is no place for Cove's state; set COVE_HOME");
+	}
+	if (!fits || !path_normalize(ret, size, path))
+		return err_set(e, ERR_INVALID, ENAMETOOLONG,
+			"the path of the state directory is too long; set COVE_HOME");
+	return 0;
+}
+
+static int find_home(struct state *s, const char *home, struct err *e)
+{
+	const char *runtime = getenv("XDG_RUNTIME_DIR");
+	bool fits = true;
+	int r;
+
+	if (!home || !*home)
+		home = getenv("COVE_HOME");
+	if (home && *home) {
+		r = make_absolute(home, s->home, sizeof(s->home), e);
+		runtime = NULL;
+	} else if (geteuid() == 0) {
+		str_copy(s->home, sizeof(s->home), ROOT_HOME);
+		str_copy(s->run, sizeof(s->run), MACHINE_RUN_DIR);
+		return 0;
+	} else {
+		r = user_home(s->home, sizeof(s->home), e);
+	}
+	if (r < 0)
+		return r;
+	if (runtime && runtime[0] == '/')
+		fits = path_join(s->run, sizeof(s->run), runtime, "cove");
+	else
+		fits = path_join(s->run, sizeof(s->run), s->home, "run");
+	if (!fits)
+		return err_set(e, ERR_INVALID, ENAMETOOLONG,
+			"the path of the state directory is too long; set COVE_HOME");
+	return 0;
+}
+
+/* mkdir -p: parents as usual, the directory itself for its owner only. */
+static int make_path(const char *path)
+{
+	char part[sizeof(((struct state *)0)->home)];
+
+	str_copy(part, sizeof(part), path);
+	for (char *p = part + 1; (p = strchr(p, '/')); p++) {
+		*p = 0;
+		if (mkdir(part, 0755) < 0 && errno != EEXIST)
+			return -errno;
+		*p = '/';
+	}
+	return mkdir(path, 0700) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+static int open_top(const char *path, bool make, const char *what, int *ret_fd, struct err *e)
+{
+	autoclose int fd = open(path, DIR_FLAGS);
+	struct stat st;
+	int r;
+
+	if (fd < 0 && errno == ENOENT && make) {
+		r = make_path(path);
+		if (r < 0)
+			return dir_error(-r, path, what, e);
+		fd = open(path, DIR_FLAGS);
+	}
+	if (fd < 0)
+		return dir_error(errno, path, what, e);
+	if (fstat(fd, &st) < 0)
+		return dir_error(errno, path, what, e);
+	if (st.st_uid != geteuid())
+		return err_set(e, ERR_DENIED, EPERM,
+			"'%.120s' belongs to another user; set COVE_HOME to a directory of your own",
+			path);
+	if (st.st_mode & S_IWOTH)
+		return err_set(e, ERR_DENIED, EPERM,
+			"everybody can write to '%.120s'; set COVE_HOME to a directory of your own",
+			path);
+	*ret_fd = take_fd(fd);
+	return 0;
+}
+
+static int open_sub(struct state *s, const char *name, bool make, int *ret_fd, struct err *e)
+{
+	int fd = openat(s->home_fd, name, DIR_FLAGS | O_NOFOLLOW);
+	char path[sizeof(s->home) + 32];
+
+	if (fd < 0 && errno == ENOENT && make) {
+		if (mkdirat(s->home_fd, name, 0700) < 0 && errno != EEXIST)
+			return state_error(s, errno, "make the state directory", e);
+		fd = openat(s->home_fd, name, DIR_FLAGS | O_NOFOLLOW);
+	}
+	if (fd < 0) {
+		int code = errno;
+
+		snprintf(path, sizeof(path), "%s/%s", s->home, name);
+		return dir_error(code, path, "open", e);
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+int state_open(struct state *s, const char *home, bool make, struct err *e)
+{
+	char hex[65];
+	int r;
+
+	memset(s, 0, sizeof(*s));
+	s->home_fd = s->boxes_fd = s->images_fd = s->layers_fd = s->workspaces_fd = s->run_fd = -1;
+	r = find_home(s, home, e);
+	if (r == 0)
+		r = open_top(s->home, make, "make the state directory", &s->home_fd, e);
+	if (r == 0)
+		r = open_sub(s, "boxes", make, &s->boxes_fd, e);
+	if (r == 0)
+		r = open_sub(s, "images", make, &s->images_fd, e);
+	if (r == 0)
+		r = open_sub(s, "layers", make, &s->layers_fd, e);
+	if (r == 0)
+		r = open_sub(s, "workspaces", make, &s->workspaces_fd, e);
+	if (r == 0)
+		r = open_top(s->run, make, "make the runtime directory", &s->run_fd, e);
+	if (r < 0) {
+		state_close(s);
+		return r;
+	}
+	sha256_hex(s->home, strlen(s->home), hex);
+	hex[8] = 0;
+	str_copy(s->tag, sizeof(s->tag), hex);
+	return 0;
+}
+
+void state_close(struct state *s)
+{
+	int *fds[] = {&s->home_fd, &s->boxes_fd, &s->images_fd, &s->layers_fd, &s->workspaces_fd,
+		&s->run_fd};
+
+	/* A zeroed one owns nothing: descriptor 0 is never a directory of ours. */
+	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
+		if (*fds[i] > 0)
+			fd_close(fds[i]);
+	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
+		*fds[i] = -1;
+}
+
+/* One attempt: -EAGAIN if a sweep took it for a dead one. */
+static int try_new_dir(int dir_fd, const char *name, int *ret_fd)
+{
+	struct stat st, named;
+
+	if (mkdirat(dir_fd, name, 0700) < 0)
+		return errno == EEXIST ? -EAGAIN : -errno;
+	autoclose int fd = openat(dir_fd, name, DIR_FLAGS | O_NOFOLLOW);
+	if (fd < 0)
+		return errno == ENOENT ? -EAGAIN : -errno;
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return errno == EWOULDBLOCK ? -EAGAIN : -errno;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (fstatat(dir_fd, name, &named, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? -EAGAIN : -errno;
+	if (named.st_ino != st.st_ino || named.st_dev != st.st_dev)
+		return -EAGAIN;
+	*ret_fd = take_fd(fd);
+	return 0;
+}
+
+int state_new_dir(int dir_fd, char ret_name[32], int *ret_fd)
+{
+	int r = -EAGAIN;
+
+	for (int i = 0; i < NEW_DIR_TRIES && r == -EAGAIN; i++) {
+		char token[17];
+
+		rand_hex(token, 8);
+		snprintf(ret_name, 32, ".new-%s", token);
+		r = try_new_dir(dir_fd, ret_name, ret_fd);
+	}
+	return r;
+}
+
+void state_gone_name(char ret_name[32])
+{
+	char token[17];
+
+	rand_hex(token, 8);
+	snprintf(ret_name, 32, ".gone-%s", token);
+}
+
+void state_names_free(char **names, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		free(names[i]);
+	free(names);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+struct name_list {
+	char **names; /* owned */
+	size_t count, cap;
+};
+
+static int name_list_add(struct name_list *l, const char *name)
+{
+	if (l->count >= STATE_NAMES_MAX)
+		return -E2BIG;
+	if (l->count == l->cap) {
+		size_t cap = l->cap ? l->cap * 2 : 32;
+		char **grown = reallocarray(l->names, cap, sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		l->names = grown;
+		l->cap = cap;
+	}
+	l->names[l->count] = strdup(name);
+	if (!l->names[l->count])
+		return -ENOMEM;
+	l->count++;
+	return 0;
+}
+
+static int pick_name(int dir_fd, const char *name, bool (*pick)(int dir_fd, char name[NAME_MAX + 1]),
+	struct name_list *list)
+{
+	char picked[NAME_MAX + 1];
+
+	if (!str_copy(picked, sizeof(picked), name) || !pick(dir_fd, picked))
+		return 0;
+	return name_list_add(list, picked);
+}
+
+/* Names below dir_fd that pick() accepts, as it may have changed them; sorted. */
+static int list_dir(int dir_fd, bool (*pick)(int dir_fd, char name[NAME_MAX + 1]),
+	char ***ret_names, size_t *ret_count)
+{
+	struct name_list list = {0};
+	int fd = openat(dir_fd, ".", DIR_FLAGS), r = 0;
+	struct dirent *d;
+	DIR *dir;
+
+	if (fd < 0)
+		return -errno;
+	dir = fdopendir(fd);
+	if (!dir) {
+		r = -errno;
+		close(fd);
+		return r;
+	}
+	while (r == 0 && (errno = 0, d = readdir(dir)))
+		r = pick_name(dir_fd, d->d_name, pick, &list);
+	if (r == 0 && errno != 0)
+		r = -errno;
+	closedir(dir);
+	if (r < 0) {
+		state_names_free(list.names, list.count);
+		return r;
+	}
+	if (list.count > 1)
+		qsort(list.names, list.count, sizeof(*list.names), compare_names);
+	*ret_names = list.names;
+	*ret_count = list.count;
+	return 0;
+}
+
+static bool pick_thing(int dir_fd, char name[NAME_MAX + 1])
+{
+	return str_is_name(name, BOX_NAME_MAX);
+}
+
+int state_names(int dir_fd, char ***ret_names, size_t *ret_count)
+{
+	return list_dir(dir_fd, pick_thing, ret_names, ret_count);
+}
+
+static bool pick_leftover(int dir_fd, char name[NAME_MAX + 1])
+{
+	char gone[32];
+
+	if (str_starts(name, ".gone-"))
+		return true;
+	if (!str_starts(name, ".new-"))
+		return false;
+	autoclose int fd = openat(dir_fd, name, DIR_FLAGS | O_NOFOLLOW);
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return false;
+	state_gone_name(gone);
+	if (renameat(dir_fd, name, dir_fd, gone) < 0)
+		return false;
+	str_copy(name, NAME_MAX + 1, gone);
+	return true;
+}
+
+int state_leftovers(int dir_fd, char ***ret_names, size_t *ret_count)
+{
+	return list_dir(dir_fd, pick_leftover, ret_names, ret_count);
+}
