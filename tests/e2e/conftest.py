@@ -1,0 +1,245 @@
+"""Shared ground of the end-to-end tests: they start the real programs, as a user would.
+
+tools/test-runner gives the place of the programs in the environment; by hand:
+
+    COVE_TEST_PREFIX=/usr/local COVE_TEST_TAR=build-test/base.tar /usr/bin/python3 -m pytest tests/e2e
+
+COVE_TEST_PREFIX is an installed prefix (bin/, libexec/cove/, lib/, include/). COVE_TEST_TAR is the
+base image as a tar; without it boxes are made with --image host and what needs more is skipped.
+Every run works in a state directory of its own below /tmp, with a short name: socket paths are.
+"""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+import pytest
+
+PREFIX = pathlib.Path(os.environ.get("COVE_TEST_PREFIX", "/usr/local"))
+TAR = os.environ.get("COVE_TEST_TAR", "")
+IS_ROOT = os.geteuid() == 0
+DEADLINE = 60  # seconds until a program that should have answered counts as hung
+
+
+def wait_until(condition, what="the condition", seconds=DEADLINE):
+    """Polls until condition() is true and returns its value."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < end, f"waited {seconds} s for {what}"
+        time.sleep(0.01)
+
+
+class Result:
+    """What a program left: rc, and out and err as bytes."""
+
+    def __init__(self, args, rc, out, err):
+        self.args, self.rc, self.out, self.err = args, rc, out, err
+
+    @property
+    def text(self):
+        return self.out.decode(errors="replace")
+
+    @property
+    def errors(self):
+        return self.err.decode(errors="replace")
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+    def ok(self):
+        assert self.rc == 0, repr(self)
+        return self
+
+    def failed(self, *words, rc=None):
+        """It failed with a sentence that has all the words, and not by a crash."""
+        assert self.rc != 0 if rc is None else self.rc == rc, repr(self)
+        assert 0 < self.rc < 128, repr(self)
+        for word in words:
+            assert word.lower() in self.errors.lower(), f"no {word!r} in: {self!r}"
+        return self
+
+    def __repr__(self):
+        return f"{self.args} -> rc {self.rc}\nout: {self.out[-2000:]!r}\nerr: {self.err[-2000:]!r}"
+
+
+class Cove:
+    """The cove program with a state directory."""
+
+    def __init__(self, home, image=None, env=None):
+        self.home = str(home)
+        self.image = image
+        self.program = str(PREFIX / "bin/cove")
+        keep = ("PATH", "HOME", "LANG", "TERM", "ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS")
+        self.env = {k: os.environ[k] for k in keep if k in os.environ}
+        self.env.update({"COVE_HOME": self.home, "COVE_LIBEXEC": str(PREFIX / "libexec/cove")})
+        library = next((str(p.parent) for p in PREFIX.glob("lib/**/libcove.so")), None)
+        if library:
+            self.env["LD_LIBRARY_PATH"] = library
+        self.env.update(env or {})
+
+    def argv(self, args):
+        args = [os.fsencode(a) if isinstance(a, str) else a for a in map(
+            lambda a: a if isinstance(a, (str, bytes)) else str(a), args)]
+        if self.image and args and args[0] in (b"run", b"create", b"open") and b"--image" not in args:
+            args[1:1] = [b"--image", self.image.encode()]
+        return [self.program.encode(), *args]
+
+    def __call__(self, *args, input=b"", timeout=DEADLINE, env=None, cwd=None):
+        argv = self.argv(args)
+        done = subprocess.run(argv, input=input, capture_output=True, timeout=timeout, cwd=cwd,
+                              env={**self.env, **(env or {})})
+        return Result(argv, done.returncode, done.stdout, done.stderr)
+
+    def start(self, *args, env=None, **kw):
+        """The program as a Popen, with pipes unless told otherwise."""
+        for stream in ("stdin", "stdout", "stderr"):
+            kw.setdefault(stream, subprocess.PIPE)
+        return subprocess.Popen(self.argv(args), env={**self.env, **(env or {})}, **kw)
+
+    def sh(self, box, line, *flags, **kw):
+        """A line in the box's shell; the result object."""
+        result = self("sh", "--json", *flags, box, line, **kw)
+        assert result.out.startswith(b"{"), repr(result)
+        return result.json
+
+    def inspect(self, box):
+        return self("inspect", box).ok().json
+
+    def names(self):
+        return self("ls", "-q").ok().text.split()
+
+    def execs(self, box):
+        listed = self("ps", "--all", "--json", box).ok().json
+        return listed if isinstance(listed, list) else listed["execs"]
+
+
+def short_dir():
+    """A new directory with a short name that everyone may pass through."""
+    path = tempfile.mkdtemp(prefix="cv", dir="/tmp")
+    return path
+
+
+def forget_home(cove):
+    """Ends and removes all boxes of a home, then the home itself."""
+    for name in cove("ls", "-q").text.split():
+        cove("rm", "-f", name)
+    for line in cove("image", "ls", "-q").text.split():
+        if line != "host":
+            cove("image", "rm", line)
+    for line in cove("workspace", "ls", "-q").text.split():
+        cove("workspace", "rm", line)
+    shutil.rmtree(cove.home, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def session_cove():
+    home = short_dir() + "/h"
+    cove = Cove(home)
+    if TAR:
+        with open(TAR, "rb") as tar:
+            done = subprocess.run(cove.argv(["image", "import", "base", "-"]), stdin=tar,
+                                  env=cove.env, capture_output=True, timeout=300)
+        assert done.returncode == 0, done.stderr.decode()
+    else:
+        cove.image = "host"
+    yield cove
+    forget_home(cove)
+    shutil.rmtree(os.path.dirname(home), ignore_errors=True)
+
+
+@pytest.fixture
+def cove(session_cove):
+    """The session's state directory; boxes a test makes are removed after it."""
+    before = set(session_cove.names())
+    yield session_cove
+    for name in set(session_cove.names()) - before:
+        session_cove("rm", "-f", name).ok()
+
+
+@pytest.fixture
+def box(cove):
+    """A fresh running box."""
+    return cove("create").ok().text.strip()
+
+
+@pytest.fixture(scope="module")
+def shared(session_cove):
+    """A box shared by the tests of one file, for what leaves no trace."""
+    name = session_cove("create").ok().text.strip()
+    yield name
+    session_cove("rm", "-f", name)
+
+
+@pytest.fixture
+def new_home():
+    """Makes further state directories, with the host image only."""
+    made = []
+
+    def make(**env):
+        base = short_dir()
+        cove = Cove(base + "/h", image="host", env=env)
+        made.append((base, cove))
+        return cove
+
+    yield make
+    for base, cove in made:
+        if os.path.isdir(cove.home):
+            forget_home(cove)
+        shutil.rmtree(base, ignore_errors=True)
+
+
+@pytest.fixture
+def tmp():
+    """A directory with a short name, readable by all."""
+    path = pathlib.Path(short_dir())
+    path.chmod(0o755)
+    yield path
+    subprocess.run(["chmod", "-R", "u+rwX", str(path)], stderr=subprocess.DEVNULL)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def inner_root(cove, shared):
+    """Skips where a box has no root inside."""
+    if cove("exec", "-u", "root", shared, "--", "id", "-u").rc != 0:
+        pytest.skip("only one uid can be mapped for this user: no root inside")
+
+
+def alive(pid):
+    """A process that exists and is not a zombie."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as f:
+            return f.read().rsplit(b")", 1)[1].split()[0] != b"Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def children(pid):
+    """Direct children of a host process."""
+    found = []
+    for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found += [int(p) for p in task.read_text().split()]
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+    return found
+
+
+def kill(pid, sig=signal.SIGKILL):
+    try:
+        os.kill(pid, sig)
+    except ProcessLookupError:
+        pass
+
+
+needs_base = pytest.mark.skipif(not TAR, reason="no base image: the Debian mirror was not reached")
+needs_root = pytest.mark.skipif(not IS_ROOT, reason="needs root")
+not_root = pytest.mark.skipif(IS_ROOT, reason="is about ordinary users")

@@ -1,0 +1,169 @@
+"""The command line itself: help, wrong arguments, JSON, completion."""
+import json
+import os
+import re
+import subprocess
+
+import pytest
+
+from conftest import PREFIX, needs_base, wait_until
+
+VERBS = ["run", "create", "open", "close", "exec", "sh", "shell", "ls", "inspect", "logs", "cp", "ps", "kill", "stop",
+         "start", "rm", "workspace", "image", "doctor", "version"]
+
+
+def test_help_has_a_line_for_each_verb(cove):
+    lines = cove("help").ok().text.splitlines()
+    for verb in VERBS:
+        assert any(re.match(rf"\s*(cove )?{verb}\b", line) for line in lines), verb
+    assert cove("--help").text == cove("help").text == cove("-h").text
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_of_a_verb(cove, verb):
+    text = cove("help", verb).ok().text
+    assert f"cove {verb}" in text and len(text.splitlines()) >= 3
+    assert cove(verb, "--help").ok().text == text
+
+
+def test_help_of_nothing(cove):
+    cove("help", "frobnicate").failed("frobnicate")
+
+
+def test_no_arguments(cove):
+    got = cove()
+    assert "cove help" in got.text + got.errors or "run" in got.text + got.errors
+
+
+def test_unknown_verb_suggests(cove):
+    cove("rnu").failed("rnu")
+    assert "run" in cove("rnu").errors
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_unknown_option(cove, verb):
+    cove(verb, "--frobnicate").failed("--frobnicate")
+
+
+@pytest.mark.parametrize("args", [
+    ["run"], ["exec"], ["exec", "b"], ["sh"], ["sh", "b"], ["shell"], ["inspect"], ["logs"], ["cp"], ["cp", "a"],
+    ["ps"], ["kill"], ["kill", "b"], ["stop"], ["start"], ["rm"], ["open"], ["close"], ["workspace"], ["image"],
+    ["workspace", "rm"], ["image", "import"], ["image", "rm"], ["image", "frob"], ["workspace", "frob"],
+    ["run", "--timeout", "soon", "--", "true"], ["run", "--timeout"], ["run", "-e", "1X=y", "--", "true"],
+    ["run", "-e", "", "--", "true"], ["create", "--label", "no-equals"], ["logs", "--from", "x", "b"],
+    ["kill", "--signal", "NOPE", "b", "1"], ["kill", "b", "x"], ["run", "-w", "relative", "--", "true"],
+])
+def test_wrong_arguments(cove, args):
+    before = cove.names()
+    got = cove(*args).failed()
+    assert got.err.strip() and got.out == b""
+    assert cove.names() == before
+
+
+def test_every_verb_on_a_missing_box(cove):
+    for args in (["exec", "nope", "--", "true"], ["sh", "nope", "true"], ["shell", "nope"], ["inspect", "nope"],
+                 ["logs", "nope"], ["ps", "nope"], ["kill", "nope", "1"], ["stop", "nope"], ["start", "nope"],
+                 ["rm", "nope"]):
+        cove(*args).failed("nope")
+
+
+def test_json_of_lists(cove, box):
+    for args in (["ls"], ["ps", box], ["image", "ls"], ["workspace", "ls"]):
+        assert isinstance(cove(*args, "--json").ok().json, (list, dict)), args
+    assert isinstance(cove("doctor", "--json").json["checks"], list)
+    assert cove("version", "--json").ok().json["version"]
+    assert isinstance(cove("create", "--json").ok().json, dict)
+
+
+def test_json_errors(cove):
+    got = cove("inspect", "--json", "nope")
+    assert got.rc != 0
+    found = json.loads(got.out or got.err)
+    assert "nope" in json.dumps(found)
+
+
+def test_version(cove):
+    assert re.search(r"\d+\.\d+\.\d+", cove("version").ok().text)
+    assert cove("--version").text == cove("version").text
+
+
+def test_doctor(cove):
+    got = cove("doctor")
+    assert got.rc == 0, repr(got)
+    assert "user" in got.text
+
+
+def test_closed_standard_descriptors(cove):
+    got = subprocess.run(["sh", "-c", f'exec "{cove.program}" run --image host -- true <&- >&- 2>&-'], env=cove.env)
+    assert got.returncode == 0
+
+
+def test_output_to_a_full_device(cove, box):
+    with open("/dev/full", "w") as full:
+        got = subprocess.run(cove.argv(["ls"]), env=cove.env, stdout=full, stderr=subprocess.PIPE)
+    assert got.returncode != 0
+
+
+def completion(words):
+    script = PREFIX / "share/bash-completion/completions/cove"
+    line = " ".join(words)
+    program = f"""source {script}
+COMP_WORDS=({line!s} {"''" if words[-1].endswith(" ") else ""}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+COMP_LINE='{line}'; COMP_POINT=${{#COMP_LINE}}
+spec=$(complete -p cove); fn=${{spec##*-F }}; fn=${{fn%% *}}
+$fn cove "${{COMP_WORDS[COMP_CWORD]}}" "${{COMP_WORDS[COMP_CWORD-1]}}"; printf '%s\\n' "${{COMPREPLY[@]}}" """
+    return program
+
+
+def complete(cove, *words):
+    got = subprocess.run(["bash", "--norc", "-c", completion(list(words))], capture_output=True, text=True,
+                         env={**cove.env, "PATH": f"{PREFIX}/bin:{os.environ['PATH']}"})
+    return got.stdout.split()
+
+
+def test_completion_of_verbs(cove):
+    assert set(VERBS) <= set(complete(cove, "cove", "''"))
+    assert complete(cove, "cove", "ins") == ["inspect"]
+
+
+def test_completion_of_options(cove):
+    assert "--image" in complete(cove, "cove", "run", "--im")
+
+
+def test_completion_of_boxes(cove, box):
+    wait_until(lambda: box in cove.names())
+    assert box in complete(cove, "cove", "stop", "''")
+
+
+def test_manual_page(cove):
+    page = PREFIX / "share/man/man1/cove.1"
+    text = page.read_text() if page.exists() else subprocess.run(
+        ["zcat", str(page) + ".gz"], capture_output=True, text=True).stdout
+    for verb in VERBS:
+        assert verb in text, verb
+
+
+def test_flags_before_and_after(cove, box):
+    assert cove("sh", "--shell", "x", box, "echo 1").text == cove("sh", "--shell=x", box, "echo 1").text == "1\n"
+
+
+def test_flags_of_the_command_are_the_commands(cove, box):
+    assert cove("exec", box, "echo", "--json", "-v").text == "--json -v\n"
+    assert cove("exec", box, "--", "echo", "--", "x").text == "-- x\n"
+
+
+@needs_base
+def test_image_make_uses_the_maker_beside_the_programs(new_home, tmp):
+    """The real maker needs minutes and a mirror; a stand-in shows that its tar is taken."""
+    import shutil
+    shutil.copytree(PREFIX / "libexec/cove", tmp / "libexec")
+    maker = tmp / "libexec/make-base-image"
+    if not maker.exists():
+        pytest.fail("libexec has no make-base-image")
+    maker.write_text(f"#!/bin/sh\nexec tar -C {tmp}/root -c --owner=0 --group=0 .\n")
+    for name in ("etc", "bin"):
+        (tmp / "root" / name).mkdir(parents=True)
+    (tmp / "root/etc/passwd").write_text("user:x:1000:1000::/home/user:/bin/sh\n")
+    cove = new_home(COVE_LIBEXEC=str(tmp / "libexec"))
+    cove("image", "make").ok()
+    assert "base" in cove("image", "ls").ok().text

@@ -1,0 +1,203 @@
+"""cove exec: commands without state, in the foreground and in the background."""
+import os
+import signal
+import subprocess
+
+import pytest
+
+from conftest import alive, wait_until
+
+
+def find(cove, box, exec_id):
+    return next(e for e in cove.execs(box) if e["exec_id"] == exec_id)
+
+
+def background(cove, box, *command, flags=()):
+    got = cove("exec", "--background", *flags, box, "--", *command).ok()
+    return int(got.text.strip())
+
+
+def test_streams_and_status(cove, shared):
+    got = cove("exec", shared, "--", "sh", "-c", "echo o; echo e >&2; exit 5")
+    assert (got.rc, got.out, got.err) == (5, b"o\n", b"e\n")
+
+
+def test_no_state_between_commands(cove, shared):
+    cove("exec", shared, "--", "sh", "-c", "cd /; export X=1").ok()
+    assert cove("exec", shared, "--", "sh", "-c", "echo [$X]").text == "[]\n"
+
+
+def test_stdin_stream(cove, shared):
+    data = os.urandom(5 << 20)
+    assert cove("exec", shared, "--", "cat", input=data).out == data
+
+
+def test_stdin_goes_as_it_comes(cove, shared):
+    process = cove.start("exec", shared, "--", "cat")
+    for word in (b"one\n", b"two\n"):
+        process.stdin.write(word)
+        process.stdin.flush()
+        assert process.stdout.readline() == word
+    process.stdin.close()
+    assert process.wait(60) == 0
+
+
+@pytest.mark.parametrize("command", [["cat"], ["python3", "-c", "input()"], ["sh", "-c", "read x"]])
+def test_empty_stdin(cove, shared, command):
+    process = cove.start("exec", shared, "--", *command, stdin=subprocess.DEVNULL)
+    process.communicate(timeout=60)
+    assert process.returncode == (0 if command == ["cat"] else 1)
+
+
+def test_cwd_env_user(cove, shared):
+    got = cove("exec", "-w", "/tmp", "-e", "A=b", shared, "--", "sh", "-c", "pwd; echo $A; id -u")
+    assert got.text == "/tmp\nb\n1000\n"
+
+
+def test_distinct_errors(cove, shared):
+    cove("exec", shared, "--", "sh", "-c", "printf '#!/no/interp\\n' > /tmp/bad; chmod +x /tmp/bad").ok()
+    cove("exec", shared, "--", "sh", "-c", "printf '\\177ELF nonsense' > /tmp/elf; chmod +x /tmp/elf").ok()
+    missing = cove("exec", shared, "--", "/no/such").failed("/no/such", rc=127)
+    denied = cove("exec", shared, "--", "/etc/hostname").failed("/etc/hostname", rc=126)
+    interp = cove("exec", shared, "--", "/tmp/bad").failed()
+    elf = cove("exec", shared, "--", "/tmp/elf").failed(rc=126)
+    where = cove("exec", "-w", "/no/dir", shared, "--", "true").failed("/no/dir")
+    assert len({missing.errors, denied.errors, interp.errors, elf.errors, where.errors}) == 5
+
+
+def test_timeout_ends_the_tree(cove, shared):
+    got = cove("exec", "--timeout", "300ms", shared, "--", "sh", "-c",
+               "echo x; setsid sleep 4321 & trap '' TERM; sleep 4321")
+    assert got.rc == 124 and got.out == b"x\n"
+    wait_until(lambda: cove("exec", shared, "--", "pgrep", "-f", "^sleep 4321").rc == 1, "the tree to end")
+
+
+def test_returns_though_a_child_holds_the_pipes(cove, shared):
+    assert cove("exec", shared, "--", "sh", "-c", "sleep 1000 & echo x").out == b"x\n"
+
+
+def test_only_standard_descriptors(cove, shared):
+    got = cove("exec", shared, "--", "sh", "-c", "ls /proc/self/fd")
+    assert set(got.text.split()) <= {"0", "1", "2", "3"}  # 3 is the directory ls reads
+
+
+def test_many_at_once(cove, shared):
+    running = [cove.start("exec", shared, "--", "sh", "-c", f"echo {i}; cat", stdin=subprocess.PIPE)
+               for i in range(24)]
+    for i, process in enumerate(running):
+        out, _ = process.communicate(f"in{i}".encode(), timeout=60)
+        assert out.decode() == f"{i}\nin{i}"
+
+
+def test_json(cove, shared):
+    got = cove("exec", "--json", shared, "--", "sh", "-c", "echo o; exit 2")
+    assert got.rc == 2 and got.json["stdout"] == "o\n" and got.json["exit_code"] == 2
+    assert got.json["cause"] == "exit"
+
+
+def test_json_of_a_signal(cove, shared):
+    got = cove("exec", "--json", shared, "--", "sh", "-c", "kill -KILL $$")
+    assert got.json["exit_code"] is None and got.json["signal"] in (9, "KILL")
+    assert got.json["cause"] == "signal"
+
+
+def test_background_is_listed_and_ends(cove, box):
+    number = background(cove, box, "sh", "-c", "echo out; echo err >&2; exit 6")
+    wait_until(lambda: find(cove, box, number)["state"] == "done", "the end")
+    entry = find(cove, box, number)
+    assert entry["exit_code"] == 6 and entry["stdout_bytes"] == 4 and entry["stderr_bytes"] == 4
+    got = cove("logs", "--exec", number, box).ok()
+    assert got.out == b"out\n" and got.err == b"err\n"
+
+
+def test_background_signal(cove, box):
+    number = background(cove, box, "sh", "-c", "trap 'echo usr; exit 3' USR1; echo up; while :; do sleep 0.05; done")
+    wait_until(lambda: cove("logs", "--exec", number, box).out == b"up\n", "its first line")
+    cove("kill", "--signal", "USR1", box, number).ok()
+    wait_until(lambda: find(cove, box, number)["state"] == "done", "the end")
+    assert find(cove, box, number)["exit_code"] == 3
+
+
+def test_kill_ends_the_whole_tree(cove, box):
+    number = background(cove, box, "sh", "-c", "setsid sleep 5432 & sh -c 'setsid sleep 5432 & sleep 5432' & wait")
+    wait_until(lambda: cove("exec", box, "--", "pgrep", "-fc", "^sleep 5432").text == "3\n", "three sleeps")
+    cove("kill", "--signal", "KILL", box, number).ok()
+    wait_until(lambda: cove("exec", box, "--", "pgrep", "-f", "^sleep 5432").rc == 1, "none to be left")
+    assert find(cove, box, number)["state"] == "done"
+
+
+def test_kill_of_what_does_not_exist(cove, box):
+    cove("kill", box, 9999).failed("9999")
+
+
+def test_follow_until_the_end(cove, box):
+    number = background(cove, box, "sh", "-c", "for i in 1 2 3; do echo $i; sleep 0.05; done; exit 4")
+    got = cove("logs", "-f", "--exec", number, box)
+    assert got.out == b"1\n2\n3\n"
+
+
+def test_from_a_byte(cove, box):
+    number = background(cove, box, "sh", "-c", "printf 0123456789")
+    wait_until(lambda: find(cove, box, number)["state"] == "done", "the end")
+    assert cove("logs", "--exec", number, "--from", "4", box).out == b"456789"
+    assert cove("logs", "--exec", number, "--from", "10", box).out == b""
+
+
+def test_reattach_after_the_client_was_killed(cove, box):
+    script = "i=0; while [ $i -lt 2000 ]; do i=$((i + 1)); echo line $i; done; sleep 0.3; echo end"
+    client = cove.start("exec", box, "--", "sh", "-c", script)
+    seen = client.stdout.read(100)
+    client.send_signal(signal.SIGKILL)
+    client.wait()
+    expected = "".join(f"line {i}\n" for i in range(1, 2001)) + "end\n"
+    number = max(e["exec_id"] for e in cove.execs(box))
+    rest = cove("logs", "-f", "--exec", number, "--from", len(seen), box).out
+    assert seen + rest == expected.encode()
+
+
+def test_killed_client_does_not_end_the_command(cove, box):
+    client = cove.start("exec", box, "--", "sh", "-c", "echo up; sleep 0.4; echo later > /tmp/later")
+    client.stdout.readline()
+    client.kill()
+    client.wait()
+    wait_until(lambda: cove("exec", box, "--", "cat", "/tmp/later").out == b"later\n", "the command to go on")
+
+
+def test_background_exec_is_fed_stdin(cove, box):
+    number = background(cove, box, "cat", flags=("--interactive",))
+    cove("exec", "--exec", number, box, input=b"fed\n")
+    wait_until(lambda: b"fed" in cove("logs", "--exec", number, box).out, "what was fed")
+
+
+def test_exec_in_a_stopped_box(cove, box):
+    cove("stop", box).ok()
+    cove("exec", box, "--", "true").failed(box, "cove start")
+
+
+def test_output_cap(cove, box):
+    got = cove("exec", "--json", box, "--", "sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x", timeout=120)
+    assert got.json["truncated"] is True and got.json["stdout_bytes"] == 3000000
+
+
+def test_log_on_disk_is_capped(cove, box):
+    number = background(cove, box, "sh", "-c", "head -c 80000000 /dev/zero")
+    wait_until(lambda: find(cove, box, number)["state"] == "done", "the end", seconds=120)
+    assert find(cove, box, number)["stdout_bytes"] == 80000000
+    kept = subprocess.run(["du", "-sb", f"{cove.home}/boxes/{box}/logs"], capture_output=True, text=True)
+    assert int(kept.stdout.split()[0]) <= (64 << 20) + (1 << 20)
+
+
+def test_orphans_are_reaped(cove, box):
+    cove("exec", box, "--", "sh", "-c", "for i in $(seq 50); do (setsid true &); done").ok()
+    wait_until(lambda: b" Z " not in cove("exec", box, "--", "ps", "-eo", "pid,stat,comm").out.replace(b"Z", b" Z "),
+               "zombies to be reaped")
+
+
+def test_keeper_survives_its_clients(cove, box):
+    keeper = cove.inspect(box)["keeper_pid"]
+    clients = [cove.start("exec", box, "--", "sleep", "1000") for _ in range(5)]
+    wait_until(lambda: len([e for e in cove.execs(box) if e["state"] == "running"]) == 5, "five commands")
+    for client in clients:
+        client.kill()
+        client.wait()
+    assert cove("exec", box, "--", "true").rc == 0 and alive(keeper)

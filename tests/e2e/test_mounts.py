@@ -1,0 +1,183 @@
+"""Workspaces and extra mounts."""
+import os
+
+import pytest
+
+from conftest import IS_ROOT, needs_root
+
+
+@pytest.fixture
+def work(tmp):
+    """A host directory of the caller's."""
+    (tmp / "work").mkdir()
+    return tmp / "work"
+
+
+def test_host_directory(cove, work):
+    (work / "in").write_text("from the host")
+    got = cove("run", "--workspace", work, "--", "sh", "-c", "pwd; cat in; echo out > out; mkdir d; echo x > d/f")
+    assert got.text == "/workspace\nfrom the host"
+    assert (work / "out").read_text() == "out\n"
+    for name in ("out", "d", "d/f"):
+        assert (work / name).stat().st_uid == os.geteuid(), name
+
+
+def test_files_of_the_caller_are_the_users_inside(cove, work):
+    (work / "mine").write_text("x")
+    assert cove("run", "--workspace", work, "--", "stat", "-c", "%u", "mine").text == "1000\n"
+
+
+def test_relative_directory(cove, work):
+    (work / "in").write_text("here")
+    assert cove("run", "--workspace", "./work", "--", "cat", "in", cwd=work.parent).text == "here"
+
+
+def test_missing_directory(cove, tmp):
+    cove("run", "--workspace", tmp / "not-there", "--", "true").failed("not-there")
+
+
+def test_named_workspace_outlives_boxes(cove):
+    cove("run", "--workspace", "notes", "--", "sh", "-c", "echo 1 > a; mkdir -p d; echo 2 > d/b").ok()
+    assert cove("run", "--workspace", "notes", "--", "sh", "-c", "cat a d/b; echo 3 >> a; stat -c %u a d/b").text == \
+        "1\n2\n1000\n1000\n"
+    assert "notes" in cove("workspace", "ls").ok().text
+    listed = cove("workspace", "ls", "--json").ok().json
+    assert any(w["name"] == "notes" for w in listed)
+    cove("workspace", "rm", "notes").ok()
+    assert cove("run", "--workspace", "notes", "--", "ls").out == b""
+    cove("workspace", "rm", "notes").ok()
+
+
+def test_workspace_in_use(cove):
+    box = cove("create", "--workspace", "busy").ok().text.strip()
+    cove("workspace", "rm", "busy").failed("busy")
+    cove("rm", "-f", box).ok()
+    cove("workspace", "rm", "busy").ok()
+
+
+def test_remove_of_a_missing_workspace(cove):
+    got = cove("workspace", "rm", "never-was")
+    assert got.rc == 0 or "never-was" in got.errors
+
+
+@pytest.mark.parametrize("name", ["A", "a_b", "..", "-a", "x" * 64, ""])
+def test_bad_workspace_names(cove, name):
+    before = cove.names()
+    cove("create", "--workspace", name).failed()
+    assert cove.names() == before
+
+
+def test_mount(cove, tmp):
+    (tmp / "data").mkdir()
+    (tmp / "data/f").write_text("text")
+    got = cove("run", "--mount", f"{tmp}/data:/srv/data", "--", "sh", "-c", "cat /srv/data/f; echo new > /srv/data/g")
+    assert got.text == "text" and (tmp / "data/g").read_text() == "new\n"
+
+
+def test_read_only_mount(cove, tmp):
+    (tmp / "f").write_text("text")
+    got = cove("run", "--mount", f"{tmp}:/ro:ro", "--", "sh", "-c", "cat /ro/f; echo x > /ro/f; echo x > /ro/g; rm /ro/f")
+    assert got.out == b"text" and got.err.count(b"Read-only") == 3
+    assert (tmp / "f").read_text() == "text"
+
+
+def test_read_only_is_enforced_from_outside(cove, tmp, inner_root):
+    (tmp / "f").write_text("text")
+    got = cove("run", "-u", "root", "--mount", f"{tmp}:/ro:ro", "--", "sh", "-c",
+               "mount -o remount,rw /ro; mount -o remount,bind,rw /ro; umount /ro; echo x > /ro/f; ls /ro")
+    assert got.rc == 0 and (tmp / "f").read_text() == "text" and "f" in got.text.split()
+
+
+def test_single_file(cove, tmp):
+    (tmp / "conf").write_text("conf")
+    assert cove("run", "--mount", f"{tmp}/conf:/etc/my.conf:ro", "--", "cat", "/etc/my.conf").text == "conf"
+
+
+def test_env_names_the_target(cove, tmp):
+    (tmp / "d").mkdir()
+    box = cove("create", "--mount", f"{tmp}/d:/srv/d:ro,env=DATA_DIR").ok().text.strip()
+    assert cove("exec", box, "--", "sh", "-c", "echo $DATA_DIR").text == "/srv/d\n"
+    assert cove.sh(box, "echo $DATA_DIR")["stdout"] == "/srv/d\n"
+
+
+def test_relative_source_is_in_the_workspace_and_made(cove, work):
+    got = cove("run", "--workspace", work, "--mount", "cache:/home/user/.cache,env=CACHE", "--",
+               "sh", "-c", "echo x > $CACHE/f; cat /workspace/cache/f").ok()
+    assert got.text == "x\n"
+    assert (work / "cache/f").read_text() == "x\n"
+    assert (work / "cache").stat().st_uid == os.geteuid()
+
+
+@pytest.mark.parametrize("source", ["../outside", "a/../../outside", ".."])
+def test_relative_source_may_not_climb(cove, work, source):
+    (work.parent / "outside").mkdir()
+    cove("run", "--workspace", work, "--mount", f"{source}:/m", "--", "true").failed()
+    assert os.listdir(work.parent / "outside") == []
+
+
+@pytest.mark.parametrize("source", ["link", "link/sub", "sub/link"])
+def test_relative_source_may_not_leave_by_a_link(cove, work, source):
+    outside = work.parent / "outside"
+    outside.mkdir()
+    (work / "sub").mkdir()
+    for link in (work / "link", work / "sub/link"):
+        link.symlink_to(outside)
+    cove("run", "--workspace", work, "--mount", f"{source}:/m", "--", "true").failed()
+    assert os.listdir(outside) == []
+
+
+def test_relative_source_without_a_workspace(cove):
+    cove("run", "--mount", "x:/m", "--", "true").failed("workspace")
+
+
+@pytest.mark.parametrize("text", ["", ":", "/tmp", "/tmp:", ":/m", "/tmp:relative", "/tmp:/m:rw:x", "/tmp:/m,env=1X",
+                                  "/tmp:/m,env=", "/tmp:/m,what=1", "/tmp:/../m/..", "/tmp:/"])
+def test_bad_mounts(cove, text):
+    before = cove.names()
+    cove("run", "--mount", text, "--", "true").failed()
+    assert cove.names() == before
+
+
+@pytest.mark.parametrize("target", ["/proc", "/dev", "/sys", "/proc/sys", "/dev/shm/x"])
+def test_mount_over_what_the_wall_needs(cove, tmp, target):
+    got = cove("run", "--mount", f"{tmp}:{target}", "--", "true")
+    assert got.rc == 0 or target in got.errors
+
+
+def test_missing_absolute_source(cove, tmp):
+    cove("run", "--mount", f"{tmp}/missing:/m", "--", "true").failed("missing")
+
+
+def test_too_many_mounts(cove, tmp):
+    flags = [x for i in range(40) for x in ("--mount", f"{tmp}:/m{i}")]
+    cove("run", *flags, "--", "true").failed("32")
+
+
+def test_target_that_is_a_link_in_the_image(cove, tmp, work):
+    # /bin is a link in a merged-/usr image: the mount must land in the box, wherever that is.
+    (tmp / "f").write_text("x")
+    got = cove("run", "--mount", f"{tmp}:/bin/over", "--", "true")
+    assert not os.path.exists("/bin/over") and got.rc in (0, 1, 2)
+
+
+def test_host_directory_is_not_removed_with_the_box(cove, work):
+    (work / "f").write_text("x")
+    box = cove("create", "--workspace", work, "--mount", f"{work}:/again").ok().text.strip()
+    cove("rm", "-f", box).ok()
+    assert (work / "f").read_text() == "x"
+
+
+def test_mounts_after_stop_and_start(cove, work):
+    box = cove("create", "--workspace", work, "--mount", "c:/c").ok().text.strip()
+    cove.sh(box, "echo 1 > /c/f")
+    cove("stop", box).ok()
+    cove("start", box).ok()
+    assert cove.sh(box, "cat /c/f /workspace/c/f; pwd")["stdout"] == "1\n1\n/workspace\n"
+
+
+@needs_root
+def test_root_files_in_a_host_directory_of_another_user(cove, work):
+    os.chown(work, 12345, 12345)
+    assert IS_ROOT
+    cove("run", "--workspace", work, "--", "sh", "-c", "echo x > f").ok()
+    assert (work / "f").stat().st_uid == 12345
