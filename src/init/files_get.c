@@ -1,0 +1,311 @@
+/*
+ * Get and list: a file or a tree on its way out.
+ *
+ * How it works
+ *
+ * Each turn of the loop sends at most about one data frame's worth: fair between operations, and the
+ * link's queue stays short. Data needs credit; when there is none, or when the queue is long, the
+ * operation waits and is woken by CREDIT or by file_drained.
+ *
+ * A file is read up to the size it had when it was opened, so one that grows for ever still ends;
+ * one that shrinks ends early. A file that says it has no size (most of /proc) is read to its end,
+ * at most INIT_UNSIZED_MAX. Only regular files are opened: the type is looked at first, because
+ * opening a FIFO is an event for whoever waits at its other end, and again afterwards.
+ *
+ * In a tree no link is followed. A child that vanished or changed its type between looking and
+ * opening is left out, as if we had come a moment later; one that may not be read is an error, since
+ * a copy that silently lacks files is worse than none. Below the operation's root the kernel's own
+ * filesystems (proc, sysfs, cgroups) are named but not entered.
+ */
+#include "init/files.h"
+
+#include "base/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/vfs.h>
+
+enum { ENTRIES_PER_TURN = 64 };
+
+/* statfs types (linux/magic.h, which a libc of its own does not bring). */
+#define PROC_MAGIC    0x9fa0
+#define SYSFS_MAGIC   0x62656572
+#define CGROUP_MAGIC  0x27e0eb
+#define CGROUP2_MAGIC 0x63677270
+
+struct get {
+	struct file_op op;
+	struct walk walk;
+	struct wire_flow flow;
+	int fd;	       /* the file being sent, owned; -1 between files */
+	uint64_t left; /* of it, at most */
+	dev_t dev;     /* of the directory entered last */
+};
+
+static struct get *get_of(struct file_op *op)
+{
+	return (struct get *)op;
+}
+
+/* A link's text, or NULL for anything else. A link longer than a path cannot exist. */
+static const char *link_text(int dir_fd, const char *name, const struct stat *st, char *text)
+{
+	ssize_t n;
+
+	if (!S_ISLNK(st->st_mode))
+		return NULL;
+	n = readlinkat(dir_fd, name, text, BOX_PATH_MAX - 1);
+	text[n > 0 ? n : 0] = '\0';
+	return text;
+}
+
+static bool is_gone(int code)
+{
+	return code == ENOENT || code == ELOOP || code == ENXIO || code == ENOTDIR;
+}
+
+static int open_child(int dir_fd, const char *name, int flags)
+{
+	return fd_openat2(dir_fd, name, O_RDONLY | O_NONBLOCK | O_NOCTTY | flags, 0,
+			  FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS);
+}
+
+/* Takes fd. */
+static int begin_file(struct get *g, int fd, const struct stat *st)
+{
+	g->fd = fd;
+	g->left = st->st_size > 0 ? (uint64_t)st->st_size : INIT_UNSIZED_MAX;
+	if (st->st_size > (off_t)WIRE_DATA_MAX)
+		posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+	return file_send_entry(&g->op, g->walk.path, st, NULL);
+}
+
+static bool is_kernel_fs(int fd)
+{
+	struct statfs fs;
+
+	if (fstatfs(fd, &fs) < 0)
+		return false;
+	return fs.f_type == PROC_MAGIC || fs.f_type == SYSFS_MAGIC || fs.f_type == CGROUP_MAGIC ||
+	       fs.f_type == CGROUP2_MAGIC;
+}
+
+/* Takes fd. */
+static int begin_dir(struct get *g, int fd, const struct stat *st)
+{
+	autoclose int dir_fd = fd;
+	bool is_root = !g->walk.top;
+	int r = file_send_entry(&g->op, g->walk.path, st, NULL);
+
+	if (r < 0 || (!is_root && st->st_dev != g->dev && is_kernel_fs(dir_fd)))
+		return r;
+	g->dev = st->st_dev;
+	return walk_down(&g->walk, take_fd(dir_fd));
+}
+
+static int get_start(struct file_op *op, const struct wire_file *m, struct err *e)
+{
+	struct get *g = get_of(op);
+	autoclose int look = path_open(op->path, O_PATH);
+	autoclose int fd = -1;
+	struct stat st;
+	int r;
+
+	g->fd = -1;
+	wire_flow_init(&g->flow);
+	if (look < 0)
+		return file_error(op, -look, "read", "", e);
+	if (fstat(look, &st) < 0)
+		return file_error(op, errno, "look at", "", e);
+	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+		return file_error_type(op, st.st_mode, "", e);
+	fd = path_open(op->path, O_RDONLY);
+	if (fd < 0)
+		return file_error(op, -fd, "read", "", e);
+	if (fstat(fd, &st) < 0)
+		return file_error(op, errno, "look at", "", e);
+	if (S_ISREG(st.st_mode))
+		r = begin_file(g, take_fd(fd), &st);
+	else if (S_ISDIR(st.st_mode))
+		r = begin_dir(g, take_fd(fd), &st);
+	else
+		return file_error_type(op, st.st_mode, "", e);
+	return r < 0 ? file_error(op, -r, "send", "", e) : FILE_AGAIN;
+}
+
+static int end_file(struct get *g, struct err *e)
+{
+	fd_close(&g->fd);
+	if (wire_link_send(&g->op.in->link, WIRE_EOF, WIRE_STDOUT, g->op.id, NULL, 0) < 0)
+		return file_error(&g->op, ENOBUFS, "send", g->walk.path, e);
+	return g->walk.top ? FILE_AGAIN : FILE_DONE;
+}
+
+/* Reads straight into the link's queue: one DATA frame, or the end of the file. */
+static int send_data(struct get *g, struct err *e)
+{
+	struct buf *out = &g->op.in->link.out;
+	size_t want = WIRE_DATA_MAX, at;
+	uint8_t *p;
+	ssize_t n;
+
+	if (want > g->left)
+		want = (size_t)g->left;
+	if (want > g->flow.left)
+		want = (size_t)g->flow.left;
+	if (wire_encode_begin(out, &at) < 0)
+		return file_error(&g->op, ENOBUFS, "send", g->walk.path, e);
+	p = buf_reserve(out, want);
+	do {
+		n = p ? read(g->fd, p, want) : 0;
+	} while (n < 0 && errno == EINTR);
+	if (n <= 0) {
+		out->len = at; /* takes the header back */
+		if (!p)
+			return file_error(&g->op, ENOBUFS, "send", g->walk.path, e);
+		/* Some files of /proc never end but say when there is nothing now. */
+		if (n < 0 && errno != EAGAIN)
+			return file_error(&g->op, errno, "read", g->walk.path, e);
+		g->left = 0;
+		return FILE_AGAIN;
+	}
+	buf_commit(out, (size_t)n);
+	wire_encode_end(out, at, WIRE_DATA, WIRE_STDOUT, g->op.id);
+	wire_link_flush(&g->op.in->link);
+	g->left -= (uint64_t)n;
+	g->flow.left -= (uint64_t)n;
+	return FILE_AGAIN;
+}
+
+/* Opens what the walk stands on, a file or a directory, and sends its entry. */
+static int enter_child(struct get *g, const char *name, mode_t type, struct err *e)
+{
+	autoclose int fd = open_child(walk_fd(&g->walk), name, S_ISDIR(type) ? O_DIRECTORY : 0);
+	struct stat st;
+	int r;
+
+	if (fd < 0)
+		return is_gone(-fd) ? 0 : file_error(&g->op, -fd, "read", g->walk.path, e);
+	if (fstat(fd, &st) < 0)
+		return file_error(&g->op, errno, "look at", g->walk.path, e);
+	if ((st.st_mode & S_IFMT) != type)
+		return 0;
+	r = S_ISDIR(type) ? begin_dir(g, take_fd(fd), &st) : begin_file(g, take_fd(fd), &st);
+	if (r == -ELOOP)
+		return err_set(e, ERR_LIMIT, ELOOP, "'%.120s' is more than %u directories deep", g->op.path,
+			       INIT_DEPTH_MAX);
+	return r < 0 ? file_error(&g->op, -r, "send", g->walk.path, e) : 0;
+}
+
+static int send_other(struct get *g, const char *name, const struct stat *st, struct err *e)
+{
+	char text[BOX_PATH_MAX];
+	const char *target = link_text(walk_fd(&g->walk), name, st, text);
+	int r = file_send_entry(&g->op, g->walk.path, st, target);
+
+	return r < 0 ? file_error(&g->op, -r, "send", g->walk.path, e) : 0;
+}
+
+/* One step of the walk. FILE_AGAIN, FILE_DONE at the end of the tree, or an error. */
+static int next_entry(struct get *g, bool descend, struct err *e)
+{
+	const char *name;
+	struct stat st;
+	int r = walk_next(&g->walk, &name);
+
+	if (r < 0)
+		return file_error(&g->op, -r, "read the directory", g->walk.path, e);
+	if (r == 0) {
+		walk_up(&g->walk);
+		return g->walk.top ? FILE_AGAIN : FILE_DONE;
+	}
+	if (fstatat(walk_fd(&g->walk), name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? FILE_AGAIN : file_error(&g->op, errno, "look at", g->walk.path, e);
+	if (descend && (S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)))
+		r = enter_child(g, name, st.st_mode & S_IFMT, e);
+	else
+		r = send_other(g, name, &st, e);
+	return r < 0 ? r : FILE_AGAIN;
+}
+
+static int get_turn(struct file_op *op, struct err *e)
+{
+	struct get *g = get_of(op);
+	int r = FILE_AGAIN;
+
+	for (int i = 0; i < ENTRIES_PER_TURN && r == FILE_AGAIN; i++) {
+		if (!file_may_send(op))
+			return FILE_WAIT;
+		if (g->fd < 0) {
+			r = next_entry(g, true, e);
+		} else if (g->left == 0) {
+			r = end_file(g, e);
+		} else if (g->flow.left == 0) {
+			return FILE_WAIT;
+		} else {
+			uint64_t before = g->flow.left;
+
+			r = send_data(g, e);
+			if (before - g->flow.left >= WIRE_DATA_MAX / 2)
+				break;
+		}
+	}
+	return r;
+}
+
+static int list_turn(struct file_op *op, struct err *e)
+{
+	int r = FILE_AGAIN;
+
+	for (int i = 0; i < ENTRIES_PER_TURN && r == FILE_AGAIN; i++) {
+		if (!file_may_send(op))
+			return FILE_WAIT;
+		r = next_entry(get_of(op), false, e);
+	}
+	return r;
+}
+
+static int list_start(struct file_op *op, const struct wire_file *m, struct err *e)
+{
+	struct get *g = get_of(op);
+	int fd = path_open(op->path, O_RDONLY | O_DIRECTORY);
+	int r;
+
+	g->fd = -1;
+	if (fd < 0)
+		return file_error(op, -fd, "list", "", e);
+	r = walk_down(&g->walk, fd);
+	return r < 0 ? file_error(op, -r, "list", "", e) : FILE_AGAIN;
+}
+
+static int get_frame(struct file_op *op, const struct wire_frame *f, struct err *e)
+{
+	struct wire_credit m;
+
+	if (f->type != WIRE_CREDIT || wire_credit_decode(f, &m) < 0 ||
+	    wire_flow_credit(&get_of(op)->flow, m.bytes) < 0)
+		return err_set(e, ERR_PROTOCOL, EPROTO, "unexpected frame for a get");
+	return FILE_AGAIN;
+}
+
+static void get_stop(struct file_op *op)
+{
+	fd_close(&get_of(op)->fd);
+	walk_done(&get_of(op)->walk);
+}
+
+const struct file_kind file_get = {
+	.size = sizeof(struct get),
+	.start = get_start,
+	.turn = get_turn,
+	.frame = get_frame,
+	.stop = get_stop,
+};
+
+const struct file_kind file_list = {
+	.size = sizeof(struct get),
+	.start = list_start,
+	.turn = list_turn,
+	.stop = get_stop,
+};

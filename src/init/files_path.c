@@ -1,0 +1,175 @@
+/*
+ * Paths of file operations.
+ *
+ * How it works
+ *
+ * The tree is the box's own and the work is done as the box's user, so a link on the way to an
+ * operation's path is followed as any program inside would follow it, with one exception: the magic
+ * links of /proc, which would lead through init's own descriptors. Where a new name has to appear
+ * (put, move, remove) the parent directory is opened and the last name kept apart; a final link is
+ * then resolved here, text by text, at most INIT_LINKS_MAX times.
+ */
+#include "init/files.h"
+
+#include "base/fd.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+enum { DIR_MODE = 0755 };
+
+int path_open(const char *path, int flags)
+{
+	/* openat2 refuses flags that mean nothing beside O_PATH. */
+	if (!(flags & O_PATH))
+		flags |= O_NONBLOCK | O_NOCTTY;
+	return fd_openat2(AT_FDCWD, path, flags, 0, FD_NO_MAGICLINKS);
+}
+
+static int open_dir_at(int at_fd, const char *path)
+{
+	return fd_openat2(at_fd, path, O_PATH | O_DIRECTORY, 0, FD_NO_MAGICLINKS);
+}
+
+/* One component below fd, made if it is missing. A link that leads nowhere stays an error. */
+static int step_into(int fd, const char *name)
+{
+	int next = open_dir_at(fd, name);
+
+	if (next != -ENOENT)
+		return next;
+	if (mkdirat(fd, name, DIR_MODE) < 0 && errno != EEXIST)
+		return -errno;
+	return open_dir_at(fd, name);
+}
+
+static int make_dir(int at_fd, const char *path)
+{
+	autoclose int fd = open_dir_at(at_fd, path[0] == '/' ? "/" : ".");
+	char name[NAME_MAX + 1];
+
+	while (fd >= 0) {
+		size_t n;
+		int next;
+
+		path += strspn(path, "/");
+		n = strcspn(path, "/");
+		if (n == 0)
+			break;
+		if (n > NAME_MAX)
+			return -ENAMETOOLONG;
+		memcpy(name, path, n);
+		name[n] = '\0';
+		path += n;
+		next = step_into(fd, name);
+		fd_close(&fd);
+		fd = next;
+	}
+	return take_fd(fd);
+}
+
+int path_open_dir(int at_fd, const char *path, bool make)
+{
+	int fd = open_dir_at(at_fd, path);
+
+	return fd == -ENOENT && make ? make_dir(at_fd, path) : fd;
+}
+
+void place_done(struct place *p)
+{
+	fd_close(&p->dir_fd);
+}
+
+/* Cuts text into the directory part (in place) and the last name. The name is "." where there is
+ * none of its own. */
+static int split(char *text, const char **ret_dir, char *ret_name)
+{
+	size_t len = strlen(text);
+	char *slash, *name;
+
+	while (len > 1 && text[len - 1] == '/')
+		text[--len] = '\0';
+	slash = strrchr(text, '/');
+	name = slash ? slash + 1 : text;
+	if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
+		*ret_dir = text;
+		str_copy(ret_name, NAME_MAX + 1, ".");
+		return 0;
+	}
+	if (!str_copy(ret_name, NAME_MAX + 1, name))
+		return -ENAMETOOLONG;
+	if (slash == text)
+		*ret_dir = "/";
+	else
+		*ret_dir = slash ? text : ".";
+	if (slash && slash != text)
+		*slash = '\0';
+	return 0;
+}
+
+/* 1 and the link's text if the place is a link, 0 if it is anything else or nothing yet. */
+static int read_link(const struct place *p, char *text)
+{
+	ssize_t n = readlinkat(p->dir_fd, p->name, text, BOX_PATH_MAX);
+
+	if (n < 0)
+		return errno == EINVAL || errno == ENOENT ? 0 : -errno;
+	if (n >= (ssize_t)BOX_PATH_MAX)
+		return -ENAMETOOLONG;
+	text[n] = '\0';
+	return n > 0;
+}
+
+int place_find(const char *path, unsigned flags, struct place *ret)
+{
+	struct place p = PLACE_NONE;
+	char text[BOX_PATH_MAX];
+	const char *dir;
+	int r;
+
+	if (!*path)
+		return -ENOENT;
+	if (!str_copy(text, sizeof(text), path))
+		return -ENAMETOOLONG;
+	for (unsigned links = 0; links <= INIT_LINKS_MAX; links++) {
+		int next;
+
+		r = split(text, &dir, p.name);
+		next = r < 0 ? r : path_open_dir(p.dir_fd >= 0 ? p.dir_fd : AT_FDCWD, dir, flags & PLACE_MAKE);
+		place_done(&p);
+		if (next < 0)
+			return next;
+		p.dir_fd = next;
+		r = flags & PLACE_FOLLOW ? read_link(&p, text) : 0;
+		if (r == 0) {
+			*ret = p;
+			return 0;
+		}
+		if (r < 0)
+			break;
+	}
+	place_done(&p);
+	return r < 0 ? r : -ELOOP;
+}
+
+int place_beneath(int root_fd, const char *rel, struct place *ret)
+{
+	const uint64_t resolve = FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS;
+	struct place p = PLACE_NONE;
+	char text[BOX_PATH_MAX];
+	const char *dir;
+	int r;
+
+	if (!str_copy(text, sizeof(text), rel))
+		return -ENAMETOOLONG;
+	r = split(text, &dir, p.name);
+	if (r < 0)
+		return r;
+	p.dir_fd = fd_openat2(root_fd, dir, O_PATH | O_DIRECTORY, 0, resolve);
+	if (p.dir_fd < 0)
+		return p.dir_fd;
+	*ret = p;
+	return 0;
+}

@@ -1,0 +1,130 @@
+/*
+ * Walking one tree; see files.h.
+ *
+ * Every level keeps its directory open, so the walk never has to find its way back through names
+ * that the box may have moved meanwhile. Going down opens one component without following a link.
+ */
+#include "init/files.h"
+
+#include "base/fd.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+struct walk_level {
+	struct walk_level *up;
+	int fd;		 /* owned */
+	size_t path_len; /* of this directory in the walk's path */
+	size_t pos, len; /* of the names read and not yet given out */
+	_Alignas(8) char names[4096 - 40];
+};
+
+/* struct linux_dirent64 of getdents64(2), which libc does not declare everywhere. */
+struct dirent_head {
+	uint64_t ino;
+	int64_t off;
+	uint16_t reclen;
+	uint8_t type;
+	char name[];
+};
+
+void walk_done(struct walk *w)
+{
+	while (w->top)
+		walk_up(w);
+}
+
+void walk_up(struct walk *w)
+{
+	struct walk_level *l = w->top;
+
+	w->top = l->up;
+	w->depth--;
+	fd_close(&l->fd);
+	free(l);
+}
+
+int walk_down(struct walk *w, int dir_fd)
+{
+	autoclose int fd = dir_fd;
+	struct walk_level *l;
+
+	if (w->depth >= INIT_DEPTH_MAX)
+		return -ELOOP;
+	l = malloc(sizeof(*l));
+	if (!l)
+		return -ENOMEM;
+	l->up = w->top;
+	l->fd = take_fd(fd);
+	l->path_len = w->path_len;
+	l->pos = l->len = 0;
+	w->top = l;
+	w->depth++;
+	return 0;
+}
+
+static int set_path(struct walk *w, const char *name)
+{
+	size_t at = w->top->path_len, n = strlen(name);
+
+	if (at + n + 2 > sizeof(w->path))
+		return -ENAMETOOLONG;
+	if (at > 0)
+		w->path[at++] = '/';
+	memcpy(w->path + at, name, n + 1);
+	w->path_len = at + n;
+	return 0;
+}
+
+static bool is_dots(const char *name)
+{
+	return name[0] == '.' && (!name[1] || (name[1] == '.' && !name[2]));
+}
+
+int walk_next(struct walk *w, const char **ret_name)
+{
+	struct walk_level *l = w->top;
+
+	for (;;) {
+		const struct dirent_head *d;
+
+		if (l->pos >= l->len) {
+			long n = syscall(SYS_getdents64, l->fd, l->names, sizeof(l->names));
+
+			/* A directory removed under us has simply no more names. */
+			if (n < 0 && errno != ENOENT)
+				return -errno;
+			l->pos = 0;
+			l->len = n < 0 ? 0 : (size_t)n;
+			if (l->len == 0)
+				break;
+		}
+		d = (const struct dirent_head *)(const void *)(l->names + l->pos);
+		l->pos += d->reclen;
+		if (is_dots(d->name))
+			continue;
+		*ret_name = d->name;
+		return set_path(w, d->name) < 0 ? -ENAMETOOLONG : 1;
+	}
+	w->path_len = l->path_len;
+	w->path[w->path_len] = '\0';
+	return 0;
+}
+
+int walk_rewind(struct walk *w)
+{
+	w->top->pos = w->top->len = 0;
+	return lseek(w->top->fd, 0, SEEK_SET) < 0 ? -errno : 0;
+}
+
+int walk_fd(const struct walk *w)
+{
+	return w->top->fd;
+}
+
+int walk_parent_fd(const struct walk *w)
+{
+	return w->top->up ? w->top->up->fd : -1;
+}
