@@ -1,0 +1,147 @@
+/* Which host ids a box's ids are: ranges never shared, maps right, work done inside the map. */
+#include "storage/ids.h"
+
+#include "base/fd.h"
+#include "tap.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+enum { HOLDERS = 64 };
+
+static char run_dir[64];
+
+static void make_run_dir(void)
+{
+	snprintf(run_dir, sizeof(run_dir), "/tmp/cove-ids-XXXXXX");
+	CHECK(mkdtemp(run_dir) != NULL);
+}
+
+static void remove_run_dir(void)
+{
+	char path[96];
+
+	snprintf(path, sizeof(path), "%s/ranges", run_dir);
+	rmdir(path);
+	CHECK_EQ(rmdir(run_dir), 0);
+}
+
+TEST(ranges_held_at_once_never_overlap)
+{
+	struct ids ids[HOLDERS] = {0};
+	int locks[HOLDERS];
+	struct err e;
+
+	make_run_dir();
+	for (int i = 0; i < HOLDERS; i++) {
+		CHECK_EQ(ids_range_take(&ids[i], run_dir, &locks[i], &e), 0);
+		CHECK_EQ(ids[i].uid_base % IDS_COUNT, 0);
+		for (int k = 0; k < i; k++)
+			CHECK(ids[k].uid_base != ids[i].uid_base);
+	}
+	for (int i = 0; i < HOLDERS; i++)
+		ids_range_free(&ids[i], run_dir, locks[i]);
+	remove_run_dir();
+}
+
+TEST(a_killed_holder_gives_its_range_back)
+{
+	struct ids ids = {0};
+	char path[96];
+	struct err e;
+	int lock, status;
+	pid_t pid;
+
+	make_run_dir();
+	pid = fork();
+	if (pid == 0) {
+		CHECK_EQ(ids_range_take(&ids, run_dir, &lock, &e), 0);
+		raise(SIGKILL);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK(WIFSIGNALED(status));
+	/* The file it left is no obstacle, whichever slot it was. */
+	CHECK_EQ(ids_range_take(&ids, run_dir, &lock, &e), 0);
+	ids_range_free(&ids, run_dir, lock);
+	for (unsigned slot = 0x7000; slot <= 0xefff; slot++) {
+		snprintf(path, sizeof(path), "%s/ranges/%x", run_dir, slot);
+		unlink(path);
+	}
+	remove_run_dir();
+}
+
+TEST(an_unwritable_runtime_directory_is_an_error)
+{
+	struct ids ids = {0};
+	struct err e = {0};
+	int lock;
+
+	CHECK(ids_range_take(&ids, "/proc/no/such", &lock, &e) < 0);
+	CHECK(strstr(e.msg, "/proc/no/such") != NULL);
+}
+
+TEST(host_ids_follow_the_kind_of_map)
+{
+	struct ids range = {.kind = IDS_RANGE, .uid_base = 0x70000000};
+	struct ids sub = {.kind = IDS_SUBORDINATE, .sub_uid = 100000, .sub_gid = 200000,
+			  .caller_uid = 1234, .caller_gid = 1235};
+	struct ids single = {.kind = IDS_SINGLE, .caller_uid = 1234, .caller_gid = 1235};
+
+	CHECK_EQ(ids_host_uid(&range, 0), 0x70000000);
+	CHECK_EQ(ids_host_gid(&range, 1000), 0x70000000 + 1000);
+	CHECK_EQ(ids_host_uid(&sub, 0), 100000);
+	CHECK_EQ(ids_host_uid(&sub, 999), 100999);
+	CHECK_EQ(ids_host_uid(&sub, 1000), 1234);
+	CHECK_EQ(ids_host_gid(&sub, 1000), 1235);
+	CHECK_EQ(ids_host_uid(&sub, 1001), 101000);
+	CHECK_EQ(ids_host_gid(&sub, 65535), 265534);
+	CHECK_EQ(ids_host_uid(&single, 1000), 1234);
+}
+
+static int return_seven(void *arg)
+{
+	*(int *)arg = 1; /* in the child: the caller must not see it */
+	return 7;
+}
+
+TEST(work_inside_runs_in_a_process_of_its_own)
+{
+	struct ids ids;
+	struct err e = {0};
+	int touched = 0;
+
+	CHECK_EQ(ids_detect(&ids, NULL, 0, &e), 0);
+	CHECK_EQ(ids_run_inside(&ids, return_seven, &touched, &e), 7);
+	CHECK_EQ(touched, 0);
+}
+
+static int who_am_i(void *arg)
+{
+	return getuid() == (uid_t)(uintptr_t)arg ? 0 : 1;
+}
+
+TEST(work_inside_is_box_root_or_the_single_user)
+{
+	struct ids ids;
+	struct err e = {0};
+	uid_t want;
+
+	CHECK_EQ(ids_detect(&ids, NULL, 0, &e), 0);
+	want = ids.kind == IDS_SINGLE ? IDS_USER : 0;
+	CHECK_EQ(ids_run_inside(&ids, who_am_i, (void *)(uintptr_t)want, &e), 0);
+}
+
+TEST(a_mount_namespace_shows_the_owner_as_the_boxs_user)
+{
+	struct ids ids = {.kind = IDS_RANGE, .uid_base = 0x70000000};
+	struct err e = {0};
+	struct stat st;
+
+	if (getuid() != 0)
+		SKIP("id-mapped mounts are made by root only");
+	autoclose int ns = ids_mount_ns(&ids, 0, 0, &e);
+	CHECK(ns >= 0);
+	CHECK_EQ(fstat(ns, &st), 0);
+}
+
+TAP_MAIN

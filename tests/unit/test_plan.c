@@ -1,0 +1,114 @@
+/* The plan of a native box, as text: what a reader of plan.h expects is what is there. */
+#include "wall/native/plan.h"
+
+#include "base/fd.h"
+#include "tap.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+static struct plan plan;
+
+static const char *format(const struct wall_config *c, struct buf *out)
+{
+	struct err e = {0};
+
+	CHECK_EQ(plan_make(&plan, c, &e), 0);
+	buf_init(out, 1 << 16);
+	CHECK_EQ(plan_format(&plan, out), 0);
+	return buf_cstr(out);
+}
+
+static int position(const char *text, const char *line)
+{
+	const char *at = strstr(text, line);
+
+	CHECK(at != NULL);
+	return (int)(at - text);
+}
+
+TEST(the_steps_come_in_the_order_that_makes_them_safe)
+{
+	struct wall_config c = {.name = "demo", .box_dir = "/b", .image_root = "/i", .cgroup_fd = -1};
+	struct buf out;
+	const char *text = format(&c, &out);
+
+	CHECK(position(text, "step scratch") < position(text, "step root"));
+	CHECK(position(text, "step root") < position(text, "step dev"));
+	CHECK(position(text, "step dev") < position(text, "step proc"));
+	CHECK(position(text, "step sysctl user/max_user_namespaces") < position(text, "step read-only sys"));
+	CHECK(position(text, "step mask kcore") < position(text, "step pivot"));
+	CHECK(position(text, "step pivot") < position(text, "step caps"));
+	CHECK(position(text, "step rlimits") < position(text, "step caps"));
+	buf_done(&out);
+}
+
+TEST(image_and_writes_are_id_mapped_and_the_image_is_read_only)
+{
+	struct wall_config c = {.name = "demo", .box_dir = "/b", .image_root = "/i", .cgroup_fd = -1};
+	struct buf out;
+	const char *text = format(&c, &out);
+
+	position(text, "source 0 /i idmap=box ro\n");
+	position(text, "source 1 /b idmap=box\n");
+	buf_done(&out);
+}
+
+TEST(mounts_keep_their_order_and_their_trust)
+{
+	struct wall_mount mounts[] = {
+		{.src = "/state/workspaces/w", .dst = "/workspace", .owned = true},
+		{.src = "/state/workspaces/w", .beneath = "data", .dst = "/data", .read_only = true,
+		 .owned = true},
+		{.src = "/srv/models", .dst = "/models", .read_only = true},
+	};
+	struct wall_config c = {.name = "demo", .box_dir = "/b", .image_root = "/i", .cgroup_fd = -1,
+				.mounts = mounts, .mount_count = 3};
+	struct buf out;
+	const char *text = format(&c, &out);
+
+	position(text, "/state/workspaces/w idmap=box\n");
+	position(text, "/state/workspaces/w beneath data idmap=box ro\n");
+	position(text, "/srv/models idmap=owner ro\n");
+	CHECK(position(text, "step bind /workspace") < position(text, "step bind /data"));
+	buf_done(&out);
+}
+
+TEST(too_many_mounts_are_refused)
+{
+	static struct wall_mount mounts[SPEC_MOUNT_MAX + 2];
+	struct wall_config c = {.name = "demo", .box_dir = "/b", .image_root = "/i", .cgroup_fd = -1,
+				.mounts = mounts, .mount_count = SPEC_MOUNT_MAX + 2};
+	struct err e = {0};
+
+	CHECK(plan_make(&plan, &c, &e) < 0);
+	CHECK_EQ(e.kind, ERR_LIMIT);
+}
+
+/* A source below a workspace is opened as the box left it: links and ".." must not lead out. */
+TEST(a_source_beneath_a_workspace_cannot_leave_it)
+{
+	static const char *const bad[] = {"out", "..", "sub/../../etc", "/etc"};
+	char dir[] = "/tmp/cove-plan-XXXXXX", path[96];
+
+	if (getuid() != 0)
+		SKIP("cloning mounts needs root, or a namespace of one's own");
+	CHECK(mkdtemp(dir) != NULL);
+	snprintf(path, sizeof(path), "%s/out", dir);
+	CHECK_EQ(symlink("/etc", path), 0);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct wall_mount m = {.src = dir, .beneath = bad[i], .dst = "/x"};
+		struct wall_config c = {.name = "demo", .box_dir = dir, .image_root = dir,
+					.cgroup_fd = -1, .mounts = &m, .mount_count = 1,
+					.ids = {.kind = IDS_RANGE}};
+		struct err e = {0};
+
+		CHECK_EQ(plan_make(&plan, &c, &e), 0);
+		CHECK(plan_open_sources(&plan, &e) < 0);
+		plan_done(&plan);
+	}
+	unlink(path);
+	rmdir(dir);
+}
+
+TAP_MAIN
