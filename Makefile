@@ -17,6 +17,7 @@ all: ## build the programs, the library and the manual into ./build (the default
 		{ cat $(BUILD).log; rm -f $(BUILD).log; exit 1; }
 	@rm -f $(BUILD).log
 	@ninja -C $(BUILD)
+	@ln -sfn src/cli/cove $(BUILD)/cove
 
 quickstart: ## from a fresh clone to an agent's job in a box, explained line by line
 	@tools/quickstart
