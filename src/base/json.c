@@ -170,30 +170,22 @@ static void put_base64(struct json *j, const uint8_t *p, size_t n)
 	put_str(j, "\"");
 }
 
-static bool is_utf8(const uint8_t *p, size_t n)
-{
-	for (size_t i = 0; i < n;) {
-		uint32_t rune;
-		size_t len = str_utf8(p + i, n - i, &rune);
-
-		if (len == 0)
-			return false;
-		i += len;
-	}
-	return true;
-}
-
 void json_bytes(struct json *j, const void *p, size_t n)
 {
-	if (is_utf8(p, n)) {
+	if (str_is_utf8(p, n)) {
 		json_strn(j, p, n);
 		return;
 	}
 	json_object_begin(j);
 	json_key(j, "base64");
+	json_base64(j, p, n);
+	json_object_end(j);
+}
+
+void json_base64(struct json *j, const void *p, size_t n)
+{
 	before_value(j);
 	put_base64(j, p, n);
-	json_object_end(j);
 }
 
 void json_u64(struct json *j, uint64_t v)

@@ -129,6 +129,20 @@ size_t str_utf8(const uint8_t *p, size_t n, uint32_t *ret_rune)
 	return len;
 }
 
+bool str_is_utf8(const void *p, size_t n)
+{
+	uint32_t rune;
+
+	for (size_t i = 0; i < n;) {
+		size_t len = str_utf8((const uint8_t *)p + i, n - i, &rune);
+
+		if (len == 0)
+			return false;
+		i += len;
+	}
+	return true;
+}
+
 /* Runes that could break a line or fool the eye although they are valid. */
 static bool is_tricky(uint32_t r)
 {

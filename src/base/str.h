@@ -32,6 +32,9 @@ int str_escape(struct buf *b, const char *s, size_t n);
 /* Decodes one UTF-8 sequence: its length, or 0 where it is not valid (overlong, surrogate, > 10FFFF). */
 size_t str_utf8(const uint8_t *p, size_t n, uint32_t *ret_rune);
 
+/* True if all of it is valid UTF-8. */
+bool str_is_utf8(const void *p, size_t n);
+
 /* Signals by name: "TERM", "SIGTERM", "15". 0 if unknown. str_signal_name gives "TERM", or NULL. */
 int str_parse_signal(const char *s);
 const char *str_signal_name(int sig);
