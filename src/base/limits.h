@@ -22,10 +22,15 @@
 #define SPEC_ARG_MAX   4096u
 #define SPEC_BYTES_MAX (1u << 20)
 
+/* Trees on disk (src/storage/tree.c). */
+#define TREE_PASSES_MAX (1u << 20) /* over a tree's root while removing; calling again goes on */
+#define TREE_DEPTH_MAX	65536u	   /* levels that can be measured */
+
 /* Inside a box (src/init). */
 #define INIT_EXECS_MAX	  512u	      /* commands alive at once, lingering output included */
 #define INIT_SHELLS_MAX	  32u
 #define INIT_SHELL_QUEUE  256u	      /* lines waiting for one shell */
+#define INIT_LINES_MAX	  512u	      /* lines of all shells alive at once, lingering output included */
 #define INIT_FILE_OPS_MAX 64u	      /* file operations at once */
 #define INIT_DEPTH_MAX	  128u	      /* directory depth of a recursive file operation */
 #define INIT_LINKS_MAX	  40u	      /* links followed at the end of a file operation's path */

@@ -11,6 +11,7 @@
  *	--user NAME|UID[:GID]  who commands run as      --cwd DIR      start directory
  *	--env NAME=VALUE       for every command        --cgroup       descriptor 3 is the box's group
  *	--single               only one uid is mapped: never change ids
+ *	--shell-dir DIR        instead of INIT_SHELL_DIR, for tests outside a box
  * When the keeper goes (end of file on the link) init exits, and the kernel ends the box.
  */
 #pragma once
@@ -38,6 +39,7 @@ struct init {
 	const char *const *env; /* NAME=VALUE, NULL-terminated */
 	int cgroup_fd;	   /* -1: none */
 	bool single;
+	const char *shell_dir;	    /* absolute; NULL: INIT_SHELL_DIR */
 	struct exec_table *execs;   /* exec.c */
 	struct shell_table *shells; /* shell.c */
 	struct file_table *files;   /* files.c */
