@@ -40,7 +40,6 @@
 #define INIT_PASSWD_MAX	  (1u << 20)  /* bytes of /etc/passwd and /etc/group that are read */
 #define INIT_ENV_MAX	  1024u	      /* variables of one request */
 #define INIT_PROCS_MAX	  65536u      /* processes looked at when a tree is walked */
-#define INIT_NOTES_MAX	  4096u	      /* what HELLO tells about things missing */
 #define INIT_DRAIN_BYTES  (4u << 20)  /* read after a command ended: no more than this per stream */
 
 /* The keeper (src/keeper). */

@@ -39,6 +39,7 @@ struct init {
 	const char *const *env; /* NAME=VALUE, NULL-terminated */
 	int cgroup_fd;	   /* -1: none */
 	bool single;
+	bool broken;		    /* init_broken was called: nothing more is read */
 	const char *shell_dir;	    /* absolute; NULL: INIT_SHELL_DIR */
 	struct exec_table *execs;   /* exec.c */
 	struct shell_table *shells; /* shell.c */

@@ -4,7 +4,8 @@
  * With a cgroup: a group e<ID> below the box's; a kill is one write to cgroup.kill, `setsid` or not.
  * Without: the command's first process is a subreaper, and a kill stops and kills its descendants in
  * a /proc walk that is repeated until none is left; what an earlier line of the same shell left is
- * told apart by a list taken before. Not exact against a process that reparents while we look.
+ * told apart by a list taken before. Not exact against a process that reparents while we look, nor
+ * for what is left once the first process has ended: its orphans are init's children like all others.
  */
 #pragma once
 
@@ -32,7 +33,8 @@ struct tree {
 
 /* Makes the group e<id> below box_group_fd (or remembers there is none). */
 int tree_init(struct tree *t, int box_group_fd, uint32_t id);
-/* Removes the group if it is empty; a group with live members (a left daemon) stays until it is. */
+/* Removes the group if it is empty; a group with live members (a left daemon) is marked as left and
+ * stays until tree_sweep finds it empty. */
 void tree_done(struct tree *t);
 
 /* Moves a process (a persistent shell) into the group; or back to `init`'s own. */
@@ -46,5 +48,5 @@ void tree_keep_current(struct tree *t, pid_t shell);
 int tree_kill(struct tree *t, pid_t spare);
 bool tree_is_empty(struct tree *t);
 
-/* Removes e* groups that have become empty. Called now and then. */
+/* Removes left groups that have become empty. Called after orphans ended. */
 void tree_sweep(int box_group_fd);

@@ -1,0 +1,129 @@
+/* What a command is started with; see env.h. */
+#include "init/env.h"
+
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/path.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+enum { DEFAULTS = 7, DEFAULTS_BYTES = 1024 };
+
+int env_user(const struct init *in, const char *asked, struct user *ret, struct err *e)
+{
+	char self[16];
+	int r;
+
+	if (!in->single)
+		return user_find(asked ? asked : in->user, ret, e);
+	if (asked) {
+		r = user_find(asked, ret, e);
+		if (r < 0 || ret->uid == geteuid())
+			return r;
+		return err_set(e, ERR_UNSUPPORTED, EPERM,
+			       "this box has one user id (%u), so nothing can run as '%s' (%u): more need a "
+			       "range of subordinate ids for the caller (/etc/subuid, /etc/subgid)",
+			       (unsigned)geteuid(), asked, (unsigned)ret->uid);
+	}
+	snprintf(self, sizeof(self), "%u", (unsigned)geteuid());
+	return user_find(self, ret, e);
+}
+
+int env_cwd(const struct init *in, const struct user *u, const char *asked, char *ret, size_t size,
+	    struct err *e)
+{
+	const char *start = in->cwd;
+	bool fits;
+
+	if (asked && asked[0] == '/') {
+		fits = str_copy(ret, size, asked);
+	} else {
+		if (!start)
+			start = access(u->home, F_OK) == 0 ? u->home : "/";
+		fits = asked ? path_join(ret, size, start, asked) : str_copy(ret, size, start);
+	}
+	return fits ? 0 : err_set(e, ERR_INVALID, ENAMETOOLONG, "the working directory's name is too long");
+}
+
+struct builder {
+	char **list;
+	size_t count;
+};
+
+/* Adds NAME=VALUE, or puts it in the place of an earlier one with the same NAME. */
+static void put(struct builder *b, char *item)
+{
+	size_t name = (size_t)(strchr(item, '=') - item) + 1;
+
+	for (size_t i = 0; i < b->count; i++)
+		if (strncmp(b->list[i], item, name) == 0) {
+			b->list[i] = item;
+			return;
+		}
+	b->list[b->count++] = item;
+}
+
+static void put_default(struct builder *b, char **text, const char *name, const char *value)
+{
+	size_t n = strlen(name) + strlen(value) + 2;
+
+	snprintf(*text, n, "%s=%s", name, value);
+	put(b, *text);
+	*text += n;
+}
+
+static void put_defaults(struct builder *b, char *text, const struct user *u, bool tty)
+{
+	put_default(b, &text, "PATH", DEFAULT_PATH);
+	put_default(b, &text, "HOME", u->home);
+	put_default(b, &text, "USER", u->name);
+	put_default(b, &text, "LOGNAME", u->name);
+	put_default(b, &text, "SHELL", u->shell);
+	put_default(b, &text, "LANG", "C.UTF-8");
+	if (tty)
+		put_default(b, &text, "TERM", "xterm-256color");
+}
+
+static int check_request(const struct wire_list *add, struct err *e)
+{
+	const char *item;
+	uint32_t pos = 0;
+
+	if (add->count > INIT_ENV_MAX)
+		return err_set(e, ERR_LIMIT, E2BIG, "more than %u environment variables", INIT_ENV_MAX);
+	while ((item = wire_list_next(add, &pos)))
+		if (item[0] == '=' || !strchr(item, '='))
+			return err_set(e, ERR_INVALID, EINVAL, "'%.100s' is not NAME=VALUE", item);
+	return 0;
+}
+
+int env_build(const struct init *in, const struct user *u, const struct wire_list *add, bool tty,
+	      char ***ret, struct err *e)
+{
+	struct builder b = {0};
+	size_t slots = DEFAULTS + 1;
+	uint32_t pos = 0;
+	const char *item;
+	int r = check_request(add, e);
+
+	if (r < 0)
+		return r;
+	for (const char *const *p = in->env; p && *p; p++)
+		slots++;
+	slots += add->count;
+	b.list = calloc(1, slots * sizeof(*b.list) + DEFAULTS_BYTES);
+	if (!b.list)
+		return err_errno(e, ENOMEM, "environment");
+	put_defaults(&b, (char *)(b.list + slots), u, tty);
+	for (const char *const *p = in->env; p && *p; p++)
+		put(&b, (char *)(uintptr_t)*p);
+	while ((item = wire_list_next(add, &pos)))
+		put(&b, (char *)(uintptr_t)item);
+	*ret = b.list;
+	return 0;
+}

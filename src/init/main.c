@@ -1,0 +1,424 @@
+/*
+ * cove-init: arguments, the link, and who gets which frame. See init.h for the picture.
+ *
+ * Order at the start: arguments; every inherited descriptor but 0-2 (and 3 with --cgroup) closed; the
+ * link moved away from 0 and 1, which become /dev/null; signals and limits; the group `init`; the
+ * tables; HELLO. A failure before HELLO is a sentence on descriptor 2 and exit status 1.
+ *
+ * As PID 1 the kernel drops every signal from inside the box that init has no handler for, so none
+ * needs to be ignored but SIGPIPE, which a write of our own would raise. When the loop ends init
+ * exits, and the kernel ends the box. Started as an ordinary process (tests, a wall without a pid
+ * namespace) init is a subreaper instead, and kills what is below it before it goes.
+ */
+#include "init/init.h"
+
+#include "base/fd.h"
+#include "base/limits.h"
+#include "init/tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+enum {
+	LINK_FD_FIRST = 10,
+	OPEN_FILES = 65536,
+	END_ROUNDS = 64,
+};
+
+/* --- the link --- */
+
+void init_broken(struct init *in, const char *why)
+{
+	if (!in->broken)
+		dprintf(2, "cove-init: %s\n", why);
+	in->broken = true;
+	ev_quit(in->ev);
+}
+
+void init_fail_err(struct init *in, uint32_t id, const struct err *e)
+{
+	struct wire_error m = {.kind = (uint64_t)e->kind, .code = (uint64_t)e->code, .msg = e->msg};
+
+	if (wire_error_encode(&in->link.out, id, 0, &m) < 0)
+		init_broken(in, "no room for an answer");
+	wire_link_flush(&in->link);
+}
+
+void init_fail(struct init *in, uint32_t id, int code, const char *fmt, ...)
+{
+	struct err e = {.kind = err_kind_of(code), .code = code};
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(e.msg, sizeof(e.msg), fmt, ap);
+	va_end(ap);
+	init_fail_err(in, id, &e);
+}
+
+bool init_has_room(const struct init *in)
+{
+	return wire_link_queued(&in->link) < INIT_QUEUE_HIGH;
+}
+
+void init_wait_room(struct init *in, struct room_wait *w)
+{
+	if (w->queued)
+		return;
+	w->queued = true;
+	w->next = NULL;
+	if (in->wait_last)
+		in->wait_last->next = w;
+	else
+		in->wait_first = w;
+	in->wait_last = w;
+}
+
+void init_wait_room_cancel(struct init *in, struct room_wait *w)
+{
+	struct room_wait *before = NULL;
+
+	if (!w->queued)
+		return;
+	for (struct room_wait *at = in->wait_first; at != w; at = at->next)
+		before = at;
+	if (before)
+		before->next = w->next;
+	else
+		in->wait_first = w->next;
+	if (in->wait_last == w)
+		in->wait_last = before;
+	w->queued = false;
+}
+
+/* Everybody who waits is called, while there is room; who finds none again queues behind. */
+static void on_drained(struct wire_link *l)
+{
+	struct init *in = init_of_link(l);
+	struct room_wait *last = in->wait_last, *w;
+
+	while (last && (w = in->wait_first) && init_has_room(in)) {
+		if (w == last)
+			last = NULL;
+		init_wait_room_cancel(in, w);
+		w->on_room(w);
+	}
+	file_drained(in);
+}
+
+static void on_exec(struct init *in, const struct wire_frame *f)
+{
+	struct wire_exec m;
+
+	if (wire_exec_decode(f, &m) < 0)
+		init_broken(in, "an EXEC that cannot be read");
+	else if (m.shell)
+		shell_line(in, f->id, &m);
+	else
+		exec_start(in, f->id, &m);
+}
+
+static void on_file(struct init *in, const struct wire_frame *f)
+{
+	struct wire_file m;
+
+	if (wire_file_decode(f, &m) < 0)
+		init_broken(in, "a FILE that cannot be read");
+	else
+		file_start(in, f->id, &m);
+}
+
+static void on_hello(struct init *in, const struct wire_frame *f)
+{
+	struct wire_hello m;
+
+	if (wire_hello_decode(f, &m) < 0 || m.version != WIRE_VERSION)
+		init_broken(in, "the keeper speaks another version of the wire");
+}
+
+/* A frame for a request that has just ended finds nobody, which is normal. */
+static void on_request_frame(struct init *in, const struct wire_frame *f)
+{
+	if (!exec_frame(in, f) && !shell_frame(in, f))
+		file_frame(in, f);
+}
+
+static void on_frame(struct wire_link *l, const struct wire_frame *f)
+{
+	struct init *in = init_of_link(l);
+
+	if (in->broken)
+		return;
+	switch (f->type) {
+	case WIRE_HELLO:
+		on_hello(in, f);
+		break;
+	case WIRE_EXEC:
+		on_exec(in, f);
+		break;
+	case WIRE_FILE:
+		on_file(in, f);
+		break;
+	case WIRE_DATA:
+	case WIRE_EOF:
+	case WIRE_CREDIT:
+	case WIRE_SIGNAL:
+	case WIRE_RESIZE:
+	case WIRE_CANCEL:
+	case WIRE_ENTRY:
+		on_request_frame(in, f);
+		break;
+	default:
+		init_broken(in, "a frame that is not for init");
+	}
+}
+
+static void on_close(struct wire_link *l, int error)
+{
+	struct init *in = init_of_link(l);
+
+	if (error < 0)
+		init_broken(in, "the link broke");
+	ev_quit(in->ev);
+}
+
+/* --- the start --- */
+
+static int fail(const char *what, int code)
+{
+	dprintf(2, "cove-init: %s: %s\n", what, strerror(code));
+	return -code;
+}
+
+struct option {
+	const char *name;
+	bool has_value;
+	int (*apply)(struct init *in, const char *value);
+};
+
+static int opt_user(struct init *in, const char *value)
+{
+	in->user = value;
+	return 0;
+}
+
+static int opt_cwd(struct init *in, const char *value)
+{
+	in->cwd = value;
+	return value[0] == '/' ? 0 : -EINVAL;
+}
+
+static int opt_shell_dir(struct init *in, const char *value)
+{
+	in->shell_dir = value;
+	return value[0] == '/' ? 0 : -EINVAL;
+}
+
+static int opt_cgroup(struct init *in, const char *value)
+{
+	in->cgroup_fd = INIT_CGROUP_FD;
+	return 0;
+}
+
+static int opt_single(struct init *in, const char *value)
+{
+	in->single = true;
+	return 0;
+}
+
+/* The list was made as long as argv. */
+static int opt_env(struct init *in, const char *value)
+{
+	const char **at = (const char **)(uintptr_t)in->env;
+
+	if (value[0] == '=' || !strchr(value, '='))
+		return -EINVAL;
+	while (*at)
+		at++;
+	at[0] = value;
+	at[1] = NULL;
+	return 0;
+}
+
+static const struct option options[] = {
+	{"--user", true, opt_user},
+	{"--cwd", true, opt_cwd},
+	{"--env", true, opt_env},
+	{"--shell-dir", true, opt_shell_dir},
+	{"--cgroup", false, opt_cgroup},
+	{"--single", false, opt_single},
+};
+
+static const struct option *find_option(const char *name)
+{
+	for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++)
+		if (strcmp(options[i].name, name) == 0)
+			return &options[i];
+	return NULL;
+}
+
+static int parse_arguments(struct init *in, int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++) {
+		const struct option *o = find_option(argv[i]);
+		const char *value = o && o->has_value ? argv[++i] : "";
+
+		if (!o || !value || o->apply(in, value) < 0) {
+			dprintf(2, "cove-init: cannot use the argument '%s'\n",
+				o && o->has_value ? argv[i - 1] : argv[i]);
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
+/* 0 and 1 are read from and written to by accident in many ways; after this that does no harm, and
+ * descriptor 0 serves as the empty input of commands. */
+static int move_link(int *ret_rfd, int *ret_wfd)
+{
+	struct stat a, b;
+	int null;
+
+	if (fstat(0, &a) < 0 || fstat(1, &b) < 0)
+		return fail("descriptors 0 and 1 must be the link", errno);
+	*ret_rfd = *ret_wfd = fcntl(0, F_DUPFD_CLOEXEC, LINK_FD_FIRST);
+	if (!S_ISSOCK(a.st_mode) || a.st_dev != b.st_dev || a.st_ino != b.st_ino)
+		*ret_wfd = fcntl(1, F_DUPFD_CLOEXEC, LINK_FD_FIRST);
+	if (*ret_rfd < 0 || *ret_wfd < 0)
+		return fail("move the link", errno);
+	null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (null < 0)
+		return fail("open /dev/null", errno);
+	if (dup2(null, 0) < 0 || dup2(null, 1) < 0 || (fcntl(2, F_GETFD) < 0 && dup2(null, 2) < 0))
+		return fail("put /dev/null on 0 and 1", errno);
+	if (null > 2)
+		close(null);
+	return 0;
+}
+
+static int close_inherited(const struct init *in)
+{
+	unsigned first = in->cgroup_fd >= 0 ? INIT_CGROUP_FD + 1 : INIT_CGROUP_FD;
+	int r = sys_close_range(first, ~0u, 0);
+
+	if (r == 0 && in->cgroup_fd >= 0 && fcntl(in->cgroup_fd, F_SETFD, FD_CLOEXEC) < 0)
+		r = -errno;
+	return r < 0 ? fail("close inherited descriptors", -r) : 0;
+}
+
+static void set_up_process(void)
+{
+	struct rlimit files;
+
+	for (int sig = 1; sig < SIGRTMAX; sig++)
+		if (sig != SIGKILL && sig != SIGSTOP)
+			signal(sig, SIG_DFL);
+	signal(SIGPIPE, SIG_IGN);
+	umask(022);
+	prctl(PR_SET_DUMPABLE, 0);
+	if (getpid() != 1)
+		prctl(PR_SET_CHILD_SUBREAPER, 1);
+	/* A command costs init up to five descriptors. The hard limit is the wall's to set. */
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < OPEN_FILES) {
+		files.rlim_cur = files.rlim_max < OPEN_FILES ? files.rlim_max : OPEN_FILES;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
+}
+
+/* init must not sit in the box's own group: commands get groups beside it. */
+static int enter_own_group(int box_fd)
+{
+	if (mkdirat(box_fd, "init", 0755) < 0 && errno != EEXIST)
+		return -errno;
+	autoclose int fd = openat(box_fd, "init/cgroup.procs", O_WRONLY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd_write_full(fd, "0", 1);
+}
+
+/* Without a group that works init walks descendants, and says so. */
+static void set_up_group(struct init *in, char *notes, size_t size)
+{
+	int r = in->cgroup_fd < 0 ? -ENOENT : enter_own_group(in->cgroup_fd);
+
+	if (r == 0)
+		return;
+	if (in->cgroup_fd >= 0)
+		snprintf(notes, size, "the box's cgroup cannot be used (%s): the processes of a command are "
+				      "found by a walk, which is not exact\n", strerror(-r));
+	else
+		snprintf(notes, size, "no cgroup: the processes of a command are found by a walk, which is "
+				      "not exact\n");
+	fd_close(&in->cgroup_fd);
+}
+
+static int send_hello(struct init *in, const char *notes)
+{
+	struct wire_hello m = {
+		.version = WIRE_VERSION,
+		.pid = (uint64_t)getpid(),
+		.notes = notes[0] ? notes : NULL,
+	};
+	int r = wire_hello_encode(&in->link.out, 0, 0, &m);
+
+	wire_link_flush(&in->link);
+	return r;
+}
+
+static int set_up(struct init *in, int rfd, int wfd)
+{
+	char notes[256] = "";
+	int r = ev_new(&in->ev);
+
+	if (r < 0)
+		return fail("make an event loop", -r);
+	set_up_group(in, notes, sizeof(notes));
+	in->link.on_frame = on_frame;
+	in->link.on_close = on_close;
+	in->link.on_drained = on_drained;
+	r = wire_link_init(&in->link, in->ev, rfd, wfd);
+	if (r == 0)
+		r = reaper_new(in, &in->reaper);
+	if (r == 0)
+		r = exec_table_new(in, &in->execs);
+	if (r == 0)
+		r = shell_table_new(in, &in->shells);
+	if (r == 0)
+		r = file_table_new(in, &in->files);
+	if (r == 0)
+		r = send_hello(in, notes);
+	return r < 0 ? fail("start", -r) : 0;
+}
+
+/* Only needed where no kernel does it: as PID 1 our exit ends everybody. */
+static void end_everything(void)
+{
+	struct tree all = {.fd = -1, .parent_fd = -1, .root = getpid()};
+
+	for (int i = 0; i < END_ROUNDS && tree_kill(&all, getpid()) > 0; i++)
+		continue;
+}
+
+int main(int argc, char **argv)
+{
+	struct init in = {.cgroup_fd = -1};
+	int rfd, wfd, r;
+
+	in.env = calloc((size_t)argc + 1, sizeof(*in.env));
+	if (!in.env)
+		return 1;
+	if (parse_arguments(&in, argc, argv) < 0 || close_inherited(&in) < 0 ||
+	    move_link(&rfd, &wfd) < 0)
+		return 1;
+	set_up_process();
+	if (set_up(&in, rfd, wfd) < 0)
+		return 1;
+	r = ev_run(in.ev);
+	file_table_free(in.files);
+	if (getpid() != 1)
+		end_everything();
+	return r < 0 || in.broken ? 1 : 0;
+}

@@ -1,0 +1,367 @@
+/*
+ * Starting a process; see spawn.h.
+ *
+ * How it works
+ *
+ * One clone3 makes the child, its pidfd, and puts it into its group at birth; where the kernel (or a
+ * filter) has no clone3, fork and a write to cgroup.procs do the same. It is a real fork and not a
+ * vfork: init is a few dozen pages, so the copy is cheap, and a child that the box's own processes
+ * stop between setuid and exec cannot hold init for ever.
+ *
+ * The child reports by a CLOEXEC pipe: end of file means that exec succeeded, a struct report says at
+ * which step it did not. init waits for one of the two. While it waits it sends SIGCONT now and then,
+ * which undoes a `kill -STOP -1` of the user that hit the child, and it gives up after SPAWN_WAIT_MS.
+ *
+ * Order in the child: what needs root first (group, oom score, terminal), then the ids, then what is
+ * to be seen with the user's rights (directory, program). init is not dumpable and the copy inherits
+ * that until exec, so no process of the user can look into it.
+ */
+#include "init/spawn.h"
+
+#include "base/fd.h"
+#include "base/limits.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <termios.h>
+
+/* From the kernel's headers, which musl does not bring. */
+#define KERNEL_CLONE_PIDFD	  0x00001000ull
+#define KERNEL_CLONE_INTO_CGROUP  0x200000000ull
+#define KERNEL_CLOSE_RANGE_CLOEXEC 4u
+
+struct kernel_clone_args {
+	uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls;
+	uint64_t set_tid, set_tid_size, cgroup;
+};
+
+enum { SPAWN_WAIT_MS = 10000, SPAWN_NUDGE_MS = 50 };
+
+enum stage {
+	STAGE_SETUP = 1, /* descriptors, session */
+	STAGE_GROUP,
+	STAGE_TTY,
+	STAGE_IDS,
+	STAGE_CWD,
+	STAGE_MISSING,	/* no such program */
+	STAGE_INTERP,	/* the program is there, what it is to be run with is not */
+	STAGE_EXEC,
+};
+
+struct report {
+	int32_t stage;
+	int32_t code; /* errno */
+};
+
+static void report_and_exit(int fd, enum stage stage, int code)
+{
+	struct report r = {.stage = (int32_t)stage, .code = code};
+
+	/* Nobody is left to tell if even this fails; init then sees a clean start and exit 127. */
+	fd_write_full(fd, &r, sizeof(r));
+	_exit(127);
+}
+
+static int enter_group(int group_fd)
+{
+	autoclose int fd = openat(group_fd, "cgroup.procs", O_WRONLY | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd_write_full(fd, "0", 1);
+}
+
+/* Best effort by design: an init that is not root may not write here, and the command runs with the
+ * same score as init then. */
+static void raise_oom_score(int score)
+{
+	char text[16];
+	int fd, n = snprintf(text, sizeof(text), "%d", score);
+
+	if (score <= 0)
+		return;
+	fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	fd_write_full(fd, text, (size_t)n);
+	close(fd);
+}
+
+static int set_stdio(const struct spawn *s)
+{
+	const int from[] = {s->in, s->out, s->err};
+
+	for (int to = 0; to < 3; to++) {
+		if (from[to] != to && dup2(from[to], to) < 0)
+			return -errno;
+		if (from[to] == to && fcntl(to, F_SETFD, 0) < 0)
+			return -errno;
+	}
+	/* Everything is CLOEXEC from birth; this makes sure of it. Kernels before 5.11 refuse. */
+	sys_close_range(3, ~0u, KERNEL_CLOSE_RANGE_CLOEXEC);
+	return 0;
+}
+
+static int set_ids(const struct user *u)
+{
+	if (setgroups(u->group_count, u->groups) < 0 || setresgid(u->gid, u->gid, u->gid) < 0 ||
+	    setresuid(u->uid, u->uid, u->uid) < 0)
+		return -errno;
+	return 0;
+}
+
+static const char *path_of(char *const *env)
+{
+	for (; *env; env++)
+		if (strncmp(*env, "PATH=", 5) == 0)
+			return *env + 5;
+	return "/usr/local/bin:/usr/bin:/bin";
+}
+
+/* Returns only on failure: the stage, and the errno in *code. */
+static enum stage try_exec(const char *path, const struct spawn *s, int *code)
+{
+	struct stat st;
+
+	if (access(path, F_OK) < 0) {
+		*code = errno;
+		return errno == EACCES ? STAGE_EXEC : STAGE_MISSING;
+	}
+	execve(path, s->argv, s->env);
+	*code = errno;
+	if (*code == EACCES && stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+		*code = EISDIR;
+	return *code == ENOENT ? STAGE_INTERP : STAGE_EXEC;
+}
+
+/* As execvp: the first program of that name which may be run; if there are only others, the last
+ * refusal is the answer. */
+static enum stage search_exec(const struct spawn *s, int *code)
+{
+	enum stage stage = STAGE_MISSING;
+	const char *dir = path_of(s->env), *end;
+	char path[BOX_PATH_MAX];
+
+	*code = ENOENT;
+	for (;; dir = end + 1) {
+		int n, one;
+		enum stage at;
+
+		end = strchrnul(dir, ':');
+		n = snprintf(path, sizeof(path), "%.*s%s%s", (int)(end - dir), dir,
+			     end > dir ? "/" : "", s->argv[0]);
+		if (n < (int)sizeof(path)) {
+			at = try_exec(path, s, &one);
+			if (at == STAGE_INTERP || (at == STAGE_EXEC && one != EACCES && one != EISDIR)) {
+				*code = one;
+				return at;
+			}
+			if (at == STAGE_EXEC) {
+				*code = one;
+				stage = at;
+			}
+		}
+		if (!*end)
+			return stage;
+	}
+}
+
+static enum stage run_program(const struct spawn *s, int *code)
+{
+	if (s->path)
+		return try_exec(s->path, s, code);
+	if (!s->argv[0][0]) {
+		*code = ENOENT;
+		return STAGE_MISSING;
+	}
+	return strchr(s->argv[0], '/') ? try_exec(s->argv[0], s, code) : search_exec(s, code);
+}
+
+static void be_ordinary(void)
+{
+	sigset_t none;
+
+	sigemptyset(&none);
+	signal(SIGPIPE, SIG_DFL); /* the one disposition init changed for itself */
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* In the child. Never returns. */
+static void become(const struct spawn *s, bool enter, int report_fd)
+{
+	enum stage stage;
+	int r, code;
+
+	r = enter ? enter_group(s->cgroup_fd) : 0;
+	if (r < 0)
+		report_and_exit(report_fd, STAGE_GROUP, -r);
+	raise_oom_score(s->oom_score_adj);
+	if (setsid() < 0)
+		report_and_exit(report_fd, STAGE_SETUP, errno);
+	if (s->tty >= 0 && ioctl(s->tty, TIOCSCTTY, 0) < 0)
+		report_and_exit(report_fd, STAGE_TTY, errno);
+	r = set_stdio(s);
+	if (r < 0)
+		report_and_exit(report_fd, STAGE_SETUP, -r);
+	if (s->subreaper && prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+		report_and_exit(report_fd, STAGE_SETUP, errno);
+	r = s->single ? 0 : set_ids(s->user);
+	if (r < 0)
+		report_and_exit(report_fd, STAGE_IDS, -r);
+	if (chdir(s->cwd) < 0)
+		report_and_exit(report_fd, STAGE_CWD, errno);
+	be_ordinary();
+	stage = run_program(s, &code);
+	report_and_exit(report_fd, stage, code);
+}
+
+/* Forks. Returns 0 in the child (with *ret_enter: it has yet to enter its group), the pid with a
+ * pidfd in the parent, or -errno. */
+static pid_t fork_with_pidfd(const struct spawn *s, int *ret_pidfd, bool *ret_enter)
+{
+	struct kernel_clone_args args = {
+		.flags = KERNEL_CLONE_PIDFD | (s->cgroup_fd >= 0 ? KERNEL_CLONE_INTO_CGROUP : 0),
+		.pidfd = (uint64_t)(uintptr_t)ret_pidfd,
+		.exit_signal = SIGCHLD,
+		.cgroup = s->cgroup_fd >= 0 ? (uint64_t)s->cgroup_fd : 0,
+	};
+	long pid = syscall(SYS_clone3, &args, sizeof(args));
+
+	*ret_enter = false;
+	if (pid >= 0)
+		return (pid_t)pid;
+	if (errno == EAGAIN || errno == ENOMEM)
+		return -errno;
+	*ret_enter = s->cgroup_fd >= 0;
+	pid = fork();
+	if (pid < 0)
+		return -errno;
+	if (pid == 0)
+		return 0;
+	*ret_pidfd = sys_pidfd_open((pid_t)pid);
+	if (*ret_pidfd < 0) {
+		int r = *ret_pidfd;
+
+		kill((pid_t)pid, SIGKILL);
+		waitpid((pid_t)pid, NULL, 0);
+		return r;
+	}
+	return (pid_t)pid;
+}
+
+/* 0 once the program runs, 1 and a report if it does not, -ETIMEDOUT. */
+static int wait_for_exec(int fd, int pidfd, struct report *ret)
+{
+	for (int waited = 0; waited < SPAWN_WAIT_MS; waited += SPAWN_NUDGE_MS) {
+		struct pollfd p = {.fd = fd, .events = POLLIN};
+		int n = poll(&p, 1, SPAWN_NUDGE_MS);
+
+		if (n > 0)
+			return fd_read_full(fd, ret, sizeof(*ret)) == (ssize_t)sizeof(*ret);
+		sys_pidfd_send_signal(pidfd, SIGCONT);
+	}
+	return -ETIMEDOUT;
+}
+
+static int explain_exec(const struct spawn *s, int code, struct err *e)
+{
+	const char *name = s->path ? s->path : s->argv[0];
+
+	switch (code) {
+	case EACCES:
+	case EPERM:
+		return err_set(e, ERR_DENIED, code, "'%s' may not be executed (its mode, or its directory's)",
+			       name);
+	case EISDIR:
+		return err_set(e, ERR_DENIED, EISDIR, "'%s' is a directory", name);
+	case ENOEXEC:
+		return err_set(e, ERR_INVALID, code,
+			       "'%s' has a format that cannot be run: built for another machine, damaged, or a "
+			       "script without #! in its first line",
+			       name);
+	case ELIBBAD:
+		return err_set(e, ERR_INVALID, code, "the interpreter of '%s' cannot be run itself", name);
+	case E2BIG:
+		return err_set(e, ERR_LIMIT, code, "arguments and environment of '%s' are too long", name);
+	default:
+		return err_errno(e, code, "run '%s'", name);
+	}
+}
+
+static int explain(const struct spawn *s, const struct report *r, struct err *e)
+{
+	const char *name = s->path ? s->path : s->argv[0];
+
+	switch ((enum stage)r->stage) {
+	case STAGE_GROUP:
+		return err_errno(e, r->code, "enter the command's cgroup");
+	case STAGE_TTY:
+		return err_errno(e, r->code, "take the terminal");
+	case STAGE_IDS:
+		return err_set(e, ERR_DENIED, r->code,
+			       "cannot become user %u, group %u: not among the ids of this box",
+			       (unsigned)s->user->uid, (unsigned)s->user->gid);
+	case STAGE_CWD:
+		if (r->code == ENOENT)
+			return err_set(e, ERR_NOT_FOUND, ENOENT, "the working directory '%s' does not exist",
+				       s->cwd);
+		return err_errno(e, r->code, "enter the working directory '%s'", s->cwd);
+	case STAGE_MISSING:
+		if (r->code == ENOENT && !s->path && !strchr(name, '/'))
+			return err_set(e, ERR_NOT_FOUND, ENOENT, "no program '%s' in PATH", name);
+		if (r->code == ENOENT)
+			return err_set(e, ERR_NOT_FOUND, ENOENT, "no program '%s'", name);
+		return err_errno(e, r->code, "run '%s'", name);
+	case STAGE_INTERP:
+		return err_set(e, ERR_NOT_FOUND, ENOENT,
+			       "'%s' is there, but not the interpreter or loader that it names", name);
+	case STAGE_EXEC:
+		return explain_exec(s, r->code, e);
+	case STAGE_SETUP:
+		break;
+	}
+	return err_errno(e, r->code, "prepare a process");
+}
+
+int spawn_process(const struct spawn *s, pid_t *ret_pid, int *ret_pidfd, struct err *e)
+{
+	struct report report = {0};
+	int fds[2], r;
+	bool enter;
+	pid_t pid;
+
+	ASSERT((s->in == 0 || s->in > 2) && s->out > 2 && s->err > 2);
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return err_errno(e, errno, "start a process");
+	autoclose int read_fd = fds[0];
+	autoclose int pidfd = -1;
+	pid = fork_with_pidfd(s, &pidfd, &enter);
+	if (pid == 0)
+		become(s, enter, fds[1]);
+	close(fds[1]);
+	if (pid < 0)
+		return err_errno(e, -pid, "start a process");
+	r = wait_for_exec(read_fd, pidfd, &report);
+	if (r == 0) {
+		*ret_pid = pid;
+		*ret_pidfd = take_fd(pidfd);
+		return 0;
+	}
+	kill(pid, SIGKILL);
+	/* One that cannot even be killed now is left to the reaper of orphans. */
+	waitpid(pid, NULL, __WALL | (r < 0 ? WNOHANG : 0));
+	if (r < 0)
+		return err_set(e, ERR_TIMEOUT, ETIMEDOUT, "'%s' did not start within %d s",
+			       s->path ? s->path : s->argv[0], SPAWN_WAIT_MS / 1000);
+	return explain(s, &report, e);
+}

@@ -1,0 +1,187 @@
+/*
+ * One output stream; see stream.h.
+ *
+ * A stream is in one of three places: watched by the loop (it has credit and there is room on the
+ * link), waiting for room, or asleep without credit. Asleep it is taken out of the loop altogether,
+ * because a hung-up pipe would wake an epoll that asks for nothing. Bytes are read straight into the
+ * link's queue behind the space for their header, and never more than there is credit for.
+ *
+ * The first reads are small: most commands say little, and a small buffer stays small.
+ */
+#include "init/stream.h"
+
+#include "base/fd.h"
+#include "base/limits.h"
+
+#include <errno.h>
+#include <poll.h>
+
+enum { CHUNK_FIRST = 4096 };
+
+#define container(p, type, member) ((type *)((char *)(p) - offsetof(type, member)))
+
+enum got {
+	GOT_BYTES,
+	GOT_NOTHING, /* for now */
+	GOT_END,
+};
+
+static void sleep_stream(struct out_stream *s)
+{
+	ev_io_remove(s->ev, &s->io);
+	init_wait_room_cancel(init_of_link(s->link), &s->room);
+}
+
+/* Puts it where it belongs. */
+static void settle(struct out_stream *s)
+{
+	struct init *in = init_of_link(s->link);
+
+	if (s->ended || s->flow.left == 0) {
+		sleep_stream(s);
+	} else if (!init_has_room(in)) {
+		ev_io_remove(s->ev, &s->io);
+		init_wait_room(in, &s->room);
+	} else if (!s->io.added && ev_io_add(s->ev, &s->io, EPOLLIN) < 0) {
+		init_broken(in, "no memory to watch an output stream");
+	}
+}
+
+/* Without credit: is there anything that credit would be for? An end needs none and is taken. */
+static bool has_more(struct out_stream *s)
+{
+	struct pollfd p = {.fd = s->io.fd, .events = POLLIN};
+
+	if (poll(&p, 1, 0) <= 0)
+		return false;
+	if (p.revents & POLLIN)
+		return true;
+	out_stream_end(s);
+	return false;
+}
+
+/* One read, one DATA frame. A queue that is full although room was asked for is a stuck link. */
+static enum got read_once(struct out_stream *s)
+{
+	size_t want = s->chunk < s->flow.left ? s->chunk : (size_t)s->flow.left;
+	struct buf *out = &s->link->out;
+	size_t at = buf_len(out);
+	uint8_t *p = buf_reserve(out, WIRE_HEADER + want);
+	ssize_t n;
+
+	if (!p) {
+		init_broken(init_of_link(s->link), "no room for output");
+		return GOT_END;
+	}
+	do {
+		n = read(s->io.fd, p + WIRE_HEADER, want);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0 && errno == EAGAIN)
+		return GOT_NOTHING;
+	if (n <= 0)
+		return GOT_END; /* a terminal ends with EIO, a pipe with 0 */
+	buf_commit(out, WIRE_HEADER + (size_t)n);
+	wire_encode_end(out, at, WIRE_DATA, s->stream, s->id);
+	wire_link_flush(s->link);
+	s->flow.left -= (uint64_t)n;
+	s->bytes += (uint64_t)n;
+	s->chunk = (size_t)n == s->chunk ? WIRE_DATA_MAX : CHUNK_FIRST;
+	return GOT_BYTES;
+}
+
+static void on_readable(struct ev_io *io, uint32_t events)
+{
+	struct out_stream *s = container(io, struct out_stream, io);
+
+	if (read_once(s) != GOT_END) {
+		settle(s);
+		return;
+	}
+	out_stream_end(s);
+	if (s->on_end)
+		s->on_end(s);
+}
+
+static void on_room(struct room_wait *w)
+{
+	struct out_stream *s = container(w, struct out_stream, room);
+
+	settle(s);
+	if (s->on_room)
+		s->on_room(s);
+}
+
+int out_stream_start(struct out_stream *s, struct ev *ev, struct wire_link *link, int fd, uint32_t id,
+		     uint8_t stream)
+{
+	int r = fd_set_nonblock(fd, true);
+
+	s->ev = ev;
+	s->link = link;
+	s->io = (struct ev_io){.on_event = on_readable, .fd = fd};
+	s->room = (struct room_wait){.on_room = on_room};
+	s->id = id;
+	s->stream = stream;
+	s->bytes = 0;
+	s->chunk = CHUNK_FIRST;
+	s->drained = 0;
+	s->ended = false;
+	wire_flow_init(&s->flow);
+	if (r == 0)
+		r = ev_io_add(ev, &s->io, EPOLLIN);
+	if (r < 0) {
+		s->ended = true;
+		fd_close(&s->io.fd);
+	}
+	return r;
+}
+
+void out_stream_done(struct out_stream *s)
+{
+	if (!s->ev || s->ended)
+		return;
+	s->ended = true;
+	sleep_stream(s);
+	fd_close(&s->io.fd);
+}
+
+void out_stream_end(struct out_stream *s)
+{
+	if (!s->ev || s->ended)
+		return;
+	out_stream_done(s);
+	if (wire_link_send(s->link, WIRE_EOF, s->stream, s->id, NULL, 0) < 0)
+		init_broken(init_of_link(s->link), "no room for an end of output");
+}
+
+void out_stream_credit(struct out_stream *s, uint64_t bytes)
+{
+	if (!s->ev || s->ended)
+		return;
+	if (wire_flow_credit(&s->flow, bytes) < 0)
+		init_broken(init_of_link(s->link), "more credit than a window");
+	else
+		settle(s);
+}
+
+bool out_stream_drain(struct out_stream *s)
+{
+	struct init *in = init_of_link(s->link);
+	enum got got = GOT_BYTES;
+
+	while (s->ev && !s->ended && got == GOT_BYTES && s->drained < INIT_DRAIN_BYTES) {
+		uint64_t before = s->bytes;
+
+		if (s->flow.left == 0 || (s->on_room && !init_has_room(in))) {
+			settle(s);
+			return has_more(s);
+		}
+		got = read_once(s);
+		s->drained += (uint32_t)(s->bytes - before);
+	}
+	if (got == GOT_END)
+		out_stream_end(s);
+	else if (s->ev)
+		settle(s);
+	return false;
+}

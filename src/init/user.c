@@ -1,0 +1,201 @@
+/*
+ * Who a command runs as; see user.h.
+ *
+ * Both files are read whole for each lookup: they are small, they may change while the box runs, and
+ * nothing read from them is trusted beyond its bounds. A line that is not of the form is skipped, as
+ * libc does. The first match wins.
+ */
+#include "init/user.h"
+
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { PASSWD_FIELDS = 7, GROUP_FIELDS = 4, ID_MAX = 0x7fffffff };
+
+/* What is looked for: by name, or by uid where name is NULL. */
+struct wanted {
+	const char *name;
+	uid_t uid;
+};
+
+static int read_table(const char *path, char **ret, struct err *e)
+{
+	int r = fd_read_file(AT_FDCWD, path, INIT_PASSWD_MAX, ret, NULL);
+
+	if (r == -ENOENT) {
+		*ret = strdup("");
+		return *ret ? 0 : err_errno(e, ENOMEM, "read %s", path);
+	}
+	return r < 0 ? err_errno(e, -r, "read %s", path) : 0;
+}
+
+/* Cuts the next line into exactly count fields. False at the end of the text. */
+static bool next_line(char **text, char **fields, int count)
+{
+	char *line;
+
+	while ((line = strsep(text, "\n"))) {
+		int n = 0;
+
+		while (n < count && (fields[n] = strsep(&line, ":")))
+			n++;
+		if (n == count && !line && fields[0][0])
+			return true;
+	}
+	return false;
+}
+
+static bool parse_id(const char *s, uint32_t *ret)
+{
+	uint64_t v;
+
+	if (!str_parse_u64(s, ID_MAX, &v))
+		return false;
+	*ret = (uint32_t)v;
+	return true;
+}
+
+/* Fills in what the line says. False if it is about somebody else. */
+static bool take_passwd(char **f, const struct wanted *w, struct user *ret)
+{
+	uint32_t uid, gid;
+
+	if (!parse_id(f[2], &uid) || !parse_id(f[3], &gid))
+		return false;
+	if (w->name ? strcmp(f[0], w->name) != 0 : uid != w->uid)
+		return false;
+	ret->uid = uid;
+	ret->gid = gid;
+	/* A cut name, home or shell would be another one: what does not fit stays as it was. */
+	if (strlen(f[0]) < sizeof(ret->name))
+		str_copy(ret->name, sizeof(ret->name), f[0]);
+	if (f[5][0] == '/' && strlen(f[5]) < sizeof(ret->home))
+		str_copy(ret->home, sizeof(ret->home), f[5]);
+	if (f[6][0] == '/' && strlen(f[6]) < sizeof(ret->shell))
+		str_copy(ret->shell, sizeof(ret->shell), f[6]);
+	return true;
+}
+
+/* 1 and the user, 0 if there is no such line. */
+static int find_passwd(const struct wanted *w, struct user *ret, struct err *e)
+{
+	autofree char *text = NULL;
+	char *at, *fields[PASSWD_FIELDS];
+	int r = read_table("/etc/passwd", &text, e);
+
+	if (r < 0)
+		return r;
+	at = text;
+	while (next_line(&at, fields, PASSWD_FIELDS))
+		if (take_passwd(fields, w, ret))
+			return 1;
+	return 0;
+}
+
+static bool has_member(char *members, const char *name)
+{
+	char *one;
+
+	while ((one = strsep(&members, ",")))
+		if (strcmp(one, name) == 0)
+			return true;
+	return false;
+}
+
+/* The groups a user is a member of. More than USER_GROUPS_MAX is an error: a command with some of its
+ * groups missing would fail where nobody can see why. */
+static int find_groups(struct user *u, struct err *e)
+{
+	autofree char *text = NULL;
+	char *at, *fields[GROUP_FIELDS];
+	int r = read_table("/etc/group", &text, e);
+
+	if (r < 0)
+		return r;
+	at = text;
+	while (next_line(&at, fields, GROUP_FIELDS)) {
+		uint32_t gid;
+
+		if (!parse_id(fields[2], &gid) || gid == u->gid || !has_member(fields[3], u->name))
+			continue;
+		if (u->group_count == USER_GROUPS_MAX)
+			return err_set(e, ERR_LIMIT, E2BIG, "user '%s' is in more than %d groups", u->name,
+				       USER_GROUPS_MAX);
+		u->groups[u->group_count++] = gid;
+	}
+	return 0;
+}
+
+static void start_with(struct user *u, uid_t uid, gid_t gid)
+{
+	*u = (struct user){.uid = uid, .gid = gid};
+	snprintf(u->name, sizeof(u->name), "%u", (unsigned)uid);
+	str_copy(u->home, sizeof(u->home), "/");
+	str_copy(u->shell, sizeof(u->shell), "/bin/sh");
+}
+
+/* A user the passwd file knows also has the groups that name it; the primary one comes first. */
+static int finish(struct user *u, bool known, struct err *e)
+{
+	u->groups[0] = u->gid;
+	u->group_count = 1;
+	return known ? find_groups(u, e) : 0;
+}
+
+static int find_default(struct user *ret, struct err *e)
+{
+	int r;
+
+	start_with(ret, 1000, 1000);
+	r = find_passwd(&(struct wanted){.uid = 1000}, ret, e);
+	if (r == 0) {
+		start_with(ret, 0, 0);
+		r = find_passwd(&(struct wanted){.uid = 0}, ret, e);
+		if (r == 0)
+			str_copy(ret->name, sizeof(ret->name), "root");
+	}
+	return r < 0 ? r : finish(ret, r > 0, e);
+}
+
+/* "UID" or "UID:GID". With an explicit group the user has that one only. */
+static int find_number(const char *text, struct user *ret, struct err *e)
+{
+	char number[16];
+	const char *colon = strchr(text, ':');
+	size_t len = colon ? (size_t)(colon - text) : strlen(text);
+	uint32_t uid, gid = 0;
+	int r;
+
+	if (len >= sizeof(number))
+		return err_set(e, ERR_NOT_FOUND, ENOENT, "no user '%s' in this box", text);
+	memcpy(number, text, len);
+	number[len] = '\0';
+	if (!parse_id(number, &uid) || (colon && !parse_id(colon + 1, &gid)))
+		return err_set(e, ERR_NOT_FOUND, ENOENT, "no user '%s' in this box", text);
+	start_with(ret, uid, colon ? gid : uid);
+	r = find_passwd(&(struct wanted){.uid = uid}, ret, e);
+	if (r < 0)
+		return r;
+	if (colon)
+		ret->gid = gid;
+	return finish(ret, r > 0 && !colon, e);
+}
+
+int user_find(const char *name, struct user *ret, struct err *e)
+{
+	int r;
+
+	if (!name)
+		return find_default(ret, e);
+	start_with(ret, 0, 0);
+	r = find_passwd(&(struct wanted){.name = name}, ret, e);
+	if (r < 0)
+		return r;
+	return r > 0 ? finish(ret, true, e) : find_number(name, ret, e);
+}
