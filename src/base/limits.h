@@ -75,6 +75,7 @@
 
 /* What a call returns inline. */
 #define RESULT_INLINE_MAX (1u << 20)
+#define LIST_ENTRIES_MAX  1000000u    /* names of one directory */
 
 /* The command line (src/cli). */
 #define TABLE_BYTES_MAX (16u << 20)   /* text of one table */

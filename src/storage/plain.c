@@ -1,0 +1,83 @@
+/*
+ * Plain storage: upper/ and work/ are ordinary directories of the box's own.
+ *
+ * Both belong to the box's root, because upper/ becomes "/" of the box. Root stores what a box writes
+ * with the box's own ids, so its own mkdir is already right; an ordinary user with subordinate ids
+ * makes them from inside its mapping; with a single id everything is the caller's.
+ */
+#include "storage/storage.h"
+
+#include "base/fd.h"
+#include "storage/tree.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+
+static const struct {
+	const char *name;
+	mode_t mode;
+} dirs[] = {{"upper", 0755}, {"work", 0700}};
+
+enum { DIR_COUNT = sizeof(dirs) / sizeof(dirs[0]) };
+
+/* An existing directory of an earlier, interrupted attempt is fine. */
+static int make_dirs(int box_fd)
+{
+	for (int i = 0; i < DIR_COUNT; i++) {
+		if (mkdirat(box_fd, dirs[i].name, 0700) < 0) {
+			if (errno == EEXIST)
+				continue;
+			return -errno;
+		}
+		if (fchmodat(box_fd, dirs[i].name, dirs[i].mode, 0) < 0)
+			return -errno;
+	}
+	return 0;
+}
+
+/* The exit status carries the errno; all that mkdir gives fit. */
+static int make_inside(void *arg)
+{
+	const int *box_fd = arg;
+
+	return -make_dirs(*box_fd);
+}
+
+static int plain_make(int box_fd, const struct ids *ids, struct err *e)
+{
+	int r;
+
+	if (ids->kind == IDS_SUBORDINATE) {
+		r = ids_run_inside(ids, make_inside, &box_fd, e);
+		if (r <= 0)
+			return r;
+		r = -r;
+	} else {
+		r = make_dirs(box_fd);
+	}
+	return r < 0 ? err_errno(e, -r, "cannot make the box's directories") : 0;
+}
+
+static int plain_remove(int box_fd, const struct ids *ids, struct err *e)
+{
+	int first = 0;
+
+	for (int i = 0; i < DIR_COUNT; i++) {
+		struct err why;
+		int r = tree_remove_as(ids, box_fd, dirs[i].name, &why);
+
+		if (r < 0 && first == 0) {
+			first = r;
+			if (e)
+				*e = why;
+		}
+	}
+	return first;
+}
+
+const struct storage_ops storage_plain = {
+	.name = "plain",
+	.flags = 0,
+	.make = plain_make,
+	.remove = plain_remove,
+};

@@ -1,0 +1,394 @@
+/*
+ * Removing and measuring trees that a box could write to.
+ *
+ * How removal works
+ *
+ * The tree is flattened while it is removed, so that any depth costs two descriptors and no stack.
+ * The root R is read; files in it are unlinked; a directory D in it is opened and read in turn: its
+ * files are unlinked and its own subdirectories renamed up into R under a random name, where a later
+ * pass over R finds them; then D is empty and goes. Every directory is moved at most once. Passes are
+ * repeated until R itself can be removed. Whatever happens in between, what is left is still below R,
+ * and the next call continues.
+ *
+ * Nothing is followed: names are only ever unlinked or renamed relative to an open directory, and a
+ * directory is only opened by openat2 without links, without leaving its parent and without entering
+ * another mount. A name that is swapped for a link between two calls is unlinked as a link.
+ *
+ * A directory without permissions gets them first, through its own descriptor: never through a name.
+ *
+ * Measuring keeps one descriptor and, per level, the directory's identity and position; on the way up
+ * ".." is checked against that identity, so a tree that is being moved is an error, not a journey.
+ */
+#include "storage/tree.h"
+
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/rand.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+/* struct linux_dirent64 of getdents64(2). */
+struct dirent_head {
+	uint64_t ino;
+	int64_t off;
+	uint16_t reclen;
+	uint8_t type;
+	char name[];
+};
+
+struct names {
+	int fd; /* borrowed */
+	size_t pos, len;
+	int64_t off; /* position after the name given last */
+	_Alignas(8) char bytes[16384];
+};
+
+static void names_init(struct names *n, int fd)
+{
+	n->fd = fd;
+	n->pos = n->len = 0;
+	n->off = 0;
+}
+
+/* 1 and the next name, 0 at the end. */
+static int names_next(struct names *n, const char **ret)
+{
+	for (;;) {
+		const struct dirent_head *d;
+		long got;
+
+		if (n->pos >= n->len) {
+			got = syscall(SYS_getdents64, n->fd, n->bytes, sizeof(n->bytes));
+			if (got < 0 && errno != ENOENT)
+				return -errno;
+			if (got <= 0)
+				return 0;
+			n->pos = 0;
+			n->len = (size_t)got;
+		}
+		d = (const struct dirent_head *)(const void *)(n->bytes + n->pos);
+		n->pos += d->reclen;
+		n->off = d->off;
+		if (strcmp(d->name, ".") == 0 || strcmp(d->name, "..") == 0)
+			continue;
+		*ret = d->name;
+		return 1;
+	}
+}
+
+static int open_below(int dir_fd, const char *name, int flags)
+{
+	return fd_openat2(dir_fd, name, flags | O_DIRECTORY | O_CLOEXEC, 0,
+			  FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS | FD_NO_XDEV);
+}
+
+/* Gives the owner of a directory all permissions. An O_PATH descriptor cannot be changed itself, but
+ * its entry in /proc is that very directory and nothing a name could be swapped for. */
+static int unlock_dir(int dir_fd, const char *name)
+{
+	autoclose int fd = open_below(dir_fd, name, O_PATH);
+	char path[64];
+
+	if (fd < 0)
+		return fd;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return chmod(path, 0700) < 0 ? -errno : 0;
+}
+
+/* Opens a directory to empty it. */
+static int open_dir(int dir_fd, const char *name)
+{
+	autoclose int fd = open_below(dir_fd, name, O_RDONLY);
+	struct stat st;
+
+	if (fd == -EACCES && unlock_dir(dir_fd, name) == 0)
+		fd = open_below(dir_fd, name, O_RDONLY);
+	if (fd < 0)
+		return take_fd(fd);
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	/* One that may be read but not written. */
+	if ((st.st_mode & 0700) != 0700 && st.st_uid == geteuid() && fchmod(fd, 0700) < 0)
+		return -errno;
+	return take_fd(fd);
+}
+
+/* Moves the directory `name` of dir_fd up into root_fd. */
+static int move_up(int dir_fd, const char *name, int root_fd)
+{
+	char token[17], up[32];
+	int r;
+
+	rand_hex(token, 8);
+	snprintf(up, sizeof(up), ".cove-rm-%s", token);
+	r = renameat(dir_fd, name, root_fd, up) < 0 ? -errno : 0;
+	if (r == -EACCES && unlock_dir(dir_fd, name) == 0)
+		r = renameat(dir_fd, name, root_fd, up) < 0 ? -errno : 0;
+	return r == -ENOENT ? 0 : r;
+}
+
+/* Unlinks anything but a full directory. 0: gone; 1: a directory that is not empty. */
+static int unlink_one(int dir_fd, const char *name)
+{
+	if (unlinkat(dir_fd, name, 0) == 0 || errno == ENOENT)
+		return 0;
+	if (errno != EISDIR)
+		return -errno;
+	if (unlinkat(dir_fd, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
+		return 0;
+	return errno == ENOTEMPTY || errno == ENOTDIR ? 1 : -errno;
+}
+
+/* Empties one directory of the root by unlinking and moving up, then removes it. What cannot go does
+ * not keep the rest; the first reason is returned. */
+static int flatten(int root_fd, const char *name)
+{
+	autoclose int fd = open_dir(root_fd, name);
+	struct names names;
+	const char *child;
+	int error = 0, r;
+
+	if (fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP)
+		return 0; /* gone, or something else by now: the next pass sees it */
+	if (fd < 0)
+		return fd == -EXDEV ? -EBUSY : fd;
+	names_init(&names, fd);
+	while ((r = names_next(&names, &child)) > 0) {
+		r = unlink_one(fd, child);
+		if (r > 0)
+			r = move_up(fd, child, root_fd);
+		if (r < 0 && error == 0)
+			error = r;
+	}
+	if (r < 0 || error)
+		return error ? error : r;
+	if (unlinkat(root_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT && errno != ENOTEMPTY &&
+	    errno != ENOTDIR)
+		return -errno;
+	return 0;
+}
+
+/* One pass over the root. Returns how many names there were. What cannot be removed is passed over,
+ * so that the rest goes; *error keeps the first reason. */
+static int pass(int root_fd, int *error, unsigned *ret_failed)
+{
+	struct names names;
+	const char *name;
+	int seen = 0, r;
+
+	*ret_failed = 0;
+	if (lseek(root_fd, 0, SEEK_SET) < 0)
+		return -errno;
+	names_init(&names, root_fd);
+	while ((r = names_next(&names, &name)) > 0) {
+		if (seen < INT32_MAX)
+			seen++;
+		r = unlink_one(root_fd, name);
+		if (r > 0)
+			r = flatten(root_fd, name);
+		if (r < 0 && *error == 0)
+			*error = r;
+		*ret_failed += r < 0;
+	}
+	return r < 0 ? r : seen;
+}
+
+static int remove_dir(int dir_fd, const char *name)
+{
+	autoclose int root = open_dir(dir_fd, name);
+	unsigned failed;
+	int error = 0, r;
+
+	if (root < 0)
+		return root == -EXDEV ? -EBUSY : root;
+	for (unsigned passes = 0; passes < TREE_PASSES_MAX; passes++) {
+		r = pass(root, &error, &failed);
+		if (r < 0)
+			return r;
+		if (unlinkat(dir_fd, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
+			return 0;
+		if (errno != ENOTEMPTY)
+			return error ? error : -errno;
+		/* Only what failed is left: another pass would fail the same way. */
+		if (failed > 0 && (unsigned)r == failed)
+			return error;
+	}
+	return error ? error : -ENOTEMPTY;
+}
+
+int tree_remove(int dir_fd, const char *name, struct err *e)
+{
+	int r;
+
+	if (!*name || strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+		return err_set(e, ERR_INVALID, EINVAL, "'%s' is not one name to remove", name);
+	r = unlink_one(dir_fd, name);
+	if (r > 0)
+		r = remove_dir(dir_fd, name);
+	if (r == -ENOENT)
+		return 0;
+	if (r == -EBUSY)
+		return err_set(e, ERR_CONFLICT, EBUSY,
+			       "cannot remove '%s': something is mounted in it; unmount it and try again", name);
+	return r < 0 ? err_errno(e, -r, "cannot remove '%s'", name) : 0;
+}
+
+struct inside {
+	int dir_fd;
+	const char *name;
+	struct err *e; /* in memory shared with the parent */
+};
+
+static int remove_inside(void *arg)
+{
+	struct inside *in = arg;
+
+	return tree_remove(in->dir_fd, in->name, in->e) < 0;
+}
+
+int tree_remove_as(const struct ids *ids, int dir_fd, const char *name, struct err *e)
+{
+	struct inside in = {.dir_fd = dir_fd, .name = name};
+	int r = tree_remove(dir_fd, name, e);
+
+	/* Root may do anything, and where one id is all there is nobody else owns a file. */
+	if (r == 0 || ids->kind != IDS_SUBORDINATE || (r != -EACCES && r != -EPERM))
+		return r;
+	in.e = mmap(NULL, sizeof(*in.e), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (in.e == MAP_FAILED)
+		return err_errno(e, errno, "cannot remove '%s'", name);
+	r = ids_run_inside(ids, remove_inside, &in, e);
+	if (r > 0 && in.e->code > 0) {
+		r = -in.e->code;
+		if (e)
+			*e = *in.e;
+	} else if (r > 0) {
+		r = err_set(e, ERR_INTERNAL, EIO, "cannot remove '%s': the helper ended early", name);
+	}
+	munmap(in.e, sizeof(*in.e));
+	return r;
+}
+
+/* What is needed to come back to a directory and go on reading it. */
+struct level {
+	dev_t dev;
+	ino_t ino;
+	int64_t off;
+};
+
+struct measure {
+	int fd; /* current directory, owned */
+	struct names names;
+	struct level *up; /* owned */
+	size_t depth, room;
+	uint64_t bytes, files;
+};
+
+static void count(struct measure *m, const struct stat *st)
+{
+	/* A file with several names is counted in shares, so that it counts once in all. */
+	uint64_t shares = S_ISDIR(st->st_mode) || st->st_nlink < 1 ? 1 : st->st_nlink;
+
+	m->bytes += (uint64_t)st->st_blocks * 512 / shares;
+	m->files++;
+}
+
+static int measure_down(struct measure *m, const char *name)
+{
+	int fd = open_below(m->fd, name, O_RDONLY);
+	struct level *grown;
+	struct stat st;
+
+	if (fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP || fd == -EXDEV)
+		return 0; /* gone meanwhile, or another mount: not part of this tree */
+	if (fd < 0)
+		return fd;
+	if (m->depth == m->room) {
+		size_t room = m->room ? m->room * 2 : 32;
+
+		grown = room > TREE_DEPTH_MAX ? NULL : realloc(m->up, room * sizeof(*grown));
+		if (!grown) {
+			close(fd);
+			return room > TREE_DEPTH_MAX ? -ELOOP : -ENOMEM;
+		}
+		m->up = grown;
+		m->room = room;
+	}
+	if (fstat(m->fd, &st) < 0) {
+		close(fd);
+		return -errno;
+	}
+	m->up[m->depth++] = (struct level){.dev = st.st_dev, .ino = st.st_ino, .off = m->names.off};
+	close(m->fd);
+	m->fd = fd;
+	names_init(&m->names, fd);
+	return 0;
+}
+
+static int measure_up(struct measure *m)
+{
+	const struct level *l = &m->up[--m->depth];
+	int fd = openat(m->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0)
+		return -errno;
+	close(m->fd);
+	m->fd = fd;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (st.st_dev != l->dev || st.st_ino != l->ino)
+		return -ESTALE;
+	if (lseek(fd, l->off, SEEK_SET) < 0)
+		return -errno;
+	names_init(&m->names, fd);
+	return 0;
+}
+
+static int measure_all(struct measure *m)
+{
+	const char *name;
+	struct stat st;
+	int r;
+
+	for (;;) {
+		r = names_next(&m->names, &name);
+		if (r < 0 || (r == 0 && m->depth == 0))
+			return r;
+		if (r == 0) {
+			r = measure_up(m);
+		} else if (fstatat(m->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+			count(m, &st);
+			r = S_ISDIR(st.st_mode) ? measure_down(m, name) : 0;
+		}
+		if (r < 0)
+			return r;
+	}
+}
+
+int tree_usage(int dir_fd, const char *name, uint64_t *ret_bytes, uint64_t *ret_files, struct err *e)
+{
+	struct measure m = {.fd = open_below(dir_fd, name, O_RDONLY)};
+	struct stat st;
+	int r = m.fd;
+
+	if (r >= 0) {
+		names_init(&m.names, m.fd);
+		if (fstat(m.fd, &st) == 0)
+			count(&m, &st);
+		r = measure_all(&m);
+	}
+	fd_close(&m.fd);
+	free(m.up);
+	if (r < 0)
+		return err_errno(e, -r, "cannot measure '%s'", name);
+	*ret_bytes = m.bytes;
+	*ret_files = m.files;
+	return 0;
+}
