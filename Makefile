@@ -24,11 +24,11 @@ quickstart: ## from a fresh clone to an agent's job in a box, explained line by 
 
 test: ## unit tests, fuzz corpus, lint and end-to-end tests, under sanitizers, as root and not
 	@tools/packages build image test
-	@$(PYTHON) tools/test-runner
+	@$(PYTHON) -B tools/test-runner
 
 bench: all ## measure against bwrap, runc, crun and docker where installed; writes bench/RESULTS.md
 	@tools/packages image bench
-	@$(PYTHON) bench/run
+	@$(PYTHON) -B bench/run
 
 lint: ## layers, sizes, banned calls, format, names in ARCHITECTURE.md
 	@tools/packages lint

@@ -1,0 +1,67 @@
+"""An ordinary user for as long as a test or a measurement takes; needs root."""
+import os
+import pathlib
+import pwd
+import signal
+import subprocess
+import time
+
+
+class UserFailed(Exception):
+    pass
+
+
+def quiet(argv):
+    done = subprocess.run([str(a) for a in argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode != 0:
+        raise UserFailed(f"{' '.join(map(str, argv))}\n{done.stdout}")
+
+
+def free_subids():
+    """The first of 65,536 ids that no entry of /etc/subuid or /etc/subgid covers."""
+    first = 100000
+    for path in ("/etc/subuid", "/etc/subgid"):
+        for line in pathlib.Path(path).read_text().splitlines():
+            fields = line.split(":")
+            if len(fields) == 3 and fields[1].isdigit() and fields[2].isdigit():
+                first = max(first, int(fields[1]) + int(fields[2]))
+    return first
+
+
+class TestUser:
+    """An ordinary user for as long as the test takes."""
+
+    def __init__(self, stage, letter, subids):
+        self.name = f"cove-t{os.getpid()}{letter}"
+        self.made_files = [p for p in ("/etc/subuid", "/etc/subgid") if not os.path.exists(p)]
+        for path in self.made_files:
+            pathlib.Path(path).touch(mode=0o644)
+        self.home = stage / f"home-{letter}"
+        quiet(["useradd", "--system", "--no-log-init", "--user-group", "--create-home", "--home-dir", self.home,
+               "--shell", "/bin/bash", self.name])
+        if subids:
+            first = free_subids()
+            span = f"{first}-{first + 65535}"
+            quiet(["usermod", "--add-subuids", span, "--add-subgids", span, self.name])
+
+    def processes(self):
+        uid = pwd.getpwnam(self.name).pw_uid
+        return [int(p) for p in os.listdir("/proc") if p.isdigit() and owner_of(p) == uid]
+
+    def remove(self):
+        for pid in self.processes():
+            os.kill(pid, signal.SIGKILL)
+        end = time.monotonic() + 20
+        while self.processes() and time.monotonic() < end:
+            time.sleep(0.05)
+        quiet(["userdel", self.name])
+        for path in self.made_files:
+            if os.path.exists(path) and not os.path.getsize(path):
+                os.unlink(path)
+
+
+def owner_of(pid):
+    try:
+        return os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return -1
