@@ -35,8 +35,7 @@
 #define INIT_DEPTH_MAX	  128u	      /* directory depth of a recursive file operation */
 #define INIT_LINKS_MAX	  40u	      /* links followed at the end of a file operation's path */
 #define INIT_UNSIZED_MAX  (16u << 20) /* read of a file that says it has no size (/proc) */
-#define INIT_FILE_QUEUE	  (1u << 20)  /* link queue beyond which transfers wait */
-#define INIT_QUEUE_HIGH	  (1u << 20)  /* link queue beyond which output streams wait */
+#define INIT_QUEUE_HIGH	  (1u << 20)  /* link queue beyond which output and transfers wait */
 #define INIT_PASSWD_MAX	  (1u << 20)  /* bytes of /etc/passwd and /etc/group that are read */
 #define INIT_ENV_MAX	  1024u	      /* variables of one request */
 #define INIT_PROCS_MAX	  65536u      /* processes looked at when a tree is walked */

@@ -116,21 +116,12 @@ static void op_free(struct file_op *op)
 	free(op);
 }
 
-/* A link that cannot even take an answer is stuck, and a box without its keeper has to end. */
 static void answer(struct init *in, uint32_t id, const struct err *e)
 {
-	struct wire_error m;
-	int r;
-
-	if (e) {
-		m = (struct wire_error){.kind = e->kind, .code = (uint64_t)e->code, .msg = e->msg};
-		r = wire_error_encode(&in->link.out, id, 0, &m);
-	} else {
-		r = wire_encode(&in->link.out, WIRE_OK, 0, id, NULL, 0);
-	}
-	wire_link_flush(&in->link);
-	if (r < 0)
-		ev_quit(in->ev);
+	if (e)
+		init_fail_err(in, id, e);
+	else if (wire_link_send(&in->link, WIRE_OK, 0, id, NULL, 0) < 0)
+		init_broken(in, "no room for an answer");
 }
 
 static void settle(struct file_op *op, int next, const struct err *e)
@@ -159,7 +150,7 @@ static void on_turn(struct ev_defer *d)
 
 bool file_may_send(const struct file_op *op)
 {
-	return wire_link_queued(&op->in->link) < INIT_FILE_QUEUE;
+	return init_has_room(op->in);
 }
 
 static uint64_t type_of(mode_t mode)
