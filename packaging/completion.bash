@@ -1,0 +1,91 @@
+# Bash completion for cove: verbs, their flags, names of boxes, images and workspaces, exec ids.
+# Flags come from `cove help VERB`, so this file never falls behind the program.
+
+_cove_flags()
+{
+	cove help "$1" 2>/dev/null | sed -n 's/^  \(-., \|    \)\(--[a-z-]*\).*/\2/p'
+}
+
+# Word number $1 after the verb that is no flag, counting from 0; empty if there is none.
+_cove_arg()
+{
+	local i n=0
+	for ((i = 2; i < COMP_CWORD; i++)); do
+		case ${COMP_WORDS[i]} in
+		-*) continue ;;
+		esac
+		((n++ == $1)) && printf '%s' "${COMP_WORDS[i]}" && return
+	done
+}
+
+_cove_words()
+{
+	mapfile -t COMPREPLY < <(compgen -W "$1" -- "$cur")
+}
+
+_cove()
+{
+	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} verb=${COMP_WORDS[1]} i
+	COMPREPLY=()
+
+	if ((COMP_CWORD == 1)); then
+		_cove_words "$(cove help 2>/dev/null | sed -n 's/^  \([a-z]*\) .*/\1/p' | grep -vx cove)"
+		return
+	fi
+	# After -- or in the command of run it is the box's business; its files are not here.
+	for ((i = 2; i < COMP_CWORD; i++)); do
+		[[ ${COMP_WORDS[i]} == -- ]] && return
+	done
+	case $prev in
+	--image) _cove_words "$(cove image ls -q 2>/dev/null)"; return ;;
+	--workspace)
+		_cove_words "$(cove workspace ls -q 2>/dev/null)"
+		mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -d -- "$cur")
+		return
+		;;
+	--log-file | --mount) mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+	--persistence) _cove_words 'workspace box'; return ;;
+	--net) _cove_words none; return ;;
+	-s | --signal) _cove_words 'HUP INT QUIT KILL USR1 USR2 TERM CONT STOP'; return ;;
+	--exec) _cove_words "$(cove ps -q "$(_cove_arg 0)" 2>/dev/null)"; return ;;
+	esac
+	if [[ $cur == -* ]]; then
+		_cove_words "$(_cove_flags "$verb")"
+		return
+	fi
+	case $verb in
+	inspect | stop | start | rm) _cove_words "$(cove ls -q 2>/dev/null)" ;;
+	exec | sh | shell | ps | logs)
+		[[ -z $(_cove_arg 0) ]] && _cove_words "$(cove ls -q 2>/dev/null)"
+		;;
+	attach | kill)
+		if [[ -z $(_cove_arg 0) ]]; then
+			_cove_words "$(cove ls -q 2>/dev/null)"
+		else
+			_cove_words "$(cove ps -q "$(_cove_arg 0)" 2>/dev/null)"
+		fi
+		;;
+	cp)
+		# A box name ends in a colon, so that the path can follow at once.
+		_cove_words "$(cove ls -q 2>/dev/null | sed 's/$/:/')"
+		mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "$cur")
+		compopt -o nospace -o filenames 2>/dev/null
+		;;
+	workspace)
+		case $(_cove_arg 0) in
+		'') _cove_words 'ls rm' ;;
+		rm) _cove_words "$(cove workspace ls -q 2>/dev/null)" ;;
+		esac
+		;;
+	image)
+		case $(_cove_arg 0) in
+		'') _cove_words 'ls make import rm' ;;
+		rm) _cove_words "$(cove image ls -q 2>/dev/null)" ;;
+		import) [[ -n $(_cove_arg 1) ]] && mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
+		esac
+		;;
+	help) _cove_words "$(cove help 2>/dev/null | sed -n 's/^  \([a-z]*\) .*/\1/p' | grep -vx cove)" ;;
+	esac
+}
+
+complete -F _cove cove

@@ -1,0 +1,46 @@
+/* Making a box that stays; see box.h. */
+#include "cli/box.h"
+
+#include "base/fd.h"
+#include "cli/signals.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+void box_hold_signals(void)
+{
+	/* Without the pipe a signal ends us as usual. */
+	(void)signals_catch();
+}
+
+static int signal_came(void)
+{
+	int sig;
+
+	do {
+		sig = signals_next();
+	} while (sig == SIGWINCH || sig == SIGTSTP);
+	return sig;
+}
+
+int box_made(struct cli *c, const char *name, bool fresh)
+{
+	autofree char *json = NULL;
+	struct cove_error err;
+	char line[80];
+	int sig = signal_came();
+
+	if (sig) {
+		if (fresh && cove_remove(c->cove, name, true, &err) < 0)
+			return cli_fail(c, &err);
+		return EXIT_SIGNAL + sig;
+	}
+	if (!c->o.json) {
+		snprintf(line, sizeof(line), "%s\n", name);
+		return cli_out(c, line, strlen(line));
+	}
+	if (cove_inspect(c->cove, name, &json, &err) < 0)
+		return cli_fail(c, &err);
+	return cli_out_json(c, json);
+}

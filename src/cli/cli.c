@@ -1,0 +1,290 @@
+/* What the verbs share; see cli.h. */
+#include "cli/cli.h"
+
+#include "base/fd.h"
+#include "base/json.h"
+#include "base/str.h"
+#include "cli/signals.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The longest line on stderr: a sentence of which every byte is escaped fits. */
+enum { MESSAGE_MAX = 4096, ERROR_JSON_MAX = 8192, PRETTY_MAX = 64 << 20 };
+
+static void say(const char *text)
+{
+	struct buf b;
+
+	buf_init(&b, MESSAGE_MAX);
+	/* A note that cannot be written has nobody to read it. */
+	if (buf_append_str(&b, "cove: ") == 0 && str_escape(&b, text, strlen(text)) == 0 &&
+	    buf_append_str(&b, "\n") == 0)
+		(void)fd_write_full(STDERR_FILENO, buf_data(&b), buf_len(&b));
+	buf_done(&b);
+}
+
+void cli_note(const char *fmt, ...)
+{
+	char text[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	say(text);
+}
+
+static void say_json(struct cli *c, enum cove_error_kind kind, const char *message)
+{
+	struct buf b;
+	struct json j;
+
+	buf_init(&b, ERROR_JSON_MAX);
+	json_init(&j, &b);
+	json_object_begin(&j);
+	json_key(&j, "error");
+	json_object_begin(&j);
+	json_kv_str(&j, "kind", cove_error_name(kind));
+	json_kv_str(&j, "message", message);
+	json_object_end(&j);
+	json_object_end(&j);
+	if (j.error == 0 && buf_append_str(&b, "\n") == 0)
+		(void)fd_write_full(STDOUT_FILENO, buf_data(&b), buf_len(&b));
+	buf_done(&b);
+}
+
+static int fail(struct cli *c, enum cove_error_kind kind, const char *message)
+{
+	say(message);
+	if (c->o.json)
+		say_json(c, kind, message);
+	return err_kind_exit((enum err_kind)kind);
+}
+
+int cli_fail(struct cli *c, const struct cove_error *err)
+{
+	return fail(c, err->kind, err->message);
+}
+
+int cli_error(struct cli *c, enum cove_error_kind kind, const char *fmt, ...)
+{
+	char text[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	return fail(c, kind, text);
+}
+
+int cli_usage(struct cli *c, const char *fmt, ...)
+{
+	char text[512], all[640];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	snprintf(all, sizeof(all), "%s; see `cove help %s`", text, c->verb->name);
+	fail(c, COVE_INVALID, all);
+	return EXIT_USAGE;
+}
+
+/* A log that cannot be written does not end the run: the events are not its purpose. */
+static void on_event(void *arg, const char *line, const char *json)
+{
+	struct cli *c = arg;
+	struct buf b;
+
+	buf_init(&b, 256 << 10);
+	if (c->o.verbose && buf_printf(&b, "%s\n", line) == 0)
+		(void)fd_write_full(STDERR_FILENO, buf_data(&b), buf_len(&b));
+	buf_clear(&b);
+	if (c->log_fd >= 0 && buf_printf(&b, "%s\n", json) == 0)
+		(void)fd_write_full(c->log_fd, buf_data(&b), buf_len(&b));
+	buf_done(&b);
+}
+
+int cli_open(struct cli *c)
+{
+	struct cove_options options = {.size = sizeof(options), .arg = c};
+	const char *log = c->o.log_file ? c->o.log_file : getenv("COVE_LOG");
+	struct cove_error err;
+
+	if (log && *log) {
+		c->log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0600);
+		if (c->log_fd < 0)
+			return cli_error(c, COVE_DENIED, "log file '%.200s': %s", log,
+					 strerror(errno));
+	}
+	if (c->o.verbose || c->log_fd >= 0)
+		options.on_event = on_event;
+	if (cove_new(&c->cove, &options, &err) < 0)
+		return cli_fail(c, &err);
+	return 0;
+}
+
+int cli_out(struct cli *c, const void *p, size_t n)
+{
+	int r = fd_write_full(STDOUT_FILENO, p, n);
+
+	if (r == -EPIPE)
+		return EXIT_SIGNAL + SIGPIPE;
+	if (r < 0) {
+		cli_note("cannot write to stdout: %s", strerror(-r));
+		return EXIT_COVE;
+	}
+	return 0;
+}
+
+int cli_out_buf(struct cli *c, const struct buf *b)
+{
+	return buf_len(b) ? cli_out(c, buf_data(b), buf_len(b)) : 0;
+}
+
+/* Where a string of compact JSON ends, given where it begins. */
+static size_t string_end(const char *s, size_t at)
+{
+	for (at++; s[at] && s[at] != '"'; at++)
+		if (s[at] == '\\' && s[at + 1])
+			at++;
+	return s[at] ? at + 1 : at;
+}
+
+static void new_line(struct buf *b, int depth)
+{
+	(void)buf_printf(b, "\n%*s", depth * 2, "");
+}
+
+/* Our own compact JSON with line breaks: it is not checked, only broken in the right places. */
+static int indent_json(struct buf *b, const char *s)
+{
+	int depth = 0;
+
+	for (size_t i = 0, end; s[i]; i = end) {
+		end = i + 1;
+		if (s[i] == '"') {
+			end = string_end(s, i);
+			(void)buf_append(b, s + i, end - i);
+		} else if ((s[i] == '{' && s[end] == '}') || (s[i] == '[' && s[end] == ']')) {
+			(void)buf_append(b, s + i, 2);
+			end++;
+		} else if (s[i] == '{' || s[i] == '[') {
+			(void)buf_append(b, s + i, 1);
+			new_line(b, ++depth);
+		} else if (s[i] == '}' || s[i] == ']') {
+			new_line(b, --depth);
+			(void)buf_append(b, s + i, 1);
+		} else if (s[i] == ',') {
+			(void)buf_append(b, s + i, 1);
+			new_line(b, depth);
+		} else if (s[i] == ':') {
+			(void)buf_append_str(b, ": ");
+		} else if (s[i] != ' ' && s[i] != '\n') {
+			(void)buf_append(b, s + i, 1);
+		}
+	}
+	return buf_append_str(b, "\n");
+}
+
+int cli_out_json(struct cli *c, const char *json)
+{
+	struct buf b;
+	int r;
+
+	buf_init(&b, PRETTY_MAX);
+	if (c->o.json)
+		r = buf_printf(&b, "%s\n", json);
+	else
+		r = indent_json(&b, json);
+	r = r < 0 ? cli_error(c, COVE_LIMIT, "the answer is too long to print")
+		  : cli_out_buf(c, &b);
+	buf_done(&b);
+	return r;
+}
+
+/* A directory is told from a name by its slash: "." and ".." mean directories too. */
+static const char *workspace_of(const struct options *o)
+{
+	if (o->workspace && strcmp(o->workspace, ".") == 0)
+		return "./";
+	if (o->workspace && strcmp(o->workspace, "..") == 0)
+		return "../";
+	return o->workspace;
+}
+
+struct cove_box_options cli_box_options(const struct options *o)
+{
+	return (struct cove_box_options){
+		.size = sizeof(struct cove_box_options),
+		.name = o->name,
+		.image = o->image,
+		.workspace = workspace_of(o),
+		.mounts = o->mounts.items,
+		.env = o->env.items,
+		.labels = o->labels.items,
+		.cwd = o->workdir,
+		.user = o->user,
+		.timeout_ms = o->timeout_ms,
+		.persistence = o->persistence,
+	};
+}
+
+struct cove_command cli_command(const struct options *o)
+{
+	return (struct cove_command){
+		.size = sizeof(struct cove_command),
+		.env = o->env.items,
+		.cwd = o->workdir,
+		.user = o->user,
+		.timeout_ms = o->timeout_ms,
+		.background = o->background,
+	};
+}
+
+int cli_find(struct cli *c, struct cove_box **ret)
+{
+	struct cove_error err;
+	int r = cli_open(c);
+
+	if (r)
+		return r;
+	return cove_find(c->cove, c->o.args[0], ret, &err) < 0 ? cli_fail(c, &err) : 0;
+}
+
+int cli_result_status(struct cli *c, const struct cove_result *result)
+{
+	if (result->timed_out) {
+		cli_note("timed out after %.1f s", (double)result->duration_ms / 1000);
+		return EXIT_TIMEOUT;
+	}
+	if (result->oom_killed)
+		cli_note("the command ran out of memory");
+	if (result->has_exit)
+		return result->exit_code;
+	if (result->signal)
+		return EXIT_SIGNAL + result->signal;
+	cli_note("the command's outcome is unknown (%s); it was not run again",
+		 result->cause[0] ? result->cause : "interrupted");
+	return EXIT_COVE;
+}
+
+int cli_each(struct cli *c, size_t first,
+	     int (*call)(struct cli *c, const char *name, struct cove_error *err))
+{
+	struct cove_error err;
+	int status = cli_open(c);
+
+	if (status)
+		return status;
+	for (size_t i = first; i < c->o.arg_count; i++)
+		if (call(c, c->o.args[i], &err) < 0)
+			status = cli_fail(c, &err);
+	return status;
+}

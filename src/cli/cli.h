@@ -1,0 +1,95 @@
+/*
+ * What the verbs of the command line share: the verb table's row, the context each verb gets, and
+ * the one way to fail.
+ *
+ * A verb is one file, cmd_<verb>.c, that defines a struct verb; main.c lists them. A handler gets
+ * parsed options and returns the exit status of the program.
+ *
+ *	0	fine, or the command's own status (run, exec, sh, shell, attach)
+ *	2	the command line is wrong
+ *	124	the command timed out
+ *	125	Cove itself could not
+ *	126	the command cannot be executed
+ *	127	there is no such command
+ *	128+N	the command ended by signal N
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "cli/options.h"
+#include "cove.h"
+
+#include <stdbool.h>
+
+enum {
+	EXIT_USAGE = 2,
+	EXIT_TIMEOUT = 124,
+	EXIT_COVE = 125,
+	EXIT_NO_EXEC = 126,
+	EXIT_NO_COMMAND = 127,
+	EXIT_SIGNAL = 128
+};
+
+struct cli {
+	const struct verb *verb;
+	struct options o;
+	struct cove *cove; /* owned; NULL until cli_open */
+	int log_fd;	   /* owned, -1 without --log-file */
+};
+
+struct verb {
+	const char *name;
+	const char *synopsis; /* without "cove "; one line */
+	const char *summary;  /* one line, for the list of verbs */
+	const char *help;     /* how it works and examples, for `cove help VERB` */
+	const enum opt_id *options;
+	int command_after;	/* see struct opt_spec */
+	int args_min, args_max; /* -1: any number */
+	int (*run)(struct cli *c);
+};
+
+extern const struct verb verb_run, verb_create, verb_open, verb_close, verb_exec, verb_sh,
+	verb_shell, verb_attach, verb_ls, verb_inspect, verb_logs, verb_cp, verb_ps, verb_kill,
+	verb_stop, verb_start, verb_rm, verb_workspace, verb_image, verb_doctor, verb_version,
+	verb_help;
+
+/* The verb with that name, or NULL. */
+const struct verb *verb_find(const char *name);
+/* Prints the list of verbs, or one verb's help. */
+int help_print(struct cli *c);
+int help_print_verb(struct cli *c, const struct verb *v);
+/* "no verb 'x'", with the closest one. */
+int help_unknown(struct cli *c, const char *name);
+
+/* Connects to the state directory. 0, or an exit status after the error was printed. */
+int cli_open(struct cli *c);
+
+/* Print one line `cove: ...` on stderr (and the error object on stdout with --json); return the
+ * exit status that belongs to the kind. User text in the message cannot break the line. */
+int cli_fail(struct cli *c, const struct cove_error *err);
+int cli_error(struct cli *c, enum cove_error_kind kind, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* A wrong command line: the same, with a pointer to the verb's help. */
+int cli_usage(struct cli *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* A line `cove: ...` on stderr that is no failure. */
+void cli_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* Writes to stdout. 0, or an exit status: quietly 128+SIGPIPE where the reader left. */
+int cli_out(struct cli *c, const void *p, size_t n);
+int cli_out_buf(struct cli *c, const struct buf *b);
+/* The same, indented for a person; one line with --json. Frees nothing. */
+int cli_out_json(struct cli *c, const char *json);
+
+/* Options as libcove wants them; everything is borrowed from o. */
+struct cove_box_options cli_box_options(const struct options *o);
+struct cove_command cli_command(const struct options *o);
+
+/* The box named by the first argument, running. 0 or an exit status. */
+int cli_find(struct cli *c, struct cove_box **ret);
+
+/* The exit status of a finished command; says on stderr what a status alone cannot. */
+int cli_result_status(struct cli *c, const struct cove_result *result);
+
+/* For each argument from first: call, print what fails, go on. The last failure's status. */
+int cli_each(struct cli *c, size_t first,
+	     int (*call)(struct cli *c, const char *name, struct cove_error *err));

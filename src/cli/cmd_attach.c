@@ -1,0 +1,94 @@
+/* cove attach: join a running command again: its output from a byte on, and its stdin. */
+#include "base/fd.h"
+#include "base/str.h"
+#include "cli/cli.h"
+#include "cli/stream.h"
+#include "cli/term.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+static struct stream_options plan(const struct options *o)
+{
+	bool tty = isatty(STDIN_FILENO), ours = term_is_ours(STDIN_FILENO);
+
+	return (struct stream_options){
+		.leave = true,
+		.raw = o->tty && ours,
+		.input = tty ? ours && (o->interactive || o->tty) : true,
+	};
+}
+
+/* Where to go on is what a person needs who only wanted to leave. */
+static int say_left(struct cli *c, const struct stream_end *end)
+{
+	if (end->reader_gone)
+		return EXIT_SIGNAL + SIGPIPE;
+	cli_note("left it running; back with `cove attach %s %s --from %llu:%llu`", c->o.args[0],
+		 c->o.args[1], (unsigned long long)(c->o.out_from + end->out_seen),
+		 (unsigned long long)(c->o.err_from + end->err_seen));
+	return EXIT_SIGNAL + end->left_by;
+}
+
+static int attach(struct cli *c, struct cove_box *box, uint64_t exec_id)
+{
+	struct stream_options options = plan(&c->o);
+	struct cove_exec *exec = NULL;
+	struct stream_end end = {0};
+	struct cove_error err;
+	int r;
+
+	r = cove_exec_attach(box, exec_id, c->o.out_from, c->o.err_from, true, &exec, &err);
+	if (r >= 0)
+		r = stream_drive(box, exec, &options, &end, &err);
+	if (r < 0)
+		r = cli_fail(c, &err);
+	else if (end.ended && !end.reader_gone)
+		r = cli_result_status(c, &end.result);
+	else
+		r = say_left(c, &end);
+	cove_result_free(&end.result);
+	cove_exec_free(exec);
+	return r;
+}
+
+static int run(struct cli *c)
+{
+	struct cove_box *box;
+	uint64_t exec_id;
+	int r;
+
+	if (!str_parse_u64(c->o.args[1], UINT64_MAX, &exec_id))
+		return cli_usage(c, "'%.60s' is not an exec id; `cove ps %.60s` lists them",
+				 c->o.args[1], c->o.args[0]);
+	r = cli_find(c, &box);
+	if (r)
+		return r;
+	r = attach(c, box, exec_id);
+	cove_box_free(box);
+	return r;
+}
+
+static const enum opt_id options[] = {OPT_FROM,	    OPT_INTERACTIVE, OPT_TTY, OPT_VERBOSE,
+				      OPT_LOG_FILE, OPT_HELP,	     OPT_END};
+
+const struct verb verb_attach = {
+	.name = "attach",
+	.synopsis = "attach [--from BYTE] BOX EXEC",
+	.summary = "join a running command again",
+	.help = "Prints what the command wrote (from --from on), follows it to its end, and\n"
+		"exits with its status. stdin is passed when it is not a terminal, or with\n"
+		"-i; use -t for a command that was started with a terminal. Ctrl-C (without\n"
+		"-t) leaves the command running and says how to come back. `cove logs -f`\n"
+		"only reads.\n"
+		"\n"
+		"Examples\n"
+		"  id=$(cove exec -d -i dev -- python3 -i)\n"
+		"  echo 'print(6 * 7)' | cove attach dev $id\n"
+		"  cove attach --from 4096 dev $id\n",
+	.options = options,
+	.command_after = -1,
+	.args_min = 2,
+	.args_max = 2,
+	.run = run,
+};

@@ -1,0 +1,36 @@
+/* cove close: the end of a session, by its persistence. */
+#include "cli/cli.h"
+
+static int run(struct cli *c)
+{
+	struct cove_error err;
+	int r = cli_open(c);
+
+	if (r)
+		return r;
+	if (cove_close(c->cove, c->o.args[0], c->o.prefix, c->o.remove, &err) < 0)
+		return cli_fail(c, &err);
+	return 0;
+}
+
+static const enum opt_id options[] = {OPT_PREFIX, OPT_DELETE, OPTS_COMMON, OPT_END};
+
+const struct verb verb_close = {
+	.name = "close",
+	.synopsis = "close SESSION [--prefix P] [--delete]",
+	.summary = "end a session, by its persistence",
+	.help = "Persistence 'workspace' (the default of open): the box is removed,\n"
+		"/workspace stays. Persistence 'box': the box is stopped; the next open finds\n"
+		"its files as they were. --delete removes the box in both cases, also a\n"
+		"stopped one, and is fine with none. A workspace is only ever removed by\n"
+		"`cove workspace rm`.\n"
+		"\n"
+		"Examples\n"
+		"  cove close ticket-4711\n"
+		"  cove close ticket-4711 --prefix support-prod-acme --delete\n",
+	.options = options,
+	.command_after = -1,
+	.args_min = 1,
+	.args_max = 1,
+	.run = run,
+};

@@ -1,0 +1,185 @@
+/*
+ * cove cp: files and directories into a box and out of it.
+ *
+ * BOX:PATH is a place in a box; anything else is a place here. A host name with a colon in it is
+ * written ./a:b. `-` is stdin or stdout, for one file.
+ */
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/str.h"
+#include "cli/cli.h"
+#include "cli/table.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct place {
+	const char *path;	    /* "." for "BOX:" */
+	char box[BOX_NAME_MAX + 1]; /* empty: here */
+	bool is_stream;
+};
+
+/* What was shown last, so that a quick copy shows nothing and a long one not too often. */
+struct progress {
+	uint64_t started_ms, shown_ms;
+	bool on_terminal;
+};
+
+enum { FIRST_MS = 1000, EVERY_MS = 200 };
+
+static struct place place_of(const char *text)
+{
+	struct place p = {.path = text, .is_stream = strcmp(text, "-") == 0};
+	const char *colon = strchr(text, ':');
+
+	if (!colon || (size_t)(colon - text) >= sizeof(p.box))
+		return p;
+	memcpy(p.box, text, (size_t)(colon - text));
+	p.box[colon - text] = 0;
+	if (!str_is_name(p.box, BOX_NAME_MAX))
+		p.box[0] = 0;
+	else
+		p.path = colon[1] ? colon + 1 : ".";
+	return p;
+}
+
+static void on_progress(void *arg, uint64_t bytes, uint64_t files)
+{
+	struct progress *p = arg;
+	uint64_t now = clock_mono_ms(), spent = now - p->started_ms;
+	char line[96], amount[16], rate[16];
+	int n;
+
+	if (!p->on_terminal || spent < FIRST_MS || now - p->shown_ms < EVERY_MS)
+		return;
+	p->shown_ms = now;
+	n = snprintf(line, sizeof(line), "\r  %s, %llu files, %s/s\033[K",
+		     text_bytes(amount, bytes), (unsigned long long)files,
+		     text_bytes(rate, bytes * 1000 / spent));
+	(void)fd_write_full(STDERR_FILENO, line, (size_t)n);
+}
+
+static void end_progress(const struct progress *p)
+{
+	if (p->shown_ms)
+		(void)fd_write_full(STDERR_FILENO, "\r\033[K", 4);
+}
+
+/* 0 or more: how many entries were left out. */
+static int transfer(struct cove_box *box, const struct place *from, const struct place *to,
+		    struct progress *p, struct cove_error *err)
+{
+	if (from->is_stream)
+		return cove_put_fd(box, STDIN_FILENO, to->path, 0644, err);
+	if (to->is_stream)
+		return cove_get_fd(box, from->path, STDOUT_FILENO, err);
+	if (to->box[0])
+		return cove_put(box, from->path, to->path, on_progress, p, err);
+	return cove_get(box, from->path, to->path, on_progress, p, err);
+}
+
+static int copy(struct cli *c, const struct place *from, const struct place *to)
+{
+	struct progress p = {.started_ms = clock_mono_ms(),
+			     .on_terminal = isatty(STDERR_FILENO) && !c->o.quiet};
+	struct cove_error err;
+	struct cove_box *box;
+	int r;
+
+	if (cove_find(c->cove, to->box[0] ? to->box : from->box, &box, &err) < 0)
+		return cli_fail(c, &err);
+	r = transfer(box, from, to, &p, &err);
+	end_progress(&p);
+	cove_box_free(box);
+	if (r < 0)
+		return cli_fail(c, &err);
+	if (r > 0)
+		cli_note("%d %s left out of '%.80s': neither file, directory nor link", r,
+			 r == 1 ? "entry was" : "entries were", from->path);
+	return 0;
+}
+
+/* Several sources need a directory to go into. */
+static int check_directory(struct cli *c, const struct place *to)
+{
+	struct cove_file_info info = {0};
+	struct cove_box *box = NULL;
+	struct cove_error err;
+	struct stat st;
+	bool is_dir;
+
+	if (!to->box[0]) {
+		is_dir = stat(to->path, &st) == 0 && S_ISDIR(st.st_mode);
+	} else {
+		if (cove_find(c->cove, to->box, &box, &err) < 0)
+			return cli_fail(c, &err);
+		is_dir = cove_stat(box, to->path, &info, &err) >= 0 && info.type == 'd';
+		cove_box_free(box);
+	}
+	if (!is_dir)
+		return cli_error(c, COVE_INVALID,
+				 "'%.80s' is not a directory, and there are several sources",
+				 to->path);
+	return 0;
+}
+
+static int check(struct cli *c, const struct place *to, size_t sources)
+{
+	for (size_t i = 0; i < sources; i++) {
+		struct place from = place_of(c->o.args[i]);
+
+		if (!from.box[0] && !to->box[0])
+			return cli_usage(
+				c, "neither side is in a box: write BOX:PATH for one of them");
+		if (from.box[0] && to->box[0])
+			return cli_usage(c, "both sides are in boxes; copy through here: "
+					    "`cove cp A:FILE - | cove cp - B:FILE`");
+		if ((from.is_stream || to->is_stream) && sources > 1)
+			return cli_usage(c, "'-' is for one file");
+	}
+	return 0;
+}
+
+static int run(struct cli *c)
+{
+	size_t sources = c->o.arg_count - 1;
+	struct place to = place_of(c->o.args[sources]);
+	int r = check(c, &to, sources);
+
+	if (r == 0)
+		r = cli_open(c);
+	if (r == 0 && sources > 1)
+		r = check_directory(c, &to);
+	for (size_t i = 0; r == 0 && i < sources; i++) {
+		struct place from = place_of(c->o.args[i]);
+
+		r = copy(c, &from, &to);
+	}
+	return r;
+}
+
+static const enum opt_id options[] = {OPTS_COMMON, OPT_END};
+
+const struct verb verb_cp = {
+	.name = "cp",
+	.synopsis = "cp SRC... BOX:DST | BOX:SRC... DST",
+	.summary = "copy files and directories in and out",
+	.help = "Directories are copied whole; what goes onto an existing directory goes\n"
+		"inside it, as with cp -r. A relative path in the box starts at its directory\n"
+		"(/workspace, or the home). `-` is stdin or stdout, for one file. Files\n"
+		"arrive as the box's user, and come out as you; links are copied as links and\n"
+		"never followed out of the box.\n"
+		"\n"
+		"Examples\n"
+		"  cove cp ./src dev:/workspace\n"
+		"  cove cp dev:/workspace/out.csv .\n"
+		"  cove cp dev:/etc/os-release - | head -2\n"
+		"  echo hello | cove cp - dev:/tmp/hello.txt\n",
+	.options = options,
+	.command_after = -1,
+	.args_min = 2,
+	.args_max = -1,
+	.run = run,
+};

@@ -1,0 +1,42 @@
+/* cove create: make and start a box that stays, and print its name. */
+#include "base/fd.h"
+#include "cli/box.h"
+
+static int run(struct cli *c)
+{
+	struct cove_box_options options = cli_box_options(&c->o);
+	struct cove_box *box;
+	struct cove_error err;
+	int r = cli_open(c);
+
+	if (r)
+		return r;
+	box_hold_signals();
+	if (cove_create(c->cove, &options, &box, &err) < 0)
+		return cli_fail(c, &err);
+	r = box_made(c, cove_box_name(box), true);
+	cove_box_free(box);
+	return r;
+}
+
+static const enum opt_id options[] = {OPT_NAME, OPTS_BOX, OPTS_COMMON, OPT_END};
+
+const struct verb verb_create = {
+	.name = "create",
+	.synopsis = "create [FLAGS]",
+	.summary = "make a box that stays; print its name",
+	.help = "The box runs until `cove stop` or `cove rm`. -e, -w, -u and --timeout become\n"
+		"the defaults of its commands. With --json the whole description is printed\n"
+		"instead of the name.\n"
+		"\n"
+		"Examples\n"
+		"  cove create --name dev --workspace dev\n"
+		"  box=$(cove create)\n"
+		"  cove sh $box 'cd /tmp'; cove sh $box pwd; cove rm -f $box\n"
+		"  cove create --mount ./cache:/cache,env=CACHE --mount /srv/data:/data:ro\n",
+	.options = options,
+	.command_after = -1,
+	.args_min = 0,
+	.args_max = 0,
+	.run = run,
+};

@@ -1,0 +1,59 @@
+/* cove exec: one command in a box, with no memory of others. */
+#include "cli/command.h"
+
+static int check(struct cli *c)
+{
+	if (c->o.arg_count < 2)
+		return cli_usage(c, "no command; usage: cove %s", c->verb->synopsis);
+	if (c->o.tty && c->o.no_tty)
+		return cli_usage(c, "-t and -T exclude each other");
+	return 0;
+}
+
+static int run(struct cli *c)
+{
+	struct cove_command command = cli_command(&c->o);
+	struct cove_box *box;
+	int r = check(c);
+
+	if (r == 0)
+		r = cli_find(c, &box);
+	if (r)
+		return r;
+	command.argv = c->o.args + 1;
+	if (c->o.background)
+		r = command_background(c, box, &command);
+	else
+		r = command_run(c, box, &command, true, false);
+	cove_box_free(box);
+	return r;
+}
+
+static const enum opt_id options[] = {OPTS_COMMAND,   OPT_TTY,	   OPT_NO_TTY, OPT_INTERACTIVE,
+				      OPT_BACKGROUND, OPTS_COMMON, OPT_END};
+
+const struct verb verb_exec = {
+	.name = "exec",
+	.synopsis = "exec [FLAGS] BOX [--] CMD [ARG...]",
+	.summary = "one command in a box",
+	.help = "Each command starts afresh in the box's directory with the box's\n"
+		"environment; `cove sh` is the one that remembers. stdin, stdout, stderr and\n"
+		"the exit status pass through. With -d it runs on by itself: `cove ps`, `cove\n"
+		"logs`, `cove attach` and `cove kill` know its id; -d -i keeps its stdin open\n"
+		"for `cove attach`.\n"
+		"\n"
+		"Examples\n"
+		"  cove exec dev -- ls -l\n"
+		"  cove exec -u root -w / dev -- apt-get --version\n"
+		"  id=$(cove exec -d dev -- python3 -m http.server)\n"
+		"  cove logs -f --exec $id dev\n"
+		"\n"
+		"Exit status: the command's own; 128+N ended by signal N; 124 timed out; 125\n"
+		"Cove failed; 126 the command cannot be executed; 127 no such command; 2\n"
+		"wrong usage.\n",
+	.options = options,
+	.command_after = 1,
+	.args_min = 1,
+	.args_max = -1,
+	.run = run,
+};

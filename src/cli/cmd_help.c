@@ -1,0 +1,26 @@
+/* cove help: the list of verbs, or one verb's page. */
+#include "cli/cli.h"
+
+static int run(struct cli *c)
+{
+	const struct verb *v;
+
+	if (c->o.arg_count == 0)
+		return help_print(c);
+	v = verb_find(c->o.args[0]);
+	return v ? help_print_verb(c, v) : help_unknown(c, c->o.args[0]);
+}
+
+static const enum opt_id options[] = {OPT_HELP, OPT_END};
+
+const struct verb verb_help = {
+	.name = "help",
+	.synopsis = "help [VERB]",
+	.summary = "this list, or how to use one verb",
+	.help = "Also `cove VERB --help`.\n",
+	.options = options,
+	.command_after = -1,
+	.args_min = 0,
+	.args_max = -1,
+	.run = run,
+};

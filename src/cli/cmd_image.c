@@ -1,0 +1,169 @@
+/* cove image: what boxes start from. Making the base image is in base_image.c. */
+#include "base/clock.h"
+#include "base/fd.h"
+#include "cli/base_image.h"
+#include "cli/list.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+static const char *const titles[] = {"NAME", "ID", "USER", "SIZE", "AGE"};
+
+static void row(struct table *t, const void *item)
+{
+	const struct cove_image_info *i = item;
+	uint64_t now = clock_wall_ms();
+	char text[16];
+
+	table_cell(t, i->name);
+	table_cellf(t, "%.12s", i->id);
+	table_cell(t, i->user);
+	table_cell(t, i->bytes ? text_bytes(text, i->bytes) : "");
+	table_cell(t, i->created_ms && now > i->created_ms
+			      ? text_duration(text, now - i->created_ms)
+			      : "");
+}
+
+static void object(struct json *j, const void *item)
+{
+	const struct cove_image_info *i = item;
+
+	json_kv_str(j, "name", i->name);
+	json_kv_str(j, "id", i->id[0] ? i->id : NULL);
+	json_kv_str(j, "user", i->user[0] ? i->user : NULL);
+	json_kv_u64(j, "bytes", i->bytes);
+	json_kv_u64(j, "created_ms", i->created_ms);
+}
+
+static void name(struct buf *b, const void *item)
+{
+	(void)buf_append_str(b, ((const struct cove_image_info *)item)->name);
+}
+
+static const struct list_form form = {
+	.titles = titles,
+	.columns = sizeof(titles) / sizeof(titles[0]),
+	.right = 1 << 3,
+	.empty = "no images; make one with `cove image make`",
+	.row = row,
+	.object = object,
+	.name = name,
+};
+
+static int list(struct cli *c)
+{
+	autofree struct cove_image_info *items = NULL;
+	struct cove_error err;
+	int r = cli_open(c), count;
+
+	if (r)
+		return r;
+	count = cove_images(c->cove, &items, &err);
+	if (count < 0)
+		return cli_fail(c, &err);
+	return list_print(c, &form, items, sizeof(*items), (size_t)count);
+}
+
+/* The program that turns such a file into the plain tar we read, or NULL if it is none of these. */
+static const char *unpacker_of(int fd)
+{
+	static const struct {
+		unsigned char magic[4];
+		size_t len;
+		const char *program;
+	} known[] = {{{0x1f, 0x8b}, 2, "gzip -dc"},
+		     {{0xfd, '7', 'z', 'X'}, 4, "xz -dc"},
+		     {{0x28, 0xb5, 0x2f, 0xfd}, 4, "zstd -dc"},
+		     {{'B', 'Z', 'h'}, 3, "bzip2 -dc"}};
+	unsigned char head[4] = {0};
+
+	if (pread(fd, head, sizeof(head), 0) != (ssize_t)sizeof(head))
+		return NULL;
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (memcmp(head, known[i].magic, known[i].len) == 0)
+			return known[i].program;
+	return NULL;
+}
+
+static int import(struct cli *c)
+{
+	const char *image = c->o.args[1], *file = c->o.args[2], *unpacker;
+	bool is_stdin = strcmp(file, "-") == 0;
+	autoclose int fd =
+		is_stdin ? dup(STDIN_FILENO) : open(file, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	struct cove_error err;
+	int r;
+
+	if (is_stdin && isatty(STDIN_FILENO))
+		return cli_usage(c, "stdin is a terminal; pipe a tar into it");
+	if (fd < 0)
+		return cli_error(c, errno == ENOENT ? COVE_NOT_FOUND : COVE_DENIED,
+				 "open '%.120s': %s", file, strerror(errno));
+	unpacker = unpacker_of(fd);
+	if (unpacker)
+		return cli_error(c, COVE_INVALID,
+				 "'%.80s' is compressed; try: %s %.80s | cove image import %s -",
+				 file, unpacker, is_stdin ? "FILE" : file, image);
+	r = cli_open(c);
+	if (r)
+		return r;
+	if (cove_image_import(c->cove, image, c->o.image_user, fd, &err) < 0)
+		return cli_fail(c, &err);
+	return 0;
+}
+
+/* A first word that is an option of the builder leaves the name to the default. */
+static int make(struct cli *c)
+{
+	bool has_name = c->o.arg_count > 1 && c->o.args[1][0] != '-';
+
+	return base_image_make(c, has_name ? c->o.args[1] : "base", c->o.args + (has_name ? 2 : 1));
+}
+
+static int remove_one(struct cli *c, const char *image, struct cove_error *err)
+{
+	return cove_image_remove(c->cove, image, err);
+}
+
+static int run(struct cli *c)
+{
+	const char *what = c->o.args[0];
+
+	if (strcmp(what, "ls") == 0)
+		return c->o.arg_count > 1
+			       ? cli_usage(c, "unexpected argument '%.60s'", c->o.args[1])
+			       : list(c);
+	if (strcmp(what, "make") == 0)
+		return make(c);
+	if (strcmp(what, "import") == 0)
+		return c->o.arg_count != 3 ? cli_usage(c, "usage: cove image import NAME TAR|-")
+					   : import(c);
+	if (strcmp(what, "rm") == 0)
+		return c->o.arg_count < 2 ? cli_usage(c, "which image? `cove image ls` lists them")
+					  : cli_each(c, 1, remove_one);
+	return cli_usage(c, "no '%.60s' here: ls, make, import or rm", what);
+}
+
+static const enum opt_id options[] = {OPT_IMAGE_USER, OPT_QUIET, OPTS_COMMON, OPT_END};
+
+const struct verb verb_image = {
+	.name = "image",
+	.synopsis = "image ls|make|import|rm [NAME] [TAR]",
+	.summary = "what boxes start from",
+	.help = "ls      list images; 'host' (this machine's own programs) is always there\n"
+		"make    build the base image, once: a small real Debian with python, node,\n"
+		"        git and build tools; arguments after -- go to the builder\n"
+		"import  make an image of a tar (a root filesystem, uncompressed, - for stdin)\n"
+		"rm      remove images; boxes that use one keep it from being removed\n"
+		"\n"
+		"Examples\n"
+		"  cove image make\n"
+		"  cove image make tools -- --add vim-tiny,sqlite3\n"
+		"  docker export $(docker create alpine) | cove image import alpine -\n",
+	.options = options,
+	.command_after = -1,
+	.args_min = 1,
+	.args_max = -1,
+	.run = run,
+};

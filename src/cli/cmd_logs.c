@@ -1,0 +1,117 @@
+/* cove logs: what the commands of a box printed, also after they and the box have ended. */
+#include "base/fd.h"
+#include "base/str.h"
+#include "cli/cli.h"
+#include "cli/stream.h"
+
+#include <signal.h>
+#include <string.h>
+
+enum { TITLE_MAX = 1024 };
+
+/* One command's output to its end, or to where it stands now. */
+static int print_exec(struct cli *c, uint64_t exec_id, bool follow)
+{
+	static const struct stream_options options = {.leave = true};
+	struct cove_exec *exec = NULL;
+	struct stream_end end = {0};
+	struct cove_error err;
+	int r;
+
+	r = cove_log_open(c->cove, c->o.args[0], exec_id, c->o.out_from, c->o.err_from, follow,
+			  &exec, &err);
+	if (r >= 0)
+		r = stream_drive(NULL, exec, &options, &end, &err);
+	if (r < 0)
+		r = cli_fail(c, &err);
+	else if (end.reader_gone)
+		r = EXIT_SIGNAL + SIGPIPE;
+	else
+		r = end.left_by ? EXIT_SIGNAL + end.left_by : 0;
+	cove_result_free(&end.result);
+	cove_exec_free(exec);
+	return r;
+}
+
+static int print_title(struct cli *c, const struct cove_exec_info *x, bool first)
+{
+	struct buf b;
+	int r;
+
+	buf_init(&b, TITLE_MAX);
+	(void)buf_printf(&b, "%s==> %llu  ", first ? "" : "\n", (unsigned long long)x->exec_id);
+	(void)str_escape(&b, x->command, strlen(x->command));
+	(void)buf_append_str(&b, " <==\n");
+	r = cli_out_buf(c, &b);
+	buf_done(&b);
+	return r;
+}
+
+/* All of them, oldest first; with -f the newest is followed. */
+static int print_all(struct cli *c)
+{
+	autofree struct cove_exec_info *execs = NULL;
+	struct cove_error err;
+	int r = 0, count = cove_execs(c->cove, c->o.args[0], &execs, &err);
+
+	if (count < 0)
+		return cli_fail(c, &err);
+	for (int i = 0; r == 0 && i < count; i++) {
+		r = print_title(c, &execs[i], i == 0);
+		if (r == 0)
+			r = print_exec(c, execs[i].exec_id, c->o.follow && i == count - 1);
+	}
+	return r;
+}
+
+static bool on_line(void *arg, const char *json)
+{
+	struct cli *c = arg;
+
+	return cli_out(c, json, strlen(json)) == 0 && cli_out(c, "\n", 1) == 0;
+}
+
+static int run(struct cli *c)
+{
+	struct cove_error err;
+	int r;
+
+	if (c->o.has_from && !c->o.has_exec)
+		return cli_usage(c, "--from needs --exec ID");
+	if (c->o.json && c->o.has_exec)
+		return cli_usage(
+			c, "--json prints the box's events, --exec a command's output: choose one");
+	r = cli_open(c);
+	if (r)
+		return r;
+	if (c->o.has_exec)
+		return print_exec(c, c->o.exec_id, c->o.follow);
+	if (!c->o.json)
+		return print_all(c);
+	return cove_events(c->cove, c->o.args[0], c->o.follow, on_line, c, &err) < 0
+		       ? cli_fail(c, &err)
+		       : 0;
+}
+
+static const enum opt_id options[] = {OPT_FOLLOW, OPT_EXEC, OPT_FROM, OPTS_COMMON, OPT_END};
+
+const struct verb verb_logs = {
+	.name = "logs",
+	.synopsis = "logs [-f] [--exec ID] [--from BYTE] BOX",
+	.summary = "what its commands printed",
+	.help = "Without --exec all commands are shown, each under a title line, and -f\n"
+		"follows the newest. With --exec the bytes are exact: stdout on stdout,\n"
+		"stderr on stderr. A box keeps up to 64 MiB per command. With --json the\n"
+		"box's events (commands, results, its end) are printed as JSON lines instead.\n"
+		"\n"
+		"Examples\n"
+		"  cove logs dev\n"
+		"  cove logs -f --exec 7 dev\n"
+		"  cove logs --exec 7 --from 4096:120 dev   # bytes of stdout and stderr\n"
+		"  cove logs -f --json dev | jq .\n",
+	.options = options,
+	.command_after = -1,
+	.args_min = 1,
+	.args_max = 1,
+	.run = run,
+};

@@ -1,0 +1,95 @@
+/* cove ls: the boxes. */
+#include "base/clock.h"
+#include "base/fd.h"
+#include "cli/list.h"
+
+#include <string.h>
+
+static const char *const titles[] = {"NAME", "STATE", "IMAGE", "WORKSPACE", "AGE", "ENDED BY"};
+
+static void row(struct table *t, const void *item)
+{
+	const struct cove_box_info *b = item;
+	uint64_t now = clock_wall_ms();
+	char age[16];
+
+	table_cell(t, b->name);
+	table_cell(t, b->state);
+	table_cell(t, b->image);
+	table_cell(t, b->workspace);
+	table_cell(t, text_duration(age, now > b->created_ms ? now - b->created_ms : 0));
+	if (b->by[0] && strcmp(b->cause, b->by) != 0)
+		table_cellf(t, "%s (%s)", b->cause, b->by);
+	else
+		table_cell(t, b->cause);
+}
+
+static void optional(struct json *j, const char *key, const char *s)
+{
+	json_kv_str(j, key, s[0] ? s : NULL);
+}
+
+static void object(struct json *j, const void *item)
+{
+	const struct cove_box_info *b = item;
+
+	json_kv_str(j, "name", b->name);
+	json_kv_str(j, "state", b->state);
+	json_kv_str(j, "image", b->image);
+	optional(j, "workspace", b->workspace);
+	optional(j, "session", b->session);
+	json_kv_str(j, "persistence", b->persistence);
+	json_kv_u64(j, "created_ms", b->created_ms);
+	json_kv_u64(j, "started_ms", b->started_ms);
+	json_kv_u64(j, "ended_ms", b->ended_ms);
+	optional(j, "cause", b->cause);
+	optional(j, "by", b->by);
+	json_kv_i64(j, "keeper_pid", b->keeper_pid);
+}
+
+static void name(struct buf *b, const void *item)
+{
+	(void)buf_append_str(b, ((const struct cove_box_info *)item)->name);
+}
+
+static const struct list_form form = {
+	.titles = titles,
+	.columns = sizeof(titles) / sizeof(titles[0]),
+	.empty = "no boxes; make one with `cove create`, or just `cove run -- CMD`",
+	.row = row,
+	.object = object,
+	.name = name,
+};
+
+static int run(struct cli *c)
+{
+	autofree struct cove_box_info *boxes = NULL;
+	struct cove_error err;
+	int r = cli_open(c), count;
+
+	if (r)
+		return r;
+	count = cove_list(c->cove, &boxes, &err);
+	if (count < 0)
+		return cli_fail(c, &err);
+	return list_print(c, &form, boxes, sizeof(*boxes), (size_t)count);
+}
+
+static const enum opt_id options[] = {OPT_QUIET, OPTS_COMMON, OPT_END};
+
+const struct verb verb_ls = {
+	.name = "ls",
+	.synopsis = "ls [-q] [--json]",
+	.summary = "list boxes",
+	.help = "A stopped box shows why it ended and who asked. -q prints names only.\n"
+		"\n"
+		"Examples\n"
+		"  cove ls\n"
+		"  cove ls --json | jq -r '.[] | select(.state == \"stopped\") | .name'\n"
+		"  cove rm -f $(cove ls -q)                    # all of them\n",
+	.options = options,
+	.command_after = -1,
+	.args_min = 0,
+	.args_max = 0,
+	.run = run,
+};

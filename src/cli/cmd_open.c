@@ -1,0 +1,42 @@
+/* cove open: a session's box, made, started or joined. */
+#include "base/fd.h"
+#include "cli/box.h"
+
+static int run(struct cli *c)
+{
+	struct cove_box_options options = cli_box_options(&c->o);
+	struct cove_box *box;
+	struct cove_error err;
+	int r = cli_open(c);
+
+	if (r)
+		return r;
+	box_hold_signals();
+	if (cove_open(c->cove, c->o.args[0], c->o.prefix, &options, &box, &err) < 0)
+		return cli_fail(c, &err);
+	r = box_made(c, cove_box_name(box), false);
+	cove_box_free(box);
+	return r;
+}
+
+static const enum opt_id options[] = {OPT_PREFIX, OPT_PERSISTENCE, OPTS_BOX, OPTS_COMMON, OPT_END};
+
+const struct verb verb_open = {
+	.name = "open",
+	.synopsis = "open SESSION [--prefix P] [FLAGS]",
+	.summary = "make, start or join a session's box",
+	.help = "SESSION is your own id (a ticket, a chat, a user): any text, always the same\n"
+		"box. The box is named PREFIX-<16 hex digits of the id's SHA-256>, which is\n"
+		"printed; opening twice is fine. Its workspace has the same name unless\n"
+		"--workspace says otherwise.\n"
+		"\n"
+		"Examples\n"
+		"  box=$(cove open ticket-4711 --prefix support-prod-acme)\n"
+		"  cove sh $box 'git clone ... && make'\n"
+		"  cove close ticket-4711 --prefix support-prod-acme\n",
+	.options = options,
+	.command_after = -1,
+	.args_min = 1,
+	.args_max = 1,
+	.run = run,
+};

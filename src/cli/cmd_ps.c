@@ -1,0 +1,113 @@
+/* cove ps: the commands of a box, running and finished. */
+#include "base/fd.h"
+#include "base/str.h"
+#include "cli/list.h"
+
+#include <stdio.h>
+
+static const char *const titles[] = {"EXEC", "STATE", "STATUS", "SHELL",
+				     "TIME", "OUT",   "ERR",	"COMMAND"};
+enum { RIGHT = 1 << 0 | 1 << 5 | 1 << 6 };
+
+/* "exit 0", "KILL", or the cause where neither says it. */
+static void status_cell(struct table *t, const struct cove_exec_info *x)
+{
+	const char *name = str_signal_name(x->signal);
+
+	if (x->has_exit)
+		table_cellf(t, "exit %d", x->exit_code);
+	else if (x->signal && x->cause[0] && !str_starts(x->cause, "signal"))
+		table_cellf(t, "%s (%s)", x->cause, name ? name : "signal");
+	else if (x->signal)
+		table_cellf(t, "signal %s", name ? name : "?");
+	else
+		table_cell(t, x->cause);
+}
+
+static void row(struct table *t, const void *item)
+{
+	const struct cove_exec_info *x = item;
+	char text[16];
+
+	table_cellf(t, "%llu", (unsigned long long)x->exec_id);
+	table_cell(t, x->state);
+	status_cell(t, x);
+	table_cell(t, x->shell);
+	table_cell(t, text_duration(text, x->duration_ms));
+	table_cell(t, text_bytes(text, x->out_bytes));
+	table_cell(t, text_bytes(text, x->err_bytes));
+	table_cell(t, x->command);
+}
+
+static void object(struct json *j, const void *item)
+{
+	const struct cove_exec_info *x = item;
+
+	json_kv_u64(j, "exec_id", x->exec_id);
+	json_kv_str(j, "command", x->command);
+	json_kv_str(j, "state", x->state);
+	json_kv_str(j, "shell", x->shell[0] ? x->shell : NULL);
+	json_kv_bool(j, "background", x->background);
+	json_kv_i64(j, "pid", x->pid);
+	json_kv_u64(j, "started_ms", x->started_ms);
+	json_kv_u64(j, "duration_ms", x->duration_ms);
+	json_key(j, "exit_code");
+	if (x->has_exit)
+		json_i64(j, x->exit_code);
+	else
+		json_null(j);
+	json_kv_i64(j, "signal", x->signal);
+	json_kv_str(j, "cause", x->cause[0] ? x->cause : NULL);
+	json_kv_u64(j, "stdout_bytes", x->out_bytes);
+	json_kv_u64(j, "stderr_bytes", x->err_bytes);
+}
+
+static void name(struct buf *b, const void *item)
+{
+	(void)buf_printf(b, "%llu",
+			 (unsigned long long)((const struct cove_exec_info *)item)->exec_id);
+}
+
+static const struct list_form form = {
+	.titles = titles,
+	.columns = sizeof(titles) / sizeof(titles[0]),
+	.right = RIGHT,
+	.empty = "no commands yet",
+	.row = row,
+	.object = object,
+	.name = name,
+};
+
+static int run(struct cli *c)
+{
+	autofree struct cove_exec_info *execs = NULL;
+	struct cove_error err;
+	int r = cli_open(c), count;
+
+	if (r)
+		return r;
+	count = cove_execs(c->cove, c->o.args[0], &execs, &err);
+	if (count < 0)
+		return cli_fail(c, &err);
+	return list_print(c, &form, execs, sizeof(*execs), (size_t)count);
+}
+
+static const enum opt_id options[] = {OPT_QUIET, OPTS_COMMON, OPT_END};
+
+const struct verb verb_ps = {
+	.name = "ps",
+	.synopsis = "ps [-q] [--json] BOX",
+	.summary = "commands of a box, running and done",
+	.help = "EXEC is the id that logs, attach and kill take. A box remembers its last\n"
+		"1,024 commands. For the processes inside: `cove exec BOX -- ps aux`. -q\n"
+		"prints ids only.\n"
+		"\n"
+		"Examples\n"
+		"  cove ps dev\n"
+		"  cove ps --json dev | jq '.[] | select(.state == \"running\")'\n",
+	.options = options,
+	.command_after = -1,
+	.args_min = 1,
+	.args_max = 1,
+	.run = run,
+};

@@ -1,0 +1,62 @@
+/* cove run: a fresh box, one command, and the box is gone. */
+#include "cli/command.h"
+
+/* The command line of the user's own, or an error that shows how. */
+static int check(struct cli *c)
+{
+	if (c->o.arg_count == 0)
+		return cli_usage(
+			c, "no command; try `cove run -- ls /`, or `cove shell` for a terminal");
+	if (c->o.tty && c->o.no_tty)
+		return cli_usage(c, "-t and -T exclude each other");
+	return 0;
+}
+
+static int run(struct cli *c)
+{
+	struct cove_box_options options = cli_box_options(&c->o);
+	struct cove_command command = {.size = sizeof(command), .argv = c->o.args};
+	struct cove_box *box;
+	struct cove_error err;
+	int r = check(c);
+
+	/* A signal while the box is made ends us at once, and the box with us: it is one-shot. */
+	options.one_shot = true;
+	if (r == 0)
+		r = cli_open(c);
+	if (r)
+		return r;
+	if (cove_create(c->cove, &options, &box, &err) < 0)
+		return cli_fail(c, &err);
+	r = command_run(c, box, &command, true, true);
+	cove_box_free(box);
+	return r;
+}
+
+static const enum opt_id options[] = {OPT_NAME,	       OPTS_BOX,    OPT_TTY, OPT_NO_TTY,
+				      OPT_INTERACTIVE, OPTS_COMMON, OPT_END};
+
+const struct verb verb_run = {
+	.name = "run",
+	.synopsis = "run [FLAGS] [--] CMD [ARG...]",
+	.summary = "run a command in a fresh, one-time box",
+	.help = "stdin, stdout, stderr and the exit status pass through. From a terminal the\n"
+		"command gets a terminal; in a pipe it gets the pipe. Ctrl-C goes to the\n"
+		"command; twice ends it. The box has no network but loopback, and nothing of\n"
+		"it is left but what it wrote to a --workspace or --mount. With --json the\n"
+		"result is printed as one object when the command has ended.\n"
+		"\n"
+		"Examples\n"
+		"  cove run -- python3 -c 'print(6 * 7)'\n"
+		"  cove run --workspace ./project -- make test\n"
+		"  tar c src | cove run --timeout 30s -- tar t\n"
+		"\n"
+		"Exit status: the command's own; 128+N ended by signal N; 124 timed out; 125\n"
+		"Cove failed; 126 the command cannot be executed; 127 no such command; 2\n"
+		"wrong usage.\n",
+	.options = options,
+	.command_after = 0,
+	.args_min = 0,
+	.args_max = -1,
+	.run = run,
+};

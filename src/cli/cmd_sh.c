@@ -1,0 +1,111 @@
+/* cove sh: a line in a box's persistent shell. */
+#include "base/fd.h"
+#include "base/limits.h"
+#include "cli/command.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The words after BOX, joined as ssh does it. */
+static int join_words(struct cli *c, struct buf *line)
+{
+	int r = 0;
+
+	for (size_t i = 1; r == 0 && i < c->o.arg_count; i++) {
+		if (i > 1)
+			r = buf_append_str(line, " ");
+		if (r == 0)
+			r = buf_append_str(line, c->o.args[i]);
+	}
+	return r;
+}
+
+/* A line longer than an argument may be comes through stdin. */
+static int read_line(struct buf *line)
+{
+	char piece[16384];
+	ssize_t n;
+	int r = 0;
+
+	while (r == 0 && (n = fd_read_full(STDIN_FILENO, piece, sizeof(piece))) != 0) {
+		if (n < 0)
+			return (int)n;
+		r = memchr(piece, 0, (size_t)n) ? -EINVAL : buf_append(line, piece, (size_t)n);
+	}
+	return r;
+}
+
+static int get_line(struct cli *c, struct buf *line)
+{
+	bool from_stdin = c->o.arg_count == 2 && strcmp(c->o.args[1], "-") == 0;
+	int r = from_stdin ? read_line(line) : join_words(c, line);
+
+	if (from_stdin && c->o.interactive)
+		return cli_usage(c, "'-' and -i both want stdin");
+	if (r == -EINVAL)
+		return cli_error(c, COVE_INVALID, "the line holds a NUL byte");
+	if (r == -ENOBUFS)
+		return cli_error(c, COVE_LIMIT,
+				 "the line is longer than %u bytes; use `cove cp` and source it",
+				 LINE_BYTES_MAX);
+	if (r < 0)
+		return cli_error(c, COVE_INTERNAL, "read the line: %s", strerror(-r));
+	return 0;
+}
+
+static int run(struct cli *c)
+{
+	struct cove_command command = cli_command(&c->o);
+	struct cove_box *box;
+	struct buf line;
+	int r;
+
+	buf_init(&line, LINE_BYTES_MAX);
+	r = get_line(c, &line);
+	if (r == 0)
+		r = cli_find(c, &box);
+	if (r == 0) {
+		command.line = buf_cstr(&line);
+		command.shell = c->o.shell ? c->o.shell : "default";
+		if (!command.line)
+			r = cli_error(c, COVE_LIMIT, "the line is too long");
+		else if (c->o.background)
+			r = command_background(c, box, &command);
+		else
+			r = command_run(c, box, &command, false, false);
+		cove_box_free(box);
+	}
+	buf_done(&line);
+	return r;
+}
+
+static const enum opt_id options[] = {OPT_SHELL,      OPT_TIMEOUT, OPT_INTERACTIVE,
+				      OPT_BACKGROUND, OPTS_COMMON, OPT_END};
+
+const struct verb verb_sh = {
+	.name = "sh",
+	.synopsis = "sh [--shell NAME] BOX LINE",
+	.summary = "a line in a shell that remembers",
+	.help = "cd, export, functions and background jobs stay for the next line. A box has\n"
+		"as many named shells as you use (--shell); lines sent to one shell at the\n"
+		"same time queue. stdin is empty unless -i. LINE '-' reads the line from\n"
+		"stdin. A line that times out is ended with everything it started; the shell\n"
+		"stays if it can. `exit 3` returns 3 and the next line starts a fresh shell.\n"
+		"With --json the result is one object: exec_id, exit_code, stdout, stderr,\n"
+		"cwd, duration_ms, timed_out, truncated, shell (kept, exited, restarted),\n"
+		"cause.\n"
+		"\n"
+		"Examples\n"
+		"  cove sh dev 'cd /tmp; export A=1'\n"
+		"  cove sh dev 'pwd; echo $A'                  # /tmp, 1\n"
+		"  cove sh --json --timeout 10s dev make | jq .exit_code\n"
+		"  cove sh --shell second dev - < script.sh\n"
+		"\n"
+		"Exit status: the line's own; 124 timed out; 125 Cove failed; 2 wrong usage.\n",
+	.options = options,
+	.command_after = 1,
+	.args_min = 2,
+	.args_max = -1,
+	.run = run,
+};

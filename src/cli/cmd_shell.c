@@ -1,0 +1,65 @@
+/* cove shell: an interactive terminal in a box, or in one that is gone afterwards. */
+#include "cli/command.h"
+
+/* bash where there is one; reading its profile, as a login does. */
+static const char login[] =
+	"if command -v bash >/dev/null 2>&1; then exec bash -l; else exec sh -l; fi";
+
+static int get_box(struct cli *c, struct cove_box **ret)
+{
+	struct cove_box_options options = cli_box_options(&c->o);
+	struct cove_error err;
+	int r;
+
+	if (c->o.arg_count > 0) {
+		if (c->o.image || c->o.workspace || c->o.mounts.count || c->o.labels.count)
+			return cli_usage(
+				c,
+				"'%.60s' exists: --image, --workspace, --mount and --label are for "
+				"a fresh box",
+				c->o.args[0]);
+		return cli_find(c, ret);
+	}
+	options.one_shot = true;
+	r = cli_open(c);
+	if (r)
+		return r;
+	return cove_create(c->cove, &options, ret, &err) < 0 ? cli_fail(c, &err) : 0;
+}
+
+static int run(struct cli *c)
+{
+	struct cove_command command = cli_command(&c->o);
+	struct cove_box *box;
+	int r = get_box(c, &box);
+
+	if (r)
+		return r;
+	command.line = login;
+	r = command_run(c, box, &command, true, c->o.arg_count == 0);
+	cove_box_free(box);
+	return r;
+}
+
+static const enum opt_id options[] = {OPTS_BOX, OPT_VERBOSE, OPT_LOG_FILE, OPT_HELP, OPT_END};
+
+const struct verb verb_shell = {
+	.name = "shell",
+	.synopsis = "shell [FLAGS] [BOX]",
+	.summary = "a terminal in a box, or in a fresh one",
+	.help = "Without BOX a fresh box is made and is gone when the shell ends. The\n"
+		"terminal's size, Ctrl-C, Ctrl-Z and full-screen programs work; Ctrl-D or\n"
+		"`exit` leaves.\n"
+		"\n"
+		"Examples\n"
+		"  cove shell\n"
+		"  cove shell dev\n"
+		"  cove shell --workspace . --image host\n"
+		"\n"
+		"Exit status: the shell's own; 125 Cove failed; 2 wrong usage.\n",
+	.options = options,
+	.command_after = -1,
+	.args_min = 0,
+	.args_max = 1,
+	.run = run,
+};

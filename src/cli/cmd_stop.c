@@ -1,0 +1,34 @@
+/* cove stop: end the processes of boxes, keep their files. */
+#include "cli/cli.h"
+
+enum { GRACE_MS = 2000 };
+
+static int stop(struct cli *c, const char *name, struct cove_error *err)
+{
+	return cove_stop(c->cove, name, "cove stop", c->o.has_grace ? c->o.grace_ms : GRACE_MS,
+			 err);
+}
+
+static int run(struct cli *c)
+{
+	return cli_each(c, 0, stop);
+}
+
+static const enum opt_id options[] = {OPT_GRACE, OPTS_COMMON, OPT_END};
+
+const struct verb verb_stop = {
+	.name = "stop",
+	.synopsis = "stop [--grace TIME] BOX...",
+	.summary = "end its processes, keep its files",
+	.help = "Everything in the box gets SIGTERM, then SIGKILL. `cove start` brings the\n"
+		"files back as they were; processes do not come back.\n"
+		"\n"
+		"Examples\n"
+		"  cove stop dev\n"
+		"  cove stop --grace 30s dev other\n",
+	.options = options,
+	.command_after = -1,
+	.args_min = 1,
+	.args_max = -1,
+	.run = run,
+};

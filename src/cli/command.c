@@ -1,0 +1,158 @@
+/* Running a command for a user; see command.h. */
+#include "cli/command.h"
+
+#include "base/fd.h"
+#include "base/json.h"
+#include "base/str.h"
+#include "cli/stream.h"
+#include "cli/term.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+int command_fail(struct cli *c, const struct cove_error *err)
+{
+	int status = cli_fail(c, err);
+
+	if (status != EXIT_COVE && status != EXIT_USAGE)
+		return status;
+	if (err->code == ENOENT)
+		return EXIT_NO_COMMAND;
+	if (err->code == EACCES || err->code == ENOEXEC || err->code == EISDIR)
+		return EXIT_NO_EXEC;
+	return EXIT_COVE;
+}
+
+/* Whether there is a stdin worth passing: not closed, not /dev/null, not a terminal of others. */
+static bool has_stdin(void)
+{
+	struct stat st;
+
+	if (fstat(STDIN_FILENO, &st) < 0)
+		return false;
+	if (S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3))
+		return false;
+	return !isatty(STDIN_FILENO) || term_is_ours(STDIN_FILENO);
+}
+
+struct plan {
+	struct stream_options stream;
+	const char **env; /* owned array */
+	char term[64];
+};
+
+/* TERM first, so that the user's own -e TERM=... wins. */
+static int plan_env(struct plan *p, struct cove_command *command)
+{
+	size_t n = 0;
+
+	while (command->env && command->env[n])
+		n++;
+	p->env = calloc(n + 2, sizeof(*p->env));
+	if (!p->env)
+		return -ENOMEM;
+	snprintf(p->term, sizeof(p->term), "TERM=%s", term_type());
+	p->env[0] = p->term;
+	for (size_t i = 0; i < n; i++)
+		p->env[i + 1] = command->env[i];
+	command->env = p->env;
+	return 0;
+}
+
+static int plan_make(struct plan *p, const struct options *o, struct cove_command *command,
+		     bool pass_stdin)
+{
+	bool ours = term_is_ours(STDIN_FILENO);
+
+	command->pty =
+		o->tty || (!o->no_tty && !o->json && pass_stdin && ours && isatty(STDOUT_FILENO));
+	p->stream.collect = o->json;
+	p->stream.raw = command->pty && ours;
+	if (o->interactive || command->pty)
+		p->stream.input = has_stdin();
+	else
+		p->stream.input = pass_stdin && !isatty(STDIN_FILENO) && has_stdin();
+	command->stream_input = p->stream.input;
+	if (!command->pty)
+		return 0;
+	if (!term_size(STDIN_FILENO, &command->rows, &command->cols))
+		term_size(STDOUT_FILENO, &command->rows, &command->cols);
+	return plan_env(p, command);
+}
+
+static int finish(struct cli *c, const struct stream_end *end)
+{
+	autofree char *json = NULL;
+	int r;
+
+	if (!end->ended) {
+		cli_note("left by signal %s", str_signal_name(end->left_by) ?: "?");
+		return EXIT_SIGNAL + end->left_by;
+	}
+	if (end->reader_gone)
+		return EXIT_SIGNAL + SIGPIPE;
+	if (c->o.json) {
+		json = cove_result_json(&end->result);
+		if (!json)
+			return cli_error(c, COVE_FULL, "out of memory");
+		r = cli_out_json(c, json);
+		if (r)
+			return r;
+	}
+	if (end->result.shell && strcmp(end->result.shell, "restarted") == 0)
+		cli_note("the shell had to be restarted; its directory, variables and jobs are "
+			 "gone");
+	return cli_result_status(c, &end->result);
+}
+
+int command_run(struct cli *c, struct cove_box *box, struct cove_command *command, bool pass_stdin,
+		bool one_shot)
+{
+	struct plan plan = {.stream.one_shot = one_shot};
+	struct cove_exec *exec = NULL;
+	struct stream_end end = {0};
+	struct cove_error err;
+	int r = plan_make(&plan, &c->o, command, pass_stdin);
+
+	if (r < 0)
+		return cli_error(c, COVE_FULL, "out of memory");
+	r = cove_exec_start(box, command, &exec, &err);
+	if (r >= 0)
+		r = stream_drive(box, exec, &plan.stream, &end, &err);
+	r = r < 0 ? command_fail(c, &err) : finish(c, &end);
+	cove_result_free(&end.result);
+	cove_exec_free(exec);
+	free(plan.env);
+	return r;
+}
+
+static int print_id(struct cli *c, uint64_t exec_id)
+{
+	char text[64];
+	int n = snprintf(text, sizeof(text), c->o.json ? "{\"exec_id\":%llu}\n" : "%llu\n",
+			 (unsigned long long)exec_id);
+
+	return cli_out(c, text, (size_t)n);
+}
+
+int command_background(struct cli *c, struct cove_box *box, struct cove_command *command)
+{
+	struct cove_event ev = {0};
+	struct cove_exec *exec = NULL;
+	struct cove_error err;
+	int r;
+
+	command->pty = c->o.tty;
+	command->stream_input = c->o.interactive;
+	r = cove_exec_start(box, command, &exec, &err);
+	if (r >= 0)
+		r = cove_exec_next(exec, -1, &ev, &err);
+	r = r < 0 ? command_fail(c, &err) : print_id(c, ev.exec_id);
+	cove_exec_free(exec);
+	return r;
+}

@@ -1,0 +1,19 @@
+/* Running a command for a user, as run, exec, sh and shell do it: terminal or not, stdin or not,
+ * live output or one JSON result, and the exit status that follows. */
+#pragma once
+
+#include "cli/cli.h"
+
+#include <stdbool.h>
+
+/* Fills in the terminal and stdin part of command from the options and what 0 and 1 are, runs it
+ * and returns the exit status. pass_stdin: also without -i, when stdin is no terminal. one_shot:
+ * the box ends with this process. */
+int command_run(struct cli *c, struct cove_box *box, struct cove_command *command, bool pass_stdin,
+		bool one_shot);
+
+/* Starts it and prints its id. With -i its stdin stays open for `cove attach`. */
+int command_background(struct cli *c, struct cove_box *box, struct cove_command *command);
+
+/* The error of a command that did not start: 127 and 126 as shells have them, else 125. */
+int command_fail(struct cli *c, const struct cove_error *err);

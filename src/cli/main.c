@@ -1,0 +1,176 @@
+/*
+ * cove: the command line. Finds the verb, parses its options, calls it.
+ *
+ * Every verb is one file (cmd_<verb>.c) and one entry below. Nothing is set up that a verb does not
+ * ask for: `cove run` has a millisecond to spend here, and spends most of it in the kernel.
+ */
+#include "base/fd.h"
+#include "base/log.h"
+#include "cli/cli.h"
+#include "cli/signals.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SECTION_VERBS = 12, VERBS_MAX = 32, HELP_MAX = 64 << 10 };
+
+static const struct {
+	const char *title;
+	const struct verb *verbs[SECTION_VERBS];
+} sections[] = {
+	{"Run something", {&verb_run, &verb_shell}},
+	{"Boxes that stay",
+	 {&verb_create, &verb_ls, &verb_inspect, &verb_stop, &verb_start, &verb_rm}},
+	{"Sessions: your own id, always the same box", {&verb_open, &verb_close}},
+	{"Work in a box",
+	 {&verb_sh, &verb_exec, &verb_cp, &verb_ps, &verb_logs, &verb_attach, &verb_kill}},
+	{"What boxes stand on", {&verb_image, &verb_workspace, &verb_doctor}},
+	{"About", {&verb_help, &verb_version}},
+};
+
+#define SECTIONS (sizeof(sections) / sizeof(sections[0]))
+
+const struct verb *verb_find(const char *name)
+{
+	for (size_t i = 0; i < SECTIONS; i++)
+		for (const struct verb *const *v = sections[i].verbs; *v; v++)
+			if (strcmp((*v)->name, name) == 0)
+				return *v;
+	return NULL;
+}
+
+int help_unknown(struct cli *c, const char *name)
+{
+	const char *names[VERBS_MAX + 1] = {NULL}, *near;
+	size_t n = 0;
+
+	for (size_t i = 0; i < SECTIONS; i++)
+		for (const struct verb *const *v = sections[i].verbs; *v && n < VERBS_MAX; v++)
+			names[n++] = (*v)->name;
+	near = options_closest(name, names);
+	if (name[0] == '-')
+		cli_error(c, COVE_INVALID, "'%.60s': options stand after the verb; see `cove help`",
+			  name);
+	else if (near)
+		cli_error(c, COVE_INVALID,
+			  "no verb '%.60s'; did you mean 'cove %s'? See `cove help`", name, near);
+	else
+		cli_error(c, COVE_INVALID, "no verb '%.60s'; see `cove help`", name);
+	return EXIT_USAGE;
+}
+
+int help_print(struct cli *c)
+{
+	struct buf b;
+	int r;
+
+	buf_init(&b, HELP_MAX);
+	(void)buf_append_str(&b, "cove: a computer of its own for every AI agent\n\n"
+				 "  cove run -- python3 -c 'print(6 * 7)'\n");
+	for (size_t i = 0; i < SECTIONS; i++) {
+		(void)buf_printf(&b, "\n%s\n", sections[i].title);
+		for (const struct verb *const *v = sections[i].verbs; *v; v++)
+			(void)buf_printf(&b, "  %-40s%s\n", (*v)->synopsis, (*v)->summary);
+	}
+	(void)buf_append_str(&b, "\n`cove help VERB` shows flags and examples.\n");
+	r = cli_out_buf(c, &b);
+	buf_done(&b);
+	return r;
+}
+
+int help_print_verb(struct cli *c, const struct verb *v)
+{
+	struct buf b;
+	int r;
+
+	buf_init(&b, HELP_MAX);
+	(void)buf_printf(&b, "cove %s\n\n  %s\n\n%s\nFlags\n", v->synopsis, v->summary, v->help);
+	options_help(v->options, &b);
+	r = cli_out_buf(c, &b);
+	buf_done(&b);
+	return r;
+}
+
+/* A wrong command line may be the place where --json stands: look for it as a word of its own. */
+static bool asks_json(int argc, char **argv)
+{
+	for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
+		if (strcmp(argv[i], "--json") == 0)
+			return true;
+	return false;
+}
+
+static int check_count(struct cli *c)
+{
+	const struct verb *v = c->verb;
+
+	if (v->args_min >= 0 && c->o.arg_count < (size_t)v->args_min)
+		return cli_usage(c, "too few arguments; usage: cove %s", v->synopsis);
+	if (v->args_max >= 0 && c->o.arg_count > (size_t)v->args_max)
+		return cli_usage(c, "unexpected argument '%.60s'; usage: cove %s",
+				 c->o.args[v->args_max], v->synopsis);
+	return 0;
+}
+
+static int run_verb(struct cli *c, int argc, char **argv)
+{
+	struct opt_spec spec = {.verb = c->verb->name,
+				.allowed = c->verb->options,
+				.command_after = c->verb->command_after};
+	struct err e = {0};
+	int r = options_parse(&c->o, &spec, argc, argv, &e);
+
+	if (c->o.help)
+		return help_print_verb(c, c->verb);
+	if (r < 0) {
+		c->o.json |= asks_json(argc, argv);
+		cli_error(c, (enum cove_error_kind)e.kind, "%s", e.msg);
+		return EXIT_USAGE;
+	}
+	r = check_count(c);
+	return r ? r : c->verb->run(c);
+}
+
+/* -h, --help, -V and --version stand where a verb would. */
+static const char *verb_name(const char *word)
+{
+	if (strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0)
+		return "help";
+	if (strcmp(word, "-V") == 0 || strcmp(word, "--version") == 0)
+		return "version";
+	return word;
+}
+
+/* With 0, 1 or 2 closed the next file opened would take its place and get our output. */
+static void fill_low_fds(void)
+{
+	int fd;
+
+	do {
+		fd = open("/dev/null", O_RDWR);
+	} while (fd >= 0 && fd <= STDERR_FILENO);
+	fd_close(&fd);
+}
+
+int main(int argc, char **argv)
+{
+	struct cli c = {.log_fd = -1};
+	int status;
+
+	log_init();
+	if (fcntl(STDIN_FILENO, F_GETFD) < 0 || fcntl(STDOUT_FILENO, F_GETFD) < 0 ||
+	    fcntl(STDERR_FILENO, F_GETFD) < 0)
+		fill_low_fds();
+	signals_no_pipe();
+	if (argc < 2)
+		return help_print(&c);
+	c.verb = verb_find(verb_name(argv[1]));
+	if (!c.verb)
+		return help_unknown(&c, argv[1]);
+	status = run_verb(&c, argc - 2, argv + 2);
+	options_done(&c.o);
+	cove_free(c.cove);
+	fd_close(&c.log_fd);
+	return status;
+}

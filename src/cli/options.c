@@ -1,0 +1,463 @@
+/*
+ * Table-driven options; see options.h.
+ *
+ * How it works: one row per option says how it is spelled, what kind of value it takes and where in
+ * struct options the value goes. The parser finds the row, takes the value, and hands both to the
+ * setter of that kind. Nothing here knows a verb.
+ */
+#include "cli/options.h"
+
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum opt_kind {
+	KIND_FLAG,
+	KIND_TEXT,
+	KIND_LIST,
+	KIND_ENV,
+	KIND_MS,
+	KIND_ID,
+	KIND_FROM,
+	KIND_SIGNAL,
+	KIND_NET
+};
+
+struct opt {
+	const char *name;
+	char letter; /* 0: none */
+	enum opt_kind kind;
+	size_t at;	 /* where in struct options */
+	const char *arg; /* how help names the value; NULL for flags */
+	const char *help;
+};
+
+#define AT(field) offsetof(struct options, field)
+
+static const struct opt opts[OPT_COUNT] = {
+	[OPT_NAME] = {"name", 0, KIND_TEXT, AT(name), "NAME",
+		      "name of the box (lower-case letters, digits, dashes); default: a fresh one"},
+	[OPT_IMAGE] =
+		{"image", 0, KIND_TEXT, AT(image), "NAME",
+		 "what the box starts from; default 'base'; 'host': this machine's own programs"},
+	[OPT_WORKSPACE] =
+		{"workspace", 0, KIND_TEXT, AT(workspace), "NAME|DIR",
+		 "kept workspace NAME, or a host directory (with a slash), at /workspace"},
+	[OPT_MOUNT] =
+		{"mount", 0, KIND_LIST, AT(mounts), "SRC:DST[:ro][,env=NAME]",
+		 "show SRC of the host at DST; a relative SRC is in the workspace; repeatable"},
+	[OPT_ENV] = {"env", 'e', KIND_ENV, AT(env), "NAME[=VALUE]",
+		     "set a variable; without VALUE, your own; repeatable"},
+	[OPT_WORKDIR] = {"workdir", 'w', KIND_TEXT, AT(workdir), "DIR", "start in this directory"},
+	[OPT_USER] = {"user", 'u', KIND_TEXT, AT(user), "USER",
+		      "run as this user: a name or UID[:GID]"},
+	[OPT_TIMEOUT] = {"timeout", 0, KIND_MS, AT(timeout_ms), "TIME",
+			 "end the command after TIME (90, 1.5s, 250ms, 10m, 2h); exit status 124"},
+	[OPT_LABEL] = {"label", 0, KIND_LIST, AT(labels), "NAME=VALUE",
+		       "a note kept with the box; repeatable"},
+	[OPT_NET] = {"net", 0, KIND_NET, AT(net), "MODE",
+		     "'none' (only loopback) is the only mode yet"},
+	[OPT_TTY] = {"tty", 't', KIND_FLAG, AT(tty), NULL, "give the command a terminal"},
+	[OPT_NO_TTY] = {"no-tty", 'T', KIND_FLAG, AT(no_tty), NULL,
+			"do not, even where there is one"},
+	[OPT_INTERACTIVE] = {"interactive", 'i', KIND_FLAG, AT(interactive), NULL,
+			     "pass stdin, also when it is a terminal"},
+	[OPT_BACKGROUND] = {"background", 'd', KIND_FLAG, AT(background), NULL,
+			    "do not wait; print the exec id"},
+	[OPT_SHELL] = {"shell", 0, KIND_TEXT, AT(shell), "NAME",
+		       "which of the box's shells; default 'default'; made when first used"},
+	[OPT_PREFIX] =
+		{"prefix", 0, KIND_TEXT, AT(prefix), "PREFIX",
+		 "first part of the box's name; the same id under another prefix is another box"},
+	[OPT_PERSISTENCE] = {"persistence", 0, KIND_TEXT, AT(persistence), "workspace|box",
+			     "what close keeps: only the workspace (default), or the whole box"},
+	[OPT_DELETE] = {"delete", 0, KIND_FLAG, AT(remove), NULL,
+			"remove the box whatever its persistence; the workspace stays"},
+	[OPT_FOLLOW] = {"follow", 'f', KIND_FLAG, AT(follow), NULL,
+			"stay until the command ends and print as it comes"},
+	[OPT_EXEC] = {"exec", 0, KIND_ID, AT(exec_id), "ID",
+		      "only this command (ids: cove ps BOX)"},
+	[OPT_FROM] = {"from", 0, KIND_FROM, AT(out_from), "BYTE[:BYTE]",
+		      "start at this byte of stdout (and of stderr)"},
+	[OPT_SIGNAL] = {"signal", 's', KIND_SIGNAL, AT(signal), "SIGNAL",
+			"name or number; default TERM; KILL ends the whole tree"},
+	[OPT_GRACE] = {"grace", 0, KIND_MS, AT(grace_ms), "TIME",
+		       "how long SIGTERM has before SIGKILL; default 2s; 0: SIGKILL at once"},
+	[OPT_FORCE] = {"force", 'f', KIND_FLAG, AT(force), NULL,
+		       "also a running box; a box that is not there is fine"},
+	[OPT_IMAGE_USER] = {"user", 'u', KIND_TEXT, AT(image_user), "USER",
+			    "who commands run as; default: the image's uid 1000, else root"},
+	[OPT_QUIET] = {"quiet", 'q', KIND_FLAG, AT(quiet), NULL, "names only, one per line"},
+	[OPT_JSON] = {"json", 0, KIND_FLAG, AT(json), NULL, "print JSON; errors too"},
+	[OPT_VERBOSE] = {"verbose", 'v', KIND_FLAG, AT(verbose), NULL,
+			 "say what happens, as [cove] lines on stderr"},
+	[OPT_LOG_FILE] = {"log-file", 0, KIND_TEXT, AT(log_file), "FILE",
+			  "append the same events as JSON lines; also $COVE_LOG"},
+	[OPT_HELP] = {"help", 'h', KIND_FLAG, AT(help), NULL, "show this help"},
+};
+
+struct parser {
+	struct options *o;
+	const struct opt_spec *spec;
+	char **argv;
+	int argc, next;
+	struct err *e;
+};
+
+static void *field(struct options *o, const struct opt *opt)
+{
+	return (char *)o + opt->at;
+}
+
+/* Room for one item more and the NULL after it. */
+static int list_add(struct opt_list *l, const char *item)
+{
+	const char **items = realloc(l->items, (l->count + 2) * sizeof(*items));
+
+	if (!items)
+		return -ENOMEM;
+	l->items = items;
+	items[l->count++] = item;
+	items[l->count] = NULL;
+	return 0;
+}
+
+static int bad_value(struct parser *p, const struct opt *opt, const char *value, const char *want)
+{
+	return err_set(p->e, ERR_INVALID, EINVAL, "--%s '%.60s': %s (see `cove help %s`)",
+		       opt->name, value, want, p->spec->verb);
+}
+
+/* NAME=VALUE, or NAME for the value it has here. */
+static int set_env(struct parser *p, const struct opt *opt, const char *value)
+{
+	struct opt_list *list = field(p->o, opt);
+	autofree char *text = NULL;
+	int r;
+
+	if (!strchr(value, '=')) {
+		const char *own = getenv(value);
+
+		if (!own)
+			return bad_value(p, opt, value, "not set here; write NAME=VALUE");
+		if (asprintf(&text, "%s=%s", value, own) < 0)
+			return err_set(p->e, ERR_FULL, ENOMEM, "out of memory");
+		r = list_add(&p->o->kept, text);
+		if (r < 0)
+			return err_set(p->e, ERR_FULL, ENOMEM, "out of memory");
+		value = take_ptr(text);
+	}
+	r = list_add(list, value);
+	return r < 0 ? err_set(p->e, ERR_FULL, ENOMEM, "out of memory") : 0;
+}
+
+/* OUT or OUT:ERR. */
+static int set_from(struct parser *p, const struct opt *opt, const char *value)
+{
+	const char *colon = strchr(value, ':');
+	char out[24];
+
+	p->o->has_from = true;
+	if (!colon) {
+		if (str_parse_u64(value, UINT64_MAX, &p->o->out_from))
+			return 0;
+		return bad_value(p, opt, value, "a byte offset, or two with a colon between");
+	}
+	snprintf(out, sizeof(out), "%.*s", (int)(colon - value), value);
+	if (str_parse_u64(out, UINT64_MAX, &p->o->out_from) &&
+	    str_parse_u64(colon + 1, UINT64_MAX, &p->o->err_from))
+		return 0;
+	return bad_value(p, opt, value, "a byte offset, or two with a colon between");
+}
+
+static int set_net(struct parser *p, const struct opt *opt, const char *value)
+{
+	if (strcmp(value, "none") != 0)
+		return err_set(
+			p->e, ERR_UNSUPPORTED, EOPNOTSUPP,
+			"--net '%.60s': 'none' is the only mode yet; egress comes with the door",
+			value);
+	*(const char **)field(p->o, opt) = value;
+	return 0;
+}
+
+static int set_value(struct parser *p, const struct opt *opt, const char *value)
+{
+	switch (opt->kind) {
+	case KIND_FLAG:
+		*(bool *)field(p->o, opt) = true;
+		return 0;
+	case KIND_TEXT:
+		if (!*value)
+			return bad_value(p, opt, value, "is empty");
+		*(const char **)field(p->o, opt) = value;
+		return 0;
+	case KIND_LIST:
+		if (list_add(field(p->o, opt), value) < 0)
+			return err_set(p->e, ERR_FULL, ENOMEM, "out of memory");
+		return 0;
+	case KIND_ENV:
+		return set_env(p, opt, value);
+	case KIND_MS:
+		p->o->has_grace |= opt == &opts[OPT_GRACE];
+		if (str_parse_ms(value, field(p->o, opt)))
+			return 0;
+		return bad_value(p, opt, value, "not a time; write 90, 1.5s, 250ms, 10m, 2h or 1d");
+	case KIND_ID:
+		p->o->has_exec = true;
+		if (str_parse_u64(value, UINT64_MAX, field(p->o, opt)))
+			return 0;
+		return bad_value(p, opt, value, "not an exec id; `cove ps BOX` lists them");
+	case KIND_FROM:
+		return set_from(p, opt, value);
+	case KIND_SIGNAL:
+		p->o->signal = str_parse_signal(value);
+		if (p->o->signal > 0)
+			return 0;
+		return bad_value(p, opt, value,
+				 "no such signal; write TERM, KILL, INT, ... or a number");
+	case KIND_NET:
+		return set_net(p, opt, value);
+	}
+	ASSERT(false);
+	return -EINVAL;
+}
+
+static const struct opt *find_long(const struct opt_spec *spec, const char *name, size_t len)
+{
+	for (const enum opt_id *id = spec->allowed; *id != OPT_END; id++)
+		if (strlen(opts[*id].name) == len && strncmp(opts[*id].name, name, len) == 0)
+			return &opts[*id];
+	return NULL;
+}
+
+static const struct opt *find_letter(const struct opt_spec *spec, char letter)
+{
+	for (const enum opt_id *id = spec->allowed; *id != OPT_END; id++)
+		if (opts[*id].letter == letter)
+			return &opts[*id];
+	return NULL;
+}
+
+static int unknown(struct parser *p, const char *text, size_t len)
+{
+	const char *names[OPT_COUNT + 1] = {NULL};
+	const char *near = NULL;
+	char word[64];
+	size_t n = 0;
+
+	snprintf(word, sizeof(word), "%.*s", (int)(len < sizeof(word) ? len : sizeof(word) - 1),
+		 text);
+	for (const enum opt_id *id = p->spec->allowed; *id != OPT_END; id++)
+		names[n++] = opts[*id].name;
+	if (str_starts(word, "--"))
+		near = options_closest(word + 2, names);
+	if (near)
+		return err_set(p->e, ERR_INVALID, EINVAL,
+			       "unknown option '%s'; did you mean '--%s'? See `cove help %s`", word,
+			       near, p->spec->verb);
+	return err_set(p->e, ERR_INVALID, EINVAL, "unknown option '%s'; see `cove help %s`", word,
+		       p->spec->verb);
+}
+
+/* The value beside an option: attached, or the next word. */
+static int take_value(struct parser *p, const struct opt *opt, const char *attached,
+		      const char **ret)
+{
+	if (!attached && p->next >= p->argc)
+		return err_set(p->e, ERR_INVALID, EINVAL,
+			       "--%s needs a value, %s (see `cove help %s`)", opt->name, opt->arg,
+			       p->spec->verb);
+	*ret = attached ? attached : p->argv[p->next++];
+	return 0;
+}
+
+static int parse_long(struct parser *p, const char *word)
+{
+	const char *name = word + 2, *equals = strchr(name, '='), *value = NULL;
+	size_t len = equals ? (size_t)(equals - name) : strlen(name);
+	const struct opt *opt = find_long(p->spec, name, len);
+	int r;
+
+	if (!opt)
+		return unknown(p, word, len + 2);
+	if (opt->kind == KIND_FLAG) {
+		if (equals)
+			return err_set(p->e, ERR_INVALID, EINVAL, "--%s takes no value", opt->name);
+		return set_value(p, opt, NULL);
+	}
+	r = take_value(p, opt, equals ? equals + 1 : NULL, &value);
+	return r < 0 ? r : set_value(p, opt, value);
+}
+
+/* -a, -abc for flags, -oVALUE and -o VALUE. */
+static int parse_letters(struct parser *p, const char *word)
+{
+	for (const char *c = word + 1; *c; c++) {
+		const struct opt *opt = find_letter(p->spec, *c);
+		const char *value = NULL;
+		int r;
+
+		if (!opt)
+			return unknown(p, (char[]){'-', *c, 0}, 2);
+		if (opt->kind != KIND_FLAG) {
+			r = take_value(p, opt, c[1] ? c + 1 : NULL, &value);
+			return r < 0 ? r : set_value(p, opt, value);
+		}
+		r = set_value(p, opt, NULL);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static void add_arg(struct parser *p, const char *word)
+{
+	p->o->args[p->o->arg_count++] = word;
+}
+
+static bool in_command(const struct parser *p)
+{
+	return p->spec->command_after >= 0 && p->o->arg_count > (size_t)p->spec->command_after;
+}
+
+int options_parse(struct options *ret, const struct opt_spec *spec, int argc, char **argv,
+		  struct err *e)
+{
+	struct parser p = {.o = ret, .spec = spec, .argv = argv, .argc = argc, .e = e};
+	int r = 0;
+
+	*ret = (struct options){.args = calloc((size_t)argc + 1, sizeof(*ret->args))};
+	if (!ret->args)
+		return err_set(e, ERR_FULL, ENOMEM, "out of memory");
+	while (r == 0 && p.next < argc && !in_command(&p)) {
+		const char *word = argv[p.next++];
+
+		if (strcmp(word, "--") == 0)
+			break;
+		if (word[0] != '-' || !word[1])
+			add_arg(&p, word);
+		else if (word[1] == '-')
+			r = parse_long(&p, word);
+		else
+			r = parse_letters(&p, word);
+	}
+	while (r == 0 && p.next < argc)
+		add_arg(&p, argv[p.next++]);
+	return r;
+}
+
+void options_done(struct options *o)
+{
+	for (size_t i = 0; i < o->kept.count; i++)
+		free((char *)o->kept.items[i]);
+	free(o->kept.items);
+	free(o->mounts.items);
+	free(o->env.items);
+	free(o->labels.items);
+	free(o->args);
+	*o = (struct options){0};
+}
+
+/* Two columns within 80; a left side that is too wide stands alone above its help. */
+enum { HELP_INDENT = 28, HELP_WIDTH = 52 };
+
+/* How many bytes of s go on one line: up to the last space that fits. */
+static size_t wrap_at(const char *s)
+{
+	size_t len = strlen(s), cut = HELP_WIDTH;
+
+	if (len <= HELP_WIDTH)
+		return len;
+	while (cut > 0 && s[cut] != ' ')
+		cut--;
+	return cut ? cut : len;
+}
+
+static void help_text(struct buf *out, const char *s)
+{
+	for (size_t n = wrap_at(s); *s; n = wrap_at(s)) {
+		(void)buf_printf(out, "%.*s\n", (int)n, s);
+		s += n;
+		s += *s == ' ';
+		if (*s)
+			(void)buf_printf(out, "%*s", HELP_INDENT, "");
+	}
+}
+
+void options_help(const enum opt_id *allowed, struct buf *out)
+{
+	for (const enum opt_id *id = allowed; *id != OPT_END; id++) {
+		const struct opt *o = &opts[*id];
+		char left[80], letter[5] = "    ";
+		int n;
+
+		if (o->letter)
+			snprintf(letter, sizeof(letter), "-%c, ", o->letter);
+		n = snprintf(left, sizeof(left), "  %s--%s%s%s", letter, o->name, o->arg ? " " : "",
+			     o->arg ? o->arg : "");
+		if (n + 2 > HELP_INDENT)
+			(void)buf_printf(out, "%s\n%*s", left, HELP_INDENT, "");
+		else
+			(void)buf_printf(out, "%-*s", HELP_INDENT, left);
+		help_text(out, o->help);
+	}
+}
+
+/* Edit distance, a swap of neighbours counting as one; words longer than the table are far. */
+static unsigned distance(const char *a, const char *b)
+{
+	enum { WORD = 24 };
+	unsigned d[WORD + 1][WORD + 1];
+	size_t la = strlen(a), lb = strlen(b);
+
+	if (la > WORD || lb > WORD)
+		return WORD;
+	for (size_t i = 0; i <= la; i++)
+		d[i][0] = (unsigned)i;
+	for (size_t j = 0; j <= lb; j++)
+		d[0][j] = (unsigned)j;
+	for (size_t i = 1; i <= la; i++)
+		for (size_t j = 1; j <= lb; j++) {
+			unsigned best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+
+			if (d[i - 1][j] + 1 < best)
+				best = d[i - 1][j] + 1;
+			if (d[i][j - 1] + 1 < best)
+				best = d[i][j - 1] + 1;
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+			    d[i - 2][j - 2] + 1 < best)
+				best = d[i - 2][j - 2] + 1;
+			d[i][j] = best;
+		}
+	return d[la][lb];
+}
+
+const char *options_closest(const char *word, const char *const *candidates)
+{
+	const char *best = NULL;
+	unsigned least = 3; /* two slips are a typo, three are another word */
+	size_t len = strlen(word);
+
+	for (; len && *candidates; candidates++) {
+		unsigned n = distance(word, *candidates);
+
+		if (len >= 2 && str_starts(*candidates, word))
+			n = n < 1 ? n : 1;
+		if (n < least && n < len) {
+			least = n;
+			best = *candidates;
+		}
+	}
+	return best;
+}
+
+const char *options_long_name(enum opt_id id)
+{
+	return opts[id].name;
+}

@@ -1,0 +1,18 @@
+/*
+ * Signals as something to poll: INT, TERM, HUP, QUIT, WINCH and TSTP arrive on a descriptor.
+ *
+ * Handlers and a pipe, not a signal mask: handlers end at execve, so a keeper that is started
+ * meanwhile inherits nothing.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+/* Starts catching; twice is fine. SIGPIPE becomes an error of write(2). */
+int signals_catch(void);
+/* Readable when signals_next has one; -1 before signals_catch. */
+int signals_fd(void);
+/* The next signal caught, or 0. */
+int signals_next(void);
+/* Only SIGPIPE: a closed reader is an error of write(2), not the end. */
+void signals_no_pipe(void);

@@ -1,0 +1,45 @@
+/*
+ * Columns for people: ls, ps, image ls, workspace ls.
+ *
+ * Cells are copied and escaped (str_escape), so nothing that a user or a box named can break the
+ * table. The last column takes the rest of the line and is cut to the terminal's width, if there is
+ * one; the others are as wide as their widest cell.
+ */
+#pragma once
+
+#include "base/buf.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TABLE_COLUMNS_MAX = 12 };
+
+struct table {
+	const char *const *titles; /* borrowed */
+	size_t columns;
+	unsigned right;	 /* bit i: column i is aligned to the right */
+	struct buf text; /* cells one after the other, each with its NUL */
+	size_t cells;
+	size_t width[TABLE_COLUMNS_MAX];
+	int error; /* first failure, or 0 */
+};
+
+/* titles: columns of them. */
+void table_init(struct table *t, const char *const *titles, size_t columns, unsigned right);
+void table_done(struct table *t);
+
+/* The next cell; an empty one shows as "-". */
+void table_cell(struct table *t, const char *s);
+void table_cellf(struct table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Appends the lines. line_max: columns of the terminal, 0 for no cut. Negative errno if it does not
+ * fit out. */
+int table_print(struct table *t, size_t line_max, struct buf *out);
+
+/* How many terminal columns the text takes. */
+size_t text_width(const char *s, size_t n);
+
+/* "1.2 GB", "832 B" into ret; "3 days", "12 s". */
+const char *text_bytes(char ret[16], uint64_t bytes);
+const char *text_duration(char ret[16], uint64_t ms);

@@ -1,0 +1,272 @@
+/* The option table and its parser: every form, every kind of value, every way to be wrong. */
+#include "base/fd.h"
+#include "cli/options.h"
+#include "tap.h"
+
+#include <stdlib.h>
+
+static const enum opt_id all[] = {OPT_NAME, OPTS_BOX,	OPT_TTY,   OPT_INTERACTIVE, OPT_EXEC,
+				  OPT_FROM, OPT_SIGNAL, OPT_GRACE, OPTS_COMMON,	    OPT_END};
+
+static int parse(struct options *o, int command_after, struct err *e, ...)
+{
+	struct opt_spec spec = {.verb = "test", .allowed = all, .command_after = command_after};
+	char *argv[32];
+	int argc = 0;
+	va_list ap;
+
+	va_start(ap, e);
+	for (char *s = va_arg(ap, char *); s; s = va_arg(ap, char *))
+		argv[argc++] = s;
+	va_end(ap);
+	return options_parse(o, &spec, argc, argv, e);
+}
+
+TEST(values_attached_and_apart)
+{
+	struct options o;
+	struct err e = {0};
+
+	CHECK_EQ(parse(&o, -1, &e, "--name=a", "--image", "b", "-w/tmp", "-u", "root", "x", NULL),
+		 0);
+	CHECK_STR(o.name, "a");
+	CHECK_STR(o.image, "b");
+	CHECK_STR(o.workdir, "/tmp");
+	CHECK_STR(o.user, "root");
+	CHECK_EQ(o.arg_count, 1);
+	CHECK_STR(o.args[0], "x");
+	CHECK(o.args[1] == NULL);
+	options_done(&o);
+}
+
+TEST(flags_together_and_value_at_the_end)
+{
+	struct options o;
+	struct err e = {0};
+
+	CHECK_EQ(parse(&o, -1, &e, "-ite", "A=1", "-v", NULL), 0);
+	CHECK(o.tty && o.interactive && o.verbose && !o.json);
+	CHECK_EQ(o.env.count, 1);
+	CHECK_STR(o.env.items[0], "A=1");
+	options_done(&o);
+}
+
+TEST(lists_keep_their_order_and_end_with_null)
+{
+	struct options o;
+	struct err e = {0};
+
+	CHECK_EQ(parse(&o, -1, &e, "--mount", "a:/a", "--mount=b:/b", "--label", "x=1", NULL), 0);
+	CHECK_EQ(o.mounts.count, 2);
+	CHECK_STR(o.mounts.items[0], "a:/a");
+	CHECK_STR(o.mounts.items[1], "b:/b");
+	CHECK(o.mounts.items[2] == NULL);
+	CHECK_EQ(o.labels.count, 1);
+	CHECK(o.env.items == NULL);
+	options_done(&o);
+}
+
+TEST(env_without_value_takes_ours)
+{
+	struct options o;
+	struct err e = {0};
+
+	setenv("COVE_TEST_VAR", "from here", 1);
+	CHECK_EQ(parse(&o, -1, &e, "-e", "COVE_TEST_VAR", "-e", "EMPTY=", NULL), 0);
+	CHECK_STR(o.env.items[0], "COVE_TEST_VAR=from here");
+	CHECK_STR(o.env.items[1], "EMPTY=");
+	options_done(&o);
+	unsetenv("COVE_TEST_VAR");
+	CHECK(parse(&o, -1, &e, "-e", "COVE_TEST_VAR", NULL) < 0);
+	CHECK(strstr(e.msg, "COVE_TEST_VAR") && strstr(e.msg, "NAME=VALUE"));
+	options_done(&o);
+}
+
+TEST(two_dashes_end_options)
+{
+	struct options o;
+	struct err e = {0};
+
+	CHECK_EQ(parse(&o, -1, &e, "a", "--", "--name", "-x", "--", NULL), 0);
+	CHECK(o.name == NULL);
+	CHECK_EQ(o.arg_count, 4);
+	CHECK_STR(o.args[1], "--name");
+	CHECK_STR(o.args[3], "--");
+	options_done(&o);
+}
+
+TEST(the_command_begins_at_its_first_word)
+{
+	struct options o;
+	struct err e = {0};
+
+	CHECK_EQ(parse(&o, 0, &e, "-v", "ls", "-l", "--name", "x", NULL), 0);
+	CHECK_EQ(o.arg_count, 4);
+	CHECK_STR(o.args[1], "-l");
+	CHECK(o.name == NULL);
+	options_done(&o);
+	/* With a box before it, options may still stand behind the box. */
+	CHECK_EQ(parse(&o, 1, &e, "box", "-w", "/", "ls", "-v", NULL), 0);
+	CHECK_EQ(o.arg_count, 3);
+	CHECK_STR(o.workdir, "/");
+	CHECK_STR(o.args[2], "-v");
+	CHECK(!o.verbose);
+	options_done(&o);
+	CHECK_EQ(parse(&o, 1, &e, "box", "--", "-v", NULL), 0);
+	CHECK_EQ(o.arg_count, 2);
+	CHECK_STR(o.args[1], "-v");
+	options_done(&o);
+}
+
+TEST(a_dash_alone_is_an_argument)
+{
+	struct options o;
+	struct err e = {0};
+
+	CHECK_EQ(parse(&o, -1, &e, "-", "--json", NULL), 0);
+	CHECK_EQ(o.arg_count, 1);
+	CHECK(o.json);
+	options_done(&o);
+}
+
+TEST(numbers_times_and_signals)
+{
+	struct options o;
+	struct err e = {0};
+
+	CHECK_EQ(parse(&o, -1, &e, "--timeout", "1.5s", "--exec", "7", "-s", "SIGINT", "--grace=0",
+		       NULL),
+		 0);
+	CHECK_EQ(o.timeout_ms, 1500);
+	CHECK_EQ(o.exec_id, 7);
+	CHECK(o.has_exec && o.has_grace && !o.has_from);
+	CHECK_EQ(o.grace_ms, 0);
+	CHECK_EQ(o.signal, 2);
+	options_done(&o);
+	CHECK_EQ(parse(&o, -1, &e, "--from", "4096", NULL), 0);
+	CHECK_EQ(o.out_from, 4096);
+	CHECK_EQ(o.err_from, 0);
+	options_done(&o);
+	CHECK_EQ(parse(&o, -1, &e, "--from=10:20", NULL), 0);
+	CHECK_EQ(o.out_from, 10);
+	CHECK_EQ(o.err_from, 20);
+	options_done(&o);
+}
+
+TEST(bad_values_are_named)
+{
+	static const struct {
+		const char *option, *value, *said;
+	} bad[] = {{"--timeout", "soon", "not a time"},
+		   {"--timeout", "", "not a time"},
+		   {"--timeout", "-1", "not a time"},
+		   {"--exec", "x", "cove ps"},
+		   {"--from", "1:2:3", "byte offset"},
+		   {"--from", ":", "byte offset"},
+		   {"--signal", "NOPE", "signal"},
+		   {"--name", "", "empty"},
+		   {"--net", "open", "egress comes with the door"},
+		   {"--from", "99999999999999999999999999", "byte offset"},
+		   {"--from", "99999999999999999999999999:1", "byte offset"}};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct options o;
+		struct err e = {0};
+
+		CHECK(parse(&o, -1, &e, bad[i].option, bad[i].value, NULL) < 0);
+		CHECK(strstr(e.msg, bad[i].option));
+		CHECK(strstr(e.msg, bad[i].said));
+		options_done(&o);
+	}
+}
+
+TEST(net_none_is_the_only_mode)
+{
+	struct options o;
+	struct err e = {0};
+
+	CHECK_EQ(parse(&o, -1, &e, "--net", "none", NULL), 0);
+	CHECK_STR(o.net, "none");
+	options_done(&o);
+}
+
+TEST(unknown_options_get_the_nearest)
+{
+	struct options o;
+	struct err e = {0};
+
+	CHECK(parse(&o, -1, &e, "--imgae", "x", NULL) < 0);
+	CHECK(strstr(e.msg, "'--imgae'") && strstr(e.msg, "'--image'") &&
+	      strstr(e.msg, "cove help test"));
+	options_done(&o);
+	CHECK(parse(&o, -1, &e, "--work", NULL) < 0);
+	CHECK(strstr(e.msg, "did you mean '--work"));
+	options_done(&o);
+	CHECK(parse(&o, -1, &e, "--quite-another-thing=1", NULL) < 0);
+	CHECK(strstr(e.msg, "'--quite-another-thing'") && !strstr(e.msg, "did you mean"));
+	options_done(&o);
+	CHECK(parse(&o, -1, &e, "-vZ", NULL) < 0);
+	CHECK(strstr(e.msg, "'-Z'"));
+	options_done(&o);
+}
+
+TEST(missing_and_needless_values)
+{
+	struct options o;
+	struct err e = {0};
+
+	CHECK(parse(&o, -1, &e, "--name", NULL) < 0);
+	CHECK(strstr(e.msg, "--name needs a value"));
+	options_done(&o);
+	CHECK(parse(&o, -1, &e, "-e", NULL) < 0);
+	CHECK(strstr(e.msg, "--env needs a value"));
+	options_done(&o);
+	CHECK(parse(&o, -1, &e, "--json=yes", NULL) < 0);
+	CHECK(strstr(e.msg, "takes no value"));
+	options_done(&o);
+}
+
+TEST(a_very_long_option_is_cut_in_the_message)
+{
+	autofree char *word = malloc(100001);
+	struct options o;
+	struct err e = {0};
+
+	CHECK(word);
+	memset(word, 'a', 100000);
+	memcpy(word, "--", 2);
+	word[100000] = 0;
+	CHECK(parse(&o, -1, &e, word, NULL) < 0);
+	CHECK(strlen(e.msg) < 200);
+	options_done(&o);
+}
+
+TEST(closest_word)
+{
+	static const char *const verbs[] = {"run", "create", "rm", "ls", "inspect", NULL};
+
+	CHECK_STR(options_closest("craete", verbs), "create");
+	CHECK_STR(options_closest("insp", verbs), "inspect");
+	CHECK_STR(options_closest("rn", verbs), "run");
+	CHECK(options_closest("x", verbs) == NULL);
+	CHECK(options_closest("", verbs) == NULL);
+	CHECK(options_closest("completely-different", verbs) == NULL);
+}
+
+TEST(help_shows_every_option_within_80_columns)
+{
+	struct buf b;
+	const char *text, *line;
+
+	buf_init(&b, 1 << 16);
+	options_help(all, &b);
+	text = buf_cstr(&b);
+	CHECK(text);
+	for (size_t i = 0; all[i] != OPT_END; i++)
+		CHECK(strstr(text, options_long_name(all[i])));
+	for (line = text; *line; line = strchr(line, '\n') + 1)
+		CHECK(strchr(line, '\n') - line <= 80);
+	buf_done(&b);
+}
+
+TAP_MAIN

@@ -1,0 +1,119 @@
+/* Tables: widths, alignment, cuts, and text that tries to break out of its cell. */
+#include "base/buf.h"
+#include "cli/table.h"
+#include "tap.h"
+
+static const char *const titles[] = {"NAME", "SIZE", "WHAT"};
+
+static const char *print(struct table *t, struct buf *out, size_t line_max)
+{
+	CHECK_EQ(table_print(t, line_max, out), 0);
+	table_done(t);
+	return buf_cstr(out);
+}
+
+TEST(columns_are_as_wide_as_their_widest_cell)
+{
+	struct table t;
+	struct buf out;
+
+	buf_init(&out, 4096);
+	table_init(&t, titles, 3, 1 << 1);
+	table_cell(&t, "a");
+	table_cell(&t, "5");
+	table_cell(&t, "x");
+	table_cell(&t, "longer");
+	table_cellf(&t, "%d", 1234567);
+	table_cell(&t, "");
+	CHECK_STR(print(&t, &out, 0), "NAME       SIZE  WHAT\n"
+				      "a             5  x\n"
+				      "longer  1234567  -\n");
+	buf_done(&out);
+}
+
+TEST(no_text_can_break_a_line)
+{
+	struct table t;
+	struct buf out;
+	const char *text;
+	size_t lines = 0;
+
+	buf_init(&out, 4096);
+	table_init(&t, titles, 3, 0);
+	table_cell(&t, "a\nb");
+	table_cell(&t, "\033[2Jx\r");
+	table_cell(&t, "\xff\xfe\tz");
+	text = print(&t, &out, 0);
+	for (const char *p = text; *p; p++) {
+		lines += *p == '\n';
+		CHECK(*p == '\n' || (unsigned char)*p >= 0x20);
+		CHECK((unsigned char)*p < 0x7f);
+	}
+	CHECK_EQ(lines, 2);
+	CHECK(strstr(text, "a\\nb") && strstr(text, "\\x1b[2Jx\\r"));
+	buf_done(&out);
+}
+
+TEST(the_last_column_is_cut_to_the_terminal)
+{
+	struct table t;
+	struct buf out;
+
+	buf_init(&out, 4096);
+	table_init(&t, titles, 3, 0);
+	table_cell(&t, "a");
+	table_cell(&t, "b");
+	table_cell(&t, "a very long command line");
+	CHECK_STR(print(&t, &out, 20), "NAME  SIZE  WHAT\n"
+				       "a     b     a very …\n");
+	buf_done(&out);
+}
+
+TEST(width_of_text)
+{
+	CHECK_EQ(text_width("abc", 3), 3);
+	CHECK_EQ(text_width("é", 2), 1);
+	CHECK_EQ(text_width("日本", 6), 4);
+	CHECK_EQ(text_width("e\xcc\x81", 3), 1);
+	CHECK_EQ(text_width("\xff", 1), 1);
+	CHECK_EQ(text_width("", 0), 0);
+}
+
+TEST(only_titles)
+{
+	struct table t;
+	struct buf out;
+
+	buf_init(&out, 4096);
+	table_init(&t, titles, 3, 0);
+	CHECK_STR(print(&t, &out, 0), "NAME  SIZE  WHAT\n");
+	buf_done(&out);
+}
+
+TEST(bytes_for_people)
+{
+	char s[16];
+
+	CHECK_STR(text_bytes(s, 0), "0 B");
+	CHECK_STR(text_bytes(s, 999), "999 B");
+	CHECK_STR(text_bytes(s, 1000), "1.0 kB");
+	CHECK_STR(text_bytes(s, 12345678), "12 MB");
+	CHECK_STR(text_bytes(s, 999999), "1.0 MB");
+	CHECK_STR(text_bytes(s, 732000000), "732 MB");
+	CHECK_STR(text_bytes(s, UINT64_MAX), "18 EB");
+}
+
+TEST(durations_for_people)
+{
+	char s[16];
+
+	CHECK_STR(text_duration(s, 0), "0 ms");
+	CHECK_STR(text_duration(s, 1234), "1.2 s");
+	CHECK_STR(text_duration(s, 59000), "59 s");
+	CHECK_STR(text_duration(s, 600000), "10 min");
+	CHECK_STR(text_duration(s, 10ull * 3600000), "10 h");
+	CHECK_STR(text_duration(s, 3ull * 86400000), "3 days");
+	CHECK(strlen(text_duration(s, UINT64_MAX)) < 16);
+}
+
+TAP_MAIN
