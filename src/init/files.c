@@ -1,23 +1,23 @@
 /*
- * File operations: put, get, stat, list, mkdir, move, remove, chmod, all inside the box and as its
- * user.
+ * File operations: put, get, stat, list, mkdir, move, remove, chmod, all inside the box and as
+ * its user.
  *
  * How it works
  *
  *	FILE ---> file_start: find the user, make the operation, kind->start
  *	frame --> file_frame: kind->frame   (ENTRY, DATA, EOF of a put; CREDIT of a get)
- *	turn ---> on_turn:    kind->turn    (get, list, remove: one bounded piece per turn of the loop)
+ *	turn ---> on_turn:    kind->turn    (get, list, remove: one bounded piece per turn)
  *
- * Whatever a step returns, settle() acts on it: wait, go on next turn, or answer and free. There is
- * no other place that answers, so each operation is answered exactly once.
+ * Whatever a step returns, settle() acts on it: wait, go on next turn, or answer and free. There
+ * is no other place that answers, so each operation is answered exactly once.
  *
- * The user: init is the box's root. Around each step the filesystem ids of this process become the
- * user's (setfsuid, setfsgid, and the groups); leaving fsuid 0 drops the capabilities that override
- * permissions, and coming back raises them again. Where only one id is mapped nothing is changed.
- * File work is never done between turns as anybody else.
+ * The user: init is the box's root. Around each step the filesystem ids of this process become
+ * the user's (setfsuid, setfsgid, and the groups); leaving fsuid 0 drops the capabilities that
+ * override permissions, and coming back raises them again. Where only one id is mapped nothing is
+ * changed. File work is never done between turns as anybody else.
  *
- * Limits: INIT_FILE_OPS_MAX operations at once; a transfer holds no data of its own, it reads into
- * the link's queue (as long as that is short) and writes straight from a frame.
+ * Limits: INIT_FILE_OPS_MAX operations at once; a transfer holds no data of its own, it reads
+ * into the link's queue (as long as that is short) and writes straight from a frame.
  */
 #include "init/files.h"
 
@@ -78,13 +78,13 @@ static int enter_user(const struct file_op *op, struct err *e)
 	if (!has_same_groups(t, u) && syscall(SYS_setgroups, u->group_count, u->groups) < 0)
 		return err_errno(e, errno, "cannot take the groups of user '%s'", u->name);
 	if (!set_fs_ids(u->uid, u->gid))
-		return err_set(e, ERR_DENIED, EPERM, "cannot work as uid %u: the id is not mapped here",
-			       u->uid);
+		return err_set(e, ERR_DENIED, EPERM,
+			       "cannot work as uid %u: the id is not mapped here", u->uid);
 	return 0;
 }
 
-/* Coming back cannot fail unless somebody took init's capabilities; going on as the wrong user would
- * be worse than ending the box. */
+/* Coming back cannot fail unless somebody took init's capabilities; going on as the wrong user
+ * would be worse than ending the box. */
 static void leave_user(const struct file_op *op)
 {
 	const struct file_table *t = op->in->files;
@@ -106,8 +106,8 @@ static void op_free(struct file_op *op)
 	*at = op->next;
 	t->count--;
 	ev_defer_cancel(op->in->ev, &op->turn);
-	/* stop touches only what the operation itself made, so it runs even if the user is not to be had
-	 * any more: nothing half made may stay. */
+	/* stop touches only what the operation itself made, so it runs even if the user is not to
+	 * be had any more: nothing half made may stay. */
 	if (op->started && op->kind->stop) {
 		enter_user(op, NULL);
 		op->kind->stop(op);
@@ -214,8 +214,8 @@ int file_error_type(const struct file_op *op, mode_t mode, const char *rel, stru
 	char path[128];
 
 	shown_path(op, rel, path, sizeof(path));
-	return err_set(e, ERR_INVALID, S_ISDIR(mode) ? EISDIR : EINVAL, "'%s' is %s, not a regular file",
-		       path, word);
+	return err_set(e, ERR_INVALID, S_ISDIR(mode) ? EISDIR : EINVAL,
+		       "'%s' is %s, not a regular file", path, word);
 }
 
 static int stat_start(struct file_op *op, const struct wire_file *m, struct err *e)
@@ -263,7 +263,8 @@ static int box_path(const struct file_op *op, const char *path, char *ret, struc
 
 	if (!path || !*path)
 		return err_set(e, ERR_INVALID, EINVAL, "the file operation names no path");
-	if (path[0] == '/' ? !str_copy(ret, BOX_PATH_MAX, path) : !path_join(ret, BOX_PATH_MAX, base, path))
+	if (path[0] == '/' ? !str_copy(ret, BOX_PATH_MAX, path)
+			   : !path_join(ret, BOX_PATH_MAX, base, path))
 		return err_set(e, ERR_INVALID, ENAMETOOLONG, "the path is longer than %u bytes",
 			       BOX_PATH_MAX - 1);
 	return 0;
@@ -285,9 +286,10 @@ static int move_start(struct file_op *op, const struct wire_file *m, struct err 
 	place_done(&from);
 	place_done(&to);
 	if (r == -EXDEV)
-		return err_set(e, ERR_INVALID, EXDEV,
-			       "'%.80s' and '%.80s' are on different filesystems: copy, then remove",
-			       op->path, text);
+		return err_set(
+			e, ERR_INVALID, EXDEV,
+			"'%.80s' and '%.80s' are on different filesystems: copy, then remove",
+			op->path, text);
 	return r < 0 ? file_error(op, -r, "move", "", e) : FILE_DONE;
 }
 
@@ -308,8 +310,8 @@ static const struct file_kind file_move = {.size = sizeof(struct file_op), .star
 static const struct file_kind file_chmod = {.size = sizeof(struct file_op), .start = chmod_start};
 
 static const struct file_kind *const kinds[FILE_OP_COUNT] = {
-	[FILE_PUT] = &file_put,	    [FILE_GET] = &file_get,	[FILE_STAT] = &file_stat,
-	[FILE_LIST] = &file_list,   [FILE_MKDIR] = &file_mkdir, [FILE_MOVE] = &file_move,
+	[FILE_PUT] = &file_put,	      [FILE_GET] = &file_get,	  [FILE_STAT] = &file_stat,
+	[FILE_LIST] = &file_list,     [FILE_MKDIR] = &file_mkdir, [FILE_MOVE] = &file_move,
 	[FILE_REMOVE] = &file_remove, [FILE_CHMOD] = &file_chmod,
 };
 
@@ -329,9 +331,10 @@ static int op_prepare(struct file_op *op, const struct wire_file *m, struct err 
 	if (r < 0 && !(in->single && !m->user))
 		return r;
 	if (in->single && m->user && op->user.uid != geteuid())
-		return err_set(e, ERR_UNSUPPORTED, EPERM,
-			       "only one user exists in this box: file work as '%s' is not possible",
-			       m->user);
+		return err_set(
+			e, ERR_UNSUPPORTED, EPERM,
+			"only one user exists in this box: file work as '%s' is not possible",
+			m->user);
 	return box_path(op, m->path, op->path, e);
 }
 

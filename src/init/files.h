@@ -30,8 +30,9 @@ struct file_kind {
 	size_t size; /* of the object that begins with a struct file_op */
 	int (*start)(struct file_op *op, const struct wire_file *m, struct err *e);
 	int (*turn)(struct file_op *op, struct err *e); /* NULL: frames drive it */
-	int (*frame)(struct file_op *op, const struct wire_frame *f, struct err *e); /* may be NULL */
-	void (*stop)(struct file_op *op); /* closes and takes back what is half made; may be NULL */
+	/* Both may be NULL. stop closes and takes back what is half made. */
+	int (*frame)(struct file_op *op, const struct wire_frame *f, struct err *e);
+	void (*stop)(struct file_op *op);
 };
 
 struct file_op {
@@ -42,7 +43,8 @@ struct file_op {
 	bool started; /* kind->start was called, so kind->stop will be */
 	struct ev_defer turn;
 	struct user user;
-	char path[BOX_PATH_MAX]; /* absolute, as a text; not normalised: ".." after a link is the kernel's */
+	/* Absolute, not normalised: what ".." means after a link is for the kernel to say. */
+	char path[BOX_PATH_MAX];
 };
 
 extern const struct file_kind file_put, file_get, file_list, file_remove;
@@ -50,10 +52,13 @@ extern const struct file_kind file_put, file_get, file_list, file_remove;
 /* True if the operation may queue more on the link; false: file_drained will wake it. */
 bool file_may_send(const struct file_op *op);
 /* Queues one ENTRY frame. target is a link's text or NULL. */
-int file_send_entry(struct file_op *op, const char *path, const struct stat *st, const char *target);
+int file_send_entry(struct file_op *op, const char *path, const struct stat *st,
+		    const char *target);
 
-/* "cannot WHAT 'PATH/REL': words of code"; returns -code. rel may be "". A long path keeps its end. */
-int file_error(const struct file_op *op, int code, const char *what, const char *rel, struct err *e);
+/* "cannot WHAT 'PATH/REL': words of code"; returns -code. rel may be "". A long path keeps its
+ * end. */
+int file_error(const struct file_op *op, int code, const char *what, const char *rel,
+	       struct err *e);
 /* What a thing is that data cannot be read from or written to: "a FIFO", "a device", ... */
 int file_error_type(const struct file_op *op, mode_t mode, const char *rel, struct err *e);
 
@@ -84,8 +89,8 @@ int path_open(const char *path, int flags);
 int path_open_dir(int at_fd, const char *path, bool make);
 
 /*
- * files_walk.c: one tree, depth first, with its own stack. Names come from getdents64; a level costs
- * one descriptor and one page.
+ * files_walk.c: one tree, depth first, with its own stack. Names come from getdents64; a level
+ * costs one descriptor and one page.
  */
 struct walk_level;
 

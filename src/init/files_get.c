@@ -3,19 +3,19 @@
  *
  * How it works
  *
- * Each turn of the loop sends at most about one data frame's worth: fair between operations, and the
- * link's queue stays short. Data needs credit; when there is none, or when the queue is long, the
- * operation waits and is woken by CREDIT or by file_drained.
+ * Each turn of the loop sends at most about one data frame's worth: fair between operations, and
+ * the link's queue stays short. Data needs credit; when there is none, or when the queue is long,
+ * the operation waits and is woken by CREDIT or by file_drained.
  *
  * A file is read up to the size it had when it was opened, so one that grows for ever still ends;
- * one that shrinks ends early. A file that says it has no size (most of /proc) is read to its end,
- * at most INIT_UNSIZED_MAX. Only regular files are opened: the type is looked at first, because
- * opening a FIFO is an event for whoever waits at its other end, and again afterwards.
+ * one that shrinks ends early. A file that says it has no size (most of /proc) is read to its
+ * end, at most INIT_UNSIZED_MAX. Only regular files are opened: the type is looked at first,
+ * because opening a FIFO is an event for whoever waits at its other end, and again afterwards.
  *
  * In a tree no link is followed. A child that vanished or changed its type between looking and
- * opening is left out, as if we had come a moment later; one that may not be read is an error, since
- * a copy that silently lacks files is worse than none. Below the operation's root the kernel's own
- * filesystems (proc, sysfs, cgroups) are named but not entered.
+ * opening is left out, as if we had come a moment later; one that may not be read is an error,
+ * since a copy that silently lacks files is worse than none. Below the operation's root the
+ * kernel's own filesystems (proc, sysfs, cgroups) are named but not entered.
  */
 #include "init/files.h"
 
@@ -193,8 +193,8 @@ static int enter_child(struct get *g, const char *name, mode_t type, struct err 
 		return 0;
 	r = S_ISDIR(type) ? begin_dir(g, take_fd(fd), &st) : begin_file(g, take_fd(fd), &st);
 	if (r == -ELOOP)
-		return err_set(e, ERR_LIMIT, ELOOP, "'%.120s' is more than %u directories deep", g->op.path,
-			       INIT_DEPTH_MAX);
+		return err_set(e, ERR_LIMIT, ELOOP, "'%.120s' is more than %u directories deep",
+			       g->op.path, INIT_DEPTH_MAX);
 	return r < 0 ? file_error(&g->op, -r, "send", g->walk.path, e) : 0;
 }
 
@@ -221,7 +221,8 @@ static int next_entry(struct get *g, bool descend, struct err *e)
 		return g->walk.top ? FILE_AGAIN : FILE_DONE;
 	}
 	if (fstatat(walk_fd(&g->walk), name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT ? FILE_AGAIN : file_error(&g->op, errno, "look at", g->walk.path, e);
+		return errno == ENOENT ? FILE_AGAIN
+				       : file_error(&g->op, errno, "look at", g->walk.path, e);
 	if (descend && (S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)))
 		r = enter_child(g, name, st.st_mode & S_IFMT, e);
 	else

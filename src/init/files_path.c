@@ -137,7 +137,9 @@ int place_find(const char *path, unsigned flags, struct place *ret)
 		int next;
 
 		r = split(text, &dir, p.name);
-		next = r < 0 ? r : path_open_dir(p.dir_fd >= 0 ? p.dir_fd : AT_FDCWD, dir, flags & PLACE_MAKE);
+		next = r < 0 ? r
+			     : path_open_dir(p.dir_fd >= 0 ? p.dir_fd : AT_FDCWD, dir,
+					     flags & PLACE_MAKE);
 		place_done(&p);
 		if (next < 0)
 			return next;

@@ -8,17 +8,18 @@
  *	EOF       --> end_file: mode, time, rename over the target
  *	ENTRY 'd' --> put_dir;  ENTRY 'l' --> put_link;  ENTRY 'E' --> end
  *
- * A half upload is never seen under its own name: the data goes to ".cove-put-<random>" in the same
- * directory until it is complete. An error, CANCEL or the loss of the keeper removes that name. Two
- * puts to one path at once each have their own; the later rename wins.
+ * A half upload is never seen under its own name: the data goes to ".cove-put-<random>" in the
+ * same directory until it is complete. An error, CANCEL or the loss of the keeper removes that
+ * name. Two puts to one path at once each have their own; the later rename wins.
  *
- * The operation's own path may lead through links, as for any program of the user; missing parents
- * are made. What lies below the path is reached through no link at all, so a link that the box plants
- * while a tree is coming in cannot send it elsewhere. An existing link below the path is replaced.
+ * The operation's own path may lead through links, as for any program of the user; missing
+ * parents are made. What lies below the path is reached through no link at all, so a link that
+ * the box plants while a tree is coming in cannot send it elsewhere. An existing link below the
+ * path is replaced.
  *
- * A directory that comes with a mode which would lock us out gets it when the entries have moved on
- * to something outside of it: directories being filled are a stack, each one's path the beginning of
- * the next one's. A directory that was there before keeps its mode and time.
+ * A directory that comes with a mode which would lock us out gets it when the entries have moved
+ * on to something outside of it: directories being filled are a stack, each one's path the
+ * beginning of the next one's. A directory that was there before keeps its mode and time.
  */
 #include "init/files.h"
 
@@ -41,13 +42,13 @@ struct put_dir {
 struct put {
 	struct file_op op;
 	struct wire_flow flow;
-	int root_fd;	    /* the operation's path once it is a directory, owned, O_PATH; else -1 */
-	int fd;		    /* the file being written, owned; -1 between files */
+	int root_fd; /* the operation's path once it is a directory, owned, O_PATH; else -1 */
+	int fd;	     /* the file being written, owned; -1 between files */
 	struct place place; /* where it will appear */
 	char tmp[32];
 	mode_t mode;
 	uint64_t mtime_ns;
-	char rel[BOX_PATH_MAX]; /* of the entry at work, for sentences */
+	char rel[BOX_PATH_MAX];		     /* of the entry at work, for sentences */
 	struct put_dir dirs[INIT_DEPTH_MAX]; /* made here and not finished */
 	unsigned dir_count;
 	char dir_path[BOX_PATH_MAX]; /* of the innermost of them */
@@ -70,7 +71,8 @@ static int set_mtime(int dir_fd, const char *name, uint64_t mtime_ns)
 {
 	struct timespec times[2] = {
 		{.tv_nsec = UTIME_OMIT},
-		{.tv_sec = (time_t)(mtime_ns / 1000000000u), .tv_nsec = (long)(mtime_ns % 1000000000u)},
+		{.tv_sec = (time_t)(mtime_ns / 1000000000u),
+		 .tv_nsec = (long)(mtime_ns % 1000000000u)},
 	};
 
 	if (mtime_ns == 0)
@@ -103,8 +105,9 @@ static int find_place(struct put *p, const struct wire_entry *m, struct place *r
 		return r;
 	r = place_beneath(p->root_fd, p->rel, ret);
 	if (r == -ELOOP)
-		return err_set(e, ERR_INVALID, ELOOP, "'%.80s': a symbolic link stands in the way of '%.80s'",
-			       p->op.path, p->rel);
+		return err_set(e, ERR_INVALID, ELOOP,
+			       "'%.80s': a symbolic link stands in the way of '%.80s'", p->op.path,
+			       p->rel);
 	return r < 0 ? file_error(&p->op, -r, "write", p->rel, e) : 0;
 }
 
@@ -212,8 +215,8 @@ static int leave_dirs(struct put *p, const char *path, struct err *e)
 static int remember_dir(struct put *p, const struct wire_entry *m, struct err *e)
 {
 	if (p->dir_count >= INIT_DEPTH_MAX)
-		return err_set(e, ERR_LIMIT, ELOOP, "'%.120s' is more than %u directories deep", p->op.path,
-			       INIT_DEPTH_MAX);
+		return err_set(e, ERR_LIMIT, ELOOP, "'%.120s' is more than %u directories deep",
+			       p->op.path, INIT_DEPTH_MAX);
 	str_copy(p->dir_path, sizeof(p->dir_path), p->rel);
 	p->dirs[p->dir_count++] = (struct put_dir){
 		.path_len = strlen(p->rel),
@@ -297,8 +300,8 @@ static int put_entry(struct put *p, const struct wire_entry *m, struct err *e)
 		return r < 0 ? r : FILE_DONE;
 	}
 	if (*path && !path_is_safe_relative(path))
-		return err_set(e, ERR_INVALID, EINVAL, "a put entry's path must stay below '%.120s'",
-			       p->op.path);
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "a put entry's path must stay below '%.120s'", p->op.path);
 	if (!*path && p->root_fd >= 0)
 		return bad_frame(e);
 	str_copy(p->rel, sizeof(p->rel), path);
@@ -313,8 +316,8 @@ static int put_entry(struct put *p, const struct wire_entry *m, struct err *e)
 	case 'l':
 		return put_link(p, m, e);
 	default:
-		return err_set(e, ERR_INVALID, EINVAL, "'%.150s': only files, directories and links can be put",
-			       path);
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "'%.150s': only files, directories and links can be put", path);
 	}
 }
 

@@ -1,10 +1,10 @@
 /*
  * Remove: one name, or a tree.
  *
- * A tree is walked depth first; every name is unlinked relative to its open directory, and only what
- * says it is a directory is opened, without following a link or entering another mount. A directory
- * that was filled again while we emptied it is read again, REFILLS_MAX times in all. Each turn of the
- * loop removes a bounded number of names.
+ * A tree is walked depth first; every name is unlinked relative to its open directory, and only
+ * what says it is a directory is opened, without following a link or entering another mount. A
+ * directory that was filled again while we emptied it is read again, REFILLS_MAX times in all.
+ * Each turn of the loop removes a bounded number of names.
  */
 #include "init/files.h"
 
@@ -42,8 +42,8 @@ static int open_dir(struct removal *m, int dir_fd, const char *name, struct err 
 		return file_error(&m->op, -fd, "remove", m->walk.path, e);
 	r = walk_down(&m->walk, fd);
 	if (r == -ELOOP)
-		return err_set(e, ERR_LIMIT, ELOOP, "'%.120s' is more than %u directories deep", m->op.path,
-			       INIT_DEPTH_MAX);
+		return err_set(e, ERR_LIMIT, ELOOP, "'%.120s' is more than %u directories deep",
+			       m->op.path, INIT_DEPTH_MAX);
 	return r < 0 ? file_error(&m->op, -r, "remove", m->walk.path, e) : 0;
 }
 

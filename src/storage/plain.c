@@ -1,9 +1,10 @@
 /*
  * Plain storage: upper/ and work/ are ordinary directories of the box's own.
  *
- * Both belong to the box's root, because upper/ becomes "/" of the box. Root stores what a box writes
- * with the box's own ids, so its own mkdir is already right; an ordinary user with subordinate ids
- * makes them from inside its mapping; with a single id everything is the caller's.
+ * Both belong to the box's root, because upper/ becomes "/" of the box. Root stores what a box
+ * writes with the box's own ids, so its own mkdir is already right; an ordinary user with
+ * subordinate ids makes them from inside its mapping; with a single id everything is the
+ * caller's.
  */
 #include "storage/storage.h"
 

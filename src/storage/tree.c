@@ -3,21 +3,24 @@
  *
  * How removal works
  *
- * The tree is flattened while it is removed, so that any depth costs two descriptors and no stack.
- * The root R is read; files in it are unlinked; a directory D in it is opened and read in turn: its
- * files are unlinked and its own subdirectories renamed up into R under a random name, where a later
- * pass over R finds them; then D is empty and goes. Every directory is moved at most once. Passes are
- * repeated until R itself can be removed. Whatever happens in between, what is left is still below R,
- * and the next call continues.
+ * The tree is flattened while it is removed, so that any depth costs two descriptors and no
+ * stack. The root R is read; files in it are unlinked; a directory D in it is opened and read in
+ * turn: its files are unlinked and its own subdirectories renamed up into R under a random name,
+ * where a later pass over R finds them; then D is empty and goes. Every directory is moved at
+ * most once. Passes are repeated until R itself can be removed. Whatever happens in between, what
+ * is left is still below R, and the next call continues.
  *
- * Nothing is followed: names are only ever unlinked or renamed relative to an open directory, and a
- * directory is only opened by openat2 without links, without leaving its parent and without entering
- * another mount. A name that is swapped for a link between two calls is unlinked as a link.
+ * Nothing is followed: names are only ever unlinked or renamed relative to an open directory, and
+ * a directory is only opened by openat2 without links, without leaving its parent and without
+ * entering another mount. A name that is swapped for a link between two calls is unlinked as a
+ * link.
  *
- * A directory without permissions gets them first, through its own descriptor: never through a name.
+ * A directory without permissions gets them first, through its own descriptor: never through a
+ * name.
  *
- * Measuring keeps one descriptor and, per level, the directory's identity and position; on the way up
- * ".." is checked against that identity, so a tree that is being moved is an error, not a journey.
+ * Measuring keeps one descriptor and, per level, the directory's identity and position; on the
+ * way up ".." is checked against that identity, so a tree that is being moved is an error, not a
+ * journey.
  */
 #include "storage/tree.h"
 
@@ -88,8 +91,8 @@ static int open_below(int dir_fd, const char *name, int flags)
 			  FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS | FD_NO_XDEV);
 }
 
-/* Gives the owner of a directory all permissions. An O_PATH descriptor cannot be changed itself, but
- * its entry in /proc is that very directory and nothing a name could be swapped for. */
+/* Gives the owner of a directory all permissions. An O_PATH descriptor cannot be changed itself,
+ * but its entry in /proc is that very directory and nothing a name could be swapped for. */
 static int unlock_dir(int dir_fd, const char *name)
 {
 	autoclose int fd = open_below(dir_fd, name, O_PATH);
@@ -145,8 +148,8 @@ static int unlink_one(int dir_fd, const char *name)
 	return errno == ENOTEMPTY || errno == ENOTDIR ? 1 : -errno;
 }
 
-/* Empties one directory of the root by unlinking and moving up, then removes it. What cannot go does
- * not keep the rest; the first reason is returned. */
+/* Empties one directory of the root by unlinking and moving up, then removes it. What cannot go
+ * does not keep the rest; the first reason is returned. */
 static int flatten(int root_fd, const char *name)
 {
 	autoclose int fd = open_dir(root_fd, name);
@@ -234,8 +237,10 @@ int tree_remove(int dir_fd, const char *name, struct err *e)
 	if (r == -ENOENT)
 		return 0;
 	if (r == -EBUSY)
-		return err_set(e, ERR_CONFLICT, EBUSY,
-			       "cannot remove '%s': something is mounted in it; unmount it and try again", name);
+		return err_set(
+			e, ERR_CONFLICT, EBUSY,
+			"cannot remove '%s': something is mounted in it; unmount it and try again",
+			name);
 	return r < 0 ? err_errno(e, -r, "cannot remove '%s'", name) : 0;
 }
 
@@ -269,7 +274,8 @@ int tree_remove_as(const struct ids *ids, int dir_fd, const char *name, struct e
 		if (e)
 			*e = *in.e;
 	} else if (r > 0) {
-		r = err_set(e, ERR_INTERNAL, EIO, "cannot remove '%s': the helper ended early", name);
+		r = err_set(e, ERR_INTERNAL, EIO, "cannot remove '%s': the helper ended early",
+			    name);
 	}
 	munmap(in.e, sizeof(*in.e));
 	return r;
@@ -372,7 +378,8 @@ static int measure_all(struct measure *m)
 	}
 }
 
-int tree_usage(int dir_fd, const char *name, uint64_t *ret_bytes, uint64_t *ret_files, struct err *e)
+int tree_usage(int dir_fd, const char *name, uint64_t *ret_bytes, uint64_t *ret_files,
+	       struct err *e)
 {
 	struct measure m = {.fd = open_below(dir_fd, name, O_RDONLY)};
 	struct stat st;

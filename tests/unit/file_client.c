@@ -116,7 +116,8 @@ void client_put_file(struct client *c, uint32_t id, const char *path, mode_t mod
 	const char *at = p;
 
 	wire_flow_init(&flow);
-	client_entry(c, id, &(struct wire_entry){.type = 'f', .path = path, .mode = mode, .size = n});
+	client_entry(c, id,
+		     &(struct wire_entry){.type = 'f', .path = path, .mode = mode, .size = n});
 	while (n > 0) {
 		size_t now = n > WIRE_DATA_MAX ? WIRE_DATA_MAX : n;
 

@@ -1,6 +1,6 @@
 /*
- * A keeper for tests of file operations: starts the cove-init named by COVE_INIT on a socketpair and
- * talks to it, blocking. Every wait is bounded; a failure ends the test.
+ * A keeper for tests of file operations: starts the cove-init named by COVE_INIT on a socketpair
+ * and talks to it, blocking. Every wait is bounded; a failure ends the test.
  */
 #pragma once
 
@@ -39,7 +39,7 @@ void client_next(struct client *c, struct wire_frame *ret);
 /* Sends FILE with a new id. */
 uint32_t client_begin(struct client *c, const struct wire_file *m);
 void client_entry(struct client *c, uint32_t id, const struct wire_entry *m);
-/* ENTRY, DATA within credit, EOF. Stops early if the operation was answered: client_finish tells. */
+/* ENTRY, DATA within credit, EOF. */
 void client_put_file(struct client *c, uint32_t id, const char *path, mode_t mode, const void *p,
 		     size_t n);
 /* Takes everything until OK or ERROR, giving credit. */

@@ -12,7 +12,6 @@
  * A failed CHECK prints where and what, and ends the test. SKIP ends it too, and says why in the
  * TAP line. In a process that the test itself forked a failed CHECK exits that process with 1: the
  * parent has to look.
- *
  * The state is weak, so that helper files linked into the same test may use CHECK as well.
  */
 #pragma once
@@ -96,21 +95,21 @@ static inline void tap_skip(const char *reason)
 	tap_leave(TAP_EXIT_SKIP);
 }
 
-#define CHECK(cond)	  tap_check((cond) ? 1 : 0, #cond, __FILE__, __LINE__)
-#define CHECK_EQ(a, b)                                                                            \
+#define CHECK(cond) tap_check((cond) ? 1 : 0, #cond, __FILE__, __LINE__)
+#define CHECK_EQ(a, b) \
 	tap_check_eq((long long)(a), (long long)(b), #a " == " #b, __FILE__, __LINE__)
-#define CHECK_STR(a, b)	  tap_check_str((a), (b), #a " == " #b, __FILE__, __LINE__)
+#define CHECK_STR(a, b)	   tap_check_str((a), (b), #a " == " #b, __FILE__, __LINE__)
 #define CHECK_MEM(a, b, n) tap_check(memcmp((a), (b), (n)) == 0, #a " == " #b, __FILE__, __LINE__)
-#define FAIL(reason)	  tap_check(0, (reason), __FILE__, __LINE__)
-#define SKIP(reason)	  tap_skip(reason)
+#define FAIL(reason)	   tap_check(0, (reason), __FILE__, __LINE__)
+#define SKIP(reason)	   tap_skip(reason)
 
-#define TEST(test_name)                                                                   \
-	static void tap_run_##test_name(void);                                            \
+#define TEST(test_name)                                                                        \
+	static void tap_run_##test_name(void);                                                 \
 	static struct tap_test tap_test_##test_name = {#test_name, tap_run_##test_name, NULL}; \
-	__attribute__((constructor)) static void tap_register_##test_name(void)           \
-	{                                                                                 \
-		tap_register(&tap_test_##test_name);                                      \
-	}                                                                                 \
+	__attribute__((constructor)) static void tap_register_##test_name(void)                \
+	{                                                                                      \
+		tap_register(&tap_test_##test_name);                                           \
+	}                                                                                      \
 	static void tap_run_##test_name(void)
 
 /* Waits through a pidfd, so that no signal of ours can disturb what the test does. */
@@ -194,8 +193,8 @@ static inline int tap_main(int argc, char **argv)
 	return tap_state.failed > 0 || count == 0;
 }
 
-#define TAP_MAIN                                     \
-	int main(int argc, char **argv)              \
-	{                                            \
-		return tap_main(argc, argv);         \
+#define TAP_MAIN                             \
+	int main(int argc, char **argv)      \
+	{                                    \
+		return tap_main(argc, argv); \
 	}

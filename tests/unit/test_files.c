@@ -179,7 +179,8 @@ TEST(tree_both_ways)
 	client_entry(&c, id, &(struct wire_entry){.type = 'd', .path = "", .mode = 0750});
 	client_entry(&c, id, &(struct wire_entry){.type = 'd', .path = "locked", .mode = 0555});
 	client_put_file(&c, id, "locked/f", 0600, "abc", 3);
-	client_entry(&c, id, &(struct wire_entry){.type = 'l', .path = "link", .target = "/nowhere"});
+	client_entry(&c, id,
+		     &(struct wire_entry){.type = 'l', .path = "link", .target = "/nowhere"});
 	client_put_file(&c, id, "empty", 0644, "", 0);
 	client_entry(&c, id, &(struct wire_entry){.type = 'E'});
 	r = client_finish(&c, id);
@@ -423,7 +424,8 @@ TEST(growing_and_shrinking_files_end)
 	write_file("shrink", bytes, N);
 	{
 		/* Hold the credit back, cut the file, then let it go on. */
-		uint32_t id = client_begin(&c, &(struct wire_file){.op = FILE_GET, .path = "shrink"});
+		uint32_t id =
+			client_begin(&c, &(struct wire_file){.op = FILE_GET, .path = "shrink"});
 		struct wire_frame f;
 
 		client_next(&c, &f);

@@ -1,4 +1,4 @@
-/* The harness itself: what passes, what fails, what is skipped, and that nothing outlives a test. */
+/* The harness itself: what passes, fails and is skipped, and that nothing outlives a test. */
 #include "tap.h"
 
 #include "base/fd.h"
