@@ -379,6 +379,16 @@ int state_names(int dir_fd, char ***ret_names, size_t *ret_count)
 	return list_dir(dir_fd, pick_thing, ret_names, ret_count);
 }
 
+static bool pick_any(int dir_fd, char name[NAME_MAX + 1])
+{
+	return name[0] != '.';
+}
+
+int state_all_names(int dir_fd, char ***ret_names, size_t *ret_count)
+{
+	return list_dir(dir_fd, pick_any, ret_names, ret_count);
+}
+
 static bool pick_leftover(int dir_fd, char name[NAME_MAX + 1])
 {
 	char gone[32];

@@ -48,7 +48,8 @@ int state_leftovers(int dir_fd, char ***ret_names, size_t *ret_count);
 /* A fresh .gone- name. */
 void state_gone_name(char ret_name[32]);
 
-/* All names below dir_fd that are names of things (str_is_name), sorted. -E2BIG beyond
- * STATE_NAMES_MAX. */
+/* All names below dir_fd that do not begin with a dot, sorted: state_names those of things
+ * (str_is_name), state_all_names any. -E2BIG beyond STATE_NAMES_MAX. */
 int state_names(int dir_fd, char ***ret_names, size_t *ret_count);
+int state_all_names(int dir_fd, char ***ret_names, size_t *ret_count);
 void state_names_free(char **names, size_t count);

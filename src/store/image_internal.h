@@ -1,0 +1,36 @@
+/* What image.c and host_image.c share: layers as directories. */
+#pragma once
+
+#include "base/err.h"
+#include "storage/ids.h"
+#include "store/state.h"
+
+/* Deletes what killed imports and removed layers left below layers/. */
+void layers_sweep(struct state *s, const struct ids *ids);
+
+/* Takes layers/<name> out of sight, to be deleted by layers_sweep. Missing is success. */
+int layers_bury(struct state *s, const char *name);
+
+/* A private layers/.new-<random>; the caller makes rootfs/ inside, then layers_place gives it its
+ * name, or layers_drop deletes it. */
+struct layer_new {
+	char name[32];
+	int fd; /* owned; keeps it claimed */
+};
+int layers_new(struct state *s, struct layer_new *ret, struct err *e);
+/* Existing is success: the new one is dropped. */
+int layers_place(struct state *s, const struct ids *ids, struct layer_new *l, const char *id,
+		 struct err *e);
+void layers_drop(struct state *s, const struct ids *ids, struct layer_new *l);
+
+/* Runs fn inside the box's ids with a result it can write to, which is shared with the caller: a
+ * child cannot return a sentence. fn returns 0 or a negative errno. */
+struct inside_job {
+	int (*run)(struct inside_job *job);
+	struct err err;
+	int code;
+};
+int inside_run(const struct ids *ids, struct inside_job *job, struct err *e);
+/* Memory that a child's writes are seen in; NULL without memory. */
+void *inside_alloc(size_t size);
+void inside_free(void *p, size_t size);

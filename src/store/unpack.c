@@ -1,0 +1,412 @@
+/*
+ * Unpacking; see unpack.h.
+ *
+ * How it works
+ *
+ * The tar reader calls us with entries whose paths are clean. An entry is made relative to its parent
+ * directory, which is opened with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS: a path through a link that
+ * an earlier entry planted is refused, wherever it leads. The parent of the last entry stays open,
+ * as tars list a directory's files together. A later entry replaces an earlier one of the same name,
+ * but never a directory that has something in it.
+ *
+ * Modes and times of directories are set at the end: making files changes times, and a directory
+ * may be read-only.
+ */
+#include "store/unpack.h"
+
+#include "base/buf.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/path.h"
+#include "base/sha256.h"
+#include "base/str.h"
+#include "store/tar.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { READ_BYTES = 256 << 10 };
+
+#define INSIDE (FD_BENEATH | FD_NO_SYMLINKS)
+
+/* What is set once an entry's content is there. */
+struct attrs {
+	unsigned mode, uid, gid;
+	struct timespec mtime;
+};
+
+struct dir_todo {
+	struct dir_todo *next;
+	struct attrs attrs;
+	char path[];
+};
+
+struct unpack {
+	int root_fd;	/* borrowed */
+	int parent_fd;	/* owned; of the directory named parent, -1 if none */
+	char parent[TAR_NAME_MAX + 1];
+	int file_fd;	/* owned; the file being written */
+	struct attrs file;
+	struct dir_todo *dirs, **dirs_end; /* owned, in the order of the stream */
+	size_t dirs_bytes;
+	bool single;
+	struct unpack_result *result;
+};
+
+/* A path for a sentence: escaped, and cut. */
+static const char *show(char dst[120], const char *path)
+{
+	struct buf b;
+
+	buf_init(&b, 1 << 16);
+	if (str_escape(&b, path, strlen(path)) < 0 || !buf_cstr(&b))
+		str_copy(dst, 120, "?");
+	else
+		str_copy(dst, 120, buf_cstr(&b));
+	buf_done(&b);
+	return dst;
+}
+
+static int fail(struct err *e, int code, const char *path)
+{
+	char shown[120];
+
+	if (code == ELOOP || code == EXDEV)
+		return err_set(e, ERR_INVALID, EBADMSG,
+			"the tar stream has an entry that goes through a symbolic link: '%s'",
+			show(shown, path));
+	if (code == ENOTDIR || code == ENOTEMPTY || code == EISDIR)
+		return err_set(e, ERR_INVALID, EBADMSG,
+			"the tar stream has a file and a directory of the same name: '%s'",
+			show(shown, path));
+	return err_errno(e, code, "unpack '%s'", show(shown, path));
+}
+
+/* ---- parents ---- */
+
+/* Opens the directory path below root, part by part, making what is missing. */
+static int make_dirs(int root_fd, char *path)
+{
+	autoclose int fd = -1;
+
+	for (char *name = path, *next; name; name = next) {
+		int at = fd >= 0 ? fd : root_fd, child;
+
+		next = strchr(name, '/');
+		if (next)
+			*next = 0;
+		if (mkdirat(at, name, 0755) < 0 && errno != EEXIST)
+			child = -errno;
+		else
+			child = fd_openat2(at, name, O_PATH | O_DIRECTORY, 0, INSIDE);
+		if (next)
+			*next++ = '/';
+		if (child < 0)
+			return child;
+		fd_close(&fd);
+		fd = child;
+	}
+	return take_fd(fd);
+}
+
+/* The descriptor of the directory that an entry is in, borrowed, and the entry's own name. */
+static int find_parent(struct unpack *u, const char *path, const char **ret_name)
+{
+	const char *slash = strrchr(path, '/');
+	size_t n = slash ? (size_t)(slash - path) : 0;
+	int fd;
+
+	*ret_name = slash ? slash + 1 : path;
+	if (!slash)
+		return u->root_fd;
+	if (u->parent_fd >= 0 && strlen(u->parent) == n && memcmp(u->parent, path, n) == 0)
+		return u->parent_fd;
+	fd_close(&u->parent_fd);
+	memcpy(u->parent, path, n);
+	u->parent[n] = 0;
+	fd = fd_openat2(u->root_fd, u->parent, O_PATH | O_DIRECTORY, 0, INSIDE);
+	if (fd == -ENOENT)
+		fd = make_dirs(u->root_fd, u->parent);
+	if (fd < 0)
+		return fd;
+	u->parent_fd = fd;
+	return fd;
+}
+
+/* Makes room for an entry that comes a second time. */
+static int clear_name(int dir_fd, const char *name)
+{
+	if (unlinkat(dir_fd, name, 0) == 0 || errno == ENOENT)
+		return 0;
+	if (errno != EISDIR)
+		return -errno;
+	return unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 ? -errno : 0;
+}
+
+/* ---- attributes ---- */
+
+static struct attrs attrs_of(const struct tar_entry *entry, bool single)
+{
+	struct attrs a = {entry->mode, entry->uid, entry->gid,
+		{(time_t)entry->mtime_s, (long)entry->mtime_ns}};
+
+	if (!single)
+		return a;
+	/* Without root inside nobody could get past a directory that its owner may not use. */
+	a.mode &= 01777;
+	if (entry->type == TAR_DIR)
+		a.mode |= 0700;
+	return a;
+}
+
+/* chown first: it drops setuid bits. */
+static int set_attrs(int fd, const struct attrs *a, bool single)
+{
+	struct timespec times[2] = {a->mtime, a->mtime};
+
+	if (!single && fchown(fd, a->uid, a->gid) < 0)
+		return -errno;
+	if (fchmod(fd, a->mode) < 0 || futimens(fd, times) < 0)
+		return -errno;
+	return 0;
+}
+
+static int remember_dir(struct unpack *u, const struct tar_entry *entry)
+{
+	size_t n = strlen(entry->path) + 1;
+	struct dir_todo *d;
+
+	if (u->dirs_bytes + sizeof(*d) + n > UNPACK_DIRS_MAX)
+		return -E2BIG;
+	d = malloc(sizeof(*d) + n);
+	if (!d)
+		return -ENOMEM;
+	d->next = NULL;
+	d->attrs = attrs_of(entry, u->single);
+	memcpy(d->path, entry->path, n);
+	*u->dirs_end = d;
+	u->dirs_end = &d->next;
+	u->dirs_bytes += sizeof(*d) + n;
+	return 0;
+}
+
+static int finish_dirs(struct unpack *u, struct err *e)
+{
+	for (struct dir_todo *d = u->dirs; d; d = d->next) {
+		const char *path = *d->path ? d->path : ".";
+		autoclose int fd = fd_openat2(u->root_fd, path, O_RDONLY | O_DIRECTORY, 0, INSIDE);
+		int r;
+
+		/* A later entry may have replaced it. */
+		if (fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP)
+			continue;
+		r = fd < 0 ? fd : set_attrs(fd, &d->attrs, u->single);
+		if (r < 0)
+			return fail(e, -r, d->path);
+	}
+	return 0;
+}
+
+/* ---- entries ---- */
+
+static int make_file(struct unpack *u, int dir_fd, const char *name, const struct tar_entry *entry)
+{
+	enum { FLAGS = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC };
+	int fd = openat(dir_fd, name, FLAGS, 0600), r;
+
+	if (fd < 0 && errno == EEXIST) {
+		r = clear_name(dir_fd, name);
+		if (r < 0)
+			return r;
+		fd = openat(dir_fd, name, FLAGS, 0600);
+	}
+	if (fd < 0)
+		return -errno;
+	u->file_fd = fd;
+	u->file = attrs_of(entry, u->single);
+	return 0;
+}
+
+static int make_dir(struct unpack *u, int dir_fd, const char *name, const struct tar_entry *entry)
+{
+	struct stat st;
+	int r;
+
+	if (mkdirat(dir_fd, name, 0700) < 0) {
+		if (errno != EEXIST)
+			return -errno;
+		if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			return -errno;
+		if (!S_ISDIR(st.st_mode)) {
+			r = clear_name(dir_fd, name);
+			if (r < 0)
+				return r;
+			if (mkdirat(dir_fd, name, 0700) < 0)
+				return -errno;
+		}
+	}
+	return remember_dir(u, entry);
+}
+
+static int make_symlink(struct unpack *u, int dir_fd, const char *name, const struct tar_entry *entry)
+{
+	struct attrs a = attrs_of(entry, u->single);
+	struct timespec times[2] = {a.mtime, a.mtime};
+	int r = clear_name(dir_fd, name);
+
+	if (r < 0)
+		return r;
+	if (symlinkat(entry->target, dir_fd, name) < 0)
+		return -errno;
+	if (!u->single && fchownat(dir_fd, name, a.uid, a.gid, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	return utimensat(dir_fd, name, times, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
+}
+
+/* Only to a regular file that this stream made: the tree was empty before. */
+static int make_hardlink(struct unpack *u, int dir_fd, const char *name,
+	const struct tar_entry *entry, struct err *e)
+{
+	char shown[120], parent[TAR_NAME_MAX + 1];
+	const char *slash = strrchr(entry->target, '/');
+	struct stat st;
+	int r;
+
+	str_copy(parent, sizeof(parent), slash ? entry->target : ".");
+	if (slash)
+		parent[slash - entry->target] = 0;
+	autoclose int fd = fd_openat2(u->root_fd, parent, O_PATH | O_DIRECTORY, 0, INSIDE);
+	slash = slash ? slash + 1 : entry->target;
+	if (fd < 0 || fstatat(fd, slash, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+		return err_set(e, ERR_INVALID, EBADMSG,
+			"the tar stream has a hard link to something that is no file in it: '%s'",
+			show(shown, entry->target));
+	if (strcmp(entry->target, entry->path) == 0)
+		return 0;
+	r = clear_name(dir_fd, name);
+	if (r == 0 && linkat(fd, slash, dir_fd, name, 0) < 0)
+		r = -errno;
+	return r < 0 ? fail(e, -r, entry->path) : 0;
+}
+
+static int on_entry(void *arg, const struct tar_entry *entry, struct err *e)
+{
+	struct unpack *u = arg;
+	const char *name;
+	int dir_fd, r = 0;
+
+	if (!*entry->path) {
+		r = remember_dir(u, entry);
+		return r < 0 ? fail(e, -r, "/") : 0;
+	}
+	if (entry->type == TAR_OTHER) {
+		u->result->skipped++;
+		return 0;
+	}
+	dir_fd = find_parent(u, entry->path, &name);
+	if (dir_fd < 0)
+		return fail(e, -dir_fd, entry->path);
+	u->result->files++;
+	u->result->bytes += entry->size;
+	switch (entry->type) {
+	case TAR_FILE:
+		r = make_file(u, dir_fd, name, entry);
+		break;
+	case TAR_DIR:
+		r = make_dir(u, dir_fd, name, entry);
+		break;
+	case TAR_SYMLINK:
+		r = make_symlink(u, dir_fd, name, entry);
+		break;
+	case TAR_HARDLINK:
+		return make_hardlink(u, dir_fd, name, entry, e);
+	case TAR_OTHER:
+		break;
+	}
+	return r < 0 ? fail(e, -r, entry->path) : 0;
+}
+
+static int on_data(void *arg, const void *p, size_t n, struct err *e)
+{
+	struct unpack *u = arg;
+	int r = fd_write_full(u->file_fd, p, n);
+
+	return r < 0 ? err_errno(e, -r, "write a file of the image") : 0;
+}
+
+static int on_entry_end(void *arg, struct err *e)
+{
+	struct unpack *u = arg;
+	int r = 0;
+
+	if (u->file_fd >= 0)
+		r = set_attrs(u->file_fd, &u->file, u->single);
+	fd_close(&u->file_fd);
+	return r < 0 ? err_errno(e, -r, "set owner and mode of a file of the image") : 0;
+}
+
+static const struct tar_ops unpack_ops = {on_entry, on_data, on_entry_end};
+
+/* ---- the stream ---- */
+
+static int read_stream(int tar_fd, struct tar *t, struct unpack_result *result, struct err *e)
+{
+	static const char digits[] = "0123456789abcdef";
+	autofree uint8_t *block = malloc(READ_BYTES);
+	struct sha256 hash;
+	uint8_t sum[32];
+	ssize_t n;
+	int r = 0;
+
+	if (!block)
+		return err_errno(e, ENOMEM, "read the tar stream");
+	sha256_init(&hash);
+	while (r == 0 && (n = fd_read_full(tar_fd, block, READ_BYTES)) != 0) {
+		if (n < 0)
+			return err_errno(e, (int)-n, "read the tar stream");
+		sha256_add(&hash, block, (size_t)n);
+		r = tar_feed(t, block, (size_t)n, e);
+	}
+	if (r == 0)
+		r = tar_finish(t, e);
+	sha256_end(&hash, sum);
+	for (size_t i = 0; i < sizeof(sum); i++) {
+		result->id[2 * i] = digits[sum[i] >> 4];
+		result->id[2 * i + 1] = digits[sum[i] & 15];
+	}
+	result->id[64] = 0;
+	return r;
+}
+
+static void unpack_done(struct unpack *u)
+{
+	fd_close(&u->parent_fd);
+	fd_close(&u->file_fd);
+	while (u->dirs) {
+		struct dir_todo *d = u->dirs;
+
+		u->dirs = d->next;
+		free(d);
+	}
+}
+
+int unpack_tar(int tar_fd, int root_fd, bool single, struct unpack_result *ret, struct err *e)
+{
+	struct unpack u = {
+		.root_fd = root_fd, .parent_fd = -1, .file_fd = -1, .single = single, .result = ret};
+	struct tar t;
+	int r;
+
+	u.dirs_end = &u.dirs;
+	memset(ret, 0, sizeof(*ret));
+	tar_init(&t, &unpack_ops, &u);
+	r = read_stream(tar_fd, &t, ret, e);
+	if (r == 0)
+		r = finish_dirs(&u, e);
+	tar_done(&t);
+	unpack_done(&u);
+	return r;
+}
