@@ -117,8 +117,7 @@ class Cove:
         return self("ls", "-q").ok().text.split()
 
     def execs(self, box):
-        listed = self("ps", "--all", "--json", box).ok().json
-        return listed if isinstance(listed, list) else listed["execs"]
+        return self("ps", "--json", box).ok().json
 
 
 def short_dir():

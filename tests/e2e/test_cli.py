@@ -9,7 +9,7 @@ import pytest
 from conftest import PREFIX, needs_base, wait_until
 
 VERBS = ["run", "create", "open", "close", "exec", "sh", "shell", "ls", "inspect", "logs", "cp", "ps", "kill", "stop",
-         "start", "rm", "workspace", "image", "doctor", "version"]
+         "start", "rm", "workspace", "image", "doctor", "version", "attach"]
 
 
 def test_help_has_a_line_for_each_verb(cove):
@@ -46,7 +46,7 @@ def test_unknown_option(cove, verb):
 
 
 @pytest.mark.parametrize("args", [
-    ["run"], ["exec"], ["exec", "b"], ["sh"], ["sh", "b"], ["shell"], ["inspect"], ["logs"], ["cp"], ["cp", "a"],
+    ["run"], ["exec"], ["exec", "b"], ["sh"], ["sh", "b"], ["shell", "a", "b"], ["inspect"], ["logs"], ["cp"], ["cp", "a"],
     ["ps"], ["kill"], ["kill", "b"], ["stop"], ["start"], ["rm"], ["open"], ["close"], ["workspace"], ["image"],
     ["workspace", "rm"], ["image", "import"], ["image", "rm"], ["image", "frob"], ["workspace", "frob"],
     ["run", "--timeout", "soon", "--", "true"], ["run", "--timeout"], ["run", "-e", "1X=y", "--", "true"],

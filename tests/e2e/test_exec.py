@@ -165,8 +165,25 @@ def test_killed_client_does_not_end_the_command(cove, box):
 
 def test_background_exec_is_fed_stdin(cove, box):
     number = background(cove, box, "cat", flags=("--interactive",))
-    cove("exec", "--exec", number, box, input=b"fed\n")
-    wait_until(lambda: b"fed" in cove("logs", "--exec", number, box).out, "what was fed")
+    got = cove("attach", box, number, input=b"fed\n").ok()
+    assert got.out == b"fed\n"
+    assert find(cove, box, number)["exit_code"] == 0
+
+
+def test_attach_at_a_byte(cove, box):
+    number = background(cove, box, "sh", "-c", "printf 0123456789; sleep 0.2; printf abc; exit 7")
+    got = cove("attach", "--from", "6", box, number)
+    assert got.out == b"6789abc" and got.rc == 7
+
+
+def test_attach_that_leaves_keeps_the_command(cove, box):
+    number = background(cove, box, "sh", "-c", "echo up; exec sleep 1000")
+    client = cove.start("attach", box, number)
+    assert client.stdout.readline() == b"up\n"
+    client.send_signal(signal.SIGINT)
+    _, err = client.communicate(timeout=60)
+    assert b"cove attach" in err
+    assert find(cove, box, number)["state"] == "running"
 
 
 def test_exec_in_a_stopped_box(cove, box):

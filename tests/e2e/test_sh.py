@@ -69,7 +69,7 @@ def test_no_stdin(cove, usable, line, code):
 
 
 def test_stdin_when_given(cove, usable):
-    got = cove("sh", usable, "cat", input=b"one\ntwo\0three")
+    got = cove("sh", "-i", usable, "cat", input=b"one\ntwo\0three")
     assert got.rc == 0 and got.out == b"one\ntwo\0three"
     assert cove.sh(usable, "cat")["stdout"] == ""
 
@@ -134,8 +134,8 @@ def test_text_is_taken_as_it_is(cove, usable, line, out):
 
 
 def test_200_kb_command(cove, usable):
-    got = cove.sh(usable, "x='" + "y" * 100_000 + "'\n: " + "z" * 100_000 + "\necho ${#x}",
-                  )
+    line = "x='" + "y" * 100_000 + "'\n: " + "z" * 100_000 + "\necho ${#x}"
+    got = cove.sh(usable, "-", input=line.encode())
     assert got["stdout"] == "100000\n"
 
 
@@ -345,5 +345,20 @@ def test_line_in_missing_box(cove):
     cove("sh", "no-such-box", "true").failed("no-such-box")
 
 
-def test_line_with_env_and_user(cove, usable, inner_root):
-    assert cove.sh(usable, "id -un", "-u", "root", "--shell", "r")["stdout"] == "root\n"
+def test_words_are_joined(cove, usable):
+    assert cove("sh", usable, "echo", "a", "--json").text == "a --json\n"
+
+
+def test_line_from_stdin(cove, usable):
+    assert cove("sh", usable, "-", input=b"cd /tmp\npwd\n").text == "/tmp\n"
+    cove("sh", usable, "-", input=b"echo a\0b").failed("NUL")
+
+
+def test_line_in_the_background(cove, usable):
+    number = int(cove("sh", "-d", usable, "sleep 0.1; echo later").ok().text)
+    wait_until(lambda: cove("logs", "--exec", number, usable).out == b"later\n", "its output")
+
+
+@pytest.mark.parametrize("name", ["", "A b", "x" * 33, "../x", "a/b"])
+def test_bad_shell_names(cove, usable, name):
+    cove("sh", "--shell", name, usable, "true").failed()
