@@ -4,7 +4,7 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/str.h"
-#include "cli/signals.h"
+#include "cli/term.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -103,7 +103,7 @@ static void on_event(void *arg, const char *line, const char *json)
 	struct buf b;
 
 	buf_init(&b, 256 << 10);
-	if (c->o.verbose && buf_printf(&b, "%s\n", line) == 0)
+	if (c->o.verbose && buf_printf(&b, "%s%s", line, term_eol()) == 0)
 		(void)fd_write_full(STDERR_FILENO, buf_data(&b), buf_len(&b));
 	buf_clear(&b);
 	if (c->log_fd >= 0 && buf_printf(&b, "%s\n", json) == 0)

@@ -15,17 +15,32 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-int command_fail(struct cli *c, const struct cove_error *err)
+/* Whether it was the box that did not start. Asked without -v's events: it is no news to anybody. */
+static bool is_box_gone(const char *name)
+{
+	struct cove_box *box = NULL;
+	struct cove *cove = NULL;
+	bool gone;
+
+	gone = cove_new(&cove, NULL, NULL) < 0 || cove_find(cove, name, &box, NULL) < 0;
+	cove_box_free(box);
+	cove_free(cove);
+	return gone;
+}
+
+/* The error of a command that did not start: 127 and 126 as shells have them, else 125. */
+static int command_fail(struct cli *c, struct cove_box *box, const struct cove_error *err)
 {
 	int status = cli_fail(c, err);
 
-	if (status != EXIT_COVE && status != EXIT_USAGE)
+	if ((status != EXIT_COVE && status != EXIT_USAGE) || is_box_gone(cove_box_name(box)))
 		return status;
 	if (err->code == ENOENT)
 		return EXIT_NO_COMMAND;
-	if (err->code == EACCES || err->code == ENOEXEC || err->code == EISDIR)
+	if (err->code == EACCES || err->code == ENOEXEC || err->code == EISDIR ||
+	    err->code == ELIBBAD)
 		return EXIT_NO_EXEC;
-	return EXIT_COVE;
+	return status;
 }
 
 /* Whether there is a stdin worth passing: not closed, not /dev/null, not a terminal of others. */
@@ -124,7 +139,7 @@ int command_run(struct cli *c, struct cove_box *box, struct cove_command *comman
 	r = cove_exec_start(box, command, &exec, &err);
 	if (r >= 0)
 		r = stream_drive(box, exec, &plan.stream, &end, &err);
-	r = r < 0 ? command_fail(c, &err) : finish(c, &end);
+	r = r < 0 ? command_fail(c, box, &err) : finish(c, &end);
 	cove_result_free(&end.result);
 	cove_exec_free(exec);
 	free(plan.env);
@@ -152,7 +167,7 @@ int command_background(struct cli *c, struct cove_box *box, struct cove_command 
 	r = cove_exec_start(box, command, &exec, &err);
 	if (r >= 0)
 		r = cove_exec_next(exec, -1, &ev, &err);
-	r = r < 0 ? command_fail(c, &err) : print_id(c, ev.exec_id);
+	r = r < 0 ? command_fail(c, box, &err) : print_id(c, ev.exec_id);
 	cove_exec_free(exec);
 	return r;
 }

@@ -14,6 +14,3 @@ int command_run(struct cli *c, struct cove_box *box, struct cove_command *comman
 
 /* Starts it and prints its id. With -i its stdin stays open for `cove attach`. */
 int command_background(struct cli *c, struct cove_box *box, struct cove_command *command);
-
-/* The error of a command that did not start: 127 and 126 as shells have them, else 125. */
-int command_fail(struct cli *c, const struct cove_error *err);

@@ -16,6 +16,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/limits.h"
 #include "cli/signals.h"
 #include "cli/term.h"
@@ -300,8 +301,8 @@ static int time_left(const struct stream *s)
 
 static void on_late(struct stream *s)
 {
-	static const char note[] = "cove: still running; Ctrl-C again ends it\r\n";
-	ssize_t ignored;
+	char note[64];
+	int n;
 
 	if (s->asked > 1) {
 		leave(s);
@@ -309,10 +310,10 @@ static void on_late(struct stream *s)
 		on_ask(s, s->asked_signal);
 	} else {
 		s->noted = true;
-		if (isatty(STDERR_FILENO)) {
-			ignored = write(STDERR_FILENO, note, sizeof(note) - 1);
-			(void)ignored;
-		}
+		n = snprintf(note, sizeof(note), "cove: still running; Ctrl-C again ends it%s",
+			     term_eol());
+		if (isatty(STDERR_FILENO))
+			(void)fd_write_full(STDERR_FILENO, note, (size_t)n);
 	}
 }
 

@@ -31,6 +31,11 @@ void term_restore(void)
 	is_raw = 0;
 }
 
+const char *term_eol(void)
+{
+	return is_raw ? "\r\n" : "\n";
+}
+
 static void on_crash(int sig)
 {
 	term_restore();

@@ -10,6 +10,8 @@ bool term_is_ours(int fd);
  * term_raw before it does nothing. */
 int term_raw(void);
 void term_restore(void);
+/* While it is raw, lines of ours end in "\r\n". */
+const char *term_eol(void);
 
 /* False, and 24 x 80, if fd is no terminal. */
 bool term_size(int fd, unsigned *ret_rows, unsigned *ret_cols);
