@@ -1,7 +1,7 @@
 /*
- * Many boxes at once: `boxes COUNT PREFIX IMAGE`. As many processes as boxes wait at a gate; then each
- * makes its box and runs one command in it. Prints the microseconds from the gate to the last answer.
- * The boxes stay.
+ * Many boxes at once: `boxes COUNT PREFIX IMAGE`. As many processes as boxes wait at a gate; then
+ * each makes its box and runs one command in it. Prints the microseconds from the gate to the last
+ * answer. The boxes stay.
  */
 #include "cove.h"
 

@@ -145,7 +145,8 @@ def test_done_as_the_boxes_user(cove, shared, tmp):
     cove("cp", tmp / "f", f"{shared}:/etc/cove-test").failed("/etc/cove-test")
 
 
-@pytest.mark.parametrize("make, name", [("mkfifo /tmp/t-fifo", "t-fifo"), ("mkdir -p /tmp/t-ro; chmod 555 /tmp/t-ro", "t-ro/x")])
+@pytest.mark.parametrize("make, name", [("mkfifo /tmp/t-fifo", "t-fifo"),
+                                        ("mkdir -p /tmp/t-ro; chmod 555 /tmp/t-ro", "t-ro/x")])
 def test_target_that_cannot_take_it_is_no_hang(cove, shared, tmp, make, name):
     in_box(cove, shared, make)
     (tmp / "f").write_text("f")

@@ -23,8 +23,8 @@ def example():
 def flags():
     config = next(PREFIX.glob("lib/**/pkgconfig/cove.pc"), None)
     assert config, "no cove.pc installed"
-    got = subprocess.run(["pkg-config", "--define-prefix", "--cflags", "--libs", "cove"], capture_output=True, text=True,
-                         env={**os.environ, "PKG_CONFIG_PATH": str(config.parent)})
+    got = subprocess.run(["pkg-config", "--define-prefix", "--cflags", "--libs", "cove"], capture_output=True,
+                         text=True, env={**os.environ, "PKG_CONFIG_PATH": str(config.parent)})
     assert got.returncode == 0, got.stderr
     return got.stdout.split()
 
@@ -33,13 +33,14 @@ def flags():
 def built(tmp):
     if not shutil.which("gcc"):
         pytest.skip("no gcc")
-    made = subprocess.run(["gcc", "-std=gnu17", "-Wall", "-Wextra", "-Werror", str(example()), "-o", str(tmp / "example"),
-                           *flags()], capture_output=True, text=True)
+    made = subprocess.run(["gcc", "-std=gnu17", "-Wall", "-Wextra", "-Werror", str(example()), "-o",
+                           str(tmp / "example"), *flags()], capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     return tmp / "example"
 
 
-def needs_plain_library(cove):
+def sanitizer_preload():
+    """A plain program that loads a sanitized library needs the sanitizer first."""
     library = next(PREFIX.glob("lib/**/libcove.so"))
     if b"__asan_init" in library.read_bytes():
         return {"LD_PRELOAD": subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True,
@@ -49,7 +50,7 @@ def needs_plain_library(cove):
 
 def test_example_runs(cove, built):
     before = cove.names()
-    got = subprocess.run([built], env={**cove.env, **needs_plain_library(cove)}, capture_output=True, text=True,
+    got = subprocess.run([built], env={**cove.env, **sanitizer_preload()}, capture_output=True, text=True,
                          timeout=60)
     if cove.image == "host" and got.returncode != 0:
         pytest.skip("no base image: the Debian mirror was not reached")
@@ -74,7 +75,7 @@ int main(void)
 """)
     made = subprocess.run(["gcc", str(tmp / "v.c"), "-o", str(tmp / "v"), *flags()], capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
-    got = subprocess.run([tmp / "v"], env={**cove.env, **needs_plain_library(cove)}, capture_output=True, text=True)
+    got = subprocess.run([tmp / "v"], env={**cove.env, **sanitizer_preload()}, capture_output=True, text=True)
     assert got.returncode == 0, got.stdout + got.stderr
     assert got.stdout.split()[0] in cove("version").text
 

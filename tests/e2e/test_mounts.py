@@ -76,7 +76,8 @@ def test_mount(cove, tmp):
 
 def test_read_only_mount(cove, tmp):
     (tmp / "f").write_text("text")
-    got = cove("run", "--mount", f"{tmp}:/ro:ro", "--", "sh", "-c", "cat /ro/f; echo x > /ro/f; echo x > /ro/g; rm /ro/f")
+    got = cove("run", "--mount", f"{tmp}:/ro:ro", "--", "sh", "-c",
+               "cat /ro/f; echo x > /ro/f; echo x > /ro/g; rm /ro/f")
     assert got.out == b"text" and got.err.count(b"Read-only") == 3
     assert (tmp / "f").read_text() == "text"
 

@@ -65,8 +65,8 @@ def test_no_host_mount_is_visible(cove, shared, tmp):
     mounts = inside(cove, shared, "cat /proc/self/mountinfo").text
     targets = [line.split()[4] for line in mounts.splitlines()]
     assert "/" in targets
-    for line in mounts.splitlines():
-        assert line.split()[4] == "/" or re.match(r"/(proc|dev|sys|tmp|run|workspace|etc)(/|$)|/(usr|bin|sbin|lib)", line.split()[4]), line
+    expected = re.compile(r"/$|/(proc|dev|sys|tmp|run|workspace|etc)(/|$)|/(usr|bin|sbin|lib)")
+    assert [t for t in targets if not expected.match(t)] == []
     assert cove.home not in mounts
 
 
@@ -92,7 +92,8 @@ def test_devices_work(cove, shared):
 
 
 def test_no_device_can_be_made(cove, shared, inner_root):
-    got = inside(cove, shared, "mknod /tmp/n c 1 3 && echo x > /tmp/n && echo made; mknod /tmp/b b 8 0 && echo made", "-u", "root")
+    got = inside(cove, shared, "mknod /tmp/n c 1 3 && echo x > /tmp/n && echo made; mknod /tmp/b b 8 0 && echo made",
+                 "-u", "root")
     assert b"made" not in got.out
 
 
@@ -126,7 +127,7 @@ def test_no_sysfs_that_can_be_written(cove, shared, inner_root):
 
 
 def test_loopback_only(cove, shared):
-    assert inside(cove, shared, "ls /sys/class/net 2>/dev/null || tail -n +3 /proc/net/dev | cut -d: -f1").text.split() == ["lo"]
+    assert inside(cove, shared, "tail -n +3 /proc/net/dev | cut -d: -f1").text.split() == ["lo"]
 
 
 def test_loopback_works(cove, shared):
@@ -220,10 +221,9 @@ def test_nested_user_namespaces_are_refused(cove, shared):
 
 
 def test_docker_inside_is_refused_with_a_sentence(cove):
-    text = cove("help", "run").text + cove("doctor").text + open(
-        os.path.join(os.path.dirname(__file__), "../../THREAT_MODEL.md")).read() \
-        if os.path.exists(os.path.join(os.path.dirname(__file__), "../../THREAT_MODEL.md")) else cove("help", "run").text
-    assert "ocker" in text
+    # There is nothing to intercept: the engine's own attempt fails, and Cove's documents say why.
+    words = open(os.path.join(os.path.dirname(__file__), "../../THREAT_MODEL.md")).read()
+    assert "Docker or another container engine inside a box" in words
 
 
 def test_nothing_mounted_inside_is_seen_on_the_host(cove, shared):
