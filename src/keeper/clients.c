@@ -1,0 +1,479 @@
+/*
+ * Clients: the table of connections and what each of their frames asks for; see keeper.h.
+ *
+ * A client is freed only by the deferred call `reap`, so code that walks commands or clients may doom
+ * any of them on its way. Two kinds of back-pressure meet here. A client whose bytes for init pile up
+ * is not read until init took them. Output has credit, but the ENTRY frames of a listing have none: a
+ * client that lets them pile up stops init from being read, and is dropped when it then reads nothing
+ * for KEEPER_STALL_MS, since everyone else is waiting.
+ */
+#include "base/clock.h"
+#include "base/limits.h"
+#include "keeper/exec.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static void doom(struct client *c)
+{
+	if (c->doomed)
+		return;
+	c->doomed = true;
+	ev_defer(c->k->ev, &c->k->reap);
+}
+
+/* ---- to a client ---- */
+
+void client_sent(struct client *c, int r)
+{
+	if (r == 0)
+		wire_link_flush(&c->link);
+	else
+		doom(c);
+}
+
+void client_send(struct client *c, enum wire_type type, uint8_t stream, uint32_t id, const void *p,
+		 size_t n)
+{
+	if (!c->doomed)
+		client_sent(c, wire_encode(&c->link.out, type, stream, id, p, n));
+}
+
+void client_credit(struct client *c, uint32_t id, uint8_t stream, uint64_t bytes)
+{
+	struct wire_credit m = {.bytes = bytes};
+
+	if (!c->doomed)
+		client_sent(c, wire_credit_encode(&c->link.out, id, stream, &m));
+}
+
+void client_fail(struct client *c, uint32_t id, const struct err *e)
+{
+	struct wire_error m = {.kind = e->kind, .code = (uint64_t)e->code, .msg = e->msg};
+
+	if (!c->doomed)
+		client_sent(c, wire_error_encode(&c->link.out, id, 0, &m));
+}
+
+void client_fail_with(struct client *c, uint32_t id, enum err_kind kind, const char *fmt, ...)
+{
+	struct err e = {.kind = kind};
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(e.msg, sizeof(e.msg), fmt, ap);
+	va_end(ap);
+	client_fail(c, id, &e);
+}
+
+void client_break(struct client *c, const char *what)
+{
+	client_fail_with(c, 0, ERR_PROTOCOL, "the client broke the protocol: %s", what);
+	doom(c);
+}
+
+/* ---- back-pressure ---- */
+
+void client_yield(struct client *c)
+{
+	struct keeper *k = c->k;
+
+	if (c->waits_init || !k->linked || wire_link_queued(&k->init) <= KEEPER_INIT_QUEUE)
+		return;
+	c->waits_init = true;
+	wire_link_pause(&c->link, true);
+}
+
+static void unblock(struct client *c)
+{
+	struct keeper *k = c->k;
+
+	if (!c->blocks_init)
+		return;
+	c->blocks_init = false;
+	if (--k->blocking > 0)
+		return;
+	ev_timer_stop(k->ev, &k->stall);
+	if (k->linked)
+		wire_link_pause(&k->init, false);
+}
+
+static void on_stall(struct ev_timer *t)
+{
+	struct keeper *k = container(t, struct keeper, stall);
+
+	for (struct client *c = k->clients; c; c = c->next) {
+		size_t queued = wire_link_queued(&c->link);
+
+		if (c->blocks_init && queued >= c->stall_mark)
+			doom(c);
+		c->stall_mark = queued;
+	}
+	ev_timer_set(k->ev, &k->stall, KEEPER_STALL_MS);
+}
+
+void client_check_queue(struct client *c)
+{
+	struct keeper *k = c->k;
+
+	if (c->doomed || c->blocks_init || !k->linked ||
+	    wire_link_queued(&c->link) <= CLIENT_QUEUE_MAX)
+		return;
+	c->blocks_init = true;
+	c->stall_mark = wire_link_queued(&c->link);
+	if (k->blocking++ > 0)
+		return;
+	wire_link_pause(&k->init, true);
+	k->stall.on_timer = on_stall;
+	ev_timer_set(k->ev, &k->stall, KEEPER_STALL_MS);
+}
+
+/* ---- from a client ---- */
+
+/* May this frame begin a request? Answers if not. */
+static bool may_begin(struct client *c, uint32_t id)
+{
+	if (id == 0 || follow_find(c, id) || relay_has(c, id)) {
+		client_break(c, "the id of a request is 0 or in use");
+		return false;
+	}
+	if (c->k->ending || !c->k->linked) {
+		client_fail_with(c, id, ERR_CONFLICT, "box '%s' is ending", c->k->name);
+		return false;
+	}
+	if (c->request_count >= KEEPER_REQUESTS_MAX) {
+		client_fail_with(c, id, ERR_LIMIT, "%u requests are open on one connection",
+				 c->request_count);
+		return false;
+	}
+	return true;
+}
+
+static void hear_hello(struct client *c, const struct wire_frame *f)
+{
+	struct wire_hello m;
+
+	if (wire_hello_decode(f, &m) < 0 || m.version != WIRE_VERSION)
+		client_break(c, "another version");
+}
+
+static void hear_exec(struct client *c, const struct wire_frame *f)
+{
+	struct wire_exec m;
+
+	if (wire_exec_decode(f, &m) < 0)
+		client_break(c, "a malformed EXEC");
+	else if (may_begin(c, f->id))
+		exec_ask(c, f->id, &m);
+}
+
+static void hear_attach(struct client *c, const struct wire_frame *f)
+{
+	struct wire_attach m;
+
+	if (wire_attach_decode(f, &m) < 0)
+		client_break(c, "a malformed ATTACH");
+	else if (may_begin(c, f->id))
+		follow_attach(c, f->id, &m);
+}
+
+static void hear_file(struct client *c, const struct wire_frame *f)
+{
+	if (may_begin(c, f->id))
+		relay_ask(c, f);
+}
+
+static void hear_execs(struct client *c, const struct wire_frame *f)
+{
+	if (may_begin(c, f->id))
+		exec_list(c, f->id);
+}
+
+static void hear_data(struct client *c, const struct wire_frame *f)
+{
+	struct follow *follow = follow_find(c, f->id);
+
+	if (f->stream != WIRE_STDIN)
+		client_break(c, "data on an output stream");
+	else if (follow && f->type == WIRE_DATA)
+		input_data(follow, f);
+	else if (follow)
+		input_eof(follow);
+	else
+		relay_from_client(c, f);
+}
+
+static void hear_credit(struct client *c, const struct wire_frame *f)
+{
+	struct follow *follow = follow_find(c, f->id);
+	struct wire_credit m;
+
+	if (wire_credit_decode(f, &m) < 0 || f->stream == WIRE_STDIN)
+		client_break(c, "a malformed CREDIT");
+	else if (follow)
+		follow_credit(follow, f->stream - 1u, m.bytes);
+	else
+		relay_from_client(c, f);
+}
+
+static void hear_cancel(struct client *c, const struct wire_frame *f)
+{
+	struct follow *follow = follow_find(c, f->id);
+
+	if (follow)
+		follow_free(follow);
+	else
+		relay_from_client(c, f);
+}
+
+static void hear_entry(struct client *c, const struct wire_frame *f)
+{
+	relay_from_client(c, f);
+}
+
+/* A signal to any command by its number is a request; one to the command of this very request is
+ * not answered, since the request's own answer is its EXIT. */
+static void hear_signal(struct client *c, const struct wire_frame *f)
+{
+	struct follow *follow = follow_find(c, f->id);
+	struct wire_signal m;
+	struct err e;
+
+	if (wire_signal_decode(f, &m) < 0) {
+		client_break(c, "a malformed SIGNAL");
+	} else if (m.exec_id == 0) {
+		if (follow)
+			exec_signal(c->k, follow->exec->rec.id, &m, NULL);
+	} else if (may_begin(c, f->id)) {
+		if (exec_signal(c->k, m.exec_id <= INT32_MAX ? (uint32_t)m.exec_id : 0, &m, &e) < 0)
+			client_fail(c, f->id, &e);
+		else
+			client_send(c, WIRE_OK, 0, f->id, NULL, 0);
+	}
+}
+
+static void hear_resize(struct client *c, const struct wire_frame *f)
+{
+	struct follow *follow = follow_find(c, f->id);
+	struct wire_resize m;
+
+	if (wire_resize_decode(f, &m) < 0)
+		client_break(c, "a malformed RESIZE");
+	else if (follow && follow->exec->run)
+		keeper_send_init(c->k, WIRE_RESIZE, 0, follow->exec->rec.id, f->payload, f->len);
+}
+
+static void hear_status(struct client *c, const struct wire_frame *f)
+{
+	struct keeper *k = c->k;
+	struct wire_status m = {
+		.started_ms = k->started_ms,
+		.execs_running = execs_running(k),
+		.clients = k->client_count,
+		.init_pid = (uint64_t)k->init_pid,
+		.notes = buf_cstr(&k->notes),
+	};
+
+	client_sent(c, wire_status_encode(&c->link.out, f->id, 0, &m));
+}
+
+static void hear_stop(struct client *c, const struct wire_frame *f)
+{
+	char by[64] = "";
+	struct wire_stop m;
+
+	if (wire_stop_decode(f, &m) < 0 || c->stopping) {
+		client_break(c, "a malformed or second STOP");
+		return;
+	}
+	c->stopping = true;
+	c->stop_id = f->id;
+	if (m.by)
+		keeper_safe_text(by, sizeof(by), m.by);
+	c->k->on_end(c->k, &(struct keeper_end){.cause = "stopped", .by = by,
+		.grace_ms = m.grace_ms, .remove = m.remove != 0});
+}
+
+static void (*const hear[WIRE_TYPE_COUNT])(struct client *c, const struct wire_frame *f) = {
+	[WIRE_HELLO] = hear_hello,   [WIRE_CANCEL] = hear_cancel, [WIRE_DATA] = hear_data,
+	[WIRE_EOF] = hear_data,	     [WIRE_CREDIT] = hear_credit, [WIRE_EXEC] = hear_exec,
+	[WIRE_SIGNAL] = hear_signal, [WIRE_RESIZE] = hear_resize, [WIRE_FILE] = hear_file,
+	[WIRE_ENTRY] = hear_entry,   [WIRE_ATTACH] = hear_attach, [WIRE_EXECS] = hear_execs,
+	[WIRE_STATUS] = hear_status, [WIRE_STOP] = hear_stop,
+};
+
+static void on_frame(struct wire_link *l, const struct wire_frame *f)
+{
+	struct client *c = container(l, struct client, link);
+
+	if (c->doomed)
+		return;
+	if (hear[f->type])
+		hear[f->type](c, f);
+	else
+		client_break(c, "a frame that only a box sends");
+}
+
+static void on_close(struct wire_link *l, int error)
+{
+	doom(container(l, struct client, link));
+}
+
+static void on_drained(struct wire_link *l)
+{
+	struct client *c = container(l, struct client, link);
+	struct follow *next;
+
+	unblock(c);
+	for (struct follow *f = c->follows; f && !c->doomed; f = next) {
+		next = f->next_of_client;
+		follow_pump(f);
+	}
+}
+
+/* ---- the table ---- */
+
+static void client_free(struct client *c)
+{
+	struct keeper *k = c->k;
+	struct client **at = &k->clients;
+
+	while (*at != c)
+		at = &(*at)->next;
+	*at = c->next;
+	k->client_count--;
+	unblock(c);
+	while (c->follows)
+		follow_free(c->follows);
+	relay_client_gone(c);
+	/* Whoever waits for the end of a one-shot box sees it when all is gone, not now. */
+	if (c->first && k->quiet && k->held_fd < 0)
+		k->held_fd = fcntl(c->link.rfd, F_DUPFD_CLOEXEC, 0);
+	wire_link_done(&c->link);
+	free(c);
+}
+
+static void on_reap(struct ev_defer *d)
+{
+	struct keeper *k = container(d, struct keeper, reap);
+	struct client *c = k->clients;
+
+	while (c) {
+		bool first = c->first;
+
+		if (!c->doomed) {
+			c = c->next;
+			continue;
+		}
+		client_free(c);
+		if (first && k->on_first_gone)
+			k->on_first_gone(k);
+		if (k->on_room)
+			k->on_room(k);
+		c = k->clients; /* the callbacks may have changed the list */
+	}
+}
+
+int keeper_add_client(struct keeper *k, int fd, bool first)
+{
+	struct wire_hello hello = {
+		.version = WIRE_VERSION,
+		.pid = (uint64_t)getpid(),
+		.name = k->name,
+	};
+	struct client *c = calloc(1, sizeof(*c));
+	int r;
+
+	if (!c) {
+		close(fd);
+		return -ENOMEM;
+	}
+	k->reap.on_defer = on_reap;
+	c->k = k;
+	c->first = first;
+	c->link.on_frame = on_frame;
+	c->link.on_close = on_close;
+	c->link.on_drained = on_drained;
+	r = wire_link_init(&c->link, k->ev, fd, fd);
+	if (r < 0) {
+		wire_link_done(&c->link);
+		free(c);
+		return r;
+	}
+	c->next = k->clients;
+	k->clients = c;
+	k->client_count++;
+	client_sent(c, wire_hello_encode(&c->link.out, 0, 0, &hello));
+	return 0;
+}
+
+void clients_free(struct keeper *k)
+{
+	while (k->clients)
+		client_free(k->clients);
+	ev_defer_cancel(k->ev, &k->reap);
+	ev_timer_stop(k->ev, &k->stall);
+}
+
+void keeper_answer_stops(struct keeper *k, const struct err *e)
+{
+	for (struct client *c = k->clients; c; c = c->next) {
+		if (!c->stopping)
+			continue;
+		c->stopping = false;
+		if (e)
+			client_fail(c, c->stop_id, e);
+		else
+			client_send(c, WIRE_OK, 0, c->stop_id, NULL, 0);
+	}
+}
+
+/* Writes what a client takes now. True if there is more. */
+static bool write_some(struct client *c)
+{
+	struct buf *out = &c->link.out;
+
+	while (buf_len(out) > 0) {
+		ssize_t n = send(c->link.wfd, buf_data(out), buf_len(out), MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN)
+			return true;
+		if (n < 0) {
+			buf_clear(out);
+			break;
+		}
+		buf_consume(out, (size_t)n);
+	}
+	return false;
+}
+
+void keeper_flush(struct keeper *k, unsigned timeout_ms)
+{
+	uint64_t end = clock_mono_ms() + timeout_ms, now;
+	struct pollfd *fds = NULL;
+	nfds_t count;
+
+	do {
+		count = 0;
+		for (struct client *c = k->clients; c; c = c->next) {
+			if (!write_some(c))
+				continue;
+			if (!fds)
+				fds = calloc(k->client_count, sizeof(*fds));
+			if (!fds)
+				return;
+			fds[count++] = (struct pollfd){.fd = c->link.wfd, .events = POLLOUT};
+		}
+		now = clock_mono_ms();
+	} while (count > 0 && now < end && poll(fds, count, (int)(end - now)) >= 0);
+	free(fds);
+}

@@ -1,0 +1,204 @@
+/* The core and its link to init; see keeper.h. */
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/str.h"
+#include "keeper/exec.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void keeper_note(struct keeper *k, const char *fmt, ...)
+{
+	char line[256];
+	const char *have;
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof(line) - 1, fmt, ap);
+	va_end(ap);
+	have = buf_cstr(&k->notes);
+	if (!line[0] || (have && strstr(have, line)))
+		return;
+	strcat(line, "\n");
+	/* A full list says enough. */
+	if (buf_len(&k->notes) + strlen(line) < KEEPER_NOTES_MAX)
+		buf_append_str(&k->notes, line);
+}
+
+void keeper_safe_text(char *dst, size_t size, const char *text)
+{
+	struct buf b;
+	const char *safe = NULL;
+
+	buf_init(&b, 5 * size);
+	if (str_escape(&b, text, strnlen(text, size)) == 0)
+		safe = buf_cstr(&b);
+	str_copy(dst, size, safe ? safe : "");
+	buf_done(&b);
+}
+
+void keeper_error_from_box(const struct wire_error *m, struct err *ret)
+{
+	bool known = m->kind > ERR_NONE && m->kind < ERR_KIND_COUNT;
+
+	ret->kind = known ? (enum err_kind)m->kind : ERR_INTERNAL;
+	ret->code = m->code < 4096 ? (int)m->code : EIO;
+	keeper_safe_text(ret->msg, sizeof(ret->msg), m->msg ? m->msg : "no reason was given");
+}
+
+void keeper_broken(struct keeper *k, const char *what)
+{
+	if (k->deaf)
+		return;
+	k->deaf = true;
+	keeper_note(k, "init broke the protocol: %s", what);
+	k->on_end(k, &(struct keeper_end){.cause = "init broke the protocol"});
+}
+
+/* ---- to init ---- */
+
+void keeper_sent_init(struct keeper *k, int r)
+{
+	if (r == 0)
+		wire_link_flush(&k->init);
+	else
+		k->on_end(k, &(struct keeper_end){.cause = "init unresponsive"});
+}
+
+void keeper_send_init(struct keeper *k, enum wire_type type, uint8_t stream, uint32_t id,
+		      const void *p, size_t n)
+{
+	if (k->linked)
+		keeper_sent_init(k, wire_encode(&k->init.out, type, stream, id, p, n));
+}
+
+void keeper_credit_init(struct keeper *k, uint32_t id, uint8_t stream, uint64_t bytes)
+{
+	struct wire_credit m = {.bytes = bytes};
+
+	if (k->linked)
+		keeper_sent_init(k, wire_credit_encode(&k->init.out, id, stream, &m));
+}
+
+/* ---- from init ---- */
+
+static void take_notes(struct keeper *k, const char *notes)
+{
+	while (notes && *notes) {
+		const char *end = strchrnul(notes, '\n');
+		char raw[200], line[200];
+
+		snprintf(raw, sizeof(raw), "%.*s", (int)(end - notes < 199 ? end - notes : 199), notes);
+		keeper_safe_text(line, sizeof(line), raw);
+		keeper_note(k, "%s", line);
+		notes = *end ? end + 1 : end;
+	}
+}
+
+static void hear_hello(struct keeper *k, const struct wire_frame *f)
+{
+	struct wire_hello m;
+
+	if (f->type != WIRE_HELLO || wire_hello_decode(f, &m) < 0) {
+		keeper_broken(k, "no HELLO");
+		return;
+	}
+	if (m.version != WIRE_VERSION) {
+		keeper_broken(k, "another version of the protocol");
+		return;
+	}
+	take_notes(k, m.notes);
+	k->up = true;
+	k->on_up(k);
+}
+
+static void on_init_frame(struct wire_link *l, const struct wire_frame *f)
+{
+	struct keeper *k = container(l, struct keeper, init);
+
+	if (k->deaf)
+		return;
+	if (!k->up)
+		hear_hello(k, f);
+	else if (f->id & KEEPER_FILE_BIT)
+		relay_from_init(k, f);
+	else
+		exec_frame(k, f);
+}
+
+static void on_init_close(struct wire_link *l, int error)
+{
+	struct keeper *k = container(l, struct keeper, init);
+
+	keeper_disconnect(k);
+	if (error == -EBADMSG)
+		keeper_broken(k, "a broken frame");
+	else
+		k->on_lost(k, error);
+}
+
+static void on_init_drained(struct wire_link *l)
+{
+	struct keeper *k = container(l, struct keeper, init);
+
+	for (struct client *c = k->clients; c; c = c->next) {
+		if (!c->waits_init)
+			continue;
+		c->waits_init = false;
+		wire_link_pause(&c->link, false);
+	}
+}
+
+int keeper_connect(struct keeper *k, int rfd, int wfd)
+{
+	int r;
+
+	k->init.on_frame = on_init_frame;
+	k->init.on_close = on_init_close;
+	k->init.on_drained = on_init_drained;
+	r = wire_link_init(&k->init, k->ev, rfd, wfd);
+	if (r < 0)
+		wire_link_done(&k->init);
+	k->linked = r == 0;
+	return r;
+}
+
+void keeper_disconnect(struct keeper *k)
+{
+	if (!k->linked)
+		return;
+	k->linked = false;
+	wire_link_done(&k->init);
+}
+
+/* ---- the whole ---- */
+
+void keeper_init(struct keeper *k, int box_fd)
+{
+	buf_init(&k->notes, KEEPER_NOTES_MAX + 1);
+	logs_init(&k->logs, box_fd);
+	journal_init(&k->journal);
+	events_init(&k->events);
+	k->next_exec = 1;
+	k->held_fd = -1;
+}
+
+int keeper_load(struct keeper *k, struct err *e)
+{
+	return k->quiet ? 0 : execs_load(k, e);
+}
+
+void keeper_done(struct keeper *k)
+{
+	keeper_disconnect(k);
+	clients_free(k);
+	execs_free(k);
+	logs_done(&k->logs);
+	journal_done(&k->journal);
+	events_done(&k->events);
+	buf_done(&k->notes);
+	fd_close(&k->held_fd);
+}

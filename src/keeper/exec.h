@@ -1,0 +1,118 @@
+/*
+ * Commands of a box: the table (execs.c), their stdin (input.c), and who follows their output
+ * (follow.c).
+ *
+ *	asked -> started -> exited -> closed
+ *	  |        |  output: log first, then every follower; credit back to init
+ *	  |        EXIT: journal, event, EXIT to each follower once it has all the bytes before it
+ *	  ERROR: the command never was
+ *
+ * exited but not closed: a background child still holds a stream, and late output goes on under this
+ * id. closed: only the record and the log files are left, until the table needs the place.
+ */
+#pragma once
+
+#include "keeper/keeper.h"
+
+enum run_state { RUN_ASKED, RUN_STARTED, RUN_EXITED };
+
+/* stdin on its way from the client that feeds it to init. The client may send what init may be sent;
+ * only after another client took over can there be more, and that waits here. */
+struct input {
+	struct follow *feeder; /* borrowed, may be NULL */
+	uint64_t to_init;      /* credit init gave us */
+	uint64_t from_client;  /* credit we gave the feeder */
+	struct buf waiting;    /* taken from a feeder, beyond init's credit */
+	bool open;	       /* EOF was not sent */
+	bool end_waiting;      /* EOF comes after what waits */
+};
+
+struct run {
+	enum run_state state;
+	uint64_t granted[OUTPUT_COUNT]; /* bytes of a stream that init may have sent so far */
+	struct input input;
+	struct ev_timer backstop;
+	struct exec *exec;
+	uint64_t timeout_ms;
+};
+
+struct exec {
+	struct keeper *k;
+	struct exec_record rec;
+	struct output out[OUTPUT_COUNT];
+	struct follow *followers; /* owned by their clients */
+	struct run *run;	  /* owned; NULL once closed */
+	char *cwd;		  /* owned, may be NULL */
+};
+
+struct follow_stream {
+	uint64_t pos;  /* next byte to send */
+	uint64_t end;  /* stop here: the end of the command, or of what there was */
+	uint64_t stop; /* stop here: as many as the client wants inline */
+	struct wire_flow flow;
+};
+
+/* One client's view of one command: an EXEC or an ATTACH. */
+struct follow {
+	struct client *client;
+	struct exec *exec;
+	struct follow *next_of_client, *next_of_exec;
+	uint32_t id;
+	struct follow_stream s[OUTPUT_COUNT];
+	bool holds;   /* back-pressure: init gets no more credit than this client gives */
+	bool stays;   /* until the command ends, then EXIT; otherwise OK */
+	bool mute;    /* background: it feeds stdin and gets no output */
+	bool lost;    /* some bytes were not kept and could not be sent */
+	bool starter; /* asked for the command: gets STARTED */
+};
+
+/* execs.c, from clients. */
+void exec_ask(struct client *c, uint32_t id, const struct wire_exec *m);
+int exec_signal(struct keeper *k, uint32_t exec_id, const struct wire_signal *m, struct err *e);
+void exec_list(struct client *c, uint32_t id);
+struct exec *exec_find(struct keeper *k, uint64_t id);
+unsigned execs_running(const struct keeper *k);
+/* Sends a signal to every running command. */
+void execs_signal_all(struct keeper *k, int sig);
+/* The box is ending: whatever runs is interrupted, and its followers are told. */
+void execs_interrupt(struct keeper *k);
+int execs_load(struct keeper *k, struct err *e);
+void execs_free(struct keeper *k);
+/* execs.c, from init. */
+void exec_frame(struct keeper *k, const struct wire_frame *f);
+/* Gives init the credit that it may have now. */
+void exec_grant(struct exec *x);
+
+/* input.c */
+void input_init(struct input *in, bool open);
+void input_done(struct input *in);
+void input_data(struct follow *f, const struct wire_frame *frame);
+void input_eof(struct follow *f);
+void input_credit(struct exec *x, uint64_t bytes);
+/* f feeds from now on. */
+int input_take_over(struct follow *f, struct err *e);
+
+/* follow.c */
+struct follow *follow_new(struct client *c, uint32_t id, struct exec *x, uint64_t inline_max);
+void follow_free(struct follow *f);
+void follow_attach(struct client *c, uint32_t id, const struct wire_attach *m);
+/* n bytes of a stream just came, the first of them at offset at. */
+void follow_live(struct follow *f, unsigned s, uint64_t at, const uint8_t *p, size_t n);
+/* Sends from the log what the client can take, and the end if all was sent. May free f. */
+void follow_pump(struct follow *f);
+/* The command ended with these counts. May free f. */
+void follow_ended(struct follow *f);
+/* Up to which offset this client lets init go. */
+uint64_t follow_allows(const struct follow *f, unsigned s);
+void follow_credit(struct follow *f, unsigned s, uint64_t bytes);
+struct follow *follow_find(struct client *c, uint32_t id);
+
+/* relay.c: file operations, passed between a client and init. */
+void relay_ask(struct client *c, const struct wire_frame *f);
+/* True if the frame belongs to a file operation of this client. */
+bool relay_from_client(struct client *c, const struct wire_frame *f);
+void relay_from_init(struct keeper *k, const struct wire_frame *f);
+bool relay_has(const struct client *c, uint32_t id);
+void relay_client_gone(struct client *c);
+/* The box ended: every operation fails. */
+void relays_interrupt(struct keeper *k);

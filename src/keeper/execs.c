@@ -1,0 +1,706 @@
+/* The table of commands; see exec.h. */
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/str.h"
+#include "keeper/exec.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the table ---- */
+
+/* The first place whose id is not less. */
+static size_t place_of(const struct keeper *k, uint64_t id)
+{
+	size_t low = 0, high = k->exec_count;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (k->execs[mid]->rec.id < id)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+struct exec *exec_find(struct keeper *k, uint64_t id)
+{
+	size_t at = place_of(k, id);
+
+	return at < k->exec_count && k->execs[at]->rec.id == id ? k->execs[at] : NULL;
+}
+
+unsigned execs_running(const struct keeper *k)
+{
+	unsigned n = 0;
+
+	for (size_t i = 0; i < k->exec_count; i++)
+		n += k->execs[i]->run && k->execs[i]->run->state != RUN_EXITED;
+	return n;
+}
+
+/* Ids grow, so a new one goes last. */
+static struct exec *table_add(struct keeper *k, const struct exec_record *rec)
+{
+	struct exec *x;
+
+	if (k->exec_count == k->exec_cap) {
+		size_t cap = k->exec_cap ? k->exec_cap * 2 : 8;
+		struct exec **grown = realloc(k->execs, cap * sizeof(*grown));
+
+		if (!grown)
+			return NULL;
+		k->execs = grown;
+		k->exec_cap = cap;
+	}
+	x = calloc(1, sizeof(*x));
+	if (!x)
+		return NULL;
+	x->k = k;
+	x->rec = *rec;
+	outputs_init(x->out);
+	k->execs[k->exec_count++] = x;
+	return x;
+}
+
+static void run_free(struct exec *x)
+{
+	if (!x->run)
+		return;
+	ev_timer_stop(x->k->ev, &x->run->backstop);
+	input_done(&x->run->input);
+	free(x->run);
+	x->run = NULL;
+	x->k->open_execs--;
+}
+
+/* The files stay. */
+static void table_remove(struct exec *x)
+{
+	struct keeper *k = x->k;
+	size_t at = place_of(k, x->rec.id);
+
+	memmove(k->execs + at, k->execs + at + 1, (k->exec_count - at - 1) * sizeof(*k->execs));
+	k->exec_count--;
+	run_free(x);
+	outputs_close(&k->logs, x->out);
+	free(x->cwd);
+	free(x);
+}
+
+void execs_free(struct keeper *k)
+{
+	while (k->exec_count > 0)
+		table_remove(k->execs[k->exec_count - 1]);
+	free(k->execs);
+	k->execs = NULL;
+	k->exec_cap = 0;
+}
+
+/* ---- journal and events ---- */
+
+struct walk {
+	struct keeper *k;
+	size_t at;
+};
+
+static const struct exec_record *next_record(void *arg)
+{
+	struct walk *w = arg;
+
+	while (w->at < w->k->exec_count) {
+		const struct exec *x = w->k->execs[w->at++];
+
+		if (!x->run || x->run->state != RUN_ASKED)
+			return &x->rec;
+	}
+	return NULL;
+}
+
+/* What cannot be written is told where people look for it: in the box's notes. */
+static void noted(struct keeper *k, int r, const char *what)
+{
+	if (r < 0)
+		keeper_note(k, "the %s could not be written: %s", what, strerror(-r));
+}
+
+static void journal(struct exec *x,
+		    int (*write)(struct journal *j, int logs_fd, const struct exec_record *r))
+{
+	struct keeper *k = x->k;
+	int r;
+
+	if (k->quiet)
+		return;
+	r = logs_dir(&k->logs);
+	if (r >= 0)
+		r = write(&k->journal, r, &x->rec);
+	if (r >= 0 && journal_is_large(&k->journal))
+		r = journal_rewrite(&k->journal, k->logs.dir_fd, k->next_exec, next_record,
+				    &(struct walk){.k = k});
+	noted(k, r, "list of commands");
+}
+
+static void event(struct exec *x, enum event_kind kind)
+{
+	struct keeper *k = x->k;
+	const struct exec_record *rec = &x->rec;
+	struct event ev = {
+		.kind = kind,
+		.at_ms = clock_wall_ms(),
+		.box = k->name,
+		.exec_id = rec->id,
+		.command = rec->command,
+		.shell = rec->shell[0] ? rec->shell : NULL,
+		.has_exit = rec->has_exit,
+		.exit_code = rec->exit_code,
+		.signal = rec->signal,
+		.stdout_bytes = rec->bytes[OUTPUT_OUT],
+		.stderr_bytes = rec->bytes[OUTPUT_ERR],
+		.duration_ms = rec->duration_ms,
+		.cwd = x->cwd,
+		.cause = rec->cause[0] ? rec->cause : NULL,
+	};
+	int r;
+
+	if (k->quiet)
+		return;
+	if (kind == EVENT_RESULT && ev.shell && ev.cwd)
+		ev.cwd_changed = events_shell_moved(&k->events, ev.shell, ev.cwd);
+	r = logs_dir(&k->logs);
+	if (r >= 0)
+		r = events_add(&k->events, r, &ev);
+	noted(k, r, "events");
+}
+
+/* ---- making room ---- */
+
+static struct exec *oldest_closed(struct keeper *k, bool with_log)
+{
+	for (size_t i = 0; i < k->exec_count; i++) {
+		struct exec *x = k->execs[i];
+
+		if (!x->run && !x->followers && (!with_log || x->out[0].kept + x->out[1].kept > 0))
+			return x;
+	}
+	return NULL;
+}
+
+static void forget(struct exec *x)
+{
+	struct keeper *k = x->k;
+	int r;
+
+	outputs_remove(&k->logs, x->rec.id, x->out);
+	r = k->quiet ? 0 : logs_dir(&k->logs);
+	if (r >= 0 && !k->quiet)
+		r = journal_drop(&k->journal, r, x->rec.id);
+	noted(k, r, "list of commands");
+	table_remove(x);
+}
+
+/* Log space for n more bytes, at the cost of the oldest commands. */
+static void make_log_room(struct keeper *k, size_t n)
+{
+	while (k->logs.bytes + n > k->logs.bytes_max) {
+		struct exec *old = oldest_closed(k, true);
+
+		if (!old)
+			return;
+		forget(old);
+	}
+}
+
+int execs_load(struct keeper *k, struct err *e)
+{
+	struct exec_record *list = NULL;
+	size_t count = 0;
+	int r = journal_read(k->logs.box_fd, &list, &count, &k->next_exec);
+
+	if (r < 0)
+		return err_errno(e, -r, "read the list of commands of box '%s'", k->name);
+	for (size_t i = 0; i < count && r >= 0; i++) {
+		struct exec *x = table_add(k, &list[i]);
+
+		if (!x) {
+			r = err_errno(e, ENOMEM, "read the list of commands of box '%s'", k->name);
+			break;
+		}
+		outputs_load(&k->logs, x->rec.id, x->out);
+		for (unsigned s = 0; s < OUTPUT_COUNT; s++) {
+			if (x->rec.bytes[s] < x->out[s].kept)
+				x->rec.bytes[s] = x->out[s].kept;
+			x->out[s].bytes = x->rec.bytes[s];
+			x->out[s].cut = x->out[s].eof = true;
+		}
+		if (x->rec.state != EXEC_RUNNING)
+			continue;
+		x->rec.state = EXEC_INTERRUPTED;
+		str_copy(x->rec.cause, sizeof(x->rec.cause), "interrupted");
+		journal(x, journal_end);
+	}
+	free(list);
+	return r < 0 ? r : 0;
+}
+
+/* ---- a client asks ---- */
+
+/* The first line of the command, cut where a character begins. */
+static void command_text(const struct wire_exec *m, char *dst, size_t size)
+{
+	const char *item = m->line;
+	size_t n = 0, len;
+	uint32_t pos = 0;
+
+	if (!item)
+		item = wire_list_next(&m->argv, &pos);
+	while (item && *item == '\n')
+		item++;
+	for (; item; item = m->line ? NULL : wire_list_next(&m->argv, &pos)) {
+		len = strcspn(item, "\n");
+		if (n > 0 && n + 1 < size)
+			dst[n++] = ' ';
+		if (len > size - 1 - n)
+			len = size - 1 - n;
+		memcpy(dst + n, item, len);
+		n += len;
+		if (item[len])
+			break;
+	}
+	/* Cut in the middle of a character: drop its beginning. */
+	if (n == size - 1) {
+		while (n > 0 && ((uint8_t)dst[n - 1] & 0xc0) == 0x80)
+			n--;
+		if (n > 0 && ((uint8_t)dst[n - 1] & 0x80))
+			n--;
+	}
+	dst[n] = 0;
+}
+
+/* It is a word in the journal and a part of file names in the box. */
+static bool is_shell_name(const char *s)
+{
+	size_t n = strlen(s);
+
+	return n > 0 && n <= SHELL_NAME_MAX &&
+	       strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
+}
+
+static int check_ask(struct keeper *k, const struct wire_exec *m, struct err *e)
+{
+	if (m->argv.count == 0 && !m->line)
+		return err_set(e, ERR_INVALID, EINVAL, "there is no command to run");
+	if (m->shell && !m->line)
+		return err_set(e, ERR_INVALID, EINVAL, "a shell takes a line, not a list of arguments");
+	if (m->shell && !is_shell_name(m->shell))
+		return err_set(e, ERR_INVALID, EINVAL,
+			"the name of a shell has 1 to %u letters, digits, '.', '_' or '-'",
+			SHELL_NAME_MAX);
+	if (k->open_execs >= INIT_EXECS_MAX)
+		return err_set(e, ERR_LIMIT, EAGAIN, "%u commands are running in box '%s'",
+			k->open_execs, k->name);
+	while (k->exec_count >= KEEPER_EXECS_MAX) {
+		struct exec *old = oldest_closed(k, false);
+
+		if (!old)
+			return err_set(e, ERR_LIMIT, EAGAIN, "%zu commands of box '%s' are in use",
+				k->exec_count, k->name);
+		forget(old);
+	}
+	if (k->next_exec >= INT32_MAX)
+		return err_set(e, ERR_LIMIT, EOVERFLOW, "box '%s' has run out of command numbers",
+			k->name);
+	return 0;
+}
+
+static void on_backstop(struct ev_timer *t)
+{
+	struct run *run = container(t, struct run, backstop);
+	struct keeper *k = run->exec->k;
+
+	keeper_note(k, "command %u did not end after its timeout", run->exec->rec.id);
+	k->on_end(k, &(struct keeper_end){.cause = "init unresponsive"});
+}
+
+static struct exec *exec_new(struct keeper *k, const struct wire_exec *m)
+{
+	struct exec_record rec = {.id = k->next_exec, .background = m->background != 0};
+	struct run *run = calloc(1, sizeof(*run));
+	struct exec *x;
+
+	command_text(m, rec.command, sizeof(rec.command));
+	if (m->shell)
+		str_copy(rec.shell, sizeof(rec.shell), m->shell);
+	x = run ? table_add(k, &rec) : NULL;
+	if (!x) {
+		free(run);
+		return NULL;
+	}
+	k->next_exec++;
+	k->open_execs++;
+	x->run = run;
+	run->exec = x;
+	run->backstop.on_timer = on_backstop;
+	run->timeout_ms = m->timeout_ms;
+	input_init(&run->input, m->has_stdin != 0);
+	for (unsigned s = 0; s < OUTPUT_COUNT; s++)
+		run->granted[s] = WIRE_WINDOW;
+	/* A terminal has one stream only. */
+	x->out[OUTPUT_ERR].eof = m->pty != 0;
+	return x;
+}
+
+/* init needs none of what is between the client and us. */
+static void pass_to_init(struct exec *x, const struct wire_exec *m)
+{
+	struct keeper *k = x->k;
+	struct wire_exec passed = *m;
+
+	passed.background = passed.inline_max = 0;
+	keeper_sent_init(k, wire_exec_encode(&k->init.out, x->rec.id, 0, &passed));
+}
+
+void exec_ask(struct client *c, uint32_t id, const struct wire_exec *m)
+{
+	struct wire_exec asked = *m;
+	struct follow *f = NULL;
+	struct err e;
+	struct exec *x;
+
+	if (check_ask(c->k, m, &e) < 0) {
+		client_fail(c, id, &e);
+		return;
+	}
+	if (asked.timeout_ms == 0)
+		asked.timeout_ms = c->k->timeout_ms;
+	x = exec_new(c->k, &asked);
+	if (x)
+		f = follow_new(c, id, x, m->inline_max);
+	if (!f) {
+		if (x)
+			table_remove(x);
+		client_fail_with(c, id, ERR_FULL, "no memory");
+		return;
+	}
+	f->starter = f->stays = true;
+	f->mute = m->background != 0;
+	f->holds = !f->mute;
+	x->run->input.feeder = f;
+	pass_to_init(x, &asked);
+	client_yield(c);
+}
+
+int exec_signal(struct keeper *k, uint32_t exec_id, const struct wire_signal *m, struct err *e)
+{
+	struct exec *x = exec_find(k, exec_id);
+	struct wire_signal passed = *m;
+
+	if (!x)
+		return err_set(e, ERR_NOT_FOUND, ESRCH, "box '%s' has no command %u", k->name, exec_id);
+	if (!x->run)
+		return err_set(e, ERR_CONFLICT, ESRCH, "command %u has ended", exec_id);
+	if (m->signal > 64)
+		return err_set(e, ERR_INVALID, EINVAL, "there is no signal %llu",
+			(unsigned long long)m->signal);
+	passed.exec_id = 0;
+	if (k->linked)
+		keeper_sent_init(k, wire_signal_encode(&k->init.out, exec_id, 0, &passed));
+	return 0;
+}
+
+void execs_signal_all(struct keeper *k, int sig)
+{
+	struct wire_signal m = {.signal = (uint64_t)sig};
+
+	for (size_t i = 0; i < k->exec_count; i++)
+		if (k->execs[i]->run)
+			exec_signal(k, k->execs[i]->rec.id, &m, NULL);
+}
+
+static void send_info(struct client *c, uint32_t id, const struct exec *x)
+{
+	const struct exec_record *r = &x->rec;
+	uint64_t now = clock_wall_ms();
+	bool running = x->run && x->run->state != RUN_EXITED;
+	struct wire_info m = {
+		.exec_id = r->id,
+		.command = r->command,
+		.state = exec_state_name(r->state),
+		.shell = r->shell[0] ? r->shell : NULL,
+		.pid = r->pid,
+		.started_ms = r->started_ms,
+		.has_exit = r->has_exit,
+		.exit_code = (uint64_t)r->exit_code,
+		.signal = (uint64_t)r->signal,
+		.stdout_bytes = x->out[OUTPUT_OUT].bytes,
+		.stderr_bytes = x->out[OUTPUT_ERR].bytes,
+		.duration_ms = !running ? r->duration_ms
+			       : r->started_ms && now > r->started_ms ? now - r->started_ms
+								      : 0,
+		.cause = r->cause[0] ? r->cause : NULL,
+		.background = r->background,
+	};
+
+	client_sent(c, wire_info_encode(&c->link.out, id, 0, &m));
+}
+
+void exec_list(struct client *c, uint32_t id)
+{
+	for (size_t i = 0; i < c->k->exec_count && !c->doomed; i++)
+		send_info(c, id, c->k->execs[i]);
+	client_send(c, WIRE_OK, 0, id, NULL, 0);
+}
+
+/* ---- init says ---- */
+
+/* With clients that hold, no more than the slowest of them allows; never more than a window. A
+ * frame is worth sending for half a window, or when init has nothing left. */
+void exec_grant(struct exec *x)
+{
+	struct run *run = x->run;
+
+	for (unsigned s = 0; run && s < OUTPUT_COUNT; s++) {
+		uint64_t bytes = x->out[s].bytes, upto = bytes + WIRE_WINDOW;
+
+		for (const struct follow *f = x->followers; f; f = f->next_of_exec) {
+			uint64_t allowed = follow_allows(f, s);
+
+			if (allowed < upto)
+				upto = allowed;
+		}
+		if (x->out[s].eof || upto <= run->granted[s])
+			continue;
+		if (upto - run->granted[s] < WIRE_WINDOW / 2 && run->granted[s] > bytes)
+			continue;
+		keeper_credit_init(x->k, x->rec.id, (uint8_t)(s + 1), upto - run->granted[s]);
+		run->granted[s] = upto;
+	}
+}
+
+static void hear_started(struct exec *x, const struct wire_frame *f)
+{
+	struct wire_started m, told;
+	struct run *run = x->run;
+	struct follow *next;
+
+	if (run->state != RUN_ASKED || wire_started_decode(f, &m) < 0) {
+		keeper_broken(x->k, "STARTED out of turn");
+		return;
+	}
+	run->state = RUN_STARTED;
+	x->rec.pid = m.pid;
+	x->rec.started_ms = clock_wall_ms();
+	if (run->timeout_ms > 0 && run->timeout_ms < UINT64_MAX / 2)
+		ev_timer_set(x->k->ev, &run->backstop, run->timeout_ms + KEEPER_BACKSTOP_MS);
+	journal(x, journal_start);
+	event(x, EVENT_COMMAND);
+	told = (struct wire_started){.exec_id = x->rec.id, .pid = m.pid};
+	for (struct follow *w = x->followers; w; w = next) {
+		next = w->next_of_exec;
+		if (!w->starter)
+			continue;
+		if (!w->client->doomed)
+			client_sent(w->client, wire_started_encode(&w->client->link.out, w->id, 0, &told));
+		/* In the background the answer is complete, unless stdin is still to come. */
+		if (w->mute && (!run->input.open || run->input.end_waiting))
+			follow_free(w);
+	}
+}
+
+static void hear_data(struct exec *x, const struct wire_frame *f)
+{
+	struct keeper *k = x->k;
+	unsigned s = f->stream - 1u;
+	struct follow *next;
+	uint64_t at;
+
+	if (f->stream == WIRE_STDIN || x->run->state == RUN_ASKED || x->out[s].eof ||
+	    f->len > x->run->granted[s] - x->out[s].bytes) {
+		keeper_broken(k, "DATA that it may not send");
+		return;
+	}
+	at = x->out[s].bytes;
+	if (!x->out[s].cut)
+		make_log_room(k, f->len);
+	output_append(&k->logs, x->rec.id, x->out, s, f->payload, f->len);
+	for (struct follow *w = x->followers; w; w = next) {
+		next = w->next_of_exec;
+		follow_live(w, s, at, f->payload, f->len);
+		follow_pump(w);
+	}
+	exec_grant(x);
+}
+
+/* Exited, and both streams have ended: what is left is the record. */
+static void close_if_over(struct exec *x)
+{
+	bool late = false;
+
+	if (!x->run || x->run->state != RUN_EXITED || !x->out[0].eof || !x->out[1].eof)
+		return;
+	for (unsigned s = 0; s < OUTPUT_COUNT; s++) {
+		late = late || x->rec.bytes[s] != x->out[s].bytes;
+		x->rec.bytes[s] = x->out[s].bytes;
+		x->rec.truncated = x->rec.truncated || x->out[s].cut;
+	}
+	if (late)
+		journal(x, journal_late);
+	run_free(x);
+	if (!x->followers)
+		outputs_close(&x->k->logs, x->out);
+}
+
+static void hear_eof(struct exec *x, const struct wire_frame *f)
+{
+	if (f->stream == WIRE_STDIN || x->run->state == RUN_ASKED) {
+		keeper_broken(x->k, "EOF out of turn");
+		return;
+	}
+	x->out[f->stream - 1u].eof = true;
+	close_if_over(x);
+}
+
+/* The end of a command whose record is filled in. */
+static void finish(struct exec *x)
+{
+	struct keeper *k = x->k;
+	struct follow *next;
+
+	x->run->state = RUN_EXITED;
+	ev_timer_stop(x->k->ev, &x->run->backstop);
+	for (unsigned s = 0; s < OUTPUT_COUNT; s++) {
+		x->rec.bytes[s] = x->out[s].bytes;
+		x->rec.truncated = x->rec.truncated || x->out[s].cut;
+	}
+	journal(x, journal_end);
+	if (x->rec.timed_out)
+		event(x, EVENT_TIMEOUT);
+	event(x, EVENT_RESULT);
+	input_done(&x->run->input);
+	for (struct follow *f = x->followers; f; f = next) {
+		next = f->next_of_exec;
+		follow_ended(f);
+	}
+	exec_grant(x);
+	close_if_over(x);
+	if (k->on_idle && execs_running(k) == 0)
+		k->on_idle(k);
+}
+
+/* One or two plain words, as the header lists them. */
+static void copy_cause(char *dst, size_t size, const char *cause)
+{
+	size_t n = cause ? strlen(cause) : 0;
+
+	if (n == 0 || n >= size || strspn(cause, "abcdefghijklmnopqrstuvwxyz0123456789 -") != n)
+		str_copy(dst, size, "unknown");
+	else
+		str_copy(dst, size, cause);
+}
+
+static void hear_exit(struct exec *x, const struct wire_frame *f)
+{
+	struct exec_record *r = &x->rec;
+	struct wire_exit m;
+
+	if (x->run->state != RUN_STARTED || wire_exit_decode(f, &m) < 0 || m.exit_code > 255 ||
+	    m.signal > 64 || m.shell_state > SHELL_RESTARTED) {
+		keeper_broken(x->k, "EXIT out of turn");
+		return;
+	}
+	r->state = EXEC_DONE;
+	r->has_exit = m.has_exit != 0;
+	r->exit_code = (int)m.exit_code;
+	r->signal = (int)m.signal;
+	r->timed_out = m.timed_out != 0;
+	r->oom_killed = m.oom_killed != 0;
+	r->duration_ms = m.duration_ms;
+	r->shell_state = (uint8_t)m.shell_state;
+	copy_cause(r->cause, sizeof(r->cause), m.cause);
+	if (m.cwd && strlen(m.cwd) < BOX_PATH_MAX + 16)
+		x->cwd = strdup(m.cwd);
+	finish(x);
+}
+
+/* The command never was: everybody who waits for it is told, and it is forgotten. */
+static void never_started(struct exec *x, const struct err *e)
+{
+	while (x->followers) {
+		client_fail(x->followers->client, x->followers->id, e);
+		follow_free(x->followers);
+	}
+	table_remove(x);
+}
+
+static void hear_error(struct exec *x, const struct wire_frame *f)
+{
+	struct wire_error m;
+	struct err e;
+
+	if (x->run->state != RUN_ASKED || wire_error_decode(f, &m) < 0) {
+		keeper_broken(x->k, "ERROR out of turn");
+		return;
+	}
+	keeper_error_from_box(&m, &e);
+	never_started(x, &e);
+}
+
+static void hear_credit(struct exec *x, const struct wire_frame *f)
+{
+	struct wire_credit m;
+
+	if (f->stream != WIRE_STDIN || wire_credit_decode(f, &m) < 0)
+		keeper_broken(x->k, "a malformed CREDIT");
+	else
+		input_credit(x, m.bytes);
+}
+
+void exec_frame(struct keeper *k, const struct wire_frame *f)
+{
+	static void (*const hear[WIRE_TYPE_COUNT])(struct exec *x, const struct wire_frame *f) = {
+		[WIRE_STARTED] = hear_started, [WIRE_DATA] = hear_data,	  [WIRE_EOF] = hear_eof,
+		[WIRE_EXIT] = hear_exit,       [WIRE_ERROR] = hear_error, [WIRE_CREDIT] = hear_credit,
+	};
+	struct exec *x = exec_find(k, f->id);
+
+	if (!hear[f->type])
+		keeper_broken(k, "a frame that no command has");
+	else if (!x || !x->run)
+		keeper_broken(k, "a frame of an unknown command");
+	else
+		hear[f->type](x, f);
+}
+
+/* ---- the end of the box ---- */
+
+static void interrupt(struct exec *x)
+{
+	struct err e;
+
+	if (x->run->state == RUN_ASKED) {
+		err_set(&e, ERR_INTERRUPTED, ECANCELED,
+			"box '%s' ended before it said whether the command began", x->k->name);
+		never_started(x, &e);
+		return;
+	}
+	x->out[OUTPUT_OUT].eof = x->out[OUTPUT_ERR].eof = true;
+	if (x->run->state == RUN_EXITED) {
+		close_if_over(x);
+		return;
+	}
+	x->rec.state = EXEC_INTERRUPTED;
+	x->rec.has_exit = false;
+	x->rec.duration_ms = clock_wall_ms() - x->rec.started_ms;
+	str_copy(x->rec.cause, sizeof(x->rec.cause), "interrupted");
+	finish(x);
+}
+
+void execs_interrupt(struct keeper *k)
+{
+	for (size_t i = k->exec_count; i-- > 0;)
+		if (k->execs[i]->run)
+			interrupt(k->execs[i]);
+}

@@ -1,0 +1,265 @@
+/*
+ * Following a command's output at byte offsets; see exec.h.
+ *
+ * Each stream has a position. Bytes that come while the position is at the end go out directly
+ * (follow_live); a client that is behind is served from the log (follow_pump) when it gives credit or
+ * its queue has drained. Both move the same position, so nothing is sent twice and nothing is left
+ * out, except what the log did not keep: that is skipped, and `lost` says so.
+ */
+#include "base/limits.h"
+#include "keeper/exec.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+enum { PUMP_QUEUE = 256 << 10 };
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* How far this stream of this client will ever go. */
+static uint64_t goal(const struct follow_stream *st)
+{
+	return min_u64(st->end, st->stop);
+}
+
+struct follow *follow_new(struct client *c, uint32_t id, struct exec *x, uint64_t inline_max)
+{
+	struct follow *f = calloc(1, sizeof(*f));
+
+	if (!f)
+		return NULL;
+	f->client = c;
+	f->exec = x;
+	f->id = id;
+	for (unsigned s = 0; s < OUTPUT_COUNT; s++) {
+		f->s[s].end = UINT64_MAX;
+		f->s[s].stop = inline_max ? inline_max : UINT64_MAX;
+		wire_flow_init(&f->s[s].flow);
+	}
+	f->next_of_client = c->follows;
+	c->follows = f;
+	c->request_count++;
+	f->next_of_exec = x->followers;
+	x->followers = f;
+	return f;
+}
+
+void follow_free(struct follow *f)
+{
+	struct follow **at = &f->client->follows;
+	struct exec *x = f->exec;
+
+	while (*at != f)
+		at = &(*at)->next_of_client;
+	*at = f->next_of_client;
+	f->client->request_count--;
+	for (at = &x->followers; *at != f; at = &(*at)->next_of_exec)
+		;
+	*at = f->next_of_exec;
+	if (x->run && x->run->input.feeder == f)
+		x->run->input.feeder = NULL;
+	free(f);
+	if (x->run)
+		exec_grant(x);
+	else if (!x->followers)
+		outputs_close(&x->k->logs, x->out);
+}
+
+struct follow *follow_find(struct client *c, uint32_t id)
+{
+	for (struct follow *f = c->follows; f; f = f->next_of_client)
+		if (f->id == id)
+			return f;
+	return NULL;
+}
+
+uint64_t follow_allows(const struct follow *f, unsigned s)
+{
+	const struct follow_stream *st = &f->s[s];
+
+	if (!f->holds || f->mute || st->pos >= st->stop)
+		return UINT64_MAX;
+	return st->pos + st->flow.left;
+}
+
+static void advance(struct follow_stream *st, uint64_t n)
+{
+	st->pos += n;
+	st->flow.left -= n;
+}
+
+void follow_live(struct follow *f, unsigned s, uint64_t at, const uint8_t *p, size_t n)
+{
+	struct follow_stream *st = &f->s[s];
+	const struct output *o = &f->exec->out[s];
+	uint64_t skip, can;
+
+	if (f->mute || st->pos < at || st->pos >= at + n)
+		return;
+	/* A full queue is no reason to drop what cannot be had again from the log. */
+	if (wire_link_queued(&f->client->link) > CLIENT_QUEUE_MAX && o->kept >= at + n)
+		return;
+	skip = st->pos - at;
+	can = min_u64(n - skip, min_u64(st->flow.left, goal(st) - st->pos));
+	if (goal(st) <= st->pos || can == 0)
+		return;
+	client_send(f->client, WIRE_DATA, (uint8_t)(s + 1), f->id, p + skip, (size_t)can);
+	advance(st, can);
+}
+
+/* One frame from the log, read straight into the client's queue. False if nothing could be sent. */
+static bool send_kept(struct follow *f, unsigned s, uint64_t want)
+{
+	struct buf *out = &f->client->link.out;
+	struct follow_stream *st = &f->s[s];
+	struct exec *x = f->exec;
+	size_t at, n = (size_t)min_u64(want, WIRE_DATA_MAX);
+	uint8_t *p;
+	ssize_t r;
+
+	if (wire_encode_begin(out, &at) < 0)
+		return false;
+	p = buf_reserve(out, n);
+	r = p ? output_read(&x->k->logs, x->rec.id, &x->out[s], s, st->pos, p, n) : -ENOMEM;
+	if (r <= 0) {
+		out->len = at;
+		/* The log cannot be read back: the rest of what it kept is lost to this client. */
+		f->lost = true;
+		st->pos = min_u64(x->out[s].kept, goal(st));
+		return false;
+	}
+	buf_commit(out, (size_t)r);
+	client_sent(f->client, wire_encode_end(out, at, WIRE_DATA, (uint8_t)(s + 1), f->id));
+	advance(st, (uint64_t)r);
+	return true;
+}
+
+static void pump_stream(struct follow *f, unsigned s)
+{
+	const struct output *o = &f->exec->out[s];
+	struct follow_stream *st = &f->s[s];
+	uint64_t upto = min_u64(o->kept, goal(st));
+
+	while (st->pos < upto && st->flow.left > 0 && !f->client->doomed) {
+		if (wire_link_queued(&f->client->link) >= PUMP_QUEUE)
+			return;
+		if (!send_kept(f, s, min_u64(upto - st->pos, st->flow.left)))
+			break;
+	}
+	if (st->pos >= o->kept && st->pos < min_u64(o->bytes, goal(st))) {
+		st->pos = min_u64(o->bytes, goal(st));
+		f->lost = true;
+	}
+}
+
+static void send_exit(struct follow *f)
+{
+	const struct exec *x = f->exec;
+	const struct exec_record *r = &x->rec;
+	bool cut = f->lost || f->s[0].stop < f->s[0].end || f->s[1].stop < f->s[1].end;
+	struct wire_exit m = {
+		.exec_id = r->id,
+		.exit_code = (uint64_t)r->exit_code,
+		.has_exit = r->has_exit,
+		.signal = (uint64_t)r->signal,
+		.timed_out = r->timed_out,
+		.oom_killed = r->oom_killed,
+		.stdout_bytes = r->bytes[OUTPUT_OUT],
+		.stderr_bytes = r->bytes[OUTPUT_ERR],
+		.truncated = cut || r->truncated,
+		.duration_ms = r->duration_ms,
+		.shell_state = r->shell_state,
+		.cwd = x->cwd,
+		.cause = r->cause,
+	};
+
+	client_sent(f->client, wire_exit_encode(&f->client->link.out, f->id, 0, &m));
+}
+
+void follow_pump(struct follow *f)
+{
+	if (f->mute || f->client->doomed)
+		return;
+	for (unsigned s = 0; s < OUTPUT_COUNT; s++)
+		pump_stream(f, s);
+	if (f->client->doomed)
+		return;
+	for (unsigned s = 0; s < OUTPUT_COUNT; s++) {
+		if (f->s[s].pos < goal(&f->s[s]))
+			return;
+		if (f->s[s].end == UINT64_MAX)
+			return; /* enough was sent, but the end is still to come */
+	}
+	if (f->stays)
+		send_exit(f);
+	else
+		client_send(f->client, WIRE_OK, 0, f->id, NULL, 0);
+	follow_free(f);
+}
+
+void follow_ended(struct follow *f)
+{
+	if (f->mute) {
+		follow_free(f);
+		return;
+	}
+	for (unsigned s = 0; s < OUTPUT_COUNT; s++)
+		f->s[s].end = min_u64(f->s[s].end, f->exec->out[s].bytes);
+	follow_pump(f);
+}
+
+void follow_credit(struct follow *f, unsigned s, uint64_t bytes)
+{
+	struct exec *x = f->exec;
+
+	if (wire_flow_credit(&f->s[s].flow, bytes) < 0) {
+		client_break(f->client, "more credit than it can have");
+		return;
+	}
+	follow_pump(f); /* f may be gone */
+	exec_grant(x);
+}
+
+static void attach(struct client *c, uint32_t id, struct exec *x, const struct wire_attach *m)
+{
+	uint64_t from[OUTPUT_COUNT] = {m->stdout_from, m->stderr_from};
+	struct follow *f = follow_new(c, id, x, 0);
+	struct err e;
+
+	if (!f) {
+		client_fail_with(c, id, ERR_FULL, "no memory");
+		return;
+	}
+	if (m->input && input_take_over(f, &e) < 0) {
+		follow_free(f);
+		client_fail(c, id, &e);
+		return;
+	}
+	f->stays = m->follow != 0;
+	f->holds = m->input != 0;
+	for (unsigned s = 0; s < OUTPUT_COUNT; s++) {
+		struct follow_stream *st = &f->s[s];
+
+		st->pos = from[s];
+		if (m->inline_max)
+			st->stop = from[s] > UINT64_MAX - m->inline_max ? UINT64_MAX
+									 : from[s] + m->inline_max;
+		if (!f->stays || !x->run || x->run->state == RUN_EXITED)
+			st->end = x->out[s].bytes;
+	}
+	follow_pump(f);
+}
+
+void follow_attach(struct client *c, uint32_t id, const struct wire_attach *m)
+{
+	struct exec *x = exec_find(c->k, m->exec_id);
+
+	if (!x)
+		client_fail_with(c, id, ERR_NOT_FOUND, "box '%s' has no command %llu", c->k->name,
+				 (unsigned long long)m->exec_id);
+	else
+		attach(c, id, x, m);
+}

@@ -1,0 +1,130 @@
+/* A command's stdin; see exec.h. */
+#include "base/limits.h"
+#include "keeper/exec.h"
+
+#include <errno.h>
+
+void input_init(struct input *in, bool open)
+{
+	*in = (struct input){
+		.to_init = WIRE_WINDOW,
+		.from_client = WIRE_WINDOW,
+		.open = open,
+	};
+	buf_init(&in->waiting, WIRE_WINDOW);
+}
+
+void input_done(struct input *in)
+{
+	buf_done(&in->waiting);
+	in->feeder = NULL;
+	in->open = in->end_waiting = false;
+}
+
+static struct input *input_of(const struct follow *f)
+{
+	struct run *run = f->exec->run;
+
+	/* Somebody else feeds it now, or nobody can any more: what still comes is dropped. */
+	return run && run->input.open && run->input.feeder == f ? &run->input : NULL;
+}
+
+static void send_eof(struct exec *x)
+{
+	struct input *in = &x->run->input;
+
+	keeper_send_init(x->k, WIRE_EOF, WIRE_STDIN, x->rec.id, NULL, 0);
+	in->open = in->end_waiting = false;
+}
+
+/* Sends what waits, as far as init's credit goes. */
+static void send_waiting(struct exec *x)
+{
+	struct input *in = &x->run->input;
+
+	while (buf_len(&in->waiting) > 0 && in->to_init > 0) {
+		size_t n = buf_len(&in->waiting);
+
+		if (n > WIRE_DATA_MAX)
+			n = WIRE_DATA_MAX;
+		if (n > in->to_init)
+			n = (size_t)in->to_init;
+		keeper_send_init(x->k, WIRE_DATA, WIRE_STDIN, x->rec.id, buf_data(&in->waiting), n);
+		in->to_init -= n;
+		buf_consume(&in->waiting, n);
+	}
+	if (in->end_waiting && buf_len(&in->waiting) == 0)
+		send_eof(x);
+}
+
+void input_data(struct follow *f, const struct wire_frame *frame)
+{
+	struct input *in = input_of(f);
+
+	if (!in || in->end_waiting)
+		return;
+	if (frame->len > in->from_client) {
+		client_break(f->client, "more stdin than it has credit for");
+		return;
+	}
+	in->from_client -= frame->len;
+	if (buf_len(&in->waiting) == 0 && frame->len <= in->to_init) {
+		in->to_init -= frame->len;
+		keeper_send_init(f->exec->k, WIRE_DATA, WIRE_STDIN, f->exec->rec.id, frame->payload,
+				 frame->len);
+	} else if (buf_append(&in->waiting, frame->payload, frame->len) < 0) {
+		client_break(f->client, "there is no memory for its stdin");
+		return;
+	}
+	send_waiting(f->exec);
+	client_yield(f->client);
+}
+
+void input_eof(struct follow *f)
+{
+	struct input *in = input_of(f);
+
+	if (!in)
+		return;
+	in->end_waiting = true;
+	send_waiting(f->exec);
+	if (f->mute && f->exec->run->state != RUN_ASKED)
+		follow_free(f);
+}
+
+void input_credit(struct exec *x, uint64_t bytes)
+{
+	struct input *in = &x->run->input;
+	uint64_t more;
+
+	if (bytes > WIRE_WINDOW || in->to_init > WIRE_WINDOW - bytes) {
+		keeper_broken(x->k, "more stdin credit than it can have");
+		return;
+	}
+	in->to_init += bytes;
+	if (!in->open)
+		return;
+	send_waiting(x);
+	if (!in->feeder || in->to_init <= in->from_client)
+		return;
+	more = in->to_init - in->from_client;
+	in->from_client += more;
+	client_credit(in->feeder->client, in->feeder->id, WIRE_STDIN, more);
+}
+
+int input_take_over(struct follow *f, struct err *e)
+{
+	struct run *run = f->exec->run;
+	uint32_t id = f->exec->rec.id;
+
+	if (!run || run->state == RUN_EXITED)
+		return err_set(e, ERR_CONFLICT, EPIPE, "command %u has ended and reads no input", id);
+	if (!run->input.open)
+		return err_set(e, ERR_CONFLICT, EPIPE, "the input of command %u is closed", id);
+	if (buf_len(&run->input.waiting) > 0)
+		return err_set(e, ERR_CONFLICT, EBUSY,
+			"command %u has not read yet what the last client sent; try again later", id);
+	run->input.feeder = f;
+	run->input.from_client = WIRE_WINDOW;
+	return 0;
+}

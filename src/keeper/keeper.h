@@ -1,0 +1,151 @@
+/*
+ * The protocol core of cove-keeper: what init says, what clients say, and what it means. It starts
+ * and ends nothing: life.c gives it a link to init and clients, and is told when the box must end. So
+ * the same code is driven by tests and fuzzers over plain socket pairs.
+ *
+ *	clients.c  a client's frames -> execs.c   EXEC, SIGNAL, RESIZE, EXECS
+ *	                             -> input.c   DATA, EOF to a command's stdin
+ *	                             -> follow.c  ATTACH, CREDIT
+ *	                             -> relay.c   FILE and what belongs to it
+ *	core.c     init's frames     -> execs.c   STARTED, DATA, EOF, EXIT -> output.c, follow.c
+ *	                             -> relay.c   (ids with KEEPER_FILE_BIT)
+ *
+ * Who is believed: init is the box, and the box is hostile. A frame that an honest init cannot send
+ * ends the box ("init broke the protocol"); counts are our own; strings are cut and made printable.
+ * A client is the owner, but may be broken: a frame that breaks a rule ends its connection, a request
+ * that cannot be served gets an ERROR, and frames for a request that is over are dropped.
+ *
+ * Flow control: a stream of a command may be WIRE_WINDOW bytes ahead of whoever holds it back. A
+ * foreground client holds: init gets credit only as that client gives it, so what the command prints
+ * always fits the client's own credit and nothing is lost past the end of the log. Without one,
+ * output is taken as fast as the log takes it.
+ *
+ * Nothing is freed under a caller's feet: a client that ends in the middle of something is marked
+ * doomed, and freed by a deferred call; and what the owner does in on_end touches the tables only in
+ * a later turn.
+ */
+#pragma once
+
+#include "ev/ev.h"
+#include "keeper/events.h"
+#include "keeper/journal.h"
+#include "keeper/output.h"
+#include "wire/link.h"
+#include "wire/msg.h"
+
+#include <stdbool.h>
+
+#define KEEPER_FILE_BIT 0x80000000u /* in ids on the init link: a file operation */
+#define container(p, type, member) ((type *)((char *)(p)-offsetof(type, member)))
+
+struct exec;
+struct follow;
+struct relay;
+struct keeper;
+
+/* Why the box must end. */
+struct keeper_end {
+	const char *cause, *by;
+	uint64_t grace_ms; /* SIGTERM first, then so long */
+	bool remove;	   /* and be deleted */
+};
+
+struct client {
+	struct keeper *k;
+	struct client *next;
+	struct wire_link link;
+	struct follow *follows; /* owned */
+	struct relay *relays;	/* owned */
+	unsigned request_count;
+	uint32_t stop_id;
+	size_t stall_mark; /* its queue when last looked at, while it blocks init */
+	bool first;	   /* the one the keeper was born with */
+	bool stopping;	   /* waits for the answer to STOP */
+	bool waits_init;   /* not read until init took what is queued for it */
+	bool blocks_init;  /* init is not read until this client took what is queued for it */
+	bool doomed;
+};
+
+struct keeper {
+	struct ev *ev;	     /* borrowed */
+	const char *name;    /* borrowed */
+	uint64_t timeout_ms; /* for commands that give none */
+	bool quiet;	     /* a one-shot box: neither journal nor events are kept */
+	void (*on_up)(struct keeper *k);	     /* init said HELLO */
+	void (*on_lost)(struct keeper *k, int error); /* init's link ended; it is closed already */
+	void (*on_end)(struct keeper *k, const struct keeper_end *end);
+	void (*on_first_gone)(struct keeper *k);
+	void (*on_room)(struct keeper *k); /* a client left */
+	void (*on_idle)(struct keeper *k); /* the last running command ended */
+
+	struct wire_link init;
+	bool linked, up;
+	bool deaf;   /* init broke the protocol: it is not heard any more */
+	bool ending; /* no new requests; set by the owner */
+	pid_t init_pid; /* for STATUS */
+	uint64_t started_ms;
+	struct buf notes; /* lines: what the box could not have */
+
+	struct logs logs;
+	struct journal journal;
+	struct events events;
+
+	struct exec **execs; /* owned, sorted by id */
+	size_t exec_count, exec_cap;
+	uint32_t next_exec;
+	unsigned open_execs; /* asked for and not yet closed by init */
+
+	struct client *clients; /* owned */
+	unsigned client_count;
+	int held_fd; /* owned, -1: the first client's end of a one-shot box, closed last of all */
+	struct relay *relays; /* all of them; owned by their clients */
+	unsigned relay_count;
+	uint32_t next_file;
+	unsigned blocking; /* clients with blocks_init */
+	struct ev_defer reap;
+	struct ev_timer stall;
+};
+
+/* core.c. Set ev, name and the callbacks first; box_fd is borrowed. keeper_load reads what an earlier
+ * keeper of this box left. */
+void keeper_init(struct keeper *k, int box_fd);
+void keeper_done(struct keeper *k);
+int keeper_load(struct keeper *k, struct err *e);
+/* Takes the descriptors of the link to init. */
+int keeper_connect(struct keeper *k, int rfd, int wfd);
+void keeper_disconnect(struct keeper *k);
+/* Adds one line to the notes, once. */
+void keeper_note(struct keeper *k, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* A frame for init. The link holds WIRE_OUT_MAX: init that lets it fill up is unresponsive. */
+void keeper_send_init(struct keeper *k, enum wire_type type, uint8_t stream, uint32_t id,
+		      const void *p, size_t n);
+/* After an encode into the init link's queue: r is what the encoder returned. */
+void keeper_sent_init(struct keeper *k, int r);
+void keeper_credit_init(struct keeper *k, uint32_t id, uint8_t stream, uint64_t bytes);
+void keeper_broken(struct keeper *k, const char *what); /* init broke the protocol */
+/* Copies text from the box so that it is safe to print, cut to fit. */
+void keeper_safe_text(char *dst, size_t size, const char *text);
+/* An ERROR of init's as one of ours: known kind, safe sentence. */
+void keeper_error_from_box(const struct wire_error *m, struct err *ret);
+
+/* clients.c. keeper_add_client takes fd, answers HELLO and reads requests. */
+int keeper_add_client(struct keeper *k, int fd, bool first);
+void client_send(struct client *c, enum wire_type type, uint8_t stream, uint32_t id, const void *p,
+		 size_t n);
+/* After an encode into the client's queue: flushes, or dooms a client that let it fill up. */
+void client_sent(struct client *c, int r);
+void client_credit(struct client *c, uint32_t id, uint8_t stream, uint64_t bytes);
+void client_fail(struct client *c, uint32_t id, const struct err *e);
+void client_fail_with(struct client *c, uint32_t id, enum err_kind kind, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+/* The client broke the protocol: says so and ends the connection. */
+void client_break(struct client *c, const char *what);
+/* After something was queued for init on a client's behalf: stops reading it if init is behind. */
+void client_yield(struct client *c);
+/* After an uncredited frame was queued for a client: stops reading init if the client is behind. */
+void client_check_queue(struct client *c);
+/* The box is gone: answers OK, or the error, to everyone who sent STOP. */
+void keeper_answer_stops(struct keeper *k, const struct err *e);
+/* Writes what is queued for clients, waiting for slow ones at most so long. For the very end. */
+void keeper_flush(struct keeper *k, unsigned timeout_ms);
+void clients_free(struct keeper *k);

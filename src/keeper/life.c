@@ -1,0 +1,426 @@
+/* The life of one box; see life.h. */
+#include "keeper/life.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "keeper/exec.h"
+#include "storage/tree.h"
+#include "store/record.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+static const bool may_enter[LIFE_STATE_COUNT][LIFE_STATE_COUNT] = {
+	[LIFE_STARTING] = {[LIFE_UP] = true, [LIFE_GONE] = true},
+	[LIFE_UP] = {[LIFE_ENDING] = true, [LIFE_GONE] = true}, /* gone: the loop itself failed */
+	[LIFE_ENDING] = {[LIFE_GONE] = true},
+};
+
+/* The one writer. */
+static void life_enter(struct life *l, enum life_state next)
+{
+	ASSERT(may_enter[l->state][next]);
+	l->state = next;
+	ev_timer_stop(l->ev, &l->timer);
+}
+
+static struct life *life_of(struct keeper *k)
+{
+	return container(k, struct life, k);
+}
+
+static void add_event(struct life *l, const struct event *event)
+{
+	struct keeper *k = &l->k;
+	int r = k->quiet ? -1 : logs_dir(&k->logs);
+
+	if (r >= 0)
+		r = events_add(&k->events, r, event);
+	if (r < 0 && !k->quiet)
+		keeper_note(k, "the events could not be written: %s", strerror(-r));
+}
+
+/* ---- gone ---- */
+
+/* Takes the box's directory out of sight and deletes it. */
+static int delete_box(struct life *l, struct err *e)
+{
+	bool durable = !l->config.spec.one_shot;
+	char tomb[64] = "";
+	int r = record_bury(&l->st, l->config.spec.name, durable, tomb, e);
+
+	if (r < 0 || !tomb[0])
+		return r;
+	return tree_remove_as(&l->ids, l->st.boxes_fd, tomb, e);
+}
+
+static int record_end(struct life *l, struct err *e)
+{
+	struct event ev = {
+		.kind = EVENT_CLOSE,
+		.at_ms = clock_wall_ms(),
+		.box = l->config.spec.name,
+		.cause = l->cause,
+		.by = l->by[0] ? l->by : NULL,
+	};
+
+	if (l->remove)
+		return delete_box(l, e);
+	add_event(l, &ev);
+	return record_write_end(l->box_fd, l->cause, l->by, true, e);
+}
+
+static void become_gone(struct life *l)
+{
+	struct err e;
+	int r;
+
+	life_enter(l, LIFE_GONE);
+	keeper_disconnect(&l->k);
+	execs_interrupt(&l->k);
+	relays_interrupt(&l->k);
+	life_release(l);
+	r = record_end(l, &e);
+	keeper_answer_stops(&l->k, r < 0 ? &e : NULL);
+	keeper_flush(&l->k, KEEPER_FLUSH_MS);
+	ev_quit(l->ev);
+}
+
+/* ---- ending ---- */
+
+/* Once init is dead and its last bytes are read, in a turn of its own: callers up the stack may be
+ * walking what is freed then. */
+static void end_if_over(struct life *l)
+{
+	if (l->state != LIFE_ENDING || l->has_child)
+		return;
+	/* Nobody reads the last bytes of a box that is deleted. */
+	if (l->k.linked && !l->k.deaf && !l->remove)
+		ev_timer_set(l->ev, &l->timer, KEEPER_FLUSH_MS);
+	else
+		ev_defer(l->ev, &l->finish);
+}
+
+static void on_finish(struct ev_defer *d)
+{
+	struct life *l = container(d, struct life, finish);
+
+	if (l->state == LIFE_ENDING)
+		become_gone(l);
+}
+
+static void kill_box(struct life *l)
+{
+	ev_timer_stop(l->ev, &l->timer);
+	if (l->has_child)
+		l->wall->kill(&l->box);
+	end_if_over(l);
+}
+
+static void begin_end(struct life *l, const struct keeper_end *end)
+{
+	life_enter(l, LIFE_ENDING);
+	l->k.ending = true;
+	l->remove = l->remove || end->remove;
+	str_copy(l->cause, sizeof(l->cause), end->cause);
+	str_copy(l->by, sizeof(l->by), end->by ? end->by : "");
+	if (end->grace_ms == 0 || !l->has_child || execs_running(&l->k) == 0) {
+		kill_box(l);
+		return;
+	}
+	ev_timer_set(l->ev, &l->timer, end->grace_ms);
+	execs_signal_all(&l->k, SIGTERM);
+}
+
+/* The loop ends and life_run undoes what was made. */
+static void fail_start(struct life *l, const struct err *e)
+{
+	l->failure = *e;
+	ev_quit(l->ev);
+}
+
+static void life_end(struct life *l, const struct keeper_end *end)
+{
+	struct err e;
+
+	switch (l->state) {
+	case LIFE_STARTING:
+		err_set(&e, ERR_PROTOCOL, EPROTO, "the box did not come up: %s", end->cause);
+		fail_start(l, &e);
+		break;
+	case LIFE_UP:
+		begin_end(l, end);
+		break;
+	case LIFE_ENDING:
+		/* Somebody who asks without grace does not wait for the grace of another. */
+		l->remove = l->remove || end->remove;
+		if (end->grace_ms == 0)
+			kill_box(l);
+		break;
+	case LIFE_GONE:
+	case LIFE_STATE_COUNT:
+		break;
+	}
+}
+
+/* ---- what the core says ---- */
+
+static void on_end(struct keeper *k, const struct keeper_end *end)
+{
+	life_end(life_of(k), end);
+}
+
+static void on_first_gone(struct keeper *k)
+{
+	struct life *l = life_of(k);
+
+	if (l->config.spec.one_shot)
+		life_end(l, &(struct keeper_end){.cause = "client gone"});
+}
+
+static void on_room(struct keeper *k)
+{
+	struct life *l = life_of(k);
+
+	if (l->state == LIFE_UP)
+		listener_resume(&l->listener);
+}
+
+static void on_idle(struct keeper *k)
+{
+	struct life *l = life_of(k);
+
+	if (l->state == LIFE_ENDING && l->has_child)
+		kill_box(l);
+}
+
+/* End of file: init has ended, or closed its link, which it never does. Its death is waited for, so
+ * that the record can say how it died. */
+static void on_lost(struct keeper *k, int error)
+{
+	struct life *l = life_of(k);
+
+	if (l->state == LIFE_ENDING)
+		end_if_over(l);
+	else if (l->state != LIFE_GONE && l->has_child)
+		ev_timer_set(l->ev, &l->timer, KEEPER_FLUSH_MS);
+}
+
+static void on_up(struct keeper *k)
+{
+	struct life *l = life_of(k);
+	const struct spec *s = &l->config.spec;
+	struct event ev = {
+		.kind = EVENT_OPEN,
+		.at_ms = clock_wall_ms(),
+		.box = s->name,
+		.image = s->image,
+		.workspace = s->workspace ? s->workspace : s->workspace_dir,
+	};
+	int r;
+
+	life_enter(l, LIFE_UP);
+	k->started_ms = ev.at_ms;
+	add_event(l, &ev);
+	r = listener_open(&l->listener);
+	if (r == 0)
+		r = keeper_add_client(k, take_fd(l->client_fd), true);
+	if (r < 0)
+		life_end(l, &(struct keeper_end){.cause = "no memory for a client"});
+}
+
+/* ---- what the system says ---- */
+
+static void on_timer(struct ev_timer *t)
+{
+	struct life *l = container(t, struct life, timer);
+	struct err e;
+
+	switch (l->state) {
+	case LIFE_STARTING:
+		if (l->k.linked)
+			err_set(&e, ERR_TIMEOUT, ETIMEDOUT, "cove-init did not answer within %u s",
+				KEEPER_START_MS / 1000);
+		else
+			err_set(&e, ERR_PROTOCOL, EPROTO, "cove-init closed its link");
+		fail_start(l, &e);
+		break;
+	case LIFE_UP:
+		life_end(l, &(struct keeper_end){.cause = "init broke the protocol"});
+		break;
+	case LIFE_ENDING:
+		if (l->has_child)
+			kill_box(l);
+		else
+			become_gone(l);
+		break;
+	case LIFE_GONE:
+	case LIFE_STATE_COUNT:
+		break;
+	}
+}
+
+static void describe_status(char *ret, size_t size, const char *what, int status)
+{
+	if (WIFSIGNALED(status))
+		snprintf(ret, size, "%s (signal %d)", what, WTERMSIG(status));
+	else
+		snprintf(ret, size, "%s (status %d)", what, WEXITSTATUS(status));
+}
+
+static void on_init_exit(struct ev_child *c, int status)
+{
+	struct life *l = container(c, struct life, child);
+	char cause[64];
+	struct err e;
+
+	l->has_child = false;
+	switch (l->state) {
+	case LIFE_STARTING:
+		describe_status(cause, sizeof(cause), "cove-init ended before it was ready", status);
+		err_set(&e, ERR_INTERNAL, 0, "%s", cause);
+		fail_start(l, &e);
+		break;
+	case LIFE_UP:
+		describe_status(cause, sizeof(cause), "init died", status);
+		life_end(l, &(struct keeper_end){.cause = cause});
+		break;
+	case LIFE_ENDING:
+		end_if_over(l);
+		break;
+	case LIFE_GONE:
+	case LIFE_STATE_COUNT:
+		break;
+	}
+}
+
+static void on_signal(struct ev_signals *s, int sig)
+{
+	struct life *l = container(s, struct life, signals);
+
+	life_end(l, &(struct keeper_end){.cause = "stopped", .by = "signal"});
+}
+
+/* ---- the whole ---- */
+
+/* The only answer a client gets whose box could not be started. */
+static void send_failure(int fd, const struct err *e)
+{
+	struct wire_error m = {.kind = e->kind, .code = (uint64_t)e->code, .msg = e->msg};
+	struct buf out;
+
+	buf_init(&out, 4096);
+	if (wire_error_encode(&out, 0, 0, &m) == 0)
+		send(fd, buf_data(&out), buf_len(&out), MSG_NOSIGNAL);
+	buf_done(&out);
+}
+
+/* Nothing half-made stays: first everything goes, then the client is told. */
+static int undo_start(struct life *l)
+{
+	struct event ev = {
+		.kind = EVENT_FAIL,
+		.at_ms = clock_wall_ms(),
+		.box = l->config.spec.name,
+		.cause = l->failure.msg,
+	};
+	struct err e;
+	int r = 0;
+
+	life_enter(l, LIFE_GONE);
+	keeper_disconnect(&l->k);
+	if (l->has_child) {
+		l->wall->kill(&l->box);
+		waitpid(l->box.pid, NULL, __WALL);
+		ev_child_remove(l->ev, &l->child);
+	}
+	if (l->made) {
+		life_release(l);
+		add_event(l, &ev);
+		r = l->config.spec.one_shot ? delete_box(l, &e)
+					    : record_write_end(l->box_fd, "start failed", "", false, &e);
+	}
+	if (r < 0)
+		log_debug("undo: %s", e.msg);
+	if (l->client_fd >= 0)
+		send_failure(l->client_fd, &l->failure);
+	return 1;
+}
+
+static int life_prepare(struct life *l)
+{
+	sigset_t set;
+	int r;
+
+	keeper_init(&l->k, -1);
+	r = ev_new(&l->ev);
+	if (r < 0)
+		return r;
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	l->signals.on_signal = on_signal;
+	l->child.on_exit = on_init_exit;
+	l->timer.on_timer = on_timer;
+	l->finish.on_defer = on_finish;
+	l->k.ev = l->ev;
+	l->k.name = l->config.spec.name;
+	l->k.timeout_ms = l->config.spec.timeout_ms;
+	l->k.quiet = l->config.spec.one_shot;
+	l->k.on_up = on_up;
+	l->k.on_lost = on_lost;
+	l->k.on_end = on_end;
+	l->k.on_first_gone = on_first_gone;
+	l->k.on_room = on_room;
+	l->k.on_idle = on_idle;
+	return ev_signals_add(l->ev, &l->signals, &set);
+}
+
+static void life_done(struct life *l)
+{
+	keeper_done(&l->k);
+	ev_signals_remove(l->ev, &l->signals);
+	ev_free(l->ev);
+	fd_close(&l->lock_fd);
+	fd_close(&l->box_fd);
+	fd_close(&l->st.boxes_fd);
+	fd_close(&l->st.run_fd);
+	fd_close(&l->client_fd);
+	keeper_config_done(&l->config);
+}
+
+int life_run(struct keeper_config *config, int client_fd)
+{
+	struct life l = {
+		.config = *config,
+		.box_fd = -1,
+		.lock_fd = -1,
+		.range_fd = -1,
+		.client_fd = client_fd,
+		.remove = config->spec.one_shot,
+		.cgroup = {.fd = -1},
+		.box = {.pidfd = -1, .rfd = -1, .wfd = -1},
+		.st = {.home_fd = -1, .boxes_fd = -1, .images_fd = -1, .layers_fd = -1,
+		       .workspaces_fd = -1, .run_fd = -1},
+	};
+	int r = life_prepare(&l), status = 0;
+
+	if (r < 0) {
+		err_errno(&l.failure, -r, "start the keeper");
+	} else if (life_start(&l, &l.failure) == 0) {
+		ev_timer_set(l.ev, &l.timer, KEEPER_START_MS);
+		r = ev_run(l.ev);
+	}
+	if (l.state != LIFE_GONE)
+		status = undo_start(&l);
+	life_done(&l);
+	return status;
+}

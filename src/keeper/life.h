@@ -1,0 +1,57 @@
+/*
+ * The life of one box: what its keeper holds while it lives, how it comes up (start.c) and how it
+ * ends (life.c).
+ *
+ *	starting ---HELLO---> up ---stop, init died, broken protocol, first client gone---> ending
+ *	   |                                                                               |
+ *	   +-- could not be started ------------------> gone <-- init is reaped -----------+
+ *
+ * One function writes the state (life_enter) and a table says from where to where. starting: the
+ * steps of start.c, then waiting for init's HELLO. up: the core serves clients. ending: SIGTERM if
+ * there is grace, SIGKILL to init, until the kernel says it is dead and its last bytes are read.
+ * gone: everything on the host that was the box's is given back, the end is recorded or the box
+ * deleted, clients get their last answers, and the keeper exits.
+ */
+#pragma once
+
+#include "cgroup/cgroup.h"
+#include "keeper/config.h"
+#include "keeper/keeper.h"
+#include "keeper/listener.h"
+#include "store/state.h"
+#include "wall/wall.h"
+
+enum life_state { LIFE_STARTING, LIFE_UP, LIFE_ENDING, LIFE_GONE, LIFE_STATE_COUNT };
+
+struct life {
+	struct ev *ev;
+	struct keeper k;
+	struct keeper_config config;
+	enum life_state state;
+	struct state st; /* only its names, boxes_fd and run_fd are used */
+	int box_fd, lock_fd, range_fd, client_fd; /* owned, -1 without */
+	struct ids ids;
+	struct cgroup cgroup;
+	char cgroup_name[BOX_NAME_MAX + 12];
+	const struct wall_ops *wall;
+	struct wall_box box;
+	struct ev_child child; /* init */
+	bool has_child;
+	bool made; /* there is something on disk to record an end for */
+	struct listener listener;
+	struct ev_signals signals;
+	struct ev_timer timer; /* starting: for HELLO; ending: grace, then the last bytes */
+	struct ev_defer finish;
+	struct err failure; /* why it could not start */
+	char cause[64], by[64];
+	bool remove;
+};
+
+/* Runs the box from its configuration to its end. Takes both. Returns the exit status. */
+int life_run(struct keeper_config *config, int client_fd);
+
+/* start.c: all steps up to a running init and a link to it. What was made before a failure is in *l,
+ * and life_release gives it back. */
+int life_start(struct life *l, struct err *e);
+/* Gives back socket, cgroup and ids. Twice is fine. */
+void life_release(struct life *l);

@@ -1,0 +1,152 @@
+/*
+ * The listening socket; see listener.h.
+ *
+ * A socket address holds 107 bytes and a state directory may lie deeper, so the name is bound through
+ * the directory's descriptor in /proc/self/fd. Waiters watch the directory: the socket's mode is set
+ * after listen(2), so that the last change they see means that connecting works.
+ */
+#include "keeper/listener.h"
+
+#include "base/fd.h"
+#include "base/limits.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#define SOCKET_NAME "keeper.sock"
+
+enum { BACKLOG = 64 };
+
+static int bind_below(int sock, int dir_fd)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "/proc/self/fd/%d/" SOCKET_NAME, dir_fd);
+	if (bind(sock, (struct sockaddr *)&addr, sizeof(addr)) == 0)
+		return 0;
+	if (errno != EADDRINUSE)
+		return -errno;
+	/* We hold the box's lock, so whoever made it is gone. */
+	if (unlinkat(dir_fd, SOCKET_NAME, 0) < 0)
+		return -errno;
+	return bind(sock, (struct sockaddr *)&addr, sizeof(addr)) < 0 ? -errno : 0;
+}
+
+static int open_dir(int run_fd, const char *name)
+{
+	int fd;
+
+	if (mkdirat(run_fd, name, 0700) < 0 && errno != EEXIST)
+		return -errno;
+	fd = openat(run_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+static int listen_below(int run_fd, const char *name, int *ret_fd)
+{
+	autoclose int sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	autoclose int dir = open_dir(run_fd, name);
+	int r;
+
+	if (sock < 0 || dir < 0)
+		return sock < 0 ? -errno : dir;
+	r = bind_below(sock, dir);
+	if (r < 0)
+		return r;
+	if (listen(sock, BACKLOG) < 0 || fchmodat(dir, SOCKET_NAME, 0600, 0) < 0)
+		return -errno;
+	*ret_fd = take_fd(sock);
+	return 0;
+}
+
+/* True for the owner and for root. */
+static bool is_allowed(int fd)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 &&
+	       (cred.uid == geteuid() || cred.uid == 0);
+}
+
+/* Best effort: the connection is closed either way. */
+static void refuse(int fd, const struct keeper *k)
+{
+	struct wire_error m = {.kind = ERR_LIMIT, .code = EAGAIN};
+	char msg[128];
+	struct buf out;
+
+	snprintf(msg, sizeof(msg), "box '%s' has %u clients already", k->name, k->client_count);
+	m.msg = msg;
+	buf_init(&out, 1024);
+	if (wire_error_encode(&out, 0, 0, &m) == 0)
+		send(fd, buf_data(&out), buf_len(&out), MSG_NOSIGNAL | MSG_DONTWAIT);
+	buf_done(&out);
+}
+
+static void on_connection(struct ev_io *io, uint32_t events)
+{
+	struct listener *l = container(io, struct listener, io);
+	struct keeper *k = l->k;
+	autoclose int fd = accept4(io->fd, NULL, NULL, SOCK_CLOEXEC);
+
+	if (fd < 0) {
+		/* Waiting for a descriptor to come free instead of being told again and again. */
+		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+			ev_io_remove(k->ev, io);
+		return;
+	}
+	if (!is_allowed(fd))
+		return;
+	if (k->client_count >= KEEPER_CLIENTS_MAX) {
+		refuse(fd, k);
+		return;
+	}
+	keeper_add_client(k, take_fd(fd), false);
+}
+
+int listener_init(struct listener *l, struct keeper *k, int run_fd, const char *name, struct err *e)
+{
+	int fd = -1, r = listen_below(run_fd, name, &fd);
+
+	if (r < 0)
+		return err_errno(e, -r, "make the socket of box '%s'", name);
+	*l = (struct listener){
+		.k = k,
+		.io = {.on_event = on_connection, .fd = fd},
+		.run_fd = run_fd,
+		.name = name,
+	};
+	return 0;
+}
+
+int listener_open(struct listener *l)
+{
+	return l->io.added ? 0 : ev_io_add(l->k->ev, &l->io, EPOLLIN);
+}
+
+void listener_resume(struct listener *l)
+{
+	/* If it still cannot be watched the next client that leaves tries again. */
+	if (l->k && l->io.fd >= 0)
+		listener_open(l);
+}
+
+void listener_done(struct listener *l)
+{
+	char path[BOX_NAME_MAX + sizeof("/" SOCKET_NAME)];
+
+	if (!l->k)
+		return;
+	ev_io_remove(l->k->ev, &l->io);
+	fd_close(&l->io.fd);
+	snprintf(path, sizeof(path), "%s/" SOCKET_NAME, l->name);
+	unlinkat(l->run_fd, path, 0);
+	unlinkat(l->run_fd, l->name, AT_REMOVEDIR);
+	l->k = NULL;
+}

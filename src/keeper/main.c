@@ -1,0 +1,59 @@
+/*
+ * cove-keeper: one small process per running box. Started by libcove with its configuration on
+ * descriptor 3 and its first client on 4 (config.h), in a session of its own; never by a person.
+ */
+#include "base/fd.h"
+#include "base/log.h"
+#include "keeper/life.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Nothing of whoever started us is kept open, held busy or inherited by the box. stderr stays where a
+ * developer asked for debug lines. */
+static int settle(void)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (null < 0)
+		return -errno;
+	for (int fd = 0; fd <= 2; fd++)
+		if ((fd < 2 || !log_is_debug()) && dup2(null, fd) < 0)
+			return -errno;
+	if (null > 2)
+		close(null);
+	if (fcntl(KEEPER_CONFIG_FD, F_SETFD, FD_CLOEXEC) < 0 ||
+	    fcntl(KEEPER_CLIENT_FD, F_SETFD, FD_CLOEXEC) < 0)
+		return -errno;
+	umask(077);
+	signal(SIGPIPE, SIG_IGN);
+	return chdir("/") < 0 ? -errno : sys_close_range(KEEPER_CLIENT_FD + 1, ~0u, 0);
+}
+
+int main(int argc, char **argv)
+{
+	struct keeper_config config;
+	struct err e;
+	int r;
+
+	if (argc > 1 || fcntl(KEEPER_CONFIG_FD, F_GETFD) < 0 || fcntl(KEEPER_CLIENT_FD, F_GETFD) < 0) {
+		fprintf(stderr, "cove-keeper is started by cove and takes no arguments\n");
+		return 2;
+	}
+	log_init();
+	r = settle();
+	if (r == 0)
+		r = keeper_config_read(&config, KEEPER_CONFIG_FD, &e);
+	else
+		err_errno(&e, -r, "settle");
+	if (r < 0) {
+		log_debug("keeper: %s", e.msg);
+		return 1;
+	}
+	close(KEEPER_CONFIG_FD);
+	return life_run(&config, KEEPER_CLIENT_FD);
+}

@@ -1,0 +1,184 @@
+/* The logs of a box; see output.h. */
+#include "keeper/output.h"
+
+#include "base/fd.h"
+#include "base/limits.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+struct log_name {
+	char text[24];
+};
+
+static struct log_name log_name(uint32_t id, unsigned s)
+{
+	struct log_name n;
+
+	snprintf(n.text, sizeof(n.text), "%u.%s", id, s == OUTPUT_OUT ? "out" : "err");
+	return n;
+}
+
+void logs_init(struct logs *l, int box_fd)
+{
+	*l = (struct logs){
+		.box_fd = box_fd,
+		.dir_fd = -1,
+		.bytes_max = KEEPER_LOGS_BYTES_MAX,
+		.exec_bytes_max = KEEPER_LOG_BYTES_MAX,
+	};
+}
+
+void logs_done(struct logs *l)
+{
+	fd_close(&l->dir_fd);
+}
+
+int logs_dir(struct logs *l)
+{
+	int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+
+	if (l->dir_fd >= 0)
+		return l->dir_fd;
+	l->dir_fd = openat(l->box_fd, "logs", flags);
+	if (l->dir_fd < 0 && errno == ENOENT) {
+		if (mkdirat(l->box_fd, "logs", 0700) < 0 && errno != EEXIST)
+			return -errno;
+		l->dir_fd = openat(l->box_fd, "logs", flags);
+	}
+	return l->dir_fd < 0 ? -errno : l->dir_fd;
+}
+
+void outputs_init(struct output out[OUTPUT_COUNT])
+{
+	for (unsigned s = 0; s < OUTPUT_COUNT; s++)
+		out[s] = (struct output){.fd = -1};
+}
+
+static void close_one(struct logs *l, struct output *o)
+{
+	if (o->fd < 0)
+		return;
+	fd_close(&o->fd);
+	l->open--;
+}
+
+/* Opens the file, for appending and for reading back. */
+static int open_one(struct logs *l, uint32_t id, struct output *o, unsigned s)
+{
+	int dir = logs_dir(l);
+
+	if (o->fd >= 0)
+		return o->fd;
+	if (dir < 0)
+		return dir;
+	/* A number is never used twice, so a file of that name is what a lost keeper left. */
+	o->fd = openat(dir, log_name(id, s).text,
+		       O_RDWR | O_CLOEXEC | O_NOFOLLOW | (o->kept == 0 ? O_CREAT | O_TRUNC : 0), 0600);
+	if (o->fd < 0)
+		return -errno;
+	l->open++;
+	return o->fd;
+}
+
+static size_t room_for(const struct logs *l, const struct output out[OUTPUT_COUNT], size_t n)
+{
+	uint64_t of_exec = l->exec_bytes_max - out[OUTPUT_OUT].kept - out[OUTPUT_ERR].kept;
+	uint64_t of_box = l->bytes < l->bytes_max ? l->bytes_max - l->bytes : 0;
+
+	if (n > of_exec)
+		n = (size_t)of_exec;
+	return n > of_box ? (size_t)of_box : n;
+}
+
+/* Returns how many bytes reached the file. */
+static size_t write_at(int fd, uint64_t at, const char *p, size_t n)
+{
+	size_t done = 0;
+
+	while (done < n) {
+		ssize_t r = pwrite(fd, p + done, n - done, (off_t)(at + done));
+
+		if (r < 0 && errno == EINTR)
+			continue;
+		if (r <= 0)
+			break;
+		done += (size_t)r;
+	}
+	return done;
+}
+
+void output_append(struct logs *l, uint32_t id, struct output out[OUTPUT_COUNT], unsigned s,
+		   const void *p, size_t n)
+{
+	struct output *o = &out[s];
+	size_t keep = o->cut ? 0 : room_for(l, out, n), done = 0;
+
+	if (keep > 0 && open_one(l, id, o, s) >= 0)
+		done = write_at(o->fd, o->kept, p, keep);
+	o->bytes += n;
+	o->kept += done;
+	l->bytes += done;
+	if (done < n)
+		o->cut = true;
+	if (o->cut || l->open > KEEPER_LOG_FDS_MAX)
+		close_one(l, o);
+}
+
+ssize_t output_read(struct logs *l, uint32_t id, struct output *o, unsigned s, uint64_t at, void *p,
+		    size_t n)
+{
+	ssize_t r;
+	int fd;
+
+	if (at >= o->kept)
+		return 0;
+	if (n > o->kept - at)
+		n = (size_t)(o->kept - at);
+	fd = open_one(l, id, o, s);
+	if (fd < 0)
+		return fd;
+	do {
+		r = pread(fd, p, n, (off_t)at);
+	} while (r < 0 && errno == EINTR);
+	if (r < 0)
+		r = -errno;
+	if (l->open > KEEPER_LOG_FDS_MAX)
+		close_one(l, o);
+	return r;
+}
+
+void outputs_load(struct logs *l, uint32_t id, struct output out[OUTPUT_COUNT])
+{
+	int dir = logs_dir(l);
+
+	for (unsigned s = 0; s < OUTPUT_COUNT && dir >= 0; s++) {
+		struct stat st;
+
+		if (fstatat(dir, log_name(id, s).text, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+		    !S_ISREG(st.st_mode) || st.st_size <= 0)
+			continue;
+		out[s].kept = (uint64_t)st.st_size;
+		l->bytes += out[s].kept;
+	}
+}
+
+void outputs_close(struct logs *l, struct output out[OUTPUT_COUNT])
+{
+	for (unsigned s = 0; s < OUTPUT_COUNT; s++)
+		close_one(l, &out[s]);
+}
+
+void outputs_remove(struct logs *l, uint32_t id, struct output out[OUTPUT_COUNT])
+{
+	outputs_close(l, out);
+	for (unsigned s = 0; s < OUTPUT_COUNT; s++) {
+		if (out[s].kept > 0 && l->dir_fd >= 0)
+			unlinkat(l->dir_fd, log_name(id, s).text, 0);
+		l->bytes -= out[s].kept;
+		out[s].kept = 0;
+		out[s].cut = true;
+	}
+}

@@ -1,0 +1,56 @@
+/*
+ * The logs of a box: the directory boxes/<name>/logs, and in it one file per command and stream,
+ * <id>.out and <id>.err, holding the first bytes the stream printed.
+ *
+ * A file is made with its first byte. What is kept is always a prefix: once a byte was not kept
+ * (the command's share or the box's is used up, or the disk is full) no later byte of that stream is,
+ * and only the count goes on. Few descriptors are held open; beyond them a file is opened for each
+ * append.
+ */
+#pragma once
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct logs {
+	int box_fd;		   /* borrowed; logs/ is made below it when first needed */
+	int dir_fd;		   /* owned, -1 until then */
+	uint64_t bytes;		   /* on disk, all commands together */
+	uint64_t bytes_max;	   /* KEEPER_LOGS_BYTES_MAX */
+	uint64_t exec_bytes_max;   /* KEEPER_LOG_BYTES_MAX */
+	unsigned open;		   /* descriptors held by outputs */
+};
+
+/* Index of a stream: its wire number - 1. */
+enum { OUTPUT_OUT = 0, OUTPUT_ERR = 1, OUTPUT_COUNT = 2 };
+
+struct output {
+	uint64_t bytes; /* printed so far: the true count */
+	uint64_t kept;	/* how many of them, from the first, are in the file */
+	int fd;		/* owned, -1 while closed */
+	bool cut;	/* something was not kept */
+	bool eof;	/* nothing more comes */
+};
+
+void logs_init(struct logs *l, int box_fd);
+void logs_done(struct logs *l);
+/* The directory, made when missing; borrowed. Negative errno on failure. */
+int logs_dir(struct logs *l);
+
+void outputs_init(struct output out[OUTPUT_COUNT]);
+/* Counts n bytes of a stream and keeps what may be kept. A full disk only cuts the log. */
+void output_append(struct logs *l, uint32_t id, struct output out[OUTPUT_COUNT], unsigned s,
+		   const void *p, size_t n);
+/* Reads kept bytes from an offset. Fewer than asked only at the end of what is kept. */
+ssize_t output_read(struct logs *l, uint32_t id, struct output *o, unsigned s, uint64_t at, void *p,
+		    size_t n);
+/* Learns from the disk what an earlier keeper kept. */
+void outputs_load(struct logs *l, uint32_t id, struct output out[OUTPUT_COUNT]);
+/* Closes the descriptors; the files stay. */
+void outputs_close(struct logs *l, struct output out[OUTPUT_COUNT]);
+/* Closes and deletes the files. */
+void outputs_remove(struct logs *l, uint32_t id, struct output out[OUTPUT_COUNT]);

@@ -1,0 +1,284 @@
+/*
+ * Bringing a box up; see life.h.
+ *
+ *	lock -> ids -> cgroup -> storage -> mounts -> the wall starts init
+ *	     -> while init boots: live record, old commands, socket
+ *
+ * What can be done beside init's own start comes after it.
+ */
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/sha256.h"
+#include "base/str.h"
+#include "keeper/life.h"
+#include "keeper/mounts.h"
+#include "storage/storage.h"
+#include "store/record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+enum { INIT_BYTES_MAX = 16 << 20, INIT_ARGS_MAX = 8 + 2 * (SPEC_ENV_MAX + SPEC_MOUNT_MAX) };
+
+#ifndef MFD_EXEC
+#define MFD_EXEC 0x0010U
+#endif
+
+static int open_dirs(struct life *l, struct err *e)
+{
+	const struct keeper_config *c = &l->config;
+	char path[sizeof(l->st.home) + 8], hex[65];
+	int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+
+	if (!str_copy(l->st.home, sizeof(l->st.home), c->home) ||
+	    !str_copy(l->st.run, sizeof(l->st.run), c->run))
+		return err_set(e, ERR_INVALID, ENAMETOOLONG, "the state directory's path is too long");
+	sha256_hex(c->home, strlen(c->home), hex);
+	snprintf(l->st.tag, sizeof(l->st.tag), "%.8s", hex);
+	snprintf(l->cgroup_name, sizeof(l->cgroup_name), "%s-%s", l->st.tag, c->spec.name);
+	snprintf(path, sizeof(path), "%s/boxes", c->home);
+	l->st.boxes_fd = open(path, flags);
+	if (l->st.boxes_fd < 0)
+		return err_errno(e, errno, "open '%s'", path);
+	l->st.run_fd = open(c->run, flags);
+	if (l->st.run_fd < 0)
+		return err_errno(e, errno, "open '%s'", c->run);
+	l->box_fd = openat(l->st.boxes_fd, c->spec.name, flags | O_NOFOLLOW);
+	if (l->box_fd < 0)
+		return err_errno(e, errno, "open the directory of box '%s'", c->spec.name);
+	return 0;
+}
+
+static int take_ids(struct life *l, struct err *e)
+{
+	char why[200] = "";
+	int r = ids_detect(&l->ids, why, sizeof(why), e);
+
+	if (r < 0)
+		return r;
+	if (why[0])
+		keeper_note(&l->k, "%s", why);
+	if (l->ids.kind != IDS_RANGE)
+		return 0;
+	return ids_range_take(&l->ids, state_machine_run_dir(), &l->range_fd, e);
+}
+
+static int make_cgroup(struct life *l, struct err *e)
+{
+	char why[160] = "";
+	int r = cgroup_make(l->cgroup_name, ids_host_uid(&l->ids, 0), ids_host_gid(&l->ids, 0),
+			    &l->cgroup, why, sizeof(why), e);
+
+	if (r == 0 && l->cgroup.fd < 0)
+		keeper_note(&l->k, "no cgroup: %s; a command's tree is ended by walking its descendants",
+			    why);
+	return r;
+}
+
+static int copy_file(int to, int from)
+{
+	struct stat st;
+	off_t at = 0;
+
+	if (fstat(from, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode) || st.st_size > INIT_BYTES_MAX)
+		return -EINVAL;
+	while (at < st.st_size) {
+		ssize_t n = sendfile(to, from, &at, (size_t)(st.st_size - at));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+	}
+	return 0;
+}
+
+/* init's program where nothing in the box can reach or change it. */
+static int seal_init(const char *path, int *ret_fd, struct err *e)
+{
+	unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+	autoclose int from = open(path, O_RDONLY | O_CLOEXEC);
+	autoclose int fd = -1;
+	int r;
+
+	if (from < 0)
+		return err_set(e, ERR_UNSUPPORTED, errno,
+			"the program cove-init is missing at '%s': install Cove again", path);
+	fd = sys_memfd_create("cove-init", flags | MFD_EXEC);
+	if (fd == -EINVAL) /* a kernel before 6.3 */
+		fd = sys_memfd_create("cove-init", flags);
+	if (fd < 0)
+		return err_errno(e, -fd, "make a memory file for cove-init");
+	r = copy_file(fd, from);
+	if (r == 0 &&
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
+		r = -errno;
+	if (r < 0)
+		return err_errno(e, -r, "copy cove-init from '%s'", path);
+	*ret_fd = take_fd(fd);
+	return 0;
+}
+
+/* init's arguments; the strings made here are owned and stand in `made`. */
+struct init_args {
+	const char *argv[INIT_ARGS_MAX + 1];
+	size_t count;
+	char *made[SPEC_MOUNT_MAX];
+	size_t made_count;
+};
+
+static void args_add(struct init_args *a, const char *option, const char *value)
+{
+	ASSERT(a->count + 2 <= INIT_ARGS_MAX);
+	a->argv[a->count++] = option;
+	if (value)
+		a->argv[a->count++] = value;
+}
+
+static void args_done(struct init_args *a)
+{
+	for (size_t i = 0; i < a->made_count; i++)
+		free(a->made[i]);
+}
+
+static int args_make(struct init_args *a, const struct life *l, bool has_workspace, struct err *e)
+{
+	const struct spec *s = &l->config.spec;
+	const char *user = s->user ? s->user : l->config.image_user;
+	const char *cwd = s->cwd ? s->cwd : has_workspace ? WORKSPACE_DST : NULL;
+
+	args_add(a, "cove-init", NULL);
+	if (user && *user)
+		args_add(a, "--user", user);
+	if (cwd)
+		args_add(a, "--cwd", cwd);
+	if (l->ids.kind == IDS_SINGLE)
+		args_add(a, "--single", NULL);
+	if (l->cgroup.fd >= 0)
+		args_add(a, "--cgroup", NULL);
+	for (size_t i = 0; i < s->env_count; i++)
+		args_add(a, "--env", s->env[i]);
+	for (size_t i = 0; i < s->mount_count; i++) {
+		char *pair;
+
+		if (!s->mounts[i].env)
+			continue;
+		if (asprintf(&pair, "%s=%s", s->mounts[i].env, s->mounts[i].dst) < 0)
+			return err_errno(e, ENOMEM, "prepare the box's environment");
+		a->made[a->made_count++] = pair;
+		args_add(a, "--env", pair);
+	}
+	return 0;
+}
+
+/* Everything the wall needs, gathered for the one call. On the heap: it is large and soon over. */
+struct ready {
+	struct mounts mounts;
+	struct init_args args;
+	char box_dir[sizeof(((struct state *)0)->home) + BOX_NAME_MAX + 8];
+};
+
+static int start_wall(struct life *l, struct ready *r, struct err *e)
+{
+	autoclose int init_fd = -1;
+	int rc = mounts_make(&r->mounts, &l->config, &l->ids, e);
+
+	if (rc == 0)
+		rc = args_make(&r->args, l, r->mounts.workspace[0] != 0, e);
+	if (rc == 0)
+		rc = seal_init(l->config.init_path, &init_fd, e);
+	if (rc < 0)
+		return rc;
+	snprintf(r->box_dir, sizeof(r->box_dir), "%s/boxes/%s", l->st.home, l->config.spec.name);
+	return l->wall->start(
+		&(struct wall_config){
+			.name = l->config.spec.name,
+			.box_dir = r->box_dir,
+			.image_root = l->config.image_root,
+			.image_is_host = l->config.image_is_host,
+			.ids = l->ids,
+			.mounts = r->mounts.list,
+			.mount_count = r->mounts.count,
+			.init_fd = init_fd,
+			.init_argv = (char *const *)(uintptr_t)r->args.argv,
+			.cgroup_fd = l->cgroup.fd,
+		},
+		&l->box, e);
+}
+
+static int start_init(struct life *l, struct err *e)
+{
+	autofree struct ready *ready = calloc(1, sizeof(*ready));
+	int r;
+
+	if (!ready)
+		return err_errno(e, ENOMEM, "start the box");
+	r = start_wall(l, ready, e);
+	args_done(&ready->args);
+	if (r < 0)
+		return r;
+	r = ev_child_add(l->ev, &l->child, l->box.pid, l->box.pidfd);
+	if (r < 0) {
+		kill(l->box.pid, SIGKILL);
+		waitpid(l->box.pid, NULL, __WALL);
+		return err_errno(e, -r, "watch the box's first process");
+	}
+	l->has_child = true;
+	l->k.init_pid = l->box.pid;
+	r = keeper_connect(&l->k, l->box.rfd, l->box.wfd);
+	return r < 0 ? err_errno(e, -r, "watch the box's wire") : 0;
+}
+
+int life_start(struct life *l, struct err *e)
+{
+	const struct spec *s = &l->config.spec;
+	int r = open_dirs(l, e);
+
+	l->wall = wall_find(s->wall ? s->wall : "native");
+	if (r == 0 && !l->wall)
+		r = err_set(e, ERR_UNSUPPORTED, ENOENT, "there is no wall '%s'", s->wall);
+	if (r == 0)
+		r = record_lock(l->box_fd, &l->lock_fd, e);
+	if (r < 0)
+		return r;
+	l->made = true; /* and ours: nobody else runs it */
+	l->k.logs.box_fd = l->box_fd;
+	r = take_ids(l, e);
+	if (r == 0)
+		r = make_cgroup(l, e);
+	if (r == 0)
+		r = storage_plain.make(l->box_fd, &l->ids, e);
+	if (r == 0)
+		r = start_init(l, e);
+	if (r == 0)
+		r = record_write_live(l->box_fd, !s->one_shot, e);
+	if (r == 0)
+		r = keeper_load(&l->k, e);
+	if (r == 0)
+		r = listener_init(&l->listener, &l->k, l->st.run_fd, s->name, e);
+	return r;
+}
+
+void life_release(struct life *l)
+{
+	struct err e;
+
+	listener_done(&l->listener);
+	if (l->cgroup.fd >= 0) {
+		cgroup_done(&l->cgroup);
+		if (cgroup_remove(l->cgroup_name, &e) < 0)
+			keeper_note(&l->k, "%s", e.msg);
+	}
+	if (l->range_fd >= 0)
+		ids_range_free(&l->ids, state_machine_run_dir(), take_fd(l->range_fd));
+}
