@@ -100,10 +100,32 @@ int in_stream_start(struct in_stream *s, struct wire_link *link, int fd, uint32_
 	return r;
 }
 
+void in_stream_start_held(struct in_stream *s, struct wire_link *link, uint32_t id)
+{
+	in_stream_start(s, link, -1, id, false);
+	s->held = true;
+}
+
+int in_stream_adopt(struct in_stream *s, int fd)
+{
+	int r = fd_set_nonblock(fd, true);
+
+	s->held = false;
+	s->io.fd = fd;
+	if (r == 0 && buf_len(&s->waiting) > 0)
+		r = ev_io_add(s->ev, &s->io, EPOLLOUT);
+	else if (r == 0 && s->ending)
+		finish(s);
+	if (r < 0)
+		close_input(s);
+	return r;
+}
+
 void in_stream_done(struct in_stream *s)
 {
 	if (!s->ev)
 		return;
+	s->held = false;
 	ev_io_remove(s->ev, &s->io);
 	fd_close(&s->io.fd);
 	buf_done(&s->waiting);
@@ -113,11 +135,11 @@ void in_stream_data(struct in_stream *s, const uint8_t *p, size_t n)
 {
 	ssize_t done = 0;
 
-	if (s->io.fd < 0 || s->ending) {
+	if ((s->io.fd < 0 && !s->held) || s->ending) {
 		give_credit(s, n);
 		return;
 	}
-	if (buf_len(&s->waiting) == 0)
+	if (buf_len(&s->waiting) == 0 && !s->held)
 		done = write_some(s, p, n);
 	if (done < 0) {
 		close_input(s);
@@ -128,15 +150,15 @@ void in_stream_data(struct in_stream *s, const uint8_t *p, size_t n)
 	if ((size_t)done == n)
 		return;
 	if (buf_append(&s->waiting, p + done, n - (size_t)done) < 0 ||
-	    (!s->io.added && ev_io_add(s->ev, &s->io, EPOLLOUT) < 0))
+	    (!s->held && !s->io.added && ev_io_add(s->ev, &s->io, EPOLLOUT) < 0))
 		init_broken(init_of_link(s->link), "more input than a window");
 }
 
 void in_stream_eof(struct in_stream *s)
 {
-	if (s->io.fd < 0)
+	if (s->io.fd < 0 && !s->held)
 		return;
-	if (buf_len(&s->waiting) > 0)
+	if (s->held || buf_len(&s->waiting) > 0)
 		s->ending = true;
 	else
 		finish(s);

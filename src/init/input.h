@@ -20,6 +20,7 @@ struct in_stream {
 	struct wire_flow flow;
 	struct buf waiting;
 	uint32_t id;
+	bool held;   /* no descriptor yet: everything waits */
 	bool tty;    /* an end is a typed end-of-file character, and the terminal stays */
 	bool ending; /* the asker sent its end; it follows what is waiting */
 	uint8_t last; /* last byte written */
@@ -27,6 +28,10 @@ struct in_stream {
 
 /* Takes fd; -1 for a command without input: everything is dropped. link is that of a struct init. */
 int in_stream_start(struct in_stream *s, struct wire_link *link, int fd, uint32_t id, bool tty);
+/* Starts before there is a descriptor: what comes waits, a window of it, until in_stream_adopt takes
+ * the descriptor it goes to. */
+void in_stream_start_held(struct in_stream *s, struct wire_link *link, uint32_t id);
+int in_stream_adopt(struct in_stream *s, int fd);
 void in_stream_done(struct in_stream *s);
 
 void in_stream_data(struct in_stream *s, const uint8_t *p, size_t n);

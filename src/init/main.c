@@ -183,7 +183,7 @@ static void on_close(struct wire_link *l, int error)
 	struct init *in = init_of_link(l);
 
 	if (error < 0)
-		init_broken(in, "the link broke");
+		init_broken(in, error == -EBADMSG ? "the keeper sent what is no frame" : "the link failed");
 	ev_quit(in->ev);
 }
 

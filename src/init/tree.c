@@ -42,7 +42,7 @@ struct procs {
 	size_t count, cap;
 };
 
-/* --- without a cgroup: /proc --- */
+/* Without a cgroup: /proc. */
 
 /* "PID (any bytes) S PPID ... START ...": the name may hold anything, so parsing starts at its end.
  * Fields are counted from the state, which is 0. */
@@ -234,7 +234,21 @@ static int kill_by_walk(const struct tree *t, pid_t spare)
 	return seen;
 }
 
-static int count_by_walk(const struct tree *t)
+static void signal_by_walk(const struct tree *t, int sig, pid_t spare)
+{
+	struct procs ps;
+
+	if (t->root <= 0)
+		return;
+	look(t, &ps);
+	for (size_t i = 0; i < ps.count; i++)
+		if (is_member(&ps.list[i], spare))
+			kill(ps.list[i].pid, sig);
+	free(ps.list);
+}
+
+/* sig 0 only counts. */
+static int signal_by_walk(const struct tree *t, int sig, pid_t spare)
 {
 	struct procs ps;
 	int seen = 0;
@@ -242,8 +256,13 @@ static int count_by_walk(const struct tree *t)
 	if (t->root <= 0)
 		return 0;
 	look(t, &ps);
-	for (size_t i = 0; i < ps.count; i++)
-		seen += is_member(&ps.list[i], 0);
+	for (size_t i = 0; i < ps.count; i++) {
+		if (!is_member(&ps.list[i], spare))
+			continue;
+		seen++;
+		if (sig)
+			kill(ps.list[i].pid, sig);
+	}
 	free(ps.list);
 	return seen;
 }
@@ -267,7 +286,7 @@ void tree_keep_current(struct tree *t, pid_t shell)
 	free(ps.list);
 }
 
-/* --- with a cgroup --- */
+/* With a cgroup. */
 
 static void group_name(char *ret, size_t size, uint32_t id)
 {
@@ -377,14 +396,27 @@ int tree_leave(struct tree *t, pid_t pid)
 	return t->fd < 0 ? 0 : write_pid(t->parent_fd, "init/cgroup.procs", pid);
 }
 
+void tree_signal(struct tree *t, int sig, pid_t spare)
+{
+	if (t->fd < 0)
+		signal_by_walk(t, sig, spare);
+	else
+		signal_group(t, sig, spare);
+}
+
 int tree_kill(struct tree *t, pid_t spare)
 {
 	return t->fd < 0 ? kill_by_walk(t, spare) : kill_group(t, spare);
 }
 
+int tree_signal(struct tree *t, int sig, pid_t spare)
+{
+	return t->fd < 0 ? signal_by_walk(t, sig, spare) : signal_group(t, sig, spare);
+}
+
 bool tree_is_empty(struct tree *t)
 {
-	return (t->fd < 0 ? count_by_walk(t) : signal_group(t, 0, 0)) == 0;
+	return tree_signal(t, 0, 0) == 0;
 }
 
 void tree_sweep(int box_group_fd)
