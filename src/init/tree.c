@@ -234,19 +234,6 @@ static int kill_by_walk(const struct tree *t, pid_t spare)
 	return seen;
 }
 
-static void signal_by_walk(const struct tree *t, int sig, pid_t spare)
-{
-	struct procs ps;
-
-	if (t->root <= 0)
-		return;
-	look(t, &ps);
-	for (size_t i = 0; i < ps.count; i++)
-		if (is_member(&ps.list[i], spare))
-			kill(ps.list[i].pid, sig);
-	free(ps.list);
-}
-
 /* sig 0 only counts. */
 static int signal_by_walk(const struct tree *t, int sig, pid_t spare)
 {
@@ -394,14 +381,6 @@ int tree_enter(struct tree *t, pid_t pid)
 int tree_leave(struct tree *t, pid_t pid)
 {
 	return t->fd < 0 ? 0 : write_pid(t->parent_fd, "init/cgroup.procs", pid);
-}
-
-void tree_signal(struct tree *t, int sig, pid_t spare)
-{
-	if (t->fd < 0)
-		signal_by_walk(t, sig, spare);
-	else
-		signal_group(t, sig, spare);
 }
 
 int tree_kill(struct tree *t, pid_t spare)

@@ -44,11 +44,9 @@ int tree_leave(struct tree *t, pid_t pid);
 /* Without cgroup: everything now below `shell` belongs to earlier lines. */
 void tree_keep_current(struct tree *t, pid_t shell);
 
-/* Any other signal to every member but `spare` (0: none), once. */
-void tree_signal(struct tree *t, int sig, pid_t spare);
 /* SIGKILL to every member but `spare` (0: none). Returns how many were seen, 0 when none is left. */
 int tree_kill(struct tree *t, pid_t spare);
-/* Any other signal, once, to every member but spare. Returns how many were seen. */
+/* Any other signal, once, to every member but `spare`. Returns how many were seen. */
 int tree_signal(struct tree *t, int sig, pid_t spare);
 bool tree_is_empty(struct tree *t);
 
