@@ -1,0 +1,159 @@
+/* Descriptors, whole files, and passing descriptors. */
+#include "tap.h"
+
+#include "base/fd.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+static char dir[64];
+static int dir_fd;
+
+static void setup(void)
+{
+	snprintf(dir, sizeof(dir), "/tmp/cove-fd-XXXXXX");
+	CHECK(mkdtemp(dir) != NULL);
+	dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK(dir_fd >= 0);
+}
+
+static void finish(void)
+{
+	static const char *const names[] = {"f", "link", "fifo", "big"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		unlinkat(dir_fd, names[i], 0);
+	close(dir_fd);
+	CHECK_EQ(rmdir(dir), 0); /* fails if a temporary stayed */
+}
+
+TEST(owned_descriptors_close_themselves)
+{
+	int copy;
+
+	{
+		autoclose int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+		copy = fd;
+		CHECK(fd >= 0);
+	}
+	CHECK(fcntl(copy, F_GETFD) < 0);
+	{
+		autoclose int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+		copy = take_fd(fd);
+		CHECK_EQ(fd, -1);
+	}
+	CHECK(fcntl(copy, F_GETFD) >= 0);
+	fd_close(&copy);
+	CHECK_EQ(copy, -1);
+	fd_close(&copy);
+}
+
+TEST(write_and_read_a_file)
+{
+	char *text = NULL;
+	struct stat st;
+	size_t n = 0;
+
+	setup();
+	CHECK_EQ(fd_write_file(dir_fd, "f", "one", 3, 0600, false), 0);
+	CHECK_EQ(fd_write_file(dir_fd, "f", "second", 6, 0640, true), 0);
+	CHECK_EQ(fd_read_file(dir_fd, "f", 100, &text, &n), 0);
+	CHECK_EQ(n, 6);
+	CHECK_STR(text, "second");
+	free(text);
+	text = NULL;
+	CHECK_EQ(fd_read_file(dir_fd, "f", 6, &text, NULL), 0);
+	free(text);
+	text = NULL;
+	CHECK_EQ(fd_read_file(dir_fd, "f", 5, &text, &n), -EFBIG);
+	CHECK_EQ(fd_read_file(dir_fd, "missing", 5, &text, &n), -ENOENT);
+	CHECK(text == NULL);
+	CHECK_EQ(fstatat(dir_fd, "f", &st, 0), 0);
+	CHECK_EQ(st.st_mode & 07777, 0640);
+	finish();
+}
+
+TEST(read_file_follows_no_link_and_never_blocks)
+{
+	char *text = NULL;
+
+	setup();
+	CHECK_EQ(symlinkat("/etc/passwd", dir_fd, "link"), 0);
+	CHECK_EQ(fd_read_file(dir_fd, "link", 1 << 20, &text, NULL), -ELOOP);
+	CHECK_EQ(mkfifoat(dir_fd, "fifo", 0600), 0);
+	CHECK_EQ(fd_read_file(dir_fd, "fifo", 100, &text, NULL), 0); /* empty: nobody writes */
+	free(text);
+	finish();
+}
+
+TEST(large_files)
+{
+	enum { N = 1 << 20 };
+	char *bytes = malloc(N), *text = NULL;
+	size_t n;
+
+	setup();
+	for (size_t i = 0; i < N; i++)
+		bytes[i] = (char)(i * 7);
+	CHECK_EQ(fd_write_file(dir_fd, "big", bytes, N, 0600, false), 0);
+	CHECK_EQ(fd_read_file(dir_fd, "big", N, &text, &n), 0);
+	CHECK_EQ(n, N);
+	CHECK_MEM(text, bytes, N);
+	free(text);
+	CHECK_EQ(fd_read_file(dir_fd, "big", N - 1, &text, &n), -EFBIG);
+	free(bytes);
+	finish();
+}
+
+TEST(passing_descriptors)
+{
+	int pair[2], fds[4], got[2];
+	size_t count = 99;
+	char c = 0;
+
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	for (int i = 0; i < 4; i++)
+		fds[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	CHECK_EQ(fd_send(pair[0], "x", 1, fds, 1), 0);
+	CHECK_EQ(fd_recv(pair[1], &c, 1, got, 2, &count), 1);
+	CHECK_EQ(c, 'x');
+	CHECK_EQ(count, 1);
+	CHECK_EQ(fcntl(got[0], F_GETFD), FD_CLOEXEC);
+	close(got[0]);
+	/* More than asked for: the rest is closed, not leaked. */
+	CHECK_EQ(fd_send(pair[0], "y", 1, fds, 4), 0);
+	CHECK_EQ(fd_recv(pair[1], &c, 1, got, 2, &count), 1);
+	CHECK_EQ(count, 2);
+	CHECK(fcntl(got[1] + 1, F_GETFD) < 0);
+	CHECK_EQ(fd_send(pair[0], "z", 1, NULL, 0), 0);
+	CHECK_EQ(fd_recv(pair[1], &c, 1, got, 2, &count), 1);
+	CHECK_EQ(count, 0);
+	close(pair[0]);
+	CHECK_EQ(fd_recv(pair[1], &c, 1, got, 2, &count), 0);
+}
+
+TEST(openat2_stays_beneath)
+{
+	setup();
+	CHECK_EQ(symlinkat("/etc", dir_fd, "link"), 0);
+	CHECK(fd_openat2(dir_fd, "link/passwd", O_RDONLY, 0, FD_BENEATH) < 0);
+	CHECK_EQ(fd_openat2(dir_fd, "..", O_RDONLY, 0, FD_BENEATH), -EXDEV);
+	CHECK_EQ(fd_openat2(dir_fd, "link", O_RDONLY, 0, FD_NO_SYMLINKS), -ELOOP);
+	CHECK_EQ(fd_openat2(dir_fd, "missing", O_RDONLY, 0, 0), -ENOENT);
+	finish();
+}
+
+TEST(descriptors_are_closed_on_exec)
+{
+	int fds[2] = {sys_memfd_create("m", 1), sys_pidfd_open(getpid())};
+
+	for (int i = 0; i < 2; i++) {
+		CHECK(fds[i] >= 0);
+		CHECK_EQ(fcntl(fds[i], F_GETFD), FD_CLOEXEC);
+	}
+	CHECK_EQ(sys_pidfd_send_signal(fds[1], 0), 0);
+	CHECK_EQ(sys_pidfd_open(-1), -EINVAL);
+}
+
+TAP_MAIN
