@@ -15,7 +15,8 @@
 #include <stdint.h>
 
 struct conn {
-	int fd; /* owned */
+	int fd;	      /* owned */
+	int claim_fd; /* owned; a starting box's claim, let go when HELLO came. -1: none */
 	struct wire_decoder decoder;
 	struct buf out;
 	uint32_t last_id;

@@ -84,9 +84,6 @@ int spawn_detached(const char *path, int fd3, int fd4, struct err *e);
  * starts it, or waits for who is doing so. */
 int box_up(struct cove *cove, const char *name, struct conn **ret, struct err *e);
 
-/* Makes the record; -EEXIST if the name is taken. */
-int box_make(struct cove *cove, const struct spec *spec, struct err *e);
-
 /* Ends the box if it runs, takes its name away and deletes it. Missing is success. */
 int box_destroy(struct cove *cove, const char *name, const char *by, struct err *e);
 int box_halt(struct cove *cove, const char *name, const char *by, uint64_t grace_ms, struct err *e);

@@ -1,6 +1,6 @@
 /*
- * What this host can do for Cove, one check per thing a box stands on. Nothing is changed on the
- * host; what must be tried is tried in a child that ends at once.
+ * What this host can do for Cove, one check per thing a box stands on. Beyond making the state
+ * directory nothing is changed on the host: what must be tried is tried in a child that ends at once.
  */
 #pragma once
 

@@ -1,0 +1,307 @@
+/*
+ * Boxes as a caller sees them: create, find, start, stop, remove, and the handle with its
+ * connections.
+ *
+ * A handle keeps one idle connection. A request takes it, or makes another when it is in use, and
+ * gives it back; so commands that a caller drives side by side never wait for each other, and a line
+ * in a live shell costs one write and one or two reads. The connection a one-shot box was born with is
+ * never closed before the handle: its end is the end of the box.
+ */
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/str.h"
+#include "core/core.h"
+#include "core/life.h"
+#include "storage/tree.h"
+#include "wire/msg.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+enum { FRESH_NAME_TRIES = 8 };
+
+int box_handle_take(struct cove *cove, const char *name, bool one_shot, struct conn *conn,
+	struct cove_box **ret, struct err *e)
+{
+	struct cove_box *box = calloc(1, sizeof(*box));
+
+	if (!box) {
+		conn_free(conn);
+		return err_errno(e, ENOMEM, "open box '%s'", name);
+	}
+	box->cove = cove;
+	box->refs = 1;
+	str_copy(box->name, sizeof(box->name), name);
+	box->one_shot = one_shot;
+	box->idle = conn;
+	*ret = box;
+	return 0;
+}
+
+int box_conn_get(struct cove_box *box, struct conn **ret, struct err *e)
+{
+	struct conn *c = box->idle;
+
+	box->idle = NULL;
+	/* The one-shot's own connection is all there is: let it say what happened. */
+	if (c && (c->first || !conn_is_dead(c))) {
+		*ret = c;
+		return 0;
+	}
+	conn_free(c);
+	return conn_connect(box->cove->state.run_fd, box->name, ret, e);
+}
+
+void box_conn_put(struct cove_box *box, struct conn *c)
+{
+	if (!c)
+		return;
+	if (box->idle && (c->broken || !c->first)) {
+		conn_free(c);
+	} else if (c->broken && !(c->first && box->one_shot)) {
+		conn_free(c);
+	} else {
+		conn_free(box->idle);
+		box->idle = c;
+	}
+}
+
+/* A one-shot box is gone when its handle is: the keeper closes its end after it took the box out of
+ * sight, and what is still to be deleted then is nobody's to wait for. */
+static void end_one_shot(struct conn *c)
+{
+	struct wire_frame f;
+
+	if (!c || c->broken || shutdown(c->fd, SHUT_WR) < 0)
+		return;
+	while (conn_next(c, 0, ONE_SHOT_END_MS, &f, NULL) > 0)
+		;
+}
+
+void box_unref(struct cove_box *box)
+{
+	if (!box || --box->refs > 0)
+		return;
+	if (box->one_shot)
+		end_one_shot(box->idle);
+	conn_free(box->idle);
+	free(box->last_cwd);
+	free(box);
+}
+
+void cove_box_free(struct cove_box *box)
+{
+	box_unref(box);
+}
+
+const char *cove_box_name(const struct cove_box *box)
+{
+	return box->name;
+}
+
+int box_open_dir(struct cove *cove, const char *name, int *ret_fd, struct err *e)
+{
+	int fd;
+
+	if (!str_is_name(name, BOX_NAME_MAX))
+		return err_set(e, ERR_NOT_FOUND, ENOENT, "no box '%.63s'", name);
+	fd = openat(cove->state.boxes_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 && errno == ENOENT)
+		return err_set(e, ERR_NOT_FOUND, ENOENT, "no box '%s'", name);
+	if (fd < 0)
+		return err_errno(e, errno, "open box '%s'", name);
+	*ret_fd = fd;
+	return 0;
+}
+
+static void event_open(struct cove *cove, const struct spec *spec)
+{
+	core_event(cove, &(struct event){
+		.kind = EVENT_OPEN,
+		.box = spec->name,
+		.image = spec->image,
+		.workspace = spec->workspace ? spec->workspace : spec->workspace_dir,
+	});
+}
+
+/* Starts the box just made, which we have claimed. If it does not start nothing is left of it. Takes
+ * claim_fd. */
+static int start_new(struct cove *cove, const struct spec *spec, const struct image *image,
+	int claim_fd, struct conn **ret, struct err *e)
+{
+	struct conn *conn = NULL;
+	/* Held past a failure, so that nobody else finds the box half-made. */
+	autoclose int kept = fcntl(claim_fd, F_DUPFD_CLOEXEC, 3);
+	int r = life_spawn(cove, spec, image, claim_fd, &conn, e);
+
+	if (r == 0 && !spec->one_shot)
+		r = conn_hello(conn, START_WAIT_MS, e);
+	if (r == 0) {
+		*ret = conn;
+		return 0;
+	}
+	if (conn)
+		life_wait_free(cove, spec->name, kept, KILL_WAIT_MS);
+	if (life_bury(cove, spec->name, !spec->one_shot, NULL) < 0)
+		err_prefix(e, "not all of box '%s' could be removed again", spec->name);
+	conn_free(conn);
+	return r;
+}
+
+int box_create(struct cove *cove, const struct spec *spec, struct cove_box **ret, struct err *e)
+{
+	autoclose int claim_fd = -1;
+	struct conn *conn = NULL;
+	struct image image;
+	int r = spawn_find_programs(cove, e);
+
+	/* What can be known to fail is known before anything is made. */
+	if (r == 0)
+		r = life_image(cove, spec->image, &image, e);
+	if (r == 0)
+		r = record_create(&cove->state, spec, &claim_fd, e);
+	if (r == 0)
+		r = start_new(cove, spec, &image, take_fd(claim_fd), &conn, e);
+	if (r == 0 && spec->one_shot)
+		core_sweep(cove);
+	if (r == 0)
+		r = box_handle_take(cove, spec->name, spec->one_shot, conn, ret, e);
+	if (r == 0)
+		event_open(cove, spec);
+	return r;
+}
+
+static int create(struct cove *cove, const struct cove_box_options *options, struct cove_box **ret,
+	struct err *e)
+{
+	struct cove_box_options o;
+	struct core_spec s;
+	int r = core_copy_sized(&o, sizeof(o), options, e);
+
+	if (r < 0)
+		return r;
+	if (!o.one_shot)
+		core_sweep(cove);
+	for (int i = 0; i < FRESH_NAME_TRIES; i++) {
+		r = core_spec_init(&s, &o, NULL, NULL, e);
+		if (r < 0)
+			return r;
+		r = box_create(cove, &s.spec, ret, e);
+		core_spec_done(&s);
+		if (r != -EEXIST || o.name)
+			return r;
+	}
+	return r;
+}
+
+int cove_create(struct cove *cove, const struct cove_box_options *options, struct cove_box **ret,
+	struct cove_error *err)
+{
+	struct err e = {0};
+
+	return core_return(cove, NULL, create(cove, options, ret, &e), &e, err);
+}
+
+/* Nobody answers: it may be coming up this very moment. */
+static int wait_for(struct cove *cove, const char *name, int box_fd, struct conn **ret, struct err *e)
+{
+	int r = -EAGAIN;
+
+	if (record_is_live(box_fd))
+		r = life_connect(cove, name, box_fd, START_WAIT_MS, ret);
+	if (r == -EAGAIN)
+		return err_set(e, ERR_CONFLICT, ENOTCONN,
+			"box '%s' is stopped; start it first (cove start %s)", name, name);
+	return r < 0 ? err_errno(e, -r, "connect to box '%s'", name) : 0;
+}
+
+static int find(struct cove *cove, const char *name, struct cove_box **ret, struct err *e)
+{
+	autoclose int box_fd = -1;
+	struct conn *conn = NULL;
+	int r = box_open_dir(cove, name, &box_fd, e);
+
+	if (r < 0)
+		return r;
+	r = conn_connect(cove->state.run_fd, name, &conn, e);
+	core_sweep(cove);
+	if (r == -ENOENT || r == -ECONNREFUSED)
+		r = wait_for(cove, name, box_fd, &conn, e);
+	if (r == 0)
+		r = conn_hello(conn, START_WAIT_MS, e);
+	if (r < 0) {
+		conn_free(conn);
+		return r;
+	}
+	return box_handle_take(cove, name, false, conn, ret, e);
+}
+
+int cove_find(struct cove *cove, const char *name, struct cove_box **ret, struct cove_error *err)
+{
+	struct err e = {0};
+
+	return core_return(cove, name, find(cove, name, ret, &e), &e, err);
+}
+
+static int start(struct cove *cove, const char *name, struct err *e)
+{
+	struct conn *conn = NULL;
+	int r;
+
+	core_sweep(cove);
+	r = box_up(cove, name, &conn, e);
+	conn_free(conn);
+	return r;
+}
+
+int cove_start(struct cove *cove, const char *name, struct cove_error *err)
+{
+	struct err e = {0};
+
+	return core_return(cove, name, start(cove, name, &e), &e, err);
+}
+
+int cove_stop(struct cove *cove, const char *name, const char *by, uint64_t grace_ms,
+	struct cove_error *err)
+{
+	struct err e = {0};
+	int r;
+
+	core_sweep(cove);
+	r = box_halt(cove, name, by, grace_ms, &e);
+	if (r > 0)
+		core_event(cove, &(struct event){.kind = EVENT_CLOSE, .box = name, .cause = "stopped",
+			.by = by});
+	return core_return(cove, name, r < 0 ? r : 0, &e, err);
+}
+
+static int remove_box(struct cove *cove, const char *name, bool force, struct err *e)
+{
+	autoclose int box_fd = -1;
+	int r = box_open_dir(cove, name, &box_fd, e);
+
+	if (r == -ENOENT && force)
+		return 0;
+	/* Something with that name which is no directory is removed all the same. */
+	if (r < 0 && r != -ENOTDIR && r != -ELOOP)
+		return r;
+	if (box_fd >= 0 && !force && record_is_live(box_fd))
+		return err_set(e, ERR_CONFLICT, EBUSY,
+			"box '%s' is running; stop it first, or remove it by force (cove rm -f)", name);
+	return box_destroy(cove, name, "remove", e);
+}
+
+int cove_remove(struct cove *cove, const char *name, bool force, struct cove_error *err)
+{
+	struct err e = {0};
+	int r;
+
+	core_sweep(cove);
+	r = remove_box(cove, name, force, &e);
+	if (r == 0)
+		core_event(cove, &(struct event){.kind = EVENT_CLOSE, .box = name, .cause = "removed"});
+	return core_return(cove, name, r, &e, err);
+}

@@ -1,0 +1,168 @@
+/*
+ * The library as a whole: one struct cove per program, and the boundary where our errors become the
+ * caller's and what happened becomes events.
+ */
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "core/core.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert((int)COVE_INTERNAL == (int)ERR_INTERNAL && (int)COVE_INVALID == (int)ERR_INVALID &&
+		       (int)COVE_FULL == (int)ERR_FULL && (int)COVE_INTERNAL == ERR_KIND_COUNT - 1,
+	"the public kinds are ours, in our order");
+_Static_assert(sizeof(((struct cove_error *)0)->message) == sizeof(((struct err *)0)->msg),
+	"a sentence fits");
+
+enum { EVENT_LINE_MAX = 64 << 10 };
+
+const char *cove_version(void)
+{
+	return COVE_VERSION;
+}
+
+int cove_abi(void)
+{
+	return COVE_ABI;
+}
+
+const char *cove_error_name(enum cove_error_kind kind)
+{
+	return err_kind_name((enum err_kind)kind);
+}
+
+/* The JSON form without the newline that files want after it. */
+static const char *line_of(struct buf *b)
+{
+	const char *s = buf_cstr(b);
+	size_t n = buf_len(b);
+
+	if (!s)
+		return NULL;
+	if (n > 0 && s[n - 1] == '\n')
+		b->data[b->start + n - 1] = 0;
+	return s;
+}
+
+void core_event(struct cove *cove, const struct event *ev)
+{
+	struct event stamped = *ev;
+	struct buf line, json;
+	const char *l, *j;
+
+	if (!cove || !cove->on_event)
+		return;
+	stamped.at_ms = clock_wall_ms();
+	buf_init(&line, EVENT_LINE_MAX);
+	buf_init(&json, EVENT_LINE_MAX);
+	if (event_format(&stamped, &line) == 0 && event_format_json(&stamped, &json) == 0) {
+		l = line_of(&line);
+		j = line_of(&json);
+		if (l && j)
+			cove->on_event(cove->arg, l, j);
+	}
+	buf_done(&line);
+	buf_done(&json);
+}
+
+int core_return(struct cove *cove, const char *box, int r, const struct err *e,
+	struct cove_error *err)
+{
+	if (r >= 0) {
+		if (err)
+			*err = (struct cove_error){0};
+		return r;
+	}
+	if (err) {
+		err->kind = (enum cove_error_kind)(e->kind == ERR_NONE ? ERR_INTERNAL : e->kind);
+		err->code = e->code ? e->code : -r;
+		str_copy(err->message, sizeof(err->message), e->msg[0] ? e->msg : strerror(-r));
+	}
+	core_event(cove, &(struct event){.kind = EVENT_FAIL, .box = box,
+		.cause = e->msg[0] ? e->msg : strerror(-r)});
+	return r;
+}
+
+int core_copy_sized(void *dst, size_t size, const void *src, struct err *e)
+{
+	size_t given;
+
+	memset(dst, 0, size);
+	if (!src)
+		return 0;
+	memcpy(&given, src, sizeof(given));
+	if (given < sizeof(given) || given > 65536)
+		return err_set(e, ERR_INVALID, EINVAL,
+			"a struct given to Cove has no size: set .size = sizeof(struct ...)");
+	memcpy(dst, src, given < size ? given : size);
+	return 0;
+}
+
+int core_ids(struct cove *cove, struct err *e)
+{
+	int r;
+
+	if (cove->has_ids)
+		return 0;
+	r = ids_detect(&cove->ids, NULL, 0, e);
+	if (r < 0)
+		return r;
+	cove->has_ids = true;
+	return 0;
+}
+
+const char *core_show(char *dst, size_t size, const char *text)
+{
+	struct buf b;
+	const char *shown;
+
+	buf_init(&b, 4 * BOX_PATH_MAX + 8);
+	if (str_escape(&b, text, strnlen(text, BOX_PATH_MAX)) < 0 || !(shown = buf_cstr(&b)))
+		shown = "?";
+	str_copy(dst, size, shown);
+	buf_done(&b);
+	return dst;
+}
+
+static int cove_make(struct cove **ret, const struct cove_options *options, struct err *e)
+{
+	struct cove_options o;
+	struct cove *cove;
+	int r = core_copy_sized(&o, sizeof(o), options, e);
+
+	if (r < 0)
+		return r;
+	cove = calloc(1, sizeof(*cove));
+	if (!cove)
+		return err_errno(e, ENOMEM, "start Cove");
+	r = state_open(&cove->state, o.home, true, e);
+	if (r < 0) {
+		free(cove);
+		return r;
+	}
+	cove->on_event = o.on_event;
+	cove->arg = o.arg;
+	*ret = cove;
+	return 0;
+}
+
+int cove_new(struct cove **ret, const struct cove_options *options, struct cove_error *err)
+{
+	struct err e = {0};
+
+	log_init();
+	return core_return(NULL, NULL, cove_make(ret, options, &e), &e, err);
+}
+
+void cove_free(struct cove *cove)
+{
+	if (!cove)
+		return;
+	state_close(&cove->state);
+	free(cove);
+}

@@ -1,0 +1,246 @@
+/*
+ * Ending and deleting boxes, whatever state they are in.
+ *
+ * A running box is told to stop through its keeper. One whose keeper does not answer in time is ended
+ * by killing that keeper: init then loses its wire and the kernel ends the box. The keeper is the
+ * process at the other end of the box's socket, or the one `live` names if it really has the box's
+ * lock open; a pidfd makes sure that the process we looked at is the one we kill.
+ *
+ * Deleting: with the box claimed (so nobody starts it meanwhile) its socket and cgroup go, its
+ * directory is renamed out of sight, and then the tree is deleted. A crash in between leaves a tomb
+ * that the next sweep deletes. A claim that somebody does not let go of holds up nothing for long:
+ * delete always works.
+ */
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "cgroup/cgroup.h"
+#include "core/life.h"
+#include "storage/tree.h"
+#include "wire/msg.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+enum { END_TRIES = 8 };
+
+void box_cgroup_name(struct cove *cove, const char *name, char *ret, size_t size)
+{
+	snprintf(ret, size, "%s-%s", cove->state.tag, name);
+}
+
+void box_clear_runtime(struct cove *cove, const char *name)
+{
+	char group[96];
+	struct err e = {0};
+
+	if (tree_remove(cove->state.run_fd, name, &e) < 0)
+		log_debug("clear run/%s: %s", name, e.msg);
+	box_cgroup_name(cove, name, group, sizeof(group));
+	if (cgroup_remove(group, &e) < 0)
+		log_debug("clear cgroup of %s: %s", name, e.msg);
+}
+
+static bool wait_dead(int pidfd, int timeout_ms)
+{
+	struct pollfd p = {.fd = pidfd, .events = POLLIN};
+	uint64_t end = clock_mono_ms() + (uint64_t)timeout_ms;
+	int r;
+
+	do {
+		uint64_t now = clock_mono_ms();
+
+		r = poll(&p, 1, now >= end ? 0 : (int)(end - now));
+	} while (r < 0 && errno == EINTR);
+	return r > 0;
+}
+
+static int kill_keeper(int pidfd, const char *name, struct err *e)
+{
+	int r = sys_pidfd_send_signal(pidfd, SIGKILL);
+
+	if (r < 0 && r != -ESRCH)
+		return err_errno(e, -r, "kill the keeper of box '%s'", name);
+	if (!wait_dead(pidfd, KILL_WAIT_MS))
+		return err_set(e, ERR_TIMEOUT, ETIMEDOUT, "the keeper of box '%s' does not die", name);
+	return 0;
+}
+
+/* The process that listens on the box's socket. */
+static int peer_pidfd(const struct conn *c)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	if (getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+		return -errno;
+	return cred.pid > 0 ? sys_pidfd_open(cred.pid) : -ESRCH;
+}
+
+static bool has_open(pid_t pid, const struct stat *lock)
+{
+	char path[32];
+	struct dirent *d;
+	bool found = false;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	dir = opendir(path);
+	while (dir && !found && (d = readdir(dir))) {
+		struct stat st;
+
+		found = fstatat(dirfd(dir), d->d_name, &st, 0) == 0 && st.st_ino == lock->st_ino &&
+			st.st_dev == lock->st_dev;
+	}
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+/* The process that `live` names, if it is the one which holds the lock. */
+static int recorded_pidfd(struct cove *cove, const char *name, int box_fd)
+{
+	autoclose int pidfd = -1;
+	struct record record;
+	struct stat lock;
+	pid_t pid;
+
+	if (record_load(&cove->state, name, &record, NULL) < 0)
+		return -ESRCH;
+	pid = record.keeper_pid;
+	record_done(&record);
+	if (pid <= 0 || fstatat(box_fd, "lock", &lock, AT_SYMLINK_NOFOLLOW) < 0)
+		return -ESRCH;
+	pidfd = sys_pidfd_open(pid);
+	if (pidfd < 0 || !has_open(pid, &lock))
+		return -ESRCH;
+	return take_fd(pidfd);
+}
+
+static int ask_stop(struct conn *c, const char *by, bool remove, uint64_t grace_ms)
+{
+	struct wire_stop m = {.by = by, .remove = remove, .grace_ms = grace_ms};
+	int wait_ms = grace_ms > 600000 ? 600000 + STOP_WAIT_MS : (int)grace_ms + STOP_WAIT_MS;
+	uint32_t id = conn_id(c);
+	int r = wire_stop_encode(&c->out, id, 0, &m);
+
+	if (r == 0)
+		r = conn_flush(c, NULL);
+	return r == 0 ? conn_wait_ok(c, id, wait_ms, NULL) : r;
+}
+
+/* Through the keeper; by force if it does not answer. -EAGAIN where there is no keeper to talk to. */
+static int end_by_socket(struct cove *cove, const char *name, const struct wire_stop *how,
+	bool *ret_forced, struct err *e)
+{
+	autoclose int pidfd = -1;
+	struct conn *c = NULL;
+	int r = conn_connect(cove->state.run_fd, name, &c, e);
+
+	if (r < 0)
+		return -EAGAIN;
+	pidfd = peer_pidfd(c);
+	r = ask_stop(c, how->by, how->remove != 0, how->grace_ms);
+	if (pidfd >= 0 && (r == 0 || r == -ECONNRESET) && wait_dead(pidfd, STOP_WAIT_MS))
+		r = 0;
+	else if (pidfd >= 0) {
+		*ret_forced = true;
+		r = kill_keeper(pidfd, name, e);
+	}
+	conn_free(c);
+	return r == -ECONNRESET ? -EAGAIN : r;
+}
+
+/* The lock is held and there is no socket: it is coming up, going down, or stuck. */
+static int end_by_record(struct cove *cove, const char *name, int box_fd, bool *ret_forced,
+	struct err *e)
+{
+	autoclose int pidfd = -1;
+	struct conn *c = NULL;
+	int r = life_connect(cove, name, box_fd, KILL_WAIT_MS, &c);
+
+	conn_free(c);
+	if (r == 0 || r == -EAGAIN)
+		return 0;
+	pidfd = recorded_pidfd(cove, name, box_fd);
+	if (pidfd < 0)
+		return err_set(e, ERR_CONFLICT, EBUSY,
+			"box '%s' is locked by a process that is not its keeper; try again", name);
+	*ret_forced = true;
+	return kill_keeper(pidfd, name, e);
+}
+
+/* Until the lock is free. 1 if it ran, 0 if it did not. */
+static int end_running(struct cove *cove, const char *name, int box_fd, const struct wire_stop *how,
+	struct err *e)
+{
+	bool forced = false;
+	int ran = 0, r;
+
+	for (int i = 0; record_is_live(box_fd); i++) {
+		if (i == END_TRIES)
+			return err_set(e, ERR_CONFLICT, EBUSY, "box '%s' is started again and again", name);
+		ran = 1;
+		r = end_by_socket(cove, name, how, &forced, e);
+		if (r == -EAGAIN)
+			r = end_by_record(cove, name, box_fd, &forced, e);
+		if (r < 0)
+			return r;
+	}
+	if (forced && !how->remove) {
+		r = record_write_end(box_fd, "keeper killed", how->by ? how->by : "", true, e);
+		if (r < 0)
+			return r;
+		box_clear_runtime(cove, name);
+	}
+	return ran;
+}
+
+int box_halt(struct cove *cove, const char *name, const char *by, uint64_t grace_ms, struct err *e)
+{
+	struct wire_stop how = {.by = by, .grace_ms = grace_ms};
+	autoclose int box_fd = -1;
+	int r = box_open_dir(cove, name, &box_fd, e);
+
+	return r < 0 ? r : end_running(cove, name, box_fd, &how, e);
+}
+
+int life_bury(struct cove *cove, const char *name, bool durable, struct err *e)
+{
+	char tomb[64] = "";
+	int r = core_ids(cove, e);
+
+	if (r < 0)
+		return r;
+	box_clear_runtime(cove, name);
+	r = record_bury(&cove->state, name, durable, tomb, e);
+	if (r < 0 || !tomb[0])
+		return r;
+	return tree_remove_as(&cove->ids, cove->state.boxes_fd, tomb, e);
+}
+
+int box_destroy(struct cove *cove, const char *name, const char *by, struct err *e)
+{
+	struct wire_stop how = {.by = by, .remove = 1};
+	autoclose int box_fd =
+		openat(cove->state.boxes_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int r;
+
+	if (box_fd >= 0) {
+		r = life_claim(cove, name, box_fd, STOP_WAIT_MS, e);
+		if (r == -ENOENT)
+			return 0;
+		r = end_running(cove, name, box_fd, &how, e);
+		if (r < 0)
+			return r;
+	}
+	return life_bury(cove, name, true, e);
+}

@@ -1,0 +1,482 @@
+/* Commands; see exec.h for how one runs. */
+#include "core/exec.h"
+
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int add_items(struct buf *b, const char *const *items, const char *what, struct err *e)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; items && items[i]; i++) {
+		if (++count > SPEC_ARG_MAX || wire_list_add(b, items[i]) < 0)
+			return err_set(e, ERR_LIMIT, E2BIG, "the command's %s are too many or too long",
+				what);
+	}
+	return 0;
+}
+
+static int check(const struct cove_command *c, struct err *e)
+{
+	if (!c->argv == !c->line)
+		return err_set(e, ERR_INVALID, EINVAL, "a command is either argv or a line");
+	if (c->argv && (!c->argv[0] || c->shell))
+		return err_set(e, ERR_INVALID, EINVAL, c->shell ? "a persistent shell runs a line, not argv"
+								: "argv is empty");
+	if (c->shell && !str_is_name(c->shell, SHELL_NAME_MAX))
+		return err_set(e, ERR_INVALID, EINVAL, "a shell's name is lower-case letters, digits and "
+			"inner dashes, at most %u", SHELL_NAME_MAX);
+	if (c->shell && c->pty)
+		return err_set(e, ERR_INVALID, EINVAL, "a persistent shell has no terminal");
+	if (c->input && c->stream_input)
+		return err_set(e, ERR_INVALID, EINVAL, "stdin is given either at once or as a stream");
+	return 0;
+}
+
+/* What events show of a command; store/event.h cuts and escapes it further. */
+static void note_command(struct cove_exec *x, const struct cove_command *c)
+{
+	size_t n = 0;
+
+	if (c->line)
+		str_copy(x->command, sizeof(x->command), c->line);
+	for (size_t i = 0; !c->line && c->argv[i] && n + 2 < sizeof(x->command); i++) {
+		if (i > 0)
+			x->command[n++] = ' ';
+		str_copy(x->command + n, sizeof(x->command) - n, c->argv[i]);
+		n += strlen(x->command + n);
+	}
+	if (c->shell)
+		str_copy(x->shell, sizeof(x->shell), c->shell);
+}
+
+static int encode(struct cove_exec *x, const struct cove_command *c, uint64_t inline_max,
+	struct err *e)
+{
+	struct buf argv, env;
+	struct wire_exec m = {
+		.line = c->line,
+		.shell = c->shell,
+		.cwd = c->cwd,
+		.user = c->user,
+		.timeout_ms = c->timeout_ms,
+		.pty = c->pty,
+		.rows = c->rows,
+		.cols = c->cols,
+		.has_stdin = c->input || c->stream_input,
+		.background = c->background,
+		.inline_max = inline_max,
+	};
+	int r;
+
+	buf_init(&argv, WIRE_CONTROL_MAX);
+	buf_init(&env, WIRE_CONTROL_MAX);
+	r = add_items(&argv, c->argv, "arguments", e);
+	if (r == 0)
+		r = add_items(&env, c->env, "variables", e);
+	if (r == 0) {
+		m.argv = wire_list_of(&argv);
+		m.env = wire_list_of(&env);
+		r = wire_exec_encode(&x->conn->out, x->id, 0, &m);
+		if (r < 0)
+			r = err_set(e, ERR_LIMIT, E2BIG, "the command is longer than %u bytes",
+				WIRE_CONTROL_MAX);
+	}
+	buf_done(&argv);
+	buf_done(&env);
+	return r;
+}
+
+static void init_flows(struct cove_exec *x)
+{
+	wire_flow_init(&x->input);
+	for (int s = 0; s < WIRE_STREAM_COUNT; s++)
+		wire_flow_init(&x->output[s]);
+}
+
+int exec_begin(struct cove_exec *x, struct cove_box *box, const struct cove_command *command,
+	uint64_t inline_max, struct err *e)
+{
+	int r = check(command, e);
+
+	memset(x, 0, sizeof(*x));
+	if (r == 0)
+		r = box_conn_get(box, &x->conn, e);
+	if (r < 0)
+		return r;
+	x->box = box;
+	box->refs++;
+	x->id = conn_id(x->conn);
+	x->timeout_ms = command->timeout_ms;
+	init_flows(x);
+	note_command(x, command);
+	r = encode(x, command, inline_max, e);
+	if (r < 0) {
+		exec_end(x);
+		return r;
+	}
+	core_event(box->cove, &(struct event){.kind = EVENT_COMMAND, .box = box->name,
+		.command = x->command, .shell = x->shell[0] ? x->shell : NULL});
+	return 0;
+}
+
+void exec_end(struct cove_exec *x)
+{
+	if (x->conn) {
+		/* Output of a child left behind would go on coming. */
+		if (!x->done || !x->eof[WIRE_STDOUT] || !x->eof[WIRE_STDERR])
+			conn_cancel(x->conn, x->id);
+		/* It travels with the next request, unless there may be none. */
+		if (!x->done)
+			conn_flush(x->conn, NULL);
+		box_conn_put(x->box, x->conn);
+	}
+	if (x->log)
+		log_reader_free(x->log);
+	if (x->box)
+		box_unref(x->box);
+	free(x->cwd);
+}
+
+size_t exec_feed(struct cove_exec *x, const void *data, size_t len)
+{
+	size_t done = 0;
+
+	while (done < len && x->input.left > 0) {
+		size_t n = len - done;
+
+		if (n > WIRE_DATA_MAX)
+			n = WIRE_DATA_MAX;
+		if (n > x->input.left)
+			n = (size_t)x->input.left;
+		if (wire_encode(&x->conn->out, WIRE_DATA, WIRE_STDIN, x->id, (const char *)data + done, n) < 0)
+			break;
+		x->input.left -= n;
+		done += n;
+	}
+	return done;
+}
+
+static const char *shell_word(uint64_t state)
+{
+	static const char *const words[] = {NULL, "kept", "exited", "restarted"};
+
+	return state < sizeof(words) / sizeof(words[0]) ? words[state] : NULL;
+}
+
+static void event_result(struct cove_exec *x, const struct cove_result *r)
+{
+	struct cove_box *box = x->box;
+	struct event ev = {
+		.kind = r->timed_out ? EVENT_TIMEOUT : EVENT_RESULT,
+		.box = box->name,
+		.exec_id = r->exec_id,
+		.shell = x->shell[0] ? x->shell : NULL,
+		.has_exit = r->has_exit,
+		.exit_code = r->exit_code,
+		.signal = r->signal,
+		.stdout_bytes = r->out_bytes,
+		.stderr_bytes = r->err_bytes,
+		.duration_ms = r->duration_ms,
+		.cwd = r->cwd,
+		.cause = r->cause,
+	};
+
+	if (x->shell[0] && r->cwd) {
+		bool same_shell = strcmp(box->last_shell, x->shell) == 0;
+
+		ev.cwd_changed = same_shell && box->last_cwd && strcmp(box->last_cwd, r->cwd) != 0;
+		free(box->last_cwd);
+		box->last_cwd = strdup(r->cwd);
+		str_copy(box->last_shell, sizeof(box->last_shell), x->shell);
+	}
+	core_event(box->cove, &ev);
+}
+
+static int take_exit(struct cove_exec *x, const struct wire_frame *f, struct cove_event *ret,
+	struct err *e)
+{
+	struct cove_result *r = &ret->result;
+	struct wire_exit m;
+
+	if (wire_exit_decode(f, &m) < 0)
+		return conn_unexpected(x->conn, f, e);
+	free(x->cwd);
+	x->cwd = m.cwd ? strdup(m.cwd) : NULL;
+	x->done = true;
+	*ret = (struct cove_event){.type = COVE_EVENT_EXIT, .exec_id = x->exec_id};
+	r->exec_id = m.exec_id ? m.exec_id : x->exec_id;
+	r->has_exit = m.has_exit != 0;
+	r->exit_code = m.has_exit ? (int)(m.exit_code & 0xff) : 0;
+	r->signal = m.signal < 128 ? (int)m.signal : 0;
+	r->out_bytes = m.stdout_bytes;
+	r->err_bytes = m.stderr_bytes;
+	r->duration_ms = m.duration_ms;
+	r->timed_out = m.timed_out != 0;
+	r->oom_killed = m.oom_killed != 0;
+	r->truncated = m.truncated != 0;
+	r->shell = shell_word(m.shell_state);
+	r->cwd = x->cwd;
+	core_show(r->cause, sizeof(r->cause), m.cause ? m.cause : "unknown");
+	if (!x->quiet)
+		event_result(x, r);
+	return 1;
+}
+
+static int take_started(struct cove_exec *x, const struct wire_frame *f, struct cove_event *ret,
+	struct err *e)
+{
+	struct wire_started m;
+
+	if (wire_started_decode(f, &m) < 0)
+		return conn_unexpected(x->conn, f, e);
+	x->exec_id = m.exec_id;
+	*ret = (struct cove_event){.type = COVE_EVENT_STARTED, .exec_id = m.exec_id};
+	return 1;
+}
+
+static int take_credit(struct cove_exec *x, const struct wire_frame *f, struct err *e)
+{
+	struct wire_credit m;
+
+	if (f->stream != WIRE_STDIN || wire_credit_decode(f, &m) < 0 ||
+		wire_flow_credit(&x->input, m.bytes) < 0)
+		return conn_unexpected(x->conn, f, e);
+	return 0;
+}
+
+int exec_frame(struct cove_exec *x, const struct wire_frame *f, struct cove_event *ret, struct err *e)
+{
+	switch (f->type) {
+	case WIRE_STARTED:
+		return take_started(x, f, ret, e);
+	case WIRE_DATA:
+		if (f->stream == WIRE_STDIN)
+			return conn_unexpected(x->conn, f, e);
+		x->owed_stream = f->stream;
+		x->owed = f->len;
+		*ret = (struct cove_event){
+			.type = f->stream == WIRE_STDOUT ? COVE_EVENT_OUT : COVE_EVENT_ERR,
+			.data = f->payload,
+			.len = f->len,
+			.exec_id = x->exec_id,
+		};
+		return 1;
+	case WIRE_EOF:
+		x->eof[f->stream] = true;
+		return 0;
+	case WIRE_CREDIT:
+		return take_credit(x, f, e);
+	case WIRE_EXIT:
+		return take_exit(x, f, ret, e);
+	case WIRE_OK: /* an attach that does not follow has shown all there is */
+		x->done = true;
+		x->eof[WIRE_STDOUT] = x->eof[WIRE_STDERR] = true;
+		return -EPIPE;
+	default:
+		return conn_unexpected(x->conn, f, e);
+	}
+}
+
+/* The caller came back, so it has taken what it was given. */
+static int settle(struct cove_exec *x, struct err *e)
+{
+	struct wire_credit m = {.bytes = wire_flow_took(&x->output[x->owed_stream], x->owed)};
+
+	x->owed = 0;
+	if (m.bytes == 0)
+		return 0;
+	if (wire_credit_encode(&x->conn->out, x->id, x->owed_stream, &m) < 0)
+		return err_errno(e, ENOBUFS, "queue credit");
+	return conn_flush(x->conn, e);
+}
+
+static int exec_next(struct cove_exec *x, int timeout_ms, struct cove_event *ret, struct err *e)
+{
+	bool was_full = x->input.left == 0;
+	struct wire_frame f;
+	int r;
+
+	if (x->log)
+		return log_reader_next(x, timeout_ms, ret, e);
+	if (x->done)
+		return -EPIPE;
+	r = settle(x, e);
+	while (r == 0) {
+		r = conn_next(x->conn, x->id, timeout_ms, &f, e);
+		if (r <= 0)
+			break;
+		r = exec_frame(x, &f, ret, e);
+		if (r == 0 && was_full && x->input.left > 0)
+			break;
+	}
+	/* Whatever ended the command's stream, there is no next event. */
+	if (r < 0)
+		x->done = true;
+	return r;
+}
+
+int cove_exec_next(struct cove_exec *exec, int timeout_ms, struct cove_event *ret,
+	struct cove_error *err)
+{
+	struct cove *cove = exec->box && !exec->quiet ? exec->box->cove : NULL;
+	struct err e = {0};
+	int r = exec_next(exec, timeout_ms, ret, &e);
+
+	if (r == -EPIPE && e.kind == ERR_NONE)
+		return r;
+	return core_return(cove, exec->box ? exec->box->name : NULL, r, &e, err);
+}
+
+static int start(struct cove_box *box, const struct cove_command *command, struct cove_exec **ret,
+	struct err *e)
+{
+	struct cove_exec *x = malloc(sizeof(*x));
+	struct cove_command c;
+	int r = core_copy_sized(&c, sizeof(c), command, e);
+
+	if (r == 0 && !x)
+		r = err_errno(e, ENOMEM, "start a command");
+	if (r == 0)
+		r = exec_begin(x, box, &c, 0, e);
+	if (r < 0) {
+		free(x);
+		return r;
+	}
+	if (c.input && (exec_feed(x, c.input, c.input_len) < c.input_len ||
+		wire_encode(&x->conn->out, WIRE_EOF, WIRE_STDIN, x->id, NULL, 0) < 0))
+		r = err_set(e, ERR_LIMIT, E2BIG, "stdin beyond %u bytes is given as a stream", WIRE_WINDOW);
+	if (r == 0)
+		r = conn_flush(x->conn, e);
+	if (r < 0) {
+		buf_clear(&x->conn->out);
+		exec_end(x);
+		free(x);
+		return r;
+	}
+	*ret = x;
+	return 0;
+}
+
+int cove_exec_start(struct cove_box *box, const struct cove_command *command, struct cove_exec **ret,
+	struct cove_error *err)
+{
+	struct err e = {0};
+
+	return core_return(box->cove, box->name, start(box, command, ret, &e), &e, err);
+}
+
+int exec_attach(struct cove_box *box, const struct wire_attach *m, struct cove_exec **ret,
+	struct err *e)
+{
+	struct cove_exec *x = calloc(1, sizeof(*x));
+	int r;
+
+	if (!x)
+		return err_errno(e, ENOMEM, "join a command");
+	r = box_conn_get(box, &x->conn, e);
+	if (r == 0) {
+		x->box = box;
+		box->refs++;
+		x->id = conn_id(x->conn);
+		x->exec_id = m->exec_id;
+		x->quiet = true;
+		init_flows(x);
+		r = wire_attach_encode(&x->conn->out, x->id, 0, m);
+		if (r == 0)
+			r = conn_flush(x->conn, e);
+	}
+	if (r < 0) {
+		exec_end(x);
+		free(x);
+		return r;
+	}
+	*ret = x;
+	return 0;
+}
+
+int cove_exec_attach(struct cove_box *box, uint64_t exec_id, uint64_t out_from, uint64_t err_from,
+	bool follow, struct cove_exec **ret, struct cove_error *err)
+{
+	struct wire_attach m = {.exec_id = exec_id, .stdout_from = out_from, .stderr_from = err_from,
+		.follow = follow, .input = follow};
+	struct err e = {0};
+
+	return core_return(box->cove, box->name, exec_attach(box, &m, ret, &e), &e, err);
+}
+
+size_t cove_exec_input_room(const struct cove_exec *exec)
+{
+	return exec->done || exec->log ? 0 : (size_t)exec->input.left;
+}
+
+static int may_write(const struct cove_exec *x, struct err *e)
+{
+	if (x->log || x->done)
+		return err_set(e, ERR_CONFLICT, EPIPE, "the command has ended");
+	return 0;
+}
+
+static int write_input(struct cove_exec *x, const void *data, size_t len, struct err *e)
+{
+	int r = may_write(x, e);
+
+	if (r < 0)
+		return r;
+	if (len > x->input.left)
+		return err_set(e, ERR_LIMIT, EAGAIN, "stdin takes %zu bytes now, not %zu",
+			(size_t)x->input.left, len);
+	if (exec_feed(x, data, len) < len)
+		return err_errno(e, ENOBUFS, "queue stdin");
+	return conn_flush(x->conn, e);
+}
+
+int cove_exec_write(struct cove_exec *exec, const void *data, size_t len, struct cove_error *err)
+{
+	struct err e = {0};
+
+	return core_return(NULL, NULL, write_input(exec, data, len, &e), &e, err);
+}
+
+int cove_exec_close_input(struct cove_exec *exec, struct cove_error *err)
+{
+	struct err e = {0};
+	int r = may_write(exec, &e);
+
+	if (r == 0)
+		r = wire_encode(&exec->conn->out, WIRE_EOF, WIRE_STDIN, exec->id, NULL, 0);
+	if (r == 0)
+		r = conn_flush(exec->conn, &e);
+	return core_return(NULL, NULL, r, &e, err);
+}
+
+int cove_exec_resize(struct cove_exec *exec, unsigned rows, unsigned cols, struct cove_error *err)
+{
+	struct wire_resize m = {.rows = rows, .cols = cols};
+	struct err e = {0};
+	int r = may_write(exec, &e);
+
+	if (r == 0)
+		r = wire_resize_encode(&exec->conn->out, exec->id, 0, &m);
+	if (r == 0)
+		r = conn_flush(exec->conn, &e);
+	return core_return(NULL, NULL, r, &e, err);
+}
+
+int cove_exec_fd(const struct cove_exec *exec)
+{
+	return exec->conn ? exec->conn->fd : -1;
+}
+
+void cove_exec_free(struct cove_exec *exec)
+{
+	if (!exec)
+		return;
+	exec_end(exec);
+	free(exec);
+}

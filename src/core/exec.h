@@ -1,0 +1,55 @@
+/*
+ * A command under way on one connection. cove_run drives one to its end; cove_exec_* hand its events
+ * to the caller. Reading the log of a stopped box (logs.c) gives the same events from files.
+ *
+ *	begin -> STARTED -> OUT, ERR ... -> EXIT -> done
+ *
+ * Credit: stdin spends flow.left; output is given back when the caller comes for the next event, that
+ * is, when it has really taken the last one.
+ */
+#pragma once
+
+#include "core/core.h"
+#include "wire/link.h"
+#include "wire/msg.h"
+
+struct log_reader;
+
+struct cove_exec {
+	struct cove_box *box;	   /* a reference; NULL for a log */
+	struct conn *conn;	   /* owned while the command is read; NULL for a log */
+	struct log_reader *log;	   /* owned; the command of a stopped box */
+	uint32_t id;
+	uint64_t exec_id;
+	struct wire_flow input;
+	struct wire_flow output[WIRE_STREAM_COUNT];
+	uint8_t owed_stream;	   /* what the caller has in its hands */
+	uint32_t owed;
+	bool eof[WIRE_STREAM_COUNT];
+	bool quiet;		   /* no events for on_event: an attach, a log */
+	bool done;
+	char *cwd;		   /* owned; behind the EXIT event */
+	char command[96], shell[40];
+	uint64_t timeout_ms;
+};
+
+/* Queues EXEC; nothing is sent yet. inline_max as in struct wire_exec. */
+int exec_begin(struct cove_exec *x, struct cove_box *box, const struct cove_command *command,
+	       uint64_t inline_max, struct err *e);
+/* Gives the connection back; the command goes on. */
+void exec_end(struct cove_exec *x);
+
+/* Queues as much of data as the window allows; returns how much. */
+size_t exec_feed(struct cove_exec *x, const void *data, size_t len);
+
+/* Handles one frame. 1: *ret is an event, 0: it was only credit. */
+int exec_frame(struct cove_exec *x, const struct wire_frame *f, struct cove_event *ret,
+	       struct err *e);
+
+/* Joins a command of the box. */
+int exec_attach(struct cove_box *box, const struct wire_attach *m, struct cove_exec **ret,
+		struct err *e);
+
+/* logs.c: the same as cove_exec_next for a log. */
+int log_reader_next(struct cove_exec *x, int timeout_ms, struct cove_event *ret, struct err *e);
+void log_reader_free(struct log_reader *l);

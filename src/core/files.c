@@ -1,0 +1,238 @@
+/* Small file operations: one request, a few entries back. */
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/path.h"
+#include "core/transfer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int transfer_begin(struct transfer *t, struct cove_box *box, const struct wire_file *m, struct err *e)
+{
+	int r;
+
+	if (!m->path || !*m->path || strlen(m->path) >= BOX_PATH_MAX ||
+		(m->to && strlen(m->to) >= BOX_PATH_MAX))
+		return err_set(e, ERR_INVALID, EINVAL, "a path in a box has 1 to %u bytes",
+			BOX_PATH_MAX - 1);
+	r = box_conn_get(box, &t->conn, e);
+	if (r < 0)
+		return r;
+	t->box = box;
+	t->id = conn_id(t->conn);
+	wire_flow_init(&t->flow);
+	r = wire_file_encode(&t->conn->out, t->id, 0, m);
+	if (r == 0 && m->op != FILE_PUT)
+		r = conn_flush(t->conn, e);
+	return r < 0 ? transfer_end(t, r) : 0;
+}
+
+int transfer_end(struct transfer *t, int r)
+{
+	/* For a request that is over this says nothing new. */
+	if (r < 0 && !t->conn->broken) {
+		conn_cancel(t->conn, t->id);
+		conn_flush(t->conn, NULL);
+	}
+	box_conn_put(t->box, t->conn);
+	t->conn = NULL;
+	return r;
+}
+
+int transfer_next(struct transfer *t, struct wire_frame *ret, struct err *e)
+{
+	return conn_next(t->conn, t->id, -1, ret, e);
+}
+
+void transfer_report(struct transfer *t)
+{
+	if (t->progress)
+		t->progress(t->arg, t->bytes, t->files);
+}
+
+int transfer_took(struct transfer *t, size_t n, struct err *e)
+{
+	struct wire_credit m = {.bytes = wire_flow_took(&t->flow, n)};
+
+	t->bytes += n;
+	if (m.bytes == 0)
+		return 0;
+	transfer_report(t);
+	if (wire_credit_encode(&t->conn->out, t->id, WIRE_STDOUT, &m) < 0)
+		return err_errno(e, ENOBUFS, "queue credit");
+	return conn_flush(t->conn, e);
+}
+
+static void info_done(struct cove_file_info *i)
+{
+	free(i->name);
+	free(i->target);
+}
+
+/* The name is the box's word, so it must be one. */
+static int take_info(struct conn *c, const struct wire_frame *f, const char *name,
+	struct cove_file_info *ret, struct err *e)
+{
+	struct wire_entry m;
+
+	if (f->type != WIRE_ENTRY || wire_entry_decode(f, &m) < 0)
+		return conn_unexpected(c, f, e);
+	if (!name && (!m.path || !path_is_safe_relative(m.path) || strchr(m.path, '/')))
+		return err_set(e, ERR_PROTOCOL, EPROTO, "the box named a file that is no name");
+	*ret = (struct cove_file_info){
+		.type = m.type == 'f' || m.type == 'd' || m.type == 'l' ? (char)m.type : 'o',
+		.name = strdup(name ? name : m.path),
+		.target = m.target ? strdup(m.target) : NULL,
+		.mode = (unsigned)(m.mode & 07777),
+		.uid = (unsigned)m.uid,
+		.gid = (unsigned)m.gid,
+		.size = m.size,
+		.mtime_ns = m.mtime_ns,
+	};
+	if (ret->name && !ret->target == !m.target)
+		return 0;
+	info_done(ret);
+	return err_errno(e, ENOMEM, "keep what the box said of a file");
+}
+
+static int stat_box(struct cove_box *box, const char *path, bool follow, struct cove_file_info *ret,
+	struct err *e)
+{
+	struct wire_file m = {.op = FILE_STAT, .path = path, .follow = follow};
+	struct transfer t = {0};
+	struct wire_frame f;
+	int r = transfer_begin(&t, box, &m, e);
+
+	if (r < 0)
+		return r;
+	r = transfer_next(&t, &f, e);
+	if (r > 0)
+		r = take_info(t.conn, &f, path_base(path), ret, e);
+	if (r == 0) {
+		r = conn_wait_ok(t.conn, t.id, -1, e);
+		if (r < 0)
+			info_done(ret);
+	}
+	return transfer_end(&t, r);
+}
+
+int files_probe(struct cove_box *box, const char *path, char *ret_type, struct err *e)
+{
+	struct cove_file_info info;
+	int r = stat_box(box, path, true, &info, e);
+
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0)
+		return r;
+	*ret_type = info.type;
+	info_done(&info);
+	return 1;
+}
+
+int cove_stat(struct cove_box *box, const char *path, struct cove_file_info *ret,
+	struct cove_error *err)
+{
+	struct err e = {0};
+
+	return core_return(box->cove, box->name, stat_box(box, path, false, ret, &e), &e, err);
+}
+
+void cove_file_info_free(struct cove_file_info *list, size_t count)
+{
+	for (size_t i = 0; list && i < count; i++)
+		info_done(&list[i]);
+	free(list);
+}
+
+struct info_list {
+	struct cove_file_info *items; /* owned */
+	size_t count, cap;
+};
+
+static int add_info(struct info_list *l, struct conn *c, const struct wire_frame *f, struct err *e)
+{
+	int r;
+
+	if (l->count == LIST_ENTRIES_MAX)
+		return err_set(e, ERR_LIMIT, E2BIG, "the directory has more than %u entries",
+			LIST_ENTRIES_MAX);
+	if (l->count == l->cap) {
+		size_t cap = l->cap ? l->cap * 2 : 64;
+		void *grown = reallocarray(l->items, cap, sizeof(*l->items));
+
+		if (!grown)
+			return err_errno(e, ENOMEM, "list a directory");
+		l->items = grown;
+		l->cap = cap;
+	}
+	r = take_info(c, f, NULL, &l->items[l->count], e);
+	if (r == 0)
+		l->count++;
+	return r;
+}
+
+static int list_dir(struct cove_box *box, const char *path, struct cove_file_info **ret, struct err *e)
+{
+	struct wire_file m = {.op = FILE_LIST, .path = path};
+	struct transfer t = {0};
+	struct info_list list = {0};
+	struct wire_frame f;
+	int r = transfer_begin(&t, box, &m, e);
+
+	if (r < 0)
+		return r;
+	while ((r = transfer_next(&t, &f, e)) > 0 && f.type != WIRE_OK) {
+		r = add_info(&list, t.conn, &f, e);
+		if (r < 0)
+			break;
+	}
+	if (r < 0) {
+		cove_file_info_free(list.items, list.count);
+		return transfer_end(&t, r);
+	}
+	*ret = list.items;
+	return transfer_end(&t, (int)list.count);
+}
+
+int cove_list_dir(struct cove_box *box, const char *path, struct cove_file_info **ret,
+	struct cove_error *err)
+{
+	struct err e = {0};
+
+	return core_return(box->cove, box->name, list_dir(box, path, ret, &e), &e, err);
+}
+
+/* An operation that only succeeds or fails. */
+static int simple(struct cove_box *box, const struct wire_file *m, struct cove_error *err)
+{
+	struct transfer t = {0};
+	struct err e = {0};
+	int r = transfer_begin(&t, box, m, &e);
+
+	if (r == 0)
+		r = transfer_end(&t, conn_wait_ok(t.conn, t.id, -1, &e));
+	return core_return(box->cove, box->name, r, &e, err);
+}
+
+int cove_mkdir(struct cove_box *box, const char *path, unsigned mode, struct cove_error *err)
+{
+	return simple(box, &(struct wire_file){.op = FILE_MKDIR, .path = path, .mode = mode & 07777}, err);
+}
+
+int cove_move(struct cove_box *box, const char *from, const char *to, struct cove_error *err)
+{
+	return simple(box, &(struct wire_file){.op = FILE_MOVE, .path = from, .to = to}, err);
+}
+
+int cove_unlink(struct cove_box *box, const char *path, bool recursive, struct cove_error *err)
+{
+	return simple(box, &(struct wire_file){.op = FILE_REMOVE, .path = path, .recursive = recursive},
+		err);
+}
+
+int cove_chmod(struct cove_box *box, const char *path, unsigned mode, struct cove_error *err)
+{
+	return simple(box, &(struct wire_file){.op = FILE_CHMOD, .path = path, .mode = mode & 07777}, err);
+}

@@ -1,0 +1,104 @@
+/* The list of boxes, from their records alone. */
+#include "base/limits.h"
+#include "base/str.h"
+#include "core/core.h"
+#include "core/view.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *box_state_name(enum box_state state)
+{
+	static const char *const names[] = {
+		[BOX_CREATED] = "created", [BOX_RUNNING] = "running", [BOX_STOPPED] = "stopped"};
+
+	return names[state];
+}
+
+const char *persistence_name(enum persistence p)
+{
+	return p == PERSIST_BOX ? "box" : "workspace";
+}
+
+/* A long path keeps its end, which says more. */
+static void copy_tail(char *dst, size_t size, const char *text)
+{
+	size_t len = strlen(text);
+
+	if (len < size)
+		memcpy(dst, text, len + 1);
+	else
+		snprintf(dst, size, "...%s", text + len - (size - 4));
+}
+
+static void fill_info(struct cove_box_info *i, const struct record *r)
+{
+	const struct spec *s = &r->spec;
+
+	str_copy(i->image, sizeof(i->image), s->image);
+	if (s->workspace)
+		str_copy(i->workspace, sizeof(i->workspace), s->workspace);
+	else if (s->workspace_dir)
+		copy_tail(i->workspace, sizeof(i->workspace), s->workspace_dir);
+	str_copy(i->state, sizeof(i->state), box_state_name(r->state));
+	str_copy(i->cause, sizeof(i->cause), r->cause);
+	str_copy(i->by, sizeof(i->by), r->by);
+	str_copy(i->persistence, sizeof(i->persistence), persistence_name(s->persistence));
+	if (s->session)
+		str_copy(i->session, sizeof(i->session), s->session);
+	i->created_ms = s->created_ms;
+	i->started_ms = r->started_ms;
+	i->ended_ms = r->ended_ms;
+	i->keeper_pid = r->keeper_pid;
+}
+
+/* False if it went away meanwhile. */
+static bool load_info(struct cove *cove, const char *name, struct cove_box_info *ret)
+{
+	struct record record;
+	struct err e = {0};
+	int r = record_load(&cove->state, name, &record, &e);
+
+	if (r == -ENOENT)
+		return false;
+	memset(ret, 0, sizeof(*ret));
+	str_copy(ret->name, sizeof(ret->name), name);
+	if (r < 0) {
+		str_copy(ret->state, sizeof(ret->state), "broken");
+		str_copy(ret->cause, sizeof(ret->cause), "its record is damaged");
+		return true;
+	}
+	fill_info(ret, &record);
+	record_done(&record);
+	return true;
+}
+
+static int list(struct cove *cove, struct cove_box_info **ret, struct err *e)
+{
+	struct cove_box_info *infos;
+	char **names;
+	size_t count, n = 0;
+	int r;
+
+	core_sweep(cove);
+	r = record_names(&cove->state, &names, &count, e);
+	if (r < 0)
+		return r;
+	infos = calloc(count + 1, sizeof(*infos));
+	for (size_t i = 0; infos && i < count; i++)
+		n += load_info(cove, names[i], &infos[n]) ? 1 : 0;
+	record_names_free(names, count);
+	if (!infos)
+		return err_errno(e, ENOMEM, "list boxes");
+	*ret = infos;
+	return (int)n;
+}
+
+int cove_list(struct cove *cove, struct cove_box_info **ret, struct cove_error *err)
+{
+	struct err e = {0};
+
+	return core_return(cove, NULL, list(cove, ret, &e), &e, err);
+}

@@ -1,0 +1,319 @@
+/*
+ * Output and history of a box, running or not.
+ *
+ * A running box's keeper is asked: it knows what is on its way. Of a stopped one the same is read from
+ * its files (keeper/journal.h, keeper/output.h): the list of commands, the kept bytes of each stream.
+ * They were written by the keeper, not by the box; still nothing in them is trusted to be a name.
+ */
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/str.h"
+#include "core/exec.h"
+#include "core/life.h"
+#include "keeper/journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A command of a stopped box: its streams one after the other, then its end. */
+struct log_reader {
+	int fd[2];	 /* owned; -1: the stream printed nothing, or is at its end */
+	uint64_t from[2];
+	bool follow;	 /* the end is an event, as with a live one */
+	struct exec_record record;
+	char bytes[WIRE_DATA_MAX];
+};
+
+void log_reader_free(struct log_reader *l)
+{
+	fd_close(&l->fd[0]);
+	fd_close(&l->fd[1]);
+	free(l);
+}
+
+/* Without a keeper nothing runs: what has no end was interrupted. */
+static void settle_record(struct exec_record *r)
+{
+	if (r->state != EXEC_RUNNING)
+		return;
+	r->state = EXEC_INTERRUPTED;
+	str_copy(r->cause, sizeof(r->cause), "interrupted");
+}
+
+static int read_journal(int box_fd, const char *box, struct exec_record **ret, size_t *ret_count,
+	struct err *e)
+{
+	uint32_t next;
+	int r = journal_read(box_fd, ret, ret_count, &next);
+
+	if (r < 0)
+		return err_errno(e, -r, "read the commands of box '%s'", box);
+	for (size_t i = 0; i < *ret_count; i++)
+		settle_record(&(*ret)[i]);
+	return 0;
+}
+
+/* ---- the list of commands ---- */
+
+static void info_of_record(struct cove_exec_info *i, const struct exec_record *r)
+{
+	*i = (struct cove_exec_info){
+		.exec_id = r->id,
+		.started_ms = r->started_ms,
+		.duration_ms = r->duration_ms,
+		.out_bytes = r->bytes[0],
+		.err_bytes = r->bytes[1],
+		.pid = (int64_t)r->pid,
+		.has_exit = r->has_exit,
+		.background = r->background,
+		.exit_code = r->exit_code,
+		.signal = r->signal,
+	};
+	str_copy(i->command, sizeof(i->command), r->command);
+	str_copy(i->state, sizeof(i->state), exec_state_name(r->state));
+	str_copy(i->shell, sizeof(i->shell), r->shell);
+	str_copy(i->cause, sizeof(i->cause), r->cause);
+}
+
+static int execs_of_files(int box_fd, const char *box, struct cove_exec_info **ret, struct err *e)
+{
+	autofree struct exec_record *records = NULL;
+	struct cove_exec_info *infos;
+	size_t count = 0;
+	int r = read_journal(box_fd, box, &records, &count, e);
+
+	if (r < 0)
+		return r;
+	infos = calloc(count + 1, sizeof(*infos));
+	if (!infos)
+		return err_errno(e, ENOMEM, "list commands");
+	for (size_t i = 0; i < count; i++)
+		info_of_record(&infos[i], &records[i]);
+	*ret = infos;
+	return (int)count;
+}
+
+static void info_of_wire(struct cove_exec_info *i, const struct wire_info *m)
+{
+	*i = (struct cove_exec_info){
+		.exec_id = m->exec_id,
+		.started_ms = m->started_ms,
+		.duration_ms = m->duration_ms,
+		.out_bytes = m->stdout_bytes,
+		.err_bytes = m->stderr_bytes,
+		.pid = (int64_t)m->pid,
+		.has_exit = m->has_exit != 0,
+		.background = m->background != 0,
+		.exit_code = (int)(m->exit_code & 0xff),
+		.signal = (int)(m->signal & 0x7f),
+	};
+	str_copy(i->command, sizeof(i->command), m->command ? m->command : "");
+	str_copy(i->state, sizeof(i->state), m->state ? m->state : "");
+	str_copy(i->shell, sizeof(i->shell), m->shell ? m->shell : "");
+	str_copy(i->cause, sizeof(i->cause), m->cause ? m->cause : "");
+}
+
+static int collect_infos(struct conn *c, uint32_t id, struct cove_exec_info *infos, struct err *e)
+{
+	struct wire_frame f;
+	struct wire_info m;
+	int n = 0, r;
+
+	while ((r = conn_next(c, id, STOP_WAIT_MS, &f, e)) > 0) {
+		if (f.type == WIRE_OK)
+			return n;
+		if (f.type != WIRE_INFO || n == (int)KEEPER_EXECS_MAX || wire_info_decode(&f, &m) < 0)
+			return conn_unexpected(c, &f, e);
+		info_of_wire(&infos[n++], &m);
+	}
+	return r < 0 ? r : err_set(e, ERR_TIMEOUT, ETIMEDOUT, "the keeper does not answer");
+}
+
+static int execs_of_keeper(struct conn *c, struct cove_exec_info **ret, struct err *e)
+{
+	autofree struct cove_exec_info *infos = calloc(KEEPER_EXECS_MAX + 1, sizeof(*infos));
+	uint32_t id = conn_id(c);
+	int r = conn_hello(c, START_WAIT_MS, e);
+
+	if (r == 0 && (!infos || wire_encode(&c->out, WIRE_EXECS, 0, id, NULL, 0) < 0))
+		r = err_errno(e, ENOMEM, "list commands");
+	if (r == 0)
+		r = conn_flush(c, e);
+	if (r == 0)
+		r = collect_infos(c, id, infos, e);
+	if (r >= 0)
+		*ret = take_ptr(infos);
+	return r;
+}
+
+static int execs(struct cove *cove, const char *box, struct cove_exec_info **ret, struct err *e)
+{
+	autoclose int box_fd = -1;
+	struct conn *c = NULL;
+	int r;
+
+	core_sweep(cove);
+	r = box_open_dir(cove, box, &box_fd, e);
+	if (r < 0)
+		return r;
+	r = conn_connect(cove->state.run_fd, box, &c, e);
+	if (r == -ENOENT || r == -ECONNREFUSED)
+		return execs_of_files(box_fd, box, ret, e);
+	if (r == 0)
+		r = execs_of_keeper(c, ret, e);
+	conn_free(c);
+	return r;
+}
+
+int cove_execs(struct cove *cove, const char *box, struct cove_exec_info **ret, struct cove_error *err)
+{
+	struct err e = {0};
+
+	return core_return(cove, box, execs(cove, box, ret, &e), &e, err);
+}
+
+/* ---- the output of one command ---- */
+
+static int find_record(int box_fd, const char *box, uint64_t id, struct exec_record *ret, struct err *e)
+{
+	autofree struct exec_record *records = NULL;
+	size_t count = 0;
+	int r = read_journal(box_fd, box, &records, &count, e);
+
+	for (size_t i = 0; r == 0 && i < count; i++) {
+		if (records[i].id == id) {
+			*ret = records[i];
+			return 0;
+		}
+	}
+	return r < 0 ? r
+		     : err_set(e, ERR_NOT_FOUND, ENOENT, "box '%s' has no command %llu (cove ps %s)", box,
+			       (unsigned long long)id, box);
+}
+
+static int open_stream(int box_fd, uint32_t id, const char *suffix)
+{
+	char path[40];
+
+	snprintf(path, sizeof(path), "logs/%u.%s", id, suffix);
+	return fd_openat2(box_fd, path, O_RDONLY, 0, FD_BENEATH | FD_NO_SYMLINKS);
+}
+
+static int open_log(int box_fd, const char *box, const struct wire_attach *m, struct cove_exec **ret,
+	struct err *e)
+{
+	struct cove_exec *x = calloc(1, sizeof(*x));
+	struct log_reader *l = calloc(1, sizeof(*l));
+	int r = x && l ? find_record(box_fd, box, m->exec_id, &l->record, e)
+		       : err_errno(e, ENOMEM, "read a log");
+
+	if (r < 0) {
+		free(x);
+		free(l);
+		return r;
+	}
+	l->fd[0] = open_stream(box_fd, l->record.id, "out");
+	l->fd[1] = open_stream(box_fd, l->record.id, "err");
+	l->from[0] = m->stdout_from;
+	l->from[1] = m->stderr_from;
+	l->follow = m->follow != 0;
+	x->log = l;
+	x->quiet = true;
+	x->exec_id = m->exec_id;
+	*ret = x;
+	return 0;
+}
+
+static int end_of_log(struct cove_exec *x, struct cove_event *ret)
+{
+	static const char *const shells[] = {NULL, "kept", "exited", "restarted"};
+	const struct exec_record *r = &x->log->record;
+
+	if (x->done || !x->log->follow)
+		return -EPIPE;
+	x->done = true;
+	*ret = (struct cove_event){
+		.type = COVE_EVENT_EXIT,
+		.exec_id = x->exec_id,
+		.result = {
+			.exec_id = x->exec_id,
+			.has_exit = r->has_exit,
+			.exit_code = r->exit_code,
+			.signal = r->signal,
+			.out_bytes = r->bytes[0],
+			.err_bytes = r->bytes[1],
+			.duration_ms = r->duration_ms,
+			.timed_out = r->timed_out,
+			.oom_killed = r->oom_killed,
+			.truncated = r->truncated,
+			.shell = shells[r->shell_state & 3],
+		},
+	};
+	str_copy(ret->result.cause, sizeof(ret->result.cause), r->cause);
+	return 1;
+}
+
+int log_reader_next(struct cove_exec *x, int timeout_ms, struct cove_event *ret, struct err *e)
+{
+	struct log_reader *l = x->log;
+
+	for (int s = 0; s < 2; s++) {
+		ssize_t n;
+
+		if (l->fd[s] < 0)
+			continue;
+		n = pread(l->fd[s], l->bytes, sizeof(l->bytes), (off_t)l->from[s]);
+		if (n < 0)
+			return err_errno(e, errno, "read a log");
+		if (n == 0) {
+			fd_close(&l->fd[s]);
+			continue;
+		}
+		l->from[s] += (uint64_t)n;
+		*ret = (struct cove_event){
+			.type = s == 0 ? COVE_EVENT_OUT : COVE_EVENT_ERR,
+			.data = l->bytes,
+			.len = (size_t)n,
+			.exec_id = x->exec_id,
+		};
+		return 1;
+	}
+	return end_of_log(x, ret);
+}
+
+static int log_open(struct cove *cove, const char *name, const struct wire_attach *m,
+	struct cove_exec **ret, struct err *e)
+{
+	autoclose int box_fd = -1;
+	struct cove_box *box = NULL;
+	struct conn *c = NULL;
+	int r;
+
+	core_sweep(cove);
+	r = box_open_dir(cove, name, &box_fd, e);
+	if (r < 0)
+		return r;
+	r = conn_connect(cove->state.run_fd, name, &c, e);
+	if (r == -ENOENT || r == -ECONNREFUSED)
+		return open_log(box_fd, name, m, ret, e);
+	if (r == 0)
+		r = box_handle_take(cove, name, false, c, &box, e);
+	if (r == 0)
+		r = exec_attach(box, m, ret, e);
+	/* The command's own reference keeps the handle. */
+	box_unref(box);
+	return r;
+}
+
+int cove_log_open(struct cove *cove, const char *box, uint64_t exec_id, uint64_t out_from,
+	uint64_t err_from, bool follow, struct cove_exec **ret, struct cove_error *err)
+{
+	struct wire_attach m = {.exec_id = exec_id, .stdout_from = out_from, .stderr_from = err_from,
+		.follow = follow};
+	struct err e = {0};
+
+	return core_return(cove, box, log_open(cove, box, &m, ret, &e), &e, err);
+}

@@ -1,0 +1,164 @@
+/* From a caller's options to a spec: defaults, fresh names, paths made absolute. */
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/rand.h"
+#include "base/str.h"
+#include "core/core.h"
+#include "store/image.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const char *const adjectives[] = {
+	"amber", "bold", "brave", "brisk", "calm", "clear", "cosy", "deft", "eager", "fair", "fleet",
+	"fond", "glad", "keen", "kind", "light", "lucid", "merry", "mild", "neat", "noble", "plain",
+	"proud", "quick", "quiet", "sharp", "smart", "snug", "still", "sunny", "swift", "warm",
+};
+static const char *const animals[] = {
+	"badger", "bear", "bee", "bison", "crane", "crow", "deer", "dove", "duck", "eagle", "elk",
+	"finch", "fox", "goose", "hare", "hawk", "heron", "ibis", "koala", "lark", "lynx", "mole",
+	"moose", "otter", "owl", "panda", "raven", "robin", "seal", "stork", "swan", "wren",
+};
+
+static void fresh_name(char ret[BOX_NAME_MAX + 1])
+{
+	uint8_t pick[2];
+	char hex[5];
+
+	rand_bytes(pick, sizeof(pick));
+	rand_hex(hex, 2);
+	snprintf(ret, BOX_NAME_MAX + 1, "%s-%s-%s", adjectives[pick[0] % 32], animals[pick[1] % 32], hex);
+}
+
+static int add_list(const char *const *given, const char **ret, size_t *ret_count, size_t max,
+	const char *what, struct err *e)
+{
+	for (size_t i = 0; given && given[i]; i++) {
+		if (i == max)
+			return err_set(e, ERR_LIMIT, E2BIG, "more than %zu %s", max, what);
+		ret[i] = given[i];
+		*ret_count = i + 1;
+	}
+	return 0;
+}
+
+static int keep(struct core_spec *s, char *text, struct err *e)
+{
+	if (!text)
+		return err_errno(e, ENOMEM, "make a box");
+	s->text[s->text_count++] = text;
+	return 0;
+}
+
+static int add_mounts(struct core_spec *s, const char *const *given, struct err *e)
+{
+	struct spec *spec = &s->spec;
+	int r;
+
+	for (size_t i = 0; given && given[i]; i++) {
+		if (i == SPEC_MOUNT_MAX)
+			return err_set(e, ERR_LIMIT, E2BIG, "more than %u mounts", SPEC_MOUNT_MAX);
+		r = keep(s, strdup(given[i]), e);
+		if (r == 0)
+			r = spec_mount_parse(&spec->mounts[i], s->text[s->text_count - 1], e);
+		if (r < 0)
+			return r;
+		spec->mount_count = i + 1;
+	}
+	return 0;
+}
+
+/* A name, or a host directory, which must be there: a typing error should not make one. */
+static int set_workspace(struct core_spec *s, const char *given, struct err *e)
+{
+	struct stat st;
+	char *path;
+	int r;
+
+	if (!given)
+		return 0;
+	if (!strchr(given, '/') && strcmp(given, ".") != 0 && strcmp(given, "..") != 0) {
+		s->spec.workspace = given;
+		return 0;
+	}
+	path = realpath(given, NULL);
+	if (!path)
+		return err_errno(e, errno, "workspace directory '%s' (make it first: mkdir -p)", given);
+	r = keep(s, path, e);
+	if (r < 0)
+		return r;
+	if (stat(path, &st) < 0 || !S_ISDIR(st.st_mode))
+		return err_set(e, ERR_INVALID, ENOTDIR, "workspace '%s' is not a directory", given);
+	s->spec.workspace_dir = path;
+	return 0;
+}
+
+static int set_persistence(struct spec *spec, const char *given, struct err *e)
+{
+	if (!given || strcmp(given, "workspace") == 0)
+		spec->persistence = PERSIST_WORKSPACE;
+	else if (strcmp(given, "box") == 0 || strcmp(given, "sandbox") == 0)
+		spec->persistence = PERSIST_BOX;
+	else
+		return err_set(e, ERR_INVALID, EINVAL,
+			"persistence is 'workspace' or 'box', not '%.40s'", given);
+	return 0;
+}
+
+static int fill(struct core_spec *s, const struct cove_box_options *o, struct err *e)
+{
+	struct spec *spec = &s->spec;
+	int r = set_workspace(s, o->workspace, e);
+
+	if (r == 0)
+		r = set_persistence(spec, o->persistence, e);
+	if (r == 0)
+		r = add_list(o->env, spec->env, &spec->env_count, SPEC_ENV_MAX, "variables", e);
+	if (r == 0)
+		r = add_list(o->labels, spec->labels, &spec->label_count, SPEC_LABEL_MAX, "labels", e);
+	if (r == 0)
+		r = add_mounts(s, o->mounts, e);
+	return r;
+}
+
+int core_spec_init(struct core_spec *ret, const struct cove_box_options *o, const char *name,
+	const char *session, struct err *e)
+{
+	struct spec *spec = &ret->spec;
+	int r;
+
+	memset(ret, 0, sizeof(*ret));
+	if (name)
+		str_copy(ret->name, sizeof(ret->name), name);
+	else if (!o->name)
+		fresh_name(ret->name);
+	else if (!str_copy(ret->name, sizeof(ret->name), o->name))
+		return err_set(e, ERR_INVALID, EINVAL, "a box name has at most %u bytes", BOX_NAME_MAX);
+	spec->name = ret->name;
+	spec->image = o->image ? o->image : IMAGE_DEFAULT;
+	spec->wall = "native";
+	spec->user = o->user;
+	spec->cwd = o->cwd;
+	spec->session = session;
+	spec->one_shot = o->one_shot;
+	spec->timeout_ms = o->timeout_ms;
+	spec->created_ms = clock_wall_ms();
+	r = fill(ret, o, e);
+	if (r == 0 && session && !spec->workspace && !spec->workspace_dir)
+		spec->workspace = ret->name;
+	if (r == 0)
+		r = spec_check(spec, e);
+	if (r < 0)
+		core_spec_done(ret);
+	return r;
+}
+
+void core_spec_done(struct core_spec *s)
+{
+	for (size_t i = 0; i < s->text_count; i++)
+		free(s->text[i]);
+	s->text_count = 0;
+}

@@ -1,0 +1,370 @@
+/*
+ * Files into a box.
+ *
+ * The host's tree is read by descriptor, without following links below the path the caller named;
+ * links are sent as links. Everything is one pipelined request: frames are built in place in the
+ * connection's queue (a file is read straight into its DATA frame) and written in batches; we stop
+ * only when the window is used up. An error that the box reports is met there, or at the end.
+ */
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "core/transfer.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { PUT_BATCH = 4 * WIRE_DATA_MAX };
+
+static int send_batch(struct transfer *t, size_t least, struct err *e)
+{
+	return buf_len(&t->conn->out) > least ? conn_flush(t->conn, e) : 0;
+}
+
+static int send_entry(struct transfer *t, const struct wire_entry *m, struct err *e)
+{
+	if (wire_entry_encode(&t->conn->out, t->id, 0, m) < 0)
+		return err_errno(e, ENOBUFS, "queue a file");
+	return send_batch(t, PUT_BATCH, e);
+}
+
+/* Waits for credit; or for OK when all was sent: 1. */
+static int await(struct transfer *t, bool until_ok, struct err *e)
+{
+	struct wire_credit m;
+	struct wire_frame f;
+	int r = conn_flush(t->conn, e);
+
+	while (r == 0) {
+		r = transfer_next(t, &f, e);
+		if (r < 0)
+			return r;
+		if (f.type == WIRE_OK && until_ok)
+			return 1;
+		if (f.type != WIRE_CREDIT || f.stream != WIRE_STDIN || wire_credit_decode(&f, &m) < 0 ||
+			wire_flow_credit(&t->flow, m.bytes) < 0)
+			return conn_unexpected(t->conn, &f, e);
+		r = t->flow.left > 0 && !until_ok ? 1 : 0;
+	}
+	return r < 0 ? r : 0;
+}
+
+static ssize_t read_some(int fd, void *p, size_t n)
+{
+	struct pollfd wait = {.fd = fd, .events = POLLIN};
+
+	for (;;) {
+		ssize_t got = read(fd, p, n);
+
+		if (got >= 0)
+			return got;
+		if (errno == EAGAIN)
+			poll(&wait, 1, -1);
+		else if (errno != EINTR)
+			return -errno;
+	}
+}
+
+/* Reads up to one frame's worth of fd straight into the queue. Returns the bytes, 0 at the end. */
+static ssize_t send_data(struct transfer *t, int fd, struct err *e)
+{
+	size_t want = t->flow.left < WIRE_DATA_MAX ? (size_t)t->flow.left : WIRE_DATA_MAX;
+	struct buf *out = &t->conn->out;
+	uint8_t *space;
+	ssize_t n;
+	size_t at;
+
+	if (wire_encode_begin(out, &at) < 0 || !(space = buf_reserve(out, want)))
+		return err_errno(e, ENOMEM, "queue a file's bytes");
+	n = read_some(fd, space, want);
+	if (n <= 0) {
+		/* Takes the begun header back: it is the last thing in the queue. */
+		out->len = at;
+		return n;
+	}
+	buf_commit(out, (size_t)n);
+	if (wire_encode_end(out, at, WIRE_DATA, WIRE_STDIN, t->id) < 0)
+		return err_errno(e, EMSGSIZE, "queue a file's bytes");
+	t->flow.left -= (uint64_t)n;
+	t->bytes += (uint64_t)n;
+	return n;
+}
+
+static int send_content(struct transfer *t, int fd, const char *shown, struct err *e)
+{
+	ssize_t n = 1;
+	int r = 0;
+
+	while (n > 0) {
+		if (t->flow.left == 0) {
+			transfer_report(t);
+			r = await(t, false, e);
+			if (r < 0)
+				return r;
+		}
+		n = send_data(t, fd, e);
+		if (n < 0)
+			return err_errno(e, (int)-n, "read '%.150s'", shown);
+		r = send_batch(t, PUT_BATCH, e);
+		if (r < 0)
+			return r;
+	}
+	if (wire_encode(&t->conn->out, WIRE_EOF, WIRE_STDIN, t->id, NULL, 0) < 0)
+		return err_errno(e, ENOBUFS, "queue a file's end");
+	t->files++;
+	return 0;
+}
+
+static int finish(struct transfer *t, struct err *e)
+{
+	struct wire_entry end = {.type = 'E'};
+	int r = send_entry(t, &end, e);
+
+	if (r == 0)
+		r = await(t, true, e);
+	transfer_report(t);
+	return r < 0 ? r : 0;
+}
+
+static uint64_t mtime_ns(const struct stat *st)
+{
+	return st->st_mtim.tv_sec < 0 ? 0
+				      : (uint64_t)st->st_mtim.tv_sec * 1000000000u +
+						(uint64_t)st->st_mtim.tv_nsec;
+}
+
+/* One tree being walked; path is relative to what the caller named. */
+struct walk {
+	struct transfer *t;
+	char path[BOX_PATH_MAX];
+	size_t len;
+	unsigned depth;
+};
+
+static int put_opened(struct walk *w, int fd, struct err *e);
+
+static int put_link(struct walk *w, int dir_fd, const char *name, const struct stat *st, struct err *e)
+{
+	char target[BOX_PATH_MAX];
+	ssize_t n = readlinkat(dir_fd, name, target, sizeof(target) - 1);
+	struct wire_entry m = {.type = 'l', .path = w->path, .target = target, .mode = 0777,
+		.mtime_ns = mtime_ns(st)};
+
+	if (n < 0)
+		return err_errno(e, errno, "read the link '%.150s'", w->path);
+	target[n] = 0;
+	return send_entry(w->t, &m, e);
+}
+
+static int put_named(struct walk *w, int dir_fd, const char *name, struct err *e)
+{
+	autoclose int fd = -1;
+	struct stat st;
+
+	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return err_errno(e, errno, "read '%.150s'", w->path);
+	if (S_ISLNK(st.st_mode))
+		return put_link(w, dir_fd, name, &st, e);
+	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) {
+		w->t->left_out++;
+		return 0;
+	}
+	fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	if (fd < 0)
+		return err_errno(e, errno, "read '%.150s'", w->path);
+	return put_opened(w, fd, e);
+}
+
+static int put_children(struct walk *w, int fd, struct err *e)
+{
+	size_t len = w->len;
+	struct dirent *d;
+	DIR *dir;
+	int r = 0, copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+
+	if (++w->depth > INIT_DEPTH_MAX)
+		r = err_set(e, ERR_LIMIT, ELOOP, "'%.150s' is deeper than %u directories", w->path,
+			INIT_DEPTH_MAX);
+	dir = r == 0 && copy >= 0 ? fdopendir(copy) : NULL;
+	if (!dir) {
+		if (r == 0)
+			r = err_errno(e, errno, "list '%.150s'", w->path);
+		fd_close(&copy);
+		return r;
+	}
+	while (r == 0 && (errno = 0, d = readdir(dir))) {
+		if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0)
+			continue;
+		w->len = len + (size_t)snprintf(w->path + len, sizeof(w->path) - len, "%s%s",
+				       len > 0 ? "/" : "", d->d_name);
+		if (w->len >= sizeof(w->path))
+			r = err_set(e, ERR_LIMIT, ENAMETOOLONG, "a path below '%.100s' is too long", w->path);
+		else
+			r = put_named(w, fd, d->d_name, e);
+	}
+	if (r == 0 && errno != 0)
+		r = err_errno(e, errno, "list '%.150s'", w->path);
+	closedir(dir);
+	w->path[len] = 0;
+	w->len = len;
+	w->depth--;
+	return r;
+}
+
+static int put_opened(struct walk *w, int fd, struct err *e)
+{
+	struct stat st;
+	struct wire_entry m = {.path = w->path};
+	int r;
+
+	if (fstat(fd, &st) < 0)
+		return err_errno(e, errno, "read '%.150s'", w->path);
+	m.type = S_ISDIR(st.st_mode) ? 'd' : 'f';
+	m.mode = st.st_mode & 0777;
+	m.size = (uint64_t)st.st_size;
+	m.mtime_ns = mtime_ns(&st);
+	if (S_ISREG(st.st_mode) && st.st_size > (off_t)PUT_BATCH)
+		posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+	r = send_entry(w->t, &m, e);
+	if (r < 0)
+		return r;
+	return S_ISDIR(st.st_mode) ? put_children(w, fd, e) : send_content(w->t, fd, w->path, e);
+}
+
+/* Where it goes: inside an existing directory, as with cp -r. */
+static int target_path(struct cove_box *box, const char *host_path, const char *box_path,
+	char ret[BOX_PATH_MAX], struct err *e)
+{
+	char full[BOX_PATH_MAX], type = 0;
+	size_t len = strlen(box_path);
+	const char *base;
+	int r;
+
+	if (!*box_path || len >= BOX_PATH_MAX || !str_copy(full, sizeof(full), host_path))
+		return err_set(e, ERR_INVALID, EINVAL, "a path is empty or too long");
+	for (size_t n = strlen(full); n > 1 && full[n - 1] == '/'; n--)
+		full[n - 1] = 0;
+	base = path_base(full);
+	r = files_probe(box, box_path, &type, e);
+	if (r < 0)
+		return r;
+	str_copy(ret, BOX_PATH_MAX, box_path);
+	if (r == 0 || type != 'd' || strcmp(base, ".") == 0 || strcmp(base, "..") == 0 ||
+		strcmp(base, "/") == 0)
+		return 0;
+	if (!path_join(ret, BOX_PATH_MAX, box_path, base))
+		return err_set(e, ERR_INVALID, ENAMETOOLONG, "'%.150s' is too long a path", box_path);
+	return 0;
+}
+
+static int put(struct transfer *t, struct cove_box *box, const char *host_path, const char *box_path,
+	struct err *e)
+{
+	autoclose int fd = open(host_path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	char target[BOX_PATH_MAX];
+	struct wire_file m = {.op = FILE_PUT, .path = target};
+	struct walk w = {.t = t};
+	struct stat st;
+	int r;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return err_errno(e, errno, "read '%.150s'", host_path);
+	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+		return err_set(e, ERR_INVALID, EINVAL,
+			"'%.150s' is neither a file nor a directory; give its bytes on stdin", host_path);
+	r = target_path(box, host_path, box_path, target, e);
+	if (r == 0)
+		r = transfer_begin(t, box, &m, e);
+	if (r < 0)
+		return r;
+	r = put_opened(&w, fd, e);
+	if (r == 0)
+		r = finish(t, e);
+	return transfer_end(t, r < 0 ? r : (int)t->left_out);
+}
+
+int cove_put(struct cove_box *box, const char *host_path, const char *box_path,
+	cove_progress *progress, void *arg, struct cove_error *err)
+{
+	struct transfer t = {.progress = progress, .arg = arg};
+	struct err e = {0};
+
+	return core_return(box->cove, box->name, put(&t, box, host_path, box_path, &e), &e, err);
+}
+
+/* The frames of a put of one file, up to its content. */
+static int begin_file(struct transfer *t, struct cove_box *box, const char *box_path, unsigned mode,
+	struct err *e)
+{
+	struct wire_file m = {.op = FILE_PUT, .path = box_path};
+	struct wire_entry entry = {.type = 'f', .path = "", .mode = mode & 0777};
+	int r = transfer_begin(t, box, &m, e);
+
+	if (r < 0)
+		return r;
+	r = send_entry(t, &entry, e);
+	return r < 0 ? transfer_end(t, r) : 0;
+}
+
+int cove_put_fd(struct cove_box *box, int fd, const char *box_path, unsigned mode,
+	struct cove_error *err)
+{
+	struct transfer t = {0};
+	struct err e = {0};
+	int r = begin_file(&t, box, box_path, mode, &e);
+
+	if (r == 0) {
+		r = send_content(&t, fd, "the given descriptor", &e);
+		if (r == 0)
+			r = finish(&t, &e);
+		r = transfer_end(&t, r);
+	}
+	return core_return(box->cove, box->name, r, &e, err);
+}
+
+static int send_memory(struct transfer *t, const char *data, size_t len, struct err *e)
+{
+	while (len > 0) {
+		size_t n = len < WIRE_DATA_MAX ? len : WIRE_DATA_MAX;
+		int r = t->flow.left == 0 ? await(t, false, e) : 0;
+
+		if (r < 0)
+			return r;
+		if (n > t->flow.left)
+			n = (size_t)t->flow.left;
+		if (wire_encode(&t->conn->out, WIRE_DATA, WIRE_STDIN, t->id, data, n) < 0)
+			return err_errno(e, ENOBUFS, "queue a file's bytes");
+		t->flow.left -= n;
+		t->bytes += n;
+		data += n;
+		len -= n;
+		r = send_batch(t, PUT_BATCH, e);
+		if (r < 0)
+			return r;
+	}
+	return wire_encode(&t->conn->out, WIRE_EOF, WIRE_STDIN, t->id, NULL, 0) < 0
+		       ? err_errno(e, ENOBUFS, "queue a file's end")
+		       : 0;
+}
+
+int cove_put_data(struct cove_box *box, const char *box_path, const void *data, size_t len,
+	unsigned mode, struct cove_error *err)
+{
+	struct transfer t = {0};
+	struct err e = {0};
+	int r = begin_file(&t, box, box_path, mode, &e);
+
+	if (r == 0) {
+		r = send_memory(&t, data, len, &e);
+		if (r == 0)
+			r = finish(&t, &e);
+		r = transfer_end(&t, r);
+	}
+	return core_return(box->cove, box->name, r, &e, err);
+}

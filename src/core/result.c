@@ -1,0 +1,222 @@
+/* Running a command to its end, and its result as JSON. */
+#include "base/json.h"
+#include "base/limits.h"
+#include "base/str.h"
+#include "core/exec.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { JSON_RESULT_MAX = 16 << 20 };
+
+/* What a command printed, as it comes in. */
+struct collect {
+	struct buf out, err;
+	bool cut;
+};
+
+static int collect_event(struct collect *c, const struct cove_event *ev, struct err *e)
+{
+	struct buf *b = ev->type == COVE_EVENT_OUT ? &c->out : &c->err;
+	size_t room = RESULT_INLINE_MAX - buf_len(b);
+	size_t n = ev->len < room ? ev->len : room;
+
+	c->cut |= n < ev->len;
+	return buf_append(b, ev->data, n) < 0 ? err_errno(e, ENOMEM, "keep the command's output") : 0;
+}
+
+/* Gives back what was taken at once: it is in our buffers. */
+static int give_credit(struct cove_exec *x, struct err *e)
+{
+	struct wire_credit m = {.bytes = wire_flow_took(&x->output[x->owed_stream], x->owed)};
+
+	x->owed = 0;
+	if (m.bytes > 0 && wire_credit_encode(&x->conn->out, x->id, x->owed_stream, &m) < 0)
+		return err_errno(e, ENOBUFS, "queue credit");
+	return 0;
+}
+
+/* stdin as far as the window goes; EOF after the last byte. */
+static int feed(struct cove_exec *x, const struct cove_command *c, size_t *fed, bool *closed,
+	struct err *e)
+{
+	if (!c->input || *closed)
+		return 0;
+	*fed += exec_feed(x, (const char *)c->input + *fed, c->input_len - *fed);
+	if (*fed < c->input_len)
+		return 0;
+	*closed = true;
+	return wire_encode(&x->conn->out, WIRE_EOF, WIRE_STDIN, x->id, NULL, 0) < 0
+		       ? err_errno(e, ENOBUFS, "queue stdin")
+		       : 0;
+}
+
+/* Moves a buffer's bytes into one block that ends with NUL. */
+static char *take_bytes(struct buf *b, size_t *ret_len)
+{
+	char *p = malloc(buf_len(b) + 1);
+
+	if (!p)
+		return NULL;
+	if (buf_len(b) > 0)
+		memcpy(p, buf_data(b), buf_len(b));
+	p[buf_len(b)] = 0;
+	*ret_len = buf_len(b);
+	return p;
+}
+
+static int fill_result(struct cove_result *ret, const struct cove_event *ev, struct collect *c,
+	struct err *e)
+{
+	*ret = ev->result;
+	ret->cwd = ev->result.cwd ? strdup(ev->result.cwd) : NULL;
+	ret->out = take_bytes(&c->out, &ret->out_len);
+	ret->err_out = take_bytes(&c->err, &ret->err_len);
+	ret->truncated |= c->cut;
+	if (ret->out && ret->err_out && !ret->cwd == !ev->result.cwd)
+		return 0;
+	cove_result_free(ret);
+	return err_errno(e, ENOMEM, "keep the command's result");
+}
+
+/* Until EXIT, or STARTED of a background command. */
+static int run_to_end(struct cove_exec *x, const struct cove_command *command, struct collect *c,
+	struct cove_event *ev, struct err *e)
+{
+	bool closed = false;
+	struct wire_frame f;
+	size_t fed = 0;
+	int r;
+
+	for (;;) {
+		r = feed(x, command, &fed, &closed, e);
+		if (r == 0)
+			r = conn_flush(x->conn, e);
+		if (r == 0)
+			r = conn_next(x->conn, x->id, -1, &f, e);
+		if (r > 0)
+			r = exec_frame(x, &f, ev, e);
+		if (r < 0)
+			return r;
+		if (r == 0)
+			continue;
+		if (ev->type == COVE_EVENT_EXIT || (command->background && ev->type == COVE_EVENT_STARTED))
+			return 0;
+		if (ev->type == COVE_EVENT_OUT || ev->type == COVE_EVENT_ERR) {
+			r = collect_event(c, ev, e);
+			if (r == 0)
+				r = give_credit(x, e);
+			if (r < 0)
+				return r;
+		}
+	}
+}
+
+/* A background command lives on; its request is over with STARTED. */
+static void leave_running(struct cove_exec *x, struct cove_event *ev)
+{
+	x->done = x->eof[WIRE_STDOUT] = x->eof[WIRE_STDERR] = true;
+	ev->result.exec_id = ev->exec_id;
+	str_copy(ev->result.cause, sizeof(ev->result.cause), "running");
+}
+
+static int run(struct cove_box *box, const struct cove_command *command, struct cove_result *ret,
+	struct err *e)
+{
+	struct collect c = {0};
+	struct cove_event ev;
+	struct cove_command cmd;
+	struct cove_exec x;
+	int r = core_copy_sized(&cmd, sizeof(cmd), command, e);
+
+	if (r == 0 && (cmd.stream_input || cmd.pty))
+		r = err_set(e, ERR_INVALID, EINVAL, "a terminal or streamed stdin needs cove_exec_start");
+	if (r == 0 && cmd.background && cmd.input && cmd.input_len > WIRE_WINDOW)
+		r = err_set(e, ERR_LIMIT, E2BIG, "stdin of a background command is at most %u bytes",
+			WIRE_WINDOW);
+	if (r == 0)
+		r = exec_begin(&x, box, &cmd, RESULT_INLINE_MAX, e);
+	if (r < 0)
+		return r;
+	buf_init(&c.out, RESULT_INLINE_MAX);
+	buf_init(&c.err, RESULT_INLINE_MAX);
+	r = run_to_end(&x, &cmd, &c, &ev, e);
+	if (r == 0 && ev.type == COVE_EVENT_STARTED)
+		leave_running(&x, &ev);
+	if (r == 0)
+		r = fill_result(ret, &ev, &c, e);
+	exec_end(&x);
+	buf_done(&c.out);
+	buf_done(&c.err);
+	return r;
+}
+
+int cove_run(struct cove_box *box, const struct cove_command *command, struct cove_result *ret,
+	struct cove_error *err)
+{
+	struct err e = {0};
+
+	return core_return(box->cove, box->name, run(box, command, ret, &e), &e, err);
+}
+
+void cove_result_free(struct cove_result *result)
+{
+	if (!result)
+		return;
+	free(result->out);
+	free(result->err_out);
+	free(result->cwd);
+	memset(result, 0, sizeof(*result));
+}
+
+static void put_stream(struct json *j, const char *key, const char *key64, const char *p, size_t n)
+{
+	json_key(j, key);
+	json_strn(j, p ? p : "", n);
+	if (str_is_utf8(p, n))
+		return;
+	json_key(j, key64);
+	json_base64(j, p, n);
+}
+
+static void put_result(struct json *j, const struct cove_result *r)
+{
+	json_object_begin(j);
+	json_kv_u64(j, "exec_id", r->exec_id);
+	json_key(j, "exit_code");
+	if (r->has_exit)
+		json_i64(j, r->exit_code);
+	else
+		json_null(j);
+	if (r->signal)
+		json_kv_i64(j, "signal", r->signal);
+	put_stream(j, "stdout", "stdout_base64", r->out, r->out_len);
+	put_stream(j, "stderr", "stderr_base64", r->err_out, r->err_len);
+	json_kv_str(j, "cwd", r->cwd);
+	json_kv_u64(j, "duration_ms", r->duration_ms);
+	json_kv_bool(j, "timed_out", r->timed_out);
+	json_kv_bool(j, "oom_killed", r->oom_killed);
+	json_kv_bool(j, "truncated", r->truncated);
+	json_kv_u64(j, "stdout_bytes", r->out_bytes);
+	json_kv_u64(j, "stderr_bytes", r->err_bytes);
+	json_kv_str(j, "shell", r->shell);
+	json_kv_str(j, "cause", r->cause);
+	json_object_end(j);
+}
+
+char *cove_result_json(const struct cove_result *result)
+{
+	struct json j;
+	struct buf b;
+	size_t len;
+	char *text = NULL;
+
+	buf_init(&b, JSON_RESULT_MAX);
+	json_init(&j, &b);
+	put_result(&j, result);
+	if (j.error == 0)
+		text = take_bytes(&b, &len);
+	buf_done(&b);
+	return text;
+}

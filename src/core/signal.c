@@ -1,0 +1,40 @@
+/* Signals to commands of a box. */
+#include "core/core.h"
+#include "core/life.h"
+#include "wire/msg.h"
+
+#include <errno.h>
+#include <signal.h>
+
+static int send_signal(struct cove_box *box, uint64_t exec_id, int sig, struct err *e)
+{
+	struct wire_signal m = {.exec_id = exec_id, .signal = (uint64_t)sig, .tree = sig == SIGKILL};
+	struct conn *c = NULL;
+	uint32_t id;
+	int r;
+
+	if (sig < 1 || sig >= NSIG || exec_id == 0)
+		return err_set(e, ERR_INVALID, EINVAL, exec_id == 0 ? "no command 0"
+								    : "%d is not a signal", sig);
+	r = box_conn_get(box, &c, e);
+	if (r < 0)
+		return r;
+	id = conn_id(c);
+	if (wire_signal_encode(&c->out, id, 0, &m) < 0)
+		r = err_errno(e, ENOBUFS, "queue a signal");
+	if (r == 0)
+		r = conn_flush(c, e);
+	if (r == 0)
+		r = conn_wait_ok(c, id, STOP_WAIT_MS, e);
+	if (r == -ETIMEDOUT)
+		c->broken = true;
+	box_conn_put(box, c);
+	return r;
+}
+
+int cove_signal(struct cove_box *box, uint64_t exec_id, int sig, struct cove_error *err)
+{
+	struct err e = {0};
+
+	return core_return(box->cove, box->name, send_signal(box, exec_id, sig, &e), &e, err);
+}

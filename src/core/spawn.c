@@ -1,0 +1,232 @@
+/*
+ * Starting a keeper.
+ *
+ * Where the helper programs are: $COVE_LIBEXEC if it is set (and nowhere else then); beside the
+ * running program, as installed (../libexec/cove) or as built (../keeper, ../init); the directory
+ * chosen when Cove was configured.
+ *
+ * How: two vfork-like clones that share our memory. The first child starts the second and ends, so
+ * that the keeper belongs to the machine's init and the program that uses libcove never sees a child,
+ * a SIGCHLD or a zombie. Sharing memory makes it cost the same from a program of any size, and lets
+ * the children leave the errno of a failure where we can read it. They call nothing that allocates.
+ */
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "core/core.h"
+#include "keeper/config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifndef COVE_LIBEXEC_DIR
+#define COVE_LIBEXEC_DIR "/usr/local/libexec/cove"
+#endif
+
+/* The children run on stacks of their own and never return from them; address checks do not know
+ * about such stacks. */
+#define IN_CHILD __attribute__((no_sanitize("address", "undefined"), noinline))
+
+enum { CHILD_STACK = 16 << 10, SPAWN_ENV_MAX = 32 };
+
+struct launch {
+	const char *path;
+	char *const *argv;
+	char *const *envp;
+	int null_fd, fd3, fd4;
+	int error; /* positive errno of the step that failed */
+	char outer_stack[CHILD_STACK] __attribute__((aligned(16)));
+	char inner_stack[CHILD_STACK] __attribute__((aligned(16)));
+};
+
+/* Puts fd3 and fd4 at 3 and 4 whatever numbers they have now, /dev/null at 0 to 2, closes the rest. */
+static IN_CHILD int place_fds(const struct launch *l)
+{
+	int low3 = fcntl(l->fd3, F_DUPFD, 5);
+	int low4 = fcntl(l->fd4, F_DUPFD, 5);
+	int null_fd = fcntl(l->null_fd, F_DUPFD, 5);
+
+	if (low3 < 0 || low4 < 0 || null_fd < 0)
+		return -1;
+	for (int i = 0; i <= 2; i++) {
+		if (dup2(null_fd, i) < 0)
+			return -1;
+	}
+	if (dup2(low3, KEEPER_CONFIG_FD) < 0 || dup2(low4, KEEPER_CLIENT_FD) < 0)
+		return -1;
+	return close_range(5, ~0u, 0);
+}
+
+/* An ignored signal would stay ignored in the new program. */
+static IN_CHILD void reset_signals(void)
+{
+	struct sigaction dfl = {.sa_handler = SIG_DFL};
+	sigset_t none;
+
+	for (int sig = 1; sig < NSIG; sig++)
+		sigaction(sig, &dfl, NULL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static IN_CHILD int inner_child(void *arg)
+{
+	struct launch *l = arg;
+
+	if (setsid() >= 0 && chdir("/") == 0 && place_fds(l) == 0) {
+		reset_signals();
+		execve(l->path, l->argv, l->envp);
+	}
+	l->error = errno;
+	_exit(127);
+}
+
+static IN_CHILD int outer_child(void *arg)
+{
+	struct launch *l = arg;
+
+	if (clone(inner_child, l->inner_stack + CHILD_STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, l) < 0)
+		l->error = errno;
+	_exit(0);
+}
+
+/* Only what the helpers use: a caller's environment may hold secrets and has no business there. */
+static void helper_env(const char **env)
+{
+	static const char *const wanted[] = {"PATH=", "COVE_", "ASAN_OPTIONS=", "UBSAN_OPTIONS=",
+		"LSAN_OPTIONS="};
+	size_t n = 0;
+
+	for (char **v = environ; *v && n < SPAWN_ENV_MAX; v++) {
+		for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+			if (str_starts(*v, wanted[i])) {
+				env[n++] = *v;
+				break;
+			}
+		}
+	}
+	env[n] = NULL;
+}
+
+int spawn_detached(const char *path, int fd3, int fd4, struct err *e)
+{
+	autoclose int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	autofree struct launch *l = malloc(sizeof(*l));
+	const char *env[SPAWN_ENV_MAX + 1];
+	const char *argv[] = {path_base(path), NULL};
+	sigset_t all, old;
+	pid_t pid;
+	int failed;
+
+	if (null_fd < 0 || !l)
+		return err_errno(e, errno, "prepare to start '%s'", path);
+	helper_env(env);
+	l->path = path;
+	l->argv = (char *const *)(uintptr_t)argv;
+	l->envp = (char *const *)(uintptr_t)env;
+	l->null_fd = null_fd;
+	l->fd3 = fd3;
+	l->fd4 = fd4;
+	l->error = 0;
+	/* No handler of the caller's may run in a child that shares its memory. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &old);
+	pid = clone(outer_child, l->outer_stack + CHILD_STACK, CLONE_VM | CLONE_VFORK, l);
+	failed = pid < 0 ? errno : 0;
+	while (pid > 0 && waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
+		;
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (failed || l->error)
+		return err_errno(e, failed ? failed : l->error, "start '%s'", path);
+	return 0;
+}
+
+/* dir/cove-keeper as installed, or dir/keeper/cove-keeper as built. */
+static bool find_in(const char *dir, const char *program, char *ret, size_t size)
+{
+	const char *room = strchr(program, '-') + 1;
+
+	snprintf(ret, size, "%s/%s", dir, program);
+	if (access(ret, X_OK) == 0)
+		return true;
+	snprintf(ret, size, "%s/%s/%s", dir, room, program);
+	return access(ret, X_OK) == 0;
+}
+
+static bool find_beside_self(const char *program, char *ret, size_t size)
+{
+	char self[400], dir[440];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	char *slash;
+
+	if (n <= 0)
+		return false;
+	self[n] = 0;
+	for (int up = 0; up < 2; up++) {
+		slash = strrchr(self, '/');
+		if (!slash)
+			return false;
+		*slash = 0;
+	}
+	snprintf(dir, sizeof(dir), "%s/libexec/cove", self);
+	return find_in(dir, program, ret, size) || find_in(self, program, ret, size);
+}
+
+static int find_program(const char *program, char *ret, size_t size, struct err *e)
+{
+	const char *dir = secure_getenv("COVE_LIBEXEC");
+
+	if (dir && *dir) {
+		if (find_in(dir, program, ret, size))
+			return 0;
+		ret[0] = 0;
+		return err_set(e, ERR_UNSUPPORTED, ENOENT,
+			"no helper program '%s' in COVE_LIBEXEC=%.120s; unset it or point it at them",
+			program, dir);
+	}
+	if (find_beside_self(program, ret, size) || find_in(COVE_LIBEXEC_DIR, program, ret, size))
+		return 0;
+	ret[0] = 0;
+	return err_set(e, ERR_UNSUPPORTED, ENOENT,
+		"the helper program '%s/%s' is missing; install Cove again (make install) or set "
+		"COVE_LIBEXEC to where it is", COVE_LIBEXEC_DIR, program);
+}
+
+int spawn_find_programs(struct cove *cove, struct err *e)
+{
+	int r = 0;
+
+	if (!cove->keeper_path[0])
+		r = find_program("cove-keeper", cove->keeper_path, sizeof(cove->keeper_path), e);
+	if (r == 0 && !cove->init_path[0])
+		r = find_program("cove-init", cove->init_path, sizeof(cove->init_path), e);
+	return r;
+}
+
+int spawn_keeper(struct cove *cove, const struct keeper_config *config, int *ret_fd, struct err *e)
+{
+	autoclose int config_fd = -1, ours = -1, theirs = -1;
+	int pair[2], r;
+
+	r = keeper_config_write(config, &config_fd, e);
+	if (r < 0)
+		return r;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+		return err_errno(e, errno, "make a socket for the keeper");
+	ours = pair[0];
+	theirs = pair[1];
+	r = spawn_detached(cove->keeper_path, config_fd, theirs, e);
+	if (r < 0)
+		return r;
+	*ret_fd = take_fd(ours);
+	return 0;
+}

@@ -1,0 +1,141 @@
+/*
+ * Putting in order what a crash left.
+ *
+ * Every box that nobody runs (its lock is free) and nobody works on (it is not claimed) is looked at:
+ * a one-shot is deleted; one whose keeper was lost gets its end written, with the cause, and its
+ * socket and cgroup are removed. Then: half-made and half-deleted directories; sockets and cgroups of
+ * boxes that are gone. In the usual case, where nothing is left, that is one listing and one question
+ * to a lock per box.
+ */
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "cgroup/cgroup.h"
+#include "core/life.h"
+#include "storage/tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* The box is claimed and not live. */
+static void judge(struct cove *cove, const char *name, int box_fd)
+{
+	struct record record;
+	struct err e = {0};
+	int r = record_load(&cove->state, name, &record, &e);
+
+	/* A damaged record is its owner's to look at, and to remove. */
+	if (r < 0)
+		return;
+	if (record.spec.one_shot)
+		r = life_bury(cove, name, false, &e);
+	else if (record.state == BOX_STOPPED && record.ended_ms == 0) {
+		r = record_write_end(box_fd, record.cause, "", true, &e);
+		box_clear_runtime(cove, name);
+	}
+	record_done(&record);
+	if (r < 0)
+		log_debug("sweep box %s: %s", name, e.msg);
+}
+
+static void look_at(struct cove *cove, const char *name)
+{
+	autoclose int box_fd = -1;
+
+	if (record_open(&cove->state, name, &box_fd, NULL) < 0 || record_is_live(box_fd) ||
+		record_claim(box_fd, false, NULL) < 0)
+		return;
+	/* Only now does nobody else change it. */
+	if (!record_is_live(box_fd))
+		judge(cove, name, box_fd);
+}
+
+static void delete_leftovers(struct cove *cove, int dir_fd)
+{
+	char **names;
+	size_t count;
+	struct err e = {0};
+
+	if (state_leftovers(dir_fd, &names, &count) < 0)
+		return;
+	for (size_t i = 0; i < count; i++) {
+		if (core_ids(cove, &e) < 0 || tree_remove_as(&cove->ids, dir_fd, names[i], &e) < 0)
+			log_debug("sweep %s: %s", names[i], e.msg);
+	}
+	state_names_free(names, count);
+}
+
+static bool has_box(struct cove *cove, const char *name)
+{
+	struct stat st;
+
+	return fstatat(cove->state.boxes_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* A socket that somebody answers is left alone, whatever the records say. */
+static void clear_sockets(struct cove *cove)
+{
+	char **names;
+	size_t count;
+
+	if (state_names(cove->state.run_fd, &names, &count) < 0)
+		return;
+	for (size_t i = 0; i < count; i++) {
+		struct conn *c = NULL;
+		int r;
+
+		if (has_box(cove, names[i]))
+			continue;
+		r = conn_connect(cove->state.run_fd, names[i], &c, NULL);
+		conn_free(c);
+		if (r == -ECONNREFUSED || (r == -ENOENT && !has_box(cove, names[i])))
+			box_clear_runtime(cove, names[i]);
+	}
+	state_names_free(names, count);
+}
+
+static bool is_live(struct cove *cove, const char *name)
+{
+	autoclose int box_fd = -1;
+
+	if (record_open(&cove->state, name, &box_fd, NULL) < 0)
+		return false;
+	return record_is_live(box_fd) || record_claim(box_fd, false, NULL) < 0;
+}
+
+static void on_group(const char *group, void *arg)
+{
+	struct cove *cove = arg;
+	size_t tag = strlen(cove->state.tag);
+	const char *name = group + tag + 1;
+	struct err e = {0};
+
+	if (strncmp(group, cove->state.tag, tag) != 0 || group[tag] != '-' ||
+		!str_is_name(name, BOX_NAME_MAX) || is_live(cove, name))
+		return;
+	if (cgroup_remove(group, &e) < 0)
+		log_debug("sweep cgroup %s: %s", group, e.msg);
+}
+
+void core_sweep(struct cove *cove)
+{
+	char **names;
+	size_t count;
+
+	if (cove->swept)
+		return;
+	cove->swept = true;
+	if (record_names(&cove->state, &names, &count, NULL) < 0)
+		return;
+	for (size_t i = 0; i < count; i++)
+		look_at(cove, names[i]);
+	record_names_free(names, count);
+	delete_leftovers(cove, cove->state.boxes_fd);
+	delete_leftovers(cove, cove->state.workspaces_fd);
+	clear_sockets(cove);
+	if (cgroup_each(on_group, cove) < 0)
+		log_debug("sweep: cgroups cannot be listed");
+}

@@ -1,0 +1,36 @@
+/*
+ * A file operation under way: one request on one connection. put.c and get.c move data with it,
+ * files.c asks the small questions.
+ */
+#pragma once
+
+#include "core/core.h"
+#include "wire/link.h"
+#include "wire/msg.h"
+
+struct transfer {
+	struct cove_box *box;
+	struct conn *conn; /* borrowed from the box */
+	uint32_t id;
+	struct wire_flow flow; /* of the one stream that flows */
+	cove_progress *progress;
+	void *arg;
+	uint64_t bytes, files;
+	unsigned left_out; /* entries that are no file, directory or link */
+};
+
+/* Sends the request, with what was queued after it; transfer_end gives the connection back, and gives
+ * the request up if r, what became of it, is negative. Returns r. */
+int transfer_begin(struct transfer *t, struct cove_box *box, const struct wire_file *m,
+		   struct err *e);
+int transfer_end(struct transfer *t, int r);
+
+/* The next frame, whatever it takes. ERROR is the return value. */
+int transfer_next(struct transfer *t, struct wire_frame *ret, struct err *e);
+
+/* n bytes of the box's were taken: counts them and lets it go on. */
+int transfer_took(struct transfer *t, size_t n, struct err *e);
+void transfer_report(struct transfer *t);
+
+/* Stat, following a final link: 1 and the type and mode, 0 if there is nothing there. */
+int files_probe(struct cove_box *box, const char *path, char *ret_type, struct err *e);

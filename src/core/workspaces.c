@@ -1,0 +1,55 @@
+/* Named workspaces, for callers of the library; store/workspace.h does the work. */
+#include "base/limits.h"
+#include "base/str.h"
+#include "core/core.h"
+#include "store/workspace.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static int list(struct cove *cove, struct cove_workspace_info **ret, struct err *e)
+{
+	struct cove_workspace_info *infos;
+	struct workspace *spaces = NULL;
+	char box[BOX_NAME_MAX + 1];
+	size_t count = 0;
+	int r;
+
+	core_sweep(cove);
+	r = core_ids(cove, e);
+	if (r == 0)
+		r = workspace_list(&cove->state, &cove->ids, &spaces, &count, e);
+	if (r < 0)
+		return r;
+	infos = calloc(count + 1, sizeof(*infos));
+	for (size_t i = 0; infos && i < count; i++) {
+		str_copy(infos[i].name, sizeof(infos[i].name), spaces[i].name);
+		infos[i].bytes = spaces[i].bytes;
+		infos[i].files = spaces[i].files;
+		infos[i].in_use = record_find_user(&cove->state, NULL, spaces[i].name, box, NULL) > 0;
+	}
+	free(spaces);
+	if (!infos)
+		return err_errno(e, ENOMEM, "list workspaces");
+	*ret = infos;
+	return (int)count;
+}
+
+int cove_workspaces(struct cove *cove, struct cove_workspace_info **ret, struct cove_error *err)
+{
+	struct err e = {0};
+
+	return core_return(cove, NULL, list(cove, ret, &e), &e, err);
+}
+
+int cove_workspace_remove(struct cove *cove, const char *name, struct cove_error *err)
+{
+	struct err e = {0};
+	int r;
+
+	core_sweep(cove);
+	r = core_ids(cove, &e);
+	if (r == 0)
+		r = workspace_remove(&cove->state, &cove->ids, name, &e);
+	return core_return(cove, NULL, r, &e, err);
+}
