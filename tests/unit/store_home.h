@@ -1,0 +1,59 @@
+/* A state directory of its own for one test, deleted when the test's process ends. */
+#pragma once
+
+#include "base/fd.h"
+#include "storage/tree.h"
+#include "store/state.h"
+#include "tap.h"
+
+#include <fcntl.h>
+
+static char home_path[64];
+static pid_t home_owner;
+
+static void home_remove(void)
+{
+	if (getpid() == home_owner)
+		tree_remove(AT_FDCWD, home_path, NULL);
+}
+
+/* Makes the directory and names it in COVE_HOME. */
+static inline const char *home_make(void)
+{
+	snprintf(home_path, sizeof(home_path), "/tmp/cove-test-XXXXXX");
+	CHECK(mkdtemp(home_path) != NULL);
+	home_owner = getpid();
+	atexit(home_remove);
+	setenv("COVE_HOME", home_path, 1);
+	return home_path;
+}
+
+static inline void home_open(struct state *s)
+{
+	struct err e = {0};
+
+	home_make();
+	if (state_open(s, NULL, true, &e) < 0)
+		FAIL(e.msg);
+}
+
+/* How many names a directory has, hidden ones included. */
+static inline int count_names(int dir_fd)
+{
+	char bytes[16384];
+	int count = 0;
+	long n;
+	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	CHECK(fd >= 0);
+	while ((n = syscall(SYS_getdents64, fd, bytes, sizeof(bytes))) > 0)
+		for (long at = 0; at < n;) {
+			uint16_t len;
+
+			memcpy(&len, bytes + at + 16, sizeof(len));
+			count++;
+			at += len;
+		}
+	close(fd);
+	return count - 2;
+}

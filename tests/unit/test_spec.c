@@ -1,0 +1,249 @@
+/* Specs: there and back, and everything that must not get in. */
+#include "base/str.h"
+#include "store/spec.h"
+#include "tap.h"
+
+static struct spec good(void)
+{
+	return (struct spec){.name = "dev", .image = "base", .wall = "native"};
+}
+
+static int parse(const char *text, struct err *e)
+{
+	static struct spec s;
+	char *copy = strdup(text);
+	int r = spec_parse(&s, copy, strlen(text), e);
+
+	free(copy);
+	return r;
+}
+
+TEST(everything_comes_back)
+{
+	struct spec s = good(), got;
+	struct err e = {0};
+	struct buf b;
+	char *text;
+
+	s.workspace = "dev";
+	s.user = "user";
+	s.cwd = "/tmp";
+	s.session = "a session\nwith \\ lines\xff";
+	s.persistence = PERSIST_BOX;
+	s.one_shot = true;
+	s.timeout_ms = 5000;
+	s.created_ms = 1700000000000;
+	s.env[s.env_count++] = "A=1";
+	s.env[s.env_count++] = "B=two words\nand a line";
+	s.env[s.env_count++] = "EMPTY=";
+	s.labels[s.label_count++] = "team=a b";
+	s.mounts[s.mount_count++] = (struct spec_mount){"data", "/data", "DATA", true};
+	s.mounts[s.mount_count++] = (struct spec_mount){"/opt", "/opt/x", NULL, false};
+	buf_init(&b, SPEC_BYTES_MAX);
+	CHECK_EQ(spec_format(&s, &b), 0);
+	text = strdup(buf_cstr(&b));
+	CHECK_EQ(spec_parse(&got, text, buf_len(&b), &e), 0);
+	CHECK_STR(got.name, "dev");
+	CHECK_STR(got.session, s.session);
+	CHECK_EQ(got.persistence, PERSIST_BOX);
+	CHECK(got.one_shot && got.timeout_ms == 5000 && got.created_ms == s.created_ms);
+	CHECK_EQ(got.env_count, 3);
+	CHECK_STR(got.env[1], s.env[1]);
+	CHECK_STR(got.env[2], "EMPTY=");
+	CHECK_STR(got.labels[0], "team=a b");
+	CHECK_EQ(got.mount_count, 2);
+	CHECK(got.mounts[0].read_only && !got.mounts[1].read_only);
+	CHECK_STR(got.mounts[0].env, "DATA");
+	CHECK(got.mounts[1].env == NULL && got.workspace_dir == NULL);
+	free(text);
+	buf_done(&b);
+}
+
+#define HEAD "name dev\nimage base\nwall native\n"
+
+TEST(strict_reading)
+{
+	static const char *const bad[] = {
+		"",
+		"name dev\n",
+		HEAD "future 1\n",
+		HEAD "name again\n",
+		HEAD "one_shot 2\n",
+		HEAD "one_shot 1\none_shot 1\n",
+		HEAD "persistence maybe\n",
+		HEAD "persistence box\npersistence box\n",
+		HEAD "timeout_ms -1\n",
+		HEAD "timeout_ms 99999999999999999999\n",
+		HEAD "created_ms 1\ncreated_ms 2\n",
+		HEAD "mount_dst /x\n",
+		HEAD "mount_src /x\n",
+		HEAD "mount_src /x\nmount_dst /y\nmount_dst /z\n",
+		HEAD "mount_src /x\nmount_dst /proc/self\n",
+		HEAD "cwd relative\n",
+		HEAD "env NOVALUE\n",
+		HEAD "cwd /tmp",
+		HEAD "cwd /t\\mp\n",
+		HEAD "Cwd /tmp\n",
+		HEAD "\n",
+		"name ../x\nimage base\nwall native\n",
+		"name dev\nimage ../../etc\nwall native\n",
+	};
+	struct err e = {0};
+
+	CHECK_EQ(parse(HEAD, &e), 0);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		e = (struct err){0};
+		if (parse(bad[i], &e) >= 0)
+			FAIL(bad[i]);
+		CHECK(e.msg[0]);
+	}
+}
+
+TEST(a_nul_inside_does_not_hide_the_rest)
+{
+	char text[] = HEAD "cwd /tmp\n\0user root\n";
+	struct spec s;
+
+	CHECK(spec_parse(&s, text, sizeof(text) - 1, NULL) < 0);
+}
+
+TEST(counts_and_sizes_are_bounded)
+{
+	char text[65536], *at = text, *big = malloc(SPEC_BYTES_MAX + 10);
+	struct spec s = good();
+	struct err e = {0};
+
+	at += sprintf(at, HEAD);
+	for (unsigned i = 0; i <= SPEC_ENV_MAX; i++)
+		at += sprintf(at, "env A%u=1\n", i);
+	CHECK(parse(text, NULL) < 0);
+	at = text + sprintf(text, HEAD);
+	for (unsigned i = 0; i <= SPEC_MOUNT_MAX; i++)
+		at += sprintf(at, "mount_src /a\nmount_dst /b%u\n", i);
+	CHECK(parse(text, NULL) < 0);
+	memset(big, 'x', SPEC_BYTES_MAX);
+	memcpy(big, "A=", 2);
+	big[SPEC_BYTES_MAX] = 0;
+	s.env[s.env_count++] = big;
+	CHECK_EQ(spec_check(&s, &e), -E2BIG);
+	CHECK_EQ(e.kind, ERR_LIMIT);
+	free(big);
+}
+
+TEST(names_users_and_workspaces_are_checked)
+{
+	static const char *const users[] = {"", "-x", "a b", "a/b", "a\n", "x;y"};
+	struct spec s = good();
+	struct err e = {0};
+
+	CHECK_EQ(spec_check(&s, &e), 0);
+	s.name = "Bad";
+	CHECK(spec_check(&s, &e) < 0 && strstr(e.msg, "Bad"));
+	s = good();
+	for (size_t i = 0; i < sizeof(users) / sizeof(users[0]); i++) {
+		s.user = users[i];
+		CHECK(spec_check(&s, NULL) < 0);
+	}
+	s.user = "1000:1000";
+	CHECK_EQ(spec_check(&s, NULL), 0);
+	s.workspace = "w";
+	s.workspace_dir = "/w";
+	CHECK(spec_check(&s, NULL) < 0);
+	s.workspace = NULL;
+	CHECK_EQ(spec_check(&s, NULL), 0);
+}
+
+static int mount_of(const char *text, struct spec_mount *ret, struct err *e)
+{
+	static char copy[256];
+
+	str_copy(copy, sizeof(copy), text);
+	return spec_mount_parse(ret, copy, e);
+}
+
+TEST(mounts_as_people_write_them)
+{
+	struct spec_mount m;
+
+	CHECK_EQ(mount_of("/a:/b", &m, NULL), 0);
+	CHECK_STR(m.src, "/a");
+	CHECK_STR(m.dst, "/b");
+	CHECK(!m.read_only && !m.env);
+	CHECK_EQ(mount_of("./data/:/mnt/data/:ro,env=DATA_DIR", &m, NULL), 0);
+	CHECK_STR(m.src, "data");
+	CHECK_STR(m.dst, "/mnt/data");
+	CHECK(m.read_only);
+	CHECK_STR(m.env, "DATA_DIR");
+	CHECK_EQ(mount_of("x:/y,env=E", &m, NULL), 0);
+	CHECK(!m.read_only);
+	CHECK_STR(m.env, "E");
+}
+
+TEST(mounts_that_are_none)
+{
+	static const char *const bad[] = {"", "/a", ":/b", "/a:", "/a:b", "/a:/b:rw", "/a:/b:ro:ro",
+		"/a:/b,env=", "/a:/b,env=1X", "/a:/b,env=A,env=B", "/a:/b,ro", "/a:/b:/c"};
+	struct err e;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct spec_mount m;
+
+		e = (struct err){0};
+		if (mount_of(bad[i], &m, &e) >= 0)
+			FAIL(bad[i]);
+		CHECK(strstr(e.msg, "SRC:DST") != NULL);
+	}
+}
+
+TEST(mounts_stay_where_they_may)
+{
+	static const struct {
+		const char *src, *dst;
+	} bad[] = {{"../x", "/d"}, {"a/../../x", "/d"}, {"", "/d"}, {".", "/d"}, {"a//b", "/d"},
+		{"/a", "/"}, {"/a", "/proc"}, {"/a", "/dev/x"}, {"/a", "/sys"}, {"/a", "/b/../proc"},
+		{"/a", "//b"}, {"/a", "b"}};
+	struct spec s = good();
+	struct err e = {0};
+
+	s.workspace = "w";
+	s.mount_count = 1;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		s.mounts[0] = (struct spec_mount){.src = bad[i].src, .dst = bad[i].dst};
+		if (spec_check(&s, NULL) >= 0)
+			FAIL(bad[i].src);
+	}
+	s.mounts[0] = (struct spec_mount){.src = "a/b", .dst = "/procession"};
+	CHECK_EQ(spec_check(&s, NULL), 0);
+	s.workspace = NULL;
+	CHECK(spec_check(&s, &e) < 0 && strstr(e.msg, "--workspace"));
+}
+
+TEST(session_names)
+{
+	char name[BOX_NAME_MAX + 1], again[BOX_NAME_MAX + 1], id[SESSION_ID_MAX + 2];
+	char prefix[SESSION_PREFIX_MAX + 2];
+	struct err e = {0};
+
+	CHECK_EQ(spec_session_name("support-prod-acme", "abc", name, &e), 0);
+	CHECK_STR(name, "support-prod-acme-ba7816bf8f01cfea");
+	CHECK_EQ(spec_session_name(NULL, "abc", again, &e), 0);
+	CHECK_STR(again, "session-ba7816bf8f01cfea");
+	memset(prefix, 'a', sizeof(prefix));
+	prefix[SESSION_PREFIX_MAX] = 0;
+	CHECK_EQ(spec_session_name(prefix, "x", name, &e), 0);
+	CHECK_EQ(strlen(name), BOX_NAME_MAX);
+	prefix[SESSION_PREFIX_MAX] = 'a';
+	prefix[SESSION_PREFIX_MAX + 1] = 0;
+	CHECK_EQ(spec_session_name(prefix, "x", name, &e), -EINVAL);
+	CHECK_EQ(spec_session_name("Upper", "x", name, &e), -EINVAL);
+	CHECK_EQ(spec_session_name("-x", "x", name, &e), -EINVAL);
+	CHECK_EQ(spec_session_name("", "x", name, &e), -EINVAL);
+	CHECK_EQ(spec_session_name("a", "", name, &e), -EINVAL);
+	memset(id, 'i', sizeof(id));
+	id[SESSION_ID_MAX + 1] = 0;
+	CHECK_EQ(spec_session_name("a", id, name, &e), -EINVAL);
+	id[SESSION_ID_MAX] = 0;
+	CHECK_EQ(spec_session_name("a", id, name, &e), 0);
+}
+
+TAP_MAIN
