@@ -635,17 +635,34 @@ static void never_started(struct exec *x, const struct err *e)
 	table_remove(x);
 }
 
+/* A command that began and could not go on, as a line whose shell could not be made again. */
+static void failed(struct exec *x, const struct err *e)
+{
+	while (x->followers) {
+		client_fail(x->followers->client, x->followers->id, e);
+		follow_free(x->followers);
+	}
+	x->out[OUTPUT_OUT].eof = x->out[OUTPUT_ERR].eof = true;
+	x->rec.state = EXEC_DONE;
+	x->rec.duration_ms = clock_wall_ms() - x->rec.started_ms;
+	str_copy(x->rec.cause, sizeof(x->rec.cause), "failed");
+	finish(x);
+}
+
 static void hear_error(struct exec *x, const struct wire_frame *f)
 {
 	struct wire_error m;
 	struct err e;
 
-	if (x->run->state != RUN_ASKED || wire_error_decode(f, &m) < 0) {
+	if (x->run->state == RUN_EXITED || wire_error_decode(f, &m) < 0) {
 		keeper_broken(x->k, "ERROR out of turn");
 		return;
 	}
 	keeper_error_from_box(&m, &e);
-	never_started(x, &e);
+	if (x->run->state == RUN_ASKED)
+		never_started(x, &e);
+	else
+		failed(x, &e);
 }
 
 static void hear_credit(struct exec *x, const struct wire_frame *f)

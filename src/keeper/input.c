@@ -105,7 +105,7 @@ void input_credit(struct exec *x, uint64_t bytes)
 	if (!in->open)
 		return;
 	send_waiting(x);
-	if (!in->feeder || in->to_init <= in->from_client)
+	if (!in->open || !in->feeder || in->to_init <= in->from_client)
 		return;
 	more = in->to_init - in->from_client;
 	in->from_client += more;

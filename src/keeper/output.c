@@ -51,7 +51,7 @@ int logs_dir(struct logs *l)
 	return l->dir_fd < 0 ? -errno : l->dir_fd;
 }
 
-void outputs_init(struct output out[OUTPUT_COUNT])
+void outputs_init(struct output *out)
 {
 	for (unsigned s = 0; s < OUTPUT_COUNT; s++)
 		out[s] = (struct output){.fd = -1};
@@ -83,7 +83,7 @@ static int open_one(struct logs *l, uint32_t id, struct output *o, unsigned s)
 	return o->fd;
 }
 
-static size_t room_for(const struct logs *l, const struct output out[OUTPUT_COUNT], size_t n)
+static size_t room_for(const struct logs *l, const struct output *out, size_t n)
 {
 	uint64_t of_exec = l->exec_bytes_max - out[OUTPUT_OUT].kept - out[OUTPUT_ERR].kept;
 	uint64_t of_box = l->bytes < l->bytes_max ? l->bytes_max - l->bytes : 0;
@@ -110,7 +110,7 @@ static size_t write_at(int fd, uint64_t at, const char *p, size_t n)
 	return done;
 }
 
-void output_append(struct logs *l, uint32_t id, struct output out[OUTPUT_COUNT], unsigned s,
+void output_append(struct logs *l, uint32_t id, struct output *out, unsigned s,
 		   const void *p, size_t n)
 {
 	struct output *o = &out[s];
@@ -150,7 +150,7 @@ ssize_t output_read(struct logs *l, uint32_t id, struct output *o, unsigned s, u
 	return r;
 }
 
-void outputs_load(struct logs *l, uint32_t id, struct output out[OUTPUT_COUNT])
+void outputs_load(struct logs *l, uint32_t id, struct output *out)
 {
 	int dir = logs_dir(l);
 
@@ -165,13 +165,13 @@ void outputs_load(struct logs *l, uint32_t id, struct output out[OUTPUT_COUNT])
 	}
 }
 
-void outputs_close(struct logs *l, struct output out[OUTPUT_COUNT])
+void outputs_close(struct logs *l, struct output *out)
 {
 	for (unsigned s = 0; s < OUTPUT_COUNT; s++)
 		close_one(l, &out[s]);
 }
 
-void outputs_remove(struct logs *l, uint32_t id, struct output out[OUTPUT_COUNT])
+void outputs_remove(struct logs *l, uint32_t id, struct output *out)
 {
 	outputs_close(l, out);
 	for (unsigned s = 0; s < OUTPUT_COUNT; s++) {

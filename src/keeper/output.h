@@ -41,16 +41,17 @@ void logs_done(struct logs *l);
 /* The directory, made when missing; borrowed. Negative errno on failure. */
 int logs_dir(struct logs *l);
 
-void outputs_init(struct output out[OUTPUT_COUNT]);
+/* out is always the pair of a command. */
+void outputs_init(struct output *out);
 /* Counts n bytes of a stream and keeps what may be kept. A full disk only cuts the log. */
-void output_append(struct logs *l, uint32_t id, struct output out[OUTPUT_COUNT], unsigned s,
+void output_append(struct logs *l, uint32_t id, struct output *out, unsigned s,
 		   const void *p, size_t n);
 /* Reads kept bytes from an offset. Fewer than asked only at the end of what is kept. */
 ssize_t output_read(struct logs *l, uint32_t id, struct output *o, unsigned s, uint64_t at, void *p,
 		    size_t n);
 /* Learns from the disk what an earlier keeper kept. */
-void outputs_load(struct logs *l, uint32_t id, struct output out[OUTPUT_COUNT]);
+void outputs_load(struct logs *l, uint32_t id, struct output *out);
 /* Closes the descriptors; the files stay. */
-void outputs_close(struct logs *l, struct output out[OUTPUT_COUNT]);
+void outputs_close(struct logs *l, struct output *out);
 /* Closes and deletes the files. */
-void outputs_remove(struct logs *l, uint32_t id, struct output out[OUTPUT_COUNT]);
+void outputs_remove(struct logs *l, uint32_t id, struct output *out);

@@ -1,0 +1,218 @@
+/* The list of commands on disk. */
+#include "base/fd.h"
+#include "keeper/journal.h"
+#include "keeper/output.h"
+#include "keeper_rig.h"
+#include "tap.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+struct place {
+	char path[64];
+	struct logs logs;
+	int box_fd;
+	struct journal j;
+};
+
+static void place_init(struct place *p)
+{
+	strcpy(p->path, "/tmp/cove-journal-XXXXXX");
+	CHECK(mkdtemp(p->path));
+	p->box_fd = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	logs_init(&p->logs, p->box_fd);
+	CHECK(logs_dir(&p->logs) >= 0);
+	journal_init(&p->j);
+}
+
+static void place_done(struct place *p)
+{
+	journal_done(&p->j);
+	logs_done(&p->logs);
+	close(p->box_fd);
+	remove_temporary(p->path);
+}
+
+static struct exec_record sample(uint32_t id)
+{
+	struct exec_record r = {
+		.id = id,
+		.started_ms = 1700000000000 + id,
+		.pid = 40 + id,
+		.background = true,
+		.has_exit = true,
+		.exit_code = 3,
+		.duration_ms = 12,
+		.bytes = {70000, 5},
+		.truncated = true,
+		.shell_state = 2,
+	};
+
+	strcpy(r.command, "echo 'a  b' \\ \t \x1b[0m \xc3\xa4");
+	strcpy(r.shell, "default");
+	strcpy(r.cause, "init died");
+	return r;
+}
+
+TEST(missing_is_empty)
+{
+	struct exec_record *list;
+	struct place p;
+	size_t count;
+	uint32_t next;
+
+	place_init(&p);
+	CHECK_EQ(journal_read(p.box_fd, &list, &count, &next), 0);
+	CHECK_EQ(count, 0);
+	CHECK_EQ(next, 1);
+	free(list);
+	place_done(&p);
+}
+
+TEST(round_trip)
+{
+	struct exec_record r = sample(7), *list;
+	struct place p;
+	size_t count;
+	uint32_t next;
+
+	place_init(&p);
+	CHECK_EQ(journal_start(&p.j, p.logs.dir_fd, &r), 0);
+	r.state = EXEC_DONE;
+	CHECK_EQ(journal_end(&p.j, p.logs.dir_fd, &r), 0);
+	r.bytes[1] = 9;
+	CHECK_EQ(journal_late(&p.j, p.logs.dir_fd, &r), 0);
+	CHECK_EQ(journal_read(p.box_fd, &list, &count, &next), 0);
+	CHECK_EQ(count, 1);
+	CHECK_EQ(next, 8);
+	CHECK_EQ(list[0].id, 7);
+	CHECK_EQ(list[0].state, EXEC_DONE);
+	CHECK_EQ(list[0].started_ms, r.started_ms);
+	CHECK_EQ(list[0].pid, r.pid);
+	CHECK_EQ(list[0].background, 1);
+	CHECK_EQ(list[0].has_exit, 1);
+	CHECK_EQ(list[0].exit_code, 3);
+	CHECK_EQ(list[0].bytes[0], 70000);
+	CHECK_EQ(list[0].bytes[1], 9);
+	CHECK_EQ(list[0].truncated, 1);
+	CHECK_EQ(list[0].shell_state, 2);
+	CHECK_STR(list[0].command, r.command);
+	CHECK_STR(list[0].shell, "default");
+	CHECK_STR(list[0].cause, "init died");
+	free(list);
+	place_done(&p);
+}
+
+TEST(start_without_end_is_running)
+{
+	struct exec_record r = sample(1), *list;
+	struct place p;
+	size_t count;
+	uint32_t next;
+
+	place_init(&p);
+	CHECK_EQ(journal_start(&p.j, p.logs.dir_fd, &r), 0);
+	CHECK_EQ(journal_read(p.box_fd, &list, &count, &next), 0);
+	CHECK_EQ(count, 1);
+	CHECK_EQ(list[0].state, EXEC_RUNNING);
+	free(list);
+	place_done(&p);
+}
+
+/* A damaged line costs itself only, a line without its newline is not read. */
+TEST(damage)
+{
+	static const char text[] = "start 1 5 6 0 - first\n"
+				   "start garbage\n"
+				   "nonsense\n"
+				   "end 99 done 1 0 0 0 0 0 1 1 1 0 exit\n"
+				   "end 1 flying 1 0 0 0 0 0 1 1 1 0 exit\n"
+				   "end 1 done 1 99999999999 0 0 0 0 1 1 1 0 exit\n"
+				   "start 1 5 6 0 - again\n"
+				   "start 3 5 6 0 - third\n"
+				   "start 2147483648 5 6 0 - too large\n"
+				   "end 3 done 1 0 0 0 0 0 1 1";
+	struct exec_record *list;
+	struct place p;
+	size_t count;
+	uint32_t next;
+
+	place_init(&p);
+	CHECK_EQ(fd_write_file(p.logs.dir_fd, "execs", text, sizeof(text) - 1, 0600, false), 0);
+	CHECK_EQ(journal_read(p.box_fd, &list, &count, &next), 0);
+	CHECK_EQ(count, 2);
+	CHECK_EQ(next, 4);
+	CHECK_STR(list[0].command, "first");
+	CHECK_EQ(list[0].state, EXEC_RUNNING);
+	CHECK_STR(list[1].command, "third");
+	CHECK_EQ(list[1].state, EXEC_RUNNING);
+	free(list);
+	place_done(&p);
+}
+
+TEST(reader_is_bounded)
+{
+	struct exec_record r = sample(1), *list;
+	struct place p;
+	size_t count;
+	uint32_t next;
+
+	place_init(&p);
+	for (uint32_t i = 1; i <= KEEPER_EXECS_MAX + 20; i++) {
+		r.id = i;
+		CHECK_EQ(journal_start(&p.j, p.logs.dir_fd, &r), 0);
+	}
+	CHECK_EQ(journal_drop(&p.j, p.logs.dir_fd, 500), 0);
+	CHECK_EQ(journal_read(p.box_fd, &list, &count, &next), 0);
+	CHECK_EQ(count, KEEPER_EXECS_MAX - 1);
+	CHECK_EQ(list[0].id, 21);
+	CHECK_EQ(next, KEEPER_EXECS_MAX + 21);
+	for (size_t i = 0; i < count; i++)
+		CHECK(list[i].id != 500);
+	free(list);
+	place_done(&p);
+}
+
+struct two {
+	struct exec_record list[2];
+	size_t at;
+};
+
+static const struct exec_record *next_of_two(void *arg)
+{
+	struct two *t = arg;
+
+	return t->at < 2 ? &t->list[t->at++] : NULL;
+}
+
+TEST(rewrite)
+{
+	struct two two = {.list = {sample(3), sample(9)}};
+	struct exec_record r = sample(1), *list;
+	struct place p;
+	size_t count;
+	uint32_t next;
+
+	place_init(&p);
+	for (uint32_t i = 1; i <= 9; i++) {
+		r.id = i;
+		CHECK_EQ(journal_start(&p.j, p.logs.dir_fd, &r), 0);
+	}
+	CHECK(!journal_is_large(&p.j));
+	two.list[0].state = EXEC_INTERRUPTED;
+	CHECK_EQ(journal_rewrite(&p.j, p.logs.dir_fd, 12, next_of_two, &two), 0);
+	r.id = 12;
+	CHECK_EQ(journal_start(&p.j, p.logs.dir_fd, &r), 0);
+	CHECK_EQ(journal_read(p.box_fd, &list, &count, &next), 0);
+	CHECK_EQ(count, 3);
+	CHECK_EQ(next, 13);
+	CHECK_EQ(list[0].id, 3);
+	CHECK_EQ(list[0].state, EXEC_INTERRUPTED);
+	CHECK_EQ(list[1].id, 9);
+	CHECK_EQ(list[1].state, EXEC_RUNNING);
+	CHECK_EQ(list[2].id, 12);
+	free(list);
+	place_done(&p);
+}
+
+TAP_MAIN

@@ -1,0 +1,205 @@
+/* File operations between a client and init. */
+#include "base/limits.h"
+#include "keeper_rig.h"
+#include "tap.h"
+
+static char zeros[WIRE_DATA_MAX];
+
+/* A client asks; returns init's id. */
+static uint32_t ask(struct rig *r, struct peer *p, uint32_t id, uint64_t op)
+{
+	struct wire_file m = {.op = op, .path = "/tmp/x"}, heard;
+	struct wire_frame f;
+
+	CHECK_EQ(wire_file_encode(&p->out, id, 0, &m), 0);
+	f = peer_next(r, &r->init, WIRE_FILE);
+	CHECK(f.id & KEEPER_FILE_BIT);
+	CHECK_EQ(wire_file_decode(&f, &heard), 0);
+	CHECK_STR(heard.path, "/tmp/x");
+	return f.id;
+}
+
+TEST(get)
+{
+	struct wire_entry e = {.type = 'f', .path = "", .size = 3};
+	struct wire_credit c;
+	struct wire_frame f;
+	struct peer *p;
+	uint32_t id;
+	struct rig r;
+
+	rig_init(&r, true);
+	p = &r.clients[0];
+	id = ask(&r, p, 6, FILE_GET);
+	CHECK_EQ(wire_entry_encode(&r.init.out, id, 0, &e), 0);
+	peer_say(&r.init, WIRE_DATA, WIRE_STDOUT, id, "abc", 3);
+	peer_say(&r.init, WIRE_EOF, WIRE_STDOUT, id, NULL, 0);
+	CHECK_EQ(peer_next(&r, p, WIRE_ENTRY).id, 6);
+	f = peer_next(&r, p, WIRE_DATA);
+	CHECK_EQ(f.id, 6);
+	CHECK_MEM(f.payload, "abc", 3);
+	CHECK_EQ(peer_next(&r, p, WIRE_EOF).id, 6);
+	say_credit(p, 6, WIRE_STDOUT, 3);
+	f = peer_next(&r, &r.init, WIRE_CREDIT);
+	CHECK_EQ(f.id, id);
+	CHECK_EQ(wire_credit_decode(&f, &c), 0);
+	CHECK_EQ(c.bytes, 3);
+	peer_say(&r.init, WIRE_OK, 0, id, NULL, 0);
+	CHECK_EQ(peer_next(&r, p, WIRE_OK).id, 6);
+	CHECK_EQ(r.k.relay_count, 0);
+	rig_done(&r);
+}
+
+TEST(put_and_its_error)
+{
+	struct wire_entry e = {.type = 'f', .path = "a"};
+	struct wire_error no = {.kind = ERR_FULL, .code = 28, .msg = "disk full"};
+	struct peer *p;
+	uint32_t id;
+	struct rig r;
+
+	rig_init(&r, true);
+	p = &r.clients[0];
+	id = ask(&r, p, 6, FILE_PUT);
+	CHECK_EQ(wire_entry_encode(&p->out, 6, 0, &e), 0);
+	peer_say(p, WIRE_DATA, WIRE_STDIN, 6, "abc", 3);
+	CHECK_EQ(peer_next(&r, &r.init, WIRE_ENTRY).id, id);
+	CHECK_EQ(peer_next(&r, &r.init, WIRE_DATA).id, id);
+	say_credit(&r.init, id, WIRE_STDIN, 3);
+	CHECK_EQ(peer_next(&r, p, WIRE_CREDIT).id, 6);
+	CHECK_EQ(wire_error_encode(&r.init.out, id, 0, &no), 0);
+	CHECK_EQ(peer_next(&r, p, WIRE_ERROR).id, 6);
+	/* What the client had still on the way is dropped. */
+	peer_say(p, WIRE_DATA, WIRE_STDIN, 6, "def", 3);
+	CHECK(peer_silent(&r, &r.init));
+	CHECK(!p->ended);
+	rig_done(&r);
+}
+
+TEST(the_client_goes)
+{
+	struct peer *p;
+	uint32_t id;
+	struct rig r;
+
+	rig_init(&r, true);
+	p = &r.clients[0];
+	id = ask(&r, p, 6, FILE_GET);
+	peer_close(p);
+	CHECK_EQ(peer_next(&r, &r.init, WIRE_CANCEL).id, id);
+	/* Init may not know yet. */
+	peer_say(&r.init, WIRE_DATA, WIRE_STDOUT, id, "abc", 3);
+	CHECK_EQ(wire_error_encode(&r.init.out, id, 0, &(struct wire_error){.code = 125}), 0);
+	rig_run(&r);
+	CHECK_EQ(r.ends, 0);
+	CHECK_EQ(r.k.relay_count, 0);
+	rig_done(&r);
+}
+
+TEST(the_client_cancels)
+{
+	struct peer *p;
+	uint32_t id;
+	struct rig r;
+
+	rig_init(&r, true);
+	p = &r.clients[0];
+	id = ask(&r, p, 6, FILE_GET);
+	peer_say(p, WIRE_CANCEL, 0, 6, NULL, 0);
+	CHECK_EQ(peer_next(&r, &r.init, WIRE_CANCEL).id, id);
+	CHECK_EQ(wire_error_encode(&r.init.out, id, 0, &(struct wire_error){.code = 125}), 0);
+	CHECK_EQ(peer_next(&r, p, WIRE_ERROR).id, 6);
+	rig_done(&r);
+}
+
+TEST(init_beyond_credit)
+{
+	struct peer *p;
+	uint32_t id;
+	struct rig r;
+
+	rig_init(&r, true);
+	p = &r.clients[0];
+	id = ask(&r, p, 6, FILE_GET);
+	p->deaf = true;
+	for (unsigned i = 0; i <= WIRE_WINDOW / WIRE_DATA_MAX; i++)
+		peer_say(&r.init, WIRE_DATA, WIRE_STDOUT, id, zeros, sizeof(zeros));
+	rig_run(&r);
+	CHECK_STR(r.cause, "init broke the protocol");
+	rig_done(&r);
+}
+
+TEST(client_beyond_credit)
+{
+	struct peer *p;
+	struct rig r;
+
+	rig_init(&r, true);
+	p = &r.clients[0];
+	ask(&r, p, 6, FILE_PUT);
+	for (unsigned i = 0; i <= WIRE_WINDOW / WIRE_DATA_MAX; i++)
+		peer_say(p, WIRE_DATA, WIRE_STDIN, 6, zeros, sizeof(zeros));
+	peer_next(&r, p, WIRE_ERROR);
+	rig_run(&r);
+	CHECK(p->ended);
+	CHECK_EQ(r.ends, 0);
+	rig_done(&r);
+}
+
+/* Entries have no credit: a client that does not read them makes init wait, and all of them come. */
+TEST(a_long_listing)
+{
+	struct wire_entry e = {.type = 'f', .path = "a name of a file in a directory with very many"};
+	unsigned said = 60000, heard = 0;
+	struct wire_frame f;
+	struct peer *p;
+	uint32_t id;
+	struct rig r;
+
+	rig_init(&r, true);
+	p = &r.clients[0];
+	id = ask(&r, p, 6, FILE_LIST);
+	p->deaf = true;
+	for (unsigned i = 0; i < said; i++)
+		CHECK_EQ(wire_entry_encode(&r.init.out, id, 0, &e), 0);
+	peer_say(&r.init, WIRE_OK, 0, id, NULL, 0);
+	rig_run(&r);
+	CHECK(r.k.clients->blocks_init);
+	CHECK(wire_link_queued(&r.k.clients->link) < 3 * CLIENT_QUEUE_MAX);
+	p->deaf = false;
+	for (;;) {
+		if (wire_decoder_next(&p->decoder, &f) <= 0) {
+			rig_run(&r);
+			CHECK_EQ(wire_decoder_next(&p->decoder, &f), 1);
+		}
+		if (f.type == WIRE_OK)
+			break;
+		heard++;
+	}
+	CHECK_EQ(heard, said);
+	CHECK_EQ(r.k.blocking, 0);
+	rig_done(&r);
+}
+
+TEST(too_many)
+{
+	struct wire_file m = {.op = FILE_STAT, .path = "/"};
+	struct wire_error e;
+	struct wire_frame f;
+	struct peer *p;
+	struct rig r;
+
+	rig_init(&r, true);
+	p = &r.clients[0];
+	for (uint32_t i = 1; i <= INIT_FILE_OPS_MAX + 1; i++)
+		CHECK_EQ(wire_file_encode(&p->out, i, 0, &m), 0);
+	f = peer_next(&r, p, WIRE_ERROR);
+	CHECK_EQ(f.id, INIT_FILE_OPS_MAX + 1);
+	CHECK_EQ(wire_error_decode(&f, &e), 0);
+	CHECK_EQ(e.kind, ERR_LIMIT);
+	relays_interrupt(&r.k);
+	CHECK_EQ(r.k.relay_count, 0);
+	rig_done(&r);
+}
+
+TAP_MAIN
