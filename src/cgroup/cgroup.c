@@ -79,12 +79,22 @@ static int open_base(bool make, char *why, size_t why_size)
 	return fd < 0 ? -errno : fd;
 }
 
-/* To let init move processes between the groups it makes. */
-static int delegate(int fd, uid_t uid, gid_t gid)
+/* To let its owner move processes between the groups it makes. */
+static int give_to(int fd, uid_t uid, gid_t gid)
 {
 	if (fchown(fd, uid, gid) < 0 || fchownat(fd, "cgroup.procs", uid, gid, 0) < 0)
 		return -errno;
 	return 0;
+}
+
+static int make_init_group(int fd, uid_t uid, gid_t gid)
+{
+	autoclose int init = -1;
+
+	if (mkdirat(fd, "init", 0755) < 0 && errno != EEXIST)
+		return -errno;
+	init = openat(fd, "init", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	return init < 0 ? -errno : give_to(init, uid, gid);
 }
 
 int cgroup_make(const char *box, uid_t owner_uid, gid_t owner_gid, struct cgroup *ret, char *why,
@@ -107,7 +117,9 @@ int cgroup_make(const char *box, uid_t owner_uid, gid_t owner_gid, struct cgroup
 	fd = openat(base, box, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
 		return err_errno(e, errno, "open cgroup '%s'", box);
-	r = geteuid() == 0 ? delegate(fd, owner_uid, owner_gid) : 0;
+	r = give_to(fd, owner_uid, owner_gid);
+	if (r == 0)
+		r = make_init_group(fd, owner_uid, owner_gid);
 	if (r < 0) {
 		unlinkat(base, box, AT_REMOVEDIR);
 		return err_errno(e, -r, "delegate cgroup '%s'", box);

@@ -4,7 +4,7 @@
  * we may write to, a box has none, and init walks descendants instead.
  *
  *	<mount>/cove/<box>		killed as a whole when the box ends
- *	<mount>/cove/<box>/init		init itself
+ *	<mount>/cove/<box>/init		init itself, from birth
  *	<mount>/cove/<box>/e<ID>	one command; made and removed by init
  */
 #pragma once
@@ -18,7 +18,7 @@ struct cgroup {
 	int fd; /* owned; directory of the box's group, -1 without cgroups */
 };
 
-/* Makes the group of a box and gives the directory to that owner, so that init (box root) may make
+/* Makes the group of a box, and `init` below it, and gives both to that owner, so that init (box root) may make
  * groups below. Success with fd -1 where cgroups cannot be used; `why` then says so. */
 int cgroup_make(const char *box, uid_t owner_uid, gid_t owner_gid, struct cgroup *ret, char *why,
 		size_t why_size, struct err *e);

@@ -330,19 +330,17 @@ static void set_up_process(void)
 	}
 }
 
-/* init must not sit in the box's own group: commands get groups beside it. */
-static int enter_own_group(int box_fd)
+/* The wall starts init in the group `init`, so that commands get groups beside it: to move there from
+ * inside would cost milliseconds, as a migration waits for the whole machine. */
+static int check_own_group(int box_fd)
 {
-	if (mkdirat(box_fd, "init", 0755) < 0 && errno != EEXIST)
-		return -errno;
-	autoclose int fd = openat(box_fd, "init/cgroup.procs", O_WRONLY | O_CLOEXEC);
-	return fd < 0 ? -errno : fd_write_full(fd, "0", 1);
+	return faccessat(box_fd, "init/cgroup.procs", W_OK, 0) < 0 ? -errno : 0;
 }
 
 /* Without a group that works init walks descendants, and says so. */
 static void set_up_group(struct init *in, char *notes, size_t size)
 {
-	int r = in->cgroup_fd < 0 ? -ENOENT : enter_own_group(in->cgroup_fd);
+	int r = in->cgroup_fd < 0 ? -ENOENT : check_own_group(in->cgroup_fd);
 
 	if (r == 0)
 		return;

@@ -35,7 +35,7 @@ struct wall_config {
 	size_t mount_count;
 	int init_fd;		   /* sealed memfd with cove-init */
 	char *const *init_argv;	   /* NULL-terminated */
-	int cgroup_fd;		   /* directory of the box's own cgroup (v2), or -1 */
+	int cgroup_fd;		   /* the box's own cgroup (v2) with `init` in it, or -1 */
 };
 
 struct wall_box {
