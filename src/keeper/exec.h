@@ -18,7 +18,7 @@ enum run_state { RUN_ASKED, RUN_STARTED, RUN_EXITED };
 
 /* stdin on its way from the client that feeds it to init. The client may send what init may be sent;
  * only after another client took over can there be more, and that waits here. */
-struct input {
+struct exec_input {
 	struct follow *feeder; /* borrowed, may be NULL */
 	uint64_t to_init;      /* credit init gave us */
 	uint64_t from_client;  /* credit we gave the feeder */
@@ -30,7 +30,7 @@ struct input {
 struct run {
 	enum run_state state;
 	uint64_t granted[OUTPUT_COUNT]; /* bytes of a stream that init may have sent so far */
-	struct input input;
+	struct exec_input input;
 	struct ev_timer backstop;
 	struct exec *exec;
 	uint64_t timeout_ms;
@@ -84,8 +84,8 @@ void exec_frame(struct keeper *k, const struct wire_frame *f);
 void exec_grant(struct exec *x);
 
 /* input.c */
-void input_init(struct input *in, bool open);
-void input_done(struct input *in);
+void input_init(struct exec_input *in, bool open);
+void input_done(struct exec_input *in);
 void input_data(struct follow *f, const struct wire_frame *frame);
 void input_eof(struct follow *f);
 void input_credit(struct exec *x, uint64_t bytes);

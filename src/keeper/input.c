@@ -4,9 +4,9 @@
 
 #include <errno.h>
 
-void input_init(struct input *in, bool open)
+void input_init(struct exec_input *in, bool open)
 {
-	*in = (struct input){
+	*in = (struct exec_input){
 		.to_init = WIRE_WINDOW,
 		.from_client = WIRE_WINDOW,
 		.open = open,
@@ -14,14 +14,14 @@ void input_init(struct input *in, bool open)
 	buf_init(&in->waiting, WIRE_WINDOW);
 }
 
-void input_done(struct input *in)
+void input_done(struct exec_input *in)
 {
 	buf_done(&in->waiting);
 	in->feeder = NULL;
 	in->open = in->end_waiting = false;
 }
 
-static struct input *input_of(const struct follow *f)
+static struct exec_input *input_of(const struct follow *f)
 {
 	struct run *run = f->exec->run;
 
@@ -31,7 +31,7 @@ static struct input *input_of(const struct follow *f)
 
 static void send_eof(struct exec *x)
 {
-	struct input *in = &x->run->input;
+	struct exec_input *in = &x->run->input;
 
 	keeper_send_init(x->k, WIRE_EOF, WIRE_STDIN, x->rec.id, NULL, 0);
 	in->open = in->end_waiting = false;
@@ -40,7 +40,7 @@ static void send_eof(struct exec *x)
 /* Sends what waits, as far as init's credit goes. */
 static void send_waiting(struct exec *x)
 {
-	struct input *in = &x->run->input;
+	struct exec_input *in = &x->run->input;
 
 	while (buf_len(&in->waiting) > 0 && in->to_init > 0) {
 		size_t n = buf_len(&in->waiting);
@@ -59,7 +59,7 @@ static void send_waiting(struct exec *x)
 
 void input_data(struct follow *f, const struct wire_frame *frame)
 {
-	struct input *in = input_of(f);
+	struct exec_input *in = input_of(f);
 
 	if (!in || in->end_waiting)
 		return;
@@ -82,7 +82,7 @@ void input_data(struct follow *f, const struct wire_frame *frame)
 
 void input_eof(struct follow *f)
 {
-	struct input *in = input_of(f);
+	struct exec_input *in = input_of(f);
 
 	if (!in)
 		return;
@@ -94,7 +94,7 @@ void input_eof(struct follow *f)
 
 void input_credit(struct exec *x, uint64_t bytes)
 {
-	struct input *in = &x->run->input;
+	struct exec_input *in = &x->run->input;
 	uint64_t more;
 
 	if (bytes > WIRE_WINDOW || in->to_init > WIRE_WINDOW - bytes) {
