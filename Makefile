@@ -36,7 +36,7 @@ lint: ## layers, sizes, banned calls, format, names in ARCHITECTURE.md
 
 fuzz: ## fuzz every target for FUZZ_SECONDS (60) each, starting from the kept corpus
 	@tools/packages build fuzz
-	@tools/fuzz $(FUZZ_SECONDS)
+	@tests/fuzz/run.sh $(FUZZ_SECONDS)
 
 format: ## apply .clang-format to the C files
 	@tools/packages lint

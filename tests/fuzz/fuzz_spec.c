@@ -1,9 +1,11 @@
 /*
  * A box's specification. The first byte chooses: a whole spec, which when it parses formats to a
- * text that parses to the same; or a mount as typed, whose parts lie within the text.
+ * text that parses to the same; or a mount as typed, whose parts lie within the text, and which, if
+ * a spec with it passes the check, stays below the workspace unless it is absolute.
  */
 #include "fuzz.h"
 
+#include "base/path.h"
 #include "store/spec.h"
 
 static void check_spec(const struct input *in)
@@ -37,17 +39,25 @@ static void check_mount(const struct input *in)
 {
 	char *text = input_text(in);
 	size_t n = strlen(text);
+	struct spec *s = calloc(1, sizeof(*s));
 	struct spec_mount m;
 	struct err e = {0};
 
+	MUST(s);
 	if (spec_mount_parse(&m, text, &e) == 0) {
 		MUST(m.src >= text && m.src <= text + n);
 		MUST(m.dst >= text && m.dst <= text + n);
 		MUST(!m.env || (m.env >= text && m.env <= text + n));
-		MUST(m.src[0] && m.dst[0] == '/');
+		*s = (struct spec){.name = "a", .image = "base", .wall = "native", .workspace = "a"};
+		s->mounts[s->mount_count++] = m;
+		if (spec_check(s, &e) == 0) {
+			MUST(m.src[0] == '/' || path_is_safe_relative(m.src));
+			MUST(m.dst[0] == '/' && path_is_safe_relative(m.dst + 1));
+		}
 	} else {
 		MUST(e.kind != ERR_NONE && e.msg[0]);
 	}
+	free(s);
 	free(text);
 }
 
