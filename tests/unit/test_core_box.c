@@ -1,0 +1,241 @@
+/* What libcove checks and makes before any keeper is started, in a state directory of its own. */
+#include "core/core.h"
+#include "tap.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+static char home[64];
+
+static struct cove *open_home(void)
+{
+	struct cove_error err;
+	struct cove *cove;
+
+	snprintf(home, sizeof(home), "/tmp/cove-test-XXXXXX");
+	CHECK(mkdtemp(home));
+	CHECK_EQ(cove_new(&cove, &(struct cove_options){.size = sizeof(struct cove_options), .home = home},
+			 &err), 0);
+	return cove;
+}
+
+static void close_home(struct cove *cove)
+{
+	pid_t pid;
+
+	cove_free(cove);
+	pid = fork();
+	if (pid == 0) {
+		execl("/bin/rm", "rm", "-rf", home, NULL);
+		_exit(127);
+	}
+	CHECK_EQ(waitpid(pid, NULL, 0), pid);
+}
+
+static int count_boxes(struct cove *cove)
+{
+	struct cove_box_info *list;
+	int n = cove_list(cove, &list, NULL);
+
+	free(list);
+	return n;
+}
+
+#define BOX(...) &(struct cove_box_options){.size = sizeof(struct cove_box_options), __VA_ARGS__}
+
+TEST(a_missing_image_makes_nothing)
+{
+	struct cove *cove = open_home();
+	struct cove_error err;
+	struct cove_box *box;
+
+	setenv("COVE_LIBEXEC", "/bin", 1);
+	CHECK(cove_create(cove, BOX(.name = "a"), &box, &err) < 0);
+	CHECK(err.kind == COVE_UNSUPPORTED); /* /bin has no cove-keeper */
+	CHECK(strstr(err.message, "cove-keeper"));
+	CHECK_EQ(count_boxes(cove), 0);
+	close_home(cove);
+}
+
+TEST(bad_options_make_nothing)
+{
+	static const char *const bad_mount[] = {"nowhere", NULL}, *const bad_env[] = {"=x", NULL};
+	struct cove *cove = open_home();
+	struct cove_error err;
+	struct cove_box *box;
+
+	CHECK(cove_create(cove, BOX(.name = "No Good"), &box, &err) < 0);
+	CHECK_EQ(err.kind, COVE_INVALID);
+	CHECK(cove_create(cove, BOX(.persistence = "forever"), &box, &err) < 0);
+	CHECK_EQ(err.kind, COVE_INVALID);
+	CHECK(cove_create(cove, BOX(.mounts = bad_mount), &box, &err) < 0);
+	CHECK_EQ(err.kind, COVE_INVALID);
+	CHECK(cove_create(cove, BOX(.env = bad_env), &box, &err) < 0);
+	CHECK_EQ(err.kind, COVE_INVALID);
+	CHECK(cove_create(cove, BOX(.workspace = "/nowhere/at/all"), &box, &err) < 0);
+	CHECK_EQ(err.kind, COVE_NOT_FOUND);
+	CHECK(cove_create(cove, &(struct cove_box_options){0}, &box, &err) < 0);
+	CHECK_EQ(err.kind, COVE_INVALID);
+	CHECK_EQ(count_boxes(cove), 0);
+	close_home(cove);
+}
+
+TEST(sessions_are_checked_first)
+{
+	struct cove *cove = open_home();
+	struct cove_error err;
+	struct cove_box *box;
+
+	CHECK(cove_open(cove, "id", "Bad_Prefix", BOX(0), &box, &err) < 0);
+	CHECK_EQ(err.kind, COVE_INVALID);
+	CHECK(cove_open(cove, "id", "a23456789012345678901234567890123456789012345678", BOX(0), &box,
+		      &err) < 0);
+	CHECK_EQ(err.kind, COVE_INVALID);
+	CHECK(cove_open(cove, "", NULL, BOX(0), &box, &err) < 0);
+	CHECK(cove_open(cove, "id", NULL, BOX(.name = "x"), &box, &err) < 0);
+	CHECK(cove_open(cove, "id", NULL, BOX(.one_shot = true), &box, &err) < 0);
+	CHECK_EQ(err.kind, COVE_INVALID);
+	CHECK(cove_close(cove, "id", NULL, false, &err) < 0);
+	CHECK_EQ(err.kind, COVE_NOT_FOUND);
+	CHECK_EQ(cove_close(cove, "id", NULL, true, &err), 0);
+	close_home(cove);
+}
+
+TEST(what_is_not_there)
+{
+	struct cove *cove = open_home();
+	struct cove_exec_info *execs;
+	struct cove_error err;
+	struct cove_box *box;
+	char *json;
+
+	CHECK(cove_find(cove, "x", &box, &err) < 0);
+	CHECK_EQ(err.kind, COVE_NOT_FOUND);
+	CHECK(cove_find(cove, "../x", &box, &err) < 0);
+	CHECK_EQ(err.kind, COVE_NOT_FOUND);
+	CHECK(cove_start(cove, "x", &err) < 0);
+	CHECK(cove_stop(cove, "x", NULL, 0, &err) < 0);
+	CHECK(cove_inspect(cove, "x", &json, &err) < 0);
+	CHECK(cove_execs(cove, "x", &execs, &err) < 0);
+	CHECK(cove_remove(cove, "x", false, &err) < 0);
+	CHECK_EQ(err.kind, COVE_NOT_FOUND);
+	CHECK_EQ(cove_remove(cove, "x", true, &err), 0);
+	close_home(cove);
+}
+
+/* A directory as a crash, a bad disk or a person may leave it. */
+TEST(anything_can_be_removed)
+{
+	struct cove *cove = open_home();
+	int boxes = cove->state.boxes_fd, fd;
+	struct cove_box_info *list;
+	struct cove_error err;
+	struct stat st;
+
+	CHECK_EQ(mkdirat(boxes, "empty", 0700), 0);
+	CHECK_EQ(mkdirat(boxes, "broken", 0700), 0);
+	fd = openat(boxes, "broken/record", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	CHECK_EQ(write(fd, "\0nonsense", 9), 9);
+	close(fd);
+	CHECK_EQ(symlinkat("/etc", boxes, "link"), 0);
+	CHECK_EQ(symlinkat("/etc", boxes, "broken/upper"), 0);
+	CHECK_EQ(cove_list(cove, &list, &err), 2);
+	CHECK_STR(list[0].name, "broken");
+	CHECK_STR(list[0].state, "broken");
+	CHECK_STR(list[1].name, "link");
+	free(list);
+	CHECK_EQ(cove_remove(cove, "empty", false, &err), 0);
+	CHECK_EQ(cove_remove(cove, "broken", false, &err), 0);
+	CHECK_EQ(cove_remove(cove, "link", true, &err), 0);
+	CHECK_EQ(fstatat(boxes, "link", &st, AT_SYMLINK_NOFOLLOW), -1);
+	CHECK_EQ(stat("/etc/passwd", &st), 0);
+	close_home(cove);
+}
+
+static void make_record(struct cove *cove, const char *name, bool one_shot, bool live)
+{
+	struct spec spec = {.name = name, .image = "base", .wall = "native", .one_shot = one_shot,
+		.created_ms = 1};
+	int fd = -1;
+
+	CHECK_EQ(record_create(&cove->state, &spec, &fd, NULL), 0);
+	if (live)
+		CHECK_EQ(record_write_live(fd, false, NULL), 0);
+	close(fd);
+}
+
+TEST(the_sweep_says_what_happened)
+{
+	struct cove *cove = open_home(), *again;
+	struct cove_box_info *list;
+	struct cove_error err;
+	struct stat st;
+	int n;
+
+	make_record(cove, "lost", false, true);
+	make_record(cove, "fresh", false, false);
+	make_record(cove, "once", true, true);
+	CHECK_EQ(mkdirat(cove->state.boxes_fd, ".gone-1", 0700), 0);
+	CHECK_EQ(mkdirat(cove->state.boxes_fd, ".new-1", 0700), 0);
+	CHECK_EQ(mkdirat(cove->state.run_fd, "nobody", 0700), 0);
+	n = cove_list(cove, &list, &err);
+	CHECK_EQ(n, 2);
+	CHECK_STR(list[0].name, "fresh");
+	CHECK_STR(list[0].state, "created");
+	CHECK_STR(list[1].name, "lost");
+	CHECK_STR(list[1].state, "stopped");
+	CHECK_STR(list[1].cause, "keeper lost");
+	CHECK(list[1].ended_ms > 0);
+	free(list);
+	CHECK(fstatat(cove->state.boxes_fd, ".gone-1", &st, 0) < 0);
+	CHECK(fstatat(cove->state.boxes_fd, ".new-1", &st, 0) < 0);
+	CHECK(fstatat(cove->state.run_fd, "nobody", &st, 0) < 0);
+	/* Twice changes nothing. */
+	CHECK_EQ(cove_new(&again, &(struct cove_options){.size = sizeof(struct cove_options), .home = home},
+			 &err), 0);
+	CHECK_EQ(count_boxes(again), 2);
+	cove_free(again);
+	close_home(cove);
+}
+
+TEST(the_sweep_leaves_a_claimed_box_alone)
+{
+	struct spec spec = {.name = "mine", .image = "base", .wall = "native", .one_shot = true,
+		.created_ms = 1};
+	struct cove *cove = open_home();
+	int claim = -1;
+
+	CHECK_EQ(record_create(&cove->state, &spec, &claim, NULL), 0);
+	CHECK_EQ(count_boxes(cove), 1);
+	close(claim);
+	cove->swept = false;
+	CHECK_EQ(count_boxes(cove), 0);
+	close_home(cove);
+}
+
+static int events;
+static char last_event[512];
+
+static void on_event(void *arg, const char *line, const char *json)
+{
+	CHECK(strncmp(line, "[cove] ", 7) == 0);
+	CHECK(!strchr(line, '\n'));
+	CHECK(json[0] == '{' && json[strlen(json) - 1] == '}');
+	snprintf(last_event, sizeof(last_event), "%s", line);
+	events++;
+}
+
+TEST(failures_are_events)
+{
+	struct cove *cove = open_home();
+	struct cove_error err;
+	struct cove_box *box;
+
+	cove->on_event = on_event;
+	CHECK(cove_find(cove, "x\n[cove] forged", &box, &err) < 0);
+	CHECK_EQ(events, 1);
+	CHECK(strstr(last_event, "fail"));
+	close_home(cove);
+}
+
+TAP_MAIN
