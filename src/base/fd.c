@@ -57,12 +57,12 @@ int fd_write_full(int fd, const void *p, size_t n)
 
 int fd_set_nonblock(int fd, bool on)
 {
-	int flags = fcntl(fd, F_GETFL);
+	int flags = fcntl(fd, F_GETFL), wanted;
 
 	if (flags < 0)
 		return -errno;
-	flags = on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK;
-	return fcntl(fd, F_SETFL, flags) < 0 ? -errno : 0;
+	wanted = on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK;
+	return wanted != flags && fcntl(fd, F_SETFL, wanted) < 0 ? -errno : 0;
 }
 
 int fd_read_file(int dir_fd, const char *path, size_t max, char **ret, size_t *ret_len)

@@ -25,10 +25,11 @@ void rand_hex(char *ret, size_t bytes)
 {
 	static const char digits[] = "0123456789abcdef";
 
+	/* The bytes sit in the second half, and are read before their digits reach them. */
+	rand_bytes(ret + bytes, bytes);
 	for (size_t i = 0; i < bytes; i++) {
-		uint8_t b;
+		uint8_t b = (uint8_t)ret[bytes + i];
 
-		rand_bytes(&b, 1);
 		ret[2 * i] = digits[b >> 4];
 		ret[2 * i + 1] = digits[b & 15];
 	}
