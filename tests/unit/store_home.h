@@ -8,20 +8,23 @@
 
 #include <fcntl.h>
 
-static char home_path[64];
+static char home_path[64], home_name[64];
 static pid_t home_owner;
 
 static void home_remove(void)
 {
+	autoclose int tmp_fd = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
 	if (getpid() == home_owner)
-		tree_remove(AT_FDCWD, home_path, NULL);
+		tree_remove(tmp_fd, home_name, NULL);
 }
 
 /* Makes the directory and names it in COVE_HOME. */
 static inline const char *home_make(void)
 {
-	snprintf(home_path, sizeof(home_path), "/tmp/cove-test-XXXXXX");
+	snprintf(home_path, sizeof(home_path), "/tmp/cove-store-XXXXXX");
 	CHECK(mkdtemp(home_path) != NULL);
+	snprintf(home_name, sizeof(home_name), "%s", home_path + strlen("/tmp/"));
 	home_owner = getpid();
 	atexit(home_remove);
 	setenv("COVE_HOME", home_path, 1);
