@@ -133,7 +133,7 @@ static int parse(struct keeper_config *c, size_t len, struct err *e)
 
 int keeper_config_read(struct keeper_config *ret, int fd, struct err *e)
 {
-	size_t len;
+	size_t len = 0;
 	int r;
 
 	*ret = (struct keeper_config){0};

@@ -28,7 +28,7 @@ struct life {
 	struct keeper k;
 	struct keeper_config config;
 	enum life_state state;
-	struct state st; /* only its names, boxes_fd and run_fd are used */
+	struct state st; /* only its names, boxes_fd and run_fd; workspaces_fd while starting */
 	int box_fd, lock_fd, range_fd, client_fd; /* owned, -1 without */
 	struct ids ids;
 	struct cgroup cgroup;

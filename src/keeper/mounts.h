@@ -1,20 +1,23 @@
 /*
  * Which host directories a box gets: its workspace and the mounts of its spec, as the wall wants
- * them. Named workspaces and relative sources are made when missing, for the box's user.
+ * them. Named workspaces and relative sources are made when missing.
  */
 #pragma once
 
 #include "base/limits.h"
 #include "keeper/config.h"
+#include "store/state.h"
 #include "wall/wall.h"
 
 struct mounts {
 	struct wall_mount list[SPEC_MOUNT_MAX + 1];
 	size_t count;
 	char workspace[BOX_PATH_MAX]; /* host path, empty without one */
+	int workspace_fd;	      /* owned, -1 without one */
 };
 
 #define WORKSPACE_DST "/workspace"
 
-int mounts_make(struct mounts *m, const struct keeper_config *c, const struct ids *ids,
-		struct err *e);
+/* st needs its home only. mounts_done also after a failure. */
+int mounts_make(struct mounts *m, const struct keeper_config *c, struct state *st, struct err *e);
+void mounts_done(struct mounts *m);

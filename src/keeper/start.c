@@ -191,7 +191,7 @@ struct ready {
 static int start_wall(struct life *l, struct ready *r, struct err *e)
 {
 	autoclose int init_fd = -1;
-	int rc = mounts_make(&r->mounts, &l->config, &l->ids, e);
+	int rc = mounts_make(&r->mounts, &l->config, &l->st, e);
 
 	if (rc == 0)
 		rc = args_make(&r->args, l, r->mounts.workspace[0] != 0, e);
@@ -225,6 +225,8 @@ static int start_init(struct life *l, struct err *e)
 		return err_errno(e, ENOMEM, "start the box");
 	r = start_wall(l, ready, e);
 	args_done(&ready->args);
+	mounts_done(&ready->mounts);
+	fd_close(&l->st.workspaces_fd);
 	if (r < 0)
 		return r;
 	r = ev_child_add(l->ev, &l->child, l->box.pid, l->box.pidfd);
