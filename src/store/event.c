@@ -78,7 +78,7 @@ static int put_result(struct buf *out, const struct event *ev)
 
 	if (r == 0)
 		r = buf_printf(out, ", %" PRIu64 " B out, %" PRIu64 " B err", ev->stdout_bytes,
-			ev->stderr_bytes);
+			       ev->stderr_bytes);
 	if (r == 0)
 		r = put_seconds(out, ", ", ev->duration_ms);
 	if (r == 0 && ev->cwd)
@@ -180,7 +180,8 @@ static void json_result(struct json *j, const struct event *ev)
 
 int event_format_json(const struct event *ev, struct buf *out)
 {
-	bool of_exec = ev->kind == EVENT_COMMAND || ev->kind == EVENT_RESULT || ev->kind == EVENT_TIMEOUT;
+	bool of_exec =
+		ev->kind == EVENT_COMMAND || ev->kind == EVENT_RESULT || ev->kind == EVENT_TIMEOUT;
 	size_t before = buf_len(out);
 	struct json j;
 	int r;

@@ -5,9 +5,9 @@
  *
  * A small root filesystem in layers/host-skeleton-<stamp>/rootfs: links and empty mount points for
  * the host's /usr and friends, a generated set of accounts, and copies from /etc of what programs
- * need to start (certificates, alternatives, the loader's cache, ...). Only files that everybody may
- * read are copied, only those named in the table, and nothing that could hold an account, a key or
- * a password; the rest of /etc does not exist for the box.
+ * need to start (certificates, alternatives, the loader's cache, ...). Only files that everybody
+ * may read are copied, only those named in the table, and nothing that could hold an account, a key
+ * or a password; the rest of /etc does not exist for the box.
  *
  * The stamp holds the times of the host's files that make a copy stale, so looking for the right
  * skeleton costs a few stat calls. An old one is deleted once no box of the host image is left,
@@ -37,16 +37,64 @@ enum { SKELETON_VERSION = 1, COPY_DEPTH_MAX = 8, COPY_FILES_MAX = 20000, USER_ID
 /* What is copied from /etc. Left out on purpose: anything with accounts, keys, hosts or tokens
  * (passwd, shadow, ssh, gitconfig, pip.conf, npmrc, wgetrc, environment, profile.d, ...). */
 static const char *const copied[] = {
-	"alternatives", "bash.bashrc", "bash_completion", "bindresvport.blacklist", "ca-certificates",
-	"ca-certificates.conf", "crypto-policies", "debian_version", "ethertypes", "fonts", "gai.conf",
-	"host.conf", "inputrc", "issue", "java-11-openjdk",
-	"java-17-openjdk", "java-21-openjdk", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias",
-	"locale.conf", "localtime", "login.defs", "lsb-release", "magic", "magic.mime", "mailcap",
-	"manpath.config", "mime.types", "nanorc", "networks", "os-release", "perl",
-	"pki/ca-trust/extracted", "pki/tls/certs", "pki/tls/cert.pem", "pki/tls/openssl.cnf", "profile",
-	"protocols", "python", "python3", "python3.11", "python3.12", "python3.13", "rpc", "screenrc",
-	"services", "shells", "ssl/certs", "ssl/cert.pem", "ssl/openssl.cnf", 
-	"terminfo", "timezone", "vim", "xattr.conf", "xdg", "xml",
+	"alternatives",
+	"bash.bashrc",
+	"bash_completion",
+	"bindresvport.blacklist",
+	"ca-certificates",
+	"ca-certificates.conf",
+	"crypto-policies",
+	"debian_version",
+	"ethertypes",
+	"fonts",
+	"gai.conf",
+	"host.conf",
+	"inputrc",
+	"issue",
+	"java-11-openjdk",
+	"java-17-openjdk",
+	"java-21-openjdk",
+	"ld.so.cache",
+	"ld.so.conf",
+	"ld.so.conf.d",
+	"locale.alias",
+	"locale.conf",
+	"localtime",
+	"login.defs",
+	"lsb-release",
+	"magic",
+	"magic.mime",
+	"mailcap",
+	"manpath.config",
+	"mime.types",
+	"nanorc",
+	"networks",
+	"os-release",
+	"perl",
+	"pki/ca-trust/extracted",
+	"pki/tls/certs",
+	"pki/tls/cert.pem",
+	"pki/tls/openssl.cnf",
+	"profile",
+	"protocols",
+	"python",
+	"python3",
+	"python3.11",
+	"python3.12",
+	"python3.13",
+	"rpc",
+	"screenrc",
+	"services",
+	"shells",
+	"ssl/certs",
+	"ssl/cert.pem",
+	"ssl/openssl.cnf",
+	"terminfo",
+	"timezone",
+	"vim",
+	"xattr.conf",
+	"xdg",
+	"xml",
 };
 
 struct skeleton_dir {
@@ -56,13 +104,13 @@ struct skeleton_dir {
 };
 
 static const struct skeleton_dir dirs[] = {
-	{"usr", 0755, false},	{"etc", 0755, false},	     {"proc", 0555, false},
-	{"sys", 0555, false},	{"dev", 0755, false},	     {"run", 0755, false},
-	{"run/lock", 01777, false}, {"tmp", 01777, false},   {"var", 0755, false},
-	{"var/tmp", 01777, false}, {"var/lib", 0755, false}, {"var/cache", 0755, false},
-	{"var/log", 0755, false}, {"root", 0700, false},     {"home", 0755, false},
-	{"home/user", 0755, true}, {"workspace", 0755, true}, {"mnt", 0755, false},
-	{"media", 0755, false}, {"opt", 0755, false},	     {"srv", 0755, false},
+	{"usr", 0755, false},	    {"etc", 0755, false},      {"proc", 0555, false},
+	{"sys", 0555, false},	    {"dev", 0755, false},      {"run", 0755, false},
+	{"run/lock", 01777, false}, {"tmp", 01777, false},     {"var", 0755, false},
+	{"var/tmp", 01777, false},  {"var/lib", 0755, false},  {"var/cache", 0755, false},
+	{"var/log", 0755, false},   {"root", 0700, false},     {"home", 0755, false},
+	{"home/user", 0755, true},  {"workspace", 0755, true}, {"mnt", 0755, false},
+	{"media", 0755, false},	    {"opt", 0755, false},      {"srv", 0755, false},
 };
 
 /* What is a link to /usr on most hosts, and a directory on the others. */
@@ -81,8 +129,8 @@ struct copier {
 
 static int write_text(int dir_fd, const char *name, const char *text, mode_t mode)
 {
-	autoclose int fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
-		mode);
+	autoclose int fd =
+		openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
 
 	return fd < 0 ? -errno : fd_write_full(fd, text, strlen(text));
 }
@@ -102,8 +150,9 @@ static int copy_file(struct copier *c, int src_fd, int dst_dir, const char *name
 		log_debug("host image: '%s' left out, the copies are too large", name);
 		return 0;
 	}
-	autoclose int fd = openat(dst_dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
-		st.st_mode & 0755);
+	autoclose int fd =
+		openat(dst_dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
+		       st.st_mode & 0755);
 	if (fd < 0)
 		return -errno;
 	for (;;) {
@@ -160,7 +209,8 @@ static int copy_dir(struct copier *c, int src_fd, int dst_dir, const char *name,
 {
 	if (mkdirat(dst_dir, name, 0755) < 0 && errno != EEXIST)
 		return -errno;
-	autoclose int dst_fd = openat(dst_dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	autoclose int dst_fd =
+		openat(dst_dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	autoclose int copy = dst_fd < 0 ? -1 : fcntl(src_fd, F_DUPFD_CLOEXEC, 3);
 	if (copy < 0)
 		return -errno;
@@ -229,18 +279,21 @@ static int write_accounts(int etc_fd)
 	int r;
 
 	snprintf(passwd, sizeof(passwd),
-		"root:x:0:0:root:/root:%s\n"
-		"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
-		"user:x:1000:1000:user:/home/user:%s\n",
-		shell, shell);
+		 "root:x:0:0:root:/root:%s\n"
+		 "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+		 "user:x:1000:1000:user:/home/user:%s\n",
+		 shell, shell);
 	r = write_text(etc_fd, "passwd", passwd, 0644);
 	if (r == 0)
-		r = write_text(etc_fd, "group",
-			"root:x:0:\ntty:x:5:\nsudo:x:27:user\nnogroup:x:65534:\nuser:x:1000:\n", 0644);
+		r = write_text(
+			etc_fd, "group",
+			"root:x:0:\ntty:x:5:\nsudo:x:27:user\nnogroup:x:65534:\nuser:x:1000:\n",
+			0644);
 	if (r == 0)
 		r = write_text(etc_fd, "shadow",
-			"root:*:19000:0:99999:7:::\nnobody:*:19000:0:99999:7:::\n"
-			"user:*:19000:0:99999:7:::\n", 0600);
+			       "root:*:19000:0:99999:7:::\nnobody:*:19000:0:99999:7:::\n"
+			       "user:*:19000:0:99999:7:::\n",
+			       0600);
 	return r;
 }
 
@@ -249,14 +302,18 @@ static int write_network(int etc_fd)
 	int r = write_text(etc_fd, "hostname", "box\n", 0644);
 
 	if (r == 0)
-		r = write_text(etc_fd, "hosts",
-			"127.0.0.1\tlocalhost box\n::1\tlocalhost ip6-localhost ip6-loopback\n", 0644);
+		r = write_text(
+			etc_fd, "hosts",
+			"127.0.0.1\tlocalhost box\n::1\tlocalhost ip6-localhost ip6-loopback\n",
+			0644);
 	if (r == 0)
 		r = write_text(etc_fd, "resolv.conf", "", 0644);
 	if (r == 0)
 		r = write_text(etc_fd, "nsswitch.conf",
-			"passwd: files\ngroup: files\nshadow: files\nhosts: files\nnetworks: files\n"
-			"protocols: files\nservices: files\nethers: files\nrpc: files\n", 0644);
+			       "passwd: files\ngroup: files\nshadow: files\nhosts: "
+			       "files\nnetworks: files\n"
+			       "protocols: files\nservices: files\nethers: files\nrpc: files\n",
+			       0644);
 	if (r == 0 && symlinkat("/proc/self/mounts", etc_fd, "mtab") < 0)
 		r = -errno;
 	return r;
@@ -293,11 +350,14 @@ static int write_sudo(int etc_fd)
 
 	if (access("/usr/bin/sudo", F_OK) < 0)
 		return 0;
-	r = write_text(etc_fd, "sudoers",
+	r = write_text(
+		etc_fd, "sudoers",
 		"Defaults env_reset, !fqdn, !pam_session, !pam_setcred\n"
-		"Defaults secure_path=\"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\"\n"
+		"Defaults "
+		"secure_path=\"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\"\n"
 		"root ALL=(ALL:ALL) ALL\n"
-		"user ALL=(ALL:ALL) NOPASSWD: ALL\n", 0440);
+		"user ALL=(ALL:ALL) NOPASSWD: ALL\n",
+		0440);
 	return r < 0 ? r : write_pam(etc_fd);
 }
 
@@ -306,10 +366,13 @@ static int make_dirs(int root_fd, bool single)
 	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
 		if (mkdirat(root_fd, dirs[i].path, 0755) < 0)
 			return -errno;
-		/* A single id has no root inside who could work in a directory its owner may not. */
-		if (fchmodat(root_fd, dirs[i].path, single ? dirs[i].mode | 0700 : dirs[i].mode, 0) < 0)
+		/* A single id has no root inside who could work in a directory its owner may
+		 * not. */
+		if (fchmodat(root_fd, dirs[i].path, single ? dirs[i].mode | 0700 : dirs[i].mode,
+			     0) < 0)
 			return -errno;
-		if (dirs[i].of_user && !single && fchownat(root_fd, dirs[i].path, USER_ID, USER_ID, 0) < 0)
+		if (dirs[i].of_user && !single &&
+		    fchownat(root_fd, dirs[i].path, USER_ID, USER_ID, 0) < 0)
 			return -errno;
 	}
 	return 0;
@@ -375,7 +438,8 @@ static int skeleton_inside(struct inside_job *job)
 
 static void skeleton_name(const struct ids *ids, char ret[64])
 {
-	static const char *const watched[] = {"/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs"};
+	static const char *const watched[] = {"/etc/ld.so.cache", "/etc/alternatives",
+					      "/etc/ssl/certs"};
 	struct timespec times[sizeof(watched) / sizeof(watched[0])] = {0};
 	char hex[65];
 
@@ -387,7 +451,7 @@ static void skeleton_name(const struct ids *ids, char ret[64])
 	}
 	sha256_hex(times, sizeof(times), hex);
 	snprintf(ret, 64, SKELETON_PREFIX "%d-%s-%.16s", SKELETON_VERSION,
-		ids->kind == IDS_SINGLE ? "single" : "full", hex);
+		 ids->kind == IDS_SINGLE ? "single" : "full", hex);
 }
 
 static int make_skeleton(struct state *s, const struct ids *ids, const char *name, struct err *e)
@@ -400,8 +464,9 @@ static int make_skeleton(struct state *s, const struct ids *ids, const char *nam
 		return r;
 	j = inside_alloc(sizeof(*j));
 	if (j) {
-		*j = (struct skeleton_job){.job.run = skeleton_inside, .layer_fd = layer.fd,
-			.single = ids->kind == IDS_SINGLE};
+		*j = (struct skeleton_job){.job.run = skeleton_inside,
+					   .layer_fd = layer.fd,
+					   .single = ids->kind == IDS_SINGLE};
 		r = inside_run(ids, &j->job, e);
 	} else {
 		r = err_errno(e, ENOMEM, "make the skeleton of the host image");

@@ -35,18 +35,22 @@ static int check_image_name(const char *name, struct err *e)
 {
 	if (str_is_name(name, BOX_NAME_MAX))
 		return 0;
-	return err_set(e, ERR_INVALID, EINVAL,
-		"'%.80s' is not the name of an image: lower-case letters, digits and inner dashes", name);
+	return err_set(
+		e, ERR_INVALID, EINVAL,
+		"'%.80s' is not the name of an image: lower-case letters, digits and inner dashes",
+		name);
 }
 
 static int no_such_image(const char *name, struct err *e)
 {
 	if (strcmp(name, IMAGE_DEFAULT) == 0)
 		return err_set(e, ERR_NOT_FOUND, ENOENT,
-			"there is no image '" IMAGE_DEFAULT "' yet: make it with 'cove image make', or use "
-			"--image host");
+			       "there is no image '" IMAGE_DEFAULT
+			       "' yet: make it with 'cove image make', or use "
+			       "--image host");
 	return err_set(e, ERR_NOT_FOUND, ENOENT,
-		"no image '%s': 'cove image ls' shows all, 'cove image import' adds one", name);
+		       "no image '%s': 'cove image ls' shows all, 'cove image import' adds one",
+		       name);
 }
 
 /* ---- the record of an image ---- */
@@ -134,12 +138,14 @@ int image_find(struct state *s, const char *name, struct image *ret, struct err 
 	if (r == -ENOENT)
 		return no_such_image(name, e);
 	if (r < 0)
-		return err_set(e, ERR_INTERNAL, -r, "the record of image '%s' cannot be read", name);
+		return err_set(e, ERR_INTERNAL, -r, "the record of image '%s' cannot be read",
+			       name);
 	snprintf(layer, sizeof(layer), "%s/rootfs", ret->id);
 	if (faccessat(s->layers_fd, layer, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		return err_set(e, ERR_NOT_FOUND, ENOENT,
-			"the files of image '%s' are gone; remove it (cove image rm %s) and make it again",
-			name, name);
+			       "the files of image '%s' are gone; remove it (cove image rm %s) and "
+			       "make it again",
+			       name, name);
 	return 0;
 }
 
@@ -246,9 +252,10 @@ static int check_unused(struct state *s, const char *name, const char *verb, str
 
 	if (r <= 0)
 		return r;
-	return err_set(e, ERR_CONFLICT, EBUSY,
-		"box '%s' uses image '%s', so it cannot be %s; remove the box first (cove rm %s)", box,
-		name, verb, box);
+	return err_set(
+		e, ERR_CONFLICT, EBUSY,
+		"box '%s' uses image '%s', so it cannot be %s; remove the box first (cove rm %s)",
+		box, name, verb, box);
 }
 
 /* ---- import ---- */
@@ -286,8 +293,8 @@ static bool next_passwd_line(char **text, const char **ret_name, uint64_t *ret_u
 /* Without a passwd file there is nobody but root, who needs none. */
 static int read_passwd(int root_fd, char **ret)
 {
-	autoclose int fd = fd_openat2(root_fd, "etc", O_PATH | O_DIRECTORY, 0,
-		FD_IN_ROOT | FD_NO_MAGICLINKS);
+	autoclose int fd =
+		fd_openat2(root_fd, "etc", O_PATH | O_DIRECTORY, 0, FD_IN_ROOT | FD_NO_MAGICLINKS);
 	size_t len;
 
 	return fd < 0 ? fd : fd_read_file(fd, "passwd", PASSWD_FILE_MAX, ret, &len);
@@ -302,7 +309,8 @@ static int find_user(struct import_job *j, int root_fd, struct err *e)
 	bool given = j->want_user[0] != 0;
 
 	str_copy(j->user, sizeof(j->user), given ? j->want_user : "root");
-	if (given && (strspn(j->user, "0123456789:") == strlen(j->user) || !strcmp(j->user, "root")))
+	if (given &&
+	    (strspn(j->user, "0123456789:") == strlen(j->user) || !strcmp(j->user, "root")))
 		return 0;
 	if (read_passwd(root_fd, &text) == 0) {
 		rest = text;
@@ -314,8 +322,8 @@ static int find_user(struct import_job *j, int root_fd, struct err *e)
 		}
 	}
 	if (given)
-		return err_set(e, ERR_INVALID, EINVAL, "the image has no user '%s' in its /etc/passwd",
-			j->want_user);
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "the image has no user '%s' in its /etc/passwd", j->want_user);
 	return 0;
 }
 
@@ -325,13 +333,14 @@ static int check_rootfs(int root_fd, const struct unpack_result *result, struct 
 	if (result->files == 0)
 		return err_set(e, ERR_INVALID, EINVAL, "the tar stream holds no files");
 	if (faccessat(root_fd, "usr", F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
-		faccessat(root_fd, "bin", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+	    faccessat(root_fd, "bin", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
 		return 0;
 	if (faccessat(root_fd, "manifest.json", F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
-		faccessat(root_fd, "oci-layout", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+	    faccessat(root_fd, "oci-layout", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
 		return err_set(e, ERR_INVALID, EINVAL,
-			"this is a saved image, not a root filesystem; use 'docker export' instead of "
-			"'docker save'");
+			       "this is a saved image, not a root filesystem; use 'docker export' "
+			       "instead of "
+			       "'docker save'");
 	return 0;
 }
 
@@ -358,7 +367,7 @@ static int import_inside(struct inside_job *job)
 
 /* Under the lock: gives the layer its id and the image its name. */
 static int publish(struct state *s, const struct ids *ids, struct layer_new *layer,
-	const struct image *im, struct err *e)
+		   const struct image *im, struct err *e)
 {
 	autoclose int lock_fd = -1;
 	int r = lock_layers(s, &lock_fd, e);
@@ -374,7 +383,7 @@ static int publish(struct state *s, const struct ids *ids, struct layer_new *lay
 }
 
 static int unpack_layer(const struct ids *ids, struct import_job *j, const char *name,
-	struct image *ret, struct err *e)
+			struct image *ret, struct err *e)
 {
 	int r = inside_run(ids, &j->job, e);
 
@@ -400,14 +409,15 @@ static int check_import(struct state *s, const char *name, const char *user, str
 		return r;
 	if (strcmp(name, IMAGE_HOST) == 0)
 		return err_set(e, ERR_INVALID, EINVAL,
-			"'" IMAGE_HOST "' always means this machine's own programs; choose another name");
+			       "'" IMAGE_HOST
+			       "' always means this machine's own programs; choose another name");
 	if (user && (!*user || strlen(user) > 63 || strpbrk(user, "\n/ ")))
 		return err_set(e, ERR_INVALID, EINVAL, "'%.80s' is not a user", user);
 	return check_unused(s, name, "replaced", e);
 }
 
 int image_import(struct state *s, const struct ids *ids, const char *name, const char *user,
-	int tar_fd, struct err *e)
+		 int tar_fd, struct err *e)
 {
 	struct layer_new layer = {.fd = -1};
 	struct import_job *j;
@@ -422,8 +432,10 @@ int image_import(struct state *s, const struct ids *ids, const char *name, const
 		return r;
 	j = inside_alloc(sizeof(*j));
 	if (j) {
-		*j = (struct import_job){.job.run = import_inside, .tar_fd = tar_fd,
-			.layer_fd = layer.fd, .single = ids->kind == IDS_SINGLE};
+		*j = (struct import_job){.job.run = import_inside,
+					 .tar_fd = tar_fd,
+					 .layer_fd = layer.fd,
+					 .single = ids->kind == IDS_SINGLE};
 		str_copy(j->want_user, sizeof(j->want_user), user ? user : "");
 		r = unpack_layer(ids, j, name, &im, e);
 	} else {

@@ -18,9 +18,9 @@
 
 struct image {
 	char name[64];
-	char id[65];	 /* layer */
-	char root[640];	 /* directory that becomes / */
-	char user[64];	 /* who commands run as */
+	char id[65];	/* layer */
+	char root[640]; /* directory that becomes / */
+	char user[64];	/* who commands run as */
 	bool is_host;
 	uint64_t created_ms;
 	uint64_t bytes; /* 0 for host */

@@ -49,7 +49,7 @@ int layers_new(struct state *s, struct layer_new *ret, struct err *e)
 }
 
 int layers_place(struct state *s, const struct ids *ids, struct layer_new *l, const char *id,
-	struct err *e)
+		 struct err *e)
 {
 	if (renameat(s->layers_fd, l->name, s->layers_fd, id) < 0) {
 		int code = errno;

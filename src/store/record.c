@@ -3,16 +3,17 @@
  *
  * How it works
  *
- * create   boxes/.new-<random>/ gets record and lock, then one rename gives it its name. A directory
- *          that holds files is never replaced by rename(2), so of several creators exactly one wins.
- * lock     an open file description lock (fcntl F_OFD_SETLK). Asking (F_OFD_GETLK) takes nothing, so
- *          looking at a box never disturbs a keeper that is starting, which flock(LOCK_SH) would.
- *          The kernel drops it when the keeper's last descriptor closes, however it died.
+ * create   boxes/.new-<random>/ gets record and lock, then one rename gives it its name. A
+ *          directory that holds files is never replaced by rename(2), so of several creators
+ *          exactly one wins.
+ * lock     an open file description lock (fcntl F_OFD_SETLK). Asking (F_OFD_GETLK) takes nothing,
+ *          so looking at a box never disturbs a keeper that is starting, which flock(LOCK_SH)
+ *          would. The kernel drops it when the keeper's last descriptor closes, however it died.
  * live/end each run has a random token, written in live and repeated in end. An end without the
  *          token of live belongs to an earlier run and counts for nothing: no clock is compared.
- * claim    flock(2) on the directory, held by whoever makes, starts or removes the box. The creator
- *          has it from the first moment, so a sweep can tell a box whose keeper is about to start
- *          from one that was left behind.
+ * claim    flock(2) on the directory, held by whoever makes, starts or removes the box. The
+ *          creator has it from the first moment, so a sweep can tell a box whose keeper is about
+ *          to start from one that was left behind.
  */
 #include "store/record.h"
 
@@ -54,8 +55,8 @@ static int no_such_box(const char *name, struct err *e)
 /* Writes a new file into a directory nobody else sees yet. */
 static int write_new_file(int dir_fd, const char *name, const struct buf *b, bool durable)
 {
-	autoclose int fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
-		0600);
+	autoclose int fd =
+		openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	int r;
 
 	if (fd < 0)
@@ -85,7 +86,8 @@ static void drop_box_dir(struct state *s, const char *name, int box_fd)
 }
 
 /* The part between having the text and having the box. */
-static int place_box(struct state *s, const struct spec *spec, const struct buf *record, int *ret_fd)
+static int place_box(struct state *s, const struct spec *spec, const struct buf *record,
+		     int *ret_fd)
 {
 	bool durable = !spec->one_shot;
 	char tmp[32];
@@ -123,8 +125,9 @@ int record_create(struct state *s, const struct spec *spec, int *ret_box_fd, str
 	buf_done(&text);
 	if (r == -EEXIST)
 		return err_set(e, ERR_EXISTS, EEXIST,
-			"there is already a box '%s'; remove it (cove rm %s) or choose another name",
-			spec->name, spec->name);
+			       "there is already a box '%s'; remove it (cove rm %s) or choose "
+			       "another name",
+			       spec->name, spec->name);
 	if (r < 0)
 		return state_error(s, -r, "make the box in", e);
 	*ret_box_fd = take_fd(fd);
@@ -154,7 +157,7 @@ static void boot_id(char ret[BOOT_ID_LEN + 1])
 
 	ret[0] = 0;
 	if (fd_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 128, &text, &len) == 0 &&
-		len >= BOOT_ID_LEN) {
+	    len >= BOOT_ID_LEN) {
 		memcpy(ret, text, BOOT_ID_LEN);
 		ret[BOOT_ID_LEN] = 0;
 	}
@@ -174,7 +177,9 @@ static int take_life_line(struct life *l, const char *key, const char *value)
 
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
 		if (strcmp(key, fields[i].key) == 0)
-			return str_copy((char *)l + fields[i].offset, fields[i].size, value) ? 0 : -EBADMSG;
+			return str_copy((char *)l + fields[i].offset, fields[i].size, value)
+				       ? 0
+				       : -EBADMSG;
 	if (strcmp(key, "pid") == 0)
 		return str_parse_u64(value, INT32_MAX, &l->pid) ? 0 : -EBADMSG;
 	if (strcmp(key, "at_ms") == 0)
@@ -234,7 +239,8 @@ static const char *lost_cause(const struct life *live)
 	char now[BOOT_ID_LEN + 1];
 
 	boot_id(now);
-	return live->boot[0] && now[0] && strcmp(live->boot, now) != 0 ? "host reboot" : "keeper lost";
+	return live->boot[0] && now[0] && strcmp(live->boot, now) != 0 ? "host reboot"
+								       : "keeper lost";
 }
 
 /* The table of record.h. */
@@ -267,8 +273,8 @@ static int load_state(int box_fd, struct record *ret)
 
 static int damaged(const char *name, int code, struct err *e)
 {
-	return err_set(e, ERR_INTERNAL, code, "the record of box '%s' is damaged (cove rm -f %s removes it)",
-		name, name);
+	return err_set(e, ERR_INTERNAL, code,
+		       "the record of box '%s' is damaged (cove rm -f %s removes it)", name, name);
 }
 
 int record_load(struct state *s, const char *name, struct record *ret, struct err *e)
@@ -338,7 +344,8 @@ int record_claim(int box_fd, bool wait, struct err *e)
 	if (r == 0)
 		return 0;
 	if (errno == EWOULDBLOCK)
-		return err_set(e, ERR_CONFLICT, EBUSY, "another cove is starting or removing this box");
+		return err_set(e, ERR_CONFLICT, EBUSY,
+			       "another cove is starting or removing this box");
 	return err_errno(e, errno, "claim the box");
 }
 
@@ -363,7 +370,8 @@ int record_write_end(int box_fd, const char *cause, const char *by, bool durable
 	int has_live = read_life(box_fd, "live", &live);
 	int r;
 
-	/* The first end of a run is the true one: a sweep does not overwrite what the keeper said. */
+	/* The first end of a run is the true one: a sweep does not overwrite what the keeper
+	 * said. */
 	if (has_live > 0 && read_life(box_fd, "end", &end) > 0 && strcmp(end.run, live.run) == 0)
 		return 0;
 	end = (struct life){.at_ms = clock_wall_ms()};
@@ -425,7 +433,7 @@ static bool record_uses(struct state *s, const char *box, const char *image, con
 }
 
 int record_find_user(struct state *s, const char *image, const char *workspace,
-	char ret_box[BOX_NAME_MAX + 1], struct err *e)
+		     char ret_box[BOX_NAME_MAX + 1], struct err *e)
 {
 	char **names;
 	size_t count;

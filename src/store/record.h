@@ -61,15 +61,16 @@ int record_write_end(int box_fd, const char *cause, const char *by, bool durable
 /* Is the lock held by somebody else? Only asks, so it never gets in a keeper's way. */
 bool record_is_live(int box_fd);
 
-/* Takes the box out of sight: renames boxes/<name> to boxes/.gone-<random>, so that the name is free
- * and a crash leaves something the sweep knows to delete. Missing is success with ret_tomb[0] = 0.
- * The caller then deletes the tomb. */
+/* Takes the box out of sight: renames boxes/<name> to boxes/.gone-<random>, so that the name is
+ * free and a crash leaves something the sweep knows to delete. Missing is success with ret_tomb[0]
+ * = 0. The caller then deletes the tomb. */
 int record_bury(struct state *s, const char *name, bool durable, char ret_tomb[64], struct err *e);
 
 /* Names of all boxes, sorted. */
 int record_names(struct state *s, char ***ret_names, size_t *ret_count, struct err *e);
 void record_names_free(char **names, size_t count);
 
-/* 1 and a box whose spec names this image or this workspace (either may be NULL), 0 if none does. */
+/* 1 and a box whose spec names this image or this workspace (either may be NULL), 0 if none
+ * does. */
 int record_find_user(struct state *s, const char *image, const char *workspace,
 		     char ret_box[BOX_NAME_MAX + 1], struct err *e);

@@ -1,9 +1,9 @@
 /*
  * A box's specification: its text form, and what may stand in it; see spec.h.
  *
- * How it works: one table of the plain string fields serves writing and reading. A mount is a run of
- * lines that begins with mount_src. A field that may be given once and comes twice is an error, and
- * so is a key nobody knows.
+ * How it works: one table of the plain string fields serves writing and reading. A mount is a run
+ * of lines that begins with mount_src. A field that may be given once and comes twice is an error,
+ * and so is a key nobody knows.
  */
 #include "store/spec.h"
 
@@ -189,10 +189,13 @@ int spec_parse(struct spec *ret, char *text, size_t len, struct err *e)
 	while ((r = lines_next(&lines, &key, &value)) > 0) {
 		r = spec_take(ret, key, value);
 		if (r == -ENOENT)
-			return err_set(e, ERR_PROTOCOL, EBADMSG,
-				"unknown key '%.64s' in a box's record: made by a newer Cove?", key);
+			return err_set(
+				e, ERR_PROTOCOL, EBADMSG,
+				"unknown key '%.64s' in a box's record: made by a newer Cove?",
+				key);
 		if (r < 0)
-			return err_set(e, ERR_PROTOCOL, EBADMSG, "bad '%.64s' in a box's record", key);
+			return err_set(e, ERR_PROTOCOL, EBADMSG, "bad '%.64s' in a box's record",
+				       key);
 	}
 	if (r < 0)
 		return err_set(e, ERR_PROTOCOL, EBADMSG, "a box's record is damaged");
@@ -203,7 +206,8 @@ static int check_name(const char *what, const char *name, struct err *e)
 {
 	if (name && str_is_name(name, BOX_NAME_MAX))
 		return 0;
-	return err_set(e, ERR_INVALID, EINVAL,
+	return err_set(
+		e, ERR_INVALID, EINVAL,
 		"%s '%.80s' is not a name: lower-case letters, digits and inner dashes, at most %u",
 		what, name ? name : "", BOX_NAME_MAX);
 }
@@ -224,7 +228,8 @@ static int check_user(const char *user, struct err *e)
 
 	if (n > 0 && n <= USER_NAME_MAX && user[0] != '-' && strspn(user, allowed) == n)
 		return 0;
-	return err_set(e, ERR_INVALID, EINVAL, "'%.80s' is not a user: give NAME, UID or UID:GID", user);
+	return err_set(e, ERR_INVALID, EINVAL, "'%.80s' is not a user: give NAME, UID or UID:GID",
+		       user);
 }
 
 /* NAME=VALUE, the name of a variable or, for a label, any printable word. */
@@ -269,22 +274,27 @@ static int check_mount(const struct spec *s, const struct spec_mount *m, struct 
 	if (!path_is_absolute(m->src)) {
 		if (!path_is_safe_relative(m->src))
 			return err_set(e, ERR_INVALID, EINVAL,
-				"mount source '%.100s' may not leave the workspace ('..') or be empty",
-				m->src);
+				       "mount source '%.100s' may not leave the workspace ('..') "
+				       "or be empty",
+				       m->src);
 		if (!s->workspace && !s->workspace_dir)
-			return err_set(e, ERR_INVALID, EINVAL,
-				"mount source '%.100s' is relative, which needs a --workspace", m->src);
+			return err_set(
+				e, ERR_INVALID, EINVAL,
+				"mount source '%.100s' is relative, which needs a --workspace",
+				m->src);
 	}
 	r = check_path("mount target", m->dst, e);
 	if (r < 0)
 		return r;
 	if (!path_normalize(normal, sizeof(normal), m->dst) || strcmp(normal, m->dst) != 0)
 		return err_set(e, ERR_INVALID, EINVAL,
-			"mount target '%.100s' must be plain: no '.', '..' or double slash", m->dst);
+			       "mount target '%.100s' must be plain: no '.', '..' or double slash",
+			       m->dst);
 	if (is_own_place(normal))
 		return err_set(e, ERR_INVALID, EINVAL, "'%.100s' cannot be a mount target", m->dst);
 	if (m->env && !str_is_env_name(m->env))
-		return err_set(e, ERR_INVALID, EINVAL, "'%.80s' is not the name of a variable", m->env);
+		return err_set(e, ERR_INVALID, EINVAL, "'%.80s' is not the name of a variable",
+			       m->env);
 	return 0;
 }
 
@@ -293,9 +303,9 @@ static int check_lists(const struct spec *s, struct err *e)
 	int r = 0;
 
 	if (s->env_count > SPEC_ENV_MAX || s->label_count > SPEC_LABEL_MAX ||
-		s->mount_count > SPEC_MOUNT_MAX)
+	    s->mount_count > SPEC_MOUNT_MAX)
 		return err_set(e, ERR_LIMIT, E2BIG, "at most %u variables, %u labels and %u mounts",
-			SPEC_ENV_MAX, SPEC_LABEL_MAX, SPEC_MOUNT_MAX);
+			       SPEC_ENV_MAX, SPEC_LABEL_MAX, SPEC_MOUNT_MAX);
 	for (size_t i = 0; i < s->env_count && r == 0; i++)
 		r = check_pair("variable", s->env[i], true, e);
 	for (size_t i = 0; i < s->label_count && r == 0; i++)
@@ -315,8 +325,8 @@ static int check_size(const struct spec *s, struct err *e)
 	buf_done(&b);
 	if (r == -ENOBUFS)
 		return err_set(e, ERR_LIMIT, E2BIG,
-			"variables, labels and mounts together are larger than %u KiB",
-			SPEC_BYTES_MAX >> 10);
+			       "variables, labels and mounts together are larger than %u KiB",
+			       SPEC_BYTES_MAX >> 10);
 	return r < 0 ? err_errno(e, -r, "write the record") : 0;
 }
 
@@ -326,7 +336,7 @@ static int check_place(const struct spec *s, struct err *e)
 
 	if (s->workspace && s->workspace_dir)
 		return err_set(e, ERR_INVALID, EINVAL,
-			"a box has one workspace: a name or a directory, not both");
+			       "a box has one workspace: a name or a directory, not both");
 	if (s->workspace)
 		r = check_name("workspace", s->workspace, e);
 	if (r == 0 && s->workspace_dir)
@@ -336,7 +346,8 @@ static int check_place(const struct spec *s, struct err *e)
 	if (r == 0 && s->cwd)
 		r = check_path("working directory", s->cwd, e);
 	if (r == 0 && s->session && (!*s->session || strlen(s->session) > SESSION_ID_MAX))
-		r = err_set(e, ERR_INVALID, EINVAL, "a session id has 1 to %u bytes", SESSION_ID_MAX);
+		r = err_set(e, ERR_INVALID, EINVAL, "a session id has 1 to %u bytes",
+			    SESSION_ID_MAX);
 	return r;
 }
 
@@ -389,7 +400,7 @@ int spec_mount_parse(struct spec_mount *ret, char *text, struct err *e)
 	if (env) {
 		if (!str_is_env_name(env + 5))
 			return err_set(e, ERR_INVALID, EINVAL,
-				"'%.80s' is not the name of a variable; %s", env + 5, form);
+				       "'%.80s' is not the name of a variable; %s", env + 5, form);
 		*env = 0;
 		m.env = env + 5;
 	}
@@ -400,7 +411,7 @@ int spec_mount_parse(struct spec_mount *ret, char *text, struct err *e)
 	}
 	if (dst[0] != '/' || strchr(dst, ':') || strchr(dst, ','))
 		return err_set(e, ERR_INVALID, EINVAL,
-			"mount target '%.80s' is not an absolute path; %s", dst, form);
+			       "mount target '%.80s' is not an absolute path; %s", dst, form);
 	*colon = 0;
 	m.src = tidy_path(text);
 	m.dst = tidy_path(dst);
@@ -415,11 +426,13 @@ int spec_session_name(const char *prefix, const char *id, char ret[BOX_NAME_MAX 
 	if (!prefix)
 		prefix = "session";
 	if (!str_is_name(prefix, SESSION_PREFIX_MAX))
-		return err_set(e, ERR_INVALID, EINVAL,
-			"prefix '%.80s': lower-case letters, digits and inner dashes, at most %u", prefix,
-			SESSION_PREFIX_MAX);
+		return err_set(
+			e, ERR_INVALID, EINVAL,
+			"prefix '%.80s': lower-case letters, digits and inner dashes, at most %u",
+			prefix, SESSION_PREFIX_MAX);
 	if (!id || !*id || strlen(id) > SESSION_ID_MAX)
-		return err_set(e, ERR_INVALID, EINVAL, "a session id has 1 to %u bytes", SESSION_ID_MAX);
+		return err_set(e, ERR_INVALID, EINVAL, "a session id has 1 to %u bytes",
+			       SESSION_ID_MAX);
 	sha256_hex(id, strlen(id), hex);
 	snprintf(ret, BOX_NAME_MAX + 1, "%s-%.16s", prefix, hex);
 	return 0;

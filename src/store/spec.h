@@ -25,16 +25,16 @@ struct spec_mount {
 
 struct spec {
 	const char *name;
-	const char *image;	    /* name of the image, "host" for the host's own */
-	const char *wall;	    /* "native" */
-	const char *workspace;	    /* name of a workspace, or NULL */
-	const char *workspace_dir;  /* absolute host directory instead, or NULL */
-	const char *user;	    /* NULL: the image's user */
-	const char *cwd;	    /* NULL: /workspace, or the user's home */
-	const char *session;	    /* the caller's own id, or NULL */
+	const char *image;	   /* name of the image, "host" for the host's own */
+	const char *wall;	   /* "native" */
+	const char *workspace;	   /* name of a workspace, or NULL */
+	const char *workspace_dir; /* absolute host directory instead, or NULL */
+	const char *user;	   /* NULL: the image's user */
+	const char *cwd;	   /* NULL: /workspace, or the user's home */
+	const char *session;	   /* the caller's own id, or NULL */
 	enum persistence persistence;
-	bool one_shot;		    /* removed by its keeper when its first client is gone */
-	uint64_t timeout_ms;	    /* default for its commands, 0 none */
+	bool one_shot;	     /* removed by its keeper when its first client is gone */
+	uint64_t timeout_ms; /* default for its commands, 0 none */
 	uint64_t created_ms;
 	const char *env[SPEC_ENV_MAX]; /* NAME=VALUE */
 	size_t env_count;
@@ -50,7 +50,8 @@ int spec_format(const struct spec *s, struct buf *out);
 int spec_parse(struct spec *ret, char *text, size_t len, struct err *e);
 
 /* One line of that form, for a file that holds more than a spec (the keeper's configuration). The
- * value is borrowed. -ENOENT for a key that is not of a spec, -EBADMSG for a bad or repeated one. */
+ * value is borrowed. -ENOENT for a key that is not of a spec, -EBADMSG for a bad or repeated
+ * one. */
 int spec_take(struct spec *s, const char *key, const char *value);
 
 /* Checks everything that can be checked without touching the disk: names, paths, counts. */

@@ -6,8 +6,9 @@
  * itself must be the caller's own: whoever can write there can put a link or a record in our way.
  *
  * .new- directories are made in three steps (mkdir, open, flock) and until the third they look like
- * a dead maker's. A sweep takes the flock before it renames one to .gone-, so either the sweep or the
- * maker is first: a maker who was late finds the directory gone from its name, and starts again.
+ * a dead maker's. A sweep takes the flock before it renames one to .gone-, so either the sweep or
+ * the maker is first: a maker who was late finds the directory gone from its name, and starts
+ * again.
  */
 #include "store/state.h"
 
@@ -45,19 +46,22 @@ static int dir_error(int code, const char *dir, const char *what, struct err *e)
 	case EPERM:
 	case EROFS:
 		return err_set(e, ERR_DENIED, code,
-			"%s '%.110s': %s; set COVE_HOME to a directory you can write to", what, dir,
-			code == EROFS ? "the filesystem is read-only" : "permission denied");
+			       "%s '%.110s': %s; set COVE_HOME to a directory you can write to",
+			       what, dir,
+			       code == EROFS ? "the filesystem is read-only" : "permission denied");
 	case ENOTDIR:
 	case EEXIST:
 	case ELOOP:
 		return err_set(e, ERR_INVALID, ENOTDIR,
-			"'%.110s' is not a directory; move it away or set COVE_HOME", dir);
+			       "'%.110s' is not a directory; move it away or set COVE_HOME", dir);
 	case ENOSPC:
 	case EDQUOT:
 		return err_set(e, ERR_FULL, code,
-			"%s '%.110s': the disk is full; free some space or set COVE_HOME", what, dir);
+			       "%s '%.110s': the disk is full; free some space or set COVE_HOME",
+			       what, dir);
 	case ENOENT:
-		return err_set(e, ERR_NOT_FOUND, code, "there is no state directory '%.140s' yet", dir);
+		return err_set(e, ERR_NOT_FOUND, code, "there is no state directory '%.140s' yet",
+			       dir);
 	default:
 		return err_errno(e, code, "%s '%.140s'", what, dir);
 	}
@@ -84,7 +88,7 @@ static int make_absolute(const char *given, char *ret, size_t size, struct err *
 	}
 	if (!path_normalize(ret, size, given))
 		return err_set(e, ERR_INVALID, ENAMETOOLONG,
-			"the path of the state directory is too long; set COVE_HOME");
+			       "the path of the state directory is too long; set COVE_HOME");
 	return 0;
 }
 
@@ -100,12 +104,13 @@ static int user_home(char *ret, size_t size, struct err *e)
 	} else if (home && home[0] == '/') {
 		fits = path_join(path, sizeof(path), home, ".local/share/cove");
 	} else {
-		return err_set(e, ERR_INVALID, EINVAL,
+		return err_set(
+			e, ERR_INVALID, EINVAL,
 			"HOME is not set, so there is no place for Cove's state; set COVE_HOME");
 	}
 	if (!fits || !path_normalize(ret, size, path))
 		return err_set(e, ERR_INVALID, ENAMETOOLONG,
-			"the path of the state directory is too long; set COVE_HOME");
+			       "the path of the state directory is too long; set COVE_HOME");
 	return 0;
 }
 
@@ -135,7 +140,7 @@ static int find_home(struct state *s, const char *home, struct err *e)
 		fits = path_join(s->run, sizeof(s->run), s->home, "run");
 	if (!fits)
 		return err_set(e, ERR_INVALID, ENAMETOOLONG,
-			"the path of the state directory is too long; set COVE_HOME");
+			       "the path of the state directory is too long; set COVE_HOME");
 	return 0;
 }
 
@@ -172,10 +177,12 @@ static int open_top(const char *path, bool make, const char *what, int *ret_fd, 
 		return dir_error(errno, path, what, e);
 	if (st.st_uid != geteuid())
 		return err_set(e, ERR_DENIED, EPERM,
-			"'%.120s' belongs to another user; set COVE_HOME to a directory of your own",
-			path);
+			       "'%.120s' belongs to another user; set COVE_HOME to a directory of "
+			       "your own",
+			       path);
 	if (st.st_mode & S_IWOTH)
-		return err_set(e, ERR_DENIED, EPERM,
+		return err_set(
+			e, ERR_DENIED, EPERM,
 			"everybody can write to '%.120s'; set COVE_HOME to a directory of your own",
 			path);
 	*ret_fd = take_fd(fd);
@@ -234,8 +241,8 @@ int state_open(struct state *s, const char *home, bool make, struct err *e)
 
 void state_close(struct state *s)
 {
-	int *fds[] = {&s->home_fd, &s->boxes_fd, &s->images_fd, &s->layers_fd, &s->workspaces_fd,
-		&s->run_fd};
+	int *fds[] = {&s->home_fd,   &s->boxes_fd,	&s->images_fd,
+		      &s->layers_fd, &s->workspaces_fd, &s->run_fd};
 
 	/* A zeroed one owns nothing: descriptor 0 is never a directory of ours. */
 	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
@@ -326,8 +333,8 @@ static int name_list_add(struct name_list *l, const char *name)
 	return 0;
 }
 
-static int pick_name(int dir_fd, const char *name, bool (*pick)(int dir_fd, char name[NAME_MAX + 1]),
-	struct name_list *list)
+static int pick_name(int dir_fd, const char *name,
+		     bool (*pick)(int dir_fd, char name[NAME_MAX + 1]), struct name_list *list)
 {
 	char picked[NAME_MAX + 1];
 
@@ -338,7 +345,7 @@ static int pick_name(int dir_fd, const char *name, bool (*pick)(int dir_fd, char
 
 /* Names below dir_fd that pick() accepts, as it may have changed them; sorted. */
 static int list_dir(int dir_fd, bool (*pick)(int dir_fd, char name[NAME_MAX + 1]),
-	char ***ret_names, size_t *ret_count)
+		    char ***ret_names, size_t *ret_count)
 {
 	struct name_list list = {0};
 	int fd = openat(dir_fd, ".", DIR_FLAGS), r = 0;

@@ -3,10 +3,10 @@
  *
  * How it works
  *
- * Headers are collected in one block, extended headers (pax x and g, GNU L and K) in a buffer with a
- * maximum, file data is passed through. What an extended header says is kept in struct tar_extra and
- * used for exactly the next entry. Padding after data is not looked at, as every tar writes what it
- * likes there; everything else is checked.
+ * Headers are collected in one block, extended headers (pax x and g, GNU L and K) in a buffer with
+ * a maximum, file data is passed through. What an extended header says is kept in struct tar_extra
+ * and used for exactly the next entry. Padding after data is not looked at, as every tar writes
+ * what it likes there; everything else is checked.
  *
  * Why so strict: an image is made of what this reader says, while somebody else may have looked at
  * the same stream with another reader before. Where the two could disagree we refuse.
@@ -106,7 +106,8 @@ static bool parse_number(const uint8_t *block, struct field f, bool may_be_negat
 {
 	const uint8_t *p = block + f.at;
 
-	return p[0] & 0x80 ? parse_base256(p, f.len, may_be_negative, ret) : parse_octal(p, f.len, ret);
+	return p[0] & 0x80 ? parse_base256(p, f.len, may_be_negative, ret)
+			   : parse_octal(p, f.len, ret);
 }
 
 static bool checksum_is_right(const uint8_t *block)
@@ -160,7 +161,8 @@ static int take_decimal(bool *has, uint64_t *number, const char *value, size_t n
 	memcpy(digits, value, n);
 	digits[n] = 0;
 	*has = true;
-	return str_parse_u64(digits, UINT64_MAX, number) ? 0 : bad(e, "a number in an extended header");
+	return str_parse_u64(digits, UINT64_MAX, number) ? 0
+							 : bad(e, "a number in an extended header");
 }
 
 /* Seconds with an optional fraction; a time before 1970 becomes 0. */
@@ -221,7 +223,7 @@ static int take_pax_record(struct tar_extra *x, const struct record_text *r, str
 		return take_time(x, r->value, r->value_len, e);
 	if (key_starts(r, "GNU.sparse."))
 		return err_set(e, ERR_UNSUPPORTED, EBADMSG,
-			"the tar stream has sparse files; make it without --sparse");
+			       "the tar stream has sparse files; make it without --sparse");
 	return 0;
 }
 
@@ -261,9 +263,10 @@ static int take_pax(struct tar *t, struct err *e)
 		p += len;
 		n -= len;
 	}
-	/* A global header that renames or resizes every entry is legal and never what anybody meant. */
+	/* A global header that renames or resizes every entry is legal and never what anybody
+	 * meant. */
 	if (r == 0 && (global.path || global.target || global.has_size || global.has_uid ||
-			      global.has_gid || global.has_mtime))
+		       global.has_gid || global.has_mtime))
 		r = bad(e, "a global header sets names, sizes, owners or times");
 	extra_done(&global);
 	return r;
@@ -339,7 +342,7 @@ static int entry_type(char type, enum tar_type *ret, struct err *e)
 		return 0;
 	case 'S':
 		return err_set(e, ERR_UNSUPPORTED, EBADMSG,
-			"the tar stream has sparse files; make it without --sparse");
+			       "the tar stream has sparse files; make it without --sparse");
 	default:
 		return bad(e, "an entry of unknown type");
 	}
@@ -372,18 +375,19 @@ static int read_numbers(struct tar *t, struct tar_entry *entry, struct err *e)
 	const struct tar_extra *x = &t->extra;
 	uint64_t mode, uid, gid, size, mtime;
 
-	if (!parse_number(t->block, F_MODE, false, &mode) || !parse_number(t->block, F_UID, false, &uid) ||
-		!parse_number(t->block, F_GID, false, &gid) ||
-		!parse_number(t->block, F_SIZE, false, &size) ||
-		!parse_number(t->block, F_MTIME, true, &mtime))
+	if (!parse_number(t->block, F_MODE, false, &mode) ||
+	    !parse_number(t->block, F_UID, false, &uid) ||
+	    !parse_number(t->block, F_GID, false, &gid) ||
+	    !parse_number(t->block, F_SIZE, false, &size) ||
+	    !parse_number(t->block, F_MTIME, true, &mtime))
 		return bad(e, "a number in a header");
 	uid = x->has_uid ? x->uid : uid;
 	gid = x->has_gid ? x->gid : gid;
 	size = x->has_size ? x->size : size;
 	if (uid > ID_MAX || gid > ID_MAX)
 		return err_set(e, ERR_INVALID, EBADMSG,
-			"an entry belongs to user or group %llu; a box has ids up to 65535",
-			(unsigned long long)(uid > ID_MAX ? uid : gid));
+			       "an entry belongs to user or group %llu; a box has ids up to 65535",
+			       (unsigned long long)(uid > ID_MAX ? uid : gid));
 	if (size > TAR_FILE_MAX)
 		return too_much(e, "a file is larger than 1 TiB");
 	entry->mode = (unsigned)(mode & 07777);
@@ -483,8 +487,12 @@ static const char *compression_of(const uint8_t *p)
 		size_t n;
 		const char *program;
 	} known[] = {
-		{"\x1f\x8b", 2, "gunzip"},	   {"\xfd" "7zXZ", 5, "unxz"},
-		{"\x28\xb5\x2f\xfd", 4, "unzstd"}, {"BZh", 3, "bunzip2"},
+		{"\x1f\x8b", 2, "gunzip"},
+		{"\xfd"
+		 "7zXZ",
+		 5, "unxz"},
+		{"\x28\xb5\x2f\xfd", 4, "unzstd"},
+		{"BZh", 3, "bunzip2"},
 	};
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
@@ -499,7 +507,7 @@ static int not_a_tar(const struct tar *t, struct err *e)
 
 	if (program)
 		return err_set(e, ERR_INVALID, EBADMSG,
-			"the stream is compressed; pipe it through %s first", program);
+			       "the stream is compressed; pipe it through %s first", program);
 	return bad(e, t->entries ? "a header is damaged" : "this is not a tar archive");
 }
 
@@ -558,7 +566,8 @@ static int feed_payload(struct tar *t, const uint8_t *p, size_t n, size_t *ret_u
 	*ret_used = take;
 	t->left -= take;
 	if (meta)
-		r = buf_append(&t->meta, p, take) < 0 ? err_errno(e, ENOMEM, "read a tar header") : 0;
+		r = buf_append(&t->meta, p, take) < 0 ? err_errno(e, ENOMEM, "read a tar header")
+						      : 0;
 	else
 		r = t->ops->on_data(t->arg, p, take, e);
 	if (r < 0 || t->left > 0)

@@ -73,7 +73,7 @@ struct tar {
 	uint64_t entries;
 	unsigned zero_blocks;
 	bool pending; /* an extended header waits for its entry */
-	int error; /* sticky */
+	int error;    /* sticky */
 };
 
 void tar_init(struct tar *t, const struct tar_ops *ops, void *arg);

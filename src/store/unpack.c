@@ -3,11 +3,11 @@
  *
  * How it works
  *
- * The tar reader calls us with entries whose paths are clean. An entry is made relative to its parent
- * directory, which is opened with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS: a path through a link that
- * an earlier entry planted is refused, wherever it leads. The parent of the last entry stays open,
- * as tars list a directory's files together. A later entry replaces an earlier one of the same name,
- * but never a directory that has something in it.
+ * The tar reader calls us with entries whose paths are clean. An entry is made relative to its
+ * parent directory, which is opened with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS: a path through a
+ * link that an earlier entry planted is refused, wherever it leads. The parent of the last entry
+ * stays open, as tars list a directory's files together. A later entry replaces an earlier one of
+ * the same name, but never a directory that has something in it.
  *
  * Modes and times of directories are set at the end: making files changes times, and a directory
  * may be read-only.
@@ -45,10 +45,10 @@ struct dir_todo {
 };
 
 struct unpack {
-	int root_fd;	/* borrowed */
-	int parent_fd;	/* owned; of the directory named parent, -1 if none */
+	int root_fd;   /* borrowed */
+	int parent_fd; /* owned; of the directory named parent, -1 if none */
 	char parent[TAR_NAME_MAX + 1];
-	int file_fd;	/* owned; the file being written */
+	int file_fd; /* owned; the file being written */
 	struct attrs file;
 	struct dir_todo *dirs, **dirs_end; /* owned, in the order of the stream */
 	size_t dirs_bytes;
@@ -75,13 +75,14 @@ static int fail(struct err *e, int code, const char *path)
 	char shown[120];
 
 	if (code == ELOOP || code == EXDEV)
-		return err_set(e, ERR_INVALID, EBADMSG,
+		return err_set(
+			e, ERR_INVALID, EBADMSG,
 			"the tar stream has an entry that goes through a symbolic link: '%s'",
 			show(shown, path));
 	if (code == ENOTDIR || code == ENOTEMPTY || code == EISDIR)
 		return err_set(e, ERR_INVALID, EBADMSG,
-			"the tar stream has a file and a directory of the same name: '%s'",
-			show(shown, path));
+			       "the tar stream has a file and a directory of the same name: '%s'",
+			       show(shown, path));
 	return err_errno(e, code, "unpack '%s'", show(shown, path));
 }
 
@@ -150,8 +151,10 @@ static int clear_name(int dir_fd, const char *name)
 
 static struct attrs attrs_of(const struct tar_entry *entry, bool single)
 {
-	struct attrs a = {entry->mode, entry->uid, entry->gid,
-		{(time_t)entry->mtime_s, (long)entry->mtime_ns}};
+	struct attrs a = {entry->mode,
+			  entry->uid,
+			  entry->gid,
+			  {(time_t)entry->mtime_s, (long)entry->mtime_ns}};
 
 	if (!single)
 		return a;
@@ -251,7 +254,8 @@ static int make_dir(struct unpack *u, int dir_fd, const char *name, const struct
 	return remember_dir(u, entry);
 }
 
-static int make_symlink(struct unpack *u, int dir_fd, const char *name, const struct tar_entry *entry)
+static int make_symlink(struct unpack *u, int dir_fd, const char *name,
+			const struct tar_entry *entry)
 {
 	struct attrs a = attrs_of(entry, u->single);
 	struct timespec times[2] = {a.mtime, a.mtime};
@@ -268,7 +272,7 @@ static int make_symlink(struct unpack *u, int dir_fd, const char *name, const st
 
 /* Only to a regular file that this stream made: the tree was empty before. */
 static int make_hardlink(struct unpack *u, int dir_fd, const char *name,
-	const struct tar_entry *entry, struct err *e)
+			 const struct tar_entry *entry, struct err *e)
 {
 	char shown[120], parent[TAR_NAME_MAX + 1];
 	const char *slash = strrchr(entry->target, '/');
@@ -281,7 +285,8 @@ static int make_hardlink(struct unpack *u, int dir_fd, const char *name,
 	autoclose int fd = fd_openat2(u->root_fd, parent, O_PATH | O_DIRECTORY, 0, INSIDE);
 	slash = slash ? slash + 1 : entry->target;
 	if (fd < 0 || fstatat(fd, slash, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
-		return err_set(e, ERR_INVALID, EBADMSG,
+		return err_set(
+			e, ERR_INVALID, EBADMSG,
 			"the tar stream has a hard link to something that is no file in it: '%s'",
 			show(shown, entry->target));
 	if (strcmp(entry->target, entry->path) == 0)
@@ -395,8 +400,11 @@ static void unpack_done(struct unpack *u)
 
 int unpack_tar(int tar_fd, int root_fd, bool single, struct unpack_result *ret, struct err *e)
 {
-	struct unpack u = {
-		.root_fd = root_fd, .parent_fd = -1, .file_fd = -1, .single = single, .result = ret};
+	struct unpack u = {.root_fd = root_fd,
+			   .parent_fd = -1,
+			   .file_fd = -1,
+			   .single = single,
+			   .result = ret};
 	struct tar t;
 	int r;
 

@@ -2,8 +2,8 @@
  * Named workspaces; see workspace.h.
  *
  * How it works: a workspace is made as .new-<random>, given its owner and renamed, so that nobody
- * ever sees one that belongs to root by mistake. Removal renames to .gone-<random> first; whatever a
- * crash leaves behind is deleted by the next removal.
+ * ever sees one that belongs to root by mistake. Removal renames to .gone-<random> first; whatever
+ * a crash leaves behind is deleted by the next removal.
  *
  * A mount source is resolved by the kernel with RESOLVE_BENEATH, because a box may be changing the
  * workspace at this very moment: no check of ours could be trusted by the time the path is used.
@@ -33,7 +33,9 @@ static int check_workspace_name(const char *name, struct err *e)
 	if (str_is_name(name, BOX_NAME_MAX))
 		return 0;
 	return err_set(e, ERR_INVALID, EINVAL,
-		"'%.80s' is not the name of a workspace: lower-case letters, digits and inner dashes", name);
+		       "'%.80s' is not the name of a workspace: lower-case letters, digits and "
+		       "inner dashes",
+		       name);
 }
 
 /* Renames without ever replacing: an empty workspace that somebody just made is in use. */
@@ -47,7 +49,8 @@ static int rename_new(int dir_fd, const char *from, const char *to)
 	}
 	if (errno != EINVAL && errno != ENOSYS)
 		return -errno;
-	/* A filesystem without RENAME_NOREPLACE: a lost race replaces one empty directory by another. */
+	/* A filesystem without RENAME_NOREPLACE: a lost race replaces one empty directory by
+	 * another. */
 	if (renameat(dir_fd, from, dir_fd, to) == 0)
 		return 0;
 	if (errno != ENOTEMPTY && errno != EEXIST)
@@ -134,8 +137,8 @@ static int measure(struct state *s, const struct ids *ids, struct workspace *w, 
 	return r;
 }
 
-int workspace_list(struct state *s, const struct ids *ids, struct workspace **ret, size_t *ret_count,
-	struct err *e)
+int workspace_list(struct state *s, const struct ids *ids, struct workspace **ret,
+		   size_t *ret_count, struct err *e)
 {
 	struct workspace *list;
 	char **names;
@@ -193,7 +196,8 @@ int workspace_remove(struct state *s, const struct ids *ids, const char *name, s
 		return r;
 	if (r > 0)
 		return err_set(e, ERR_CONFLICT, EBUSY,
-			"box '%s' uses workspace '%s'; remove the box first (cove rm %s)", box, name, box);
+			       "box '%s' uses workspace '%s'; remove the box first (cove rm %s)",
+			       box, name, box);
 	state_gone_name(gone);
 	if (renameat(s->workspaces_fd, name, s->workspaces_fd, gone) < 0) {
 		if (errno == ENOENT)
@@ -210,8 +214,9 @@ int workspace_remove(struct state *s, const struct ids *ids, const char *name, s
 static int leads_out(const char *src, struct err *e)
 {
 	return err_set(e, ERR_INVALID, EXDEV,
-		"mount source '%.120s' leads out of the workspace; give an absolute path if that is meant",
-		src);
+		       "mount source '%.120s' leads out of the workspace; give an absolute path if "
+		       "that is meant",
+		       src);
 }
 
 /* openat2 says EAGAIN when something was renamed while it looked. */
@@ -282,7 +287,7 @@ int workspace_open_source(int workspace_fd, const char *src, int *ret_fd, struct
 		return leads_out(src, e);
 	if (fd == -ENOENT)
 		return err_set(e, ERR_INVALID, ENOENT,
-			"mount source '%.120s' goes through a link that leads nowhere", src);
+			       "mount source '%.120s' goes through a link that leads nowhere", src);
 	if (fd < 0)
 		return err_errno(e, -fd, "mount source '%.120s'", src);
 	*ret_fd = fd;

@@ -60,27 +60,35 @@ static inline void maker_header(struct tar_maker *m, struct maker_entry e)
 
 static inline void maker_file(struct tar_maker *m, const char *name, const char *text)
 {
-	maker_header(m, (struct maker_entry){.type = '0', .name = name, .mode = 0644,
-		.size = strlen(text), .mtime = 1000});
+	maker_header(m, (struct maker_entry){.type = '0',
+					     .name = name,
+					     .mode = 0644,
+					     .size = strlen(text),
+					     .mtime = 1000});
 	maker_bytes(m, text, strlen(text));
 }
 
 static inline void maker_dir(struct tar_maker *m, const char *name)
 {
-	maker_header(m, (struct maker_entry){.type = '5', .name = name, .mode = 0755, .mtime = 1000});
+	maker_header(m,
+		     (struct maker_entry){.type = '5', .name = name, .mode = 0755, .mtime = 1000});
 }
 
 static inline void maker_link(struct tar_maker *m, char type, const char *name, const char *target)
 {
-	maker_header(m, (struct maker_entry){.type = type, .name = name, .target = target,
-		.mode = 0777, .mtime = 1000});
+	maker_header(
+		m,
+		(struct maker_entry){
+			.type = type, .name = name, .target = target, .mode = 0777, .mtime = 1000});
 }
 
 /* An extended header with the given body. */
 static inline void maker_meta(struct tar_maker *m, char type, const void *body, size_t n)
 {
-	maker_header(m, (struct maker_entry){.type = type, .name = "././@LongLink", .size = n,
-		.gnu = type == 'L' || type == 'K'});
+	maker_header(m, (struct maker_entry){.type = type,
+					     .name = "././@LongLink",
+					     .size = n,
+					     .gnu = type == 'L' || type == 'K'});
 	maker_bytes(m, body, n);
 }
 

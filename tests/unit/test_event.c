@@ -32,8 +32,12 @@ TEST(lines_of_the_header)
 	CHECK_STR(line(&ev), "[cove] open   dev  image=base\n");
 	ev = (struct event){.kind = EVENT_COMMAND, .command = "make -j4"};
 	CHECK_STR(line(&ev), "[cove] $ make -j4\n");
-	ev = (struct event){.kind = EVENT_RESULT, .has_exit = true, .stdout_bytes = 1204,
-		.duration_ms = 1234, .cwd = "/tmp", .cwd_changed = true};
+	ev = (struct event){.kind = EVENT_RESULT,
+			    .has_exit = true,
+			    .stdout_bytes = 1204,
+			    .duration_ms = 1234,
+			    .cwd = "/tmp",
+			    .cwd_changed = true};
 	CHECK_STR(line(&ev), "[cove] -> exit 0, 1204 B out, 0 B err, 1.2 s, cwd /tmp (changed)\n");
 	ev.cwd_changed = false;
 	CHECK_STR(line(&ev), "[cove] -> exit 0, 1204 B out, 0 B err, 1.2 s, cwd /tmp\n");
@@ -45,22 +49,33 @@ TEST(lines_of_the_header)
 	CHECK_STR(line(&ev), "[cove] timeout after 5.0 s\n");
 	ev = (struct event){.kind = EVENT_FAIL, .cause = "no image 'x'"};
 	CHECK_STR(line(&ev), "[cove] fail   no image 'x'\n");
-	ev = (struct event){.kind = EVENT_CLOSE, .box = "dev", .cause = "stopped", .by = "cove stop"};
+	ev = (struct event){
+		.kind = EVENT_CLOSE, .box = "dev", .cause = "stopped", .by = "cove stop"};
 	CHECK_STR(line(&ev), "[cove] close  dev  stopped by cove stop\n");
 }
 
 TEST(json_lines)
 {
-	struct event ev = {.kind = EVENT_COMMAND, .at_ms = 7, .box = "dev", .exec_id = 3,
-		.command = "echo \"a\"\nb", .shell = "default"};
+	struct event ev = {.kind = EVENT_COMMAND,
+			   .at_ms = 7,
+			   .box = "dev",
+			   .exec_id = 3,
+			   .command = "echo \"a\"\nb",
+			   .shell = "default"};
 
 	CHECK_STR(json(&ev), "{\"at_ms\":7,\"event\":\"command\",\"box\":\"dev\",\"exec_id\":3,"
 			     "\"command\":\"echo \\\"a\\\"\\nb\",\"shell\":\"default\"}\n");
-	ev = (struct event){.kind = EVENT_RESULT, .at_ms = 8, .box = "dev", .exec_id = 3, .signal = 9,
-		.cwd = "/", .duration_ms = 5};
-	CHECK_STR(json(&ev), "{\"at_ms\":8,\"event\":\"result\",\"box\":\"dev\",\"exec_id\":3,"
-			     "\"exit_code\":null,\"signal\":9,\"stdout_bytes\":0,\"stderr_bytes\":0,"
-			     "\"cwd\":\"/\",\"cwd_changed\":false,\"duration_ms\":5}\n");
+	ev = (struct event){.kind = EVENT_RESULT,
+			    .at_ms = 8,
+			    .box = "dev",
+			    .exec_id = 3,
+			    .signal = 9,
+			    .cwd = "/",
+			    .duration_ms = 5};
+	CHECK_STR(json(&ev),
+		  "{\"at_ms\":8,\"event\":\"result\",\"box\":\"dev\",\"exec_id\":3,"
+		  "\"exit_code\":null,\"signal\":9,\"stdout_bytes\":0,\"stderr_bytes\":0,"
+		  "\"cwd\":\"/\",\"cwd_changed\":false,\"duration_ms\":5}\n");
 }
 
 /* Every byte in every field: one line each, no control byte, and the prefix only at its start. */
@@ -72,12 +87,20 @@ TEST(nothing_can_forge_a_line)
 	at += sprintf(at, "x\n[cove] close dev\r\033[2K");
 	for (int c = 1; c < 256; c++)
 		*at++ = (char)c;
-	strcpy(at, "\xe2\x80\xa8\xe2\x80\xae\xc2\x9b" "end");
+	strcpy(at, "\xe2\x80\xa8\xe2\x80\xae\xc2\x9b"
+		   "end");
 	for (int kind = EVENT_OPEN; kind <= EVENT_CLOSE; kind++) {
 		const char *text;
 
-		ev = (struct event){.kind = (enum event_kind)kind, .box = all, .image = all,
-			.workspace = all, .command = all, .shell = all, .cwd = all, .cause = all, .by = all};
+		ev = (struct event){.kind = (enum event_kind)kind,
+				    .box = all,
+				    .image = all,
+				    .workspace = all,
+				    .command = all,
+				    .shell = all,
+				    .cwd = all,
+				    .cause = all,
+				    .by = all};
 		text = line(&ev);
 		CHECK(strchr(text, '\n') == text + strlen(text) - 1);
 		for (const char *p = text; p[1]; p++)
@@ -105,7 +128,10 @@ TEST(a_command_is_cut_at_a_whole_character)
 	snprintf(want, sizeof(want), "[cove] $ %.80s…\n", text);
 	CHECK_STR(line(&ev), want);
 	/* A four-byte character from byte 78 to 81. */
-	memcpy(text + 78, "\xf0\x9f\x90\x9a" "z", 6);
+	memcpy(text + 78,
+	       "\xf0\x9f\x90\x9a"
+	       "z",
+	       6);
 	snprintf(want, sizeof(want), "[cove] $ %.78s…\n", text);
 	CHECK_STR(line(&ev), want);
 	/* Only continuation bytes: no character to keep whole. */

@@ -63,17 +63,23 @@ static struct tar_maker good_tar(void)
 	maker_init(&m);
 	maker_dir(&m, "./");
 	maker_dir(&m, "./usr/");
-	maker_header(&m, (struct maker_entry){.type = '0', .name = "./usr/sudo", .mode = 04755,
-		.mtime = 1234567});
-	maker_header(&m, (struct maker_entry){.type = '0', .name = "./usr/mine", .mode = 0640,
-		.uid = 1000, .gid = 1000, .mtime = 1234567});
-	maker_file(&m, "etc/passwd", "root:x:0:0:root:/root:/bin/sh\nbroken\n"
-				     "agent:x:1000:1000::/home/agent:/bin/sh\n");
+	maker_header(&m,
+		     (struct maker_entry){
+			     .type = '0', .name = "./usr/sudo", .mode = 04755, .mtime = 1234567});
+	maker_header(&m, (struct maker_entry){.type = '0',
+					      .name = "./usr/mine",
+					      .mode = 0640,
+					      .uid = 1000,
+					      .gid = 1000,
+					      .mtime = 1234567});
+	maker_file(&m, "etc/passwd",
+		   "root:x:0:0:root:/root:/bin/sh\nbroken\n"
+		   "agent:x:1000:1000::/home/agent:/bin/sh\n");
 	maker_link(&m, '2', "bin", "usr/bin");
 	maker_link(&m, '1', "usr/sudo2", "./usr/sudo");
 	maker_header(&m, (struct maker_entry){.type = '4', .name = "dev/sda", .mode = 0666});
-	maker_header(&m, (struct maker_entry){.type = '5', .name = "locked", .mode = 0555,
-		.mtime = 1234567});
+	maker_header(&m, (struct maker_entry){
+				 .type = '5', .name = "locked", .mode = 0555, .mtime = 1234567});
 	maker_file(&m, "locked/file", "inside");
 	maker_end(&m);
 	return m;
@@ -390,7 +396,8 @@ TEST(what_is_missing_names_the_remedy)
 	CHECK_EQ(image_find(&s, "../x", &im, &why), -EINVAL);
 	CHECK_EQ(image_find(&s, "host", &im, &why), 0);
 	CHECK(im.is_host);
-	CHECK_EQ(fd_write_file(s.images_fd, "bad", "layer ../../etc\nuser x\n", 23, 0600, false), 0);
+	CHECK_EQ(fd_write_file(s.images_fd, "bad", "layer ../../etc\nuser x\n", 23, 0600, false),
+		 0);
 	CHECK(image_find(&s, "bad", &im, &why) < 0);
 	CHECK_EQ(fd_write_file(s.images_fd, "bad", "layer", 5, 0600, false), 0);
 	CHECK(image_find(&s, "bad", &im, &why) < 0);
@@ -400,8 +407,9 @@ TEST(what_is_missing_names_the_remedy)
 
 TEST(the_host_skeleton)
 {
-	static const char *const never[] = {"etc/ssh", "etc/gshadow", "etc/environment", "etc/ssl/private",
-		"etc/profile.d", "etc/gitconfig", "var/lib/dpkg"};
+	static const char *const never[] = {"etc/ssh",	       "etc/gshadow",	"etc/environment",
+					    "etc/ssl/private", "etc/profile.d", "etc/gitconfig",
+					    "var/lib/dpkg"};
 	struct image im, again;
 	struct stat st, before;
 	char path[800], *text;

@@ -239,7 +239,8 @@ TEST(kill_in_the_middle_leaves_nothing_visible)
 
 				snprintf(name, sizeof(name), "k%d-%d", i, k);
 				spec = spec_of(name);
-				spec.one_shot = i % 2; /* without waiting for the disk it gets further */
+				spec.one_shot =
+					i % 2; /* without waiting for the disk it gets further */
 				record_create(&s, &spec, &fd, NULL);
 				fd_close(&fd);
 			}
@@ -286,8 +287,10 @@ TEST(a_creator_is_known_by_its_claim)
 
 TEST(damaged_records_are_errors)
 {
-	static const char *const bad[] = {"", "name dev\nimage base\nwall nat", "name other\nimage base\n"
-		"wall native\ncreated_ms 1\n", "garbage", "name dev\nimage base\nwall native\nzzz 1\n"};
+	static const char *const bad[] = {"", "name dev\nimage base\nwall nat",
+					  "name other\nimage base\n"
+					  "wall native\ncreated_ms 1\n",
+					  "garbage", "name dev\nimage base\nwall native\nzzz 1\n"};
 	char *huge = calloc(1, SPEC_BYTES_MAX + 1);
 	struct record r = {0};
 	struct state s;

@@ -181,8 +181,10 @@ TEST(mounts_as_people_write_them)
 
 TEST(mounts_that_are_none)
 {
-	static const char *const bad[] = {"", "/a", ":/b", "/a:", "/a:b", "/a:/b:rw", "/a:/b:ro:ro",
-		"/a:/b,env=", "/a:/b,env=1X", "/a:/b,env=A,env=B", "/a:/b,ro", "/a:/b:/c"};
+	static const char *const bad[] = {
+		"",	    "/a",	   ":/b",	 "/a:",		 "/a:b",
+		"/a:/b:rw", "/a:/b:ro:ro", "/a:/b,env=", "/a:/b,env=1X", "/a:/b,env=A,env=B",
+		"/a:/b,ro", "/a:/b:/c"};
 	struct err e;
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -199,9 +201,9 @@ TEST(mounts_stay_where_they_may)
 {
 	static const struct {
 		const char *src, *dst;
-	} bad[] = {{"../x", "/d"}, {"a/../../x", "/d"}, {"", "/d"}, {".", "/d"}, {"a//b", "/d"},
-		{"/a", "/"}, {"/a", "/proc"}, {"/a", "/dev/x"}, {"/a", "/sys"}, {"/a", "/b/../proc"},
-		{"/a", "//b"}, {"/a", "b"}};
+	} bad[] = {{"../x", "/d"}, {"a/../../x", "/d"},	 {"", "/d"},	  {".", "/d"},
+		   {"a//b", "/d"}, {"/a", "/"},		 {"/a", "/proc"}, {"/a", "/dev/x"},
+		   {"/a", "/sys"}, {"/a", "/b/../proc"}, {"/a", "//b"},	  {"/a", "b"}};
 	struct spec s = good();
 	struct err e = {0};
 

@@ -198,7 +198,8 @@ TEST(leftovers_are_those_whose_maker_is_gone)
 	CHECK_EQ(state_new_dir(s.layers_fd, mine, &mine_fd), 0);
 	CHECK_EQ(state_new_dir(s.layers_fd, dead, &dead_fd), 0);
 	close(dead_fd);
-	CHECK(mkdirat(s.layers_fd, ".gone-1", 0700) == 0 && mkdirat(s.layers_fd, "thing", 0700) == 0);
+	CHECK(mkdirat(s.layers_fd, ".gone-1", 0700) == 0 &&
+	      mkdirat(s.layers_fd, "thing", 0700) == 0);
 	CHECK_EQ(state_leftovers(s.layers_fd, &names, &count), 0);
 	CHECK(count >= 2 && count <= 3); /* a renamed one may be read twice */
 	for (size_t i = 0; i < count; i++)

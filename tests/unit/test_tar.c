@@ -11,9 +11,11 @@ struct seen {
 static int seen_entry(void *arg, const struct tar_entry *t, struct err *e)
 {
 	struct seen *s = arg;
-	int r = buf_printf(&s->text, "%c %s>%s %o %u:%u %llu @%llu.%u\n", "fdlho"[t->type], t->path,
-		t->type == TAR_SYMLINK || t->type == TAR_HARDLINK ? t->target : "", t->mode, t->uid,
-		t->gid, (unsigned long long)t->size, (unsigned long long)t->mtime_s, t->mtime_ns);
+	int r = buf_printf(&s->text, "%c %s>%s %o %u:%u %llu @%llu.%u\n", "fdlho"[t->type],
+			   t -> path,
+			   t -> type == TAR_SYMLINK || t -> type == TAR_HARDLINK ? t -> target : "",
+			   t->mode, t->uid, t->gid, (unsigned long long)t->size,
+			   (unsigned long long)t->mtime_s, t->mtime_ns);
 
 	(void)e;
 	return r;
@@ -107,8 +109,9 @@ TEST(ordinary_entries)
 	maker_link(&m, '2', "bin", "usr/bin");
 	maker_link(&m, '1', "etc/copy", "./etc/hosts");
 	maker_header(&m, (struct maker_entry){.type = '3', .name = "dev/null", .mode = 0666});
-	maker_header(&m, (struct maker_entry){.type = '0', .name = "sudo", .mode = 04755, .uid = 0,
-		.gid = 65535});
+	maker_header(&m,
+		     (struct maker_entry){
+			     .type = '0', .name = "sudo", .mode = 04755, .uid = 0, .gid = 65535});
 	maker_end(&m);
 	CHECK_EQ(verdict(&m), 0);
 	CHECK_STR(out, "d > 755 0:0 0 @1000.0\n.\n"
@@ -162,7 +165,7 @@ TEST(numbers_of_gnu_tar)
 	memset(h + 108, 0, 8);
 	h[108] = 0x80;
 	h[114] = 0x10;
-	h[115] = 0x01; /* uid 4097 */
+	h[115] = 0x01;		   /* uid 4097 */
 	memset(h + 136, 0xff, 12); /* a time before 1970 */
 	maker_seal(h);
 	maker_end(&m);
@@ -177,15 +180,18 @@ static void refuse_name(const char *name, char type)
 	maker_init(&m);
 	if (type == '1')
 		maker_file(&m, "ok", "x");
-	maker_header(&m, (struct maker_entry){.type = type, .name = type == '1' ? "link" : name,
-		.target = type == '1' ? name : "t", .mode = 0644});
+	maker_header(&m, (struct maker_entry){.type = type,
+					      .name = type == '1' ? "link" : name,
+					      .target = type == '1' ? name : "t",
+					      .mode = 0644});
 	maker_end(&m);
 	if (verdict(&m) >= 0)
 		FAIL(name);
 	CHECK(why.msg[0]);
 	maker_init(&m);
 	maker_pax(&m, type == '1' ? "linkpath" : "path", name);
-	maker_header(&m, (struct maker_entry){.type = type, .name = "x", .target = "t", .mode = 0644});
+	maker_header(&m,
+		     (struct maker_entry){.type = type, .name = "x", .target = "t", .mode = 0644});
 	maker_end(&m);
 	if (verdict(&m) >= 0)
 		FAIL(name);
@@ -193,8 +199,9 @@ static void refuse_name(const char *name, char type)
 
 TEST(names_that_lead_out)
 {
-	static const char *const bad[] = {"/etc/passwd", "../x", "a/../../x", "..", "./..", "a//b",
-		"a/./b", "//x", "./../x", ".//../x", "a/.."};
+	static const char *const bad[] = {"/etc/passwd", "../x",    "a/../../x", "..",
+					  "./..",	 "a//b",    "a/./b",	 "//x",
+					  "./../x",	 ".//../x", "a/.."};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		refuse_name(bad[i], '0');
@@ -270,13 +277,26 @@ TEST(malformed_extended_headers)
 		char type;
 		const char *body;
 	} bad[] = {
-		{'x', "path=x\n"},	    {'x', "99 path=x\n"},  {'x', "5 path=x\n"},
-		{'x', "10 path=xy"},	    {'x', "9 path x\n"},   {'x', "4 =x\n"},
-		{'x', "-9 path=x\n"},	    {'x', "999999999999999999999 path=x\n"},
-		{'x', "10 path=a\n10 path=b\n"}, {'x', "9 path=\n"}, {'x', "8 path=\n"},
-		{'x', "8 uid=x\n"},	    {'x', "9 uid=-1\n"},   {'x', "12 mtime=1x\n"},
-		{'x', "14 mtime=1.2x\n"},   {'x', "9 size=x\n"},   {'g', "10 path=a\n"},
-		{'g', "9 size=5\n"},	    {'x', "22 GNU.sparse.major=1\n"}, {'x', "\n"},
+		{'x', "path=x\n"},
+		{'x', "99 path=x\n"},
+		{'x', "5 path=x\n"},
+		{'x', "10 path=xy"},
+		{'x', "9 path x\n"},
+		{'x', "4 =x\n"},
+		{'x', "-9 path=x\n"},
+		{'x', "999999999999999999999 path=x\n"},
+		{'x', "10 path=a\n10 path=b\n"},
+		{'x', "9 path=\n"},
+		{'x', "8 path=\n"},
+		{'x', "8 uid=x\n"},
+		{'x', "9 uid=-1\n"},
+		{'x', "12 mtime=1x\n"},
+		{'x', "14 mtime=1.2x\n"},
+		{'x', "9 size=x\n"},
+		{'g', "10 path=a\n"},
+		{'g', "9 size=5\n"},
+		{'x', "22 GNU.sparse.major=1\n"},
+		{'x', "\n"},
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -328,12 +348,14 @@ static void refuse_entry(struct maker_entry entry)
 
 TEST(entries_that_mean_two_things)
 {
-	refuse_entry((struct maker_entry){.type = '1', .name = "hard link with data", .target = "x",
-		.size = 4});
-	refuse_entry((struct maker_entry){.type = '2', .name = "link with data", .target = "x", .size = 4});
+	refuse_entry((struct maker_entry){
+		.type = '1', .name = "hard link with data", .target = "x", .size = 4});
+	refuse_entry((struct maker_entry){
+		.type = '2', .name = "link with data", .target = "x", .size = 4});
 	refuse_entry((struct maker_entry){.type = '5', .name = "directory with data", .size = 4});
 	refuse_entry((struct maker_entry){.type = '2', .name = "link without target"});
-	refuse_entry((struct maker_entry){.type = '1', .name = "hard link to root", .target = "./"});
+	refuse_entry(
+		(struct maker_entry){.type = '1', .name = "hard link to root", .target = "./"});
 	refuse_entry((struct maker_entry){.type = '0', .name = "file/"});
 	refuse_entry((struct maker_entry){.type = '0', .name = "./"});
 	refuse_entry((struct maker_entry){.type = '2', .name = ".", .target = "/etc"});
@@ -350,8 +372,11 @@ TEST(sizes_and_owners_of_pax_are_bounded)
 {
 	static const struct {
 		const char *key, *value;
-	} bad[] = {{"size", "18446744073709551615"}, {"size", "2199023255552"}, {"uid", "65536"},
-		{"gid", "4294967296"}, {"mtime", "18446744073709551615"}};
+	} bad[] = {{"size", "18446744073709551615"},
+		   {"size", "2199023255552"},
+		   {"uid", "65536"},
+		   {"gid", "4294967296"},
+		   {"mtime", "18446744073709551615"}};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		struct tar_maker m;
@@ -428,8 +453,12 @@ TEST(compressed_streams_are_told_apart)
 {
 	static const struct {
 		const char *bytes, *program;
-	} known[] = {{"\x1f\x8b\x08 gzip", "gunzip"}, {"\xfd" "7zXZ xz", "unxz"},
-		{"\x28\xb5\x2f\xfd zstd", "unzstd"}, {"BZh9 bzip2", "bunzip2"}};
+	} known[] = {{"\x1f\x8b\x08 gzip", "gunzip"},
+		     {"\xfd"
+		      "7zXZ xz",
+		      "unxz"},
+		     {"\x28\xb5\x2f\xfd zstd", "unzstd"},
+		     {"BZh9 bzip2", "bunzip2"}};
 	struct tar_maker m;
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {

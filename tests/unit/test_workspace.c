@@ -163,8 +163,9 @@ TEST(a_source_is_made_inside)
 
 TEST(a_source_never_leads_out)
 {
-	static const char *const bad[] = {"../x", "a/../../x", "/etc", "", ".", "abs", "abs/passwd",
-		"up/x", "up/../x", "abs/new/dir", "dangling/x", "dangling"};
+	static const char *const bad[] = {"../x",    "a/../../x",   "/etc",	  "",
+					  ".",	     "abs",	    "abs/passwd", "up/x",
+					  "up/../x", "abs/new/dir", "dangling/x", "dangling"};
 	int fd, src;
 
 	begin();
