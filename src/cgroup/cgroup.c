@@ -15,6 +15,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -190,13 +191,15 @@ static void remove_children(int fd)
 
 int cgroup_remove(const char *box, struct err *e)
 {
-	char why[128];
+	char why[128], init[NAME_MAX + 8];
 	autoclose int base = open_base(false, why, sizeof(why));
 	autoclose int fd = -1;
 
 	if (base < 0)
 		return 0;
-	/* The usual case: everything has ended and init made no group that is left. */
+	/* The usual case: everything has ended and no group is left but init's own. */
+	snprintf(init, sizeof(init), "%s/init", box);
+	unlinkat(base, init, AT_REMOVEDIR);
 	if (unlinkat(base, box, AT_REMOVEDIR) == 0 || errno == ENOENT)
 		return 0;
 	fd = openat(base, box, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);

@@ -49,16 +49,21 @@ static void add_event(struct life *l, const struct event *event)
 
 /* ---- gone ---- */
 
-/* Takes the box's directory out of sight and deletes it. */
+/* Takes the box's directory out of sight. */
+static int bury_box(struct life *l, struct err *e)
+{
+	if (l->tomb[0])
+		return 0;
+	return record_bury(&l->st, l->config.spec.name, !l->config.spec.one_shot, l->tomb, e);
+}
+
 static int delete_box(struct life *l, struct err *e)
 {
-	bool durable = !l->config.spec.one_shot;
-	char tomb[64] = "";
-	int r = record_bury(&l->st, l->config.spec.name, durable, tomb, e);
+	int r = bury_box(l, e);
 
-	if (r < 0 || !tomb[0])
+	if (r < 0 || !l->tomb[0])
 		return r;
-	return tree_remove_as(&l->ids, l->st.boxes_fd, tomb, e);
+	return tree_remove_as(&l->ids, l->st.boxes_fd, l->tomb, e);
 }
 
 static int record_end(struct life *l, struct err *e)
@@ -116,11 +121,22 @@ static void on_finish(struct ev_defer *d)
 		become_gone(l);
 }
 
+/* While the kernel ends the processes, what none of them can reach goes already. A failure here is
+ * found again, and reported, when the rest goes. */
+static void get_ahead(struct life *l)
+{
+	listener_done(&l->listener);
+	if (l->remove)
+		bury_box(l, NULL);
+}
+
 static void kill_box(struct life *l)
 {
 	ev_timer_stop(l->ev, &l->timer);
-	if (l->has_child)
+	if (l->has_child) {
 		l->wall->kill(&l->box);
+		get_ahead(l);
+	}
 	end_if_over(l);
 }
 

@@ -45,6 +45,7 @@ struct life {
 	struct err failure; /* why it could not start */
 	char cause[64], by[64];
 	bool remove;
+	char tomb[64]; /* where the box's directory went, empty before */
 };
 
 /* Runs the box from its configuration to its end. Takes both. Returns the exit status. */
