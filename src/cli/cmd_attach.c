@@ -1,21 +1,22 @@
 /* cove attach: join a running command again: its output from a byte on, and its stdin. */
 #include "base/fd.h"
 #include "base/str.h"
-#include "cli/cli.h"
+#include "cli/command.h"
 #include "cli/stream.h"
 #include "cli/term.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 
 static struct stream_options plan(const struct options *o)
 {
-	bool tty = isatty(STDIN_FILENO), ours = term_is_ours(STDIN_FILENO);
+	bool tty = isatty(STDIN_FILENO), asked = o->interactive || o->tty;
 
 	return (struct stream_options){
 		.leave = true,
-		.raw = o->tty && ours,
-		.input = tty ? ours && (o->interactive || o->tty) : true,
+		.raw = o->tty && term_is_ours(STDIN_FILENO),
+		.input = (!tty || asked) && command_has_stdin(),
 	};
 }
 
@@ -30,17 +31,38 @@ static int say_left(struct cli *c, const struct stream_end *end)
 	return EXIT_SIGNAL + end->left_by;
 }
 
+/* With its stdin, or only reading. */
+static int follow(struct cli *c, struct cove_box *box, uint64_t exec_id,
+		  const struct stream_options *options, struct stream_end *end,
+		  struct cove_error *err)
+{
+	const struct options *o = &c->o;
+	struct cove_exec *exec = NULL;
+	int r;
+
+	if (options->input)
+		r = cove_exec_attach(box, exec_id, o->out_from, o->err_from, true, &exec, err);
+	else
+		r = cove_log_open(c->cove, o->args[0], exec_id, o->out_from, o->err_from, true,
+				  &exec, err);
+	if (r >= 0)
+		r = stream_drive(box, exec, options, end, err);
+	cove_exec_free(exec);
+	return r;
+}
+
 static int attach(struct cli *c, struct cove_box *box, uint64_t exec_id)
 {
 	struct stream_options options = plan(&c->o);
-	struct cove_exec *exec = NULL;
 	struct stream_end end = {0};
 	struct cove_error err;
-	int r;
+	int r = follow(c, box, exec_id, &options, &end, &err);
 
-	r = cove_exec_attach(box, exec_id, c->o.out_from, c->o.err_from, true, &exec, &err);
-	if (r >= 0)
-		r = stream_drive(box, exec, &options, &end, &err);
+	/* A command that reads no stdin any more, or never did, can still be followed. */
+	if (r < 0 && options.input && err.kind == COVE_CONFLICT && err.code == EPIPE) {
+		options.input = false;
+		r = follow(c, box, exec_id, &options, &end, &err);
+	}
 	if (r < 0)
 		r = cli_fail(c, &err);
 	else if (end.ended && !end.reader_gone)
@@ -48,7 +70,6 @@ static int attach(struct cli *c, struct cove_box *box, uint64_t exec_id)
 	else
 		r = say_left(c, &end);
 	cove_result_free(&end.result);
-	cove_exec_free(exec);
 	return r;
 }
 

@@ -2,8 +2,6 @@
 #include "cli/command.h"
 
 #include "base/fd.h"
-#include "base/json.h"
-#include "base/str.h"
 #include "cli/stream.h"
 #include "cli/term.h"
 
@@ -43,8 +41,7 @@ static int command_fail(struct cli *c, struct cove_box *box, const struct cove_e
 	return status;
 }
 
-/* Whether there is a stdin worth passing: not closed, not /dev/null, not a terminal of others. */
-static bool has_stdin(void)
+bool command_has_stdin(void)
 {
 	struct stat st;
 
@@ -89,9 +86,9 @@ static int plan_make(struct plan *p, const struct options *o, struct cove_comman
 	p->stream.collect = o->json;
 	p->stream.raw = command->pty && ours;
 	if (o->interactive || command->pty)
-		p->stream.input = has_stdin();
+		p->stream.input = command_has_stdin();
 	else
-		p->stream.input = pass_stdin && !isatty(STDIN_FILENO) && has_stdin();
+		p->stream.input = pass_stdin && !isatty(STDIN_FILENO) && command_has_stdin();
 	command->stream_input = p->stream.input;
 	if (!command->pty)
 		return 0;
@@ -100,13 +97,15 @@ static int plan_make(struct plan *p, const struct options *o, struct cove_comman
 	return plan_env(p, command);
 }
 
-static int finish(struct cli *c, const struct stream_end *end)
+static int finish(struct cli *c, const struct stream_end *end, bool one_shot)
 {
 	autofree char *json = NULL;
 	int r;
 
 	if (!end->ended) {
-		cli_note("left by signal %s", str_signal_name(end->left_by) ?: "?");
+		if (!one_shot)
+			cli_note("did not wait for the command; `cove ps %s` shows it",
+				 c->o.args[0]);
 		return EXIT_SIGNAL + end->left_by;
 	}
 	if (end->reader_gone)
@@ -139,7 +138,7 @@ int command_run(struct cli *c, struct cove_box *box, struct cove_command *comman
 	r = cove_exec_start(box, command, &exec, &err);
 	if (r >= 0)
 		r = stream_drive(box, exec, &plan.stream, &end, &err);
-	r = r < 0 ? command_fail(c, box, &err) : finish(c, &end);
+	r = r < 0 ? command_fail(c, box, &err) : finish(c, &end, one_shot);
 	cove_result_free(&end.result);
 	cove_exec_free(exec);
 	free(plan.env);

@@ -12,5 +12,8 @@
 int command_run(struct cli *c, struct cove_box *box, struct cove_command *command, bool pass_stdin,
 		bool one_shot);
 
+/* Whether there is a stdin worth passing: not closed, not /dev/null, not a terminal of others. */
+bool command_has_stdin(void);
+
 /* Starts it and prints its id. With -i its stdin stays open for `cove attach`. */
 int command_background(struct cli *c, struct cove_box *box, struct cove_command *command);

@@ -222,7 +222,7 @@ static int take_events(struct stream *s)
 
 	while (!s->done && s->out_len == 0) {
 		r = cove_exec_next(s->exec, 0, &ev, s->err);
-		if (r == -EPIPE && s->o->leave) {
+		if (r == -EPIPE && s->o->leave && !s->err->kind) {
 			s->done = true; /* the end of a log that nobody follows */
 			return 0;
 		}
