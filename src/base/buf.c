@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUF_FIRST = 256, BUF_KEEP = 128 << 10 };
+enum { BUF_FIRST = 256, BUF_KEEP = 128 << 10, BUF_SMALL_MAX = 4 };
 
 void buf_init(struct buf *b, size_t max)
 {
@@ -51,6 +51,13 @@ static int make_room(struct buf *b, size_t n)
 	return 0;
 }
 
+static void grow(struct buf *b, size_t n)
+{
+	b->len += n;
+	if (b->len > b->peak)
+		b->peak = b->len;
+}
+
 uint8_t *buf_reserve(struct buf *b, size_t n)
 {
 	if (make_room(b, n) < 0)
@@ -61,7 +68,7 @@ uint8_t *buf_reserve(struct buf *b, size_t n)
 void buf_commit(struct buf *b, size_t n)
 {
 	ASSERT(b->cap - b->start - b->len >= n);
-	b->len += n;
+	grow(b, n);
 }
 
 int buf_append(struct buf *b, const void *p, size_t n)
@@ -72,7 +79,7 @@ int buf_append(struct buf *b, const void *p, size_t n)
 		return r;
 	if (n)
 		memcpy(b->data + b->start + b->len, p, n);
-	b->len += n;
+	grow(b, n);
 	return 0;
 }
 
@@ -93,7 +100,7 @@ int buf_printf(struct buf *b, const char *fmt, ...)
 	r = n < 0 ? -EINVAL : make_room(b, (size_t)n + 1);
 	if (r == 0) {
 		vsnprintf((char *)b->data + b->start + b->len, (size_t)n + 1, fmt, again);
-		b->len += (size_t)n;
+		grow(b, (size_t)n);
 	}
 	va_end(again);
 	return r;
@@ -107,7 +114,9 @@ void buf_consume(struct buf *b, size_t n)
 	if (b->len > 0)
 		return;
 	b->start = 0;
-	if (b->cap > BUF_KEEP) {
+	b->small = b->peak < b->cap / 16 ? b->small + 1 : 0;
+	b->peak = 0;
+	if (b->cap > BUF_KEEP && b->small >= BUF_SMALL_MAX) {
 		free(b->data);
 		b->data = NULL;
 		b->cap = 0;

@@ -2,8 +2,9 @@
  * A growing byte buffer that cannot be made without its maximum.
  *
  * Bytes are appended at the end and consumed from the front. An append that would pass the maximum
- * fails with -ENOBUFS and leaves the buffer as it was. An emptied buffer that grew large gives its
- * memory back, so one big message does not stay resident.
+ * fails with -ENOBUFS and leaves the buffer as it was. A large buffer that is emptied keeps its memory
+ * only as long as it is used: after being filled a few times with much less it gives it back. So a
+ * stream does not allocate again and again, and one big message does not stay resident.
  */
 #pragma once
 
@@ -17,6 +18,8 @@ struct buf {
 	size_t len;    /* bytes from start */
 	size_t cap;
 	size_t max;
+	size_t peak;	/* the most it held since it was last empty */
+	unsigned small; /* how often in a row that was little */
 };
 
 void buf_init(struct buf *b, size_t max);
