@@ -138,7 +138,7 @@ static int find_destination(struct get *g, const char *host_path, const char *bo
 		      str_starts(host_path, "/proc/");
 	if (!g->in_place)
 		return as_name(g, host_path, e);
-	g->file_fd = open(host_path, O_WRONLY | O_NOCTTY | O_CLOEXEC);
+	g->file_fd = open(host_path, O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC);
 	return g->file_fd < 0 ? err_errno(e, errno, "open '%.150s'", host_path) : 0;
 }
 
@@ -367,6 +367,7 @@ int cove_get(struct cove_box *box, const char *box_path, const char *host_path,
 /* ---- one file, to a descriptor or to memory ---- */
 
 struct sink {
+	const char *path; /* borrowed; in the box */
 	int fd;
 	struct buf bytes; /* when fd is -1 */
 };
@@ -394,8 +395,8 @@ static int sink_frame(struct transfer *t, struct sink *s, int *step, const struc
 		if (wire_entry_decode(f, &m) < 0)
 			return conn_unexpected(t->conn, f, e);
 		if (m.type != 'f')
-			return err_set(e, ERR_INVALID, m.type == 'd' ? EISDIR : EINVAL,
-				m.type == 'd' ? "it is a directory" : "it is not a regular file");
+			return err_set(e, ERR_INVALID, m.type == 'd' ? EISDIR : EINVAL, "'%.150s' is %s",
+				s->path, m.type == 'd' ? "a directory" : "not a regular file");
 		*step = 1;
 		return 0;
 	}
@@ -415,8 +416,10 @@ static int get_one(struct cove_box *box, const char *path, struct sink *s, struc
 	struct wire_file m = {.op = FILE_GET, .path = path};
 	struct transfer t = {0};
 	struct wire_frame f;
-	int step = 0;
-	int r = transfer_begin(&t, box, &m, e);
+	int step = 0, r;
+
+	s->path = path;
+	r = transfer_begin(&t, box, &m, e);
 
 	if (r < 0)
 		return r;
