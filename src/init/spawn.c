@@ -313,7 +313,7 @@ static int explain(const struct spawn *s, const struct report *r, struct err *e)
 			       (unsigned)s->user->uid, (unsigned)s->user->gid);
 	case STAGE_CWD:
 		if (r->code == ENOENT)
-			return err_set(e, ERR_NOT_FOUND, ENOENT, "the working directory '%s' does not exist",
+			return err_set(e, ERR_NOT_FOUND, ENOTDIR, "the working directory '%s' does not exist",
 				       s->cwd);
 		return err_errno(e, r->code, "enter the working directory '%s'", s->cwd);
 	case STAGE_MISSING:

@@ -25,6 +25,7 @@ struct spawn {
 	int oom_score_adj;     /* raised for the child, so that init is not the victim */
 };
 
-/* Returns the pid and a pidfd (owned), or an error that tells missing program, not executable, wrong
- * format or bad interpreter, missing directory and permission apart. The child has execed on success. */
+/* Returns the pid and a pidfd (owned), or an error that tells missing program (the only ENOENT), not
+ * executable, wrong format or bad interpreter, missing directory and permission apart. The child has
+ * execed on success. */
 int spawn_process(const struct spawn *s, pid_t *ret_pid, int *ret_pidfd, struct err *e);

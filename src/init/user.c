@@ -173,11 +173,11 @@ static int find_number(const char *text, struct user *ret, struct err *e)
 	int r;
 
 	if (len >= sizeof(number))
-		return err_set(e, ERR_NOT_FOUND, ENOENT, "no user '%s' in this box", text);
+		return err_set(e, ERR_NOT_FOUND, ESRCH, "no user '%s' in this box", text);
 	memcpy(number, text, len);
 	number[len] = '\0';
 	if (!parse_id(number, &uid) || (colon && !parse_id(colon + 1, &gid)))
-		return err_set(e, ERR_NOT_FOUND, ENOENT, "no user '%s' in this box", text);
+		return err_set(e, ERR_NOT_FOUND, ESRCH, "no user '%s' in this box", text);
 	start_with(ret, uid, colon ? gid : uid);
 	r = find_passwd(&(struct wanted){.uid = uid}, ret, e);
 	if (r < 0)
