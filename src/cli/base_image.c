@@ -100,9 +100,6 @@ static int judge(struct cli *c, const char *name, int status, int imported, stru
 {
 	int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 
-	if (imported < 0 && code != BUILDER_NO_MIRROR && code != BUILDER_NO_PROGRAM && code != 0 &&
-	    code != EXIT_USAGE)
-		cli_note("the image builder failed as well (see above)");
 	if (code == BUILDER_NO_MIRROR)
 		return cli_error(
 			c, COVE_UNSUPPORTED,
@@ -113,11 +110,13 @@ static int judge(struct cli *c, const char *name, int status, int imported, stru
 				 "meanwhile");
 	if (code == EXIT_USAGE)
 		return cli_usage(c, "the image builder did not understand its arguments");
-	if (imported < 0)
+	/* A builder whose tar is no tar, or ends too early, is the one that failed. */
+	if (imported < 0 && (code == 0 || err->kind != COVE_INVALID))
 		return cli_fail(c, err);
 	if (code != 0) {
 		/* A whole tar and then a failure: what was imported is not what was asked for. */
-		(void)cove_image_remove(c->cove, name, NULL);
+		if (imported >= 0)
+			(void)cove_image_remove(c->cove, name, NULL);
 		return cli_error(c, COVE_INTERNAL, "the image builder failed (see above)");
 	}
 	cli_note("image '%s' is ready", name);

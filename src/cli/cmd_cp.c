@@ -49,14 +49,15 @@ static void on_progress(void *arg, uint64_t bytes, uint64_t files)
 {
 	struct progress *p = arg;
 	uint64_t now = clock_mono_ms(), spent = now - p->started_ms;
-	char line[96], amount[16], rate[16];
+	char line[128], amount[16], rate[16], count[40] = "";
 	int n;
 
 	if (!p->on_terminal || spent < FIRST_MS || now - p->shown_ms < EVERY_MS)
 		return;
 	p->shown_ms = now;
-	n = snprintf(line, sizeof(line), "\r  %s, %llu files, %s/s\033[K",
-		     text_bytes(amount, bytes), (unsigned long long)files,
+	if (files > 1)
+		snprintf(count, sizeof(count), ", %llu files", (unsigned long long)files);
+	n = snprintf(line, sizeof(line), "\r  %s%s, %s/s\033[K", text_bytes(amount, bytes), count,
 		     text_bytes(rate, bytes * 1000 / spent));
 	(void)fd_write_full(STDERR_FILENO, line, (size_t)n);
 }
