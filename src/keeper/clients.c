@@ -1,11 +1,11 @@
 /*
  * Clients: the table of connections and what each of their frames asks for; see keeper.h.
  *
- * A client is freed only by the deferred call `reap`, so code that walks commands or clients may doom
- * any of them on its way. Two kinds of back-pressure meet here. A client whose bytes for init pile up
- * is not read until init took them. Output has credit, but the ENTRY frames of a listing have none: a
- * client that lets them pile up stops init from being read, and is dropped when it then reads nothing
- * for KEEPER_STALL_MS, since everyone else is waiting.
+ * A client is freed only by the deferred call `reap`, so code that walks commands or clients may
+ * doom any of them on its way. Two kinds of back-pressure meet here. A client whose bytes for init
+ * pile up is not read until init took them. Output has credit, but the ENTRY frames of a listing
+ * have none: a client that lets them pile up stops init from being read, and is dropped when it
+ * then reads nothing for KEEPER_STALL_MS, since everyone else is waiting.
  */
 #include "base/clock.h"
 #include "base/limits.h"
@@ -297,8 +297,10 @@ static void hear_stop(struct client *c, const struct wire_frame *f)
 	c->stop_id = f->id;
 	if (m.by)
 		keeper_safe_text(by, sizeof(by), m.by);
-	c->k->on_end(c->k, &(struct keeper_end){.cause = "stopped", .by = by,
-		.grace_ms = m.grace_ms, .remove = m.remove != 0});
+	c->k->on_end(c->k, &(struct keeper_end){.cause = "stopped",
+						.by = by,
+						.grace_ms = m.grace_ms,
+						.remove = m.remove != 0});
 }
 
 static void (*const hear[WIRE_TYPE_COUNT])(struct client *c, const struct wire_frame *f) = {
@@ -441,7 +443,8 @@ static bool write_some(struct client *c)
 	struct buf *out = &c->link.out;
 
 	while (buf_len(out) > 0) {
-		ssize_t n = send(c->link.wfd, buf_data(out), buf_len(out), MSG_NOSIGNAL | MSG_DONTWAIT);
+		ssize_t n =
+			send(c->link.wfd, buf_data(out), buf_len(out), MSG_NOSIGNAL | MSG_DONTWAIT);
 
 		if (n < 0 && errno == EINTR)
 			continue;

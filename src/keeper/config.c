@@ -1,6 +1,6 @@
 /*
- * The keeper's configuration as text; see config.h. The keeper's own lines come first, then one line
- * `spec`, then the spec in its own form.
+ * The keeper's configuration as text; see config.h. The keeper's own lines come first, then one
+ * line `spec`, then the spec in its own form.
  */
 #include "keeper/config.h"
 
@@ -77,7 +77,8 @@ int keeper_config_write(const struct keeper_config *c, int *ret_fd, struct err *
 	return r < 0 ? err_errno(e, -r, "write the keeper's configuration") : 0;
 }
 
-/* The whole file, from its beginning whatever was read or written through this descriptor before. */
+/* The whole file, from its beginning whatever was read or written through this descriptor
+ * before. */
 static int read_all(int fd, char **ret, size_t *ret_len)
 {
 	autofree char *text = NULL;
@@ -125,9 +126,11 @@ static int parse(struct keeper_config *c, size_t len, struct err *e)
 	lines_init(&lines, c->text, len);
 	while ((r = lines_next(&lines, &key, &value)) > 0 && strcmp(key, "spec") != 0)
 		if (take_line(c, key, value) < 0)
-			return err_set(e, ERR_INTERNAL, EBADMSG, "the keeper does not know '%s'", key);
+			return err_set(e, ERR_INTERNAL, EBADMSG, "the keeper does not know '%s'",
+				       key);
 	if (r <= 0 || !c->home || !c->run || !c->init_path || !c->image_root)
-		return err_set(e, ERR_INTERNAL, EBADMSG, "the keeper's configuration is incomplete");
+		return err_set(e, ERR_INTERNAL, EBADMSG,
+			       "the keeper's configuration is incomplete");
 	return spec_parse(&c->spec, lines.next, len - (size_t)(lines.next - c->text), e);
 }
 

@@ -12,20 +12,19 @@
 
 void keeper_note(struct keeper *k, const char *fmt, ...)
 {
-	char line[256];
 	const char *have;
+	char line[256];
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(line, sizeof(line) - 1, fmt, ap);
+	vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
 	have = buf_cstr(&k->notes);
-	if (!line[0] || (have && strstr(have, line)))
-		return;
-	strcat(line, "\n");
 	/* A full list says enough. */
-	if (buf_len(&k->notes) + strlen(line) < KEEPER_NOTES_MAX)
-		buf_append_str(&k->notes, line);
+	if (!line[0] || (have && strstr(have, line)) ||
+	    buf_len(&k->notes) + strlen(line) + 2 > KEEPER_NOTES_MAX)
+		return;
+	buf_printf(&k->notes, "%s\n", line);
 }
 
 void keeper_safe_text(char *dst, size_t size, const char *text)
@@ -91,7 +90,8 @@ static void take_notes(struct keeper *k, const char *notes)
 		const char *end = strchrnul(notes, '\n');
 		char raw[200], line[200];
 
-		snprintf(raw, sizeof(raw), "%.*s", (int)(end - notes < 199 ? end - notes : 199), notes);
+		snprintf(raw, sizeof(raw), "%.*s", (int)(end - notes < 199 ? end - notes : 199),
+			 notes);
 		keeper_safe_text(line, sizeof(line), raw);
 		keeper_note(k, "%s", line);
 		notes = *end ? end + 1 : end;

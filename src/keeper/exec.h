@@ -7,8 +7,8 @@
  *	  |        EXIT: journal, event, EXIT to each follower once it has all the bytes before it
  *	  ERROR: the command never was
  *
- * exited but not closed: a background child still holds a stream, and late output goes on under this
- * id. closed: only the record and the log files are left, until the table needs the place.
+ * exited but not closed: a background child still holds a stream, and late output goes on under
+ * this id. closed: only the record and the log files are left, until the table needs the place.
  */
 #pragma once
 
@@ -16,8 +16,8 @@
 
 enum run_state { RUN_ASKED, RUN_STARTED, RUN_EXITED };
 
-/* stdin on its way from the client that feeds it to init. The client may send what init may be sent;
- * only after another client took over can there be more, and that waits here. */
+/* stdin on its way from the client that feeds it to init. The client may send what init may be
+ * sent; only after another client took over can there be more, and that waits here. */
 struct exec_input {
 	struct follow *feeder; /* borrowed, may be NULL */
 	uint64_t to_init;      /* credit init gave us */

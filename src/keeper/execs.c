@@ -294,25 +294,26 @@ static int check_ask(struct keeper *k, const struct wire_exec *m, struct err *e)
 	if (m->argv.count == 0 && !m->line)
 		return err_set(e, ERR_INVALID, EINVAL, "there is no command to run");
 	if (m->shell && !m->line)
-		return err_set(e, ERR_INVALID, EINVAL, "a shell takes a line, not a list of arguments");
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "a shell takes a line, not a list of arguments");
 	if (m->shell && !is_shell_name(m->shell))
 		return err_set(e, ERR_INVALID, EINVAL,
-			"the name of a shell has 1 to %u letters, digits, '.', '_' or '-'",
-			SHELL_NAME_MAX);
+			       "the name of a shell has 1 to %u letters, digits, '.', '_' or '-'",
+			       SHELL_NAME_MAX);
 	if (k->open_execs >= INIT_EXECS_MAX)
 		return err_set(e, ERR_LIMIT, EAGAIN, "%u commands are running in box '%s'",
-			k->open_execs, k->name);
+			       k->open_execs, k->name);
 	while (k->exec_count >= KEEPER_EXECS_MAX) {
 		struct exec *old = oldest_closed(k, false);
 
 		if (!old)
 			return err_set(e, ERR_LIMIT, EAGAIN, "%zu commands of box '%s' are in use",
-				k->exec_count, k->name);
+				       k->exec_count, k->name);
 		forget(old);
 	}
 	if (k->next_exec >= INT32_MAX)
 		return err_set(e, ERR_LIMIT, EOVERFLOW, "box '%s' has run out of command numbers",
-			k->name);
+			       k->name);
 	return 0;
 }
 
@@ -399,12 +400,13 @@ int exec_signal(struct keeper *k, uint32_t exec_id, const struct wire_signal *m,
 	struct wire_signal passed = *m;
 
 	if (!x)
-		return err_set(e, ERR_NOT_FOUND, ESRCH, "box '%s' has no command %u", k->name, exec_id);
+		return err_set(e, ERR_NOT_FOUND, ESRCH, "box '%s' has no command %u", k->name,
+			       exec_id);
 	if (!x->run)
 		return err_set(e, ERR_CONFLICT, ESRCH, "command %u has ended", exec_id);
 	if (m->signal > 64)
 		return err_set(e, ERR_INVALID, EINVAL, "there is no signal %llu",
-			(unsigned long long)m->signal);
+			       (unsigned long long)m->signal);
 	passed.exec_id = 0;
 	if (k->linked)
 		keeper_sent_init(k, wire_signal_encode(&k->init.out, exec_id, 0, &passed));
@@ -437,7 +439,7 @@ static void send_info(struct client *c, uint32_t id, const struct exec *x)
 		.signal = (uint64_t)r->signal,
 		.stdout_bytes = x->out[OUTPUT_OUT].bytes,
 		.stderr_bytes = x->out[OUTPUT_ERR].bytes,
-		.duration_ms = !running ? r->duration_ms
+		.duration_ms = !running				      ? r->duration_ms
 			       : r->started_ms && now > r->started_ms ? now - r->started_ms
 								      : 0,
 		.cause = r->cause[0] ? r->cause : NULL,
@@ -503,7 +505,8 @@ static void hear_started(struct exec *x, const struct wire_frame *f)
 		if (!w->starter)
 			continue;
 		if (!w->client->doomed)
-			client_sent(w->client, wire_started_encode(&w->client->link.out, w->id, 0, &told));
+			client_sent(w->client,
+				    wire_started_encode(&w->client->link.out, w->id, 0, &told));
 		/* In the background the answer is complete, unless stdin is still to come. */
 		if (w->mute && (!run->input.open || run->input.end_waiting))
 			follow_free(w);
@@ -677,9 +680,10 @@ static void hear_credit(struct exec *x, const struct wire_frame *f)
 
 void exec_frame(struct keeper *k, const struct wire_frame *f)
 {
-	static void (*const hear[WIRE_TYPE_COUNT])(struct exec *x, const struct wire_frame *f) = {
-		[WIRE_STARTED] = hear_started, [WIRE_DATA] = hear_data,	  [WIRE_EOF] = hear_eof,
-		[WIRE_EXIT] = hear_exit,       [WIRE_ERROR] = hear_error, [WIRE_CREDIT] = hear_credit,
+	static void (*const hear[WIRE_TYPE_COUNT])(struct exec * x, const struct wire_frame *f) = {
+		[WIRE_STARTED] = hear_started, [WIRE_DATA] = hear_data,
+		[WIRE_EOF] = hear_eof,	       [WIRE_EXIT] = hear_exit,
+		[WIRE_ERROR] = hear_error,     [WIRE_CREDIT] = hear_credit,
 	};
 	struct exec *x = exec_find(k, f->id);
 

@@ -2,9 +2,9 @@
  * Following a command's output at byte offsets; see exec.h.
  *
  * Each stream has a position. Bytes that come while the position is at the end go out directly
- * (follow_live); a client that is behind is served from the log (follow_pump) when it gives credit or
- * its queue has drained. Both move the same position, so nothing is sent twice and nothing is left
- * out, except what the log did not keep: that is skipped, and `lost` says so.
+ * (follow_live); a client that is behind is served from the log (follow_pump) when it gives credit
+ * or its queue has drained. Both move the same position, so nothing is sent twice and nothing is
+ * left out, except what the log did not keep: that is skipped, and `lost` says so.
  */
 #include "base/limits.h"
 #include "keeper/exec.h"
@@ -246,7 +246,7 @@ static void attach(struct client *c, uint32_t id, struct exec *x, const struct w
 		st->pos = from[s];
 		if (m->inline_max)
 			st->stop = from[s] > UINT64_MAX - m->inline_max ? UINT64_MAX
-									 : from[s] + m->inline_max;
+									: from[s] + m->inline_max;
 		if (!f->stays || !x->run || x->run->state == RUN_EXITED)
 			st->end = x->out[s].bytes;
 	}

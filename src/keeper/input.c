@@ -118,12 +118,15 @@ int input_take_over(struct follow *f, struct err *e)
 	uint32_t id = f->exec->rec.id;
 
 	if (!run || run->state == RUN_EXITED)
-		return err_set(e, ERR_CONFLICT, EPIPE, "command %u has ended and reads no input", id);
+		return err_set(e, ERR_CONFLICT, EPIPE, "command %u has ended and reads no input",
+			       id);
 	if (!run->input.open)
 		return err_set(e, ERR_CONFLICT, EPIPE, "the input of command %u is closed", id);
 	if (buf_len(&run->input.waiting) > 0)
-		return err_set(e, ERR_CONFLICT, EBUSY,
-			"command %u has not read yet what the last client sent; try again later", id);
+		return err_set(
+			e, ERR_CONFLICT, EBUSY,
+			"command %u has not read yet what the last client sent; try again later",
+			id);
 	run->input.feeder = f;
 	run->input.from_client = WIRE_WINDOW;
 	return 0;

@@ -76,8 +76,8 @@ static int open_file(struct journal *j, int logs_fd)
 
 	if (j->fd >= 0)
 		return 0;
-	j->fd = openat(logs_fd, JOURNAL_NAME, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
-		       0600);
+	j->fd = openat(logs_fd, JOURNAL_NAME,
+		       O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (j->fd < 0)
 		return -errno;
 	if (fstat(j->fd, &st) < 0)
@@ -160,7 +160,8 @@ int journal_rewrite(struct journal *j, int logs_fd, uint32_t next,
 	if (r == 0)
 		r = lines_put_u64(&text, "next", next);
 	if (r == 0)
-		r = fd_write_file(logs_fd, JOURNAL_NAME, buf_data(&text), buf_len(&text), 0600, false);
+		r = fd_write_file(logs_fd, JOURNAL_NAME, buf_data(&text), buf_len(&text), 0600,
+				  false);
 	buf_done(&text);
 	if (r == 0)
 		journal_done(j); /* the next line opens the new file */
@@ -320,7 +321,8 @@ static void read_late(struct reader *rd, char *value)
 	uint64_t n[2];
 	uint32_t id;
 
-	if (!cut_fields(value, field, 3) || !parse_id(field[0], &id) || !parse_numbers(field + 1, 2, n))
+	if (!cut_fields(value, field, 3) || !parse_id(field[0], &id) ||
+	    !parse_numbers(field + 1, 2, n))
 		return;
 	r = find(rd, id);
 	if (!r)

@@ -2,7 +2,8 @@
  * The list of a box's commands on disk: logs/execs, lines that are only ever appended.
  *
  *	start ID STARTED_MS PID BACKGROUND SHELL COMMAND...
- *	end   ID STATE HAS_EXIT CODE SIGNAL TIMED_OUT OOM CUT DURATION_MS OUT ERR SHELL_STATE CAUSE...
+ *	end   ID STATE HAS_EXIT CODE SIGNAL TIMED_OUT OOM CUT DURATION_MS OUT ERR
+ *	      SHELL_STATE CAUSE...
  *	late  ID OUT ERR	output that came after the end
  *	drop  ID		forgotten, its logs are deleted
  *	next  ID		the first id not used yet
@@ -37,9 +38,9 @@ struct exec_record {
 /* "running", "done", "interrupted". */
 const char *exec_state_name(enum exec_state state);
 
-/* Reads the list of a box whose directory is box_fd, oldest first; free() it. *ret_next is the first
- * free id. A missing file is an empty list. Damaged lines are skipped. Commands without an end are
- * returned as running: the caller knows whether a keeper lives. */
+/* Reads the list of a box whose directory is box_fd, oldest first; free() it. *ret_next is the
+ * first free id. A missing file is an empty list. Damaged lines are skipped. Commands without an
+ * end are returned as running: the caller knows whether a keeper lives. */
 int journal_read(int box_fd, struct exec_record **ret, size_t *ret_count, uint32_t *ret_next);
 
 struct journal {
@@ -50,8 +51,8 @@ struct journal {
 void journal_init(struct journal *j);
 void journal_done(struct journal *j);
 
-/* Each appends one line in one write; a line that does not fit on the disk is taken back. logs_fd is
- * the directory. Negative errno on failure. */
+/* Each appends one line in one write; a line that does not fit on the disk is taken back. logs_fd
+ * is the directory. Negative errno on failure. */
 int journal_start(struct journal *j, int logs_fd, const struct exec_record *r);
 int journal_end(struct journal *j, int logs_fd, const struct exec_record *r);
 int journal_late(struct journal *j, int logs_fd, const struct exec_record *r);

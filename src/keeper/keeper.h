@@ -1,7 +1,7 @@
 /*
  * The protocol core of cove-keeper: what init says, what clients say, and what it means. It starts
- * and ends nothing: life.c gives it a link to init and clients, and is told when the box must end. So
- * the same code is driven by tests and fuzzers over plain socket pairs.
+ * and ends nothing: life.c gives it a link to init and clients, and is told when the box must end.
+ * So the same code is driven by tests and fuzzers over plain socket pairs.
  *
  *	clients.c  a client's frames -> execs.c   EXEC, SIGNAL, RESIZE, EXECS
  *	                             -> input.c   DATA, EOF to a command's stdin
@@ -10,19 +10,20 @@
  *	core.c     init's frames     -> execs.c   STARTED, DATA, EOF, EXIT -> output.c, follow.c
  *	                             -> relay.c   (ids with KEEPER_FILE_BIT)
  *
- * Who is believed: init is the box, and the box is hostile. A frame that an honest init cannot send
- * ends the box ("init broke the protocol"); counts are our own; strings are cut and made printable.
- * A client is the owner, but may be broken: a frame that breaks a rule ends its connection, a request
- * that cannot be served gets an ERROR, and frames for a request that is over are dropped.
+ * Who is believed: init is the box, and the box is hostile. A frame that an honest init cannot
+ * send ends the box ("init broke the protocol"); counts are our own; strings are cut and made
+ * printable. A client is the owner, but may be broken: a frame that breaks a rule ends its
+ * connection, a request that cannot be served gets an ERROR, and frames for a request that is over
+ * are dropped.
  *
  * Flow control: a stream of a command may be WIRE_WINDOW bytes ahead of whoever holds it back. A
- * foreground client holds: init gets credit only as that client gives it, so what the command prints
- * always fits the client's own credit and nothing is lost past the end of the log. Without one,
- * output is taken as fast as the log takes it.
+ * foreground client holds: init gets credit only as that client gives it, so what the command
+ * prints always fits the client's own credit and nothing is lost past the end of the log. Without
+ * one, output is taken as fast as the log takes it.
  *
  * Nothing is freed under a caller's feet: a client that ends in the middle of something is marked
- * doomed, and freed by a deferred call; and what the owner does in on_end touches the tables only in
- * a later turn.
+ * doomed, and freed by a deferred call; and what the owner does in on_end touches the tables only
+ * in a later turn.
  */
 #pragma once
 
@@ -35,7 +36,7 @@
 
 #include <stdbool.h>
 
-#define KEEPER_FILE_BIT 0x80000000u /* in ids on the init link: a file operation */
+#define KEEPER_FILE_BIT		   0x80000000u /* in ids on the init link: a file operation */
 #define container(p, type, member) ((type *)((char *)(p)-offsetof(type, member)))
 
 struct exec;
@@ -67,11 +68,11 @@ struct client {
 };
 
 struct keeper {
-	struct ev *ev;	     /* borrowed */
-	const char *name;    /* borrowed */
-	uint64_t timeout_ms; /* for commands that give none */
-	bool quiet;	     /* a one-shot box: neither journal nor events are kept */
-	void (*on_up)(struct keeper *k);	     /* init said HELLO */
+	struct ev *ev;			 /* borrowed */
+	const char *name;		 /* borrowed */
+	uint64_t timeout_ms;		 /* for commands that give none */
+	bool quiet;			 /* a one-shot box: neither journal nor events are kept */
+	void (*on_up)(struct keeper *k); /* init said HELLO */
 	void (*on_lost)(struct keeper *k, int error); /* init's link ended; it is closed already */
 	void (*on_end)(struct keeper *k, const struct keeper_end *end);
 	void (*on_first_gone)(struct keeper *k);
@@ -80,8 +81,8 @@ struct keeper {
 
 	struct wire_link init;
 	bool linked, up;
-	bool deaf;   /* init broke the protocol: it is not heard any more */
-	bool ending; /* no new requests; set by the owner */
+	bool deaf;	/* init broke the protocol: it is not heard any more */
+	bool ending;	/* no new requests; set by the owner */
 	pid_t init_pid; /* for STATUS */
 	uint64_t started_ms;
 	struct buf notes; /* lines: what the box could not have */
@@ -106,8 +107,8 @@ struct keeper {
 	struct ev_timer stall;
 };
 
-/* core.c. Set ev, name and the callbacks first; box_fd is borrowed. keeper_load reads what an earlier
- * keeper of this box left. */
+/* core.c. Set ev, name and the callbacks first; box_fd is borrowed. keeper_load reads what an
+ * earlier keeper of this box left. */
 void keeper_init(struct keeper *k, int box_fd);
 void keeper_done(struct keeper *k);
 int keeper_load(struct keeper *k, struct err *e);

@@ -300,7 +300,8 @@ static void on_init_exit(struct ev_child *c, int status)
 	l->has_child = false;
 	switch (l->state) {
 	case LIFE_STARTING:
-		describe_status(cause, sizeof(cause), "cove-init ended before it was ready", status);
+		describe_status(cause, sizeof(cause), "cove-init ended before it was ready",
+				status);
 		err_set(&e, ERR_INTERNAL, 0, "%s", cause);
 		fail_start(l, &e);
 		break;
@@ -360,8 +361,9 @@ static int undo_start(struct life *l)
 	if (l->made) {
 		life_release(l);
 		add_event(l, &ev);
-		r = l->config.spec.one_shot ? delete_box(l, &e)
-					    : record_write_end(l->box_fd, "start failed", "", false, &e);
+		r = l->config.spec.one_shot
+			    ? delete_box(l, &e)
+			    : record_write_end(l->box_fd, "start failed", "", false, &e);
 	}
 	if (r < 0)
 		log_debug("undo: %s", e.msg);
@@ -424,8 +426,12 @@ int life_run(struct keeper_config *config, int client_fd)
 		.remove = config->spec.one_shot,
 		.cgroup = {.fd = -1},
 		.box = {.pidfd = -1, .rfd = -1, .wfd = -1},
-		.st = {.home_fd = -1, .boxes_fd = -1, .images_fd = -1, .layers_fd = -1,
-		       .workspaces_fd = -1, .run_fd = -1},
+		.st = {.home_fd = -1,
+		       .boxes_fd = -1,
+		       .images_fd = -1,
+		       .layers_fd = -1,
+		       .workspaces_fd = -1,
+		       .run_fd = -1},
 	};
 	int r = life_prepare(&l), status = 0;
 

@@ -51,8 +51,8 @@ struct life {
 /* Runs the box from its configuration to its end. Takes both. Returns the exit status. */
 int life_run(struct keeper_config *config, int client_fd);
 
-/* start.c: all steps up to a running init and a link to it. What was made before a failure is in *l,
- * and life_release gives it back. */
+/* start.c: all steps up to a running init and a link to it. What was made before a failure is in
+ * *l, and life_release gives it back. */
 int life_start(struct life *l, struct err *e);
 /* Gives back socket, cgroup and ids. Twice is fine. */
 void life_release(struct life *l);

@@ -1,9 +1,9 @@
 /*
  * The listening socket; see listener.h.
  *
- * A socket address holds 107 bytes and a state directory may lie deeper, so the name is bound through
- * the directory's descriptor in /proc/self/fd. Waiters watch the directory: the socket's mode is set
- * after listen(2), so that the last change they see means that connecting works.
+ * A socket address holds 107 bytes and a state directory may lie deeper, so the name is bound
+ * through the directory's descriptor in /proc/self/fd. Waiters watch the directory: the socket's
+ * mode is set after listen(2), so that the last change they see means that connecting works.
  */
 #include "keeper/listener.h"
 

@@ -1,6 +1,7 @@
 /*
- * The socket that later clients find the keeper by: <run>/<name>/keeper.sock, for its owner and root
- * only. The directory is 0700, the socket 0600, and the peer's uid is checked on every connection.
+ * The socket that later clients find the keeper by: <run>/<name>/keeper.sock, for its owner and
+ * root only. The directory is 0700, the socket 0600, and the peer's uid is checked on every
+ * connection.
  */
 #pragma once
 
@@ -14,7 +15,8 @@ struct listener {
 };
 
 /* Binds and listens. Connections are held by the kernel until listener_open. */
-int listener_init(struct listener *l, struct keeper *k, int run_fd, const char *name, struct err *e);
+int listener_init(struct listener *l, struct keeper *k, int run_fd, const char *name,
+		  struct err *e);
 /* Begins to accept. */
 int listener_open(struct listener *l);
 /* A client left: accepts again if descriptors had run out. */

@@ -13,8 +13,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Nothing of whoever started us is kept open, held busy or inherited by the box. stderr stays where a
- * developer asked for debug lines. */
+/* Nothing of whoever started us is kept open, held busy or inherited by the box. stderr stays
+ * where a developer asked for debug lines. */
 static int settle(void)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -29,7 +29,8 @@ static int settle(void)
 	if (fcntl(KEEPER_CONFIG_FD, F_SETFD, FD_CLOEXEC) < 0 ||
 	    fcntl(KEEPER_CLIENT_FD, F_SETFD, FD_CLOEXEC) < 0)
 		return -errno;
-	umask(077);
+	/* Our own files are made with their mode; directories for the box must be usable. */
+	umask(022);
 	signal(SIGPIPE, SIG_IGN);
 	return chdir("/") < 0 ? -errno : sys_close_range(KEEPER_CLIENT_FD + 1, ~0u, 0);
 }
@@ -40,7 +41,8 @@ int main(int argc, char **argv)
 	struct err e;
 	int r;
 
-	if (argc > 1 || fcntl(KEEPER_CONFIG_FD, F_GETFD) < 0 || fcntl(KEEPER_CLIENT_FD, F_GETFD) < 0) {
+	if (argc > 1 || fcntl(KEEPER_CONFIG_FD, F_GETFD) < 0 ||
+	    fcntl(KEEPER_CLIENT_FD, F_GETFD) < 0) {
 		fprintf(stderr, "cove-keeper is started by cove and takes no arguments\n");
 		return 2;
 	}

@@ -1,9 +1,10 @@
 /*
  * Resolving a box's mounts; see mounts.h.
  *
- * A relative source lies below the workspace, which other boxes may be writing to at this moment. It
- * is resolved beneath the workspace twice, here to make what is missing and say what is wrong, and by
- * the wall when it mounts it: a link that leads out is refused by both, whoever put it there and when.
+ * A relative source lies below the workspace, which other boxes may be writing to at this moment.
+ * It is resolved beneath the workspace twice, here to make what is missing and say what is wrong,
+ * and by the wall when it mounts it: a link that leads out is refused by both, whoever put it
+ * there and when.
  */
 #include "keeper/mounts.h"
 
@@ -51,7 +52,8 @@ static int add_workspace(struct mounts *m, const struct spec *s, struct state *s
 
 	if (!s->workspace && !s->workspace_dir)
 		return 0;
-	r = s->workspace ? open_named(m, s->workspace, st, e) : open_host_dir(m, s->workspace_dir, e);
+	r = s->workspace ? open_named(m, s->workspace, st, e)
+			 : open_host_dir(m, s->workspace_dir, e);
 	if (r < 0)
 		return r;
 	m->list[m->count++] = (struct wall_mount){
@@ -72,8 +74,10 @@ static int add_mount(struct mounts *m, const struct spec *s, const struct spec_m
 	if (given->src[0] != '/') {
 		if (m->workspace_fd < 0)
 			return err_set(e, ERR_INVALID, EINVAL,
-				"mount source '%s' is relative, and the box has no workspace; give an "
-				"absolute path or --workspace", given->src);
+				       "mount source '%s' is relative, and the box has no "
+				       "workspace; give an "
+				       "absolute path or --workspace",
+				       given->src);
 		r = workspace_open_source(m->workspace_fd, given->src, &fd, e);
 		if (r < 0)
 			return r;

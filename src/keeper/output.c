@@ -76,7 +76,8 @@ static int open_one(struct logs *l, uint32_t id, struct output *o, unsigned s)
 		return dir;
 	/* A number is never used twice, so a file of that name is what a lost keeper left. */
 	o->fd = openat(dir, log_name(id, s).text,
-		       O_RDWR | O_CLOEXEC | O_NOFOLLOW | (o->kept == 0 ? O_CREAT | O_TRUNC : 0), 0600);
+		       O_RDWR | O_CLOEXEC | O_NOFOLLOW | (o->kept == 0 ? O_CREAT | O_TRUNC : 0),
+		       0600);
 	if (o->fd < 0)
 		return -errno;
 	l->open++;
@@ -110,8 +111,8 @@ static size_t write_at(int fd, uint64_t at, const char *p, size_t n)
 	return done;
 }
 
-void output_append(struct logs *l, uint32_t id, struct output *out, unsigned s,
-		   const void *p, size_t n)
+void output_append(struct logs *l, uint32_t id, struct output *out, unsigned s, const void *p,
+		   size_t n)
 {
 	struct output *o = &out[s];
 	size_t keep = o->cut ? 0 : room_for(l, out, n), done = 0;

@@ -3,9 +3,9 @@
  * <id>.out and <id>.err, holding the first bytes the stream printed.
  *
  * A file is made with its first byte. What is kept is always a prefix: once a byte was not kept
- * (the command's share or the box's is used up, or the disk is full) no later byte of that stream is,
- * and only the count goes on. Few descriptors are held open; beyond them a file is opened for each
- * append.
+ * (the command's share or the box's is used up, or the disk is full) no later byte of that stream
+ * is, and only the count goes on. Few descriptors are held open; beyond them a file is opened for
+ * each append.
  */
 #pragma once
 
@@ -17,12 +17,12 @@
 #include <sys/types.h>
 
 struct logs {
-	int box_fd;		   /* borrowed; logs/ is made below it when first needed */
-	int dir_fd;		   /* owned, -1 until then */
-	uint64_t bytes;		   /* on disk, all commands together */
-	uint64_t bytes_max;	   /* KEEPER_LOGS_BYTES_MAX */
-	uint64_t exec_bytes_max;   /* KEEPER_LOG_BYTES_MAX */
-	unsigned open;		   /* descriptors held by outputs */
+	int box_fd;		 /* borrowed; logs/ is made below it when first needed */
+	int dir_fd;		 /* owned, -1 until then */
+	uint64_t bytes;		 /* on disk, all commands together */
+	uint64_t bytes_max;	 /* KEEPER_LOGS_BYTES_MAX */
+	uint64_t exec_bytes_max; /* KEEPER_LOG_BYTES_MAX */
+	unsigned open;		 /* descriptors held by outputs */
 };
 
 /* Index of a stream: its wire number - 1. */
@@ -44,8 +44,8 @@ int logs_dir(struct logs *l);
 /* out is always the pair of a command. */
 void outputs_init(struct output *out);
 /* Counts n bytes of a stream and keeps what may be kept. A full disk only cuts the log. */
-void output_append(struct logs *l, uint32_t id, struct output *out, unsigned s,
-		   const void *p, size_t n);
+void output_append(struct logs *l, uint32_t id, struct output *out, unsigned s, const void *p,
+		   size_t n);
 /* Reads kept bytes from an offset. Fewer than asked only at the end of what is kept. */
 ssize_t output_read(struct logs *l, uint32_t id, struct output *o, unsigned s, uint64_t at, void *p,
 		    size_t n);

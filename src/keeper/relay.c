@@ -80,8 +80,9 @@ void relay_ask(struct client *c, const struct wire_frame *f)
 		return;
 	}
 	if (c->k->relay_count >= INIT_FILE_OPS_MAX) {
-		client_fail_with(c, f->id, ERR_LIMIT, "%u file operations are under way in box '%s'",
-				 c->k->relay_count, c->k->name);
+		client_fail_with(c, f->id, ERR_LIMIT,
+				 "%u file operations are under way in box '%s'", c->k->relay_count,
+				 c->k->name);
 		return;
 	}
 	r = relay_new(c, f->id);
@@ -114,8 +115,9 @@ bool relay_from_client(struct client *c, const struct wire_frame *f)
 		client_break(c, "more data than it has credit for");
 		return true;
 	}
-	if (f->type == WIRE_CREDIT && (f->stream != WIRE_STDOUT || wire_credit_decode(f, &credit) < 0 ||
-				       wire_flow_credit(&r->from_init, credit.bytes) < 0)) {
+	if (f->type == WIRE_CREDIT &&
+	    (f->stream != WIRE_STDOUT || wire_credit_decode(f, &credit) < 0 ||
+	     wire_flow_credit(&r->from_init, credit.bytes) < 0)) {
 		client_break(c, "more credit than it can have");
 		return true;
 	}
@@ -188,8 +190,8 @@ static void pass_ok(struct relay *r, const struct wire_frame *f)
 
 void relay_from_init(struct keeper *k, const struct wire_frame *f)
 {
-	static void (*const pass[WIRE_TYPE_COUNT])(struct relay *r, const struct wire_frame *f) = {
-		[WIRE_ERROR] = pass_error, [WIRE_OK] = pass_ok,	      [WIRE_DATA] = pass_data,
+	static void (*const pass[WIRE_TYPE_COUNT])(struct relay * r, const struct wire_frame *f) = {
+		[WIRE_ERROR] = pass_error, [WIRE_OK] = pass_ok,		[WIRE_DATA] = pass_data,
 		[WIRE_EOF] = pass_data,	   [WIRE_CREDIT] = pass_credit, [WIRE_ENTRY] = pass_entry,
 	};
 	struct relay *r = k->relays;

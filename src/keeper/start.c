@@ -40,7 +40,8 @@ static int open_dirs(struct life *l, struct err *e)
 
 	if (!str_copy(l->st.home, sizeof(l->st.home), c->home) ||
 	    !str_copy(l->st.run, sizeof(l->st.run), c->run))
-		return err_set(e, ERR_INVALID, ENAMETOOLONG, "the state directory's path is too long");
+		return err_set(e, ERR_INVALID, ENAMETOOLONG,
+			       "the state directory's path is too long");
 	sha256_hex(c->home, strlen(c->home), hex);
 	snprintf(l->st.tag, sizeof(l->st.tag), "%.8s", hex);
 	snprintf(l->cgroup_name, sizeof(l->cgroup_name), "%s-%s", l->st.tag, c->spec.name);
@@ -78,7 +79,8 @@ static int make_cgroup(struct life *l, struct err *e)
 			    &l->cgroup, why, sizeof(why), e);
 
 	if (r == 0 && l->cgroup.fd < 0)
-		keeper_note(&l->k, "no cgroup: %s; a command's tree is ended by walking its descendants",
+		keeper_note(&l->k,
+			    "no cgroup: %s; a command's tree is ended by walking its descendants",
 			    why);
 	return r;
 }
@@ -113,7 +115,8 @@ static int seal_init(const char *path, int *ret_fd, struct err *e)
 
 	if (from < 0)
 		return err_set(e, ERR_UNSUPPORTED, errno,
-			"the program cove-init is missing at '%s': install Cove again", path);
+			       "the program cove-init is missing at '%s': install Cove again",
+			       path);
 	fd = sys_memfd_create("cove-init", flags | MFD_EXEC);
 	if (fd == -EINVAL) /* a kernel before 6.3 */
 		fd = sys_memfd_create("cove-init", flags);

@@ -2,9 +2,9 @@
  * The keeper's protocol core: any frames from init and from two clients, in any order.
  *
  * The input is a list of steps. One byte says who speaks (init, a client) and how: a frame whose
- * fields follow, raw bytes, or a client that leaves and comes back. Holds: nothing crashes or leaks;
- * every byte init was allowed to print is counted, and the log files hold exactly the first of them,
- * up to the cap; a broken init ends the box and a broken client only itself.
+ * fields follow, raw bytes, or a client that leaves and comes back. Holds: nothing crashes or
+ * leaks; every byte init was allowed to print is counted, and the log files hold exactly the first
+ * of them, up to the cap; a broken init ends the box and a broken client only itself.
  */
 #include "fuzz.h"
 
@@ -204,7 +204,8 @@ static void say_frame(int fd, struct input *in, bool init)
 	if (init && (low & 0x80))
 		id = KEEPER_FILE_BIT | (low & 0x7f);
 	buf_init(&b, WIRE_DATA_MAX + WIRE_HEADER);
-	if (wire_encode(&b, (enum wire_type)(type % WIRE_TYPE_COUNT), stream % 4, id, in->p, n) == 0)
+	if (wire_encode(&b, (enum wire_type)(type % WIRE_TYPE_COUNT), stream % 4, id, in->p, n) ==
+	    0)
 		send(fd, buf_data(&b), buf_len(&b), MSG_NOSIGNAL);
 	buf_done(&b);
 	in->p += n;

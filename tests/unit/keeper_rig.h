@@ -1,6 +1,6 @@
 /*
- * The keeper's protocol core without a box: a scripted init and any number of clients at the ends of
- * socket pairs, a real event loop, logs in a temporary directory.
+ * The keeper's protocol core without a box: a scripted init and any number of clients at the ends
+ * of socket pairs, a real event loop, logs in a temporary directory.
  */
 #pragma once
 

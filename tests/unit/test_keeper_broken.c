@@ -1,4 +1,5 @@
-/* What an honest init cannot say ends the box; what an honest client cannot say ends that client. */
+/* What an honest init cannot say ends the box; what an honest client cannot say ends that
+ * client. */
 #include "base/limits.h"
 #include "keeper_rig.h"
 #include "tap.h"
@@ -53,7 +54,9 @@ TEST(second_hello)
 	struct rig r;
 
 	begin(&r);
-	CHECK_EQ(wire_hello_encode(&r.init.out, 0, 0, &(struct wire_hello){.version = WIRE_VERSION}), 0);
+	CHECK_EQ(
+		wire_hello_encode(&r.init.out, 0, 0, &(struct wire_hello){.version = WIRE_VERSION}),
+		0);
 	must_end(&r);
 }
 
@@ -171,7 +174,8 @@ TEST(a_broken_frame)
 	struct rig r;
 
 	begin(&r);
-	CHECK_EQ(buf_append(&r.init.out, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 12), 0);
+	CHECK_EQ(buf_append(&r.init.out, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 12),
+		 0);
 	must_end(&r);
 }
 

@@ -5,26 +5,32 @@
 
 TEST(round_trip)
 {
-	struct keeper_config c = {
-		.home = "/home/u/state with space",
-		.run = "/run/\n\\odd",
-		.init_path = "/usr/libexec/cove/cove-init",
-		.image_root = "/layers/x/rootfs",
-		.image_user = "user",
-		.image_is_host = true,
-		.spec = {
-			.name = "dev",
-			.image = "base",
-			.wall = "native",
-			.workspace = "dev",
-			.timeout_ms = 1500,
-			.one_shot = true,
-			.env = {"A=1", "B=x\ny"},
-			.env_count = 2,
-			.mounts = {{.src = "data", .dst = "/data", .env = "DATA", .read_only = true}},
-			.mount_count = 1,
-		},
-	}, back;
+	struct keeper_config c =
+				     {
+					     .home = "/home/u/state with space",
+					     .run = "/run/\n\\odd",
+					     .init_path = "/usr/libexec/cove/cove-init",
+					     .image_root = "/layers/x/rootfs",
+					     .image_user = "user",
+					     .image_is_host = true,
+					     .spec =
+						     {
+							     .name = "dev",
+							     .image = "base",
+							     .wall = "native",
+							     .workspace = "dev",
+							     .timeout_ms = 1500,
+							     .one_shot = true,
+							     .env = {"A=1", "B=x\ny"},
+							     .env_count = 2,
+							     .mounts = {{.src = "data",
+									 .dst = "/data",
+									 .env = "DATA",
+									 .read_only = true}},
+							     .mount_count = 1,
+						     },
+				     },
+			     back;
 	struct err e = {0};
 	int fd = -1;
 

@@ -513,7 +513,8 @@ TEST(signals)
 
 TEST(list_and_status)
 {
-	struct wire_exec m = {.line = "\n\nfirst line\nsecond", .shell = "default", .background = 1};
+	struct wire_exec m = {
+		.line = "\n\nfirst line\nsecond", .shell = "default", .background = 1};
 	struct wire_status status;
 	struct wire_info info;
 	struct wire_frame f;

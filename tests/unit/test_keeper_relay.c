@@ -146,10 +146,12 @@ TEST(client_beyond_credit)
 	rig_done(&r);
 }
 
-/* Entries have no credit: a client that does not read them makes init wait, and all of them come. */
+/* Entries have no credit: a client that does not read them makes init wait, and all of them
+ * come. */
 TEST(a_long_listing)
 {
-	struct wire_entry e = {.type = 'f', .path = "a name of a file in a directory with very many"};
+	struct wire_entry e = {.type = 'f',
+			       .path = "a name of a file in a directory with very many"};
 	unsigned said = 60000, heard = 0;
 	struct wire_frame f;
 	struct peer *p;
