@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-/* Whether it was the box that did not start. Asked without -v's events: it is no news to anybody. */
+/* Whether it was the box that did not start. Asked without the events of -v: it is no news. */
 static bool is_box_gone(const char *name)
 {
 	struct cove_box *box = NULL;
