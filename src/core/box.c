@@ -145,7 +145,7 @@ static int start_new(struct cove *cove, const struct spec *spec, const struct im
 	}
 	if (conn)
 		life_wait_free(cove, spec->name, kept, KILL_WAIT_MS);
-	if (life_bury(cove, spec->name, !spec->one_shot, NULL) < 0)
+	if (life_bury(cove, spec->name, kept, !spec->one_shot, NULL) < 0)
 		err_prefix(e, "not all of box '%s' could be removed again", spec->name);
 	conn_free(conn);
 	return r;
@@ -232,6 +232,8 @@ static int find(struct cove *cove, const char *name, struct cove_box **ret, stru
 		r = wait_for(cove, name, box_fd, &conn, e);
 	if (r == 0)
 		r = conn_hello(conn, START_WAIT_MS, e);
+	if (r == -ECONNRESET)
+		r = err_set(e, ERR_CONFLICT, ENOTCONN, "box '%s' is just ending", name);
 	if (r < 0) {
 		conn_free(conn);
 		return r;

@@ -67,8 +67,10 @@ int conn_connect(int run_fd, const char *box, struct conn **ret, struct err *e)
 	if (sock < 0)
 		return err_errno(e, errno, "make a socket");
 	r = connect_below(sock, run_fd, box);
-	if (r == -ENOENT || r == -ECONNREFUSED)
-		return err_set(e, ERR_CONFLICT, -r, "box '%s' is not running", box);
+	if (r == -ENOENT || r == -ECONNREFUSED) {
+		err_set(e, ERR_CONFLICT, ENOTCONN, "box '%s' is not running", box);
+		return r;
+	}
 	if (r < 0)
 		return err_errno(e, -r, "connect to the keeper of box '%s'", box);
 	return conn_new(take_fd(sock), ret, e);

@@ -63,14 +63,17 @@ static int write_text(const char *path, const char *text)
 /* A user namespace with ourselves as its root. */
 static int enter_user_ns(void)
 {
-	char map[64];
+	char uids[64], gids[64];
 	int r;
 
-	snprintf(map, sizeof(map), "0 %u 1", (unsigned)geteuid());
+	snprintf(uids, sizeof(uids), "0 %u 1", (unsigned)geteuid());
+	snprintf(gids, sizeof(gids), "0 %u 1", (unsigned)getegid());
 	if (unshare(CLONE_NEWUSER) < 0)
 		return -errno;
 	r = write_text("/proc/self/setgroups", "deny");
-	return r < 0 ? r : write_text("/proc/self/uid_map", map);
+	if (r == 0)
+		r = write_text("/proc/self/uid_map", uids);
+	return r < 0 ? r : write_text("/proc/self/gid_map", gids);
 }
 
 static int try_user_ns(void)

@@ -213,12 +213,12 @@ int box_halt(struct cove *cove, const char *name, const char *by, uint64_t grace
 	return r < 0 ? r : end_running(cove, name, box_fd, &how, e);
 }
 
-int life_bury(struct cove *cove, const char *name, bool durable, struct err *e)
+int life_bury(struct cove *cove, const char *name, int box_fd, bool durable, struct err *e)
 {
 	char tomb[64] = "";
 	int r = core_ids(cove, e);
 
-	if (r < 0)
+	if (r < 0 || (box_fd >= 0 && life_has_moved(cove, name, box_fd)))
 		return r;
 	box_clear_runtime(cove, name);
 	r = record_bury(&cove->state, name, durable, tomb, e);
@@ -242,5 +242,5 @@ int box_destroy(struct cove *cove, const char *name, const char *by, struct err 
 		if (r < 0)
 			return r;
 	}
-	return life_bury(cove, name, true, e);
+	return life_bury(cove, name, box_fd, true, e);
 }

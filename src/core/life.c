@@ -12,6 +12,8 @@
 #include <sys/inotify.h>
 #include <sys/stat.h>
 
+enum { UP_TRIES = 8 };
+
 int life_image(struct cove *cove, const char *name, struct image *ret, struct err *e)
 {
 	int r = image_find(&cove->state, name, ret, e);
@@ -118,7 +120,7 @@ static int watch_wait(const struct watch *w, uint64_t end_ms)
 	return r > 0 || errno == EINTR ? 0 : -errno;
 }
 
-static bool has_moved(struct cove *cove, const char *name, int box_fd)
+bool life_has_moved(struct cove *cove, const char *name, int box_fd)
 {
 	struct stat now, held;
 
@@ -138,7 +140,7 @@ int life_connect(struct cove *cove, const char *name, int box_fd, int timeout_ms
 		if (r != -ENOENT && r != -ECONNREFUSED)
 			break;
 		r = -EAGAIN;
-		if (!is_locked(w.lock_fd) || has_moved(cove, name, box_fd))
+		if (!is_locked(w.lock_fd) || life_has_moved(cove, name, box_fd))
 			break;
 		r = watch_wait(&w, end);
 	}
@@ -152,7 +154,7 @@ int life_wait_free(struct cove *cove, const char *name, int box_fd, int timeout_
 	struct watch w;
 	int r = watch_init(&w, cove, box_fd);
 
-	while (r == 0 && is_locked(w.lock_fd) && !has_moved(cove, name, box_fd))
+	while (r == 0 && is_locked(w.lock_fd) && !life_has_moved(cove, name, box_fd))
 		r = watch_wait(&w, end);
 	watch_done(&w);
 	return r;
@@ -175,7 +177,7 @@ int life_claim(struct cove *cove, const char *name, int box_fd, int timeout_ms, 
 				"another cove has been starting or removing box '%s' for %d s", name,
 				timeout_ms / 1000);
 	}
-	if (r == 0 && has_moved(cove, name, box_fd))
+	if (r == 0 && life_has_moved(cove, name, box_fd))
 		return err_set(e, ERR_NOT_FOUND, ENOENT, "no box '%s' any more", name);
 	return r;
 }
@@ -221,25 +223,37 @@ static int start_or_join(struct cove *cove, const char *name, struct conn **ret,
 	return start_from_record(cove, name, take_fd(box_fd), ret, e);
 }
 
-int box_up(struct cove *cove, const char *name, struct conn **ret, struct err *e)
+/* One attempt. -EAGAIN: we met a keeper that was just ending. */
+static int up_once(struct cove *cove, const char *name, struct conn **ret, struct err *e)
 {
 	struct conn *conn = NULL;
 	int r = conn_connect(cove->state.run_fd, name, &conn, e);
 
+	if (r == -ENOENT || r == -ECONNREFUSED)
+		r = start_or_join(cove, name, &conn, e);
 	if (r == 0)
 		r = conn_hello(conn, START_WAIT_MS, e);
-	/* -ECONNRESET: we met it when it was ending. Once is chance; then it does not come up. */
-	if (r == -ECONNRESET || r == -ENOENT || r == -ECONNREFUSED) {
-		conn_free(conn);
-		conn = NULL;
-		r = start_or_join(cove, name, &conn, e);
-		if (r == 0)
-			r = conn_hello(conn, START_WAIT_MS, e);
+	if (r == 0) {
+		*ret = conn;
+		return 0;
 	}
-	if (r < 0) {
-		conn_free(conn);
-		return r;
+	/* One that we started ourselves has failed for good. */
+	if (r == -ECONNRESET && !conn->first)
+		r = -EAGAIN;
+	conn_free(conn);
+	return r;
+}
+
+int box_up(struct cove *cove, const char *name, struct conn **ret, struct err *e)
+{
+	int r = -EAGAIN;
+
+	for (int i = 0; i < UP_TRIES && r == -EAGAIN; i++) {
+		autoclose int box_fd = -1;
+
+		r = up_once(cove, name, ret, e);
+		if (r == -EAGAIN && box_open_dir(cove, name, &box_fd, NULL) == 0)
+			life_wait_free(cove, name, box_fd, STOP_WAIT_MS);
 	}
-	*ret = conn;
-	return 0;
+	return r;
 }

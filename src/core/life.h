@@ -42,6 +42,11 @@ int life_wait_free(struct cove *cove, const char *name, int box_fd, int timeout_
  * away instead, -ETIMEDOUT. */
 int life_connect(struct cove *cove, const char *name, int box_fd, int timeout_ms, struct conn **ret);
 
-/* With the box claimed and not live: clears socket and cgroup, takes the name away, deletes the
- * tree. */
-int life_bury(struct cove *cove, const char *name, bool durable, struct err *e);
+/* Is boxes/<name> no longer the directory we hold open? Its keeper may have deleted it, and the name
+ * may already be another box's. */
+bool life_has_moved(struct cove *cove, const char *name, int box_fd);
+
+/* With the box claimed through box_fd and not live: clears socket and cgroup, takes the name away,
+ * deletes the tree. Does nothing where the name is not that box's any more. box_fd -1: whatever has
+ * the name is no box. */
+int life_bury(struct cove *cove, const char *name, int box_fd, bool durable, struct err *e);

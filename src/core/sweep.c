@@ -31,7 +31,7 @@ static void judge(struct cove *cove, const char *name, int box_fd)
 	if (r < 0)
 		return;
 	if (record.spec.one_shot)
-		r = life_bury(cove, name, false, &e);
+		r = life_bury(cove, name, box_fd, false, &e);
 	else if (record.state == BOX_STOPPED && record.ended_ms == 0) {
 		r = record_write_end(box_fd, record.cause, "", true, &e);
 		box_clear_runtime(cove, name);
@@ -49,7 +49,7 @@ static void look_at(struct cove *cove, const char *name)
 		record_claim(box_fd, false, NULL) < 0)
 		return;
 	/* Only now does nobody else change it. */
-	if (!record_is_live(box_fd))
+	if (!record_is_live(box_fd) && !life_has_moved(cove, name, box_fd))
 		judge(cove, name, box_fd);
 }
 
