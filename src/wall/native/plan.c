@@ -172,8 +172,10 @@ static int open_source(struct plan_source *s, struct err *e)
 			return err_errno(e, -below, "open '%s' in '%s'", s->beneath, s->path);
 		s->fd = mount_clone(below, "", s->recursive);
 	}
+	if (s->fd == -ENOENT)
+		return err_set(e, ERR_NOT_FOUND, ENOENT, "'%s' on the host does not exist", s->path);
 	if (s->fd < 0)
-		return err_errno(e, -s->fd, "clone mount of '%s'", s->path);
+		return err_errno(e, -s->fd, "give '%s' to the box", s->path);
 	return check_source(s, e);
 }
 
