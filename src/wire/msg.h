@@ -16,8 +16,10 @@
  *	                 after CANCEL(id): ERROR with ECANCELED unless it was done already.
  *	CREDIT(id, s)    lets the sender of stream s go on. Each stream starts with WIRE_WINDOW.
  *
- * On the init link the id of a command is its exec id. On a client link the client chose the id and
- * STARTED carries the exec id.
+ * On the init link the id of a command is its exec id, and ids with the top bit are file operations.
+ * On a client link the client chose the id and STARTED carries the exec id; EXIT is the last frame of
+ * a command there (EOF is not passed on), and SIGNAL is answered by OK or ERROR only if it names an
+ * exec_id.
  */
 #pragma once
 
