@@ -16,8 +16,8 @@ static void check(int r)
 
 int main(int argc, char **argv)
 {
-	struct cove_box_options options = {.size = sizeof(options), .image = argc > 1 ? argv[1] : NULL};
-	struct cove_command sort = {.size = sizeof(sort), .line = "sort names.txt | tee sorted.txt"};
+	struct cove_box_options with = {.size = sizeof(with), .image = argc > 1 ? argv[1] : NULL};
+	struct cove_command sort = {.size = sizeof(sort), .line = "sort names.txt >sorted.txt"};
 	struct cove_result result;
 	struct cove_box *box;
 	struct cove *cove;
@@ -25,12 +25,12 @@ int main(int argc, char **argv)
 	size_t len;
 
 	check(cove_new(&cove, NULL, &err));
-	check(cove_create(cove, &options, &box, &err));
+	check(cove_create(cove, &with, &box, &err));
 	check(cove_put_data(box, "names.txt", "otter\nheron\nbee\n", 16, 0644, &err));
 	check(cove_run(box, &sort, &result, &err));
-	printf("exit %d in %s:\n%s", result.exit_code, cove_box_name(box), result.out);
+	printf("exit %d in %s\n", result.exit_code, cove_box_name(box));
 	check(cove_get_data(box, "sorted.txt", 1 << 20, &data, &len, &err));
-	printf("sorted.txt has %zu bytes\n", len);
+	printf("%.*s", (int)len, (char *)data);
 	check(cove_remove(cove, cove_box_name(box), true, &err));
 	free(data);
 	cove_result_free(&result);

@@ -4,17 +4,19 @@
  *	struct cove *cove;
  *	struct cove_box *box;
  *	struct cove_result result;
+ *	struct cove_error err;
+ *	struct cove_command command = {.size = sizeof(command), .line = "echo hello"};
  *
  *	cove_new(&cove, NULL, &err);
- *	cove_create(cove, &(struct cove_box_options){.size = sizeof(struct cove_box_options)}, &box, &err);
- *	cove_run(box, &(struct cove_command){.size = sizeof(struct cove_command), .line = "echo hello",
- *		.shell = "default"}, &result, &err);
+ *	cove_create(cove, NULL, &box, &err);
+ *	cove_run(box, &command, &result, &err);
  *
- * Functions return 0 (or a positive count) on success and a negative errno otherwise, with a sentence
- * in *err, which may be NULL. Structs that a caller fills begin with their own size, so that a program
- * built against an older header keeps working. Strings given are borrowed for the call; what a
- * function returns is freed with the function named beside it. A handle is used by one thread at a
- * time; different handles are independent. Numbers of time are milliseconds; 0 means none.
+ * Functions return 0 (or a positive count) on success and a negative errno otherwise, with a
+ * sentence in *err, which may be NULL. Structs that a caller fills begin with their own size, so
+ * that a program built against an older header keeps working. Strings given are borrowed for the
+ * call; what a function returns is freed with the function named beside it. A handle is used by one
+ * thread at a time; different handles are independent. Numbers of time are milliseconds; 0 means
+ * none.
  */
 #ifndef COVE_H
 #define COVE_H
@@ -63,11 +65,12 @@ struct cove;
 struct cove_options {
 	size_t size;
 	const char *home; /* NULL: $COVE_HOME or the usual place */
-	/* Called with one complete line (no newline) per event: for a person, or JSON. May be NULL. */
+	/* Called with one complete line (no newline) per event, for a person and as JSON. */
 	void (*on_event)(void *arg, const char *line, const char *json);
 	void *arg;
 };
-COVE_API int cove_new(struct cove **ret, const struct cove_options *options, struct cove_error *err);
+COVE_API int cove_new(struct cove **ret, const struct cove_options *options,
+		      struct cove_error *err);
 COVE_API void cove_free(struct cove *cove);
 
 /* ---- boxes ---- */
@@ -76,11 +79,11 @@ struct cove_box; /* a handle; freeing it does not end the box */
 
 struct cove_box_options {
 	size_t size;
-	const char *name;	 /* NULL: a fresh one */
-	const char *image;	 /* NULL: "base"; "host" for this machine's own programs */
-	const char *workspace;	 /* a name, or a path with a slash in it for a host directory */
+	const char *name;	   /* NULL: a fresh one */
+	const char *image;	   /* NULL: "base"; "host" for this machine's own programs */
+	const char *workspace;	   /* a name, or a path with a slash in it for a host directory */
 	const char *const *mounts; /* "SRC:DST[:ro][,env=NAME]", NULL-terminated */
-	const char *const *env;	 /* "NAME=VALUE", NULL-terminated */
+	const char *const *env;	   /* "NAME=VALUE", NULL-terminated */
 	const char *const *labels; /* "NAME=VALUE", NULL-terminated */
 	const char *cwd;
 	const char *user;
@@ -89,8 +92,8 @@ struct cove_box_options {
 	bool one_shot;		 /* gone when this handle is freed or its process dies */
 };
 
-/* Makes and starts a box. A one-shot box is still starting when this returns, so that its first command
- * need not wait: where it cannot start, the first call on the handle says why. */
+/* Makes and starts a box. A one-shot box is still starting when this returns, so that its first
+ * command need not wait: where it cannot start, the first call on the handle says why. */
 COVE_API int cove_create(struct cove *cove, const struct cove_box_options *options,
 			 struct cove_box **ret, struct cove_error *err);
 /* A session: the caller's own id, always the same box. Creates, starts or joins it. prefix may be
@@ -112,7 +115,8 @@ COVE_API int cove_start(struct cove *cove, const char *name, struct cove_error *
 /* by: who asks, for the record; may be NULL. grace_ms: how long SIGTERM has before SIGKILL. */
 COVE_API int cove_stop(struct cove *cove, const char *name, const char *by, uint64_t grace_ms,
 		       struct cove_error *err);
-/* force also ends a running box. A box that does not exist is COVE_NOT_FOUND, or success with force. */
+/* force also ends a running box. A box that does not exist is COVE_NOT_FOUND, or success with
+ * force. */
 COVE_API int cove_remove(struct cove *cove, const char *name, bool force, struct cove_error *err);
 
 struct cove_box_info {
@@ -133,7 +137,7 @@ struct cove_command {
 	size_t size;
 	const char *const *argv; /* a program and its arguments, NULL-terminated; or */
 	const char *line;	 /* a shell line */
-	const char *shell;	 /* run line in this persistent shell ("default"); NULL: a fresh bash -c */
+	const char *shell;	 /* the persistent shell ("default") for line; NULL: a fresh one */
 	const char *const *env;
 	const char *cwd, *user;
 	const void *input; /* stdin; NULL: empty */
@@ -164,9 +168,9 @@ struct cove_result {
 COVE_API int cove_run(struct cove_box *box, const struct cove_command *command,
 		      struct cove_result *ret, struct cove_error *err);
 COVE_API void cove_result_free(struct cove_result *result);
-/* The result as one JSON object; free with free(). stdout and stderr are strings; where the bytes are
- * not valid UTF-8 the string holds U+FFFD in their place and stdout_base64 or stderr_base64 stands
- * beside it with the exact bytes. */
+/* The result as one JSON object; free with free(). stdout and stderr are strings; where the bytes
+ * are not valid UTF-8 the string holds U+FFFD in their place and stdout_base64 or stderr_base64
+ * stands beside it with the exact bytes. */
 COVE_API char *cove_result_json(const struct cove_result *result);
 
 /* A running command that the caller drives: output and the end come as events. */
@@ -221,8 +225,8 @@ struct cove_exec_info {
 COVE_API int cove_execs(struct cove *cove, const char *box, struct cove_exec_info **ret,
 			struct cove_error *err);
 
-/* The history of a box, oldest first: on_line gets one JSON line per event and returns false to stop.
- * follow: until the box ends. Works on a stopped box too. */
+/* The history of a box, oldest first: on_line gets one JSON line per event and returns false to
+ * stop. follow: until the box ends. Works on a stopped box too. */
 typedef bool cove_on_line(void *arg, const char *json);
 COVE_API int cove_events(struct cove *cove, const char *box, bool follow, cove_on_line *on_line,
 			 void *arg, struct cove_error *err);
@@ -230,15 +234,15 @@ COVE_API int cove_events(struct cove *cove, const char *box, bool follow, cove_o
 /* ---- files: all done inside the box, as its user ---- */
 
 struct cove_file_info {
-	char type; /* 'f', 'd', 'l', 'o' */
+	char type;	     /* 'f', 'd', 'l', 'o' */
 	char *name, *target; /* owned by the list */
 	unsigned mode, uid, gid;
 	uint64_t size, mtime_ns;
 };
 /* Host path to box path and back, files or whole directories. What is copied onto an existing
  * directory goes inside it, as with cp -r. progress may be NULL. They return how many entries were
- * left out because they are no file, directory or link. Nothing that comes out of a box is followed or
- * trusted: its links are made, never walked through, and no file gets setuid bits. */
+ * left out because they are no file, directory or link. Nothing that comes out of a box is followed
+ * or trusted: its links are made, never walked through, and no file gets setuid bits. */
 typedef void cove_progress(void *arg, uint64_t bytes, uint64_t files);
 COVE_API int cove_put(struct cove_box *box, const char *host_path, const char *box_path,
 		      cove_progress *progress, void *arg, struct cove_error *err);

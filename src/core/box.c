@@ -3,9 +3,9 @@
  * connections.
  *
  * A handle keeps one idle connection. A request takes it, or makes another when it is in use, and
- * gives it back; so commands that a caller drives side by side never wait for each other, and a line
- * in a live shell costs one write and one or two reads. The connection a one-shot box was born with is
- * never closed before the handle: its end is the end of the box.
+ * gives it back; so commands that a caller drives side by side never wait for each other, and a
+ * line in a live shell costs one write and one or two reads. The connection a one-shot box was born
+ * with is never closed before the handle: its end is the end of the box.
  */
 #include "base/fd.h"
 #include "base/limits.h"
@@ -24,7 +24,7 @@
 enum { FRESH_NAME_TRIES = 8 };
 
 int box_handle_take(struct cove *cove, const char *name, bool one_shot, struct conn *conn,
-	struct cove_box **ret, struct err *e)
+		    struct cove_box **ret, struct err *e)
 {
 	struct cove_box *box = calloc(1, sizeof(*box));
 
@@ -119,18 +119,19 @@ int box_open_dir(struct cove *cove, const char *name, int *ret_fd, struct err *e
 
 static void event_open(struct cove *cove, const struct spec *spec)
 {
-	core_event(cove, &(struct event){
-		.kind = EVENT_OPEN,
-		.box = spec->name,
-		.image = spec->image,
-		.workspace = spec->workspace ? spec->workspace : spec->workspace_dir,
-	});
+	core_event(cove,
+		   &(struct event){
+			   .kind = EVENT_OPEN,
+			   .box = spec->name,
+			   .image = spec->image,
+			   .workspace = spec->workspace ? spec->workspace : spec->workspace_dir,
+		   });
 }
 
-/* Starts the box just made, which we have claimed. If it does not start nothing is left of it. Takes
- * claim_fd. */
+/* Starts the box just made, which we have claimed. If it does not start nothing is left of it.
+ * Takes claim_fd. */
 static int start_new(struct cove *cove, const struct spec *spec, const struct image *image,
-	int claim_fd, struct conn **ret, struct err *e)
+		     int claim_fd, struct conn **ret, struct err *e)
 {
 	struct conn *conn = NULL;
 	/* Held past a failure, so that nobody else finds the box half-made. */
@@ -175,7 +176,7 @@ int box_create(struct cove *cove, const struct spec *spec, struct cove_box **ret
 }
 
 static int create(struct cove *cove, const struct cove_box_options *options, struct cove_box **ret,
-	struct err *e)
+		  struct err *e)
 {
 	struct cove_box_options o;
 	struct core_spec s;
@@ -198,7 +199,7 @@ static int create(struct cove *cove, const struct cove_box_options *options, str
 }
 
 int cove_create(struct cove *cove, const struct cove_box_options *options, struct cove_box **ret,
-	struct cove_error *err)
+		struct cove_error *err)
 {
 	struct err e = {0};
 
@@ -206,7 +207,8 @@ int cove_create(struct cove *cove, const struct cove_box_options *options, struc
 }
 
 /* Nobody answers: it may be coming up this very moment. */
-static int wait_for(struct cove *cove, const char *name, int box_fd, struct conn **ret, struct err *e)
+static int wait_for(struct cove *cove, const char *name, int box_fd, struct conn **ret,
+		    struct err *e)
 {
 	int r = -EAGAIN;
 
@@ -214,7 +216,7 @@ static int wait_for(struct cove *cove, const char *name, int box_fd, struct conn
 		r = life_connect(cove, name, box_fd, START_WAIT_MS, ret);
 	if (r == -EAGAIN)
 		return err_set(e, ERR_CONFLICT, ENOTCONN,
-			"box '%s' is stopped; start it first (cove start %s)", name, name);
+			       "box '%s' is stopped; start it first (cove start %s)", name, name);
 	return r < 0 ? err_errno(e, -r, "connect to box '%s'", name) : 0;
 }
 
@@ -267,7 +269,7 @@ int cove_start(struct cove *cove, const char *name, struct cove_error *err)
 }
 
 int cove_stop(struct cove *cove, const char *name, const char *by, uint64_t grace_ms,
-	struct cove_error *err)
+	      struct cove_error *err)
 {
 	struct err e = {0};
 	int r;
@@ -275,8 +277,9 @@ int cove_stop(struct cove *cove, const char *name, const char *by, uint64_t grac
 	core_sweep(cove);
 	r = box_halt(cove, name, by, grace_ms, &e);
 	if (r > 0)
-		core_event(cove, &(struct event){.kind = EVENT_CLOSE, .box = name, .cause = "stopped",
-			.by = by});
+		core_event(cove,
+			   &(struct event){
+				   .kind = EVENT_CLOSE, .box = name, .cause = "stopped", .by = by});
 	return core_return(cove, name, r < 0 ? r : 0, &e, err);
 }
 
@@ -291,8 +294,10 @@ static int remove_box(struct cove *cove, const char *name, bool force, struct er
 	if (r < 0 && r != -ENOTDIR && r != -ELOOP)
 		return r;
 	if (box_fd >= 0 && !force && record_is_live(box_fd))
-		return err_set(e, ERR_CONFLICT, EBUSY,
-			"box '%s' is running; stop it first, or remove it by force (cove rm -f)", name);
+		return err_set(
+			e, ERR_CONFLICT, EBUSY,
+			"box '%s' is running; stop it first, or remove it by force (cove rm -f)",
+			name);
 	return box_destroy(cove, name, "remove", e);
 }
 
@@ -304,6 +309,7 @@ int cove_remove(struct cove *cove, const char *name, bool force, struct cove_err
 	core_sweep(cove);
 	r = remove_box(cove, name, force, &e);
 	if (r == 0)
-		core_event(cove, &(struct event){.kind = EVENT_CLOSE, .box = name, .cause = "removed"});
+		core_event(cove,
+			   &(struct event){.kind = EVENT_CLOSE, .box = name, .cause = "removed"});
 	return core_return(cove, name, r, &e, err);
 }

@@ -47,8 +47,8 @@ void conn_free(struct conn *c)
 static int connect_below(int sock, int run_fd, const char *box)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
-	int n = snprintf(addr.sun_path, sizeof(addr.sun_path), "/proc/self/fd/%d/%s/keeper.sock", run_fd,
-		box);
+	int n = snprintf(addr.sun_path, sizeof(addr.sun_path), "/proc/self/fd/%d/%s/keeper.sock",
+			 run_fd, box);
 
 	if (n < 0 || (size_t)n >= sizeof(addr.sun_path))
 		return -ENAMETOOLONG;
@@ -96,9 +96,9 @@ static int fail_gone(struct conn *c, struct err *e)
 	c->broken = true;
 	if (!c->ready)
 		return err_set(e, ERR_INTERRUPTED, ECONNRESET,
-			"the box's keeper ended before the box was up");
+			       "the box's keeper ended before the box was up");
 	return err_set(e, ERR_INTERRUPTED, ECONNRESET,
-		"the box ended before it answered; what was under way there is interrupted");
+		       "the box ended before it answered; what was under way there is interrupted");
 }
 
 int conn_flush(struct conn *c, struct err *e)
@@ -197,7 +197,8 @@ static int sort_frame(struct conn *c, const struct wire_frame *f, struct err *e)
 	if (hello.version != WIRE_VERSION) {
 		c->broken = true;
 		return err_set(e, ERR_UNSUPPORTED, EPROTO,
-			"the box runs under another version of Cove; restart it (cove stop, cove start)");
+			       "the box runs under another version of Cove; restart it (cove stop, "
+			       "cove start)");
 	}
 	c->ready = true;
 	fd_close(&c->claim_fd);
@@ -213,7 +214,7 @@ static int wait_left(uint64_t deadline_ms)
 
 /* One frame of any request, or 0; with hello, 0 also as soon as HELLO came. */
 static int next_frame(struct conn *c, int timeout_ms, bool hello, struct wire_frame *ret,
-	struct err *e)
+		      struct err *e)
 {
 	uint64_t deadline = timeout_ms > 0 ? clock_mono_ms() + (uint64_t)timeout_ms : 0;
 	int r;
@@ -246,7 +247,8 @@ int conn_hello(struct conn *c, int timeout_ms, struct err *e)
 		return r < 0 ? r : 0;
 	if (r > 0)
 		return fail_protocol(c, e);
-	return err_set(e, ERR_TIMEOUT, ETIMEDOUT, "the box did not come up in %d s", timeout_ms / 1000);
+	return err_set(e, ERR_TIMEOUT, ETIMEDOUT, "the box did not come up in %d s",
+		       timeout_ms / 1000);
 }
 
 int conn_next(struct conn *c, uint32_t id, int timeout_ms, struct wire_frame *ret, struct err *e)
@@ -268,7 +270,7 @@ int conn_wait_ok(struct conn *c, uint32_t id, int timeout_ms, struct err *e)
 
 	if (r == 0)
 		return err_set(e, ERR_TIMEOUT, ETIMEDOUT, "the box's keeper did not answer in %d s",
-			timeout_ms / 1000);
+			       timeout_ms / 1000);
 	if (r < 0)
 		return r;
 	return f.type == WIRE_OK ? 0 : conn_unexpected(c, &f, e);
@@ -283,6 +285,6 @@ void conn_cancel(struct conn *c, uint32_t id)
 int conn_unexpected(struct conn *c, const struct wire_frame *f, struct err *e)
 {
 	c->broken = true;
-	return err_set(e, ERR_PROTOCOL, EPROTO, "the box's keeper sent a frame of type %d out of turn",
-		(int)f->type);
+	return err_set(e, ERR_PROTOCOL, EPROTO,
+		       "the box's keeper sent a frame of type %d out of turn", (int)f->type);
 }

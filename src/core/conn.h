@@ -1,9 +1,10 @@
 /*
  * A client's connection to a keeper: frames over one blocking socket, one request at a time.
  *
- * Sending appends to `out` (wire_encode, wire_*_encode) and conn_flush writes it all. Reading filters:
- * frames of earlier requests, which may still trickle in after a command ended, are dropped. The
- * keeper never stops reading, so a blocking write cannot deadlock with its writes to us.
+ * Sending appends to `out` (wire_encode, wire_*_encode) and conn_flush writes it all. Reading
+ * filters: frames of earlier requests, which may still trickle in after a command ended, are
+ * dropped. The keeper never stops reading, so a blocking write cannot deadlock with its writes to
+ * us.
  */
 #pragma once
 
@@ -33,7 +34,8 @@ void conn_free(struct conn *c); /* NULL is fine */
  * waited for. */
 int conn_connect(int run_fd, const char *box, struct conn **ret, struct err *e);
 
-/* Waits for HELLO, or for the sentence that says why the box did not start. timeout_ms -1: for ever. */
+/* Waits for HELLO, or for the sentence that says why the box did not start. timeout_ms -1: for
+ * ever. */
 int conn_hello(struct conn *c, int timeout_ms, struct err *e);
 
 /* True if the other side is gone. */

@@ -4,11 +4,12 @@
  *	cove.c	    struct cove, the boundary: struct err -> struct cove_error, events to the caller
  *	spawn.c	    finding the helper programs, starting a keeper
  *	conn.c	    a client's connection to a keeper: frames over a blocking socket
- *	box.c	    making, starting, finding, stopping, removing boxes
+ *	box.c	    boxes and handles as a caller sees them; options.c what a caller asks for
+ *	life.c	    getting a box to run or joining it; end.c ending and deleting it
  *	session.c   a caller's own id -> one box
  *	exec.c	    commands; result.c their results
  *	put.c get.c files.c	files in and out
- *	logs.c	    output and events of boxes that may not run
+ *	logs.c history.c	output and events of boxes that may not run
  *	list.c inspect.c images.c workspaces.c sweep.c doctor.c
  *
  * Functions here take a struct err; only the cove_* functions turn it into the caller's error.
@@ -53,8 +54,8 @@ struct cove_box {
 int core_return(struct cove *cove, const char *box, int r, const struct err *e,
 		struct cove_error *err);
 
-/* Copies a caller's struct that begins with its size into one of ours, zeroing what it is too old to
- * know. -EINVAL when size was not set. */
+/* Copies a caller's struct that begins with its size into one of ours, zeroing what it is too old
+ * to know. -EINVAL when size was not set. */
 int core_copy_sized(void *dst, size_t size, const void *src, struct err *e);
 
 void core_event(struct cove *cove, const struct event *ev);
@@ -74,8 +75,8 @@ struct keeper_config;
 /* Starts a keeper and returns the socket that is its first client. */
 int spawn_keeper(struct cove *cove, const struct keeper_config *config, int *ret_fd, struct err *e);
 
-/* Runs `path` with descriptors 3 and 4 in place, all else closed, in a session of its own, as nobody's
- * child. Used by spawn_keeper. */
+/* Runs `path` with descriptors 3 and 4 in place, all else closed, in a session of its own, as
+ * nobody's child. Used by spawn_keeper. */
 int spawn_detached(const char *path, int fd3, int fd4, struct err *e);
 
 /* ---- box.c ---- */

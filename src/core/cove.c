@@ -15,9 +15,9 @@
 
 _Static_assert((int)COVE_INTERNAL == (int)ERR_INTERNAL && (int)COVE_INVALID == (int)ERR_INVALID &&
 		       (int)COVE_FULL == (int)ERR_FULL && (int)COVE_INTERNAL == ERR_KIND_COUNT - 1,
-	"the public kinds are ours, in our order");
+	       "the public kinds are ours, in our order");
 _Static_assert(sizeof(((struct cove_error *)0)->message) == sizeof(((struct err *)0)->msg),
-	"a sentence fits");
+	       "a sentence fits");
 
 enum { EVENT_LINE_MAX = 64 << 10 };
 
@@ -71,7 +71,7 @@ void core_event(struct cove *cove, const struct event *ev)
 }
 
 int core_return(struct cove *cove, const char *box, int r, const struct err *e,
-	struct cove_error *err)
+		struct cove_error *err)
 {
 	if (r >= 0) {
 		if (err)
@@ -83,8 +83,9 @@ int core_return(struct cove *cove, const char *box, int r, const struct err *e,
 		err->code = e->code ? e->code : -r;
 		str_copy(err->message, sizeof(err->message), e->msg[0] ? e->msg : strerror(-r));
 	}
-	core_event(cove, &(struct event){.kind = EVENT_FAIL, .box = box,
-		.cause = e->msg[0] ? e->msg : strerror(-r)});
+	core_event(cove, &(struct event){.kind = EVENT_FAIL,
+					 .box = box,
+					 .cause = e->msg[0] ? e->msg : strerror(-r)});
 	return r;
 }
 
@@ -97,7 +98,8 @@ int core_copy_sized(void *dst, size_t size, const void *src, struct err *e)
 		return 0;
 	memcpy(&given, src, sizeof(given));
 	if (given < sizeof(given) || given > 65536)
-		return err_set(e, ERR_INVALID, EINVAL,
+		return err_set(
+			e, ERR_INVALID, EINVAL,
 			"a struct given to Cove has no size: set .size = sizeof(struct ...)");
 	memcpy(dst, src, given < size ? given : size);
 	return 0;

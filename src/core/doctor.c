@@ -1,9 +1,9 @@
 /*
  * Checks of this host; see doctor.h.
  *
- * What the kernel says it can do and what it lets us do are different things, so namespaces, overlay,
- * id-mapped mounts and cgroups are tried, in a child or on descriptors that go away by themselves.
- * One table lists the checks; each fills its own line.
+ * What the kernel says it can do and what it lets us do are different things, so namespaces,
+ * overlay, id-mapped mounts and cgroups are tried, in a child or on descriptors that go away by
+ * themselves. One table lists the checks; each fills its own line.
  */
 #include "core/doctor.h"
 
@@ -44,7 +44,7 @@ struct doctor {
 };
 
 static void set(struct doctor_check *c, enum doctor_status status, const char *consequence,
-	const char *remedy)
+		const char *remedy)
 {
 	c->status = status;
 	str_copy(c->consequence, sizeof(c->consequence), consequence);
@@ -101,14 +101,14 @@ static int try_overlay(void)
 	if (r < 0)
 		return r;
 	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-		mount("tmpfs", "/tmp", "tmpfs", 0, NULL) < 0)
+	    mount("tmpfs", "/tmp", "tmpfs", 0, NULL) < 0)
 		return -errno;
 	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
 		if (mkdir(dirs[i], 0700) < 0)
 			return -errno;
 	}
 	return mount("overlay", "/tmp/merged", "overlay", 0,
-		       "lowerdir=/tmp/lower,upperdir=/tmp/upper,workdir=/tmp/work,userxattr") < 0
+		     "lowerdir=/tmp/lower,upperdir=/tmp/upper,workdir=/tmp/work,userxattr") < 0
 		       ? -errno
 		       : 0;
 }
@@ -141,11 +141,13 @@ static void check_kernel(struct doctor *d, struct doctor_check *c)
 	sscanf(u.release, "%d.%d", &major, &minor);
 	snprintf(c->found, sizeof(c->found), "Linux %.100s", u.release);
 	if (major * 1000 + minor < 5012)
-		set(c, DOCTOR_MISSING, "boxes need openat2, id-mapped mounts and overlay in user namespaces",
-			"use Linux 5.12 or later; 5.19 for everything (Debian 12 has 6.1)");
+		set(c, DOCTOR_MISSING,
+		    "boxes need openat2, id-mapped mounts and overlay in user namespaces",
+		    "use Linux 5.12 or later; 5.19 for everything (Debian 12 has 6.1)");
 	else if (major * 1000 + minor < 5019)
-		set(c, DOCTOR_LIMITED, "overlay on id-mapped layers needs 5.19: as root boxes may not start",
-			"use Linux 5.19 or later (Debian 12 has 6.1)");
+		set(c, DOCTOR_LIMITED,
+		    "overlay on id-mapped layers needs 5.19: as root boxes may not start",
+		    "use Linux 5.19 or later (Debian 12 has 6.1)");
 }
 
 static bool sysctl_is(const char *path, const char *value)
@@ -163,17 +165,20 @@ static const char *user_ns_remedy(void)
 	if (sysctl_is("/proc/sys/kernel/unprivileged_userns_clone", "0"))
 		return "sysctl -w kernel.unprivileged_userns_clone=1";
 	if (sysctl_is("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1"))
-		return "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile "
+		return "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor "
+		       "profile "
 		       "that allows userns for cove-keeper";
-	return "allow user namespaces in the container or service that Cove runs in, or run it as root";
+	return "allow user namespaces in the container or service that Cove runs in, or run it as "
+	       "root";
 }
 
 static void check_user_ns(struct doctor *d, struct doctor_check *c)
 {
 	int r = probe(try_user_ns);
 
-	snprintf(c->found, sizeof(c->found), r == 0 ? "user namespaces can be made"
-						   : "making a user namespace fails: %s", strerror(-r));
+	snprintf(c->found, sizeof(c->found),
+		 r == 0 ? "user namespaces can be made" : "making a user namespace fails: %s",
+		 strerror(-r));
 	if (r < 0)
 		set(c, DOCTOR_MISSING, "a box cannot have ids of its own", user_ns_remedy());
 }
@@ -183,11 +188,12 @@ static void check_namespaces(struct doctor *d, struct doctor_check *c)
 	int r = probe(try_all_ns);
 
 	snprintf(c->found, sizeof(c->found),
-		r == 0 ? "mount, pid, net, ipc, uts and cgroup namespaces can be made"
-		       : "making the other namespaces fails: %s", strerror(-r));
+		 r == 0 ? "mount, pid, net, ipc, uts and cgroup namespaces can be made"
+			: "making the other namespaces fails: %s",
+		 strerror(-r));
 	if (r < 0)
 		set(c, DOCTOR_MISSING, "a box cannot be separated from the host",
-			"run Cove where nothing (seccomp, a container) forbids unshare(2)");
+		    "run Cove where nothing (seccomp, a container) forbids unshare(2)");
 }
 
 static void check_ids(struct doctor *d, struct doctor_check *c)
@@ -202,12 +208,14 @@ static void check_ids(struct doctor *d, struct doctor_check *c)
 	} else if (ids.kind == IDS_RANGE) {
 		str_copy(c->found, sizeof(c->found), "root: a range of 65536 ids for every box");
 	} else if (ids.kind == IDS_SUBORDINATE) {
-		str_copy(c->found, sizeof(c->found), "subordinate ids and newuidmap: root inside boxes");
+		str_copy(c->found, sizeof(c->found),
+			 "subordinate ids and newuidmap: root inside boxes");
 	} else {
 		str_copy(c->found, sizeof(c->found), why[0] ? why : "only one id can be mapped");
-		set(c, DOCTOR_LIMITED, "no root inside boxes: sudo and package installation do not work",
-			"apt install uidmap; usermod --add-subuids 100000-165535 --add-subgids "
-			"100000-165535 $USER");
+		set(c, DOCTOR_LIMITED,
+		    "no root inside boxes: sudo and package installation do not work",
+		    "apt install uidmap; usermod --add-subuids 100000-165535 --add-subgids "
+		    "100000-165535 $USER");
 	}
 }
 
@@ -215,11 +223,11 @@ static void check_overlay(struct doctor *d, struct doctor_check *c)
 {
 	int r = probe(try_overlay);
 
-	snprintf(c->found, sizeof(c->found), r == 0 ? "overlay can be mounted"
-						   : "mounting an overlay fails: %s", strerror(-r));
+	snprintf(c->found, sizeof(c->found),
+		 r == 0 ? "overlay can be mounted" : "mounting an overlay fails: %s", strerror(-r));
 	if (r < 0)
 		set(c, DOCTOR_MISSING, "a box's writes cannot be laid over its image",
-			"modprobe overlay; in a container, allow mounting overlay");
+		    "modprobe overlay; in a container, allow mounting overlay");
 }
 
 /* Clones the mount of the state directory with an id map: nothing is attached anywhere. */
@@ -234,7 +242,7 @@ static int try_idmap(struct doctor *d, struct err *e)
 	if (ns < 0)
 		return ns;
 	tree = (int)syscall(SYS_open_tree, d->cove.state.home_fd, "",
-		OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+			    OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
 	if (tree < 0)
 		return err_errno(e, errno, "clone a mount");
 	attr.userns_fd = (uint64_t)ns;
@@ -249,15 +257,17 @@ static void check_idmap(struct doctor *d, struct doctor_check *c)
 
 	if (!d->has_state || core_ids(&d->cove, &e) < 0) {
 		str_copy(c->found, sizeof(c->found), "not tried: there is no state directory");
-		set(c, DOCTOR_LIMITED, "it is not known whether boxes can be started", "see state_directory");
+		set(c, DOCTOR_LIMITED, "it is not known whether boxes can be started",
+		    "see state_directory");
 	} else if (d->cove.ids.kind != IDS_RANGE) {
 		str_copy(c->found, sizeof(c->found), "not needed by an ordinary user");
 	} else if (try_idmap(d, &e) < 0) {
 		snprintf(c->found, sizeof(c->found), "id-mapped mounts fail: %.120s", e.msg);
 		set(c, DOCTOR_MISSING, "layers cannot be shown with the ids of a box",
-			"put COVE_HOME on ext4, XFS or btrfs, or use a newer kernel");
+		    "put COVE_HOME on ext4, XFS or btrfs, or use a newer kernel");
 	} else {
-		str_copy(c->found, sizeof(c->found), "id-mapped mounts work on the state directory");
+		str_copy(c->found, sizeof(c->found),
+			 "id-mapped mounts work on the state directory");
 	}
 }
 
@@ -271,14 +281,20 @@ static void check_cgroup(struct doctor *d, struct doctor_check *c)
 	snprintf(name, sizeof(name), "doctor-%d", (int)getpid());
 	r = cgroup_make(name, geteuid(), getegid(), &group, why, sizeof(why), &e);
 	if (r == 0 && group.fd >= 0 && faccessat(group.fd, "cgroup.kill", F_OK, 0) == 0) {
-		str_copy(c->found, sizeof(c->found), "cgroup v2: a command's tree is frozen and killed as one");
+		str_copy(c->found, sizeof(c->found),
+			 "cgroup v2: a command's tree is frozen and killed as one");
 	} else {
-		snprintf(c->found, sizeof(c->found), "%.150s", r < 0 ? e.msg : why[0] ? why : "no cgroup.kill");
+		snprintf(c->found, sizeof(c->found), "%.150s",
+			 r < 0	  ? e.msg
+			 : why[0] ? why
+				  : "no cgroup.kill");
 		set(c, DOCTOR_LIMITED,
-			"the end of a command's tree is found by walking its descendants, which is not exact",
-			geteuid() == 0 ? "mount -t cgroup2 none /sys/fs/cgroup/unified, or boot with "
-					 "systemd.unified_cgroup_hierarchy=1"
-				       : "run it in a delegated group: systemd-run --user --scope -p Delegate=yes");
+		    "the end of a command's tree is found by walking its descendants, which is not "
+		    "exact",
+		    geteuid() == 0 ? "mount -t cgroup2 none /sys/fs/cgroup/unified, or boot with "
+				     "systemd.unified_cgroup_hierarchy=1"
+				   : "run it in a delegated group: systemd-run --user --scope -p "
+				     "Delegate=yes");
 	}
 	cgroup_done(&group);
 	if (r == 0)
@@ -293,19 +309,20 @@ static void check_state(struct doctor *d, struct doctor_check *c)
 	if (!d->has_state) {
 		str_copy(c->found, sizeof(c->found), d->state_error.msg);
 		set(c, DOCTOR_MISSING, "there is no place to keep boxes",
-			"set COVE_HOME to a directory of your own on a local disk");
+		    "set COVE_HOME to a directory of your own on a local disk");
 		return;
 	}
 	fstatfs(d->cove.state.home_fd, &fs);
 	fstatvfs(d->cove.state.home_fd, &space);
 	snprintf(c->found, sizeof(c->found), "%.110s, %llu MiB free", d->cove.state.home,
-		(unsigned long long)space.f_bavail * space.f_frsize >> 20);
+		 (unsigned long long)space.f_bavail * space.f_frsize >> 20);
 	if (fs.f_type == FS_OVERLAY || fs.f_type == FS_NFS || fs.f_type == FS_FUSE)
-		set(c, DOCTOR_MISSING, "this kind of filesystem cannot hold the writable layer of a box",
-			"set COVE_HOME to a directory on ext4, XFS, btrfs or tmpfs");
+		set(c, DOCTOR_MISSING,
+		    "this kind of filesystem cannot hold the writable layer of a box",
+		    "set COVE_HOME to a directory on ext4, XFS, btrfs or tmpfs");
 	else if (space.f_bavail * space.f_frsize < (1ull << 30))
 		set(c, DOCTOR_LIMITED, "boxes will soon run out of space",
-			"free some space, or set COVE_HOME to another disk");
+		    "free some space, or set COVE_HOME to another disk");
 }
 
 static void check_image(struct doctor *d, struct doctor_check *c)
@@ -315,12 +332,12 @@ static void check_image(struct doctor *d, struct doctor_check *c)
 
 	if (d->has_state && image_find(&d->cove.state, IMAGE_DEFAULT, &image, &e) == 0) {
 		snprintf(c->found, sizeof(c->found), "image '%s', %llu MiB", image.name,
-			(unsigned long long)image.bytes >> 20);
+			 (unsigned long long)image.bytes >> 20);
 		return;
 	}
 	str_copy(c->found, sizeof(c->found), "there is no image '" IMAGE_DEFAULT "'");
 	set(c, DOCTOR_LIMITED, "boxes can only use this machine's own programs (--image host)",
-		"cove image make");
+	    "cove image make");
 }
 
 static void check_programs(struct doctor *d, struct doctor_check *c)
@@ -329,28 +346,23 @@ static void check_programs(struct doctor *d, struct doctor_check *c)
 
 	if (spawn_find_programs(&d->cove, &e) == 0) {
 		snprintf(c->found, sizeof(c->found), "%.75s and %.75s", d->cove.keeper_path,
-			d->cove.init_path);
+			 d->cove.init_path);
 		return;
 	}
 	str_copy(c->found, sizeof(c->found), e.msg);
 	set(c, DOCTOR_MISSING, "boxes cannot be started",
-		"make install, or set COVE_LIBEXEC to where the programs are");
+	    "make install, or set COVE_LIBEXEC to where the programs are");
 }
 
 static const struct {
 	const char *name;
 	void (*run)(struct doctor *d, struct doctor_check *c);
 } checks[] = {
-	{"kernel", check_kernel},
-	{"user_namespaces", check_user_ns},
-	{"namespaces", check_namespaces},
-	{"ids", check_ids},
-	{"overlay", check_overlay},
-	{"idmapped_mounts", check_idmap},
-	{"cgroup", check_cgroup},
-	{"state_directory", check_state},
-	{"base_image", check_image},
-	{"programs", check_programs},
+	{"kernel", check_kernel},	  {"user_namespaces", check_user_ns},
+	{"namespaces", check_namespaces}, {"ids", check_ids},
+	{"overlay", check_overlay},	  {"idmapped_mounts", check_idmap},
+	{"cgroup", check_cgroup},	  {"state_directory", check_state},
+	{"base_image", check_image},	  {"programs", check_programs},
 };
 _Static_assert(sizeof(checks) / sizeof(checks[0]) <= DOCTOR_CHECKS_MAX, "they fit the report");
 

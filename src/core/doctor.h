@@ -1,6 +1,7 @@
 /*
  * What this host can do for Cove, one check per thing a box stands on. Beyond making the state
- * directory nothing is changed on the host: what must be tried is tried in a child that ends at once.
+ * directory nothing is changed on the host: what must be tried is tried in a child that ends at
+ * once.
  */
 #pragma once
 
@@ -33,5 +34,5 @@ enum doctor_status doctor_run(const char *home, struct doctor_report *ret);
 /* "ok", "limited", "missing". */
 const char *doctor_status_name(enum doctor_status status);
 
-/* The report as one JSON object {"status", "checks": [...]}; free with free(). NULL without memory. */
+/* The report as one JSON object {"checks": [...], "status"}; free with free(). May be NULL. */
 char *doctor_json(const struct doctor_report *report);

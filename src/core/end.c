@@ -1,10 +1,10 @@
 /*
  * Ending and deleting boxes, whatever state they are in.
  *
- * A running box is told to stop through its keeper. One whose keeper does not answer in time is ended
- * by killing that keeper: init then loses its wire and the kernel ends the box. The keeper is the
- * process at the other end of the box's socket, or the one `live` names if it really has the box's
- * lock open; a pidfd makes sure that the process we looked at is the one we kill.
+ * A running box is told to stop through its keeper. One whose keeper does not answer in time is
+ * ended by killing that keeper: init then loses its wire and the kernel ends the box. The keeper is
+ * the process at the other end of the box's socket, or the one `live` names if it really has the
+ * box's lock open; a pidfd makes sure that the process we looked at is the one we kill.
  *
  * Deleting: with the box claimed (so nobody starts it meanwhile) its socket and cgroup go, its
  * directory is renamed out of sight, and then the tree is deleted. A crash in between leaves a tomb
@@ -70,7 +70,8 @@ static int kill_keeper(int pidfd, const char *name, struct err *e)
 	if (r < 0 && r != -ESRCH)
 		return err_errno(e, -r, "kill the keeper of box '%s'", name);
 	if (!wait_dead(pidfd, KILL_WAIT_MS))
-		return err_set(e, ERR_TIMEOUT, ETIMEDOUT, "the keeper of box '%s' does not die", name);
+		return err_set(e, ERR_TIMEOUT, ETIMEDOUT, "the keeper of box '%s' does not die",
+			       name);
 	return 0;
 }
 
@@ -137,9 +138,9 @@ static int ask_stop(struct conn *c, const char *by, bool remove, uint64_t grace_
 	return r == 0 ? conn_wait_ok(c, id, wait_ms, NULL) : r;
 }
 
-/* Through the keeper; by force if it does not answer. -EAGAIN where there is no keeper to talk to. */
+/* Through the keeper; by force if it does not answer. -EAGAIN where there is none to talk to. */
 static int end_by_socket(struct cove *cove, const char *name, const struct wire_stop *how,
-	bool *ret_forced, struct err *e)
+			 bool *ret_forced, struct err *e)
 {
 	autoclose int pidfd = -1;
 	struct conn *c = NULL;
@@ -161,7 +162,7 @@ static int end_by_socket(struct cove *cove, const char *name, const struct wire_
 
 /* The lock is held and there is no socket: it is coming up, going down, or stuck. */
 static int end_by_record(struct cove *cove, const char *name, int box_fd, bool *ret_forced,
-	struct err *e)
+			 struct err *e)
 {
 	autoclose int pidfd = -1;
 	struct conn *c = NULL;
@@ -173,21 +174,23 @@ static int end_by_record(struct cove *cove, const char *name, int box_fd, bool *
 	pidfd = recorded_pidfd(cove, name, box_fd);
 	if (pidfd < 0)
 		return err_set(e, ERR_CONFLICT, EBUSY,
-			"box '%s' is locked by a process that is not its keeper; try again", name);
+			       "box '%s' is locked by a process that is not its keeper; try again",
+			       name);
 	*ret_forced = true;
 	return kill_keeper(pidfd, name, e);
 }
 
 /* Until the lock is free. 1 if it ran, 0 if it did not. */
 static int end_running(struct cove *cove, const char *name, int box_fd, const struct wire_stop *how,
-	struct err *e)
+		       struct err *e)
 {
 	bool forced = false;
 	int ran = 0, r;
 
 	for (int i = 0; record_is_live(box_fd); i++) {
 		if (i == END_TRIES)
-			return err_set(e, ERR_CONFLICT, EBUSY, "box '%s' is started again and again", name);
+			return err_set(e, ERR_CONFLICT, EBUSY,
+				       "box '%s' is started again and again", name);
 		ran = 1;
 		r = end_by_socket(cove, name, how, &forced, e);
 		if (r == -EAGAIN)

@@ -15,8 +15,8 @@ static int add_items(struct buf *b, const char *const *items, const char *what, 
 
 	for (size_t i = 0; items && items[i]; i++) {
 		if (++count > SPEC_ARG_MAX || wire_list_add(b, items[i]) < 0)
-			return err_set(e, ERR_LIMIT, E2BIG, "the command's %s are too many or too long",
-				what);
+			return err_set(e, ERR_LIMIT, E2BIG,
+				       "the command's %s are too many or too long", what);
 	}
 	return 0;
 }
@@ -26,15 +26,19 @@ static int check(const struct cove_command *c, struct err *e)
 	if (!c->argv == !c->line)
 		return err_set(e, ERR_INVALID, EINVAL, "a command is either argv or a line");
 	if (c->argv && (!c->argv[0] || c->shell))
-		return err_set(e, ERR_INVALID, EINVAL, c->shell ? "a persistent shell runs a line, not argv"
-								: "argv is empty");
+		return err_set(e, ERR_INVALID, EINVAL,
+			       c->shell ? "a persistent shell runs a line, not argv"
+					: "argv is empty");
 	if (c->shell && !str_is_name(c->shell, SHELL_NAME_MAX))
-		return err_set(e, ERR_INVALID, EINVAL, "a shell's name is lower-case letters, digits and "
-			"inner dashes, at most %u", SHELL_NAME_MAX);
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "a shell's name is lower-case letters, digits and "
+			       "inner dashes, at most %u",
+			       SHELL_NAME_MAX);
 	if (c->shell && c->pty)
 		return err_set(e, ERR_INVALID, EINVAL, "a persistent shell has no terminal");
 	if (c->input && c->stream_input)
-		return err_set(e, ERR_INVALID, EINVAL, "stdin is given either at once or as a stream");
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "stdin is given either at once or as a stream");
 	return 0;
 }
 
@@ -56,7 +60,7 @@ static void note_command(struct cove_exec *x, const struct cove_command *c)
 }
 
 static int encode(struct cove_exec *x, const struct cove_command *c, uint64_t inline_max,
-	struct err *e)
+		  struct err *e)
 {
 	struct buf argv, env;
 	struct wire_exec m = {
@@ -85,7 +89,7 @@ static int encode(struct cove_exec *x, const struct cove_command *c, uint64_t in
 		r = wire_exec_encode(&x->conn->out, x->id, 0, &m);
 		if (r < 0)
 			r = err_set(e, ERR_LIMIT, E2BIG, "the command is longer than %u bytes",
-				WIRE_CONTROL_MAX);
+				    WIRE_CONTROL_MAX);
 	}
 	buf_done(&argv);
 	buf_done(&env);
@@ -100,7 +104,7 @@ static void init_flows(struct cove_exec *x)
 }
 
 int exec_begin(struct cove_exec *x, struct cove_box *box, const struct cove_command *command,
-	uint64_t inline_max, struct err *e)
+	       uint64_t inline_max, struct err *e)
 {
 	int r = check(command, e);
 
@@ -120,8 +124,10 @@ int exec_begin(struct cove_exec *x, struct cove_box *box, const struct cove_comm
 		exec_end(x);
 		return r;
 	}
-	core_event(box->cove, &(struct event){.kind = EVENT_COMMAND, .box = box->name,
-		.command = x->command, .shell = x->shell[0] ? x->shell : NULL});
+	core_event(box->cove, &(struct event){.kind = EVENT_COMMAND,
+					      .box = box->name,
+					      .command = x->command,
+					      .shell = x->shell[0] ? x->shell : NULL});
 	return 0;
 }
 
@@ -154,7 +160,8 @@ size_t exec_feed(struct cove_exec *x, const void *data, size_t len)
 			n = WIRE_DATA_MAX;
 		if (n > x->input.left)
 			n = (size_t)x->input.left;
-		if (wire_encode(&x->conn->out, WIRE_DATA, WIRE_STDIN, x->id, (const char *)data + done, n) < 0)
+		if (wire_encode(&x->conn->out, WIRE_DATA, WIRE_STDIN, x->id,
+				(const char *)data + done, n) < 0)
 			break;
 		x->input.left -= n;
 		done += n;
@@ -199,7 +206,7 @@ static void event_result(struct cove_exec *x, const struct cove_result *r)
 }
 
 static int take_exit(struct cove_exec *x, const struct wire_frame *f, struct cove_event *ret,
-	struct err *e)
+		     struct err *e)
 {
 	struct cove_result *r = &ret->result;
 	struct wire_exit m;
@@ -229,7 +236,7 @@ static int take_exit(struct cove_exec *x, const struct wire_frame *f, struct cov
 }
 
 static int take_started(struct cove_exec *x, const struct wire_frame *f, struct cove_event *ret,
-	struct err *e)
+			struct err *e)
 {
 	struct wire_started m;
 
@@ -245,12 +252,13 @@ static int take_credit(struct cove_exec *x, const struct wire_frame *f, struct e
 	struct wire_credit m;
 
 	if (f->stream != WIRE_STDIN || wire_credit_decode(f, &m) < 0 ||
-		wire_flow_credit(&x->input, m.bytes) < 0)
+	    wire_flow_credit(&x->input, m.bytes) < 0)
 		return conn_unexpected(x->conn, f, e);
 	return 0;
 }
 
-int exec_frame(struct cove_exec *x, const struct wire_frame *f, struct cove_event *ret, struct err *e)
+int exec_frame(struct cove_exec *x, const struct wire_frame *f, struct cove_event *ret,
+	       struct err *e)
 {
 	switch (f->type) {
 	case WIRE_STARTED:
@@ -322,7 +330,7 @@ static int exec_next(struct cove_exec *x, int timeout_ms, struct cove_event *ret
 }
 
 int cove_exec_next(struct cove_exec *exec, int timeout_ms, struct cove_event *ret,
-	struct cove_error *err)
+		   struct cove_error *err)
 {
 	struct cove *cove = exec->box && !exec->quiet ? exec->box->cove : NULL;
 	struct err e = {0};
@@ -334,7 +342,7 @@ int cove_exec_next(struct cove_exec *exec, int timeout_ms, struct cove_event *re
 }
 
 static int start(struct cove_box *box, const struct cove_command *command, struct cove_exec **ret,
-	struct err *e)
+		 struct err *e)
 {
 	struct cove_exec *x = malloc(sizeof(*x));
 	struct cove_command c;
@@ -349,8 +357,9 @@ static int start(struct cove_box *box, const struct cove_command *command, struc
 		return r;
 	}
 	if (c.input && (exec_feed(x, c.input, c.input_len) < c.input_len ||
-		wire_encode(&x->conn->out, WIRE_EOF, WIRE_STDIN, x->id, NULL, 0) < 0))
-		r = err_set(e, ERR_LIMIT, E2BIG, "stdin beyond %u bytes is given as a stream", WIRE_WINDOW);
+			wire_encode(&x->conn->out, WIRE_EOF, WIRE_STDIN, x->id, NULL, 0) < 0))
+		r = err_set(e, ERR_LIMIT, E2BIG, "stdin beyond %u bytes is given as a stream",
+			    WIRE_WINDOW);
 	if (r == 0)
 		r = conn_flush(x->conn, e);
 	if (r < 0) {
@@ -363,8 +372,8 @@ static int start(struct cove_box *box, const struct cove_command *command, struc
 	return 0;
 }
 
-int cove_exec_start(struct cove_box *box, const struct cove_command *command, struct cove_exec **ret,
-	struct cove_error *err)
+int cove_exec_start(struct cove_box *box, const struct cove_command *command,
+		    struct cove_exec **ret, struct cove_error *err)
 {
 	struct err e = {0};
 
@@ -372,7 +381,7 @@ int cove_exec_start(struct cove_box *box, const struct cove_command *command, st
 }
 
 int exec_attach(struct cove_box *box, const struct wire_attach *m, struct cove_exec **ret,
-	struct err *e)
+		struct err *e)
 {
 	struct cove_exec *x = calloc(1, sizeof(*x));
 	int r;
@@ -401,10 +410,13 @@ int exec_attach(struct cove_box *box, const struct wire_attach *m, struct cove_e
 }
 
 int cove_exec_attach(struct cove_box *box, uint64_t exec_id, uint64_t out_from, uint64_t err_from,
-	bool follow, struct cove_exec **ret, struct cove_error *err)
+		     bool follow, struct cove_exec **ret, struct cove_error *err)
 {
-	struct wire_attach m = {.exec_id = exec_id, .stdout_from = out_from, .stderr_from = err_from,
-		.follow = follow, .input = follow};
+	struct wire_attach m = {.exec_id = exec_id,
+				.stdout_from = out_from,
+				.stderr_from = err_from,
+				.follow = follow,
+				.input = follow};
 	struct err e = {0};
 
 	return core_return(box->cove, box->name, exec_attach(box, &m, ret, &e), &e, err);
@@ -430,7 +442,7 @@ static int write_input(struct cove_exec *x, const void *data, size_t len, struct
 		return r;
 	if (len > x->input.left)
 		return err_set(e, ERR_LIMIT, EAGAIN, "stdin takes %zu bytes now, not %zu",
-			(size_t)x->input.left, len);
+			       (size_t)x->input.left, len);
 	if (exec_feed(x, data, len) < len)
 		return err_errno(e, ENOBUFS, "queue stdin");
 	return conn_flush(x->conn, e);

@@ -1,11 +1,11 @@
 /*
- * A command under way on one connection. cove_run drives one to its end; cove_exec_* hand its events
- * to the caller. Reading the log of a stopped box (logs.c) gives the same events from files.
+ * A command under way on one connection. cove_run drives one to its end; cove_exec_* hand its
+ * events to the caller. Reading the log of a stopped box (logs.c) gives the same events from files.
  *
  *	begin -> STARTED -> OUT, ERR ... -> EXIT -> done
  *
- * Credit: stdin spends flow.left; output is given back when the caller comes for the next event, that
- * is, when it has really taken the last one.
+ * Credit: stdin spends flow.left; output is given back when the caller comes for the next event,
+ * that is, when it has really taken the last one.
  */
 #pragma once
 
@@ -16,19 +16,19 @@
 struct log_reader;
 
 struct cove_exec {
-	struct cove_box *box;	   /* a reference; NULL for a log */
-	struct conn *conn;	   /* owned while the command is read; NULL for a log */
-	struct log_reader *log;	   /* owned; the command of a stopped box */
+	struct cove_box *box;	/* a reference; NULL for a log */
+	struct conn *conn;	/* owned while the command is read; NULL for a log */
+	struct log_reader *log; /* owned; the command of a stopped box */
 	uint32_t id;
 	uint64_t exec_id;
 	struct wire_flow input;
 	struct wire_flow output[WIRE_STREAM_COUNT];
-	uint8_t owed_stream;	   /* what the caller has in its hands */
+	uint8_t owed_stream; /* what the caller has in its hands */
 	uint32_t owed;
 	bool eof[WIRE_STREAM_COUNT];
-	bool quiet;		   /* no events for on_event: an attach, a log */
+	bool quiet; /* no events for on_event: an attach, a log */
 	bool done;
-	char *cwd;		   /* owned; behind the EXIT event */
+	char *cwd; /* owned; behind the EXIT event */
 	char command[96], shell[40];
 	uint64_t timeout_ms;
 };

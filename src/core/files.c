@@ -8,14 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-int transfer_begin(struct transfer *t, struct cove_box *box, const struct wire_file *m, struct err *e)
+int transfer_begin(struct transfer *t, struct cove_box *box, const struct wire_file *m,
+		   struct err *e)
 {
 	int r;
 
 	if (!m->path || !*m->path || strlen(m->path) >= BOX_PATH_MAX ||
-		(m->to && strlen(m->to) >= BOX_PATH_MAX))
+	    (m->to && strlen(m->to) >= BOX_PATH_MAX))
 		return err_set(e, ERR_INVALID, EINVAL, "a path in a box has 1 to %u bytes",
-			BOX_PATH_MAX - 1);
+			       BOX_PATH_MAX - 1);
 	r = box_conn_get(box, &t->conn, e);
 	if (r < 0)
 		return r;
@@ -72,7 +73,7 @@ static void info_done(struct cove_file_info *i)
 
 /* The name is the box's word, so it must be one. */
 static int take_info(struct conn *c, const struct wire_frame *f, const char *name,
-	struct cove_file_info *ret, struct err *e)
+		     struct cove_file_info *ret, struct err *e)
 {
 	struct wire_entry m;
 
@@ -97,7 +98,7 @@ static int take_info(struct conn *c, const struct wire_frame *f, const char *nam
 }
 
 static int stat_box(struct cove_box *box, const char *path, bool follow, struct cove_file_info *ret,
-	struct err *e)
+		    struct err *e)
 {
 	struct wire_file m = {.op = FILE_STAT, .path = path, .follow = follow};
 	struct transfer t = {0};
@@ -132,7 +133,7 @@ int files_probe(struct cove_box *box, const char *path, char *ret_type, struct e
 }
 
 int cove_stat(struct cove_box *box, const char *path, struct cove_file_info *ret,
-	struct cove_error *err)
+	      struct cove_error *err)
 {
 	struct err e = {0};
 
@@ -157,7 +158,7 @@ static int add_info(struct info_list *l, struct conn *c, const struct wire_frame
 
 	if (l->count == LIST_ENTRIES_MAX)
 		return err_set(e, ERR_LIMIT, E2BIG, "the directory has more than %u entries",
-			LIST_ENTRIES_MAX);
+			       LIST_ENTRIES_MAX);
 	if (l->count == l->cap) {
 		size_t cap = l->cap ? l->cap * 2 : 64;
 		void *grown = reallocarray(l->items, cap, sizeof(*l->items));
@@ -173,7 +174,8 @@ static int add_info(struct info_list *l, struct conn *c, const struct wire_frame
 	return r;
 }
 
-static int list_dir(struct cove_box *box, const char *path, struct cove_file_info **ret, struct err *e)
+static int list_dir(struct cove_box *box, const char *path, struct cove_file_info **ret,
+		    struct err *e)
 {
 	struct wire_file m = {.op = FILE_LIST, .path = path};
 	struct transfer t = {0};
@@ -197,7 +199,7 @@ static int list_dir(struct cove_box *box, const char *path, struct cove_file_inf
 }
 
 int cove_list_dir(struct cove_box *box, const char *path, struct cove_file_info **ret,
-	struct cove_error *err)
+		  struct cove_error *err)
 {
 	struct err e = {0};
 
@@ -218,7 +220,9 @@ static int simple(struct cove_box *box, const struct wire_file *m, struct cove_e
 
 int cove_mkdir(struct cove_box *box, const char *path, unsigned mode, struct cove_error *err)
 {
-	return simple(box, &(struct wire_file){.op = FILE_MKDIR, .path = path, .mode = mode & 07777}, err);
+	return simple(box,
+		      &(struct wire_file){.op = FILE_MKDIR, .path = path, .mode = mode & 07777},
+		      err);
 }
 
 int cove_move(struct cove_box *box, const char *from, const char *to, struct cove_error *err)
@@ -228,11 +232,14 @@ int cove_move(struct cove_box *box, const char *from, const char *to, struct cov
 
 int cove_unlink(struct cove_box *box, const char *path, bool recursive, struct cove_error *err)
 {
-	return simple(box, &(struct wire_file){.op = FILE_REMOVE, .path = path, .recursive = recursive},
-		err);
+	return simple(box,
+		      &(struct wire_file){.op = FILE_REMOVE, .path = path, .recursive = recursive},
+		      err);
 }
 
 int cove_chmod(struct cove_box *box, const char *path, unsigned mode, struct cove_error *err)
 {
-	return simple(box, &(struct wire_file){.op = FILE_CHMOD, .path = path, .mode = mode & 07777}, err);
+	return simple(box,
+		      &(struct wire_file){.op = FILE_CHMOD, .path = path, .mode = mode & 07777},
+		      err);
 }

@@ -4,10 +4,10 @@
  * What comes is the word of a hostile machine, so this side decides where everything goes:
  *
  *	a path	must be relative, without "." and ".."
- *	a parent is opened below the destination with no link followed on the way (openat2), so a link
+ *	a parent is opened below the destination with no link followed on the way (openat2): a link
  *		that the box sent first, or one that was there before, is never walked through
- *	a file	is written under a fresh name and renamed into place when it is whole; a link in its place
- *		is replaced, not written through
+ *	a file	is written under a fresh name and renamed into place when it is whole; a link in
+ *		its place is replaced, not written through
  *	a link	is made as it is, and never followed
  *	modes	lose setuid, setgid and sticky bits and obey the caller's umask
  *	an endless stream ends when the caller's disk is full, and what was half-written is removed
@@ -32,16 +32,16 @@
 
 struct get {
 	struct transfer t;
-	int parent_fd;	       /* owned; directory that the copy goes into */
+	int parent_fd;		 /* owned; directory that the copy goes into */
 	char name[NAME_MAX + 1]; /* of the copy there; empty: the directory itself is filled */
-	bool must_be_dir;      /* the caller wrote a slash at the end */
-	bool in_place;	       /* a device or pipe that the caller named: written to, never replaced */
-	bool began;	       /* the first entry came */
-	int root_fd;	       /* owned; the copied directory, -1 while there is none */
-	int dir_fd;	       /* owned; the directory of the entry before, at dir_path below root_fd */
+	bool must_be_dir;	 /* the caller wrote a slash at the end */
+	bool in_place; /* a device or pipe that the caller named: written to, never replaced */
+	bool began;    /* the first entry came */
+	int root_fd;   /* owned; the copied directory, -1 while there is none */
+	int dir_fd;    /* owned; the directory of the entry before, at dir_path below root_fd */
 	char dir_path[BOX_PATH_MAX];
-	int file_fd;	       /* owned; the file being written, -1 between files */
-	int file_dir_fd;       /* borrowed; where it is */
+	int file_fd;	 /* owned; the file being written, -1 between files */
+	int file_dir_fd; /* borrowed; where it is */
 	char temp[32], file_name[NAME_MAX + 1];
 	char shown[160]; /* the entry's path, safe to show */
 };
@@ -67,9 +67,10 @@ static int write_some(int fd, const void *p, size_t n)
 static int fail_write(int code, const char *what, uint64_t bytes, struct err *e)
 {
 	if (code == ENOSPC || code == EDQUOT)
-		return err_set(e, ERR_FULL, code, "the disk is full: '%.120s' was not copied (%llu bytes "
-			"had come); free some space or choose another place", what,
-			(unsigned long long)bytes);
+		return err_set(e, ERR_FULL, code,
+			       "the disk is full: '%.120s' was not copied (%llu bytes "
+			       "had come); free some space or choose another place",
+			       what, (unsigned long long)bytes);
 	return err_errno(e, code, "write '%.150s'", what);
 }
 
@@ -113,7 +114,7 @@ static int as_name(struct get *g, const char *host_path, struct err *e)
 	for (; n > 1 && path[n - 1] == '/'; n--)
 		path[n - 1] = 0;
 	if (!path_is_safe_relative(path_base(path)) ||
-		!str_copy(g->name, sizeof(g->name), path_base(path)))
+	    !str_copy(g->name, sizeof(g->name), path_base(path)))
 		return err_set(e, ERR_INVALID, EINVAL, "'%.150s' is no name for a file", host_path);
 	slash = strrchr(path, '/');
 	if (!slash)
@@ -122,7 +123,8 @@ static int as_name(struct get *g, const char *host_path, struct err *e)
 	return open_dir(path, &g->parent_fd, e);
 }
 
-static int find_destination(struct get *g, const char *host_path, const char *box_path, struct err *e)
+static int find_destination(struct get *g, const char *host_path, const char *box_path,
+			    struct err *e)
 {
 	struct stat st;
 
@@ -145,7 +147,8 @@ static int find_destination(struct get *g, const char *host_path, const char *bo
 /* ---- entries ---- */
 
 /* The directory an entry lies in (borrowed) and its name there. */
-static int locate(struct get *g, const char *path, int *ret_dir, const char **ret_name, struct err *e)
+static int locate(struct get *g, const char *path, int *ret_dir, const char **ret_name,
+		  struct err *e)
 {
 	const char *slash = strrchr(path, '/');
 	size_t len = slash ? (size_t)(slash - path) : 0;
@@ -157,11 +160,11 @@ static int locate(struct get *g, const char *path, int *ret_dir, const char **re
 		return 0;
 	}
 	if (!path_is_safe_relative(path) || len >= sizeof(dir))
-		return err_set(e, ERR_PROTOCOL, EPROTO, "the box sent a path that is not allowed: '%.150s'",
-			g->shown);
+		return err_set(e, ERR_PROTOCOL, EPROTO,
+			       "the box sent a path that is not allowed: '%.150s'", g->shown);
 	if (g->root_fd < 0)
-		return err_set(e, ERR_PROTOCOL, EPROTO, "the box sent '%.150s' without its directory",
-			g->shown);
+		return err_set(e, ERR_PROTOCOL, EPROTO,
+			       "the box sent '%.150s' without its directory", g->shown);
 	memcpy(dir, path, len);
 	dir[len] = 0;
 	*ret_name = slash ? slash + 1 : path;
@@ -171,10 +174,12 @@ static int locate(struct get *g, const char *path, int *ret_dir, const char **re
 	if (g->dir_fd < 0 || strcmp(dir, g->dir_path) != 0) {
 		fd_close(&g->dir_fd);
 		g->dir_fd = fd_openat2(g->root_fd, dir, O_PATH | O_DIRECTORY, 0,
-			FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS);
+				       FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS);
 		if (g->dir_fd == -ELOOP || g->dir_fd == -EXDEV || g->dir_fd == -ENOTDIR)
-			return err_set(e, ERR_DENIED, EPERM, "'%.150s' would go through a link or a file; it "
-				"was not copied", g->shown);
+			return err_set(e, ERR_DENIED, EPERM,
+				       "'%.150s' would go through a link or a file; it "
+				       "was not copied",
+				       g->shown);
 		if (g->dir_fd < 0)
 			return err_errno(e, -g->dir_fd, "open the directory of '%.150s'", g->shown);
 		memcpy(g->dir_path, dir, len + 1);
@@ -184,19 +189,19 @@ static int locate(struct get *g, const char *path, int *ret_dir, const char **re
 }
 
 static int begin_file(struct get *g, int dir_fd, const char *name, const struct wire_entry *m,
-	struct err *e)
+		      struct err *e)
 {
 	char token[17];
 
 	if (!*name || g->must_be_dir)
-		return err_set(e, ERR_INVALID, ENOTDIR, "the destination is a directory, '%.150s' a file",
-			g->shown);
+		return err_set(e, ERR_INVALID, ENOTDIR,
+			       "the destination is a directory, '%.150s' a file", g->shown);
 	rand_hex(token, 8);
 	snprintf(g->temp, sizeof(g->temp), ".cove-%s", token);
 	if (!str_copy(g->file_name, sizeof(g->file_name), name))
 		return err_errno(e, ENAMETOOLONG, "write '%.150s'", g->shown);
 	g->file_fd = openat(dir_fd, g->temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-		(mode_t)(m->mode & 0777));
+			    (mode_t)(m->mode & 0777));
 	if (g->file_fd < 0)
 		return fail_write(errno, g->shown, g->t.bytes, e);
 	/* The entry's directory stays what it is until the next entry. */
@@ -220,13 +225,14 @@ static int end_file(struct get *g, struct err *e)
 
 	g->t.files++;
 	if (r == 0 && g->temp[0] &&
-		renameat(g->file_dir_fd, g->temp, g->file_dir_fd, g->file_name) < 0)
+	    renameat(g->file_dir_fd, g->temp, g->file_dir_fd, g->file_name) < 0)
 		r = errno;
 	if (r != 0 && g->temp[0])
 		unlinkat(g->file_dir_fd, g->temp, 0);
 	g->temp[0] = 0;
 	if (r == EISDIR)
-		return err_set(e, ERR_EXISTS, EISDIR, "'%.150s' exists and is a directory", g->shown);
+		return err_set(e, ERR_EXISTS, EISDIR, "'%.150s' exists and is a directory",
+			       g->shown);
 	return r != 0 ? fail_write(r, g->shown, g->t.bytes, e) : 0;
 }
 
@@ -251,7 +257,7 @@ static int make_link(struct get *g, int dir_fd, const char *name, const char *ta
 
 /* Its owner can always work in it, so that what belongs inside can be put there. */
 static int make_dir(struct get *g, int dir_fd, const char *name, unsigned mode, bool is_root,
-	struct err *e)
+		    struct err *e)
 {
 	autoclose int fd = -1;
 
@@ -259,7 +265,8 @@ static int make_dir(struct get *g, int dir_fd, const char *name, unsigned mode, 
 		return fail_write(errno, g->shown, g->t.bytes, e);
 	fd = openat(dir_fd, *name ? name : ".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 && (errno == ELOOP || errno == ENOTDIR))
-		return err_set(e, ERR_EXISTS, ENOTDIR, "'%.150s' exists and is not a directory", g->shown);
+		return err_set(e, ERR_EXISTS, ENOTDIR, "'%.150s' exists and is not a directory",
+			       g->shown);
 	if (fd < 0)
 		return err_errno(e, errno, "open the directory '%.150s'", g->shown);
 	if (is_root)
@@ -274,12 +281,13 @@ static int take_entry(struct get *g, const struct wire_frame *f, struct err *e)
 	int dir_fd, r;
 
 	if (wire_entry_decode(f, &m) < 0 || !m.path || (g->file_fd >= 0 && !g->in_place) ||
-		g->began != (*m.path != 0))
+	    g->began != (*m.path != 0))
 		return conn_unexpected(g->t.conn, f, e);
 	g->began = true;
 	core_show(g->shown, sizeof(g->shown), *m.path ? m.path : g->name);
 	if (g->in_place)
-		return m.type == 'f' ? 0 : err_set(e, ERR_INVALID, EISDIR, "only a file can go there");
+		return m.type == 'f' ? 0
+				     : err_set(e, ERR_INVALID, EISDIR, "only a file can go there");
 	if (m.type != 'f' && m.type != 'd' && m.type != 'l') {
 		g->t.left_out++;
 		return 0;
@@ -323,7 +331,7 @@ static int take_frame(struct get *g, const struct wire_frame *f, struct err *e)
 }
 
 static int get(struct get *g, struct cove_box *box, const char *box_path, const char *host_path,
-	struct err *e)
+	       struct err *e)
 {
 	struct wire_file m = {.op = FILE_GET, .path = box_path};
 	struct wire_frame f;
@@ -344,7 +352,7 @@ static int get(struct get *g, struct cove_box *box, const char *box_path, const 
 }
 
 int cove_get(struct cove_box *box, const char *box_path, const char *host_path,
-	cove_progress *progress, void *arg, struct cove_error *err)
+	     cove_progress *progress, void *arg, struct cove_error *err)
 {
 	struct get *g = calloc(1, sizeof(*g));
 	struct err e = {0};
@@ -378,7 +386,8 @@ static int sink_write(struct sink *s, const struct wire_frame *f, struct err *e)
 			   : buf_append(&s->bytes, f->payload, f->len);
 
 	if (r == -ENOBUFS)
-		return err_set(e, ERR_LIMIT, EFBIG, "the file is larger than %zu bytes", s->bytes.max);
+		return err_set(e, ERR_LIMIT, EFBIG, "the file is larger than %zu bytes",
+			       s->bytes.max);
 	if (r < 0)
 		return err_errno(e, -r, "write the file's bytes");
 	return 0;
@@ -386,7 +395,7 @@ static int sink_write(struct sink *s, const struct wire_frame *f, struct err *e)
 
 /* ENTRY of a file, DATA, EOF, OK, and nothing else. 1 at the end. */
 static int sink_frame(struct transfer *t, struct sink *s, int *step, const struct wire_frame *f,
-	struct err *e)
+		      struct err *e)
 {
 	struct wire_entry m;
 	int r;
@@ -395,8 +404,9 @@ static int sink_frame(struct transfer *t, struct sink *s, int *step, const struc
 		if (wire_entry_decode(f, &m) < 0)
 			return conn_unexpected(t->conn, f, e);
 		if (m.type != 'f')
-			return err_set(e, ERR_INVALID, m.type == 'd' ? EISDIR : EINVAL, "'%.150s' is %s",
-				s->path, m.type == 'd' ? "a directory" : "not a regular file");
+			return err_set(e, ERR_INVALID, m.type == 'd' ? EISDIR : EINVAL,
+				       "'%.150s' is %s", s->path,
+				       m.type == 'd' ? "a directory" : "not a regular file");
 		*step = 1;
 		return 0;
 	}
@@ -440,7 +450,7 @@ int cove_get_fd(struct cove_box *box, const char *box_path, int fd, struct cove_
 }
 
 static int get_data(struct cove_box *box, const char *path, size_t max, void **ret, size_t *ret_len,
-	struct err *e)
+		    struct err *e)
 {
 	struct sink s = {.fd = -1};
 	char *copy;
@@ -464,10 +474,11 @@ static int get_data(struct cove_box *box, const char *path, size_t max, void **r
 	return r;
 }
 
-int cove_get_data(struct cove_box *box, const char *box_path, size_t max, void **ret, size_t *ret_len,
-	struct cove_error *err)
+int cove_get_data(struct cove_box *box, const char *box_path, size_t max, void **ret,
+		  size_t *ret_len, struct cove_error *err)
 {
 	struct err e = {0};
 
-	return core_return(box->cove, box->name, get_data(box, box_path, max, ret, ret_len, &e), &e, err);
+	return core_return(box->cove, box->name, get_data(box, box_path, max, ret, ret_len, &e), &e,
+			   err);
 }

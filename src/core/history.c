@@ -1,7 +1,7 @@
 /*
- * The events of a box, read from the files its keeper appends to: events.1.jsonl, the older half, and
- * events.jsonl. Following waits for changes with inotify, and ends when the box's lock is free: the
- * keeper writes its last event before it lets go.
+ * The events of a box, read from the files its keeper appends to: events.1.jsonl, the older half,
+ * and events.jsonl. Following waits for changes with inotify, and ends when the box's lock is free:
+ * the keeper writes its last event before it lets go.
  */
 #include "base/fd.h"
 #include "base/limits.h"
@@ -78,7 +78,7 @@ static bool has_turned(struct history *h)
 	struct stat held, now;
 
 	return h->fd < 0 || (fstatat(h->box_fd, EVENTS_NOW, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
-				    fstat(h->fd, &held) == 0 && held.st_ino != now.st_ino);
+			     fstat(h->fd, &held) == 0 && held.st_ino != now.st_ino);
 }
 
 static int read_all(struct history *h)
@@ -130,7 +130,8 @@ static int follow_file(struct history *h)
 		r = read_all(h);
 		if (r < 0 || !live || h->stopped)
 			break;
-		if (poll(&p, 1, -1) > 0 && read(in_fd, events, sizeof(events)) < 0 && errno != EAGAIN)
+		if (poll(&p, 1, -1) > 0 && read(in_fd, events, sizeof(events)) < 0 &&
+		    errno != EAGAIN)
 			r = -errno;
 	} while (r == 0);
 	return r;
@@ -155,7 +156,7 @@ static int events(struct cove *cove, const char *box, bool follow, struct histor
 }
 
 int cove_events(struct cove *cove, const char *box, bool follow, cove_on_line *on_line, void *arg,
-	struct cove_error *err)
+		struct cove_error *err)
 {
 	struct history h = {.fd = -1, .on_line = on_line, .arg = arg};
 	struct err e = {0};

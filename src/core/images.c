@@ -38,7 +38,7 @@ int cove_images(struct cove *cove, struct cove_image_info **ret, struct cove_err
 }
 
 int cove_image_import(struct cove *cove, const char *name, const char *user, int tar_fd,
-	struct cove_error *err)
+		      struct cove_error *err)
 {
 	struct err e = {0};
 	int r = core_ids(cove, &e);

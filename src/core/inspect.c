@@ -98,7 +98,8 @@ static void put_isolation(struct json *j, const struct ids *ids)
 		[IDS_RANGE] = "range", [IDS_SUBORDINATE] = "subordinate", [IDS_SINGLE] = "single"};
 	static const char *const refused[] = {
 		"docker: a container engine cannot run inside a box",
-		"nested user namespaces: programs with a sandbox of their own (some browsers) must be "
+		"nested user namespaces: programs with a sandbox of their own (some browsers) must "
+		"be "
 		"started without it",
 		"network: nothing but the box's own loopback is reachable",
 	};
@@ -127,8 +128,9 @@ static int ask_status(struct conn *c, struct wire_status *ret, struct err *e)
 	if (r == 0)
 		return err_set(e, ERR_TIMEOUT, ETIMEDOUT, "the keeper does not answer");
 	if (r > 0)
-		r = f.type == WIRE_STATUS && wire_status_decode(&f, ret) == 0 ? 0
-									      : conn_unexpected(c, &f, e);
+		r = f.type == WIRE_STATUS && wire_status_decode(&f, ret) == 0
+			    ? 0
+			    : conn_unexpected(c, &f, e);
 	return r;
 }
 
@@ -143,7 +145,7 @@ static void put_box(struct json *j, struct cove *cove, const struct record *r)
 	put_spec(j, &r->spec);
 	put_life(j, r);
 	if (up && (conn_connect(cove->state.run_fd, r->spec.name, &c, &e) < 0 ||
-		ask_status(c, &status, &e) < 0)) {
+		   ask_status(c, &status, &e) < 0)) {
 		up = false;
 		json_kv_str(j, "problem", e.msg);
 	}

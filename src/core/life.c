@@ -25,7 +25,7 @@ int life_image(struct cove *cove, const char *name, struct image *ret, struct er
 }
 
 int life_spawn(struct cove *cove, const struct spec *spec, const struct image *image, int claim_fd,
-	struct conn **ret, struct err *e)
+	       struct conn **ret, struct err *e)
 {
 	struct keeper_config config = {
 		.home = cove->state.home,
@@ -83,7 +83,8 @@ static int watch_init(struct watch *w, struct cove *cove, int box_fd)
 {
 	int r;
 
-	*w = (struct watch){.in_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK), .lock_fd = -1, .run_fd = -1};
+	*w = (struct watch){
+		.in_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK), .lock_fd = -1, .run_fd = -1};
 	if (w->in_fd < 0)
 		return -errno;
 	w->lock_fd = openat(box_fd, "lock", O_RDWR | O_CLOEXEC | O_NOFOLLOW);
@@ -100,7 +101,8 @@ static void watch_run_dir(struct watch *w, struct cove *cove, const char *name)
 {
 	if (w->run_fd >= 0)
 		return;
-	w->run_fd = openat(cove->state.run_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	w->run_fd =
+		openat(cove->state.run_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (w->run_fd >= 0)
 		watch_dir(w->in_fd, w->run_fd, IN_CREATE | IN_MOVED_TO | IN_ATTRIB);
 }
@@ -115,7 +117,8 @@ static int watch_wait(const struct watch *w, uint64_t end_ms)
 
 	if (r == 0)
 		return -ETIMEDOUT;
-	if (r > 0 && read(w->in_fd, events, sizeof(events)) < 0 && errno != EAGAIN && errno != EINTR)
+	if (r > 0 && read(w->in_fd, events, sizeof(events)) < 0 && errno != EAGAIN &&
+	    errno != EINTR)
 		return -errno;
 	return r > 0 || errno == EINTR ? 0 : -errno;
 }
@@ -173,9 +176,10 @@ int life_claim(struct cove *cove, const char *name, int box_fd, int timeout_ms, 
 			r = watch_wait(&w, end);
 		watch_done(&w);
 		if (r == -ETIMEDOUT)
-			return err_set(e, ERR_CONFLICT, EBUSY,
-				"another cove has been starting or removing box '%s' for %d s", name,
-				timeout_ms / 1000);
+			return err_set(
+				e, ERR_CONFLICT, EBUSY,
+				"another cove has been starting or removing box '%s' for %d s",
+				name, timeout_ms / 1000);
 	}
 	if (r == 0 && life_has_moved(cove, name, box_fd))
 		return err_set(e, ERR_NOT_FOUND, ENOENT, "no box '%s' any more", name);
@@ -184,7 +188,7 @@ int life_claim(struct cove *cove, const char *name, int box_fd, int timeout_ms, 
 
 /* Starts the box from its record and waits until it is up. Takes claim_fd. */
 static int start_from_record(struct cove *cove, const char *name, int claim_fd, struct conn **ret,
-	struct err *e)
+			     struct err *e)
 {
 	autoclose int claim = claim_fd;
 	struct record record;
@@ -218,8 +222,10 @@ static int start_or_join(struct cove *cove, const char *name, struct conn **ret,
 	if (r != -ENOENT && r != -ECONNREFUSED)
 		return r;
 	if (record_is_live(box_fd) && life_wait_free(cove, name, box_fd, STOP_WAIT_MS) < 0)
-		return err_set(e, ERR_TIMEOUT, ETIMEDOUT, "box '%s' is locked and does not answer; end it "
-			"with 'cove rm -f %s'", name, name);
+		return err_set(e, ERR_TIMEOUT, ETIMEDOUT,
+			       "box '%s' is locked and does not answer; end it "
+			       "with 'cove rm -f %s'",
+			       name, name);
 	return start_from_record(cove, name, take_fd(box_fd), ret, e);
 }
 

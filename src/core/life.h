@@ -40,10 +40,11 @@ int life_wait_free(struct cove *cove, const char *name, int box_fd, int timeout_
 
 /* Waits for the socket of a box whose lock is held. -EAGAIN when the lock went free or the box went
  * away instead, -ETIMEDOUT. */
-int life_connect(struct cove *cove, const char *name, int box_fd, int timeout_ms, struct conn **ret);
+int life_connect(struct cove *cove, const char *name, int box_fd, int timeout_ms,
+		 struct conn **ret);
 
-/* Is boxes/<name> no longer the directory we hold open? Its keeper may have deleted it, and the name
- * may already be another box's. */
+/* Is boxes/<name> no longer the directory we hold open? Its keeper may have deleted it, and the
+ * name may already be another box's. */
 bool life_has_moved(struct cove *cove, const char *name, int box_fd);
 
 /* With the box claimed through box_fd and not live: clears socket and cgroup, takes the name away,

@@ -1,9 +1,10 @@
 /*
  * Output and history of a box, running or not.
  *
- * A running box's keeper is asked: it knows what is on its way. Of a stopped one the same is read from
- * its files (keeper/journal.h, keeper/output.h): the list of commands, the kept bytes of each stream.
- * They were written by the keeper, not by the box; still nothing in them is trusted to be a name.
+ * A running box's keeper is asked: it knows what is on its way. Of a stopped one the same is read
+ * from its files (keeper/journal.h, keeper/output.h): the list of commands, the kept bytes of each
+ * stream. They were written by the keeper, not by the box; still nothing in them is trusted to be a
+ * name.
  */
 #include "base/fd.h"
 #include "base/limits.h"
@@ -20,9 +21,9 @@
 
 /* A command of a stopped box: its streams one after the other, then its end. */
 struct log_reader {
-	int fd[2];	 /* owned; -1: the stream printed nothing, or is at its end */
+	int fd[2]; /* owned; -1: the stream printed nothing, or is at its end */
 	uint64_t from[2];
-	bool follow;	 /* the end is an event, as with a live one */
+	bool follow; /* the end is an event, as with a live one */
 	struct exec_record record;
 	char bytes[WIRE_DATA_MAX];
 };
@@ -44,7 +45,7 @@ static void settle_record(struct exec_record *r)
 }
 
 static int read_journal(int box_fd, const char *box, struct exec_record **ret, size_t *ret_count,
-	struct err *e)
+			struct err *e)
 {
 	uint32_t next;
 	int r = journal_read(box_fd, ret, ret_count, &next);
@@ -125,7 +126,8 @@ static int collect_infos(struct conn *c, uint32_t id, struct cove_exec_info *inf
 	while ((r = conn_next(c, id, STOP_WAIT_MS, &f, e)) > 0) {
 		if (f.type == WIRE_OK)
 			return n;
-		if (f.type != WIRE_INFO || n == (int)KEEPER_EXECS_MAX || wire_info_decode(&f, &m) < 0)
+		if (f.type != WIRE_INFO || n == (int)KEEPER_EXECS_MAX ||
+		    wire_info_decode(&f, &m) < 0)
 			return conn_unexpected(c, &f, e);
 		info_of_wire(&infos[n++], &m);
 	}
@@ -168,7 +170,8 @@ static int execs(struct cove *cove, const char *box, struct cove_exec_info **ret
 	return r;
 }
 
-int cove_execs(struct cove *cove, const char *box, struct cove_exec_info **ret, struct cove_error *err)
+int cove_execs(struct cove *cove, const char *box, struct cove_exec_info **ret,
+	       struct cove_error *err)
 {
 	struct err e = {0};
 
@@ -177,7 +180,8 @@ int cove_execs(struct cove *cove, const char *box, struct cove_exec_info **ret, 
 
 /* ---- the output of one command ---- */
 
-static int find_record(int box_fd, const char *box, uint64_t id, struct exec_record *ret, struct err *e)
+static int find_record(int box_fd, const char *box, uint64_t id, struct exec_record *ret,
+		       struct err *e)
 {
 	autofree struct exec_record *records = NULL;
 	size_t count = 0;
@@ -190,7 +194,8 @@ static int find_record(int box_fd, const char *box, uint64_t id, struct exec_rec
 		}
 	}
 	return r < 0 ? r
-		     : err_set(e, ERR_NOT_FOUND, ENOENT, "box '%s' has no command %llu (cove ps %s)", box,
+		     : err_set(e, ERR_NOT_FOUND, ENOENT,
+			       "box '%s' has no command %llu (cove ps %s)", box,
 			       (unsigned long long)id, box);
 }
 
@@ -202,8 +207,8 @@ static int open_stream(int box_fd, uint32_t id, const char *suffix)
 	return fd_openat2(box_fd, path, O_RDONLY, 0, FD_BENEATH | FD_NO_SYMLINKS);
 }
 
-static int open_log(int box_fd, const char *box, const struct wire_attach *m, struct cove_exec **ret,
-	struct err *e)
+static int open_log(int box_fd, const char *box, const struct wire_attach *m,
+		    struct cove_exec **ret, struct err *e)
 {
 	struct cove_exec *x = calloc(1, sizeof(*x));
 	struct log_reader *l = calloc(1, sizeof(*l));
@@ -238,19 +243,20 @@ static int end_of_log(struct cove_exec *x, struct cove_event *ret)
 	*ret = (struct cove_event){
 		.type = COVE_EVENT_EXIT,
 		.exec_id = x->exec_id,
-		.result = {
-			.exec_id = x->exec_id,
-			.has_exit = r->has_exit,
-			.exit_code = r->exit_code,
-			.signal = r->signal,
-			.out_bytes = r->bytes[0],
-			.err_bytes = r->bytes[1],
-			.duration_ms = r->duration_ms,
-			.timed_out = r->timed_out,
-			.oom_killed = r->oom_killed,
-			.truncated = r->truncated,
-			.shell = shells[r->shell_state & 3],
-		},
+		.result =
+			{
+				.exec_id = x->exec_id,
+				.has_exit = r->has_exit,
+				.exit_code = r->exit_code,
+				.signal = r->signal,
+				.out_bytes = r->bytes[0],
+				.err_bytes = r->bytes[1],
+				.duration_ms = r->duration_ms,
+				.timed_out = r->timed_out,
+				.oom_killed = r->oom_killed,
+				.truncated = r->truncated,
+				.shell = shells[r->shell_state & 3],
+			},
 	};
 	str_copy(ret->result.cause, sizeof(ret->result.cause), r->cause);
 	return 1;
@@ -285,7 +291,7 @@ int log_reader_next(struct cove_exec *x, int timeout_ms, struct cove_event *ret,
 }
 
 static int log_open(struct cove *cove, const char *name, const struct wire_attach *m,
-	struct cove_exec **ret, struct err *e)
+		    struct cove_exec **ret, struct err *e)
 {
 	autoclose int box_fd = -1;
 	struct cove_box *box = NULL;
@@ -309,10 +315,12 @@ static int log_open(struct cove *cove, const char *name, const struct wire_attac
 }
 
 int cove_log_open(struct cove *cove, const char *box, uint64_t exec_id, uint64_t out_from,
-	uint64_t err_from, bool follow, struct cove_exec **ret, struct cove_error *err)
+		  uint64_t err_from, bool follow, struct cove_exec **ret, struct cove_error *err)
 {
-	struct wire_attach m = {.exec_id = exec_id, .stdout_from = out_from, .stderr_from = err_from,
-		.follow = follow};
+	struct wire_attach m = {.exec_id = exec_id,
+				.stdout_from = out_from,
+				.stderr_from = err_from,
+				.follow = follow};
 	struct err e = {0};
 
 	return core_return(cove, box, log_open(cove, box, &m, ret, &e), &e, err);

@@ -13,14 +13,16 @@
 #include <sys/stat.h>
 
 static const char *const adjectives[] = {
-	"amber", "bold", "brave", "brisk", "calm", "clear", "cosy", "deft", "eager", "fair", "fleet",
-	"fond", "glad", "keen", "kind", "light", "lucid", "merry", "mild", "neat", "noble", "plain",
-	"proud", "quick", "quiet", "sharp", "smart", "snug", "still", "sunny", "swift", "warm",
+	"amber", "bold",  "brave", "brisk", "calm",  "clear", "cosy",  "deft",
+	"eager", "fair",  "fleet", "fond",  "glad",  "keen",  "kind",  "light",
+	"lucid", "merry", "mild",  "neat",  "noble", "plain", "proud", "quick",
+	"quiet", "sharp", "smart", "snug",  "still", "sunny", "swift", "warm",
 };
 static const char *const animals[] = {
-	"badger", "bear", "bee", "bison", "crane", "crow", "deer", "dove", "duck", "eagle", "elk",
-	"finch", "fox", "goose", "hare", "hawk", "heron", "ibis", "koala", "lark", "lynx", "mole",
-	"moose", "otter", "owl", "panda", "raven", "robin", "seal", "stork", "swan", "wren",
+	"badger", "bear",  "bee",   "bison", "crane", "crow",  "deer",	"dove",
+	"duck",	  "eagle", "elk",   "finch", "fox",   "goose", "hare",	"hawk",
+	"heron",  "ibis",  "koala", "lark",  "lynx",  "mole",  "moose", "otter",
+	"owl",	  "panda", "raven", "robin", "seal",  "stork", "swan",	"wren",
 };
 
 static void fresh_name(char ret[BOX_NAME_MAX + 1])
@@ -30,11 +32,12 @@ static void fresh_name(char ret[BOX_NAME_MAX + 1])
 
 	rand_bytes(pick, sizeof(pick));
 	rand_hex(hex, 2);
-	snprintf(ret, BOX_NAME_MAX + 1, "%s-%s-%s", adjectives[pick[0] % 32], animals[pick[1] % 32], hex);
+	snprintf(ret, BOX_NAME_MAX + 1, "%s-%s-%s", adjectives[pick[0] % 32], animals[pick[1] % 32],
+		 hex);
 }
 
 static int add_list(const char *const *given, const char **ret, size_t *ret_count, size_t max,
-	const char *what, struct err *e)
+		    const char *what, struct err *e)
 {
 	for (size_t i = 0; given && given[i]; i++) {
 		if (i == max)
@@ -86,7 +89,8 @@ static int set_workspace(struct core_spec *s, const char *given, struct err *e)
 	}
 	path = realpath(given, NULL);
 	if (!path)
-		return err_errno(e, errno, "workspace directory '%s' (make it first: mkdir -p)", given);
+		return err_errno(e, errno, "workspace directory '%s' (make it first: mkdir -p)",
+				 given);
 	r = keep(s, path, e);
 	if (r < 0)
 		return r;
@@ -104,7 +108,7 @@ static int set_persistence(struct spec *spec, const char *given, struct err *e)
 		spec->persistence = PERSIST_BOX;
 	else
 		return err_set(e, ERR_INVALID, EINVAL,
-			"persistence is 'workspace' or 'box', not '%.40s'", given);
+			       "persistence is 'workspace' or 'box', not '%.40s'", given);
 	return 0;
 }
 
@@ -118,14 +122,15 @@ static int fill(struct core_spec *s, const struct cove_box_options *o, struct er
 	if (r == 0)
 		r = add_list(o->env, spec->env, &spec->env_count, SPEC_ENV_MAX, "variables", e);
 	if (r == 0)
-		r = add_list(o->labels, spec->labels, &spec->label_count, SPEC_LABEL_MAX, "labels", e);
+		r = add_list(o->labels, spec->labels, &spec->label_count, SPEC_LABEL_MAX, "labels",
+			     e);
 	if (r == 0)
 		r = add_mounts(s, o->mounts, e);
 	return r;
 }
 
 int core_spec_init(struct core_spec *ret, const struct cove_box_options *o, const char *name,
-	const char *session, struct err *e)
+		   const char *session, struct err *e)
 {
 	struct spec *spec = &ret->spec;
 	int r;
@@ -136,7 +141,8 @@ int core_spec_init(struct core_spec *ret, const struct cove_box_options *o, cons
 	else if (!o->name)
 		fresh_name(ret->name);
 	else if (!str_copy(ret->name, sizeof(ret->name), o->name))
-		return err_set(e, ERR_INVALID, EINVAL, "a box name has at most %u bytes", BOX_NAME_MAX);
+		return err_set(e, ERR_INVALID, EINVAL, "a box name has at most %u bytes",
+			       BOX_NAME_MAX);
 	spec->name = ret->name;
 	spec->image = o->image ? o->image : IMAGE_DEFAULT;
 	spec->wall = "native";

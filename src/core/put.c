@@ -47,8 +47,8 @@ static int await(struct transfer *t, bool until_ok, struct err *e)
 			return r;
 		if (f.type == WIRE_OK && until_ok)
 			return 1;
-		if (f.type != WIRE_CREDIT || f.stream != WIRE_STDIN || wire_credit_decode(&f, &m) < 0 ||
-			wire_flow_credit(&t->flow, m.bytes) < 0)
+		if (f.type != WIRE_CREDIT || f.stream != WIRE_STDIN ||
+		    wire_credit_decode(&f, &m) < 0 || wire_flow_credit(&t->flow, m.bytes) < 0)
 			return conn_unexpected(t->conn, &f, e);
 		r = t->flow.left > 0 && !until_ok ? 1 : 0;
 	}
@@ -134,9 +134,9 @@ static int finish(struct transfer *t, struct err *e)
 
 static uint64_t mtime_ns(const struct stat *st)
 {
-	return st->st_mtim.tv_sec < 0 ? 0
-				      : (uint64_t)st->st_mtim.tv_sec * 1000000000u +
-						(uint64_t)st->st_mtim.tv_nsec;
+	return st->st_mtim.tv_sec < 0
+		       ? 0
+		       : (uint64_t)st->st_mtim.tv_sec * 1000000000u + (uint64_t)st->st_mtim.tv_nsec;
 }
 
 /* One tree being walked; path is relative to what the caller named. */
@@ -149,12 +149,16 @@ struct walk {
 
 static int put_opened(struct walk *w, int fd, struct err *e);
 
-static int put_link(struct walk *w, int dir_fd, const char *name, const struct stat *st, struct err *e)
+static int put_link(struct walk *w, int dir_fd, const char *name, const struct stat *st,
+		    struct err *e)
 {
 	char target[BOX_PATH_MAX];
 	ssize_t n = readlinkat(dir_fd, name, target, sizeof(target) - 1);
-	struct wire_entry m = {.type = 'l', .path = w->path, .target = target, .mode = 0777,
-		.mtime_ns = mtime_ns(st)};
+	struct wire_entry m = {.type = 'l',
+			       .path = w->path,
+			       .target = target,
+			       .mode = 0777,
+			       .mtime_ns = mtime_ns(st)};
 
 	if (n < 0)
 		return err_errno(e, errno, "read the link '%.150s'", w->path);
@@ -190,7 +194,7 @@ static int put_children(struct walk *w, int fd, struct err *e)
 
 	if (++w->depth > INIT_DEPTH_MAX)
 		r = err_set(e, ERR_LIMIT, ELOOP, "'%.150s' is deeper than %u directories", w->path,
-			INIT_DEPTH_MAX);
+			    INIT_DEPTH_MAX);
 	dir = r == 0 && copy >= 0 ? fdopendir(copy) : NULL;
 	if (!dir) {
 		if (r == 0)
@@ -202,9 +206,10 @@ static int put_children(struct walk *w, int fd, struct err *e)
 		if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0)
 			continue;
 		w->len = len + (size_t)snprintf(w->path + len, sizeof(w->path) - len, "%s%s",
-				       len > 0 ? "/" : "", d->d_name);
+						len > 0 ? "/" : "", d->d_name);
 		if (w->len >= sizeof(w->path))
-			r = err_set(e, ERR_LIMIT, ENAMETOOLONG, "a path below '%.100s' is too long", w->path);
+			r = err_set(e, ERR_LIMIT, ENAMETOOLONG, "a path below '%.100s' is too long",
+				    w->path);
 		else
 			r = put_named(w, fd, d->d_name, e);
 	}
@@ -239,7 +244,7 @@ static int put_opened(struct walk *w, int fd, struct err *e)
 
 /* Where it goes: inside an existing directory, as with cp -r. */
 static int target_path(struct cove_box *box, const char *host_path, const char *box_path,
-	char ret[BOX_PATH_MAX], struct err *e)
+		       char ret[BOX_PATH_MAX], struct err *e)
 {
 	char full[BOX_PATH_MAX], type = 0;
 	size_t len = strlen(box_path);
@@ -256,15 +261,16 @@ static int target_path(struct cove_box *box, const char *host_path, const char *
 		return r;
 	str_copy(ret, BOX_PATH_MAX, box_path);
 	if (r == 0 || type != 'd' || strcmp(base, ".") == 0 || strcmp(base, "..") == 0 ||
-		strcmp(base, "/") == 0)
+	    strcmp(base, "/") == 0)
 		return 0;
 	if (!path_join(ret, BOX_PATH_MAX, box_path, base))
-		return err_set(e, ERR_INVALID, ENAMETOOLONG, "'%.150s' is too long a path", box_path);
+		return err_set(e, ERR_INVALID, ENAMETOOLONG, "'%.150s' is too long a path",
+			       box_path);
 	return 0;
 }
 
-static int put(struct transfer *t, struct cove_box *box, const char *host_path, const char *box_path,
-	struct err *e)
+static int put(struct transfer *t, struct cove_box *box, const char *host_path,
+	       const char *box_path, struct err *e)
 {
 	autoclose int fd = open(host_path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	char target[BOX_PATH_MAX];
@@ -276,8 +282,10 @@ static int put(struct transfer *t, struct cove_box *box, const char *host_path, 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return err_errno(e, errno, "read '%.150s'", host_path);
 	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
-		return err_set(e, ERR_INVALID, EINVAL,
-			"'%.150s' is neither a file nor a directory; give its bytes on stdin", host_path);
+		return err_set(
+			e, ERR_INVALID, EINVAL,
+			"'%.150s' is neither a file nor a directory; give its bytes on stdin",
+			host_path);
 	r = target_path(box, host_path, box_path, target, e);
 	if (r == 0)
 		r = transfer_begin(t, box, &m, e);
@@ -290,7 +298,7 @@ static int put(struct transfer *t, struct cove_box *box, const char *host_path, 
 }
 
 int cove_put(struct cove_box *box, const char *host_path, const char *box_path,
-	cove_progress *progress, void *arg, struct cove_error *err)
+	     cove_progress *progress, void *arg, struct cove_error *err)
 {
 	struct transfer t = {.progress = progress, .arg = arg};
 	struct err e = {0};
@@ -300,7 +308,7 @@ int cove_put(struct cove_box *box, const char *host_path, const char *box_path,
 
 /* The frames of a put of one file, up to its content. */
 static int begin_file(struct transfer *t, struct cove_box *box, const char *box_path, unsigned mode,
-	struct err *e)
+		      struct err *e)
 {
 	struct wire_file m = {.op = FILE_PUT, .path = box_path};
 	struct wire_entry entry = {.type = 'f', .path = "", .mode = mode & 0777};
@@ -313,7 +321,7 @@ static int begin_file(struct transfer *t, struct cove_box *box, const char *box_
 }
 
 int cove_put_fd(struct cove_box *box, int fd, const char *box_path, unsigned mode,
-	struct cove_error *err)
+		struct cove_error *err)
 {
 	struct transfer t = {0};
 	struct err e = {0};
@@ -354,7 +362,7 @@ static int send_memory(struct transfer *t, const char *data, size_t len, struct 
 }
 
 int cove_put_data(struct cove_box *box, const char *box_path, const void *data, size_t len,
-	unsigned mode, struct cove_error *err)
+		  unsigned mode, struct cove_error *err)
 {
 	struct transfer t = {0};
 	struct err e = {0};

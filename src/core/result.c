@@ -23,7 +23,8 @@ static int collect_event(struct collect *c, const struct cove_event *ev, struct 
 	size_t n = ev->len < room ? ev->len : room;
 
 	c->cut |= n < ev->len;
-	return buf_append(b, ev->data, n) < 0 ? err_errno(e, ENOMEM, "keep the command's output") : 0;
+	return buf_append(b, ev->data, n) < 0 ? err_errno(e, ENOMEM, "keep the command's output")
+					      : 0;
 }
 
 /* Gives back what was taken at once: it is in our buffers. */
@@ -39,7 +40,7 @@ static int give_credit(struct cove_exec *x, struct err *e)
 
 /* stdin as far as the window goes; EOF after the last byte. */
 static int feed(struct cove_exec *x, const struct cove_command *c, size_t *fed, bool *closed,
-	struct err *e)
+		struct err *e)
 {
 	if (!c->input || *closed)
 		return 0;
@@ -67,7 +68,7 @@ static char *take_bytes(struct buf *b, size_t *ret_len)
 }
 
 static int fill_result(struct cove_result *ret, const struct cove_event *ev, struct collect *c,
-	struct err *e)
+		       struct err *e)
 {
 	*ret = ev->result;
 	ret->cwd = ev->result.cwd ? strdup(ev->result.cwd) : NULL;
@@ -82,7 +83,7 @@ static int fill_result(struct cove_result *ret, const struct cove_event *ev, str
 
 /* Until EXIT, or STARTED of a background command. */
 static int run_to_end(struct cove_exec *x, const struct cove_command *command, struct collect *c,
-	struct cove_event *ev, struct err *e)
+		      struct cove_event *ev, struct err *e)
 {
 	bool closed = false;
 	struct wire_frame f;
@@ -101,7 +102,8 @@ static int run_to_end(struct cove_exec *x, const struct cove_command *command, s
 			return r;
 		if (r == 0)
 			continue;
-		if (ev->type == COVE_EVENT_EXIT || (command->background && ev->type == COVE_EVENT_STARTED))
+		if (ev->type == COVE_EVENT_EXIT ||
+		    (command->background && ev->type == COVE_EVENT_STARTED))
 			return 0;
 		if (ev->type == COVE_EVENT_OUT || ev->type == COVE_EVENT_ERR) {
 			r = collect_event(c, ev, e);
@@ -122,7 +124,7 @@ static void leave_running(struct cove_exec *x, struct cove_event *ev)
 }
 
 static int run(struct cove_box *box, const struct cove_command *command, struct cove_result *ret,
-	struct err *e)
+	       struct err *e)
 {
 	struct collect c = {0};
 	struct cove_event ev;
@@ -131,10 +133,11 @@ static int run(struct cove_box *box, const struct cove_command *command, struct 
 	int r = core_copy_sized(&cmd, sizeof(cmd), command, e);
 
 	if (r == 0 && (cmd.stream_input || cmd.pty))
-		r = err_set(e, ERR_INVALID, EINVAL, "a terminal or streamed stdin needs cove_exec_start");
+		r = err_set(e, ERR_INVALID, EINVAL,
+			    "a terminal or streamed stdin needs cove_exec_start");
 	if (r == 0 && cmd.background && cmd.input && cmd.input_len > WIRE_WINDOW)
-		r = err_set(e, ERR_LIMIT, E2BIG, "stdin of a background command is at most %u bytes",
-			WIRE_WINDOW);
+		r = err_set(e, ERR_LIMIT, E2BIG,
+			    "stdin of a background command is at most %u bytes", WIRE_WINDOW);
 	if (r == 0)
 		r = exec_begin(&x, box, &cmd, RESULT_INLINE_MAX, e);
 	if (r < 0)
@@ -153,7 +156,7 @@ static int run(struct cove_box *box, const struct cove_command *command, struct 
 }
 
 int cove_run(struct cove_box *box, const struct cove_command *command, struct cove_result *ret,
-	struct cove_error *err)
+	     struct cove_error *err)
 {
 	struct err e = {0};
 

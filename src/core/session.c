@@ -1,10 +1,11 @@
 /*
  * Sessions: a caller's own id is always the same box.
  *
- * open	  no such box: make and start it. There: start or join it. Two programs that open one session at
- *	  the same moment race to rename the record into place; the loser joins the winner's box.
- * close  persistence "workspace": the box is removed, its workspace stays. "box": it is stopped. With
- *	  remove it is removed in both.
+ * open   no such box: make and start it. There: start or join it. Two programs that open one
+ *        session at the same moment race to rename the record into place; the loser joins the
+ *        winner's box.
+ * close  persistence "workspace": the box is removed, its workspace stays. "box": it is stopped.
+ *        With remove it is removed in both.
  */
 #include "base/fd.h"
 #include "base/limits.h"
@@ -19,7 +20,7 @@
 enum { OPEN_TRIES = 8 };
 
 static int session_name(const char *session, const char *prefix, char ret[BOX_NAME_MAX + 1],
-	struct err *e)
+			struct err *e)
 {
 	if (!session || !*session)
 		return err_set(e, ERR_INVALID, EINVAL, "a session id may not be empty");
@@ -41,16 +42,18 @@ static void event_open(struct cove *cove, const char *name)
 	if (!cove->on_event || record_load(&cove->state, name, &record, NULL) < 0)
 		return;
 	core_event(cove, &(struct event){
-		.kind = EVENT_OPEN,
-		.box = name,
-		.image = record.spec.image,
-		.workspace = record.spec.workspace ? record.spec.workspace : record.spec.workspace_dir,
-	});
+				 .kind = EVENT_OPEN,
+				 .box = name,
+				 .image = record.spec.image,
+				 .workspace = record.spec.workspace ? record.spec.workspace
+								    : record.spec.workspace_dir,
+			 });
 	record_done(&record);
 }
 
 /* Joining first is the common case of an agent's next turn. */
-static int open_named(struct cove *cove, const struct spec *spec, struct cove_box **ret, struct err *e)
+static int open_named(struct cove *cove, const struct spec *spec, struct cove_box **ret,
+		      struct err *e)
 {
 	int r = -ENOENT;
 
@@ -73,7 +76,8 @@ static int open_named(struct cove *cove, const struct spec *spec, struct cove_bo
 }
 
 static int open_session(struct cove *cove, const char *session, const char *prefix,
-	const struct cove_box_options *options, struct cove_box **ret, struct err *e)
+			const struct cove_box_options *options, struct cove_box **ret,
+			struct err *e)
 {
 	struct cove_box_options o;
 	char name[BOX_NAME_MAX + 1];
@@ -85,7 +89,8 @@ static int open_session(struct cove *cove, const char *session, const char *pref
 	if (r < 0)
 		return r;
 	if (o.name)
-		return err_set(e, ERR_INVALID, EINVAL, "a session's box has its own name: give no name");
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "a session's box has its own name: give no name");
 	if (o.one_shot)
 		return err_set(e, ERR_INVALID, EINVAL, "a session's box cannot be one-shot");
 	r = core_spec_init(&s, &o, name, session, e);
@@ -98,11 +103,12 @@ static int open_session(struct cove *cove, const char *session, const char *pref
 }
 
 int cove_open(struct cove *cove, const char *session, const char *prefix,
-	const struct cove_box_options *options, struct cove_box **ret, struct cove_error *err)
+	      const struct cove_box_options *options, struct cove_box **ret, struct cove_error *err)
 {
 	struct err e = {0};
 
-	return core_return(cove, NULL, open_session(cove, session, prefix, options, ret, &e), &e, err);
+	return core_return(cove, NULL, open_session(cove, session, prefix, options, ret, &e), &e,
+			   err);
 }
 
 /* 1: it was removed, 2: stopped, 0: there was nothing to do. */
@@ -128,7 +134,7 @@ static int close_named(struct cove *cove, const char *name, bool remove, struct 
 }
 
 int cove_close(struct cove *cove, const char *session, const char *prefix, bool remove,
-	struct cove_error *err)
+	       struct cove_error *err)
 {
 	char name[BOX_NAME_MAX + 1] = "";
 	struct err e = {0};
@@ -141,7 +147,9 @@ int cove_close(struct cove *cove, const char *session, const char *prefix, bool 
 	if (r == -ENOENT)
 		err_set(&e, ERR_NOT_FOUND, ENOENT, "session is not open: no box '%s'", name);
 	if (r > 0)
-		core_event(cove, &(struct event){.kind = EVENT_CLOSE, .box = name,
-			.cause = r == 1 ? "removed" : "stopped", .by = "close"});
+		core_event(cove, &(struct event){.kind = EVENT_CLOSE,
+						 .box = name,
+						 .cause = r == 1 ? "removed" : "stopped",
+						 .by = "close"});
 	return core_return(cove, name, r > 0 ? 0 : r, &e, err);
 }

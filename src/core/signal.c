@@ -8,14 +8,15 @@
 
 static int send_signal(struct cove_box *box, uint64_t exec_id, int sig, struct err *e)
 {
-	struct wire_signal m = {.exec_id = exec_id, .signal = (uint64_t)sig, .tree = sig == SIGKILL};
+	struct wire_signal m = {
+		.exec_id = exec_id, .signal = (uint64_t)sig, .tree = sig == SIGKILL};
 	struct conn *c = NULL;
 	uint32_t id;
 	int r;
 
 	if (sig < 1 || sig >= NSIG || exec_id == 0)
-		return err_set(e, ERR_INVALID, EINVAL, exec_id == 0 ? "no command 0"
-								    : "%d is not a signal", sig);
+		return err_set(e, ERR_INVALID, EINVAL,
+			       exec_id == 0 ? "no command 0" : "%d is not a signal", sig);
 	r = box_conn_get(box, &c, e);
 	if (r < 0)
 		return r;

@@ -6,9 +6,10 @@
  * chosen when Cove was configured.
  *
  * How: two vfork-like clones that share our memory. The first child starts the second and ends, so
- * that the keeper belongs to the machine's init and the program that uses libcove never sees a child,
- * a SIGCHLD or a zombie. Sharing memory makes it cost the same from a program of any size, and lets
- * the children leave the errno of a failure where we can read it. They call nothing that allocates.
+ * that the keeper belongs to the machine's init and the program that uses libcove never sees a
+ * child, a SIGCHLD or a zombie. Sharing memory makes it cost the same from a program of any size,
+ * and lets the children leave the errno of a failure where we can read it. They call nothing that
+ * allocates.
  */
 #include "base/fd.h"
 #include "base/log.h"
@@ -48,7 +49,7 @@ struct launch {
 	char inner_stack[CHILD_STACK] __attribute__((aligned(16)));
 };
 
-/* Puts fd3 and fd4 at 3 and 4 whatever numbers they have now, /dev/null at 0 to 2, closes the rest. */
+/* Puts fd3 and fd4 at 3 and 4 whatever their numbers, /dev/null at 0 to 2, closes the rest. */
 static IN_CHILD int place_fds(const struct launch *l)
 {
 	int low3 = fcntl(l->fd3, F_DUPFD, 5);
@@ -94,7 +95,8 @@ static IN_CHILD int outer_child(void *arg)
 {
 	struct launch *l = arg;
 
-	if (clone(inner_child, l->inner_stack + CHILD_STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, l) < 0)
+	if (clone(inner_child, l->inner_stack + CHILD_STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, l) <
+	    0)
 		l->error = errno;
 	_exit(0);
 }
@@ -102,8 +104,8 @@ static IN_CHILD int outer_child(void *arg)
 /* Only what the helpers use: a caller's environment may hold secrets and has no business there. */
 static void helper_env(const char **env)
 {
-	static const char *const wanted[] = {"PATH=", "COVE_", "ASAN_OPTIONS=", "UBSAN_OPTIONS=",
-		"LSAN_OPTIONS="};
+	static const char *const wanted[] = {"PATH=", "COVE_",
+					     "ASAN_OPTIONS=", "UBSAN_OPTIONS=", "LSAN_OPTIONS="};
 	size_t n = 0;
 
 	for (char **v = environ; *v && n < SPAWN_ENV_MAX; v++) {
@@ -190,15 +192,18 @@ static int find_program(const char *program, char *ret, size_t size, struct err 
 			return 0;
 		ret[0] = 0;
 		return err_set(e, ERR_UNSUPPORTED, ENOENT,
-			"no helper program '%s' in COVE_LIBEXEC=%.120s; unset it or point it at them",
-			program, dir);
+			       "no helper program '%s' in COVE_LIBEXEC=%.120s; unset it or point "
+			       "it at them",
+			       program, dir);
 	}
 	if (find_beside_self(program, ret, size) || find_in(COVE_LIBEXEC_DIR, program, ret, size))
 		return 0;
 	ret[0] = 0;
-	return err_set(e, ERR_UNSUPPORTED, ENOENT,
+	return err_set(
+		e, ERR_UNSUPPORTED, ENOENT,
 		"the helper program '%s/%s' is missing; install Cove again (make install) or set "
-		"COVE_LIBEXEC to where it is", COVE_LIBEXEC_DIR, program);
+		"COVE_LIBEXEC to where it is",
+		COVE_LIBEXEC_DIR, program);
 }
 
 int spawn_find_programs(struct cove *cove, struct err *e)

@@ -1,11 +1,11 @@
 /*
  * Putting in order what a crash left.
  *
- * Every box that nobody runs (its lock is free) and nobody works on (it is not claimed) is looked at:
- * a one-shot is deleted; one whose keeper was lost gets its end written, with the cause, and its
- * socket and cgroup are removed. Then: half-made and half-deleted directories; sockets and cgroups of
- * boxes that are gone. In the usual case, where nothing is left, that is one listing and one question
- * to a lock per box.
+ * Every box that nobody runs (its lock is free) and nobody works on (it is not claimed) is looked
+ * at: a one-shot is deleted; one whose keeper was lost gets its end written, with the cause, and
+ * its socket and cgroup are removed. Then: half-made and half-deleted directories; sockets and
+ * cgroups of boxes that are gone. In the usual case, where nothing is left, that is one listing and
+ * one question to a lock per box.
  */
 #include "base/fd.h"
 #include "base/limits.h"
@@ -46,7 +46,7 @@ static void look_at(struct cove *cove, const char *name)
 	autoclose int box_fd = -1;
 
 	if (record_open(&cove->state, name, &box_fd, NULL) < 0 || record_is_live(box_fd) ||
-		record_claim(box_fd, false, NULL) < 0)
+	    record_claim(box_fd, false, NULL) < 0)
 		return;
 	/* Only now does nobody else change it. */
 	if (!record_is_live(box_fd) && !life_has_moved(cove, name, box_fd))
@@ -114,7 +114,7 @@ static void on_group(const char *group, void *arg)
 	struct err e = {0};
 
 	if (strncmp(group, cove->state.tag, tag) != 0 || group[tag] != '-' ||
-		!str_is_name(name, BOX_NAME_MAX) || is_live(cove, name))
+	    !str_is_name(name, BOX_NAME_MAX) || is_live(cove, name))
 		return;
 	if (cgroup_remove(group, &e) < 0)
 		log_debug("sweep cgroup %s: %s", group, e.msg);

@@ -19,8 +19,8 @@ struct transfer {
 	unsigned left_out; /* entries that are no file, directory or link */
 };
 
-/* Sends the request, with what was queued after it; transfer_end gives the connection back, and gives
- * the request up if r, what became of it, is negative. Returns r. */
+/* Sends the request, with what was queued after it; transfer_end gives the connection back, and
+ * gives the request up if r, what became of it, is negative. Returns r. */
 int transfer_begin(struct transfer *t, struct cove_box *box, const struct wire_file *m,
 		   struct err *e);
 int transfer_end(struct transfer *t, int r);

@@ -26,7 +26,8 @@ static int list(struct cove *cove, struct cove_workspace_info **ret, struct err 
 		str_copy(infos[i].name, sizeof(infos[i].name), spaces[i].name);
 		infos[i].bytes = spaces[i].bytes;
 		infos[i].files = spaces[i].files;
-		infos[i].in_use = record_find_user(&cove->state, NULL, spaces[i].name, box, NULL) > 0;
+		infos[i].in_use =
+			record_find_user(&cove->state, NULL, spaces[i].name, box, NULL) > 0;
 	}
 	free(spaces);
 	if (!infos)

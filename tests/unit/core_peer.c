@@ -30,7 +30,8 @@ struct wire_frame peer_expect(struct peer *p, enum wire_type type)
 			return f;
 		/* Credit comes when it likes. */
 		if (r > 0)
-			CHECK(f.type == WIRE_CREDIT || f.type == WIRE_DATA || f.type == WIRE_CANCEL);
+			CHECK(f.type == WIRE_CREDIT || f.type == WIRE_DATA ||
+			      f.type == WIRE_CANCEL);
 		else if (!peer_fill(p))
 			_exit(0);
 	}
@@ -49,7 +50,8 @@ void peer_flush(struct peer *p)
 
 void peer_entry(struct peer *p, uint32_t id, char type, const char *path, const char *target)
 {
-	struct wire_entry m = {.type = (uint64_t)type, .path = path, .target = target, .mode = 04755};
+	struct wire_entry m = {
+		.type = (uint64_t)type, .path = path, .target = target, .mode = 04755};
 
 	CHECK_EQ(wire_entry_encode(&p->out, id, 0, &m), 0);
 }

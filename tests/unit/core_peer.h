@@ -1,6 +1,6 @@
 /*
- * A scripted keeper: the other end of a client's connection, in a process of its own. The test gets a
- * handle as if the box were up; the script says what the keeper says.
+ * A scripted keeper: the other end of a client's connection, in a process of its own. The test gets
+ * a handle as if the box were up; the script says what the keeper says.
  */
 #pragma once
 

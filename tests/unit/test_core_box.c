@@ -14,8 +14,10 @@ static struct cove *open_home(void)
 
 	snprintf(home, sizeof(home), "/tmp/cove-test-XXXXXX");
 	CHECK(mkdtemp(home));
-	CHECK_EQ(cove_new(&cove, &(struct cove_options){.size = sizeof(struct cove_options), .home = home},
-			 &err), 0);
+	CHECK_EQ(cove_new(&cove,
+			  &(struct cove_options){.size = sizeof(struct cove_options), .home = home},
+			  &err),
+		 0);
 	return cove;
 }
 
@@ -41,7 +43,11 @@ static int count_boxes(struct cove *cove)
 	return n;
 }
 
-#define BOX(...) &(struct cove_box_options){.size = sizeof(struct cove_box_options), __VA_ARGS__}
+#define BOX(...)                                                     \
+	&(struct cove_box_options)                                   \
+	{                                                            \
+		.size = sizeof(struct cove_box_options), __VA_ARGS__ \
+	}
 
 TEST(a_missing_image_makes_nothing)
 {
@@ -88,8 +94,8 @@ TEST(sessions_are_checked_first)
 
 	CHECK(cove_open(cove, "id", "Bad_Prefix", BOX(0), &box, &err) < 0);
 	CHECK_EQ(err.kind, COVE_INVALID);
-	CHECK(cove_open(cove, "id", "a23456789012345678901234567890123456789012345678", BOX(0), &box,
-		      &err) < 0);
+	CHECK(cove_open(cove, "id", "a23456789012345678901234567890123456789012345678", BOX(0),
+			&box, &err) < 0);
 	CHECK_EQ(err.kind, COVE_INVALID);
 	CHECK(cove_open(cove, "", NULL, BOX(0), &box, &err) < 0);
 	CHECK(cove_open(cove, "id", NULL, BOX(.name = "x"), &box, &err) < 0);
@@ -154,8 +160,11 @@ TEST(anything_can_be_removed)
 
 static void make_record(struct cove *cove, const char *name, bool one_shot, bool live)
 {
-	struct spec spec = {.name = name, .image = "base", .wall = "native", .one_shot = one_shot,
-		.created_ms = 1};
+	struct spec spec = {.name = name,
+			    .image = "base",
+			    .wall = "native",
+			    .one_shot = one_shot,
+			    .created_ms = 1};
 	int fd = -1;
 
 	CHECK_EQ(record_create(&cove->state, &spec, &fd, NULL), 0);
@@ -191,8 +200,10 @@ TEST(the_sweep_says_what_happened)
 	CHECK(fstatat(cove->state.boxes_fd, ".new-1", &st, 0) < 0);
 	CHECK(fstatat(cove->state.run_fd, "nobody", &st, 0) < 0);
 	/* Twice changes nothing. */
-	CHECK_EQ(cove_new(&again, &(struct cove_options){.size = sizeof(struct cove_options), .home = home},
-			 &err), 0);
+	CHECK_EQ(cove_new(&again,
+			  &(struct cove_options){.size = sizeof(struct cove_options), .home = home},
+			  &err),
+		 0);
 	CHECK_EQ(count_boxes(again), 2);
 	cove_free(again);
 	close_home(cove);
@@ -200,8 +211,11 @@ TEST(the_sweep_says_what_happened)
 
 TEST(the_sweep_leaves_a_claimed_box_alone)
 {
-	struct spec spec = {.name = "mine", .image = "base", .wall = "native", .one_shot = true,
-		.created_ms = 1};
+	struct spec spec = {.name = "mine",
+			    .image = "base",
+			    .wall = "native",
+			    .one_shot = true,
+			    .created_ms = 1};
 	struct cove *cove = open_home();
 	int claim = -1;
 

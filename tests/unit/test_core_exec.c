@@ -6,18 +6,27 @@
 
 #include <fcntl.h>
 
-#define LINE(text) \
-	&(struct cove_command){.size = sizeof(struct cove_command), .line = (text), .shell = "default"}
+#define LINE(text)                                                                      \
+	&(struct cove_command)                                                          \
+	{                                                                               \
+		.size = sizeof(struct cove_command), .line = (text), .shell = "default" \
+	}
 
 static void send_started(struct peer *p, uint32_t id, uint64_t exec_id)
 {
-	CHECK_EQ(wire_started_encode(&p->out, id, 0, &(struct wire_started){.exec_id = exec_id}), 0);
+	CHECK_EQ(wire_started_encode(&p->out, id, 0, &(struct wire_started){.exec_id = exec_id}),
+		 0);
 }
 
 static void send_exit(struct peer *p, uint32_t id, int code, uint64_t out_bytes)
 {
-	struct wire_exit m = {.exec_id = 7, .has_exit = 1, .exit_code = (uint64_t)code, .cwd = "/tmp",
-		.shell_state = SHELL_KEPT, .cause = "exit", .stdout_bytes = out_bytes};
+	struct wire_exit m = {.exec_id = 7,
+			      .has_exit = 1,
+			      .exit_code = (uint64_t)code,
+			      .cwd = "/tmp",
+			      .shell_state = SHELL_KEPT,
+			      .cause = "exit",
+			      .stdout_bytes = out_bytes};
 
 	CHECK_EQ(wire_exit_encode(&p->out, id, 0, &m), 0);
 }
@@ -138,8 +147,8 @@ static void count_input(struct peer *p, void *arg)
 TEST(stdin_larger_than_the_window)
 {
 	static char input[3 * WIRE_WINDOW + 17];
-	struct cove_command c = {.size = sizeof(c), .line = "wc -c", .input = input,
-		.input_len = sizeof(input)};
+	struct cove_command c = {
+		.size = sizeof(c), .line = "wc -c", .input = input, .input_len = sizeof(input)};
 	struct cove_result r;
 	struct cove_error err;
 	struct cove_box *box;
@@ -307,15 +316,26 @@ TEST(a_failed_start_says_why)
 
 TEST(result_as_json)
 {
-	struct cove_result r = {.exec_id = 4, .has_exit = true, .out = (char *)"a\"b", .out_len = 3,
-		.err_out = (char *)"\377", .err_len = 1, .out_bytes = 3, .err_bytes = 1,
-		.cwd = (char *)"/tmp", .duration_ms = 5, .shell = "kept", .cause = "exit"};
+	struct cove_result r = {.exec_id = 4,
+				.has_exit = true,
+				.out = (char *)"a\"b",
+				.out_len = 3,
+				.err_out = (char *)"\377",
+				.err_len = 1,
+				.out_bytes = 3,
+				.err_bytes = 1,
+				.cwd = (char *)"/tmp",
+				.duration_ms = 5,
+				.shell = "kept",
+				.cause = "exit"};
 	char *json = cove_result_json(&r);
 
-	CHECK_STR(json, "{\"exec_id\":4,\"exit_code\":0,\"stdout\":\"a\\\"b\",\"stderr\":\"\xef\xbf\xbd\","
-			"\"stderr_base64\":\"/w==\",\"cwd\":\"/tmp\",\"duration_ms\":5,\"timed_out\":false,"
-			"\"oom_killed\":false,\"truncated\":false,\"stdout_bytes\":3,\"stderr_bytes\":1,"
-			"\"shell\":\"kept\",\"cause\":\"exit\"}");
+	CHECK_STR(
+		json,
+		"{\"exec_id\":4,\"exit_code\":0,\"stdout\":\"a\\\"b\",\"stderr\":\"\xef\xbf\xbd\","
+		"\"stderr_base64\":\"/w==\",\"cwd\":\"/tmp\",\"duration_ms\":5,\"timed_out\":false,"
+		"\"oom_killed\":false,\"truncated\":false,\"stdout_bytes\":3,\"stderr_bytes\":1,"
+		"\"shell\":\"kept\",\"cause\":\"exit\"}");
 	free(json);
 	r.has_exit = false;
 	r.signal = 9;

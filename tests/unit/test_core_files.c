@@ -100,8 +100,13 @@ static int get(const struct sent *tree, struct cove_error *err)
 
 TEST(tree_arrives)
 {
-	static const struct sent tree[] = {{'d', "", NULL}, {'f', "a", "one"}, {'d', "sub", NULL},
-		{'f', "sub/b", "two"}, {'l', "link", "/etc/passwd"}, {'o', "dev", NULL}, {0}};
+	static const struct sent tree[] = {{'d', "", NULL},
+					   {'f', "a", "one"},
+					   {'d', "sub", NULL},
+					   {'f', "sub/b", "two"},
+					   {'l', "link", "/etc/passwd"},
+					   {'o', "dev", NULL},
+					   {0}};
 	char path[128], text[32];
 	struct cove_error err;
 	struct stat st;
@@ -171,20 +176,23 @@ TEST(a_planted_link_is_replaced_not_followed)
 TEST(lies_are_refused)
 {
 	static const struct sent dotdot[] = {{'d', "", NULL}, {'f', "../canary", "evil"}, {0}};
-	static const struct sent inner[] = {{'d', "", NULL}, {'d', "s", NULL}, {'f', "s/../../canary", "x"},
-		{0}};
-	static const struct sent absolute[] = {{'d', "", NULL}, {'f', "/tmp/cove-evil", "evil"}, {0}};
-	static const struct sent through[] = {{'d', "", NULL}, {'l', "up", ".."}, {'f', "up/canary", "evil"},
-		{0}};
-	static const struct sent dir_through[] = {{'d', "", NULL}, {'l', "up", ".."}, {'d', "up", NULL}, {0}};
+	static const struct sent inner[] = {
+		{'d', "", NULL}, {'d', "s", NULL}, {'f', "s/../../canary", "x"}, {0}};
+	static const struct sent absolute[] = {
+		{'d', "", NULL}, {'f', "/tmp/cove-evil", "evil"}, {0}};
+	static const struct sent through[] = {
+		{'d', "", NULL}, {'l', "up", ".."}, {'f', "up/canary", "evil"}, {0}};
+	static const struct sent dir_through[] = {
+		{'d', "", NULL}, {'l', "up", ".."}, {'d', "up", NULL}, {0}};
 	static const struct sent empty[] = {{'d', "", NULL}, {'f', "a//b", "evil"}, {0}};
 	static const struct sent dot[] = {{'d', "", NULL}, {'f', "./a", "evil"}, {0}};
 	static const struct sent no_root[] = {{'f', "a", "evil"}, {0}};
 	static const struct sent twice[] = {{'d', "", NULL}, {'d', "", NULL}, {0}};
 	static const struct sent no_target[] = {{'d', "", NULL}, {'l', "a", NULL}, {0}};
 	static const struct sent orphan[] = {{'f', "", "x"}, {'f', "a", "evil"}, {0}};
-	static const struct sent *const trees[] = {dotdot, inner, absolute, through, dir_through, empty, dot,
-		no_root, twice, no_target, orphan};
+	static const struct sent *const trees[] = {dotdot,	inner,	   absolute, through,
+						   dir_through, empty,	   dot,	     no_root,
+						   twice,	no_target, orphan};
 
 	for (size_t i = 0; i < sizeof(trees) / sizeof(trees[0]); i++) {
 		struct cove_error err;
