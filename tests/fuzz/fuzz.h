@@ -1,6 +1,6 @@
 /*
- * What fuzz targets share. A target is one function, libFuzzer's; it asserts properties and returns.
- * The same object is linked with replay.c where there is no libFuzzer.
+ * What fuzz targets share. A target is one function, libFuzzer's; it asserts properties and
+ * returns. The same object is linked with replay.c where there is no libFuzzer.
  */
 #pragma once
 

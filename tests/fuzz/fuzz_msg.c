@@ -28,23 +28,23 @@ static struct wire_frame payload_of(const struct buf *b, enum wire_type type)
 	return frame_of(type, buf_data(b) + WIRE_HEADER, buf_len(b) - WIRE_HEADER);
 }
 
-#define TARGET(name, frame_type)                                                                  \
-	static void try_##name(const uint8_t *p, size_t n)                                        \
-	{                                                                                         \
-		struct wire_frame f = frame_of(frame_type, p, n);                                 \
-		struct wire_##name m, again;                                                      \
-		struct buf one, two;                                                              \
-		if (wire_##name##_decode(&f, &m) < 0)                                             \
-			return;                                                                   \
-		buf_init(&one, n + WIRE_HEADER);                                                  \
-		buf_init(&two, n + WIRE_HEADER);                                                  \
-		MUST(wire_##name##_encode(&one, 7, 1, &m) == 0);                                  \
-		f = payload_of(&one, frame_type);                                                 \
-		MUST(wire_##name##_decode(&f, &again) == 0);                                      \
-		MUST(wire_##name##_encode(&two, 7, 1, &again) == 0);                              \
-		must_equal(&one, &two);                                                           \
-		buf_done(&one);                                                                   \
-		buf_done(&two);                                                                   \
+#define TARGET(name, frame_type)                                     \
+	static void try_##name(const uint8_t *p, size_t n)           \
+	{                                                            \
+		struct wire_frame f = frame_of(frame_type, p, n);    \
+		struct wire_##name m, again;                         \
+		struct buf one, two;                                 \
+		if (wire_##name##_decode(&f, &m) < 0)                \
+			return;                                      \
+		buf_init(&one, n + WIRE_HEADER);                     \
+		buf_init(&two, n + WIRE_HEADER);                     \
+		MUST(wire_##name##_encode(&one, 7, 1, &m) == 0);     \
+		f = payload_of(&one, frame_type);                    \
+		MUST(wire_##name##_decode(&f, &again) == 0);         \
+		MUST(wire_##name##_encode(&two, 7, 1, &again) == 0); \
+		must_equal(&one, &two);                              \
+		buf_done(&one);                                      \
+		buf_done(&two);                                      \
 	}
 WIRE_MESSAGES(TARGET)
 

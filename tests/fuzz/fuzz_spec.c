@@ -48,7 +48,8 @@ static void check_mount(const struct input *in)
 		MUST(m.src >= text && m.src <= text + n);
 		MUST(m.dst >= text && m.dst <= text + n);
 		MUST(!m.env || (m.env >= text && m.env <= text + n));
-		*s = (struct spec){.name = "a", .image = "base", .wall = "native", .workspace = "a"};
+		*s = (struct spec){
+			.name = "a", .image = "base", .wall = "native", .workspace = "a"};
 		s->mounts[s->mount_count++] = m;
 		if (spec_check(s, &e) == 0) {
 			MUST(m.src[0] == '/' || path_is_safe_relative(m.src));

@@ -1,6 +1,6 @@
 /*
- * Tar streams. How the bytes are cut changes neither the verdict nor the entries nor their data, and
- * no entry has a path that could leave the directory it is unpacked into.
+ * Tar streams. How the bytes are cut changes neither the verdict nor the entries nor their data,
+ * and no entry has a path that could leave the directory it is unpacked into.
  */
 #include "fuzz.h"
 
@@ -12,7 +12,8 @@ static int on_entry(void *arg, const struct tar_entry *t, struct err *e)
 	struct buf *log = arg;
 
 	MUST(!*t->path || path_is_safe_relative(t->path));
-	MUST((t->mode & ~07777u) == 0 && t->uid < 65536 && t->gid < 65536 && t->mtime_ns < 1000000000);
+	MUST((t->mode & ~07777u) == 0 && t->uid < 65536 && t->gid < 65536 &&
+	     t->mtime_ns < 1000000000);
 	if (t->type == TAR_HARDLINK)
 		MUST(t->target && path_is_safe_relative(t->target));
 	if (t->type == TAR_SYMLINK)

@@ -73,7 +73,8 @@ static size_t drop_stretch(uint8_t *p, size_t n, uint64_t *state)
 
 static void set_bytes(uint8_t *p, size_t n, uint64_t *state)
 {
-	static const uint8_t odd[] = {0, 1, 0x7f, 0x80, 0xff, '\n', ':', '/', '.', '-', ' ', 13, 12};
+	static const uint8_t odd[] = {0,   1,	0x7f, 0x80, 0xff, '\n', ':',
+				      '/', '.', '-',  ' ',  13,	  12};
 	size_t at = pick(state, n);
 
 	switch (pick(state, 3)) {
@@ -173,8 +174,8 @@ static int run_dir(const char *dir, unsigned count, struct at_work *w)
 
 static int run_in_child(const char *dir, unsigned count)
 {
-	struct at_work *w = mmap(NULL, sizeof(*w), PROT_READ | PROT_WRITE,
-				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct at_work *w =
+		mmap(NULL, sizeof(*w), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int status;
 	pid_t pid;
 

@@ -18,11 +18,19 @@ static void skip_it(void)
 	SKIP("because");
 }
 
-static void leave_child(void)
+/* A child, and a daemon that has left session, group and parent. */
+static void leave_children(void)
 {
 	if (fork() == 0)
 		for (;;)
 			pause();
+	if (fork() == 0) {
+		setsid();
+		if (fork() == 0)
+			for (;;)
+				pause();
+		_exit(0);
+	}
 }
 
 static void nothing(void)
@@ -41,6 +49,7 @@ static void run_quietly(void (*run)(void), char *ret, size_t size)
 	out = dup(1);
 	dup2(p[1], 1);
 	close(p[1]);
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	tap_run_one(&t, 1);
 	fflush(stdout);
 	dup2(out, 1);
@@ -89,7 +98,7 @@ TEST(children_do_not_outlive_their_test)
 {
 	char out[512];
 
-	run_quietly(leave_child, out, sizeof(out));
+	run_quietly(leave_children, out, sizeof(out));
 	CHECK_STR(out, "ok 1 - inner\n");
 }
 
