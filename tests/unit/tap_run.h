@@ -6,7 +6,9 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 /* Kills and reaps whatever the test left. Orphans become our children as their parents go, so this
  * is repeated until there is none. */
@@ -27,27 +29,45 @@ static inline void tap_sweep(void)
 	}
 }
 
-/* Waits through a pidfd, so that no signal of ours can disturb what the test does. */
-static inline int tap_wait(pid_t pid, int timeout_s)
+/* Takes orphans that ended while the test runs: to the test they must be gone, as with any init. */
+static inline void tap_reap(pid_t but)
 {
-	struct pollfd p = {.fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
-	int status = 0, n;
+	siginfo_t info = {0};
 
-	do {
-		n = poll(&p, 1, timeout_s * 1000);
-	} while (n < 0 && errno == EINTR);
-	if (p.fd >= 0)
-		close(p.fd);
-	if (n == 0)
+	while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0 &&
+	       info.si_pid != but) {
+		waitpid(info.si_pid, NULL, 0);
+		info.si_pid = 0;
+	}
+}
+
+/* SIGCHLD is blocked in the runner and comes through sigchld_fd. */
+static inline int tap_wait(pid_t pid, int sigchld_fd, int timeout_s)
+{
+	struct pollfd p[2] = {{.fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN},
+			      {.fd = sigchld_fd, .events = POLLIN}};
+	time_t end = time(NULL) + timeout_s;
+	struct signalfd_siginfo info;
+	int status = 0;
+
+	while (time(NULL) <= end && !(p[0].revents & POLLIN)) {
+		if (poll(p, 2, 1000) > 0 && (p[1].revents & POLLIN) &&
+		    read(sigchld_fd, &info, sizeof(info)) > 0)
+			tap_reap(pid);
+	}
+	if (p[0].fd >= 0)
+		close(p[0].fd);
+	if (!(p[0].revents & POLLIN))
 		printf("# no end after %d s, killed\n", timeout_s);
 	kill(pid, SIGKILL);
 	waitpid(pid, &status, 0);
 	tap_sweep();
-	return n == 0 ? SIGKILL : status;
+	return status;
 }
 
-static inline void tap_child(const struct tap_test *t)
+static inline void tap_child(const struct tap_test *t, const sigset_t *mask)
 {
+	sigprocmask(SIG_SETMASK, mask, NULL);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	t->run();
 	exit(0); /* not _exit: this is when a leak checker looks */
@@ -56,20 +76,29 @@ static inline void tap_child(const struct tap_test *t)
 static inline void tap_run_one(const struct tap_test *t, int number)
 {
 	const char *limit = getenv("TAP_TIMEOUT_S");
-	int status;
+	sigset_t chld, before;
+	int status, fd;
 	pid_t pid;
 
 	tap_state.skip[0] = '\0';
 	fflush(NULL);
+	sigemptyset(&chld);
+	sigaddset(&chld, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &chld, &before);
+	fd = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
 	pid = fork();
-	if (pid == 0)
-		tap_child(t);
+	if (pid == 0) {
+		close(fd);
+		tap_child(t, &before);
+	}
 	if (pid < 0) {
 		printf("not ok %d - %s # fork: %s\n", number, t->name, strerror(errno));
 		tap_state.failed++;
 		return;
 	}
-	status = tap_wait(pid, limit ? atoi(limit) : 120);
+	status = tap_wait(pid, fd, limit ? atoi(limit) : 120);
+	close(fd);
+	sigprocmask(SIG_SETMASK, &before, NULL);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == TAP_EXIT_SKIP) {
 		printf("ok %d - %s # SKIP %s\n", number, t->name, tap_state.skip);
 		return;
