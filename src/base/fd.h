@@ -26,17 +26,17 @@ static inline void ptr_freep(void *p)
 #define autofree  __attribute__((cleanup(ptr_freep)))
 
 /* Moves ownership out of an autoclose or autofree variable. */
-#define take_fd(fd)              \
-	({                       \
-		int fd_ = (fd);  \
-		(fd) = -1;       \
-		fd_;             \
+#define take_fd(fd)             \
+	({                      \
+		int fd_ = (fd); \
+		(fd) = -1;      \
+		fd_;            \
 	})
-#define take_ptr(p)                      \
-	({                               \
-		__typeof__(p) p_ = (p);  \
-		(p) = NULL;              \
-		p_;                      \
+#define take_ptr(p)                     \
+	({                              \
+		__typeof__(p) p_ = (p); \
+		(p) = NULL;             \
+		p_;                     \
 	})
 
 /* Closes *fd if it is open and leaves -1, so that twice is fine. */

@@ -31,7 +31,8 @@ void json_key(struct json *j, const char *key);
 void json_str(struct json *j, const char *s); /* NULL writes null */
 void json_strn(struct json *j, const char *s, size_t n);
 void json_bytes(struct json *j, const void *p, size_t n);
-void json_base64(struct json *j, const void *p, size_t n); /* a string of base64, whatever the bytes */
+void json_base64(struct json *j, const void *p,
+		 size_t n); /* a string of base64, whatever the bytes */
 void json_u64(struct json *j, uint64_t v);
 void json_i64(struct json *j, int64_t v);
 void json_bool(struct json *j, bool v);

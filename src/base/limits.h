@@ -2,9 +2,9 @@
 #pragma once
 
 /* Names and paths. */
-#define BOX_NAME_MAX	   63u	      /* box, workspace and image names, bytes without the NUL */
-#define SESSION_PREFIX_MAX 46u	      /* leaves room for '-' and 16 hex digits */
-#define SESSION_ID_MAX	   1024u      /* a caller's own id, any bytes but NUL */
+#define BOX_NAME_MAX	   63u	 /* box, workspace and image names, bytes without the NUL */
+#define SESSION_PREFIX_MAX 46u	 /* leaves room for '-' and 16 hex digits */
+#define SESSION_ID_MAX	   1024u /* a caller's own id, any bytes but NUL */
 #define SHELL_NAME_MAX	   32u
 #define BOX_PATH_MAX	   4096u
 
@@ -27,13 +27,13 @@
 #define TREE_DEPTH_MAX	65536u	   /* levels that can be measured */
 
 /* Inside a box (src/init). */
-#define INIT_EXECS_MAX	  512u	      /* commands alive at once, lingering output included */
+#define INIT_EXECS_MAX	  512u /* commands alive at once, lingering output included */
 #define INIT_SHELLS_MAX	  32u
-#define INIT_SHELL_QUEUE  256u	      /* lines waiting for one shell */
-#define INIT_LINES_MAX	  512u	      /* lines of all shells alive at once, lingering output included */
-#define INIT_FILE_OPS_MAX 64u	      /* file operations at once */
-#define INIT_DEPTH_MAX	  128u	      /* directory depth of a recursive file operation */
-#define INIT_LINKS_MAX	  40u	      /* links followed at the end of a file operation's path */
+#define INIT_SHELL_QUEUE  256u /* lines waiting for one shell */
+#define INIT_LINES_MAX	  512u /* lines of all shells alive at once, lingering output included */
+#define INIT_FILE_OPS_MAX 64u  /* file operations at once */
+#define INIT_DEPTH_MAX	  128u /* directory depth of a recursive file operation */
+#define INIT_LINKS_MAX	  40u  /* links followed at the end of a file operation's path */
 #define INIT_UNSIZED_MAX  (16u << 20) /* read of a file that says it has no size (/proc) */
 #define INIT_QUEUE_HIGH	  (1u << 20)  /* link queue beyond which output and transfers wait */
 #define INIT_PASSWD_MAX	  (1u << 20)  /* bytes of /etc/passwd and /etc/group that are read */
@@ -42,40 +42,40 @@
 #define INIT_DRAIN_BYTES  (4u << 20)  /* read after a command ended: no more than this per stream */
 
 /* The keeper (src/keeper). */
-#define KEEPER_CLIENTS_MAX   128u
-#define KEEPER_EXECS_MAX     1024u    /* execs remembered per box; the oldest finished goes first */
-#define KEEPER_LOG_BYTES_MAX (64u << 20)  /* kept on disk per exec, both streams together */
+#define KEEPER_CLIENTS_MAX    128u
+#define KEEPER_EXECS_MAX      1024u /* execs remembered per box; the oldest finished goes first */
+#define KEEPER_LOG_BYTES_MAX  (64u << 20)  /* kept on disk per exec, both streams together */
 #define KEEPER_LOGS_BYTES_MAX (512u << 20) /* kept on disk per box */
-#define KEEPER_EVENTS_MAX    (16u << 20)  /* the box's own event log, bytes */
-#define CLIENT_QUEUE_MAX     (1u << 20)	  /* output waiting for one slow client */
-#define KEEPER_REQUESTS_MAX  256u     /* open requests of one client */
-#define KEEPER_INIT_QUEUE    (1u << 20)	  /* bytes queued for init beyond which a client waits */
-#define KEEPER_JOURNAL_MAX   (4u << 20)	  /* the list of commands on disk, before it is compacted */
-#define KEEPER_LOG_FDS_MAX   64u      /* log files held open; the others are reopened to append */
-#define KEEPER_NOTES_MAX     4096u    /* what a box could not have, and why */
-#define KEEPER_START_MS	     30000u   /* for init's HELLO */
-#define KEEPER_BACKSTOP_MS   30000u   /* for init's EXIT after a command's own timeout */
-#define KEEPER_STALL_MS	     5000u    /* a client that blocks init and reads nothing is dropped */
-#define KEEPER_FLUSH_MS	     1000u    /* for last answers when the box is gone */
-#define EXEC_COMMAND_MAX     95u      /* bytes of a command's first line that are remembered */
+#define KEEPER_EVENTS_MAX     (16u << 20)  /* the box's own event log, bytes */
+#define CLIENT_QUEUE_MAX      (1u << 20)   /* output waiting for one slow client */
+#define KEEPER_REQUESTS_MAX   256u	   /* open requests of one client */
+#define KEEPER_INIT_QUEUE     (1u << 20)   /* bytes queued for init beyond which a client waits */
+#define KEEPER_JOURNAL_MAX    (4u << 20) /* the list of commands on disk, before it is compacted */
+#define KEEPER_LOG_FDS_MAX    64u    /* log files held open; the others are reopened to append */
+#define KEEPER_NOTES_MAX      4096u  /* what a box could not have, and why */
+#define KEEPER_START_MS	      30000u /* for init's HELLO */
+#define KEEPER_BACKSTOP_MS    30000u /* for init's EXIT after a command's own timeout */
+#define KEEPER_STALL_MS	      5000u  /* a client that blocks init and reads nothing is dropped */
+#define KEEPER_FLUSH_MS	      1000u  /* for last answers when the box is gone */
+#define EXEC_COMMAND_MAX      95u    /* bytes of a command's first line that are remembered */
 
 /* What is kept on disk (src/store). */
-#define STATE_NAMES_MAX	     100000u	  /* boxes, images or workspaces in one state directory */
-#define RECORD_FILE_MAX	     4096u	  /* live and end, and an image's record */
-#define EVENT_COMMAND_MAX    4096u	  /* bytes of a command in a JSON event */
-#define TAR_NAME_MAX	     4095u	  /* path or link target of an entry, without the NUL */
-#define TAR_DEPTH_MAX	     512u	  /* directories above an entry */
-#define TAR_META_MAX	     (1u << 20)	  /* one extended header */
-#define TAR_ENTRIES_MAX	     2000000u
-#define TAR_FILE_MAX	     (1ull << 40) /* one file's bytes */
-#define UNPACK_DIRS_MAX	     (256u << 20) /* memory for directories whose mode is set at the end */
-#define PASSWD_FILE_MAX	     (1u << 20)	  /* an image's /etc/passwd */
-#define HOST_COPY_MAX	     (16u << 20)  /* bytes of the host's /etc in the skeleton of the host image */
+#define STATE_NAMES_MAX	  100000u    /* boxes, images or workspaces in one state directory */
+#define RECORD_FILE_MAX	  4096u	     /* live and end, and an image's record */
+#define EVENT_COMMAND_MAX 4096u	     /* bytes of a command in a JSON event */
+#define TAR_NAME_MAX	  4095u	     /* path or link target of an entry, without the NUL */
+#define TAR_DEPTH_MAX	  512u	     /* directories above an entry */
+#define TAR_META_MAX	  (1u << 20) /* one extended header */
+#define TAR_ENTRIES_MAX	  2000000u
+#define TAR_FILE_MAX	  (1ull << 40) /* one file's bytes */
+#define UNPACK_DIRS_MAX	  (256u << 20) /* memory for directories whose mode is set at the end */
+#define PASSWD_FILE_MAX	  (1u << 20)   /* an image's /etc/passwd */
+#define HOST_COPY_MAX	  (16u << 20) /* bytes of the host's /etc in the skeleton of the host image */
 
 /* What a call returns inline. */
 #define RESULT_INLINE_MAX (1u << 20)
-#define LIST_ENTRIES_MAX  1000000u    /* names of one directory */
+#define LIST_ENTRIES_MAX  1000000u /* names of one directory */
 
 /* The command line (src/cli). */
-#define TABLE_BYTES_MAX (16u << 20)   /* text of one table */
-#define LINE_BYTES_MAX	(960u << 10)  /* a shell line read from stdin: what one frame carries */
+#define TABLE_BYTES_MAX (16u << 20)  /* text of one table */
+#define LINE_BYTES_MAX	(960u << 10) /* a shell line read from stdin: what one frame carries */

@@ -45,7 +45,8 @@ bool str_is_env_name(const char *s)
 	if (!*s || is_digit(*s))
 		return false;
 	for (; *s; s++)
-		if (!(*s >= 'a' && *s <= 'z') && !(*s >= 'A' && *s <= 'Z') && !is_digit(*s) && *s != '_')
+		if (!(*s >= 'a' && *s <= 'z') && !(*s >= 'A' && *s <= 'Z') && !is_digit(*s) &&
+		    *s != '_')
 			return false;
 	return true;
 }
@@ -72,7 +73,8 @@ static uint64_t unit_ms(const char *unit)
 	static const struct {
 		const char *unit;
 		uint64_t ms;
-	} units[] = {{"", 1000}, {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000}};
+	} units[] = {{"", 1000},   {"ms", 1},	   {"s", 1000},
+		     {"m", 60000}, {"h", 3600000}, {"d", 86400000}};
 
 	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
 		if (strcmp(unit, units[i].unit) == 0)
@@ -114,7 +116,12 @@ size_t str_utf8(const uint8_t *p, size_t n, uint32_t *ret_rune)
 
 	if (n == 0)
 		return 0;
-	len = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
+	len = p[0] < 0x80   ? 1
+	      : p[0] < 0xc2 ? 0
+	      : p[0] < 0xe0 ? 2
+	      : p[0] < 0xf0 ? 3
+	      : p[0] < 0xf5 ? 4
+			    : 0;
 	if (len == 0 || len > n)
 		return 0;
 	rune = len == 1 ? p[0] : p[0] & (0x7fu >> len);
@@ -193,14 +200,14 @@ static const struct {
 	const char *name;
 	int sig;
 } signals[] = {
-	{"HUP", SIGHUP},   {"INT", SIGINT},	{"QUIT", SIGQUIT}, {"ILL", SIGILL},
-	{"TRAP", SIGTRAP}, {"ABRT", SIGABRT},	{"BUS", SIGBUS},   {"FPE", SIGFPE},
-	{"KILL", SIGKILL}, {"USR1", SIGUSR1},	{"SEGV", SIGSEGV}, {"USR2", SIGUSR2},
-	{"PIPE", SIGPIPE}, {"ALRM", SIGALRM},	{"TERM", SIGTERM}, {"CHLD", SIGCHLD},
-	{"CONT", SIGCONT}, {"STOP", SIGSTOP},	{"TSTP", SIGTSTP}, {"TTIN", SIGTTIN},
-	{"TTOU", SIGTTOU}, {"URG", SIGURG},	{"XCPU", SIGXCPU}, {"XFSZ", SIGXFSZ},
+	{"HUP", SIGHUP},       {"INT", SIGINT},	  {"QUIT", SIGQUIT},   {"ILL", SIGILL},
+	{"TRAP", SIGTRAP},     {"ABRT", SIGABRT}, {"BUS", SIGBUS},     {"FPE", SIGFPE},
+	{"KILL", SIGKILL},     {"USR1", SIGUSR1}, {"SEGV", SIGSEGV},   {"USR2", SIGUSR2},
+	{"PIPE", SIGPIPE},     {"ALRM", SIGALRM}, {"TERM", SIGTERM},   {"CHLD", SIGCHLD},
+	{"CONT", SIGCONT},     {"STOP", SIGSTOP}, {"TSTP", SIGTSTP},   {"TTIN", SIGTTIN},
+	{"TTOU", SIGTTOU},     {"URG", SIGURG},	  {"XCPU", SIGXCPU},   {"XFSZ", SIGXFSZ},
 	{"VTALRM", SIGVTALRM}, {"PROF", SIGPROF}, {"WINCH", SIGWINCH}, {"IO", SIGIO},
-	{"PWR", SIGPWR},   {"SYS", SIGSYS},
+	{"PWR", SIGPWR},       {"SYS", SIGSYS},
 };
 
 int str_parse_signal(const char *s)

@@ -20,8 +20,9 @@
 struct ev;
 
 struct ev_io {
-	void (*on_event)(struct ev_io *io, uint32_t events); /* EPOLLIN | EPOLLOUT | EPOLLHUP | EPOLLERR */
-	int fd;	  /* borrowed */
+	void (*on_event)(struct ev_io *io,
+			 uint32_t events); /* EPOLLIN | EPOLLOUT | EPOLLHUP | EPOLLERR */
+	int fd;				   /* borrowed */
 	uint32_t events;
 	bool added;
 };

@@ -42,7 +42,8 @@ static bool passwd_name(uid_t uid, char *ret, size_t size)
 	if (fd_read_file(AT_FDCWD, "/etc/passwd", SUBID_FILE_MAX, &text, NULL) < 0)
 		return false;
 	for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-		char *name_end = strchr(line, ':'), *id = name_end ? strchr(name_end + 1, ':') : NULL;
+		char *name_end = strchr(line, ':'),
+		     *id = name_end ? strchr(name_end + 1, ':') : NULL;
 		char *id_end = id ? strchr(id + 1, ':') : NULL;
 		uint64_t v;
 
@@ -115,8 +116,8 @@ int ids_detect(struct ids *ret, char *why, size_t why_size, struct err *e)
 	if (!subid_find("/etc/subuid", ret->caller_uid, &ret->sub_uid) ||
 	    !subid_find("/etc/subgid", ret->caller_uid, &ret->sub_gid)) {
 		snprintf(why, why_size,
-			"no subordinate ids: usermod --add-subuids 100000-165535 --add-subgids "
-			"100000-165535 <user>");
+			 "no subordinate ids: usermod --add-subuids 100000-165535 --add-subgids "
+			 "100000-165535 <user>");
 		return 0;
 	}
 	ret->kind = IDS_SUBORDINATE;
@@ -179,7 +180,8 @@ int ids_range_take(struct ids *ids, const char *run_dir, int *ret_lock_fd, struc
 		if (fd != -EAGAIN)
 			return err_errno(e, -fd, "take a uid range in '%s'", run_dir);
 	}
-	return err_set(e, ERR_LIMIT, EAGAIN, "all %u uid ranges are in use: stop some boxes", slots);
+	return err_set(e, ERR_LIMIT, EAGAIN, "all %u uid ranges are in use: stop some boxes",
+		       slots);
 }
 
 void ids_range_free(const struct ids *ids, const char *run_dir, int lock_fd)
@@ -231,8 +233,18 @@ static int write_map(pid_t pid, const char *file, const char *text, struct err *
 static int run_mapper(const char *program, pid_t pid, uint32_t sub, uint32_t caller, struct err *e)
 {
 	char number[4][12];
-	char *argv[] = {(char *)(uintptr_t)program, number[0], "0", number[1], "1000", "1000", number[2],
-			"1", "1001", number[3], "64535", NULL};
+	char *argv[] = {(char *)(uintptr_t)program,
+			number[0],
+			"0",
+			number[1],
+			"1000",
+			"1000",
+			number[2],
+			"1",
+			"1001",
+			number[3],
+			"64535",
+			NULL};
 	int status, r;
 	pid_t child;
 
@@ -248,8 +260,9 @@ static int run_mapper(const char *program, pid_t pid, uint32_t sub, uint32_t cal
 			return err_errno(e, errno, "wait for %s", program);
 	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
 		return err_set(e, ERR_UNSUPPORTED, EPERM,
-			"%s refused to map ids: check /etc/subuid, /etc/subgid and that it is setuid root",
-			program);
+			       "%s refused to map ids: check /etc/subuid, /etc/subgid and that it "
+			       "is setuid root",
+			       program);
 	return 0;
 }
 
@@ -321,19 +334,22 @@ static pid_t fork_unshared(int flags, int *ret_sock, struct err *e)
 	if (code != 0) {
 		reap(pid);
 		return err_set(e, ERR_UNSUPPORTED, code,
-			"cannot make a user namespace (%s): see `cove doctor`", strerror(code));
+			       "cannot make a user namespace (%s): see `cove doctor`",
+			       strerror(code));
 	}
 	*ret_sock = take_fd(mine);
 	return pid;
 }
 
 /* Maps of a host directory: stored owner <-> the box's user; the rest of the range is itself. */
-static int write_mount_map(pid_t pid, const char *file, uint32_t base, uint32_t owner, struct err *e)
+static int write_mount_map(pid_t pid, const char *file, uint32_t base, uint32_t owner,
+			   struct err *e)
 {
 	char text[160];
 
 	snprintf(text, sizeof(text), "%u %u %d\n%u %u 1\n%u %u %d", base, base, IDS_USER, owner,
-		base + IDS_USER, base + IDS_USER + 1, base + IDS_USER + 1, IDS_COUNT - IDS_USER - 1);
+		 base + IDS_USER, base + IDS_USER + 1, base + IDS_USER + 1,
+		 IDS_COUNT - IDS_USER - 1);
 	return write_map(pid, file, text, e);
 }
 

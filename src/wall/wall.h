@@ -19,29 +19,29 @@ enum wall_flags {
 struct wall_mount {
 	const char *src;     /* host path */
 	const char *beneath; /* not NULL: resolve this below src; links and ".." cannot leave it */
-	const char *dst; /* absolute path in the box, created if missing */
+	const char *dst;     /* absolute path in the box, created if missing */
 	bool read_only;
-	bool owned;	 /* a named workspace: stored ids are the box's own 0..65535 */
+	bool owned; /* a named workspace: stored ids are the box's own 0..65535 */
 };
 
 /* All pointers are borrowed for the call. */
 struct wall_config {
-	const char *name;	   /* hostname inside */
-	const char *box_dir;	   /* boxes/<id>: holds upper/ and work/ (see storage.h) */
-	const char *image_root;	   /* directory that becomes /, read-only below upper/ */
-	bool image_is_host;	   /* the host's own /usr below a small skeleton at image_root */
-	struct ids ids;		   /* which host ids the box's ids are */
+	const char *name;	/* hostname inside */
+	const char *box_dir;	/* boxes/<id>: holds upper/ and work/ (see storage.h) */
+	const char *image_root; /* directory that becomes /, read-only below upper/ */
+	bool image_is_host;	/* the host's own /usr below a small skeleton at image_root */
+	struct ids ids;		/* which host ids the box's ids are */
 	const struct wall_mount *mounts;
 	size_t mount_count;
-	int init_fd;		   /* sealed memfd with cove-init */
-	char *const *init_argv;	   /* NULL-terminated */
-	int cgroup_fd;		   /* the box's own cgroup (v2) with `init` in it, or -1 */
+	int init_fd;		/* sealed memfd with cove-init */
+	char *const *init_argv; /* NULL-terminated */
+	int cgroup_fd;		/* the box's own cgroup (v2) with `init` in it, or -1 */
 };
 
 struct wall_box {
-	pid_t pid;	/* init as the host sees it */
-	int pidfd;	/* owned */
-	int rfd, wfd;	/* owned; the wire, equal for a socket */
+	pid_t pid;    /* init as the host sees it */
+	int pidfd;    /* owned */
+	int rfd, wfd; /* owned; the wire, equal for a socket */
 };
 
 struct wall_ops {

@@ -13,6 +13,7 @@ struct field {
 	uint16_t offset;
 };
 
+/* clang-format off */
 #define U64(m, f)  {FIELD_U64, offsetof(struct wire_##m, f)}
 #define STR(m, f)  {FIELD_STR, offsetof(struct wire_##m, f)}
 #define LIST(m, f) {FIELD_LIST, offsetof(struct wire_##m, f)}
@@ -54,6 +55,7 @@ static const struct field status_fields[] = {
 	U64(status, init_pid), STR(status, notes), {0}};
 static const struct field stop_fields[] = {
 	STR(stop, by), U64(stop, remove), U64(stop, grace_ms), {0}};
+/* clang-format on */
 
 static void put_le(uint8_t *p, uint64_t v, int bytes)
 {
@@ -180,16 +182,16 @@ static int decode(const struct wire_frame *frame, const struct field *fields, vo
 	return 0;
 }
 
-#define WIRE_DEFINE(name, frame_type)                                                             \
-	int wire_##name##_encode(struct buf *out, uint32_t id, uint8_t stream,                    \
-				 const struct wire_##name *m)                                     \
-	{                                                                                         \
-		return encode(out, frame_type, id, stream, name##_fields, m);                     \
-	}                                                                                         \
-	int wire_##name##_decode(const struct wire_frame *f, struct wire_##name *ret)             \
-	{                                                                                         \
-		*ret = (struct wire_##name){0};                                                   \
-		return f->type == frame_type ? decode(f, name##_fields, ret) : -EBADMSG;          \
+#define WIRE_DEFINE(name, frame_type)                                                    \
+	int wire_##name##_encode(struct buf *out, uint32_t id, uint8_t stream,           \
+				 const struct wire_##name *m)                            \
+	{                                                                                \
+		return encode(out, frame_type, id, stream, name##_fields, m);            \
+	}                                                                                \
+	int wire_##name##_decode(const struct wire_frame *f, struct wire_##name *ret)    \
+	{                                                                                \
+		*ret = (struct wire_##name){0};                                          \
+		return f->type == frame_type ? decode(f, name##_fields, ret) : -EBADMSG; \
 	}
 WIRE_MESSAGES(WIRE_DEFINE)
 

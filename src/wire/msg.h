@@ -45,9 +45,9 @@ const char *wire_list_next(const struct wire_list *l, uint32_t *pos);
 
 struct wire_hello {
 	uint64_t version;
-	uint64_t pid;	    /* keeper: its pid on the host */
-	const char *name;   /* keeper: the box */
-	const char *notes;  /* init: what it found missing, for `inspect`; lines */
+	uint64_t pid;	   /* keeper: its pid on the host */
+	const char *name;  /* keeper: the box */
+	const char *notes; /* init: what it found missing, for `inspect`; lines */
 };
 
 struct wire_error {
@@ -61,18 +61,19 @@ struct wire_credit {
 };
 
 struct wire_exec {
-	struct wire_list argv;	/* exec: program and arguments */
-	const char *line;	/* instead of argv: exec runs it with `bash -c`, or `sh -c` */
-	const char *shell;	/* not NULL: run line in this named persistent shell */
-	struct wire_list env;	/* NAME=VALUE, added to the box's own */
-	const char *cwd;	/* NULL: the box's start directory */
-	const char *user;	/* NULL: the box's user; a name or a uid[:gid] */
-	uint64_t timeout_ms;	/* 0: none */
-	uint64_t pty;		/* 1: a terminal; everything comes on stdout */
+	struct wire_list argv; /* exec: program and arguments */
+	const char *line;      /* instead of argv: exec runs it with `bash -c`, or `sh -c` */
+	const char *shell;     /* not NULL: run line in this named persistent shell */
+	struct wire_list env;  /* NAME=VALUE, added to the box's own */
+	const char *cwd;       /* NULL: the box's start directory */
+	const char *user;      /* NULL: the box's user; a name or a uid[:gid] */
+	uint64_t timeout_ms;   /* 0: none */
+	uint64_t pty;	       /* 1: a terminal; everything comes on stdout */
 	uint64_t rows, cols;
-	uint64_t has_stdin;	/* 1: the asker will send stdin; 0: it is empty */
-	uint64_t background;	/* client: answer is STARTED only; output goes to the log */
-	uint64_t inline_max;	/* client: send at most this many bytes per stream, count the rest; 0: all */
+	uint64_t has_stdin;  /* 1: the asker will send stdin; 0: it is empty */
+	uint64_t background; /* client: answer is STARTED only; output goes to the log */
+	uint64_t
+		inline_max; /* client: send at most this many bytes per stream, count the rest; 0: all */
 };
 
 struct wire_started {
@@ -84,23 +85,23 @@ enum wire_shell_state { SHELL_NONE = 0, SHELL_KEPT, SHELL_EXITED, SHELL_RESTARTE
 
 struct wire_exit {
 	uint64_t exec_id;
-	uint64_t exit_code;	/* valid if has_exit */
+	uint64_t exit_code; /* valid if has_exit */
 	uint64_t has_exit;
-	uint64_t signal;	/* ended by this signal, or 0 */
+	uint64_t signal; /* ended by this signal, or 0 */
 	uint64_t timed_out;
 	uint64_t oom_killed;
 	uint64_t stdout_bytes, stderr_bytes; /* true counts at the end of the command */
-	uint64_t truncated;	/* keeper: the log or the inline answer does not hold all of it */
+	uint64_t truncated; /* keeper: the log or the inline answer does not hold all of it */
 	uint64_t duration_ms;
-	uint64_t shell_state;	/* enum wire_shell_state */
-	const char *cwd;	/* of the shell after a line; of the command for exec */
-	const char *cause;	/* exit, signal, timeout, oom, pids, killed, interrupted, ... */
+	uint64_t shell_state; /* enum wire_shell_state */
+	const char *cwd;      /* of the shell after a line; of the command for exec */
+	const char *cause;    /* exit, signal, timeout, oom, pids, killed, interrupted, ... */
 };
 
 struct wire_signal {
 	uint64_t exec_id; /* client link: which command, 0 for the one of this frame's id */
 	uint64_t signal;
-	uint64_t tree;	  /* 1: SIGKILL to the whole tree, however it was set up */
+	uint64_t tree; /* 1: SIGKILL to the whole tree, however it was set up */
 };
 
 struct wire_resize {
@@ -128,23 +129,23 @@ struct wire_file {
 	const char *user; /* NULL: the box's user */
 	uint64_t mode;
 	uint64_t recursive;
-	uint64_t follow;  /* stat: follow a final link */
+	uint64_t follow; /* stat: follow a final link */
 };
 
 struct wire_entry {
-	uint64_t type;	   /* 'f' file, 'd' directory, 'l' link, 'o' other, 'E' end of a put */
-	const char *path;  /* relative to the operation's path; "" is that path itself */
+	uint64_t type;	    /* 'f' file, 'd' directory, 'l' link, 'o' other, 'E' end of a put */
+	const char *path;   /* relative to the operation's path; "" is that path itself */
 	const char *target; /* link */
-	uint64_t mode;	   /* permission bits; a put with 0 gets 0644, a directory 0755 */
-	uint64_t size;	   /* a hint: the data frames decide */
-	uint64_t mtime_ns; /* since 1970 */
+	uint64_t mode;	    /* permission bits; a put with 0 gets 0644, a directory 0755 */
+	uint64_t size;	    /* a hint: the data frames decide */
+	uint64_t mtime_ns;  /* since 1970 */
 	uint64_t uid, gid;
 };
 
 struct wire_attach {
 	uint64_t exec_id;
 	uint64_t stdout_from, stderr_from;
-	uint64_t follow;     /* 1: stay until the command ends, then EXIT; 0: what there is, then OK */
+	uint64_t follow; /* 1: stay until the command ends, then EXIT; 0: what there is, then OK */
 	uint64_t inline_max; /* as in wire_exec */
 	uint64_t input;	     /* 1: this client feeds stdin from now on */
 };
@@ -178,15 +179,16 @@ struct wire_stop {
 };
 
 /* One pair per message: encode appends a whole frame, decode fills the struct from a payload. */
-#define WIRE_MESSAGES(X)                                                                      \
-	X(hello, WIRE_HELLO) X(error, WIRE_ERROR) X(credit, WIRE_CREDIT) X(exec, WIRE_EXEC)   \
-	X(started, WIRE_STARTED) X(exit, WIRE_EXIT) X(signal, WIRE_SIGNAL)                    \
-	X(resize, WIRE_RESIZE) X(file, WIRE_FILE) X(entry, WIRE_ENTRY)                        \
-	X(attach, WIRE_ATTACH) X(info, WIRE_INFO) X(status, WIRE_STATUS) X(stop, WIRE_STOP)
+#define WIRE_MESSAGES(X)                                                                        \
+	X(hello, WIRE_HELLO)                                                                    \
+	X(error, WIRE_ERROR) X(credit, WIRE_CREDIT) X(exec, WIRE_EXEC) X(started, WIRE_STARTED) \
+		X(exit, WIRE_EXIT) X(signal, WIRE_SIGNAL) X(resize, WIRE_RESIZE)                \
+			X(file, WIRE_FILE) X(entry, WIRE_ENTRY) X(attach, WIRE_ATTACH)          \
+				X(info, WIRE_INFO) X(status, WIRE_STATUS) X(stop, WIRE_STOP)
 
-#define WIRE_DECLARE(name, frame_type)                                                            \
-	int wire_##name##_encode(struct buf *out, uint32_t id, uint8_t stream,                    \
-				 const struct wire_##name *m);                                    \
+#define WIRE_DECLARE(name, frame_type)                                         \
+	int wire_##name##_encode(struct buf *out, uint32_t id, uint8_t stream, \
+				 const struct wire_##name *m);                 \
 	int wire_##name##_decode(const struct wire_frame *f, struct wire_##name *ret);
 WIRE_MESSAGES(WIRE_DECLARE)
 #undef WIRE_DECLARE

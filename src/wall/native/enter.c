@@ -69,20 +69,22 @@ static int open_place(int root, const char *path, bool is_dir)
 		prefix[p - path] = 0;
 		name = strrchr(prefix, '/') + 1;
 		prefix[name - prefix - 1] = 0;
-		parent = fd_openat2(root, prefix[0] ? prefix : "/", O_PATH | O_DIRECTORY, 0, resolve);
+		parent = fd_openat2(root, prefix[0] ? prefix : "/", O_PATH | O_DIRECTORY, 0,
+				    resolve);
 		if (parent < 0)
 			return parent;
 		if (!last || is_dir) {
 			if (mkdirat(parent, name, 0755) < 0 && errno != EEXIST)
 				return -errno;
 		} else {
-			int file = openat(parent, name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+			int file =
+				openat(parent, name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
 
 			if (file < 0 && errno != EEXIST)
 				return -errno;
 			fd_close(&file);
 		}
-next:
+	next:
 		if (last)
 			return fd_openat2(root, path, O_PATH, 0, resolve);
 	}
@@ -110,16 +112,17 @@ static int step_scratch(struct enter *n, const struct step *s)
 	r = mount_attach(n->scratch, AT_FDCWD, "/");
 	if (r == 0 && fchdir(n->scratch) < 0)
 		r = -errno;
-	if (r == 0 && (mkdir("lower", 0700) < 0 || mkdir("rw", 0700) < 0 || mkdir("root", 0700) < 0 ||
-		       mkdir("empty", 0555) < 0))
+	if (r == 0 && (mkdir("lower", 0700) < 0 || mkdir("rw", 0700) < 0 ||
+		       mkdir("root", 0700) < 0 || mkdir("empty", 0555) < 0))
 		r = -errno;
 	return r;
 }
 
 static int step_root(struct enter *n, const struct step *s)
 {
-	static const char *const options[] = {"lowerdir", "lower", "upperdir", "rw/upper", "workdir",
-					      "rw/work", "userxattr", NULL, NULL};
+	static const char *const options[] = {"lowerdir",  "lower",   "upperdir",
+					      "rw/upper",  "workdir", "rw/work",
+					      "userxattr", NULL,      NULL};
 	int r = mount_attach(n->plan->sources[PLAN_LOWER].fd, AT_FDCWD, "lower");
 
 	if (r == 0)
@@ -177,7 +180,7 @@ static int step_readonly(struct enter *n, const struct step *s)
 static int dev_links(int dev)
 {
 	static const char *const links[][2] = {
-		{"fd", "/proc/self/fd"},	 {"stdin", "/proc/self/fd/0"},
+		{"fd", "/proc/self/fd"},       {"stdin", "/proc/self/fd/0"},
 		{"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"},
 		{"ptmx", "pts/ptmx"},
 	};
@@ -206,7 +209,8 @@ static int dev_nodes(struct enter *n)
 	return 0;
 }
 
-static int dev_mount(struct enter *n, const char *name, const char *type, const char *const *options)
+static int dev_mount(struct enter *n, const char *name, const char *type,
+		     const char *const *options)
 {
 	autoclose int fd = -1;
 
@@ -219,7 +223,8 @@ static int dev_mount(struct enter *n, const char *name, const char *type, const 
 static int step_dev(struct enter *n, const struct step *s)
 {
 	static const char *const dev[] = {"size", "64k", "mode", "0755", NULL};
-	static const char *const pts[] = {"ptmxmode", "0666", "mode", "0620", "gid", "5", "max", "256", NULL};
+	static const char *const pts[] = {"ptmxmode", "0666", "mode", "0620", "gid",
+					  "5",	      "max",  "256",  NULL};
 	static const char *const pts_single[] = {"ptmxmode", "0666", "mode", "0620", NULL};
 	static const char *const shm[] = {"mode", "1777", NULL};
 	static const char *const shells[] = {"size", "32m", "mode", "1733", NULL};
@@ -311,8 +316,8 @@ static int step_rlimits(struct enter *n, const struct step *s)
 
 /* In-box root may do these and nothing else; ordinary users have none, and setuid programs cannot
  * give more. */
-static const int kept_caps[] = {CAP_CHOWN,  CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID,
-				CAP_KILL,   CAP_SETGID,	      CAP_SETUID, CAP_NET_BIND_SERVICE};
+static const int kept_caps[] = {CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID,
+				CAP_KILL,  CAP_SETGID,	     CAP_SETUID, CAP_NET_BIND_SERVICE};
 
 static int step_caps(struct enter *n, const struct step *s)
 {
@@ -359,7 +364,8 @@ static const struct {
 static const char *remedy(enum step_kind kind, int code)
 {
 	if (kind == STEP_ROOT && (code == EINVAL || code == EPERM || code == EOPNOTSUPP))
-		return " (overlayfs in a user namespace needs kernel 5.11 and COVE_HOME on a local disk "
+		return " (overlayfs in a user namespace needs kernel 5.11 and COVE_HOME on a local "
+		       "disk "
 		       "that is not itself an overlay: set COVE_HOME)";
 	if (kind == STEP_PROC && code == EPERM)
 		return " (the host's own /proc is partly hidden, as inside another container)";
@@ -375,8 +381,11 @@ static int run_steps(struct enter *n, struct err *e)
 		int r = table[s->kind].run(n, s);
 
 		if (r < 0)
-			return err_set(e, err_kind_of(-r), -r, "%s%s%s: %s%s", table[s->kind].what,
-				s->a && table[s->kind].what[strlen(table[s->kind].what) - 1] != '/' ? " " : "",
+			return err_set(
+				e, err_kind_of(-r), -r, "%s%s%s: %s%s", table[s->kind].what,
+				s->a && table[s->kind].what[strlen(table[s->kind].what) - 1] != '/'
+					? " "
+					: "",
 				s->a ? s->a : "", strerror(-r), remedy(s->kind, -r));
 	}
 	return 0;
@@ -384,8 +393,8 @@ static int run_steps(struct enter *n, struct err *e)
 
 static int become_box_root(const struct ids *ids, struct err *e)
 {
-	if (ids->kind != IDS_SINGLE &&
-	    (syscall(SYS_setgroups, 0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0))
+	if (ids->kind != IDS_SINGLE && (syscall(SYS_setgroups, 0, NULL) < 0 ||
+					setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0))
 		return err_errno(e, errno, "become the box's root");
 	/* In the box's group by birth: from here its path is the root of what the box sees. */
 	if (unshare(CLONE_NEWCGROUP) < 0)
@@ -397,7 +406,8 @@ static int become_box_root(const struct ids *ids, struct err *e)
 }
 
 /* 0 and 1 the wire, 2 nothing, 3 the cgroup, 4 init's program; all else closed. */
-static int place_descriptors(const struct wall_config *c, const struct enter_fds *fds, int *ret_status)
+static int place_descriptors(const struct wall_config *c, const struct enter_fds *fds,
+			     int *ret_status)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	int high[4] = {fds->wire, null, c->cgroup_fd, c->init_fd};

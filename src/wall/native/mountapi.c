@@ -9,16 +9,16 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#define TREE_CLONE	 1u
-#define TREE_RECURSIVE	 0x8000u /* AT_RECURSIVE */
-#define EMPTY_PATH	 0x1000u /* AT_EMPTY_PATH */
-#define ATTR_IDMAP	 0x100000u
-#define MOVE_FROM_EMPTY	 0x4u
-#define MOVE_TO_EMPTY	 0x40u
-#define FS_SET_FLAG	 0u
-#define FS_SET_STRING	 1u
-#define FS_CREATE	 6u
-#define FS_CLOEXEC	 1u
+#define TREE_CLONE	1u
+#define TREE_RECURSIVE	0x8000u /* AT_RECURSIVE */
+#define EMPTY_PATH	0x1000u /* AT_EMPTY_PATH */
+#define ATTR_IDMAP	0x100000u
+#define MOVE_FROM_EMPTY 0x4u
+#define MOVE_TO_EMPTY	0x40u
+#define FS_SET_FLAG	0u
+#define FS_SET_STRING	1u
+#define FS_CREATE	6u
+#define FS_CLOEXEC	1u
 
 int mount_clone(int dir_fd, const char *path, bool recursive)
 {

@@ -56,19 +56,22 @@ static int channel_open(struct channel *ch, struct err *e)
 static int explain_clone(int code, struct err *e)
 {
 	if (code == EPERM || code == EACCES)
-		return err_set(e, ERR_UNSUPPORTED, code,
+		return err_set(
+			e, ERR_UNSUPPORTED, code,
 			"this host does not let you make user namespaces: sysctl -w "
 			"kernel.unprivileged_userns_clone=1 (Debian) or "
 			"kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu), or run as root");
 	if (code == ENOSPC || code == EUSERS)
 		return err_set(e, ERR_UNSUPPORTED, code,
-			"no more user namespaces on this host: raise user.max_user_namespaces (sysctl -w "
-			"user.max_user_namespaces=15000)");
+			       "no more user namespaces on this host: raise "
+			       "user.max_user_namespaces (sysctl -w "
+			       "user.max_user_namespaces=15000)");
 	if (code == EINVAL || code == ENOSYS)
 		return err_set(e, ERR_UNSUPPORTED, code,
-			"this kernel lacks a namespace that a box needs: see `cove doctor`");
+			       "this kernel lacks a namespace that a box needs: see `cove doctor`");
 	if (code == EAGAIN)
-		return err_set(e, ERR_LIMIT, code, "too many processes on this host to start a box");
+		return err_set(e, ERR_LIMIT, code,
+			       "too many processes on this host to start a box");
 	return err_errno(e, code, "make the box's namespaces");
 }
 
@@ -133,7 +136,8 @@ static int await_exec(int status_fd, struct err *e)
 	if (n == 0)
 		return 0;
 	if (n != (ssize_t)sizeof(told))
-		return err_set(e, ERR_INTERNAL, EIO, "the box's first process died while it was being set up");
+		return err_set(e, ERR_INTERNAL, EIO,
+			       "the box's first process died while it was being set up");
 	told.msg[sizeof(told.msg) - 1] = 0;
 	if (e)
 		*e = told;
@@ -157,7 +161,8 @@ static int run_child(struct plan *p, struct channel *ch, struct wall_box *ret, s
 	if (pid < 0)
 		return pid;
 	if (pid == 0) {
-		struct enter_fds fds = {.wire = ch->wire[1], .status = ch->status[1], .go = ch->go[1]};
+		struct enter_fds fds = {
+			.wire = ch->wire[1], .status = ch->status[1], .go = ch->go[1]};
 
 		close(ch->status[0]);
 		close(ch->go[0]);

@@ -19,14 +19,14 @@ static const struct {
 	{"/dev/random", 0x108}, {"/dev/urandom", 0x109}, {"/dev/tty", 0x500},
 };
 
-static const char *const host_dirs[PLAN_HOST_DIRS] = {"/usr", "/bin",	"/sbin",  "/lib",
+static const char *const host_dirs[PLAN_HOST_DIRS] = {"/usr",	"/bin",	  "/sbin",  "/lib",
 						      "/lib32", "/lib64", "/libx32"};
 
 /* What tells about the host or reaches into its kernel; those that do not exist are passed over. */
 static const char *const masked[] = {
-	"acpi",	      "asound",	  "cmdline", "config.gz", "interrupts",	   "kallsyms", "kcore",
-	"keys",	      "key-users", "kmsg",   "latency_stats", "sched_debug", "scsi",   "slabinfo",
-	"sysrq-trigger", "timer_list", "timer_stats", "vmallocinfo",
+	"acpi",	 "asound",   "cmdline",	      "config.gz",  "interrupts",    "kallsyms",
+	"kcore", "keys",     "key-users",     "kmsg",	    "latency_stats", "sched_debug",
+	"scsi",	 "slabinfo", "sysrq-trigger", "timer_list", "timer_stats",   "vmallocinfo",
 };
 
 static const char *const read_only[] = {"bus", "fs", "irq", "sys"};
@@ -65,13 +65,13 @@ static void plan_host_dirs(struct plan *p)
 		if (lstat(host_dirs[i], &st) < 0 || !S_ISDIR(st.st_mode))
 			continue;
 		add_step(p, STEP_BIND, host_dirs[i], NULL,
-			add_source(p, (struct plan_source){
-					      .path = host_dirs[i],
-					      .attrs = MA_RDONLY | MA_NODEV,
-					      .idmap = IDMAP_BOX,
-					      .idmap_optional = true,
-					      .recursive = true,
-				      }));
+			 add_source(p, (struct plan_source){
+					       .path = host_dirs[i],
+					       .attrs = MA_RDONLY | MA_NODEV,
+					       .idmap = IDMAP_BOX,
+					       .idmap_optional = true,
+					       .recursive = true,
+				       }));
 	}
 }
 
@@ -81,12 +81,13 @@ static void plan_mounts(struct plan *p)
 		const struct wall_mount *m = &p->config->mounts[i];
 
 		add_step(p, STEP_BIND, m->dst, NULL,
-			add_source(p, (struct plan_source){
-					      .path = m->src,
-					      .beneath = m->beneath,
-					      .attrs = MA_NOSUID | MA_NODEV | (m->read_only ? MA_RDONLY : 0),
-					      .idmap = m->owned ? IDMAP_BOX : IDMAP_OWNER,
-				      }));
+			 add_source(p, (struct plan_source){
+					       .path = m->src,
+					       .beneath = m->beneath,
+					       .attrs = MA_NOSUID | MA_NODEV |
+							(m->read_only ? MA_RDONLY : 0),
+					       .idmap = m->owned ? IDMAP_BOX : IDMAP_OWNER,
+				       }));
 	}
 }
 
@@ -106,12 +107,14 @@ int plan_make(struct plan *p, const struct wall_config *c, struct err *e)
 	*p = (struct plan){.config = c};
 	if (c->mount_count > SPEC_MOUNT_MAX + 1)
 		return err_set(e, ERR_LIMIT, E2BIG, "more than %u mounts", SPEC_MOUNT_MAX);
-	add_source(p, (struct plan_source){
-			      .path = c->image_root, .attrs = MA_RDONLY | MA_NODEV, .idmap = IDMAP_BOX});
-	add_source(p, (struct plan_source){.path = c->box_dir, .attrs = MA_NODEV, .idmap = IDMAP_BOX});
+	add_source(p, (struct plan_source){.path = c->image_root,
+					   .attrs = MA_RDONLY | MA_NODEV,
+					   .idmap = IDMAP_BOX});
+	add_source(p,
+		   (struct plan_source){.path = c->box_dir, .attrs = MA_NODEV, .idmap = IDMAP_BOX});
 	plan_devices(p);
 	snprintf(p->hosts, sizeof(p->hosts), "127.0.0.1 localhost\n::1 localhost\n127.0.1.1 %s\n",
-		c->name);
+		 c->name);
 
 	add_step(p, STEP_SCRATCH, NULL, NULL, -1);
 	add_step(p, STEP_ROOT, NULL, NULL, -1);
@@ -150,8 +153,8 @@ static int check_source(struct plan_source *s, struct err *e)
 			       : err_set(e, ERR_INVALID, EINVAL,
 					 "'%s' is neither a directory nor a file", s->path);
 	if (!S_ISCHR(st.st_mode) || st.st_rdev != makedev(s->device >> 8, s->device & 0xff))
-		return err_set(e, ERR_DENIED, EINVAL, "'%s' on this host is not the device it should be",
-			s->path);
+		return err_set(e, ERR_DENIED, EINVAL,
+			       "'%s' on this host is not the device it should be", s->path);
 	return 0;
 }
 
@@ -167,13 +170,15 @@ static int open_source(struct plan_source *s, struct err *e)
 			return err_errno(e, errno, "open '%s'", s->path);
 		below = fd_openat2(top, s->beneath, O_PATH, 0, FD_BENEATH | FD_NO_MAGICLINKS);
 		if (below == -EXDEV || below == -ELOOP)
-			return err_set(e, ERR_DENIED, EXDEV, "'%s' leads out of the workspace", s->beneath);
+			return err_set(e, ERR_DENIED, EXDEV, "'%s' leads out of the workspace",
+				       s->beneath);
 		if (below < 0)
 			return err_errno(e, -below, "open '%s' in '%s'", s->beneath, s->path);
 		s->fd = mount_clone(below, "", s->recursive);
 	}
 	if (s->fd == -ENOENT)
-		return err_set(e, ERR_NOT_FOUND, ENOENT, "'%s' on the host does not exist", s->path);
+		return err_set(e, ERR_NOT_FOUND, ENOENT, "'%s' on the host does not exist",
+			       s->path);
 	if (s->fd < 0)
 		return err_errno(e, -s->fd, "give '%s' to the box", s->path);
 	return check_source(s, e);
@@ -223,16 +228,19 @@ static int idmap_source(struct plan *p, struct plan_source *s, int box_ns, struc
 		r = mount_set(s->fd, s->attrs, -1, s->recursive);
 	if (r == -EINVAL || r == -EOPNOTSUPP)
 		return err_set(e, ERR_UNSUPPORTED, -r,
-			"the filesystem of '%s' cannot be id-mapped (kernel 5.19 or later, and ext4, xfs, "
-			"btrfs or tmpfs): set COVE_HOME to a directory on one that can",
-			s->path);
+			       "the filesystem of '%s' cannot be id-mapped (kernel 5.19 or later, "
+			       "and ext4, xfs, "
+			       "btrfs or tmpfs): set COVE_HOME to a directory on one that can",
+			       s->path);
 	return r < 0 ? err_errno(e, -r, "id-map '%s'", s->path) : 0;
 }
 
 int plan_idmap_sources(struct plan *p, int box_ns, struct err *e)
 {
 	for (int i = 0; i < p->source_count; i++) {
-		int r = p->sources[i].idmap == IDMAP_NONE ? 0 : idmap_source(p, &p->sources[i], box_ns, e);
+		int r = p->sources[i].idmap == IDMAP_NONE
+				? 0
+				: idmap_source(p, &p->sources[i], box_ns, e);
 
 		if (r < 0)
 			return r;
@@ -256,13 +264,15 @@ int plan_format(const struct plan *p, struct buf *out)
 	for (int i = 0; i < p->source_count && r == 0; i++) {
 		const struct plan_source *s = &p->sources[i];
 
-		r = buf_printf(out, "source %d %s%s%s%s%s\n", i, s->path, s->beneath ? " beneath " : "",
-			s->beneath ? s->beneath : "", maps[s->idmap], s->attrs & MA_RDONLY ? " ro" : "");
+		r = buf_printf(out, "source %d %s%s%s%s%s\n", i, s->path,
+			       s->beneath ? " beneath " : "", s->beneath ? s->beneath : "",
+			       maps[s->idmap], s->attrs & MA_RDONLY ? " ro" : "");
 	}
 	for (int i = 0; i < p->step_count && r == 0; i++) {
 		const struct step *s = &p->steps[i];
 
-		r = buf_printf(out, "step %s%s%s", step_names[s->kind], s->a ? " " : "", s->a ? s->a : "");
+		r = buf_printf(out, "step %s%s%s", step_names[s->kind], s->a ? " " : "",
+			       s->a ? s->a : "");
 		if (r == 0)
 			r = s->source >= 0 ? buf_printf(out, " <- source %d\n", s->source)
 					   : buf_append_str(out, "\n");

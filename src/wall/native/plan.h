@@ -26,14 +26,14 @@ enum idmap { IDMAP_NONE, IDMAP_BOX, IDMAP_OWNER };
 /* Something of the host that the box gets: a detached mount, made where there is the right to. */
 struct plan_source {
 	const char *path;
-	const char *beneath;	/* resolved below path, cannot leave it; may be NULL */
-	uint64_t attrs;		/* MA_* */
-	enum idmap idmap;	/* as root only */
-	bool idmap_optional;	/* readable without, so a filesystem that cannot is no error */
+	const char *beneath; /* resolved below path, cannot leave it; may be NULL */
+	uint64_t attrs;	     /* MA_* */
+	enum idmap idmap;    /* as root only */
+	bool idmap_optional; /* readable without, so a filesystem that cannot is no error */
 	bool recursive;
-	uint32_t device;	/* not 0: must be this character device, major << 8 | minor */
-	bool is_dir;		/* found when opened */
-	int fd;			/* owned; -1 until opened */
+	uint32_t device; /* not 0: must be this character device, major << 8 | minor */
+	bool is_dir;	 /* found when opened */
+	int fd;		 /* owned; -1 until opened */
 };
 
 enum step_kind {
