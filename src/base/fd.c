@@ -7,12 +7,8 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
-
-enum { FDS_MAX = 32 };
 
 void fd_close(int *fd)
 {
@@ -121,84 +117,6 @@ int fd_write_file(int dir_fd, const char *name, const void *p, size_t n, mode_t 
 		return r;
 	}
 	return durable && fsync(dir_fd) < 0 ? -errno : 0;
-}
-
-int fd_send(int sock, const void *p, size_t n, const int *fds, size_t count)
-{
-	union {
-		char bytes[CMSG_SPACE(sizeof(int) * FDS_MAX)];
-		struct cmsghdr align;
-	} control = {0};
-	struct iovec iov = {.iov_base = (void *)(uintptr_t)p, .iov_len = n};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-	ssize_t r;
-
-	if (count > FDS_MAX)
-		return -E2BIG;
-	if (count > 0) {
-		struct cmsghdr *c;
-
-		msg.msg_control = control.bytes;
-		msg.msg_controllen = CMSG_SPACE(sizeof(int) * count);
-		c = CMSG_FIRSTHDR(&msg);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof(int) * count);
-		memcpy(CMSG_DATA(c), fds, sizeof(int) * count);
-	}
-	do {
-		r = sendmsg(sock, &msg, MSG_NOSIGNAL);
-	} while (r < 0 && errno == EINTR);
-	if (r < 0)
-		return -errno;
-	return (size_t)r == n ? 0 : -EIO;
-}
-
-static size_t take_control_fds(struct msghdr *msg, int *fds, size_t max)
-{
-	size_t count = 0;
-
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
-		size_t n;
-
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		for (size_t i = 0; i < n; i++) {
-			int fd;
-
-			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
-			if (count < max)
-				fds[count++] = fd;
-			else
-				close(fd);
-		}
-	}
-	return count;
-}
-
-ssize_t fd_recv(int sock, void *p, size_t n, int *ret_fds, size_t max, size_t *ret_count)
-{
-	union {
-		char bytes[CMSG_SPACE(sizeof(int) * FDS_MAX)];
-		struct cmsghdr align;
-	} control = {0};
-	struct iovec iov = {.iov_base = p, .iov_len = n};
-	struct msghdr msg = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = control.bytes,
-		.msg_controllen = sizeof(control.bytes),
-	};
-	ssize_t r;
-
-	do {
-		r = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
-	} while (r < 0 && errno == EINTR);
-	if (r < 0)
-		return -errno;
-	*ret_count = take_control_fds(&msg, ret_fds, max);
-	return r;
 }
 
 int fd_openat2(int dir_fd, const char *path, int flags, mode_t mode, uint64_t resolve)

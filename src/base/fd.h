@@ -57,11 +57,6 @@ int fd_read_file(int dir_fd, const char *path, size_t max, char **ret, size_t *r
  * the same directory, then rename. With durable, file and directory are fsynced. */
 int fd_write_file(int dir_fd, const char *name, const void *p, size_t n, mode_t mode, bool durable);
 
-/* Sends or receives bytes with descriptors over a Unix socket. Received descriptors are CLOEXEC;
- * *ret_count says how many came (at most max). */
-int fd_send(int sock, const void *p, size_t n, const int *fds, size_t count);
-ssize_t fd_recv(int sock, void *p, size_t n, int *ret_fds, size_t max, size_t *ret_count);
-
 /* openat2(2). resolve takes the RESOLVE_ flags below. Returns a descriptor or -errno. */
 #define FD_BENEATH	 0x08u /* RESOLVE_BENEATH */
 #define FD_IN_ROOT	 0x10u /* RESOLVE_IN_ROOT */

@@ -170,18 +170,6 @@ static void put_base64(struct json *j, const uint8_t *p, size_t n)
 	put_str(j, "\"");
 }
 
-void json_bytes(struct json *j, const void *p, size_t n)
-{
-	if (str_is_utf8(p, n)) {
-		json_strn(j, p, n);
-		return;
-	}
-	json_object_begin(j);
-	json_key(j, "base64");
-	json_base64(j, p, n);
-	json_object_end(j);
-}
-
 void json_base64(struct json *j, const void *p, size_t n)
 {
 	before_value(j);

@@ -1,7 +1,7 @@
 /*
  * A streaming JSON writer over a buf. It places commas and quotes; the caller keeps the order of
  * calls right (an assertion says when it did not). Bytes that are not valid UTF-8 are written as
- * U+FFFD by json_str; json_bytes writes {"base64": "..."} for them instead, so nothing is lost.
+ * U+FFFD; where they matter json_base64 carries them whole.
  */
 #pragma once
 
@@ -30,9 +30,8 @@ void json_key(struct json *j, const char *key);
 
 void json_str(struct json *j, const char *s); /* NULL writes null */
 void json_strn(struct json *j, const char *s, size_t n);
-void json_bytes(struct json *j, const void *p, size_t n);
-void json_base64(struct json *j, const void *p,
-		 size_t n); /* a string of base64, whatever the bytes */
+/* A string of base64, for bytes that are not text. */
+void json_base64(struct json *j, const void *p, size_t n);
 void json_u64(struct json *j, uint64_t v);
 void json_i64(struct json *j, int64_t v);
 void json_bool(struct json *j, bool v);

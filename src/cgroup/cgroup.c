@@ -139,11 +139,6 @@ static int kill_at(int fd)
 	return fd_write_full(kill_fd, "1", 1);
 }
 
-int cgroup_kill(struct cgroup *cg)
-{
-	return cg->fd < 0 ? 0 : kill_at(cg->fd);
-}
-
 void cgroup_done(struct cgroup *cg)
 {
 	fd_close(&cg->fd);

@@ -23,9 +23,6 @@ struct cgroup {
 int cgroup_make(const char *box, uid_t owner_uid, gid_t owner_gid, struct cgroup *ret, char *why,
 		size_t why_size, struct err *e);
 
-/* Kills everything in it and below. Without a group: does nothing. */
-int cgroup_kill(struct cgroup *cg);
-
 /* Removes the group of a box and all below, killing what is left. Missing is success. */
 int cgroup_remove(const char *box, struct err *e);
 

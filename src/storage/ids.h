@@ -2,10 +2,10 @@
  * Which host ids a box's ids are.
  *
  * As root every running box has a range of 65,536 host ids to itself; layers, its writes and named
- * workspaces are stored with the box's own ids and shown through id-mapped mounts. An ordinary user maps 65,536 ids from
- * /etc/subuid and /etc/subgid with newuidmap and newgidmap, box id 1000 being the caller, so that
- * files in a host directory belong to the caller; all the caller's boxes share that map. Where there
- * are no subordinate ids only box id 1000 exists, and it is the caller.
+ * workspaces are stored with the box's own ids and shown through id-mapped mounts. An ordinary user
+ * maps 65,536 ids from /etc/subuid and /etc/subgid with newuidmap and newgidmap, box id 1000 being
+ * the caller, so that files in a host directory belong to the caller; all the caller's boxes share
+ * that map. Where there are no subordinate ids only box id 1000 exists, and it is the caller.
  */
 #pragma once
 

@@ -111,7 +111,7 @@ struct wire_resize {
 enum wire_file_op {
 	FILE_PUT = 1, /* asker: ENTRY, DATA(0)..., EOF(0) for each file, in order; ENTRY alone for a
 		       * directory or link; CANCEL gives up. Ends the sequence with ENTRY type 'E'.
-		       * Answer: OK or the first ERROR (the rest is then read and dropped). */
+		       * Answer: OK, or the first ERROR: nothing more is taken then. */
 	FILE_GET,     /* answer: ENTRY, DATA(1)..., EOF(1) for each file; ENTRY alone else; OK */
 	FILE_STAT,    /* answer: one ENTRY, OK */
 	FILE_LIST,    /* answer: one ENTRY per name (not "." and ".."), OK */

@@ -55,7 +55,7 @@ static void check_json(const uint8_t *p, size_t n)
 	}
 	buf_clear(&b);
 	json_init(&j, &b);
-	json_bytes(&j, p, n);
+	json_base64(&j, p, n);
 	MUST(j.error == 0);
 	buf_done(&b);
 }

@@ -49,23 +49,6 @@ TEST(making_twice_and_removing_twice_is_fine)
 	CHECK_EQ(cgroup_remove(name, &e), 0);
 }
 
-TEST(kill_ends_everything_below)
-{
-	struct cgroup cg;
-	struct err e = {0};
-	int status;
-	pid_t pid;
-
-	make(&cg);
-	CHECK_EQ(mkdirat(cg.fd, "e1", 0755), 0);
-	pid = fork_into(&cg, "e1");
-	CHECK_EQ(cgroup_kill(&cg), 0);
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-	cgroup_done(&cg);
-	CHECK_EQ(cgroup_remove(name, &e), 0);
-}
-
 TEST(remove_kills_what_is_left)
 {
 	struct cgroup cg;

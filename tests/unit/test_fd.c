@@ -106,33 +106,6 @@ TEST(large_files)
 	finish();
 }
 
-TEST(passing_descriptors)
-{
-	int pair[2], fds[4], got[2];
-	size_t count = 99;
-	char c = 0;
-
-	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-	for (int i = 0; i < 4; i++)
-		fds[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	CHECK_EQ(fd_send(pair[0], "x", 1, fds, 1), 0);
-	CHECK_EQ(fd_recv(pair[1], &c, 1, got, 2, &count), 1);
-	CHECK_EQ(c, 'x');
-	CHECK_EQ(count, 1);
-	CHECK_EQ(fcntl(got[0], F_GETFD), FD_CLOEXEC);
-	close(got[0]);
-	/* More than asked for: the rest is closed, not leaked. */
-	CHECK_EQ(fd_send(pair[0], "y", 1, fds, 4), 0);
-	CHECK_EQ(fd_recv(pair[1], &c, 1, got, 2, &count), 1);
-	CHECK_EQ(count, 2);
-	CHECK(fcntl(got[1] + 1, F_GETFD) < 0);
-	CHECK_EQ(fd_send(pair[0], "z", 1, NULL, 0), 0);
-	CHECK_EQ(fd_recv(pair[1], &c, 1, got, 2, &count), 1);
-	CHECK_EQ(count, 0);
-	close(pair[0]);
-	CHECK_EQ(fd_recv(pair[1], &c, 1, got, 2, &count), 0);
-}
-
 TEST(openat2_stays_beneath)
 {
 	setup();
