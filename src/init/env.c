@@ -26,7 +26,8 @@ int env_user(const struct init *in, const char *asked, struct user *ret, struct 
 		if (r < 0 || ret->uid == geteuid())
 			return r;
 		return err_set(e, ERR_UNSUPPORTED, EPERM,
-			       "this box has one user id (%u), so nothing can run as '%s' (%u): more need a "
+			       "this box has one user id (%u), so nothing can run as '%s' (%u): "
+			       "more need a "
 			       "range of subordinate ids for the caller (/etc/subuid, /etc/subgid)",
 			       (unsigned)geteuid(), asked, (unsigned)ret->uid);
 	}
@@ -47,7 +48,9 @@ int env_cwd(const struct init *in, const struct user *u, const char *asked, char
 			start = access(u->home, F_OK) == 0 ? u->home : "/";
 		fits = asked ? path_join(ret, size, start, asked) : str_copy(ret, size, start);
 	}
-	return fits ? 0 : err_set(e, ERR_INVALID, ENAMETOOLONG, "the working directory's name is too long");
+	return fits ? 0
+		    : err_set(e, ERR_INVALID, ENAMETOOLONG,
+			      "the working directory's name is too long");
 }
 
 struct builder {
@@ -95,7 +98,8 @@ static int check_request(const struct wire_list *add, struct err *e)
 	uint32_t pos = 0;
 
 	if (add->count > INIT_ENV_MAX)
-		return err_set(e, ERR_LIMIT, E2BIG, "more than %u environment variables", INIT_ENV_MAX);
+		return err_set(e, ERR_LIMIT, E2BIG, "more than %u environment variables",
+			       INIT_ENV_MAX);
 	while ((item = wire_list_next(add, &pos)))
 		if (item[0] == '=' || !strchr(item, '='))
 			return err_set(e, ERR_INVALID, EINVAL, "'%.100s' is not NAME=VALUE", item);

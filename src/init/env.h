@@ -1,6 +1,6 @@
 /*
- * What a command is started with: who, where and which environment, from the box's own arguments and
- * the request. Used for every process init starts, commands and shells alike.
+ * What a command is started with: who, where and which environment, from the box's own arguments
+ * and the request. Used for every process init starts, commands and shells alike.
  */
 #pragma once
 
@@ -15,8 +15,8 @@
  * always who init is; asking for somebody else is an error that says so. */
 int env_user(const struct init *in, const char *asked, struct user *ret, struct err *e);
 
-/* The directory: asked (relative to the box's start directory), or NULL for that. The user's home is
- * replaced by "/" if it does not exist; anything else is left for spawn to complain about. */
+/* The directory: asked (relative to the box's start directory), or NULL for that. The user's home
+ * is replaced by "/" if it does not exist; anything else is left for spawn to complain about. */
 int env_cwd(const struct init *in, const struct user *u, const char *asked, char *ret, size_t size,
 	    struct err *e);
 

@@ -7,16 +7,19 @@
  *	            \-> killing ->/      \-> lingering -> gone
  *
  * running	the leader lives; its streams flow both ways.
- * killing	its time ran out, or somebody asked for its end: the tree is killed again and again until
- *		nobody is left, or KILL_MS_MAX passed (a process in the kernel's hands does not die).
- * ended	the leader's pidfd said so, which is the one and only completion. What its pipes hold at
- *		that moment is drained, bounded and as credit allows, so that it comes before EXIT.
+ * killing	its time ran out, or somebody asked for its end: the tree is killed again and
+ *		again until nobody is left, or KILL_MS_MAX passed (a process in the kernel's hands
+ *		does not die).
+ * ended	the leader's pidfd said so, which is the one and only completion. What its pipes
+ *		hold at that moment is drained, bounded and as credit allows, so that it comes
+ *		before EXIT.
  * reported	EXIT was sent with the bytes sent so far.
- * lingering	a background child still holds a stream: its bytes go on under the same id until it
- *		closes. Lingering commands count as alive; when the table is full the oldest is closed.
+ * lingering	a background child still holds a stream: its bytes go on under the same id until
+ *		it closes. Lingering commands count as alive; when the table is full the oldest is
+ *		closed.
  *
- * A terminal does not linger: the kernel hangs it up when its session's leader ends, and init closes
- * its side after the drain. Daemons of a command that ended by itself are left alone.
+ * A terminal does not linger: the kernel hangs it up when its session's leader ends, and init
+ * closes its side after the drain. Daemons of a command that ended by itself are left alone.
  */
 #include "init/init.h"
 
@@ -42,8 +45,8 @@ enum {
 	OOM_SCORE = 200,
 };
 
-#define TIMEOUT_MS_MAX	       (1ull << 40)
-#define container(p, type, member) ((type *)((char *)(p) - offsetof(type, member)))
+#define TIMEOUT_MS_MAX		   (1ull << 40)
+#define container(p, type, member) ((type *)((char *)(p)-offsetof(type, member)))
 
 struct exec {
 	struct exec *next;
@@ -134,8 +137,6 @@ static void free_if_over(struct exec *x)
 	if (x->reported && x->ended && !x->killing && is_silent(x))
 		exec_free(x);
 }
-
-/* --- the end --- */
 
 static const char *cause_of(const struct exec *x)
 {
@@ -263,8 +264,6 @@ static void on_stream_room(struct out_stream *s)
 		finish(x);
 }
 
-/* --- the start --- */
-
 static void ends_close(struct ends *n)
 {
 	bool pty = n->out == n->in;
@@ -331,7 +330,8 @@ static int start_streams(struct exec *x, struct ends *n)
 	x->out.on_room = x->err.on_room = on_stream_room;
 	r = out_stream_start(&x->out, x->in->ev, link, take_fd(n->our_out), x->id, WIRE_STDOUT);
 	if (r == 0 && n->our_err >= 0)
-		r = out_stream_start(&x->err, x->in->ev, link, take_fd(n->our_err), x->id, WIRE_STDERR);
+		r = out_stream_start(&x->err, x->in->ev, link, take_fd(n->our_err), x->id,
+				     WIRE_STDERR);
 	if (r == 0)
 		r = in_stream_start(&x->input, link, take_fd(n->our_in), x->id, x->pty);
 	return r;
@@ -483,7 +483,8 @@ static int start(struct init *in, uint32_t id, const struct wire_exec *m, struct
 	int r;
 
 	if (!make_place(in))
-		return err_set(e, ERR_LIMIT, EAGAIN, "%u commands run in this box already", INIT_EXECS_MAX);
+		return err_set(e, ERR_LIMIT, EAGAIN, "%u commands run in this box already",
+			       INIT_EXECS_MAX);
 	r = env_user(in, m->user, &user, e);
 	if (r == 0)
 		r = env_cwd(in, &user, m->cwd, cwd, sizeof(cwd), e);
@@ -524,10 +525,8 @@ void exec_start(struct init *in, uint32_t id, const struct wire_exec *m)
 	wire_link_flush(&in->link);
 }
 
-/* --- frames for a command --- */
-
-/* To the leader's group, and on a terminal to whoever is in the foreground. The leader is not reaped
- * before x->ended, so until then its pid is its own. */
+/* To the leader's group, and on a terminal to whoever is in the foreground. The leader is not
+ * reaped before x->ended, so until then its pid is its own. */
 static void send_signal(struct exec *x, int sig)
 {
 	pid_t front;

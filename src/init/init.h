@@ -9,7 +9,7 @@
  *
  * Configuration comes as arguments from the wall (they hold no secret):
  *	--user NAME|UID[:GID]  who commands run as      --cwd DIR      start directory
- *	--env NAME=VALUE       for every command        --cgroup       descriptor 3 is the box's group
+ *	--env NAME=VALUE       for every command        --cgroup       descriptor 3 is its group
  *	--single               only one uid is mapped: never change ids
  *	--shell-dir DIR        instead of INIT_SHELL_DIR, for tests outside a box
  * When the keeper goes (end of file on the link) init exits, and the kernel ends the box.
@@ -34,17 +34,17 @@ enum { INIT_CGROUP_FD = 3 };
 struct init {
 	struct ev *ev;
 	struct wire_link link;
-	const char *user;  /* default user as given, may be NULL */
-	const char *cwd;   /* start directory, may be NULL: the user's home */
+	const char *user;	/* default user as given, may be NULL */
+	const char *cwd;	/* start directory, may be NULL: the user's home */
 	const char *const *env; /* NAME=VALUE, NULL-terminated */
-	int cgroup_fd;	   /* -1: none */
+	int cgroup_fd;		/* -1: none */
 	bool single;
-	bool broken;		    /* init_broken was called: nothing more is read */
-	const char *shell_dir;	    /* absolute; NULL: INIT_SHELL_DIR */
-	struct exec_table *execs;   /* exec.c */
-	struct shell_table *shells; /* shell.c */
-	struct file_table *files;   /* files.c */
-	struct reaper *reaper;	    /* reap.c */
+	bool broken;				  /* init_broken was called: nothing more is read */
+	const char *shell_dir;			  /* absolute; NULL: INIT_SHELL_DIR */
+	struct exec_table *execs;		  /* exec.c */
+	struct shell_table *shells;		  /* shell.c */
+	struct file_table *files;		  /* files.c */
+	struct reaper *reaper;			  /* reap.c */
 	struct room_wait *wait_first, *wait_last; /* main.c: who waits for room on the link */
 };
 
@@ -58,7 +58,8 @@ static inline struct init *init_of_link(struct wire_link *l)
 int exec_table_new(struct init *in, struct exec_table **ret);
 /* Starts or answers ERROR. With m->shell set shell_line is called instead of this. */
 void exec_start(struct init *in, uint32_t id, const struct wire_exec *m);
-/* DATA, EOF, CREDIT, SIGNAL, RESIZE, CANCEL for an id. False if the id is not a command of exec.c. */
+/* DATA, EOF, CREDIT, SIGNAL, RESIZE, CANCEL for an id. False if the id is not a command of
+ * exec.c. */
 bool exec_frame(struct init *in, const struct wire_frame *f);
 
 /* shell.c: lines in persistent shells. The same shape. */
@@ -76,7 +77,8 @@ void file_drained(struct init *in);
 /* The keeper is gone: takes half uploads away. Called from link.on_close. NULL is fine. */
 void file_table_free(struct file_table *t);
 
-/* reap.c: ends every orphan that comes to init; children watched through ev_child are left to it. */
+/* reap.c: ends every orphan that comes to init; children watched through ev_child are left to
+ * it. */
 int reaper_new(struct init *in, struct reaper **ret);
 
 /* main.c: the link. */
@@ -90,10 +92,10 @@ void init_fail_err(struct init *in, uint32_t id, const struct err *e);
 void init_broken(struct init *in, const char *why);
 
 /*
- * Room on the link. All streams share one queue of WIRE_OUT_MAX; credit bounds each of them but not
- * their sum. So whoever has bulk data looks at init_has_room first, and where there is none waits:
- * on_room comes once, after the queue has drained, in the order of waiting. Control frames are small
- * and need not ask.
+ * Room on the link. All streams share one queue of WIRE_OUT_MAX; credit bounds each of them but
+ * not their sum. So whoever has bulk data looks at init_has_room first, and where there is none
+ * waits: on_room comes once, after the queue has drained, in the order of waiting. Control frames
+ * are small and need not ask.
  */
 struct room_wait {
 	void (*on_room)(struct room_wait *w);

@@ -7,7 +7,7 @@
 
 #include <errno.h>
 
-#define container(p, type, member) ((type *)((char *)(p) - offsetof(type, member)))
+#define container(p, type, member) ((type *)((char *)(p)-offsetof(type, member)))
 
 static void give_credit(struct in_stream *s, size_t n)
 {

@@ -1,8 +1,8 @@
 /*
- * The input stream of a command: DATA frames from the keeper on their way into a pipe or a terminal.
- * What the process has not yet taken waits in a buffer of one window; credit goes back as it takes.
- * A process that does not read, or closed its input, is no error: what comes for it is dropped and
- * credited, so the asker can go on.
+ * The input stream of a command: DATA frames from the keeper on their way into a pipe or a
+ * terminal. What the process has not yet taken waits in a buffer of one window; credit goes back
+ * as it takes. A process that does not read, or closed its input, is no error: what comes for it
+ * is dropped and credited, so the asker can go on.
  */
 #pragma once
 
@@ -20,16 +20,17 @@ struct in_stream {
 	struct wire_flow flow;
 	struct buf waiting;
 	uint32_t id;
-	bool held;   /* no descriptor yet: everything waits */
-	bool tty;    /* an end is a typed end-of-file character, and the terminal stays */
-	bool ending; /* the asker sent its end; it follows what is waiting */
+	bool held;    /* no descriptor yet: everything waits */
+	bool tty;     /* an end is a typed end-of-file character, and the terminal stays */
+	bool ending;  /* the asker sent its end; it follows what is waiting */
 	uint8_t last; /* last byte written */
 };
 
-/* Takes fd; -1 for a command without input: everything is dropped. link is that of a struct init. */
+/* Takes fd; -1 for a command without input: everything is dropped. link is that of a struct
+ * init. */
 int in_stream_start(struct in_stream *s, struct wire_link *link, int fd, uint32_t id, bool tty);
-/* Starts before there is a descriptor: what comes waits, a window of it, until in_stream_adopt takes
- * the descriptor it goes to. */
+/* Starts before there is a descriptor: what comes waits, a window of it, until in_stream_adopt
+ * takes the descriptor it goes to. */
 void in_stream_start_held(struct in_stream *s, struct wire_link *link, uint32_t id);
 int in_stream_adopt(struct in_stream *s, int fd);
 void in_stream_done(struct in_stream *s);

@@ -1,9 +1,9 @@
 /*
  * cove-init: arguments, the link, and who gets which frame. See init.h for the picture.
  *
- * Order at the start: arguments; every inherited descriptor but 0-2 (and 3 with --cgroup) closed; the
- * link moved away from 0 and 1, which become /dev/null; signals and limits; the group `init`; the
- * tables; HELLO. A failure before HELLO is a sentence on descriptor 2 and exit status 1.
+ * Order at the start: arguments; every inherited descriptor but 0-2 (and 3 with --cgroup) closed;
+ * the link moved away from 0 and 1, which become /dev/null; signals and limits; the group `init`;
+ * the tables; HELLO. A failure before HELLO is a sentence on descriptor 2 and exit status 1.
  *
  * As PID 1 the kernel drops every signal from inside the box that init has no handler for, so none
  * needs to be ignored but SIGPIPE, which a write of our own would raise. When the loop ends init
@@ -30,8 +30,6 @@ enum {
 	OPEN_FILES = 65536,
 	END_ROUNDS = 64,
 };
-
-/* --- the link --- */
 
 void init_broken(struct init *in, const char *why)
 {
@@ -183,11 +181,10 @@ static void on_close(struct wire_link *l, int error)
 	struct init *in = init_of_link(l);
 
 	if (error < 0)
-		init_broken(in, error == -EBADMSG ? "the keeper sent what is no frame" : "the link failed");
+		init_broken(in, error == -EBADMSG ? "the keeper sent what is no frame"
+						  : "the link failed");
 	ev_quit(in->ev);
 }
-
-/* --- the start --- */
 
 static int fail(const char *what, int code)
 {
@@ -246,12 +243,9 @@ static int opt_env(struct init *in, const char *value)
 }
 
 static const struct option options[] = {
-	{"--user", true, opt_user},
-	{"--cwd", true, opt_cwd},
-	{"--env", true, opt_env},
-	{"--shell-dir", true, opt_shell_dir},
-	{"--cgroup", false, opt_cgroup},
-	{"--single", false, opt_single},
+	{"--user", true, opt_user},	 {"--cwd", true, opt_cwd},
+	{"--env", true, opt_env},	 {"--shell-dir", true, opt_shell_dir},
+	{"--cgroup", false, opt_cgroup}, {"--single", false, opt_single},
 };
 
 static const struct option *find_option(const char *name)
@@ -330,8 +324,8 @@ static void set_up_process(void)
 	}
 }
 
-/* The wall starts init in the group `init`, so that commands get groups beside it: to move there from
- * inside would cost milliseconds, as a migration waits for the whole machine. */
+/* The wall starts init in the group `init`, so that commands get groups beside it: to move there
+ * from inside would cost milliseconds, as a migration waits for the whole machine. */
 static int check_own_group(int box_fd)
 {
 	return faccessat(box_fd, "init/cgroup.procs", W_OK, 0) < 0 ? -errno : 0;
@@ -345,11 +339,14 @@ static void set_up_group(struct init *in, char *notes, size_t size)
 	if (r == 0)
 		return;
 	if (in->cgroup_fd >= 0)
-		snprintf(notes, size, "the box's cgroup cannot be used (%s): the processes of a command are "
-				      "found by a walk, which is not exact\n", strerror(-r));
+		snprintf(notes, size,
+			 "the box's cgroup cannot be used (%s): the processes of a command are "
+			 "found by a walk, which is not exact\n",
+			 strerror(-r));
 	else
-		snprintf(notes, size, "no cgroup: the processes of a command are found by a walk, which is "
-				      "not exact\n");
+		snprintf(notes, size,
+			 "no cgroup: the processes of a command are found by a walk, which is "
+			 "not exact\n");
 	fd_close(&in->cgroup_fd);
 }
 

@@ -1,7 +1,7 @@
 /*
- * Terminals; see pty.h. The slave is opened through the master (TIOCGPTPEER) and not by its name: no
- * path in the box is trusted to be what it is called. /dev/ptmx itself is opened without waiting, and
- * if it is not a terminal master the next call says so.
+ * Terminals; see pty.h. The slave is opened through the master (TIOCGPTPEER) and not by its name:
+ * no path in the box is trusted to be what it is called. /dev/ptmx itself is opened without
+ * waiting, and if it is not a terminal master the next call says so.
  */
 #include "init/pty.h"
 

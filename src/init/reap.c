@@ -3,17 +3,19 @@
  *
  * How it works
  *
- * init has two kinds of children. Those it started itself are watched by their owners through ev_child,
- * which reads their status by pid when the pidfd says that they ended. All others are orphans that the
- * kernel gave to init, and nobody wants to know how they ended.
+ * init has two kinds of children. Those it started itself are watched by their owners through
+ * ev_child, which reads their status by pid when the pidfd says that they ended. All others are
+ * orphans that the kernel gave to init, and nobody wants to know how they ended.
  *
- * SIGCHLD says that some child ended. At the end of that turn init looks at ended children one by one
- * without taking them (WNOWAIT). An orphan is then taken by its pid. A watched child is left: its
- * pidfd is readable, so its owner takes it in the next turn at the latest. As the kernel shows ended
- * children in a fixed order, one left there hides the orphans behind it; so the look is repeated in
- * the next turn, until it finds nobody. Statuses are therefore never stolen, and no orphan stays.
+ * SIGCHLD says that some child ended. At the end of that turn init looks at ended children one by
+ * one without taking them (WNOWAIT). An orphan is then taken by its pid. A watched child is left:
+ * its pidfd is readable, so its owner takes it in the next turn at the latest. As the kernel shows
+ * ended children in a fixed order, one left there hides the orphans behind it; so the look is
+ * repeated in the next turn, until it finds nobody. Statuses are therefore never stolen, and no
+ * orphan stays.
  *
- * An orphan's end may have emptied a group that a command left behind: those are swept a little later.
+ * An orphan's end may have emptied a group that a command left behind: those are swept a little
+ * later.
  */
 #include "init/init.h"
 #include "init/tree.h"
@@ -26,7 +28,7 @@
 
 enum { REAP_BATCH = 128, SWEEP_MS = 500 };
 
-#define container(p, type, member) ((type *)((char *)(p) - offsetof(type, member)))
+#define container(p, type, member) ((type *)((char *)(p)-offsetof(type, member)))
 
 struct reaper {
 	struct init *in;

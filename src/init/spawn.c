@@ -3,18 +3,19 @@
  *
  * How it works
  *
- * One clone3 makes the child, its pidfd, and puts it into its group at birth; where the kernel (or a
- * filter) has no clone3, fork and a write to cgroup.procs do the same. It is a real fork and not a
- * vfork: init is a few dozen pages, so the copy is cheap, and a child that the box's own processes
- * stop between setuid and exec cannot hold init for ever.
+ * One clone3 makes the child, its pidfd, and puts it into its group at birth; where the kernel (or
+ * a filter) has no clone3, fork and a write to cgroup.procs do the same. It is a real fork and not
+ * a vfork: init is a few dozen pages, so the copy is cheap, and a child that the box's own
+ * processes stop between setuid and exec cannot hold init for ever.
  *
- * The child reports by a CLOEXEC pipe: end of file means that exec succeeded, a struct report says at
- * which step it did not. init waits for one of the two. While it waits it sends SIGCONT now and then,
- * which undoes a `kill -STOP -1` of the user that hit the child, and it gives up after SPAWN_WAIT_MS.
+ * The child reports by a CLOEXEC pipe: end of file means that exec succeeded, a struct report says
+ * at which step it did not. init waits for one of the two. While it waits it sends SIGCONT now and
+ * then, which undoes a `kill -STOP -1` of the user that hit the child, and it gives up after
+ * SPAWN_WAIT_MS.
  *
- * Order in the child: what needs root first (group, oom score, terminal), then the ids, then what is
- * to be seen with the user's rights (directory, program). init is not dumpable and the copy inherits
- * that until exec, so no process of the user can look into it.
+ * Order in the child: what needs root first (group, oom score, terminal), then the ids, then what
+ * is to be seen with the user's rights (directory, program). init is not dumpable and the copy
+ * inherits that until exec, so no process of the user can look into it.
  */
 #include "init/spawn.h"
 
@@ -38,8 +39,8 @@
 #include <termios.h>
 
 /* From the kernel's headers, which musl does not bring. */
-#define KERNEL_CLONE_PIDFD	  0x00001000ull
-#define KERNEL_CLONE_INTO_CGROUP  0x200000000ull
+#define KERNEL_CLONE_PIDFD	   0x00001000ull
+#define KERNEL_CLONE_INTO_CGROUP   0x200000000ull
 #define KERNEL_CLOSE_RANGE_CLOEXEC 4u
 
 struct kernel_clone_args {
@@ -55,8 +56,8 @@ enum stage {
 	STAGE_TTY,
 	STAGE_IDS,
 	STAGE_CWD,
-	STAGE_MISSING,	/* no such program */
-	STAGE_INTERP,	/* the program is there, what it is to be run with is not */
+	STAGE_MISSING, /* no such program */
+	STAGE_INTERP,  /* the program is there, what it is to be run with is not */
 	STAGE_EXEC,
 };
 
@@ -162,7 +163,8 @@ static enum stage search_exec(const struct spawn *s, int *code)
 			     end > dir ? "/" : "", s->argv[0]);
 		if (n < (int)sizeof(path)) {
 			at = try_exec(path, s, &one);
-			if (at == STAGE_INTERP || (at == STAGE_EXEC && one != EACCES && one != EISDIR)) {
+			if (at == STAGE_INTERP ||
+			    (at == STAGE_EXEC && one != EACCES && one != EISDIR)) {
 				*code = one;
 				return at;
 			}
@@ -280,19 +282,22 @@ static int explain_exec(const struct spawn *s, int code, struct err *e)
 	switch (code) {
 	case EACCES:
 	case EPERM:
-		return err_set(e, ERR_DENIED, code, "'%s' may not be executed (its mode, or its directory's)",
-			       name);
+		return err_set(e, ERR_DENIED, code,
+			       "'%s' may not be executed (its mode, or its directory's)", name);
 	case EISDIR:
 		return err_set(e, ERR_DENIED, EISDIR, "'%s' is a directory", name);
 	case ENOEXEC:
 		return err_set(e, ERR_INVALID, code,
-			       "'%s' has a format that cannot be run: built for another machine, damaged, or a "
+			       "'%s' has a format that cannot be run: built for another machine, "
+			       "damaged, or a "
 			       "script without #! in its first line",
 			       name);
 	case ELIBBAD:
-		return err_set(e, ERR_INVALID, code, "the interpreter of '%s' cannot be run itself", name);
+		return err_set(e, ERR_INVALID, code, "the interpreter of '%s' cannot be run itself",
+			       name);
 	case E2BIG:
-		return err_set(e, ERR_LIMIT, code, "arguments and environment of '%s' are too long", name);
+		return err_set(e, ERR_LIMIT, code, "arguments and environment of '%s' are too long",
+			       name);
 	default:
 		return err_errno(e, code, "run '%s'", name);
 	}
@@ -313,8 +318,8 @@ static int explain(const struct spawn *s, const struct report *r, struct err *e)
 			       (unsigned)s->user->uid, (unsigned)s->user->gid);
 	case STAGE_CWD:
 		if (r->code == ENOENT)
-			return err_set(e, ERR_NOT_FOUND, ENOTDIR, "the working directory '%s' does not exist",
-				       s->cwd);
+			return err_set(e, ERR_NOT_FOUND, ENOTDIR,
+				       "the working directory '%s' does not exist", s->cwd);
 		return err_errno(e, r->code, "enter the working directory '%s'", s->cwd);
 	case STAGE_MISSING:
 		if (r->code == ENOENT && !s->path && !strchr(name, '/'))
@@ -324,7 +329,8 @@ static int explain(const struct spawn *s, const struct report *r, struct err *e)
 		return err_errno(e, r->code, "run '%s'", name);
 	case STAGE_INTERP:
 		return err_set(e, ERR_NOT_FOUND, ENOENT,
-			       "'%s' is there, but not the interpreter or loader that it names", name);
+			       "'%s' is there, but not the interpreter or loader that it names",
+			       name);
 	case STAGE_EXEC:
 		return explain_exec(s, r->code, e);
 	case STAGE_SETUP:

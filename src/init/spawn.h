@@ -1,7 +1,7 @@
 /*
  * Starting a process in the box: fork, then between fork and exec only what this file does.
- * Descriptors 0-2 as given, nothing else open; default signal dispositions and an empty mask; its own
- * session (and controlling terminal with a pty); ids of the user; the group of the command.
+ * Descriptors 0-2 as given, nothing else open; default signal dispositions and an empty mask; its
+ * own session (and controlling terminal with a pty); ids of the user; the group of the command.
  */
 #pragma once
 
@@ -12,20 +12,20 @@
 #include <sys/types.h>
 
 struct spawn {
-	const char *path;      /* the program; NULL: argv[0] is looked up in PATH of env */
+	const char *path; /* the program; NULL: argv[0] is looked up in PATH of env */
 	char *const *argv;
-	char *const *env;      /* complete */
-	const char *cwd;       /* checked: missing is an error that says so */
+	char *const *env; /* complete */
+	const char *cwd;  /* checked: missing is an error that says so */
 	const struct user *user;
-	bool single;	       /* do not change ids */
-	bool subreaper;	       /* orphans of this process come to it: without cgroups (see tree.h) */
-	int in, out, err;      /* borrowed */
-	int tty;	       /* slave side to become the controlling terminal, or -1 */
-	int cgroup_fd;	       /* directory to be born in, or -1 */
-	int oom_score_adj;     /* raised for the child, so that init is not the victim */
+	bool single;	   /* do not change ids */
+	bool subreaper;	   /* orphans of this process come to it: without cgroups (see tree.h) */
+	int in, out, err;  /* borrowed */
+	int tty;	   /* slave side to become the controlling terminal, or -1 */
+	int cgroup_fd;	   /* directory to be born in, or -1 */
+	int oom_score_adj; /* raised for the child, so that init is not the victim */
 };
 
-/* Returns the pid and a pidfd (owned), or an error that tells missing program (the only ENOENT), not
- * executable, wrong format or bad interpreter, missing directory and permission apart. The child has
- * execed on success. */
+/* Returns the pid and a pidfd (owned), or an error that tells missing program (the only ENOENT),
+ * not executable, wrong format or bad interpreter, missing directory and permission apart. The
+ * child has execed on success. */
 int spawn_process(const struct spawn *s, pid_t *ret_pid, int *ret_pidfd, struct err *e);

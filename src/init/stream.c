@@ -2,9 +2,10 @@
  * One output stream; see stream.h.
  *
  * A stream is in one of three places: watched by the loop (it has credit and there is room on the
- * link), waiting for room, or asleep without credit. Asleep it is taken out of the loop altogether,
- * because a hung-up pipe would wake an epoll that asks for nothing. Bytes are read straight into the
- * link's queue behind the space for their header, and never more than there is credit for.
+ * link), waiting for room, or asleep without credit. Asleep it is taken out of the loop
+ * altogether, because a hung-up pipe would wake an epoll that asks for nothing. Bytes are read
+ * straight into the link's queue behind the space for their header, and never more than there is
+ * credit for.
  *
  * The first reads are small: most commands say little, and a small buffer stays small.
  */
@@ -18,7 +19,7 @@
 
 enum { CHUNK_FIRST = 4096 };
 
-#define container(p, type, member) ((type *)((char *)(p) - offsetof(type, member)))
+#define container(p, type, member) ((type *)((char *)(p)-offsetof(type, member)))
 
 enum got {
 	GOT_BYTES,
@@ -111,8 +112,8 @@ static void on_room(struct room_wait *w)
 		s->on_room(s);
 }
 
-int out_stream_start(struct out_stream *s, struct ev *ev, struct wire_link *link, int fd, uint32_t id,
-		     uint8_t stream)
+int out_stream_start(struct out_stream *s, struct ev *ev, struct wire_link *link, int fd,
+		     uint32_t id, uint8_t stream)
 {
 	int r = fd_set_nonblock(fd, true);
 

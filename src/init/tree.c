@@ -1,9 +1,9 @@
 /*
  * The tree of one command; see tree.h.
  *
- * With a cgroup, a group that tree_done cannot remove (a daemon lives in it) is marked by mode 0700.
- * The mark is in the kernel's own tree, so tree_sweep needs no list, and never takes a group that was
- * just made for somebody and is still empty.
+ * With a cgroup, a group that tree_done cannot remove (a daemon lives in it) is marked by mode
+ * 0700. The mark is in the kernel's own tree, so tree_sweep needs no list, and never takes a group
+ * that was just made for somebody and is still empty.
  *
  * Without one, a kill is a walk: stop every member, look again, until a look finds nobody new; only
  * then kill. Stopped processes cannot fork, so a fork bomb does not outrun it. The first process is
@@ -119,8 +119,8 @@ static void scan(struct procs *ps)
 	if (!dir)
 		return;
 	while ((d = readdir(dir)))
-		if (d->d_name[0] >= '1' && d->d_name[0] <= '9' && read_proc(dirfd(dir), d->d_name, &p) &&
-		    add_proc(ps, &p) < 0)
+		if (d->d_name[0] >= '1' && d->d_name[0] <= '9' &&
+		    read_proc(dirfd(dir), d->d_name, &p) && add_proc(ps, &p) < 0)
 			break;
 	closedir(dir);
 	if (ps->count)
@@ -400,7 +400,8 @@ bool tree_is_empty(struct tree *t)
 
 void tree_sweep(int box_group_fd)
 {
-	int fd = box_group_fd < 0 ? -1 : openat(box_group_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = box_group_fd < 0 ? -1
+				  : openat(box_group_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *d;
 	struct stat st;

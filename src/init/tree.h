@@ -1,11 +1,12 @@
 /*
  * The tree of one command: made so that it can be ended exactly.
  *
- * With a cgroup: a group e<ID> below the box's; a kill is one write to cgroup.kill, `setsid` or not.
- * Without: the command's first process is a subreaper, and a kill stops and kills its descendants in
- * a /proc walk that is repeated until none is left; what an earlier line of the same shell left is
- * told apart by a list taken before. Not exact against a process that reparents while we look, nor
- * for what is left once the first process has ended: its orphans are init's children like all others.
+ * With a cgroup: a group e<ID> below the box's; a kill is one write to cgroup.kill, `setsid` or
+ * not. Without: the command's first process is a subreaper, and a kill stops and kills its
+ * descendants in a /proc walk that is repeated until none is left; what an earlier line of the
+ * same shell left is told apart by a list taken before. Not exact against a process that reparents
+ * while we look, nor for what is left once the first process has ended: its orphans are init's
+ * children like all others.
  */
 #pragma once
 
@@ -23,10 +24,10 @@ struct tree_proc {
 };
 
 struct tree {
-	int fd;		   /* group directory, owned; -1 without */
-	int parent_fd;	   /* borrowed */
+	int fd;	       /* group directory, owned; -1 without */
+	int parent_fd; /* borrowed */
 	uint32_t id;
-	pid_t root;	   /* without cgroup: walk from here; 0 once it has been reaped */
+	pid_t root;		/* without cgroup: walk from here; 0 once it has been reaped */
 	struct tree_proc *keep; /* owned; descendants that were there before and stay */
 	size_t keep_count;
 };
@@ -44,7 +45,8 @@ int tree_leave(struct tree *t, pid_t pid);
 /* Without cgroup: everything now below `shell` belongs to earlier lines. */
 void tree_keep_current(struct tree *t, pid_t shell);
 
-/* SIGKILL to every member but `spare` (0: none). Returns how many were seen, 0 when none is left. */
+/* SIGKILL to every member but `spare` (0: none). Returns how many were seen, 0 when none is
+ * left. */
 int tree_kill(struct tree *t, pid_t spare);
 /* Any other signal, once, to every member but `spare`. Returns how many were seen. */
 int tree_signal(struct tree *t, int sig, pid_t spare);

@@ -1,9 +1,9 @@
 /*
  * Who a command runs as; see user.h.
  *
- * Both files are read whole for each lookup: they are small, they may change while the box runs, and
- * nothing read from them is trusted beyond its bounds. A line that is not of the form is skipped, as
- * libc does. The first match wins.
+ * Both files are read whole for each lookup: they are small, they may change while the box runs,
+ * and nothing read from them is trusted beyond its bounds. A line that is not of the form is
+ * skipped, as libc does. The first match wins.
  */
 #include "init/user.h"
 
@@ -108,8 +108,8 @@ static bool has_member(char *members, const char *name)
 	return false;
 }
 
-/* The groups a user is a member of. More than USER_GROUPS_MAX is an error: a command with some of its
- * groups missing would fail where nobody can see why. */
+/* The groups a user is a member of. More than USER_GROUPS_MAX is an error: a command with some of
+ * its groups missing would fail where nobody can see why. */
 static int find_groups(struct user *u, struct err *e)
 {
 	autofree char *text = NULL;
@@ -125,8 +125,8 @@ static int find_groups(struct user *u, struct err *e)
 		if (!parse_id(fields[2], &gid) || gid == u->gid || !has_member(fields[3], u->name))
 			continue;
 		if (u->group_count == USER_GROUPS_MAX)
-			return err_set(e, ERR_LIMIT, E2BIG, "user '%s' is in more than %d groups", u->name,
-				       USER_GROUPS_MAX);
+			return err_set(e, ERR_LIMIT, E2BIG, "user '%s' is in more than %d groups",
+				       u->name, USER_GROUPS_MAX);
 		u->groups[u->group_count++] = gid;
 	}
 	return 0;

@@ -1,0 +1,363 @@
+/* A keeper for tests of commands; see exec_client.h. */
+#include "exec_client.h"
+
+#include "tap.h"
+
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/str.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+
+enum { ARGS_MAX = 16, WAIT_MS = 60000, OUT_MAX = 128 << 20 };
+
+static void become_init(const char *program, const int fds[3], const char *const args[])
+{
+	char *argv[ARGS_MAX] = {(char[]){"cove-init"}};
+
+	for (int i = 0; args[i] && i < ARGS_MAX - 2; i++)
+		argv[i + 1] = (char *)(uintptr_t)args[i];
+	dup2(fds[0], 0);
+	dup2(fds[1], 1);
+	if (fds[2] >= 0 && fds[2] != 3)
+		dup2(fds[2], 3);
+	if (fds[2] >= 0)
+		fcntl(3, F_SETFD, 0);
+	execv(program, argv);
+	_exit(127);
+}
+
+static void open_link(struct client *c, bool pipes, int *ret_in, int *ret_out)
+{
+	int a[2], b[2];
+
+	if (!pipes) {
+		CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, a), 0);
+		c->rfd = a[0];
+		c->wfd = fcntl(a[0], F_DUPFD_CLOEXEC, 3);
+		*ret_in = a[1];
+		*ret_out = fcntl(a[1], F_DUPFD_CLOEXEC, 3);
+		return;
+	}
+	CHECK_EQ(pipe2(a, O_CLOEXEC), 0);
+	CHECK_EQ(pipe2(b, O_CLOEXEC), 0);
+	c->rfd = a[0];
+	*ret_out = a[1];
+	*ret_in = b[0];
+	c->wfd = b[1];
+}
+
+struct client *client_start(bool pipes, const char *const args[])
+{
+	return client_start_in(-1, pipes, args);
+}
+
+struct client *client_start_in(int group_fd, bool pipes, const char *const args[])
+{
+	const char *program = getenv("COVE_INIT");
+	struct client *c = calloc(1, sizeof(*c));
+	int fds[3] = {-1, -1, group_fd};
+
+	if (!program)
+		SKIP("COVE_INIT is not set");
+	open_link(c, pipes, &fds[0], &fds[1]);
+	wire_decoder_init(&c->decoder);
+	buf_init(&c->out, WIRE_OUT_MAX);
+	signal(SIGPIPE, SIG_IGN);
+	c->pid = fork();
+	CHECK(c->pid >= 0);
+	if (c->pid == 0)
+		become_init(program, fds, args);
+	close(fds[0]);
+	close(fds[1]);
+	fd_set_nonblock(c->wfd, true);
+	while (!c->notes[0])
+		CHECK(client_pump(c, true));
+	return c;
+}
+
+int client_stop(struct client *c)
+{
+	int status;
+
+	fd_close(&c->rfd);
+	fd_close(&c->wfd);
+	CHECK_EQ(waitpid(c->pid, &status, 0), c->pid);
+	wire_decoder_done(&c->decoder);
+	buf_done(&c->out);
+	for (uint32_t i = 0; i < c->count; i++) {
+		for (int s = 0; s < WIRE_STREAM_COUNT; s++)
+			buf_done(&c->runs[i]->out[s]);
+		free(c->runs[i]);
+	}
+	free(c);
+	return status;
+}
+
+/* Never blocks without reading: init may be waiting for us at the same time. Reading may want to
+ * send credit; that then only queues, behind the frame that is half written. */
+void client_send(struct client *c, const void *p, size_t n)
+{
+	CHECK_EQ(buf_append(&c->out, p, n), 0);
+	if (c->sending)
+		return;
+	c->sending = true;
+	while (buf_len(&c->out) > 0 && !c->closed) {
+		struct pollfd w[2] = {{.fd = c->wfd, .events = POLLOUT},
+				      {.fd = c->rfd, .events = POLLIN}};
+		ssize_t r = write(c->wfd, buf_data(&c->out), buf_len(&c->out));
+
+		if (r > 0) {
+			buf_consume(&c->out, (size_t)r);
+			continue;
+		}
+		c->closed = errno == EPIPE || errno == ECONNRESET;
+		CHECK(c->closed || errno == EAGAIN);
+		CHECK(c->closed || poll(w, 2, WAIT_MS) > 0);
+		if (w[1].revents)
+			client_pump(c, false);
+	}
+	c->sending = false;
+}
+
+static void send_buf(struct client *c, struct buf *b)
+{
+	client_send(c, buf_data(b), buf_len(b));
+	buf_done(b);
+}
+
+static struct run *run_find(struct client *c, uint32_t id)
+{
+	CHECK(id > 0 && id <= c->count);
+	return c->runs[id - 1];
+}
+
+static void take_exit(struct run *r, const struct wire_frame *f)
+{
+	CHECK_EQ(wire_exit_decode(f, &r->exit), 0);
+	CHECK(!r->over);
+	CHECK_EQ(r->exit.exec_id, r->id);
+	str_copy(r->cause, sizeof(r->cause), r->exit.cause);
+	str_copy(r->cwd, sizeof(r->cwd), r->exit.cwd ? r->exit.cwd : "");
+	r->out_at_exit[WIRE_STDOUT] = buf_len(&r->out[WIRE_STDOUT]);
+	r->out_at_exit[WIRE_STDERR] = buf_len(&r->out[WIRE_STDERR]);
+	r->over = true;
+}
+
+static void take_error(struct run *r, const struct wire_frame *f)
+{
+	struct wire_error m;
+
+	CHECK_EQ(wire_error_decode(f, &m), 0);
+	r->code = (int)m.code;
+	str_copy(r->msg, sizeof(r->msg), m.msg);
+	r->over = true;
+}
+
+static void take_data(struct client *c, struct run *r, const struct wire_frame *f)
+{
+	uint64_t n;
+
+	CHECK(!r->eof[f->stream]);
+	CHECK_EQ(buf_append(&r->out[f->stream], f->payload, f->len), 0);
+	n = r->hold_credit ? 0 : wire_flow_took(&r->flow[f->stream], f->len);
+	if (n > 0)
+		run_credit(c, r, f->stream, n);
+}
+
+static void take_hello(struct client *c, const struct wire_frame *f)
+{
+	struct wire_hello m;
+
+	CHECK_EQ(wire_hello_decode(f, &m), 0);
+	CHECK_EQ(m.version, WIRE_VERSION);
+	str_copy(c->notes, sizeof(c->notes), m.notes ? m.notes : "none");
+}
+
+static void take_frame(struct client *c, const struct wire_frame *f)
+{
+	struct run *r = f->type == WIRE_HELLO ? NULL : run_find(c, f->id);
+	struct wire_credit credit;
+	struct wire_started started;
+
+	switch (f->type) {
+	case WIRE_HELLO:
+		take_hello(c, f);
+		break;
+	case WIRE_STARTED:
+		CHECK_EQ(wire_started_decode(f, &started), 0);
+		r->started = true;
+		r->pid = (pid_t)started.pid;
+		break;
+	case WIRE_DATA:
+		take_data(c, r, f);
+		break;
+	case WIRE_EOF:
+		CHECK(!r->eof[f->stream]);
+		r->eof[f->stream] = true;
+		break;
+	case WIRE_CREDIT:
+		CHECK_EQ(wire_credit_decode(f, &credit), 0);
+		CHECK_EQ(f->stream, WIRE_STDIN);
+		CHECK_EQ(wire_flow_credit(&r->flow[WIRE_STDIN], credit.bytes), 0);
+		break;
+	case WIRE_EXIT:
+		take_exit(r, f);
+		break;
+	case WIRE_ERROR:
+		take_error(r, f);
+		break;
+	default:
+		FAIL("a frame init has no reason to send");
+	}
+}
+
+/* A frame's payload lives until the decoder's next call, and handling one may read more (see
+ * client_send): so it is copied. */
+bool client_pump(struct client *c, bool wait)
+{
+	struct pollfd p = {.fd = c->rfd, .events = POLLIN};
+	struct wire_frame f;
+	size_t room;
+	uint8_t *at;
+	ssize_t n;
+	int r;
+
+	if (c->closed)
+		return false;
+	CHECK(poll(&p, 1, wait ? WAIT_MS : 0) > 0 || !wait);
+	if (!p.revents)
+		return true;
+	at = wire_decoder_space(&c->decoder, &room);
+	CHECK(at != NULL);
+	n = read(c->rfd, at, room);
+	if (n <= 0) {
+		c->closed = true;
+		return false;
+	}
+	wire_decoder_fill(&c->decoder, (size_t)n);
+	while ((r = wire_decoder_next(&c->decoder, &f)) > 0) {
+		struct wire_frame copy = f;
+		uint8_t *payload = malloc(f.len + 1u);
+
+		memcpy(payload, f.payload, f.len);
+		copy.payload = payload;
+		take_frame(c, &copy);
+		free(payload);
+	}
+	CHECK_EQ(r, 0);
+	return true;
+}
+
+struct run *run_start(struct client *c, const struct wire_exec *m)
+{
+	struct run *r = calloc(1, sizeof(*r));
+	struct buf b;
+
+	CHECK(c->count < CLIENT_RUNS_MAX);
+	c->runs[c->count++] = r;
+	r->id = c->count;
+	for (int s = 0; s < WIRE_STREAM_COUNT; s++) {
+		wire_flow_init(&r->flow[s]);
+		buf_init(&r->out[s], OUT_MAX);
+	}
+	buf_init(&b, WIRE_OUT_MAX);
+	CHECK_EQ(wire_exec_encode(&b, r->id, 0, m), 0);
+	send_buf(c, &b);
+	return r;
+}
+
+struct run *run_line(struct client *c, const char *line)
+{
+	return run_start(c, &(struct wire_exec){.line = line});
+}
+
+void run_wait(struct client *c, struct run *r)
+{
+	while (!r->over)
+		CHECK(client_pump(c, true));
+}
+
+void run_wait_started(struct client *c, struct run *r)
+{
+	while (!r->started && !r->over)
+		CHECK(client_pump(c, true));
+}
+
+void run_wait_eof(struct client *c, struct run *r)
+{
+	while (!r->eof[WIRE_STDOUT] || !r->eof[WIRE_STDERR])
+		CHECK(client_pump(c, true));
+}
+
+void run_wait_text(struct client *c, struct run *r, const char *text)
+{
+	while (!strstr(run_out(r), text)) {
+		CHECK(!r->eof[WIRE_STDOUT]);
+		CHECK(client_pump(c, true));
+	}
+}
+
+const char *run_out(struct run *r)
+{
+	return buf_cstr(&r->out[WIRE_STDOUT]);
+}
+
+const char *run_err(struct run *r)
+{
+	return buf_cstr(&r->out[WIRE_STDERR]);
+}
+
+void run_send(struct client *c, struct run *r, const void *p, size_t n)
+{
+	const char *at = p;
+
+	while (n > 0) {
+		uint64_t left = r->flow[WIRE_STDIN].left;
+		size_t now = n < WIRE_DATA_MAX ? n : WIRE_DATA_MAX;
+		struct buf b;
+
+		if (left == 0) {
+			CHECK(client_pump(c, true));
+			continue;
+		}
+		if (now > left)
+			now = (size_t)left;
+		buf_init(&b, WIRE_OUT_MAX);
+		CHECK_EQ(wire_encode(&b, WIRE_DATA, WIRE_STDIN, r->id, at, now), 0);
+		r->flow[WIRE_STDIN].left -= now;
+		send_buf(c, &b);
+		at += now;
+		n -= now;
+	}
+}
+
+void run_send_eof(struct client *c, struct run *r)
+{
+	struct buf b;
+
+	buf_init(&b, WIRE_OUT_MAX);
+	CHECK_EQ(wire_encode(&b, WIRE_EOF, WIRE_STDIN, r->id, NULL, 0), 0);
+	send_buf(c, &b);
+}
+
+void run_signal(struct client *c, struct run *r, int sig, bool tree)
+{
+	struct wire_signal m = {.signal = (uint64_t)sig, .tree = tree};
+	struct buf b;
+
+	buf_init(&b, WIRE_OUT_MAX);
+	CHECK_EQ(wire_signal_encode(&b, r->id, 0, &m), 0);
+	send_buf(c, &b);
+}
+
+void run_credit(struct client *c, struct run *r, uint8_t stream, uint64_t bytes)
+{
+	struct wire_credit m = {.bytes = bytes};
+	struct buf b;
+
+	buf_init(&b, WIRE_OUT_MAX);
+	CHECK_EQ(wire_credit_encode(&b, r->id, stream, &m), 0);
+	send_buf(c, &b);
+}

@@ -1,0 +1,68 @@
+/*
+ * A keeper for tests of commands: starts the cove-init named by COVE_INIT, on a socketpair or on
+ * two pipes, and follows any number of commands at once. Every wait is bounded; a failure ends the
+ * test.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "wire/link.h"
+#include "wire/msg.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+enum { CLIENT_RUNS_MAX = 1024 };
+
+/* One command as it was seen so far. */
+struct run {
+	uint32_t id;
+	bool started, over; /* over: EXIT or ERROR came */
+	bool hold_credit;   /* give no credit for its output */
+	bool eof[WIRE_STREAM_COUNT];
+	struct buf out[WIRE_STREAM_COUNT];
+	size_t out_at_exit[WIRE_STREAM_COUNT];
+	struct wire_flow flow[WIRE_STREAM_COUNT];
+	pid_t pid;
+	struct wire_exit exit; /* strings copied below */
+	char cause[16], cwd[256];
+	int code; /* of ERROR */
+	char msg[256];
+};
+
+struct client {
+	int rfd, wfd; /* owned */
+	pid_t pid;    /* of init */
+	bool closed;  /* init hung up */
+	char notes[512];
+	struct wire_decoder decoder;
+	struct buf out; /* not yet written */
+	bool sending;
+	struct run *runs[CLIENT_RUNS_MAX]; /* owned */
+	uint32_t count;
+};
+
+/* args after the program's name, NULL-terminated. Skips the test where there is no COVE_INIT. */
+struct client *client_start(bool pipes, const char *const args[]);
+/* The same with a cgroup directory as descriptor 3. */
+struct client *client_start_in(int group_fd, bool pipes, const char *const args[]);
+/* Hangs up, waits for the end of init and returns its wait status. */
+int client_stop(struct client *c);
+
+/* Reads what there is, waiting for something if wait is set. False once init hung up. */
+bool client_pump(struct client *c, bool wait);
+
+struct run *run_start(struct client *c, const struct wire_exec *m);
+struct run *run_line(struct client *c, const char *line);
+void run_wait(struct client *c, struct run *r); /* until it is over */
+void run_wait_started(struct client *c, struct run *r);
+void run_wait_eof(struct client *c, struct run *r); /* until both streams ended */
+void run_wait_text(struct client *c, struct run *r, const char *text); /* until stdout holds it */
+const char *run_out(struct run *r);
+const char *run_err(struct run *r);
+
+void run_send(struct client *c, struct run *r, const void *p, size_t n); /* within credit */
+void run_send_eof(struct client *c, struct run *r);
+void run_signal(struct client *c, struct run *r, int sig, bool tree);
+void run_credit(struct client *c, struct run *r, uint8_t stream, uint64_t bytes);
+void client_send(struct client *c, const void *p, size_t n);
