@@ -74,7 +74,8 @@ void json_array_end(struct json *j)
 static void put_escaped(struct json *j, uint32_t rune)
 {
 	static const char hex[] = "0123456789abcdef";
-	char text[6] = {'\\', 'u', '0', '0', 0, 0};
+	char text[6] = {'\\', 'u', hex[rune >> 12 & 15], hex[rune >> 8 & 15], hex[rune >> 4 & 15],
+			hex[rune & 15]};
 
 	switch (rune) {
 	case '"':
@@ -93,8 +94,6 @@ static void put_escaped(struct json *j, uint32_t rune)
 		put_str(j, "\\r");
 		return;
 	default:
-		text[4] = hex[rune >> 4 & 15];
-		text[5] = hex[rune & 15];
 		put(j, text, 6);
 	}
 }
@@ -108,7 +107,7 @@ static void put_quoted(struct json *j, const uint8_t *p, size_t n)
 	for (size_t i = 0; i < n;) {
 		uint32_t rune = 0;
 		size_t len = str_utf8(p + i, n - i, &rune);
-		bool plain = len > 0 && rune >= 0x20 && rune != '"' && rune != '\\' && rune != 0x7f;
+		bool plain = len > 0 && rune != '"' && rune != '\\' && !str_is_tricky(rune);
 
 		if (!plain) {
 			put(j, p + from, i - from);

@@ -150,8 +150,7 @@ bool str_is_utf8(const void *p, size_t n)
 	return true;
 }
 
-/* Runes that could break a line or fool the eye although they are valid. */
-static bool is_tricky(uint32_t r)
+bool str_is_tricky(uint32_t r)
 {
 	return r < 0x20 || (r >= 0x7f && r < 0xa0) || r == 0x2028 || r == 0x2029 || r == 0x61c ||
 	       r == 0x200e || r == 0x200f || (r >= 0x202a && r <= 0x202e) ||
@@ -181,7 +180,7 @@ int str_escape(struct buf *b, const char *s, size_t n)
 		uint32_t rune = 0;
 		size_t len = str_utf8(p + i, n - i, &rune);
 
-		if (len > 0 && !is_tricky(rune)) {
+		if (len > 0 && !str_is_tricky(rune)) {
 			if (rune == '\\' || rune == '"')
 				r = buf_append(b, "\\", 1);
 			if (r == 0)

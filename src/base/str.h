@@ -32,6 +32,10 @@ int str_escape(struct buf *b, const char *s, size_t n);
 /* Decodes one UTF-8 sequence: its length, or 0 where it is not valid (overlong, surrogate, > 10FFFF). */
 size_t str_utf8(const uint8_t *p, size_t n, uint32_t *ret_rune);
 
+/* Runes that could break a line or fool the eye although they are valid: control characters, line
+ * and paragraph separators, bidirectional controls. */
+bool str_is_tricky(uint32_t rune);
+
 /* True if all of it is valid UTF-8. */
 bool str_is_utf8(const void *p, size_t n);
 

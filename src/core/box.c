@@ -85,8 +85,12 @@ void box_unref(struct cove_box *box)
 {
 	if (!box || --box->refs > 0)
 		return;
-	if (box->one_shot)
+	if (box->one_shot) {
 		end_one_shot(box->idle);
+		core_event(box->cove, &(struct event){.kind = EVENT_CLOSE,
+						      .box = box->name,
+						      .cause = "removed"});
+	}
 	conn_free(box->idle);
 	free(box->last_cwd);
 	free(box);
