@@ -7,6 +7,7 @@ tools/test-runner gives the place of the programs in the environment; by hand:
 COVE_TEST_PREFIX is an installed prefix (bin/, libexec/cove/, lib/, include/). COVE_TEST_TAR is the
 base image as a tar; without it boxes are made with --image host and what needs more is skipped.
 Every run works in a state directory of its own below /tmp, with a short name: socket paths are.
+COVE_TEST_HOME names one that has the base image already and is kept, for a quick second run.
 """
 import json
 import os
@@ -22,7 +23,7 @@ import pytest
 PREFIX = pathlib.Path(os.environ.get("COVE_TEST_PREFIX", "/usr/local"))
 TAR = os.environ.get("COVE_TEST_TAR", "")
 IS_ROOT = os.geteuid() == 0
-DEADLINE = 60  # seconds until a program that should have answered counts as hung
+DEADLINE = 40  # seconds until a program that should have answered counts as hung
 
 
 def wait_until(condition, what="the condition", seconds=DEADLINE):
@@ -140,6 +141,10 @@ def forget_home(cove):
 
 @pytest.fixture(scope="session")
 def session_cove():
+    kept = os.environ.get("COVE_TEST_HOME")
+    if kept:
+        yield Cove(kept)
+        return
     home = short_dir() + "/h"
     cove = Cove(home)
     if TAR:

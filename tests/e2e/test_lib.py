@@ -23,7 +23,7 @@ def example():
 def flags():
     config = next(PREFIX.glob("lib/**/pkgconfig/cove.pc"), None)
     assert config, "no cove.pc installed"
-    got = subprocess.run(["pkg-config", "--define-prefix", "--cflags", "--libs", "cove"], capture_output=True,
+    got = subprocess.run(["pkg-config", f"--define-variable=prefix={PREFIX}", "--cflags", "--libs", "cove"], capture_output=True,
                          text=True, env={**os.environ, "PKG_CONFIG_PATH": str(config.parent)})
     assert got.returncode == 0, got.stderr
     return got.stdout.split()

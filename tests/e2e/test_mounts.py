@@ -60,7 +60,7 @@ def test_remove_of_a_missing_workspace(cove):
     assert got.rc == 0 or "never-was" in got.errors
 
 
-@pytest.mark.parametrize("name", ["A", "a_b", "..", "-a", "x" * 64, ""])
+@pytest.mark.parametrize("name", ["A", "a_b", ".hidden", "-a", "x" * 64, ""])
 def test_bad_workspace_names(cove, name):
     before = cove.names()
     cove("create", "--workspace", name).failed()

@@ -131,31 +131,32 @@ def test_many_at_once(cove):
 
 
 def test_killed_client_ends_the_box(cove):
-    process = cove.start("run", "--", "sh", "-c", "echo up; sleep 1000")
+    process = cove.start("run", "--name", "killed", "--", "sh", "-c", "echo up; sleep 1000")
     assert process.stdout.readline() == b"up\n"
-    name = wait_until(lambda: [n for n in cove.names()], "the box")[0]
-    keeper = cove.inspect(name)["keeper_pid"]
+    keeper = cove.inspect("killed")["keeper_pid"]
     inside = children(keeper)
     process.kill()
     process.wait()
     wait_until(lambda: not alive(keeper) and not any(map(alive, inside)), "the box to end")
-    wait_until(lambda: name not in cove.names(), "the box to be gone")
+    wait_until(lambda: "killed" not in cove.names(), "the box to be gone")
 
 
 def test_ctrl_c_ends_the_command(cove):
-    process = cove.start("run", "--", "sh", "-c", "echo up; exec sleep 1000", start_new_session=True)
+    process = cove.start("run", "--name", "int", "--", "sh", "-c", "echo up; exec sleep 1000",
+                         start_new_session=True)
     assert process.stdout.readline() == b"up\n"
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(60) in (130, -signal.SIGINT)
-    wait_until(lambda: not cove.names(), "the box to be gone")
+    wait_until(lambda: "int" not in cove.names(), "the box to be gone")
 
 
 def test_closed_stdout(cove):
-    process = cove.start("run", "--", "sh", "-c", "while echo y; do :; done", stdin=subprocess.DEVNULL)
+    process = cove.start("run", "--name", "closed", "--", "sh", "-c", "while echo y; do :; done",
+                         stdin=subprocess.DEVNULL)
     process.stdout.read(10)
     process.stdout.close()
     process.wait(60)
-    wait_until(lambda: not cove.names(), "the box to be gone")
+    wait_until(lambda: "closed" not in cove.names(), "the box to be gone")
 
 
 def test_json(cove):
@@ -170,8 +171,8 @@ def test_image_that_is_missing(cove):
 
 
 def test_host_image(cove):
-    got = cove("run", "--image", "host", "--", "sh", "-c", "ls /; ls /root /home/* /var/log 2>/dev/null").ok()
-    assert "usr" in got.text.split()
+    got = cove("run", "--image", "host", "--", "sh", "-c", "ls /; find /root /home /var/log -type f 2>/dev/null; true").ok()
+    assert "usr" in got.text.split() and "/" not in got.text
     assert cove("run", "--image", "host", "--", "python3", "-c", "print(6 * 7)").text == "42\n"
 
 

@@ -126,7 +126,7 @@ def test_delete_of_nothing_is_success(cove):
 
 
 def test_close_of_nothing_says_so(cove):
-    cove("close", "never-opened").failed("never-opened")
+    cove("close", "never-opened").failed("not open")
 
 
 def test_closed_twice(cove, session):

@@ -298,9 +298,9 @@ def test_named_shells_are_apart(cove, usable):
     assert cove.sh(usable, "pwd; echo $v", "--shell", "two")["stdout"] == "/\nb\n"
 
 
-def test_named_shells_do_not_wait_for_each_other(cove, usable):
-    slow = cove.start("sh", "--shell", "slow", usable, "read x < <(sleep 1000)")
-    assert cove.sh(usable, "echo quick", "--shell", "quick")["stdout"] == "quick\n"
+def test_named_shells_do_not_wait_for_each_other(cove, box):
+    slow = cove.start("sh", "--shell", "slow", box, "read x < <(sleep 1000)")
+    assert cove.sh(box, "echo quick", "--shell", "quick")["stdout"] == "quick\n"
     assert slow.poll() is None
     slow.kill()
     slow.wait()
@@ -317,19 +317,18 @@ def test_ten_lines_at_once(cove, usable):
     assert all(a[0] == "a" and b[0] == "b" for a, b in zip(marks[0::2], marks[1::2]))
 
 
-def test_lines_queue_in_order(cove, usable):
-    cove.sh(usable, "cd /tmp; rm -f gate line; mkfifo gate")
-    first = cove.start("sh", usable, "read x < gate")
-    wait_until(lambda: any(e["state"] == "running" for e in cove.execs(usable)), "the first line")
+def test_lines_queue_in_order(cove, box):
+    cove.sh(box, "cd /tmp; mkfifo gate")
+    first = cove.start("sh", box, "read x < gate")
+    wait_until(lambda: len(cove.execs(box)) == 2, "the first line")
     queued = []
     for i in range(5):
-        queued.append(cove.start("sh", usable, f"echo {i} >> line"))
-        wait_until(lambda: len([e for e in cove.execs(usable) if e["state"] != "done"]) == i + 2,
-                   "the line to be queued")
-    cove("exec", usable, "--", "sh", "-c", "echo > /tmp/gate").ok()
+        queued.append(cove.start("sh", box, f"echo {i} >> line"))
+        wait_until(lambda: len(cove.execs(box)) == i + 3, "the line to be queued")
+    cove("exec", box, "--", "sh", "-c", "echo > /tmp/gate").ok()
     for process in [first, *queued]:
         process.communicate(timeout=60)
-    assert cove.sh(usable, "cat line")["stdout"].split() == list("01234")
+    assert cove.sh(box, "cat line")["stdout"].split() == list("01234")
 
 
 def test_shells_of_several_boxes(cove):
