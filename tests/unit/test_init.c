@@ -423,7 +423,8 @@ TEST(environment_is_merged)
 	struct client *c = client_start(false, args);
 	struct buf b;
 	struct wire_exec m = {
-		.line = "echo $A $B $C $LANG $PATH; env | grep -c ^TERM=; [ \"$HOME\" = \"$PWD\" ] "
+		.line = "echo $A $B $C $LANG $PATH; env | grep -c ^TERM=; [ \"$HOME\" = \"$PWD\" "
+			"-o ! -d \"$HOME\" ] "
 			"&& echo home",
 		.env = list_of(&b, (const char *[]){"B=request", "C=x=y", "LANG=C", NULL}),
 	};
@@ -444,6 +445,48 @@ TEST(environment_is_merged)
 	r = run_start(c, &m);
 	run_wait(c, r);
 	CHECK_STR(run_out(r), "/usr\n");
+	stop(c);
+}
+
+TEST(commands_run_as_the_user)
+{
+	static const char *const args[] = {"--user", "65534:65533", "--cwd", "/", NULL};
+	struct client *c;
+	struct run *r;
+
+	if (geteuid() != 0)
+		SKIP("only root can become another user");
+	c = client_start(false, args);
+	r = finished(c, "id -u; id -g; id -G; grep ^CapEff /proc/self/status");
+	CHECK_STR(run_out(r), "65534\n65533\n65533\nCapEff:\t0000000000000000\n");
+	r = run_start(c, &(struct wire_exec){.line = "id -u; id -G; echo $HOME", .user = "0:7"});
+	run_wait(c, r);
+	check_exit(r, 0);
+	CHECK(strncmp(run_out(r), "0\n7\n/", 5) == 0);
+	r = run_start(c, &(struct wire_exec){.line = "stat -c %u $(tty)", .pty = 1});
+	run_wait(c, r);
+	CHECK_STR(run_out(r), "65534\r\n");
+	r = run_start(c, &(struct wire_exec){.line = "pwd", .cwd = "/root/no"});
+	run_wait(c, r);
+	CHECK(r->code == EACCES || r->code == ENOTDIR);
+	stop(c);
+}
+
+TEST(with_one_id_nobody_else_can_be_asked_for)
+{
+	struct client *c = start();
+	char other[16];
+	struct run *r;
+
+	snprintf(other, sizeof(other), "%u", (unsigned)geteuid() + 1);
+	r = run_start(c, &(struct wire_exec){.line = "true", .user = other});
+	run_wait(c, r);
+	CHECK_EQ(r->code, EPERM);
+	CHECK(strstr(r->msg, "one user id") != NULL);
+	snprintf(other, sizeof(other), "%u", (unsigned)geteuid());
+	r = run_start(c, &(struct wire_exec){.line = "true", .user = other});
+	run_wait(c, r);
+	check_exit(r, 0);
 	stop(c);
 }
 
@@ -724,7 +767,7 @@ static bool has_group(int fd, const struct run *r)
 TEST(groups_end_exactly_one_tree)
 {
 	static const char *const args[] = {"--single", "--cgroup", NULL};
-	char path[64];
+	char path[64], line[32];
 	int fd = make_group(path, sizeof(path));
 	struct client *c = client_start_in(fd, false, args);
 	struct run *r, *daemon;
@@ -748,7 +791,8 @@ TEST(groups_end_exactly_one_tree)
 	check_exit(finished(c, "true"), 0);
 	CHECK(!has_group(fd, r));
 	CHECK(has_group(fd, daemon));
-	kill(atoi(run_out(daemon)), SIGKILL);
+	snprintf(line, sizeof(line), "kill -9 %d", atoi(run_out(daemon)));
+	check_exit(finished(c, line), 0);
 	while (has_group(fd, daemon))
 		run_wait(c, run_line(c, "sleep 0.05"));
 	stop(c);
