@@ -254,6 +254,21 @@ static int signal_by_walk(const struct tree *t, int sig, pid_t spare)
 	return seen;
 }
 
+static size_t list_by_walk(const struct tree *t, pid_t spare, pid_t *ret, size_t max)
+{
+	struct procs ps;
+	size_t n = 0;
+
+	if (t->root <= 0)
+		return 0;
+	look(t, &ps);
+	for (size_t i = 0; i < ps.count && n < max; i++)
+		if (is_member(&ps.list[i], spare))
+			ret[n++] = ps.list[i].pid;
+	free(ps.list);
+	return n;
+}
+
 void tree_keep_current(struct tree *t, pid_t shell)
 {
 	struct procs ps;
@@ -313,6 +328,22 @@ static int signal_group(const struct tree *t, int sig, pid_t spare)
 			kill(pid, sig);
 	}
 	return seen;
+}
+
+static size_t list_group(const struct tree *t, pid_t spare, pid_t *ret, size_t max)
+{
+	autofree char *text = NULL;
+	size_t n = 0;
+
+	if (fd_read_file(t->fd, "cgroup.procs", PROCS_BYTES_MAX, &text, NULL) < 0)
+		return 0;
+	for (char *at = text, *line; n < max && (line = strsep(&at, "\n"));) {
+		pid_t pid = atoi(line);
+
+		if (pid > 0 && pid != spare)
+			ret[n++] = pid;
+	}
+	return n;
 }
 
 /* Frozen members cannot fork, but they do die: so this ends, however fast they were forking. */
@@ -396,6 +427,11 @@ int tree_signal(struct tree *t, int sig, pid_t spare)
 bool tree_is_empty(struct tree *t)
 {
 	return tree_signal(t, 0, 0) == 0;
+}
+
+size_t tree_members(struct tree *t, pid_t spare, pid_t *ret, size_t max)
+{
+	return t->fd < 0 ? list_by_walk(t, spare, ret, max) : list_group(t, spare, ret, max);
 }
 
 void tree_sweep(int box_group_fd)

@@ -51,6 +51,8 @@ int tree_kill(struct tree *t, pid_t spare);
 /* Any other signal, once, to every member but `spare`. Returns how many were seen. */
 int tree_signal(struct tree *t, int sig, pid_t spare);
 bool tree_is_empty(struct tree *t);
+/* The members but `spare`, at most max of them. Returns how many were written. */
+size_t tree_members(struct tree *t, pid_t spare, pid_t *ret, size_t max);
 
 /* Removes left groups that have become empty. Called after orphans ended. */
 void tree_sweep(int box_group_fd);

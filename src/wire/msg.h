@@ -63,7 +63,10 @@ struct wire_credit {
 struct wire_exec {
 	struct wire_list argv; /* exec: program and arguments */
 	const char *line;      /* instead of argv: exec runs it with `bash -c`, or `sh -c` */
-	const char *shell;     /* not NULL: run line in this named persistent shell */
+	/* Not NULL: run line in this named persistent shell ("": the default one). cwd, env and user are
+	 * those of the line that starts the shell; for a running shell cwd and env, and another user than
+	 * its own, are an error. The timeout counts from the line's turn, not from its arrival. */
+	const char *shell;
 	struct wire_list env;  /* NAME=VALUE, added to the box's own */
 	const char *cwd;       /* NULL: the box's start directory */
 	const char *user;      /* NULL: the box's user; a name or a uid[:gid] */

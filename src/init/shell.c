@@ -1,0 +1,417 @@
+/*
+ * The table of persistent shells and of their lines; see shell.h for how they work.
+ *
+ * A shell is made by the first line that names it. Lines to one shell wait for each other in order,
+ * different shells run side by side. A shell that ended is forgotten once its line has said so; one
+ * that died while nobody looked is kept as a name, so that the next line can say that its state is
+ * lost.
+ */
+#include "init/shell.h"
+
+#include "base/fd.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define SHELL_DEFAULT "default"
+
+/* --- lines --- */
+
+static struct line **bucket_of(struct shell_table *t, uint32_t id)
+{
+	return &t->buckets[id % LINE_BUCKETS];
+}
+
+static struct line *line_find(struct shell_table *t, uint32_t id)
+{
+	struct line *l = *bucket_of(t, id);
+
+	while (l && l->id != id)
+		l = l->bucket_next;
+	return l;
+}
+
+static void table_add(struct shell_table *t, struct line *l)
+{
+	struct line **bucket = bucket_of(t, l->id);
+
+	l->bucket_next = *bucket;
+	*bucket = l;
+	l->older = t->newest;
+	if (t->newest)
+		t->newest->newer = l;
+	else
+		t->oldest = l;
+	t->newest = l;
+	t->line_count++;
+}
+
+static void table_remove(struct shell_table *t, struct line *l)
+{
+	struct line **at = bucket_of(t, l->id);
+
+	while (*at != l)
+		at = &(*at)->bucket_next;
+	*at = l->bucket_next;
+	*(l->older ? &l->older->newer : &t->oldest) = l->newer;
+	*(l->newer ? &l->newer->older : &t->newest) = l->older;
+	t->line_count--;
+}
+
+void line_free(struct line *l)
+{
+	struct ev *ev = l->table->in->ev;
+
+	table_remove(l->table, l);
+	ev_timer_stop(ev, &l->timeout);
+	ev_timer_stop(ev, &l->step);
+	in_stream_done(&l->input);
+	free(l->stop_seen);
+	line_io_free(l->io);
+	free(l->ask.text);
+	free(l->ask.cwd);
+	free(l->ask.user);
+	free(l->ask.env);
+	free(l->result_cwd);
+	free(l);
+}
+
+static int copy_string(char **ret, const char *s)
+{
+	*ret = s ? strdup(s) : NULL;
+	return s && !*ret ? -ENOMEM : 0;
+}
+
+static int copy_request(struct line_request *ask, const struct wire_exec *m)
+{
+	int r = copy_string(&ask->text, m->line);
+
+	if (r == 0)
+		r = copy_string(&ask->cwd, m->cwd);
+	if (r == 0)
+		r = copy_string(&ask->user, m->user);
+	if (r == 0 && m->env.bytes > 0) {
+		ask->env = malloc(m->env.bytes);
+		if (!ask->env)
+			return -ENOMEM;
+		memcpy(ask->env, m->env.data, m->env.bytes);
+		ask->env_bytes = m->env.bytes;
+		ask->env_count = m->env.count;
+	}
+	ask->timeout_ms = m->timeout_ms;
+	ask->has_input = m->has_stdin != 0;
+	return r;
+}
+
+static int line_new(struct shell *sh, uint32_t id, const struct wire_exec *m, struct line **ret)
+{
+	struct line *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return -ENOMEM;
+	l->table = sh->table;
+	l->shell = sh;
+	l->id = id;
+	l->timeout.on_timer = line_on_timeout;
+	l->step.on_timer = line_on_step;
+	if (m->has_stdin)
+		in_stream_start_held(&l->input, &sh->table->in->link, id);
+	table_add(sh->table, l);
+	if (copy_request(&l->ask, m) < 0) {
+		line_free(l);
+		return -ENOMEM;
+	}
+	*ret = l;
+	return 0;
+}
+
+/* Closes the oldest line that is only late. False if all are waiting or running. */
+static bool make_place(struct shell_table *t)
+{
+	struct line *l = t->oldest;
+
+	if (t->line_count < INIT_LINES_MAX)
+		return true;
+	while (l && (l->state != LINE_LATE || l->tidying))
+		l = l->newer;
+	if (!l)
+		return false;
+	out_stream_end(&l->io->out[0]);
+	out_stream_end(&l->io->out[1]);
+	line_free(l);
+	return true;
+}
+
+/* After the answers went out: names that nobody needs any more, and lines that are over. */
+static void on_tidy(struct ev_defer *d)
+{
+	struct shell_table *t = container(d, struct shell_table, tidy);
+	struct line *l;
+
+	while ((l = t->untidy)) {
+		t->untidy = l->next;
+		l->tidying = false;
+		line_io_forget(l->io);
+		if (l->io->out[0].ended && l->io->out[1].ended)
+			line_free(l);
+	}
+}
+
+/* --- shells --- */
+
+static void shell_free(struct shell *sh)
+{
+	struct shell **at = &sh->table->shells;
+
+	while (*at != sh)
+		at = &(*at)->next;
+	*at = sh->next;
+	sh->table->shell_count--;
+	shell_drop(sh);
+	free(sh);
+}
+
+/* While nothing else is to do: what the next line will need. Failures are found again then. */
+static void on_prepare(struct ev_defer *d)
+{
+	struct shell *sh = container(d, struct shell, prepare);
+
+	if (sh->current || !sh->alive)
+		return;
+	if (!sh->ready)
+		shell_refresh(sh, NULL);
+	if (sh->alive && !sh->spare)
+		line_io_new(sh->table, &sh->user, &sh->spare);
+}
+
+static struct shell *shell_find(struct shell_table *t, const char *name)
+{
+	struct shell *sh = t->shells;
+
+	while (sh && strcmp(sh->name, name) != 0)
+		sh = sh->next;
+	return sh;
+}
+
+/* Forgets a shell that is not alive and has no lines. False if there is none. */
+static bool forget_one(struct shell_table *t)
+{
+	struct shell *sh = t->shells;
+
+	while (sh && (sh->alive || sh->current || sh->first))
+		sh = sh->next;
+	if (sh)
+		shell_free(sh);
+	return sh != NULL;
+}
+
+static int shell_new(struct shell_table *t, const char *name, struct shell **ret, struct err *e)
+{
+	struct shell *sh;
+
+	if (t->shell_count >= INIT_SHELLS_MAX && !forget_one(t))
+		return err_set(e, ERR_LIMIT, EAGAIN,
+			       "this box has %u shells already: end one with `exit`",
+			       INIT_SHELLS_MAX);
+	sh = calloc(1, sizeof(*sh));
+	if (!sh)
+		return err_errno(e, ENOMEM, "make a shell");
+	str_copy(sh->name, sizeof(sh->name), name);
+	sh->table = t;
+	sh->feed_fd = sh->proc_fd = sh->talk.fd = sh->tree.fd = -1;
+	sh->prepare.on_defer = on_prepare;
+	sh->watch.on_timer = shell_on_watch;
+	sh->next = t->shells;
+	t->shells = sh;
+	t->shell_count++;
+	*ret = sh;
+	return 0;
+}
+
+static struct line *queue_take(struct shell *sh)
+{
+	struct line *l = sh->first;
+
+	sh->first = l->next;
+	if (!sh->first)
+		sh->last = NULL;
+	l->next = NULL;
+	sh->queued--;
+	return l;
+}
+
+static void queue_put(struct shell *sh, struct line *l)
+{
+	if (sh->last)
+		sh->last->next = l;
+	else
+		sh->first = l;
+	sh->last = l;
+	sh->queued++;
+}
+
+static void queue_remove(struct shell *sh, struct line *l)
+{
+	struct line **at = &sh->first;
+
+	sh->last = NULL;
+	while (*at) {
+		if (*at == l)
+			*at = l->next;
+		else {
+			sh->last = *at;
+			at = &(*at)->next;
+		}
+	}
+	sh->queued--;
+}
+
+void shell_next(struct shell *sh)
+{
+	struct init *in = sh->table->in;
+
+	while (!sh->current && sh->first) {
+		struct line *l = queue_take(sh);
+		struct err e = {0};
+
+		if (line_begin(l, &e) < 0) {
+			init_fail_err(in, l->id, &e);
+			line_free(l);
+		}
+	}
+	if (sh->current)
+		return;
+	if (sh->alive)
+		ev_defer(in->ev, &sh->prepare);
+	else if (!sh->lost)
+		shell_free(sh);
+}
+
+/* --- what the keeper asks --- */
+
+int shell_table_new(struct init *in, struct shell_table **ret)
+{
+	struct shell_table *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return -ENOMEM;
+	t->in = in;
+	t->dir_fd = -1;
+	t->tidy.on_defer = on_tidy;
+	*ret = t;
+	return 0;
+}
+
+static int check_request(const struct wire_exec *m, const char *name, struct err *e)
+{
+	if (!m->line || m->argv.count > 0)
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "a persistent shell runs a line, not arguments");
+	if (m->pty)
+		return err_set(e, ERR_INVALID, EINVAL, "a persistent shell has no terminal");
+	if (!str_is_name(name, SHELL_NAME_MAX))
+		return err_set(
+			e, ERR_INVALID, EINVAL,
+			"a shell's name is lower-case letters, digits and inner dashes, at most %u",
+			SHELL_NAME_MAX);
+	return 0;
+}
+
+static int add_line(struct shell_table *t, uint32_t id, const struct wire_exec *m, struct err *e)
+{
+	const char *name = m->shell[0] ? m->shell : SHELL_DEFAULT;
+	struct shell *sh = shell_find(t, name);
+	struct line *l;
+	int r = check_request(m, name, e);
+
+	if (r == 0)
+		r = shell_dir_open(t, e);
+	if (r < 0)
+		return r;
+	if (!make_place(t) || (sh && sh->queued >= INIT_SHELL_QUEUE))
+		return err_set(e, ERR_LIMIT, EAGAIN, "too many lines wait in shell '%s'", name);
+	if (!sh)
+		r = shell_new(t, name, &sh, e);
+	if (r < 0)
+		return r;
+	if (line_new(sh, id, m, &l) < 0) {
+		r = err_errno(e, ENOMEM, "run a line");
+	} else {
+		queue_put(sh, l);
+	}
+	shell_next(sh);
+	return r;
+}
+
+void shell_line(struct init *in, uint32_t id, const struct wire_exec *m)
+{
+	struct err e = {0};
+
+	if (line_find(in->shells, id))
+		init_broken(in, "an id was used twice");
+	else if (add_line(in->shells, id, m, &e) < 0)
+		init_fail_err(in, id, &e);
+}
+
+static void on_credit(struct line *l, const struct wire_frame *f)
+{
+	struct wire_credit m;
+
+	if (wire_credit_decode(f, &m) < 0 || f->stream == WIRE_STDIN ||
+	    f->stream >= WIRE_STREAM_COUNT) {
+		init_broken(l->table->in, "a CREDIT that cannot be read");
+		return;
+	}
+	if (!l->io)
+		return;
+	out_stream_credit(&l->io->out[f->stream - WIRE_STDOUT], m.bytes);
+	if (l->draining)
+		line_flush(l);
+}
+
+static void on_signal(struct line *l, const struct wire_frame *f)
+{
+	struct init *in = l->table->in;
+	struct wire_signal m;
+
+	if (wire_signal_decode(f, &m) < 0) {
+		init_broken(in, "a SIGNAL that cannot be read");
+		return;
+	}
+	if (l->state == LINE_QUEUED) {
+		queue_remove(l->shell, l);
+		init_fail(in, l->id, ECANCELED, "it was ended before its turn came");
+		line_free(l);
+	} else if (l->state < LINE_ENDED &&
+		   (m.tree || (m.signal > 0 && m.signal <= (uint64_t)SIGRTMAX))) {
+		line_stop(l, (int)m.signal, m.tree != 0);
+	}
+}
+
+bool shell_frame(struct init *in, const struct wire_frame *f)
+{
+	struct line *l = line_find(in->shells, f->id);
+
+	if (!l)
+		return false;
+	switch (f->type) {
+	case WIRE_DATA:
+		if (l->ask.has_input && l->state < LINE_ENDED)
+			in_stream_data(&l->input, f->payload, f->len);
+		break;
+	case WIRE_EOF:
+		if (l->ask.has_input && l->state < LINE_ENDED)
+			in_stream_eof(&l->input);
+		break;
+	case WIRE_CREDIT:
+		on_credit(l, f);
+		break;
+	case WIRE_SIGNAL:
+		on_signal(l, f);
+		break;
+	default: /* CANCEL: the line goes on; RESIZE: there is no terminal */
+		break;
+	}
+	return true;
+}

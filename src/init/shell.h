@@ -1,0 +1,221 @@
+/*
+ * Persistent shells, private to shell*.c.
+ *
+ * How it works
+ *
+ * A shell is a long-lived `bash -i` (or sh) whose descriptor 0 is a pipe from init, the feed, and
+ * whose 1 and 2 are a private pipe to init, the talk. Children of a line see neither: while a line
+ * runs they are saved in the shell at CLOEXEC descriptors.
+ *
+ * One line is one file and two FIFOs with an unguessable name T in a private directory:
+ *
+ *	Tc	>Ts; { TEXT newline }     parsed as a whole before any of it runs
+ *	To, Te	its output
+ *	Ts	appears when the text has parsed and starts to run
+ *
+ * and one sentence on the feed, the driver, which uses no name that a user can define but `builtin`:
+ *
+ *	\builtin source Tc </dev/null >To 2>Te; PS1=T:$?: PS0= PS2= PROMPT_COMMAND= TMOUT=
+ *
+ * An interactive shell prints PS1 when it is ready for the next sentence, so "T:STATUS:" on the talk
+ * is the end of the line and its status. That needs no helper process and no inotify (of which a user
+ * has 128 for all boxes together), and nothing of it is in the output. Only the shell itself has the
+ * talk, and T is new for each line: a forged end can only harm the line that forged it. Another shell
+ * than bash gives up the whole sentence when the text does not parse, so there the end is a sentence
+ * of its own.
+ *
+ *	queued -> running ---------------> ended -> late -> gone
+ *	              \-> stopping ------>/
+ *
+ * running	the driver was fed. It ends by its end on the talk, or by the death of the shell. An end
+ *		without Ts is a text that did not parse, or, if Tc was never read, a shell in which the
+ *		driver does not work any more (`builtin` redefined, no descriptor left): then nothing has
+ *		run, and the line goes once to a fresh shell.
+ * stopping	shell_stop.c: its time is up, or somebody ended it.
+ * ended	the answer is known, output that is still in the FIFOs goes first.
+ * late		EXIT was sent; a background child still holds a FIFO, and what it writes goes out
+ *		under the line's id.
+ *
+ * A watch looks after a running line once a second: a stopped shell is continued, and a shell that
+ * reads its feed although the line's end was never seen (PS1 made readonly) is found out.
+ *
+ * What can be done before a line comes is done after the one before: its files, and the cgroup it
+ * will run in, where the shell sits already. So starting a line is two writes.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "base/limits.h"
+#include "init/init.h"
+#include "init/input.h"
+#include "init/stream.h"
+#include "init/tree.h"
+#include "init/user.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define container(p, type, member) ((type *)((char *)(p)-offsetof(type, member)))
+
+enum {
+	TOKEN_BYTES = 8,
+	TOKEN_LEN = 2 * TOKEN_BYTES,
+	SHELL_DIR_MAX = 128,
+	TALK_KEEP = 64, /* bytes of the talk kept in case an end was cut in two */
+	LINE_BUCKETS = 64,
+};
+
+enum line_state { LINE_QUEUED, LINE_RUNNING, LINE_STOPPING, LINE_ENDED, LINE_LATE };
+
+/* The files of one line and its output: made ahead, for whichever line comes next. */
+struct line_io {
+	struct shell_table *table;
+	struct line *line; /* NULL until one came */
+	char token[TOKEN_LEN + 1];
+	bool named, input; /* the names exist; Ti and a FIFO Ts among them */
+	bool start_taken;  /* Ts is gone */
+	int text_fd;	   /* Tc; owned */
+	int hold_fd
+		[2]; /* writing ends of To and Te: nothing looks ended while the line runs; owned */
+	struct out_stream out[2];
+	struct ev_io start; /* with input: reads Ts; fd owned */
+	int input_fd;	    /* Ti, until the line's input takes it; owned */
+};
+
+/* What a line asks for. All owned. */
+struct line_request {
+	char *text, *cwd, *user;
+	char *env;
+	uint32_t env_bytes, env_count;
+	uint64_t timeout_ms;
+	bool has_input;
+};
+
+struct line {
+	struct line *next;	  /* in its shell's queue, or among those to be tidied */
+	struct line *bucket_next; /* by id */
+	struct line *newer, *older;
+	struct shell_table *table;
+	struct shell *shell; /* NULL once it has ended */
+	uint32_t id;
+	enum line_state state;
+	struct line_request ask;
+	struct line_io *io; /* owned; NULL while queued */
+	struct in_stream
+		input;	/* held until the shell has opened Ti: before, an end would be lost */
+	bool begun;	/* STARTED is in the link's queue */
+	bool announced; /* and was flushed */
+	bool rerun;	/* it goes to a second shell, after nothing ran in the first */
+	bool restarted; /* what earlier lines did to the shell is lost */
+	bool draining, tidying;
+
+	struct ev_timer timeout;
+	uint64_t started_ms;
+	struct ev_timer step; /* of stopping */
+	unsigned stop_round;  /* how often an end was asked for; 0 is the driver's own */
+	unsigned stop_first;  /* round in which it began, or became one by force */
+	int stop_signal;
+	bool stop_by_force;
+	struct stop_seen *stop_seen; /* who was there to get the signal; owned */
+	size_t stop_seen_count;
+	uint64_t stop_until_ms;
+
+	struct wire_exit result;
+	char *result_cwd; /* owned */
+};
+
+struct shell {
+	struct shell *next;
+	struct shell_table *table;
+	char name[SHELL_NAME_MAX + 1];
+	struct user user;
+	bool alive, bash;
+	bool lost; /* it died between two lines: the next one has to say so */
+	struct ev_child child;
+	int proc_fd;	   /* /proc/PID; owned */
+	int feed_fd;	   /* owned */
+	struct ev_io talk; /* fd owned */
+	uint8_t kept[TALK_KEEP];
+	size_t kept_len;
+	struct tree tree; /* the group it is in: the running line's, or the next one's */
+	bool ready;	  /* it was refreshed after the last line */
+	unsigned status;  /* of the last line: what $? is to be */
+	struct line *current;
+	struct line *first, *last; /* waiting */
+	unsigned queued;
+	struct line_io *spare; /* owned */
+	struct ev_defer prepare;
+	struct ev_timer watch;
+	bool probed; /* an empty sentence was fed after the driver */
+};
+
+struct shell_table {
+	struct init *in;
+	struct shell *shells;
+	unsigned shell_count;
+	struct line *buckets[LINE_BUCKETS];
+	struct line *oldest, *newest;
+	unsigned line_count;
+	struct line *untidy; /* ended, their names are still there */
+	struct ev_defer tidy;
+	char dir[SHELL_DIR_MAX + 1];
+	int dir_fd;			 /* owned; -1 until the first line */
+	bool sees_reads;		 /* the directory's filesystem keeps access times */
+	char status_file[TOKEN_LEN + 2]; /* sourced with N it returns N */
+	uint32_t groups;		 /* made so far, for their names */
+};
+
+/* shell.c: the table. */
+void shell_next(struct shell *sh); /* runs the next line, or prepares for it; may free sh */
+void line_free(struct line *l);
+
+/* shell_files.c: the directory, and the files of one line. */
+int shell_dir_open(struct shell_table *t, struct err *e);
+int line_io_new(struct shell_table *t, const struct user *u, struct line_io **ret);
+void line_io_free(struct line_io *io);
+void line_io_forget(struct line_io *io); /* removes the names, keeps the streams */
+/* For a line with input: Ti, opened both ways, and Ts as a FIFO, so that its opening is an event. */
+int line_io_add_input(struct line_io *io, const struct user *u);
+int line_io_write(struct line_io *io, const char *text, const struct shell *sh);
+/* Did the text start to run? Asked once, after the end: Ts is then gone. */
+bool line_io_take_start(struct line_io *io);
+/* Was Tc ever read? True where the filesystem cannot tell: what is in doubt is not run again. */
+bool line_io_was_read(const struct line_io *io);
+
+/* shell_proc.c: the process. */
+int shell_start(struct shell *sh, const struct line *l, struct err *e);
+/* After a line, before the next: puts the shell into a new group, or notes who is below it now. One
+ * in which no line can run any more is dropped. */
+int shell_refresh(struct shell *sh, struct err *e);
+void shell_feed(struct shell *sh, const char *sentence);
+int shell_unread(const struct shell *sh); /* bytes of the feed that it has not read */
+/* Reads what the shell said. True if that was an end of the current line. */
+bool shell_listen(struct shell *sh, unsigned *ret_round, unsigned *ret_status);
+void shell_signal(struct shell *sh, int sig);
+bool shell_is_stopped(const struct shell *sh);
+char *shell_cwd(const struct shell *sh); /* owned; NULL if that cannot be told */
+void shell_drop(struct shell *sh);	 /* ends the process if it lives and lets go of it */
+
+/* shell_line.c: one line from its start to its end. */
+int line_begin(struct line *l, struct err *e);
+void line_end(struct line *l, enum wire_shell_state state, const char *cause);
+/* Drains output as far as credit allows, then sends EXIT. */
+void line_flush(struct line *l);
+void line_on_started(struct ev_io *io, uint32_t events);
+void line_on_stream_end(struct out_stream *s);
+void line_on_stream_room(struct out_stream *s);
+void line_ask_end(struct line *l, unsigned round); /* feeds an end of its own */
+void shell_on_end(struct shell *sh, unsigned round, unsigned status);
+void shell_on_death(struct shell *sh, int wait_status);
+void shell_probe(struct shell *sh); /* only while nothing of the feed is unread */
+void shell_on_watch(struct ev_timer *t);
+
+/* shell_stop.c: ending a line that does not end. */
+void line_on_timeout(struct ev_timer *t);
+void line_on_step(struct ev_timer *t);
+void line_stop(struct line *l, int sig, bool tree);
+/* The shell is ready again in the round that was asked for last. */
+void line_stopped(struct line *l);
+/* The shell died while the line was being stopped. */
+void line_stopped_by_death(struct line *l);

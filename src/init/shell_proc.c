@@ -1,0 +1,410 @@
+/*
+ * The process of a persistent shell; see shell.h.
+ *
+ * `-i` matters: only an interactive shell unwinds on SIGINT and keeps its state. Job control stays
+ * off, as there is no terminal. The realtime signal is init's way to interrupt a line that ignores or
+ * traps SIGINT: its trap runs between two commands, brings back the default and interrupts.
+ */
+#include "init/shell.h"
+
+#include "base/fd.h"
+#include "init/env.h"
+#include "init/spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+enum {
+	SHELL_OOM_SCORE = 200,
+	TALK_BYTES = 4096,
+	NOISE_WATCH_MS = 20,
+	FILES_MIN = 24,
+	LIMITS_BYTES_MAX = 8192,
+	/* Names of groups for lines: apart from those of commands, which are their ids. */
+	GROUP_FIRST = 0x80000000u,
+};
+
+static const char bash_setup[] =
+	"\\builtin set +o history; \\builtin unset HISTFILE MAILCHECK; "
+	"\\builtin trap '\\builtin trap - INT; \\builtin kill -INT $$' 50\n";
+static const char sh_setup[] = "trap 'trap - INT; kill -INT $$' 50\n";
+
+/* --- what can be a shell --- */
+
+struct program {
+	const char *path;
+	const char *argv[6];
+	bool bash;
+};
+
+#define BASH(at)                                                                       \
+	{                                                                              \
+		at, {"bash", "--noprofile", "--norc", "--noediting", "-i", NULL}, true \
+	}
+#define SH(at, ...)                                  \
+	{                                            \
+		at, {__VA_ARGS__, "-i", NULL}, false \
+	}
+
+static const struct program programs[] = {
+	BASH("/bin/bash"),   BASH("/usr/bin/bash"),   BASH("/usr/local/bin/bash"),
+	SH("/bin/sh", "sh"), SH("/bin/dash", "dash"), SH("/bin/busybox", "busybox", "sh"),
+};
+
+static const struct program *find_program(void)
+{
+	for (size_t i = 0; i < sizeof(programs) / sizeof(*programs); i++)
+		if (access(programs[i].path, X_OK) == 0)
+			return &programs[i];
+	return NULL;
+}
+
+/* --- the group --- */
+
+/* Has it children at all? If the kernel does not say, it may have. */
+static bool may_have_children(const struct shell *sh)
+{
+	char path[64], byte;
+
+	snprintf(path, sizeof(path), "task/%d/children", (int)sh->child.pid);
+	autoclose int fd = openat(sh->proc_fd, path, O_RDONLY | O_CLOEXEC);
+	return fd < 0 || read(fd, &byte, 1) != 0;
+}
+
+static int renew_tree(struct shell *sh, struct err *e)
+{
+	struct shell_table *t = sh->table;
+	struct tree fresh;
+	int r = tree_init(&fresh, t->in->cgroup_fd, GROUP_FIRST | t->groups++);
+
+	if (r == 0 && sh->alive)
+		r = tree_enter(&fresh, sh->child.pid);
+	if (r < 0) {
+		tree_done(&fresh);
+		return err_errno(e, -r, "make a group for the line");
+	}
+	if (sh->alive && fresh.fd < 0) {
+		fresh.root = sh->child.pid;
+		if (may_have_children(sh))
+			tree_keep_current(&fresh, sh->child.pid);
+	}
+	tree_done(&sh->tree);
+	sh->tree = fresh;
+	sh->ready = true;
+	return 0;
+}
+
+/* Soft limit of open files, from /proc where the kernel does not let init ask (another user). */
+static uint64_t open_files_max(const struct shell *sh)
+{
+	static const char title[] = "Max open files";
+	autofree char *text = NULL;
+	struct rlimit files;
+	const char *at;
+
+	if (prlimit(sh->child.pid, RLIMIT_NOFILE, NULL, &files) == 0)
+		return files.rlim_cur;
+	if (fd_read_file(sh->proc_fd, "limits", LIMITS_BYTES_MAX, &text, NULL) < 0)
+		return UINT64_MAX;
+	at = strstr(text, title);
+	return at ? strtoull(at + strlen(title), NULL, 10) : UINT64_MAX;
+}
+
+int shell_refresh(struct shell *sh, struct err *e)
+{
+	/* The driver needs some descriptors of its own; after `ulimit -n 8` every line would fail. */
+	if (open_files_max(sh) < FILES_MIN) {
+		shell_drop(sh);
+		sh->lost = true;
+		return 0;
+	}
+	/* Most lines leave nobody behind: then the group serves again. To move a process to another waits
+	 * for the whole machine, milliseconds if nobody did so lately. */
+	if (sh->tree.fd >= 0 && tree_signal(&sh->tree, 0, sh->child.pid) == 0) {
+		sh->ready = true;
+		return 0;
+	}
+	return renew_tree(sh, e);
+}
+
+/* --- feed and talk --- */
+
+void shell_feed(struct shell *sh, const char *sentence)
+{
+	/* A shell that cannot take a sentence is dead or dying: its end is an event of its own. */
+	ssize_t n = write(sh->feed_fd, sentence, strlen(sentence));
+
+	(void)n;
+}
+
+int shell_unread(const struct shell *sh)
+{
+	int n = 0;
+
+	return ioctl(sh->feed_fd, FIONREAD, &n) < 0 ? 0 : n;
+}
+
+/* TOKEN[xROUND]:STATUS: */
+static bool parse_end(const char *s, size_t n, unsigned *ret_round, unsigned *ret_status)
+{
+	char text[32];
+	int used = 0;
+
+	*ret_round = 0;
+	n = n < sizeof(text) - 1 ? n : sizeof(text) - 1;
+	memcpy(text, s, n);
+	text[n] = '\0';
+	if (text[0] == 'x' && sscanf(text, "x%5u:%3u:%n", ret_round, ret_status, &used) == 2)
+		return used > 0;
+	return sscanf(text, ":%3u:%n", ret_status, &used) == 1 && used > 0;
+}
+
+/* The last end in what was said. */
+static bool find_end(const struct shell *sh, const char *p, size_t n, unsigned *ret_round,
+		     unsigned *ret_status)
+{
+	const char *token = sh->current && sh->current->io ? sh->current->io->token : NULL;
+	const char *at = p, *end = p + n;
+	unsigned round, status;
+	bool found = false;
+
+	while (token && (at = memmem(at, (size_t)(end - at), token, TOKEN_LEN))) {
+		at += TOKEN_LEN;
+		if (!parse_end(at, (size_t)(end - at), &round, &status))
+			continue;
+		*ret_round = round;
+		*ret_status = status;
+		found = true;
+	}
+	return found;
+}
+
+/* Nothing can be said any more: it closed its descriptors, or became another program. */
+static void close_talk(struct shell *sh)
+{
+	ev_io_remove(sh->table->in->ev, &sh->talk);
+	fd_close(&sh->talk.fd);
+}
+
+bool shell_listen(struct shell *sh, unsigned *ret_round, unsigned *ret_status)
+{
+	char text[TALK_KEEP + TALK_BYTES];
+	bool found = false;
+	ssize_t n = 1;
+
+	while (sh->talk.fd >= 0 && n > 0) {
+		size_t all, keep;
+
+		memcpy(text, sh->kept, sh->kept_len);
+		n = read(sh->talk.fd, text + sh->kept_len, TALK_BYTES);
+		if (n == 0)
+			close_talk(sh);
+		if (n <= 0)
+			break;
+		all = sh->kept_len + (size_t)n;
+		found = find_end(sh, text, all, ret_round, ret_status) || found;
+		keep = all < TALK_KEEP ? all : TALK_KEEP;
+		memcpy(sh->kept, text + all - keep, keep);
+		sh->kept_len = keep;
+		if (n < TALK_BYTES)
+			break;
+	}
+	if (found)
+		sh->kept_len = 0;
+	return found;
+}
+
+/* It said something that is no end: perhaps its prompt is not ours any more, or a sh met an error. */
+static void on_noise(struct shell *sh)
+{
+	if (sh->current->state != LINE_RUNNING)
+		return;
+	if (!sh->bash && !sh->probed && shell_unread(sh) == 0)
+		shell_probe(sh);
+	else if (sh->current->announced && sh->watch.armed)
+		ev_timer_set(sh->table->in->ev, &sh->watch, NOISE_WATCH_MS);
+}
+
+static void on_talk(struct ev_io *io, uint32_t events)
+{
+	struct shell *sh = container(io, struct shell, talk);
+	unsigned round, status;
+
+	if (shell_listen(sh, &round, &status))
+		shell_on_end(sh, round, status);
+	else if (sh->current)
+		on_noise(sh);
+}
+
+/* --- life --- */
+
+static void on_child_exit(struct ev_child *c, int wait_status)
+{
+	shell_on_death(container(c, struct shell, child), wait_status);
+}
+
+static int open_proc(struct shell *sh, struct err *e)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d", (int)sh->child.pid);
+	sh->proc_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return sh->proc_fd < 0 ? err_errno(e, errno, "look at the shell in /proc") : 0;
+}
+
+/* From here on shell_drop undoes it. */
+static int adopt(struct shell *sh, pid_t pid, int pidfd, struct err *e)
+{
+	struct ev *ev = sh->table->in->ev;
+	int r;
+
+	sh->alive = true;
+	sh->status = 0;
+	sh->kept_len = 0;
+	sh->tree.root = pid;
+	sh->child.on_exit = on_child_exit;
+	sh->talk.on_event = on_talk;
+	sh->child.pid = pid;
+	r = ev_child_add(ev, &sh->child, pid, pidfd);
+	if (r == 0)
+		r = ev_io_add(ev, &sh->talk, EPOLLIN);
+	return r < 0 ? err_errno(e, -r, "watch a shell") : open_proc(sh, e);
+}
+
+static int make_pipes(struct shell *sh, int child[2], struct err *e)
+{
+	int feed[2], talk[2];
+
+	if (pipe2(feed, O_CLOEXEC) < 0)
+		return err_errno(e, errno, "make a pipe");
+	sh->feed_fd = feed[1];
+	child[0] = feed[0];
+	if (pipe2(talk, O_CLOEXEC) < 0)
+		return err_errno(e, errno, "make a pipe");
+	sh->talk.fd = talk[0];
+	child[1] = talk[1];
+	if (fd_set_nonblock(sh->feed_fd, true) < 0 || fd_set_nonblock(sh->talk.fd, true) < 0)
+		return err_errno(e, errno, "make a pipe");
+	return 0;
+}
+
+static int spawn_shell(struct shell *sh, const struct line *l, const struct program *p,
+		       struct err *e)
+{
+	const struct wire_list add = {l->ask.env, l->ask.env_bytes, l->ask.env_count};
+	struct init *in = sh->table->in;
+	char cwd[BOX_PATH_MAX];
+	autofree char **env = NULL;
+	int child[2] = {-1, -1}, pidfd, r;
+	pid_t pid;
+
+	r = env_cwd(in, &sh->user, l->ask.cwd, cwd, sizeof(cwd), e);
+	if (r == 0)
+		r = env_build(in, &sh->user, &add, false, &env, e);
+	if (r == 0)
+		r = make_pipes(sh, child, e);
+	struct spawn s = {
+		.path = p->path,
+		.argv = (char *const *)(uintptr_t)p->argv,
+		.env = env,
+		.cwd = cwd,
+		.user = &sh->user,
+		.single = in->single,
+		.subreaper = sh->tree.fd < 0,
+		.in = child[0],
+		.out = child[1],
+		.err = child[1],
+		.tty = -1,
+		.cgroup_fd = sh->tree.fd,
+		.oom_score_adj = SHELL_OOM_SCORE,
+	};
+	if (r == 0)
+		r = spawn_process(&s, &pid, &pidfd, e);
+	fd_close(&child[0]);
+	fd_close(&child[1]);
+	return r < 0 ? r : adopt(sh, pid, pidfd, e);
+}
+
+int shell_start(struct shell *sh, const struct line *l, struct err *e)
+{
+	const struct program *p = find_program();
+	int r = 0;
+
+	if (!p)
+		return err_set(e, ERR_NOT_FOUND, ENOENT,
+			       "this image has no shell: neither bash nor sh");
+	/* A line that goes to a second shell stays with who ran the first. */
+	if (!l->rerun || l->ask.user)
+		r = env_user(sh->table->in, l->ask.user, &sh->user, e);
+	if (r == 0)
+		r = renew_tree(sh, e);
+	if (r == 0)
+		r = spawn_shell(sh, l, p, e);
+	if (r < 0) {
+		shell_drop(sh);
+		return r;
+	}
+	sh->bash = p->bash;
+	shell_feed(sh, p->bash ? bash_setup : sh_setup);
+	return 0;
+}
+
+void shell_signal(struct shell *sh, int sig)
+{
+	if (sh->alive)
+		sys_pidfd_send_signal(sh->child.io.fd, sig);
+}
+
+bool shell_is_stopped(const struct shell *sh)
+{
+	siginfo_t info = {0};
+
+	return waitid(P_PID, (id_t)sh->child.pid, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+	       info.si_pid == sh->child.pid;
+}
+
+char *shell_cwd(const struct shell *sh)
+{
+	static const char mark[] = " (deleted)";
+	const size_t mark_len = sizeof(mark) - 1;
+	char path[BOX_PATH_MAX + sizeof(mark)];
+	struct stat st;
+	ssize_t n = readlinkat(sh->proc_fd, "cwd", path, sizeof(path) - 1);
+
+	if (n <= 0)
+		return NULL;
+	path[n] = '\0';
+	/* A directory may really be called like that; one that is gone has no links. */
+	if ((size_t)n > mark_len && strcmp(path + n - mark_len, mark) == 0 &&
+	    fstatat(sh->proc_fd, "cwd", &st, 0) == 0 && st.st_nlink == 0)
+		path[(size_t)n - mark_len] = '\0';
+	return strdup(path);
+}
+
+void shell_drop(struct shell *sh)
+{
+	struct ev *ev = sh->table->in->ev;
+
+	if (sh->child.io.added) {
+		/* Not watched any more, the reaper takes it. */
+		sys_pidfd_send_signal(sh->child.io.fd, SIGKILL);
+		ev_child_remove(ev, &sh->child);
+	}
+	sh->alive = false;
+	ev_timer_stop(ev, &sh->watch);
+	ev_defer_cancel(ev, &sh->prepare);
+	close_talk(sh);
+	fd_close(&sh->feed_fd);
+	fd_close(&sh->proc_fd);
+	tree_done(&sh->tree);
+	sh->tree.root = 0;
+	sh->ready = false;
+	line_io_free(take_ptr(sh->spare));
+}
