@@ -3,6 +3,7 @@
 
 #include "tap.h"
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/str.h"
@@ -360,4 +361,48 @@ void run_credit(struct client *c, struct run *r, uint8_t stream, uint64_t bytes)
 	buf_init(&b, WIRE_OUT_MAX);
 	CHECK_EQ(wire_credit_encode(&b, r->id, stream, &m), 0);
 	send_buf(c, &b);
+}
+
+struct run *run_finished(struct client *c, const char *line)
+{
+	struct run *r = run_line(c, line);
+
+	run_wait(c, r);
+	return r;
+}
+
+void run_check_exit(const struct run *r, int code)
+{
+	CHECK(r->started);
+	CHECK_EQ(r->code, 0);
+	CHECK(r->exit.has_exit);
+	CHECK_EQ(r->exit.exit_code, code);
+	CHECK_EQ(r->exit.signal, 0);
+	CHECK_STR(r->cause, "exit");
+}
+
+bool is_alive(pid_t pid)
+{
+	char path[32], text[256];
+	const char *end;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	autoclose int fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? 0 : fd_read_full(fd, text, sizeof(text) - 1);
+	if (n <= 0)
+		return false;
+	text[n] = '\0';
+	end = strrchr(text, ')');
+	return end && end[1] == ' ' && end[2] != 'Z' && end[2] != 'X';
+}
+
+void wait_until_dead(pid_t pid)
+{
+	uint64_t until = clock_mono_ms() + 20000;
+
+	while (is_alive(pid)) {
+		CHECK(clock_mono_ms() < until);
+		poll(NULL, 0, 5);
+	}
 }

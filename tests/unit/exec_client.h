@@ -66,3 +66,12 @@ void run_send_eof(struct client *c, struct run *r);
 void run_signal(struct client *c, struct run *r, int sig, bool tree);
 void run_credit(struct client *c, struct run *r, uint8_t stream, uint64_t bytes);
 void client_send(struct client *c, const void *p, size_t n);
+
+/* Runs a line to its end. */
+struct run *run_finished(struct client *c, const char *line);
+/* It started and ended by itself with this code. */
+void run_check_exit(const struct run *r, int code);
+
+/* A zombie is not alive, whoever has yet to reap it. */
+bool is_alive(pid_t pid);
+void wait_until_dead(pid_t pid);

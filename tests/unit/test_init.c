@@ -5,7 +5,6 @@
 #include "exec_client.h"
 #include "tap.h"
 
-#include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
 
@@ -43,40 +42,22 @@ static struct run *run_argv(struct client *c, const char *const *items)
 	return r;
 }
 
-static struct run *finished(struct client *c, const char *line)
-{
-	struct run *r = run_line(c, line);
-
-	run_wait(c, r);
-	return r;
-}
-
-static void check_exit(struct run *r, int code)
-{
-	CHECK(r->started);
-	CHECK_EQ(r->code, 0);
-	CHECK(r->exit.has_exit);
-	CHECK_EQ(r->exit.exit_code, code);
-	CHECK_EQ(r->exit.signal, 0);
-	CHECK_STR(r->cause, "exit");
-}
-
 static void codes_over(bool pipes)
 {
 	struct client *c = client_start(pipes, plain);
 	struct run *r = run_argv(c, (const char *[]){"true", NULL});
 
 	run_wait(c, r);
-	check_exit(r, 0);
+	run_check_exit(r, 0);
 	CHECK_STR(r->cwd, "/tmp");
 	run_wait_eof(c, r);
 	r = run_argv(c, (const char *[]){"/bin/false", NULL});
 	run_wait(c, r);
-	check_exit(r, 1);
-	check_exit(finished(c, "exit 3"), 3);
-	check_exit(finished(c, "exit 255"), 255);
-	r = finished(c, "echo out; echo err >&2; pwd");
-	check_exit(r, 0);
+	run_check_exit(r, 1);
+	run_check_exit(run_finished(c, "exit 3"), 3);
+	run_check_exit(run_finished(c, "exit 255"), 255);
+	r = run_finished(c, "echo out; echo err >&2; pwd");
+	run_check_exit(r, 0);
 	CHECK_STR(run_out(r), "out\n/tmp\n");
 	CHECK_STR(run_err(r), "err\n");
 	CHECK_EQ(r->exit.stdout_bytes, 9);
@@ -114,7 +95,7 @@ TEST(signals_are_told_from_codes)
 		    sig == SIGBUS || sig == SIGFPE || sig == SIGSEGV)
 			continue; /* no core files from a test */
 		snprintf(line, sizeof(line), "kill -%d $$", sig);
-		r = finished(c, line);
+		r = run_finished(c, line);
 		CHECK(!r->exit.has_exit);
 		CHECK_EQ(r->exit.signal, sig);
 		CHECK_STR(r->cause, "signal");
@@ -125,9 +106,9 @@ TEST(signals_are_told_from_codes)
 TEST(input_is_empty_unless_given)
 {
 	struct client *c = start();
-	struct run *r = finished(c, "cat; read x; echo $?; readlink /proc/self/fd/0");
+	struct run *r = run_finished(c, "cat; read x; echo $?; readlink /proc/self/fd/0");
 
-	check_exit(r, 0);
+	run_check_exit(r, 0);
 	CHECK_STR(run_out(r), "1\n/dev/null\n");
 	stop(c);
 }
@@ -139,8 +120,9 @@ TEST(only_three_descriptors)
 
 	run_wait(c, r);
 	CHECK_STR(run_out(r), "0\n1\n2\n3\n"); /* 3 is ls reading the directory */
-	r = finished(c, "grep -E '^(SigBlk|SigIgn)' /proc/self/status; umask; ps -o sid= -p $$ | "
-			"grep -c $$");
+	r = run_finished(c,
+			 "grep -E '^(SigBlk|SigIgn)' /proc/self/status; umask; ps -o sid= -p $$ | "
+			 "grep -c $$");
 	CHECK_STR(run_out(r), "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n0022\n1\n");
 	stop(c);
 }
@@ -163,7 +145,7 @@ static void echo_over(bool pipes)
 	run_send(c, r, bytes, sizeof(bytes));
 	run_send_eof(c, r);
 	run_wait(c, r);
-	check_exit(r, 0);
+	run_check_exit(r, 0);
 	for (int s = WIRE_STDOUT; s <= WIRE_STDERR; s++) {
 		CHECK_EQ(buf_len(&r->out[s]), sizeof(bytes));
 		CHECK_MEM(buf_data(&r->out[s]), bytes, sizeof(bytes));
@@ -193,11 +175,11 @@ TEST(input_that_is_not_read_is_no_error)
 
 	run_send(c, r, bytes, sizeof(bytes)); /* would hang if credit did not come back */
 	run_wait(c, r);
-	check_exit(r, 0);
+	run_check_exit(r, 0);
 	r = run_start(c, &(struct wire_exec){.line = "sleep 0.1; echo ok", .has_stdin = 1});
 	run_send(c, r, "x", 1);
 	run_wait(c, r);
-	check_exit(r, 0);
+	run_check_exit(r, 0);
 	CHECK_STR(run_out(r), "ok\n");
 	stop(c);
 }
@@ -212,14 +194,14 @@ TEST(output_waits_for_credit)
 	run_wait_started(c, r);
 	while (buf_len(&r->out[WIRE_STDOUT]) < WIRE_WINDOW)
 		CHECK(client_pump(c, true));
-	other = finished(c, "echo others go on");
+	other = run_finished(c, "echo others go on");
 	CHECK_STR(run_out(other), "others go on\n");
 	CHECK_EQ(buf_len(&r->out[WIRE_STDOUT]), WIRE_WINDOW);
 	CHECK(!r->over);
 	r->hold_credit = false;
 	run_credit(c, r, WIRE_STDOUT, WIRE_WINDOW);
 	run_wait(c, r);
-	check_exit(r, 0);
+	run_check_exit(r, 0);
 	CHECK_EQ(r->exit.stdout_bytes, 2000000);
 	CHECK_EQ(r->out_at_exit[WIRE_STDOUT], 2000000);
 	stop(c);
@@ -234,7 +216,7 @@ TEST(exit_waits_for_what_the_pipe_holds)
 	r->hold_credit = true;
 	while (buf_len(&r->out[WIRE_STDOUT]) < WIRE_WINDOW)
 		CHECK(client_pump(c, true));
-	finished(c, "sleep 0.2");
+	run_finished(c, "sleep 0.2");
 	CHECK(!r->over);
 	run_credit(c, r, WIRE_STDOUT, WIRE_WINDOW);
 	run_wait(c, r);
@@ -252,33 +234,6 @@ TEST(a_window_exactly_filled_is_no_reason_to_wait)
 	run_wait(c, r);
 	CHECK_EQ(r->exit.stdout_bytes, WIRE_WINDOW);
 	stop(c);
-}
-
-/* A zombie is not alive, whoever has yet to reap it. */
-static bool is_alive(pid_t pid)
-{
-	char path[32], text[256];
-	const char *end;
-	ssize_t n;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	autoclose int fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? 0 : fd_read_full(fd, text, sizeof(text) - 1);
-	if (n <= 0)
-		return false;
-	text[n] = '\0';
-	end = strrchr(text, ')');
-	return end && end[1] == ' ' && end[2] != 'Z' && end[2] != 'X';
-}
-
-static void wait_dead(pid_t pid)
-{
-	uint64_t until = clock_mono_ms() + 20000;
-
-	while (is_alive(pid)) {
-		CHECK(clock_mono_ms() < until);
-		poll(NULL, 0, 5);
-	}
 }
 
 /* A timeout ends the whole tree, however it was set up, and keeps what was printed. */
@@ -301,8 +256,8 @@ TEST(timeout_ends_the_tree)
 	CHECK_EQ(r->exit.signal, SIGKILL);
 	CHECK(strstr(run_out(r), "last\n") != NULL);
 	CHECK_EQ(sscanf(run_out(r), "%d\n%d", &first, &second), 2);
-	wait_dead(first);
-	wait_dead(second);
+	wait_until_dead(first);
+	wait_until_dead(second);
 	run_wait_eof(c, r);
 	stop(c);
 }
@@ -324,20 +279,20 @@ TEST(timeout_of_a_spinning_loop_and_of_a_fork_storm)
 	run_wait(c, r);
 	CHECK_STR(r->cause, "timeout");
 	run_wait_eof(c, r); /* nobody is left to hold the pipes */
-	check_exit(finished(c, "exit 0"), 0);
+	run_check_exit(run_finished(c, "exit 0"), 0);
 	stop(c);
 }
 
 TEST(a_background_child_may_hold_the_pipes)
 {
 	struct client *c = start();
-	struct run *r = finished(c, "(sleep 0.3; echo late; echo late2 >&2) & echo now");
+	struct run *r = run_finished(c, "(sleep 0.3; echo late; echo late2 >&2) & echo now");
 
-	check_exit(r, 0);
+	run_check_exit(r, 0);
 	CHECK_EQ(r->exit.stdout_bytes, 4);
 	CHECK_EQ(r->out_at_exit[WIRE_STDOUT], 4);
 	CHECK(!r->eof[WIRE_STDOUT]);
-	CHECK_STR(run_out(finished(c, "echo next")), "next\n");
+	CHECK_STR(run_out(run_finished(c, "echo next")), "next\n");
 	run_wait_eof(c, r);
 	CHECK_STR(run_out(r), "now\nlate\n");
 	CHECK_STR(run_err(r), "late2\n");
@@ -353,7 +308,7 @@ TEST(signals_reach_the_group_and_kill_the_tree)
 	run_wait_text(c, r, "ready");
 	run_signal(c, r, SIGUSR1, false);
 	run_wait(c, r);
-	check_exit(r, 5);
+	run_check_exit(r, 5);
 	CHECK_STR(run_out(r), "ready\ngot\n");
 	r = run_line(c, "trap '' TERM; setsid sleep 1000 & echo ready $!; sleep 1000");
 	run_wait_text(c, r, "\n");
@@ -361,7 +316,7 @@ TEST(signals_reach_the_group_and_kill_the_tree)
 	run_wait(c, r);
 	CHECK_STR(r->cause, "killed");
 	CHECK_EQ(r->exit.signal, SIGKILL);
-	wait_dead(atoi(run_out(r) + 6));
+	wait_until_dead(atoi(run_out(r) + 6));
 	stop(c);
 }
 
@@ -457,11 +412,11 @@ TEST(commands_run_as_the_user)
 	if (geteuid() != 0)
 		SKIP("only root can become another user");
 	c = client_start(false, args);
-	r = finished(c, "id -u; id -g; id -G; grep ^CapEff /proc/self/status");
+	r = run_finished(c, "id -u; id -g; id -G; grep ^CapEff /proc/self/status");
 	CHECK_STR(run_out(r), "65534\n65533\n65533\nCapEff:\t0000000000000000\n");
 	r = run_start(c, &(struct wire_exec){.line = "id -u; id -G; echo $HOME", .user = "0:7"});
 	run_wait(c, r);
-	check_exit(r, 0);
+	run_check_exit(r, 0);
 	CHECK(strncmp(run_out(r), "0\n7\n/", 5) == 0);
 	r = run_start(c, &(struct wire_exec){.line = "stat -c %u $(tty)", .pty = 1});
 	run_wait(c, r);
@@ -486,7 +441,7 @@ TEST(with_one_id_nobody_else_can_be_asked_for)
 	snprintf(other, sizeof(other), "%u", (unsigned)geteuid());
 	r = run_start(c, &(struct wire_exec){.line = "true", .user = other});
 	run_wait(c, r);
-	check_exit(r, 0);
+	run_check_exit(r, 0);
 	stop(c);
 }
 
@@ -524,7 +479,7 @@ TEST(terminal_echo_size_and_end)
 	run_wait_text(c, r, "50 120");
 	run_send_eof(c, r);
 	run_wait(c, r);
-	check_exit(r, 0);
+	run_check_exit(r, 0);
 	CHECK(strstr(run_out(r), "end\r\n") != NULL);
 	CHECK(r->eof[WIRE_STDOUT]);
 	CHECK_EQ(r->exit.stdout_bytes, buf_len(&r->out[WIRE_STDOUT]));
@@ -549,11 +504,11 @@ TEST(terminal_keys_and_hangup)
 	run_send(c, r, "line\npart", 9);
 	run_send_eof(c, r); /* after a part of a line: cat gets the part, then the end */
 	run_wait(c, r);
-	check_exit(r, 0);
+	run_check_exit(r, 0);
 	m = (struct wire_exec){.line = "sleep 1000 & echo $!", .pty = 1};
 	r = run_start(c, &m);
 	run_wait(c, r);
-	check_exit(r, 0);
+	run_check_exit(r, 0);
 	CHECK(r->eof[WIRE_STDOUT]);
 	stop(c);
 }
@@ -568,11 +523,11 @@ TEST(orphans_are_reaped_and_no_status_is_stolen)
 		for (int j = 0; j < 10; j++)
 			r = run_line(c, "(sleep 0.02 & sleep 0.01 &) ; (exit 1) & exit 7");
 		run_wait(c, r);
-		check_exit(r, 7);
+		run_check_exit(r, 7);
 	}
 	for (uint32_t i = 0; i < c->count; i++) {
 		run_wait(c, c->runs[i]);
-		check_exit(c->runs[i], 7);
+		run_check_exit(c->runs[i], 7);
 		run_wait_eof(c, c->runs[i]);
 	}
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)c->pid, (int)c->pid);
@@ -607,7 +562,7 @@ TEST(three_hundred_at_once)
 	}
 	for (int i = 0; i < 300; i++) {
 		run_wait(c, all[i]);
-		check_exit(all[i], i % 250);
+		run_check_exit(all[i], i % 250);
 		CHECK_EQ(atoi(run_out(all[i])), i % 250);
 	}
 	stop(c);
@@ -624,7 +579,7 @@ TEST(a_hundred_floods_at_once)
 	poll(NULL, 0, 500); /* nobody reads for a while */
 	for (int i = 0; i < 100; i++) {
 		run_wait(c, all[i]);
-		check_exit(all[i], 9);
+		run_check_exit(all[i], 9);
 		CHECK_EQ(all[i]->exit.stdout_bytes, 600000);
 		CHECK_EQ(all[i]->out_at_exit[WIRE_STDOUT], 600000);
 	}
@@ -634,7 +589,7 @@ TEST(a_hundred_floods_at_once)
 TEST(the_table_is_bounded_and_lingering_goes_first)
 {
 	struct client *c = start();
-	struct run *oldest = finished(c, "sleep 1000 & exit 1");
+	struct run *oldest = run_finished(c, "sleep 1000 & exit 1");
 	struct run *r = NULL;
 
 	for (unsigned i = 1; i < INIT_EXECS_MAX; i++)
@@ -669,7 +624,7 @@ TEST(garbage_ends_the_link)
 		while (client_pump(c, true))
 			continue;
 		CHECK(client_stop(c) != 0);
-		wait_dead(pid);
+		wait_until_dead(pid);
 	}
 }
 
@@ -705,110 +660,22 @@ TEST(the_end_of_the_link_ends_everything)
 	pid = r->pid;
 	daemon = atoi(run_out(r));
 	stop(c);
-	wait_dead(pid);
-	wait_dead(daemon);
+	wait_until_dead(pid);
+	wait_until_dead(daemon);
 }
 
 TEST(late_frames_for_nobody_are_dropped)
 {
 	struct client *c = start();
-	struct run *r = finished(c, "true");
+	struct run *r = run_finished(c, "true");
 
 	run_wait_eof(c, r);
 	run_send(c, r, "x", 1);
 	run_send_eof(c, r);
 	run_signal(c, r, SIGKILL, true);
 	run_credit(c, r, WIRE_STDOUT, 10);
-	check_exit(finished(c, "true"), 0);
+	run_check_exit(run_finished(c, "true"), 0);
 	stop(c);
-}
-
-/* A group for the test with an `init` below it, as the wall makes it; or the test is skipped. */
-static int make_group(char *ret, size_t size)
-{
-	static const char *const mounts[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
-	char path[64];
-
-	for (size_t i = 0; i < 2; i++) {
-		int fd;
-
-		snprintf(path, sizeof(path), "%s/cgroup.procs", mounts[i]);
-		snprintf(ret, size, "%s/cove-init-test-%d", mounts[i], (int)getpid());
-		if (access(path, F_OK) < 0 || mkdir(ret, 0755) < 0)
-			continue;
-		fd = open(ret, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		CHECK_EQ(mkdirat(fd, "init", 0755), 0);
-		return fd;
-	}
-	SKIP("no cgroup v2 that may be written to");
-	return -1;
-}
-
-static void remove_group(int fd, const char *path)
-{
-	uint64_t until = clock_mono_ms() + 20000;
-
-	unlinkat(fd, "init", AT_REMOVEDIR);
-	close(fd);
-	while (rmdir(path) < 0) {
-		CHECK(clock_mono_ms() < until);
-		poll(NULL, 0, 5);
-	}
-}
-
-static bool has_group(int fd, const struct run *r)
-{
-	char name[16];
-
-	snprintf(name, sizeof(name), "e%u", (unsigned)r->id);
-	return faccessat(fd, name, F_OK, 0) == 0;
-}
-
-TEST(groups_end_exactly_one_tree)
-{
-	static const char *const args[] = {"--single", "--cgroup", NULL};
-	char path[64], line[32];
-	int fd = make_group(path, sizeof(path));
-	struct client *c = client_start_in(fd, false, args);
-	struct run *r, *daemon;
-
-	CHECK_STR(c->notes, "none");
-	r = finished(c, "grep -c /e1$ /proc/self/cgroup; ls /proc/self/fd");
-	CHECK_STR(run_out(r), "1\n0\n1\n2\n3\n");
-	run_wait_eof(c, r);
-	daemon = finished(c, "setsid sleep 1000 >/dev/null 2>&1 & echo $!");
-	run_wait_eof(c, daemon);
-	check_exit(daemon, 0);
-	r = run_start(c, &(struct wire_exec){
-				 .line = "(setsid sleep 1000 &); (setsid sleep 1000 >/dev/null "
-					 "2>&1 &); sleep 1000",
-				 .timeout_ms = 300,
-			 });
-	run_wait(c, r);
-	CHECK_STR(r->cause, "timeout");
-	run_wait_eof(c, r);
-	CHECK(is_alive(atoi(run_out(daemon))));
-	check_exit(finished(c, "true"), 0);
-	CHECK(!has_group(fd, r));
-	CHECK(has_group(fd, daemon));
-	snprintf(line, sizeof(line), "kill -9 %d", atoi(run_out(daemon)));
-	check_exit(finished(c, line), 0);
-	while (has_group(fd, daemon))
-		run_wait(c, run_line(c, "sleep 0.05"));
-	stop(c);
-	remove_group(fd, path);
-}
-
-TEST(a_group_that_does_not_work_is_told)
-{
-	static const char *const args[] = {"--single", "--cgroup", NULL};
-	int fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	struct client *c = client_start_in(fd, true, args);
-
-	CHECK(strstr(c->notes, "cannot be used") != NULL);
-	check_exit(finished(c, "true"), 0);
-	stop(c);
-	close(fd);
 }
 
 TAP_MAIN
