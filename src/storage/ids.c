@@ -2,10 +2,10 @@
  * Which host ids a box's ids are; see ids.h.
  *
  * A range is a slot of 65,536 ids between RANGE_FIRST and RANGE_LAST, a region that neither
- * /etc/subuid's usual numbers nor systemd's allocate from. A slot is taken by locking its file; the
- * search begins at a random slot, so that a range given back is rarely used again at once. Whoever
- * removes the file holds its lock, and whoever locks it checks that it is still the one in the
- * directory, so two holders cannot meet.
+ * /etc/subuid's usual numbers nor systemd's allocate from, and below 2^31, where old tools still see
+ * a sign. A slot is taken by locking its file; the search begins at a random slot, so that a range
+ * given back is rarely used again at once. Whoever removes the file holds its lock, and whoever locks
+ * it checks that it is still the one in the directory, so two holders cannot meet.
  */
 #include "storage/ids.h"
 
@@ -26,7 +26,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-enum { RANGE_FIRST = 0x7000, RANGE_LAST = 0xefff }; /* slot = host id >> 16 */
+enum { RANGE_FIRST = 0x7000, RANGE_LAST = 0x7ffe }; /* slot = host id >> 16 */
 enum { SUBID_FILE_MAX = 1 << 20 };
 
 extern char **environ;
