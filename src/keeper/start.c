@@ -209,6 +209,7 @@ static int start_wall(struct life *l, struct ready *r, struct err *e)
 			.box_dir = r->box_dir,
 			.image_root = l->config.image_root,
 			.image_is_host = l->config.image_is_host,
+			.throw_away = l->config.spec.one_shot,
 			.ids = l->ids,
 			.mounts = r->mounts.list,
 			.mount_count = r->mounts.count,

@@ -30,6 +30,7 @@ struct wall_config {
 	const char *box_dir;	/* boxes/<id>: holds upper/ and work/ (see storage.h) */
 	const char *image_root; /* directory that becomes /, read-only below upper/ */
 	bool image_is_host;	/* the host's own /usr below a small skeleton at image_root */
+	bool throw_away;	/* the writes are never used again: do not sync them */
 	struct ids ids;		/* which host ids the box's ids are */
 	const struct wall_mount *mounts;
 	size_t mount_count;

@@ -120,15 +120,18 @@ static int step_scratch(struct enter *n, const struct step *s)
 
 static int step_root(struct enter *n, const struct step *s)
 {
-	static const char *const options[] = {"lowerdir",  "lower",   "upperdir",
-					      "rw/upper",  "workdir", "rw/work",
-					      "userxattr", NULL,      NULL};
+	/* An overlay syncs the whole filesystem below it when it goes, unless it is volatile; and a
+	 * volatile one cannot be mounted again, which a box that is thrown away never is. */
+	const char *options[] = {"lowerdir",  "lower", "upperdir", "rw/upper", "workdir", "rw/work",
+				 "userxattr", NULL,    NULL,	   NULL,       NULL};
 	int r = mount_attach(n->plan->sources[PLAN_LOWER].fd, AT_FDCWD, "lower");
 
 	if (r == 0)
 		r = mount_attach(n->plan->sources[PLAN_RW].fd, AT_FDCWD, "rw");
 	if (r < 0)
 		return r;
+	if (n->plan->config->throw_away)
+		options[8] = "volatile";
 	n->root = mount_new("overlay", options, MA_NODEV);
 	return n->root < 0 ? n->root : mount_attach(n->root, AT_FDCWD, "root");
 }
