@@ -16,20 +16,21 @@ enum { DEFAULTS = 7, DEFAULTS_BYTES = 1024 };
 
 int env_user(const struct init *in, const char *asked, struct user *ret, struct err *e)
 {
+	const char *wanted = asked ? asked : in->user;
 	char self[16];
 	int r;
 
 	if (!in->single)
-		return user_find(asked ? asked : in->user, ret, e);
-	if (asked) {
-		r = user_find(asked, ret, e);
+		return user_find(wanted, ret, e);
+	if (wanted) {
+		r = user_find(wanted, ret, e);
 		if (r < 0 || ret->uid == geteuid())
 			return r;
 		return err_set(e, ERR_UNSUPPORTED, EPERM,
 			       "this box has one user id (%u), so nothing can run as '%s' (%u): "
 			       "more need a "
 			       "range of subordinate ids for the caller (/etc/subuid, /etc/subgid)",
-			       (unsigned)geteuid(), asked, (unsigned)ret->uid);
+			       (unsigned)geteuid(), wanted, (unsigned)ret->uid);
 	}
 	snprintf(self, sizeof(self), "%u", (unsigned)geteuid());
 	return user_find(self, ret, e);

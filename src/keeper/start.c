@@ -157,7 +157,9 @@ static void args_done(struct init_args *a)
 static int args_make(struct init_args *a, const struct life *l, bool has_workspace, struct err *e)
 {
 	const struct spec *s = &l->config.spec;
-	const char *user = s->user ? s->user : l->config.image_user;
+	bool is_single = l->ids.kind == IDS_SINGLE;
+	/* With one id there is no choice; a user the caller asks for all the same is refused by init. */
+	const char *user = s->user ? s->user : is_single ? NULL : l->config.image_user;
 	const char *cwd = s->cwd ? s->cwd : has_workspace ? WORKSPACE_DST : NULL;
 
 	args_add(a, "cove-init", NULL);
@@ -165,7 +167,7 @@ static int args_make(struct init_args *a, const struct life *l, bool has_workspa
 		args_add(a, "--user", user);
 	if (cwd)
 		args_add(a, "--cwd", cwd);
-	if (l->ids.kind == IDS_SINGLE)
+	if (is_single)
 		args_add(a, "--single", NULL);
 	if (l->cgroup.fd >= 0)
 		args_add(a, "--cgroup", NULL);
