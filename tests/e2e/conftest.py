@@ -127,16 +127,17 @@ def short_dir():
     return path
 
 
+def remove_tree(path):
+    """Also what belongs to the caller's subordinate ids."""
+    shutil.rmtree(path, ignore_errors=True)
+    if os.path.exists(path):
+        subprocess.run(["unshare", "--user", "--map-root-user", "--map-auto", "rm", "-rf", str(path)], check=True)
+
+
 def forget_home(cove):
     """Ends and removes all boxes of a home, then the home itself."""
-    for name in cove("ls", "-q").text.split():
-        cove("rm", "-f", name)
-    for line in cove("image", "ls", "-q").text.split():
-        if line != "host":
-            cove("image", "rm", line)
-    for line in cove("workspace", "ls", "-q").text.split():
-        cove("workspace", "rm", line)
-    shutil.rmtree(cove.home, ignore_errors=True)
+    cove("rm", "-f", *cove("ls", "-q").text.split(), timeout=300)
+    remove_tree(cove.home)
 
 
 @pytest.fixture(scope="session")
@@ -156,7 +157,7 @@ def session_cove():
         cove.image = "host"
     yield cove
     forget_home(cove)
-    shutil.rmtree(os.path.dirname(home), ignore_errors=True)
+    remove_tree(os.path.dirname(home))
 
 
 @pytest.fixture
@@ -197,7 +198,7 @@ def new_home():
     for base, cove in made:
         if os.path.isdir(cove.home):
             forget_home(cove)
-        shutil.rmtree(base, ignore_errors=True)
+        remove_tree(base)
 
 
 @pytest.fixture

@@ -107,5 +107,5 @@ def test_fast_path_links_libc_only(cove):
     for program in (PREFIX / "bin/cove", PREFIX / "libexec/cove/cove-keeper", PREFIX / "libexec/cove/cove-init"):
         got = subprocess.run(["ldd", str(program)], capture_output=True, text=True)
         names = [line.split()[0] for line in got.stdout.splitlines() if "=>" in line]
-        allowed = re.compile(r"(libc|libcove|linux-vdso|libasan|libubsan|libm|libgcc_s|libpthread|libdl|librt)\b.*")
+        allowed = re.compile(r"(libc|libcove|linux-vdso|libasan|libubsan|libm|libgcc_s|libstdc\+\+|libpthread|libdl|librt)\b.*")
         assert all(allowed.match(n) for n in names), (program, names)

@@ -10,7 +10,8 @@ import subprocess
 
 import pytest
 
-from conftest import (IS_ROOT, PREFIX, Cove, alive, children, kill, needs_root, short_dir, wait_until)
+from conftest import (IS_ROOT, PREFIX, Cove, alive, children, kill, needs_root, remove_tree, short_dir,
+                      wait_until)
 
 
 def mounts_below(path):
@@ -391,4 +392,4 @@ def test_state_directory_moved_away_under_a_running_box():
     keeper = cove.inspect(box)["keeper_pid"]
     cove("rm", "-f", box).ok()
     wait_until(lambda: not alive(keeper), "the keeper to end")
-    shutil.rmtree(base)
+    remove_tree(base)
