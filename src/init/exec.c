@@ -381,7 +381,7 @@ static int spawn_leader(struct exec *x, const struct user *u, const struct wire_
 			const struct ends *n, struct err *e)
 {
 	autofree char **env = NULL, **argv = NULL;
-	const char *path;
+	const char *path = NULL;
 	int pidfd, r = build_argv(m, &argv, &path, e);
 	pid_t pid;
 

@@ -400,7 +400,7 @@ static void end_everything(void)
 int main(int argc, char **argv)
 {
 	struct init in = {.cgroup_fd = -1};
-	int rfd, wfd, r;
+	int rfd = -1, wfd = -1, r;
 
 	in.env = calloc((size_t)argc + 1, sizeof(*in.env));
 	if (!in.env)

@@ -21,12 +21,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/fs.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 enum { OPEN_TRIES = 32 };
+
+#define KERNEL_RENAME_NOREPLACE 1u /* from the kernel's headers, which musl does not bring */
 
 static int check_workspace_name(const char *name, struct err *e)
 {
@@ -41,7 +43,7 @@ static int check_workspace_name(const char *name, struct err *e)
 /* Renames without ever replacing: an empty workspace that somebody just made is in use. */
 static int rename_new(int dir_fd, const char *from, const char *to)
 {
-	if (renameat2(dir_fd, from, dir_fd, to, RENAME_NOREPLACE) == 0)
+	if (syscall(SYS_renameat2, dir_fd, from, dir_fd, to, KERNEL_RENAME_NOREPLACE) == 0)
 		return 0;
 	if (errno == EEXIST) {
 		unlinkat(dir_fd, from, AT_REMOVEDIR);

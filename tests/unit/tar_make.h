@@ -44,15 +44,15 @@ static inline void maker_header(struct tar_maker *m, struct maker_entry e)
 {
 	unsigned char h[512] = {0};
 
-	memcpy(h, e.name, strnlen(e.name, 100));
+	memcpy(h, e.name, strlen(e.name) < 100 ? strlen(e.name) : 100);
 	snprintf((char *)h + 100, 8, "%07o", e.mode);
 	snprintf((char *)h + 108, 8, "%07o", e.uid);
 	snprintf((char *)h + 116, 8, "%07o", e.gid);
-	snprintf((char *)h + 124, 12, "%011llo", e.size);
-	snprintf((char *)h + 136, 12, "%011llo", e.mtime);
+	snprintf((char *)h + 124, 12, "%011llo", e.size & 077777777777ull);
+	snprintf((char *)h + 136, 12, "%011llo", e.mtime & 077777777777ull);
 	h[156] = (unsigned char)e.type;
 	if (e.target)
-		memcpy(h + 157, e.target, strnlen(e.target, 100));
+		memcpy(h + 157, e.target, strlen(e.target) < 100 ? strlen(e.target) : 100);
 	memcpy(h + 257, e.gnu ? "ustar  " : "ustar\00000", 8);
 	maker_seal(h);
 	CHECK_EQ(buf_append(&m->out, h, sizeof(h)), 0);

@@ -257,7 +257,8 @@ static pid_t start_swapper(void)
 		if (mkdirat(base_fd, "tree/d", 0755) == 0)
 			close(openat(base_fd, "tree/d/f", O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
 		renameat(base_fd, "tree/d", base_fd, "tree/old");
-		symlinkat("../outside", base_fd, "tree/d");
+		if (symlinkat("../outside", base_fd, "tree/d") < 0 && errno == ENOSPC)
+			_exit(1);
 		renameat(base_fd, "tree/d", base_fd, "tree/x/d");
 		unlinkat(base_fd, "tree/d", 0);
 		mkdirat(base_fd, "tree", 0755);

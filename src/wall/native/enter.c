@@ -21,7 +21,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <net/if.h>
 #include <sched.h>
 #include <signal.h>
@@ -317,6 +316,21 @@ static int step_rlimits(struct enter *n, const struct step *s)
 	return 0;
 }
 
+/* From the kernel's headers, which musl does not bring. */
+enum {
+	CAP_CHOWN = 0,
+	CAP_DAC_OVERRIDE = 1,
+	CAP_FOWNER = 3,
+	CAP_FSETID = 4,
+	CAP_KILL = 5,
+	CAP_SETGID = 6,
+	CAP_SETUID = 7,
+	CAP_NET_BIND_SERVICE = 10,
+	CAP_AUDIT_READ =
+		37, /* the last one of the oldest kernel that can run boxes is above this */
+	CAPABILITY_VERSION_3 = 0x20080522,
+};
+
 /* In-box root may do these and nothing else; ordinary users have none, and setuid programs cannot
  * give more. */
 static const int kept_caps[] = {CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID,
@@ -324,8 +338,13 @@ static const int kept_caps[] = {CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSE
 
 static int step_caps(struct enter *n, const struct step *s)
 {
-	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct data[2] = {0};
+	struct {
+		uint32_t version;
+		int pid;
+	} head = {.version = CAPABILITY_VERSION_3};
+	struct {
+		uint32_t effective, permitted, inheritable;
+	} data[2] = {0};
 	uint64_t keep = 0;
 
 	for (size_t i = 0; i < sizeof(kept_caps) / sizeof(kept_caps[0]); i++)
