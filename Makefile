@@ -16,7 +16,7 @@ all: ## build the programs, the library and the manual into ./build (the default
 		meson setup $(BUILD) --buildtype=release --prefix=$(PREFIX) >$(BUILD).log 2>&1 || \
 		{ cat $(BUILD).log; rm -f $(BUILD).log; exit 1; }
 	@rm -f $(BUILD).log
-	@ninja -C $(BUILD)
+	@ninja -C $(BUILD) all
 	@ln -sfn src/cli/cove $(BUILD)/cove
 
 quickstart: ## from a fresh clone to an agent's job in a box, explained line by line
