@@ -13,10 +13,10 @@ FUZZ_SECONDS = 60
 all: ## build the programs, the library and the manual into ./build (the default)
 	@tools/packages build
 	@test -f $(BUILD)/build.ninja || \
-		meson setup $(BUILD) --buildtype=release --prefix=$(PREFIX) >$(BUILD).log 2>&1 || \
+		meson setup $(BUILD) -Dbuildtype=release -Dtests=false --prefix=$(PREFIX) >$(BUILD).log 2>&1 || \
 		{ cat $(BUILD).log; rm -f $(BUILD).log; exit 1; }
 	@rm -f $(BUILD).log
-	@ninja -C $(BUILD) all
+	@ninja -C $(BUILD)
 	@ln -sfn src/cli/cove $(BUILD)/cove
 
 quickstart: ## from a fresh clone to an agent's job in a box, explained line by line
