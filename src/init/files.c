@@ -5,8 +5,10 @@
  * How it works
  *
  *	FILE ---> file_start: find the user, make the operation, kind->start
- *	frame --> file_frame: kind->frame   (ENTRY, DATA, EOF of a put; CREDIT of a get)
+ *	frame --> file_frame: kind->frame   (ENTRY, EOF of a put)
+ *	                      kind->data    (DATA of a put, CREDIT of a get)
  *	turn ---> on_turn:    kind->turn    (get, list, remove: one bounded piece per turn)
+ *	                      kind->stream  (get, in the middle of a large file)
  *
  * Whatever a step returns, settle() acts on it: wait, go on next turn, or answer and free. There
  * is no other place that answers, so each operation is answered exactly once.
@@ -14,7 +16,9 @@
  * The user: init is the box's root. Around each step the filesystem ids of this process become
  * the user's (setfsuid, setfsgid, and the groups); leaving fsuid 0 drops the capabilities that
  * override permissions, and coming back raises them again. Where only one id is mapped nothing is
- * changed. File work is never done between turns as anybody else.
+ * changed. File work is never done between turns as anybody else. The exception is moving the
+ * bytes of a file that is open (data, stream): the kernel looked at the user's rights when it was
+ * opened, and the change would cost as much as the copying.
  *
  * Limits: INIT_FILE_OPS_MAX operations at once; a transfer holds no data of its own, it reads
  * into the link's queue (as long as that is short) and writes straight from a frame.
@@ -140,11 +144,16 @@ static void on_turn(struct ev_defer *d)
 {
 	struct file_op *op = (struct file_op *)((char *)d - offsetof(struct file_op, turn));
 	struct err e = {0};
-	int r = enter_user(op, &e);
+	int r;
 
-	if (r == 0)
-		r = op->kind->turn(op, &e);
-	leave_user(op);
+	if (op->streaming) {
+		r = op->kind->stream(op, &e);
+	} else {
+		r = enter_user(op, &e);
+		if (r == 0)
+			r = op->kind->turn(op, &e);
+		leave_user(op);
+	}
 	settle(op, r, &e);
 }
 
@@ -394,6 +403,8 @@ static int op_frame(struct file_op *op, const struct wire_frame *f, struct err *
 
 	if (f->type == WIRE_CANCEL)
 		return err_set(e, ERR_INTERRUPTED, ECANCELED, "cancelled");
+	if ((f->type == WIRE_DATA || f->type == WIRE_CREDIT) && op->kind->data)
+		return op->kind->data(op, f, e);
 	if (!op->kind->frame)
 		return err_set(e, ERR_PROTOCOL, EPROTO, "unexpected frame for a file operation");
 	r = enter_user(op, e);

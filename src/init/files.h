@@ -30,9 +30,13 @@ struct file_kind {
 	size_t size; /* of the object that begins with a struct file_op */
 	int (*start)(struct file_op *op, const struct wire_file *m, struct err *e);
 	int (*turn)(struct file_op *op, struct err *e); /* NULL: frames drive it */
-	/* Both may be NULL. stop closes and takes back what is half made. */
+	/* All may be NULL. stop closes and takes back what is half made. */
 	int (*frame)(struct file_op *op, const struct wire_frame *f, struct err *e);
 	void (*stop)(struct file_op *op);
+	/* Bytes of a file that is open: done as init itself, so they touch no path. data takes DATA
+	 * and CREDIT; stream is called instead of turn while op->streaming is set. */
+	int (*data)(struct file_op *op, const struct wire_frame *f, struct err *e);
+	int (*stream)(struct file_op *op, struct err *e);
 };
 
 struct file_op {
@@ -40,7 +44,8 @@ struct file_op {
 	const struct file_kind *kind;
 	struct file_op *next;
 	uint32_t id;
-	bool started; /* kind->start was called, so kind->stop will be */
+	bool started;	/* kind->start was called, so kind->stop will be */
+	bool streaming; /* kind->stream has the next turns */
 	struct ev_defer turn;
 	struct user user;
 	/* Absolute, not normalised: what ".." means after a link is for the kernel to say. */

@@ -3,14 +3,16 @@
  *
  * How it works
  *
- * Each turn of the loop sends at most about one data frame's worth: fair between operations, and
- * the link's queue stays short. Data needs credit; when there is none, or when the queue is long,
- * the operation waits and is woken by CREDIT or by file_drained.
+ * Each turn of the loop sends at most TURN_BYTES or so: fair between operations, the link's queue
+ * stays short, and the link writes it all at once. Data needs credit; when there is none, or when
+ * the queue is long, the operation waits and is woken by CREDIT or by file_drained. A large file
+ * has turns of its own (get_stream), in which nothing but its bytes is touched.
  *
  * A file is read up to the size it had when it was opened, so one that grows for ever still ends;
  * one that shrinks ends early. A file that says it has no size (most of /proc) is read to its
- * end, at most INIT_UNSIZED_MAX. Only regular files are opened: the type is looked at first,
- * because opening a FIFO is an event for whoever waits at its other end, and again afterwards.
+ * end, and is an error beyond INIT_UNSIZED_MAX. Only regular files are opened: the type is looked
+ * at first, because opening a FIFO is an event for whoever waits at its other end, and again
+ * afterwards.
  *
  * In a tree no link is followed. A child that vanished or changed its type between looking and
  * opening is left out, as if we had come a moment later; one that may not be read is an error,
@@ -26,7 +28,7 @@
 #include <string.h>
 #include <sys/vfs.h>
 
-enum { ENTRIES_PER_TURN = 64 };
+enum { ENTRIES_PER_TURN = 64, TURN_BYTES = 4 * WIRE_DATA_MAX };
 
 /* statfs types (linux/magic.h, which a libc of its own does not bring). */
 #define PROC_MAGIC    0x9fa0
@@ -40,6 +42,7 @@ struct get {
 	struct wire_flow flow;
 	int fd;	       /* the file being sent, owned; -1 between files */
 	uint64_t left; /* of it, at most */
+	bool unsized;  /* it did not say how long it is */
 	dev_t dev;     /* of the directory entered last */
 };
 
@@ -75,8 +78,12 @@ static int open_child(int dir_fd, const char *name, int flags)
 static int begin_file(struct get *g, int fd, const struct stat *st)
 {
 	g->fd = fd;
-	g->left = st->st_size > 0 ? (uint64_t)st->st_size : INIT_UNSIZED_MAX;
-	if (st->st_size > (off_t)WIRE_DATA_MAX)
+	g->unsized = st->st_size <= 0;
+	/* One frame beyond the maximum, so that reaching into it shows that there is more. */
+	g->left = g->unsized ? INIT_UNSIZED_MAX + WIRE_DATA_MAX : (uint64_t)st->st_size;
+	/* Not those of /proc: some of them look at who reads, not only at who opened. */
+	g->op.streaming = st->st_size > (off_t)WIRE_DATA_MAX;
+	if (g->op.streaming)
 		posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
 	return file_send_entry(&g->op, g->walk.path, st, NULL);
 }
@@ -137,6 +144,7 @@ static int get_start(struct file_op *op, const struct wire_file *m, struct err *
 static int end_file(struct get *g, struct err *e)
 {
 	fd_close(&g->fd);
+	g->op.streaming = false;
 	if (wire_link_send(&g->op.in->link, WIRE_EOF, WIRE_STDOUT, g->op.id, NULL, 0) < 0)
 		return file_error(&g->op, ENOBUFS, "send", g->walk.path, e);
 	return g->walk.top ? FILE_AGAIN : FILE_DONE;
@@ -175,7 +183,31 @@ static int send_data(struct get *g, struct err *e)
 	wire_link_flush(&g->op.in->link);
 	g->left -= (uint64_t)n;
 	g->flow.left -= (uint64_t)n;
+	if (g->unsized && g->left < WIRE_DATA_MAX)
+		return err_set(e, ERR_LIMIT, EFBIG,
+			       "'%.80s' says it has no size and goes on after %u MiB: copy it with "
+			       "a command in the box",
+			       *g->walk.path ? g->walk.path : g->op.path, INIT_UNSIZED_MAX >> 20);
 	return FILE_AGAIN;
+}
+
+/* The next piece of the open file, or its end. */
+static int step_file(struct get *g, struct err *e)
+{
+	if (g->left == 0)
+		return end_file(g, e);
+	return g->flow.left == 0 ? FILE_WAIT : send_data(g, e);
+}
+
+static int get_stream(struct file_op *op, struct err *e)
+{
+	struct get *g = get_of(op);
+	int r = FILE_AGAIN;
+
+	for (unsigned i = 0; i < TURN_BYTES / WIRE_DATA_MAX && r == FILE_AGAIN && op->streaming;
+	     i++)
+		r = file_may_send(op) ? step_file(g, e) : FILE_WAIT;
+	return r;
 }
 
 /* Opens what the walk stands on, a file or a directory, and sends its entry. */
@@ -233,24 +265,15 @@ static int next_entry(struct get *g, bool descend, struct err *e)
 static int get_turn(struct file_op *op, struct err *e)
 {
 	struct get *g = get_of(op);
+	uint64_t before = g->flow.left;
 	int r = FILE_AGAIN;
 
-	for (int i = 0; i < ENTRIES_PER_TURN && r == FILE_AGAIN; i++) {
+	for (int i = 0; i < ENTRIES_PER_TURN && r == FILE_AGAIN && !op->streaming; i++) {
 		if (!file_may_send(op))
 			return FILE_WAIT;
-		if (g->fd < 0) {
-			r = next_entry(g, true, e);
-		} else if (g->left == 0) {
-			r = end_file(g, e);
-		} else if (g->flow.left == 0) {
-			return FILE_WAIT;
-		} else {
-			uint64_t before = g->flow.left;
-
-			r = send_data(g, e);
-			if (before - g->flow.left >= WIRE_DATA_MAX / 2)
-				break;
-		}
+		r = g->fd < 0 ? next_entry(g, true, e) : step_file(g, e);
+		if (before - g->flow.left >= TURN_BYTES)
+			break;
 	}
 	return r;
 }
@@ -280,7 +303,7 @@ static int list_start(struct file_op *op, const struct wire_file *m, struct err 
 	return r < 0 ? file_error(op, -r, "list", "", e) : FILE_AGAIN;
 }
 
-static int get_frame(struct file_op *op, const struct wire_frame *f, struct err *e)
+static int get_credit(struct file_op *op, const struct wire_frame *f, struct err *e)
 {
 	struct wire_credit m;
 
@@ -300,8 +323,9 @@ const struct file_kind file_get = {
 	.size = sizeof(struct get),
 	.start = get_start,
 	.turn = get_turn,
-	.frame = get_frame,
 	.stop = get_stop,
+	.data = get_credit,
+	.stream = get_stream,
 };
 
 const struct file_kind file_list = {

@@ -160,11 +160,20 @@ static int end_file(struct put *p, struct err *e)
 	return r < 0 ? file_error(&p->op, -r, "write", p->rel, e) : FILE_WAIT;
 }
 
-static int put_data(struct put *p, const struct wire_frame *f, struct err *e)
+static int bad_frame(struct err *e)
 {
-	int r = fd_write_full(p->fd, f->payload, f->len);
-	struct wire_credit m;
+	return err_set(e, ERR_PROTOCOL, EPROTO, "unexpected frame for a put");
+}
 
+static int put_data(struct file_op *op, const struct wire_frame *f, struct err *e)
+{
+	struct put *p = put_of(op);
+	struct wire_credit m;
+	int r;
+
+	if (f->type != WIRE_DATA || p->fd < 0 || f->stream != WIRE_STDIN)
+		return bad_frame(e);
+	r = fd_write_full(p->fd, f->payload, f->len);
 	if (r < 0)
 		return file_error(&p->op, -r, "write", p->rel, e);
 	m.bytes = wire_flow_took(&p->flow, f->len);
@@ -283,11 +292,6 @@ static int put_link(struct put *p, const struct wire_entry *m, struct err *e)
 	return r < 0 ? file_error(&p->op, -r, "make the link", p->rel, e) : FILE_WAIT;
 }
 
-static int bad_frame(struct err *e)
-{
-	return err_set(e, ERR_PROTOCOL, EPROTO, "unexpected frame for a put");
-}
-
 static int put_entry(struct put *p, const struct wire_entry *m, struct err *e)
 {
 	const char *path = m->path ? m->path : "";
@@ -329,8 +333,6 @@ static int put_frame(struct file_op *op, const struct wire_frame *f, struct err 
 	switch (f->type) {
 	case WIRE_ENTRY:
 		return wire_entry_decode(f, &m) < 0 ? bad_frame(e) : put_entry(p, &m, e);
-	case WIRE_DATA:
-		return p->fd < 0 || f->stream != WIRE_STDIN ? bad_frame(e) : put_data(p, f, e);
 	case WIRE_EOF:
 		return p->fd < 0 || f->stream != WIRE_STDIN ? bad_frame(e) : end_file(p, e);
 	default:
@@ -360,5 +362,6 @@ const struct file_kind file_put = {
 	.size = sizeof(struct put),
 	.start = put_start,
 	.frame = put_frame,
+	.data = put_data,
 	.stop = put_stop,
 };

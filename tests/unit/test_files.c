@@ -450,6 +450,11 @@ TEST(files_without_a_size)
 	CHECK(buf_len(&r.data) > 10);
 	CHECK_MEM(buf_data(&r.data), "Linux", 5);
 	client_result_done(&r);
+	/* As good as endless: a part of it must not look like the whole. */
+	r = client_file(&c, &(struct wire_file){.op = FILE_GET, .path = "/proc/self/pagemap"});
+	CHECK_EQ(r.code, EFBIG);
+	CHECK(strstr(r.msg, "says it has no size") != NULL);
+	client_result_done(&r);
 	finish(&c);
 }
 
