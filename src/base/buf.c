@@ -32,12 +32,14 @@ static int make_room(struct buf *b, size_t n)
 		return -ENOBUFS;
 	if (b->cap - b->start >= b->len + n)
 		return 0;
-	if (b->cap >= b->len + n && b->start >= b->cap / 2) {
-		memmove(b->data, b->data + b->start, b->len);
+	/* Moving pays when no more is moved than was consumed; else the buffer doubles, so that
+	 * this is soon the case. */
+	if (b->cap >= b->len + n && b->start >= b->len) {
+		memcpy(b->data, b->data + b->start, b->len);
 		b->start = 0;
 		return 0;
 	}
-	while (cap < b->len + n)
+	while (cap < b->len + n || cap == b->cap)
 		cap *= 2;
 	data = malloc(cap);
 	if (!data)

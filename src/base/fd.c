@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -59,6 +60,13 @@ int fd_set_nonblock(int fd, bool on)
 		return -errno;
 	wanted = on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK;
 	return wanted != flags && fcntl(fd, F_SETFL, wanted) < 0 ? -errno : 0;
+}
+
+void fd_set_send_room(int fd, unsigned bytes)
+{
+	int value = (int)bytes;
+
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &value, sizeof(value));
 }
 
 int fd_read_file(int dir_fd, const char *path, size_t max, char **ret, size_t *ret_len)

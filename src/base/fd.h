@@ -48,6 +48,9 @@ ssize_t fd_read_full(int fd, void *p, size_t n);
 int fd_write_full(int fd, const void *p, size_t n);
 
 int fd_set_nonblock(int fd, bool on);
+/* Asks for a socket's send buffer of so many bytes. The kernel may give less, which costs speed
+ * only. */
+void fd_set_send_room(int fd, unsigned bytes);
 
 /* Reads a whole small file relative to dir_fd (or AT_FDCWD) without following a final link. The
  * result is owned and NUL-terminated. -EFBIG beyond max. */

@@ -9,11 +9,12 @@
 #define BOX_PATH_MAX	   4096u
 
 /* The wire (src/wire). */
-#define WIRE_VERSION	 1u
-#define WIRE_DATA_MAX	 65536u	      /* payload of one DATA frame */
-#define WIRE_CONTROL_MAX (1u << 20)   /* payload of any other frame: a 200 KB command fits */
-#define WIRE_WINDOW	 (512u << 10) /* bytes in flight per stream before a CREDIT is needed */
-#define WIRE_OUT_MAX	 (8u << 20)   /* bytes queued on one link before it is declared stuck */
+#define WIRE_VERSION	  1u
+#define WIRE_DATA_MAX	  65536u       /* payload of one DATA frame */
+#define WIRE_CONTROL_MAX  (1u << 20)   /* payload of any other frame: a 200 KB command fits */
+#define WIRE_WINDOW	  (512u << 10) /* bytes in flight per stream before a CREDIT is needed */
+#define WIRE_SOCKET_BYTES (512u << 10) /* asked of the kernel as a socket's send buffer */
+#define WIRE_OUT_MAX	  (8u << 20)   /* bytes queued on one link before it is declared stuck */
 
 /* A box's specification. */
 #define SPEC_ENV_MAX   256u

@@ -25,6 +25,7 @@ int conn_new(int fd, struct conn **ret, struct err *e)
 	}
 	c->fd = fd;
 	c->claim_fd = -1;
+	fd_set_send_room(fd, WIRE_SOCKET_BYTES);
 	wire_decoder_init(&c->decoder);
 	buf_init(&c->out, WIRE_OUT_MAX);
 	*ret = c;

@@ -1,9 +1,9 @@
 /*
  * A link; see link.h.
  *
- * Reading is level-triggered and takes one buffer per turn, then every whole frame in it. Writing is
- * tried once at the end of the turn; what does not fit waits for EPOLLOUT. The flag `gone` lives on
- * the stack of whoever calls back, so that a callback may free the link.
+ * Reading is level-triggered and takes one buffer per turn, then every whole frame in it. Writing
+ * is tried once at the end of the turn; what does not fit waits for EPOLLOUT. The flag `gone` lives
+ * on the stack of whoever calls back, so that a callback may free the link.
  */
 #include "wire/link.h"
 
@@ -109,19 +109,22 @@ static void want_write(struct wire_link *l, bool on)
 static void flush_now(struct wire_link *l)
 {
 	while (buf_len(&l->out) > 0) {
+		size_t len = buf_len(&l->out);
 		ssize_t n = write_some(l);
 
 		if (n == -EINTR)
 			continue;
-		if (n == -EAGAIN) {
-			want_write(l, true);
-			return;
-		}
-		if (n < 0) {
+		if (n < 0 && n != -EAGAIN) {
 			fail(l, n == -EPIPE || n == -ECONNRESET ? 0 : (int)n);
 			return;
 		}
-		buf_consume(&l->out, (size_t)n);
+		if (n > 0)
+			buf_consume(&l->out, (size_t)n);
+		/* What was cut short found no more room: asking again would only say so. */
+		if (n < (ssize_t)len) {
+			want_write(l, true);
+			return;
+		}
 	}
 	want_write(l, false);
 	if (l->on_drained)
@@ -177,6 +180,8 @@ int wire_link_init(struct wire_link *l, struct ev *ev, int rfd, int wfd)
 	buf_init(&l->out, WIRE_OUT_MAX);
 	if (r == 0 && wfd != rfd)
 		r = fd_set_nonblock(wfd, true);
+	if (wfd == rfd)
+		fd_set_send_room(wfd, WIRE_SOCKET_BYTES);
 	return r < 0 ? r : ev_io_add(ev, &l->rio, EPOLLIN);
 }
 
