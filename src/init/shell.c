@@ -1,10 +1,52 @@
 /*
- * The table of persistent shells and of their lines; see shell.h for how they work.
+ * Persistent shells: the table of them and of their lines.
+ *
+ * How it works
+ *
+ * A shell is a long-lived `bash -i` (or sh) whose descriptor 0 is a pipe from init, the feed, and
+ * whose 1 and 2 are a private pipe to init, the talk. Children of a line see neither: while a line
+ * runs they are saved in the shell at CLOEXEC descriptors.
+ *
+ * One line is one file and two FIFOs with an unguessable name T in a private directory:
+ *
+ *	Tc	>Ts; { TEXT newline }     parsed as a whole before any of it runs
+ *	To, Te	its output
+ *	Ts	appears when the text has parsed and starts to run
+ *
+ * and one sentence on the feed, the driver, which uses no name that a user can define but
+ * `builtin`:
+ *
+ *	\builtin source Tc </dev/null >To 2>Te; PS1=T:$?: PS0= PS2= PROMPT_COMMAND= TMOUT=
+ *
+ * An interactive shell prints PS1 when it is ready for the next sentence, so "T:STATUS:" on the
+ * talk is the end of the line and its status. That needs no helper process and no inotify (of
+ * which a user has 128 for all boxes together), and nothing of it is in the output. Only the shell
+ * itself has the talk, and T is new for each line: a forged end can only harm the line that forged
+ * it. Another shell than bash gives up the whole sentence when the text does not parse, so there
+ * the end is a sentence of its own.
+ *
+ *	queued -> running ---------------> ended -> late -> gone
+ *	              \-> stopping ------>/
+ *
+ * running	the driver was fed. It ends by its end on the talk, or by the death of the shell.
+ *		An end without Ts is a text that did not parse, or, if Tc was never read, a shell
+ *		in which the driver does not work any more (`builtin` redefined, no descriptor
+ *		left): then nothing has run, and the line goes once to a fresh shell.
+ * stopping	shell_stop.c: its time is up, or somebody ended it.
+ * ended	the answer is known, output that is still in the FIFOs goes first.
+ * late		EXIT was sent; a background child still holds a FIFO, and what it writes goes out
+ *		under the line's id.
+ *
+ * A watch looks after a running line once a second: a stopped shell is continued, and a shell that
+ * reads its feed although the line's end was never seen (PS1 made readonly) is found out.
  *
  * A shell is made by the first line that names it. Lines to one shell wait for each other in order,
  * different shells run side by side. A shell that ended is forgotten once its line has said so; one
  * that died while nobody looked is kept as a name, so that the next line can say that its state is
  * lost.
+ *
+ * What can be done before a line comes is done after the one before: its files, and the cgroup it
+ * will run in, where the shell sits already. So starting a line is two writes.
  */
 #include "init/shell.h"
 

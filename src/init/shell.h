@@ -1,47 +1,4 @@
-/*
- * Persistent shells, private to shell*.c.
- *
- * How it works
- *
- * A shell is a long-lived `bash -i` (or sh) whose descriptor 0 is a pipe from init, the feed, and
- * whose 1 and 2 are a private pipe to init, the talk. Children of a line see neither: while a line
- * runs they are saved in the shell at CLOEXEC descriptors.
- *
- * One line is one file and two FIFOs with an unguessable name T in a private directory:
- *
- *	Tc	>Ts; { TEXT newline }     parsed as a whole before any of it runs
- *	To, Te	its output
- *	Ts	appears when the text has parsed and starts to run
- *
- * and one sentence on the feed, the driver, which uses no name that a user can define but `builtin`:
- *
- *	\builtin source Tc </dev/null >To 2>Te; PS1=T:$?: PS0= PS2= PROMPT_COMMAND= TMOUT=
- *
- * An interactive shell prints PS1 when it is ready for the next sentence, so "T:STATUS:" on the talk
- * is the end of the line and its status. That needs no helper process and no inotify (of which a user
- * has 128 for all boxes together), and nothing of it is in the output. Only the shell itself has the
- * talk, and T is new for each line: a forged end can only harm the line that forged it. Another shell
- * than bash gives up the whole sentence when the text does not parse, so there the end is a sentence
- * of its own.
- *
- *	queued -> running ---------------> ended -> late -> gone
- *	              \-> stopping ------>/
- *
- * running	the driver was fed. It ends by its end on the talk, or by the death of the shell. An end
- *		without Ts is a text that did not parse, or, if Tc was never read, a shell in which the
- *		driver does not work any more (`builtin` redefined, no descriptor left): then nothing has
- *		run, and the line goes once to a fresh shell.
- * stopping	shell_stop.c: its time is up, or somebody ended it.
- * ended	the answer is known, output that is still in the FIFOs goes first.
- * late		EXIT was sent; a background child still holds a FIFO, and what it writes goes out
- *		under the line's id.
- *
- * A watch looks after a running line once a second: a stopped shell is continued, and a shell that
- * reads its feed although the line's end was never seen (PS1 made readonly) is found out.
- *
- * What can be done before a line comes is done after the one before: its files, and the cgroup it
- * will run in, where the shell sits already. So starting a line is two writes.
- */
+/* Persistent shells: what shell*.c share. How they work is told in shell.c. */
 #pragma once
 
 #include "base/err.h"
@@ -114,9 +71,9 @@ struct line {
 	uint64_t started_ms;
 	struct ev_timer step; /* of stopping */
 	unsigned stop_round;  /* how often an end was asked for; 0 is the driver's own */
-	unsigned stop_first;  /* round in which it began, or became one by force */
+	bool stop_holding;    /* SIGSTOP was sent, and the shell has yet to stop */
 	int stop_signal;
-	bool stop_by_force;
+	bool stop_by_force, stop_killed;
 	struct stop_seen *stop_seen; /* who was there to get the signal; owned */
 	size_t stop_seen_count;
 	uint64_t stop_until_ms;
@@ -175,9 +132,11 @@ int shell_dir_open(struct shell_table *t, struct err *e);
 int line_io_new(struct shell_table *t, const struct user *u, struct line_io **ret);
 void line_io_free(struct line_io *io);
 void line_io_forget(struct line_io *io); /* removes the names, keeps the streams */
-/* For a line with input: Ti, opened both ways, and Ts as a FIFO, so that its opening is an event. */
+/* For a line with input: Ti, opened both ways, and Ts as a FIFO, so that its opening is an event.
+ * */
 int line_io_add_input(struct line_io *io, const struct user *u);
 int line_io_write(struct line_io *io, const char *text, const struct shell *sh);
+void line_io_remove_text(struct line_io *io); /* it cannot be run from here on */
 /* Did the text start to run? Asked once, after the end: Ts is then gone. */
 bool line_io_take_start(struct line_io *io);
 /* Was Tc ever read? True where the filesystem cannot tell: what is in doubt is not run again. */
@@ -215,7 +174,7 @@ void shell_on_watch(struct ev_timer *t);
 void line_on_timeout(struct ev_timer *t);
 void line_on_step(struct ev_timer *t);
 void line_stop(struct line *l, int sig, bool tree);
-/* The shell is ready again in the round that was asked for last. */
-void line_stopped(struct line *l);
+/* The shell said an end while the line was being stopped. */
+void line_heard(struct line *l, unsigned round, unsigned status);
 /* The shell died while the line was being stopped. */
 void line_stopped_by_death(struct line *l);

@@ -1,9 +1,10 @@
 /*
- * The files of a shell's line; see shell.h.
+ * The files of a shell's line; see shell.c.
  *
- * The directory is open to the box's user for creating but not for listing, and names are random, so
- * other processes of the box find nothing there. What init makes is given to the shell's user: in a
- * sticky directory the kernel lets nobody open another's FIFO for writing (fs.protected_fifos).
+ * The directory is open to the box's user for creating but not for listing, and names are random,
+ * so other processes of the box find nothing there. What init makes is given to the shell's user:
+ * in a sticky directory the kernel lets nobody open another's FIFO for writing
+ * (fs.protected_fifos).
  *
  * Whether Tc was read is seen by its access time, which is set to 1970 before. The kernel moves it
  * with the first read, even where it otherwise does not keep it exact (relatime), but not on a
@@ -315,8 +316,8 @@ static int quote_text(struct buf *b, const char *text)
 	return r < 0 ? r : buf_append(b, "'", 1);
 }
 
-/* $? is what the line before returned, except where `set -e` would take that for a failure. Not to be
- * seen with `set -x`. */
+/* $? is what the line before returned, except where `set -e` would take that for a failure. Not to
+ * be seen with `set -x`. */
 static int put_back_status(const struct shell *sh, char *ret, size_t size)
 {
 	const struct shell_table *t = sh->table;
@@ -375,6 +376,11 @@ int line_io_write(struct line_io *io, const char *text, const struct shell *sh)
 	if (is_nothing(text))
 		text = ":";
 	return has_open_heredoc(text) ? write_evaluated(io, text, sh) : write_braced(io, text, sh);
+}
+
+void line_io_remove_text(struct line_io *io)
+{
+	unlinkat(io->table->dir_fd, name_of(io->token, 'c').text, 0);
 }
 
 bool line_io_take_start(struct line_io *io)

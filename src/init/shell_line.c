@@ -1,4 +1,4 @@
-/* One line of a persistent shell from its start to its end; see shell.h. */
+/* One line of a persistent shell from its start to its end; see shell.c. */
 #include "init/shell.h"
 
 #include "base/fd.h"
@@ -275,8 +275,7 @@ void shell_on_end(struct shell *sh, unsigned round, unsigned status)
 	if (!l)
 		return;
 	if (l->state == LINE_STOPPING) {
-		if (round == l->stop_round)
-			line_stopped(l);
+		line_heard(l, round, status);
 		return;
 	}
 	if (round != 0)
@@ -330,8 +329,8 @@ void shell_on_death(struct shell *sh, int wait_status)
 
 /* --- the watch --- */
 
-/* It has read the driver. It reads on only when it is done with it. A sh that met an error has thrown
- * away what it had read, the end with it: so what it reads now is an end again. */
+/* It has read the driver. It reads on only when it is done with it. A sh that met an error has
+ * thrown away what it had read, the end with it: so what it reads now is an end again. */
 void shell_probe(struct shell *sh)
 {
 	sh->probed = true;

@@ -1,9 +1,9 @@
 /*
- * The process of a persistent shell; see shell.h.
+ * The process of a persistent shell; see shell.c.
  *
  * `-i` matters: only an interactive shell unwinds on SIGINT and keeps its state. Job control stays
- * off, as there is no terminal. The realtime signal is init's way to interrupt a line that ignores or
- * traps SIGINT: its trap runs between two commands, brings back the default and interrupts.
+ * off, as there is no terminal. The realtime signal is init's way to interrupt a line that ignores
+ * or traps SIGINT: its trap runs between two commands, brings back the default and interrupts.
  */
 #include "init/shell.h"
 
@@ -19,6 +19,7 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 enum {
@@ -119,14 +120,15 @@ static uint64_t open_files_max(const struct shell *sh)
 
 int shell_refresh(struct shell *sh, struct err *e)
 {
-	/* The driver needs some descriptors of its own; after `ulimit -n 8` every line would fail. */
+	/* The driver needs some descriptors of its own; after `ulimit -n 8` every line would fail.
+	 * */
 	if (open_files_max(sh) < FILES_MIN) {
 		shell_drop(sh);
 		sh->lost = true;
 		return 0;
 	}
-	/* Most lines leave nobody behind: then the group serves again. To move a process to another waits
-	 * for the whole machine, milliseconds if nobody did so lately. */
+	/* Most lines leave nobody behind: then the group serves again. To move a process to
+	 * another waits for the whole machine, milliseconds if nobody did so lately. */
 	if (sh->tree.fd >= 0 && tree_signal(&sh->tree, 0, sh->child.pid) == 0) {
 		sh->ready = true;
 		return 0;
@@ -221,7 +223,8 @@ bool shell_listen(struct shell *sh, unsigned *ret_round, unsigned *ret_status)
 	return found;
 }
 
-/* It said something that is no end: perhaps its prompt is not ours any more, or a sh met an error. */
+/* It said something that is no end: perhaps its prompt is not ours any more, or a sh met an error.
+ * */
 static void on_noise(struct shell *sh)
 {
 	if (sh->current->state != LINE_RUNNING)
@@ -370,20 +373,33 @@ bool shell_is_stopped(const struct shell *sh)
 	       info.si_pid == sh->child.pid;
 }
 
+/* Only the user's own ids may look there: init has no right to look into other users' processes. */
+static void look_as(const struct shell *sh, uid_t uid, gid_t gid)
+{
+	if (sh->table->in->single)
+		return;
+	syscall(SYS_setfsgid, gid);
+	syscall(SYS_setfsuid, uid);
+}
+
 char *shell_cwd(const struct shell *sh)
 {
 	static const char mark[] = " (deleted)";
 	const size_t mark_len = sizeof(mark) - 1;
 	char path[BOX_PATH_MAX + sizeof(mark)];
 	struct stat st;
-	ssize_t n = readlinkat(sh->proc_fd, "cwd", path, sizeof(path) - 1);
+	bool is_gone;
+	ssize_t n;
 
+	look_as(sh, sh->user.uid, sh->user.gid);
+	n = readlinkat(sh->proc_fd, "cwd", path, sizeof(path) - 1);
+	is_gone = n > 0 && fstatat(sh->proc_fd, "cwd", &st, 0) == 0 && st.st_nlink == 0;
+	look_as(sh, geteuid(), getegid());
 	if (n <= 0)
 		return NULL;
 	path[n] = '\0';
 	/* A directory may really be called like that; one that is gone has no links. */
-	if ((size_t)n > mark_len && strcmp(path + n - mark_len, mark) == 0 &&
-	    fstatat(sh->proc_fd, "cwd", &st, 0) == 0 && st.st_nlink == 0)
+	if (is_gone && (size_t)n > mark_len && strcmp(path + n - mark_len, mark) == 0)
 		path[(size_t)n - mark_len] = '\0';
 	return strdup(path);
 }

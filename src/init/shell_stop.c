@@ -3,22 +3,33 @@
  *
  * How it works
  *
- * By force (a timeout, SIGKILL, or the whole tree asked for), in rounds STEP_MS apart:
+ * First the shell is stopped (SIGSTOP), and everything else is done while it cannot move:
  *
- *	round 1		the realtime signal, whose trap interrupts the shell between two commands; then
- *			everything the line started is killed, so that the shell gets there
- *	round 2...	SIGINT itself, for a shell that sits in a call which the trap does not leave
- *	FORCE_MS	SIGKILL to the shell: what was in it is lost, and the answer says so
+ *	an end on the talk	the line ended by itself just now: that is its answer
+ *	Tc is removed		whatever happens to the shell, the text cannot run a second time
+ *	the driver unread	nothing ran, and nothing will without Tc: its own end is enough
+ *	else			an end of round 1 is fed; the realtime signal is sent, whose trap
+ *				interrupts the shell between two commands; what the line started is
+ *				killed or gets the requested signal; and the shell continues
  *
- * With a request (SIGINT, SIGTERM, SIGHUP, SIGQUIT) what the line started gets that signal and decides
- * for itself, as with Ctrl-C on a terminal; the shell is interrupted once it waits for nobody. The
- * shell may have been about to start one more command when it was asked: for some rounds newcomers
- * get the signal, too. Any other signal goes once to what the line started, and the line goes on.
+ * The order matters. The trap is pending before a child can die, so no later command of the line
+ * runs. And there is something to read on the feed: a bash whose read of the feed is interrupted
+ * by a trap that throws reads its old buffer again.
  *
- * An interrupt throws the rest of the driver away, the end with it. So each round feeds an end of its
- * own with the number of the round, after its signals were sent. Only the end of the last round
- * counts: by then every signal has had its effect, and none is left to hit the next line. Each third
- * round sends no signal, in case it was the signal that threw the end away.
+ * Then in rounds, STEP_MS apart, until the end that was fed last has been heard:
+ *
+ *	by force	SIGINT itself, for a shell that sits in a call which the trap does not
+ *			leave; after FORCE_MS SIGKILL: what was in the shell is lost, and the
+ *			answer says so
+ *	on request	(SIGINT, SIGTERM, SIGHUP, SIGQUIT) as with Ctrl-C on a terminal, what the
+ *			line started decides for itself. The shell may have been about to start
+ *			one more command: for QUICK_MS newcomers get the signal, too
+ *
+ * An interrupt throws the rest of the driver away, the end with it; so each round feeds an end of
+ * its own, after its signals were sent. Only the last one counts: by then every signal has had its
+ * effect, and none is left to hit the next line. Each third round sends no signal, in case it was
+ * the signal that threw the end away. Any other signal goes once to what the line started, and the
+ * line goes on.
  */
 #include "init/shell.h"
 
@@ -29,7 +40,9 @@
 
 enum {
 	SIGNAL_INTERRUPT = 50, /* trapped in shell_proc.c */
+	HOLD_MS = 1,	       /* until the next look whether it has stopped */
 	STEP_MS = 20,
+	HOLD_MS_MAX = 2000, /* the kernel stops it as soon as it gets a processor */
 	FORCE_MS = 250,
 	GIVE_UP_MS = 5000, /* a process in the kernel's hands does not even die by SIGKILL */
 	SLOW_STEP_MS = 1000,
@@ -48,19 +61,12 @@ static void finish(struct line *l, enum wire_shell_state state)
 {
 	struct shell *sh = l->shell;
 
+	if (l->stop_holding)
+		shell_signal(sh, SIGCONT);
 	l->result.signal = (uint64_t)l->stop_signal;
 	sh->status = 128u + (unsigned)l->stop_signal;
 	line_end(l, state, cause_of(l));
 	shell_next(sh);
-}
-
-void line_stopped(struct line *l)
-{
-	/* Killed ones may take a moment to go; the next step looks again. */
-	if (l->stop_by_force && tree_kill(&l->shell->tree, l->shell->child.pid) > 0 &&
-	    ev_now(l->table->in->ev) < l->stop_until_ms)
-		return;
-	finish(l, SHELL_KEPT);
 }
 
 void line_stopped_by_death(struct line *l)
@@ -84,8 +90,8 @@ static struct stop_seen *find_seen(const struct line *l, pid_t pid)
 	return NULL;
 }
 
-/* A copy of the shell that has yet to become the command it is for: it would take the signal for the
- * shell and forget it. */
+/* A copy of the shell that has yet to become the command it is for: it would take the signal for
+ * the shell and forget it. */
 static bool is_unborn(const struct shell *sh, pid_t pid)
 {
 	struct stat a, b;
@@ -126,66 +132,128 @@ static void pass_on(struct line *l)
 		pass_on_to(l, now[i]);
 }
 
-static void signal_round(struct line *l)
+/* --- the shell is stopped --- */
+
+/* It was quicker than the stop. */
+static void end_by_itself(struct line *l, unsigned status)
 {
 	struct shell *sh = l->shell;
 
 	shell_signal(sh, SIGCONT);
-	if (l->stop_round == l->stop_first)
-		shell_signal(sh, SIGNAL_INTERRUPT);
-	else if (l->stop_by_force && l->stop_round % 3 != 0)
-		shell_signal(sh, SIGINT);
+	l->state = LINE_RUNNING;
+	l->result.timed_out = 0;
+	shell_on_end(sh, 0, status);
+}
+
+/* Everything that has to happen before it moves again. */
+static void interrupt(struct line *l)
+{
+	struct shell *sh = l->shell;
+
+	l->stop_round++;
+	line_ask_end(l, l->stop_round);
+	shell_signal(sh, SIGNAL_INTERRUPT);
 	if (l->stop_by_force)
 		tree_kill(&sh->tree, sh->child.pid);
+	else
+		pass_on(l);
 }
+
+static void act_while_stopped(struct line *l)
+{
+	struct shell *sh = l->shell;
+	unsigned round = 0, status = 0;
+
+	if (shell_listen(sh, &round, &status) && round == 0 && l->stop_round == 0) {
+		end_by_itself(l, status);
+		return;
+	}
+	line_io_remove_text(l->io);
+	if (l->stop_round > 0 || shell_unread(sh) == 0)
+		interrupt(l);
+	shell_signal(sh, SIGCONT);
+}
+
+/* --- the rounds --- */
 
 static void step_by_force(struct line *l)
 {
 	struct shell *sh = l->shell;
-	struct ev *ev = l->table->in->ev;
-	uint64_t now = ev_now(ev);
 
-	if (now >= l->stop_until_ms + GIVE_UP_MS) {
-		line_stopped_by_death(l);
-		return;
-	}
-	ev_timer_set(ev, &l->step, STEP_MS);
-	if (now >= l->stop_until_ms) {
-		tree_kill(&sh->tree, sh->child.pid);
-		shell_signal(sh, SIGKILL);
-		return;
-	}
 	l->stop_round++;
-	signal_round(l);
+	if (l->stop_round % 3 != 0)
+		shell_signal(sh, SIGINT);
+	tree_kill(&sh->tree, sh->child.pid);
 	line_ask_end(l, l->stop_round);
 }
 
-static void step_on_request(struct line *l)
+static void step_on_request(struct line *l, bool quick)
 {
-	struct ev *ev = l->table->in->ev;
-	bool quick = ev_now(ev) < l->stop_until_ms;
-
-	ev_timer_set(ev, &l->step, quick ? STEP_MS : SLOW_STEP_MS);
-	if (l->stop_round < l->stop_first || shell_unread(l->shell) == 0) {
+	if (shell_unread(l->shell) == 0) {
 		l->stop_round++;
-		signal_round(l);
 		line_ask_end(l, l->stop_round);
 	}
 	if (quick)
 		pass_on(l);
 }
 
+/* The time of force is over. */
+static void step_of_death(struct line *l, uint64_t now)
+{
+	struct shell *sh = l->shell;
+
+	if (now >= l->stop_until_ms + GIVE_UP_MS) {
+		line_stopped_by_death(l);
+		return;
+	}
+	tree_kill(&sh->tree, sh->child.pid);
+	shell_signal(sh, SIGKILL);
+	l->stop_killed = true;
+}
+
 static void step(struct line *l)
 {
-	if (l->stop_by_force)
+	struct ev *ev = l->table->in->ev;
+	uint64_t now = ev_now(ev);
+	bool in_time = now < l->stop_until_ms;
+
+	ev_timer_set(ev, &l->step, l->stop_by_force || in_time ? STEP_MS : SLOW_STEP_MS);
+	if (l->stop_by_force && !in_time) {
+		step_of_death(l, now);
+	} else if (l->stop_holding && !shell_is_stopped(l->shell)) {
+		ev_timer_set(ev, &l->step, in_time ? HOLD_MS : SLOW_STEP_MS);
+	} else if (l->stop_holding) {
+		l->stop_holding = false;
+		l->stop_until_ms = now + (l->stop_by_force ? FORCE_MS : QUICK_MS);
+		act_while_stopped(l);
+	} else if (l->stop_round == 0 && shell_unread(l->shell) > 0) {
+		return; /* it has yet to find that there is no text */
+	} else if (l->stop_by_force) {
 		step_by_force(l);
-	else
-		step_on_request(l);
+	} else {
+		step_on_request(l, in_time);
+	}
 }
 
 void line_on_step(struct ev_timer *t)
 {
 	step(container(t, struct line, step));
+}
+
+void line_heard(struct line *l, unsigned round, unsigned status)
+{
+	if (round != l->stop_round)
+		return;
+	if (round == 0 && l->stop_holding) {
+		end_by_itself(l, status);
+		return;
+	}
+	/* Killed ones may take a moment to go; the next step looks again. Once SIGKILL was sent to
+	 * the shell itself only its death counts. */
+	if (l->stop_by_force &&
+	    (tree_kill(&l->shell->tree, l->shell->child.pid) > 0 || l->stop_killed))
+		return;
+	finish(l, SHELL_KEPT);
 }
 
 static void begin_stop(struct line *l, int sig, bool by_force)
@@ -195,9 +263,10 @@ static void begin_stop(struct line *l, int sig, bool by_force)
 	l->state = LINE_STOPPING;
 	l->stop_signal = sig;
 	l->stop_by_force = by_force;
-	l->stop_first = l->stop_round + 1;
-	l->stop_until_ms = ev_now(ev) + (by_force ? FORCE_MS : QUICK_MS);
+	l->stop_until_ms = ev_now(ev) + HOLD_MS_MAX;
+	l->stop_holding = true;
 	ev_timer_stop(ev, &l->shell->watch);
+	shell_signal(l->shell, SIGSTOP);
 	step(l);
 }
 
