@@ -63,6 +63,13 @@ void wire_decoder_fill(struct wire_decoder *d, size_t n)
 	d->hungry = d->in.start + d->in.len == d->in.cap;
 }
 
+void wire_decoder_trim(struct wire_decoder *d)
+{
+	drop_taken(d);
+	if (buf_len(&d->in) == 0)
+		buf_done(&d->in);
+}
+
 static bool is_valid_header(const uint8_t *h)
 {
 	unsigned type = h[4];

@@ -75,6 +75,9 @@ void wire_decoder_done(struct wire_decoder *d);
 uint8_t *wire_decoder_space(struct wire_decoder *d, size_t *ret_room);
 void wire_decoder_fill(struct wire_decoder *d, size_t n);
 
+/* Gives memory back if nothing but the frame handed out last is in it, which ends with this. */
+void wire_decoder_trim(struct wire_decoder *d);
+
 /* 1 and a frame, 0 if more bytes are needed, -EBADMSG (for ever) on a broken rule. */
 int wire_decoder_next(struct wire_decoder *d, struct wire_frame *ret);
 

@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <sys/socket.h>
 
+enum { LINK_KEEP = 16 << 10, LINK_IDLE_MS = 1000 };
+
 #define container(p, type, member) ((type *)((char *)(p)-offsetof(type, member)))
 
 static void stop_watching(struct wire_link *l)
@@ -21,6 +23,31 @@ static void stop_watching(struct wire_link *l)
 	ev_io_remove(l->ev, &l->rio);
 	ev_io_remove(l->ev, &l->wio);
 	ev_defer_cancel(l->ev, &l->flush);
+	ev_timer_stop(l->ev, &l->idle);
+}
+
+/* After each use: sees to it that a large buffer does not outlive the flood that needed it. */
+static void watch_memory(struct wire_link *l)
+{
+	if (l->decoder.in.cap <= LINK_KEEP && l->out.cap <= LINK_KEEP)
+		return;
+	l->busy = true;
+	if (!l->idle.armed)
+		ev_timer_set(l->ev, &l->idle, LINK_IDLE_MS);
+}
+
+static void on_idle(struct ev_timer *t)
+{
+	struct wire_link *l = container(t, struct wire_link, idle);
+
+	if (l->busy) {
+		l->busy = false;
+		ev_timer_set(l->ev, t, LINK_IDLE_MS);
+		return;
+	}
+	wire_decoder_trim(&l->decoder);
+	if (buf_len(&l->out) == 0)
+		buf_done(&l->out);
 }
 
 static void fail(struct wire_link *l, int error)
@@ -80,6 +107,7 @@ static void on_readable(struct ev_io *io, uint32_t events)
 		return;
 	}
 	wire_decoder_fill(&l->decoder, (size_t)n);
+	watch_memory(l);
 	deliver(l);
 }
 
@@ -108,6 +136,7 @@ static void want_write(struct wire_link *l, bool on)
 
 static void flush_now(struct wire_link *l)
 {
+	watch_memory(l);
 	while (buf_len(&l->out) > 0) {
 		size_t len = buf_len(&l->out);
 		ssize_t n = write_some(l);
@@ -171,11 +200,12 @@ int wire_link_init(struct wire_link *l, struct ev *ev, int rfd, int wfd)
 	l->ev = ev;
 	l->rfd = rfd;
 	l->wfd = wfd;
-	l->paused = l->closed = false;
+	l->paused = l->closed = l->busy = false;
 	l->gone = NULL;
 	l->rio = (struct ev_io){.on_event = rfd == wfd ? on_socket : on_readable, .fd = rfd};
 	l->wio = (struct ev_io){.on_event = on_writable, .fd = wfd};
 	l->flush = (struct ev_defer){.on_defer = on_flush};
+	l->idle = (struct ev_timer){.on_timer = on_idle};
 	wire_decoder_init(&l->decoder);
 	buf_init(&l->out, WIRE_OUT_MAX);
 	if (r == 0 && wfd != rfd)

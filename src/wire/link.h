@@ -5,7 +5,8 @@
  * Sending appends to a bounded queue which is written at the end of the turn. Frames are handed to
  * on_frame one by one; on_close comes once, with 0 at a clean end of file or the negative errno that
  * ended it, and nothing is called after it. on_drained comes whenever the queue has become empty.
- * A callback may call link_done, and free the link's owner.
+ * A callback may call link_done, and free the link's owner. Large buffers are given back when they
+ * were not used for LINK_IDLE_MS.
  */
 #pragma once
 
@@ -21,9 +22,11 @@ struct wire_link {
 	int rfd, wfd; /* owned; the same number for a socket */
 	struct ev_io rio, wio;
 	struct ev_defer flush;
+	struct ev_timer idle; /* armed while a buffer is large */
 	struct wire_decoder decoder;
 	struct buf out; /* append with wire_encode or wire_*_encode, then link_flush */
 	bool paused, closed;
+	bool busy;  /* a large buffer was used since idle was armed */
 	bool *gone; /* set by link_done while a callback runs */
 };
 

@@ -143,6 +143,46 @@ static void hang_up(struct side *a, struct side *b)
 	CHECK_EQ(b->frames, 1);
 }
 
+/* A turn of the loop takes longer than a link waits before it calls itself idle. */
+static uint64_t slow_clock(void *arg)
+{
+	return *(uint64_t *)arg += 2000;
+}
+
+/* Keeps the loop turning, without a wait, for a few turns. */
+static void on_turn(struct ev_defer *d)
+{
+	static int turns;
+
+	if (++turns == 8)
+		ev_quit(ev);
+	else
+		ev_defer(ev, d);
+}
+
+TEST(an_idle_link_keeps_no_large_buffer)
+{
+	struct ev_defer turn = {.on_defer = on_turn};
+	struct side a, b;
+	uint64_t now;
+
+	make_socket(&a, &b);
+	flood(&a, &b);
+	CHECK(a.link.out.cap > 0);
+	CHECK(b.link.decoder.in.cap > 0);
+	now = ev_now(ev);
+	ev_set_clock(ev, slow_clock, &now);
+	ev_defer(ev, &turn);
+	CHECK_EQ(ev_run(ev), 0);
+	CHECK_EQ(a.link.out.cap, 0);
+	CHECK_EQ(b.link.decoder.in.cap, 0);
+	CHECK_EQ(wire_link_send(&a.link, WIRE_OK, 0, (uint32_t)b.frames, NULL, 0), 0);
+	b.quit_after = b.frames + 1;
+	CHECK_EQ(ev_run(ev), 0);
+	CHECK_EQ(b.frames, b.quit_after);
+	finish(&a, &b);
+}
+
 TEST(end_of_file_over_a_socket)
 {
 	struct side a, b;
