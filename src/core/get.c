@@ -126,7 +126,7 @@ static int as_name(struct get *g, const char *host_path, struct err *e)
 static int find_destination(struct get *g, const char *host_path, const char *box_path,
 			    struct err *e)
 {
-	struct stat st;
+	struct stat st, link;
 
 	if (!*host_path)
 		return err_set(e, ERR_INVALID, EINVAL, "the destination is empty");
@@ -135,9 +135,11 @@ static int find_destination(struct get *g, const char *host_path, const char *bo
 				       : err_errno(e, errno, "look at '%.150s'", host_path);
 	if (S_ISDIR(st.st_mode))
 		return into_dir(g, host_path, box_path, e);
-	/* What stands in /dev and /proc, and any pipe or device, is a place to write to. */
-	g->in_place = !S_ISREG(st.st_mode) || str_starts(host_path, "/dev/") ||
-		      str_starts(host_path, "/proc/");
+	/* Any pipe or device is a place to write to, and so is what /dev/stdout and its like lead
+	 * to. */
+	g->in_place = !S_ISREG(st.st_mode) ||
+		      ((str_starts(host_path, "/dev/") || str_starts(host_path, "/proc/")) &&
+		       lstat(host_path, &link) == 0 && S_ISLNK(link.st_mode));
 	if (!g->in_place)
 		return as_name(g, host_path, e);
 	g->file_fd = open(host_path, O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC);
