@@ -8,8 +8,10 @@
 #include "base/limits.h"
 #include "base/str.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 enum { ARGS_MAX = 16, WAIT_MS = 60000, OUT_MAX = 128 << 20 };
 
@@ -404,5 +406,51 @@ void wait_until_dead(pid_t pid)
 	while (is_alive(pid)) {
 		CHECK(clock_mono_ms() < until);
 		poll(NULL, 0, 5);
+	}
+}
+
+int group_make(char *ret_path, size_t size)
+{
+	static const char *const mounts[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
+	char path[64];
+
+	for (size_t i = 0; i < 2; i++) {
+		int fd;
+
+		snprintf(path, sizeof(path), "%s/cgroup.procs", mounts[i]);
+		snprintf(ret_path, size, "%s/cove-init-test-%d", mounts[i], (int)getpid());
+		if (access(path, F_OK) < 0 || mkdir(ret_path, 0755) < 0)
+			continue;
+		fd = open(ret_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		CHECK_EQ(mkdirat(fd, "init", 0755), 0);
+		return fd;
+	}
+	SKIP("no cgroup v2 that may be written to");
+	return -1;
+}
+
+/* Groups of what was left running go as soon as that is dead. */
+static void remove_below(const char *path)
+{
+	DIR *d = opendir(path);
+	struct dirent *e;
+
+	CHECK(d != NULL);
+	while ((e = readdir(d)))
+		if (e->d_type == DT_DIR && e->d_name[0] != '.')
+			unlinkat(dirfd(d), e->d_name, AT_REMOVEDIR);
+	closedir(d);
+}
+
+void group_remove(int fd, const char *path)
+{
+	uint64_t until = clock_mono_ms() + 20000;
+
+	close(fd);
+	remove_below(path);
+	while (rmdir(path) < 0) {
+		CHECK(clock_mono_ms() < until);
+		poll(NULL, 0, 5);
+		remove_below(path);
 	}
 }

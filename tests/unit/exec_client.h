@@ -75,3 +75,7 @@ void run_check_exit(const struct run *r, int code);
 /* A zombie is not alive, whoever has yet to reap it. */
 bool is_alive(pid_t pid);
 void wait_until_dead(pid_t pid);
+
+/* A group for the test with an `init` below it, as the wall makes it; or the test is skipped. */
+int group_make(char *ret_path, size_t size);
+void group_remove(int fd, const char *path);

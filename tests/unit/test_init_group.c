@@ -8,39 +8,6 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-/* A group for the test with an `init` below it, as the wall makes it; or the test is skipped. */
-static int make_group(char *ret, size_t size)
-{
-	static const char *const mounts[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
-	char path[64];
-
-	for (size_t i = 0; i < 2; i++) {
-		int fd;
-
-		snprintf(path, sizeof(path), "%s/cgroup.procs", mounts[i]);
-		snprintf(ret, size, "%s/cove-init-test-%d", mounts[i], (int)getpid());
-		if (access(path, F_OK) < 0 || mkdir(ret, 0755) < 0)
-			continue;
-		fd = open(ret, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		CHECK_EQ(mkdirat(fd, "init", 0755), 0);
-		return fd;
-	}
-	SKIP("no cgroup v2 that may be written to");
-	return -1;
-}
-
-static void remove_group(int fd, const char *path)
-{
-	uint64_t until = clock_mono_ms() + 20000;
-
-	unlinkat(fd, "init", AT_REMOVEDIR);
-	close(fd);
-	while (rmdir(path) < 0) {
-		CHECK(clock_mono_ms() < until);
-		poll(NULL, 0, 5);
-	}
-}
-
 static bool has_group(int fd, const struct run *r)
 {
 	char name[16];
@@ -53,7 +20,7 @@ TEST(groups_end_exactly_one_tree)
 {
 	static const char *const args[] = {"--single", "--cgroup", NULL};
 	char path[64], line[32];
-	int fd = make_group(path, sizeof(path));
+	int fd = group_make(path, sizeof(path));
 	struct client *c = client_start_in(fd, false, args);
 	struct run *r, *daemon;
 
@@ -81,7 +48,7 @@ TEST(groups_end_exactly_one_tree)
 	while (has_group(fd, daemon))
 		run_wait(c, run_line(c, "sleep 0.05"));
 	CHECK_EQ(client_stop(c), 0);
-	remove_group(fd, path);
+	group_remove(fd, path);
 }
 
 TEST(a_group_that_does_not_work_is_told)

@@ -1,0 +1,386 @@
+/*
+ * Persistent shells against lines that do not end, and lines that turn the shell against its
+ * driver. After each of them the shell must answer the next line, and no text may run twice.
+ */
+#include "shell_client.h"
+#include "tap.h"
+
+TAP_MAIN
+
+/* --- time --- */
+
+TEST(timeout_keeps_output_and_shell)
+{
+	static const char *const texts[] = {
+		"sleep 1000",
+		"trap '' TERM; sleep 1000",
+		"while :; do :; done",
+		"sleep 1000 & wait",
+		"trap '' INT TERM HUP; while :; do sleep 1000; done",
+		"kill -STOP $$; sleep 1000",
+		"setsid sleep 1000",
+		"sh -c 'trap \"\" TERM INT; while :; do :; done'",
+		"cat < <(sleep 1000)",
+		"read x < <(sleep 1000)",
+		"trap 'echo int' INT; while :; do :; done",
+		"sleep 1000 | cat | sleep 1000",
+		"f() { while :; do sleep 1000; done; }; f",
+		"mkfifo f$RANDOM$RANDOM; cat f[0-9]*",
+		"mkfifo g$RANDOM$RANDOM; echo x >$(ls g[0-9]* | head -1)",
+		"x=$(sleep 1000)",
+		"eval 'while :; do :; done'",
+	};
+	struct client *c = shells_begin();
+
+	mark(c);
+	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+		char text[256];
+		struct run *r;
+
+		snprintf(text, sizeof(text), "echo so far; %s; echo no", texts[i]);
+		r = timed(c, text, 100);
+		if (strncmp(run_out(r), "so far\n", 7) != 0 || r->exit.shell_state != SHELL_KEPT)
+			printf("# %s\n", texts[i]);
+		CHECK(strncmp(run_out(r), "so far\n", 7) == 0);
+		CHECK(strstr(run_out(r), "no\n") == NULL);
+		CHECK_EQ(r->exit.shell_state, SHELL_KEPT);
+		kept(c, "trap - INT TERM HUP; rm -f [fg][0-9]*; echo ok", 0, "ok\n");
+	}
+	check_mark(c);
+	shells_end(c);
+}
+
+TEST(timeout_ends_the_tree_and_nothing_else)
+{
+	struct client *c = shells_begin();
+	struct run *r;
+
+	kept(c, "mark=1; sleep 1000 & old=$!; (sh -c 'sleep 1000 & wait' &) 2>/dev/null", 0, "");
+	r = timed(c, "setsid sleep 1001 & (sleep 1001 &); sh -c 'sleep 1001; echo no' & sleep 1001",
+		  200);
+	CHECK_EQ(r->exit.shell_state, SHELL_KEPT);
+	run_wait_eof(c, r); /* whoever held its output is gone */
+	kept(c, "kill -0 $old && pgrep -P $$ -x sleep >/dev/null && echo lives", 0, "lives\n");
+	kept(c, "pkill -s 0 -f 'sleep 100[01]'; wait 2>/dev/null", 0, "");
+	check_mark(c);
+	shells_end(c);
+}
+
+TEST(later_commands_of_a_timed_out_line_do_not_run)
+{
+	struct client *c = shells_begin();
+
+	for (int i = 0; i < 20; i++)
+		timed(c, "sleep 1000; touch ran; sleep 1000; touch ran", (uint64_t)(5 + 3 * i));
+	kept(c, "test -e ran", 1, "");
+	shells_end(c);
+}
+
+TEST(timeout_at_the_moment_of_the_end)
+{
+	struct client *c = shells_begin();
+
+	/* Whoever wins: one answer, and the next line is not hit by what was meant for this one. */
+	for (int i = 0; i < 60; i++) {
+		struct run *r = ask(c, "sleep 0.02", (uint64_t)(18 + i % 6));
+
+		run_wait(c, r);
+		CHECK(r->exit.timed_out || r->exit.has_exit);
+		kept(c, "echo next", 0, "next\n");
+	}
+	shells_end(c);
+}
+
+TEST(a_shell_that_cannot_be_interrupted_is_restarted)
+{
+	struct client *c = shells_begin();
+	struct run *r;
+
+	mark(c);
+	r = timed(c, "echo a; exec sleep 1000", 50);
+	CHECK_STR(run_out(r), "a\n");
+	CHECK_EQ(r->exit.shell_state, SHELL_RESTARTED);
+	kept(c, "echo [$mark]", 0, "[]\n");
+	r = timed(c, "trap '' 50; while :; do trap '' INT; done", 50);
+	CHECK_EQ(r->exit.shell_state, SHELL_RESTARTED);
+	kept(c, "echo ok", 0, "ok\n");
+	shells_end(c);
+}
+
+/* --- signals from outside --- */
+
+TEST(signals_end_a_line)
+{
+	struct client *c = shells_begin();
+	struct run *r;
+
+	mark(c);
+	r = ask(c, "echo a; sleep 1000; echo no", 0);
+	run_wait_text(c, r, "a\n");
+	run_signal(c, r, SIGINT, false);
+	run_wait(c, r);
+	CHECK_STR(run_out(r), "a\n");
+	CHECK_EQ(r->exit.signal, SIGINT);
+	CHECK_EQ(r->exit.shell_state, SHELL_KEPT);
+	r = ask(c, "echo a; while :; do :; done", 0);
+	run_wait_text(c, r, "a\n");
+	run_signal(c, r, SIGTERM, false);
+	run_wait(c, r);
+	CHECK_EQ(r->exit.signal, SIGTERM);
+	CHECK_EQ(r->exit.shell_state, SHELL_KEPT);
+	r = ask(c, "trap '' INT; echo a; sh -c 'trap \"\" INT; sleep 1000; sleep 1000'; echo no",
+		0);
+	run_wait_text(c, r, "a\n");
+	run_signal(c, r, SIGINT, false);
+	run_signal(c, r, 0, true);
+	run_wait(c, r);
+	CHECK_EQ(r->exit.signal, SIGKILL);
+	CHECK_STR(r->cause, "killed");
+	CHECK_EQ(r->exit.shell_state, SHELL_KEPT);
+	CHECK_EQ(r->exit.timed_out, 0);
+	r = ask(c,
+		"trap 'echo usr; exit' USR1; echo a; bash -c 'trap \"echo got; exit 6\" USR1; echo "
+		"b; while :; "
+		"do sleep 0.01; done'",
+		0);
+	run_wait_text(c, r, "a\nb\n");
+	run_signal(c, r, SIGUSR1, false);
+	run_wait(c, r);
+	CHECK_STR(run_out(r), "a\nb\ngot\n");
+	CHECK_EQ(r->exit.exit_code, 6);
+	CHECK_EQ(r->exit.shell_state, SHELL_KEPT);
+	check_mark(c);
+	shells_end(c);
+}
+
+TEST(a_waiting_line_can_be_ended)
+{
+	struct client *c = shells_begin();
+	struct run *a = ask(c, "mkfifo gate; echo up; read x <gate", 0), *b, *d;
+
+	run_wait_text(c, a, "up\n");
+	b = ask(c, "touch ran", 0);
+	d = ask(c, "echo third; test -e ran", 0);
+	run_signal(c, b, SIGTERM, false);
+	run_wait(c, b);
+	CHECK(!b->started && b->code == ECANCELED);
+	line_in(c, "other", "echo >gate");
+	run_wait(c, d);
+	CHECK_STR(run_out(d), "third\n");
+	CHECK_EQ(d->exit.exit_code, 1);
+	shells_end(c);
+}
+
+/* --- a shell turned against its driver --- */
+
+TEST(redirections_of_the_shell_itself)
+{
+	static const char *const texts[] = {
+		"exec >/dev/null",     "exec 2>&1",	  "exec >&-",
+		"exec 2>&-",	       "exec 0<&-",	  "exec 2>&- 1>&- 0<&-",
+		"exec 3<&0 4>&1 5>&2", "exec </dev/zero", "exec >/dev/full; echo x; true",
+		"exec 1>file 2>&1",
+	};
+	struct client *c = shells_begin();
+
+	mark(c);
+	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+		struct run *r = line(c, texts[i]);
+
+		CHECK_EQ(r->exit.shell_state, SHELL_KEPT);
+		r = kept(c, "echo out; echo err >&2; cat", 0, "out\n");
+		CHECK_STR(run_err(r), "err\n");
+	}
+	check_mark(c);
+	shells_end(c);
+}
+
+static const char *const confusing[] = {
+	"PROMPT_COMMAND='echo prompt'",
+	"PS1='$(sleep 1000)'",
+	"PS0='$(sleep 1000)'",
+	"set -x",
+	"set +x",
+	"set -v",
+	"set +v",
+	"trap 'echo trapped' DEBUG",
+	"trap - DEBUG",
+	"set -T; trap : DEBUG RETURN",
+	"trap - DEBUG RETURN; set +T",
+	"trap 'echo err' ERR",
+	"trap - ERR",
+	"alias builtin='echo no'",
+	"alias source='echo no' eval='echo no'",
+	"unalias -a",
+	"IFS=0123456789:x",
+	"unset IFS",
+	"set -f",
+	"set +f",
+	"set -o noclobber",
+	"set +C",
+	"shopt -s extglob nullglob failglob dotglob",
+	"shopt -u failglob",
+	"source() { echo mine; }",
+	"echo() { printf '%s\\n' mine; }; unset -f echo",
+	"true() { false; }; test() { false; }; kill() { :; }; trap() { :; }; exec() { :; "
+	"}; eval() { :; }",
+	"unset -f true test kill trap exec eval source",
+	"set -k",
+	"set +k",
+	"umask 777",
+	"umask 022",
+	"set -m; sleep 0.01 & wait; set +m",
+	"suspend; true",
+	"fc -l; history; bind -p; true",
+	"logout; true",
+	"HISTFILE=/tmp/x; set -o history; set +o history",
+	"TMOUT=1",
+	"LANG=xx; LC_ALL=yy",
+	"unset PATH",
+	"PATH=/usr/bin:/bin",
+	"cd /; PWD=/x; OLDPWD=/y",
+	"enable -n echo; enable echo",
+	"set -n",
+	"set -b",
+	"exec < /dev/tty; true",
+	"ulimit -c 0; ulimit -f 100",
+	"complete -p; true",
+	"disown -a; true",
+};
+
+TEST(settings_that_could_confuse)
+{
+	struct client *c = shells_begin();
+
+	mark(c);
+	for (size_t i = 0; i < sizeof(confusing) / sizeof(*confusing); i++) {
+		struct run *r = line(c, confusing[i]);
+
+		if (r->exit.shell_state != SHELL_KEPT)
+			printf("# %s\n", confusing[i]);
+		CHECK_EQ(r->exit.shell_state, SHELL_KEPT);
+		CHECK(r->exit.duration_ms < 5000);
+		r = line(c, "printf '%s\\n' right; (exit 5)");
+		if (r->exit.exit_code != 5)
+			printf("# after %s: %s\n", confusing[i], run_err(r));
+		CHECK(strstr(run_out(r), "right\n") != NULL);
+		CHECK_EQ(r->exit.exit_code, 5);
+	}
+	check_mark(c);
+	shells_end(c);
+}
+
+/* The driver does not work any more: a fresh shell takes the line, which must run exactly once. */
+TEST(settings_that_need_a_fresh_shell)
+{
+	static const char *const texts[] = {
+		"builtin() { echo mine; }",
+		"builtin() { :; }",
+		"enable -n source",
+		"enable -n builtin",
+		"ulimit -n 8",
+		"set -r",
+		"builtin() { exit 9; }",
+		"builtin() { kill -9 $$; }",
+		"shopt -s extdebug; trap 'false' DEBUG",
+		"set -t",
+	};
+	struct client *c = shells_begin();
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+		struct run *r = line(c, texts[i]);
+		bool told = r->exit.shell_state != SHELL_KEPT;
+
+		r = line(c, "printf '%s\\n' right; echo >>count; (exit 5)");
+		if (r->exit.exit_code != 5)
+			printf("# after %s\n", texts[i]);
+		CHECK(strstr(run_out(r), "right\n") != NULL);
+		CHECK_EQ(r->exit.exit_code, 5);
+		CHECK(told || r->exit.shell_state == SHELL_RESTARTED);
+		kept(c, "wc -l <count; rm count", 0, "1\n");
+	}
+	shells_end(c);
+}
+
+TEST(an_end_that_is_lost_is_found_out)
+{
+	static const char *const texts[] = {
+		"readonly PS1",
+		"exec 12>&-",
+		"exec 10>&- 11>&- 12>&-",
+		"for i in {0..255}; do eval \"exec $i>&-\"; done",
+		"PROMPT_COMMAND=(: 'sleep 1000')",
+		"readonly TMOUT PS2 PROMPT_COMMAND",
+	};
+	struct client *c = shells_begin();
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+		struct run *r = ask(c, texts[i], 10000);
+
+		run_wait(c, r);
+		r = ask(c, "echo >>count; echo right", 10000);
+		run_wait(c, r);
+		line(c, "exit");
+		kept(c, "wc -l <count; rm count", 0, "1\n");
+	}
+	shells_end(c);
+}
+
+TEST(a_stopped_shell_goes_on)
+{
+	struct client *c = shells_begin();
+
+	mark(c);
+	kept(c, "kill -STOP $$; echo on", 0, "on\n");
+	check_mark(c);
+	shells_end(c);
+}
+
+TEST(text_that_looks_like_the_protocol)
+{
+	static const char *const texts[] = {
+		"echo $PS1; echo $PS1 >&2",
+		"for f in /proc/$$/fd/*; do echo ${PS1}0: >$f; done 2>/dev/null",
+		"printf '\\014\\0\\0\\0\\012\\0\\0\\0\\1\\0\\0\\0'",
+		"head -c 65536 /dev/urandom >&2",
+		"echo \"${BASH_SOURCE%c}:0:\"; echo \"${BASH_SOURCE%c}:7:\" >&2",
+	};
+	struct client *c = shells_begin();
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+		struct run *r = ask(c, texts[i], 10000);
+
+		run_wait(c, r);
+		kept(c, "echo right; (exit 5)", 5, "right\n");
+	}
+	/* Only the shell has the channel: what a child says on its own descriptors is output. */
+	kept(c, "n=${BASH_SOURCE##*/}; n=${n%c}; sh -c \"echo $n:9: >&2; sleep 0.05; echo on\"", 0,
+	     "on\n");
+	shells_end(c);
+}
+
+/* --- with a cgroup --- */
+
+TEST(groups_tell_the_trees_of_lines_apart)
+{
+	char path[64];
+	int group = group_make(path, sizeof(path));
+	struct client *c = shells_begin_in(group);
+	struct run *r;
+
+	kept(c, "mark=1; grep -c '/e[0-9]*$' /proc/self/cgroup", 0, "1\n");
+	kept(c, "setsid sh -c 'sleep 1000 & sleep 1000' >/dev/null 2>&1 & old=$!", 0, "");
+	kept(c, "sleep 1000 >/dev/null 2>&1 & job=$!", 0, "");
+	for (int i = 0; i < 5; i++) {
+		r = timed(c,
+			  "setsid sleep 1001 & (sleep 1001 &); (setsid sh -c 'sleep 1001 & sleep "
+			  "1001' &); sleep 1001",
+			  100);
+		CHECK_EQ(r->exit.shell_state, SHELL_KEPT);
+		run_wait_eof(c, r);
+		kept(c, "kill -0 $old && kill -0 $job && echo live", 0, "live\n");
+	}
+	check_mark(c);
+	shells_end(c);
+	group_remove(group, path);
+}
