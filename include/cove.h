@@ -97,7 +97,9 @@ struct cove_box_options {
 COVE_API int cove_create(struct cove *cove, const struct cove_box_options *options,
 			 struct cove_box **ret, struct cove_error *err);
 /* A session: the caller's own id, always the same box. Creates, starts or joins it. prefix may be
- * NULL. options->name is not allowed; the workspace defaults to the box's name. */
+ * NULL. options->name is not allowed; the workspace defaults to the box's name. What options give
+ * and a box that is there already does not have is COVE_CONFLICT; fields left NULL or 0 agree with
+ * any box, and of a list every item given must be the box's. */
 COVE_API int cove_open(struct cove *cove, const char *session, const char *prefix,
 		       const struct cove_box_options *options, struct cove_box **ret,
 		       struct cove_error *err);

@@ -3,7 +3,8 @@
  *
  * open   no such box: make and start it. There: start or join it. Two programs that open one
  *        session at the same moment race to rename the record into place; the loser joins the
- *        winner's box.
+ *        winner's box. What the caller asks for and the box that is there does not have is refused:
+ *        a box is never other than its opener was told. What was not asked for is as it is.
  * close  persistence "workspace": the box is removed, its workspace stays. "box": it is stopped.
  *        With remove it is removed in both.
  */
@@ -12,8 +13,10 @@
 #include "base/str.h"
 #include "core/core.h"
 #include "core/life.h"
+#include "core/view.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,9 +54,118 @@ static void event_open(struct cove *cove, const char *name)
 	record_done(&record);
 }
 
-/* Joining first is the common case of an agent's next turn. */
-static int open_named(struct cove *cove, const struct spec *spec, struct cove_box **ret,
-		      struct err *e)
+static int differs(const struct spec *have, const char *option, const char *is, const char *asked,
+		   struct err *e)
+{
+	return err_set(e, ERR_CONFLICT, EBUSY,
+		       "box '%s' was opened with %s %.36s, not %.36s; leave it out, or remove the "
+		       "box first (cove close --delete)",
+		       have->name, option, is ? is : "unset", asked);
+}
+
+/* Only the name of a variable is shown: its value may be a secret. */
+static int lacks(const struct spec *have, const char *option, const char *pair, struct err *e)
+{
+	return err_set(e, ERR_CONFLICT, EBUSY,
+		       "box '%s' was opened without this %s '%.*s'; leave it out, or remove the "
+		       "box first (cove close --delete)",
+		       have->name, option, (int)strcspn(pair, "="), pair);
+}
+
+static bool has_pair(const char *const *list, size_t count, const char *pair)
+{
+	for (size_t i = 0; i < count; i++)
+		if (strcmp(list[i], pair) == 0)
+			return true;
+	return false;
+}
+
+static bool is_same(const char *a, const char *b)
+{
+	return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+static bool has_mount(const struct spec *s, const struct spec_mount *m)
+{
+	for (size_t i = 0; i < s->mount_count; i++) {
+		const struct spec_mount *n = &s->mounts[i];
+
+		if (is_same(n->src, m->src) && is_same(n->dst, m->dst) && is_same(n->env, m->env) &&
+		    n->read_only == m->read_only)
+			return true;
+	}
+	return false;
+}
+
+static int lists_agree(const struct spec *have, const struct spec *asked, struct err *e)
+{
+	for (size_t i = 0; i < asked->env_count; i++)
+		if (!has_pair(have->env, have->env_count, asked->env[i]))
+			return lacks(have, "--env", asked->env[i], e);
+	for (size_t i = 0; i < asked->label_count; i++)
+		if (!has_pair(have->labels, have->label_count, asked->labels[i]))
+			return lacks(have, "--label", asked->labels[i], e);
+	for (size_t i = 0; i < asked->mount_count; i++)
+		if (!has_mount(have, &asked->mounts[i]))
+			return lacks(have, "--mount", asked->mounts[i].dst, e);
+	return 0;
+}
+
+/* asked was made from o and holds defaults besides; only what o gives counts. */
+static int spec_agrees(const struct spec *have, const struct cove_box_options *o,
+		       const struct spec *asked, struct err *e)
+{
+	const char *space = asked->workspace ? asked->workspace : asked->workspace_dir;
+	char is[24], wanted[24];
+
+	if (o->image && !is_same(have->image, asked->image))
+		return differs(have, "--image", have->image, asked->image, e);
+	if (o->workspace && (!is_same(have->workspace, asked->workspace) ||
+			     !is_same(have->workspace_dir, asked->workspace_dir)))
+		return differs(have, "--workspace",
+			       have->workspace ? have->workspace : have->workspace_dir, space, e);
+	if (o->user && !is_same(have->user, asked->user))
+		return differs(have, "--user", have->user, asked->user, e);
+	if (o->cwd && !is_same(have->cwd, asked->cwd))
+		return differs(have, "--workdir", have->cwd, asked->cwd, e);
+	if (o->persistence && have->persistence != asked->persistence)
+		return differs(have, "--persistence", persistence_name(have->persistence),
+			       persistence_name(asked->persistence), e);
+	if (o->timeout_ms && have->timeout_ms != asked->timeout_ms) {
+		snprintf(is, sizeof(is), "%llums", (unsigned long long)have->timeout_ms);
+		snprintf(wanted, sizeof(wanted), "%llums", (unsigned long long)asked->timeout_ms);
+		return differs(have, "--timeout", have->timeout_ms ? is : NULL, wanted, e);
+	}
+	return lists_agree(have, asked, e);
+}
+
+/* The common case of an agent's next turn asks for nothing: then the record is not even read. */
+static bool asks_nothing(const struct cove_box_options *o)
+{
+	return !o->image && !o->workspace && !o->user && !o->cwd && !o->persistence &&
+	       !o->timeout_ms && !(o->env && o->env[0]) && !(o->labels && o->labels[0]) &&
+	       !(o->mounts && o->mounts[0]);
+}
+
+static int check_agrees(struct cove *cove, const struct cove_box_options *o,
+			const struct spec *asked, struct err *e)
+{
+	struct record record;
+	int r;
+
+	if (asks_nothing(o))
+		return 0;
+	r = record_load(&cove->state, asked->name, &record, e);
+	if (r < 0)
+		return r;
+	r = spec_agrees(&record.spec, o, asked, e);
+	record_done(&record);
+	return r;
+}
+
+/* Joining first is the common case. */
+static int open_named(struct cove *cove, const struct cove_box_options *o, const struct spec *spec,
+		      struct cove_box **ret, struct err *e)
 {
 	int r = -ENOENT;
 
@@ -62,7 +174,9 @@ static int open_named(struct cove *cove, const struct spec *spec, struct cove_bo
 
 		r = box_open_dir(cove, spec->name, &box_fd, e);
 		if (r == 0) {
-			r = join(cove, spec->name, ret, e);
+			r = check_agrees(cove, o, spec, e);
+			if (r == 0)
+				r = join(cove, spec->name, ret, e);
 			if (r == 0)
 				event_open(cove, spec->name);
 		} else if (r == -ENOENT) {
@@ -97,7 +211,7 @@ static int open_session(struct cove *cove, const char *session, const char *pref
 	if (r < 0)
 		return r;
 	core_sweep(cove);
-	r = open_named(cove, &s.spec, ret, e);
+	r = open_named(cove, &o, &s.spec, ret, e);
 	core_spec_done(&s);
 	return r;
 }

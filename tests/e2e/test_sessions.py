@@ -42,6 +42,18 @@ def test_twice_is_the_same_box(cove, session):
     assert cove.sh(first, "echo $v; pwd")["stdout"] == "1\n/tmp\n"
 
 
+def test_another_box_than_asked_for_is_refused(cove, session, tmp_path):
+    box = opened(cove, session, "--env", "A=1")
+    for flags in (["--image", "other"], ["--workspace", str(tmp_path)], ["--persistence", "box"],
+                  ["--mount", f"{tmp_path}:/data"], ["--env", "A=2"], ["--workdir", "/tmp"]):
+        r = cove("open", session, *flags)
+        assert r.rc == 125 and flags[0] in r.errors and "--delete" in r.errors, repr(r)
+    assert opened(cove, session) == box
+    assert opened(cove, session, "--env", "A=1", "--persistence", "workspace") == box
+    cove("close", session, "--delete").ok()
+    assert opened(cove, session, "--env", "A=2") == box
+
+
 def test_other_prefix_is_another_box(cove, session):
     one, two = opened(cove, session, "--prefix", "one"), opened(cove, session, "--prefix", "two")
     assert one != two

@@ -107,6 +107,82 @@ TEST(sessions_are_checked_first)
 	close_home(cove);
 }
 
+/* A stopped box of session "s", with an image, a variable and a mount of its own. */
+static void make_session_box(struct cove *cove)
+{
+	struct spec spec = {
+		.image = "host",
+		.wall = "native",
+		.session = "s",
+		.env = {"TOKEN=hidden"},
+		.env_count = 1,
+		.mounts = {{.src = "/usr", .dst = "/data", .read_only = true}},
+		.mount_count = 1,
+	};
+	char name[BOX_NAME_MAX + 1];
+	int fd;
+
+	CHECK_EQ(spec_session_name(NULL, "s", name, NULL), 0);
+	spec.name = spec.workspace = name;
+	CHECK_EQ(record_create(&cove->state, &spec, &fd, NULL), 0);
+	close(fd);
+}
+
+TEST(a_session_is_never_silently_another)
+{
+	static const char *const mount[] = {"/usr:/data", NULL}, *const env[] = {"TOKEN=b", NULL};
+	static const char *const label[] = {"a=b", NULL};
+	const struct {
+		const char *option;
+		struct cove_box_options o;
+	} cases[] = {
+		{"--image", {.image = "base"}},
+		{"--workspace", {.workspace = "other"}},
+		{"--workspace", {.workspace = "/usr"}},
+		{"--persistence", {.persistence = "box"}},
+		{"--user", {.user = "root"}},
+		{"--workdir", {.cwd = "/tmp"}},
+		{"--timeout", {.timeout_ms = 5}},
+		{"--mount", {.mounts = mount}},
+		{"--env", {.env = env}},
+		{"--label", {.labels = label}},
+	};
+	struct cove *cove = open_home();
+	struct cove_error err;
+	struct cove_box *box;
+
+	make_session_box(cove);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct cove_box_options o = cases[i].o;
+
+		o.size = sizeof(o);
+		CHECK(cove_open(cove, "s", NULL, &o, &box, &err) < 0);
+		CHECK_EQ(err.kind, COVE_CONFLICT);
+		CHECK(strstr(err.message, cases[i].option));
+		CHECK(strstr(err.message, "--delete"));
+		CHECK(!strstr(err.message, "hidden"));
+	}
+	close_home(cove);
+}
+
+TEST(what_a_session_already_has_may_be_asked_for)
+{
+	static const char *const mount[] = {"/usr:/data:ro", NULL};
+	static const char *const env[] = {"TOKEN=hidden", NULL};
+	struct cove *cove = open_home();
+	struct cove_error err;
+	struct cove_box *box;
+
+	make_session_box(cove);
+	setenv("COVE_LIBEXEC", "/bin", 1);
+	CHECK(cove_open(
+		      cove, "s", NULL,
+		      BOX(.image = "host", .mounts = mount, .env = env, .persistence = "workspace"),
+		      &box, &err) < 0);
+	CHECK_EQ(err.kind, COVE_UNSUPPORTED); /* it would be started: /bin has no cove-keeper */
+	close_home(cove);
+}
+
 TEST(what_is_not_there)
 {
 	struct cove *cove = open_home();
