@@ -2,9 +2,9 @@
  * A growing byte buffer that cannot be made without its maximum.
  *
  * Bytes are appended at the end and consumed from the front. An append that would pass the maximum
- * fails with -ENOBUFS and leaves the buffer as it was. A large buffer that is emptied keeps its memory
- * only as long as it is used: after being filled a few times with much less it gives it back. So a
- * stream does not allocate again and again, and one big message does not stay resident.
+ * fails with -ENOBUFS and leaves the buffer as it was. A large buffer that is emptied keeps its
+ * memory only as long as it is used: after being filled a few times with much less it gives it
+ * back. So a stream does not allocate again and again, and one big message does not stay resident.
  */
 #pragma once
 

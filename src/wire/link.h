@@ -3,8 +3,9 @@
  * matter. Used by init for its keeper, and by the keeper for init and for each client.
  *
  * Sending appends to a bounded queue which is written at the end of the turn. Frames are handed to
- * on_frame one by one; on_close comes once, with 0 at a clean end of file or the negative errno that
- * ended it, and nothing is called after it. on_drained comes whenever the queue has become empty.
+ * on_frame one by one; on_close comes once, with 0 at a clean end of file or the negative errno
+ * that ended it, and nothing is called after it. on_drained comes whenever the queue has become
+ * empty.
  * A callback may call link_done, and free the link's owner. Large buffers are given back when they
  * were not used for LINK_IDLE_MS.
  */
@@ -30,7 +31,8 @@ struct wire_link {
 	bool *gone; /* set by link_done while a callback runs */
 };
 
-/* Takes both descriptors (equal for a socket) and makes them non-blocking. Set the callbacks first. */
+/* Takes both descriptors (equal for a socket) and makes them non-blocking. Set the callbacks
+ * first. */
 int wire_link_init(struct wire_link *l, struct ev *ev, int rfd, int wfd);
 void wire_link_done(struct wire_link *l);
 
