@@ -124,10 +124,6 @@ int exec_begin(struct cove_exec *x, struct cove_box *box, const struct cove_comm
 		exec_end(x);
 		return r;
 	}
-	core_event(box->cove, &(struct event){.kind = EVENT_COMMAND,
-					      .box = box->name,
-					      .command = x->command,
-					      .shell = x->shell[0] ? x->shell : NULL});
 	return 0;
 }
 
@@ -174,6 +170,15 @@ static const char *shell_word(uint64_t state)
 	static const char *const words[] = {NULL, "kept", "exited", "restarted"};
 
 	return state < sizeof(words) / sizeof(words[0]) ? words[state] : NULL;
+}
+
+static void event_command(struct cove_exec *x)
+{
+	core_event(x->box->cove, &(struct event){.kind = EVENT_COMMAND,
+						 .box = x->box->name,
+						 .exec_id = x->exec_id,
+						 .command = x->command,
+						 .shell = x->shell[0] ? x->shell : NULL});
 }
 
 static void event_result(struct cove_exec *x, const struct cove_result *r)
@@ -243,6 +248,8 @@ static int take_started(struct cove_exec *x, const struct wire_frame *f, struct 
 	if (wire_started_decode(f, &m) < 0)
 		return conn_unexpected(x->conn, f, e);
 	x->exec_id = m.exec_id;
+	if (!x->quiet)
+		event_command(x);
 	*ret = (struct cove_event){.type = COVE_EVENT_STARTED, .exec_id = m.exec_id};
 	return 1;
 }

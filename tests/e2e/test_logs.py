@@ -80,6 +80,7 @@ def test_json_events_to_a_file(cove, tmp):
     assert kinds[0] == "open" and kinds[-1] == "close" and "command" in kinds and "result" in kinds
     result = got[kinds.index("result")]
     assert result["exit_code"] == 2 and result["stdout_bytes"] == 2
+    assert got[kinds.index("command")]["exec_id"] == result["exec_id"] == 1
 
 
 def test_log_file_from_the_environment(cove, tmp):
