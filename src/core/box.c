@@ -87,9 +87,9 @@ void box_unref(struct cove_box *box)
 		return;
 	if (box->one_shot) {
 		end_one_shot(box->idle);
-		core_event(box->cove, &(struct event){.kind = EVENT_CLOSE,
-						      .box = box->name,
-						      .cause = "removed"});
+		core_event(
+			box->cove,
+			&(struct event){.kind = EVENT_CLOSE, .box = box->name, .cause = "removed"});
 	}
 	conn_free(box->idle);
 	free(box->last_cwd);
@@ -111,10 +111,10 @@ int box_open_dir(struct cove *cove, const char *name, int *ret_fd, struct err *e
 	int fd;
 
 	if (!str_is_name(name, BOX_NAME_MAX))
-		return err_set(e, ERR_NOT_FOUND, ENOENT, "no box '%.63s'", name);
+		return record_missing(name, e);
 	fd = openat(cove->state.boxes_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 && errno == ENOENT)
-		return err_set(e, ERR_NOT_FOUND, ENOENT, "no box '%s'", name);
+		return record_missing(name, e);
 	if (fd < 0)
 		return err_errno(e, errno, "open box '%s'", name);
 	*ret_fd = fd;

@@ -104,14 +104,6 @@ static int watch(int in_fd, int box_fd, const char *below, uint32_t events)
 	return inotify_add_watch(in_fd, path, events) < 0 ? -errno : 0;
 }
 
-/* The lock through a descriptor of our own, as in life.c: looking must not be an event. */
-static bool is_locked(int lock_fd)
-{
-	struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-
-	return lock_fd >= 0 && fcntl(lock_fd, F_OFD_GETLK, &l) == 0 && l.l_type != F_UNLCK;
-}
-
 static int follow_file(struct history *h)
 {
 	autoclose int in_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
@@ -126,7 +118,7 @@ static int follow_file(struct history *h)
 	watch(in_fd, h->box_fd, "", IN_CLOSE_WRITE | IN_CREATE);
 	do {
 		watch(in_fd, h->box_fd, "/logs", IN_MODIFY | IN_CREATE | IN_MOVED_TO);
-		live = is_locked(lock_fd);
+		live = record_is_locked(lock_fd);
 		r = read_all(h);
 		if (r < 0 || !live || h->stopped)
 			break;

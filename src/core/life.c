@@ -58,15 +58,6 @@ static int watch_dir(int inotify_fd, int dir_fd, uint32_t events)
 	return inotify_add_watch(inotify_fd, path, events) < 0 ? -errno : 0;
 }
 
-/* The lock is asked through a descriptor we keep: closing one would itself be an event in the box's
- * directory, and wake us again for nothing. */
-static bool is_locked(int lock_fd)
-{
-	struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-
-	return lock_fd >= 0 && fcntl(lock_fd, F_OFD_GETLK, &l) == 0 && l.l_type != F_UNLCK;
-}
-
 /* Watches of everything that changes when a keeper comes or goes. */
 struct watch {
 	int in_fd, lock_fd, run_fd; /* owned */
@@ -143,7 +134,7 @@ int life_connect(struct cove *cove, const char *name, int box_fd, int timeout_ms
 		if (r != -ENOENT && r != -ECONNREFUSED)
 			break;
 		r = -EAGAIN;
-		if (!is_locked(w.lock_fd) || life_has_moved(cove, name, box_fd))
+		if (!record_is_locked(w.lock_fd) || life_has_moved(cove, name, box_fd))
 			break;
 		r = watch_wait(&w, end);
 	}
@@ -157,7 +148,7 @@ int life_wait_free(struct cove *cove, const char *name, int box_fd, int timeout_
 	struct watch w;
 	int r = watch_init(&w, cove, box_fd);
 
-	while (r == 0 && is_locked(w.lock_fd) && !life_has_moved(cove, name, box_fd))
+	while (r == 0 && record_is_locked(w.lock_fd) && !life_has_moved(cove, name, box_fd))
 		r = watch_wait(&w, end);
 	watch_done(&w);
 	return r;
@@ -182,7 +173,7 @@ int life_claim(struct cove *cove, const char *name, int box_fd, int timeout_ms, 
 				name, timeout_ms / 1000);
 	}
 	if (r == 0 && life_has_moved(cove, name, box_fd))
-		return err_set(e, ERR_NOT_FOUND, ENOENT, "no box '%s' any more", name);
+		return record_missing(name, e);
 	return r;
 }
 

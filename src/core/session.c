@@ -259,7 +259,7 @@ int cove_close(struct cove *cove, const char *session, const char *prefix, bool 
 		r = close_named(cove, name, remove, &e);
 	}
 	if (r == -ENOENT)
-		err_set(&e, ERR_NOT_FOUND, ENOENT, "session is not open: no box '%s'", name);
+		err_prefix(&e, "the session is not open");
 	if (r > 0)
 		core_event(cove, &(struct event){.kind = EVENT_CLOSE,
 						 .box = name,

@@ -47,9 +47,9 @@ static int check_box_name(const char *name, struct err *e)
 	return err_set(e, ERR_INVALID, EINVAL, "'%.80s' is not the name of a box", name);
 }
 
-static int no_such_box(const char *name, struct err *e)
+int record_missing(const char *name, struct err *e)
 {
-	return err_set(e, ERR_NOT_FOUND, ENOENT, "no box '%s' (cove ls shows all)", name);
+	return err_set(e, ERR_NOT_FOUND, ENOENT, "no box '%.80s' (cove ls shows all)", name);
 }
 
 /* Writes a new file into a directory nobody else sees yet. */
@@ -142,7 +142,7 @@ int record_open(struct state *s, const char *name, int *ret_box_fd, struct err *
 		return r;
 	fd = openat(s->boxes_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0 && errno == ENOENT)
-		return no_such_box(name, e);
+		return record_missing(name, e);
 	if (fd < 0)
 		return err_errno(e, errno, "open the directory of box '%s'", name);
 	*ret_box_fd = fd;
@@ -288,7 +288,7 @@ int record_load(struct state *s, const char *name, struct record *ret, struct er
 		return r;
 	r = fd_read_file(fd, "record", SPEC_BYTES_MAX, &got.text, &len);
 	if (r < 0)
-		return r == -ENOENT ? no_such_box(name, e) : damaged(name, -r, e);
+		return r == -ENOENT ? record_missing(name, e) : damaged(name, -r, e);
 	r = spec_parse(&got.spec, got.text, len, e);
 	if (r < 0) {
 		record_done(&got);
@@ -326,12 +326,18 @@ int record_lock(int box_fd, int *ret_lock_fd, struct err *e)
 	return 0;
 }
 
-bool record_is_live(int box_fd)
+bool record_is_locked(int lock_fd)
 {
 	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+	return lock_fd >= 0 && fcntl(lock_fd, F_OFD_GETLK, &whole) == 0 && whole.l_type != F_UNLCK;
+}
+
+bool record_is_live(int box_fd)
+{
 	autoclose int fd = openat(box_fd, "lock", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 
-	return fd >= 0 && fcntl(fd, F_OFD_GETLK, &whole) == 0 && whole.l_type != F_UNLCK;
+	return record_is_locked(fd);
 }
 
 int record_claim(int box_fd, bool wait, struct err *e)

@@ -41,6 +41,9 @@ struct record {
  * directory, claimed for as long as that descriptor is open. */
 int record_create(struct state *s, const struct spec *spec, int *ret_box_fd, struct err *e);
 
+/* What everybody says of a box that is not there: -ENOENT, with the remedy. */
+int record_missing(const char *name, struct err *e);
+
 /* The directory of a box. ERR_NOT_FOUND if there is no such box. */
 int record_open(struct state *s, const char *name, int *ret_box_fd, struct err *e);
 
@@ -58,8 +61,11 @@ int record_write_live(int box_fd, bool durable, struct err *e);
 /* The first end of a run stays: a later one changes nothing. */
 int record_write_end(int box_fd, const char *cause, const char *by, bool durable, struct err *e);
 
-/* Is the lock held by somebody else? Only asks, so it never gets in a keeper's way. */
+/* Is the lock held by somebody else? Only asks, so it never gets in a keeper's way. Who asks again
+ * and again while watching the directory opens the lock once and asks record_is_locked: closing it
+ * would itself be an event there. */
 bool record_is_live(int box_fd);
+bool record_is_locked(int lock_fd);
 
 /* Takes the box out of sight: renames boxes/<name> to boxes/.gone-<random>, so that the name is
  * free and a crash leaves something the sweep knows to delete. Missing is success with ret_tomb[0]
