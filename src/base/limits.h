@@ -71,7 +71,7 @@
 #define TAR_FILE_MAX	  (1ull << 40) /* one file's bytes */
 #define UNPACK_DIRS_MAX	  (256u << 20) /* memory for directories whose mode is set at the end */
 #define PASSWD_FILE_MAX	  (1u << 20)   /* an image's /etc/passwd */
-#define HOST_COPY_MAX	  (16u << 20) /* bytes of the host's /etc in the host image's skeleton */
+#define HOST_COPY_MAX	  (16u << 20)  /* bytes of the host's /etc in the host image's skeleton */
 
 /* What a call returns inline. */
 #define RESULT_INLINE_MAX (1u << 20)
