@@ -5,10 +5,16 @@
  * two failed is not always the one that noticed: a builder that ends early makes the tar too short,
  * an import that fails makes the builder's writes fail. So both are waited for before anything is
  * said.
+ *
+ * The builder is in a process group of its own: a terminal's Ctrl-C and the signals of a supervisor
+ * come to us alone, and we hand the builder one. It ends its build, deletes what it wrote and closes
+ * the pipe, upon which the import fails and cleans up too: the usual way out, with the signal's
+ * status.
  */
 #include "cli/base_image.h"
 
 #include "base/fd.h"
+#include "core/spawn.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,39 +25,62 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#ifndef COVE_LIBEXEC_DIR
-#define COVE_LIBEXEC_DIR "/usr/local/libexec/cove"
-#endif
-
 #define BUILDER "make-base-image"
 
 /* Exit statuses of the builder that have a remedy of their own. */
 enum { BUILDER_NO_MIRROR = 3, BUILDER_NO_PROGRAM = 4, BUILDER_ARGS_MAX = 64 };
 
-static bool try(char *ret, size_t size, const char *dir, const char *sub)
+/* What a handler can reach. */
+static volatile sig_atomic_t builder_pid, ended_by;
+
+static void on_end(int sig)
 {
-	snprintf(ret, size, "%s%s/" BUILDER, dir, sub);
-	return access(ret, X_OK) == 0;
+	ended_by = sig;
+	if (builder_pid > 0)
+		kill((pid_t)builder_pid, SIGTERM);
 }
 
-/* $COVE_LIBEXEC, beside this program as built, as installed, where it was configured to be. */
-static bool find_builder(char *ret, size_t size)
+/* What was ignored when we started (nohup) stays ignored. */
+static void catch_ends(sigset_t *ret_old)
 {
-	const char *dir = getenv("COVE_LIBEXEC");
-	char self[400], *slash;
-	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	static const int ends[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+	sigset_t set;
 
-	if (dir && *dir && try(ret, size, dir, ""))
-		return true;
-	if (n > 0) {
-		self[n] = 0;
-		slash = strrchr(self, '/');
-		if (slash)
-			*slash = 0;
-		if (try(ret, size, self, "") || try(ret, size, self, "/../libexec/cove"))
-			return true;
+	sigemptyset(&set);
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+		struct sigaction old;
+
+		sigaddset(&set, ends[i]);
+		sigaction(ends[i], NULL, &old);
+		if (old.sa_handler != SIG_IGN)
+			sigaction(ends[i],
+				  &(struct sigaction){.sa_handler = on_end, .sa_flags = SA_RESTART},
+				  NULL);
 	}
-	return try(ret, size, COVE_LIBEXEC_DIR, "");
+	sigprocmask(SIG_BLOCK, &set, ret_old);
+}
+
+/* With signals blocked, so that none comes between the start and our knowing its pid. */
+static int spawn_grouped(const char *path, char **argv, posix_spawn_file_actions_t *actions,
+			 pid_t *ret_pid)
+{
+	posix_spawnattr_t attr;
+	sigset_t old;
+	int r = posix_spawnattr_init(&attr);
+
+	if (r)
+		return r;
+	catch_ends(&old);
+	r = posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
+	if (r == 0)
+		r = posix_spawnattr_setsigmask(&attr, &old);
+	if (r == 0)
+		r = posix_spawn(ret_pid, path, actions, &attr, argv, environ);
+	if (r == 0)
+		builder_pid = (sig_atomic_t)*ret_pid;
+	sigprocmask(SIG_SETMASK, &old, NULL);
+	posix_spawnattr_destroy(&attr);
+	return r;
 }
 
 /* Starts the builder with its stdout in the pipe. */
@@ -75,7 +104,7 @@ static int start(const char *path, const char **args, int *ret_fd, pid_t *ret_pi
 	if (r == 0)
 		r = posix_spawn_file_actions_adddup2(&actions, fds[1], STDOUT_FILENO);
 	if (r == 0)
-		r = posix_spawn(ret_pid, path, &actions, NULL, argv, environ);
+		r = spawn_grouped(path, argv, &actions, ret_pid);
 	posix_spawn_file_actions_destroy(&actions);
 	close(fds[1]);
 	if (r) {
@@ -93,6 +122,7 @@ static int wait_for(pid_t pid)
 	while (waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)
 			return -errno;
+	builder_pid = 0;
 	return status;
 }
 
@@ -100,6 +130,10 @@ static int judge(struct cli *c, const char *name, int status, int imported, stru
 {
 	int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 
+	if (ended_by && (code != 0 || imported < 0)) {
+		cli_note("ended before image '%s' was made; nothing is left of it", name);
+		return EXIT_SIGNAL + ended_by;
+	}
 	if (code == BUILDER_NO_MIRROR)
 		return cli_error(
 			c, COVE_UNSUPPORTED,
@@ -127,14 +161,13 @@ int base_image_make(struct cli *c, const char *name, const char **args)
 {
 	autoclose int tar_fd = -1;
 	struct cove_error err = {0};
+	struct err e = {0};
 	char path[512];
 	pid_t pid;
 	int r;
 
-	if (!find_builder(path, sizeof(path)))
-		return cli_error(c, COVE_UNSUPPORTED,
-				 "the helper program '" BUILDER "' is missing; install "
-				 "Cove again (make install) or set COVE_LIBEXEC");
+	if (spawn_find_program(BUILDER, path, sizeof(path), &e) < 0)
+		return cli_error(c, (enum cove_error_kind)e.kind, "%s", e.msg);
 	r = cli_open(c);
 	if (r)
 		return r;

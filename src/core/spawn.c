@@ -2,8 +2,8 @@
  * Starting a keeper.
  *
  * Where the helper programs are: $COVE_LIBEXEC if it is set (and nowhere else then); beside the
- * running program, as installed (../libexec/cove) or as built (../keeper, ../init); the directory
- * chosen when Cove was configured.
+ * running program, as installed (../libexec/cove) or as built (../keeper, ../init, ../cli); the
+ * directory chosen when Cove was configured.
  *
  * How: two vfork-like clones that share our memory. The first child starts the second and ends, so
  * that the keeper belongs to the machine's init and the program that uses libcove never sees a
@@ -11,6 +11,8 @@
  * and lets the children leave the errno of a failure where we can read it. They call nothing that
  * allocates.
  */
+#include "core/spawn.h"
+
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/path.h"
@@ -152,15 +154,19 @@ int spawn_detached(const char *path, int fd3, int fd4, struct err *e)
 	return 0;
 }
 
+/* The directory that a program is built in. */
+static const char *room_of(const char *program)
+{
+	return str_starts(program, "cove-") ? program + strlen("cove-") : "cli";
+}
+
 /* dir/cove-keeper as installed, or dir/keeper/cove-keeper as built. */
 static bool find_in(const char *dir, const char *program, char *ret, size_t size)
 {
-	const char *room = strchr(program, '-') + 1;
-
 	snprintf(ret, size, "%s/%s", dir, program);
 	if (access(ret, X_OK) == 0)
 		return true;
-	snprintf(ret, size, "%s/%s/%s", dir, room, program);
+	snprintf(ret, size, "%s/%s/%s", dir, room_of(program), program);
 	return access(ret, X_OK) == 0;
 }
 
@@ -183,7 +189,7 @@ static bool find_beside_self(const char *program, char *ret, size_t size)
 	return find_in(dir, program, ret, size) || find_in(self, program, ret, size);
 }
 
-static int find_program(const char *program, char *ret, size_t size, struct err *e)
+int spawn_find_program(const char *program, char *ret, size_t size, struct err *e)
 {
 	const char *dir = secure_getenv("COVE_LIBEXEC");
 
@@ -211,9 +217,9 @@ int spawn_find_programs(struct cove *cove, struct err *e)
 	int r = 0;
 
 	if (!cove->keeper_path[0])
-		r = find_program("cove-keeper", cove->keeper_path, sizeof(cove->keeper_path), e);
+		r = spawn_find_program("cove-keeper", cove->keeper_path, sizeof(cove->keeper_path), e);
 	if (r == 0 && !cove->init_path[0])
-		r = find_program("cove-init", cove->init_path, sizeof(cove->init_path), e);
+		r = spawn_find_program("cove-init", cove->init_path, sizeof(cove->init_path), e);
 	return r;
 }
 
