@@ -478,22 +478,42 @@ static int make_skeleton(struct state *s, const struct ids *ids, const char *nam
 	return r;
 }
 
-/* Old skeletons go when no box of the host image could have one mounted. */
+/* All skeletons but this one, which may be NULL. */
+static int bury_skeletons(struct state *s, const char *keep)
+{
+	char **names;
+	size_t count;
+	int r = state_names(s->layers_fd, &names, &count);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < count && r == 0; i++)
+		if (str_starts(names[i], SKELETON_PREFIX) && (!keep || strcmp(names[i], keep) != 0))
+			r = layers_bury(s, names[i]);
+	state_names_free(names, count);
+	return r;
+}
+
+/* Old skeletons go when no box of the host image could have one mounted. One that stays costs disk
+ * space and nothing else. */
 static void drop_old_skeletons(struct state *s, const struct ids *ids, const char *current)
 {
 	char box[BOX_NAME_MAX + 1];
-	char **names;
-	size_t count;
 
 	if (record_find_user(s, IMAGE_HOST, NULL, box, NULL) != 0)
 		return;
-	if (state_names(s->layers_fd, &names, &count) < 0)
-		return;
-	for (size_t i = 0; i < count; i++)
-		if (str_starts(names[i], SKELETON_PREFIX) && strcmp(names[i], current) != 0)
-			layers_bury(s, names[i]);
-	state_names_free(names, count);
+	bury_skeletons(s, current);
 	layers_sweep(s, ids);
+}
+
+int image_host_drop(struct state *s, const struct ids *ids, struct err *e)
+{
+	int r = bury_skeletons(s, NULL);
+
+	if (r < 0)
+		return state_error(s, -r, "remove the skeleton of the host image in", e);
+	layers_sweep(s, ids);
+	return 0;
 }
 
 int image_host_prepare(struct state *s, const struct ids *ids, struct image *ret, struct err *e)

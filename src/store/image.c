@@ -456,8 +456,12 @@ int image_remove(struct state *s, const struct ids *ids, const char *name, struc
 
 	if (r < 0)
 		return r;
-	if (strcmp(name, IMAGE_HOST) == 0)
-		return err_set(e, ERR_INVALID, EINVAL, "'" IMAGE_HOST "' is always there");
+	if (strcmp(name, IMAGE_HOST) == 0) {
+		r = check_unused(s, name, "removed", e);
+		return r < 0 ? r : image_host_drop(s, ids, e);
+	}
+	if (s->layers_fd < 0)
+		return no_such_image(name, e);
 	r = lock_layers(s, &lock_fd, e);
 	if (r < 0)
 		return r;

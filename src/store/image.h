@@ -42,7 +42,8 @@ int image_list(struct state *s, struct image **ret, size_t *ret_count, struct er
 int image_import(struct state *s, const struct ids *ids, const char *name, const char *user,
 		 int tar_fd, struct err *e);
 
-/* ERR_NOT_FOUND, or ERR_CONFLICT with the name of a box that uses it. */
+/* ERR_NOT_FOUND, or ERR_CONFLICT with the name of a box that uses it. Of "host" the skeleton goes,
+ * with all that belongs to other ids; the next box that needs it makes it anew. */
 int image_remove(struct state *s, const struct ids *ids, const char *name, struct err *e);
 
 /* The skeleton below --image host: /etc/passwd and friends, links, mount points. Made anew when

@@ -11,6 +11,9 @@ void layers_sweep(struct state *s, const struct ids *ids);
 /* Takes layers/<name> out of sight, to be deleted by layers_sweep. Missing is success. */
 int layers_bury(struct state *s, const char *name);
 
+/* host_image.c: deletes every skeleton; the caller knows that no box uses one. */
+int image_host_drop(struct state *s, const struct ids *ids, struct err *e);
+
 /* A private layers/.new-<random>; the caller makes rootfs/ inside, then layers_place gives it its
  * name, or layers_drop deletes it. */
 struct layer_new {
