@@ -60,11 +60,12 @@ struct cove_error {
 };
 COVE_API const char *cove_error_name(enum cove_error_kind kind);
 
-/* One per program: finds the state directory, sweeps up what a crash left. */
+/* One per program: finds the state directory, sweeps up what a crash left. The directory is made by
+ * the first call that puts something there; before that everything is simply empty. */
 struct cove;
 struct cove_options {
 	size_t size;
-	const char *home; /* NULL: $COVE_HOME or the usual place */
+	const char *home; /* absolute; NULL: $COVE_HOME or the usual place */
 	/* Called with one complete line (no newline) per event, for a person and as JSON. */
 	void (*on_event)(void *arg, const char *line, const char *json);
 	void *arg;

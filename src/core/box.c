@@ -110,7 +110,7 @@ int box_open_dir(struct cove *cove, const char *name, int *ret_fd, struct err *e
 {
 	int fd;
 
-	if (!str_is_name(name, BOX_NAME_MAX))
+	if (!str_is_name(name, BOX_NAME_MAX) || cove->state.boxes_fd < 0)
 		return record_missing(name, e);
 	fd = openat(cove->state.boxes_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 && errno == ENOENT)
@@ -163,7 +163,9 @@ int box_create(struct cove *cove, const struct spec *spec, struct cove_box **ret
 	struct image image;
 	int r = spawn_find_programs(cove, e);
 
-	/* What can be known to fail is known before anything is made. */
+	if (r == 0)
+		r = state_make(&cove->state, e);
+	/* What can be known to fail is known before anything is made of the box. */
 	if (r == 0)
 		r = life_image(cove, spec->image, &image, e);
 	if (r == 0)

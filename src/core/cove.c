@@ -142,7 +142,7 @@ static int cove_make(struct cove **ret, const struct cove_options *options, stru
 	cove = calloc(1, sizeof(*cove));
 	if (!cove)
 		return err_errno(e, ENOMEM, "start Cove");
-	r = state_open(&cove->state, o.home, true, e);
+	r = state_open(&cove->state, o.home, false, e);
 	if (r < 0) {
 		free(cove);
 		return r;

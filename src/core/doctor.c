@@ -2,8 +2,9 @@
  * Checks of this host; see doctor.h.
  *
  * What the kernel says it can do and what it lets us do are different things, so namespaces,
- * overlay, id-mapped mounts and cgroups are tried, in a child or on descriptors that go away by
- * themselves. One table lists the checks; each fills its own line.
+ * overlay, id-mapped mounts, cgroups and writing to the state directory are tried, in a child or on
+ * descriptors that go away by themselves; nothing is left on disk, not even the state directory. One
+ * table lists the checks; each fills its own line.
  */
 #include "core/doctor.h"
 
@@ -38,10 +39,54 @@ enum { REPORT_BYTES_MAX = 64 << 10, PROBE_UID = 200000 };
 #define FS_FUSE	   0x65735546
 
 struct doctor {
-	struct cove cove; /* the state directory, when has_state */
+	struct cove cove; /* the state directory, where it can be opened */
 	struct err state_error;
-	bool has_state;
+	int place_fd; /* owned; the state directory or, before it is made, where it will be; or -1 */
 };
+
+/* The nearest directory above a path that is there. */
+static int open_above(const char *path, int *ret_fd, struct err *e)
+{
+	char above[sizeof(((struct state *)0)->home)];
+	int fd = -1;
+
+	str_copy(above, sizeof(above), path);
+	do {
+		char *slash = strrchr(above, '/');
+
+		slash[slash == above] = 0;
+		fd = open(above, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	} while (fd < 0 && errno == ENOENT && above[1]);
+	if (fd < 0)
+		return err_errno(e, errno, "open '%.140s'", above);
+	*ret_fd = fd;
+	return 0;
+}
+
+static void find_place(struct doctor *d, const char *home)
+{
+	struct state *s = &d->cove.state;
+
+	d->place_fd = -1;
+	if (state_open(s, home, false, &d->state_error) < 0)
+		return;
+	if (s->home_fd >= 0)
+		d->place_fd = fcntl(s->home_fd, F_DUPFD_CLOEXEC, 3);
+	else
+		open_above(s->home, &d->place_fd, &d->state_error);
+}
+
+/* Can something be written there? What is tried has no name and is gone when it is closed. */
+static int try_write(int dir_fd)
+{
+	autoclose int fd = openat(dir_fd, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+
+	if (fd >= 0)
+		return fd_write_full(fd, "x", 1);
+	if (errno != EOPNOTSUPP)
+		return -errno;
+	return faccessat(dir_fd, ".", W_OK | X_OK, AT_EACCESS) < 0 ? -errno : 0;
+}
 
 static void set(struct doctor_check *c, enum doctor_status status, const char *consequence,
 		const char *remedy)
@@ -241,7 +286,7 @@ static int try_idmap(struct doctor *d, struct err *e)
 	ns = ids_mount_ns(&ids, 0, 0, e);
 	if (ns < 0)
 		return ns;
-	tree = (int)syscall(SYS_open_tree, d->cove.state.home_fd, "",
+	tree = (int)syscall(SYS_open_tree, d->place_fd, "",
 			    OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
 	if (tree < 0)
 		return err_errno(e, errno, "clone a mount");
@@ -255,8 +300,9 @@ static void check_idmap(struct doctor *d, struct doctor_check *c)
 {
 	struct err e = {0};
 
-	if (!d->has_state || core_ids(&d->cove, &e) < 0) {
-		str_copy(c->found, sizeof(c->found), "not tried: there is no state directory");
+	if (d->place_fd < 0 || core_ids(&d->cove, &e) < 0) {
+		str_copy(c->found, sizeof(c->found),
+			 "not tried: there is no place for a state directory");
 		set(c, DOCTOR_LIMITED, "it is not known whether boxes can be started",
 		    "see state_directory");
 	} else if (d->cove.ids.kind != IDS_RANGE) {
@@ -303,18 +349,27 @@ static void check_cgroup(struct doctor *d, struct doctor_check *c)
 
 static void check_state(struct doctor *d, struct doctor_check *c)
 {
-	struct statvfs space;
-	struct statfs fs;
+	const struct state *s = &d->cove.state;
+	struct statvfs space = {0};
+	struct statfs fs = {0};
+	int r;
 
-	if (!d->has_state) {
+	if (d->place_fd < 0 || fstatfs(d->place_fd, &fs) < 0 || fstatvfs(d->place_fd, &space) < 0) {
 		str_copy(c->found, sizeof(c->found), d->state_error.msg);
 		set(c, DOCTOR_MISSING, "there is no place to keep boxes",
 		    "set COVE_HOME to a directory of your own on a local disk");
 		return;
 	}
-	fstatfs(d->cove.state.home_fd, &fs);
-	fstatvfs(d->cove.state.home_fd, &space);
-	snprintf(c->found, sizeof(c->found), "%.110s, %llu MiB free", d->cove.state.home,
+	r = try_write(d->place_fd);
+	if (r < 0) {
+		snprintf(c->found, sizeof(c->found), "%.110s cannot be %s: %s", s->home,
+			 s->home_fd < 0 ? "made" : "written to", strerror(-r));
+		set(c, DOCTOR_MISSING, "boxes cannot be made or started",
+		    "set COVE_HOME to a directory of your own on a local disk");
+		return;
+	}
+	snprintf(c->found, sizeof(c->found), "%.110s%s, %llu MiB free", s->home,
+		 s->home_fd < 0 ? " (not made yet)" : "",
 		 (unsigned long long)space.f_bavail * space.f_frsize >> 20);
 	if (fs.f_type == FS_OVERLAY || fs.f_type == FS_NFS || fs.f_type == FS_FUSE)
 		set(c, DOCTOR_MISSING,
@@ -330,7 +385,7 @@ static void check_image(struct doctor *d, struct doctor_check *c)
 	struct image image;
 	struct err e = {0};
 
-	if (d->has_state && image_find(&d->cove.state, IMAGE_DEFAULT, &image, &e) == 0) {
+	if (d->place_fd >= 0 && image_find(&d->cove.state, IMAGE_DEFAULT, &image, &e) == 0) {
 		snprintf(c->found, sizeof(c->found), "image '%s', %llu MiB", image.name,
 			 (unsigned long long)image.bytes >> 20);
 		return;
@@ -371,7 +426,7 @@ enum doctor_status doctor_run(const char *home, struct doctor_report *ret)
 	enum doctor_status worst = DOCTOR_OK;
 	struct doctor d = {0};
 
-	d.has_state = state_open(&d.cove.state, home, true, &d.state_error) == 0;
+	find_place(&d, home);
 	memset(ret, 0, sizeof(*ret));
 	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
 		struct doctor_check *c = &ret->checks[ret->count++];
@@ -381,8 +436,8 @@ enum doctor_status doctor_run(const char *home, struct doctor_report *ret)
 		if (c->status > worst)
 			worst = c->status;
 	}
-	if (d.has_state)
-		state_close(&d.cove.state);
+	fd_close(&d.place_fd);
+	state_close(&d.cove.state);
 	return worst;
 }
 

@@ -44,6 +44,8 @@ int cove_image_import(struct cove *cove, const char *name, const char *user, int
 	int r = core_ids(cove, &e);
 
 	if (r == 0)
+		r = state_make(&cove->state, &e);
+	if (r == 0)
 		r = image_import(&cove->state, &cove->ids, name, user, tar_fd, &e);
 	return core_return(cove, NULL, r, &e, err);
 }

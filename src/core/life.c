@@ -80,7 +80,7 @@ static int watch_init(struct watch *w, struct cove *cove, int box_fd)
 		return -errno;
 	w->lock_fd = openat(box_fd, "lock", O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 	r = watch_dir(w->in_fd, box_fd, IN_CLOSE | IN_MOVED_TO | IN_MOVE_SELF | IN_DELETE_SELF);
-	if (r == 0)
+	if (r == 0 && cove->state.run_fd >= 0)
 		r = watch_dir(w->in_fd, cove->state.run_fd, IN_CREATE | IN_MOVED_TO);
 	if (r < 0)
 		watch_done(w);
@@ -203,6 +203,9 @@ static int start_or_join(struct cove *cove, const char *name, struct conn **ret,
 	autoclose int box_fd = -1;
 	int r = box_open_dir(cove, name, &box_fd, e);
 
+	/* The runtime directory does not survive a reboot. */
+	if (r == 0)
+		r = state_make(&cove->state, e);
 	if (r == 0)
 		r = life_claim(cove, name, box_fd, START_WAIT_MS, e);
 	if (r < 0)

@@ -125,7 +125,7 @@ void core_sweep(struct cove *cove)
 	char **names;
 	size_t count;
 
-	if (cove->swept)
+	if (cove->swept || cove->state.boxes_fd < 0)
 		return;
 	cove->swept = true;
 	if (record_names(&cove->state, &names, &count, NULL) < 0)

@@ -140,6 +140,8 @@ int record_open(struct state *s, const char *name, int *ret_box_fd, struct err *
 
 	if (r < 0)
 		return r;
+	if (s->boxes_fd < 0)
+		return record_missing(name, e);
 	fd = openat(s->boxes_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0 && errno == ENOENT)
 		return record_missing(name, e);

@@ -2,8 +2,8 @@
  * Finding and making the state directory; see state.h.
  *
  * How it works: every verb opens it, so the usual case is one open per directory and nothing else;
- * directories are made only when opening failed with ENOENT, and nothing is synced here. The home
- * itself must be the caller's own: whoever can write there can put a link or a record in our way.
+ * what is missing stays missing (-1) until somebody has something to put there and calls
+ * state_make, and nothing is synced here. The home itself must be the caller's own: whoever can write there can put a link or a record in our way.
  *
  * .new- directories are made in three steps (mkdir, open, flock) and until the third they look like
  * a dead maker's. A sweep takes the flock before it renames one to .gone-, so either the sweep or
@@ -59,9 +59,6 @@ static int dir_error(int code, const char *dir, const char *what, struct err *e)
 		return err_set(e, ERR_FULL, code,
 			       "%s '%.110s': the disk is full; free some space or set COVE_HOME",
 			       what, dir);
-	case ENOENT:
-		return err_set(e, ERR_NOT_FOUND, code, "there is no state directory '%.140s' yet",
-			       dir);
 	default:
 		return err_errno(e, code, "%s '%.140s'", what, dir);
 	}
@@ -72,20 +69,15 @@ int state_error(const struct state *s, int code, const char *what, struct err *e
 	return dir_error(code, s->home, what, e);
 }
 
-/* COVE_HOME may be relative to where the caller stands; everybody else gets it absolute. */
-static int make_absolute(const char *given, char *ret, size_t size, struct err *e)
+/* A relative one would be another directory in every place a command is typed. */
+static int given_home(const char *given, char *ret, size_t size, struct err *e)
 {
-	char joined[BOX_PATH_MAX];
-
-	if (given[0] != '/') {
-		autofree char *cwd = getcwd(NULL, 0);
-
-		if (!cwd)
-			return err_errno(e, errno, "the current directory");
-		if (!path_join(joined, sizeof(joined), cwd, given))
-			return err_set(e, ERR_INVALID, ENAMETOOLONG, "COVE_HOME is too long");
-		given = joined;
-	}
+	if (given[0] != '/')
+		return err_set(
+			e, ERR_INVALID, EINVAL,
+			"the state directory '%.120s' is not an absolute path; set COVE_HOME "
+			"to one that begins with '/'",
+			given);
 	if (!path_normalize(ret, size, given))
 		return err_set(e, ERR_INVALID, ENAMETOOLONG,
 			       "the path of the state directory is too long; set COVE_HOME");
@@ -123,7 +115,7 @@ static int find_home(struct state *s, const char *home, struct err *e)
 	if (!home || !*home)
 		home = getenv("COVE_HOME");
 	if (home && *home) {
-		r = make_absolute(home, s->home, sizeof(s->home), e);
+		r = given_home(home, s->home, sizeof(s->home), e);
 		runtime = NULL;
 	} else if (geteuid() == 0) {
 		str_copy(s->home, sizeof(s->home), ROOT_HOME);
@@ -159,13 +151,16 @@ static int make_path(const char *path)
 	return mkdir(path, 0700) < 0 && errno != EEXIST ? -errno : 0;
 }
 
+/* 0 and the directory, or -1 in its place where there is none. */
 static int open_top(const char *path, bool make, const char *what, int *ret_fd, struct err *e)
 {
 	autoclose int fd = open(path, DIR_FLAGS);
 	struct stat st;
 	int r;
 
-	if (fd < 0 && errno == ENOENT && make) {
+	if (fd < 0 && errno == ENOENT) {
+		if (!make)
+			return 0;
 		r = make_path(path);
 		if (r < 0)
 			return dir_error(-r, path, what, e);
@@ -194,7 +189,9 @@ static int open_sub(struct state *s, const char *name, bool make, int *ret_fd, s
 	int fd = openat(s->home_fd, name, DIR_FLAGS | O_NOFOLLOW);
 	char path[sizeof(s->home) + 32];
 
-	if (fd < 0 && errno == ENOENT && make) {
+	if (fd < 0 && errno == ENOENT) {
+		if (!make)
+			return 0;
 		if (mkdirat(s->home_fd, name, 0700) < 0 && errno != EEXIST)
 			return state_error(s, errno, "make the state directory", e);
 		fd = openat(s->home_fd, name, DIR_FLAGS | O_NOFOLLOW);
@@ -209,6 +206,30 @@ static int open_sub(struct state *s, const char *name, bool make, int *ret_fd, s
 	return 0;
 }
 
+/* Opens what is not open yet. */
+static int open_all(struct state *s, bool make, struct err *e)
+{
+	const struct {
+		const char *name;
+		int *fd;
+	} subs[] = {
+		{"boxes", &s->boxes_fd},
+		{"images", &s->images_fd},
+		{"layers", &s->layers_fd},
+		{"workspaces", &s->workspaces_fd},
+	};
+	int r = 0;
+
+	if (s->home_fd < 0)
+		r = open_top(s->home, make, "make the state directory", &s->home_fd, e);
+	for (size_t i = 0; s->home_fd >= 0 && r == 0 && i < sizeof(subs) / sizeof(subs[0]); i++)
+		if (*subs[i].fd < 0)
+			r = open_sub(s, subs[i].name, make, subs[i].fd, e);
+	if (r == 0 && s->run_fd < 0)
+		r = open_top(s->run, make, "make the runtime directory", &s->run_fd, e);
+	return r;
+}
+
 int state_open(struct state *s, const char *home, bool make, struct err *e)
 {
 	char hex[65];
@@ -218,17 +239,7 @@ int state_open(struct state *s, const char *home, bool make, struct err *e)
 	s->home_fd = s->boxes_fd = s->images_fd = s->layers_fd = s->workspaces_fd = s->run_fd = -1;
 	r = find_home(s, home, e);
 	if (r == 0)
-		r = open_top(s->home, make, "make the state directory", &s->home_fd, e);
-	if (r == 0)
-		r = open_sub(s, "boxes", make, &s->boxes_fd, e);
-	if (r == 0)
-		r = open_sub(s, "images", make, &s->images_fd, e);
-	if (r == 0)
-		r = open_sub(s, "layers", make, &s->layers_fd, e);
-	if (r == 0)
-		r = open_sub(s, "workspaces", make, &s->workspaces_fd, e);
-	if (r == 0)
-		r = open_top(s->run, make, "make the runtime directory", &s->run_fd, e);
+		r = open_all(s, make, e);
 	if (r < 0) {
 		state_close(s);
 		return r;
@@ -237,6 +248,11 @@ int state_open(struct state *s, const char *home, bool make, struct err *e)
 	hex[8] = 0;
 	str_copy(s->tag, sizeof(s->tag), hex);
 	return 0;
+}
+
+int state_make(struct state *s, struct err *e)
+{
+	return open_all(s, true, e);
 }
 
 void state_close(struct state *s)
@@ -348,10 +364,15 @@ static int list_dir(int dir_fd, bool (*pick)(int dir_fd, char name[NAME_MAX + 1]
 		    char ***ret_names, size_t *ret_count)
 {
 	struct name_list list = {0};
-	int fd = openat(dir_fd, ".", DIR_FLAGS), r = 0;
 	struct dirent *d;
+	int fd, r = 0;
 	DIR *dir;
 
+	*ret_names = NULL;
+	*ret_count = 0;
+	if (dir_fd < 0)
+		return 0;
+	fd = openat(dir_fd, ".", DIR_FLAGS);
 	if (fd < 0)
 		return -errno;
 	dir = fdopendir(fd);

@@ -23,11 +23,16 @@ struct state {
 	char home[512];
 	char run[512];
 	char tag[9]; /* 8 hex digits of the SHA-256 of home: keeps cgroups of two homes apart */
-	int home_fd, boxes_fd, images_fd, layers_fd, workspaces_fd, run_fd; /* owned */
+	/* Owned; -1 where there is no such directory yet. */
+	int home_fd, boxes_fd, images_fd, layers_fd, workspaces_fd, run_fd;
 };
 
-/* Finds and, with make, creates the directories. home may be NULL: from the environment. */
+/* Finds the directories and, with make, creates those that are missing. Without make one that is
+ * not there has the descriptor -1, and whoever only reads takes it for an empty one: looking
+ * changes nothing on disk. home may be NULL: from the environment; it is absolute. */
 int state_open(struct state *s, const char *home, bool make, struct err *e);
+/* Creates what was missing when it was opened; nothing to do is the usual case. */
+int state_make(struct state *s, struct err *e);
 void state_close(struct state *s); /* a zeroed or closed one is fine */
 
 /* The directory that all state directories of this machine share as root: uid ranges live there. */
@@ -49,7 +54,7 @@ int state_leftovers(int dir_fd, char ***ret_names, size_t *ret_count);
 void state_gone_name(char ret_name[32]);
 
 /* All names below dir_fd that do not begin with a dot, sorted: state_names those of things
- * (str_is_name), state_all_names any. -E2BIG beyond STATE_NAMES_MAX. */
+ * (str_is_name), state_all_names any. -E2BIG beyond STATE_NAMES_MAX. Below -1 there are none. */
 int state_names(int dir_fd, char ***ret_names, size_t *ret_count);
 int state_all_names(int dir_fd, char ***ret_names, size_t *ret_count);
 void state_names_free(char **names, size_t count);

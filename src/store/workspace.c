@@ -202,7 +202,7 @@ int workspace_remove(struct state *s, const struct ids *ids, const char *name, s
 			       box, name, box);
 	state_gone_name(gone);
 	if (renameat(s->workspaces_fd, name, s->workspaces_fd, gone) < 0) {
-		if (errno == ENOENT)
+		if (errno == ENOENT || s->workspaces_fd < 0)
 			return err_set(e, ERR_NOT_FOUND, ENOENT, "no workspace '%s'", name);
 		return state_error(s, errno, "remove the workspace in", e);
 	}

@@ -88,6 +88,21 @@ def test_version(cove):
     assert cove("--version").text == cove("version").text
 
 
+def test_looking_makes_no_state_directory(cove, tmp):
+    home = {"COVE_HOME": str(tmp / "none")}
+    for args in (["ls"], ["image", "ls"], ["workspace", "ls"], ["doctor"]):
+        cove(*args, env=home)
+    for args in (["inspect", "a"], ["ps", "a"], ["logs", "a"], ["stop", "a"]):
+        cove(*args, env=home).failed("no box 'a' (cove ls shows all)")
+    assert cove("ls", "-q", env=home).ok().out == b""
+    assert not (tmp / "none").exists()
+
+
+def test_relative_home_is_refused(cove, tmp):
+    cove("ls", env={"COVE_HOME": "here"}, cwd=tmp).failed("'here' is not an absolute path", "COVE_HOME")
+    assert not (tmp / "here").exists()
+
+
 def test_doctor(cove):
     got = cove("doctor")
     assert got.rc == 0, repr(got)

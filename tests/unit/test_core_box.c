@@ -18,6 +18,7 @@ static struct cove *open_home(void)
 			  &(struct cove_options){.size = sizeof(struct cove_options), .home = home},
 			  &err),
 		 0);
+	CHECK_EQ(state_make(&cove->state, NULL), 0);
 	return cove;
 }
 
@@ -104,6 +105,46 @@ TEST(sessions_are_checked_first)
 	CHECK(cove_close(cove, "id", NULL, false, &err) < 0);
 	CHECK_EQ(err.kind, COVE_NOT_FOUND);
 	CHECK_EQ(cove_close(cove, "id", NULL, true, &err), 0);
+	close_home(cove);
+}
+
+/* Every call that only looks, on a state directory that is not there. */
+TEST(looking_makes_no_state_directory)
+{
+	struct cove_workspace_info *spaces;
+	struct cove_image_info *images;
+	struct cove_exec_info *execs;
+	char missing[80], *json;
+	struct cove_error err;
+	struct cove_box *box;
+	struct cove *cove = open_home();
+
+	cove_free(cove);
+	snprintf(missing, sizeof(missing), "%s/missing", home);
+	CHECK_EQ(cove_new(&cove,
+			  &(struct cove_options){.size = sizeof(struct cove_options),
+						 .home = missing},
+			  &err),
+		 0);
+	CHECK_EQ(count_boxes(cove), 0);
+	CHECK_EQ(cove_images(cove, &images, &err), 1); /* host */
+	free(images);
+	CHECK_EQ(cove_workspaces(cove, &spaces, &err), 0);
+	free(spaces);
+	CHECK_EQ(cove_inspect(cove, "a", &json, &err), -ENOENT);
+	CHECK_EQ(cove_execs(cove, "a", &execs, &err), -ENOENT);
+	CHECK_EQ(cove_events(cove, "a", false, NULL, NULL, &err), -ENOENT);
+	CHECK_EQ(cove_find(cove, "a", &box, &err), -ENOENT);
+	CHECK_EQ(cove_start(cove, "a", &err), -ENOENT);
+	CHECK_EQ(cove_stop(cove, "a", NULL, 0, &err), -ENOENT);
+	CHECK_EQ(cove_remove(cove, "a", false, &err), -ENOENT);
+	CHECK_EQ(cove_remove(cove, "a", true, &err), 0);
+	CHECK_EQ(cove_close(cove, "a", NULL, false, &err), -ENOENT);
+	CHECK(strstr(err.message, "cove ls"));
+	CHECK_EQ(cove_close(cove, "a", NULL, true, &err), 0);
+	CHECK_EQ(cove_workspace_remove(cove, "a", &err), -ENOENT);
+	CHECK_EQ(cove_image_remove(cove, "a", &err), -ENOENT);
+	CHECK(access(missing, F_OK) < 0);
 	close_home(cove);
 }
 

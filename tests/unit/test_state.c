@@ -27,20 +27,35 @@ TEST(makes_private_directories)
 	CHECK(fcntl(0, F_GETFD) >= 0);
 }
 
-TEST(an_argument_wins_over_the_environment_and_is_made_absolute)
+TEST(an_argument_wins_over_the_environment)
 {
 	struct state s;
 	struct err e = {0};
-	char want[96];
+	char given[96], want[96];
 
 	home_make();
-	CHECK(chdir(home_path) == 0);
-	CHECK_EQ(state_open(&s, "./deep//er/", true, &e), 0);
+	snprintf(given, sizeof(given), "%s/./deep//er/", home_path);
+	CHECK_EQ(state_open(&s, given, true, &e), 0);
 	snprintf(want, sizeof(want), "%s/deep/er", home_path);
 	CHECK_STR(s.home, want);
 	snprintf(want, sizeof(want), "%s/deep/er/run", home_path);
 	CHECK_STR(s.run, want);
 	state_close(&s);
+}
+
+TEST(a_relative_home_is_refused)
+{
+	struct state s;
+	struct err e = {0};
+
+	home_make();
+	CHECK(chdir(home_path) == 0);
+	CHECK_EQ(state_open(&s, "deep/er", true, &e), -EINVAL);
+	CHECK(strstr(e.msg, "'deep/er'") && strstr(e.msg, "absolute") &&
+	      strstr(e.msg, "COVE_HOME"));
+	CHECK(access("deep", F_OK) < 0);
+	setenv("COVE_HOME", ".", 1);
+	CHECK_EQ(state_open(&s, NULL, false, &e), -EINVAL);
 }
 
 TEST(two_homes_have_two_tags)
@@ -60,14 +75,42 @@ TEST(without_make_nothing_is_made)
 {
 	struct state s;
 	struct err e = {0};
-	char missing[96];
+	char missing[96], **names;
+	size_t count;
 
 	home_make();
 	snprintf(missing, sizeof(missing), "%s/missing", home_path);
-	CHECK_EQ(state_open(&s, missing, false, &e), -ENOENT);
-	CHECK_EQ(e.kind, ERR_NOT_FOUND);
+	CHECK_EQ(state_open(&s, missing, false, &e), 0);
 	CHECK(access(missing, F_OK) < 0);
+	CHECK_STR(s.home, missing);
 	CHECK_EQ(s.home_fd, -1);
+	CHECK_EQ(s.boxes_fd, -1);
+	CHECK_EQ(state_names(s.boxes_fd, &names, &count), 0);
+	CHECK_EQ(count, 0u);
+	state_names_free(names, count);
+	CHECK_EQ(state_make(&s, &e), 0);
+	CHECK(s.home_fd >= 0 && s.boxes_fd >= 0 && s.run_fd >= 0 && s.layers_fd >= 0);
+	state_close(&s);
+}
+
+TEST(what_is_there_is_opened_and_what_is_missing_is_made_later)
+{
+	struct state s;
+	struct err e = {0};
+	char run[96];
+	int boxes;
+
+	home_open(&s);
+	state_close(&s);
+	snprintf(run, sizeof(run), "%s/run", home_path);
+	CHECK(rmdir(run) == 0);
+	CHECK_EQ(state_open(&s, NULL, false, &e), 0);
+	CHECK(s.boxes_fd >= 0 && s.run_fd == -1);
+	CHECK(access(run, F_OK) < 0);
+	boxes = s.boxes_fd;
+	CHECK_EQ(state_make(&s, &e), 0);
+	CHECK(s.boxes_fd == boxes && s.run_fd >= 0);
+	state_close(&s);
 }
 
 TEST(a_file_in_the_way_names_the_remedy)
