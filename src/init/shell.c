@@ -37,8 +37,7 @@
  * late		EXIT was sent; a background child still holds a FIFO, and what it writes goes out
  *		under the line's id.
  *
- * A watch looks after a running line once a second: a stopped shell is continued, and a shell that
- * reads its feed although the line's end was never seen (PS1 made readonly) is found out.
+ * shell_watch.c looks after a running line, should its end be lost.
  *
  * A shell is made by the first line that names it. Lines to one shell wait for each other in order,
  * different shells run side by side. A shell that ended is forgotten once its line has said so; one

@@ -62,7 +62,6 @@ struct line {
 	struct in_stream
 		input;	/* held until the shell has opened Ti: before, an end would be lost */
 	bool begun;	/* STARTED is in the link's queue */
-	bool announced; /* and was flushed */
 	bool rerun;	/* it goes to a second shell, after nothing ran in the first */
 	bool restarted; /* what earlier lines did to the shell is lost */
 	bool draining, tidying;
@@ -82,12 +81,16 @@ struct line {
 	char *result_cwd; /* owned */
 };
 
+/* What the shell was fed since the driver, to find out whether it reads. */
+enum shell_probe { PROBE_NONE, PROBE_FED, PROBE_MENDED };
+
 struct shell {
 	struct shell *next;
 	struct shell_table *table;
 	char name[SHELL_NAME_MAX + 1];
 	struct user user;
 	bool alive, bash;
+	bool used; /* a line has run in it */
 	bool lost; /* it died between two lines: the next one has to say so */
 	struct ev_child child;
 	int proc_fd;	   /* /proc/PID; owned */
@@ -104,7 +107,9 @@ struct shell {
 	struct line_io *spare; /* owned */
 	struct ev_defer prepare;
 	struct ev_timer watch;
-	bool probed; /* an empty sentence was fed after the driver */
+	uint64_t watch_since_ms;
+	unsigned looks;
+	enum shell_probe probe;
 };
 
 struct shell_table {
@@ -167,8 +172,16 @@ void line_on_stream_room(struct out_stream *s);
 void line_ask_end(struct line *l, unsigned round); /* feeds an end of its own */
 void shell_on_end(struct shell *sh, unsigned round, unsigned status);
 void shell_on_death(struct shell *sh, int wait_status);
-void shell_probe(struct shell *sh); /* only while nothing of the feed is unread */
+
+/* Did anything of it run? */
+bool line_has_run(struct line *l);
+/* Nothing did: it goes to a fresh shell, but only once. */
+void line_run_again(struct line *l);
+
+/* shell_watch.c: looking after a running line. */
+void shell_watch(struct shell *sh);
 void shell_on_watch(struct ev_timer *t);
+void shell_on_noise(struct shell *sh); /* it said something that is no end */
 
 /* shell_stop.c: ending a line that does not end. */
 void line_on_timeout(struct ev_timer *t);

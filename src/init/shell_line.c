@@ -10,17 +10,13 @@
 #include <string.h>
 #include <sys/wait.h>
 
-enum {
-	ANNOUNCE_MS = 2, /* a line that ends within this is answered in one piece */
-	WATCH_MS = 1000,
-};
-
 #define LINE_TIMEOUT_MS_MAX (1ull << 40)
 #define RESET		    "PS0= PS2= PROMPT_COMMAND= TMOUT="
 
 /* --- the start --- */
 
-/* Not flushed: most lines end at once, and then STARTED and EXIT wake the keeper together. */
+/* The watch flushes it: most lines end before, and then STARTED and EXIT wake the keeper together.
+ * */
 static void queue_started(struct line *l)
 {
 	struct wire_started m = {.exec_id = l->id, .pid = (uint64_t)l->shell->child.pid};
@@ -127,10 +123,10 @@ int line_begin(struct line *l, struct err *e)
 	if (r < 0)
 		return r;
 	sh->current = l;
-	sh->ready = sh->probed = false;
+	sh->ready = false;
 	l->state = LINE_RUNNING;
 	feed_driver(l);
-	ev_timer_set(ev, &sh->watch, ANNOUNCE_MS);
+	shell_watch(sh);
 	if (l->begun)
 		return 0;
 	l->begun = true;
@@ -237,7 +233,7 @@ void line_end(struct line *l, enum wire_shell_state state, const char *cause)
 }
 
 /* Nothing of the line has run: it goes to a fresh shell, but only once. */
-static void run_again(struct line *l)
+void line_run_again(struct line *l)
 {
 	struct shell *sh = l->shell;
 	struct err e = {0};
@@ -253,7 +249,7 @@ static void run_again(struct line *l)
 
 /* The shell is at its prompt again, or dead. True if the line is to be reported, false if it has
  * gone to another shell. */
-static bool has_run(struct line *l)
+bool line_has_run(struct line *l)
 {
 	return line_io_take_start(l->io) || line_io_was_read(l->io);
 }
@@ -265,6 +261,7 @@ static void end_normally(struct line *l, unsigned status)
 	l->result.has_exit = 1;
 	l->result.exit_code = status & 0xff;
 	sh->status = status & 0xff;
+	sh->used = true;
 	line_end(l, SHELL_KEPT, "exit");
 }
 
@@ -280,8 +277,8 @@ void shell_on_end(struct shell *sh, unsigned round, unsigned status)
 	}
 	if (round != 0)
 		return;
-	if (!has_run(l)) {
-		run_again(l);
+	if (!line_has_run(l)) {
+		line_run_again(l);
 		return;
 	}
 	end_normally(l, status);
@@ -315,8 +312,8 @@ void shell_on_death(struct shell *sh, int wait_status)
 	sh->lost = true;
 	if (!l) {
 		return;
-	} else if (!has_run(l)) {
-		run_again(l);
+	} else if (!line_has_run(l)) {
+		line_run_again(l);
 		return;
 	} else if (heard) {
 		end_normally(l, status);
@@ -324,54 +321,5 @@ void shell_on_death(struct shell *sh, int wait_status)
 		sh->lost = false; /* this line says it */
 		end_with_shell(l, wait_status);
 	}
-	shell_next(sh);
-}
-
-/* --- the watch --- */
-
-/* It has read the driver. It reads on only when it is done with it. A sh that met an error has
- * thrown away what it had read, the end with it: so what it reads now is an end again. */
-void shell_probe(struct shell *sh)
-{
-	sh->probed = true;
-	if (sh->bash)
-		shell_feed(sh, "\n");
-	else
-		line_ask_end(sh->current, 0);
-}
-
-void shell_on_watch(struct ev_timer *t)
-{
-	struct shell *sh = container(t, struct shell, watch);
-	struct line *l = sh->current;
-	unsigned round, status;
-
-	if (!l || l->state != LINE_RUNNING)
-		return;
-	ev_timer_set(sh->table->in->ev, &sh->watch, WATCH_MS);
-	if (!l->announced) {
-		l->announced = true;
-		wire_link_flush(&sh->table->in->link);
-		return;
-	}
-	if (shell_is_stopped(sh))
-		shell_signal(sh, SIGCONT);
-	if (shell_unread(sh) > 0)
-		return; /* busy, or not there yet */
-	if (!sh->probed) {
-		shell_probe(sh);
-		return;
-	}
-	if (shell_listen(sh, &round, &status)) {
-		shell_on_end(sh, round, status);
-		return;
-	}
-	if (!has_run(l)) {
-		run_again(l);
-		return;
-	}
-	/* It ran, but how it ended was lost with the prompt. */
-	shell_drop(sh);
-	line_end(l, SHELL_RESTARTED, "interrupted");
 	shell_next(sh);
 }

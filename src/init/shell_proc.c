@@ -9,6 +9,7 @@
 
 #include "base/fd.h"
 #include "init/env.h"
+#include "init/fsids.h"
 #include "init/spawn.h"
 
 #include <errno.h>
@@ -19,13 +20,12 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 enum {
 	SHELL_OOM_SCORE = 200,
 	TALK_BYTES = 4096,
-	NOISE_WATCH_MS = 20,
+	TALK_READS = 65536 / TALK_BYTES + 1,
 	FILES_MIN = 24,
 	LIMITS_BYTES_MAX = 8192,
 	/* Names of groups for lines: apart from those of commands, which are their ids. */
@@ -168,7 +168,7 @@ static bool parse_end(const char *s, size_t n, unsigned *ret_round, unsigned *re
 	return sscanf(text, ":%3u:%n", ret_status, &used) == 1 && used > 0;
 }
 
-/* The last end in what was said. */
+/* The end of the latest round in what was said; if it was said twice, the first has the status. */
 static bool find_end(const struct shell *sh, const char *p, size_t n, unsigned *ret_round,
 		     unsigned *ret_status)
 {
@@ -179,7 +179,8 @@ static bool find_end(const struct shell *sh, const char *p, size_t n, unsigned *
 
 	while (token && (at = memmem(at, (size_t)(end - at), token, TOKEN_LEN))) {
 		at += TOKEN_LEN;
-		if (!parse_end(at, (size_t)(end - at), &round, &status))
+		if (!parse_end(at, (size_t)(end - at), &round, &status) ||
+		    (found && round <= *ret_round))
 			continue;
 		*ret_round = round;
 		*ret_status = status;
@@ -198,10 +199,12 @@ static void close_talk(struct shell *sh)
 bool shell_listen(struct shell *sh, unsigned *ret_round, unsigned *ret_status)
 {
 	char text[TALK_KEEP + TALK_BYTES];
+	unsigned round, status;
 	bool found = false;
-	ssize_t n = 1;
+	ssize_t n;
 
-	while (sh->talk.fd >= 0 && n > 0) {
+	/* Whatever was in the pipe, but not for ever. */
+	for (int i = 0; i < TALK_READS && sh->talk.fd >= 0; i++) {
 		size_t all, keep;
 
 		memcpy(text, sh->kept, sh->kept_len);
@@ -211,7 +214,11 @@ bool shell_listen(struct shell *sh, unsigned *ret_round, unsigned *ret_status)
 		if (n <= 0)
 			break;
 		all = sh->kept_len + (size_t)n;
-		found = find_end(sh, text, all, ret_round, ret_status) || found;
+		if (find_end(sh, text, all, &round, &status) && (!found || round > *ret_round)) {
+			*ret_round = round;
+			*ret_status = status;
+			found = true;
+		}
 		keep = all < TALK_KEEP ? all : TALK_KEEP;
 		memcpy(sh->kept, text + all - keep, keep);
 		sh->kept_len = keep;
@@ -223,18 +230,6 @@ bool shell_listen(struct shell *sh, unsigned *ret_round, unsigned *ret_status)
 	return found;
 }
 
-/* It said something that is no end: perhaps its prompt is not ours any more, or a sh met an error.
- * */
-static void on_noise(struct shell *sh)
-{
-	if (sh->current->state != LINE_RUNNING)
-		return;
-	if (!sh->bash && !sh->probed && shell_unread(sh) == 0)
-		shell_probe(sh);
-	else if (sh->current->announced && sh->watch.armed)
-		ev_timer_set(sh->table->in->ev, &sh->watch, NOISE_WATCH_MS);
-}
-
 static void on_talk(struct ev_io *io, uint32_t events)
 {
 	struct shell *sh = container(io, struct shell, talk);
@@ -242,8 +237,8 @@ static void on_talk(struct ev_io *io, uint32_t events)
 
 	if (shell_listen(sh, &round, &status))
 		shell_on_end(sh, round, status);
-	else if (sh->current)
-		on_noise(sh);
+	else
+		shell_on_noise(sh);
 }
 
 /* --- life --- */
@@ -270,6 +265,7 @@ static int adopt(struct shell *sh, pid_t pid, int pidfd, struct err *e)
 
 	sh->alive = true;
 	sh->status = 0;
+	sh->used = false;
 	sh->kept_len = 0;
 	sh->tree.root = pid;
 	sh->child.on_exit = on_child_exit;
@@ -374,14 +370,6 @@ bool shell_is_stopped(const struct shell *sh)
 }
 
 /* Only the user's own ids may look there: init has no right to look into other users' processes. */
-static void look_as(const struct shell *sh, uid_t uid, gid_t gid)
-{
-	if (sh->table->in->single)
-		return;
-	syscall(SYS_setfsgid, gid);
-	syscall(SYS_setfsuid, uid);
-}
-
 char *shell_cwd(const struct shell *sh)
 {
 	static const char mark[] = " (deleted)";
@@ -391,10 +379,12 @@ char *shell_cwd(const struct shell *sh)
 	bool is_gone;
 	ssize_t n;
 
-	look_as(sh, sh->user.uid, sh->user.gid);
+	if (!sh->table->in->single && !fs_ids_enter(sh->user.uid, sh->user.gid))
+		return NULL;
 	n = readlinkat(sh->proc_fd, "cwd", path, sizeof(path) - 1);
 	is_gone = n > 0 && fstatat(sh->proc_fd, "cwd", &st, 0) == 0 && st.st_nlink == 0;
-	look_as(sh, geteuid(), getegid());
+	if (!sh->table->in->single)
+		fs_ids_leave();
 	if (n <= 0)
 		return NULL;
 	path[n] = '\0';

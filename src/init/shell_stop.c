@@ -159,6 +159,12 @@ static void interrupt(struct line *l)
 		pass_on(l);
 }
 
+/* A probe is fed only to a shell that has read the driver. */
+static bool is_driver_unread(const struct shell *sh)
+{
+	return sh->probe == PROBE_NONE && shell_unread(sh) > 0;
+}
+
 static void act_while_stopped(struct line *l)
 {
 	struct shell *sh = l->shell;
@@ -169,7 +175,7 @@ static void act_while_stopped(struct line *l)
 		return;
 	}
 	line_io_remove_text(l->io);
-	if (l->stop_round > 0 || shell_unread(sh) == 0)
+	if (l->stop_round > 0 || !is_driver_unread(sh))
 		interrupt(l);
 	shell_signal(sh, SIGCONT);
 }
@@ -226,7 +232,7 @@ static void step(struct line *l)
 		l->stop_holding = false;
 		l->stop_until_ms = now + (l->stop_by_force ? FORCE_MS : QUICK_MS);
 		act_while_stopped(l);
-	} else if (l->stop_round == 0 && shell_unread(l->shell) > 0) {
+	} else if (l->stop_round == 0 && is_driver_unread(l->shell)) {
 		return; /* it has yet to find that there is no text */
 	} else if (l->stop_by_force) {
 		step_by_force(l);

@@ -241,6 +241,8 @@ static const char *const confusing[] = {
 	"cd /; PWD=/x; OLDPWD=/y",
 	"enable -n echo; enable echo",
 	"set -n",
+	"set -o vi",
+	"set -o emacs",
 	"set -b",
 	"exec < /dev/tty; true",
 	"ulimit -c 0; ulimit -f 100",
@@ -356,6 +358,19 @@ TEST(text_that_looks_like_the_protocol)
 	/* Only the shell has the channel: what a child says on its own descriptors is output. */
 	kept(c, "n=${BASH_SOURCE##*/}; n=${n%c}; sh -c \"echo $n:9: >&2; sleep 0.05; echo on\"", 0,
 	     "on\n");
+	shells_end(c);
+}
+
+TEST(a_forged_end_harms_only_its_own_line)
+{
+	struct client *c = shells_begin();
+	struct run *r;
+
+	mark(c);
+	line(c, "n=${BASH_SOURCE##*/}; echo ${n%c}:7: >&11; sleep 1000; echo >>count");
+	r = expect(c, "echo >>count; echo right", 0, "right\n");
+	CHECK_EQ(r->exit.shell_state, SHELL_RESTARTED);
+	kept(c, "wc -l <count", 0, "1\n");
 	shells_end(c);
 }
 

@@ -1,0 +1,116 @@
+/*
+ * Looking after a running line of a persistent shell.
+ *
+ * How it works
+ *
+ * A line says its end itself. This finds out when it cannot, at some moments after its start:
+ *
+ *	2 ms		STARTED is flushed, if EXIT has not taken it along
+ *	50 ms, 250 ms	and then every second:
+ *
+ * A stopped shell is continued. A shell that has read the driver reads on only when it is done
+ * with it: an empty sentence is fed, and once that was read without an end having been heard, the
+ * end was lost. A bash may be printing its prompt somewhere else since `set -o vi`, which is
+ * undone; then the prompt comes. Otherwise (PS1 is readonly, its descriptor was closed) the shell
+ * is given up. A sh throws away what it has read when it meets an error, the end with it; what it
+ * is fed is that end again.
+ *
+ * A shell that ran lines before and does not even read the driver is not at its prompt: the line
+ * before forged its own end and still runs. It must not harm this one, which goes to a fresh shell.
+ */
+#include "init/shell.h"
+
+#include <signal.h>
+
+enum {
+	NOISE_MS = 20, /* the shell said something else than an end: look soon */
+	DEAF_MS = 3000,
+};
+
+static const unsigned look_ms[] = {2, 48, 200, 1000};
+
+static void set_timer(struct shell *sh)
+{
+	const unsigned last = sizeof(look_ms) / sizeof(*look_ms) - 1;
+
+	ev_timer_set(sh->table->in->ev, &sh->watch, look_ms[sh->looks < last ? sh->looks : last]);
+}
+
+void shell_watch(struct shell *sh)
+{
+	sh->looks = 0;
+	sh->probe = PROBE_NONE;
+	sh->watch_since_ms = ev_now(sh->table->in->ev);
+	set_timer(sh);
+}
+
+static void feed_probe(struct shell *sh)
+{
+	sh->probe = PROBE_FED;
+	if (sh->bash)
+		shell_feed(sh, "\n");
+	else
+		line_ask_end(sh->current, 0);
+}
+
+void shell_on_noise(struct shell *sh)
+{
+	if (!sh->current || sh->current->state != LINE_RUNNING)
+		return;
+	if (!sh->bash && sh->probe == PROBE_NONE && shell_unread(sh) == 0)
+		feed_probe(sh);
+	else if (sh->looks > 0)
+		ev_timer_set(sh->table->in->ev, &sh->watch, NOISE_MS);
+}
+
+static bool is_deaf(const struct shell *sh)
+{
+	return sh->used && ev_now(sh->table->in->ev) >= sh->watch_since_ms + DEAF_MS &&
+	       !line_io_was_read(sh->current->io);
+}
+
+/* All of the feed was read, and still there is no end. */
+static void miss_end(struct shell *sh)
+{
+	struct line *l = sh->current;
+	unsigned round, status;
+
+	if (shell_listen(sh, &round, &status)) {
+		shell_on_end(sh, round, status);
+	} else if (sh->bash && sh->probe == PROBE_FED) {
+		sh->probe = PROBE_MENDED;
+		shell_feed(sh, "\\builtin set +o emacs +o vi\n");
+		ev_timer_set(sh->table->in->ev, &sh->watch, NOISE_MS);
+	} else if (!line_has_run(l)) {
+		line_run_again(l);
+	} else {
+		shell_drop(sh);
+		line_end(l, SHELL_RESTARTED, "interrupted");
+		shell_next(sh);
+	}
+}
+
+void shell_on_watch(struct ev_timer *t)
+{
+	struct shell *sh = container(t, struct shell, watch);
+	struct line *l = sh->current;
+
+	if (!l || l->state != LINE_RUNNING)
+		return;
+	sh->looks++;
+	set_timer(sh);
+	if (sh->looks == 1) {
+		wire_link_flush(&sh->table->in->link);
+		return;
+	}
+	if (shell_is_stopped(sh))
+		shell_signal(sh, SIGCONT);
+	if (shell_unread(sh) > 0) {
+		if (is_deaf(sh))
+			line_run_again(l);
+	} else if (sh->probe == PROBE_NONE) {
+		feed_probe(sh);
+	} else {
+		miss_end(sh);
+	}
+}
