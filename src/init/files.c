@@ -28,6 +28,7 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "init/fsids.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -58,14 +59,6 @@ int file_table_new(struct init *in, struct file_table **ret)
 	return 0;
 }
 
-/* The raw calls: libc's would reach for other threads, and there are none. */
-static bool set_fs_ids(uid_t uid, gid_t gid)
-{
-	syscall(SYS_setfsgid, gid);
-	syscall(SYS_setfsuid, uid);
-	return (uid_t)syscall(SYS_setfsuid, -1) == uid && (gid_t)syscall(SYS_setfsgid, -1) == gid;
-}
-
 static bool has_same_groups(const struct file_table *t, const struct user *u)
 {
 	return (size_t)t->group_count == u->group_count &&
@@ -81,21 +74,19 @@ static int enter_user(const struct file_op *op, struct err *e)
 		return 0;
 	if (!has_same_groups(t, u) && syscall(SYS_setgroups, u->group_count, u->groups) < 0)
 		return err_errno(e, errno, "cannot take the groups of user '%s'", u->name);
-	if (!set_fs_ids(u->uid, u->gid))
+	if (!fs_ids_enter(u->uid, u->gid))
 		return err_set(e, ERR_DENIED, EPERM,
 			       "cannot work as uid %u: the id is not mapped here", u->uid);
 	return 0;
 }
 
-/* Coming back cannot fail unless somebody took init's capabilities; going on as the wrong user
- * would be worse than ending the box. */
 static void leave_user(const struct file_op *op)
 {
 	const struct file_table *t = op->in->files;
 
 	if (op->in->single)
 		return;
-	ASSERT(set_fs_ids(geteuid(), getegid()));
+	fs_ids_leave();
 	if (!has_same_groups(t, &op->user))
 		ASSERT(syscall(SYS_setgroups, t->group_count, t->groups) == 0);
 }
