@@ -39,11 +39,13 @@ void box_cgroup_name(struct cove *cove, const char *name, char *ret, size_t size
 
 void box_clear_runtime(struct cove *cove, const char *name)
 {
-	char group[96];
+	char group[96], socket[BOX_NAME_MAX + 16];
 	struct err e = {0};
 
-	if (tree_remove(cove->state.run_fd, name, &e) < 0)
-		log_debug("clear run/%s: %s", name, e.msg);
+	/* Only what a keeper makes there: a directory with anything else in it is not ours. */
+	snprintf(socket, sizeof(socket), "%s/keeper.sock", name);
+	unlinkat(cove->state.run_fd, socket, 0);
+	unlinkat(cove->state.run_fd, name, AT_REMOVEDIR);
 	box_cgroup_name(cove, name, group, sizeof(group));
 	if (cgroup_remove(group, &e) < 0)
 		log_debug("clear cgroup of %s: %s", name, e.msg);

@@ -7,6 +7,7 @@
  * cgroups of boxes that are gone. In the usual case, where nothing is left, that is one listing and
  * one question to a lock per box.
  */
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/log.h"
@@ -19,6 +20,16 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+enum { ABANDONED_MS = 60000 };
+
+/* Whoever was creating it was killed before it ever ran, so it was never given to anybody. A keeper
+ * on its way has long arrived by then. */
+static bool was_abandoned(const struct record *r)
+{
+	return r->state == BOX_CREATED && clock_wall_ms() > r->spec.created_ms + ABANDONED_MS;
+}
 
 /* The box is claimed and not live. */
 static void judge(struct cove *cove, const char *name, int box_fd)
@@ -30,13 +41,19 @@ static void judge(struct cove *cove, const char *name, int box_fd)
 	/* A damaged record is its owner's to look at, and to remove. */
 	if (r < 0)
 		return;
-	if (record.spec.one_shot)
+	if (record.spec.one_shot || was_abandoned(&record)) {
 		r = life_bury(cove, name, box_fd, false, &e);
-	else if (record.state == BOX_STOPPED && record.ended_ms == 0) {
+	} else if (record.state == BOX_STOPPED && record.ended_ms == 0) {
 		r = record_write_end(box_fd, record.cause, "", true, &e);
 		box_clear_runtime(cove, name);
+	} else {
+		record_done(&record);
+		return;
 	}
 	record_done(&record);
+	/* A keeper was killed: its range may be waiting to be let go, too. */
+	if (getuid() == 0)
+		ids_ranges_sweep(state_machine_run_dir());
 	if (r < 0)
 		log_debug("sweep box %s: %s", name, e.msg);
 }

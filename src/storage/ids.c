@@ -13,6 +13,7 @@
 #include "base/rand.h"
 #include "base/str.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -28,6 +29,9 @@
 
 enum { RANGE_FIRST = 0x7000, RANGE_LAST = 0x7ffe }; /* slot = host id >> 16 */
 enum { SUBID_FILE_MAX = 1 << 20 };
+
+/* Beside the boxes' own directories: no box can be called this. */
+#define RANGES_DIR ".ranges"
 
 extern char **environ;
 
@@ -131,7 +135,7 @@ static int ranges_open(const char *run_dir, struct err *e)
 	char path[512];
 	int fd;
 
-	snprintf(path, sizeof(path), "%s/ranges", run_dir);
+	snprintf(path, sizeof(path), "%s/" RANGES_DIR, run_dir);
 	if (mkdir(run_dir, 0700) < 0 && errno != EEXIST)
 		return err_errno(e, errno, "make '%s'", run_dir);
 	if (mkdir(path, 0700) < 0 && errno != EEXIST)
@@ -190,9 +194,31 @@ void ids_range_free(const struct ids *ids, const char *run_dir, int lock_fd)
 
 	if (lock_fd < 0)
 		return;
-	snprintf(path, sizeof(path), "%s/ranges/%x", run_dir, (unsigned)(ids->uid_base >> 16));
+	snprintf(path, sizeof(path), "%s/" RANGES_DIR "/%x", run_dir,
+		 (unsigned)(ids->uid_base >> 16));
 	unlink(path);
 	close(lock_fd);
+}
+
+void ids_ranges_sweep(const char *run_dir)
+{
+	int dir_fd = ranges_open(run_dir, NULL);
+	DIR *dir = dir_fd < 0 ? NULL : fdopendir(dir_fd);
+	struct dirent *d;
+
+	if (!dir) {
+		fd_close(&dir_fd);
+		return;
+	}
+	while ((d = readdir(dir))) {
+		int fd = d->d_name[0] == '.' ? -1 : slot_lock(dir_fd, d->d_name);
+
+		if (fd < 0)
+			continue;
+		unlinkat(dir_fd, d->d_name, 0);
+		close(fd);
+	}
+	closedir(dir);
 }
 
 /* ---- mapping ---- */

@@ -33,12 +33,14 @@ struct ids {
 int ids_detect(struct ids *ret, char *why, size_t why_size, struct err *e);
 
 /* Takes a free range for as long as the returned descriptor stays open (it holds a lock on
- * <runtime>/ranges/<slot>; the kernel gives it back even after kill -9). Ranges are global to the
+ * <run_dir>/.ranges/<slot>; the kernel gives it back even after kill -9). Ranges are global to the
  * machine: all state directories share run_dir. Nothing on disk is stored with range ids, so a box
  * gets another range at every start. */
 int ids_range_take(struct ids *ids, const char *run_dir, int *ret_lock_fd, struct err *e);
 /* Also removes the lock's file. */
 void ids_range_free(const struct ids *ids, const char *run_dir, int lock_fd);
+/* Removes the files of holders that were killed. */
+void ids_ranges_sweep(const char *run_dir);
 
 /* The host id of a box id. */
 uid_t ids_host_uid(const struct ids *ids, uid_t inside);

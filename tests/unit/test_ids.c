@@ -21,7 +21,7 @@ static void remove_run_dir(void)
 {
 	char path[96];
 
-	snprintf(path, sizeof(path), "%s/ranges", run_dir);
+	snprintf(path, sizeof(path), "%s/.ranges", run_dir);
 	rmdir(path);
 	CHECK_EQ(rmdir(run_dir), 0);
 }
@@ -64,7 +64,7 @@ TEST(a_killed_holder_gives_its_range_back)
 	CHECK_EQ(ids_range_take(&ids, run_dir, &lock, &e), 0);
 	ids_range_free(&ids, run_dir, lock);
 	for (unsigned slot = 0x7000; slot <= 0x7ffe; slot++) {
-		snprintf(path, sizeof(path), "%s/ranges/%x", run_dir, slot);
+		snprintf(path, sizeof(path), "%s/.ranges/%x", run_dir, slot);
 		unlink(path);
 	}
 	remove_run_dir();
