@@ -22,6 +22,8 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
+#define CGROUP_COMMANDS_MAX "4096"
+
 enum { CGROUP2_MAGIC = 0x63677270, EMPTY_WAIT_MS = 2000, EMPTY_TRIES = 50 };
 
 /* Where the unified hierarchy is mounted, or NULL. */
@@ -88,6 +90,22 @@ static int give_to(int fd, uid_t uid, gid_t gid)
 	return 0;
 }
 
+/* What init may make below is bounded: commands' groups, one level. */
+static int bound(int fd)
+{
+	static const char *const files[][2] = {{"cgroup.max.depth", "1"},
+					       {"cgroup.max.descendants", CGROUP_COMMANDS_MAX}};
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+		autoclose int file = openat(fd, files[i][0], O_WRONLY | O_CLOEXEC);
+		int r = file < 0 ? -errno : fd_write_full(file, files[i][1], strlen(files[i][1]));
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
 static int make_init_group(int fd, uid_t uid, gid_t gid)
 {
 	autoclose int init = -1;
@@ -118,7 +136,9 @@ int cgroup_make(const char *box, uid_t owner_uid, gid_t owner_gid, struct cgroup
 	fd = openat(base, box, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
 		return err_errno(e, errno, "open cgroup '%s'", box);
-	r = give_to(fd, owner_uid, owner_gid);
+	r = bound(fd);
+	if (r == 0)
+		r = give_to(fd, owner_uid, owner_gid);
 	if (r == 0)
 		r = make_init_group(fd, owner_uid, owner_gid);
 	if (r < 0) {

@@ -155,17 +155,20 @@ static int step_mask(struct enter *n, const struct step *s)
 {
 	struct stat st;
 	autoclose int cover = -1;
+	int r = 0;
 
 	if (fstatat(n->proc, s->a, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : -errno;
 	if (S_ISDIR(st.st_mode)) {
 		cover = mount_clone(n->scratch, "empty", false);
 		if (cover >= 0)
-			mount_set(cover, MA_RDONLY, -1, false);
+			r = mount_set(cover, MA_RDONLY, -1, false);
 	} else {
 		cover = mount_clone(n->dev, "null", false);
 	}
-	return cover < 0 ? cover : mount_attach(cover, n->proc, s->a);
+	if (cover < 0 || r < 0)
+		return cover < 0 ? cover : r;
+	return mount_attach(cover, n->proc, s->a);
 }
 
 static int step_readonly(struct enter *n, const struct step *s)
@@ -483,7 +486,8 @@ void enter_box(struct plan *p, const struct enter_fds *fds)
 	r = place_descriptors(c, fds, &status);
 	if (r == 0)
 		r = sys_execveat(INIT_FD, c->init_argv, env);
-	err_set(&e, ERR_INTERNAL, -r, "start cove-init");
+	err_set(&e, ERR_UNSUPPORTED, -r, "cove-init cannot be run here (%s): install Cove again",
+		strerror(-r));
 	fail(status, &e);
 	_exit(1);
 }

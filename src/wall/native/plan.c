@@ -87,6 +87,7 @@ static void plan_mounts(struct plan *p)
 					       .attrs = MA_NOSUID | MA_NODEV |
 							(m->read_only ? MA_RDONLY : 0),
 					       .idmap = m->owned ? IDMAP_BOX : IDMAP_OWNER,
+					       .recursive = true,
 				       }));
 	}
 }
