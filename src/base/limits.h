@@ -75,7 +75,8 @@
 
 /* What a call returns inline. */
 #define RESULT_INLINE_MAX (1u << 20)
-#define LIST_ENTRIES_MAX  1000000u /* names of one directory */
+#define LIST_ENTRIES_MAX  1000000u    /* names of one directory */
+#define LIST_BYTES_MAX	  (64u << 20) /* of one directory's listing, as it came */
 
 /* The command line (src/cli). */
 #define TABLE_BYTES_MAX (16u << 20)  /* text of one table */

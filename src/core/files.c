@@ -81,6 +81,8 @@ static int take_info(struct conn *c, const struct wire_frame *f, const char *nam
 		return conn_unexpected(c, f, e);
 	if (!name && (!m.path || !path_is_safe_relative(m.path) || strchr(m.path, '/')))
 		return err_set(e, ERR_PROTOCOL, EPROTO, "the box named a file that is no name");
+	if (m.target && strlen(m.target) >= BOX_PATH_MAX)
+		return err_set(e, ERR_PROTOCOL, EPROTO, "the box named a link that cannot be");
 	*ret = (struct cove_file_info){
 		.type = m.type == 'f' || m.type == 'd' || m.type == 'l' ? (char)m.type : 'o',
 		.name = strdup(name ? name : m.path),
@@ -150,12 +152,17 @@ void cove_file_info_free(struct cove_file_info *list, size_t count)
 struct info_list {
 	struct cove_file_info *items; /* owned */
 	size_t count, cap;
+	size_t bytes; /* as they came */
 };
 
 static int add_info(struct info_list *l, struct conn *c, const struct wire_frame *f, struct err *e)
 {
 	int r;
 
+	l->bytes += f->len;
+	if (l->bytes > LIST_BYTES_MAX)
+		return err_set(e, ERR_LIMIT, E2BIG, "the directory's listing is over %u MiB",
+			       LIST_BYTES_MAX >> 20);
 	if (l->count == LIST_ENTRIES_MAX)
 		return err_set(e, ERR_LIMIT, E2BIG, "the directory has more than %u entries",
 			       LIST_ENTRIES_MAX);

@@ -135,11 +135,14 @@ static int find_destination(struct get *g, const char *host_path, const char *bo
 				       : err_errno(e, errno, "look at '%.150s'", host_path);
 	if (S_ISDIR(st.st_mode))
 		return into_dir(g, host_path, box_path, e);
-	/* Any pipe or device is a place to write to, and so is what /dev/stdout and its like lead
-	 * to. */
-	g->in_place = !S_ISREG(st.st_mode) ||
-		      ((str_starts(host_path, "/dev/") || str_starts(host_path, "/proc/")) &&
-		       lstat(host_path, &link) == 0 && S_ISLNK(link.st_mode));
+	/* A pipe or device that was named is a place to write to, and so is what /dev/stdout and its
+	 * like lead to. Any other link is replaced: an earlier copy may have brought it from a box. */
+	if (lstat(host_path, &link) < 0)
+		return err_errno(e, errno, "look at '%.150s'", host_path);
+	if (S_ISLNK(link.st_mode))
+		g->in_place = str_starts(host_path, "/dev/") || str_starts(host_path, "/proc/");
+	else
+		g->in_place = !S_ISREG(st.st_mode);
 	if (!g->in_place)
 		return as_name(g, host_path, e);
 	g->file_fd = open(host_path, O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC);

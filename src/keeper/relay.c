@@ -11,6 +11,7 @@
 #include "keeper/exec.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct relay {
 	struct client *client;
@@ -147,12 +148,17 @@ static void pass_error(struct relay *r, const struct wire_frame *f)
 	relay_free(r);
 }
 
+static bool is_too_long(const char *path)
+{
+	return path && strnlen(path, BOX_PATH_MAX) == BOX_PATH_MAX;
+}
+
 static void pass_entry(struct relay *r, const struct wire_frame *f)
 {
 	struct client *c = r->client;
 	struct wire_entry m;
 
-	if (wire_entry_decode(f, &m) < 0) {
+	if (wire_entry_decode(f, &m) < 0 || is_too_long(m.path) || is_too_long(m.target)) {
 		keeper_broken(c->k, "a malformed ENTRY");
 		return;
 	}
