@@ -1,4 +1,5 @@
 /* What libcove checks and makes before any keeper is started, in a state directory of its own. */
+#include "base/clock.h"
 #include "core/core.h"
 #include "tap.h"
 
@@ -155,6 +156,7 @@ static void make_session_box(struct cove *cove)
 		.image = "host",
 		.wall = "native",
 		.session = "s",
+		.created_ms = clock_wall_ms(),
 		.env = {"TOKEN=hidden"},
 		.env_count = 1,
 		.mounts = {{.src = "/usr", .dst = "/data", .read_only = true}},
