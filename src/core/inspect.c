@@ -9,6 +9,7 @@
 #include "wire/msg.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,11 +92,24 @@ static void put_status(struct json *j, const struct record *r, const struct wire
 	json_kv_u64(j, "clients", s->clients);
 }
 
-/* What separates the box from the host, and what it is refused whatever it asks. */
-static void put_isolation(struct json *j, const struct ids *ids)
+/* What separates the box from the host, as its keeper says: of a stopped one it is not known, since
+ * its next start may find other ids. */
+static void put_isolation(struct json *j, const char *ids)
 {
-	static const char *const kinds[] = {
-		[IDS_RANGE] = "range", [IDS_SUBORDINATE] = "subordinate", [IDS_SINGLE] = "single"};
+	json_key(j, "isolation");
+	if (!ids) {
+		json_null(j);
+		return;
+	}
+	json_object_begin(j);
+	json_kv_str(j, "ids", ids);
+	json_kv_bool(j, "root_inside", strcmp(ids, "single") != 0);
+	json_object_end(j);
+}
+
+/* What every box is refused whatever it asks. */
+static void put_refused(struct json *j)
+{
 	static const char *const refused[] = {
 		"docker: a container engine cannot run inside a box",
 		"nested user namespaces: programs with a sandbox of their own (some browsers) must "
@@ -104,12 +118,23 @@ static void put_isolation(struct json *j, const struct ids *ids)
 		"network: nothing but the box's own loopback is reachable",
 	};
 
-	json_key(j, "isolation");
-	json_object_begin(j);
-	json_kv_str(j, "ids", kinds[ids->kind]);
-	json_kv_bool(j, "root_inside", ids->kind != IDS_SINGLE);
-	json_object_end(j);
 	put_strings(j, "refused", refused, sizeof(refused) / sizeof(refused[0]));
+}
+
+/* Limits that no box has, and what the keeper of this one could not do. */
+static void put_not_enforced(struct json *j, const char *notes)
+{
+	static const char *const absent[] = {"cpu", "memory", "pids", "disk"};
+	char line[80];
+
+	json_key(j, "not_enforced");
+	json_array_begin(j);
+	for (size_t i = 0; i < sizeof(absent) / sizeof(absent[0]); i++) {
+		snprintf(line, sizeof(line), "%s: this version of Cove sets no limit", absent[i]);
+		json_str(j, line);
+	}
+	put_lines(j, notes);
+	json_array_end(j);
 }
 
 /* Asks the keeper; the answer points into the connection. */
@@ -151,11 +176,9 @@ static void put_box(struct json *j, struct cove *cove, const struct record *r)
 	}
 	if (up)
 		put_status(j, r, &status);
-	put_isolation(j, &cove->ids);
-	json_key(j, "not_enforced");
-	json_array_begin(j);
-	put_lines(j, status.notes);
-	json_array_end(j);
+	put_isolation(j, status.ids);
+	put_refused(j);
+	put_not_enforced(j, status.notes);
 	json_object_end(j);
 	conn_free(c);
 }
@@ -168,9 +191,7 @@ static int inspect(struct cove *cove, const char *name, char **ret, struct err *
 	int r;
 
 	core_sweep(cove);
-	r = core_ids(cove, e);
-	if (r == 0)
-		r = record_load(&cove->state, name, &record, e);
+	r = record_load(&cove->state, name, &record, e);
 	if (r < 0)
 		return r;
 	buf_init(&b, INSPECT_BYTES_MAX);

@@ -279,6 +279,7 @@ static void hear_status(struct client *c, const struct wire_frame *f)
 		.clients = k->client_count,
 		.init_pid = (uint64_t)k->init_pid,
 		.notes = buf_cstr(&k->notes),
+		.ids = k->ids,
 	};
 
 	client_sent(c, wire_status_encode(&c->link.out, f->id, 0, &m));

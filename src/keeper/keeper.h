@@ -81,9 +81,10 @@ struct keeper {
 
 	struct wire_link init;
 	bool linked, up;
-	bool deaf;	/* init broke the protocol: it is not heard any more */
-	bool ending;	/* no new requests; set by the owner */
-	pid_t init_pid; /* for STATUS */
+	bool deaf;	 /* init broke the protocol: it is not heard any more */
+	bool ending;	 /* no new requests; set by the owner */
+	pid_t init_pid;	 /* for STATUS */
+	const char *ids; /* for STATUS; static, NULL before they are known */
 	uint64_t started_ms;
 	struct buf notes; /* lines: what the box could not have */
 

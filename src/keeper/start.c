@@ -60,11 +60,14 @@ static int open_dirs(struct life *l, struct err *e)
 
 static int take_ids(struct life *l, struct err *e)
 {
+	static const char *const kinds[] = {
+		[IDS_RANGE] = "range", [IDS_SUBORDINATE] = "subordinate", [IDS_SINGLE] = "single"};
 	char why[200] = "";
 	int r = ids_detect(&l->ids, why, sizeof(why), e);
 
 	if (r < 0)
 		return r;
+	l->k.ids = kinds[l->ids.kind];
 	if (why[0])
 		keeper_note(&l->k, "%s", why);
 	if (l->ids.kind != IDS_RANGE)

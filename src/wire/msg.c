@@ -49,10 +49,10 @@ static const struct field info_fields[] = {
 	U64(info, exec_id), STR(info, command), STR(info, state), STR(info, shell), U64(info, pid),
 	U64(info, started_ms), U64(info, has_exit), U64(info, exit_code), U64(info, signal),
 	U64(info, stdout_bytes), U64(info, stderr_bytes), U64(info, duration_ms), STR(info, cause),
-	U64(info, background), {0}};
+	U64(info, background), U64(info, truncated), {0}};
 static const struct field status_fields[] = {
 	U64(status, started_ms), U64(status, execs_running), U64(status, clients),
-	U64(status, init_pid), STR(status, notes), {0}};
+	U64(status, init_pid), STR(status, notes), STR(status, ids), {0}};
 static const struct field stop_fields[] = {
 	STR(stop, by), U64(stop, remove), U64(stop, grace_ms), {0}};
 /* clang-format on */

@@ -165,6 +165,7 @@ struct wire_info {
 	uint64_t duration_ms;
 	const char *cause;
 	uint64_t background;
+	uint64_t truncated; /* not all of its output was kept */
 };
 
 struct wire_status {
@@ -173,6 +174,7 @@ struct wire_status {
 	uint64_t clients;
 	uint64_t init_pid; /* on the host */
 	const char *notes; /* what is not enforced and why; lines */
+	const char *ids;   /* which ids the box has: range, subordinate, single */
 };
 
 struct wire_stop {
