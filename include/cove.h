@@ -115,7 +115,9 @@ COVE_API const char *cove_box_name(const struct cove_box *box);
 COVE_API void cove_box_free(struct cove_box *box);
 
 COVE_API int cove_start(struct cove *cove, const char *name, struct cove_error *err);
-/* by: who asks, for the record; may be NULL. grace_ms: how long SIGTERM has before SIGKILL. */
+/* by: who asks, for the record; may be NULL. grace_ms: how long SIGTERM has before SIGKILL; 0 is
+ * SIGKILL at once, COVE_GRACE_MS what `cove stop` gives. */
+#define COVE_GRACE_MS 2000
 COVE_API int cove_stop(struct cove *cove, const char *name, const char *by, uint64_t grace_ms,
 		       struct cove_error *err);
 /* force also ends a running box. A box that does not exist is COVE_NOT_FOUND, or success with
@@ -223,8 +225,10 @@ struct cove_exec_info {
 	char command[96], state[16], shell[40], cause[32];
 	bool has_exit, background;
 	int exit_code, signal;
+	bool truncated; /* not all of its output was kept: reading it ends before its end */
 };
-/* Returns the count; free with free(). Works on a stopped box too. */
+/* Returns the count; free with free(). Works on a stopped box too. A command that could not start
+ * is there too: it ended with the cause "failed to start". */
 COVE_API int cove_execs(struct cove *cove, const char *box, struct cove_exec_info **ret,
 			struct cove_error *err);
 

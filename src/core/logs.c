@@ -72,6 +72,7 @@ static void info_of_record(struct cove_exec_info *i, const struct exec_record *r
 		.background = r->background,
 		.exit_code = r->exit_code,
 		.signal = r->signal,
+		.truncated = r->truncated,
 	};
 	str_copy(i->command, sizeof(i->command), r->command);
 	str_copy(i->state, sizeof(i->state), exec_state_name(r->state));
@@ -110,6 +111,7 @@ static void info_of_wire(struct cove_exec_info *i, const struct wire_info *m)
 		.background = m->background != 0,
 		.exit_code = (int)(m->exit_code & 0xff),
 		.signal = (int)(m->signal & 0x7f),
+		.truncated = m->truncated != 0,
 	};
 	str_copy(i->command, sizeof(i->command), m->command ? m->command : "");
 	str_copy(i->state, sizeof(i->state), m->state ? m->state : "");

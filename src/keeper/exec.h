@@ -5,7 +5,7 @@
  *	asked -> started -> exited -> closed
  *	  |        |  output: log first, then every follower; credit back to init
  *	  |        EXIT: journal, event, EXIT to each follower once it has all the bytes before it
- *	  ERROR: the command never was
+ *	  ERROR: it ends as failed to start
  *
  * exited but not closed: a background child still holds a stream, and late output goes on under
  * this id. closed: only the record and the log files are left, until the table needs the place.

@@ -444,6 +444,8 @@ static void send_info(struct client *c, uint32_t id, const struct exec *x)
 								      : 0,
 		.cause = r->cause[0] ? r->cause : NULL,
 		.background = r->background,
+		.truncated = r->truncated ||
+			     (x->run && (x->out[OUTPUT_OUT].cut || x->out[OUTPUT_ERR].cut)),
 	};
 
 	client_sent(c, wire_info_encode(&c->link.out, id, 0, &m));
@@ -628,27 +630,27 @@ static void hear_exit(struct exec *x, const struct wire_frame *f)
 	finish(x);
 }
 
-/* The command never was: everybody who waits for it is told, and it is forgotten. */
-static void never_started(struct exec *x, const struct err *e)
+/* There will be no EXIT: everybody who waits for one is told why. */
+static void fail_followers(struct exec *x, const struct err *e)
 {
 	while (x->followers) {
 		client_fail(x->followers->client, x->followers->id, e);
 		follow_free(x->followers);
 	}
-	table_remove(x);
 }
 
-/* A command that began and could not go on, as a line whose shell could not be made again. */
-static void failed(struct exec *x, const struct err *e)
+/* It has an id, so it has a beginning and an end in the journal, whatever became of it. */
+static void end_without_exit(struct exec *x, enum exec_state state, const char *cause)
 {
-	while (x->followers) {
-		client_fail(x->followers->client, x->followers->id, e);
-		follow_free(x->followers);
+	if (x->run->state == RUN_ASKED) {
+		x->rec.started_ms = clock_wall_ms();
+		journal(x, journal_start);
+		event(x, EVENT_COMMAND);
 	}
 	x->out[OUTPUT_OUT].eof = x->out[OUTPUT_ERR].eof = true;
-	x->rec.state = EXEC_DONE;
+	x->rec.state = state;
 	x->rec.duration_ms = clock_wall_ms() - x->rec.started_ms;
-	str_copy(x->rec.cause, sizeof(x->rec.cause), "failed");
+	str_copy(x->rec.cause, sizeof(x->rec.cause), cause);
 	finish(x);
 }
 
@@ -662,10 +664,9 @@ static void hear_error(struct exec *x, const struct wire_frame *f)
 		return;
 	}
 	keeper_error_from_box(&m, &e);
-	if (x->run->state == RUN_ASKED)
-		never_started(x, &e);
-	else
-		failed(x, &e);
+	fail_followers(x, &e);
+	/* One that began and could not go on is a line whose shell could not be made again. */
+	end_without_exit(x, EXEC_DONE, x->run->state == RUN_ASKED ? "failed to start" : "failed");
 }
 
 static void hear_credit(struct exec *x, const struct wire_frame *f)
@@ -701,22 +702,17 @@ static void interrupt(struct exec *x)
 {
 	struct err e;
 
-	if (x->run->state == RUN_ASKED) {
-		err_set(&e, ERR_INTERRUPTED, ECANCELED,
-			"box '%s' ended before it said whether the command began", x->k->name);
-		never_started(x, &e);
-		return;
-	}
-	x->out[OUTPUT_OUT].eof = x->out[OUTPUT_ERR].eof = true;
 	if (x->run->state == RUN_EXITED) {
+		x->out[OUTPUT_OUT].eof = x->out[OUTPUT_ERR].eof = true;
 		close_if_over(x);
 		return;
 	}
-	x->rec.state = EXEC_INTERRUPTED;
-	x->rec.has_exit = false;
-	x->rec.duration_ms = clock_wall_ms() - x->rec.started_ms;
-	str_copy(x->rec.cause, sizeof(x->rec.cause), "interrupted");
-	finish(x);
+	if (x->run->state == RUN_ASKED) {
+		err_set(&e, ERR_INTERRUPTED, ECANCELED,
+			"box '%s' ended before it said whether the command began", x->k->name);
+		fail_followers(x, &e);
+	}
+	end_without_exit(x, EXEC_INTERRUPTED, "interrupted");
 }
 
 void execs_interrupt(struct keeper *k)

@@ -111,6 +111,8 @@ TEST(a_command_that_cannot_start)
 	struct wire_error no = {.kind = ERR_NOT_FOUND, .code = 2, .msg = "no \x1b[31m program"};
 	struct wire_exec m = plain_command();
 	struct wire_error heard;
+	struct wire_info info;
+	struct wire_frame f;
 	struct rig r;
 
 	rig_init(&r, true);
@@ -120,9 +122,18 @@ TEST(a_command_that_cannot_start)
 	heard = next_error(&r, &r.clients[0], 4);
 	CHECK_EQ(heard.kind, ERR_NOT_FOUND);
 	CHECK(!strchr(heard.msg, '\x1b'));
-	CHECK_EQ(r.k.exec_count, 0);
 	CHECK_EQ(r.k.open_execs, 0);
-	CHECK_EQ(start_command(&r, &r.clients[0], 5, &m), 2); /* a number is not used again */
+	/* Its number is not used again, so it stays in the list. */
+	peer_say(&r.clients[0], WIRE_EXECS, 0, 6, NULL, 0);
+	f = peer_next(&r, &r.clients[0], WIRE_INFO);
+	CHECK_EQ(wire_info_decode(&f, &info), 0);
+	CHECK_EQ(info.exec_id, 1);
+	CHECK_STR(info.state, "done");
+	CHECK_STR(info.cause, "failed to start");
+	CHECK_EQ(info.has_exit, 0);
+	CHECK_EQ(info.truncated, 0);
+	CHECK_EQ(peer_next(&r, &r.clients[0], WIRE_OK).id, 6);
+	CHECK_EQ(start_command(&r, &r.clients[0], 5, &m), 2);
 	rig_done(&r);
 }
 
