@@ -3,8 +3,8 @@
  *
  * What the kernel says it can do and what it lets us do are different things, so namespaces,
  * overlay, id-mapped mounts, cgroups and writing to the state directory are tried, in a child or on
- * descriptors that go away by themselves; nothing is left on disk, not even the state directory. One
- * table lists the checks; each fills its own line.
+ * descriptors that go away by themselves. Nothing is left on disk, not even the state directory.
+ * One table lists the checks; each fills its own line.
  */
 #include "core/doctor.h"
 
@@ -41,7 +41,7 @@ enum { REPORT_BYTES_MAX = 64 << 10, PROBE_UID = 200000 };
 struct doctor {
 	struct cove cove; /* the state directory, where it can be opened */
 	struct err state_error;
-	int place_fd; /* owned; the state directory or, before it is made, where it will be; or -1 */
+	int place_fd; /* owned; the state directory, or before it is made what is above it; or -1 */
 };
 
 /* The nearest directory above a path that is there. */

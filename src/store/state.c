@@ -3,7 +3,8 @@
  *
  * How it works: every verb opens it, so the usual case is one open per directory and nothing else;
  * what is missing stays missing (-1) until somebody has something to put there and calls
- * state_make, and nothing is synced here. The home itself must be the caller's own: whoever can write there can put a link or a record in our way.
+ * state_make, and nothing is synced here. The home itself must be the caller's own: whoever can
+ * write there can put a link or a record in our way.
  *
  * .new- directories are made in three steps (mkdir, open, flock) and until the third they look like
  * a dead maker's. A sweep takes the flock before it renames one to .gone-, so either the sweep or
@@ -175,11 +176,11 @@ static int open_top(const char *path, bool make, const char *what, int *ret_fd, 
 			       "'%.120s' belongs to another user; set COVE_HOME to a directory of "
 			       "your own",
 			       path);
-	if (st.st_mode & S_IWOTH)
-		return err_set(
-			e, ERR_DENIED, EPERM,
-			"everybody can write to '%.120s'; set COVE_HOME to a directory of your own",
-			path);
+	if (st.st_mode & (S_IWOTH | S_IWGRP))
+		return err_set(e, ERR_DENIED, EPERM,
+			       "others can write to '%.120s': chmod 700 it, or set COVE_HOME to a "
+			       "directory of your own",
+			       path);
 	*ret_fd = take_fd(fd);
 	return 0;
 }
