@@ -8,12 +8,12 @@
  *	2 ms		STARTED is flushed, if EXIT has not taken it along
  *	50 ms, 250 ms	and then every second:
  *
- * A stopped shell is continued. A shell that has read the driver reads on only when it is done
- * with it: an empty sentence is fed, and once that was read without an end having been heard, the
- * end was lost. A bash may be printing its prompt somewhere else since `set -o vi`, which is
- * undone; then the prompt comes. Otherwise (PS1 is readonly, its descriptor was closed) the shell
- * is given up. A sh throws away what it has read when it meets an error, the end with it; what it
- * is fed is that end again.
+ * A shell that was stopped for a second is continued. A shell that has read the driver reads on
+ * only when it is done with it: an empty sentence is fed, and once that was read without an end
+ * having been heard, the end was lost. A bash may be printing its prompt somewhere else since `set
+ * -o vi`, which is undone; then the prompt comes. Otherwise (PS1 is readonly, its descriptor was
+ * closed) the shell is given up. A sh throws away what it has read when it meets an error, the end
+ * with it; what it is fed is that end again.
  *
  * A shell that ran lines before and does not even read the driver is not at its prompt: the line
  * before forged its own end and still runs. It must not harm this one, which goes to a fresh shell.
@@ -27,13 +27,13 @@ enum {
 	DEAF_MS = 3000,
 };
 
-static const unsigned look_ms[] = {2, 48, 200, 1000};
+/* Quick ones first, then the slow one for ever. */
+enum { LOOKS = 3 };
+static const unsigned look_ms[LOOKS + 1] = {2, 48, 200, 1000};
 
 static void set_timer(struct shell *sh)
 {
-	const unsigned last = sizeof(look_ms) / sizeof(*look_ms) - 1;
-
-	ev_timer_set(sh->table->in->ev, &sh->watch, look_ms[sh->looks < last ? sh->looks : last]);
+	ev_timer_set(sh->table->in->ev, &sh->watch, look_ms[sh->looks < LOOKS ? sh->looks : LOOKS]);
 }
 
 void shell_watch(struct shell *sh)
@@ -103,7 +103,7 @@ void shell_on_watch(struct ev_timer *t)
 		wire_link_flush(&sh->table->in->link);
 		return;
 	}
-	if (shell_is_stopped(sh))
+	if (sh->looks > LOOKS && shell_is_stopped(sh))
 		shell_signal(sh, SIGCONT);
 	if (shell_unread(sh) > 0) {
 		if (is_deaf(sh))
