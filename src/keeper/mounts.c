@@ -16,6 +16,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 static int too_long(struct err *e)
 {
@@ -36,6 +38,34 @@ static int open_named(struct mounts *m, const char *name, struct state *st, stru
 	return workspace_open(st, name, true, &m->workspace_fd, e);
 }
 
+/* The path without links, as the kernel sees it. */
+static bool real_path(const char *path, char *ret, size_t size)
+{
+	autoclose int fd = open(path, O_PATH | O_CLOEXEC);
+	char link[32];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = fd < 0 ? -1 : readlink(link, ret, size - 1);
+	ret[n < 0 ? 0 : n] = 0;
+	return n > 0;
+}
+
+/* What the caller names is the caller's trust; but a box that holds Cove's own state, with other
+ * boxes and the sockets of their keepers in it, is no box. */
+static int refuse_state(const char *src, const char *home, struct err *e)
+{
+	char real[BOX_PATH_MAX], state[BOX_PATH_MAX];
+	size_t n;
+
+	if (!real_path(src, real, sizeof(real)) || !real_path(home, state, sizeof(state)))
+		return 0; /* opening it says what is wrong */
+	n = strlen(state);
+	if (strncmp(real, state, n) != 0 || (real[n] != 0 && real[n] != '/'))
+		return 0;
+	return err_set(e, ERR_DENIED, EPERM, "'%s' is Cove's own state: a box cannot have it", src);
+}
+
 static int open_host_dir(struct mounts *m, const char *path, struct err *e)
 {
 	if (!str_copy(m->workspace, sizeof(m->workspace), path))
@@ -52,6 +82,9 @@ static int add_workspace(struct mounts *m, const struct spec *s, struct state *s
 
 	if (!s->workspace && !s->workspace_dir)
 		return 0;
+	r = s->workspace ? 0 : refuse_state(s->workspace_dir, st->home, e);
+	if (r < 0)
+		return r;
 	r = s->workspace ? open_named(m, s->workspace, st, e)
 			 : open_host_dir(m, s->workspace_dir, e);
 	if (r < 0)
@@ -65,13 +98,17 @@ static int add_workspace(struct mounts *m, const struct spec *s, struct state *s
 }
 
 static int add_mount(struct mounts *m, const struct spec *s, const struct spec_mount *given,
-		     struct err *e)
+		     const char *home, struct err *e)
 {
 	struct wall_mount w = {.src = given->src, .dst = given->dst, .read_only = given->read_only};
 	autoclose int fd = -1;
 	int r;
 
-	if (given->src[0] != '/') {
+	if (given->src[0] == '/') {
+		r = refuse_state(given->src, home, e);
+		if (r < 0)
+			return r;
+	} else {
 		if (m->workspace_fd < 0)
 			return err_set(e, ERR_INVALID, EINVAL,
 				       "mount source '%s' is relative, and the box has no "
@@ -98,7 +135,7 @@ int mounts_make(struct mounts *m, const struct keeper_config *c, struct state *s
 	m->workspace_fd = -1;
 	r = add_workspace(m, &c->spec, st, e);
 	for (size_t i = 0; i < c->spec.mount_count && r == 0; i++)
-		r = add_mount(m, &c->spec, &c->spec.mounts[i], e);
+		r = add_mount(m, &c->spec, &c->spec.mounts[i], st->home, e);
 	return r;
 }
 
