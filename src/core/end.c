@@ -128,19 +128,20 @@ static int recorded_pidfd(struct cove *cove, const char *name, int box_fd)
 	return take_fd(pidfd);
 }
 
-static int ask_stop(struct conn *c, const char *by, bool remove, uint64_t grace_ms)
+static int ask_stop(struct conn *c, const struct wire_stop *how, struct err *e)
 {
-	struct wire_stop m = {.by = by, .remove = remove, .grace_ms = grace_ms};
-	int wait_ms = grace_ms > 600000 ? 600000 + STOP_WAIT_MS : (int)grace_ms + STOP_WAIT_MS;
+	uint64_t grace_ms = how->grace_ms < 600000 ? how->grace_ms : 600000;
 	uint32_t id = conn_id(c);
-	int r = wire_stop_encode(&c->out, id, 0, &m);
+	int r = wire_stop_encode(&c->out, id, 0, how);
 
 	if (r == 0)
-		r = conn_flush(c, NULL);
-	return r == 0 ? conn_wait_ok(c, id, wait_ms, NULL) : r;
+		r = conn_flush(c, e);
+	return r == 0 ? conn_wait_ok(c, id, (int)grace_ms + STOP_WAIT_MS, e) : r;
 }
 
-/* Through the keeper; by force if it does not answer. -EAGAIN where there is none to talk to. */
+/* Through the keeper; by force if it does not answer. A keeper that answers with an error has ended
+ * the box and could not finish (a full disk, say): that is the caller's to know. -EAGAIN where there
+ * is none to talk to. */
 static int end_by_socket(struct cove *cove, const char *name, const struct wire_stop *how,
 			 bool *ret_forced, struct err *e)
 {
@@ -151,12 +152,12 @@ static int end_by_socket(struct cove *cove, const char *name, const struct wire_
 	if (r < 0)
 		return -EAGAIN;
 	pidfd = peer_pidfd(c);
-	r = ask_stop(c, how->by, how->remove != 0, how->grace_ms);
-	if (pidfd >= 0 && (r == 0 || r == -ECONNRESET) && wait_dead(pidfd, STOP_WAIT_MS))
-		r = 0;
-	else if (pidfd >= 0) {
+	r = ask_stop(c, how, e);
+	if (pidfd >= 0 && (r == -ETIMEDOUT || !wait_dead(pidfd, STOP_WAIT_MS))) {
 		*ret_forced = true;
 		r = kill_keeper(pidfd, name, e);
+	} else if (pidfd >= 0 && (r == -ECONNRESET || how->remove)) {
+		r = 0; /* it is gone; what it could not delete is deleted next */
 	}
 	conn_free(c);
 	return r == -ECONNRESET ? -EAGAIN : r;
