@@ -191,6 +191,14 @@ def test_exec_in_a_stopped_box(cove, box):
     cove("exec", box, "--", "true").failed(box, "cove start")
 
 
+def test_what_could_not_start_is_listed(cove, box):
+    cove("exec", box, "--", "/no/such").failed(rc=127)
+    running = cove.execs(box)
+    assert [(x["exec_id"], x["cause"], x["exit_code"]) for x in running] == [(1, "failed to start", None)]
+    cove("stop", box).ok()
+    assert cove.execs(box) == running
+
+
 def test_output_cap(cove, box):
     got = cove("exec", "--json", box, "--", "sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x", timeout=120)
     assert got.json["truncated"] is True and got.json["stdout_bytes"] == 3000000

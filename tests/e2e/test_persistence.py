@@ -139,6 +139,12 @@ def test_inspect(cove):
     assert info["name"] == box and info["state"] == "running"
     assert info["labels"] in ({"team": "a"}, ["team=a"])
     assert alive(info["keeper_pid"])
+    assert info["isolation"]["ids"] in ("range", "subordinate", "single")
+    cove("stop", box).ok()
+    stopped = cove.inspect(box)
+    assert stopped["isolation"] is None
+    for got in (info, stopped):
+        assert {n.split(":")[0] for n in got["not_enforced"]} >= {"cpu", "memory", "pids", "disk"}
 
 
 def test_inspect_of_nothing(cove):
