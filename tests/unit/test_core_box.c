@@ -283,7 +283,7 @@ static void make_record(struct cove *cove, const char *name, bool one_shot, bool
 			    .image = "base",
 			    .wall = "native",
 			    .one_shot = one_shot,
-			    .created_ms = 1};
+			    .created_ms = clock_wall_ms()};
 	int fd = -1;
 
 	CHECK_EQ(record_create(&cove->state, &spec, &fd, NULL), 0);
@@ -325,6 +325,21 @@ TEST(the_sweep_says_what_happened)
 		 0);
 	CHECK_EQ(count_boxes(again), 2);
 	cove_free(again);
+	close_home(cove);
+}
+
+/* Its maker was killed long ago, before it ever ran. */
+TEST(the_sweep_removes_what_was_abandoned)
+{
+	struct spec spec = {.name = "left", .image = "base", .wall = "native", .created_ms = 1};
+	struct cove *cove = open_home();
+	int claim = -1;
+
+	CHECK_EQ(record_create(&cove->state, &spec, &claim, NULL), 0);
+	CHECK_EQ(count_boxes(cove), 1);
+	close(claim);
+	cove->swept = false;
+	CHECK_EQ(count_boxes(cove), 0);
 	close_home(cove);
 }
 
