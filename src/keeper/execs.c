@@ -622,7 +622,9 @@ static void hear_exit(struct exec *x, const struct wire_frame *f)
 	r->signal = (int)m.signal;
 	r->timed_out = m.timed_out != 0;
 	r->oom_killed = m.oom_killed != 0;
-	r->duration_ms = m.duration_ms;
+	r->duration_ms = clock_wall_ms() - r->started_ms;
+	if (m.duration_ms < r->duration_ms) /* a line may have waited for its shell */
+		r->duration_ms = m.duration_ms;
 	r->shell_state = (uint8_t)m.shell_state;
 	copy_cause(r->cause, sizeof(r->cause), m.cause);
 	if (m.cwd && strlen(m.cwd) < BOX_PATH_MAX + 16)
