@@ -7,9 +7,9 @@
  * said.
  *
  * The builder is in a process group of its own: a terminal's Ctrl-C and the signals of a supervisor
- * come to us alone, and we hand the builder one. It ends its build, deletes what it wrote and closes
- * the pipe, upon which the import fails and cleans up too: the usual way out, with the signal's
- * status.
+ * come to us alone, and we hand the builder one. It ends its build, deletes what it wrote and
+ * closes the pipe, upon which the import fails and cleans up too: the usual way out, with the
+ * signal's status.
  */
 #include "cli/base_image.h"
 
@@ -153,6 +153,8 @@ static int judge(struct cli *c, const char *name, int status, int imported, stru
 			(void)cove_image_remove(c->cove, name, NULL);
 		return cli_error(c, COVE_INTERNAL, "the image builder failed (see above)");
 	}
+	if (c->o.json)
+		return cli_done(c, name, "made", c->events);
 	cli_note("image '%s' is ready", name);
 	return 0;
 }
@@ -176,5 +178,8 @@ int base_image_make(struct cli *c, const char *name, const char **args)
 		return cli_error(c, COVE_INTERNAL, "start '%.120s': %s", path, strerror(-r));
 	r = cove_image_import(c->cove, name, c->o.image_user, tar_fd, &err);
 	fd_close(&tar_fd);
+	/* A tar that is none says that the builder has ended; anything else, that it may. */
+	if (r < 0 && err.kind != COVE_INVALID)
+		kill(pid, SIGTERM);
 	return judge(c, name, wait_for(pid), r, &err);
 }

@@ -72,6 +72,13 @@ int cli_fail(struct cli *c, const struct cove_error *err)
 	return fail(c, err->kind, err->message);
 }
 
+int cli_broken(struct cli *c, const struct cove_error *err)
+{
+	int status = cli_fail(c, err);
+
+	return status == EXIT_USAGE ? EXIT_COVE : status;
+}
+
 int cli_error(struct cli *c, enum cove_error_kind kind, const char *fmt, ...)
 {
 	char text[512];
@@ -102,6 +109,7 @@ static void on_event(void *arg, const char *line, const char *json)
 	struct cli *c = arg;
 	struct buf b;
 
+	c->events++;
 	buf_init(&b, 256 << 10);
 	if (c->o.verbose && buf_printf(&b, "%s%s", line, term_eol()) == 0)
 		(void)fd_write_full(STDERR_FILENO, buf_data(&b), buf_len(&b));
@@ -117,6 +125,8 @@ int cli_open(struct cli *c)
 	const char *log = c->o.log_file ? c->o.log_file : getenv("COVE_LOG");
 	struct cove_error err;
 
+	if (c->cove)
+		return 0;
 	if (log && *log) {
 		c->log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0600);
 		if (c->log_fd < 0)
@@ -126,7 +136,7 @@ int cli_open(struct cli *c)
 	if (c->o.verbose || c->log_fd >= 0)
 		options.on_event = on_event;
 	if (cove_new(&c->cove, &options, &err) < 0)
-		return cli_fail(c, &err);
+		return cli_broken(c, &err);
 	return 0;
 }
 
@@ -275,7 +285,37 @@ int cli_result_status(struct cli *c, const struct cove_result *result)
 	return EXIT_COVE;
 }
 
-int cli_each(struct cli *c, size_t first,
+static int say_done_json(struct cli *c, const char *name, const char *result)
+{
+	struct buf b;
+	struct json j;
+	int r;
+
+	buf_init(&b, ERROR_JSON_MAX);
+	json_init(&j, &b);
+	json_object_begin(&j);
+	json_kv_str(&j, "name", name);
+	json_kv_str(&j, "result", result);
+	json_object_end(&j);
+	r = j.error == 0 ? buf_append_str(&b, "\n") : j.error;
+	r = r < 0 ? cli_error(c, COVE_LIMIT, "the name is too long") : cli_out_buf(c, &b);
+	buf_done(&b);
+	return r;
+}
+
+int cli_done(struct cli *c, const char *name, const char *result, unsigned events)
+{
+	struct buf b;
+
+	buf_init(&b, MESSAGE_MAX);
+	if (c->o.verbose && c->events == events && buf_append_str(&b, "[cove] ") == 0 &&
+	    str_escape(&b, name, strlen(name)) == 0 && buf_printf(&b, ": %s\n", result) == 0)
+		(void)fd_write_full(STDERR_FILENO, buf_data(&b), buf_len(&b));
+	buf_done(&b);
+	return c->o.json ? say_done_json(c, name, result) : 0;
+}
+
+int cli_each(struct cli *c, size_t first, const char *result,
 	     int (*call)(struct cli *c, const char *name, struct cove_error *err))
 {
 	struct cove_error err;
@@ -283,8 +323,18 @@ int cli_each(struct cli *c, size_t first,
 
 	if (status)
 		return status;
-	for (size_t i = first; i < c->o.arg_count; i++)
-		if (call(c, c->o.args[i], &err) < 0)
-			status = cli_fail(c, &err);
+	for (size_t i = first; i < c->o.arg_count; i++) {
+		const char *name = c->o.args[i];
+		unsigned events = c->events;
+		int r = call(c, name, &err);
+
+		if (r > 0)
+			return r;
+		if (r < 0)
+			r = cli_fail(c, &err);
+		else if (result)
+			r = cli_done(c, name, result, events);
+		status = r ? r : status;
+	}
 	return status;
 }

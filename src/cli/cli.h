@@ -33,8 +33,10 @@ enum {
 struct cli {
 	const struct verb *verb;
 	struct options o;
-	struct cove *cove; /* owned; NULL until cli_open */
-	int log_fd;	   /* owned, -1 without --log-file */
+	struct cove *cove;    /* owned; NULL until cli_open */
+	struct cove_box *box; /* borrowed; what a verb's calls of cli_each share */
+	int log_fd;	      /* owned, -1 without --log-file */
+	unsigned events;      /* how many came so far */
 };
 
 struct verb {
@@ -61,12 +63,15 @@ int help_print_verb(struct cli *c, const struct verb *v);
 /* "no verb 'x'", with the closest one. */
 int help_unknown(struct cli *c, const char *name);
 
-/* Connects to the state directory. 0, or an exit status after the error was printed. */
+/* Connects to the state directory; twice is fine. 0, or an exit status after the error was
+ * printed. */
 int cli_open(struct cli *c);
 
 /* Print one line `cove: ...` on stderr (and the error object on stdout with --json); return the
  * exit status that belongs to the kind. User text in the message cannot break the line. */
 int cli_fail(struct cli *c, const struct cove_error *err);
+/* The same for what is wrong with the world and not with the command line: never EXIT_USAGE. */
+int cli_broken(struct cli *c, const struct cove_error *err);
 int cli_error(struct cli *c, enum cove_error_kind kind, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* A wrong command line: the same, with a pointer to the verb's help. */
@@ -90,6 +95,12 @@ int cli_find(struct cli *c, struct cove_box **ret);
 /* The exit status of a finished command; says on stderr what a status alone cannot. */
 int cli_result_status(struct cli *c, const struct cove_result *result);
 
-/* For each argument from first: call, print what fails, go on. The last failure's status. */
-int cli_each(struct cli *c, size_t first,
+/* That something was done to name: one object {"name", "result"} with --json; with -v a [cove] line
+ * where the library sent no event since there were `events` of them. 0 or an exit status. */
+int cli_done(struct cli *c, const char *name, const char *result, unsigned events);
+
+/* For each argument from first: call, print what fails, go on. The last failure's status. result
+ * says what a success is ("removed"), or is NULL where the call says it itself. A call that returns
+ * more than 0 has printed why: that is the exit status, and what is left is not tried. */
+int cli_each(struct cli *c, size_t first, const char *result,
 	     int (*call)(struct cli *c, const char *name, struct cove_error *err));

@@ -51,6 +51,17 @@ static int follow(struct cli *c, struct cove_box *box, uint64_t exec_id,
 	return r;
 }
 
+/* What a command wrote and nobody kept did not come by here. */
+static int ended(struct cli *c, const struct stream_end *end)
+{
+	const struct cove_result *r = &end->result;
+
+	if (c->o.out_from + end->out_seen < r->out_bytes ||
+	    c->o.err_from + end->err_seen < r->err_bytes)
+		cli_note("truncated: not all output of the command was kept");
+	return cli_result_status(c, r);
+}
+
 static int attach(struct cli *c, struct cove_box *box, uint64_t exec_id)
 {
 	struct stream_options options = plan(&c->o);
@@ -60,13 +71,16 @@ static int attach(struct cli *c, struct cove_box *box, uint64_t exec_id)
 
 	/* A command that reads no stdin any more, or never did, can still be followed. */
 	if (r < 0 && options.input && err.kind == COVE_CONFLICT && err.code == EPIPE) {
-		options.input = false;
+		/* Without its stdin our terminal stays as it is, so that Ctrl-C leaves. */
+		if (options.raw)
+			cli_note("the command reads no input; only watching (Ctrl-C leaves)");
+		options.input = options.raw = false;
 		r = follow(c, box, exec_id, &options, &end, &err);
 	}
 	if (r < 0)
 		r = cli_fail(c, &err);
 	else if (end.ended && !end.reader_gone)
-		r = cli_result_status(c, &end.result);
+		r = ended(c, &end);
 	else
 		r = say_left(c, &end);
 	cove_result_free(&end.result);

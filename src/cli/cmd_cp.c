@@ -6,6 +6,7 @@
  */
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/json.h"
 #include "base/limits.h"
 #include "base/str.h"
 #include "cli/cli.h"
@@ -16,6 +17,7 @@
 #include <sys/stat.h>
 
 struct place {
+	const char *text;	    /* as it was written */
 	const char *path;	    /* "." for "BOX:" */
 	char box[BOX_NAME_MAX + 1]; /* empty: here */
 	bool is_stream;
@@ -23,15 +25,15 @@ struct place {
 
 /* What was shown last, so that a quick copy shows nothing and a long one not too often. */
 struct progress {
-	uint64_t started_ms, shown_ms;
+	uint64_t started_ms, shown_ms, bytes, files;
 	bool on_terminal;
 };
 
-enum { FIRST_MS = 1000, EVERY_MS = 200 };
+enum { FIRST_MS = 1000, EVERY_MS = 200, COPIED_JSON_MAX = 64 << 10 };
 
 static struct place place_of(const char *text)
 {
-	struct place p = {.path = text, .is_stream = strcmp(text, "-") == 0};
+	struct place p = {.text = text, .path = text, .is_stream = strcmp(text, "-") == 0};
 	const char *colon = strchr(text, ':');
 
 	if (!colon || (size_t)(colon - text) >= sizeof(p.box))
@@ -52,6 +54,8 @@ static void on_progress(void *arg, uint64_t bytes, uint64_t files)
 	char line[128], amount[16], rate[16], count[40] = "";
 	int n;
 
+	p->bytes = bytes;
+	p->files = files;
 	if (!p->on_terminal || spent < FIRST_MS || now - p->shown_ms < EVERY_MS)
 		return;
 	p->shown_ms = now;
@@ -81,6 +85,47 @@ static int transfer(struct cove_box *box, const struct place *from, const struct
 	return cove_get(box, from->path, to->path, on_progress, p, err);
 }
 
+static int say_copied_json(struct cli *c, const char *from, int left_out)
+{
+	struct buf b;
+	struct json j;
+	int r;
+
+	buf_init(&b, COPIED_JSON_MAX);
+	json_init(&j, &b);
+	json_object_begin(&j);
+	json_kv_str(&j, "from", from);
+	json_kv_str(&j, "to", c->o.args[c->o.arg_count - 1]);
+	json_kv_i64(&j, "left_out", left_out);
+	json_object_end(&j);
+	r = j.error == 0 ? buf_append_str(&b, "\n") : j.error;
+	r = r < 0 ? cli_error(c, COVE_LIMIT, "the path is too long") : cli_out_buf(c, &b);
+	buf_done(&b);
+	return r;
+}
+
+/* stdout may be where the file went. */
+static int say_copied(struct cli *c, const struct place *from, const struct place *to,
+		      const struct progress *p, int left_out)
+{
+	char amount[16], count[40] = "";
+
+	if (left_out > 0)
+		cli_note("%d %s left out of '%.80s': neither file, directory nor link", left_out,
+			 left_out == 1 ? "entry was" : "entries were", from->path);
+	if (c->o.verbose && p->bytes + p->files > 0) {
+		snprintf(count, sizeof(count), "%llu %s, ", (unsigned long long)p->files,
+			 p->files == 1 ? "file" : "files");
+		fprintf(stderr, "[cove] %s: copied %s%s\n", to->box[0] ? to->box : from->box, count,
+			text_bytes(amount, p->bytes));
+	} else if (c->o.verbose) {
+		fprintf(stderr, "[cove] %s: copied\n", to->box[0] ? to->box : from->box);
+	}
+	if (!c->o.json || to->is_stream)
+		return 0;
+	return say_copied_json(c, from->text, left_out);
+}
+
 static int copy(struct cli *c, const struct place *from, const struct place *to)
 {
 	struct progress p = {.started_ms = clock_mono_ms(),
@@ -94,12 +139,7 @@ static int copy(struct cli *c, const struct place *from, const struct place *to)
 	r = transfer(box, from, to, &p, &err);
 	end_progress(&p);
 	cove_box_free(box);
-	if (r < 0)
-		return cli_fail(c, &err);
-	if (r > 0)
-		cli_note("%d %s left out of '%.80s': neither file, directory nor link", r,
-			 r == 1 ? "entry was" : "entries were", from->path);
-	return 0;
+	return r < 0 ? cli_broken(c, &err) : say_copied(c, from, to, &p, r);
 }
 
 /* Several sources need a directory to go into. */
@@ -171,7 +211,8 @@ const struct verb verb_cp = {
 		"inside it, as with cp -r. A relative path in the box starts at its directory\n"
 		"(/workspace, or the home). `-` is stdin or stdout, for one file. Files\n"
 		"arrive as the box's user, and come out as you; links are copied as links and\n"
-		"never followed out of the box.\n"
+		"never followed out of the box. Copying stops at the first file that may not\n"
+		"be read; what is neither file, directory nor link is left out and counted.\n"
 		"\n"
 		"Examples\n"
 		"  cove cp ./src dev:/workspace\n"

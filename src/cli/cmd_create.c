@@ -33,7 +33,8 @@ const struct verb verb_create = {
 		"  cove create --name dev --workspace dev\n"
 		"  box=$(cove create)\n"
 		"  cove sh $box 'cd /tmp'; cove sh $box pwd; cove rm -f $box\n"
-		"  cove create --mount ./cache:/cache,env=CACHE --mount /srv/data:/data:ro\n",
+		"  cove create --workspace dev --mount cache:/cache,env=CACHE\n"
+		"  cove create --mount /srv/data:/data:ro\n",
 	.options = options,
 	.command_after = -1,
 	.args_min = 0,

@@ -66,7 +66,7 @@ const struct verb verb_doctor = {
 	.summary = "what this host can do, what is missing",
 	.help = "One line per thing a box stands on: ok, limited (boxes work with less) or\n"
 		"missing (they do not), with what follows and the remedy. Nothing on the host\n"
-		"is changed.\n"
+		"is changed: what it makes to try something is gone again afterwards.\n"
 		"\n"
 		"Examples\n"
 		"  cove doctor\n"

@@ -3,6 +3,7 @@
 #include "base/fd.h"
 #include "cli/base_image.h"
 #include "cli/list.h"
+#include "cli/watch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,10 +31,10 @@ static void object(struct json *j, const void *item)
 	const struct cove_image_info *i = item;
 
 	json_kv_str(j, "name", i->name);
-	json_kv_str(j, "id", i->id[0] ? i->id : NULL);
-	json_kv_str(j, "user", i->user[0] ? i->user : NULL);
-	json_kv_u64(j, "bytes", i->bytes);
-	json_kv_u64(j, "created_ms", i->created_ms);
+	list_kv_str(j, "id", i->id);
+	list_kv_str(j, "user", i->user);
+	list_kv_u64(j, "bytes", i->bytes);
+	list_kv_u64(j, "created_ms", i->created_ms);
 }
 
 static void name(struct buf *b, const void *item)
@@ -93,6 +94,8 @@ static int import(struct cli *c)
 	autoclose int fd =
 		is_stdin ? dup(STDIN_FILENO) : open(file, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 	struct cove_error err;
+	struct watch w;
+	unsigned events;
 	int r;
 
 	if (is_stdin && isatty(STDIN_FILENO))
@@ -102,15 +105,21 @@ static int import(struct cli *c)
 				 "open '%.120s': %s", file, strerror(errno));
 	unpacker = unpacker_of(fd);
 	if (unpacker)
-		return cli_error(c, COVE_INVALID,
+		return cli_error(c, COVE_UNSUPPORTED,
 				 "'%.80s' is compressed; try: %s %.80s | cove image import %s -",
 				 file, unpacker, is_stdin ? "FILE" : file, image);
 	r = cli_open(c);
 	if (r)
 		return r;
-	if (cove_image_import(c->cove, image, c->o.image_user, fd, &err) < 0)
-		return cli_fail(c, &err);
-	return 0;
+	events = c->events;
+	watch_start(&w, fd, is_stdin ? "stdin" : file);
+	r = cove_image_import(c->cove, image, c->o.image_user, fd, &err);
+	watch_stop(&w);
+	if (r < 0)
+		return cli_broken(c, &err);
+	if (!c->o.json)
+		cli_note("image '%s' is ready", image);
+	return cli_done(c, image, "imported", events);
 }
 
 /* A first word that is an option of the builder leaves the name to the default. */
@@ -141,7 +150,7 @@ static int run(struct cli *c)
 					   : import(c);
 	if (strcmp(what, "rm") == 0)
 		return c->o.arg_count < 2 ? cli_usage(c, "which image? `cove image ls` lists them")
-					  : cli_each(c, 1, remove_one);
+					  : cli_each(c, 1, "removed", remove_one);
 	return cli_usage(c, "no '%.60s' here: ls, make, import or rm", what);
 }
 

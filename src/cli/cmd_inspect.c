@@ -2,19 +2,17 @@
 #include "base/fd.h"
 #include "cli/cli.h"
 
+static int inspect(struct cli *c, const char *name, struct cove_error *err)
+{
+	autofree char *json = NULL;
+	int r = cove_inspect(c->cove, name, &json, err);
+
+	return r < 0 ? r : cli_out_json(c, json);
+}
+
 static int run(struct cli *c)
 {
-	int status = cli_open(c);
-
-	for (size_t i = 0; status == 0 && i < c->o.arg_count; i++) {
-		autofree char *json = NULL;
-		struct cove_error err;
-
-		if (cove_inspect(c->cove, c->o.args[i], &json, &err) < 0)
-			return cli_fail(c, &err);
-		status = cli_out_json(c, json);
-	}
-	return status;
+	return cli_each(c, 0, NULL, inspect);
 }
 
 static const enum opt_id options[] = {OPTS_COMMON, OPT_END};

@@ -2,29 +2,31 @@
 #include "base/str.h"
 #include "cli/cli.h"
 
+#include <errno.h>
 #include <signal.h>
+
+static int signal_one(struct cli *c, const char *text, struct cove_error *err)
+{
+	int sig = c->o.signal ? c->o.signal : SIGTERM, r;
+	uint64_t exec_id;
+
+	if (!str_parse_u64(text, UINT64_MAX, &exec_id))
+		return cli_usage(c, "'%.60s' is not an exec id; `cove ps %.60s` lists them", text,
+				 c->o.args[0]);
+	r = cove_signal(c->box, exec_id, sig, err);
+	/* What is to be dead and is already is fine: it may have ended between a list and now. */
+	return r < 0 && sig == SIGKILL && err->code == ESRCH ? 0 : r;
+}
 
 static int run(struct cli *c)
 {
-	struct cove_error err;
-	struct cove_box *box;
-	uint64_t exec_id;
-	int status;
+	int r = cli_find(c, &c->box);
 
-	for (size_t i = 1; i < c->o.arg_count; i++)
-		if (!str_parse_u64(c->o.args[i], UINT64_MAX, &exec_id))
-			return cli_usage(c, "'%.60s' is not an exec id; `cove ps %.60s` lists them",
-					 c->o.args[i], c->o.args[0]);
-	status = cli_find(c, &box);
-	if (status)
-		return status;
-	for (size_t i = 1; i < c->o.arg_count; i++) {
-		(void)str_parse_u64(c->o.args[i], UINT64_MAX, &exec_id);
-		if (cove_signal(box, exec_id, c->o.signal ? c->o.signal : SIGTERM, &err) < 0)
-			status = cli_fail(c, &err);
-	}
-	cove_box_free(box);
-	return status;
+	if (r)
+		return r;
+	r = cli_each(c, 1, "signalled", signal_one);
+	cove_box_free(c->box);
+	return r;
 }
 
 static const enum opt_id options[] = {OPT_SIGNAL, OPTS_COMMON, OPT_END};
@@ -33,7 +35,8 @@ const struct verb verb_kill = {
 	.name = "kill",
 	.synopsis = "kill [-s SIGNAL] BOX EXEC...",
 	.summary = "signal a command",
-	.help = "KILL ends everything the command started, however it was detached.\n"
+	.help = "KILL ends everything the command started, however it was detached; a command\n"
+		"that has ended already is fine then.\n"
 		"\n"
 		"Examples\n"
 		"  cove kill dev 7\n"

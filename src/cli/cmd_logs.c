@@ -1,5 +1,6 @@
 /* cove logs: what the commands of a box printed, also after they and the box have ended. */
 #include "base/fd.h"
+#include "base/limits.h"
 #include "base/str.h"
 #include "cli/cli.h"
 #include "cli/stream.h"
@@ -8,6 +9,25 @@
 #include <string.h>
 
 enum { TITLE_MAX = 1024 };
+
+/* Bytes that are missing have to be missed: a copy of a log would look whole. */
+static void say_truncated(uint64_t exec_id)
+{
+	cli_note("truncated: not all output of command %llu was kept (%u MiB per command)",
+		 (unsigned long long)exec_id, KEEPER_LOG_BYTES_MAX >> 20);
+}
+
+/* Whether what was kept of a command is less than what it wrote. */
+static bool is_truncated(struct cli *c, uint64_t exec_id)
+{
+	autofree struct cove_exec_info *execs = NULL;
+	int count = cove_execs(c->cove, c->o.args[0], &execs, NULL);
+
+	for (int i = 0; i < count; i++)
+		if (execs[i].exec_id == exec_id)
+			return execs[i].truncated;
+	return false;
+}
 
 /* One command's output to its end, or to where it stands now. */
 static int print_exec(struct cli *c, uint64_t exec_id, bool follow)
@@ -28,6 +48,8 @@ static int print_exec(struct cli *c, uint64_t exec_id, bool follow)
 		r = EXIT_SIGNAL + SIGPIPE;
 	else
 		r = end.left_by ? EXIT_SIGNAL + end.left_by : 0;
+	if (r == 0 && is_truncated(c, exec_id))
+		say_truncated(exec_id);
 	cove_result_free(&end.result);
 	cove_exec_free(exec);
 	return r;
@@ -101,7 +123,8 @@ const struct verb verb_logs = {
 	.summary = "what its commands printed",
 	.help = "Without --exec all commands are shown, each under a title line, and -f\n"
 		"follows the newest. With --exec the bytes are exact: stdout on stdout,\n"
-		"stderr on stderr. A box keeps up to 64 MiB per command. With --json the\n"
+		"stderr on stderr. A box keeps up to 64 MiB per command; a note on stderr says\n"
+		"where there was more. With --json the\n"
 		"box's events (commands, results, its end) are printed as JSON lines instead.\n"
 		"\n"
 		"Examples\n"

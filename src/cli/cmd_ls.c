@@ -24,11 +24,6 @@ static void row(struct table *t, const void *item)
 		table_cell(t, b->cause);
 }
 
-static void optional(struct json *j, const char *key, const char *s)
-{
-	json_kv_str(j, key, s[0] ? s : NULL);
-}
-
 static void object(struct json *j, const void *item)
 {
 	const struct cove_box_info *b = item;
@@ -36,15 +31,15 @@ static void object(struct json *j, const void *item)
 	json_kv_str(j, "name", b->name);
 	json_kv_str(j, "state", b->state);
 	json_kv_str(j, "image", b->image);
-	optional(j, "workspace", b->workspace);
-	optional(j, "session", b->session);
+	list_kv_str(j, "workspace", b->workspace);
+	list_kv_str(j, "session", b->session);
 	json_kv_str(j, "persistence", b->persistence);
 	json_kv_u64(j, "created_ms", b->created_ms);
-	json_kv_u64(j, "started_ms", b->started_ms);
-	json_kv_u64(j, "ended_ms", b->ended_ms);
-	optional(j, "cause", b->cause);
-	optional(j, "by", b->by);
-	json_kv_i64(j, "keeper_pid", b->keeper_pid);
+	list_kv_u64(j, "started_ms", b->started_ms);
+	list_kv_u64(j, "ended_ms", b->ended_ms);
+	list_kv_str(j, "cause", b->cause);
+	list_kv_str(j, "by", b->by);
+	list_kv_u64(j, "keeper_pid", (uint64_t)b->keeper_pid);
 }
 
 static void name(struct buf *b, const void *item)

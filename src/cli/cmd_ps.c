@@ -1,9 +1,11 @@
 /* cove ps: the commands of a box, running and finished. */
 #include "base/fd.h"
 #include "base/str.h"
+#include "cli/command.h"
 #include "cli/list.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static const char *const titles[] = {"EXEC", "STATE", "STATUS", "SHELL",
 				     "TIME", "OUT",   "ERR",	"COMMAND"};
@@ -24,6 +26,14 @@ static void status_cell(struct table *t, const struct cove_exec_info *x)
 		table_cell(t, x->cause);
 }
 
+/* For a person: an empty line is seen, and `cove shell` is what he typed. */
+static const char *shown_command(const char *command)
+{
+	if (strcmp(command, COMMAND_LOGIN) == 0)
+		return "(cove shell)";
+	return command[0] ? command : "''";
+}
+
 static void row(struct table *t, const void *item)
 {
 	const struct cove_exec_info *x = item;
@@ -36,7 +46,7 @@ static void row(struct table *t, const void *item)
 	table_cell(t, text_duration(text, x->duration_ms));
 	table_cell(t, text_bytes(text, x->out_bytes));
 	table_cell(t, text_bytes(text, x->err_bytes));
-	table_cell(t, x->command);
+	table_cell(t, shown_command(x->command));
 }
 
 static void object(struct json *j, const void *item)
@@ -46,20 +56,21 @@ static void object(struct json *j, const void *item)
 	json_kv_u64(j, "exec_id", x->exec_id);
 	json_kv_str(j, "command", x->command);
 	json_kv_str(j, "state", x->state);
-	json_kv_str(j, "shell", x->shell[0] ? x->shell : NULL);
+	list_kv_str(j, "shell", x->shell);
 	json_kv_bool(j, "background", x->background);
-	json_kv_i64(j, "pid", x->pid);
-	json_kv_u64(j, "started_ms", x->started_ms);
+	list_kv_u64(j, "pid", (uint64_t)x->pid);
+	list_kv_u64(j, "started_ms", x->started_ms);
 	json_kv_u64(j, "duration_ms", x->duration_ms);
 	json_key(j, "exit_code");
 	if (x->has_exit)
 		json_i64(j, x->exit_code);
 	else
 		json_null(j);
-	json_kv_i64(j, "signal", x->signal);
-	json_kv_str(j, "cause", x->cause[0] ? x->cause : NULL);
+	list_kv_u64(j, "signal", (uint64_t)x->signal);
+	list_kv_str(j, "cause", x->cause);
 	json_kv_u64(j, "stdout_bytes", x->out_bytes);
 	json_kv_u64(j, "stderr_bytes", x->err_bytes);
+	json_kv_bool(j, "truncated", x->truncated);
 }
 
 static void name(struct buf *b, const void *item)

@@ -11,7 +11,7 @@ static int run(struct cli *c)
 	/* `cove rm -f $(cove ls -q)` with no boxes is fine. */
 	if (c->o.arg_count == 0 && !c->o.force)
 		return cli_usage(c, "which box? usage: cove %s", c->verb->synopsis);
-	return cli_each(c, 0, remove_box);
+	return cli_each(c, 0, "removed", remove_box);
 }
 
 static const enum opt_id options[] = {OPT_FORCE, OPTS_COMMON, OPT_END};

@@ -42,9 +42,10 @@ const struct verb verb_run = {
 	.summary = "run a command in a fresh, one-time box",
 	.help = "stdin, stdout, stderr and the exit status pass through. From a terminal the\n"
 		"command gets a terminal; in a pipe it gets the pipe. Ctrl-C goes to the\n"
-		"command; twice ends it. The box has no network but loopback, and nothing of\n"
-		"it is left but what it wrote to a --workspace or --mount. With --json the\n"
-		"result is printed as one object when the command has ended.\n"
+		"command; where it has no terminal (-T, or in a pipe) a second one ends it.\n"
+		"The box has no network but loopback, and nothing of it is left but what it\n"
+		"wrote to a --workspace or --mount. With --json the result is printed as one\n"
+		"object when the command has ended.\n"
 		"\n"
 		"Examples\n"
 		"  cove run -- python3 -c 'print(6 * 7)'\n"

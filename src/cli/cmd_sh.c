@@ -7,20 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The words after BOX, joined as ssh does it. */
-static int join_words(struct cli *c, struct buf *line)
-{
-	int r = 0;
-
-	for (size_t i = 1; r == 0 && i < c->o.arg_count; i++) {
-		if (i > 1)
-			r = buf_append_str(line, " ");
-		if (r == 0)
-			r = buf_append_str(line, c->o.args[i]);
-	}
-	return r;
-}
-
 /* A line longer than an argument may be comes through stdin. */
 static int read_line(struct buf *line)
 {
@@ -38,9 +24,15 @@ static int read_line(struct buf *line)
 
 static int get_line(struct cli *c, struct buf *line)
 {
-	bool from_stdin = c->o.arg_count == 2 && strcmp(c->o.args[1], "-") == 0;
-	int r = from_stdin ? read_line(line) : join_words(c, line);
+	bool from_stdin = strcmp(c->o.args[1], "-") == 0;
+	int r;
 
+	if (c->o.arg_count > 2)
+		return cli_usage(c,
+				 "LINE is one argument: quote it, and write flags before BOX "
+				 "(after the line: '%.60s')",
+				 c->o.args[2]);
+	r = from_stdin ? read_line(line) : buf_append_str(line, c->o.args[1]);
 	if (from_stdin && c->o.interactive)
 		return cli_usage(c, "'-' and -i both want stdin");
 	if (r == -EINVAL)
@@ -93,8 +85,9 @@ const struct verb verb_sh = {
 		"stdin. A line that times out is ended with everything it started; the shell\n"
 		"stays if it can. `exit 3` returns 3 and the next line starts a fresh shell.\n"
 		"With --json the result is one object: exec_id, exit_code, stdout, stderr,\n"
-		"cwd, duration_ms, timed_out, truncated, shell (kept, exited, restarted),\n"
-		"cause.\n"
+		"stdout_bytes, stderr_bytes, cwd, duration_ms, timed_out, oom_killed, signal,\n"
+		"truncated, shell (kept, exited, restarted), cause; and stdout_base64 or\n"
+		"stderr_base64 where the bytes are not UTF-8.\n"
 		"\n"
 		"Examples\n"
 		"  cove sh dev 'cd /tmp; export A=1'\n"

@@ -1,10 +1,6 @@
 /* cove shell: an interactive terminal in a box, or in one that is gone afterwards. */
 #include "cli/command.h"
 
-/* bash where there is one; reading its profile, as a login does. */
-static const char login[] =
-	"if command -v bash >/dev/null 2>&1; then exec bash -l; else exec sh -l; fi";
-
 static int get_box(struct cli *c, struct cove_box **ret)
 {
 	struct cove_box_options options = cli_box_options(&c->o);
@@ -35,7 +31,7 @@ static int run(struct cli *c)
 
 	if (r)
 		return r;
-	command.line = login;
+	command.line = COMMAND_LOGIN;
 	r = command_run(c, box, &command, true, c->o.arg_count == 0);
 	cove_box_free(box);
 	return r;

@@ -8,7 +8,7 @@ static int start(struct cli *c, const char *name, struct cove_error *err)
 
 static int run(struct cli *c)
 {
-	return cli_each(c, 0, start);
+	return cli_each(c, 0, "started", start);
 }
 
 static const enum opt_id options[] = {OPTS_COMMON, OPT_END};

@@ -11,7 +11,7 @@ static int stop(struct cli *c, const char *name, struct cove_error *err)
 
 static int run(struct cli *c)
 {
-	return cli_each(c, 0, stop);
+	return cli_each(c, 0, "stopped", stop);
 }
 
 static const enum opt_id options[] = {OPT_GRACE, OPTS_COMMON, OPT_END};

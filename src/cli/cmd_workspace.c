@@ -74,7 +74,7 @@ static int run(struct cli *c)
 		return cli_usage(c, "no '%.60s' here: ls or rm", what);
 	if (c->o.arg_count < 2)
 		return cli_usage(c, "which workspace? `cove workspace ls` lists them");
-	return cli_each(c, 1, remove_one);
+	return cli_each(c, 1, "removed", remove_one);
 }
 
 static const enum opt_id options[] = {OPT_QUIET, OPTS_COMMON, OPT_END};

@@ -162,7 +162,8 @@ int command_background(struct cli *c, struct cove_box *box, struct cove_command 
 	int r;
 
 	command->pty = c->o.tty;
-	command->stream_input = c->o.interactive;
+	/* A terminal that nobody can ever type into is of no use to `cove attach`. */
+	command->stream_input = c->o.interactive || c->o.tty;
 	r = cove_exec_start(box, command, &exec, &err);
 	if (r >= 0)
 		r = cove_exec_next(exec, -1, &ev, &err);

@@ -6,6 +6,9 @@
 
 #include <stdbool.h>
 
+/* What `cove shell` runs: bash where there is one, reading its profile as a login does. */
+#define COMMAND_LOGIN "exec $(command -v bash || echo sh) -l"
+
 /* Fills in the terminal and stdin part of command from the options and what 0 and 1 are, runs it
  * and returns the exit status. pass_stdin: also without -i, when stdin is no terminal. one_shot:
  * the box ends with this process. */
@@ -15,5 +18,5 @@ int command_run(struct cli *c, struct cove_box *box, struct cove_command *comman
 /* Whether there is a stdin worth passing: not closed, not /dev/null, not a terminal of others. */
 bool command_has_stdin(void);
 
-/* Starts it and prints its id. With -i its stdin stays open for `cove attach`. */
+/* Starts it and prints its id. With -i or -t its stdin stays open for `cove attach`. */
 int command_background(struct cli *c, struct cove_box *box, struct cove_command *command);

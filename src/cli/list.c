@@ -6,6 +6,20 @@
 
 #include <unistd.h>
 
+void list_kv_u64(struct json *j, const char *key, uint64_t v)
+{
+	json_key(j, key);
+	if (v)
+		json_u64(j, v);
+	else
+		json_null(j);
+}
+
+void list_kv_str(struct json *j, const char *key, const char *s)
+{
+	json_kv_str(j, key, s[0] ? s : NULL);
+}
+
 static int fill_table(const struct list_form *form, const char *items, size_t size, size_t count,
 		      struct buf *out)
 {

@@ -16,6 +16,10 @@ struct list_form {
 	void (*name)(struct buf *b, const void *item); /* without newline */
 };
 
+/* A number or a text that may be missing: null then. */
+void list_kv_u64(struct json *j, const char *key, uint64_t v);
+void list_kv_str(struct json *j, const char *key, const char *s);
+
 /* Prints count items of the given size. Returns the exit status. */
 int list_print(struct cli *c, const struct list_form *form, const void *items, size_t size,
 	       size_t count);

@@ -142,14 +142,20 @@ static const char *verb_name(const char *word)
 	return word;
 }
 
-/* With 0, 1 or 2 closed the next file opened would take its place and get our output. */
+/* With 0, 1 or 2 closed the next file opened would take its place and get our output. In stdout's
+ * place stands what cannot be written to: output that is lost is a failure, as with any program. */
 static void fill_low_fds(void)
 {
+	bool no_stdout = fcntl(STDOUT_FILENO, F_GETFD) < 0;
 	int fd;
 
 	do {
 		fd = open("/dev/null", O_RDWR);
 	} while (fd >= 0 && fd <= STDERR_FILENO);
+	if (no_stdout) {
+		close(STDOUT_FILENO);
+		(void)open("/dev/null", O_RDONLY);
+	}
 	fd_close(&fd);
 }
 

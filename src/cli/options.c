@@ -56,8 +56,9 @@ static const struct opt opts[OPT_COUNT] = {
 	[OPT_WORKDIR] = {"workdir", 'w', KIND_TEXT, AT(workdir), "DIR", "start in this directory"},
 	[OPT_USER] = {"user", 'u', KIND_TEXT, AT(user), "USER",
 		      "run as this user: a name or UID[:GID]"},
-	[OPT_TIMEOUT] = {"timeout", 0, KIND_MS, AT(timeout_ms), "TIME",
-			 "end the command after TIME (90, 1.5s, 250ms, 10m, 2h); exit status 124"},
+	[OPT_TIMEOUT] =
+		{"timeout", 0, KIND_MS, AT(timeout_ms), "TIME",
+		 "end the command after TIME (90, 1.5s, 250ms, 10m, 2h, 1d); exit status 124"},
 	[OPT_LABEL] = {"label", 0, KIND_LIST, AT(labels), "NAME=VALUE",
 		       "a note kept with the box; repeatable"},
 	[OPT_NET] = {"net", 0, KIND_NET, AT(net), "MODE",
@@ -92,7 +93,8 @@ static const struct opt opts[OPT_COUNT] = {
 		       "also a running box; a box that is not there is fine"},
 	[OPT_IMAGE_USER] = {"user", 'u', KIND_TEXT, AT(image_user), "USER",
 			    "who commands run as; default: the image's uid 1000, else root"},
-	[OPT_QUIET] = {"quiet", 'q', KIND_FLAG, AT(quiet), NULL, "names only, one per line"},
+	[OPT_QUIET] = {"quiet", 'q', KIND_FLAG, AT(quiet), NULL,
+		       "names (ps: ids) only, one per line"},
 	[OPT_JSON] = {"json", 0, KIND_FLAG, AT(json), NULL, "print JSON; errors too"},
 	[OPT_VERBOSE] = {"verbose", 'v', KIND_FLAG, AT(verbose), NULL,
 			 "say what happens, as [cove] lines on stderr"},
@@ -455,9 +457,4 @@ const char *options_closest(const char *word, const char *const *candidates)
 		}
 	}
 	return best;
-}
-
-const char *options_long_name(enum opt_id id)
-{
-	return opts[id].name;
 }

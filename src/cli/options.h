@@ -96,6 +96,3 @@ void options_help(const enum opt_id *allowed, struct buf *out);
 
 /* The candidate nearest to a mistyped word, or NULL if none is near. The list ends with NULL. */
 const char *options_closest(const char *word, const char *const *candidates);
-
-/* "name" of --name. */
-const char *options_long_name(enum opt_id id);

@@ -10,6 +10,10 @@
  * GRACE_MS after a TERM or HUP (nobody may be there to press anything), is SIGKILL to its whole
  * tree. The third, or FORCE_MS later, leaves. With options.leave the first leaves.
  *
+ * A raw terminal's Ctrl-C is a byte for the command like any other: it may mean something there, so
+ * we never act on it. PRESSES of them within PRESS_MS are somebody who wants to get out: they are
+ * told, once, how to.
+ *
  * A reader that is gone (`| head`) ends the command as SIGPIPE would, and says nothing.
  */
 #include "cli/stream.h"
@@ -33,6 +37,7 @@
 #include <unistd.h>
 
 enum { NOTE_MS = 2000, GRACE_MS = 10000, FORCE_MS = 5000 };
+enum { PRESSES = 3, PRESS_MS = 1000, CTRL_C = 3 };
 
 /* What a ready descriptor takes without blocking when it cannot be asked for more. */
 enum { SAFE_WRITE = 4096 };
@@ -60,6 +65,8 @@ struct stream {
 	int asked_signal;
 	uint64_t asked_ms;
 	bool noted;
+
+	uint64_t pressed_ms[PRESSES]; /* when Ctrl-C was typed, latest first */
 };
 
 static enum sink_kind sink_of(int fd)
@@ -128,7 +135,7 @@ static int write_piece(struct stream *s)
 
 		if (n == -EAGAIN || n == -EINTR)
 			return 0;
-		if (n == -EPIPE || n == -EIO || n == -EBADF) {
+		if (n == -EPIPE || n == -EIO) {
 			reader_left(s);
 			return 0;
 		}
@@ -317,6 +324,34 @@ static void on_late(struct stream *s)
 	}
 }
 
+static void hint(struct stream *s)
+{
+	char note[160];
+	int n = snprintf(note, sizeof(note),
+			 "%scove: still running; from another terminal, `cove kill -s KILL %s "
+			 "%llu` ends it%s",
+			 term_eol(), cove_box_name(s->box), (unsigned long long)s->exec_id,
+			 term_eol());
+
+	s->noted = true;
+	(void)fd_write_full(STDERR_FILENO, note, (size_t)n);
+}
+
+static void count_presses(struct stream *s, const uint8_t *data, size_t n)
+{
+	const uint8_t *end = data + n;
+
+	if (!s->o->raw || !s->box || !s->exec_id || s->noted)
+		return;
+	while ((data = memchr(data, CTRL_C, (size_t)(end - data)))) {
+		memmove(s->pressed_ms + 1, s->pressed_ms, sizeof(s->pressed_ms[0]) * (PRESSES - 1));
+		s->pressed_ms[0] = clock_mono_ms();
+		data++;
+	}
+	if (s->pressed_ms[PRESSES - 1] && s->pressed_ms[0] - s->pressed_ms[PRESSES - 1] < PRESS_MS)
+		hint(s);
+}
+
 /* The command may have closed its stdin, or ended: what is left of ours is then nobody's. */
 static void take_input(struct stream *s, size_t room)
 {
@@ -325,8 +360,10 @@ static void take_input(struct stream *s, size_t room)
 
 	if (n < 0 && (errno == EINTR || errno == EAGAIN))
 		return;
-	if (n > 0 && cove_exec_write(s->exec, data, (size_t)n, NULL) == 0)
+	if (n > 0 && cove_exec_write(s->exec, data, (size_t)n, NULL) == 0) {
+		count_presses(s, data, (size_t)n);
 		return;
+	}
 	s->input_open = false;
 	(void)cove_exec_close_input(s->exec, NULL);
 }

@@ -80,10 +80,27 @@ static size_t text_fit(const char *s, size_t n, size_t room)
 	return i;
 }
 
+static int escape_cell(struct buf *b, const char *s)
+{
+	int r = 0;
+
+	while (r == 0 && *s) {
+		size_t plain = strspn(s, "\"\\"), n;
+
+		r = buf_append(b, s, plain);
+		s += plain;
+		n = strcspn(s, "\"\\");
+		if (r == 0)
+			r = str_escape(b, s, n);
+		s += n;
+	}
+	return r;
+}
+
 void table_cell(struct table *t, const char *s)
 {
 	size_t before = buf_len(&t->text), column = t->cells++ % t->columns, width;
-	int r = str_escape(&t->text, *s ? s : "-", *s ? strlen(s) : 1);
+	int r = escape_cell(&t->text, *s ? s : "-");
 
 	if (r == 0) {
 		width = text_width((const char *)buf_data(&t->text) + before,

@@ -1,9 +1,10 @@
 /*
  * Columns for people: ls, ps, image ls, workspace ls.
  *
- * Cells are copied and escaped (str_escape), so nothing that a user or a box named can break the
- * table. The last column takes the rest of the line and is cut to the terminal's width, if there is
- * one; the others are as wide as their widest cell.
+ * Cells are copied and escaped (str_escape, but quotes and backslashes stay as they are: a cell has
+ * no quotes to leave), so nothing that a user or a box named can break the table. The last column
+ * takes the rest of the line and is cut to the terminal's width, if there is one; the others are as
+ * wide as their widest cell.
  */
 #pragma once
 

@@ -217,7 +217,8 @@ int spawn_find_programs(struct cove *cove, struct err *e)
 	int r = 0;
 
 	if (!cove->keeper_path[0])
-		r = spawn_find_program("cove-keeper", cove->keeper_path, sizeof(cove->keeper_path), e);
+		r = spawn_find_program("cove-keeper", cove->keeper_path, sizeof(cove->keeper_path),
+				       e);
 	if (r == 0 && !cove->init_path[0])
 		r = spawn_find_program("cove-init", cove->init_path, sizeof(cove->init_path), e);
 	return r;

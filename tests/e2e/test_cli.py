@@ -120,6 +120,57 @@ def test_output_to_a_full_device(cove, box):
     assert got.returncode != 0
 
 
+def test_lost_output_is_a_failure(cove, box):
+    for args in ("ls", f"exec {box} -- echo hi"):
+        got = subprocess.run(["sh", "-c", f'exec "{cove.program}" {args} >&-'], env=cove.env, stderr=subprocess.PIPE)
+        assert got.returncode == 125 and got.stderr, args
+
+
+def test_json_of_what_only_does_something(cove, box, tmp):
+    (tmp / "f").write_text("x")
+    copied = cove("cp", "--json", str(tmp / "f"), f"{box}:/tmp/f").ok().json
+    assert copied == {"from": str(tmp / "f"), "to": f"{box}:/tmp/f", "left_out": 0}
+    for verb, result in (("stop", "stopped"), ("start", "started"), ("stop", "stopped"), ("rm", "removed")):
+        assert cove(verb, "--json", box).ok().json == {"name": box, "result": result}
+
+
+def test_verbose_always_says_something(cove, box):
+    cove("stop", box).ok()
+    assert "[cove]" in cove("start", "-v", box).ok().errors
+
+
+def test_status_2_is_only_for_a_wrong_command_line(cove, box, tmp):
+    (tmp / "file").write_text("no tar")
+    assert cove("ls", env={"COVE_HOME": str(tmp / "file")}).rc == 125
+    assert cove("image", "import", "x", str(tmp / "file")).rc == 125
+    assert cove("cp", f"{box}:/tmp/", "-").rc == 125
+    assert cove("cp", "a", "b").rc == 2
+
+
+def test_sh_takes_one_line(cove, box):
+    cove("sh", box, "sleep 5", "--timeout", "300ms").failed("quote", "--timeout", rc=2)
+
+
+def test_inspect_goes_on(cove, box):
+    got = cove("inspect", "--json", "nope", box)
+    assert got.rc == 125 and got.text.splitlines()[-1].startswith('{"name":"' + box)
+
+
+def test_kill_of_what_has_ended(cove, box):
+    cove("exec", box, "--", "true").ok()
+    ids = cove("ps", "-q", box).ok().text.split()
+    cove("kill", "-s", "KILL", box, *ids).ok()
+    cove("kill", box, *ids).failed("ended")
+
+
+def test_none_is_null_in_lists(cove, box):
+    cove("exec", box, "--", "true").ok()
+    assert next(b for b in cove("ls", "--json").json if b["name"] == box)["ended_ms"] is None
+    assert cove.execs(box)[0]["signal"] is None
+    cove("stop", box).ok()
+    assert next(b for b in cove("ls", "--json").json if b["name"] == box)["keeper_pid"] is None
+
+
 def completion(words):
     script = PREFIX / "share/bash-completion/completions/cove"
     line = " ".join(words)
@@ -151,6 +202,12 @@ def test_completion_of_boxes(cove, box):
     assert box in complete(cove, "cove", "stop", "''")
 
 
+def test_completion_skips_values_of_flags(cove, box):
+    assert box in complete(cove, "cove", "exec", "-u", "root", "''")
+    assert box in complete(cove, "cove", "logs", "--exec", "1", "''")
+    assert "host" not in complete(cove, "cove", "image", "rm", "''")
+
+
 def test_manual_page(cove):
     page = PREFIX / "share/man/man1/cove.1"
     text = page.read_text() if page.exists() else subprocess.run(
@@ -166,6 +223,24 @@ def test_flags_before_and_after(cove, box):
 def test_flags_of_the_command_are_the_commands(cove, box):
     assert cove("exec", box, "echo", "--json", "-v").text == "--json -v\n"
     assert cove("exec", box, "--", "echo", "--", "x").text == "-- x\n"
+
+
+def test_image_make_that_is_ended_leaves_nothing(new_home, tmp):
+    """A stand-in that, as the real maker, answers TERM; the signal comes to cove alone."""
+    (tmp / "libexec").mkdir()
+    maker = tmp / "libexec/make-base-image"
+    maker.write_text(f"#!/bin/sh\ntrap 'kill $!; rm {tmp}/busy; exit 143' TERM\ntouch {tmp}/busy\nsleep 100 & wait\n")
+    maker.chmod(0o755)
+    program = new_home(COVE_LIBEXEC=str(tmp / "libexec")).start("image", "make")
+    wait_until((tmp / "busy").exists)
+    program.terminate()
+    out, err = program.communicate(timeout=30)
+    assert program.returncode == 128 + 15, (out, err)
+    assert not (tmp / "busy").exists() and b"nothing is left" in err
+
+
+def test_image_make_looks_only_in_libexec_when_told(new_home, tmp):
+    new_home(COVE_LIBEXEC=str(tmp))("image", "make").failed("make-base-image", str(tmp), rc=125)
 
 
 @needs_base

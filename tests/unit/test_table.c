@@ -116,4 +116,19 @@ TEST(durations_for_people)
 	CHECK(strlen(text_duration(s, UINT64_MAX)) < 16);
 }
 
+TEST(quotes_and_backslashes_stay_as_they_are)
+{
+	static const char *const one[] = {"A"};
+	struct table t;
+	struct buf out;
+
+	buf_init(&out, 1 << 10);
+	table_init(&t, one, 1, 0);
+	table_cell(&t, "\"\\a\"\n\\");
+	CHECK_EQ(table_print(&t, 0, &out), 0);
+	CHECK_STR(buf_cstr(&out), "A\n\"\\a\"\\n\\\n");
+	table_done(&t);
+	buf_done(&out);
+}
+
 TAP_MAIN
