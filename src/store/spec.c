@@ -298,6 +298,20 @@ static int check_mount(const struct spec *s, const struct spec_mount *m, struct 
 	return 0;
 }
 
+static int check_mounts(const struct spec *s, struct err *e)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < s->mount_count && r == 0; i++) {
+		r = check_mount(s, &s->mounts[i], e);
+		for (size_t k = 0; k < i && r == 0; k++)
+			if (strcmp(s->mounts[i].dst, s->mounts[k].dst) == 0)
+				r = err_set(e, ERR_INVALID, EINVAL, "two mounts at '%.100s'",
+					    s->mounts[i].dst);
+	}
+	return r;
+}
+
 static int check_lists(const struct spec *s, struct err *e)
 {
 	int r = 0;
@@ -310,9 +324,7 @@ static int check_lists(const struct spec *s, struct err *e)
 		r = check_pair("variable", s->env[i], true, e);
 	for (size_t i = 0; i < s->label_count && r == 0; i++)
 		r = check_pair("label", s->labels[i], false, e);
-	for (size_t i = 0; i < s->mount_count && r == 0; i++)
-		r = check_mount(s, &s->mounts[i], e);
-	return r;
+	return r < 0 ? r : check_mounts(s, e);
 }
 
 static int check_size(const struct spec *s, struct err *e)
@@ -389,7 +401,7 @@ static char *tidy_path(char *p)
 int spec_mount_parse(struct spec_mount *ret, char *text, struct err *e)
 {
 	static const char form[] = "a mount is SRC:DST[:ro][,env=NAME]";
-	char *colon = strchr(text, ':'), *dst, *env;
+	char *colon = strchr(text, ':'), *dst, *env, *option;
 	struct spec_mount m = {0};
 	size_t n;
 
@@ -409,7 +421,11 @@ int spec_mount_parse(struct spec_mount *ret, char *text, struct err *e)
 		m.read_only = true;
 		dst[n - 3] = 0;
 	}
-	if (dst[0] != '/' || strchr(dst, ':') || strchr(dst, ','))
+	option = dst + strcspn(dst, ":,");
+	if (dst[0] == '/' && *option)
+		return err_set(e, ERR_INVALID, EINVAL, "unknown mount option '%.60s'; %s",
+			       option + 1, form);
+	if (dst[0] != '/')
 		return err_set(e, ERR_INVALID, EINVAL,
 			       "mount target '%.80s' is not an absolute path; %s", dst, form);
 	*colon = 0;

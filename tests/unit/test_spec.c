@@ -179,6 +179,30 @@ TEST(mounts_as_people_write_them)
 	CHECK_STR(m.env, "E");
 }
 
+TEST(an_unknown_mount_option_is_named)
+{
+	struct spec_mount m;
+	struct err e = {0};
+
+	CHECK(mount_of("/a:/b:rw", &m, &e) < 0);
+	CHECK(strstr(e.msg, "unknown mount option 'rw'"));
+	CHECK(mount_of("/a:b", &m, &e) < 0);
+	CHECK(strstr(e.msg, "not an absolute path"));
+}
+
+TEST(two_mounts_at_one_place)
+{
+	struct spec s = {.name = "box", .image = "base", .wall = "native", .mount_count = 2};
+	struct err e = {0};
+
+	s.mounts[0] = (struct spec_mount){.src = "/a", .dst = "/data"};
+	s.mounts[1] = (struct spec_mount){.src = "/b", .dst = "/other"};
+	CHECK_EQ(spec_check(&s, &e), 0);
+	s.mounts[1].dst = "/data";
+	CHECK(spec_check(&s, &e) < 0);
+	CHECK(strstr(e.msg, "two mounts at '/data'"));
+}
+
 TEST(mounts_that_are_none)
 {
 	static const char *const bad[] = {
