@@ -6,13 +6,26 @@ _cove_flags()
 	cove help "$1" 2>/dev/null | sed -n 's/^  \(-., \|    \)\(--[a-z-]*\).*/\2/p'
 }
 
-# Word number $1 after the verb that is no flag, counting from 0; empty if there is none.
+# The flags of a verb that take a value, in both spellings: help names the value in capitals.
+_cove_value_flags()
+{
+	cove help "$1" 2>/dev/null |
+		sed -n 's/^  \(-., \|    \)\(--[a-z-]*\) [A-Zw].*/\1 \2/p' | tr -d ,
+}
+
+# Word number $1 after the verb that is neither flag nor a flag's value, counting from 0; empty if
+# there is none.
 _cove_arg()
 {
-	local i n=0
+	local i n=0 takes=" $(_cove_value_flags "${COMP_WORDS[1]}" | xargs) "
 	for ((i = 2; i < COMP_CWORD; i++)); do
 		case ${COMP_WORDS[i]} in
-		-*) continue ;;
+		-*)
+			[[ $takes == *" ${COMP_WORDS[i]} "* ]] && ((i++))
+			# Readline takes --flag=value apart.
+			[[ ${COMP_WORDS[i + 1]} == = ]] && ((i += 2))
+			continue
+			;;
 		esac
 		((n++ == $1)) && printf '%s' "${COMP_WORDS[i]}" && return
 	done
@@ -80,7 +93,7 @@ _cove()
 	image)
 		case $(_cove_arg 0) in
 		'') _cove_words 'ls make import rm' ;;
-		rm) _cove_words "$(cove image ls -q 2>/dev/null)" ;;
+		rm) _cove_words "$(cove image ls -q 2>/dev/null | grep -vx host)" ;;
 		import) [[ -n $(_cove_arg 1) ]] && mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 		esac
 		;;
