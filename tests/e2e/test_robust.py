@@ -268,7 +268,8 @@ def test_home_is_private(new_home):
 def test_full_disk(new_home):
     cove = new_home()
     os.mkdir(cove.home)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m,nr_inodes=4000,mode=700", "cove-test", cove.home], check=True)
+    limits = "size=8m,nr_inodes=4000,mode=700"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", limits, "cove-test", cove.home], check=True)
     try:
         assert cove("run", "--", "true").rc == 0
         box = cove("create").ok().text.strip()
@@ -290,8 +291,8 @@ def test_no_user_namespaces(new_home):
     cove = new_home()
     script = ('echo 0 > /proc/sys/user/max_user_namespaces || exit 99; '
               f'exec "{cove.program}" run --image host -- true')
-    got = subprocess.run(["unshare", "--user", "--map-user=1000", "--map-group=1000", "--keep-caps", "sh", "-c", script],
-                         env=cove.env, capture_output=True, text=True, timeout=60)
+    got = subprocess.run(["unshare", "--user", "--map-user=1000", "--map-group=1000", "--keep-caps",
+                          "sh", "-c", script], env=cove.env, capture_output=True, text=True, timeout=60)
     if got.returncode == 99 or "unshare:" in got.stderr:
         pytest.skip("cannot make a user namespace with a limit of its own here")
     assert got.returncode not in (0, 139) and "user namespace" in got.stderr, got.stderr
