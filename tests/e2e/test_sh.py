@@ -344,8 +344,8 @@ def test_line_in_missing_box(cove):
     cove("sh", "no-such-box", "true").failed("no-such-box")
 
 
-def test_words_are_joined(cove, usable):
-    assert cove("sh", usable, "echo", "a", "--json").text == "a --json\n"
+def test_line_is_one_argument(cove, usable):
+    cove("sh", usable, "echo", "a", "--json").failed("quote")
 
 
 def test_line_from_stdin(cove, usable):
