@@ -1,11 +1,9 @@
 /* cove stop: end the processes of boxes, keep their files. */
 #include "cli/cli.h"
 
-enum { GRACE_MS = 2000 };
-
 static int stop(struct cli *c, const char *name, struct cove_error *err)
 {
-	return cove_stop(c->cove, name, "cove stop", c->o.has_grace ? c->o.grace_ms : GRACE_MS,
+	return cove_stop(c->cove, name, "cove stop", c->o.has_grace ? c->o.grace_ms : COVE_GRACE_MS,
 			 err);
 }
 
