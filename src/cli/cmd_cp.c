@@ -10,8 +10,10 @@
 #include "base/limits.h"
 #include "base/str.h"
 #include "cli/cli.h"
+#include "cli/signals.h"
 #include "cli/table.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -27,6 +29,7 @@ struct place {
 struct progress {
 	uint64_t started_ms, shown_ms, bytes, files;
 	bool on_terminal;
+	int signal; /* that ended it, or 0 */
 };
 
 enum { FIRST_MS = 1000, EVERY_MS = 200, COPIED_JSON_MAX = 64 << 10 };
@@ -47,7 +50,8 @@ static struct place place_of(const char *text)
 	return p;
 }
 
-static void on_progress(void *arg, uint64_t bytes, uint64_t files)
+/* False once a signal came: libcove then removes what is half written. */
+static bool on_progress(void *arg, uint64_t bytes, uint64_t files)
 {
 	struct progress *p = arg;
 	uint64_t now = clock_mono_ms(), spent = now - p->started_ms;
@@ -56,14 +60,20 @@ static void on_progress(void *arg, uint64_t bytes, uint64_t files)
 
 	p->bytes = bytes;
 	p->files = files;
+	for (int sig = signals_next(); sig && !p->signal; sig = signals_next())
+		if (sig == SIGINT || sig == SIGTERM || sig == SIGHUP || sig == SIGQUIT)
+			p->signal = sig;
+	if (p->signal)
+		return false;
 	if (!p->on_terminal || spent < FIRST_MS || now - p->shown_ms < EVERY_MS)
-		return;
+		return true;
 	p->shown_ms = now;
 	if (files > 1)
 		snprintf(count, sizeof(count), ", %llu files", (unsigned long long)files);
 	n = snprintf(line, sizeof(line), "\r  %s%s, %s/s\033[K", text_bytes(amount, bytes), count,
 		     text_bytes(rate, bytes * 1000 / spent));
 	(void)fd_write_full(STDERR_FILENO, line, (size_t)n);
+	return true;
 }
 
 static void end_progress(const struct progress *p)
@@ -80,6 +90,8 @@ static int transfer(struct cove_box *box, const struct place *from, const struct
 		return cove_put_fd(box, STDIN_FILENO, to->path, 0644, err);
 	if (to->is_stream)
 		return cove_get_fd(box, from->path, STDOUT_FILENO, err);
+	if (signals_catch() < 0)
+		cli_note("signals cannot be caught: an interrupted copy may leave a part behind");
 	if (to->box[0])
 		return cove_put(box, from->path, to->path, on_progress, p, err);
 	return cove_get(box, from->path, to->path, on_progress, p, err);
@@ -139,6 +151,10 @@ static int copy(struct cli *c, const struct place *from, const struct place *to)
 	r = transfer(box, from, to, &p, &err);
 	end_progress(&p);
 	cove_box_free(box);
+	if (r < 0 && p.signal) {
+		cli_note("the copy was interrupted; nothing half-written was left");
+		return 128 + p.signal;
+	}
 	return r < 0 ? cli_broken(c, &err) : say_copied(c, from, to, &p, r);
 }
 

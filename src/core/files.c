@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { REPORT_MS = 250 };
+
 int transfer_begin(struct transfer *t, struct cove_box *box, const struct wire_file *m,
 		   struct err *e)
 {
@@ -43,23 +45,34 @@ int transfer_end(struct transfer *t, int r)
 
 int transfer_next(struct transfer *t, struct wire_frame *ret, struct err *e)
 {
-	return conn_next(t->conn, t->id, -1, ret, e);
+	int r;
+
+	while ((r = conn_next(t->conn, t->id, t->progress ? REPORT_MS : -1, ret, e)) == 0) {
+		r = transfer_report(t, e);
+		if (r < 0)
+			break;
+	}
+	return r;
 }
 
-void transfer_report(struct transfer *t)
+int transfer_report(struct transfer *t, struct err *e)
 {
-	if (t->progress)
-		t->progress(t->arg, t->bytes, t->files);
+	if (!t->progress || t->progress(t->arg, t->bytes, t->files))
+		return 0;
+	return err_set(e, ERR_INTERRUPTED, ECANCELED, "the copy was given up");
 }
 
 int transfer_took(struct transfer *t, size_t n, struct err *e)
 {
 	struct wire_credit m = {.bytes = wire_flow_took(&t->flow, n)};
+	int r;
 
 	t->bytes += n;
 	if (m.bytes == 0)
 		return 0;
-	transfer_report(t);
+	r = transfer_report(t, e);
+	if (r < 0)
+		return r;
 	if (wire_credit_encode(&t->conn->out, t->id, WIRE_STDOUT, &m) < 0)
 		return err_errno(e, ENOBUFS, "queue credit");
 	return conn_flush(t->conn, e);

@@ -352,7 +352,8 @@ static int get(struct get *g, struct cove_box *box, const char *box_path, const 
 			r = take_frame(g, &f, e);
 	} while (r == 0);
 	drop_file(g);
-	transfer_report(&g->t);
+	if (r > 0)
+		transfer_report(&g->t, NULL); /* too late to give it up */
 	return transfer_end(&g->t, r < 0 ? r : (int)g->t.left_out);
 }
 

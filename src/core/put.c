@@ -103,8 +103,9 @@ static int send_content(struct transfer *t, int fd, const char *shown, struct er
 
 	while (n > 0) {
 		if (t->flow.left == 0) {
-			transfer_report(t);
-			r = await(t, false, e);
+			r = transfer_report(t, e);
+			if (r == 0)
+				r = await(t, false, e);
 			if (r < 0)
 				return r;
 		}
@@ -128,7 +129,8 @@ static int finish(struct transfer *t, struct err *e)
 
 	if (r == 0)
 		r = await(t, true, e);
-	transfer_report(t);
+	if (r >= 0)
+		transfer_report(t, NULL); /* too late to give it up */
 	return r < 0 ? r : 0;
 }
 

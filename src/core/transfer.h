@@ -25,12 +25,13 @@ int transfer_begin(struct transfer *t, struct cove_box *box, const struct wire_f
 		   struct err *e);
 int transfer_end(struct transfer *t, int r);
 
-/* The next frame, whatever it takes. ERROR is the return value. */
+/* The next frame, whatever it takes unless the caller gives up. ERROR is the return value. */
 int transfer_next(struct transfer *t, struct wire_frame *ret, struct err *e);
 
 /* n bytes of the box's were taken: counts them and lets it go on. */
 int transfer_took(struct transfer *t, size_t n, struct err *e);
-void transfer_report(struct transfer *t);
+/* Tells the caller how far it is; an error if the caller gives up. */
+int transfer_report(struct transfer *t, struct err *e);
 
 /* Stat, following a final link: 1 and the type and mode, 0 if there is nothing there. */
 int files_probe(struct cove_box *box, const char *path, char *ret_type, struct err *e);
