@@ -121,13 +121,14 @@ static void on_finish(struct ev_defer *d)
 		become_gone(l);
 }
 
-/* While the kernel ends the processes, what none of them can reach goes already. A failure here is
- * found again, and reported, when the rest goes. */
+/* While the kernel ends the processes, on another core, what they leave goes already: none of them
+ * runs again. What cannot go yet is found again, and a failure reported, when all have ended. As an
+ * ordinary user deleting needs a namespace of its own each time, so there it is done once. */
 static void get_ahead(struct life *l)
 {
 	listener_done(&l->listener);
-	if (l->remove)
-		bury_box(l, NULL);
+	if (l->remove && bury_box(l, NULL) == 0 && l->ids.kind == IDS_RANGE)
+		delete_box(l, NULL);
 }
 
 static void kill_box(struct life *l)
