@@ -191,8 +191,13 @@ static enum stage run_program(const struct spawn *s, int *code)
 
 static void be_ordinary(void)
 {
+	static const unsigned long by_default[4]; /* the kernel's struct sigaction, all zero */
 	sigset_t none;
 
+	/* libc's own signals: a caller started by make hands them down ignored, and libc's sigaction
+	 * refuses to touch them. */
+	for (int sig = 32; sig <= 34; sig++)
+		syscall(SYS_rt_sigaction, sig, by_default, NULL, sizeof(by_default[0]));
 	sigemptyset(&none);
 	signal(SIGPIPE, SIG_DFL); /* the one disposition init changed for itself */
 	sigprocmask(SIG_SETMASK, &none, NULL);
