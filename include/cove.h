@@ -250,8 +250,8 @@ struct cove_file_info {
  * directory goes inside it, as with cp -r. progress may be NULL. They return how many entries were
  * left out because they are no file, directory or link. Nothing that comes out of a box is followed
  * or trusted: its links are made, never walked through, and no file gets setuid bits. */
-/* Called now and then, also while nothing moves. False gives up: COVE_INTERRUPTED, and what was half
- * written is removed. */
+/* Called now and then, also while nothing moves. False gives up: COVE_INTERRUPTED, and what was
+ * half written is removed. */
 typedef bool cove_progress(void *arg, uint64_t bytes, uint64_t files);
 COVE_API int cove_put(struct cove_box *box, const char *host_path, const char *box_path,
 		      cove_progress *progress, void *arg, struct cove_error *err);

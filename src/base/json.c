@@ -74,9 +74,10 @@ void json_array_end(struct json *j)
 static void put_escaped(struct json *j, uint32_t rune)
 {
 	static const char hex[] = "0123456789abcdef";
-	char text[6] = {'\\', 'u', hex[rune >> 12 & 15], hex[rune >> 8 & 15], hex[rune >> 4 & 15],
-			hex[rune & 15]};
+	char text[] = "\\u0000";
 
+	for (int i = 0; i < 4; i++)
+		text[5 - i] = hex[rune >> 4 * i & 15];
 	switch (rune) {
 	case '"':
 		put_str(j, "\\\"");

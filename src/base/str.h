@@ -21,7 +21,7 @@ bool str_is_env_name(const char *s);
 /* A whole decimal number, no sign, no space, no overflow beyond max. */
 bool str_parse_u64(const char *s, uint64_t max, uint64_t *ret);
 
-/* A duration: "90", "90s", "1.5s", "250ms", "10m", "2h", "1d"; a bare number is seconds. "0" is 0. */
+/* A duration: "90", "90s", "1.5s", "250ms", "10m", "2h", "1d"; a bare number is seconds. */
 bool str_parse_ms(const char *s, uint64_t *ret_ms);
 
 /* Appends text so that no byte of it can end a line, start a terminal sequence or leave its quotes:
@@ -29,7 +29,8 @@ bool str_parse_ms(const char *s, uint64_t *ret_ms);
  * except U+0080-U+009F, U+2028, U+2029 and the bidirectional controls, which are escaped too. */
 int str_escape(struct buf *b, const char *s, size_t n);
 
-/* Decodes one UTF-8 sequence: its length, or 0 where it is not valid (overlong, surrogate, > 10FFFF). */
+/* Decodes one UTF-8 sequence: its length, or 0 where it is not valid (overlong, a surrogate, or
+ * beyond 10FFFF). */
 size_t str_utf8(const uint8_t *p, size_t n, uint32_t *ret_rune);
 
 /* Runes that could break a line or fool the eye although they are valid: control characters, line

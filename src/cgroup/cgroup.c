@@ -1,10 +1,11 @@
 /*
  * A box's cgroup; see cgroup.h.
  *
- * As root the groups are below <mount>/cove. An ordinary user can only have them where its own group
- * is delegated to it (a systemd user service, say); elsewhere there is none and the caller is told.
- * init gets the directory's descriptor and, through ownership, the right to make groups below it and
- * to move processes between them: the files of the box's own group, where limits will be, stay ours.
+ * As root the groups are below <mount>/cove. An ordinary user can only have them where its own
+ * group is delegated to it (a systemd user service, say); elsewhere there is none and the caller is
+ * told. init gets the directory's descriptor and, through ownership, the right to make groups below
+ * it and to move processes between them: the files of the box's own group, where limits will be,
+ * stay ours.
  */
 #include "cgroup/cgroup.h"
 

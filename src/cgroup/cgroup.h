@@ -1,7 +1,7 @@
 /*
  * A box's cgroup. For now only the unified (v2) hierarchy, wherever it is mounted and with or
- * without controllers: it is enough to freeze and to kill exactly one tree. Where there is none that
- * we may write to, a box has none, and init walks descendants instead.
+ * without controllers: it is enough to freeze and to kill exactly one tree. Where there is none
+ * that we may write to, a box has none, and init walks descendants instead.
  *
  *	<mount>/cove/<box>		killed as a whole when the box ends
  *	<mount>/cove/<box>/init		init itself, from birth
@@ -18,8 +18,9 @@ struct cgroup {
 	int fd; /* owned; directory of the box's group, -1 without cgroups */
 };
 
-/* Makes the group of a box, and `init` below it, and gives both to that owner, so that init (box root) may make
- * groups below. Success with fd -1 where cgroups cannot be used; `why` then says so. */
+/* Makes the group of a box, and `init` below it, and gives both to that owner, so that init (box
+ * root) may make groups below. Success with fd -1 where cgroups cannot be used; `why` then says
+ * so. */
 int cgroup_make(const char *box, uid_t owner_uid, gid_t owner_gid, struct cgroup *ret, char *why,
 		size_t why_size, struct err *e);
 

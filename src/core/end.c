@@ -140,8 +140,8 @@ static int ask_stop(struct conn *c, const struct wire_stop *how, struct err *e)
 }
 
 /* Through the keeper; by force if it does not answer. A keeper that answers with an error has ended
- * the box and could not finish (a full disk, say): that is the caller's to know. -EAGAIN where there
- * is none to talk to. */
+ * the box and could not finish (a full disk, say): that is the caller's to know. -EAGAIN where
+ * there is none to talk to. */
 static int end_by_socket(struct cove *cove, const char *name, const struct wire_stop *how,
 			 bool *ret_forced, struct err *e)
 {

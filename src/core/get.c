@@ -135,8 +135,9 @@ static int find_destination(struct get *g, const char *host_path, const char *bo
 				       : err_errno(e, errno, "look at '%.150s'", host_path);
 	if (S_ISDIR(st.st_mode))
 		return into_dir(g, host_path, box_path, e);
-	/* A pipe or device that was named is a place to write to, and so is what /dev/stdout and its
-	 * like lead to. Any other link is replaced: an earlier copy may have brought it from a box. */
+	/* A pipe or device that was named is a place to write to, and so is what /dev/stdout and
+	 * its like lead to. Any other link is replaced: an earlier copy may have brought it from a
+	 * box. */
 	if (lstat(host_path, &link) < 0)
 		return err_errno(e, errno, "look at '%.150s'", host_path);
 	if (S_ISLNK(link.st_mode))

@@ -1,10 +1,10 @@
 /*
  * The event loop; see ev.h.
  *
- * epoll hands back the address of an ev_io. A source removed during a turn may still be in the batch
- * of events already fetched, so removal blanks its entries there. Timers are a sorted list: a box has
- * a handful. A deferred call queued by a deferred call runs in the next turn, which then does not
- * sleep: work cut in pieces this way shares the loop with everything else.
+ * epoll hands back the address of an ev_io. A source removed during a turn may still be in the
+ * batch of events already fetched, so removal blanks its entries there. Timers are a sorted list: a
+ * box has a handful. A deferred call queued by a deferred call runs in the next turn, which then
+ * does not sleep: work cut in pieces this way shares the loop with everything else.
  */
 #include "ev/ev.h"
 

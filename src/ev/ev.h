@@ -4,8 +4,8 @@
  * Sources are plain structs embedded in their owner; the loop borrows them while they are added.
  * A callback may remove any source, itself included, and may free its owner: the loop never touches
  * a source after its callback returned, and events for a source removed in the same turn are
- * dropped. Deferred calls run at the end of the turn, before the loop sleeps; one queued by a deferred
- * call runs in the next turn.
+ * dropped. Deferred calls run at the end of the turn, before the loop sleeps; one queued by a
+ * deferred call runs in the next turn.
  *
  *	one turn: epoll_wait -> io, child and signal callbacks -> due timers -> deferred calls
  */

@@ -194,8 +194,8 @@ static void be_ordinary(void)
 	static const unsigned long by_default[4]; /* the kernel's struct sigaction, all zero */
 	sigset_t none;
 
-	/* libc's own signals: a caller started by make hands them down ignored, and libc's sigaction
-	 * refuses to touch them. */
+	/* libc's own signals: a caller started by make hands them down ignored, and libc's
+	 * sigaction refuses to touch them. */
 	for (int sig = 32; sig <= 34; sig++)
 		syscall(SYS_rt_sigaction, sig, by_default, NULL, sizeof(by_default[0]));
 	sigemptyset(&none);

@@ -161,7 +161,7 @@ static int args_make(struct init_args *a, const struct life *l, bool has_workspa
 {
 	const struct spec *s = &l->config.spec;
 	bool is_single = l->ids.kind == IDS_SINGLE;
-	/* With one id there is no choice; a user the caller asks for all the same is refused by init. */
+	/* With one id there is no choice; init refuses a user that the caller asks for. */
 	const char *user = s->user ? s->user : is_single ? NULL : l->config.image_user;
 	const char *cwd = s->cwd ? s->cwd : has_workspace ? WORKSPACE_DST : NULL;
 

@@ -2,10 +2,10 @@
  * Which host ids a box's ids are; see ids.h.
  *
  * A range is a slot of 65,536 ids between RANGE_FIRST and RANGE_LAST, a region that neither
- * /etc/subuid's usual numbers nor systemd's allocate from, and below 2^31, where old tools still see
- * a sign. A slot is taken by locking its file; the search begins at a random slot, so that a range
- * given back is rarely used again at once. Whoever removes the file holds its lock, and whoever locks
- * it checks that it is still the one in the directory, so two holders cannot meet.
+ * /etc/subuid's usual numbers nor systemd's allocate from, and below 2^31, where old tools still
+ * see a sign. A slot is taken by locking its file; the search begins at a random slot, so that a
+ * range given back is rarely used again at once. Whoever removes the file holds its lock, and
+ * whoever locks it checks that it is still the one in the directory, so two holders cannot meet.
  */
 #include "storage/ids.h"
 
@@ -328,9 +328,9 @@ static int reap(pid_t pid)
 }
 
 /*
- * Forks a child that is in new namespaces when this returns. Both sides hold one end of a socket: the
- * parent speaks when the ids are mapped. fork and unshare rather than clone3, because libc must know
- * about a fork whose child goes on to allocate memory.
+ * Forks a child that is in new namespaces when this returns. Both sides hold one end of a socket:
+ * the parent speaks when the ids are mapped. fork and unshare rather than clone3, because libc must
+ * know about a fork whose child goes on to allocate memory.
  */
 static pid_t fork_unshared(int flags, int *ret_sock, struct err *e)
 {

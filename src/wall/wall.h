@@ -48,8 +48,8 @@ struct wall_box {
 struct wall_ops {
 	const char *name;
 	unsigned flags;
-	/* Starts init. On failure nothing is left: no process, no mount. The error names the step and,
-	 * where there is one, the remedy. */
+	/* Starts init. On failure nothing is left: no process, no mount. The error names the step
+	 * and, where there is one, the remedy. */
 	int (*start)(const struct wall_config *c, struct wall_box *ret, struct err *e);
 	/* Ends every process of the box at once. Reaping init (a child) is left to the caller. */
 	void (*kill)(struct wall_box *b);

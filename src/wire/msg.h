@@ -1,25 +1,25 @@
 /*
  * What the control frames say: one struct and one field table per message.
  *
- * A message is a run of fields: tag (1 byte), length (4, little endian), value. A number is 8 bytes;
- * a string ends with its only NUL; a list is strings one after the other. A missing field is 0, NULL
- * or empty; an unknown tag is skipped, so either side may be newer; a tag twice, a wrong length or a
- * NUL in the wrong place is -EBADMSG. Decoded strings and lists point into the frame.
+ * A message is a run of fields: tag (1 byte), length (4, little endian), value. A number is 8
+ * bytes; a string ends with its only NUL; a list is strings one after the other. A missing field is
+ * 0, NULL or empty; an unknown tag is skipped, so either side may be newer; a tag twice, a wrong
+ * length or a NUL in the wrong place is -EBADMSG. Decoded strings and lists point into the frame.
  *
  * The conversation
  *
  *	init -> keeper   HELLO once it can work. keeper -> client HELLO first thing.
- *	EXEC(id)         -> STARTED(id) | ERROR(id). Then DATA(id, 1|2)..., EXIT(id); a stream's EOF may
- *	                 come after EXIT when a background child holds it. The asker may send
+ *	EXEC(id)         -> STARTED(id) | ERROR(id). Then DATA(id, 1|2)..., EXIT(id); a stream's EOF
+ *	                 may come after EXIT when a background child holds it. The asker may send
  *	                 DATA(id, 0), EOF(id, 0), SIGNAL(id), RESIZE(id) at any time until EXIT.
  *	FILE(id)         -> by operation, see enum wire_file_op; ends with OK(id) or ERROR(id), also
  *	                 after CANCEL(id): ERROR with ECANCELED unless it was done already.
  *	CREDIT(id, s)    lets the sender of stream s go on. Each stream starts with WIRE_WINDOW.
  *
- * On the init link the id of a command is its exec id, and ids with the top bit are file operations.
- * On a client link the client chose the id and STARTED carries the exec id; EXIT is the last frame of
- * a command there (EOF is not passed on), and SIGNAL is answered by OK or ERROR only if it names an
- * exec_id.
+ * On the init link the id of a command is its exec id, and ids with the top bit are file
+ * operations. On a client link the client chose the id and STARTED carries the exec id; EXIT is the
+ * last frame of a command there (EOF is not passed on), and SIGNAL is answered by OK or ERROR only
+ * if it names an exec_id.
  */
 #pragma once
 
@@ -63,20 +63,20 @@ struct wire_credit {
 struct wire_exec {
 	struct wire_list argv; /* exec: program and arguments */
 	const char *line;      /* instead of argv: exec runs it with `bash -c`, or `sh -c` */
-	/* Not NULL: run line in this named persistent shell ("": the default one). cwd, env and user are
-	 * those of the line that starts the shell; for a running shell cwd and env, and another user than
-	 * its own, are an error. The timeout counts from the line's turn, not from its arrival. */
+	/* Not NULL: run line in this named persistent shell ("": the default one). cwd, env and
+	 * user are those of the line that starts the shell; for a running shell cwd and env, and
+	 * another user than its own, are an error. The timeout counts from the line's turn, not
+	 * from its arrival. */
 	const char *shell;
-	struct wire_list env;  /* NAME=VALUE, added to the box's own */
-	const char *cwd;       /* NULL: the box's start directory */
-	const char *user;      /* NULL: the box's user; a name or a uid[:gid] */
-	uint64_t timeout_ms;   /* 0: none */
-	uint64_t pty;	       /* 1: a terminal; everything comes on stdout */
+	struct wire_list env; /* NAME=VALUE, added to the box's own */
+	const char *cwd;      /* NULL: the box's start directory */
+	const char *user;     /* NULL: the box's user; a name or a uid[:gid] */
+	uint64_t timeout_ms;  /* 0: none */
+	uint64_t pty;	      /* 1: a terminal; everything comes on stdout */
 	uint64_t rows, cols;
 	uint64_t has_stdin;  /* 1: the asker will send stdin; 0: it is empty */
 	uint64_t background; /* client: answer is STARTED only; output goes to the log */
-	uint64_t
-		inline_max; /* client: send at most this many bytes per stream, count the rest; 0: all */
+	uint64_t inline_max; /* client: send no more than this per stream, count the rest; 0: all */
 };
 
 struct wire_started {
@@ -184,12 +184,13 @@ struct wire_stop {
 };
 
 /* One pair per message: encode appends a whole frame, decode fills the struct from a payload. */
-#define WIRE_MESSAGES(X)                                                                        \
-	X(hello, WIRE_HELLO)                                                                    \
-	X(error, WIRE_ERROR) X(credit, WIRE_CREDIT) X(exec, WIRE_EXEC) X(started, WIRE_STARTED) \
-		X(exit, WIRE_EXIT) X(signal, WIRE_SIGNAL) X(resize, WIRE_RESIZE)                \
-			X(file, WIRE_FILE) X(entry, WIRE_ENTRY) X(attach, WIRE_ATTACH)          \
-				X(info, WIRE_INFO) X(status, WIRE_STATUS) X(stop, WIRE_STOP)
+/* clang-format off */
+#define WIRE_MESSAGES(X) \
+	X(hello, WIRE_HELLO) X(error, WIRE_ERROR) X(credit, WIRE_CREDIT) X(exec, WIRE_EXEC) \
+	X(started, WIRE_STARTED) X(exit, WIRE_EXIT) X(signal, WIRE_SIGNAL) \
+	X(resize, WIRE_RESIZE) X(file, WIRE_FILE) X(entry, WIRE_ENTRY) \
+	X(attach, WIRE_ATTACH) X(info, WIRE_INFO) X(status, WIRE_STATUS) X(stop, WIRE_STOP)
+/* clang-format on */
 
 #define WIRE_DECLARE(name, frame_type)                                         \
 	int wire_##name##_encode(struct buf *out, uint32_t id, uint8_t stream, \

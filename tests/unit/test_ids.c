@@ -83,8 +83,11 @@ TEST(an_unwritable_runtime_directory_is_an_error)
 TEST(host_ids_follow_the_kind_of_map)
 {
 	struct ids range = {.kind = IDS_RANGE, .uid_base = 0x70000000};
-	struct ids sub = {.kind = IDS_SUBORDINATE, .sub_uid = 100000, .sub_gid = 200000,
-			  .caller_uid = 1234, .caller_gid = 1235};
+	struct ids sub = {.kind = IDS_SUBORDINATE,
+			  .sub_uid = 100000,
+			  .sub_gid = 200000,
+			  .caller_uid = 1234,
+			  .caller_gid = 1235};
 	struct ids single = {.kind = IDS_SINGLE, .caller_uid = 1234, .caller_gid = 1235};
 
 	CHECK_EQ(ids_host_uid(&range, 0), 0x70000000);

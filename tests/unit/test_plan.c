@@ -29,14 +29,16 @@ static int position(const char *text, const char *line)
 
 TEST(the_steps_come_in_the_order_that_makes_them_safe)
 {
-	struct wall_config c = {.name = "demo", .box_dir = "/b", .image_root = "/i", .cgroup_fd = -1};
+	struct wall_config c = {
+		.name = "demo", .box_dir = "/b", .image_root = "/i", .cgroup_fd = -1};
 	struct buf out;
 	const char *text = format(&c, &out);
 
 	CHECK(position(text, "step scratch") < position(text, "step root"));
 	CHECK(position(text, "step root") < position(text, "step dev"));
 	CHECK(position(text, "step dev") < position(text, "step proc"));
-	CHECK(position(text, "step sysctl user/max_user_namespaces") < position(text, "step read-only sys"));
+	CHECK(position(text, "step sysctl user/max_user_namespaces") <
+	      position(text, "step read-only sys"));
 	CHECK(position(text, "step mask kcore") < position(text, "step pivot"));
 	CHECK(position(text, "step pivot") < position(text, "step caps"));
 	CHECK(position(text, "step rlimits") < position(text, "step caps"));
@@ -45,7 +47,8 @@ TEST(the_steps_come_in_the_order_that_makes_them_safe)
 
 TEST(image_and_writes_are_id_mapped_and_the_image_is_read_only)
 {
-	struct wall_config c = {.name = "demo", .box_dir = "/b", .image_root = "/i", .cgroup_fd = -1};
+	struct wall_config c = {
+		.name = "demo", .box_dir = "/b", .image_root = "/i", .cgroup_fd = -1};
 	struct buf out;
 	const char *text = format(&c, &out);
 
@@ -58,12 +61,19 @@ TEST(mounts_keep_their_order_and_their_trust)
 {
 	struct wall_mount mounts[] = {
 		{.src = "/state/workspaces/w", .dst = "/workspace", .owned = true},
-		{.src = "/state/workspaces/w", .beneath = "data", .dst = "/data", .read_only = true,
+		{.src = "/state/workspaces/w",
+		 .beneath = "data",
+		 .dst = "/data",
+		 .read_only = true,
 		 .owned = true},
 		{.src = "/srv/models", .dst = "/models", .read_only = true},
 	};
-	struct wall_config c = {.name = "demo", .box_dir = "/b", .image_root = "/i", .cgroup_fd = -1,
-				.mounts = mounts, .mount_count = 3};
+	struct wall_config c = {.name = "demo",
+				.box_dir = "/b",
+				.image_root = "/i",
+				.cgroup_fd = -1,
+				.mounts = mounts,
+				.mount_count = 3};
 	struct buf out;
 	const char *text = format(&c, &out);
 
@@ -77,8 +87,12 @@ TEST(mounts_keep_their_order_and_their_trust)
 TEST(too_many_mounts_are_refused)
 {
 	static struct wall_mount mounts[SPEC_MOUNT_MAX + 2];
-	struct wall_config c = {.name = "demo", .box_dir = "/b", .image_root = "/i", .cgroup_fd = -1,
-				.mounts = mounts, .mount_count = SPEC_MOUNT_MAX + 2};
+	struct wall_config c = {.name = "demo",
+				.box_dir = "/b",
+				.image_root = "/i",
+				.cgroup_fd = -1,
+				.mounts = mounts,
+				.mount_count = SPEC_MOUNT_MAX + 2};
 	struct err e = {0};
 
 	CHECK(plan_make(&plan, &c, &e) < 0);
@@ -98,8 +112,12 @@ TEST(a_source_beneath_a_workspace_cannot_leave_it)
 	CHECK_EQ(symlink("/etc", path), 0);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		struct wall_mount m = {.src = dir, .beneath = bad[i], .dst = "/x"};
-		struct wall_config c = {.name = "demo", .box_dir = dir, .image_root = dir,
-					.cgroup_fd = -1, .mounts = &m, .mount_count = 1,
+		struct wall_config c = {.name = "demo",
+					.box_dir = dir,
+					.image_root = dir,
+					.cgroup_fd = -1,
+					.mounts = &m,
+					.mount_count = 1,
 					.ids = {.kind = IDS_RANGE}};
 		struct err e = {0};
 

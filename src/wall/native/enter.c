@@ -1,7 +1,7 @@
 /*
  * The new process's side; see enter.h.
  *
- *	wait for ids -> become box root -> (not root on the host: open the sources) -> the plan's steps
+ *	wait for ids -> become box root -> (not root on the host: open sources) -> the plan's steps
  *	-> descriptors in place -> exec cove-init from its sealed memfd
  *
  * The tree is built on a scratch tmpfs stacked over the host's root in this namespace:
@@ -9,8 +9,8 @@
  *	scratch/lower	the image, read-only	scratch/rw	boxes/<id>, for upper and work
  *	scratch/root	the overlay; pivot_root makes it / and throws everything else away
  *
- * The overlay is mounted here, inside the user namespace, as root and as an ordinary user alike: one
- * way to do it, and the mount belongs to the box. Destinations inside the tree are opened with
+ * The overlay is mounted here, inside the user namespace, as root and as an ordinary user alike:
+ * one way to do it, and the mount belongs to the box. Destinations inside the tree are opened with
  * RESOLVE_IN_ROOT, because a box that is started again brings a tree it has written itself.
  */
 #include "wall/native/enter.h"
@@ -249,7 +249,7 @@ static int step_dev(struct enter *n, const struct step *s)
 	return r < 0 ? r : dev_mount(n, "cove", "tmpfs", shells);
 }
 
-/* Written on the scratch tmpfs and bound over the image's own, as the name differs from box to box. */
+/* Written on the scratch tmpfs and bound over the image's own: the name differs by box. */
 static int step_file(struct enter *n, const struct step *s)
 {
 	const char *name = strrchr(s->a, '/') + 1;

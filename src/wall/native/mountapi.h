@@ -1,6 +1,6 @@
 /*
- * The descriptor-based mount calls, by number: neither musl nor older glibc names them. Each returns
- * a descriptor or 0, or -errno.
+ * The descriptor-based mount calls, by number: neither musl nor older glibc names them. Each
+ * returns a descriptor or 0, or -errno.
  */
 #pragma once
 

@@ -1,8 +1,8 @@
 /*
  * How a native box is built, as data: which parts of the host it is given (sources), and the steps
  * that the new process takes, in order. plan_make decides, plan_format prints, enter.c executes.
- * Nothing in a plan is resolved inside the box's tree by host code: destinations are looked up by the
- * new process, beneath its own root.
+ * Nothing in a plan is resolved inside the box's tree by host code: destinations are looked up by
+ * the new process, beneath its own root.
  */
 #pragma once
 
