@@ -68,6 +68,15 @@ int fd_write_file(int dir_fd, const char *name, const void *p, size_t n, mode_t 
 #define FD_NO_XDEV	 0x01u /* RESOLVE_NO_XDEV */
 int fd_openat2(int dir_fd, const char *path, int flags, mode_t mode, uint64_t resolve);
 
+/* One name as getdents64(2) gives it: libc does not declare it everywhere. */
+struct fd_dirent {
+	uint64_t ino;
+	int64_t off;
+	uint16_t reclen;
+	uint8_t type;
+	char name[];
+};
+
 /* Raw calls, -errno on failure. */
 int sys_pidfd_open(pid_t pid);
 int sys_pidfd_send_signal(int pidfd, int sig);

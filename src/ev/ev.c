@@ -174,7 +174,7 @@ void ev_defer_cancel(struct ev *ev, struct ev_defer *d)
 
 static void on_child_event(struct ev_io *io, uint32_t events)
 {
-	struct ev_child *c = (struct ev_child *)((char *)io - offsetof(struct ev_child, io));
+	struct ev_child *c = container(io, struct ev_child, io);
 	int status = 0;
 	pid_t r;
 
@@ -231,7 +231,7 @@ bool ev_child_is_watched(const struct ev *ev, pid_t pid)
 
 static void on_signal_event(struct ev_io *io, uint32_t events)
 {
-	struct ev_signals *s = (struct ev_signals *)((char *)io - offsetof(struct ev_signals, io));
+	struct ev_signals *s = container(io, struct ev_signals, io);
 	struct signalfd_siginfo info;
 
 	if (read(io->fd, &info, sizeof(info)) == (ssize_t)sizeof(info))

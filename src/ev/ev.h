@@ -13,9 +13,13 @@
 
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/types.h>
+
+/* The owner of an embedded source, link or stream. */
+#define container(p, type, member) ((type *)((char *)(p)-offsetof(type, member)))
 
 struct ev;
 

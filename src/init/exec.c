@@ -45,8 +45,7 @@ enum {
 	OOM_SCORE = 200,
 };
 
-#define TIMEOUT_MS_MAX		   (1ull << 40)
-#define container(p, type, member) ((type *)((char *)(p)-offsetof(type, member)))
+#define TIMEOUT_MS_MAX (1ull << 40)
 
 struct exec {
 	struct exec *next;

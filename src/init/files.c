@@ -133,7 +133,7 @@ static void settle(struct file_op *op, int next, const struct err *e)
 
 static void on_turn(struct ev_defer *d)
 {
-	struct file_op *op = (struct file_op *)((char *)d - offsetof(struct file_op, turn));
+	struct file_op *op = container(d, struct file_op, turn);
 	struct err e = {0};
 	int r;
 

@@ -21,15 +21,6 @@ struct walk_level {
 	_Alignas(8) char names[4096 - 40];
 };
 
-/* struct linux_dirent64 of getdents64(2), which libc does not declare everywhere. */
-struct dirent_head {
-	uint64_t ino;
-	int64_t off;
-	uint16_t reclen;
-	uint8_t type;
-	char name[];
-};
-
 void walk_done(struct walk *w)
 {
 	while (w->top)
@@ -88,7 +79,7 @@ int walk_next(struct walk *w, const char **ret_name)
 	struct walk_level *l = w->top;
 
 	for (;;) {
-		const struct dirent_head *d;
+		const struct fd_dirent *d;
 
 		if (l->pos >= l->len) {
 			long n = syscall(SYS_getdents64, l->fd, l->names, sizeof(l->names));
@@ -101,7 +92,7 @@ int walk_next(struct walk *w, const char **ret_name)
 			if (l->len == 0)
 				break;
 		}
-		d = (const struct dirent_head *)(const void *)(l->names + l->pos);
+		d = (const struct fd_dirent *)(const void *)(l->names + l->pos);
 		l->pos += d->reclen;
 		if (is_dots(d->name))
 			continue;

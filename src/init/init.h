@@ -51,7 +51,7 @@ struct init {
 /* The link of a struct init, back to it: what holds only the link can still wait for room. */
 static inline struct init *init_of_link(struct wire_link *l)
 {
-	return (struct init *)((char *)l - offsetof(struct init, link));
+	return container(l, struct init, link);
 }
 
 /* exec.c: commands that are processes of their own. */

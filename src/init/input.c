@@ -7,8 +7,6 @@
 
 #include <errno.h>
 
-#define container(p, type, member) ((type *)((char *)(p)-offsetof(type, member)))
-
 static void give_credit(struct in_stream *s, size_t n)
 {
 	struct wire_credit m = {.bytes = wire_flow_took(&s->flow, n)};

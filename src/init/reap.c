@@ -28,8 +28,6 @@
 
 enum { REAP_BATCH = 128, SWEEP_MS = 500 };
 
-#define container(p, type, member) ((type *)((char *)(p)-offsetof(type, member)))
-
 struct reaper {
 	struct init *in;
 	struct ev_signals signals;

@@ -13,8 +13,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define container(p, type, member) ((type *)((char *)(p)-offsetof(type, member)))
-
 enum {
 	TOKEN_BYTES = 8,
 	TOKEN_LEN = 2 * TOKEN_BYTES,

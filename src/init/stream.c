@@ -19,8 +19,6 @@
 
 enum { CHUNK_FIRST = 4096 };
 
-#define container(p, type, member) ((type *)((char *)(p)-offsetof(type, member)))
-
 enum got {
 	GOT_BYTES,
 	GOT_NOTHING, /* for now */

@@ -409,11 +409,6 @@ int tree_enter(struct tree *t, pid_t pid)
 	return t->fd < 0 ? 0 : write_pid(t->fd, "cgroup.procs", pid);
 }
 
-int tree_leave(struct tree *t, pid_t pid)
-{
-	return t->fd < 0 ? 0 : write_pid(t->parent_fd, "init/cgroup.procs", pid);
-}
-
 int tree_kill(struct tree *t, pid_t spare)
 {
 	return t->fd < 0 ? kill_by_walk(t, spare) : kill_group(t, spare);
@@ -422,11 +417,6 @@ int tree_kill(struct tree *t, pid_t spare)
 int tree_signal(struct tree *t, int sig, pid_t spare)
 {
 	return t->fd < 0 ? signal_by_walk(t, sig, spare) : signal_group(t, sig, spare);
-}
-
-bool tree_is_empty(struct tree *t)
-{
-	return tree_signal(t, 0, 0) == 0;
 }
 
 size_t tree_members(struct tree *t, pid_t spare, pid_t *ret, size_t max)

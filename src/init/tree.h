@@ -38,9 +38,8 @@ int tree_init(struct tree *t, int box_group_fd, uint32_t id);
  * stays until tree_sweep finds it empty. */
 void tree_done(struct tree *t);
 
-/* Moves a process (a persistent shell) into the group; or back to `init`'s own. */
+/* Moves a process (a persistent shell) into the group. */
 int tree_enter(struct tree *t, pid_t pid);
-int tree_leave(struct tree *t, pid_t pid);
 
 /* Without cgroup: everything now below `shell` belongs to earlier lines. */
 void tree_keep_current(struct tree *t, pid_t shell);
@@ -48,9 +47,8 @@ void tree_keep_current(struct tree *t, pid_t shell);
 /* SIGKILL to every member but `spare` (0: none). Returns how many were seen, 0 when none is
  * left. */
 int tree_kill(struct tree *t, pid_t spare);
-/* Any other signal, once, to every member but `spare`. Returns how many were seen. */
+/* Any other signal, once, to every member but `spare`; 0 only counts. Returns how many were seen. */
 int tree_signal(struct tree *t, int sig, pid_t spare);
-bool tree_is_empty(struct tree *t);
 /* The members but `spare`, at most max of them. Returns how many were written. */
 size_t tree_members(struct tree *t, pid_t spare, pid_t *ret, size_t max);
 

@@ -36,8 +36,7 @@
 
 #include <stdbool.h>
 
-#define KEEPER_FILE_BIT		   0x80000000u /* in ids on the init link: a file operation */
-#define container(p, type, member) ((type *)((char *)(p)-offsetof(type, member)))
+#define KEEPER_FILE_BIT 0x80000000u /* in ids on the init link: a file operation */
 
 struct exec;
 struct follow;

@@ -36,15 +36,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-/* struct linux_dirent64 of getdents64(2). */
-struct dirent_head {
-	uint64_t ino;
-	int64_t off;
-	uint16_t reclen;
-	uint8_t type;
-	char name[];
-};
-
 struct names {
 	int fd; /* borrowed */
 	size_t pos, len;
@@ -63,7 +54,7 @@ static void names_init(struct names *n, int fd)
 static int names_next(struct names *n, const char **ret)
 {
 	for (;;) {
-		const struct dirent_head *d;
+		const struct fd_dirent *d;
 		long got;
 
 		if (n->pos >= n->len) {
@@ -75,7 +66,7 @@ static int names_next(struct names *n, const char **ret)
 			n->pos = 0;
 			n->len = (size_t)got;
 		}
-		d = (const struct dirent_head *)(const void *)(n->bytes + n->pos);
+		d = (const struct fd_dirent *)(const void *)(n->bytes + n->pos);
 		n->pos += d->reclen;
 		n->off = d->off;
 		if (strcmp(d->name, ".") == 0 || strcmp(d->name, "..") == 0)

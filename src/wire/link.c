@@ -16,8 +16,6 @@
 
 enum { LINK_KEEP = 16 << 10, LINK_IDLE_MS = 1000 };
 
-#define container(p, type, member) ((type *)((char *)(p)-offsetof(type, member)))
-
 static void stop_watching(struct wire_link *l)
 {
 	ev_io_remove(l->ev, &l->rio);

@@ -75,9 +75,9 @@ TEST(a_walk_ends_everybody)
 
 	CHECK_EQ(tree_init(&t, -1, 1), 0);
 	t.root = pid;
-	CHECK(!tree_is_empty(&t));
+	CHECK(tree_signal(&t, 0, 0) > 0);
 	CHECK(end_tree(&t, 0) >= 5);
-	CHECK(tree_is_empty(&t));
+	CHECK_EQ(tree_signal(&t, 0, 0), 0);
 	check_killed(pid);
 	tree_done(&t);
 }
@@ -92,7 +92,7 @@ TEST(a_walk_outruns_forks)
 	t.root = pid;
 	end_tree(&t, 0);
 	check_killed(pid);
-	CHECK(tree_is_empty(&t));
+	CHECK_EQ(tree_signal(&t, 0, 0), 0);
 	tree_done(&t);
 }
 
@@ -128,10 +128,9 @@ TEST(without_a_root_there_is_no_tree)
 	struct tree t;
 
 	CHECK_EQ(tree_init(&t, -1, 1), 0);
-	CHECK(tree_is_empty(&t));
+	CHECK_EQ(tree_signal(&t, 0, 0), 0);
 	CHECK_EQ(tree_kill(&t, 0), 0);
 	CHECK_EQ(tree_enter(&t, getpid()), 0);
-	CHECK_EQ(tree_leave(&t, getpid()), 0);
 	tree_done(&t);
 	tree_sweep(-1);
 }
@@ -176,15 +175,15 @@ TEST(a_group_ends_as_a_whole_or_but_one)
 	pid_t pid = l.pid;
 
 	CHECK_EQ(tree_init(&t, fd, 7), 0);
-	CHECK(tree_is_empty(&t));
+	CHECK_EQ(tree_signal(&t, 0, 0), 0);
 	CHECK_EQ(tree_enter(&t, pid), 0);
-	CHECK(!tree_is_empty(&t));
+	CHECK(tree_signal(&t, 0, 0) > 0);
 	close(l.gate);
 	while (tree_signal(&t, 0, pid) < 2)
 		wait_a_bit(&rounds);
 	CHECK(end_tree(&t, pid) >= 2);
 	CHECK_EQ(tree_leave(&t, pid), 0);
-	CHECK(tree_is_empty(&t));
+	CHECK_EQ(tree_signal(&t, 0, 0), 0);
 	waitpid(pid, &status, 0); /* its `wait` is over */
 	CHECK(WIFEXITED(status));
 	pid = start_leader("echo x; sleep 1000").pid;
