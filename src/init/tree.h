@@ -47,7 +47,7 @@ void tree_keep_current(struct tree *t, pid_t shell);
 /* SIGKILL to every member but `spare` (0: none). Returns how many were seen, 0 when none is
  * left. */
 int tree_kill(struct tree *t, pid_t spare);
-/* Any other signal, once, to every member but `spare`; 0 only counts. Returns how many were seen. */
+/* Any other signal, once, to every member but `spare`; 0 only counts. Returns how many it saw. */
 int tree_signal(struct tree *t, int sig, pid_t spare);
 /* The members but `spare`, at most max of them. Returns how many were written. */
 size_t tree_members(struct tree *t, pid_t spare, pid_t *ret, size_t max);
