@@ -123,7 +123,7 @@ static void on_finish(struct ev_defer *d)
 
 /* While the kernel ends the processes, on another core, what they leave goes already: none of them
  * runs again. What cannot go yet is found again, and a failure reported, when all have ended. As an
- * ordinary user deleting needs a namespace of its own each time, so there it is done once. */
+ * ordinary user deleting takes a process in the box's map, so there it is done once. */
 static void get_ahead(struct life *l)
 {
 	listener_done(&l->listener);

@@ -225,6 +225,18 @@ static int start_wall(struct life *l, struct ready *r, struct err *e)
 		&l->box, e);
 }
 
+/* The box's own map, kept for deleting what its ids own: to write one anew means two more programs.
+ * Without it that is what happens. Open until the keeper ends. */
+static void keep_map(struct life *l)
+{
+	char path[64];
+
+	if (l->ids.kind != IDS_SUBORDINATE)
+		return;
+	snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)l->box.pid);
+	l->ids.ns_fd = open(path, O_RDONLY | O_CLOEXEC);
+}
+
 static int start_init(struct life *l, struct err *e)
 {
 	autofree struct ready *ready = calloc(1, sizeof(*ready));
@@ -246,6 +258,7 @@ static int start_init(struct life *l, struct err *e)
 	}
 	l->has_child = true;
 	l->k.init_pid = l->box.pid;
+	keep_map(l);
 	r = keeper_connect(&l->k, l->box.rfd, l->box.wfd);
 	return r < 0 ? err_errno(e, -r, "watch the box's wire") : 0;
 }

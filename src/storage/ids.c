@@ -332,7 +332,7 @@ static int reap(pid_t pid)
  * the parent speaks when the ids are mapped. fork and unshare rather than clone3, because libc must
  * know about a fork whose child goes on to allocate memory.
  */
-static pid_t fork_unshared(int flags, int *ret_sock, struct err *e)
+static pid_t fork_unshared(int flags, int ns_fd, int *ret_sock, struct err *e)
 {
 	int pair[2], code = 0;
 	pid_t pid;
@@ -347,7 +347,9 @@ static pid_t fork_unshared(int flags, int *ret_sock, struct err *e)
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		fd_close(&mine);
-		if (flags && unshare(flags) < 0)
+		if (ns_fd > 0 && setns(ns_fd, CLONE_NEWUSER) < 0)
+			code = errno;
+		else if (flags && unshare(flags) < 0)
 			code = errno;
 		if (fd_write_full(childs, &code, sizeof(code)) < 0 || code != 0)
 			_exit(126);
@@ -383,7 +385,7 @@ int ids_mount_ns(const struct ids *ids, uid_t owner_uid, gid_t owner_gid, struct
 {
 	char path[64];
 	autoclose int sock = -1;
-	pid_t pid = fork_unshared(CLONE_NEWUSER, &sock, e);
+	pid_t pid = fork_unshared(CLONE_NEWUSER, 0, &sock, e);
 	int r, fd = -1;
 
 	if (pid < 0)
@@ -416,9 +418,10 @@ static void run_in_child(const struct ids *ids, int sock, int (*fn)(void *arg), 
 
 int ids_run_inside(const struct ids *ids, int (*fn)(void *arg), void *arg, struct err *e)
 {
-	bool map = ids->kind != IDS_RANGE;
+	bool map = ids->kind != IDS_RANGE && ids->ns_fd <= 0;
+	int flags = (map ? CLONE_NEWUSER : 0) | (ids->kind != IDS_RANGE ? CLONE_NEWNS : 0);
 	autoclose int sock = -1;
-	pid_t pid = fork_unshared(map ? CLONE_NEWUSER | CLONE_NEWNS : 0, &sock, e);
+	pid_t pid = fork_unshared(flags, ids->ns_fd, &sock, e);
 	int r, status;
 
 	if (pid < 0)

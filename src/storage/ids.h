@@ -26,6 +26,7 @@ struct ids {
 	gid_t sub_gid;
 	uid_t caller_uid;
 	gid_t caller_gid;
+	int ns_fd; /* above 0: a user namespace that has this map, borrowed */
 };
 
 /* What this caller can have. For root uid_base is 0 until ids_range_take. `why` (may be
@@ -56,5 +57,5 @@ int ids_mount_ns(const struct ids *ids, uid_t owner_uid, gid_t owner_gid, struct
 
 /* Runs fn in a child which has the box's ids mapped and is box root (or the caller, when single),
  * in its own user and mount namespace: for unpacking and deleting trees that an ordinary user does
- * not own on the host. Returns fn's value (0..125), or -errno. As root it only forks. */
+ * not own on the host. With ns_fd that namespace is joined and no map has to be written. Returns fn's value (0..125), or -errno. As root it only forks. */
 int ids_run_inside(const struct ids *ids, int (*fn)(void *arg), void *arg, struct err *e);

@@ -1,10 +1,10 @@
 /*
  * Plain storage: upper/ and work/ are ordinary directories of the box's own.
  *
- * Both belong to the box's root, because upper/ becomes "/" of the box. Root stores what a box
- * writes with the box's own ids, so its own mkdir is already right; an ordinary user with
- * subordinate ids makes them from inside its mapping; with a single id everything is the
- * caller's.
+ * Both are to belong to the box's root, because upper/ becomes "/" of the box. Root stores what a
+ * box writes with the box's own ids, so its own mkdir is already right, and with a single id
+ * everything is the caller's. What an ordinary user with subordinate ids makes here is still the
+ * caller's: the wall, which is inside the map anyway, gives it to the box's root.
  */
 #include "storage/storage.h"
 
@@ -36,26 +36,10 @@ static int make_dirs(int box_fd)
 	return 0;
 }
 
-/* The exit status carries the errno; all that mkdir gives fit. */
-static int make_inside(void *arg)
-{
-	const int *box_fd = arg;
-
-	return -make_dirs(*box_fd);
-}
-
 static int plain_make(int box_fd, const struct ids *ids, struct err *e)
 {
-	int r;
+	int r = make_dirs(box_fd);
 
-	if (ids->kind == IDS_SUBORDINATE) {
-		r = ids_run_inside(ids, make_inside, &box_fd, e);
-		if (r <= 0)
-			return r;
-		r = -r;
-	} else {
-		r = make_dirs(box_fd);
-	}
 	return r < 0 ? err_errno(e, -r, "cannot make the box's directories") : 0;
 }
 

@@ -129,6 +129,10 @@ static int step_root(struct enter *n, const struct step *s)
 		r = mount_attach(n->plan->sources[PLAN_RW].fd, AT_FDCWD, "rw");
 	if (r < 0)
 		return r;
+	/* Where the keeper could only make them as the caller. */
+	if (n->plan->config->ids.kind == IDS_SUBORDINATE &&
+	    (chown("rw/upper", 0, 0) < 0 || chown("rw/work", 0, 0) < 0))
+		return -errno;
 	if (n->plan->config->throw_away)
 		options[8] = "volatile";
 	n->root = mount_new("overlay", options, MA_NODEV);
