@@ -1,14 +1,18 @@
 /*
- * Times commands side by side: every round runs each of them once, in turn, so that a change of the
- * machine's mood hits all alike. Prints one line of microseconds per command.
+ * Times commands side by side: every round runs each of them once, so that a change of the
+ * machine's mood hits all alike. With shuffle the order differs from round to round: what one
+ * leaves to the kernel to clean up is then not always paid by the same other. Prints one line of
+ * microseconds per command.
  *
- *	alternate ROUNDS -- CMD ARGS... -- CMD ARGS... [-- ...]
+ *	alternate in-order|shuffle ROUNDS -- CMD ARGS... -- CMD ARGS... [-- ...]
  *
- * Output of the commands is dropped. A command that fails ends the run with its number.
+ * \-- stands for a -- of CMD's own. Output of the commands is dropped. A command that fails ends
+ * the run with its number.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,28 +68,51 @@ static int split(char **argv, char **ret_commands[COMMANDS_MAX])
 	return count;
 }
 
+/* The same sequence in every run. */
+static void shuffle(int *order, int count)
+{
+	static uint64_t state = 88172645463325252u;
+
+	for (int i = count - 1; i > 0; i--) {
+		int j, other;
+
+		state ^= state << 13;
+		state ^= state >> 7;
+		state ^= state << 17;
+		j = (int)(state % (uint64_t)(i + 1));
+		other = order[i];
+		order[i] = order[j];
+		order[j] = other;
+	}
+}
+
 int main(int argc, char **argv)
 {
 	char **commands[COMMANDS_MAX];
+	int order[COMMANDS_MAX], rounds, count;
 	uint64_t *times;
-	int rounds, count;
+	bool shuffled;
 
-	if (argc < 4) {
-		fputs("usage: alternate ROUNDS -- CMD ARGS... [-- CMD ARGS...]; \\-- for a -- of "
-		      "CMD\n",
+	if (argc < 5) {
+		fputs("usage: alternate in-order|shuffle ROUNDS -- CMD ARGS... [-- CMD ARGS...]\n",
 		      stderr);
 		return 2;
 	}
-	rounds = atoi(argv[1]);
-	count = split(argv + 2, commands);
+	shuffled = strcmp(argv[1], "shuffle") == 0;
+	rounds = atoi(argv[2]);
+	count = split(argv + 3, commands);
 	times = rounds > 0 && count > 0 ? calloc((size_t)rounds * (size_t)count, sizeof(*times))
 					: NULL;
 	if (!times)
 		return 2;
+	for (int c = 0; c < count; c++)
+		order[c] = c;
 	for (int i = -1; i < rounds; i++) { /* the first round warms up */
-		for (int c = 0; c < count; c++) {
+		if (shuffled)
+			shuffle(order, count);
+		for (int k = 0; k < count; k++) {
 			uint64_t us;
-			int r = run_once(commands[c], &us);
+			int c = order[k], r = run_once(commands[c], &us);
 
 			if (r < 0) {
 				fprintf(stderr, "command %d (%s): %s\n", c, commands[c][0],
