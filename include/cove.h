@@ -138,6 +138,8 @@ COVE_API int cove_inspect(struct cove *cove, const char *name, char **ret_json,
 
 /* ---- commands ---- */
 
+#define COVE_NO_TIMEOUT UINT64_MAX
+
 struct cove_command {
 	size_t size;
 	const char *const *argv; /* a program and its arguments, NULL-terminated; or */
@@ -147,8 +149,8 @@ struct cove_command {
 	const char *cwd, *user;
 	const void *input; /* stdin; NULL: empty */
 	size_t input_len;
-	uint64_t timeout_ms;
-	bool background; /* return at once; the id is in the result */
+	uint64_t timeout_ms; /* 0: the box's default; COVE_NO_TIMEOUT: none, whatever that is */
+	bool background;     /* return at once; the id is in the result */
 	/* cove_exec_start only: */
 	bool stream_input; /* stdin comes through cove_exec_write and cove_exec_close_input */
 	bool pty;

@@ -253,7 +253,8 @@ struct cove_command cli_command(const struct options *o)
 		.env = o->env.items,
 		.cwd = o->workdir,
 		.user = o->user,
-		.timeout_ms = o->timeout_ms,
+		.timeout_ms =
+			o->has_timeout && o->timeout_ms == 0 ? COVE_NO_TIMEOUT : o->timeout_ms,
 		.background = o->background,
 	};
 }

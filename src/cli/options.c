@@ -56,9 +56,9 @@ static const struct opt opts[OPT_COUNT] = {
 	[OPT_WORKDIR] = {"workdir", 'w', KIND_TEXT, AT(workdir), "DIR", "start in this directory"},
 	[OPT_USER] = {"user", 'u', KIND_TEXT, AT(user), "USER",
 		      "run as this user: a name or UID[:GID]"},
-	[OPT_TIMEOUT] =
-		{"timeout", 0, KIND_MS, AT(timeout_ms), "TIME",
-		 "end the command after TIME (90, 1.5s, 250ms, 10m, 2h, 1d); exit status 124"},
+	[OPT_TIMEOUT] = {"timeout", 0, KIND_MS, AT(timeout_ms), "TIME",
+			 "end the command after TIME (90, 1.5s, 250ms, 10m, 2h, 1d; 0: never); "
+			 "exit status 124"},
 	[OPT_LABEL] = {"label", 0, KIND_LIST, AT(labels), "NAME=VALUE",
 		       "a note kept with the box; repeatable"},
 	[OPT_NET] = {"net", 0, KIND_NET, AT(net), "MODE",
@@ -207,6 +207,7 @@ static int set_value(struct parser *p, const struct opt *opt, const char *value)
 		return set_env(p, opt, value);
 	case KIND_MS:
 		p->o->has_grace |= opt == &opts[OPT_GRACE];
+		p->o->has_timeout |= opt == &opts[OPT_TIMEOUT];
 		if (str_parse_ms(value, field(p->o, opt)))
 			return 0;
 		return bad_value(p, opt, value, "not a time; write 90, 1.5s, 250ms, 10m, 2h or 1d");

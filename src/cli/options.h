@@ -72,7 +72,7 @@ struct options {
 	int signal;
 	bool tty, no_tty, interactive, background, remove, follow, force, quiet;
 	bool json, verbose, help;
-	bool has_exec, has_from, has_grace;
+	bool has_exec, has_from, has_grace, has_timeout;
 	const char **args; /* owned array, borrowed strings, NULL-terminated */
 	size_t arg_count;
 };

@@ -377,6 +377,8 @@ void exec_ask(struct client *c, uint32_t id, const struct wire_exec *m)
 	}
 	if (asked.timeout_ms == 0)
 		asked.timeout_ms = c->k->timeout_ms;
+	else if (asked.timeout_ms == WIRE_NO_TIMEOUT)
+		asked.timeout_ms = 0;
 	x = exec_new(c->k, &asked);
 	if (x)
 		f = follow_new(c, id, x, m->inline_max);

@@ -60,6 +60,7 @@ struct wire_credit {
 	uint64_t bytes;
 };
 
+#define WIRE_NO_TIMEOUT UINT64_MAX /* client: none, although the box has a default */
 struct wire_exec {
 	struct wire_list argv; /* exec: program and arguments */
 	const char *line;      /* instead of argv: exec runs it with `bash -c`, or `sh -c` */
@@ -197,4 +198,3 @@ struct wire_stop {
 				 const struct wire_##name *m);                 \
 	int wire_##name##_decode(const struct wire_frame *f, struct wire_##name *ret);
 WIRE_MESSAGES(WIRE_DECLARE)
-#undef WIRE_DECLARE
