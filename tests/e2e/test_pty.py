@@ -53,6 +53,7 @@ class Terminal:
     def wait(self):
         """Reads to the end and returns the exit status."""
         while True:
+            assert select.select([self.fd], [], [], DEADLINE)[0], f"no end after {self.seen[-3000:]!r}"
             try:
                 if not os.read(self.fd, 65536):
                     break
@@ -192,6 +193,7 @@ def test_python_prompt(terminal, shared):
     t.expect(rb">>> ")
     t.send(b"print(6 * 7)\n")
     t.expect(rb"42\r\n")
+    t.expect(rb">>> ")  # before that the terminal is not python's, and Ctrl-D would be the kernel's
     t.send(b"\x04")
     assert t.wait() == 0
 
