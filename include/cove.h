@@ -91,7 +91,24 @@ struct cove_box_options {
 	uint64_t timeout_ms;	 /* default for its commands */
 	const char *persistence; /* "workspace" (default) or "box" (also "sandbox") */
 	bool one_shot;		 /* gone when this handle is freed or its process dies */
+
+	/* Limits. 0 is the default (2 CPUs, 2 GiB, 1,024 processes, 10 GiB of disk, 65,536 open
+	 * files, the rest unlimited), which is kept where the host can; what is given here is kept
+	 * or the call fails with COVE_UNSUPPORTED and the remedy. COVE_UNLIMITED lifts one. */
+	uint64_t mem_bytes;
+	uint64_t cpu_milli; /* thousandths of a CPU */
+	uint64_t pids;
+	uint64_t disk_bytes;
+	uint64_t files;
+	uint64_t io_bytes; /* per second */
+	uint64_t ttl_ms, idle_ms;
+	uint64_t net_bytes, net_conns;
+	const char *expire;  /* when ttl or idle is over: "stop" (default) or "remove" */
+	const char *storage; /* "plain", "loop" or "tmpfs"; NULL: what fits the limits */
+	bool best_effort;    /* keep the limits that can be kept; cove_inspect lists the others */
+	bool strict;	     /* no_new_privs, and no root inside */
 };
+#define COVE_UNLIMITED UINT64_MAX
 
 /* Makes and starts a box. A one-shot box is still starting when this returns, so that its first
  * command need not wait: where it cannot start, the first call on the handle says why. */
@@ -132,6 +149,24 @@ struct cove_box_info {
 };
 /* Returns the count; free with free(). */
 COVE_API int cove_list(struct cove *cove, struct cove_box_info **ret, struct cove_error *err);
+/* Freezes every process of a box in memory, and thaws it. Twice is fine. A paused box answers
+ * commands with COVE_CONFLICT; stopping and removing it work. */
+COVE_API int cove_pause(struct cove *cove, const char *name, struct cove_error *err);
+COVE_API int cove_resume(struct cove *cove, const char *name, struct cove_error *err);
+
+/* What a running box uses now. A number that this host cannot tell is 0, a limit of 0 is none. */
+struct cove_stats {
+	uint64_t uptime_ms;
+	bool paused;
+	uint64_t cpu_us, cpu_limit_milli, throttled_us;
+	uint64_t mem_bytes, mem_peak_bytes, mem_limit_bytes, oom_kills;
+	uint64_t pids, pids_limit, pids_hits;
+	uint64_t disk_bytes, disk_limit_bytes, disk_files, disk_files_limit;
+	uint64_t io_read_bytes, io_write_bytes;
+	uint64_t execs_running;
+};
+COVE_API int cove_stats(struct cove *cove, const char *name, struct cove_stats *ret,
+			struct cove_error *err);
 /* Everything known about a box as one JSON object; free with free(). */
 COVE_API int cove_inspect(struct cove *cove, const char *name, char **ret_json,
 			  struct cove_error *err);
@@ -170,6 +205,8 @@ struct cove_result {
 	bool timed_out, oom_killed, truncated;
 	const char *shell; /* "kept", "exited", "restarted", or NULL for exec */
 	char cause[32];
+	/* Of the whole tree of the command; 0 where the host cannot tell. */
+	uint64_t cpu_us, mem_peak_bytes, io_read_bytes, io_write_bytes;
 };
 /* Runs a command to its end. */
 COVE_API int cove_run(struct cove_box *box, const struct cove_command *command,
@@ -228,6 +265,8 @@ struct cove_exec_info {
 	bool has_exit, background;
 	int exit_code, signal;
 	bool truncated; /* not all of its output was kept: reading it ends before its end */
+	bool oom_killed;
+	uint64_t cpu_us, mem_peak_bytes, io_read_bytes, io_write_bytes;
 };
 /* Returns the count; free with free(). Works on a stopped box too. A command that could not start
  * is there too: it ended with the cause "failed to start". */

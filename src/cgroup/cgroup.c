@@ -91,10 +91,10 @@ static int give_to(int fd, uid_t uid, gid_t gid)
 	return 0;
 }
 
-/* What init may make below is bounded: commands' groups, one level. */
+/* What init may make below is bounded: commands' groups, below work/. */
 static int bound(int fd)
 {
-	static const char *const files[][2] = {{"cgroup.max.depth", "1"},
+	static const char *const files[][2] = {{"cgroup.max.depth", "2"},
 					       {"cgroup.max.descendants", CGROUP_COMMANDS_MAX}};
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
@@ -107,25 +107,40 @@ static int bound(int fd)
 	return 0;
 }
 
-static int make_init_group(int fd, uid_t uid, gid_t gid)
+static int make_part(int fd, const char *name, uid_t uid, gid_t gid, int *ret_fd)
 {
-	autoclose int init = -1;
-
-	if (mkdirat(fd, "init", 0755) < 0 && errno != EEXIST)
-		return -errno;
-	init = openat(fd, "init", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	return init < 0 ? -errno : give_to(init, uid, gid);
-}
-
-int cgroup_make(const char *box, uid_t owner_uid, gid_t owner_gid, struct cgroup *ret, char *why,
-		size_t why_size, struct err *e)
-{
-	autoclose int base = -1, fd = -1;
+	autoclose int part = -1;
 	int r;
 
-	ret->fd = -1;
-	snprintf(why, why_size, "cgroup v2 is not delegated to this user");
-	base = open_base(true, why, why_size);
+	if (mkdirat(fd, name, 0755) < 0 && errno != EEXIST)
+		return -errno;
+	part = openat(fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	r = part < 0 ? -errno : give_to(part, uid, gid);
+	if (r == 0)
+		*ret_fd = take_fd(part);
+	return r;
+}
+
+static void cgroup_clear(struct cgroup *cg)
+{
+	memset(cg, 0, sizeof(*cg));
+	cg->fd = cg->init_fd = cg->work_fd = -1;
+	for (int i = 0; i < CGROUP_PART_COUNT; i++)
+		cg->v1_fd[i] = cg->v1_work_fd[i] = -1;
+	for (int i = 0; i < CGROUP_JOIN_MAX; i++)
+		cg->join_fd[i] = -1;
+}
+
+int cgroup_make(const char *box, const struct cgroup_limits *limits, uid_t owner_uid,
+		gid_t owner_gid, struct cgroup *ret, struct err *e)
+{
+	char *why = ret->why[CGROUP_TREE];
+	autoclose int base = -1;
+	int r;
+
+	cgroup_clear(ret);
+	snprintf(why, CGROUP_WHY_MAX, "cgroup v2 is not delegated to this user");
+	base = open_base(true, why, CGROUP_WHY_MAX);
 	if (base < 0)
 		return 0;
 	if (mkdirat(base, box, 0755) < 0 && errno != EEXIST) {
@@ -134,20 +149,23 @@ int cgroup_make(const char *box, uid_t owner_uid, gid_t owner_gid, struct cgroup
 			return 0;
 		return err_errno(e, errno, "make cgroup '%s'", box);
 	}
-	fd = openat(base, box, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	if (fd < 0)
+	ret->fd = openat(base, box, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (ret->fd < 0)
 		return err_errno(e, errno, "open cgroup '%s'", box);
-	r = bound(fd);
+	r = bound(ret->fd);
 	if (r == 0)
-		r = give_to(fd, owner_uid, owner_gid);
+		r = give_to(ret->fd, owner_uid, owner_gid);
 	if (r == 0)
-		r = make_init_group(fd, owner_uid, owner_gid);
+		r = make_part(ret->fd, "init", owner_uid, owner_gid, &ret->init_fd);
+	if (r == 0)
+		r = make_part(ret->fd, "work", owner_uid, owner_gid, &ret->work_fd);
 	if (r < 0) {
-		unlinkat(base, box, AT_REMOVEDIR);
+		cgroup_done(ret);
+		cgroup_remove(box, NULL);
 		return err_errno(e, -r, "delegate cgroup '%s'", box);
 	}
 	why[0] = 0;
-	ret->fd = take_fd(fd);
+	ret->can = 1u << CGROUP_TREE;
 	return 0;
 }
 
@@ -163,6 +181,14 @@ static int kill_at(int fd)
 void cgroup_done(struct cgroup *cg)
 {
 	fd_close(&cg->fd);
+	fd_close(&cg->init_fd);
+	fd_close(&cg->work_fd);
+	for (int i = 0; i < CGROUP_PART_COUNT; i++) {
+		fd_close(&cg->v1_fd[i]);
+		fd_close(&cg->v1_work_fd[i]);
+	}
+	for (int i = 0; i < CGROUP_JOIN_MAX; i++)
+		fd_close(&cg->join_fd[i]);
 }
 
 static bool is_populated(int events_fd)
@@ -189,7 +215,7 @@ static void wait_empty(int fd)
 	}
 }
 
-static void remove_children(int fd)
+static void remove_children(int fd, int depth)
 {
 	int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = copy < 0 ? NULL : fdopendir(copy);
@@ -200,22 +226,32 @@ static void remove_children(int fd)
 		return;
 	}
 	while ((d = readdir(dir)))
-		if (d->d_type == DT_DIR && d->d_name[0] != '.')
+		if (d->d_type == DT_DIR && d->d_name[0] != '.') {
+			autoclose int below = depth > 0 ? openat(fd, d->d_name,
+								 O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+							: -1;
+
+			if (below >= 0)
+				remove_children(below, depth - 1);
 			unlinkat(fd, d->d_name, AT_REMOVEDIR);
+		}
 	closedir(dir);
 }
 
 int cgroup_remove(const char *box, struct err *e)
 {
-	char why[128], init[NAME_MAX + 8];
+	static const char *const parts[] = {"init", "work"};
+	char why[128], path[NAME_MAX + 8];
 	autoclose int base = open_base(false, why, sizeof(why));
 	autoclose int fd = -1;
 
 	if (base < 0)
 		return 0;
 	/* The usual case: everything has ended and no group is left but init's own. */
-	snprintf(init, sizeof(init), "%s/init", box);
-	unlinkat(base, init, AT_REMOVEDIR);
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+		snprintf(path, sizeof(path), "%s/%s", box, parts[i]);
+		unlinkat(base, path, AT_REMOVEDIR);
+	}
 	if (unlinkat(base, box, AT_REMOVEDIR) == 0 || errno == ENOENT)
 		return 0;
 	fd = openat(base, box, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -223,7 +259,7 @@ int cgroup_remove(const char *box, struct err *e)
 		return errno == ENOENT ? 0 : err_errno(e, errno, "open cgroup '%s'", box);
 	kill_at(fd);
 	wait_empty(fd);
-	remove_children(fd);
+	remove_children(fd, 1);
 	if (unlinkat(base, box, AT_REMOVEDIR) < 0 && errno != ENOENT)
 		return err_errno(e, errno, "remove cgroup '%s'", box);
 	return 0;

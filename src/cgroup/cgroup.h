@@ -1,33 +1,97 @@
 /*
- * A box's cgroup. For now only the unified (v2) hierarchy, wherever it is mounted and with or
- * without controllers: it is enough to freeze and to kill exactly one tree. Where there is none
- * that we may write to, a box has none, and init walks descendants instead.
+ * A box's cgroups: limits, numbers, freezing, and ending exactly one tree. One interface for
  *
- *	<mount>/cove/<box>		killed as a whole when the box ends
- *	<mount>/cove/<box>/init		init itself, from birth
- *	<mount>/cove/<box>/e<ID>	one command; made and removed by init
+ *	v2	one tree with controllers, at /sys/fs/cgroup
+ *	hybrid	a v2 tree without controllers (kill and freeze), and a v1 tree per controller
+ *	v1	only the latter
+ *	none	neither may be written to: nothing is limited, init walks descendants
+ *
+ *	<tree>/cove/<box>		box: memory (with a reserve for init), cpu, pids, io
+ *	<tree>/cove/<box>/init		init itself, from birth
+ *	<tree>/cove/<box>/work		commands: memory. An out-of-memory in here never takes init
+ *	<tree>/cove/<box>/work/e<ID>	one command; made and removed by init
+ *
+ * As root <tree> is the mount itself, for an ordinary user the group that was delegated to it.
+ * Limits are in files that stay ours; init is given (by ownership) only the right to make groups
+ * below work/ and to move processes into them.
+ *
+ * A process is moved as seldom as can be: a write to cgroup.procs waits for the whole machine, 8 ms
+ * and more after a quiet moment. On v2 a process is born in its group (CLONE_INTO_CGROUP); on v1 it
+ * writes "0" to `tasks` itself, the one kind of move that takes no global lock.
  */
 #pragma once
 
 #include "base/err.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
-struct cgroup {
-	int fd; /* owned; directory of the box's group, -1 without cgroups */
+enum cgroup_part {
+	CGROUP_TREE, /* v2: kill, freeze, cpu time */
+	CGROUP_MEMORY,
+	CGROUP_CPU,
+	CGROUP_PIDS,
+	CGROUP_IO,
+	CGROUP_PART_COUNT
 };
 
-/* Makes the group of a box, and `init` below it, and gives both to that owner, so that init (box
- * root) may make groups below. Success with fd -1 where cgroups cannot be used; `why` then says
- * so. */
-int cgroup_make(const char *box, uid_t owner_uid, gid_t owner_gid, struct cgroup *ret, char *why,
-		size_t why_size, struct err *e);
+/* 0: no limit. */
+struct cgroup_limits {
+	uint64_t mem_bytes;
+	uint64_t cpu_milli;
+	uint64_t pids;	   /* init comes on top */
+	uint64_t io_bytes; /* per second and direction, on io_dev */
+	dev_t io_dev;
+};
 
-/* Removes the group of a box and all below, killing what is left. Missing is success. */
+enum { CGROUP_RESERVE_BYTES = 32 << 20, CGROUP_WHY_MAX = 160, CGROUP_JOIN_MAX = 8 };
+
+/* One for every part that there is. */
+struct cgroup {
+	int fd;				   /* owned; v2 group of the box, -1 without */
+	int init_fd;			   /* owned; v2: where init is born, -1 without */
+	int work_fd;			   /* owned; v2: work/, for init; -1 without */
+	int v1_fd[CGROUP_PART_COUNT];	   /* owned; v1 group of the box, -1 where not v1 */
+	int v1_work_fd[CGROUP_PART_COUNT]; /* owned; v1 work/ for init: memory and io only */
+	/* owned; v1 `tasks` files that the first process writes "0" to before it is anybody */
+	int join_fd[CGROUP_JOIN_MAX];
+	unsigned join_count;
+	unsigned can;	 /* 1 << part: works here */
+	unsigned limits; /* 1 << part: a limit was asked for and holds */
+	char why[CGROUP_PART_COUNT][CGROUP_WHY_MAX]; /* where it does not: the reason and remedy */
+};
+
+/* Makes the groups of a box, sets what can be set, and gives init's part to that owner. Success
+ * also where nothing can be used: *ret says what holds and why the rest does not. */
+int cgroup_make(const char *box, const struct cgroup_limits *limits, uid_t owner_uid,
+		gid_t owner_gid, struct cgroup *ret, struct err *e);
+
+/* Removes the groups of a box and all below, killing what is left. Missing is success. */
 int cgroup_remove(const char *box, struct err *e);
 
-void cgroup_done(struct cgroup *cg);
+void cgroup_done(struct cgroup *cg); /* closes; a zeroed one is not valid, a failed make is */
 
-/* Calls on_box for every group below cove/, for sweeping up after a crash. */
+/* ERR_UNSUPPORTED with the remedy where it cannot be done. Returns when all of them stand still. */
+int cgroup_freeze(const struct cgroup *cg, bool on, struct err *e);
+
+struct cgroup_stats {
+	uint64_t cpu_us, throttled_us;
+	uint64_t mem_bytes, mem_peak_bytes, oom_kills;
+	uint64_t pids, pids_hits; /* how often a fork was refused */
+	uint64_t io_read_bytes, io_write_bytes;
+};
+/* What is known of the box as a whole; the rest is 0. */
+void cgroup_stats(const struct cgroup *cg, struct cgroup_stats *ret);
+
+/* Calls on_box for every group below cove/, in any tree, for sweeping up after a crash. A box may
+ * come more than once. */
 int cgroup_each(void (*on_box)(const char *box, void *arg), void *arg);
+
+/* What this host offers to this caller, tried and taken back; for `cove doctor`. */
+struct cgroup_offer {
+	char layout[8]; /* "v2", "hybrid", "v1", "none" */
+	unsigned can;
+	char why[CGROUP_PART_COUNT][CGROUP_WHY_MAX];
+};
+void cgroup_probe(struct cgroup_offer *ret);

@@ -319,21 +319,22 @@ static void check_idmap(struct doctor *d, struct doctor_check *c)
 
 static void check_cgroup(struct doctor *d, struct doctor_check *c)
 {
-	char name[40], why[120] = "";
-	struct cgroup group = {.fd = -1};
+	char name[40];
+	struct cgroup_limits none = {0};
+	struct cgroup group;
 	struct err e = {0};
 	int r;
 
 	snprintf(name, sizeof(name), "doctor-%d", (int)getpid());
-	r = cgroup_make(name, geteuid(), getegid(), &group, why, sizeof(why), &e);
+	r = cgroup_make(name, &none, geteuid(), getegid(), &group, &e);
 	if (r == 0 && group.fd >= 0 && faccessat(group.fd, "cgroup.kill", F_OK, 0) == 0) {
 		str_copy(c->found, sizeof(c->found),
 			 "cgroup v2: a command's tree is frozen and killed as one");
 	} else {
 		snprintf(c->found, sizeof(c->found), "%.150s",
-			 r < 0	  ? e.msg
-			 : why[0] ? why
-				  : "no cgroup.kill");
+			 r < 0			     ? e.msg
+			 : group.why[CGROUP_TREE][0] ? group.why[CGROUP_TREE]
+						     : "no cgroup.kill");
 		set(c, DOCTOR_LIMITED,
 		    "the end of a command's tree is found by walking its descendants, which is not "
 		    "exact",

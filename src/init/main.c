@@ -324,17 +324,17 @@ static void set_up_process(void)
 	}
 }
 
-/* The wall starts init in the group `init`, so that commands get groups beside it: to move there
- * from inside would cost milliseconds, as a migration waits for the whole machine. */
-static int check_own_group(int box_fd)
+/* The wall starts init in a group beside that of its commands: to move there from inside would cost
+ * milliseconds, as a migration waits for the whole machine. */
+static int check_work_group(int work_fd)
 {
-	return faccessat(box_fd, "init/cgroup.procs", W_OK, 0) < 0 ? -errno : 0;
+	return faccessat(work_fd, "cgroup.procs", W_OK, 0) < 0 ? -errno : 0;
 }
 
 /* Without a group that works init walks descendants, and says so. */
 static void set_up_group(struct init *in, char *notes, size_t size)
 {
-	int r = in->cgroup_fd < 0 ? -ENOENT : check_own_group(in->cgroup_fd);
+	int r = in->cgroup_fd < 0 ? -ENOENT : check_work_group(in->cgroup_fd);
 
 	if (r == 0)
 		return;

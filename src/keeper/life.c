@@ -425,7 +425,7 @@ int life_run(struct keeper_config *config, int client_fd)
 		.range_fd = -1,
 		.client_fd = client_fd,
 		.remove = config->spec.one_shot,
-		.cgroup = {.fd = -1},
+		.cgroup = {.fd = -1, .init_fd = -1, .work_fd = -1},
 		.box = {.pidfd = -1, .rfd = -1, .wfd = -1},
 		.st = {.home_fd = -1,
 		       .boxes_fd = -1,

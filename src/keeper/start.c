@@ -77,14 +77,14 @@ static int take_ids(struct life *l, struct err *e)
 
 static int make_cgroup(struct life *l, struct err *e)
 {
-	char why[160] = "";
-	int r = cgroup_make(l->cgroup_name, ids_host_uid(&l->ids, 0), ids_host_gid(&l->ids, 0),
-			    &l->cgroup, why, sizeof(why), e);
+	struct cgroup_limits none = {0};
+	int r = cgroup_make(l->cgroup_name, &none, ids_host_uid(&l->ids, 0),
+			    ids_host_gid(&l->ids, 0), &l->cgroup, e);
 
 	if (r == 0 && l->cgroup.fd < 0)
 		keeper_note(&l->k,
 			    "no cgroup: %s; a command's tree is ended by walking its descendants",
-			    why);
+			    l->cgroup.why[CGROUP_TREE]);
 	return r;
 }
 
@@ -220,7 +220,9 @@ static int start_wall(struct life *l, struct ready *r, struct err *e)
 			.mount_count = r->mounts.count,
 			.init_fd = init_fd,
 			.init_argv = (char *const *)(uintptr_t)r->args.argv,
-			.cgroup_fd = l->cgroup.fd,
+			.cgroup_fd = l->cgroup.init_fd,
+			.init_fds = &l->cgroup.work_fd,
+			.init_fd_count = l->cgroup.work_fd >= 0,
 		},
 		&l->box, e);
 }
@@ -266,6 +268,7 @@ static int start_init(struct life *l, struct err *e)
 int life_start(struct life *l, struct err *e)
 {
 	const struct spec *s = &l->config.spec;
+	struct volume volume = VOLUME_NONE;
 	int r = open_dirs(l, e);
 
 	l->wall = wall_find(s->wall ? s->wall : "native");
@@ -281,7 +284,8 @@ int life_start(struct life *l, struct err *e)
 	if (r == 0)
 		r = make_cgroup(l, e);
 	if (r == 0)
-		r = storage_plain.make(l->box_fd, &l->ids, e);
+		r = storage_plain.open(&(struct storage_place){.home_fd = -1, .dir_fd = l->box_fd},
+				       &l->ids, &(struct storage_size){0}, &volume, e);
 	if (r == 0)
 		r = start_init(l, e);
 	if (r == 0)

@@ -36,20 +36,30 @@ static int make_dirs(int box_fd)
 	return 0;
 }
 
-static int plain_make(int box_fd, const struct ids *ids, struct err *e)
+static int plain_check(const struct storage_place *p, const struct ids *ids, struct err *e)
 {
-	int r = make_dirs(box_fd);
-
-	return r < 0 ? err_errno(e, -r, "cannot make the box's directories") : 0;
+	return 0;
 }
 
-static int plain_remove(int box_fd, const struct ids *ids, struct err *e)
+static int plain_open(const struct storage_place *p, const struct ids *ids,
+		      const struct storage_size *size, struct volume *ret, struct err *e)
+{
+	int r = make_dirs(p->dir_fd);
+
+	if (r < 0)
+		return err_errno(e, -r, "cannot make the box's directories");
+	*ret = VOLUME_NONE;
+	ret->ops = &storage_plain;
+	return 0;
+}
+
+static int plain_remove(const struct storage_place *p, const struct ids *ids, struct err *e)
 {
 	int first = 0;
 
 	for (int i = 0; i < DIR_COUNT; i++) {
 		struct err why;
-		int r = tree_remove_as(ids, box_fd, dirs[i].name, &why);
+		int r = tree_remove_as(ids, p->dir_fd, dirs[i].name, &why);
 
 		if (r < 0 && first == 0) {
 			first = r;
@@ -63,6 +73,7 @@ static int plain_remove(int box_fd, const struct ids *ids, struct err *e)
 const struct storage_ops storage_plain = {
 	.name = "plain",
 	.flags = 0,
-	.make = plain_make,
+	.check = plain_check,
+	.open = plain_open,
 	.remove = plain_remove,
 };

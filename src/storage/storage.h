@@ -1,25 +1,71 @@
 /*
- * Where a box's writes live. One way so far: a plain directory below boxes/<id>/. Ops and flags so
- * that loop images and btrfs pools can stand beside it.
+ * Where a box's writes live: a volume. The same for a box's own layer and for a named workspace.
+ *
+ *	plain	a directory; nothing bounds it
+ *	loop	an ext4 image in a sparse file, mounted through a loop device; root only
+ *	tmpfs	memory; made by the wall inside the box, gone when it stops; anybody
+ *
+ * A volume is opened for as long as its box runs. What is opened is a detached mount: nothing is
+ * ever visible in the host's tree, and nothing is left when everybody who held it is gone, kill -9
+ * included (the loop device detaches itself).
  */
 #pragma once
 
 #include "base/err.h"
 #include "storage/ids.h"
 
+#include <stdbool.h>
+#include <stdint.h>
+
 enum storage_flags {
-	STORAGE_LIMIT = 1 << 0, /* can bound bytes */
+	STORAGE_LIMIT = 1 << 0, /* bounds bytes and inodes */
 	STORAGE_SNAPSHOT = 1 << 1,
 	STORAGE_CLONE = 1 << 2,
+	STORAGE_MEMORY = 1 << 3, /* counts as memory and does not survive a stop */
+};
+
+/* Where a volume is. All borrowed. */
+struct storage_place {
+	int home_fd;	  /* the state directory, for what volumes share */
+	int dir_fd;	  /* boxes/<id>, or workspaces/ */
+	const char *name; /* a directory in dir_fd; NULL: dir_fd itself */
+};
+
+struct storage_size {
+	uint64_t bytes, inodes; /* 0: no limit; inodes 0: what fits the bytes */
+	bool throw_away;	/* never used again after this run: no journal, no sync */
+};
+
+struct volume {
+	const struct storage_ops *ops;
+	int mount_fd; /* owned; -1: the directory itself (plain), or made by the wall (tmpfs) */
+	int stat_fd;  /* owned; fstatfs tells what is used and left, -1 where that says nothing */
+	uint64_t bytes, inodes; /* the limit that holds, 0 none; may be that of an older make */
 };
 
 struct storage_ops {
 	const char *name;
 	unsigned flags;
-	/* Makes upper/ and work/ below box_fd, owned so that box root can use them. */
-	int (*make)(int box_fd, const struct ids *ids, struct err *e);
-	/* Removes them. Missing is success. */
-	int (*remove)(int box_fd, const struct ids *ids, struct err *e);
+	/* Can this caller have it here? 0, or ERR_UNSUPPORTED with the remedy. */
+	int (*check)(const struct storage_place *p, const struct ids *ids, struct err *e);
+	/* Makes the volume if it is missing and opens it. */
+	int (*open)(const struct storage_place *p, const struct ids *ids,
+		    const struct storage_size *size, struct volume *ret, struct err *e);
+	/* Removes it; nobody has it open. Missing is success. */
+	int (*remove)(const struct storage_place *p, const struct ids *ids, struct err *e);
 };
 
-extern const struct storage_ops storage_plain;
+extern const struct storage_ops storage_plain, storage_loop, storage_tmpfs;
+
+const struct storage_ops *storage_find(const char *name); /* or NULL */
+/* What a volume that is there was made with; storage_plain where there is none yet. */
+const struct storage_ops *storage_detect(const struct storage_place *p);
+
+void volume_done(struct volume *v); /* a zeroed one is not valid: use VOLUME_NONE */
+#define VOLUME_NONE ((struct volume){.mount_fd = -1, .stat_fd = -1})
+
+struct volume_usage {
+	uint64_t bytes, bytes_limit, files, files_limit;
+};
+/* All 0 where it cannot be told cheaply. */
+void volume_usage(const struct volume *v, struct volume_usage *ret);

@@ -23,6 +23,28 @@ struct spec_mount {
 	bool read_only;
 };
 
+/* What a box may use. One table in spec.c says how each is written and named. */
+enum limit_id {
+	LIMIT_MEM,	 /* bytes, page cache, tmpfs and page tables included; swap is off */
+	LIMIT_CPUS,	 /* thousandths of a processor */
+	LIMIT_PIDS,	 /* processes and threads */
+	LIMIT_DISK,	 /* bytes of everything it can write, host directories excepted */
+	LIMIT_FILES,	 /* open files of one process */
+	LIMIT_IO,	 /* bytes per second, each way */
+	LIMIT_TTL,	 /* ms from its start to its end */
+	LIMIT_IDLE,	 /* ms without a running command or a request */
+	LIMIT_NET_BYTES, /* through the door, both ways together */
+	LIMIT_NET_CONNS, /* through the door, at once */
+	LIMIT_COUNT
+};
+
+/* The key in a record ("mem_bytes", "cpu_milli", ...), and the flag that a person would use. */
+const char *limit_key(enum limit_id id);
+const char *limit_flag(enum limit_id id);
+
+/* What happens when LIMIT_TTL or LIMIT_IDLE is over. */
+enum expiry { EXPIRE_STOP, EXPIRE_REMOVE };
+
 struct spec {
 	const char *name;
 	const char *image;	   /* name of the image, "host" for the host's own */
@@ -36,6 +58,12 @@ struct spec {
 	bool one_shot;	     /* removed by its keeper when its first client is gone */
 	uint64_t timeout_ms; /* default for its commands, 0 none */
 	uint64_t created_ms;
+	uint64_t limits[LIMIT_COUNT]; /* 0: none */
+	unsigned limits_asked;	      /* 1 << id: the caller's own word, to be kept or refused */
+	bool best_effort;	      /* what cannot be kept is listed, not refused */
+	bool strict;		      /* no_new_privs, and no root inside */
+	const char *storage;	      /* "plain", "loop", "tmpfs"; NULL: what fits */
+	enum expiry expiry;
 	const char *env[SPEC_ENV_MAX]; /* NAME=VALUE */
 	size_t env_count;
 	const char *labels[SPEC_LABEL_MAX]; /* NAME=VALUE */

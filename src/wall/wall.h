@@ -9,6 +9,7 @@
 #include "storage/ids.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 enum wall_flags {
@@ -22,12 +23,29 @@ struct wall_mount {
 	const char *dst;     /* absolute path in the box, created if missing */
 	bool read_only;
 	bool owned; /* a named workspace: stored ids are the box's own 0..65535 */
+	/* Above 0: the detached mount of a volume, borrowed, instead of src (which is then only a
+	 * name for messages). With beneath set it is a place within the box's own tree instead:
+	 * src is the destination of an earlier mount, and beneath is resolved below that. */
+	int src_fd;
+	bool in_box;
+};
+
+/* What the wall itself bounds; the rest is the cgroup's. 0: not bounded. */
+struct wall_limits {
+	uint64_t files;			    /* RLIMIT_NOFILE, hard */
+	uint64_t mem_bytes;		    /* tmpfs inside is sized by it */
+	unsigned cpus;			    /* how many processors it sees and may run on */
+	uint64_t tmpfs_bytes, tmpfs_inodes; /* not 0: its writes live on a tmpfs of this size */
 };
 
 /* All pointers are borrowed for the call. */
 struct wall_config {
-	const char *name;	/* hostname inside */
-	const char *box_dir;	/* boxes/<id>: holds upper/ and work/ (see storage.h) */
+	const char *name;    /* hostname inside */
+	const char *box_dir; /* boxes/<id>: holds upper/ and work/ (see storage.h) */
+	int rw_fd;	     /* above 0: a detached mount that holds them instead, borrowed */
+	struct wall_limits limits;
+	bool strict;		/* no_new_privs and no root inside */
+	const char *proc_dir;	/* files here are shown in place of those in /proc; NULL: none */
 	const char *image_root; /* directory that becomes /, read-only below upper/ */
 	bool image_is_host;	/* the host's own /usr below a small skeleton at image_root */
 	bool throw_away;	/* the writes are never used again: do not sync them */
@@ -36,13 +54,24 @@ struct wall_config {
 	size_t mount_count;
 	int init_fd;		/* sealed memfd with cove-init */
 	char *const *init_argv; /* NULL-terminated */
-	int cgroup_fd;		/* the box's own cgroup (v2) with `init` in it, or -1 */
+	int cgroup_fd;		/* v2 group that init is born in, or -1 */
+	const int *join_fds;	/* "0" is written to each by the new process, first of all */
+	size_t join_count;
+	const int *init_fds; /* descriptors that init gets, as 3, 4, ... */
+	size_t init_fd_count;
+};
+
+/* Lines that say what stands between a box and the kernel, and in `missing` what this kernel could
+ * not give it; for `inspect`. Filled by start. */
+struct wall_report {
+	char walls[512], missing[512];
 };
 
 struct wall_box {
 	pid_t pid;    /* init as the host sees it */
 	int pidfd;    /* owned */
 	int rfd, wfd; /* owned; the wire, equal for a socket */
+	struct wall_report report;
 };
 
 struct wall_ops {

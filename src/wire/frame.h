@@ -45,7 +45,9 @@ enum wire_type {
 	WIRE_EXECS,  /* list commands: no payload; answered by WIRE_INFO frames, then WIRE_OK */
 	WIRE_INFO,   /* one command: struct wire_info */
 	WIRE_STATUS, /* is the box up; answered by struct wire_status */
-	WIRE_STOP, /* end the box: struct wire_stop; answered by WIRE_OK, then the socket closes */
+	WIRE_STOP,  /* end the box: struct wire_stop; answered by WIRE_OK, then the socket closes */
+	WIRE_PAUSE, /* freeze or thaw the box: struct wire_pause; answered by WIRE_OK */
+	WIRE_STATS, /* what it uses now: no payload; answered by struct wire_stats */
 	WIRE_TYPE_COUNT
 };
 

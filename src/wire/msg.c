@@ -32,7 +32,8 @@ static const struct field exit_fields[] = {
 	U64(exit, exec_id), U64(exit, exit_code), U64(exit, has_exit), U64(exit, signal),
 	U64(exit, timed_out), U64(exit, oom_killed), U64(exit, stdout_bytes),
 	U64(exit, stderr_bytes), U64(exit, truncated), U64(exit, duration_ms),
-	U64(exit, shell_state), STR(exit, cwd), STR(exit, cause), {0}};
+	U64(exit, shell_state), STR(exit, cwd), STR(exit, cause), U64(exit, cpu_us),
+	U64(exit, mem_peak_bytes), U64(exit, io_read_bytes), U64(exit, io_write_bytes), {0}};
 static const struct field signal_fields[] = {
 	U64(signal, exec_id), U64(signal, signal), U64(signal, tree), {0}};
 static const struct field resize_fields[] = {U64(resize, rows), U64(resize, cols), {0}};
@@ -49,12 +50,22 @@ static const struct field info_fields[] = {
 	U64(info, exec_id), STR(info, command), STR(info, state), STR(info, shell), U64(info, pid),
 	U64(info, started_ms), U64(info, has_exit), U64(info, exit_code), U64(info, signal),
 	U64(info, stdout_bytes), U64(info, stderr_bytes), U64(info, duration_ms), STR(info, cause),
-	U64(info, background), U64(info, truncated), {0}};
+	U64(info, background), U64(info, truncated), U64(info, oom_killed), U64(info, cpu_us),
+	U64(info, mem_peak_bytes), U64(info, io_read_bytes), U64(info, io_write_bytes), {0}};
 static const struct field status_fields[] = {
 	U64(status, started_ms), U64(status, execs_running), U64(status, clients),
-	U64(status, init_pid), STR(status, notes), STR(status, ids), {0}};
+	U64(status, init_pid), STR(status, notes), STR(status, ids), U64(status, paused),
+	STR(status, storage), STR(status, walls), {0}};
 static const struct field stop_fields[] = {
 	STR(stop, by), U64(stop, remove), U64(stop, grace_ms), {0}};
+static const struct field pause_fields[] = {U64(pause, on), STR(pause, by), {0}};
+static const struct field stats_fields[] = {
+	U64(stats, uptime_ms), U64(stats, paused), U64(stats, cpu_us), U64(stats, cpu_limit_milli),
+	U64(stats, throttled_us), U64(stats, mem_bytes), U64(stats, mem_peak_bytes),
+	U64(stats, mem_limit_bytes), U64(stats, oom_kills), U64(stats, pids),
+	U64(stats, pids_limit), U64(stats, pids_hits), U64(stats, disk_bytes), U64(stats, disk_limit_bytes),
+	U64(stats, disk_files), U64(stats, disk_files_limit), U64(stats, io_read_bytes),
+	U64(stats, io_write_bytes), U64(stats, execs_running), {0}};
 /* clang-format on */
 
 static void put_le(uint8_t *p, uint64_t v, int bytes)

@@ -25,6 +25,7 @@
 
 #include "base/buf.h"
 #include "wire/frame.h"
+#include "wire/msg_file.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -99,7 +100,9 @@ struct wire_exit {
 	uint64_t duration_ms;
 	uint64_t shell_state; /* enum wire_shell_state */
 	const char *cwd;      /* of the shell after a line; of the command for exec */
-	const char *cause;    /* exit, signal, timeout, oom, pids, killed, interrupted, ... */
+	const char *cause;    /* exit, signal, timeout, oom, pids, disk, killed, interrupted, ... */
+	/* Of its whole tree, as far as the host's cgroups can tell; 0 where they cannot. */
+	uint64_t cpu_us, mem_peak_bytes, io_read_bytes, io_write_bytes;
 };
 
 struct wire_signal {
@@ -110,40 +113,6 @@ struct wire_signal {
 
 struct wire_resize {
 	uint64_t rows, cols;
-};
-
-enum wire_file_op {
-	FILE_PUT = 1, /* asker: ENTRY, DATA(0)..., EOF(0) for each file, in order; ENTRY alone for a
-		       * directory or link; CANCEL gives up. Ends the sequence with ENTRY type 'E'.
-		       * Answer: OK, or the first ERROR: nothing more is taken then. */
-	FILE_GET,     /* answer: ENTRY, DATA(1)..., EOF(1) for each file; ENTRY alone else; OK */
-	FILE_STAT,    /* answer: one ENTRY, OK */
-	FILE_LIST,    /* answer: one ENTRY per name (not "." and ".."), OK */
-	FILE_MKDIR,   /* with parents; existing is fine */
-	FILE_MOVE,    /* path -> to */
-	FILE_REMOVE,  /* recursive with flag; never follows a link; missing is fine */
-	FILE_CHMOD,
-	FILE_OP_COUNT
-};
-
-struct wire_file {
-	uint64_t op;
-	const char *path; /* absolute, or relative to the box's start directory */
-	const char *to;
-	const char *user; /* NULL: the box's user */
-	uint64_t mode;
-	uint64_t recursive;
-	uint64_t follow; /* stat: follow a final link */
-};
-
-struct wire_entry {
-	uint64_t type;	    /* 'f' file, 'd' directory, 'l' link, 'o' other, 'E' end of a put */
-	const char *path;   /* relative to the operation's path; "" is that path itself */
-	const char *target; /* link */
-	uint64_t mode;	    /* permission bits; a put with 0 gets 0644, a directory 0755 */
-	uint64_t size;	    /* a hint: the data frames decide */
-	uint64_t mtime_ns;  /* since 1970 */
-	uint64_t uid, gid;
 };
 
 struct wire_attach {
@@ -167,6 +136,7 @@ struct wire_info {
 	const char *cause;
 	uint64_t background;
 	uint64_t truncated; /* not all of its output was kept */
+	uint64_t oom_killed, cpu_us, mem_peak_bytes, io_read_bytes, io_write_bytes;
 };
 
 struct wire_status {
@@ -176,6 +146,25 @@ struct wire_status {
 	uint64_t init_pid; /* on the host */
 	const char *notes; /* what is not enforced and why; lines */
 	const char *ids;   /* which ids the box has: range, subordinate, single */
+	uint64_t paused;
+	const char *storage; /* where its writes live: plain, loop, tmpfs */
+	const char *walls; /* what stands between it and the kernel: seccomp, landlock...; lines */
+};
+
+/* All of the box, now. A number that this host cannot tell is 0; a limit of 0 is none. */
+struct wire_stats {
+	uint64_t uptime_ms, paused;
+	uint64_t cpu_us, cpu_limit_milli, throttled_us;
+	uint64_t mem_bytes, mem_peak_bytes, mem_limit_bytes, oom_kills;
+	uint64_t pids, pids_limit, pids_hits;
+	uint64_t disk_bytes, disk_limit_bytes, disk_files, disk_files_limit;
+	uint64_t io_read_bytes, io_write_bytes;
+	uint64_t execs_running;
+};
+
+struct wire_pause {
+	uint64_t on;
+	const char *by; /* who asked, for the record */
 };
 
 struct wire_stop {
@@ -190,7 +179,8 @@ struct wire_stop {
 	X(hello, WIRE_HELLO) X(error, WIRE_ERROR) X(credit, WIRE_CREDIT) X(exec, WIRE_EXEC) \
 	X(started, WIRE_STARTED) X(exit, WIRE_EXIT) X(signal, WIRE_SIGNAL) \
 	X(resize, WIRE_RESIZE) X(file, WIRE_FILE) X(entry, WIRE_ENTRY) \
-	X(attach, WIRE_ATTACH) X(info, WIRE_INFO) X(status, WIRE_STATUS) X(stop, WIRE_STOP)
+	X(attach, WIRE_ATTACH) X(info, WIRE_INFO) X(status, WIRE_STATUS) X(stop, WIRE_STOP) \
+	X(pause, WIRE_PAUSE) X(stats, WIRE_STATS)
 /* clang-format on */
 
 #define WIRE_DECLARE(name, frame_type)                                         \

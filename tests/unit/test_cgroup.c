@@ -11,13 +11,13 @@ static char name[48];
 
 static void make(struct cgroup *cg)
 {
+	struct cgroup_limits none = {0};
 	struct err e = {0};
-	char why[128];
 
 	snprintf(name, sizeof(name), "unit-test-%d", (int)getpid());
-	CHECK_EQ(cgroup_make(name, getuid(), getgid(), cg, why, sizeof(why), &e), 0);
+	CHECK_EQ(cgroup_make(name, &none, getuid(), getgid(), cg, &e), 0);
 	if (cg->fd < 0)
-		SKIP(why);
+		SKIP(cg->why[CGROUP_TREE]);
 }
 
 static pid_t fork_into(struct cgroup *cg, const char *below)

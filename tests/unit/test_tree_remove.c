@@ -312,18 +312,22 @@ TEST(plain_storage)
 {
 	struct ids ids = {.kind = IDS_SINGLE, .caller_uid = getuid(), .caller_gid = getgid()};
 	struct err e = {0};
+	struct storage_place place;
+	struct storage_size size = {0};
+	struct volume volume;
 	struct stat st;
 
 	setup();
+	place = (struct storage_place){.home_fd = -1, .dir_fd = base_fd};
 	CHECK_EQ(tree_remove(base_fd, "tree", NULL), 0);
-	CHECK_EQ(storage_plain.make(base_fd, &ids, &e), 0);
-	CHECK_EQ(storage_plain.make(base_fd, &ids, &e), 0);
+	CHECK_EQ(storage_plain.open(&place, &ids, &size, &volume, &e), 0);
+	CHECK_EQ(storage_plain.open(&place, &ids, &size, &volume, &e), 0);
 	CHECK_EQ(fstatat(base_fd, "upper", &st, AT_SYMLINK_NOFOLLOW), 0);
 	CHECK_EQ(st.st_mode & 07777, 0755);
 	CHECK(exists("work"));
 	touch("upper/x");
-	CHECK_EQ(storage_plain.remove(base_fd, &ids, &e), 0);
-	CHECK_EQ(storage_plain.remove(base_fd, &ids, &e), 0);
+	CHECK_EQ(storage_plain.remove(&place, &ids, &e), 0);
+	CHECK_EQ(storage_plain.remove(&place, &ids, &e), 0);
 	CHECK(!exists("upper") && !exists("work"));
 	finish();
 }

@@ -34,7 +34,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-enum { INIT_FD = 4, NOFILE_SOFT = 1024, NOFILE_HARD = 65536 };
+enum { NOFILE_SOFT = 1024, NOFILE_HARD = 65536 };
 
 struct enter {
 	struct plan *plan;
@@ -434,31 +434,33 @@ static int become_box_root(const struct ids *ids, struct err *e)
 	return 0;
 }
 
-/* 0 and 1 the wire, 2 nothing, 3 the cgroup, 4 init's program; all else closed. */
+/* 0 and 1 the wire, 2 nothing, from 3 on what init is given; then its program and the status, which
+ * exec closes; all else closed. */
 static int place_descriptors(const struct wall_config *c, const struct enter_fds *fds,
-			     int *ret_status)
+			     int *ret_program, int *ret_status)
 {
+	enum { LOW = 3, HIGH = 64, GIVEN_MAX = 16 };
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	int high[4] = {fds->wire, null, c->cgroup_fd, c->init_fd};
-	int status = fcntl(fds->status, F_DUPFD_CLOEXEC, 64);
+	int from[LOW + GIVEN_MAX + 2] = {fds->wire, fds->wire, null};
+	int count = LOW;
 
-	if (null < 0 || status < 0)
-		return -errno;
-	for (int i = 0; i < 4; i++) {
-		high[i] = high[i] < 0 ? -1 : fcntl(high[i], F_DUPFD_CLOEXEC, 64);
-		if (high[i] < 0 && i != 2)
+	if (c->init_fd_count > GIVEN_MAX)
+		return -E2BIG;
+	for (size_t i = 0; i < c->init_fd_count; i++)
+		from[count++] = c->init_fds[i];
+	*ret_program = count;
+	from[count++] = c->init_fd;
+	*ret_status = count;
+	from[count++] = fds->status;
+	for (int i = 0; i < count; i++) {
+		from[i] = fcntl(from[i], F_DUPFD_CLOEXEC, HIGH);
+		if (from[i] < 0)
 			return -errno;
 	}
-	if (dup2(high[0], 0) < 0 || dup2(high[0], 1) < 0 || dup2(high[1], 2) < 0)
-		return -errno;
-	if (high[2] >= 0 && dup2(high[2], 3) < 0)
-		return -errno;
-	if (high[2] < 0)
-		close(3);
-	if (dup3(high[3], INIT_FD, O_CLOEXEC) < 0 || dup3(status, INIT_FD + 1, O_CLOEXEC) < 0)
-		return -errno;
-	*ret_status = INIT_FD + 1;
-	return sys_close_range(INIT_FD + 2, ~0u, 0);
+	for (int i = 0; i < count; i++)
+		if ((i < *ret_program ? dup2(from[i], i) : dup3(from[i], i, O_CLOEXEC)) < 0)
+			return -errno;
+	return sys_close_range((unsigned)count, ~0u, 0);
 }
 
 static void fail(int status_fd, const struct err *e)
@@ -474,7 +476,7 @@ void enter_box(struct plan *p, const struct enter_fds *fds)
 	const struct wall_config *c = p->config;
 	char *env[] = {NULL};
 	struct err e = {0};
-	int status = fds->status, r;
+	int status = fds->status, program, r;
 	sigset_t none;
 	char go;
 
@@ -487,9 +489,9 @@ void enter_box(struct plan *p, const struct enter_fds *fds)
 		fail(status, &e);
 	if (become_box_root(&c->ids, &e) < 0 || run_steps(&n, &e) < 0)
 		fail(status, &e);
-	r = place_descriptors(c, fds, &status);
+	r = place_descriptors(c, fds, &program, &status);
 	if (r == 0)
-		r = sys_execveat(INIT_FD, c->init_argv, env);
+		r = sys_execveat(program, c->init_argv, env);
 	err_set(&e, ERR_UNSUPPORTED, -r, "cove-init cannot be run here (%s): install Cove again",
 		strerror(-r));
 	fail(status, &e);

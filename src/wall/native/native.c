@@ -99,12 +99,6 @@ static pid_t clone_box(int cgroup_fd, int *ret_pidfd, struct err *e)
 	return (pid_t)pid;
 }
 
-/* init is born where it stays. Without a group, -1. */
-static int open_init_group(int cgroup_fd)
-{
-	return cgroup_fd < 0 ? -1 : openat(cgroup_fd, "init", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-}
-
 static int open_user_ns(pid_t pid, struct err *e)
 {
 	char path[64];
@@ -154,9 +148,8 @@ static void end_child(pid_t pid, int *pidfd)
 
 static int run_child(struct plan *p, struct channel *ch, struct wall_box *ret, struct err *e)
 {
-	autoclose int group = open_init_group(p->config->cgroup_fd);
 	int pidfd = -1, r;
-	pid_t pid = clone_box(group, &pidfd, e);
+	pid_t pid = clone_box(p->config->cgroup_fd, &pidfd, e);
 
 	if (pid < 0)
 		return pid;
