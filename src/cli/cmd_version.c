@@ -5,10 +5,16 @@
 
 static int run(struct cli *c)
 {
-	char text[128];
+	/* A build whose protections can be switched off must not pass for another. */
+#ifdef COVE_CONTROLS
+	static const char note[] = " FOR TESTS ONLY: its protections can be switched off";
+#else
+	static const char note[] = "";
+#endif
+	char text[160];
 	int n = snprintf(text, sizeof(text),
-			 c->o.json ? "{\"version\":\"%s\",\"abi\":%d}\n" : "cove %s (abi %d)\n",
-			 cove_version(), cove_abi());
+			 c->o.json ? "{\"version\":\"%s%s\",\"abi\":%d}\n" : "cove %s%s (abi %d)\n",
+			 cove_version(), note, cove_abi());
 
 	return cli_out(c, text, (size_t)n);
 }

@@ -1,0 +1,33 @@
+/* Which protections are switched off; see control.h. Not in the sources of a release build. */
+#include "base/control.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *given;
+
+void control_set(const char *list)
+{
+	given = list;
+}
+
+const char *control_list(void)
+{
+	const char *list = given ? given : getenv("COVE_WITHOUT");
+
+	return list && *list ? list : NULL;
+}
+
+bool control_is_off(const char *name)
+{
+	size_t len = strlen(name);
+
+	for (const char *at = control_list(); at && *at;) {
+		size_t n = strcspn(at, ",");
+
+		if (n == len && strncmp(at, name, n) == 0)
+			return true;
+		at += n + (at[n] == ',');
+	}
+	return false;
+}
