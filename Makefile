@@ -7,8 +7,9 @@ PREFIX     = /usr/local
 DESTDIR    =
 PYTHON     = /usr/bin/python3
 FUZZ_SECONDS = 60
+ROUNDS     = 100000
 
-.PHONY: all quickstart test bench lint fuzz format tidy install clean help
+.PHONY: all quickstart test bench faults churn lint fuzz format tidy install clean help
 
 all: ## build the programs, the library and the manual into ./build (the default)
 	@tools/packages build
@@ -29,6 +30,14 @@ test: ## unit tests, fuzz corpus, lint and end-to-end tests, under sanitizers, a
 bench: all ## measure against bwrap, runc, crun and docker where installed; writes bench/RESULTS.md
 	@tools/packages image bench
 	@$(PYTHON) -B bench/run
+
+faults: all ## kill -9, ENOSPC and EIO at every moment of a create and a delete, and 500 random kills
+	@tools/packages test
+	@$(PYTHON) -B tools/faults
+
+churn: all ## ROUNDS (100000) boxes made and removed; prints what is not back where it was
+	@ninja -C $(BUILD) bench/churn >/dev/null
+	@$(PYTHON) -B tools/churn --rounds $(ROUNDS)
 
 lint: ## layers, sizes, banned calls, format, names in ARCHITECTURE.md
 	@tools/packages lint
