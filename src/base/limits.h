@@ -27,6 +27,17 @@
 #define TREE_PASSES_MAX (1u << 20) /* over a tree's root while removing; calling again goes on */
 #define TREE_DEPTH_MAX	65536u	   /* levels that can be measured */
 
+/* Disks in files (src/storage/loop.c, image.c). */
+#define DISK_BYTES_MIN	   (1ull << 20) /* what a limit may be */
+#define DISK_BYTES_MAX	   (8ull << 40)
+#define DISK_INODES_MIN	   64ull
+#define DISK_INODES_MAX	   (64ull << 20)
+#define DISK_TEMPLATES_MAX 16u	 /* empty filesystems kept for copying, one per size */
+#define DISK_SIZING_MAX	   6u	 /* rounds until an empty filesystem has the space asked for */
+#define DISK_LOCK_MS	   30000 /* for another process that is mounting the same disk */
+#define LOOP_TRIES_MAX	   256u	 /* free loop devices that others took first */
+#define LOOP_NUMBER_MAX	   ((1u << 20) - 1)
+
 /* Inside a box (src/init). */
 #define INIT_EXECS_MAX	  512u /* commands alive at once, lingering output included */
 #define INIT_SHELLS_MAX	  32u
