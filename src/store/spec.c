@@ -2,8 +2,9 @@
  * A box's specification: its text form, and what may stand in it; see spec.h.
  *
  * How it works: one table of the plain string fields serves writing and reading. A mount is a run
- * of lines that begins with mount_src. A field that may be given once and comes twice is an error,
- * and so is a key nobody knows.
+ * of lines that begins with mount_src. Another table says of each limit how it is named and counted
+ * and between what it must lie; a line `asked KEY` stands beside those that are the caller's own
+ * word. A field that may be given once and comes twice is an error, and so is a key nobody knows.
  */
 #include "store/spec.h"
 
@@ -11,6 +12,7 @@
 #include "base/lines.h"
 #include "base/path.h"
 #include "base/sha256.h"
+#include "base/size.h"
 #include "base/str.h"
 
 #include <errno.h>
@@ -30,6 +32,39 @@ static const struct {
 	{"user", offsetof(struct spec, user)},
 	{"cwd", offsetof(struct spec, cwd)},
 	{"session", offsetof(struct spec, session)},
+	{"storage", offsetof(struct spec, storage)},
+};
+
+static const struct {
+	const char *key;
+	size_t offset;
+} flags[] = {
+	{"one_shot", offsetof(struct spec, one_shot)},
+	{"best_effort", offsetof(struct spec, best_effort)},
+	{"strict", offsetof(struct spec, strict)},
+};
+
+enum { FLAG_COUNT = sizeof(flags) / sizeof(flags[0]) };
+
+enum limit_unit { UNIT_BYTES, UNIT_RATE, UNIT_MILLI, UNIT_COUNT, UNIT_MS };
+
+/* A minimum is what a shell and a small program need; below it a box would only fail later and with
+ * a worse reason. */
+static const struct {
+	const char *key, *flag, *word;
+	enum limit_unit unit;
+	uint64_t min, max;
+} limits[LIMIT_COUNT] = {
+	[LIMIT_MEM] = {"mem_bytes", "--mem", "memory", UNIT_BYTES, 16 << 20, 1ull << 50},
+	[LIMIT_CPUS] = {"cpu_milli", "--cpus", "cpu", UNIT_MILLI, 10, 8192 * 1000},
+	[LIMIT_PIDS] = {"pids", "--pids", "pids", UNIT_COUNT, 4, 4 << 20},
+	[LIMIT_DISK] = {"disk_bytes", "--disk", "disk", UNIT_BYTES, 8 << 20, 1ull << 50},
+	[LIMIT_FILES] = {"files", "--files", "files", UNIT_COUNT, 64, 1 << 20},
+	[LIMIT_IO] = {"io_bytes", "--io", "io", UNIT_RATE, 64 << 10, 1ull << 50},
+	[LIMIT_TTL] = {"ttl_ms", "--ttl", "ttl", UNIT_MS, 100, 3650ull * 86400 * 1000},
+	[LIMIT_IDLE] = {"idle_ms", "--idle", "idle", UNIT_MS, 100, 3650ull * 86400 * 1000},
+	[LIMIT_NET_BYTES] = {"net_bytes", "--net-bytes", "net_bytes", UNIT_BYTES, 1, 1ull << 60},
+	[LIMIT_NET_CONNS] = {"net_conns", "--net-conns", "net_conns", UNIT_COUNT, 1, 1 << 20},
 };
 
 enum { STRING_COUNT = sizeof(strings) / sizeof(strings[0]), USER_NAME_MAX = 63 };
@@ -42,6 +77,78 @@ static const char **string_field(struct spec *s, size_t i)
 static const char *string_value(const struct spec *s, size_t i)
 {
 	return *(const char *const *)(const void *)((const char *)s + strings[i].offset);
+}
+
+static bool *flag_field(struct spec *s, size_t i)
+{
+	return (bool *)(void *)((char *)s + flags[i].offset);
+}
+
+static bool flag_value(const struct spec *s, size_t i)
+{
+	return *(const bool *)(const void *)((const char *)s + flags[i].offset);
+}
+
+const char *limit_key(enum limit_id id)
+{
+	return limits[id].key;
+}
+
+const char *limit_flag(enum limit_id id)
+{
+	return limits[id].flag;
+}
+
+const char *limit_word(enum limit_id id)
+{
+	return limits[id].word;
+}
+
+/* In the largest unit that it is a whole number of. */
+static void format_time(unsigned long long ms, char ret[LIMIT_TEXT])
+{
+	static const struct {
+		unsigned ms;
+		const char *name;
+	} units[] = {{86400000, "d"}, {3600000, "h"}, {60000, "min"}, {1000, "s"}, {1, "ms"}};
+	size_t i = 0;
+
+	while (ms % units[i].ms)
+		i++;
+	snprintf(ret, LIMIT_TEXT, "%llu %s", ms / units[i].ms, units[i].name);
+}
+
+const char *limit_format(enum limit_id id, uint64_t value, char ret[LIMIT_TEXT])
+{
+	enum limit_unit unit = limits[id].unit;
+	unsigned long long v = value;
+	char size[SIZE_TEXT];
+
+	if (v == 0)
+		snprintf(ret, LIMIT_TEXT, "none");
+	else if (unit == UNIT_BYTES || unit == UNIT_RATE)
+		snprintf(ret, LIMIT_TEXT, "%s%s", size_format(size, value),
+			 unit == UNIT_RATE ? "/s" : "");
+	else if (unit == UNIT_COUNT)
+		snprintf(ret, LIMIT_TEXT, "%llu", v);
+	else if (unit == UNIT_MILLI)
+		snprintf(ret, LIMIT_TEXT, "%g", (double)v / 1000);
+	else
+		format_time(v, ret);
+	return ret;
+}
+
+static int format_limits(const struct spec *s, struct buf *out)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < LIMIT_COUNT && r == 0; i++) {
+		if (s->limits[i])
+			r = lines_put_u64(out, limits[i].key, s->limits[i]);
+		if (r == 0 && s->limits_asked & 1u << i)
+			r = lines_put(out, "asked", limits[i].key);
+	}
+	return r;
 }
 
 static int format_mount(const struct spec_mount *m, struct buf *out)
@@ -66,12 +173,17 @@ int spec_format(const struct spec *s, struct buf *out)
 			r = lines_put(out, strings[i].key, string_value(s, i));
 	if (r == 0 && s->persistence == PERSIST_BOX)
 		r = lines_put(out, "persistence", "box");
-	if (r == 0 && s->one_shot)
-		r = lines_put(out, "one_shot", "1");
+	for (size_t i = 0; i < FLAG_COUNT && r == 0; i++)
+		if (flag_value(s, i))
+			r = lines_put(out, flags[i].key, "1");
+	if (r == 0 && s->expiry == EXPIRE_REMOVE)
+		r = lines_put(out, "expire", "remove");
 	if (r == 0 && s->timeout_ms)
 		r = lines_put_u64(out, "timeout_ms", s->timeout_ms);
 	if (r == 0)
 		r = lines_put_u64(out, "created_ms", s->created_ms);
+	if (r == 0)
+		r = format_limits(s, out);
 	for (size_t i = 0; i < s->env_count && r == 0; i++)
 		r = lines_put(out, "env", s->env[i]);
 	for (size_t i = 0; i < s->label_count && r == 0; i++)
@@ -110,9 +222,43 @@ static bool take_persistence(struct spec *s, const char *value)
 	return ok;
 }
 
+/* Of two words the one that is not the default. */
+static bool take_expiry(struct spec *s, const char *value)
+{
+	bool ok = s->expiry == EXPIRE_STOP && strcmp(value, "remove") == 0;
+
+	s->expiry = EXPIRE_REMOVE;
+	return ok;
+}
+
 static bool take_number(uint64_t *number, const char *value)
 {
 	return *number == 0 && str_parse_u64(value, UINT64_MAX, number);
+}
+
+static bool take_asked(struct spec *s, const char *value)
+{
+	for (size_t i = 0; i < LIMIT_COUNT; i++) {
+		if (strcmp(value, limits[i].key) != 0)
+			continue;
+		if (s->limits_asked & 1u << i)
+			return false;
+		s->limits_asked |= 1u << i;
+		return true;
+	}
+	return false;
+}
+
+/* -ENOENT if key is neither a limit nor a flag. None is written by leaving a limit out. */
+static int take_limit_or_flag(struct spec *s, const char *key, const char *value)
+{
+	for (size_t i = 0; i < LIMIT_COUNT; i++)
+		if (strcmp(key, limits[i].key) == 0)
+			return take_number(&s->limits[i], value) && s->limits[i] ? 0 : -EBADMSG;
+	for (size_t i = 0; i < FLAG_COUNT; i++)
+		if (strcmp(key, flags[i].key) == 0)
+			return take_flag(flag_field(s, i), value) ? 0 : -EBADMSG;
+	return -ENOENT;
 }
 
 static bool take_item(const char **list, size_t *count, size_t max, const char *value)
@@ -154,15 +300,21 @@ static int take_mount_line(struct spec *s, const char *key, const char *value)
 int spec_take(struct spec *s, const char *key, const char *value)
 {
 	bool twice = false, ok;
+	int r;
 
 	if (take_string(s, key, value, &twice))
 		return twice ? -EBADMSG : 0;
 	if (str_starts(key, "mount_"))
 		return take_mount_line(s, key, value);
+	r = take_limit_or_flag(s, key, value);
+	if (r != -ENOENT)
+		return r;
 	if (strcmp(key, "persistence") == 0)
 		ok = take_persistence(s, value);
-	else if (strcmp(key, "one_shot") == 0)
-		ok = take_flag(&s->one_shot, value);
+	else if (strcmp(key, "expire") == 0)
+		ok = take_expiry(s, value);
+	else if (strcmp(key, "asked") == 0)
+		ok = take_asked(s, value);
 	else if (strcmp(key, "timeout_ms") == 0)
 		ok = take_number(&s->timeout_ms, value);
 	else if (strcmp(key, "created_ms") == 0)
@@ -363,6 +515,34 @@ static int check_place(const struct spec *s, struct err *e)
 	return r;
 }
 
+static int check_limits(const struct spec *s, struct err *e)
+{
+	char is[LIMIT_TEXT], bound[LIMIT_TEXT];
+
+	for (unsigned i = 0; i < LIMIT_COUNT; i++) {
+		uint64_t v = s->limits[i], min = limits[i].min, max = limits[i].max;
+
+		if (v == 0 || (v >= min && v <= max))
+			continue;
+		return err_set(e, ERR_INVALID, EINVAL, "%s %s is too %s: at %s %s, or none",
+			       limits[i].flag, limit_format((enum limit_id)i, v, is),
+			       v < min ? "little" : "much", v < min ? "least" : "most",
+			       limit_format((enum limit_id)i, v < min ? min : max, bound));
+	}
+	return 0;
+}
+
+static int check_storage(const char *storage, struct err *e)
+{
+	static const char *const known[] = {"plain", "loop", "tmpfs"};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (!storage || strcmp(storage, known[i]) == 0)
+			return 0;
+	return err_set(e, ERR_INVALID, EINVAL, "storage is 'plain', 'loop' or 'tmpfs', not '%.40s'",
+		       storage);
+}
+
 int spec_check(const struct spec *s, struct err *e)
 {
 	int r = check_name("box", s->name, e);
@@ -373,6 +553,10 @@ int spec_check(const struct spec *s, struct err *e)
 		r = check_name("wall", s->wall, e);
 	if (r == 0 && s->persistence != PERSIST_WORKSPACE && s->persistence != PERSIST_BOX)
 		r = err_set(e, ERR_INVALID, EINVAL, "persistence is 'workspace' or 'box'");
+	if (r == 0)
+		r = check_limits(s, e);
+	if (r == 0)
+		r = check_storage(s->storage, e);
 	if (r == 0)
 		r = check_place(s, e);
 	if (r == 0)

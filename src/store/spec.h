@@ -38,9 +38,14 @@ enum limit_id {
 	LIMIT_COUNT
 };
 
-/* The key in a record ("mem_bytes", "cpu_milli", ...), and the flag that a person would use. */
+/* The key in a record ("mem_bytes", "cpu_milli", ...), the flag that a person would use ("--mem"),
+ * and the word that begins a line about it among what is not enforced ("memory"). */
 const char *limit_key(enum limit_id id);
 const char *limit_flag(enum limit_id id);
+const char *limit_word(enum limit_id id);
+/* The value as a person writes it: "512 MiB", "0.5", "90 s"; "none" for 0. */
+enum { LIMIT_TEXT = 48 };
+const char *limit_format(enum limit_id id, uint64_t value, char ret[LIMIT_TEXT]);
 
 /* What happens when LIMIT_TTL or LIMIT_IDLE is over. */
 enum expiry { EXPIRE_STOP, EXPIRE_REMOVE };

@@ -33,6 +33,16 @@ TEST(everything_comes_back)
 	s.one_shot = true;
 	s.timeout_ms = 5000;
 	s.created_ms = 1700000000000;
+	s.storage = "tmpfs";
+	s.best_effort = s.strict = true;
+	s.expiry = EXPIRE_REMOVE;
+	for (unsigned i = 0; i < LIMIT_COUNT; i++)
+		s.limits[i] = 100000000 + i;
+	s.limits_asked = 1u << LIMIT_MEM | 1u << LIMIT_NET_CONNS;
+	s.limits[LIMIT_CPUS] = 500;
+	s.limits[LIMIT_PIDS] = 4;
+	s.limits[LIMIT_FILES] = 1024;
+	s.limits[LIMIT_NET_CONNS] = 0;
 	s.env[s.env_count++] = "A=1";
 	s.env[s.env_count++] = "B=two words\nand a line";
 	s.env[s.env_count++] = "EMPTY=";
@@ -47,6 +57,10 @@ TEST(everything_comes_back)
 	CHECK_STR(got.session, s.session);
 	CHECK_EQ(got.persistence, PERSIST_BOX);
 	CHECK(got.one_shot && got.timeout_ms == 5000 && got.created_ms == s.created_ms);
+	CHECK_EQ(memcmp(got.limits, s.limits, sizeof(s.limits)), 0);
+	CHECK_EQ(got.limits_asked, s.limits_asked);
+	CHECK(got.best_effort && got.strict && got.expiry == EXPIRE_REMOVE);
+	CHECK_STR(got.storage, "tmpfs");
 	CHECK_EQ(got.env_count, 3);
 	CHECK_STR(got.env[1], s.env[1]);
 	CHECK_STR(got.env[2], "EMPTY=");
@@ -85,6 +99,21 @@ TEST(strict_reading)
 		HEAD "cwd /t\\mp\n",
 		HEAD "Cwd /tmp\n",
 		HEAD "\n",
+		HEAD "mem_bytes 0\n",
+		HEAD "mem_bytes 1\n",
+		HEAD "mem_bytes 99999999999999999999\n",
+		HEAD "mem_bytes 512M\n",
+		HEAD "mem_bytes 33554432\nmem_bytes 33554432\n",
+		HEAD "pids 3\n",
+		HEAD "asked\n",
+		HEAD "asked memory\n",
+		HEAD "asked pids\nasked pids\n",
+		HEAD "best_effort 0\n",
+		HEAD "strict 1\nstrict 1\n",
+		HEAD "expire stop\n",
+		HEAD "expire remove\nexpire remove\n",
+		HEAD "storage btrfs\n",
+		HEAD "storage\n",
 		"name ../x\nimage base\nwall native\n",
 		"name dev\nimage ../../etc\nwall native\n",
 	};
@@ -151,6 +180,60 @@ TEST(names_users_and_workspaces_are_checked)
 	CHECK(spec_check(&s, NULL) < 0);
 	s.workspace = NULL;
 	CHECK_EQ(spec_check(&s, NULL), 0);
+}
+
+/* What is refused says which flag, what it was and where the bound is. */
+TEST(limits_have_bounds)
+{
+	static const struct {
+		enum limit_id id;
+		uint64_t least;
+		const char *flag, *said;
+	} limits[] = {
+		{LIMIT_MEM, 16 << 20, "--mem 15.9 MiB", "at least 16 MiB"},
+		{LIMIT_CPUS, 10, "--cpus 0.009", "at least 0.01"},
+		{LIMIT_PIDS, 4, "--pids 3", "at least 4"},
+		{LIMIT_DISK, 8 << 20, "--disk 7.9 MiB", "at least 8 MiB"},
+		{LIMIT_FILES, 64, "--files 63", "at least 64"},
+		{LIMIT_IO, 64 << 10, "--io 63.9 KiB/s", "at least 64 KiB/s"},
+		{LIMIT_TTL, 100, "--ttl 99 ms", "at least 100 ms"},
+		{LIMIT_IDLE, 100, "--idle 99 ms", "at least 100 ms"},
+	};
+
+	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+		struct spec s = good();
+		struct err e = {0};
+
+		s.limits[limits[i].id] = limits[i].least;
+		CHECK_EQ(spec_check(&s, &e), 0);
+		s.limits[limits[i].id] = limits[i].least - 1;
+		CHECK_EQ(spec_check(&s, &e), -EINVAL);
+		CHECK_EQ(e.kind, ERR_INVALID);
+		if (!strstr(e.msg, limits[i].flag) || !strstr(e.msg, limits[i].said))
+			FAIL(e.msg);
+		s.limits[limits[i].id] = UINT64_MAX;
+		CHECK_EQ(spec_check(&s, &e), -EINVAL);
+		CHECK(strstr(e.msg, limit_flag(limits[i].id)) && strstr(e.msg, "at most"));
+	}
+}
+
+TEST(limits_in_words)
+{
+	char text[LIMIT_TEXT];
+
+	CHECK_STR(limit_format(LIMIT_MEM, 0, text), "none");
+	CHECK_STR(limit_format(LIMIT_MEM, 512 << 20, text), "512 MiB");
+	CHECK_STR(limit_format(LIMIT_IO, 1 << 20, text), "1 MiB/s");
+	CHECK_STR(limit_format(LIMIT_CPUS, 1500, text), "1.5");
+	CHECK_STR(limit_format(LIMIT_PIDS, 1024, text), "1024");
+	CHECK_STR(limit_format(LIMIT_TTL, 90000, text), "90 s");
+	CHECK_STR(limit_format(LIMIT_TTL, 1500, text), "1500 ms");
+	CHECK_STR(limit_format(LIMIT_IDLE, 7200000, text), "2 h");
+	CHECK_STR(limit_format(LIMIT_IDLE, 3 * 86400000, text), "3 d");
+	for (unsigned i = 0; i < LIMIT_COUNT; i++) {
+		CHECK(str_starts(limit_flag((enum limit_id)i), "--"));
+		CHECK(limit_key((enum limit_id)i)[0] && limit_word((enum limit_id)i)[0]);
+	}
 }
 
 static int mount_of(const char *text, struct spec_mount *ret, struct err *e)
