@@ -1,7 +1,9 @@
 /* Small file operations: one request, a few entries back. */
+#include "base/control.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/path.h"
+#include "core/host_files.h"
 #include "core/transfer.h"
 
 #include <errno.h>
@@ -252,6 +254,13 @@ int cove_move(struct cove_box *box, const char *from, const char *to, struct cov
 
 int cove_unlink(struct cove_box *box, const char *path, bool recursive, struct cove_error *err)
 {
+	struct err e = {0};
+	int r = -ENOSYS;
+
+	if (control_is_off("host-files"))
+		r = host_unlink(box, path, recursive, &e);
+	if (r != -ENOSYS)
+		return core_return(box->cove, box->name, r, &e, err);
 	return simple(box,
 		      &(struct wire_file){.op = FILE_REMOVE, .path = path, .recursive = recursive},
 		      err);

@@ -1,0 +1,15 @@
+/*
+ * File operations done the wrong way, by walking a box's paths on the host. They exist so that the
+ * attack suite can show that it notices (control "host-files"); only a -Dcontrols=true build has
+ * them. In every other build the calls are behind the constant false.
+ */
+#pragma once
+
+#include "core/core.h"
+
+/* All return -ENOSYS for what is left to the right way: directories, relative paths. */
+int host_put(struct cove_box *box, const char *host_path, const char *box_path, struct err *e);
+int host_put_fd(struct cove_box *box, int fd, const char *box_path, struct err *e);
+int host_get(struct cove_box *box, const char *box_path, const char *host_path, struct err *e);
+int host_get_fd(struct cove_box *box, const char *box_path, int fd, struct err *e);
+int host_unlink(struct cove_box *box, const char *box_path, bool recursive, struct err *e);
