@@ -20,6 +20,7 @@ enum { COMMAND_SHOWN_MAX = 80 };
 static const char *const kind_names[] = {
 	[EVENT_OPEN] = "open",	     [EVENT_COMMAND] = "command", [EVENT_RESULT] = "result",
 	[EVENT_TIMEOUT] = "timeout", [EVENT_FAIL] = "fail",	  [EVENT_CLOSE] = "close",
+	[EVENT_PAUSE] = "pause",     [EVENT_RESUME] = "resume",
 };
 
 static int put_text(struct buf *out, const char *before, const char *text)
@@ -99,14 +100,15 @@ static int put_open(struct buf *out, const struct event *ev)
 	return r;
 }
 
-static int put_close(struct buf *out, const struct event *ev)
+static int put_change(struct buf *out, const char *what, const struct event *ev)
 {
-	int r = put_text(out, "close  ", ev->box ? ev->box : "");
+	bool has_cause = ev->cause && *ev->cause;
+	int r = put_text(out, what, ev->box ? ev->box : "");
 
-	if (r == 0 && ev->cause && *ev->cause)
+	if (r == 0 && has_cause)
 		r = put_text(out, "  ", ev->cause);
 	if (r == 0 && ev->by && *ev->by)
-		r = put_text(out, " by ", ev->by);
+		r = put_text(out, has_cause ? " by " : "  by ", ev->by);
 	return r;
 }
 
@@ -124,7 +126,11 @@ static int put_line(struct buf *out, const struct event *ev)
 	case EVENT_FAIL:
 		return put_text(out, "fail   ", ev->cause ? ev->cause : "");
 	case EVENT_CLOSE:
-		return put_close(out, ev);
+		return put_change(out, "close  ", ev);
+	case EVENT_PAUSE:
+		return put_change(out, "pause  ", ev);
+	case EVENT_RESUME:
+		return put_change(out, "resume ", ev);
 	}
 	return -EINVAL;
 }

@@ -8,6 +8,8 @@
  *	[cove] -> exit 0, 1204 B out, 0 B err, 1.2 s, cwd /tmp (changed)
  *	[cove] timeout after 5.0 s
  *	[cove] fail   no image 'x'
+ *	[cove] pause  dev  by cove pause
+ *	[cove] resume dev  by cove resume
  *	[cove] close  dev  stopped by cove stop
  */
 #pragma once
@@ -17,7 +19,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum event_kind { EVENT_OPEN, EVENT_COMMAND, EVENT_RESULT, EVENT_TIMEOUT, EVENT_FAIL, EVENT_CLOSE };
+enum event_kind {
+	EVENT_OPEN,
+	EVENT_COMMAND,
+	EVENT_RESULT,
+	EVENT_TIMEOUT,
+	EVENT_FAIL,
+	EVENT_CLOSE,
+	EVENT_PAUSE,
+	EVENT_RESUME
+};
 
 struct event {
 	enum event_kind kind;
@@ -32,7 +43,7 @@ struct event {
 	uint64_t stdout_bytes, stderr_bytes, duration_ms;
 	const char *cwd;
 	bool cwd_changed;
-	const char *cause, *by; /* close, fail */
+	const char *cause, *by; /* close, fail, pause, resume */
 };
 
 /* Each appends one line with its newline. */

@@ -27,7 +27,7 @@ static void check_line(const struct buf *b)
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
 	struct input in = {p, n};
-	struct event ev = {.kind = (enum event_kind)(input_byte(&in) % (EVENT_CLOSE + 1))};
+	struct event ev = {.kind = (enum event_kind)(input_byte(&in) % (EVENT_RESUME + 1))};
 	uint8_t bits = input_byte(&in);
 	char *text = input_text(&in), *at = text;
 	struct buf line, json;

@@ -52,6 +52,11 @@ TEST(lines_of_the_header)
 	ev = (struct event){
 		.kind = EVENT_CLOSE, .box = "dev", .cause = "stopped", .by = "cove stop"};
 	CHECK_STR(line(&ev), "[cove] close  dev  stopped by cove stop\n");
+	ev = (struct event){.kind = EVENT_PAUSE, .box = "dev", .by = "cove pause"};
+	CHECK_STR(line(&ev), "[cove] pause  dev  by cove pause\n");
+	ev = (struct event){.kind = EVENT_RESUME, .box = "dev"};
+	CHECK_STR(line(&ev), "[cove] resume dev\n");
+	CHECK(strstr(json(&ev), "\"event\":\"resume\"") != NULL);
 }
 
 TEST(json_lines)
@@ -89,7 +94,7 @@ TEST(nothing_can_forge_a_line)
 		*at++ = (char)c;
 	strcpy(at, "\xe2\x80\xa8\xe2\x80\xae\xc2\x9b"
 		   "end");
-	for (int kind = EVENT_OPEN; kind <= EVENT_CLOSE; kind++) {
+	for (int kind = EVENT_OPEN; kind <= EVENT_RESUME; kind++) {
 		const char *text;
 
 		ev = (struct event){.kind = (enum event_kind)kind,
