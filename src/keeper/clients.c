@@ -137,6 +137,13 @@ void client_check_queue(struct client *c)
 
 /* ---- from a client ---- */
 
+/* Looking at a box does not use it. */
+static bool is_use(enum wire_type type)
+{
+	return type != WIRE_HELLO && type != WIRE_STATUS && type != WIRE_STATS &&
+	       type != WIRE_EXECS;
+}
+
 /* May this frame begin a request? Answers if not. */
 static bool may_begin(struct client *c, uint32_t id)
 {
@@ -170,7 +177,7 @@ static void hear_exec(struct client *c, const struct wire_frame *f)
 
 	if (wire_exec_decode(f, &m) < 0)
 		client_break(c, "a malformed EXEC");
-	else if (may_begin(c, f->id))
+	else if (may_begin(c, f->id) && !client_is_held_up(c, f->id))
 		exec_ask(c, f->id, &m);
 }
 
@@ -186,7 +193,7 @@ static void hear_attach(struct client *c, const struct wire_frame *f)
 
 static void hear_file(struct client *c, const struct wire_frame *f)
 {
-	if (may_begin(c, f->id))
+	if (may_begin(c, f->id) && !client_is_held_up(c, f->id))
 		relay_ask(c, f);
 }
 
@@ -251,7 +258,8 @@ static void hear_signal(struct client *c, const struct wire_frame *f)
 	} else if (m.exec_id == 0) {
 		if (follow)
 			exec_signal(c->k, follow->exec->rec.id, &m, NULL);
-	} else if (may_begin(c, f->id)) {
+		client_yield(c);
+	} else if (may_begin(c, f->id) && !client_is_held_up(c, f->id)) {
 		if (exec_signal(c->k, m.exec_id <= INT32_MAX ? (uint32_t)m.exec_id : 0, &m, &e) < 0)
 			client_fail(c, f->id, &e);
 		else
@@ -268,40 +276,7 @@ static void hear_resize(struct client *c, const struct wire_frame *f)
 		client_break(c, "a malformed RESIZE");
 	else if (follow && follow->exec->run)
 		keeper_send_init(c->k, WIRE_RESIZE, 0, follow->exec->rec.id, f->payload, f->len);
-}
-
-static void hear_status(struct client *c, const struct wire_frame *f)
-{
-	struct keeper *k = c->k;
-	struct wire_status m = {
-		.started_ms = k->started_ms,
-		.execs_running = execs_running(k),
-		.clients = k->client_count,
-		.init_pid = (uint64_t)k->init_pid,
-		.notes = buf_cstr(&k->notes),
-		.ids = k->ids,
-	};
-
-	client_sent(c, wire_status_encode(&c->link.out, f->id, 0, &m));
-}
-
-static void hear_stop(struct client *c, const struct wire_frame *f)
-{
-	char by[64] = "";
-	struct wire_stop m;
-
-	if (wire_stop_decode(f, &m) < 0 || c->stopping) {
-		client_break(c, "a malformed or second STOP");
-		return;
-	}
-	c->stopping = true;
-	c->stop_id = f->id;
-	if (m.by)
-		keeper_safe_text(by, sizeof(by), m.by);
-	c->k->on_end(c->k, &(struct keeper_end){.cause = "stopped",
-						.by = by,
-						.grace_ms = m.grace_ms,
-						.remove = m.remove != 0});
+	client_yield(c);
 }
 
 static void (*const hear[WIRE_TYPE_COUNT])(struct client *c, const struct wire_frame *f) = {
@@ -309,7 +284,8 @@ static void (*const hear[WIRE_TYPE_COUNT])(struct client *c, const struct wire_f
 	[WIRE_EOF] = hear_data,	     [WIRE_CREDIT] = hear_credit, [WIRE_EXEC] = hear_exec,
 	[WIRE_SIGNAL] = hear_signal, [WIRE_RESIZE] = hear_resize, [WIRE_FILE] = hear_file,
 	[WIRE_ENTRY] = hear_entry,   [WIRE_ATTACH] = hear_attach, [WIRE_EXECS] = hear_execs,
-	[WIRE_STATUS] = hear_status, [WIRE_STOP] = hear_stop,
+	[WIRE_STATUS] = hear_status, [WIRE_STATS] = hear_stats,	  [WIRE_PAUSE] = hear_pause,
+	[WIRE_STOP] = hear_stop,
 };
 
 static void on_frame(struct wire_link *l, const struct wire_frame *f)
@@ -318,6 +294,8 @@ static void on_frame(struct wire_link *l, const struct wire_frame *f)
 
 	if (c->doomed)
 		return;
+	if (is_use(f->type))
+		c->k->active_ms = ev_now(c->k->ev);
 	if (hear[f->type])
 		hear[f->type](c, f);
 	else

@@ -34,6 +34,7 @@ struct run {
 	struct ev_timer backstop;
 	struct exec *exec;
 	uint64_t timeout_ms;
+	uint64_t backstop_left_ms; /* while the box is paused */
 };
 
 struct exec {
@@ -72,6 +73,8 @@ int exec_signal(struct keeper *k, uint32_t exec_id, const struct wire_signal *m,
 void exec_list(struct client *c, uint32_t id);
 struct exec *exec_find(struct keeper *k, uint64_t id);
 unsigned execs_running(const struct keeper *k);
+/* The box stands still, or goes on: so do the timers of its commands. */
+void execs_pause(struct keeper *k, bool on);
 /* Sends a signal to every running command. */
 void execs_signal_all(struct keeper *k, int sig);
 /* The box is ending: whatever runs is interrupted, and its followers are told. */

@@ -392,6 +392,8 @@ void exec_ask(struct client *c, uint32_t id, const struct wire_exec *m)
 	f->mute = m->background != 0;
 	f->holds = !f->mute;
 	x->run->input.feeder = f;
+	if (c->k->on_exec)
+		c->k->on_exec(c->k);
 	pass_to_init(x, &asked);
 	client_yield(c);
 }
@@ -413,6 +415,26 @@ int exec_signal(struct keeper *k, uint32_t exec_id, const struct wire_signal *m,
 	if (k->linked)
 		keeper_sent_init(k, wire_signal_encode(&k->init.out, exec_id, 0, &passed));
 	return 0;
+}
+
+void execs_pause(struct keeper *k, bool on)
+{
+	uint64_t now = ev_now(k->ev);
+
+	for (size_t i = 0; i < k->exec_count; i++) {
+		struct run *run = k->execs[i]->run;
+
+		if (!run)
+			continue;
+		if (on && run->backstop.armed) {
+			run->backstop_left_ms =
+				run->backstop.at_ms > now ? run->backstop.at_ms - now : 1;
+			ev_timer_stop(k->ev, &run->backstop);
+		} else if (!on && run->backstop_left_ms > 0) {
+			ev_timer_set(k->ev, &run->backstop, run->backstop_left_ms);
+			run->backstop_left_ms = 0;
+		}
+	}
 }
 
 void execs_signal_all(struct keeper *k, int sig)
@@ -448,6 +470,11 @@ static void send_info(struct client *c, uint32_t id, const struct exec *x)
 		.background = r->background,
 		.truncated = r->truncated ||
 			     (x->run && (x->out[OUTPUT_OUT].cut || x->out[OUTPUT_ERR].cut)),
+		.oom_killed = r->oom_killed,
+		.cpu_us = r->cpu_us,
+		.mem_peak_bytes = r->mem_peak_bytes,
+		.io_read_bytes = r->io_read_bytes,
+		.io_write_bytes = r->io_write_bytes,
 	};
 
 	client_sent(c, wire_info_encode(&c->link.out, id, 0, &m));
@@ -486,6 +513,15 @@ void exec_grant(struct exec *x)
 	}
 }
 
+/* Time does not pass for a box that is paused. */
+static void set_backstop(struct exec *x, uint64_t in_ms)
+{
+	if (x->k->paused)
+		x->run->backstop_left_ms = in_ms;
+	else
+		ev_timer_set(x->k->ev, &x->run->backstop, in_ms);
+}
+
 static void hear_started(struct exec *x, const struct wire_frame *f)
 {
 	struct wire_started m, told;
@@ -500,7 +536,7 @@ static void hear_started(struct exec *x, const struct wire_frame *f)
 	x->rec.pid = m.pid;
 	x->rec.started_ms = clock_wall_ms();
 	if (run->timeout_ms > 0 && run->timeout_ms < UINT64_MAX / 2)
-		ev_timer_set(x->k->ev, &run->backstop, run->timeout_ms + KEEPER_BACKSTOP_MS);
+		set_backstop(x, run->timeout_ms + KEEPER_BACKSTOP_MS);
 	journal(x, journal_start);
 	event(x, EVENT_COMMAND);
 	told = (struct wire_started){.exec_id = x->rec.id, .pid = m.pid};
@@ -578,6 +614,7 @@ static void finish(struct exec *x)
 
 	x->run->state = RUN_EXITED;
 	ev_timer_stop(x->k->ev, &x->run->backstop);
+	x->run->backstop_left_ms = 0;
 	for (unsigned s = 0; s < OUTPUT_COUNT; s++) {
 		x->rec.bytes[s] = x->out[s].bytes;
 		x->rec.truncated = x->rec.truncated || x->out[s].cut;
@@ -593,19 +630,21 @@ static void finish(struct exec *x)
 	}
 	exec_grant(x);
 	close_if_over(x);
+	k->active_ms = ev_now(k->ev);
 	if (k->on_idle && execs_running(k) == 0)
 		k->on_idle(k);
 }
 
-/* One or two plain words, as the header lists them. */
-static void copy_cause(char *dst, size_t size, const char *cause)
+/* Only words that we know; in place of any other the one that the numbers say. */
+static const char *known_cause(const struct wire_exit *m)
 {
-	size_t n = cause ? strlen(cause) : 0;
+	static const char *const known[] = {"exit", "signal", "timeout", "oom",
+					    "pids", "disk",   "killed",	 "interrupted"};
 
-	if (n == 0 || n >= size || strspn(cause, "abcdefghijklmnopqrstuvwxyz0123456789 -") != n)
-		str_copy(dst, size, "unknown");
-	else
-		str_copy(dst, size, cause);
+	for (size_t i = 0; m->cause && i < sizeof(known) / sizeof(known[0]); i++)
+		if (strcmp(m->cause, known[i]) == 0)
+			return known[i];
+	return m->has_exit ? "exit" : "signal";
 }
 
 static void hear_exit(struct exec *x, const struct wire_frame *f)
@@ -628,7 +667,11 @@ static void hear_exit(struct exec *x, const struct wire_frame *f)
 	if (m.duration_ms < r->duration_ms) /* a line may have waited for its shell */
 		r->duration_ms = m.duration_ms;
 	r->shell_state = (uint8_t)m.shell_state;
-	copy_cause(r->cause, sizeof(r->cause), m.cause);
+	r->cpu_us = m.cpu_us;
+	r->mem_peak_bytes = m.mem_peak_bytes;
+	r->io_read_bytes = m.io_read_bytes;
+	r->io_write_bytes = m.io_write_bytes;
+	str_copy(r->cause, sizeof(r->cause), known_cause(&m));
 	if (m.cwd && strlen(m.cwd) < BOX_PATH_MAX + 16)
 		x->cwd = strdup(m.cwd);
 	finish(x);
@@ -716,7 +759,7 @@ static void interrupt(struct exec *x)
 			"box '%s' ended before it said whether the command began", x->k->name);
 		fail_followers(x, &e);
 	}
-	end_without_exit(x, EXEC_INTERRUPTED, "interrupted");
+	end_without_exit(x, EXEC_INTERRUPTED, x->k->end_cause ? x->k->end_cause : "interrupted");
 }
 
 void execs_interrupt(struct keeper *k)

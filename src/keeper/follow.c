@@ -174,6 +174,10 @@ static void send_exit(struct follow *f)
 		.shell_state = r->shell_state,
 		.cwd = x->cwd,
 		.cause = r->cause,
+		.cpu_us = r->cpu_us,
+		.mem_peak_bytes = r->mem_peak_bytes,
+		.io_read_bytes = r->io_read_bytes,
+		.io_write_bytes = r->io_write_bytes,
 	};
 
 	client_sent(f->client, wire_exit_encode(&f->client->link.out, f->id, 0, &m));

@@ -40,16 +40,30 @@ static int put_start(struct buf *b, const struct exec_record *r)
 	return lines_put(b, "start", value);
 }
 
+/* A line of its own, so that what an older Cove wrote or reads has the form it knows. */
+static int put_used(struct buf *b, const struct exec_record *r)
+{
+	char value[LINE_MAX_BYTES];
+
+	if (!r->cpu_us && !r->mem_peak_bytes && !r->io_read_bytes && !r->io_write_bytes)
+		return 0;
+	snprintf(value, sizeof(value), "%u %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, r->id,
+		 r->cpu_us, r->mem_peak_bytes, r->io_read_bytes, r->io_write_bytes);
+	return lines_put(b, "used", value);
+}
+
 static int put_end(struct buf *b, const struct exec_record *r)
 {
 	char value[LINE_MAX_BYTES];
+	int rc;
 
 	snprintf(value, sizeof(value),
 		 "%u %s %d %d %d %d %d %d %" PRIu64 " %" PRIu64 " %" PRIu64 " %u %s", r->id,
 		 exec_state_name(r->state), r->has_exit, r->exit_code, r->signal, r->timed_out,
 		 r->oom_killed, r->truncated, r->duration_ms, r->bytes[0], r->bytes[1],
 		 r->shell_state, r->cause);
-	return lines_put(b, "end", value);
+	rc = lines_put(b, "end", value);
+	return rc == 0 ? put_used(b, r) : rc;
 }
 
 static int put_late(struct buf *b, const struct exec_record *r)
@@ -314,6 +328,25 @@ static void read_end(struct reader *rd, char *value)
 	str_copy(r->cause, sizeof(r->cause), field[12]);
 }
 
+static void read_used(struct reader *rd, char *value)
+{
+	struct exec_record *r;
+	char *field[5];
+	uint64_t n[4];
+	uint32_t id;
+
+	if (!cut_fields(value, field, 5) || !parse_id(field[0], &id) ||
+	    !parse_numbers(field + 1, 4, n))
+		return;
+	r = find(rd, id);
+	if (!r)
+		return;
+	r->cpu_us = n[0];
+	r->mem_peak_bytes = n[1];
+	r->io_read_bytes = n[2];
+	r->io_write_bytes = n[3];
+}
+
 static void read_late(struct reader *rd, char *value)
 {
 	struct exec_record *r;
@@ -357,8 +390,8 @@ static void read_line(struct reader *rd, char *line, size_t len)
 		const char *key;
 		void (*read)(struct reader *rd, char *value);
 	} table[] = {
-		{"start", read_start}, {"end", read_end},   {"late", read_late},
-		{"drop", read_drop},   {"next", read_next},
+		{"start", read_start}, {"end", read_end},   {"used", read_used},
+		{"late", read_late},   {"drop", read_drop}, {"next", read_next},
 	};
 	const char *key, *value;
 	struct lines l;

@@ -4,6 +4,7 @@
  *	start ID STARTED_MS PID BACKGROUND SHELL COMMAND...
  *	end   ID STATE HAS_EXIT CODE SIGNAL TIMED_OUT OOM CUT DURATION_MS OUT ERR
  *	      SHELL_STATE CAUSE...
+ *	used  ID CPU_US MEM_PEAK IO_READ IO_WRITE	what its tree used; none where it is not known
  *	late  ID OUT ERR	output that came after the end
  *	drop  ID		forgotten, its logs are deleted
  *	next  ID		the first id not used yet
@@ -29,7 +30,9 @@ struct exec_record {
 	uint8_t shell_state; /* enum wire_shell_state */
 	int exit_code, signal;
 	uint64_t pid, started_ms, duration_ms;
-	uint64_t bytes[2];		    /* true counts: stdout, stderr */
+	uint64_t bytes[2]; /* true counts: stdout, stderr */
+	/* Of its whole tree; 0 where this host cannot tell. */
+	uint64_t cpu_us, mem_peak_bytes, io_read_bytes, io_write_bytes;
 	char command[EXEC_COMMAND_MAX + 1]; /* first line, cut; any bytes */
 	char shell[SHELL_NAME_MAX + 1];	    /* empty: not a line of a shell */
 	char cause[32];
@@ -51,8 +54,8 @@ struct journal {
 void journal_init(struct journal *j);
 void journal_done(struct journal *j);
 
-/* Each appends one line in one write; a line that does not fit on the disk is taken back. logs_fd
- * is the directory. Negative errno on failure. */
+/* Each appends what it has to say in one write; what does not fit on the disk is taken back. logs_fd is
+ * the directory. Negative errno on failure. */
 int journal_start(struct journal *j, int logs_fd, const struct exec_record *r);
 int journal_end(struct journal *j, int logs_fd, const struct exec_record *r);
 int journal_late(struct journal *j, int logs_fd, const struct exec_record *r);

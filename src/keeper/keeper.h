@@ -7,6 +7,7 @@
  *	                             -> input.c   DATA, EOF to a command's stdin
  *	                             -> follow.c  ATTACH, CREDIT
  *	                             -> relay.c   FILE and what belongs to it
+ *	                             -> state.c   STATUS, STATS, PAUSE, STOP
  *	core.c     init's frames     -> execs.c   STARTED, DATA, EOF, EXIT -> output.c, follow.c
  *	                             -> relay.c   (ids with KEEPER_FILE_BIT)
  *
@@ -77,13 +78,23 @@ struct keeper {
 	void (*on_first_gone)(struct keeper *k);
 	void (*on_room)(struct keeper *k); /* a client left */
 	void (*on_idle)(struct keeper *k); /* the last running command ended */
+	void (*on_exec)(struct keeper *k); /* a command is about to be given to init */
+	/* Freezes or thaws the box. It is told before `paused` changes; a refusal changes nothing. */
+	int (*on_pause)(struct keeper *k, bool on, struct err *e);
+	/* Adds what the host knows of the box. */
+	void (*on_stats)(struct keeper *k, struct wire_stats *m);
 
 	struct wire_link init;
 	bool linked, up;
-	bool deaf;	 /* init broke the protocol: it is not heard any more */
-	bool ending;	 /* no new requests; set by the owner */
-	pid_t init_pid;	 /* for STATUS */
-	const char *ids; /* for STATUS; static, NULL before they are known */
+	bool deaf;   /* init broke the protocol: it is not heard any more */
+	bool ending; /* no new requests; set by the owner */
+	bool paused;
+	const char *end_cause; /* of the box, where commands that it interrupts have the same */
+	uint64_t active_ms;    /* ev_now: the last request, or the end of the last command */
+	pid_t init_pid;	       /* for STATUS */
+	/* For STATUS: static, NULL before they are known. */
+	const char *ids, *storage;
+	const char *walls; /* borrowed; lines */
 	uint64_t started_ms;
 	struct buf notes; /* lines: what the box could not have */
 
@@ -145,6 +156,14 @@ void client_break(struct client *c, const char *what);
 void client_yield(struct client *c);
 /* After an uncredited frame was queued for a client: stops reading init if the client is behind. */
 void client_check_queue(struct client *c);
+/* state.c: what concerns the box as a whole. */
+void hear_status(struct client *c, const struct wire_frame *f);
+void hear_stats(struct client *c, const struct wire_frame *f);
+void hear_pause(struct client *c, const struct wire_frame *f);
+void hear_stop(struct client *c, const struct wire_frame *f);
+/* Is the box frozen? Answers the request if it is. */
+bool client_is_held_up(struct client *c, uint32_t id);
+
 /* The box is gone: answers OK, or the error, to everyone who sent STOP. */
 void keeper_answer_stops(struct keeper *k, const struct err *e);
 /* Writes what is queued for clients, waiting for slow ones at most so long. For the very end. */

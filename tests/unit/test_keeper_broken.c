@@ -190,7 +190,7 @@ TEST(strange_words_are_harmless)
 	CHECK_EQ(wire_exit_encode(&r.init.out, 1, 0, &m), 0);
 	f = peer_next(&r, &r.clients[0], WIRE_EXIT);
 	CHECK_EQ(wire_exit_decode(&f, &heard), 0);
-	CHECK_STR(heard.cause, "unknown");
+	CHECK_STR(heard.cause, "exit");
 	CHECK_EQ(r.ends, 0);
 	rig_done(&r);
 }

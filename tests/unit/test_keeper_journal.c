@@ -46,6 +46,10 @@ static struct exec_record sample(uint32_t id)
 		.bytes = {70000, 5},
 		.truncated = true,
 		.shell_state = 2,
+		.cpu_us = 1500000,
+		.mem_peak_bytes = 1ull << 33,
+		.io_read_bytes = 4096,
+		.io_write_bytes = UINT64_MAX,
 	};
 
 	strcpy(r.command, "echo 'a  b' \\ \t \x1b[0m \xc3\xa4");
@@ -96,6 +100,10 @@ TEST(round_trip)
 	CHECK_EQ(list[0].bytes[1], 9);
 	CHECK_EQ(list[0].truncated, 1);
 	CHECK_EQ(list[0].shell_state, 2);
+	CHECK_EQ(list[0].cpu_us, 1500000);
+	CHECK_EQ(list[0].mem_peak_bytes, 1ull << 33);
+	CHECK_EQ(list[0].io_read_bytes, 4096);
+	CHECK(list[0].io_write_bytes == UINT64_MAX);
 	CHECK_STR(list[0].command, r.command);
 	CHECK_STR(list[0].shell, "default");
 	CHECK_STR(list[0].cause, "init died");
@@ -115,6 +123,33 @@ TEST(start_without_end_is_running)
 	CHECK_EQ(journal_read(p.box_fd, &list, &count, &next), 0);
 	CHECK_EQ(count, 1);
 	CHECK_EQ(list[0].state, EXEC_RUNNING);
+	free(list);
+	place_done(&p);
+}
+
+/* Lines of a Cove that did not know what a command used. */
+TEST(older_lines)
+{
+	static const char text[] = "start 1 5 6 0 - first\n"
+				   "end 1 done 1 7 0 0 1 0 10 20 30 0 init died\n"
+				   "used 1 5 6 7\n"
+				   "used 9 5 6 7 8\n"
+				   "used 1 5 6 7 -8\n";
+	struct exec_record *list;
+	struct place p;
+	size_t count;
+	uint32_t next;
+
+	place_init(&p);
+	CHECK_EQ(fd_write_file(p.logs.dir_fd, "execs", text, sizeof(text) - 1, 0600, false), 0);
+	CHECK_EQ(journal_read(p.box_fd, &list, &count, &next), 0);
+	CHECK_EQ(count, 1);
+	CHECK_EQ(list[0].state, EXEC_DONE);
+	CHECK_EQ(list[0].exit_code, 7);
+	CHECK_EQ(list[0].oom_killed, 1);
+	CHECK_STR(list[0].cause, "init died");
+	CHECK_EQ(list[0].cpu_us, 0);
+	CHECK_EQ(list[0].io_write_bytes, 0);
 	free(list);
 	place_done(&p);
 }

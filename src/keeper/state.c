@@ -1,0 +1,127 @@
+/*
+ * What a client asks of the box as a whole; see keeper.h.
+ *
+ * A paused box stands still with init in it, so nothing that init would have to do can be asked of
+ * it: a new command, a file operation or a signal is refused with the remedy. What was asked before
+ * goes on when it is resumed, and a client of a running command may still type: its bytes wait, up
+ * to their credit. Looking at it, following output, ending and deleting it work as ever.
+ */
+#include "base/clock.h"
+#include "base/limits.h"
+#include "keeper/exec.h"
+
+#include <errno.h>
+#include <string.h>
+
+void hear_status(struct client *c, const struct wire_frame *f)
+{
+	struct keeper *k = c->k;
+	struct wire_status m = {
+		.started_ms = k->started_ms,
+		.execs_running = execs_running(k),
+		.clients = k->client_count,
+		.init_pid = (uint64_t)k->init_pid,
+		.notes = buf_cstr(&k->notes),
+		.ids = k->ids,
+		.paused = k->paused,
+		.storage = k->storage,
+		.walls = k->walls,
+	};
+
+	client_sent(c, wire_status_encode(&c->link.out, f->id, 0, &m));
+}
+
+void hear_stats(struct client *c, const struct wire_frame *f)
+{
+	struct keeper *k = c->k;
+	uint64_t now = clock_wall_ms();
+	struct wire_stats m = {
+		.uptime_ms = k->started_ms && now > k->started_ms ? now - k->started_ms : 0,
+		.paused = k->paused,
+		.execs_running = execs_running(k),
+	};
+
+	if (k->on_stats)
+		k->on_stats(k, &m);
+	client_sent(c, wire_stats_encode(&c->link.out, f->id, 0, &m));
+}
+
+bool client_is_held_up(struct client *c, uint32_t id)
+{
+	if (c->k->paused)
+		client_fail_with(c, id, ERR_CONFLICT, "box '%s' is paused: cove resume %s",
+				 c->k->name, c->k->name);
+	return c->k->paused;
+}
+
+static void add_event(struct keeper *k, const char *by)
+{
+	struct event ev = {
+		.kind = k->paused ? EVENT_PAUSE : EVENT_RESUME,
+		.at_ms = clock_wall_ms(),
+		.box = k->name,
+		.by = by[0] ? by : NULL,
+	};
+	int r = k->quiet ? 0 : logs_dir(&k->logs);
+
+	if (r >= 0 && !k->quiet)
+		r = events_add(&k->events, r, &ev);
+	if (r < 0)
+		keeper_note(k, "the events could not be written: %s", strerror(-r));
+}
+
+static int pause_box(struct keeper *k, bool on, const char *by, struct err *e)
+{
+	int r;
+
+	if (k->ending || !k->linked)
+		return err_set(e, ERR_CONFLICT, EBUSY, "box '%s' is ending", k->name);
+	if (on == k->paused)
+		return 0;
+	r = k->on_pause
+		    ? k->on_pause(k, on, e)
+		    : err_set(e, ERR_UNSUPPORTED, ENOTSUP, "box '%s' cannot be paused", k->name);
+	if (r < 0)
+		return r;
+	k->paused = on;
+	execs_pause(k, on);
+	add_event(k, by);
+	return 0;
+}
+
+void hear_pause(struct client *c, const struct wire_frame *f)
+{
+	char by[64] = "";
+	struct wire_pause m;
+	struct err e;
+
+	if (wire_pause_decode(f, &m) < 0 || f->id == 0) {
+		client_break(c, "a malformed PAUSE");
+		return;
+	}
+	if (m.by)
+		keeper_safe_text(by, sizeof(by), m.by);
+	if (pause_box(c->k, m.on != 0, by, &e) < 0)
+		client_fail(c, f->id, &e);
+	else
+		client_send(c, WIRE_OK, 0, f->id, NULL, 0);
+}
+
+void hear_stop(struct client *c, const struct wire_frame *f)
+{
+	char by[64] = "";
+	struct wire_stop m;
+
+	if (wire_stop_decode(f, &m) < 0 || c->stopping) {
+		client_break(c, "a malformed or second STOP");
+		return;
+	}
+	c->stopping = true;
+	c->stop_id = f->id;
+	if (m.by)
+		keeper_safe_text(by, sizeof(by), m.by);
+	c->k->on_end(c->k, &(struct keeper_end){.cause = "stopped",
+						.by = by,
+						.grace_ms = m.grace_ms,
+						.remove = m.remove != 0});
+}
