@@ -1,6 +1,7 @@
 /*
- * How long a line takes in a live box's shell, through libcove: `lines BOX COUNT LINE`. Prints one
- * line of nanoseconds, unsorted.
+ * How long a line takes in a live box's shell, through libcove: `lines BOX COUNT LINE [GAP_US]`.
+ * Prints one line of nanoseconds, unsorted. With a gap it waits that long before each: a box that
+ * answers now and then, not one that is always awake.
  */
 #include "cove.h"
 
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 static uint64_t now_ns(void)
 {
@@ -38,7 +40,7 @@ int main(int argc, char **argv)
 	uint64_t *times;
 	int count, r;
 
-	if (argc != 4 || (count = atoi(argv[2])) <= 0)
+	if (argc < 4 || argc > 5 || (count = atoi(argv[2])) <= 0)
 		return 2;
 	times = calloc((size_t)count, sizeof(*times));
 	if (!times)
@@ -46,8 +48,11 @@ int main(int argc, char **argv)
 	r = cove_new(&cove, NULL, &err);
 	if (r >= 0)
 		r = cove_find(cove, argv[1], &box, &err);
-	for (int i = -10; r >= 0 && i < count; i++) /* the first ten warm up */
+	for (int i = -10; r >= 0 && i < count; i++) { /* the first ten warm up */
+		if (argc == 5)
+			usleep((useconds_t)atoi(argv[4]));
 		r = one(box, argv[3], &times[i < 0 ? 0 : i], &err);
+	}
 	if (r < 0) {
 		fprintf(stderr, "lines: %s\n", err.message);
 		return 1;
