@@ -78,6 +78,7 @@ int cgroup_freeze(const struct cgroup *cg, bool on, struct err *e);
 struct cgroup_stats {
 	uint64_t cpu_us, throttled_us;
 	uint64_t mem_bytes, mem_peak_bytes, oom_kills;
+	uint64_t mem_cache_bytes; /* of mem_bytes: page cache that can be given back */
 	uint64_t pids, pids_hits; /* how often a fork was refused */
 	uint64_t io_read_bytes, io_write_bytes;
 };
