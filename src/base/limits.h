@@ -23,6 +23,10 @@
 #define SPEC_ARG_MAX   4096u
 #define SPEC_BYTES_MAX (1u << 20)
 
+/* cgroups (src/cgroup). */
+#define CGROUP_MOUNTS_MAX (16u << 20) /* bytes of mountinfo: a mount is about 150 */
+#define CGROUP_PROCS_MAX  (1u << 20)  /* bytes of one list of processes that is to be killed */
+
 /* Trees on disk (src/storage/tree.c). */
 #define TREE_PASSES_MAX (1u << 20) /* over a tree's root while removing; calling again goes on */
 #define TREE_DEPTH_MAX	65536u	   /* levels that can be measured */
@@ -69,6 +73,8 @@
 #define KEEPER_BACKSTOP_MS    30000u /* for init's EXIT after a command's own timeout */
 #define KEEPER_STALL_MS	      5000u  /* a client that blocks init and reads nothing is dropped */
 #define KEEPER_FLUSH_MS	      1000u  /* for last answers when the box is gone */
+#define TRUTH_HOST_MAX	      65536u /* of the host's /proc/meminfo */
+#define TRUTH_CPUINFO_MAX     (16u << 20) /* of the host's /proc/cpuinfo, and of the box's files */
 #define EXEC_COMMAND_MAX      95u    /* bytes of a command's first line that are remembered */
 
 /* What is kept on disk (src/store). */
