@@ -1,0 +1,34 @@
+/*
+ * Empty ext4 filesystems in sparse files.
+ *
+ * mke2fs makes one per size, once, as a template in $COVE_HOME/templates; a new disk is a copy of
+ * the few blocks that are in it. A limit is what can be written: the file is larger than that by
+ * what the filesystem needs for itself, and the space left for files and directories is never more
+ * than the limit and short of it by less than one part in fifty (1 MiB where that is more).
+ */
+#pragma once
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct ext4_size {
+	uint64_t bytes;	 /* that can be written */
+	uint64_t inodes; /* 0: one per 8 KiB */
+	bool journal;
+};
+
+/* Is there an mke2fs? ERR_UNSUPPORTED with the remedy. */
+int ext4_check(struct err *e);
+
+/* Makes a new, empty filesystem as `name` in dir_fd, whole or not at all: -EEXIST if there is one.
+ * With durable it survives a loss of power once this returns. */
+int ext4_make(int home_fd, int dir_fd, const char *name, const struct ext4_size *size, bool durable,
+	      struct err *e);
+
+/* What the superblock in a file says. Only as new as the last time it was written. */
+struct ext4_counts {
+	uint64_t bytes_used, files, bytes_limit, files_limit;
+};
+int ext4_read_counts(int file_fd, struct ext4_counts *ret);

@@ -1,0 +1,64 @@
+/* What all kinds of storage share; see storage.h. */
+#include "storage/storage.h"
+
+#include "base/fd.h"
+#include "base/limits.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+
+const struct storage_ops *storage_find(const char *name)
+{
+	static const struct storage_ops *const all[] = {&storage_plain, &storage_loop,
+							&storage_tmpfs};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (strcmp(all[i]->name, name) == 0)
+			return all[i];
+	return NULL;
+}
+
+const struct storage_ops *storage_detect(const struct storage_place *p)
+{
+	char disk[BOX_NAME_MAX + 8] = "disk.img";
+	struct stat st;
+
+	if (p->name)
+		snprintf(disk, sizeof(disk), "%.*s.img", (int)BOX_NAME_MAX, p->name);
+	if (fstatat(p->dir_fd, disk, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
+		return &storage_loop;
+	return &storage_plain;
+}
+
+void volume_done(struct volume *v)
+{
+	fd_close(&v->stat_fd);
+	fd_close(&v->mount_fd);
+}
+
+void volume_usage(const struct volume *v, struct volume_usage *ret)
+{
+	/* The inodes that ext4 has for itself. */
+	enum { OWN_FILES = 10 };
+	struct statfs s;
+	uint64_t block;
+
+	*ret = (struct volume_usage){0};
+	if (v->stat_fd < 0 || fstatfs(v->stat_fd, &s) < 0 || s.f_bsize <= 0)
+		return;
+	block = (uint64_t)s.f_bsize;
+	*ret = (struct volume_usage){
+		.bytes = (s.f_blocks - s.f_bfree) * block,
+		/* Without what the kernel keeps back for itself. */
+		.bytes_limit = (s.f_blocks - (s.f_bfree - s.f_bavail)) * block,
+		.files = s.f_files - s.f_ffree,
+		.files_limit = s.f_files,
+	};
+	if (ret->files >= OWN_FILES) {
+		ret->files -= OWN_FILES;
+		ret->files_limit -= OWN_FILES;
+	}
+}
