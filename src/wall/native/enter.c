@@ -15,8 +15,10 @@
  */
 #include "wall/native/enter.h"
 
+#include "base/control.h"
 #include "base/fd.h"
 #include "base/str.h"
+#include "wall/native/hold.h"
 #include "wall/native/mountapi.h"
 
 #include <errno.h>
@@ -29,12 +31,9 @@
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-
-enum { NOFILE_SOFT = 1024, NOFILE_HARD = 65536 };
 
 struct enter {
 	struct plan *plan;
@@ -117,6 +116,30 @@ static int step_scratch(struct enter *n, const struct step *s)
 	return r;
 }
 
+/* upper and work on a disk, or in memory that goes with the box. */
+static int attach_rw(struct enter *n)
+{
+	const struct wall_limits *limits = &n->plan->config->limits;
+	const char *options[] = {"mode", "0755", "size", NULL, "nr_inodes", NULL, NULL};
+	char size[24], inodes[24];
+	autoclose int fd = -1;
+	int r;
+
+	if (!n->plan->sources[PLAN_RW].absent)
+		return mount_attach(n->plan->sources[PLAN_RW].fd, AT_FDCWD, "rw");
+	snprintf(size, sizeof(size), "%llu", (unsigned long long)limits->tmpfs_bytes);
+	snprintf(inodes, sizeof(inodes), "%llu", (unsigned long long)limits->tmpfs_inodes);
+	options[3] = size;
+	options[5] = inodes;
+	if (!limits->tmpfs_inodes)
+		options[4] = NULL;
+	fd = mount_new("tmpfs", options, MA_NODEV);
+	r = fd < 0 ? fd : mount_attach(fd, AT_FDCWD, "rw");
+	if (r == 0 && (mkdir("rw/upper", 0755) < 0 || mkdir("rw/work", 0755) < 0))
+		r = -errno;
+	return r;
+}
+
 static int step_root(struct enter *n, const struct step *s)
 {
 	/* An overlay syncs the whole filesystem below it when it goes, unless it is volatile; and a
@@ -126,11 +149,11 @@ static int step_root(struct enter *n, const struct step *s)
 	int r = mount_attach(n->plan->sources[PLAN_LOWER].fd, AT_FDCWD, "lower");
 
 	if (r == 0)
-		r = mount_attach(n->plan->sources[PLAN_RW].fd, AT_FDCWD, "rw");
+		r = attach_rw(n);
 	if (r < 0)
 		return r;
 	/* Where the keeper could only make them as the caller. */
-	if (n->plan->config->ids.kind == IDS_SUBORDINATE &&
+	if (n->plan->config->ids.kind == IDS_SUBORDINATE && !n->plan->sources[PLAN_RW].absent &&
 	    (chown("rw/upper", 0, 0) < 0 || chown("rw/work", 0, 0) < 0))
 		return -errno;
 	if (n->plan->config->throw_away)
@@ -231,15 +254,21 @@ static int dev_mount(struct enter *n, const char *name, const char *type,
 
 static int step_dev(struct enter *n, const struct step *s)
 {
-	static const char *const dev[] = {"size", "64k", "mode", "0755", NULL};
+	static const char *const dev[] = {"size", "64k", "nr_inodes", "64", "mode", "0755", NULL};
 	static const char *const pts[] = {"ptmxmode", "0666", "mode", "0620", "gid",
 					  "5",	      "max",  "256",  NULL};
 	static const char *const pts_single[] = {"ptmxmode", "0666", "mode", "0620", NULL};
-	static const char *const shm[] = {"mode", "1777", NULL};
-	static const char *const shells[] = {"size", "32m", "mode", "1733", NULL};
+	static const char *const shells[] = {"size", "32m",  "nr_inodes", "16384",
+					     "mode", "1733", NULL};
+	uint64_t memory = n->plan->config->limits.mem_bytes;
+	char size[24];
+	const char *shm[] = {"mode", "1777", "nr_inodes", "65536", "size", size, NULL};
 	bool single = n->plan->config->ids.kind == IDS_SINGLE;
 	int r;
 
+	snprintf(size, sizeof(size), "%llu", (unsigned long long)memory / 2);
+	if (memory / 2 == 0)
+		shm[4] = NULL; /* half of the host's, as everywhere */
 	n->dev = mount_new("tmpfs", dev, MA_NOSUID | MA_NOEXEC);
 	r = n->dev < 0 ? n->dev : attach_in_tree(n, n->dev, "/dev", true);
 	if (r == 0)
@@ -277,6 +306,72 @@ static int step_bind(struct enter *n, const struct step *s)
 	return attach_in_tree(n, src->fd, s->a, src->is_dir);
 }
 
+/* Opens a place of the box's own tree that an earlier mount brought, making directories that are
+ * missing, for the box's user. */
+static int open_beneath(struct enter *n, int top, const char *path)
+{
+	char prefix[BOX_PATH_MAX];
+	bool single = n->plan->config->ids.kind == IDS_SINGLE;
+	int fd = fd_openat2(top, path, O_PATH, 0, FD_BENEATH | FD_NO_MAGICLINKS);
+
+	if (fd != -ENOENT)
+		return fd;
+	for (const char *end = path; *end;) {
+		autoclose int parent = -1;
+		char *name;
+
+		end = strchrnul(end + 1, '/');
+		if ((size_t)(end - path) >= sizeof(prefix))
+			return -ENAMETOOLONG;
+		memcpy(prefix, path, (size_t)(end - path));
+		prefix[end - path] = 0;
+		name = strrchr(prefix, '/');
+		if (name)
+			*name++ = 0;
+		parent = fd_openat2(top, name ? prefix : ".", O_PATH | O_DIRECTORY, 0,
+				    FD_BENEATH | FD_NO_MAGICLINKS);
+		if (parent < 0)
+			return parent;
+		name = name ? name : prefix;
+		if (mkdirat(parent, name, 0755) < 0) {
+			if (errno != EEXIST)
+				return -errno;
+		} else if (!single &&
+			   fchownat(parent, name, IDS_USER, IDS_USER, AT_SYMLINK_NOFOLLOW) < 0) {
+			return -errno;
+		}
+	}
+	return fd_openat2(top, path, O_PATH, 0, FD_BENEATH | FD_NO_MAGICLINKS);
+}
+
+static int step_bind_in(struct enter *n, const struct step *s)
+{
+	const struct wall_mount *m = &n->plan->config->mounts[s->source];
+	autoclose int top =
+		fd_openat2(n->root, s->a, O_PATH | O_DIRECTORY, 0, FD_IN_ROOT | FD_NO_MAGICLINKS);
+	autoclose int place = top < 0 ? top : open_beneath(n, top, s->b);
+	autoclose int copy = place < 0 ? place : mount_clone(place, "", false);
+	struct stat st;
+	int r;
+
+	if (copy < 0)
+		return copy;
+	if (fstat(copy, &st) < 0)
+		return -errno;
+	if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))
+		return -EINVAL;
+	r = mount_set(copy, MA_NOSUID | MA_NODEV | (m->read_only ? MA_RDONLY : 0), -1, false);
+	return r < 0 ? r : attach_in_tree(n, copy, m->dst, S_ISDIR(st.st_mode));
+}
+
+static int step_truth(struct enter *n, const struct step *s)
+{
+	const struct plan_source *src = &n->plan->sources[s->source];
+	int r = src->absent ? 0 : mount_attach(src->fd, n->proc, s->a);
+
+	return r == -ENOENT ? 0 : r; /* a kernel that does not show this file at all */
+}
+
 static int step_hostname(struct enter *n, const struct step *s)
 {
 	return sethostname(s->a, strlen(s->a)) < 0 ? -errno : 0;
@@ -310,62 +405,22 @@ static int step_keyring(struct enter *n, const struct step *s)
 
 static int step_rlimits(struct enter *n, const struct step *s)
 {
-	struct rlimit files, core = {0, 0};
-
-	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
-		return -errno;
-	/* Limits are taken as found: not every root may raise a hard one. */
-	if (files.rlim_max > NOFILE_HARD)
-		files.rlim_max = NOFILE_HARD;
-	files.rlim_cur = files.rlim_max < NOFILE_SOFT ? files.rlim_max : NOFILE_SOFT;
-	if (setrlimit(RLIMIT_NOFILE, &files) < 0 || setrlimit(RLIMIT_CORE, &core) < 0)
-		return -errno;
-	return 0;
+	return control_is_off("rlimits") ? 0 : hold_rlimits(&n->plan->config->limits);
 }
 
-/* From the kernel's headers, which musl does not bring. */
-enum {
-	CAP_CHOWN = 0,
-	CAP_DAC_OVERRIDE = 1,
-	CAP_FOWNER = 3,
-	CAP_FSETID = 4,
-	CAP_KILL = 5,
-	CAP_SETGID = 6,
-	CAP_SETUID = 7,
-	CAP_NET_BIND_SERVICE = 10,
-	CAP_AUDIT_READ =
-		37, /* the last one of the oldest kernel that can run boxes is above this */
-	CAPABILITY_VERSION_3 = 0x20080522,
-};
+static int step_cpus(struct enter *n, const struct step *s)
+{
+	return hold_cpus(n->plan->config->limits.cpus);
+}
 
-/* In-box root may do these and nothing else; ordinary users have none, and setuid programs cannot
- * give more. */
-static const int kept_caps[] = {CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID,
-				CAP_KILL,  CAP_SETGID,	     CAP_SETUID, CAP_NET_BIND_SERVICE};
+static int step_landlock(struct enter *n, const struct step *s)
+{
+	return control_is_off("landlock") ? 0 : hold_landlock(n->plan->landlock_abi);
+}
 
 static int step_caps(struct enter *n, const struct step *s)
 {
-	struct {
-		uint32_t version;
-		int pid;
-	} head = {.version = CAPABILITY_VERSION_3};
-	struct {
-		uint32_t effective, permitted, inheritable;
-	} data[2] = {0};
-	uint64_t keep = 0;
-
-	for (size_t i = 0; i < sizeof(kept_caps) / sizeof(kept_caps[0]); i++)
-		keep |= 1ull << kept_caps[i];
-	for (int cap = 0; cap < 64; cap++)
-		if (!(keep >> cap & 1) && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0) {
-			if (errno == EINVAL && cap > CAP_AUDIT_READ)
-				break; /* past the last one this kernel knows */
-			return -errno;
-		}
-	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-	data[0].permitted = data[0].effective = (uint32_t)keep;
-	data[1].permitted = data[1].effective = (uint32_t)(keep >> 32);
-	return syscall(SYS_capset, &head, data) < 0 ? -errno : 0;
+	return control_is_off("caps") ? 0 : hold_caps(n->plan->config->strict);
 }
 
 static const struct {
@@ -381,11 +436,15 @@ static const struct {
 	[STEP_DEV] = {step_dev, "make /dev"},
 	[STEP_FILE] = {step_file, "put file"},
 	[STEP_BIND] = {step_bind, "mount at"},
+	[STEP_BIND_IN] = {step_bind_in, "mount a part of"},
+	[STEP_TRUTH] = {step_truth, "show the box's own /proc/"},
 	[STEP_HOSTNAME] = {step_hostname, "set hostname"},
 	[STEP_LOOPBACK] = {step_loopback, "bring loopback up"},
 	[STEP_PIVOT] = {step_pivot, "leave the host's root"},
 	[STEP_KEYRING] = {step_keyring, "join a new keyring"},
 	[STEP_RLIMITS] = {step_rlimits, "set limits"},
+	[STEP_CPUS] = {step_cpus, "choose processors"},
+	[STEP_LANDLOCK] = {step_landlock, "apply Landlock"},
 	[STEP_CAPS] = {step_caps, "drop capabilities"},
 };
 
@@ -417,6 +476,15 @@ static int run_steps(struct enter *n, struct err *e)
 					: "",
 				s->a ? s->a : "", strerror(-r), remedy(s->kind, -r));
 	}
+	return 0;
+}
+
+/* The groups that a process cannot be born in. */
+static int join_groups(const struct wall_config *c, struct err *e)
+{
+	for (size_t i = 0; i < c->join_count; i++)
+		if (write(c->join_fds[i], "0", 1) != 1)
+			return err_errno(e, errno, "join the box's cgroup");
 	return 0;
 }
 
@@ -480,6 +548,8 @@ void enter_box(struct plan *p, const struct enter_fds *fds)
 	sigset_t none;
 	char go;
 
+	if (join_groups(c, &e) < 0)
+		fail(status, &e);
 	if (read(fds->go, &go, 1) != 1)
 		_exit(1);
 	sigemptyset(&none);

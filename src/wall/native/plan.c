@@ -29,6 +29,8 @@ static const char *const masked[] = {
 	"scsi",	 "slabinfo", "sysrq-trigger", "timer_list", "timer_stats",   "vmallocinfo",
 };
 
+static const char *const truths[PLAN_TRUTHS] = {"cpuinfo", "loadavg", "meminfo", "stat", "uptime"};
+
 static const char *const read_only[] = {"bus", "fs", "irq", "sys"};
 
 static void add_step(struct plan *p, enum step_kind kind, const char *a, const char *b, int source)
@@ -80,15 +82,35 @@ static void plan_mounts(struct plan *p)
 	for (size_t i = 0; i < p->config->mount_count; i++) {
 		const struct wall_mount *m = &p->config->mounts[i];
 
+		if (m->in_box) {
+			add_step(p, STEP_BIND_IN, m->src, m->beneath, (int)i);
+			continue;
+		}
 		add_step(p, STEP_BIND, m->dst, NULL,
 			 add_source(p, (struct plan_source){
 					       .path = m->src,
+					       .given = m->src_fd,
 					       .beneath = m->beneath,
 					       .attrs = MA_NOSUID | MA_NODEV |
 							(m->read_only ? MA_RDONLY : 0),
 					       .idmap = m->owned ? IDMAP_BOX : IDMAP_OWNER,
-					       .recursive = true,
+					       .recursive = m->src_fd <= 0,
 				       }));
+	}
+}
+
+static void plan_truths(struct plan *p)
+{
+	for (size_t i = 0; p->config->proc_dir && i < PLAN_TRUTHS; i++) {
+		snprintf(p->truths[i], sizeof(p->truths[i]), "%s/%s", p->config->proc_dir,
+			 truths[i]);
+		add_step(
+			p, STEP_TRUTH, truths[i], NULL,
+			add_source(p, (struct plan_source){
+					      .path = p->truths[i],
+					      .attrs = MA_RDONLY | MA_NOSUID | MA_NODEV | MA_NOEXEC,
+					      .optional = true,
+				      }));
 	}
 }
 
@@ -101,18 +123,49 @@ static void plan_proc(struct plan *p)
 		add_step(p, STEP_MASK, masked[i], NULL, -1);
 	for (size_t i = 0; i < sizeof(read_only) / sizeof(read_only[0]); i++)
 		add_step(p, STEP_READONLY, read_only[i], NULL, -1);
+	plan_truths(p);
+}
+
+/* What the box holds, and what holds the box, once nothing of the host is in sight. */
+static void plan_hold(struct plan *p)
+{
+	add_step(p, STEP_KEYRING, NULL, NULL, -1);
+	add_step(p, STEP_RLIMITS, NULL, NULL, -1);
+	if (p->config->limits.cpus)
+		add_step(p, STEP_CPUS, NULL, NULL, -1);
+	add_step(p, STEP_CAPS, NULL, NULL, -1);
+}
+
+static int check_mounts(const struct wall_config *c, struct err *e)
+{
+	if (c->mount_count > SPEC_MOUNT_MAX + 1)
+		return err_set(e, ERR_LIMIT, E2BIG, "more than %u mounts", SPEC_MOUNT_MAX);
+	for (size_t i = 0; i < c->mount_count; i++) {
+		const struct wall_mount *m = &c->mounts[i];
+
+		/* Below a detached mount nothing can be cloned before kernel 6.15. */
+		if ((m->in_box && !m->beneath) || (m->src_fd > 0 && !m->in_box && m->beneath))
+			return err_set(e, ERR_INVALID, EINVAL,
+				       "the mount at '%s' has no usable source", m->dst);
+	}
+	return 0;
 }
 
 int plan_make(struct plan *p, const struct wall_config *c, struct err *e)
 {
+	int r = check_mounts(c, e);
+
 	*p = (struct plan){.config = c};
-	if (c->mount_count > SPEC_MOUNT_MAX + 1)
-		return err_set(e, ERR_LIMIT, E2BIG, "more than %u mounts", SPEC_MOUNT_MAX);
+	if (r < 0)
+		return r;
 	add_source(p, (struct plan_source){.path = c->image_root,
 					   .attrs = MA_RDONLY | MA_NODEV,
 					   .idmap = IDMAP_BOX});
-	add_source(p,
-		   (struct plan_source){.path = c->box_dir, .attrs = MA_NODEV, .idmap = IDMAP_BOX});
+	add_source(p, (struct plan_source){.path = c->box_dir,
+					   .given = c->rw_fd,
+					   .absent = c->limits.tmpfs_bytes > 0,
+					   .attrs = MA_NODEV,
+					   .idmap = IDMAP_BOX});
 	plan_devices(p);
 	snprintf(p->hosts, sizeof(p->hosts), "127.0.0.1 localhost\n::1 localhost\n127.0.1.1 %s\n",
 		 c->name);
@@ -129,9 +182,7 @@ int plan_make(struct plan *p, const struct wall_config *c, struct err *e)
 	add_step(p, STEP_HOSTNAME, c->name, NULL, -1);
 	add_step(p, STEP_LOOPBACK, NULL, NULL, -1);
 	add_step(p, STEP_PIVOT, NULL, NULL, -1);
-	add_step(p, STEP_KEYRING, NULL, NULL, -1);
-	add_step(p, STEP_RLIMITS, NULL, NULL, -1);
-	add_step(p, STEP_CAPS, NULL, NULL, -1);
+	plan_hold(p);
 	return 0;
 }
 
@@ -163,7 +214,11 @@ static int open_source(struct plan_source *s, struct err *e)
 {
 	autoclose int top = -1, below = -1;
 
-	if (!s->beneath) {
+	if (s->given > 0) {
+		s->fd = fcntl(s->given, F_DUPFD_CLOEXEC, 3);
+		if (s->fd < 0)
+			return err_errno(e, errno, "hold the volume '%s'", s->path);
+	} else if (!s->beneath) {
 		s->fd = mount_clone(AT_FDCWD, s->path, s->recursive);
 	} else {
 		top = open(s->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -177,6 +232,10 @@ static int open_source(struct plan_source *s, struct err *e)
 			return err_errno(e, -below, "open '%s' in '%s'", s->beneath, s->path);
 		s->fd = mount_clone(below, "", s->recursive);
 	}
+	if (s->fd == -ENOENT && s->optional) {
+		s->absent = true;
+		return 0;
+	}
 	if (s->fd == -ENOENT)
 		return err_set(e, ERR_NOT_FOUND, ENOENT, "'%s' on the host does not exist",
 			       s->path);
@@ -189,10 +248,12 @@ int plan_open_sources(struct plan *p, struct err *e)
 {
 	for (int i = 0; i < p->source_count; i++) {
 		struct plan_source *s = &p->sources[i];
-		int r = open_source(s, e);
+		int r = s->absent ? 0 : open_source(s, e);
 
 		if (r < 0)
 			return r;
+		if (s->absent)
+			continue;
 		/* Attributes of the rest are set with their id map, in one call. */
 		if (p->config->ids.kind == IDS_RANGE && s->idmap != IDMAP_NONE)
 			continue;
@@ -239,9 +300,8 @@ static int idmap_source(struct plan *p, struct plan_source *s, int box_ns, struc
 int plan_idmap_sources(struct plan *p, int box_ns, struct err *e)
 {
 	for (int i = 0; i < p->source_count; i++) {
-		int r = p->sources[i].idmap == IDMAP_NONE
-				? 0
-				: idmap_source(p, &p->sources[i], box_ns, e);
+		struct plan_source *s = &p->sources[i];
+		int r = s->idmap == IDMAP_NONE || s->absent ? 0 : idmap_source(p, s, box_ns, e);
 
 		if (r < 0)
 			return r;
@@ -255,6 +315,8 @@ static const char *const step_names[STEP_KIND_COUNT] = {
 	[STEP_DEV] = "dev",	      [STEP_FILE] = "file",	    [STEP_BIND] = "bind",
 	[STEP_HOSTNAME] = "hostname", [STEP_LOOPBACK] = "loopback", [STEP_PIVOT] = "pivot",
 	[STEP_KEYRING] = "keyring",   [STEP_RLIMITS] = "rlimits",   [STEP_CAPS] = "caps",
+	[STEP_BIND_IN] = "bind",      [STEP_TRUTH] = "truth",	    [STEP_CPUS] = "cpus",
+	[STEP_LANDLOCK] = "landlock", [STEP_SECCOMP] = "seccomp",
 };
 
 int plan_format(const struct plan *p, struct buf *out)
@@ -265,8 +327,11 @@ int plan_format(const struct plan *p, struct buf *out)
 	for (int i = 0; i < p->source_count && r == 0; i++) {
 		const struct plan_source *s = &p->sources[i];
 
-		r = buf_printf(out, "source %d %s%s%s%s%s\n", i, s->path,
+		r = buf_printf(out, "source %d %s%s%s%s%s%s\n", i, s->path,
 			       s->beneath ? " beneath " : "", s->beneath ? s->beneath : "",
+			       s->absent      ? " (tmpfs)"
+			       : s->given > 0 ? " (volume)"
+					      : "",
 			       maps[s->idmap], s->attrs & MA_RDONLY ? " ro" : "");
 	}
 	for (int i = 0; i < p->step_count && r == 0; i++) {

@@ -17,8 +17,9 @@
 enum {
 	PLAN_DEVICES = 6,
 	PLAN_HOST_DIRS = 7,
-	PLAN_SOURCES_MAX = 2 + PLAN_DEVICES + PLAN_HOST_DIRS + SPEC_MOUNT_MAX + 2,
-	PLAN_STEPS_MAX = 96,
+	PLAN_TRUTHS = 5, /* files of /proc that tell the box's truth */
+	PLAN_SOURCES_MAX = 2 + PLAN_DEVICES + PLAN_HOST_DIRS + PLAN_TRUTHS + SPEC_MOUNT_MAX + 2,
+	PLAN_STEPS_MAX = 128,
 };
 
 enum idmap { IDMAP_NONE, IDMAP_BOX, IDMAP_OWNER };
@@ -26,6 +27,9 @@ enum idmap { IDMAP_NONE, IDMAP_BOX, IDMAP_OWNER };
 /* Something of the host that the box gets: a detached mount, made where there is the right to. */
 struct plan_source {
 	const char *path;
+	int given;	     /* above 0: a detached mount instead of the path, borrowed */
+	bool absent;	     /* not there: the step that uses it makes its own */
+	bool optional;	     /* may be missing on the host: absent then */
 	const char *beneath; /* resolved below path, cannot leave it; may be NULL */
 	uint64_t attrs;	     /* MA_* */
 	enum idmap idmap;    /* as root only */
@@ -46,19 +50,24 @@ enum step_kind {
 	STEP_DEV,      /* /dev with its nodes, pts, shm and the shells' directory */
 	STEP_FILE,     /* a = path, b = content: a small file over the image's */
 	STEP_BIND,     /* source -> a */
+	STEP_BIND_IN,  /* b below a, both in the box's tree -> the destination of mount `source` */
+	STEP_TRUTH,    /* source -> a, below /proc */
 	STEP_HOSTNAME,
 	STEP_LOOPBACK,
 	STEP_PIVOT, /* the host's mounts are gone from here on */
 	STEP_KEYRING,
 	STEP_RLIMITS,
-	STEP_CAPS,
+	STEP_CPUS,     /* the processors it may run on */
+	STEP_LANDLOCK, /* the second wall; where the kernel has it */
+	STEP_SECCOMP,
+	STEP_CAPS, /* last: the two before need what this drops */
 	STEP_KIND_COUNT
 };
 
 struct step {
 	enum step_kind kind;
 	const char *a, *b;
-	int source; /* index */
+	int source; /* index; of a mount for STEP_BIND_IN */
 };
 
 struct plan {
@@ -68,7 +77,9 @@ struct plan {
 	int first_device; /* index of the first device source */
 	struct step steps[PLAN_STEPS_MAX];
 	int step_count;
+	int landlock_abi; /* 0: none */
 	char hosts[192];
+	char truths[PLAN_TRUTHS][BOX_PATH_MAX];
 };
 
 enum { PLAN_LOWER = 0, PLAN_RW = 1 };
