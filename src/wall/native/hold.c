@@ -1,0 +1,206 @@
+/*
+ * What holds a box's processes; see hold.h.
+ *
+ * With strict the bounding set is empty, and init, the one process that is root then, keeps what it
+ * needs to become others through its inheritable set: a program of the image that root runs would
+ * get that too, so init runs none as root (its option --strict), and no_new_privs lets no other
+ * become root.
+ */
+#include "wall/native/hold.h"
+
+#include "base/control.h"
+#include "base/fd.h"
+#include "base/rand.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+/* ---- rlimits ---- */
+
+enum { NOFILE_SOFT = 1024, NOFILE_HARD = 65536 };
+
+/* Raising is refused, so what was lower stays. */
+static int lower(int what, rlim_t soft, rlim_t hard)
+{
+	struct rlimit limit = {.rlim_cur = soft, .rlim_max = hard};
+
+	if (setrlimit(what, &limit) == 0)
+		return 0;
+	if (errno != EPERM || getrlimit(what, &limit) < 0)
+		return -errno;
+	if (limit.rlim_max > hard)
+		return -EPERM;
+	limit.rlim_cur = soft < limit.rlim_max ? soft : limit.rlim_max;
+	return setrlimit(what, &limit) < 0 ? -errno : 0;
+}
+
+int hold_rlimits(const struct wall_limits *limits)
+{
+	static const struct {
+		int what;
+		rlim_t value;
+	} fixed[] = {
+		{RLIMIT_CORE, 0},	   {RLIMIT_MEMLOCK, 8 << 20}, {RLIMIT_MSGQUEUE, 819200},
+		{RLIMIT_SIGPENDING, 1024}, {RLIMIT_RTPRIO, 0},	      {RLIMIT_NICE, 0},
+	};
+	rlim_t files = limits->files ? limits->files : NOFILE_HARD;
+	struct rlimit stack;
+	int r = lower(RLIMIT_NOFILE, files < NOFILE_SOFT ? files : NOFILE_SOFT, files);
+
+	for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]) && r == 0; i++)
+		r = lower(fixed[i].what, fixed[i].value, fixed[i].value);
+	/* A program may ask for more stack, and none is given more than others by accident. */
+	if (r == 0 && getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur > 8 << 20) {
+		stack.rlim_cur = 8 << 20;
+		r = setrlimit(RLIMIT_STACK, &stack) < 0 ? -errno : 0;
+	}
+	return r;
+}
+
+/* ---- processors ---- */
+
+int hold_cpus(unsigned count)
+{
+	cpu_set_t have, take;
+	unsigned start, there, chosen = 0;
+
+	if (sched_getaffinity(0, sizeof(have), &have) < 0)
+		return -errno;
+	there = (unsigned)CPU_COUNT(&have);
+	if (count == 0 || count >= there)
+		return 0;
+	rand_bytes(&start, sizeof(start));
+	CPU_ZERO(&take);
+	for (unsigned i = 0; i < CPU_SETSIZE && chosen < count; i++) {
+		unsigned cpu = (start % CPU_SETSIZE + i) % CPU_SETSIZE;
+
+		if (!CPU_ISSET(cpu, &have))
+			continue;
+		CPU_SET(cpu, &take);
+		chosen++;
+	}
+	return sched_setaffinity(0, sizeof(take), &take) < 0 ? -errno : 0;
+}
+
+/* ---- Landlock ---- */
+
+/* From the kernel's headers, which musl does not bring; the numbers are the same everywhere. */
+#define CALL_LANDLOCK_CREATE   444
+#define CALL_LANDLOCK_ADD      445
+#define CALL_LANDLOCK_RESTRICT 446
+
+enum {
+	CREATE_VERSION = 1,
+	RULE_PATH_BENEATH = 1,
+	FS_FIRST = (1 << 13) - 1, /* ABI 1: execute to make_sym */
+	FS_REFER = 1 << 13,	  /* 2 */
+	FS_TRUNCATE = 1 << 14,	  /* 3 */
+	FS_IOCTL_DEV = 1 << 15,	  /* 5 */
+	SCOPE_ABSTRACT = 1 << 0,  /* 6 */
+	SCOPE_SIGNAL = 1 << 1,
+};
+
+struct ruleset {
+	uint64_t fs, net, scoped;
+};
+
+struct beneath {
+	uint64_t access;
+	int32_t parent_fd;
+} __attribute__((packed));
+
+int hold_landlock_abi(void)
+{
+	long abi = syscall(CALL_LANDLOCK_CREATE, NULL, 0, CREATE_VERSION);
+
+	return abi < 0 ? 0 : (int)abi;
+}
+
+int hold_landlock(int abi)
+{
+	struct ruleset rules = {.fs = FS_FIRST | (abi >= 2 ? FS_REFER : 0) |
+				      (abi >= 3 ? FS_TRUNCATE : 0) | (abi >= 5 ? FS_IOCTL_DEV : 0),
+				.scoped = abi >= 6 ? SCOPE_ABSTRACT | SCOPE_SIGNAL : 0};
+	/* A kernel takes a longer form if what it does not know is 0. */
+	autoclose int set = (int)syscall(CALL_LANDLOCK_CREATE, &rules, sizeof(rules), 0);
+	autoclose int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	struct beneath all = {.access = rules.fs, .parent_fd = root};
+
+	if (abi == 0)
+		return 0;
+	if (set < 0 || root < 0 ||
+	    syscall(CALL_LANDLOCK_ADD, set, RULE_PATH_BENEATH, &all, 0) < 0 ||
+	    syscall(CALL_LANDLOCK_RESTRICT, set, 0) < 0)
+		return -errno;
+	return 0;
+}
+
+/* ---- capabilities ---- */
+
+/* From the kernel's headers, which musl does not bring. */
+enum {
+	CAP_CHOWN = 0,
+	CAP_DAC_OVERRIDE = 1,
+	CAP_FOWNER = 3,
+	CAP_FSETID = 4,
+	CAP_KILL = 5,
+	CAP_SETGID = 6,
+	CAP_SETUID = 7,
+	CAP_NET_BIND_SERVICE = 10,
+	CAP_AUDIT_READ =
+		37, /* the last one of the oldest kernel that can run boxes is above this */
+	CAPABILITY_VERSION_3 = 0x20080522,
+};
+
+/* In-box root may do these and nothing else; ordinary users have none, and setuid programs cannot
+ * give more. */
+#define KEPT_CAPS                                                                         \
+	(1u << CAP_CHOWN | 1u << CAP_DAC_OVERRIDE | 1u << CAP_FOWNER | 1u << CAP_FSETID | \
+	 1u << CAP_KILL | 1u << CAP_SETGID | 1u << CAP_SETUID | 1u << CAP_NET_BIND_SERVICE)
+
+const char *hold_caps_text(bool strict)
+{
+	return strict ? "none"
+		      : "chown dac_override fowner fsetid kill setgid setuid net_bind_service";
+}
+
+static int drop_bounding(uint32_t keep)
+{
+	for (int cap = 0; cap < 64; cap++) {
+		if (cap < 32 && (keep >> cap & 1))
+			continue;
+		if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == 0)
+			continue;
+		if (errno == EINVAL && cap > CAP_AUDIT_READ)
+			break; /* past the last one this kernel knows */
+		return -errno;
+	}
+	return 0;
+}
+
+int hold_caps(bool strict)
+{
+	struct {
+		uint32_t version;
+		int pid;
+	} head = {.version = CAPABILITY_VERSION_3};
+	struct {
+		uint32_t effective, permitted, inheritable;
+	} data[2] = {{.effective = KEPT_CAPS, .permitted = KEPT_CAPS}};
+	int r = drop_bounding(strict ? 0 : KEPT_CAPS);
+
+	if (r < 0)
+		return r;
+	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+	if (strict) {
+		data[0].inheritable = KEPT_CAPS;
+		if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+			return -errno;
+	}
+	return syscall(SYS_capset, &head, data) < 0 ? -errno : 0;
+}
