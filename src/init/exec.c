@@ -32,6 +32,7 @@
 #include "init/spawn.h"
 #include "init/stream.h"
 #include "init/tree.h"
+#include "init/usage.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -57,7 +58,8 @@ struct exec {
 	struct tree tree;
 	struct ev_timer timer; /* the timeout, then the retries of a kill */
 	uint64_t started_ms, kill_until_ms;
-	int status; /* of the leader */
+	uint64_t pids_hits_before; /* refused forks of the box when it began */
+	int status;		   /* of the leader */
 	bool pty, killing, ended, draining, reported;
 	bool timed_out, killed;
 	char cwd[]; /* where it was started */
@@ -137,18 +139,25 @@ static void free_if_over(struct exec *x)
 		exec_free(x);
 }
 
-static const char *cause_of(const struct exec *x)
+static const char *cause_of(const struct exec *x, const struct usage *u)
 {
+	bool signaled = !x->ended || WIFSIGNALED(x->status);
+
 	if (x->timed_out)
 		return "timeout";
-	if (!x->ended || WIFSIGNALED(x->status))
-		return x->killed ? "killed" : "signal";
-	return "exit";
+	if (signaled && x->killed)
+		return "killed";
+	return usage_cause(x->in, u, signaled || WEXITSTATUS(x->status) != 0, x->cwd,
+			   signaled ? "signal" : "exit");
 }
 
 static void report(struct exec *x)
 {
 	bool exited = x->ended && WIFEXITED(x->status);
+	struct usage used = {0}, now;
+
+	usage_read(&x->tree, &now);
+	usage_add(&used, &(struct usage){.pids_hits = x->pids_hits_before}, &now);
 	struct wire_exit m = {
 		.exec_id = x->id,
 		.has_exit = exited,
@@ -158,9 +167,10 @@ static void report(struct exec *x)
 		.stderr_bytes = x->err.bytes,
 		.duration_ms = ev_now(x->in->ev) - x->started_ms,
 		.cwd = x->cwd,
-		.cause = cause_of(x),
+		.cause = cause_of(x, &used),
 	};
 
+	usage_put(&used, &m);
 	if (!exited)
 		m.signal = x->ended ? (uint64_t)WTERMSIG(x->status) : SIGKILL;
 	in_stream_done(&x->input);
@@ -395,13 +405,14 @@ static int spawn_leader(struct exec *x, const struct user *u, const struct wire_
 		.cwd = x->cwd,
 		.user = u,
 		.single = x->in->single,
-		.subreaper = x->tree.fd < 0,
+		.subreaper = !tree_has_group(&x->tree),
 		.in = n->in,
 		.out = n->out,
 		.err = n->err,
 		.tty = x->pty ? n->in : -1,
-		.cgroup_fd = x->tree.fd,
+		.tree = &x->tree,
 		.oom_score_adj = OOM_SCORE,
+		.pids_limit = x->in->pids_limit,
 	};
 	r = spawn_process(&s, &pid, &pidfd, e);
 	if (r < 0)
@@ -420,7 +431,7 @@ static int spawn_leader(struct exec *x, const struct user *u, const struct wire_
 static int prepare(struct exec *x, const struct user *u, const struct wire_exec *m, struct err *e)
 {
 	struct ends n = {-1, -1, -1, -1, -1, -1};
-	int r = tree_init(&x->tree, x->in->cgroup_fd, x->id);
+	int r = tree_init(&x->tree, &x->in->groups, x->id);
 
 	if (r < 0)
 		return err_errno(e, -r, "make the command's cgroup");
@@ -449,9 +460,10 @@ static int exec_new(struct init *in, uint32_t id, const struct wire_exec *m, con
 	x->in = in;
 	x->id = id;
 	x->pty = m->pty != 0;
-	x->tree.fd = -1;
+	x->tree = TREE_NONE;
 	x->timer.on_timer = on_timer;
 	x->started_ms = ev_now(in->ev);
+	x->pids_hits_before = usage_pids_hits(&in->groups, NULL);
 	memcpy(x->cwd, cwd, n);
 	*ret = x;
 	return 0;

@@ -9,15 +9,25 @@
  *
  * Configuration comes as arguments from the wall (they hold no secret):
  *	--user NAME|UID[:GID]  who commands run as      --cwd DIR      start directory
- *	--env NAME=VALUE       for every command        --cgroup       descriptor 3 is its group
+ *	--env NAME=VALUE       for every command
  *	--single               only one uid is mapped: never change ids
+ *	--strict               nothing runs as root
+ *	--disk-limit BYTES     the box's own, to be named where it is hit; 0: none
+ *	--pids-limit N         the same
  *	--shell-dir DIR        instead of INIT_SHELL_DIR, for tests outside a box
+ *	--without LIST         only in a build for it: protections that are off (base/control.h)
+ * Each of these takes the next inherited descriptor, from 3 on, in their order:
+ *	--cgroup               v2 work/: groups of commands; kill, freeze, all numbers on a v2 host
+ *	--memory-v1            v1 memory/<box>/work: the same groups once more
+ *	--io-v1                v1 blkio/<box>/work
+ *	--pids-v1              v1 pids/<box>: pids.events is read
  * When the keeper goes (end of file on the link) init exits, and the kernel ends the box.
  */
 #pragma once
 
 #include "base/err.h"
 #include "ev/ev.h"
+#include "init/tree.h"
 #include "init/user.h"
 #include "wire/link.h"
 #include "wire/msg.h"
@@ -25,7 +35,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { INIT_CGROUP_FD = 3 };
+enum { INIT_FD_FIRST = 3 };
 
 /* A directory on a private tmpfs, made by the wall: owned by root, mode 1733, so that the user may
  * create files but not list them. Shell lines pass through it. */
@@ -37,8 +47,10 @@ struct init {
 	const char *user;	/* default user as given, may be NULL */
 	const char *cwd;	/* start directory, may be NULL: the user's home */
 	const char *const *env; /* NAME=VALUE, NULL-terminated */
-	int cgroup_fd;		/* -1: none */
-	bool single;
+	struct tree_groups groups;
+	unsigned inherited;		 /* descriptors from INIT_FD_FIRST on */
+	uint64_t disk_limit, pids_limit; /* 0: none */
+	bool single, strict;
 	bool broken;				  /* init_broken was called: nothing more is read */
 	const char *shell_dir;			  /* absolute; NULL: INIT_SHELL_DIR */
 	struct exec_table *execs;		  /* exec.c */

@@ -1,8 +1,8 @@
 /*
  * cove-init: arguments, the link, and who gets which frame. See init.h for the picture.
  *
- * Order at the start: arguments; every inherited descriptor but 0-2 (and 3 with --cgroup) closed;
- * the link moved away from 0 and 1, which become /dev/null; signals and limits; the group `init`;
+ * Order at the start: arguments; every inherited descriptor but 0-2 (and those of options) closed;
+ * the link moved away from 0 and 1, which become /dev/null; signals and limits; the groups;
  * the tables; HELLO. A failure before HELLO is a sentence on descriptor 2 and exit status 1.
  *
  * As PID 1 the kernel drops every signal from inside the box that init has no handler for, so none
@@ -14,6 +14,7 @@
 
 #include "base/fd.h"
 #include "base/limits.h"
+#include "init/options.h"
 #include "init/tree.h"
 
 #include <errno.h>
@@ -29,6 +30,7 @@ enum {
 	LINK_FD_FIRST = 10,
 	OPEN_FILES = 65536,
 	END_ROUNDS = 64,
+	INIT_NOTES_MAX = 1024,
 };
 
 void init_broken(struct init *in, const char *why)
@@ -192,85 +194,6 @@ static int fail(const char *what, int code)
 	return -code;
 }
 
-struct option {
-	const char *name;
-	bool has_value;
-	int (*apply)(struct init *in, const char *value);
-};
-
-static int opt_user(struct init *in, const char *value)
-{
-	in->user = value;
-	return 0;
-}
-
-static int opt_cwd(struct init *in, const char *value)
-{
-	in->cwd = value;
-	return value[0] == '/' ? 0 : -EINVAL;
-}
-
-static int opt_shell_dir(struct init *in, const char *value)
-{
-	in->shell_dir = value;
-	return value[0] == '/' ? 0 : -EINVAL;
-}
-
-static int opt_cgroup(struct init *in, const char *value)
-{
-	in->cgroup_fd = INIT_CGROUP_FD;
-	return 0;
-}
-
-static int opt_single(struct init *in, const char *value)
-{
-	in->single = true;
-	return 0;
-}
-
-/* The list was made as long as argv. */
-static int opt_env(struct init *in, const char *value)
-{
-	const char **at = (const char **)(uintptr_t)in->env;
-
-	if (value[0] == '=' || !strchr(value, '='))
-		return -EINVAL;
-	while (*at)
-		at++;
-	at[0] = value;
-	at[1] = NULL;
-	return 0;
-}
-
-static const struct option options[] = {
-	{"--user", true, opt_user},	 {"--cwd", true, opt_cwd},
-	{"--env", true, opt_env},	 {"--shell-dir", true, opt_shell_dir},
-	{"--cgroup", false, opt_cgroup}, {"--single", false, opt_single},
-};
-
-static const struct option *find_option(const char *name)
-{
-	for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++)
-		if (strcmp(options[i].name, name) == 0)
-			return &options[i];
-	return NULL;
-}
-
-static int parse_arguments(struct init *in, int argc, char **argv)
-{
-	for (int i = 1; i < argc; i++) {
-		const struct option *o = find_option(argv[i]);
-		const char *value = o && o->has_value ? argv[++i] : "";
-
-		if (!o || !value || o->apply(in, value) < 0) {
-			dprintf(2, "cove-init: cannot use the argument '%s'\n",
-				o && o->has_value ? argv[i - 1] : argv[i]);
-			return -EINVAL;
-		}
-	}
-	return 0;
-}
-
 /* 0 and 1 are read from and written to by accident in many ways; after this that does no harm, and
  * descriptor 0 serves as the empty input of commands. */
 static int move_link(int *ret_rfd, int *ret_wfd)
@@ -297,11 +220,12 @@ static int move_link(int *ret_rfd, int *ret_wfd)
 
 static int close_inherited(const struct init *in)
 {
-	unsigned first = in->cgroup_fd >= 0 ? INIT_CGROUP_FD + 1 : INIT_CGROUP_FD;
+	unsigned first = INIT_FD_FIRST + in->inherited;
 	int r = sys_close_range(first, ~0u, 0);
 
-	if (r == 0 && in->cgroup_fd >= 0 && fcntl(in->cgroup_fd, F_SETFD, FD_CLOEXEC) < 0)
-		r = -errno;
+	for (unsigned fd = INIT_FD_FIRST; r == 0 && fd < first; fd++)
+		if (fcntl((int)fd, F_SETFD, FD_CLOEXEC) < 0)
+			r = -errno;
 	return r < 0 ? fail("close inherited descriptors", -r) : 0;
 }
 
@@ -324,32 +248,6 @@ static void set_up_process(void)
 	}
 }
 
-/* The wall starts init in a group beside that of its commands: to move there from inside would cost
- * milliseconds, as a migration waits for the whole machine. */
-static int check_work_group(int work_fd)
-{
-	return faccessat(work_fd, "cgroup.procs", W_OK, 0) < 0 ? -errno : 0;
-}
-
-/* Without a group that works init walks descendants, and says so. */
-static void set_up_group(struct init *in, char *notes, size_t size)
-{
-	int r = in->cgroup_fd < 0 ? -ENOENT : check_work_group(in->cgroup_fd);
-
-	if (r == 0)
-		return;
-	if (in->cgroup_fd >= 0)
-		snprintf(notes, size,
-			 "the box's cgroup cannot be used (%s): the processes of a command are "
-			 "found by a walk, which is not exact\n",
-			 strerror(-r));
-	else
-		snprintf(notes, size,
-			 "no cgroup: the processes of a command are found by a walk, which is "
-			 "not exact\n");
-	fd_close(&in->cgroup_fd);
-}
-
 static int send_hello(struct init *in, const char *notes)
 {
 	struct wire_hello m = {
@@ -365,12 +263,12 @@ static int send_hello(struct init *in, const char *notes)
 
 static int set_up(struct init *in, int rfd, int wfd)
 {
-	char notes[256] = "";
+	char notes[INIT_NOTES_MAX] = "";
 	int r = ev_new(&in->ev);
 
 	if (r < 0)
 		return fail("make an event loop", -r);
-	set_up_group(in, notes, sizeof(notes));
+	tree_groups_check(&in->groups, notes, sizeof(notes));
 	in->link.on_frame = on_frame;
 	in->link.on_close = on_close;
 	in->link.on_drained = on_drained;
@@ -391,21 +289,19 @@ static int set_up(struct init *in, int rfd, int wfd)
 /* Only needed where no kernel does it: as PID 1 our exit ends everybody. */
 static void end_everything(void)
 {
-	struct tree all = {.fd = -1, .parent_fd = -1, .root = getpid()};
+	struct tree all = TREE_NONE;
 
+	all.root = getpid();
 	for (int i = 0; i < END_ROUNDS && tree_kill(&all, getpid()) > 0; i++)
 		continue;
 }
 
 int main(int argc, char **argv)
 {
-	struct init in = {.cgroup_fd = -1};
+	struct init in = {.groups = TREE_GROUPS_NONE};
 	int rfd = -1, wfd = -1, r;
 
-	in.env = calloc((size_t)argc + 1, sizeof(*in.env));
-	if (!in.env)
-		return 1;
-	if (parse_arguments(&in, argc, argv) < 0 || close_inherited(&in) < 0 ||
+	if (options_parse(&in, argc, argv) < 0 || close_inherited(&in) < 0 ||
 	    move_link(&rfd, &wfd) < 0)
 		return 1;
 	set_up_process();

@@ -37,7 +37,7 @@ struct reaper {
 
 static void on_sweep(struct ev_timer *t)
 {
-	tree_sweep(container(t, struct reaper, sweep)->in->cgroup_fd);
+	tree_sweep(&container(t, struct reaper, sweep)->in->groups);
 }
 
 /* The pid of an ended child, still there; 0 if there is none. */
@@ -61,7 +61,7 @@ static void on_look(struct ev_defer *d)
 		if (pid == 0 || ev_child_is_watched(ev, pid))
 			break;
 		waitid(P_PID, (id_t)pid, NULL, WEXITED | WNOHANG | __WALL);
-		if (r->in->cgroup_fd >= 0 && !r->sweep.armed)
+		if (r->in->groups.left && !r->sweep.armed)
 			ev_timer_set(ev, &r->sweep, SWEEP_MS);
 	}
 	if (pid != 0)

@@ -260,7 +260,8 @@ static int shell_new(struct shell_table *t, const char *name, struct shell **ret
 		return err_errno(e, ENOMEM, "make a shell");
 	str_copy(sh->name, sizeof(sh->name), name);
 	sh->table = t;
-	sh->feed_fd = sh->proc_fd = sh->talk.fd = sh->tree.fd = -1;
+	sh->feed_fd = sh->proc_fd = sh->talk.fd = -1;
+	sh->tree = TREE_NONE;
 	sh->prepare.on_defer = on_prepare;
 	sh->watch.on_timer = shell_on_watch;
 	sh->next = t->shells;

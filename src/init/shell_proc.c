@@ -83,15 +83,15 @@ static int renew_tree(struct shell *sh, struct err *e)
 {
 	struct shell_table *t = sh->table;
 	struct tree fresh;
-	int r = tree_init(&fresh, t->in->cgroup_fd, GROUP_FIRST | t->groups++);
+	int r = tree_init(&fresh, &t->in->groups, GROUP_FIRST | t->groups++);
 
 	if (r == 0 && sh->alive)
-		r = tree_enter(&fresh, sh->child.pid);
+		r = tree_enter(&fresh, sh->child.pid, sh->user.uid);
 	if (r < 0) {
 		tree_done(&fresh);
 		return err_errno(e, -r, "make a group for the line");
 	}
-	if (sh->alive && fresh.fd < 0) {
+	if (sh->alive && !tree_has_group(&fresh)) {
 		fresh.root = sh->child.pid;
 		if (may_have_children(sh))
 			tree_keep_current(&fresh, sh->child.pid);
@@ -129,7 +129,7 @@ int shell_refresh(struct shell *sh, struct err *e)
 	}
 	/* Most lines leave nobody behind: then the group serves again. To move a process to
 	 * another waits for the whole machine, milliseconds if nobody did so lately. */
-	if (sh->tree.fd >= 0 && tree_signal(&sh->tree, 0, sh->child.pid) == 0) {
+	if (tree_has_group(&sh->tree) && tree_signal(&sh->tree, 0, sh->child.pid) == 0) {
 		sh->ready = true;
 		return 0;
 	}
@@ -316,13 +316,14 @@ static int spawn_shell(struct shell *sh, const struct line *l, const struct prog
 		.cwd = cwd,
 		.user = &sh->user,
 		.single = in->single,
-		.subreaper = sh->tree.fd < 0,
+		.subreaper = !tree_has_group(&sh->tree),
 		.in = child[0],
 		.out = child[1],
 		.err = child[1],
 		.tty = -1,
-		.cgroup_fd = sh->tree.fd,
+		.tree = &sh->tree,
 		.oom_score_adj = SHELL_OOM_SCORE,
+		.pids_limit = in->pids_limit,
 	};
 	if (r == 0)
 		r = spawn_process(&s, &pid, &pidfd, e);

@@ -209,7 +209,9 @@ static void become(const struct spawn *s, bool enter, int report_fd)
 	enum stage stage;
 	int r, code;
 
-	r = enter ? enter_group(s->cgroup_fd) : 0;
+	r = enter ? enter_group(s->tree->fd[TREE_V2]) : 0;
+	if (r == 0)
+		r = tree_join(s->tree);
 	if (r < 0)
 		report_and_exit(report_fd, STAGE_GROUP, -r);
 	raise_oom_score(s->oom_score_adj);
@@ -236,11 +238,12 @@ static void become(const struct spawn *s, bool enter, int report_fd)
  * pidfd in the parent, or -errno. */
 static pid_t fork_with_pidfd(const struct spawn *s, int *ret_pidfd, bool *ret_enter)
 {
+	int group_fd = s->tree->fd[TREE_V2];
 	struct kernel_clone_args args = {
-		.flags = KERNEL_CLONE_PIDFD | (s->cgroup_fd >= 0 ? KERNEL_CLONE_INTO_CGROUP : 0),
+		.flags = KERNEL_CLONE_PIDFD | (group_fd >= 0 ? KERNEL_CLONE_INTO_CGROUP : 0),
 		.pidfd = (uint64_t)(uintptr_t)ret_pidfd,
 		.exit_signal = SIGCHLD,
-		.cgroup = s->cgroup_fd >= 0 ? (uint64_t)s->cgroup_fd : 0,
+		.cgroup = group_fd >= 0 ? (uint64_t)group_fd : 0,
 	};
 	long pid = syscall(SYS_clone3, &args, sizeof(args));
 
@@ -249,7 +252,7 @@ static pid_t fork_with_pidfd(const struct spawn *s, int *ret_pidfd, bool *ret_en
 		return (pid_t)pid;
 	if (errno == EAGAIN || errno == ENOMEM)
 		return -errno;
-	*ret_enter = s->cgroup_fd >= 0;
+	*ret_enter = group_fd >= 0;
 	pid = fork();
 	if (pid < 0)
 		return -errno;
@@ -280,6 +283,18 @@ static int wait_for_exec(int fd, int pidfd, struct report *ret)
 	return -ETIMEDOUT;
 }
 
+/* EAGAIN is what the kernel says at a limit of processes, here and (RLIMIT_NPROC) at exec. */
+static int explain_fork(const struct spawn *s, int code, struct err *e)
+{
+	if (code == EAGAIN && s->pids_limit > 0)
+		return err_set(e, ERR_LIMIT, EAGAIN,
+			       "the box is at its limit of %llu processes (--pids)",
+			       (unsigned long long)s->pids_limit);
+	if (code == EAGAIN)
+		return err_set(e, ERR_LIMIT, EAGAIN, "the host has no room for another process");
+	return err_errno(e, code, "start a process");
+}
+
 static int explain_exec(const struct spawn *s, int code, struct err *e)
 {
 	const char *name = s->path ? s->path : s->argv[0];
@@ -300,6 +315,8 @@ static int explain_exec(const struct spawn *s, int code, struct err *e)
 	case ELIBBAD:
 		return err_set(e, ERR_INVALID, code, "the interpreter of '%s' cannot be run itself",
 			       name);
+	case EAGAIN:
+		return explain_fork(s, code, e);
 	case E2BIG:
 		return err_set(e, ERR_LIMIT, code, "arguments and environment of '%s' are too long",
 			       name);
@@ -361,7 +378,7 @@ int spawn_process(const struct spawn *s, pid_t *ret_pid, int *ret_pidfd, struct 
 		become(s, enter, fds[1]);
 	close(fds[1]);
 	if (pid < 0)
-		return err_errno(e, -pid, "start a process");
+		return explain_fork(s, -pid, e);
 	r = wait_for_exec(read_fd, pidfd, &report);
 	if (r == 0) {
 		*ret_pid = pid;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/err.h"
+#include "init/tree.h"
 #include "init/user.h"
 
 #include <stdbool.h>
@@ -17,12 +18,13 @@ struct spawn {
 	char *const *env; /* complete */
 	const char *cwd;  /* checked: missing is an error that says so */
 	const struct user *user;
-	bool single;	   /* do not change ids */
-	bool subreaper;	   /* orphans of this process come to it: without cgroups (see tree.h) */
-	int in, out, err;  /* borrowed */
-	int tty;	   /* slave side to become the controlling terminal, or -1 */
-	int cgroup_fd;	   /* directory to be born in, or -1 */
-	int oom_score_adj; /* raised for the child, so that init is not the victim */
+	bool single;	  /* do not change ids */
+	bool subreaper;	  /* orphans of this process come to it: without cgroups (see tree.h) */
+	int in, out, err; /* borrowed */
+	int tty;	  /* slave side to become the controlling terminal, or -1 */
+	const struct tree *tree; /* whose groups it is born in, or enters */
+	int oom_score_adj;	 /* raised for the child, so that init is not the victim */
+	uint64_t pids_limit;	 /* of the box, to be named where it is hit; 0: none */
 };
 
 /* Returns the pid and a pidfd (owned), or an error that tells missing program (the only ENOENT),

@@ -1,12 +1,13 @@
 /*
- * The tree of one command: made so that it can be ended exactly.
+ * The tree of one command: made so that it can be ended exactly, and what it used be told.
  *
  * With a cgroup: a group e<ID> below the box's; a kill is one write to cgroup.kill, `setsid` or
- * not. Without: the command's first process is a subreaper, and a kill stops and kills its
- * descendants in a /proc walk that is repeated until none is left; what an earlier line of the
- * same shell left is told apart by a list taken before. Not exact against a process that reparents
- * while we look, nor for what is left once the first process has ended: its orphans are init's
- * children like all others.
+ * not. Where the host has a hierarchy per controller (v1) the same group is made in each of them.
+ * Without: the command's first process is a subreaper, and a kill stops and kills its descendants
+ * in a /proc walk that is repeated until none is left; what an earlier line of the same shell left
+ * is told apart by a list taken before. Not exact against a process that reparents while we look,
+ * nor for what is left once the first process has ended: its orphans are init's children like all
+ * others.
  */
 #pragma once
 
@@ -17,6 +18,25 @@
 
 enum { TREE_KEEP_MAX = 1024 };
 
+enum tree_kind { TREE_V2, TREE_MEMORY, TREE_IO, TREE_KINDS };
+
+/* Files of a group that are read, at most. */
+enum { TREE_STATS = 5 };
+
+/* Where the groups of commands are made: one for all of a box. */
+struct tree_groups {
+	int fd[TREE_KINDS]; /* owned; work/ of each hierarchy, -1 where there is none */
+	int pids_fd;	    /* owned; v1 group of the box, or -1 */
+	int pids_events_fd; /* owned; how often a fork was refused in the box, or -1 */
+	bool left;	    /* some group still had members: tree_sweep has something to do */
+};
+
+#define TREE_GROUPS_NONE \
+	((struct tree_groups){.fd = {-1, -1, -1}, .pids_fd = -1, .pids_events_fd = -1})
+
+/* Lets go of what does not work and says so in notes, in lines. */
+void tree_groups_check(struct tree_groups *g, char *notes, size_t size);
+
 /* A process by pid and start time, so that a reused pid is another one. */
 struct tree_proc {
 	pid_t pid;
@@ -24,22 +44,29 @@ struct tree_proc {
 };
 
 struct tree {
-	int fd;	       /* group directory, owned; -1 without */
-	int parent_fd; /* borrowed */
+	int fd[TREE_KINDS];	    /* group directories, owned; -1 without */
+	int stat_fd[TREE_STATS];    /* usage.c: owned, open from the first look on; or -1, -2 */
+	struct tree_groups *groups; /* borrowed; NULL: none */
 	uint32_t id;
 	pid_t root;		/* without cgroup: walk from here; 0 once it has been reaped */
 	struct tree_proc *keep; /* owned; descendants that were there before and stay */
 	size_t keep_count;
 };
 
-/* Makes the group e<id> below box_group_fd (or remembers there is none). */
-int tree_init(struct tree *t, int box_group_fd, uint32_t id);
-/* Removes the group if it is empty; a group with live members (a left daemon) is marked as left and
+#define TREE_NONE ((struct tree){.fd = {-1, -1, -1}, .stat_fd = {-1, -1, -1, -1, -1}})
+
+/* Makes the groups e<id>, or remembers that there are none. A tree that failed is to be done. */
+int tree_init(struct tree *t, struct tree_groups *g, uint32_t id);
+/* Removes the groups if they are empty; one with live members (a left daemon) is marked as left and
  * stays until tree_sweep finds it empty. */
 void tree_done(struct tree *t);
 
-/* Moves a process (a persistent shell) into the group. */
-int tree_enter(struct tree *t, pid_t pid);
+bool tree_has_group(const struct tree *t);
+/* The calling process, before it is a command, puts itself where it was not born. */
+int tree_join(const struct tree *t);
+/* Moves a process (a persistent shell) of that user into the groups. One of a v1 hierarchy that it
+ * cannot be moved to is closed: there it stays where it was. */
+int tree_enter(struct tree *t, pid_t pid, uid_t uid);
 
 /* Without cgroup: everything now below `shell` belongs to earlier lines. */
 void tree_keep_current(struct tree *t, pid_t shell);
@@ -53,4 +80,4 @@ int tree_signal(struct tree *t, int sig, pid_t spare);
 size_t tree_members(struct tree *t, pid_t spare, pid_t *ret, size_t max);
 
 /* Removes left groups that have become empty. Called after orphans ended. */
-void tree_sweep(int box_group_fd);
+void tree_sweep(struct tree_groups *g);

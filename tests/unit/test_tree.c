@@ -73,7 +73,7 @@ TEST(a_walk_ends_everybody)
 				 "(sh -c 'sleep 1000 & sleep 1000' &); sleep 0.2; echo x; wait")
 			    .pid;
 
-	CHECK_EQ(tree_init(&t, -1, 1), 0);
+	CHECK_EQ(tree_init(&t, NULL, 1), 0);
 	t.root = pid;
 	CHECK(tree_signal(&t, 0, 0) > 0);
 	CHECK(end_tree(&t, 0) >= 5);
@@ -88,7 +88,7 @@ TEST(a_walk_outruns_forks)
 	pid_t pid =
 		start_leader("echo x; while :; do sleep 0.05 & sleep 1000 & sleep 0.001; done").pid;
 
-	CHECK_EQ(tree_init(&t, -1, 1), 0);
+	CHECK_EQ(tree_init(&t, NULL, 1), 0);
 	t.root = pid;
 	end_tree(&t, 0);
 	check_killed(pid);
@@ -106,7 +106,7 @@ TEST(kept_processes_and_the_spared_one_stay)
 			     "sleep 1000 & while :; do sleep 0.02; done 2>/dev/null");
 	pid_t pid = l.pid;
 
-	CHECK_EQ(tree_init(&t, -1, 1), 0);
+	CHECK_EQ(tree_init(&t, NULL, 1), 0);
 	t.root = pid;
 	tree_keep_current(&t, pid);
 	CHECK(t.keep_count >= 1);
@@ -125,14 +125,15 @@ TEST(kept_processes_and_the_spared_one_stay)
 
 TEST(without_a_root_there_is_no_tree)
 {
+	struct tree_groups none = TREE_GROUPS_NONE;
 	struct tree t;
 
-	CHECK_EQ(tree_init(&t, -1, 1), 0);
+	CHECK_EQ(tree_init(&t, NULL, 1), 0);
 	CHECK_EQ(tree_signal(&t, 0, 0), 0);
 	CHECK_EQ(tree_kill(&t, 0), 0);
-	CHECK_EQ(tree_enter(&t, getpid()), 0);
+	CHECK_EQ(tree_enter(&t, getpid(), getuid()), 0);
 	tree_done(&t);
-	tree_sweep(-1);
+	tree_sweep(&none);
 }
 
 /* A group for the test with an `init` below it, or the test is skipped. */
@@ -169,14 +170,15 @@ static void remove_group(int fd, const char *path)
 TEST(a_group_ends_as_a_whole_or_but_one)
 {
 	char path[64];
+	struct tree_groups g = TREE_GROUPS_NONE;
 	struct tree t;
-	int fd = make_group(path, sizeof(path)), rounds = 0, status;
+	int fd = g.fd[TREE_V2] = make_group(path, sizeof(path)), rounds = 0, status;
 	struct leader l = start_leader("echo x; read y; setsid sleep 1000 & sleep 1000 & wait");
 	pid_t pid = l.pid;
 
-	CHECK_EQ(tree_init(&t, fd, 7), 0);
+	CHECK_EQ(tree_init(&t, &g, 7), 0);
 	CHECK_EQ(tree_signal(&t, 0, 0), 0);
-	CHECK_EQ(tree_enter(&t, pid), 0);
+	CHECK_EQ(tree_enter(&t, pid, getuid()), 0);
 	CHECK(tree_signal(&t, 0, 0) > 0);
 	close(l.gate);
 	while (tree_signal(&t, 0, pid) < 2)
@@ -186,7 +188,7 @@ TEST(a_group_ends_as_a_whole_or_but_one)
 	CHECK(WIFEXITED(status));
 	CHECK_EQ(tree_signal(&t, 0, 0), 0);
 	pid = start_leader("echo x; sleep 1000").pid;
-	CHECK_EQ(tree_enter(&t, pid), 0);
+	CHECK_EQ(tree_enter(&t, pid, getuid()), 0);
 	end_tree(&t, 0);
 	check_killed(pid);
 	tree_done(&t);
@@ -197,21 +199,22 @@ TEST(a_group_ends_as_a_whole_or_but_one)
 TEST(a_left_group_is_swept_when_empty)
 {
 	char path[64];
+	struct tree_groups g = TREE_GROUPS_NONE;
 	struct tree left, fresh;
-	int fd = make_group(path, sizeof(path));
+	int fd = g.fd[TREE_V2] = make_group(path, sizeof(path));
 	pid_t pid = start_leader("echo x; exec sleep 1000").pid;
 	int rounds = 0;
 
-	CHECK_EQ(tree_init(&left, fd, 1), 0);
-	CHECK_EQ(tree_init(&fresh, fd, 2), 0);
-	CHECK_EQ(tree_enter(&left, pid), 0);
+	CHECK_EQ(tree_init(&left, &g, 1), 0);
+	CHECK_EQ(tree_init(&fresh, &g, 2), 0);
+	CHECK_EQ(tree_enter(&left, pid, getuid()), 0);
 	tree_done(&left);
-	tree_sweep(fd);
+	tree_sweep(&g);
 	CHECK_EQ(faccessat(fd, "e1", F_OK, 0), 0);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	while (faccessat(fd, "e1", F_OK, 0) == 0) {
-		tree_sweep(fd);
+		tree_sweep(&g);
 		wait_a_bit(&rounds);
 	}
 	CHECK_EQ(faccessat(fd, "e2", F_OK, 0), 0); /* empty, but nobody left it */

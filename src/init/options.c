@@ -1,0 +1,155 @@
+/* The arguments of cove-init; see init.h for what they mean. */
+#include "init/options.h"
+
+#include "base/control.h"
+#include "base/fd.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+struct option {
+	const char *name;
+	bool has_value;
+	int (*apply)(struct init *in, const char *value);
+};
+
+static int opt_user(struct init *in, const char *value)
+{
+	in->user = value;
+	return 0;
+}
+
+static int opt_cwd(struct init *in, const char *value)
+{
+	in->cwd = value;
+	return value[0] == '/' ? 0 : -EINVAL;
+}
+
+static int opt_shell_dir(struct init *in, const char *value)
+{
+	in->shell_dir = value;
+	return value[0] == '/' ? 0 : -EINVAL;
+}
+
+/* The next descriptor is that directory. */
+static int take_inherited(struct init *in, int *fd)
+{
+	if (*fd >= 0)
+		return -EEXIST;
+	*fd = INIT_FD_FIRST + (int)in->inherited++;
+	return 0;
+}
+
+static int opt_cgroup(struct init *in, const char *value)
+{
+	return take_inherited(in, &in->groups.fd[TREE_V2]);
+}
+
+static int opt_memory_v1(struct init *in, const char *value)
+{
+	return take_inherited(in, &in->groups.fd[TREE_MEMORY]);
+}
+
+static int opt_io_v1(struct init *in, const char *value)
+{
+	return take_inherited(in, &in->groups.fd[TREE_IO]);
+}
+
+static int opt_pids_v1(struct init *in, const char *value)
+{
+	return take_inherited(in, &in->groups.pids_fd);
+}
+
+static int opt_single(struct init *in, const char *value)
+{
+	in->single = true;
+	return 0;
+}
+
+static int opt_strict(struct init *in, const char *value)
+{
+	in->strict = true;
+	return 0;
+}
+
+static int opt_disk_limit(struct init *in, const char *value)
+{
+	return str_parse_u64(value, INT64_MAX, &in->disk_limit) ? 0 : -EINVAL;
+}
+
+static int opt_pids_limit(struct init *in, const char *value)
+{
+	return str_parse_u64(value, INT32_MAX, &in->pids_limit) ? 0 : -EINVAL;
+}
+
+/* The list was made as long as argv. */
+static int opt_env(struct init *in, const char *value)
+{
+	const char **at = (const char **)(uintptr_t)in->env;
+
+	if (value[0] == '=' || !strchr(value, '='))
+		return -EINVAL;
+	while (*at)
+		at++;
+	at[0] = value;
+	at[1] = NULL;
+	return 0;
+}
+
+#ifdef COVE_CONTROLS
+/* init is started without an environment, so what control_is_off looks at comes as an argument. The
+ * environment of commands is made from nothing: it does not get there. */
+static int opt_without(struct init *in, const char *value)
+{
+	return setenv("COVE_WITHOUT", value, 1) < 0 ? -errno : 0;
+}
+#endif
+
+static const struct option options[] = {
+	{"--user", true, opt_user},
+	{"--cwd", true, opt_cwd},
+	{"--env", true, opt_env},
+	{"--shell-dir", true, opt_shell_dir},
+	{"--cgroup", false, opt_cgroup},
+	{"--memory-v1", false, opt_memory_v1},
+	{"--io-v1", false, opt_io_v1},
+	{"--pids-v1", false, opt_pids_v1},
+	{"--single", false, opt_single},
+	{"--strict", false, opt_strict},
+	{"--disk-limit", true, opt_disk_limit},
+	{"--pids-limit", true, opt_pids_limit},
+#ifdef COVE_CONTROLS
+	{"--without", true, opt_without},
+#endif
+};
+
+static const struct option *find_option(const char *name)
+{
+	for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++)
+		if (strcmp(options[i].name, name) == 0)
+			return &options[i];
+	return NULL;
+}
+
+int options_parse(struct init *in, int argc, char **argv)
+{
+	in->env = calloc((size_t)argc + 1, sizeof(*in->env));
+	if (!in->env) {
+		dprintf(2, "cove-init: no memory for its arguments\n");
+		return -ENOMEM;
+	}
+	for (int i = 1; i < argc; i++) {
+		const struct option *o = find_option(argv[i]);
+		const char *value = o && o->has_value ? argv[++i] : "";
+
+		if (!o || !value || o->apply(in, value) < 0) {
+			dprintf(2, "cove-init: cannot use the argument '%s'\n",
+				o && o->has_value ? argv[i - 1] : argv[i]);
+			return -EINVAL;
+		}
+	}
+	return 0;
+}

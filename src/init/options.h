@@ -1,0 +1,8 @@
+/* The arguments of cove-init; init.h lists them. */
+#pragma once
+
+#include "init/init.h"
+
+/* Fills *in, which was zeroed but for descriptors of -1. A failure was said on descriptor 2. in->env
+ * is allocated, and lives as long as the process. */
+int options_parse(struct init *in, int argc, char **argv);

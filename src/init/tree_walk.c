@@ -1,0 +1,274 @@
+/*
+ * The members of a tree without a cgroup: a walk through /proc.
+ *
+ * A kill stops every member, looks again, until a look finds nobody new; only then it kills.
+ * Stopped processes cannot fork, so a fork bomb does not outrun it. The first process is killed
+ * last: as a subreaper it is what holds the tree together.
+ */
+#include "init/tree_parts.h"
+
+#include "base/fd.h"
+#include "base/limits.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WALK_ROUNDS = 16 };
+
+struct proc {
+	pid_t pid, parent;
+	uint64_t start; /* clock ticks since boot */
+	char state;
+	bool inside;
+};
+
+struct procs {
+	struct proc *list; /* owned, sorted by pid */
+	size_t count, cap;
+};
+
+/* "PID (any bytes) S PPID ... START ...": the name may hold anything, so parsing starts at its end.
+ * Fields are counted from the state, which is 0. */
+static bool parse_stat(char *text, struct proc *ret)
+{
+	enum { FIELD_STATE = 0, FIELD_PARENT = 1, FIELD_START = 19 };
+	char *at = strrchr(text, ')'), *field;
+
+	if (!at || at[1] != ' ')
+		return false;
+	at += 2;
+	for (int i = 0; (field = strsep(&at, " ")); i++) {
+		if (i == FIELD_STATE)
+			ret->state = field[0];
+		if (i == FIELD_PARENT)
+			ret->parent = atoi(field);
+		if (i == FIELD_START) {
+			ret->start = strtoull(field, NULL, 10);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* False if the process is gone. */
+static bool read_proc(int proc_fd, const char *name, struct proc *ret)
+{
+	char path[32], text[512];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "%.16s/stat", name);
+	autoclose int fd = openat(proc_fd, path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : fd_read_full(fd, text, sizeof(text) - 1);
+	if (n <= 0)
+		return false;
+	text[n] = '\0';
+	*ret = (struct proc){.pid = atoi(name)};
+	return parse_stat(text, ret);
+}
+
+static int add_proc(struct procs *ps, const struct proc *p)
+{
+	if (ps->count == ps->cap) {
+		size_t cap = ps->cap ? ps->cap * 2 : 64;
+		struct proc *grown;
+
+		if (cap > INIT_PROCS_MAX)
+			return -ENOBUFS;
+		grown = realloc(ps->list, cap * sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		ps->list = grown;
+		ps->cap = cap;
+	}
+	ps->list[ps->count++] = *p;
+	return 0;
+}
+
+static int by_pid(const void *a, const void *b)
+{
+	pid_t x = ((const struct proc *)a)->pid, y = ((const struct proc *)b)->pid;
+
+	return (x > y) - (x < y);
+}
+
+/* Every process there is, up to the maximum. What was found stays valid if it fails half way. */
+static void scan(struct procs *ps)
+{
+	DIR *dir = opendir("/proc");
+	struct dirent *d;
+	struct proc p;
+
+	*ps = (struct procs){0};
+	if (!dir)
+		return;
+	while ((d = readdir(dir)))
+		if (d->d_name[0] >= '1' && d->d_name[0] <= '9' &&
+		    read_proc(dirfd(dir), d->d_name, &p) && add_proc(ps, &p) < 0)
+			break;
+	closedir(dir);
+	if (ps->count)
+		qsort(ps->list, ps->count, sizeof(*ps->list), by_pid);
+}
+
+static struct proc *find_proc(const struct procs *ps, pid_t pid)
+{
+	struct proc key = {.pid = pid};
+
+	return ps->count ? bsearch(&key, ps->list, ps->count, sizeof(key), by_pid) : NULL;
+}
+
+static bool is_kept(const struct tree *t, const struct proc *p)
+{
+	for (size_t i = 0; i < t->keep_count; i++)
+		if (t->keep[i].pid == p->pid && t->keep[i].start == p->start)
+			return true;
+	return false;
+}
+
+/* Marks root and what is below it. A kept process is a border: what it started is its own. */
+static void mark_inside(const struct tree *t, pid_t root, struct procs *ps)
+{
+	struct proc *r = find_proc(ps, root);
+	bool changed = r != NULL;
+
+	if (r)
+		r->inside = true;
+	while (changed) {
+		changed = false;
+		for (size_t i = 0; i < ps->count; i++) {
+			struct proc *p = &ps->list[i];
+			const struct proc *parent;
+
+			if (p->inside)
+				continue;
+			parent = find_proc(ps, p->parent);
+			if (!parent || !parent->inside || is_kept(t, p))
+				continue;
+			p->inside = true;
+			changed = true;
+		}
+	}
+}
+
+static bool is_dead(const struct proc *p)
+{
+	return p->state == 'Z' || p->state == 'X';
+}
+
+static bool is_member(const struct proc *p, pid_t spare)
+{
+	return p->inside && p->pid != spare && !is_dead(p);
+}
+
+static void look(const struct tree *t, struct procs *ps)
+{
+	scan(ps);
+	mark_inside(t, t->root, ps);
+}
+
+/* Stops whoever still runs. Returns how many that were. */
+static int stop_members(const struct procs *ps, pid_t spare)
+{
+	int running = 0;
+
+	for (size_t i = 0; i < ps->count; i++) {
+		const struct proc *p = &ps->list[i];
+
+		if (!is_member(p, spare) || p->state == 'T' || p->state == 't')
+			continue;
+		kill(p->pid, SIGSTOP);
+		running++;
+	}
+	return running;
+}
+
+static int kill_members(const struct tree *t, const struct procs *ps, pid_t spare, bool and_root)
+{
+	int seen = 0;
+
+	for (size_t i = 0; i < ps->count; i++) {
+		const struct proc *p = &ps->list[i];
+
+		if (!is_member(p, spare))
+			continue;
+		seen++;
+		if (p->pid != t->root || and_root)
+			kill(p->pid, SIGKILL);
+	}
+	return seen;
+}
+
+int walk_kill(const struct tree *t, pid_t spare)
+{
+	struct procs ps;
+	bool still = false;
+	int seen;
+
+	if (t->root <= 0)
+		return 0;
+	for (int round = 0; round < WALK_ROUNDS && !still; round++) {
+		if (round > 0)
+			free(ps.list);
+		look(t, &ps);
+		still = stop_members(&ps, spare) == 0;
+	}
+	seen = kill_members(t, &ps, spare, still);
+	free(ps.list);
+	return seen;
+}
+
+int walk_signal(const struct tree *t, int sig, pid_t spare)
+{
+	struct procs ps;
+	int seen = 0;
+
+	if (t->root <= 0)
+		return 0;
+	look(t, &ps);
+	for (size_t i = 0; i < ps.count; i++) {
+		if (!is_member(&ps.list[i], spare))
+			continue;
+		seen++;
+		if (sig)
+			kill(ps.list[i].pid, sig);
+	}
+	free(ps.list);
+	return seen;
+}
+
+size_t walk_members(const struct tree *t, pid_t spare, pid_t *ret, size_t max)
+{
+	struct procs ps;
+	size_t n = 0;
+
+	if (t->root <= 0)
+		return 0;
+	look(t, &ps);
+	for (size_t i = 0; i < ps.count && n < max; i++)
+		if (is_member(&ps.list[i], spare))
+			ret[n++] = ps.list[i].pid;
+	free(ps.list);
+	return n;
+}
+
+void walk_keep_current(struct tree *t, pid_t shell)
+{
+	struct procs ps;
+
+	free(t->keep);
+	t->keep = NULL;
+	t->keep_count = 0;
+	scan(&ps);
+	mark_inside(t, shell, &ps);
+	t->keep = calloc(TREE_KEEP_MAX, sizeof(*t->keep));
+	for (size_t i = 0; t->keep && i < ps.count && t->keep_count < TREE_KEEP_MAX; i++)
+		if (is_member(&ps.list[i], shell))
+			t->keep[t->keep_count++] =
+				(struct tree_proc){ps.list[i].pid, ps.list[i].start};
+	free(ps.list);
+}

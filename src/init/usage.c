@@ -1,0 +1,211 @@
+/* What a command used; see usage.h. */
+#include "init/usage.h"
+
+#include "base/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+enum {
+	STAT_CPU,
+	STAT_PEAK,
+	STAT_OOM,
+	STAT_IO,
+	STAT_PIDS,
+	STAT_MISSING = -2, /* instead of a descriptor: it was looked for */
+	STAT_TEXT = 4096,
+	MAJOR_LOOP = 7,
+	DISK_ROOM_MIN = 64 << 10,
+};
+
+/* The first that is there. */
+static const struct {
+	int kind;
+	const char *file;
+	int flags;
+} sources[TREE_STATS][2] = {
+	[STAT_CPU] = {{TREE_V2, "cpu.stat", O_RDONLY}},
+	[STAT_PEAK] = {{TREE_MEMORY, "memory.max_usage_in_bytes", O_RDWR},
+		       {TREE_V2, "memory.peak", O_RDWR}},
+	[STAT_OOM] = {{TREE_MEMORY, "memory.oom_control", O_RDONLY},
+		      {TREE_V2, "memory.events", O_RDONLY}},
+	[STAT_IO] = {{TREE_IO, "blkio.throttle.io_service_bytes", O_RDONLY},
+		     {TREE_V2, "io.stat", O_RDONLY}},
+	[STAT_PIDS] = {{TREE_V2, "pids.events", O_RDONLY}},
+};
+
+/* memory.peak can be written to since Linux 6.12 only, and before that be opened for reading. */
+static int open_source(const struct tree *t, int stat, int i)
+{
+	int dir_fd = t->fd[sources[stat][i].kind], fd;
+
+	if (!sources[stat][i].file || dir_fd < 0)
+		return -1;
+	fd = openat(dir_fd, sources[stat][i].file, sources[stat][i].flags | O_CLOEXEC);
+	if (fd < 0 && errno != ENOENT && sources[stat][i].flags != O_RDONLY)
+		fd = openat(dir_fd, sources[stat][i].file, O_RDONLY | O_CLOEXEC);
+	return fd;
+}
+
+static int stat_open(struct tree *t, int stat)
+{
+	int *fd = &t->stat_fd[stat];
+
+	if (*fd == -1) {
+		*fd = open_source(t, stat, 0);
+		if (*fd < 0)
+			*fd = open_source(t, stat, 1);
+		if (*fd < 0)
+			*fd = STAT_MISSING;
+	}
+	return *fd;
+}
+
+/* "" where it cannot be read. What does not fit is cut: the numbers that matter come first, and
+ * a list of devices is for nobody so long. */
+static const char *read_text(int fd, char text[STAT_TEXT])
+{
+	ssize_t n = fd < 0 ? 0 : pread(fd, text, STAT_TEXT - 1, 0);
+
+	text[n > 0 ? n : 0] = '\0';
+	return text;
+}
+
+/* The number of the line "KEY NUMBER". */
+static uint64_t find_number(const char *text, const char *key)
+{
+	size_t n = strlen(key);
+
+	for (const char *at = text; at; at = strchr(at, '\n')) {
+		at += *at == '\n';
+		if (strncmp(at, key, n) == 0 && at[n] == ' ')
+			return strtoull(at + n + 1, NULL, 10);
+	}
+	return 0;
+}
+
+/* v2: "MAJOR:MINOR rbytes=N wbytes=N ..."; v1: "MAJOR:MINOR Read N", then Write. */
+static void count_line(const char *line, size_t len, uint64_t *read_bytes, uint64_t *write_bytes)
+{
+	static const char *const names[2][2] = {{" rbytes=", " Read "}, {" wbytes=", " Write "}};
+	uint64_t *to[2] = {read_bytes, write_bytes};
+
+	for (int dir = 0; dir < 2; dir++)
+		for (int i = 0; i < 2; i++) {
+			size_t n = strlen(names[dir][i]);
+			const char *at = memmem(line, len, names[dir][i], n);
+
+			if (at)
+				*to[dir] += strtoull(at + n, NULL, 10);
+		}
+}
+
+/* What goes through a loop device may be counted there and once more where its file is; so the sum
+ * of those devices and the sum of the others are taken apart, and the higher one told. */
+static void count_io(const char *text, struct usage *ret)
+{
+	uint64_t loop[2] = {0}, other[2] = {0};
+
+	for (const char *line = text; *line;) {
+		size_t len = strcspn(line, "\n");
+		uint64_t *sum = strtoul(line, NULL, 10) == MAJOR_LOOP ? loop : other;
+
+		count_line(line, len, &sum[0], &sum[1]);
+		line += len + (line[len] == '\n');
+	}
+	ret->io_read_bytes = loop[0] > other[0] ? loop[0] : other[0];
+	ret->io_write_bytes = loop[1] > other[1] ? loop[1] : other[1];
+}
+
+uint64_t usage_pids_hits(const struct tree_groups *g, struct tree *t)
+{
+	char text[STAT_TEXT];
+	uint64_t n = find_number(read_text(g ? g->pids_events_fd : -1, text), "max");
+
+	if (t)
+		n += find_number(read_text(stat_open(t, STAT_PIDS), text), "max");
+	return n;
+}
+
+void usage_read(struct tree *t, struct usage *ret)
+{
+	char text[STAT_TEXT];
+
+	*ret = (struct usage){0};
+	if (!tree_has_group(t))
+		return;
+	ret->cpu_us = find_number(read_text(stat_open(t, STAT_CPU), text), "usage_usec");
+	ret->mem_peak_bytes = strtoull(read_text(stat_open(t, STAT_PEAK), text), NULL, 10);
+	ret->oom_kills = find_number(read_text(stat_open(t, STAT_OOM), text), "oom_kill");
+	count_io(read_text(stat_open(t, STAT_IO), text), ret);
+	ret->pids_hits = usage_pids_hits(t->groups, t);
+}
+
+static uint64_t since(uint64_t before, uint64_t now)
+{
+	return now > before ? now - before : 0;
+}
+
+void usage_add(struct usage *sum, const struct usage *before, const struct usage *now)
+{
+	sum->cpu_us += since(before->cpu_us, now->cpu_us);
+	sum->io_read_bytes += since(before->io_read_bytes, now->io_read_bytes);
+	sum->io_write_bytes += since(before->io_write_bytes, now->io_write_bytes);
+	sum->oom_kills += since(before->oom_kills, now->oom_kills);
+	sum->pids_hits += since(before->pids_hits, now->pids_hits);
+	if (now->mem_peak_bytes > sum->mem_peak_bytes)
+		sum->mem_peak_bytes = now->mem_peak_bytes;
+}
+
+void usage_reset_peak(struct tree *t)
+{
+	int fd = tree_has_group(t) ? stat_open(t, STAT_PEAK) : -1;
+	ssize_t n = fd < 0 ? 0 : pwrite(fd, "0", 1, 0);
+
+	(void)n; /* refused by an older kernel: as documented */
+}
+
+void usage_put(const struct usage *u, struct wire_exit *ret)
+{
+	ret->oom_killed = u->oom_kills > 0;
+	ret->cpu_us = u->cpu_us;
+	ret->mem_peak_bytes = u->mem_peak_bytes;
+	ret->io_read_bytes = u->io_read_bytes;
+	ret->io_write_bytes = u->io_write_bytes;
+}
+
+const char *usage_cause(const struct init *in, const struct usage *u, bool failed, const char *cwd,
+			const char *was)
+{
+	if (!failed)
+		return was;
+	if (u->oom_kills > 0)
+		return "oom";
+	if (u->pids_hits > 0)
+		return "pids";
+	if (disk_is_full(in, "/") || (cwd && disk_is_full(in, cwd)))
+		return "disk";
+	return was;
+}
+
+/* A host directory may be full, too, but that is not the box's limit: a file system that is larger
+ * than what the box may have is not one that bounds it. */
+static bool is_bounded(const struct statvfs *fs, uint64_t limit)
+{
+	return fs->f_blocks <= limit / fs->f_frsize + 1;
+}
+
+bool disk_is_full(const struct init *in, const char *path)
+{
+	struct statvfs fs;
+
+	if (in->disk_limit == 0 || statvfs(path, &fs) < 0 || fs.f_frsize == 0)
+		return false;
+	if (!is_bounded(&fs, in->disk_limit))
+		return false;
+	return fs.f_bavail < DISK_ROOM_MIN / fs.f_frsize || (fs.f_files > 0 && fs.f_favail == 0);
+}

@@ -1,0 +1,46 @@
+/*
+ * What a command used, from the files of its groups, and whether one of the box's limits was why it
+ * failed.
+ *
+ *	cpu		v2 cpu.stat, which needs no controller
+ *	peak memory	v1 memory.max_usage_in_bytes, or v2 memory.peak
+ *	killed for lack of memory
+ *			v1 memory.oom_control, or v2 memory.events
+ *	I/O		v1 blkio.throttle.io_service_bytes, or v2 io.stat. On v1 what is written
+ *			through the page cache is nobody's
+ *	refused forks	of the box (v1 and v2 pids.events), and of the group where the kernel counts
+ *			them there
+ *
+ * The files stay open with the tree, so that a line in a persistent shell costs a few reads.
+ */
+#pragma once
+
+#include "init/init.h"
+#include "init/tree.h"
+
+struct usage {
+	uint64_t cpu_us;
+	uint64_t mem_peak_bytes;
+	uint64_t io_read_bytes, io_write_bytes;
+	uint64_t oom_kills;
+	uint64_t pids_hits; /* of the box as a whole */
+};
+
+/* All that was used in the tree so far; 0 what cannot be told. */
+void usage_read(struct tree *t, struct usage *ret);
+/* How often forks were refused in the box and, if t is not NULL, in that tree. */
+uint64_t usage_pids_hits(const struct tree_groups *g, struct tree *t);
+/* Adds to *sum what came between two readings. The peak is the higher one. */
+void usage_add(struct usage *sum, const struct usage *before, const struct usage *now);
+/* The next reading's peak is that from now on. Where the kernel cannot do that (v2 before Linux
+ * 6.12) it stays the peak of the group's whole life. */
+void usage_reset_peak(struct tree *t);
+
+/* Why a command that ended by itself did not succeed: "oom", "pids", "disk"; otherwise was, "exit"
+ * or "signal". failed: it was not exit status 0. cwd may be NULL. */
+const char *usage_cause(const struct init *in, const struct usage *u, bool failed, const char *cwd,
+			const char *was);
+void usage_put(const struct usage *u, struct wire_exit *ret);
+
+/* Is the box's own disk limit reached on the file system of path? False where it has none. */
+bool disk_is_full(const struct init *in, const char *path);
