@@ -19,6 +19,9 @@
 #include "base/limits.h"
 #include "base/rand.h"
 #include "base/str.h"
+#include "storage/ids.h"
+#include "storage/loopdev.h"
+#include "storage/mount.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -28,11 +31,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
 #define TEMPLATES "templates"
+#define SEED	  ".seed"
 #define FEATURES                                                                              \
 	"none,ext_attr,dir_index,filetype,extent,flex_bg,sparse_super2,large_file,huge_file," \
 	"dir_nlink,extra_isize"
@@ -47,6 +52,8 @@ enum {
 	BYTES_PER_INODE = 8192,
 	FIRST_INODES = 10, /* the filesystem's own */
 	NAME_SIZE = 80,
+	FD_PATH_SIZE = 40,
+	COPY_BYTES = 32768,
 	/* The kernel keeps a fiftieth, at most this many blocks, for its own needs (ext4's
 	 * s_resv_clusters): no file can have them. */
 	KEPT_BLOCKS_MAX = 4096,
@@ -177,34 +184,19 @@ static unsigned journal_mib(uint64_t bytes)
 	return bytes < (256ull << 20) ? 4 : bytes < (4ull << 30) ? 16 : 32;
 }
 
-static int run_mke2fs(const char *path, const struct ext4_size *size, struct err *e)
+static int run_mke2fs(const char *path, const char *seed, const struct ext4_size *size,
+		      struct err *e)
 {
 	char inodes[24], journal[24], features[192];
 	const char *program = find_mke2fs();
-	const char *argv[] = {"mke2fs",
-			      "-q",
-			      "-F",
-			      "-t",
-			      "ext4",
-			      "-b",
-			      "4096",
-			      "-I",
-			      "256",
-			      "-m",
-			      "0",
-			      "-G",
-			      "4096",
-			      "-N",
-			      inodes,
-			      "-O",
-			      features,
-			      "-E",
-			      "lazy_itable_init=1,lazy_journal_init=1,nodiscard,num_backup_sb=0",
-			      size->journal ? "-J" : path,
-			      size->journal ? journal : NULL,
-			      path,
-			      NULL};
-	autoclose int out = sys_memfd_create("mke2fs", 1 /* MFD_CLOEXEC */);
+	/* clang-format off */
+	const char *argv[26] = {
+		"mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-I", "256", "-m", "0",
+		"-G", "4096", "-N", inodes, "-O", features, "-E",
+		"lazy_itable_init=1,lazy_journal_init=1,nodiscard,num_backup_sb=0"};
+	/* clang-format on */
+	int n = 19;
+	autoclose int out = sys_memfd_create("mke2fs", MFD_CLOEXEC);
 	int r;
 
 	if (!program)
@@ -215,6 +207,15 @@ static int run_mke2fs(const char *path, const struct ext4_size *size, struct err
 	snprintf(journal, sizeof(journal), "size=%u", journal_mib(size->bytes));
 	snprintf(features, sizeof(features), FEATURES ",%s",
 		 size->journal ? "has_journal,metadata_csum" : "uninit_bg");
+	if (size->journal) {
+		argv[n++] = "-J";
+		argv[n++] = journal;
+	}
+	if (size->layer) {
+		argv[n++] = "-d";
+		argv[n++] = seed;
+	}
+	argv[n++] = path;
 	r = spawn_quiet(program, (char *const *)(uintptr_t)argv, out);
 	if (r == -EIO)
 		return mke2fs_error(out, e);
@@ -234,12 +235,39 @@ static uint64_t first_guess(const struct ext4_size *size)
 	return bytes;
 }
 
-/* Makes the filesystem in fd (which path names), so large that what can be written fits. */
-static int fill_template(int fd, const char *path, const struct ext4_size *size, struct err *e)
+/* A descriptor as a path for another program: no name that could be another file by then. */
+static void fd_path(int fd, char ret[FD_PATH_SIZE])
 {
+	snprintf(ret, FD_PATH_SIZE, "/proc/%d/fd/%d", (int)getpid(), fd);
+}
+
+/* The tree that a box's disk begins with: the two halves of its layer. Made beforehand they lie
+ * beside each other; the kernel would put each into a corner of its own. */
+static int open_seed(int dir_fd, struct err *e)
+{
+	static const char *const dirs[] = {SEED "/upper", SEED "/work"};
+	static const mode_t modes[] = {0755, 0700};
+	int fd;
+
+	if (mkdirat(dir_fd, SEED, 0700) < 0 && errno != EEXIST)
+		return err_errno(e, errno, "make " TEMPLATES "/" SEED);
+	for (int i = 0; i < 2; i++)
+		if ((mkdirat(dir_fd, dirs[i], 0700) < 0 && errno != EEXIST) ||
+		    fchmodat(dir_fd, dirs[i], modes[i], 0) < 0)
+			return err_errno(e, errno, "make " TEMPLATES "/%s", dirs[i]);
+	fd = openat(dir_fd, SEED, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	return fd < 0 ? err_errno(e, errno, "open " TEMPLATES "/" SEED) : fd;
+}
+
+/* Makes the filesystem in fd, so large that what can be written fits. */
+static int fill_template(int fd, int seed_fd, const struct ext4_size *size, struct err *e)
+{
+	char path[FD_PATH_SIZE], seed[FD_PATH_SIZE];
 	const int64_t wanted = (int64_t)(size->bytes / BLOCK);
 	int64_t blocks = (int64_t)(first_guess(size) / BLOCK);
 
+	fd_path(fd, path);
+	fd_path(seed_fd, seed);
 	for (unsigned i = 0; i < DISK_SIZING_MAX; i++) {
 		struct superblock sb;
 		int64_t can_write;
@@ -248,7 +276,7 @@ static int fill_template(int fd, const char *path, const struct ext4_size *size,
 		if (ftruncate(fd, 0) < 0 || ftruncate(fd, blocks * BLOCK) < 0)
 			return err_errno(e, errno, "make a disk of %lld bytes",
 					 (long long)(blocks * BLOCK));
-		r = run_mke2fs(path, size, e);
+		r = run_mke2fs(path, seed, size, e);
 		if (r < 0)
 			return r;
 		r = superblock_read(fd, &sb);
@@ -265,10 +293,35 @@ static int fill_template(int fd, const char *path, const struct ext4_size *size,
 	return err_set(e, ERR_INTERNAL, EIO, "mke2fs made a filesystem of another size than asked");
 }
 
+/* A workspace shows the filesystem's own root: it is to belong to the box's user and to be empty.
+ * Done here once, so that a copy is right from its first moment. */
+static int tidy_root(int fd, struct err *e)
+{
+	const char *options[] = {"source", NULL, "noinit_itable", NULL, NULL};
+	autoclose int mount_fd = -1, root_fd = -1;
+	struct loopdev dev;
+	int r = loopdev_open(fd, true, &dev, e);
+
+	if (r < 0)
+		return r;
+	options[1] = dev.path;
+	mount_fd = mount_detached("ext4", options, MOUNT_NODEV, NULL, 0);
+	fd_close(&dev.fd);
+	if (mount_fd < 0)
+		return err_errno(e, -mount_fd, "mount a new ext4");
+	root_fd = openat(mount_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (root_fd < 0 || unlinkat(root_fd, "lost+found", AT_REMOVEDIR) < 0 ||
+	    fchown(root_fd, IDS_USER, IDS_USER) < 0 || fchmod(root_fd, 0755) < 0 ||
+	    syncfs(root_fd) < 0)
+		return err_errno(e, errno, "prepare a new ext4");
+	return 0;
+}
+
 static void template_name(const struct ext4_size *size, char ret[NAME_SIZE])
 {
-	snprintf(ret, NAME_SIZE, "ext4-1-%llu-%llu%s", (unsigned long long)size->bytes,
-		 (unsigned long long)size->inodes, size->journal ? "-journal" : "");
+	snprintf(ret, NAME_SIZE, "ext4-1-%llu-%llu%s%s", (unsigned long long)size->bytes,
+		 (unsigned long long)size->inodes, size->journal ? "-journal" : "",
+		 size->layer ? "-layer" : "");
 }
 
 /* Removes the oldest file beyond so many. Whoever is copying it has it open. */
@@ -308,19 +361,21 @@ static void prune(int dir_fd, unsigned keep)
 
 static int make_template(int dir_fd, const char *name, const struct ext4_size *size, struct err *e)
 {
-	char token[17], tmp[NAME_SIZE], path[64];
-	autoclose int fd = -1;
+	char token[17], tmp[NAME_SIZE];
+	autoclose int fd = -1, seed_fd = open_seed(dir_fd, e);
 	int r;
 
+	if (seed_fd < 0)
+		return seed_fd;
 	prune(dir_fd, DISK_TEMPLATES_MAX - 1);
 	rand_hex(token, 8);
 	snprintf(tmp, sizeof(tmp), ".new-%s", token);
 	fd = openat(dir_fd, tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return err_errno(e, errno, "make a template in " TEMPLATES "/");
-	/* mke2fs gets it by our descriptor: no name that could be another file by then. */
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getpid(), fd);
-	r = fill_template(fd, path, size, e);
+	r = fill_template(fd, seed_fd, size, e);
+	if (r == 0 && !size->layer)
+		r = tidy_root(fd, e);
 	if (r == 0 && fsync(fd) < 0)
 		r = err_errno(e, errno, "write a template in " TEMPLATES "/");
 	if (r == 0 && renameat(dir_fd, tmp, dir_fd, name) < 0)
@@ -356,10 +411,10 @@ static int open_template(int home_fd, const struct ext4_size *size, struct err *
 
 static int copy_bytes(int to, int from, off_t at, off_t end)
 {
-	char block[BLOCK];
+	char block[COPY_BYTES];
 
 	while (at < end) {
-		size_t want = end - at < BLOCK ? (size_t)(end - at) : BLOCK;
+		size_t want = end - at < COPY_BYTES ? (size_t)(end - at) : COPY_BYTES;
 		ssize_t n = pread(from, block, want, at);
 
 		if (n < 0 && errno == EINTR)

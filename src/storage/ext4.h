@@ -17,6 +17,7 @@ struct ext4_size {
 	uint64_t bytes;	 /* that can be written */
 	uint64_t inodes; /* 0: one per 8 KiB */
 	bool journal;
+	bool layer; /* with the directories upper/ and work/; else empty and the box user's */
 };
 
 /* Is there an mke2fs? ERR_UNSUPPORTED with the remedy. */

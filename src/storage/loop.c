@@ -106,40 +106,11 @@ static int mount_device(const struct loopdev *dev, bool throw_away, const char *
 		       name, why);
 }
 
-/* A new workspace belongs to the box's user; a box's own disk holds the two halves of its layer. */
-static int furnish(int root_fd, bool is_workspace, bool is_new)
-{
-	static const char *const dirs[] = {"upper", "work"};
-	static const mode_t modes[] = {0755, 0700};
-
-	if (is_workspace) {
-		if (!is_new)
-			return 0;
-		if (unlinkat(root_fd, "lost+found", AT_REMOVEDIR) < 0 && errno != ENOENT)
-			return -errno;
-		if (fchown(root_fd, IDS_USER, IDS_USER) < 0 || fchmod(root_fd, 0755) < 0)
-			return -errno;
-		return 0;
-	}
-	for (int i = 0; i < 2; i++) {
-		if (mkdirat(root_fd, dirs[i], modes[i]) < 0) {
-			if (errno != EEXIST)
-				return -errno;
-			continue;
-		}
-		/* Whatever the umask says. */
-		if (fchmodat(root_fd, dirs[i], modes[i], 0) < 0)
-			return -errno;
-	}
-	return 0;
-}
-
-static int open_mounted(const struct storage_place *p, int file_fd, const char *name,
-			bool throw_away, struct volume *ret, struct err *e)
+static int open_mounted(int file_fd, const char *name, bool throw_away, struct volume *ret,
+			struct err *e)
 {
 	autoclose int mount_fd = -1, root_fd = -1;
 	struct loopdev dev;
-	struct stat st;
 	int r = loopdev_open(file_fd, throw_away, &dev, e);
 
 	if (r < 0)
@@ -149,12 +120,8 @@ static int open_mounted(const struct storage_place *p, int file_fd, const char *
 	if (mount_fd < 0)
 		return mount_fd;
 	root_fd = openat(mount_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (root_fd < 0 || fstat(root_fd, &st) < 0)
+	if (root_fd < 0)
 		return err_errno(e, errno, "open the disk '%s'", name);
-	/* A new filesystem's root still belongs to root and has its lost+found. */
-	r = furnish(root_fd, p->name != NULL, st.st_uid == 0 && st.st_nlink == 3);
-	if (r < 0)
-		return err_errno(e, -r, "prepare the disk '%s'", name);
 	*ret = VOLUME_NONE;
 	ret->ops = &storage_loop;
 	ret->mount_fd = take_fd(mount_fd);
@@ -176,7 +143,8 @@ static int loop_open(const struct storage_place *p, const struct ids *ids,
 		r = ext4_make(p->home_fd, p->dir_fd, name,
 			      &(struct ext4_size){.bytes = size->bytes,
 						  .inodes = size->inodes,
-						  .journal = !size->throw_away},
+						  .journal = !size->throw_away,
+						  .layer = !p->name},
 			      !size->throw_away, e);
 		if (r < 0 && r != -EEXIST)
 			return r;
@@ -187,7 +155,7 @@ static int loop_open(const struct storage_place *p, const struct ids *ids,
 	lock_fd = size->throw_away ? -1 : lock_file(p, name);
 	if (!size->throw_away && lock_fd < 0)
 		return err_errno(e, -lock_fd, "lock the disk '%s'", name);
-	r = open_mounted(p, file_fd, name, size->throw_away, ret, e);
+	r = open_mounted(file_fd, name, size->throw_away, ret, e);
 	if (r < 0)
 		return r;
 	volume_usage(ret, &usage);
