@@ -73,6 +73,7 @@
 #define KEEPER_BACKSTOP_MS    30000u /* for init's EXIT after a command's own timeout */
 #define KEEPER_STALL_MS	      5000u  /* a client that blocks init and reads nothing is dropped */
 #define KEEPER_FLUSH_MS	      1000u  /* for last answers when the box is gone */
+#define KEEPER_EXPIRE_GRACE_MS 2000u /* SIGTERM to SIGKILL when a box's time is over */
 #define TRUTH_HOST_MAX	      65536u /* of the host's /proc/meminfo */
 #define TRUTH_CPUINFO_MAX     (16u << 20) /* of the host's /proc/cpuinfo, and of the box's files */
 #define EXEC_COMMAND_MAX      95u    /* bytes of a command's first line that are remembered */
