@@ -12,7 +12,25 @@
 
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+/* Instead of root, where an image has no ordinary user. */
+#define STRICT_USER "1000"
+
 enum { DEFAULTS = 7, DEFAULTS_BYTES = 1024 };
+
+int env_find_user(const struct init *in, const char *asked, struct user *ret, struct err *e)
+{
+	const char *wanted = asked ? asked : in->user;
+	int r = user_find(wanted, ret, e);
+
+	if (r < 0 || !in->strict || in->single || ret->uid != 0)
+		return r;
+	if (!wanted)
+		return user_find(STRICT_USER, ret, e);
+	return err_set(e, ERR_DENIED, EPERM,
+		       "this box is strict: nothing is done as root ('%s') in it; name another "
+		       "user (--user), by number if the image has none",
+		       wanted);
+}
 
 int env_user(const struct init *in, const char *asked, struct user *ret, struct err *e)
 {
@@ -21,7 +39,7 @@ int env_user(const struct init *in, const char *asked, struct user *ret, struct 
 	int r;
 
 	if (!in->single)
-		return user_find(wanted, ret, e);
+		return env_find_user(in, asked, ret, e);
 	if (wanted) {
 		r = user_find(wanted, ret, e);
 		if (r < 0 || ret->uid == geteuid())

@@ -11,6 +11,9 @@
 
 #include <stdbool.h>
 
+/* Who is meant by a request: asked, or NULL for the box's. Root of a strict box is refused. */
+int env_find_user(const struct init *in, const char *asked, struct user *ret, struct err *e);
+
 /* The user of a request: asked (a name, UID or UID:GID), or NULL for the box's. With --single it is
  * always who init is; asking for somebody else is an error that says so. */
 int env_user(const struct init *in, const char *asked, struct user *ret, struct err *e);

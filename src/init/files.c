@@ -27,8 +27,11 @@
 
 #include "base/fd.h"
 #include "base/path.h"
+#include "base/size.h"
 #include "base/str.h"
+#include "init/env.h"
 #include "init/fsids.h"
+#include "init/usage.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -196,11 +199,29 @@ static void shown_path(const struct file_op *op, const char *rel, char *ret, siz
 	}
 }
 
+/* The nearest directory above that is there is on the file system it was to be on. */
+static bool is_disk_limit(const struct file_op *op)
+{
+	char path[BOX_PATH_MAX];
+	struct stat st;
+	char *slash;
+
+	str_copy(path, sizeof(path), op->path);
+	while (stat(path, &st) < 0 && (slash = strrchr(path, '/')) && slash > path)
+		*slash = '\0';
+	return disk_is_bounded(op->in, stat(path, &st) == 0 ? path : "/");
+}
+
 int file_error(const struct file_op *op, int code, const char *what, const char *rel, struct err *e)
 {
-	char path[128];
+	char path[128], size[SIZE_TEXT];
 
 	shown_path(op, rel, path, sizeof(path));
+	if ((code == ENOSPC || code == EDQUOT) && is_disk_limit(op))
+		return err_set(e, ERR_FULL, code,
+			       "cannot %s '%s': no space left: the box's own disk limit of %s is "
+			       "reached",
+			       what, path, size_format(size, op->in->disk_limit));
 	return err_errno(e, code, "cannot %s '%s'", what, path);
 }
 
@@ -326,7 +347,7 @@ static struct file_op *op_find(const struct file_table *t, uint32_t id)
 static int op_prepare(struct file_op *op, const struct wire_file *m, struct err *e)
 {
 	struct init *in = op->in;
-	int r = user_find(m->user ? m->user : in->user, &op->user, e);
+	int r = env_find_user(in, m->user, &op->user, e);
 
 	if (r < 0 && !(in->single && !m->user))
 		return r;

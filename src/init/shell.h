@@ -7,6 +7,7 @@
 #include "init/input.h"
 #include "init/stream.h"
 #include "init/tree.h"
+#include "init/usage.h"
 #include "init/user.h"
 
 #include <stdbool.h>
@@ -75,6 +76,7 @@ struct line {
 	size_t stop_seen_count;
 	uint64_t stop_until_ms;
 
+	struct usage used; /* so far */
 	struct wire_exit result;
 	char *result_cwd; /* owned */
 };
@@ -96,9 +98,10 @@ struct shell {
 	struct ev_io talk; /* fd owned */
 	uint8_t kept[TALK_KEEP];
 	size_t kept_len;
-	struct tree tree; /* the group it is in: the running line's, or the next one's */
-	bool ready;	  /* it was refreshed after the last line */
-	unsigned status;  /* of the last line: what $? is to be */
+	struct tree tree;  /* the group it is in: the running line's, or the next one's */
+	struct usage seen; /* in that group, at the last look */
+	bool ready;	   /* it was refreshed after the last line */
+	unsigned status;   /* of the last line: what $? is to be */
 	struct line *current;
 	struct line *first, *last; /* waiting */
 	unsigned queued;
@@ -162,6 +165,8 @@ void shell_drop(struct shell *sh);	 /* ends the process if it lives and lets go 
 /* shell_line.c: one line from its start to its end. */
 int line_begin(struct line *l, struct err *e);
 void line_end(struct line *l, enum wire_shell_state state, const char *cause);
+/* Adds what was used in the shell's group since the last look. Before that is gone. */
+void line_measure(struct line *l);
 /* Drains output as far as credit allows, then sends EXIT. */
 void line_flush(struct line *l);
 void line_on_started(struct ev_io *io, uint32_t events);

@@ -124,6 +124,7 @@ int line_begin(struct line *l, struct err *e)
 		return r;
 	sh->current = l;
 	sh->ready = false;
+	sh->seen.pids_hits = usage_pids_hits(&l->table->in->groups, &sh->tree);
 	l->state = LINE_RUNNING;
 	feed_driver(l);
 	shell_watch(sh);
@@ -210,6 +211,18 @@ void line_on_stream_room(struct out_stream *s)
 		line_flush(l);
 }
 
+void line_measure(struct line *l)
+{
+	struct shell *sh = l->shell;
+	struct usage now;
+
+	if (!tree_has_group(&sh->tree))
+		return;
+	usage_read(&sh->tree, &now);
+	usage_add(&l->used, &sh->seen, &now);
+	sh->seen = now;
+}
+
 void line_end(struct line *l, enum wire_shell_state state, const char *cause)
 {
 	struct shell *sh = l->shell;
@@ -218,8 +231,9 @@ void line_end(struct line *l, enum wire_shell_state state, const char *cause)
 	l->result.shell_state = l->restarted && state == SHELL_KEPT ? SHELL_RESTARTED : state;
 	l->result.cause = cause;
 	l->result.duration_ms = ev_now(ev) - l->started_ms;
-	if (sh->alive)
+	if (sh->alive && !l->result_cwd)
 		l->result_cwd = shell_cwd(sh);
+	usage_put(&l->used, &l->result);
 	l->state = LINE_ENDED;
 	l->shell = NULL;
 	sh->current = NULL;
@@ -254,6 +268,23 @@ bool line_has_run(struct line *l)
 	return line_io_take_start(l->io) || line_io_was_read(l->io);
 }
 
+/* Nobody stopped it; if it failed, it may have been at a limit of the box. A shell that was killed
+ * for lack of memory did not choose to exit. */
+static void end_unasked(struct line *l, enum wire_shell_state state)
+{
+	struct wire_exit *m = &l->result;
+	bool failed = !m->has_exit || m->exit_code != 0;
+
+	line_measure(l);
+	if (failed && l->shell->alive)
+		l->result_cwd = shell_cwd(l->shell);
+	if (state == SHELL_EXITED && m->signal == SIGKILL && l->used.oom_kills > 0)
+		state = SHELL_RESTARTED;
+	line_end(l, state,
+		 usage_cause(l->table->in, &l->used, failed, l->result_cwd,
+			     m->has_exit ? "exit" : "signal"));
+}
+
 static void end_normally(struct line *l, unsigned status)
 {
 	struct shell *sh = l->shell;
@@ -262,7 +293,7 @@ static void end_normally(struct line *l, unsigned status)
 	l->result.exit_code = status & 0xff;
 	sh->status = status & 0xff;
 	sh->used = true;
-	line_end(l, SHELL_KEPT, "exit");
+	end_unasked(l, SHELL_KEPT);
 }
 
 void shell_on_end(struct shell *sh, unsigned round, unsigned status)
@@ -294,7 +325,7 @@ static void end_with_shell(struct line *l, int wait_status)
 		l->result.exit_code = (uint64_t)WEXITSTATUS(wait_status);
 	else
 		l->result.signal = (uint64_t)WTERMSIG(wait_status);
-	line_end(l, SHELL_EXITED, exited ? "exit" : "signal");
+	end_unasked(l, SHELL_EXITED);
 }
 
 void shell_on_death(struct shell *sh, int wait_status)

@@ -98,6 +98,7 @@ static int renew_tree(struct shell *sh, struct err *e)
 	}
 	tree_done(&sh->tree);
 	sh->tree = fresh;
+	sh->seen = (struct usage){0};
 	sh->ready = true;
 	return 0;
 }
@@ -130,6 +131,7 @@ int shell_refresh(struct shell *sh, struct err *e)
 	/* Most lines leave nobody behind: then the group serves again. To move a process to
 	 * another waits for the whole machine, milliseconds if nobody did so lately. */
 	if (tree_has_group(&sh->tree) && tree_signal(&sh->tree, 0, sh->child.pid) == 0) {
+		usage_reset_peak(&sh->tree);
 		sh->ready = true;
 		return 0;
 	}
@@ -405,6 +407,8 @@ void shell_drop(struct shell *sh)
 		ev_child_remove(ev, &sh->child);
 	}
 	sh->alive = false;
+	if (sh->current)
+		line_measure(sh->current);
 	ev_timer_stop(ev, &sh->watch);
 	ev_defer_cancel(ev, &sh->prepare);
 	close_talk(sh);

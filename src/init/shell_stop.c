@@ -65,6 +65,7 @@ static void finish(struct line *l, enum wire_shell_state state)
 		shell_signal(sh, SIGCONT);
 	l->result.signal = (uint64_t)l->stop_signal;
 	sh->status = 128u + (unsigned)l->stop_signal;
+	line_measure(l);
 	line_end(l, state, cause_of(l));
 	shell_next(sh);
 }

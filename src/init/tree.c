@@ -8,7 +8,9 @@
 #include "init/tree.h"
 
 #include "base/control.h"
+#include "base/err.h"
 #include "base/fd.h"
+#include "init/fsids.h"
 #include "init/tree_parts.h"
 
 #include <dirent.h>
@@ -191,8 +193,8 @@ static int write_pid_as(int dir_fd, pid_t pid, uid_t uid)
 		r = -errno;
 	} else {
 		r = write_pid(dir_fd, pid);
-		if (syscall(SYS_setresuid, -1, mine, -1) < 0)
-			abort(); /* init as somebody else is no init */
+		ASSERT(syscall(SYS_setresuid, -1, mine, -1) == 0);
+		fs_ids_leave(); /* what a change of ids took away */
 	}
 	if (fchmodat(dir_fd, "cgroup.procs", PROCS_MODE, 0) < 0 && r == 0)
 		r = -errno;

@@ -192,20 +192,24 @@ const char *usage_cause(const struct init *in, const struct usage *u, bool faile
 	return was;
 }
 
-/* A host directory may be full, too, but that is not the box's limit: a file system that is larger
- * than what the box may have is not one that bounds it. */
-static bool is_bounded(const struct statvfs *fs, uint64_t limit)
+/* A file system that is larger than what the box may have is not one that bounds it. */
+static bool find_bounded(const struct init *in, const char *path, struct statvfs *ret)
 {
-	return fs->f_blocks <= limit / fs->f_frsize + 1;
+	return in->disk_limit > 0 && statvfs(path, ret) == 0 && ret->f_frsize > 0 &&
+	       ret->f_blocks <= in->disk_limit / ret->f_frsize + 1;
+}
+
+bool disk_is_bounded(const struct init *in, const char *path)
+{
+	struct statvfs fs;
+
+	return find_bounded(in, path, &fs);
 }
 
 bool disk_is_full(const struct init *in, const char *path)
 {
 	struct statvfs fs;
 
-	if (in->disk_limit == 0 || statvfs(path, &fs) < 0 || fs.f_frsize == 0)
-		return false;
-	if (!is_bounded(&fs, in->disk_limit))
-		return false;
-	return fs.f_bavail < DISK_ROOM_MIN / fs.f_frsize || (fs.f_files > 0 && fs.f_favail == 0);
+	return find_bounded(in, path, &fs) &&
+	       (fs.f_bavail < DISK_ROOM_MIN / fs.f_frsize || (fs.f_files > 0 && fs.f_favail == 0));
 }

@@ -42,5 +42,8 @@ const char *usage_cause(const struct init *in, const struct usage *u, bool faile
 			const char *was);
 void usage_put(const struct usage *u, struct wire_exit *ret);
 
-/* Is the box's own disk limit reached on the file system of path? False where it has none. */
+/* Is the box's own disk limit what bounds the file system of path? False where it has none. A host
+ * directory may be full, too, but that is not the box's limit. */
+bool disk_is_bounded(const struct init *in, const char *path);
+/* And is it reached? */
 bool disk_is_full(const struct init *in, const char *path);
