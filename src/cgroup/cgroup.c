@@ -1,181 +1,24 @@
-/*
- * A box's cgroup; see cgroup.h.
- *
- * As root the groups are below <mount>/cove. An ordinary user can only have them where its own
- * group is delegated to it (a systemd user service, say); elsewhere there is none and the caller is
- * told. init gets the directory's descriptor and, through ownership, the right to make groups below
- * it and to move processes between them: the files of the box's own group, where limits will be,
- * stay ours.
- */
+/* A box's cgroups: which kind of group each part is in, freezing, and trying it out; see cgroup.h. */
 #include "cgroup/cgroup.h"
 
 #include "base/fd.h"
-#include "base/path.h"
 #include "base/str.h"
+#include "cgroup/parts.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/vfs.h>
 
-#define CGROUP_COMMANDS_MAX "4096"
-
-enum { CGROUP2_MAGIC = 0x63677270, EMPTY_WAIT_MS = 2000, EMPTY_TRIES = 50 };
-
-/* Where the unified hierarchy is mounted, or NULL. */
-static const char *find_mount(void)
-{
-	static const char *const places[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
-	struct statfs fs;
-
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
-		if (statfs(places[i], &fs) == 0 && fs.f_type == CGROUP2_MAGIC)
-			return places[i];
-	return NULL;
-}
-
-/* This process's own group: "0::/path" in /proc/self/cgroup. */
-static bool own_group(const char *mount, char *ret, size_t size)
-{
-	autofree char *text = NULL;
-	char *line, *end;
-
-	if (fd_read_file(AT_FDCWD, "/proc/self/cgroup", 65536, &text, NULL) < 0)
-		return false;
-	line = str_starts(text, "0::") ? text : strstr(text, "\n0::");
-	if (!line)
-		return false;
-	line = strchr(line, '/');
-	end = line ? strchr(line, '\n') : NULL;
-	if (!end)
-		return false;
-	*end = 0;
-	return path_join(ret, size, mount, line);
-}
-
-/* The directory that holds all boxes' groups. */
-static int open_base(bool make, char *why, size_t why_size)
-{
-	const char *mount = find_mount();
-	char parent[1024], path[1100];
-	int fd;
-
-	if (!mount) {
-		snprintf(why, why_size, "there is no cgroup v2 mount");
-		return -ENOENT;
-	}
-	if (geteuid() == 0)
-		str_copy(parent, sizeof(parent), mount);
-	else if (!own_group(mount, parent, sizeof(parent)))
-		return -ENOENT;
-	snprintf(path, sizeof(path), "%s/cove", parent);
-	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	if (fd < 0 && errno == ENOENT && make) {
-		if (mkdir(path, 0755) < 0 && errno != EEXIST)
-			return -errno;
-		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	}
-	return fd < 0 ? -errno : fd;
-}
-
-/* To let its owner move processes between the groups it makes. */
-static int give_to(int fd, uid_t uid, gid_t gid)
-{
-	if (fchown(fd, uid, gid) < 0 || fchownat(fd, "cgroup.procs", uid, gid, 0) < 0)
-		return -errno;
-	return 0;
-}
-
-/* What init may make below is bounded: commands' groups, below work/. */
-static int bound(int fd)
-{
-	static const char *const files[][2] = {{"cgroup.max.depth", "2"},
-					       {"cgroup.max.descendants", CGROUP_COMMANDS_MAX}};
-
-	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-		autoclose int file = openat(fd, files[i][0], O_WRONLY | O_CLOEXEC);
-		int r = file < 0 ? -errno : fd_write_full(file, files[i][1], strlen(files[i][1]));
-
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
-static int make_part(int fd, const char *name, uid_t uid, gid_t gid, int *ret_fd)
-{
-	autoclose int part = -1;
-	int r;
-
-	if (mkdirat(fd, name, 0755) < 0 && errno != EEXIST)
-		return -errno;
-	part = openat(fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	r = part < 0 ? -errno : give_to(part, uid, gid);
-	if (r == 0)
-		*ret_fd = take_fd(part);
-	return r;
-}
+enum { FREEZE_WAIT_MS = 5000 };
 
 static void cgroup_clear(struct cgroup *cg)
 {
 	memset(cg, 0, sizeof(*cg));
-	cg->fd = cg->init_fd = cg->work_fd = -1;
+	cg->fd = cg->init_fd = cg->work_fd = cg->v1_acct_fd = -1;
 	for (int i = 0; i < CGROUP_PART_COUNT; i++)
 		cg->v1_fd[i] = cg->v1_work_fd[i] = -1;
 	for (int i = 0; i < CGROUP_JOIN_MAX; i++)
 		cg->join_fd[i] = -1;
-}
-
-int cgroup_make(const char *box, const struct cgroup_limits *limits, uid_t owner_uid,
-		gid_t owner_gid, struct cgroup *ret, struct err *e)
-{
-	char *why = ret->why[CGROUP_TREE];
-	autoclose int base = -1;
-	int r;
-
-	cgroup_clear(ret);
-	snprintf(why, CGROUP_WHY_MAX, "cgroup v2 is not delegated to this user");
-	base = open_base(true, why, CGROUP_WHY_MAX);
-	if (base < 0)
-		return 0;
-	if (mkdirat(base, box, 0755) < 0 && errno != EEXIST) {
-		/* Somebody else's groups, a read-only mount: the same as having none. */
-		if (errno == EACCES || errno == EPERM || errno == EROFS)
-			return 0;
-		return err_errno(e, errno, "make cgroup '%s'", box);
-	}
-	ret->fd = openat(base, box, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	if (ret->fd < 0)
-		return err_errno(e, errno, "open cgroup '%s'", box);
-	r = bound(ret->fd);
-	if (r == 0)
-		r = give_to(ret->fd, owner_uid, owner_gid);
-	if (r == 0)
-		r = make_part(ret->fd, "init", owner_uid, owner_gid, &ret->init_fd);
-	if (r == 0)
-		r = make_part(ret->fd, "work", owner_uid, owner_gid, &ret->work_fd);
-	if (r < 0) {
-		cgroup_done(ret);
-		cgroup_remove(box, NULL);
-		return err_errno(e, -r, "delegate cgroup '%s'", box);
-	}
-	why[0] = 0;
-	ret->can = 1u << CGROUP_TREE;
-	return 0;
-}
-
-static int kill_at(int fd)
-{
-	autoclose int kill_fd = openat(fd, "cgroup.kill", O_WRONLY | O_CLOEXEC);
-
-	if (kill_fd < 0)
-		return -errno;
-	return fd_write_full(kill_fd, "1", 1);
 }
 
 void cgroup_done(struct cgroup *cg)
@@ -183,102 +26,177 @@ void cgroup_done(struct cgroup *cg)
 	fd_close(&cg->fd);
 	fd_close(&cg->init_fd);
 	fd_close(&cg->work_fd);
+	fd_close(&cg->v1_acct_fd);
 	for (int i = 0; i < CGROUP_PART_COUNT; i++) {
 		fd_close(&cg->v1_fd[i]);
 		fd_close(&cg->v1_work_fd[i]);
 	}
 	for (int i = 0; i < CGROUP_JOIN_MAX; i++)
 		fd_close(&cg->join_fd[i]);
+	cg->join_count = 0;
 }
 
-static bool is_populated(int events_fd)
+/* The kernel wants a quota of at least a millisecond; a small share gets a longer period. */
+struct cpu_quota cpu_quota(uint64_t cpu_milli)
 {
-	char text[128];
-	ssize_t n = pread(events_fd, text, sizeof(text) - 1, 0);
+	struct cpu_quota q = {.quota_us = cpu_milli * 100, .period_us = 100000};
 
-	if (n <= 0)
-		return false;
-	text[n] = 0;
-	return strstr(text, "populated 1") != NULL;
+	if (q.quota_us < 1000)
+		q = (struct cpu_quota){.quota_us = cpu_milli * 1000, .period_us = 1000000};
+	return q;
 }
 
-/* cgroup.events raises POLLPRI when the last process is gone. */
-static void wait_empty(int fd)
+bool limit_is_set(const struct cgroup_limits *limits, enum cgroup_part part)
 {
-	autoclose int events = openat(fd, "cgroup.events", O_RDONLY | O_CLOEXEC);
+	const uint64_t asked[CGROUP_PART_COUNT] = {
+		[CGROUP_MEMORY] = limits->mem_bytes,
+		[CGROUP_CPU] = limits->cpu_milli,
+		[CGROUP_PIDS] = limits->pids,
+		[CGROUP_IO] = limits->io_bytes,
+	};
 
-	for (int i = 0; events >= 0 && i < EMPTY_TRIES && is_populated(events); i++) {
-		struct pollfd p = {.fd = events, .events = POLLPRI};
+	return asked[part] != 0;
+}
 
-		if (poll(&p, 1, EMPTY_WAIT_MS) <= 0)
-			return;
+void limit_why(int code, const char *name, char *why)
+{
+	if (code == ENODEV)
+		snprintf(why, CGROUP_WHY_MAX,
+			 "the box's storage is on no disk of its own that I/O can be limited on; "
+			 "keep Cove's state on a disk's file system");
+	else if (code == ENODATA)
+		snprintf(why, CGROUP_WHY_MAX, "the kernel did not take the %s limit as given",
+			 name);
+	else if (code == ENOENT)
+		snprintf(why, CGROUP_WHY_MAX, "this kernel's %s controller has no such limit",
+			 name);
+	else
+		snprintf(why, CGROUP_WHY_MAX, "the %s limit cannot be set: %s", name,
+			 strerror(code));
+}
+
+static bool is_limited(const struct cgroup_limits *limits)
+{
+	return limits->mem_bytes || limits->cpu_milli || limits->pids || limits->io_bytes;
+}
+
+/* Somebody else's groups, a read-only mount: the same as having none. */
+static bool is_not_ours(int code)
+{
+	return code == EACCES || code == EPERM || code == EROFS || code == ENOENT;
+}
+
+static int make_tree(const struct layout *l, const struct cgroup_want *w, struct cgroup *cg)
+{
+	bool has_v2 = layout_has(l, LAYOUT_V2);
+	int r = has_v2 ? v2_make(l, w, cg) : v1_make_tree(l, w, cg);
+
+	if (r == 0)
+		cg->can |= 1u << CGROUP_TREE;
+	if (r == 0 || !is_not_ours(-r))
+		return r;
+	cgroup_done(cg);
+	layout_why_errno(l, has_v2 ? LAYOUT_V2 : LAYOUT_FREEZER, -r, cg->why[CGROUP_TREE]);
+	return 0;
+}
+
+int cgroup_make_in(const struct layout *l, const struct cgroup_want *w, struct cgroup *ret,
+		   struct err *e)
+{
+	unsigned in_v2;
+	int r;
+
+	cgroup_clear(ret);
+	r = make_tree(l, w, ret);
+	if (r < 0) {
+		cgroup_done(ret);
+		cgroup_remove_in(l, w->box, NULL);
+		return err_errno(e, -r, "make cgroup '%s'", w->box);
 	}
+	if (!is_limited(w->limits))
+		return 0;
+	in_v2 = v2_limit(l, w, ret);
+	for (int i = CGROUP_MEMORY; i < CGROUP_PART_COUNT; i++) {
+		if (in_v2 & 1u << i)
+			continue;
+		if (layout_has(l, (enum layout_tree)i))
+			v1_limit(l, w, (enum cgroup_part)i, ret);
+		else
+			layout_why(l, (enum cgroup_part)i, ret->why[i]);
+	}
+	return 0;
 }
 
-static void remove_children(int fd, int depth)
+int cgroup_make(const char *box, const struct cgroup_limits *limits, uid_t owner_uid,
+		gid_t owner_gid, struct cgroup *ret, struct err *e)
 {
-	int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *dir = copy < 0 ? NULL : fdopendir(copy);
-	struct dirent *d;
+	struct cgroup_want w = {box, limits, owner_uid, owner_gid};
+	struct layout l;
 
-	if (!dir) {
-		fd_close(&copy);
+	layout_find(&l);
+	return cgroup_make_in(&l, &w, ret, e);
+}
+
+static int freeze_v2(int fd, bool on)
+{
+	int r = knob_set(fd, "cgroup.freeze", on ? "1" : "0");
+
+	return r < 0 ? r : v2_wait(fd, "frozen", on, FREEZE_WAIT_MS);
+}
+
+int cgroup_freeze(const struct cgroup *cg, bool on, struct err *e)
+{
+	int v1 = cg->v1_fd[CGROUP_TREE], r;
+
+	if (cg->fd < 0 && v1 < 0)
+		return err_set(e, ERR_UNSUPPORTED, EOPNOTSUPP,
+			       "this box has no cgroup to be frozen in: %s", cg->why[CGROUP_TREE]);
+	if (cg->fd >= 0)
+		r = freeze_v2(cg->fd, on);
+	else
+		r = on ? v1_freeze_for(v1, FREEZE_WAIT_MS) : v1_thaw(v1);
+	if (r == 0)
+		return 0;
+	/* Half frozen is no state to leave a box in. */
+	if (on)
+		knob_set(cg->fd >= 0 ? cg->fd : v1, cg->fd >= 0 ? "cgroup.freeze" : "freezer.state",
+			 cg->fd >= 0 ? "0" : "THAWED");
+	if (r == -ENOENT)
+		return err_set(e, ERR_UNSUPPORTED, EOPNOTSUPP,
+			       "this kernel cannot freeze a cgroup; Linux 5.2 or newer can");
+	if (r == -ETIMEDOUT)
+		return err_set(e, ERR_TIMEOUT, ETIMEDOUT, "a process of the box does not %s",
+			       on ? "stand still: it waits inside the kernel" : "go on");
+	return err_errno(e, -r, on ? "freeze the box" : "thaw the box");
+}
+
+void cgroup_probe_in(const struct layout *l, struct cgroup_offer *ret)
+{
+	struct cgroup_limits lim = {.mem_bytes = 64 << 20, .cpu_milli = 1000, .pids = 16};
+	char box[32];
+	struct cgroup_want w = {box, &lim, geteuid(), getegid()};
+	struct cgroup cg;
+	struct err e = {0};
+
+	memset(ret, 0, sizeof(*ret));
+	str_copy(ret->layout, sizeof(ret->layout), layout_name(l));
+	snprintf(box, sizeof(box), "probe-%d", (int)getpid());
+	if (cgroup_make_in(l, &w, &cg, &e) < 0) {
+		for (int i = 0; i < CGROUP_PART_COUNT; i++)
+			snprintf(ret->why[i], CGROUP_WHY_MAX, "%.*s", CGROUP_WHY_MAX - 1, e.msg);
 		return;
 	}
-	while ((d = readdir(dir)))
-		if (d->d_type == DT_DIR && d->d_name[0] != '.') {
-			autoclose int below = depth > 0 ? openat(fd, d->d_name,
-								 O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-							: -1;
-
-			if (below >= 0)
-				remove_children(below, depth - 1);
-			unlinkat(fd, d->d_name, AT_REMOVEDIR);
-		}
-	closedir(dir);
+	/* What was asked for counts only if it holds. */
+	ret->can = cg.can & (cg.limits | 1u << CGROUP_TREE | 1u << CGROUP_IO);
+	memcpy(ret->why, cg.why, sizeof(ret->why));
+	cgroup_done(&cg);
+	cgroup_remove_in(l, box, NULL);
 }
 
-int cgroup_remove(const char *box, struct err *e)
+void cgroup_probe(struct cgroup_offer *ret)
 {
-	static const char *const parts[] = {"init", "work"};
-	char why[128], path[NAME_MAX + 8];
-	autoclose int base = open_base(false, why, sizeof(why));
-	autoclose int fd = -1;
+	struct layout l;
 
-	if (base < 0)
-		return 0;
-	/* The usual case: everything has ended and no group is left but init's own. */
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-		snprintf(path, sizeof(path), "%s/%s", box, parts[i]);
-		unlinkat(base, path, AT_REMOVEDIR);
-	}
-	if (unlinkat(base, box, AT_REMOVEDIR) == 0 || errno == ENOENT)
-		return 0;
-	fd = openat(base, box, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	if (fd < 0)
-		return errno == ENOENT ? 0 : err_errno(e, errno, "open cgroup '%s'", box);
-	kill_at(fd);
-	wait_empty(fd);
-	remove_children(fd, 1);
-	if (unlinkat(base, box, AT_REMOVEDIR) < 0 && errno != ENOENT)
-		return err_errno(e, errno, "remove cgroup '%s'", box);
-	return 0;
-}
-
-int cgroup_each(void (*on_box)(const char *box, void *arg), void *arg)
-{
-	char why[128];
-	int base = open_base(false, why, sizeof(why));
-	DIR *dir = base < 0 ? NULL : fdopendir(base);
-	struct dirent *d;
-
-	if (!dir) {
-		fd_close(&base);
-		return 0;
-	}
-	while ((d = readdir(dir)))
-		if (d->d_type == DT_DIR && d->d_name[0] != '.')
-			on_box(d->d_name, arg);
-	closedir(dir);
-	return 0;
+	layout_find(&l);
+	cgroup_probe_in(&l, ret);
 }

@@ -7,7 +7,7 @@
  *	none	neither may be written to: nothing is limited, init walks descendants
  *
  *	<tree>/cove/<box>		box: memory (with a reserve for init), cpu, pids, io
- *	<tree>/cove/<box>/init		init itself, from birth
+ *	<tree>/cove/<box>/init		init itself, from birth (v2; on v1 it is in the box's group)
  *	<tree>/cove/<box>/work		commands: memory. An out-of-memory in here never takes init
  *	<tree>/cove/<box>/work/e<ID>	one command; made and removed by init
  *
@@ -49,11 +49,13 @@ enum { CGROUP_RESERVE_BYTES = 32 << 20, CGROUP_WHY_MAX = 160, CGROUP_JOIN_MAX = 
 
 /* One for every part that there is. */
 struct cgroup {
-	int fd;				   /* owned; v2 group of the box, -1 without */
-	int init_fd;			   /* owned; v2: where init is born, -1 without */
-	int work_fd;			   /* owned; v2: work/, for init; -1 without */
-	int v1_fd[CGROUP_PART_COUNT];	   /* owned; v1 group of the box, -1 where not v1 */
+	int fd;	     /* owned; v2 group of the box, -1 without */
+	int init_fd; /* owned; v2: where init is born, -1 without */
+	int work_fd; /* owned; v2: work/, for init; -1 without */
+	/* owned; v1 group of the box, -1 where not v1. CGROUP_TREE: the freezer, without v2 */
+	int v1_fd[CGROUP_PART_COUNT];
 	int v1_work_fd[CGROUP_PART_COUNT]; /* owned; v1 work/ for init: memory and io only */
+	int v1_acct_fd;			   /* owned; cpuacct where there is no v2, else -1 */
 	/* owned; v1 `tasks` files that the first process writes "0" to before it is anybody */
 	int join_fd[CGROUP_JOIN_MAX];
 	unsigned join_count;
@@ -63,7 +65,8 @@ struct cgroup {
 };
 
 /* Makes the groups of a box, sets what can be set, and gives init's part to that owner. Success
- * also where nothing can be used: *ret says what holds and why the rest does not. */
+ * also where nothing can be used: *ret says what holds and why the rest does not. Without any limit
+ * only the tree for kill and freeze is made; with one, memory, pids and io are also counted. */
 int cgroup_make(const char *box, const struct cgroup_limits *limits, uid_t owner_uid,
 		gid_t owner_gid, struct cgroup *ret, struct err *e);
 

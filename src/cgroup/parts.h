@@ -1,0 +1,66 @@
+/* What the files of this room share: reading and writing a group's files, and the two kinds. */
+#pragma once
+
+#include "cgroup/cgroup.h"
+#include "cgroup/layout.h"
+
+#include <stddef.h>
+
+/* Where an ordinary user's own processes are moved when limits are set beside them. */
+#define CALLERS_DIR "cove-callers"
+
+enum { KNOB_TEXT_MAX = 4096, GROUP_DEPTH_MAX = 2, GROUP_WAIT_MS = 10000 };
+
+/* Writes the whole text in one write(2). 0 or -errno. */
+int knob_set(int dir_fd, const char *file, const char *text);
+/* Writes a number and reads it back. The kernel may round down, never up: -ENODATA if another
+ * value stands there afterwards. */
+int knob_set_max(int dir_fd, const char *file, uint64_t value);
+/* The same where any other value is wrong. */
+int knob_set_exact(int dir_fd, const char *file, uint64_t value);
+/* Writes a text and reads back what then stands there, NUL-terminated and without newline. */
+int knob_set_text(int dir_fd, const char *file, const char *text, char *ret, size_t size);
+/* A group's small file, NUL-terminated, cut at size. 0 or -errno. */
+int knob_get(int dir_fd, const char *file, char *ret, size_t size);
+uint64_t knob_get_u64(int dir_fd, const char *file);
+/* The number after the word that starts a line: "oom_kill 3". 0 if there is none. */
+uint64_t knob_field(const char *text, const char *word);
+
+/* Is word one of those between spaces? */
+bool knob_has_word(const char *text, const char *word);
+/* Does a line start with these whole words? */
+bool knob_has_line(const char *text, const char *start);
+
+/* Makes (or finds) the group and opens its directory. A descriptor or -errno. */
+int group_make(int dir_fd, const char *name);
+int group_open(int dir_fd, const char *name);
+/* Calls on_name for every group directly below. */
+void group_each(int dir_fd, void (*on_name)(int dir_fd, const char *name, void *arg), void *arg);
+
+/* The v2 group with init/ and work/ below it. */
+int v2_make(const struct layout *l, const struct cgroup_want *w, struct cgroup *cg);
+/* Hands controllers down to the box where v2 has any, and sets limits. 1 << part: of those it has. */
+unsigned v2_limit(const struct layout *l, const struct cgroup_want *w, struct cgroup *cg);
+/* Kill and freeze where there is no v2 at all. */
+int v1_make_tree(const struct layout *l, const struct cgroup_want *w, struct cgroup *cg);
+/* Groups and limits in the v1 tree of one controller. */
+void v1_limit(const struct layout *l, const struct cgroup_want *w, enum cgroup_part part,
+	      struct cgroup *cg);
+
+/* SIGKILL for all in a group and below, again until it stays empty. 0, or -ETIMEDOUT. */
+int v1_kill(int box_fd);
+int v1_freeze_for(int box_fd, unsigned wait_ms);
+int v1_thaw(int box_fd);
+/* Waits until cgroup.events has "word value". 0, or -ETIMEDOUT. */
+int v2_wait(int box_fd, const char *word, unsigned value, unsigned wait_ms);
+
+/* Microseconds of cpu time per period. */
+struct cpu_quota {
+	uint64_t quota_us, period_us;
+};
+struct cpu_quota cpu_quota(uint64_t cpu_milli);
+
+/* Was this limit asked for, and may it be set? */
+bool limit_is_set(const struct cgroup_limits *limits, enum cgroup_part part);
+/* Why a limit does not hold although its controller is there. */
+void limit_why(int code, const char *name, char *why);

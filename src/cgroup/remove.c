@@ -1,0 +1,138 @@
+/*
+ * Removing a box's groups from every tree, and naming those that are there.
+ *
+ * The v2 group goes first: its kill ends everything at once, after which the v1 groups are empty
+ * too. Where there is no v2 the freezer's group is what holds all processes.
+ */
+#include "base/fd.h"
+#include "cgroup/parts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+
+enum { ROUNDS = 3 };
+
+static const enum layout_tree order[] = {LAYOUT_V2,  LAYOUT_FREEZER, LAYOUT_MEMORY, LAYOUT_PIDS,
+					 LAYOUT_CPU, LAYOUT_CPUACCT, LAYOUT_IO};
+
+/* The usual case: everything has ended, and of the groups that init made none is left. */
+static int remove_quickly(int base, enum layout_tree t, const char *box)
+{
+	static const char *const below[] = {"init", "work"};
+	char path[NAME_MAX + 8];
+	bool has_init = t == LAYOUT_V2;
+	bool has_work = has_init || t == LAYOUT_MEMORY || t == LAYOUT_IO;
+
+	for (size_t i = has_init ? 0 : 1; has_work && i < 2; i++) {
+		snprintf(path, sizeof(path), "%s/%s", box, below[i]);
+		unlinkat(base, path, AT_REMOVEDIR);
+	}
+	return unlinkat(base, box, AT_REMOVEDIR) < 0 ? -errno : 0;
+}
+
+static void remove_below(int dir_fd, const char *name, void *arg)
+{
+	int depth = *(int *)arg - 1;
+
+	if (unlinkat(dir_fd, name, AT_REMOVEDIR) == 0 || depth < 0)
+		return;
+	autoclose int fd = group_open(dir_fd, name);
+	if (fd >= 0)
+		group_each(fd, remove_below, &depth);
+	unlinkat(dir_fd, name, AT_REMOVEDIR);
+}
+
+static int empty(enum layout_tree t, int fd)
+{
+	int r = t == LAYOUT_V2 ? knob_set(fd, "cgroup.kill", "1") : -ENOENT;
+
+	/* Before Linux 5.14 there is no such file. */
+	if (r == 0)
+		return v2_wait(fd, "populated", 0, GROUP_WAIT_MS);
+	return v1_kill(fd);
+}
+
+static int remove_tree(const struct layout *l, enum layout_tree t, const char *box, struct err *e)
+{
+	autoclose int base = layout_open(l, t, false);
+	int r = -ENOENT;
+
+	/* A tree that cannot be opened holds nothing of ours. */
+	if (base < 0)
+		return 0;
+	for (int i = 0; i < ROUNDS; i++) {
+		int depth = GROUP_DEPTH_MAX;
+
+		r = remove_quickly(base, t, box);
+		if (r == 0 || r == -ENOENT)
+			return 0;
+		autoclose int fd = group_open(base, box);
+		if (fd < 0)
+			continue;
+		if (empty(t, fd) < 0)
+			break;
+		group_each(fd, remove_below, &depth);
+	}
+	r = remove_quickly(base, t, box);
+	return r == 0 || r == -ENOENT ? 0 : err_errno(e, -r, "remove cgroup '%s'", box);
+}
+
+int cgroup_remove_in(const struct layout *l, const char *box, struct err *e)
+{
+	int first = 0;
+
+	/* One tree that cannot be cleared is no reason to leave the others. */
+	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++)
+		if (layout_has(l, order[i]) && !layout_is_repeat(l, order[i])) {
+			int r = remove_tree(l, order[i], box, first ? NULL : e);
+
+			first = first ? first : r;
+		}
+	return first;
+}
+
+int cgroup_remove(const char *box, struct err *e)
+{
+	struct layout l;
+
+	layout_find(&l);
+	return cgroup_remove_in(&l, box, e);
+}
+
+struct each {
+	void (*on_box)(const char *box, void *arg);
+	void *arg;
+};
+
+static void name_box(int dir_fd, const char *name, void *arg)
+{
+	struct each *each = arg;
+
+	(void)dir_fd;
+	each->on_box(name, each->arg);
+}
+
+int cgroup_each_in(const struct layout *l, void (*on_box)(const char *box, void *arg), void *arg)
+{
+	struct each each = {on_box, arg};
+
+	for (int t = 0; t < LAYOUT_COUNT; t++) {
+		autoclose int base = layout_is_repeat(l, (enum layout_tree)t)
+					     ? -1
+					     : layout_open(l, (enum layout_tree)t, false);
+
+		if (base >= 0)
+			group_each(base, name_box, &each);
+	}
+	return 0;
+}
+
+int cgroup_each(void (*on_box)(const char *box, void *arg), void *arg)
+{
+	struct layout l;
+
+	layout_find(&l);
+	return cgroup_each_in(&l, on_box, arg);
+}

@@ -1,0 +1,109 @@
+/* What a box has used so far, from whichever kind of group counts it; see cgroup.h. */
+#include "base/fd.h"
+#include "cgroup/parts.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void v2_cpu(const struct cgroup *cg, struct cgroup_stats *s)
+{
+	char text[KNOB_TEXT_MAX];
+
+	if (knob_get(cg->fd, "cpu.stat", text, sizeof(text)) < 0)
+		return;
+	s->cpu_us = knob_field(text, "usage_usec");
+	s->throttled_us = knob_field(text, "throttled_usec");
+}
+
+/* A v1 kernel counts a kill only in the group that the process was in. */
+static void add_kills(int dir_fd, const char *name, void *arg)
+{
+	autoclose int fd = group_open(dir_fd, name);
+	char text[256];
+
+	if (fd < 0)
+		return;
+	if (knob_get(fd, "memory.oom_control", text, sizeof(text)) == 0)
+		*(uint64_t *)arg += knob_field(text, "oom_kill");
+	group_each(fd, add_kills, arg);
+}
+
+static void v1_memory(int fd, struct cgroup_stats *s)
+{
+	s->mem_bytes = knob_get_u64(fd, "memory.usage_in_bytes");
+	s->mem_peak_bytes = knob_get_u64(fd, "memory.max_usage_in_bytes");
+	add_kills(fd, ".", &s->oom_kills);
+}
+
+static void v2_memory(int fd, struct cgroup_stats *s)
+{
+	char text[256];
+
+	s->mem_bytes = knob_get_u64(fd, "memory.current");
+	s->mem_peak_bytes = knob_get_u64(fd, "memory.peak");
+	if (s->mem_peak_bytes < s->mem_bytes) /* not there before Linux 5.19 */
+		s->mem_peak_bytes = s->mem_bytes;
+	if (knob_get(fd, "memory.events", text, sizeof(text)) == 0)
+		s->oom_kills = knob_field(text, "oom_kill");
+}
+
+/* "8:0 rbytes=1 wbytes=2 rios=...", a line per device. */
+static uint64_t sum_after(const char *text, const char *key)
+{
+	uint64_t sum = 0;
+
+	for (const char *at = text; (at = strstr(at, key));)
+		sum += strtoull(at += strlen(key), NULL, 10);
+	return sum;
+}
+
+static void read_io(const struct cgroup *cg, struct cgroup_stats *s)
+{
+	int v1 = cg->v1_fd[CGROUP_IO];
+	char text[KNOB_TEXT_MAX];
+
+	if (v1 >= 0) {
+		if (knob_get(v1, "blkio.throttle.io_service_bytes_recursive", text, sizeof(text)) <
+		    0)
+			return;
+		s->io_read_bytes = sum_after(text, " Read ");
+		s->io_write_bytes = sum_after(text, " Write ");
+	} else if (knob_get(cg->fd, "io.stat", text, sizeof(text)) == 0) {
+		s->io_read_bytes = sum_after(text, " rbytes=");
+		s->io_write_bytes = sum_after(text, " wbytes=");
+	}
+}
+
+static void read_cpu(const struct cgroup *cg, struct cgroup_stats *s)
+{
+	int v1 = cg->v1_fd[CGROUP_CPU];
+	char text[KNOB_TEXT_MAX];
+
+	if (cg->fd >= 0)
+		v2_cpu(cg, s);
+	else if (cg->v1_acct_fd >= 0)
+		s->cpu_us = knob_get_u64(cg->v1_acct_fd, "cpuacct.usage") / 1000;
+	if (v1 >= 0 && knob_get(v1, "cpu.stat", text, sizeof(text)) == 0)
+		s->throttled_us = knob_field(text, "throttled_time") / 1000;
+}
+
+void cgroup_stats(const struct cgroup *cg, struct cgroup_stats *ret)
+{
+	int pids = cg->v1_fd[CGROUP_PIDS] >= 0 ? cg->v1_fd[CGROUP_PIDS] : cg->fd;
+	char text[256];
+
+	memset(ret, 0, sizeof(*ret));
+	read_cpu(cg, ret);
+	if (cg->v1_fd[CGROUP_MEMORY] >= 0)
+		v1_memory(cg->v1_fd[CGROUP_MEMORY], ret);
+	else if (cg->can & 1u << CGROUP_MEMORY)
+		v2_memory(cg->fd, ret);
+	if (cg->can & 1u << CGROUP_PIDS) {
+		ret->pids = knob_get_u64(pids, "pids.current");
+		if (knob_get(pids, "pids.events", text, sizeof(text)) == 0)
+			ret->pids_hits = knob_field(text, "max");
+	}
+	if (cg->can & 1u << CGROUP_IO)
+		read_io(cg, ret);
+}

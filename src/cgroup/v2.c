@@ -1,0 +1,276 @@
+/*
+ * A box's groups in the v2 tree.
+ *
+ * Controllers are handed down from the mount (or the delegated group) over cove/ and the box to
+ * work/, so that every command's group has its own numbers. The kernel hands them down only from a
+ * group without processes of its own. The root of a host is exempt from that; a scope that systemd
+ * marked as delegated is not, so the caller's own processes in it are moved into a group beside
+ * ours first. A scope without that mark belongs to whoever made it: nothing is moved, and the
+ * remedy is named.
+ */
+#include "base/clock.h"
+#include "base/control.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "cgroup/parts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
+
+#define COMMANDS_MAX "4096"
+
+enum { MOVE_PASSES = 16 };
+
+static const char *const names[CGROUP_PART_COUNT] = {
+	[CGROUP_MEMORY] = "memory",
+	[CGROUP_CPU] = "cpu",
+	[CGROUP_PIDS] = "pids",
+	[CGROUP_IO] = "io",
+};
+
+/* init may make groups below work/ and move processes there from its own: for the latter the kernel
+ * wants the nearest common ancestor's cgroup.procs to be writable, and that is the box's. */
+static int give_to(const struct cgroup *cg, uid_t uid, gid_t gid)
+{
+	if (fchownat(cg->fd, "cgroup.procs", uid, gid, 0) < 0 ||
+	    fchown(cg->work_fd, uid, gid) < 0 ||
+	    fchownat(cg->work_fd, "cgroup.procs", uid, gid, 0) < 0)
+		return -errno;
+	return 0;
+}
+
+int v2_make(const struct layout *l, const struct cgroup_want *w, struct cgroup *cg)
+{
+	autoclose int base = layout_open(l, LAYOUT_V2, true);
+	int r;
+
+	if (base < 0)
+		return base;
+	cg->fd = group_make(base, w->box);
+	if (cg->fd < 0)
+		return cg->fd;
+	/* What init may make below is bounded: commands' groups, below work/. */
+	r = knob_set(cg->fd, "cgroup.max.depth", "2");
+	if (r == 0)
+		r = knob_set(cg->fd, "cgroup.max.descendants", COMMANDS_MAX);
+	if (r == 0)
+		r = cg->init_fd = group_make(cg->fd, "init");
+	if (r >= 0)
+		r = cg->work_fd = group_make(cg->fd, "work");
+	if (r >= 0)
+		r = give_to(cg, w->uid, w->gid);
+	return r < 0 ? r : 0;
+}
+
+/* Adds the controllers of the mask that are not yet handed down. */
+static int enable(int fd, unsigned mask)
+{
+	char now[256], text[64] = "";
+	size_t n = 0;
+	int r = knob_get(fd, "cgroup.subtree_control", now, sizeof(now));
+
+	if (r < 0)
+		return r;
+	for (int i = 0; i < CGROUP_PART_COUNT; i++)
+		if ((mask & 1u << i) && !knob_has_word(now, names[i]))
+			n += (size_t)snprintf(text + n, sizeof(text) - n, "+%s ", names[i]);
+	if (n == 0)
+		return 0;
+	text[n - 1] = 0;
+	return knob_set(fd, "cgroup.subtree_control", text);
+}
+
+static bool is_marked_delegated(int fd)
+{
+	char mark[4] = "";
+
+	return fgetxattr(fd, "user.delegate", mark, sizeof(mark) - 1) == 1 && mark[0] == '1';
+}
+
+/* Moves the processes that are in the group itself into a group below it. */
+static int make_room(int parent)
+{
+	autoclose int callers = group_make(parent, CALLERS_DIR);
+
+	if (callers < 0)
+		return callers;
+	for (int i = 0; i < MOVE_PASSES; i++) {
+		autofree char *text = NULL;
+		char *at, *pid;
+		int r = fd_read_file(parent, "cgroup.procs", CGROUP_PROCS_MAX, &text, NULL);
+
+		if (r < 0)
+			return r;
+		if (!text[0])
+			return 0;
+		at = text;
+		while ((pid = strsep(&at, "\n")) && pid[0]) {
+			r = knob_set(callers, "cgroup.procs", pid);
+			if (r < 0 && r != -ESRCH)
+				return r;
+		}
+	}
+	return -EBUSY;
+}
+
+static int hand_down(const struct layout *l, const struct cgroup *cg, unsigned mask)
+{
+	autoclose int parent = layout_open_parent(l, LAYOUT_V2);
+	autoclose int base = layout_open(l, LAYOUT_V2, false);
+	int r = parent < 0 ? parent : base < 0 ? base : enable(parent, mask);
+
+	if (r == -EBUSY && is_marked_delegated(parent)) {
+		r = make_room(parent);
+		if (r == 0)
+			r = enable(parent, mask);
+	}
+	if (r == 0)
+		r = enable(base, mask);
+	if (r == 0)
+		r = enable(cg->fd, mask);
+	if (r == 0)
+		r = enable(cg->work_fd, mask);
+	return r;
+}
+
+static int limit_memory(const struct cgroup_limits *lim, const struct cgroup *cg)
+{
+	int r = knob_set_max(cg->fd, "memory.max", lim->mem_bytes + CGROUP_RESERVE_BYTES);
+
+	if (r == 0)
+		r = knob_set_max(cg->work_fd, "memory.max", lim->mem_bytes);
+	if (r < 0)
+		return r;
+	r = knob_set_max(cg->fd, "memory.swap.max", 0);
+	return r == -ENOENT ? 0 : r; /* a kernel without swap has no such file */
+}
+
+static int limit_cpu(const struct cgroup_limits *lim, const struct cgroup *cg)
+{
+	struct cpu_quota q = cpu_quota(lim->cpu_milli);
+	char text[64], now[64];
+	int r;
+
+	snprintf(text, sizeof(text), "%" PRIu64 " %" PRIu64, q.quota_us, q.period_us);
+	r = knob_set_text(cg->fd, "cpu.max", text, now, sizeof(now));
+	return r < 0 ? r : strcmp(text, now) == 0 ? 0 : -ENODATA;
+}
+
+static int limit_io(const struct layout *l, const struct cgroup_limits *lim,
+		    const struct cgroup *cg)
+{
+	dev_t disk = layout_disk(l, lim->io_dev);
+	char text[128], now[KNOB_TEXT_MAX];
+	int r;
+
+	if (disk == 0)
+		return -ENODEV;
+	snprintf(text, sizeof(text), "%u:%u rbps=%" PRIu64 " wbps=%" PRIu64, major(disk),
+		 minor(disk), lim->io_bytes, lim->io_bytes);
+	r = knob_set(cg->fd, "io.max", text);
+	if (r == 0)
+		r = knob_get(cg->fd, "io.max", now, sizeof(now));
+	return r < 0 ? r : knob_has_line(now, text) ? 0 : -ENODATA;
+}
+
+static int limit_part(const struct layout *l, const struct cgroup_limits *lim,
+		      enum cgroup_part part, const struct cgroup *cg)
+{
+	if (control_is_off("limits"))
+		return 0;
+	switch (part) {
+	case CGROUP_MEMORY:
+		return limit_memory(lim, cg);
+	case CGROUP_CPU:
+		return limit_cpu(lim, cg);
+	case CGROUP_PIDS:
+		return knob_set_max(cg->fd, "pids.max", lim->pids + 1);
+	case CGROUP_IO:
+		return limit_io(l, lim, cg);
+	default:
+		return -EINVAL;
+	}
+}
+
+static void say_why(const struct layout *l, int code, const char *name, char *why)
+{
+	if (code == EBUSY)
+		snprintf(why, CGROUP_WHY_MAX,
+			 "the cgroup that Cove may use holds processes itself; %s",
+			 l->is_root ? "move them into a group below it"
+				    : "run under systemd-run --user --scope -p Delegate=yes");
+	else
+		limit_why(code, name, why);
+}
+
+/* The controllers that this tree has for the box. cpu is left alone without a limit: its groups
+ * are what the scheduler shares time between. */
+static unsigned find_controllers(const struct layout *l, const struct cgroup_limits *lim)
+{
+	autoclose int parent = layout_open_parent(l, LAYOUT_V2);
+	char have[256];
+	unsigned mask = 0;
+
+	if (parent < 0 || knob_get(parent, "cgroup.controllers", have, sizeof(have)) < 0)
+		return 0;
+	for (int i = CGROUP_MEMORY; i < CGROUP_PART_COUNT; i++)
+		if (knob_has_word(have, names[i]) && (i != CGROUP_CPU || lim->cpu_milli))
+			mask |= 1u << i;
+	return mask;
+}
+
+unsigned v2_limit(const struct layout *l, const struct cgroup_want *w, struct cgroup *cg)
+{
+	unsigned mask = cg->fd < 0 ? 0 : find_controllers(l, w->limits);
+	int r = mask ? hand_down(l, cg, mask) : 0;
+
+	for (int i = CGROUP_MEMORY; i < CGROUP_PART_COUNT; i++) {
+		enum cgroup_part part = (enum cgroup_part)i;
+		int set = r;
+
+		if (!(mask & 1u << i))
+			continue;
+		if (set == 0)
+			cg->can |= 1u << i;
+		if (set == 0 && limit_is_set(w->limits, part))
+			set = limit_part(l, w->limits, part, cg);
+		if (set < 0)
+			say_why(l, -set, names[i], cg->why[i]);
+		else if (limit_is_set(w->limits, part))
+			cg->limits |= 1u << i;
+	}
+	return mask;
+}
+
+int v2_wait(int box_fd, const char *word, unsigned value, unsigned wait_ms)
+{
+	autoclose int events = openat(box_fd, "cgroup.events", O_RDONLY | O_CLOEXEC);
+	uint64_t until = clock_mono_ms() + wait_ms;
+	char want[32], text[256];
+
+	if (events < 0)
+		return -errno;
+	snprintf(want, sizeof(want), "%s %u\n", word, value);
+	for (;;) {
+		struct pollfd p = {.fd = events, .events = POLLPRI};
+		ssize_t n = pread(events, text, sizeof(text) - 1, 0);
+		uint64_t now = clock_mono_ms();
+
+		if (n < 0)
+			return -errno;
+		text[n] = 0;
+		if (strstr(text, want))
+			return 0;
+		if (now >= until)
+			return -ETIMEDOUT;
+		if (poll(&p, 1, (int)(until - now)) < 0 && errno != EINTR)
+			return -errno;
+	}
+}
