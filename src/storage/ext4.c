@@ -51,6 +51,8 @@ enum {
 	INODE_BYTES = 256,
 	BYTES_PER_INODE = 8192,
 	FIRST_INODES = 10, /* the filesystem's own */
+	SLACK = 64,	   /* blocks that a small disk may be short of */
+	FIRST_BLOCKS = 8,  /* of its first directories, at most */
 	NAME_SIZE = 80,
 	FD_PATH_SIZE = 40,
 	COPY_BYTES = 32768,
@@ -263,7 +265,8 @@ static int open_seed(int dir_fd, struct err *e)
 static int fill_template(int fd, int seed_fd, const struct ext4_size *size, struct err *e)
 {
 	char path[FD_PATH_SIZE], seed[FD_PATH_SIZE];
-	const int64_t wanted = (int64_t)(size->bytes / BLOCK);
+	/* The directories that are in it from the start count as written. */
+	const int64_t wanted = (int64_t)(size->bytes / BLOCK) - FIRST_BLOCKS;
 	int64_t blocks = (int64_t)(first_guess(size) / BLOCK);
 
 	fd_path(fd, path);
@@ -283,12 +286,10 @@ static int fill_template(int fd, int seed_fd, const struct ext4_size *size, stru
 		if (r < 0)
 			return err_errno(e, -r, "read what mke2fs made");
 		can_write = (int64_t)sb.blocks_free - (int64_t)kept_blocks(sb.blocks);
-		if (can_write <= wanted && (wanted - can_write) * 100 <= wanted)
+		if (can_write <= wanted && (wanted - can_write) * 100 <= wanted + 100 * SLACK)
 			return 0;
-		/* A little less than asked for is fine, more is not. */
-		blocks += wanted - can_write - (i > 0 ? (int64_t)i * 8 : 0);
-		if (i + 2 == DISK_SIZING_MAX && can_write <= wanted)
-			return 0;
+		/* Rounding may swing about the number asked for: each time a little lower. */
+		blocks += wanted - can_write - (int64_t)i * (SLACK / 8);
 	}
 	return err_set(e, ERR_INTERNAL, EIO, "mke2fs made a filesystem of another size than asked");
 }

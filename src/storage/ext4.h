@@ -4,7 +4,7 @@
  * mke2fs makes one per size, once, as a template in $COVE_HOME/templates; a new disk is a copy of
  * the few blocks that are in it. A limit is what can be written: the file is larger than that by
  * what the filesystem needs for itself, and the space left for files and directories is never more
- * than the limit and short of it by less than one part in fifty (1 MiB where that is more).
+ * than the limit, and short of it by no more than a hundredth and 256 KiB.
  */
 #pragma once
 

@@ -124,6 +124,7 @@ static int open_mounted(int file_fd, const char *name, bool throw_away, struct v
 		return err_errno(e, errno, "open the disk '%s'", name);
 	*ret = VOLUME_NONE;
 	ret->ops = &storage_loop;
+	ret->throw_away = throw_away;
 	ret->mount_fd = take_fd(mount_fd);
 	ret->stat_fd = take_fd(root_fd);
 	return 0;

@@ -112,6 +112,7 @@ bool loopdev_has(int file_fd)
 	return has;
 }
 
+/* A kernel that cannot do direct I/O on this file goes on without by itself, or says EINVAL. */
 static int configure(int dev_fd, int file_fd, unsigned flags)
 {
 	struct loop_config c = {
@@ -120,11 +121,16 @@ static int configure(int dev_fd, int file_fd, unsigned flags)
 		.info.flags = LOOP_AUTOCLEAR | flags,
 	};
 
+	if (ioctl(dev_fd, LOOP_CONFIGURE, &c) == 0)
+		return 0;
+	if (errno != EINVAL || !(flags & LOOP_DIRECT))
+		return -errno;
+	c.info.flags = LOOP_AUTOCLEAR;
 	return ioctl(dev_fd, LOOP_CONFIGURE, &c) < 0 ? -errno : 0;
 }
 
 /* Others look for a free device at the same moment: the loser of a race tries the next one. */
-static int attach(int control_fd, int file_fd, struct loopdev *ret)
+static int attach(int control_fd, int file_fd, unsigned flags, struct loopdev *ret)
 {
 	int r = -EBUSY;
 
@@ -138,7 +144,7 @@ static int attach(int control_fd, int file_fd, struct loopdev *ret)
 			r = -EBUSY;
 		if (r < 0)
 			continue;
-		r = configure(ret->fd, file_fd, 0);
+		r = configure(ret->fd, file_fd, flags);
 		if (r < 0)
 			fd_close(&ret->fd);
 	}
@@ -165,7 +171,9 @@ int loopdev_open(int file_fd, bool alone, struct loopdev *ret, struct err *e)
 	control = open(CONTROL_PATH, O_RDWR | O_CLOEXEC);
 	if (control < 0)
 		return no_loop(errno, e);
-	r = attach(control, file_fd, ret);
+	/* What is kept goes to disk once, not through a second cache. What is thrown away had better
+	 * not go there at all. */
+	r = attach(control, file_fd, alone ? 0 : LOOP_DIRECT, ret);
 	if (r == -ENOENT)
 		return err_set(e, ERR_UNSUPPORTED, ENOENT,
 			       "there is no %s: this /dev does not follow the kernel; mount a "

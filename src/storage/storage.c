@@ -3,6 +3,7 @@
 
 #include "base/fd.h"
 #include "base/limits.h"
+#include "storage/tree.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -35,6 +36,14 @@ const struct storage_ops *storage_detect(const struct storage_place *p)
 
 void volume_done(struct volume *v)
 {
+	enum { MUCH = 4 << 20 };
+	struct volume_usage usage;
+
+	/* Unmounting writes whatever is still in memory; a deleted file is not. Where this fails it
+	 * only takes longer. */
+	volume_usage(v, &usage);
+	if (v->throw_away && usage.bytes > MUCH)
+		tree_remove(v->stat_fd, "upper", NULL);
 	fd_close(&v->stat_fd);
 	fd_close(&v->mount_fd);
 }

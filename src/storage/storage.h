@@ -41,6 +41,7 @@ struct volume {
 	int mount_fd; /* owned; -1: the directory itself (plain), or made by the wall (tmpfs) */
 	int stat_fd;  /* owned; fstatfs tells what is used and left, -1 where that says nothing */
 	uint64_t bytes, inodes; /* the limit that holds, 0 none; may be that of an older make */
+	bool throw_away;	/* as it was opened */
 };
 
 struct storage_ops {
@@ -61,7 +62,10 @@ const struct storage_ops *storage_find(const char *name); /* or NULL */
 /* What a volume that is there was made with; storage_plain where there is none yet. */
 const struct storage_ops *storage_detect(const struct storage_place *p);
 
-void volume_done(struct volume *v); /* a zeroed one is not valid: use VOLUME_NONE */
+/* The box has ended; twice is fine. What was to be thrown away is deleted first where there is much
+ * of it, so that it is not written to disk on the way out. A zeroed volume is not valid: use
+ * VOLUME_NONE. */
+void volume_done(struct volume *v);
 #define VOLUME_NONE ((struct volume){.mount_fd = -1, .stat_fd = -1})
 
 struct volume_usage {
