@@ -9,7 +9,7 @@ enum { DECIMALS_MAX = 9 };
 
 static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
 
-/* Digits, and perhaps a point and more digits: whole + fraction / scale. What follows is at *ret_end;
+/* Digits, and perhaps a point and more digits: whole + fraction / scale. Returns what follows, or
  * NULL if it does not begin with a digit or is beyond max. */
 static const char *parse_decimal(const char *s, uint64_t max, uint64_t *ret_whole,
 				 uint64_t *ret_fraction, uint64_t *ret_scale)

@@ -3,6 +3,7 @@
 
 #include "base/fd.h"
 #include "base/json.h"
+#include "base/size.h"
 #include "base/str.h"
 #include "cli/term.h"
 
@@ -243,6 +244,20 @@ struct cove_box_options cli_box_options(const struct options *o)
 		.user = o->user,
 		.timeout_ms = o->timeout_ms,
 		.persistence = o->persistence,
+		.mem_bytes = o->mem_bytes,
+		.cpu_milli = o->cpu_milli,
+		.pids = o->pids,
+		.disk_bytes = o->disk_bytes,
+		.files = o->files,
+		.io_bytes = o->io_bytes,
+		.ttl_ms = o->ttl_ms,
+		.idle_ms = o->idle_ms,
+		.net_bytes = o->net_bytes,
+		.net_conns = o->net_conns,
+		.expire = o->expire,
+		.storage = o->storage,
+		.best_effort = o->best_effort,
+		.strict = o->strict,
 	};
 }
 
@@ -269,14 +284,43 @@ int cli_find(struct cli *c, struct cove_box **ret)
 	return cove_find(c->cove, c->o.args[0], ret, &err) < 0 ? cli_fail(c, &err) : 0;
 }
 
-int cli_result_status(struct cli *c, const struct cove_result *result)
+/* A command that met one of its box's limits: which, and how much that is. */
+static void say_limit(struct cli *c, const char *box, const struct cove_result *result)
 {
+	bool oom = result->oom_killed || strcmp(result->cause, "oom") == 0;
+	bool pids = strcmp(result->cause, "pids") == 0, disk = strcmp(result->cause, "disk") == 0;
+	struct cove_stats now = {0};
+	char size[SIZE_TEXT];
+
+	if (!oom && !pids && !disk)
+		return;
+	/* A box that has ended meanwhile cannot say how much it was. */
+	if (!c->cove || !box || cove_stats(c->cove, box, &now, NULL) < 0)
+		now = (struct cove_stats){0};
+	if (oom && now.mem_limit_bytes)
+		cli_note("out of memory: the box's limit is %s (--mem)",
+			 size_format(size, now.mem_limit_bytes));
+	else if (oom)
+		cli_note("out of memory (--mem)");
+	if (pids && now.pids_limit)
+		cli_note("too many processes: the box's limit is %llu (--pids)",
+			 (unsigned long long)now.pids_limit);
+	else if (pids)
+		cli_note("too many processes (--pids)");
+	if (disk && now.disk_limit_bytes)
+		cli_note("disk full: the box's limit is %s (--disk)",
+			 size_format(size, now.disk_limit_bytes));
+	else if (disk)
+		cli_note("disk full (--disk)");
+}
+
+int cli_result_status(struct cli *c, const char *box, const struct cove_result *result)
+{
+	say_limit(c, box, result);
 	if (result->timed_out) {
 		cli_note("timed out after %.1f s", (double)result->duration_ms / 1000);
 		return EXIT_TIMEOUT;
 	}
-	if (result->oom_killed)
-		cli_note("the command ran out of memory");
 	if (result->has_exit)
 		return result->exit_code;
 	if (result->signal)

@@ -11,7 +11,7 @@
  *	125	Cove itself could not
  *	126	the command cannot be executed
  *	127	there is no such command
- *	128+N	the command ended by signal N
+ *	128+N	the command ended by signal N; 137 where it ran out of memory
  */
 #pragma once
 
@@ -52,8 +52,8 @@ struct verb {
 
 extern const struct verb verb_run, verb_create, verb_open, verb_close, verb_exec, verb_sh,
 	verb_shell, verb_attach, verb_ls, verb_inspect, verb_logs, verb_cp, verb_ps, verb_kill,
-	verb_stop, verb_start, verb_rm, verb_workspace, verb_image, verb_doctor, verb_version,
-	verb_help;
+	verb_stop, verb_start, verb_rm, verb_stats, verb_pause, verb_resume, verb_workspace,
+	verb_image, verb_doctor, verb_version, verb_help;
 
 /* The verb with that name, or NULL. */
 const struct verb *verb_find(const char *name);
@@ -92,8 +92,8 @@ struct cove_command cli_command(const struct options *o);
 /* The box named by the first argument, running. 0 or an exit status. */
 int cli_find(struct cli *c, struct cove_box **ret);
 
-/* The exit status of a finished command; says on stderr what a status alone cannot. */
-int cli_result_status(struct cli *c, const struct cove_result *result);
+/* The exit status of a finished command of box; says on stderr what a status alone cannot. */
+int cli_result_status(struct cli *c, const char *box, const struct cove_result *result);
 
 /* That something was done to name: one object {"name", "result"} with --json; with -v a [cove] line
  * where the library sent no event since there were `events` of them. 0 or an exit status. */

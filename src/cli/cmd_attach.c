@@ -59,7 +59,7 @@ static int ended(struct cli *c, const struct stream_end *end)
 	if (c->o.out_from + end->out_seen < r->out_bytes ||
 	    c->o.err_from + end->err_seen < r->err_bytes)
 		cli_note("truncated: not all output of the command was kept");
-	return cli_result_status(c, r);
+	return cli_result_status(c, c->o.args[0], r);
 }
 
 static int attach(struct cli *c, struct cove_box *box, uint64_t exec_id)

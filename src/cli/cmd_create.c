@@ -19,22 +19,24 @@ static int run(struct cli *c)
 	return r;
 }
 
-static const enum opt_id options[] = {OPT_NAME, OPTS_BOX, OPTS_COMMON, OPT_END};
+static const enum opt_id options[] = {OPT_NAME, OPTS_BOX, OPTS_COMMON, OPTS_LIMITS, OPT_END};
 
 const struct verb verb_create = {
 	.name = "create",
 	.synopsis = "create [FLAGS]",
 	.summary = "make a box that stays; print its name",
 	.help = "The box runs until `cove stop` or `cove rm`. -e, -w, -u and --timeout become\n"
-		"the defaults of its commands. With --json the whole description is printed\n"
-		"instead of the name.\n"
+		"the defaults of its commands. A limit that this host cannot enforce is an error\n"
+		"that says how to get it; with --best-effort `cove inspect` lists it instead.\n"
+		"With --json the whole description is printed instead of the name.\n"
 		"\n"
 		"Examples\n"
 		"  cove create --name dev --workspace dev\n"
 		"  box=$(cove create)\n"
 		"  cove sh $box 'cd /tmp'; cove sh $box pwd; cove rm -f $box\n"
 		"  cove create --workspace dev --mount cache:/cache,env=CACHE\n"
-		"  cove create --mount /srv/data:/data:ro\n",
+		"  cove create --mount /srv/data:/data:ro\n"
+		"  cove create --mem 1G --disk 2G --idle 30m --expire remove\n",
 	.options = options,
 	.command_after = -1,
 	.args_min = 0,

@@ -50,9 +50,10 @@ const struct verb verb_exec = {
 		"  cove logs -f --exec $id dev\n"
 		"  id=$(cove exec -d -t dev -- bash); cove attach -t dev $id\n"
 		"\n"
-		"Exit status: the command's own; 128+N ended by signal N; 124 timed out; 125\n"
-		"Cove failed; 126 the command cannot be executed; 127 no such command; 2\n"
-		"wrong usage.\n",
+		"Exit status: the command's own; 128+N ended by signal N (137: also when the\n"
+		"box's memory ran out, and a line on stderr says so); 124 timed out; 125 Cove\n"
+		"failed; 126 the command cannot be executed; 127 no such command; 2 wrong\n"
+		"usage.\n",
 	.options = options,
 	.command_after = 1,
 	.args_min = 1,

@@ -21,7 +21,9 @@ const struct verb verb_inspect = {
 	.name = "inspect",
 	.synopsis = "inspect BOX...",
 	.summary = "all that is known of a box, as JSON",
-	.help = "Indented for reading; one line per box with --json.\n"
+	.help = "Indented for reading; one line per box with --json. limits says of each what it\n"
+		"is, whether you asked for it and whether it holds; not_enforced why one does\n"
+		"not; usage what the box uses now; commands the last 16 with what they used.\n"
 		"\n"
 		"Examples\n"
 		"  cove inspect dev\n"

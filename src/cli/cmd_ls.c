@@ -76,7 +76,8 @@ const struct verb verb_ls = {
 	.name = "ls",
 	.synopsis = "ls [-q] [--json]",
 	.summary = "list boxes",
-	.help = "A stopped box shows why it ended and who asked. -q prints names only.\n"
+	.help = "A box is created, running, paused or stopped. A stopped one shows why it ended\n"
+		"and who asked. -q prints names only.\n"
 		"\n"
 		"Examples\n"
 		"  cove ls\n"

@@ -19,7 +19,8 @@ static int run(struct cli *c)
 	return r;
 }
 
-static const enum opt_id options[] = {OPT_PREFIX, OPT_PERSISTENCE, OPTS_BOX, OPTS_COMMON, OPT_END};
+static const enum opt_id options[] = {OPT_PREFIX,  OPT_PERSISTENCE, OPTS_BOX,
+				      OPTS_COMMON, OPTS_LIMITS,	    OPT_END};
 
 const struct verb verb_open = {
 	.name = "open",

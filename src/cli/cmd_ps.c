@@ -3,6 +3,7 @@
 #include "base/str.h"
 #include "cli/command.h"
 #include "cli/list.h"
+#include "core/view.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -51,26 +52,7 @@ static void row(struct table *t, const void *item)
 
 static void object(struct json *j, const void *item)
 {
-	const struct cove_exec_info *x = item;
-
-	json_kv_u64(j, "exec_id", x->exec_id);
-	json_kv_str(j, "command", x->command);
-	json_kv_str(j, "state", x->state);
-	list_kv_str(j, "shell", x->shell);
-	json_kv_bool(j, "background", x->background);
-	list_kv_u64(j, "pid", (uint64_t)x->pid);
-	list_kv_u64(j, "started_ms", x->started_ms);
-	json_kv_u64(j, "duration_ms", x->duration_ms);
-	json_key(j, "exit_code");
-	if (x->has_exit)
-		json_i64(j, x->exit_code);
-	else
-		json_null(j);
-	list_kv_u64(j, "signal", (uint64_t)x->signal);
-	list_kv_str(j, "cause", x->cause);
-	json_kv_u64(j, "stdout_bytes", x->out_bytes);
-	json_kv_u64(j, "stderr_bytes", x->err_bytes);
-	json_kv_bool(j, "truncated", x->truncated);
+	view_exec(j, item);
 }
 
 static void name(struct buf *b, const void *item)

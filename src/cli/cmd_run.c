@@ -33,8 +33,8 @@ static int run(struct cli *c)
 	return r;
 }
 
-static const enum opt_id options[] = {OPT_NAME,	       OPTS_BOX,    OPT_TTY, OPT_NO_TTY,
-				      OPT_INTERACTIVE, OPTS_COMMON, OPT_END};
+static const enum opt_id options[] = {OPT_NAME,	       OPTS_BOX,    OPT_TTY,	 OPT_NO_TTY,
+				      OPT_INTERACTIVE, OPTS_COMMON, OPTS_LIMITS, OPT_END};
 
 const struct verb verb_run = {
 	.name = "run",
@@ -51,10 +51,12 @@ const struct verb verb_run = {
 		"  cove run -- python3 -c 'print(6 * 7)'\n"
 		"  cove run --workspace ./project -- make test\n"
 		"  tar c src | cove run --timeout 30s -- tar t\n"
+		"  cove run --mem 512M --cpus 0.5 --pids 100 -- ./untrusted\n"
 		"\n"
-		"Exit status: the command's own; 128+N ended by signal N; 124 timed out; 125\n"
-		"Cove failed; 126 the command cannot be executed; 127 no such command; 2\n"
-		"wrong usage.\n",
+		"Exit status: the command's own; 128+N ended by signal N (137: also when the\n"
+		"box's memory ran out, and a line on stderr says so); 124 timed out; 125 Cove\n"
+		"failed; 126 the command cannot be executed; 127 no such command; 2 wrong\n"
+		"usage.\n",
 	.options = options,
 	.command_after = 0,
 	.args_min = 0,

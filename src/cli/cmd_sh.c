@@ -86,8 +86,9 @@ const struct verb verb_sh = {
 		"stays if it can. `exit 3` returns 3 and the next line starts a fresh shell.\n"
 		"With --json the result is one object: exec_id, exit_code, stdout, stderr,\n"
 		"stdout_bytes, stderr_bytes, cwd, duration_ms, timed_out, oom_killed, signal,\n"
-		"truncated, shell (kept, exited, restarted), cause; and stdout_base64 or\n"
-		"stderr_base64 where the bytes are not UTF-8.\n"
+		"truncated, shell (kept, exited, restarted), cause (exit, signal, timeout, oom,\n"
+		"pids, disk, ...), cpu_ms, mem_peak_bytes, io_read_bytes, io_write_bytes; and\n"
+		"stdout_base64 or stderr_base64 where the bytes are not UTF-8.\n"
 		"\n"
 		"Examples\n"
 		"  cove sh dev 'cd /tmp; export A=1'\n"
@@ -95,7 +96,9 @@ const struct verb verb_sh = {
 		"  cove sh --json --timeout 10s dev make | jq .exit_code\n"
 		"  cove sh --shell second dev - < script.sh\n"
 		"\n"
-		"Exit status: the line's own; 124 timed out; 125 Cove failed; 2 wrong usage.\n",
+		"Exit status: the line's own; 128+N ended by signal N (137: also when the box's\n"
+		"memory ran out, and a line on stderr says so); 124 timed out; 125 Cove failed;\n"
+		"2 wrong usage.\n",
 	.options = options,
 	.command_after = 1,
 	.args_min = 2,

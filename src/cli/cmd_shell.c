@@ -8,11 +8,12 @@ static int get_box(struct cli *c, struct cove_box **ret)
 	int r;
 
 	if (c->o.arg_count > 0) {
-		if (c->o.image || c->o.workspace || c->o.mounts.count || c->o.labels.count)
+		if (c->o.image || c->o.workspace || c->o.mounts.count || c->o.labels.count ||
+		    options_has_limits(&c->o))
 			return cli_usage(
 				c,
-				"'%.60s' exists: --image, --workspace, --mount and --label are for "
-				"a fresh box",
+				"'%.60s' exists: --image, --workspace, --mount, --label and limits "
+				"are for a fresh box",
 				c->o.args[0]);
 		return cli_find(c, ret);
 	}
@@ -37,7 +38,8 @@ static int run(struct cli *c)
 	return r;
 }
 
-static const enum opt_id options[] = {OPTS_BOX, OPT_VERBOSE, OPT_LOG_FILE, OPT_HELP, OPT_END};
+static const enum opt_id options[] = {OPTS_BOX, OPT_VERBOSE, OPT_LOG_FILE,
+				      OPT_HELP, OPTS_LIMITS, OPT_END};
 
 const struct verb verb_shell = {
 	.name = "shell",

@@ -97,7 +97,7 @@ static int plan_make(struct plan *p, const struct options *o, struct cove_comman
 	return plan_env(p, command);
 }
 
-static int finish(struct cli *c, const struct stream_end *end, bool one_shot)
+static int finish(struct cli *c, struct cove_box *box, const struct stream_end *end, bool one_shot)
 {
 	autofree char *json = NULL;
 	int r;
@@ -121,7 +121,7 @@ static int finish(struct cli *c, const struct stream_end *end, bool one_shot)
 	if (end->result.shell && strcmp(end->result.shell, "restarted") == 0)
 		cli_note("the shell had to be restarted; its directory, variables and jobs are "
 			 "gone");
-	return cli_result_status(c, &end->result);
+	return cli_result_status(c, cove_box_name(box), &end->result);
 }
 
 int command_run(struct cli *c, struct cove_box *box, struct cove_command *command, bool pass_stdin,
@@ -138,7 +138,7 @@ int command_run(struct cli *c, struct cove_box *box, struct cove_command *comman
 	r = cove_exec_start(box, command, &exec, &err);
 	if (r >= 0)
 		r = stream_drive(box, exec, &plan.stream, &end, &err);
-	r = r < 0 ? command_fail(c, box, &err) : finish(c, &end, one_shot);
+	r = r < 0 ? command_fail(c, box, &err) : finish(c, box, &end, one_shot);
 	cove_result_free(&end.result);
 	cove_exec_free(exec);
 	free(plan.env);

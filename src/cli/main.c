@@ -21,7 +21,8 @@ static const struct {
 } sections[] = {
 	{"Run something", {&verb_run, &verb_shell}},
 	{"Boxes that stay",
-	 {&verb_create, &verb_ls, &verb_inspect, &verb_stop, &verb_start, &verb_rm}},
+	 {&verb_create, &verb_ls, &verb_inspect, &verb_stats, &verb_pause, &verb_resume, &verb_stop,
+	  &verb_start, &verb_rm}},
 	{"Sessions: your own id, always the same box", {&verb_open, &verb_close}},
 	{"Work in a box",
 	 {&verb_sh, &verb_exec, &verb_cp, &verb_ps, &verb_logs, &verb_attach, &verb_kill}},

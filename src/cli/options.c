@@ -9,6 +9,7 @@
 
 #include "base/fd.h"
 #include "base/limits.h"
+#include "base/size.h"
 #include "base/str.h"
 
 #include <errno.h>
@@ -25,7 +26,12 @@ enum opt_kind {
 	KIND_ID,
 	KIND_FROM,
 	KIND_SIGNAL,
-	KIND_NET
+	KIND_NET,
+	/* Limits: 0 and "none" lift them. */
+	KIND_LIMIT_SIZE,
+	KIND_LIMIT_CPUS,
+	KIND_LIMIT_COUNT,
+	KIND_LIMIT_MS
 };
 
 struct opt {
@@ -93,6 +99,36 @@ static const struct opt opts[OPT_COUNT] = {
 		       "also a running box; a box that is not there is fine"},
 	[OPT_IMAGE_USER] = {"user", 'u', KIND_TEXT, AT(image_user), "USER",
 			    "who commands run as; default: the image's uid 1000, else root"},
+	[OPT_WATCH] = {"watch", 0, KIND_FLAG, AT(watch), NULL,
+		       "go on: redraw every second, or print a line per box and second"},
+	[OPT_MEM] = {"mem", 0, KIND_LIMIT_SIZE, AT(mem_bytes), "SIZE",
+		     "memory, page cache and tmpfs included (512M, 1.5GiB); default 2G"},
+	[OPT_CPUS] = {"cpus", 0, KIND_LIMIT_CPUS, AT(cpu_milli), "N",
+		      "processors' worth of time (0.5, 2); default 2"},
+	[OPT_PIDS] = {"pids", 0, KIND_LIMIT_COUNT, AT(pids), "N",
+		      "processes and threads; default 1024"},
+	[OPT_DISK] = {"disk", 0, KIND_LIMIT_SIZE, AT(disk_bytes), "SIZE",
+		      "all that it writes, host directories excepted; default 10G"},
+	[OPT_FILES] = {"files", 0, KIND_LIMIT_COUNT, AT(files), "N",
+		       "open files of one process; default 65536"},
+	[OPT_IO] = {"io", 0, KIND_LIMIT_SIZE, AT(io_bytes), "SIZE",
+		    "bytes read, and bytes written, per second; default none"},
+	[OPT_TTL] = {"ttl", 0, KIND_LIMIT_MS, AT(ttl_ms), "TIME",
+		     "end the box so long after its start; default never"},
+	[OPT_IDLE] = {"idle", 0, KIND_LIMIT_MS, AT(idle_ms), "TIME",
+		      "end it after so long without a command; default never"},
+	[OPT_EXPIRE] = {"expire", 0, KIND_TEXT, AT(expire), "stop|remove",
+			"what --ttl and --idle do with the box; default stop"},
+	[OPT_NET_BYTES] = {"net-bytes", 0, KIND_LIMIT_SIZE, AT(net_bytes), "SIZE",
+			   "through its network door, which no box has yet"},
+	[OPT_NET_CONNS] = {"net-conns", 0, KIND_LIMIT_COUNT, AT(net_conns), "N",
+			   "connections through that door at once"},
+	[OPT_STORAGE] = {"storage", 0, KIND_TEXT, AT(storage), "plain|loop|tmpfs",
+			 "where writes live: a directory, a disk in a file, or memory"},
+	[OPT_BEST_EFFORT] = {"best-effort", 0, KIND_FLAG, AT(best_effort), NULL,
+			     "go without what this host cannot enforce; `cove inspect` lists it"},
+	[OPT_STRICT] = {"strict", 0, KIND_FLAG, AT(strict), NULL,
+			"no new privileges and no root inside: sudo does not work"},
 	[OPT_QUIET] = {"quiet", 'q', KIND_FLAG, AT(quiet), NULL,
 		       "names (ps: ids) only, one per line"},
 	[OPT_JSON] = {"json", 0, KIND_FLAG, AT(json), NULL, "print JSON; errors too"},
@@ -188,6 +224,32 @@ static int set_net(struct parser *p, const struct opt *opt, const char *value)
 	return 0;
 }
 
+/* A limit. What it may be is for the library to say: it knows the least of each. */
+static int set_limit(struct parser *p, const struct opt *opt, const char *value)
+{
+	static const char *const wants[] = {
+		[KIND_LIMIT_SIZE] = "not a size; write 512M, 2G, 1.5GiB or none",
+		[KIND_LIMIT_CPUS] = "not a number of processors; write 2, 0.5 or none",
+		[KIND_LIMIT_COUNT] = "not a number; write 100 or none",
+		[KIND_LIMIT_MS] = "not a time; write 90, 1.5s, 250ms, 10m, 2h, 1d or none",
+	};
+	uint64_t v = 0;
+	bool ok = strcmp(value, "none") == 0;
+
+	if (!ok && opt->kind == KIND_LIMIT_SIZE)
+		ok = size_parse(value, &v);
+	else if (!ok && opt->kind == KIND_LIMIT_CPUS)
+		ok = size_parse_milli(value, &v);
+	else if (!ok && opt->kind == KIND_LIMIT_COUNT)
+		ok = str_parse_u64(value, UINT64_MAX - 1, &v);
+	else if (!ok)
+		ok = str_parse_ms(value, &v);
+	if (!ok)
+		return bad_value(p, opt, value, wants[opt->kind]);
+	*(uint64_t *)field(p->o, opt) = v ? v : UINT64_MAX;
+	return 0;
+}
+
 static int set_value(struct parser *p, const struct opt *opt, const char *value)
 {
 	switch (opt->kind) {
@@ -226,6 +288,11 @@ static int set_value(struct parser *p, const struct opt *opt, const char *value)
 				 "no such signal; write TERM, KILL, INT, ... or a number");
 	case KIND_NET:
 		return set_net(p, opt, value);
+	case KIND_LIMIT_SIZE:
+	case KIND_LIMIT_CPUS:
+	case KIND_LIMIT_COUNT:
+	case KIND_LIMIT_MS:
+		return set_limit(p, opt, value);
 	}
 	ASSERT(false);
 	return -EINVAL;
@@ -367,6 +434,13 @@ void options_done(struct options *o)
 	*o = (struct options){0};
 }
 
+bool options_has_limits(const struct options *o)
+{
+	return o->mem_bytes || o->cpu_milli || o->pids || o->disk_bytes || o->files ||
+	       o->io_bytes || o->ttl_ms || o->idle_ms || o->net_bytes || o->net_conns ||
+	       o->expire || o->storage || o->best_effort || o->strict;
+}
+
 /* Two columns within 80; a left side that is too wide stands alone above its help. */
 enum { HELP_INDENT = 28, HELP_WIDTH = 52 };
 
@@ -400,6 +474,9 @@ void options_help(const enum opt_id *allowed, struct buf *out)
 		char left[80], letter[5] = "    ";
 		int n;
 
+		if (*id == OPT_MEM)
+			(void)buf_append_str(out, "\nLimits (0 or none lifts one; what you set is "
+						  "kept, or the box does not start)\n");
 		if (o->letter)
 			snprintf(letter, sizeof(letter), "-%c, ", o->letter);
 		n = snprintf(left, sizeof(left), "  %s--%s%s%s", letter, o->name, o->arg ? " " : "",

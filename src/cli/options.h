@@ -42,6 +42,21 @@ enum opt_id {
 	OPT_GRACE,
 	OPT_FORCE,
 	OPT_IMAGE_USER,
+	OPT_WATCH,
+	OPT_MEM,
+	OPT_CPUS,
+	OPT_PIDS,
+	OPT_DISK,
+	OPT_FILES,
+	OPT_IO,
+	OPT_TTL,
+	OPT_IDLE,
+	OPT_EXPIRE,
+	OPT_NET_BYTES,
+	OPT_NET_CONNS,
+	OPT_STORAGE,
+	OPT_BEST_EFFORT,
+	OPT_STRICT,
 	OPT_QUIET,
 	OPT_JSON,
 	OPT_VERBOSE,
@@ -55,6 +70,10 @@ enum opt_id {
 #define OPTS_BOX                                                                          \
 	OPT_IMAGE, OPT_WORKSPACE, OPT_MOUNT, OPT_ENV, OPT_WORKDIR, OPT_USER, OPT_TIMEOUT, \
 		OPT_LABEL, OPT_NET
+/* Last in a verb's list: they have a heading of their own in its help. */
+#define OPTS_LIMITS                                                                              \
+	OPT_MEM, OPT_CPUS, OPT_PIDS, OPT_DISK, OPT_FILES, OPT_IO, OPT_TTL, OPT_IDLE, OPT_EXPIRE, \
+		OPT_NET_BYTES, OPT_NET_CONNS, OPT_STORAGE, OPT_BEST_EFFORT, OPT_STRICT
 #define OPTS_COMMAND OPT_ENV, OPT_WORKDIR, OPT_USER, OPT_TIMEOUT
 
 /* NULL-terminated once it has an item. */
@@ -69,6 +88,11 @@ struct options {
 	struct opt_list mounts, env, labels, kept;
 	uint64_t timeout_ms, exec_id, grace_ms;
 	uint64_t out_from, err_from;
+	/* Limits: 0 not given, UINT64_MAX none. */
+	uint64_t mem_bytes, cpu_milli, pids, disk_bytes, files, io_bytes;
+	uint64_t ttl_ms, idle_ms, net_bytes, net_conns;
+	const char *expire, *storage;
+	bool best_effort, strict, watch;
 	int signal;
 	bool tty, no_tty, interactive, background, remove, follow, force, quiet;
 	bool json, verbose, help;
@@ -90,6 +114,9 @@ struct opt_spec {
 int options_parse(struct options *ret, const struct opt_spec *spec, int argc, char **argv,
 		  struct err *e);
 void options_done(struct options *o);
+
+/* Was any of OPTS_LIMITS given? */
+bool options_has_limits(const struct options *o);
 
 /* Appends the help lines of a verb's options. */
 void options_help(const enum opt_id *allowed, struct buf *out);

@@ -10,7 +10,8 @@
  *	exec.c	    commands; result.c their results
  *	put.c get.c files.c	files in and out
  *	logs.c history.c	output and events of boxes that may not run
- *	list.c inspect.c images.c workspaces.c sweep.c doctor.c
+ *	stats.c	    what a running box uses; pausing it
+ *	list.c inspect.c images.c workspaces.c sweep.c doctor.c; view.c words and JSON they share
  *
  * Functions here take a struct err; only the cove_* functions turn it into the caller's error.
  */

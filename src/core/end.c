@@ -37,15 +37,28 @@ void box_cgroup_name(struct cove *cove, const char *name, char *ret, size_t size
 	snprintf(ret, size, "%s-%s", cove->state.tag, name);
 }
 
+/* Only what a keeper makes there: a directory with anything else in it is not ours. */
+static void clear_run_dir(int run_fd, const char *name)
+{
+	static const char *const files[] = {"keeper.sock",  "proc/cpuinfo", "proc/loadavg",
+					    "proc/meminfo", "proc/stat",    "proc/uptime"};
+	char path[BOX_NAME_MAX + 32];
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+		snprintf(path, sizeof(path), "%s/%s", name, files[i]);
+		unlinkat(run_fd, path, 0);
+	}
+	snprintf(path, sizeof(path), "%s/proc", name);
+	unlinkat(run_fd, path, AT_REMOVEDIR);
+	unlinkat(run_fd, name, AT_REMOVEDIR);
+}
+
 void box_clear_runtime(struct cove *cove, const char *name)
 {
-	char group[96], socket[BOX_NAME_MAX + 16];
+	char group[96];
 	struct err e = {0};
 
-	/* Only what a keeper makes there: a directory with anything else in it is not ours. */
-	snprintf(socket, sizeof(socket), "%s/keeper.sock", name);
-	unlinkat(cove->state.run_fd, socket, 0);
-	unlinkat(cove->state.run_fd, name, AT_REMOVEDIR);
+	clear_run_dir(cove->state.run_fd, name);
 	box_cgroup_name(cove, name, group, sizeof(group));
 	if (cgroup_remove(group, &e) < 0)
 		log_debug("clear cgroup of %s: %s", name, e.msg);

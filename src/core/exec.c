@@ -233,6 +233,10 @@ static int take_exit(struct cove_exec *x, const struct wire_frame *f, struct cov
 	r->oom_killed = m.oom_killed != 0;
 	r->truncated = m.truncated != 0;
 	r->shell = shell_word(m.shell_state);
+	r->cpu_us = m.cpu_us;
+	r->mem_peak_bytes = m.mem_peak_bytes;
+	r->io_read_bytes = m.io_read_bytes;
+	r->io_write_bytes = m.io_write_bytes;
 	r->cwd = x->cwd;
 	core_show(r->cause, sizeof(r->cause), m.cause ? m.cause : "unknown");
 	if (!x->quiet)

@@ -50,6 +50,8 @@ int exec_frame(struct cove_exec *x, const struct wire_frame *f, struct cove_even
 int exec_attach(struct cove_box *box, const struct wire_attach *m, struct cove_exec **ret,
 		struct err *e);
 
+/* logs.c: the commands of a box, running or not; the count. */
+int exec_infos(struct cove *cove, const char *box, struct cove_exec_info **ret, struct err *e);
 /* logs.c: the same as cove_exec_next for a log. */
 int log_reader_next(struct cove_exec *x, int timeout_ms, struct cove_event *ret, struct err *e);
 void log_reader_free(struct log_reader *l);

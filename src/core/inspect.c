@@ -3,17 +3,20 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/limits.h"
+#include "base/str.h"
 #include "core/core.h"
+#include "core/exec.h"
 #include "core/life.h"
+#include "core/stats.h"
 #include "core/view.h"
-#include "wire/msg.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { INSPECT_BYTES_MAX = 8 << 20 };
+/* Of a box's commands the last few are shown; `cove ps` has them all. */
+enum { INSPECT_BYTES_MAX = 8 << 20, INSPECT_COMMANDS = 16 };
 
 /* Writes each of the lines of text as a string. */
 static void put_lines(struct json *j, const char *text)
@@ -121,47 +124,151 @@ static void put_refused(struct json *j)
 	put_strings(j, "refused", refused, sizeof(refused) / sizeof(refused[0]));
 }
 
-/* Limits that no box has, and what the keeper of this one could not do. */
-static void put_not_enforced(struct json *j, const char *notes)
+/* Does a line of notes begin with "word:"? */
+static bool has_note(const char *notes, const char *word)
 {
-	static const char *const absent[] = {"cpu", "memory", "pids", "disk"};
-	char line[80];
+	size_t n = strlen(word);
+
+	while (notes && *notes) {
+		if (strncmp(notes, word, n) == 0 && notes[n] == ':')
+			return true;
+		notes = strchr(notes, '\n');
+		notes = notes ? notes + 1 : NULL;
+	}
+	return false;
+}
+
+static bool is_for_door(enum limit_id id)
+{
+	return id == LIMIT_NET_BYTES || id == LIMIT_NET_CONNS;
+}
+
+/* It holds if the keeper counts against it, where it counts, and says nothing to the contrary. */
+static bool is_enforced(enum limit_id id, const struct cove_stats *stats, const char *notes)
+{
+	if (is_for_door(id) || has_note(notes, limit_word(id)))
+		return false;
+	switch (id) {
+	case LIMIT_MEM:
+		return stats->mem_limit_bytes != 0;
+	case LIMIT_CPUS:
+		return stats->cpu_limit_milli != 0;
+	case LIMIT_PIDS:
+		return stats->pids_limit != 0;
+	case LIMIT_DISK:
+		return stats->disk_limit_bytes != 0;
+	default:
+		return true;
+	}
+}
+
+/* What a limit is, who wanted it, and whether it holds: without stats that is not known, since the
+ * next start of a stopped box may find another host. */
+static void put_limits(struct json *j, const struct spec *s, const struct cove_stats *stats,
+		       const char *notes)
+{
+	json_key(j, "limits");
+	json_object_begin(j);
+	for (unsigned i = 0; i < LIMIT_COUNT; i++) {
+		enum limit_id id = (enum limit_id)i;
+
+		json_key(j, limit_key(id));
+		json_object_begin(j);
+		view_known_u64(j, "value", s->limits[i]);
+		json_kv_bool(j, "asked", s->limits_asked & 1u << i);
+		json_key(j, "enforced");
+		if (s->limits[i] == 0 || !stats)
+			json_null(j);
+		else
+			json_bool(j, is_enforced(id, stats, notes));
+		json_object_end(j);
+	}
+	json_object_end(j);
+	json_kv_bool(j, "best_effort", s->best_effort);
+	json_kv_bool(j, "strict", s->strict);
+	json_kv_str(j, "expire", expiry_name(s->expiry));
+}
+
+/* What the keeper of this box could not do, as it says, and what has no door to go through yet. */
+static void put_not_enforced(struct json *j, const struct spec *s, const char *notes)
+{
+	char line[160];
 
 	json_key(j, "not_enforced");
 	json_array_begin(j);
-	for (size_t i = 0; i < sizeof(absent) / sizeof(absent[0]); i++) {
-		snprintf(line, sizeof(line), "%s: this version of Cove sets no limit", absent[i]);
+	put_lines(j, notes);
+	for (unsigned i = 0; i < LIMIT_COUNT; i++) {
+		const char *word = limit_word((enum limit_id)i);
+
+		if (!is_for_door((enum limit_id)i) || !s->limits[i] || has_note(notes, word))
+			continue;
+		snprintf(
+			line, sizeof(line),
+			"%s: kept for the door, which does not exist yet; a box has no network, so "
+			"nothing passes",
+			word);
 		json_str(j, line);
 	}
-	put_lines(j, notes);
 	json_array_end(j);
 }
 
-/* Asks the keeper; the answer points into the connection. */
-static int ask_status(struct conn *c, struct wire_status *ret, struct err *e)
+static void put_walls(struct json *j, bool up, const char *walls)
 {
-	uint32_t id = conn_id(c);
-	struct wire_frame f;
-	int r = conn_hello(c, START_WAIT_MS, e);
+	json_key(j, "walls");
+	if (!up) {
+		json_null(j);
+		return;
+	}
+	json_array_begin(j);
+	put_lines(j, walls);
+	json_array_end(j);
+}
 
-	if (r == 0 && wire_encode(&c->out, WIRE_STATUS, 0, id, NULL, 0) < 0)
-		r = err_errno(e, ENOBUFS, "ask the keeper");
-	if (r == 0)
-		r = conn_flush(c, e);
-	if (r == 0)
-		r = conn_next(c, id, STOP_WAIT_MS, &f, e);
-	if (r == 0)
-		return err_set(e, ERR_TIMEOUT, ETIMEDOUT, "the keeper does not answer");
-	if (r > 0)
-		r = f.type == WIRE_STATUS && wire_status_decode(&f, ret) == 0
-			    ? 0
-			    : conn_unexpected(c, &f, e);
-	return r;
+static void put_commands(struct json *j, struct cove *cove, const char *name)
+{
+	autofree struct cove_exec_info *infos = NULL;
+	int count = exec_infos(cove, name, &infos, NULL);
+	int from = count > INSPECT_COMMANDS ? count - INSPECT_COMMANDS : 0;
+
+	json_key(j, "commands");
+	json_array_begin(j);
+	for (int i = from; i < count; i++) {
+		json_object_begin(j);
+		view_exec(j, &infos[i]);
+		json_object_end(j);
+	}
+	json_array_end(j);
+}
+
+static void put_usage(struct json *j, const struct cove_stats *stats)
+{
+	json_key(j, "usage");
+	json_object_begin(j);
+	view_stats(j, stats);
+	json_object_end(j);
+}
+
+/* stats is NULL of a box that does not run, or whose keeper does not answer. */
+static void put_live(struct json *j, const struct record *r, const struct wire_status *status,
+		     const struct cove_stats *stats)
+{
+	if (stats)
+		put_status(j, r, status);
+	json_kv_bool(j, "paused", status->paused);
+	json_kv_str(j, "storage", status->storage ? status->storage : r->spec.storage);
+	put_isolation(j, status->ids);
+	put_walls(j, stats != NULL, status->walls);
+	put_limits(j, &r->spec, stats, status->notes);
+	put_refused(j);
+	put_not_enforced(j, &r->spec, status->notes);
+	if (stats)
+		put_usage(j, stats);
 }
 
 static void put_box(struct json *j, struct cove *cove, const struct record *r)
 {
 	struct wire_status status = {0};
+	struct cove_stats stats = {0};
 	struct conn *c = NULL;
 	struct err e = {0};
 	bool up = r->state == BOX_RUNNING;
@@ -169,18 +276,18 @@ static void put_box(struct json *j, struct cove *cove, const struct record *r)
 	json_object_begin(j);
 	put_spec(j, &r->spec);
 	put_life(j, r);
-	if (up && (conn_connect(cove->state.run_fd, r->spec.name, &c, &e) < 0 ||
-		   ask_status(c, &status, &e) < 0)) {
+	/* The status last: it points into the connection. */
+	if (up &&
+	    (conn_connect(cove->state.run_fd, r->spec.name, &c, &e) < 0 ||
+	     stats_ask(c, &stats, &e) < 0 || stats_ask_status(c, STOP_WAIT_MS, &status, &e) < 0)) {
+		status = (struct wire_status){0};
 		up = false;
 		json_kv_str(j, "problem", e.msg);
 	}
-	if (up)
-		put_status(j, r, &status);
-	put_isolation(j, status.ids);
-	put_refused(j);
-	put_not_enforced(j, status.notes);
-	json_object_end(j);
+	put_live(j, r, &status, up ? &stats : NULL);
 	conn_free(c);
+	put_commands(j, cove, r->spec.name);
+	json_object_end(j);
 }
 
 static int inspect(struct cove *cove, const char *name, char **ret, struct err *e)

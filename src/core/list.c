@@ -1,7 +1,8 @@
-/* The list of boxes, from their records alone. */
+/* The list of boxes: their records, and of those that run, whether they are paused. */
 #include "base/limits.h"
 #include "base/str.h"
 #include "core/core.h"
+#include "core/stats.h"
 #include "core/view.h"
 
 #include <errno.h>
@@ -9,18 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *box_state_name(enum box_state state)
-{
-	static const char *const names[] = {
-		[BOX_CREATED] = "created", [BOX_RUNNING] = "running", [BOX_STOPPED] = "stopped"};
-
-	return names[state];
-}
-
-const char *persistence_name(enum persistence p)
-{
-	return p == PERSIST_BOX ? "box" : "workspace";
-}
+/* How long a keeper has to say whether its box is paused before it counts as busy. */
+enum { LIST_WAIT_MS = 500 };
 
 /* A long path keeps its end, which says more. */
 static void copy_tail(char *dst, size_t size, const char *text)
@@ -54,6 +45,18 @@ static void fill_info(struct cove_box_info *i, const struct record *r)
 	i->keeper_pid = r->keeper_pid;
 }
 
+/* Only the keeper knows. One that does not answer at once has a box that runs. */
+static bool is_paused(struct cove *cove, const char *name)
+{
+	struct wire_status status = {0};
+	struct conn *c = NULL;
+	bool paused = conn_connect(cove->state.run_fd, name, &c, NULL) == 0 &&
+		      stats_ask_status(c, LIST_WAIT_MS, &status, NULL) == 0 && status.paused;
+
+	conn_free(c);
+	return paused;
+}
+
 /* False if it went away meanwhile. */
 static bool load_info(struct cove *cove, const char *name, struct cove_box_info *ret)
 {
@@ -71,6 +74,8 @@ static bool load_info(struct cove *cove, const char *name, struct cove_box_info 
 		return true;
 	}
 	fill_info(ret, &record);
+	if (record.state == BOX_RUNNING && is_paused(cove, name))
+		str_copy(ret->state, sizeof(ret->state), "paused");
 	record_done(&record);
 	return true;
 }

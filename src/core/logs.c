@@ -73,6 +73,11 @@ static void info_of_record(struct cove_exec_info *i, const struct exec_record *r
 		.exit_code = r->exit_code,
 		.signal = r->signal,
 		.truncated = r->truncated,
+		.oom_killed = r->oom_killed,
+		.cpu_us = r->cpu_us,
+		.mem_peak_bytes = r->mem_peak_bytes,
+		.io_read_bytes = r->io_read_bytes,
+		.io_write_bytes = r->io_write_bytes,
 	};
 	str_copy(i->command, sizeof(i->command), r->command);
 	str_copy(i->state, sizeof(i->state), exec_state_name(r->state));
@@ -112,6 +117,11 @@ static void info_of_wire(struct cove_exec_info *i, const struct wire_info *m)
 		.exit_code = (int)(m->exit_code & 0xff),
 		.signal = (int)(m->signal & 0x7f),
 		.truncated = m->truncated != 0,
+		.oom_killed = m->oom_killed != 0,
+		.cpu_us = m->cpu_us,
+		.mem_peak_bytes = m->mem_peak_bytes,
+		.io_read_bytes = m->io_read_bytes,
+		.io_write_bytes = m->io_write_bytes,
 	};
 	str_copy(i->command, sizeof(i->command), m->command ? m->command : "");
 	str_copy(i->state, sizeof(i->state), m->state ? m->state : "");
@@ -153,7 +163,7 @@ static int execs_of_keeper(struct conn *c, struct cove_exec_info **ret, struct e
 	return r;
 }
 
-static int execs(struct cove *cove, const char *box, struct cove_exec_info **ret, struct err *e)
+int exec_infos(struct cove *cove, const char *box, struct cove_exec_info **ret, struct err *e)
 {
 	autoclose int box_fd = -1;
 	struct conn *c = NULL;
@@ -177,7 +187,7 @@ int cove_execs(struct cove *cove, const char *box, struct cove_exec_info **ret,
 {
 	struct err e = {0};
 
-	return core_return(cove, box, execs(cove, box, ret, &e), &e, err);
+	return core_return(cove, box, exec_infos(cove, box, ret, &e), &e, err);
 }
 
 /* ---- the output of one command ---- */
@@ -258,6 +268,10 @@ static int end_of_log(struct cove_exec *x, struct cove_event *ret)
 				.oom_killed = r->oom_killed,
 				.truncated = r->truncated,
 				.shell = shells[r->shell_state & 3],
+				.cpu_us = r->cpu_us,
+				.mem_peak_bytes = r->mem_peak_bytes,
+				.io_read_bytes = r->io_read_bytes,
+				.io_write_bytes = r->io_write_bytes,
 			},
 	};
 	str_copy(ret->result.cause, sizeof(ret->result.cause), r->cause);

@@ -1,4 +1,4 @@
-/* From a caller's options to a spec: defaults, fresh names, paths made absolute. */
+/* From a caller's options to a spec: defaults, fresh names, paths made absolute, limits. */
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
@@ -8,9 +8,18 @@
 #include "store/image.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysinfo.h>
+
+/* What a box may use when nobody said. */
+#define DEFAULT_MEM   (2ull << 30)
+#define DEFAULT_CPUS  2u
+#define DEFAULT_PIDS  1024u
+#define DEFAULT_DISK  (10ull << 30)
+#define DEFAULT_FILES 65536u
 
 static const char *const adjectives[] = {
 	"amber", "bold",  "brave", "brisk", "calm",  "clear", "cosy",  "deft",
@@ -112,6 +121,63 @@ static int set_persistence(struct spec *spec, const char *given, struct err *e)
 	return 0;
 }
 
+/* Two, or what this host has. */
+static uint64_t default_cpu_milli(void)
+{
+	cpu_set_t set;
+	int n = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
+
+	return (n > 0 && n < (int)DEFAULT_CPUS ? (uint64_t)n : DEFAULT_CPUS) * 1000;
+}
+
+static uint64_t default_mem_bytes(void)
+{
+	struct sysinfo info;
+	uint64_t have = sysinfo(&info) == 0 ? (uint64_t)info.totalram * info.mem_unit : 0;
+
+	return have > 0 && have < DEFAULT_MEM ? have : DEFAULT_MEM;
+}
+
+/* 0 is the default, which is kept where it can be; the rest is the caller's word. */
+static void set_limits(struct spec *spec, const struct cove_box_options *o)
+{
+	const uint64_t given[LIMIT_COUNT] = {
+		[LIMIT_MEM] = o->mem_bytes,	  [LIMIT_CPUS] = o->cpu_milli,
+		[LIMIT_PIDS] = o->pids,		  [LIMIT_DISK] = o->disk_bytes,
+		[LIMIT_FILES] = o->files,	  [LIMIT_IO] = o->io_bytes,
+		[LIMIT_TTL] = o->ttl_ms,	  [LIMIT_IDLE] = o->idle_ms,
+		[LIMIT_NET_BYTES] = o->net_bytes, [LIMIT_NET_CONNS] = o->net_conns,
+	};
+
+	spec->limits[LIMIT_MEM] = default_mem_bytes();
+	spec->limits[LIMIT_CPUS] = default_cpu_milli();
+	spec->limits[LIMIT_PIDS] = DEFAULT_PIDS;
+	spec->limits[LIMIT_DISK] = DEFAULT_DISK;
+	spec->limits[LIMIT_FILES] = DEFAULT_FILES;
+	for (size_t i = 0; i < LIMIT_COUNT; i++) {
+		if (given[i] == 0)
+			continue;
+		spec->limits[i] = given[i] == COVE_UNLIMITED ? 0 : given[i];
+		spec->limits_asked |= 1u << i;
+	}
+}
+
+static int set_expiry(struct spec *spec, const char *given, struct err *e)
+{
+	if (!given)
+		return 0;
+	if (strcmp(given, "remove") == 0)
+		spec->expiry = EXPIRE_REMOVE;
+	else if (strcmp(given, "stop") != 0)
+		return err_set(e, ERR_INVALID, EINVAL, "expire is 'stop' or 'remove', not '%.40s'",
+			       given);
+	if (!spec->limits[LIMIT_TTL] && !spec->limits[LIMIT_IDLE])
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "expire says what happens when --ttl or --idle is over: give one "
+			       "of them");
+	return 0;
+}
+
 static int fill(struct core_spec *s, const struct cove_box_options *o, struct err *e)
 {
 	struct spec *spec = &s->spec;
@@ -119,6 +185,9 @@ static int fill(struct core_spec *s, const struct cove_box_options *o, struct er
 
 	if (r == 0)
 		r = set_persistence(spec, o->persistence, e);
+	set_limits(spec, o);
+	if (r == 0)
+		r = set_expiry(spec, o->expire, e);
 	if (r == 0)
 		r = add_list(o->env, spec->env, &spec->env_count, SPEC_ENV_MAX, "variables", e);
 	if (r == 0)
@@ -150,6 +219,9 @@ int core_spec_init(struct core_spec *ret, const struct cove_box_options *o, cons
 	spec->cwd = o->cwd;
 	spec->session = session;
 	spec->one_shot = o->one_shot;
+	spec->best_effort = o->best_effort;
+	spec->strict = o->strict;
+	spec->storage = o->storage;
 	spec->timeout_ms = o->timeout_ms;
 	spec->created_ms = clock_wall_ms();
 	r = fill(ret, o, e);

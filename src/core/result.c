@@ -3,6 +3,7 @@
 #include "base/limits.h"
 #include "base/str.h"
 #include "core/exec.h"
+#include "core/view.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -205,6 +206,7 @@ static void put_result(struct json *j, const struct cove_result *r)
 	json_kv_u64(j, "stderr_bytes", r->err_bytes);
 	json_kv_str(j, "shell", r->shell);
 	json_kv_str(j, "cause", r->cause);
+	view_usage(j, r->cpu_us, r->mem_peak_bytes, r->io_read_bytes, r->io_write_bytes);
 	json_object_end(j);
 }
 

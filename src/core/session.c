@@ -111,12 +111,44 @@ static int lists_agree(const struct spec *have, const struct spec *asked, struct
 	return 0;
 }
 
+/* The same number as a default is not enough: that is only kept where the host can. */
+static int limits_agree(const struct spec *have, const struct cove_box_options *o,
+			const struct spec *asked, struct err *e)
+{
+	char is[LIMIT_TEXT], wanted[LIMIT_TEXT];
+
+	for (unsigned i = 0; i < LIMIT_COUNT; i++) {
+		enum limit_id id = (enum limit_id)i;
+		unsigned bit = 1u << i;
+
+		if (!(asked->limits_asked & bit))
+			continue;
+		if (have->limits[i] != asked->limits[i] || !(have->limits_asked & bit))
+			return differs(have, limit_flag(id),
+				       have->limits_asked & bit
+					       ? limit_format(id, have->limits[i], is)
+					       : NULL,
+				       limit_format(id, asked->limits[i], wanted), e);
+		if (have->best_effort && !o->best_effort)
+			return differs(have, "--best-effort", "set", "without it", e);
+	}
+	if (o->expire && have->expiry != asked->expiry)
+		return differs(have, "--expire", expiry_name(have->expiry),
+			       expiry_name(asked->expiry), e);
+	if (o->storage && !is_same(have->storage, asked->storage))
+		return differs(have, "--storage", have->storage, asked->storage, e);
+	if (o->strict && !have->strict)
+		return differs(have, "--strict", NULL, "set", e);
+	return 0;
+}
+
 /* asked was made from o and holds defaults besides; only what o gives counts. */
 static int spec_agrees(const struct spec *have, const struct cove_box_options *o,
 		       const struct spec *asked, struct err *e)
 {
 	const char *space = asked->workspace ? asked->workspace : asked->workspace_dir;
 	char is[24], wanted[24];
+	int r;
 
 	if (o->image && !is_same(have->image, asked->image))
 		return differs(have, "--image", have->image, asked->image, e);
@@ -136,14 +168,16 @@ static int spec_agrees(const struct spec *have, const struct cove_box_options *o
 		snprintf(wanted, sizeof(wanted), "%llums", (unsigned long long)asked->timeout_ms);
 		return differs(have, "--timeout", have->timeout_ms ? is : NULL, wanted, e);
 	}
-	return lists_agree(have, asked, e);
+	r = limits_agree(have, o, asked, e);
+	return r < 0 ? r : lists_agree(have, asked, e);
 }
 
 /* The common case of an agent's next turn asks for nothing: then the record is not even read. */
-static bool asks_nothing(const struct cove_box_options *o)
+static bool asks_nothing(const struct cove_box_options *o, const struct spec *asked)
 {
-	return !o->image && !o->workspace && !o->user && !o->cwd && !o->persistence &&
-	       !o->timeout_ms && !(o->env && o->env[0]) && !(o->labels && o->labels[0]) &&
+	return !asked->limits_asked && !o->expire && !o->storage && !o->strict && !o->image &&
+	       !o->workspace && !o->user && !o->cwd && !o->persistence && !o->timeout_ms &&
+	       !(o->env && o->env[0]) && !(o->labels && o->labels[0]) &&
 	       !(o->mounts && o->mounts[0]);
 }
 
@@ -153,7 +187,7 @@ static int check_agrees(struct cove *cove, const struct cove_box_options *o,
 	struct record record;
 	int r;
 
-	if (asks_nothing(o))
+	if (asks_nothing(o, asked))
 		return 0;
 	r = record_load(&cove->state, asked->name, &record, e);
 	if (r < 0)

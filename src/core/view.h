@@ -1,7 +1,21 @@
-/* Words for what records hold, shared by list and inspect. */
+/* Words and JSON for what records and keepers hold, shared by list, inspect, result and the CLI. */
 #pragma once
 
+#include "base/json.h"
+#include "cove.h"
 #include "store/record.h"
 
 const char *box_state_name(enum box_state state);
 const char *persistence_name(enum persistence p);
+const char *expiry_name(enum expiry e);
+
+/* A number that may be unknown: null for 0. */
+void view_known_u64(struct json *j, const char *key, uint64_t v);
+
+/* What a command used. */
+void view_usage(struct json *j, uint64_t cpu_us, uint64_t mem_peak_bytes, uint64_t io_read_bytes,
+		uint64_t io_write_bytes);
+/* The members of one command's object. */
+void view_exec(struct json *j, const struct cove_exec_info *x);
+/* The members of a running box's object of numbers. */
+void view_stats(struct json *j, const struct cove_stats *s);

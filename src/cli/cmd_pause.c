@@ -1,0 +1,34 @@
+/* cove pause: freeze boxes in memory. */
+#include "cli/cli.h"
+
+static int pause_box(struct cli *c, const char *name, struct cove_error *err)
+{
+	return cove_pause(c->cove, name, err);
+}
+
+static int run(struct cli *c)
+{
+	return cli_each(c, 0, "paused", pause_box);
+}
+
+static const enum opt_id options[] = {OPTS_COMMON, OPT_END};
+
+const struct verb verb_pause = {
+	.name = "pause",
+	.synopsis = "pause BOX...",
+	.summary = "freeze a box in memory",
+	.help = "Every process of the box stands still where it is and keeps its memory, until\n"
+		"`cove resume`. Commands are refused meanwhile; stop, rm, logs, ps and inspect\n"
+		"work. Its clock goes on: timeouts, --ttl and --idle are not held up. Pausing\n"
+		"twice is fine. It needs cgroups, which an ordinary user has where they are\n"
+		"delegated (`cove doctor` says).\n"
+		"\n"
+		"Examples\n"
+		"  cove pause dev\n"
+		"  cove resume dev\n",
+	.options = options,
+	.command_after = -1,
+	.args_min = 1,
+	.args_max = -1,
+	.run = run,
+};

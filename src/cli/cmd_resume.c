@@ -1,0 +1,32 @@
+/* cove resume: thaw paused boxes. */
+#include "cli/cli.h"
+
+static int resume(struct cli *c, const char *name, struct cove_error *err)
+{
+	return cove_resume(c->cove, name, err);
+}
+
+static int run(struct cli *c)
+{
+	return cli_each(c, 0, "resumed", resume);
+}
+
+static const enum opt_id options[] = {OPTS_COMMON, OPT_END};
+
+const struct verb verb_resume = {
+	.name = "resume",
+	.synopsis = "resume BOX...",
+	.summary = "let a paused box go on",
+	.help = "What `cove pause` froze goes on where it stood. A box that is not paused stays\n"
+		"as it is.\n"
+		"\n"
+		"Examples\n"
+		"  cove resume dev\n"
+		"  cove resume $(cove ls --json | jq -r '.[] | select(.state == \"paused\") | "
+		".name')\n",
+	.options = options,
+	.command_after = -1,
+	.args_min = 1,
+	.args_max = -1,
+	.run = run,
+};

@@ -1,0 +1,279 @@
+/*
+ * cove stats: what running boxes use, once or again and again.
+ *
+ * A share of the processor is the difference of two looks, so there are always two: without --watch
+ * a short while apart, with it each second against the one before. Boxes that come and go while all
+ * of them are watched are simply there or not; one that was named and has ended is an error.
+ */
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/size.h"
+#include "cli/list.h"
+#include "cli/signals.h"
+#include "cli/term.h"
+#include "core/view.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FIRST_LOOK_MS = 200, EVERY_MS = 1000 };
+
+struct sample {
+	char name[64];
+	struct cove_stats now;
+	uint64_t at_us;
+	uint64_t cpu_milli; /* since the last look; thousandths of a processor */
+};
+
+struct look {
+	struct sample *boxes; /* owned */
+	size_t count;
+};
+
+static const char *const titles[] = {"NAME",	   "CPU%",   "MEM/LIMIT", "PIDS/LIMIT",
+				     "DISK/LIMIT", "IO R/W", "UPTIME"};
+enum { COLUMNS = sizeof(titles) / sizeof(titles[0]) };
+
+static void size_cell(struct table *t, uint64_t used, uint64_t limit)
+{
+	char a[SIZE_TEXT], b[SIZE_TEXT];
+
+	table_cellf(t, "%s / %s", size_format(a, used), limit ? size_format(b, limit) : "-");
+}
+
+static void row(struct table *t, const void *item)
+{
+	const struct sample *s = item;
+	const struct cove_stats *n = &s->now;
+	char a[16], b[16];
+
+	table_cell(t, s->name);
+	if (n->paused)
+		table_cell(t, "paused");
+	else
+		table_cellf(t, "%llu.%llu", (unsigned long long)(s->cpu_milli / 10),
+			    (unsigned long long)(s->cpu_milli % 10));
+	size_cell(t, n->mem_bytes, n->mem_limit_bytes);
+	if (n->pids_limit)
+		table_cellf(t, "%llu / %llu", (unsigned long long)n->pids,
+			    (unsigned long long)n->pids_limit);
+	else
+		table_cellf(t, "%llu / -", (unsigned long long)n->pids);
+	size_cell(t, n->disk_bytes, n->disk_limit_bytes);
+	table_cellf(t, "%s / %s", text_bytes(a, n->io_read_bytes),
+		    text_bytes(b, n->io_write_bytes));
+	table_cell(t, text_duration(a, n->uptime_ms));
+}
+
+static int print_json(struct cli *c, const struct look *l)
+{
+	struct buf b;
+	int r = 0;
+
+	buf_init(&b, TABLE_BYTES_MAX);
+	for (size_t i = 0; i < l->count && r == 0; i++) {
+		struct json j;
+
+		json_init(&j, &b);
+		json_object_begin(&j);
+		json_kv_str(&j, "name", l->boxes[i].name);
+		json_kv_u64(&j, "cpu_milli", l->boxes[i].cpu_milli);
+		view_stats(&j, &l->boxes[i].now);
+		json_object_end(&j);
+		r = j.error ? j.error : buf_append_str(&b, "\n");
+	}
+	r = r < 0 ? cli_error(c, COVE_LIMIT, "the list is too long to print") : cli_out_buf(c, &b);
+	buf_done(&b);
+	return r;
+}
+
+/* On a terminal that is watched the table stays where it is; into a pipe its title comes once. */
+static int print_table(struct cli *c, const struct look *l, bool redraw, bool title)
+{
+	unsigned rows, cols;
+	const char *text;
+	struct table t;
+	struct buf b;
+	int r;
+
+	buf_init(&b, TABLE_BYTES_MAX);
+	table_init(&t, titles, COLUMNS, 1 << 1);
+	for (size_t i = 0; i < l->count; i++)
+		row(&t, &l->boxes[i]);
+	r = redraw ? buf_append_str(&b, "\033[H\033[J") : 0;
+	if (r == 0)
+		r = table_print(&t, term_size(STDOUT_FILENO, &rows, &cols) ? cols : 0, &b);
+	text = r == 0 ? buf_cstr(&b) : NULL;
+	if (!text)
+		r = cli_error(c, COVE_LIMIT, "the list is too long to print");
+	else if (title)
+		r = cli_out(c, text, strlen(text));
+	else {
+		text = strchr(text, '\n') + 1;
+		r = cli_out(c, text, strlen(text));
+	}
+	table_done(&t);
+	buf_done(&b);
+	return r;
+}
+
+static const struct sample *find_sample(const struct look *l, const char *name)
+{
+	for (size_t i = 0; i < l->count; i++)
+		if (strcmp(l->boxes[i].name, name) == 0)
+			return &l->boxes[i];
+	return NULL;
+}
+
+/* Against the look before, if the box was there and has not been started anew since. */
+static void set_share(struct sample *s, const struct sample *last)
+{
+	if (last && s->at_us > last->at_us && s->now.cpu_us >= last->now.cpu_us)
+		s->cpu_milli = (s->now.cpu_us - last->now.cpu_us) * 1000 / (s->at_us - last->at_us);
+}
+
+static int take(struct cli *c, const char *name, const struct look *last, struct look *l,
+		struct cove_error *err)
+{
+	struct sample *s = &l->boxes[l->count];
+	int r;
+
+	*s = (struct sample){0};
+	r = cove_stats(c->cove, name, &s->now, err);
+	if (r < 0)
+		return r;
+	s->at_us = clock_mono_ns() / 1000;
+	snprintf(s->name, sizeof(s->name), "%s", name);
+	set_share(s, find_sample(last, name));
+	l->count++;
+	return 0;
+}
+
+/* Every running box; one that ends this very moment is left out. */
+static int look_at_all(struct cli *c, const struct look *last, struct look *l)
+{
+	autofree struct cove_box_info *infos = NULL;
+	struct cove_error err;
+	int count = cove_list(c->cove, &infos, &err);
+
+	if (count < 0)
+		return cli_fail(c, &err);
+	l->boxes = calloc((size_t)count + 1, sizeof(*l->boxes));
+	if (!l->boxes)
+		return cli_error(c, COVE_FULL, "out of memory");
+	for (int i = 0; i < count; i++) {
+		const char *state = infos[i].state;
+
+		if (strcmp(state, "running") == 0 || strcmp(state, "paused") == 0)
+			(void)take(c, infos[i].name, last, l, NULL);
+	}
+	return 0;
+}
+
+/* The named ones. What fails is said, and the others are shown all the same. */
+static int look_at_named(struct cli *c, const struct look *last, struct look *l)
+{
+	struct cove_error err;
+	int status = 0;
+
+	l->boxes = calloc(c->o.arg_count, sizeof(*l->boxes));
+	if (!l->boxes)
+		return cli_error(c, COVE_FULL, "out of memory");
+	for (size_t i = 0; i < c->o.arg_count; i++)
+		if (take(c, c->o.args[i], last, l, &err) < 0)
+			status = cli_fail(c, &err);
+	return status;
+}
+
+static int look(struct cli *c, const struct look *last, struct look *ret)
+{
+	*ret = (struct look){0};
+	return c->o.arg_count ? look_at_named(c, last, ret) : look_at_all(c, last, ret);
+}
+
+/* 0 when the time has passed, or the status of a signal that came. */
+static int wait_ms(int ms)
+{
+	uint64_t end = clock_mono_ms() + (uint64_t)ms;
+	uint64_t now;
+	int sig;
+
+	while ((now = clock_mono_ms()) < end) {
+		struct pollfd p = {.fd = signals_fd(), .events = POLLIN};
+
+		(void)poll(&p, 1, (int)(end - now));
+		while ((sig = signals_next()) != 0)
+			if (sig != SIGWINCH && sig != SIGTSTP)
+				return EXIT_SIGNAL + sig;
+	}
+	return 0;
+}
+
+/* Prints looks until something ends it. *last is the look before the first one printed. */
+static int show(struct cli *c, struct look *last)
+{
+	bool redraw = c->o.watch && isatty(STDOUT_FILENO), first = true;
+	int wait = FIRST_LOOK_MS, status;
+
+	do {
+		struct look now = {0};
+		int r = wait_ms(wait);
+
+		if (r)
+			return r;
+		status = look(c, last, &now);
+		r = c->o.json ? print_json(c, &now) : print_table(c, &now, redraw, redraw || first);
+		free(last->boxes);
+		*last = now;
+		status = r ? r : status;
+		wait = EVERY_MS;
+		first = false;
+	} while (c->o.watch && status == 0);
+	return status;
+}
+
+static int run(struct cli *c)
+{
+	struct look last = {0};
+	int r = cli_open(c);
+
+	if (r == 0 && signals_catch() < 0)
+		r = cli_error(c, COVE_INTERNAL, "cannot catch signals");
+	if (r == 0)
+		r = look(c, &(struct look){0}, &last);
+	if (r == 0 && last.count == 0 && !c->o.watch) {
+		if (!c->o.json && isatty(STDERR_FILENO))
+			cli_note("no running boxes; `cove ls` lists all");
+	} else if (r == 0) {
+		r = show(c, &last);
+	}
+	free(last.boxes);
+	return r;
+}
+
+static const enum opt_id options[] = {OPT_WATCH, OPTS_COMMON, OPT_END};
+
+const struct verb verb_stats = {
+	.name = "stats",
+	.synopsis = "stats [--watch] [--json] [BOX...]",
+	.summary = "what running boxes use, and may",
+	.help = "All running boxes, or those named: share of one processor, and memory,\n"
+		"processes and disk beside their limits; `-` is none. Numbers that this host\n"
+		"cannot tell are 0. --watch goes on until Ctrl-C. With --json one object per\n"
+		"box and line; cpu_milli there is thousandths of a processor.\n"
+		"\n"
+		"Examples\n"
+		"  cove stats\n"
+		"  cove stats --watch dev\n"
+		"  cove stats --json | jq 'select(.mem_bytes > 1e9) | .name'\n",
+	.options = options,
+	.command_after = -1,
+	.args_min = 0,
+	.args_max = -1,
+	.run = run,
+};

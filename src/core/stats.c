@@ -1,0 +1,139 @@
+/*
+ * Asking a running box's keeper: how it is, what it uses; and telling it to pause or go on. Looking
+ * is no use of the box: it does not count against its idle time.
+ */
+#include "core/stats.h"
+
+#include "base/fd.h"
+#include "core/life.h"
+
+#include <errno.h>
+
+/* One request without payload, one frame as its answer, which points into the connection. */
+static int ask(struct conn *c, enum wire_type type, int timeout_ms, struct wire_frame *ret,
+	       struct err *e)
+{
+	uint32_t id = conn_id(c);
+	int r = conn_hello(c, timeout_ms, e);
+
+	if (r == 0 && wire_encode(&c->out, type, 0, id, NULL, 0) < 0)
+		r = err_errno(e, ENOBUFS, "ask the keeper");
+	if (r == 0)
+		r = conn_flush(c, e);
+	if (r == 0)
+		r = conn_next(c, id, timeout_ms, ret, e);
+	if (r == 0)
+		return err_set(e, ERR_TIMEOUT, ETIMEDOUT, "the keeper does not answer");
+	return r < 0 ? r : 0;
+}
+
+int stats_ask_status(struct conn *c, int timeout_ms, struct wire_status *ret, struct err *e)
+{
+	struct wire_frame f;
+	int r = ask(c, WIRE_STATUS, timeout_ms, &f, e);
+
+	if (r == 0 && wire_status_decode(&f, ret) < 0)
+		r = conn_unexpected(c, &f, e);
+	return r;
+}
+
+int stats_ask(struct conn *c, struct cove_stats *ret, struct err *e)
+{
+	struct wire_stats m;
+	struct wire_frame f;
+	int r = ask(c, WIRE_STATS, STOP_WAIT_MS, &f, e);
+
+	if (r == 0 && wire_stats_decode(&f, &m) < 0)
+		r = conn_unexpected(c, &f, e);
+	if (r < 0)
+		return r;
+	*ret = (struct cove_stats){
+		.uptime_ms = m.uptime_ms,
+		.paused = m.paused != 0,
+		.cpu_us = m.cpu_us,
+		.cpu_limit_milli = m.cpu_limit_milli,
+		.throttled_us = m.throttled_us,
+		.mem_bytes = m.mem_bytes,
+		.mem_peak_bytes = m.mem_peak_bytes,
+		.mem_limit_bytes = m.mem_limit_bytes,
+		.oom_kills = m.oom_kills,
+		.pids = m.pids,
+		.pids_limit = m.pids_limit,
+		.pids_hits = m.pids_hits,
+		.disk_bytes = m.disk_bytes,
+		.disk_limit_bytes = m.disk_limit_bytes,
+		.disk_files = m.disk_files,
+		.disk_files_limit = m.disk_files_limit,
+		.io_read_bytes = m.io_read_bytes,
+		.io_write_bytes = m.io_write_bytes,
+		.execs_running = m.execs_running,
+	};
+	return 0;
+}
+
+/* A connection to a box that must be there and running. */
+static int reach(struct cove *cove, const char *name, struct conn **ret, struct err *e)
+{
+	autoclose int box_fd = -1;
+	int r;
+
+	core_sweep(cove);
+	r = box_open_dir(cove, name, &box_fd, e);
+	if (r == 0)
+		r = conn_connect(cove->state.run_fd, name, ret, e);
+	if (r == -ENOENT && box_fd >= 0)
+		r = -ENOTCONN;
+	return r;
+}
+
+int stats_tell_pause(struct conn *c, bool on, const char *by, struct err *e)
+{
+	struct wire_pause m = {.on = on, .by = by};
+	uint32_t id = conn_id(c);
+	int r = conn_hello(c, START_WAIT_MS, e);
+
+	if (r == 0 && wire_pause_encode(&c->out, id, 0, &m) < 0)
+		r = err_errno(e, ENOBUFS, "ask the keeper");
+	if (r == 0)
+		r = conn_flush(c, e);
+	return r < 0 ? r : conn_wait_ok(c, id, STOP_WAIT_MS, e);
+}
+
+int cove_stats(struct cove *cove, const char *name, struct cove_stats *ret, struct cove_error *err)
+{
+	struct conn *c = NULL;
+	struct err e = {0};
+	int r = reach(cove, name, &c, &e);
+
+	if (r == 0)
+		r = stats_ask(c, ret, &e);
+	conn_free(c);
+	return core_return(cove, name, r, &e, err);
+}
+
+static int set_paused(struct cove *cove, const char *name, bool on, struct cove_error *err)
+{
+	const char *by = on ? "cove pause" : "cove resume";
+	struct conn *c = NULL;
+	struct err e = {0};
+	int r = reach(cove, name, &c, &e);
+
+	if (r == 0)
+		r = stats_tell_pause(c, on, by, &e);
+	conn_free(c);
+	if (r == 0)
+		core_event(cove, &(struct event){.kind = on ? EVENT_PAUSE : EVENT_RESUME,
+						 .box = name,
+						 .by = by});
+	return core_return(cove, name, r, &e, err);
+}
+
+int cove_pause(struct cove *cove, const char *name, struct cove_error *err)
+{
+	return set_paused(cove, name, true, err);
+}
+
+int cove_resume(struct cove *cove, const char *name, struct cove_error *err)
+{
+	return set_paused(cove, name, false, err);
+}

@@ -1,0 +1,11 @@
+/* Questions to a running box's keeper, on a connection that need not have said HELLO yet. */
+#pragma once
+
+#include "core/core.h"
+#include "wire/msg.h"
+
+/* The answer points into the connection. */
+int stats_ask_status(struct conn *c, int timeout_ms, struct wire_status *ret, struct err *e);
+int stats_ask(struct conn *c, struct cove_stats *ret, struct err *e);
+/* Returns when all of the box stands still, or runs again. */
+int stats_tell_pause(struct conn *c, bool on, const char *by, struct err *e);
