@@ -88,6 +88,7 @@ static void become_gone(struct life *l)
 	int r;
 
 	life_enter(l, LIFE_GONE);
+	meter_stop(l);
 	keeper_disconnect(&l->k);
 	execs_interrupt(&l->k);
 	relays_interrupt(&l->k);
@@ -126,6 +127,7 @@ static void on_finish(struct ev_defer *d)
  * ordinary user deleting takes a process in the box's map, so there it is done once. */
 static void get_ahead(struct life *l)
 {
+	truth_remove(&l->truth, l->st.run_fd, l->config.spec.name);
 	listener_done(&l->listener);
 	if (l->remove && bury_box(l, NULL) == 0 && l->ids.kind == IDS_RANGE)
 		delete_box(l, NULL);
@@ -136,6 +138,7 @@ static void kill_box(struct life *l)
 	ev_timer_stop(l->ev, &l->timer);
 	if (l->has_child) {
 		l->wall->kill(&l->box);
+		meter_thaw(l); /* in a v1 freezer a process dies when it is let go */
 		get_ahead(l);
 	}
 	end_if_over(l);
@@ -145,6 +148,7 @@ static void begin_end(struct life *l, const struct keeper_end *end)
 {
 	life_enter(l, LIFE_ENDING);
 	l->k.ending = true;
+	meter_stop(l);
 	l->remove = l->remove || end->remove;
 	str_copy(l->cause, sizeof(l->cause), end->cause);
 	str_copy(l->by, sizeof(l->by), end->by ? end->by : "");
@@ -152,6 +156,7 @@ static void begin_end(struct life *l, const struct keeper_end *end)
 		kill_box(l);
 		return;
 	}
+	meter_thaw(l);
 	ev_timer_set(l->ev, &l->timer, end->grace_ms);
 	execs_signal_all(&l->k, SIGTERM);
 }
@@ -163,7 +168,7 @@ static void fail_start(struct life *l, const struct err *e)
 	ev_quit(l->ev);
 }
 
-static void life_end(struct life *l, const struct keeper_end *end)
+void life_end(struct life *l, const struct keeper_end *end)
 {
 	struct err e;
 
@@ -246,6 +251,7 @@ static void on_up(struct keeper *k)
 	life_enter(l, LIFE_UP);
 	k->started_ms = ev.at_ms;
 	add_event(l, &ev);
+	meter_start(l);
 	r = listener_open(&l->listener);
 	if (r == 0)
 		r = keeper_add_client(k, take_fd(l->client_fd), true);
@@ -400,6 +406,7 @@ static int life_prepare(struct life *l)
 	l->k.on_first_gone = on_first_gone;
 	l->k.on_room = on_room;
 	l->k.on_idle = on_idle;
+	meter_init(l);
 	return ev_signals_add(l->ev, &l->signals, &set);
 }
 
@@ -410,6 +417,7 @@ static void life_done(struct life *l)
 	ev_free(l->ev);
 	fd_close(&l->lock_fd);
 	fd_close(&l->box_fd);
+	fd_close(&l->st.home_fd);
 	fd_close(&l->st.boxes_fd);
 	fd_close(&l->st.run_fd);
 	fd_close(&l->client_fd);
@@ -425,7 +433,8 @@ int life_run(struct keeper_config *config, int client_fd)
 		.range_fd = -1,
 		.client_fd = client_fd,
 		.remove = config->spec.one_shot,
-		.cgroup = {.fd = -1, .init_fd = -1, .work_fd = -1},
+		.volume = VOLUME_NONE,
+		.truth = TRUTH_NONE,
 		.box = {.pidfd = -1, .rfd = -1, .wfd = -1},
 		.st = {.home_fd = -1,
 		       .boxes_fd = -1,

@@ -18,6 +18,8 @@
 #include "keeper/config.h"
 #include "keeper/keeper.h"
 #include "keeper/listener.h"
+#include "keeper/truth.h"
+#include "storage/storage.h"
 #include "store/state.h"
 #include "wall/wall.h"
 
@@ -32,6 +34,9 @@ struct life {
 	int box_fd, lock_fd, range_fd, client_fd; /* owned, -1 without */
 	struct ids ids;
 	struct cgroup cgroup;
+	bool has_cgroup;
+	struct volume volume;
+	struct truth truth;
 	char cgroup_name[BOX_NAME_MAX + 12];
 	const struct wall_ops *wall;
 	struct wall_box box;
@@ -41,6 +46,7 @@ struct life {
 	struct listener listener;
 	struct ev_signals signals;
 	struct ev_timer timer; /* starting: for HELLO; ending: grace, then the last bytes */
+	struct ev_timer ttl, idle, refresh;
 	struct ev_defer finish;
 	struct err failure; /* why it could not start */
 	char cause[64], by[64];
@@ -54,5 +60,23 @@ int life_run(struct keeper_config *config, int client_fd);
 /* start.c: all steps up to a running init and a link to it. What was made before a failure is in
  * *l, and life_release gives it back. */
 int life_start(struct life *l, struct err *e);
-/* Gives back socket, cgroup and ids. Twice is fine. */
+/* Gives back socket, cgroup, volume and ids. Twice is fine. */
 void life_release(struct life *l);
+/* Ends the box, in whatever state it is. */
+void life_end(struct life *l, const struct keeper_end *end);
+
+/* limits.c: what the box may use, in the order of the start. Each refuses a limit that was asked for
+ * and cannot be kept, and notes one that was not. */
+int limits_make_cgroup(struct life *l, struct err *e);
+int limits_open_volume(struct life *l, struct err *e);
+void limits_for_wall(const struct life *l, struct wall_limits *ret);
+unsigned limits_cpus(const struct life *l);
+/* Is that limit, where there is one, kept? */
+bool limits_hold(const struct life *l, enum limit_id id);
+
+/* meter.c: what it uses, and how long it may. meter_start when it is up. */
+void meter_init(struct life *l);
+void meter_start(struct life *l);
+void meter_stop(struct life *l);
+/* A paused box goes on, so that it can end. */
+void meter_thaw(struct life *l);

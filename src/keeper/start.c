@@ -1,7 +1,7 @@
 /*
  * Bringing a box up; see life.h.
  *
- *	lock -> ids -> cgroup -> storage -> mounts -> the wall starts init
+ *	lock -> ids -> cgroup -> volume -> its own /proc -> mounts -> the wall starts init
  *	     -> while init boots: live record, old commands, socket
  *
  * What can be done beside init's own start comes after it.
@@ -12,11 +12,11 @@
 #include "base/str.h"
 #include "keeper/life.h"
 #include "keeper/mounts.h"
-#include "storage/storage.h"
 #include "store/record.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,11 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-enum { INIT_BYTES_MAX = 16 << 20, INIT_ARGS_MAX = 8 + 2 * (SPEC_ENV_MAX + SPEC_MOUNT_MAX) };
+enum {
+	INIT_BYTES_MAX = 16 << 20,
+	INIT_FDS_MAX = 4,
+	INIT_ARGS_MAX = 24 + 2 * (SPEC_ENV_MAX + SPEC_MOUNT_MAX)
+};
 
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x0010U
@@ -45,6 +49,9 @@ static int open_dirs(struct life *l, struct err *e)
 	sha256_hex(c->home, strlen(c->home), hex);
 	snprintf(l->st.tag, sizeof(l->st.tag), "%.8s", hex);
 	snprintf(l->cgroup_name, sizeof(l->cgroup_name), "%s-%s", l->st.tag, c->spec.name);
+	l->st.home_fd = open(c->home, flags);
+	if (l->st.home_fd < 0)
+		return err_errno(e, errno, "open '%s'", c->home);
 	snprintf(path, sizeof(path), "%s/boxes", c->home);
 	l->st.boxes_fd = open(path, flags);
 	if (l->st.boxes_fd < 0)
@@ -73,19 +80,6 @@ static int take_ids(struct life *l, struct err *e)
 	if (l->ids.kind != IDS_RANGE)
 		return 0;
 	return ids_range_take(&l->ids, state_machine_run_dir(), &l->range_fd, e);
-}
-
-static int make_cgroup(struct life *l, struct err *e)
-{
-	struct cgroup_limits none = {0};
-	int r = cgroup_make(l->cgroup_name, &none, ids_host_uid(&l->ids, 0),
-			    ids_host_gid(&l->ids, 0), &l->cgroup, e);
-
-	if (r == 0 && l->cgroup.fd < 0)
-		keeper_note(&l->k,
-			    "no cgroup: %s; a command's tree is ended by walking its descendants",
-			    l->cgroup.why[CGROUP_TREE]);
-	return r;
 }
 
 static int copy_file(int to, int from)
@@ -141,6 +135,9 @@ struct init_args {
 	size_t count;
 	char *made[SPEC_MOUNT_MAX];
 	size_t made_count;
+	int fds[INIT_FDS_MAX]; /* borrowed: what init gets, in the order of its options */
+	size_t fd_count;
+	char disk[24], pids[24];
 };
 
 static void args_add(struct init_args *a, const char *option, const char *value)
@@ -149,6 +146,39 @@ static void args_add(struct init_args *a, const char *option, const char *value)
 	a->argv[a->count++] = option;
 	if (value)
 		a->argv[a->count++] = value;
+}
+
+/* Each such option takes the next descriptor. */
+static void args_add_fd(struct init_args *a, const char *option, int fd)
+{
+	if (fd < 0)
+		return;
+	ASSERT(a->fd_count < INIT_FDS_MAX);
+	args_add(a, option, NULL);
+	a->fds[a->fd_count++] = fd;
+}
+
+/* What init has to know of groups and limits, to end trees and to say what was hit. */
+static void args_add_limits(struct init_args *a, const struct life *l)
+{
+	const struct cgroup *cg = &l->cgroup;
+
+	args_add_fd(a, "--cgroup", cg->work_fd);
+	args_add_fd(a, "--memory-v1", cg->v1_work_fd[CGROUP_MEMORY]);
+	args_add_fd(a, "--io-v1", cg->v1_work_fd[CGROUP_IO]);
+	args_add_fd(a, "--pids-v1", cg->v1_fd[CGROUP_PIDS]);
+	if (l->volume.bytes > 0) {
+		snprintf(a->disk, sizeof(a->disk), "%" PRIu64, l->volume.bytes);
+		args_add(a, "--disk-limit", a->disk);
+	}
+	if (l->config.spec.limits[LIMIT_PIDS] && limits_hold(l, LIMIT_PIDS)) {
+		snprintf(a->pids, sizeof(a->pids), "%" PRIu64, l->config.spec.limits[LIMIT_PIDS]);
+		args_add(a, "--pids-limit", a->pids);
+	}
+#ifdef COVE_CONTROLS
+	if (getenv("COVE_WITHOUT"))
+		args_add(a, "--without", getenv("COVE_WITHOUT"));
+#endif
 }
 
 static void args_done(struct init_args *a)
@@ -172,8 +202,9 @@ static int args_make(struct init_args *a, const struct life *l, bool has_workspa
 		args_add(a, "--cwd", cwd);
 	if (is_single)
 		args_add(a, "--single", NULL);
-	if (l->cgroup.fd >= 0)
-		args_add(a, "--cgroup", NULL);
+	if (s->strict)
+		args_add(a, "--strict", NULL);
+	args_add_limits(a, l);
 	for (size_t i = 0; i < s->env_count; i++)
 		args_add(a, "--env", s->env[i]);
 	for (size_t i = 0; i < s->mount_count; i++) {
@@ -193,6 +224,7 @@ static int args_make(struct init_args *a, const struct life *l, bool has_workspa
 struct ready {
 	struct mounts mounts;
 	struct init_args args;
+	struct wall_limits limits;
 	char box_dir[sizeof(((struct state *)0)->home) + BOX_NAME_MAX + 8];
 };
 
@@ -208,10 +240,15 @@ static int start_wall(struct life *l, struct ready *r, struct err *e)
 	if (rc < 0)
 		return rc;
 	snprintf(r->box_dir, sizeof(r->box_dir), "%s/boxes/%s", l->st.home, l->config.spec.name);
+	limits_for_wall(l, &r->limits);
 	return l->wall->start(
 		&(struct wall_config){
 			.name = l->config.spec.name,
 			.box_dir = r->box_dir,
+			.rw_fd = l->volume.mount_fd,
+			.limits = r->limits,
+			.strict = l->config.spec.strict,
+			.proc_dir = l->truth.path[0] ? l->truth.path : NULL,
 			.image_root = l->config.image_root,
 			.image_is_host = l->config.image_is_host,
 			.throw_away = l->config.spec.one_shot,
@@ -221,8 +258,10 @@ static int start_wall(struct life *l, struct ready *r, struct err *e)
 			.init_fd = init_fd,
 			.init_argv = (char *const *)(uintptr_t)r->args.argv,
 			.cgroup_fd = l->cgroup.init_fd,
-			.init_fds = &l->cgroup.work_fd,
-			.init_fd_count = l->cgroup.work_fd >= 0,
+			.join_fds = l->cgroup.join_fd,
+			.join_count = l->cgroup.join_count,
+			.init_fds = r->args.fds,
+			.init_fd_count = r->args.fd_count,
 		},
 		&l->box, e);
 }
@@ -239,6 +278,20 @@ static void keep_map(struct life *l)
 	l->ids.ns_fd = open(path, O_RDONLY | O_CLOEXEC);
 }
 
+/* What the kernel could not give the box is noted like a limit that it could not keep. */
+static void hear_wall(struct life *l)
+{
+	const char *line = l->box.report.missing;
+
+	while (*line) {
+		size_t n = strcspn(line, "\n");
+
+		keeper_note(&l->k, "%.*s", (int)n, line);
+		line += n + (line[n] == '\n');
+	}
+	l->k.walls = l->box.report.walls;
+}
+
 static int start_init(struct life *l, struct err *e)
 {
 	autofree struct ready *ready = calloc(1, sizeof(*ready));
@@ -250,8 +303,10 @@ static int start_init(struct life *l, struct err *e)
 	args_done(&ready->args);
 	mounts_done(&ready->mounts);
 	fd_close(&l->st.workspaces_fd);
+	fd_close(&l->volume.mount_fd); /* the box has it now */
 	if (r < 0)
 		return r;
+	hear_wall(l);
 	r = ev_child_add(l->ev, &l->child, l->box.pid, l->box.pidfd);
 	if (r < 0) {
 		kill(l->box.pid, SIGKILL);
@@ -268,7 +323,6 @@ static int start_init(struct life *l, struct err *e)
 int life_start(struct life *l, struct err *e)
 {
 	const struct spec *s = &l->config.spec;
-	struct volume volume = VOLUME_NONE;
 	int r = open_dirs(l, e);
 
 	l->wall = wall_find(s->wall ? s->wall : "native");
@@ -282,12 +336,16 @@ int life_start(struct life *l, struct err *e)
 	l->k.logs.box_fd = l->box_fd;
 	r = take_ids(l, e);
 	if (r == 0)
-		r = make_cgroup(l, e);
+		r = limits_make_cgroup(l, e);
 	if (r == 0)
-		r = storage_plain.open(&(struct storage_place){.home_fd = -1, .dir_fd = l->box_fd},
-				       &l->ids, &(struct storage_size){0}, &volume, e);
+		r = limits_open_volume(l, e);
+	if (r == 0)
+		r = truth_make(&l->truth, l->st.run_fd, l->st.run, s->name,
+			       limits_hold(l, LIMIT_MEM) ? s->limits[LIMIT_MEM] : 0, limits_cpus(l),
+			       e);
 	if (r == 0)
 		r = start_init(l, e);
+	fd_close(&l->st.home_fd);
 	if (r == 0)
 		r = record_write_live(l->box_fd, !s->one_shot, e);
 	if (r == 0)
@@ -301,12 +359,15 @@ void life_release(struct life *l)
 {
 	struct err e;
 
+	truth_remove(&l->truth, l->st.run_fd, l->config.spec.name);
 	listener_done(&l->listener);
-	if (l->cgroup.fd >= 0) {
+	if (l->has_cgroup) {
+		l->has_cgroup = false;
 		cgroup_done(&l->cgroup);
 		if (cgroup_remove(l->cgroup_name, &e) < 0)
 			keeper_note(&l->k, "%s", e.msg);
 	}
+	volume_done(&l->volume);
 	if (l->range_fd >= 0)
 		ids_range_free(&l->ids, state_machine_run_dir(), take_fd(l->range_fd));
 }

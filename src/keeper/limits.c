@@ -1,0 +1,249 @@
+/*
+ * What a box may use: from its specification to groups, wall and volume; see life.h.
+ *
+ * What the caller asked for is kept or refused. A default, and everything under --best-effort, is
+ * kept if this host can, and otherwise stands among the notes as "memory: <why and remedy>", which
+ * `cove inspect` shows under not_enforced.
+ */
+#include "base/control.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "keeper/life.h"
+#include "keeper/mounts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+static const struct {
+	enum limit_id id;
+	enum cgroup_part part;
+} grouped[] = {
+	{LIMIT_MEM, CGROUP_MEMORY},
+	{LIMIT_CPUS, CGROUP_CPU},
+	{LIMIT_PIDS, CGROUP_PIDS},
+	{LIMIT_IO, CGROUP_IO},
+};
+
+/* It was asked for, and it is not to be had: refused, or noted. */
+static int not_kept(struct life *l, enum limit_id id, const char *why, struct err *e)
+{
+	const struct spec *s = &l->config.spec;
+	char text[LIMIT_TEXT];
+
+	if (s->limits_asked & 1u << id && !s->best_effort)
+		return err_set(e, ERR_UNSUPPORTED, ENOTSUP, "%s %s cannot be kept here: %s",
+			       limit_flag(id), limit_format(id, s->limits[id], text), why);
+	keeper_note(&l->k, "%s: %s", limit_word(id), why);
+	return 0;
+}
+
+/* ---- groups ---- */
+
+int limits_make_cgroup(struct life *l, struct err *e)
+{
+	const uint64_t *v = l->config.spec.limits;
+	struct cgroup_limits limits = {
+		.mem_bytes = v[LIMIT_MEM],
+		.cpu_milli = v[LIMIT_CPUS],
+		.pids = v[LIMIT_PIDS],
+		.io_bytes = v[LIMIT_IO],
+	};
+	struct stat st;
+	int r;
+
+	if (fstat(l->st.boxes_fd, &st) == 0)
+		limits.io_dev = st.st_dev;
+	if (control_is_off("limits"))
+		limits = (struct cgroup_limits){0};
+	l->has_cgroup = true;
+	r = cgroup_make(l->cgroup_name, &limits, ids_host_uid(&l->ids, 0), ids_host_gid(&l->ids, 0),
+			&l->cgroup, e);
+	if (r < 0)
+		return r;
+	if (l->cgroup.fd < 0)
+		keeper_note(&l->k,
+			    "no cgroup: %s; a command's tree is ended by walking its descendants",
+			    l->cgroup.why[CGROUP_TREE]);
+	for (size_t i = 0; i < sizeof(grouped) / sizeof(grouped[0]) && r == 0; i++)
+		if (v[grouped[i].id] && !limits_hold(l, grouped[i].id) && !control_is_off("limits"))
+			r = not_kept(l, grouped[i].id, l->cgroup.why[grouped[i].part], e);
+	return r;
+}
+
+bool limits_hold(const struct life *l, enum limit_id id)
+{
+	for (size_t i = 0; i < sizeof(grouped) / sizeof(grouped[0]); i++)
+		if (grouped[i].id == id)
+			return l->cgroup.limits & 1u << grouped[i].part;
+	return id != LIMIT_DISK || l->volume.bytes > 0;
+}
+
+/* ---- processors ---- */
+
+unsigned limits_cpus(const struct life *l)
+{
+	uint64_t asked = (l->config.spec.limits[LIMIT_CPUS] + 999) / 1000;
+	cpu_set_t set;
+	int have = 0;
+
+	CPU_ZERO(&set);
+	if (sched_getaffinity(0, sizeof(set), &set) == 0)
+		have = CPU_COUNT(&set);
+	/* A machine with more than a cpu_set_t holds is asked another way. */
+	if (have <= 0)
+		have = (int)sysconf(_SC_NPROCESSORS_ONLN);
+	if (have <= 0)
+		have = 1;
+	return asked > 0 && asked < (unsigned)have ? (unsigned)asked : (unsigned)have;
+}
+
+/* ---- the volume ---- */
+
+/* What a box gets for its writes that asked for neither a storage nor a disk limit. */
+static const struct storage_ops *default_storage(const struct spec *s)
+{
+	return s->one_shot ? &storage_plain : &storage_loop;
+}
+
+/* A box that was started before keeps what it was made with. */
+static const struct storage_ops *earlier_storage(const struct storage_place *p)
+{
+	const struct storage_ops *found = storage_detect(p);
+
+	if (found == &storage_plain && faccessat(p->dir_fd, "upper", F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+		return NULL;
+	return found;
+}
+
+static int asked_storage(struct life *l, const struct storage_place *p,
+			 const struct storage_ops **ret, struct err *e)
+{
+	const struct spec *s = &l->config.spec;
+	const struct storage_ops *ops = storage_find(s->storage);
+	int r;
+
+	if (!ops)
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "there is no storage '%s': plain, loop or tmpfs", s->storage);
+	if (ops->flags & STORAGE_MEMORY && s->persistence == PERSIST_BOX)
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "--storage %s with persistence 'box': its writes would not survive "
+			       "a stop",
+			       ops->name);
+	r = ops->check(p, &l->ids, e);
+	if (r < 0) {
+		err_prefix(e, "--storage %s", ops->name);
+		return r;
+	}
+	*ret = ops;
+	return 0;
+}
+
+/* Without a word from the caller about storage. */
+static int fitting_storage(struct life *l, const struct storage_place *p,
+			   const struct storage_ops **ret, struct err *e)
+{
+	const struct spec *s = &l->config.spec;
+	bool asked = s->limits_asked & 1u << LIMIT_DISK;
+	const struct storage_ops *ops = asked ? &storage_loop : default_storage(s);
+	struct err why;
+
+	*ret = &storage_plain;
+	if (s->limits[LIMIT_DISK] == 0)
+		return 0;
+	if (!(ops->flags & STORAGE_LIMIT))
+		return not_kept(l, LIMIT_DISK,
+				"not counted for a one-shot box unless asked: --disk", e);
+	if (ops->check(p, &l->ids, &why) < 0)
+		return not_kept(l, LIMIT_DISK, why.msg, e);
+	*ret = ops;
+	return 0;
+}
+
+static int choose_storage(struct life *l, const struct storage_place *p,
+			  const struct storage_ops **ret, struct err *e)
+{
+	const struct spec *s = &l->config.spec;
+	int r = 0;
+
+	*ret = earlier_storage(p);
+	if (!*ret && !s->storage)
+		return fitting_storage(l, p, ret, e);
+	if (!*ret)
+		r = asked_storage(l, p, ret, e);
+	if (r == 0 && s->limits[LIMIT_DISK] && !((*ret)->flags & STORAGE_LIMIT))
+		r = not_kept(l, LIMIT_DISK,
+			     "plain storage is not bounded: --storage loop (root) or tmpfs", e);
+	return r;
+}
+
+/* Memory that holds files is the box's memory too: by default it takes no more than half of it. */
+static uint64_t memory_volume_bytes(const struct spec *s)
+{
+	uint64_t half = s->limits[LIMIT_MEM] / 2, disk = s->limits[LIMIT_DISK];
+	struct sysinfo info;
+
+	if (disk && s->limits_asked & 1u << LIMIT_DISK)
+		return disk;
+	if (half == 0 && sysinfo(&info) == 0)
+		half = (uint64_t)info.totalram * info.mem_unit / 2;
+	return disk && disk < half ? disk : half;
+}
+
+static void note_host_dir(struct life *l, const char *path)
+{
+	keeper_note(&l->k, "host directory '%s': what is written there is not counted", path);
+}
+
+static void note_host_dirs(struct life *l)
+{
+	const struct spec *s = &l->config.spec;
+
+	if (s->limits[LIMIT_DISK] == 0)
+		return;
+	if (s->workspace_dir)
+		note_host_dir(l, s->workspace_dir);
+	for (size_t i = 0; i < s->mount_count; i++)
+		if (s->mounts[i].src[0] == '/' && !s->mounts[i].read_only)
+			note_host_dir(l, s->mounts[i].src);
+}
+
+int limits_open_volume(struct life *l, struct err *e)
+{
+	const struct spec *s = &l->config.spec;
+	struct storage_place place = {.home_fd = l->st.home_fd, .dir_fd = l->box_fd};
+	struct storage_size size = {.bytes = s->limits[LIMIT_DISK], .throw_away = s->one_shot};
+	const struct storage_ops *ops;
+	int r = choose_storage(l, &place, &ops, e);
+
+	if (r < 0)
+		return r;
+	if (ops->flags & STORAGE_MEMORY)
+		size.bytes = memory_volume_bytes(s);
+	r = ops->open(&place, &l->ids, &size, &l->volume, e);
+	if (r < 0)
+		return r;
+	l->k.storage = ops->name;
+	note_host_dirs(l);
+	return 0;
+}
+
+void limits_for_wall(const struct life *l, struct wall_limits *ret)
+{
+	const uint64_t *v = l->config.spec.limits;
+
+	*ret = (struct wall_limits){
+		.files = v[LIMIT_FILES],
+		.mem_bytes = v[LIMIT_MEM],
+		.cpus = limits_cpus(l),
+	};
+	if (l->volume.ops->flags & STORAGE_MEMORY) {
+		ret->tmpfs_bytes = l->volume.bytes;
+		ret->tmpfs_inodes = l->volume.inodes;
+	}
+}

@@ -1,0 +1,175 @@
+/*
+ * What a running box uses, and how long it may: statistics, the box's own /proc, pausing, and the
+ * ends of its time; see life.h.
+ *
+ * ttl counts from the moment the box is up, whatever happens. idle counts from the last request or
+ * the end of the last command; while a command or a file operation runs, or the box is paused, it
+ * does not count.
+ */
+#include "base/fd.h"
+#include "keeper/exec.h"
+#include "keeper/life.h"
+
+#include <string.h>
+
+enum { FRESH_MS = 100, REFRESH_MS = 1000 };
+
+static struct life *life_of(struct keeper *k)
+{
+	return container(k, struct life, k);
+}
+
+/* ---- numbers ---- */
+
+static uint64_t if_held(const struct life *l, enum limit_id id)
+{
+	return limits_hold(l, id) ? l->config.spec.limits[id] : 0;
+}
+
+static void on_stats(struct keeper *k, struct wire_stats *m)
+{
+	struct life *l = life_of(k);
+	struct volume_usage disk;
+	struct cgroup_stats now;
+
+	cgroup_stats(&l->cgroup, &now);
+	volume_usage(&l->volume, &disk);
+	m->cpu_us = now.cpu_us;
+	m->throttled_us = now.throttled_us;
+	m->cpu_limit_milli = if_held(l, LIMIT_CPUS);
+	m->mem_bytes = now.mem_bytes;
+	m->mem_peak_bytes = now.mem_peak_bytes;
+	m->mem_limit_bytes = if_held(l, LIMIT_MEM);
+	m->oom_kills = now.oom_kills;
+	m->pids = now.pids;
+	m->pids_limit = if_held(l, LIMIT_PIDS);
+	m->pids_hits = now.pids_hits;
+	m->disk_bytes = disk.bytes;
+	m->disk_limit_bytes = disk.bytes_limit ? disk.bytes_limit : l->volume.bytes;
+	m->disk_files = disk.files;
+	m->disk_files_limit = disk.files_limit;
+	m->io_read_bytes = now.io_read_bytes;
+	m->io_write_bytes = now.io_write_bytes;
+}
+
+/* ---- the box's own /proc ---- */
+
+static void refresh(struct life *l)
+{
+	struct cgroup_stats now;
+	int r;
+
+	cgroup_stats(&l->cgroup, &now);
+	r = truth_write(&l->truth, ev_now(l->ev), &now, execs_running(&l->k));
+	if (r < 0)
+		keeper_note(&l->k, "the box's own /proc could not be written: %s", strerror(-r));
+}
+
+static void on_exec(struct keeper *k)
+{
+	struct life *l = life_of(k);
+
+	if (truth_is_old(&l->truth, ev_now(l->ev), FRESH_MS))
+		refresh(l);
+	if (!l->refresh.armed)
+		ev_timer_set(l->ev, &l->refresh, REFRESH_MS);
+}
+
+static void on_refresh(struct ev_timer *t)
+{
+	struct life *l = container(t, struct life, refresh);
+
+	if (l->k.paused || execs_running(&l->k) == 0)
+		return;
+	refresh(l);
+	ev_timer_set(l->ev, t, REFRESH_MS);
+}
+
+/* ---- standing still ---- */
+
+static int on_pause(struct keeper *k, bool on, struct err *e)
+{
+	struct life *l = life_of(k);
+	int r = cgroup_freeze(&l->cgroup, on, e);
+
+	if (r < 0 && on)
+		cgroup_freeze(&l->cgroup, false, NULL); /* not half */
+	if (r == 0 && !on && execs_running(k) > 0)
+		ev_timer_set(l->ev, &l->refresh, 0);
+	return r;
+}
+
+void meter_thaw(struct life *l)
+{
+	struct err e;
+
+	if (!l->k.paused)
+		return;
+	l->k.paused = false;
+	if (cgroup_freeze(&l->cgroup, false, &e) < 0)
+		keeper_note(&l->k, "%s", e.msg);
+}
+
+/* ---- the ends of its time ---- */
+
+static void expire(struct life *l, const char *cause)
+{
+	/* What it interrupts has the same cause. */
+	l->k.end_cause = cause;
+	life_end(l, &(struct keeper_end){.cause = cause,
+					 .by = "cove",
+					 .grace_ms = KEEPER_EXPIRE_GRACE_MS,
+					 .remove = l->config.spec.expiry == EXPIRE_REMOVE});
+}
+
+static void on_ttl(struct ev_timer *t)
+{
+	struct life *l = container(t, struct life, ttl);
+
+	if (l->state == LIFE_UP)
+		expire(l, "ttl");
+}
+
+static void on_idle_time(struct ev_timer *t)
+{
+	struct life *l = container(t, struct life, idle);
+	uint64_t idle_ms = l->config.spec.limits[LIMIT_IDLE], now = ev_now(l->ev);
+	struct keeper *k = &l->k;
+
+	if (l->state != LIFE_UP)
+		return;
+	if (k->paused || k->relay_count > 0 || execs_running(k) > 0)
+		k->active_ms = now;
+	if (now >= k->active_ms + idle_ms)
+		expire(l, "idle");
+	else
+		ev_timer_set(l->ev, t, k->active_ms + idle_ms - now);
+}
+
+void meter_start(struct life *l)
+{
+	const uint64_t *v = l->config.spec.limits;
+
+	l->k.active_ms = ev_now(l->ev);
+	if (v[LIMIT_TTL])
+		ev_timer_set(l->ev, &l->ttl, v[LIMIT_TTL]);
+	if (v[LIMIT_IDLE])
+		ev_timer_set(l->ev, &l->idle, v[LIMIT_IDLE]);
+}
+
+void meter_init(struct life *l)
+{
+	l->k.on_stats = on_stats;
+	l->k.on_pause = on_pause;
+	l->k.on_exec = on_exec;
+	l->ttl.on_timer = on_ttl;
+	l->idle.on_timer = on_idle_time;
+	l->refresh.on_timer = on_refresh;
+}
+
+void meter_stop(struct life *l)
+{
+	ev_timer_stop(l->ev, &l->ttl);
+	ev_timer_stop(l->ev, &l->idle);
+	ev_timer_stop(l->ev, &l->refresh);
+}

@@ -1,0 +1,364 @@
+/*
+ * /proc as it is for the box; see truth.h.
+ *
+ * Numbers grow while a file must keep its length, so every line is filled up with spaces at its
+ * end, where all who split it into words pass over them. What the box is told and cannot be known
+ * from outside (interrupts, context switches) is 0.
+ */
+#include "keeper/truth.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { MEMINFO, CPUINFO, LOADAVG, UPTIME, STAT };
+
+enum {
+	TICKS_PER_S = 100, /* USER_HZ, the same on every machine */
+	LINE_WIDTH = 63,
+	STAT_WIDTH = 127,
+	DIR_MODE = 0700,
+	FILE_MODE = 0444,
+};
+
+static const char *const names[TRUTH_FILES] = {
+	[MEMINFO] = "meminfo", [CPUINFO] = "cpuinfo", [LOADAVG] = "loadavg",
+	[UPTIME] = "uptime",   [STAT] = "stat",
+};
+
+/* One line of a fixed length. */
+__attribute__((format(printf, 3, 4))) static void put_line(struct buf *b, int width,
+							   const char *fmt, ...)
+{
+	char line[STAT_WIDTH + 1];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(line, (size_t)width + 1, fmt, ap);
+	va_end(ap);
+	buf_printf(b, "%-*s\n", width, line);
+}
+
+/* ---- memory ---- */
+
+struct memory {
+	uint64_t total, free, available, cached; /* kB */
+};
+
+static uint64_t meminfo_number(const char *text, const char *key)
+{
+	const char *at = strstr(text, key);
+
+	return at ? strtoull(at + strlen(key), NULL, 10) : 0;
+}
+
+static void host_memory(struct memory *m)
+{
+	autofree char *text = NULL;
+
+	*m = (struct memory){0};
+	if (fd_read_file(AT_FDCWD, "/proc/meminfo", TRUTH_HOST_MAX, &text, NULL) < 0)
+		return;
+	m->total = meminfo_number(text, "MemTotal:");
+	m->free = meminfo_number(text, "MemFree:");
+	m->available = meminfo_number(text, "MemAvailable:");
+	m->cached = meminfo_number(text, "\nCached:");
+}
+
+static void box_memory(struct memory *m, uint64_t limit_bytes, const struct cgroup_stats *now)
+{
+	uint64_t used = now->mem_bytes / 1024, cached = now->mem_cache_bytes / 1024;
+
+	if (m->total == 0 || limit_bytes / 1024 < m->total)
+		m->total = limit_bytes / 1024;
+	if (used > m->total)
+		used = m->total;
+	if (cached > used)
+		cached = used;
+	*m = (struct memory){.total = m->total,
+			     .free = m->total - used,
+			     .available = m->total - used + cached,
+			     .cached = cached};
+}
+
+static void put_meminfo(struct truth *t, struct buf *b, const struct cgroup_stats *now)
+{
+	struct memory m;
+	char digits[24];
+	int width;
+
+	host_memory(&m);
+	if (t->mem_bytes)
+		box_memory(&m, t->mem_bytes, now);
+	/* As the kernel does it, eight digits; no number is above the total. */
+	width = snprintf(digits, sizeof(digits), "%" PRIu64, m.total);
+	if (width < 8)
+		width = 8;
+	const struct {
+		const char *key;
+		uint64_t kb;
+	} rows[] = {
+		{"MemTotal:", m.total}, {"MemFree:", m.free},  {"MemAvailable:", m.available},
+		{"Buffers:", 0},	{"Cached:", m.cached}, {"SwapCached:", 0},
+		{"Active:", 0},		{"Inactive:", 0},      {"Unevictable:", 0},
+		{"Mlocked:", 0},	{"SwapTotal:", 0},     {"SwapFree:", 0},
+		{"Dirty:", 0},		{"Writeback:", 0},     {"AnonPages:", 0},
+		{"Mapped:", 0},		{"Shmem:", 0},	       {"KReclaimable:", 0},
+		{"Slab:", 0},		{"SReclaimable:", 0},  {"SUnreclaim:", 0},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		buf_printf(b, "%-15s %*" PRIu64 " kB\n", rows[i].key, width, rows[i].kb);
+}
+
+/* ---- processors ---- */
+
+static bool is_row(const char *line, const char *key)
+{
+	size_t n = strlen(key);
+
+	return strncmp(line, key, n) == 0 && (line[n] == '\t' || line[n] == ' ' || line[n] == ':');
+}
+
+/* One row of the host's: its own number, and no more cores than the box has. */
+static void put_cpu_row(struct buf *b, const char *line, size_t len, unsigned number, unsigned cpus)
+{
+	const char *colon = memchr(line, ':', len);
+	unsigned n;
+
+	if (colon && is_row(line, "processor"))
+		n = number;
+	else if (colon && (is_row(line, "siblings") || is_row(line, "cpu cores")) &&
+		 strtoul(colon + 1, NULL, 10) > cpus)
+		n = cpus;
+	else {
+		buf_append(b, line, len);
+		return;
+	}
+	buf_append(b, line, (size_t)(colon - line));
+	buf_printf(b, ": %u\n", n);
+}
+
+/* The first of the host's processors; whatever stands after the last of them is left out. */
+static void put_cpuinfo(struct buf *b, const char *host, unsigned cpus)
+{
+	unsigned seen = 0;
+
+	while (*host) {
+		size_t len = strcspn(host, "\n");
+
+		len += host[len] == '\n';
+		if (is_row(host, "processor") && ++seen > cpus)
+			break;
+		put_cpu_row(b, host, len, seen ? seen - 1 : 0, cpus);
+		host += len;
+	}
+}
+
+static int make_cpuinfo(struct truth *t, struct buf *b)
+{
+	autofree char *text = NULL;
+	int r = fd_read_file(AT_FDCWD, "/proc/cpuinfo", TRUTH_CPUINFO_MAX, &text, NULL);
+
+	if (r == 0)
+		put_cpuinfo(b, text, t->cpus);
+	return r;
+}
+
+static void put_stat(struct truth *t, struct buf *b, const struct cgroup_stats *now, uint64_t up_ms,
+		     unsigned running)
+{
+	uint64_t busy = now->cpu_us / (1000000 / TICKS_PER_S);
+	uint64_t all = up_ms * t->cpus / (1000 / TICKS_PER_S);
+	uint64_t idle = all > busy ? all - busy : 0;
+
+	put_line(b, STAT_WIDTH, "cpu  %" PRIu64 " 0 0 %" PRIu64 " 0 0 0 0 0 0", busy, idle);
+	for (unsigned i = 0; i < t->cpus; i++)
+		put_line(b, STAT_WIDTH, "cpu%u %" PRIu64 " 0 0 %" PRIu64 " 0 0 0 0 0 0", i,
+			 busy / t->cpus, idle / t->cpus);
+	buf_printf(b, "intr 0\nctxt 0\n");
+	put_line(b, LINE_WIDTH, "btime %" PRIu64, t->started_s);
+	put_line(b, LINE_WIDTH, "processes %" PRIu64, now->pids);
+	put_line(b, LINE_WIDTH, "procs_running %u", running ? running : 1);
+	buf_printf(b, "procs_blocked 0\nsoftirq 0 0 0 0 0 0 0 0 0 0 0\n");
+}
+
+/* ---- load and time ---- */
+
+/* What is left of an average after a time: 1/e for x = 1, close enough for any x, without libm. */
+static double left_after(double x)
+{
+	return 1 / (1 + x + x * x / 2 + x * x * x / 6 + x * x * x * x / 24);
+}
+
+static void average(struct truth *t, uint64_t now_ms, uint64_t cpu_us)
+{
+	static const double minutes[] = {1, 5, 15};
+	uint64_t since = t->written_ms ? t->written_ms : t->started_ms;
+	double passed = now_ms > since ? (double)(now_ms - since) : 0, busy;
+
+	if (passed <= 0)
+		return;
+	busy = cpu_us > t->cpu_us ? (double)(cpu_us - t->cpu_us) / 1000 / passed : 0;
+	t->cpu_us = cpu_us;
+	for (size_t i = 0; i < 3; i++) {
+		double left = left_after(passed / (minutes[i] * 60000));
+
+		t->load[i] = t->load[i] * left + busy * (1 - left);
+	}
+}
+
+static void put_loadavg(struct truth *t, struct buf *b, const struct cgroup_stats *now,
+			unsigned running)
+{
+	uint64_t pids = now->pids > running ? now->pids : running + 1;
+
+	put_line(b, LINE_WIDTH, "%.2f %.2f %.2f %u/%" PRIu64 " %" PRIu64, t->load[0], t->load[1],
+		 t->load[2], running, pids, pids);
+}
+
+static void put_uptime(struct truth *t, struct buf *b, uint64_t up_ms, uint64_t cpu_us)
+{
+	uint64_t all = up_ms * t->cpus, busy = cpu_us / 1000, idle = all > busy ? all - busy : 0;
+
+	put_line(b, LINE_WIDTH, "%" PRIu64 ".%02" PRIu64 " %" PRIu64 ".%02" PRIu64, up_ms / 1000,
+		 up_ms % 1000 / 10, idle / 1000, idle % 1000 / 10);
+}
+
+/* ---- the files ---- */
+
+static int write_file(int fd, struct buf *b)
+{
+	ssize_t n;
+
+	do {
+		n = pwrite(fd, buf_data(b), buf_len(b), 0);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -errno;
+	return (size_t)n == buf_len(b) ? 0 : -ENOSPC;
+}
+
+bool truth_is_old(const struct truth *t, uint64_t now_ms, uint64_t max_age_ms)
+{
+	return t->dir_fd >= 0 && (t->written_ms == 0 || now_ms >= t->written_ms + max_age_ms);
+}
+
+int truth_write(struct truth *t, uint64_t now_ms, const struct cgroup_stats *now, unsigned running)
+{
+	uint64_t up_ms = now_ms > t->started_ms ? now_ms - t->started_ms : 0;
+	int first = 0;
+
+	if (t->dir_fd < 0)
+		return 0;
+	average(t, now_ms, now->cpu_us);
+	t->written_ms = now_ms;
+	for (int i = 0; i < TRUTH_FILES; i++) {
+		struct buf b;
+		int r;
+
+		if (i == CPUINFO)
+			continue;
+		buf_init(&b, TRUTH_CPUINFO_MAX);
+		if (i == MEMINFO)
+			put_meminfo(t, &b, now);
+		else if (i == LOADAVG)
+			put_loadavg(t, &b, now, running);
+		else if (i == UPTIME)
+			put_uptime(t, &b, up_ms, now->cpu_us);
+		else
+			put_stat(t, &b, now, up_ms, running);
+		r = write_file(t->fd[i], &b);
+		if (r < 0 && first == 0)
+			first = r;
+		buf_done(&b);
+	}
+	return first;
+}
+
+static int open_below(int dir_fd, const char *name)
+{
+	int fd;
+
+	if (mkdirat(dir_fd, name, DIR_MODE) < 0 && errno != EEXIST)
+		return -errno;
+	fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+static int make_files(struct truth *t)
+{
+	struct buf cpuinfo;
+	int r = 0;
+
+	for (int i = 0; i < TRUTH_FILES && r == 0; i++) {
+		/* Not written over: an earlier box may still show it. */
+		if (unlinkat(t->dir_fd, names[i], 0) < 0 && errno != ENOENT)
+			return -errno;
+		t->fd[i] = openat(t->dir_fd, names[i],
+				  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, FILE_MODE);
+		r = t->fd[i] < 0 ? -errno : fchmod(t->fd[i], FILE_MODE) < 0 ? -errno : 0;
+	}
+	if (r < 0)
+		return r;
+	buf_init(&cpuinfo, TRUTH_CPUINFO_MAX);
+	r = make_cpuinfo(t, &cpuinfo);
+	if (r == 0)
+		r = write_file(t->fd[CPUINFO], &cpuinfo);
+	buf_done(&cpuinfo);
+	return r;
+}
+
+int truth_make(struct truth *t, int run_fd, const char *run_path, const char *box,
+	       uint64_t mem_bytes, unsigned cpus, struct err *e)
+{
+	struct cgroup_stats nothing = {0};
+	autoclose int box_fd = -1;
+	int r;
+
+	*t = TRUTH_NONE;
+	t->mem_bytes = mem_bytes;
+	t->cpus = cpus;
+	t->started_ms = clock_mono_ms();
+	t->started_s = clock_wall_ms() / 1000;
+	box_fd = open_below(run_fd, box);
+	t->dir_fd = box_fd < 0 ? box_fd : open_below(box_fd, "proc");
+	if (t->dir_fd < 0) {
+		r = t->dir_fd;
+		t->dir_fd = -1;
+	} else {
+		r = make_files(t);
+	}
+	if (r == 0)
+		r = truth_write(t, t->started_ms, &nothing, 0);
+	if (r < 0)
+		return err_errno(e, -r, "make the box's own /proc files in '%.120s'", run_path);
+	snprintf(t->path, sizeof(t->path), "%.500s/%s/proc", run_path, box);
+	return 0;
+}
+
+void truth_remove(struct truth *t, int run_fd, const char *box)
+{
+	char path[BOX_NAME_MAX + sizeof("/proc")];
+
+	if (t->dir_fd < 0)
+		return;
+	for (int i = 0; i < TRUTH_FILES; i++) {
+		unlinkat(t->dir_fd, names[i], 0);
+		fd_close(&t->fd[i]);
+	}
+	fd_close(&t->dir_fd);
+	snprintf(path, sizeof(path), "%s/proc", box);
+	unlinkat(run_fd, path, AT_REMOVEDIR);
+	unlinkat(run_fd, box, AT_REMOVEDIR);
+}
