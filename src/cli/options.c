@@ -131,6 +131,8 @@ static const struct opt opts[OPT_COUNT] = {
 			"no new privileges and no root inside: sudo does not work"},
 	[OPT_QUIET] = {"quiet", 'q', KIND_FLAG, AT(quiet), NULL,
 		       "names (ps: ids) only, one per line"},
+	[OPT_NO_TEST] = {"no-test", 0, KIND_FLAG, AT(no_test), NULL,
+			 "start no box to try things in"},
 	[OPT_JSON] = {"json", 0, KIND_FLAG, AT(json), NULL, "print JSON; errors too"},
 	[OPT_VERBOSE] = {"verbose", 'v', KIND_FLAG, AT(verbose), NULL,
 			 "say what happens, as [cove] lines on stderr"},

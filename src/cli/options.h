@@ -57,6 +57,7 @@ enum opt_id {
 	OPT_STORAGE,
 	OPT_BEST_EFFORT,
 	OPT_STRICT,
+	OPT_NO_TEST,
 	OPT_QUIET,
 	OPT_JSON,
 	OPT_VERBOSE,
@@ -95,7 +96,7 @@ struct options {
 	bool best_effort, strict, watch;
 	int signal;
 	bool tty, no_tty, interactive, background, remove, follow, force, quiet;
-	bool json, verbose, help;
+	bool json, verbose, help, no_test;
 	bool has_exec, has_from, has_grace, has_timeout;
 	const char **args; /* owned array, borrowed strings, NULL-terminated */
 	size_t arg_count;
