@@ -1,0 +1,4 @@
+/* Programs that cases of the host's side run inside a box: `attack --NAME ARG...`. */
+#pragma once
+
+int helper_run(const char *name, int count, char **args);

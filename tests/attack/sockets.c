@@ -1,0 +1,311 @@
+/* B8, B10, B22 and the network: socket families, raw sockets, host listeners, passed descriptors. */
+#include "attack.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { FAMILY_END = 46, NETLINK = 16 };
+
+static bool may_have(int family)
+{
+	return family == AF_UNIX || family == AF_INET || family == AF_INET6 || family == NETLINK;
+}
+
+CASE(B8_every_family_and_type, "B8", AS_BOTH, "only UNIX, INET, INET6 and NETLINK sockets exist")
+{
+	unsigned tried = 0;
+
+	for (int family = 0; family < FAMILY_END; family++)
+		for (int type = 0; type <= 10; type++) {
+			int fd;
+
+			if (may_have(family))
+				continue;
+			tried++;
+			fd = socket(family, type, 0);
+			if (fd >= 0)
+				return broke("family %d type %d", family, type);
+			if (!is_refusal(errno) && errno != EAFNOSUPPORT)
+				return broke("family %d type %d: %s", family, type,
+					     strerror(errno));
+		}
+	return held("%u pairs", tried);
+}
+
+CASE(B8_families_are_filtered, "B8", AS_BOTH,
+     "a family that this kernel has is refused by the filter, not by its absence")
+{
+	/* AF_ALG and AF_PACKET are in nearly every kernel. */
+	if (socket(38, SOCK_SEQPACKET, 0) >= 0)
+		return broke("AF_ALG");
+	if (errno == EAFNOSUPPORT && socket(AF_PACKET, SOCK_RAW, 0) < 0 && errno == EAFNOSUPPORT)
+		return broke("the kernel answered, not the filter");
+	return held("%s", strerror(errno));
+}
+
+static int family(const char *name, int number, int type, int protocol)
+{
+	int fd = socket(number, type, protocol);
+
+	if (fd >= 0)
+		return broke("%s opened", name);
+	return is_refusal(errno) || errno == EAFNOSUPPORT ? held("%s: %s", name, strerror(errno))
+							  : broke("%s: %s", name, strerror(errno));
+}
+
+#define FAMILY(id, name, number, type, protocol)               \
+	CASE(B8_##id, "B8", AS_BOTH, name " cannot be opened") \
+	{                                                      \
+		return family(name, number, type, protocol);   \
+	}
+
+FAMILY(af_packet, "AF_PACKET", AF_PACKET, SOCK_RAW, 0x0300)
+FAMILY(af_alg, "AF_ALG", 38, SOCK_SEQPACKET, 0)
+FAMILY(af_xdp, "AF_XDP", 44, SOCK_RAW, 0)
+FAMILY(af_tipc, "AF_TIPC", 30, SOCK_RDM, 0)
+FAMILY(af_key, "AF_KEY", 15, SOCK_RAW, 2)
+FAMILY(af_bluetooth, "AF_BLUETOOTH", 31, SOCK_RAW, 1)
+FAMILY(af_can, "AF_CAN", 29, SOCK_RAW, 1)
+FAMILY(af_rds, "AF_RDS", 21, SOCK_SEQPACKET, 0)
+FAMILY(af_kcm, "AF_KCM", 41, SOCK_DGRAM, 0)
+FAMILY(af_smc, "AF_SMC", 43, SOCK_STREAM, 0)
+
+CASE(B8_raw_sockets, "B8", AS_BOTH, "raw IP and ICMP sockets cannot be opened")
+{
+	if (socket(AF_INET, SOCK_RAW, IPPROTO_RAW) >= 0 || socket(AF_INET, SOCK_RAW, 1) >= 0)
+		return broke("raw IPv4");
+	if (socket(AF_INET6, SOCK_RAW, 58) >= 0)
+		return broke("raw IPv6");
+	return held("%s", strerror(errno));
+}
+
+CASE(B8_netlink_protocols, "B8", AS_BOTH, "of netlink only ROUTE can be opened")
+{
+	for (int protocol = 1; protocol <= 22; protocol++) {
+		if (socket(NETLINK, SOCK_RAW, protocol) >= 0)
+			return broke("protocol %d", protocol);
+		if (!is_refusal(errno))
+			return broke("protocol %d reached the kernel: %s", protocol,
+				     strerror(errno));
+	}
+	return held("%s", strerror(errno));
+}
+
+CASE(B8_family_high_bits, "B8", AS_BOTH, "a family with its high bits set is not taken for another")
+{
+	long fd = syscall(SYS_socket, 0x100000026ul, SOCK_SEQPACKET, 0);
+
+	return failed("AF_ALG with bit 32", fd);
+}
+
+CASE(B8_socketpair_family, "B8", AS_BOTH, "socketpair makes nothing but UNIX pairs")
+{
+	int pair[2];
+
+	return failed("socketpair TIPC", socketpair(30, SOCK_SEQPACKET, 0, pair));
+}
+
+CASE(B8_tcp_ulp, "B8", AS_BOTH, "TCP_ULP (kernel TLS, espintcp) cannot be set")
+{
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	return refused("TCP_ULP", setsockopt(fd, IPPROTO_TCP, 31, "tls", 4));
+}
+
+CASE(B8_route_cannot_be_changed, "B8", AS_BOTH, "no device, address or route can be added")
+{
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	struct ifreq request = {.ifr_name = "lo", .ifr_flags = 0};
+
+	return failed("take lo down", ioctl(fd, SIOCSIFFLAGS, &request));
+}
+
+CASE(B10_vsock, "B10", AS_BOTH, "AF_VSOCK fails at socket(): no way to CID 2 or 1")
+{
+	return family("AF_VSOCK", 40, SOCK_STREAM, 0);
+}
+
+CASE(B10_vsock_datagram, "B10", AS_BOTH, "AF_VSOCK datagrams fail at socket()")
+{
+	return family("AF_VSOCK", 40, SOCK_DGRAM, 0);
+}
+
+static int reach(uint32_t address)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(address)};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	struct pollfd wait = {.fd = fd, .events = POLLOUT};
+	int code = 0;
+	socklen_t len = sizeof(code);
+
+	to.sin_port = htons((uint16_t)canary_number("CANARY_PORT"));
+	if (connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0)
+		return 0;
+	if (errno == EINPROGRESS && poll(&wait, 1, 1500) == 1 &&
+	    getsockopt(fd, SOL_SOCKET, SO_ERROR, &code, &len) == 0 && code == 0)
+		return 0;
+	close(fd);
+	return -1;
+}
+
+CASE(B22_host_loopback, "B22", AS_BOTH, "the host's loopback listener cannot be reached")
+{
+	static const uint32_t addresses[] = {0x7f000001, 0x00000000, 0x7f000101, 0x7fffffff,
+					     0x0a000002, 0xc0a80001, 0xac110001, 0xa9fea9fe};
+
+	for (size_t i = 0; i < sizeof(addresses) / sizeof(addresses[0]); i++)
+		if (reach(addresses[i]) == 0)
+			return broke("reached by %08x", addresses[i]);
+	return held("8 addresses");
+}
+
+CASE(B22_host_loopback_v6, "B22", AS_BOTH, "nor by ::1 and mapped addresses")
+{
+	struct sockaddr_in6 to = {.sin6_family = AF_INET6};
+	static const char *const names[] = {"::1", "::ffff:127.0.0.1", "::"};
+
+	to.sin6_port = htons((uint16_t)canary_number("CANARY_PORT"));
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		int fd = socket(AF_INET6, SOCK_STREAM, 0);
+
+		inet_pton(AF_INET6, names[i], &to.sin6_addr);
+		if (fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0)
+			return broke("reached by %s", names[i]);
+		close(fd);
+	}
+	return held("3 addresses");
+}
+
+CASE(B22_host_abstract_socket, "B22", AS_BOTH, "the host's abstract socket cannot be reached")
+{
+	struct sockaddr_un to = {.sun_family = AF_UNIX};
+	const char *name = canary_text("CANARY_ABSTRACT");
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+	memcpy(to.sun_path + 1, name, strlen(name));
+	return failed("connect", connect(fd, (struct sockaddr *)&to,
+					 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+						     strlen(name))));
+}
+
+CASE(B22_well_known_sockets, "B22", AS_BOTH,
+     "no docker, containerd, dbus or Cove socket is visible")
+{
+	static const char *const paths[] = {"/run/docker.sock",
+					    "/var/run/docker.sock",
+					    "/run/dbus/system_bus_socket",
+					    "/run/containerd/containerd.sock",
+					    "/run/systemd/private",
+					    "/run/cove",
+					    "/run/user/0",
+					    "/run/podman/podman.sock"};
+
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
+		if (access(paths[i], F_OK) == 0)
+			return broke("%s is there", paths[i]);
+	return held("none");
+}
+
+CASE(B22_passed_directory_descriptor, "B22", AS_BOTH,
+     "a directory descriptor passed over a socket opens nothing outside")
+{
+	int pair[2], dir = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC), got = -1;
+	char control[CMSG_SPACE(sizeof(int))] = "", byte = 'x';
+	struct iovec io = {&byte, 1};
+	struct msghdr m = {.msg_iov = &io,
+			   .msg_iovlen = 1,
+			   .msg_control = control,
+			   .msg_controllen = sizeof(control)};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0)
+		return broke("no socketpair: %s", strerror(errno));
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &dir, sizeof(int));
+	if (sendmsg(pair[0], &m, 0) != 1 || recvmsg(pair[1], &m, 0) != 1)
+		return broke("not passed: %s", strerror(errno));
+	memcpy(&got, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(int));
+	return has_canary(got, canary_path() + 1) ? broke("read the canary") : held("inside");
+}
+
+CASE(B22_forged_credentials, "B22", AS_BOTH, "SCM_CREDENTIALS cannot claim pid 1 or another uid")
+{
+	struct {
+		int pid;
+		unsigned uid, gid;
+	} who = {1, 12345, 12345};
+	int pair[2], on = 1;
+	char control[CMSG_SPACE(sizeof(who))] = "", byte = 'x';
+	struct iovec io = {&byte, 1};
+	struct msghdr m = {.msg_iov = &io,
+			   .msg_iovlen = 1,
+			   .msg_control = control,
+			   .msg_controllen = sizeof(control)};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0)
+		return broke("no socketpair");
+	setsockopt(pair[1], SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = 2; /* SCM_CREDENTIALS */
+	c->cmsg_len = CMSG_LEN(sizeof(who));
+	memcpy(CMSG_DATA(c), &who, sizeof(who));
+	return failed("sendmsg as pid 1", sendmsg(pair[0], &m, 0));
+}
+
+CASE(B22_wire_is_out_of_reach, "B22", AS_BOTH, "no command holds init's socket to the keeper")
+{
+	char text[8192];
+	int type;
+	socklen_t len = sizeof(type);
+
+	for (int fd = 0; fd < 256; fd++)
+		if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0)
+			return broke("descriptor %d is a socket", fd);
+	if (slurp("/proc/net/unix", text, sizeof(text)) > 0 && strstr(text, "keeper"))
+		return broke("/proc/net/unix names the keeper");
+	return held("no socket");
+}
+
+CASE(B8_packet_filter, "B8", AS_BOTH, "SO_ATTACH_BPF and SO_ATTACH_REUSEPORT_EBPF take no program")
+{
+	int fd = socket(AF_INET, SOCK_DGRAM, 0), prog = 0;
+
+	if (setsockopt(fd, SOL_SOCKET, 50, &prog, sizeof(prog)) == 0)
+		return broke("SO_ATTACH_BPF");
+	return failed("SO_ATTACH_REUSEPORT_EBPF",
+		      setsockopt(fd, SOL_SOCKET, 52, &prog, sizeof(prog)));
+}
+
+CASE(B8_netfilter_sockopts, "B8", AS_BOTH, "the old iptables and arptables calls are refused")
+{
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	char entry[256] = "filter";
+	socklen_t len = sizeof(entry);
+
+	return failed("IPT_SO_GET_INFO", getsockopt(fd, IPPROTO_IP, 64, entry, &len));
+}
+
+CASE(B8_multicast_out, "B8", AS_BOTH, "a datagram to the outside has nowhere to go")
+{
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(53)};
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+	inet_pton(AF_INET, "192.0.2.1", &to.sin_addr);
+	return failed("sendto", sendto(fd, "x", 1, 0, (struct sockaddr *)&to, sizeof(to)));
+}
