@@ -1,0 +1,113 @@
+/* Which limits can be kept here, asked of the rooms that keep them; see doctor.h. */
+#include "core/doctor_checks.h"
+#include "storage/storage.h"
+
+#include <string.h>
+#include <unistd.h>
+
+static const char *cgroup_remedy(void)
+{
+	return geteuid() == 0
+		       ? "boot with systemd.unified_cgroup_hierarchy=1, or mount the missing "
+			 "controller below /sys/fs/cgroup"
+		       : "systemd-run --user --scope -p Delegate=yes cove ..., or log in "
+			 "through systemd with Delegate=cpu memory pids io for user@.service";
+}
+
+/* What cannot be had is told in the room's own words, which name the remedy. */
+static void limit(struct doctor *d, struct doctor_check *c, enum cgroup_part part,
+		  const char *holds, const char *otherwise)
+{
+	const char *why = d->offer.why[part];
+
+	if (d->offer.can & 1u << part) {
+		doctor_found(c, "%s", holds);
+		/* A limit that holds with a restriction says so. */
+		if (why[0])
+			doctor_set(c, DOCTOR_LIMITED, why,
+				   "boot with systemd.unified_cgroup_hierarchy=1 (cgroup v2)");
+		return;
+	}
+	doctor_found(c, "%s", why[0] ? why : "there is no such controller here");
+	doctor_set(c, DOCTOR_LIMITED, otherwise, cgroup_remedy());
+}
+
+void check_cgroup(struct doctor *d, struct doctor_check *c)
+{
+	bool can = d->offer.can & 1u << CGROUP_TREE;
+
+	doctor_found(c, "%s%s%s", d->offer.layout,
+		     can ? ": a command's tree is frozen and killed as one" : ": ",
+		     can ? "" : d->offer.why[CGROUP_TREE]);
+	if (!can)
+		doctor_set(c, DOCTOR_LIMITED,
+			   "the end of a command's tree is found by walking its descendants, which "
+			   "is not exact; no pause",
+			   geteuid() == 0 ? "mount -t cgroup2 none /sys/fs/cgroup/unified, or boot "
+					    "with systemd.unified_cgroup_hierarchy=1"
+					  : cgroup_remedy());
+}
+
+void check_memory(struct doctor *d, struct doctor_check *c)
+{
+	limit(d, c, CGROUP_MEMORY, "--mem holds; out of memory ends the command, not the box",
+	      "a box can use all memory of this host");
+}
+
+void check_cpus(struct doctor *d, struct doctor_check *c)
+{
+	limit(d, c, CGROUP_CPU, "--cpus holds", "a box can use all processors it may run on");
+}
+
+void check_pids(struct doctor *d, struct doctor_check *c)
+{
+	limit(d, c, CGROUP_PIDS, "--pids holds", "a fork bomb in a box can fill this host");
+}
+
+void check_io(struct doctor *d, struct doctor_check *c)
+{
+	limit(d, c, CGROUP_IO, "--io holds", "a box can keep the disk busy");
+	if (c->status == DOCTOR_OK && strcmp(d->offer.layout, "v2") != 0) {
+		doctor_found(c, "cgroup v1 limits reads and direct writes");
+		doctor_set(c, DOCTOR_LIMITED,
+			   "buffered writes are not limited: --io needs --best-effort",
+			   "boot with systemd.unified_cgroup_hierarchy=1 (cgroup v2)");
+	}
+}
+
+static int check_storage(struct doctor *d, const char *name, struct err *e)
+{
+	const struct storage_ops *ops = storage_find(name);
+	struct storage_place place = {.home_fd = d->place_fd, .dir_fd = d->place_fd};
+	int r = core_ids(&d->cove, e);
+
+	return r < 0 ? r : ops->check(&place, &d->cove.ids, e);
+}
+
+void check_disk(struct doctor *d, struct doctor_check *c)
+{
+	struct err e = {0};
+
+	if (d->place_fd >= 0 && check_storage(d, "loop", &e) == 0) {
+		doctor_found(c, "--disk holds: a disk in a file for each box (loop, ext4)");
+		return;
+	}
+	doctor_found(c, "%.150s", d->place_fd < 0 ? "there is no place for boxes" : e.msg);
+	doctor_set(c, DOCTOR_LIMITED, "a box can fill the disk that COVE_HOME is on",
+		   geteuid() == 0 ? "apt install e2fsprogs; make /dev/loop-control usable "
+				    "(modprobe loop)"
+				  : "cove create --storage tmpfs --disk SIZE, or run as root");
+}
+
+void check_tmpfs(struct doctor *d, struct doctor_check *c)
+{
+	struct err e = {0};
+
+	if (check_storage(d, "tmpfs", &e) == 0) {
+		doctor_found(c, "--storage tmpfs: writes in memory, bounded by --disk");
+		return;
+	}
+	doctor_found(c, "%.150s", e.msg);
+	doctor_set(c, DOCTOR_ABSENT, "no boxes that write to memory only",
+		   "use Linux 6.6 or later, or run as root");
+}
