@@ -179,6 +179,7 @@ static void report(struct exec *x)
 	if (wire_exit_encode(&x->in->link.out, x->id, 0, &m) < 0)
 		init_broken(x->in, "no room for an exit");
 	wire_link_flush(&x->in->link);
+	reaper_sweep(x->in);
 	x->reported = true;
 }
 

@@ -92,6 +92,8 @@ void file_table_free(struct file_table *t);
 /* reap.c: ends every orphan that comes to init; children watched through ev_child are left to
  * it. */
 int reaper_new(struct init *in, struct reaper **ret);
+/* Somebody ended: groups that were left may be empty now, and go soon. */
+void reaper_sweep(struct init *in);
 
 /* main.c: the link. */
 

@@ -14,8 +14,8 @@
  * repeated in the next turn, until it finds nobody. Statuses are therefore never stolen, and no
  * orphan stays.
  *
- * An orphan's end may have emptied a group that a command left behind: those are swept a little
- * later.
+ * An orphan's end may have emptied a group that a command left behind, and so may a later command
+ * or line have done: those groups are swept a little later.
  */
 #include "init/init.h"
 #include "init/tree.h"
@@ -34,6 +34,12 @@ struct reaper {
 	struct ev_defer look;
 	struct ev_timer sweep;
 };
+
+void reaper_sweep(struct init *in)
+{
+	if (in->groups.left && !in->reaper->sweep.armed)
+		ev_timer_set(in->ev, &in->reaper->sweep, SWEEP_MS);
+}
 
 static void on_sweep(struct ev_timer *t)
 {
@@ -61,8 +67,7 @@ static void on_look(struct ev_defer *d)
 		if (pid == 0 || ev_child_is_watched(ev, pid))
 			break;
 		waitid(P_PID, (id_t)pid, NULL, WEXITED | WNOHANG | __WALL);
-		if (r->in->groups.left && !r->sweep.armed)
-			ev_timer_set(ev, &r->sweep, SWEEP_MS);
+		reaper_sweep(r->in);
 	}
 	if (pid != 0)
 		ev_defer(ev, d);

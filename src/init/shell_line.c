@@ -165,6 +165,7 @@ static void send_exit(struct line *l)
 	if (wire_exit_encode(&in->link.out, l->id, 0, m) < 0)
 		init_broken(in, "no room for an exit");
 	wire_link_flush(&in->link);
+	reaper_sweep(in);
 	l->state = LINE_LATE;
 	l->tidying = true;
 	l->next = l->table->untidy;

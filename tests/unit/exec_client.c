@@ -13,9 +13,21 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-enum { ARGS_MAX = 16, WAIT_MS = 60000, OUT_MAX = 128 << 20 };
+enum { ARGS_MAX = 32, WAIT_MS = 60000, OUT_MAX = 128 << 20 };
 
-static void become_init(const char *program, const int fds[3], const char *const args[])
+/* Descriptors 3, 4, ... as given. They are moved out of each other's way first. */
+static void give_inherited(const struct inherited *i)
+{
+	int away[INHERITED_MAX];
+
+	for (unsigned n = 0; n < i->count; n++)
+		away[n] = fcntl(i->fd[n], F_DUPFD, 64);
+	for (unsigned n = 0; n < i->count; n++)
+		dup2(away[n], 3 + (int)n);
+}
+
+static void become_init(const char *program, const int fds[2], const struct inherited *inherited,
+			const char *const args[])
 {
 	char *argv[ARGS_MAX] = {(char[]){"cove-init"}};
 
@@ -23,10 +35,7 @@ static void become_init(const char *program, const int fds[3], const char *const
 		argv[i + 1] = (char *)(uintptr_t)args[i];
 	dup2(fds[0], 0);
 	dup2(fds[1], 1);
-	if (fds[2] >= 0 && fds[2] != 3)
-		dup2(fds[2], 3);
-	if (fds[2] >= 0)
-		fcntl(3, F_SETFD, 0);
+	give_inherited(inherited);
 	execv(program, argv);
 	_exit(127);
 }
@@ -53,14 +62,21 @@ static void open_link(struct client *c, bool pipes, int *ret_in, int *ret_out)
 
 struct client *client_start(bool pipes, const char *const args[])
 {
-	return client_start_in(-1, pipes, args);
+	return client_start_with(&(struct inherited){.count = 0}, pipes, args);
 }
 
 struct client *client_start_in(int group_fd, bool pipes, const char *const args[])
 {
+	return client_start_with(&(struct inherited){.fd = {group_fd}, .count = group_fd >= 0},
+				 pipes, args);
+}
+
+struct client *client_start_with(const struct inherited *inherited, bool pipes,
+				 const char *const args[])
+{
 	const char *program = getenv("COVE_INIT");
 	struct client *c = calloc(1, sizeof(*c));
-	int fds[3] = {-1, -1, group_fd};
+	int fds[2] = {-1, -1};
 
 	if (!program)
 		SKIP("COVE_INIT is not set");
@@ -71,7 +87,7 @@ struct client *client_start_in(int group_fd, bool pipes, const char *const args[
 	c->pid = fork();
 	CHECK(c->pid >= 0);
 	if (c->pid == 0)
-		become_init(program, fds, args);
+		become_init(program, fds, inherited, args);
 	close(fds[0]);
 	close(fds[1]);
 	fd_set_nonblock(c->wfd, true);

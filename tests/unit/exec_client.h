@@ -34,7 +34,7 @@ struct client {
 	int rfd, wfd; /* owned */
 	pid_t pid;    /* of init */
 	bool closed;  /* init hung up */
-	char notes[512];
+	char notes[1024];
 	struct wire_decoder decoder;
 	struct buf out; /* not yet written */
 	bool sending;
@@ -44,7 +44,15 @@ struct client {
 
 /* args after the program's name, NULL-terminated. Skips the test where there is no COVE_INIT. */
 struct client *client_start(bool pipes, const char *const args[]);
-/* The same with a cgroup directory as descriptor 3. */
+/* Descriptors for init from 3 on. */
+enum { INHERITED_MAX = 4 };
+struct inherited {
+	int fd[INHERITED_MAX]; /* borrowed */
+	unsigned count;
+};
+struct client *client_start_with(const struct inherited *inherited, bool pipes,
+				 const char *const args[]);
+/* With a cgroup directory as descriptor 3. */
 struct client *client_start_in(int group_fd, bool pipes, const char *const args[]);
 /* Hangs up, waits for the end of init and returns its wait status. */
 int client_stop(struct client *c);

@@ -17,17 +17,27 @@ struct client *shells_begin(void)
 
 struct client *shells_begin_in(int group_fd)
 {
-	const char *args[] = {
-		"--single", "--shell-dir", shell_dir, "--cwd",
-		shell_work, "--env",	   "BOX=1",   group_fd < 0 ? NULL : "--cgroup",
-		NULL};
+	static const char *const group[] = {"--cgroup", NULL};
+	static const char *const none[] = {NULL};
 
+	return shells_begin_with(&(struct inherited){.fd = {group_fd}, .count = group_fd >= 0},
+				 group_fd < 0 ? none : group);
+}
+
+struct client *shells_begin_with(const struct inherited *inherited, const char *const more[])
+{
+	const char *args[24] = {"--single", "--shell-dir", shell_dir, "--cwd",
+				shell_work, "--env",	   "BOX=1"};
+	size_t n = 7;
+
+	for (; *more && n < 23; more++)
+		args[n++] = *more;
 	strcpy(shell_dir, "/tmp/cove-shell-XXXXXX");
 	strcpy(shell_work, "/tmp/cove-work-XXXXXX");
 	CHECK(mkdtemp(shell_dir) != NULL);
 	CHECK(mkdtemp(shell_work) != NULL);
 	CHECK_EQ(chmod(shell_dir, 01733), 0);
-	return client_start_in(group_fd, false, args);
+	return client_start_with(inherited, false, args);
 }
 
 static void remove_all(const char *path)

@@ -12,6 +12,8 @@ extern char shell_work[64]; /* where shells start */
 struct client *shells_begin(void);
 /* With a cgroup directory, or -1. */
 struct client *shells_begin_in(int group_fd);
+/* With descriptors and options of their own. */
+struct client *shells_begin_with(const struct inherited *inherited, const char *const more[]);
 void shells_end(struct client *c);
 
 /* Only asks; timeout 0 is none. The shell is the default one. */
