@@ -38,6 +38,7 @@
 
 #define TEMPLATES "templates"
 #define SEED	  ".seed"
+#define NEW_DISK  ".disk-new"
 #define FEATURES                                                                              \
 	"none,ext_attr,dir_index,filetype,extent,flex_bg,sparse_super2,large_file,huge_file," \
 	"dir_nlink,extra_isize"
@@ -474,7 +475,6 @@ int ext4_make(int home_fd, int dir_fd, const char *name, const struct ext4_size 
 	      bool durable, struct err *e)
 {
 	struct ext4_size size = *asked;
-	char token[17], tmp[NAME_SIZE];
 	autoclose int from = -1, to = -1;
 	int r = check_size(&size, e);
 
@@ -483,18 +483,17 @@ int ext4_make(int home_fd, int dir_fd, const char *name, const struct ext4_size 
 	from = open_template(home_fd, &size, e);
 	if (from < 0)
 		return from;
-	rand_hex(token, 8);
-	snprintf(tmp, sizeof(tmp), ".disk-%s", token);
-	to = openat(dir_fd, tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	unlinkat(dir_fd, NEW_DISK, 0); /* of somebody who was killed */
+	to = openat(dir_fd, NEW_DISK, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (to < 0)
 		return err_errno(e, errno, "make the disk '%s'", name);
 	r = copy_sparse(to, from);
 	if (r == 0 && durable && fsync(to) < 0)
 		r = -errno;
-	if (r == 0 && syscall(SYS_renameat2, dir_fd, tmp, dir_fd, name, RENAME_KEEP) < 0)
+	if (r == 0 && syscall(SYS_renameat2, dir_fd, NEW_DISK, dir_fd, name, RENAME_KEEP) < 0)
 		r = -errno;
 	if (r < 0) {
-		unlinkat(dir_fd, tmp, 0);
+		unlinkat(dir_fd, NEW_DISK, 0);
 		return err_errno(e, -r, "make the disk '%s'", name);
 	}
 	if (durable && fsync(dir_fd) < 0)

@@ -12,7 +12,7 @@
  * What is thrown away has no journal and no barriers: nothing of it is ever read again. What is
  * kept has a journal, and space that its files leave goes back to the host (discard).
  */
-#include "storage/storage.h"
+#include "storage/loop.h"
 
 #include "base/fd.h"
 #include "base/limits.h"
@@ -29,15 +29,15 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 
-#define BOX_DISK "disk.img"
-enum { LOCK_STEP_MS = 5, DISK_NAME_SIZE = BOX_NAME_MAX + 8 };
+#define GIB_MASK ((1ull << 30) - 1)
+enum { LOCK_STEP_MS = 5, PATH_SIZE = 160 };
 
-static void disk_name(const struct storage_place *p, char ret[DISK_NAME_SIZE])
+void disk_name(const struct storage_place *p, char ret[DISK_NAME_SIZE])
 {
 	if (p->name)
 		snprintf(ret, DISK_NAME_SIZE, "%.*s.img", (int)BOX_NAME_MAX, p->name);
 	else
-		snprintf(ret, DISK_NAME_SIZE, BOX_DISK);
+		snprintf(ret, DISK_NAME_SIZE, "disk.img");
 }
 
 static int loop_check(const struct storage_place *p, const struct ids *ids, struct err *e)
@@ -52,11 +52,14 @@ static int loop_check(const struct storage_place *p, const struct ids *ids, stru
 	return r < 0 ? r : ext4_check(e);
 }
 
-static int open_file(const struct storage_place *p, const char *name)
+int disk_open(const struct storage_place *p)
 {
-	int fd = openat(p->dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	char name[DISK_NAME_SIZE];
 	struct stat st;
+	int fd;
 
+	disk_name(p, name);
+	fd = openat(p->dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0)
 		return -errno;
 	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
@@ -67,9 +70,9 @@ static int open_file(const struct storage_place *p, const char *name)
 
 /* Whoever mounts the same file waits for the other. Not the descriptor that the device gets: it
  * would hold the lock as long as it lives. */
-static int lock_file(const struct storage_place *p, const char *name)
+static int disk_lock(const struct storage_place *p)
 {
-	autoclose int fd = open_file(p, name);
+	autoclose int fd = disk_open(p);
 
 	if (fd < 0)
 		return take_fd(fd);
@@ -83,80 +86,101 @@ static int lock_file(const struct storage_place *p, const char *name)
 	return take_fd(fd);
 }
 
-static int mount_device(const struct loopdev *dev, bool throw_away, const char *name, struct err *e)
+/* The host's path, for a person. */
+static void disk_path(int file_fd, char ret[PATH_SIZE])
+{
+	char link[32];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", file_fd);
+	n = readlink(link, ret, PATH_SIZE - 1);
+	ret[n < 0 ? 0 : n] = 0;
+}
+
+static int cannot_mount(int code, const char *why, int file_fd, struct err *e)
+{
+	char path[PATH_SIZE];
+
+	if (code == ENODEV)
+		return err_set(e, ERR_UNSUPPORTED, ENODEV,
+			       "this kernel has no ext4: run 'modprobe ext4'");
+	disk_path(file_fd, path);
+	return err_set(e, ERR_INTERNAL, code, "cannot mount '%s' (%.40s): run 'e2fsck -f' on it",
+		       path, *why ? why : "ext4");
+}
+
+/* Mounted twice: the wall shows the first to the box with the box's ids. The second stays as it is
+ * stored, for the host's own work and to see how full it is. */
+static int mount_device(const struct loopdev *dev, bool throw_away, int file_fd, struct volume *ret,
+			struct err *e)
 {
 	static const char *const kept[] = {"noinit_itable", NULL,	 "discard", NULL,
 					   "errors",	    "remount-ro"};
 	static const char *const thrown[] = {"noinit_itable", NULL,	 "nobarrier", NULL,
 					     "errors",	      "continue"};
 	const char *options[10] = {"source", dev->path};
-	char why[120];
-	int fd;
+	char why[80];
+	autoclose int mount_fd = -1, stat_fd = -1;
 
 	memcpy(options + 2, throw_away ? thrown : kept, sizeof(kept));
-	fd = mount_detached("ext4", options, MOUNT_NODEV | MOUNT_NOATIME, why, sizeof(why));
-	if (fd >= 0)
-		return fd;
-	if (fd == -ENODEV)
-		return err_set(e, ERR_UNSUPPORTED, ENODEV,
-			       "this kernel has no ext4: run 'modprobe ext4'");
-	return err_set(e, ERR_INTERNAL, -fd,
-		       "cannot mount the disk '%s' (%.80s): look at it with 'e2fsck -f', or remove "
-		       "it",
-		       name, why);
+	mount_fd = mount_detached("ext4", options, MOUNT_NODEV | MOUNT_NOATIME, why, sizeof(why));
+	if (mount_fd < 0)
+		return cannot_mount(-mount_fd, why, file_fd, e);
+	stat_fd = mount_detached("ext4", options,
+				 MOUNT_NODEV | MOUNT_NOSUID | MOUNT_NOEXEC | MOUNT_NOATIME, why,
+				 sizeof(why));
+	if (stat_fd < 0)
+		return cannot_mount(-stat_fd, why, file_fd, e);
+	*ret = (struct volume){
+		.ops = &storage_loop,
+		.mount_fd = take_fd(mount_fd),
+		.stat_fd = take_fd(stat_fd),
+		.throw_away = throw_away,
+	};
+	return 0;
 }
 
-static int open_mounted(int file_fd, const char *name, bool throw_away, struct volume *ret,
-			struct err *e)
+int disk_make(const struct storage_place *p, const struct storage_size *size, int into_fd,
+	      const char *file, struct err *e)
 {
-	autoclose int mount_fd = -1, root_fd = -1;
-	struct loopdev dev;
-	int r = loopdev_open(file_fd, throw_away, &dev, e);
+	struct ext4_size asked = {.bytes = size->bytes,
+				  .inodes = size->inodes,
+				  .journal = !size->throw_away,
+				  .layer = !p->name};
+	struct statfs host;
 
-	if (r < 0)
-		return r;
-	mount_fd = mount_device(&dev, throw_away, name, e);
-	fd_close(&dev.fd);
-	if (mount_fd < 0)
-		return mount_fd;
-	root_fd = openat(mount_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (root_fd < 0)
-		return err_errno(e, errno, "open the disk '%s'", name);
-	*ret = VOLUME_NONE;
-	ret->ops = &storage_loop;
-	ret->throw_away = throw_away;
-	ret->mount_fd = take_fd(mount_fd);
-	ret->stat_fd = take_fd(root_fd);
-	return 0;
+	/* Without a limit it is as large as the host's own disk. */
+	if (asked.bytes == 0 && fstatfs(into_fd, &host) == 0)
+		asked.bytes = ((uint64_t)host.f_blocks * (uint64_t)host.f_bsize | GIB_MASK) + 1;
+	return ext4_make(p->home_fd, into_fd, file, &asked, !size->throw_away, e);
 }
 
 static int loop_open(const struct storage_place *p, const struct ids *ids,
 		     const struct storage_size *size, struct volume *ret, struct err *e)
 {
 	char name[DISK_NAME_SIZE];
-	autoclose int file_fd = -1, lock_fd = -1;
+	autoclose int file_fd = disk_open(p), lock_fd = -1;
 	struct volume_usage usage;
+	struct loopdev dev;
 	int r;
 
 	disk_name(p, name);
-	file_fd = open_file(p, name);
 	if (file_fd == -ENOENT) {
-		r = ext4_make(p->home_fd, p->dir_fd, name,
-			      &(struct ext4_size){.bytes = size->bytes,
-						  .inodes = size->inodes,
-						  .journal = !size->throw_away,
-						  .layer = !p->name},
-			      !size->throw_away, e);
-		if (r < 0 && r != -EEXIST)
+		r = disk_make(p, size, p->dir_fd, name, e);
+		if (r < 0)
 			return r;
-		file_fd = open_file(p, name);
+		file_fd = disk_open(p);
 	}
 	if (file_fd < 0)
 		return err_errno(e, -file_fd, "open the disk '%s'", name);
-	lock_fd = size->throw_away ? -1 : lock_file(p, name);
+	lock_fd = size->throw_away ? -1 : disk_lock(p);
 	if (!size->throw_away && lock_fd < 0)
 		return err_errno(e, -lock_fd, "lock the disk '%s'", name);
-	r = open_mounted(file_fd, name, size->throw_away, ret, e);
+	r = loopdev_open(file_fd, size->throw_away, &dev, e);
+	if (r < 0)
+		return r;
+	r = mount_device(&dev, size->throw_away, file_fd, ret, e);
+	fd_close(&dev.fd);
 	if (r < 0)
 		return r;
 	volume_usage(ret, &usage);

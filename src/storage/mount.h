@@ -11,6 +11,7 @@
 enum mount_attr {
 	MOUNT_NOSUID = 0x2,
 	MOUNT_NODEV = 0x4,
+	MOUNT_NOEXEC = 0x8,
 	MOUNT_NOATIME = 0x10,
 };
 

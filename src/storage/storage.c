@@ -2,7 +2,7 @@
 #include "storage/storage.h"
 
 #include "base/fd.h"
-#include "base/limits.h"
+#include "storage/loop.h"
 #include "storage/tree.h"
 
 #include <fcntl.h>
@@ -24,11 +24,10 @@ const struct storage_ops *storage_find(const char *name)
 
 const struct storage_ops *storage_detect(const struct storage_place *p)
 {
-	char disk[BOX_NAME_MAX + 8] = "disk.img";
+	char disk[DISK_NAME_SIZE];
 	struct stat st;
 
-	if (p->name)
-		snprintf(disk, sizeof(disk), "%.*s.img", (int)BOX_NAME_MAX, p->name);
+	disk_name(p, disk);
 	if (fstatat(p->dir_fd, disk, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
 		return &storage_loop;
 	return &storage_plain;

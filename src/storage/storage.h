@@ -39,7 +39,7 @@ struct storage_size {
 struct volume {
 	const struct storage_ops *ops;
 	int mount_fd; /* owned; -1: the directory itself (plain), or made by the wall (tmpfs) */
-	int stat_fd;  /* owned; fstatfs tells what is used and left, -1 where that says nothing */
+	int stat_fd;  /* owned; its root with ids as stored (O_PATH); -1: no volume of its own */
 	uint64_t bytes, inodes; /* the limit that holds, 0 none; may be that of an older make */
 	bool throw_away;	/* as it was opened */
 };
