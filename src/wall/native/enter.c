@@ -415,7 +415,15 @@ static int step_cpus(struct enter *n, const struct step *s)
 
 static int step_landlock(struct enter *n, const struct step *s)
 {
-	return control_is_off("landlock") ? 0 : hold_landlock(n->plan->landlock_abi);
+	return control_is_off("landlock")
+		       ? 0
+		       : hold_landlock(n->plan->landlock_abi, n->plan->config->init_fds,
+				       n->plan->config->init_fd_count);
+}
+
+static int step_seccomp(struct enter *n, const struct step *s)
+{
+	return control_is_off("seccomp") ? 0 : filter_load(n->plan->filter, n->plan->secret);
 }
 
 static int step_caps(struct enter *n, const struct step *s)
@@ -445,6 +453,7 @@ static const struct {
 	[STEP_RLIMITS] = {step_rlimits, "set limits"},
 	[STEP_CPUS] = {step_cpus, "choose processors"},
 	[STEP_LANDLOCK] = {step_landlock, "apply Landlock"},
+	[STEP_SECCOMP] = {step_seccomp, "load the system-call filter"},
 	[STEP_CAPS] = {step_caps, "drop capabilities"},
 };
 
@@ -457,6 +466,8 @@ static const char *remedy(enum step_kind kind, int code)
 		       "that is not itself an overlay: set COVE_HOME)";
 	if (kind == STEP_PROC && code == EPERM)
 		return " (the host's own /proc is partly hidden, as inside another container)";
+	if (kind == STEP_SECCOMP && (code == EINVAL || code == ENOSYS))
+		return " (this kernel has no seccomp filters: CONFIG_SECCOMP_FILTER)";
 	if (code == ENOSPC)
 		return " (the disk of COVE_HOME is full)";
 	return "";
@@ -538,16 +549,28 @@ static void fail(int status_fd, const struct err *e)
 	_exit(1);
 }
 
+/* In the environment, which nobody but init can read: it is not dumpable. */
+#define SECRET_NAME "COVE_SECRET="
+
+static void format_secret(const struct plan *p, char *ret)
+{
+	ret = stpcpy(ret, SECRET_NAME);
+	for (size_t i = 0; i < sizeof(p->secret); i++)
+		ret += snprintf(ret, 3, "%02x", p->secret[i]);
+}
+
 void enter_box(struct plan *p, const struct enter_fds *fds)
 {
 	struct enter n = {.plan = p, .scratch = -1, .root = -1, .proc = -1, .dev = -1};
 	const struct wall_config *c = p->config;
-	char *env[] = {NULL};
+	char secret[sizeof(SECRET_NAME) + 2 * FILTER_SECRET_BYTES];
+	char *env[] = {secret, NULL};
 	struct err e = {0};
 	int status = fds->status, program, r;
 	sigset_t none;
 	char go;
 
+	format_secret(p, secret);
 	if (join_groups(c, &e) < 0)
 		fail(status, &e);
 	if (read(fds->go, &go, 1) != 1)

@@ -121,7 +121,14 @@ int hold_landlock_abi(void)
 	return abi < 0 ? 0 : (int)abi;
 }
 
-int hold_landlock(int abi)
+static int add_beneath(int set, int fd, uint64_t access)
+{
+	struct beneath rule = {.access = access, .parent_fd = fd};
+
+	return syscall(CALL_LANDLOCK_ADD, set, RULE_PATH_BENEATH, &rule, 0) < 0 ? -errno : 0;
+}
+
+int hold_landlock(int abi, const int *init_fds, size_t count)
 {
 	struct ruleset rules = {.fs = FS_FIRST | (abi >= 2 ? FS_REFER : 0) |
 				      (abi >= 3 ? FS_TRUNCATE : 0) | (abi >= 5 ? FS_IOCTL_DEV : 0),
@@ -129,15 +136,16 @@ int hold_landlock(int abi)
 	/* A kernel takes a longer form if what it does not know is 0. */
 	autoclose int set = (int)syscall(CALL_LANDLOCK_CREATE, &rules, sizeof(rules), 0);
 	autoclose int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	struct beneath all = {.access = rules.fs, .parent_fd = root};
+	int r;
 
-	if (abi == 0)
-		return 0;
-	if (set < 0 || root < 0 ||
-	    syscall(CALL_LANDLOCK_ADD, set, RULE_PATH_BENEATH, &all, 0) < 0 ||
-	    syscall(CALL_LANDLOCK_RESTRICT, set, 0) < 0)
+	if (set < 0 || root < 0)
 		return -errno;
-	return 0;
+	r = add_beneath(set, root, rules.fs);
+	for (size_t i = 0; i < count && r == 0; i++)
+		r = add_beneath(set, init_fds[i], rules.fs);
+	if (r == 0 && syscall(CALL_LANDLOCK_RESTRICT, set, 0) < 0)
+		r = -errno;
+	return r;
 }
 
 /* ---- capabilities ---- */

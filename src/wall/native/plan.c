@@ -2,6 +2,8 @@
 #include "wall/native/plan.h"
 
 #include "base/fd.h"
+#include "base/rand.h"
+#include "wall/native/hold.h"
 #include "wall/native/mountapi.h"
 
 #include <errno.h>
@@ -126,6 +128,15 @@ static void plan_proc(struct plan *p)
 	plan_truths(p);
 }
 
+/* What is written there is on the host as it was written, set-user-ID bits too. */
+static bool has_writable_host_dir(const struct wall_config *c)
+{
+	for (size_t i = 0; i < c->mount_count; i++)
+		if (!c->mounts[i].owned && !c->mounts[i].read_only)
+			return true;
+	return false;
+}
+
 /* What the box holds, and what holds the box, once nothing of the host is in sight. */
 static void plan_hold(struct plan *p)
 {
@@ -133,6 +144,12 @@ static void plan_hold(struct plan *p)
 	add_step(p, STEP_RLIMITS, NULL, NULL, -1);
 	if (p->config->limits.cpus)
 		add_step(p, STEP_CPUS, NULL, NULL, -1);
+	p->landlock_abi = hold_landlock_abi();
+	if (p->landlock_abi > 0)
+		add_step(p, STEP_LANDLOCK, NULL, NULL, -1);
+	p->filter = has_writable_host_dir(p->config) ? FILTER_BOX_SHARED : FILTER_BOX;
+	rand_bytes(p->secret, sizeof(p->secret));
+	add_step(p, STEP_SECCOMP, p->filter == FILTER_BOX_SHARED ? "shared" : NULL, NULL, -1);
 	add_step(p, STEP_CAPS, NULL, NULL, -1);
 }
 

@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/limits.h"
+#include "filter/filter.h"
 #include "wall/wall.h"
 
 #include <stdbool.h>
@@ -78,6 +79,8 @@ struct plan {
 	struct step steps[PLAN_STEPS_MAX];
 	int step_count;
 	int landlock_abi; /* 0: none */
+	enum filter_kind filter;
+	uint8_t secret[FILTER_SECRET_BYTES]; /* init's, see filter.h */
 	char hosts[192];
 	char truths[PLAN_TRUTHS][BOX_PATH_MAX];
 };

@@ -1,0 +1,47 @@
+/*
+ * System-call filters. What each allows is in box.syscalls and keeper.syscalls; they are compiled
+ * when Cove is built (make-filter.c), so loading one is a single system call.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum filter_kind {
+	FILTER_BOX,
+	FILTER_BOX_SHARED, /* a box with a writable directory of the host */
+	FILTER_KEEPER,
+	FILTER_KIND_COUNT
+};
+
+/* What init adds to calls that are its own, in the last two registers, which the kernel does not
+ * read for those calls. It is made up for every box, so that nobody else in the box can use them. */
+enum { FILTER_SECRET_BYTES = 16 };
+
+/* Loads the filter; it cannot be taken off again, and children have it. secret (may be NULL: those
+ * calls are refused to all) is FILTER_SECRET_BYTES long. Needs no_new_privs or CAP_SYS_ADMIN in the
+ * caller's user namespace. Returns 0 or -errno; -EINVAL or -ENOSYS: the kernel has no filters. */
+int filter_load(enum filter_kind kind, const void *secret);
+
+/* How many calls it allows, with or without conditions. */
+unsigned filter_allowed(enum filter_kind kind);
+
+/* One instruction, as the kernel takes it. */
+struct filter_op {
+	uint16_t code;
+	uint8_t jump_true, jump_false;
+	uint32_t k;
+};
+
+struct filter_program {
+	const struct filter_op *ops;
+	unsigned count, allowed;
+	/* Instructions that compare 4 bytes of the secret, in its order, for each such call; 0: none. */
+	unsigned secret_at[8];
+};
+
+/* Made by make-filter. */
+extern const struct filter_program filter_programs[FILTER_KIND_COUNT];
+extern const struct filter_program filter_keeper_sanitized;
+
+const struct filter_program *filter_program(enum filter_kind kind);

@@ -1,0 +1,528 @@
+/*
+ * Compiles lists of system calls into filter programs, when Cove is built.
+ *
+ *	make-filter box.syscalls keeper.syscalls OUTPUT.c
+ *
+ * The form of a list is described at the top of box.syscalls. A program is a search tree over ranges
+ * of call numbers that share an answer, so a call is decided in eight or nine comparisons, and the
+ * kernel's own table of always-allowed calls, which it fills by running the program for every number
+ * when it is loaded, is filled fast. Calls with conditions have a block of their own behind the
+ * tree. libseccomp is asked for the numbers of names and nothing else: its rules cannot say "none of
+ * these values" about half a register.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <seccomp.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <linux/audit.h>
+#include <linux/netlink.h>
+#include <linux/prctl.h>
+
+#if defined(__x86_64__)
+#define NATIVE_ARCH AUDIT_ARCH_X86_64
+#define X32_BIT	    0x40000000u
+#elif defined(__aarch64__)
+#define NATIVE_ARCH AUDIT_ARCH_AARCH64
+#define X32_BIT	    0u
+#else
+#error "say here what this processor is called"
+#endif
+
+enum {
+	CALLS_MAX = 1024,
+	LINES_MAX = 8,
+	CLAUSES_MAX = 4,
+	VALUES_MAX = 16,
+	OPS_MAX = 4096,
+	LINE_BYTES = 1024,
+	SECRET_PLACES = 8,
+};
+
+/* Offsets in struct seccomp_data, and the instructions used. */
+enum { AT_NR = 0, AT_ARCH = 4, AT_ARGS = 16 };
+enum { LOAD = 0x20, AND = 0x54, JUMP = 0x05, JEQ = 0x15, JGE = 0x35, JSET = 0x45, RET = 0x06 };
+#define RET_ALLOW 0x7fff0000u
+#define RET_KILL  0x80000000u
+#define RET_ERRNO 0x00050000u
+
+static const struct {
+	const char *name;
+	uint32_t value;
+} names[] = {
+	{"AF_UNIX", AF_UNIX},
+	{"AF_INET", AF_INET},
+	{"AF_INET6", AF_INET6},
+	{"AF_NETLINK", AF_NETLINK},
+	{"NETLINK_ROUTE", NETLINK_ROUTE},
+	{"SOCK_STREAM", SOCK_STREAM},
+	{"SOCK_DGRAM", SOCK_DGRAM},
+	{"SOCK_SEQPACKET", SOCK_SEQPACKET},
+	{"IPPROTO_ICMP", IPPROTO_ICMP},
+	{"IPPROTO_TCP", IPPROTO_TCP},
+	{"IPPROTO_UDP", IPPROTO_UDP},
+	{"IPPROTO_ICMPV6", IPPROTO_ICMPV6},
+	{"TCP_ULP", 31},
+	{"UDP_ENCAP", 100},
+	{"TIOCSTI", TIOCSTI},
+	{"TIOCLINUX", TIOCLINUX},
+	{"CLONE_NEWTIME", 0x80},
+	{"CLONE_NEWNS", CLONE_NEWNS},
+	{"CLONE_NEWCGROUP", CLONE_NEWCGROUP},
+	{"CLONE_NEWUTS", CLONE_NEWUTS},
+	{"CLONE_NEWIPC", CLONE_NEWIPC},
+	{"CLONE_NEWUSER", CLONE_NEWUSER},
+	{"CLONE_NEWPID", CLONE_NEWPID},
+	{"CLONE_NEWNET", CLONE_NEWNET},
+	{"PR_SET_MM", PR_SET_MM},
+	{"PR_SCHED_CORE", 62},
+	{"PR_SET_IO_FLUSHER", 57},
+	{"S_ISUID", S_ISUID},
+	{"S_ISGID", S_ISGID},
+	{"O_CREAT", O_CREAT},
+	{"__O_TMPFILE", 020000000},
+	{"PROT_EXEC", 4},
+	{"EPERM", EPERM},
+	{"ENOSYS", ENOSYS},
+	{"EAFNOSUPPORT", EAFNOSUPPORT},
+};
+
+enum test { TEST_IS, TEST_IS_NOT, TEST_HAS_NO, TEST_SECRET };
+
+struct clause {
+	enum test test;
+	unsigned arg;
+	uint32_t mask; /* 0: none */
+	uint32_t values[VALUES_MAX];
+	unsigned count;
+};
+
+struct line {
+	struct clause clauses[CLAUSES_MAX];
+	unsigned count; /* 0: always */
+};
+
+struct call {
+	bool named, is_allowed;
+	uint32_t refusal; /* errno */
+	struct line lines[LINES_MAX];
+	unsigned count;
+};
+
+/* The calls of one list; of each section that can replace others, one more. */
+struct list {
+	struct call calls[CALLS_MAX];
+};
+
+static const char *file_name;
+static unsigned line_number;
+
+static void die(const char *what, const char *word)
+{
+	fprintf(stderr, "%s:%u: %s '%s'\n", file_name, line_number, what, word);
+	exit(1);
+}
+
+/* ---- reading ---- */
+
+static uint32_t value_of(const char *word)
+{
+	char *end;
+	unsigned long v = strtoul(word, &end, 0);
+
+	if (end != word && !*end)
+		return (uint32_t)v;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strcmp(names[i].name, word) == 0)
+			return names[i].value;
+	die("no such value", word);
+	return 0;
+}
+
+/* A name that this processor does not have is passed over: NULL. */
+static struct call *call_of(struct list *list, const char *word)
+{
+	int nr = seccomp_syscall_resolve_name(word);
+
+	if (nr == __NR_SCMP_ERROR)
+		die("no such system call", word);
+	if (nr >= CALLS_MAX)
+		die("number too large", word);
+	return nr < 0 ? NULL : &list->calls[nr];
+}
+
+static char *next_word(char **at)
+{
+	char *word = strsep(at, " \t");
+
+	while (word && !*word)
+		word = strsep(at, " \t");
+	return word;
+}
+
+/* WHAT:N [& MASK] is [not] VALUE ... | has no VALUE ... ; returns the word that ended it. */
+static char *read_clause(struct clause *c, char *word, char **at)
+{
+	char *colon = word ? strchr(word, ':') : NULL;
+
+	if (word && strcmp(word, "secret") == 0) {
+		c->test = TEST_SECRET;
+		return next_word(at);
+	}
+	if (!colon || !isdigit((unsigned char)colon[1]) || colon[2] || colon[1] > '5')
+		die("not an argument", word ? word : "");
+	c->arg = (unsigned)(colon[1] - '0');
+	word = next_word(at);
+	if (word && strcmp(word, "&") == 0) {
+		word = next_word(at);
+		c->mask = value_of(word ? word : "");
+		word = next_word(at);
+	}
+	if (!word || (strcmp(word, "is") != 0 && strcmp(word, "has") != 0))
+		die("neither 'is' nor 'has no' but", word ? word : "");
+	c->test = *word == 'h' ? TEST_HAS_NO : TEST_IS;
+	word = next_word(at);
+	if (word && strcmp(word, c->test == TEST_IS ? "not" : "no") == 0) {
+		c->test = c->test == TEST_IS ? TEST_IS_NOT : TEST_HAS_NO;
+		word = next_word(at);
+	} else if (c->test == TEST_HAS_NO) {
+		die("'has' without 'no' before", word ? word : "");
+	}
+	for (; word && strcmp(word, "and") != 0 && strcmp(word, "else") != 0;
+	     word = next_word(at)) {
+		if (c->count == VALUES_MAX)
+			die("too many values", word);
+		c->values[c->count++] = value_of(word);
+	}
+	if (c->count == 0)
+		die("no values", "");
+	return word;
+}
+
+static void read_condition(struct call *c, char **at)
+{
+	struct line *line = &c->lines[c->count];
+	char *word;
+
+	if (c->count == LINES_MAX)
+		die("too many lines for a call", "");
+	c->count++;
+	do {
+		if (line->count == CLAUSES_MAX)
+			die("too many conditions", "");
+		word = read_clause(&line->clauses[line->count++], next_word(at), at);
+	} while (word && strcmp(word, "and") == 0);
+	if (word) {
+		word = next_word(at);
+		c->refusal = value_of(word ? word : "");
+	}
+}
+
+struct heading {
+	struct list *list;
+	bool is_allow;
+	uint32_t refusal;
+};
+
+/* A name that stands twice is an error, unless every time with a condition. */
+static void read_names(const struct heading *h, char *text)
+{
+	struct call skipped = {0};
+
+	for (char *word; (word = next_word(&text));) {
+		struct call *c = call_of(h->list, word);
+		bool has_if = text && strncmp(text + strspn(text, " \t"), "if ", 3) == 0;
+
+		if (!c)
+			c = &skipped;
+		else if (c->named && (!has_if || c->count == 0))
+			die("named twice", word);
+		c->named = true;
+		c->is_allowed = h->is_allow;
+		c->refusal = c->refusal ? c->refusal : h->is_allow ? EPERM : h->refusal;
+		if (has_if) {
+			next_word(&text);
+			read_condition(c, &text);
+			return;
+		}
+	}
+}
+
+/* "[SECTION] allow:" or "[SECTION] refuse ERRNO:" */
+static bool read_heading(char *text, const char *section, struct list *base, struct list *other,
+			 struct heading *ret)
+{
+	size_t n = strlen(text);
+	char *word;
+
+	if (n == 0 || text[n - 1] != ':')
+		return false;
+	text[n - 1] = 0;
+	word = next_word(&text);
+	ret->list = base;
+	if (word && strcmp(word, section) == 0) {
+		ret->list = other;
+		word = next_word(&text);
+	}
+	ret->is_allow = word && strcmp(word, "allow") == 0;
+	if (!ret->is_allow && (!word || strcmp(word, "refuse") != 0))
+		die("no such heading", word ? word : "");
+	word = ret->is_allow ? NULL : next_word(&text);
+	ret->refusal = ret->is_allow ? 0 : value_of(word ? word : "");
+	return true;
+}
+
+static void read_list(const char *path, const char *section, struct list *base, struct list *other)
+{
+	struct heading h = {0};
+	char text[LINE_BYTES];
+	FILE *in = fopen(path, "re");
+
+	file_name = path;
+	line_number = 0;
+	if (!in)
+		die("cannot read", path);
+	while (fgets(text, sizeof(text), in)) {
+		line_number++;
+		if (!strchr(text, '\n'))
+			die("line too long", text);
+		text[strcspn(text, "#\n")] = 0;
+		if (!text[strspn(text, " \t")] || read_heading(text, section, base, other, &h))
+			continue;
+		if (!h.list)
+			die("before the first heading", text);
+		read_names(&h, text);
+	}
+	fclose(in);
+}
+
+/* What the section says comes instead of what the list says. */
+static void merge(struct list *ret, const struct list *base, const struct list *other)
+{
+	for (size_t i = 0; i < CALLS_MAX; i++)
+		ret->calls[i] = other->calls[i].named ? other->calls[i] : base->calls[i];
+}
+
+/* ---- writing ---- */
+
+struct op {
+	uint16_t code;
+	uint8_t jt, jf;
+	uint32_t k;
+};
+
+struct program {
+	struct op ops[OPS_MAX];
+	unsigned count, allowed;
+	unsigned secret_at[SECRET_PLACES], secret_count;
+};
+
+/* A run of numbers with one answer. */
+struct range {
+	uint32_t first;
+	int call; /* at or above 0: the block of this call */
+	uint32_t answer;
+	unsigned jump_at; /* the leaf that jumps to the block */
+};
+
+static unsigned emit(struct program *p, uint16_t code, uint8_t jt, uint8_t jf, uint32_t k)
+{
+	if (p->count == OPS_MAX)
+		die("program too long", "");
+	p->ops[p->count] = (struct op){code, jt, jf, k};
+	return p->count++;
+}
+
+/* Falls through when it holds. Where it does not, a jump stands that is to be pointed at the next
+ * line: its place goes into fails. */
+static void emit_clause(struct program *p, const struct clause *c, unsigned *fails, unsigned *n)
+{
+	uint32_t bits = 0;
+
+	if (c->test == TEST_SECRET) {
+		for (unsigned i = 0; i < 4; i++) {
+			if (p->secret_count == SECRET_PLACES)
+				die("too many calls with the secret", "");
+			emit(p, LOAD, 0, 0, AT_ARGS + 8 * 4 + 4 * i);
+			p->secret_at[p->secret_count++] = emit(p, JEQ, 1, 0, 0);
+			fails[(*n)++] = emit(p, JUMP, 0, 0, 0);
+		}
+		return;
+	}
+	emit(p, LOAD, 0, 0, AT_ARGS + 8 * c->arg);
+	if (c->mask)
+		emit(p, AND, 0, 0, c->mask);
+	for (unsigned i = 0; i < c->count; i++) {
+		unsigned left = c->count - 1 - i;
+
+		bits |= c->values[i];
+		if (c->test != TEST_HAS_NO)
+			emit(p, JEQ, (uint8_t)(left + 1), 0, c->values[i]);
+	}
+	if (c->test == TEST_HAS_NO)
+		emit(p, JSET, 0, 1, bits);
+	else if (c->test == TEST_IS_NOT)
+		emit(p, JUMP, 0, 0, 1);
+	fails[(*n)++] = emit(p, JUMP, 0, 0, 0);
+}
+
+static void emit_call(struct program *p, const struct call *c)
+{
+	for (unsigned i = 0; i < c->count; i++) {
+		unsigned fails[CLAUSES_MAX * 4], n = 0;
+
+		for (unsigned j = 0; j < c->lines[i].count; j++)
+			emit_clause(p, &c->lines[i].clauses[j], fails, &n);
+		emit(p, RET, 0, 0, RET_ALLOW);
+		for (unsigned j = 0; j < n; j++)
+			p->ops[fails[j]].k = p->count - fails[j] - 1;
+	}
+	emit(p, RET, 0, 0, RET_ERRNO | c->refusal);
+}
+
+static void emit_tree(struct program *p, struct range *r, unsigned n)
+{
+	unsigned half = n / 2, at;
+
+	if (n == 1) {
+		if (r->call >= 0)
+			r->jump_at = emit(p, JUMP, 0, 0, 0);
+		else
+			emit(p, RET, 0, 0, r->answer);
+		return;
+	}
+	/* The upper half may be farther than a conditional jump reaches. */
+	emit(p, JGE, 0, 1, r[half].first);
+	at = emit(p, JUMP, 0, 0, 0);
+	emit_tree(p, r, half);
+	p->ops[at].k = p->count - at - 1;
+	if (p->ops[at].k < 200) { /* near enough: one jump less */
+		p->ops[at - 1].jt = (uint8_t)(p->ops[at].k + 1);
+	}
+	emit_tree(p, r + half, n - half);
+}
+
+static uint32_t answer_of(const struct call *c)
+{
+	if (c->named && c->is_allowed)
+		return RET_ALLOW;
+	return RET_ERRNO | (c->named ? c->refusal : ENOSYS);
+}
+
+static unsigned make_ranges(const struct list *list, struct range *ret)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i <= CALLS_MAX; i++) {
+		const struct call none = {0};
+		const struct call *c = i < CALLS_MAX ? &list->calls[i] : &none;
+		struct range r = {i, c->count ? (int)i : -1, answer_of(c), 0};
+
+		if (n == 0 || r.call >= 0 || ret[n - 1].call >= 0 || ret[n - 1].answer != r.answer)
+			ret[n++] = r;
+	}
+	return n;
+}
+
+/* What only init can say is not allowed to the box. */
+static bool counts(const struct call *c)
+{
+	return c->named && c->is_allowed &&
+	       !(c->count && c->lines[0].clauses[0].test == TEST_SECRET);
+}
+
+static void make_program(const struct list *list, struct program *p)
+{
+	static struct range ranges[CALLS_MAX + 1];
+	unsigned n = make_ranges(list, ranges);
+
+	memset(p, 0, sizeof(*p));
+	emit(p, LOAD, 0, 0, AT_ARCH);
+	emit(p, JEQ, 1, 0, NATIVE_ARCH);
+	emit(p, RET, 0, 0, RET_KILL);
+	emit(p, LOAD, 0, 0, AT_NR);
+	if (X32_BIT) {
+		/* -1 is what a tracer makes of a call that is not to happen. */
+		emit(p, JGE, 0, 3, X32_BIT);
+		emit(p, JEQ, 1, 0, 0xffffffff);
+		emit(p, RET, 0, 0, RET_KILL);
+		emit(p, RET, 0, 0, RET_ERRNO | ENOSYS);
+	}
+	emit_tree(p, ranges, n);
+	for (unsigned i = 0; i < n; i++) {
+		if (ranges[i].call < 0)
+			continue;
+		p->ops[ranges[i].jump_at].k = p->count - ranges[i].jump_at - 1;
+		emit_call(p, &list->calls[ranges[i].call]);
+	}
+	for (unsigned i = 0; i < CALLS_MAX; i++)
+		p->allowed += counts(&list->calls[i]);
+}
+
+static void write_ops(FILE *out, const char *name, const struct program *p)
+{
+	fprintf(out, "static const struct filter_op %s[] = {\n", name);
+	for (unsigned i = 0; i < p->count; i++)
+		fprintf(out, "\t{0x%02x, %u, %u, 0x%08x},\n", p->ops[i].code, p->ops[i].jt,
+			p->ops[i].jf, p->ops[i].k);
+	fprintf(out, "};\n\n");
+}
+
+static void write_program(FILE *out, const char *name, const struct program *p)
+{
+	fprintf(out, "{%s, %u, %u, {", name, p->count, p->allowed);
+	for (unsigned i = 0; i < SECRET_PLACES; i++)
+		fprintf(out, "%u, ", p->secret_at[i]);
+	fprintf(out, "}}");
+}
+
+int main(int argc, char **argv)
+{
+	static struct list base, other, both;
+	static struct program box, shared, keeper, sanitized;
+	FILE *out;
+
+	if (argc != 4) {
+		fprintf(stderr, "usage: make-filter BOX KEEPER OUTPUT\n");
+		return 2;
+	}
+	read_list(argv[1], "shared", &base, &other);
+	merge(&both, &base, &other);
+	make_program(&base, &box);
+	make_program(&both, &shared);
+	memset(&base, 0, sizeof(base));
+	memset(&other, 0, sizeof(other));
+	read_list(argv[2], "sanitizers", &base, &other);
+	merge(&both, &base, &other);
+	make_program(&base, &keeper);
+	make_program(&both, &sanitized);
+	out = fopen(argv[3], "we");
+	if (!out)
+		die("cannot write", argv[3]);
+	fprintf(out, "/* Made by make-filter from the lists of system calls. */\n"
+		     "#include \"filter/filter.h\"\n\n");
+	write_ops(out, "box", &box);
+	write_ops(out, "shared", &shared);
+	write_ops(out, "keeper", &keeper);
+	write_ops(out, "sanitized", &sanitized);
+	fprintf(out, "const struct filter_program filter_programs[FILTER_KIND_COUNT] = {\n\t");
+	write_program(out, "box", &box);
+	fprintf(out, ",\n\t");
+	write_program(out, "shared", &shared);
+	fprintf(out, ",\n\t");
+	write_program(out, "keeper", &keeper);
+	fprintf(out, "};\nconst struct filter_program filter_keeper_sanitized =\n\t");
+	write_program(out, "sanitized", &sanitized);
+	fprintf(out, ";\n");
+	return ferror(out) || fclose(out) != 0;
+}
