@@ -88,6 +88,88 @@ TEST(bad_options_make_nothing)
 	close_home(cove);
 }
 
+static struct spec spec_of(const struct cove_box_options *o)
+{
+	struct core_spec s;
+	struct err e = {0};
+
+	CHECK_EQ(core_spec_init(&s, o, "box", NULL, &e), 0);
+	core_spec_done(&s);
+	return s.spec;
+}
+
+TEST(limits_have_defaults)
+{
+	struct spec s = spec_of(BOX(0));
+
+	CHECK(s.limits[LIMIT_MEM] > 0 && s.limits[LIMIT_MEM] <= 2ull << 30);
+	CHECK(s.limits[LIMIT_CPUS] == 2000 || s.limits[LIMIT_CPUS] == 1000);
+	CHECK_EQ(s.limits[LIMIT_PIDS], 1024);
+	CHECK_EQ(s.limits[LIMIT_DISK], 10ull << 30);
+	CHECK_EQ(s.limits[LIMIT_FILES], 65536);
+	CHECK(!s.limits[LIMIT_IO] && !s.limits[LIMIT_TTL] && !s.limits[LIMIT_IDLE]);
+	CHECK(!s.limits[LIMIT_NET_BYTES] && !s.limits[LIMIT_NET_CONNS]);
+	CHECK_EQ(s.limits_asked, 0);
+	CHECK(!s.best_effort && !s.strict && !s.storage && s.expiry == EXPIRE_STOP);
+}
+
+TEST(limits_as_asked)
+{
+	struct spec s = spec_of(BOX(.mem_bytes = 64 << 20, .cpu_milli = 500, .pids = COVE_UNLIMITED,
+				    .idle_ms = 1000, .expire = "remove", .storage = "tmpfs",
+				    .best_effort = true, .strict = true));
+
+	CHECK_EQ(s.limits[LIMIT_MEM], 64 << 20);
+	CHECK_EQ(s.limits[LIMIT_CPUS], 500);
+	CHECK_EQ(s.limits[LIMIT_PIDS], 0);
+	CHECK_EQ(s.limits[LIMIT_DISK], 10ull << 30);
+	CHECK_EQ(s.limits_asked,
+		 1u << LIMIT_MEM | 1u << LIMIT_CPUS | 1u << LIMIT_PIDS | 1u << LIMIT_IDLE);
+	CHECK(s.best_effort && s.strict && s.expiry == EXPIRE_REMOVE);
+	CHECK_STR(s.storage, "tmpfs");
+}
+
+/* A program built before there were limits has a smaller struct. */
+TEST(an_older_caller_gets_the_defaults)
+{
+	struct cove_box_options mine = {.mem_bytes = 1, .pids = 1, .strict = true}, got;
+
+	mine.size = offsetof(struct cove_box_options, mem_bytes);
+	CHECK_EQ(core_copy_sized(&got, sizeof(got), &mine, NULL), 0);
+	CHECK(!got.mem_bytes && !got.pids && !got.strict);
+}
+
+TEST(bad_limits_make_nothing)
+{
+	const struct {
+		struct cove_box_options o;
+		const char *said;
+	} bad[] = {
+		{{.mem_bytes = 1}, "--mem"},
+		{{.cpu_milli = 1}, "--cpus"},
+		{{.pids = 1}, "--pids"},
+		{{.files = 1ull << 40}, "--files"},
+		{{.storage = "btrfs"}, "storage"},
+		{{.storage = ""}, "storage"},
+		{{.expire = "never", .ttl_ms = 1000}, "expire"},
+		{{.expire = "remove"}, "--ttl"},
+	};
+	struct cove *cove = open_home();
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct cove_box_options o = bad[i].o;
+		struct cove_error err;
+		struct cove_box *box;
+
+		o.size = sizeof(o);
+		CHECK(cove_create(cove, &o, &box, &err) < 0);
+		CHECK_EQ(err.kind, COVE_INVALID);
+		CHECK(strstr(err.message, bad[i].said));
+	}
+	CHECK_EQ(count_boxes(cove), 0);
+	close_home(cove);
+}
+
 TEST(sessions_are_checked_first)
 {
 	struct cove *cove = open_home();
@@ -116,6 +198,7 @@ TEST(looking_makes_no_state_directory)
 	struct cove_image_info *images;
 	struct cove_exec_info *execs;
 	char missing[80], *json;
+	struct cove_stats stats;
 	struct cove_error err;
 	struct cove_box *box;
 	struct cove *cove = open_home();
@@ -138,6 +221,9 @@ TEST(looking_makes_no_state_directory)
 	CHECK_EQ(cove_find(cove, "a", &box, &err), -ENOENT);
 	CHECK_EQ(cove_start(cove, "a", &err), -ENOENT);
 	CHECK_EQ(cove_stop(cove, "a", NULL, 0, &err), -ENOENT);
+	CHECK_EQ(cove_stats(cove, "a", &stats, &err), -ENOENT);
+	CHECK_EQ(cove_pause(cove, "a", &err), -ENOENT);
+	CHECK_EQ(cove_resume(cove, "a", &err), -ENOENT);
 	CHECK_EQ(cove_remove(cove, "a", false, &err), -ENOENT);
 	CHECK_EQ(cove_remove(cove, "a", true, &err), 0);
 	CHECK_EQ(cove_close(cove, "a", NULL, false, &err), -ENOENT);
@@ -161,6 +247,8 @@ static void make_session_box(struct cove *cove)
 		.env_count = 1,
 		.mounts = {{.src = "/usr", .dst = "/data", .read_only = true}},
 		.mount_count = 1,
+		.limits = {[LIMIT_MEM] = 64 << 20, [LIMIT_PIDS] = 1024, [LIMIT_TTL] = 60000},
+		.limits_asked = 1u << LIMIT_MEM | 1u << LIMIT_TTL | 1u << LIMIT_DISK,
 	};
 	char name[BOX_NAME_MAX + 1];
 	int fd;
@@ -189,6 +277,15 @@ TEST(a_session_is_never_silently_another)
 		{"--mount", {.mounts = mount}},
 		{"--env", {.env = env}},
 		{"--label", {.labels = label}},
+		{"--mem 64 MiB, not 128 MiB", {.mem_bytes = 128 << 20}},
+		{"--mem 64 MiB, not none", {.mem_bytes = COVE_UNLIMITED}},
+		/* A default is kept where it can be, what is asked for always. */
+		{"--pids unset, not 1024", {.pids = 1024}},
+		{"--disk none, not 16 MiB", {.disk_bytes = 16 << 20}},
+		{"--idle unset, not 2 s", {.idle_ms = 2000}},
+		{"--expire stop, not remove", {.ttl_ms = 60000, .expire = "remove"}},
+		{"--storage unset, not plain", {.storage = "plain"}},
+		{"--strict", {.strict = true}},
 	};
 	struct cove *cove = open_home();
 	struct cove_error err;
@@ -218,10 +315,11 @@ TEST(what_a_session_already_has_may_be_asked_for)
 
 	make_session_box(cove);
 	setenv("COVE_LIBEXEC", "/bin", 1);
-	CHECK(cove_open(
-		      cove, "s", NULL,
-		      BOX(.image = "host", .mounts = mount, .env = env, .persistence = "workspace"),
-		      &box, &err) < 0);
+	CHECK(cove_open(cove, "s", NULL,
+			BOX(.image = "host", .mounts = mount, .env = env,
+			    .persistence = "workspace", .mem_bytes = 64 << 20, .ttl_ms = 60000,
+			    .expire = "stop", .disk_bytes = COVE_UNLIMITED, .best_effort = true),
+			&box, &err) < 0);
 	CHECK_EQ(err.kind, COVE_UNSUPPORTED); /* it would be started: /bin has no cove-keeper */
 	close_home(cove);
 }
@@ -306,6 +404,8 @@ TEST(the_sweep_says_what_happened)
 	CHECK_EQ(mkdirat(cove->state.boxes_fd, ".gone-1", 0700), 0);
 	CHECK_EQ(mkdirat(cove->state.boxes_fd, ".new-1", 0700), 0);
 	CHECK_EQ(mkdirat(cove->state.run_fd, "nobody", 0700), 0);
+	CHECK_EQ(mkdirat(cove->state.run_fd, "nobody/proc", 0700), 0);
+	close(openat(cove->state.run_fd, "nobody/proc/meminfo", O_CREAT | O_WRONLY, 0600));
 	n = cove_list(cove, &list, &err);
 	CHECK_EQ(n, 2);
 	CHECK_STR(list[0].name, "fresh");

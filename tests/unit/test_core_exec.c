@@ -26,7 +26,11 @@ static void send_exit(struct peer *p, uint32_t id, int code, uint64_t out_bytes)
 			      .cwd = "/tmp",
 			      .shell_state = SHELL_KEPT,
 			      .cause = "exit",
-			      .stdout_bytes = out_bytes};
+			      .stdout_bytes = out_bytes,
+			      .cpu_us = 1001,
+			      .mem_peak_bytes = 4096,
+			      .io_read_bytes = 1,
+			      .io_write_bytes = 2};
 
 	CHECK_EQ(wire_exit_encode(&p->out, id, 0, &m), 0);
 }
@@ -68,6 +72,8 @@ TEST(late_output_is_never_mixed_in)
 	CHECK_STR(r.err_out, "oops");
 	CHECK_STR(r.cwd, "/tmp");
 	CHECK_STR(r.shell, "kept");
+	CHECK(r.cpu_us == 1001 && r.mem_peak_bytes == 4096 && r.io_read_bytes == 1 &&
+	      r.io_write_bytes == 2);
 	cove_result_free(&r);
 	CHECK_EQ(cove_run(box, LINE("echo own"), &r, &err), 0);
 	CHECK_STR(r.out, "own");
@@ -335,12 +341,21 @@ TEST(result_as_json)
 		"{\"exec_id\":4,\"exit_code\":0,\"stdout\":\"a\\\"b\",\"stderr\":\"\xef\xbf\xbd\","
 		"\"stderr_base64\":\"/w==\",\"cwd\":\"/tmp\",\"duration_ms\":5,\"timed_out\":false,"
 		"\"oom_killed\":false,\"truncated\":false,\"stdout_bytes\":3,\"stderr_bytes\":1,"
-		"\"shell\":\"kept\",\"cause\":\"exit\"}");
+		"\"shell\":\"kept\",\"cause\":\"exit\",\"cpu_ms\":null,\"mem_peak_bytes\":null,"
+		"\"io_read_bytes\":0,\"io_write_bytes\":0}");
 	free(json);
 	r.has_exit = false;
 	r.signal = 9;
+	r.oom_killed = true;
+	r.cpu_us = 1;
+	r.mem_peak_bytes = 4096;
+	r.io_read_bytes = 5;
+	r.io_write_bytes = 6;
 	json = cove_result_json(&r);
 	CHECK(strstr(json, "\"exit_code\":null,\"signal\":9,"));
+	CHECK(strstr(json, "\"oom_killed\":true,"));
+	CHECK(strstr(json, "\"cpu_ms\":1,\"mem_peak_bytes\":4096,\"io_read_bytes\":5,"
+			   "\"io_write_bytes\":6}"));
 	free(json);
 }
 

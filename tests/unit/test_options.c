@@ -5,13 +5,14 @@
 
 #include <stdlib.h>
 
-static const enum opt_id all[] = {OPT_NAME, OPTS_BOX,	OPT_TTY,   OPT_INTERACTIVE, OPT_EXEC,
-				  OPT_FROM, OPT_SIGNAL, OPT_GRACE, OPTS_COMMON,	    OPT_END};
+static const enum opt_id all[] = {OPT_NAME,    OPTS_BOX,    OPT_TTY,	OPT_INTERACTIVE,
+				  OPT_EXEC,    OPT_FROM,    OPT_SIGNAL, OPT_GRACE,
+				  OPTS_COMMON, OPTS_LIMITS, OPT_END};
 
 static int parse(struct options *o, int command_after, struct err *e, ...)
 {
 	struct opt_spec spec = {.verb = "test", .allowed = all, .command_after = command_after};
-	char *argv[32];
+	char *argv[48];
 	int argc = 0;
 	va_list ap;
 
@@ -153,6 +154,58 @@ TEST(numbers_times_and_signals)
 	options_done(&o);
 }
 
+TEST(limits)
+{
+	struct options o;
+	struct err e = {0};
+
+	CHECK_EQ(parse(&o, -1, &e, "x", NULL), 0);
+	CHECK(!options_has_limits(&o));
+	options_done(&o);
+	CHECK_EQ(parse(&o, -1, &e, "--mem", "512M", "--cpus=0.5", "--pids", "64", "--disk",
+		       "1.5GiB", "--files", "1024", "--io", "10m", "--ttl", "1h", "--idle=90",
+		       "--expire", "remove", "--net-bytes", "1G", "--net-conns", "8", "--storage",
+		       "loop", "--best-effort", "--strict", NULL),
+		 0);
+	CHECK_EQ(o.mem_bytes, 512 << 20);
+	CHECK_EQ(o.cpu_milli, 500);
+	CHECK_EQ(o.pids, 64);
+	CHECK_EQ(o.disk_bytes, 3ull << 29);
+	CHECK_EQ(o.files, 1024);
+	CHECK_EQ(o.io_bytes, 10 << 20);
+	CHECK_EQ(o.ttl_ms, 3600000);
+	CHECK_EQ(o.idle_ms, 90000);
+	CHECK_EQ(o.net_bytes, 1 << 30);
+	CHECK_EQ(o.net_conns, 8);
+	CHECK_STR(o.expire, "remove");
+	CHECK_STR(o.storage, "loop");
+	CHECK(o.best_effort && o.strict && options_has_limits(&o));
+	options_done(&o);
+}
+
+TEST(a_limit_is_lifted_by_0_and_by_none)
+{
+	static const char *const names[] = {"--mem",	   "--cpus",	 "--pids", "--disk",
+					    "--files",	   "--io",	 "--ttl",  "--idle",
+					    "--net-bytes", "--net-conns"};
+	static const char *const values[] = {"0", "none"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		for (size_t k = 0; k < 2; k++) {
+			struct options o;
+			struct err e = {0};
+
+			CHECK_EQ(parse(&o, -1, &e, names[i], values[k], NULL), 0);
+			CHECK(options_has_limits(&o));
+			CHECK(o.mem_bytes == UINT64_MAX || o.cpu_milli == UINT64_MAX ||
+			      o.pids == UINT64_MAX || o.disk_bytes == UINT64_MAX ||
+			      o.files == UINT64_MAX || o.io_bytes == UINT64_MAX ||
+			      o.ttl_ms == UINT64_MAX || o.idle_ms == UINT64_MAX ||
+			      o.net_bytes == UINT64_MAX || o.net_conns == UINT64_MAX);
+			options_done(&o);
+		}
+}
+
 TEST(bad_values_are_named)
 {
 	static const struct {
@@ -167,7 +220,26 @@ TEST(bad_values_are_named)
 		   {"--name", "", "empty"},
 		   {"--net", "open", "egress comes with the door"},
 		   {"--from", "99999999999999999999999999", "byte offset"},
-		   {"--from", "99999999999999999999999999:1", "byte offset"}};
+		   {"--from", "99999999999999999999999999:1", "byte offset"},
+		   {"--mem", "lots", "not a size"},
+		   {"--mem", "", "not a size"},
+		   {"--mem", "-1", "not a size"},
+		   {"--mem", "1.5", "not a size"},
+		   {"--mem", "99999999999T", "not a size"},
+		   {"--disk", "10 G", "not a size"},
+		   {"--io", "1M/s", "not a size"},
+		   {"--net-bytes", "None", "not a size"},
+		   {"--cpus", "half", "processors"},
+		   {"--cpus", "1.0005", "processors"},
+		   {"--cpus", "-2", "processors"},
+		   {"--pids", "1k", "not a number"},
+		   {"--pids", "18446744073709551615", "not a number"},
+		   {"--files", "many", "not a number"},
+		   {"--net-conns", "", "not a number"},
+		   {"--ttl", "soon", "not a time"},
+		   {"--idle", "-1", "not a time"},
+		   {"--expire", "", "empty"},
+		   {"--storage", "", "empty"}};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		struct options o;
