@@ -11,6 +11,8 @@
  *          would. The kernel drops it when the keeper's last descriptor closes, however it died.
  * live/end each run has a random token, written in live and repeated in end. An end without the
  *          token of live belongs to an earlier run and counts for nothing: no clock is compared.
+ * spare    a file of the box's own, made with live, that is filled and renamed to end when the disk
+ *          has no room for a new one: how a box ended is known although it filled the disk.
  * claim    flock(2) on the directory, held by whoever makes, starts or removes the box. The
  *          creator has it from the first moment, so a sweep can tell a box whose keeper is about
  *          to start from one that was left behind.
@@ -30,7 +32,10 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-enum { BOOT_ID_LEN = 36, RUN_TOKEN_LEN = 16 };
+#define SPARE_NAME "spare"
+
+/* More than live and end can take, whatever is escaped in them. */
+enum { BOOT_ID_LEN = 36, RUN_TOKEN_LEN = 16, SPARE_BYTES = 1024 };
 
 /* What live and end say. */
 struct life {
@@ -212,25 +217,64 @@ static int read_life(int box_fd, const char *name, struct life *ret)
 	return r < 0 ? r : 1;
 }
 
+static int format_life(struct buf *b, const struct life *l)
+{
+	int r = lines_put(b, "run", l->run);
+
+	if (r == 0 && l->pid)
+		r = lines_put_u64(b, "pid", l->pid);
+	if (r == 0 && l->boot[0])
+		r = lines_put(b, "boot", l->boot);
+	if (r == 0 && l->cause[0])
+		r = lines_put(b, "cause", l->cause);
+	if (r == 0 && l->by[0])
+		r = lines_put(b, "by", l->by);
+	if (r == 0)
+		r = lines_put_u64(b, "at_ms", l->at_ms);
+	return r;
+}
+
+/* Its blocks are there already, and nothing new is needed for a rename in the same directory. */
+static int write_spare(int box_fd, const char *name, const struct buf *b, bool durable)
+{
+	autoclose int fd = openat(box_fd, SPARE_NAME, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+	int r;
+
+	if (fd < 0)
+		return -errno;
+	r = fd_write_full(fd, buf_data(b), buf_len(b));
+	if (r == 0 && ftruncate(fd, (off_t)buf_len(b)) < 0)
+		r = -errno;
+	if (r == 0 && durable && fsync(fd) < 0)
+		r = -errno;
+	if (r == 0 && renameat(box_fd, SPARE_NAME, box_fd, name) < 0)
+		r = -errno;
+	if (r == 0 && durable && fsync(box_fd) < 0)
+		r = -errno;
+	return r;
+}
+
+/* Real bytes, because not every filesystem can set room aside. */
+static int make_spare(int box_fd)
+{
+	char nothing[SPARE_BYTES] = "";
+	autoclose int fd =
+		openat(box_fd, SPARE_NAME, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+	return fd < 0 ? -errno : fd_write_full(fd, nothing, sizeof(nothing));
+}
+
 static int write_life(int box_fd, const char *name, const struct life *l, bool durable)
 {
 	struct buf b;
 	int r;
 
-	buf_init(&b, RECORD_FILE_MAX);
-	r = lines_put(&b, "run", l->run);
-	if (r == 0 && l->pid)
-		r = lines_put_u64(&b, "pid", l->pid);
-	if (r == 0 && l->boot[0])
-		r = lines_put(&b, "boot", l->boot);
-	if (r == 0 && l->cause[0])
-		r = lines_put(&b, "cause", l->cause);
-	if (r == 0 && l->by[0])
-		r = lines_put(&b, "by", l->by);
-	if (r == 0)
-		r = lines_put_u64(&b, "at_ms", l->at_ms);
+	buf_init(&b, SPARE_BYTES);
+	r = format_life(&b, l);
 	if (r == 0)
 		r = fd_write_file(box_fd, name, buf_data(&b), buf_len(&b), 0600, durable);
+	if ((r == -ENOSPC || r == -EDQUOT) && write_spare(box_fd, name, &b, durable) == 0)
+		r = 0;
 	buf_done(&b);
 	return r;
 }
@@ -369,7 +413,9 @@ int record_write_live(int box_fd, bool durable, struct err *e)
 		return err_errno(e, -r, "write that the box is live");
 	if (unlinkat(box_fd, "end", 0) < 0 && errno != ENOENT)
 		return err_errno(e, errno, "remove the box's last end");
-	return 0;
+	/* One that is not kept has no end to be read later. */
+	r = durable ? make_spare(box_fd) : 0;
+	return r < 0 ? err_errno(e, -r, "set room aside for the box's end") : 0;
 }
 
 int record_write_end(int box_fd, const char *cause, const char *by, bool durable, struct err *e)
@@ -390,7 +436,10 @@ int record_write_end(int box_fd, const char *cause, const char *by, bool durable
 	str_copy(end.cause, sizeof(end.cause), cause ? cause : "");
 	str_copy(end.by, sizeof(end.by), by ? by : "");
 	r = write_life(box_fd, "end", &end, durable);
-	return r < 0 ? err_errno(e, -r, "write why the box ended") : 0;
+	if (r < 0)
+		return err_errno(e, -r, "write why the box ended");
+	unlinkat(box_fd, SPARE_NAME, 0); /* usually there still; the next start makes it anew */
+	return 0;
 }
 
 int record_bury(struct state *s, const char *name, bool durable, char ret_tomb[64], struct err *e)

@@ -1,9 +1,10 @@
 /*
- * The life of a box on disk, as three small files with one writer each.
+ * The life of a box on disk, as a few small files with one writer each.
  *
  *	record	the spec; written once by create, durable before the box is named
  *	live	keeper pid, boot id, start time; written by the keeper when it starts
  *	end	cause, by whom, when; written by the keeper when it ends the box, or by the sweep
+ *	spare	room for end, should the disk be full by then; while it runs
  *	lock	locked by the keeper for as long as it lives: the only truth about liveness
  *
  *	lock held			running
@@ -58,7 +59,8 @@ void record_done(struct record *r);
 /* Keeper: lock for life (-EBUSY if held), then say live. `end` is removed. */
 int record_lock(int box_fd, int *ret_lock_fd, struct err *e);
 int record_write_live(int box_fd, bool durable, struct err *e);
-/* The first end of a run stays: a later one changes nothing. */
+/* The first end of a run stays: a later one changes nothing. On a full disk the room that
+ * record_write_live set aside is used. */
 int record_write_end(int box_fd, const char *cause, const char *by, bool durable, struct err *e);
 
 /* Is the lock held by somebody else? Only asks, so it never gets in a keeper's way. Who asks again
