@@ -24,7 +24,8 @@ struct world {
 	struct ev *ev;
 	struct keeper k;
 	int box_fd, init_fd, client_fd[CLIENTS];
-	unsigned ends;
+	unsigned ends, pauses;
+	bool frozen;
 };
 
 static struct world *world_of(struct keeper *k)
@@ -44,6 +45,29 @@ static void on_end(struct keeper *k, const struct keeper_end *end)
 {
 	MUST(end->cause && end->cause[0]);
 	world_of(k)->ends++;
+}
+
+/* Every third time the host cannot. */
+static int on_pause(struct keeper *k, bool on, struct err *e)
+{
+	struct world *w = world_of(k);
+
+	MUST(on != k->paused && !k->ending);
+	if (++w->pauses % 3 == 0)
+		return err_set(e, ERR_UNSUPPORTED, ENOTSUP, "not now");
+	w->frozen = on;
+	return 0;
+}
+
+static void on_stats(struct keeper *k, struct wire_stats *m)
+{
+	m->mem_bytes = UINT64_MAX;
+}
+
+/* Nothing is begun in a box that stands still. */
+static void on_exec(struct keeper *k)
+{
+	MUST(!world_of(k)->frozen);
 }
 
 /* One directory for all runs of this process, empty between them and removed at its end. */
@@ -96,6 +120,9 @@ static void begin(struct world *w)
 	MUST(ev_new(&w->ev) == 0);
 	w->k = (struct keeper){
 		.ev = w->ev, .name = "fuzz", .on_up = on_up, .on_lost = on_lost, .on_end = on_end};
+	w->k.on_pause = on_pause;
+	w->k.on_stats = on_stats;
+	w->k.on_exec = on_exec;
 	keeper_init(&w->k, w->box_fd);
 	w->k.logs.exec_bytes_max = EXEC_KEPT;
 	w->k.logs.bytes_max = BOX_KEPT;
@@ -171,6 +198,7 @@ static void end(struct world *w)
 
 	check_logs(w);
 	MUST(!w->k.deaf || w->ends > 0);
+	MUST(w->k.paused == w->frozen);
 	keeper_disconnect(&w->k);
 	execs_interrupt(&w->k);
 	relays_interrupt(&w->k);
