@@ -4,7 +4,7 @@
  *	start ID STARTED_MS PID BACKGROUND SHELL COMMAND...
  *	end   ID STATE HAS_EXIT CODE SIGNAL TIMED_OUT OOM CUT DURATION_MS OUT ERR
  *	      SHELL_STATE CAUSE...
- *	used  ID CPU_US MEM_PEAK IO_READ IO_WRITE	what its tree used; none where it is not known
+ *	used  ID CPU_US MEM_PEAK IO_READ IO_WRITE	what its tree used, if known
  *	late  ID OUT ERR	output that came after the end
  *	drop  ID		forgotten, its logs are deleted
  *	next  ID		the first id not used yet
@@ -54,8 +54,8 @@ struct journal {
 void journal_init(struct journal *j);
 void journal_done(struct journal *j);
 
-/* Each appends what it has to say in one write; what does not fit on the disk is taken back. logs_fd is
- * the directory. Negative errno on failure. */
+/* Each appends what it has to say in one write; what does not fit on the disk is taken back.
+ * logs_fd is the directory. Negative errno on failure. */
 int journal_start(struct journal *j, int logs_fd, const struct exec_record *r);
 int journal_end(struct journal *j, int logs_fd, const struct exec_record *r);
 int journal_late(struct journal *j, int logs_fd, const struct exec_record *r);

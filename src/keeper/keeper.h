@@ -79,7 +79,7 @@ struct keeper {
 	void (*on_room)(struct keeper *k); /* a client left */
 	void (*on_idle)(struct keeper *k); /* the last running command ended */
 	void (*on_exec)(struct keeper *k); /* a command is about to be given to init */
-	/* Freezes or thaws the box. It is told before `paused` changes; a refusal changes nothing. */
+	/* Freezes or thaws the box, before `paused` changes; a refusal changes nothing. */
 	int (*on_pause)(struct keeper *k, bool on, struct err *e);
 	/* Adds what the host knows of the box. */
 	void (*on_stats)(struct keeper *k, struct wire_stats *m);

@@ -65,8 +65,8 @@ void life_release(struct life *l);
 /* Ends the box, in whatever state it is. */
 void life_end(struct life *l, const struct keeper_end *end);
 
-/* limits.c: what the box may use, in the order of the start. Each refuses a limit that was asked for
- * and cannot be kept, and notes one that was not. */
+/* limits.c: what the box may use, in the order of the start. A limit that cannot be kept is refused
+ * if it was asked for, and noted otherwise. */
 int limits_make_cgroup(struct life *l, struct err *e);
 int limits_open_volume(struct life *l, struct err *e);
 void limits_for_wall(const struct life *l, struct wall_limits *ret);
