@@ -127,6 +127,33 @@ int fd_write_file(int dir_fd, const char *name, const void *p, size_t n, mode_t 
 	return durable && fsync(dir_fd) < 0 ? -errno : 0;
 }
 
+/* In registers that the kernel does not read for these calls. */
+static uint64_t secret[2];
+
+void sys_secret_take(void)
+{
+	char *text = getenv("COVE_SECRET");
+	unsigned char bytes[sizeof(secret)];
+
+	if (!text || strlen(text) != 2 * sizeof(bytes))
+		return;
+	for (size_t i = 0; i < sizeof(bytes); i++) {
+		char pair[] = {text[2 * i], text[2 * i + 1], 0};
+
+		bytes[i] = (unsigned char)strtoul(pair, NULL, 16);
+	}
+	memcpy(secret, bytes, sizeof(secret));
+	explicit_bzero(text, strlen(text));
+	unsetenv("COVE_SECRET");
+}
+
+int sys_clone3(const void *args, size_t size)
+{
+	long r = syscall(SYS_clone3, args, size, 0, 0, secret[0], secret[1]);
+
+	return r < 0 ? -errno : (int)r;
+}
+
 int fd_openat2(int dir_fd, const char *path, int flags, mode_t mode, uint64_t resolve)
 {
 	struct {
@@ -135,7 +162,7 @@ int fd_openat2(int dir_fd, const char *path, int flags, mode_t mode, uint64_t re
 	long r;
 
 	do {
-		r = syscall(SYS_openat2, dir_fd, path, &how, sizeof(how));
+		r = syscall(SYS_openat2, dir_fd, path, &how, sizeof(how), secret[0], secret[1]);
 	} while (r < 0 && errno == EINTR);
 	return r < 0 ? -errno : (int)r;
 }

@@ -301,6 +301,7 @@ int main(int argc, char **argv)
 	struct init in = {.groups = TREE_GROUPS_NONE};
 	int rfd = -1, wfd = -1, r;
 
+	sys_secret_take();
 	if (options_parse(&in, argc, argv) < 0 || close_inherited(&in) < 0 ||
 	    move_link(&rfd, &wfd) < 0)
 		return 1;

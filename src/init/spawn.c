@@ -245,13 +245,11 @@ static pid_t fork_with_pidfd(const struct spawn *s, int *ret_pidfd, bool *ret_en
 		.exit_signal = SIGCHLD,
 		.cgroup = group_fd >= 0 ? (uint64_t)group_fd : 0,
 	};
-	long pid = syscall(SYS_clone3, &args, sizeof(args));
+	pid_t pid = sys_clone3(&args, sizeof(args));
 
 	*ret_enter = false;
-	if (pid >= 0)
-		return (pid_t)pid;
-	if (errno == EAGAIN || errno == ENOMEM)
-		return -errno;
+	if (pid >= 0 || pid == -EAGAIN || pid == -ENOMEM)
+		return pid;
 	*ret_enter = group_fd >= 0;
 	pid = fork();
 	if (pid < 0)
