@@ -4,7 +4,8 @@
  * A relative source lies below the workspace, which other boxes may be writing to at this moment.
  * It is resolved beneath the workspace twice, here to make what is missing and say what is wrong,
  * and by the wall when it mounts it: a link that leads out is refused by both, whoever put it
- * there and when.
+ * there and when. Below the volume of a workspace the second time is inside the box, where the
+ * workspace is already in place: nothing below a mount that is not attached can be shown twice.
  */
 #include "keeper/mounts.h"
 
@@ -24,9 +25,27 @@ static int too_long(struct err *e)
 	return err_set(e, ERR_INVALID, ENAMETOOLONG, "the workspace's path is too long");
 }
 
-static int open_named(struct mounts *m, const char *name, struct state *st, struct err *e)
+/* What the workspace of a box with a disk limit cannot keep. */
+static int not_bounded(struct mounts *m, const struct spec *s, const char *why, struct err *e)
 {
+	if (s->limits_asked & 1u << LIMIT_DISK && !s->best_effort)
+		return err_set(e, ERR_UNSUPPORTED, ENOTSUP,
+			       "--disk cannot be kept in workspace '%s': %s; use a new workspace, "
+			       "or --best-effort",
+			       s->workspace, why);
+	snprintf(m->note, sizeof(m->note), "disk: not counted in workspace '%s': %s", s->workspace,
+		 why);
+	return 0;
+}
+
+static int open_named(struct mounts *m, const struct spec *s, struct state *st, struct err *e)
+{
+	/* Only who asks matters here: the volume is stored with the box's own ids. */
+	const struct ids ids = {.kind = geteuid() == 0 ? IDS_RANGE : IDS_SINGLE};
+	const char *name = s->workspace;
+	struct workspace_use use;
 	char all[BOX_PATH_MAX];
+	int r;
 
 	if (!path_join(all, sizeof(all), st->home, "workspaces") ||
 	    !path_join(m->workspace, sizeof(m->workspace), all, name))
@@ -35,7 +54,16 @@ static int open_named(struct mounts *m, const char *name, struct state *st, stru
 		st->workspaces_fd = open(all, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (st->workspaces_fd < 0)
 		return err_errno(e, errno, "open '%s'", all);
-	return workspace_open(st, name, true, &m->workspace_fd, e);
+	r = workspace_use(st, name, &ids, s->limits[LIMIT_DISK], &use, e);
+	if (r == 0 && use.why[0])
+		r = not_bounded(m, s, use.why, e);
+	if (r < 0) {
+		workspace_use_done(&use);
+		return r;
+	}
+	m->workspace_fd = use.root_fd;
+	m->volume = use.volume;
+	return 0;
 }
 
 /* The path without links, as the kernel sees it. */
@@ -85,14 +113,14 @@ static int add_workspace(struct mounts *m, const struct spec *s, struct state *s
 	r = s->workspace ? 0 : refuse_state(s->workspace_dir, st->home, e);
 	if (r < 0)
 		return r;
-	r = s->workspace ? open_named(m, s->workspace, st, e)
-			 : open_host_dir(m, s->workspace_dir, e);
+	r = s->workspace ? open_named(m, s, st, e) : open_host_dir(m, s->workspace_dir, e);
 	if (r < 0)
 		return r;
 	m->list[m->count++] = (struct wall_mount){
 		.src = m->workspace,
 		.dst = WORKSPACE_DST,
 		.owned = s->workspace != NULL,
+		.src_fd = m->volume.mount_fd > 0 ? m->volume.mount_fd : 0,
 	};
 	return 0;
 }
@@ -118,7 +146,8 @@ static int add_mount(struct mounts *m, const struct spec *s, const struct spec_m
 		r = workspace_open_source(m->workspace_fd, given->src, &fd, e);
 		if (r < 0)
 			return r;
-		w.src = m->workspace;
+		w.in_box = m->volume.mount_fd > 0;
+		w.src = w.in_box ? WORKSPACE_DST : m->workspace;
 		w.beneath = given->src;
 		w.owned = s->workspace != NULL;
 	}
@@ -133,6 +162,8 @@ int mounts_make(struct mounts *m, const struct keeper_config *c, struct state *s
 	m->count = 0;
 	m->workspace[0] = 0;
 	m->workspace_fd = -1;
+	m->volume = VOLUME_NONE;
+	m->note[0] = 0;
 	r = add_workspace(m, &c->spec, st, e);
 	for (size_t i = 0; i < c->spec.mount_count && r == 0; i++)
 		r = add_mount(m, &c->spec, &c->spec.mounts[i], st->home, e);
@@ -142,4 +173,5 @@ int mounts_make(struct mounts *m, const struct keeper_config *c, struct state *s
 void mounts_done(struct mounts *m)
 {
 	fd_close(&m->workspace_fd);
+	volume_done(&m->volume);
 }

@@ -171,8 +171,8 @@ int loopdev_open(int file_fd, bool alone, struct loopdev *ret, struct err *e)
 	control = open(CONTROL_PATH, O_RDWR | O_CLOEXEC);
 	if (control < 0)
 		return no_loop(errno, e);
-	/* What is kept goes to disk once, not through a second cache. What is thrown away had better
-	 * not go there at all. */
+	/* What is kept goes to disk once, not through a second cache. What is thrown away had
+	 * better not go there at all. */
 	r = attach(control, file_fd, alone ? 0 : LOOP_DIRECT, ret);
 	if (r == -ENOENT)
 		return err_set(e, ERR_UNSUPPORTED, ENOENT,

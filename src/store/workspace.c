@@ -5,6 +5,11 @@
  * ever sees one that belongs to root by mistake. Removal renames to .gone-<random> first; whatever
  * a crash leaves behind is deleted by the next removal.
  *
+ * A disk is made within .new-<random> and named <name>.img before the directory gets its name, and
+ * a removal takes the names away in the other order: a disk without a directory is never in use,
+ * whoever made it or removed it was killed, and it goes. Making, opening and removing hold a lock
+ * on workspaces/, so that none of them sees another halfway.
+ *
  * A mount source is resolved by the kernel with RESOLVE_BENEATH, because a box may be changing the
  * workspace at this very moment: no check of ours could be trusted by the time the path is used.
  */
@@ -15,18 +20,23 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "storage/ext4.h"
+#include "storage/loop.h"
+#include "storage/loopdev.h"
 #include "storage/tree.h"
 #include "store/image_internal.h"
 #include "store/record.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-enum { OPEN_TRIES = 32 };
+enum { OPEN_TRIES = 32, LOCK_STEP_MS = 5 };
 
 #define KERNEL_RENAME_NOREPLACE 1u /* from the kernel's headers, which musl does not bring */
 
@@ -61,6 +71,30 @@ static int rename_new(int dir_fd, const char *from, const char *to)
 	return 0;
 }
 
+/* Everything that changes names below workspaces/ holds this. The descriptor is the lock. */
+static int lock_all(struct state *s)
+{
+	autoclose int fd = openat(s->workspaces_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	for (int waited = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; waited += LOCK_STEP_MS) {
+		if (errno != EWOULDBLOCK && errno != EINTR)
+			return -errno;
+		if (waited >= DISK_LOCK_MS)
+			return -EBUSY;
+		poll(NULL, 0, LOCK_STEP_MS);
+	}
+	return take_fd(fd);
+}
+
+static struct storage_place place_of(const struct state *s, const char *name)
+{
+	return (struct storage_place){
+		.home_fd = s->home_fd, .dir_fd = s->workspaces_fd, .name = name};
+}
+
+/* Under the lock. */
 static int make_workspace(struct state *s, const char *name)
 {
 	autoclose int fd = -1;
@@ -80,19 +114,47 @@ static int make_workspace(struct state *s, const char *name)
 	return fsync(s->workspaces_fd) < 0 ? -errno : 0;
 }
 
-int workspace_open(struct state *s, const char *name, bool make, int *ret_fd, struct err *e)
+/* The same with a disk. Under the lock. */
+static int make_with_disk(struct state *s, const char *name, uint64_t bytes, struct err *e)
 {
-	enum { FLAGS = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW };
-	int r = check_workspace_name(name, e), fd;
+	struct storage_place place = place_of(s, name);
+	char tmp[32], disk[DISK_NAME_SIZE];
+	autoclose int fd = -1;
+	int r = state_new_dir(s->workspaces_fd, tmp, &fd);
 
 	if (r < 0)
+		return state_error(s, -r, "make the workspace in", e);
+	disk_name(&place, disk);
+	r = disk_make(&place, &(struct storage_size){.bytes = bytes}, fd, disk, e);
+	/* One that is there without a directory was being removed. */
+	if (r == 0 && (renameat(fd, disk, s->workspaces_fd, disk) < 0 ||
+		       renameat(s->workspaces_fd, tmp, s->workspaces_fd, name) < 0))
+		r = state_error(s, errno, "make the workspace in", e);
+	if (r < 0) {
+		unlinkat(fd, disk, 0);
+		unlinkat(s->workspaces_fd, tmp, AT_REMOVEDIR);
 		return r;
-	fd = openat(s->workspaces_fd, name, FLAGS);
+	}
+	return fsync(s->workspaces_fd) < 0 ? state_error(s, errno, "sync", e) : 0;
+}
+
+enum { OPEN_FLAGS = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW };
+
+/* Opens the directory; makes it if it is missing and that is wished. Under the lock. */
+static int open_or_make(struct state *s, const char *name, bool make, int *ret_fd, struct err *e)
+{
+	char disk[DISK_NAME_SIZE];
+	struct storage_place place = place_of(s, name);
+	int fd = openat(s->workspaces_fd, name, OPEN_FLAGS), r;
+
 	if (fd < 0 && errno == ENOENT && make) {
+		/* A disk without its directory was being removed. */
+		disk_name(&place, disk);
+		unlinkat(s->workspaces_fd, disk, 0);
 		r = make_workspace(s, name);
 		if (r < 0)
 			return state_error(s, -r, "make the workspace in", e);
-		fd = openat(s->workspaces_fd, name, FLAGS);
+		fd = openat(s->workspaces_fd, name, OPEN_FLAGS);
 	}
 	if (fd < 0 && errno == ENOENT)
 		return err_set(e, ERR_NOT_FOUND, ENOENT, "no workspace '%s'", name);
@@ -100,6 +162,81 @@ int workspace_open(struct state *s, const char *name, bool make, int *ret_fd, st
 		return err_errno(e, errno, "open workspace '%s'", name);
 	*ret_fd = fd;
 	return 0;
+}
+
+static int lock_for(struct state *s, const char *name, int *ret_fd, struct err *e)
+{
+	int r = check_workspace_name(name, e);
+
+	if (r < 0)
+		return r;
+	*ret_fd = lock_all(s);
+	return *ret_fd < 0 ? state_error(s, -*ret_fd, "lock the workspaces in", e) : 0;
+}
+
+int workspace_open(struct state *s, const char *name, bool make, int *ret_fd, struct err *e)
+{
+	autoclose int lock = -1;
+	int r = lock_for(s, name, &lock, e);
+
+	return r < 0 ? r : open_or_make(s, name, make, ret_fd, e);
+}
+
+/* ---- as a box uses it ---- */
+
+void workspace_use_done(struct workspace_use *u)
+{
+	fd_close(&u->root_fd);
+	volume_done(&u->volume);
+}
+
+static bool is_missing(const struct state *s, const char *name)
+{
+	struct stat st;
+
+	return fstatat(s->workspaces_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
+}
+
+static int use_disk(const struct storage_place *place, const struct ids *ids,
+		    struct workspace_use *ret, struct err *e)
+{
+	int r = storage_loop.check(place, ids, e);
+
+	if (r == 0)
+		r = storage_loop.open(place, ids, &(struct storage_size){0}, &ret->volume, e);
+	if (r < 0) {
+		err_prefix(e, "workspace '%s'", place->name);
+		return r;
+	}
+	ret->root_fd = openat(ret->volume.stat_fd, ".", OPEN_FLAGS);
+	return ret->root_fd < 0 ? err_errno(e, errno, "open workspace '%s'", place->name) : 0;
+}
+
+int workspace_use(struct state *s, const char *name, const struct ids *ids, uint64_t bytes,
+		  struct workspace_use *ret, struct err *e)
+{
+	struct storage_place place = place_of(s, name);
+	autoclose int lock = -1;
+	struct err no_disk = {0};
+	int r;
+
+	*ret = (struct workspace_use){.root_fd = -1, .volume = VOLUME_NONE};
+	r = lock_for(s, name, &lock, e);
+	if (r < 0)
+		return r;
+	if (bytes > 0 && is_missing(s, name)) {
+		if (storage_loop.check(&place, ids, &no_disk) == 0)
+			r = make_with_disk(s, name, bytes, e);
+	} else if (bytes > 0) {
+		err_set(&no_disk, ERR_UNSUPPORTED, ENOTSUP,
+			"it was made as a plain directory, and stays one");
+	}
+	if (r < 0)
+		return r;
+	if (!is_missing(s, name) && storage_detect(&place) == &storage_loop)
+		return use_disk(&place, ids, ret, e);
+	str_copy(ret->why, sizeof(ret->why), no_disk.msg);
+	return open_or_make(s, name, true, &ret->root_fd, e);
 }
 
 /* ---- listing ---- */
@@ -120,7 +257,7 @@ static int usage_inside(struct inside_job *job)
 
 /* An ordinary user may not look into directories that belong to the box's other ids, but box root
  * may. */
-static int measure(struct state *s, const struct ids *ids, struct workspace *w, struct err *e)
+static int measure_tree(struct state *s, const struct ids *ids, struct workspace *w, struct err *e)
 {
 	struct usage_job *j;
 	int r = tree_usage(s->workspaces_fd, w->name, &w->bytes, &w->files, e);
@@ -137,6 +274,43 @@ static int measure(struct state *s, const struct ids *ids, struct workspace *w, 
 	w->files = j->files;
 	inside_free(j, sizeof(*j));
 	return r;
+}
+
+/* What the disk takes of the host, and what it says about its files: the filesystem itself while a
+ * box has it, else what was written when the last one let it go. */
+static int measure_disk(const struct storage_place *place, const struct ids *ids,
+			struct workspace *w, struct err *e)
+{
+	autoclose int fd = disk_open(place);
+	struct volume volume = VOLUME_NONE;
+	struct volume_usage usage;
+	struct ext4_counts counts;
+	struct stat st;
+	int r;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return err_errno(e, fd < 0 ? -fd : errno, "measure workspace '%s'", w->name);
+	w->bytes = (uint64_t)st.st_blocks * 512;
+	if (loopdev_has(fd) &&
+	    storage_loop.open(place, ids, &(struct storage_size){0}, &volume, NULL) == 0) {
+		volume_usage(&volume, &usage);
+		volume_done(&volume);
+		w->files = usage.files + 1; /* its root, as everywhere */
+		return 0;
+	}
+	r = ext4_read_counts(fd, &counts);
+	if (r < 0)
+		return err_errno(e, -r, "measure workspace '%s'", w->name);
+	w->files = counts.files + 1;
+	return 0;
+}
+
+static int measure(struct state *s, const struct ids *ids, struct workspace *w, struct err *e)
+{
+	struct storage_place place = place_of(s, w->name);
+
+	return storage_detect(&place) == &storage_loop ? measure_disk(&place, ids, w, e)
+						       : measure_tree(s, ids, w, e);
 }
 
 int workspace_list(struct state *s, const struct ids *ids, struct workspace **ret,
@@ -187,28 +361,88 @@ static int delete_leftovers(struct state *s, const struct ids *ids, struct err *
 	return r;
 }
 
-int workspace_remove(struct state *s, const struct ids *ids, const char *name, struct err *e)
+/* Disks whose directory is gone or was never there. Under the lock. */
+static int drop_lone_disks(struct state *s)
 {
-	char box[BOX_NAME_MAX + 1], gone[32];
-	int r = check_workspace_name(name, e);
+	char **names;
+	size_t count;
+	int r = state_all_names(s->workspaces_fd, &names, &count);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < count && r == 0; i++) {
+		char name[BOX_NAME_MAX + 1];
+		size_t n = strlen(names[i]);
+
+		if (n <= 4 || n - 4 > BOX_NAME_MAX || strcmp(names[i] + n - 4, ".img") != 0)
+			continue;
+		snprintf(name, sizeof(name), "%.*s", (int)(n - 4), names[i]);
+		if (is_missing(s, name) && unlinkat(s->workspaces_fd, names[i], 0) < 0 &&
+		    errno != ENOENT)
+			r = -errno;
+	}
+	state_names_free(names, count);
+	return r;
+}
+
+int workspace_sweep(struct state *s, const struct ids *ids, struct err *e)
+{
+	autoclose int lock = s->workspaces_fd < 0 ? -1 : lock_all(s);
+	int r;
+
+	if (s->workspaces_fd < 0)
+		return 0;
+	r = lock < 0 ? lock : drop_lone_disks(s);
+	if (r < 0)
+		return state_error(s, -r, "sweep the workspaces in", e);
+	fd_close(&lock);
+	return delete_leftovers(s, ids, e);
+}
+
+/* Takes the names away, which is what counts: the directory first. Under the lock. */
+static int hide(struct state *s, const char *name, struct err *e)
+{
+	struct storage_place place = place_of(s, name);
+	char gone[32], disk[DISK_NAME_SIZE];
+
+	state_gone_name(gone);
+	if (renameat(s->workspaces_fd, name, s->workspaces_fd, gone) < 0) {
+		if (errno == ENOENT)
+			return err_set(e, ERR_NOT_FOUND, ENOENT, "no workspace '%s'", name);
+		return state_error(s, errno, "remove the workspace in", e);
+	}
+	disk_name(&place, disk);
+	state_gone_name(gone);
+	if (renameat(s->workspaces_fd, disk, s->workspaces_fd, gone) < 0 && errno != ENOENT)
+		return state_error(s, errno, "remove the workspace in", e);
+	return fsync(s->workspaces_fd) < 0 ? state_error(s, errno, "sync", e) : 0;
+}
+
+static int remove_unused(struct state *s, const char *name, struct err *e)
+{
+	char box[BOX_NAME_MAX + 1];
+	autoclose int lock = -1;
+	int r = lock_for(s, name, &lock, e);
 
 	if (r == 0)
 		r = record_find_user(s, NULL, name, box, e);
-	if (r < 0)
-		return r;
 	if (r > 0)
 		return err_set(e, ERR_CONFLICT, EBUSY,
 			       "box '%s' uses workspace '%s'; remove the box first (cove rm %s)",
 			       box, name, box);
-	state_gone_name(gone);
-	if (renameat(s->workspaces_fd, name, s->workspaces_fd, gone) < 0) {
-		if (errno == ENOENT || s->workspaces_fd < 0)
-			return err_set(e, ERR_NOT_FOUND, ENOENT, "no workspace '%s'", name);
-		return state_error(s, errno, "remove the workspace in", e);
-	}
-	if (fsync(s->workspaces_fd) < 0)
-		return state_error(s, errno, "sync", e);
-	return delete_leftovers(s, ids, e);
+	return r < 0 ? r : hide(s, name, e);
+}
+
+int workspace_remove(struct state *s, const struct ids *ids, const char *name, struct err *e)
+{
+	int r = check_workspace_name(name, e);
+
+	if (r < 0)
+		return r;
+	if (s->workspaces_fd < 0)
+		return err_set(e, ERR_NOT_FOUND, ENOENT, "no workspace '%s'", name);
+	r = remove_unused(s, name, e);
+	return r < 0 ? r : workspace_sweep(s, ids, e);
 }
 
 /* ---- mount sources ---- */

@@ -2,11 +2,15 @@
  * Named workspaces: directories below workspaces/ that outlive boxes. Their files are stored with
  * the box's own ids (as root: uid 1000 for the box's user; otherwise that user is the caller), so a
  * workspace works in every later box.
+ *
+ * As root a new one is a volume with a limit: workspaces/<name>/ stays empty and the files are in
+ * workspaces/<name>.img (storage/loop.h). Which of the two it is stays as it was made.
  */
 #pragma once
 
 #include "base/err.h"
 #include "storage/ids.h"
+#include "storage/storage.h"
 #include "store/state.h"
 
 #include <stdbool.h>
@@ -21,6 +25,23 @@ struct workspace {
 /* The directory of a workspace; with make it is created if missing, whole or not at all.
  * ERR_NOT_FOUND otherwise. */
 int workspace_open(struct state *s, const char *name, bool make, int *ret_fd, struct err *e);
+
+/* A workspace as a box uses it: made if missing, as a volume of so many bytes where this caller can
+ * have one (0: a directory). volume.mount_fd is -1 where it is a directory, and then `why` says, if
+ * that is not the caller's wish, why nothing bounds it. */
+struct workspace_use {
+	int root_fd; /* owned; its files with ids as stored */
+	struct volume volume;
+	char why[200];
+};
+
+int workspace_use(struct state *s, const char *name, const struct ids *ids, uint64_t bytes,
+		  struct workspace_use *ret, struct err *e);
+void workspace_use_done(struct workspace_use *u); /* also after a failure */
+
+/* Deletes what a crash left between two steps: disks without their directory, half-made and
+ * half-deleted ones. */
+int workspace_sweep(struct state *s, const struct ids *ids, struct err *e);
 
 /* All of them with what they take on disk, sorted. Free with free(). */
 int workspace_list(struct state *s, const struct ids *ids, struct workspace **ret,
