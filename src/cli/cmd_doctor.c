@@ -85,8 +85,19 @@ static void put_arrow(struct page *p, const char *text)
 	(void)buf_append_str(&p->b, "\n");
 }
 
-static void put_check(struct page *p, const struct doctor_check *k)
+/* Are both there because of the same thing? Then one arrow is enough. */
+static bool is_alike(const struct doctor_check *a, const struct doctor_check *b)
 {
+	return a->group == b->group && b->status >= DOCTOR_LIMITED &&
+	       strcmp(a->remedy, b->remedy) == 0;
+}
+
+/* before and after are its neighbours, or NULL. */
+static void put_check(struct page *p, const struct doctor_check *k,
+		      const struct doctor_check *before, const struct doctor_check *after)
+{
+	bool again = k->status >= DOCTOR_LIMITED && before && is_alike(k, before) &&
+		     strcmp(k->found, before->found) == 0;
 	static const enum mark marks[] = {MARK_GOOD, MARK_NONE, MARK_LESS, MARK_BAD};
 	char name[32];
 
@@ -95,12 +106,15 @@ static void put_check(struct page *p, const struct doctor_check *k)
 		*at = *at == '_' ? ' ' : *at;
 	put_mark(p, marks[k->status]);
 	(void)buf_printf(&p->b, "%-*s", NAME_WIDTH, name);
-	put_text(p, k->found, 5 + NAME_WIDTH);
+	put_text(p, again ? k->consequence : k->found, 5 + NAME_WIDTH);
 	if (k->status < DOCTOR_LIMITED)
 		return;
-	(void)buf_printf(&p->b, "      ");
-	put_text(p, k->consequence, 6);
-	put_arrow(p, k->remedy);
+	if (!again) {
+		(void)buf_append_str(&p->b, "      ");
+		put_text(p, k->consequence, 6);
+	}
+	if (!after || !is_alike(k, after))
+		put_arrow(p, k->remedy);
 }
 
 static void put_checks(struct page *p, const struct doctor_report *report)
@@ -111,8 +125,11 @@ static void put_checks(struct page *p, const struct doctor_report *report)
 	for (int group = 0; group < DOCTOR_GROUP_COUNT; group++) {
 		put_title(p, titles[group]);
 		for (size_t i = 0; i < report->count; i++) {
-			if (report->checks[i].group == (enum doctor_group)group)
-				put_check(p, &report->checks[i]);
+			const struct doctor_check *k = &report->checks[i];
+
+			if (k->group == (enum doctor_group)group)
+				put_check(p, k, i > 0 ? k - 1 : NULL,
+					  i + 1 < report->count ? k + 1 : NULL);
 		}
 	}
 }

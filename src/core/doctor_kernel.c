@@ -234,7 +234,10 @@ void check_ids(struct doctor *d, struct doctor_check *c)
 	} else if (ids.kind == IDS_SUBORDINATE) {
 		doctor_found(c, "subordinate ids and newuidmap: root inside boxes");
 	} else {
-		doctor_found(c, "%s", why[0] ? why : "only one id can be mapped");
+		/* What comes after the colon is the remedy again. */
+		doctor_found(c, "%.*s", (int)strcspn(why, ":"), why);
+		if (!c->found[0])
+			doctor_found(c, "only one id can be mapped");
 		doctor_set(c, DOCTOR_LIMITED,
 			   "no root inside boxes: sudo and package installation do not work",
 			   "apt install uidmap; usermod --add-subuids 100000-165535 --add-subgids "

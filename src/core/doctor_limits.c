@@ -2,50 +2,46 @@
 #include "core/doctor_checks.h"
 #include "storage/storage.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-static const char *cgroup_remedy(void)
+/* The room says "reason; remedy" in one sentence. */
+static void not_kept(struct doctor_check *c, const char *why, const char *otherwise)
 {
-	return geteuid() == 0
-		       ? "boot with systemd.unified_cgroup_hierarchy=1, or mount the missing "
-			 "controller below /sys/fs/cgroup"
-		       : "systemd-run --user --scope -p Delegate=yes cove ..., or log in "
-			 "through systemd with Delegate=cpu memory pids io for user@.service";
+	const char *end = strstr(why, "; ");
+
+	doctor_found(c, "%.*s", end ? (int)(end - why) : (int)strlen(why), why);
+	doctor_set(c, DOCTOR_LIMITED, otherwise,
+		   end		    ? end + 2
+		   : geteuid() == 0 ? "boot with systemd.unified_cgroup_hierarchy=1 (cgroup v2)"
+				    : "systemd-run --user --scope -p Delegate=yes cove ...");
 }
 
-/* What cannot be had is told in the room's own words, which name the remedy. */
 static void limit(struct doctor *d, struct doctor_check *c, enum cgroup_part part,
 		  const char *holds, const char *otherwise)
 {
 	const char *why = d->offer.why[part];
 
-	if (d->offer.can & 1u << part) {
+	if (d->offer.can & 1u << part)
 		doctor_found(c, "%s", holds);
-		/* A limit that holds with a restriction says so. */
-		if (why[0])
-			doctor_set(c, DOCTOR_LIMITED, why,
-				   "boot with systemd.unified_cgroup_hierarchy=1 (cgroup v2)");
-		return;
-	}
-	doctor_found(c, "%s", why[0] ? why : "there is no such controller here");
-	doctor_set(c, DOCTOR_LIMITED, otherwise, cgroup_remedy());
+	else
+		not_kept(c, why[0] ? why : "there is no such controller here", otherwise);
 }
 
 void check_cgroup(struct doctor *d, struct doctor_check *c)
 {
-	bool can = d->offer.can & 1u << CGROUP_TREE;
+	char why[CGROUP_WHY_MAX + 16];
 
-	doctor_found(c, "%s%s%s", d->offer.layout,
-		     can ? ": a command's tree is frozen and killed as one" : ": ",
-		     can ? "" : d->offer.why[CGROUP_TREE]);
-	if (!can)
-		doctor_set(c, DOCTOR_LIMITED,
-			   "the end of a command's tree is found by walking its descendants, which "
-			   "is not exact; no pause",
-			   geteuid() == 0 ? "mount -t cgroup2 none /sys/fs/cgroup/unified, or boot "
-					    "with systemd.unified_cgroup_hierarchy=1"
-					  : cgroup_remedy());
+	if (d->offer.can & 1u << CGROUP_TREE) {
+		doctor_found(c, "%s: a command's tree is frozen and killed as one",
+			     d->offer.layout);
+		return;
+	}
+	snprintf(why, sizeof(why), "%s: %s", d->offer.layout, d->offer.why[CGROUP_TREE]);
+	not_kept(c, why,
+		 "no pause; the end of a command's tree is found by walking its descendants, which "
+		 "is not exact");
 }
 
 void check_memory(struct doctor *d, struct doctor_check *c)
@@ -92,7 +88,9 @@ void check_disk(struct doctor *d, struct doctor_check *c)
 		doctor_found(c, "--disk holds: a disk in a file for each box (loop, ext4)");
 		return;
 	}
-	doctor_found(c, "%.150s", d->place_fd < 0 ? "there is no place for boxes" : e.msg);
+	doctor_found(c, "%.*s", (int)strcspn(e.msg, ":"), e.msg);
+	if (d->place_fd < 0)
+		doctor_found(c, "there is no place for boxes");
 	doctor_set(c, DOCTOR_LIMITED, "a box can fill the disk that COVE_HOME is on",
 		   geteuid() == 0 ? "apt install e2fsprogs; make /dev/loop-control usable "
 				    "(modprobe loop)"

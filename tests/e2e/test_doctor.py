@@ -1,0 +1,136 @@
+"""cove doctor: its report for a person and as JSON, and that its test in a box leaves nothing."""
+import glob
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+
+import pytest
+
+from conftest import IS_ROOT, wait_until
+
+GROUPS = {"host", "walls", "limits", "others"}
+STATUSES = {"ok", "absent", "limited", "missing"}
+CHECKS = {"kernel", "kernel_calls", "capabilities", "programs", "state_directory", "base_image", "user_namespaces",
+          "namespaces", "ids", "overlay", "idmapped_mounts", "seccomp", "landlock", "nftables", "cgroup", "memory",
+          "cpus", "pids", "io", "disk", "tmpfs", "kvm", "gvisor", "docker"}
+
+
+def leftovers():
+    return set(glob.glob("/tmp/cove-canary-*") + glob.glob("/tmp/.cove-doctor-*"))
+
+
+def test_report(cove):
+    got = cove("doctor", "--json")
+    assert got.rc == 0, repr(got)
+    report = got.json
+    assert {c["name"] for c in report["checks"]} == CHECKS
+    for check in report["checks"]:
+        assert check["group"] in GROUPS and check["status"] in STATUSES and check["found"], check
+        if check["status"] != "ok":
+            assert check["consequence"] and check["remedy"], check
+    assert report["can_run"] is True
+    assert not set(report["enforced"]) & set(report["not_enforced"])
+
+
+def test_every_wall_and_limit_that_is_offered_holds(cove):
+    report = cove("doctor", "--json").json
+    tests = {t["name"]: t for t in report["self_test"]["tests"]}
+    assert report["self_test"]["skipped"] is None, report["self_test"]
+    assert len(tests) == 10
+    for name, test in tests.items():
+        assert test["verdict"] in ("held", "skipped") and test["saw"], (name, test)
+    offered = {c["name"]: c["status"] == "ok" for c in report["checks"]}
+    for limit, name in (("memory", "the memory limit holds"), ("pids", "the process limit holds"),
+                        ("disk", "the disk limit holds")):
+        assert (tests[name]["verdict"] == "held") == offered[limit], (limit, tests[name])
+    assert tests["a command runs in a box"]["verdict"] == "held"
+
+
+def test_leaves_nothing(cove, tmp):
+    before, boxes = leftovers(), cove.names()
+    home = tmp / "none"
+    cove("doctor", env={"COVE_HOME": str(home)})
+    assert not home.exists() and not list(tmp.glob(".cove-doctor-*"))
+    cove("doctor")
+    wait_until(lambda: leftovers() <= before, "its files to be gone")
+    wait_until(lambda: cove.names() == boxes, "the box of the test to be gone")
+
+
+def test_no_test(cove):
+    report = cove("doctor", "--no-test", "--json").ok().json
+    assert report["self_test"] == {"skipped": "not asked for", "tests": []}
+    assert "not asked for" in cove("doctor", "--no-test").ok().text
+
+
+def test_no_box_can_run(cove, tmp):
+    got = cove("doctor", env={"COVE_LIBEXEC": str(tmp)})
+    assert got.rc == 125, repr(got)
+    assert "cove-keeper" in got.text and "make install" in got.text and "do not work here" in got.text
+    report = cove("doctor", "--json", env={"COVE_LIBEXEC": str(tmp)})
+    assert report.rc == 125 and report.json["can_run"] is False and report.json["status"] == "missing"
+    assert report.json["self_test"]["tests"] == []
+
+
+def test_marks_follow_the_locale(cove):
+    plain = cove("doctor", "--no-test", env={"LANG": "C", "LC_ALL": ""}).ok().out
+    assert plain.isascii() and b"  ok kernel" in plain
+    nice = cove("doctor", "--no-test", env={"LANG": "C.UTF-8", "LC_ALL": ""}).ok().text
+    assert "✓ kernel" in nice
+    assert b"\x1b" not in plain and "\x1b" not in nice
+
+
+def on_terminal(cove, env):
+    """What it writes to a terminal."""
+    mine, theirs = pty.openpty()
+    child = subprocess.Popen(cove.argv(["doctor", "--no-test"]), stdout=theirs, stdin=subprocess.DEVNULL,
+                             env={**cove.env, "TERM": "xterm", **env})
+    os.close(theirs)
+    out = b""
+    while select.select([mine], [], [], 30)[0]:
+        try:
+            data = os.read(mine, 65536)
+        except OSError:
+            break
+        if not data:
+            break
+        out += data
+    assert child.wait() == 0
+    os.close(mine)
+    return out
+
+
+def test_colour_only_on_a_terminal_that_wants_it(cove):
+    assert b"\x1b[32m" in on_terminal(cove, {})
+    assert b"\x1b" not in on_terminal(cove, {"NO_COLOR": "1"})
+    assert b"\x1b" not in on_terminal(cove, {"TERM": "dumb"})
+
+
+def test_killed_in_the_middle(cove):
+    """The box of the test goes with the program that asked for it."""
+    boxes = set(cove.names())
+    child = cove.start("doctor")
+    wait_until(lambda: set(cove.names()) - boxes or child.poll() is not None, "its box")
+    child.kill()
+    child.communicate()
+    wait_until(lambda: set(cove.names()) <= boxes, "its box to be gone")
+    for path in leftovers():
+        if os.stat(path).st_uid == os.geteuid():
+            os.unlink(path)  # a killed program cannot remove it; nothing secret is in it
+
+
+def test_two_at_the_same_time(cove):
+    children = [cove.start("doctor", "--json") for _ in range(3)]
+    for child in children:
+        out, err = child.communicate(timeout=60)
+        report = json.loads(out)
+        assert report["can_run"], (report, err)
+
+
+@pytest.mark.skipif(IS_ROOT, reason="root needs no subordinate ids and no delegation")
+def test_an_ordinary_user_is_told_the_remedy(cove):
+    for check in cove("doctor", "--no-test", "--json").json["checks"]:
+        if check["name"] in ("memory", "cpus", "pids") and check["status"] == "limited":
+            assert re.search(r"root|Delegate|systemd", check["remedy"]), check
