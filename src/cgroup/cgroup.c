@@ -1,4 +1,4 @@
-/* A box's cgroups: which kind of group each part is in, freezing, and trying it out; see cgroup.h. */
+/* A box's cgroups: which tree each part is in, freezing, and trying it out; see cgroup.h. */
 #include "cgroup/cgroup.h"
 
 #include "base/fd.h"
@@ -6,8 +6,11 @@
 #include "cgroup/parts.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+
+#define PROBE_PREFIX "probe-"
 
 enum { FREEZE_WAIT_MS = 5000 };
 
@@ -86,10 +89,11 @@ static bool is_not_ours(int code)
 	return code == EACCES || code == EPERM || code == EROFS || code == ENOENT;
 }
 
-static int make_tree(const struct layout *l, const struct cgroup_want *w, struct cgroup *cg)
+static int make_tree(const struct layout *l, const struct cgroup_want *w, unsigned in_v2,
+		     struct cgroup *cg)
 {
 	bool has_v2 = layout_has(l, LAYOUT_V2);
-	int r = has_v2 ? v2_make(l, w, cg) : v1_make_tree(l, w, cg);
+	int r = has_v2 ? v2_make(l, w, in_v2, cg) : v1_make_tree(l, w, cg);
 
 	if (r == 0)
 		cg->can |= 1u << CGROUP_TREE;
@@ -103,21 +107,23 @@ static int make_tree(const struct layout *l, const struct cgroup_want *w, struct
 int cgroup_make_in(const struct layout *l, const struct cgroup_want *w, struct cgroup *ret,
 		   struct err *e)
 {
-	unsigned in_v2;
+	bool limited = is_limited(w->limits);
+	unsigned in_v2 = limited ? v2_find(l, w->limits) : 0;
 	int r;
 
 	cgroup_clear(ret);
-	r = make_tree(l, w, ret);
+	r = make_tree(l, w, in_v2, ret);
 	if (r < 0) {
 		cgroup_done(ret);
 		cgroup_remove_in(l, w->box, NULL);
 		return err_errno(e, -r, "make cgroup '%s'", w->box);
 	}
-	if (!is_limited(w->limits))
+	if (!limited)
 		return 0;
-	in_v2 = v2_limit(l, w, ret);
+	if (ret->fd >= 0)
+		v2_limit(l, w, in_v2, ret);
 	for (int i = CGROUP_MEMORY; i < CGROUP_PART_COUNT; i++) {
-		if (in_v2 & 1u << i)
+		if (ret->fd >= 0 && in_v2 & 1u << i)
 			continue;
 		if (layout_has(l, (enum layout_tree)i))
 			v1_limit(l, w, (enum cgroup_part)i, ret);
@@ -170,7 +176,18 @@ int cgroup_freeze(const struct cgroup *cg, bool on, struct err *e)
 	return err_errno(e, -r, on ? "freeze the box" : "thaw the box");
 }
 
-void cgroup_probe_in(const struct layout *l, struct cgroup_offer *ret)
+/* One that was killed in the middle leaves its groups behind. */
+static void remove_stale(const char *box, void *arg)
+{
+	uint64_t pid;
+
+	if (str_starts(box, PROBE_PREFIX) &&
+	    str_parse_u64(box + strlen(PROBE_PREFIX), INT32_MAX, &pid) && pid > 0 &&
+	    kill((pid_t)pid, 0) < 0 && errno == ESRCH)
+		cgroup_remove_in(arg, box, NULL);
+}
+
+void cgroup_probe_in(struct layout *l, struct cgroup_offer *ret)
 {
 	struct cgroup_limits lim = {.mem_bytes = 64 << 20, .cpu_milli = 1000, .pids = 16};
 	char box[32];
@@ -180,7 +197,8 @@ void cgroup_probe_in(const struct layout *l, struct cgroup_offer *ret)
 
 	memset(ret, 0, sizeof(*ret));
 	str_copy(ret->layout, sizeof(ret->layout), layout_name(l));
-	snprintf(box, sizeof(box), "probe-%d", (int)getpid());
+	cgroup_each_in(l, remove_stale, l);
+	snprintf(box, sizeof(box), PROBE_PREFIX "%d", (int)getpid());
 	if (cgroup_make_in(l, &w, &cg, &e) < 0) {
 		for (int i = 0; i < CGROUP_PART_COUNT; i++)
 			snprintf(ret->why[i], CGROUP_WHY_MAX, "%.*s", CGROUP_WHY_MAX - 1, e.msg);

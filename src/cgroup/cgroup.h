@@ -7,7 +7,8 @@
  *	none	neither may be written to: nothing is limited, init walks descendants
  *
  *	<tree>/cove/<box>		box: memory (with a reserve for init), cpu, pids, io
- *	<tree>/cove/<box>/init		init itself, from birth (v2; on v1 it is in the box's group)
+ *	<tree>/cove/<box>/init		init itself, from birth; only where v2 has controllers: in a
+ *					tree without, and on v1, it is in the box's group
  *	<tree>/cove/<box>/work		commands: memory. An out-of-memory in here never takes init
  *	<tree>/cove/<box>/work/e<ID>	one command; made and removed by init
  *

@@ -67,4 +67,4 @@ int cgroup_make_in(const struct layout *l, const struct cgroup_want *w, struct c
 		   struct err *e);
 int cgroup_remove_in(const struct layout *l, const char *box, struct err *e);
 int cgroup_each_in(const struct layout *l, void (*on_box)(const char *box, void *arg), void *arg);
-void cgroup_probe_in(const struct layout *l, struct cgroup_offer *ret);
+void cgroup_probe_in(struct layout *l, struct cgroup_offer *ret);

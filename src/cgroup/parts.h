@@ -37,10 +37,14 @@ int group_open(int dir_fd, const char *name);
 /* Calls on_name for every group directly below. */
 void group_each(int dir_fd, void (*on_name)(int dir_fd, const char *name, void *arg), void *arg);
 
-/* The v2 group with init/ and work/ below it. */
-int v2_make(const struct layout *l, const struct cgroup_want *w, struct cgroup *cg);
-/* Hands controllers down to the box where v2 has any, and sets limits. 1 << part: of those it has. */
-unsigned v2_limit(const struct layout *l, const struct cgroup_want *w, struct cgroup *cg);
+/* 1 << part: the controllers that v2 has for a box with these limits. */
+unsigned v2_find(const struct layout *l, const struct cgroup_limits *limits);
+/* The v2 group with work/ below it, and init/ where it is to have controllers. */
+int v2_make(const struct layout *l, const struct cgroup_want *w, unsigned controllers,
+	    struct cgroup *cg);
+/* Hands the controllers down to work/, and sets limits. */
+void v2_limit(const struct layout *l, const struct cgroup_want *w, unsigned mask,
+	      struct cgroup *cg);
 /* Kill and freeze where there is no v2 at all. */
 int v1_make_tree(const struct layout *l, const struct cgroup_want *w, struct cgroup *cg);
 /* Groups and limits in the v1 tree of one controller. */

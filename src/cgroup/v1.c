@@ -177,8 +177,7 @@ static int make_work(const struct cgroup_want *w, enum cgroup_part part, struct 
 	if (r < 0)
 		return r;
 	if (fchown(work, w->uid, w->gid) < 0 ||
-	    fchownat(work, "tasks", w->uid, w->gid, AT_SYMLINK_NOFOLLOW) < 0 ||
-	    fchownat(work, "cgroup.procs", w->uid, w->gid, AT_SYMLINK_NOFOLLOW) < 0)
+	    fchownat(work, "tasks", w->uid, w->gid, AT_SYMLINK_NOFOLLOW) < 0)
 		return -errno;
 	cg->v1_work_fd[part] = take_fd(work);
 	return 0;

@@ -35,6 +35,21 @@ static const char *const names[CGROUP_PART_COUNT] = {
 	[CGROUP_IO] = "io",
 };
 
+/* cpu is left alone without a limit: its groups are what the scheduler shares time between. */
+unsigned v2_find(const struct layout *l, const struct cgroup_limits *lim)
+{
+	char path[LAYOUT_PATH_MAX + 32], have[256];
+	unsigned mask = 0;
+
+	snprintf(path, sizeof(path), "%s/cgroup.controllers", l->dir[LAYOUT_V2].path);
+	if (!layout_has(l, LAYOUT_V2) || knob_get(AT_FDCWD, path, have, sizeof(have)) < 0)
+		return 0;
+	for (int i = CGROUP_MEMORY; i < CGROUP_PART_COUNT; i++)
+		if (knob_has_word(have, names[i]) && (i != CGROUP_CPU || lim->cpu_milli))
+			mask |= 1u << i;
+	return mask;
+}
+
 /* init may make groups below work/ and move processes there from its own: for the latter the kernel
  * wants the nearest common ancestor's cgroup.procs to be writable, and that is the box's. */
 static int give_to(const struct cgroup *cg, uid_t uid, gid_t gid)
@@ -46,7 +61,8 @@ static int give_to(const struct cgroup *cg, uid_t uid, gid_t gid)
 	return 0;
 }
 
-int v2_make(const struct layout *l, const struct cgroup_want *w, struct cgroup *cg)
+int v2_make(const struct layout *l, const struct cgroup_want *w, unsigned controllers,
+	    struct cgroup *cg)
 {
 	autoclose int base = layout_open(l, LAYOUT_V2, true);
 	int r;
@@ -60,8 +76,9 @@ int v2_make(const struct layout *l, const struct cgroup_want *w, struct cgroup *
 	r = knob_set(cg->fd, "cgroup.max.depth", "2");
 	if (r == 0)
 		r = knob_set(cg->fd, "cgroup.max.descendants", COMMANDS_MAX);
+	/* Only where controllers are handed down may the box's group hold no process itself. */
 	if (r == 0)
-		r = cg->init_fd = group_make(cg->fd, "init");
+		r = cg->init_fd = group_make(cg->fd, controllers ? "init" : ".");
 	if (r >= 0)
 		r = cg->work_fd = group_make(cg->fd, "work");
 	if (r >= 0)
@@ -210,26 +227,9 @@ static void say_why(const struct layout *l, int code, const char *name, char *wh
 		limit_why(code, name, why);
 }
 
-/* The controllers that this tree has for the box. cpu is left alone without a limit: its groups
- * are what the scheduler shares time between. */
-static unsigned find_controllers(const struct layout *l, const struct cgroup_limits *lim)
+void v2_limit(const struct layout *l, const struct cgroup_want *w, unsigned mask, struct cgroup *cg)
 {
-	autoclose int parent = layout_open_parent(l, LAYOUT_V2);
-	char have[256];
-	unsigned mask = 0;
-
-	if (parent < 0 || knob_get(parent, "cgroup.controllers", have, sizeof(have)) < 0)
-		return 0;
-	for (int i = CGROUP_MEMORY; i < CGROUP_PART_COUNT; i++)
-		if (knob_has_word(have, names[i]) && (i != CGROUP_CPU || lim->cpu_milli))
-			mask |= 1u << i;
-	return mask;
-}
-
-unsigned v2_limit(const struct layout *l, const struct cgroup_want *w, struct cgroup *cg)
-{
-	unsigned mask = cg->fd < 0 ? 0 : find_controllers(l, w->limits);
-	int r = mask ? hand_down(l, cg, mask) : 0;
+	int r = hand_down(l, cg, mask);
 
 	for (int i = CGROUP_MEMORY; i < CGROUP_PART_COUNT; i++) {
 		enum cgroup_part part = (enum cgroup_part)i;
@@ -246,7 +246,6 @@ unsigned v2_limit(const struct layout *l, const struct cgroup_want *w, struct cg
 		else if (limit_is_set(w->limits, part))
 			cg->limits |= 1u << i;
 	}
-	return mask;
 }
 
 int v2_wait(int box_fd, const char *word, unsigned value, unsigned wait_ms)
