@@ -74,17 +74,33 @@ bool size_parse(const char *s, uint64_t *ret)
 const char *size_format(char ret[SIZE_TEXT], uint64_t bytes)
 {
 	size_t unit = 0;
-	uint64_t tenths;
+	uint64_t tenths = 0;
 
-	while (unit + 1 < sizeof(units) / sizeof(units[0]) && bytes >> (10 * (unit + 1)))
+	while (unit + 1 < sizeof(units) / sizeof(units[0]) && bytes >> (10 * unit) >= 1024)
 		unit++;
-	/* Down, never up: what is shown as a limit is there. */
-	tenths = (uint64_t)(((__uint128_t)bytes * 10) >> (10 * unit));
-	if (unit == 0 || tenths % 10 == 0 || tenths >= 1000)
-		snprintf(ret, SIZE_TEXT, "%llu %s", (unsigned long long)(tenths / 10), units[unit]);
+	if (unit > 0)
+		tenths = (uint64_t)(((__uint128_t)bytes * 10 + (1ull << (10 * unit - 1))) >>
+				    (10 * unit));
+	if (unit == 0)
+		snprintf(ret, SIZE_TEXT, "%llu B", (unsigned long long)bytes);
+	else if (tenths % 10 == 0 || tenths >= 1000)
+		snprintf(ret, SIZE_TEXT, "%llu %s", (unsigned long long)((tenths + 5) / 10),
+			 units[unit]);
 	else
 		snprintf(ret, SIZE_TEXT, "%llu.%llu %s", (unsigned long long)(tenths / 10),
 			 (unsigned long long)(tenths % 10), units[unit]);
+	return ret;
+}
+
+const char *size_format_exact(char ret[SIZE_TEXT], uint64_t bytes)
+{
+	size_t unit = 0;
+
+	while (bytes && bytes % 1024 == 0 && unit + 1 < sizeof(units) / sizeof(units[0])) {
+		bytes /= 1024;
+		unit++;
+	}
+	snprintf(ret, SIZE_TEXT, "%llu %s", (unsigned long long)bytes, units[unit]);
 	return ret;
 }
 

@@ -127,7 +127,7 @@ const char *limit_format(enum limit_id id, uint64_t value, char ret[LIMIT_TEXT])
 	if (v == 0)
 		snprintf(ret, LIMIT_TEXT, "none");
 	else if (unit == UNIT_BYTES || unit == UNIT_RATE)
-		snprintf(ret, LIMIT_TEXT, "%s%s", size_format(size, value),
+		snprintf(ret, LIMIT_TEXT, "%s%s", size_format_exact(size, value),
 			 unit == UNIT_RATE ? "/s" : "");
 	else if (unit == UNIT_COUNT)
 		snprintf(ret, LIMIT_TEXT, "%llu", v);

@@ -66,7 +66,7 @@ TEST(what_is_no_size)
 	}
 }
 
-TEST(sizes_are_shown_and_never_more_than_they_are)
+TEST(sizes_are_shown)
 {
 	char text[SIZE_TEXT];
 
@@ -75,9 +75,16 @@ TEST(sizes_are_shown_and_never_more_than_they_are)
 	CHECK_STR(size_format(text, 1024), "1 KiB");
 	CHECK_STR(size_format(text, 1536), "1.5 KiB");
 	CHECK_STR(size_format(text, 512 << 20), "512 MiB");
-	CHECK_STR(size_format(text, (512 << 20) - 1), "511 MiB");
+	CHECK_STR(size_format(text, (512 << 20) - 1), "512 MiB");
+	CHECK_STR(size_format(text, 10724667392), "10 GiB");
 	CHECK_STR(size_format(text, 2ull << 30), "2 GiB");
-	CHECK_STR(size_format(text, UINT64_MAX), "15.9 EiB");
+	CHECK_STR(size_format(text, UINT64_MAX), "16 EiB");
+	CHECK_STR(size_format_exact(text, 0), "0 B");
+	CHECK_STR(size_format_exact(text, 1), "1 B");
+	CHECK_STR(size_format_exact(text, (16 << 20) - 1), "16777215 B");
+	CHECK_STR(size_format_exact(text, 16 << 20), "16 MiB");
+	CHECK_STR(size_format_exact(text, 3ull << 29), "1536 MiB");
+	CHECK_STR(size_format_exact(text, 1ull << 63), "8 EiB");
 }
 
 TEST(thousandths)

@@ -190,12 +190,12 @@ TEST(limits_have_bounds)
 		uint64_t least;
 		const char *flag, *said;
 	} limits[] = {
-		{LIMIT_MEM, 16 << 20, "--mem 15.9 MiB", "at least 16 MiB"},
+		{LIMIT_MEM, 16 << 20, "--mem 16777215 B", "at least 16 MiB"},
 		{LIMIT_CPUS, 10, "--cpus 0.009", "at least 0.01"},
 		{LIMIT_PIDS, 4, "--pids 3", "at least 4"},
-		{LIMIT_DISK, 8 << 20, "--disk 7.9 MiB", "at least 8 MiB"},
+		{LIMIT_DISK, 8 << 20, "--disk 8388607 B", "at least 8 MiB"},
 		{LIMIT_FILES, 64, "--files 63", "at least 64"},
-		{LIMIT_IO, 64 << 10, "--io 63.9 KiB/s", "at least 64 KiB/s"},
+		{LIMIT_IO, 64 << 10, "--io 65535 B/s", "at least 64 KiB/s"},
 		{LIMIT_TTL, 100, "--ttl 99 ms", "at least 100 ms"},
 		{LIMIT_IDLE, 100, "--idle 99 ms", "at least 100 ms"},
 	};
@@ -223,6 +223,7 @@ TEST(limits_in_words)
 
 	CHECK_STR(limit_format(LIMIT_MEM, 0, text), "none");
 	CHECK_STR(limit_format(LIMIT_MEM, 512 << 20, text), "512 MiB");
+	CHECK_STR(limit_format(LIMIT_MEM, 3ull << 29, text), "1536 MiB");
 	CHECK_STR(limit_format(LIMIT_IO, 1 << 20, text), "1 MiB/s");
 	CHECK_STR(limit_format(LIMIT_CPUS, 1500, text), "1.5");
 	CHECK_STR(limit_format(LIMIT_PIDS, 1024, text), "1024");
