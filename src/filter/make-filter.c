@@ -390,9 +390,17 @@ static void emit_call(struct program *p, const struct call *c)
 	emit(p, RET, 0, 0, RET_ERRNO | c->refusal);
 }
 
+/* A conditional jump reaches 255 instructions; over a larger lower half it goes in two. */
+static unsigned tree_size(unsigned n)
+{
+	unsigned half = n / 2, lower = n == 1 ? 0 : tree_size(half);
+
+	return n == 1 ? 1 : 1 + (lower > 255) + lower + tree_size(n - half);
+}
+
 static void emit_tree(struct program *p, struct range *r, unsigned n)
 {
-	unsigned half = n / 2, at;
+	unsigned half = n / 2, lower = n == 1 ? 0 : tree_size(half);
 
 	if (n == 1) {
 		if (r->call >= 0)
@@ -401,14 +409,13 @@ static void emit_tree(struct program *p, struct range *r, unsigned n)
 			emit(p, RET, 0, 0, r->answer);
 		return;
 	}
-	/* The upper half may be farther than a conditional jump reaches. */
-	emit(p, JGE, 0, 1, r[half].first);
-	at = emit(p, JUMP, 0, 0, 0);
-	emit_tree(p, r, half);
-	p->ops[at].k = p->count - at - 1;
-	if (p->ops[at].k < 200) { /* near enough: one jump less */
-		p->ops[at - 1].jt = (uint8_t)(p->ops[at].k + 1);
+	if (lower <= 255) {
+		emit(p, JGE, (uint8_t)lower, 0, r[half].first);
+	} else {
+		emit(p, JGE, 0, 1, r[half].first);
+		emit(p, JUMP, 0, 0, lower);
 	}
+	emit_tree(p, r, half);
 	emit_tree(p, r + half, n - half);
 }
 
