@@ -17,7 +17,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-enum { REPORT_MAX = 64 << 10, NAME_WIDTH = 17, TEST_WIDTH = 33, TEXT_MIN = 40 };
+enum { REPORT_MAX = 128 << 10, NAME_WIDTH = 17, TEST_WIDTH = 33, TEXT_MIN = 40 };
 
 enum mark { MARK_GOOD, MARK_NONE, MARK_LESS, MARK_BAD };
 

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REPORT_BYTES_MAX = 64 << 10 };
+enum { REPORT_BYTES_MAX = 256 << 10 };
 
 /* The nearest directory above a path that is there. */
 static int open_above(const char *path, char *above, size_t size, int *ret_fd, struct err *e)
