@@ -50,8 +50,8 @@ static int check_work_group(const struct tree_groups *g, int kind)
 	return faccessat(g->fd[kind], entry_of(kind), W_OK, 0) < 0 ? -errno : 0;
 }
 
-/* On v2 the limit is the box's, so its own count is the one that tells; before Linux 6.11 the one of
- * the command's group does, see usage.c. */
+/* On v2 the limit is the box's, so its own count is the one that tells; before Linux 6.11 the one
+ * of the command's group does, see usage.c. */
 static void open_pids_events(struct tree_groups *g)
 {
 	if (g->pids_fd >= 0)
