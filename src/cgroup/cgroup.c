@@ -120,7 +120,7 @@ int cgroup_make_in(const struct layout *l, const struct cgroup_want *w, struct c
 	}
 	if (!limited)
 		return 0;
-	if (ret->fd >= 0)
+	if (ret->fd >= 0 && in_v2)
 		v2_limit(l, w, in_v2, ret);
 	for (int i = CGROUP_MEMORY; i < CGROUP_PART_COUNT; i++) {
 		if (ret->fd >= 0 && in_v2 & 1u << i)

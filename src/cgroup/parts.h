@@ -45,6 +45,9 @@ int v2_make(const struct layout *l, const struct cgroup_want *w, unsigned contro
 /* Hands the controllers down to work/, and sets limits. */
 void v2_limit(const struct layout *l, const struct cgroup_want *w, unsigned mask,
 	      struct cgroup *cg);
+/* Moves the processes that are in the group itself into one below it, if it was marked as the
+ * caller's own. -EBUSY if not. */
+int v2_make_room(int parent);
 /* Kill and freeze where there is no v2 at all. */
 int v1_make_tree(const struct layout *l, const struct cgroup_want *w, struct cgroup *cg);
 /* Groups and limits in the v1 tree of one controller. */

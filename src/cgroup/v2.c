@@ -111,11 +111,13 @@ static bool is_marked_delegated(int fd)
 	return fgetxattr(fd, "user.delegate", mark, sizeof(mark) - 1) == 1 && mark[0] == '1';
 }
 
-/* Moves the processes that are in the group itself into a group below it. */
-static int make_room(int parent)
+int v2_make_room(int parent)
 {
-	autoclose int callers = group_make(parent, CALLERS_DIR);
+	autoclose int callers = -1;
 
+	if (!is_marked_delegated(parent))
+		return -EBUSY;
+	callers = group_make(parent, CALLERS_DIR);
 	if (callers < 0)
 		return callers;
 	for (int i = 0; i < MOVE_PASSES; i++) {
@@ -143,8 +145,8 @@ static int hand_down(const struct layout *l, const struct cgroup *cg, unsigned m
 	autoclose int base = layout_open(l, LAYOUT_V2, false);
 	int r = parent < 0 ? parent : base < 0 ? base : enable(parent, mask);
 
-	if (r == -EBUSY && is_marked_delegated(parent)) {
-		r = make_room(parent);
+	if (r == -EBUSY) {
+		r = v2_make_room(parent);
 		if (r == 0)
 			r = enable(parent, mask);
 	}

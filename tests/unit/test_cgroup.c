@@ -3,7 +3,7 @@
  * hold, numbers that count, a box that stands still, and what a hostile init can do with the
  * directories it was given (nothing). The same again with only the v1 trees, where they are.
  */
-#include "cgroup/layout.h"
+#include "cgroup/parts.h"
 
 #include "base/fd.h"
 #include "base/limits.h"
@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 
 #define MB (1ull << 20)
 
@@ -631,6 +632,84 @@ TEST(what_init_makes_is_bounded)
 	}
 	CHECK(made < 5000);
 	remove_all(&cg);
+}
+
+/* Where an ordinary user's own group was delegated to it: one is made here for that. */
+
+static int make_scope(char *path, size_t size)
+{
+	find_layout(false);
+	if (getuid() != 0 || !layout_has(&host, LAYOUT_V2))
+		SKIP("needs root and a cgroup v2 tree");
+	snprintf(path, size, "%s/cove-unit-test-%d", host.dir[LAYOUT_V2].path, (int)getpid());
+	CHECK_EQ(mkdir(path, 0755), 0);
+	return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+TEST(a_scope_is_cleared_for_limits_only_if_it_is_marked)
+{
+	char path[LAYOUT_PATH_MAX + 64];
+	autofree char *left = NULL, *moved = NULL;
+	autoclose int scope = make_scope(path, sizeof(path));
+	pid_t pid = run_in_one(scope, "cgroup.procs");
+	int unmarked = v2_make_room(scope), marked, r;
+
+	r = fsetxattr(scope, "user.delegate", "1", 1, 0);
+	marked = v2_make_room(scope);
+	(void)fd_read_file(scope, "cgroup.procs", 64, &left, NULL);
+	(void)fd_read_file(scope, CALLERS_DIR "/cgroup.procs", 64, &moved, NULL);
+	kill(pid, SIGKILL);
+	end_of(pid);
+	unlinkat(scope, CALLERS_DIR, AT_REMOVEDIR);
+	CHECK_EQ(rmdir(path), 0);
+	CHECK_EQ(unmarked, -EBUSY);
+	if (r < 0)
+		SKIP("the cgroup tree keeps no extended attributes");
+	CHECK_EQ(marked, 0);
+	CHECK_STR(left, "");
+	CHECK_EQ(atoi(moved), pid);
+}
+
+static void use_as_user(void)
+{
+	struct cgroup cg;
+	struct err e = {0};
+	int seen = 0;
+	pid_t pid;
+
+	name[0] = 0;
+	make(&cg);
+	CHECK(cg.fd >= 0);
+	pid = run(&cg, true, wait_for_ever, NULL);
+	CHECK_EQ(cgroup_freeze(&cg, true, &e), 0);
+	CHECK_EQ(cgroup_each(look_for_name, &seen), 0);
+	CHECK_EQ(seen, 1);
+	remove_all(&cg);
+	CHECK_EQ(WTERMSIG(end_of(pid)), SIGKILL);
+	tap_leave(0);
+}
+
+TEST(a_user_with_a_delegated_group_can_kill_and_freeze)
+{
+	char path[LAYOUT_PATH_MAX + 64];
+	autoclose int scope = make_scope(path, sizeof(path));
+	pid_t pid;
+	int status;
+
+	CHECK_EQ(fchown(scope, OWNER, OWNER), 0);
+	CHECK_EQ(fchownat(scope, "cgroup.procs", OWNER, OWNER, 0), 0);
+	pid = fork();
+	if (pid == 0) {
+		write_zero(scope, "cgroup.procs");
+		CHECK_EQ(setgroups(0, NULL), 0);
+		CHECK_EQ(setresgid(OWNER, OWNER, OWNER), 0);
+		CHECK_EQ(setresuid(OWNER, OWNER, OWNER), 0);
+		use_as_user();
+	}
+	status = end_of(pid);
+	unlinkat(scope, "cove", AT_REMOVEDIR);
+	CHECK_EQ(rmdir(path), 0);
+	CHECK_EQ(status, 0);
 }
 
 TAP_MAIN
