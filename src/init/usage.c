@@ -192,11 +192,12 @@ const char *usage_cause(const struct init *in, const struct usage *u, bool faile
 	return was;
 }
 
-/* A file system that is larger than what the box may have is not one that bounds it. */
+/* A file system that is much larger than what the box may have is not one that bounds it; what it
+ * keeps back for itself comes on top of the limit. */
 static bool find_bounded(const struct init *in, const char *path, struct statvfs *ret)
 {
 	return in->disk_limit > 0 && statvfs(path, ret) == 0 && ret->f_frsize > 0 &&
-	       ret->f_blocks <= in->disk_limit / ret->f_frsize + 1;
+	       ret->f_blocks <= (in->disk_limit + in->disk_limit / 8) / ret->f_frsize + 1024;
 }
 
 bool disk_is_bounded(const struct init *in, const char *path)
