@@ -663,6 +663,7 @@ static void hear_exit(struct exec *x, const struct wire_frame *f)
 	r->signal = (int)m.signal;
 	r->timed_out = m.timed_out != 0;
 	r->oom_killed = m.oom_killed != 0;
+	x->k->oom_execs += r->oom_killed;
 	r->duration_ms = clock_wall_ms() - r->started_ms;
 	if (m.duration_ms < r->duration_ms) /* a line may have waited for its shell */
 		r->duration_ms = m.duration_ms;

@@ -106,6 +106,7 @@ struct keeper {
 	size_t exec_count, exec_cap;
 	uint32_t next_exec;
 	unsigned open_execs; /* asked for and not yet closed by init */
+	uint64_t oom_execs;  /* ended by want of memory, in this life of the box */
 
 	struct client *clients; /* owned */
 	unsigned client_count;

@@ -43,6 +43,9 @@ void hear_stats(struct client *c, const struct wire_frame *f)
 
 	if (k->on_stats)
 		k->on_stats(k, &m);
+	/* A v1 group that is removed takes its count with it. */
+	if (m.oom_kills < k->oom_execs)
+		m.oom_kills = k->oom_execs;
 	client_sent(c, wire_stats_encode(&c->link.out, f->id, 0, &m));
 }
 
