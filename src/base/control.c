@@ -4,16 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *given;
-
-void control_set(const char *list)
-{
-	given = list;
-}
-
 const char *control_list(void)
 {
-	const char *list = given ? given : getenv("COVE_WITHOUT");
+	const char *list = getenv("COVE_WITHOUT");
 
 	return list && *list ? list : NULL;
 }

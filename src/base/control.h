@@ -9,11 +9,9 @@
 #include <stdbool.h>
 
 #ifdef COVE_CONTROLS
-/* Is name in the list with commas that control_set was given, or else in $COVE_WITHOUT? */
+/* Is name in $COVE_WITHOUT, a list with commas? */
 bool control_is_off(const char *name);
-/* For init, which has no environment: it is told by an option. The list is borrowed for good. */
-void control_set(const char *list);
-/* The whole list, to hand it on; NULL where nothing is switched off. */
+/* The whole list, to hand it on to init; NULL where nothing is switched off. */
 const char *control_list(void);
 #else
 #define control_is_off(name) false

@@ -6,6 +6,7 @@
  *
  * What can be done beside init's own start comes after it.
  */
+#include "base/control.h"
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/sha256.h"
@@ -205,6 +206,10 @@ static int args_make(struct init_args *a, const struct life *l, bool has_workspa
 	if (s->strict)
 		args_add(a, "--strict", NULL);
 	args_add_limits(a, l);
+#ifdef COVE_CONTROLS
+	if (control_list())
+		args_add(a, "--without", control_list());
+#endif
 	for (size_t i = 0; i < s->env_count; i++)
 		args_add(a, "--env", s->env[i]);
 	for (size_t i = 0; i < s->mount_count; i++) {
