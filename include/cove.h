@@ -95,18 +95,19 @@ struct cove_box_options {
 	/* Limits. 0 is the default (2 CPUs, 2 GiB, 1,024 processes, 10 GiB of disk, 65,536 open
 	 * files, the rest unlimited), which is kept where the host can; what is given here is kept
 	 * or the call fails with COVE_UNSUPPORTED and the remedy. COVE_UNLIMITED lifts one. */
-	uint64_t mem_bytes;
-	uint64_t cpu_milli; /* thousandths of a CPU */
-	uint64_t pids;
-	uint64_t disk_bytes;
-	uint64_t files;
-	uint64_t io_bytes; /* per second */
-	uint64_t ttl_ms, idle_ms;
-	uint64_t net_bytes, net_conns;
-	const char *expire;  /* when ttl or idle is over: "stop" (default) or "remove" */
-	const char *storage; /* "plain", "loop" or "tmpfs"; NULL: what fits the limits */
-	bool best_effort;    /* keep the limits that can be kept; cove_inspect lists the others */
-	bool strict;	     /* no_new_privs, and no root inside */
+	uint64_t mem_bytes;  /* page cache, tmpfs and page tables included; swap is off */
+	uint64_t cpu_milli;  /* thousandths of a CPU */
+	uint64_t pids;	     /* processes and threads */
+	uint64_t disk_bytes; /* of all it writes but host directories, which are never counted */
+	uint64_t files;	     /* open, of one process */
+	uint64_t io_bytes;   /* per second, read and written each */
+	uint64_t ttl_ms;     /* from its start to its end */
+	uint64_t idle_ms;    /* without a running command or a request; looking is none */
+	uint64_t net_bytes, net_conns; /* for a door that no box has yet: nothing passes */
+	const char *expire;	       /* when ttl or idle is over: "stop" (default) or "remove" */
+	const char *storage;	       /* "plain", "loop" or "tmpfs"; NULL: what fits the limits */
+	bool best_effort; /* keep the limits that can be kept; cove_inspect lists the others */
+	bool strict;	  /* no_new_privs, and no root inside */
 };
 #define COVE_UNLIMITED UINT64_MAX
 
@@ -141,6 +142,7 @@ COVE_API int cove_stop(struct cove *cove, const char *name, const char *by, uint
  * force. */
 COVE_API int cove_remove(struct cove *cove, const char *name, bool force, struct cove_error *err);
 
+/* state: "created", "running", "paused", "stopped", or "broken" where its record is damaged. */
 struct cove_box_info {
 	char name[64], image[64], workspace[64], state[16], cause[64], by[64], persistence[16];
 	char session[128];
@@ -149,12 +151,14 @@ struct cove_box_info {
 };
 /* Returns the count; free with free(). */
 COVE_API int cove_list(struct cove *cove, struct cove_box_info **ret, struct cove_error *err);
-/* Freezes every process of a box in memory, and thaws it. Twice is fine. A paused box answers
- * commands with COVE_CONFLICT; stopping and removing it work. */
+/* Freezes every process of a box in memory, and thaws it; returns when they stand still or run.
+ * Twice is fine. A paused box answers commands and file operations with COVE_CONFLICT; looking at
+ * it, stopping and removing it work. COVE_UNSUPPORTED with the remedy where the host cannot. */
 COVE_API int cove_pause(struct cove *cove, const char *name, struct cove_error *err);
 COVE_API int cove_resume(struct cove *cove, const char *name, struct cove_error *err);
 
-/* What a running box uses now. A number that this host cannot tell is 0, a limit of 0 is none. */
+/* What a running box uses now. A number that this host cannot tell is 0, a limit of 0 is none or
+ * not enforced. cpu_us, throttled_us, oom_kills, pids_hits and io_* only grow while it runs. */
 struct cove_stats {
 	uint64_t uptime_ms;
 	bool paused;
@@ -204,6 +208,8 @@ struct cove_result {
 	uint64_t duration_ms;
 	bool timed_out, oom_killed, truncated;
 	const char *shell; /* "kept", "exited", "restarted", or NULL for exec */
+	/* Why it ended: "exit", "signal", "timeout", "killed", "interrupted"; or the limit it met:
+	 * "oom" (then oom_killed), "pids", "disk". */
 	char cause[32];
 	/* Of the whole tree of the command; 0 where the host cannot tell. */
 	uint64_t cpu_us, mem_peak_bytes, io_read_bytes, io_write_bytes;

@@ -6,11 +6,11 @@ _cove_flags()
 	cove help "$1" 2>/dev/null | sed -n 's/^  \(-., \|    \)\(--[a-z-]*\).*/\2/p'
 }
 
-# The flags of a verb that take a value, in both spellings: help names the value in capitals.
+# The flags of a verb that take a value, in both spellings: help names the value one space further.
 _cove_value_flags()
 {
 	cove help "$1" 2>/dev/null |
-		sed -n 's/^  \(-., \|    \)\(--[a-z-]*\) [A-Zw].*/\1 \2/p' | tr -d ,
+		sed -n 's/^  \(-., \|    \)\(--[a-z-]*\) [A-Za-z].*/\1 \2/p' | tr -d ,
 }
 
 # Word number $1 after the verb that is neither flag nor a flag's value, counting from 0; empty if
@@ -59,6 +59,12 @@ _cove()
 	--log-file | --mount) mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
 	--persistence) _cove_words 'workspace box'; return ;;
 	--net) _cove_words none; return ;;
+	--expire) _cove_words 'stop remove'; return ;;
+	--storage) _cove_words 'plain loop tmpfs'; return ;;
+	--mem) _cove_words '256M 512M 1G 2G 4G none'; return ;;
+	--disk) _cove_words '1G 10G 100G none'; return ;;
+	--cpus) _cove_words '0.5 1 2 4 none'; return ;;
+	--pids | --files | --io | --ttl | --idle | --net-bytes | --net-conns) _cove_words none; return ;;
 	-s | --signal) _cove_words 'HUP INT QUIT KILL USR1 USR2 TERM CONT STOP'; return ;;
 	--exec) _cove_words "$(cove ps -q "$(_cove_arg 0)" 2>/dev/null)"; return ;;
 	esac
@@ -67,7 +73,7 @@ _cove()
 		return
 	fi
 	case $verb in
-	inspect | stop | start | rm) _cove_words "$(cove ls -q 2>/dev/null)" ;;
+	inspect | stats | pause | resume | stop | start | rm) _cove_words "$(cove ls -q 2>/dev/null)" ;;
 	exec | sh | shell | ps | logs)
 		[[ -z $(_cove_arg 0) ]] && _cove_words "$(cove ls -q 2>/dev/null)"
 		;;

@@ -9,7 +9,7 @@ import pytest
 from conftest import PREFIX, needs_base, wait_until
 
 VERBS = ["run", "create", "open", "close", "exec", "sh", "shell", "ls", "inspect", "logs", "cp", "ps", "kill", "stop",
-         "start", "rm", "workspace", "image", "doctor", "version", "attach"]
+         "start", "rm", "stats", "pause", "resume", "workspace", "image", "doctor", "version", "attach"]
 
 
 def test_help_has_a_line_for_each_verb(cove):
@@ -48,7 +48,7 @@ def test_unknown_option(cove, verb):
 @pytest.mark.parametrize("args", [
     ["run"], ["exec"], ["exec", "b"], ["sh"], ["sh", "b"], ["shell", "a", "b"], ["inspect"], ["logs"], ["cp"],
     ["cp", "a"],
-    ["ps"], ["kill"], ["kill", "b"], ["stop"], ["start"], ["rm"], ["open"], ["close"], ["workspace"], ["image"],
+    ["ps"], ["kill"], ["kill", "b"], ["stop"], ["pause"], ["resume"], ["start"], ["rm"], ["open"], ["close"], ["workspace"], ["image"],
     ["workspace", "rm"], ["image", "import"], ["image", "rm"], ["image", "frob"], ["workspace", "frob"],
     ["run", "--timeout", "soon", "--", "true"], ["run", "--timeout"], ["run", "-e", "1X=y", "--", "true"],
     ["run", "-e", "", "--", "true"], ["create", "--label", "no-equals"], ["logs", "--from", "x", "b"],
@@ -64,7 +64,7 @@ def test_wrong_arguments(cove, args):
 def test_every_verb_on_a_missing_box(cove):
     for args in (["exec", "nope", "--", "true"], ["sh", "nope", "true"], ["shell", "nope"], ["inspect", "nope"],
                  ["logs", "nope"], ["ps", "nope"], ["kill", "nope", "1"], ["stop", "nope"], ["start", "nope"],
-                 ["rm", "nope"]):
+                 ["rm", "nope"], ["stats", "nope"], ["pause", "nope"], ["resume", "nope"]):
         cove(*args).failed("nope")
 
 
@@ -195,11 +195,15 @@ def test_completion_of_verbs(cove):
 
 def test_completion_of_options(cove):
     assert "--image" in complete(cove, "cove", "run", "--im")
+    assert "--mem" in complete(cove, "cove", "create", "--m")
+    assert complete(cove, "cove", "run", "--storage", "l") == ["loop"]
+    assert set(complete(cove, "cove", "run", "--expire", "''")) == {"stop", "remove"}
 
 
 def test_completion_of_boxes(cove, box):
     wait_until(lambda: box in cove.names())
-    assert box in complete(cove, "cove", "stop", "''")
+    for verb in ("stop", "stats", "pause", "resume"):
+        assert box in complete(cove, "cove", verb, "''")
 
 
 def test_completion_skips_values_of_flags(cove, box):
