@@ -346,6 +346,7 @@ static pid_t fork_unshared(int flags, int ns_fd, int *ret_sock, struct err *e)
 		return err_errno(e, errno, "fork");
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_DUMPABLE, 1); /* or the files its map is written to are root's */
 		fd_close(&mine);
 		if (ns_fd > 0 && setns(ns_fd, CLONE_NEWUSER) < 0)
 			code = errno;

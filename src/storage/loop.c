@@ -26,11 +26,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 
 #define GIB_MASK ((1ull << 30) - 1)
-enum { LOCK_STEP_MS = 5, PATH_SIZE = 160 };
+#define TRIM_ALL 0xC0185879u /* FITRIM */
+enum { LOCK_STEP_MS = 5, PATH_SIZE = 160, UNUSED_MAX = 8 << 20 };
 
 void disk_name(const struct storage_place *p, char ret[DISK_NAME_SIZE])
 {
@@ -155,6 +157,29 @@ int disk_make(const struct storage_place *p, const struct storage_size *size, in
 	return ext4_make(p->home_fd, into_fd, file, &asked, !size->throw_away, e);
 }
 
+/* Space of deleted files goes back to the host as they go, except of those that went just before
+ * the disk was unmounted: that is noticed here, at the next start. Nothing is lost if it fails. */
+static void give_back(int file_fd, const struct volume *v, const struct volume_usage *usage)
+{
+	struct {
+		uint64_t start, len, min_len;
+	} all = {.len = UINT64_MAX};
+	autoclose int root_fd = -1;
+	uint64_t taken, needed;
+	struct stat st;
+
+	if (fstat(file_fd, &st) < 0)
+		return;
+	taken = (uint64_t)st.st_blocks * 512;
+	/* What is in files, and at most the whole of the bookkeeping. */
+	needed = usage->bytes + (uint64_t)st.st_size - usage->bytes_limit;
+	if (taken < needed + UNUSED_MAX)
+		return;
+	root_fd = openat(v->stat_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (root_fd >= 0)
+		ioctl(root_fd, TRIM_ALL, &all);
+}
+
 static int loop_open(const struct storage_place *p, const struct ids *ids,
 		     const struct storage_size *size, struct volume *ret, struct err *e)
 {
@@ -184,6 +209,8 @@ static int loop_open(const struct storage_place *p, const struct ids *ids,
 	if (r < 0)
 		return r;
 	volume_usage(ret, &usage);
+	if (!size->throw_away)
+		give_back(file_fd, ret, &usage);
 	ret->bytes = usage.bytes_limit;
 	ret->inodes = usage.files_limit;
 	return 0;

@@ -1,4 +1,4 @@
-/* A state directory with one box's place in it, and a look at the loop devices that belong to it. */
+/* A state directory with a box's place in it, and a look at the loop devices that belong to it. */
 #pragma once
 
 #include "storage/storage.h"
