@@ -5,6 +5,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "keeper/confine.h"
 #include "keeper/exec.h"
 #include "storage/tree.h"
 #include "store/record.h"
@@ -246,6 +247,7 @@ static void on_up(struct keeper *k)
 		.image = s->image,
 		.workspace = s->workspace ? s->workspace : s->workspace_dir,
 	};
+	struct err e;
 	int r;
 
 	life_enter(l, LIFE_UP);
@@ -257,6 +259,8 @@ static void on_up(struct keeper *k)
 		r = keeper_add_client(k, take_fd(l->client_fd), true);
 	if (r < 0)
 		life_end(l, &(struct keeper_end){.cause = "no memory for a client"});
+	if (confine_keeper(&l->ids, &e) < 0)
+		keeper_note(k, "%s", e.msg);
 }
 
 /* ---- what the system says ---- */
@@ -434,6 +438,7 @@ int life_run(struct keeper_config *config, int client_fd)
 		.client_fd = client_fd,
 		.remove = config->spec.one_shot,
 		.volume = VOLUME_NONE,
+		.workspace = VOLUME_NONE,
 		.truth = TRUTH_NONE,
 		.box = {.pidfd = -1, .rfd = -1, .wfd = -1},
 		.st = {.home_fd = -1,
