@@ -36,6 +36,7 @@ struct life {
 	struct cgroup cgroup;
 	bool has_cgroup;
 	struct volume volume;
+	struct volume workspace; /* of a named one: only its stat_fd */
 	struct truth truth;
 	char cgroup_name[BOX_NAME_MAX + 12];
 	const struct wall_ops *wall;

@@ -26,14 +26,29 @@ static uint64_t if_held(const struct life *l, enum limit_id id)
 	return limits_hold(l, id) ? l->config.spec.limits[id] : 0;
 }
 
+/* Its own volume and that of its workspace, which have a limit each. */
+static void add_disk(const struct life *l, struct wire_stats *m)
+{
+	const struct volume *const volumes[] = {&l->volume, &l->workspace};
+
+	for (size_t i = 0; i < sizeof(volumes) / sizeof(volumes[0]); i++) {
+		struct volume_usage disk;
+
+		volume_usage(volumes[i], &disk);
+		m->disk_bytes += disk.bytes;
+		m->disk_limit_bytes += disk.bytes_limit ? disk.bytes_limit : volumes[i]->bytes;
+		m->disk_files += disk.files;
+		m->disk_files_limit += disk.files_limit;
+	}
+}
+
 static void on_stats(struct keeper *k, struct wire_stats *m)
 {
 	struct life *l = life_of(k);
-	struct volume_usage disk;
 	struct cgroup_stats now;
 
 	cgroup_stats(&l->cgroup, &now);
-	volume_usage(&l->volume, &disk);
+	add_disk(l, m);
 	m->cpu_us = now.cpu_us;
 	m->throttled_us = now.throttled_us;
 	m->cpu_limit_milli = if_held(l, LIMIT_CPUS);
@@ -44,10 +59,6 @@ static void on_stats(struct keeper *k, struct wire_stats *m)
 	m->pids = now.pids;
 	m->pids_limit = if_held(l, LIMIT_PIDS);
 	m->pids_hits = now.pids_hits;
-	m->disk_bytes = disk.bytes;
-	m->disk_limit_bytes = disk.bytes_limit ? disk.bytes_limit : l->volume.bytes;
-	m->disk_files = disk.files;
-	m->disk_files_limit = disk.files_limit;
 	m->io_read_bytes = now.io_read_bytes;
 	m->io_write_bytes = now.io_write_bytes;
 }

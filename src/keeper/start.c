@@ -176,10 +176,6 @@ static void args_add_limits(struct init_args *a, const struct life *l)
 		snprintf(a->pids, sizeof(a->pids), "%" PRIu64, l->config.spec.limits[LIMIT_PIDS]);
 		args_add(a, "--pids-limit", a->pids);
 	}
-#ifdef COVE_CONTROLS
-	if (getenv("COVE_WITHOUT"))
-		args_add(a, "--without", getenv("COVE_WITHOUT"));
-#endif
 }
 
 static void args_done(struct init_args *a)
@@ -238,6 +234,7 @@ static int start_wall(struct life *l, struct ready *r, struct err *e)
 	autoclose int init_fd = -1;
 	int rc = mounts_make(&r->mounts, &l->config, &l->st, e);
 
+	keeper_note(&l->k, "%s", r->mounts.note);
 	if (rc == 0)
 		rc = args_make(&r->args, l, r->mounts.workspace[0] != 0, e);
 	if (rc == 0)
@@ -306,6 +303,7 @@ static int start_init(struct life *l, struct err *e)
 		return err_errno(e, ENOMEM, "start the box");
 	r = start_wall(l, ready, e);
 	args_done(&ready->args);
+	l->workspace.stat_fd = take_fd(ready->mounts.volume.stat_fd);
 	mounts_done(&ready->mounts);
 	fd_close(&l->st.workspaces_fd);
 	fd_close(&l->volume.mount_fd); /* the box has it now */
@@ -373,6 +371,7 @@ void life_release(struct life *l)
 			keeper_note(&l->k, "%s", e.msg);
 	}
 	volume_done(&l->volume);
+	volume_done(&l->workspace);
 	if (l->range_fd >= 0)
 		ids_range_free(&l->ids, state_machine_run_dir(), take_fd(l->range_fd));
 }
