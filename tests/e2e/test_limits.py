@@ -1,0 +1,448 @@
+"""Limits: what is hit is reported, the box goes on, and what cannot be kept is refused or listed."""
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from conftest import IS_ROOT, alive, kill, needs_root, short_dir, wait_until
+
+RESERVE = 32 << 20  # of the box's group, beyond what its commands may use
+
+
+def make(cove, *flags, **kw):
+    """A box with limits; a host that cannot keep them is a reason to skip."""
+    done = cove("create", *flags, **kw)
+    if done.rc != 0 and "cannot be kept here" in done.errors:
+        pytest.skip(done.errors.strip())
+    return done.ok().text.strip()
+
+
+def run(cove, box, script, *flags, shell="sh"):
+    """A script as a command of its own; its result object."""
+    done = cove("exec", "--json", *flags, box, "--", shell, "-c", script)
+    assert done.out.startswith(b"{"), repr(done)
+    return done.json
+
+
+def stats(cove, box):
+    return cove("stats", "--json", box).ok().json
+
+
+def numbers(cove, box):
+    """What `stats --json` says of one box, whether it is a list or not."""
+    got = stats(cove, box)
+    return got[0] if isinstance(got, list) else got
+
+
+def still_works(cove, box, init_pid):
+    assert run(cove, box, "echo still here")["stdout"] == "still here\n"
+    info = cove.inspect(box)
+    assert info["state"] == "running"
+    assert info["init_pid"] == init_pid
+
+
+# ---- memory ----
+
+@pytest.fixture
+def small(cove):
+    return make(cove, "--mem", "64M", "--pids", "64", "--cpus", "1")
+
+
+def test_memory_bomb(cove, small):
+    init_pid = cove.inspect(small)["init_pid"]
+    for how in (run(cove, small, "head -c 400M /dev/zero | tail"),
+                cove.sh(small, "head -c 400M /dev/zero | tail")):
+        assert how["oom_killed"] is True
+        assert how["cause"] == "oom"
+        assert how["mem_peak_bytes"] <= 64 << 20
+    still_works(cove, small, init_pid)
+    assert numbers(cove, small)["oom_kills"] >= 2
+    assert [e for e in cove.execs(small) if e["cause"] == "oom"]
+
+
+def test_out_of_memory_takes_the_command_and_not_its_neighbour(cove, small):
+    wait = cove("exec", "-d", small, "--", "sleep", "1000").ok().text.strip()
+    assert run(cove, small, "head -c 400M /dev/zero | tail")["oom_killed"]
+    neighbour = [e for e in cove.execs(small) if str(e["exec_id"]) == wait][0]
+    assert neighbour["state"] == "running"
+
+
+def test_shared_memory_bomb(cove, small):
+    """tmpfs is memory: filling it ends at the limit, and the box can be cleaned up from inside."""
+    init_pid = cove.inspect(small)["init_pid"]
+    done = run(cove, small, "head -c 400M /dev/zero > /dev/shm/x")
+    assert done["exit_code"] != 0
+    assert numbers(cove, small)["mem_bytes"] <= (64 << 20) + RESERVE
+    still_works(cove, small, init_pid)
+    run(cove, small, "rm -f /dev/shm/x")
+    assert run(cove, small, "head -c 20M /dev/zero > /dev/shm/x && rm /dev/shm/x")["exit_code"] == 0
+
+
+def test_memory_peak_of_each_command(cove, small):
+    large = run(cove, small, "head -c 20M /dev/zero | tail -c 20M >/dev/null")
+    little = run(cove, small, "true")
+    assert large["exit_code"] == little["exit_code"] == 0
+    if large["mem_peak_bytes"] == 0:
+        pytest.skip("this host does not tell a command's memory")
+    assert large["mem_peak_bytes"] > 20 << 20
+    assert little["mem_peak_bytes"] < 10 << 20
+
+
+# ---- processes ----
+
+FORKS = "i=0; while [ $i -lt 300 ]; do sleep 1000 & i=$((i+1)); done; wait"
+
+
+def test_fork_bomb(cove, small):
+    init_pid = cove.inspect(small)["init_pid"]
+    done = run(cove, small, FORKS)
+    assert done["exit_code"] != 0
+    assert done["cause"] == "pids"
+    cove("exec", small, "--", "sh", "-c", "kill -9 -1")
+    still_works(cove, small, init_pid)
+    assert numbers(cove, small)["pids_hits"] > 0
+    assert numbers(cove, small)["pids_limit"] == 64
+
+
+# ---- processors ----
+
+def test_cpu_quota(cove):
+    box = make(cove, "--cpus", "0.2")
+    done = run(cove, box, "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done")
+    assert done["exit_code"] == 0
+    assert numbers(cove, box)["throttled_us"] > 0
+    assert numbers(cove, box)["cpu_limit_milli"] == 200
+    assert numbers(cove, box)["cpu_us"] > 0
+    assert done["cpu_ms"] > 0
+
+
+def test_one_processor(cove):
+    box = make(cove, "--cpus", "1", "--best-effort")
+    assert run(cove, box, "nproc")["stdout"] == "1\n"
+    allowed = run(cove, box, "grep Cpus_allowed_list /proc/self/status")["stdout"].split()[1]
+    assert allowed.isdigit()
+    assert run(cove, box, "grep -c ^processor /proc/cpuinfo")["stdout"] == "1\n"
+    assert run(cove, box, "grep -c ^cpu[0-9] /proc/stat")["stdout"] == "1\n"
+
+
+# ---- the box's own /proc ----
+
+def test_meminfo_is_the_limit_and_moves(cove, small):
+    text = run(cove, small, "cat /proc/meminfo")["stdout"]
+    rows = {line.split(":")[0]: int(line.split()[1]) for line in text.splitlines()}
+    assert rows["MemTotal"] == 64 << 10
+    assert rows["MemFree"] <= rows["MemTotal"]
+    assert rows["SwapTotal"] == 0
+    # Within one command: it sees what it took, after a while.
+    done = run(cove, small, """
+        free() { grep MemFree /proc/meminfo | tr -dc 0-9; }
+        before=$(free); head -c 20M /dev/zero > /dev/shm/x; i=0
+        while [ $(free) -gt $((before - 15000)) ] && [ $i -lt 300 ]; do sleep 0.1; i=$((i+1)); done
+        [ $(free) -le $((before - 15000)) ]; status=$?; rm /dev/shm/x; exit $status""")
+    assert done["exit_code"] == 0, done
+
+
+def test_free_and_uptime_agree_with_it(cove, shared):
+    free = run(cove, shared, "command -v free >/dev/null || exit 9; free -k")
+    if free["exit_code"] == 9:
+        pytest.skip("the image has no procps")
+    total = int(free["stdout"].splitlines()[1].split()[1])
+    assert total == int(run(cove, shared, "grep MemTotal /proc/meminfo | tr -dc 0-9")["stdout"])
+    assert run(cove, shared, "uptime")["exit_code"] == 0
+
+
+def test_uptime_is_the_boxs_own_and_grows(cove, box):
+    host = float(pathlib.Path("/proc/uptime").read_text().split()[0])
+    first = float(run(cove, box, "cat /proc/uptime")["stdout"].split()[0])
+    if host < 1000:
+        pytest.skip("the host has just been started")
+    assert first < host - 500
+    done = run(cove, box, """
+        first=$(cat /proc/uptime); i=0
+        while [ "$(cat /proc/uptime)" = "$first" ] && [ $i -lt 300 ]; do sleep 0.1; i=$((i+1)); done
+        [ "$(cat /proc/uptime)" != "$first" ]""")
+    assert done["exit_code"] == 0
+    assert float(run(cove, box, "cat /proc/uptime")["stdout"].split()[0]) > first
+
+
+def test_own_proc_files_cannot_be_written(cove, shared):
+    for name in ("meminfo", "cpuinfo", "loadavg", "uptime", "stat"):
+        assert run(cove, shared, f"echo x > /proc/{name}")["exit_code"] != 0
+        assert run(cove, shared, f"test -s /proc/{name}")["exit_code"] == 0
+
+
+def test_nothing_of_it_is_left(cove):
+    box = cove("create").ok().text.strip()
+    place = pathlib.Path(cove.home, "run", box)
+    assert (place / "proc" / "meminfo").exists()
+    cove("stop", box).ok()
+    assert not place.exists()
+    cove("start", box).ok()
+    kill(cove("ls", "--json").ok().json and cove.inspect(box)["keeper_pid"])
+    wait_until(lambda: cove.inspect(box)["state"] == "stopped", "the end of a lost keeper's box")
+    cove("rm", "-f", box).ok()
+    assert not place.exists()
+
+
+# ---- open files ----
+
+def test_open_files(cove):
+    box = make(cove, "--files", "256")
+    assert run(cove, box, "ulimit -Hn")["stdout"] == "256\n"
+    assert run(cove, box, "ulimit -n 257")["exit_code"] != 0
+    done = run(cove, box, "for i in $(seq 300); do exec {fd}</dev/null || exit 5; done", shell="bash")
+    assert done["exit_code"] != 0
+    assert "Too many open files" in done["stderr"]
+
+
+# ---- disk ----
+
+def fill(cove, box, path):
+    return run(cove, box, f"head -c 100M /dev/zero > {path}")
+
+
+def test_disk_limit(cove):
+    box = make(cove, "--disk", "32M")
+    init_pid = cove.inspect(box)["init_pid"]
+    assert cove.inspect(box)["storage"] == "loop"
+    done = fill(cove, box, "/var/tmp/x")
+    assert done["exit_code"] != 0
+    assert "No space left" in done["stderr"]
+    assert done["cause"] == "disk"
+    got = numbers(cove, box)
+    assert 0 < got["disk_bytes"] <= got["disk_limit_bytes"] <= 32 << 20
+    still_works(cove, box, init_pid)
+    assert run(cove, box, "rm /var/tmp/x; head -c 1M /dev/zero > /var/tmp/x")["exit_code"] == 0
+
+
+def test_disk_in_memory(cove):
+    done = cove("create", "--storage", "tmpfs", "--disk", "16M")
+    if done.rc != 0 and "tmpfs" in done.errors:
+        pytest.skip(done.errors.strip())
+    box = done.ok().text.strip()
+    assert cove.inspect(box)["storage"] == "tmpfs"
+    assert fill(cove, box, "/var/tmp/x")["exit_code"] != 0
+    assert run(cove, box, "rm /var/tmp/x; echo ok > /var/tmp/x; cat /var/tmp/x")["stdout"] == "ok\n"
+
+
+def test_memory_does_not_survive_so_it_is_refused_for_what_should(cove):
+    cove("open", "keepme", "--persistence", "box", "--storage", "tmpfs").failed("survive")
+
+
+def test_plain_storage_is_said_to_be_unbounded(cove):
+    cove("create", "--storage", "plain", "--disk", "32M").failed("--disk", "cannot be kept")
+    box = cove("create", "--storage", "plain", "--disk", "32M", "--best-effort").ok().text.strip()
+    info = cove.inspect(box)
+    assert info["storage"] == "plain"
+    assert [line for line in info["not_enforced"] if line.startswith("disk:")]
+    assert info["limits"]["disk_bytes"]["enforced"] is False
+
+
+def test_storage_stays_what_it_was(cove):
+    box = make(cove, "--disk", "32M")
+    run(cove, box, "echo kept > /var/tmp/x")
+    cove("stop", box).ok()
+    cove("start", box).ok()
+    assert cove.inspect(box)["storage"] == "loop"
+    assert run(cove, box, "cat /var/tmp/x")["stdout"] == "kept\n"
+
+
+def test_host_directory_is_said_not_to_be_counted(cove, tmp):
+    box = cove("create", "--mount", f"{tmp}:/data").ok().text.strip()
+    notes = cove.inspect(box)["not_enforced"]
+    assert [line for line in notes if "host directory" in line and str(tmp) in line]
+    box = cove("create", "--mount", f"{tmp}:/data:ro").ok().text.strip()
+    assert not [line for line in cove.inspect(box)["not_enforced"] if "host directory" in line]
+
+
+# ---- kept, refused or listed: never silently weaker ----
+
+LIMITS = [("--mem", "256M", "mem_bytes", "memory"), ("--cpus", "1", "cpu_milli", "cpu"),
+          ("--pids", "100", "pids", "pids"), ("--disk", "64M", "disk_bytes", "disk"),
+          ("--files", "512", "files", "files"), ("--io", "10M", "io_bytes", "io")]
+
+
+@pytest.mark.parametrize("flag,value,key,word", LIMITS)
+def test_kept_or_refused(cove, flag, value, key, word):
+    done = cove("create", flag, value)
+    if done.rc == 0:
+        info = cove.inspect(done.text.strip())
+        assert info["limits"][key]["asked"] is True
+        assert info["limits"][key]["enforced"] is True
+        assert not [line for line in info["not_enforced"] if line.startswith(word + ":")]
+        return
+    done.failed(flag, "cannot be kept here: ")
+    reason = done.errors.split("cannot be kept here: ")[1].strip()
+    assert len(reason) > 10
+    box = cove("create", flag, value, "--best-effort").ok().text.strip()
+    info = cove.inspect(box)
+    assert info["limits"][key]["enforced"] is False
+    assert [line for line in info["not_enforced"] if line.startswith(word + ":") and len(line) > 15]
+
+
+def test_a_refused_box_leaves_nothing(cove):
+    before = set(cove.names())
+    done = cove("create", "--storage", "plain", "--disk", "32M", "--name", "refused-one")
+    assert done.rc != 0
+    left = set(cove.names()) - before
+    assert left <= {"refused-one"}
+    cove("rm", "-f", "refused-one").ok()
+    assert not pathlib.Path(cove.home, "run", "refused-one").exists()
+
+
+def test_defaults_never_refuse(cove):
+    info = cove.inspect(cove("create").ok().text.strip())
+    for key in ("mem_bytes", "cpu_milli", "pids", "disk_bytes", "files"):
+        assert info["limits"][key]["value"] > 0
+        assert info["limits"][key]["asked"] is False
+
+
+# ---- time ----
+
+def test_ttl_stops(cove):
+    box = cove("create", "--ttl", "300ms").ok().text.strip()
+    wait_until(lambda: cove.inspect(box)["state"] == "stopped", "the end of its time")
+    info = cove.inspect(box)
+    assert (info["cause"], info["by"]) == ("ttl", "cove")
+    cove("start", box).ok()  # and has its time again
+    wait_until(lambda: cove.inspect(box)["cause"] == "ttl", "the end of its second time")
+
+
+def test_ttl_removes(cove):
+    box = cove("create", "--ttl", "300ms", "--expire", "remove").ok().text.strip()
+    wait_until(lambda: box not in cove.names(), "its removal")
+
+
+def test_ttl_ends_a_command_that_goes_on(cove):
+    before = set(cove.names())
+    done = cove("run", "--ttl", "300ms", "--", "sh", "-c", "trap '' TERM; while :; do sleep 1; done")
+    assert done.rc != 0
+    wait_until(lambda: set(cove.names()) <= before, "the removal of a one-shot box")
+
+
+def test_idle_stops(cove):
+    box = cove("create", "--idle", "300ms").ok().text.strip()
+    wait_until(lambda: cove.inspect(box)["state"] == "stopped", "its end")  # looking is no use
+    assert (cove.inspect(box)["cause"], cove.inspect(box)["by"]) == ("idle", "cove")
+
+
+def test_a_command_is_not_idle(cove):
+    box = cove("create", "--idle", "300ms").ok().text.strip()
+    done = run(cove, box, "sleep 1.2; echo done")
+    assert done["stdout"] == "done\n"
+    wait_until(lambda: cove.inspect(box)["state"] == "stopped", "its end after that")
+
+
+# ---- pausing ----
+
+@pytest.fixture
+def counting(cove, box):
+    """A box with a command that prints numbers for ever, and how much it printed so far."""
+    done = cove("pause", box)
+    if done.rc != 0:
+        pytest.skip(done.errors.strip())
+    cove("resume", box).ok()
+    exec_id = cove("exec", "-d", box, "--", "sh", "-c",
+                   "i=0; while :; do echo $i; i=$((i+1)); sleep 0.02; done").ok().text.strip()
+
+    def printed():
+        return cove.execs(box)[int(exec_id) - 1]["stdout_bytes"]
+
+    wait_until(lambda: printed() > 0, "the first number")
+    return box, printed
+
+
+def state_of(cove, box):
+    return [b["state"] for b in cove("ls", "--json").ok().json if b["name"] == box][0]
+
+
+def test_pause_stands_still(cove, counting):
+    box, printed = counting
+    cove("pause", box).ok()
+    cove("pause", box).ok()  # twice is fine
+    assert state_of(cove, box) == "paused"
+    assert cove.inspect(box)["paused"] is True
+    cpu = numbers(cove, box)["cpu_us"]
+    at = printed()
+    for _ in range(30):  # as long as thirty programs take
+        assert numbers(cove, box)["paused"] is True
+    assert printed() == at
+    assert numbers(cove, box)["cpu_us"] == cpu
+    cove("exec", box, "--", "true").failed("paused", f"cove resume {box}")
+    cove("sh", box, "true").failed("paused")
+    cove("resume", box).ok()
+    cove("resume", box).ok()
+    wait_until(lambda: printed() > at, "the next number")
+    assert cove("exec", box, "--", "echo", "on").ok().text == "on\n"
+    assert state_of(cove, box) == "running"
+
+
+def test_events_of_a_pause(cove, counting):
+    box, _ = counting
+    cove("pause", box).ok()
+    cove("resume", box).ok()
+    text = pathlib.Path(cove.home, "boxes", box, "logs", "events.jsonl").read_text()
+    assert text.count('"event":"pause"') == 2  # the fixture tried it once
+    assert text.count('"event":"resume"') == 2
+
+
+@pytest.mark.parametrize("how", [("stop",), ("stop", "--grace", "0"), ("rm", "-f")])
+def test_a_paused_box_can_be_ended(cove, counting, how):
+    box, _ = counting
+    init_pid = cove.inspect(box)["init_pid"]
+    cove("pause", box).ok()
+    cove(*how, box).ok()
+    assert not alive(init_pid)
+    assert box not in cove.names() or cove.inspect(box)["state"] == "stopped"
+
+
+def test_ttl_goes_on_while_paused(cove):
+    box = cove("create", "--ttl", "2s").ok().text.strip()
+    if cove("pause", box).rc != 0:
+        pytest.skip("this host cannot pause")
+    wait_until(lambda: cove.inspect(box)["state"] == "stopped", "the end of its time")
+    assert cove.inspect(box)["cause"] == "ttl"
+
+
+def test_a_lost_keeper_of_a_paused_box(cove, counting):
+    box, _ = counting
+    info = cove.inspect(box)
+    cove("pause", box).ok()
+    kill(info["keeper_pid"])
+    wait_until(lambda: not alive(info["keeper_pid"]), "the keeper's death")
+    assert cove.inspect(box)["state"] == "stopped"
+    assert cove.inspect(box)["cause"] == "keeper lost"
+    wait_until(lambda: not alive(info["init_pid"]), "init's death")
+    cove("start", box).ok()
+    assert cove("exec", box, "--", "echo", "again").ok().text == "again\n"
+
+
+# ---- a disk of the host's that is full ----
+
+FULL = """
+set -e
+mount -t tmpfs -o size=64M,mode=0700 none {home}
+export COVE_HOME={home}
+box=$({cove} create --image host --storage plain)
+head -c 100M /dev/zero > {home}/filler || true
+{cove} stop $box
+{cove} inspect $box
+rm {home}/filler
+{cove} start $box
+{cove} exec $box -- echo works
+{cove} rm -f $box
+"""
+
+
+@needs_root
+def test_the_cause_is_kept_on_a_full_disk(cove):
+    home = short_dir()
+    script = FULL.format(home=home, cove=cove.program)
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", script], env=cove.env,
+                          capture_output=True, timeout=60)
+    os.rmdir(home)
+    assert done.returncode == 0, done
+    assert b'"cause":"stopped"' in done.stdout.replace(b" ", b""), done
+    assert b"works" in done.stdout
