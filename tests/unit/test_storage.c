@@ -201,25 +201,25 @@ TEST(full_stopped_and_started_again)
 
 	disk_need();
 	p = disk_place("a");
-	v = disk_open_at(&p, (struct storage_size){.bytes = 16 * MIB});
-	disk_fill(v.stat_fd, "upper/f", 64 * MIB, &code);
+	v = disk_open_at(&p, (struct storage_size){.bytes = 64 * MIB});
+	disk_fill(v.stat_fd, "upper/f", 100 * MIB, &code);
 	CHECK_EQ(code, ENOSPC);
 	volume_done(&v);
 	disk_devices_become(0);
 	CHECK_EQ(fstatat(p.dir_fd, "disk.img", &full, 0), 0);
-	CHECK(full.st_blocks * 512 > 15 * MIB);
+	CHECK(full.st_blocks * 512 > 60 * MIB);
 	/* Another limit does not change a disk that is there. */
-	v = disk_open_at(&p, (struct storage_size){.bytes = 64 * MIB});
-	CHECK(v.bytes <= 16 * MIB);
+	v = disk_open_at(&p, (struct storage_size){.bytes = 200 * MIB});
+	CHECK(v.bytes <= 64 * MIB);
 	CHECK_EQ(faccessat(v.stat_fd, "upper/f", F_OK, 0), 0);
 	CHECK_EQ(unlinkat(v.stat_fd, "upper/f", 0), 0);
 	volume_done(&v);
-	/* Deleted just before the end: given back at the next start at the latest. */
-	v = disk_open_at(&p, (struct storage_size){.bytes = 16 * MIB});
+	/* Deleted just before the end: given back at the next start at the latest, but for 8 MiB. */
+	v = disk_open_at(&p, (struct storage_size){.bytes = 64 * MIB});
 	volume_done(&v);
 	disk_devices_become(0);
 	CHECK_EQ(fstatat(p.dir_fd, "disk.img", &empty, 0), 0);
-	CHECK(empty.st_blocks * 512 < 4 * MIB);
+	CHECK(empty.st_blocks * 512 < 16 * MIB);
 }
 
 /* One filesystem, however many open it; the device that is remembered may be anybody's by now. */
