@@ -55,8 +55,9 @@ struct cgroup {
 	int work_fd; /* owned; v2: work/, for init; -1 without */
 	/* owned; v1 group of the box, -1 where not v1. CGROUP_TREE: the freezer, without v2 */
 	int v1_fd[CGROUP_PART_COUNT];
-	int v1_work_fd[CGROUP_PART_COUNT]; /* owned; v1 work/ for init: memory and io only */
-	int v1_acct_fd;			   /* owned; cpuacct where there is no v2, else -1 */
+	/* owned; v1, where init makes groups: memory's work/; io's group where io has no limit */
+	int v1_work_fd[CGROUP_PART_COUNT];
+	int v1_acct_fd; /* owned; cpuacct where there is no v2, else -1 */
 	/* owned; v1 `tasks` files that the first process writes "0" to before it is anybody */
 	int join_fd[CGROUP_JOIN_MAX];
 	unsigned join_count;

@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -279,6 +280,39 @@ int layout_open(const struct layout *l, enum layout_tree t, bool make)
 	}
 	r = fd < 0 ? -errno : check_kind(l, t, fd);
 	return r < 0 ? r : take_fd(fd);
+}
+
+int layout_make(const struct layout *l, enum layout_tree t, const char *box)
+{
+	autoclose int fd = -1;
+	char path[LAYOUT_PATH_MAX + NAME_MAX + 8];
+	int r;
+
+	if (!layout_has(l, t))
+		return -ENOENT;
+	if (l->dir[t].is_readonly)
+		return -EROFS;
+	snprintf(path, sizeof(path), "%s/" BOXES_DIR "/%s", l->dir[t].path, box);
+	r = mkdir(path, 0755) < 0 ? -errno : 0;
+	/* The first box ever. */
+	if (r == -ENOENT) {
+		autoclose int base = layout_open(l, t, true);
+
+		r = base < 0 ? base : mkdirat(base, box, 0755) < 0 ? -errno : 0;
+	}
+	if (r < 0 && r != -EEXIST)
+		return r;
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	r = fd < 0 ? -errno : check_kind(l, t, fd);
+	return r < 0 ? r : take_fd(fd);
+}
+
+int layout_remove(const struct layout *l, enum layout_tree t, const char *box, const char *below)
+{
+	char path[LAYOUT_PATH_MAX + NAME_MAX + 24];
+
+	snprintf(path, sizeof(path), "%s/" BOXES_DIR "/%s%s", l->dir[t].path, box, below);
+	return rmdir(path) < 0 ? -errno : 0;
 }
 
 /* The last column of /proc/cgroups: 1 if the controller was not switched off, -1 if not known. */

@@ -48,6 +48,11 @@ const char *layout_name(const struct layout *l);
 int layout_open_parent(const struct layout *l, enum layout_tree t);
 int layout_open(const struct layout *l, enum layout_tree t, bool make);
 
+/* Makes (or finds) and opens a box's group; removes it, or one below it ("/work"). Whole paths: of
+ * the calls that a box needs these are the most, and each has one lookup. */
+int layout_make(const struct layout *l, enum layout_tree t, const char *box);
+int layout_remove(const struct layout *l, enum layout_tree t, const char *box, const char *below);
+
 /* Why a controller is in no tree that may be used: what the kernel says of it, and the remedy. */
 void layout_why(const struct layout *l, enum cgroup_part part, char *why);
 /* Why making a group failed. */

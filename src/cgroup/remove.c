@@ -9,8 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <stdio.h>
 
 enum { ROUNDS = 3 };
 
@@ -18,18 +16,13 @@ static const enum layout_tree order[] = {LAYOUT_V2,  LAYOUT_FREEZER, LAYOUT_MEMO
 					 LAYOUT_CPU, LAYOUT_CPUACCT, LAYOUT_IO};
 
 /* The usual case: everything has ended, and of the groups that init made none is left. */
-static int remove_quickly(int base, enum layout_tree t, const char *box)
+static int remove_quickly(const struct layout *l, enum layout_tree t, const char *box)
 {
-	static const char *const below[] = {"init", "work"};
-	char path[NAME_MAX + 8];
-	bool has_init = t == LAYOUT_V2;
-	bool has_work = has_init || t == LAYOUT_MEMORY || t == LAYOUT_IO;
-
-	for (size_t i = has_init ? 0 : 1; has_work && i < 2; i++) {
-		snprintf(path, sizeof(path), "%s/%s", box, below[i]);
-		unlinkat(base, path, AT_REMOVEDIR);
-	}
-	return unlinkat(base, box, AT_REMOVEDIR) < 0 ? -errno : 0;
+	if (t == LAYOUT_V2)
+		(void)layout_remove(l, t, box, "/init");
+	if (t == LAYOUT_V2 || t == LAYOUT_MEMORY)
+		(void)layout_remove(l, t, box, "/work");
+	return layout_remove(l, t, box, "");
 }
 
 static void remove_below(int dir_fd, const char *name, void *arg)
@@ -56,26 +49,23 @@ static int empty(enum layout_tree t, int fd)
 
 static int remove_tree(const struct layout *l, enum layout_tree t, const char *box, struct err *e)
 {
-	autoclose int base = layout_open(l, t, false);
-	int r = -ENOENT;
+	autoclose int base = -1;
+	int r = remove_quickly(l, t, box);
 
-	/* A tree that cannot be opened holds nothing of ours. */
-	if (base < 0)
-		return 0;
-	for (int i = 0; i < ROUNDS; i++) {
+	for (int i = 0; i < ROUNDS && r < 0 && r != -ENOENT; i++) {
 		int depth = GROUP_DEPTH_MAX;
 
-		r = remove_quickly(base, t, box);
-		if (r == 0 || r == -ENOENT)
+		if (base < 0)
+			base = layout_open(l, t, false);
+		autoclose int fd = base < 0 ? base : group_open(base, box);
+		/* A read-only mount refuses also where there is nothing. */
+		if (fd == -ENOENT)
 			return 0;
-		autoclose int fd = group_open(base, box);
-		if (fd < 0)
-			continue;
-		if (empty(t, fd) < 0)
+		if (fd < 0 || empty(t, fd) < 0)
 			break;
 		group_each(fd, remove_below, &depth);
+		r = remove_quickly(l, t, box);
 	}
-	r = remove_quickly(base, t, box);
 	return r == 0 || r == -ENOENT ? 0 : err_errno(e, -r, "remove cgroup '%s'", box);
 }
 

@@ -2,12 +2,13 @@
  * A box's groups in the v1 trees, one per controller.
  *
  * The first process joins the box's group in each of them before it is anybody; commands are moved
- * on, by themselves, into work/e<ID> of memory and io. On v1 a group may hold processes and groups,
- * so init needs no group of its own.
+ * on, by themselves, into work/e<ID> of memory and e<ID> of io. On v1 a group may hold processes and
+ * groups, so init needs no group of its own.
  *
- * Throttling of a v1 group does not reach the groups below it. So with an io limit there is no
- * work/ in that tree: all of the box stays in the one group that has the limit, and I/O is counted
- * for the box only. Writes that go through the page cache are written back by the kernel, in
+ * Throttling of a v1 group does not reach the groups below it. So with an io limit init may make no
+ * groups in that tree: all of the box stays in the one group that has the limit, and I/O is counted
+ * for the box only. Without one nothing is to be protected there, and init gets the box's group
+ * itself. Writes that go through the page cache are written back by the kernel, in
  * nobody's name, and are not limited at all: that is said in `why`.
  *
  * Nothing here tells when a group becomes empty or stands still, and there is no kill. Processes
@@ -65,8 +66,7 @@ static int join(const struct layout *l, enum layout_tree t, struct cgroup *cg)
 static int make_group(const struct layout *l, const char *box, enum layout_tree t,
 		      struct cgroup *cg)
 {
-	autoclose int base = layout_open(l, t, true);
-	int fd = base < 0 ? base : group_make(base, box);
+	int fd = layout_make(l, t, box);
 
 	if (fd < 0)
 		return fd;
@@ -167,7 +167,8 @@ static int limit_part(const struct layout *l, const struct cgroup_limits *lim,
 /* For init: it makes groups below, and processes move themselves into those. */
 static int make_work(const struct cgroup_want *w, enum cgroup_part part, struct cgroup *cg)
 {
-	autoclose int work = group_make(cg->v1_fd[part], "work");
+	autoclose int work = part == CGROUP_IO ? group_open(cg->v1_fd[part], ".")
+					       : group_make(cg->v1_fd[part], "work");
 	int r = 0;
 
 	if (work < 0)

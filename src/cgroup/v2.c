@@ -64,21 +64,19 @@ static int give_to(const struct cgroup *cg, uid_t uid, gid_t gid)
 int v2_make(const struct layout *l, const struct cgroup_want *w, unsigned controllers,
 	    struct cgroup *cg)
 {
-	autoclose int base = layout_open(l, LAYOUT_V2, true);
-	int r;
+	int r = layout_make(l, LAYOUT_V2, w->box);
 
-	if (base < 0)
-		return base;
-	cg->fd = group_make(base, w->box);
-	if (cg->fd < 0)
-		return cg->fd;
+	if (r < 0)
+		return r;
+	cg->fd = r;
 	/* What init may make below is bounded: commands' groups, below work/. */
 	r = knob_set(cg->fd, "cgroup.max.depth", "2");
 	if (r == 0)
 		r = knob_set(cg->fd, "cgroup.max.descendants", COMMANDS_MAX);
 	/* Only where controllers are handed down may the box's group hold no process itself. */
 	if (r == 0)
-		r = cg->init_fd = group_make(cg->fd, controllers ? "init" : ".");
+		r = cg->init_fd =
+			controllers ? group_make(cg->fd, "init") : group_open(cg->fd, ".");
 	if (r >= 0)
 		r = cg->work_fd = group_make(cg->fd, "work");
 	if (r >= 0)

@@ -13,7 +13,9 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -519,6 +521,34 @@ TEST(a_probe_leaves_nothing)
 	snprintf(name, sizeof(name), "%s", probe);
 	CHECK_EQ(cgroup_each(look_for_name, &seen), 0);
 	CHECK_EQ(seen, 0);
+}
+
+/* As in a container: the same trees, but nothing may be written. */
+TEST(read_only_trees_are_told_and_missing_groups_are_gone)
+{
+	struct cgroup_offer offer;
+	struct err e = {0};
+	struct cgroup cg;
+
+	find_layout(false);
+	if (getuid() != 0 || unshare(CLONE_NEWNS) < 0)
+		SKIP("needs root");
+	CHECK_EQ(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+	for (int t = 0; t < LAYOUT_COUNT; t++) {
+		const char *path = host.dir[t].path;
+
+		if (!path[0] || layout_is_repeat(&host, (enum layout_tree)t))
+			continue;
+		CHECK_EQ(mount(path, path, NULL, MS_BIND, NULL), 0);
+		CHECK_EQ(mount(NULL, path, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL), 0);
+	}
+	CHECK_EQ(cgroup_make(name, &(struct cgroup_limits){.pids = 5}, 0, 0, &cg, &e), 0);
+	CHECK_EQ(cg.can, 0);
+	CHECK(cg.why[CGROUP_TREE][0] && cg.why[CGROUP_PIDS][0]);
+	cgroup_done(&cg);
+	CHECK_EQ(cgroup_remove(name, &e), 0);
+	cgroup_probe(&offer);
+	CHECK_EQ(offer.can, 0);
 }
 
 /* What a hostile init has: the directories it was given, and its own uid. */
