@@ -214,7 +214,7 @@ TEST(full_stopped_and_started_again)
 	CHECK_EQ(faccessat(v.stat_fd, "upper/f", F_OK, 0), 0);
 	CHECK_EQ(unlinkat(v.stat_fd, "upper/f", 0), 0);
 	volume_done(&v);
-	/* Deleted just before the end: given back at the next start at the latest, but for 8 MiB. */
+	/* Deleted just before the end: given back at the next start, all but 8 MiB. */
 	v = disk_open_at(&p, (struct storage_size){.bytes = 64 * MIB});
 	volume_done(&v);
 	disk_devices_become(0);
