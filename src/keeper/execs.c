@@ -672,7 +672,9 @@ static void hear_exit(struct exec *x, const struct wire_frame *f)
 	r->mem_peak_bytes = m.mem_peak_bytes;
 	r->io_read_bytes = m.io_read_bytes;
 	r->io_write_bytes = m.io_write_bytes;
-	str_copy(r->cause, sizeof(r->cause), known_cause(&m));
+	/* What a box's end ended has the box's cause. */
+	str_copy(r->cause, sizeof(r->cause),
+		 x->k->end_cause && r->signal ? x->k->end_cause : known_cause(&m));
 	if (m.cwd && strlen(m.cwd) < BOX_PATH_MAX + 16)
 		x->cwd = strdup(m.cwd);
 	finish(x);
