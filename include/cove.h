@@ -209,7 +209,7 @@ struct cove_result {
 	bool timed_out, oom_killed, truncated;
 	const char *shell; /* "kept", "exited", "restarted", or NULL for exec */
 	/* Why it ended: "exit", "signal", "timeout", "killed", "interrupted"; or the limit it met:
-	 * "oom" (then oom_killed), "pids", "disk". */
+	 * "oom" (then oom_killed), "pids", "disk", or "ttl" with its whole box. */
 	char cause[32];
 	/* Of the whole tree of the command; 0 where the host cannot tell. */
 	uint64_t cpu_us, mem_peak_bytes, io_read_bytes, io_write_bytes;
