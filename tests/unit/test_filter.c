@@ -1,0 +1,370 @@
+/* The compiled filters: run here instruction by instruction, as the kernel would, and loaded. */
+#include "filter/filter.h"
+
+#include "tap.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#if defined(__x86_64__)
+#define NATIVE AUDIT_ARCH_X86_64
+#else
+#define NATIVE AUDIT_ARCH_AARCH64
+#endif
+
+enum { ALLOWED = 0, KILLED = -1 }; /* otherwise an errno */
+
+struct data {
+	uint32_t nr, arch;
+	uint64_t ip, args[6];
+};
+
+static int answer(uint32_t value)
+{
+	if (value == 0x7fff0000)
+		return ALLOWED;
+	if (value == 0x80000000)
+		return KILLED;
+	CHECK_EQ(value >> 16, 5);
+	return (int)(value & 0xffff);
+}
+
+/* The filter's answer to a call. Ends: every jump goes forward, which is checked. */
+static int run(const struct filter_program *p, const struct data *d)
+{
+	uint32_t a = 0;
+
+	for (unsigned at = 0;; at++) {
+		const struct filter_op *op = &p->ops[at];
+		bool is;
+
+		CHECK(at < p->count);
+		switch (op->code) {
+		case 0x20:
+			CHECK(op->k % 4 == 0 && op->k + 4 <= sizeof(*d));
+			memcpy(&a, (const char *)d + op->k, sizeof(a));
+			continue;
+		case 0x54:
+			a &= op->k;
+			continue;
+		case 0x05:
+			at += op->k;
+			continue;
+		case 0x06:
+			return answer(op->k);
+		case 0x15:
+			is = a == op->k;
+			break;
+		case 0x35:
+			is = a >= op->k;
+			break;
+		default:
+			CHECK_EQ(op->code, 0x45);
+			is = (a & op->k) != 0;
+			break;
+		}
+		at += is ? op->jump_true : op->jump_false;
+	}
+}
+
+static int ask(enum filter_kind kind, long nr, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+{
+	struct data data = {.nr = (uint32_t)nr, .arch = NATIVE, .args = {a, b, c, d, 1, 1}};
+
+	return run(filter_program(kind), &data);
+}
+
+#define BOX(nr, ...)	ask_box(nr, (uint64_t[4]){__VA_ARGS__})
+#define SHARED(nr, ...) ask_shared(nr, (uint64_t[4]){__VA_ARGS__})
+
+static int ask_box(long nr, const uint64_t *a)
+{
+	return ask(FILTER_BOX, nr, a[0], a[1], a[2], a[3]);
+}
+
+static int ask_shared(long nr, const uint64_t *a)
+{
+	return ask(FILTER_BOX_SHARED, nr, a[0], a[1], a[2], a[3]);
+}
+
+TEST(at_most_230_calls_are_allowed)
+{
+	CHECK(filter_allowed(FILTER_BOX) <= 230);
+	CHECK(filter_allowed(FILTER_BOX) >= 180);
+	CHECK(filter_allowed(FILTER_BOX_SHARED) <= filter_allowed(FILTER_BOX));
+	CHECK(filter_programs[FILTER_KEEPER].allowed <= 130);
+}
+
+TEST(ordinary_calls_are_allowed_and_dangerous_ones_are_not)
+{
+	static const long denied[] = {SYS_unshare,
+				      SYS_setns,
+				      SYS_mount,
+				      SYS_pivot_root,
+				      SYS_chroot,
+				      SYS_ptrace,
+				      SYS_bpf,
+				      SYS_keyctl,
+				      SYS_add_key,
+				      SYS_init_module,
+				      SYS_kexec_load,
+				      SYS_userfaultfd,
+				      SYS_perf_event_open,
+				      SYS_reboot,
+				      SYS_swapon,
+				      SYS_settimeofday,
+				      SYS_clock_settime,
+				      SYS_open_by_handle_at,
+				      SYS_process_vm_readv,
+				      SYS_kcmp,
+				      SYS_quotactl,
+				      SYS_syslog,
+				      SYS_acct,
+				      SYS_fsopen,
+				      SYS_move_mount,
+				      SYS_open_tree,
+				      SYS_pidfd_getfd};
+	static const long allowed[] = {SYS_read,   SYS_openat, SYS_execve,	SYS_exit_group,
+				       SYS_futex,  SYS_statx,  SYS_getrandom,	SYS_rseq,
+				       SYS_mmap,   SYS_ioctl,  SYS_close_range, SYS_execveat,
+				       SYS_seccomp};
+
+	for (size_t i = 0; i < sizeof(denied) / sizeof(denied[0]); i++)
+		CHECK_EQ(BOX(denied[i], 0), EPERM);
+	for (size_t i = 0; i < sizeof(allowed) / sizeof(allowed[0]); i++)
+		CHECK_EQ(BOX(allowed[i], 0), ALLOWED);
+	CHECK_EQ(BOX(SYS_io_uring_setup, 0), ENOSYS);
+}
+
+TEST(unknown_numbers_do_not_exist)
+{
+	for (long nr = 470; nr < 5000; nr++)
+		CHECK_EQ(BOX(nr, 0), ENOSYS);
+	CHECK_EQ(BOX(0x3fffffff, 0), ENOSYS);
+	CHECK_EQ(BOX(-1, 0), ENOSYS);
+}
+
+TEST(other_architectures_end_the_process)
+{
+	for (int kind = 0; kind < FILTER_KIND_COUNT; kind++) {
+		struct data i386 = {.nr = 20, .arch = AUDIT_ARCH_I386};
+		struct data arm = {.nr = 20, .arch = AUDIT_ARCH_ARM};
+
+		CHECK_EQ(run(filter_program(kind), &i386), KILLED);
+		CHECK_EQ(run(filter_program(kind), &arm), KILLED);
+#if defined(__x86_64__)
+		for (long nr = 0; nr < 600; nr++)
+			CHECK_EQ(ask(kind, 0x40000000 | nr, 0, 0, 0, 0), KILLED);
+#endif
+	}
+}
+
+TEST(no_call_makes_a_namespace)
+{
+	static const uint64_t bits[] = {0x80,	   0x20000,    0x2000000,  0x4000000,
+					0x8000000, 0x10000000, 0x20000000, 0x40000000};
+
+	CHECK_EQ(BOX(SYS_clone, SIGCHLD), ALLOWED);
+	CHECK_EQ(BOX(SYS_clone, 0x3d0f00), ALLOWED); /* a thread */
+	for (size_t i = 0; i < sizeof(bits) / sizeof(bits[0]); i++) {
+		CHECK_EQ(BOX(SYS_clone, bits[i] | SIGCHLD), EPERM);
+		CHECK_EQ(BOX(SYS_clone, bits[i] | 1ull << 40), EPERM);
+	}
+}
+
+TEST(only_four_socket_families)
+{
+	for (uint64_t family = 0; family < 64; family++)
+		for (uint64_t type = 0; type < 16; type++)
+			for (uint64_t protocol = 0; protocol < 300; protocol++) {
+				bool plain = type == SOCK_STREAM || type == SOCK_DGRAM;
+				bool inet = (family == AF_INET || family == AF_INET6) && plain &&
+					    (protocol == 0 || protocol == 1 || protocol == 6 ||
+					     protocol == 17 || protocol == 58);
+				bool local = family == AF_UNIX && (plain || type == SOCK_SEQPACKET);
+				bool route = family == AF_NETLINK && protocol == 0;
+				int want = inet || local || route ? ALLOWED : EAFNOSUPPORT;
+
+				CHECK_EQ(BOX(SYS_socket, family, type, protocol), want);
+				CHECK_EQ(BOX(SYS_socket, family, type | SOCK_CLOEXEC, protocol),
+					 want);
+			}
+	CHECK_EQ(BOX(SYS_socketpair, AF_UNIX, SOCK_STREAM), ALLOWED);
+	CHECK_EQ(BOX(SYS_socketpair, AF_INET, SOCK_STREAM), EAFNOSUPPORT);
+	CHECK_EQ(BOX(SYS_socketpair, 40, SOCK_STREAM), EAFNOSUPPORT);
+}
+
+/* The kernel reads the lower half of these registers only. */
+TEST(the_upper_half_of_a_register_hides_nothing)
+{
+	uint64_t high = 1ull << 32;
+
+	CHECK_EQ(BOX(SYS_ioctl, 0, TIOCSTI), EPERM);
+	CHECK_EQ(BOX(SYS_ioctl, 0, high | TIOCSTI), EPERM);
+	CHECK_EQ(BOX(SYS_ioctl, 0, high | 0x541c), EPERM);
+	CHECK_EQ(BOX(SYS_ioctl, 0, 0x5413), ALLOWED);
+	CHECK_EQ(BOX(SYS_socket, high | 40, SOCK_STREAM), EAFNOSUPPORT);
+	CHECK_EQ(BOX(SYS_setsockopt, 0, high | 6, high | 31), EPERM);
+	CHECK_EQ(BOX(SYS_personality, high | 0x400000), EPERM);
+}
+
+TEST(arguments_that_are_looked_at)
+{
+	static const uint64_t good[] = {0, 8, 0x20000, 0x20008, 0xffffffff};
+
+	CHECK_EQ(BOX(SYS_setsockopt, 0, 6, 31), EPERM);
+	CHECK_EQ(BOX(SYS_setsockopt, 0, 6, 1), ALLOWED);
+	CHECK_EQ(BOX(SYS_setsockopt, 0, 17, 100), EPERM);
+	CHECK_EQ(BOX(SYS_setsockopt, 0, 17, 103), ALLOWED);
+	CHECK_EQ(BOX(SYS_setsockopt, 0, 1, 31), ALLOWED);
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+		CHECK_EQ(BOX(SYS_personality, good[i]), ALLOWED);
+	for (int bit = 0; bit < 31; bit++)
+		if (bit != 3 && bit != 17)
+			CHECK_EQ(BOX(SYS_personality, 1u << bit), EPERM);
+	CHECK_EQ(BOX(SYS_prctl, PR_SET_MM), EPERM);
+	CHECK_EQ(BOX(SYS_prctl, PR_SET_NAME), ALLOWED);
+}
+
+TEST(no_set_id_bits_reach_a_directory_of_the_host)
+{
+	static const uint64_t bad[] = {04755, 02755, 06777};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		CHECK_EQ(SHARED(SYS_fchmod, 3, bad[i]), EPERM);
+		CHECK_EQ(SHARED(SYS_fchmodat, 3, 0, bad[i]), EPERM);
+		CHECK_EQ(SHARED(SYS_mknodat, 3, 0, bad[i]), EPERM);
+		CHECK_EQ(SHARED(SYS_openat, 3, 0, O_CREAT | O_WRONLY, bad[i]), EPERM);
+		CHECK_EQ(SHARED(SYS_openat, 3, 0, O_TMPFILE | O_RDWR, bad[i]), EPERM);
+		CHECK_EQ(SHARED(SYS_openat, 3, 0, O_DIRECTORY, bad[i]), ALLOWED);
+		CHECK_EQ(BOX(SYS_fchmod, 3, bad[i]), ALLOWED);
+#ifdef SYS_chmod
+		CHECK_EQ(SHARED(SYS_chmod, 0, bad[i]), EPERM);
+		CHECK_EQ(SHARED(SYS_creat, 0, bad[i]), EPERM);
+		CHECK_EQ(SHARED(SYS_mknod, 0, bad[i]), EPERM);
+		CHECK_EQ(SHARED(SYS_open, 0, O_CREAT, bad[i]), EPERM);
+#endif
+	}
+	CHECK_EQ(SHARED(SYS_fchmod, 3, 01777), ALLOWED);
+	CHECK_EQ(SHARED(SYS_openat, 3, 0, O_CREAT, 0644), ALLOWED);
+	CHECK_EQ(SHARED(SYS_openat2, 3, 0, 0, 24), ENOSYS);
+	CHECK_EQ(BOX(SYS_openat2, 3, 0, 0, 24), ALLOWED);
+}
+
+/* Loads in a child and returns what fn said there. */
+static int loaded(enum filter_kind kind, const void *secret, int (*fn)(void))
+{
+	int status;
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || filter_load(kind, secret) < 0)
+			_exit(125);
+		_exit(fn());
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static const uint64_t word[2] = {0x1122334455667788, 0x99aabbccddeeff00};
+
+static int open_how(uint64_t one, uint64_t two)
+{
+	struct {
+		uint64_t flags, mode, resolve;
+	} how = {O_PATH, 0, 0};
+
+	return syscall(SYS_openat2, AT_FDCWD, "/", &how, sizeof(how), one, two) >= 0 ? 0 : errno;
+}
+
+static int try_secret(void)
+{
+	if (open_how(word[0], word[1]) != 0)
+		return 1;
+	for (int bit = 0; bit < 64; bit++)
+		if (open_how(word[0] ^ 1ull << bit, word[1]) != ENOSYS ||
+		    open_how(word[0], word[1] ^ 1ull << bit) != ENOSYS)
+			return 2;
+	if (syscall(SYS_clone3, NULL, 0, 0, 0, word[0], word[1]) >= 0 || errno == ENOSYS)
+		return 3;
+	if (syscall(SYS_clone3, NULL, 0, 0, 0, word[0], word[0]) >= 0 || errno != ENOSYS)
+		return 4;
+	return 0;
+}
+
+static int try_no_secret(void)
+{
+	return open_how(word[0], word[1]) == ENOSYS && open_how(0, 0) == ENOSYS ? 0 : 1;
+}
+
+TEST(the_secret_opens_inits_own_calls_and_every_bit_of_it_counts)
+{
+	CHECK_EQ(loaded(FILTER_BOX_SHARED, word, try_secret), 0);
+	CHECK_EQ(loaded(FILTER_BOX_SHARED, NULL, try_no_secret), 0);
+}
+
+static int try_box(void)
+{
+	if (unshare(CLONE_NEWUSER) == 0 || errno != EPERM)
+		return 1;
+	if (syscall(600) >= 0 || errno != ENOSYS)
+		return 2;
+	if (socket(40, SOCK_STREAM, 0) >= 0 || errno != EAFNOSUPPORT)
+		return 3;
+	return getppid() > 0 ? 0 : 4;
+}
+
+TEST(a_loaded_filter_answers_as_it_was_read)
+{
+	CHECK_EQ(loaded(FILTER_BOX, NULL, try_box), 0);
+}
+
+#if defined(__x86_64__)
+static int try_int80(void)
+{
+	long r;
+
+	__asm__ volatile("int $0x80" : "=a"(r) : "a"(20L) : "memory");
+	return 0;
+}
+
+static int try_x32(void)
+{
+	return syscall(0x40000000L + SYS_getpid) > 0 ? 0 : 1;
+}
+
+TEST(a_call_of_another_architecture_is_the_last)
+{
+	CHECK_EQ(loaded(FILTER_BOX, NULL, try_int80), 128 + SIGSYS);
+	CHECK_EQ(loaded(FILTER_BOX, NULL, try_x32), 128 + SIGSYS);
+}
+#endif
+
+TEST(the_keeper_starts_nothing_and_maps_nothing_executable)
+{
+	const struct filter_program *p = &filter_programs[FILTER_KEEPER];
+	struct data exec = {.nr = SYS_execve, .arch = NATIVE};
+	struct data map = {.nr = SYS_mmap, .arch = NATIVE, .args = {0, 4096, 3}};
+	struct data code = {.nr = SYS_mmap, .arch = NATIVE, .args = {0, 4096, 5}};
+	struct data net = {.nr = SYS_socket, .arch = NATIVE, .args = {AF_INET, SOCK_STREAM}};
+	struct data join = {.nr = SYS_setns, .arch = NATIVE, .args = {3, CLONE_NEWUSER}};
+	struct data enter = {.nr = SYS_setns, .arch = NATIVE, .args = {3, CLONE_NEWNS}};
+
+	CHECK_EQ(run(p, &exec), EPERM);
+	CHECK_EQ(run(p, &map), ALLOWED);
+	CHECK_EQ(run(p, &code), EPERM);
+	CHECK_EQ(run(p, &net), EPERM);
+	CHECK_EQ(run(p, &join), ALLOWED);
+	CHECK_EQ(run(p, &enter), EPERM);
+}
+
+TAP_MAIN
