@@ -100,6 +100,7 @@ static int make_tree(const struct layout *l, const struct cgroup_want *w, unsign
 	if (r == 0 || !is_not_ours(-r))
 		return r;
 	cgroup_done(cg);
+	cgroup_remove_in(l, w->box, NULL);
 	layout_why_errno(l, has_v2 ? LAYOUT_V2 : LAYOUT_FREEZER, -r, cg->why[CGROUP_TREE]);
 	return 0;
 }

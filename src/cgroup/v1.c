@@ -2,8 +2,8 @@
  * A box's groups in the v1 trees, one per controller.
  *
  * The first process joins the box's group in each of them before it is anybody; commands are moved
- * on, by themselves, into work/e<ID> of memory and e<ID> of io. On v1 a group may hold processes and
- * groups, so init needs no group of its own.
+ * on, by themselves, into work/e<ID> of memory and e<ID> of io. On v1 a group may hold both
+ * processes and groups, so init needs no group of its own.
  *
  * Throttling of a v1 group does not reach the groups below it. So with an io limit init may make no
  * groups in that tree: all of the box stays in the one group that has the limit, and I/O is counted

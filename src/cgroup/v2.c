@@ -81,6 +81,9 @@ int v2_make(const struct layout *l, const struct cgroup_want *w, unsigned contro
 		r = cg->work_fd = group_make(cg->fd, "work");
 	if (r >= 0)
 		r = give_to(cg, w->uid, w->gid);
+	/* A user may not give to its subordinate ids. In its user namespace init can take them. */
+	if (r == -EPERM && !l->is_root)
+		r = 0;
 	return r < 0 ? r : 0;
 }
 

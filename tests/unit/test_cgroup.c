@@ -700,6 +700,17 @@ TEST(a_scope_is_cleared_for_limits_only_if_it_is_marked)
 	CHECK_EQ(atoi(moved), pid);
 }
 
+/* An owner that only root may give to: the group is made all the same, for init to take. */
+static void make_for_subordinate(void)
+{
+	struct cgroup cg;
+
+	name[0] = 0;
+	make_for(&cg, &(struct cgroup_limits){0}, OWNER + 1);
+	CHECK(cg.can & 1u << CGROUP_TREE);
+	remove_all(&cg);
+}
+
 static void use_as_user(void)
 {
 	struct cgroup cg;
@@ -734,6 +745,7 @@ TEST(a_user_with_a_delegated_group_can_kill_and_freeze)
 		CHECK_EQ(setgroups(0, NULL), 0);
 		CHECK_EQ(setresgid(OWNER, OWNER, OWNER), 0);
 		CHECK_EQ(setresuid(OWNER, OWNER, OWNER), 0);
+		make_for_subordinate();
 		use_as_user();
 	}
 	status = end_of(pid);
