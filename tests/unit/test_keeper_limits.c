@@ -1,0 +1,213 @@
+/* Which storage a box gets, and which limit that cannot be kept is refused or noted. */
+#include "base/fd.h"
+#include "keeper/life.h"
+#include "keeper_rig.h"
+#include "tap.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/stat.h>
+
+struct place {
+	char path[64];
+	struct life l;
+};
+
+static void place_init(struct place *p)
+{
+	char why[200];
+
+	*p = (struct place){.path = "/tmp/cove-limits-XXXXXX",
+			    .l = {.volume = VOLUME_NONE, .workspace = VOLUME_NONE}};
+	CHECK(mkdtemp(p->path));
+	keeper_init(&p->l.k, -1);
+	p->l.box_fd = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	p->l.st.home_fd = p->l.st.boxes_fd = p->l.box_fd;
+	p->l.config.spec = (struct spec){.name = "dev", .limits = {[LIMIT_DISK] = 10ull << 30}};
+	CHECK_EQ(ids_detect(&p->l.ids, why, sizeof(why), NULL), 0);
+}
+
+static void place_done(struct place *p)
+{
+	volume_done(&p->l.volume);
+	buf_done(&p->l.k.notes);
+	close(p->l.box_fd);
+	remove_temporary(p->path);
+}
+
+static const char *notes_of(struct place *p)
+{
+	const char *notes = buf_cstr(&p->l.k.notes);
+
+	return notes ? notes : "";
+}
+
+static void must_refuse(struct place *p, enum err_kind kind, const char *word)
+{
+	struct err e = {0};
+
+	CHECK(limits_open_volume(&p->l, &e) < 0);
+	CHECK_EQ(e.kind, kind);
+	CHECK(strstr(e.msg, word) != NULL);
+	CHECK_STR(notes_of(p), "");
+}
+
+static void must_open(struct place *p, const char *storage)
+{
+	struct err e = {0};
+
+	CHECK_EQ(limits_open_volume(&p->l, &e), 0);
+	CHECK_STR(p->l.volume.ops->name, storage);
+	CHECK_STR(p->l.k.storage, storage);
+}
+
+TEST(a_storage_that_there_is_not)
+{
+	struct place p;
+
+	place_init(&p);
+	p.l.config.spec.storage = "floppy";
+	must_refuse(&p, ERR_INVALID, "floppy");
+	place_done(&p);
+}
+
+TEST(memory_for_what_should_survive)
+{
+	struct place p;
+
+	place_init(&p);
+	p.l.config.spec.storage = "tmpfs";
+	p.l.config.spec.persistence = PERSIST_BOX;
+	must_refuse(&p, ERR_INVALID, "would not survive");
+	place_done(&p);
+}
+
+TEST(plain_does_not_keep_a_limit)
+{
+	struct place p;
+
+	place_init(&p);
+	p.l.config.spec.storage = "plain";
+	p.l.config.spec.limits_asked = 1u << LIMIT_DISK;
+	must_refuse(&p, ERR_UNSUPPORTED, "--disk 10 GiB cannot be kept here: ");
+	p.l.config.spec.best_effort = true;
+	must_open(&p, "plain");
+	CHECK(strncmp(notes_of(&p), "disk: ", 6) == 0);
+	CHECK(!limits_hold(&p.l, LIMIT_DISK));
+	place_done(&p);
+}
+
+TEST(a_default_is_only_noted)
+{
+	struct place p;
+
+	place_init(&p);
+	p.l.config.spec.storage = "plain";
+	must_open(&p, "plain");
+	CHECK(strncmp(notes_of(&p), "disk: ", 6) == 0);
+	place_done(&p);
+	place_init(&p);
+	p.l.config.spec.one_shot = true;
+	must_open(&p, "plain");
+	CHECK(strncmp(notes_of(&p), "disk: ", 6) == 0);
+	place_done(&p);
+}
+
+TEST(without_a_limit_there_is_nothing_to_note)
+{
+	struct place p;
+
+	place_init(&p);
+	p.l.config.spec.limits[LIMIT_DISK] = 0;
+	must_open(&p, "plain");
+	CHECK_STR(notes_of(&p), "");
+	place_done(&p);
+}
+
+/* Its limit was refused or noted when it was made; what is in it counts more than a new default. */
+TEST(a_box_keeps_what_it_was_made_with)
+{
+	struct place p;
+
+	place_init(&p);
+	CHECK_EQ(mkdirat(p.l.box_fd, "upper", 0755), 0);
+	must_open(&p, "plain");
+	CHECK(strncmp(notes_of(&p), "disk: ", 6) == 0);
+	place_done(&p);
+}
+
+TEST(memory_takes_half_by_default)
+{
+	struct place p;
+
+	place_init(&p);
+	p.l.config.spec.storage = "tmpfs";
+	p.l.config.spec.limits[LIMIT_MEM] = 64 << 20;
+	if (limits_open_volume(&p.l, NULL) < 0) {
+		place_done(&p);
+		SKIP("this host has no tmpfs for a box's writes");
+	}
+	CHECK_EQ(p.l.volume.bytes, 32 << 20);
+	p.l.config.spec.limits_asked = 1u << LIMIT_DISK;
+	CHECK_EQ(limits_open_volume(&p.l, NULL), 0);
+	CHECK_EQ(p.l.volume.bytes, 10ull << 30);
+	p.l.config.spec.limits_asked = 0;
+	p.l.config.spec.limits[LIMIT_DISK] = 16 << 20;
+	CHECK_EQ(limits_open_volume(&p.l, NULL), 0);
+	CHECK_EQ(p.l.volume.bytes, 16 << 20);
+	p.l.config.spec.limits[LIMIT_DISK] = p.l.config.spec.limits[LIMIT_MEM] = 0;
+	CHECK_EQ(limits_open_volume(&p.l, NULL), 0);
+	CHECK(p.l.volume.bytes > 16 << 20);
+	place_done(&p);
+}
+
+TEST(host_directories_are_named)
+{
+	struct place p;
+
+	place_init(&p);
+	p.l.config.spec.storage = "plain";
+	p.l.config.spec.workspace_dir = "/srv/work";
+	p.l.config.spec.mounts[0] = (struct spec_mount){.src = "/srv/a", .dst = "/a"};
+	p.l.config.spec.mounts[1] =
+		(struct spec_mount){.src = "/srv/b", .dst = "/b", .read_only = true};
+	p.l.config.spec.mounts[2] = (struct spec_mount){.src = "sub", .dst = "/c"};
+	p.l.config.spec.mount_count = 3;
+	must_open(&p, "plain");
+	CHECK(strstr(notes_of(&p), "host directory '/srv/work'") != NULL);
+	CHECK(strstr(notes_of(&p), "host directory '/srv/a'") != NULL);
+	CHECK(strstr(notes_of(&p), "/srv/b") == NULL);
+	CHECK(strstr(notes_of(&p), "'sub'") == NULL);
+	place_done(&p);
+}
+
+TEST(processors_are_whole_and_no_more_than_there_are)
+{
+	static const struct {
+		uint64_t milli;
+		unsigned cpus;
+	} cases[] = {{1, 1}, {200, 1}, {1000, 1}};
+	struct place p;
+	cpu_set_t set;
+	unsigned all;
+
+	place_init(&p);
+	CHECK_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
+	all = (unsigned)CPU_COUNT(&set);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		p.l.config.spec.limits[LIMIT_CPUS] = cases[i].milli;
+		CHECK_EQ(limits_cpus(&p.l), cases[i].cpus);
+	}
+	p.l.config.spec.limits[LIMIT_CPUS] = 8192 * 1000;
+	CHECK_EQ(limits_cpus(&p.l), all);
+	p.l.config.spec.limits[LIMIT_CPUS] = 0;
+	CHECK_EQ(limits_cpus(&p.l), all);
+	if (all > 1) {
+		p.l.config.spec.limits[LIMIT_CPUS] = 1001;
+		CHECK_EQ(limits_cpus(&p.l), 2);
+	}
+	place_done(&p);
+}
+
+TAP_MAIN
