@@ -287,6 +287,17 @@ BOMB(socket_bomb, "socket buffers", 0)
 BOMB(page_table_bomb, "page tables", OOM)
 BOMB(sysv_bomb, "System V segments", 0)
 
+/* In-box root may write this file; what counts is that an out-of-memory is decided among commands. */
+CASE(C2_bomb_with_init_offered, "C2", AS_ROOT | SMALL | NEEDS_MEM,
+     "init survives a bomb also when root inside offers it to the kernel first")
+{
+	int fd = open("/proc/1/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	if (fd >= 0 && write(fd, "1000", 4) < 0)
+		close(fd);
+	return bomb(heap_bomb, "heap");
+}
+
 CASE(C2_key_bomb, "C2", AS_USER | SMALL, "kernel keys cannot be piled up")
 {
 	return refused("add_key", syscall(SYS_add_key, "user", "bomb", "v", 1, -3));

@@ -2,13 +2,18 @@
  * Programs for the host's side of the suite.
  *
  *	--swap DIR COUNT	swaps DIR/x (a directory) and DIR/y (a link) COUNT times, then says
- *				how many swaps were made; ends early when DIR/stop appears
+ *				how many swaps were made; ends early when DIR/stop appears, and keeps
+ *				count in the file $SWAP_COUNT, if there is one
+ *	--peek PATH		status 1 if PATH is the canary
  *	--status WHAT		one line per thing that every process of a box must share
  *	--grow FILE		a file that grows for ever (until it is removed)
  *	--flicker FILE COUNT	a file that shrinks and grows
  *	--bytes COUNT		COUNT bytes, 0 to 255 in turn, on stdout
  *	--spin SECONDS		keeps every processor busy
- *	--hold SECONDS		a daemon in a session of its own that holds the streams and prints late
+ *	--hold SECONDS TAG	a daemon in a session of its own that holds the streams and prints late
+ *	--touch NAME		makes /tmp/executed: for programs that must never run
+ *	--listen NAME SECONDS	an abstract socket, and a System V segment with the key of that number
+ *	--reach NAME		status 1 if either can be found
  */
 #include "helpers.h"
 
@@ -17,11 +22,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -36,8 +46,29 @@ static int swap_slowly(const char *x, const char *y, const char *aside)
 	return rename(x, aside) < 0 || rename(y, x) < 0 || rename(aside, y) < 0 ? -1 : 0;
 }
 
+/* Eight bytes that whoever shares the file can watch. */
+static volatile long *shared_counter(void)
+{
+	static volatile long own;
+	const char *path = getenv("SWAP_COUNT");
+	int fd = path ? open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0666) : -1;
+	void *at = MAP_FAILED;
+
+	if (fd >= 0 && ftruncate(fd, sizeof(long)) == 0)
+		at = mmap(NULL, sizeof(long), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (fd >= 0)
+		close(fd);
+	return at == MAP_FAILED ? &own : at;
+}
+
+static int helper_peek(int count, char **args)
+{
+	return has_canary(AT_FDCWD, args[0]) ? broke("read the canary") : held("not there");
+}
+
 static int helper_swap(int count, char **args)
 {
+	volatile long *shown = shared_counter();
 	char x[512], y[512], aside[512], stop[512];
 	long want = count > 1 ? strtol(args[1], NULL, 10) : 1000, done = 0;
 	bool exchange = true;
@@ -54,7 +85,7 @@ static int helper_swap(int count, char **args)
 		}
 		if (!exchange && swap_slowly(x, y, aside) < 0)
 			break;
-		done++;
+		*shown = ++done;
 	}
 	printf("%ld swaps by %s%s%s\n", done, exchange ? "exchange" : "rename",
 	       done < want && access(stop, F_OK) < 0 ? ", ended: " : "",
@@ -177,15 +208,58 @@ static int helper_hold(int count, char **args)
 	return 0;
 }
 
+static int helper_touch(int count, char **args)
+{
+	close(open("/tmp/executed", O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
+	return 0;
+}
+
+static socklen_t abstract(struct sockaddr_un *address, const char *name)
+{
+	address->sun_family = AF_UNIX;
+	snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1, "%s", name);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+}
+
+static int helper_listen(int count, char **args)
+{
+	struct sockaddr_un address = {0};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	socklen_t len = abstract(&address, args[0]);
+
+	if (bind(fd, (struct sockaddr *)&address, len) < 0 || listen(fd, 8) < 0)
+		return 3;
+	if (shmget((key_t)strtol(args[0], NULL, 10), 4096, 0666 | IPC_CREAT) < 0)
+		return 4;
+	printf("ready\n");
+	fflush(stdout);
+	sleep((unsigned)strtol(count > 1 ? args[1] : "30", NULL, 10));
+	return 0;
+}
+
+static int helper_reach(int count, char **args)
+{
+	struct sockaddr_un address = {0};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	socklen_t len = abstract(&address, args[0]);
+
+	if (connect(fd, (struct sockaddr *)&address, len) == 0)
+		return broke("reached the other box's abstract socket");
+	if (shmget((key_t)strtol(args[0], NULL, 10), 0, 0) >= 0)
+		return broke("found the other box's System V segment");
+	return held("neither");
+}
+
 int helper_run(const char *name, int count, char **args)
 {
 	static const struct {
 		const char *name;
 		int (*run)(int, char **);
-	} helpers[] = {{"swap", helper_swap},	{"status", helper_status},
-		       {"grow", helper_grow},	{"flicker", helper_flicker},
-		       {"bytes", helper_bytes}, {"spin", helper_spin},
-		       {"hold", helper_hold}};
+	} helpers[] = {
+		{"swap", helper_swap},	     {"status", helper_status}, {"grow", helper_grow},
+		{"flicker", helper_flicker}, {"bytes", helper_bytes},	{"spin", helper_spin},
+		{"hold", helper_hold},	     {"touch", helper_touch},	{"listen", helper_listen},
+		{"reach", helper_reach},     {"peek", helper_peek}};
 
 	for (size_t i = 0; i < sizeof(helpers) / sizeof(helpers[0]); i++)
 		if (strcmp(helpers[i].name, name) == 0)

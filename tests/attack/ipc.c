@@ -62,14 +62,39 @@ CASE(B12_tioclinux_high_bits, "B12", AS_BOTH | TTY, "TIOCLINUX with its upper bi
 	return typed(0xdead0000541cul);
 }
 
-CASE(B12_steal_terminal, "B12", AS_BOTH | TTY, "TIOCSCTTY with force takes no terminal from others")
+/* The first one owns a terminal; the second one, of another session, tries to take it by force. */
+static int take_terminal(void *arg)
 {
-	int fd = open("/dev/pts/0", O_RDWR | O_NOCTTY | O_CLOEXEC);
+	int slave = *(int *)arg;
 
 	setsid();
-	if (fd < 0)
-		return held("no such terminal");
-	return failed("TIOCSCTTY", ioctl(fd, TIOCSCTTY, 1));
+	return ioctl(slave, TIOCSCTTY, 1) == 0 ? 42 : 0;
+}
+
+CASE(B12_steal_terminal, "B12", AS_BOTH,
+     "TIOCSCTTY with force takes no terminal from another session")
+{
+	int master = open_pty(), slave, status;
+	char name[64] = "";
+	pid_t owner;
+
+	if (master < 0 || ptsname_r(master, name, sizeof(name)) != 0)
+		return not_applicable("no terminal: %s", strerror(errno));
+	slave = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
+	owner = fork();
+	if (owner == 0) {
+		setsid();
+		ioctl(slave, TIOCSCTTY, 0);
+		pause();
+		_exit(0);
+	}
+	usleep(20000);
+	status = in_child(take_terminal, &slave, 5);
+	kill(owner, SIGKILL);
+	waitpid(owner, NULL, 0);
+	if (status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) == 42)
+		return broke("taken");
+	return held("refused");
 }
 
 CASE(B12_console, "B12", AS_BOTH, "TIOCCONS and /dev/console give nothing of the host's console")
@@ -184,6 +209,7 @@ CASE(B17_kill_everything, "B17", AS_BOTH, "kill(-1, SIGKILL) ends neither init n
 		kill(-1, SIGCONT);
 		_exit(0);
 	}
+	waitpid(pid, NULL, 0);
 	signal(SIGTERM, SIG_IGN);
 	kill(-1, SIGTERM);
 	return held("still here; the runner asks the box");

@@ -20,13 +20,15 @@ CASE(A9_umount_masks, "A9", AS_BOTH, "no mask in /proc can be unmounted, detache
 					    "/proc/sys", "/proc"};
 
 	for (size_t i = 0; i < sizeof(masks) / sizeof(masks[0]); i++) {
+		if (access(masks[i], F_OK) < 0)
+			continue;
 		if (umount2(masks[i], 0) == 0 || umount2(masks[i], MNT_DETACH) == 0 ||
 		    umount2(masks[i], MNT_EXPIRE) == 0)
 			return broke("%s is off", masks[i]);
 		if (!is_refusal(errno))
 			return broke("%s: %s", masks[i], strerror(errno));
 	}
-	return held("%s", strerror(errno));
+	return held("refused");
 }
 
 CASE(A9_umount_root, "A9", AS_BOTH, "/ cannot be detached to see what is below")

@@ -86,11 +86,6 @@ CASE(B14_every_file_of_sysfs, "B14", AS_BOTH, "not one file below /sys opens for
 	return found ? broke("%u files, %s", found, first) : held("none");
 }
 
-CASE(B14_oom_score_of_init, "B14", AS_BOTH, "init's oom_score_adj cannot be changed")
-{
-	return knob("/proc/1/oom_score_adj");
-}
-
 CASE(B14_own_oom_score_below_zero, "B14", AS_BOTH,
      "a command cannot make itself the last one that memory pressure takes")
 {

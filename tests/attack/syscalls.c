@@ -165,12 +165,13 @@ CASE(B1_filter_listener, "B1", AS_BOTH,
 		unsigned short len;
 		void *filter;
 	} prog = {1, &notify};
+	const struct itimerval soon = {.it_value = {.tv_usec = 200000}};
 	pid_t pid = fork();
 	int status = 0;
 
 	if (pid == 0) {
 		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-		alarm(2);
+		setitimer(ITIMER_REAL, &soon, NULL);
 		syscall(SYS_seccomp, 1, 8, &prog);
 		_exit(syscall(SYS_bpf, 0, 0, 0) >= 0 ? 42 : 0);
 	}

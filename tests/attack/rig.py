@@ -1,0 +1,399 @@
+"""The ground that attack cases stand on: canaries on the host, boxes, and the checks after every case.
+
+A case of the host's side is a function with @case; it returns (held, with an optional sentence), or
+raises Broke or NotApplicable. Cases inside a box come from the program `attack` (see attack.h).
+"""
+import ctypes
+import glob
+import hashlib
+import json
+import os
+import pathlib
+import secrets
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import tempfile
+import time
+
+DEADLINE = 60  # seconds until a program that should have answered counts as hung
+SMALL_MEM, SMALL_PIDS, SMALL_DISK = 64, 64, 32
+
+
+class Broke(Exception):
+    pass
+
+
+class NotApplicable(Exception):
+    pass
+
+
+def need(condition, sentence):
+    if not condition:
+        raise Broke(sentence)
+
+
+class Case:
+    def __init__(self, name, line, held, run, slow=False, quick_only=False):
+        self.name, self.line, self.held, self.run, self.slow = name, line, held, run, slow
+
+
+CASES = []
+
+
+def case(name, line, held, slow=False):
+    def add(function):
+        CASES.append(Case(name, line, held, function, slow))
+        return function
+    return add
+
+
+class Result:
+    def __init__(self, args, rc, out, err):
+        self.args, self.rc, self.out, self.err = args, rc, out, err
+
+    @property
+    def text(self):
+        return self.out.decode(errors="replace")
+
+    @property
+    def errors(self):
+        return self.err.decode(errors="replace")
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+    def ok(self):
+        need(self.rc == 0, repr(self))
+        return self
+
+    def refused(self):
+        """A failure with a sentence, not a crash."""
+        need(0 < self.rc < 128 and self.err, repr(self))
+        return self
+
+    def __repr__(self):
+        words = " ".join(a.decode(errors="replace") for a in self.args[1:])
+        return f"cove {words[:200]}: rc {self.rc} out {self.out[-200:]!r} err {self.err[-300:]!r}"
+
+
+class Cove:
+    """The cove program with a state directory. What boxes print is remembered by its hash only where it
+    holds the decoy: every output is searched as it comes."""
+
+    def __init__(self, rig, prefix, home, without=None):
+        self.rig, self.home, self.prefix = rig, home, prefix
+        self.program = str(prefix / "bin/cove")
+        keep = ("PATH", "HOME", "LANG", "TERM", "ASAN_OPTIONS", "UBSAN_OPTIONS")
+        self.env = {k: os.environ[k] for k in keep if k in os.environ}
+        self.env.update({"COVE_HOME": home, "COVE_LIBEXEC": str(prefix / "libexec/cove"),
+                         "DECOY_TOKEN": rig.secret})
+        library = next((str(p.parent) for p in prefix.glob("lib/**/libcove.so")), None)
+        if library:
+            self.env["LD_LIBRARY_PATH"] = library
+        if without:
+            self.env["COVE_WITHOUT"] = without
+
+    def argv(self, args):
+        args = [a if isinstance(a, bytes) else os.fsencode(str(a)) for a in args]
+        if args[0] in (b"run", b"create", b"open") and b"--image" not in args:
+            args[1:1] = [b"--image", self.rig.image.encode()]
+        return [self.program.encode(), *args]
+
+    def __call__(self, *args, input=b"", timeout=DEADLINE):
+        argv = self.argv(args)
+        process = subprocess.Popen(argv, env=self.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, start_new_session=True)
+        try:
+            out, err = process.communicate(input, timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise Broke(f"cove {args[0]} did not answer in {timeout} s: {args[:6]}") from None
+        self.rig.search(out + err, f"cove {args[0]}")
+        return Result(argv, process.returncode, out, err)
+
+    def start(self, *args, **kw):
+        for stream in ("stdin", "stdout", "stderr"):
+            kw.setdefault(stream, subprocess.PIPE)
+        return subprocess.Popen(self.argv(args), env=self.env, start_new_session=True, **kw)
+
+    def sh(self, box, line, *flags, **kw):
+        result = self("sh", "--json", *flags, box, line, **kw)
+        need(result.out.startswith(b"{"), repr(result))
+        return result.json
+
+    def inspect(self, box):
+        return self("inspect", box).ok().json
+
+    def run_json(self, box, *argv, flags=(), **kw):
+        result = self("exec", "--json", *flags, box, "--", *argv, **kw)
+        need(result.out.startswith(b"{"), repr(result))
+        return result.json
+
+
+def wait_until(condition, what, seconds=DEADLINE):
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        need(time.monotonic() < end, f"waited {seconds} s for {what}")
+        time.sleep(0.01)
+    return value
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as f:
+            return f.read().rsplit(b")", 1)[1].split()[0] not in (b"Z", b"X")
+    except OSError:
+        return False
+
+
+def memory_of(pid):
+    """Resident bytes of a host process, 0 if it is gone."""
+    try:
+        for line in open(f"/proc/{pid}/status"):
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+class Canaries:
+    """What must stay as it is: files, listeners, a process, IPC objects."""
+
+    def __init__(self, base, rig):
+        self.dir = base / "canary"
+        self.dir.mkdir()
+        self.mark = "CANARY-" + secrets.token_hex(8)
+        self.file = self.dir / "secret"
+        self.file.write_bytes(f"{self.mark} {rig.secret} ".encode() + secrets.token_bytes(512))
+        (self.dir / "sub").mkdir()
+        (self.dir / "sub/file").write_text(f"{self.mark} {rig.secret}\n")
+        self.tcp = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.tcp.setblocking(False)
+        self.abstract_name = "cove-canary-" + secrets.token_hex(6)
+        self.unix = socket.socket(socket.AF_UNIX)
+        self.unix.bind("\0" + self.abstract_name)
+        self.unix.listen()
+        self.unix.setblocking(False)
+        self.program = base / "covecanary"
+        shutil.copy("/usr/bin/sleep", self.program)
+        self.process = subprocess.Popen([self.program, "7200"], env={"DECOY_TOKEN": rig.secret})
+        self.ipc(rig)
+        self.before = self.state()
+
+    def ipc(self, rig):
+        libc = ctypes.CDLL(None, use_errno=True)
+        self.libc, self.key = libc, secrets.randbelow(1 << 30) + 1000
+        self.shm = libc.shmget(self.key, 4096, 0o1600)
+        libc.shmat.restype = ctypes.c_void_p
+        at = libc.shmat(self.shm, None, 0)
+        text = f"{self.mark} {rig.secret}".encode()
+        ctypes.memmove(at, text, len(text))
+        libc.shmdt(ctypes.c_void_p(at))
+        self.queue, self.sem = libc.msgget(self.key, 0o1600), libc.semget(self.key, 1, 0o1600)
+        self.mq = "cove-canary-" + secrets.token_hex(4)
+        self.mq_fd = libc.mq_open(b"/" + self.mq.encode(), os.O_CREAT | os.O_RDWR, 0o600, None)
+        self.shm_file = pathlib.Path("/dev/shm") / self.mq
+        self.shm_file.write_text(f"{self.mark} {rig.secret}")
+
+    def state(self):
+        """Names, modes, times and content of everything in the canary directory."""
+        digest = hashlib.sha256()
+        for path in [self.dir, *sorted(self.dir.rglob("*"))]:
+            st = path.lstat()
+            digest.update(f"{path} {st.st_mode} {st.st_uid} {st.st_mtime_ns} {st.st_nlink} ".encode())
+            if stat.S_ISREG(st.st_mode):
+                digest.update(path.read_bytes())
+        return digest.hexdigest()
+
+    def touched(self):
+        """A sentence if anything was, None otherwise."""
+        if self.state() != self.before:
+            names = [str(p.relative_to(self.dir)) for p in self.dir.rglob("*")]
+            self.before = self.state()
+            return f"the canary directory changed; it holds {sorted(names)[:8]}"
+        for name, listener in (("TCP", self.tcp), ("abstract", self.unix)):
+            try:
+                peer, _ = listener.accept()
+                peer.close()
+                return f"somebody reached the host's {name} listener"
+            except BlockingIOError:
+                pass
+        if self.process.poll() is not None:
+            return "the host's canary process was ended"
+        return None
+
+    def environment(self, rig):
+        return {
+            "CANARY_PATH": self.file, "CANARY_MARK": self.mark, "CANARY_PID": self.process.pid,
+            "CANARY_COMM": self.program.name, "CANARY_PORT": self.tcp.getsockname()[1],
+            "CANARY_ABSTRACT": self.abstract_name, "CANARY_SHM": self.shm, "CANARY_SHM_KEY": self.key,
+            "CANARY_MSG_KEY": self.key, "CANARY_SEM_KEY": self.key, "CANARY_MQ": self.mq,
+            "CANARY_SHM_FILE": self.shm_file.name, "CANARY_STAGE": "/cove-attack.", "CANARY_HOME": rig.cove.home,
+        }
+
+    def remove(self):
+        self.process.kill()
+        self.process.wait()
+        self.libc.shmctl(self.shm, 0, None)
+        self.libc.msgctl(self.queue, 0, None)
+        self.libc.semctl(self.sem, 0, 0)
+        self.libc.mq_unlink(b"/" + self.mq.encode())
+        self.shm_file.unlink(missing_ok=True)
+        self.tcp.close()
+        self.unix.close()
+
+
+class Rig:
+    """One run as one identity: a state directory, canaries and a few boxes that cases share."""
+
+    def __init__(self, options):
+        self.options, self.quick = options, options.quick
+        self.is_root = os.geteuid() == 0
+        self.secret = "DECOY" + secrets.token_hex(24)
+        self.base = pathlib.Path(tempfile.mkdtemp(prefix="cv", dir="/tmp"))
+        self.base.chmod(0o755)
+        self.image, self.leaks, self.boxes = "host", [], {}
+        self.cove = Cove(self, pathlib.Path(options.prefix), str(self.base / "h"), options.without)
+        self.program = pathlib.Path(options.program)
+        self.canary = Canaries(self.base, self)
+        self.shared = self.base / "shared"
+        self.shared.mkdir()
+        self.tmp = self.base / "t"
+        self.tmp.mkdir()
+        if options.tar:
+            with open(options.tar, "rb") as tar:
+                done = subprocess.run(self.cove.argv(["image", "import", "base", "-"]), stdin=tar,
+                                      env=self.cove.env, capture_output=True, timeout=600)
+            need(done.returncode == 0, done.stderr.decode())
+            self.image = "base"
+        self.help = self.cove("help", "create").text
+        self.not_enforced = ""
+
+    def search(self, data, where):
+        if self.secret.encode() in data:
+            self.leaks.append(where)
+
+    # ---- boxes ----
+
+    def flags(self, extra=()):
+        env = {**self.canary.environment(self), **dict(extra)}
+        return ["--mount", f"{self.program.parent}:/attack:ro",
+                *[word for k, v in env.items() for word in ("-e", f"{k}={v}")]]
+
+    def make(self, *flags, extra=()):
+        return self.cove("create", *self.flags(extra), *flags).ok().text.strip()
+
+    def box(self, kind="plain"):
+        """A shared box of that kind; a fresh one if it is not usable any more."""
+        name = self.boxes.get(kind)
+        if not name:
+            name = self.boxes[kind] = self.make_small() if kind == "small" else self.make()
+        return name
+
+    def small_flags(self):
+        return ["--mem", f"{SMALL_MEM}M", "--pids", SMALL_PIDS, "--disk", f"{SMALL_DISK}M", "--cpus", "1"]
+
+    def make_small(self, *more):
+        extra = {"BOX_MEM_MIB": SMALL_MEM, "BOX_CPUS": 1}
+        if "--mem" not in self.help:
+            self.not_enforced = "memory pids disk cpu: this build has no limits"
+            return self.make(*more, extra=extra)
+        made = self.cove("create", *self.flags(extra), *self.small_flags(), *more)
+        if made.rc != 0:
+            need("--best-effort" in self.help, repr(made))
+            made = self.cove("create", *self.flags(extra), *self.small_flags(), "--best-effort", *more).ok()
+        name = made.text.strip()
+        self.not_enforced = json.dumps(self.cove.inspect(name).get("not_enforced", []))
+        return name
+
+    def lacks(self, what):
+        """The reason why small boxes do not have that limit here, or None."""
+        self.box("small")
+        return f"{what} cannot be limited for this caller here" if what in self.not_enforced else None
+
+    def forget(self, kind):
+        name = self.boxes.pop(kind, None)
+        if name:
+            self.cove("rm", "-f", name)
+
+    def answers(self, name):
+        result = self.cove("exec", name, "--", "/attack/attack", "--bytes", "3", timeout=30)
+        return result.rc == 0 and result.out == b"\0\1\2"
+
+    def healthy(self, kind):
+        """Usable, or ended with a cause; a sentence otherwise."""
+        name = self.boxes.get(kind)
+        if not name:
+            return None
+        if self.answers(name):
+            return None
+        state = self.cove.inspect(name)
+        self.forget(kind)
+        if state.get("state") != "running" and state.get("cause"):
+            return None
+        return f"the box does not answer: state {state.get('state')}, cause {state.get('cause')}"
+
+    def root_inside(self):
+        if not hasattr(self, "has_root"):
+            self.has_root = self.cove("exec", "-u", "root", self.box(), "--", "/attack/attack", "--bytes",
+                                      "1").rc == 0
+        return self.has_root
+
+    def keeper(self, name):
+        return self.cove.inspect(name)["keeper_pid"]
+
+    def close(self):
+        """Ends everything; returns what was found where it must not be."""
+        found = list(self.leaks)
+        for path in glob.glob(f"{self.base}/h/boxes/*/logs/**", recursive=True):
+            if os.path.isfile(path) and self.secret.encode() in open(path, "rb").read(1 << 26):
+                found.append(path)
+        grep = subprocess.run(["grep", "-rlaFs", "--exclude-dir=layers", "--exclude-dir=images", self.secret,
+                               self.cove.home, str(self.shared), str(self.tmp)],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        found += grep.stdout.split()
+        names = self.cove("ls", "-q").text.split()
+        if names:
+            self.cove("rm", "-f", *names, timeout=300)
+        for name in self.cove("workspace", "ls", "-q").text.split():
+            self.cove("workspace", "rm", name)
+        self.canary.remove()
+        remove_tree(self.base)
+        return sorted(set(found))
+
+
+def remove_tree(path):
+    subprocess.run(["chmod", "-R", "u+rwX", str(path)], stderr=subprocess.DEVNULL)
+    shutil.rmtree(path, ignore_errors=True)
+    if os.path.exists(path):
+        subprocess.run(["unshare", "--user", "--map-root-user", "--map-auto", "rm", "-rf", str(path)])
+
+
+def processes_with(word):
+    """Host process numbers whose command line has the word."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            text = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if word.encode() in text and int(pid) != os.getpid() and alive(pid):
+            found.append(int(pid))
+    return found
+
+
+def end(process, sig=signal.SIGKILL):
+    try:
+        os.killpg(process.pid, sig)
+    except ProcessLookupError:
+        pass
+    try:
+        process.communicate(timeout=DEADLINE)
+    except (subprocess.TimeoutExpired, ValueError):
+        process.kill()
