@@ -39,9 +39,10 @@
 #include <termios.h>
 
 /* From the kernel's headers, which musl does not bring. */
-#define KERNEL_CLONE_PIDFD	   0x00001000ull
-#define KERNEL_CLONE_INTO_CGROUP   0x200000000ull
-#define KERNEL_CLOSE_RANGE_CLOEXEC 4u
+#define KERNEL_CLONE_PIDFD	    0x00001000ull
+#define KERNEL_CLONE_INTO_CGROUP    0x200000000ull
+#define KERNEL_CLOSE_RANGE_CLOEXEC  4u
+#define KERNEL_CAPABILITY_VERSION_3 0x20080522u
 
 struct kernel_clone_args {
 	uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls;
@@ -119,6 +120,24 @@ static int set_ids(const struct user *u)
 	    setresuid(u->uid, u->uid, u->uid) < 0)
 		return -errno;
 	return 0;
+}
+
+/* In a strict box init has its capabilities through the inheritable set (wall/native/hold.c): a
+ * command is to have none of any kind. */
+static int drop_inheritable(void)
+{
+	struct {
+		uint32_t version;
+		int32_t pid;
+	} head = {.version = KERNEL_CAPABILITY_VERSION_3};
+	struct {
+		uint32_t effective, permitted, inheritable;
+	} data[2];
+
+	if (syscall(SYS_capget, &head, data) < 0)
+		return -errno;
+	data[0].inheritable = data[1].inheritable = 0;
+	return syscall(SYS_capset, &head, data) < 0 ? -errno : 0;
 }
 
 static const char *path_of(char *const *env)
@@ -224,6 +243,9 @@ static void become(const struct spawn *s, bool enter, int report_fd)
 		report_and_exit(report_fd, STAGE_SETUP, -r);
 	if (s->subreaper && prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
 		report_and_exit(report_fd, STAGE_SETUP, errno);
+	r = drop_inheritable();
+	if (r < 0)
+		report_and_exit(report_fd, STAGE_SETUP, -r);
 	r = s->single ? 0 : set_ids(s->user);
 	if (r < 0)
 		report_and_exit(report_fd, STAGE_IDS, -r);
