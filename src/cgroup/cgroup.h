@@ -89,6 +89,8 @@ struct cgroup_stats {
 };
 /* What is known of the box as a whole; the rest is 0. */
 void cgroup_stats(const struct cgroup *cg, struct cgroup_stats *ret);
+/* Only what changes from moment to moment and costs little to ask: time, memory, processes. */
+void cgroup_stats_now(const struct cgroup *cg, struct cgroup_stats *ret);
 
 /* Calls on_box for every group below cove/, in any tree, for sweeping up after a crash. A box may
  * come more than once. */

@@ -29,18 +29,41 @@ static void add_kills(int dir_fd, const char *name, void *arg)
 	group_each(fd, add_kills, arg);
 }
 
+/* Page cache of files; shared memory is none of it. */
+static void read_cache(int fd, const char *const keys[2], struct cgroup_stats *s)
+{
+	char text[KNOB_TEXT_MAX];
+
+	if (knob_get(fd, "memory.stat", text, sizeof(text)) == 0)
+		s->mem_cache_bytes = knob_field(text, keys[0]) + knob_field(text, keys[1]);
+}
+
+static void v1_memory_now(int fd, struct cgroup_stats *s)
+{
+	static const char *const keys[] = {"total_inactive_file", "total_active_file"};
+
+	s->mem_bytes = knob_get_u64(fd, "memory.usage_in_bytes");
+	read_cache(fd, keys, s);
+}
+
 static void v1_memory(int fd, struct cgroup_stats *s)
 {
-	s->mem_bytes = knob_get_u64(fd, "memory.usage_in_bytes");
 	s->mem_peak_bytes = knob_get_u64(fd, "memory.max_usage_in_bytes");
 	add_kills(fd, ".", &s->oom_kills);
+}
+
+static void v2_memory_now(int fd, struct cgroup_stats *s)
+{
+	static const char *const keys[] = {"inactive_file", "active_file"};
+
+	s->mem_bytes = knob_get_u64(fd, "memory.current");
+	read_cache(fd, keys, s);
 }
 
 static void v2_memory(int fd, struct cgroup_stats *s)
 {
 	char text[256];
 
-	s->mem_bytes = knob_get_u64(fd, "memory.current");
 	s->mem_peak_bytes = knob_get_u64(fd, "memory.peak");
 	if (s->mem_peak_bytes < s->mem_bytes) /* not there before Linux 5.19 */
 		s->mem_peak_bytes = s->mem_bytes;
@@ -88,22 +111,35 @@ static void read_cpu(const struct cgroup *cg, struct cgroup_stats *s)
 		s->throttled_us = knob_field(text, "throttled_time") / 1000;
 }
 
-void cgroup_stats(const struct cgroup *cg, struct cgroup_stats *ret)
+static int pids_fd(const struct cgroup *cg)
 {
-	int pids = cg->v1_fd[CGROUP_PIDS] >= 0 ? cg->v1_fd[CGROUP_PIDS] : cg->fd;
-	char text[256];
+	return cg->v1_fd[CGROUP_PIDS] >= 0 ? cg->v1_fd[CGROUP_PIDS] : cg->fd;
+}
 
+void cgroup_stats_now(const struct cgroup *cg, struct cgroup_stats *ret)
+{
 	memset(ret, 0, sizeof(*ret));
 	read_cpu(cg, ret);
+	if (cg->v1_fd[CGROUP_MEMORY] >= 0)
+		v1_memory_now(cg->v1_fd[CGROUP_MEMORY], ret);
+	else if (cg->can & 1u << CGROUP_MEMORY)
+		v2_memory_now(cg->fd, ret);
+	if (cg->can & 1u << CGROUP_PIDS)
+		ret->pids = knob_get_u64(pids_fd(cg), "pids.current");
+}
+
+void cgroup_stats(const struct cgroup *cg, struct cgroup_stats *ret)
+{
+	char text[256];
+
+	cgroup_stats_now(cg, ret);
 	if (cg->v1_fd[CGROUP_MEMORY] >= 0)
 		v1_memory(cg->v1_fd[CGROUP_MEMORY], ret);
 	else if (cg->can & 1u << CGROUP_MEMORY)
 		v2_memory(cg->fd, ret);
-	if (cg->can & 1u << CGROUP_PIDS) {
-		ret->pids = knob_get_u64(pids, "pids.current");
-		if (knob_get(pids, "pids.events", text, sizeof(text)) == 0)
-			ret->pids_hits = knob_field(text, "max");
-	}
+	if (cg->can & 1u << CGROUP_PIDS &&
+	    knob_get(pids_fd(cg), "pids.events", text, sizeof(text)) == 0)
+		ret->pids_hits = knob_field(text, "max");
 	if (cg->can & 1u << CGROUP_IO)
 		read_io(cg, ret);
 }

@@ -70,7 +70,7 @@ static void refresh(struct life *l)
 	struct cgroup_stats now;
 	int r;
 
-	cgroup_stats(&l->cgroup, &now);
+	cgroup_stats_now(&l->cgroup, &now);
 	r = truth_write(&l->truth, ev_now(l->ev), &now, execs_running(&l->k));
 	if (r < 0)
 		keeper_note(&l->k, "the box's own /proc could not be written: %s", strerror(-r));
