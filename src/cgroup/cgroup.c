@@ -49,6 +49,12 @@ struct cpu_quota cpu_quota(uint64_t cpu_milli)
 	return q;
 }
 
+uint64_t memory_of_box(uint64_t mem_bytes)
+{
+	return mem_bytes > INT64_MAX - CGROUP_RESERVE_BYTES ? INT64_MAX
+							    : mem_bytes + CGROUP_RESERVE_BYTES;
+}
+
 bool limit_is_set(const struct cgroup_limits *limits, enum cgroup_part part)
 {
 	const uint64_t asked[CGROUP_PART_COUNT] = {
@@ -89,19 +95,26 @@ static bool is_not_ours(int code)
 	return code == EACCES || code == EPERM || code == EROFS || code == ENOENT;
 }
 
+/* v2, or where that may not be used v1's freezer. */
 static int make_tree(const struct layout *l, const struct cgroup_want *w, unsigned in_v2,
 		     struct cgroup *cg)
 {
-	bool has_v2 = layout_has(l, LAYOUT_V2);
-	int r = has_v2 ? v2_make(l, w, in_v2, cg) : v1_make_tree(l, w, cg);
+	int v2 = layout_has(l, LAYOUT_V2) ? v2_make(l, w, in_v2, cg) : -ENOENT, r = v2;
 
+	if (v2 < 0 && is_not_ours(-v2)) {
+		cgroup_done(cg);
+		r = v1_make_tree(l, w, cg);
+	}
 	if (r == 0)
 		cg->can |= 1u << CGROUP_TREE;
 	if (r == 0 || !is_not_ours(-r))
 		return r;
 	cgroup_done(cg);
 	cgroup_remove_in(l, w->box, NULL);
-	layout_why_errno(l, has_v2 ? LAYOUT_V2 : LAYOUT_FREEZER, -r, cg->why[CGROUP_TREE]);
+	if (layout_has(l, LAYOUT_V2))
+		layout_why_errno(l, LAYOUT_V2, -v2, cg->why[CGROUP_TREE]);
+	else
+		layout_why_errno(l, LAYOUT_FREEZER, -r, cg->why[CGROUP_TREE]);
 	return 0;
 }
 

@@ -152,10 +152,16 @@ int group_make(int dir_fd, const char *name)
 
 void group_each(int dir_fd, void (*on_name)(int dir_fd, const char *name, void *arg), void *arg)
 {
-	int copy = group_open(dir_fd, ".");
-	DIR *dir = copy < 0 ? NULL : fdopendir(copy);
 	struct dirent *d;
+	struct stat st;
+	DIR *dir;
+	int copy;
 
+	/* Without directories in it there are two links, and no need to read its many files. */
+	if (fstat(dir_fd, &st) == 0 && st.st_nlink == 2)
+		return;
+	copy = group_open(dir_fd, ".");
+	dir = copy < 0 ? NULL : fdopendir(copy);
 	if (!dir) {
 		fd_close(&copy);
 		return;

@@ -67,7 +67,10 @@ struct cpu_quota {
 };
 struct cpu_quota cpu_quota(uint64_t cpu_milli);
 
-/* Was this limit asked for, and may it be set? */
+/* The box's limit: its commands', and the reserve for init. */
+uint64_t memory_of_box(uint64_t mem_bytes);
+
+/* Was this limit asked for? */
 bool limit_is_set(const struct cgroup_limits *limits, enum cgroup_part part);
 /* Why a limit does not hold although its controller is there. */
 void limit_why(int code, const char *name, char *why);

@@ -109,7 +109,7 @@ static int limit_bytes(int fd, uint64_t bytes)
 static int limit_memory(const struct cgroup_limits *lim, int fd)
 {
 	(void)knob_set(fd, "memory.swappiness", "0");
-	return limit_bytes(fd, lim->mem_bytes + CGROUP_RESERVE_BYTES);
+	return limit_bytes(fd, memory_of_box(lim->mem_bytes));
 }
 
 static int limit_cpu(const struct cgroup_limits *lim, int fd)

@@ -162,7 +162,7 @@ static int hand_down(const struct layout *l, const struct cgroup *cg, unsigned m
 
 static int limit_memory(const struct cgroup_limits *lim, const struct cgroup *cg)
 {
-	int r = knob_set_max(cg->fd, "memory.max", lim->mem_bytes + CGROUP_RESERVE_BYTES);
+	int r = knob_set_max(cg->fd, "memory.max", memory_of_box(lim->mem_bytes));
 
 	if (r == 0)
 		r = knob_set_max(cg->work_fd, "memory.max", lim->mem_bytes);
