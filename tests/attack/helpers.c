@@ -11,6 +11,8 @@
  *	--bytes COUNT		COUNT bytes, 0 to 255 in turn, on stdout
  *	--spin SECONDS		keeps every processor busy
  *	--hold SECONDS TAG	a daemon in a session of its own that holds the streams and prints late
+ *	--deep DIR COUNT	that many directories in each other
+ *	--vfork SECONDS		a parent that waits in vfork for a child that sleeps
  *	--touch NAME		makes /tmp/executed: for programs that must never run
  *	--listen NAME SECONDS	an abstract socket, and a System V segment with the key of that number
  *	--reach NAME		status 1 if either can be found
@@ -208,6 +210,34 @@ static int helper_hold(int count, char **args)
 	return 0;
 }
 
+static int helper_deep(int count, char **args)
+{
+	long want = count > 1 ? strtol(args[1], NULL, 10) : 100;
+	int fd = AT_FDCWD;
+
+	for (long i = 0; i < want; i++) {
+		const char *name = i ? "d" : args[0];
+		int next;
+
+		if (mkdirat(fd, name, 0755) < 0)
+			return 1;
+		next = openat(fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (fd >= 0)
+			close(fd);
+		fd = next;
+	}
+	return 0;
+}
+
+static int helper_vfork(int count, char **args)
+{
+	if (vfork() == 0) {
+		sleep((unsigned)strtol(args[0], NULL, 10));
+		_exit(0);
+	}
+	return 0;
+}
+
 static int helper_touch(int count, char **args)
 {
 	close(open("/tmp/executed", O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
@@ -259,7 +289,8 @@ int helper_run(const char *name, int count, char **args)
 		{"swap", helper_swap},	     {"status", helper_status}, {"grow", helper_grow},
 		{"flicker", helper_flicker}, {"bytes", helper_bytes},	{"spin", helper_spin},
 		{"hold", helper_hold},	     {"touch", helper_touch},	{"listen", helper_listen},
-		{"reach", helper_reach},     {"peek", helper_peek}};
+		{"reach", helper_reach},     {"peek", helper_peek},	{"deep", helper_deep},
+		{"vfork", helper_vfork}};
 
 	for (size_t i = 0; i < sizeof(helpers) / sizeof(helpers[0]); i++)
 		if (strcmp(helpers[i].name, name) == 0)

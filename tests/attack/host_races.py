@@ -83,8 +83,11 @@ def stat_race(rig):
     size = rig.canary.file.stat().st_size
 
     def operation(box, x, n):
-        need(n % 2 == 0 or box.stat(f"{x}/which").size in (4, 14), "stat saw another file")
-        return box.stat(f"{x}/which").size == 4 if n % 3 else box.stat(f"{x}/secret").size == size and False
+        if n % 4 == 0:
+            need(box.stat(f"{x}/secret").size != size, "stat described the host's file")
+        seen = box.stat(f"{x}/which").size
+        need(seen in (4, 14), "stat saw another file")
+        return seen == 4
     return Race(rig, "stat").run(operation, count(rig))
 
 
@@ -224,8 +227,7 @@ def planted(rig):
 def hostile_names(rig):
     box = rig.make()
     rig.cove("exec", box, "--", "bash", "-c",
-             "cd /tmp && mkdir deep && cd deep && for i in {1..1000}; do mkdir d && cd d || break; done; cd /tmp; "
-             "mkdir $'new\\nline' $'\\xff\\xfe' -- -rf; mkdir -p no/perm/inside; chmod 000 no/perm no; "
+             "/attack/attack --deep /tmp/deep 1000; cd /tmp; mkdir $'new\\nline' $'\\xff\\xfe' -- -rf; mkdir -p no/perm/inside; chmod 000 no/perm no; "
              "touch \"$(printf '%255s' x)\"").ok()
     rig.cove("rm", "-f", box).ok()
     left = [n for n in os.listdir(rig.cove.home + "/boxes") if n.startswith(box)]

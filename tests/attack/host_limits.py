@@ -1,0 +1,257 @@
+"""C: while one box uses up what it has, it is told so, and a neighbour goes on."""
+import os
+import threading
+import time
+
+from rig import NotApplicable, SMALL_DISK, alive, case, end, memory_of, need, processes_with, wait_until
+
+KEEPER_MAX = 64 << 20
+
+
+def needs(rig, what):
+    if reason := rig.lacks(what):
+        raise NotApplicable(reason)
+
+
+class Neighbour:
+    """Asks another box all the time; every answer must be right."""
+
+    def __init__(self, rig):
+        self.rig, self.name = rig, rig.box("neighbour")
+        self.answers, self.wrong, self.stop = 0, [], False
+        self.thread = threading.Thread(target=self.ask)
+
+    def ask(self):
+        while not self.stop:
+            try:
+                if self.rig.answers(self.name):
+                    self.answers += 1
+                else:
+                    self.wrong.append("a wrong answer")
+            except Exception as reason:  # told by the case
+                self.wrong.append(str(reason))
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop = True
+        self.thread.join()
+        need(self.answers > 0 and not self.wrong, f"neighbour: {self.answers} right, {self.wrong[:2]}")
+
+
+def neighbour_case(name, line, held, limit, command, timeout="4s"):
+    @case(name, line, held)
+    def run(rig):
+        needs(rig, limit)
+        box = rig.box("small")
+        with Neighbour(rig) as neighbour:
+            got = rig.cove.run_json(box, "bash", "-c", command, flags=["--timeout", timeout], timeout=60)
+        need(rig.answers(box), "the box itself does not answer")
+        return f"{neighbour.answers} answers; oom {got.get('oom_killed')}, cause {got.get('cause')}"
+
+
+neighbour_case("C1_neighbour_of_a_fork_bomb", "C1", "a neighbour answers while a fork bomb goes off", "pids",
+               "f() { f | f & }; f; sleep 2")
+neighbour_case("C2_neighbour_of_a_memory_bomb", "C2", "a neighbour answers while memory bombs go off", "memory",
+               "for i in 1 2 3 4; do /attack/attack C2_heap_bomb; done")
+neighbour_case("C3_neighbour_of_a_disk_filler", "C3", "a neighbour answers while a disk is filled", "disk",
+               "for i in 1 2 3; do /attack/attack C3_disk_fill; done")
+neighbour_case("C5_neighbour_of_a_spinner", "C5", "a neighbour answers while all processors are kept busy", "cpu",
+               "for i in 1 2 3 4; do /attack/attack --spin 2 & done; wait")
+neighbour_case("C6_neighbour_of_an_io_storm", "C6", "a neighbour answers during an I/O storm", "disk",
+               "for i in 1 2 3; do /attack/attack C6_direct_io_and_sync; done")
+
+
+@case("C2_out_of_memory_is_told", "C2", "a shell line and a command that run out of memory say oom_killed")
+def oom_told(rig):
+    needs(rig, "memory")
+    box = rig.box("small")
+    bomb = "python3 -c 'x = bytearray(300 << 20)' || tail -c 300M /dev/zero | tail -n 1 > /dev/null"
+    got = rig.cove.run_json(box, "tail", "-c", "300M", "/dev/zero", timeout=60)
+    need(got.get("oom_killed"), f"exec: {got}")
+    got = rig.cove.sh(box, bomb, timeout=60)
+    need(got.get("oom_killed"), f"sh: {got}")
+    need(rig.cove.sh(box, "echo next")["stdout"] == "next\n", "the next line does not work")
+
+
+@case("G16_out_of_memory_has_its_cause", "G16", "a command that the kernel ended for memory has the cause oom")
+def oom_cause(rig):
+    needs(rig, "memory")
+    got = rig.cove.run_json(rig.box("small"), "tail", "-c", "300M", "/dev/zero", timeout=60)
+    need(got.get("cause") == "oom", f"cause {got.get('cause')}")
+
+
+@case("C1_pids_are_told", "C1", "a command that met the process limit has the cause pids")
+def pids_told(rig):
+    needs(rig, "pids")
+    got = rig.cove.run_json(rig.box("small"), "bash", "-c", "for i in {1..200}; do sleep 60 & done; exit 1",
+                            flags=["--timeout", "20s"], timeout=60)
+    need(got.get("cause") == "pids" or "pids" in str(got), f"{ {k: got[k] for k in got if k != 'stderr'} }")
+    for entry in rig.cove("ps", "--json", rig.box("small")).json:
+        rig.cove("kill", "-s", "KILL", rig.box("small"), entry["exec_id"])
+
+
+@case("C3_disk_limit_is_told", "C3", "a full disk is the box's own: ENOSPC inside, uploads say so, the next box is fine")
+def disk_told(rig):
+    needs(rig, "disk")
+    box = rig.box("small")
+    got = rig.cove("cp", "-", f"{box}:/tmp/big", input=b"x" * ((SMALL_DISK + 32) << 20), timeout=60)
+    need(got.rc != 0 and b"space" in got.err.lower() or b"quota" in got.err.lower() or b"limit" in got.err.lower(),
+         repr(got))
+    rig.cove("exec", box, "--", "rm", "-f", "/tmp/big")
+    need(rig.answers(box), "the box does not answer")
+    return got.errors.strip()[:100]
+
+
+@case("C3_directory_of_many_entries", "C3", "listing and deleting a directory of very many entries works")
+def many_entries(rig):
+    count = 10_000 if rig.quick else 100_000
+    box = rig.make()
+    rig.cove("exec", box, "--", "bash", "-c",
+             f"mkdir /tmp/many && cd /tmp/many && seq {count} | xargs touch", timeout=300).ok()
+    rig.cove("rm", "-f", box, timeout=300).ok()
+    need(not [n for n in os.listdir(rig.cove.home + "/boxes") if n.startswith(box)], "left behind")
+
+
+def flood_case(name, held, command, flags=()):
+    @case(name, "C8", held)
+    def run(rig):
+        box = rig.make()
+        size = (96 << 20) if rig.quick else (1 << 30)
+        keeper, most, total = rig.keeper(box), 0, 0
+        process = rig.cove.start("exec", *flags, box, "--", "bash", "-c", command.format(size=size))
+        if "-d" in flags:
+            job = process.communicate(timeout=60)[0].decode().strip()
+            while not [e for e in rig.cove("ps", "--json", box).json
+                       if str(e["exec_id"]) == job and e["state"] != "running"]:
+                most = max(most, memory_of(keeper))
+                time.sleep(0.05)
+            total = size
+        else:
+            while data := process.stdout.read(1 << 20):
+                total += len(data)
+                most = max(most, memory_of(keeper))
+            process.communicate()
+        kept = sum(os.path.getsize(os.path.join(top, f)) for top, _, files in os.walk(rig.cove.home + "/boxes")
+                   for f in files if "/logs" in top)
+        rig.cove("rm", "-f", box, timeout=60).ok()
+        need(total == size, f"{total} of {size} bytes came")
+        need(most < KEEPER_MAX, f"the keeper grew to {most >> 20} MiB")
+        need(kept < 200 << 20, f"{kept >> 20} MiB of logs")
+        return f"{size >> 20} MiB, keeper at most {most >> 10} KiB, {kept >> 20} MiB kept"
+
+
+flood_case("C8_stdout_flood", "a flood of output reaches its reader whole; what is kept and held is bounded",
+           "head -c {size} /dev/zero")
+flood_case("C8_flood_without_reader", "a flood that nobody reads is kept up to a bound and does not stop the command",
+           "head -c {size} /dev/zero", ("-d",))
+
+
+@case("C8_flood_of_commands", "C8", "a thousand commands leave a bounded record")
+def many_commands(rig):
+    box = rig.make()
+    line = "for i in $(seq 200); do echo $i; done"
+    for _ in range(40 if rig.quick else 400):
+        rig.cove("exec", box, "--", "bash", "-c", line).ok()
+    need(memory_of(rig.keeper(box)) < KEEPER_MAX, "the keeper grew")
+    rig.cove("rm", "-f", box).ok()
+
+
+@case("C10_ignores_sigterm", "C10", "stop returns and ends a command that ignores SIGTERM")
+def ignores_term(rig):
+    box = rig.make()
+    rig.cove("exec", "-d", box, "--", "bash", "-c", "trap '' TERM; while :; do sleep 1; done").ok()
+    rig.cove("stop", "--grace", "200ms", box, timeout=20).ok()
+    need(rig.cove.inspect(box)["state"] == "stopped", "not stopped")
+    rig.cove("rm", "-f", box).ok()
+
+
+@case("C10_stopped_processes", "C10", "processes in SIGSTOP are ended by kill, stop and rm")
+def stopped(rig):
+    box = rig.make()
+    job = rig.cove("exec", "-d", box, "--", "bash", "-c", "kill -STOP $$; sleep 100").ok().text.strip()
+    rig.cove("kill", "-s", "KILL", box, job, timeout=20).ok()
+    rig.cove("exec", "-d", box, "--", "bash", "-c", "(kill -STOP $BASHPID) & kill -STOP $$").ok()
+    rig.cove("rm", "-f", box, timeout=20).ok()
+
+
+@case("C10_vfork_parent", "C10", "a parent held in vfork (not interruptible) is ended by kill")
+def vfork_parent(rig):
+    box = rig.make()
+    job = rig.cove("exec", "-d", box, "--", "/attack/attack", "--vfork", "100").ok().text.strip()
+    rig.cove("kill", "-s", "KILL", box, job, timeout=20).ok()
+    rig.cove("rm", "-f", box, timeout=20).ok()
+
+
+@case("C10_frozen_box", "C10", "a paused box can be stopped and removed")
+def frozen(rig):
+    box = rig.make()
+    got = rig.cove("pause", box)
+    if got.rc != 0:
+        rig.cove("rm", "-f", box)
+        raise NotApplicable(got.errors.strip()[:100] or "no pause")
+    rig.cove("stop", "--grace", "100ms", box, timeout=20).ok()
+    need(rig.cove.inspect(box)["state"] == "stopped", "not stopped")
+    rig.cove("rm", "-f", box, timeout=20).ok()
+
+
+@case("C11_daemon_outlives_its_command_only", "C11", "a twice forked daemon may outlive its command, never the box")
+def daemon(rig):
+    box, tag = rig.make(), f"hold-{os.getpid()}"
+    rig.cove("exec", box, "--", "/attack/attack", "--hold", "300", tag).ok()
+    wait_until(lambda: processes_with(tag), "the daemon", 10)
+    rig.cove("stop", "--grace", "0", box).ok()
+    need(not processes_with(tag), "the daemon survived the stop")
+    rig.cove("start", box).ok()
+    rig.cove("exec", box, "--", "/attack/attack", "--hold", "300", tag).ok()
+    rig.cove("rm", "-f", box).ok()
+    need(not processes_with(tag), "the daemon survived the removal")
+
+
+@case("C11_kill_ends_exactly_one_tree", "C11", "kill of one command leaves other commands alone")
+def one_tree(rig):
+    box, one, two = rig.make(), f"one-{os.getpid()}", f"two-{os.getpid()}"
+    first = rig.cove("exec", "-d", box, "--", "bash", "-c", f"/attack/attack --hold 300 {one}; sleep 300").ok().text.strip()
+    rig.cove("exec", "-d", box, "--", "bash", "-c", f"/attack/attack --hold 300 {two}; sleep 300").ok()
+    wait_until(lambda: [p for p in processes_with(one) if "--hold" in command(p)] and
+               [p for p in processes_with(two) if "--hold" in command(p)], "both daemons", 10)
+    rig.cove("kill", "-s", "KILL", box, first, timeout=20).ok()
+    left, others = processes_with(one), processes_with(two)
+    rig.cove("rm", "-f", box).ok()
+    if left and not rig.is_root:
+        raise NotApplicable("no cgroup for this caller: a tree is found by walking descendants")
+    need(not left, f"{len(left)} processes of the killed command survive")
+    need(others, "the other command was ended too")
+
+
+def command(pid):
+    try:
+        return open(f"/proc/{pid}/cmdline").read()
+    except OSError:
+        return ""
+
+
+@case("C12_nothing_is_left", "C12", "boxes made and removed leave no mount, process, cgroup or descriptor behind")
+def churn(rig):
+    def traces():
+        mounts = sum(1 for _ in open("/proc/self/mountinfo"))
+        return mounts, len(os.listdir(rig.cove.home + "/boxes"))
+    rig.box()
+    before = traces()
+    for _ in range(20 if rig.quick else 300):
+        rig.cove("run", *rig.flags(), "--", "/attack/attack", "--bytes", "1").ok()
+    wait_until(lambda: traces() == before, f"{before}, now {traces()}", 20)
+    need(alive(rig.keeper(rig.box())), "another box's keeper ended")
+
+
+@case("C4_locks_do_not_reach_the_keeper", "C4", "locks and leases on everything that a box can open do not block Cove")
+def locks(rig):
+    process = rig.cove.start("exec", rig.box(), "--", "bash", "-c",
+                             "exec 9< /attack/attack; flock -x 9; exec 8>/tmp/l; flock -x 8; sleep 30")
+    try:
+        for _ in range(5):
+            need(rig.answers(rig.box()), "the box does not answer")
+    finally:
+        end(process)
