@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from conftest import IS_ROOT, wait_until
+from conftest import IS_ROOT, PREFIX, wait_until
 
 GROUPS = {"host", "walls", "limits", "others"}
 STATUSES = {"ok", "absent", "limited", "missing"}
@@ -134,3 +134,12 @@ def test_an_ordinary_user_is_told_the_remedy(cove):
     for check in cove("doctor", "--no-test", "--json").json["checks"]:
         if check["name"] in ("memory", "cpus", "pids") and check["status"] == "limited":
             assert re.search(r"root|Delegate|systemd", check["remedy"]), check
+
+
+def test_helper_programs_need_no_dynamic_linker():
+    """They run on hosts and in images that have no musl."""
+    for name in ("cove-keeper", "cove-init", "cove-probe"):
+        data = (PREFIX / "libexec/cove" / name).read_bytes()
+        assert data[:4] == b"\x7fELF"
+        if b"__asan_init" not in data:  # the sanitized keeper is a program of the host's libc
+            assert b"/lib/ld-" not in data and b"/lib64/ld-" not in data, name
