@@ -40,9 +40,74 @@ TEST(the_steps_come_in_the_order_that_makes_them_safe)
 	CHECK(position(text, "step sysctl user/max_user_namespaces") <
 	      position(text, "step read-only sys"));
 	CHECK(position(text, "step mask kcore") < position(text, "step pivot"));
-	CHECK(position(text, "step pivot") < position(text, "step caps"));
-	CHECK(position(text, "step rlimits") < position(text, "step caps"));
+	CHECK(position(text, "step mask kcore") < position(text, "step show-proc"));
+	CHECK(position(text, "step read-only sys") < position(text, "step show-proc"));
+	CHECK(position(text, "step show-proc") < position(text, "step pivot"));
+	CHECK(position(text, "step pivot") < position(text, "step seccomp"));
+	CHECK(position(text, "step keyring") < position(text, "step seccomp"));
+	CHECK(position(text, "step rlimits") < position(text, "step seccomp"));
+	CHECK(position(text, "step seccomp") < position(text, "step caps"));
+	if (plan.landlock_abi > 0) {
+		CHECK(position(text, "step pivot") < position(text, "step landlock"));
+		CHECK(position(text, "step landlock") < position(text, "step seccomp"));
+	}
 	buf_done(&out);
+}
+
+TEST(a_box_that_writes_to_the_host_has_the_stricter_filter)
+{
+	struct wall_mount m = {.src = "/srv/data", .dst = "/data"};
+	struct wall_config c = {.name = "demo",
+				.box_dir = "/b",
+				.image_root = "/i",
+				.cgroup_fd = -1,
+				.mounts = &m,
+				.mount_count = 1};
+	struct buf out;
+
+	position(format(&c, &out), "step seccomp shared\n");
+	buf_done(&out);
+	m.read_only = true;
+	position(format(&c, &out), "step seccomp\n");
+	buf_done(&out);
+	m = (struct wall_mount){.src = "/w", .dst = "/workspace", .owned = true};
+	position(format(&c, &out), "step seccomp\n");
+	buf_done(&out);
+}
+
+TEST(volumes_parts_of_them_and_the_boxs_own_proc)
+{
+	struct wall_mount mounts[] = {
+		{.src = "work", .src_fd = 7, .dst = "/workspace", .owned = true},
+		{.src = "/workspace", .beneath = "data", .dst = "/data", .in_box = true},
+	};
+	struct wall_config c = {.name = "demo",
+				.box_dir = "/b",
+				.rw_fd = 5,
+				.proc_dir = "/run/p",
+				.image_root = "/i",
+				.cgroup_fd = -1,
+				.limits = {.cpus = 1},
+				.mounts = mounts,
+				.mount_count = 2};
+	struct err e = {0};
+	struct buf out;
+	const char *text = format(&c, &out);
+
+	position(text, "source 1 /b (volume) idmap=box\n");
+	position(text, "work (volume) idmap=box\n");
+	position(text, "/run/p/meminfo ro\n");
+	position(text, "step truth meminfo");
+	CHECK(position(text, "step truth uptime") < position(text, "step show-proc"));
+	position(text, "step cpus");
+	buf_done(&out);
+	c.limits.tmpfs_bytes = 1 << 20;
+	position(format(&c, &out), "source 1 /b (tmpfs)");
+	buf_done(&out);
+	mounts[1].beneath = NULL;
+	CHECK(plan_make(&plan, &c, &e) < 0);
+	mounts[1] = (struct wall_mount){.src = "w", .src_fd = 8, .beneath = "x", .dst = "/x"};
+	CHECK(plan_make(&plan, &c, &e) < 0);
 }
 
 TEST(image_and_writes_are_id_mapped_and_the_image_is_read_only)

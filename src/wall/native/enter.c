@@ -8,6 +8,7 @@
  *
  *	scratch/lower	the image, read-only	scratch/rw	boxes/<id>, for upper and work
  *	scratch/root	the overlay; pivot_root makes it / and throws everything else away
+ *	scratch/proc	/proc while it is masked; scratch/null, scratch/empty: what covers the masked
  *
  * The overlay is mounted here, inside the user namespace, as root and as an ordinary user alike:
  * one way to do it, and the mount belongs to the box. Destinations inside the tree are opened with
@@ -34,6 +35,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 
 struct enter {
 	struct plan *plan;
@@ -110,8 +112,9 @@ static int step_scratch(struct enter *n, const struct step *s)
 	r = mount_attach(n->scratch, AT_FDCWD, "/");
 	if (r == 0 && fchdir(n->scratch) < 0)
 		r = -errno;
-	if (r == 0 && (mkdir("lower", 0700) < 0 || mkdir("rw", 0700) < 0 ||
-		       mkdir("root", 0700) < 0 || mkdir("empty", 0555) < 0))
+	if (r == 0 &&
+	    (mkdir("lower", 0700) < 0 || mkdir("rw", 0700) < 0 || mkdir("root", 0700) < 0 ||
+	     mkdir("empty", 0555) < 0 || mkdir("proc", 0555) < 0))
 		r = -errno;
 	return r;
 }
@@ -162,10 +165,38 @@ static int step_root(struct enter *n, const struct step *s)
 	return n->root < 0 ? n->root : mount_attach(n->root, AT_FDCWD, "root");
 }
 
+/* What covers the masked parts of /proc. */
+static int make_covers(struct enter *n)
+{
+	autoclose int file = openat(n->scratch, "null", O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0);
+	autoclose int null = mount_clone(n->dev, "null", false);
+	autoclose int empty = mount_clone(n->scratch, "empty", false);
+	struct stat st;
+	int r = file < 0 ? -errno : null < 0 ? null : empty;
+
+	if (r < 0)
+		return r;
+	if (fstat(null, &st) < 0)
+		return -errno;
+	if (!S_ISCHR(st.st_mode) || st.st_rdev != makedev(1, 3))
+		return -ENODEV;
+	r = mount_set(empty, MA_RDONLY | MA_NOSUID | MA_NODEV | MA_NOEXEC, -1, false);
+	if (r == 0)
+		r = mount_attach(empty, n->scratch, "empty");
+	return r < 0 ? r : mount_attach(null, n->scratch, "null");
+}
+
 static int step_proc(struct enter *n, const struct step *s)
 {
-	n->proc = mount_new("proc", NULL, MA_NOSUID | MA_NODEV | MA_NOEXEC);
-	return n->proc < 0 ? n->proc : attach_in_tree(n, n->proc, "/proc", true);
+	int r = make_covers(n);
+
+	n->proc = r < 0 ? r : mount_new("proc", NULL, MA_NOSUID | MA_NODEV | MA_NOEXEC);
+	return n->proc < 0 ? n->proc : mount_attach(n->proc, n->scratch, "proc");
+}
+
+static int step_show_proc(struct enter *n, const struct step *s)
+{
+	return attach_in_tree(n, n->proc, "/proc", true);
 }
 
 static int step_sysctl(struct enter *n, const struct step *s)
@@ -177,25 +208,18 @@ static int step_sysctl(struct enter *n, const struct step *s)
 	return fd < 0 ? -errno : fd_write_full(fd, s->b, strlen(s->b));
 }
 
-/* An empty read-only directory, or the null device, over what must not be seen. */
+/* An empty read-only directory, or the null device, over what must not be seen. Both are on the
+ * scratch, where nobody else writes, and so is this /proc: names can be used. */
 static int step_mask(struct enter *n, const struct step *s)
 {
-	struct stat st;
-	autoclose int cover = -1;
-	int r = 0;
+	char path[64];
 
-	if (fstatat(n->proc, s->a, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT ? 0 : -errno;
-	if (S_ISDIR(st.st_mode)) {
-		cover = mount_clone(n->scratch, "empty", false);
-		if (cover >= 0)
-			r = mount_set(cover, MA_RDONLY, -1, false);
-	} else {
-		cover = mount_clone(n->dev, "null", false);
-	}
-	if (cover < 0 || r < 0)
-		return cover < 0 ? cover : r;
-	return mount_attach(cover, n->proc, s->a);
+	snprintf(path, sizeof(path), "proc/%s", s->a);
+	if (mount("null", path, NULL, MS_BIND, NULL) == 0 || errno == ENOENT)
+		return 0;
+	if (errno == ENOTDIR && mount("empty", path, NULL, MS_BIND, NULL) == 0)
+		return 0;
+	return -errno;
 }
 
 static int step_readonly(struct enter *n, const struct step *s)
@@ -446,6 +470,7 @@ static const struct {
 	[STEP_BIND] = {step_bind, "mount at"},
 	[STEP_BIND_IN] = {step_bind_in, "mount a part of"},
 	[STEP_TRUTH] = {step_truth, "show the box's own /proc/"},
+	[STEP_SHOW_PROC] = {step_show_proc, "put /proc in its place"},
 	[STEP_HOSTNAME] = {step_hostname, "set hostname"},
 	[STEP_LOOPBACK] = {step_loopback, "bring loopback up"},
 	[STEP_PIVOT] = {step_pivot, "leave the host's root"},

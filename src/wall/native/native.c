@@ -10,6 +10,7 @@
  */
 #include "base/fd.h"
 #include "wall/native/enter.h"
+#include "wall/native/hold.h"
 #include "wall/native/plan.h"
 #include "wall/wall.h"
 
@@ -182,6 +183,33 @@ static int run_child(struct plan *p, struct channel *ch, struct wall_box *ret, s
 	return 0;
 }
 
+static void report(const struct plan *p, struct wall_report *ret)
+{
+	char landlock[48] = "", shared[64] = "";
+
+	if (p->landlock_abi > 0)
+		snprintf(landlock, sizeof(landlock), "landlock: ABI %d\n", p->landlock_abi);
+	if (p->filter == FILTER_BOX_SHARED)
+		snprintf(shared, sizeof(shared), ", no set-user-ID files (host directory)");
+	snprintf(ret->walls, sizeof(ret->walls),
+		 "namespaces: user pid mount network ipc uts cgroup\n"
+		 "seccomp: %u system calls allowed%s\n"
+		 "%s"
+		 "capabilities: %s\n"
+		 "%s",
+		 filter_allowed(p->filter), shared, landlock, hold_caps_text(p->config->strict),
+		 p->config->strict ? "no_new_privs\n" : "");
+	snprintf(ret->missing, sizeof(ret->missing), "%s",
+		 p->landlock_abi == 0
+			 ? "landlock: this kernel has none, or it is not switched on "
+			   "(lsm=...,landlock "
+			   "on the kernel's command line): no second wall behind the mounts\n"
+		 : p->landlock_abi < 6
+			 ? "landlock: before ABI 6 it does not hold back signals and abstract "
+			   "sockets; the namespaces alone do\n"
+			 : "");
+}
+
 static int native_start(const struct wall_config *c, struct wall_box *ret, struct err *e)
 {
 	struct channel ch;
@@ -194,6 +222,7 @@ static int native_start(const struct wall_config *c, struct wall_box *ret, struc
 		r = channel_open(&ch, e);
 	if (r == 0) {
 		r = run_child(&plan, &ch, ret, e);
+		report(&plan, &ret->report);
 		channel_close(&ch);
 	}
 	plan_done(&plan);

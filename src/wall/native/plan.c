@@ -1,6 +1,7 @@
 /* The plan of a native box; see plan.h. */
 #include "wall/native/plan.h"
 
+#include "base/control.h"
 #include "base/fd.h"
 #include "base/rand.h"
 #include "wall/native/hold.h"
@@ -24,16 +25,23 @@ static const struct {
 static const char *const host_dirs[PLAN_HOST_DIRS] = {"/usr",	"/bin",	  "/sbin",  "/lib",
 						      "/lib32", "/lib64", "/libx32"};
 
-/* What tells about the host or reaches into its kernel; those that do not exist are passed over. */
+/* What tells about the host or reaches into its kernel; those that do not exist are passed over.
+ * ps, top, free, df and libraries that count processors read none of them (vmstat stays: top and
+ * free ask for it, and it counts pages only). */
 static const char *const masked[] = {
-	"acpi",	 "asound",   "cmdline",	      "config.gz",  "interrupts",    "kallsyms",
-	"kcore", "keys",     "key-users",     "kmsg",	    "latency_stats", "sched_debug",
-	"scsi",	 "slabinfo", "sysrq-trigger", "timer_list", "timer_stats",   "vmallocinfo",
+	"acpi",	      "asound",	     "buddyinfo",     "bus",	    "cmdline",	"config.gz",
+	"consoles",   "crypto",	     "diskstats",     "dma",	    "driver",	"execdomains",
+	"fb",	      "fs",	     "interrupts",    "iomem",	    "ioports",	"irq",
+	"kallsyms",   "kcore",	     "key-users",     "keys",	    "kmsg",	"kpagecgroup",
+	"kpagecount", "kpageflags",  "latency_stats", "locks",	    "mdstat",	"misc",
+	"modules",    "mtrr",	     "pagetypeinfo",  "partitions", "pressure", "sched_debug",
+	"schedstat",  "scsi",	     "slabinfo",      "softirqs",   "swaps",	"sysrq-trigger",
+	"timer_list", "timer_stats", "vmallocinfo",   "zoneinfo",
 };
 
 static const char *const truths[PLAN_TRUTHS] = {"cpuinfo", "loadavg", "meminfo", "stat", "uptime"};
 
-static const char *const read_only[] = {"bus", "fs", "irq", "sys"};
+static const char *const read_only[] = {"sys"};
 
 static void add_step(struct plan *p, enum step_kind kind, const char *a, const char *b, int source)
 {
@@ -120,12 +128,15 @@ static void plan_proc(struct plan *p)
 {
 	add_step(p, STEP_PROC, NULL, NULL, -1);
 	/* No user namespace inside a box: a second lock beside the capabilities. */
-	add_step(p, STEP_SYSCTL, "user/max_user_namespaces", "0", -1);
-	for (size_t i = 0; i < sizeof(masked) / sizeof(masked[0]); i++)
+	if (!control_is_off("userns-sysctl"))
+		add_step(p, STEP_SYSCTL, "user/max_user_namespaces", "0", -1);
+	for (size_t i = 0; i < sizeof(masked) / sizeof(masked[0]) && !control_is_off("masks"); i++)
 		add_step(p, STEP_MASK, masked[i], NULL, -1);
-	for (size_t i = 0; i < sizeof(read_only) / sizeof(read_only[0]); i++)
+	for (size_t i = 0;
+	     i < sizeof(read_only) / sizeof(read_only[0]) && !control_is_off("readonly"); i++)
 		add_step(p, STEP_READONLY, read_only[i], NULL, -1);
 	plan_truths(p);
+	add_step(p, STEP_SHOW_PROC, NULL, NULL, -1);
 }
 
 /* What is written there is on the host as it was written, set-user-ID bits too. */
@@ -332,8 +343,8 @@ static const char *const step_names[STEP_KIND_COUNT] = {
 	[STEP_DEV] = "dev",	      [STEP_FILE] = "file",	    [STEP_BIND] = "bind",
 	[STEP_HOSTNAME] = "hostname", [STEP_LOOPBACK] = "loopback", [STEP_PIVOT] = "pivot",
 	[STEP_KEYRING] = "keyring",   [STEP_RLIMITS] = "rlimits",   [STEP_CAPS] = "caps",
-	[STEP_BIND_IN] = "bind",      [STEP_TRUTH] = "truth",	    [STEP_CPUS] = "cpus",
-	[STEP_LANDLOCK] = "landlock", [STEP_SECCOMP] = "seccomp",
+	[STEP_BIND_IN] = "bind",      [STEP_TRUTH] = "truth",	    [STEP_SHOW_PROC] = "show-proc",
+	[STEP_CPUS] = "cpus",	      [STEP_LANDLOCK] = "landlock", [STEP_SECCOMP] = "seccomp",
 };
 
 int plan_format(const struct plan *p, struct buf *out)

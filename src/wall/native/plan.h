@@ -42,17 +42,18 @@ struct plan_source {
 };
 
 enum step_kind {
-	STEP_SCRATCH,  /* a private tmpfs to build on */
-	STEP_ROOT,     /* the overlay that becomes / */
-	STEP_PROC,     /* /proc of the new pid namespace */
-	STEP_SYSCTL,   /* a = file below /proc/sys, b = value */
-	STEP_MASK,     /* a = file or directory below /proc: nothing to see */
-	STEP_READONLY, /* a = path below /proc */
-	STEP_DEV,      /* /dev with its nodes, pts, shm and the shells' directory */
-	STEP_FILE,     /* a = path, b = content: a small file over the image's */
-	STEP_BIND,     /* source -> a */
-	STEP_BIND_IN,  /* b below a, both in the box's tree -> the destination of mount `source` */
-	STEP_TRUTH,    /* source -> a, below /proc */
+	STEP_SCRATCH,	/* a private tmpfs to build on */
+	STEP_ROOT,	/* the overlay that becomes / */
+	STEP_PROC,	/* the new pid namespace's, on the scratch */
+	STEP_SYSCTL,	/* a = file below /proc/sys, b = value */
+	STEP_MASK,	/* a = file or directory below /proc: nothing to see */
+	STEP_READONLY,	/* a = path below /proc */
+	STEP_DEV,	/* /dev with its nodes, pts, shm and the shells' directory */
+	STEP_FILE,	/* a = path, b = content: a small file over the image's */
+	STEP_BIND,	/* source -> a */
+	STEP_BIND_IN,	/* b below a, both in the box's tree -> the destination of mount `source` */
+	STEP_TRUTH,	/* source -> a, below /proc */
+	STEP_SHOW_PROC, /* as it was made, at /proc */
 	STEP_HOSTNAME,
 	STEP_LOOPBACK,
 	STEP_PIVOT, /* the host's mounts are gone from here on */
