@@ -3,7 +3,7 @@
  *
  * A kill stops every member, looks again, until a look finds nobody new; only then it kills.
  * Stopped processes cannot fork, so a fork bomb does not outrun it. The first process is killed
- * last: as a subreaper it is what holds the tree together.
+ * last, once all others are gone: as a subreaper it is what holds the tree together.
  */
 #include "init/tree_parts.h"
 
@@ -20,11 +20,13 @@
 
 enum { WALK_ROUNDS = 16 };
 
+enum verdict { UNKNOWN, INSIDE, OUTSIDE };
+
 struct proc {
 	pid_t pid, parent;
 	uint64_t start; /* clock ticks since boot */
 	char state;
-	bool inside;
+	enum verdict verdict; /* of the tree? */
 };
 
 struct procs {
@@ -122,37 +124,51 @@ static struct proc *find_proc(const struct procs *ps, pid_t pid)
 	return ps->count ? bsearch(&key, ps->list, ps->count, sizeof(key), by_pid) : NULL;
 }
 
-static bool is_kept(const struct tree *t, const struct proc *p)
+static int by_kept_pid(const void *a, const void *b)
 {
-	for (size_t i = 0; i < t->keep_count; i++)
-		if (t->keep[i].pid == p->pid && t->keep[i].start == p->start)
-			return true;
-	return false;
+	pid_t x = ((const struct tree_proc *)a)->pid, y = ((const struct tree_proc *)b)->pid;
+
+	return (x > y) - (x < y);
 }
 
-/* Marks root and what is below it. A kept process is a border: what it started is its own. */
+/* The list was made of a sorted one. */
+static bool is_kept(const struct tree *t, const struct proc *p)
+{
+	struct tree_proc key = {.pid = p->pid}, *k;
+
+	if (t->keep_count == 0)
+		return false;
+	k = bsearch(&key, t->keep, t->keep_count, sizeof(key), by_kept_pid);
+	return k && k->start == p->start;
+}
+
+/* Up to the first who has a verdict, and down again with it: so everybody is passed twice, whatever
+ * shape the tree was given. A list that was read while pids were reused may hold a circle. */
+static void judge(const struct procs *ps, struct proc *p)
+{
+	struct proc *at = p;
+	enum verdict v;
+
+	for (size_t steps = 0; at && at->verdict == UNKNOWN && steps <= ps->count; steps++)
+		at = find_proc(ps, at->parent);
+	v = at && at->verdict == INSIDE ? INSIDE : OUTSIDE;
+	for (at = p; at && at->verdict == UNKNOWN; at = find_proc(ps, at->parent))
+		at->verdict = v;
+}
+
+/* Finds root and what is below it. A kept process is a border: what it started is its own. */
 static void mark_inside(const struct tree *t, pid_t root, struct procs *ps)
 {
-	struct proc *r = find_proc(ps, root);
-	bool changed = r != NULL;
+	for (size_t i = 0; i < ps->count; i++) {
+		struct proc *p = &ps->list[i];
 
-	if (r)
-		r->inside = true;
-	while (changed) {
-		changed = false;
-		for (size_t i = 0; i < ps->count; i++) {
-			struct proc *p = &ps->list[i];
-			const struct proc *parent;
-
-			if (p->inside)
-				continue;
-			parent = find_proc(ps, p->parent);
-			if (!parent || !parent->inside || is_kept(t, p))
-				continue;
-			p->inside = true;
-			changed = true;
-		}
+		if (p->pid == root)
+			p->verdict = INSIDE;
+		else if (is_kept(t, p))
+			p->verdict = OUTSIDE;
 	}
+	for (size_t i = 0; i < ps->count; i++)
+		judge(ps, &ps->list[i]);
 }
 
 static bool is_dead(const struct proc *p)
@@ -162,7 +178,7 @@ static bool is_dead(const struct proc *p)
 
 static bool is_member(const struct proc *p, pid_t spare)
 {
-	return p->inside && p->pid != spare && !is_dead(p);
+	return p->verdict == INSIDE && p->pid != spare && !is_dead(p);
 }
 
 static void look(const struct tree *t, struct procs *ps)
@@ -187,20 +203,25 @@ static int stop_members(const struct procs *ps, pid_t spare)
 	return running;
 }
 
-static int kill_members(const struct tree *t, const struct procs *ps, pid_t spare, bool and_root)
+/* The first process only once it is alone: until then it is whom orphans come to. */
+static int kill_members(const struct tree *t, const struct procs *ps, pid_t spare)
 {
+	const struct proc *root = find_proc(ps, t->root);
 	int seen = 0;
 
 	for (size_t i = 0; i < ps->count; i++) {
 		const struct proc *p = &ps->list[i];
 
-		if (!is_member(p, spare))
+		if (!is_member(p, spare) || p == root)
 			continue;
 		seen++;
-		if (p->pid != t->root || and_root)
-			kill(p->pid, SIGKILL);
+		kill(p->pid, SIGKILL);
 	}
-	return seen;
+	if (!root || !is_member(root, spare))
+		return seen;
+	if (seen == 0)
+		kill(root->pid, SIGKILL);
+	return seen + 1;
 }
 
 int walk_kill(const struct tree *t, pid_t spare)
@@ -217,7 +238,7 @@ int walk_kill(const struct tree *t, pid_t spare)
 		look(t, &ps);
 		still = stop_members(&ps, spare) == 0;
 	}
-	seen = kill_members(t, &ps, spare, still);
+	seen = kill_members(t, &ps, spare);
 	free(ps.list);
 	return seen;
 }

@@ -196,6 +196,56 @@ TEST(a_group_ends_as_a_whole_or_but_one)
 	remove_group(fd, path);
 }
 
+/* A hierarchy of cgroup v1 can neither freeze nor kill, but nobody leaves its groups. */
+TEST(a_v1_group_alone_ends_everybody)
+{
+	char path[64];
+	struct tree_groups g = TREE_GROUPS_NONE;
+	struct tree t;
+	struct leader l;
+	int fd, rounds = 0;
+
+	snprintf(path, sizeof(path), "/sys/fs/cgroup/memory/cove-tree-%d", (int)getpid());
+	if (access("/sys/fs/cgroup/memory/tasks", F_OK) < 0 || mkdir(path, 0755) < 0)
+		SKIP("no cgroup v1 that may be written to");
+	fd = g.fd[TREE_MEMORY] = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	l = start_leader("echo x; read y; while [ $((i=i+1)) -lt 500 ]; do "
+			 "(setsid sh -c 'setsid sleep 1000 & sleep 1000' &); done; wait");
+	CHECK_EQ(tree_init(&t, &g, 7), 0);
+	CHECK_EQ(tree_enter(&t, l.pid, getuid()), 0);
+	close(l.gate);
+	while (tree_signal(&t, 0, l.pid) < 50)
+		wait_a_bit(&rounds);
+	CHECK(end_tree(&t, l.pid) >= 50); /* the one that is spared goes on making more */
+	CHECK(kill(l.pid, 0) == 0);
+	end_tree(&t, 0);
+	check_killed(l.pid);
+	tree_done(&t);
+	CHECK(faccessat(fd, "e7", F_OK, 0) < 0);
+	close(fd);
+	while (rmdir(path) < 0)
+		wait_a_bit(&rounds);
+}
+
+/* A long line of parents, each the only child of another. */
+TEST(a_deep_tree_is_found_to_its_end)
+{
+	enum { DEPTH = 300 };
+	struct tree t;
+	int rounds = 0;
+	pid_t pid = start_leader("echo x; f() { [ $1 -eq 0 ] || (f $(($1 - 1)); :); sleep 1000; }; "
+				 "f 300")
+			    .pid;
+
+	CHECK_EQ(tree_init(&t, NULL, 1), 0);
+	t.root = pid;
+	while (tree_signal(&t, 0, 0) < DEPTH)
+		wait_a_bit(&rounds);
+	CHECK(end_tree(&t, 0) >= DEPTH);
+	check_killed(pid);
+	tree_done(&t);
+}
+
 TEST(a_left_group_is_swept_when_empty)
 {
 	char path[64];
