@@ -8,8 +8,8 @@
  * Throttling of a v1 group does not reach the groups below it. So with an io limit init may make no
  * groups in that tree: all of the box stays in the one group that has the limit, and I/O is counted
  * for the box only. Without one nothing is to be protected there, and init gets the box's group
- * itself. Writes that go through the page cache are written back by the kernel, in
- * nobody's name, and are not limited at all: that is said in `why`.
+ * itself. Writes that go through the page cache are written back by the kernel in nobody's name and
+ * are not limited at all: that is said in `why`.
  *
  * Nothing here tells when a group becomes empty or stands still, and there is no kill. Processes
  * are held by pidfds: a number that was reused in between is never signalled, and the wait for the

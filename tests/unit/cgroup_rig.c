@@ -11,10 +11,20 @@
 char name[48];
 struct layout host;
 
+/* A test that failed could not clear up. */
+static void remove_stale(const char *box, void *arg)
+{
+	int pid;
+
+	if (sscanf(box, "unit-test-%d", &pid) == 1 && kill(pid, 0) < 0 && errno == ESRCH)
+		cgroup_remove_in(arg, box, NULL);
+}
+
 void find_layout(bool only_v1)
 {
 	snprintf(name, sizeof(name), "unit-test-%d", (int)getpid());
 	layout_find(&host);
+	cgroup_each_in(&host, remove_stale, &host);
 	if (!only_v1)
 		return;
 	host.dir[LAYOUT_V2].path[0] = 0;
