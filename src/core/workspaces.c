@@ -1,5 +1,6 @@
 /* Named workspaces, for callers of the library; store/workspace.h does the work. */
 #include "base/limits.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "core/core.h"
 #include "store/workspace.h"
@@ -17,6 +18,8 @@ static int list(struct cove *cove, struct cove_workspace_info **ret, struct err 
 
 	core_sweep(cove);
 	r = core_ids(cove, e);
+	if (r == 0 && workspace_sweep(&cove->state, &cove->ids, e) < 0)
+		log_debug("sweep the workspaces: %s", e->msg);
 	if (r == 0)
 		r = workspace_list(&cove->state, &cove->ids, &spaces, &count, e);
 	if (r < 0)

@@ -72,7 +72,7 @@ static int rename_new(int dir_fd, const char *from, const char *to)
 }
 
 /* Everything that changes names below workspaces/ holds this. The descriptor is the lock. */
-static int lock_all(struct state *s)
+static int lock_all(struct state *s, int wait_ms)
 {
 	autoclose int fd = openat(s->workspaces_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -81,7 +81,7 @@ static int lock_all(struct state *s)
 	for (int waited = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; waited += LOCK_STEP_MS) {
 		if (errno != EWOULDBLOCK && errno != EINTR)
 			return -errno;
-		if (waited >= DISK_LOCK_MS)
+		if (waited >= wait_ms)
 			return -EBUSY;
 		poll(NULL, 0, LOCK_STEP_MS);
 	}
@@ -170,7 +170,7 @@ static int lock_for(struct state *s, const char *name, int *ret_fd, struct err *
 
 	if (r < 0)
 		return r;
-	*ret_fd = lock_all(s);
+	*ret_fd = lock_all(s, DISK_LOCK_MS);
 	return *ret_fd < 0 ? state_error(s, -*ret_fd, "lock the workspaces in", e) : 0;
 }
 
@@ -387,12 +387,13 @@ static int drop_lone_disks(struct state *s)
 
 int workspace_sweep(struct state *s, const struct ids *ids, struct err *e)
 {
-	autoclose int lock = s->workspaces_fd < 0 ? -1 : lock_all(s);
+	autoclose int lock = s->workspaces_fd < 0 ? -1 : lock_all(s, 0);
 	int r;
 
 	if (s->workspaces_fd < 0)
 		return 0;
-	r = lock < 0 ? lock : drop_lone_disks(s);
+	/* Somebody is at work there: another time will do. */
+	r = lock == -EBUSY ? 0 : lock < 0 ? lock : drop_lone_disks(s);
 	if (r < 0)
 		return state_error(s, -r, "sweep the workspaces in", e);
 	fd_close(&lock);
