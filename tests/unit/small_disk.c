@@ -10,11 +10,11 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
-void small_disk_mount(char ret[SMALL_DISK_PATH])
+void small_disk_mount(char ret[SMALL_DISK_PATH], unsigned mib)
 {
 	bool root = geteuid() == 0;
 	uid_t uid = geteuid();
-	char map[32];
+	char map[32], options[64];
 	int fd;
 
 	strcpy(ret, "/tmp/cove-small-XXXXXX");
@@ -27,7 +27,8 @@ void small_disk_mount(char ret[SMALL_DISK_PATH])
 		CHECK_EQ(fd_write_full(fd, map, strlen(map)), 0);
 	fd_close(&fd);
 	CHECK_EQ(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
-	CHECK_EQ(mount("small", ret, "tmpfs", 0, "size=1m,nr_inodes=64,mode=0777"), 0);
+	snprintf(options, sizeof(options), "size=%um,nr_inodes=64,mode=0777", mib);
+	CHECK_EQ(mount("small", ret, "tmpfs", 0, options), 0);
 }
 
 void small_disk_unmount(const char *path)

@@ -10,16 +10,16 @@
 
 static char path[SMALL_DISK_PATH];
 
-static void fill_disk(void)
+static void fill_disk(unsigned mib)
 {
-	static const char zeros[1 << 20];
+	static const char zeros[16 << 20];
 	char name[64];
 
-	small_disk_mount(path);
+	small_disk_mount(path, mib);
 	snprintf(name, sizeof(name), "%s/fill", path);
 	autoclose int fd = open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	CHECK(fd >= 0);
-	CHECK_EQ(fd_write_full(fd, zeros, sizeof(zeros) - (128 << 10)), 0);
+	CHECK_EQ(fd_write_full(fd, zeros, (mib << 20) - (128 << 10)), 0);
 }
 
 /* Uploads more than there is room for, to a box with that limit. */
@@ -41,7 +41,7 @@ TEST(a_limit_that_is_reached_is_named)
 {
 	struct client_result r;
 
-	fill_disk();
+	fill_disk(1);
 	upload("1048576", &r);
 	CHECK_EQ(r.code, ENOSPC);
 	printf("# %s\n", r.msg);
@@ -53,10 +53,10 @@ TEST(a_limit_that_is_reached_is_named)
 /* A full disk of the host is not the box's limit. */
 TEST(without_a_limit_or_beyond_it_nobody_is_blamed)
 {
-	static const char *const limits[] = {"0", "65536"};
+	static const char *const limits[] = {"0", "1048576"};
 	struct client_result r;
 
-	fill_disk();
+	fill_disk(16);
 	for (size_t i = 0; i < 2; i++) {
 		upload(limits[i], &r);
 		CHECK_EQ(r.code, ENOSPC);

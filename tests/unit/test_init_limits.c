@@ -52,12 +52,12 @@ TEST(a_strict_box_whose_user_is_root_says_so)
 
 TEST(a_full_disk_is_told)
 {
-	char path[32];
+	char path[SMALL_DISK_PATH];
 	const char *args[] = {"--single", "--cwd", path, "--disk-limit", "1048576", NULL};
 	struct client *c;
 	struct run *r;
 
-	small_disk_mount(path);
+	small_disk_mount(path, 1);
 	c = client_start(false, args);
 	r = run_finished(c, "exit 3");
 	CHECK_STR(r->cause, "exit");
@@ -79,17 +79,17 @@ TEST(a_full_disk_is_told)
 /* Another's full disk is not the box's limit. */
 TEST(a_full_disk_that_is_not_the_boxes_is_not_blamed)
 {
-	char path[32];
-	const char *small[] = {"--single", "--cwd", path, "--disk-limit", "4096", NULL};
+	char path[SMALL_DISK_PATH];
+	const char *small[] = {"--single", "--cwd", path, "--disk-limit", "1048576", NULL};
 	const char *none[] = {"--single", "--cwd", path, NULL};
 	struct client *c;
 
-	small_disk_mount(path);
+	small_disk_mount(path, 16);
 	c = client_start(false, small);
-	CHECK_STR(run_finished(c, "head -c 4M /dev/zero >big")->cause, "exit");
+	CHECK_STR(run_finished(c, "head -c 20M /dev/zero >big")->cause, "exit");
 	CHECK_EQ(client_stop(c), 0);
 	c = client_start(false, none);
-	CHECK_STR(run_finished(c, "head -c 4M /dev/zero >big")->cause, "exit");
+	CHECK_STR(run_finished(c, "head -c 20M /dev/zero >big")->cause, "exit");
 	CHECK_EQ(client_stop(c), 0);
 	small_disk_unmount(path);
 }
