@@ -94,7 +94,9 @@ void check_disk(struct doctor *d, struct doctor_check *c)
 	doctor_set(c, DOCTOR_LIMITED, "a box can fill the disk that COVE_HOME is on",
 		   geteuid() == 0 ? "apt install e2fsprogs; make /dev/loop-control usable "
 				    "(modprobe loop)"
-				  : "cove create --storage tmpfs --disk SIZE, or run as root");
+		   : check_storage(d, "tmpfs", &e) == 0
+			   ? "cove create --storage tmpfs --disk SIZE, or run as root"
+			   : "run as root");
 }
 
 void check_tmpfs(struct doctor *d, struct doctor_check *c)

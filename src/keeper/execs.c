@@ -675,6 +675,7 @@ static void hear_exit(struct exec *x, const struct wire_frame *f)
 	/* What a box's end ended has the box's cause. */
 	str_copy(r->cause, sizeof(r->cause),
 		 x->k->end_cause && r->signal ? x->k->end_cause : known_cause(&m));
+	x->k->pids_execs += strcmp(r->cause, "pids") == 0;
 	if (m.cwd && strlen(m.cwd) < BOX_PATH_MAX + 16)
 		x->cwd = strdup(m.cwd);
 	finish(x);

@@ -107,6 +107,7 @@ struct keeper {
 	uint32_t next_exec;
 	unsigned open_execs; /* asked for and not yet closed by init */
 	uint64_t oom_execs;  /* ended by want of memory, in this life of the box */
+	uint64_t pids_execs; /* by want of processes */
 
 	struct client *clients; /* owned */
 	unsigned client_count;

@@ -46,6 +46,9 @@ void hear_stats(struct client *c, const struct wire_frame *f)
 	/* A v1 group that is removed takes its count with it. */
 	if (m.oom_kills < k->oom_execs)
 		m.oom_kills = k->oom_execs;
+	/* Before Linux 6.11 a refused fork counts in the group of the command only. */
+	if (m.pids_hits < k->pids_execs)
+		m.pids_hits = k->pids_execs;
 	client_sent(c, wire_stats_encode(&c->link.out, f->id, 0, &m));
 }
 

@@ -370,6 +370,7 @@ TEST(what_a_command_used)
 		CHECK_EQ(heard.oom_killed, i == 1);
 	}
 	CHECK_EQ(r.k.oom_execs, 1);
+	CHECK_EQ(r.k.pids_execs, 1);
 	CHECK_EQ(journal_read(r.box_fd, &list, &n, &next), 0);
 	CHECK_EQ(n, 4);
 	CHECK_EQ(list[0].oom_killed, 1);
