@@ -97,7 +97,7 @@ static void put_status(struct json *j, const struct record *r, const struct wire
 
 /* What separates the box from the host, as its keeper says: of a stopped one it is not known, since
  * its next start may find other ids. */
-static void put_isolation(struct json *j, const char *ids)
+static void put_isolation(struct json *j, const char *ids, bool strict)
 {
 	json_key(j, "isolation");
 	if (!ids) {
@@ -106,7 +106,7 @@ static void put_isolation(struct json *j, const char *ids)
 	}
 	json_object_begin(j);
 	json_kv_str(j, "ids", ids);
-	json_kv_bool(j, "root_inside", strcmp(ids, "single") != 0);
+	json_kv_bool(j, "root_inside", strcmp(ids, "single") != 0 && !strict);
 	json_object_end(j);
 }
 
@@ -189,12 +189,17 @@ static void put_limits(struct json *j, const struct spec *s, const struct cove_s
 	json_kv_str(j, "expire", expiry_name(s->expiry));
 }
 
-/* What the keeper of this box could not do, as it says, and what has no door to go through yet. */
-static void put_not_enforced(struct json *j, const struct spec *s, const char *notes)
+/* What the keeper of this box could not do, as it says, and what has no door to go through yet. Of a
+ * box that does not run it is not known. */
+static void put_not_enforced(struct json *j, const struct spec *s, bool up, const char *notes)
 {
 	char line[160];
 
 	json_key(j, "not_enforced");
+	if (!up) {
+		json_null(j);
+		return;
+	}
 	json_array_begin(j);
 	put_lines(j, notes);
 	for (unsigned i = 0; i < LIMIT_COUNT; i++) {
@@ -256,11 +261,11 @@ static void put_live(struct json *j, const struct record *r, const struct wire_s
 		put_status(j, r, status);
 	json_kv_bool(j, "paused", status->paused);
 	json_kv_str(j, "storage", status->storage ? status->storage : r->spec.storage);
-	put_isolation(j, status->ids);
+	put_isolation(j, status->ids, r->spec.strict);
 	put_walls(j, stats != NULL, status->walls);
 	put_limits(j, &r->spec, stats, status->notes);
 	put_refused(j);
-	put_not_enforced(j, &r->spec, status->notes);
+	put_not_enforced(j, &r->spec, stats != NULL, status->notes);
 	if (stats)
 		put_usage(j, stats);
 }

@@ -48,7 +48,8 @@ def test_unknown_option(cove, verb):
 @pytest.mark.parametrize("args", [
     ["run"], ["exec"], ["exec", "b"], ["sh"], ["sh", "b"], ["shell", "a", "b"], ["inspect"], ["logs"], ["cp"],
     ["cp", "a"],
-    ["ps"], ["kill"], ["kill", "b"], ["stop"], ["pause"], ["resume"], ["start"], ["rm"], ["open"], ["close"], ["workspace"], ["image"],
+    ["ps"], ["kill"], ["kill", "b"], ["stop"], ["start"], ["rm"], ["open"], ["close"], ["workspace"], ["image"],
+    ["pause"], ["resume"],
     ["workspace", "rm"], ["image", "import"], ["image", "rm"], ["image", "frob"], ["workspace", "frob"],
     ["run", "--timeout", "soon", "--", "true"], ["run", "--timeout"], ["run", "-e", "1X=y", "--", "true"],
     ["run", "-e", "", "--", "true"], ["create", "--label", "no-equals"], ["logs", "--from", "x", "b"],

@@ -154,7 +154,7 @@ def test_a_stopped_box_tells_its_limits(cove):
     cove("stop", box).ok()
     found = cove.inspect(box)
     assert found["limits"]["files"] == {"value": 256, "asked": True, "enforced": None}
-    assert found["walls"] is None and "usage" not in found
+    assert found["walls"] is None and found["not_enforced"] is None and "usage" not in found
     cove("start", box).ok()
     assert cove.inspect(box)["limits"]["files"]["enforced"] is True
 
@@ -177,6 +177,14 @@ def test_kept_or_refused(cove, enforced, flag, value, name):
     if not found["limits"][name]["enforced"]:
         assert any(line.startswith(WORDS[flag] + ":") for line in found["not_enforced"]), found["not_enforced"]
     assert cove("exec", box, "--", "echo", "hi").text == "hi\n"
+
+
+def test_strict(cove):
+    box = cove("create", "--strict").ok().text.strip()
+    found = cove.inspect(box)
+    assert found["strict"] is True and found["isolation"]["root_inside"] is False
+    assert "NoNewPrivs:\t1" in cove("exec", box, "--", "cat", "/proc/self/status").ok().text
+    assert cove("exec", "-u", "root", box, "--", "id", "-u").rc != 0
 
 
 def test_storage_as_asked(cove):

@@ -355,6 +355,7 @@ TEST(inspect_without_an_answer_knows_nothing)
 	CHECK(limit_is(json, "mem_bytes",
 		       "{\"value\":536870912,\"asked\":true,\"enforced\":null}"));
 	CHECK(strstr(json, "\"walls\":null") && !strstr(json, "\"usage\""));
+	CHECK(strstr(json, "\"not_enforced\":null"));
 	finish(cove);
 }
 
