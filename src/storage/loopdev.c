@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +21,8 @@
 #define NUMBER_ATTR "trusted.cove.loop"
 
 enum {
+	WAIT_STEP_MS = 2,
+	OFD_SETLK = 37, /* F_OFD_SETLK */
 	LOOP_MAJOR = 7,
 	LOOP_STATUS = 0x4C05,	 /* LOOP_GET_STATUS64 */
 	LOOP_CONFIGURE = 0x4C0A, /* one call from Linux 5.8 on */
@@ -158,13 +161,46 @@ static int record_number(int file_fd, const char *path)
 	return fsetxattr(file_fd, NUMBER_ATTR, number, strlen(number), 0) < 0 ? -errno : 0;
 }
 
+/* The open file carries a lock from here on. The device keeps the open file, and so the lock, until
+ * it lets go of it: whoever does not find the device but finds the lock must not make a second one.
+ * Not flock(2), which callers use for a shorter time. */
+static bool claim_file(int file_fd)
+{
+	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+	return fcntl(file_fd, OFD_SETLK, &whole) == 0;
+}
+
+/* 1: the live device is in *ret; 0: there is none, and the file is claimed. A device that is on its
+ * way out is waited for. */
+static int find_or_claim(int file_fd, struct loopdev *ret)
+{
+	for (int waited = 0; waited < DISK_LOCK_MS; waited += WAIT_STEP_MS) {
+		if (find_live(file_fd, ret) == 0)
+			return 1;
+		if (claim_file(file_fd))
+			return 0;
+		if (errno != EAGAIN && errno != EACCES && errno != EINTR)
+			return -errno;
+		poll(NULL, 0, WAIT_STEP_MS);
+	}
+	return -EBUSY;
+}
+
 int loopdev_open(int file_fd, bool alone, struct loopdev *ret, struct err *e)
 {
 	autoclose int control = -1;
 	int r;
 
 	*ret = (struct loopdev){.fd = -1};
-	if (!alone && find_live(file_fd, ret) == 0) {
+	r = alone ? 0 : find_or_claim(file_fd, ret);
+	if (r == -EBUSY)
+		return err_set(e, ERR_CONFLICT, EBUSY,
+			       "the disk is in use by a loop device that cannot be found: see "
+			       "'losetup --list'");
+	if (r < 0)
+		return err_errno(e, -r, "claim the disk");
+	if (r > 0) {
 		ret->shared = true;
 		return 0;
 	}

@@ -5,7 +5,7 @@
  * kept in an attribute of the file, and whoever wants the file again finds the device there. The
  * number proves nothing by itself; the device is asked which file it has. A file's identity (device
  * and inode) cannot be taken by another file while the loop device holds it, so the answer cannot
- * be about a namesake.
+ * be about a namesake. Should the number be lost, a lock that the device holds on the file tells.
  */
 #pragma once
 

@@ -251,6 +251,45 @@ TEST(two_users_share_one_device)
 	}
 }
 
+/* The number is lost while the device lives: refused, or found again, but never a second device. */
+TEST(a_lost_number_makes_no_second_device)
+{
+	struct storage_place p;
+	struct volume a, b = VOLUME_NONE;
+	char number[16] = "";
+	pid_t pid;
+	int fd, status;
+
+	disk_need();
+	p = disk_place("a");
+	a = disk_open_at(&p, (struct storage_size){.bytes = 16 * MIB});
+	fd = openat(p.dir_fd, "disk.img", O_RDWR | O_CLOEXEC);
+	CHECK(fgetxattr(fd, "trusted.cove.loop", number, sizeof(number) - 1) > 0);
+	CHECK_EQ(fremovexattr(fd, "trusted.cove.loop"), 0);
+	pid = fork();
+	if (pid == 0) {
+		b = disk_open_at(&p, (struct storage_size){.bytes = 16 * MIB});
+		CHECK_EQ(mkdirat(b.stat_fd, "upper/b", 0700), 0);
+		CHECK_EQ(disk_devices(), 1);
+		_exit(0);
+	}
+	for (int i = 0; i < 20; i++) {
+		CHECK_EQ(disk_devices(), 1);
+		CHECK_EQ(waitpid(pid, &status, WNOHANG), 0);
+		poll(NULL, 0, 10);
+	}
+	CHECK_EQ(fsetxattr(fd, "trusted.cove.loop", number, strlen(number), 0), 0);
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	CHECK_EQ(faccessat(a.stat_fd, "upper/b", F_OK, 0), 0);
+	/* With the device gone the claim is gone. */
+	CHECK_EQ(fremovexattr(fd, "trusted.cove.loop"), 0);
+	volume_done(&a);
+	a = disk_open_at(&p, (struct storage_size){.bytes = 16 * MIB});
+	CHECK_EQ(faccessat(a.stat_fd, "upper/b", F_OK, 0), 0);
+	volume_done(&a);
+	disk_devices_become(0);
+}
+
 TEST(eight_openers_at_once)
 {
 	enum { OPENERS = 8, ROUNDS = 20 };
