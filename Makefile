@@ -9,7 +9,7 @@ PYTHON     = /usr/bin/python3
 FUZZ_SECONDS = 60
 ROUNDS     = 100000
 
-.PHONY: all quickstart test bench faults churn lint fuzz format tidy install clean help
+.PHONY: all quickstart test vm-test bench faults churn lint fuzz format tidy install clean help
 
 all: ## build the programs, the library and the manual into ./build (the default)
 	@tools/packages build
@@ -26,6 +26,18 @@ quickstart: ## from a fresh clone to an agent's job in a box, explained line by 
 test: ## unit tests, fuzz corpus, lint and end-to-end tests, under sanitizers, as root and not
 	@tools/packages build image test
 	@$(PYTHON) -B tools/test-runner
+
+attack: all ## attack boxes from inside and see whether the walls hold; a table at the end
+	@tools/packages build test
+	@$(PYTHON) -B tools/attack
+
+attack-selftest: ## switch one protection off at a time: the attack suite must notice each
+	@tools/packages build test
+	@$(PYTHON) -B tools/attack --selftest
+
+vm-test: all ## limits on a real cgroup v2 host: Debian's kernel in a virtual machine, without KVM
+	@tools/packages vm
+	@$(PYTHON) -B tools/vm-test --build $(BUILD)
 
 bench: all ## measure against bwrap, runc, crun and docker where installed; writes bench/RESULTS.md
 	@tools/packages image bench

@@ -32,10 +32,10 @@
 #include <sys/wait.h>
 
 enum {
-	TEST_MS = 20000,   /* all of it */
-	COMMAND_MS = 5000, /* one command */
-	LINGER_MS = 500,   /* the one that has to be ended */
-	MEM_BYTES = 64 << 20,
+	TEST_MS = 20000,       /* all of it */
+	COMMAND_MS = 5000,     /* one command */
+	LINGER_MS = 500,       /* the one that has to be ended */
+	MEM_BYTES = 128 << 20, /* with less a kernel holds up whoever fills a disk */
 	DISK_BYTES = 32 << 20,
 	PIDS = 32,
 	PROBE_BYTES_MAX = 8 << 20,
