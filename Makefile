@@ -9,7 +9,7 @@ PYTHON     = /usr/bin/python3
 FUZZ_SECONDS = 60
 ROUNDS     = 100000
 
-.PHONY: all quickstart test vm-test bench faults churn lint fuzz format tidy install clean help
+.PHONY: all quickstart test attack attack-selftest vm-test bench faults churn lint fuzz format tidy install clean help
 
 all: ## build the programs, the library and the manual into ./build (the default)
 	@tools/packages build
@@ -74,4 +74,4 @@ clean: ## remove the build directories (the cached test image goes with them)
 	@rm -rf $(BUILD) $(BUILD_TEST) build-fuzz
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile

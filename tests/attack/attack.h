@@ -29,6 +29,7 @@ enum case_flags {
 	NEEDS_MEM = 1 << 7, /* not applicable where memory cannot be limited */
 	NEEDS_PIDS = 1 << 8,
 	NEEDS_DISK = 1 << 9,
+	NEEDS_CPU = 1 << 10,
 };
 
 struct attack_case {

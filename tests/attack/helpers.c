@@ -13,6 +13,9 @@
  *	--hold SECONDS TAG	a daemon in a session of its own that holds the streams and prints late
  *	--deep DIR COUNT	that many directories in each other
  *	--vfork SECONDS		a parent that waits in vfork for a child that sleeps
+ *	--die SIGNAL		dies by that signal
+ *	--eat MIB		takes that much memory, in one process
+ *	--forks COUNT		forks until it is refused, then exits with 1
  *	--touch NAME		makes /tmp/executed: for programs that must never run
  *	--listen NAME SECONDS	an abstract socket, and a System V segment with the key of that number
  *	--reach NAME		status 1 if either can be found
@@ -238,6 +241,45 @@ static int helper_vfork(int count, char **args)
 	return 0;
 }
 
+static int helper_die(int count, char **args)
+{
+	int sig = (int)strtol(args[0], NULL, 10);
+
+	signal(sig, SIG_DFL);
+	syscall(SYS_tgkill, getpid(), getpid(), sig); /* musl's raise refuses its own two */
+	sleep(5);
+	return 0;
+}
+
+static int helper_eat(int count, char **args)
+{
+	long mib = strtol(args[0], NULL, 10);
+
+	for (long i = 0; i < mib; i++) {
+		char *p = malloc(1 << 20);
+
+		if (!p)
+			return 1;
+		memset(p, 1, 1 << 20);
+	}
+	return 0;
+}
+
+static int helper_forks(int count, char **args)
+{
+	for (long i = strtol(args[0], NULL, 10); i > 0; i--) {
+		pid_t pid = fork();
+
+		if (pid < 0)
+			return 1;
+		if (pid == 0) {
+			sleep(2);
+			_exit(0);
+		}
+	}
+	return 0;
+}
+
 static int helper_touch(int count, char **args)
 {
 	close(open("/tmp/executed", O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
@@ -290,7 +332,8 @@ int helper_run(const char *name, int count, char **args)
 		{"flicker", helper_flicker}, {"bytes", helper_bytes},	{"spin", helper_spin},
 		{"hold", helper_hold},	     {"touch", helper_touch},	{"listen", helper_listen},
 		{"reach", helper_reach},     {"peek", helper_peek},	{"deep", helper_deep},
-		{"vfork", helper_vfork}};
+		{"vfork", helper_vfork},     {"die", helper_die},	{"eat", helper_eat},
+		{"forks", helper_forks}};
 
 	for (size_t i = 0; i < sizeof(helpers) / sizeof(helpers[0]); i++)
 		if (strcmp(helpers[i].name, name) == 0)

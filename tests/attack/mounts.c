@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -269,4 +270,24 @@ CASE(A9_fsconfig, "A9", AS_BOTH, "fsconfig is refused")
 CASE(A9_fsmount, "A9", AS_BOTH, "fsmount is refused")
 {
 	return refused("fsmount", syscall(NR_fsmount, -1, 0, 0));
+}
+
+/* A process may be in 16 Landlock layers at most, so how many it can add tells how many there were. */
+CASE(A29_landlock_layer, "A9", AS_BOTH,
+     "a command is in a Landlock domain from its start, as a second wall")
+{
+	struct {
+		uint64_t fs, net, scoped;
+	} rules = {.fs = 1 << 13}; /* making block devices */
+	int set = (int)syscall(NR_landlock_create_ruleset, &rules, 8, 0);
+	int added = 0;
+
+	if (set < 0)
+		return errno == ENOSYS || errno == EOPNOTSUPP
+			       ? not_applicable("this kernel has no Landlock")
+			       : broke("landlock_create_ruleset: %s", strerror(errno));
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	while (added < 20 && syscall(NR_landlock_restrict_self, set, 0) == 0)
+		added++;
+	return added < 16 ? held("%d more layers fit", added) : broke("it was in none");
 }

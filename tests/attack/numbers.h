@@ -19,6 +19,8 @@ enum {
 	NR_process_madvise = 440,
 	NR_mount_setattr = 442,
 	NR_quotactl_fd = 443,
+	NR_landlock_create_ruleset = 444,
+	NR_landlock_restrict_self = 446,
 	NR_memfd_secret = 447,
 	NR_process_mrelease = 448,
 	NR_set_mempolicy_home_node = 450,

@@ -258,7 +258,7 @@ class Rig:
         self.secret = "DECOY" + secrets.token_hex(24)
         self.base = pathlib.Path(tempfile.mkdtemp(prefix="cv", dir="/tmp"))
         self.base.chmod(0o755)
-        self.image, self.leaks, self.boxes = "host", [], {}
+        self.image, self.leaks, self.boxes, self.used = "host", [], {}, set()
         self.cove = Cove(self, pathlib.Path(options.prefix), str(self.base / "h"), options.without)
         self.program = pathlib.Path(options.program)
         self.canary = Canaries(self.base, self)
@@ -291,6 +291,7 @@ class Rig:
 
     def box(self, kind="plain"):
         """A shared box of that kind; a fresh one if it is not usable any more."""
+        self.used.add(kind)
         name = self.boxes.get(kind)
         if not name:
             name = self.boxes[kind] = self.make_small() if kind == "small" else self.make()

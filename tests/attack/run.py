@@ -13,7 +13,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import rig as ground  # noqa: E402
 from rig import CASES, Broke, NotApplicable, Rig  # noqa: E402
 
-AS_USER, AS_ROOT, SMALL, OOM, PIDS, TTY, SLOW, NEEDS_MEM, NEEDS_PIDS, NEEDS_DISK = (1 << i for i in range(10))
+AS_USER, AS_ROOT, SMALL, OOM, PIDS, TTY, SLOW, NEEDS_MEM, NEEDS_PIDS, NEEDS_DISK, NEEDS_CPU = (
+    1 << i for i in range(11))
 STATUS = {0: "held", 1: "broke", 2: "na"}
 
 
@@ -27,7 +28,8 @@ class InBox:
         self.kind = "small" if self.flags & SMALL else "plain"
 
     def run(self, rig):
-        for flag, what in ((NEEDS_MEM, "memory"), (NEEDS_PIDS, "pids"), (NEEDS_DISK, "disk")):
+        for flag, what in ((NEEDS_MEM, "memory"), (NEEDS_PIDS, "pids"), (NEEDS_DISK, "disk"),
+                           (NEEDS_CPU, "cpu")):
             if self.flags & flag and (reason := rig.lacks(what)):
                 raise NotApplicable(reason)
         said = []
@@ -52,7 +54,7 @@ class InBox:
         if result.get("timed_out"):
             raise Broke(f"{who}no answer in time")
         if word not in ("HELD", "BROKE", "NA"):
-            if self.flags & OOM and result.get("oom_killed"):
+            if self.flags & NEEDS_MEM and result.get("oom_killed"):
                 return "held", "ended whole by the kernel, reported as out of memory"
             raise Broke(f"{who}exit {result.get('exit_code')} signal {result.get('signal')} "
                         f"cause {result.get('cause')}: {result['stdout'][-200:]!r} {result['stderr'][-200:]!r}")
@@ -76,6 +78,7 @@ def record(rig, case):
     """Runs one case and everything that must be true after it."""
     start, status, text = time.monotonic(), "held", ""
     leaks = len(rig.leaks)
+    rig.used = set()
     try:
         text = case.run(rig) or ""
     except NotApplicable as reason:
@@ -87,7 +90,7 @@ def record(rig, case):
     if status == "broke":
         rig.forget(getattr(case, "kind", "plain"))
     after = rig.canary.touched()
-    for kind in list(rig.boxes):
+    for kind in sorted(rig.used & set(rig.boxes)):
         try:
             after = after or rig.healthy(kind)
         except Broke as reason:
