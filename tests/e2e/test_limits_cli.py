@@ -5,6 +5,7 @@ this host cannot do is an error with its remedy, or listed with --best-effort.
 """
 import json
 import os
+import pty
 import signal
 import subprocess
 
@@ -328,6 +329,29 @@ def test_watching_prints_a_line_each_time_until_interrupted(cove, plain):
         assert lines[0].startswith(first) and all(plain.encode() in line for line in lines[1:])
         assert b"NAME" not in b"".join(lines[1:]) + out  # the title comes once
         assert program.returncode == 130 and err == b"", err
+
+
+def test_watching_on_a_terminal_redraws(cove, plain):
+    master, slave = pty.openpty()
+    program = cove.start("stats", "--watch", plain, stdin=slave, stdout=slave, stderr=slave)
+    os.close(slave)
+    seen = b""
+    while seen.count(b"NAME") < 3:
+        seen += os.read(master, 4096)
+    program.send_signal(signal.SIGINT)
+    assert program.wait(timeout=30) == 130
+    os.close(master)
+    assert seen.startswith(b"\x1b[H\x1b[J") and seen.count(b"\x1b[H") >= 3
+
+
+def test_a_keeper_that_stands_still_does_not_stop_a_list(cove):
+    box = cove("create").ok().text.strip()
+    keeper = cove.inspect(box)["keeper_pid"]
+    os.kill(keeper, signal.SIGSTOP)
+    try:
+        assert state_of(cove, box) == "running"
+    finally:
+        os.kill(keeper, signal.SIGCONT)
 
 
 def test_watching_ends_with_its_reader(cove, plain):
