@@ -16,6 +16,7 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
@@ -144,6 +145,16 @@ static int asked_storage(struct life *l, const struct storage_place *p,
 	return 0;
 }
 
+/* A disk in a file takes its room as it is filled. Where the host has less than its limit, a write
+ * that the box was told had gone well could be lost: only who asks for the limit gets it there. */
+static bool has_room(const struct life *l, uint64_t bytes)
+{
+	struct statvfs fs;
+
+	return fstatvfs(l->st.home_fd, &fs) < 0 ||
+	       (uint64_t)fs.f_bavail * (uint64_t)fs.f_frsize >= bytes;
+}
+
 /* Without a word from the caller about storage. */
 static int fitting_storage(struct life *l, const struct storage_place *p,
 			   const struct storage_ops **ret, struct err *e)
@@ -161,6 +172,10 @@ static int fitting_storage(struct life *l, const struct storage_place *p,
 				"not counted for a one-shot box unless asked: --disk", e);
 	if (ops->check(p, &l->ids, &why) < 0)
 		return not_kept(l, LIMIT_DISK, why.msg, e);
+	if (!asked && !has_room(l, s->limits[LIMIT_DISK]))
+		return not_kept(
+			l, LIMIT_DISK,
+			"the host's disk has less room than that: give --disk, or make room", e);
 	*ret = ops;
 	return 0;
 }

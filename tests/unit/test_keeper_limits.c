@@ -137,6 +137,18 @@ TEST(a_box_keeps_what_it_was_made_with)
 	place_done(&p);
 }
 
+/* A default that the host has no room for is not promised. */
+TEST(more_than_the_host_has)
+{
+	struct place p;
+
+	place_init(&p);
+	p.l.config.spec.limits[LIMIT_DISK] = 1ull << 50;
+	must_open(&p, "plain");
+	CHECK(strncmp(notes_of(&p), "disk: ", 6) == 0);
+	place_done(&p);
+}
+
 TEST(memory_takes_half_by_default)
 {
 	struct place p;
