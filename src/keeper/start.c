@@ -317,6 +317,9 @@ static int start_init(struct life *l, struct err *e)
 		return err_errno(e, -r, "watch the box's first process");
 	}
 	l->has_child = true;
+	r = truth_take(&l->truth, l->box.proc_fds);
+	if (r < 0)
+		return err_errno(e, -r, "write the box's own files in /proc");
 	l->k.init_pid = l->box.pid;
 	keep_map(l);
 	r = keeper_connect(&l->k, l->box.rfd, l->box.wfd);

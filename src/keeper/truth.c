@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/str.h"
+#include "wall/wall.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -344,6 +345,29 @@ int truth_make(struct truth *t, int run_fd, const char *run_path, const char *bo
 	if (r < 0)
 		return err_errno(e, -r, "make the box's own /proc files in '%.120s'", run_path);
 	snprintf(t->path, sizeof(t->path), "%.500s/%s/proc", run_path, box);
+	return 0;
+}
+
+int truth_take(struct truth *t, int *fds)
+{
+	for (int i = 0; i < TRUTH_FILES; i++) {
+		autofree char *text = NULL;
+		size_t n = 0, at = 0;
+		int r;
+
+		while (at < WALL_PROC_FILES && strcmp(wall_proc_names[at], names[i]) != 0)
+			at++;
+		if (t->dir_fd < 0 || at == WALL_PROC_FILES || fds[at] < 0)
+			continue;
+		r = fd_read_file(t->dir_fd, names[i], TRUTH_CPUINFO_MAX, &text, &n);
+		if (r == 0)
+			r = fd_write_full(fds[at], text, n);
+		if (r < 0)
+			return r;
+		fd_close(&t->fd[i]);
+		t->fd[i] = take_fd(fds[at]);
+		unlinkat(t->dir_fd, names[i], 0);
+	}
 	return 0;
 }
 

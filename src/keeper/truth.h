@@ -36,6 +36,9 @@ struct truth {
  * there. */
 int truth_make(struct truth *t, int run_fd, const char *run_path, const char *box,
 	       uint64_t mem_bytes, unsigned cpus, struct err *e);
+/* From here on they are written to these descriptors, in the order of wall_proc_names, which it
+ * takes; what is on the host goes. -1 among them: nothing changes. */
+int truth_take(struct truth *t, int *fds);
 /* Is what is written older than that? */
 bool truth_is_old(const struct truth *t, uint64_t now_ms, uint64_t max_age_ms);
 /* Writes them anew. running: commands. Negative errno of the first write that failed. */

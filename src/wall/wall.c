@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+const char *const wall_proc_names[WALL_PROC_FILES] = {"cpuinfo", "loadavg", "meminfo", "stat",
+						      "uptime"};
+
 static const struct wall_ops *const walls[] = {&wall_native};
 
 const struct wall_ops *wall_find(const char *name)

@@ -45,7 +45,8 @@ struct wall_config {
 	int rw_fd;	     /* above 0: a detached mount that holds them instead, borrowed */
 	struct wall_limits limits;
 	bool strict;		/* no_new_privs and no root inside */
-	const char *proc_dir;	/* files here are shown in place of those in /proc; NULL: none */
+	bool proc_files;	/* the box has its own of wall_proc_names in /proc; see wall_box */
+	const char *proc_dir;	/* kept for callers that still name one: the same as proc_files */
 	const char *image_root; /* directory that becomes /, read-only below upper/ */
 	bool image_is_host;	/* the host's own /usr below a small skeleton at image_root */
 	bool throw_away;	/* the writes are never used again: do not sync them */
@@ -67,10 +68,17 @@ struct wall_report {
 	char walls[512], missing[512];
 };
 
+/* Files of /proc that tell a box's truth instead of the host's. They are in the box's own memory, so
+ * nothing in the box names a place on the host, and are written through descriptors. */
+enum { WALL_PROC_FILES = 5 };
+extern const char *const wall_proc_names[WALL_PROC_FILES];
+
 struct wall_box {
 	pid_t pid;    /* init as the host sees it */
 	int pidfd;    /* owned */
 	int rfd, wfd; /* owned; the wire, equal for a socket */
+	int proc_fds
+		[WALL_PROC_FILES]; /* owned; where asked for: empty files to be written, else -1 */
 	struct wall_report report;
 };
 

@@ -40,6 +40,7 @@
 struct enter {
 	struct plan *plan;
 	int scratch, root, proc, dev; /* closed with all others before exec */
+	int go;			      /* to the keeper; borrowed */
 };
 
 /* ---- places inside the tree ---- */
@@ -101,7 +102,7 @@ static int attach_in_tree(struct enter *n, int mount, const char *path, bool is_
 
 static int step_scratch(struct enter *n, const struct step *s)
 {
-	static const char *const options[] = {"size", "64k", "mode", "0700", NULL};
+	static const char *const options[] = {"size", "32m", "mode", "0755", NULL};
 	int r;
 
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
@@ -388,12 +389,54 @@ static int step_bind_in(struct enter *n, const struct step *s)
 	return r < 0 ? r : attach_in_tree(n, copy, m->dst, S_ISDIR(st.st_mode));
 }
 
-static int step_truth(struct enter *n, const struct step *s)
+/* Gives the keeper the descriptors that it writes the box's own files through. */
+static int send_fds(int sock, const int *fds)
 {
-	const struct plan_source *src = &n->plan->sources[s->source];
-	int r = src->absent ? 0 : mount_attach(src->fd, n->proc, s->a);
+	union {
+		struct cmsghdr head;
+		char bytes[CMSG_SPACE(WALL_PROC_FILES * sizeof(int))];
+	} control = {0};
+	struct iovec one = {.iov_base = "t", .iov_len = 1};
+	struct msghdr m = {.msg_iov = &one,
+			   .msg_iovlen = 1,
+			   .msg_control = &control,
+			   .msg_controllen = sizeof(control)};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 
-	return r == -ENOENT ? 0 : r; /* a kernel that does not show this file at all */
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(WALL_PROC_FILES * sizeof(int));
+	memcpy(CMSG_DATA(c), fds, WALL_PROC_FILES * sizeof(int));
+	return sendmsg(sock, &m, MSG_NOSIGNAL) == 1 ? 0 : -errno;
+}
+
+/* The files are opened for writing before the mount that is shown becomes read-only: it is another
+ * mount of the same directory. */
+static int step_truths(struct enter *n, const struct step *s)
+{
+	int fds[WALL_PROC_FILES];
+	autoclose int copy = -1;
+	char path[2][64];
+	int r = mkdir("truth", 0755) < 0 ? -errno : 0;
+
+	for (int i = 0; i < WALL_PROC_FILES && r == 0; i++) {
+		snprintf(path[0], sizeof(path[0]), "truth/%s", wall_proc_names[i]);
+		fds[i] = open(path[0], O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0444);
+		r = fds[i] < 0 ? -errno : 0;
+	}
+	if (r == 0)
+		r = copy = mount_clone(n->scratch, "truth", false);
+	if (r >= 0)
+		r = mount_set(copy, MA_RDONLY | MA_NOSUID | MA_NODEV | MA_NOEXEC, -1, false);
+	if (r == 0)
+		r = mount_attach(copy, n->scratch, "truth");
+	for (int i = 0; i < WALL_PROC_FILES && r == 0; i++) {
+		snprintf(path[0], sizeof(path[0]), "truth/%s", wall_proc_names[i]);
+		snprintf(path[1], sizeof(path[1]), "proc/%s", wall_proc_names[i]);
+		if (mount(path[0], path[1], NULL, MS_BIND, NULL) < 0 && errno != ENOENT)
+			r = -errno;
+	}
+	return r < 0 ? r : send_fds(n->go, fds);
 }
 
 static int step_hostname(struct enter *n, const struct step *s)
@@ -469,7 +512,7 @@ static const struct {
 	[STEP_FILE] = {step_file, "put file"},
 	[STEP_BIND] = {step_bind, "mount at"},
 	[STEP_BIND_IN] = {step_bind_in, "mount a part of"},
-	[STEP_TRUTH] = {step_truth, "show the box's own /proc/"},
+	[STEP_TRUTHS] = {step_truths, "make the box's own files in /proc"},
 	[STEP_SHOW_PROC] = {step_show_proc, "put /proc in its place"},
 	[STEP_HOSTNAME] = {step_hostname, "set hostname"},
 	[STEP_LOOPBACK] = {step_loopback, "bring loopback up"},
@@ -586,7 +629,8 @@ static void format_secret(const struct plan *p, char *ret)
 
 void enter_box(struct plan *p, const struct enter_fds *fds)
 {
-	struct enter n = {.plan = p, .scratch = -1, .root = -1, .proc = -1, .dev = -1};
+	struct enter n = {
+		.plan = p, .scratch = -1, .root = -1, .proc = -1, .dev = -1, .go = fds->go};
 	const struct wall_config *c = p->config;
 	char secret[sizeof(SECRET_NAME) + 2 * FILTER_SECRET_BYTES];
 	char *env[] = {secret, NULL};

@@ -147,6 +147,32 @@ static void end_child(pid_t pid, int *pidfd)
 	fd_close(pidfd);
 }
 
+/* The box's own files in /proc come over the channel that it was told to go by. A child that ended
+ * sends none, and await_exec knows why. */
+static void take_proc_fds(int sock, int *ret)
+{
+	union {
+		struct cmsghdr head;
+		char bytes[CMSG_SPACE(WALL_PROC_FILES * sizeof(int))];
+	} control = {0};
+	char byte;
+	struct iovec one = {.iov_base = &byte, .iov_len = 1};
+	struct msghdr m = {.msg_iov = &one,
+			   .msg_iovlen = 1,
+			   .msg_control = &control,
+			   .msg_controllen = sizeof(control)};
+	struct cmsghdr *c;
+	ssize_t n;
+
+	do {
+		n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC);
+	} while (n < 0 && errno == EINTR);
+	c = n == 1 ? CMSG_FIRSTHDR(&m) : NULL;
+	if (c && c->cmsg_type == SCM_RIGHTS &&
+	    c->cmsg_len == CMSG_LEN(WALL_PROC_FILES * sizeof(int)))
+		memcpy(ret, CMSG_DATA(c), WALL_PROC_FILES * sizeof(int));
+}
+
 static int run_child(struct plan *p, struct channel *ch, struct wall_box *ret, struct err *e)
 {
 	int pidfd = -1, r;
@@ -171,10 +197,14 @@ static int run_child(struct plan *p, struct channel *ch, struct wall_box *ret, s
 		if (r == -EPIPE)
 			r = 0; /* it ended already: await_exec knows why */
 	}
+	if (r == 0 && (p->config->proc_files || p->config->proc_dir))
+		take_proc_fds(ch->go[0], ret->proc_fds);
 	if (r == 0)
 		r = await_exec(ch->status[0], e);
 	if (r < 0) {
 		end_child(pid, &pidfd);
+		for (int i = 0; i < WALL_PROC_FILES; i++)
+			fd_close(&ret->proc_fds[i]);
 		return r;
 	}
 	ret->pid = pid;
@@ -216,6 +246,8 @@ static int native_start(const struct wall_config *c, struct wall_box *ret, struc
 	struct plan plan;
 	int r = plan_make(&plan, c, e);
 
+	for (int i = 0; i < WALL_PROC_FILES; i++)
+		ret->proc_fds[i] = -1;
 	if (r == 0 && c->ids.kind == IDS_RANGE)
 		r = plan_open_sources(&plan, e);
 	if (r == 0)

@@ -39,8 +39,6 @@ static const char *const masked[] = {
 	"timer_list", "timer_stats", "vmallocinfo",   "zoneinfo",
 };
 
-static const char *const truths[PLAN_TRUTHS] = {"cpuinfo", "loadavg", "meminfo", "stat", "uptime"};
-
 static const char *const read_only[] = {"sys"};
 
 static void add_step(struct plan *p, enum step_kind kind, const char *a, const char *b, int source)
@@ -109,21 +107,6 @@ static void plan_mounts(struct plan *p)
 	}
 }
 
-static void plan_truths(struct plan *p)
-{
-	for (size_t i = 0; p->config->proc_dir && i < PLAN_TRUTHS; i++) {
-		snprintf(p->truths[i], sizeof(p->truths[i]), "%s/%s", p->config->proc_dir,
-			 truths[i]);
-		add_step(
-			p, STEP_TRUTH, truths[i], NULL,
-			add_source(p, (struct plan_source){
-					      .path = p->truths[i],
-					      .attrs = MA_RDONLY | MA_NOSUID | MA_NODEV | MA_NOEXEC,
-					      .optional = true,
-				      }));
-	}
-}
-
 static void plan_proc(struct plan *p)
 {
 	add_step(p, STEP_PROC, NULL, NULL, -1);
@@ -135,7 +118,8 @@ static void plan_proc(struct plan *p)
 	for (size_t i = 0;
 	     i < sizeof(read_only) / sizeof(read_only[0]) && !control_is_off("readonly"); i++)
 		add_step(p, STEP_READONLY, read_only[i], NULL, -1);
-	plan_truths(p);
+	if (p->config->proc_files || p->config->proc_dir)
+		add_step(p, STEP_TRUTHS, NULL, NULL, -1);
 	add_step(p, STEP_SHOW_PROC, NULL, NULL, -1);
 }
 
@@ -260,10 +244,6 @@ static int open_source(struct plan_source *s, struct err *e)
 			return err_errno(e, -below, "open '%s' in '%s'", s->beneath, s->path);
 		s->fd = mount_clone(below, "", s->recursive);
 	}
-	if (s->fd == -ENOENT && s->optional) {
-		s->absent = true;
-		return 0;
-	}
 	if (s->fd == -ENOENT)
 		return err_set(e, ERR_NOT_FOUND, ENOENT, "'%s' on the host does not exist",
 			       s->path);
@@ -343,7 +323,7 @@ static const char *const step_names[STEP_KIND_COUNT] = {
 	[STEP_DEV] = "dev",	      [STEP_FILE] = "file",	    [STEP_BIND] = "bind",
 	[STEP_HOSTNAME] = "hostname", [STEP_LOOPBACK] = "loopback", [STEP_PIVOT] = "pivot",
 	[STEP_KEYRING] = "keyring",   [STEP_RLIMITS] = "rlimits",   [STEP_CAPS] = "caps",
-	[STEP_BIND_IN] = "bind",      [STEP_TRUTH] = "truth",	    [STEP_SHOW_PROC] = "show-proc",
+	[STEP_BIND_IN] = "bind",      [STEP_TRUTHS] = "truths",	    [STEP_SHOW_PROC] = "show-proc",
 	[STEP_CPUS] = "cpus",	      [STEP_LANDLOCK] = "landlock", [STEP_SECCOMP] = "seccomp",
 };
 

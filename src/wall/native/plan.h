@@ -18,8 +18,7 @@
 enum {
 	PLAN_DEVICES = 6,
 	PLAN_HOST_DIRS = 7,
-	PLAN_TRUTHS = 5, /* files of /proc that tell the box's truth */
-	PLAN_SOURCES_MAX = 2 + PLAN_DEVICES + PLAN_HOST_DIRS + PLAN_TRUTHS + SPEC_MOUNT_MAX + 2,
+	PLAN_SOURCES_MAX = 2 + PLAN_DEVICES + PLAN_HOST_DIRS + SPEC_MOUNT_MAX + 2,
 	PLAN_STEPS_MAX = 128,
 };
 
@@ -30,7 +29,6 @@ struct plan_source {
 	const char *path;
 	int given;	     /* above 0: a detached mount instead of the path, borrowed */
 	bool absent;	     /* not there: the step that uses it makes its own */
-	bool optional;	     /* may be missing on the host: absent then */
 	const char *beneath; /* resolved below path, cannot leave it; may be NULL */
 	uint64_t attrs;	     /* MA_* */
 	enum idmap idmap;    /* as root only */
@@ -52,7 +50,7 @@ enum step_kind {
 	STEP_FILE,	/* a = path, b = content: a small file over the image's */
 	STEP_BIND,	/* source -> a */
 	STEP_BIND_IN,	/* b below a, both in the box's tree -> the destination of mount `source` */
-	STEP_TRUTH,	/* source -> a, below /proc */
+	STEP_TRUTHS,	/* the box's own files in /proc, handed to the keeper */
 	STEP_SHOW_PROC, /* as it was made, at /proc */
 	STEP_HOSTNAME,
 	STEP_LOOPBACK,
@@ -83,7 +81,6 @@ struct plan {
 	enum filter_kind filter;
 	uint8_t secret[FILTER_SECRET_BYTES]; /* init's, see filter.h */
 	char hosts[192];
-	char truths[PLAN_TRUTHS][BOX_PATH_MAX];
 };
 
 enum { PLAN_LOWER = 0, PLAN_RW = 1 };
