@@ -82,7 +82,8 @@ void tree_groups_check(struct tree_groups *g, char *notes, size_t size)
 		add_note(notes, size, what[i], -r, so[i]);
 		fd_close(&g->fd[i]);
 	}
-	if (g->fd[TREE_V2] < 0 && !notes[0])
+	/* The members of a v1 group are exactly known, too. */
+	if (g->fd[TREE_V2] < 0 && g->fd[TREE_MEMORY] < 0 && g->fd[TREE_IO] < 0 && !notes[0])
 		snprintf(notes, size, "no cgroup: %s\n", so[TREE_V2]);
 	open_pids_events(g);
 	if (g->pids_fd >= 0 && g->pids_events_fd < 0)

@@ -209,8 +209,9 @@ TEST(a_v1_group_alone_ends_everybody)
 	if (access("/sys/fs/cgroup/memory/tasks", F_OK) < 0 || mkdir(path, 0755) < 0)
 		SKIP("no cgroup v1 that may be written to");
 	fd = g.fd[TREE_MEMORY] = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	l = start_leader("echo x; read y; while [ $((i=i+1)) -lt 500 ]; do "
-			 "(setsid sh -c 'setsid sleep 1000 & sleep 1000' &); done; exec sleep 1000");
+	l = start_leader(
+		"echo x; read y; while [ $((i=i+1)) -lt 500 ]; do "
+		"(setsid sh -c 'setsid sleep 1000 & sleep 1000' &); done; exec sleep 1000");
 	CHECK_EQ(tree_init(&t, &g, 7), 0);
 	CHECK_EQ(tree_enter(&t, l.pid, getuid()), 0);
 	close(l.gate);
