@@ -10,22 +10,37 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
+static void write_file(const char *path, const char *text)
+{
+	autoclose int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	CHECK_EQ(fd_write_full(fd, text, strlen(text)), 0);
+}
+
+/* Its own ids, so that files can be made. */
+static void map_ids(uid_t uid, gid_t gid)
+{
+	char map[32];
+
+	write_file("/proc/self/setgroups", "deny");
+	snprintf(map, sizeof(map), "%u %u 1", (unsigned)uid, (unsigned)uid);
+	write_file("/proc/self/uid_map", map);
+	snprintf(map, sizeof(map), "%u %u 1", (unsigned)gid, (unsigned)gid);
+	write_file("/proc/self/gid_map", map);
+}
+
 void small_disk_mount(char ret[SMALL_DISK_PATH], unsigned mib)
 {
-	bool root = geteuid() == 0;
 	uid_t uid = geteuid();
-	char map[32], options[64];
-	int fd;
+	gid_t gid = getegid();
+	char options[64];
 
 	strcpy(ret, "/tmp/cove-small-XXXXXX");
 	CHECK(mkdtemp(ret) != NULL);
-	if (unshare(CLONE_NEWNS | (root ? 0 : CLONE_NEWUSER)) < 0 && rmdir(ret) == 0)
+	if (unshare(CLONE_NEWNS | (uid == 0 ? 0 : CLONE_NEWUSER)) < 0 && rmdir(ret) == 0)
 		SKIP("no mount namespace of its own");
-	fd = root ? -1 : open("/proc/self/uid_map", O_WRONLY | O_CLOEXEC);
-	snprintf(map, sizeof(map), "%u %u 1", (unsigned)uid, (unsigned)uid);
-	if (!root)
-		CHECK_EQ(fd_write_full(fd, map, strlen(map)), 0);
-	fd_close(&fd);
+	if (uid != 0)
+		map_ids(uid, gid);
 	CHECK_EQ(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
 	snprintf(options, sizeof(options), "size=%um,nr_inodes=64,mode=0777", mib);
 	CHECK_EQ(mount("small", ret, "tmpfs", 0, options), 0);
