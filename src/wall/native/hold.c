@@ -159,6 +159,7 @@ enum {
 	CAP_KILL = 5,
 	CAP_SETGID = 6,
 	CAP_SETUID = 7,
+	CAP_SETPCAP = 8,
 	CAP_NET_BIND_SERVICE = 10,
 	CAP_AUDIT_READ =
 		37, /* the last one of the oldest kernel that can run boxes is above this */
@@ -191,7 +192,7 @@ static int drop_bounding(uint32_t keep)
 	return 0;
 }
 
-int hold_caps(bool strict)
+static int set_caps(uint32_t permitted, uint32_t inheritable)
 {
 	struct {
 		uint32_t version;
@@ -199,16 +200,22 @@ int hold_caps(bool strict)
 	} head = {.version = CAPABILITY_VERSION_3};
 	struct {
 		uint32_t effective, permitted, inheritable;
-	} data[2] = {{.effective = KEPT_CAPS, .permitted = KEPT_CAPS}};
-	int r = drop_bounding(strict ? 0 : KEPT_CAPS);
+	} data[2] = {{permitted, permitted, inheritable}};
 
+	return syscall(SYS_capset, &head, data) < 0 ? -errno : 0;
+}
+
+int hold_caps(bool strict)
+{
+	/* What is to be inherited must be so before it is out of bounds. */
+	int r = strict ? set_caps(KEPT_CAPS | 1u << CAP_SETPCAP, KEPT_CAPS) : 0;
+
+	if (r == 0)
+		r = drop_bounding(strict ? 0 : KEPT_CAPS);
 	if (r < 0)
 		return r;
 	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-	if (strict) {
-		data[0].inheritable = KEPT_CAPS;
-		if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-			return -errno;
-	}
-	return syscall(SYS_capset, &head, data) < 0 ? -errno : 0;
+	if (strict && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return -errno;
+	return set_caps(KEPT_CAPS, strict ? KEPT_CAPS : 0);
 }
