@@ -58,6 +58,7 @@ struct init {
 	struct file_table *files;		  /* files.c */
 	struct reaper *reaper;			  /* reap.c */
 	struct room_wait *wait_first, *wait_last; /* main.c: who waits for room on the link */
+	uint64_t still_ms;			  /* main.c: all pauses of the box together */
 };
 
 /* The link of a struct init, back to it: what holds only the link can still wait for room. */

@@ -12,6 +12,7 @@
  */
 #include "init/init.h"
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "init/options.h"
@@ -141,6 +142,27 @@ static void on_hello(struct init *in, const struct wire_frame *f)
 		init_broken(in, "the keeper speaks another version of the wire");
 }
 
+/* The time that the box was there to see: a pause does not count against a command's timeout. What
+ * the keeper says began when all stood still, so this never goes back. */
+static uint64_t box_clock(void *arg)
+{
+	const struct init *in = arg;
+
+	return clock_mono_ms() - in->still_ms;
+}
+
+static void on_pause(struct init *in, const struct wire_frame *f)
+{
+	struct wire_pause m;
+
+	if (wire_pause_decode(f, &m) < 0) {
+		init_broken(in, "a malformed PAUSE");
+		return;
+	}
+	in->still_ms += m.for_ms;
+	ev_set_clock(in->ev, box_clock, in); /* and is read anew: this turn has timers to come */
+}
+
 /* A frame for a request that has just ended finds nobody, which is normal. */
 static void on_request_frame(struct init *in, const struct wire_frame *f)
 {
@@ -163,6 +185,9 @@ static void on_frame(struct wire_link *l, const struct wire_frame *f)
 		break;
 	case WIRE_FILE:
 		on_file(in, f);
+		break;
+	case WIRE_PAUSE:
+		on_pause(in, f);
 		break;
 	case WIRE_DATA:
 	case WIRE_EOF:

@@ -76,6 +76,17 @@ static void add_event(struct keeper *k, const char *by)
 		keeper_note(k, "the events could not be written: %s", strerror(-r));
 }
 
+/* It is in init's socket before init moves, so that no timeout of a command comes first. */
+static void tell_how_long(struct keeper *k)
+{
+	uint64_t now = clock_mono_ms();
+	struct wire_pause m = {.for_ms = now - k->paused_ms};
+
+	k->paused_ms = now; /* should it not thaw, the rest is told the next time */
+	keeper_sent_init(k, wire_pause_encode(&k->init.out, 0, 0, &m));
+	wire_link_push(&k->init);
+}
+
 static int pause_box(struct keeper *k, bool on, const char *by, struct err *e)
 {
 	int r;
@@ -84,12 +95,16 @@ static int pause_box(struct keeper *k, bool on, const char *by, struct err *e)
 		return err_set(e, ERR_CONFLICT, EBUSY, "box '%s' is ending", k->name);
 	if (on == k->paused)
 		return 0;
+	if (!on)
+		tell_how_long(k);
 	r = k->on_pause
 		    ? k->on_pause(k, on, e)
 		    : err_set(e, ERR_UNSUPPORTED, ENOTSUP, "box '%s' cannot be paused", k->name);
 	if (r < 0)
 		return r;
 	k->paused = on;
+	if (on)
+		k->paused_ms = clock_mono_ms();
 	execs_pause(k, on);
 	add_event(k, by);
 	return 0;

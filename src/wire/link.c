@@ -234,6 +234,18 @@ void wire_link_flush(struct wire_link *l)
 		ev_defer(l->ev, &l->flush);
 }
 
+void wire_link_push(struct wire_link *l)
+{
+	ssize_t n = 1;
+
+	while (!l->closed && n > 0 && buf_len(&l->out) > 0) {
+		n = write_some(l);
+		if (n > 0)
+			buf_consume(&l->out, (size_t)n);
+	}
+	wire_link_flush(l);
+}
+
 int wire_link_send(struct wire_link *l, enum wire_type type, uint8_t stream, uint32_t id,
 		   const void *p, size_t n)
 {

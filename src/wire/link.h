@@ -39,6 +39,10 @@ void wire_link_done(struct wire_link *l);
 /* Writes what is queued before the loop sleeps again. */
 void wire_link_flush(struct wire_link *l);
 
+/* Writes what can be written at this moment; the rest, and any failure, are for the flush that
+ * comes. For what must be said before something else is done. */
+void wire_link_push(struct wire_link *l);
+
 /* wire_encode into the queue and flush. */
 int wire_link_send(struct wire_link *l, enum wire_type type, uint8_t stream, uint32_t id,
 		   const void *p, size_t n);

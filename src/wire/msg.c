@@ -58,7 +58,8 @@ static const struct field status_fields[] = {
 	STR(status, storage), STR(status, walls), {0}};
 static const struct field stop_fields[] = {
 	STR(stop, by), U64(stop, remove), U64(stop, grace_ms), {0}};
-static const struct field pause_fields[] = {U64(pause, on), STR(pause, by), {0}};
+static const struct field pause_fields[] = {U64(pause, on), STR(pause, by), U64(pause, for_ms),
+					    {0}};
 static const struct field stats_fields[] = {
 	U64(stats, uptime_ms), U64(stats, paused), U64(stats, cpu_us), U64(stats, cpu_limit_milli),
 	U64(stats, throttled_us), U64(stats, mem_bytes), U64(stats, mem_peak_bytes),

@@ -14,6 +14,7 @@
  *	                 DATA(id, 0), EOF(id, 0), SIGNAL(id), RESIZE(id) at any time until EXIT.
  *	FILE(id)         -> by operation, see enum wire_file_op; ends with OK(id) or ERROR(id), also
  *	                 after CANCEL(id): ERROR with ECANCELED unless it was done already.
+ *	PAUSE            keeper -> init, as a paused box goes on; not answered
  *	CREDIT(id, s)    lets the sender of stream s go on. Each stream starts with WIRE_WINDOW.
  *
  * On the init link the id of a command is its exec id, and ids with the top bit are file
@@ -164,7 +165,8 @@ struct wire_stats {
 
 struct wire_pause {
 	uint64_t on;
-	const char *by; /* who asked, for the record */
+	uint64_t for_ms; /* keeper to init, as it goes on: how long it stood still */
+	const char *by;	 /* who asked, for the record */
 };
 
 struct wire_stop {

@@ -1,12 +1,13 @@
 """Limits: what is hit is reported, the box goes on, and what cannot be kept is refused or listed."""
+import json
 import os
 import pathlib
 import subprocess
-import sys
+import time
 
 import pytest
 
-from conftest import IS_ROOT, alive, kill, needs_root, short_dir, wait_until
+from conftest import alive, kill, needs_root, short_dir, wait_until
 
 RESERVE = 32 << 20  # of the box's group, beyond what its commands may use
 
@@ -404,6 +405,18 @@ def test_ttl_goes_on_while_paused(cove):
         pytest.skip("this host cannot pause")
     wait_until(lambda: cove.inspect(box)["state"] == "stopped", "the end of its time")
     assert cove.inspect(box)["cause"] == "ttl"
+
+
+def test_a_pause_does_not_count_against_a_timeout(cove, counting):
+    box, _ = counting
+    running = cove.start("exec", "--json", "--timeout", "1500ms", box, "--", "sh", "-c", "sleep 0.5; echo in time")
+    wait_until(lambda: len(cove.execs(box)) >= 2, "the command's start")
+    cove("pause", box).ok()
+    time.sleep(2)  # the thing itself: longer than the timeout
+    cove("resume", box).ok()
+    out, _ = running.communicate(timeout=40)
+    got = json.loads(out)
+    assert (got["stdout"], got["timed_out"]) == ("in time\n", False)
 
 
 def test_a_lost_keeper_of_a_paused_box(cove, counting):

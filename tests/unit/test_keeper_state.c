@@ -52,9 +52,19 @@ static void say_pause(struct peer *p, uint32_t id, bool on)
 
 static void must_pause(struct rig *r, struct peer *p, bool on)
 {
+	bool changes = r->k.paused && !on;
+	struct wire_pause told;
+	struct wire_frame f;
+
 	say_pause(p, 77, on);
 	CHECK_EQ(peer_next(r, p, WIRE_OK).id, 77);
 	CHECK_EQ(r->k.paused, on);
+	if (!changes)
+		return;
+	/* init is told how long it was away. */
+	f = peer_next(r, &r->init, WIRE_PAUSE);
+	CHECK_EQ(wire_pause_decode(&f, &told), 0);
+	CHECK(told.for_ms < 60000);
 }
 
 static void must_conflict(struct rig *r, struct peer *p, uint32_t id)
