@@ -128,7 +128,6 @@ static void on_finish(struct ev_defer *d)
  * ordinary user deleting takes a process in the box's map, so there it is done once. */
 static void get_ahead(struct life *l)
 {
-	truth_remove(&l->truth, l->st.run_fd, l->config.spec.name);
 	listener_done(&l->listener);
 	if (l->remove && bury_box(l, NULL) == 0 && l->ids.kind == IDS_RANGE)
 		delete_box(l, NULL);

@@ -1,7 +1,7 @@
 /*
  * Bringing a box up; see life.h.
  *
- *	lock -> ids -> cgroup -> volume -> its own /proc -> mounts -> the wall starts init
+ *	lock -> ids -> cgroup -> volume -> mounts -> the wall starts init
  *	     -> while init boots: live record, old commands, socket
  *
  * What can be done beside init's own start comes after it.
@@ -250,7 +250,7 @@ static int start_wall(struct life *l, struct ready *r, struct err *e)
 			.rw_fd = l->volume.mount_fd,
 			.limits = r->limits,
 			.strict = l->config.spec.strict,
-			.proc_dir = l->truth.path[0] ? l->truth.path : NULL,
+			.proc_files = true,
 			.image_root = l->config.image_root,
 			.image_is_host = l->config.image_is_host,
 			.throw_away = l->config.spec.one_shot,
@@ -317,9 +317,11 @@ static int start_init(struct life *l, struct err *e)
 		return err_errno(e, -r, "watch the box's first process");
 	}
 	l->has_child = true;
-	r = truth_take(&l->truth, l->box.proc_fds);
+	r = truth_open(&l->truth, l->box.proc_fds,
+		       limits_hold(l, LIMIT_MEM) ? l->config.spec.limits[LIMIT_MEM] : 0,
+		       limits_cpus(l), e);
 	if (r < 0)
-		return err_errno(e, -r, "write the box's own files in /proc");
+		return r;
 	l->k.init_pid = l->box.pid;
 	keep_map(l);
 	r = keeper_connect(&l->k, l->box.rfd, l->box.wfd);
@@ -346,10 +348,6 @@ int life_start(struct life *l, struct err *e)
 	if (r == 0)
 		r = limits_open_volume(l, e);
 	if (r == 0)
-		r = truth_make(&l->truth, l->st.run_fd, l->st.run, s->name,
-			       limits_hold(l, LIMIT_MEM) ? s->limits[LIMIT_MEM] : 0, limits_cpus(l),
-			       e);
-	if (r == 0)
 		r = start_init(l, e);
 	fd_close(&l->st.home_fd);
 	if (r == 0)
@@ -365,7 +363,7 @@ void life_release(struct life *l)
 {
 	struct err e;
 
-	truth_remove(&l->truth, l->st.run_fd, l->config.spec.name);
+	truth_close(&l->truth);
 	listener_done(&l->listener);
 	if (l->has_cgroup) {
 		l->has_cgroup = false;

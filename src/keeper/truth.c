@@ -7,11 +7,10 @@
  */
 #include "keeper/truth.h"
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
-#include "base/str.h"
-#include "wall/wall.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,21 +19,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-enum { MEMINFO, CPUINFO, LOADAVG, UPTIME, STAT };
+/* The order of wall_proc_names. */
+enum { CPUINFO, LOADAVG, MEMINFO, STAT, UPTIME };
 
 enum {
 	TICKS_PER_S = 100, /* USER_HZ, the same on every machine */
 	LINE_WIDTH = 63,
 	STAT_WIDTH = 127,
-	DIR_MODE = 0700,
-	FILE_MODE = 0444,
-};
-
-static const char *const names[TRUTH_FILES] = {
-	[MEMINFO] = "meminfo", [CPUINFO] = "cpuinfo", [LOADAVG] = "loadavg",
-	[UPTIME] = "uptime",   [STAT] = "stat",
 };
 
 /* One line of a fixed length. */
@@ -252,7 +244,7 @@ static int write_file(int fd, struct buf *b)
 
 bool truth_is_old(const struct truth *t, uint64_t now_ms, uint64_t max_age_ms)
 {
-	return t->dir_fd >= 0 && (t->written_ms == 0 || now_ms >= t->written_ms + max_age_ms);
+	return t->fd[0] >= 0 && (t->written_ms == 0 || now_ms >= t->written_ms + max_age_ms);
 }
 
 int truth_write(struct truth *t, uint64_t now_ms, const struct cgroup_stats *now, unsigned running)
@@ -260,7 +252,7 @@ int truth_write(struct truth *t, uint64_t now_ms, const struct cgroup_stats *now
 	uint64_t up_ms = now_ms > t->started_ms ? now_ms - t->started_ms : 0;
 	int first = 0;
 
-	if (t->dir_fd < 0)
+	if (t->fd[0] < 0)
 		return 0;
 	average(t, now_ms, now->cpu_us);
 	t->written_ms = now_ms;
@@ -287,102 +279,41 @@ int truth_write(struct truth *t, uint64_t now_ms, const struct cgroup_stats *now
 	return first;
 }
 
-static int open_below(int dir_fd, const char *name)
+static int write_cpuinfo(struct truth *t)
 {
-	int fd;
+	struct buf b;
+	int r;
 
-	if (mkdirat(dir_fd, name, DIR_MODE) < 0 && errno != EEXIST)
-		return -errno;
-	fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
-}
-
-static int make_files(struct truth *t)
-{
-	struct buf cpuinfo;
-	int r = 0;
-
-	for (int i = 0; i < TRUTH_FILES && r == 0; i++) {
-		/* Not written over: an earlier box may still show it. */
-		if (unlinkat(t->dir_fd, names[i], 0) < 0 && errno != ENOENT)
-			return -errno;
-		t->fd[i] = openat(t->dir_fd, names[i],
-				  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, FILE_MODE);
-		r = t->fd[i] < 0 ? -errno : fchmod(t->fd[i], FILE_MODE) < 0 ? -errno : 0;
-	}
-	if (r < 0)
-		return r;
-	buf_init(&cpuinfo, TRUTH_CPUINFO_MAX);
-	r = make_cpuinfo(t, &cpuinfo);
+	buf_init(&b, TRUTH_CPUINFO_MAX);
+	r = make_cpuinfo(t, &b);
 	if (r == 0)
-		r = write_file(t->fd[CPUINFO], &cpuinfo);
-	buf_done(&cpuinfo);
+		r = write_file(t->fd[CPUINFO], &b);
+	buf_done(&b);
 	return r;
 }
 
-int truth_make(struct truth *t, int run_fd, const char *run_path, const char *box,
-	       uint64_t mem_bytes, unsigned cpus, struct err *e)
+int truth_open(struct truth *t, int *fds, uint64_t mem_bytes, unsigned cpus, struct err *e)
 {
 	struct cgroup_stats nothing = {0};
-	autoclose int box_fd = -1;
 	int r;
 
 	*t = TRUTH_NONE;
+	for (int i = 0; i < TRUTH_FILES; i++)
+		t->fd[i] = take_fd(fds[i]);
 	t->mem_bytes = mem_bytes;
 	t->cpus = cpus;
 	t->started_ms = clock_mono_ms();
 	t->started_s = clock_wall_ms() / 1000;
-	box_fd = open_below(run_fd, box);
-	t->dir_fd = box_fd < 0 ? box_fd : open_below(box_fd, "proc");
-	if (t->dir_fd < 0) {
-		r = t->dir_fd;
-		t->dir_fd = -1;
-	} else {
-		r = make_files(t);
-	}
+	if (t->fd[0] < 0)
+		return 0;
+	r = write_cpuinfo(t);
 	if (r == 0)
 		r = truth_write(t, t->started_ms, &nothing, 0);
-	if (r < 0)
-		return err_errno(e, -r, "make the box's own /proc files in '%.120s'", run_path);
-	snprintf(t->path, sizeof(t->path), "%.500s/%s/proc", run_path, box);
-	return 0;
+	return r < 0 ? err_errno(e, -r, "write the box's own files in /proc") : 0;
 }
 
-int truth_take(struct truth *t, int *fds)
+void truth_close(struct truth *t)
 {
-	for (int i = 0; i < TRUTH_FILES; i++) {
-		autofree char *text = NULL;
-		size_t n = 0, at = 0;
-		int r;
-
-		while (at < WALL_PROC_FILES && strcmp(wall_proc_names[at], names[i]) != 0)
-			at++;
-		if (t->dir_fd < 0 || at == WALL_PROC_FILES || fds[at] < 0)
-			continue;
-		r = fd_read_file(t->dir_fd, names[i], TRUTH_CPUINFO_MAX, &text, &n);
-		if (r == 0)
-			r = fd_write_full(fds[at], text, n);
-		if (r < 0)
-			return r;
+	for (int i = 0; i < TRUTH_FILES; i++)
 		fd_close(&t->fd[i]);
-		t->fd[i] = take_fd(fds[at]);
-		unlinkat(t->dir_fd, names[i], 0);
-	}
-	return 0;
-}
-
-void truth_remove(struct truth *t, int run_fd, const char *box)
-{
-	char path[BOX_NAME_MAX + sizeof("/proc")];
-
-	if (t->dir_fd < 0)
-		return;
-	for (int i = 0; i < TRUTH_FILES; i++) {
-		unlinkat(t->dir_fd, names[i], 0);
-		fd_close(&t->fd[i]);
-	}
-	fd_close(&t->dir_fd);
-	snprintf(path, sizeof(path), "%s/proc", box);
-	unlinkat(run_fd, path, AT_REMOVEDIR);
-	unlinkat(run_fd, box, AT_REMOVEDIR);
 }

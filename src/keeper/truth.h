@@ -1,7 +1,7 @@
 /*
  * /proc as it is for the box: meminfo, cpuinfo, loadavg, uptime and stat, made from the box's own
- * limits and numbers. They are small files in the runtime directory, shown read-only over those of
- * the kernel; the keeper writes them anew before a command starts and every second while one runs,
+ * limits and numbers. They are small files in memory that the wall shows read-only over those of the
+ * kernel; the keeper writes them anew before a command starts and every second while one runs,
  * so an idle box costs nothing. Each is written with one call and never changes its length, so a
  * reader sees one state or the next.
  *
@@ -19,9 +19,7 @@
 enum { TRUTH_FILES = 5 };
 
 struct truth {
-	int dir_fd;	     /* owned, -1 before truth_make */
-	int fd[TRUTH_FILES]; /* owned */
-	char path[600];	     /* the directory, for the wall; empty before truth_make */
+	int fd[TRUTH_FILES]; /* owned; -1 where the wall has none */
 	uint64_t mem_bytes;  /* limit; 0: the host's own numbers are shown */
 	unsigned cpus;
 	uint64_t started_ms, written_ms; /* monotonic; written_ms 0: never */
@@ -30,18 +28,13 @@ struct truth {
 	double load[3];
 };
 
-#define TRUTH_NONE ((struct truth){.dir_fd = -1, .fd = {-1, -1, -1, -1, -1}})
+#define TRUTH_NONE ((struct truth){.fd = {-1, -1, -1, -1, -1}})
 
-/* Makes <run>/<box>/proc/ with the files in it. On failure truth_remove takes back what is
- * there. */
-int truth_make(struct truth *t, int run_fd, const char *run_path, const char *box,
-	       uint64_t mem_bytes, unsigned cpus, struct err *e);
-/* From here on they are written to these descriptors, in the order of wall_proc_names, which it
- * takes; what is on the host goes. -1 among them: nothing changes. */
-int truth_take(struct truth *t, int *fds);
+/* Takes the files, in the order of wall_proc_names, and writes them. All of them -1: nothing is ever
+ * written. */
+int truth_open(struct truth *t, int *fds, uint64_t mem_bytes, unsigned cpus, struct err *e);
 /* Is what is written older than that? */
 bool truth_is_old(const struct truth *t, uint64_t now_ms, uint64_t max_age_ms);
 /* Writes them anew. running: commands. Negative errno of the first write that failed. */
 int truth_write(struct truth *t, uint64_t now_ms, const struct cgroup_stats *now, unsigned running);
-/* Removes files and directories, <run>/<box> too if nothing else is in it. Twice is fine. */
-void truth_remove(struct truth *t, int run_fd, const char *box);
+void truth_close(struct truth *t); /* twice is fine */

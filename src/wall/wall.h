@@ -46,7 +46,6 @@ struct wall_config {
 	struct wall_limits limits;
 	bool strict;		/* no_new_privs and no root inside */
 	bool proc_files;	/* the box has its own of wall_proc_names in /proc; see wall_box */
-	const char *proc_dir;	/* kept for callers that still name one: the same as proc_files */
 	const char *image_root; /* directory that becomes /, read-only below upper/ */
 	bool image_is_host;	/* the host's own /usr below a small skeleton at image_root */
 	bool throw_away;	/* the writes are never used again: do not sync them */

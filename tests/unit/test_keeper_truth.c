@@ -3,11 +3,11 @@
 #include "keeper/truth.h"
 #include "keeper_rig.h"
 #include "tap.h"
+#include "wall/wall.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-
-static const char *const names[] = {"meminfo", "cpuinfo", "loadavg", "uptime", "stat"};
 
 struct place {
 	char path[64];
@@ -17,31 +17,33 @@ struct place {
 
 static void place_init(struct place *p, uint64_t mem_bytes, unsigned cpus)
 {
-	struct err e = {0};
+	int fds[TRUTH_FILES];
 
 	strcpy(p->path, "/tmp/cove-truth-XXXXXX");
 	CHECK(mkdtemp(p->path));
 	p->run_fd = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	CHECK_EQ(truth_make(&p->t, p->run_fd, p->path, "dev", mem_bytes, cpus, &e), 0);
+	for (int i = 0; i < TRUTH_FILES; i++) {
+		fds[i] = openat(p->run_fd, wall_proc_names[i], O_RDWR | O_CREAT | O_CLOEXEC, 0444);
+		CHECK(fds[i] >= 0);
+	}
+	CHECK_EQ(truth_open(&p->t, fds, mem_bytes, cpus, NULL), 0);
+	for (int i = 0; i < TRUTH_FILES; i++)
+		CHECK_EQ(fds[i], -1);
 }
 
 static void place_done(struct place *p)
 {
-	struct stat st;
-
-	truth_remove(&p->t, p->run_fd, "dev");
-	CHECK(fstatat(p->run_fd, "dev", &st, 0) < 0);
-	truth_remove(&p->t, p->run_fd, "dev");
+	truth_close(&p->t);
+	truth_close(&p->t);
 	close(p->run_fd);
-	CHECK_EQ(rmdir(p->path), 0);
+	remove_temporary(p->path);
 }
 
 static char *text_of(struct place *p, const char *name)
 {
-	char path[100], *text = NULL;
+	char *text = NULL;
 
-	snprintf(path, sizeof(path), "dev/proc/%s", name);
-	CHECK_EQ(fd_read_file(p->run_fd, path, 16 << 20, &text, NULL), 0);
+	CHECK_EQ(fd_read_file(p->run_fd, name, 16 << 20, &text, NULL), 0);
 	return text;
 }
 
@@ -184,40 +186,33 @@ TEST(no_file_changes_its_length)
 				    .pids = UINT64_MAX / 2};
 	struct stat before[5], after;
 	struct place p;
-	char path[64];
 
 	place_init(&p, 2ull << 30, 2);
 	for (int i = 0; i < 5; i++) {
-		snprintf(path, sizeof(path), "dev/proc/%s", names[i]);
-		CHECK_EQ(fstatat(p.run_fd, path, &before[i], 0), 0);
-		CHECK_EQ(before[i].st_mode & 07777, 0444);
+		CHECK_EQ(fstatat(p.run_fd, wall_proc_names[i], &before[i], 0), 0);
 	}
 	CHECK_EQ(truth_write(&p.t, p.t.started_ms + (1ull << 40), &huge, UINT32_MAX), 0);
 	for (int i = 0; i < 5; i++) {
-		snprintf(path, sizeof(path), "dev/proc/%s", names[i]);
-		CHECK_EQ(fstatat(p.run_fd, path, &after, 0), 0);
+		CHECK_EQ(fstatat(p.run_fd, wall_proc_names[i], &after, 0), 0);
 		CHECK_EQ(after.st_size, before[i].st_size);
 		CHECK(after.st_size > 20);
 	}
 	place_done(&p);
 }
 
-TEST(what_a_lost_keeper_left)
+/* A file that cannot be written is an error at the start, and later one that is told. */
+TEST(a_file_that_cannot_be_written)
 {
-	struct stat before, after;
-	struct truth lost;
-	struct place p;
+	int fds[TRUTH_FILES] = {-1, -1, -1, -1, -1};
+	struct truth t;
+	struct err e = {0};
 
-	place_init(&p, 0, 1);
-	lost = p.t;
-	CHECK_EQ(fstatat(p.run_fd, "dev/proc/uptime", &before, 0), 0);
-	CHECK_EQ(truth_make(&p.t, p.run_fd, p.path, "dev", 0, 1, NULL), 0);
-	CHECK_EQ(fstatat(p.run_fd, "dev/proc/uptime", &after, 0), 0);
-	CHECK(before.st_ino != after.st_ino);
-	close(lost.dir_fd);
+	CHECK_EQ(truth_open(&t, fds, 0, 1, &e), 0);
 	for (int i = 0; i < TRUTH_FILES; i++)
-		close(lost.fd[i]);
-	place_done(&p);
+		fds[i] = open("/dev/full", O_RDWR | O_CLOEXEC);
+	CHECK_EQ(truth_open(&t, fds, 0, 1, &e), -ENOSPC);
+	CHECK_EQ(truth_write(&t, 1, &(struct cgroup_stats){0}, 0), -ENOSPC);
+	truth_close(&t);
 }
 
 TEST(age)

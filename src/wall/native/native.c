@@ -197,7 +197,7 @@ static int run_child(struct plan *p, struct channel *ch, struct wall_box *ret, s
 		if (r == -EPIPE)
 			r = 0; /* it ended already: await_exec knows why */
 	}
-	if (r == 0 && (p->config->proc_files || p->config->proc_dir))
+	if (r == 0 && p->config->proc_files)
 		take_proc_fds(ch->go[0], ret->proc_fds);
 	if (r == 0)
 		r = await_exec(ch->status[0], e);

@@ -118,7 +118,7 @@ static void plan_proc(struct plan *p)
 	for (size_t i = 0;
 	     i < sizeof(read_only) / sizeof(read_only[0]) && !control_is_off("readonly"); i++)
 		add_step(p, STEP_READONLY, read_only[i], NULL, -1);
-	if (p->config->proc_files || p->config->proc_dir)
+	if (p->config->proc_files)
 		add_step(p, STEP_TRUTHS, NULL, NULL, -1);
 	add_step(p, STEP_SHOW_PROC, NULL, NULL, -1);
 }
