@@ -45,9 +45,21 @@ static const char *entry_of(int kind)
 	return kind == TREE_V2 ? "cgroup.procs" : "tasks";
 }
 
+/* An ordinary user cannot give a group to its subordinate ids from outside; the box's root, whose
+ * map covers the caller too, takes it from here: work/, and the right to move in the box's own. */
+static int take_group(int fd)
+{
+	if (fchown(fd, 0, 0) < 0 || fchownat(fd, "cgroup.procs", 0, 0, 0) < 0 ||
+	    fchownat(fd, "../cgroup.procs", 0, 0, 0) < 0)
+		return -errno;
+	return 0;
+}
+
 static int check_work_group(const struct tree_groups *g, int kind)
 {
-	return faccessat(g->fd[kind], entry_of(kind), W_OK, 0) < 0 ? -errno : 0;
+	if (faccessat(g->fd[kind], entry_of(kind), W_OK, 0) == 0)
+		return 0;
+	return kind == TREE_V2 ? take_group(g->fd[kind]) : -errno;
 }
 
 /* On v2 the limit is the box's, so its own count is the one that tells; before Linux 6.11 the one

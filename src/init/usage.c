@@ -19,7 +19,9 @@ enum {
 	STAT_MISSING = -2, /* instead of a descriptor: it was looked for */
 	STAT_TEXT = 4096,
 	MAJOR_LOOP = 7,
-	DISK_ROOM_MIN = 64 << 10,
+	DISK_ROOM_MIN = 64 << 10, /* what counts as full: a 32nd of it, within these */
+	DISK_ROOM_MAX = 2 << 20,
+	DISK_ROOM_SHARE = 32,
 };
 
 /* The first that is there. */
@@ -207,10 +209,21 @@ bool disk_is_bounded(const struct init *in, const char *path)
 	return find_bounded(in, path, &fs);
 }
 
+/* A write that is refused may have been a large one: some room is left then. */
+static bool has_little_room(const struct statvfs *fs)
+{
+	uint64_t room = (uint64_t)fs->f_bavail * fs->f_frsize;
+	uint64_t little = (uint64_t)fs->f_blocks * fs->f_frsize / DISK_ROOM_SHARE;
+
+	if (little < DISK_ROOM_MIN)
+		little = DISK_ROOM_MIN;
+	return room < (little > DISK_ROOM_MAX ? DISK_ROOM_MAX : little);
+}
+
 bool disk_is_full(const struct init *in, const char *path)
 {
 	struct statvfs fs;
 
 	return find_bounded(in, path, &fs) &&
-	       (fs.f_bavail < DISK_ROOM_MIN / fs.f_frsize || (fs.f_files > 0 && fs.f_favail == 0));
+	       (has_little_room(&fs) || (fs.f_files > 0 && fs.f_favail == 0));
 }
