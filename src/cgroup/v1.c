@@ -200,6 +200,7 @@ void v1_limit(const struct layout *l, const struct cgroup_want *w, enum cgroup_p
 	bool asked = limit_is_set(w->limits, part);
 	int r;
 
+	ASSERT(part < CGROUP_PART_COUNT);
 	if (part == CGROUP_CPU && !asked)
 		return;
 	r = make_group(l, w->box, t, cg);

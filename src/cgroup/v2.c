@@ -96,7 +96,7 @@ static int enable(int fd, unsigned mask)
 
 	if (r < 0)
 		return r;
-	for (int i = 0; i < CGROUP_PART_COUNT; i++)
+	for (int i = CGROUP_MEMORY; i < CGROUP_PART_COUNT; i++)
 		if ((mask & 1u << i) && !knob_has_word(now, names[i]))
 			n += (size_t)snprintf(text + n, sizeof(text) - n, "+%s ", names[i]);
 	if (n == 0)
