@@ -40,16 +40,10 @@ void box_cgroup_name(struct cove *cove, const char *name, char *ret, size_t size
 /* Only what a keeper makes there: a directory with anything else in it is not ours. */
 static void clear_run_dir(int run_fd, const char *name)
 {
-	static const char *const files[] = {"keeper.sock",  "proc/cpuinfo", "proc/loadavg",
-					    "proc/meminfo", "proc/stat",    "proc/uptime"};
-	char path[BOX_NAME_MAX + 32];
+	char socket[BOX_NAME_MAX + 16];
 
-	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-		snprintf(path, sizeof(path), "%s/%s", name, files[i]);
-		unlinkat(run_fd, path, 0);
-	}
-	snprintf(path, sizeof(path), "%s/proc", name);
-	unlinkat(run_fd, path, AT_REMOVEDIR);
+	snprintf(socket, sizeof(socket), "%s/keeper.sock", name);
+	unlinkat(run_fd, socket, 0);
 	unlinkat(run_fd, name, AT_REMOVEDIR);
 }
 
