@@ -58,25 +58,25 @@
 #define INIT_DRAIN_BYTES  (4u << 20)  /* read after a command ended: no more than this per stream */
 
 /* The keeper (src/keeper). */
-#define KEEPER_CLIENTS_MAX    128u
-#define KEEPER_EXECS_MAX      1024u /* execs remembered per box; the oldest finished goes first */
-#define KEEPER_LOG_BYTES_MAX  (64u << 20)  /* kept on disk per exec, both streams together */
-#define KEEPER_LOGS_BYTES_MAX (512u << 20) /* kept on disk per box */
-#define KEEPER_EVENTS_MAX     (16u << 20)  /* the box's own event log, bytes */
-#define CLIENT_QUEUE_MAX      (1u << 20)   /* output waiting for one slow client */
-#define KEEPER_REQUESTS_MAX   256u	   /* open requests of one client */
-#define KEEPER_INIT_QUEUE     (1u << 20)   /* bytes queued for init beyond which a client waits */
-#define KEEPER_JOURNAL_MAX    (4u << 20) /* the list of commands on disk, before it is compacted */
-#define KEEPER_LOG_FDS_MAX    64u    /* log files held open; the others are reopened to append */
-#define KEEPER_NOTES_MAX      4096u  /* what a box could not have, and why */
-#define KEEPER_START_MS	      30000u /* for init's HELLO */
-#define KEEPER_BACKSTOP_MS    30000u /* for init's EXIT after a command's own timeout */
-#define KEEPER_STALL_MS	      5000u  /* a client that blocks init and reads nothing is dropped */
-#define KEEPER_FLUSH_MS	      1000u  /* for last answers when the box is gone */
-#define KEEPER_EXPIRE_GRACE_MS 2000u /* SIGTERM to SIGKILL when a box's time is over */
-#define TRUTH_HOST_MAX	      65536u /* of the host's /proc/meminfo */
-#define TRUTH_CPUINFO_MAX     (16u << 20) /* of the host's /proc/cpuinfo, and of the box's files */
-#define EXEC_COMMAND_MAX      95u    /* bytes of a command's first line that are remembered */
+#define KEEPER_CLIENTS_MAX     128u
+#define KEEPER_EXECS_MAX       1024u /* execs remembered per box; the oldest finished goes first */
+#define KEEPER_LOG_BYTES_MAX   (64u << 20)  /* kept on disk per exec, both streams together */
+#define KEEPER_LOGS_BYTES_MAX  (512u << 20) /* kept on disk per box */
+#define KEEPER_EVENTS_MAX      (16u << 20)  /* the box's own event log, bytes */
+#define CLIENT_QUEUE_MAX       (1u << 20)   /* output waiting for one slow client */
+#define KEEPER_REQUESTS_MAX    256u	    /* open requests of one client */
+#define KEEPER_INIT_QUEUE      (1u << 20)   /* bytes queued for init beyond which a client waits */
+#define KEEPER_JOURNAL_MAX     (4u << 20) /* the list of commands on disk, before it is compacted */
+#define KEEPER_LOG_FDS_MAX     64u    /* log files held open; the others are reopened to append */
+#define KEEPER_NOTES_MAX       4096u  /* what a box could not have, and why */
+#define KEEPER_START_MS	       30000u /* for init's HELLO */
+#define KEEPER_BACKSTOP_MS     30000u /* for init's EXIT after a command's own timeout */
+#define KEEPER_STALL_MS	       5000u  /* a client that blocks init and reads nothing is dropped */
+#define KEEPER_FLUSH_MS	       1000u  /* for last answers when the box is gone */
+#define KEEPER_EXPIRE_GRACE_MS 2000u  /* SIGTERM to SIGKILL when a box's time is over */
+#define TRUTH_HOST_MAX	       65536u /* of the host's /proc/meminfo */
+#define TRUTH_CPUINFO_MAX      (16u << 20) /* of the host's /proc/cpuinfo, and of the box's files */
+#define EXEC_COMMAND_MAX       95u	   /* bytes of a command's first line that are remembered */
 
 /* What is kept on disk (src/store). */
 #define STATE_NAMES_MAX	  100000u    /* boxes, images or workspaces in one state directory */

@@ -1,7 +1,7 @@
 /*
  * /proc as it is for the box: meminfo, cpuinfo, loadavg, uptime and stat, made from the box's own
- * limits and numbers. They are small files in memory that the wall shows read-only over those of the
- * kernel; the keeper writes them anew before a command starts and every second while one runs,
+ * limits and numbers. They are small files in memory that the wall shows read-only over those of
+ * the kernel; the keeper writes them anew before a command starts and every second while one runs,
  * so an idle box costs nothing. Each is written with one call and never changes its length, so a
  * reader sees one state or the next.
  *
@@ -30,8 +30,8 @@ struct truth {
 
 #define TRUTH_NONE ((struct truth){.fd = {-1, -1, -1, -1, -1}})
 
-/* Takes the files, in the order of wall_proc_names, and writes them. All of them -1: nothing is ever
- * written. */
+/* Takes the files, in the order of wall_proc_names, and writes them. All of them -1: nothing is
+ * ever written. */
 int truth_open(struct truth *t, int *fds, uint64_t mem_bytes, unsigned cpus, struct err *e);
 /* Is what is written older than that? */
 bool truth_is_old(const struct truth *t, uint64_t now_ms, uint64_t max_age_ms);
