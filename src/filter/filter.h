@@ -15,7 +15,7 @@ enum filter_kind {
 };
 
 /* What init adds to calls that are its own, in the last two registers, which the kernel does not
- * read for those calls. It is made up for every box, so that nobody else in the box can use them. */
+ * read for those calls. It is made up for every box: nobody else in the box can use them. */
 enum { FILTER_SECRET_BYTES = 16 };
 
 /* Loads the filter; it cannot be taken off again, and children have it. secret (may be NULL: those
@@ -36,7 +36,7 @@ struct filter_op {
 struct filter_program {
 	const struct filter_op *ops;
 	unsigned count, allowed;
-	/* Instructions that compare 4 bytes of the secret, in its order, for each such call; 0: none. */
+	/* Instructions that compare 4 bytes of the secret, in its order; 0: none. */
 	unsigned secret_at[8];
 };
 

@@ -3,12 +3,12 @@
  *
  *	make-filter box.syscalls keeper.syscalls OUTPUT.c
  *
- * The form of a list is described at the top of box.syscalls. A program is a search tree over ranges
- * of call numbers that share an answer, so a call is decided in eight or nine comparisons, and the
- * kernel's own table of always-allowed calls, which it fills by running the program for every number
- * when it is loaded, is filled fast. Calls with conditions have a block of their own behind the
- * tree. libseccomp is asked for the numbers of names and nothing else: its rules cannot say "none of
- * these values" about half a register.
+ * The form of a list is described at the top of box.syscalls. A program is a search tree over
+ * ranges of call numbers that share an answer, so a call is decided in eight or nine comparisons,
+ * and the kernel's own table of always-allowed calls, which it fills by running the program for
+ * every number when it is loaded, is filled fast. Calls with conditions have a block of their own
+ * behind the tree. libseccomp is asked for the numbers of names and nothing else: its rules cannot
+ * say "none of these values" about half a register.
  */
 #include <ctype.h>
 #include <errno.h>

@@ -67,8 +67,8 @@ struct wall_report {
 	char walls[512], missing[512];
 };
 
-/* Files of /proc that tell a box's truth instead of the host's. They are in the box's own memory, so
- * nothing in the box names a place on the host, and are written through descriptors. */
+/* Files of /proc that tell a box's truth instead of the host's. They are in the box's own memory,
+ * so nothing in the box names a place on the host, and are written through descriptors. */
 enum { WALL_PROC_FILES = 5 };
 extern const char *const wall_proc_names[WALL_PROC_FILES];
 

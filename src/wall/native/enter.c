@@ -8,7 +8,7 @@
  *
  *	scratch/lower	the image, read-only	scratch/rw	boxes/<id>, for upper and work
  *	scratch/root	the overlay; pivot_root makes it / and throws everything else away
- *	scratch/proc	/proc while it is masked; scratch/null, scratch/empty: what covers the masked
+ *	scratch/proc	/proc while it is made; scratch/null and empty cover what is masked there
  *
  * The overlay is mounted here, inside the user namespace, as root and as an ordinary user alike:
  * one way to do it, and the mount belongs to the box. Destinations inside the tree are opened with
@@ -41,6 +41,7 @@ struct enter {
 	struct plan *plan;
 	int scratch, root, proc, dev; /* closed with all others before exec */
 	int go;			      /* to the keeper; borrowed */
+	int leak;		      /* the host's root, where a control asks for it */
 };
 
 /* ---- places inside the tree ---- */
@@ -107,6 +108,8 @@ static int step_scratch(struct enter *n, const struct step *s)
 
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return -errno;
+	if (control_is_off("pivot") || control_is_off("close-fds"))
+		n->leak = mount_clone(AT_FDCWD, "/", true);
 	n->scratch = mount_new("tmpfs", options, MA_NOSUID | MA_NODEV | MA_NOEXEC);
 	if (n->scratch < 0)
 		return n->scratch;
@@ -454,8 +457,18 @@ static int step_loopback(struct enter *n, const struct step *s)
 	return 0;
 }
 
+/* What the attack suite has to notice: the host's tree left in sight. */
+static int show_host(struct enter *n)
+{
+	return n->leak < 0 ? n->leak : attach_in_tree(n, n->leak, "/.host", true);
+}
+
 static int step_pivot(struct enter *n, const struct step *s)
 {
+	int r = control_is_off("pivot") ? show_host(n) : 0;
+
+	if (r < 0)
+		return r;
 	/* The scratch is stacked on the host's root. */
 	return fchdir(n->root) < 0 ? -errno : mount_pivot_here(2);
 }
@@ -583,10 +596,10 @@ static int become_box_root(const struct ids *ids, struct err *e)
 
 /* 0 and 1 the wire, 2 nothing, from 3 on what init is given; then its program and the status, which
  * exec closes; all else closed. */
-static int place_descriptors(const struct wall_config *c, const struct enter_fds *fds,
+static int place_descriptors(const struct wall_config *c, const struct enter_fds *fds, int leak,
 			     int *ret_program, int *ret_status)
 {
-	enum { LOW = 3, HIGH = 64, GIVEN_MAX = 16 };
+	enum { LOW = 3, HIGH = 64, GIVEN_MAX = 16, LEAK = 60 };
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	int from[LOW + GIVEN_MAX + 2] = {fds->wire, fds->wire, null};
 	int count = LOW;
@@ -607,6 +620,8 @@ static int place_descriptors(const struct wall_config *c, const struct enter_fds
 	for (int i = 0; i < count; i++)
 		if ((i < *ret_program ? dup2(from[i], i) : dup3(from[i], i, O_CLOEXEC)) < 0)
 			return -errno;
+	if (leak >= 0 && dup2(leak, LEAK) == LEAK)
+		return sys_close_range(LEAK + 1, ~0u, 0);
 	return sys_close_range((unsigned)count, ~0u, 0);
 }
 
@@ -629,8 +644,13 @@ static void format_secret(const struct plan *p, char *ret)
 
 void enter_box(struct plan *p, const struct enter_fds *fds)
 {
-	struct enter n = {
-		.plan = p, .scratch = -1, .root = -1, .proc = -1, .dev = -1, .go = fds->go};
+	struct enter n = {.plan = p,
+			  .scratch = -1,
+			  .root = -1,
+			  .proc = -1,
+			  .dev = -1,
+			  .go = fds->go,
+			  .leak = -1};
 	const struct wall_config *c = p->config;
 	char secret[sizeof(SECRET_NAME) + 2 * FILTER_SECRET_BYTES];
 	char *env[] = {secret, NULL};
@@ -651,7 +671,7 @@ void enter_box(struct plan *p, const struct enter_fds *fds)
 		fail(status, &e);
 	if (become_box_root(&c->ids, &e) < 0 || run_steps(&n, &e) < 0)
 		fail(status, &e);
-	r = place_descriptors(c, fds, &program, &status);
+	r = place_descriptors(c, fds, control_is_off("close-fds") ? n.leak : -1, &program, &status);
 	if (r == 0)
 		r = sys_execveat(program, c->init_argv, env);
 	err_set(&e, ERR_UNSUPPORTED, -r, "cove-init cannot be run here (%s): install Cove again",

@@ -1,7 +1,8 @@
 /*
- * What holds a box's processes beside its namespaces: rlimits, processors, Landlock, the system-call
- * filter and capabilities. Called by the new process on itself, once nothing of the host is in
- * sight; all that it starts inherits them, and none can be undone. Each returns 0 or -errno.
+ * What holds a box's processes beside its namespaces: rlimits, processors, Landlock, the
+ * system-call filter and capabilities. Called by the new process on itself, once nothing of the
+ * host is in sight; all that it starts inherits them, and none can be undone. Each returns 0 or
+ * -errno.
  */
 #pragma once
 
