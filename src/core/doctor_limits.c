@@ -107,7 +107,7 @@ void check_tmpfs(struct doctor *d, struct doctor_check *c)
 		doctor_found(c, "--storage tmpfs: writes in memory, bounded by --disk");
 		return;
 	}
-	doctor_found(c, "%.150s", e.msg);
+	doctor_found(c, "%.*s", (int)strcspn(e.msg, ":"), e.msg);
 	doctor_set(c, DOCTOR_ABSENT, "no boxes that write to memory only",
-		   "use Linux 6.6 or later, or run as root");
+		   "use Linux 6.6 or later");
 }

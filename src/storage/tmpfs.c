@@ -2,9 +2,10 @@
  * Storage in memory: the wall makes the tmpfs inside the box, where it counts as the box's memory
  * and is gone when the box stops. Here it is only found out whether the kernel can do it.
  *
- * An overlay's upper layer needs extended attributes that an ordinary user may set ("user."), and
- * tmpfs has them from Linux 6.6 on. Root's overlays use "trusted.", which every tmpfs has. The
- * version is not asked, the thing itself is tried.
+ * A box's overlay is mounted in its user namespace, root's too, so its upper layer needs extended
+ * attributes that an ordinary user may set ("user."); tmpfs has them from Linux 6.6 on. Without them
+ * a directory of the image that was removed cannot be made again (EIO). The version is not asked,
+ * the thing itself is tried.
  */
 #include "storage/storage.h"
 
@@ -33,14 +34,11 @@ static int tmpfs_check(const struct storage_place *p, const struct ids *ids, str
 		.kind = IDS_SINGLE, .caller_uid = getuid(), .caller_gid = getgid()};
 	int r;
 
-	if (ids->kind == IDS_RANGE)
-		return 0;
 	r = ids_run_inside(&single, try_xattr, NULL, e);
 	if (r == 1)
 		return err_set(e, ERR_UNSUPPORTED, EOPNOTSUPP,
-			       "this kernel's tmpfs cannot hold a box's writes for an ordinary "
-			       "user: Linux 6.6 or later (with CONFIG_TMPFS_XATTR), or run as "
-			       "root");
+			       "this kernel's tmpfs cannot hold a box's writes: use Linux 6.6 or "
+			       "later (with CONFIG_TMPFS_XATTR), or another --storage");
 	if (r > 1)
 		return err_set(e, ERR_UNSUPPORTED, EPERM,
 			       "a tmpfs cannot be mounted in a user namespace here: see `cove "
