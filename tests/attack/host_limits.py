@@ -53,7 +53,7 @@ def neighbour_case(name, line, held, limit, command, timeout="4s"):
 
 
 neighbour_case("C1_neighbour_of_a_fork_bomb", "C1", "a neighbour answers while a fork bomb goes off", "pids",
-               "f() { f | f & }; f; sleep 2")
+               "f() { f | f & }; f; sleep 100", "2s")
 neighbour_case("C2_neighbour_of_a_memory_bomb", "C2", "a neighbour answers while memory bombs go off", "memory",
                "for i in 1 2 3 4; do /attack/attack C2_heap_bomb; done")
 neighbour_case("C3_neighbour_of_a_disk_filler", "C3", "a neighbour answers while a disk is filled", "disk",
