@@ -3,9 +3,9 @@
  * and is gone when the box stops. Here it is only found out whether the kernel can do it.
  *
  * A box's overlay is mounted in its user namespace, root's too, so its upper layer needs extended
- * attributes that an ordinary user may set ("user."); tmpfs has them from Linux 6.6 on. Without them
- * a directory of the image that was removed cannot be made again (EIO). The version is not asked,
- * the thing itself is tried.
+ * attributes that an ordinary user may set ("user."); tmpfs has them from Linux 6.6 on. Without
+ * them a directory of the image that was removed cannot be made again (EIO). The version is not
+ * asked, the thing itself is tried.
  */
 #include "storage/storage.h"
 
