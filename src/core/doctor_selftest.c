@@ -493,11 +493,12 @@ static void await(pid_t pid, struct doctor_report *report)
 		report->can_run = false;
 }
 
-static void run_in_child(struct selftest *s, const char *home)
+static void run_in_child(struct selftest *s, const char *home, const sigset_t *mask)
 {
 	pid_t pid = fork();
 
 	if (pid == 0) {
+		sigprocmask(SIG_SETMASK, mask, NULL);
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		make_witness(s);
 		test_all(s, home);
@@ -530,10 +531,23 @@ static int load_probe(struct selftest *s, char *why, size_t size)
 	return 0;
 }
 
+/* What ends a program by hand ends the child; we clean up after it and then go too. */
+static void hold_signals(sigset_t *ret_old)
+{
+	sigset_t held;
+
+	sigemptyset(&held);
+	sigaddset(&held, SIGINT);
+	sigaddset(&held, SIGTERM);
+	sigaddset(&held, SIGHUP);
+	sigprocmask(SIG_BLOCK, &held, ret_old);
+}
+
 void doctor_selftest(struct doctor *d, const char *home, struct doctor_report *report)
 {
 	char temp[sizeof(d->place) + 32] = "";
 	struct selftest s = {0};
+	sigset_t mask;
 	int r = 0;
 
 	if (!report->can_run) {
@@ -545,6 +559,7 @@ void doctor_selftest(struct doctor *d, const char *home, struct doctor_report *r
 		return;
 	s.report = mmap(NULL, sizeof(*report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 			-1, 0);
+	hold_signals(&mask);
 	if (d->cove.state.home_fd < 0)
 		r = make_home(d, temp, sizeof(temp));
 	if (s.report == MAP_FAILED || r < 0) {
@@ -553,7 +568,7 @@ void doctor_selftest(struct doctor *d, const char *home, struct doctor_report *r
 	} else {
 		*s.report = *report;
 		make_canary(&s);
-		run_in_child(&s, temp[0] ? temp : home);
+		run_in_child(&s, temp[0] ? temp : home, &mask);
 		*report = *s.report;
 	}
 	if (s.canary[0])
@@ -563,4 +578,5 @@ void doctor_selftest(struct doctor *d, const char *home, struct doctor_report *r
 	if (s.report != MAP_FAILED)
 		munmap(s.report, sizeof(*report));
 	free(s.probe);
+	sigprocmask(SIG_SETMASK, &mask, NULL);
 }

@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 
 import pytest
@@ -119,6 +120,18 @@ def test_killed_in_the_middle(cove):
     for path in leftovers():
         if os.stat(path).st_uid == os.geteuid():
             os.unlink(path)  # a killed program cannot remove it; nothing secret is in it
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted(cove, tmp, number):
+    """Ctrl-C reaches the whole group: the temporary state directory goes all the same."""
+    child = cove.start("doctor", env={"COVE_HOME": str(tmp / "none")}, start_new_session=True)
+    wait_until(lambda: list(tmp.glob(".cove-doctor-*/boxes/*")) or child.poll() is not None, "its box")
+    if child.poll() is None:
+        os.killpg(child.pid, number)
+    child.communicate()
+    assert child.returncode in (-number, 0), child.returncode
+    wait_until(lambda: not list(tmp.glob(".cove-doctor-*")), "its directory to be gone")
 
 
 def test_two_at_the_same_time(cove):
