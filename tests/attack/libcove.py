@@ -34,7 +34,6 @@ class Box:
             if key in rig.cove.env:
                 os.environ[key] = rig.cove.env[key]
         self.cove, self.box = ctypes.c_void_p(), ctypes.c_void_p()
-        self.free = ctypes.CDLL(None).free
         self.call("cove_new", ctypes.byref(self.cove), None)
         self.call("cove_find", self.cove, name.encode(), ctypes.byref(self.box))
 
@@ -46,15 +45,20 @@ class Box:
         return result
 
     def put(self, path, data):
-        self.call("cove_put_data", self.box, path.encode(), data, ctypes.c_size_t(len(data)), 0o644)
+        fd = os.memfd_create("put")
+        try:
+            os.pwrite(fd, data, 0)
+            self.call("cove_put_fd", self.box, fd, path.encode(), 0o644)
+        finally:
+            os.close(fd)
 
     def get(self, path):
-        data, size = ctypes.c_void_p(), ctypes.c_size_t()
-        self.call("cove_get_data", self.box, path.encode(), ctypes.c_size_t(1 << 20), ctypes.byref(data),
-                  ctypes.byref(size))
-        out = ctypes.string_at(data, size.value)
-        self.free(data)
-        return out
+        fd = os.memfd_create("get")
+        try:
+            self.call("cove_get_fd", self.box, path.encode(), fd)
+            return os.pread(fd, 1 << 20, 0)
+        finally:
+            os.close(fd)
 
     def stat(self, path):
         info = FileInfo()

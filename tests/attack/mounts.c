@@ -220,22 +220,53 @@ CASE(A23_no_propagation, "A23", AS_BOTH,
 	return held("all private");
 }
 
-CASE(A23_old_root_is_gone, "A23", AS_BOTH, "nothing of the host's mount tree is in mountinfo")
+static bool is_expected_mount(const char *at)
+{
+	static const char *const starts[] = {"/proc",	"/dev",	      "/sys",	 "/etc/",
+					     "/attack", "/workspace", "/usr",	 "/bin",
+					     "/sbin",	"/lib",	      "/shared", "/given",
+					     "/tmp",	"/run",	      "/count",	 "/prepared"};
+
+	for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++)
+		if (strncmp(at, starts[i], strlen(starts[i])) == 0)
+			return true;
+	return strcmp(at, "/") == 0;
+}
+
+CASE(A23_old_root_is_gone, "A23", AS_BOTH, "nothing is mounted but what the plan names")
 {
 	static char text[1 << 18];
 
 	if (slurp("/proc/self/mountinfo", text, sizeof(text)) <= 0)
 		return broke("no mountinfo");
 	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
-		char root[512] = "", at[512] = "";
+		char at[512] = "";
 
-		if (sscanf(line, "%*d %*d %*s %511s %511s", root, at) != 2)
-			continue;
-		if (strstr(at, "old") || strstr(at, "/scratch") || strncmp(at, "/boot", 5) == 0 ||
-		    strncmp(at, "/home", 5) == 0 || strncmp(at, "/var/lib", 8) == 0)
+		if (sscanf(line, "%*d %*d %*s %*s %511s", at) == 1 && !is_expected_mount(at))
 			return broke("%s is mounted", at);
 	}
 	return held("only its own");
+}
+
+CASE(A23_canary_below_any_mount, "A23", AS_BOTH,
+     "no mount of the box holds the canary's path below it")
+{
+	static char text[1 << 18];
+	unsigned looked = 0;
+
+	if (slurp("/proc/self/mountinfo", text, sizeof(text)) <= 0)
+		return broke("no mountinfo");
+	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+		char at[512] = "", path[5000];
+
+		if (sscanf(line, "%*d %*d %*s %*s %511s", at) != 1)
+			continue;
+		looked++;
+		snprintf(path, sizeof(path), "%s%s", at, canary_path());
+		if (has_canary(AT_FDCWD, path))
+			return broke("read %s", path);
+	}
+	return held("%u mounts", looked);
 }
 
 CASE(A9_statmount_listmount, "A9", AS_BOTH, "statmount and listmount tell nothing of host mounts")

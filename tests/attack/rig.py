@@ -169,9 +169,8 @@ class Canaries:
         self.dir.mkdir()
         self.mark = "CANARY-" + secrets.token_hex(8)
         self.file = self.dir / "secret"
-        self.file.write_bytes(f"{self.mark} {rig.secret} ".encode() + secrets.token_bytes(512))
-        (self.dir / "sub").mkdir()
-        (self.dir / "sub/file").write_text(f"{self.mark} {rig.secret}\n")
+        self.content = f"{self.mark} {rig.secret} ".encode() + secrets.token_bytes(512)
+        self.plant()
         self.tcp = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.tcp.setblocking(False)
         self.abstract_name = "cove-canary-" + secrets.token_hex(6)
@@ -184,6 +183,16 @@ class Canaries:
         self.process = subprocess.Popen([self.program, "7200"], env={"DECOY_TOKEN": rig.secret})
         self.ipc(rig)
         self.before = self.state()
+
+    def plant(self):
+        """The files; also after a hit, so that the next case has something to find."""
+        shutil.rmtree(self.dir)
+        self.dir.mkdir()
+        self.file.write_bytes(self.content)
+        (self.dir / "canary-file").write_bytes(self.content)
+        (self.dir / "sub").mkdir()
+        (self.dir / "sub/file").write_bytes(self.content)
+        (self.dir / "sub/canary-file").write_bytes(self.content)
 
     def ipc(self, rig):
         libc = ctypes.CDLL(None, use_errno=True)
@@ -214,6 +223,7 @@ class Canaries:
         """A sentence if anything was, None otherwise."""
         if self.state() != self.before:
             names = [str(p.relative_to(self.dir)) for p in self.dir.rglob("*")]
+            self.plant()
             self.before = self.state()
             return f"the canary directory changed; it holds {sorted(names)[:8]}"
         for name, listener in (("TCP", self.tcp), ("abstract", self.unix)):
