@@ -19,6 +19,7 @@
  */
 #include "init/spawn.h"
 
+#include "base/control.h"
 #include "base/fd.h"
 #include "base/limits.h"
 
@@ -110,7 +111,8 @@ static int set_stdio(const struct spawn *s)
 			return -errno;
 	}
 	/* Everything is CLOEXEC from birth; this makes sure of it. Kernels before 5.11 refuse. */
-	sys_close_range(3, ~0u, KERNEL_CLOSE_RANGE_CLOEXEC);
+	if (!control_is_off("close-fds"))
+		sys_close_range(3, ~0u, KERNEL_CLOSE_RANGE_CLOEXEC);
 	return 0;
 }
 
