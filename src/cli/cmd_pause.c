@@ -19,9 +19,9 @@ const struct verb verb_pause = {
 	.summary = "freeze a box in memory",
 	.help = "Every process of the box stands still where it is and keeps its memory, until\n"
 		"`cove resume`. Commands are refused meanwhile; stop, rm, logs, ps and inspect\n"
-		"work. Its clock goes on: timeouts, --ttl and --idle are not held up. Pausing\n"
-		"twice is fine. It needs cgroups, which an ordinary user has where they are\n"
-		"delegated (`cove doctor` says).\n"
+		"work. Time stands still for its commands' timeouts and for --idle; --ttl goes\n"
+		"on. Pausing twice is fine. It needs cgroups, which an ordinary user has where\n"
+		"they are delegated (`cove doctor` says).\n"
 		"\n"
 		"Examples\n"
 		"  cove pause dev\n"

@@ -84,8 +84,9 @@ static void miss_end(struct shell *sh)
 	} else if (!line_has_run(l)) {
 		line_run_again(l);
 	} else {
-		shell_drop(sh);
-		line_end(l, SHELL_RESTARTED, "interrupted");
+		shell_drop(sh); /* which measures the line */
+		line_end(l, SHELL_RESTARTED,
+			 usage_cause(sh->table->in, &l->used, true, NULL, "interrupted"));
 		shell_next(sh);
 	}
 }

@@ -66,7 +66,7 @@ int limits_make_cgroup(struct life *l, struct err *e)
 			&l->cgroup, e);
 	if (r < 0)
 		return r;
-	if (l->cgroup.fd < 0)
+	if (!(l->cgroup.can & 1u << CGROUP_TREE))
 		keeper_note(&l->k,
 			    "no cgroup: %s; a command's tree is ended by walking its descendants",
 			    l->cgroup.why[CGROUP_TREE]);

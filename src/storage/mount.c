@@ -25,8 +25,9 @@ static void read_reason(int fs_fd, char *why, size_t size)
 		why[n] = 0;
 		if (why[0] != 'e' || n < 3)
 			continue;
-		memmove(why, why + 2, (size_t)n - 1);
-		why[strcspn(why, "\n")] = 0;
+		n = (ssize_t)strcspn(why + 2, "\n");
+		memmove(why, why + 2, (size_t)n);
+		why[n] = 0;
 		return;
 	}
 	why[0] = 0;
