@@ -1,6 +1,6 @@
 /*
- * C: using up what a box may have. These run in a box with small limits (64 MiB, 64 processes, 32 MiB
- * of disk); every loop is bounded far above those and far below what the machine has, so that a
+ * C: using up what a box may have. These run in a box with small limits (64 MiB, 64 processes,
+ * 32 MiB of disk); every loop is bounded far above those and far below what the machine has, so that a
  * missing limit is seen without being felt. A limit's own error is what counts as held.
  */
 #include "attack.h"
@@ -288,7 +288,7 @@ BOMB(socket_bomb, "socket buffers", 0)
 BOMB(page_table_bomb, "page tables", OOM)
 BOMB(sysv_bomb, "System V segments", 0)
 
-/* In-box root may write this file; what counts is that an out-of-memory is decided among commands. */
+/* In-box root may write this file; what counts is that commands are chosen among themselves. */
 CASE(C2_bomb_with_init_offered, "C2", AS_ROOT | SMALL | NEEDS_MEM,
      "init survives a bomb also when root inside offers it to the kernel first")
 {

@@ -2,22 +2,22 @@
  * Programs for the host's side of the suite.
  *
  *	--swap DIR COUNT	swaps DIR/x (a directory) and DIR/y (a link) COUNT times, then says
- *				how many swaps were made; ends early when DIR/stop appears, and keeps
- *				count in the file $SWAP_COUNT, if there is one
+ *				how many swaps were made; ends when DIR/stop appears, and keeps count
+ *				in the file $SWAP_COUNT, if there is one
  *	--peek PATH		status 1 if PATH is the canary
  *	--status WHAT		one line per thing that every process of a box must share
  *	--grow FILE		a file that grows for ever (until it is removed)
  *	--flicker FILE COUNT	a file that shrinks and grows
  *	--bytes COUNT		COUNT bytes, 0 to 255 in turn, on stdout
  *	--spin SECONDS		keeps every processor busy
- *	--hold SECONDS TAG	a daemon in a session of its own that holds the streams and prints late
+ *	--hold SECONDS TAG	a daemon of its own session that holds the streams, prints late
  *	--deep DIR COUNT	that many directories in each other
  *	--vfork SECONDS		a parent that waits in vfork for a child that sleeps
  *	--die SIGNAL		dies by that signal
  *	--eat MIB		takes that much memory, in one process
  *	--forks COUNT		forks until it is refused, then exits with 1
  *	--touch NAME		makes /tmp/executed: for programs that must never run
- *	--listen NAME SECONDS	an abstract socket, and a System V segment with the key of that number
+ *	--listen NAME SECONDS	an abstract socket, and a System V segment with that key
  *	--reach NAME		status 1 if either can be found
  */
 #include "helpers.h"

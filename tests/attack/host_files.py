@@ -377,7 +377,7 @@ def image_stays(rig):
     user = ("-u", "root") if rig.root_inside() else ()
     rig.cove("exec", *user, one, "--", "bash", "-c", "echo changed > /etc/attack-was-here; echo x >> /etc/profile; "
              "chmod 000 /etc/profile; rm -f /etc/os-release; true")
-    got = rig.cove("exec", two, "--", "bash", "-c", "cat /etc/attack-was-here; grep -x x /etc/profile; ls /etc/os-release")
+    got = rig.cove("exec", two, "--", "bash", "-c", "cat /etc/attack-was-here; grep -x x /etc/profile")
     rig.cove("rm", "-f", one, two)
     need(b"changed" not in got.out and b"x\n" not in got.out, got.text)
 
@@ -393,7 +393,8 @@ def snapshots(rig):
 def shebang(rig):
     box = rig.box()
     rig.cove("exec", box, "--", "bash", "-c",
-             "printf '#!/proc/self/exe\\n' > /tmp/s; printf '#!/proc/1/exe\\n' > /tmp/s1; chmod 755 /tmp/s /tmp/s1").ok()
+             "printf '#!/proc/self/exe\\n' > /tmp/s; printf '#!/proc/1/exe\\n' > /tmp/s1; "
+             "chmod 755 /tmp/s /tmp/s1").ok()
     for name in ("/tmp/s", "/tmp/s1"):
         process = rig.cove("exec", "--timeout", "5s", box, "--", name, timeout=30)
         need(process.rc != 0, repr(process))

@@ -227,7 +227,8 @@ def planted(rig):
 def hostile_names(rig):
     box = rig.make()
     rig.cove("exec", box, "--", "bash", "-c",
-             "/attack/attack --deep /tmp/deep 1000; cd /tmp; mkdir $'new\\nline' $'\\xff\\xfe' -- -rf; mkdir -p no/perm/inside; chmod 000 no/perm no; "
+             "/attack/attack --deep /tmp/deep 1000; cd /tmp; mkdir $'new\\nline' $'\\xff\\xfe' -- -rf; "
+             "mkdir -p no/perm/inside; chmod 000 no/perm no; "
              "touch \"$(printf '%255s' x)\"").ok()
     rig.cove("rm", "-f", box).ok()
     left = [n for n in os.listdir(rig.cove.home + "/boxes") if n.startswith(box)]

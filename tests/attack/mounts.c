@@ -303,7 +303,7 @@ CASE(A9_fsmount, "A9", AS_BOTH, "fsmount is refused")
 	return refused("fsmount", syscall(NR_fsmount, -1, 0, 0));
 }
 
-/* A process may be in 16 Landlock layers at most, so how many it can add tells how many there were. */
+/* A process may be in 16 Landlock layers at most: how many fit tells how many there were. */
 CASE(A29_landlock_layer, "A9", AS_BOTH,
      "a command is in a Landlock domain from its start, as a second wall")
 {

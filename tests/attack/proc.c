@@ -1,4 +1,4 @@
-/* B14, B15: kernel knobs, and what /proc and /sys tell of the host. Knobs are opened, not written. */
+/* B14, B15: kernel knobs, and what /proc and /sys tell of the host. Knobs are never written. */
 #include "attack.h"
 
 #include <dirent.h>

@@ -1,4 +1,4 @@
-/* B8, B10, B22 and the network: socket families, raw sockets, host listeners, passed descriptors. */
+/* B8, B10, B22: socket families, raw sockets, host listeners, passed descriptors. */
 #include "attack.h"
 
 #include <arpa/inet.h>
