@@ -1,7 +1,7 @@
 /*
  * C: using up what a box may have. These run in a box with small limits (64 MiB, 64 processes,
- * 32 MiB of disk); every loop is bounded far above those and far below what the machine has, so that a
- * missing limit is seen without being felt. A limit's own error is what counts as held.
+ * 32 MiB of disk); every loop is bounded far above those and far below what the machine has, so
+ * that a missing limit is seen without being felt. A limit's own error is what counts as held.
  */
 #include "attack.h"
 

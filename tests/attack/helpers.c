@@ -2,8 +2,8 @@
  * Programs for the host's side of the suite.
  *
  *	--swap DIR COUNT	swaps DIR/x (a directory) and DIR/y (a link) COUNT times, then says
- *				how many swaps were made; ends when DIR/stop appears, and keeps count
- *				in the file $SWAP_COUNT, if there is one
+ *				how many swaps were made; ends when DIR/stop appears, and
+ *				keeps count in the file $SWAP_COUNT, if there is one
  *	--peek PATH		status 1 if PATH is the canary
  *	--status WHAT		one line per thing that every process of a box must share
  *	--grow FILE		a file that grows for ever (until it is removed)
