@@ -124,6 +124,17 @@ static int set_ids(const struct user *u)
 	return 0;
 }
 
+/* A pipe belongs to init, which made it; a script that writes to /dev/stderr opens it anew, and that
+ * is for its owner only. Where it cannot be given away, only that does not work. */
+static void give_stdio(const struct user *u)
+{
+	struct stat st;
+
+	for (int fd = 0; fd <= 2; fd++)
+		if (fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode) && fchown(fd, u->uid, u->gid) < 0)
+			continue;
+}
+
 /* In a strict box init has its capabilities through the inheritable set (wall/native/hold.c): a
  * command is to have none of any kind. */
 static int drop_inheritable(void)
@@ -248,6 +259,8 @@ static void become(const struct spawn *s, bool enter, int report_fd)
 	r = drop_inheritable();
 	if (r < 0)
 		report_and_exit(report_fd, STAGE_SETUP, -r);
+	if (!s->single)
+		give_stdio(s->user);
 	r = s->single ? 0 : set_ids(s->user);
 	if (r < 0)
 		report_and_exit(report_fd, STAGE_IDS, -r);

@@ -226,3 +226,12 @@ def test_keeper_survives_its_clients(cove, box):
         client.kill()
         client.wait()
     assert cove("exec", box, "--", "true").rc == 0 and alive(keeper)
+
+
+def test_streams_by_their_names(cove, shared):
+    """Scripts write to /dev/stderr and read /dev/stdin: the user may open its own streams anew."""
+    line = "echo out >/dev/stdout; echo err >/dev/stderr; cat /dev/stdin"
+    result = cove("exec", "-i", shared, "--", "sh", "-c", line, input=b"in\n").ok()
+    assert result.out == b"out\nin\n" and result.err == b"err\n", repr(result)
+    result = cove("sh", shared, "echo out >/dev/stdout; echo err >/dev/stderr; echo in | cat /dev/stdin").ok()
+    assert result.out == b"out\nin\n" and result.err == b"err\n", repr(result)
