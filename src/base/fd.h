@@ -77,9 +77,9 @@ struct fd_dirent {
 	char name[];
 };
 
-/* Takes the box's secret (filter/filter.h) out of the environment, so that fd_openat2 and sys_clone3
- * show it to the filter beside their arguments. cove-init does this first of all; in any other
- * process there is none, and no filter asks. */
+/* Takes the box's secret (filter/filter.h) out of the environment, so that fd_openat2 and
+ * sys_clone3 show it to the filter beside their arguments. cove-init does this first of all; in any
+ * other process there is none, and no filter asks. */
 void sys_secret_take(void);
 
 /* Raw calls, -errno on failure. */

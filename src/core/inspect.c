@@ -189,8 +189,8 @@ static void put_limits(struct json *j, const struct spec *s, const struct cove_s
 	json_kv_str(j, "expire", expiry_name(s->expiry));
 }
 
-/* What the keeper of this box could not do, as it says, and what has no door to go through yet. Of a
- * box that does not run it is not known. */
+/* What the keeper of this box could not do, as it says, and what has no door to go through yet. Of
+ * a box that does not run it is not known. */
 static void put_not_enforced(struct json *j, const struct spec *s, bool up, const char *notes)
 {
 	char line[160];

@@ -124,8 +124,8 @@ static int set_ids(const struct user *u)
 	return 0;
 }
 
-/* A pipe belongs to init, which made it; a script that writes to /dev/stderr opens it anew, and that
- * is for its owner only. Where it cannot be given away, only that does not work. */
+/* A pipe belongs to init, which made it; a script that writes to /dev/stderr opens it anew, and
+ * that is for its owner only. Where it cannot be given away, only that does not work. */
 static void give_stdio(const struct user *u)
 {
 	struct stat st;
