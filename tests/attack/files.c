@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -225,6 +226,68 @@ CASE(A5_reopen_init_by_path_descriptor, "A5", AS_BOTH,
 		return held("O_PATH: %s", strerror(errno));
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	return failed("reopen", open(path, O_RDWR | O_CLOEXEC));
+}
+
+/* First byte of a file that the host shows read-only, as the page cache has it now. */
+static int first_byte(void)
+{
+	unsigned char byte = 0;
+	int fd = open("/attack/attack", O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 || pread(fd, &byte, 1, 1) != 1)
+		byte = 0;
+	close(fd);
+	return byte;
+}
+
+CASE(A5_write_through_proc_mem, "A5", AS_BOTH,
+     "/proc/self/mem writes to a copy, never to the host's file behind the mapping")
+{
+	int file = open("/attack/attack", O_RDONLY | O_CLOEXEC);
+	int mem = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+	char *at = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, file, 0);
+	int before = first_byte();
+
+	if (file < 0 || at == MAP_FAILED)
+		return not_applicable("no read-only mount here");
+	if (mem < 0 || pwrite(mem, "XX", 2, (off_t)(uintptr_t)at) != 2)
+		return held("%s", strerror(errno));
+	return first_byte() == before ? held("a copy was written") : broke("the file changed");
+}
+
+CASE(A5_write_through_shared_proc_mem, "A5", AS_BOTH,
+     "/proc/self/mem does not write through a shared mapping of a read-only file")
+{
+	int file = open("/attack/attack", O_RDONLY | O_CLOEXEC);
+	int mem = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+	char *at = mmap(NULL, 4096, PROT_READ, MAP_SHARED, file, 0);
+
+	if (file < 0 || at == MAP_FAILED)
+		return not_applicable("no read-only mount here");
+	return failed("write", mem < 0 ? -1 : pwrite(mem, "XX", 2, (off_t)(uintptr_t)at));
+}
+
+/* CVE-2022-0847: a page that was spliced into a pipe must not be merged into. */
+CASE(A5_dirty_pipe, "A5", AS_BOTH,
+     "a write after a splice does not reach the page cache of the file")
+{
+	int file = open("/attack/attack", O_RDONLY | O_CLOEXEC), p[2], before = first_byte();
+	static char fill[4096];
+	loff_t at = 0;
+
+	if (file < 0 || pipe(p) < 0)
+		return not_applicable("no read-only mount here");
+	for (int i = 0; i < 16; i++)
+		if (write(p[1], fill, sizeof(fill)) < 0)
+			break;
+	for (int i = 0; i < 16; i++)
+		if (read(p[0], fill, sizeof(fill)) < 0)
+			break;
+	if (splice(file, &at, p[1], NULL, 1, 0) != 1)
+		return held("splice: %s", strerror(errno));
+	if (write(p[1], "XX", 2) != 2)
+		return held("write: %s", strerror(errno));
+	return first_byte() == before ? held("not merged") : broke("the file changed");
 }
 
 CASE(A1_path_descriptor_upgrade, "A1", AS_BOTH,

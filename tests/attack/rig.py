@@ -167,6 +167,7 @@ class Canaries:
     def __init__(self, base, rig):
         self.dir = base / "canary"
         self.dir.mkdir()
+        self.shown = rig.program  # a host file that every box is shown
         self.mark = "CANARY-" + secrets.token_hex(8)
         self.file = self.dir / "secret"
         self.content = f"{self.mark} {rig.secret} ".encode() + secrets.token_bytes(512)
@@ -210,8 +211,8 @@ class Canaries:
         self.shm_file.write_text(f"{self.mark} {rig.secret}")
 
     def state(self):
-        """Names, modes, times and content of everything in the canary directory."""
-        digest = hashlib.sha256()
+        """Names, modes, times and content of everything in the canary directory, and the program shown."""
+        digest = hashlib.sha256(self.shown.read_bytes())
         for path in [self.dir, *sorted(self.dir.rglob("*"))]:
             st = path.lstat()
             digest.update(f"{path} {st.st_mode} {st.st_uid} {st.st_mtime_ns} {st.st_nlink} ".encode())
