@@ -128,7 +128,6 @@ static void on_finish(struct ev_defer *d)
  * ordinary user deleting takes a process in the box's map, so there it is done once. */
 static void get_ahead(struct life *l)
 {
-	listener_done(&l->listener);
 	if (l->remove && bury_box(l, NULL) == 0 && l->ids.kind == IDS_RANGE)
 		delete_box(l, NULL);
 }
@@ -136,6 +135,7 @@ static void get_ahead(struct life *l)
 static void kill_box(struct life *l)
 {
 	ev_timer_stop(l->ev, &l->timer);
+	listener_done(&l->listener); /* whoever comes from now on waits for the end */
 	if (l->has_child) {
 		l->wall->kill(&l->box);
 		meter_thaw(l); /* in a v1 freezer a process dies when it is let go */
@@ -229,10 +229,12 @@ static void on_lost(struct keeper *k, int error)
 {
 	struct life *l = life_of(k);
 
-	if (l->state == LIFE_ENDING)
+	if (l->state == LIFE_ENDING) {
 		end_if_over(l);
-	else if (l->state != LIFE_GONE && l->has_child)
+	} else if (l->state != LIFE_GONE && l->has_child) {
+		listener_done(&l->listener);
 		ev_timer_set(l->ev, &l->timer, KEEPER_FLUSH_MS);
+	}
 }
 
 static void on_up(struct keeper *k)
