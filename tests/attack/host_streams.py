@@ -334,8 +334,9 @@ def terminal(rig, argv, script, seconds=20):
 @case("G12_keys_of_a_terminal", "G12", "^C, ^Z and ^D reach the command inside and not Cove")
 def keys(rig):
     sent, seen = terminal(rig, ["exec", "-t", "-i", rig.box(), "--", "bash", "--norc", "-i"], [
-        (b"$ ", b"echo on''e; sleep 100\r"), (b"one\r\n", b"\x03"), (b"$ ", b"echo tw''o; cat\r"),
-        (b"two\r\n", b"\x04"), (b"$ ", b"echo thre''e; sleep 200\r"), (b"three\r\n", b"\x1a"),
+        (b"$ ", b"bash -c \"echo on''e; sleep 100\"\r"), (b"one\r\n", b"\x03"),
+        (b"$ ", b"bash -c \"echo tw''o; cat\"\r"), (b"two\r\n", b"\x04"),
+        (b"$ ", b"bash -c \"echo thre''e; sleep 200\"\r"), (b"three\r\n", b"\x1a"),
         (b"$ ", b"kill %1; echo al''ive\r"), (b"alive\r\n", b"exit\r")], 40)
     need(sent == 8, f"only {sent} of 8 answers came; last: {seen[-200:]!r}")
 
