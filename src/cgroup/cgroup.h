@@ -44,6 +44,7 @@ struct cgroup_limits {
 	uint64_t pids;	   /* init comes on top */
 	uint64_t io_bytes; /* per second and direction, on io_dev */
 	dev_t io_dev;
+	bool brief; /* for one command only: on v1, where it costs groups, its I/O is not counted */
 };
 
 enum { CGROUP_RESERVE_BYTES = 32 << 20, CGROUP_WHY_MAX = 160, CGROUP_JOIN_MAX = 8 };

@@ -201,7 +201,7 @@ void v1_limit(const struct layout *l, const struct cgroup_want *w, enum cgroup_p
 	int r;
 
 	ASSERT(part < CGROUP_PART_COUNT);
-	if (part == CGROUP_CPU && !asked)
+	if (!asked && (part == CGROUP_CPU || (part == CGROUP_IO && w->limits->brief)))
 		return;
 	r = make_group(l, w->box, t, cg);
 	if (r < 0) {

@@ -13,12 +13,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
+
+enum { LIMITS_DISK_LEAST = 64 << 20 };
 
 static const struct {
 	enum limit_id id;
@@ -53,6 +56,7 @@ int limits_make_cgroup(struct life *l, struct err *e)
 		.cpu_milli = v[LIMIT_CPUS],
 		.pids = v[LIMIT_PIDS],
 		.io_bytes = v[LIMIT_IO],
+		.brief = l->config.spec.one_shot,
 	};
 	struct stat st;
 	int r;
@@ -105,12 +109,6 @@ unsigned limits_cpus(const struct life *l)
 
 /* ---- the volume ---- */
 
-/* What a box gets for its writes that asked for neither a storage nor a disk limit. */
-static const struct storage_ops *default_storage(const struct spec *s)
-{
-	return s->one_shot ? &storage_plain : &storage_loop;
-}
-
 /* A box that was started before keeps what it was made with. */
 static const struct storage_ops *earlier_storage(const struct storage_place *p)
 {
@@ -145,38 +143,47 @@ static int asked_storage(struct life *l, const struct storage_place *p,
 	return 0;
 }
 
-/* A disk in a file takes its room as it is filled. Where the host has less than its limit, a write
- * that the box was told had gone well could be lost: only who asks for the limit gets it there. */
-static bool has_room(const struct life *l, uint64_t bytes)
+/* A disk in a file takes its room as it is filled, so where the host has less than the default, a
+ * write that the box was told had gone well could be lost. Then it is half of what is free, as a
+ * power of two, because every size has its own template. 0: so little that none is made. */
+static uint64_t default_disk(const struct life *l, uint64_t bytes)
 {
+	uint64_t room, size = LIMITS_DISK_LEAST;
 	struct statvfs fs;
 
-	return fstatvfs(l->st.home_fd, &fs) < 0 ||
-	       (uint64_t)fs.f_bavail * (uint64_t)fs.f_frsize >= bytes;
+	if (fstatvfs(l->st.home_fd, &fs) < 0)
+		return bytes;
+	room = (uint64_t)fs.f_bavail * (uint64_t)fs.f_frsize;
+	if (room >= bytes)
+		return bytes;
+	while (size * 4 <= room)
+		size *= 2;
+	return size * 2 <= room ? size : 0;
 }
 
 /* Without a word from the caller about storage. */
 static int fitting_storage(struct life *l, const struct storage_place *p,
 			   const struct storage_ops **ret, struct err *e)
 {
-	const struct spec *s = &l->config.spec;
-	bool asked = s->limits_asked & 1u << LIMIT_DISK;
-	const struct storage_ops *ops = asked ? &storage_loop : default_storage(s);
+	uint64_t *limit = &l->config.spec.limits[LIMIT_DISK];
+	bool asked = l->config.spec.limits_asked & 1u << LIMIT_DISK;
+	uint64_t bytes = asked ? *limit : default_disk(l, *limit);
 	struct err why;
 
 	*ret = &storage_plain;
-	if (s->limits[LIMIT_DISK] == 0)
+	if (*limit == 0)
 		return 0;
-	if (!(ops->flags & STORAGE_LIMIT))
-		return not_kept(l, LIMIT_DISK,
-				"not counted for a one-shot box unless asked: --disk", e);
-	if (ops->check(p, &l->ids, &why) < 0)
+	if (storage_loop.check(p, &l->ids, &why) < 0)
 		return not_kept(l, LIMIT_DISK, why.msg, e);
-	if (!asked && !has_room(l, s->limits[LIMIT_DISK]))
-		return not_kept(
-			l, LIMIT_DISK,
-			"the host's disk has less room than that: give --disk, or make room", e);
-	*ret = ops;
+	if (bytes == 0)
+		return not_kept(l, LIMIT_DISK, "the host's disk is nearly full: make room", e);
+	if (bytes < *limit)
+		keeper_note(&l->k,
+			    "host disk: less is free than the default, so the box has %" PRIu64
+			    " MiB",
+			    bytes >> 20);
+	*limit = bytes;
+	*ret = &storage_loop;
 	return 0;
 }
 
