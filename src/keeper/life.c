@@ -418,6 +418,7 @@ static int life_prepare(struct life *l)
 static void life_done(struct life *l)
 {
 	keeper_done(&l->k);
+	volume_done(&l->volume);
 	ev_signals_remove(l->ev, &l->signals);
 	ev_free(l->ev);
 	fd_close(&l->lock_fd);

@@ -61,7 +61,7 @@ int life_run(struct keeper_config *config, int client_fd);
 /* start.c: all steps up to a running init and a link to it. What was made before a failure is in
  * *l, and life_release gives it back. */
 int life_start(struct life *l, struct err *e);
-/* Gives back socket, cgroup, volume and ids. Twice is fine. */
+/* Gives back socket, cgroup, ids, and the volume of a kept box. Twice is fine. */
 void life_release(struct life *l);
 /* Ends the box, in whatever state it is. */
 void life_end(struct life *l, const struct keeper_end *end);

@@ -371,7 +371,8 @@ void life_release(struct life *l)
 		if (cgroup_remove(l->cgroup_name, &e) < 0)
 			keeper_note(&l->k, "%s", e.msg);
 	}
-	volume_done(&l->volume);
+	if (!l->volume.throw_away) /* or last of all: nobody has to wait for that */
+		volume_done(&l->volume);
 	volume_done(&l->workspace);
 	if (l->range_fd >= 0)
 		ids_range_free(&l->ids, state_machine_run_dir(), take_fd(l->range_fd));
