@@ -10,20 +10,9 @@
 
 enum { SET_MODE_FILTER = 1, OPS_MAX = 4096 };
 
-#if defined(__SANITIZE_ADDRESS__)
-#define IS_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(undefined_behavior_sanitizer)
-#define IS_SANITIZED 1
-#endif
-#endif
-#ifndef IS_SANITIZED
-#define IS_SANITIZED 0
-#endif
-
 const struct filter_program *filter_program(enum filter_kind kind)
 {
-	if (IS_SANITIZED && kind == FILTER_KEEPER)
+	if (FILTER_IS_SANITIZED && kind == FILTER_KEEPER)
 		return &filter_keeper_sanitized;
 	return &filter_programs[kind];
 }

@@ -7,6 +7,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The run time of the sanitizers looks into its own process and makes more calls. */
+#if defined(__SANITIZE_ADDRESS__)
+#define FILTER_IS_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(undefined_behavior_sanitizer)
+#define FILTER_IS_SANITIZED 1
+#endif
+#endif
+#ifndef FILTER_IS_SANITIZED
+#define FILTER_IS_SANITIZED 0
+#endif
+
 enum filter_kind {
 	FILTER_BOX,
 	FILTER_BOX_SHARED, /* a box with a writable directory of the host */

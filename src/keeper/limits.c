@@ -239,14 +239,13 @@ int limits_open_volume(struct life *l, struct err *e)
 {
 	const struct spec *s = &l->config.spec;
 	struct storage_place place = {.home_fd = l->st.home_fd, .dir_fd = l->box_fd};
-	struct storage_size size = {.bytes = s->limits[LIMIT_DISK], .throw_away = s->one_shot};
+	struct storage_size size = {.throw_away = s->one_shot};
 	const struct storage_ops *ops;
 	int r = choose_storage(l, &place, &ops, e);
 
 	if (r < 0)
 		return r;
-	if (ops->flags & STORAGE_MEMORY)
-		size.bytes = memory_volume_bytes(s);
+	size.bytes = ops->flags & STORAGE_MEMORY ? memory_volume_bytes(s) : s->limits[LIMIT_DISK];
 	r = ops->open(&place, &l->ids, &size, &l->volume, e);
 	if (r < 0)
 		return r;

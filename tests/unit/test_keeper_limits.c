@@ -107,11 +107,25 @@ TEST(a_default_is_only_noted)
 	must_open(&p, "plain");
 	CHECK(strncmp(notes_of(&p), "disk: ", 6) == 0);
 	place_done(&p);
-	place_init(&p);
-	p.l.config.spec.one_shot = true;
-	must_open(&p, "plain");
-	CHECK(strncmp(notes_of(&p), "disk: ", 6) == 0);
-	place_done(&p);
+}
+
+/* As root a disk is made without a word, for a box of one command too. */
+TEST(a_default_disk)
+{
+	struct place p;
+	struct err e = {0};
+
+	for (int one_shot = 0; one_shot < 2; one_shot++) {
+		place_init(&p);
+		p.l.config.spec.one_shot = one_shot;
+		p.l.config.spec.limits[LIMIT_DISK] = 64 << 20;
+		CHECK_EQ(limits_open_volume(&p.l, &e), 0);
+		if (p.l.volume.ops == &storage_plain)
+			CHECK(strncmp(notes_of(&p), "disk: ", 6) == 0);
+		else
+			CHECK_STR(notes_of(&p), "");
+		place_done(&p);
+	}
 }
 
 TEST(without_a_limit_there_is_nothing_to_note)
@@ -137,15 +151,20 @@ TEST(a_box_keeps_what_it_was_made_with)
 	place_done(&p);
 }
 
-/* A default that the host has no room for is not promised. */
+/* A default that the host has no room for is not promised: the disk is smaller, and that is said. */
 TEST(more_than_the_host_has)
 {
 	struct place p;
 
 	place_init(&p);
 	p.l.config.spec.limits[LIMIT_DISK] = 1ull << 50;
-	must_open(&p, "plain");
-	CHECK(strncmp(notes_of(&p), "disk: ", 6) == 0);
+	CHECK_EQ(limits_open_volume(&p.l, NULL), 0);
+	if (p.l.volume.ops == &storage_plain) {
+		CHECK(strncmp(notes_of(&p), "disk: ", 6) == 0);
+	} else {
+		CHECK(strncmp(notes_of(&p), "host disk: ", 11) == 0);
+		CHECK(p.l.volume.bytes > 0 && p.l.volume.bytes < 1ull << 50);
+	}
 	place_done(&p);
 }
 
