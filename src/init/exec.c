@@ -171,6 +171,8 @@ static void report(struct exec *x)
 	};
 
 	usage_put(&used, &m);
+	if (used.oom_kills > 0)
+		usage_settle(&x->in->groups);
 	if (!exited)
 		m.signal = x->ended ? (uint64_t)WTERMSIG(x->status) : SIGKILL;
 	in_stream_done(&x->input);

@@ -235,6 +235,8 @@ void line_end(struct line *l, enum wire_shell_state state, const char *cause)
 	if (sh->alive && !l->result_cwd)
 		l->result_cwd = shell_cwd(sh);
 	usage_put(&l->used, &l->result);
+	if (l->used.oom_kills > 0)
+		usage_settle(&l->table->in->groups);
 	l->state = LINE_ENDED;
 	l->shell = NULL;
 	sh->current = NULL;

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -192,6 +193,35 @@ const char *usage_cause(const struct init *in, const struct usage *u, bool faile
 	if (disk_is_full(in, "/") || (cwd && disk_is_full(in, cwd)))
 		return "disk";
 	return was;
+}
+
+static uint64_t read_number(int dir_fd, const char *file)
+{
+	char text[STAT_TEXT];
+	autoclose int fd = openat(dir_fd, file, O_RDONLY | O_CLOEXEC);
+
+	return strtoull(read_text(fd, text), NULL, 10); /* "max" is 0: no limit */
+}
+
+static bool is_short_of_memory(const struct tree_groups *g)
+{
+	static const char *const files[2][2] = {
+		{"memory.usage_in_bytes", "memory.limit_in_bytes"},
+		{"memory.current", "memory.max"},
+	};
+	int v2 = g->fd[TREE_MEMORY] < 0;
+	int dir_fd = g->fd[v2 ? TREE_V2 : TREE_MEMORY];
+	uint64_t limit = dir_fd < 0 ? 0 : read_number(dir_fd, files[v2][1]);
+
+	return limit > 0 && read_number(dir_fd, files[v2][0]) > limit - limit / 8;
+}
+
+void usage_settle(const struct tree_groups *g)
+{
+	enum { ROUNDS = 125, ROUND_MS = 2 };
+
+	for (int i = 0; i < ROUNDS && is_short_of_memory(g); i++)
+		poll(NULL, 0, ROUND_MS);
 }
 
 /* A file system that is much larger than what the box may have is not one that bounds it; what it

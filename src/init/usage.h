@@ -41,6 +41,10 @@ void usage_reset_peak(struct tree *t);
 const char *usage_cause(const struct init *in, const struct usage *u, bool failed, const char *cwd,
 			const char *was);
 void usage_put(const struct usage *u, struct wire_exit *ret);
+/* After somebody was killed for lack of memory: what the dead held comes back a little after them,
+ * and nothing tells when; until then the next command would be killed for it. Waits until commands
+ * have an eighth of their memory free again, a quarter of a second at most. */
+void usage_settle(const struct tree_groups *g);
 
 /* Is the box's own disk limit what bounds the file system of path? False where it has none. A host
  * directory may be full, too, but that is not the box's limit. */

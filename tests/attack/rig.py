@@ -334,21 +334,27 @@ class Rig:
             self.cove("rm", "-f", name)
 
     def answers(self, name):
+        return self.complaint(name) is None
+
+    def complaint(self, name):
+        """None if it answers; what it said otherwise."""
         result = self.cove("exec", name, "--", "/attack/attack", "--bytes", "3", timeout=30)
-        return result.rc == 0 and result.out == b"\0\1\2"
+        fine = result.rc == 0 and result.out == b"\0\1\2"
+        return None if fine else f"{result.rc}, {result.out!r}, {result.err.decode(errors='replace').strip()}"
 
     def healthy(self, kind):
         """Usable, or ended with a cause; a sentence otherwise."""
         name = self.boxes.get(kind)
         if not name:
             return None
-        if self.answers(name):
+        said = self.complaint(name)
+        if not said:
             return None
         state = self.cove.inspect(name)
         self.forget(kind)
         if state.get("state") != "running" and state.get("cause"):
             return None
-        return f"the box does not answer: state {state.get('state')}, cause {state.get('cause')}"
+        return f"the box does not answer ({said}): state {state.get('state')}, cause {state.get('cause')}"
 
     def root_inside(self):
         if not hasattr(self, "has_root"):

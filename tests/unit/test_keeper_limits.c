@@ -151,7 +151,7 @@ TEST(a_box_keeps_what_it_was_made_with)
 	place_done(&p);
 }
 
-/* A default that the host has no room for is not promised: the disk is smaller, and that is said. */
+/* A default that the host has no room for is not promised: the disk is smaller, and it is said. */
 TEST(more_than_the_host_has)
 {
 	struct place p;
