@@ -21,7 +21,7 @@ struct mounts {
 
 #define WORKSPACE_DST "/workspace"
 
-/* st needs its home, and home_fd for a new workspace. A disk limit that the caller asked for and
+/* st needs its home and run, and home_fd for a new workspace. A disk limit that the caller asked for and
  * that the workspace cannot keep is refused, unless best effort will do. mounts_done when the wall
  * has taken them, also after a failure. */
 int mounts_make(struct mounts *m, const struct keeper_config *c, struct state *st, struct err *e);

@@ -1,5 +1,6 @@
 """Workspaces and extra mounts."""
 import os
+import subprocess
 
 import pytest
 
@@ -183,3 +184,81 @@ def test_root_files_in_a_host_directory_of_another_user(cove, work):
     assert IS_ROOT
     cove("run", "--workspace", work, "--", "sh", "-c", "echo x > f").ok()
     assert (work / "f").stat().st_uid == 12345
+
+
+# ---- Cove's own state is in no box ----
+
+def refused(cove, *flags, words):
+    before = cove.names()
+    cove("run", *flags, "--", "true").failed(*words)
+    assert set(cove.names()) == set(before)
+
+
+@pytest.mark.parametrize("below", ["", "/boxes", "/run", "/layers"])
+def test_nothing_inside_the_state_directory(cove, below):
+    refused(cove, "--mount", f"{cove.home}{below}:/m:ro", words=["inside Cove's own state", "cannot have it"])
+    refused(cove, "--workspace", f"{cove.home}{below}", words=["inside Cove's own state"])
+
+
+def test_nothing_that_holds_the_state_directory(cove, tmp):
+    """A read-only mount is enough to read other boxes' disks and to connect to their keepers."""
+    above = os.path.dirname(cove.home)
+    for source in ("/", "/tmp", above):
+        refused(cove, "--mount", f"{source}:/m:ro",
+                words=[f"'{source}' holds Cove's own state at {os.path.realpath(cove.home)}", "COVE_HOME"])
+        refused(cove, "--workspace", source, words=["holds Cove's own state"])
+    (tmp / "link").symlink_to(above)
+    (tmp / "dots").mkdir()
+    refused(cove, "--mount", f"{tmp}/link:/m", words=["holds Cove's own state"])
+    refused(cove, "--mount", f"{tmp}/dots/../../..:/m", words=["holds Cove's own state"])
+    refused(cove, "--workspace", f"{tmp}/link/", words=["holds Cove's own state"])
+    beside = tmp / "beside"
+    beside.mkdir()
+    cove("run", "--mount", f"{beside}:/m", "--", "true").ok()
+
+
+def test_a_state_directory_that_is_a_link(new_home, tmp):
+    """What it leads to is what counts."""
+    real = tmp / "real"
+    real.mkdir(mode=0o700)
+    (tmp / "name").symlink_to(real)
+    cove = new_home(COVE_HOME=str(tmp / "name"))
+    cove.home = str(tmp / "name")
+    refused(cove, "--mount", f"{real}/boxes:/m", words=["inside Cove's own state"])
+    refused(cove, "--mount", f"{tmp}:/m", words=["holds Cove's own state"])
+    cove("run", "--mount", "/usr:/m:ro", "--", "true").ok()
+
+
+def test_a_part_of_a_workspace_that_is_mounted_from_the_state(cove, work):
+    """Below the workspace the path says nothing: what is there may be mounted from elsewhere."""
+    (work / "sub").mkdir()
+    probe = ["unshare", "--map-root-user", "--mount"] if not IS_ROOT else ["unshare", "--mount"]
+    line = f'mount --bind "$1" "{work}/sub" || exit 77; shift; exec "$@"'
+    argv = cove.argv(["run", "--workspace", str(work), "--mount", "sub:/m", "--", "true"])
+    got = subprocess.run([*probe, "sh", "-c", line, "sh", cove.home, *argv], env=cove.env, capture_output=True,
+                         timeout=60)
+    if got.returncode == 77 or not IS_ROOT:
+        pytest.skip("cannot mount here")
+    assert got.returncode == 125 and b"Cove's own state" in got.stderr, got
+
+
+@needs_root
+def test_nothing_of_the_machines_own_run_directory(cove):
+    """uid ranges of all boxes of the machine are there, whatever COVE_HOME is."""
+    if not os.path.isdir("/run/cove"):
+        pytest.skip("there is none yet")
+    for source in ("/run", "/run/cove", os.path.realpath("/var/run")):
+        refused(cove, "--mount", f"{source}:/m:ro", words=["Cove's own state at", "/cove"])
+
+
+def test_the_runtime_directory_of_a_user(new_home, tmp):
+    """Without COVE_HOME an ordinary user's sockets are in XDG_RUNTIME_DIR."""
+    if IS_ROOT:
+        pytest.skip("root has another place for them")
+    (tmp / "run").mkdir(mode=0o700)
+    (tmp / "data").mkdir(mode=0o700)
+    cove = new_home(XDG_RUNTIME_DIR=str(tmp / "run"), XDG_DATA_HOME=str(tmp / "data"))
+    del cove.env["COVE_HOME"]
+    cove.home = str(tmp / "data/cove")
+    refused(cove, "--mount", f"{tmp}/run:/m:ro", words=["holds Cove's own state"])
+    refused(cove, "--mount", f"{tmp}/run/cove:/m:ro", words=["inside Cove's own state"])
