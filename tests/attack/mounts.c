@@ -11,6 +11,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -120,18 +121,23 @@ CASE(A9_masks_are_there, "A9", AS_BOTH, "what is masked in /proc shows no byte")
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
 		char path[64], text[64];
+		struct statfs fs;
 		struct stat st;
 
 		snprintf(path, sizeof(path), "/proc/%s", files[i]);
 		if (stat(path, &st) < 0)
 			continue;
 		looked++;
-		if (!S_ISCHR(st.st_mode))
+		if (statfs(path, &fs) < 0 || fs.f_type == 0x9fa0 /* proc */)
 			return broke("%s is the kernel's own file", path);
 		if (slurp(path, text, sizeof(text)) > 0)
 			return broke("%s can be read", path);
+		if (!S_ISREG(st.st_mode) || !(fs.f_flags & ST_RDONLY))
+			return broke("%s is not an empty read-only file", path);
+		if (open(path, O_WRONLY | O_CLOEXEC) >= 0 || chmod(path, 0666) == 0)
+			return broke("%s can be changed", path);
 	}
-	return looked ? held("%u of them are the null device", looked) : broke("no mask at all");
+	return looked ? held("%u of them are empty files", looked) : broke("no mask at all");
 }
 
 CASE(A9_masked_directories_are_empty, "A9", AS_BOTH,

@@ -3,8 +3,13 @@
 
 #include "base/fd.h"
 #include "tap.h"
+#include "wall/native/hold.h"
+#include "wall/native/mountapi.h"
 
 #include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 
 static struct plan plan;
@@ -190,6 +195,136 @@ TEST(a_source_beneath_a_workspace_cannot_leave_it)
 	}
 	unlink(path);
 	rmdir(dir);
+}
+
+/* How what is mounted at place propagates: what mountinfo has between its options and " - ". */
+static void propagation(const char *place, char *ret, size_t size)
+{
+	char line[1024], at[256];
+	FILE *in = fopen("/proc/self/mountinfo", "re");
+
+	CHECK(in != NULL);
+	snprintf(ret, size, "not mounted");
+	while (fgets(line, sizeof(line), in)) {
+		int end = 0;
+		char *dash = strstr(line, " - ");
+
+		if (sscanf(line, "%*d %*d %*s %*s %255s %*s%n", at, &end) != 1 || !dash ||
+		    strcmp(at, place) != 0)
+			continue;
+		*dash = 0;
+		snprintf(ret, size, "%s", line + end);
+	}
+	fclose(in);
+}
+
+/* Every source, in a namespace whose mounts are shared as on most hosts. */
+TEST(sources_are_private_copies_of_shared_mounts)
+{
+	char dir[] = "/tmp/cove-plan-XXXXXX", place[96], how[256];
+	struct wall_mount m = {.src = dir, .dst = "/x"};
+	struct wall_config c = {.name = "demo",
+				.box_dir = dir,
+				.image_root = dir,
+				.image_is_host = true,
+				.cgroup_fd = -1,
+				.mounts = &m,
+				.mount_count = 1,
+				.ids = {.kind = IDS_SINGLE}};
+	struct err e = {0};
+
+	if (getuid() != 0 || unshare(CLONE_NEWNS) < 0)
+		SKIP("cloning mounts needs root, or a namespace of one's own");
+	CHECK(mkdtemp(dir) != NULL);
+	CHECK_EQ(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+	CHECK_EQ(mount("t", dir, "tmpfs", 0, NULL), 0);
+	CHECK_EQ(mount(NULL, "/", NULL, MS_REC | MS_SHARED, NULL), 0);
+	propagation(dir, how, sizeof(how));
+	CHECK(strstr(how, "shared:") != NULL);
+	CHECK_EQ(plan_make(&plan, &c, &e), 0);
+	CHECK_EQ(plan_open_sources(&plan, &e), 0);
+	CHECK(plan.source_count > 2 + PLAN_DEVICES);
+	/* A place of its own, which shares nothing with what is mounted on it. */
+	snprintf(place, sizeof(place), "%s/place", dir);
+	CHECK_EQ(mount(NULL, dir, NULL, MS_PRIVATE, NULL), 0);
+	for (int i = 0; i < plan.source_count; i++) {
+		struct plan_source *s = &plan.sources[i];
+
+		if (s->is_dir)
+			CHECK_EQ(mkdir(place, 0755), 0);
+		else
+			CHECK_EQ(mknod(place, S_IFREG | 0644, 0), 0);
+		CHECK_EQ(mount_attach(s->fd, AT_FDCWD, place), 0);
+		propagation(place, how, sizeof(how));
+		CHECK_STR(how, "");
+		CHECK_EQ(umount2(place, MNT_DETACH), 0);
+		CHECK_EQ(remove(place), 0);
+	}
+	plan_done(&plan);
+	CHECK_EQ(umount2(dir, MNT_DETACH), 0);
+	rmdir(dir);
+}
+
+TEST(masks_know_what_they_cover)
+{
+	struct wall_config c = {
+		.name = "demo", .box_dir = "/b", .image_root = "/i", .cgroup_fd = -1};
+	struct err e = {0};
+	int looked = 0;
+
+	CHECK_EQ(plan_make(&plan, &c, &e), 0);
+	for (int i = 0; i < plan.step_count; i++) {
+		const struct step *s = &plan.steps[i];
+		char path[64];
+		struct stat st;
+
+		if (s->kind != STEP_MASK)
+			continue;
+		CHECK(strcmp(s->b, "empty") == 0 || strcmp(s->b, "nothing") == 0);
+		snprintf(path, sizeof(path), "/proc/%s", s->a);
+		if (lstat(path, &st) < 0)
+			continue;
+		looked++;
+		CHECK_EQ(S_ISDIR(st.st_mode), strcmp(s->b, "empty") == 0);
+	}
+	CHECK(looked > 5);
+}
+
+static uint64_t step_random(uint64_t *state)
+{
+	*state = *state * 6364136223846793005ull + 1442695040888963407ull;
+	return *state >> 32;
+}
+
+/* Each processor comes about as often as any other, wherever it is, and none that is not there. */
+TEST(every_processor_is_somebodys_first)
+{
+	static const int sets[][4] = {{0, 1}, {0, 1, 2, 3}, {5, 6, 700, 1023}, {1, 3, 64, 65}};
+	enum { ROUNDS = 4000 };
+	uint64_t state = 1;
+
+	for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]); i++) {
+		unsigned n = i == 0 ? 2 : 4, times[4] = {0};
+		cpu_set_t have, take, both;
+
+		CPU_ZERO(&have);
+		for (unsigned j = 0; j < n; j++)
+			CPU_SET(sets[i][j], &have);
+		for (int round = 0; round < ROUNDS; round++) {
+			hold_choose_cpus(&have, 1, (unsigned)step_random(&state), &take);
+			CHECK_EQ(CPU_COUNT(&take), 1);
+			for (unsigned j = 0; j < n; j++)
+				times[j] += CPU_ISSET(sets[i][j], &take) ? 1 : 0;
+		}
+		for (unsigned j = 0; j < n; j++)
+			CHECK(times[j] > ROUNDS / n / 2 && times[j] < ROUNDS / n * 2);
+		for (unsigned count = 1; count <= n + 1; count++) {
+			hold_choose_cpus(&have, count, (unsigned)step_random(&state), &take);
+			CPU_AND(&both, &have, &take);
+			CHECK(CPU_EQUAL(&both, &take));
+			CHECK_EQ(CPU_COUNT(&take), (int)(count < n ? count : n));
+		}
+	}
 }
 
 TAP_MAIN

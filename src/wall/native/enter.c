@@ -8,7 +8,7 @@
  *
  *	scratch/lower	the image, read-only	scratch/rw	boxes/<id>, for upper and work
  *	scratch/root	the overlay; pivot_root makes it / and throws everything else away
- *	scratch/proc	/proc while it is made; scratch/null and empty cover what is masked there
+ *	scratch/proc	/proc while it is made; scratch/nothing and empty cover what is masked there
  *
  * The overlay is mounted here, inside the user namespace, as root and as an ordinary user alike:
  * one way to do it, and the mount belongs to the box. Destinations inside the tree are opened with
@@ -172,22 +172,20 @@ static int step_root(struct enter *n, const struct step *s)
 /* What covers the masked parts of /proc. */
 static int make_covers(struct enter *n)
 {
-	autoclose int file = openat(n->scratch, "null", O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0);
-	autoclose int null = mount_clone(n->dev, "null", false);
-	autoclose int empty = mount_clone(n->scratch, "empty", false);
-	struct stat st;
-	int r = file < 0 ? -errno : null < 0 ? null : empty;
+	static const char *const covers[] = {"nothing", "empty"};
+	autoclose int file =
+		openat(n->scratch, "nothing", O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0444);
+	int r = file < 0 ? -errno : 0;
 
-	if (r < 0)
-		return r;
-	if (fstat(null, &st) < 0)
-		return -errno;
-	if (!S_ISCHR(st.st_mode) || st.st_rdev != makedev(1, 3))
-		return -ENODEV;
-	r = mount_set(empty, MA_RDONLY | MA_NOSUID | MA_NODEV | MA_NOEXEC, -1, false);
-	if (r == 0)
-		r = mount_attach(empty, n->scratch, "empty");
-	return r < 0 ? r : mount_attach(null, n->scratch, "null");
+	for (size_t i = 0; i < sizeof(covers) / sizeof(covers[0]) && r == 0; i++) {
+		autoclose int copy = mount_clone(n->scratch, covers[i], false);
+
+		r = copy < 0 ? copy
+			     : mount_set(copy, MA_RDONLY | MA_NOSUID | MA_NODEV | MA_NOEXEC, -1);
+		if (r == 0)
+			r = mount_attach(copy, n->scratch, covers[i]);
+	}
+	return r;
 }
 
 static int step_proc(struct enter *n, const struct step *s)
@@ -212,16 +210,18 @@ static int step_sysctl(struct enter *n, const struct step *s)
 	return fd < 0 ? -errno : fd_write_full(fd, s->b, strlen(s->b));
 }
 
-/* An empty read-only directory, or the null device, over what must not be seen. Both are on the
- * scratch, where nobody else writes, and so is this /proc: names can be used. */
+/* An empty read-only directory or file over what must not be seen: b, or the other one where a
+ * kernel has it otherwise. Both are on the scratch, where nobody else writes, and so is this /proc:
+ * names can be used. */
 static int step_mask(struct enter *n, const struct step *s)
 {
 	char path[64];
 
 	snprintf(path, sizeof(path), "proc/%s", s->a);
-	if (mount("null", path, NULL, MS_BIND, NULL) == 0 || errno == ENOENT)
+	if (mount(s->b, path, NULL, MS_BIND, NULL) == 0 || errno == ENOENT)
 		return 0;
-	if (errno == ENOTDIR && mount("empty", path, NULL, MS_BIND, NULL) == 0)
+	if (errno == ENOTDIR &&
+	    mount(s->b[0] == 'e' ? "nothing" : "empty", path, NULL, MS_BIND, NULL) == 0)
 		return 0;
 	return -errno;
 }
@@ -233,7 +233,7 @@ static int step_readonly(struct enter *n, const struct step *s)
 
 	if (copy < 0)
 		return copy == -ENOENT ? 0 : copy;
-	r = mount_set(copy, MA_RDONLY, -1, true);
+	r = mount_set(copy, MA_RDONLY, -1);
 	return r < 0 ? r : mount_attach(copy, n->proc, s->a);
 }
 
@@ -285,7 +285,8 @@ static int step_dev(struct enter *n, const struct step *s)
 	static const char *const dev[] = {"size", "64k", "nr_inodes", "64", "mode", "0755", NULL};
 	static const char *const pts[] = {"ptmxmode", "0666", "mode", "0620", "gid",
 					  "5",	      "max",  "256",  NULL};
-	static const char *const pts_single[] = {"ptmxmode", "0666", "mode", "0620", NULL};
+	static const char *const pts_single[] = {"ptmxmode", "0666", "mode", "0620",
+						 "max",	     "256",  NULL};
 	static const char *const shells[] = {"size", "32m",  "nr_inodes", "16384",
 					     "mode", "1733", NULL};
 	uint64_t memory = n->plan->config->limits.mem_bytes;
@@ -388,7 +389,7 @@ static int step_bind_in(struct enter *n, const struct step *s)
 		return -errno;
 	if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))
 		return -EINVAL;
-	r = mount_set(copy, MA_NOSUID | MA_NODEV | (m->read_only ? MA_RDONLY : 0), -1, false);
+	r = mount_set(copy, MA_NOSUID | MA_NODEV | (m->read_only ? MA_RDONLY : 0), -1);
 	return r < 0 ? r : attach_in_tree(n, copy, m->dst, S_ISDIR(st.st_mode));
 }
 
@@ -430,7 +431,7 @@ static int step_truths(struct enter *n, const struct step *s)
 	if (r == 0)
 		r = copy = mount_clone(n->scratch, "truth", false);
 	if (r >= 0)
-		r = mount_set(copy, MA_RDONLY | MA_NOSUID | MA_NODEV | MA_NOEXEC, -1, false);
+		r = mount_set(copy, MA_RDONLY | MA_NOSUID | MA_NODEV | MA_NOEXEC, -1);
 	if (r == 0)
 		r = mount_attach(copy, n->scratch, "truth");
 	for (int i = 0; i < WALL_PROC_FILES && r == 0; i++) {

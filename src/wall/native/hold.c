@@ -64,26 +64,35 @@ int hold_rlimits(const struct wall_limits *limits)
 
 /* ---- processors ---- */
 
+void hold_choose_cpus(const cpu_set_t *have, unsigned count, unsigned random, cpu_set_t *ret)
+{
+	unsigned there = (unsigned)CPU_COUNT(have), skip = there ? random % there : 0, chosen = 0;
+
+	CPU_ZERO(ret);
+	/* Twice around: those that were skipped come after the last. */
+	for (unsigned i = 0; i < 2 * CPU_SETSIZE && chosen < count && chosen < there; i++) {
+		if (!CPU_ISSET(i % CPU_SETSIZE, have))
+			continue;
+		if (skip > 0) {
+			skip--;
+			continue;
+		}
+		CPU_SET(i % CPU_SETSIZE, ret);
+		chosen++;
+	}
+}
+
 int hold_cpus(unsigned count)
 {
 	cpu_set_t have, take;
-	unsigned start, there, chosen = 0;
+	unsigned random;
 
 	if (sched_getaffinity(0, sizeof(have), &have) < 0)
 		return -errno;
-	there = (unsigned)CPU_COUNT(&have);
-	if (count == 0 || count >= there)
+	if (count == 0 || count >= (unsigned)CPU_COUNT(&have))
 		return 0;
-	rand_bytes(&start, sizeof(start));
-	CPU_ZERO(&take);
-	for (unsigned i = 0; i < CPU_SETSIZE && chosen < count; i++) {
-		unsigned cpu = (start % CPU_SETSIZE + i) % CPU_SETSIZE;
-
-		if (!CPU_ISSET(cpu, &have))
-			continue;
-		CPU_SET(cpu, &take);
-		chosen++;
-	}
+	rand_bytes(&random, sizeof(random));
+	hold_choose_cpus(&have, count, random, &take);
 	return sched_setaffinity(0, sizeof(take), &take) < 0 ? -errno : 0;
 }
 

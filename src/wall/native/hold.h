@@ -8,6 +8,7 @@
 
 #include "wall/wall.h"
 
+#include <sched.h>
 #include <stdint.h>
 
 /* Only ever lowered: not every root may raise a hard limit. */
@@ -16,6 +17,8 @@ int hold_rlimits(const struct wall_limits *limits);
 /* So many of the processors that it may use now, beginning at a random one, so that small boxes do
  * not all share the first. */
 int hold_cpus(unsigned count);
+/* The choice: count of those in have, which has more, beginning at a random number's turn. */
+void hold_choose_cpus(const cpu_set_t *have, unsigned count, unsigned random, cpu_set_t *ret);
 
 /* The Landlock version of this kernel; 0 without. */
 int hold_landlock_abi(void);

@@ -28,18 +28,18 @@ int mount_clone(int dir_fd, const char *path, bool recursive)
 	return fd < 0 ? -errno : (int)fd;
 }
 
-int mount_set(int fd, uint64_t attrs, int idmap_ns, bool recursive)
+int mount_set(int fd, uint64_t attrs, int idmap_ns)
 {
 	struct {
 		uint64_t set, clear, propagation, userns_fd;
-	} a = {.set = attrs};
+	} a = {.set = attrs, .propagation = MS_PRIVATE};
 
 	if (idmap_ns >= 0) {
 		a.set |= ATTR_IDMAP;
 		a.userns_fd = (uint64_t)idmap_ns;
 	}
-	if (syscall(SYS_mount_setattr, fd, "", EMPTY_PATH | (recursive ? TREE_RECURSIVE : 0), &a,
-		    sizeof(a)) < 0)
+	/* What came to a shared copy before this call is below it, and is held as well. */
+	if (syscall(SYS_mount_setattr, fd, "", EMPTY_PATH | TREE_RECURSIVE, &a, sizeof(a)) < 0)
 		return -errno;
 	return 0;
 }

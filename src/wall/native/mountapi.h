@@ -17,8 +17,10 @@ enum mount_attr_flags {
 /* A detached copy of the mount at a path (or of dir_fd itself with path ""). */
 int mount_clone(int dir_fd, const char *path, bool recursive);
 
-/* Sets attributes on a whole detached tree; with idmap_ns >= 0 also makes it id-mapped. */
-int mount_set(int fd, uint64_t attrs, int idmap_ns, bool recursive);
+/* Sets attributes on a whole detached tree; with idmap_ns >= 0 also makes it id-mapped. The tree
+ * becomes private: a copy of a mount that the host shares would otherwise get what is mounted there
+ * later, without these attributes. */
+int mount_set(int fd, uint64_t attrs, int idmap_ns);
 
 /* A new filesystem: options are pairs of key and value (NULL: a flag), ended by a NULL key. */
 int mount_new(const char *type, const char *const *options, uint64_t attrs);

@@ -28,15 +28,24 @@ static const char *const host_dirs[PLAN_HOST_DIRS] = {"/usr",	"/bin",	  "/sbin",
 /* What tells about the host or reaches into its kernel; those that do not exist are passed over.
  * ps, top, free, df and libraries that count processors read none of them (vmstat stays: top and
  * free ask for it, and it counts pages only). */
-static const char *const masked[] = {
-	"acpi",	      "asound",	     "buddyinfo",     "bus",	    "cmdline",	"config.gz",
-	"consoles",   "crypto",	     "diskstats",     "dma",	    "driver",	"execdomains",
-	"fb",	      "fs",	     "interrupts",    "iomem",	    "ioports",	"irq",
-	"kallsyms",   "kcore",	     "key-users",     "keys",	    "kmsg",	"kpagecgroup",
-	"kpagecount", "kpageflags",  "latency_stats", "locks",	    "mdstat",	"misc",
-	"modules",    "mtrr",	     "pagetypeinfo",  "partitions", "pressure", "sched_debug",
-	"schedstat",  "scsi",	     "slabinfo",      "softirqs",   "swaps",	"sysrq-trigger",
-	"timer_list", "timer_stats", "vmallocinfo",   "zoneinfo",
+static const char *const masked_dirs[] = {
+	"acpi", "asound", "bus", "driver", "fs", "irq", "pressure", "scsi",
+};
+
+static const char *const masked_files[] = {
+	"buddyinfo",	 "cmdline",	"config.gz",
+	"consoles",	 "crypto",	"diskstats",
+	"dma",		 "execdomains", "fb",
+	"interrupts",	 "iomem",	"ioports",
+	"kallsyms",	 "kcore",	"key-users",
+	"keys",		 "kmsg",	"kpagecgroup",
+	"kpagecount",	 "kpageflags",	"latency_stats",
+	"locks",	 "mdstat",	"misc",
+	"modules",	 "mtrr",	"pagetypeinfo",
+	"partitions",	 "sched_debug", "schedstat",
+	"slabinfo",	 "softirqs",	"swaps",
+	"sysrq-trigger", "timer_list",	"timer_stats",
+	"vmallocinfo",	 "zoneinfo",
 };
 
 static const char *const read_only[] = {"sys"};
@@ -107,14 +116,22 @@ static void plan_mounts(struct plan *p)
 	}
 }
 
+static void plan_masks(struct plan *p)
+{
+	for (size_t i = 0; i < sizeof(masked_dirs) / sizeof(masked_dirs[0]); i++)
+		add_step(p, STEP_MASK, masked_dirs[i], "empty", -1);
+	for (size_t i = 0; i < sizeof(masked_files) / sizeof(masked_files[0]); i++)
+		add_step(p, STEP_MASK, masked_files[i], "nothing", -1);
+}
+
 static void plan_proc(struct plan *p)
 {
 	add_step(p, STEP_PROC, NULL, NULL, -1);
 	/* No user namespace inside a box: a second lock beside the capabilities. */
 	if (!control_is_off("userns-sysctl"))
 		add_step(p, STEP_SYSCTL, "user/max_user_namespaces", "0", -1);
-	for (size_t i = 0; i < sizeof(masked) / sizeof(masked[0]) && !control_is_off("masks"); i++)
-		add_step(p, STEP_MASK, masked[i], NULL, -1);
+	if (!control_is_off("masks"))
+		plan_masks(p);
 	for (size_t i = 0;
 	     i < sizeof(read_only) / sizeof(read_only[0]) && !control_is_off("readonly"); i++)
 		add_step(p, STEP_READONLY, read_only[i], NULL, -1);
@@ -265,7 +282,7 @@ int plan_open_sources(struct plan *p, struct err *e)
 		/* Attributes of the rest are set with their id map, in one call. */
 		if (p->config->ids.kind == IDS_RANGE && s->idmap != IDMAP_NONE)
 			continue;
-		r = mount_set(s->fd, s->attrs, -1, s->recursive);
+		r = mount_set(s->fd, s->attrs, -1);
 		if (r < 0)
 			return err_errno(e, -r, "set mount flags of '%s'", s->path);
 	}
@@ -293,9 +310,9 @@ static int idmap_source(struct plan *p, struct plan_source *s, int box_ns, struc
 			return own;
 		ns = own;
 	}
-	r = mount_set(s->fd, s->attrs, ns, s->recursive);
+	r = mount_set(s->fd, s->attrs, ns);
 	if (r < 0 && s->idmap_optional)
-		r = mount_set(s->fd, s->attrs, -1, s->recursive);
+		r = mount_set(s->fd, s->attrs, -1);
 	if (r == -EINVAL || r == -EOPNOTSUPP)
 		return err_set(e, ERR_UNSUPPORTED, -r,
 			       "the filesystem of '%s' cannot be id-mapped (kernel 5.19 or later, "

@@ -44,7 +44,7 @@ enum step_kind {
 	STEP_ROOT,	/* the overlay that becomes / */
 	STEP_PROC,	/* the new pid namespace's, on the scratch */
 	STEP_SYSCTL,	/* a = file below /proc/sys, b = value */
-	STEP_MASK,	/* a = file or directory below /proc: nothing to see */
+	STEP_MASK,	/* a = file or directory below /proc: nothing to see; b = its cover */
 	STEP_READONLY,	/* a = path below /proc */
 	STEP_DEV,	/* /dev with its nodes, pts, shm and the shells' directory */
 	STEP_FILE,	/* a = path, b = content: a small file over the image's */
