@@ -22,6 +22,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -76,6 +79,12 @@ static const struct {
 	{"UDP_ENCAP", 100},
 	{"TIOCSTI", TIOCSTI},
 	{"TIOCLINUX", TIOCLINUX},
+	{"TIOCSETD", TIOCSETD},
+	{"MAP_HUGETLB", MAP_HUGETLB},
+	{"MFD_HUGETLB", MFD_HUGETLB},
+	{"SHM_HUGETLB", SHM_HUGETLB},
+	{"PRIO_PROCESS", PRIO_PROCESS},
+	{"PRIO_PGRP", PRIO_PGRP},
 	{"CLONE_NEWTIME", 0x80},
 	{"CLONE_NEWNS", CLONE_NEWNS},
 	{"CLONE_NEWCGROUP", CLONE_NEWCGROUP},
@@ -103,6 +112,7 @@ static const struct {
 	{"ENOTTY", ENOTTY},
 	{"EPERM", EPERM},
 	{"ENOSYS", ENOSYS},
+	{"ENOMEM", ENOMEM},
 	{"EAFNOSUPPORT", EAFNOSUPPORT},
 };
 

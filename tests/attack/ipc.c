@@ -109,13 +109,17 @@ CASE(B12_console, "B12", AS_BOTH, "TIOCCONS and /dev/console give nothing of the
 	return failed("TIOCCONS", ioctl(pty, TIOCCONS, 0));
 }
 
-CASE(B12_line_discipline, "B12", AS_BOTH, "no line discipline but the usual one can be loaded")
+CASE(B12_line_discipline, "B12", AS_BOTH,
+     "another line discipline is refused before the kernel looks for its code")
 {
 	int pty = open_pty(), discipline = 21; /* n_gsm, of several exploits */
 
 	if (pty < 0)
 		return not_applicable("no terminal: %s", strerror(errno));
-	return failed("TIOCSETD", ioctl(pty, TIOCSETD, &discipline));
+	if (ioctl(pty, TIOCSETD, &discipline) == 0 || errno != EPERM)
+		return broke("TIOCSETD of %d reached the kernel", discipline);
+	discipline = 0; /* the usual one: the number makes no difference */
+	return refused("TIOCSETD", ioctl(pty, TIOCSETD, &discipline));
 }
 
 CASE(B12_no_controlling_terminal, "B12", AS_BOTH, "a command without a terminal has no /dev/tty")

@@ -130,6 +130,8 @@ def holds(condition, arg):
             low, words = low & int(words[1], 0), words[2:]
         known = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16, "SOCK_STREAM": 1, "SOCK_DGRAM": 2,
                  "SOCK_SEQPACKET": 5, "NETLINK_ROUTE": 0, "TIOCSTI": 0x5412, "TIOCLINUX": 0x541c, "PR_SET_MM": 35,
+                 "TIOCSETD": 0x5423, "PRIO_PROCESS": 0, "PRIO_PGRP": 1, "MAP_HUGETLB": 0x40000, "MFD_HUGETLB": 4,
+                 "SHM_HUGETLB": 0o4000,
                  "PR_SCHED_CORE": 62, "PR_SET_IO_FLUSHER": 57, "IPPROTO_TCP": 6, "IPPROTO_UDP": 17,
                  "IPPROTO_ICMP": 1, "IPPROTO_ICMPV6": 58, "TCP_ULP": 31, "UDP_ENCAP": 100}
         bits = {"CLONE_NEWTIME": 0x80}  # of the others any one will do: arg is 0 or all ones
@@ -343,6 +345,34 @@ def test_rlimits(cove, shared, name, most):
     text = cove("exec", shared, "--", "cat", "/proc/self/limits").ok().text
     hard = re.search(rf"^Max {name}\s+\S+\s+(\S+)", text, re.M).group(1)
     assert hard != "unlimited" and int(hard) <= most
+
+
+def test_small_boxes_are_spread_over_the_processors(cove):
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one processor")
+    seen = []
+    for _ in range(16):
+        got = cove("run", "--cpus", "1", "--best-effort", "--", "grep", "Cpus_allowed_list", "/proc/self/status").ok()
+        seen.append(int(got.text.split()[1]))
+    assert set(seen) <= os.sched_getaffinity(0) and len(set(seen)) > 1
+
+
+def test_programs_that_try_huge_pages_go_on_without(cove, shared):
+    """As databases and run times do: first huge pages, then others."""
+    line = ("import ctypes, mmap; huge = 0x40000\n"
+            "try:\n mmap.mmap(-1, 2 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | huge)\n"
+            "except OSError as e: print(e.errno)\n"
+            "print(len(mmap.mmap(-1, 2 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)))")
+    assert cove("exec", shared, "--", "python3", "-c", line).ok().text.split() == [str(errno.ENOMEM), str(2 << 20)]
+    tuned = cove("exec", "-e", "GLIBC_TUNABLES=glibc.malloc.hugetlb=2", shared, "--", "python3", "-c",
+                 "print(len(bytearray(64 << 20)))")
+    assert tuned.ok().text == f"{64 << 20}\n"
+
+
+def test_a_nicer_shell_is_still_possible(cove, shared):
+    got = cove("exec", shared, "--", "sh", "-c", "nice -n 5 nice; renice -n 7 -p $$ >/dev/null && nice; "
+               "command -v taskset >/dev/null || exit 0; taskset -c $(taskset -pc $$ | sed 's/.*: //') echo set")
+    assert got.ok().text.split()[:2] == ["5", "7"]
 
 
 # ---- the keeper ----

@@ -9,7 +9,10 @@
 #include <sched.h>
 #include <stdbool.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -210,6 +213,8 @@ TEST(the_upper_half_of_a_register_hides_nothing)
 	CHECK_EQ(BOX(SYS_ioctl, 0, TIOCSTI), EPERM);
 	CHECK_EQ(BOX(SYS_ioctl, 0, high | TIOCSTI), EPERM);
 	CHECK_EQ(BOX(SYS_ioctl, 0, high | 0x541c), EPERM);
+	CHECK_EQ(BOX(SYS_ioctl, 0, TIOCSETD), EPERM);
+	CHECK_EQ(BOX(SYS_ioctl, 0, high | TIOCSETD), EPERM);
 	CHECK_EQ(BOX(SYS_ioctl, 0, 0x5413), ALLOWED);
 	CHECK_EQ(BOX(SYS_socket, high | 40, SOCK_STREAM), EAFNOSUPPORT);
 	CHECK_EQ(BOX(SYS_setsockopt, 0, high | 6, high | 31), EPERM);
@@ -232,6 +237,47 @@ TEST(arguments_that_are_looked_at)
 			CHECK_EQ(BOX(SYS_personality, 1u << bit), EPERM);
 	CHECK_EQ(BOX(SYS_prctl, PR_SET_MM), EPERM);
 	CHECK_EQ(BOX(SYS_prctl, PR_SET_NAME), ALLOWED);
+}
+
+/* With any size in the upper bits, and in both kinds of box. */
+TEST(huge_pages_are_out_of_memory)
+{
+	for (uint64_t size = 0; size < 64; size++) {
+		uint64_t more = size << 26;
+
+		CHECK_EQ(BOX(SYS_mmap, 0, 1 << 21, 3, MAP_HUGETLB | 0x22 | more), ENOMEM);
+		CHECK_EQ(SHARED(SYS_mmap, 0, 1 << 21, 3, MAP_HUGETLB | 0x22 | more), ENOMEM);
+		CHECK_EQ(BOX(SYS_memfd_create, 0, MFD_HUGETLB | more), ENOMEM);
+		CHECK_EQ(BOX(SYS_shmget, 0, 1 << 21, SHM_HUGETLB | 0600 | more), ENOMEM);
+	}
+	for (int bit = 0; bit < 26; bit++) {
+		uint64_t flag = 1u << bit;
+
+		CHECK_EQ(BOX(SYS_mmap, 0, 4096, 3, flag), flag == MAP_HUGETLB ? ENOMEM : ALLOWED);
+		CHECK_EQ(BOX(SYS_memfd_create, 0, flag), flag == MFD_HUGETLB ? ENOMEM : ALLOWED);
+		CHECK_EQ(BOX(SYS_shmget, 0, 9, flag), flag == SHM_HUGETLB ? ENOMEM : ALLOWED);
+	}
+}
+
+TEST(init_is_scheduled_by_nobody_inside)
+{
+	static const long calls[] = {SYS_prlimit64, SYS_sched_setaffinity, SYS_sched_setscheduler};
+	const uint64_t high = 1ull << 32;
+
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		CHECK_EQ(BOX(calls[i], 0), ALLOWED);
+		CHECK_EQ(BOX(calls[i], 2), ALLOWED);
+		CHECK_EQ(BOX(calls[i], 1), EPERM);
+		CHECK_EQ(BOX(calls[i], high | 1), EPERM);
+	}
+	for (uint64_t who = 0; who < 4; who++) {
+		CHECK_EQ(BOX(SYS_setpriority, PRIO_PROCESS, who), who == 1 ? EPERM : ALLOWED);
+		CHECK_EQ(BOX(SYS_setpriority, PRIO_PGRP, high | who), who == 1 ? EPERM : ALLOWED);
+		CHECK_EQ(BOX(SYS_setpriority, PRIO_USER, who), EPERM);
+	}
+	CHECK_EQ(BOX(SYS_sched_setattr, 1), ENOSYS);
+	CHECK_EQ(BOX(SYS_sched_setparam, 1), ENOSYS);
+	CHECK_EQ(BOX(SYS_ioprio_set, 1, 1), ENOSYS);
 }
 
 TEST(no_set_id_bits_reach_a_directory_of_the_host)
