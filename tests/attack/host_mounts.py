@@ -1,4 +1,4 @@
-"""A23 and C4: what the host mounts after a box was made, and boxes of a caller with a single id.
+"""A23, B16 and C4: what the host mounts after a box was made, devices, boxes of a caller with a single id.
 
 The host of this machine may not share its mounts, as most do. So each case makes a mount namespace of its
 own that does, as root in a plain one and, also where root runs the suite, as an ordinary user in a user
@@ -143,6 +143,29 @@ mount --bind "$PLACE/file" /dev/full
 inside 'stat -c "%F %t:%T" /dev/full'
 grep -q late /dev/full
 """, judge)
+
+
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+
+
+@case("B16_devices_of_its_own", "B16",
+      "a lock or a watch on a device reaches no other box and not the host: no two have the same node")
+def devices(rig):
+    if not rig.is_root:
+        raise NotApplicable("who is not root can make no device nodes: these boxes have the host's")
+    paths = [f"/dev/{name}" for name in DEVICES]
+    seen = {f"{st.st_dev}:{st.st_ino}" for st in map(os.stat, paths)}
+    need(len(seen) == len(DEVICES), "the host's devices are not six")
+    boxes = [rig.make(), rig.make()]  # at the same time: numbers are used again
+    try:
+        for name in boxes:
+            told = rig.cove("exec", name, "--", "stat", "-c", "%d:%i %a", *paths).ok().text.split()
+            need(len(told) == 12 and set(told[1::2]) == {"666"}, " ".join(told))
+            need(not seen & set(told[::2]), "a device of a box is that of another or of the host")
+            seen |= set(told[::2])
+    finally:
+        rig.cove("rm", "-f", *boxes).ok()
+    return f"{len(seen)} nodes"
 
 
 @case("C4_terminals_of_a_single_id", "C4", "terminals end at the instance's own maximum for a caller with one id too")

@@ -265,6 +265,41 @@ TEST(sources_are_private_copies_of_shared_mounts)
 	rmdir(dir);
 }
 
+TEST(devices_of_its_own_are_for_everybody)
+{
+	char dir[] = "/tmp/cove-plan-XXXXXX";
+	struct wall_config c = {.name = "demo",
+				.box_dir = dir,
+				.image_root = dir,
+				.cgroup_fd = -1,
+				.ids = {.kind = IDS_RANGE}};
+	struct err e = {0};
+
+	if (getuid() != 0)
+		SKIP("making devices needs root");
+	CHECK(mkdtemp(dir) != NULL);
+	umask(077);
+	CHECK_EQ(plan_make(&plan, &c, &e), 0);
+	CHECK_EQ(plan_open_sources(&plan, &e), 0);
+	rmdir(dir);
+	CHECK_EQ(umask(022), 077);
+	if (plan.nodes < 0)
+		SKIP("this root may make no devices");
+	for (int i = 0; i < PLAN_DEVICES; i++) {
+		const struct plan_source *s = &plan.sources[plan.first_device + i];
+		struct stat st, host;
+
+		CHECK_EQ(s->fd, -1);
+		CHECK_EQ(fstatat(plan.nodes, strrchr(s->path, '/') + 1, &st, 0), 0);
+		CHECK_EQ(stat(s->path, &host), 0);
+		CHECK_EQ(st.st_mode, S_IFCHR | 0666);
+		CHECK_EQ(st.st_rdev, host.st_rdev);
+		CHECK(st.st_dev != host.st_dev);
+	}
+	plan_done(&plan);
+	CHECK_EQ(plan.nodes, -1);
+}
+
 TEST(masks_know_what_they_cover)
 {
 	struct wall_config c = {

@@ -8,6 +8,7 @@
  *
  *	scratch/lower	the image, read-only	scratch/rw	boxes/<id>, for upper and work
  *	scratch/root	the overlay; pivot_root makes it / and throws everything else away
+ *	scratch/dev	/dev while it is made; scratch/nodes holds devices of the box's own
  *	scratch/proc	/proc while it is made; scratch/nothing and empty cover what is masked there
  *
  * The overlay is mounted here, inside the user namespace, as root and as an ordinary user alike:
@@ -118,7 +119,7 @@ static int step_scratch(struct enter *n, const struct step *s)
 		r = -errno;
 	if (r == 0 &&
 	    (mkdir("lower", 0700) < 0 || mkdir("rw", 0700) < 0 || mkdir("root", 0700) < 0 ||
-	     mkdir("empty", 0555) < 0 || mkdir("proc", 0555) < 0))
+	     mkdir("empty", 0555) < 0 || mkdir("proc", 0555) < 0 || mkdir("dev", 0755) < 0))
 		r = -errno;
 	return r;
 }
@@ -251,22 +252,30 @@ static int dev_links(int dev)
 	return 0;
 }
 
+/* Nodes of the box's own are bound as the host's would be, so that root inside cannot put something
+ * else in their place. */
 static int dev_nodes(struct enter *n)
 {
-	for (int i = 0; i < PLAN_DEVICES; i++) {
+	int own = n->plan->nodes, r = 0;
+
+	if (own >= 0)
+		r = mkdir("nodes", 0700) < 0 ? -errno : mount_attach(own, AT_FDCWD, "nodes");
+	for (int i = 0; i < PLAN_DEVICES && r == 0; i++) {
 		struct plan_source *s = &n->plan->sources[n->plan->first_device + i];
 		const char *name = strrchr(s->path, '/') + 1;
-		int fd = openat(n->dev, name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
-		int r;
+		char from[32], to[32];
 
-		if (fd < 0)
+		if (mknodat(n->dev, name, S_IFREG | 0644, 0) < 0)
 			return -errno;
-		fd_close(&fd);
-		r = mount_attach(s->fd, n->dev, name);
-		if (r < 0)
-			return r;
+		if (own < 0) {
+			r = mount_attach(s->fd, n->dev, name);
+			continue;
+		}
+		snprintf(from, sizeof(from), "nodes/%s", name);
+		snprintf(to, sizeof(to), "dev/%s", name);
+		r = mount(from, to, NULL, MS_BIND, NULL) < 0 ? -errno : 0;
 	}
-	return 0;
+	return r;
 }
 
 static int dev_mount(struct enter *n, const char *name, const char *type,
@@ -299,7 +308,7 @@ static int step_dev(struct enter *n, const struct step *s)
 	if (memory / 2 == 0)
 		shm[4] = NULL; /* half of the host's, as everywhere */
 	n->dev = mount_new("tmpfs", dev, MA_NOSUID | MA_NOEXEC);
-	r = n->dev < 0 ? n->dev : attach_in_tree(n, n->dev, "/dev", true);
+	r = n->dev < 0 ? n->dev : mount_attach(n->dev, n->scratch, "dev");
 	if (r == 0)
 		r = dev_nodes(n);
 	if (r == 0)
@@ -308,7 +317,9 @@ static int step_dev(struct enter *n, const struct step *s)
 		r = dev_mount(n, "pts", "devpts", single ? pts_single : pts);
 	if (r == 0)
 		r = dev_mount(n, "shm", "tmpfs", shm);
-	return r < 0 ? r : dev_mount(n, "cove", "tmpfs", shells);
+	if (r == 0)
+		r = dev_mount(n, "cove", "tmpfs", shells);
+	return r < 0 ? r : attach_in_tree(n, n->dev, "/dev", true);
 }
 
 /* Written on the scratch tmpfs and bound over the image's own: the name differs by box. */

@@ -184,7 +184,7 @@ int plan_make(struct plan *p, const struct wall_config *c, struct err *e)
 {
 	int r = check_mounts(c, e);
 
-	*p = (struct plan){.config = c};
+	*p = (struct plan){.config = c, .nodes = -1};
 	if (r < 0)
 		return r;
 	add_source(p, (struct plan_source){.path = c->image_root,
@@ -219,6 +219,7 @@ void plan_done(struct plan *p)
 {
 	for (int i = 0; i < p->source_count; i++)
 		fd_close(&p->sources[i].fd);
+	fd_close(&p->nodes);
 }
 
 static int check_source(struct plan_source *s, struct err *e)
@@ -269,16 +270,39 @@ static int open_source(struct plan_source *s, struct err *e)
 	return check_source(s, e);
 }
 
+/* On the host's nodes, locks and watches would reach from box to box and to the host. Only who is
+ * root in the first user namespace, and may, can make others that work: 0 and -1 without. */
+static int make_nodes(struct plan *p, struct err *e)
+{
+	static const char *const options[] = {"size", "4k",   "nr_inodes", "16",
+					      "mode", "0755", NULL};
+	autoclose int fd = mount_new("tmpfs", options, MA_NOSUID | MA_NOEXEC);
+	mode_t mask = umask(0);
+	int r = fd < 0 ? fd : 0;
+
+	for (size_t i = 0; i < PLAN_DEVICES && r == 0; i++)
+		if (mknodat(fd, strrchr(devices[i].path, '/') + 1, S_IFCHR | 0666,
+			    makedev(devices[i].number >> 8, devices[i].number & 0xff)) < 0)
+			r = -errno;
+	umask(mask);
+	if (r < 0 && r != -EPERM)
+		return err_errno(e, -r, "make the box's devices");
+	p->nodes = r == 0 ? take_fd(fd) : -1;
+	return 0;
+}
+
 int plan_open_sources(struct plan *p, struct err *e)
 {
-	for (int i = 0; i < p->source_count; i++) {
-		struct plan_source *s = &p->sources[i];
-		int r = s->absent ? 0 : open_source(s, e);
+	int r = p->config->ids.kind == IDS_RANGE ? make_nodes(p, e) : 0;
 
+	for (int i = 0; i < p->source_count && r == 0; i++) {
+		struct plan_source *s = &p->sources[i];
+
+		if (s->absent || (s->device && p->nodes >= 0))
+			continue;
+		r = open_source(s, e);
 		if (r < 0)
 			return r;
-		if (s->absent)
-			continue;
 		/* Attributes of the rest are set with their id map, in one call. */
 		if (p->config->ids.kind == IDS_RANGE && s->idmap != IDMAP_NONE)
 			continue;
@@ -286,7 +310,7 @@ int plan_open_sources(struct plan *p, struct err *e)
 		if (r < 0)
 			return err_errno(e, -r, "set mount flags of '%s'", s->path);
 	}
-	return 0;
+	return r;
 }
 
 /* A root caller hands a directory of somebody in: what the box writes is that somebody's. */

@@ -75,6 +75,7 @@ struct plan {
 	struct plan_source sources[PLAN_SOURCES_MAX];
 	int source_count;
 	int first_device; /* index of the first device source */
+	int nodes; /* owned; a mount with device nodes of the box's own, or -1: the sources */
 	struct step steps[PLAN_STEPS_MAX];
 	int step_count;
 	int landlock_abi; /* 0: none */
