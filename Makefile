@@ -71,7 +71,7 @@ install: all ## install below PREFIX (/usr/local); honours DESTDIR
 	@DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
 
 clean: ## remove the build directories (the cached test image goes with them)
-	@rm -rf $(BUILD) $(BUILD_TEST) build-fuzz
+	@rm -rf $(BUILD) $(BUILD_TEST) build-fuzz build-vm build-controls
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
