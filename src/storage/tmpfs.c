@@ -10,11 +10,14 @@
 #include "storage/storage.h"
 
 #include "base/fd.h"
+#include "base/limits.h"
 #include "storage/mount.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/xattr.h>
+
+enum { BYTES_PER_INODE = 8192 };
 
 static int try_xattr(void *arg)
 {
@@ -46,13 +49,22 @@ static int tmpfs_check(const struct storage_place *p, const struct ids *ids, str
 	return r;
 }
 
+/* What an empty file takes of the kernel's memory is not among a tmpfs's bytes: the number of files
+ * is bounded as it is on a disk of that size. */
+static uint64_t inodes_for(const struct storage_size *size)
+{
+	uint64_t count = size->inodes ? size->inodes : size->bytes / BYTES_PER_INODE;
+
+	return size->bytes && count < DISK_INODES_MIN ? DISK_INODES_MIN : count;
+}
+
 static int tmpfs_open(const struct storage_place *p, const struct ids *ids,
 		      const struct storage_size *size, struct volume *ret, struct err *e)
 {
 	*ret = VOLUME_NONE;
 	ret->ops = &storage_tmpfs;
 	ret->bytes = size->bytes;
-	ret->inodes = size->inodes;
+	ret->inodes = inodes_for(size);
 	return 0;
 }
 
