@@ -153,8 +153,13 @@ int cove_stat(struct cove_box *box, const char *path, struct cove_file_info *ret
 	      struct cove_error *err)
 {
 	struct err e = {0};
+	int r = -ENOSYS;
 
-	return core_return(box->cove, box->name, stat_box(box, path, false, ret, &e), &e, err);
+	if (control_is_off("host-files"))
+		r = host_stat(box, path, ret, &e);
+	if (r == -ENOSYS)
+		r = stat_box(box, path, false, ret, &e);
+	return core_return(box->cove, box->name, r, &e, err);
 }
 
 void cove_file_info_free(struct cove_file_info *list, size_t count)
@@ -224,8 +229,13 @@ int cove_list_dir(struct cove_box *box, const char *path, struct cove_file_info 
 		  struct cove_error *err)
 {
 	struct err e = {0};
+	int r = -ENOSYS;
 
-	return core_return(box->cove, box->name, list_dir(box, path, ret, &e), &e, err);
+	if (control_is_off("host-files"))
+		r = host_list(box, path, ret, &e);
+	if (r == -ENOSYS)
+		r = list_dir(box, path, ret, &e);
+	return core_return(box->cove, box->name, r, &e, err);
 }
 
 /* An operation that only succeeds or fails. */
@@ -233,10 +243,15 @@ static int simple(struct cove_box *box, const struct wire_file *m, struct cove_e
 {
 	struct transfer t = {0};
 	struct err e = {0};
-	int r = transfer_begin(&t, box, m, &e);
+	int r = -ENOSYS;
 
-	if (r == 0)
-		r = transfer_end(&t, conn_wait_ok(t.conn, t.id, -1, &e));
+	if (control_is_off("host-files"))
+		r = host_change(box, m, &e);
+	if (r == -ENOSYS) {
+		r = transfer_begin(&t, box, m, &e);
+		if (r == 0)
+			r = transfer_end(&t, conn_wait_ok(t.conn, t.id, -1, &e));
+	}
 	return core_return(box->cove, box->name, r, &e, err);
 }
 
@@ -254,13 +269,6 @@ int cove_move(struct cove_box *box, const char *from, const char *to, struct cov
 
 int cove_unlink(struct cove_box *box, const char *path, bool recursive, struct cove_error *err)
 {
-	struct err e = {0};
-	int r = -ENOSYS;
-
-	if (control_is_off("host-files"))
-		r = host_unlink(box, path, recursive, &e);
-	if (r != -ENOSYS)
-		return core_return(box->cove, box->name, r, &e, err);
 	return simple(box,
 		      &(struct wire_file){.op = FILE_REMOVE, .path = path, .recursive = recursive},
 		      err);

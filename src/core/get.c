@@ -496,7 +496,11 @@ int cove_get_data(struct cove_box *box, const char *box_path, size_t max, void *
 		  size_t *ret_len, struct cove_error *err)
 {
 	struct err e = {0};
+	int r = -ENOSYS;
 
-	return core_return(box->cove, box->name, get_data(box, box_path, max, ret, ret_len, &e), &e,
-			   err);
+	if (control_is_off("host-files"))
+		r = host_get_data(box, box_path, max, ret, ret_len, &e);
+	if (r == -ENOSYS)
+		r = get_data(box, box_path, max, ret, ret_len, &e);
+	return core_return(box->cove, box->name, r, &e, err);
 }

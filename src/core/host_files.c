@@ -1,7 +1,7 @@
 /*
  * The broken file operations of host_files.h: open(2) on /proc/<init>/root/<path>. A link in the
  * box that leads to an absolute path is resolved here against the host's root, so whoever swaps one
- * in reads, writes or removes a file of the host.
+ * in reads, writes, moves or removes a file of the host.
  *
  * The suite runs this on somebody's machine. Of what lies on the host's own mounts only a path with
  * "canary" in it is ever touched; anything else is an error, so a hit is seen and does no harm.
@@ -16,12 +16,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/fsuid.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-enum { DEPTH_MAX = 32, MOUNTS_MAX = 1 << 20 };
+enum { DEPTH_MAX = 32, MOUNTS_MAX = 1 << 20, LISTED_MAX = 4096 };
 
 /* The keeper is the peer of its socket, init its first child. */
 static int find_init(struct cove_box *box, pid_t *ret, struct err *e)
@@ -242,10 +245,163 @@ static int remove_walked(const char *path, bool recursive, unsigned depth, struc
 	return r > 0 ? err_errno(e, ENOTEMPTY, "host-files: remove '%.150s'", path) : r;
 }
 
-int host_unlink(struct cove_box *box, const char *box_path, bool recursive, struct err *e)
+static int unlink_file(struct cove_box *box, const char *box_path, bool recursive, struct err *e)
 {
 	char path[BOX_PATH_MAX];
 	int r = box_side(box, box_path, path, e);
 
 	return r < 0 ? r : remove_walked(path, recursive, 0, e);
+}
+
+/* The directory that a path's last name is in, through whatever links lead there. */
+static int open_parent(struct cove_box *box, const char *box_path, struct err *e)
+{
+	char path[BOX_PATH_MAX], parent[BOX_PATH_MAX];
+	int r = box_side(box, box_path, path, e);
+
+	if (r < 0)
+		return r;
+	snprintf(parent, sizeof(parent), "%.*s", (int)(path_base(path) - path), path);
+	return open_walked(parent, O_PATH | O_DIRECTORY, e);
+}
+
+static int make_dir(struct cove_box *box, const char *box_path, unsigned mode, struct err *e)
+{
+	autoclose int parent = open_parent(box, box_path, e);
+	struct stat st;
+	int r, code;
+
+	if (parent < 0)
+		return parent;
+	if (fstat(parent, &st) < 0)
+		return err_errno(e, errno, "host-files: stat");
+	setfsgid(st.st_gid);
+	setfsuid(st.st_uid);
+	r = mkdirat(parent, path_base(box_path), mode);
+	code = errno;
+	setfsuid(geteuid());
+	setfsgid(getegid());
+	return r < 0 ? err_errno(e, code, "host-files: mkdir '%.150s'", box_path) : 0;
+}
+
+static int move_file(struct cove_box *box, const char *from, const char *to, struct err *e)
+{
+	autoclose int a = open_parent(box, from, e), b = -1;
+
+	if (a < 0)
+		return a;
+	b = open_parent(box, to, e);
+	if (b < 0)
+		return b;
+	return renameat(a, path_base(from), b, path_base(to)) < 0
+		       ? err_errno(e, errno, "host-files: move '%.150s'", from)
+		       : 0;
+}
+
+static int change_mode(struct cove_box *box, const char *box_path, unsigned mode, struct err *e)
+{
+	char path[BOX_PATH_MAX], link[40];
+	autoclose int fd = -1;
+	int r = box_side(box, box_path, path, e);
+
+	if (r < 0)
+		return r;
+	fd = open_walked(path, O_PATH, e);
+	if (fd < 0)
+		return fd;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	return chmod(link, mode) < 0 ? err_errno(e, errno, "host-files: chmod '%.150s'", box_path)
+				     : 0;
+}
+
+int host_change(struct cove_box *box, const struct wire_file *m, struct err *e)
+{
+	if (m->op == FILE_MKDIR)
+		return make_dir(box, m->path, (unsigned)m->mode, e);
+	if (m->op == FILE_MOVE)
+		return move_file(box, m->path, m->to, e);
+	if (m->op == FILE_CHMOD)
+		return change_mode(box, m->path, (unsigned)m->mode, e);
+	return m->op == FILE_REMOVE ? unlink_file(box, m->path, m->recursive, e) : -ENOSYS;
+}
+
+int host_stat(struct cove_box *box, const char *box_path, struct cove_file_info *ret, struct err *e)
+{
+	char path[BOX_PATH_MAX];
+	struct stat st;
+	int r = box_side(box, box_path, path, e);
+
+	if (r < 0)
+		return r;
+	if (lstat(path, &st) < 0)
+		return err_errno(e, errno, "host-files: stat '%.150s'", path);
+	*ret = (struct cove_file_info){
+		.type = S_ISDIR(st.st_mode)   ? 'd'
+			: S_ISREG(st.st_mode) ? 'f'
+					      : 'o',
+		.name = strdup(path_base(box_path)),
+		.mode = st.st_mode & 07777,
+		.uid = st.st_uid,
+		.gid = st.st_gid,
+		.size = (uint64_t)st.st_size,
+	};
+	return ret->name ? 0 : err_errno(e, ENOMEM, "host-files: stat");
+}
+
+int host_list(struct cove_box *box, const char *box_path, struct cove_file_info **ret,
+	      struct err *e)
+{
+	char path[BOX_PATH_MAX];
+	struct cove_file_info *list;
+	struct dirent *d;
+	int count = 0, fd, r = box_side(box, box_path, path, e);
+	DIR *dir;
+
+	if (r < 0)
+		return r;
+	fd = open_walked(path, O_RDONLY | O_DIRECTORY, e);
+	if (fd < 0)
+		return fd;
+	dir = fdopendir(fd);
+	list = calloc(LISTED_MAX, sizeof(*list));
+	while (dir && list && count < LISTED_MAX && (d = readdir(dir)))
+		if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0 &&
+		    (list[count].name = strdup(d->d_name)))
+			list[count++].type = d->d_type == DT_DIR ? 'd' : 'f';
+	if (dir)
+		closedir(dir);
+	*ret = list;
+	return dir && list ? count : err_errno(e, ENOMEM, "host-files: list");
+}
+
+int host_put_data(struct cove_box *box, const void *data, size_t len, const char *box_path,
+		  struct err *e)
+{
+	autoclose int fd = memfd_create("put", MFD_CLOEXEC);
+	int r = fd < 0 ? -errno : fd_write_full(fd, data, len);
+
+	if (r < 0 || lseek(fd, 0, SEEK_SET) < 0)
+		return err_errno(e, r < 0 ? -r : errno, "host-files: keep the bytes");
+	return host_put_fd(box, fd, box_path, e);
+}
+
+int host_get_data(struct cove_box *box, const char *box_path, size_t max, void **ret,
+		  size_t *ret_len, struct err *e)
+{
+	autoclose int fd = memfd_create("get", MFD_CLOEXEC);
+	autofree char *bytes = NULL;
+	struct stat st;
+	int r = fd < 0 ? err_errno(e, errno, "host-files") : host_get_fd(box, box_path, fd, e);
+
+	if (r < 0)
+		return r;
+	if (fstat(fd, &st) < 0 || (size_t)st.st_size > max)
+		return err_errno(e, EFBIG, "host-files: '%.150s'", box_path);
+	bytes = malloc((size_t)st.st_size + 1);
+	if (!bytes || pread(fd, bytes, (size_t)st.st_size, 0) != st.st_size)
+		return err_errno(e, ENOMEM, "host-files: keep the bytes");
+	bytes[st.st_size] = 0;
+	*ret_len = (size_t)st.st_size;
+	*ret = take_ptr(bytes);
+	return 0;
 }

@@ -379,8 +379,12 @@ int cove_put_data(struct cove_box *box, const char *box_path, const void *data, 
 {
 	struct transfer t = {0};
 	struct err e = {0};
-	int r = begin_file(&t, box, box_path, mode, &e);
+	int r;
 
+	if (control_is_off("host-files"))
+		return core_return(box->cove, box->name,
+				   host_put_data(box, data, len, box_path, &e), &e, err);
+	r = begin_file(&t, box, box_path, mode, &e);
 	if (r == 0) {
 		r = send_memory(&t, data, len, &e);
 		if (r == 0)
