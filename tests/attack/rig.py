@@ -4,6 +4,7 @@ A case of the host's side is a function with @case; it returns (held, with an op
 raises Broke or NotApplicable. Cases inside a box come from the program `attack` (see attack.h).
 """
 import ctypes
+import functools
 import hashlib
 import json
 import os
@@ -19,6 +20,7 @@ import time
 
 DEADLINE = 60  # seconds until a program that should have answered counts as hung
 SMALL_MEM, SMALL_PIDS, SMALL_DISK = 64, 64, 32
+LIMITS = {"memory": "memory", "pids": "pids", "disk": "disk", "cpu": "cpus"}  # in a box: for doctor
 
 
 class Broke(Exception):
@@ -27,6 +29,10 @@ class Broke(Exception):
 
 class NotApplicable(Exception):
     pass
+
+
+class Weaker(NotApplicable):
+    """It was tried and went as far as this host lets anybody: told in a line of its own."""
 
 
 def need(condition, sentence):
@@ -84,7 +90,7 @@ class Cove:
     holds the decoy: every output is searched as it comes."""
 
     def __init__(self, rig, prefix, home, without=None):
-        self.rig, self.home, self.prefix = rig, home, prefix
+        self.rig, self.home, self.prefix, self.started = rig, home, prefix, []
         self.program = str(prefix / "bin/cove")
         keep = ("PATH", "HOME", "LANG", "TERM", "ASAN_OPTIONS", "UBSAN_OPTIONS")
         self.env = {k: os.environ[k] for k in keep if k in os.environ}
@@ -112,13 +118,19 @@ class Cove:
             process.kill()
             process.communicate()
             raise Broke(f"cove {args[0]} did not answer in {timeout} s: {args[:6]}") from None
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
         self.rig.search(out + err, f"cove {args[0]}")
         return Result(argv, process.returncode, out, err)
 
     def start(self, *args, **kw):
         for stream in ("stdin", "stdout", "stderr"):
             kw.setdefault(stream, subprocess.PIPE)
-        return subprocess.Popen(self.argv(args), env=self.env, start_new_session=True, **kw)
+        process = subprocess.Popen(self.argv(args), env=self.env, start_new_session=True, **kw)
+        self.started = [p for p in self.started if p.poll() is None] + [process]
+        return process
 
     def sh(self, box, line, *flags, **kw):
         result = self("sh", "--json", *flags, box, line, **kw)
@@ -142,12 +154,17 @@ def wait_until(condition, what, seconds=DEADLINE):
     return value
 
 
-def alive(pid):
+def state_of(pid):
+    """The letter that /proc gives a process, X if it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as f:
-            return f.read().rsplit(b")", 1)[1].split()[0] not in (b"Z", b"X")
+            return f.read().rsplit(b")", 1)[1].split()[0].decode()
     except OSError:
-        return False
+        return "X"
+
+
+def alive(pid):
+    return state_of(pid) not in "ZX"
 
 
 def memory_of(pid):
@@ -182,7 +199,7 @@ class Canaries:
         self.program = base / "covecanary"
         shutil.copy("/usr/bin/sleep", self.program)
         self.process = subprocess.Popen([self.program, "7200"], env={"DECOY_TOKEN": rig.secret})
-        self.ipc(rig)
+        self.ipc(base, rig)
         self.before = self.state()
 
     def plant(self):
@@ -195,9 +212,11 @@ class Canaries:
         (self.dir / "sub/file").write_bytes(self.content)
         (self.dir / "sub/canary-file").write_bytes(self.content)
 
-    def ipc(self, rig):
+    def ipc(self, base, rig):
         libc = ctypes.CDLL(None, use_errno=True)
         self.libc, self.key = libc, secrets.randbelow(1 << 30) + 1000
+        self.mq = "cove-canary-" + secrets.token_hex(4)
+        (base / "objects").write_text(json.dumps({"key": self.key, "name": self.mq}))
         self.shm = libc.shmget(self.key, 4096, 0o1600)
         libc.shmat.restype = ctypes.c_void_p
         at = libc.shmat(self.shm, None, 0)
@@ -205,7 +224,6 @@ class Canaries:
         ctypes.memmove(at, text, len(text))
         libc.shmdt(ctypes.c_void_p(at))
         self.queue, self.sem = libc.msgget(self.key, 0o1600), libc.semget(self.key, 1, 0o1600)
-        self.mq = "cove-canary-" + secrets.token_hex(4)
         self.mq_fd = libc.mq_open(b"/" + self.mq.encode(), os.O_CREAT | os.O_RDWR, 0o600, None)
         self.shm_file = pathlib.Path("/dev/shm") / self.mq
         self.shm_file.write_text(f"{self.mark} {rig.secret}")
@@ -236,6 +254,9 @@ class Canaries:
                 pass
         if self.process.poll() is not None:
             return "the host's canary process was ended"
+        if state_of(self.process.pid) not in "SR":
+            self.process.send_signal(signal.SIGCONT)
+            return "the host's canary process was stopped"
         return None
 
     def environment(self, rig):
@@ -266,7 +287,7 @@ class Rig:
         self.options, self.quick = options, options.quick
         self.is_root = os.geteuid() == 0
         self.secret = "DECOY" + secrets.token_hex(24)
-        self.base = pathlib.Path(tempfile.mkdtemp(prefix="cv", dir="/tmp"))
+        self.base = pathlib.Path(tempfile.mkdtemp(prefix="cv", dir=options.stage))
         self.base.chmod(0o755)
         self.image, self.leaks, self.boxes, self.used = "host", [], {}, set()
         self.cove = Cove(self, pathlib.Path(options.prefix), str(self.base / "h"), options.without)
@@ -283,7 +304,12 @@ class Rig:
             need(done.returncode == 0, done.stderr.decode())
             self.image = "base"
         self.help = self.cove("help", "create").text
-        self.not_enforced = ""
+        self.not_enforced = []
+
+    @functools.cached_property
+    def promised(self):
+        """What doctor says that this host enforces for this caller."""
+        return set(self.cove("doctor", "--no-test", "--json", timeout=120).json["enforced"])
 
     def search(self, data, where):
         if self.secret.encode() in data:
@@ -313,20 +339,23 @@ class Rig:
     def make_small(self, *more):
         extra = {"BOX_MEM_MIB": SMALL_MEM, "BOX_CPUS": 1}
         if "--mem" not in self.help:
-            self.not_enforced = "memory pids disk cpu: this build has no limits"
+            self.not_enforced = [f"{what}: this build has no limits" for what in LIMITS]
             return self.make(*more, extra=extra)
         for manner in ((), ("--best-effort", "--storage", "tmpfs"), ("--best-effort",)):
             made = self.cove("create", *self.flags(extra), *self.small_flags(), *manner, *more)
             if made.rc == 0:
                 break
+            need(not set(LIMITS.values()) <= self.promised, f"doctor promises every limit, but {made!r}")
         name = made.ok().text.strip()
-        self.not_enforced = json.dumps(self.cove.inspect(name).get("not_enforced", []))
+        self.not_enforced = self.cove.inspect(name).get("not_enforced", [])
         return name
 
     def lacks(self, what):
         """The reason why small boxes do not have that limit here, or None."""
         self.box("small")
-        return f"{what} cannot be limited for this caller here" if what in self.not_enforced else None
+        why = next((line for line in self.not_enforced if line.startswith(what + ":")), None)
+        need(not why or LIMITS[what] not in self.promised, f"doctor promises that {what} is limited, but {why}")
+        return f"{what} cannot be limited for this caller here" if why else None
 
     def forget(self, kind):
         name = self.boxes.pop(kind, None)
@@ -365,13 +394,19 @@ class Rig:
     def keeper(self, name):
         return self.cove.inspect(name)["keeper_pid"]
 
-    def close(self):
-        """Ends everything; returns what was found where it must not be."""
+    def search_all(self):
+        """Where the decoy was found and must not be."""
         found = list(self.leaks)
         for top in (self.cove.home, str(self.shared), str(self.tmp)):
             for directory, names, files in os.walk(top):
                 names[:] = [n for n in names if n not in ("layers", "images")]
                 found += [path for name in files if holds(path := os.path.join(directory, name), self.secret)]
+        return sorted(set(found))
+
+    def close(self):
+        for process in self.cove.started:
+            if process.poll() is None:
+                end(process)
         names = self.cove("ls", "-q").text.split()
         if names:
             self.cove("rm", "-f", *names, timeout=300)
@@ -379,7 +414,6 @@ class Rig:
             self.cove("workspace", "rm", name)
         self.canary.remove()
         remove_tree(self.base)
-        return sorted(set(found))
 
 
 def holds(path, word):

@@ -1,21 +1,44 @@
 #!/usr/bin/python3
 """Runs the attack cases as whoever calls it and writes one JSON record per case; see tools/attack."""
 import argparse
+import ctypes
 import fnmatch
 import importlib
 import json
+import os
 import pathlib
+import signal
 import sys
 import time
 import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import rig as ground  # noqa: E402
-from rig import CASES, Broke, NotApplicable, Rig  # noqa: E402
+from rig import CASES, Broke, NotApplicable, Rig, Weaker  # noqa: E402
 
 AS_USER, AS_ROOT, SMALL, OOM, PIDS, TTY, SLOW, NEEDS_MEM, NEEDS_PIDS, NEEDS_DISK, NEEDS_CPU = (
     1 << i for i in range(11))
 STATUS = {0: "held", 1: "broke", 2: "na"}
+
+
+class Stopped(BaseException):
+    """A signal: everything is removed and no result is written."""
+
+
+def on_signal(number, _frame):
+    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(one, signal.SIG_DFL)
+    raise Stopped(number)
+
+
+def stop_with_parent():
+    """SIGTERM when whoever started this is gone, however that came about."""
+    parent = os.getppid()
+    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(one, on_signal)
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        raise Stopped(signal.SIGTERM)
 
 
 class InBox:
@@ -77,12 +100,12 @@ class InBox:
 def record(rig, case):
     """Runs one case and everything that must be true after it."""
     start, status, text = time.monotonic(), "held", ""
-    leaks = len(rig.leaks)
+    leaks, weaker = len(rig.leaks), False
     rig.used = set()
     try:
         text = case.run(rig) or ""
     except NotApplicable as reason:
-        status, text = "na", str(reason)
+        status, text, weaker = "na", str(reason), isinstance(reason, Weaker)
     except Broke as reason:
         status, text = "broke", str(reason)
     except Exception:  # a case that cannot be judged did not hold
@@ -101,7 +124,7 @@ def record(rig, case):
     if after:
         status, text = "broke", f"{text}; afterwards: {after}" if text else after
     return {"name": case.name, "line": case.line, "held": case.held, "status": status, "text": text,
-            "seconds": round(time.monotonic() - start, 3)}
+            "weaker": weaker and status == "na", "seconds": round(time.monotonic() - start, 3)}
 
 
 def all_cases(program):
@@ -127,6 +150,7 @@ def main():
     parser.add_argument("--classes", default="")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--without", default="")
+    parser.add_argument("--stage", default="/tmp", help="where its directory is made")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
@@ -138,15 +162,22 @@ def main():
     cases = [c for c in cases if (not patterns or any(fnmatch.fnmatch(c.name, p) for p in patterns))
              and (not options.classes or c.name[0] in options.classes.split(","))
              and not (options.quick and c.slow)]
-    rig, records = Rig(options), []
+    rig, records, found = None, [], []
+    stop_with_parent()
     try:
+        rig = Rig(options)
         for case in cases:
             records.append(record(rig, case))
             last = records[-1]
             if options.verbose or last["status"] == "broke":
                 print(f"{last['status']:5} {last['name']}: {last['text'][:400]}", flush=True)
+        found = rig.search_all()
+    except Stopped as reason:
+        print(f"stopped by signal {reason.args[0]}", flush=True)
+        return 128 + reason.args[0]
     finally:
-        found = rig.close()
+        if rig:
+            rig.close()
     records.append({"name": "the_decoy_secret_is_nowhere", "line": "all", "status": "broke" if found else "held",
                     "held": "no output, log or box tree holds the decoy", "text": ", ".join(found), "seconds": 0})
     if options.json_file:
