@@ -72,6 +72,9 @@ ssize_t slurp(const char *path, char *text, size_t size);
 /* A line "key: value" of /proc/self/status as a number of that base; -1 without. */
 long long status_number(const char *key, int base);
 
+/* Held with that text if init runs, is not stopped, and still reaps an orphan; broke otherwise. */
+int held_by_init(const char *text);
+
 /* Runs work in a child and waits for it, at most seconds. The wait status, or -1 after a kill. */
 int in_child(int (*work)(void *), void *arg, unsigned seconds);
 /* A directory that can be written to; /tmp, or the home. */

@@ -12,7 +12,7 @@
  *	--spin SECONDS		keeps every processor busy
  *	--hold SECONDS TAG	a daemon of its own session that holds the streams, prints late
  *	--deep DIR COUNT	that many directories in each other
- *	--vfork SECONDS		a parent that waits in vfork for a child that sleeps
+ *	--vfork SECONDS TAG	a parent that waits in vfork for a child that sleeps
  *	--die SIGNAL		dies by that signal
  *	--eat MIB		takes that much memory, in one process
  *	--forks COUNT		forks until it is refused, then exits with 1

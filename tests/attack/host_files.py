@@ -1,10 +1,11 @@
-"""A6, A13, A14, A15, A16, A20, A25 and B16, B19: what the host's side is given to eat."""
+"""A6, A8, A13, A14, A15, A16, A20, A25 and B16, B19: what the host's side is given to eat."""
 import io
 import os
 import socket
 import stat
 import subprocess
 import tarfile
+import threading
 
 from rig import Broke, NotApplicable, alive, case, end, memory_of, need, wait_until
 
@@ -349,6 +350,92 @@ def download_names(rig):
     need({p.parent for p in target.rglob("*")} <= {target, *target.rglob("*")}, "something is outside")
 
 
+# ---- A8: what a mask is made from ----
+
+MASK_CASES = ("A9_masks_are_there", "A9_masked_directories_are_empty", "A9_read_only_parts_are_read_only")
+SPOIL = """
+for i in $(seq 100000); do
+  for f in /dev/null /dev/zero; do
+    chmod 666 $f; chmod 000 $f; chown 0:0 $f; rm -f $f; mv $f $f.old; ln -sfn $CANARY_PATH $f; cp /etc/passwd $f.new
+    mv -f $f.new $f; truncate -s 0 $f; echo leak > $f
+  done
+  for d in /proc/acpi /proc/bus /proc/driver /proc/fs /proc/irq /proc/scsi /proc/sys; do
+    chmod 777 $d; touch $d/leak; mkdir $d/leak2; mv $d $d.old; ln -sfn $CANARY_PATH $d/l
+  done
+done
+"""
+
+
+def masks_hold(rig, count, *image):
+    """That many boxes, four at a time, each asked about its masks. How many answered."""
+    answered, wrong = [], []
+
+    def lane(part):
+        for i in part:
+            name = MASK_CASES[i % len(MASK_CASES)]
+            got = rig.cove("run", *image, *rig.flags(), "--", "/attack/attack", name)
+            (wrong if got.rc not in (0, 2) or b"BROKE" in got.out else answered).append(f"{name}: {got!r}")
+    threads = [threading.Thread(target=lane, args=(range(i, count, 4),)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    need(not wrong and len(answered) == count, f"{len(wrong)} of {count} boxes: {wrong[:1]}")
+    return len(answered)
+
+
+def nodes_of_the_host():
+    return [(s.st_mode, s.st_rdev, s.st_uid) for s in map(os.lstat, ("/dev/null", "/dev/zero"))]
+
+
+@case("A8_mask_source_from_another_box", "A8",
+      "a box that works on /dev/null and the empty directories while others start spoils no mask of theirs")
+def mask_from_box(rig):
+    before = nodes_of_the_host()
+    user = ("-u", "root") if rig.root_inside() else ()
+    box = rig.make()
+    spoiler = rig.cove.start("exec", *user, box, "--", "bash", "-c", "echo on; exec 2>&-; " + SPOIL)
+    try:
+        need(spoiler.stdout.readline() == b"on\n", "the spoiler did not start")
+        count = masks_hold(rig, 8 if rig.quick else 100)
+        need(spoiler.poll() is None, "the spoiler ended before the boxes had started")
+    finally:
+        end(spoiler)
+        rig.cove("rm", "-f", box)
+    need(nodes_of_the_host() == before, "the host's own device changed")
+    return f"{count} boxes started meanwhile"
+
+
+@case("A8_mask_source_from_the_image", "A8",
+      "an image whose /dev/null and masked places are its own, and replaced while boxes start, spoils no mask")
+def mask_from_image(rig):
+    def image(i):
+        kind = [entry("dev/null", data=b"kernel secrets", mode=0o666), link("dev/null", "/proc/kcore"),
+                link("dev/null", rig.canary.file)][i % 3]
+        return tar_of(rig, entry("dev", tarfile.DIRTYPE), kind, entry("empty", tarfile.DIRTYPE),
+                      entry("empty/leak", data=b"x"), link("proc", "/empty") if i % 2 else
+                      entry("proc", tarfile.DIRTYPE))
+    import_image(rig, raw=image(0)).ok()
+    stop, swaps, wrong, refused = threading.Event(), [0], [], []
+
+    def swap():
+        while not stop.is_set():
+            swaps[0] += 1
+            got = import_image(rig, raw=image(swaps[0]))
+            if got.rc != 0:  # a box that uses it right now is a reason to refuse
+                (refused if b"uses image" in got.err else wrong).append(repr(got))
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    try:
+        count = masks_hold(rig, 8 if rig.quick else 100, "--image", "hostile")
+    finally:
+        stop.set()
+        swapper.join()
+        rig.cove("image", "rm", "hostile")
+    need(not wrong and swaps[0] > 1, f"{swaps[0]} replacements: {wrong[:1]}")
+    return f"{count} boxes; meanwhile the image was replaced {swaps[0] - len(refused)} times, {len(refused)} refused"
+
+
 # ---- A20, A25, B16, B19, B22 ----
 
 @case("A20_setuid_in_given_directory", "A20",
@@ -464,10 +551,25 @@ def strict(rig):
 @case("B22_socket_in_given_directory", "B22",
       "a host socket in a directory that was given is the caller's own choice; none of Cove's is ever there")
 def given_socket(rig):
-    box = rig.box()
-    got = rig.cove("exec", box, "--", "bash", "-c", "find / -xdev -type s 2>/dev/null | head")
-    need(b"keeper" not in got.out, got.text)
-    return "no socket of Cove's in the box"
+    given = rig.shared / "sockets"
+    given.mkdir()
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(given / "mine"))
+    listener.listen()
+    box = rig.make("--mount", f"{given}:/given")
+    try:
+        look = "find / -path /proc -prune -o -type s -printf '%i %p\\n' 2>/dev/null; cat /proc/net/unix"
+        for user in ((), ("-u", "root")) if rig.root_inside() else ((),):
+            text = rig.cove("exec", *user, box, "--", "bash", "-c", look).text
+            need("/given/mine" in text, f"not even the given socket was found: {text[:300]}")
+            for path in keeper_sockets(rig):
+                need(f"{os.lstat(path).st_ino} /" not in text.replace(f"{(given / 'mine').stat().st_ino} /given", ""),
+                     f"{path} is in the box")
+            need("keeper" not in text and rig.cove.home not in text, text[:300])
+    finally:
+        rig.cove("rm", "-f", box)
+        listener.close()
+    return "the given one, and no socket of Cove's"
 
 
 @case("B15_environment_of_the_caller", "F1", "nothing of the caller's environment is in a box")
@@ -477,17 +579,56 @@ def environment(rig):
     need(b"DECOY_TOKEN" not in got.out and b"COVE_HOME" not in got.out, "the caller's variables are there")
 
 
+def keeper_sockets(rig):
+    return [os.path.join(top, name) for top, _, files in os.walk(rig.cove.home) for name in files
+            if stat.S_ISSOCK(os.lstat(os.path.join(top, name)).st_mode)]
+
+
+# Connects by path and by a descriptor that was opened for it; prints what came of each.
+CONNECT = """
+import os, socket, sys
+for way in (sys.argv[1], f"/proc/self/fd/{sys.argv[2]}"):
+    peer = socket.socket(socket.AF_UNIX)
+    peer.settimeout(10)
+    try:
+        peer.connect(way)
+        peer.send(b"x" * 64)
+        print("reached", os.getuid())
+    except OSError as reason:
+        print(reason.strerror)
+"""
+
+
+def connect_as(rig, other, path):
+    """The two answers, as the caller or as somebody else of this host."""
+    fd = os.open(path, os.O_PATH)
+    argv, who = ["/usr/bin/python3", "-c", CONNECT, path, str(fd)], {}
+    if other and rig.is_root:
+        who = {"user": 65534, "group": 65534, "extra_groups": []}
+    elif other:  # one of the caller's subordinate ids, to the host a user like any other
+        argv = ["unshare", "--user", "--map-root-user", "--map-auto", "setpriv", "--reuid", "1234", "--regid",
+                "1234", "--clear-groups", *argv]
+    try:
+        done = subprocess.run(argv, pass_fds=[fd], capture_output=True, text=True, timeout=60, cwd="/", **who)
+    finally:
+        os.close(fd)
+    if other and not rig.is_root and done.returncode != 0 and not done.stdout:
+        raise NotApplicable(f"this caller cannot become another user: {done.stderr.strip()[:100]}")
+    need(done.returncode == 0, f"{done.stdout} {done.stderr}")
+    return done.stdout.splitlines()
+
+
 @case("A3_socket_of_the_keeper_is_private", "A3", "the keeper's socket cannot be reached by other users of the host")
 def keeper_socket(rig):
     box = rig.box()
     need(alive(rig.keeper(box)), "no keeper")
-    mode = os.stat(rig.cove.home).st_mode
-    need(not mode & 0o077, f"the state directory has mode {mode:o}")
-    for top, _, files in os.walk(rig.cove.home):
-        for name in files:
-            path = os.path.join(top, name)
-            if stat.S_ISSOCK(os.lstat(path).st_mode):
-                need(isinstance(socket.AF_UNIX, int) and not os.lstat(top).st_mode & 0o077 or not mode & 0o077, path)
+    path = next((p for p in keeper_sockets(rig) if f"/{box}/" in p), None)
+    need(path, "no socket was found")
+    own = connect_as(rig, False, path)
+    need(own[0].startswith("reached"), f"not even its own caller reaches it: {own}")
+    others = connect_as(rig, True, path)
+    need(others == ["Permission denied"] * 2, f"another user: {others}")
+    return "by its path and by a descriptor of it: Permission denied"
 
 
 def keeper_status(rig):

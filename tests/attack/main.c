@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -180,6 +181,63 @@ int in_child(int (*work)(void *), void *arg, unsigned seconds)
 	kill(pid, SIGKILL);
 	waitpid(pid, &status, 0);
 	return -1;
+}
+
+/* The letter that /proc gives a process: R, S, T, Z; 0 where it is not to be seen. */
+static char state_of(pid_t pid)
+{
+	char path[64], text[512];
+	char *at;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	if (slurp(path, text, sizeof(text)) <= 0)
+		return 0;
+	at = strrchr(text, ')');
+	return at && at[1] == ' ' ? at[2] : 0;
+}
+
+/* A process whose parent is gone, and which has ended: init's to reap. */
+static pid_t make_orphan(void)
+{
+	pid_t child, orphan = -1;
+	int p[2];
+
+	if (pipe(p) < 0)
+		return -1;
+	child = fork();
+	if (child == 0) {
+		orphan = fork();
+		if (orphan == 0)
+			_exit(0);
+		_exit(write(p[1], &orphan, sizeof(orphan)) != sizeof(orphan));
+	}
+	close(p[1]);
+	if (child > 0)
+		waitpid(child, NULL, 0);
+	if (child < 0 || read(p[0], &orphan, sizeof(orphan)) != sizeof(orphan))
+		orphan = -1;
+	close(p[0]);
+	return orphan;
+}
+
+int held_by_init(const char *text)
+{
+	pid_t orphan;
+	char state = state_of(1);
+
+	/* Without cgroups a command's first process, which this is, gets its tree's orphans. */
+	prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0);
+	orphan = make_orphan();
+	if (state != 'R' && state != 'S' && state != 'D')
+		return broke("%s, and init's state is '%c'", text, state ? state : '?');
+	if (orphan <= 0)
+		return broke("%s, and no process can be made: %s", text, strerror(errno));
+	for (int i = 0; i < 1000; i++) {
+		if (kill(orphan, 0) < 0 && errno == ESRCH)
+			return held("%s; init runs and reaps", text);
+		usleep(10000);
+	}
+	return broke("%s, and init leaves an orphan unreaped", text);
 }
 
 const char *scratch_dir(void)

@@ -1,4 +1,4 @@
-/* B8, B10, B22: socket families, raw sockets, host listeners, passed descriptors. */
+/* B8, B10, B22, C7: socket families, raw sockets, host listeners, passed descriptors, floods. */
 #include "attack.h"
 
 #include <arpa/inet.h>
@@ -8,13 +8,16 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { FAMILY_END = 46, NETLINK = 16 };
@@ -305,4 +308,91 @@ CASE(B8_multicast_out, "B8", AS_BOTH, "a datagram to the outside has nowhere to 
 
 	inet_pton(AF_INET, "192.0.2.1", &to.sin_addr);
 	return failed("sendto", sendto(fd, "x", 1, 0, (struct sockaddr *)&to, sizeof(to)));
+}
+
+/* ---- C7: the only network that a box has is its own loopback ---- */
+
+enum { SOCKETS = 70000, FLOOD = 200000, FLOOD_MAX = 64 << 20 };
+
+/* A listener and a connection to it; 0, or the error. */
+static int connect_to_itself(void)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), client, code = 0;
+	socklen_t len = sizeof(at);
+
+	client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (listener < 0 || client < 0 || bind(listener, (struct sockaddr *)&at, len) < 0 ||
+	    listen(listener, 4) < 0 || getsockname(listener, (struct sockaddr *)&at, &len) < 0 ||
+	    connect(client, (struct sockaddr *)&at, len) < 0)
+		code = errno;
+	close(client);
+	close(listener);
+	return code;
+}
+
+static int socket_storm(void *arg)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct rlimit files;
+	int made = 0, score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	/* Sockets are the kernel's memory and no process's own: this is the one to be chosen. */
+	if (write(score, "1000", 4) < 0)
+		return 97;
+	getrlimit(RLIMIT_NOFILE, &files);
+	files.rlim_cur = files.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &files);
+	for (; made < SOCKETS; made++) {
+		int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+		if (fd < 0)
+			break;
+		/* Ports run out before descriptors do; what counts is the socket. */
+		if (bind(fd, (struct sockaddr *)&at, sizeof(at)) == 0)
+			listen(fd, 4);
+	}
+	if (made == SOCKETS)
+		return 0;
+	return made > 0 ? errno : 98;
+}
+
+CASE(C7_sockets_on_loopback, "C7", AS_USER | SMALL | OOM,
+     "65,000 sockets end at the limit of open files or of memory, and loopback works afterwards")
+{
+	int status = in_child(socket_storm, NULL, 60), code = connect_to_itself();
+	int said = status >= 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+
+	if (code)
+		return broke("loopback does not work afterwards: %s", strerror(code));
+	if (status >= 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+		return held("ended by the kernel");
+	if (said == EMFILE || said == ENFILE || said == ENOMEM || said == ENOBUFS)
+		return held("%s", strerror(said));
+	return broke("%d sockets: status %x", SOCKETS, status);
+}
+
+CASE(C7_datagram_flood, "C7", AS_USER | SMALL,
+     "a flood of datagrams that nobody reads is dropped: a queue is bounded whatever is asked for")
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int in = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int out = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int huge = 1 << 30, sent = 0;
+	socklen_t len = sizeof(at);
+	static char data[1400];
+	long kept = 0;
+
+	setsockopt(in, SOL_SOCKET, SO_RCVBUF, &huge, sizeof(huge));
+	if (bind(in, (struct sockaddr *)&at, len) < 0 ||
+	    getsockname(in, (struct sockaddr *)&at, &len) < 0)
+		return broke("bind: %s", strerror(errno));
+	for (int i = 0; i < FLOOD; i++)
+		sent += sendto(out, data, sizeof(data), 0, (struct sockaddr *)&at, len) > 0;
+	for (ssize_t n; (n = recv(in, data, sizeof(data), 0)) > 0;)
+		kept += n;
+	if (sent == 0 || kept == 0)
+		return broke("%d sent, %ld bytes kept: %s", sent, kept, strerror(errno));
+	return kept < FLOOD_MAX ? held("%d sent, %ld bytes kept", sent, kept)
+				: broke("%ld bytes were kept", kept);
 }
