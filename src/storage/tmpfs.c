@@ -53,9 +53,11 @@ static int tmpfs_check(const struct storage_place *p, const struct ids *ids, str
  * is bounded as it is on a disk of that size. */
 static uint64_t inodes_for(const struct storage_size *size)
 {
-	uint64_t count = size->inodes ? size->inodes : size->bytes / BYTES_PER_INODE;
+	uint64_t count = size->bytes / BYTES_PER_INODE;
 
-	return size->bytes && count < DISK_INODES_MIN ? DISK_INODES_MIN : count;
+	if (size->inodes || !size->bytes)
+		return size->inodes;
+	return count < DISK_INODES_MIN ? DISK_INODES_MIN : count;
 }
 
 static int tmpfs_open(const struct storage_place *p, const struct ids *ids,

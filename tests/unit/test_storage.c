@@ -55,6 +55,10 @@ TEST(memory_is_tried_and_only_measured_by_the_wall)
 				    &why),
 		 0);
 	CHECK(v.ops == &storage_tmpfs && v.bytes == 5 && v.inodes == 7 && v.mount_fd == -1);
+	/* Empty files take no byte of a tmpfs: how many there may be follows from its size. */
+	CHECK_EQ(storage_tmpfs.open(&p, &ids, &(struct storage_size){.bytes = 32 << 20}, &v, &why),
+		 0);
+	CHECK_EQ(v.inodes, 4096);
 	volume_done(&v);
 	CHECK_EQ(storage_tmpfs.remove(&p, &ids, &why), 0);
 }
