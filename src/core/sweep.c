@@ -4,8 +4,9 @@
  * Every box that nobody runs (its lock is free) and nobody works on (it is not claimed) is looked
  * at: a one-shot is deleted; one whose keeper was lost gets its end written, with the cause, and
  * its socket and cgroup are removed. Then: half-made and half-deleted directories; sockets and
- * cgroups of boxes that are gone. In the usual case, where nothing is left, that is one listing and
- * one question to a lock per box.
+ * cgroups of boxes that are gone. In the usual case, where nothing is left, that is one listing of
+ * each directory and one question to a lock per box: what was found out about a box then is
+ * remembered for its socket and its groups, and only who is not known to run is asked again.
  */
 #include "base/clock.h"
 #include "base/fd.h"
@@ -18,11 +19,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 enum { ABANDONED_MS = 60000 };
+
+struct sweep {
+	struct cove *cove;
+	char **names; /* owned; of all boxes, sorted */
+	bool *busy;   /* owned; somebody ran or held that one when it was looked at */
+	size_t count;
+};
 
 /* Whoever was creating it was killed before it ever ran, so it was never given to anybody. A keeper
  * on its way has long arrived by then. */
@@ -58,16 +67,33 @@ static void judge(struct cove *cove, const char *name, int box_fd)
 		log_debug("sweep box %s: %s", name, e.msg);
 }
 
-static void look_at(struct cove *cove, const char *name)
+/* Returns whether somebody runs it or works on it. */
+static bool look_at(struct cove *cove, const char *name)
 {
 	autoclose int box_fd = -1;
 
-	if (record_open(&cove->state, name, &box_fd, NULL) < 0 || record_is_live(box_fd) ||
-	    record_claim(box_fd, false, NULL) < 0)
-		return;
+	if (record_open(&cove->state, name, &box_fd, NULL) < 0)
+		return false;
+	if (record_is_live(box_fd) || record_claim(box_fd, false, NULL) < 0)
+		return true;
 	/* Only now does nobody else change it. */
-	if (!record_is_live(box_fd) && !life_has_moved(cove, name, box_fd))
+	if (record_is_live(box_fd))
+		return true;
+	if (!life_has_moved(cove, name, box_fd))
 		judge(cove, name, box_fd);
+	return false;
+}
+
+static int compare(const void *name, const void *item)
+{
+	return strcmp(name, *(char *const *)item);
+}
+
+static bool was_busy(const struct sweep *s, const char *name)
+{
+	char **at = s->count ? bsearch(name, s->names, s->count, sizeof(*s->names), compare) : NULL;
+
+	return at && s->busy[at - s->names];
 }
 
 static void delete_leftovers(struct cove *cove, int dir_fd)
@@ -93,8 +119,9 @@ static bool has_box(struct cove *cove, const char *name)
 }
 
 /* A socket that somebody answers is left alone, whatever the records say. */
-static void clear_sockets(struct cove *cove)
+static void clear_sockets(const struct sweep *s)
 {
+	struct cove *cove = s->cove;
 	char **names;
 	size_t count;
 
@@ -104,7 +131,7 @@ static void clear_sockets(struct cove *cove)
 		struct conn *c = NULL;
 		int r;
 
-		if (has_box(cove, names[i]))
+		if (was_busy(s, names[i]) || has_box(cove, names[i]))
 			continue;
 		r = conn_connect(cove->state.run_fd, names[i], &c, NULL);
 		conn_free(c);
@@ -125,13 +152,14 @@ static bool is_live(struct cove *cove, const char *name)
 
 static void on_group(const char *group, void *arg)
 {
-	struct cove *cove = arg;
+	const struct sweep *s = arg;
+	struct cove *cove = s->cove;
 	size_t tag = strlen(cove->state.tag);
 	const char *name = group + tag + 1;
 	struct err e = {0};
 
 	if (strncmp(group, cove->state.tag, tag) != 0 || group[tag] != '-' ||
-	    !str_is_name(name, BOX_NAME_MAX) || is_live(cove, name))
+	    !str_is_name(name, BOX_NAME_MAX) || was_busy(s, name) || is_live(cove, name))
 		return;
 	if (cgroup_remove(group, &e) < 0)
 		log_debug("sweep cgroup %s: %s", group, e.msg);
@@ -139,20 +167,22 @@ static void on_group(const char *group, void *arg)
 
 void core_sweep(struct cove *cove)
 {
-	char **names;
-	size_t count;
+	struct sweep s = {.cove = cove};
 
 	if (cove->swept || cove->state.boxes_fd < 0)
 		return;
 	cove->swept = true;
-	if (record_names(&cove->state, &names, &count, NULL) < 0)
+	if (record_names(&cove->state, &s.names, &s.count, NULL) < 0)
 		return;
-	for (size_t i = 0; i < count; i++)
-		look_at(cove, names[i]);
-	record_names_free(names, count);
+	s.busy = calloc(s.count + 1, sizeof(*s.busy));
+	for (size_t i = 0; s.busy && i < s.count; i++)
+		s.busy[i] = look_at(cove, s.names[i]);
 	delete_leftovers(cove, cove->state.boxes_fd);
 	delete_leftovers(cove, cove->state.workspaces_fd);
-	clear_sockets(cove);
-	if (cgroup_each(on_group, cove) < 0)
+	if (s.busy)
+		clear_sockets(&s);
+	if (s.busy && cgroup_each(on_group, &s) < 0)
 		log_debug("sweep: cgroups cannot be listed");
+	free(s.busy);
+	record_names_free(s.names, s.count);
 }
