@@ -1,9 +1,9 @@
 /* What a box has used so far, from whichever kind of group counts it; see cgroup.h. */
 #include "base/fd.h"
+#include "base/iocount.h"
 #include "cgroup/parts.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 static void v2_cpu(const struct cgroup *cg, struct cgroup_stats *s)
@@ -71,31 +71,33 @@ static void v2_memory(int fd, struct cgroup_stats *s)
 		s->oom_kills = knob_field(text, "oom_kill");
 }
 
-/* "8:0 rbytes=1 wbytes=2 rios=...", a line per device. */
-static uint64_t sum_after(const char *text, const char *key)
+/* A v1 group that was removed is in its parent's recursive count for a while yet, so those that are
+ * there are added up instead. */
+static void add_io(int dir_fd, const char *name, void *arg)
 {
-	uint64_t sum = 0;
+	autoclose int fd = group_open(dir_fd, name);
+	struct cgroup_stats *s = arg;
+	char text[KNOB_TEXT_MAX];
+	uint64_t r, w;
 
-	for (const char *at = text; (at = strstr(at, key));)
-		sum += strtoull(at += strlen(key), NULL, 10);
-	return sum;
+	if (fd < 0)
+		return;
+	if (knob_get(fd, "blkio.throttle.io_service_bytes", text, sizeof(text)) == 0) {
+		io_count(text, &r, &w);
+		s->io_read_bytes += r;
+		s->io_write_bytes += w;
+	}
+	group_each(fd, add_io, s);
 }
 
 static void read_io(const struct cgroup *cg, struct cgroup_stats *s)
 {
-	int v1 = cg->v1_fd[CGROUP_IO];
 	char text[KNOB_TEXT_MAX];
 
-	if (v1 >= 0) {
-		if (knob_get(v1, "blkio.throttle.io_service_bytes_recursive", text, sizeof(text)) <
-		    0)
-			return;
-		s->io_read_bytes = sum_after(text, " Read ");
-		s->io_write_bytes = sum_after(text, " Write ");
-	} else if (knob_get(cg->fd, "io.stat", text, sizeof(text)) == 0) {
-		s->io_read_bytes = sum_after(text, " rbytes=");
-		s->io_write_bytes = sum_after(text, " wbytes=");
-	}
+	if (cg->v1_fd[CGROUP_IO] >= 0)
+		add_io(cg->v1_fd[CGROUP_IO], ".", s);
+	else if (knob_get(cg->fd, "io.stat", text, sizeof(text)) == 0)
+		io_count(text, &s->io_read_bytes, &s->io_write_bytes);
 }
 
 static void read_cpu(const struct cgroup *cg, struct cgroup_stats *s)

@@ -2,6 +2,7 @@
 #include "init/usage.h"
 
 #include "base/fd.h"
+#include "base/iocount.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +20,6 @@ enum {
 	STAT_PIDS,
 	STAT_MISSING = -2, /* instead of a descriptor: it was looked for */
 	STAT_TEXT = 4096,
-	MAJOR_LOOP = 7,
 	DISK_ROOM_MIN = 64 << 10, /* what counts as full: a 32nd of it, within these */
 	DISK_ROOM_MAX = 2 << 20,
 	DISK_ROOM_SHARE = 32,
@@ -91,39 +91,6 @@ static uint64_t find_number(const char *text, const char *key)
 	return 0;
 }
 
-/* v2: "MAJOR:MINOR rbytes=N wbytes=N ..."; v1: "MAJOR:MINOR Read N", then Write. */
-static void count_line(const char *line, size_t len, uint64_t *read_bytes, uint64_t *write_bytes)
-{
-	static const char *const names[2][2] = {{" rbytes=", " Read "}, {" wbytes=", " Write "}};
-	uint64_t *to[2] = {read_bytes, write_bytes};
-
-	for (int dir = 0; dir < 2; dir++)
-		for (int i = 0; i < 2; i++) {
-			size_t n = strlen(names[dir][i]);
-			const char *at = memmem(line, len, names[dir][i], n);
-
-			if (at)
-				*to[dir] += strtoull(at + n, NULL, 10);
-		}
-}
-
-/* What goes through a loop device may be counted there and once more where its file is; so the sum
- * of those devices and the sum of the others are taken apart, and the higher one told. */
-static void count_io(const char *text, struct usage *ret)
-{
-	uint64_t loop[2] = {0}, other[2] = {0};
-
-	for (const char *line = text; *line;) {
-		size_t len = strcspn(line, "\n");
-		uint64_t *sum = strtoul(line, NULL, 10) == MAJOR_LOOP ? loop : other;
-
-		count_line(line, len, &sum[0], &sum[1]);
-		line += len + (line[len] == '\n');
-	}
-	ret->io_read_bytes = loop[0] > other[0] ? loop[0] : other[0];
-	ret->io_write_bytes = loop[1] > other[1] ? loop[1] : other[1];
-}
-
 uint64_t usage_pids_hits(const struct tree_groups *g, struct tree *t)
 {
 	char text[STAT_TEXT];
@@ -144,7 +111,7 @@ void usage_read(struct tree *t, struct usage *ret)
 	ret->cpu_us = find_number(read_text(stat_open(t, STAT_CPU), text), "usage_usec");
 	ret->mem_peak_bytes = strtoull(read_text(stat_open(t, STAT_PEAK), text), NULL, 10);
 	ret->oom_kills = find_number(read_text(stat_open(t, STAT_OOM), text), "oom_kill");
-	count_io(read_text(stat_open(t, STAT_IO), text), ret);
+	io_count(read_text(stat_open(t, STAT_IO), text), &ret->io_read_bytes, &ret->io_write_bytes);
 	ret->pids_hits = usage_pids_hits(t->groups, t);
 }
 
