@@ -65,7 +65,7 @@ void volume_usage(const struct volume *v, struct volume_usage *ret)
 		.files = s.f_files - s.f_ffree,
 		.files_limit = s.f_files,
 	};
-	if (ret->files >= OWN_FILES) {
+	if (v->ops != &storage_tmpfs && ret->files >= OWN_FILES) {
 		ret->files -= OWN_FILES;
 		ret->files_limit -= OWN_FILES;
 	}
