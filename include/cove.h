@@ -95,14 +95,16 @@ struct cove_box_options {
 	/* Limits. 0 is the default (2 CPUs, 2 GiB, 1,024 processes, 10 GiB of disk, 65,536 open
 	 * files, the rest unlimited), which is kept where the host can; what is given here is kept
 	 * or the call fails with COVE_UNSUPPORTED and the remedy. COVE_UNLIMITED lifts one. */
-	uint64_t mem_bytes;  /* page cache, tmpfs and page tables included; swap is off */
-	uint64_t cpu_milli;  /* thousandths of a CPU */
-	uint64_t pids;	     /* processes and threads */
-	uint64_t disk_bytes; /* of all it writes but host directories, which are never counted */
-	uint64_t files;	     /* open, of one process */
-	uint64_t io_bytes;   /* per second, read and written each */
-	uint64_t ttl_ms;     /* from its start to its end */
-	uint64_t idle_ms;    /* without a running command or a request; looking is none */
+	uint64_t mem_bytes; /* page cache, tmpfs and page tables included; swap is off */
+	uint64_t cpu_milli; /* thousandths of a CPU */
+	uint64_t pids;	    /* processes and threads */
+	/* Of its own writes, and of its named workspace as much again; host directories are never
+	 * counted. */
+	uint64_t disk_bytes;
+	uint64_t files;		       /* open, of one process */
+	uint64_t io_bytes;	       /* per second, read and written each */
+	uint64_t ttl_ms;	       /* from its start to its end */
+	uint64_t idle_ms;	       /* without a running command or a request; looking is none */
 	uint64_t net_bytes, net_conns; /* for a door that no box has yet: nothing passes */
 	const char *expire;	       /* when ttl or idle is over: "stop" (default) or "remove" */
 	const char *storage;	       /* "plain", "loop" or "tmpfs"; NULL: what fits the limits */
@@ -110,6 +112,7 @@ struct cove_box_options {
 	bool strict;	  /* no_new_privs, and no root inside */
 };
 #define COVE_UNLIMITED UINT64_MAX
+#define COVE_UNKNOWN   UINT64_MAX /* in what is told: nobody counts it here */
 
 /* Makes and starts a box. A one-shot box is still starting when this returns, so that its first
  * command need not wait: where it cannot start, the first call on the handle says why. */
@@ -157,8 +160,10 @@ COVE_API int cove_list(struct cove *cove, struct cove_box_info **ret, struct cov
 COVE_API int cove_pause(struct cove *cove, const char *name, struct cove_error *err);
 COVE_API int cove_resume(struct cove *cove, const char *name, struct cove_error *err);
 
-/* What a running box uses now. A number that this host cannot tell is 0, a limit of 0 is none or
- * not enforced. cpu_us, throttled_us, oom_kills, pids_hits and io_* only grow while it runs. */
+/* What a running box uses now. A number that this host cannot tell is 0, of disk and I/O
+ * COVE_UNKNOWN; a limit of 0 is none or not enforced. disk_* are of its own writes and those in its
+ * named workspace, which have a limit each: disk_limit_bytes is both. cpu_us, throttled_us,
+ * oom_kills, pids_hits and io_* only grow while it runs. */
 struct cove_stats {
 	uint64_t uptime_ms;
 	bool paused;
@@ -168,6 +173,7 @@ struct cove_stats {
 	uint64_t disk_bytes, disk_limit_bytes, disk_files, disk_files_limit;
 	uint64_t io_read_bytes, io_write_bytes;
 	uint64_t execs_running;
+	uint64_t disk_own_limit_bytes; /* of disk_limit_bytes: without its workspace */
 };
 COVE_API int cove_stats(struct cove *cove, const char *name, struct cove_stats *ret,
 			struct cove_error *err);
@@ -211,7 +217,7 @@ struct cove_result {
 	/* Why it ended: "exit", "signal", "timeout", "killed", "interrupted"; or the limit it met:
 	 * "oom" (then oom_killed), "pids", "disk", or "ttl" with its whole box. */
 	char cause[32];
-	/* Of the whole tree of the command; 0 where the host cannot tell. */
+	/* Of the whole tree of the command; 0 where the host cannot tell, of I/O COVE_UNKNOWN. */
 	uint64_t cpu_us, mem_peak_bytes, io_read_bytes, io_write_bytes;
 };
 /* Runs a command to its end. */

@@ -307,9 +307,12 @@ static void say_limit(struct cli *c, const char *box, const struct cove_result *
 			 (unsigned long long)now.pids_limit);
 	else if (pids)
 		cli_note("too many processes (--pids)");
-	if (disk && now.disk_limit_bytes)
-		cli_note("disk full: the box's limit is %s (--disk)",
-			 size_format(size, now.disk_limit_bytes));
+	if (disk && now.disk_own_limit_bytes)
+		cli_note("disk full: the box's limit is %s%s (--disk)",
+			 size_format(size, now.disk_own_limit_bytes),
+			 now.disk_own_limit_bytes < now.disk_limit_bytes
+				 ? ", and its workspace has one of its own"
+				 : "");
 	else if (disk)
 		cli_note("disk full (--disk)");
 }

@@ -22,8 +22,9 @@ const struct verb verb_inspect = {
 	.synopsis = "inspect BOX...",
 	.summary = "all that is known of a box, as JSON",
 	.help = "Indented for reading; one line per box with --json. limits says of each what it\n"
-		"is, whether you asked for it and whether it holds; not_enforced why one does\n"
-		"not; usage what the box uses now; commands the last 16 with what they used.\n"
+		"is, what was wanted, whether you asked for it and whether it holds; the box's\n"
+		"own writes and its workspace have that much disk each. not_enforced says why\n"
+		"one does not hold, usage what the box uses now, commands what the last 16 used.\n"
 		"\n"
 		"Examples\n"
 		"  cove inspect dev\n"

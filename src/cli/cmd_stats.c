@@ -39,18 +39,23 @@ static const char *const titles[] = {"NAME",	   "CPU%",   "MEM/LIMIT", "PIDS/LIM
 				     "DISK/LIMIT", "IO R/W", "UPTIME"};
 enum { COLUMNS = sizeof(titles) / sizeof(titles[0]) };
 
+static const char *counted(char text[SIZE_TEXT], uint64_t bytes)
+{
+	return bytes == COVE_UNKNOWN ? "-" : size_format(text, bytes);
+}
+
 static void size_cell(struct table *t, uint64_t used, uint64_t limit)
 {
 	char a[SIZE_TEXT], b[SIZE_TEXT];
 
-	table_cellf(t, "%s / %s", size_format(a, used), limit ? size_format(b, limit) : "-");
+	table_cellf(t, "%s / %s", counted(a, used), limit ? size_format(b, limit) : "-");
 }
 
 static void row(struct table *t, const void *item)
 {
 	const struct sample *s = item;
 	const struct cove_stats *n = &s->now;
-	char a[16], b[16];
+	char a[SIZE_TEXT], b[SIZE_TEXT];
 
 	table_cell(t, s->name);
 	if (n->paused)
@@ -65,8 +70,7 @@ static void row(struct table *t, const void *item)
 	else
 		table_cellf(t, "%llu / -", (unsigned long long)n->pids);
 	size_cell(t, n->disk_bytes, n->disk_limit_bytes);
-	table_cellf(t, "%s / %s", text_bytes(a, n->io_read_bytes),
-		    text_bytes(b, n->io_write_bytes));
+	table_cellf(t, "%s / %s", counted(a, n->io_read_bytes), counted(b, n->io_write_bytes));
 	table_cell(t, text_duration(a, n->uptime_ms));
 }
 
@@ -263,9 +267,10 @@ const struct verb verb_stats = {
 	.synopsis = "stats [--watch] [--json] [BOX...]",
 	.summary = "what running boxes use, and may",
 	.help = "All running boxes, or those named: share of one processor, and memory,\n"
-		"processes and disk beside their limits; `-` is none. Numbers that this host\n"
-		"cannot tell are 0. --watch goes on until Ctrl-C. With --json one object per\n"
-		"box and line; cpu_milli there is thousandths of a processor.\n"
+		"processes and disk beside their limits; `-` is none, or not counted. The box's\n"
+		"own writes and its named workspace have a limit of --disk each: DISK is both.\n"
+		"--watch goes on until Ctrl-C. With --json one object per box and line, null for\n"
+		"what is not counted; cpu_milli there is thousandths of a processor.\n"
 		"\n"
 		"Examples\n"
 		"  cove stats\n"

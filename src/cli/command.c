@@ -26,11 +26,27 @@ static bool is_box_gone(const char *name)
 	return gone;
 }
 
+/* No command can be started in a box that is full of processes, so nothing inside can end them. */
+static void say_remedy(struct cli *c, const char *box, const struct cove_error *err)
+{
+	struct cove_stats now;
+
+	if (err->kind != COVE_LIMIT || err->code != EAGAIN || c->o.json ||
+	    cove_stats(c->cove, box, &now, NULL) < 0)
+		return;
+	/* init comes on top of the limit. */
+	if (now.pids_limit && now.pids > now.pids_limit)
+		cli_note("`cove ps %s` and `cove kill %s ID` end what left them, `cove stop %s` "
+			 "all",
+			 box, box, box);
+}
+
 /* The error of a command that did not start: 127 and 126 as shells have them, else 125. */
 static int command_fail(struct cli *c, struct cove_box *box, const struct cove_error *err)
 {
 	int status = cli_fail(c, err);
 
+	say_remedy(c, cove_box_name(box), err);
 	if ((status != EXIT_COVE && status != EXIT_USAGE) || is_box_gone(cove_box_name(box)))
 		return status;
 	if (err->code == ENOENT)

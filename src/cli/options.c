@@ -108,7 +108,7 @@ static const struct opt opts[OPT_COUNT] = {
 	[OPT_PIDS] = {"pids", 0, KIND_LIMIT_COUNT, AT(pids), "N",
 		      "processes and threads; default 1024"},
 	[OPT_DISK] = {"disk", 0, KIND_LIMIT_SIZE, AT(disk_bytes), "SIZE",
-		      "all that it writes, host directories excepted; default 10G"},
+		      "all that it writes, and a named workspace as much; default 10G"},
 	[OPT_FILES] = {"files", 0, KIND_LIMIT_COUNT, AT(files), "N",
 		       "open files of one process; default 65536"},
 	[OPT_IO] = {"io", 0, KIND_LIMIT_SIZE, AT(io_bytes), "SIZE",

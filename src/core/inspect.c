@@ -162,6 +162,30 @@ static bool is_enforced(enum limit_id id, const struct cove_stats *stats, const 
 	}
 }
 
+/* Where the host has little room the keeper makes a smaller disk than the default. */
+static uint64_t value_of(enum limit_id id, const struct spec *s, const struct cove_stats *stats)
+{
+	if (id == LIMIT_DISK && s->limits[id] && stats && stats->disk_own_limit_bytes)
+		return stats->disk_own_limit_bytes;
+	return s->limits[id];
+}
+
+/* What was wanted, and what may take as much as there is, each for itself. */
+static void put_disks(struct json *j, const struct spec *s)
+{
+	char line[BOX_NAME_MAX + 16];
+
+	view_known_u64(j, "wanted", s->limits[LIMIT_DISK]);
+	json_key(j, "each");
+	json_array_begin(j);
+	json_str(j, "box");
+	if (s->workspace) {
+		snprintf(line, sizeof(line), "workspace %s", s->workspace);
+		json_str(j, line);
+	}
+	json_array_end(j);
+}
+
 /* What a limit is, who wanted it, and whether it holds: without stats that is not known, since the
  * next start of a stopped box may find another host. */
 static void put_limits(struct json *j, const struct spec *s, const struct cove_stats *stats,
@@ -174,8 +198,10 @@ static void put_limits(struct json *j, const struct spec *s, const struct cove_s
 
 		json_key(j, limit_key(id));
 		json_object_begin(j);
-		view_known_u64(j, "value", s->limits[i]);
+		view_known_u64(j, "value", value_of(id, s, stats));
 		json_kv_bool(j, "asked", s->limits_asked & 1u << i);
+		if (id == LIMIT_DISK && s->limits[i])
+			put_disks(j, s);
 		json_key(j, "enforced");
 		if (s->limits[i] == 0 || !stats)
 			json_null(j);

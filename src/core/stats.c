@@ -67,6 +67,7 @@ int stats_ask(struct conn *c, struct cove_stats *ret, struct err *e)
 		.io_read_bytes = m.io_read_bytes,
 		.io_write_bytes = m.io_write_bytes,
 		.execs_running = m.execs_running,
+		.disk_own_limit_bytes = m.disk_own_limit_bytes,
 	};
 	return 0;
 }

@@ -30,6 +30,15 @@ void view_known_u64(struct json *j, const char *key, uint64_t v)
 		json_null(j);
 }
 
+void view_counted(struct json *j, const char *key, uint64_t v)
+{
+	json_key(j, key);
+	if (v == COVE_UNKNOWN)
+		json_null(j);
+	else
+		json_u64(j, v);
+}
+
 static void kv_text(struct json *j, const char *key, const char *s)
 {
 	json_kv_str(j, key, s[0] ? s : NULL);
@@ -41,8 +50,8 @@ void view_usage(struct json *j, uint64_t cpu_us, uint64_t mem_peak_bytes, uint64
 	/* Up: what ran used something. */
 	view_known_u64(j, "cpu_ms", cpu_us / 1000 + (cpu_us % 1000 != 0));
 	view_known_u64(j, "mem_peak_bytes", mem_peak_bytes);
-	json_kv_u64(j, "io_read_bytes", io_read_bytes);
-	json_kv_u64(j, "io_write_bytes", io_write_bytes);
+	view_counted(j, "io_read_bytes", io_read_bytes);
+	view_counted(j, "io_write_bytes", io_write_bytes);
 }
 
 void view_exec(struct json *j, const struct cove_exec_info *x)
@@ -83,11 +92,12 @@ void view_stats(struct json *j, const struct cove_stats *s)
 	json_kv_u64(j, "pids", s->pids);
 	view_known_u64(j, "pids_limit", s->pids_limit);
 	json_kv_u64(j, "pids_hits", s->pids_hits);
-	json_kv_u64(j, "disk_bytes", s->disk_bytes);
+	view_counted(j, "disk_bytes", s->disk_bytes);
 	view_known_u64(j, "disk_limit_bytes", s->disk_limit_bytes);
-	json_kv_u64(j, "disk_files", s->disk_files);
+	view_known_u64(j, "disk_own_limit_bytes", s->disk_own_limit_bytes);
+	view_counted(j, "disk_files", s->disk_files);
 	view_known_u64(j, "disk_files_limit", s->disk_files_limit);
-	json_kv_u64(j, "io_read_bytes", s->io_read_bytes);
-	json_kv_u64(j, "io_write_bytes", s->io_write_bytes);
+	view_counted(j, "io_read_bytes", s->io_read_bytes);
+	view_counted(j, "io_write_bytes", s->io_write_bytes);
 	json_kv_u64(j, "execs_running", s->execs_running);
 }

@@ -12,6 +12,9 @@ const char *expiry_name(enum expiry e);
 /* A number that may be unknown: null for 0. */
 void view_known_u64(struct json *j, const char *key, uint64_t v);
 
+/* A number that may not be counted: null for COVE_UNKNOWN. */
+void view_counted(struct json *j, const char *key, uint64_t v);
+
 /* What a command used. */
 void view_usage(struct json *j, uint64_t cpu_us, uint64_t mem_peak_bytes, uint64_t io_read_bytes,
 		uint64_t io_write_bytes);

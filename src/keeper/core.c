@@ -82,7 +82,37 @@ void keeper_credit_init(struct keeper *k, uint32_t id, uint8_t stream, uint64_t 
 		keeper_sent_init(k, wire_credit_encode(&k->init.out, id, stream, &m));
 }
 
+/* ---- the box's own log ---- */
+
+void keeper_event(struct keeper *k, const struct event *event)
+{
+	int r;
+
+	if (k->quiet)
+		return;
+	r = logs_dir(&k->logs);
+	if (r >= 0)
+		r = events_add(&k->events, r, event);
+	if (r < 0)
+		keeper_note(k, "the events could not be written: %s", strerror(-r));
+}
+
 /* ---- from init ---- */
+
+/* Was something said already about what stands before the line's colon? */
+static bool is_noted(struct keeper *k, const char *line)
+{
+	const char *at = buf_cstr(&k->notes);
+	size_t n = strcspn(line, ":");
+
+	while (line[n] && at && *at) {
+		if (strncmp(at, line, n + 1) == 0)
+			return true;
+		at = strchrnul(at, '\n');
+		at += *at == '\n';
+	}
+	return false;
+}
 
 static void take_notes(struct keeper *k, const char *notes)
 {
@@ -93,7 +123,8 @@ static void take_notes(struct keeper *k, const char *notes)
 		snprintf(raw, sizeof(raw), "%.*s", (int)(end - notes < 199 ? end - notes : 199),
 			 notes);
 		keeper_safe_text(line, sizeof(line), raw);
-		keeper_note(k, "%s", line);
+		if (!is_noted(k, line))
+			keeper_note(k, "%s", line);
 		notes = *end ? end + 1 : end;
 	}
 }

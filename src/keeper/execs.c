@@ -5,6 +5,7 @@
 #include "keeper/exec.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -164,16 +165,10 @@ static void event(struct exec *x, enum event_kind kind)
 		.cwd = x->cwd,
 		.cause = rec->cause[0] ? rec->cause : NULL,
 	};
-	int r;
 
-	if (k->quiet)
-		return;
-	if (kind == EVENT_RESULT && ev.shell && ev.cwd)
+	if (!k->quiet && kind == EVENT_RESULT && ev.shell && ev.cwd)
 		ev.cwd_changed = events_shell_moved(&k->events, ev.shell, ev.cwd);
-	r = logs_dir(&k->logs);
-	if (r >= 0)
-		r = events_add(&k->events, r, &ev);
-	noted(k, r, "events");
+	keeper_event(k, &ev);
 }
 
 /* ---- making room ---- */
@@ -335,6 +330,8 @@ static struct exec *exec_new(struct keeper *k, const struct wire_exec *m)
 	command_text(m, rec.command, sizeof(rec.command));
 	if (m->shell)
 		str_copy(rec.shell, sizeof(rec.shell), m->shell);
+	if (k->io_unknown)
+		rec.io_read_bytes = rec.io_write_bytes = WIRE_UNKNOWN;
 	x = run ? table_add(k, &rec) : NULL;
 	if (!x) {
 		free(run);
@@ -670,14 +667,18 @@ static void hear_exit(struct exec *x, const struct wire_frame *f)
 	r->shell_state = (uint8_t)m.shell_state;
 	r->cpu_us = m.cpu_us;
 	r->mem_peak_bytes = m.mem_peak_bytes;
-	r->io_read_bytes = m.io_read_bytes;
-	r->io_write_bytes = m.io_write_bytes;
+	if (!x->k->io_unknown) {
+		r->io_read_bytes = m.io_read_bytes;
+		r->io_write_bytes = m.io_write_bytes;
+	}
 	/* What a box's end ended has the box's cause. */
 	str_copy(r->cause, sizeof(r->cause),
 		 x->k->end_cause && r->signal ? x->k->end_cause : known_cause(&m));
 	x->k->pids_execs += strcmp(r->cause, "pids") == 0;
 	if (m.cwd && strlen(m.cwd) < BOX_PATH_MAX + 16)
 		x->cwd = strdup(m.cwd);
+	if (x->k->on_used)
+		x->k->on_used(x->k, r);
 	finish(x);
 }
 
@@ -762,6 +763,12 @@ static void interrupt(struct exec *x)
 		err_set(&e, ERR_INTERRUPTED, ECANCELED,
 			"box '%s' ended before it said whether the command began", x->k->name);
 		fail_followers(x, &e);
+	}
+	/* When a box's time is over its processes are killed: how it ended is known then. */
+	if (x->k->end_cause && x->run->state == RUN_STARTED) {
+		x->rec.signal = SIGKILL;
+		end_without_exit(x, EXEC_DONE, x->k->end_cause);
+		return;
 	}
 	end_without_exit(x, EXEC_INTERRUPTED, x->k->end_cause ? x->k->end_cause : "interrupted");
 }

@@ -79,6 +79,8 @@ struct keeper {
 	void (*on_room)(struct keeper *k); /* a client left */
 	void (*on_idle)(struct keeper *k); /* the last running command ended */
 	void (*on_exec)(struct keeper *k); /* a command is about to be given to init */
+	/* A command has ended, and this is what it used. */
+	void (*on_used)(struct keeper *k, const struct exec_record *r);
 	/* Freezes or thaws the box, before `paused` changes; a refusal changes nothing. */
 	int (*on_pause)(struct keeper *k, bool on, struct err *e);
 	/* Adds what the host knows of the box. */
@@ -96,6 +98,7 @@ struct keeper {
 	/* For STATUS: static, NULL before they are known. */
 	const char *ids, *storage;
 	const char *walls; /* borrowed; lines */
+	bool io_unknown;   /* no group counts a command's I/O */
 	uint64_t started_ms;
 	struct buf notes; /* lines: what the box could not have */
 
@@ -138,6 +141,8 @@ void keeper_send_init(struct keeper *k, enum wire_type type, uint8_t stream, uin
 void keeper_sent_init(struct keeper *k, int r);
 void keeper_credit_init(struct keeper *k, uint32_t id, uint8_t stream, uint64_t bytes);
 void keeper_broken(struct keeper *k, const char *what); /* init broke the protocol */
+/* Into the box's own log, which a one-shot box has not. */
+void keeper_event(struct keeper *k, const struct event *event);
 /* Copies text from the box so that it is safe to print, cut to fit. */
 void keeper_safe_text(char *dst, size_t size, const char *text);
 /* An ERROR of init's as one of ours: known kind, safe sentence. */

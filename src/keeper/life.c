@@ -37,17 +37,6 @@ static struct life *life_of(struct keeper *k)
 	return container(k, struct life, k);
 }
 
-static void add_event(struct life *l, const struct event *event)
-{
-	struct keeper *k = &l->k;
-	int r = k->quiet ? -1 : logs_dir(&k->logs);
-
-	if (r >= 0)
-		r = events_add(&k->events, r, event);
-	if (r < 0 && !k->quiet)
-		keeper_note(k, "the events could not be written: %s", strerror(-r));
-}
-
 /* ---- gone ---- */
 
 /* Takes the box's directory out of sight. */
@@ -79,7 +68,7 @@ static int record_end(struct life *l, struct err *e)
 
 	if (l->remove)
 		return delete_box(l, e);
-	add_event(l, &ev);
+	keeper_event(&l->k, &ev);
 	return record_write_end(l->box_fd, l->cause, l->by, true, e);
 }
 
@@ -253,7 +242,7 @@ static void on_up(struct keeper *k)
 
 	life_enter(l, LIFE_UP);
 	k->started_ms = ev.at_ms;
-	add_event(l, &ev);
+	keeper_event(&l->k, &ev);
 	meter_start(l);
 	r = listener_open(&l->listener);
 	if (r == 0)
@@ -372,7 +361,7 @@ static int undo_start(struct life *l)
 	}
 	if (l->made) {
 		life_release(l);
-		add_event(l, &ev);
+		keeper_event(&l->k, &ev);
 		r = l->config.spec.one_shot
 			    ? delete_box(l, &e)
 			    : record_write_end(l->box_fd, "start failed", "", false, &e);

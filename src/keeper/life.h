@@ -17,6 +17,7 @@
 #include "cgroup/cgroup.h"
 #include "keeper/config.h"
 #include "keeper/keeper.h"
+#include "keeper/ledger.h"
 #include "keeper/listener.h"
 #include "keeper/truth.h"
 #include "storage/storage.h"
@@ -36,8 +37,9 @@ struct life {
 	struct cgroup cgroup;
 	bool has_cgroup;
 	struct volume volume;
-	struct volume workspace; /* of a named one: only its stat_fd */
+	struct volume workspace; /* of a named one: only its stat_fd and bytes */
 	struct truth truth;
+	struct ledger ledger;
 	char cgroup_name[BOX_NAME_MAX + 12];
 	const struct wall_ops *wall;
 	struct wall_box box;
@@ -71,6 +73,8 @@ void life_end(struct life *l, const struct keeper_end *end);
 int limits_make_cgroup(struct life *l, struct err *e);
 int limits_open_volume(struct life *l, struct err *e);
 void limits_for_wall(const struct life *l, struct wall_limits *ret);
+/* The limit of a volume as it was asked for, or as it was made where that is something else. */
+uint64_t limits_disk(const struct life *l, const struct volume *v);
 unsigned limits_cpus(const struct life *l);
 /* Is that limit, where there is one, kept? */
 bool limits_hold(const struct life *l, enum limit_id id);

@@ -48,6 +48,13 @@ static int not_kept(struct life *l, enum limit_id id, const char *why, struct er
 
 /* ---- groups ---- */
 
+/* Does init have groups that count each command's I/O? */
+static bool counts_io(const struct cgroup *cg)
+{
+	return cg->v1_work_fd[CGROUP_IO] >= 0 ||
+	       (cg->can & 1u << CGROUP_IO && cg->v1_fd[CGROUP_IO] < 0);
+}
+
 int limits_make_cgroup(struct life *l, struct err *e)
 {
 	const uint64_t *v = l->config.spec.limits;
@@ -70,6 +77,7 @@ int limits_make_cgroup(struct life *l, struct err *e)
 			&l->cgroup, e);
 	if (r < 0)
 		return r;
+	l->k.io_unknown = !counts_io(&l->cgroup);
 	if (!(l->cgroup.can & 1u << CGROUP_TREE))
 		keeper_note(&l->k,
 			    "no cgroup: %s; a command's tree is ended by walking its descendants",
@@ -252,6 +260,17 @@ int limits_open_volume(struct life *l, struct err *e)
 	l->k.storage = ops->name;
 	note_host_dirs(l);
 	return 0;
+}
+
+uint64_t limits_disk(const struct life *l, const struct volume *v)
+{
+	/* A filesystem has a little less room than it was asked for, since it is never to be more.
+	 * People are told the limit that was asked for. */
+	enum { SHARE = 16, SLACK = 256 << 10 };
+	uint64_t limit = l->config.spec.limits[LIMIT_DISK];
+	uint64_t least = limit - limit / SHARE;
+
+	return v->bytes > 0 && v->bytes <= limit && v->bytes + SLACK >= least ? limit : v->bytes;
 }
 
 void limits_for_wall(const struct life *l, struct wall_limits *ret)

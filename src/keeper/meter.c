@@ -10,9 +10,12 @@
 #include "keeper/exec.h"
 #include "keeper/life.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
-enum { FRESH_MS = 100, REFRESH_MS = 1000 };
+enum { FRESH_MS = 100, REFRESH_MS = 1000, SLOW_MS = 5000 };
 
 static struct life *life_of(struct keeper *k)
 {
@@ -36,10 +39,41 @@ static void add_disk(const struct life *l, struct wire_stats *m)
 
 		volume_usage(volumes[i], &disk);
 		m->disk_bytes += disk.bytes;
-		m->disk_limit_bytes += disk.bytes_limit ? disk.bytes_limit : volumes[i]->bytes;
+		m->disk_limit_bytes += limits_disk(l, volumes[i]);
 		m->disk_files += disk.files;
 		m->disk_files_limit += disk.files_limit;
 	}
+	m->disk_own_limit_bytes = limits_disk(l, &l->volume);
+	if (l->volume.stat_fd < 0 && l->workspace.stat_fd < 0)
+		m->disk_bytes = m->disk_files = WIRE_UNKNOWN;
+}
+
+static bool has_group(void *arg, uint32_t id)
+{
+	const struct life *l = arg;
+	struct stat st;
+	char name[16];
+
+	snprintf(name, sizeof(name), "e%u", id);
+	return fstatat(l->cgroup.v1_work_fd[CGROUP_IO], name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static void add_io(struct life *l, const struct cgroup_stats *now, struct wire_stats *m)
+{
+	m->io_read_bytes = now->io_read_bytes;
+	m->io_write_bytes = now->io_write_bytes;
+	if (!(l->cgroup.can & 1u << CGROUP_IO))
+		m->io_read_bytes = m->io_write_bytes = WIRE_UNKNOWN;
+	else if (l->cgroup.v1_work_fd[CGROUP_IO] >= 0)
+		ledger_sum(&l->ledger, &m->io_read_bytes, &m->io_write_bytes);
+}
+
+static void on_used(struct keeper *k, const struct exec_record *r)
+{
+	struct life *l = life_of(k);
+
+	if (l->cgroup.v1_work_fd[CGROUP_IO] >= 0)
+		ledger_add(&l->ledger, r);
 }
 
 static void on_stats(struct keeper *k, struct wire_stats *m)
@@ -47,8 +81,12 @@ static void on_stats(struct keeper *k, struct wire_stats *m)
 	struct life *l = life_of(k);
 	struct cgroup_stats now;
 
+	/* Before the count: a group that goes in between is missing for a moment, and not there
+	 * twice. */
+	ledger_settle(&l->ledger, has_group, l);
 	cgroup_stats(&l->cgroup, &now);
 	add_disk(l, m);
+	add_io(l, &now, m);
 	m->cpu_us = now.cpu_us;
 	m->throttled_us = now.throttled_us;
 	m->cpu_limit_milli = if_held(l, LIMIT_CPUS);
@@ -59,41 +97,56 @@ static void on_stats(struct keeper *k, struct wire_stats *m)
 	m->pids = now.pids;
 	m->pids_limit = if_held(l, LIMIT_PIDS);
 	m->pids_hits = now.pids_hits;
-	m->io_read_bytes = now.io_read_bytes;
-	m->io_write_bytes = now.io_write_bytes;
 }
 
 /* ---- the box's own /proc ---- */
 
-static void refresh(struct life *l)
+/* When to look again; 0: init is alone, and nobody is there to read. What a command left behind
+ * reads them too, but what does nothing, like a shell that waits for its next line, is not worth
+ * much; nor is a box whose processes nobody counts. */
+static unsigned next_look(const struct life *l, const struct cgroup_stats *now, bool is_busy)
+{
+	if (execs_running(&l->k) > 0)
+		return REFRESH_MS;
+	if (!(l->cgroup.can & 1u << CGROUP_PIDS))
+		return SLOW_MS;
+	if (now->pids <= 1)
+		return 0;
+	return is_busy ? REFRESH_MS : SLOW_MS;
+}
+
+static unsigned refresh(struct life *l)
 {
 	struct cgroup_stats now;
+	bool is_busy;
 	int r;
 
 	cgroup_stats_now(&l->cgroup, &now);
+	is_busy = now.cpu_us != l->truth.cpu_us;
 	r = truth_write(&l->truth, ev_now(l->ev), &now, execs_running(&l->k));
 	if (r < 0)
 		keeper_note(&l->k, "the box's own /proc could not be written: %s", strerror(-r));
+	return next_look(l, &now, is_busy);
 }
 
 static void on_exec(struct keeper *k)
 {
 	struct life *l = life_of(k);
+	uint64_t now = ev_now(l->ev);
 
-	if (truth_is_old(&l->truth, ev_now(l->ev), FRESH_MS))
+	if (truth_is_old(&l->truth, now, FRESH_MS))
 		refresh(l);
-	if (!l->refresh.armed)
+	if (!l->refresh.armed || l->refresh.at_ms > now + REFRESH_MS)
 		ev_timer_set(l->ev, &l->refresh, REFRESH_MS);
 }
 
 static void on_refresh(struct ev_timer *t)
 {
 	struct life *l = container(t, struct life, refresh);
+	unsigned wait_ms = l->k.paused ? 0 : refresh(l);
 
-	if (l->k.paused || execs_running(&l->k) == 0)
-		return;
-	refresh(l);
-	ev_timer_set(l->ev, t, REFRESH_MS);
+	if (wait_ms)
+		ev_timer_set(l->ev, t, wait_ms);
 }
 
 /* ---- standing still ---- */
@@ -103,9 +156,7 @@ static int on_pause(struct keeper *k, bool on, struct err *e)
 	struct life *l = life_of(k);
 	int r = cgroup_freeze(&l->cgroup, on, e);
 
-	if (r < 0 && on)
-		cgroup_freeze(&l->cgroup, false, NULL); /* not half */
-	if (r == 0 && !on && execs_running(k) > 0)
+	if (r == 0 && !on)
 		ev_timer_set(l->ev, &l->refresh, 0);
 	return r;
 }
@@ -173,6 +224,7 @@ void meter_init(struct life *l)
 	l->k.on_stats = on_stats;
 	l->k.on_pause = on_pause;
 	l->k.on_exec = on_exec;
+	l->k.on_used = on_used;
 	l->ttl.on_timer = on_ttl;
 	l->idle.on_timer = on_idle_time;
 	l->refresh.on_timer = on_refresh;

@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -39,6 +40,25 @@ static int not_bounded(struct mounts *m, const struct spec *s, const char *why, 
 	return 0;
 }
 
+/* It was made by another box with a larger limit, and has what that box put there. */
+static int larger_disk(struct mounts *m, const struct spec *s, uint64_t bytes, struct err *e)
+{
+	/* Up, so that a limit of so much is kept. */
+	uint64_t mib = (bytes + (1 << 20) - 1) >> 20;
+	char text[LIMIT_TEXT];
+
+	limit_format(LIMIT_DISK, s->limits[LIMIT_DISK], text);
+	if (s->limits_asked & 1u << LIMIT_DISK && !s->best_effort)
+		return err_set(e, ERR_UNSUPPORTED, ENOTSUP,
+			       "--disk %s cannot be kept: workspace '%s' has a disk of %" PRIu64
+			       " MiB; use another workspace, --disk %" PRIu64 "M, or --best-effort",
+			       text, s->workspace, mib, mib);
+	snprintf(m->note, sizeof(m->note),
+		 "disk: workspace '%s' has a disk of %" PRIu64 " MiB, more than %s", s->workspace,
+		 mib, text);
+	return 0;
+}
+
 static int open_named(struct mounts *m, const struct spec *s, struct state *st, struct err *e)
 {
 	/* Only who asks matters here: the volume is stored with the box's own ids. */
@@ -58,6 +78,8 @@ static int open_named(struct mounts *m, const struct spec *s, struct state *st, 
 	r = workspace_use(st, name, &ids, s->limits[LIMIT_DISK], &use, e);
 	if (r == 0 && use.why[0])
 		r = not_bounded(m, s, use.why, e);
+	else if (r == 0 && s->limits[LIMIT_DISK] && use.volume.bytes > s->limits[LIMIT_DISK])
+		r = larger_disk(m, s, use.volume.bytes, e);
 	if (r < 0) {
 		workspace_use_done(&use);
 		return r;

@@ -16,13 +16,13 @@ struct mounts {
 	char workspace[BOX_PATH_MAX]; /* host path, empty without one */
 	int workspace_fd;	      /* owned, -1 without one; its files with ids as stored */
 	struct volume volume;	      /* of a named workspace that has one */
-	char note[320];		      /* "disk: ..." where its workspace is not bounded, or empty */
+	char note[320]; /* "disk: ..." where its workspace is not bounded so, or empty */
 };
 
 #define WORKSPACE_DST "/workspace"
 
-/* st needs its home and run, and home_fd for a new workspace. A disk limit that the caller asked for and
- * that the workspace cannot keep is refused, unless best effort will do. mounts_done when the wall
- * has taken them, also after a failure. */
+/* st needs its home and run, and home_fd for a new workspace. A disk limit that the caller asked
+ * for and that the workspace cannot keep is refused, unless best effort will do. mounts_done when
+ * the wall has taken them, also after a failure. */
 int mounts_make(struct mounts *m, const struct keeper_config *c, struct state *st, struct err *e);
 void mounts_done(struct mounts *m);

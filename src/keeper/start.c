@@ -280,6 +280,18 @@ static void keep_map(struct life *l)
 	l->ids.ns_fd = open(path, O_RDONLY | O_CLOEXEC);
 }
 
+/* Storage in memory is made by the wall. The box's root says how full it is: an overlay tells the
+ * numbers of the layer that it writes to. Without it they are not known. */
+static void find_memory_volume(struct life *l)
+{
+	char path[64];
+
+	if (!(l->volume.ops->flags & STORAGE_MEMORY))
+		return;
+	snprintf(path, sizeof(path), "/proc/%d/root", (int)l->box.pid);
+	l->volume.stat_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
 /* What the kernel could not give the box is noted like a limit that it could not keep. */
 static void hear_wall(struct life *l)
 {
@@ -304,6 +316,7 @@ static int start_init(struct life *l, struct err *e)
 	r = start_wall(l, ready, e);
 	args_done(&ready->args);
 	l->workspace.stat_fd = take_fd(ready->mounts.volume.stat_fd);
+	l->workspace.bytes = ready->mounts.volume.bytes;
 	mounts_done(&ready->mounts);
 	fd_close(&l->st.workspaces_fd);
 	fd_close(&l->volume.mount_fd); /* the box has it now */
@@ -324,6 +337,7 @@ static int start_init(struct life *l, struct err *e)
 		return r;
 	l->k.init_pid = l->box.pid;
 	keep_map(l);
+	find_memory_volume(l);
 	r = keeper_connect(&l->k, l->box.rfd, l->box.wfd);
 	return r < 0 ? err_errno(e, -r, "watch the box's wire") : 0;
 }

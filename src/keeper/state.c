@@ -60,7 +60,7 @@ bool client_is_held_up(struct client *c, uint32_t id)
 	return c->k->paused;
 }
 
-static void add_event(struct keeper *k, const char *by)
+static void tell_pause(struct keeper *k, const char *by)
 {
 	struct event ev = {
 		.kind = k->paused ? EVENT_PAUSE : EVENT_RESUME,
@@ -68,12 +68,8 @@ static void add_event(struct keeper *k, const char *by)
 		.box = k->name,
 		.by = by[0] ? by : NULL,
 	};
-	int r = k->quiet ? 0 : logs_dir(&k->logs);
 
-	if (r >= 0 && !k->quiet)
-		r = events_add(&k->events, r, &ev);
-	if (r < 0)
-		keeper_note(k, "the events could not be written: %s", strerror(-r));
+	keeper_event(k, &ev);
 }
 
 /* It is in init's socket before init moves, so that no timeout of a command comes first. */
@@ -106,7 +102,7 @@ static int pause_box(struct keeper *k, bool on, const char *by, struct err *e)
 	if (on)
 		k->paused_ms = clock_mono_ms();
 	execs_pause(k, on);
-	add_event(k, by);
+	tell_pause(k, by);
 	return 0;
 }
 

@@ -2,8 +2,8 @@
  * /proc as it is for the box: meminfo, cpuinfo, loadavg, uptime and stat, made from the box's own
  * limits and numbers. They are small files in memory that the wall shows read-only over those of
  * the kernel; the keeper writes them anew before a command starts and every second while one runs,
- * so an idle box costs nothing. Each is written with one call and never changes its length, so a
- * reader sees one state or the next.
+ * less often while only what it left behind is there, so an idle box costs nothing. Each is written
+ * with one call and never changes its length, so a reader sees one state or the next.
  *
  * cpuinfo is the host's, cut to as many processors as the box has. The load is how many processors
  * the box kept busy, averaged as the kernel averages.

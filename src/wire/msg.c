@@ -66,7 +66,8 @@ static const struct field stats_fields[] = {
 	U64(stats, mem_limit_bytes), U64(stats, oom_kills), U64(stats, pids),
 	U64(stats, pids_limit), U64(stats, pids_hits), U64(stats, disk_bytes),
 	U64(stats, disk_limit_bytes), U64(stats, disk_files), U64(stats, disk_files_limit),
-	U64(stats, io_read_bytes), U64(stats, io_write_bytes), U64(stats, execs_running), {0}};
+	U64(stats, io_read_bytes), U64(stats, io_write_bytes), U64(stats, execs_running),
+	U64(stats, disk_own_limit_bytes), {0}};
 /* clang-format on */
 
 static void put_le(uint8_t *p, uint64_t v, int bytes)

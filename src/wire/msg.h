@@ -62,6 +62,7 @@ struct wire_credit {
 	uint64_t bytes;
 };
 
+#define WIRE_UNKNOWN	UINT64_MAX /* a number that nobody counts here */
 #define WIRE_NO_TIMEOUT UINT64_MAX /* client: none, although the box has a default */
 struct wire_exec {
 	struct wire_list argv; /* exec: program and arguments */
@@ -102,7 +103,8 @@ struct wire_exit {
 	uint64_t shell_state; /* enum wire_shell_state */
 	const char *cwd;      /* of the shell after a line; of the command for exec */
 	const char *cause;    /* exit, signal, timeout, oom, pids, disk, killed, interrupted, ... */
-	/* Of its whole tree, as far as the host's cgroups can tell; 0 where they cannot. */
+	/* Of its whole tree, as far as the host's cgroups can tell; 0 where they cannot. keeper:
+	 * I/O that is not counted is WIRE_UNKNOWN. */
 	uint64_t cpu_us, mem_peak_bytes, io_read_bytes, io_write_bytes;
 };
 
@@ -152,7 +154,8 @@ struct wire_status {
 	const char *walls; /* what stands between it and the kernel: seccomp, landlock...; lines */
 };
 
-/* All of the box, now. A number that this host cannot tell is 0; a limit of 0 is none. */
+/* All of the box, now. A number that this host cannot tell is 0, of disk and I/O WIRE_UNKNOWN; a
+ * limit of 0 is none. */
 struct wire_stats {
 	uint64_t uptime_ms, paused;
 	uint64_t cpu_us, cpu_limit_milli, throttled_us;
@@ -161,6 +164,7 @@ struct wire_stats {
 	uint64_t disk_bytes, disk_limit_bytes, disk_files, disk_files_limit;
 	uint64_t io_read_bytes, io_write_bytes;
 	uint64_t execs_running;
+	uint64_t disk_own_limit_bytes; /* of disk_limit_bytes: without its workspace */
 };
 
 struct wire_pause {

@@ -1,5 +1,6 @@
 """Where a box's writes live: the disk limit as a user meets it, disks in files, workspaces with one, memory."""
 import glob
+import json
 import os
 import pathlib
 import re
@@ -223,6 +224,50 @@ def test_a_plain_workspace_cannot_keep_a_limit(home):
     home("run", "--disk", "50M", "--best-effort", "--workspace", "old", "--", "true").ok()
     home("run", "--workspace", "old", "--", "touch", "/workspace/f").ok()
     assert os.path.exists(f"{home.home}/workspaces/old/f")
+
+
+@needs_root
+def test_a_workspace_has_a_limit_of_its_own(home):
+    """A box with a smaller limit does not get more than that without being told."""
+    first = home("create", "--disk", "40M", "--workspace", "w").ok().text.strip()
+    info = home.inspect(first)
+    assert info["limits"]["disk_bytes"]["each"] == ["box", "workspace w"]
+    assert info["usage"]["disk_own_limit_bytes"] == 40 * MIB and info["usage"]["disk_limit_bytes"] == 80 * MIB
+    home("create", "--disk", "20M", "--workspace", "w").failed(
+        "--disk 20 MiB", "workspace 'w' has a disk of 40 MiB", "--best-effort")
+    smaller = home("create", "--disk", "20M", "--best-effort", "--workspace", "w").ok().text.strip()
+    info = home.inspect(smaller)
+    assert [x for x in info["not_enforced"] if x.startswith("disk: workspace 'w' has a disk of 40 MiB")]
+    assert info["limits"]["disk_bytes"]["enforced"] is False
+    assert info["limits"]["disk_bytes"]["value"] == 20 * MIB
+    larger = home("create", "--disk", "60M", "--workspace", "w").ok().text.strip()
+    assert home.inspect(larger)["limits"]["disk_bytes"]["enforced"] is True
+    got = home("exec", first, "--", "sh", "-c", FILL % ("/var/tmp/f", 2000))
+    assert "the box's limit is 40 MiB, and its workspace has one of its own" in got.errors, got
+
+
+SMALL_HOST = """
+set -e
+mount -t tmpfs -o size=600M,mode=0700 none {home}
+export COVE_HOME={home}
+box=$({cove} create --image host)
+{cove} inspect $box
+{cove} rm -f $box
+"""
+
+
+@needs_root
+def test_a_smaller_default_is_shown(home):
+    """Where the host has less room than the default, inspect says what the keeper made."""
+    place = short_dir()
+    got = subprocess.run(["unshare", "--mount", "sh", "-c", SMALL_HOST.format(home=place, cove=home.program)],
+                         env=home.env, capture_output=True, timeout=60)
+    os.rmdir(place)
+    assert got.returncode == 0, got
+    info = json.loads(got.stdout)
+    disk = info["limits"]["disk_bytes"]
+    assert disk["wanted"] == 10 << 30 and disk["value"] < 600 * MIB, disk
+    assert disk["value"] == info["usage"]["disk_limit_bytes"]
 
 
 @needs_root

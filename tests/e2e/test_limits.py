@@ -145,6 +145,29 @@ def test_meminfo_is_the_limit_and_moves(cove, small):
     assert done["exit_code"] == 0, done
 
 
+def test_what_a_command_left_sees_it_move(cove, box):
+    """No command runs any more, but a job that one left behind does."""
+    cove("exec", box, "--", "sh", "-c", """
+        (setsid sh -c 'first=$(cat /proc/uptime); i=0
+            while [ "$(cat /proc/uptime)" = "$first" ] && [ $i -lt 300 ]; do sleep 0.1; i=$((i+1)); done
+            second=$(cat /proc/uptime)
+            while [ "$(cat /proc/uptime)" = "$second" ] && [ $i -lt 300 ]; do sleep 0.1; i=$((i+1)); done
+            [ $i -lt 300 ] && echo moved > /tmp/end || echo stood > /tmp/end' >/dev/null 2>&1 </dev/null &)""").ok()
+    got = wait_until(lambda: file_text(cove, box, "/tmp/end"), "the job's end", seconds=60)
+    assert got == "moved\n"
+
+
+def file_text(cove, box, path):
+    """Read without a command: that would make the files anew."""
+    done = cove("cp", f"{box}:{path}", "-")
+    return done.text if done.rc == 0 else ""
+
+
+def test_processes_ever_made_are_not_invented(cove, shared):
+    """How many there are now is not how many there were since the start."""
+    assert not [x for x in run(cove, shared, "cat /proc/stat")["stdout"].splitlines() if x.startswith("processes")]
+
+
 def test_free_and_uptime_agree_with_it(cove, shared):
     free = run(cove, shared, "command -v free >/dev/null || exit 9; free -k")
     if free["exit_code"] == 9:
@@ -213,7 +236,7 @@ def test_disk_limit(cove):
     assert "No space left" in done["stderr"]
     assert done["cause"] == "disk"
     got = numbers(cove, box)
-    assert 0 < got["disk_bytes"] <= got["disk_limit_bytes"] <= 32 << 20
+    assert 0 < got["disk_bytes"] <= got["disk_limit_bytes"] == 32 << 20  # as it was asked for
     still_works(cove, box, init_pid)
     assert run(cove, box, "rm /var/tmp/x; head -c 1M /dev/zero > /var/tmp/x")["exit_code"] == 0
 
@@ -224,6 +247,13 @@ def test_disk_in_memory(cove):
         pytest.skip(done.errors.strip())
     box = done.ok().text.strip()
     assert cove.inspect(box)["storage"] == "tmpfs"
+    before = numbers(cove, box)
+    run(cove, box, "head -c 4M /dev/zero > /var/tmp/four")
+    after = numbers(cove, box)
+    assert 4 << 20 <= after["disk_bytes"] - before["disk_bytes"] < 5 << 20
+    assert after["disk_files"] > before["disk_files"] > 0
+    assert after["disk_limit_bytes"] == 16 << 20
+    run(cove, box, "rm /var/tmp/four")
     assert fill(cove, box, "/var/tmp/x")["exit_code"] != 0
     assert run(cove, box, "rm /var/tmp/x; echo ok > /var/tmp/x; cat /var/tmp/x")["stdout"] == "ok\n"
 
@@ -239,6 +269,7 @@ def test_plain_storage_is_said_to_be_unbounded(cove):
     assert info["storage"] == "plain"
     assert [line for line in info["not_enforced"] if line.startswith("disk:")]
     assert info["limits"]["disk_bytes"]["enforced"] is False
+    assert info["usage"]["disk_bytes"] is None  # nobody counts it
 
 
 def test_storage_stays_what_it_was(cove):
@@ -284,13 +315,13 @@ def test_kept_or_refused(cove, flag, value, key, word):
 
 
 def test_a_refused_box_leaves_nothing(cove):
-    before = set(cove.names())
-    done = cove("create", "--storage", "plain", "--disk", "32M", "--name", "refused-one")
-    assert done.rc != 0
-    left = set(cove.names()) - before
-    assert left <= {"refused-one"}
-    cove("rm", "-f", "refused-one").ok()
-    assert not pathlib.Path(cove.home, "run", "refused-one").exists()
+    before = cove.names()
+    cove("create", "--storage", "plain", "--disk", "32M", "--name", "refused-one").failed("--disk")
+    assert cove.names() == before
+    left = [path for part in ("boxes", "run") for path in pathlib.Path(cove.home, part).rglob("*refused-one*")]
+    left += [path for top in pathlib.Path("/sys/fs/cgroup").rglob("cove") for path in top.glob("*-refused-one")]
+    assert not left
+    assert not [path for path in pathlib.Path(cove.home, "boxes").iterdir() if path.name.startswith(".")]
 
 
 def test_defaults_never_refuse(cove):
@@ -319,7 +350,14 @@ def test_ttl_removes(cove):
 def test_ttl_ends_a_command_that_goes_on(cove):
     before = set(cove.names())
     done = cove("run", "--ttl", "300ms", "--", "sh", "-c", "trap '' TERM; while :; do sleep 1; done")
-    assert done.rc != 0
+    assert done.rc == 137 and "--ttl" in done.errors and "unknown" not in done.errors, repr(done)
+    assert cove("run", "--ttl", "300ms", "--", "sleep", "1000").rc == 143
+    box = cove("create", "--ttl", "1s").ok().text.strip()
+    cove("exec", "-d", box, "--", "sh", "-c", "trap '' TERM; while :; do sleep 1; done").ok()
+    wait_until(lambda: cove.inspect(box)["state"] == "stopped", "the end of its time")
+    ended = cove.execs(box)[0]
+    assert (ended["state"], ended["signal"], ended["cause"]) == ("done", 9, "ttl")
+    cove("rm", box).ok()
     wait_until(lambda: set(cove.names()) <= before, "the removal of a one-shot box")
 
 

@@ -6,6 +6,8 @@ this host cannot do is an error with its remedy, or listed with --best-effort.
 import json
 import os
 import pty
+import re
+import shutil
 import signal
 import subprocess
 
@@ -286,6 +288,33 @@ def test_stats_as_a_table(cove, plain):
     assert lines[1].startswith(plain)
 
 
+def test_one_kind_of_unit(cove, plain):
+    """KiB and MiB, never kB beside them."""
+    row = cove("stats", plain).ok().text.splitlines()[1]
+    assert not re.search(r"\d (kB|MB|GB)\b", row), row
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
+def test_each_box_is_asked_once(new_home, tmp):
+    """A verb looks at every box, once: not again in every tree of cgroups."""
+    cove = new_home()
+    boxes = [cove("create").ok().text.strip() for _ in range(6)]
+    trace = tmp / "trace"
+    env = {**cove.env, "ASAN_OPTIONS": cove.env.get("ASAN_OPTIONS", "") + ":detect_leaks=0"}
+    subprocess.run(["strace", "-o", trace, "-e", "trace=openat,fcntl", *cove.argv(["inspect", boxes[0]])], env=env,
+                   check=True, capture_output=True, timeout=60)
+    text = trace.read_text()
+    assert sum("OFD_GETLK" in line for line in text.splitlines()) <= len(boxes) + 2
+    for name in boxes[1:]:
+        assert text.count(f'"{name}"') == 1, name
+
+
+def test_the_same_words_once(cove, plain):
+    """What init finds missing and what the keeper knows is one line."""
+    notes = [x.split(":")[0] for x in cove.inspect(plain)["not_enforced"] if ":" in x]
+    assert notes.count("no cgroup") <= 1
+
+
 def test_stats_of_all(cove, plain):
     stopped = cove("create").ok().text.strip()
     cove("stop", stopped).ok()
@@ -297,8 +326,12 @@ def test_stats_as_json(cove, plain):
     found = json.loads(cove("stats", "--json", plain).ok().out)
     limits = cove.inspect(plain)["limits"]
     assert found["name"] == plain and found["paused"] is False and found["uptime_ms"] > 0
-    for key in ("cpu_milli", "cpu_us", "mem_bytes", "pids", "disk_bytes", "io_read_bytes", "execs_running"):
+    for key in ("cpu_milli", "cpu_us", "mem_bytes", "pids", "execs_running"):
         assert isinstance(found[key], int), key
+    for key in ("disk_bytes", "disk_files", "io_read_bytes", "io_write_bytes"):
+        assert found[key] is None or isinstance(found[key], int), key
+    if limits["disk_bytes"]["enforced"]:
+        assert isinstance(found["disk_bytes"], int)
     if limits["mem_bytes"]["enforced"]:
         assert found["mem_limit_bytes"] == limits["mem_bytes"]["value"] and found["mem_bytes"] > 0
     if limits["pids"]["enforced"]:

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from conftest import wait_until
+from conftest import needs_root, wait_until
 
 MIB = 1 << 20
 BUSY = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"
@@ -90,6 +90,43 @@ def test_a_child_that_moved_away_counts(cove, small):
     assert used["mem_peak_bytes"] >= 48 * MIB
 
 
+@needs_root
+def test_what_ended_commands_wrote_stays_counted(cove):
+    """A v1 group takes its count with it; a loop device and its file's disk are the same bytes."""
+    box = cove("create", "--disk", "200M").ok().text.strip()
+    start = cove("stats", "--json", box).ok().json["io_write_bytes"]
+    if start is None:
+        pytest.skip("I/O is not counted here")
+    write = "dd if=/dev/zero of=/var/tmp/x bs=1M count=16 oflag=direct 2>/dev/null"
+    one = run(cove, box, write)
+    if one["exit_code"] != 0 or one["io_write_bytes"] == 0:
+        pytest.skip("no direct I/O is counted on this disk")
+
+    def written():
+        return cove("stats", "--json", box).ok().json["io_write_bytes"] - start
+
+    for _ in range(20):  # before and after its group is gone
+        assert 16 * MIB <= written() < 20 * MIB
+    cove.sh(box, write)
+    cove.sh(box, write)
+    assert 48 * MIB <= written() < 56 * MIB
+    cove.sh(box, "exit 0")
+    assert 48 * MIB <= written() < 56 * MIB
+    run(cove, box, write)
+    assert 64 * MIB <= written() < 72 * MIB
+
+
+@needs_root
+def test_io_that_is_not_counted_is_null(cove):
+    if not os.path.isdir("/sys/fs/cgroup/blkio"):
+        pytest.skip("cgroup v2 counts it everywhere")
+    done = cove("run", "--json", "--", "true").ok().json
+    assert done["io_read_bytes"] is None and done["io_write_bytes"] is None
+    box = cove("create", "--io", "100M", "--best-effort").ok().text.strip()
+    assert run(cove, box, "true")["io_write_bytes"] is None
+    assert cove.execs(box)[0]["io_write_bytes"] is None
+
+
 # ---- limits, told to whom they happened ----
 
 def test_out_of_memory_is_of_one_command(cove, small):
@@ -123,7 +160,8 @@ def test_refused_forks_are_of_who_failed(cove, small):
     assert (hit["cause"], hit["oom_killed"]) == ("pids", False)
     # What it left has every place but its own.
     cove("exec", "-d", small, "--", "sleep", "1000").ok()
-    cove("exec", small, "--", "true").failed("limit of 64 processes", "--pids")
+    cove("exec", small, "--", "true").failed("limit of 64 processes", "--pids", f"cove ps {small}",
+                                             f"cove kill {small} ID", f"cove stop {small}")
 
 
 def test_timeout_wins_over_what_else_happened(cove, small):

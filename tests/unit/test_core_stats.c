@@ -48,6 +48,10 @@ static void answer_stats(struct peer *p, uint32_t id, const struct act *act, boo
 			       .pids = 3,
 			       .pids_limit = 64,
 			       .disk_bytes = 7,
+			       .disk_limit_bytes = 300,
+			       .disk_own_limit_bytes = 100,
+			       .io_read_bytes = WIRE_UNKNOWN,
+			       .io_write_bytes = 9,
 			       .disk_files = 2,
 			       .execs_running = 1};
 	size_t before = buf_len(&p->out);
@@ -172,6 +176,7 @@ static struct cove *start(const struct act *act)
 			    .limits = {[LIMIT_MEM] = 512 << 20,
 				       [LIMIT_CPUS] = 500,
 				       [LIMIT_PIDS] = 64,
+				       [LIMIT_DISK] = 400 << 20,
 				       [LIMIT_IO] = 1 << 20,
 				       [LIMIT_NET_CONNS] = 5},
 			    .limits_asked = 1u << LIMIT_MEM};
@@ -332,7 +337,12 @@ TEST(inspect_says_what_holds)
 	CHECK(limit_is(json, "cpu_milli", "{\"value\":500,\"asked\":false,\"enforced\":false}"));
 	CHECK(limit_is(json, "pids", "{\"value\":64,\"asked\":false,\"enforced\":false}"));
 	CHECK(limit_is(json, "io_bytes", "{\"value\":1048576,\"asked\":false,\"enforced\":true}"));
-	CHECK(limit_is(json, "disk_bytes", "{\"value\":null,\"asked\":false,\"enforced\":null}"));
+	/* Its own disk, as the keeper made it, whatever the record wanted. */
+	CHECK(limit_is(json, "disk_bytes",
+		       "{\"value\":100,\"asked\":false,\"wanted\":419430400,\"each\":[\"box\"],"
+		       "\"enforced\":true}"));
+	CHECK(strstr(json, "\"disk_limit_bytes\":300,\"disk_own_limit_bytes\":100,"));
+	CHECK(strstr(json, "\"io_read_bytes\":null,\"io_write_bytes\":9,"));
 	CHECK(limit_is(json, "net_conns", "{\"value\":5,\"asked\":false,\"enforced\":false}"));
 	CHECK(strstr(json, "\"not_enforced\":[\"pids: no \\\"delegation\\\"\",\"something else\","
 			   "\"net_conns: kept for the door"));

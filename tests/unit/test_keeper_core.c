@@ -5,6 +5,7 @@
 #include "tap.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 
 static char ones[WIRE_DATA_MAX];
@@ -588,6 +589,66 @@ TEST(the_box_ends)
 	CHECK_STR(end.cause, "interrupted");
 	CHECK_EQ(end.stdout_bytes, 4);
 	CHECK_EQ(peer_next(&r, p, WIRE_OK).id, 3);
+	rig_done(&r);
+}
+
+/* A box whose time is over is killed: what ran in it then is known to have been killed with it. */
+TEST(what_outlives_the_end_of_its_time_was_killed)
+{
+	struct wire_exec m = plain_command();
+	struct wire_exit end;
+	struct peer *p;
+	struct rig r;
+
+	rig_init(&r, true);
+	p = &r.clients[0];
+	start_command(&r, p, 1, &m);
+	CHECK_EQ(wire_exec_encode(&p->out, 2, 0, &m), 0); /* never answered */
+	rig_run(&r);
+	r.k.end_cause = "ttl";
+	keeper_disconnect(&r.k);
+	execs_interrupt(&r.k);
+	CHECK_EQ(next_error(&r, p, 2).kind, ERR_INTERRUPTED);
+	end = next_exit(&r, p, 1);
+	CHECK_EQ(end.has_exit, 0);
+	CHECK_EQ(end.signal, SIGKILL);
+	CHECK_STR(end.cause, "ttl");
+	CHECK_EQ(exec_find(&r.k, 1)->rec.state, EXEC_DONE);
+	CHECK_EQ(exec_find(&r.k, 2)->rec.state, EXEC_INTERRUPTED);
+	rig_done(&r);
+}
+
+TEST(io_that_nobody_counts_is_unknown)
+{
+	struct wire_exit said = {.has_exit = 1, .io_read_bytes = 5, .io_write_bytes = 6}, end;
+	struct wire_exec m = plain_command();
+	struct rig r;
+
+	rig_init(&r, true);
+	start_command(&r, &r.clients[0], 1, &m);
+	CHECK_EQ(wire_exit_encode(&r.init.out, 1, 0, &said), 0);
+	end = next_exit(&r, &r.clients[0], 1);
+	CHECK(end.io_read_bytes == 5 && end.io_write_bytes == 6);
+	r.k.io_unknown = true;
+	start_command(&r, &r.clients[0], 2, &m);
+	CHECK_EQ(wire_exit_encode(&r.init.out, 2, 0, &said), 0);
+	end = next_exit(&r, &r.clients[0], 2);
+	CHECK(end.io_read_bytes == WIRE_UNKNOWN && end.io_write_bytes == WIRE_UNKNOWN);
+	rig_done(&r);
+}
+
+/* init finds out for itself what its keeper knows already. */
+TEST(one_thing_is_noted_once)
+{
+	struct wire_hello hello = {.version = WIRE_VERSION,
+				   .notes = "no cgroup: init's words\nmemory: new\nno colon"};
+	struct rig r;
+
+	rig_init(&r, false);
+	keeper_note(&r.k, "no cgroup: the keeper's words");
+	CHECK_EQ(wire_hello_encode(&r.init.out, 0, 0, &hello), 0);
+	rig_run(&r);
+	CHECK_STR(buf_cstr(&r.k.notes), "no cgroup: the keeper's words\nmemory: new\nno colon\n");
 	rig_done(&r);
 }
 

@@ -241,4 +241,24 @@ TEST(processors_are_whole_and_no_more_than_there_are)
 	place_done(&p);
 }
 
+/* A filesystem is never larger than it was asked to be, and a little smaller. */
+TEST(people_are_told_the_limit_they_asked_for)
+{
+	struct life l = {.config.spec.limits = {[LIMIT_DISK] = 200 << 20}};
+	const struct {
+		uint64_t made, told;
+	} cases[] = {
+		{0, 0},
+		{(198 << 20) - 1234, 200 << 20},
+		{200 << 20, 200 << 20},
+		{(200 << 20) + 4096, (200 << 20) + 4096},
+		{64 << 20, 64 << 20},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		CHECK_EQ(limits_disk(&l, &(struct volume){.bytes = cases[i].made}), cases[i].told);
+	l.config.spec.limits[LIMIT_DISK] = 0;
+	CHECK_EQ(limits_disk(&l, &(struct volume){.bytes = 77 << 20}), 77 << 20);
+}
+
 TAP_MAIN
