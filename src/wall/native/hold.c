@@ -11,6 +11,7 @@
 #include "base/control.h"
 #include "base/fd.h"
 #include "base/rand.h"
+#include "filter/landlock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -98,63 +99,23 @@ int hold_cpus(unsigned count)
 
 /* ---- Landlock ---- */
 
-/* From the kernel's headers, which musl does not bring; the numbers are the same everywhere. */
-#define CALL_LANDLOCK_CREATE   444
-#define CALL_LANDLOCK_ADD      445
-#define CALL_LANDLOCK_RESTRICT 446
-
-enum {
-	CREATE_VERSION = 1,
-	RULE_PATH_BENEATH = 1,
-	FS_FIRST = (1 << 13) - 1, /* ABI 1: execute to make_sym */
-	FS_REFER = 1 << 13,	  /* 2 */
-	FS_TRUNCATE = 1 << 14,	  /* 3 */
-	FS_IOCTL_DEV = 1 << 15,	  /* 5 */
-	SCOPE_ABSTRACT = 1 << 0,  /* 6 */
-	SCOPE_SIGNAL = 1 << 1,
-};
-
-struct ruleset {
-	uint64_t fs, net, scoped;
-};
-
-struct beneath {
-	uint64_t access;
-	int32_t parent_fd;
-} __attribute__((packed));
-
 int hold_landlock_abi(void)
 {
-	long abi = syscall(CALL_LANDLOCK_CREATE, NULL, 0, CREATE_VERSION);
-
-	return abi < 0 ? 0 : (int)abi;
-}
-
-static int add_beneath(int set, int fd, uint64_t access)
-{
-	struct beneath rule = {.access = access, .parent_fd = fd};
-
-	return syscall(CALL_LANDLOCK_ADD, set, RULE_PATH_BENEATH, &rule, 0) < 0 ? -errno : 0;
+	return landlock_abi();
 }
 
 int hold_landlock(int abi, const int *init_fds, size_t count)
 {
-	struct ruleset rules = {.fs = FS_FIRST | (abi >= 2 ? FS_REFER : 0) |
-				      (abi >= 3 ? FS_TRUNCATE : 0) | (abi >= 5 ? FS_IOCTL_DEV : 0),
-				.scoped = abi >= 6 ? SCOPE_ABSTRACT | SCOPE_SIGNAL : 0};
-	/* A kernel takes a longer form if what it does not know is 0. */
-	autoclose int set = (int)syscall(CALL_LANDLOCK_CREATE, &rules, sizeof(rules), 0);
+	autoclose int set = landlock_new(abi, 0, LANDLOCK_ABSTRACT_SOCKETS | LANDLOCK_SIGNALS);
 	autoclose int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	int r;
 
 	if (set < 0 || root < 0)
-		return -errno;
-	r = add_beneath(set, root, rules.fs);
+		return set < 0 ? set : -errno;
+	r = landlock_allow_all(set, abi, root);
 	for (size_t i = 0; i < count && r == 0; i++)
-		r = add_beneath(set, init_fds[i], rules.fs);
-	if (r == 0 && syscall(CALL_LANDLOCK_RESTRICT, set, 0) < 0)
-		r = -errno;
-	return r;
+		r = landlock_allow_all(set, abi, init_fds[i]);
+	return r == 0 ? landlock_enter(set) : r;
 }
 
 /* ---- capabilities ---- */
