@@ -30,9 +30,6 @@
 enum { RANGE_FIRST = 0x7000, RANGE_LAST = 0x7ffe }; /* slot = host id >> 16 */
 enum { SUBID_FILE_MAX = 1 << 20 };
 
-/* Beside the boxes' own directories: no box can be called this. */
-#define RANGES_DIR ".ranges"
-
 extern char **environ;
 
 /* ---- finding subordinate ids ---- */
@@ -135,7 +132,7 @@ static int ranges_open(const char *run_dir, struct err *e)
 	char path[512];
 	int fd;
 
-	snprintf(path, sizeof(path), "%s/" RANGES_DIR, run_dir);
+	snprintf(path, sizeof(path), "%s/" IDS_RANGES_DIR, run_dir);
 	if (mkdir(run_dir, 0700) < 0 && errno != EEXIST)
 		return err_errno(e, errno, "make '%s'", run_dir);
 	if (mkdir(path, 0700) < 0 && errno != EEXIST)
@@ -194,7 +191,7 @@ void ids_range_free(const struct ids *ids, const char *run_dir, int lock_fd)
 
 	if (lock_fd < 0)
 		return;
-	snprintf(path, sizeof(path), "%s/" RANGES_DIR "/%x", run_dir,
+	snprintf(path, sizeof(path), "%s/" IDS_RANGES_DIR "/%x", run_dir,
 		 (unsigned)(ids->uid_base >> 16));
 	unlink(path);
 	close(lock_fd);

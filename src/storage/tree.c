@@ -153,14 +153,20 @@ static void remove_through_link(int dir_fd, const char *name)
 /* Unlinks anything but a full directory. 0: gone; 1: a directory that is not empty. */
 static int unlink_one(int dir_fd, const char *name)
 {
+	int first;
+
 	if (control_is_off("nofollow-delete"))
 		remove_through_link(dir_fd, name);
 	if (unlinkat(dir_fd, name, 0) == 0 || errno == ENOENT)
 		return 0;
-	if (errno != EISDIR)
-		return -errno;
+	/* Where Landlock lets only directories go it says so before the kernel looks what it is. */
+	first = errno;
+	if (first != EISDIR && first != EACCES)
+		return -first;
 	if (unlinkat(dir_fd, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
 		return 0;
+	if (errno == ENOTDIR && first == EACCES)
+		return -EACCES;
 	return errno == ENOTEMPTY || errno == ENOTDIR ? 1 : -errno;
 }
 
