@@ -23,6 +23,7 @@ enum filter_kind {
 	FILTER_BOX,
 	FILTER_BOX_SHARED, /* a box with a writable directory of the host */
 	FILTER_KEEPER,
+	FILTER_KEEPER_ROOT, /* root's needs less: it deletes without the box's user namespace */
 	FILTER_KIND_COUNT
 };
 
@@ -54,6 +55,6 @@ struct filter_program {
 
 /* Made by make-filter. */
 extern const struct filter_program filter_programs[FILTER_KIND_COUNT];
-extern const struct filter_program filter_keeper_sanitized;
+extern const struct filter_program filter_keepers_sanitized[2]; /* from FILTER_KEEPER on */
 
 const struct filter_program *filter_program(enum filter_kind kind);

@@ -277,8 +277,14 @@ static void read_names(const struct heading *h, char *text)
 	}
 }
 
+/* A part of a list that replaces others; the last one has no name. */
+struct section {
+	const char *name;
+	struct list list;
+};
+
 /* "[SECTION] allow:" or "[SECTION] refuse ERRNO:" */
-static bool read_heading(char *text, const char *section, struct list *base, struct list *other,
+static bool read_heading(char *text, struct section *sections, struct list *base,
 			 struct heading *ret)
 {
 	size_t n = strlen(text);
@@ -289,10 +295,12 @@ static bool read_heading(char *text, const char *section, struct list *base, str
 	text[n - 1] = 0;
 	word = next_word(&text);
 	ret->list = base;
-	if (word && strcmp(word, section) == 0) {
-		ret->list = other;
-		word = next_word(&text);
-	}
+	for (struct section *s = sections; word && s->name; s++)
+		if (strcmp(word, s->name) == 0) {
+			ret->list = &s->list;
+			word = next_word(&text);
+			break;
+		}
 	ret->is_allow = word && strcmp(word, "allow") == 0;
 	if (!ret->is_allow && (!word || strcmp(word, "refuse") != 0))
 		die("no such heading", word ? word : "");
@@ -301,7 +309,7 @@ static bool read_heading(char *text, const char *section, struct list *base, str
 	return true;
 }
 
-static void read_list(const char *path, const char *section, struct list *base, struct list *other)
+static void read_list(const char *path, struct section *sections, struct list *base)
 {
 	struct heading h = {0};
 	char text[LINE_BYTES];
@@ -316,7 +324,7 @@ static void read_list(const char *path, const char *section, struct list *base, 
 		if (!strchr(text, '\n'))
 			die("line too long", text);
 		text[strcspn(text, "#\n")] = 0;
-		if (!text[strspn(text, " \t")] || read_heading(text, section, base, other, &h))
+		if (!text[strspn(text, " \t")] || read_heading(text, sections, base, &h))
 			continue;
 		if (!h.list)
 			die("before the first heading", text);
@@ -512,26 +520,44 @@ static void write_program(FILE *out, const char *name, const struct program *p)
 	fprintf(out, "}}");
 }
 
+static void make_box(const char *path, struct program *box, struct program *shared)
+{
+	static struct section sections[2] = {{.name = "shared"}};
+	static struct list base, both;
+
+	read_list(path, sections, &base);
+	merge(&both, &base, &sections[0].list);
+	make_program(&base, box);
+	make_program(&both, shared);
+}
+
+/* An ordinary user's and root's, each also for a build with sanitizers. */
+static void make_keepers(const char *path, struct program user[2], struct program root[2])
+{
+	static struct section sections[3] = {{.name = "root"}, {.name = "sanitizers"}};
+	static struct list base, roots, both;
+
+	read_list(path, sections, &base);
+	merge(&roots, &base, &sections[0].list);
+	make_program(&base, &user[0]);
+	make_program(&roots, &root[0]);
+	merge(&both, &base, &sections[1].list);
+	make_program(&both, &user[1]);
+	merge(&both, &roots, &sections[1].list);
+	make_program(&both, &root[1]);
+}
+
 int main(int argc, char **argv)
 {
-	static struct list base, other, both;
-	static struct program box, shared, keeper, sanitized;
+	static struct program box, shared, user[2], root[2];
 	FILE *out;
 
 	if (argc != 4) {
 		fprintf(stderr, "usage: make-filter BOX KEEPER OUTPUT\n");
 		return 2;
 	}
-	read_list(argv[1], "shared", &base, &other);
-	merge(&both, &base, &other);
-	make_program(&base, &box);
-	make_program(&both, &shared);
-	memset(&base, 0, sizeof(base));
-	memset(&other, 0, sizeof(other));
-	read_list(argv[2], "sanitizers", &base, &other);
-	merge(&both, &base, &other);
-	make_program(&base, &keeper);
-	make_program(&both, &sanitized);
+	make_box(argv[1], &box, &shared);
+	make_keepers(argv[2], user, root);
 	out = fopen(argv[3], "we");
 	if (!out)
 		die("cannot write", argv[3]);
@@ -539,16 +565,22 @@ int main(int argc, char **argv)
 		     "#include \"filter/filter.h\"\n\n");
 	write_ops(out, "box", &box);
 	write_ops(out, "shared", &shared);
-	write_ops(out, "keeper", &keeper);
-	write_ops(out, "sanitized", &sanitized);
+	write_ops(out, "keeper", &user[0]);
+	write_ops(out, "keeper_root", &root[0]);
+	write_ops(out, "sanitized", &user[1]);
+	write_ops(out, "sanitized_root", &root[1]);
 	fprintf(out, "const struct filter_program filter_programs[FILTER_KIND_COUNT] = {\n\t");
 	write_program(out, "box", &box);
 	fprintf(out, ",\n\t");
 	write_program(out, "shared", &shared);
 	fprintf(out, ",\n\t");
-	write_program(out, "keeper", &keeper);
-	fprintf(out, "};\nconst struct filter_program filter_keeper_sanitized =\n\t");
-	write_program(out, "sanitized", &sanitized);
-	fprintf(out, ";\n");
+	write_program(out, "keeper", &user[0]);
+	fprintf(out, ",\n\t");
+	write_program(out, "keeper_root", &root[0]);
+	fprintf(out, "};\nconst struct filter_program filter_keepers_sanitized[2] = {\n\t");
+	write_program(out, "sanitized", &user[1]);
+	fprintf(out, ",\n\t");
+	write_program(out, "sanitized_root", &root[1]);
+	fprintf(out, "};\n");
 	return ferror(out) || fclose(out) != 0;
 }

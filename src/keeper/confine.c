@@ -1,6 +1,11 @@
 /*
  * The keeper confines itself; see confine.h.
  *
+ * Files: everything beneath the box's own directory; among the boxes, and among its groups, only
+ * directories come and go (the box's is renamed and removed); its socket and its lock on a range of
+ * ids are removed; of /proc it reads what is about itself, and how much memory there is. No TCP, no
+ * abstract socket of others. Signals stay free: it ends init, which is older than these rules.
+ *
  * As root three capabilities stay: to end processes of other ids (KILL), and to remove what other
  * ids own, in directories that are closed or sticky (DAC_OVERRIDE, FOWNER). An ordinary user's
  * keeper has none to begin with; it deletes from within the box's user namespace, which it holds
@@ -10,10 +15,15 @@
 #include "keeper/confine.h"
 
 #include "base/control.h"
+#include "base/fd.h"
 #include "filter/filter.h"
+#include "filter/landlock.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -30,7 +40,8 @@ enum {
 
 #define KEPT_CAPS (1u << CAP_DAC_OVERRIDE | 1u << CAP_FOWNER | 1u << CAP_KILL)
 
-static int drop_caps(bool is_root)
+/* *ret_can_look: there is no directory that it cannot look into. */
+static int drop_caps(bool is_root, bool *ret_can_look)
 {
 	struct {
 		uint32_t version;
@@ -55,26 +66,159 @@ static int drop_caps(bool is_root)
 		data[0].inheritable = 0;
 		memset(&data[1], 0, sizeof(data[1]));
 	}
+	*ret_can_look = data[0].effective >> CAP_DAC_OVERRIDE & 1;
 	return syscall(SYS_capset, &head, data) < 0 ? -errno : 0;
 }
 
-int confine_keeper(const struct ids *ids, struct err *e)
+/* ---- files ---- */
+
+enum {
+	READ = LANDLOCK_READ_FILE | LANDLOCK_READ_DIR,
+	/* Also to move directories within it, which removing a deep tree does. */
+	OWN_TREE = READ | LANDLOCK_WRITE_FILE | LANDLOCK_TRUNCATE | LANDLOCK_MAKE_REG |
+		   LANDLOCK_MAKE_DIR | LANDLOCK_REMOVE_FILE | LANDLOCK_REMOVE_DIR | LANDLOCK_REFER,
+	GROUP = READ | LANDLOCK_WRITE_FILE | LANDLOCK_TRUNCATE | LANDLOCK_REMOVE_DIR,
+	LEAST_ABI = 2, /* before, nothing can be moved to another directory */
+};
+
+struct rules {
+	int set, abi;
+	int r; /* the first failure; what comes after it does nothing */
+};
+
+static void allow(struct rules *l, int fd, uint64_t fs)
 {
-	int r = 0;
+	if (fd >= 0 && l->r == 0)
+		l->r = landlock_allow(l->set, l->abi, fd, fs);
+}
+
+/* Returns the descriptor, -1 where there is no such file: then there is nothing to allow. */
+static int allow_path(struct rules *l, int dir_fd, const char *path, uint64_t fs)
+{
+	int fd = openat(dir_fd, path, O_PATH | O_CLOEXEC);
+
+	if (fd < 0 && errno != ENOENT && l->r == 0)
+		l->r = -errno;
+	allow(l, fd, fs);
+	return fd;
+}
+
+static void allow_below(struct rules *l, int dir_fd, const char *path, uint64_t fs)
+{
+	int fd = allow_path(l, dir_fd, path, fs);
+
+	fd_close(&fd);
+}
+
+/* A box's group, and the directory that it is removed from. */
+static void allow_group(struct rules *l, int fd)
+{
+	if (fd < 0)
+		return;
+	allow(l, fd, GROUP);
+	allow_below(l, fd, "..", LANDLOCK_READ_DIR | LANDLOCK_REMOVE_DIR);
+}
+
+static void allow_groups(struct rules *l, const struct cgroup *cg)
+{
+	allow_group(l, cg->fd);
+	allow_group(l, cg->v1_acct_fd);
+	for (int i = 0; i < CGROUP_PART_COUNT; i++)
+		allow_group(l, cg->v1_fd[i]);
+	/* One that the box has only for init to make others in. */
+	if (cg->v1_fd[CGROUP_IO] < 0)
+		allow_group(l, cg->v1_work_fd[CGROUP_IO]);
+}
+
+/* A rule is about an inode, and /proc makes a new one when it has forgotten a name. A name that is
+ * open is not forgotten, so these descriptors stay until the keeper ends. */
+static void allow_proc(struct rules *l)
+{
+	(void)allow_path(l, AT_FDCWD, "/proc/self", READ);
+	(void)allow_path(l, AT_FDCWD, "/proc/meminfo", LANDLOCK_READ_FILE);
+}
+
+/* What a sanitizer's report is made from. */
+static void allow_reports(struct rules *l)
+{
+	static const char *const dirs[] = {"/proc", "/usr", "/lib", "/lib64"};
+
+	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++)
+		allow_below(l, AT_FDCWD, dirs[i], READ);
+	allow_below(l, AT_FDCWD, "/proc/self/exe", LANDLOCK_READ_FILE);
+}
+
+static int hold_files(const struct confine *c)
+{
+	struct rules l = {.abi = landlock_abi()};
+	char path[512];
+
+	if (l.abi < LEAST_ABI)
+		return -EOPNOTSUPP;
+	l.set = landlock_new(l.abi, LANDLOCK_BIND_TCP | LANDLOCK_CONNECT_TCP,
+			     LANDLOCK_ABSTRACT_SOCKETS);
+	if (l.set < 0)
+		return l.set;
+	allow(&l, c->box_fd, OWN_TREE);
+	allow(&l, c->volume_fd, OWN_TREE);
+	allow(&l, c->boxes_fd, LANDLOCK_MAKE_DIR | LANDLOCK_REMOVE_DIR);
+	allow(&l, c->run_fd, LANDLOCK_REMOVE_DIR);
+	allow_below(&l, c->run_fd, c->name, LANDLOCK_REMOVE_FILE);
+	if (c->ids_dir) {
+		snprintf(path, sizeof(path), "%s/" IDS_RANGES_DIR, c->ids_dir);
+		allow_below(&l, AT_FDCWD, path, LANDLOCK_REMOVE_FILE);
+	}
+	if (c->cgroup)
+		allow_groups(&l, c->cgroup);
+	allow_proc(&l);
+	if (FILTER_IS_SANITIZED)
+		allow_reports(&l);
+	if (l.r == 0)
+		l.r = landlock_enter(l.set);
+	fd_close(&l.set);
+	return l.r;
+}
+
+/* ---- the whole ---- */
+
+static int landlock_error(int r, struct err *e)
+{
+	if (r == -EOPNOTSUPP)
+		return err_set(e, ERR_UNSUPPORTED, EOPNOTSUPP,
+			       "landlock: this kernel has none of version %d, or it is not "
+			       "switched on (lsm=...,landlock on the kernel's command line): the "
+			       "keeper's files are held by its ids alone",
+			       LEAST_ABI);
+	return err_errno(e, -r, "hold the keeper to its own files");
+}
+
+static int load_filter(enum filter_kind kind, struct err *e)
+{
+	int r = filter_load(kind, NULL);
+
+	if (r == -EINVAL || r == -ENOSYS)
+		return err_set(e, ERR_UNSUPPORTED, -r,
+			       "the keeper has no system-call filter: this kernel has none "
+			       "(CONFIG_SECCOMP_FILTER)");
+	return r < 0 ? err_errno(e, -r, "load the keeper's system-call filter") : 0;
+}
+
+int confine_keeper(const struct confine *c, struct err *e)
+{
+	bool is_root = c->ids->kind == IDS_RANGE, can_look = is_root;
+	int files = 0, r = 0;
 
 	/* Leaks are looked for by a process that traces this one. */
 	if ((!FILTER_IS_SANITIZED && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) ||
 	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return err_errno(e, errno, "confine the keeper");
 	if (!control_is_off("keeper-caps"))
-		r = drop_caps(ids->kind == IDS_RANGE);
+		r = drop_caps(is_root, &can_look);
 	if (r < 0)
 		return err_errno(e, -r, "drop the keeper's capabilities");
+	if (!control_is_off("keeper-landlock"))
+		files = hold_files(c);
 	if (!control_is_off("keeper-seccomp"))
-		r = filter_load(FILTER_KEEPER, NULL);
-	if (r == -EINVAL || r == -ENOSYS)
-		return err_set(e, ERR_UNSUPPORTED, -r,
-			       "the keeper has no system-call filter: this kernel has none "
-			       "(CONFIG_SECCOMP_FILTER)");
-	return r < 0 ? err_errno(e, -r, "load the keeper's system-call filter") : 0;
+		r = load_filter(is_root && can_look ? FILTER_KEEPER_ROOT : FILTER_KEEPER, e);
+	return r < 0 || files == 0 ? r : landlock_error(files, e);
 }

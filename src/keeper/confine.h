@@ -1,14 +1,28 @@
 /*
  * The keeper confines itself once its box is up: no capability that it does not use, no new
- * privileges, not dumpable, and a system-call allowlist of its own (src/filter/keeper.syscalls).
- * What it still has to do after that is known: serve its socket, write its logs, read its cgroups,
- * end its box and delete the box's tree.
+ * privileges, not dumpable, files only beneath what is still its business (Landlock), and a
+ * system-call allowlist of its own (src/filter/keeper.syscalls). What it still has to do after that
+ * is known: serve its socket, write its logs, read its cgroups, end its box and delete the box's
+ * tree.
  */
 #pragma once
 
 #include "base/err.h"
+#include "cgroup/cgroup.h"
 #include "storage/ids.h"
 
-/* ids: how the tree will be deleted. Fails only where the kernel has no seccomp: the note is then
- * in *e and the keeper goes on. */
-int confine_keeper(const struct ids *ids, struct err *e);
+/* What it still needs. All borrowed; descriptors may be -1 where there is none. */
+struct confine {
+	const struct ids *ids;	     /* how the tree will be deleted */
+	const struct cgroup *cgroup; /* its groups; NULL without */
+	const char *name;	     /* of the box */
+	int boxes_fd;		     /* where it is renamed before it goes */
+	int box_fd;
+	int run_fd;	     /* where its socket's directory is */
+	int volume_fd;	     /* the root of a volume that is emptied at the end */
+	const char *ids_dir; /* ids_range_free's; NULL: no range */
+};
+
+/* Fails only where the kernel has no seccomp or no Landlock: the note is then in *e, all else holds
+ * and the keeper goes on. */
+int confine_keeper(const struct confine *c, struct err *e);

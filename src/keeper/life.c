@@ -226,6 +226,24 @@ static void on_lost(struct keeper *k, int error)
 	}
 }
 
+static void confine(struct life *l)
+{
+	const struct confine c = {
+		.ids = &l->ids,
+		.cgroup = l->has_cgroup ? &l->cgroup : NULL,
+		.name = l->config.spec.name,
+		.boxes_fd = l->st.boxes_fd,
+		.box_fd = l->box_fd,
+		.run_fd = l->st.run_fd,
+		.volume_fd = l->volume.throw_away ? l->volume.stat_fd : -1,
+		.ids_dir = l->range_fd >= 0 ? state_machine_run_dir() : NULL,
+	};
+	struct err e;
+
+	if (confine_keeper(&c, &e) < 0)
+		keeper_note(&l->k, "%s", e.msg);
+}
+
 static void on_up(struct keeper *k)
 {
 	struct life *l = life_of(k);
@@ -237,7 +255,6 @@ static void on_up(struct keeper *k)
 		.image = s->image,
 		.workspace = s->workspace ? s->workspace : s->workspace_dir,
 	};
-	struct err e;
 	int r;
 
 	life_enter(l, LIFE_UP);
@@ -249,8 +266,7 @@ static void on_up(struct keeper *k)
 		r = keeper_add_client(k, take_fd(l->client_fd), true);
 	if (r < 0)
 		life_end(l, &(struct keeper_end){.cause = "no memory for a client"});
-	if (confine_keeper(&l->ids, &e) < 0)
-		keeper_note(k, "%s", e.msg);
+	confine(l);
 }
 
 /* ---- what the system says ---- */

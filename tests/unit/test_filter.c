@@ -104,6 +104,7 @@ TEST(at_most_230_calls_are_allowed)
 	CHECK(filter_allowed(FILTER_BOX) >= 180);
 	CHECK(filter_allowed(FILTER_BOX_SHARED) <= filter_allowed(FILTER_BOX));
 	CHECK(filter_programs[FILTER_KEEPER].allowed <= 130);
+	CHECK(filter_programs[FILTER_KEEPER_ROOT].allowed <= 120);
 }
 
 TEST(ordinary_calls_are_allowed_and_dangerous_ones_are_not)
@@ -395,22 +396,64 @@ TEST(a_call_of_another_architecture_is_the_last)
 }
 #endif
 
+static int ask_keeper(enum filter_kind kind, long nr, const uint64_t *a)
+{
+	struct data data = {.nr = (uint32_t)nr, .arch = NATIVE, .args = {a[0], a[1], a[2], a[3]}};
+
+	/* Not the one for sanitizers, which allows more. */
+	return run(&filter_programs[kind], &data);
+}
+
+#define USERS(nr, ...) ask_keeper(FILTER_KEEPER, nr, (uint64_t[4]){__VA_ARGS__})
+#define ROOTS(nr, ...) ask_keeper(FILTER_KEEPER_ROOT, nr, (uint64_t[4]){__VA_ARGS__})
+
 TEST(the_keeper_starts_nothing_and_maps_nothing_executable)
 {
-	const struct filter_program *p = &filter_programs[FILTER_KEEPER];
-	struct data exec = {.nr = SYS_execve, .arch = NATIVE};
-	struct data map = {.nr = SYS_mmap, .arch = NATIVE, .args = {0, 4096, 3}};
-	struct data code = {.nr = SYS_mmap, .arch = NATIVE, .args = {0, 4096, 5}};
-	struct data net = {.nr = SYS_socket, .arch = NATIVE, .args = {AF_INET, SOCK_STREAM}};
-	struct data join = {.nr = SYS_setns, .arch = NATIVE, .args = {3, CLONE_NEWUSER}};
-	struct data enter = {.nr = SYS_setns, .arch = NATIVE, .args = {3, CLONE_NEWNS}};
+	for (enum filter_kind kind = FILTER_KEEPER; kind <= FILTER_KEEPER_ROOT; kind++) {
+		CHECK_EQ(ask_keeper(kind, SYS_execve, (uint64_t[4]){0}), EPERM);
+		CHECK_EQ(ask_keeper(kind, SYS_mmap, (uint64_t[4]){0, 4096, 3}), ALLOWED);
+		CHECK_EQ(ask_keeper(kind, SYS_mmap, (uint64_t[4]){0, 4096, 5}), EPERM);
+		CHECK_EQ(ask_keeper(kind, SYS_socket, (uint64_t[4]){AF_INET, SOCK_STREAM}), EPERM);
+		CHECK_EQ(ask_keeper(kind, SYS_setns, (uint64_t[4]){3, CLONE_NEWNS}), EPERM);
+		CHECK_EQ(ask_keeper(kind, SYS_unshare, (uint64_t[4]){CLONE_NEWUSER}), EPERM);
+		CHECK_EQ(ask_keeper(kind, SYS_prlimit64, (uint64_t[4]){1}), EPERM);
+		CHECK_EQ(ask_keeper(kind, SYS_prlimit64, (uint64_t[4]){0}), ALLOWED);
+	}
+}
 
-	CHECK_EQ(run(p, &exec), EPERM);
-	CHECK_EQ(run(p, &map), ALLOWED);
-	CHECK_EQ(run(p, &code), EPERM);
-	CHECK_EQ(run(p, &net), EPERM);
-	CHECK_EQ(run(p, &join), ALLOWED);
-	CHECK_EQ(run(p, &enter), EPERM);
+TEST(only_an_ordinary_users_keeper_enters_a_namespace)
+{
+	CHECK_EQ(USERS(SYS_setns, 3, CLONE_NEWUSER), ALLOWED);
+	CHECK_EQ(ROOTS(SYS_setns, 3, CLONE_NEWUSER), EPERM);
+	CHECK_EQ(USERS(SYS_unshare, CLONE_NEWNS), ALLOWED);
+	CHECK_EQ(ROOTS(SYS_unshare, CLONE_NEWNS), EPERM);
+	CHECK_EQ(ROOTS(SYS_setresuid, 0, 0, 0), EPERM);
+	CHECK(filter_programs[FILTER_KEEPER_ROOT].allowed < filter_programs[FILTER_KEEPER].allowed);
+}
+
+TEST(the_keeper_makes_no_set_user_id_file)
+{
+	for (uint64_t mode = 0; mode < 010000; mode++) {
+		bool sets_id = mode & 06000;
+
+		CHECK_EQ(USERS(SYS_openat, 3, 0, O_CREAT | O_WRONLY, mode),
+			 sets_id ? EPERM : ALLOWED);
+		CHECK_EQ(ROOTS(SYS_openat, 3, 0, O_CREAT | O_WRONLY, mode),
+			 sets_id ? EPERM : ALLOWED);
+		CHECK_EQ(ROOTS(SYS_openat, 3, 0, O_TMPFILE | O_WRONLY, mode),
+			 sets_id ? EPERM : ALLOWED);
+		CHECK_EQ(USERS(SYS_fchmodat, 3, 0, mode), mode == 0700 ? ALLOWED : EPERM);
+		CHECK_EQ(ROOTS(SYS_fchmodat, 3, 0, mode), EPERM);
+		CHECK_EQ(ROOTS(SYS_fchmod, 3, mode), mode == 0700 ? ALLOWED : EPERM);
+#ifdef SYS_chmod
+		CHECK_EQ(USERS(SYS_chmod, 0, mode), mode == 0700 ? ALLOWED : EPERM);
+		CHECK_EQ(ROOTS(SYS_chmod, 0, mode), EPERM);
+		CHECK_EQ(USERS(SYS_open, 0, O_CREAT | O_WRONLY, mode), sets_id ? EPERM : ALLOWED);
+#endif
+	}
+	/* Without O_CREAT the register may hold anything. */
+	CHECK_EQ(ROOTS(SYS_openat, 3, 0, O_RDONLY, 06777), ALLOWED);
+	CHECK_EQ(ROOTS(SYS_fchownat, 3, 0, 0, 0), EPERM);
 }
 
 TAP_MAIN

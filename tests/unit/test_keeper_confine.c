@@ -1,0 +1,205 @@
+/* What a confined keeper reaches of the files around it, tried in a process that is confined so. */
+#include "keeper/confine.h"
+
+#include "base/fd.h"
+#include "filter/landlock.h"
+#include "storage/tree.h"
+#include "tap.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+/* boxes/{mine,other}, run/{mine,other}/keeper.sock, .ranges/7000, file */
+struct ground {
+	char dir[64];
+	int fd, boxes, box, run;
+};
+
+static void make_file(int dir_fd, const char *path)
+{
+	int fd = openat(dir_fd, path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+
+	CHECK(fd >= 0 && write(fd, "x", 1) == 1);
+	close(fd);
+}
+
+static void ground_init(struct ground *g)
+{
+	static const char *const dirs[] = {
+		"boxes",       "boxes/mine", "boxes/mine/deep", "boxes/mine/deep/er",
+		"boxes/other", "run",	     "run/mine",	"run/other",
+		".ranges",
+	};
+	static const char *const files[] = {
+		"boxes/mine/record",
+		"boxes/mine/deep/er/file",
+		"boxes/other/record",
+		"run/mine/keeper.sock",
+		"run/other/keeper.sock",
+		".ranges/7000",
+		"file",
+	};
+
+	strcpy(g->dir, "/tmp/cove-confine.XXXXXX");
+	CHECK(mkdtemp(g->dir));
+	g->fd = open(g->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++)
+		CHECK_EQ(mkdirat(g->fd, dirs[i], 0700), 0);
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+		make_file(g->fd, files[i]);
+	g->boxes = openat(g->fd, "boxes", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	g->box = openat(g->fd, "boxes/mine", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	g->run = openat(g->fd, "run", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+static void ground_done(struct ground *g)
+{
+	struct err e;
+
+	fd_close(&g->box);
+	fd_close(&g->boxes);
+	fd_close(&g->run);
+	autoclose int tmp = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK_EQ(tree_remove(tmp, g->dir + strlen("/tmp/"), &e), 0);
+	fd_close(&g->fd);
+}
+
+/* Runs fn in a process that is confined like a keeper. */
+static void confined(struct ground *g, void (*fn)(struct ground *g))
+{
+	const struct ids ids = {.kind = geteuid() == 0 ? IDS_RANGE : IDS_SINGLE};
+	const struct confine c = {
+		.ids = &ids,
+		.name = "mine",
+		.boxes_fd = g->boxes,
+		.box_fd = g->box,
+		.run_fd = g->run,
+		.volume_fd = -1,
+		.ids_dir = g->dir,
+	};
+	pid_t pid = fork();
+	struct err e;
+	int status;
+
+	if (pid == 0) {
+		CHECK_EQ(confine_keeper(&c, &e), 0);
+		fn(g);
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+}
+
+static void run_test(void (*fn)(struct ground *g))
+{
+	struct ground g;
+
+	if (landlock_abi() < 2)
+		SKIP("this kernel has no Landlock of version 2");
+	ground_init(&g);
+	confined(&g, fn);
+	ground_done(&g);
+}
+
+static int try_open(int dir_fd, const char *path, int flags)
+{
+	int fd = openat(dir_fd, path, flags | O_CLOEXEC, 0600), r = fd < 0 ? -errno : 0;
+
+	fd_close(&fd);
+	return r;
+}
+
+static void live_and_end(struct ground *g)
+{
+	struct err e;
+
+	CHECK_EQ(try_open(AT_FDCWD, "/proc/self/mountinfo", O_RDONLY), 0);
+	CHECK_EQ(try_open(AT_FDCWD, "/proc/meminfo", O_RDONLY), 0);
+	CHECK_EQ(try_open(g->box, "record", O_RDWR | O_TRUNC), 0);
+	CHECK_EQ(try_open(g->box, "new", O_CREAT | O_WRONLY), 0);
+	CHECK_EQ(renameat(g->box, "new", g->box, "record"), 0);
+	CHECK_EQ(mkdirat(g->box, "dir", 0700), 0);
+	CHECK_EQ(renameat(g->box, "deep/er", g->box, "up"), 0);
+	CHECK_EQ(unlinkat(g->run, "mine/keeper.sock", 0), 0);
+	CHECK_EQ(unlinkat(g->run, "mine", AT_REMOVEDIR), 0);
+	CHECK_EQ(unlinkat(g->fd, ".ranges/7000", 0), 0);
+	CHECK_EQ(renameat(g->boxes, "mine", g->boxes, ".gone-mine"), 0);
+	CHECK_EQ(tree_remove(g->boxes, ".gone-mine", &e), 0);
+	CHECK_EQ(tree_remove(g->boxes, ".gone-mine", &e), 0);
+}
+
+TEST(it_can_do_what_it_has_to)
+{
+	run_test(live_and_end);
+}
+
+static void look_around(struct ground *g)
+{
+	CHECK_EQ(try_open(AT_FDCWD, "/etc/passwd", O_RDONLY), -EACCES);
+	CHECK_EQ(try_open(AT_FDCWD, "/etc", O_RDONLY | O_DIRECTORY), -EACCES);
+	CHECK_EQ(try_open(g->fd, "file", O_RDONLY), -EACCES);
+	CHECK_EQ(try_open(g->fd, "file", O_WRONLY), -EACCES);
+	CHECK_EQ(try_open(g->fd, "new", O_CREAT | O_WRONLY), -EACCES);
+	CHECK_EQ(try_open(g->boxes, "new", O_CREAT | O_WRONLY), -EACCES);
+	CHECK_EQ(try_open(g->boxes, "other/record", O_RDONLY), -EACCES);
+	CHECK_EQ(try_open(g->boxes, "other", O_RDONLY | O_DIRECTORY), -EACCES);
+	CHECK(unlinkat(g->boxes, "other/record", 0) < 0 && errno == EACCES);
+	CHECK(unlinkat(g->run, "other/keeper.sock", 0) < 0 && errno == EACCES);
+	CHECK(unlinkat(g->fd, "file", 0) < 0 && errno == EACCES);
+	CHECK(renameat(g->box, "record", g->boxes, "other/record") < 0);
+	CHECK(renameat(g->box, "record", g->fd, "file") < 0);
+	CHECK(renameat(g->boxes, "other/record", g->box, "record") < 0);
+	CHECK(mkdirat(g->fd, "new", 0700) < 0 && errno == EACCES);
+}
+
+TEST(it_reaches_nothing_else)
+{
+	run_test(look_around);
+}
+
+/* The child that deletes is confined as well. */
+static void look_from_a_child(struct ground *g)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		look_around(g);
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+}
+
+TEST(nor_does_its_child)
+{
+	run_test(look_from_a_child);
+}
+
+static void set_modes(struct ground *g)
+{
+	struct stat st;
+	int fd = openat(g->box, "record", O_RDWR | O_CLOEXEC);
+
+	CHECK(fd >= 0);
+	CHECK(fchmod(fd, 04755) < 0 && errno == EPERM);
+	CHECK(fchmod(fd, 0777) < 0 && errno == EPERM);
+	CHECK(openat(g->box, "set", O_CREAT | O_WRONLY | O_CLOEXEC, 04755) < 0 && errno == EPERM);
+	CHECK(fchmodat(g->fd, "file", 04755, 0) < 0 && errno == EPERM);
+	if (geteuid() == 0)
+		CHECK(fchmodat(g->fd, "file", 0700, 0) < 0 && errno == EPERM);
+	CHECK(fstatat(g->fd, "file", &st, 0) == 0 && (st.st_mode & 07777) == 0600);
+	close(fd);
+}
+
+TEST(it_sets_no_modes)
+{
+	run_test(set_modes);
+}
+
+TAP_MAIN
