@@ -333,7 +333,7 @@ int helper_run(const char *name, int count, char **args)
 		{"hold", helper_hold},	     {"touch", helper_touch},	{"listen", helper_listen},
 		{"reach", helper_reach},     {"peek", helper_peek},	{"deep", helper_deep},
 		{"vfork", helper_vfork},     {"die", helper_die},	{"eat", helper_eat},
-		{"forks", helper_forks}};
+		{"forks", helper_forks},     {"inject", helper_inject}};
 
 	for (size_t i = 0; i < sizeof(helpers) / sizeof(helpers[0]); i++)
 		if (strcmp(helpers[i].name, name) == 0)

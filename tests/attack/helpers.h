@@ -2,3 +2,6 @@
 #pragma once
 
 int helper_run(const char *name, int count, char **args);
+
+/* Run on the host. */
+int helper_inject(int count, char **args);
