@@ -212,12 +212,15 @@ def mount_race(rig):
 @case("A26_delete_planted_links", "A26", "links planted everywhere in a tree are removed, never followed")
 def planted(rig):
     users = ((), ("-u", "root")) if rig.root_inside() else ((),)
-    for user, storage in [(u, s) for u in users for s in ((), ("--storage", "plain"))]:
+    # The keeper of a running box removes it, from behind its own walls; whoever calls removes a stopped one.
+    for user, storage, first in [(u, s, f) for u in users for s in ((), ("--storage", "plain")) for f in ("", "stop")]:
         box = rig.make(*storage)
         rig.cove("exec", *user, box, "--", "bash", "-c",
                  f"mkdir -p /tmp/p/q && cd /tmp/p && ln -s {rig.canary.dir} d; ln -s {rig.canary.file} f; "
                  f"ln -s / root; ln -s .. up; ln -s ../../../../../../../.. far; ln -s loop loop; "
                  f"ln -s {rig.canary.dir}/sub q/sub; chmod 000 q").ok()
+        if first:
+            rig.cove("stop", "--grace", "0", box).ok()
         rig.cove("rm", "-f", box).ok()
         need(box not in rig.cove("ls", "-q").text, "the box is still listed")
 
