@@ -92,7 +92,7 @@ def writes(rig):
         return try_all(rig, lines, own)
     finally:
         for directory in ("/etc", "/root", "/tmp", rig.cove.home, mine, mine.parent, other):
-            subprocess.run(["rm", "-rf", f"{directory}/{made}"], check=True)
+            subprocess.run(["rm", "-rf", f"{directory}/{made}"], check=rig.is_root)
 
 
 @case("B19_keeper_reads_nothing_else", "B19", "a keeper that was taken over cannot read another box, other state, a "
