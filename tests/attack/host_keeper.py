@@ -115,7 +115,8 @@ def modes(rig):
     canary, made = rig.canary.file, mine / f"cove-attack-{os.getpid()}"
     lines = [(call, *([AT_FDCWD] if call == "fchmodat" else []), f"={path}", mode) for call in ("chmod", "fchmodat")
              for path in (canary, own) for mode in (0o4755, 0o2755, 0o6755, 0o777, 0o700)]
-    lines += [("fchmod", 0, mode) for mode in (0o4755, 0o2755, 0o777)]
+    # Its descriptor 0 is the host's /dev/null: only the mode that it has anyway, for where a control lets it through.
+    lines += [("fchmod", 0, 0o666)]
     lines += [("chown", f"={canary}", 0, 0), ("fchownat", AT_FDCWD, f"={canary}", 1, 1, 0),
               ("setxattr", f"={canary}", "=user.x", "=x", 1, 0)]
     lines += [("openat", AT_FDCWD, f"={made}", O_CREAT | O_WRONLY, mode) for mode in (0o4755, 0o2755, 0o6700)]
