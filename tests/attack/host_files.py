@@ -356,7 +356,7 @@ MASK_CASES = ("A9_masks_are_there", "A9_masked_directories_are_empty", "A9_read_
 SPOIL = """
 for i in $(seq 100000); do
   for f in /dev/null /dev/zero; do
-    chmod 666 $f; chmod 000 $f; chown 0:0 $f; rm -f $f; mv $f $f.old; ln -sfn $CANARY_PATH $f; cp /etc/passwd $f.new
+    chmod 1666 $f; touch $f; rm -f $f; mv $f $f.old; ln -sfn $CANARY_PATH $f; cp /etc/passwd $f.new
     mv -f $f.new $f; truncate -s 0 $f; echo leak > $f
   done
   for d in /proc/acpi /proc/bus /proc/driver /proc/fs /proc/irq /proc/scsi /proc/sys; do
