@@ -114,9 +114,30 @@ CASE(A2_proc_self_cwd, "A2", AS_BOTH, "/proc/self/cwd and ../ from it stay insid
 
 CASE(A2_thread_root, "A2", AS_BOTH, "/proc/thread-self and /proc/self/task/*/root stay inside")
 {
-	int r = through("/proc/thread-self/root");
+	static const char *const links[] = {"root", "cwd"};
+	char dir[300], path[5000];
+	struct stat own, seen;
+	unsigned looked = 0;
+	struct dirent *d;
+	DIR *tasks;
 
-	return r ? r : through("/proc/self/task/../root");
+	if (stat("/", &own) < 0 || stat("/proc/thread-self/root/", &seen) < 0)
+		return broke("its own root cannot be seen: %s", strerror(errno));
+	if (own.st_ino != seen.st_ino || own.st_dev != seen.st_dev)
+		return broke("/proc/thread-self/root is another directory than /");
+	tasks = opendir("/proc/self/task");
+	while (tasks && (d = readdir(tasks)))
+		for (int i = 0; i < 4 && d->d_name[0] != '.'; i++) {
+			snprintf(dir, sizeof(dir), i < 2 ? "/proc/self/task/%s" : "/proc/1/task/1",
+				 d->d_name);
+			snprintf(path, sizeof(path), "%s/%s%s", dir, links[i % 2], canary_path());
+			looked++;
+			if (has_canary(AT_FDCWD, path))
+				return broke("read %s", path);
+		}
+	if (tasks)
+		closedir(tasks);
+	return looked ? held("%u links", looked) : broke("not even its own task was seen");
 }
 
 /* Every descriptor of every visible process, as a directory to start from. */
@@ -304,7 +325,13 @@ CASE(A1_path_descriptor_upgrade, "A1", AS_BOTH,
 
 CASE(A18_create_in_read_only_mount, "A18", AS_BOTH, "no file can be made in a read-only mount")
 {
-	return failed("open O_CREAT", open("/attack/new", O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
+	if (open("/attack/new", O_CREAT | O_WRONLY | O_CLOEXEC, 0644) >= 0 || errno != EROFS)
+		return broke("open O_CREAT: %s", strerror(errno));
+	if (mkdir("/attack/dir", 0755) == 0 || errno != EROFS)
+		return broke("mkdir: %s", strerror(errno));
+	if (rename("/attack/attack", "/attack/moved") == 0 || errno != EROFS)
+		return broke("rename: %s", strerror(errno));
+	return held("%s", strerror(EROFS));
 }
 
 CASE(A18_replace_mount_point, "A18", AS_BOTH, "a mount point cannot be renamed away or replaced")
@@ -333,51 +360,64 @@ CASE(A18_hosts_file_substitution, "A18", AS_BOTH,
 	return held("%s", strerror(errno));
 }
 
-static int mknod_everywhere(mode_t type, dev_t device, const char *what)
+/* NULL if no such node can be made and opened in any directory that this user may write to, and
+ * there was one; otherwise a sentence. */
+static const char *mknod_everywhere(mode_t type, dev_t device, const char *what)
 {
 	static const char *const dirs[] = {"/tmp",	"/dev",	      "/dev/shm", "/dev/pts",
 					   "/dev/cove", "/workspace", "/run",	  "/var/tmp",
 					   "/root",	"/shared"};
+	static char said[300];
+	unsigned tried = 0;
 
 	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
 		char path[300];
-		int fd;
+		int fd, r, code;
 
 		snprintf(path, sizeof(path), "%s/node", dirs[i]);
-		if (mknod(path, type | 0666, device) < 0)
-			continue;
-		fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-		unlink(path);
-		if (fd >= 0)
-			return broke("%s in %s opens", what, dirs[i]);
-		if (device)
-			return broke("%s was made in %s", what, dirs[i]);
+		r = mknod(path, type | 0666, device);
+		code = errno;
+		fd = r < 0 ? -1 : open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+		if (r == 0)
+			unlink(path);
+		snprintf(said, sizeof(said), "%s in %s %s: %s", what, dirs[i],
+			 fd >= 0 ? "opens" : "was tried", strerror(code));
+		if (fd >= 0 || (r == 0 && device) ||
+		    (r < 0 && access(dirs[i], W_OK) == 0 && !is_refusal(code)))
+			return said;
+		tried += r == 0 || access(dirs[i], W_OK) == 0;
 	}
-	return held("%s: nowhere", what);
+	snprintf(said, sizeof(said), "no directory to try %s in", what);
+	return tried ? NULL : said;
+}
+
+static int nodes(mode_t type, const char *one, dev_t first, const char *other, dev_t second)
+{
+	const char *said = mknod_everywhere(type, first, one);
+
+	if (!said && other)
+		said = mknod_everywhere(type, second, other);
+	return said ? broke("%s", said) : held("%s %s: nowhere", one, other ? other : "");
 }
 
 CASE(A21_mknod_char, "A21", AS_BOTH, "no character device can be made in any directory")
 {
-	return mknod_everywhere(S_IFCHR, makedev(1, 3), "null");
+	return nodes(S_IFCHR, "null", makedev(1, 3), NULL, 0);
 }
 
 CASE(A21_mknod_kernel_memory, "A21", AS_BOTH, "no /dev/mem or /dev/kmsg can be made")
 {
-	int r = mknod_everywhere(S_IFCHR, makedev(1, 1), "mem");
-
-	return r ? r : mknod_everywhere(S_IFCHR, makedev(1, 11), "kmsg");
+	return nodes(S_IFCHR, "mem", makedev(1, 1), "kmsg", makedev(1, 11));
 }
 
 CASE(A21_mknod_block, "A21", AS_BOTH, "no block device can be made in any directory")
 {
-	int r = mknod_everywhere(S_IFBLK, makedev(8, 0), "sda");
-
-	return r ? r : mknod_everywhere(S_IFBLK, makedev(7, 0), "loop0");
+	return nodes(S_IFBLK, "sda", makedev(8, 0), "loop0", makedev(7, 0));
 }
 
 CASE(A21_whiteout_node_does_not_open, "A21", AS_BOTH, "device 0:0 (a whiteout) never opens")
 {
-	return mknod_everywhere(S_IFCHR, 0, "0:0");
+	return nodes(S_IFCHR, "0:0", 0, NULL, 0);
 }
 
 CASE(A21_dev_has_only_harmless_nodes, "A21", AS_BOTH,

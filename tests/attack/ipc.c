@@ -16,6 +16,7 @@
 #include <sys/shm.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 /* ---- B12 ---- */
@@ -68,33 +69,56 @@ static int take_terminal(void *arg)
 	int slave = *(int *)arg;
 
 	setsid();
-	return ioctl(slave, TIOCSCTTY, 1) == 0 ? 42 : 0;
+	return ioctl(slave, TIOCSCTTY, 1) == 0 ? 0 : errno;
+}
+
+/* Says by a byte whether the terminal is its own, and keeps it. */
+static pid_t start_owner(int slave, int *ret_said)
+{
+	int p[2];
+	pid_t pid;
+
+	if (pipe(p) < 0 || (pid = fork()) < 0)
+		return -1;
+	if (pid == 0) {
+		char mine;
+
+		setsid();
+		mine = ioctl(slave, TIOCSCTTY, 0) == 0;
+		if (write(p[1], &mine, 1) == 1)
+			pause();
+		_exit(0);
+	}
+	close(p[1]);
+	*ret_said = p[0];
+	return pid;
 }
 
 CASE(B12_steal_terminal, "B12", AS_BOTH,
      "TIOCSCTTY with force takes no terminal from another session")
 {
-	int master = open_pty(), slave, status;
-	char name[64] = "";
-	pid_t owner;
+	int master = open_pty(), slave, status, said = -1;
+	char name[64] = "", mine = 0;
+	pid_t owner, session;
 
 	if (master < 0 || ptsname_r(master, name, sizeof(name)) != 0)
 		return not_applicable("no terminal: %s", strerror(errno));
 	slave = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
-	owner = fork();
-	if (owner == 0) {
-		setsid();
-		ioctl(slave, TIOCSCTTY, 0);
-		pause();
-		_exit(0);
+	owner = slave < 0 ? -1 : start_owner(slave, &said);
+	if (owner < 0)
+		return broke("%s has no owner: %s", name, strerror(errno));
+	if (read(said, &mine, 1) != 1 || !mine) {
+		kill(owner, SIGKILL);
+		return broke("its first session did not get the terminal");
 	}
-	usleep(20000);
 	status = in_child(take_terminal, &slave, 5);
+	session = tcgetsid(master);
 	kill(owner, SIGKILL);
 	waitpid(owner, NULL, 0);
-	if (status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) == 42)
-		return broke("taken");
-	return held("refused");
+	if (status < 0 || !WIFEXITED(status) || WEXITSTATUS(status) == 0 || session != owner)
+		return broke("taken: status %x, session %d of %d", status, session, owner);
+	return WEXITSTATUS(status) == EPERM ? held("%s", strerror(EPERM))
+					    : broke("%s", strerror(WEXITSTATUS(status)));
 }
 
 CASE(B12_console, "B12", AS_BOTH, "TIOCCONS and /dev/console give nothing of the host's console")
@@ -216,14 +240,14 @@ CASE(B17_kill_everything, "B17", AS_BOTH, "kill(-1, SIGKILL) ends neither init n
 	waitpid(pid, NULL, 0);
 	signal(SIGTERM, SIG_IGN);
 	kill(-1, SIGTERM);
-	return held("still here; the runner asks the box");
+	return held_by_init("still here");
 }
 
 CASE(B17_signals_to_init, "B17", AS_BOTH, "no signal ends or stops init")
 {
 	for (int sig = 1; sig <= 64; sig++)
 		kill(1, sig);
-	return held("all sent; the runner asks the box");
+	return held_by_init("all sent");
 }
 
 CASE(B17_realtime_storm, "B17", AS_BOTH, "a storm of queued signals to init harms nobody")
@@ -233,7 +257,7 @@ CASE(B17_realtime_storm, "B17", AS_BOTH, "a storm of queued signals to init harm
 
 	for (int i = 0; i < 20000; i++)
 		sent += sigqueue(1, SIGRTMIN, value) == 0;
-	return held("%u were taken", sent);
+	return held_by_init(sent ? "some were taken" : "none was taken");
 }
 
 CASE(B17_pidfd_of_init, "B17", AS_BOTH, "a pidfd of init cannot end it")
@@ -243,7 +267,7 @@ CASE(B17_pidfd_of_init, "B17", AS_BOTH, "a pidfd of init cannot end it")
 	if (fd < 0)
 		return held("pidfd_open: %s", strerror(errno));
 	syscall(NR_pidfd_send_signal, fd, SIGKILL, NULL, 0);
-	return held("sent; the runner asks the box");
+	return held_by_init("sent");
 }
 
 CASE(B17_pidfd_of_host_process, "B17", AS_BOTH, "pidfd_open of a host process number fails")
@@ -258,7 +282,7 @@ CASE(B17_pidfd_from_proc, "B17", AS_BOTH, "/proc/1 used as a pidfd does not sign
 	if (fd < 0)
 		return held("%s", strerror(errno));
 	syscall(NR_pidfd_send_signal, fd, SIGKILL, NULL, 0);
-	return held("sent; the runner asks the box");
+	return held_by_init("sent");
 }
 
 CASE(B17_forged_siginfo, "B17", AS_BOTH, "a queued signal cannot claim to come from the kernel")
@@ -277,5 +301,5 @@ CASE(B17_file_owner_signals, "B17", AS_BOTH, "F_SETOWN and F_NOTIFY cannot make 
 	fcntl(fd, 1026 /* F_NOTIFY */, 0x7fffffff);
 	close(open("/tmp/notify", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
 	unlink("/tmp/notify");
-	return held("done; the runner asks the box");
+	return held_by_init("done");
 }

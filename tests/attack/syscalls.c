@@ -148,8 +148,13 @@ CASE(B1_filter_cannot_be_loosened, "B1", AS_BOTH,
 		void *filter;
 	} prog = {1, &allow};
 
+	long long filters = status_number("Seccomp_filters", 10);
+
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-	prctl(PR_SET_SECCOMP, 2 /* filter */, &prog);
+	if (prctl(PR_SET_SECCOMP, 2 /* filter */, &prog) < 0)
+		return broke("its own filter does not load: %s", strerror(errno));
+	if (status_number("Seccomp_filters", 10) != filters + 1)
+		return broke("its own filter is not there");
 	return refused("io_uring_setup after that", syscall(NR_io_uring_setup, 1, NULL));
 }
 
