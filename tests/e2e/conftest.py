@@ -208,7 +208,7 @@ def tmp():
     path.chmod(0o755)
     yield path
     subprocess.run(["chmod", "-R", "u+rwX", str(path)], stderr=subprocess.DEVNULL)
-    shutil.rmtree(path, ignore_errors=True)
+    remove_tree(path)
 
 
 @pytest.fixture
