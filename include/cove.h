@@ -105,11 +105,18 @@ struct cove_box_options {
 	uint64_t io_bytes;	       /* per second, read and written each */
 	uint64_t ttl_ms;	       /* from its start to its end */
 	uint64_t idle_ms;	       /* without a running command or a request; looking is none */
-	uint64_t net_bytes, net_conns; /* for a door that no box has yet: nothing passes */
+	uint64_t net_bytes, net_conns; /* through its door: both ways together; at once */
 	const char *expire;	       /* when ttl or idle is over: "stop" (default) or "remove" */
 	const char *storage;	       /* "plain", "loop" or "tmpfs"; NULL: what fits the limits */
 	bool best_effort; /* keep the limits that can be kept; cove_inspect lists the others */
 	bool strict;	  /* no_new_privs, and no root inside */
+
+	/* What may leave: "closed" (or "none"), "balanced", "open", or a path with a slash in it
+	 * for a policy file. NULL: the default, "balanced" unless cove_policy_set_default said
+	 * otherwise. */
+	const char *net;
+	const char *const *allow; /* "HOST[:PORT]" beside it, NULL-terminated */
+	const char *const *deny;
 };
 #define COVE_UNLIMITED UINT64_MAX
 #define COVE_UNKNOWN   UINT64_MAX /* in what is told: nobody counts it here */
@@ -174,6 +181,7 @@ struct cove_stats {
 	uint64_t io_read_bytes, io_write_bytes;
 	uint64_t execs_running;
 	uint64_t disk_own_limit_bytes; /* of disk_limit_bytes: without its workspace */
+	uint64_t net_up_bytes, net_down_bytes, net_conns; /* through the door; connections now */
 };
 COVE_API int cove_stats(struct cove *cove, const char *name, struct cove_stats *ret,
 			struct cove_error *err);
@@ -290,6 +298,83 @@ COVE_API int cove_execs(struct cove *cove, const char *box, struct cove_exec_inf
 typedef bool cove_on_line(void *arg, const char *json);
 COVE_API int cove_events(struct cove *cove, const char *box, bool follow, cove_on_line *on_line,
 			 void *arg, struct cove_error *err);
+
+/* ---- the door: what may leave a box ---- */
+
+/* A policy is checked by the door's own reader. COVE_INVALID names line and fault. name is for
+ * messages. Also checked: that every secret it names is there. */
+COVE_API int cove_policy_check(struct cove *cove, const char *name, const char *text, size_t len,
+			       struct cove_error *err);
+/* The text that holds for a box, or of a preset (box NULL), with live grants as comments; free with
+ * free(). */
+COVE_API int cove_policy_text(struct cove *cove, const char *box, const char *preset,
+			      char **ret_text, struct cove_error *err);
+/* net as in cove_box_options. Kept for the box; open connections are judged again at once, and
+ * *ret_cut (may be NULL) of them were cut. Live grants go. */
+COVE_API int cove_policy_apply(struct cove *cove, const char *box, const char *net,
+			       uint64_t *ret_cut, struct cove_error *err);
+COVE_API int cove_policy_set_default(struct cove *cove, const char *net, struct cove_error *err);
+
+/* "HOST[:PORT]" beside the policy. for_ms 0: until the box is gone; once: for one connection. */
+struct cove_grant {
+	size_t size;
+	const char *pattern;
+	bool allow, once;
+	uint64_t for_ms;
+	const char *by; /* who asks, for the record; may be NULL */
+};
+COVE_API int cove_grant(struct cove *cove, const char *box, const struct cove_grant *grant,
+			uint64_t *ret_cut, struct cove_error *err);
+
+/* Requests that wait for a person, one JSON object each; box NULL: of all running boxes. */
+COVE_API int cove_asks(struct cove *cove, const char *box, cove_on_line *on_line, void *arg,
+		       struct cove_error *err);
+/* id as cove_asks has it. for_ms: the answer holds for the same host and port that long. */
+COVE_API int cove_answer(struct cove *cove, const char *box, uint64_t id, bool allow,
+			 uint64_t for_ms, const char *by, struct cove_error *err);
+
+/* Credentials, by name. source: "value" (data is the value), "file" or "command" (data is the path
+ * or the line). The value is never told again. */
+COVE_API int cove_secret_set(struct cove *cove, const char *name, const char *source,
+			     const void *data, size_t len, struct cove_error *err);
+COVE_API int cove_secret_remove(struct cove *cove, const char *name, struct cove_error *err);
+struct cove_secret_info {
+	char name[72], source[16], where[256];
+	uint64_t changed_ms;
+};
+/* Returns the count; free with free(). */
+COVE_API int cove_secrets(struct cove *cove, struct cove_secret_info **ret, struct cove_error *err);
+
+/* What boxes did at their doors, oldest first, one JSON object per row; also of boxes that are
+ * gone. box NULL: all. follow: until on_line returns false. */
+struct cove_audit_options {
+	size_t size;
+	const char *box;
+	bool denied_only, follow;
+	uint64_t since_ms; /* wall clock */
+};
+COVE_API int cove_audit(struct cove *cove, const struct cove_audit_options *options,
+			cove_on_line *on_line, void *arg, struct cove_error *err);
+/* 0 if no row was changed, removed or put in since it was written. */
+COVE_API int cove_audit_verify(struct cove *cove, const char *box, uint64_t *ret_rows,
+			       struct cove_error *err);
+/* Deletes the rows of a box that is gone, or (box NULL) of all that ended before that time. */
+COVE_API int cove_audit_delete(struct cove *cove, const char *box, uint64_t before_ms,
+			       const char *by, uint64_t *ret_rows, struct cove_error *err);
+
+/* The other way: forwards a port of this host to one in the box, until stop_fd is readable.
+ * on_ready is told the port that it listens on. */
+struct cove_forward {
+	size_t size;
+	unsigned port;	     /* in the box */
+	const char *address; /* to listen on; NULL: 127.0.0.1 and nothing else */
+	unsigned local_port; /* 0: a free one */
+	int stop_fd;
+	void (*on_ready)(void *arg, const char *address, unsigned local_port);
+	void *arg;
+};
+COVE_API int cove_forward(struct cove_box *box, const struct cove_forward *forward,
+			  struct cove_error *err);
 
 /* ---- files: all done inside the box, as its user ---- */
 

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -152,6 +153,46 @@ int sys_clone3(const void *args, size_t size)
 	long r = syscall(SYS_clone3, args, size, 0, 0, secret[0], secret[1]);
 
 	return r < 0 ? -errno : (int)r;
+}
+
+int fd_seal(const char *name, const void *p, size_t n, int *ret_fd)
+{
+	autoclose int fd = sys_memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int r;
+
+	if (fd < 0)
+		return fd;
+	r = fd_write_full(fd, p, n);
+	if (r < 0)
+		return r;
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
+		return -errno;
+	*ret_fd = take_fd(fd);
+	return 0;
+}
+
+int fd_read_sealed(int fd, size_t max, char **ret, size_t *ret_len)
+{
+	autofree char *text = NULL;
+	struct stat st;
+	ssize_t n;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (st.st_size <= 0 || (uint64_t)st.st_size > max)
+		return -EBADMSG;
+	text = malloc((size_t)st.st_size + 1);
+	if (!text)
+		return -ENOMEM;
+	n = pread(fd, text, (size_t)st.st_size, 0);
+	if (n < 0)
+		return -errno;
+	if (n != st.st_size)
+		return -EBADMSG;
+	text[n] = 0;
+	*ret = take_ptr(text);
+	*ret_len = (size_t)n;
+	return 0;
 }
 
 int fd_openat2(int dir_fd, const char *path, int flags, mode_t mode, uint64_t resolve)

@@ -60,6 +60,12 @@ int fd_read_file(int dir_fd, const char *path, size_t max, char **ret, size_t *r
  * the same directory, then rename. With durable, file and directory are fsynced. */
 int fd_write_file(int dir_fd, const char *name, const void *p, size_t n, mode_t mode, bool durable);
 
+/* A small text from one process to another: a memory file that nobody can change any more, and
+ * reading it from its beginning, whatever was read through this descriptor before. The result is
+ * owned and NUL-terminated; -EBADMSG where it is empty or beyond max. */
+int fd_seal(const char *name, const void *p, size_t n, int *ret_fd);
+int fd_read_sealed(int fd, size_t max, char **ret, size_t *ret_len);
+
 /* openat2(2). resolve takes the RESOLVE_ flags below. Returns a descriptor or -errno. */
 #define FD_BENEATH	 0x08u /* RESOLVE_BENEATH */
 #define FD_IN_ROOT	 0x10u /* RESOLVE_IN_ROOT */

@@ -13,6 +13,7 @@
 #define WIRE_DATA_MAX	  65536u       /* payload of one DATA frame */
 #define WIRE_CONTROL_MAX  (1u << 20)   /* payload of any other frame: a 200 KB command fits */
 #define WIRE_WINDOW	  (512u << 10) /* bytes in flight per stream before a CREDIT is needed */
+#define WIRE_NET_WINDOW	  (256u << 10) /* the same for one connection through the door */
 #define WIRE_SOCKET_BYTES (512u << 10) /* asked of the kernel as a socket's send buffer */
 #define WIRE_OUT_MAX	  (8u << 20)   /* bytes queued on one link before it is declared stuck */
 
@@ -90,6 +91,36 @@
 #define UNPACK_DIRS_MAX	  (256u << 20) /* memory for directories whose mode is set at the end */
 #define PASSWD_FILE_MAX	  (1u << 20)   /* an image's /etc/passwd */
 #define HOST_COPY_MAX	  (16u << 20)  /* bytes of the host's /etc in the host image's skeleton */
+
+/* The network in a box (src/init): connections to the door, and its names. */
+#define INIT_CONNS_MAX 1200u  /* accepted and not over; a little more than the door takes */
+#define INIT_PORTS_MAX 256u   /* forwarded from the host, open at once */
+#define INIT_NAMES_MAX 16384u /* names that have an address in this life of the box */
+#define INIT_ASKED_MAX 256u   /* names being asked for */
+
+/* The door (src/door). */
+#define DOOR_CONNS_MAX	 1024u	     /* at once, unless --net-conns says less */
+#define DOOR_HELLO_MAX	 (16u << 10) /* a client's first TLS message */
+#define DOOR_HEAD_MAX	 (64u << 10) /* the head of one HTTP message, and its trailers */
+#define DOOR_HEADERS_MAX 256u
+#define DOOR_BUFFER_MAX	 (64u << 10) /* held for one direction of one connection */
+#define DOOR_POLICY_MAX	 (1u << 20)  /* text of a policy */
+#define DOOR_RULES_MAX	 4096u
+#define DOOR_GRANTS_MAX	 1024u	       /* live allow and deny */
+#define DOOR_ASKS_MAX	 256u	       /* held for an answer */
+#define DOOR_SECRET_MAX	 (64u << 10)   /* one credential */
+#define DOOR_SECRETS_MAX 256u	       /* names in one policy */
+#define DOOR_REDACT_MAX	 (1u << 20)    /* of a text body that is searched for a credential */
+#define DOOR_LEAVES_MAX	 256u	       /* certificates made and kept */
+#define DOOR_LOOKUPS_MAX 256u	       /* names being resolved */
+#define DOOR_CONNECT_MS	 30000u	       /* for an upstream to accept */
+#define DOOR_HEAD_MS	 60000u	       /* for the first bytes, a hello or the head of a request */
+#define DOOR_IDLE_MS	 (15u * 60000) /* a connection without a byte either way */
+#define DOOR_ASK_MS	 300000u       /* for an answer, unless the rule says otherwise */
+#define DOOR_START_MS	 10000u	       /* for a door to say that it is there */
+#define DOOR_SPARES	 64u	       /* certificate authorities made at once, for later boxes */
+#define DNS_NAME_MAX	 253u
+#define DNS_MESSAGE_MAX	 4096u
 
 /* What a call returns inline. */
 #define RESULT_INLINE_MAX (1u << 20)

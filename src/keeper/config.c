@@ -8,13 +8,10 @@
 #include "base/lines.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 
-enum { CONFIG_BYTES_MAX = SPEC_BYTES_MAX + 5 * BOX_PATH_MAX };
+enum { CONFIG_BYTES_MAX = SPEC_BYTES_MAX + 6 * BOX_PATH_MAX };
 
 static const struct {
 	const char *key;
@@ -23,6 +20,7 @@ static const struct {
 	{"home", offsetof(struct keeper_config, home)},
 	{"run", offsetof(struct keeper_config, run)},
 	{"init_path", offsetof(struct keeper_config, init_path)},
+	{"door_path", offsetof(struct keeper_config, door_path)},
 	{"image_root", offsetof(struct keeper_config, image_root)},
 	{"image_user", offsetof(struct keeper_config, image_user)},
 };
@@ -48,22 +46,6 @@ static int format(const struct keeper_config *c, struct buf *out)
 	return r == 0 ? spec_format(&c->spec, out) : r;
 }
 
-static int write_sealed(const struct buf *text, int *ret_fd)
-{
-	autoclose int fd = sys_memfd_create("cove-keeper-config", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	int r;
-
-	if (fd < 0)
-		return fd;
-	r = fd_write_full(fd, buf_data(text), buf_len(text));
-	if (r < 0)
-		return r;
-	if (fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
-		return -errno;
-	*ret_fd = take_fd(fd);
-	return 0;
-}
-
 int keeper_config_write(const struct keeper_config *c, int *ret_fd, struct err *e)
 {
 	struct buf text;
@@ -72,35 +54,9 @@ int keeper_config_write(const struct keeper_config *c, int *ret_fd, struct err *
 	buf_init(&text, CONFIG_BYTES_MAX);
 	r = format(c, &text);
 	if (r == 0)
-		r = write_sealed(&text, ret_fd);
+		r = fd_seal("cove-keeper-config", buf_data(&text), buf_len(&text), ret_fd);
 	buf_done(&text);
 	return r < 0 ? err_errno(e, -r, "write the keeper's configuration") : 0;
-}
-
-/* The whole file, from its beginning whatever was read or written through this descriptor
- * before. */
-static int read_all(int fd, char **ret, size_t *ret_len)
-{
-	autofree char *text = NULL;
-	struct stat st;
-	ssize_t n;
-
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	if (st.st_size <= 0 || st.st_size > CONFIG_BYTES_MAX)
-		return -EBADMSG;
-	text = malloc((size_t)st.st_size + 1);
-	if (!text)
-		return -ENOMEM;
-	n = pread(fd, text, (size_t)st.st_size, 0);
-	if (n < 0)
-		return -errno;
-	if (n != st.st_size)
-		return -EBADMSG;
-	text[n] = 0;
-	*ret = take_ptr(text);
-	*ret_len = (size_t)n;
-	return 0;
 }
 
 static int take_line(struct keeper_config *c, const char *key, const char *value)
@@ -140,7 +96,7 @@ int keeper_config_read(struct keeper_config *ret, int fd, struct err *e)
 	int r;
 
 	*ret = (struct keeper_config){0};
-	r = read_all(fd, &ret->text, &len);
+	r = fd_read_sealed(fd, CONFIG_BYTES_MAX, &ret->text, &len);
 	if (r < 0)
 		return err_errno(e, -r, "read the keeper's configuration");
 	r = parse(ret, len, e);

@@ -20,6 +20,7 @@ struct keeper_config {
 	const char *home;	/* state directory */
 	const char *run;	/* runtime directory */
 	const char *init_path;	/* the cove-init program */
+	const char *door_path;	/* the cove-door program */
 	const char *image_root; /* resolved image */
 	const char *image_user;
 	bool image_is_host;

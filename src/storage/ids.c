@@ -253,7 +253,8 @@ static int write_map(pid_t pid, const char *file, const char *text, struct err *
 }
 
 /* newuidmap PID 0 SUB 1000 1000 CALLER 1 1001 SUB+1000 REST */
-static int run_mapper(const char *program, pid_t pid, uint32_t sub, uint32_t caller, struct err *e)
+static int start_mapper(const char *program, pid_t pid, uint32_t sub, uint32_t caller,
+			pid_t *ret_child, struct err *e)
 {
 	char number[4][12];
 	char *argv[] = {(char *)(uintptr_t)program,
@@ -268,16 +269,20 @@ static int run_mapper(const char *program, pid_t pid, uint32_t sub, uint32_t cal
 			number[3],
 			"64535",
 			NULL};
-	int status, r;
-	pid_t child;
+	int r;
 
 	snprintf(number[0], sizeof(number[0]), "%d", (int)pid);
 	snprintf(number[1], sizeof(number[1]), "%u", sub);
 	snprintf(number[2], sizeof(number[2]), "%u", caller);
 	snprintf(number[3], sizeof(number[3]), "%u", sub + IDS_USER);
-	r = posix_spawnp(&child, program, NULL, NULL, argv, environ);
-	if (r != 0)
-		return err_errno(e, r, "run %s", program);
+	r = posix_spawnp(ret_child, program, NULL, NULL, argv, environ);
+	return r != 0 ? err_errno(e, r, "run %s", program) : 0;
+}
+
+static int await_mapper(const char *program, pid_t child, struct err *e)
+{
+	int status;
+
 	while (waitpid(child, &status, 0) < 0)
 		if (errno != EINTR)
 			return err_errno(e, errno, "wait for %s", program);
@@ -287,6 +292,24 @@ static int run_mapper(const char *program, pid_t pid, uint32_t sub, uint32_t cal
 			       "is setuid root",
 			       program);
 	return 0;
+}
+
+/* Neither of the two waits for the other. */
+static int run_mappers(const struct ids *ids, pid_t pid, struct err *e)
+{
+	static const char uids[] = "newuidmap", gids[] = "newgidmap";
+	pid_t child[2];
+	int r[2];
+
+	r[0] = start_mapper(uids, pid, ids->sub_uid, ids->caller_uid, &child[0], e);
+	if (r[0] < 0)
+		return r[0];
+	r[1] = start_mapper(gids, pid, ids->sub_gid, ids->caller_gid, &child[1], e);
+	/* The first failure is told, and both are waited for. */
+	r[0] = await_mapper(uids, child[0], r[1] < 0 ? NULL : e);
+	if (r[1] == 0)
+		r[1] = await_mapper(gids, child[1], r[0] < 0 ? NULL : e);
+	return r[0] < 0 ? r[0] : r[1];
 }
 
 int ids_map_process(const struct ids *ids, pid_t pid, struct err *e)
@@ -300,8 +323,7 @@ int ids_map_process(const struct ids *ids, pid_t pid, struct err *e)
 		r = write_map(pid, "uid_map", text, e);
 		return r < 0 ? r : write_map(pid, "gid_map", text, e);
 	case IDS_SUBORDINATE:
-		r = run_mapper("newuidmap", pid, ids->sub_uid, ids->caller_uid, e);
-		return r < 0 ? r : run_mapper("newgidmap", pid, ids->sub_gid, ids->caller_gid, e);
+		return run_mappers(ids, pid, e);
 	default:
 		r = write_map(pid, "setgroups", "deny", e);
 		snprintf(text, sizeof(text), "%d %u 1", IDS_USER, (unsigned)ids->caller_uid);

@@ -38,6 +38,19 @@ struct wall_limits {
 	uint64_t tmpfs_bytes, tmpfs_inodes; /* not 0: its writes live on a tmpfs of this size */
 };
 
+/* The way to the door. The wall makes the sockets that init listens on, in the box's own network,
+ * and leads everything to them that does not go to its loopback: TCP by redirect; UDP and the rest
+ * are refused at once. Each is an inherited descriptor of init's, in this order, after init_fds:
+ * --net-proxy, --net-dns, --net-dns-tcp, --net-diag, --net-redirect (IPv4, then IPv6). */
+struct wall_net {
+	bool on;
+	const char
+		*trust_pem; /* a certificate to be trusted inside, where programs look; or NULL */
+};
+#define WALL_PROXY_PORT 3128 /* on 127.0.0.1 in the box */
+#define WALL_DNS_ADDR	"127.0.0.53"
+#define WALL_TRUST_FILE "/dev/cove-trust/bundle.pem" /* the image's bundle and trust_pem */
+
 /* All pointers are borrowed for the call. */
 struct wall_config {
 	const char *name;    /* hostname inside */
@@ -57,6 +70,7 @@ struct wall_config {
 	int cgroup_fd;		/* v2 group that init is born in, or -1 */
 	const int *join_fds;	/* "0" is written to each by the new process, first of all */
 	size_t join_count;
+	struct wall_net net;
 	const int *init_fds; /* descriptors that init gets, as 3, 4, ... */
 	size_t init_fd_count;
 };
@@ -79,6 +93,7 @@ struct wall_box {
 	int proc_fds
 		[WALL_PROC_FILES]; /* owned; where asked for: empty files to be written, else -1 */
 	struct wall_report report;
+	const char *network; /* static: "redirect", "proxy" (variables only) or "none" */
 };
 
 struct wall_ops {

@@ -40,6 +40,11 @@ enum wire_type {
 	WIRE_FILE,  /* a file operation: struct wire_file */
 	WIRE_ENTRY, /* one file of a put, get, list or stat: struct wire_entry */
 
+	/* The way out, from init through the keeper to the door; and the way in. */
+	WIRE_NAME,    /* may this name be used, and is there one: struct wire_name */
+	WIRE_CONNECT, /* a connection that something in the box made: struct wire_connect */
+	WIRE_PORT,    /* from a client, to a port in the box: struct wire_port */
+
 	/* Between a client and the keeper only. */
 	WIRE_ATTACH, /* follow a command's output from an offset: struct wire_attach */
 	WIRE_EXECS,  /* list commands: no payload; answered by WIRE_INFO frames, then WIRE_OK */
@@ -48,10 +53,13 @@ enum wire_type {
 	WIRE_STOP,  /* end the box: struct wire_stop; answered by WIRE_OK, then the socket closes */
 	WIRE_PAUSE, /* freeze or thaw the box: struct wire_pause; answered by WIRE_OK */
 	WIRE_STATS, /* what it uses now: no payload; answered by struct wire_stats */
+	WIRE_DOOR,  /* to the door: struct wire_door; answered by WIRE_SAY frames, then WIRE_OK */
+	WIRE_SAY,   /* struct wire_say */
 	WIRE_TYPE_COUNT
 };
 
-/* Streams of a command. A transfer uses WIRE_STDIN towards the box, WIRE_STDOUT from it. */
+/* Streams of a command. A transfer or a connection uses WIRE_STDIN towards the box, WIRE_STDOUT
+ * from it. */
 enum wire_stream { WIRE_STDIN = 0, WIRE_STDOUT = 1, WIRE_STDERR = 2, WIRE_STREAM_COUNT };
 
 struct wire_frame {

@@ -273,7 +273,12 @@ size_t wire_link_queued(const struct wire_link *l)
 
 void wire_flow_init(struct wire_flow *f)
 {
-	*f = (struct wire_flow){.left = WIRE_WINDOW};
+	*f = (struct wire_flow){.window = WIRE_WINDOW, .left = WIRE_WINDOW};
+}
+
+void wire_flow_init_net(struct wire_flow *f)
+{
+	*f = (struct wire_flow){.window = WIRE_NET_WINDOW, .left = WIRE_NET_WINDOW};
 }
 
 uint64_t wire_flow_took(struct wire_flow *f, uint64_t n)
@@ -281,7 +286,7 @@ uint64_t wire_flow_took(struct wire_flow *f, uint64_t n)
 	uint64_t give;
 
 	f->pending += n;
-	if (f->pending < WIRE_WINDOW / 2)
+	if (f->pending < f->window / 2)
 		return 0;
 	give = f->pending;
 	f->pending = 0;
@@ -290,7 +295,7 @@ uint64_t wire_flow_took(struct wire_flow *f, uint64_t n)
 
 int wire_flow_credit(struct wire_flow *f, uint64_t n)
 {
-	if (n > WIRE_WINDOW || f->left > WIRE_WINDOW - n)
+	if (n > f->window || f->left > f->window - n)
 		return -EBADMSG;
 	f->left += n;
 	return 0;

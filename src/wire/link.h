@@ -53,14 +53,16 @@ void wire_link_pause(struct wire_link *l, bool on);
 /* Bytes queued and not yet written. */
 size_t wire_link_queued(const struct wire_link *l);
 
-/* Credit of one stream. The sender starts with WIRE_WINDOW, spends it and gets more; the receiver
+/* Credit of one stream. The sender starts with a window, spends it and gets more; the receiver
  * gives back what it took in halves of the window, so that frames stay few. */
 struct wire_flow {
+	uint64_t window;
 	uint64_t left;	  /* sender: bytes it may still send */
 	uint64_t pending; /* receiver: bytes taken and not yet given back */
 };
 
-void wire_flow_init(struct wire_flow *f);
+void wire_flow_init(struct wire_flow *f);     /* WIRE_WINDOW */
+void wire_flow_init_net(struct wire_flow *f); /* WIRE_NET_WINDOW: connections */
 /* Receiver: n bytes were consumed. Returns how many to put in a CREDIT frame now, or 0. */
 uint64_t wire_flow_took(struct wire_flow *f, uint64_t n);
 /* Sender: a CREDIT came. -EBADMSG if it would pass any sane window. */

@@ -55,7 +55,7 @@ static const struct field info_fields[] = {
 static const struct field status_fields[] = {
 	U64(status, started_ms), U64(status, execs_running), U64(status, clients),
 	U64(status, init_pid), STR(status, notes), STR(status, ids), U64(status, paused),
-	STR(status, storage), STR(status, walls), {0}};
+	STR(status, storage), STR(status, walls), STR(status, network), {0}};
 static const struct field stop_fields[] = {
 	STR(stop, by), U64(stop, remove), U64(stop, grace_ms), {0}};
 static const struct field pause_fields[] = {U64(pause, on), STR(pause, by), U64(pause, for_ms),
@@ -67,7 +67,14 @@ static const struct field stats_fields[] = {
 	U64(stats, pids_limit), U64(stats, pids_hits), U64(stats, disk_bytes),
 	U64(stats, disk_limit_bytes), U64(stats, disk_files), U64(stats, disk_files_limit),
 	U64(stats, io_read_bytes), U64(stats, io_write_bytes), U64(stats, execs_running),
-	U64(stats, disk_own_limit_bytes), {0}};
+	U64(stats, disk_own_limit_bytes), U64(stats, net_up_bytes), U64(stats, net_down_bytes),
+	U64(stats, net_conns), {0}};
+static const struct field name_fields[] = {STR(name, name), {0}};
+static const struct field connect_fields[] = {STR(connect, host), U64(connect, port),
+					      U64(connect, proxy), U64(connect, exec_id), {0}};
+static const struct field port_fields[] = {U64(port, port), {0}};
+static const struct field door_fields[] = {LIST(door, argv), STR(door, by), {0}};
+static const struct field say_fields[] = {STR(say, text), {0}};
 /* clang-format on */
 
 static void put_le(uint8_t *p, uint64_t v, int bytes)

@@ -15,35 +15,32 @@
  *	FILE(id)         -> by operation, see enum wire_file_op; ends with OK(id) or ERROR(id), also
  *	                 after CANCEL(id): ERROR with ECANCELED unless it was done already.
  *	PAUSE            keeper -> init, as a paused box goes on; not answered
+ *	NAME(id)         init -> door: OK(id) | ERROR(id): DENIED, NOT_FOUND, TIMEOUT
+ *	CONNECT(id)      init -> door: OK(id) once bytes may flow | ERROR(id). Then DATA and EOF
+ *	                 each way, in windows of WIRE_NET_WINDOW. It is over when both sides sent
+ *	                 EOF; CANCEL(id) from either side, or ERROR(id) from the door, ends it at
+ *	                 once. Bytes may come before OK: they wait.
+ *	PORT(id)         client -> init: the same, the other way round.
+ *	DOOR(id)         client -> door: SAY(id)..., then OK(id) | ERROR(id)
  *	CREDIT(id, s)    lets the sender of stream s go on. Each stream starts with WIRE_WINDOW.
  *
- * On the init link the id of a command is its exec id, and ids with the top bit are file
- * operations. On a client link the client chose the id and STARTED carries the exec id; EXIT is the
- * last frame of a command there (EOF is not passed on), and SIGNAL is answered by OK or ERROR only
- * if it names an exec_id.
+ * On the init link the id of a command is its exec id, ids with the top bit are file operations and
+ * PORT, and ids with only the second bit (WIRE_NET_BIT) are NAME and CONNECT, chosen by init. The
+ * door's link has the same ids, and DOOR with the top bit. On a client link the client chose the id
+ * and STARTED carries the exec id; EXIT is the last frame of a command there (EOF is not passed
+ * on), and SIGNAL is answered by OK or ERROR only if it names an exec_id.
  */
 #pragma once
 
 #include "base/buf.h"
 #include "wire/frame.h"
 #include "wire/msg_file.h"
+#include "wire/msg_list.h"
+#include "wire/msg_net.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-/* Strings one after the other, each with its NUL. */
-struct wire_list {
-	const char *data; /* borrowed */
-	uint32_t bytes;
-	uint32_t count;
-};
-
-/* Appends one item to a buffer that a list can then be made of. */
-int wire_list_add(struct buf *b, const char *item);
-struct wire_list wire_list_of(const struct buf *b);
-/* The next item, NULL after the last. Start with *pos = 0. */
-const char *wire_list_next(const struct wire_list *l, uint32_t *pos);
 
 struct wire_hello {
 	uint64_t version;
@@ -62,8 +59,9 @@ struct wire_credit {
 	uint64_t bytes;
 };
 
-#define WIRE_UNKNOWN	UINT64_MAX /* a number that nobody counts here */
-#define WIRE_NO_TIMEOUT UINT64_MAX /* client: none, although the box has a default */
+#define WIRE_NET_BIT	0x40000000u /* in ids on the init link: the box asks for the network */
+#define WIRE_UNKNOWN	UINT64_MAX  /* a number that nobody counts here */
+#define WIRE_NO_TIMEOUT UINT64_MAX  /* client: none, although the box has a default */
 struct wire_exec {
 	struct wire_list argv; /* exec: program and arguments */
 	const char *line;      /* instead of argv: exec runs it with `bash -c`, or `sh -c` */
@@ -151,6 +149,7 @@ struct wire_status {
 	const char *ids;   /* which ids the box has: range, subordinate, single */
 	uint64_t paused;
 	const char *storage; /* where its writes live: plain, loop, tmpfs */
+	const char *network; /* redirect, proxy (variables only) or none */
 	const char *walls; /* what stands between it and the kernel: seccomp, landlock...; lines */
 };
 
@@ -165,6 +164,7 @@ struct wire_stats {
 	uint64_t io_read_bytes, io_write_bytes;
 	uint64_t execs_running;
 	uint64_t disk_own_limit_bytes; /* of disk_limit_bytes: without its workspace */
+	uint64_t net_up_bytes, net_down_bytes, net_conns; /* through the door; connections now */
 };
 
 struct wire_pause {
@@ -186,7 +186,8 @@ struct wire_stop {
 	X(started, WIRE_STARTED) X(exit, WIRE_EXIT) X(signal, WIRE_SIGNAL) \
 	X(resize, WIRE_RESIZE) X(file, WIRE_FILE) X(entry, WIRE_ENTRY) \
 	X(attach, WIRE_ATTACH) X(info, WIRE_INFO) X(status, WIRE_STATUS) X(stop, WIRE_STOP) \
-	X(pause, WIRE_PAUSE) X(stats, WIRE_STATS)
+	X(pause, WIRE_PAUSE) X(stats, WIRE_STATS) X(name, WIRE_NAME) X(connect, WIRE_CONNECT) \
+	X(port, WIRE_PORT) X(door, WIRE_DOOR) X(say, WIRE_SAY)
 /* clang-format on */
 
 #define WIRE_DECLARE(name, frame_type)                                         \

@@ -1,0 +1,35 @@
+/*
+ * A request that a person must decide. It is held; `cove asks` shows it, `cove answer` decides it,
+ * and after its time it is denied. Who said what and when is recorded. Requests that are the same
+ * (host, port, and method and path where they were looked at) share one ask.
+ */
+#pragma once
+
+#include "door/door.h"
+
+struct ask_wait {
+	/* Once, never from within ask_start. by is NULL when nobody answered in time. */
+	void (*on_answer)(struct ask_wait *w, bool allowed, const char *by);
+	struct ask *ask;
+	struct ask_wait *next;
+};
+
+struct ask_what {
+	const char *host;
+	uint16_t port;
+	const char *method, *path; /* NULL for a connection */
+	const struct rule *rule;
+	uint64_t exec_id;
+	uint64_t timeout_ms;
+};
+
+/* -ENOBUFS beyond DOOR_ASKS_MAX: deny. */
+int ask_start(struct door *d, struct ask_wait *w, const struct ask_what *what);
+void ask_cancel(struct ask_wait *w); /* the connection is gone; not waiting: fine */
+/* for_ms: the answer also holds for the same host and port that long (0: for those that wait now).
+ * */
+int ask_answer(struct door *d, uint64_t id, bool allow, uint64_t for_ms, const char *by,
+	       struct err *e);
+/* One JSON object per ask, in order. */
+int asks_list(struct door *d, int (*on_ask)(void *arg, const char *json), void *arg);
+void asks_free(struct door *d);

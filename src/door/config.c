@@ -1,0 +1,104 @@
+/* The door's configuration as text; see config.h. */
+#include "door/config.h"
+
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/lines.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CONFIG_BYTES_MAX = 4 * BOX_PATH_MAX };
+
+static const struct {
+	const char *key;
+	size_t offset;
+	bool is_number;
+} fields[] = {
+	{"home", offsetof(struct door_config, home), false},
+	{"box", offsetof(struct door_config, box), false},
+	{"policy", offsetof(struct door_config, policy), false},
+	{"created_ms", offsetof(struct door_config, created_ms), true},
+	{"bytes_max", offsetof(struct door_config, bytes_max), true},
+	{"conns_max", offsetof(struct door_config, conns_max), true},
+	{"bytes_used", offsetof(struct door_config, bytes_used), true},
+};
+
+enum { FIELD_COUNT = sizeof(fields) / sizeof(fields[0]) };
+
+static void *field_at(const struct door_config *c, size_t i)
+{
+	return (void *)((uintptr_t)c + fields[i].offset);
+}
+
+static int format(const struct door_config *c, struct buf *out)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < FIELD_COUNT && r == 0; i++) {
+		const char *const *text = field_at(c, i);
+		const uint64_t *number = field_at(c, i);
+
+		if (fields[i].is_number)
+			r = lines_put_u64(out, fields[i].key, *number);
+		else if (*text)
+			r = lines_put(out, fields[i].key, *text);
+	}
+	return r;
+}
+
+int door_config_write(const struct door_config *c, int *ret_fd, struct err *e)
+{
+	struct buf text;
+	int r;
+
+	buf_init(&text, CONFIG_BYTES_MAX);
+	r = format(c, &text);
+	if (r == 0)
+		r = fd_seal("cove-door-config", buf_data(&text), buf_len(&text), ret_fd);
+	buf_done(&text);
+	return r < 0 ? err_errno(e, -r, "write the door's configuration") : 0;
+}
+
+static int take_line(struct door_config *c, const char *key, const char *value)
+{
+	for (size_t i = 0; i < FIELD_COUNT; i++) {
+		if (strcmp(key, fields[i].key) != 0)
+			continue;
+		if (fields[i].is_number)
+			return str_parse_u64(value, UINT64_MAX, field_at(c, i)) ? 0 : -EBADMSG;
+		*(const char **)field_at(c, i) = value;
+		return 0;
+	}
+	return -EBADMSG;
+}
+
+int door_config_read(struct door_config *ret, int fd, struct err *e)
+{
+	const char *key, *value;
+	struct lines lines;
+	size_t len = 0;
+	int r;
+
+	*ret = (struct door_config){0};
+	r = fd_read_sealed(fd, CONFIG_BYTES_MAX, &ret->text, &len);
+	if (r < 0)
+		return err_errno(e, -r, "read the door's configuration");
+	lines_init(&lines, ret->text, len);
+	while ((r = lines_next(&lines, &key, &value)) > 0)
+		if (take_line(ret, key, value) < 0)
+			break;
+	if (r == 0 && ret->home && ret->box && ret->policy)
+		return 0;
+	door_config_done(ret);
+	return err_set(e, ERR_INTERNAL, EBADMSG, "the door's configuration is not understood");
+}
+
+void door_config_done(struct door_config *c)
+{
+	free(c->text);
+	*c = (struct door_config){0};
+}

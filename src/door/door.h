@@ -1,0 +1,82 @@
+/*
+ * cove-door: the only way out of one box. Two processes: the clerk (clerk.h) and this, the front,
+ * which has the link to the keeper, the policy and every connection.
+ *
+ *	keeper --NAME----> names.c: judge, resolve -> OK | ERROR
+ *	       --CONNECT-> conn.c: judge -> ask? -> record -> resolve, check, dial -> pump.c | web.c
+ *	       --DOOR----> control.c: reload, asks, answer, allow, deny, status
+ *
+ * A connection's first bytes decide how it goes on (conn.c):
+ *	a proxy's       CONNECT, or a request in absolute form: then as below for that host
+ *	TLS             its SNI must be the name. A rule that looks inside: TLS both ways and web.c;
+ *	                otherwise the bytes pass as they are (pump.c)
+ *	other           a rule that looks inside: HTTP without TLS, web.c; otherwise pump.c. Where
+ *	the
+ *	                server speaks first nothing is waited for: it is dialled at once and what
+ *	                the box says first is looked at when it comes
+ *
+ * Judged before dialled, recorded before the first byte leaves. Without a policy that could be read
+ * everything is denied.
+ */
+#pragma once
+
+#include "door/channel.h"
+#include "door/clerk.h"
+#include "door/config.h"
+#include "door/policy.h"
+#include "door/resolve.h"
+#include "door/tls.h"
+#include "ev/ev.h"
+#include "wire/link.h"
+
+struct conn;
+struct ask;
+struct name_query;
+
+struct door {
+	struct ev *ev;
+	struct door_config config;
+	struct wire_link keeper;
+	struct clerk *clerk;
+	struct policy *policy; /* owned, never NULL */
+	struct resolver *resolver;
+	struct tls *tls;
+	struct conn *conns; /* owned, all of them */
+	unsigned conn_count;
+	struct name_query *names;      /* owned */
+	struct ask *asks;	       /* owned */
+	uint64_t bytes_up, bytes_down; /* of the box's life, earlier doors included in bytes_up */
+	uint64_t next_ask;
+	bool ending;
+};
+
+/* The lower of what the policy and the box's limits say; 0: none. */
+uint64_t door_bytes_max(const struct door *d);
+uint64_t door_conns_max(const struct door *d);
+/* Counts bytes of a connection for the box and for its rule. False: over, cut it. */
+bool door_count(struct door *d, struct rule *r, uint64_t up, uint64_t down);
+
+/* conn.c */
+void conn_start(struct door *d, uint32_t id, const struct wire_connect *m);
+bool conn_frame(struct door *d, const struct wire_frame *f); /* DATA, EOF, CREDIT, CANCEL */
+/* A new policy or grant: every open connection is judged again, and cut if it would not be allowed
+ * now. Returns how many were cut. */
+unsigned conns_judge_again(struct door *d);
+void conns_free(struct door *d);
+
+/* names.c */
+void name_start(struct door *d, uint32_t id, const struct wire_name *m);
+void names_free(struct door *d);
+
+/* control.c: answers with SAY frames, then OK, or ERROR. Verbs:
+ *	status                     one object: policy, connections, bytes, asks, locked memory
+ *	reload                     reads policy and grants again; {"cut": N}
+ *	once allow|deny HOST[:PORT]  for one connection, not kept
+ *	asks                       one object per held request
+ *	answer ID allow|deny [for MS|once]
+ */
+void control_start(struct door *d, uint32_t id, const struct wire_door *m);
+/* Policy and grants from the clerk; what cannot be read becomes policy_closed, and is said in *e.
+ * */
+void door_reload(struct door *d, void (*on_done)(struct door *d, void *arg, struct err *e),
+		 void *arg);

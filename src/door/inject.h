@@ -1,0 +1,32 @@
+/*
+ * Credentials in a request, and out of an answer. Rendering asks the clerk for each secret that a
+ * rule names, at use: a rotated one is used by the next request. What was rendered lives until the
+ * answer has passed, to be taken out of it, in plain form, in base64 of any of its alignments as
+ * Basic has it, and percent-encoded.
+ */
+#pragma once
+
+#include "door/clerk.h"
+#include "door/policy.h"
+#include "http/http.h"
+
+struct injection;
+
+/* on_done comes once, never from within: r 0, or -errno with a sentence that names the rule and the
+ * secret (never its value). */
+int injection_start(struct injection **ret, struct clerk *k, const struct rule *rule,
+		    void (*on_done)(void *arg, int r, struct err *e), void *arg);
+void injection_free(struct injection *i); /* wipes; cancels what is under way */
+
+/* Fields of the same names are removed first, whatever their case; Accept-Encoding becomes
+ * identity; query parameters of the same names are removed from the target. */
+int injection_apply(const struct injection *i, struct http_head *request, struct err *e);
+/* Names of the secrets used, "A,B", for the record. */
+const char *injection_names(const struct injection *i);
+/* The client certificate and key of the rule, or NULL. */
+const struct tls_identity *injection_identity(const struct injection *i);
+
+/* Overwrites every occurrence with '*' of the same length, so lengths stay. Streams: with more set,
+ * a tail that could be the beginning of one is held back: *ret_safe bytes may go now. */
+void injection_redact_head(const struct injection *i, struct http_head *response);
+void injection_redact(const struct injection *i, uint8_t *p, size_t n, bool more, size_t *ret_safe);

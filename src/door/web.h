@@ -1,0 +1,45 @@
+/*
+ * HTTP between a box and an upstream, looked into: every request is judged by method and path, gets
+ * what the rule injects, and is written anew; every answer is written anew and loses what was
+ * injected. Bodies stream with bounded memory. Keep-alive on both sides; one request at a time per
+ * connection, pipelined ones wait.
+ *
+ *	box  --head-> judge (ask?) -> record -> secrets -> head' --> upstream
+ *	     --body->                                   ----------->
+ *	     <-head'- redact <-------------------------- head --
+ *	     <-body-  redact (text, <= DOOR_REDACT_MAX)  <--------
+ *
+ * The upstream is dialled when the first request was allowed, and again where it closed a kept
+ * connection before anything was sent. A request is never sent twice. A redirect is the client's
+ * business: the next request is judged by itself, so a credential never follows it elsewhere.
+ */
+#pragma once
+
+#include "door/channel.h"
+#include "door/door.h"
+
+struct web;
+
+struct web_config {
+	struct door *door;
+	struct host host; /* that the connection is for: every Host must be this */
+	uint16_t port;
+	bool tls;     /* the box spoke TLS: so does the upstream */
+	bool proxied; /* requests come in absolute form */
+	uint64_t exec_id;
+	uint32_t conn_id;
+	/* A channel to the upstream, checked and, with tls, up to starting its handshake: conn.c's.
+	 * The answer comes once: take the channel, or NULL and *e. identity may be NULL. */
+	void (*dial)(void *arg, struct rule *rule, const struct tls_identity *identity);
+	void (*on_done)(void *arg); /* the web has ended; free it */
+	void *arg;
+};
+
+/* Takes box, whose bytes from here on are HTTP; first (n bytes) was read from it already. */
+int web_new(struct web **ret, const struct web_config *c, struct channel *box, const void *first,
+	    size_t n, struct err *e);
+void web_dialled(struct web *w, struct channel *up, const char *address, struct err *e);
+/* The policy changed: false if what is under way now would not be allowed; the caller then frees.
+ * */
+bool web_judge_again(struct web *w);
+void web_free(struct web *w); /* cuts both sides if they are still there */

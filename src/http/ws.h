@@ -1,0 +1,34 @@
+/*
+ * WebSocket frames (RFC 6455), sans-I/O: enough to pass them on checked. A frame's header is read,
+ * checked and written again; its payload passes as it is (masked stays masked, with the same key).
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ws_relay {
+	bool from_client; /* must be masked; the other way must not be */
+	bool extended;	  /* an extension was agreed: reserved bits may be set */
+	uint64_t left;	  /* of the payload */
+	uint8_t head[14];
+	unsigned have, need;
+	bool in_message, closed;
+};
+
+void ws_relay_init(struct ws_relay *w, bool from_client, bool extended);
+/* Eats p, appends to out what may be passed on. *ret_used < n when out is full: call again.
+ * Negative: refused (wrong mask, length over 2^62 or not in its shortest form, a control frame that
+ * is long or cut, an unknown opcode, a message in a message, anything after a close). */
+int ws_relay_feed(struct ws_relay *w, const void *p, size_t n, size_t *ret_used, struct buf *out,
+		  struct err *e);
+
+/* A client's handshake and the answer to it: 0, or -EINVAL with a sentence. */
+struct http_head;
+int ws_check_request(const struct http_head *h, struct err *e);
+int ws_check_response(const struct http_head *request, const struct http_head *response,
+		      struct err *e);

@@ -1,0 +1,42 @@
+/*
+ * The keeper's side of the door. The keeper is confined and can start nothing, so before that it
+ * forks the usher: a process that waits on a socketpair and, when told, starts cove-door with a new
+ * link. The door is started when the box first asks for a name or a connection: a box that never
+ * does has no door, and pays nothing for it. If a door ends, its connections end with it (CANCEL to
+ * init) and the next request starts another; one that cannot be started is an ERROR for the
+ * request, and nothing passes.
+ *
+ * Frames with WIRE_NET_BIT pass between init and the door as they are. The keeper counts bytes and
+ * connections itself, holds back the side that is ahead (KEEPER_DOOR_QUEUE), and ends a door that
+ * takes nothing for KEEPER_STALL_MS. DOOR frames of clients pass under ids with the top bit.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "keeper/keeper.h"
+#include "store/spec.h"
+
+#include <stdbool.h>
+
+struct door_side;
+
+struct door_side_config {
+	const char *door_path; /* the program */
+	const char *home;
+	const struct spec *spec;
+	const char *policy; /* a preset, or "file" */
+	int box_fd;	    /* borrowed */
+};
+
+/* Forks the usher. Before confine_keeper. */
+int door_side_new(struct door_side **ret, struct keeper *k, const struct door_side_config *c,
+		  struct err *e);
+/* Ends door and usher; true if no door was ever started. */
+bool door_side_free(struct door_side *d);
+
+/* A frame of init's with WIRE_NET_BIT. False: an honest init cannot send it. */
+bool door_from_init(struct door_side *d, const struct wire_frame *f);
+/* DOOR of a client. Without a running door: `reload`, `asks` and `status` are answered here. */
+void door_from_client(struct door_side *d, struct client *c, const struct wire_frame *f);
+void door_client_gone(struct door_side *d, struct client *c);
+void door_stats(const struct door_side *d, struct wire_stats *m);
