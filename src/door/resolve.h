@@ -22,15 +22,16 @@ struct resolved {
  * -ENOENT (no such name), -ETIMEDOUT, -EAGAIN (servers failed). */
 struct resolve {
 	void (*on_done)(struct resolve *q, int r, const struct resolved *addrs, size_t count);
-	struct resolver *resolver;
+	struct lookup *lookup; /* NULL: not under way */
 	struct resolve *next;
-	bool active;
 };
 
-/* server: see policy.h; ss_family 0 for the host's. Reads the host's files now, before the door
- * confines itself. */
-int resolver_new(struct resolver **ret, struct ev *ev, const struct sockaddr_storage *server,
-		 struct err *e);
-void resolver_free(struct resolver *r);
-void resolve_start(struct resolver *r, struct resolve *q, const struct host *name);
-void resolve_cancel(struct resolve *q); /* not active: fine */
+/* Reads the host's files now, before the door confines itself. */
+int resolver_new(struct resolver **ret, struct ev *ev, struct err *e);
+/* Another server than the host's from now on; ss_family 0: the host's. What was known is forgotten.
+ * */
+void resolver_use(struct resolver *r, const struct sockaddr_storage *server);
+void resolver_free(struct resolver *r); /* not from within on_done; what is under way is dropped */
+/* -ENOBUFS beyond DOOR_LOOKUPS_MAX. An address is its own answer. */
+int resolve_start(struct resolver *r, struct resolve *q, const struct host *name);
+void resolve_cancel(struct resolve *q); /* not under way: fine */
