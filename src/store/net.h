@@ -1,12 +1,13 @@
 /*
  * What is kept of a box's network, and of the machine's: small files, one writer each.
  *
- *	boxes/<name>/policy   the policy's text, where it is not a preset    written by libcove
- *	boxes/<name>/grants   live allow and deny: lines "allow|deny UNTIL_MS HOST[:PORT]"
- *	libcove boxes/<name>/ca.pem   certificate and key of its authority, 0600     keeper, at each
- *	start door/ca/<hex>.pem     authorities made ahead of time, each for one box      cove-door
- *	make-ca door/default          the policy for boxes that name none: a preset's name, or
- *	"file" door/default.policy   its text, then
+ *	boxes/<name>/policy   the policy's text, where it is not a preset          libcove
+ *	boxes/<name>/grants   live allow and deny: lines "allow|deny UNTIL_MS HOST[:PORT]", wall
+ *	                      clock, 0 for ever                                    libcove
+ *	boxes/<name>/ca.pem   certificate and key of its authority, 0600           keeper, each start
+ *	door/ca/<hex>.pem     authorities made ahead of time, each for one box     cove-door make-ca
+ *	door/default          the policy for boxes that name none: a preset's name, or "file"
+ *	door/default.policy   its text, then
  */
 #pragma once
 
@@ -28,14 +29,21 @@ bool net_is_preset(const char *name);
 int net_default(struct state *st, char ret[32], struct err *e);
 int net_set_default(struct state *st, const char *preset, const char *text, size_t len,
 		    struct err *e);
+/* The text where it is "file"; owned. */
+int net_default_text(struct state *st, char **ret, size_t *ret_len, struct err *e);
 
+/* The directory of the spares, or -errno. */
+int net_ca_dir(struct state *st, bool make, struct err *e);
 /* Takes a spare authority for the box, by rename: never two boxes the same. -ENOENT when there is
  * none: make some (cove-door make-ca) and try again. ret is the certificate alone, owned. */
 int net_ca_take(struct state *st, int box_fd, char **ret_cert_pem, struct err *e);
 /* The box ended and its door was never started, so the key was never used: back to the spares. */
 void net_ca_return(int ca_dir_fd, int box_fd);
+/* The box ended and its door was there: nobody gets this key again. */
+void net_ca_drop(int box_fd);
 
-/* Live grants of a box. Expired ones are dropped on the way. */
+/* Live grants of a box. Expired ones are dropped on the way, and one for the same pattern is
+ * replaced. */
 int net_grant_add(int box_fd, bool allow, const char *pattern, uint64_t until_ms, uint64_t now_ms,
 		  struct err *e);
 int net_grants_clear(int box_fd, struct err *e);

@@ -1,0 +1,333 @@
+/*
+ * What is kept of a box's network; see net.h.
+ *
+ * How it works: a spare authority is taken by renaming it into the box's directory, so two keepers
+ * that want the same one are told apart by the kernel: the second finds it gone and takes the next.
+ * A spare that is no authority is deleted and passed over. The live grants are read, changed and
+ * written whole under a lock of their own file, so that two callers at once lose nothing; the clerk
+ * of a door reads them without it, since a rename never shows a part.
+ */
+#include "store/net.h"
+
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/rand.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#define DOOR_DIR	  "door"
+#define DEFAULT_FILE	  "default"
+#define DEFAULT_TEXT_FILE "default.policy"
+#define GRANTS_LOCK_FILE  "grants.lock"
+
+enum {
+	CA_BYTES_MAX = 16 << 10,
+	GRANT_LINE_MAX = DNS_NAME_MAX + 64,
+	GRANTS_BYTES_MAX = DOOR_GRANTS_MAX * GRANT_LINE_MAX,
+};
+
+bool net_is_preset(const char *name)
+{
+	static const char *const presets[] = {"closed", "none", "balanced", "open"};
+
+	for (size_t i = 0; i < sizeof(presets) / sizeof(presets[0]); i++)
+		if (name && strcmp(name, presets[i]) == 0)
+			return true;
+	return false;
+}
+
+/* ---- the machine's default ---- */
+
+static int open_below(int dir_fd, const char *name, bool make)
+{
+	int fd;
+
+	if (make && mkdirat(dir_fd, name, 0700) < 0 && errno != EEXIST)
+		return -errno;
+	fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+int net_default(struct state *st, char ret[32], struct err *e)
+{
+	autoclose int dir = st->home_fd < 0 ? -ENOENT : open_below(st->home_fd, DOOR_DIR, false);
+	autofree char *text = NULL;
+	size_t len = 0;
+	int r = dir < 0 ? dir : fd_read_file(dir, DEFAULT_FILE, 31, &text, &len);
+
+	if (r == -ENOENT) {
+		str_copy(ret, 32, "balanced");
+		return 0;
+	}
+	if (r < 0 && r != -EFBIG)
+		return err_errno(e, -r, "read the default policy's name");
+	if (r == 0 && len > 0 && text[len - 1] == '\n')
+		text[--len] = 0;
+	if (r < 0 || strlen(text) != len || (!net_is_preset(text) && strcmp(text, "file") != 0))
+		return err_set(e, ERR_INVALID, EBADMSG,
+			       "the default policy is damaged; set it again: cove policy "
+			       "set-default balanced");
+	str_copy(ret, 32, text);
+	return 0;
+}
+
+int net_set_default(struct state *st, const char *preset, const char *text, size_t len,
+		    struct err *e)
+{
+	bool is_file = preset && strcmp(preset, "file") == 0;
+	autoclose int dir = -1;
+	char line[32];
+	int n, r;
+
+	if (!is_file && !net_is_preset(preset))
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "'%.80s' is no policy: closed, balanced, open or a file",
+			       preset ? preset : "");
+	if (is_file && (!text || len == 0 || len > DOOR_POLICY_MAX))
+		return err_set(e, ERR_INVALID, EINVAL, "a policy has 1 byte to %u KiB",
+			       DOOR_POLICY_MAX >> 10);
+	dir = open_below(st->home_fd, DOOR_DIR, true);
+	r = dir < 0 ? dir : 0;
+	/* The text first: a name that says "file" always has one. */
+	if (r == 0 && is_file)
+		r = fd_write_file(dir, DEFAULT_TEXT_FILE, text, len, 0600, true);
+	n = snprintf(line, sizeof(line), "%s\n", preset);
+	if (r == 0)
+		r = fd_write_file(dir, DEFAULT_FILE, line, (size_t)n, 0600, true);
+	return r < 0 ? state_error(st, -r, "keep the default policy", e) : 0;
+}
+
+int net_default_text(struct state *st, char **ret, size_t *ret_len, struct err *e)
+{
+	autoclose int dir = st->home_fd < 0 ? -ENOENT : open_below(st->home_fd, DOOR_DIR, false);
+	int r = dir < 0 ? dir : fd_read_file(dir, DEFAULT_TEXT_FILE, DOOR_POLICY_MAX, ret, ret_len);
+
+	return r < 0 ? err_errno(e, -r, "read the default policy") : 0;
+}
+
+/* ---- authorities ---- */
+
+int net_ca_dir(struct state *st, bool make, struct err *e)
+{
+	autoclose int dir = open_below(st->home_fd, DOOR_DIR, make);
+	int fd = dir < 0 ? dir : open_below(dir, "ca", make);
+
+	return fd < 0 ? err_errno(e, -fd, "open the certificate authorities in '%.100s/%s/ca'",
+				  st->home, DOOR_DIR)
+		      : fd;
+}
+
+/* The certificate out of a text that has the key too; NULL if there is none. */
+static char *cut_certificate(const char *pem)
+{
+	static const char begin[] = "-----BEGIN CERTIFICATE-----\n";
+	static const char end[] = "-----END CERTIFICATE-----\n";
+	const char *from = strstr(pem, begin);
+	const char *to = from ? strstr(from, end) : NULL;
+
+	if (!to || !strstr(pem, "PRIVATE KEY-----"))
+		return NULL;
+	return strndup(from, (size_t)(to - from) + strlen(end));
+}
+
+static bool is_spare(const char *name)
+{
+	size_t n = strlen(name);
+
+	return name[0] != '.' && n > 4 && strcmp(name + n - 4, ".pem") == 0;
+}
+
+/* 1 if it is taken, 0 if another was quicker or it is no authority. */
+static int take_spare(int ca_fd, const char *name, int box_fd, char **ret_cert)
+{
+	autofree char *pem = NULL;
+	size_t len = 0;
+	int r;
+
+	if (renameat(ca_fd, name, box_fd, NET_CA_FILE) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	r = fd_read_file(box_fd, NET_CA_FILE, CA_BYTES_MAX, &pem, &len);
+	*ret_cert = r == 0 && strlen(pem) == len ? cut_certificate(pem) : NULL;
+	if (pem)
+		explicit_bzero(pem, len);
+	if (*ret_cert)
+		return 1;
+	if (r == 0 || r == -EFBIG || r == -ELOOP || r == -EISDIR)
+		r = unlinkat(box_fd, NET_CA_FILE, 0) < 0 ? -errno : 0;
+	return r;
+}
+
+/* Looks at the names of one call of getdents(2) after the other: the first will usually do, and
+ * there may be many. */
+static int take_any(int ca_fd, int box_fd, char **ret_cert)
+{
+	autoclose int dir = openat(ca_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_Alignas(struct fd_dirent) char names[1024];
+	long n;
+
+	if (dir < 0)
+		return -errno;
+	while ((n = syscall(SYS_getdents64, dir, names, sizeof(names))) > 0) {
+		for (long at = 0; at < n;) {
+			struct fd_dirent *d = (struct fd_dirent *)(void *)(names + at);
+			int r;
+
+			at += d->reclen;
+			r = is_spare(d->name) ? take_spare(ca_fd, d->name, box_fd, ret_cert) : 0;
+			if (r != 0)
+				return r < 0 ? r : 0;
+		}
+	}
+	return n < 0 ? -errno : -ENOENT;
+}
+
+int net_ca_take(struct state *st, int box_fd, char **ret_cert_pem, struct err *e)
+{
+	autoclose int ca_fd = net_ca_dir(st, false, e);
+	int r;
+
+	if (ca_fd < 0)
+		return ca_fd;
+	r = take_any(ca_fd, box_fd, ret_cert_pem);
+	if (r == -ENOENT)
+		return err_set(e, ERR_NOT_FOUND, ENOENT, "there is no certificate authority left");
+	return r < 0 ? state_error(st, -r, "take a certificate authority", e) : 0;
+}
+
+void net_ca_return(int ca_dir_fd, int box_fd)
+{
+	char name[40], hex[33];
+
+	rand_hex(hex, 16);
+	snprintf(name, sizeof(name), "%s.pem", hex);
+	/* A key that cannot be kept is one less to keep. */
+	if (ca_dir_fd < 0 || renameat(box_fd, NET_CA_FILE, ca_dir_fd, name) < 0)
+		net_ca_drop(box_fd);
+}
+
+void net_ca_drop(int box_fd)
+{
+	/* What is not there need not go; and where it cannot, the box's directory goes, or the next
+	 * start puts another in its place. */
+	(void)unlinkat(box_fd, NET_CA_FILE, 0);
+}
+
+/* ---- live grants ---- */
+
+static int lock_grants(int box_fd)
+{
+	autoclose int fd =
+		openat(box_fd, GRANTS_LOCK_FILE, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+	if (fd < 0)
+		return -errno;
+	while (flock(fd, LOCK_EX) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return take_fd(fd);
+}
+
+/* Printable and without a space, so that it is one word of a line. What it means is the policy's
+ * to say. */
+static bool is_pattern(const char *pattern)
+{
+	size_t n = strlen(pattern);
+
+	for (size_t i = 0; i < n; i++)
+		if (pattern[i] <= ' ' || pattern[i] >= 0x7f)
+			return false;
+	return n > 0 && n <= DNS_NAME_MAX + 8;
+}
+
+/* Keeps a line of the old text unless its time is over or the new one is about the same. */
+static int keep_line(struct buf *out, const char *line, size_t n, const char *pattern,
+		     uint64_t now_ms)
+{
+	char word[GRANT_LINE_MAX], *time, *host;
+	uint64_t until;
+
+	if (n == 0 || n >= sizeof(word))
+		return 0;
+	memcpy(word, line, n);
+	word[n] = 0;
+	time = strchr(word, ' ');
+	host = time ? strchr(time + 1, ' ') : NULL;
+	if (!host)
+		return 0;
+	*time++ = 0;
+	*host++ = 0;
+	if (!str_parse_u64(time, UINT64_MAX, &until) || (until != 0 && until <= now_ms) ||
+	    strcmp(host, pattern) == 0)
+		return 0;
+	return buf_printf(out, "%.*s\n", (int)n, line);
+}
+
+static int keep_lines(struct buf *out, const char *text, const char *pattern, uint64_t now_ms,
+		      unsigned *ret_count)
+{
+	int r = 0;
+
+	while (*text && r == 0) {
+		size_t n = strcspn(text, "\n"), before = buf_len(out);
+
+		r = keep_line(out, text, n, pattern, now_ms);
+		*ret_count += buf_len(out) > before;
+		text += n + (text[n] == '\n');
+	}
+	return r;
+}
+
+int net_grant_add(int box_fd, bool allow, const char *pattern, uint64_t until_ms, uint64_t now_ms,
+		  struct err *e)
+{
+	autoclose int lock = -1;
+	autofree char *old = NULL;
+	unsigned count = 0;
+	struct buf out;
+	int r;
+
+	if (!is_pattern(pattern))
+		return err_set(e, ERR_INVALID, EINVAL, "'%.80s' is not HOST or HOST:PORT", pattern);
+	lock = lock_grants(box_fd);
+	if (lock < 0)
+		return err_errno(e, -lock, "lock the box's grants");
+	r = fd_read_file(box_fd, NET_GRANTS_FILE, GRANTS_BYTES_MAX, &old, NULL);
+	if (r < 0 && r != -ENOENT)
+		return err_errno(e, -r, "read the box's grants");
+	buf_init(&out, GRANTS_BYTES_MAX);
+	r = keep_lines(&out, old ? old : "", pattern, now_ms, &count);
+	if (r == 0 && count >= DOOR_GRANTS_MAX)
+		r = -ENOBUFS;
+	if (r == 0)
+		r = buf_printf(&out, "%s %llu %s\n", allow ? "allow" : "deny",
+			       (unsigned long long)until_ms, pattern);
+	if (r == 0)
+		r = fd_write_file(box_fd, NET_GRANTS_FILE, buf_data(&out), buf_len(&out), 0600,
+				  true);
+	buf_done(&out);
+	if (r == -ENOBUFS)
+		return err_set(e, ERR_LIMIT, ENOBUFS,
+			       "the box has %u live grants already: write a policy instead "
+			       "(cove policy apply)",
+			       DOOR_GRANTS_MAX);
+	return r < 0 ? err_errno(e, -r, "keep the grant") : 0;
+}
+
+int net_grants_clear(int box_fd, struct err *e)
+{
+	autoclose int lock = lock_grants(box_fd);
+
+	if (lock < 0)
+		return err_errno(e, -lock, "lock the box's grants");
+	if (unlinkat(box_fd, NET_GRANTS_FILE, 0) < 0 && errno != ENOENT)
+		return err_errno(e, errno, "forget the box's grants");
+	return 0;
+}

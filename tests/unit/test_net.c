@@ -1,0 +1,299 @@
+/* What is kept of a box's network: the default, the authorities, the live grants. */
+#include "base/limits.h"
+#include "store/net.h"
+#include "store_home.h"
+
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+static const char good[] = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+			   "-----BEGIN PRIVATE KEY-----\nMIGH\n-----END PRIVATE KEY-----\n";
+static const char good_cert[] = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
+
+static int make_box(struct state *s, const char *name)
+{
+	int fd;
+
+	CHECK_EQ(mkdirat(s->boxes_fd, name, 0700), 0);
+	fd = openat(s->boxes_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK(fd >= 0);
+	return fd;
+}
+
+static void put(int dir_fd, const char *name, const char *text)
+{
+	CHECK_EQ(fd_write_file(dir_fd, name, text, strlen(text), 0600, false), 0);
+}
+
+TEST(presets)
+{
+	CHECK(net_is_preset("closed") && net_is_preset("none") && net_is_preset("balanced") &&
+	      net_is_preset("open"));
+	CHECK(!net_is_preset("file") && !net_is_preset("") && !net_is_preset(NULL) &&
+	      !net_is_preset("Open"));
+}
+
+TEST(the_default)
+{
+	autofree char *text = NULL;
+	struct state s;
+	struct err e;
+	char is[32];
+	size_t len;
+
+	home_open(&s);
+	CHECK_EQ(net_default(&s, is, &e), 0);
+	CHECK_STR(is, "balanced");
+	CHECK_EQ(net_set_default(&s, "closed", NULL, 0, &e), 0);
+	CHECK_EQ(net_default(&s, is, &e), 0);
+	CHECK_STR(is, "closed");
+	CHECK_EQ(net_set_default(&s, "file", "version: 1\n", 11, &e), 0);
+	CHECK_EQ(net_default(&s, is, &e), 0);
+	CHECK_STR(is, "file");
+	CHECK_EQ(net_default_text(&s, &text, &len, &e), 0);
+	CHECK_EQ(len, 11);
+	CHECK_STR(text, "version: 1\n");
+	CHECK_EQ(net_set_default(&s, "file", "", 0, &e), -EINVAL);
+	CHECK_EQ(net_set_default(&s, "wide-open", NULL, 0, &e), -EINVAL);
+	CHECK_EQ(net_set_default(&s, NULL, NULL, 0, &e), -EINVAL);
+	CHECK_EQ(net_default(&s, is, &e), 0);
+	CHECK_STR(is, "file");
+	state_close(&s);
+}
+
+/* What is not understood is never taken for something that lets more through. */
+TEST(a_damaged_default_is_an_error)
+{
+	static const char *const texts[] = {"", "\n", "wide\n", "open\nopen\n",
+					    "balanced balanced balanced balanced\n"};
+	autoclose int door = -1;
+	struct state s;
+	struct err e;
+	char is[32];
+
+	home_open(&s);
+	CHECK_EQ(net_set_default(&s, "open", NULL, 0, &e), 0);
+	door = openat(s.home_fd, "door", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		put(door, "default", texts[i]);
+		CHECK_EQ(net_default(&s, is, &e), -EBADMSG);
+	}
+	CHECK_EQ(fd_write_file(door, "default", "open\0x\n", 7, 0600, false), 0);
+	CHECK_EQ(net_default(&s, is, &e), -EBADMSG);
+	state_close(&s);
+}
+
+TEST(an_authority_is_taken_and_given_back)
+{
+	autoclose int ca = -1, box = -1;
+	autofree char *cert = NULL, *again = NULL;
+	struct state s;
+	struct stat st;
+	struct err e;
+
+	home_open(&s);
+	box = make_box(&s, "a");
+	CHECK_EQ(net_ca_take(&s, box, &cert, &e), -ENOENT);
+	ca = net_ca_dir(&s, true, &e);
+	CHECK(ca >= 0);
+	CHECK_EQ(net_ca_take(&s, box, &cert, &e), -ENOENT);
+	put(ca, "00.pem", good);
+	CHECK_EQ(net_ca_take(&s, box, &cert, &e), 0);
+	CHECK_STR(cert, good_cert);
+	CHECK_EQ(count_names(ca), 0);
+	CHECK_EQ(fstatat(box, NET_CA_FILE, &st, 0), 0);
+	CHECK_EQ(st.st_mode & 0777, 0600);
+	net_ca_return(ca, box);
+	CHECK_EQ(count_names(ca), 1);
+	CHECK(faccessat(box, NET_CA_FILE, F_OK, 0) < 0);
+	CHECK_EQ(net_ca_take(&s, box, &again, &e), 0);
+	CHECK_STR(again, good_cert);
+	net_ca_drop(box);
+	net_ca_drop(box);
+	CHECK(faccessat(box, NET_CA_FILE, F_OK, 0) < 0);
+	CHECK_EQ(count_names(ca), 0);
+	/* Nothing to give back, and nowhere to. */
+	net_ca_return(ca, box);
+	net_ca_return(-1, box);
+	CHECK_EQ(count_names(ca), 0);
+	state_close(&s);
+}
+
+TEST(what_is_no_authority_is_passed_over)
+{
+	autoclose int ca = -1, box = -1;
+	autofree char *big = malloc(100000), *cert = NULL;
+	struct state s;
+	struct err e;
+
+	home_open(&s);
+	box = make_box(&s, "a");
+	ca = net_ca_dir(&s, true, &e);
+	put(ca, "a.pem", "");
+	put(ca, "b.pem", good_cert); /* no key */
+	put(ca, "c.pem", "-----BEGIN CERTIFICATE-----\nMIIB");
+	memset(big, 'x', 99999);
+	big[99999] = 0;
+	put(ca, "d.pem", big);
+	CHECK_EQ(symlinkat("/etc/passwd", ca, "e.pem"), 0);
+	put(ca, ".f.pem", good); /* still being written */
+	put(ca, "readme", good);
+	CHECK_EQ(net_ca_take(&s, box, &cert, &e), -ENOENT);
+	CHECK_EQ(count_names(ca), 2);
+	CHECK(faccessat(box, NET_CA_FILE, F_OK, AT_SYMLINK_NOFOLLOW) < 0);
+	state_close(&s);
+}
+
+/* Never two boxes the same, however many start at once. */
+TEST(many_take_at_once)
+{
+	enum { BOXES = 8, EACH = 20 };
+	struct state s;
+	struct err e;
+	char name[32];
+	int ca, taken = 0;
+
+	home_open(&s);
+	ca = net_ca_dir(&s, true, &e);
+	for (int i = 0; i < BOXES * EACH; i++) {
+		snprintf(name, sizeof(name), "%d.pem", i);
+		put(ca, name, good);
+	}
+	for (int i = 0; i < BOXES; i++) {
+		if (fork() > 0)
+			continue;
+		snprintf(name, sizeof(name), "box%d", i);
+		int box = make_box(&s, name), n = 0;
+		char *cert;
+
+		while (n < EACH && net_ca_take(&s, box, &cert, &e) == 0) {
+			free(cert);
+			n++;
+		}
+		_exit(n);
+	}
+	for (int i = 0; i < BOXES; i++) {
+		int status;
+
+		CHECK(wait(&status) > 0 && WIFEXITED(status));
+		taken += WEXITSTATUS(status);
+	}
+	/* A directory that changes while it is read may hide a name from one reader. */
+	CHECK_EQ(taken, BOXES * EACH - count_names(ca));
+	CHECK(taken >= BOXES * EACH / 2);
+	close(ca);
+	state_close(&s);
+}
+
+static void grants_are(int box, const char *want)
+{
+	autofree char *text = NULL;
+
+	CHECK_EQ(fd_read_file(box, NET_GRANTS_FILE, 1 << 20, &text, NULL), 0);
+	CHECK_STR(text, want);
+}
+
+TEST(grants)
+{
+	struct state s;
+	struct err e;
+	int box;
+
+	home_open(&s);
+	box = make_box(&s, "a");
+	CHECK_EQ(net_grants_clear(box, &e), 0);
+	CHECK_EQ(net_grant_add(box, true, "a.example:443", 0, 1000, &e), 0);
+	CHECK_EQ(net_grant_add(box, false, "*.b.example", 5000, 1000, &e), 0);
+	grants_are(box, "allow 0 a.example:443\ndeny 5000 *.b.example\n");
+	/* The later word about the same is the one that counts. */
+	CHECK_EQ(net_grant_add(box, false, "a.example:443", 0, 2000, &e), 0);
+	grants_are(box, "deny 5000 *.b.example\ndeny 0 a.example:443\n");
+	CHECK_EQ(net_grant_add(box, true, "c", 9000, 5000, &e), 0);
+	grants_are(box, "deny 0 a.example:443\nallow 9000 c\n");
+	CHECK_EQ(net_grants_clear(box, &e), 0);
+	CHECK(faccessat(box, NET_GRANTS_FILE, F_OK, 0) < 0);
+	close(box);
+	state_close(&s);
+}
+
+TEST(a_pattern_is_one_word)
+{
+	char name[400];
+	struct state s;
+	struct err e;
+	int box;
+
+	home_open(&s);
+	box = make_box(&s, "a");
+	memset(name, 'a', sizeof(name));
+	name[DNS_NAME_MAX + 9] = 0;
+	CHECK_EQ(net_grant_add(box, true, name, 0, 1, &e), -EINVAL);
+	CHECK_EQ(net_grant_add(box, true, "", 0, 1, &e), -EINVAL);
+	CHECK_EQ(net_grant_add(box, true, "a b", 0, 1, &e), -EINVAL);
+	CHECK_EQ(net_grant_add(box, true, "a\nallow 0 *", 0, 1, &e), -EINVAL);
+	CHECK_EQ(net_grant_add(box, true, "\xc3\xa4.example", 0, 1, &e), -EINVAL);
+	CHECK(faccessat(box, NET_GRANTS_FILE, F_OK, 0) < 0);
+	close(box);
+	state_close(&s);
+}
+
+TEST(grants_are_bounded)
+{
+	char name[32];
+	struct state s;
+	struct buf b;
+	struct err e;
+	int box;
+
+	home_open(&s);
+	box = make_box(&s, "a");
+	buf_init(&b, 1 << 20);
+	for (unsigned i = 0; i < DOOR_GRANTS_MAX; i++)
+		CHECK_EQ(buf_printf(&b, "allow 0 h%u\n", i), 0);
+	CHECK_EQ(fd_write_file(box, NET_GRANTS_FILE, buf_data(&b), buf_len(&b), 0600, false), 0);
+	buf_done(&b);
+	CHECK_EQ(net_grant_add(box, true, "more", 0, 1, &e), -ENOBUFS);
+	CHECK_EQ(e.kind, ERR_LIMIT);
+	snprintf(name, sizeof(name), "h%u", 7);
+	CHECK_EQ(net_grant_add(box, false, name, 0, 1, &e), 0);
+	close(box);
+	state_close(&s);
+}
+
+/* Two callers at once lose nothing. */
+TEST(grants_at_the_same_time)
+{
+	enum { CALLERS = 6, EACH = 10 };
+	autofree char *text = NULL;
+	unsigned lines = 0;
+	struct state s;
+	int box;
+
+	home_open(&s);
+	box = make_box(&s, "a");
+	for (int i = 0; i < CALLERS; i++) {
+		if (fork() > 0)
+			continue;
+		for (int n = 0; n < EACH; n++) {
+			char name[32];
+
+			snprintf(name, sizeof(name), "h%d-%d", i, n);
+			if (net_grant_add(box, true, name, 0, 1, NULL) < 0)
+				_exit(1);
+		}
+		_exit(0);
+	}
+	for (int i = 0; i < CALLERS; i++) {
+		int status;
+
+		CHECK(wait(&status) > 0 && status == 0);
+	}
+	CHECK_EQ(fd_read_file(box, NET_GRANTS_FILE, 1 << 20, &text, NULL), 0);
+	for (const char *p = text; *p; p++)
+		lines += *p == '\n';
+	CHECK_EQ(lines, CALLERS * EACH);
+	close(box);
+	state_close(&s);
+}
+
+TAP_MAIN
