@@ -44,6 +44,11 @@ bool net_is_preset(const char *name)
 	return false;
 }
 
+bool net_is_closed(const char *policy)
+{
+	return !policy || strcmp(policy, "closed") == 0 || strcmp(policy, "none") == 0;
+}
+
 /* ---- the machine's default ---- */
 
 static int open_below(int dir_fd, const char *name, bool make)

@@ -24,6 +24,8 @@
 
 /* Is it one of the presets' names? "none" is "closed". */
 bool net_is_preset(const char *name);
+/* A box without network: NULL, "closed" or "none". */
+bool net_is_closed(const char *policy);
 
 /* The default: "balanced" unless set. ret is a preset's name, or "file". */
 int net_default(struct state *st, char ret[32], struct err *e);

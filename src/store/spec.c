@@ -14,6 +14,7 @@
 #include "base/sha256.h"
 #include "base/size.h"
 #include "base/str.h"
+#include "store/net.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -33,6 +34,7 @@ static const struct {
 	{"cwd", offsetof(struct spec, cwd)},
 	{"session", offsetof(struct spec, session)},
 	{"storage", offsetof(struct spec, storage)},
+	{"net", offsetof(struct spec, net)},
 };
 
 static const struct {
@@ -543,6 +545,14 @@ static int check_storage(const char *storage, struct err *e)
 		       storage);
 }
 
+static int check_net(const char *net, struct err *e)
+{
+	if (!net || net_is_preset(net) || strcmp(net, "file") == 0)
+		return 0;
+	return err_set(e, ERR_INVALID, EINVAL,
+		       "'%.40s' is no policy: closed, balanced, open or a file", net);
+}
+
 int spec_check(const struct spec *s, struct err *e)
 {
 	int r = check_name("box", s->name, e);
@@ -557,6 +567,8 @@ int spec_check(const struct spec *s, struct err *e)
 		r = check_limits(s, e);
 	if (r == 0)
 		r = check_storage(s->storage, e);
+	if (r == 0)
+		r = check_net(s->net, e);
 	if (r == 0)
 		r = check_place(s, e);
 	if (r == 0)

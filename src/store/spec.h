@@ -69,8 +69,9 @@ struct spec {
 	bool strict;		      /* no_new_privs, and no root inside */
 	const char *storage;	      /* "plain", "loop", "tmpfs"; NULL: what fits */
 	enum expiry expiry;
-	const char *
-		net; /* its policy: a preset's name, or "file" (boxes/<name>/policy); NULL: closed */
+	/* Its policy: a preset's name, or "file" (boxes/<name>/policy). NULL or closed: no network
+	 * at all, whatever is granted later. */
+	const char *net;
 	const char *env[SPEC_ENV_MAX]; /* NAME=VALUE */
 	size_t env_count;
 	const char *labels[SPEC_LABEL_MAX]; /* NAME=VALUE */

@@ -31,6 +31,8 @@ TEST(presets)
 	      net_is_preset("open"));
 	CHECK(!net_is_preset("file") && !net_is_preset("") && !net_is_preset(NULL) &&
 	      !net_is_preset("Open"));
+	CHECK(net_is_closed(NULL) && net_is_closed("none") && net_is_closed("closed"));
+	CHECK(!net_is_closed("balanced") && !net_is_closed("open") && !net_is_closed("file"));
 }
 
 TEST(the_default)

@@ -34,6 +34,7 @@ TEST(everything_comes_back)
 	s.timeout_ms = 5000;
 	s.created_ms = 1700000000000;
 	s.storage = "tmpfs";
+	s.net = "balanced";
 	s.best_effort = s.strict = true;
 	s.expiry = EXPIRE_REMOVE;
 	for (unsigned i = 0; i < LIMIT_COUNT; i++)
@@ -61,6 +62,7 @@ TEST(everything_comes_back)
 	CHECK_EQ(got.limits_asked, s.limits_asked);
 	CHECK(got.best_effort && got.strict && got.expiry == EXPIRE_REMOVE);
 	CHECK_STR(got.storage, "tmpfs");
+	CHECK_STR(got.net, "balanced");
 	CHECK_EQ(got.env_count, 3);
 	CHECK_STR(got.env[1], s.env[1]);
 	CHECK_STR(got.env[2], "EMPTY=");
@@ -114,6 +116,9 @@ TEST(strict_reading)
 		HEAD "expire remove\nexpire remove\n",
 		HEAD "storage btrfs\n",
 		HEAD "storage\n",
+		HEAD "net wide\n",
+		HEAD "net\n",
+		HEAD "net open\nnet open\n",
 		"name ../x\nimage base\nwall native\n",
 		"name dev\nimage ../../etc\nwall native\n",
 	};
