@@ -1,14 +1,13 @@
 /*
- * Secrets on disk: $COVE_HOME/secrets/<NAME>, 0600 below a 0700 directory. A file holds where the
- * value comes from and, for a stored one, the value itself:
+ * Secrets on disk: $COVE_HOME/secrets/<NAME>, 0600 below a 0700 directory. The first line says where
+ * the value comes from, the rest is the value, or names the place:
  *
- *	value <bytes>\n...      stored
- *	file <path>\n           read from this file whenever it is needed
- *	command <line>\n        run by `sh -c` whenever it is needed; its standard output, one
- *	newline cut
+ *	value\n<the value>     stored here
+ *	file\n<path>          read from this file whenever it is needed
+ *	command\n<line>       run by `sh -c` whenever it is needed: its output without the last newline
  *
- * Only `cove secret` writes them, whole or not at all, durable before the answer. Only the clerk of
- * a door reads a value (door/clerk.h), and only those that the box's policy names.
+ * Only `cove secret` writes them, whole or not at all, durable before the answer. Only the clerk of a
+ * door reads a value (door/clerk.h), and only those that the box's policy names.
  */
 #pragma once
 
@@ -36,5 +35,9 @@ int secret_set(struct state *st, const char *name, enum secret_source source, co
 int secret_remove(struct state *st, const char *name, struct err *e);
 /* Names and sources, never values. Free with free(). */
 int secret_list(struct state *st, struct secret_info **ret, size_t *ret_count, struct err *e);
+/* What the file holds after its first line: owned by the caller, who wipes it. For the clerk. */
+int secret_read(struct state *st, const char *name, enum secret_source *ret_source, char **ret,
+		size_t *ret_len, struct err *e);
+const char *secret_source_name(enum secret_source source);
 /* -ENOENT without one of that name. */
 int secret_find(struct state *st, const char *name, struct secret_info *ret, struct err *e);
