@@ -65,8 +65,8 @@ static int make_dir(struct state *st, struct err *e)
 	return fd < 0 ? state_error(st, -fd, "make the directory of secrets", e) : fd;
 }
 
-/* What a place may be: one line of text, and a path is absolute, since a door has no directory of its
- * own to begin from. */
+/* What a place may be: one line of text, and a path is absolute, since a door has no directory of
+ * its own to begin from. */
 static int check_place(enum secret_source source, const char *p, size_t n, struct err *e)
 {
 	if (source == SECRET_VALUE && n == 0)

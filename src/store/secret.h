@@ -1,13 +1,14 @@
 /*
- * Secrets on disk: $COVE_HOME/secrets/<NAME>, 0600 below a 0700 directory. The first line says where
- * the value comes from, the rest is the value, or names the place:
+ * Secrets on disk: $COVE_HOME/secrets/<NAME>, 0600 below a 0700 directory. The first line says
+ * where the value comes from, the rest is the value, or names the place:
  *
  *	value\n<the value>     stored here
  *	file\n<path>          read from this file whenever it is needed
- *	command\n<line>       run by `sh -c` whenever it is needed: its output without the last newline
+ *	command\n<line>       run by `sh -c` whenever it is needed: its output without the last
+ *	newline
  *
- * Only `cove secret` writes them, whole or not at all, durable before the answer. Only the clerk of a
- * door reads a value (door/clerk.h), and only those that the box's policy names.
+ * Only `cove secret` writes them, whole or not at all, durable before the answer. Only the clerk of
+ * a door reads a value (door/clerk.h), and only those that the box's policy names.
  */
 #pragma once
 
