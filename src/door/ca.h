@@ -11,16 +11,26 @@
 #include <stdbool.h>
 
 struct ca;
-typedef struct ssl_ctx_st SSL_CTX; /* OpenSSL's own name */
+struct x509_st;	    /* OpenSSL's X509 */
+struct evp_pkey_st; /* and its EVP_PKEY */
+
+enum { CA_DAYS = 366, CA_LEAF_DAYS = 30, CA_PEM_MAX = 8192 };
 
 /* Appends certificate, then key, as PEM. `cove-door make-ca DIR COUNT` writes COUNT of them as
- * DIR/<32 hex>.pem, 0600, each whole or not at all. */
+ * DIR/<32 hex>.pem, 0600, each whole or not at all (not fsynced: what a power failure leaves broken
+ * is thrown away by whoever takes it). DIR is made where it is missing. */
 int ca_make(struct buf *out, struct err *e);
 int ca_make_many(const char *dir, unsigned count, struct err *e);
 
+/* pem: certificate and key. An authority that has expired, cannot sign, or whose key is another's is
+ * an error. */
 int ca_open(struct ca **ret, const char *pem, struct err *e);
-void ca_free(struct ca *ca);
+void ca_free(struct ca *ca); /* NULL is fine */
 
-/* A server context with a leaf for the name or address: kept for the next time, at most
- * DOOR_LEAVES_MAX, the least used goes first. Borrowed. */
-int ca_leaf(struct ca *ca, const char *host, SSL_CTX **ret, struct err *e);
+/* The certificate for the name or address: kept for the next time, at most DOOR_LEAVES_MAX, the
+ * least recently used goes first; made again in time before it expires. Borrowed until the next
+ * call. All leaves of an authority have one key, which is in no file. -EINVAL for what is neither a
+ * name nor an address. */
+int ca_leaf(struct ca *ca, const char *host, struct x509_st **ret, struct err *e);
+struct evp_pkey_st *ca_leaf_key(struct ca *ca); /* borrowed */
+unsigned ca_leaf_count(const struct ca *ca);
