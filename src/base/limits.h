@@ -99,30 +99,30 @@
 #define INIT_ASKED_MAX 256u   /* names being asked for */
 
 /* The door (src/door). */
-#define DOOR_CONNS_MAX	   1024u       /* at once, unless --net-conns says less */
-#define DOOR_HELLO_MAX	   (16u << 10) /* a client's first TLS message */
-#define DOOR_HEAD_MAX	   (64u << 10) /* the head of one HTTP message, and its trailers */
-#define DOOR_HEADERS_MAX   256u
-#define DOOR_CHUNK_EXT_MAX 1024u       /* what follows the size of a chunk, and is dropped */
-#define DOOR_BUFFER_MAX	   (64u << 10) /* held for one direction of one connection */
-#define DOOR_POLICY_MAX	   (1u << 20)  /* text of a policy */
-#define DOOR_RULES_MAX	   4096u
-#define DOOR_GRANTS_MAX	   1024u	 /* live allow and deny */
-#define DOOR_ASKS_MAX	   256u		 /* held for an answer */
-#define DOOR_SECRET_MAX	   (64u << 10)	 /* one credential */
-#define DOOR_SECRETS_MAX   256u		 /* names in one policy */
-#define DOOR_REDACT_MAX	   (1u << 20)	 /* of a text body that is searched for a credential */
-#define DOOR_LEAVES_MAX	   256u		 /* certificates made and kept */
-#define DOOR_LOOKUPS_MAX   256u		 /* names being resolved */
-#define DOOR_CONNECT_MS	   30000u	 /* for an upstream to accept */
-#define DOOR_HEAD_MS	   60000u	 /* for the first bytes, a hello or the head of a request */
-#define DOOR_IDLE_MS	   (15u * 60000) /* a connection without a byte either way */
-#define DOOR_ASK_MS	   300000u	 /* for an answer, unless the rule says otherwise */
-#define DOOR_START_MS	   10000u	 /* for a door to say that it is there */
-#define DOOR_SPARES	   64u		 /* certificate authorities made at once, for later boxes */
-#define DOOR_SPARES_MAX	   4096u	 /* that one call makes */
-#define DNS_NAME_MAX	   253u
-#define DNS_MESSAGE_MAX	   4096u
+#define DOOR_CONNS_MAX	 1024u	     /* at once, unless --net-conns says less */
+#define DOOR_HELLO_MAX	 (16u << 10) /* a client's first TLS message */
+#define DOOR_HEAD_MAX	 (64u << 10) /* the head of one HTTP message, and its trailers */
+#define DOOR_HEADERS_MAX 256u
+#define DOOR_EXT_MAX	 1024u	     /* what follows the size of a chunk, and is dropped */
+#define DOOR_BUFFER_MAX	 (64u << 10) /* held for one direction of one connection */
+#define DOOR_POLICY_MAX	 (1u << 20)  /* text of a policy */
+#define DOOR_RULES_MAX	 4096u
+#define DOOR_GRANTS_MAX	 1024u	       /* live allow and deny */
+#define DOOR_ASKS_MAX	 256u	       /* held for an answer */
+#define DOOR_SECRET_MAX	 (64u << 10)   /* one credential */
+#define DOOR_SECRETS_MAX 256u	       /* names in one policy */
+#define DOOR_REDACT_MAX	 (1u << 20)    /* of a text body that is searched for a credential */
+#define DOOR_LEAVES_MAX	 256u	       /* certificates made and kept */
+#define DOOR_LOOKUPS_MAX 256u	       /* names being resolved */
+#define DOOR_CONNECT_MS	 30000u	       /* for an upstream to accept */
+#define DOOR_HEAD_MS	 60000u	       /* for the first bytes, a hello or the head of a request */
+#define DOOR_IDLE_MS	 (15u * 60000) /* a connection without a byte either way */
+#define DOOR_ASK_MS	 300000u       /* for an answer, unless the rule says otherwise */
+#define DOOR_START_MS	 10000u	       /* for a door to say that it is there */
+#define DOOR_SPARES	 64u	       /* certificate authorities made at once, for later boxes */
+#define DOOR_SPARES_MAX	 4096u	       /* that one call makes */
+#define DNS_NAME_MAX	 253u
+#define DNS_MESSAGE_MAX	 4096u
 
 /* What a call returns inline. */
 #define RESULT_INLINE_MAX (1u << 20)
