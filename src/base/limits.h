@@ -105,6 +105,7 @@
 #define DOOR_HEADERS_MAX 256u
 #define DOOR_EXT_MAX	 1024u	     /* what follows the size of a chunk, and is dropped */
 #define DOOR_BUFFER_MAX	 (64u << 10) /* held for one direction of one connection */
+#define DOOR_LINK_QUEUE	 (1u << 20)  /* queued for the keeper beyond which upstreams wait */
 #define DOOR_POLICY_MAX	 (1u << 20)  /* text of a policy */
 #define DOOR_RULES_MAX	 4096u
 #define DOOR_GRANTS_MAX	 1024u	       /* live allow and deny */
