@@ -82,6 +82,7 @@
 /* What is kept on disk (src/store). */
 #define STATE_NAMES_MAX	  100000u    /* boxes, images or workspaces in one state directory */
 #define RECORD_FILE_MAX	  4096u	     /* live and end, and an image's record */
+#define AUDIT_TEXT_MAX	  2048u	     /* one text in a row of the record */
 #define EVENT_COMMAND_MAX 4096u	     /* bytes of a command in a JSON event */
 #define TAR_NAME_MAX	  4095u	     /* path or link target of an entry, without the NUL */
 #define TAR_DEPTH_MAX	  512u	     /* directories above an entry */
@@ -99,31 +100,41 @@
 #define INIT_ASKED_MAX 256u   /* names being asked for */
 
 /* The door (src/door). */
-#define DOOR_CONNS_MAX	 1024u	     /* at once, unless --net-conns says less */
-#define DOOR_HELLO_MAX	 (16u << 10) /* a client's first TLS message */
-#define DOOR_HEAD_MAX	 (64u << 10) /* the head of one HTTP message, and its trailers */
-#define DOOR_HEADERS_MAX 256u
-#define DOOR_EXT_MAX	 1024u	     /* what follows the size of a chunk, and is dropped */
-#define DOOR_BUFFER_MAX	 (64u << 10) /* held for one direction of one connection */
-#define DOOR_LINK_QUEUE	 (1u << 20)  /* queued for the keeper beyond which upstreams wait */
-#define DOOR_POLICY_MAX	 (1u << 20)  /* text of a policy */
-#define DOOR_RULES_MAX	 4096u
-#define DOOR_GRANTS_MAX	 1024u	       /* live allow and deny */
-#define DOOR_ASKS_MAX	 256u	       /* held for an answer */
-#define DOOR_SECRET_MAX	 (64u << 10)   /* one credential */
-#define DOOR_SECRETS_MAX 256u	       /* names in one policy */
-#define DOOR_REDACT_MAX	 (1u << 20)    /* of a text body that is searched for a credential */
-#define DOOR_LEAVES_MAX	 256u	       /* certificates made and kept */
-#define DOOR_LOOKUPS_MAX 256u	       /* names being resolved */
-#define DOOR_CONNECT_MS	 30000u	       /* for an upstream to accept */
-#define DOOR_HEAD_MS	 60000u	       /* for the first bytes, a hello or the head of a request */
-#define DOOR_IDLE_MS	 (15u * 60000) /* a connection without a byte either way */
-#define DOOR_ASK_MS	 300000u       /* for an answer, unless the rule says otherwise */
-#define DOOR_START_MS	 10000u	       /* for a door to say that it is there */
-#define DOOR_SPARES	 64u	       /* certificate authorities made at once, for later boxes */
-#define DOOR_SPARES_MAX	 4096u	       /* that one call makes */
-#define DNS_NAME_MAX	 253u
-#define DNS_MESSAGE_MAX	 4096u
+#define DOOR_CONNS_MAX	  1024u	      /* at once, unless --net-conns says less */
+#define DOOR_HELLO_MAX	  (16u << 10) /* a client's first TLS message */
+#define DOOR_HEAD_MAX	  (64u << 10) /* the head of one HTTP message, and its trailers */
+#define DOOR_HEADERS_MAX  256u
+#define DOOR_EXT_MAX	  1024u	      /* what follows the size of a chunk, and is dropped */
+#define DOOR_BUFFER_MAX	  (64u << 10) /* held for one direction of one connection */
+#define DOOR_LINK_QUEUE	  (1u << 20)  /* queued for the keeper beyond which upstreams wait */
+#define DOOR_POLICY_MAX	  (1u << 20)  /* text of a policy */
+#define DOOR_RULES_MAX	  4096u
+#define POLICY_NODES_MAX  65536u /* values in the text of a policy */
+#define POLICY_DEPTH_MAX  8u
+#define POLICY_KEYS_MAX	  64u	/* of one mapping */
+#define POLICY_LIST_MAX	  1024u /* hosts, ports, methods, paths or queries of one rule */
+#define POLICY_GLOB_MAX	  255u	/* a pattern for paths or queries, bytes */
+#define POLICY_NAME_MAX	  64u	/* a rule's name, bytes */
+#define POLICY_RATE_MAX	  1000000u
+#define DOOR_GRANTS_MAX	  1024u		/* live allow and deny */
+#define DOOR_ASKS_MAX	  256u		/* held for an answer */
+#define DOOR_SECRET_MAX	  (64u << 10)	/* one credential */
+#define DOOR_SECRETS_MAX  256u		/* names in one policy */
+#define DOOR_REDACT_MAX	  (1u << 20)	/* of a text body that is searched for a credential */
+#define DOOR_LEAVES_MAX	  256u		/* certificates made and kept */
+#define DOOR_SESSIONS_MAX 64u		/* of TLS with upstreams, kept to be resumed */
+#define ROOTS_BYTES_MAX	  (16u << 20)	/* of the certificates this host trusts */
+#define ROOTS_FILES_MAX	  4096u		/* of them in one directory */
+#define DOOR_LOOKUPS_MAX  256u		/* names being resolved */
+#define DOOR_CONNECT_MS	  30000u	/* for an upstream to accept */
+#define DOOR_HEAD_MS	  60000u	/* for the first bytes, a hello or the head of a request */
+#define DOOR_IDLE_MS	  (15u * 60000) /* a connection without a byte either way */
+#define DOOR_ASK_MS	  300000u	/* for an answer, unless the rule says otherwise */
+#define DOOR_START_MS	  10000u	/* for a door to say that it is there */
+#define DOOR_SPARES	  64u		/* certificate authorities made at once, for later boxes */
+#define DOOR_SPARES_MAX	  4096u		/* that one call makes */
+#define DNS_NAME_MAX	  253u
+#define DNS_MESSAGE_MAX	  4096u
 
 /* What a call returns inline. */
 #define RESULT_INLINE_MAX (1u << 20)
