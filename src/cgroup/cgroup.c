@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define PROBE_PREFIX "probe-"
@@ -38,6 +39,17 @@ void cgroup_done(struct cgroup *cg)
 	for (int i = 0; i < CGROUP_JOIN_MAX; i++)
 		fd_close(&cg->join_fd[i]);
 	cg->join_count = 0;
+	free(cg->layout);
+	cg->layout = NULL;
+}
+
+int cgroup_end(struct cgroup *cg, const char *box, struct err *e)
+{
+	/* Mounts do not move in the life of a brief box; for another they are looked up again. */
+	autofree struct layout *layout = take_ptr(cg->layout);
+
+	cgroup_done(cg);
+	return layout ? cgroup_remove_in(layout, box, e) : cgroup_remove(box, e);
 }
 
 /* The kernel wants a quota of at least a millisecond; a small share gets a longer period. */
@@ -153,9 +165,16 @@ int cgroup_make(const char *box, const struct cgroup_limits *limits, uid_t owner
 {
 	struct cgroup_want w = {box, limits, owner_uid, owner_gid};
 	struct layout l;
+	int r;
 
 	layout_find(&l);
-	return cgroup_make_in(&l, &w, ret, e);
+	r = cgroup_make_in(&l, &w, ret, e);
+	if (r == 0 && limits->brief) {
+		ret->layout = malloc(sizeof(l));
+		if (ret->layout) /* or it is looked up again */
+			*ret->layout = l;
+	}
+	return r;
 }
 
 static int freeze_v2(int fd, bool on)

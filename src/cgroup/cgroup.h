@@ -65,6 +65,7 @@ struct cgroup {
 	unsigned can;	 /* 1 << part: works here */
 	unsigned limits; /* 1 << part: a limit was asked for and holds */
 	char why[CGROUP_PART_COUNT][CGROUP_WHY_MAX]; /* where it does not: the reason and remedy */
+	struct layout *layout; /* owned; where the groups are, of a brief box; else NULL */
 };
 
 /* Makes the groups of a box, sets what can be set, and gives init's part to that owner. Success
@@ -75,6 +76,9 @@ int cgroup_make(const char *box, const struct cgroup_limits *limits, uid_t owner
 
 /* Removes the groups of a box and all below, killing what is left. Missing is success. */
 int cgroup_remove(const char *box, struct err *e);
+
+/* cgroup_done, and then the same for the box that it was made for. */
+int cgroup_end(struct cgroup *cg, const char *box, struct err *e);
 
 void cgroup_done(struct cgroup *cg); /* closes; a zeroed one is not valid, a failed make is */
 

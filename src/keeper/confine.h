@@ -1,9 +1,9 @@
 /*
- * The keeper confines itself once its box is up: no capability that it does not use, no new
- * privileges, not dumpable, files only beneath what is still its business (Landlock), and a
- * system-call allowlist of its own (src/filter/keeper.syscalls). What it still has to do after that
- * is known: serve its socket, write its logs, read its cgroups, end its box and delete the box's
- * tree.
+ * The keeper confines itself before it hears the first word of its box: no capability that it does
+ * not use, no new privileges, not dumpable, files only beneath what is still its business
+ * (Landlock), and a system-call allowlist of its own (src/filter/keeper.syscalls). What it still
+ * has to do after that is known: serve its socket, write its logs, read its cgroups, end its box
+ * and delete the box's tree.
  */
 #pragma once
 

@@ -5,7 +5,6 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "keeper/confine.h"
 #include "keeper/exec.h"
 #include "storage/tree.h"
 #include "store/record.h"
@@ -226,24 +225,6 @@ static void on_lost(struct keeper *k, int error)
 	}
 }
 
-static void confine(struct life *l)
-{
-	const struct confine c = {
-		.ids = &l->ids,
-		.cgroup = l->has_cgroup ? &l->cgroup : NULL,
-		.name = l->config.spec.name,
-		.boxes_fd = l->st.boxes_fd,
-		.box_fd = l->box_fd,
-		.run_fd = l->st.run_fd,
-		.volume_fd = l->volume.throw_away ? l->volume.stat_fd : -1,
-		.ids_dir = l->range_fd >= 0 ? state_machine_run_dir() : NULL,
-	};
-	struct err e;
-
-	if (confine_keeper(&c, &e) < 0)
-		keeper_note(&l->k, "%s", e.msg);
-}
-
 static void on_up(struct keeper *k)
 {
 	struct life *l = life_of(k);
@@ -266,7 +247,6 @@ static void on_up(struct keeper *k)
 		r = keeper_add_client(k, take_fd(l->client_fd), true);
 	if (r < 0)
 		life_end(l, &(struct keeper_end){.cause = "no memory for a client"});
-	confine(l);
 }
 
 /* ---- what the system says ---- */

@@ -247,7 +247,7 @@ int limits_open_volume(struct life *l, struct err *e)
 {
 	const struct spec *s = &l->config.spec;
 	struct storage_place place = {.home_fd = l->st.home_fd, .dir_fd = l->box_fd};
-	struct storage_size size = {.throw_away = s->one_shot};
+	struct storage_size size = {.throw_away = s->one_shot, .late = true};
 	const struct storage_ops *ops;
 	int r = choose_storage(l, &place, &ops, e);
 

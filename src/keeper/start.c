@@ -1,16 +1,18 @@
 /*
  * Bringing a box up; see life.h.
  *
- *	lock -> ids -> cgroup -> volume -> mounts -> the wall starts init
- *	     -> while init boots: live record, old commands, socket
+ *	lock -> ids -> cgroup -> volume -> mounts -> the wall starts a process
+ *	     -> while that one builds the box: its disk, live record, old commands, socket, its
+ *	     files in /proc, the keeper's own walls
  *
- * What can be done beside init's own start comes after it.
+ * What can be done beside the new process is done there: there is more than one processor.
  */
 #include "base/control.h"
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/sha256.h"
 #include "base/str.h"
+#include "keeper/confine.h"
 #include "keeper/life.h"
 #include "keeper/mounts.h"
 #include "store/record.h"
@@ -229,6 +231,61 @@ struct ready {
 	char box_dir[sizeof(((struct state *)0)->home) + BOX_NAME_MAX + 8];
 };
 
+/* From here on the keeper does only what it has to for a box that runs; it has not yet heard a word
+ * from init. */
+static void confine(struct life *l)
+{
+	const struct confine c = {
+		.ids = &l->ids,
+		.cgroup = l->has_cgroup ? &l->cgroup : NULL,
+		.name = l->config.spec.name,
+		.boxes_fd = l->st.boxes_fd,
+		.box_fd = l->box_fd,
+		.run_fd = l->st.run_fd,
+		.volume_fd = l->volume.throw_away ? l->volume.stat_fd : -1,
+		.ids_dir = l->range_fd >= 0 ? state_machine_run_dir() : NULL,
+	};
+	struct err e;
+
+	if (confine_keeper(&c, &e) < 0)
+		keeper_note(&l->k, "%s", e.msg);
+}
+
+static int open_rw(void *arg, struct err *e)
+{
+	struct life *l = arg;
+	int r = volume_attach(&l->volume, e);
+
+	return r < 0 ? r : l->volume.mount_fd;
+}
+
+/* Is there something that the keeper can only take once init is there, and not when confined? */
+static bool needs_init(const struct life *l)
+{
+	return l->ids.kind == IDS_SUBORDINATE || l->volume.ops->flags & STORAGE_MEMORY;
+}
+
+static int meanwhile(void *arg, struct err *e)
+{
+	struct life *l = arg;
+	int r = record_write_live(l->box_fd, !l->config.spec.one_shot, e);
+
+	if (r == 0)
+		r = keeper_load(&l->k, e);
+	if (r == 0)
+		r = listener_init(&l->listener, &l->k, l->st.run_fd, l->config.spec.name, e);
+	if (r == 0)
+		r = truth_open(&l->truth, l->box.proc_fds,
+			       limits_hold(l, LIMIT_MEM) ? l->config.spec.limits[LIMIT_MEM] : 0,
+			       limits_cpus(l), e);
+	if (r < 0)
+		return r;
+	l->k.init_pid = l->box.pid;
+	if (!needs_init(l))
+		confine(l);
+	return 0;
+}
+
 static int start_wall(struct life *l, struct ready *r, struct err *e)
 {
 	autoclose int init_fd = -1;
@@ -248,6 +305,9 @@ static int start_wall(struct life *l, struct ready *r, struct err *e)
 			.name = l->config.spec.name,
 			.box_dir = r->box_dir,
 			.rw_fd = l->volume.mount_fd,
+			.open_rw = l->volume.file_fd >= 0 ? open_rw : NULL,
+			.meanwhile = meanwhile,
+			.arg = l,
 			.limits = r->limits,
 			.strict = l->config.spec.strict,
 			.proc_files = true,
@@ -274,8 +334,6 @@ static void keep_map(struct life *l)
 {
 	char path[64];
 
-	if (l->ids.kind != IDS_SUBORDINATE)
-		return;
 	snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)l->box.pid);
 	l->ids.ns_fd = open(path, O_RDONLY | O_CLOEXEC);
 }
@@ -286,8 +344,6 @@ static void find_memory_volume(struct life *l)
 {
 	char path[64];
 
-	if (!(l->volume.ops->flags & STORAGE_MEMORY))
-		return;
 	snprintf(path, sizeof(path), "/proc/%d/root", (int)l->box.pid);
 	l->volume.stat_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
@@ -330,14 +386,12 @@ static int start_init(struct life *l, struct err *e)
 		return err_errno(e, -r, "watch the box's first process");
 	}
 	l->has_child = true;
-	r = truth_open(&l->truth, l->box.proc_fds,
-		       limits_hold(l, LIMIT_MEM) ? l->config.spec.limits[LIMIT_MEM] : 0,
-		       limits_cpus(l), e);
-	if (r < 0)
-		return r;
-	l->k.init_pid = l->box.pid;
-	keep_map(l);
-	find_memory_volume(l);
+	if (l->ids.kind == IDS_SUBORDINATE)
+		keep_map(l);
+	if (l->volume.ops->flags & STORAGE_MEMORY)
+		find_memory_volume(l);
+	if (needs_init(l))
+		confine(l);
 	r = keeper_connect(&l->k, l->box.rfd, l->box.wfd);
 	return r < 0 ? err_errno(e, -r, "watch the box's wire") : 0;
 }
@@ -364,12 +418,6 @@ int life_start(struct life *l, struct err *e)
 	if (r == 0)
 		r = start_init(l, e);
 	fd_close(&l->st.home_fd);
-	if (r == 0)
-		r = record_write_live(l->box_fd, !s->one_shot, e);
-	if (r == 0)
-		r = keeper_load(&l->k, e);
-	if (r == 0)
-		r = listener_init(&l->listener, &l->k, l->st.run_fd, s->name, e);
 	return r;
 }
 
@@ -381,8 +429,7 @@ void life_release(struct life *l)
 	listener_done(&l->listener);
 	if (l->has_cgroup) {
 		l->has_cgroup = false;
-		cgroup_done(&l->cgroup);
-		if (cgroup_remove(l->cgroup_name, &e) < 0)
+		if (cgroup_end(&l->cgroup, l->cgroup_name, &e) < 0)
 			keeper_note(&l->k, "%s", e.msg);
 	}
 	if (!l->volume.throw_away) /* or last of all: nobody has to wait for that */

@@ -137,6 +137,7 @@ static int mount_device(const struct loopdev *dev, bool throw_away, int file_fd,
 		.ops = &storage_loop,
 		.mount_fd = take_fd(mount_fd),
 		.stat_fd = take_fd(stat_fd),
+		.file_fd = -1,
 		.throw_away = throw_away,
 	};
 	return 0;
@@ -196,13 +197,57 @@ static void read_ahead(int file_fd, int dev_fd)
 	}
 }
 
+/* Attaches a device to the file and mounts it. */
+static int attach(int file_fd, bool throw_away, struct volume *ret, struct err *e)
+{
+	struct volume_usage usage;
+	struct loopdev dev;
+	int r = loopdev_open(file_fd, throw_away, &dev, e);
+
+	if (r < 0)
+		return r;
+	if (throw_away)
+		read_ahead(file_fd, dev.fd);
+	r = mount_device(&dev, throw_away, file_fd, ret, e);
+	fd_close(&dev.fd);
+	if (r < 0)
+		return r;
+	volume_usage(ret, &usage);
+	if (!throw_away)
+		give_back(file_fd, ret, &usage);
+	ret->bytes = usage.bytes_limit;
+	ret->inodes = usage.files_limit;
+	return 0;
+}
+
+int disk_attach(struct volume *v, struct err *e)
+{
+	autoclose int file_fd = take_fd(v->file_fd);
+
+	return attach(file_fd, v->throw_away, v, e);
+}
+
+/* What the volume will be, as the disk itself says. */
+static int foresee(int file_fd, bool throw_away, struct volume *ret, struct err *e)
+{
+	struct ext4_counts counts;
+	int r = ext4_read_counts(file_fd, &counts);
+
+	if (r < 0)
+		return err_errno(e, -r, "read the disk's size");
+	*ret = VOLUME_NONE;
+	ret->ops = &storage_loop;
+	ret->bytes = counts.bytes_limit;
+	ret->inodes = counts.files_limit;
+	ret->throw_away = throw_away;
+	return 0;
+}
+
 static int loop_open(const struct storage_place *p, const struct ids *ids,
 		     const struct storage_size *size, struct volume *ret, struct err *e)
 {
 	char name[DISK_NAME_SIZE];
 	autoclose int file_fd = disk_open(p), lock_fd = -1;
-	struct volume_usage usage;
-	struct loopdev dev;
 	int r;
 
 	disk_name(p, name);
@@ -214,24 +259,17 @@ static int loop_open(const struct storage_place *p, const struct ids *ids,
 	}
 	if (file_fd < 0)
 		return err_errno(e, -file_fd, "open the disk '%s'", name);
+	/* What is kept may have another user, who waits for our lock. */
+	if (size->late && size->throw_away) {
+		r = foresee(file_fd, true, ret, e);
+		if (r == 0)
+			ret->file_fd = take_fd(file_fd);
+		return r;
+	}
 	lock_fd = size->throw_away ? -1 : disk_lock(p);
 	if (!size->throw_away && lock_fd < 0)
 		return err_errno(e, -lock_fd, "lock the disk '%s'", name);
-	r = loopdev_open(file_fd, size->throw_away, &dev, e);
-	if (r < 0)
-		return r;
-	if (size->throw_away)
-		read_ahead(file_fd, dev.fd);
-	r = mount_device(&dev, size->throw_away, file_fd, ret, e);
-	fd_close(&dev.fd);
-	if (r < 0)
-		return r;
-	volume_usage(ret, &usage);
-	if (!size->throw_away)
-		give_back(file_fd, ret, &usage);
-	ret->bytes = usage.bytes_limit;
-	ret->inodes = usage.files_limit;
-	return 0;
+	return attach(file_fd, size->throw_away, ret, e);
 }
 
 static int loop_remove(const struct storage_place *p, const struct ids *ids, struct err *e)

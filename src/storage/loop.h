@@ -14,5 +14,8 @@ void disk_name(const struct storage_place *p, char ret[DISK_NAME_SIZE]);
 int disk_make(const struct storage_place *p, const struct storage_size *size, int into_fd,
 	      const char *file, struct err *e);
 
+/* volume_attach of a volume with a disk. */
+int disk_attach(struct volume *v, struct err *e);
+
 /* Opens the file of a place's disk for writing. -ENOENT if there is none. */
 int disk_open(const struct storage_place *p);

@@ -33,6 +33,11 @@ const struct storage_ops *storage_detect(const struct storage_place *p)
 	return &storage_plain;
 }
 
+int volume_attach(struct volume *v, struct err *e)
+{
+	return v->file_fd < 0 ? 0 : disk_attach(v, e);
+}
+
 void volume_done(struct volume *v)
 {
 	enum { MUCH = 4 << 20 };
@@ -45,6 +50,7 @@ void volume_done(struct volume *v)
 		tree_remove(v->stat_fd, "upper", NULL);
 	fd_close(&v->stat_fd);
 	fd_close(&v->mount_fd);
+	fd_close(&v->file_fd);
 }
 
 void volume_usage(const struct volume *v, struct volume_usage *ret)

@@ -34,12 +34,14 @@ struct storage_place {
 struct storage_size {
 	uint64_t bytes, inodes; /* 0: no limit; inodes 0: what fits the bytes */
 	bool throw_away;	/* never used again after this run: no journal, no sync */
+	bool late;		/* volume_attach comes later: what takes long may wait for it */
 };
 
 struct volume {
 	const struct storage_ops *ops;
 	int mount_fd; /* owned; -1: the directory itself (plain), or made by the wall (tmpfs) */
 	int stat_fd;  /* owned; its root with ids as stored (O_PATH); -1: no volume of its own */
+	int file_fd;  /* owned; its disk until volume_attach; -1: there is nothing to attach */
 	uint64_t bytes, inodes; /* the limit that holds, 0 none; may be that of an older make */
 	bool throw_away;	/* as it was opened */
 };
@@ -62,11 +64,14 @@ const struct storage_ops *storage_find(const char *name); /* or NULL */
 /* What a volume that is there was made with; storage_plain where there is none yet. */
 const struct storage_ops *storage_detect(const struct storage_place *p);
 
+/* Second half of a late open: mount_fd and stat_fd are there after it. Twice is fine. */
+int volume_attach(struct volume *v, struct err *e);
+
 /* The box has ended; twice is fine. What was to be thrown away is deleted first where there is much
  * of it, so that it is not written to disk on the way out. A zeroed volume is not valid: use
  * VOLUME_NONE. */
 void volume_done(struct volume *v);
-#define VOLUME_NONE ((struct volume){.mount_fd = -1, .stat_fd = -1})
+#define VOLUME_NONE ((struct volume){.mount_fd = -1, .stat_fd = -1, .file_fd = -1})
 
 struct volume_usage {
 	uint64_t bytes, bytes_limit, files, files_limit;

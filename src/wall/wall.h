@@ -56,6 +56,13 @@ struct wall_config {
 	const char *name;    /* hostname inside */
 	const char *box_dir; /* boxes/<id>: holds upper/ and work/ (see storage.h) */
 	int rw_fd;	     /* above 0: a detached mount that holds them instead, borrowed */
+	/* Not NULL: called instead while the new process makes what needs no layer; it returns such
+	 * a mount, borrowed until start returns, or -errno. For ids of a range only. */
+	int (*open_rw)(void *arg, struct err *e);
+	/* Not NULL: what else there is to do while the new process is busy. The result already has
+	 * its pid and proc_fds. */
+	int (*meanwhile)(void *arg, struct err *e);
+	void *arg; /* of both */
 	struct wall_limits limits;
 	bool strict;		/* no_new_privs and no root inside */
 	bool proc_files;	/* the box has its own of wall_proc_names in /proc; see wall_box */

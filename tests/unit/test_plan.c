@@ -5,11 +5,14 @@
 #include "tap.h"
 #include "wall/native/hold.h"
 #include "wall/native/mountapi.h"
+#include "wall/native/pass.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 static struct plan plan;
@@ -39,9 +42,12 @@ TEST(the_steps_come_in_the_order_that_makes_them_safe)
 	struct buf out;
 	const char *text = format(&c, &out);
 
-	CHECK(position(text, "step scratch") < position(text, "step root"));
-	CHECK(position(text, "step root") < position(text, "step dev"));
+	CHECK(position(text, "step scratch") < position(text, "step dev"));
 	CHECK(position(text, "step dev") < position(text, "step proc"));
+	CHECK(position(text, "step proc") < position(text, "step root"));
+	CHECK(position(text, "step root") < position(text, "step show-dev"));
+	CHECK(position(text, "step root") < position(text, "step show-proc"));
+	CHECK(position(text, "step show-dev") < position(text, "step pivot"));
 	CHECK(position(text, "step sysctl user/max_user_namespaces") <
 	      position(text, "step read-only sys"));
 	CHECK(position(text, "step mask kcore") < position(text, "step pivot"));
@@ -78,6 +84,83 @@ TEST(a_box_that_writes_to_the_host_has_the_stricter_filter)
 	m = (struct wall_mount){.src = "/w", .dst = "/workspace", .owned = true};
 	position(format(&c, &out), "step seccomp\n");
 	buf_done(&out);
+}
+
+static int never(void *arg, struct err *e)
+{
+	CHECK(false);
+	return -1;
+}
+
+/* Neither opened nor mapped before it is there. */
+TEST(a_layer_that_comes_late)
+{
+	struct wall_config c = {.name = "demo",
+				.box_dir = "/nowhere",
+				.open_rw = never,
+				.image_root = "/",
+				.ids = {.kind = IDS_SINGLE},
+				.cgroup_fd = -1};
+	struct err e = {0};
+	struct buf out;
+	const char *text = format(&c, &out);
+
+	position(text, "source 1 /nowhere (volume) idmap=box\n");
+	CHECK(plan.sources[PLAN_RW].late);
+	buf_done(&out);
+	if (geteuid() == 0) {
+		CHECK_EQ(plan_open_sources(&plan, &e), 0);
+		CHECK(plan.sources[PLAN_LOWER].fd >= 0);
+		CHECK_EQ(plan.sources[PLAN_RW].fd, -1);
+	}
+	plan_done(&plan);
+	c.limits.tmpfs_bytes = 1 << 20;
+	text = format(&c, &out);
+	CHECK(!plan.sources[PLAN_RW].late); /* in memory there is nothing to wait for */
+	buf_done(&out);
+	plan_done(&plan);
+}
+
+static void pair(int ret[2])
+{
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ret), 0);
+}
+
+static bool is_open(int fd)
+{
+	return fcntl(fd, F_GETFD) >= 0;
+}
+
+TEST(descriptors_over_a_socket)
+{
+	int sock[2], got[PASS_MAX], sent[2], next;
+
+	pair(sock);
+	sent[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	sent[1] = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+	CHECK_EQ(pass_send(sock[0], sent, 2), 0);
+	CHECK_EQ(pass_receive(sock[1], got, 2), 0);
+	CHECK_EQ(fcntl(got[0], F_GETFD), FD_CLOEXEC);
+	CHECK(got[0] != got[1] && is_open(got[1]));
+	close(got[0]);
+	close(got[1]);
+
+	/* Another number than expected: none is taken, none is left open. */
+	next = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	close(next);
+	CHECK_EQ(pass_send(sock[0], sent, 2), 0);
+	CHECK_EQ(pass_receive(sock[1], got, 1), -EPIPE);
+	CHECK(!is_open(next) && !is_open(next + 1));
+
+	/* A byte without any, and nobody there. */
+	CHECK_EQ(write(sock[0], "x", 1), 1);
+	CHECK_EQ(pass_receive(sock[1], got, 1), -EPIPE);
+	close(sock[0]);
+	CHECK_EQ(pass_receive(sock[1], got, 1), -EPIPE);
+	CHECK_EQ(pass_send(sock[1], sent, 1), -EPIPE);
+	close(sock[1]);
+	close(sent[0]);
+	close(sent[1]);
 }
 
 TEST(volumes_parts_of_them_and_the_boxs_own_proc)

@@ -108,6 +108,57 @@ TEST(limits_hold)
 	disk_devices_become(0);
 }
 
+/* What is told before the disk is attached is what is there afterwards. */
+TEST(a_disk_that_is_attached_later)
+{
+	const struct storage_size size = {.bytes = 32 * MIB, .throw_away = true, .late = true};
+	struct storage_place p;
+	struct volume_usage u;
+	struct volume v;
+	uint64_t bytes, inodes;
+
+	disk_need();
+	p = disk_place("a");
+	CHECK_EQ(storage_loop.open(&p, &root_ids, &size, &v, &why), 0);
+	CHECK(v.file_fd >= 0 && v.mount_fd < 0 && v.stat_fd < 0);
+	CHECK_EQ(disk_devices(), 0);
+	bytes = v.bytes;
+	inodes = v.inodes;
+	CHECK_EQ(volume_attach(&v, &why), 0);
+	CHECK(v.file_fd < 0 && v.mount_fd >= 0);
+	CHECK_EQ(disk_devices(), 1);
+	volume_usage(&v, &u);
+	CHECK_EQ(u.bytes_limit, bytes);
+	CHECK_EQ(u.files_limit, inodes);
+	CHECK_EQ(volume_attach(&v, &why), 0); /* twice is fine */
+	volume_done(&v);
+	disk_devices_become(0);
+	CHECK_EQ(storage_loop.remove(&p, &root_ids, &why), 0);
+
+	/* Never attached at all. */
+	CHECK_EQ(storage_loop.open(&p, &root_ids, &size, &v, &why), 0);
+	volume_done(&v);
+	CHECK_EQ(v.file_fd, -1);
+	CHECK_EQ(disk_devices(), 0);
+}
+
+TEST(a_disk_that_is_spoilt_before_it_is_attached)
+{
+	const struct storage_size size = {.bytes = 32 * MIB, .throw_away = true, .late = true};
+	struct storage_place p;
+	struct volume v;
+
+	disk_need();
+	p = disk_place("a");
+	CHECK_EQ(storage_loop.open(&p, &root_ids, &size, &v, &why), 0);
+	CHECK_EQ(ftruncate(v.file_fd, 0), 0);
+	CHECK_EQ(ftruncate(v.file_fd, 32 * MIB), 0);
+	CHECK(volume_attach(&v, &why) < 0);
+	CHECK(v.mount_fd < 0 && v.stat_fd < 0);
+	volume_done(&v);
+	disk_devices_become(0);
+}
+
 TEST(sizes_that_make_no_sense)
 {
 	static const uint64_t sizes[] = {1, MIB - 1, (8ull << 40) + 1, UINT64_MAX};

@@ -1,7 +1,8 @@
 /*
  * The new process's side; see enter.h.
  *
- *	wait for ids -> become box root -> (not root on the host: open sources) -> the plan's steps
+ *	join groups -> the namespaces that take long -> wait for ids -> become box root
+ *	-> (not root on the host: open sources) -> the plan's steps
  *	-> descriptors in place -> exec cove-init from its sealed memfd
  *
  * The tree is built on a scratch tmpfs stacked over the host's root in this namespace:
@@ -22,6 +23,7 @@
 #include "base/str.h"
 #include "wall/native/hold.h"
 #include "wall/native/mountapi.h"
+#include "wall/native/pass.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -129,12 +131,15 @@ static int attach_rw(struct enter *n)
 {
 	const struct wall_limits *limits = &n->plan->config->limits;
 	const char *options[] = {"mode", "0755", "size", NULL, "nr_inodes", NULL, NULL};
+	struct plan_source *rw = &n->plan->sources[PLAN_RW];
 	char size[24], inodes[24];
 	autoclose int fd = -1;
-	int r;
+	int r = rw->late ? pass_receive(n->go, &rw->fd, 1) : 0;
 
-	if (!n->plan->sources[PLAN_RW].absent)
-		return mount_attach(n->plan->sources[PLAN_RW].fd, AT_FDCWD, "rw");
+	if (r < 0)
+		return r;
+	if (!rw->absent)
+		return mount_attach(rw->fd, AT_FDCWD, "rw");
 	snprintf(size, sizeof(size), "%llu", (unsigned long long)limits->tmpfs_bytes);
 	snprintf(inodes, sizeof(inodes), "%llu", (unsigned long long)limits->tmpfs_inodes);
 	options[3] = size;
@@ -319,7 +324,12 @@ static int step_dev(struct enter *n, const struct step *s)
 		r = dev_mount(n, "shm", "tmpfs", shm);
 	if (r == 0)
 		r = dev_mount(n, "cove", "tmpfs", shells);
-	return r < 0 ? r : attach_in_tree(n, n->dev, "/dev", true);
+	return r;
+}
+
+static int step_show_dev(struct enter *n, const struct step *s)
+{
+	return attach_in_tree(n, n->dev, "/dev", true);
 }
 
 /* Written on the scratch tmpfs and bound over the image's own: the name differs by box. */
@@ -404,27 +414,6 @@ static int step_bind_in(struct enter *n, const struct step *s)
 	return r < 0 ? r : attach_in_tree(n, copy, m->dst, S_ISDIR(st.st_mode));
 }
 
-/* Gives the keeper the descriptors that it writes the box's own files through. */
-static int send_fds(int sock, const int *fds)
-{
-	union {
-		struct cmsghdr head;
-		char bytes[CMSG_SPACE(WALL_PROC_FILES * sizeof(int))];
-	} control = {0};
-	struct iovec one = {.iov_base = "t", .iov_len = 1};
-	struct msghdr m = {.msg_iov = &one,
-			   .msg_iovlen = 1,
-			   .msg_control = &control,
-			   .msg_controllen = sizeof(control)};
-	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(WALL_PROC_FILES * sizeof(int));
-	memcpy(CMSG_DATA(c), fds, WALL_PROC_FILES * sizeof(int));
-	return sendmsg(sock, &m, MSG_NOSIGNAL) == 1 ? 0 : -errno;
-}
-
 /* The files are opened for writing before the mount that is shown becomes read-only: it is another
  * mount of the same directory. */
 static int step_truths(struct enter *n, const struct step *s)
@@ -451,7 +440,7 @@ static int step_truths(struct enter *n, const struct step *s)
 		if (mount(path[0], path[1], NULL, MS_BIND, NULL) < 0 && errno != ENOENT)
 			r = -errno;
 	}
-	return r < 0 ? r : send_fds(n->go, fds);
+	return r < 0 ? r : pass_send(n->go, fds, WALL_PROC_FILES);
 }
 
 static int step_hostname(struct enter *n, const struct step *s)
@@ -534,6 +523,7 @@ static const struct {
 	[STEP_MASK] = {step_mask, "mask /proc/"},
 	[STEP_READONLY] = {step_readonly, "make read-only /proc/"},
 	[STEP_DEV] = {step_dev, "make /dev"},
+	[STEP_SHOW_DEV] = {step_show_dev, "put /dev in its place"},
 	[STEP_FILE] = {step_file, "put file"},
 	[STEP_BIND] = {step_bind, "mount at"},
 	[STEP_BIND_IN] = {step_bind_in, "mount a part of"},
@@ -590,6 +580,36 @@ static int join_groups(const struct wall_config *c, struct err *e)
 		if (write(c->join_fds[i], "0", 1) != 1)
 			return err_errno(e, errno, "join the box's cgroup");
 	return 0;
+}
+
+int enter_explain(int code, struct err *e)
+{
+	if (code == EPERM || code == EACCES)
+		return err_set(
+			e, ERR_UNSUPPORTED, code,
+			"this host does not let you make user namespaces: sysctl -w "
+			"kernel.unprivileged_userns_clone=1 (Debian) or "
+			"kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu), or run as root");
+	if (code == ENOSPC || code == EUSERS)
+		return err_set(e, ERR_UNSUPPORTED, code,
+			       "no more user namespaces on this host: raise "
+			       "user.max_user_namespaces (sysctl -w "
+			       "user.max_user_namespaces=15000)");
+	if (code == EINVAL || code == ENOSYS)
+		return err_set(e, ERR_UNSUPPORTED, code,
+			       "this kernel lacks a namespace that a box needs: see `cove doctor`");
+	if (code == EAGAIN)
+		return err_set(e, ERR_LIMIT, code,
+			       "too many processes on this host to start a box");
+	return err_errno(e, code, "make the box's namespaces");
+}
+
+/* Owned by the box's user namespace, which this process is in from birth. The cgroup namespace
+ * comes with the ids. */
+static int leave_namespaces(struct err *e)
+{
+	return unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0 ? enter_explain(errno, e)
+								       : 0;
 }
 
 static int become_box_root(const struct ids *ids, struct err *e)
@@ -672,7 +692,7 @@ void enter_box(struct plan *p, const struct enter_fds *fds)
 	char go;
 
 	format_secret(p, secret);
-	if (join_groups(c, &e) < 0)
+	if (join_groups(c, &e) < 0 || leave_namespaces(&e) < 0)
 		fail(status, &e);
 	if (read(fds->go, &go, 1) != 1)
 		_exit(1);

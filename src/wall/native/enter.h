@@ -11,3 +11,6 @@ struct enter_fds {
 };
 
 void enter_box(struct plan *p, const struct enter_fds *fds) __attribute__((noreturn));
+
+/* Why namespaces cannot be made, and the remedy. Returns -code. */
+int enter_explain(int code, struct err *e);

@@ -1,8 +1,9 @@
 /*
  * The native wall: Linux namespaces.
  *
- *	plan -> (root: open sources) -> clone3 into every namespace and the box's cgroup
- *	     -> map ids -> (root: id-map sources) -> go -> wait until the child has execed init
+ *	plan -> (root: open sources) -> clone3 into new namespaces and the box's cgroup
+ *	     -> map ids -> (root: id-map sources) -> go -> the layer, if it comes late
+ *	     -> wait until the child has execed init
  *
  * The child takes the plan's steps (enter.c). It reports through a descriptor that exec closes: end
  * of file is success, a struct err is the reason. Mounts are detached until the child attaches them
@@ -11,6 +12,7 @@
 #include "base/fd.h"
 #include "wall/native/enter.h"
 #include "wall/native/hold.h"
+#include "wall/native/pass.h"
 #include "wall/native/plan.h"
 #include "wall/wall.h"
 
@@ -54,37 +56,15 @@ static int channel_open(struct channel *ch, struct err *e)
 	return 0;
 }
 
-static int explain_clone(int code, struct err *e)
-{
-	if (code == EPERM || code == EACCES)
-		return err_set(
-			e, ERR_UNSUPPORTED, code,
-			"this host does not let you make user namespaces: sysctl -w "
-			"kernel.unprivileged_userns_clone=1 (Debian) or "
-			"kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu), or run as root");
-	if (code == ENOSPC || code == EUSERS)
-		return err_set(e, ERR_UNSUPPORTED, code,
-			       "no more user namespaces on this host: raise "
-			       "user.max_user_namespaces (sysctl -w "
-			       "user.max_user_namespaces=15000)");
-	if (code == EINVAL || code == ENOSYS)
-		return err_set(e, ERR_UNSUPPORTED, code,
-			       "this kernel lacks a namespace that a box needs: see `cove doctor`");
-	if (code == EAGAIN)
-		return err_set(e, ERR_LIMIT, code,
-			       "too many processes on this host to start a box");
-	return err_errno(e, code, "make the box's namespaces");
-}
-
-/* Forks into all namespaces. The cgroup namespace comes later, from inside the box's group. */
+/* Forks into the namespaces that cannot come later. The others take longer to make, so the new
+ * process makes them itself, while this one goes on. */
 static pid_t clone_box(int cgroup_fd, int *ret_pidfd, struct err *e)
 {
 	struct {
 		uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls;
 		uint64_t set_tid, set_tid_size, cgroup;
 	} args = {
-		.flags = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC |
-			 CLONE_NEWUTS | WITH_PIDFD,
+		.flags = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | WITH_PIDFD,
 		.pidfd = (uint64_t)(uintptr_t)ret_pidfd,
 		.exit_signal = SIGCHLD,
 	};
@@ -96,7 +76,7 @@ static pid_t clone_box(int cgroup_fd, int *ret_pidfd, struct err *e)
 	}
 	pid = syscall(SYS_clone3, &args, sizeof(args));
 	if (pid < 0)
-		return explain_clone(errno, e);
+		return enter_explain(errno, e);
 	return (pid_t)pid;
 }
 
@@ -147,30 +127,47 @@ static void end_child(pid_t pid, int *pidfd)
 	fd_close(pidfd);
 }
 
-/* The box's own files in /proc come over the channel that it was told to go by. A child that ended
- * sends none, and await_exec knows why. */
-static void take_proc_fds(int sock, int *ret)
+/* The layer, as soon as it is there. */
+static int give_late(struct plan *p, pid_t pid, int sock, struct err *e)
 {
-	union {
-		struct cmsghdr head;
-		char bytes[CMSG_SPACE(WALL_PROC_FILES * sizeof(int))];
-	} control = {0};
-	char byte;
-	struct iovec one = {.iov_base = &byte, .iov_len = 1};
-	struct msghdr m = {.msg_iov = &one,
-			   .msg_iovlen = 1,
-			   .msg_control = &control,
-			   .msg_controllen = sizeof(control)};
-	struct cmsghdr *c;
-	ssize_t n;
+	int mount = p->config->open_rw(p->config->arg, e), r;
+	autoclose int ns = mount < 0 ? -1 : open_user_ns(pid, e);
 
-	do {
-		n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC);
-	} while (n < 0 && errno == EINTR);
-	c = n == 1 ? CMSG_FIRSTHDR(&m) : NULL;
-	if (c && c->cmsg_type == SCM_RIGHTS &&
-	    c->cmsg_len == CMSG_LEN(WALL_PROC_FILES * sizeof(int)))
-		memcpy(ret, CMSG_DATA(c), WALL_PROC_FILES * sizeof(int));
+	if (mount < 0 || ns < 0)
+		return mount < 0 ? mount : ns;
+	r = plan_open_late(p, mount, ns, e);
+	if (r < 0)
+		return r;
+	r = pass_send(sock, &p->sources[PLAN_RW].fd, 1);
+	return r < 0 && r != -EPIPE ? err_errno(e, -r, "give the box its layer") : 0;
+}
+
+/* The box's own files in /proc come over the channel that it was told to go by. A child that ended
+ * sends none, and says why elsewhere. */
+static int take_proc_fds(const struct channel *ch, int *ret, struct err *e)
+{
+	int r = pass_receive(ch->go[0], ret, WALL_PROC_FILES), why;
+
+	if (r == 0)
+		return 0;
+	why = r == -EPIPE ? await_exec(ch->status[0], e) : r;
+	return why < 0 && r == -EPIPE ? why : err_errno(e, -r, "take the box's files in /proc");
+}
+
+/* The child is on its way: what it still needs, and what can be done beside it. */
+static int accompany(struct plan *p, struct channel *ch, struct wall_box *ret, struct err *e)
+{
+	const struct wall_config *c = p->config;
+	int r = fd_write_full(ch->go[0], "g", 1);
+
+	if (r < 0 && r != -EPIPE) /* it ended already: it is heard why */
+		return err_errno(e, -r, "tell the box to go on");
+	r = p->sources[PLAN_RW].late ? give_late(p, ret->pid, ch->go[0], e) : 0;
+	if (r == 0 && c->proc_files)
+		r = take_proc_fds(ch, ret->proc_fds, e);
+	if (r == 0 && c->meanwhile)
+		r = c->meanwhile(c->arg, e);
+	return r < 0 ? r : await_exec(ch->status[0], e);
 }
 
 static int run_child(struct plan *p, struct channel *ch, struct wall_box *ret, struct err *e)
@@ -191,23 +188,16 @@ static int run_child(struct plan *p, struct channel *ch, struct wall_box *ret, s
 	fd_close(&ch->wire[1]);
 	fd_close(&ch->status[1]);
 	fd_close(&ch->go[1]);
+	ret->pid = pid;
 	r = prepare_child(p, pid, e);
-	if (r == 0) {
-		r = fd_write_full(ch->go[0], "g", 1);
-		if (r == -EPIPE)
-			r = 0; /* it ended already: await_exec knows why */
-	}
-	if (r == 0 && p->config->proc_files)
-		take_proc_fds(ch->go[0], ret->proc_fds);
 	if (r == 0)
-		r = await_exec(ch->status[0], e);
+		r = accompany(p, ch, ret, e);
 	if (r < 0) {
 		end_child(pid, &pidfd);
 		for (int i = 0; i < WALL_PROC_FILES; i++)
 			fd_close(&ret->proc_fds[i]);
 		return r;
 	}
-	ret->pid = pid;
 	ret->pidfd = pidfd;
 	ret->rfd = ret->wfd = take_fd(ch->wire[0]);
 	return 0;

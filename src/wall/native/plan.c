@@ -124,6 +124,7 @@ static void plan_masks(struct plan *p)
 		add_step(p, STEP_MASK, masked_files[i], "nothing", -1);
 }
 
+/* On the scratch; it is shown when it is whole. */
 static void plan_proc(struct plan *p)
 {
 	add_step(p, STEP_PROC, NULL, NULL, -1);
@@ -137,7 +138,6 @@ static void plan_proc(struct plan *p)
 		add_step(p, STEP_READONLY, read_only[i], NULL, -1);
 	if (p->config->proc_files)
 		add_step(p, STEP_TRUTHS, NULL, NULL, -1);
-	add_step(p, STEP_SHOW_PROC, NULL, NULL, -1);
 }
 
 /* What is written there is on the host as it was written, set-user-ID bits too. */
@@ -193,6 +193,7 @@ int plan_make(struct plan *p, const struct wall_config *c, struct err *e)
 	add_source(p, (struct plan_source){.path = c->box_dir,
 					   .given = c->rw_fd,
 					   .absent = c->limits.tmpfs_bytes > 0,
+					   .late = c->open_rw && c->limits.tmpfs_bytes == 0,
 					   .attrs = MA_NODEV,
 					   .idmap = IDMAP_BOX});
 	plan_devices(p);
@@ -200,9 +201,12 @@ int plan_make(struct plan *p, const struct wall_config *c, struct err *e)
 		 c->name);
 
 	add_step(p, STEP_SCRATCH, NULL, NULL, -1);
-	add_step(p, STEP_ROOT, NULL, NULL, -1);
 	add_step(p, STEP_DEV, NULL, NULL, -1);
 	plan_proc(p);
+	/* From here on a layer is needed, which may come late. */
+	add_step(p, STEP_ROOT, NULL, NULL, -1);
+	add_step(p, STEP_SHOW_DEV, NULL, NULL, -1);
+	add_step(p, STEP_SHOW_PROC, NULL, NULL, -1);
 	add_step(p, STEP_FILE, "/etc/hosts", p->hosts, -1);
 	add_step(p, STEP_FILE, "/etc/hostname", c->name, -1);
 	if (c->image_is_host)
@@ -298,7 +302,7 @@ int plan_open_sources(struct plan *p, struct err *e)
 	for (int i = 0; i < p->source_count && r == 0; i++) {
 		struct plan_source *s = &p->sources[i];
 
-		if (s->absent || (s->device && p->nodes >= 0))
+		if (s->absent || s->late || (s->device && p->nodes >= 0))
 			continue;
 		r = open_source(s, e);
 		if (r < 0)
@@ -350,22 +354,49 @@ int plan_idmap_sources(struct plan *p, int box_ns, struct err *e)
 {
 	for (int i = 0; i < p->source_count; i++) {
 		struct plan_source *s = &p->sources[i];
-		int r = s->idmap == IDMAP_NONE || s->absent ? 0 : idmap_source(p, s, box_ns, e);
+		int r = 0;
 
+		if (s->idmap != IDMAP_NONE && !s->absent && !s->late)
+			r = idmap_source(p, s, box_ns, e);
 		if (r < 0)
 			return r;
 	}
 	return 0;
 }
 
+int plan_open_late(struct plan *p, int given, int box_ns, struct err *e)
+{
+	struct plan_source *s = &p->sources[PLAN_RW];
+	int r;
+
+	s->given = given;
+	r = open_source(s, e);
+	return r < 0 ? r : idmap_source(p, s, box_ns, e);
+}
+
 static const char *const step_names[STEP_KIND_COUNT] = {
-	[STEP_SCRATCH] = "scratch",   [STEP_ROOT] = "root",	    [STEP_PROC] = "proc",
-	[STEP_SYSCTL] = "sysctl",     [STEP_MASK] = "mask",	    [STEP_READONLY] = "read-only",
-	[STEP_DEV] = "dev",	      [STEP_FILE] = "file",	    [STEP_BIND] = "bind",
-	[STEP_HOSTNAME] = "hostname", [STEP_LOOPBACK] = "loopback", [STEP_PIVOT] = "pivot",
-	[STEP_KEYRING] = "keyring",   [STEP_RLIMITS] = "rlimits",   [STEP_CAPS] = "caps",
-	[STEP_BIND_IN] = "bind",      [STEP_TRUTHS] = "truths",	    [STEP_SHOW_PROC] = "show-proc",
-	[STEP_CPUS] = "cpus",	      [STEP_LANDLOCK] = "landlock", [STEP_SECCOMP] = "seccomp",
+	[STEP_SCRATCH] = "scratch",
+	[STEP_ROOT] = "root",
+	[STEP_PROC] = "proc",
+	[STEP_SYSCTL] = "sysctl",
+	[STEP_MASK] = "mask",
+	[STEP_READONLY] = "read-only",
+	[STEP_DEV] = "dev",
+	[STEP_SHOW_DEV] = "show-dev",
+	[STEP_FILE] = "file",
+	[STEP_BIND] = "bind",
+	[STEP_HOSTNAME] = "hostname",
+	[STEP_LOOPBACK] = "loopback",
+	[STEP_PIVOT] = "pivot",
+	[STEP_KEYRING] = "keyring",
+	[STEP_RLIMITS] = "rlimits",
+	[STEP_CAPS] = "caps",
+	[STEP_BIND_IN] = "bind",
+	[STEP_TRUTHS] = "truths",
+	[STEP_SHOW_PROC] = "show-proc",
+	[STEP_CPUS] = "cpus",
+	[STEP_LANDLOCK] = "landlock",
+	[STEP_SECCOMP] = "seccomp",
 };
 
 int plan_format(const struct plan *p, struct buf *out)
@@ -378,9 +409,9 @@ int plan_format(const struct plan *p, struct buf *out)
 
 		r = buf_printf(out, "source %d %s%s%s%s%s%s\n", i, s->path,
 			       s->beneath ? " beneath " : "", s->beneath ? s->beneath : "",
-			       s->absent      ? " (tmpfs)"
-			       : s->given > 0 ? " (volume)"
-					      : "",
+			       s->absent		 ? " (tmpfs)"
+			       : s->given > 0 || s->late ? " (volume)"
+							 : "",
 			       maps[s->idmap], s->attrs & MA_RDONLY ? " ro" : "");
 	}
 	for (int i = 0; i < p->step_count && r == 0; i++) {

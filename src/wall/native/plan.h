@@ -29,6 +29,7 @@ struct plan_source {
 	const char *path;
 	int given;	     /* above 0: a detached mount instead of the path, borrowed */
 	bool absent;	     /* not there: the step that uses it makes its own */
+	bool late;	     /* the step that uses it gets it from the keeper: plan_open_late */
 	const char *beneath; /* resolved below path, cannot leave it; may be NULL */
 	uint64_t attrs;	     /* MA_* */
 	enum idmap idmap;    /* as root only */
@@ -46,7 +47,8 @@ enum step_kind {
 	STEP_SYSCTL,	/* a = file below /proc/sys, b = value */
 	STEP_MASK,	/* a = file or directory below /proc: nothing to see; b = its cover */
 	STEP_READONLY,	/* a = path below /proc */
-	STEP_DEV,	/* /dev with its nodes, pts, shm and the shells' directory */
+	STEP_DEV,	/* its nodes, pts, shm and the shells' directory, on the scratch */
+	STEP_SHOW_DEV,	/* as it was made, at /dev */
 	STEP_FILE,	/* a = path, b = content: a small file over the image's */
 	STEP_BIND,	/* source -> a */
 	STEP_BIND_IN,	/* b below a, both in the box's tree -> the destination of mount `source` */
@@ -99,3 +101,6 @@ int plan_open_sources(struct plan *p, struct err *e);
 /* As root, once the box's ids are mapped: makes the sources id-mapped. box_ns is the user namespace
  * of the new process. */
 int plan_idmap_sources(struct plan *p, int box_ns, struct err *e);
+
+/* Both for the source that came late, as the mount `given`. */
+int plan_open_late(struct plan *p, int given, int box_ns, struct err *e);

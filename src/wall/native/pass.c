@@ -1,0 +1,70 @@
+/* Descriptors over a socket; see pass.h. */
+#include "wall/native/pass.h"
+
+#include "base/err.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+union control {
+	struct cmsghdr head;
+	char bytes[CMSG_SPACE(PASS_MAX * sizeof(int))];
+};
+
+int pass_send(int sock, const int *fds, size_t count)
+{
+	union control control = {0};
+	struct iovec one = {.iov_base = "f", .iov_len = 1};
+	struct msghdr m = {.msg_iov = &one,
+			   .msg_iovlen = 1,
+			   .msg_control = &control,
+			   .msg_controllen = (socklen_t)CMSG_SPACE(count * sizeof(int))};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+
+	ASSERT(count > 0 && count <= PASS_MAX);
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = (socklen_t)CMSG_LEN(count * sizeof(int));
+	memcpy(CMSG_DATA(c), fds, count * sizeof(int));
+	return sendmsg(sock, &m, MSG_NOSIGNAL) == 1 ? 0 : -errno;
+}
+
+static void close_all(const struct cmsghdr *c)
+{
+	size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+	int fds[PASS_MAX];
+
+	memcpy(fds, CMSG_DATA(c), count * sizeof(int));
+	for (size_t i = 0; i < count; i++)
+		close(fds[i]);
+}
+
+int pass_receive(int sock, int *ret_fds, size_t count)
+{
+	union control control = {0};
+	char byte;
+	struct iovec one = {.iov_base = &byte, .iov_len = 1};
+	struct msghdr m = {.msg_iov = &one,
+			   .msg_iovlen = 1,
+			   .msg_control = &control,
+			   .msg_controllen = sizeof(control)};
+	struct cmsghdr *c;
+	ssize_t n;
+
+	do {
+		n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -errno;
+	c = n == 1 ? CMSG_FIRSTHDR(&m) : NULL;
+	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+		return -EPIPE;
+	if (c->cmsg_len != CMSG_LEN(count * sizeof(int))) {
+		close_all(c);
+		return -EPIPE;
+	}
+	memcpy(ret_fds, CMSG_DATA(c), count * sizeof(int));
+	return 0;
+}
