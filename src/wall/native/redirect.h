@@ -1,0 +1,34 @@
+/*
+ * The way to the door, made in the box's own network namespace while it may still be changed:
+ * routes that lead everything to the loopback, nftables rules there, and the sockets that init
+ * listens on.
+ *
+ *	TCP to anything but the loopback	to the redirect sockets; SO_ORIGINAL_DST knows more
+ *	all else that is not for the loopback	refused at once, as if nobody listened
+ *
+ * A process in the box has no right to change rules or routes (CAP_NET_ADMIN), and cannot take the
+ * ports: they are held from before its life until after it, and are not shared.
+ *
+ * Without nftables there are no routes, so that everything else is unreachable, and only programs
+ * that use the proxy variables get out.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define REDIRECT_PORT 61128 /* on 127.0.0.1 and ::1; above what the kernel gives to clients */
+
+enum { REDIRECT_FDS = 6 };
+
+struct redirect {
+	/* For init: each socket, and the option that says so, in the order of wall.h. */
+	int fds[REDIRECT_FDS]; /* owned; closed on exec like all others */
+	const char *options[REDIRECT_FDS];
+	size_t count;
+	int missing; /* 0, or the errno for which there is no redirect */
+};
+
+/* The loopback has to be up. 0, or -errno where not even the sockets can be made; nothing is left
+ * open then. */
+int redirect_make(struct redirect *ret);
