@@ -65,6 +65,27 @@ TEST(the_steps_come_in_the_order_that_makes_them_safe)
 	buf_done(&out);
 }
 
+/* While rules may still be set, and before the layer that may come late; a box without a network has
+ * none of it. */
+TEST(the_way_to_the_door)
+{
+	struct wall_config c = {
+		.name = "demo", .box_dir = "/b", .image_root = "/i", .cgroup_fd = -1};
+	struct buf out;
+	const char *text = format(&c, &out);
+
+	CHECK(!strstr(text, "step net") && !strstr(text, "resolv.conf"));
+	CHECK(strstr(text, "step loopback"));
+	buf_done(&out);
+	c.net.on = true;
+	text = format(&c, &out);
+	CHECK(position(text, "step loopback") < position(text, "step net\n"));
+	CHECK(position(text, "step net\n") < position(text, "step root"));
+	CHECK(position(text, "step root") < position(text, "step file /etc/resolv.conf"));
+	CHECK(position(text, "step file /etc/resolv.conf") < position(text, "step pivot"));
+	buf_done(&out);
+}
+
 TEST(a_box_that_writes_to_the_host_has_the_stricter_filter)
 {
 	struct wall_mount m = {.src = "/srv/data", .dst = "/data"};

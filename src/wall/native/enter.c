@@ -24,6 +24,7 @@
 #include "wall/native/hold.h"
 #include "wall/native/mountapi.h"
 #include "wall/native/pass.h"
+#include "wall/native/redirect.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -45,6 +46,7 @@ struct enter {
 	int scratch, root, proc, dev; /* closed with all others before exec */
 	int go;			      /* to the keeper; borrowed */
 	int leak;		      /* the host's root, where a control asks for it */
+	struct redirect net;	      /* sockets for init */
 };
 
 /* ---- places inside the tree ---- */
@@ -332,6 +334,18 @@ static int step_show_dev(struct enter *n, const struct step *s)
 	return attach_in_tree(n, n->dev, "/dev", true);
 }
 
+/* An image's resolv.conf is often a link to what a service would have made in a running system. */
+static int remove_link(struct enter *n, const char *path)
+{
+	char dir[64];
+	const char *name = strrchr(path, '/') + 1;
+	autoclose int parent = -1;
+
+	snprintf(dir, sizeof(dir), "%.*s", (int)(name - path), path);
+	parent = fd_openat2(n->root, dir, O_PATH | O_DIRECTORY, 0, FD_IN_ROOT | FD_NO_MAGICLINKS);
+	return parent < 0 ? parent : unlinkat(parent, name, 0) < 0 ? -errno : 0;
+}
+
 /* Written on the scratch tmpfs and bound over the image's own: the name differs by box. */
 static int step_file(struct enter *n, const struct step *s)
 {
@@ -346,7 +360,10 @@ static int step_file(struct enter *n, const struct step *s)
 	if (r < 0)
 		return r;
 	copy = mount_clone(n->scratch, name, false);
-	return copy < 0 ? copy : attach_in_tree(n, copy, s->a, false);
+	r = copy < 0 ? copy : attach_in_tree(n, copy, s->a, false);
+	if (r == -ENOENT && copy >= 0 && remove_link(n, s->a) == 0)
+		r = attach_in_tree(n, copy, s->a, false);
+	return r;
 }
 
 static int step_bind(struct enter *n, const struct step *s)
@@ -458,6 +475,15 @@ static int step_loopback(struct enter *n, const struct step *s)
 	return 0;
 }
 
+/* The keeper hears for which errno there is no redirect; 0: there is. */
+static int step_net(struct enter *n, const struct step *s)
+{
+	int r = redirect_make(&n->net);
+	uint8_t missing = (uint8_t)n->net.missing;
+
+	return r < 0 ? r : fd_write_full(n->go, &missing, sizeof(missing));
+}
+
 /* What the attack suite has to notice: the host's tree left in sight. */
 static int show_host(struct enter *n)
 {
@@ -531,6 +557,7 @@ static const struct {
 	[STEP_SHOW_PROC] = {step_show_proc, "put /proc in its place"},
 	[STEP_HOSTNAME] = {step_hostname, "set hostname"},
 	[STEP_LOOPBACK] = {step_loopback, "bring loopback up"},
+	[STEP_NET] = {step_net, "make the way to the door"},
 	[STEP_PIVOT] = {step_pivot, "leave the host's root"},
 	[STEP_KEYRING] = {step_keyring, "join a new keyring"},
 	[STEP_RLIMITS] = {step_rlimits, "set limits"},
@@ -626,20 +653,42 @@ static int become_box_root(const struct ids *ids, struct err *e)
 	return 0;
 }
 
+/* The keeper's arguments for init, and an option for each socket of the network. */
+static char **init_arguments(const struct enter *n)
+{
+	char *const *given = n->plan->config->init_argv;
+	size_t count = 0;
+	char **argv;
+
+	while (given[count])
+		count++;
+	argv = calloc(count + n->net.count + 1, sizeof(*argv));
+	if (!argv)
+		return NULL;
+	memcpy(argv, given, count * sizeof(*argv));
+	for (size_t i = 0; i < n->net.count; i++)
+		argv[count + i] = (char *)(uintptr_t)n->net.options[i];
+	return argv;
+}
+
 /* 0 and 1 the wire, 2 nothing, from 3 on what init is given; then its program and the status, which
  * exec closes; all else closed. */
-static int place_descriptors(const struct wall_config *c, const struct enter_fds *fds, int leak,
-			     int *ret_program, int *ret_status)
+static int place_descriptors(const struct enter *n, const struct enter_fds *fds, int *ret_program,
+			     int *ret_status)
 {
 	enum { LOW = 3, HIGH = 64, GIVEN_MAX = 16, LEAK = 60 };
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	int from[LOW + GIVEN_MAX + 2] = {fds->wire, fds->wire, null};
+	const struct wall_config *c = n->plan->config;
+	int leak = control_is_off("close-fds") ? n->leak : -1;
 	int count = LOW;
 
-	if (c->init_fd_count > GIVEN_MAX)
+	if (c->init_fd_count + n->net.count > GIVEN_MAX)
 		return -E2BIG;
 	for (size_t i = 0; i < c->init_fd_count; i++)
 		from[count++] = c->init_fds[i];
+	for (size_t i = 0; i < n->net.count; i++)
+		from[count++] = n->net.fds[i];
 	*ret_program = count;
 	from[count++] = c->init_fd;
 	*ret_status = count;
@@ -685,7 +734,7 @@ void enter_box(struct plan *p, const struct enter_fds *fds)
 			  .leak = -1};
 	const struct wall_config *c = p->config;
 	char secret[sizeof(SECRET_NAME) + 2 * FILTER_SECRET_BYTES];
-	char *env[] = {secret, NULL};
+	char *env[] = {secret, NULL}, **argv;
 	struct err e = {0};
 	int status = fds->status, program, r;
 	sigset_t none;
@@ -703,9 +752,10 @@ void enter_box(struct plan *p, const struct enter_fds *fds)
 		fail(status, &e);
 	if (become_box_root(&c->ids, &e) < 0 || run_steps(&n, &e) < 0)
 		fail(status, &e);
-	r = place_descriptors(c, fds, control_is_off("close-fds") ? n.leak : -1, &program, &status);
+	argv = init_arguments(&n);
+	r = argv ? place_descriptors(&n, fds, &program, &status) : -ENOMEM;
 	if (r == 0)
-		r = sys_execveat(program, c->init_argv, env);
+		r = sys_execveat(program, argv, env);
 	err_set(&e, ERR_UNSUPPORTED, -r, "cove-init cannot be run here (%s): install Cove again",
 		strerror(-r));
 	fail(status, &e);

@@ -154,6 +154,18 @@ static int take_proc_fds(const struct channel *ch, int *ret, struct err *e)
 	return why < 0 && r == -EPIPE ? why : err_errno(e, -r, "take the box's files in /proc");
 }
 
+/* What it found out about its network, before it became init. */
+static int take_net(const struct channel *ch, struct plan *p, struct wall_box *ret, struct err *e)
+{
+	uint8_t missing;
+
+	if (fd_read_full(ch->go[0], &missing, sizeof(missing)) != sizeof(missing))
+		return err_set(e, ERR_INTERNAL, EIO, "the box says nothing about its network");
+	p->net_missing = missing;
+	ret->network = missing ? "proxy" : "redirect";
+	return 0;
+}
+
 /* The child is on its way: what it still needs, and what can be done beside it. */
 static int accompany(struct plan *p, struct channel *ch, struct wall_box *ret, struct err *e)
 {
@@ -167,7 +179,9 @@ static int accompany(struct plan *p, struct channel *ch, struct wall_box *ret, s
 		r = take_proc_fds(ch, ret->proc_fds, e);
 	if (r == 0 && c->meanwhile)
 		r = c->meanwhile(c->arg, e);
-	return r < 0 ? r : await_exec(ch->status[0], e);
+	if (r == 0)
+		r = await_exec(ch->status[0], e);
+	return r == 0 && c->net.on ? take_net(ch, p, ret, e) : r;
 }
 
 static int run_child(struct plan *p, struct channel *ch, struct wall_box *ret, struct err *e)
@@ -205,8 +219,14 @@ static int run_child(struct plan *p, struct channel *ch, struct wall_box *ret, s
 
 static void report(const struct plan *p, struct wall_report *ret)
 {
-	char landlock[48] = "", shared[64] = "";
+	char landlock[48] = "", shared[64] = "", net[200] = "";
 
+	if (p->net_missing)
+		snprintf(
+			net, sizeof(net),
+			"network: this kernel does not redirect (nftables: %s): only programs that "
+			"use the proxy variables reach the door\n",
+			strerror(p->net_missing));
 	if (p->landlock_abi > 0)
 		snprintf(landlock, sizeof(landlock), "landlock: ABI %d\n", p->landlock_abi);
 	if (p->filter == FILTER_BOX_SHARED)
@@ -219,7 +239,7 @@ static void report(const struct plan *p, struct wall_report *ret)
 		 "%s",
 		 filter_allowed(p->filter), shared, landlock, hold_caps_text(p->config->strict),
 		 p->config->strict ? "no_new_privs\n" : "");
-	snprintf(ret->missing, sizeof(ret->missing), "%s",
+	snprintf(ret->missing, sizeof(ret->missing), "%s%s", net,
 		 p->landlock_abi == 0
 			 ? "landlock: this kernel has none, or it is not switched on "
 			   "(lsm=...,landlock "
@@ -236,6 +256,7 @@ static int native_start(const struct wall_config *c, struct wall_box *ret, struc
 	struct plan plan;
 	int r = plan_make(&plan, c, e);
 
+	ret->network = "none";
 	for (int i = 0; i < WALL_PROC_FILES; i++)
 		ret->proc_fds[i] = -1;
 	if (r == 0 && c->ids.kind == IDS_RANGE)

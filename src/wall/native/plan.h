@@ -56,6 +56,7 @@ enum step_kind {
 	STEP_SHOW_PROC, /* as it was made, at /proc */
 	STEP_HOSTNAME,
 	STEP_LOOPBACK,
+	STEP_NET,   /* the way to the door: redirect.h; told to the keeper */
 	STEP_PIVOT, /* the host's mounts are gone from here on */
 	STEP_KEYRING,
 	STEP_RLIMITS,
@@ -81,6 +82,7 @@ struct plan {
 	struct step steps[PLAN_STEPS_MAX];
 	int step_count;
 	int landlock_abi; /* 0: none */
+	int net_missing;  /* errno for which there is no redirect; known when init runs */
 	enum filter_kind filter;
 	uint8_t secret[FILTER_SECRET_BYTES]; /* init's, see filter.h */
 	char hosts[192];
