@@ -75,7 +75,9 @@
 #define KEEPER_STALL_MS	       5000u  /* a client that blocks init and reads nothing is dropped */
 #define KEEPER_FLUSH_MS	       1000u  /* for last answers when the box is gone */
 #define KEEPER_EXPIRE_GRACE_MS 2000u  /* SIGTERM to SIGKILL when a box's time is over */
-#define TRUTH_HOST_MAX	       65536u /* of the host's /proc/meminfo */
+#define KEEPER_DOOR_QUEUE      (1u << 20)  /* bytes queued for the door beyond which init waits */
+#define KEEPER_DOOR_RETRY_MS   1000u	   /* from a door that could not be started to the next */
+#define TRUTH_HOST_MAX	       65536u	   /* of the host's /proc/meminfo */
 #define TRUTH_CPUINFO_MAX      (16u << 20) /* of the host's /proc/cpuinfo, and of the box's files */
 #define EXEC_COMMAND_MAX       95u	   /* bytes of a command's first line that are remembered */
 
@@ -121,6 +123,8 @@
 #define DOOR_SECRET_MAX	  (64u << 10)	/* one credential */
 #define DOOR_SECRETS_MAX  256u		/* names in one policy */
 #define DOOR_REDACT_MAX	  (1u << 20)	/* of a text body that is searched for a credential */
+#define CLERK_QUEUE_MAX	  4096u		/* rows and questions that the clerk has not taken yet */
+#define CLERK_COMMAND_MS  10000u	/* for a command that provides a secret */
 #define DOOR_LEAVES_MAX	  256u		/* certificates made and kept */
 #define DOOR_SESSIONS_MAX 64u		/* of TLS with upstreams, kept to be resumed */
 #define ROOTS_BYTES_MAX	  (16u << 20)	/* of the certificates this host trusts */

@@ -9,6 +9,7 @@
  */
 #include "base/clock.h"
 #include "base/limits.h"
+#include "keeper/door.h"
 #include "keeper/exec.h"
 
 #include <errno.h>
@@ -98,11 +99,9 @@ static void unblock(struct client *c)
 	if (!c->blocks_init)
 		return;
 	c->blocks_init = false;
-	if (--k->blocking > 0)
-		return;
-	ev_timer_stop(k->ev, &k->stall);
-	if (k->linked)
-		wire_link_pause(&k->init, false);
+	keeper_release_init(k);
+	if (k->blocking == 0)
+		ev_timer_stop(k->ev, &k->stall);
 }
 
 static void on_stall(struct ev_timer *t)
@@ -128,9 +127,9 @@ void client_check_queue(struct client *c)
 		return;
 	c->blocks_init = true;
 	c->stall_mark = wire_link_queued(&c->link);
-	if (k->blocking++ > 0)
+	keeper_hold_init(k);
+	if (k->stall.armed)
 		return;
-	wire_link_pause(&k->init, true);
 	k->stall.on_timer = on_stall;
 	ev_timer_set(k->ev, &k->stall, KEEPER_STALL_MS);
 }
@@ -141,13 +140,14 @@ void client_check_queue(struct client *c)
 static bool is_use(enum wire_type type)
 {
 	return type != WIRE_HELLO && type != WIRE_STATUS && type != WIRE_STATS &&
-	       type != WIRE_EXECS;
+	       type != WIRE_EXECS && type != WIRE_DOOR;
 }
 
 /* May this frame begin a request? Answers if not. */
 static bool may_begin(struct client *c, uint32_t id)
 {
-	if (id == 0 || follow_find(c, id) || relay_has(c, id)) {
+	if (id == 0 || follow_find(c, id) || relay_has(c, id) ||
+	    (c->k->door && door_has_talk(c->k->door, c, id))) {
 		client_break(c, "the id of a request is 0 or in use");
 		return false;
 	}
@@ -195,6 +195,19 @@ static void hear_file(struct client *c, const struct wire_frame *f)
 {
 	if (may_begin(c, f->id) && !client_is_held_up(c, f->id))
 		relay_ask(c, f);
+}
+
+static void hear_door(struct client *c, const struct wire_frame *f)
+{
+	if (!may_begin(c, f->id))
+		return;
+	if (c->k->door)
+		door_from_client(c->k->door, c, f);
+	else
+		client_fail_with(c, f->id, ERR_CONFLICT,
+				 "box '%s' was started without a network (--net closed): start it "
+				 "again after changing its policy",
+				 c->k->name);
 }
 
 static void hear_execs(struct client *c, const struct wire_frame *f)
@@ -285,7 +298,7 @@ static void (*const hear[WIRE_TYPE_COUNT])(struct client *c, const struct wire_f
 	[WIRE_SIGNAL] = hear_signal, [WIRE_RESIZE] = hear_resize, [WIRE_FILE] = hear_file,
 	[WIRE_ENTRY] = hear_entry,   [WIRE_ATTACH] = hear_attach, [WIRE_EXECS] = hear_execs,
 	[WIRE_STATUS] = hear_status, [WIRE_STATS] = hear_stats,	  [WIRE_PAUSE] = hear_pause,
-	[WIRE_STOP] = hear_stop,
+	[WIRE_STOP] = hear_stop,     [WIRE_PORT] = hear_file,	  [WIRE_DOOR] = hear_door,
 };
 
 static void on_frame(struct wire_link *l, const struct wire_frame *f)
@@ -334,6 +347,8 @@ static void client_free(struct client *c)
 	while (c->follows)
 		follow_free(c->follows);
 	relay_client_gone(c);
+	if (k->door)
+		door_client_gone(k->door, c);
 	/* Whoever waits for the end of a one-shot box sees it when all is gone, not now. */
 	if (c->first && k->quiet && k->held_fd < 0)
 		k->held_fd = fcntl(c->link.rfd, F_DUPFD_CLOEXEC, 0);

@@ -2,6 +2,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/str.h"
+#include "keeper/door.h"
 #include "keeper/exec.h"
 
 #include <errno.h>
@@ -82,6 +83,18 @@ void keeper_credit_init(struct keeper *k, uint32_t id, uint8_t stream, uint64_t 
 		keeper_sent_init(k, wire_credit_encode(&k->init.out, id, stream, &m));
 }
 
+void keeper_hold_init(struct keeper *k)
+{
+	if (k->blocking++ == 0 && k->linked)
+		wire_link_pause(&k->init, true);
+}
+
+void keeper_release_init(struct keeper *k)
+{
+	if (--k->blocking == 0 && k->linked)
+		wire_link_pause(&k->init, false);
+}
+
 /* ---- the box's own log ---- */
 
 void keeper_event(struct keeper *k, const struct event *event)
@@ -146,6 +159,12 @@ static void hear_hello(struct keeper *k, const struct wire_frame *f)
 	k->on_up(k);
 }
 
+static void hear_net(struct keeper *k, const struct wire_frame *f)
+{
+	if (!k->door || !door_from_init(k->door, f))
+		keeper_broken(k, "a frame of the network that it cannot send");
+}
+
 static void on_init_frame(struct wire_link *l, const struct wire_frame *f)
 {
 	struct keeper *k = container(l, struct keeper, init);
@@ -156,6 +175,8 @@ static void on_init_frame(struct wire_link *l, const struct wire_frame *f)
 		hear_hello(k, f);
 	else if (f->id & KEEPER_FILE_BIT)
 		relay_from_init(k, f);
+	else if (f->id & WIRE_NET_BIT)
+		hear_net(k, f);
 	else
 		exec_frame(k, f);
 }
@@ -181,6 +202,8 @@ static void on_init_drained(struct wire_link *l)
 		c->waits_init = false;
 		wire_link_pause(&c->link, false);
 	}
+	if (k->door)
+		door_init_drained(k->door);
 }
 
 int keeper_connect(struct keeper *k, int rfd, int wfd)

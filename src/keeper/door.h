@@ -8,7 +8,8 @@
  *
  * Frames with WIRE_NET_BIT pass between init and the door as they are. The keeper counts bytes and
  * connections itself, holds back the side that is ahead (KEEPER_DOOR_QUEUE), and ends a door that
- * takes nothing for KEEPER_STALL_MS. DOOR frames of clients pass under ids with the top bit.
+ * takes nothing for KEEPER_STALL_MS. DOOR frames of clients pass under ids with the top bit. The
+ * usher is usher.h.
  */
 #pragma once
 
@@ -24,19 +25,23 @@ struct door_side_config {
 	const char *door_path; /* the program */
 	const char *home;
 	const struct spec *spec;
-	const char *policy; /* a preset, or "file" */
-	int box_fd;	    /* borrowed */
+	const char *policy; /* a preset, or "file"; borrowed for as long as it lives */
 };
 
-/* Forks the usher. Before confine_keeper. */
+/* Forks the usher, and sets k->door. Before confine_keeper. */
 int door_side_new(struct door_side **ret, struct keeper *k, const struct door_side_config *c,
 		  struct err *e);
-/* Ends door and usher; true if no door was ever started. */
+/* Ends door and usher; true if no door was ever asked for. */
 bool door_side_free(struct door_side *d);
 
 /* A frame of init's with WIRE_NET_BIT. False: an honest init cannot send it. */
 bool door_from_init(struct door_side *d, const struct wire_frame *f);
-/* DOOR of a client. Without a running door: `reload`, `asks` and `status` are answered here. */
+/* Init took all that was queued for it. */
+void door_init_drained(struct door_side *d);
+/* DOOR of a client. Without a running door: `reload`, `asks` and `status` are answered here; `once`
+ * starts one. */
 void door_from_client(struct door_side *d, struct client *c, const struct wire_frame *f);
+bool door_has_talk(const struct door_side *d, const struct client *c, uint32_t id);
 void door_client_gone(struct door_side *d, struct client *c);
+bool door_is_running(const struct door_side *d);
 void door_stats(const struct door_side *d, struct wire_stats *m);

@@ -110,9 +110,9 @@ uint64_t follow_allows(const struct follow *f, unsigned s);
 void follow_credit(struct follow *f, unsigned s, uint64_t bytes);
 struct follow *follow_find(struct client *c, uint32_t id);
 
-/* relay.c: file operations, passed between a client and init. */
+/* relay.c: file operations and ports, passed between a client and init. */
 void relay_ask(struct client *c, const struct wire_frame *f);
-/* True if the frame belongs to a file operation of this client. */
+/* True if the frame belongs to an operation of this client. */
 bool relay_from_client(struct client *c, const struct wire_frame *f);
 void relay_from_init(struct keeper *k, const struct wire_frame *f);
 bool relay_has(const struct client *c, uint32_t id);

@@ -6,10 +6,12 @@
  *	clients.c  a client's frames -> execs.c   EXEC, SIGNAL, RESIZE, EXECS
  *	                             -> input.c   DATA, EOF to a command's stdin
  *	                             -> follow.c  ATTACH, CREDIT
- *	                             -> relay.c   FILE and what belongs to it
+ *	                             -> relay.c   FILE, PORT and what belongs to them
+ *	                             -> door.c    DOOR
  *	                             -> state.c   STATUS, STATS, PAUSE, STOP
  *	core.c     init's frames     -> execs.c   STARTED, DATA, EOF, EXIT -> output.c, follow.c
  *	                             -> relay.c   (ids with KEEPER_FILE_BIT)
+ *	                             -> door.c    (ids with WIRE_NET_BIT) -> usher.c, the door
  *
  * Who is believed: init is the box, and the box is hostile. A frame that an honest init cannot
  * send ends the box ("init broke the protocol"); counts are our own; strings are cut and made
@@ -37,11 +39,12 @@
 
 #include <stdbool.h>
 
-#define KEEPER_FILE_BIT 0x80000000u /* in ids on the init link: a file operation */
+#define KEEPER_FILE_BIT 0x80000000u /* in ids on the init link: a file operation, or PORT */
 
 struct exec;
 struct follow;
 struct relay;
+struct door_side;
 struct keeper;
 
 /* Why the box must end. */
@@ -96,7 +99,7 @@ struct keeper {
 	uint64_t active_ms;    /* ev_now: the last request, or the end of the last command */
 	pid_t init_pid;	       /* for STATUS */
 	/* For STATUS: static, NULL before they are known. */
-	const char *ids, *storage;
+	const char *ids, *storage, *network;
 	const char *walls; /* borrowed; lines */
 	bool io_unknown;   /* no group counts a command's I/O */
 	uint64_t started_ms;
@@ -117,9 +120,10 @@ struct keeper {
 	unsigned client_count;
 	int held_fd; /* owned, -1: the first client's end of a one-shot box, closed last of all */
 	struct relay *relays; /* all of them; owned by their clients */
-	unsigned relay_count;
+	unsigned relay_count, port_count; /* of all, and of them ports */
 	uint32_t next_file;
-	unsigned blocking; /* clients with blocks_init */
+	unsigned blocking;	/* who holds init: clients with blocks_init, the door */
+	struct door_side *door; /* borrowed; NULL: the box has no network */
 	struct ev_defer reap;
 	struct ev_timer stall;
 };
@@ -139,6 +143,9 @@ void keeper_send_init(struct keeper *k, enum wire_type type, uint8_t stream, uin
 		      const void *p, size_t n);
 /* After an encode into the init link's queue: r is what the encoder returned. */
 void keeper_sent_init(struct keeper *k, int r);
+/* Init is not read while anybody holds it. */
+void keeper_hold_init(struct keeper *k);
+void keeper_release_init(struct keeper *k);
 void keeper_credit_init(struct keeper *k, uint32_t id, uint8_t stream, uint64_t bytes);
 void keeper_broken(struct keeper *k, const char *what); /* init broke the protocol */
 /* Into the box's own log, which a one-shot box has not. */

@@ -1,10 +1,12 @@
 /*
- * File operations: passed between a client and init under another id; see keeper.h.
+ * File operations, and connections to a port in the box: passed between a client and init under
+ * another id; see keeper.h.
  *
  * Credit goes through end to end, so neither side can be ahead by more than a window: we only check
- * that each keeps to what the other gave. Init ends an operation with OK or ERROR, also after a
- * CANCEL; when the client has gone the operation is forgotten at once, and what init still says for
- * an id that was given out before is dropped.
+ * that each keeps to what the other gave. Init ends a file operation with OK or ERROR, also after a
+ * CANCEL. For a port OK is the beginning; it ends with ERROR, with CANCEL from either side, or when
+ * EOF went both ways. When the client has gone an operation is forgotten at once, and what init
+ * still says for an id that was given out before is dropped.
  */
 #include "base/err.h"
 #include "base/limits.h"
@@ -18,6 +20,8 @@ struct relay {
 	struct relay *next_of_client, *next_of_keeper;
 	uint32_t id;	  /* the client's */
 	uint32_t init_id; /* with KEEPER_FILE_BIT */
+	bool is_port;
+	bool to_ended, from_ended; /* port: EOF passed */
 	struct wire_flow to_init, from_init;
 };
 
@@ -47,10 +51,11 @@ static void relay_free(struct relay *r)
 	*at = r->next_of_keeper;
 	r->client->request_count--;
 	k->relay_count--;
+	k->port_count -= r->is_port;
 	free(r);
 }
 
-static struct relay *relay_new(struct client *c, uint32_t id)
+static struct relay *relay_new(struct client *c, uint32_t id, bool is_port)
 {
 	struct keeper *k = c->k;
 	struct relay *r = calloc(1, sizeof(*r));
@@ -60,38 +65,53 @@ static struct relay *relay_new(struct client *c, uint32_t id)
 	r->client = c;
 	r->id = id;
 	r->init_id = KEEPER_FILE_BIT | (++k->next_file & ~KEEPER_FILE_BIT);
-	wire_flow_init(&r->to_init);
-	wire_flow_init(&r->from_init);
+	r->is_port = is_port;
+	(is_port ? wire_flow_init_net : wire_flow_init)(&r->to_init);
+	r->from_init = r->to_init;
 	r->next_of_client = c->relays;
 	c->relays = r;
 	r->next_of_keeper = k->relays;
 	k->relays = r;
 	c->request_count++;
 	k->relay_count++;
+	k->port_count += is_port;
 	return r;
+}
+
+/* Answers if not. */
+static bool has_room(struct client *c, uint32_t id, bool is_port)
+{
+	const struct keeper *k = c->k;
+	unsigned count = is_port ? k->port_count : k->relay_count - k->port_count;
+
+	if (count < (is_port ? INIT_PORTS_MAX : INIT_FILE_OPS_MAX))
+		return true;
+	client_fail_with(c, id, ERR_LIMIT, "%u %s in box '%s'", count,
+			 is_port ? "forwarded connections are open"
+				 : "file operations are under way",
+			 k->name);
+	return false;
 }
 
 void relay_ask(struct client *c, const struct wire_frame *f)
 {
-	struct wire_file m;
+	bool is_port = f->type == WIRE_PORT;
+	struct wire_file file;
+	struct wire_port port;
 	struct relay *r;
 
-	if (wire_file_decode(f, &m) < 0) {
-		client_break(c, "a malformed FILE");
+	if (is_port ? wire_port_decode(f, &port) < 0 : wire_file_decode(f, &file) < 0) {
+		client_break(c, is_port ? "a malformed PORT" : "a malformed FILE");
 		return;
 	}
-	if (c->k->relay_count >= INIT_FILE_OPS_MAX) {
-		client_fail_with(c, f->id, ERR_LIMIT,
-				 "%u file operations are under way in box '%s'", c->k->relay_count,
-				 c->k->name);
+	if (!has_room(c, f->id, is_port))
 		return;
-	}
-	r = relay_new(c, f->id);
+	r = relay_new(c, f->id, is_port);
 	if (!r) {
 		client_fail_with(c, f->id, ERR_FULL, "no memory");
 		return;
 	}
-	keeper_send_init(c->k, WIRE_FILE, 0, r->init_id, f->payload, f->len);
+	keeper_send_init(c->k, f->type, 0, r->init_id, f->payload, f->len);
 	client_yield(c);
 }
 
@@ -102,6 +122,15 @@ static bool spend(struct wire_flow *flow, uint64_t n)
 		return false;
 	flow->left -= n;
 	return true;
+}
+
+/* After a frame of a port was passed on: frees it if that was the last. */
+static void book_port(struct relay *r, enum wire_type type, bool *ended)
+{
+	if (type == WIRE_EOF)
+		*ended = true;
+	if (type == WIRE_CANCEL || (r->to_ended && r->from_ended))
+		relay_free(r);
 }
 
 bool relay_from_client(struct client *c, const struct wire_frame *f)
@@ -122,11 +151,17 @@ bool relay_from_client(struct client *c, const struct wire_frame *f)
 		client_break(c, "more credit than it can have");
 		return true;
 	}
-	if (f->type == WIRE_ENTRY && wire_entry_decode(f, &entry) < 0) {
+	if (f->type == WIRE_ENTRY && (r->is_port || wire_entry_decode(f, &entry) < 0)) {
 		client_break(c, "a malformed ENTRY");
 		return true;
 	}
+	if (r->to_ended && (f->type == WIRE_DATA || f->type == WIRE_EOF)) {
+		client_break(c, "data after its end");
+		return true;
+	}
 	keeper_send_init(c->k, f->type, f->stream, r->init_id, f->payload, f->len);
+	if (r->is_port)
+		book_port(r, f->type, &r->to_ended);
 	client_yield(c);
 	return true;
 }
@@ -158,7 +193,8 @@ static void pass_entry(struct relay *r, const struct wire_frame *f)
 	struct client *c = r->client;
 	struct wire_entry m;
 
-	if (wire_entry_decode(f, &m) < 0 || is_too_long(m.path) || is_too_long(m.target)) {
+	if (r->is_port || wire_entry_decode(f, &m) < 0 || is_too_long(m.path) ||
+	    is_too_long(m.target)) {
 		keeper_broken(c->k, "a malformed ENTRY");
 		return;
 	}
@@ -173,7 +209,7 @@ static void pass_credit(struct relay *r, const struct wire_frame *f)
 
 	if (f->stream != WIRE_STDIN || wire_credit_decode(f, &m) < 0 ||
 	    wire_flow_credit(&r->to_init, m.bytes) < 0) {
-		keeper_broken(c->k, "more credit for a file than there can be");
+		keeper_broken(c->k, "more credit for an operation than there can be");
 		return;
 	}
 	client_credit(c, r->id, WIRE_STDIN, m.bytes);
@@ -181,35 +217,49 @@ static void pass_credit(struct relay *r, const struct wire_frame *f)
 
 static void pass_data(struct relay *r, const struct wire_frame *f)
 {
-	if (f->stream != WIRE_STDOUT || !spend(&r->from_init, f->len)) {
-		keeper_broken(r->client->k, "data of a file beyond its credit");
+	if (f->stream != WIRE_STDOUT || r->from_ended || !spend(&r->from_init, f->len)) {
+		keeper_broken(r->client->k, "data of an operation beyond its credit");
 		return;
 	}
 	client_send(r->client, f->type, f->stream, r->id, f->payload, f->len);
+	if (r->is_port)
+		book_port(r, f->type, &r->from_ended);
 }
 
 static void pass_ok(struct relay *r, const struct wire_frame *f)
 {
 	client_send(r->client, WIRE_OK, 0, r->id, NULL, 0);
+	if (!r->is_port)
+		relay_free(r);
+}
+
+static void pass_cancel(struct relay *r, const struct wire_frame *f)
+{
+	if (!r->is_port) {
+		keeper_broken(r->client->k, "it cancels a file operation");
+		return;
+	}
+	client_send(r->client, WIRE_CANCEL, 0, r->id, NULL, 0);
 	relay_free(r);
 }
 
 void relay_from_init(struct keeper *k, const struct wire_frame *f)
 {
 	static void (*const pass[WIRE_TYPE_COUNT])(struct relay * r, const struct wire_frame *f) = {
-		[WIRE_ERROR] = pass_error, [WIRE_OK] = pass_ok,		[WIRE_DATA] = pass_data,
-		[WIRE_EOF] = pass_data,	   [WIRE_CREDIT] = pass_credit, [WIRE_ENTRY] = pass_entry,
+		[WIRE_ERROR] = pass_error,   [WIRE_OK] = pass_ok,	  [WIRE_DATA] = pass_data,
+		[WIRE_EOF] = pass_data,	     [WIRE_CREDIT] = pass_credit, [WIRE_ENTRY] = pass_entry,
+		[WIRE_CANCEL] = pass_cancel,
 	};
 	struct relay *r = k->relays;
 
 	while (r && r->init_id != f->id)
 		r = r->next_of_keeper;
 	if (!pass[f->type])
-		keeper_broken(k, "a frame that no file operation has");
+		keeper_broken(k, "a frame that no operation has");
 	else if (r)
 		pass[f->type](r, f);
 	else if ((f->id & ~KEEPER_FILE_BIT) > k->next_file || f->id == KEEPER_FILE_BIT)
-		keeper_broken(k, "an unknown file operation");
+		keeper_broken(k, "an unknown operation");
 }
 
 /* ---- ends ---- */
@@ -226,7 +276,8 @@ void relays_interrupt(struct keeper *k)
 {
 	while (k->relays) {
 		client_fail_with(k->relays->client, k->relays->id, ERR_INTERRUPTED,
-				 "box '%s' ended during the file operation", k->name);
+				 "box '%s' ended during the %s", k->name,
+				 k->relays->is_port ? "connection" : "file operation");
 		relay_free(k->relays);
 	}
 }

@@ -8,6 +8,7 @@
  */
 #include "base/clock.h"
 #include "base/limits.h"
+#include "keeper/door.h"
 #include "keeper/exec.h"
 
 #include <errno.h>
@@ -25,6 +26,8 @@ void hear_status(struct client *c, const struct wire_frame *f)
 		.ids = k->ids,
 		.paused = k->paused,
 		.storage = k->storage,
+		.network = k->network,
+		.door = k->door && door_is_running(k->door),
 		.walls = k->walls,
 	};
 
@@ -43,6 +46,8 @@ void hear_stats(struct client *c, const struct wire_frame *f)
 
 	if (k->on_stats)
 		k->on_stats(k, &m);
+	if (k->door)
+		door_stats(k->door, &m);
 	/* A v1 group that is removed takes its count with it. */
 	if (m.oom_kills < k->oom_execs)
 		m.oom_kills = k->oom_execs;

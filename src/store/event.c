@@ -20,7 +20,7 @@ enum { COMMAND_SHOWN_MAX = 80 };
 static const char *const kind_names[] = {
 	[EVENT_OPEN] = "open",	     [EVENT_COMMAND] = "command", [EVENT_RESULT] = "result",
 	[EVENT_TIMEOUT] = "timeout", [EVENT_FAIL] = "fail",	  [EVENT_CLOSE] = "close",
-	[EVENT_PAUSE] = "pause",     [EVENT_RESUME] = "resume",
+	[EVENT_PAUSE] = "pause",     [EVENT_RESUME] = "resume",	  [EVENT_DOOR] = "door",
 };
 
 static int put_text(struct buf *out, const char *before, const char *text)
@@ -131,6 +131,8 @@ static int put_line(struct buf *out, const struct event *ev)
 		return put_change(out, "pause  ", ev);
 	case EVENT_RESUME:
 		return put_change(out, "resume ", ev);
+	case EVENT_DOOR:
+		return put_change(out, "door   ", ev);
 	}
 	return -EINVAL;
 }

@@ -10,6 +10,7 @@
  *	[cove] fail   no image 'x'
  *	[cove] pause  dev  by cove pause
  *	[cove] resume dev  by cove resume
+ *	[cove] door   dev  ended (signal 9)
  *	[cove] close  dev  stopped by cove stop
  */
 #pragma once
@@ -27,7 +28,8 @@ enum event_kind {
 	EVENT_FAIL,
 	EVENT_CLOSE,
 	EVENT_PAUSE,
-	EVENT_RESUME
+	EVENT_RESUME,
+	EVENT_DOOR
 };
 
 struct event {
@@ -43,7 +45,7 @@ struct event {
 	uint64_t stdout_bytes, stderr_bytes, duration_ms;
 	const char *cwd;
 	bool cwd_changed;
-	const char *cause, *by; /* close, fail, pause, resume */
+	const char *cause, *by; /* close, fail, pause, resume, door */
 };
 
 /* Each appends one line with its newline. */

@@ -55,7 +55,7 @@ static const struct field info_fields[] = {
 static const struct field status_fields[] = {
 	U64(status, started_ms), U64(status, execs_running), U64(status, clients),
 	U64(status, init_pid), STR(status, notes), STR(status, ids), U64(status, paused),
-	STR(status, storage), STR(status, walls), STR(status, network), {0}};
+	STR(status, storage), STR(status, walls), STR(status, network), U64(status, door), {0}};
 static const struct field stop_fields[] = {
 	STR(stop, by), U64(stop, remove), U64(stop, grace_ms), {0}};
 static const struct field pause_fields[] = {U64(pause, on), STR(pause, by), U64(pause, for_ms),

@@ -150,6 +150,7 @@ struct wire_status {
 	uint64_t paused;
 	const char *storage; /* where its writes live: plain, loop, tmpfs */
 	const char *network; /* redirect, proxy (variables only) or none */
+	uint64_t door;	     /* 1: a door runs now */
 	const char *walls; /* what stands between it and the kernel: seccomp, landlock...; lines */
 };
 

@@ -1,0 +1,784 @@
+/*
+ * The keeper's side of the door; see door.h.
+ *
+ *	off ---init asks, or a client's `once`---> starting ---HELLO---> up
+ *	 ^                                            |                   |
+ *	 +--- no door, no HELLO in DOOR_START_MS -----+                   |
+ *	 +--- its link ended, it broke a rule, it took nothing -----------+
+ *
+ * A way is a NAME or CONNECT of init's that is not over; both sides are held to its rules and to
+ * its credit, so what passes is bounded whoever lies. What init does that an honest one cannot ends
+ * the box; what the door does so ends the door. Frames for a way that is over are dropped: the
+ * other side may not know yet.
+ *
+ * On the way back to off every way is ended for init: ERROR where it still waited for an answer,
+ * CANCEL where bytes flowed. A door that could not be started is tried again by the first request
+ * after KEEPER_DOOR_RETRY_MS, so that a box cannot keep the host busy with starting it.
+ */
+#include "keeper/door.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/json.h"
+#include "base/limits.h"
+#include "base/str.h"
+#include "keeper/exec.h"
+#include "keeper/usher.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+enum { WAY_BUCKETS = 256, ASK_BYTES_MAX = 4096, SAY_BYTES_MAX = 4096 };
+
+enum door_state { DOOR_OFF, DOOR_STARTING, DOOR_UP, DOOR_STATE_COUNT };
+
+/* A NAME or CONNECT of init's. */
+struct way {
+	struct way *next; /* of its bucket */
+	uint32_t id;
+	bool is_name;
+	bool answered;		   /* CONNECT: the door said OK */
+	bool up_ended, down_ended; /* EOF passed */
+	struct wire_flow up, down; /* what init, and what the door, may still send */
+};
+
+/* A DOOR of a client's that is on its way to the door. */
+struct talk {
+	struct talk *next;
+	struct client *client;
+	uint32_t id, door_id;
+};
+
+struct door_side {
+	struct keeper *k;
+	const char *policy; /* borrowed */
+	int usher_fd;	    /* owned; -1 when it is gone */
+	struct ev_io usher;
+	enum door_state state;
+	struct wire_link link;
+	bool linked;
+	struct buf waiting; /* frames for a door that is not up yet */
+	struct way *ways[WAY_BUCKETS];
+	unsigned conn_count, name_count;
+	struct talk *talks;
+	uint32_t next_talk;
+	uint64_t up_bytes, down_bytes; /* of all doors so far */
+	struct ev_timer timer; /* starting: for HELLO; up, and init held back: for its reading */
+	size_t stall_mark;     /* its queue when last looked at */
+	bool holds_init, waits_init;
+	uint32_t start_number; /* of the last start; 0: there was none */
+	uint64_t retry_ms;     /* ev_now: no new start before */
+	struct err failure;    /* of the last start */
+	uint32_t told;	       /* the start whose end the record has already */
+	char why[80];	       /* why we ended it, for the record */
+};
+
+static void door_event(struct door_side *d, const char *cause)
+{
+	struct event ev = {
+		.kind = EVENT_DOOR, .at_ms = clock_wall_ms(), .box = d->k->name, .cause = cause};
+
+	keeper_event(d->k, &ev);
+}
+
+/* ---- ways ---- */
+
+static struct way **bucket_of(struct door_side *d, uint32_t id)
+{
+	return &d->ways[id % WAY_BUCKETS];
+}
+
+static struct way *way_find(struct door_side *d, uint32_t id)
+{
+	struct way *w = *bucket_of(d, id);
+
+	while (w && w->id != id)
+		w = w->next;
+	return w;
+}
+
+static struct way *way_new(struct door_side *d, uint32_t id, bool is_name)
+{
+	struct way *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return NULL;
+	w->id = id;
+	w->is_name = is_name;
+	wire_flow_init_net(&w->up);
+	wire_flow_init_net(&w->down);
+	w->next = *bucket_of(d, id);
+	*bucket_of(d, id) = w;
+	*(is_name ? &d->name_count : &d->conn_count) += 1;
+	return w;
+}
+
+static void way_free(struct door_side *d, struct way *w)
+{
+	struct way **at = bucket_of(d, w->id);
+
+	while (*at != w)
+		at = &(*at)->next;
+	*at = w->next;
+	*(w->is_name ? &d->name_count : &d->conn_count) -= 1;
+	free(w);
+}
+
+static void refuse(struct door_side *d, uint32_t id, const struct err *e)
+{
+	struct wire_error m = {.kind = e->kind, .code = (uint64_t)e->code, .msg = e->msg};
+
+	if (d->k->linked)
+		keeper_sent_init(d->k, wire_error_encode(&d->k->init.out, id, 0, &m));
+}
+
+static void ways_end(struct door_side *d, const struct err *e)
+{
+	for (size_t i = 0; i < WAY_BUCKETS; i++) {
+		while (d->ways[i]) {
+			struct way *w = d->ways[i];
+
+			if (w->answered)
+				keeper_send_init(d->k, WIRE_CANCEL, 0, w->id, NULL, 0);
+			else
+				refuse(d, w->id, e);
+			way_free(d, w);
+		}
+	}
+}
+
+/* ---- talks ---- */
+
+static void talk_free(struct door_side *d, struct talk *t)
+{
+	struct talk **at = &d->talks;
+
+	while (*at != t)
+		at = &(*at)->next;
+	*at = t->next;
+	t->client->request_count--;
+	free(t);
+}
+
+static struct talk *talk_find(struct door_side *d, uint32_t door_id)
+{
+	struct talk *t = d->talks;
+
+	while (t && t->door_id != door_id)
+		t = t->next;
+	return t;
+}
+
+static void talks_end(struct door_side *d, const struct err *e)
+{
+	while (d->talks) {
+		client_fail(d->talks->client, d->talks->id, e);
+		talk_free(d, d->talks);
+	}
+}
+
+/* ---- the end of a door ---- */
+
+static void release_init(struct door_side *d)
+{
+	if (!d->holds_init)
+		return;
+	d->holds_init = false;
+	keeper_release_init(d->k);
+}
+
+/* Everything that went through it, or waited for it, ends with this reason. */
+static void become_off(struct door_side *d, const struct err *e)
+{
+	d->state = DOOR_OFF;
+	ev_timer_stop(d->k->ev, &d->timer);
+	if (d->linked)
+		wire_link_done(&d->link);
+	d->linked = d->waits_init = false;
+	buf_done(&d->waiting);
+	buf_init(&d->waiting, WIRE_OUT_MAX);
+	ways_end(d, e);
+	talks_end(d, e);
+	release_init(d);
+}
+
+/* The keeper's own decision; the record says why when the usher has it reaped. */
+static void end_door(struct door_side *d, const char *why)
+{
+	struct err e;
+
+	err_set(&e, ERR_INTERRUPTED, ECONNRESET, "the box's door was ended: %s", why);
+	str_copy(d->why, sizeof(d->why), why);
+	usher_say(d->usher_fd, &(struct usher_note){.word = USHER_KILL});
+	become_off(d, &e);
+}
+
+static void fail_start(struct door_side *d, const struct err *e)
+{
+	struct err copy = *e;
+
+	d->failure = copy;
+	d->told = d->start_number;
+	d->retry_ms = ev_now(d->k->ev) + KEEPER_DOOR_RETRY_MS;
+	door_event(d, copy.msg);
+	usher_say(d->usher_fd, &(struct usher_note){.word = USHER_KILL});
+	become_off(d, &copy);
+}
+
+/* ---- to the door ---- */
+
+static size_t queued(const struct door_side *d)
+{
+	return d->state == DOOR_UP ? wire_link_queued(&d->link) : buf_len(&d->waiting);
+}
+
+static void to_door(struct door_side *d, enum wire_type type, uint8_t stream, uint32_t id,
+		    const struct wire_frame *f)
+{
+	bool up = d->state == DOOR_UP;
+	int r = wire_encode(up ? &d->link.out : &d->waiting, type, stream, id, f->payload, f->len);
+
+	if (r < 0) {
+		end_door(d, "it took nothing");
+		return;
+	}
+	if (up)
+		wire_link_flush(&d->link);
+	if (d->holds_init || queued(d) <= KEEPER_DOOR_QUEUE)
+		return;
+	d->holds_init = true;
+	keeper_hold_init(d->k);
+	d->stall_mark = queued(d);
+	if (up)
+		ev_timer_set(d->k->ev, &d->timer, KEEPER_STALL_MS);
+}
+
+static void on_timer(struct ev_timer *t)
+{
+	struct door_side *d = container(t, struct door_side, timer);
+	size_t now = queued(d);
+	struct err e;
+
+	if (d->state == DOOR_STARTING) {
+		err_set(&e, ERR_TIMEOUT, ETIMEDOUT,
+			"the box's door was not there within %u s of its start",
+			DOOR_START_MS / 1000);
+		fail_start(d, &e);
+	} else if (d->holds_init && now >= d->stall_mark) {
+		end_door(d, "it took nothing");
+	} else if (d->holds_init) {
+		d->stall_mark = now;
+		ev_timer_set(d->k->ev, &d->timer, KEEPER_STALL_MS);
+	}
+}
+
+static void on_drained(struct wire_link *l)
+{
+	struct door_side *d = container(l, struct door_side, link);
+
+	if (d->state != DOOR_UP)
+		return;
+	ev_timer_stop(d->k->ev, &d->timer);
+	release_init(d);
+}
+
+/* ---- from the door ---- */
+
+static bool spend(struct wire_flow *flow, uint64_t n)
+{
+	if (n > flow->left)
+		return false;
+	flow->left -= n;
+	return true;
+}
+
+/* Keeps the books of one frame of a way. False: the door may not send it. */
+static bool book_down(struct door_side *d, struct way *w, const struct wire_frame *f)
+{
+	struct wire_credit m;
+
+	switch (f->type) {
+	case WIRE_OK:
+		if (w->answered)
+			return false;
+		w->answered = true;
+		if (w->is_name)
+			way_free(d, w);
+		return true;
+	case WIRE_ERROR:
+		way_free(d, w);
+		return true;
+	case WIRE_CANCEL:
+		if (!w->is_name)
+			way_free(d, w);
+		return !w->is_name;
+	case WIRE_DATA:
+		if (w->is_name || f->stream != WIRE_STDIN || w->down_ended ||
+		    !spend(&w->down, f->len))
+			return false;
+		d->down_bytes += f->len;
+		return true;
+	case WIRE_EOF:
+		if (w->is_name || f->stream != WIRE_STDIN || w->down_ended)
+			return false;
+		w->down_ended = true;
+		if (w->up_ended)
+			way_free(d, w);
+		return true;
+	case WIRE_CREDIT:
+		return !w->is_name && f->stream == WIRE_STDOUT && wire_credit_decode(f, &m) == 0 &&
+		       wire_flow_credit(&w->up, m.bytes) == 0;
+	default:
+		return false;
+	}
+}
+
+static void hear_way(struct door_side *d, const struct wire_frame *f)
+{
+	struct way *w = way_find(d, f->id);
+
+	if (!w)
+		return;
+	if (!book_down(d, w, f)) {
+		end_door(d, "it broke the protocol");
+		return;
+	}
+	keeper_send_init(d->k, f->type, f->stream, f->id, f->payload, f->len);
+	if (d->linked && d->k->linked && wire_link_queued(&d->k->init) > KEEPER_INIT_QUEUE) {
+		d->waits_init = true;
+		wire_link_pause(&d->link, true);
+	}
+}
+
+void door_init_drained(struct door_side *d)
+{
+	if (!d->waits_init)
+		return;
+	d->waits_init = false;
+	wire_link_pause(&d->link, false);
+}
+
+static void hear_talk(struct door_side *d, const struct wire_frame *f)
+{
+	struct talk *t = talk_find(d, f->id);
+
+	if (f->type != WIRE_SAY && f->type != WIRE_OK && f->type != WIRE_ERROR) {
+		end_door(d, "it broke the protocol");
+		return;
+	}
+	if (!t)
+		return;
+	client_send(t->client, f->type, 0, t->id, f->payload, f->len);
+	if (f->type != WIRE_SAY)
+		talk_free(d, t);
+}
+
+static void hear_hello(struct door_side *d, const struct wire_frame *f)
+{
+	struct wire_hello m;
+
+	if (f->type != WIRE_HELLO || wire_hello_decode(f, &m) < 0 || m.version != WIRE_VERSION) {
+		struct err e;
+
+		err_set(&e, ERR_PROTOCOL, EPROTO,
+			"the box's door speaks another language: install Cove again");
+		fail_start(d, &e);
+		return;
+	}
+	d->state = DOOR_UP;
+	ev_timer_stop(d->k->ev, &d->timer);
+	if (buf_append(&d->link.out, buf_data(&d->waiting), buf_len(&d->waiting)) < 0) {
+		end_door(d, "no memory");
+		return;
+	}
+	buf_done(&d->waiting);
+	buf_init(&d->waiting, WIRE_OUT_MAX);
+	wire_link_flush(&d->link);
+	d->stall_mark = queued(d);
+	if (d->holds_init)
+		ev_timer_set(d->k->ev, &d->timer, KEEPER_STALL_MS);
+}
+
+/* Its own reason: why it cannot start, or why it ends. */
+static void hear_reason(struct door_side *d, const struct wire_frame *f)
+{
+	struct wire_error m;
+	struct err e = {0};
+
+	if (wire_error_decode(f, &m) < 0) {
+		end_door(d, "it broke the protocol");
+		return;
+	}
+	keeper_error_from_box(&m, &e);
+	if (d->state == DOOR_STARTING) {
+		fail_start(d, &e);
+	} else {
+		str_copy(d->why, sizeof(d->why), e.msg);
+		become_off(d, &e);
+	}
+}
+
+static void on_frame(struct wire_link *l, const struct wire_frame *f)
+{
+	struct door_side *d = container(l, struct door_side, link);
+
+	if (f->type == WIRE_ERROR && f->id == 0)
+		hear_reason(d, f);
+	else if (d->state == DOOR_STARTING)
+		hear_hello(d, f);
+	else if (f->id & KEEPER_FILE_BIT)
+		hear_talk(d, f);
+	else if (f->id & WIRE_NET_BIT)
+		hear_way(d, f);
+	else
+		end_door(d, "it broke the protocol");
+}
+
+static void on_close(struct wire_link *l, int error)
+{
+	struct door_side *d = container(l, struct door_side, link);
+	struct err e;
+
+	if (error == -EBADMSG) {
+		end_door(d, "it broke the protocol");
+		return;
+	}
+	if (d->state == DOOR_STARTING) {
+		err_set(&e, ERR_INTERNAL, ECONNRESET, "the box's door ended before it was ready");
+		fail_start(d, &e);
+	} else {
+		err_set(&e, ERR_INTERRUPTED, ECONNRESET,
+			"the box's door ended; the next request starts another");
+		become_off(d, &e);
+	}
+}
+
+/* ---- the usher ---- */
+
+static void take_link(struct door_side *d, int fd)
+{
+	struct err e;
+	int r;
+
+	d->link = (struct wire_link){
+		.on_frame = on_frame, .on_close = on_close, .on_drained = on_drained};
+	r = wire_link_init(&d->link, d->k->ev, fd, fd);
+	d->linked = true;
+	if (r < 0) {
+		err_errno(&e, -r, "watch the door's link");
+		fail_start(d, &e);
+	}
+}
+
+static void tell_end(struct door_side *d, int status)
+{
+	char cause[120];
+
+	if (d->why[0])
+		snprintf(cause, sizeof(cause), "ended: %s", d->why);
+	else if (WIFSIGNALED(status))
+		snprintf(cause, sizeof(cause), "ended (signal %d)", WTERMSIG(status));
+	else
+		snprintf(cause, sizeof(cause), "ended (status %d)", WEXITSTATUS(status));
+	d->why[0] = 0;
+	door_event(d, cause);
+}
+
+static void usher_gone(struct door_side *d)
+{
+	ev_io_remove(d->k->ev, &d->usher);
+	fd_close(&d->usher_fd);
+	if (d->state == DOOR_STARTING && !d->linked) {
+		struct err e;
+
+		err_set(&e, ERR_INTERNAL, EPIPE, "the box's usher is gone: stop and start the box");
+		fail_start(d, &e);
+	}
+}
+
+static void on_usher(struct ev_io *io, uint32_t events)
+{
+	struct door_side *d = container(io, struct door_side, usher);
+	struct usher_note n;
+	autoclose int link = -1;
+	int r = usher_hear(d->usher_fd, &n, &link);
+	bool is_now;
+
+	if (r < 0)
+		usher_gone(d);
+	if (r <= 0)
+		return;
+	is_now = d->state == DOOR_STARTING && !d->linked && n.number == d->start_number;
+	if (n.word == USHER_STARTED && is_now && link >= 0) {
+		take_link(d, take_fd(link));
+	} else if (n.word == USHER_FAILED && is_now) {
+		struct err e = {.kind = ERR_UNSUPPORTED, .code = n.status};
+
+		str_copy(e.msg, sizeof(e.msg), n.why);
+		fail_start(d, &e);
+	} else if (n.word == USHER_ENDED && n.number != d->told) {
+		tell_end(d, n.status);
+	}
+}
+
+/* Starts a door unless there is one. */
+static int ensure(struct door_side *d, struct err *e)
+{
+	struct usher_note n = {.word = USHER_START, .bytes_used = d->up_bytes + d->down_bytes};
+
+	if (d->state != DOOR_OFF)
+		return 0;
+	if (ev_now(d->k->ev) < d->retry_ms) {
+		*e = d->failure;
+		return -EAGAIN;
+	}
+	n.number = ++d->start_number;
+	if (d->usher_fd < 0 || usher_say(d->usher_fd, &n) < 0)
+		return err_set(e, ERR_INTERNAL, EPIPE,
+			       "the box's usher is gone: stop and start the box");
+	d->state = DOOR_STARTING;
+	ev_timer_set(d->k->ev, &d->timer, DOOR_START_MS);
+	return 0;
+}
+
+/* ---- from init ---- */
+
+static bool begin_way(struct door_side *d, const struct wire_frame *f)
+{
+	bool is_name = f->type == WIRE_NAME;
+	struct wire_connect connect;
+	struct wire_name name;
+	struct err e;
+
+	if (f->len > ASK_BYTES_MAX || way_find(d, f->id))
+		return false;
+	if (is_name ? wire_name_decode(f, &name) < 0 || d->name_count >= INIT_ASKED_MAX
+		    : wire_connect_decode(f, &connect) < 0 || d->conn_count >= INIT_CONNS_MAX)
+		return false;
+	if (ensure(d, &e) < 0) {
+		refuse(d, f->id, &e);
+		return true;
+	}
+	if (!way_new(d, f->id, is_name)) {
+		err_set(&e, ERR_FULL, ENOMEM, "no memory");
+		refuse(d, f->id, &e);
+		return true;
+	}
+	to_door(d, f->type, 0, f->id, f);
+	return true;
+}
+
+static bool book_up(struct door_side *d, struct way *w, const struct wire_frame *f)
+{
+	struct wire_credit m;
+
+	switch (f->type) {
+	case WIRE_CANCEL:
+		way_free(d, w);
+		return true;
+	case WIRE_DATA:
+		if (w->is_name || f->stream != WIRE_STDOUT || w->up_ended || !spend(&w->up, f->len))
+			return false;
+		d->up_bytes += f->len;
+		return true;
+	case WIRE_EOF:
+		if (w->is_name || f->stream != WIRE_STDOUT || w->up_ended)
+			return false;
+		w->up_ended = true;
+		if (w->down_ended)
+			way_free(d, w);
+		return true;
+	case WIRE_CREDIT:
+		return !w->is_name && f->stream == WIRE_STDIN && wire_credit_decode(f, &m) == 0 &&
+		       wire_flow_credit(&w->down, m.bytes) == 0;
+	default:
+		return false;
+	}
+}
+
+bool door_from_init(struct door_side *d, const struct wire_frame *f)
+{
+	struct way *w;
+
+	if (f->type == WIRE_NAME || f->type == WIRE_CONNECT)
+		return begin_way(d, f);
+	if (f->type != WIRE_DATA && f->type != WIRE_EOF && f->type != WIRE_CREDIT &&
+	    f->type != WIRE_CANCEL)
+		return false;
+	w = way_find(d, f->id);
+	if (!w)
+		return true;
+	if (!book_up(d, w, f))
+		return false;
+	to_door(d, f->type, f->stream, f->id, f);
+	return true;
+}
+
+/* ---- from clients ---- */
+
+static void say_status(struct door_side *d, struct client *c, uint32_t id)
+{
+	struct wire_say m;
+	struct json j;
+	struct buf b;
+
+	buf_init(&b, SAY_BYTES_MAX);
+	json_init(&j, &b);
+	json_object_begin(&j);
+	json_kv_bool(&j, "running", false);
+	json_kv_str(&j, "policy", d->policy);
+	json_kv_u64(&j, "connections", 0);
+	json_kv_u64(&j, "bytes_up", d->up_bytes);
+	json_kv_u64(&j, "bytes_down", d->down_bytes);
+	json_kv_u64(&j, "asks", 0);
+	json_object_end(&j);
+	m.text = j.error == 0 ? buf_cstr(&b) : NULL;
+	if (m.text)
+		client_sent(c, wire_say_encode(&c->link.out, id, 0, &m));
+	buf_done(&b);
+}
+
+/* What is true of a door that does not run is said without one. */
+static bool answer_here(struct door_side *d, struct client *c, uint32_t id, const char *verb)
+{
+	if (strcmp(verb, "status") == 0)
+		say_status(d, c, id);
+	else if (strcmp(verb, "reload") == 0)
+		client_sent(c, wire_say_encode(&c->link.out, id, 0,
+					       &(struct wire_say){.text = "{\"cut\":0}"}));
+	else if (strcmp(verb, "asks") != 0)
+		return false;
+	client_send(c, WIRE_OK, 0, id, NULL, 0);
+	return true;
+}
+
+static void begin_talk(struct door_side *d, struct client *c, const struct wire_frame *f)
+{
+	struct talk *t = calloc(1, sizeof(*t));
+
+	if (!t) {
+		client_fail_with(c, f->id, ERR_FULL, "no memory");
+		return;
+	}
+	t->client = c;
+	t->id = f->id;
+	t->door_id = KEEPER_FILE_BIT | (++d->next_talk & ~KEEPER_FILE_BIT);
+	t->next = d->talks;
+	d->talks = t;
+	c->request_count++;
+	to_door(d, WIRE_DOOR, 0, t->door_id, f);
+}
+
+void door_from_client(struct door_side *d, struct client *c, const struct wire_frame *f)
+{
+	const char *verb;
+	struct wire_door m;
+	struct err e;
+
+	if (wire_door_decode(f, &m) < 0 || m.argv.count == 0) {
+		client_break(c, "a malformed DOOR");
+		return;
+	}
+	verb = m.argv.data;
+	if (d->state == DOOR_OFF && answer_here(d, c, f->id, verb))
+		return;
+	if (d->state == DOOR_OFF && strcmp(verb, "once") != 0)
+		client_fail_with(c, f->id, ERR_NOT_FOUND, "nothing of box '%s' waits for an answer",
+				 c->k->name);
+	else if (ensure(d, &e) < 0)
+		client_fail(c, f->id, &e);
+	else if (queued(d) > KEEPER_DOOR_QUEUE)
+		client_fail_with(c, f->id, ERR_LIMIT, "the door of box '%s' is busy", c->k->name);
+	else
+		begin_talk(d, c, f);
+}
+
+bool door_has_talk(const struct door_side *d, const struct client *c, uint32_t id)
+{
+	for (const struct talk *t = d->talks; t; t = t->next)
+		if (t->client == c && t->id == id)
+			return true;
+	return false;
+}
+
+void door_client_gone(struct door_side *d, struct client *c)
+{
+	struct talk *next;
+
+	for (struct talk *t = d->talks; t; t = next) {
+		next = t->next;
+		if (t->client == c)
+			talk_free(d, t);
+	}
+}
+
+/* ---- the whole ---- */
+
+void door_stats(const struct door_side *d, struct wire_stats *m)
+{
+	m->net_up_bytes = d->up_bytes;
+	m->net_down_bytes = d->down_bytes;
+	m->net_conns = d->conn_count;
+}
+
+bool door_is_running(const struct door_side *d)
+{
+	return d->state == DOOR_UP;
+}
+
+int door_side_new(struct door_side **ret, struct keeper *k, const struct door_side_config *c,
+		  struct err *e)
+{
+	struct door_side *d = calloc(1, sizeof(*d));
+	struct door_config config = {
+		.home = c->home,
+		.box = c->spec->name,
+		.created_ms = c->spec->created_ms,
+		.policy = c->policy,
+		.bytes_max = c->spec->limits[LIMIT_NET_BYTES],
+		.conns_max = c->spec->limits[LIMIT_NET_CONNS],
+	};
+	int r;
+
+	if (!d)
+		return err_errno(e, ENOMEM, "prepare the box's door");
+	d->k = k;
+	d->policy = c->policy;
+	d->timer.on_timer = on_timer;
+	d->usher_fd = -1;
+	buf_init(&d->waiting, WIRE_OUT_MAX);
+	r = usher_start(c->door_path, &config, &d->usher_fd, e);
+	if (r == 0) {
+		d->usher = (struct ev_io){.on_event = on_usher, .fd = d->usher_fd};
+		r = ev_io_add(k->ev, &d->usher, EPOLLIN);
+		if (r < 0)
+			err_errno(e, -r, "watch the usher");
+	}
+	if (r < 0) {
+		fd_close(&d->usher_fd);
+		free(d);
+		return r;
+	}
+	k->door = d;
+	*ret = d;
+	return 0;
+}
+
+bool door_side_free(struct door_side *d)
+{
+	bool never = d->start_number == 0;
+	struct err e;
+
+	err_set(&e, ERR_INTERRUPTED, ECONNRESET, "box '%s' ended", d->k->name);
+	become_off(d, &e);
+	if (d->usher_fd >= 0)
+		ev_io_remove(d->k->ev, &d->usher);
+	fd_close(&d->usher_fd);
+	buf_done(&d->waiting);
+	d->k->door = NULL;
+	free(d);
+	return never;
+}

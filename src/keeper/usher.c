@@ -1,0 +1,288 @@
+/* The usher; see usher.h. */
+#include "keeper/usher.h"
+
+#include "base/fd.h"
+#include "base/str.h"
+#include "filter/filter.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+enum { SOCK_FD = 3, DOOR_ENV_MAX = 12 };
+
+struct usher {
+	const char *door_path;
+	const struct door_config *config;
+	const char *env[DOOR_ENV_MAX + 1];
+	pid_t pid; /* the door, 0 without */
+	int pidfd; /* owned */
+	uint32_t number;
+};
+
+/* ---- the way between them ---- */
+
+int usher_say(int fd, const struct usher_note *n)
+{
+	ssize_t sent = send(fd, n, sizeof(*n), MSG_NOSIGNAL | MSG_DONTWAIT);
+
+	return sent < 0 ? -errno : 0;
+}
+
+static int send_link(int fd, const struct usher_note *n, int link)
+{
+	union {
+		struct cmsghdr head;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {0};
+	struct iovec one = {.iov_base = (void *)(uintptr_t)n, .iov_len = sizeof(*n)};
+	struct msghdr m = {.msg_iov = &one,
+			   .msg_iovlen = 1,
+			   .msg_control = &control,
+			   .msg_controllen = sizeof(control)};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &link, sizeof(link));
+	return sendmsg(fd, &m, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+int usher_hear(int fd, struct usher_note *ret, int *ret_link)
+{
+	union {
+		struct cmsghdr head;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {0};
+	struct iovec one = {.iov_base = ret, .iov_len = sizeof(*ret)};
+	struct msghdr m = {.msg_iov = &one,
+			   .msg_iovlen = 1,
+			   .msg_control = &control,
+			   .msg_controllen = sizeof(control)};
+	struct cmsghdr *c;
+	ssize_t n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+
+	*ret_link = -1;
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	c = CMSG_FIRSTHDR(&m);
+	if (c && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(ret_link, CMSG_DATA(c), sizeof(int));
+	if (n != sizeof(*ret)) {
+		fd_close(ret_link);
+		return n == 0 ? -EPIPE : -EBADMSG;
+	}
+	ret->why[sizeof(ret->why) - 1] = 0;
+	return 1;
+}
+
+/* ---- the door ---- */
+
+/* A caller's environment may hold secrets; the door needs this much of it. */
+static void choose_env(const char **env)
+{
+	static const char *const wanted[] = {
+		"PATH=",	 "LANG=", "SSL_CERT_FILE=", "SSL_CERT_DIR=",
+#ifdef COVE_CONTROLS
+		"COVE_WITHOUT=",
+#endif
+	};
+	static const char *const reports[] = {"ASAN_OPTIONS=", "UBSAN_OPTIONS=", "LSAN_OPTIONS="};
+	size_t n = 0;
+
+	for (char **v = environ; *v && n < DOOR_ENV_MAX; v++) {
+		bool is_wanted = false;
+
+		for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
+			is_wanted = is_wanted || str_starts(*v, wanted[i]);
+		for (size_t i = 0; FILTER_IS_SANITIZED && i < sizeof(reports) / sizeof(reports[0]);
+		     i++)
+			is_wanted = is_wanted || str_starts(*v, reports[i]);
+		if (is_wanted)
+			env[n++] = *v;
+	}
+	env[n] = NULL;
+}
+
+static void reset_signals(void)
+{
+	struct sigaction dfl = {.sa_handler = SIG_DFL};
+	sigset_t none;
+
+	for (int sig = 1; sig < NSIG; sig++)
+		sigaction(sig, &dfl, NULL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* 0 to 2 are nothing already. The last descriptor says why there is no door, if there is none. */
+static _Noreturn void become_door(const struct usher *u, int config_fd, int link_fd, int status_fd)
+{
+	const char *argv[] = {"cove-door", "run", NULL};
+	enum { HIGH = 16, STATUS_FD = 5 };
+	int config = fcntl(config_fd, F_DUPFD_CLOEXEC, HIGH);
+	int link = fcntl(link_fd, F_DUPFD_CLOEXEC, HIGH);
+	int status = fcntl(status_fd, F_DUPFD_CLOEXEC, HIGH), code;
+
+	if (config >= 0 && link >= 0 && status >= 0 && dup2(config, DOOR_CONFIG_FD) >= 0 &&
+	    dup2(link, DOOR_LINK_FD) >= 0 && dup3(status, STATUS_FD, O_CLOEXEC) >= 0) {
+		status = STATUS_FD;
+		sys_close_range(STATUS_FD + 1, ~0u, 0);
+		reset_signals();
+		execve(u->door_path, (char *const *)(uintptr_t)argv,
+		       (char *const *)(uintptr_t)u->env);
+	}
+	code = errno;
+	if (fd_write_full(status, &code, sizeof(code)) < 0)
+		_exit(126);
+	_exit(127);
+}
+
+static int explain_exec(const char *path, int code, struct err *e)
+{
+	if (code == ENOENT || code == EACCES)
+		return err_set(e, ERR_UNSUPPORTED, code,
+			       "the program cove-door is missing at '%.120s': install Cove again",
+			       path);
+	return err_errno(e, code, "start '%.120s'", path);
+}
+
+static int start_door(struct usher *u, uint64_t bytes_used, int *ret_link, struct err *e)
+{
+	autoclose int config_fd = -1, ours = -1, theirs = -1, status = -1, told = -1;
+	struct door_config config = *u->config;
+	int pair[2], code = 0, r;
+	pid_t pid;
+
+	config.bytes_used = bytes_used;
+	r = door_config_write(&config, &config_fd, e);
+	if (r < 0)
+		return r;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+		return err_errno(e, errno, "make a socket for the door");
+	ours = pair[0];
+	theirs = pair[1];
+	if (pipe2(pair, O_CLOEXEC) < 0)
+		return err_errno(e, errno, "make a pipe for the door");
+	status = pair[0];
+	told = pair[1];
+	pid = fork();
+	if (pid < 0)
+		return err_errno(e, errno, "start the door");
+	if (pid == 0)
+		become_door(u, config_fd, theirs, told);
+	fd_close(&told);
+	if (fd_read_full(status, &code, sizeof(code)) == sizeof(code)) {
+		waitpid(pid, NULL, 0);
+		return explain_exec(u->door_path, code, e);
+	}
+	u->pid = pid;
+	u->pidfd = sys_pidfd_open(pid);
+	*ret_link = take_fd(ours);
+	return 0;
+}
+
+/* It has ended, or has to: how it did goes to the keeper. */
+static void reap_door(struct usher *u, unsigned grace_ms)
+{
+	struct usher_note n = {.word = USHER_ENDED, .number = u->number};
+	struct pollfd p = {.fd = u->pidfd, .events = POLLIN};
+
+	if (u->pid == 0)
+		return;
+	if (grace_ms > 0 && u->pidfd >= 0)
+		(void)poll(&p, 1, (int)grace_ms);
+	kill(u->pid, SIGKILL); /* a zombie does not mind */
+	while (waitpid(u->pid, &n.status, 0) < 0 && errno == EINTR)
+		;
+	u->pid = 0;
+	fd_close(&u->pidfd);
+	usher_say(SOCK_FD, &n);
+}
+
+static void answer_start(struct usher *u, const struct usher_note *asked)
+{
+	struct usher_note n = {.word = USHER_STARTED, .number = asked->number};
+	autoclose int link = -1;
+	struct err e = {0};
+	int r;
+
+	reap_door(u, USHER_GRACE_MS);
+	u->number = asked->number;
+	r = start_door(u, asked->bytes_used, &link, &e);
+	if (r == 0) {
+		/* A keeper that cannot be told is gone, and so is the link then. */
+		(void)send_link(SOCK_FD, &n, link);
+		return;
+	}
+	n.word = USHER_FAILED;
+	n.status = -r;
+	str_copy(n.why, sizeof(n.why), e.msg);
+	usher_say(SOCK_FD, &n);
+}
+
+static _Noreturn void serve(struct usher *u)
+{
+	for (;;) {
+		struct pollfd p[] = {{.fd = SOCK_FD, .events = POLLIN},
+				     {.fd = u->pidfd, .events = POLLIN}};
+		struct usher_note n;
+		int none, r;
+
+		if (poll(p, 2, -1) < 0 && errno != EINTR)
+			break;
+		if (u->pid && p[1].revents)
+			reap_door(u, 0);
+		r = usher_hear(SOCK_FD, &n, &none);
+		fd_close(&none);
+		if (r < 0)
+			break;
+		if (r > 0 && n.word == USHER_START)
+			answer_start(u, &n);
+		else if (r > 0 && n.word == USHER_KILL)
+			reap_door(u, 0);
+	}
+	reap_door(u, USHER_GRACE_MS);
+	_exit(0);
+}
+
+static _Noreturn void be_usher(int fd, const char *door_path, const struct door_config *config)
+{
+	struct usher u = {.door_path = door_path, .config = config, .pidfd = -1};
+
+	if (fd != SOCK_FD && dup3(fd, SOCK_FD, O_CLOEXEC) < 0)
+		_exit(1);
+	sys_close_range(SOCK_FD + 1, ~0u, 0);
+	prctl(PR_SET_NAME, "cove-usher");
+	if (!FILTER_IS_SANITIZED)
+		prctl(PR_SET_DUMPABLE, 0);
+	choose_env(u.env);
+	serve(&u);
+}
+
+int usher_start(const char *door_path, const struct door_config *config, int *ret_fd, struct err *e)
+{
+	autoclose int ours = -1, theirs = -1;
+	int pair[2];
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return err_errno(e, errno, "make a socket for the usher");
+	ours = pair[0];
+	theirs = pair[1];
+	pid = fork();
+	if (pid < 0)
+		return err_errno(e, errno, "start the usher");
+	if (pid == 0)
+		be_usher(theirs, door_path, config);
+	*ret_fd = take_fd(ours);
+	return 0;
+}

@@ -1,0 +1,44 @@
+/*
+ * The usher: a small process beside a confined keeper, forked before it confines itself. It can do
+ * one thing for the keeper, which can start no program any more: start the door of this box. What
+ * it starts, with which configuration and environment, it knows from its birth; the keeper says
+ * when, and how many bytes earlier doors let through.
+ *
+ *	keeper  START(number, bytes used)  ->  a door with a new link, its other end comes with
+ *	                                       STARTED(number), or FAILED(number, why)
+ *	        KILL                       ->  SIGKILL to the door
+ *	                                   ->  ENDED(number, wait status), whenever a door ends
+ *
+ * One door at a time: one that still runs when the next is asked for has USHER_GRACE_MS to end.
+ * End of file is the keeper's end: the door sees it on its link as well, has the same grace, and
+ * then usher and door are gone. Both are outside of the box's cgroups.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "door/config.h"
+
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { USHER_GRACE_MS = 2000 };
+
+enum usher_word { USHER_START, USHER_KILL, USHER_STARTED, USHER_FAILED, USHER_ENDED };
+
+/* One message, either way. */
+struct usher_note {
+	enum usher_word word;
+	uint32_t number;     /* which start it is about */
+	uint64_t bytes_used; /* START */
+	int status;	     /* ENDED: as of waitpid; FAILED: errno */
+	char why[200];	     /* FAILED */
+};
+
+/* Forks it. Everything is copied by that. */
+int usher_start(const char *door_path, const struct door_config *config, int *ret_fd,
+		struct err *e);
+
+/* The keeper's side. usher_hear returns 1 and a note (with STARTED a descriptor of the keeper's
+ * own), 0 if there is none now, -errno when the usher is gone. */
+int usher_say(int fd, const struct usher_note *n);
+int usher_hear(int fd, struct usher_note *ret, int *ret_link);
