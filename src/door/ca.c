@@ -243,12 +243,12 @@ int ca_make(struct buf *out, struct err *e)
 
 static int make_one(int dir_fd, struct err *e)
 {
-	char name[32 + sizeof(".pem")];
+	char id[33], name[40];
 	struct buf pem;
 	int r;
 
-	rand_hex(name, 16);
-	strcat(name, ".pem");
+	rand_hex(id, 16);
+	snprintf(name, sizeof(name), "%s.pem", id);
 	buf_init(&pem, CA_PEM_MAX);
 	r = ca_make(&pem, e);
 	if (r == 0) {

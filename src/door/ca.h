@@ -22,8 +22,8 @@ enum { CA_DAYS = 366, CA_LEAF_DAYS = 30, CA_PEM_MAX = 8192 };
 int ca_make(struct buf *out, struct err *e);
 int ca_make_many(const char *dir, unsigned count, struct err *e);
 
-/* pem: certificate and key. An authority that has expired, cannot sign, or whose key is another's is
- * an error. */
+/* pem: certificate and key. One that has expired, cannot sign, or whose key is another's is an
+ * error. */
 int ca_open(struct ca **ret, const char *pem, struct err *e);
 void ca_free(struct ca *ca); /* NULL is fine */
 

@@ -15,5 +15,6 @@ struct secret {
  * so. */
 int secret_init(struct secret *s, const void *p, size_t n);
 void secret_done(struct secret *s); /* wipes; twice is fine */
+/* to is written over: it holds none before. */
 void secret_move(struct secret *to, struct secret *from);
 bool secret_is_locked(const struct secret *s);

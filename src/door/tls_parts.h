@@ -1,0 +1,83 @@
+/* What the files of TLS share: tls.c (contexts, sessions), channel_tls.c (the channel) and
+ * tls_why.c (its sentences). */
+#pragma once
+
+#include "base/buf.h"
+#include "base/limits.h"
+#include "door/ca.h"
+#include "door/channel.h"
+#include "door/roots.h"
+#include "door/tls.h"
+
+#include <openssl/ssl.h>
+#include <time.h>
+
+enum {
+	TLS_RECORD = 16384,
+	/* Plain bytes that one write takes, and room for them as records. */
+	TLS_BATCH = 4 * TLS_RECORD,
+	TLS_SCRATCH = TLS_BATCH + 4096,
+	/* Bytes of records that wait for what is below; beyond it nothing is read that would make
+	 * more of them (answers to KeyUpdate). */
+	TLS_OUT_MAX = 2 * TLS_SCRATCH,
+	TLS_READ_AHEAD = 2 * TLS_RECORD + 1024,
+	TLS_HOST_MAX = 255,
+};
+
+/* A session with an upstream, as bytes: an SSL_SESSION keeps a whole chain of certificates. */
+struct tls_session {
+	char *host;   /* owned */
+	uint8_t *der; /* owned; wiped */
+	size_t len;
+	uint64_t used;
+	time_t until;
+};
+
+struct tls {
+	SSL_CTX *server, *client;
+	BIO_METHOD *bio;
+	struct ca *ca; /* NULL: nothing is intercepted */
+	struct roots *roots;
+	struct tls_session sessions[DOOR_SESSIONS_MAX];
+	uint64_t tick;
+	/* Records on their way out, all of one write together; used within that call only. */
+	uint8_t *scratch;
+	bool scratch_used;
+};
+
+struct channel_tls {
+	struct channel channel;
+	struct channel *below; /* owned */
+	struct tls *tls;       /* borrowed */
+	struct ev *ev;	       /* borrowed */
+	struct ev_defer again;
+	SSL *ssl;
+	char host[TLS_HOST_MAX + 1];
+	struct buf out;		/* records that below did not take yet */
+	struct buf fed;		/* bytes that were read before us */
+	size_t corked;		/* bytes in the scratch */
+	bool cork;		/* records go to the scratch */
+	bool is_server, has_id; /* has_id: a client certificate was given */
+	bool up;		/* the handshake is over and all is well */
+	bool more;		/* a read may give something without below being readable */
+	bool finished;		/* close_notify was written */
+	bool below_ended;
+	unsigned read_on; /* what of below a read or the handshake waits for */
+	int below_error;  /* negative: what below said, and that was the end */
+	int write_error;  /* negative: below takes no more; what it has can still be read */
+	X509 *refused;	  /* owned: the certificate that was not good enough */
+	int refused_depth;
+	int failed; /* negative: over, and channel.error says why */
+};
+
+/* tls.c: the session of the last connection to the host, if one may be resumed; owned. */
+SSL_SESSION *tls_session_find(struct tls *t, const char *host);
+
+/* channel_tls.c: how OpenSSL reads and writes a channel. */
+BIO_METHOD *channel_tls_bio_new(void);
+
+/* tls_why.c: the sentence for what just went wrong, from OpenSSL's queue and the verdict on the
+ * certificate. Fills channel.error, and returns a negative errno. */
+int tls_why(struct channel_tls *c);
+/* The same where it is the channel below that said r. */
+int tls_why_below(struct channel_tls *c, int r);
