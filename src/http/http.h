@@ -3,11 +3,15 @@
  * server.
  *
  * Strict means that whatever two programs could read in two ways is refused: a bare LF or CR,
- * folded lines, space before a colon, control bytes or NUL anywhere, an unknown transfer coding,
- * both Content-Length and Transfer-Encoding, two lengths (also equal ones), a length that is not
- * plain digits, no Host or two, a chunk size that is not plain hex or over 2^62, anything but
- * nothing after a chunk's size (extensions are dropped), trailers that would change framing. A head
- * that was accepted is written again from its parts: no byte of the original is passed on.
+ * folded lines, space before a colon, control bytes or NUL anywhere, a byte beyond ASCII in a name,
+ * an unknown transfer coding or one in HTTP/1.0, both Content-Length and Transfer-Encoding, two
+ * lengths (also equal ones), a length that is not plain digits, a name that a gateway would turn
+ * into one of these (Content_Length), no Host or two, an Expect that is not 100-continue of a body
+ * to come, a length where there is no body (CONNECT, 1xx, 204), a chunk size that is not plain hex
+ * or over 2^62, anything after it but an extension (which is dropped), trailers that would change
+ * framing, routing or identity. TRACE and TRACK are refused: they echo a request, with what was
+ * added to it. A head that was accepted is written again from its parts: no byte of the original is
+ * passed on.
  *
  * How the bytes were cut never changes the verdict.
  */
@@ -25,23 +29,29 @@ struct http_field {
 	const char *value; /* without the space around it; no control bytes but tab */
 };
 
-/* The head of a request or a response. All strings live in `text`. */
+/* The head of a request or a response, or trailers. All strings live in `text`, but those of a head
+ * that was made by hand (zeroed, then set) may live anywhere as long as the head. */
 struct http_head {
 	/* request */
-	const char *method; /* a token, at most 32 bytes; case matters */
+	const char *method; /* a token, at most HTTP_METHOD_MAX bytes; case matters */
 	const char *target; /* origin, absolute, authority or asterisk form; visible ASCII only */
 	/* response */
 	unsigned status; /* 100..599; 0: this is a request */
 	const char *reason;
 	unsigned minor;		   /* HTTP/1.minor: 0 or 1 */
 	struct http_field *fields; /* owned */
-	size_t field_count;
+	size_t field_count, field_room;
 	char *text; /* owned */
+	size_t text_len, text_room;
 };
 
-/* 1: a whole head stood in the first *ret_used bytes; 0: more bytes are needed; negative: refused,
- * *e says why and e->code is the HTTP status to answer with (400, 414, 431, 501, 505). At most
- * DOOR_HEAD_MAX bytes and DOOR_HEADERS_MAX fields. One empty line before a request is allowed. */
+enum { HTTP_METHOD_MAX = 32 };
+
+/* 1: a whole head stood in the first *ret_used bytes; 0: more bytes are needed, call again with all
+ * of them; negative: refused (-EBADMSG, or -ENOMEM), *e says why and e->code is the HTTP status to
+ * answer with (400, 414, 417, 431, 501, 505; 500 without memory). At most DOOR_HEAD_MAX bytes and
+ * DOOR_HEADERS_MAX fields. One empty line before a request is allowed. HTTP/1.0 may leave Host out
+ * of a CONNECT. */
 int http_request_parse(struct http_head *ret, const void *p, size_t n, size_t *ret_used,
 		       struct err *e);
 int http_response_parse(struct http_head *ret, const void *p, size_t n, size_t *ret_used,
@@ -52,35 +62,50 @@ bool http_name_is(const char *name, const char *other); /* ASCII case does not m
 /* The first value, or NULL; and whether a comma list (of all fields of that name) has a token. */
 const char *http_head_find(const struct http_head *h, const char *name);
 bool http_head_has_token(const struct http_head *h, const char *name, const char *token);
-/* Removes all fields of that name; appends one. Name and value are copied and checked: -EINVAL for
- * what may not stand in a head. */
+/* Removes all fields of that name, also where it is spelled with '_' for '-', since gateways make
+ * no difference; appends one. Name and value are copied and checked: -EINVAL for what may not stand
+ * in a head, space at either end of the value included. */
 void http_head_remove(struct http_head *h, const char *name);
 int http_head_add(struct http_head *h, const char *name, const char *value);
-/* Removes what concerns one hop only: Connection and what it names, Keep-Alive, Proxy-*, TE,
- * Trailer, Transfer-Encoding, Upgrade. */
+/* Another target, copied. -EINVAL if it is empty or has a byte that is not visible ASCII. */
+int http_head_set_target(struct http_head *h, const char *target);
+/* Removes what concerns one hop only: Connection and what it names (but never Host or
+ * Content-Length), Keep-Alive, Proxy-*, TE, Trailer, Transfer-Encoding, Upgrade, HTTP2-Settings,
+ * Max-Forwards; and Proxy, which CGI would take for a setting. A writer of chunks adds its own
+ * Transfer-Encoding. */
 void http_head_strip_hop(struct http_head *h);
-/* Appends the head and its empty line, HTTP/1.1 always. */
+/* Appends the head and its empty line, HTTP/1.1 always. All or, with a negative errno, nothing. */
 int http_head_write(const struct http_head *h, struct buf *out);
 
 /* Where a request goes: origin form with Host, or absolute form, which must agree with Host. */
 struct http_target {
 	char scheme[6];	  /* "http", "https", or "" for origin form */
-	char host[256];	  /* lower case, without a port, an IPv6 address without brackets */
+	char host[256];	  /* lower case, without a port or a last dot; IPv6 without brackets */
 	unsigned port;	  /* 0: none was given */
-	const char *path; /* of the head: from '/' to before '?', or "*" */
+	const char *path; /* of the head: from '/' to before '?', or "*"; "" for CONNECT */
 	size_t path_len;
 	const char *query; /* after '?', or NULL */
 };
 
-/* -EINVAL (e->code 400) for user information, a fragment, a bad port, two hosts that differ. For
- * CONNECT host and port are those of the target. */
+/* -EINVAL (e->code 400) for a form that does not suit the method, another scheme, user information,
+ * a fragment, a bad port, a host that is no plain name or address, two hosts that differ. For
+ * CONNECT host and port are those of the target, and the port must be there. */
 int http_target_parse(const struct http_head *h, struct http_target *ret, struct err *e);
 
-/* The one normal form of a path, for rules: percent escapes of unreserved characters decoded, hex
- * in upper case, dot segments and doubled slashes resolved. -EINVAL for what could be read in two
- * ways: an escaped slash, backslash, NUL or control byte, a bad escape, a backslash, ".." above the
- * root, a segment with ';' that would be a dot segment without it. */
+/* The one normal form of a path, for rules: percent escapes of what may stand in a path as it is
+ * decoded, all else escaped, hex in upper case, dot segments and doubled slashes resolved. The case
+ * of letters stays. -EINVAL for what could be read in two ways: an escaped slash, backslash, NUL or
+ * control byte, an escape of such an escape, a bad escape, escapes that are not UTF-8, a raw
+ * backslash, ';' in any form (some servers cut a segment there), a segment that ends in a dot or a
+ * space (others drop those), ".." above the root or after a doubled slash. So it is for hosts whose
+ * rules have paths; others need not pay with "%2f". out is as it was if it fails. */
 int http_path_normalise(const char *path, size_t n, struct buf *out);
+
+/* Appends the query (without '?') without all parameters of that name; names are compared after
+ * percent-decoding ('+' is a space), ';' separates like '&'. Returns how many were removed. */
+int http_query_remove(const char *query, const char *name, struct buf *out);
+/* Appends "&" where out is not empty, then name=value, percent-encoded. */
+int http_query_add(struct buf *out, const char *name, const char *value);
 
 /* How a body is framed. */
 enum http_framing { HTTP_NO_BODY, HTTP_LENGTH, HTTP_CHUNKED, HTTP_UNTIL_CLOSE, HTTP_SWITCHED };
@@ -90,12 +115,13 @@ struct http_body {
 	uint64_t left; /* of the length, or of this chunk */
 	int state;
 	bool ended;
-	struct buf line; /* a chunk's size or a trailer, cut off */
+	unsigned count;	 /* of digits, or bytes of an extension */
+	struct buf line; /* the trailers so far */
 	struct http_head trailers;
 };
 
 /* request: from its head. response: also from the method that it answers (HEAD has none, CONNECT
- * with 2xx and 101 are switched). */
+ * with 2xx and 101 are switched). Before the head loses what concerns the hop. */
 int http_body_init_request(struct http_body *b, const struct http_head *h, struct err *e);
 int http_body_init_response(struct http_body *b, const struct http_head *h, const char *method,
 			    struct err *e);
@@ -103,14 +129,14 @@ void http_body_done(struct http_body *b);
 
 /* Eats bytes: *ret_used of them, of which *ret_data (may be NULL) and *ret_len are content,
  * borrowed from p. Returns 1 when the body has ended (b->ended; trailers are then there), 0 to be
- * called again, negative when it is refused. */
+ * called again with what is left or with more, negative when it is refused. */
 int http_body_feed(struct http_body *b, const void *p, size_t n, size_t *ret_used,
 		   const uint8_t **ret_data, size_t *ret_len, struct err *e);
 /* The connection ended: fine for HTTP_UNTIL_CLOSE, -EBADMSG in the middle of anything else. */
 int http_body_close(struct http_body *b, struct err *e);
 
-/* Content on its way out, framed anew: as one chunk, or as it is. http_body_write_end appends the
- * last chunk and trailers (may be NULL). */
+/* Content on its way out, framed anew: as one chunk, or as it is; n may be 0. http_body_write_end
+ * appends the last chunk and trailers (may be NULL). All or nothing. */
 int http_body_write(enum http_framing framing, struct buf *out, const void *p, size_t n);
 int http_body_write_end(enum http_framing framing, const struct http_head *trailers,
 			struct buf *out);

@@ -1,0 +1,337 @@
+/*
+ * Heads, strictly; see http.h.
+ *
+ * How it works
+ *
+ * A caller gathers bytes and asks again with all of them, so what is done for a head that is not
+ * whole yet is kept small: its first line is looked at, then lines are counted with memchr. Only a
+ * whole head is copied, once, and cut up in that copy: NULs go where a colon or a CR was, so the
+ * text, the array of fields and nothing else are allocated.
+ *
+ * The order of the checks is the same for every prefix (first line, then line ends, number and size
+ * of lines, then fields, then what they mean together), and each looks only at bytes that are
+ * before those the next one looks at, or waits for the whole head. That is why cuts do not matter,
+ * not even to the status that is answered.
+ */
+#include "http/text.h"
+
+#include "base/limits.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Room for what is usually added to a head before it is written. */
+enum { SPARE_FIELDS = 8, SPARE_TEXT = 512 };
+
+/* The parts of a first line, as offsets from its beginning. */
+struct first_line {
+	unsigned status, minor;
+	size_t method_len, target_len;
+	size_t reason, end; /* end: behind its LF */
+};
+
+/* Where the lines are, before anything is copied. */
+struct lines_found {
+	size_t count, end; /* end: behind the empty line */
+};
+
+static int check_version(const char *p, size_t n, unsigned *ret_minor, struct err *e)
+{
+	if (n == 8 && memcmp(p, "HTTP/1.", 7) == 0 && (p[7] == '0' || p[7] == '1')) {
+		*ret_minor = (unsigned)(p[7] - '0');
+		return 0;
+	}
+	if (n == 8 && memcmp(p, "HTTP/", 5) == 0 && p[5] >= '0' && p[5] <= '9' && p[6] == '.' &&
+	    p[7] >= '0' && p[7] <= '9')
+		return http_refuse(e, -EBADMSG, 505, "only HTTP/1.0 and HTTP/1.1 are spoken");
+	return http_refuse(e, -EBADMSG, 400, "a request line without a version");
+}
+
+/* The method at p, of which n bytes are there: its length, or negative. */
+static int check_method(const char *p, size_t n, struct err *e)
+{
+	size_t len = 0;
+
+	while (len < n && len <= HTTP_METHOD_MAX && http_is((unsigned char)p[len], HTTP_TOKEN))
+		len++;
+	if (len > HTTP_METHOD_MAX)
+		return http_refuse(e, -EBADMSG, 501, "a method of more than %d bytes",
+				   HTTP_METHOD_MAX);
+	if (len < n && (len == 0 || p[len] != ' '))
+		return http_refuse(e, -EBADMSG, 400, "not an HTTP request");
+	return (int)len;
+}
+
+/* n bytes without the line's end. */
+static int check_request_line(const char *p, size_t n, struct first_line *ret, struct err *e)
+{
+	int len = check_method(p, n, e);
+	size_t at;
+
+	if (len < 0)
+		return len;
+	ret->method_len = (size_t)len;
+	if (ret->method_len == n)
+		return http_refuse(e, -EBADMSG, 400, "a request line without a target");
+	if (http_token_is(p, ret->method_len, "TRACE") ||
+	    http_token_is(p, ret->method_len, "TRACK"))
+		return http_refuse(e, -EBADMSG, 501, "TRACE would echo what was added");
+	at = ret->method_len + 1;
+	while (at < n && http_is((unsigned char)p[at], HTTP_VISIBLE))
+		at++;
+	ret->target_len = at - ret->method_len - 1;
+	if (ret->target_len == 0 || at == n || p[at] != ' ')
+		return http_refuse(e, -EBADMSG, 400, "a bad byte or space in the request line");
+	return check_version(p + at + 1, n - at - 1, &ret->minor, e);
+}
+
+static int check_status_line(const char *p, size_t n, struct first_line *ret, struct err *e)
+{
+	size_t seen = n < 7 ? n : 7;
+
+	if (memcmp(p, "HTTP/1.", seen) != 0)
+		return http_refuse(e, -EBADMSG, 502, "not an HTTP/1 response");
+	if (n < 12 || (p[7] != '0' && p[7] != '1') || p[8] != ' ')
+		return http_refuse(e, -EBADMSG, 502, "a bad status line");
+	for (int i = 9; i < 12; i++) {
+		if (p[i] < '0' || p[i] > '9')
+			return http_refuse(e, -EBADMSG, 502, "a status that is not a number");
+		ret->status = ret->status * 10 + (unsigned)(p[i] - '0');
+	}
+	if (ret->status < 100 || ret->status > 599 || (n > 12 && p[12] != ' '))
+		return http_refuse(e, -EBADMSG, 502, "a bad status");
+	ret->minor = (unsigned)(p[7] - '0');
+	ret->reason = n > 12 ? 13 : 12;
+	if (!http_value_ok(p + ret->reason, n - ret->reason))
+		return http_refuse(e, -EBADMSG, 502, "a control byte in the status line");
+	return 0;
+}
+
+/* What has come of a line that is not whole. */
+static int check_beginning(const char *p, size_t n, bool request, bool full, struct err *e)
+{
+	int r = 0;
+
+	if (request)
+		r = check_method(p, n, e);
+	else if (memcmp(p, "HTTP/1.", n < 7 ? n : 7) != 0)
+		r = http_refuse(e, -EBADMSG, 502, "not an HTTP/1 response");
+	if (r < 0 || !full)
+		return r < 0 ? r : 0;
+	return http_refuse(e, -EBADMSG, request ? 414 : 502, "a first line of more than %u bytes",
+			   DOOR_HEAD_MAX);
+}
+
+/* 1 when the first line is whole and good, 0 when more is needed. full: there cannot be more. */
+static int find_first_line(const char *p, size_t n, bool request, bool full, struct first_line *ret,
+			   struct err *e)
+{
+	const char *eol = memchr(p, '\n', n);
+	size_t len;
+	int r;
+
+	if (!eol)
+		return check_beginning(p, n, request, full, e);
+	len = (size_t)(eol - p);
+	ret->end = len + 1;
+	/* A bare LF must be seen as late as a first line that is wrong before it. */
+	if (len > 0 && eol[-1] == '\r')
+		len--;
+	r = request ? check_request_line(p, len, ret, e) : check_status_line(p, len, ret, e);
+	if (r < 0)
+		return r;
+	if (len == ret->end - 1)
+		return http_refuse(e, -EBADMSG, request ? 400 : 502,
+				   "a line that ends in a bare LF");
+	return 1;
+}
+
+/* 1 when the empty line was found, 0 when more is needed. */
+static int find_lines(const char *p, size_t n, size_t at, int status, struct lines_found *ret,
+		      struct err *e)
+{
+	for (;;) {
+		const char *eol = memchr(p + at, '\n', n - at);
+		size_t len;
+
+		if (!eol)
+			return 0;
+		len = (size_t)(eol - p) - at;
+		if (len == 0 || eol[-1] != '\r')
+			return http_refuse(e, -EBADMSG, status == 431 ? 400 : status,
+					   "a line that ends in a bare LF");
+		at += len + 1;
+		if (len == 1) {
+			ret->end = at;
+			return 1;
+		}
+		if (++ret->count > DOOR_HEADERS_MAX)
+			return http_refuse(e, -EBADMSG, status, "more than %u fields",
+					   DOOR_HEADERS_MAX);
+	}
+}
+
+static int check_expect(const struct http_head *h, const char *value,
+			const struct http_framed *framed, struct err *e)
+{
+	if (!http_name_is(value, "100-continue") || http_head_count(h, "expect") > 1)
+		return http_refuse(e, -EBADMSG, 417, "an expectation that is not 100-continue");
+	if (h->minor == 0 || (!framed->chunked && !framed->has_length))
+		return http_refuse(e, -EBADMSG, 417, "100-continue without a body");
+	return 0;
+}
+
+/* What the fields mean together. */
+static int check_request(const struct http_head *h, struct err *e)
+{
+	size_t hosts = http_head_count(h, "host");
+	const char *expect = http_head_find(h, "expect");
+	bool connect = strcmp(h->method, "CONNECT") == 0;
+	struct http_framed framed;
+	int r;
+
+	if (hosts > 1)
+		return http_refuse(e, -EBADMSG, 400, "more than one Host");
+	if (hosts == 0 && !(connect && h->minor == 0))
+		return http_refuse(e, -EBADMSG, 400, "no Host");
+	r = http_framing_find(h, &framed, e);
+	if (r < 0)
+		return r;
+	if (connect && (framed.chunked || framed.length > 0))
+		return http_refuse(e, -EBADMSG, 400, "a CONNECT with a body");
+	return expect ? check_expect(h, expect, &framed, e) : 0;
+}
+
+static int check_response(const struct http_head *h, struct err *e)
+{
+	struct http_framed framed;
+	int r = http_framing_find(h, &framed, e);
+
+	if (r < 0)
+		return r;
+	if ((h->status < 200 || h->status == 204) && (framed.chunked || framed.length > 0))
+		return http_refuse(e, -EBADMSG, 502, "a body in a response that has none");
+	return 0;
+}
+
+/* Copies the head at p, without its empty line, and cuts it up. */
+static int cut_up(struct http_head *h, const char *p, const struct first_line *first,
+		  const struct lines_found *lines, struct err *e)
+{
+	size_t n = lines->end - 2;
+	char *text;
+	int r = http_head_reserve(h, lines->count + SPARE_FIELDS, n + SPARE_TEXT);
+
+	if (r < 0)
+		return http_refuse(e, r, 500, "no memory for a head");
+	text = h->text;
+	memcpy(text, p, n);
+	h->text_len = n;
+	h->minor = first->minor;
+	h->status = first->status;
+	text[first->end - 2] = '\0';
+	if (first->status) {
+		h->reason = text + first->reason;
+	} else {
+		h->method = text;
+		text[first->method_len] = '\0';
+		h->target = text + first->method_len + 1;
+		text[first->method_len + 1 + first->target_len] = '\0';
+	}
+	r = http_fields_parse(h, text + first->end, n - first->end, first->status ? 502 : 400, e);
+	if (r < 0)
+		return r;
+	return first->status ? check_response(h, e) : check_request(h, e);
+}
+
+static int parse(struct http_head *ret, const char *p, size_t n, bool request, size_t *ret_used,
+		 struct err *e)
+{
+	bool full = n >= DOOR_HEAD_MAX;
+	size_t skip = 0, all = full ? DOOR_HEAD_MAX : n;
+	int status = request ? 431 : 502, r;
+	struct lines_found lines = {0};
+	struct first_line first = {0};
+	struct http_head h = {0};
+
+	if (request && all >= 1 && p[0] == '\r') {
+		if (all == 1)
+			return 0;
+		skip = p[1] == '\n' ? 2 : 0;
+	}
+	if (all == skip)
+		return 0;
+	r = find_first_line(p + skip, all - skip, request, full, &first, e);
+	if (r <= 0)
+		return r;
+	r = find_lines(p + skip, all - skip, first.end, status, &lines, e);
+	if (r == 0 && full)
+		return http_refuse(e, -EBADMSG, status, "a head of more than %u bytes",
+				   DOOR_HEAD_MAX);
+	if (r <= 0)
+		return r;
+	r = cut_up(&h, p + skip, &first, &lines, e);
+	if (r < 0) {
+		http_head_done(&h);
+		return r;
+	}
+	*ret = h;
+	*ret_used = skip + lines.end;
+	return 1;
+}
+
+int http_request_parse(struct http_head *ret, const void *p, size_t n, size_t *ret_used,
+		       struct err *e)
+{
+	return parse(ret, p, n, true, ret_used, e);
+}
+
+int http_response_parse(struct http_head *ret, const void *p, size_t n, size_t *ret_used,
+			struct err *e)
+{
+	return parse(ret, p, n, false, ret_used, e);
+}
+
+void http_head_done(struct http_head *h)
+{
+	if (h->text)
+		explicit_bzero(h->text, h->text_len);
+	free(h->text);
+	free(h->fields);
+	*h = (struct http_head){0};
+}
+
+int http_head_write(const struct http_head *h, struct buf *out)
+{
+	const char *reason = h->reason ? h->reason : "";
+	size_t n = http_fields_size(h) + 2;
+	uint8_t *start, *to;
+
+	if (h->status)
+		n += strlen("HTTP/1.1 200 \r\n") + strlen(reason);
+	else
+		n += strlen(h->method) + strlen(h->target) + strlen("  HTTP/1.1\r\n");
+	start = buf_reserve(out, n);
+	if (!start)
+		return n > out->max - buf_len(out) ? -ENOBUFS : -ENOMEM;
+	to = start;
+	if (h->status) {
+		to = mempcpy(to, "HTTP/1.1 ", 9);
+		*to++ = (uint8_t)('0' + h->status / 100 % 10);
+		*to++ = (uint8_t)('0' + h->status / 10 % 10);
+		*to++ = (uint8_t)('0' + h->status % 10);
+		*to++ = ' ';
+		to = mempcpy(to, reason, strlen(reason));
+	} else {
+		to = mempcpy(to, h->method, strlen(h->method));
+		*to++ = ' ';
+		to = mempcpy(to, h->target, strlen(h->target));
+		to = mempcpy(to, " HTTP/1.1", 9);
+	}
+	to = mempcpy(to, "\r\n", 2);
+	to = http_fields_write(h, to);
+	to = mempcpy(to, "\r\n", 2);
+	ASSERT((size_t)(to - start) == n);
+	buf_commit(out, n);
+	return 0;
+}
