@@ -95,9 +95,8 @@ static int unescape(char *s)
 	return 0;
 }
 
-int audit_row_format(struct buf *out, const struct audit_row *row, char last[AUDIT_HASH + 1])
+int audit_row_pack(struct buf *out, const struct audit_row *row)
 {
-	size_t at = buf_len(out);
 	int r = 0;
 
 	for (size_t i = 0; i < FIELD_COUNT && r == 0; i++) {
@@ -114,6 +113,14 @@ int audit_row_format(struct buf *out, const struct audit_row *row, char last[AUD
 		if (r == 0)
 			r = buf_append(out, "\t", 1);
 	}
+	return r;
+}
+
+int audit_row_format(struct buf *out, const struct audit_row *row, char last[AUDIT_HASH + 1])
+{
+	size_t at = buf_len(out);
+	int r = audit_row_pack(out, row);
+
 	if (r == 0)
 		r = buf_printf(out, "prev=%s\t", last);
 	if (r < 0)
@@ -140,11 +147,38 @@ static int take_field(struct audit_line *l, char *key, char *value)
 	return -EBADMSG;
 }
 
+/* Fields up to the end of the text, each with its tab. */
+static int take_fields(struct audit_line *l, char *text)
+{
+	while (*text) {
+		char *end = strchr(text, '\t'), *value = strchr(text, '=');
+
+		if (!end || !value || value > end)
+			return -EBADMSG;
+		*value++ = *end++ = 0;
+		if (take_field(l, text, value) < 0)
+			return -EBADMSG;
+		text = end;
+	}
+	return 0;
+}
+
+int audit_row_unpack(struct audit_row *ret, char *text)
+{
+	struct audit_line l = {0};
+	int r = take_fields(&l, text);
+
+	if (r < 0 || l.prev || !l.row.kind)
+		return -EBADMSG;
+	*ret = l.row;
+	return 0;
+}
+
 int audit_row_parse(struct audit_line *ret, char *line, size_t len)
 {
 	static const char mark[] = "\thash=";
 	size_t tail = sizeof(mark) - 1 + AUDIT_HASH;
-	char own[AUDIT_HASH + 1], *rest = line, *field;
+	char own[AUDIT_HASH + 1];
 
 	*ret = (struct audit_line){0};
 	if (len <= tail || memcmp(line + len - tail, mark, sizeof(mark) - 1) != 0 ||
@@ -154,16 +188,9 @@ int audit_row_parse(struct audit_line *ret, char *line, size_t len)
 	ret->hash = line + len - AUDIT_HASH;
 	if (strcmp(own, ret->hash) != 0)
 		return -EBADMSG;
-	line[len - tail] = 0;
-	while ((field = strsep(&rest, "\t"))) {
-		char *value = strchr(field, '=');
-
-		if (!value)
-			return -EBADMSG;
-		*value++ = 0;
-		if (take_field(ret, field, value) < 0)
-			return -EBADMSG;
-	}
+	line[len - tail + 1] = 0;
+	if (take_fields(ret, line) < 0)
+		return -EBADMSG;
 	return ret->prev && ret->row.seq && ret->row.kind ? 0 : -EBADMSG;
 }
 

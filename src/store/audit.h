@@ -45,6 +45,11 @@ struct audit_row {
 	const char *by;
 };
 
+/* A row from one process to another, as text without control bytes but tabs. Unpacking cuts it in
+ * place. */
+int audit_row_pack(struct buf *out, const struct audit_row *row);
+int audit_row_unpack(struct audit_row *ret, char *text);
+
 enum { AUDIT_NAME_MAX = BOX_NAME_MAX + 24 };
 
 struct audit_writer {

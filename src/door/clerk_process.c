@@ -1,0 +1,518 @@
+/*
+ * The clerk's process; see clerk.h. One loop: packets of the front, commands that provide a secret,
+ * and a timer that syncs the record.
+ *
+ * The front may have been taken over, so what it asks is checked here: a secret is read only if the
+ * policy on disk names it. Policies are parsed again when their file has changed.
+ */
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/lines.h"
+#include "door/clerk_wire.h"
+#include "door/config.h"
+#include "door/policy.h"
+#include "ev/ev.h"
+#include "store/audit.h"
+#include "store/audit_row.h"
+#include "store/net.h"
+#include "store/secret.h"
+#include "store/state.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+enum { SYNC_MS = 500 };
+
+struct process {
+	struct ev *ev;
+	const struct door_config *config;
+	struct ev_io io;
+	struct state st;
+	int box_fd; /* owned */
+	struct audit_writer record;
+	struct ev_timer sync;
+	struct command *commands; /* owned */
+	struct policy *policy;	  /* for the names of secrets; NULL: none could be read */
+	struct stat policy_stat;  /* of the file it was read from */
+	bool policy_known;
+	int exit_status;
+	uint8_t *in; /* CLERK_PACKET_MAX */
+};
+
+/* A command that provides a secret. */
+struct command {
+	struct process *p;
+	struct command *next;
+	uint32_t id;
+	char name[SECRET_NAME_MAX + 1];
+	struct ev_child child;
+	struct ev_io out; /* fd owned */
+	struct ev_timer timer;
+	uint8_t *value; /* owned, DOOR_SECRET_MAX + 1 */
+	size_t len;
+	int status;
+	bool ended, closed, late;
+};
+
+/* ---- answering ---- */
+
+/* Blocks where the front does not read; without a front this process ends. */
+static void answer(struct process *p, const struct clerk_head *head, const void *data, size_t n)
+{
+	struct iovec parts[2] = {{(void *)(uintptr_t)head, sizeof(*head)},
+				 {(void *)(uintptr_t)data, n}};
+	struct msghdr m = {.msg_iov = parts, .msg_iovlen = n > 0 ? 2 : 1};
+
+	while (sendmsg(p->io.fd, &m, MSG_NOSIGNAL) < 0)
+		if (errno != EINTR) {
+			ev_quit(p->ev);
+			return;
+		}
+}
+
+static void refuse(struct process *p, uint32_t id, enum clerk_verb verb, const struct err *e)
+{
+	struct clerk_head head = {
+		.id = id, .verb = (uint16_t)verb, .r = e->code ? -e->code : -EIO, .kind = e->kind};
+
+	answer(p, &head, e->msg, strlen(e->msg));
+}
+
+static void answer_text(struct process *p, uint32_t id, enum clerk_verb verb, const char *text,
+			size_t len)
+{
+	size_t at = 0;
+
+	do {
+		size_t n = len - at < CLERK_PART ? len - at : CLERK_PART;
+		struct clerk_head head = {.id = id, .verb = (uint16_t)verb, .more = at + n < len};
+
+		answer(p, &head, text + at, n);
+		at += n;
+	} while (at < len);
+}
+
+/* ---- policy and grants ---- */
+
+/* Owned text, of the box's own file or, where it has none, of its preset. */
+static int read_policy(struct process *p, char **ret, size_t *ret_len, struct err *e)
+{
+	const char *preset = policy_preset(p->config->policy);
+	int r = fd_read_file(p->box_fd, NET_POLICY_FILE, DOOR_POLICY_MAX, ret, ret_len);
+
+	if (r == 0)
+		return 0;
+	if (r != -ENOENT)
+		return err_errno(e, -r, "read the policy of box '%s'", p->config->box);
+	if (!preset)
+		return err_set(e, ERR_NOT_FOUND, ENOENT, "the policy of box '%s' is missing",
+			       p->config->box);
+	*ret = strdup(preset);
+	*ret_len = strlen(preset);
+	return *ret ? 0 : err_errno(e, ENOMEM, "read the policy");
+}
+
+static void say_policy(struct process *p, uint32_t id)
+{
+	autofree char *text = NULL;
+	struct err e;
+	size_t len;
+
+	if (read_policy(p, &text, &len, &e) < 0)
+		refuse(p, id, CLERK_POLICY, &e);
+	else
+		answer_text(p, id, CLERK_POLICY, text, len);
+}
+
+static void say_grants(struct process *p, uint32_t id)
+{
+	autofree char *text = NULL;
+	struct err e;
+	size_t len = 0;
+	int r = fd_read_file(p->box_fd, NET_GRANTS_FILE, DOOR_POLICY_MAX, &text, &len);
+
+	if (r < 0 && r != -ENOENT) {
+		err_errno(&e, -r, "read the live rules of box '%s'", p->config->box);
+		refuse(p, id, CLERK_GRANTS, &e);
+		return;
+	}
+	answer_text(p, id, CLERK_GRANTS, text ? text : "", len);
+}
+
+static bool is_same_file(const struct stat *a, const struct stat *b)
+{
+	return a->st_ino == b->st_ino && a->st_size == b->st_size &&
+	       a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* The policy that holds now. */
+static const struct policy *current_policy(struct process *p, struct err *e)
+{
+	autofree char *text = NULL;
+	struct stat st = {0};
+	size_t len;
+
+	if (fstatat(p->box_fd, NET_POLICY_FILE, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		st = (struct stat){0};
+	if (p->policy_known && is_same_file(&st, &p->policy_stat))
+		return p->policy;
+	policy_free(p->policy);
+	p->policy = NULL;
+	p->policy_known = false;
+	if (read_policy(p, &text, &len, e) < 0 ||
+	    policy_parse(&p->policy, "policy", text, len, e) < 0)
+		return NULL;
+	p->policy_stat = st;
+	p->policy_known = true;
+	return p->policy;
+}
+
+static int check_named(struct process *p, const char *name, struct err *e)
+{
+	const struct policy *policy = current_policy(p, e);
+	const struct rule *rule;
+	const char *named;
+
+	if (!policy)
+		return -EACCES;
+	for (size_t i = 0; policy_secret(policy, i, &named, &rule); i++)
+		if (strcmp(named, name) == 0)
+			return 0;
+	return err_set(e, ERR_DENIED, EACCES, "the policy of box '%s' names no secret '%s'",
+		       p->config->box, name);
+}
+
+/* ---- secrets ---- */
+
+static void give_value(struct process *p, uint32_t id, const void *value, size_t len)
+{
+	struct clerk_head head = {.id = id, .verb = CLERK_SECRET};
+
+	answer(p, &head, value, len);
+}
+
+static void command_free(struct command *c)
+{
+	struct command **at = &c->p->commands;
+
+	while (*at != c)
+		at = &(*at)->next;
+	*at = c->next;
+	ev_timer_stop(c->p->ev, &c->timer);
+	ev_io_remove(c->p->ev, &c->out);
+	fd_close(&c->out.fd);
+	if (!c->ended) {
+		kill(-c->child.pid, SIGKILL);
+		ev_child_remove(c->p->ev, &c->child);
+	}
+	if (c->value)
+		explicit_bzero(c->value, DOOR_SECRET_MAX + 1);
+	free(c->value);
+	free(c);
+}
+
+/* It ended and its output is all there, or its time is over. */
+static void command_done(struct command *c)
+{
+	struct err e;
+	size_t n = c->len;
+
+	if (c->late)
+		err_set(&e, ERR_TIMEOUT, ETIMEDOUT,
+			"the command of secret '%s' took longer than %u s", c->name,
+			CLERK_COMMAND_MS / 1000);
+	else if (c->status != 0)
+		err_set(&e, ERR_CONFLICT, EIO, "the command of secret '%s' failed (status %d)",
+			c->name, WIFEXITED(c->status) ? WEXITSTATUS(c->status) : 128);
+	else if (n > DOOR_SECRET_MAX || n == 0 || (n == 1 && c->value[0] == '\n'))
+		err_set(&e, ERR_CONFLICT, EIO, "the command of secret '%s' printed %s", c->name,
+			n > DOOR_SECRET_MAX ? "too much" : "nothing");
+	else {
+		n -= c->value[n - 1] == '\n';
+		give_value(c->p, c->id, c->value, n);
+		command_free(c);
+		return;
+	}
+	refuse(c->p, c->id, CLERK_SECRET, &e);
+	command_free(c);
+}
+
+/* True if there may be more at once. */
+static bool read_output(struct command *c)
+{
+	ssize_t n = read(c->out.fd, c->value + c->len, DOOR_SECRET_MAX + 1 - c->len);
+
+	if (n > 0)
+		c->len += (size_t)n;
+	else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+		c->closed = true;
+	return n > 0 && c->len <= DOOR_SECRET_MAX;
+}
+
+static void on_output(struct ev_io *io, uint32_t events)
+{
+	struct command *c = container(io, struct command, out);
+
+	if (read_output(c) || (!c->closed && c->len <= DOOR_SECRET_MAX))
+		return;
+	ev_io_remove(c->p->ev, io);
+	if (c->ended || c->len > DOOR_SECRET_MAX)
+		command_done(c);
+}
+
+static void on_child(struct ev_child *child, int wait_status)
+{
+	struct command *c = container(child, struct command, child);
+
+	c->ended = true;
+	c->status = wait_status;
+	/* What it started in the background may hold its output: that is not waited for. */
+	while (!c->closed && read_output(c))
+		;
+	command_done(c);
+}
+
+static void on_late(struct ev_timer *t)
+{
+	struct command *c = container(t, struct command, timer);
+
+	c->late = true;
+	command_done(c);
+}
+
+static void run_line(const char *line, int out)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (setpgid(0, 0) < 0 || null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 ||
+	    dup2(null, 2) < 0 || sys_close_range(3, ~0u, 0) < 0)
+		_exit(126);
+	signal(SIGPIPE, SIG_DFL);
+	execl("/bin/sh", "sh", "-c", line, (char *)NULL);
+	_exit(127);
+}
+
+static int start_command(struct command *c, const char *line)
+{
+	int out[2];
+
+	c->value = calloc(1, DOOR_SECRET_MAX + 1);
+	if (!c->value)
+		return -ENOMEM;
+	if (pipe2(out, O_CLOEXEC | O_NONBLOCK) < 0)
+		return -errno;
+	c->child.pid = fork();
+	if (c->child.pid == 0) {
+		fd_set_nonblock(out[1], false);
+		run_line(line, out[1]);
+	}
+	close(out[1]);
+	c->out.fd = out[0];
+	if (c->child.pid < 0)
+		return -errno;
+	c->ended = false;
+	(void)setpgid(c->child.pid, c->child.pid); /* whoever of us is first */
+	return ev_child_add(c->p->ev, &c->child, c->child.pid, -1);
+}
+
+static void provide_by_command(struct process *p, uint32_t id, const char *name, const char *line)
+{
+	struct command *c = calloc(1, sizeof(*c));
+	struct err e;
+	int r;
+
+	if (!c) {
+		err_errno(&e, ENOMEM, "run the command of secret '%s'", name);
+		refuse(p, id, CLERK_SECRET, &e);
+		return;
+	}
+	*c = (struct command){.p = p,
+			      .next = p->commands,
+			      .id = id,
+			      .ended = true, /* until it was started */
+			      .child.on_exit = on_child,
+			      .out = {.fd = -1, .on_event = on_output},
+			      .timer.on_timer = on_late};
+	snprintf(c->name, sizeof(c->name), "%s", name);
+	p->commands = c;
+	r = start_command(c, line);
+	if (r == 0)
+		r = ev_io_add(p->ev, &c->out, EPOLLIN);
+	if (r < 0) {
+		err_errno(&e, -r, "run the command of secret '%s'", name);
+		refuse(p, id, CLERK_SECRET, &e);
+		command_free(c);
+		return;
+	}
+	ev_timer_set(p->ev, &c->timer, CLERK_COMMAND_MS);
+}
+
+static void provide_from_file(struct process *p, uint32_t id, const char *name, const char *path)
+{
+	autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	autofree uint8_t *value = calloc(1, DOOR_SECRET_MAX + 1);
+	struct err e;
+	ssize_t n = fd < 0 || !value ? -errno : fd_read_full(fd, value, DOOR_SECRET_MAX + 1);
+
+	if (n > 0 && n <= (ssize_t)DOOR_SECRET_MAX) {
+		n -= n > 1 && value[n - 1] == '\n';
+		give_value(p, id, value, (size_t)n);
+	} else {
+		if (n < 0)
+			err_errno(&e, (int)-n, "read the file '%.100s' of secret '%s'", path, name);
+		else
+			err_set(&e, ERR_CONFLICT, EIO, "the file '%.100s' of secret '%s' is %s",
+				path, name, n == 0 ? "empty" : "too large");
+		refuse(p, id, CLERK_SECRET, &e);
+	}
+	if (value)
+		explicit_bzero(value, DOOR_SECRET_MAX + 1);
+}
+
+static void say_secret(struct process *p, uint32_t id, const char *name)
+{
+	enum secret_source source;
+	char *data = NULL;
+	struct err e;
+	size_t len = 0;
+	int r = check_named(p, name, &e);
+
+	if (r == 0)
+		r = secret_read(&p->st, name, &source, &data, &len, &e);
+	if (r < 0) {
+		refuse(p, id, CLERK_SECRET, &e);
+		return;
+	}
+	if (source == SECRET_VALUE)
+		give_value(p, id, data, len);
+	else if (source == SECRET_FILE)
+		provide_from_file(p, id, name, data);
+	else
+		provide_by_command(p, id, name, data);
+	explicit_bzero(data, len);
+	free(data);
+}
+
+/* ---- the record ---- */
+
+static void record_row(struct process *p, uint32_t id, char *text)
+{
+	struct clerk_head head = {.id = id, .verb = CLERK_RECORD};
+	struct audit_row row;
+	struct err e;
+
+	if (audit_row_unpack(&row, text) < 0) {
+		err_set(&e, ERR_PROTOCOL, EBADMSG, "a malformed row for the record");
+		refuse(p, id, CLERK_RECORD, &e);
+		return;
+	}
+	row.time_ms = clock_wall_ms();
+	if (audit_append(&p->record, &row, &e) < 0) {
+		refuse(p, id, CLERK_RECORD, &e);
+		return;
+	}
+	if (!p->sync.armed)
+		ev_timer_set(p->ev, &p->sync, SYNC_MS);
+	head.seq = row.seq;
+	if (id)
+		answer(p, &head, NULL, 0);
+}
+
+/* An fsync that failed is not tried again: the record may have a hole, so the door ends. */
+static void on_sync(struct ev_timer *t)
+{
+	struct process *p = container(t, struct process, sync);
+
+	if (audit_sync(&p->record, NULL) < 0) {
+		p->exit_status = 1;
+		ev_quit(p->ev);
+	}
+}
+
+/* ---- its life ---- */
+
+static void on_packet(struct ev_io *io, uint32_t events)
+{
+	struct process *p = container(io, struct process, io);
+	struct clerk_head head;
+	ssize_t n = recv(io->fd, p->in, CLERK_PACKET_MAX, MSG_DONTWAIT);
+	char *payload = (char *)p->in + sizeof(head);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n < (ssize_t)sizeof(head)) {
+		ev_quit(p->ev);
+		return;
+	}
+	memcpy(&head, p->in, sizeof(head));
+	p->in[n] = 0;
+	if (head.verb == CLERK_POLICY)
+		say_policy(p, head.id);
+	else if (head.verb == CLERK_GRANTS)
+		say_grants(p, head.id);
+	else if (head.verb == CLERK_SECRET)
+		say_secret(p, head.id, payload);
+	else if (head.verb == CLERK_RECORD)
+		record_row(p, head.id, payload);
+	else
+		ev_quit(p->ev);
+}
+
+static int open_all(struct process *p, struct err *e)
+{
+	int r = state_open(&p->st, p->config->home, false, e);
+
+	if (r < 0)
+		return r;
+	p->box_fd = openat(p->st.boxes_fd, p->config->box,
+			   O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (p->box_fd < 0)
+		return err_errno(e, errno, "open the directory of box '%s'", p->config->box);
+	return audit_open(&p->record, &p->st, p->config->box, p->config->created_ms, e);
+}
+
+int clerk_process(int fd, const struct door_config *config)
+{
+	struct process p = {.config = config,
+			    .io = {.fd = fd, .on_event = on_packet},
+			    .box_fd = -1,
+			    .record = {.fd = -1, .dir_fd = -1},
+			    .sync.on_timer = on_sync};
+	const struct rlimit no_core = {0};
+	struct err e = {0};
+	int r = -ENOMEM;
+
+	(void)setrlimit(RLIMIT_CORE, &no_core);
+	signal(SIGPIPE, SIG_IGN);
+	p.in = calloc(1, CLERK_PACKET_MAX + 1);
+	if (p.in)
+		r = ev_new(&p.ev);
+	if (r == 0)
+		r = open_all(&p, &e);
+	/* The first question gets the reason; the front then ends. */
+	if (r < 0) {
+		refuse(&p, 0, CLERK_RECORD, &e);
+		return 1;
+	}
+	if (ev_io_add(p.ev, &p.io, EPOLLIN) == 0)
+		(void)ev_run(p.ev);
+	if (audit_sync(&p.record, &e) < 0)
+		p.exit_status = 1;
+	while (p.commands)
+		command_free(p.commands);
+	audit_close(&p.record);
+	policy_free(p.policy);
+	state_close(&p.st);
+	fd_close(&p.box_fd);
+	ev_free(p.ev);
+	free(p.in);
+	return p.exit_status;
+}

@@ -1,0 +1,364 @@
+/* The clerk: gives what the policy on disk names and nothing else, writes rows before it answers,
+ * and ends with its front. */
+#include "store_home.h"
+#include "tap.h"
+
+#include "base/limits.h"
+#include "door/clerk.h"
+#include "store/net.h"
+#include "store/secret.h"
+
+#include <sys/stat.h>
+
+static struct state st;
+static struct err e;
+static struct ev *ev;
+static struct clerk *clerk;
+static struct door_config config;
+static int box_fd;
+
+static const char policy_text[] = "version: 1\n"
+				  "rules:\n"
+				  "  - allow: api.test\n"
+				  "    inject:\n"
+				  "      headers: {Authorization: \"Bearer {{ secret.NAMED }}\"}\n";
+
+static void put_policy(const char *text)
+{
+	CHECK_EQ(fd_write_file(box_fd, NET_POLICY_FILE, text, strlen(text), 0600, false), 0);
+}
+
+static void set_up(void)
+{
+	home_open(&st);
+	CHECK_EQ(mkdirat(st.boxes_fd, "box", 0700), 0);
+	box_fd = openat(st.boxes_fd, "box", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK(box_fd >= 0);
+	put_policy(policy_text);
+	config = (struct door_config){
+		.home = home_path, .box = "box", .created_ms = 7, .policy = "file"};
+	CHECK_EQ(ev_new(&ev), 0);
+	CHECK_EQ(clerk_start(&clerk, ev, &config, &e), 0);
+}
+
+static void tear_down(void)
+{
+	clerk_free(clerk);
+	ev_free(ev);
+	fd_close(&box_fd);
+}
+
+struct wish {
+	struct clerk_call call;
+	int r, answers;
+	struct err e;
+};
+
+static unsigned waiting;
+
+static void on_answer(struct clerk_call *c, int r, struct err *why)
+{
+	struct wish *w = container(c, struct wish, call);
+
+	w->r = r;
+	w->answers++;
+	if (r < 0)
+		w->e = *why;
+	if (--waiting == 0)
+		ev_quit(ev);
+}
+
+static void wish_init(struct wish *w)
+{
+	*w = (struct wish){.call.on_answer = on_answer};
+	waiting++;
+}
+
+static void set(const char *name, enum secret_source source, const char *text)
+{
+	CHECK_EQ(secret_set(&st, name, source, text, strlen(text), &e), 0);
+}
+
+/* Asks for a secret and waits; the wish has it. */
+static void ask(struct wish *w, const char *name)
+{
+	wish_init(w);
+	clerk_ask_secret(clerk, &w->call, name);
+	CHECK_EQ(w->answers, 0);
+	CHECK_EQ(ev_run(ev), 0);
+	CHECK_EQ(w->answers, 1);
+}
+
+static bool is_value(struct wish *w, const char *text)
+{
+	bool same = w->r == 0 && w->call.secret.len == strlen(text) &&
+		    memcmp(w->call.secret.data, text, strlen(text)) == 0;
+
+	secret_done(&w->call.secret);
+	return same;
+}
+
+TEST(the_policy_and_the_grants)
+{
+	struct wish w;
+
+	set_up();
+	wish_init(&w);
+	clerk_ask_policy(clerk, &w.call);
+	CHECK_EQ(ev_run(ev), 0);
+	CHECK_EQ(w.r, 0);
+	CHECK_STR(w.call.text, policy_text);
+	free(w.call.text);
+	wish_init(&w);
+	clerk_ask_grants(clerk, &w.call);
+	CHECK_EQ(ev_run(ev), 0);
+	CHECK_EQ(w.call.len, 0);
+	free(w.call.text);
+	tear_down();
+}
+
+TEST(a_policy_of_many_parts)
+{
+	char *big = malloc(DOOR_POLICY_MAX);
+	struct wish w;
+
+	set_up();
+	memset(big, '#', DOOR_POLICY_MAX - 1);
+	big[DOOR_POLICY_MAX - 1] = 0;
+	put_policy(big);
+	wish_init(&w);
+	clerk_ask_policy(clerk, &w.call);
+	CHECK_EQ(ev_run(ev), 0);
+	CHECK_EQ(w.r, 0);
+	CHECK_STR(w.call.text, big);
+	free(w.call.text);
+	free(big);
+	tear_down();
+}
+
+TEST(without_a_policy_there_is_an_error)
+{
+	struct wish w;
+
+	set_up();
+	CHECK_EQ(unlinkat(box_fd, NET_POLICY_FILE, 0), 0);
+	wish_init(&w);
+	clerk_ask_policy(clerk, &w.call);
+	CHECK_EQ(ev_run(ev), 0);
+	CHECK_EQ(w.r, -ENOENT);
+	ask(&w, "NAMED");
+	CHECK(w.r < 0);
+	tear_down();
+}
+
+TEST(only_secrets_that_the_policy_names)
+{
+	struct wish w;
+
+	set_up();
+	set("NAMED", SECRET_VALUE, "one");
+	set("OTHER", SECRET_VALUE, "two");
+	ask(&w, "NAMED");
+	CHECK(is_value(&w, "one"));
+	ask(&w, "OTHER");
+	CHECK_EQ(w.r, -EACCES);
+	CHECK(w.call.secret.data == NULL);
+	ask(&w, "../boxes/box/policy");
+	CHECK_EQ(w.r, -EACCES);
+	ask(&w, "");
+	CHECK(w.r < 0);
+	tear_down();
+}
+
+TEST(a_changed_policy_holds_at_once)
+{
+	struct wish w;
+
+	set_up();
+	set("NAMED", SECRET_VALUE, "one");
+	ask(&w, "NAMED");
+	CHECK(is_value(&w, "one"));
+	put_policy("version: 1\nrules: []\n");
+	ask(&w, "NAMED");
+	CHECK(w.r < 0);
+	put_policy("not a policy");
+	ask(&w, "NAMED");
+	CHECK(w.r < 0);
+	put_policy(policy_text);
+	ask(&w, "NAMED");
+	CHECK(is_value(&w, "one"));
+	tear_down();
+}
+
+TEST(a_rotated_secret_is_given_anew)
+{
+	struct wish w;
+
+	set_up();
+	ask(&w, "NAMED");
+	CHECK_EQ(w.r, -ENOENT);
+	CHECK(strstr(w.e.msg, "cove secret set NAMED") != NULL);
+	set("NAMED", SECRET_VALUE, "one");
+	ask(&w, "NAMED");
+	CHECK(is_value(&w, "one"));
+	set("NAMED", SECRET_VALUE, "two");
+	ask(&w, "NAMED");
+	CHECK(is_value(&w, "two"));
+	tear_down();
+}
+
+TEST(from_a_file)
+{
+	char path[128];
+	struct wish w;
+
+	set_up();
+	snprintf(path, sizeof(path), "%s/token", home_path);
+	set("NAMED", SECRET_FILE, path);
+	ask(&w, "NAMED");
+	CHECK_EQ(w.r, -ENOENT);
+	CHECK_EQ(fd_write_file(st.home_fd, "token", "tok\n", 4, 0600, false), 0);
+	ask(&w, "NAMED");
+	CHECK(is_value(&w, "tok"));
+	CHECK_EQ(fd_write_file(st.home_fd, "token", "", 0, 0600, false), 0);
+	ask(&w, "NAMED");
+	CHECK(w.r < 0);
+	CHECK_EQ(unlinkat(st.home_fd, "token", 0), 0);
+	CHECK_EQ(mkfifoat(st.home_fd, "token", 0600), 0);
+	ask(&w, "NAMED"); /* nobody writes: it is empty, and nothing hangs */
+	CHECK(w.r < 0);
+	set("NAMED", SECRET_FILE, "/dev/zero");
+	ask(&w, "NAMED");
+	CHECK(w.r < 0);
+	tear_down();
+}
+
+TEST(from_a_command)
+{
+	struct wish w;
+
+	set_up();
+	set("NAMED", SECRET_COMMAND, "printf 'a b\\n'");
+	ask(&w, "NAMED");
+	CHECK(is_value(&w, "a b"));
+	set("NAMED", SECRET_COMMAND, "echo tok; exit 3");
+	ask(&w, "NAMED");
+	CHECK(w.r < 0);
+	CHECK(strstr(w.e.msg, "tok") == NULL);
+	set("NAMED", SECRET_COMMAND, "true");
+	ask(&w, "NAMED");
+	CHECK(w.r < 0);
+	set("NAMED", SECRET_COMMAND, "cat /dev/zero");
+	ask(&w, "NAMED");
+	CHECK(w.r < 0);
+	set("NAMED", SECRET_COMMAND, "echo x; sleep 1000 &"); /* holds the pipe */
+	ask(&w, "NAMED");
+	CHECK(is_value(&w, "x"));
+	tear_down();
+}
+
+TEST(a_slow_command_holds_nobody_up)
+{
+	struct wish slow, row;
+	char line[160];
+
+	set_up();
+	snprintf(line, sizeof(line), "cat '%s/go'", home_path);
+	CHECK_EQ(mkfifoat(st.home_fd, "go", 0600), 0);
+	set("NAMED", SECRET_COMMAND, line);
+	wish_init(&slow);
+	clerk_ask_secret(clerk, &slow.call, "NAMED");
+	wish_init(&row);
+	clerk_record(clerk, &row.call, &(struct audit_row){.kind = "connect"});
+	waiting = 1;
+	CHECK_EQ(ev_run(ev), 0);
+	CHECK_EQ(row.answers, 1);
+	CHECK_EQ(slow.answers, 0);
+	waiting = 1;
+	autoclose int fd = openat(st.home_fd, "go", O_WRONLY | O_CLOEXEC);
+	CHECK_EQ(write(fd, "late", 4), 4);
+	fd_close(&fd);
+	CHECK_EQ(ev_run(ev), 0);
+	CHECK(is_value(&slow, "late"));
+	tear_down();
+}
+
+TEST(rows_are_there_when_they_are_answered)
+{
+	struct wish w[100];
+	uint64_t rows;
+
+	set_up();
+	for (int i = 0; i < 100; i++) {
+		wish_init(&w[i]);
+		clerk_record(clerk, &w[i].call,
+			     &(struct audit_row){.kind = "connect", .host = "a.test"});
+	}
+	CHECK_EQ(ev_run(ev), 0);
+	for (int i = 0; i < 100; i++)
+		CHECK_EQ(w[i].call.seq, (uint64_t)i + 1);
+	CHECK_EQ(audit_verify(&st, "box", &rows, &e), 0);
+	CHECK_EQ(rows, 100);
+	tear_down();
+}
+
+TEST(rows_that_nobody_waits_for_are_written_too)
+{
+	uint64_t rows;
+
+	set_up();
+	for (int i = 0; i < 3000; i++)
+		clerk_record(clerk, NULL, &(struct audit_row){.kind = "connect", .host = "a.test"});
+	tear_down();
+	CHECK_EQ(audit_verify(&st, "box", &rows, &e), 0);
+	CHECK_EQ(rows, 3000);
+}
+
+static void on_gone(void *arg)
+{
+	(*(int *)arg)++;
+	ev_quit(ev);
+}
+
+TEST(a_clerk_that_dies_is_told)
+{
+	struct wish w;
+	int gone = 0;
+
+	set_up();
+	/* The record is in the way: the clerk cannot begin. */
+	tear_down();
+	CHECK_EQ(mkdirat(st.home_fd, "audit/broken.1", 0700), 0);
+	CHECK_EQ(ev_new(&ev), 0);
+	config.box = "missing";
+	CHECK_EQ(clerk_start(&clerk, ev, &config, &e), 0);
+	clerk_on_gone(clerk, on_gone, &gone);
+	wish_init(&w);
+	waiting = 2; /* on_gone ends the loop */
+	clerk_ask_policy(clerk, &w.call);
+	CHECK_EQ(ev_run(ev), 0);
+	CHECK_EQ(gone, 1);
+	CHECK_EQ(w.answers, 1);
+	CHECK_EQ(w.r, -EPIPE);
+	clerk_free(clerk);
+	ev_free(ev);
+}
+
+TEST(cancelled_is_not_told)
+{
+	struct wish a, b;
+
+	set_up();
+	set("NAMED", SECRET_VALUE, "one");
+	wish_init(&a);
+	clerk_ask_secret(clerk, &a.call, "NAMED");
+	clerk_cancel(clerk, &a.call);
+	clerk_cancel(clerk, &a.call);
+	waiting--;
+	ask(&b, "NAMED");
+	CHECK(is_value(&b, "one"));
+	CHECK_EQ(a.answers, 0);
+	tear_down();
+}
+
+TAP_MAIN
