@@ -13,7 +13,7 @@ enum { SET_MODE_FILTER = 1, OPS_MAX = 4096 };
 const struct filter_program *filter_program(enum filter_kind kind)
 {
 	if (FILTER_IS_SANITIZED && kind >= FILTER_KEEPER)
-		return &filter_keepers_sanitized[kind - FILTER_KEEPER];
+		return &filter_sanitized[kind - FILTER_KEEPER];
 	return &filter_programs[kind];
 }
 

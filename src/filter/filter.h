@@ -1,6 +1,6 @@
 /*
- * System-call filters. What each allows is in box.syscalls and keeper.syscalls; they are compiled
- * when Cove is built (make-filter.c), so loading one is a single system call.
+ * System-call filters. What each allows is in box.syscalls, keeper.syscalls and door.syscalls; they
+ * are compiled when Cove is built (make-filter.c), so loading one is a single system call.
  */
 #pragma once
 
@@ -24,6 +24,7 @@ enum filter_kind {
 	FILTER_BOX_SHARED, /* a box with a writable directory of the host */
 	FILTER_KEEPER,
 	FILTER_KEEPER_ROOT, /* root's needs less: it deletes without the box's user namespace */
+	FILTER_DOOR,	    /* the front: network, no files */
 	FILTER_KIND_COUNT
 };
 
@@ -55,6 +56,7 @@ struct filter_program {
 
 /* Made by make-filter. */
 extern const struct filter_program filter_programs[FILTER_KIND_COUNT];
-extern const struct filter_program filter_keepers_sanitized[2]; /* from FILTER_KEEPER on */
+/* Those of our own processes, from FILTER_KEEPER on. */
+extern const struct filter_program filter_sanitized[FILTER_KIND_COUNT - FILTER_KEEPER];
 
 const struct filter_program *filter_program(enum filter_kind kind);

@@ -1,7 +1,7 @@
 /*
  * Compiles lists of system calls into filter programs, when Cove is built.
  *
- *	make-filter box.syscalls keeper.syscalls OUTPUT.c
+ *	make-filter box.syscalls keeper.syscalls door.syscalls OUTPUT.c
  *
  * The form of a list is described at the top of box.syscalls. A program is a search tree over
  * ranges of call numbers that share an answer, so a call is decided in eight or nine comparisons,
@@ -503,6 +503,11 @@ static void make_program(const struct list *list, struct program *p)
 		p->allowed += counts(&list->calls[i]);
 }
 
+struct named {
+	const char *name;
+	const struct program *program;
+};
+
 static void write_ops(FILE *out, const char *name, const struct program *p)
 {
 	fprintf(out, "static const struct filter_op %s[] = {\n", name);
@@ -547,40 +552,61 @@ static void make_keepers(const char *path, struct program user[2], struct progra
 	make_program(&both, &root[1]);
 }
 
+static void make_door(const char *path, struct program door[2])
+{
+	static struct section sections[2] = {{.name = "sanitizers"}};
+	static struct list base, both;
+
+	read_list(path, sections, &base);
+	make_program(&base, &door[0]);
+	merge(&both, &base, &sections[0].list);
+	make_program(&both, &door[1]);
+}
+
+static void write_table(FILE *out, const char *head, const struct named *programs, size_t count)
+{
+	fprintf(out, "const struct filter_program %s = {\n", head);
+	for (size_t i = 0; i < count; i++) {
+		fprintf(out, "\t");
+		write_program(out, programs[i].name, programs[i].program);
+		fprintf(out, ",\n");
+	}
+	fprintf(out, "};\n");
+}
+
 int main(int argc, char **argv)
 {
-	static struct program box, shared, user[2], root[2];
+	static struct program box, shared, user[2], root[2], door[2];
+	/* In the order of enum filter_kind; then again those of our own processes. */
+	static const struct named programs[] = {
+		{"box", &box},
+		{"shared", &shared},
+		{"keeper", &user[0]},
+		{"keeper_root", &root[0]},
+		{"door", &door[0]},
+		{"sanitized", &user[1]},
+		{"sanitized_root", &root[1]},
+		{"sanitized_door", &door[1]},
+	};
+	enum { COUNT = sizeof(programs) / sizeof(programs[0]), OWN = 3 };
 	FILE *out;
 
-	if (argc != 4) {
-		fprintf(stderr, "usage: make-filter BOX KEEPER OUTPUT\n");
+	if (argc != 5) {
+		fprintf(stderr, "usage: make-filter BOX KEEPER DOOR OUTPUT\n");
 		return 2;
 	}
 	make_box(argv[1], &box, &shared);
 	make_keepers(argv[2], user, root);
-	out = fopen(argv[3], "we");
+	make_door(argv[3], door);
+	out = fopen(argv[4], "we");
 	if (!out)
-		die("cannot write", argv[3]);
+		die("cannot write", argv[4]);
 	fprintf(out, "/* Made by make-filter from the lists of system calls. */\n"
 		     "#include \"filter/filter.h\"\n\n");
-	write_ops(out, "box", &box);
-	write_ops(out, "shared", &shared);
-	write_ops(out, "keeper", &user[0]);
-	write_ops(out, "keeper_root", &root[0]);
-	write_ops(out, "sanitized", &user[1]);
-	write_ops(out, "sanitized_root", &root[1]);
-	fprintf(out, "const struct filter_program filter_programs[FILTER_KIND_COUNT] = {\n\t");
-	write_program(out, "box", &box);
-	fprintf(out, ",\n\t");
-	write_program(out, "shared", &shared);
-	fprintf(out, ",\n\t");
-	write_program(out, "keeper", &user[0]);
-	fprintf(out, ",\n\t");
-	write_program(out, "keeper_root", &root[0]);
-	fprintf(out, "};\nconst struct filter_program filter_keepers_sanitized[2] = {\n\t");
-	write_program(out, "sanitized", &user[1]);
-	fprintf(out, ",\n\t");
-	write_program(out, "sanitized_root", &root[1]);
-	fprintf(out, "};\n");
+	for (size_t i = 0; i < COUNT; i++)
+		write_ops(out, programs[i].name, programs[i].program);
+	write_table(out, "filter_programs[FILTER_KIND_COUNT]", programs, COUNT - OWN);
+	write_table(out, "filter_sanitized[FILTER_KIND_COUNT - FILTER_KEEPER]",
+		    programs + COUNT - OWN, OWN);
 	return ferror(out) || fclose(out) != 0;
 }
