@@ -21,6 +21,7 @@
 #pragma once
 
 #include "door/channel.h"
+#include "door/channel_wire.h"
 #include "door/clerk.h"
 #include "door/config.h"
 #include "door/policy.h"
@@ -28,15 +29,18 @@
 #include "door/tls.h"
 #include "ev/ev.h"
 #include "wire/link.h"
+#include "wire/msg.h"
 
 struct conn;
 struct ask;
 struct name_query;
+struct reload;
 
 struct door {
 	struct ev *ev;
 	struct door_config config;
 	struct wire_link keeper;
+	struct exchange exchange; /* the box's connections on it */
 	struct clerk *clerk;
 	struct policy *policy; /* owned, never NULL */
 	struct resolver *resolver;
@@ -46,8 +50,15 @@ struct door {
 	struct name_query *names;      /* owned */
 	struct ask *asks;	       /* owned */
 	uint64_t bytes_up, bytes_down; /* of the box's life, earlier doors included in bytes_up */
+	struct reload *reloads;	       /* owned */
+	struct err trouble;	       /* why the policy is closed although another was meant */
+	unsigned cut;		       /* connections, by the last policy */
+	bool can_lock;		       /* memory for secrets */
 	uint64_t next_ask;
+	uint64_t own_ms; /* when the host's own addresses were read last */
+	struct ev_signals signals;
 	bool ending;
+	bool failed; /* it ends because it must, not because it may */
 };
 
 /* The lower of what the policy and the box's limits say; 0: none. */
@@ -66,6 +77,7 @@ void conns_free(struct door *d);
 
 /* names.c */
 void name_start(struct door *d, uint32_t id, const struct wire_name *m);
+bool name_cancel(struct door *d, uint32_t id);
 void names_free(struct door *d);
 
 /* control.c: answers with SAY frames, then OK, or ERROR. Verbs:
@@ -80,3 +92,9 @@ void control_start(struct door *d, uint32_t id, const struct wire_door *m);
  * */
 void door_reload(struct door *d, void (*on_done)(struct door *d, void *arg, struct err *e),
 		 void *arg);
+void reloads_free(struct door *d);
+
+/* door.c: a whole life, with descriptors 3 and 4 as config.h says; the exit status. */
+int door_run(void);
+/* A frame of the keeper's: false if it breaks the protocol. */
+bool door_frame(struct door *d, const struct wire_frame *f);

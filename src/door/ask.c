@@ -1,0 +1,329 @@
+/*
+ * Requests that a person decides; see ask.h.
+ *
+ * An ask is on the door's list until it is answered or its time is over. One that was answered for
+ * a while stays on the list as a grant until then, so that a policy that is read again gets it too;
+ * only those without an answer are shown and counted.
+ */
+#include "door/ask.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/json.h"
+#include "base/limits.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ASK_JSON_MAX = 64 << 10, PATTERN_MAX = DNS_NAME_MAX + 16 };
+
+struct ask {
+	struct ask *next;
+	struct door *door;
+	uint64_t id;
+	char *host, *method, *path, *rule; /* owned; the last three may be NULL */
+	uint16_t port;
+	uint64_t exec_id, since_ms; /* wall clock */
+	uint64_t timeout_ms, until_ms;
+	unsigned count; /* requests that it is about, gone ones included */
+	struct ev_timer timer;
+	struct clerk_call call;
+	uint64_t seq;
+	struct ask_wait *waits;
+	bool is_answered, is_allowed;
+};
+
+static bool is_same(const char *a, const char *b)
+{
+	return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static void ask_free(struct ask *a)
+{
+	for (struct ask_wait *w; (w = a->waits);) {
+		a->waits = w->next;
+		w->ask = NULL;
+	}
+	if (a->call.id)
+		clerk_cancel(a->door->clerk, &a->call);
+	ev_timer_stop(a->door->ev, &a->timer);
+	free(a->host);
+	free(a->method);
+	free(a->path);
+	free(a->rule);
+	free(a);
+}
+
+static void ask_remove(struct ask *a)
+{
+	struct ask **at = &a->door->asks;
+
+	while (*at != a)
+		at = &(*at)->next;
+	*at = a->next;
+	ask_free(a);
+}
+
+static struct audit_row row_of(const struct ask *a, const char *kind, const char *verdict)
+{
+	return (struct audit_row){
+		.time_ms = clock_wall_ms(),
+		.kind = kind,
+		.verdict = verdict,
+		.about = a->seq,
+		.exec_id = a->exec_id,
+		.host = a->host,
+		.port = a->port,
+		.method = a->method,
+		.path = a->path,
+		.rule = a->rule,
+	};
+}
+
+/* Tells those who wait, one after the other: one of them may end others. */
+static void tell(struct ask *a, bool is_allowed, const char *by)
+{
+	for (struct ask_wait *w; (w = a->waits);) {
+		a->waits = w->next;
+		w->ask = NULL;
+		w->on_answer(w, is_allowed, by);
+	}
+}
+
+static void decide(struct ask *a, bool is_allowed, const char *by)
+{
+	struct audit_row row = row_of(a, "answer", is_allowed ? "allow" : "deny");
+
+	row.by = by;
+	row.reason = by ? NULL : "nobody answered in time";
+	row.duration_ms = row.time_ms - a->since_ms;
+	clerk_record(a->door->clerk, NULL, &row);
+	a->is_answered = true;
+	a->is_allowed = is_allowed;
+	ev_timer_stop(a->door->ev, &a->timer);
+	tell(a, is_allowed, by);
+}
+
+static void on_timer(struct ev_timer *t)
+{
+	struct ask *a = container(t, struct ask, timer);
+
+	decide(a, false, NULL);
+	ask_remove(a);
+}
+
+static void on_recorded(struct clerk_call *call, int r, struct err *e)
+{
+	struct ask *a = container(call, struct ask, call);
+
+	/* What cannot be written down is not asked either. */
+	if (r == 0) {
+		a->seq = call->seq;
+		return;
+	}
+	tell(a, false, NULL);
+	ask_remove(a);
+}
+
+static char *copy(const char *s, int *r)
+{
+	char *p = s ? strdup(s) : NULL;
+
+	if (s && !p)
+		*r = -ENOMEM;
+	return p;
+}
+
+static int ask_new(struct ask **ret, struct door *d, const struct ask_what *what)
+{
+	struct ask *a = calloc(1, sizeof(*a));
+	int r = 0;
+
+	if (!a)
+		return -ENOMEM;
+	a->door = d;
+	a->host = copy(what->host, &r);
+	a->method = copy(what->method, &r);
+	a->path = copy(what->path, &r);
+	a->rule = copy(what->rule ? what->rule->name : NULL, &r);
+	a->port = what->port;
+	a->exec_id = what->exec_id;
+	a->since_ms = clock_wall_ms();
+	a->timeout_ms = what->timeout_ms ? what->timeout_ms : DOOR_ASK_MS;
+	a->timer.on_timer = on_timer;
+	a->call.on_answer = on_recorded;
+	if (r < 0) {
+		ask_free(a);
+		return r;
+	}
+	*ret = a;
+	return 0;
+}
+
+static struct ask *find_same(const struct door *d, const struct ask_what *what, unsigned *ret_count)
+{
+	struct ask *found = NULL;
+
+	*ret_count = 0;
+	for (struct ask *a = d->asks; a; a = a->next) {
+		*ret_count += !a->is_answered;
+		if (!a->is_answered && a->port == what->port && is_same(a->host, what->host) &&
+		    is_same(a->method, what->method) && is_same(a->path, what->path))
+			found = a;
+	}
+	return found;
+}
+
+int ask_start(struct door *d, struct ask_wait *w, const struct ask_what *what)
+{
+	unsigned count;
+	struct ask *a = find_same(d, what, &count), **at = &d->asks;
+	struct audit_row row;
+	int r;
+
+	if (!a && count >= DOOR_ASKS_MAX)
+		return -ENOBUFS;
+	if (!a) {
+		r = ask_new(&a, d, what);
+		if (r < 0)
+			return r;
+		a->id = ++d->next_ask;
+		while (*at)
+			at = &(*at)->next;
+		*at = a;
+		ev_timer_set(d->ev, &a->timer, a->timeout_ms);
+		row = row_of(a, "ask", "ask");
+		clerk_record(d->clerk, &a->call, &row);
+	}
+	a->count++;
+	w->ask = a;
+	w->next = a->waits;
+	a->waits = w;
+	return 0;
+}
+
+/* An ask that nobody waits for any more stays until it is answered or its time is over: a client
+ * that tries again finds the answer, and the person who looks finds the question. */
+void ask_cancel(struct ask_wait *w)
+{
+	if (!w->ask)
+		return;
+	for (struct ask_wait **at = &w->ask->waits; *at; at = &(*at)->next)
+		if (*at == w) {
+			*at = w->next;
+			break;
+		}
+	w->ask = NULL;
+}
+
+static int grant(const struct ask *a, struct err *e)
+{
+	bool is_v6 = strchr(a->host, ':');
+	char pattern[PATTERN_MAX];
+
+	snprintf(pattern, sizeof(pattern), is_v6 ? "[%s]:%u" : "%s:%u", a->host, a->port);
+	return policy_grant(a->door->policy, a->is_allowed ? ACTION_ALLOW : ACTION_DENY, pattern,
+			    a->until_ms, false, e);
+}
+
+int ask_answer(struct door *d, uint64_t id, bool allow, uint64_t for_ms, const char *by,
+	       struct err *e)
+{
+	unsigned granted = 0;
+	struct ask *a = NULL;
+
+	for (struct ask *i = d->asks; i; i = i->next) {
+		granted += i->is_answered;
+		if (i->id == id && !i->is_answered)
+			a = i;
+	}
+	if (!a)
+		return err_set(e, ERR_NOT_FOUND, ENOENT, "nothing with the number %llu is asked",
+			       (unsigned long long)id);
+	if (for_ms && granted >= DOOR_GRANTS_MAX)
+		return err_set(e, ERR_LIMIT, ENOBUFS, "too many answers that still hold");
+	a->is_allowed = allow;
+	a->until_ms = for_ms ? clock_wall_ms() + for_ms : 0;
+	if (for_ms && grant(a, e) < 0)
+		return -EINVAL;
+	decide(a, allow, by ? by : "somebody");
+	if (!for_ms) {
+		ask_remove(a);
+		return 0;
+	}
+	return 0;
+}
+
+void asks_grant_again(struct door *d)
+{
+	struct err e;
+
+	for (struct ask *a = d->asks, *next; a; a = next) {
+		next = a->next;
+		/* An answer that no longer holds, or cannot be kept, is not an answer: the next
+		 * request is asked about again. */
+		if (a->is_answered && (a->until_ms <= clock_wall_ms() || grant(a, &e) < 0))
+			ask_remove(a);
+	}
+}
+
+static int list_one(const struct ask *a, int (*on_ask)(void *arg, const char *json), void *arg)
+{
+	uint64_t now = clock_wall_ms(), age = now > a->since_ms ? now - a->since_ms : 0;
+	struct buf text;
+	const char *s;
+	struct json j;
+	int r;
+
+	buf_init(&text, ASK_JSON_MAX);
+	json_init(&j, &text);
+	json_object_begin(&j);
+	json_kv_u64(&j, "id", a->id);
+	json_kv_str(&j, "host", a->host);
+	json_kv_u64(&j, "port", a->port);
+	if (a->method)
+		json_kv_str(&j, "method", a->method);
+	if (a->path)
+		json_kv_str(&j, "path", a->path);
+	if (a->rule)
+		json_kv_str(&j, "rule", a->rule);
+	if (a->exec_id)
+		json_kv_u64(&j, "exec_id", a->exec_id);
+	json_kv_u64(&j, "since_ms", a->since_ms);
+	json_kv_u64(&j, "left_ms", a->timeout_ms > age ? a->timeout_ms - age : 0);
+	json_kv_u64(&j, "requests", a->count);
+	json_object_end(&j);
+	s = j.error ? NULL : buf_cstr(&text);
+	r = s ? on_ask(arg, s) : -ENOBUFS;
+	buf_done(&text);
+	return r;
+}
+
+int asks_list(struct door *d, int (*on_ask)(void *arg, const char *json), void *arg)
+{
+	int r = 0;
+
+	for (struct ask *a = d->asks; a && r == 0; a = a->next)
+		if (!a->is_answered)
+			r = list_one(a, on_ask, arg);
+	return r;
+}
+
+unsigned asks_count(const struct door *d)
+{
+	unsigned n = 0;
+
+	for (const struct ask *a = d->asks; a; a = a->next)
+		n += !a->is_answered;
+	return n;
+}
+
+void asks_free(struct door *d)
+{
+	for (struct ask *a; (a = d->asks);) {
+		d->asks = a->next;
+		ask_free(a);
+	}
+}

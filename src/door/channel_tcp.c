@@ -1,0 +1,172 @@
+/*
+ * A channel over a TCP socket; see channel_tcp.h.
+ *
+ * The loop's own level-triggered interest is what channel.h promises. A socket that hung up is
+ * reported by the kernel whether it is waited for or not, so it is taken out of the loop while
+ * nothing is wanted of it.
+ */
+#include "door/channel_tcp.h"
+
+#include "base/fd.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+struct tcp {
+	struct channel channel;
+	struct ev *ev;
+	struct ev_io io;
+	int fd; /* owned */
+	bool connecting;
+};
+
+static struct tcp *tcp_of(struct channel *c)
+{
+	return container(c, struct tcp, channel);
+}
+
+static ssize_t tcp_read(struct channel *c, void *p, size_t n)
+{
+	ssize_t r = recv(tcp_of(c)->fd, p, n, 0);
+
+	if (r >= 0)
+		return r;
+	return errno == EINTR ? -EAGAIN : -errno;
+}
+
+static ssize_t tcp_write(struct channel *c, const void *p, size_t n)
+{
+	ssize_t r = send(tcp_of(c)->fd, p, n, MSG_NOSIGNAL);
+
+	if (r >= 0)
+		return r;
+	return errno == EINTR ? -EAGAIN : -errno;
+}
+
+static int tcp_finish(struct channel *c)
+{
+	return shutdown(tcp_of(c)->fd, SHUT_WR) < 0 && errno != ENOTCONN ? -errno : 0;
+}
+
+static void tcp_want(struct channel *c, unsigned what)
+{
+	struct tcp *t = tcp_of(c);
+	uint32_t events = (what & CHANNEL_IN ? EPOLLIN : 0u) | (what & CHANNEL_OUT ? EPOLLOUT : 0u);
+	int r = 0;
+
+	if (events == 0)
+		ev_io_remove(t->ev, &t->io);
+	else if (!t->io.added)
+		r = ev_io_add(t->ev, &t->io, events);
+	else if (t->io.events != events)
+		r = ev_io_set(t->ev, &t->io, events);
+	/* Without a place in the loop it would wait for ever: the other side is let go instead,
+	 * and the owner's own time-out finds it. */
+	if (r < 0)
+		shutdown(t->fd, SHUT_RDWR);
+}
+
+static void tcp_free(struct channel *c, bool abort)
+{
+	struct tcp *t = tcp_of(c);
+	struct linger cut = {.l_onoff = 1};
+
+	ev_io_remove(t->ev, &t->io);
+	if (abort)
+		setsockopt(t->fd, SOL_SOCKET, SO_LINGER, &cut, sizeof(cut));
+	fd_close(&t->fd);
+	free(t);
+}
+
+static const struct channel_ops tcp_ops = {
+	.read = tcp_read,
+	.write = tcp_write,
+	.finish = tcp_finish,
+	.want = tcp_want,
+	.free = tcp_free,
+};
+
+static void on_event(struct ev_io *io, uint32_t events)
+{
+	struct channel *c = &container(io, struct tcp, io)->channel;
+	unsigned what = 0;
+
+	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+		what |= CHANNEL_IN;
+	if (events & (EPOLLOUT | EPOLLHUP | EPOLLERR))
+		what |= CHANNEL_OUT;
+	what &= c->wanted;
+	if (what && c->on_ready)
+		c->on_ready(c, what);
+	else if (!what)
+		ev_io_remove(container(io, struct tcp, io)->ev, io);
+}
+
+int channel_tcp_take(struct channel **ret, struct ev *ev, int fd)
+{
+	struct tcp *t = calloc(1, sizeof(*t));
+	int one = 1;
+
+	if (!t) {
+		close(fd);
+		return -ENOMEM;
+	}
+	t->channel.ops = &tcp_ops;
+	t->ev = ev;
+	t->fd = fd;
+	t->io = (struct ev_io){.on_event = on_event, .fd = fd};
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	*ret = &t->channel;
+	return 0;
+}
+
+int channel_tcp_connect(struct channel **ret, struct ev *ev, int family, const uint8_t *addr,
+			uint16_t port)
+{
+	struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
+	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+	bool is_v4 = family == AF_INET;
+	autoclose int fd =
+		socket(is_v4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	bool connecting;
+	int r;
+
+	if (fd < 0)
+		return -errno;
+	memcpy(&v4.sin_addr, addr, sizeof(v4.sin_addr));
+	if (!is_v4)
+		memcpy(&v6.sin6_addr, addr, sizeof(v6.sin6_addr));
+	r = is_v4 ? connect(fd, (struct sockaddr *)&v4, sizeof(v4))
+		  : connect(fd, (struct sockaddr *)&v6, sizeof(v6));
+	connecting = r < 0;
+	if (r < 0 && errno != EINPROGRESS)
+		return -errno;
+	r = channel_tcp_take(ret, ev, take_fd(fd));
+	if (r == 0)
+		tcp_of(*ret)->connecting = connecting;
+	return r;
+}
+
+int channel_tcp_result(struct channel *c)
+{
+	struct tcp *t = tcp_of(c);
+	struct sockaddr_storage peer;
+	socklen_t len = sizeof(peer);
+	int error = 0;
+	socklen_t size = sizeof(error);
+
+	if (!t->connecting)
+		return 0;
+	if (getsockopt(t->fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0)
+		return -errno;
+	if (error)
+		return -error;
+	if (getpeername(t->fd, (struct sockaddr *)&peer, &len) < 0)
+		return errno == ENOTCONN ? -EINPROGRESS : -errno;
+	t->connecting = false;
+	return 0;
+}

@@ -1,0 +1,92 @@
+/* The front confines itself; see confine.h. */
+#include "door/confine.h"
+
+#include "base/control.h"
+#include "base/fd.h"
+#include "filter/filter.h"
+#include "filter/landlock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <linux/capability.h>
+
+enum { CAP_COUNT_MAX = 64 };
+
+static int drop_caps(void)
+{
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2] = {0};
+
+	/* Who may not drop from the bounding set has nothing in it that he could gain. */
+	for (int cap = 0; cap < CAP_COUNT_MAX; cap++)
+		if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
+			break;
+	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+	return syscall(SYS_capset, &head, data) < 0 ? -errno : 0;
+}
+
+/* What a sanitizer's report is made from. */
+static int allow_reports(int set, int abi)
+{
+	static const char *const dirs[] = {"/proc", "/usr", "/lib", "/lib64"};
+	int r = 0;
+
+	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]) && r == 0; i++) {
+		autoclose int fd = open(dirs[i], O_PATH | O_CLOEXEC);
+
+		if (fd >= 0)
+			r = landlock_allow(set, abi, fd, LANDLOCK_READ_FILE | LANDLOCK_READ_DIR);
+	}
+	return r;
+}
+
+static int hold_files(void)
+{
+	autoclose int set = -1;
+	int abi = landlock_abi(), r = 0;
+
+	if (abi < 1)
+		return -EOPNOTSUPP;
+	set = landlock_new(abi, LANDLOCK_BIND_TCP, LANDLOCK_ABSTRACT_SOCKETS | LANDLOCK_SIGNALS);
+	if (set < 0)
+		return set;
+	if (FILTER_IS_SANITIZED)
+		r = allow_reports(set, abi);
+	return r < 0 ? r : landlock_enter(set);
+}
+
+int confine_door(bool *ret_fatal, struct err *e)
+{
+	int files = 0, calls = 0, r;
+
+	*ret_fatal = true;
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return err_errno(e, errno, "confine the door");
+	r = drop_caps();
+	if (r < 0)
+		return err_errno(e, -r, "drop the door's capabilities");
+	if (!control_is_off("door-landlock"))
+		files = hold_files();
+	if (files < 0 && files != -EOPNOTSUPP)
+		return err_errno(e, -files, "keep the door from files");
+	if (!control_is_off("door-seccomp"))
+		calls = filter_load(FILTER_DOOR, NULL);
+	if (calls < 0 && calls != -EINVAL && calls != -ENOSYS)
+		return err_errno(e, -calls, "load the door's system-call filter");
+	*ret_fatal = false;
+	if (calls < 0)
+		return err_set(e, ERR_UNSUPPORTED, -calls,
+			       "the door has no system-call filter: this kernel has none "
+			       "(CONFIG_SECCOMP_FILTER)");
+	if (files < 0)
+		return err_set(e, ERR_UNSUPPORTED, -files,
+			       "landlock: this kernel has none, or it is not switched on "
+			       "(lsm=...,landlock on the kernel's command line): the door is kept "
+			       "from files by its system-call filter alone");
+	return 0;
+}

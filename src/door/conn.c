@@ -1,0 +1,562 @@
+/*
+ * Connections of the box: from the first frame to the last row. See door.h for the way they go, and
+ * conn_first.c for what their first bytes decide.
+ *
+ *	conn_start -> HEAD (proxy only) -> judge
+ *	judge:  deny                   a row, an answer, the end
+ *	        look inside            FIRST -> web, which judges, records and dials by request
+ *	        ask                    ASK -> as allow, or as deny
+ *	        allow                  RECORD -> DIAL -> pump
+ *
+ * Nothing is read from the box before it was judged, except the head that names the host. A rule
+ * belongs to the policy of the moment: when that changes every connection is judged again, and gets
+ * its rule anew or is cut.
+ */
+#include "door/conn.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/json.h"
+#include "base/limits.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ANSWER_MAX = 4096 };
+
+/* ---- rows ---- */
+
+static struct audit_row row_of(const struct conn *c, const char *kind, const char *verdict)
+{
+	return (struct audit_row){
+		.time_ms = clock_wall_ms(),
+		.kind = kind,
+		.verdict = verdict,
+		.exec_id = c->exec_id,
+		.host = c->host.text[0] ? c->host.text : NULL,
+		.port = c->port,
+		.rule = c->verdict.rule ? c->verdict.rule->name : NULL,
+	};
+}
+
+static void record_end(struct conn *c, const char *verdict, const char *reason)
+{
+	struct audit_row row = row_of(c, "done", verdict);
+
+	if (c->seq == 0)
+		return;
+	row.about = c->seq;
+	row.reason = reason;
+	row.address = c->dial.address[0] ? c->dial.address : NULL;
+	row.bytes_up = c->bytes_up;
+	row.bytes_down = c->bytes_down;
+	row.duration_ms = ev_now(c->door->ev) - c->started_ms;
+	clerk_record(c->door->clerk, NULL, &row);
+}
+
+/* ---- the end ---- */
+
+static void conn_free(struct conn *c)
+{
+	struct door *d = c->door;
+
+	ask_cancel(&c->wait);
+	if (c->call.id)
+		clerk_cancel(d->clerk, &c->call);
+	dial_done(&c->dial);
+	pump_free(c->pump);
+	web_free(c->web);
+	channel_free(c->box, true);
+	ev_timer_stop(d->ev, &c->timer);
+	ev_defer_cancel(d->ev, &c->later);
+	buf_done(&c->first);
+	*c->at = c->next;
+	if (c->next)
+		c->next->at = c->at;
+	d->conn_count--;
+	free(c);
+}
+
+void conn_end(struct conn *c, const char *verdict, const char *reason)
+{
+	record_end(c, verdict, reason);
+	conn_free(c);
+}
+
+static unsigned status_of(const struct err *e)
+{
+	/* The parser of requests says it itself. */
+	if (e->kind == ERR_INVALID && e->code >= 400 && e->code < 600)
+		return (unsigned)e->code;
+	switch (e->kind) {
+	case ERR_INVALID:
+	case ERR_PROTOCOL:
+		return 400;
+	case ERR_DENIED:
+		return 403;
+	case ERR_LIMIT:
+		return 429;
+	case ERR_TIMEOUT:
+		return 504;
+	default:
+		return 502;
+	}
+}
+
+static const char *reason_of(unsigned status)
+{
+	switch (status) {
+	case 400:
+		return "Bad Request";
+	case 403:
+		return "Forbidden";
+	case 429:
+		return "Too Many Requests";
+	case 501:
+		return "Not Implemented";
+	case 504:
+		return "Gateway Timeout";
+	case 502:
+		return "Bad Gateway";
+	default:
+		return "Refused";
+	}
+}
+
+static void write_body(const struct conn *c, const struct err *e, struct buf *out)
+{
+	struct json j;
+
+	json_init(&j, out);
+	json_object_begin(&j);
+	json_kv_str(&j, "error", err_kind_name(e->kind));
+	if (c->host.text[0])
+		json_kv_str(&j, "host", c->host.text);
+	if (c->port)
+		json_kv_u64(&j, "port", c->port);
+	if (c->verdict.rule)
+		json_kv_str(&j, "rule", c->verdict.rule->name);
+	json_kv_str(&j, "message", e->msg);
+	json_object_end(&j);
+	buf_append_str(out, "\n");
+}
+
+/* As a proxy answers. It fits into the first window, so there is nothing to wait for. */
+static void answer_http(struct conn *c, const struct err *e)
+{
+	unsigned status = status_of(e);
+	struct buf head, body;
+
+	buf_init(&head, ANSWER_MAX);
+	buf_init(&body, ANSWER_MAX);
+	write_body(c, e, &body);
+	if (buf_printf(&head,
+		       "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\n"
+		       "Content-Length: %zu\r\nConnection: close\r\n\r\n",
+		       status, reason_of(status), buf_len(&body)) == 0 &&
+	    buf_append(&head, buf_data(&body), buf_len(&body)) == 0 &&
+	    channel_write(c->box, buf_data(&head), buf_len(&head)) == (ssize_t)buf_len(&head))
+		channel_free(take_ptr(c->box), false);
+	buf_done(&head);
+	buf_done(&body);
+}
+
+static void answer(struct conn *c, const struct err *e)
+{
+	if (!c->box)
+		return;
+	if (c->is_proxied && !c->is_answered)
+		answer_http(c, e);
+	else
+		channel_wire_refuse(c->box, e);
+}
+
+void conn_fail(struct conn *c, const struct err *e)
+{
+	answer(c, e);
+	conn_end(c, "failed", e->msg);
+}
+
+void conn_deny(struct conn *c, const struct err *e)
+{
+	struct audit_row row = row_of(c, "connect", "deny");
+
+	row.reason = e->msg;
+	row.address = c->dial.address[0] ? c->dial.address : NULL;
+	clerk_record(c->door->clerk, NULL, &row);
+	conn_fail(c, e);
+}
+
+/* ---- judged ---- */
+
+static void deny_by_rule(struct conn *c)
+{
+	const struct rule *rule = c->verdict.rule;
+	struct err e;
+
+	if (c->door->trouble.kind != ERR_NONE)
+		err_set(&e, ERR_DENIED, EACCES, "nothing is let through: %.180s",
+			c->door->trouble.msg);
+	else if (rule)
+		err_set(&e, ERR_DENIED, EACCES, "%.120s port %u is denied by '%.40s'", c->host.text,
+			c->port, rule->name);
+	else
+		err_set(&e, ERR_DENIED, EACCES,
+			"%.80s port %u: no rule allows it. To allow it: cove allow %s %.80s",
+			c->host.text, c->port, c->door->config.box, c->host.text);
+	conn_deny(c, &e);
+}
+
+/* A row that allows it; what comes next waits until it is written. */
+static void allowed(struct conn *c)
+{
+	struct audit_row row = row_of(c, "connect", "allow");
+	struct err e;
+
+	if (c->verdict.rule && !rule_take(c->verdict.rule, clock_wall_ms())) {
+		err_set(&e, ERR_LIMIT, EDQUOT, "%.120s port %u: the rate of '%.40s' is used up",
+			c->host.text, c->port, c->verdict.rule->name);
+		conn_deny(c, &e);
+		return;
+	}
+	c->state = CONN_RECORD;
+	row.reason = c->was_asked ? "a person allowed it" : NULL;
+	clerk_record(c->door->clerk, &c->call, &row);
+}
+
+static void on_recorded(struct clerk_call *call, int r, struct err *e)
+{
+	struct conn *c = container(call, struct conn, call);
+	struct rule *rule = c->verdict.rule;
+
+	if (r < 0) {
+		err_prefix(e, "%.100s could not be recorded, so it is not let through",
+			   c->host.text);
+		conn_fail(c, e);
+		return;
+	}
+	c->seq = call->seq;
+	c->state = CONN_DIAL;
+	dial_start(&c->dial, &c->host, c->port, rule && rule->private);
+}
+
+static void on_answer(struct ask_wait *w, bool is_allowed, const char *by)
+{
+	struct conn *c = container(w, struct conn, wait);
+	struct err e;
+
+	if (is_allowed) {
+		c->was_asked = true;
+		allowed(c);
+		return;
+	}
+	if (by)
+		err_set(&e, ERR_DENIED, EACCES, "%.120s port %u was denied by %.40s", c->host.text,
+			c->port, by);
+	else
+		err_set(&e, ERR_DENIED, EACCES, "%.120s port %u: nobody allowed it in time",
+			c->host.text, c->port);
+	conn_deny(c, &e);
+}
+
+static void ask(struct conn *c)
+{
+	struct ask_what what = {
+		.host = c->host.text,
+		.port = c->port,
+		.rule = c->verdict.rule,
+		.exec_id = c->exec_id,
+		.timeout_ms = c->verdict.rule ? c->verdict.rule->ask_timeout_ms : 0,
+	};
+	struct err e;
+	int r = ask_start(c->door, &c->wait, &what);
+
+	c->state = CONN_ASK;
+	if (r == 0)
+		return;
+	err_set(&e, ERR_LIMIT, -r, "%.120s port %u: too many requests wait for an answer",
+		c->host.text, c->port);
+	conn_deny(c, &e);
+}
+
+/* The box may send: a direct connection is told so, a tunnel gets its 200. */
+static int say_ok(struct conn *c)
+{
+	static const char text[] = "HTTP/1.1 200 Connection established\r\n\r\n";
+	ssize_t n = (ssize_t)sizeof(text) - 1;
+	int r = 0;
+
+	if (!c->has_ok)
+		r = wire_link_send(&c->door->keeper, WIRE_OK, 0, c->id, NULL, 0);
+	c->has_ok = true;
+	if (r == 0 && c->is_tunnel && !c->is_answered) {
+		c->is_answered = true;
+		r = channel_write(c->box, text, (size_t)n) == n ? 0 : -EIO;
+	}
+	return r;
+}
+
+static void on_dialled(struct dial *d, struct channel *up, struct err *e)
+{
+	struct conn *c = container(d, struct conn, dial);
+	const struct tls_identity *id = c->has_identity ? &c->identity : NULL;
+
+	if (c->for_web) {
+		c->for_web = false;
+		if (up && c->is_tls)
+			up = channel_tls_connect(c->door->tls, c->door->ev, up, c->host.text, id,
+						 e);
+		web_dialled(c->web, up, d->address, e);
+		return;
+	}
+	if (!up && e->kind == ERR_DENIED) {
+		conn_deny(c, e);
+	} else if (!up) {
+		conn_fail(c, e);
+	} else if (say_ok(c) < 0) {
+		channel_free(up, true);
+		conn_end(c, "failed", "the keeper does not listen");
+	} else {
+		conn_to_pump(c, up);
+	}
+}
+
+/* Each request of it will be judged by itself. */
+static void look_inside(struct conn *c)
+{
+	if (say_ok(c) < 0) {
+		conn_end(c, "failed", NULL);
+		return;
+	}
+	c->state = CONN_FIRST;
+	ev_timer_set(c->door->ev, &c->timer, DOOR_HEAD_MS);
+	conn_read_first(c);
+}
+
+void conn_judge(struct conn *c)
+{
+	struct verdict *v = &c->verdict;
+
+	ev_timer_stop(c->door->ev, &c->timer);
+	channel_want(c->box, 0);
+	policy_judge_connect(c->door->policy, &c->host, c->port, clock_wall_ms(), v);
+	if (v->action == ACTION_DENY)
+		deny_by_rule(c);
+	else if (c->is_proxied && !c->is_tunnel)
+		conn_to_web(c, false);
+	else if (v->inspect)
+		look_inside(c);
+	else if (v->action == ACTION_ASK)
+		ask(c);
+	else
+		allowed(c);
+}
+
+/* ---- the beginning ---- */
+
+static void on_ready(struct channel *channel, unsigned what)
+{
+	struct conn *c = channel->owner;
+
+	if (c->state == CONN_HEAD)
+		conn_read_head(c);
+	else if (c->state == CONN_FIRST)
+		conn_read_first(c);
+}
+
+static void on_later(struct ev_defer *l)
+{
+	struct conn *c = container(l, struct conn, later);
+
+	conn_end(c, "cut", "the box gave it up");
+}
+
+/* The channel says so from anywhere, also while this connection's own code runs. */
+static void on_cancel(void *arg)
+{
+	struct conn *c = arg;
+
+	ev_defer(c->door->ev, &c->later);
+}
+
+static void on_timer(struct ev_timer *t)
+{
+	struct conn *c = container(t, struct conn, timer);
+	struct err e;
+
+	err_set(&e, ERR_TIMEOUT, ETIMEDOUT, "nothing to look at came in %u s", DOOR_HEAD_MS / 1000);
+	conn_fail(c, &e);
+}
+
+static void refuse_id(struct door *d, uint32_t id, const struct err *e)
+{
+	struct wire_error m = {.kind = e->kind, .code = (uint64_t)e->code, .msg = e->msg};
+
+	if (wire_error_encode(&d->keeper.out, id, 0, &m) == 0)
+		wire_link_flush(&d->keeper);
+}
+
+static int conn_new(struct conn **ret, struct door *d, uint32_t id, const struct wire_connect *m)
+{
+	struct conn *c = calloc(1, sizeof(*c));
+	int r = c ? channel_wire_new(&c->box, &d->exchange, id, on_cancel, c) : -ENOMEM;
+
+	if (r < 0) {
+		free(c);
+		return r;
+	}
+	c->door = d;
+	c->id = id;
+	c->exec_id = m->exec_id;
+	c->is_proxied = m->proxy;
+	c->started_ms = ev_now(d->ev);
+	c->box->owner = c;
+	c->box->on_ready = on_ready;
+	c->timer.on_timer = on_timer;
+	c->later.on_defer = on_later;
+	c->wait.on_answer = on_answer;
+	c->call.on_answer = on_recorded;
+	buf_init(&c->first, DOOR_HEAD_MAX);
+	dial_init(&c->dial, d);
+	c->dial.on_done = on_dialled;
+	c->next = d->conns;
+	c->at = &d->conns;
+	if (c->next)
+		c->next->at = &c->next;
+	d->conns = c;
+	d->conn_count++;
+	*ret = c;
+	return 0;
+}
+
+/* True if there is room for one more. */
+static bool check_caps(struct conn *c)
+{
+	struct door *d = c->door;
+	uint64_t conns = door_conns_max(d), bytes = door_bytes_max(d);
+	struct err e;
+
+	if (conns == 0 || conns > DOOR_CONNS_MAX)
+		conns = DOOR_CONNS_MAX;
+	if (d->conn_count > conns)
+		err_set(&e, ERR_LIMIT, EUSERS, "this box has %u connections, and may have %llu",
+			d->conn_count - 1, (unsigned long long)conns);
+	else if (bytes && d->bytes_up + d->bytes_down >= bytes)
+		err_set(&e, ERR_LIMIT, EDQUOT, "this box has used up its %llu bytes",
+			(unsigned long long)bytes);
+	else
+		return true;
+	conn_deny(c, &e);
+	return false;
+}
+
+void conn_start(struct door *d, uint32_t id, const struct wire_connect *m)
+{
+	struct conn *c;
+	struct err e;
+	int r = conn_new(&c, d, id, m);
+
+	if (r < 0) {
+		err_errno(&e, -r, "a connection");
+		refuse_id(d, id, &e);
+		return;
+	}
+	if (m->proxy) {
+		if (!check_caps(c))
+			return;
+		c->state = CONN_HEAD;
+		c->has_ok = wire_link_send(&d->keeper, WIRE_OK, 0, id, NULL, 0) == 0;
+		ev_timer_set(d->ev, &c->timer, DOOR_HEAD_MS);
+		channel_want(c->box, CHANNEL_IN);
+		return;
+	}
+	c->port = (uint16_t)m->port;
+	if (!m->host || m->port == 0 || m->port > UINT16_MAX || host_parse(&c->host, m->host) < 0) {
+		err_set(&e, ERR_INVALID, EINVAL, "not a host and a port");
+		conn_deny(c, &e);
+		return;
+	}
+	if (check_caps(c))
+		conn_judge(c);
+}
+
+bool conn_frame(struct door *d, const struct wire_frame *f)
+{
+	return exchange_frame(&d->exchange, f);
+}
+
+/* ---- a new policy ---- */
+
+static bool is_still_allowed(struct conn *c, const struct verdict *v)
+{
+	bool is_private = v->rule && v->rule->private;
+
+	if (v->action == ACTION_DENY || (v->action == ACTION_ASK && !c->was_asked) || v->inspect)
+		return false;
+	/* It was dialled, or is being dialled, at an address that the new rule does not give. */
+	if (c->dial.next > 0 && c->dial.next <= c->dial.count)
+		return !dial_refused(c->door, &c->dial.addrs[c->dial.next - 1], c->port,
+				     is_private);
+	return is_private || !c->dial.private;
+}
+
+/* Of one that waits for a person: the policy may have decided meanwhile. */
+static bool judge_asked_again(struct conn *c, const struct verdict *v)
+{
+	if (v->action == ACTION_ASK && !v->inspect)
+		return true;
+	ask_cancel(&c->wait);
+	if (v->action == ACTION_DENY)
+		return false;
+	conn_judge(c);
+	return true;
+}
+
+/* False: it is to be cut. */
+static bool judge_again(struct conn *c)
+{
+	struct verdict v;
+
+	if (c->state == CONN_HEAD)
+		return true;
+	policy_judge_connect(c->door->policy, &c->host, c->port, clock_wall_ms(), &v);
+	c->verdict.rule = v.rule;
+	switch (c->state) {
+	case CONN_ASK:
+		return judge_asked_again(c, &v);
+	case CONN_FIRST:
+		c->verdict = v;
+		return v.action != ACTION_DENY && v.inspect;
+	case CONN_WEB:
+		c->verdict.action = v.action;
+		return web_judge_again(c->web);
+	default:
+		return is_still_allowed(c, &v);
+	}
+}
+
+unsigned conns_judge_again(struct door *d)
+{
+	struct err e;
+	unsigned cut = 0;
+
+	for (struct conn *c = d->conns, *next; c; c = next) {
+		next = c->next;
+		if (judge_again(c))
+			continue;
+		err_set(&e, ERR_DENIED, EACCES, "the policy does not allow %.120s port %u any more",
+			c->host.text, c->port);
+		answer(c, &e);
+		conn_end(c, "cut", e.msg);
+		cut++;
+	}
+	return cut;
+}
+
+void conns_free(struct door *d)
+{
+	while (d->conns)
+		conn_end(d->conns, "cut", "the door ends");
+}

@@ -1,0 +1,282 @@
+/*
+ * What a connection's first bytes decide; see door.h.
+ *
+ * The head of a proxy's request is read and answered here. A connection that is to be looked into
+ * is TLS or HTTP; of one that passes as it is, only a TLS hello is looked at, to see that it asks
+ * for the name that was judged: a server that answers for many names would otherwise serve another.
+ */
+#include "door/conn.h"
+
+#include "base/control.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/str.h"
+#include "door/hello.h"
+#include "http/http.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Reads into first as much as there is. 1: something is new; 0: nothing; negative: over. */
+static int read_more(struct conn *c, bool *ret_end)
+{
+	size_t before = buf_len(&c->first);
+	ssize_t n = 1;
+
+	while (n > 0 && buf_len(&c->first) < DOOR_HEAD_MAX) {
+		size_t room = DOOR_HEAD_MAX - buf_len(&c->first);
+		const uint8_t *from = NULL;
+
+		n = channel_wire_peek(c->box, &from);
+		if (n <= 0)
+			break;
+		if ((size_t)n > room)
+			n = (ssize_t)room;
+		if (buf_append(&c->first, from, (size_t)n) < 0)
+			return -ENOMEM;
+		channel_wire_took(c->box, (size_t)n);
+	}
+	*ret_end = n == 0;
+	if (n < 0 && n != -EAGAIN)
+		return (int)n;
+	return buf_len(&c->first) > before || *ret_end;
+}
+
+/* ---- a proxy's request ---- */
+
+static int take_target(struct conn *c, const struct http_head *h, size_t used, struct err *e)
+{
+	struct http_target t;
+	int r = http_target_parse(h, &t, e);
+
+	if (r < 0)
+		return r;
+	c->is_tunnel = strcmp(h->method, "CONNECT") == 0;
+	if (!c->is_tunnel && strcmp(t.scheme, "http") != 0)
+		return err_set(e, ERR_INVALID, EINVAL,
+			       t.scheme[0] ? "a proxy takes http:// here, and CONNECT for the rest"
+					   : "this is a proxy: the target must be a whole URL");
+	if (t.port > UINT16_MAX || (c->is_tunnel && t.port == 0))
+		return err_set(e, ERR_INVALID, EINVAL, "not a port");
+	if (host_parse(&c->host, t.host) < 0) {
+		c->host = (struct host){0};
+		return err_set(e, ERR_INVALID, EINVAL, "not a host");
+	}
+	c->port = (uint16_t)(t.port ? t.port : 80);
+	/* The head of a request in absolute form is web's; that of a CONNECT was for us. */
+	if (c->is_tunnel)
+		buf_consume(&c->first, used);
+	return 0;
+}
+
+void conn_read_head(struct conn *c)
+{
+	struct http_head head = {0};
+	struct err e = {0};
+	bool is_end = false;
+	size_t used = 0;
+	int r = read_more(c, &is_end);
+
+	if (r < 0 || (is_end && buf_len(&c->first) == 0)) {
+		conn_end(c, "failed", NULL);
+		return;
+	}
+	r = http_request_parse(&head, buf_data(&c->first), buf_len(&c->first), &used, &e);
+	if (r == 0 && !is_end && buf_len(&c->first) < DOOR_HEAD_MAX)
+		return;
+	if (r == 0)
+		r = err_set(&e, ERR_INVALID, EBADMSG, "half a request");
+	if (r > 0)
+		r = take_target(c, &head, used, &e);
+	http_head_done(&head);
+	if (r < 0) {
+		/* The parser says which status it is to be answered with. */
+		e.kind = ERR_INVALID;
+		conn_deny(c, &e);
+		return;
+	}
+	conn_judge(c);
+}
+
+/* ---- the name in a hello ---- */
+
+static int check_hello(struct conn *c, const struct hello *h, bool passes, struct err *e)
+{
+	if (control_is_off("door-sni"))
+		return 0;
+	if (h->has_ech && passes)
+		return err_set(e, ERR_DENIED, EACCES,
+			       "%.120s: its TLS hello has an encrypted name (ECH), which cannot be "
+			       "judged",
+			       c->host.text);
+	if (c->host.is_address && !h->sni[0])
+		return 0;
+	if (strcmp(h->sni, c->host.text) == 0)
+		return 0;
+	if (!h->sni[0])
+		return err_set(e, ERR_DENIED, EACCES, "%.120s: its TLS hello names no host (SNI)",
+			       c->host.text);
+	return err_set(e, ERR_DENIED, EACCES, "%.80s: its TLS hello names another host, %.80s",
+		       c->host.text, h->sni);
+}
+
+/* 1: may go on (*ret_tls says how), 0: more is needed, negative: not. */
+static int judge_first(struct conn *c, const void *p, size_t n, bool passes, struct err *e)
+{
+	struct hello hello;
+	int r = hello_parse(&hello, p, n);
+
+	c->is_tls = r == 1;
+	if (r == -EPROTO)
+		return 1;
+	if (r == -EBADMSG)
+		return err_set(e, ERR_DENIED, EBADMSG,
+			       "%.120s: its TLS hello is broken or too long to be judged",
+			       c->host.text);
+	if (r == 1)
+		r = check_hello(c, &hello, passes, e);
+	else
+		return 0;
+	return r < 0 ? r : 1;
+}
+
+/* ---- looked into ---- */
+
+static void web_dial(void *arg, struct rule *rule, const struct tls_identity *identity)
+{
+	struct conn *c = arg;
+
+	c->for_web = true;
+	c->has_identity = identity;
+	c->identity = identity ? *identity : (struct tls_identity){0};
+	dial_start(&c->dial, &c->host, c->port, rule && rule->private);
+}
+
+static void web_done(void *arg)
+{
+	conn_end(arg, "ok", NULL);
+}
+
+void conn_to_web(struct conn *c, bool is_tls)
+{
+	struct web_config config = {
+		.door = c->door,
+		.host = c->host,
+		.port = c->port,
+		.tls = is_tls,
+		.proxied = c->is_proxied && !c->is_tunnel,
+		.exec_id = c->exec_id,
+		.conn_id = c->id,
+		.dial = web_dial,
+		.on_done = web_done,
+		.arg = c,
+	};
+	size_t n = is_tls ? 0 : buf_len(&c->first);
+	struct err e = {0};
+	int r = 0;
+
+	ev_timer_stop(c->door->ev, &c->timer);
+	c->state = CONN_WEB;
+	c->is_answered = true;
+	if (is_tls) {
+		c->box = channel_tls_accept(c->door->tls, c->door->ev, c->box, c->host.text, &e);
+		r = c->box ? channel_tls_feed(c->box, buf_data(&c->first), buf_len(&c->first))
+			   : -EIO;
+	}
+	if (r == 0)
+		r = web_new(&c->web, &config, take_ptr(c->box), buf_data(&c->first), n, &e);
+	buf_done(&c->first);
+	if (r < 0)
+		conn_end(c, "failed", e.msg);
+}
+
+void conn_read_first(struct conn *c)
+{
+	struct err e = {0};
+	bool is_end = false;
+	int r = read_more(c, &is_end);
+
+	if (r < 0 || (is_end && buf_len(&c->first) == 0)) {
+		conn_end(c, "failed", NULL);
+		return;
+	}
+	r = judge_first(c, buf_data(&c->first), buf_len(&c->first), false, &e);
+	if (r == 0 && is_end)
+		r = err_set(&e, ERR_DENIED, EBADMSG, "%.120s: half a TLS hello", c->host.text);
+	if (r < 0)
+		conn_deny(c, &e);
+	else if (r == 0)
+		channel_want(c->box, CHANNEL_IN);
+	else
+		conn_to_web(c, c->is_tls);
+}
+
+/* ---- passed as it is ---- */
+
+static int gate(void *arg, const uint8_t *p, size_t n, bool is_end)
+{
+	struct conn *c = arg;
+	struct err e;
+	int r = n > 0 ? judge_first(c, p, n, true, &e) : 1;
+
+	/* Half a hello says less than was to be known. */
+	if (r == 0 && is_end)
+		r = err_set(&e, ERR_DENIED, EBADMSG, "%.120s: half a TLS hello", c->host.text);
+	if (r < 0)
+		c->dial.error = e;
+	return r;
+}
+
+static bool count(void *arg, uint64_t up, uint64_t down)
+{
+	struct conn *c = arg;
+
+	c->bytes_up += up;
+	c->bytes_down += down;
+	return door_count(c->door, c->verdict.rule, up, down);
+}
+
+static void pump_ended(void *arg, enum pump_end end, int error)
+{
+	struct conn *c = arg;
+	struct err e;
+
+	switch (end) {
+	case PUMP_OK:
+		conn_end(c, "ok", NULL);
+		break;
+	case PUMP_CUT:
+		conn_end(c, "cut", "a byte budget is used up");
+		break;
+	case PUMP_IDLE:
+		conn_end(c, "cut", "nothing passed for too long");
+		break;
+	case PUMP_REFUSED:
+		conn_deny(c, &c->dial.error);
+		break;
+	case PUMP_FAILED:
+		err_errno(&e, -error, "the connection broke");
+		conn_end(c, "failed", e.msg);
+		break;
+	}
+}
+
+void conn_to_pump(struct conn *c, struct channel *up)
+{
+	struct pump_config config = {
+		.door = c->door,
+		.box = take_ptr(c->box),
+		.up = up,
+		.gate = gate,
+		.count = count,
+		.on_end = pump_ended,
+		.arg = c,
+	};
+	int r;
+
+	c->state = CONN_PUMP;
+	r = pump_new(&c->pump, &config, buf_data(&c->first), buf_len(&c->first));
+	buf_done(&c->first);
+	if (r < 0)
+		conn_end(c, "failed", "no memory");
+}

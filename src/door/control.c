@@ -1,0 +1,362 @@
+/*
+ * The door's own verbs, and reading the policy; see door.h. Who asks comes from the keeper, whose
+ * socket only the box's owner can reach.
+ */
+#include "door/ask.h"
+#include "door/door.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/json.h"
+#include "base/limits.h"
+#include "base/lines.h"
+#include "base/str.h"
+#include "wire/msg.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORDS_MAX = 8, STATUS_MAX = 4096 };
+
+/* ---- reading the policy ---- */
+
+struct reload {
+	struct door *door;
+	struct reload *next; /* the door's list */
+	struct clerk_call policy, grants;
+	unsigned left;
+	struct err error;
+	void (*on_done)(struct door *d, void *arg, struct err *e);
+	void *arg;
+};
+
+static int parse_grants(struct policy *p, char *text, size_t len, struct err *e)
+{
+	const char *key, *value;
+	struct lines lines;
+	int r;
+
+	lines_init(&lines, text, len);
+	while ((r = lines_next(&lines, &key, &value)) > 0) {
+		bool is_allow = strcmp(key, "allow") == 0;
+		char until[24];
+		uint64_t until_ms;
+		const char *space = strchr(value, ' ');
+
+		if ((!is_allow && strcmp(key, "deny") != 0) || !space ||
+		    (size_t)(space - value) >= sizeof(until))
+			return err_set(e, ERR_INVALID, EBADMSG, "the live grants are damaged");
+		memcpy(until, value, (size_t)(space - value));
+		until[space - value] = 0;
+		if (!str_parse_u64(until, UINT64_MAX, &until_ms))
+			return err_set(e, ERR_INVALID, EBADMSG, "the live grants are damaged");
+		r = policy_grant(p, is_allow ? ACTION_ALLOW : ACTION_DENY, space + 1, until_ms,
+				 false, e);
+		if (r < 0)
+			return r;
+	}
+	return r < 0 ? err_set(e, ERR_INVALID, EBADMSG, "the live grants are damaged") : 0;
+}
+
+static void record_policy(struct door *d)
+{
+	bool is_closed = d->trouble.kind != ERR_NONE;
+	struct audit_row row = {
+		.time_ms = clock_wall_ms(),
+		.kind = "policy",
+		.verdict = is_closed ? "deny" : "allow",
+		.rule = d->config.policy,
+		.reason = is_closed ? d->trouble.msg : NULL,
+	};
+
+	clerk_record(d->clerk, NULL, &row);
+}
+
+/* What holds from now on. Where one part cannot be read nothing is let through: without the grants
+ * a deny would be missing. */
+static void use_policy(struct reload *l)
+{
+	struct door *d = l->door;
+	struct policy *fresh = NULL, *old = d->policy;
+
+	if (l->error.kind == ERR_NONE && l->policy.text)
+		policy_parse(&fresh, d->config.policy, l->policy.text, l->policy.len, &l->error);
+	else if (l->error.kind == ERR_NONE)
+		err_set(&l->error, ERR_INTERNAL, EIO, "there is no policy");
+	if (fresh && l->grants.text &&
+	    parse_grants(fresh, l->grants.text, l->grants.len, &l->error) < 0) {
+		policy_free(fresh);
+		fresh = NULL;
+	}
+	if (!fresh)
+		fresh = policy_closed();
+	policy_carry_over(fresh, old);
+	d->policy = fresh;
+	asks_grant_again(d);
+	resolver_use(d->resolver, &policy_limits(fresh)->resolver);
+	d->trouble = l->error;
+	d->cut = conns_judge_again(d);
+	policy_free(old);
+	record_policy(d);
+}
+
+static void reload_free(struct reload *l)
+{
+	struct reload **at = &l->door->reloads;
+
+	while (*at != l)
+		at = &(*at)->next;
+	*at = l->next;
+	if (l->policy.id)
+		clerk_cancel(l->door->clerk, &l->policy);
+	if (l->grants.id)
+		clerk_cancel(l->door->clerk, &l->grants);
+	free(l->policy.text);
+	free(l->grants.text);
+	free(l);
+}
+
+static void took(struct reload *l, int r, struct err *e)
+{
+	if (r < 0 && l->error.kind == ERR_NONE)
+		l->error = *e;
+	if (--l->left > 0)
+		return;
+	use_policy(l);
+	l->on_done(l->door, l->arg, &l->error);
+	reload_free(l);
+}
+
+static void on_policy(struct clerk_call *call, int r, struct err *e)
+{
+	took(container(call, struct reload, policy), r, e);
+}
+
+static void on_grants(struct clerk_call *call, int r, struct err *e)
+{
+	took(container(call, struct reload, grants), r, e);
+}
+
+void door_reload(struct door *d, void (*on_done)(struct door *d, void *arg, struct err *e),
+		 void *arg)
+{
+	struct reload *l = calloc(1, sizeof(*l));
+	struct err e;
+
+	if (!l) {
+		err_set(&e, ERR_FULL, ENOMEM, "no memory to read the policy");
+		on_done(d, arg, &e);
+		return;
+	}
+	*l = (struct reload){.door = d,
+			     .next = d->reloads,
+			     .policy = {.on_answer = on_policy},
+			     .grants = {.on_answer = on_grants},
+			     .left = 2,
+			     .on_done = on_done,
+			     .arg = arg};
+	d->reloads = l;
+	clerk_ask_policy(d->clerk, &l->policy);
+	clerk_ask_grants(d->clerk, &l->grants);
+}
+
+void reloads_free(struct door *d)
+{
+	while (d->reloads)
+		reload_free(d->reloads);
+}
+
+/* ---- verbs ---- */
+
+struct control {
+	struct door *door;
+	uint32_t id;
+	const char *by;
+	const char *words[WORDS_MAX];
+	size_t count;
+};
+
+static int say(struct door *d, uint32_t id, const char *text)
+{
+	struct wire_say m = {.text = text};
+	int r = wire_say_encode(&d->keeper.out, id, 0, &m);
+
+	if (r == 0)
+		wire_link_flush(&d->keeper);
+	return r;
+}
+
+static void finish(struct door *d, uint32_t id, int r, const struct err *e)
+{
+	struct wire_error m = {.kind = e->kind, .code = (uint64_t)e->code, .msg = e->msg};
+
+	if (r == 0)
+		wire_link_send(&d->keeper, WIRE_OK, 0, id, NULL, 0);
+	else if (wire_error_encode(&d->keeper.out, id, 0, &m) == 0)
+		wire_link_flush(&d->keeper);
+}
+
+static int say_number(struct door *d, uint32_t id, const char *key, uint64_t value)
+{
+	struct buf text;
+	struct json j;
+	const char *s;
+	int r;
+
+	buf_init(&text, STATUS_MAX);
+	json_init(&j, &text);
+	json_object_begin(&j);
+	json_kv_u64(&j, key, value);
+	json_object_end(&j);
+	s = j.error ? NULL : buf_cstr(&text);
+	r = s ? say(d, id, s) : -ENOBUFS;
+	buf_done(&text);
+	return r;
+}
+
+static int verb_status(const struct control *c, struct err *e)
+{
+	struct door *d = c->door;
+	struct buf text;
+	struct json j;
+	const char *s;
+	int r;
+
+	buf_init(&text, STATUS_MAX);
+	json_init(&j, &text);
+	json_object_begin(&j);
+	json_kv_str(&j, "policy", d->config.policy);
+	if (d->trouble.kind != ERR_NONE)
+		json_kv_str(&j, "trouble", d->trouble.msg);
+	json_kv_u64(&j, "connections", d->conn_count);
+	json_kv_u64(&j, "connections_max", door_conns_max(d));
+	json_kv_u64(&j, "bytes_up", d->bytes_up);
+	json_kv_u64(&j, "bytes_down", d->bytes_down);
+	json_kv_u64(&j, "bytes_max", door_bytes_max(d));
+	json_kv_u64(&j, "asks", asks_count(d));
+	json_kv_bool(&j, "memory_locked", d->can_lock);
+	json_object_end(&j);
+	s = j.error ? NULL : buf_cstr(&text);
+	r = s ? say(d, c->id, s) : -ENOBUFS;
+	buf_done(&text);
+	return r < 0 ? err_errno(e, -r, "the door's status") : 0;
+}
+
+struct reloading {
+	uint32_t id;
+};
+
+static void on_reloaded(struct door *d, void *arg, struct err *e)
+{
+	struct reloading *l = arg;
+
+	if (e->kind == ERR_NONE)
+		say_number(d, l->id, "cut", d->cut);
+	else
+		err_prefix(e, "nothing is let through any more");
+	finish(d, l->id, e->kind == ERR_NONE ? 0 : -EIO, e);
+	free(l);
+}
+
+static int verb_reload(const struct control *c, struct err *e)
+{
+	struct reloading *l = malloc(sizeof(*l));
+
+	if (!l)
+		return err_set(e, ERR_FULL, ENOMEM, "no memory");
+	l->id = c->id;
+	door_reload(c->door, on_reloaded, l);
+	return -EINPROGRESS;
+}
+
+static void record_grant(const struct control *c, const char *verdict)
+{
+	struct audit_row row = {
+		.time_ms = clock_wall_ms(),
+		.kind = "grant",
+		.host = c->words[2],
+		.verdict = verdict,
+		.reason = "once",
+		.by = c->by,
+	};
+
+	clerk_record(c->door->clerk, NULL, &row);
+}
+
+static int verb_once(const struct control *c, struct err *e)
+{
+	bool is_allow;
+	unsigned cut;
+	int r;
+
+	if (c->count != 3 ||
+	    (strcmp(c->words[1], "allow") != 0 && strcmp(c->words[1], "deny") != 0))
+		return err_set(e, ERR_INVALID, EINVAL, "once allow|deny HOST[:PORT]");
+	is_allow = c->words[1][0] == 'a';
+	r = policy_grant(c->door->policy, is_allow ? ACTION_ALLOW : ACTION_DENY, c->words[2], 0,
+			 true, e);
+	if (r < 0)
+		return r;
+	record_grant(c, c->words[1]);
+	cut = conns_judge_again(c->door);
+	r = say_number(c->door, c->id, "cut", cut);
+	return r < 0 ? err_errno(e, -r, "answer") : 0;
+}
+
+static int say_ask(void *arg, const char *json)
+{
+	const struct control *c = arg;
+
+	return say(c->door, c->id, json);
+}
+
+static int verb_asks(const struct control *c, struct err *e)
+{
+	int r = asks_list(c->door, say_ask, (void *)(uintptr_t)c);
+
+	return r < 0 ? err_errno(e, -r, "list what is asked") : 0;
+}
+
+static int verb_answer(const struct control *c, struct err *e)
+{
+	uint64_t id, for_ms = 0;
+	bool is_allow = c->count > 2 && strcmp(c->words[2], "allow") == 0;
+	bool has_for = c->count == 5 && strcmp(c->words[3], "for") == 0 &&
+		       str_parse_u64(c->words[4], UINT64_MAX / 2, &for_ms);
+	bool has_once = c->count == 4 && strcmp(c->words[3], "once") == 0;
+
+	if (c->count < 3 || !str_parse_u64(c->words[1], UINT64_MAX, &id) ||
+	    (!is_allow && strcmp(c->words[2], "deny") != 0) ||
+	    (c->count > 3 && !has_for && !has_once))
+		return err_set(e, ERR_INVALID, EINVAL, "answer ID allow|deny [for MS|once]");
+	return ask_answer(c->door, id, is_allow, for_ms, c->by, e);
+}
+
+static const struct {
+	const char *name;
+	int (*run)(const struct control *c, struct err *e);
+} verbs[] = {
+	{"status", verb_status}, {"reload", verb_reload}, {"once", verb_once},
+	{"asks", verb_asks},	 {"answer", verb_answer},
+};
+
+void control_start(struct door *d, uint32_t id, const struct wire_door *m)
+{
+	struct control c = {.door = d, .id = id, .by = m->by ? m->by : "somebody"};
+	struct err e = {0};
+	uint32_t at = 0;
+	int r;
+
+	for (const char *word; c.count < WORDS_MAX && (word = wire_list_next(&m->argv, &at));)
+		c.words[c.count++] = word;
+	r = err_set(&e, ERR_INVALID, EINVAL, "no such verb of the door");
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
+		if (c.count > 0 && strcmp(c.words[0], verbs[i].name) == 0) {
+			e = (struct err){0};
+			r = verbs[i].run(&c, &e);
+			break;
+		}
+	if (r != -EINPROGRESS)
+		finish(d, id, r, &e);
+}

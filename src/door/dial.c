@@ -1,0 +1,197 @@
+/*
+ * Dialling; see dial.h.
+ *
+ *	start -> resolve -> check each address -> connect -> on_done
+ *	                                          |   ^
+ *	                                          +---+ the next one, where one failed
+ *
+ * An address is put into its one form before it is checked (an IPv4-mapped one is the IPv4
+ * address), and that form is dialled. A deny rule that names an address or a network also holds for
+ * the names that lead there.
+ */
+#include "door/dial.h"
+
+#include "base/clock.h"
+#include "base/control.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/str.h"
+#include "door/channel_tcp.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OWN_FRESH_MS = 1000 };
+
+static const char denied[] = "an address that a rule denies";
+
+const char *dial_refused(struct door *door, const struct host *address, uint16_t port, bool private)
+{
+	uint64_t now = ev_now(door->ev);
+	struct verdict v;
+
+	policy_judge_connect(door->policy, address, port, clock_wall_ms(), &v);
+	if (v.action == ACTION_DENY && v.addresses)
+		return denied;
+	if (private || control_is_off("door-private"))
+		return NULL;
+	if (door->own_ms == 0 || now - door->own_ms >= OWN_FRESH_MS) {
+		if (addr_own_load() < 0)
+			return "an address that cannot be compared with the host's own";
+		door->own_ms = now;
+	}
+	return addr_refused(address->family, address->addr);
+}
+
+static void finish(struct dial *d, struct channel *up)
+{
+	d->active = false;
+	ev_timer_stop(d->door->ev, &d->timer);
+	if (up)
+		channel_want(up, 0);
+	d->on_done(d, up, &d->error);
+}
+
+static void on_up(struct channel *c, unsigned what);
+
+/* Begins with the next address that can be begun with. */
+static void try_next(struct dial *d)
+{
+	while (d->next < d->count) {
+		const struct host *a = &d->addrs[d->next++];
+		int r = channel_tcp_connect(&d->up, d->door->ev, a->family, a->addr, d->port);
+
+		str_copy(d->address, sizeof(d->address), a->text);
+		if (r == 0) {
+			d->up->owner = d;
+			d->up->on_ready = on_up;
+			channel_want(d->up, CHANNEL_OUT);
+			return;
+		}
+		d->up = NULL;
+		err_errno(&d->error, -r, "connect to %s port %u", d->host.text, d->port);
+	}
+	finish(d, NULL);
+}
+
+static void on_up(struct channel *c, unsigned what)
+{
+	struct dial *d = c->owner;
+	int r = channel_tcp_result(c);
+
+	if (r == -EINPROGRESS)
+		return;
+	d->up = NULL;
+	if (r == 0) {
+		finish(d, c);
+		return;
+	}
+	channel_free(c, true);
+	err_errno(&d->error, -r, "connect to %s port %u", d->host.text, d->port);
+	try_next(d);
+}
+
+static void on_timer(struct ev_timer *t)
+{
+	struct dial *d = container(t, struct dial, timer);
+
+	resolve_cancel(&d->resolve);
+	channel_free(take_ptr(d->up), true);
+	err_set(&d->error, ERR_TIMEOUT, ETIMEDOUT, "%s port %u did not accept a connection in %u s",
+		d->host.text, d->port, DOOR_CONNECT_MS / 1000);
+	finish(d, NULL);
+}
+
+/* Keeps the addresses that may be dialled; the first that may not is the reason if none may. */
+static void take_addresses(struct dial *d, const struct resolved *addrs, size_t count)
+{
+	const char *why = NULL;
+
+	d->addrs = calloc(count, sizeof(*d->addrs));
+	for (size_t i = 0; i < count && d->addrs; i++) {
+		struct host *a = &d->addrs[d->count];
+		char text[INET6_ADDRSTRLEN];
+		const char *refused = "not an address";
+
+		if (inet_ntop(addrs[i].family, addrs[i].addr, text, sizeof(text)) &&
+		    host_parse(a, text) == 0)
+			refused = dial_refused(d->door, a, d->port, d->private);
+		if (!refused)
+			d->count++;
+		else if (!why)
+			why = refused;
+	}
+	if (!d->addrs)
+		err_set(&d->error, ERR_FULL, ENOMEM, "no memory for addresses of %s", d->host.text);
+	else if (d->count == 0)
+		err_set(&d->error, ERR_DENIED, EACCES, "%s %s %s%s", d->host.text,
+			d->host.is_address ? "is" : "leads to", why,
+			why == denied ? "" : ", and no rule says 'private: true' for it");
+}
+
+static void on_resolved(struct resolve *q, int r, const struct resolved *addrs, size_t count)
+{
+	struct dial *d = container(q, struct dial, resolve);
+
+	if (r == 0 && count > 0)
+		take_addresses(d, addrs, count);
+	else if (r == 0 || r == -ENOENT)
+		err_set(&d->error, ERR_NOT_FOUND, ENOENT, "no such name: %s", d->host.text);
+	else
+		err_errno(&d->error, -r, "resolve %s", d->host.text);
+	try_next(d);
+}
+
+static void on_step(struct ev_defer *s)
+{
+	struct dial *d = container(s, struct dial, step);
+	struct resolved self = {.family = d->host.family};
+	int r;
+
+	if (d->host.is_address) {
+		memcpy(self.addr, d->host.addr, sizeof(self.addr));
+		on_resolved(&d->resolve, 0, &self, 1);
+		return;
+	}
+	r = resolve_start(d->door->resolver, &d->resolve, &d->host);
+	if (r == 0)
+		return;
+	err_errno(&d->error, -r, "resolve %s", d->host.text);
+	finish(d, NULL);
+}
+
+void dial_init(struct dial *d, struct door *door)
+{
+	*d = (struct dial){.door = door};
+	d->resolve.on_done = on_resolved;
+	d->timer.on_timer = on_timer;
+	d->step.on_defer = on_step;
+}
+
+void dial_start(struct dial *d, const struct host *host, uint16_t port, bool private)
+{
+	dial_done(d);
+	d->host = *host;
+	d->port = port;
+	d->private = private;
+	d->error = (struct err){0};
+	d->address[0] = 0;
+	d->active = true;
+	ev_timer_set(d->door->ev, &d->timer, DOOR_CONNECT_MS);
+	ev_defer(d->door->ev, &d->step);
+}
+
+void dial_done(struct dial *d)
+{
+	if (!d->door)
+		return;
+	d->active = false;
+	resolve_cancel(&d->resolve);
+	ev_timer_stop(d->door->ev, &d->timer);
+	ev_defer_cancel(d->door->ev, &d->step);
+	channel_free(take_ptr(d->up), true);
+	free(take_ptr(d->addrs));
+	d->count = d->next = 0;
+}

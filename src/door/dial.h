@@ -1,0 +1,37 @@
+/*
+ * From a name that was judged to a connection: resolved by the door, every address checked, and the
+ * checked one dialled. Addresses are tried in turn.
+ */
+#pragma once
+
+#include "door/door.h"
+
+#include <netinet/in.h>
+
+struct dial {
+	/* Once, never from within dial_start: a connected channel, which is the owner's, or NULL
+	 * and why. ERR_DENIED: no address of it may be dialled. */
+	void (*on_done)(struct dial *d, struct channel *up, struct err *e);
+
+	struct door *door;
+	struct host host;
+	uint16_t port;
+	bool private; /* the rule lets it have a private address */
+	struct resolve resolve;
+	struct host *addrs; /* owned: what may be dialled */
+	size_t count, next;
+	struct channel *up; /* owned, while it connects */
+	struct ev_timer timer;
+	struct ev_defer step;
+	struct err error;
+	char address[INET6_ADDRSTRLEN]; /* that was dialled last; "" before */
+	bool active;
+};
+
+void dial_init(struct dial *d, struct door *door);
+void dial_start(struct dial *d, const struct host *host, uint16_t port, bool private);
+void dial_done(struct dial *d); /* ends what is under way; twice is fine */
+
+/* May this address be dialled? NULL, or what it is. */
+const char *dial_refused(struct door *door, const struct host *address, uint16_t port,
+			 bool private);

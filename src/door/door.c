@@ -1,0 +1,326 @@
+/*
+ * The front's life; see door.h.
+ *
+ * Set-up, in this order, because each step needs what the later ones take away: the configuration;
+ * no core dumps and no tracing; the clerk, which is forked; the host's certificates, the box's
+ * authority and the resolver's files, which are read; the policy, from the clerk; then the door
+ * confines itself and says HELLO. Frames that came meanwhile wait in the socket.
+ *
+ * It ends when the keeper's link closes or the clerk is gone. Either way every connection is cut.
+ */
+#include "door/door.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "door/ask.h"
+#include "door/confine.h"
+#include "filter/filter.h"
+#include "store/net.h"
+#include "wire/msg.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+enum { CA_BYTES_MAX = 64 << 10 };
+
+/* ---- limits of the whole box ---- */
+
+static uint64_t lower(uint64_t a, uint64_t b)
+{
+	return a == 0 || (b > 0 && b < a) ? b : a;
+}
+
+uint64_t door_bytes_max(const struct door *d)
+{
+	return lower(d->config.bytes_max, policy_limits(d->policy)->bytes);
+}
+
+uint64_t door_conns_max(const struct door *d)
+{
+	return lower(d->config.conns_max, policy_limits(d->policy)->connections);
+}
+
+bool door_count(struct door *d, struct rule *r, uint64_t up, uint64_t down)
+{
+	uint64_t max = door_bytes_max(d);
+	bool fits = !r || rule_count(r, up, down);
+
+	d->bytes_up += up;
+	d->bytes_down += down;
+	return fits && (max == 0 || d->bytes_up + d->bytes_down <= max);
+}
+
+/* ---- frames ---- */
+
+static bool is_box_id(uint32_t id)
+{
+	return (id & ~(WIRE_NET_BIT - 1)) == WIRE_NET_BIT;
+}
+
+static bool take_name(struct door *d, const struct wire_frame *f)
+{
+	struct wire_name m;
+
+	if (!is_box_id(f->id) || wire_name_decode(f, &m) < 0)
+		return false;
+	name_start(d, f->id, &m);
+	return true;
+}
+
+static bool take_connect(struct door *d, const struct wire_frame *f)
+{
+	struct wire_connect m;
+
+	if (!is_box_id(f->id) || wire_connect_decode(f, &m) < 0 ||
+	    exchange_has(&d->exchange, f->id))
+		return false;
+	conn_start(d, f->id, &m);
+	return true;
+}
+
+static bool take_verb(struct door *d, const struct wire_frame *f)
+{
+	struct wire_door m;
+
+	if (is_box_id(f->id) || wire_door_decode(f, &m) < 0)
+		return false;
+	control_start(d, f->id, &m);
+	return true;
+}
+
+bool door_frame(struct door *d, const struct wire_frame *f)
+{
+	switch (f->type) {
+	case WIRE_HELLO:
+		return true;
+	case WIRE_NAME:
+		return take_name(d, f);
+	case WIRE_CONNECT:
+		return take_connect(d, f);
+	case WIRE_DOOR:
+		return take_verb(d, f);
+	case WIRE_CANCEL:
+		/* What is over already may still be given up. */
+		if (!conn_frame(d, f))
+			(void)name_cancel(d, f->id);
+		return true;
+	case WIRE_DATA:
+	case WIRE_EOF:
+	case WIRE_CREDIT:
+		(void)conn_frame(d, f);
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void on_frame(struct wire_link *l, const struct wire_frame *f)
+{
+	struct door *d = container(l, struct door, keeper);
+
+	if (!door_frame(d, f))
+		ev_quit(d->ev);
+}
+
+static void on_close(struct wire_link *l, int error)
+{
+	ev_quit(container(l, struct door, keeper)->ev);
+}
+
+static void on_drained(struct wire_link *l)
+{
+	exchange_drained(&container(l, struct door, keeper)->exchange);
+}
+
+/* ---- set-up ---- */
+
+static void say_error(struct door *d, const struct err *e)
+{
+	struct wire_error m = {.kind = e->kind, .code = (uint64_t)e->code, .msg = e->msg};
+
+	fprintf(stderr, "cove-door: %s\n", e->msg);
+	if (d->keeper.ev && wire_error_encode(&d->keeper.out, 0, 0, &m) == 0)
+		wire_link_push(&d->keeper);
+}
+
+static void say_hello(struct door *d, const char *notes)
+{
+	struct wire_hello m = {
+		.version = WIRE_VERSION,
+		.pid = (uint64_t)getpid(),
+		.name = d->config.box,
+		.notes = notes,
+	};
+
+	if (wire_hello_encode(&d->keeper.out, 0, 0, &m) < 0)
+		ev_quit(d->ev);
+	wire_link_pause(&d->keeper, false);
+	wire_link_flush(&d->keeper);
+}
+
+/* The policy is there, or is closed: nothing is needed from the host any more. */
+static void on_policy(struct door *d, void *arg, struct err *trouble)
+{
+	struct err e = {0};
+	bool is_fatal;
+	int r = confine_door(&is_fatal, &e);
+
+	if (r < 0 && is_fatal) {
+		say_error(d, &e);
+		d->failed = true;
+		ev_quit(d->ev);
+		return;
+	}
+	say_hello(d, r < 0 ? e.msg : NULL);
+}
+
+static void on_clerk_gone(void *arg)
+{
+	struct door *d = arg;
+
+	/* Nothing passes unrecorded. */
+	d->failed = true;
+	ev_quit(d->ev);
+}
+
+static void on_signal(struct ev_signals *s, int sig)
+{
+	ev_quit(container(s, struct door, signals)->ev);
+}
+
+static int harden(struct err *e)
+{
+	struct rlimit none = {0};
+
+	/* Leaks are looked for by a process that traces this one. */
+	if ((!FILTER_IS_SANITIZED && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) ||
+	    setrlimit(RLIMIT_CORE, &none) < 0 || signal(SIGPIPE, SIG_IGN) == SIG_ERR)
+		return err_errno(e, errno, "make the door safe to hold secrets");
+	return 0;
+}
+
+/* Can memory be locked at all? Asked once, with one page. */
+static bool can_lock(void)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	void *p = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	bool can = p != MAP_FAILED && mlock(p, page) == 0;
+
+	if (p != MAP_FAILED)
+		munmap(p, page);
+	return can;
+}
+
+static int open_tls(struct door *d, struct err *e)
+{
+	char path[BOX_PATH_MAX];
+	char *pem = NULL;
+	size_t len = 0;
+	int r;
+
+	if (snprintf(path, sizeof(path), "%s/boxes/%s/" NET_CA_FILE, d->config.home,
+		     d->config.box) >= (int)sizeof(path))
+		return err_set(e, ERR_INVALID, ENAMETOOLONG, "the state directory's path");
+	r = fd_read_file(AT_FDCWD, path, CA_BYTES_MAX, &pem, &len);
+	if (r < 0 && r != -ENOENT)
+		return err_errno(e, -r, "read the box's certificate authority");
+	r = tls_new(&d->tls, pem, e);
+	if (pem)
+		explicit_bzero(pem, len);
+	free(pem);
+	return r;
+}
+
+static int door_open(struct door *d, struct err *e)
+{
+	sigset_t set;
+	int r;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	r = door_config_read(&d->config, DOOR_CONFIG_FD, e);
+	if (r < 0)
+		return r;
+	close(DOOR_CONFIG_FD);
+	d->bytes_up = d->config.bytes_used;
+	r = harden(e);
+	if (r == 0)
+		r = clerk_start(&d->clerk, d->ev, &d->config, e);
+	if (r < 0)
+		return r;
+	clerk_on_gone(d->clerk, on_clerk_gone, d);
+	d->can_lock = can_lock();
+	d->signals.on_signal = on_signal;
+	r = ev_signals_add(d->ev, &d->signals, &set);
+	if (r < 0)
+		return err_errno(e, -r, "watch for signals");
+	r = open_tls(d, e);
+	if (r == 0)
+		r = resolver_new(&d->resolver, d->ev, e);
+	if (r == 0 && addr_own_load() < 0)
+		r = err_set(e, ERR_INTERNAL, EIO, "read the host's own addresses");
+	return r;
+}
+
+static void door_close(struct door *d)
+{
+	d->ending = true;
+	conns_free(d);
+	names_free(d);
+	asks_free(d);
+	if (d->clerk)
+		reloads_free(d);
+	exchange_done(&d->exchange);
+	resolver_free(d->resolver);
+	tls_free(d->tls);
+	policy_free(d->policy);
+	clerk_free(d->clerk);
+	/* What was queued last, an ERROR perhaps, is pushed; nobody waits for it. */
+	if (d->keeper.ev)
+		wire_link_push(&d->keeper);
+	wire_link_done(&d->keeper);
+	ev_signals_remove(d->ev, &d->signals);
+	ev_free(d->ev);
+	door_config_done(&d->config);
+}
+
+int door_run(void)
+{
+	static struct door door;
+	struct door *d = &door;
+	struct err e = {0};
+	int r = ev_new(&d->ev);
+
+	if (r < 0)
+		return 1;
+	d->policy = policy_closed();
+	d->keeper.on_frame = on_frame;
+	d->keeper.on_close = on_close;
+	d->keeper.on_drained = on_drained;
+	r = wire_link_init(&d->keeper, d->ev, DOOR_LINK_FD, DOOR_LINK_FD);
+	if (r < 0) {
+		err_errno(&e, -r, "the keeper's link");
+	} else {
+		wire_link_pause(&d->keeper, true);
+		exchange_init(&d->exchange, d->ev, &d->keeper);
+		r = door_open(d, &e);
+	}
+	if (r == 0) {
+		door_reload(d, on_policy, NULL);
+		r = ev_run(d->ev);
+	} else {
+		say_error(d, &e);
+	}
+	r = r < 0 || d->failed;
+	door_close(d);
+	return r;
+}

@@ -1,0 +1,169 @@
+/*
+ * May a name be used, and is there one? The stub in the box asks before it gives an address out.
+ *
+ *	judge: deny -> a row, ERROR. No query leaves.
+ *	       ask  -> OK: the connection will be asked about, and until then nobody outside
+ *	               hears of the name
+ *	       allow -> a row -> resolve -> OK, or ERROR
+ */
+#include "door/door.h"
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "wire/msg.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct name_query {
+	struct name_query *next;
+	struct door *door;
+	uint32_t id;
+	struct host host;
+	struct clerk_call call;
+	struct resolve resolve;
+};
+
+static void query_free(struct name_query *q)
+{
+	if (q->call.id)
+		clerk_cancel(q->door->clerk, &q->call);
+	resolve_cancel(&q->resolve);
+	free(q);
+}
+
+static void query_remove(struct name_query *q)
+{
+	struct name_query **at = &q->door->names;
+
+	while (*at != q)
+		at = &(*at)->next;
+	*at = q->next;
+	query_free(q);
+}
+
+static void say(struct door *d, uint32_t id, int r, const struct err *e)
+{
+	struct wire_error m = {.kind = e->kind, .code = (uint64_t)e->code, .msg = e->msg};
+
+	if (r == 0)
+		wire_link_send(&d->keeper, WIRE_OK, 0, id, NULL, 0);
+	else if (wire_error_encode(&d->keeper.out, id, 0, &m) == 0)
+		wire_link_flush(&d->keeper);
+}
+
+static void on_resolved(struct resolve *resolve, int r, const struct resolved *addrs, size_t count)
+{
+	struct name_query *q = container(resolve, struct name_query, resolve);
+	struct err e = {0};
+
+	if (r == 0 && count == 0)
+		r = -ENOENT;
+	if (r == -ENOENT)
+		err_set(&e, ERR_NOT_FOUND, ENOENT, "no such name: %s", q->host.text);
+	else if (r < 0)
+		err_set(&e, ERR_TIMEOUT, -r, "%s could not be resolved", q->host.text);
+	say(q->door, q->id, r, &e);
+	query_remove(q);
+}
+
+static void on_recorded(struct clerk_call *call, int r, struct err *e)
+{
+	struct name_query *q = container(call, struct name_query, call);
+
+	if (r == 0)
+		r = resolve_start(q->door->resolver, &q->resolve, &q->host);
+	else
+		err_prefix(e, "%.100s could not be recorded", q->host.text);
+	if (r == 0)
+		return;
+	if (r == -ENOBUFS)
+		err_set(e, ERR_TIMEOUT, ENOBUFS, "too many names are being resolved");
+	say(q->door, q->id, r, e);
+	query_remove(q);
+}
+
+static void record(struct door *d, struct name_query *q, const struct host *h,
+		   const struct verdict *v)
+{
+	struct audit_row row = {
+		.time_ms = clock_wall_ms(),
+		.kind = "name",
+		.host = h->text,
+		.rule = v->rule ? v->rule->name : NULL,
+		.verdict = v->action == ACTION_ALLOW ? "allow"
+			   : v->action == ACTION_ASK ? "ask"
+						     : "deny",
+	};
+
+	clerk_record(d->clerk, q ? &q->call : NULL, &row);
+}
+
+static unsigned query_count(const struct door *d)
+{
+	unsigned n = 0;
+
+	for (const struct name_query *q = d->names; q; q = q->next)
+		n++;
+	return n;
+}
+
+static void ask_outside(struct door *d, uint32_t id, const struct host *h, const struct verdict *v)
+{
+	struct name_query *q = query_count(d) < DOOR_LOOKUPS_MAX ? calloc(1, sizeof(*q)) : NULL;
+	struct err e;
+
+	if (!q) {
+		err_set(&e, ERR_TIMEOUT, ENOBUFS, "too many names are being asked for");
+		say(d, id, -ENOBUFS, &e);
+		return;
+	}
+	q->door = d;
+	q->id = id;
+	q->host = *h;
+	q->call.on_answer = on_recorded;
+	q->resolve.on_done = on_resolved;
+	q->next = d->names;
+	d->names = q;
+	record(d, q, h, v);
+}
+
+void name_start(struct door *d, uint32_t id, const struct wire_name *m)
+{
+	struct verdict v = {.action = ACTION_DENY};
+	struct host h;
+	struct err e = {0};
+
+	if (!m->name || host_parse(&h, m->name) < 0 || h.is_address) {
+		err_set(&e, ERR_DENIED, EINVAL, "not a name");
+		say(d, id, -EINVAL, &e);
+		return;
+	}
+	policy_judge_name(d->policy, &h, clock_wall_ms(), &v);
+	if (v.action == ACTION_ALLOW) {
+		ask_outside(d, id, &h, &v);
+		return;
+	}
+	record(d, NULL, &h, &v);
+	if (v.action == ACTION_DENY)
+		err_set(&e, ERR_DENIED, EACCES, "no rule allows %s", h.text);
+	say(d, id, v.action == ACTION_DENY ? -EACCES : 0, &e);
+}
+
+bool name_cancel(struct door *d, uint32_t id)
+{
+	for (struct name_query *q = d->names; q; q = q->next)
+		if (q->id == id) {
+			query_remove(q);
+			return true;
+		}
+	return false;
+}
+
+void names_free(struct door *d)
+{
+	for (struct name_query *q; (q = d->names);) {
+		d->names = q->next;
+		query_free(q);
+	}
+}

@@ -1,0 +1,321 @@
+/*
+ * The raw relay; see pump.h.
+ *
+ * Up, from the box: what its channel shows is written to the socket, and taken as far as the socket
+ * took it. Down: the socket is read into the frame that goes to the box. A side that cannot take
+ * more stops the other's being read, so a slow reader holds back whoever writes to it: what is held
+ * in between is the box's window, and the link's queue.
+ *
+ * The gate and what was read before the pump began share one buffer, `first`, which is gone once it
+ * was written.
+ *
+ * Timers in the loop are a list, so the idle one is not set again with every byte: it looks, when
+ * it is due, at when the last byte passed.
+ */
+#include "door/pump.h"
+
+#include "base/limits.h"
+#include "door/channel_wire.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Reads of a socket in one turn: a fast one costs few turns, and does not starve the others. */
+enum { READS_MAX = 4 };
+
+struct pump {
+	struct pump_config c;
+	struct buf first;
+	struct ev_timer idle;
+	struct ev_defer start, ending;
+	enum pump_end how;
+	int error;
+	uint64_t last_ms;
+	bool up_ended, down_ended; /* that direction said its end, and it was passed on */
+	bool box_ended;		   /* within first: the box said its end */
+	bool up_full, down_full;   /* waits for room */
+	bool over;
+};
+
+static void end(struct pump *p, enum pump_end how, int error)
+{
+	if (p->over)
+		return;
+	p->over = true;
+	p->how = how;
+	p->error = error;
+	channel_want(p->c.box, 0);
+	channel_want(p->c.up, 0);
+	ev_defer(p->c.door->ev, &p->ending);
+}
+
+static void on_ending(struct ev_defer *d)
+{
+	struct pump *p = container(d, struct pump, ending);
+
+	p->c.on_end(p->c.arg, p->how, p->error);
+}
+
+/* ---- up: from the box ---- */
+
+static bool count(struct pump *p, uint64_t up, uint64_t down)
+{
+	p->last_ms = ev_now(p->c.door->ev);
+	if (p->c.count(p->c.arg, up, down))
+		return true;
+	end(p, PUMP_CUT, 0);
+	return false;
+}
+
+/* All that was taken is written: the box's end may follow. False: over. */
+static bool finish_up(struct pump *p)
+{
+	int r = channel_finish(p->c.up);
+
+	if (r < 0) {
+		end(p, PUMP_FAILED, r);
+		return false;
+	}
+	p->up_ended = true;
+	return true;
+}
+
+/* Writes n bytes: how many went, 0 when it is full, negative when it is over. */
+static ssize_t write_up(struct pump *p, const uint8_t *from, size_t n)
+{
+	ssize_t r = channel_write(p->c.up, from, n);
+
+	p->up_full = r == -EAGAIN || (r >= 0 && (size_t)r < n);
+	if (r == -EAGAIN)
+		return 0;
+	if (r < 0) {
+		end(p, PUMP_FAILED, (int)r);
+		return r;
+	}
+	return count(p, (uint64_t)r, 0) ? r : -ECANCELED;
+}
+
+/* Fills first and asks the gate. False: nothing more can be done now, or it is over. */
+static bool pass_gate(struct pump *p)
+{
+	const uint8_t *from = NULL;
+	ssize_t n = -EAGAIN;
+	int r;
+
+	while (!p->box_ended && buf_len(&p->first) < DOOR_BUFFER_MAX) {
+		size_t left = DOOR_BUFFER_MAX - buf_len(&p->first);
+
+		n = channel_wire_peek(p->c.box, &from);
+		if (n <= 0)
+			break;
+		if ((size_t)n > left)
+			n = (ssize_t)left;
+		if (buf_append(&p->first, from, (size_t)n) < 0) {
+			end(p, PUMP_FAILED, -ENOMEM);
+			return false;
+		}
+		channel_wire_took(p->c.box, (size_t)n);
+	}
+	if (n < 0 && n != -EAGAIN) {
+		end(p, PUMP_FAILED, (int)n);
+		return false;
+	}
+	p->box_ended = p->box_ended || n == 0;
+	if (buf_len(&p->first) == 0 && !p->box_ended)
+		return false;
+	r = p->c.gate(p->c.arg, buf_data(&p->first), buf_len(&p->first), p->box_ended);
+	if (r < 0)
+		end(p, PUMP_REFUSED, r);
+	else if (r > 0)
+		p->c.gate = NULL;
+	return r > 0;
+}
+
+static bool write_first(struct pump *p)
+{
+	ssize_t n;
+
+	while (buf_len(&p->first) > 0) {
+		n = write_up(p, buf_data(&p->first), buf_len(&p->first));
+		if (n <= 0)
+			return false;
+		buf_consume(&p->first, (size_t)n);
+	}
+	buf_done(&p->first);
+	return !p->box_ended || p->up_ended || finish_up(p);
+}
+
+static void pump_up(struct pump *p)
+{
+	const uint8_t *from = NULL;
+	ssize_t n;
+
+	if (p->over || p->up_ended || (p->c.gate && !pass_gate(p)) || !write_first(p))
+		return;
+	while (!p->up_ended && (n = channel_wire_peek(p->c.box, &from)) != -EAGAIN) {
+		if (n < 0) {
+			end(p, PUMP_FAILED, (int)n);
+			return;
+		}
+		if (n == 0) {
+			(void)finish_up(p);
+			return;
+		}
+		n = write_up(p, from, (size_t)n);
+		if (n <= 0)
+			return;
+		channel_wire_took(p->c.box, (size_t)n);
+		if (p->up_full)
+			return;
+	}
+}
+
+/* ---- down: to the box ---- */
+
+static void finish_down(struct pump *p)
+{
+	int r = channel_finish(p->c.box);
+
+	p->down_full = r == -EAGAIN;
+	if (r == 0)
+		p->down_ended = true;
+	else if (r != -EAGAIN)
+		end(p, PUMP_FAILED, r);
+}
+
+static void pump_down(struct pump *p)
+{
+	for (int i = 0; i < READS_MAX && !p->down_ended; i++) {
+		size_t room = 0;
+		uint8_t *to = channel_wire_space(p->c.box, &room);
+		ssize_t n;
+
+		p->down_full = !to;
+		if (!to)
+			return;
+		n = channel_read(p->c.up, to, room);
+		if (n == -EAGAIN)
+			return;
+		if (n < 0) {
+			end(p, PUMP_FAILED, (int)n);
+			return;
+		}
+		if (n == 0) {
+			finish_down(p);
+			return;
+		}
+		channel_wire_put(p->c.box, (size_t)n);
+		if (!count(p, 0, (uint64_t)n))
+			return;
+		/* A short read found the socket empty: asking again would only say so. */
+		if ((size_t)n < room)
+			return;
+	}
+}
+
+/* ---- the whole ---- */
+
+static void set_wants(struct pump *p)
+{
+	unsigned box = 0, up = 0;
+
+	if (p->over)
+		return;
+	if (p->up_ended && p->down_ended) {
+		end(p, PUMP_OK, 0);
+		return;
+	}
+	if (!p->up_ended && p->up_full)
+		up |= CHANNEL_OUT;
+	else if (!p->up_ended && !p->box_ended)
+		box |= CHANNEL_IN;
+	if (!p->down_ended && p->down_full)
+		box |= CHANNEL_OUT;
+	else if (!p->down_ended)
+		up |= CHANNEL_IN;
+	channel_want(p->c.box, box);
+	channel_want(p->c.up, up);
+}
+
+static void on_box(struct channel *c, unsigned what)
+{
+	struct pump *p = c->owner;
+
+	if (what & CHANNEL_IN)
+		pump_up(p);
+	if ((what & CHANNEL_OUT) && !p->over)
+		pump_down(p);
+	set_wants(p);
+}
+
+static void on_up(struct channel *c, unsigned what)
+{
+	struct pump *p = c->owner;
+
+	if (what & CHANNEL_IN)
+		pump_down(p);
+	if ((what & CHANNEL_OUT) && !p->over)
+		pump_up(p);
+	set_wants(p);
+}
+
+static void on_start(struct ev_defer *d)
+{
+	struct pump *p = container(d, struct pump, start);
+
+	pump_up(p);
+	set_wants(p);
+}
+
+static void on_idle(struct ev_timer *t)
+{
+	struct pump *p = container(t, struct pump, idle);
+	uint64_t quiet = ev_now(p->c.door->ev) - p->last_ms;
+
+	if (quiet >= DOOR_IDLE_MS)
+		end(p, PUMP_IDLE, 0);
+	else
+		ev_timer_set(p->c.door->ev, t, DOOR_IDLE_MS - quiet);
+}
+
+int pump_new(struct pump **ret, const struct pump_config *c, const void *first, size_t n)
+{
+	struct pump *p = calloc(1, sizeof(*p));
+
+	if (p)
+		buf_init(&p->first, DOOR_BUFFER_MAX);
+	if (!p || buf_append(&p->first, first, n) < 0) {
+		free(p);
+		channel_free(c->box, true);
+		channel_free(c->up, true);
+		return -ENOMEM;
+	}
+	p->c = *c;
+	p->last_ms = ev_now(c->door->ev);
+	p->idle.on_timer = on_idle;
+	p->start.on_defer = on_start;
+	p->ending.on_defer = on_ending;
+	c->box->owner = c->up->owner = p;
+	c->box->on_ready = on_box;
+	c->up->on_ready = on_up;
+	ev_timer_set(c->door->ev, &p->idle, DOOR_IDLE_MS);
+	ev_defer(c->door->ev, &p->start);
+	*ret = p;
+	return 0;
+}
+
+void pump_free(struct pump *p)
+{
+	bool cut;
+
+	if (!p)
+		return;
+	cut = !p->up_ended || !p->down_ended;
+	ev_timer_stop(p->c.door->ev, &p->idle);
+	ev_defer_cancel(p->c.door->ev, &p->start);
+	ev_defer_cancel(p->c.door->ev, &p->ending);
+	channel_free(p->c.box, cut);
+	channel_free(p->c.up, cut);
+	buf_done(&p->first);
+	free(p);
+}

@@ -1,0 +1,37 @@
+/*
+ * Bytes between a box and an upstream as they are, both ways, with each side's end passed on by
+ * itself. Nothing is copied on the way: from the frame to the socket, from the socket into a frame.
+ */
+#pragma once
+
+#include "door/channel.h"
+#include "door/door.h"
+
+struct pump;
+
+enum pump_end {
+	PUMP_OK,      /* both sides ended in peace */
+	PUMP_FAILED,  /* one of them broke */
+	PUMP_CUT,     /* a budget is over */
+	PUMP_IDLE,    /* nothing happened for DOOR_IDLE_MS */
+	PUMP_REFUSED, /* the gate did not let it pass */
+};
+
+struct pump_config {
+	struct door *door;
+	struct channel *box, *up; /* taken; box is a channel_wire */
+	/* Looks at the first bytes of the box while none of them has left: 1 they may go, 0 more
+	 * are needed (never after the end, or DOOR_BUFFER_MAX), negative they may not. What the
+	 * upstream says first passes meanwhile. NULL: no gate. */
+	int (*gate)(void *arg, const uint8_t *p, size_t n, bool is_end);
+	bool (*count)(void *arg, uint64_t up, uint64_t down); /* false: cut it */
+	/* Once, never from within pump_new: free the pump. error is 0 or what broke. */
+	void (*on_end)(void *arg, enum pump_end end, int error);
+	void *arg;
+};
+
+/* first (n bytes, at most DOOR_BUFFER_MAX) was read from the box already. The channels are taken
+ * also where it fails. */
+int pump_new(struct pump **ret, const struct pump_config *c, const void *first, size_t n);
+/* Cuts what is still there. */
+void pump_free(struct pump *p);
