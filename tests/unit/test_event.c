@@ -57,6 +57,9 @@ TEST(lines_of_the_header)
 	ev = (struct event){.kind = EVENT_RESUME, .box = "dev"};
 	CHECK_STR(line(&ev), "[cove] resume dev\n");
 	CHECK(strstr(json(&ev), "\"event\":\"resume\"") != NULL);
+	ev = (struct event){.kind = EVENT_DOOR, .box = "dev", .cause = "ended (signal 9)"};
+	CHECK_STR(line(&ev), "[cove] door   dev  ended (signal 9)\n");
+	CHECK(strstr(json(&ev), "\"event\":\"door\"") != NULL);
 }
 
 TEST(json_lines)
@@ -94,7 +97,7 @@ TEST(nothing_can_forge_a_line)
 		*at++ = (char)c;
 	strcpy(at, "\xe2\x80\xa8\xe2\x80\xae\xc2\x9b"
 		   "end");
-	for (int kind = EVENT_OPEN; kind <= EVENT_RESUME; kind++) {
+	for (int kind = EVENT_OPEN; kind <= EVENT_DOOR; kind++) {
 		const char *text;
 
 		ev = (struct event){.kind = (enum event_kind)kind,

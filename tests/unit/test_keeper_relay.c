@@ -204,4 +204,112 @@ TEST(too_many)
 	rig_done(&r);
 }
 
+/* A port: OK is its beginning. */
+static uint32_t ask_port(struct rig *r, struct peer *p, uint32_t id)
+{
+	struct wire_port heard;
+	struct wire_frame f;
+
+	CHECK_EQ(wire_port_encode(&p->out, id, 0, &(struct wire_port){.port = 8000}), 0);
+	f = peer_next(r, &r->init, WIRE_PORT);
+	CHECK(f.id & KEEPER_FILE_BIT);
+	CHECK_EQ(wire_port_decode(&f, &heard), 0);
+	CHECK_EQ(heard.port, 8000);
+	peer_say(&r->init, WIRE_OK, 0, f.id, NULL, 0);
+	CHECK_EQ(peer_next(r, p, WIRE_OK).id, id);
+	CHECK_EQ(r->k.port_count, 1);
+	return f.id;
+}
+
+TEST(a_port_ends_when_both_sides_did)
+{
+	struct peer *p;
+	uint32_t id;
+	struct rig r;
+
+	rig_init(&r, true);
+	p = &r.clients[0];
+	id = ask_port(&r, p, 6);
+	peer_say(p, WIRE_DATA, WIRE_STDIN, 6, "abc", 3);
+	CHECK_EQ(peer_next(&r, &r.init, WIRE_DATA).id, id);
+	peer_say(p, WIRE_EOF, WIRE_STDIN, 6, NULL, 0);
+	CHECK_EQ(peer_next(&r, &r.init, WIRE_EOF).id, id);
+	peer_say(&r.init, WIRE_DATA, WIRE_STDOUT, id, "def", 3);
+	CHECK_EQ(peer_next(&r, p, WIRE_DATA).id, 6);
+	CHECK_EQ(r.k.port_count, 1);
+	peer_say(&r.init, WIRE_EOF, WIRE_STDOUT, id, NULL, 0);
+	CHECK_EQ(peer_next(&r, p, WIRE_EOF).id, 6);
+	CHECK_EQ(r.k.port_count, 0);
+	CHECK_EQ(r.k.relay_count, 0);
+	/* Late, of either side. */
+	peer_say(&r.init, WIRE_CANCEL, 0, id, NULL, 0);
+	say_credit(p, 6, WIRE_STDOUT, 3);
+	rig_run(&r);
+	CHECK_EQ(r.ends, 0);
+	CHECK(!p->ended);
+	rig_done(&r);
+}
+
+TEST(a_port_ends_by_cancel_of_either)
+{
+	struct peer *p;
+	uint32_t id;
+	struct rig r;
+
+	rig_init(&r, true);
+	p = &r.clients[0];
+	id = ask_port(&r, p, 6);
+	peer_say(&r.init, WIRE_CANCEL, 0, id, NULL, 0);
+	CHECK_EQ(peer_next(&r, p, WIRE_CANCEL).id, 6);
+	CHECK_EQ(r.k.port_count, 0);
+	id = ask_port(&r, p, 6);
+	peer_say(p, WIRE_CANCEL, 0, 6, NULL, 0);
+	CHECK_EQ(peer_next(&r, &r.init, WIRE_CANCEL).id, id);
+	CHECK_EQ(r.k.port_count, 0);
+	id = ask_port(&r, p, 6);
+	peer_close(p);
+	CHECK_EQ(peer_next(&r, &r.init, WIRE_CANCEL).id, id);
+	CHECK_EQ(r.k.port_count, 0);
+	rig_done(&r);
+}
+
+TEST(a_port_has_a_small_window_and_no_entries)
+{
+	struct wire_entry e = {.type = 'f', .path = "a"};
+	struct peer *p;
+	uint32_t id;
+	struct rig r;
+
+	rig_init(&r, true);
+	p = &r.clients[0];
+	id = ask_port(&r, p, 6);
+	CHECK_EQ(wire_entry_encode(&p->out, 6, 0, &e), 0);
+	peer_next(&r, p, WIRE_ERROR);
+	rig_run(&r);
+	CHECK(p->ended);
+	CHECK_EQ(peer_next(&r, &r.init, WIRE_CANCEL).id, id);
+	p = rig_client(&r);
+	id = ask_port(&r, p, 6);
+	p->deaf = true;
+	for (unsigned i = 0; i <= WIRE_NET_WINDOW / WIRE_DATA_MAX; i++)
+		peer_say(&r.init, WIRE_DATA, WIRE_STDOUT, id, zeros, sizeof(zeros));
+	rig_run(&r);
+	CHECK_STR(r.cause, "init broke the protocol");
+	rig_done(&r);
+}
+
+/* Init never cancels what it was asked to do with files. */
+TEST(init_cancels_a_file_operation)
+{
+	struct rig r;
+	uint32_t id;
+
+	rig_init(&r, true);
+	id = ask(&r, &r.clients[0], 6, FILE_GET);
+	peer_say(&r.init, WIRE_CANCEL, 0, id, NULL, 0);
+	rig_run(&r);
+	CHECK_STR(r.cause, "init broke the protocol");
+	rig_done(&r);
+}
+
 TAP_MAIN
