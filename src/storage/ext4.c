@@ -474,18 +474,29 @@ static int check_size(struct ext4_size *size, struct err *e)
 	return 0;
 }
 
+int ext4_template(int home_fd, const struct ext4_size *asked, struct err *e)
+{
+	struct ext4_size size = *asked;
+	int r = check_size(&size, e);
+
+	return r < 0 ? r : open_template(home_fd, &size, e);
+}
+
+int ext4_copy(int to_fd, int template_fd, struct err *e)
+{
+	int r = copy_sparse(to_fd, template_fd);
+
+	return r < 0 ? err_errno(e, -r, "make the disk") : 0;
+}
+
 int ext4_make(int home_fd, int dir_fd, const char *name, const struct ext4_size *asked,
 	      bool durable, struct err *e)
 {
-	struct ext4_size size = *asked;
-	autoclose int from = -1, to = -1;
-	int r = check_size(&size, e);
+	autoclose int from = ext4_template(home_fd, asked, e), to = -1;
+	int r;
 
-	if (r < 0)
-		return r;
-	from = open_template(home_fd, &size, e);
 	if (from < 0)
-		return from;
+		return take_fd(from);
 	unlinkat(dir_fd, NEW_DISK, 0); /* of somebody who was killed */
 	to = openat(dir_fd, NEW_DISK, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (to < 0)

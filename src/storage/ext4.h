@@ -28,6 +28,11 @@ int ext4_check(struct err *e);
 int ext4_make(int home_fd, int dir_fd, const char *name, const struct ext4_size *size, bool durable,
 	      struct err *e);
 
+/* The same in two halves, for a file that is open already: the template, which is as long as the
+ * filesystem and says its counts, and the copy. */
+int ext4_template(int home_fd, const struct ext4_size *size, struct err *e);
+int ext4_copy(int to_fd, int template_fd, struct err *e);
+
 /* What the superblock in a file says. Only as new as the last time it was written. */
 struct ext4_counts {
 	uint64_t bytes_used, files, bytes_limit, files_limit;

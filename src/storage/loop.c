@@ -9,8 +9,10 @@
  * dies, however it died. Two users of a workspace, or a box that is started again while its old
  * namespace is still dying, mount the same device and so share one filesystem.
  *
- * What is thrown away has no journal and no barriers: nothing of it is ever read again. What is
- * kept has a journal, and space that its files leave goes back to the host (discard).
+ * What is thrown away has no journal and no barriers: nothing of it is ever read again. Its file
+ * has no name, and is still empty when the device is attached, because the kernel first writes to
+ * the host's disk whatever it finds in it: the copy stays in memory, and goes with it. What is kept
+ * has a journal, and space that its files leave goes back to the host (discard).
  */
 #include "storage/loop.h"
 
@@ -138,13 +140,14 @@ static int mount_device(const struct loopdev *dev, bool throw_away, int file_fd,
 		.mount_fd = take_fd(mount_fd),
 		.stat_fd = take_fd(stat_fd),
 		.file_fd = -1,
+		.from_fd = -1,
 		.throw_away = throw_away,
 	};
 	return 0;
 }
 
-int disk_make(const struct storage_place *p, const struct storage_size *size, int into_fd,
-	      const char *file, struct err *e)
+static struct ext4_size disk_size(const struct storage_place *p, const struct storage_size *size,
+				  int into_fd)
 {
 	struct ext4_size asked = {.bytes = size->bytes,
 				  .inodes = size->inodes,
@@ -155,6 +158,14 @@ int disk_make(const struct storage_place *p, const struct storage_size *size, in
 	/* Without a limit it is as large as the host's own disk. */
 	if (asked.bytes == 0 && fstatfs(into_fd, &host) == 0)
 		asked.bytes = ((uint64_t)host.f_blocks * (uint64_t)host.f_bsize | GIB_MASK) + 1;
+	return asked;
+}
+
+int disk_make(const struct storage_place *p, const struct storage_size *size, int into_fd,
+	      const char *file, struct err *e)
+{
+	struct ext4_size asked = disk_size(p, size, into_fd);
+
 	return ext4_make(p->home_fd, into_fd, file, &asked, !size->throw_away, e);
 }
 
@@ -197,8 +208,8 @@ static void read_ahead(int file_fd, int dev_fd)
 	}
 }
 
-/* Attaches a device to the file and mounts it. */
-static int attach(int file_fd, bool throw_away, struct volume *ret, struct err *e)
+/* Attaches a device to the file, fills it where it is still empty, and mounts it. */
+static int attach(int file_fd, int from_fd, bool throw_away, struct volume *ret, struct err *e)
 {
 	struct volume_usage usage;
 	struct loopdev dev;
@@ -206,9 +217,12 @@ static int attach(int file_fd, bool throw_away, struct volume *ret, struct err *
 
 	if (r < 0)
 		return r;
-	if (throw_away)
+	if (from_fd >= 0)
+		r = ext4_copy(file_fd, from_fd, e);
+	if (r == 0 && throw_away)
 		read_ahead(file_fd, dev.fd);
-	r = mount_device(&dev, throw_away, file_fd, ret, e);
+	if (r == 0)
+		r = mount_device(&dev, throw_away, file_fd, ret, e);
 	fd_close(&dev.fd);
 	if (r < 0)
 		return r;
@@ -222,24 +236,52 @@ static int attach(int file_fd, bool throw_away, struct volume *ret, struct err *
 
 int disk_attach(struct volume *v, struct err *e)
 {
-	autoclose int file_fd = take_fd(v->file_fd);
+	autoclose int file_fd = take_fd(v->file_fd), from_fd = take_fd(v->from_fd);
 
-	return attach(file_fd, v->throw_away, v, e);
+	return attach(file_fd, from_fd, v->throw_away, v, e);
 }
 
-/* What the volume will be, as the disk itself says. */
-static int foresee(int file_fd, bool throw_away, struct volume *ret, struct err *e)
+/* A file without a name, as long as that one. A filesystem that has no such thing, or none as long,
+ * says so here. */
+static int open_nameless(int dir_fd, int like_fd)
 {
-	struct ext4_counts counts;
-	int r = ext4_read_counts(file_fd, &counts);
+	autoclose int fd = openat(dir_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	struct stat st;
 
+	if (fd < 0 || fstat(like_fd, &st) < 0 || ftruncate(fd, st.st_size) < 0)
+		return -errno;
+	return take_fd(fd);
+}
+
+/* The first half of a disk that is thrown away: what it will be, as its template says. */
+static int prepare(const struct storage_place *p, const struct storage_size *size,
+		   struct volume *ret, struct err *e)
+{
+	struct ext4_size asked = disk_size(p, size, p->dir_fd);
+	autoclose int from_fd = ext4_template(p->home_fd, &asked, e), file_fd = -1;
+	struct ext4_counts counts;
+	int r;
+
+	if (from_fd < 0)
+		return take_fd(from_fd);
+	r = ext4_read_counts(from_fd, &counts);
 	if (r < 0)
 		return err_errno(e, -r, "read the disk's size");
-	*ret = VOLUME_NONE;
-	ret->ops = &storage_loop;
-	ret->bytes = counts.bytes_limit;
-	ret->inodes = counts.files_limit;
-	ret->throw_away = throw_away;
+	file_fd = open_nameless(p->dir_fd, from_fd);
+	if (file_fd < 0)
+		return file_fd == -EOPNOTSUPP || file_fd == -EISDIR
+			       ? -EOPNOTSUPP
+			       : err_errno(e, -file_fd, "make the disk");
+	*ret = (struct volume){
+		.ops = &storage_loop,
+		.mount_fd = -1,
+		.stat_fd = -1,
+		.file_fd = take_fd(file_fd),
+		.from_fd = take_fd(from_fd),
+		.bytes = counts.bytes_limit,
+		.inodes = counts.files_limit,
+		.throw_away = true,
+	};
 	return 0;
 }
 
@@ -251,6 +293,11 @@ static int loop_open(const struct storage_place *p, const struct ids *ids,
 	int r;
 
 	disk_name(p, name);
+	if (file_fd == -ENOENT && size->late && size->throw_away) {
+		r = prepare(p, size, ret, e);
+		if (r != -EOPNOTSUPP)
+			return r;
+	}
 	if (file_fd == -ENOENT) {
 		r = disk_make(p, size, p->dir_fd, name, e);
 		if (r < 0)
@@ -259,17 +306,10 @@ static int loop_open(const struct storage_place *p, const struct ids *ids,
 	}
 	if (file_fd < 0)
 		return err_errno(e, -file_fd, "open the disk '%s'", name);
-	/* What is kept may have another user, who waits for our lock. */
-	if (size->late && size->throw_away) {
-		r = foresee(file_fd, true, ret, e);
-		if (r == 0)
-			ret->file_fd = take_fd(file_fd);
-		return r;
-	}
 	lock_fd = size->throw_away ? -1 : disk_lock(p);
 	if (!size->throw_away && lock_fd < 0)
 		return err_errno(e, -lock_fd, "lock the disk '%s'", name);
-	return attach(file_fd, size->throw_away, ret, e);
+	return attach(file_fd, -1, size->throw_away, ret, e);
 }
 
 static int loop_remove(const struct storage_place *p, const struct ids *ids, struct err *e)

@@ -51,6 +51,7 @@ void volume_done(struct volume *v)
 	fd_close(&v->stat_fd);
 	fd_close(&v->mount_fd);
 	fd_close(&v->file_fd);
+	fd_close(&v->from_fd);
 }
 
 void volume_usage(const struct volume *v, struct volume_usage *ret)

@@ -42,6 +42,7 @@ struct volume {
 	int mount_fd; /* owned; -1: the directory itself (plain), or made by the wall (tmpfs) */
 	int stat_fd;  /* owned; its root with ids as stored (O_PATH); -1: no volume of its own */
 	int file_fd;  /* owned; its disk until volume_attach; -1: there is nothing to attach */
+	int from_fd;  /* owned; what that disk, still empty, is to be a copy of; else -1 */
 	uint64_t bytes, inodes; /* the limit that holds, 0 none; may be that of an older make */
 	bool throw_away;	/* as it was opened */
 };
@@ -71,7 +72,7 @@ int volume_attach(struct volume *v, struct err *e);
  * of it, so that it is not written to disk on the way out. A zeroed volume is not valid: use
  * VOLUME_NONE. */
 void volume_done(struct volume *v);
-#define VOLUME_NONE ((struct volume){.mount_fd = -1, .stat_fd = -1, .file_fd = -1})
+#define VOLUME_NONE ((struct volume){.mount_fd = -1, .stat_fd = -1, .file_fd = -1, .from_fd = -1})
 
 struct volume_usage {
 	uint64_t bytes, bytes_limit, files, files_limit;

@@ -122,6 +122,7 @@ TEST(a_disk_that_is_attached_later)
 	CHECK_EQ(storage_loop.open(&p, &root_ids, &size, &v, &why), 0);
 	CHECK(v.file_fd >= 0 && v.mount_fd < 0 && v.stat_fd < 0);
 	CHECK_EQ(disk_devices(), 0);
+	CHECK_EQ(count_names(p.dir_fd), 0); /* whoever is killed leaves nothing behind */
 	bytes = v.bytes;
 	inodes = v.inodes;
 	CHECK_EQ(volume_attach(&v, &why), 0);
@@ -147,14 +148,16 @@ TEST(a_disk_that_is_spoilt_before_it_is_attached)
 	const struct storage_size size = {.bytes = 32 * MIB, .throw_away = true, .late = true};
 	struct storage_place p;
 	struct volume v;
+	int nothing;
 
 	disk_need();
 	p = disk_place("a");
 	CHECK_EQ(storage_loop.open(&p, &root_ids, &size, &v, &why), 0);
-	CHECK_EQ(ftruncate(v.file_fd, 0), 0);
-	CHECK_EQ(ftruncate(v.file_fd, 32 * MIB), 0);
+	nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	CHECK_EQ(dup3(nothing, v.from_fd, O_CLOEXEC), v.from_fd);
+	close(nothing);
 	CHECK(volume_attach(&v, &why) < 0);
-	CHECK(v.mount_fd < 0 && v.stat_fd < 0);
+	CHECK(v.mount_fd < 0 && v.stat_fd < 0 && v.file_fd < 0 && v.from_fd < 0);
 	volume_done(&v);
 	disk_devices_become(0);
 }
