@@ -1,5 +1,5 @@
-/* The door's resolver against a server on loopback that answers rightly, wrongly, late, cut or not at
- * all. */
+/* The door's resolver against a server on loopback that answers rightly, wrongly, late, cut or not
+ * at all. */
 #include "tap.h"
 
 #include "base/dns.h"
@@ -94,8 +94,8 @@ static void on_server(struct ev_io *io, uint32_t events)
 		CHECK_EQ(sendto(io->fd, out, (size_t)out_len, 0, (void *)&from, len), out_len);
 }
 
-/* Answers in pieces, so that the reader has to wait for the rest; in a process of its own, because it
- * waits too. */
+/* Answers in pieces, so that the reader has to wait for the rest; in a process of its own, because
+ * it waits too. */
 static void answer_tcp(int fd)
 {
 	uint8_t in[DNS_MESSAGE_MAX], out[DNS_MESSAGE_MAX];
