@@ -101,6 +101,9 @@
 #define INIT_NAMES_MAX 16384u /* names that have an address in this life of the box */
 #define INIT_ASKED_MAX 256u   /* names being asked for */
 
+/* What a box trusts (src/wall/native/trust.c). */
+#define TRUST_BUNDLE_MAX (4u << 20) /* of an image's certificates */
+
 /* The door (src/door). */
 #define DOOR_CONNS_MAX	  1024u	      /* at once, unless --net-conns says less */
 #define DOOR_HELLO_MAX	  (16u << 10) /* a client's first TLS message */

@@ -25,6 +25,7 @@
 #include "wall/native/mountapi.h"
 #include "wall/native/pass.h"
 #include "wall/native/redirect.h"
+#include "wall/native/trust.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -460,6 +461,11 @@ static int step_truths(struct enter *n, const struct step *s)
 	return r < 0 ? r : pass_send(n->go, fds, WALL_PROC_FILES);
 }
 
+static int step_trust(struct enter *n, const struct step *s)
+{
+	return trust_show(n->root, n->dev, n->scratch, n->plan->config->net.trust_pem);
+}
+
 static int step_hostname(struct enter *n, const struct step *s)
 {
 	return sethostname(s->a, strlen(s->a)) < 0 ? -errno : 0;
@@ -555,6 +561,7 @@ static const struct {
 	[STEP_BIND_IN] = {step_bind_in, "mount a part of"},
 	[STEP_TRUTHS] = {step_truths, "make the box's own files in /proc"},
 	[STEP_SHOW_PROC] = {step_show_proc, "put /proc in its place"},
+	[STEP_TRUST] = {step_trust, "make the box trust its door"},
 	[STEP_HOSTNAME] = {step_hostname, "set hostname"},
 	[STEP_LOOPBACK] = {step_loopback, "bring loopback up"},
 	[STEP_NET] = {step_net, "make the way to the door"},

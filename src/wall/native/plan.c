@@ -217,6 +217,8 @@ int plan_make(struct plan *p, const struct wall_config *c, struct err *e)
 	if (c->image_is_host)
 		plan_host_dirs(p);
 	plan_mounts(p);
+	if (c->net.on && c->net.trust_pem)
+		add_step(p, STEP_TRUST, NULL, NULL, -1);
 	add_step(p, STEP_HOSTNAME, c->name, NULL, -1);
 	add_step(p, STEP_PIVOT, NULL, NULL, -1);
 	plan_hold(p);
@@ -379,14 +381,14 @@ int plan_open_late(struct plan *p, int given, int box_ns, struct err *e)
 }
 
 static const char *const step_names[STEP_KIND_COUNT] = {
-	[STEP_SCRATCH] = "scratch",   [STEP_ROOT] = "root",	      [STEP_PROC] = "proc",
-	[STEP_SYSCTL] = "sysctl",     [STEP_MASK] = "mask",	      [STEP_READONLY] = "read-only",
-	[STEP_DEV] = "dev",	      [STEP_SHOW_DEV] = "show-dev",   [STEP_FILE] = "file",
-	[STEP_BIND] = "bind",	      [STEP_HOSTNAME] = "hostname",   [STEP_LOOPBACK] = "loopback",
-	[STEP_NET] = "net",	      [STEP_PIVOT] = "pivot",	      [STEP_KEYRING] = "keyring",
-	[STEP_RLIMITS] = "rlimits",   [STEP_CAPS] = "caps",	      [STEP_BIND_IN] = "bind",
-	[STEP_TRUTHS] = "truths",     [STEP_SHOW_PROC] = "show-proc", [STEP_CPUS] = "cpus",
-	[STEP_LANDLOCK] = "landlock", [STEP_SECCOMP] = "seccomp",
+	[STEP_SCRATCH] = "scratch", [STEP_ROOT] = "root",	  [STEP_PROC] = "proc",
+	[STEP_SYSCTL] = "sysctl",   [STEP_MASK] = "mask",	  [STEP_READONLY] = "read-only",
+	[STEP_DEV] = "dev",	    [STEP_SHOW_DEV] = "show-dev", [STEP_FILE] = "file",
+	[STEP_BIND] = "bind",	    [STEP_HOSTNAME] = "hostname", [STEP_LOOPBACK] = "loopback",
+	[STEP_TRUST] = "trust",	    [STEP_NET] = "net",		  [STEP_PIVOT] = "pivot",
+	[STEP_KEYRING] = "keyring", [STEP_RLIMITS] = "rlimits",	  [STEP_CAPS] = "caps",
+	[STEP_BIND_IN] = "bind",    [STEP_TRUTHS] = "truths",	  [STEP_SHOW_PROC] = "show-proc",
+	[STEP_CPUS] = "cpus",	    [STEP_LANDLOCK] = "landlock", [STEP_SECCOMP] = "seccomp",
 };
 
 int plan_format(const struct plan *p, struct buf *out)

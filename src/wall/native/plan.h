@@ -54,6 +54,7 @@ enum step_kind {
 	STEP_BIND_IN,	/* b below a, both in the box's tree -> the destination of mount `source` */
 	STEP_TRUTHS,	/* the box's own files in /proc, handed to the keeper */
 	STEP_SHOW_PROC, /* as it was made, at /proc */
+	STEP_TRUST,	/* what it trusts besides the image's own: trust.h */
 	STEP_HOSTNAME,
 	STEP_LOOPBACK,
 	STEP_NET,   /* the way to the door: redirect.h; told to the keeper */

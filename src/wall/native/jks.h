@@ -1,0 +1,18 @@
+/*
+ * A Java trust store (JKS) from a bundle of PEM certificates: Java reads no PEM file.
+ *
+ *	FEEDFEED, version 2, count; per certificate: 2, alias, time, "X.509", length, DER;
+ *	then SHA-1 over the password ("changeit", UTF-16), "Mighty Aphrodite" and all of the above
+ *
+ * Numbers are big endian, strings have two bytes of length.
+ */
+#pragma once
+
+#include "base/buf.h"
+
+#include <stddef.h>
+
+enum { JKS_CERTS_MAX = 4096 };
+
+/* What is not a whole certificate between its two lines is passed over. */
+int jks_make(struct buf *out, const char *pem, size_t len);

@@ -1,0 +1,163 @@
+/* What a box trusts; see trust.h. */
+#include "wall/native/trust.h"
+
+#include "base/buf.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "wall/native/jks.h"
+#include "wall/native/mountapi.h"
+#include "wall/wall.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+
+#define TRUST_DIR "cove-trust" /* below /dev and on the scratch, as in WALL_TRUST_FILE */
+#define BUNDLE	  TRUST_DIR "/bundle.pem"
+#define JAVA	  TRUST_DIR "/cacerts"
+
+/* Debian and Alpine; Fedora; BSD habits. */
+static const char *const bundles[] = {
+	"/etc/ssl/certs/ca-certificates.crt",
+	"/etc/pki/tls/certs/ca-bundle.crt",
+	"/etc/ssl/cert.pem",
+	"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+};
+
+static const char *const java_stores[] = {"/etc/ssl/certs/java/cacerts",
+					  "/etc/pki/ca-trust/extracted/java/cacerts"};
+
+/* A plain file below root. -ENOENT for everything else. */
+static int open_plain(int root, const char *path, int flags, struct stat *ret)
+{
+	autoclose int fd = fd_openat2(root, path, flags | O_NONBLOCK | O_CLOEXEC, 0,
+				      FD_IN_ROOT | FD_NO_MAGICLINKS);
+
+	if (fd < 0 || fstat(fd, ret) < 0 || !S_ISREG(ret->st_mode))
+		return -ENOENT;
+	return take_fd(fd);
+}
+
+/* The first of the image's bundles that there is; none is no error. */
+static int copy_bundle(int root, int to)
+{
+	for (size_t i = 0; i < sizeof(bundles) / sizeof(bundles[0]); i++) {
+		struct stat st;
+		autoclose int from = open_plain(root, bundles[i], O_RDONLY, &st);
+		size_t left;
+
+		if (from < 0 || st.st_size == 0 || st.st_size > TRUST_BUNDLE_MAX)
+			continue;
+		for (left = (size_t)st.st_size; left > 0;) {
+			ssize_t n = sendfile(to, from, NULL, left);
+
+			if (n < 0 && errno == EINTR)
+				continue;
+			if (n < 0)
+				return -errno;
+			if (n == 0)
+				break;
+			left -= (size_t)n;
+		}
+		/* Its last line may have no end. */
+		return fd_write_full(to, "\n", 1);
+	}
+	return 0;
+}
+
+static int make_bundle(int root, int scratch, const char *pem)
+{
+	autoclose int fd = -1;
+	int r;
+
+	if (mkdirat(scratch, TRUST_DIR, 0755) < 0)
+		return -errno;
+	fd = openat(scratch, BUNDLE, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0444);
+	if (fd < 0)
+		return -errno;
+	r = copy_bundle(root, fd);
+	return r < 0 ? r : fd_write_full(fd, pem, strlen(pem));
+}
+
+static int make_java(int scratch)
+{
+	autoclose int from = openat(scratch, BUNDLE, O_RDONLY | O_CLOEXEC);
+	autoclose int to = openat(scratch, JAVA, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0444);
+	struct stat st;
+	struct buf out;
+	void *pem;
+	int r;
+
+	if (from < 0 || to < 0 || fstat(from, &st) < 0)
+		return -errno;
+	pem = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, from, 0);
+	if (pem == MAP_FAILED)
+		return -errno;
+	buf_init(&out, 2 * TRUST_BUNDLE_MAX);
+	r = jks_make(&out, pem, (size_t)st.st_size);
+	if (r == 0)
+		r = fd_write_full(to, buf_data(&out), buf_len(&out));
+	buf_done(&out);
+	munmap(pem, (size_t)st.st_size);
+	return r;
+}
+
+/* Binds what was made over a file of the image's. Two names may be of the same file. */
+static int cover(int root, int scratch, const char *made, const char *path)
+{
+	struct stat have, own;
+	autoclose int place = open_plain(root, path, O_PATH, &have), copy = -1;
+	int r;
+
+	if (place < 0)
+		return 0;
+	if (fstatat(scratch, made, &own, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	if (have.st_dev == own.st_dev && have.st_ino == own.st_ino)
+		return 0;
+	copy = mount_clone(scratch, made, false);
+	r = copy < 0 ? copy : mount_set(copy, MA_RDONLY | MA_NOSUID | MA_NODEV | MA_NOEXEC, -1);
+	return r < 0 ? r : mount_attach(copy, place, "");
+}
+
+static int show_dir(int dev, int scratch)
+{
+	autoclose int copy = mount_clone(scratch, TRUST_DIR, false);
+	int r = copy < 0 ? copy : mount_set(copy, MA_RDONLY | MA_NOSUID | MA_NODEV | MA_NOEXEC, -1);
+
+	if (r == 0 && mkdirat(dev, TRUST_DIR, 0755) < 0)
+		r = -errno;
+	return r < 0 ? r : mount_attach(copy, dev, TRUST_DIR);
+}
+
+static bool has_java(int root)
+{
+	for (size_t i = 0; i < sizeof(java_stores) / sizeof(java_stores[0]); i++) {
+		struct stat st;
+		autoclose int fd = open_plain(root, java_stores[i], O_PATH, &st);
+
+		if (fd >= 0)
+			return true;
+	}
+	return false;
+}
+
+int trust_show(int root, int dev, int scratch, const char *pem)
+{
+	bool java = has_java(root);
+	int r = make_bundle(root, scratch, pem);
+
+	if (r == 0 && java)
+		r = make_java(scratch);
+	if (r == 0)
+		r = show_dir(dev, scratch);
+	for (size_t i = 0; i < sizeof(bundles) / sizeof(bundles[0]) && r == 0; i++)
+		r = cover(root, scratch, BUNDLE, bundles[i]);
+	for (size_t i = 0; i < sizeof(java_stores) / sizeof(java_stores[0]) && r == 0 && java; i++)
+		r = cover(root, scratch, JAVA, java_stores[i]);
+	return r;
+}
