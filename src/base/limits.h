@@ -96,10 +96,14 @@
 #define HOST_COPY_MAX	  (16u << 20)  /* bytes of the host's /etc in the host image's skeleton */
 
 /* The network in a box (src/init): connections to the door, and its names. */
-#define INIT_CONNS_MAX 1200u  /* accepted and not over; a little more than the door takes */
-#define INIT_PORTS_MAX 256u   /* forwarded from the host, open at once */
-#define INIT_NAMES_MAX 16384u /* names that have an address in this life of the box */
-#define INIT_ASKED_MAX 256u   /* names being asked for */
+#define INIT_CONNS_MAX	 1200u	/* accepted and not over; a little more than the door takes */
+#define INIT_PORTS_MAX	 256u	/* forwarded from the host, open at once */
+#define INIT_NAMES_MAX	 16384u /* names that have an address in this life of the box */
+#define INIT_ASKED_MAX	 256u	/* names being asked for */
+#define INIT_ASKERS_MAX	 1024u	/* questions that wait for them */
+#define INIT_ASK_MS	 30000u /* for the door to know a name */
+#define INIT_DNS_TCP_MAX 64u	/* connections to the resolver */
+#define INIT_DNS_TCP_MS	 10000u /* for the next question on one */
 
 /* What a box trusts (src/wall/native/trust.c). */
 #define TRUST_BUNDLE_MAX (4u << 20) /* of an image's certificates */
