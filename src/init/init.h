@@ -21,6 +21,8 @@
  *	--memory-v1            v1 memory/<box>/work: the same groups once more
  *	--io-v1                v1 blkio/<box>/work
  *	--pids-v1              v1 pids/<box>: pids.events is read
+ *	--net-proxy, --net-dns, --net-dns-tcp, --net-diag, --net-redirect (IPv4; once more: IPv6)
+ *	                       the way to the door; see net.h
  * When the keeper goes (end of file on the link) init exits, and the kernel ends the box.
  */
 #pragma once
@@ -41,6 +43,16 @@ enum { INIT_FD_FIRST = 3 };
  * create files but not list them. Shell lines pass through it. */
 #define INIT_SHELL_DIR "/dev/cove"
 
+/* Sockets of the box's network, -1 where there is none; see net.h. */
+struct net_fds {
+	int redirect4, redirect6; /* TCP listeners that the redirect leads to */
+	int proxy;		  /* TCP listener that the proxy variables name */
+	int dns, dns_tcp;
+	int diag; /* NETLINK_SOCK_DIAG */
+};
+
+#define NET_FDS_NONE ((struct net_fds){-1, -1, -1, -1, -1, -1})
+
 struct init {
 	struct ev *ev;
 	struct wire_link link;
@@ -48,6 +60,7 @@ struct init {
 	const char *cwd;	/* start directory, may be NULL: the user's home */
 	const char *const *env; /* NAME=VALUE, NULL-terminated */
 	struct tree_groups groups;
+	struct net_fds net_fds;		 /* from the arguments; net.c's once it is there */
 	unsigned inherited;		 /* descriptors from INIT_FD_FIRST on */
 	uint64_t disk_limit, pids_limit; /* 0: none */
 	bool single, strict;
@@ -57,6 +70,8 @@ struct init {
 	struct shell_table *shells;		  /* shell.c */
 	struct file_table *files;		  /* files.c */
 	struct reaper *reaper;			  /* reap.c */
+	struct net *net;			  /* net.c; NULL: none */
+	struct port_table *ports;		  /* port.c; NULL until the first */
 	struct room_wait *wait_first, *wait_last; /* main.c: who waits for room on the link */
 	uint64_t still_ms;			  /* main.c: all pauses of the box together */
 };

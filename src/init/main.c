@@ -16,6 +16,7 @@
 #include "base/control.h"
 #include "base/fd.h"
 #include "base/limits.h"
+#include "init/net.h"
 #include "init/options.h"
 #include "init/tree.h"
 
@@ -167,8 +168,26 @@ static void on_pause(struct init *in, const struct wire_frame *f)
 /* A frame for a request that has just ended finds nobody, which is normal. */
 static void on_request_frame(struct init *in, const struct wire_frame *f)
 {
-	if (!exec_frame(in, f) && !shell_frame(in, f))
-		file_frame(in, f);
+	if (!exec_frame(in, f) && !shell_frame(in, f) && !file_frame(in, f))
+		port_frame(in, f);
+}
+
+static void on_port(struct init *in, const struct wire_frame *f)
+{
+	struct wire_port m;
+
+	if (wire_port_decode(f, &m) < 0)
+		init_broken(in, "a PORT that cannot be read");
+	else
+		port_start(in, f->id, &m);
+}
+
+/* Only what init itself asks for has such an id. */
+static bool is_of_net(const struct wire_frame *f)
+{
+	return (f->id & (WIRE_NET_BIT | WIRE_NET_BIT << 1)) == WIRE_NET_BIT &&
+	       (f->type == WIRE_OK || f->type == WIRE_ERROR || f->type == WIRE_DATA ||
+		f->type == WIRE_EOF || f->type == WIRE_CREDIT || f->type == WIRE_CANCEL);
 }
 
 static void on_frame(struct wire_link *l, const struct wire_frame *f)
@@ -177,6 +196,10 @@ static void on_frame(struct wire_link *l, const struct wire_frame *f)
 
 	if (in->broken)
 		return;
+	if (is_of_net(f)) {
+		net_frame(in, f);
+		return;
+	}
 	switch (f->type) {
 	case WIRE_HELLO:
 		on_hello(in, f);
@@ -186,6 +209,9 @@ static void on_frame(struct wire_link *l, const struct wire_frame *f)
 		break;
 	case WIRE_FILE:
 		on_file(in, f);
+		break;
+	case WIRE_PORT:
+		on_port(in, f);
 		break;
 	case WIRE_PAUSE:
 		on_pause(in, f);
@@ -287,6 +313,11 @@ static int send_hello(struct init *in, const char *notes)
 	return r;
 }
 
+static bool has_net(const struct net_fds *n)
+{
+	return n->redirect4 >= 0 || n->proxy >= 0 || n->dns >= 0 || n->dns_tcp >= 0;
+}
+
 static int set_up(struct init *in, int rfd, int wfd)
 {
 	char notes[INIT_NOTES_MAX] = "";
@@ -307,6 +338,8 @@ static int set_up(struct init *in, int rfd, int wfd)
 		r = shell_table_new(in, &in->shells);
 	if (r == 0)
 		r = file_table_new(in, &in->files);
+	if (r == 0 && has_net(&in->net_fds))
+		r = net_new(in, &in->net_fds, &in->net);
 	if (r == 0)
 		r = send_hello(in, notes);
 	return r < 0 ? fail("start", -r) : 0;
@@ -324,7 +357,7 @@ static void end_everything(void)
 
 int main(int argc, char **argv)
 {
-	struct init in = {.groups = TREE_GROUPS_NONE};
+	struct init in = {.groups = TREE_GROUPS_NONE, .net_fds = NET_FDS_NONE};
 	int rfd = -1, wfd = -1, r;
 
 	sys_secret_take();

@@ -2,19 +2,17 @@
  * The network in a box: everything that is not its own loopback comes to two listening sockets, and
  * goes over the wire to the door. Names come to a stub resolver.
  *
- *	net.c    --net-redirect FD...: accepted connections; SO_ORIGINAL_DST says where they were
- *	going. A
- *	         synthetic address means the name it was given out for; --net-proxy FD: connections
- *	         of clients that use the proxy variables
+ *	net.c    --net-redirect: accepted connections; SO_ORIGINAL_DST says where they were going. A
+ *	         synthetic address means the name it was given out for. --net-proxy: connections of
+ *	         clients that use the proxy variables
+ *	conn.c   one connection: a socket and an id on the wire
  *	names.c  name <-> synthetic address (198.18.0.0/15), given out once and never for another
- *	name in
- *	         this life of the box; the table is full at INIT_NAMES_MAX
- *	stub.c   --net-dns FD (UDP) and --net-dns-tcp FD: A gives the synthetic address of a name
- *	that the door
- *	         allowed, AAAA gives none, a denied name is REFUSED (so nothing else is tried), an
- *	         unknown one NXDOMAIN; other types have no answers. localhost is answered here
+ *	         name in this life of the box; the table is full at INIT_NAMES_MAX
+ *	stub.c   --net-dns (UDP) and --net-dns-tcp: A gives the synthetic address of a name that the
+ *	         door allowed, AAAA gives none, a denied name is REFUSED (so nothing else is tried),
+ *	         an unknown one NXDOMAIN; other types have no answers. localhost is answered here
  *	port.c   PORT: a connection from the host to 127.0.0.1 or ::1 in the box
- *	owner.c  --net-diag FD: whose a connection is: the socket's cgroup, which names the command
+ *	owner.c  --net-diag: whose a connection is: the socket's cgroup, which names the command
  *
  * The sockets are made by the wall and inherited: init binds nothing.
  */
@@ -22,18 +20,10 @@
 
 #include "init/init.h"
 
-struct net;
-
-/* The descriptors, -1 where there is none; taken. */
-struct net_fds {
-	int redirect4, redirect6; /* TCP listeners that the redirect leads to */
-	int proxy;		  /* TCP listener that the proxy variables name */
-	int dns, dns_tcp;
-	int diag; /* NETLINK_SOCK_DIAG */
-};
-
+/* The descriptors are taken. */
 int net_new(struct init *in, const struct net_fds *fds, struct net **ret);
 /* OK, ERROR, DATA, EOF, CREDIT, CANCEL of ids with WIRE_NET_BIT. False: unknown, dropped. */
 bool net_frame(struct init *in, const struct wire_frame *f);
+/* The same of PORT; it works without a network too. */
 void port_start(struct init *in, uint32_t id, const struct wire_port *m);
 bool port_frame(struct init *in, const struct wire_frame *f);

@@ -34,7 +34,7 @@ static int opt_shell_dir(struct init *in, const char *value)
 	return value[0] == '/' ? 0 : -EINVAL;
 }
 
-/* The next descriptor is that directory. */
+/* The next descriptor is that directory or socket. */
 static int take_inherited(struct init *in, int *fd)
 {
 	if (*fd >= 0)
@@ -61,6 +61,33 @@ static int opt_io_v1(struct init *in, const char *value)
 static int opt_pids_v1(struct init *in, const char *value)
 {
 	return take_inherited(in, &in->groups.pids_fd);
+}
+
+static int opt_net_proxy(struct init *in, const char *value)
+{
+	return take_inherited(in, &in->net_fds.proxy);
+}
+
+static int opt_net_dns(struct init *in, const char *value)
+{
+	return take_inherited(in, &in->net_fds.dns);
+}
+
+static int opt_net_dns_tcp(struct init *in, const char *value)
+{
+	return take_inherited(in, &in->net_fds.dns_tcp);
+}
+
+static int opt_net_diag(struct init *in, const char *value)
+{
+	return take_inherited(in, &in->net_fds.diag);
+}
+
+static int opt_net_redirect(struct init *in, const char *value)
+{
+	struct net_fds *n = &in->net_fds;
+
+	return take_inherited(in, n->redirect4 < 0 ? &n->redirect4 : &n->redirect6);
 }
 
 static int opt_single(struct init *in, const char *value)
@@ -117,6 +144,11 @@ static const struct option options[] = {
 	{"--memory-v1", false, opt_memory_v1},
 	{"--io-v1", false, opt_io_v1},
 	{"--pids-v1", false, opt_pids_v1},
+	{"--net-proxy", false, opt_net_proxy},
+	{"--net-dns", false, opt_net_dns},
+	{"--net-dns-tcp", false, opt_net_dns_tcp},
+	{"--net-diag", false, opt_net_diag},
+	{"--net-redirect", false, opt_net_redirect},
 	{"--single", false, opt_single},
 	{"--strict", false, opt_strict},
 	{"--disk-limit", true, opt_disk_limit},

@@ -1,0 +1,187 @@
+/*
+ * Connections from the host to a port in the box; see net.h.
+ *
+ *	PORT(id) -> connect to 127.0.0.1, and where nobody listens to ::1 -> OK(id), bytes both ways
+ *	                                                                     ERROR(id)
+ *
+ * What comes before the connection is made waits in it.
+ */
+#include "base/fd.h"
+#include "base/limits.h"
+#include "init/conn.h"
+#include "init/net.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+struct port_table {
+	struct conn_table conns;
+};
+
+struct port {
+	struct conn conn;
+	struct ev_io io; /* while it is being connected; the descriptor is conn's */
+	uint16_t port;
+	bool is_v6;
+};
+
+static void port_free(struct port *p)
+{
+	struct init *in = p->conn.in;
+
+	ev_io_remove(in->ev, &p->io);
+	conn_remove(&in->ports->conns, &p->conn);
+	free(p);
+}
+
+static void on_over(struct conn *c)
+{
+	port_free(container(c, struct port, conn));
+}
+
+static int connect_now(int fd, bool is_v6, uint16_t port)
+{
+	struct sockaddr_in v4 = {.sin_family = AF_INET,
+				 .sin_port = htons(port),
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6,
+				  .sin6_port = htons(port),
+				  .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+	int r = is_v6 ? connect(fd, (const struct sockaddr *)&v6, sizeof(v6))
+		      : connect(fd, (const struct sockaddr *)&v4, sizeof(v4));
+
+	return r == 0 || errno == EINPROGRESS ? 0 : -errno;
+}
+
+/* A socket on its way; its answer comes as EPOLLOUT. */
+static int start_connect(bool is_v6, uint16_t port)
+{
+	autoclose int fd =
+		socket(is_v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int r = fd < 0 ? -errno : connect_now(fd, is_v6, port);
+
+	if (r < 0)
+		return r;
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+	return take_fd(fd);
+}
+
+/* Refused at once is possible on the loopback: then the other family comes at once too. What IPv4
+ * said is the better reason. */
+static int start_any(bool *ret_v6, uint16_t port)
+{
+	int fd = start_connect(false, port), other;
+
+	*ret_v6 = fd < 0;
+	if (fd >= 0)
+		return fd;
+	other = start_connect(true, port);
+	return other < 0 ? fd : other;
+}
+
+static void say_failure(struct init *in, uint32_t id, uint16_t port, int code)
+{
+	init_fail(in, id, code, "connect to port %u in the box: %s", port,
+		  code == ECONNREFUSED ? "nobody listens there" : strerror(code));
+}
+
+static void fail(struct port *p, int code)
+{
+	say_failure(p->conn.in, p->conn.id, p->port, code);
+	conn_done(&p->conn);
+	port_free(p);
+}
+
+/* The other family, once. */
+static int try_v6(struct port *p, int code)
+{
+	int fd, r;
+
+	if (p->is_v6)
+		return -code;
+	p->is_v6 = true;
+	fd = start_connect(true, p->port);
+	if (fd < 0)
+		return -code; /* what IPv4 said is the better reason */
+	ev_io_remove(p->conn.in->ev, &p->io);
+	fd_close(&p->conn.io.fd);
+	p->conn.io.fd = p->io.fd = fd;
+	r = ev_io_add(p->conn.in->ev, &p->io, EPOLLOUT);
+	return r;
+}
+
+static void on_connected(struct ev_io *io, uint32_t events)
+{
+	struct port *p = container(io, struct port, io);
+	struct init *in = p->conn.in;
+	socklen_t len = sizeof(int);
+	int code = 0;
+
+	if (getsockopt(io->fd, SOL_SOCKET, SO_ERROR, &code, &len) < 0)
+		code = errno;
+	if (code != 0) {
+		code = -try_v6(p, code);
+		if (code != 0)
+			fail(p, code);
+		return;
+	}
+	ev_io_remove(in->ev, io);
+	if (wire_link_send(&in->link, WIRE_OK, 0, p->conn.id, NULL, 0) < 0)
+		init_broken(in, "no room for an answer");
+	conn_go(&p->conn);
+}
+
+static int table(struct init *in)
+{
+	if (!in->ports)
+		in->ports = calloc(1, sizeof(*in->ports));
+	return in->ports ? 0 : -ENOMEM;
+}
+
+void port_start(struct init *in, uint32_t id, const struct wire_port *m)
+{
+	struct port *p;
+	bool is_v6;
+	int fd, r;
+
+	if (m->port == 0 || m->port > UINT16_MAX) {
+		init_fail(in, id, EINVAL, "%llu is no port", (unsigned long long)m->port);
+		return;
+	}
+	if (table(in) < 0 || in->ports->conns.count >= INIT_PORTS_MAX) {
+		init_fail(in, id, EMFILE, "more than %u connections to ports of the box at once",
+			  INIT_PORTS_MAX);
+		return;
+	}
+	fd = start_any(&is_v6, (uint16_t)m->port);
+	p = fd < 0 ? NULL : calloc(1, sizeof(*p));
+	if (!p) {
+		r = fd < 0 ? -fd : ENOMEM;
+		fd_close(&fd);
+		say_failure(in, id, (uint16_t)m->port, r);
+		return;
+	}
+	p->port = (uint16_t)m->port;
+	p->is_v6 = is_v6;
+	p->conn.on_over = on_over;
+	p->io = (struct ev_io){.on_event = on_connected, .fd = fd};
+	r = conn_init(&p->conn, in, fd, id, true);
+	conn_add(&in->ports->conns, &p->conn);
+	if (r == 0)
+		r = ev_io_add(in->ev, &p->io, EPOLLOUT);
+	if (r < 0)
+		fail(p, -r);
+}
+
+bool port_frame(struct init *in, const struct wire_frame *f)
+{
+	struct conn *c = in->ports ? conn_find(&in->ports->conns, f->id) : NULL;
+
+	if (c)
+		conn_frame(c, f);
+	return c != NULL;
+}
