@@ -272,6 +272,11 @@ void clerk_on_gone(struct clerk *k, void (*on_gone)(void *arg), void *arg)
 	k->arg = arg;
 }
 
+struct ev *clerk_ev(const struct clerk *k)
+{
+	return k->ev;
+}
+
 /* The clerk's process. It keeps nothing of the front's but its end of the pair. */
 static void become_clerk(int fd, const struct door_config *config)
 {

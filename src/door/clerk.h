@@ -40,6 +40,7 @@ struct clerk_call {
 int clerk_start(struct clerk **ret, struct ev *ev, const struct door_config *config, struct err *e);
 /* Set by the owner: the clerk is gone. */
 void clerk_on_gone(struct clerk *k, void (*on_gone)(void *arg), void *arg);
+struct ev *clerk_ev(const struct clerk *k);
 void clerk_free(struct clerk *k); /* waits until all rows are written */
 
 void clerk_ask_policy(struct clerk *k, struct clerk_call *c);

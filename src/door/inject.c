@@ -1,0 +1,426 @@
+/*
+ * Credentials in a request; see inject.h.
+ *
+ *	injection_start: copies what the rule says (a new policy may free the rule meanwhile), asks
+ *	the clerk for one secret after the other, renders, calls on_done.
+ *
+ * Rendered values are struct secret too: locked, and wiped with the injection. They stand in the
+ * head of the request for as long as it takes to write it; http_head_done wipes that.
+ */
+#include "door/inject.h"
+
+#include "base/buf.h"
+#include "base/limits.h"
+#include "door/redact.h"
+#include "door/tls.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ITEMS_MAX = 64, USED_MAX = 32, NAMES_TEXT = 512 };
+
+/* One header, query parameter, or part of the identity. */
+struct item {
+	char *header, *query, *user, *text; /* owned */
+	struct secret value;		    /* rendered; ends with a NUL that is not counted */
+};
+
+struct used {
+	char name[72];
+	struct secret value;
+	struct redact forms;
+};
+
+struct injection {
+	struct clerk *clerk;
+	void (*on_done)(void *arg, int r, struct err *e);
+	void *arg;
+	char rule[64];
+	struct item items[ITEMS_MAX];
+	size_t item_count;
+	struct item cert, key;
+	struct used used[USED_MAX];
+	size_t used_count, asked;
+	struct clerk_call call;
+	struct ev_defer later;
+	struct tls_identity identity;
+	char names[NAMES_TEXT];
+	int r;
+	struct err error;
+};
+
+/* ---- templates ---- */
+
+/* The next "{{ secret.NAME }}" from *text on: true, what stands before it, and its name; false at
+ * the end. The policy was checked: a template is well formed. */
+static bool next_secret(const char **text, size_t *ret_before, char name[72])
+{
+	const char *open = strstr(*text, "{{"), *close = open ? strstr(open, "}}") : NULL;
+	const char *dot = close ? strchr(open, '.') : NULL;
+	size_t n;
+
+	if (!close || !dot || dot > close)
+		return false;
+	n = strspn(dot + 1, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_");
+	if (n == 0 || n >= 72)
+		return false;
+	memcpy(name, dot + 1, n);
+	name[n] = 0;
+	*ret_before = (size_t)(open - *text);
+	*text = close + 2;
+	return true;
+}
+
+static struct used *find_used(struct injection *i, const char *name)
+{
+	for (size_t n = 0; n < i->used_count; n++)
+		if (strcmp(i->used[n].name, name) == 0)
+			return &i->used[n];
+	return NULL;
+}
+
+static int note_secrets(struct injection *i, const char *text)
+{
+	size_t before, len = strlen(i->names);
+	char name[72];
+
+	while (text && next_secret(&text, &before, name)) {
+		if (find_used(i, name))
+			continue;
+		if (i->used_count == USED_MAX)
+			return -E2BIG;
+		memcpy(i->used[i->used_count++].name, name, sizeof(name));
+		len += (size_t)snprintf(i->names + len, sizeof(i->names) - len, "%s%s",
+					len ? "," : "", name);
+		if (len >= sizeof(i->names))
+			return -E2BIG;
+	}
+	return 0;
+}
+
+/* Into out, which has its whole room already: it never moves and leaves no copy behind. */
+static int render_text(struct injection *i, const char *text, struct buf *out)
+{
+	size_t before;
+	char name[72];
+	int r = 0;
+
+	for (const char *from = text; r == 0; from = text) {
+		struct used *u;
+
+		if (!next_secret(&text, &before, name))
+			return buf_append(out, from, strlen(from));
+		u = find_used(i, name);
+		r = buf_append(out, from, before);
+		if (r == 0)
+			r = buf_append(out, u->value.data, u->value.len);
+	}
+	return r;
+}
+
+static int render_basic(struct buf *out)
+{
+	size_t n = buf_len(out);
+	uint8_t *plain = malloc(n + 1);
+	int r = plain ? 0 : -ENOMEM;
+
+	if (plain) {
+		uint8_t *room;
+
+		memcpy(plain, buf_data(out), n);
+		buf_clear(out);
+		r = buf_append_str(out, "Basic ");
+		room = r == 0 ? buf_reserve(out, 4 * (n + 2) / 3 + 4) : NULL;
+		if (room)
+			buf_commit(out, base64_encode(plain, n, false, room));
+		else
+			r = -ENOBUFS;
+		explicit_bzero(plain, n);
+	}
+	free(plain);
+	return r;
+}
+
+static int render(struct injection *i, struct item *item)
+{
+	struct buf out;
+	int r;
+
+	buf_init(&out, 4 * DOOR_SECRET_MAX);
+	r = buf_reserve(&out, 4 * DOOR_SECRET_MAX - 1) ? 0 : -ENOMEM;
+	if (r == 0 && item->user)
+		r = buf_printf(&out, "%s:", item->user);
+	if (r == 0)
+		r = render_text(i, item->text, &out);
+	if (r == 0 && item->user)
+		r = render_basic(&out);
+	if (r == 0)
+		r = buf_append(&out, "", 1);
+	if (r == 0)
+		r = secret_init(&item->value, buf_data(&out), buf_len(&out));
+	if (r == 0)
+		item->value.len--;
+	if (out.data)
+		explicit_bzero(out.data, out.cap);
+	buf_done(&out);
+	return r;
+}
+
+static const char *value_of(const struct item *item)
+{
+	return (const char *)item->value.data;
+}
+
+/* ---- the start ---- */
+
+static int copy_text(char **ret, const char *text)
+{
+	*ret = text ? strdup(text) : NULL;
+	return text && !*ret ? -ENOMEM : 0;
+}
+
+static int copy_rule(struct injection *i, const struct rule *rule)
+{
+	int r = 0;
+
+	snprintf(i->rule, sizeof(i->rule), "%.60s", rule->name);
+	if (rule->inject_count > ITEMS_MAX)
+		return -E2BIG;
+	for (size_t n = 0; n < rule->inject_count && r == 0; n++) {
+		const struct rule_inject *from = &rule->inject[n];
+		struct item *to = &i->items[i->item_count++];
+
+		r = copy_text(&to->header, from->basic_user ? "Authorization" : from->header);
+		if (r == 0)
+			r = copy_text(&to->query, from->query);
+		if (r == 0)
+			r = copy_text(&to->user, from->basic_user);
+		if (r == 0)
+			r = copy_text(&to->text, from->value.text);
+		if (r == 0)
+			r = note_secrets(i, to->text);
+	}
+	if (r == 0)
+		r = copy_text(&i->cert.text, rule->client_cert.text);
+	if (r == 0)
+		r = copy_text(&i->key.text, rule->client_key.text);
+	if (r == 0)
+		r = note_secrets(i, i->cert.text);
+	return r == 0 ? note_secrets(i, i->key.text) : r;
+}
+
+static int render_all(struct injection *i)
+{
+	int r = 0;
+
+	for (size_t n = 0; n < i->item_count && r == 0; n++)
+		r = render(i, &i->items[n]);
+	if (r == 0 && i->cert.text)
+		r = render(i, &i->cert);
+	if (r == 0 && i->key.text)
+		r = render(i, &i->key);
+	if (r == 0 && i->cert.text)
+		i->identity = (struct tls_identity){.cert_pem = value_of(&i->cert),
+						    .key_pem = value_of(&i->key)};
+	for (size_t n = 0; n < i->used_count && r == 0; n++)
+		r = redact_init(&i->used[n].forms, i->used[n].value.data, i->used[n].value.len);
+	return r;
+}
+
+static void finish(struct injection *i)
+{
+	if (i->r == 0)
+		i->r = render_all(i);
+	if (i->r < 0 && i->error.kind == ERR_NONE)
+		err_errno(&i->error, -i->r, "prepare what rule '%s' injects", i->rule);
+	i->on_done(i->arg, i->r, &i->error);
+}
+
+static void on_later(struct ev_defer *d)
+{
+	finish(container(d, struct injection, later));
+}
+
+static void on_secret(struct clerk_call *c, int r, struct err *e)
+{
+	struct injection *i = container(c, struct injection, call);
+
+	if (r == 0) {
+		secret_move(&i->used[i->asked++].value, &c->secret);
+		c->secret = (struct secret){0};
+		if (i->asked < i->used_count) {
+			clerk_ask_secret(i->clerk, c, i->used[i->asked].name);
+			return;
+		}
+	} else {
+		i->r = r;
+		i->error = *e;
+		err_prefix(&i->error, "rule '%s'", i->rule);
+	}
+	finish(i);
+}
+
+int injection_start(struct injection **ret, struct clerk *k, const struct rule *rule,
+		    void (*on_done)(void *arg, int r, struct err *e), void *arg)
+{
+	struct injection *i = calloc(1, sizeof(*i));
+	int r = i ? 0 : -ENOMEM;
+
+	if (r < 0)
+		return r;
+	i->clerk = k;
+	i->on_done = on_done;
+	i->arg = arg;
+	i->call.on_answer = on_secret;
+	i->later.on_defer = on_later;
+	r = copy_rule(i, rule);
+	if (r < 0) {
+		injection_free(i);
+		return r;
+	}
+	*ret = i;
+	if (i->used_count > 0)
+		clerk_ask_secret(k, &i->call, i->used[0].name);
+	else
+		ev_defer(clerk_ev(k), &i->later);
+	return 0;
+}
+
+static void item_done(struct item *item)
+{
+	free(item->header);
+	free(item->query);
+	free(item->user);
+	free(item->text);
+	secret_done(&item->value);
+}
+
+void injection_free(struct injection *i)
+{
+	if (!i)
+		return;
+	clerk_cancel(i->clerk, &i->call);
+	ev_defer_cancel(clerk_ev(i->clerk), &i->later);
+	for (size_t n = 0; n < i->item_count; n++)
+		item_done(&i->items[n]);
+	item_done(&i->cert);
+	item_done(&i->key);
+	for (size_t n = 0; n < i->used_count; n++) {
+		secret_done(&i->used[n].value);
+		redact_done(&i->used[n].forms);
+	}
+	free(i);
+}
+
+/* ---- use ---- */
+
+static int cannot_stand(const struct injection *i, const char *where, struct err *e)
+{
+	return err_set(e, ERR_CONFLICT, EINVAL,
+		       "rule '%s': a secret of %.120s has bytes that cannot stand in %s", i->rule,
+		       i->names, where);
+}
+
+/* The target with its query parameters replaced. The text holds a credential: it is wiped. */
+static int apply_queries(const struct injection *i, struct http_head *h, struct err *e)
+{
+	const char *mark = strchr(h->target, '?');
+	struct buf query, next, target;
+	int r;
+
+	buf_init(&query, DOOR_HEAD_MAX);
+	buf_init(&next, DOOR_HEAD_MAX);
+	buf_init(&target, DOOR_HEAD_MAX);
+	r = buf_append_str(&query, mark ? mark + 1 : "");
+	for (size_t n = 0; n < i->item_count && r == 0; n++) {
+		const struct item *item = &i->items[n];
+		struct buf swap;
+
+		if (!item->query)
+			continue;
+		buf_clear(&next);
+		r = http_query_remove(buf_cstr(&query), item->query, &next);
+		r = r < 0 ? r : http_query_add(&next, item->query, value_of(item));
+		swap = query;
+		query = next;
+		next = swap;
+	}
+	if (r == 0)
+		r = buf_append(&target, h->target,
+			       mark ? (size_t)(mark - h->target) : strlen(h->target));
+	if (r == 0)
+		r = buf_append(&target, "?", 1);
+	if (r == 0)
+		r = buf_append(&target, buf_data(&query), buf_len(&query));
+	if (r == 0)
+		r = http_head_set_target(h, buf_cstr(&target));
+	for (struct buf *b = &query; b; b = b == &query ? &next : b == &next ? &target : NULL) {
+		if (b->data)
+			explicit_bzero(b->data, b->cap);
+		buf_done(b);
+	}
+	return r < 0 ? cannot_stand(i, "a query", e) : 0;
+}
+
+int injection_apply(const struct injection *i, struct http_head *h, struct err *e)
+{
+	bool has_query = false;
+	int r = 0;
+
+	/* All of them first, so that two of one name stay two. */
+	for (size_t n = 0; n < i->item_count; n++)
+		if (i->items[n].header)
+			http_head_remove(h, i->items[n].header);
+	for (size_t n = 0; n < i->item_count && r == 0; n++) {
+		const struct item *item = &i->items[n];
+
+		has_query |= item->query != NULL;
+		if (!item->header)
+			continue;
+		r = strlen(value_of(item)) == item->value.len
+			    ? http_head_add(h, item->header, value_of(item))
+			    : -EINVAL;
+		if (r < 0)
+			return cannot_stand(i, "a header", e);
+	}
+	if (has_query)
+		r = apply_queries(i, h, e);
+	if (r < 0 || i->used_count == 0)
+		return r;
+	http_head_remove(h, "Accept-Encoding");
+	r = http_head_add(h, "Accept-Encoding", "identity");
+	return r < 0 ? err_errno(e, -r, "prepare the request") : 0;
+}
+
+const char *injection_names(const struct injection *i)
+{
+	return i->names;
+}
+
+const struct tls_identity *injection_identity(const struct injection *i)
+{
+	return i->cert.text ? &i->identity : NULL;
+}
+
+void injection_redact_head(const struct injection *i, struct http_head *response)
+{
+	/* Names, values and the reason all live in its text. */
+	for (size_t n = 0; n < i->used_count; n++)
+		redact_text(&i->used[n].forms, (uint8_t *)response->text, response->text_len);
+}
+
+void injection_redact(const struct injection *i, uint8_t *p, size_t n, bool more, size_t *ret_safe)
+{
+	size_t hold = 0;
+
+	for (size_t k = 0; k < i->used_count; k++)
+		redact_text(&i->used[k].forms, p, n);
+	for (size_t k = 0; more && k < i->used_count; k++) {
+		size_t tail = redact_tail(&i->used[k].forms, p, n);
+
+		hold = tail > hold ? tail : hold;
+	}
+	*ret_safe = n - hold;
+}

@@ -1,0 +1,184 @@
+/*
+ * The forms of a value; see redact.h.
+ *
+ * Base64 turns three bytes into four letters, so what stands before a value decides at which of
+ * three alignments it begins. For each of them the letters that depend on the value alone are a
+ * form: the first ones, and the last, are shared with the neighbours and left out.
+ */
+#include "door/redact.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DERIVED_MIN = 6 }; /* letters: shorter ones would be found everywhere */
+
+size_t base64_encode(const uint8_t *p, size_t n, bool url, uint8_t *out)
+{
+	static const char alphabets[2][65] = {
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/",
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"};
+	const char *letters = alphabets[url];
+	size_t len = 0;
+
+	for (size_t i = 0; i < n; i += 3) {
+		uint32_t v = (uint32_t)p[i] << 16 | (i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0) |
+			     (i + 2 < n ? p[i + 2] : 0);
+
+		out[len++] = (uint8_t)letters[v >> 18];
+		out[len++] = (uint8_t)letters[v >> 12 & 63];
+		out[len++] = i + 1 < n ? (uint8_t)letters[v >> 6 & 63] : '=';
+		out[len++] = i + 2 < n ? (uint8_t)letters[v & 63] : '=';
+	}
+	return len;
+}
+
+static int add_form(struct redact *r, const uint8_t *p, size_t n)
+{
+	for (size_t i = 0; i < r->count; i++)
+		if (r->forms[i].len == n && memcmp(r->forms[i].data, p, n) == 0)
+			return 0;
+	return secret_init(&r->forms[r->count++], p, n);
+}
+
+/* Room for the longest form: every byte as \u00XX. */
+static size_t room_for(size_t n)
+{
+	return 6 * n + 16;
+}
+
+static int add_base64(struct redact *r, const uint8_t *value, size_t n, uint8_t *padded,
+		      uint8_t *out)
+{
+	int rc = 0;
+
+	for (int url = 0; url < 2 && rc == 0; url++)
+		for (size_t before = 0; before < 3 && rc == 0; before++) {
+			/* Letters that also hold bits of what stands before or after. */
+			size_t skip = before == 0 ? 0 : before + 1;
+			size_t bits = 8 * (before + n), len = bits / 6;
+
+			memset(padded, 0, before);
+			memcpy(padded + before, value, n);
+			(void)base64_encode(padded, before + n, url, out);
+			if (len >= skip + DERIVED_MIN)
+				rc = add_form(r, out + skip, len - skip);
+		}
+	return rc;
+}
+
+static size_t put_percent(uint8_t *out, uint8_t c, bool lower)
+{
+	const char *digits = lower ? "0123456789abcdef" : "0123456789ABCDEF";
+
+	out[0] = '%';
+	out[1] = (uint8_t)digits[c >> 4];
+	out[2] = (uint8_t)digits[c & 15];
+	return 3;
+}
+
+static int add_percent(struct redact *r, const uint8_t *value, size_t n, uint8_t *out, bool lower)
+{
+	size_t len = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		uint8_t c = value[i];
+		bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+			     (c >= 'A' && c <= 'Z') || (c && strchr("-._~", c));
+
+		if (plain)
+			out[len++] = c;
+		else
+			len += put_percent(out + len, c, lower);
+	}
+	return add_form(r, out, len);
+}
+
+static int add_json(struct redact *r, const uint8_t *value, size_t n, uint8_t *out, bool slash)
+{
+	size_t len = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		uint8_t c = value[i];
+
+		if (c == '"' || c == '\\' || (c == '/' && slash))
+			out[len++] = '\\';
+		out[len++] = c;
+	}
+	return add_form(r, out, len);
+}
+
+int redact_init(struct redact *r, const void *value, size_t n)
+{
+	size_t room = room_for(n);
+	uint8_t *padded = malloc(n + 3), *out = malloc(room);
+	int rc = padded && out ? 0 : -ENOMEM;
+
+	*r = (struct redact){0};
+	if (rc == 0 && n > 0)
+		rc = add_form(r, value, n);
+	if (rc == 0 && n > 0)
+		rc = add_json(r, value, n, out, false);
+	if (rc == 0 && n > 0)
+		rc = add_json(r, value, n, out, true);
+	if (rc == 0 && n > 0)
+		rc = add_percent(r, value, n, out, false);
+	if (rc == 0 && n > 0)
+		rc = add_percent(r, value, n, out, true);
+	if (rc == 0 && n > 0)
+		rc = add_base64(r, value, n, padded, out);
+	if (padded)
+		explicit_bzero(padded, n + 3);
+	if (out)
+		explicit_bzero(out, room);
+	free(padded);
+	free(out);
+	if (rc < 0)
+		redact_done(r);
+	return rc;
+}
+
+void redact_done(struct redact *r)
+{
+	for (size_t i = 0; i < r->count; i++)
+		secret_done(&r->forms[i]);
+	r->count = 0;
+}
+
+bool redact_has(const struct redact *r, const uint8_t *p, size_t n)
+{
+	for (size_t i = 0; i < r->count; i++)
+		if (memmem(p, n, r->forms[i].data, r->forms[i].len))
+			return true;
+	return false;
+}
+
+void redact_text(const struct redact *r, uint8_t *p, size_t n)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		const struct secret *f = &r->forms[i];
+		uint8_t *at = p;
+
+		while ((at = memmem(at, n - (size_t)(at - p), f->data, f->len))) {
+			memset(at, '*', f->len);
+			at += f->len;
+		}
+	}
+}
+
+size_t redact_tail(const struct redact *r, const uint8_t *p, size_t n)
+{
+	size_t longest = 0;
+
+	for (size_t i = 0; i < r->count; i++) {
+		const struct secret *f = &r->forms[i];
+		size_t most = f->len - 1 < n ? f->len - 1 : n;
+
+		for (size_t len = most; len > longest; len--)
+			if (memcmp(p + n - len, f->data, len) == 0) {
+				longest = len;
+				break;
+			}
+	}
+	return longest;
+}
