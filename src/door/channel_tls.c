@@ -170,6 +170,22 @@ static int fail(struct channel_tls *c)
 	return c->failed;
 }
 
+/* Below takes no more. An alert that came before says more than "broken pipe"; where there is
+ * something else to read it stays there. */
+static int why_no_write(struct channel_tls *c)
+{
+	char byte;
+	int ret;
+
+	ERR_clear_error();
+	ret = SSL_peek(c->ssl, &byte, 1);
+	c->more = ret == 1;
+	if (c->below_error || (ret <= 0 && SSL_get_error(c->ssl, ret) == SSL_ERROR_SSL))
+		return fail(c);
+	ERR_clear_error();
+	return tls_why_below(c, c->write_error);
+}
+
 /* 0 if bytes can be sent, else why not. */
 static int may_send(struct channel_tls *c)
 {
@@ -178,7 +194,7 @@ static int may_send(struct channel_tls *c)
 	if (c->below_error)
 		return fail(c);
 	if (c->write_error)
-		return tls_why_below(c, c->write_error);
+		return why_no_write(c);
 	return empty ? 0 : -EAGAIN;
 }
 
@@ -197,7 +213,7 @@ static int settle(struct channel_tls *c, int ret)
 	}
 }
 
-/* OpenSSL leaves it to us to look at what the server chose. */
+/* Not every version of OpenSSL looks itself at what the server chose. */
 static bool alpn_is_right(const SSL *ssl)
 {
 	const uint8_t *p;

@@ -206,6 +206,20 @@ static bool subject_hash(const uint8_t *p, size_t n, unsigned long *ret)
 	return ok;
 }
 
+/* A bundle and a directory of the same host have the same certificates. */
+static bool have_root(const struct roots *r, const uint8_t *p, const struct root *root)
+{
+	for (unsigned i = 0; i < r->count; i++) {
+		const struct root *other = &r->list[i];
+
+		if (other->hash == root->hash && other->len == root->len &&
+		    other->trusted_form == root->trusted_form &&
+		    memcmp(buf_data(&r->der) + other->at, p, root->len) == 0)
+			return true;
+	}
+	return false;
+}
+
 static int add_root(struct roots *r, const char *base64, size_t n, bool trusted_form)
 {
 	EVP_ENCODE_CTX *ctx = EVP_ENCODE_CTX_new();
@@ -224,8 +238,9 @@ static int add_root(struct roots *r, const char *base64, size_t n, bool trusted_
 	     EVP_DecodeFinal(ctx, to + a, &b) >= 0;
 	EVP_ENCODE_CTX_free(ctx);
 	root.len = (size_t)(a + b);
-	if (!ok || !subject_hash(to, root.len, &root.hash))
-		return 0; /* what OpenSSL could not read either is nobody */
+	/* What OpenSSL could not read either is nobody. */
+	if (!ok || !subject_hash(to, root.len, &root.hash) || have_root(r, to, &root))
+		return 0;
 	list = reallocarray(r->list, r->count + 1, sizeof(*list));
 	if (!list)
 		return -ENOMEM;

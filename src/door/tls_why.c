@@ -6,6 +6,7 @@
 #include "door/tls_parts.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <errno.h>
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
@@ -112,6 +113,7 @@ static int why_certificate(struct channel_tls *c, long verdict)
 	case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
 	case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
 	case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+	case X509_V_ERR_CERT_SIGNATURE_FAILURE:
 		break;
 	default:
 		return err_set(&c->channel.error, ERR_DENIED, EKEYREJECTED,
@@ -123,7 +125,7 @@ static int why_certificate(struct channel_tls *c, long verdict)
 		       c->host, how, roots_note(c->tls->roots));
 }
 
-/* "unknown_ca" as the standards spell it; OpenSSL has it with a blank. */
+/* "unknown_ca", as the standards spell it; OpenSSL has "unknown CA". */
 static void alert_name(int alert, char *ret, size_t size)
 {
 	const char *name = SSL_alert_desc_string_long(alert);
@@ -135,8 +137,7 @@ static void alert_name(int alert, char *ret, size_t size)
 	else
 		str_copy(ret, size, name);
 	for (char *p = ret; *p; p++)
-		if (*p == ' ')
-			*p = '_';
+		*p = *p == ' ' ? '_' : (char)tolower(*p);
 }
 
 static int why_box_alert(struct channel_tls *c, int alert, const char *name)

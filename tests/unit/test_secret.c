@@ -1,0 +1,177 @@
+/* Memory for credentials: locked, out of core dumps, wiped, and little of it. */
+#include "tap.h"
+
+#include "base/fd.h"
+#include "door/secret.h"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/uio.h>
+
+/* A number of kilobytes of the mapping that holds p, from /proc/self/smaps; flags gets VmFlags. */
+static long mapping(const void *p, const char *field, char flags[256])
+{
+	FILE *f = fopen("/proc/self/smaps", "re");
+	unsigned long from, to;
+	bool here = false;
+	long value = -1;
+	char line[512];
+
+	CHECK(f);
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%lx-%lx ", &from, &to) == 2 &&
+		    strchr(line, '-') < strchr(line, ' '))
+			here = (unsigned long)p >= from && (unsigned long)p < to;
+		else if (here && strncmp(line, field, strlen(field)) == 0)
+			value = atol(line + strlen(field) + 1);
+		else if (here && strncmp(line, "VmFlags:", 8) == 0)
+			snprintf(flags, 256, "%.255s", line + 8);
+	}
+	fclose(f);
+	return value;
+}
+
+TEST(kept_and_given_back)
+{
+	struct secret s, t;
+
+	CHECK_EQ(secret_init(&s, "hunter2", 7), 0);
+	CHECK_EQ(s.len, 7);
+	CHECK_MEM(s.data, "hunter2", 7);
+	secret_move(&t, &s);
+	CHECK(s.data == NULL && s.len == 0);
+	CHECK_MEM(t.data, "hunter2", 7);
+	secret_done(&s);
+	secret_done(&t);
+	secret_done(&t);
+	CHECK(t.data == NULL);
+	CHECK_EQ(secret_init(&s, NULL, 0), 0);
+	CHECK(s.data != NULL && s.len == 0);
+	secret_done(&s);
+	CHECK_EQ(secret_init(&s, "x", SIZE_MAX), -ENOMEM);
+	CHECK(s.data == NULL);
+	CHECK(!secret_is_locked(&s));
+}
+
+TEST(wiped)
+{
+	struct secret keep, s;
+	uint8_t *at;
+
+	/* One stays, so that the page does too. */
+	CHECK_EQ(secret_init(&keep, "stays", 5), 0);
+	CHECK_EQ(secret_init(&s,
+			     "a secret that is longer than one unit of the pool, so that more "
+			     "than one has to be wiped",
+			     91),
+		 0);
+	at = s.data;
+	s.len = 3; /* a trailing newline cut, say */
+	secret_done(&s);
+	for (int i = 0; i < 91; i++)
+		CHECK_EQ(at[i], 0);
+	CHECK_MEM(keep.data, "stays", 5);
+	secret_done(&keep);
+}
+
+TEST(locked_and_not_dumped)
+{
+	char flags[256] = "", big[20000] = "big";
+	struct secret s, b;
+
+	CHECK_EQ(secret_init(&s, "hunter2", 7), 0);
+	CHECK_EQ(secret_init(&b, big, sizeof(big)), 0);
+	if (!secret_is_locked(&s))
+		SKIP("this process may lock no memory (RLIMIT_MEMLOCK)");
+	CHECK(mapping(s.data, "Locked:", flags) > 0);
+	CHECK(strstr(flags, " lo") && strstr(flags, " dd") && strstr(flags, " wf"));
+	CHECK(mapping(b.data, "Locked:", flags) >= 20);
+	CHECK(strstr(flags, " lo") && strstr(flags, " dd") && strstr(flags, " wf"));
+	secret_done(&s);
+	secret_done(&b);
+}
+
+static long locked_kib(void)
+{
+	FILE *f = fopen("/proc/self/status", "re");
+	char line[256];
+	long kib = -1;
+
+	CHECK(f);
+	while (fgets(line, sizeof(line), f))
+		if (strncmp(line, "VmLck:", 6) == 0)
+			kib = atol(line + 6);
+	fclose(f);
+	CHECK(kib >= 0);
+	return kib;
+}
+
+/* Many small ones take as many pages as their bytes, not one each. */
+TEST(many_share_pages)
+{
+	enum { COUNT = 2000 };
+	struct rlimit limit = {256 << 10, 256 << 10};
+	static struct secret s[COUNT];
+	bool locked = true;
+
+	if (setrlimit(RLIMIT_MEMLOCK, &limit) < 0)
+		SKIP("the limit of locked memory cannot be set");
+	CHECK_EQ(secret_init(&s[0], "0", 1), 0);
+	if (!secret_is_locked(&s[0]))
+		SKIP("this process may lock no memory (RLIMIT_MEMLOCK)");
+	secret_done(&s[0]);
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < COUNT; i++) {
+			char text[64];
+			int n = snprintf(text, sizeof(text), "%d:%.*s", i, i % 50,
+					 "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
+
+			CHECK_EQ(secret_init(&s[i], text, (size_t)n), 0);
+			locked = locked && secret_is_locked(&s[i]);
+		}
+		for (int i = 0; i < COUNT; i++)
+			CHECK_EQ(atoi((char *)s[i].data), i);
+		CHECK(locked_kib() <= 160);
+		/* In an order that makes holes. */
+		for (int step = 0; step < 7; step++)
+			for (int i = step; i < COUNT; i += 7)
+				secret_done(&s[i]);
+	}
+	CHECK(locked);
+}
+
+/* Without the right to lock it goes on, and says so. */
+TEST(nothing_may_be_locked)
+{
+	struct rlimit none = {0, 0};
+	struct secret s;
+
+	CHECK_EQ(setrlimit(RLIMIT_MEMLOCK, &none), 0);
+	CHECK_EQ(secret_init(&s, "hunter2", 7), 0);
+	CHECK_MEM(s.data, "hunter2", 7);
+	if (secret_is_locked(&s))
+		SKIP("this process may lock memory whatever its limit (CAP_IPC_LOCK)");
+	secret_done(&s);
+}
+
+/* A child gets empty pages. */
+TEST(not_inherited)
+{
+	struct secret s;
+	int status;
+	pid_t pid;
+
+	CHECK_EQ(secret_init(&s, "hunter2", 7), 0);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		CHECK_EQ(s.data[0], 0);
+		tap_leave(0);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+	CHECK_MEM(s.data, "hunter2", 7);
+	secret_done(&s);
+}
+
+TAP_MAIN

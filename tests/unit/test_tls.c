@@ -1,0 +1,761 @@
+/* TLS towards upstreams: whom the door believes, and what it says when it does not. */
+#include "tap.h"
+
+#include "tls_rig.h"
+
+#include "base/fd.h"
+#include "door/ca.h"
+
+#include <openssl/pem.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+/* A world: an authority that the host trusts, and a door. */
+struct world {
+	struct ev *ev;
+	struct tls *tls;
+	struct rig_cert root, leaf;
+	struct err e;
+};
+
+static void world_init(struct world *w, const struct rig_cert_options *leaf, const char *ca_pem)
+{
+	const struct rig_cert *roots[] = {&w->root};
+	struct rig_cert_options o = *leaf;
+
+	rig_cert_make(&w->root, &(struct rig_cert_options){.name = "Test Root", .is_ca = true});
+	o.from = o.from ? o.from : &w->root;
+	rig_cert_make(&w->leaf, &o);
+	rig_trust(roots, 1);
+	CHECK_EQ(ev_new(&w->ev), 0);
+	CHECK_EQ(tls_new(&w->tls, ca_pem, &w->e), 0);
+}
+
+static void world_done(struct world *w)
+{
+	tls_free(w->tls);
+	ev_free(w->ev);
+	rig_cert_done(&w->root);
+	rig_cert_done(&w->leaf);
+	rig_dir_done();
+}
+
+static const struct rig_cert_options good_leaf = {.name = "x", .alt = "DNS:good.test,IP:192.0.2.7"};
+
+/* Connects as `host`; ends with the side's result. */
+static void converse(struct world *w, struct side *s, int fd, size_t chunk, const char *host)
+{
+	struct channel *c = rig_channel_new(w->ev, fd, chunk);
+
+	c = channel_tls_connect(w->tls, w->ev, c, host, NULL, &w->e);
+	side_init(s, w->ev, c, "a question");
+	side_run(s);
+}
+
+/* The peer's certificate is not good enough: the sentence is what is expected. */
+static void expect_refused(struct world *w, const struct peer *p, const char *host,
+			   const char *sentence)
+{
+	struct side s;
+	pid_t pid;
+	int fd = peer_start(p, &pid);
+
+	converse(w, &s, fd, 0, host);
+	CHECK_EQ(s.result, -EKEYREJECTED);
+	CHECK_STR(s.channel->error.msg, sentence);
+	CHECK_EQ(s.sent, 0);
+	CHECK(!channel_tls_is_up(s.channel));
+	/* Whoever asks again hears the same. */
+	CHECK_EQ(channel_read(s.channel, &pid, 0), -EKEYREJECTED);
+	CHECK_EQ(channel_write(s.channel, "x", 1), -EKEYREJECTED);
+	CHECK_EQ(channel_finish(s.channel), -EKEYREJECTED);
+	side_done(&s);
+	CHECK_EQ(peer_wait(pid), 0);
+}
+
+static void talk_echo_good(SSL *ssl, int handshake)
+{
+	const uint8_t *alpn;
+	unsigned n;
+
+	CHECK_EQ(handshake, 1);
+	CHECK_STR(SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name), "good.test");
+	SSL_get0_alpn_selected(ssl, &alpn, &n);
+	CHECK(n == 8 && memcmp(alpn, "http/1.1", 8) == 0);
+	CHECK_STR(SSL_get_cipher_name(ssl), "TLS_AES_128_GCM_SHA256");
+	talk_echo(ssl, handshake);
+}
+
+TEST(right_name)
+{
+	struct world w;
+	struct side s;
+	pid_t pid;
+
+	world_init(&w, &good_leaf, NULL);
+	converse(&w, &s,
+		 peer_start(&(struct peer){.is_server = true,
+					   .cert = &w.leaf,
+					   .alpn = "\x08http/1.1",
+					   .talk = talk_echo_good},
+			    &pid),
+		 0, "good.test");
+	CHECK_EQ(s.result, 0);
+	CHECK(channel_tls_is_up(s.channel));
+	CHECK_EQ(s.got_len, 10);
+	CHECK_MEM(s.got, "a question", 10);
+	CHECK_EQ(channel_write(s.channel, "x", 1), -EPIPE);
+	side_done(&s);
+	CHECK_EQ(peer_wait(pid), 0);
+	world_done(&w);
+}
+
+TEST(wrong_name)
+{
+	struct world w;
+
+	world_init(&w, &good_leaf, NULL);
+	expect_refused(&w, &(struct peer){.is_server = true, .cert = &w.leaf, .talk = talk_refused},
+		       "evil.test",
+		       "the certificate of 'evil.test' is for 'good.test', '192.0.2.7'");
+	expect_refused(&w, &(struct peer){.is_server = true, .cert = &w.leaf, .talk = talk_refused},
+		       "sub.good.test",
+		       "the certificate of 'sub.good.test' is for 'good.test', '192.0.2.7'");
+	expect_refused(&w, &(struct peer){.is_server = true, .cert = &w.leaf, .talk = talk_refused},
+		       "192.0.2.8",
+		       "the certificate of '192.0.2.8' is for 'good.test', '192.0.2.7'");
+	world_done(&w);
+}
+
+TEST(common_name_is_no_name)
+{
+	struct world w;
+
+	world_init(&w, &(struct rig_cert_options){.name = "good.test"}, NULL);
+	expect_refused(&w, &(struct peer){.is_server = true, .cert = &w.leaf, .talk = talk_refused},
+		       "good.test", "the certificate of 'good.test' names no host at all");
+	world_done(&w);
+}
+
+TEST(hostile_name_is_shown_plain)
+{
+	struct world w;
+
+	world_init(&w, &(struct rig_cert_options){.name = "x", .alt = "DNS:a\x1b[31m'b\nc"}, NULL);
+	expect_refused(&w, &(struct peer){.is_server = true, .cert = &w.leaf, .talk = talk_refused},
+		       "good.test", "the certificate of 'good.test' is for 'a?[31m?b?c'");
+	world_done(&w);
+}
+
+static void talk_no_sni(SSL *ssl, int handshake)
+{
+	CHECK(SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name) == NULL);
+	talk_echo(ssl, handshake);
+}
+
+TEST(address_in_the_certificate)
+{
+	struct world w;
+	struct side s;
+	pid_t pid;
+
+	world_init(&w, &good_leaf, NULL);
+	converse(&w, &s,
+		 peer_start(&(struct peer){.is_server = true, .cert = &w.leaf, .talk = talk_no_sni},
+			    &pid),
+		 0, "192.0.2.7");
+	CHECK_EQ(s.result, 0);
+	CHECK_EQ(s.got_len, 10);
+	side_done(&s);
+	CHECK_EQ(peer_wait(pid), 0);
+	world_done(&w);
+}
+
+TEST(expired_and_too_early)
+{
+	struct rig_cert_options old = good_leaf, young = good_leaf;
+	char sentence[128], day[16];
+	time_t at = time(NULL) - 10 * 86400;
+	struct world w;
+
+	old.from_days = -20;
+	old.to_days = -10;
+	world_init(&w, &old, NULL);
+	strftime(day, sizeof(day), "%Y-%m-%d", gmtime(&at));
+	snprintf(sentence, sizeof(sentence), "the certificate of 'good.test' has expired (on %s)",
+		 day);
+	expect_refused(&w, &(struct peer){.is_server = true, .cert = &w.leaf, .talk = talk_refused},
+		       "good.test", sentence);
+	world_done(&w);
+	young.from_days = 5;
+	world_init(&w, &young, NULL);
+	at = time(NULL) + 5 * 86400;
+	strftime(day, sizeof(day), "%Y-%m-%d", gmtime(&at));
+	snprintf(sentence, sizeof(sentence),
+		 "the certificate of 'good.test' is not valid yet (before %s)", day);
+	expect_refused(&w, &(struct peer){.is_server = true, .cert = &w.leaf, .talk = talk_refused},
+		       "good.test", sentence);
+	world_done(&w);
+}
+
+TEST(signed_by_nobody_we_know)
+{
+	static const char unknown[] =
+		"the certificate of 'good.test' is not signed by anyone this host trusts";
+	static const char itself[] = "the certificate of 'good.test' is not signed by anyone this "
+				     "host trusts, only by itself";
+	struct rig_cert self, other, leaf;
+	struct world w;
+
+	world_init(&w, &good_leaf, NULL);
+	rig_cert_make(&self, &good_leaf);
+	/* The name of a trusted one helps nobody. */
+	rig_cert_make(&other, &(struct rig_cert_options){.name = "Test Root", .is_ca = true});
+	rig_cert_make(&leaf, &(struct rig_cert_options){
+				     .name = "x", .alt = "DNS:good.test", .from = &other});
+	expect_refused(&w, &(struct peer){.is_server = true, .cert = &self, .talk = talk_refused},
+		       "good.test", itself);
+	expect_refused(
+		&w,
+		&(struct peer){
+			.is_server = true, .cert = &leaf, .extra = &other, .talk = talk_refused},
+		"good.test", unknown);
+	rig_cert_done(&other);
+	rig_cert_done(&leaf);
+	rig_cert_make(&other, &(struct rig_cert_options){.name = "Nobody", .is_ca = true});
+	rig_cert_make(&leaf, &(struct rig_cert_options){
+				     .name = "x", .alt = "DNS:good.test", .from = &other});
+	expect_refused(&w, &(struct peer){.is_server = true, .cert = &leaf, .talk = talk_refused},
+		       "good.test", unknown);
+	rig_cert_done(&self);
+	rig_cert_done(&other);
+	rig_cert_done(&leaf);
+	world_done(&w);
+}
+
+/* E9: what the box trusts, the door does not: neither its own authority for the box, nor one that
+ * the other side brings along. */
+TEST(box_authority_is_not_trusted_upstream)
+{
+	struct rig_cert box, leaf;
+	struct world w;
+	struct buf pem;
+	BIO *bio;
+
+	buf_init(&pem, CA_PEM_MAX);
+	CHECK_EQ(ca_make(&pem, NULL), 0);
+	bio = BIO_new_mem_buf(buf_cstr(&pem), -1);
+	box.cert = PEM_read_bio_X509(bio, NULL, NULL, NULL);
+	box.key = PEM_read_bio_PrivateKey(bio, NULL, NULL, NULL);
+	BIO_free(bio);
+	CHECK(box.cert && box.key);
+	world_init(&w, &good_leaf, buf_cstr(&pem));
+	rig_cert_make(&leaf, &(struct rig_cert_options){
+				     .name = "x", .alt = "DNS:good.test", .from = &box});
+	expect_refused(
+		&w,
+		&(struct peer){
+			.is_server = true, .cert = &leaf, .extra = &box, .talk = talk_refused},
+		"good.test",
+		"the certificate of 'good.test' is not signed by anyone this host trusts");
+	rig_cert_done(&box);
+	rig_cert_done(&leaf);
+	buf_done(&pem);
+	world_done(&w);
+}
+
+/* What is not TLS as it is spoken here. */
+static void expect_protocol(struct world *w, const struct peer *p, int result, const char *sentence)
+{
+	struct side s;
+	pid_t pid;
+	int fd = peer_start(p, &pid);
+
+	converse(w, &s, fd, 0, "good.test");
+	CHECK_EQ(s.result, result);
+	CHECK_STR(s.channel->error.msg, sentence);
+	side_done(&s);
+	CHECK_EQ(peer_wait(pid), 0);
+}
+
+TEST(old_versions_are_refused)
+{
+	struct world w;
+
+	world_init(&w, &good_leaf, NULL);
+	for (int v = TLS1_VERSION; v <= TLS1_1_VERSION; v++)
+		expect_protocol(&w,
+				&(struct peer){.is_server = true,
+					       .cert = &w.leaf,
+					       .max_version = v,
+					       .talk = talk_refused},
+				-EPROTO, "'good.test' speaks neither TLS 1.2 nor TLS 1.3");
+	world_done(&w);
+}
+
+/* Which of us notices, and so the sentence, depends on OpenSSL's version. */
+TEST(protocol_that_was_not_offered)
+{
+	struct world w;
+	struct side s;
+	pid_t pid;
+
+	world_init(&w, &good_leaf, NULL);
+	converse(&w, &s,
+		 peer_start(&(struct peer){.is_server = true,
+					   .cert = &w.leaf,
+					   .alpn = "\x02h2",
+					   .talk = talk_refused},
+			    &pid),
+		 0, "good.test");
+	CHECK_EQ(s.result, -EPROTO);
+	CHECK_EQ(s.sent, 0);
+	side_done(&s);
+	CHECK_EQ(peer_wait(pid), 0);
+	world_done(&w);
+}
+
+/* Bytes instead of TLS, then the end. */
+static void expect_after(struct world *w, const char *bytes, int result, const char *sentence)
+{
+	struct side s;
+	int pair[2];
+
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	CHECK_EQ(send(pair[1], bytes, strlen(bytes), 0), (ssize_t)strlen(bytes));
+	shutdown(pair[1], SHUT_WR);
+	converse(w, &s, pair[0], 0, "good.test");
+	CHECK_EQ(s.result, result);
+	CHECK_STR(s.channel->error.msg, sentence);
+	side_done(&s);
+	close(pair[1]);
+}
+
+TEST(not_tls_at_all)
+{
+	struct world w;
+
+	world_init(&w, &good_leaf, NULL);
+	expect_after(&w, "HTTP/1.1 400 Bad Request\r\n\r\n", -EPROTO,
+		     "the server for 'good.test' does not speak TLS here");
+	expect_after(&w, "", -ECONNRESET,
+		     "the server closed the connection for 'good.test' during the TLS handshake");
+	expect_after(&w, "\x16\x03", -ECONNRESET,
+		     "the server closed the connection for 'good.test' during the TLS handshake");
+	world_done(&w);
+}
+
+static void talk_cut(SSL *ssl, int handshake)
+{
+	CHECK_EQ(handshake, 1);
+	CHECK_EQ(SSL_write(ssl, "half an answ", 12), 12);
+	/* Waits for the question's end, then goes without a word. */
+	while (SSL_read(ssl, (char[64]){0}, 64) > 0)
+		;
+}
+
+TEST(end_without_close_notify)
+{
+	struct world w;
+	struct side s;
+	pid_t pid;
+
+	world_init(&w, &good_leaf, NULL);
+	converse(&w, &s,
+		 peer_start(&(struct peer){.is_server = true, .cert = &w.leaf, .talk = talk_cut},
+			    &pid),
+		 0, "good.test");
+	CHECK_EQ(s.result, -ECONNRESET);
+	CHECK(!s.ended);
+	CHECK_EQ(s.got_len, 12);
+	CHECK_STR(s.channel->error.msg, "the server closed the connection for 'good.test' without "
+					"saying that it was the end");
+	side_done(&s);
+	CHECK_EQ(peer_wait(pid), 0);
+	world_done(&w);
+}
+
+static void talk_after_end(SSL *ssl, int handshake)
+{
+	char p[64];
+
+	CHECK_EQ(handshake, 1);
+	while (SSL_read(ssl, p, sizeof(p)) > 0)
+		;
+	CHECK_EQ(SSL_get_shutdown(ssl), SSL_RECEIVED_SHUTDOWN);
+	for (int i = 0; i < 1000; i++)
+		CHECK_EQ(SSL_write(ssl, "0123456789", 10), 10);
+	SSL_shutdown(ssl);
+}
+
+TEST(half_close)
+{
+	struct world w;
+	struct side s;
+	pid_t pid;
+
+	world_init(&w, &good_leaf, NULL);
+	for (int v = TLS1_2_VERSION; v <= TLS1_3_VERSION; v++) {
+		converse(&w, &s,
+			 peer_start(&(struct peer){.is_server = true,
+						   .cert = &w.leaf,
+						   .max_version = v,
+						   .talk = talk_after_end},
+				    &pid),
+			 0, "good.test");
+		CHECK_EQ(s.result, 0);
+		CHECK_EQ(s.got_len, 10000);
+		side_done(&s);
+		CHECK_EQ(peer_wait(pid), 0);
+	}
+	world_done(&w);
+}
+
+TEST(byte_by_byte)
+{
+	struct world w;
+	struct side s;
+	pid_t pid;
+
+	world_init(&w, &good_leaf, NULL);
+	for (int v = TLS1_2_VERSION; v <= TLS1_3_VERSION; v++) {
+		converse(&w, &s,
+			 peer_start(&(struct peer){.is_server = true,
+						   .cert = &w.leaf,
+						   .max_version = v,
+						   .talk = talk_echo},
+				    &pid),
+			 1, "good.test");
+		CHECK_EQ(s.result, 0);
+		CHECK_EQ(s.got_len, 10);
+		side_done(&s);
+		CHECK_EQ(peer_wait(pid), 0);
+	}
+	world_done(&w);
+}
+
+/* What OpenSSL holds already is not seen by the socket: we are told all the same. */
+TEST(small_reads_of_a_large_record)
+{
+	struct channel *c;
+	struct world w;
+	struct side s;
+	pid_t pid;
+	int fd;
+
+	world_init(&w, &good_leaf, NULL);
+	fd = peer_start(&(struct peer){.is_server = true, .cert = &w.leaf, .talk = talk_after_end},
+			&pid);
+	c = channel_tls_connect(w.tls, w.ev, rig_channel_new(w.ev, fd, 0), "good.test", NULL, &w.e);
+	side_init(&s, w.ev, c, "");
+	s.read_size = 3;
+	side_run(&s);
+	CHECK_EQ(s.result, 0);
+	CHECK_EQ(s.got_len, 10000);
+	CHECK(s.turns >= 3333);
+	side_done(&s);
+	CHECK_EQ(peer_wait(pid), 0);
+	world_done(&w);
+}
+
+static void talk_slow_echo(SSL *ssl, int handshake)
+{
+	static char p[1 << 20];
+	int size = 4096, n;
+	size_t held = 0;
+
+	CHECK_EQ(handshake, 1);
+	setsockopt(SSL_get_fd(ssl), SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+	/* Takes much before it gives anything back, so that both sides fill up. */
+	while ((n = SSL_read(ssl, p + held, (int)(sizeof(p) - held))) > 0) {
+		held += (size_t)n;
+		if (held == sizeof(p)) {
+			CHECK_EQ(SSL_write(ssl, p, (int)held), (int)held);
+			held = 0;
+		}
+	}
+	if (held)
+		CHECK_EQ(SSL_write(ssl, p, (int)held), (int)held);
+	SSL_shutdown(ssl);
+}
+
+TEST(much_with_back_pressure)
+{
+	enum { BYTES = 24 << 20 };
+	uint8_t *p = malloc(BYTES);
+	int size = 4096;
+	struct channel *c;
+	struct world w;
+	struct side s;
+	pid_t pid;
+	int fd;
+
+	CHECK(p);
+	for (size_t i = 0; i < BYTES; i++)
+		p[i] = (uint8_t)(i * 2654435761u >> 13);
+	world_init(&w, &good_leaf, NULL);
+	fd = peer_start(&(struct peer){.is_server = true, .cert = &w.leaf, .talk = talk_slow_echo},
+			&pid);
+	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+	c = channel_tls_connect(w.tls, w.ev, rig_channel_new(w.ev, fd, 0), "good.test", NULL, &w.e);
+	side_init(&s, w.ev, c, "");
+	s.send = p;
+	s.send_len = BYTES;
+	side_run(&s);
+	CHECK_EQ(s.result, 0);
+	CHECK_EQ(s.got_len, BYTES);
+	CHECK_MEM(s.got, p, BYTES);
+	side_done(&s);
+	CHECK_EQ(peer_wait(pid), 0);
+	free(p);
+	world_done(&w);
+}
+
+static void talk_first_then_resumed(SSL *ssl, int handshake)
+{
+	static int round;
+
+	CHECK_EQ(SSL_session_reused(ssl), round > 0 && round != 2);
+	round++;
+	talk_echo(ssl, handshake);
+}
+
+/* The third is another host: it does not get the session of the first. */
+TEST(sessions_are_resumed_per_host)
+{
+	struct rig_cert_options o = {.name = "x", .alt = "DNS:good.test,DNS:too.test"};
+	static const char *const hosts[] = {"good.test", "good.test", "too.test", "good.test"};
+	struct world w;
+	int fds[4];
+	pid_t pid;
+
+	for (int v = TLS1_2_VERSION; v <= TLS1_3_VERSION; v++) {
+		world_init(&w, &o, NULL);
+		peer_start_many(&(struct peer){.is_server = true,
+					       .cert = &w.leaf,
+					       .max_version = v,
+					       .talk = talk_first_then_resumed},
+				fds, 4, &pid);
+		for (int i = 0; i < 4; i++) {
+			struct side s;
+
+			converse(&w, &s, fds[i], 0, hosts[i]);
+			CHECK_EQ(s.result, 0);
+			CHECK(channel_tls_is_up(s.channel));
+			side_done(&s);
+		}
+		CHECK_EQ(peer_wait(pid), 0);
+		world_done(&w);
+	}
+}
+
+static void talk_known_client(SSL *ssl, int handshake)
+{
+	X509 *x = SSL_get1_peer_certificate(ssl);
+
+	CHECK(x);
+	X509_free(x);
+	CHECK_EQ(SSL_session_reused(ssl), 0);
+	talk_echo(ssl, handshake);
+}
+
+/* One conversation with a client certificate. */
+static void show(struct world *w, int fd, const struct tls_identity *id)
+{
+	struct channel *c = rig_channel_new(w->ev, fd, 0);
+	struct side s;
+
+	c = channel_tls_connect(w->tls, w->ev, c, "good.test", id, &w->e);
+	side_init(&s, w->ev, c, "a question");
+	side_run(&s);
+	CHECK_EQ(s.result, 0);
+	CHECK_EQ(s.got_len, 10);
+	side_done(&s);
+}
+
+TEST(client_certificate)
+{
+	struct rig_cert client;
+	autofree char *cert = NULL, *key = NULL;
+	struct world w;
+	int fds[2];
+	pid_t pid;
+
+	world_init(&w, &good_leaf, NULL);
+	rig_cert_make(&client, &(struct rig_cert_options){.name = "me", .from = &w.root});
+	cert = rig_cert_pem(&client);
+	key = rig_key_pem(&client);
+	for (int v = TLS1_2_VERSION; v <= TLS1_3_VERSION; v++) {
+		struct peer p = {.is_server = true,
+				 .cert = &w.leaf,
+				 .ask = &w.root,
+				 .max_version = v,
+				 .talk = talk_known_client};
+
+		peer_start_many(&p, fds, 2, &pid);
+		for (int i = 0; i < 2; i++)
+			show(&w, fds[i], &(struct tls_identity){cert, key});
+		CHECK_EQ(peer_wait(pid), 0);
+	}
+	/* Without one; TLS 1.3 says why. */
+	expect_protocol(
+		&w,
+		&(struct peer){
+			.is_server = true, .cert = &w.leaf, .ask = &w.root, .talk = talk_refused},
+		-EKEYREJECTED,
+		"'good.test' wants a client certificate, and the rule gives none: see "
+		"client_cert");
+	rig_cert_done(&client);
+	world_done(&w);
+}
+
+TEST(client_certificate_that_is_none)
+{
+	struct rig_cert a, b;
+	autofree char *cert = NULL, *key = NULL;
+	struct world w;
+	int pair[2];
+
+	world_init(&w, &good_leaf, NULL);
+	rig_cert_make(&a, &(struct rig_cert_options){.name = "a"});
+	rig_cert_make(&b, &(struct rig_cert_options){.name = "b"});
+	cert = rig_cert_pem(&a);
+	key = rig_key_pem(&b);
+	for (int i = 0; i < 3; i++) {
+		static const char *const sentences[] = {
+			"the client certificate for 'good.test' is not a certificate in PEM",
+			"the key of the client certificate for 'good.test' is not a key in PEM "
+			"without a password",
+			"the key and the client certificate for 'good.test' are not a pair"};
+		struct tls_identity id = {i == 0 ? "nonsense" : cert, i == 1 ? "" : key};
+
+		CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+		CHECK(channel_tls_connect(w.tls, w.ev, rig_channel_new(w.ev, pair[0], 0),
+					  "good.test", &id, &w.e) == NULL);
+		CHECK_STR(w.e.msg, sentences[i]);
+		close(pair[1]);
+	}
+	rig_cert_done(&a);
+	rig_cert_done(&b);
+	world_done(&w);
+}
+
+/* HelloRequest from a server: it is not answered with a new handshake. */
+static void talk_renegotiate(SSL *ssl, int handshake)
+{
+	uint8_t before[64] = {0}, after[64] = {0};
+
+	CHECK_EQ(handshake, 1);
+	SSL_get_finished(ssl, before, sizeof(before));
+	SSL_renegotiate(ssl);
+	SSL_do_handshake(ssl);
+	while (SSL_read(ssl, (char[64]){0}, 64) > 0)
+		;
+	SSL_get_finished(ssl, after, sizeof(after));
+	CHECK_MEM(before, after, sizeof(before));
+}
+
+TEST(no_renegotiation)
+{
+	struct world w;
+	struct side s;
+	pid_t pid;
+
+	world_init(&w, &good_leaf, NULL);
+	converse(&w, &s,
+		 peer_start(&(struct peer){.is_server = true,
+					   .cert = &w.leaf,
+					   .max_version = TLS1_2_VERSION,
+					   .talk = talk_renegotiate},
+			    &pid),
+		 0, "good.test");
+	CHECK(s.result < 0);
+	CHECK(s.got_len == 0 || s.got_len == 5);
+	side_done(&s);
+	CHECK_EQ(peer_wait(pid), 0);
+	world_done(&w);
+}
+
+/* Asks for new keys without end and never reads the answers: what waits stays bounded. */
+static void talk_key_updates(SSL *ssl, int handshake)
+{
+	struct timeval tv = {.tv_sec = 1};
+
+	CHECK_EQ(handshake, 1);
+	setsockopt(SSL_get_fd(ssl), SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
+	for (int i = 0; i < 20000; i++) {
+		if (!SSL_key_update(ssl, SSL_KEY_UPDATE_REQUESTED) || SSL_do_handshake(ssl) != 1)
+			break;
+	}
+}
+
+TEST(key_updates_without_end)
+{
+	struct rusage before, after;
+	struct world w;
+	struct side s;
+	pid_t pid;
+
+	world_init(&w, &good_leaf, NULL);
+	getrusage(RUSAGE_SELF, &before);
+	converse(&w, &s,
+		 peer_start(&(struct peer){.is_server = true,
+					   .cert = &w.leaf,
+					   .talk = talk_key_updates},
+			    &pid),
+		 0, "good.test");
+	getrusage(RUSAGE_SELF, &after);
+	CHECK(s.result < 0);
+#ifndef __SANITIZE_ADDRESS__
+	CHECK(after.ru_maxrss - before.ru_maxrss < 4096);
+#endif
+	side_done(&s);
+	CHECK_EQ(peer_wait(pid), 0);
+	world_done(&w);
+}
+
+TEST(key_log_is_not_written)
+{
+	char path[128];
+	struct world w;
+	struct side s;
+	pid_t pid;
+
+	snprintf(path, sizeof(path), "%s/keys", rig_dir());
+	setenv("SSLKEYLOGFILE", path, 1);
+	world_init(&w, &good_leaf, NULL);
+	converse(&w, &s,
+		 peer_start(&(struct peer){.is_server = true, .cert = &w.leaf, .talk = talk_echo},
+			    &pid),
+		 0, "good.test");
+	CHECK_EQ(s.result, 0);
+	side_done(&s);
+	CHECK_EQ(peer_wait(pid), 0);
+	CHECK(access(path, F_OK) < 0);
+	world_done(&w);
+}
+
+/* Ends in every state: before the loop ran, in the middle of the handshake, with bytes waiting. */
+TEST(free_at_any_time)
+{
+	struct world w;
+	int pair[2];
+
+	world_init(&w, &good_leaf, NULL);
+	for (int i = 0; i < 4; i++) {
+		struct channel *c;
+
+		CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+		c = channel_tls_connect(w.tls, w.ev, rig_channel_new(w.ev, pair[0], 0), "good.test",
+					NULL, &w.e);
+		CHECK(c);
+		channel_want(c, CHANNEL_IN | CHANNEL_OUT);
+		if (i & 1)
+			CHECK_EQ(channel_write(c, "x", 1), -EAGAIN);
+		channel_free(c, i & 2);
+		close(pair[1]);
+	}
+	world_done(&w);
+}
+
+TAP_MAIN
