@@ -210,6 +210,15 @@ int cgroup_freeze(const struct cgroup *cg, bool on, struct err *e)
 	return err_errno(e, -r, on ? "freeze the box" : "thaw the box");
 }
 
+int cgroup_yield(const struct cgroup *cg, bool on)
+{
+	int v1 = cg->v1_fd[CGROUP_CPU];
+
+	if (!(cg->can & 1u << CGROUP_CPU))
+		return -ENOTSUP;
+	return knob_set(v1 >= 0 ? v1 : cg->fd, "cpu.idle", on ? "1" : "0");
+}
+
 /* One that was killed in the middle leaves its groups behind. */
 static void remove_stale(const char *box, void *arg)
 {

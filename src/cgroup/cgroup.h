@@ -97,6 +97,13 @@ void cgroup_stats(const struct cgroup *cg, struct cgroup_stats *ret);
 /* Only what changes from moment to moment and costs little to ask: time, memory, processes. */
 void cgroup_stats_now(const struct cgroup *cg, struct cgroup_stats *ret);
 
+/* The processor time alone. */
+uint64_t cgroup_cpu_us(const struct cgroup *cg);
+
+/* From now on it takes its turn after the boxes that do not yield (cpu.idle, which counts among the
+ * boxes only). 0 or -errno: -ENOTSUP without a cpu group, -ENOENT before Linux 5.15. */
+int cgroup_yield(const struct cgroup *cg, bool on);
+
 /* Calls on_box for every group below cove/, in any tree, for sweeping up after a crash. A box may
  * come more than once. */
 int cgroup_each(void (*on_box)(const char *box, void *arg), void *arg);

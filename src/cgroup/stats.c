@@ -100,17 +100,30 @@ static void read_io(const struct cgroup *cg, struct cgroup_stats *s)
 		io_count(text, &s->io_read_bytes, &s->io_write_bytes);
 }
 
+static void read_time(const struct cgroup *cg, struct cgroup_stats *s)
+{
+	if (cg->fd >= 0)
+		v2_cpu(cg, s);
+	else if (cg->v1_acct_fd >= 0)
+		s->cpu_us = knob_get_u64(cg->v1_acct_fd, "cpuacct.usage") / 1000;
+}
+
 static void read_cpu(const struct cgroup *cg, struct cgroup_stats *s)
 {
 	int v1 = cg->v1_fd[CGROUP_CPU];
 	char text[KNOB_TEXT_MAX];
 
-	if (cg->fd >= 0)
-		v2_cpu(cg, s);
-	else if (cg->v1_acct_fd >= 0)
-		s->cpu_us = knob_get_u64(cg->v1_acct_fd, "cpuacct.usage") / 1000;
+	read_time(cg, s);
 	if (v1 >= 0 && knob_get(v1, "cpu.stat", text, sizeof(text)) == 0)
 		s->throttled_us = knob_field(text, "throttled_time") / 1000;
+}
+
+uint64_t cgroup_cpu_us(const struct cgroup *cg)
+{
+	struct cgroup_stats s = {0};
+
+	read_time(cg, &s);
+	return s.cpu_us;
 }
 
 static int pids_fd(const struct cgroup *cg)

@@ -8,10 +8,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* Nothing of whoever started us is kept open, held busy or inherited by the box. stderr stays
  * where a developer asked for debug lines. */
@@ -35,6 +39,34 @@ static int settle(void)
 	return chdir("/") < 0 ? -errno : sys_close_range(KEEPER_CLIENT_FD + 1, ~0u, 0);
 }
 
+/* The form of the first kernel that has the call; newer ones take it too. */
+struct kernel_sched_attr {
+	uint32_t size, policy;
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority;
+	uint64_t runtime, deadline, period;
+};
+
+enum { SLICE_NS = 100000, KERNEL_SCHED_RESET_ON_FORK = 1 };
+
+/* Short turns: the keeper only ever has a little to do, and one that asks for short turns need not
+ * wait for the end of another's long one. Not for the box: short turns of many, inside a group,
+ * keep the kernel's own threads waiting. Linux 6.12 and newer; older ones ignore it. A caller's own
+ * class (chrt --idle, say) stays. Best effort: all that depends on it is how soon one answers. */
+static void take_short_turns(void)
+{
+	struct kernel_sched_attr attr = {.size = sizeof(attr)};
+
+	if (syscall(SYS_sched_getattr, 0, &attr, sizeof(attr), 0) < 0 ||
+	    (attr.policy != SCHED_OTHER && attr.policy != SCHED_BATCH))
+		return;
+	attr.runtime = SLICE_NS;
+	attr.flags = KERNEL_SCHED_RESET_ON_FORK;
+	if (syscall(SYS_sched_setattr, 0, &attr, 0) < 0)
+		log_debug("keeper: short turns: %s", strerror(errno));
+}
+
 int main(int argc, char **argv)
 {
 	struct keeper_config config;
@@ -47,6 +79,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	log_init();
+	take_short_turns();
 	r = settle();
 	if (r == 0)
 		r = keeper_config_read(&config, KEEPER_CONFIG_FD, &e);

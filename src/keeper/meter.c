@@ -10,6 +10,7 @@
 #include "keeper/exec.h"
 #include "keeper/life.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -99,6 +100,65 @@ static void on_stats(struct keeper *k, struct wire_stats *m)
 	m->pids_hits = now.pids_hits;
 }
 
+/* ---- letting others go first ---- */
+
+enum { BUSY_WATCH_MS = 1000 };
+
+static bool may_yield(const struct life *l)
+{
+	return !l->yield_fails && l->cgroup.can & 1u << CGROUP_CPU;
+}
+
+static void yield_if(struct life *l, bool was_on)
+{
+	int r;
+
+	if (l->yield.on == was_on)
+		return;
+	r = cgroup_yield(&l->cgroup, l->yield.on);
+	l->yield_fails = r < 0;
+	/* Older kernels have no such thing. It is for the others' sake and no limit of this box. */
+	if (r < 0 && r != -ENOENT)
+		keeper_note(&l->k, "this box cannot let others go first: %s", strerror(-r));
+}
+
+static void look_busy(struct life *l, uint64_t cpu_us)
+{
+	bool was_on = l->yield.on;
+
+	if (!may_yield(l))
+		return;
+	yield_look(&l->yield, ev_now(l->ev), cpu_us, l->config.spec.limits[LIMIT_CPUS]);
+	yield_if(l, was_on);
+}
+
+/* Soon after a command starts, and then less and less often, until `refresh` is often enough. */
+static void on_busy(struct ev_timer *t)
+{
+	struct life *l = container(t, struct life, busy);
+	uint64_t passed_ms = ev_now(l->ev) - l->busy_ms;
+
+	if (l->k.paused)
+		return;
+	look_busy(l, cgroup_cpu_us(&l->cgroup));
+	if (passed_ms < BUSY_WATCH_MS)
+		ev_timer_set(l->ev, t, passed_ms < YIELD_LOOK_MS ? YIELD_LOOK_MS : passed_ms);
+}
+
+static void watch_busy(struct life *l)
+{
+	if (!may_yield(l))
+		return;
+	/* What made it busy may be over. */
+	if (l->yield.on)
+		look_busy(l, cgroup_cpu_us(&l->cgroup));
+	l->yield.asked = true;
+	if (l->busy.armed)
+		return;
+	l->busy_ms = ev_now(l->ev);
+	ev_timer_set(l->ev, &l->busy, YIELD_LOOK_MS);
+}
+
 /* ---- the box's own /proc ---- */
 
 /* When to look again; 0: init is alone, and nobody is there to read. What a command left behind
@@ -123,6 +183,7 @@ static unsigned refresh(struct life *l)
 
 	cgroup_stats_now(&l->cgroup, &now);
 	is_busy = now.cpu_us != l->truth.cpu_us;
+	look_busy(l, now.cpu_us);
 	r = truth_write(&l->truth, ev_now(l->ev), &now, execs_running(&l->k));
 	if (r < 0)
 		keeper_note(&l->k, "the box's own /proc could not be written: %s", strerror(-r));
@@ -136,6 +197,7 @@ static void on_exec(struct keeper *k)
 
 	if (truth_is_old(&l->truth, now, FRESH_MS))
 		refresh(l);
+	watch_busy(l);
 	if (!l->refresh.armed || l->refresh.at_ms > now + REFRESH_MS)
 		ev_timer_set(l->ev, &l->refresh, REFRESH_MS);
 }
@@ -156,8 +218,10 @@ static int on_pause(struct keeper *k, bool on, struct err *e)
 	struct life *l = life_of(k);
 	int r = cgroup_freeze(&l->cgroup, on, e);
 
-	if (r == 0 && !on)
+	if (r == 0 && !on) {
+		yield_skip(&l->yield, ev_now(l->ev), cgroup_cpu_us(&l->cgroup));
 		ev_timer_set(l->ev, &l->refresh, 0);
+	}
 	return r;
 }
 
@@ -212,7 +276,7 @@ void meter_start(struct life *l)
 {
 	const uint64_t *v = l->config.spec.limits;
 
-	l->k.active_ms = ev_now(l->ev);
+	l->k.active_ms = l->yield.at_ms = ev_now(l->ev);
 	if (v[LIMIT_TTL])
 		ev_timer_set(l->ev, &l->ttl, v[LIMIT_TTL]);
 	if (v[LIMIT_IDLE])
@@ -228,6 +292,7 @@ void meter_init(struct life *l)
 	l->ttl.on_timer = on_ttl;
 	l->idle.on_timer = on_idle_time;
 	l->refresh.on_timer = on_refresh;
+	l->busy.on_timer = on_busy;
 }
 
 void meter_stop(struct life *l)
@@ -235,4 +300,5 @@ void meter_stop(struct life *l)
 	ev_timer_stop(l->ev, &l->ttl);
 	ev_timer_stop(l->ev, &l->idle);
 	ev_timer_stop(l->ev, &l->refresh);
+	ev_timer_stop(l->ev, &l->busy);
 }

@@ -44,6 +44,56 @@ def still_works(cove, box, init_pid):
     assert info["init_pid"] == init_pid
 
 
+# ---- neighbours ----
+
+def yields(box):
+    """Does it take its turn after others? None where no group says."""
+    found = [p for top in pathlib.Path("/sys/fs/cgroup").rglob("cove") for p in top.glob(f"*-{box}/cpu.idle")]
+    return found[0].read_text().strip() == "1" if found else None
+
+
+def test_a_busy_box_lets_others_go_first(cove):
+    box = make(cove, "--cpus", "1", "--best-effort")
+    if yields(box) is None:
+        pytest.skip("the box has no cpu group, or this kernel no cpu.idle")
+    assert run(cove, box, "true")["exit_code"] == 0
+    assert yields(box) is False
+    spinner = cove("exec", "-d", box, "--", "sh", "-c", "while :; do :; done").ok().text.strip()
+    wait_until(lambda: yields(box), "it to yield")
+    cove("pause", box).ok()
+    cove("resume", box).ok()
+    assert yields(box) is True
+    cove("kill", box, spinner).ok()
+    wait_until(lambda: run(cove, box, "true")["exit_code"] == 0 and not yields(box), "it to be as before")
+
+
+def test_a_busy_job_in_the_background_too(cove):
+    box = make(cove, "--cpus", "1", "--best-effort")
+    if yields(box) is None:
+        pytest.skip("the box has no cpu group, or this kernel no cpu.idle")
+    cove.sh(box, "while :; do :; done &")
+    wait_until(lambda: yields(box), "it to yield")
+    cove.sh(box, "kill %1")
+    wait_until(lambda: not yields(box), "it to be as before")
+
+
+def slice_ns(pid):
+    text = pathlib.Path(f"/proc/{pid}/sched").read_text()
+    return [int(line.split(":")[1]) for line in text.splitlines() if line.startswith("se.slice")]
+
+
+def test_the_keeper_takes_short_turns_and_the_box_does_not(cove):
+    info = cove.inspect(make(cove))
+    try:
+        keeper, init, mine = (slice_ns(pid) for pid in (info["keeper_pid"], info["init_pid"], os.getpid()))
+    except OSError as e:
+        pytest.skip(f"the kernel does not show it: {e}")
+    if not keeper or tuple(int(n) for n in os.uname().release.split(".")[:2]) < (6, 12):
+        pytest.skip("turns have no length of their own before Linux 6.12")
+    assert keeper == [100000]
+    assert init == mine
+
+
 # ---- memory ----
 
 @pytest.fixture

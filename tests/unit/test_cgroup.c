@@ -207,6 +207,40 @@ TEST(forks_beyond_the_limit_are_refused_and_counted)
 	end_of(first);
 }
 
+static void check_yield(void)
+{
+	struct cgroup cg;
+	int fd;
+
+	make_limited(&cg, &(struct cgroup_limits){.cpu_milli = 500}, CGROUP_CPU);
+	fd = cg.v1_fd[CGROUP_CPU] >= 0 ? cg.v1_fd[CGROUP_CPU] : cg.fd;
+	if (faccessat(fd, "cpu.idle", F_OK, 0) < 0) {
+		CHECK_EQ(cgroup_yield(&cg, true), -ENOENT);
+		remove_all(&cg);
+		SKIP("this kernel has no cpu.idle");
+	}
+	CHECK_EQ(cgroup_yield(&cg, true), 0);
+	CHECK_EQ(knob_get_u64(fd, "cpu.idle"), 1);
+	CHECK_EQ(cgroup_yield(&cg, true), 0);
+	CHECK_EQ(cgroup_yield(&cg, false), 0);
+	CHECK_EQ(knob_get_u64(fd, "cpu.idle"), 0);
+	remove_all(&cg);
+	make(&cg);
+	CHECK_EQ(cgroup_yield(&cg, true), -ENOTSUP);
+	remove_all(&cg);
+}
+
+TEST(a_box_yields_and_yields_no_more)
+{
+	check_yield();
+}
+
+TEST(a_box_yields_and_yields_no_more_on_v1)
+{
+	find_layout(true);
+	check_yield();
+}
+
 TEST(the_cpu_quota_stands_where_the_kernel_reads_it)
 {
 	struct cgroup_limits lim = {.cpu_milli = 250};
