@@ -192,12 +192,11 @@ static int parse_trailers(struct http_body *b, struct err *e)
 {
 	size_t n = buf_len(&b->line) - 2;
 	struct http_head *t = &b->trailers;
-	int r = http_head_reserve(t, b->count, n);
+	int r = http_head_reserve(t, b->count, n + 1);
 
 	if (r < 0)
 		return http_refuse(e, r, 500, "no memory for trailers");
-	if (n > 0)
-		memcpy(t->text, buf_data(&b->line), n);
+	memcpy(t->text, buf_data(&b->line), n);
 	t->text_len = n;
 	r = http_fields_parse(t, t->text, n, 400, e);
 	for (size_t i = 0; i < t->field_count && r == 0; i++) {

@@ -204,20 +204,19 @@ int http_query_remove(const char *query, const char *name, struct buf *out)
 	bool first = true;
 	int removed = 0, r = 0;
 
-	/* Each parameter keeps the separator that stood before it. */
-	for (const char *p = query; p; p = *p ? p : NULL) {
-		size_t sep = p > query, n = sep + strcspn(p + sep, "&;");
+	for (const char *p = query, *next; p; p = next) {
+		size_t n = strcspn(p, "&;");
 
-		if (param_is(p + sep, n - sep, name)) {
+		next = p[n] ? p + n + 1 : NULL;
+		if (param_is(p, n, name)) {
 			removed++;
-		} else {
-			sep = first ? sep : 0;
-			r = buf_append(out, p + sep, n - sep);
-			first = false;
+			continue;
 		}
+		/* Each parameter keeps the separator that stood before it. */
+		r = first ? buf_append(out, p, n) : buf_append(out, p - 1, n + 1);
 		if (r < 0)
 			return r;
-		p += n;
+		first = false;
 	}
 	return removed;
 }
