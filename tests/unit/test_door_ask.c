@@ -1,0 +1,141 @@
+/* Requests that a person decides. */
+#include "door_rig.h"
+
+#include "base/limits.h"
+
+static char policy[512];
+
+static unsigned open_with(const char *more)
+{
+	unsigned port = upstream_start(UP_ECHO);
+
+	snprintf(policy, sizeof(policy),
+		 "version: 1\nrules:\n  - {name: careful, ask: [a.test, b.test], ports: [%u], "
+		 "private: true%s}\n",
+		 port, more);
+	rig_open(policy);
+	return port;
+}
+
+TEST(an_ask_waits_and_an_answer_lets_it_through)
+{
+	unsigned port = open_with("");
+
+	box_connect(1, "a.test", port);
+	box_connect(2, "a.test", port);
+	box_connect(3, "b.test", port);
+	box_send(1, "x", 1);
+	UNTIL(asks_count(&rig.door) == 2);
+	rig_settle();
+	CHECK(!rig.ids[1].ok && !rig.ids[1].failed);
+	CHECK_EQ(rig.lookups, 0);
+	box_verb("asks", NULL, NULL, NULL, NULL);
+	UNTIL(rig.says == 2 && rig.verb_ok == 1);
+	CHECK(strstr(rig.say, "\"host\":\"b.test\""));
+	CHECK(strstr(rig.say, "\"rule\":\"careful\""));
+	box_verb("answer", "1", "allow", NULL, NULL);
+	UNTIL(rig.ids[1].bytes == 1 && rig.ids[2].ok);
+	box_verb("answer", "2", "deny", NULL, NULL);
+	UNTIL(rig.ids[3].failed);
+	CHECK_EQ(rig.ids[3].error.kind, ERR_DENIED);
+	CHECK_EQ(rig_rows("ask", "ask"), 2);
+	CHECK_STR(rig_row("answer", "allow")->by, "tester");
+	CHECK_STR(rig_row("answer", "deny")->by, "tester");
+	CHECK_EQ(rig_row("answer", "allow")->about, 2);
+	CHECK_EQ(asks_count(&rig.door), 0);
+	/* That answer was for those who waited. */
+	box_connect(4, "a.test", port);
+	UNTIL(asks_count(&rig.door) == 1);
+	rig_close();
+}
+
+TEST(an_answer_may_hold_for_a_while_and_over_a_new_policy)
+{
+	unsigned port = open_with("");
+
+	box_connect(1, "a.test", port);
+	UNTIL(asks_count(&rig.door) == 1);
+	box_verb("answer", "1", "allow", "for", "3600000");
+	UNTIL(rig.ids[1].ok);
+	box_connect(2, "a.test", port);
+	UNTIL(rig.ids[2].ok);
+	rig_reload(policy);
+	box_connect(3, "a.test", port);
+	UNTIL(rig.ids[3].ok);
+	CHECK(!rig.ids[1].cancelled && !rig.ids[2].cancelled);
+	CHECK_EQ(rig_rows("ask", "ask"), 1);
+	rig_close();
+}
+
+static uint64_t clock_ms = 1000;
+
+static uint64_t fake_clock(void *arg)
+{
+	return clock_ms++;
+}
+
+TEST(an_ask_that_nobody_answers_is_denied)
+{
+	unsigned port = open_with(", ask_timeout: 1m");
+
+	ev_set_clock(rig.door.ev, fake_clock, NULL);
+	box_connect(1, "a.test", port);
+	UNTIL(asks_count(&rig.door) == 1);
+	clock_ms += 50000;
+	rig_settle();
+	CHECK(!rig.ids[1].failed);
+	clock_ms += 11000;
+	UNTIL(rig.ids[1].failed);
+	CHECK_EQ(rig.ids[1].error.kind, ERR_DENIED);
+	CHECK_EQ(rig_rows("answer", "deny"), 1);
+	CHECK_EQ(rig_rows("connect", "deny"), 1);
+	rig_close();
+}
+
+TEST(who_gives_up_waits_no_more_and_the_question_stays)
+{
+	unsigned port = open_with("");
+
+	box_connect(1, "a.test", port);
+	UNTIL(asks_count(&rig.door) == 1);
+	box_cancel(1);
+	UNTIL(rig.door.conn_count == 0);
+	CHECK_EQ(asks_count(&rig.door), 1);
+	box_verb("answer", "1", "allow", NULL, NULL);
+	UNTIL(rig.verb_ok == 1);
+	CHECK_EQ(asks_count(&rig.door), 0);
+	CHECK_EQ(rig.lookups, 0);
+	rig_close();
+}
+
+TEST(a_new_policy_decides_what_was_asked)
+{
+	unsigned port = open_with("");
+	char text[512];
+
+	box_connect(1, "a.test", port);
+	box_connect(2, "b.test", port);
+	UNTIL(asks_count(&rig.door) == 2);
+	snprintf(text, sizeof(text),
+		 "version: 1\nrules:\n  - {allow: a.test, ports: [%u], private: true}\n", port);
+	rig_reload(text);
+	UNTIL(rig.ids[1].ok && rig.ids[2].failed);
+	rig_close();
+}
+
+TEST(there_are_only_so_many_asks)
+{
+	char host[32];
+
+	rig_open("version: 1\nrules:\n  - {ask: \"*.test\", ports: any}\n");
+	for (unsigned i = 1; i <= DOOR_ASKS_MAX + 1; i++) {
+		snprintf(host, sizeof(host), "h%u.test", i);
+		box_connect(i, host, 443);
+	}
+	UNTIL(rig.ids[DOOR_ASKS_MAX + 1].failed);
+	CHECK_EQ(rig.ids[DOOR_ASKS_MAX + 1].error.kind, ERR_LIMIT);
+	CHECK_EQ(asks_count(&rig.door), DOOR_ASKS_MAX);
+	rig_close();
+}
+
+TAP_MAIN

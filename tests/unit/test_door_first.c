@@ -1,0 +1,255 @@
+/* What a connection's first bytes decide: TLS names, proxies, and what is looked into. */
+#include "door_rig.h"
+
+#include "base/limits.h"
+#include "hello_make.h"
+
+static char policy[1024];
+
+static unsigned open_with(const char *hosts, const char *more)
+{
+	unsigned port = upstream_start(UP_ECHO);
+
+	snprintf(policy, sizeof(policy),
+		 "version: 1\nrules:\n  - name: the-rule\n    allow: %s\n    ports: [%u]\n"
+		 "    private: true\n%s",
+		 hosts, port, more);
+	rig_open(policy);
+	return port;
+}
+
+static void send_in_pieces(unsigned n, const struct buf *b, size_t piece)
+{
+	for (size_t i = 0; i < buf_len(b); i += piece) {
+		size_t left = buf_len(b) - i;
+
+		box_send(n, buf_data(b) + i, left < piece ? left : piece);
+		rig_step();
+	}
+}
+
+static struct buf hello;
+
+TEST(tls_passes_when_it_names_the_host_however_it_is_cut)
+{
+	static const size_t pieces[] = {1, 7, 100, 100000};
+	unsigned port = open_with("up.test", "");
+
+	hello_make(&hello, "Up.Test", 0, 0);
+	for (unsigned i = 0; i < 4; i++) {
+		box_connect(i + 1, "up.test", port);
+		send_in_pieces(i + 1, &hello, pieces[i]);
+		UNTIL(rig.ids[i + 1].bytes == buf_len(&hello));
+		CHECK_MEM(buf_data(&rig.ids[i + 1].data), buf_data(&hello), buf_len(&hello));
+	}
+	hello_make(&hello, "up.test", 0, 9);
+	box_connect(9, "up.test", port);
+	box_send(9, buf_data(&hello), buf_len(&hello));
+	UNTIL(rig.ids[9].bytes == buf_len(&hello));
+	buf_done(&hello);
+	rig_close();
+}
+
+static void refused(unsigned n, unsigned port, const char *host, const char *why)
+{
+	box_connect(n, host, port);
+	box_send(n, buf_data(&hello), buf_len(&hello));
+	UNTIL(rig.ids[n].cancelled);
+	CHECK_EQ(rig.ids[n].bytes, 0);
+	CHECK(strstr(rig_row("connect", "deny")->reason, why));
+	CHECK_EQ(rig_row("done", "failed")->up, 0);
+}
+
+TEST(tls_that_names_another_host_or_none_or_hides_it_is_cut)
+{
+	unsigned port = open_with("[up.test, 127.0.0.1]", "");
+
+	hello_make(&hello, "evil.test", 0, 0);
+	refused(1, port, "up.test", "another host");
+	hello_make(&hello, NULL, 0, 0);
+	refused(2, port, "up.test", "no host");
+	hello_make(&hello, "up.test", 1, 0);
+	refused(3, port, "up.test", "ECH");
+	hello_make(&hello, "up.test", 0, 0);
+	refused(4, port, "127.0.0.1", "another host");
+	hello_make(&hello, NULL, 0, 0);
+	box_connect(5, "127.0.0.1", port);
+	box_send(5, buf_data(&hello), buf_len(&hello));
+	UNTIL(rig.ids[5].bytes == buf_len(&hello));
+	buf_done(&hello);
+	rig_close();
+}
+
+TEST(a_hello_that_is_too_long_or_half_is_cut)
+{
+	static uint8_t big[5] = {22, 3, 1, 0x40, 0};
+	unsigned port = open_with("up.test", "");
+
+	buf_init(&hello, 1 << 20);
+	CHECK_EQ(buf_append(&hello, big, 5), 0);
+	CHECK_EQ(buf_append(&hello, "\1\0\xff\xff", 4), 0);
+	refused(1, port, "up.test", "too long");
+	hello_make(&hello, "up.test", 0, 0);
+	box_connect(2, "up.test", port);
+	box_send(2, buf_data(&hello), buf_len(&hello) - 1);
+	box_eof(2);
+	UNTIL(rig.ids[2].cancelled);
+	CHECK_EQ(rig.ids[2].bytes, 0);
+	buf_done(&hello);
+	rig_close();
+}
+
+/* ---- proxy ---- */
+
+static void proxy_says(unsigned n, const char *text)
+{
+	box_proxy(n);
+	UNTIL(rig.ids[n].ok);
+	for (size_t i = 0; i < strlen(text); i += 5) {
+		size_t left = strlen(text) - i;
+
+		box_send(n, text + i, left < 5 ? left : 5);
+	}
+}
+
+static const char *answer(unsigned n)
+{
+	const char *s = buf_cstr(&rig.ids[n].data);
+
+	return s ? s : "";
+}
+
+TEST(a_proxy_tunnel_is_judged_and_answered)
+{
+	unsigned port = open_with("up.test", "");
+	char text[256];
+
+	snprintf(text, sizeof(text), "CONNECT up.test:%u HTTP/1.1\r\nHost: up.test:%u\r\n\r\nping",
+		 port, port);
+	proxy_says(1, text);
+	UNTIL(rig.ids[1].bytes == 39 + 4);
+	CHECK(strncmp(answer(1), "HTTP/1.1 200 ", 13) == 0);
+	CHECK_STR(answer(1) + 39, "ping");
+	box_eof(1);
+	UNTIL(rig_rows("done", "ok") == 1);
+	rig_close();
+}
+
+TEST(a_proxy_says_why_not)
+{
+	unsigned port = open_with("up.test", "");
+	char text[256];
+
+	proxy_says(1, "CONNECT evil.test:443 HTTP/1.1\r\nHost: evil.test:443\r\n\r\n");
+	UNTIL(rig.ids[1].eof);
+	CHECK(strncmp(answer(1), "HTTP/1.1 403 ", 13) == 0);
+	CHECK(strstr(answer(1), "cove allow box evil.test"));
+	snprintf(text, sizeof(text), "CONNECT up.test:%u HTTP/1.1\r\nHost: up.test\r\n\r\n",
+		 port == 1 ? 2 : port - 1);
+	proxy_says(2, text);
+	UNTIL(rig.ids[2].eof);
+	CHECK(strstr(answer(2), " 403 ") || strstr(answer(2), " 400 "));
+	proxy_says(3, "GET / HTTP/1.1\r\nHost: up.test\r\n\r\n");
+	UNTIL(rig.ids[3].eof);
+	CHECK(strncmp(answer(3), "HTTP/1.1 400 ", 13) == 0);
+	proxy_says(4, "nonsense\r\n\r\n");
+	UNTIL(rig.ids[4].eof);
+	CHECK(strncmp(answer(4), "HTTP/1.1 400 ", 13) == 0);
+	proxy_says(5, "GET http://evil.test/ HTTP/1.1\r\nHost: evil.test\r\n\r\n");
+	UNTIL(rig.ids[5].eof);
+	CHECK(strncmp(answer(5), "HTTP/1.1 403 ", 13) == 0);
+	box_proxy(6);
+	box_send(6, "CONNECT up", 10);
+	box_eof(6);
+	UNTIL(rig.ids[6].eof);
+	CHECK_EQ(rig.lookups, 0);
+	UNTIL(rig.door.conn_count == 0);
+	for (unsigned i = 1; i <= 6; i++)
+		CHECK(!rig.ids[i].cancelled && !rig.ids[i].failed);
+	rig_close();
+}
+
+TEST(a_tunnel_to_an_upstream_that_refuses_is_a_bad_gateway)
+{
+	unsigned port = open_with("up.test", "");
+	char text[256];
+
+	rig.addrs[0] = (struct resolved){AF_INET, {127, 9, 9, 9}};
+	snprintf(text, sizeof(text), "CONNECT up.test:%u HTTP/1.1\r\nHost: up.test:%u\r\n\r\n",
+		 port, port);
+	proxy_says(1, text);
+	UNTIL(rig.ids[1].eof);
+	CHECK(strncmp(answer(1), "HTTP/1.1 502 ", 13) == 0);
+	rig_close();
+}
+
+TEST(the_name_in_a_tunnel_is_checked_too)
+{
+	unsigned port = open_with("up.test", "");
+	char text[256];
+
+	hello_make(&hello, "evil.test", 0, 0);
+	snprintf(text, sizeof(text), "CONNECT up.test:%u HTTP/1.1\r\nHost: up.test:%u\r\n\r\n",
+		 port, port);
+	proxy_says(1, text);
+	box_send(1, buf_data(&hello), buf_len(&hello));
+	UNTIL(rig.ids[1].cancelled);
+	CHECK_EQ(rig_row("done", "failed")->up, 0);
+	buf_done(&hello);
+	rig_close();
+}
+
+/* ---- looked into ---- */
+
+TEST(http_that_is_looked_into_goes_to_web)
+{
+	unsigned port = open_with("up.test", "    methods: [GET]\n");
+
+	box_connect(1, "up.test", port);
+	UNTIL(rig.ids[1].ok);
+	box_send(1, "GET / HT", 8);
+	UNTIL(rig.webs == 1);
+	box_send(1, "TP/1.1\r\n", 8);
+	UNTIL(strcmp(rig.web_first, "GET / HTTP/1.1\r\n") == 0);
+	CHECK(!rig.web_tls && !rig.web_proxied);
+	CHECK_STR(rig.web_host.text, "up.test");
+	CHECK_EQ(rig.lookups, 0);
+	rig.web_allows = true;
+	rig_reload(policy);
+	CHECK_EQ(rig.webs, 1);
+	rig.web_allows = false;
+	rig_reload(policy);
+	CHECK_EQ(rig.webs, 0);
+	UNTIL(rig.ids[1].cancelled);
+	rig_close();
+}
+
+TEST(tls_that_is_looked_into_must_name_the_host_too)
+{
+	unsigned port = open_with("up.test", "    methods: [GET]\n");
+
+	hello_make(&hello, "evil.test", 0, 0);
+	box_connect(1, "up.test", port);
+	box_send(1, buf_data(&hello), buf_len(&hello));
+	UNTIL(rig.ids[1].failed);
+	CHECK_EQ(rig.webs, 0);
+	CHECK_EQ(rig.ids[1].error.kind, ERR_DENIED);
+	buf_done(&hello);
+	rig_close();
+}
+
+TEST(a_request_in_absolute_form_goes_to_web_whole)
+{
+	unsigned port = open_with("up.test", "");
+	char text[256];
+
+	snprintf(text, sizeof(text), "GET http://up.test:%u/x HTTP/1.1\r\nHost: up.test:%u\r\n\r\n",
+		 port, port);
+	proxy_says(1, text);
+	UNTIL(rig.webs == 1);
+	CHECK_STR(rig.web_first, text);
+	CHECK(rig.web_proxied && !rig.web_tls);
+	rig_close();
+}
+
+TAP_MAIN
