@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SWEEP_MS = 60000 };
+enum { SWEEP_MS = 10000 };
 
 struct wire_channel {
 	struct channel channel;
@@ -413,12 +413,15 @@ bool exchange_has(const struct exchange *x, uint32_t id)
 	return find(x, id);
 }
 
-/* Of a channel that nobody reads any more. */
+/* Of a channel that nobody reads any more. What was on its way is dropped: cutting it off at the
+ * first byte could cost the box the answer that it has not read yet. */
 static void frame_of_ended(struct wire_channel *w, const struct wire_frame *f)
 {
 	if (f->type == WIRE_DATA)
+		w->owed += f->len;
+	if (w->owed > WIRE_NET_WINDOW)
 		say_cancel(w);
-	if (f->type != WIRE_CREDIT)
+	if (w->told || f->type == WIRE_EOF || f->type == WIRE_CANCEL)
 		forget(w);
 }
 
