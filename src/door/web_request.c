@@ -1,0 +1,387 @@
+/*
+ * A request of the box: read, judged, given its credential, written down; see web.h. What is denied
+ * is answered here.
+ */
+#include "base/clock.h"
+#include "base/control.h"
+#include "base/fd.h"
+#include "base/json.h"
+#include "base/limits.h"
+#include "door/web_parts.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ANSWER_MAX = 4096 };
+
+/* ---- the record ---- */
+
+static void row_fill(const struct web *w, struct audit_row *row)
+{
+	row->exec_id = w->config.exec_id;
+	row->host = w->config.host.text;
+	row->port = w->config.port;
+	row->method = w->has_request ? w->request.method : NULL;
+	row->path = w->path;
+	row->rule = w->verdict.rule ? w->verdict.rule->name : NULL;
+}
+
+static void record_denied(struct web *w, const struct err *e)
+{
+	struct audit_row row = {.kind = "request", .verdict = "deny", .reason = e->msg};
+
+	row_fill(w, &row);
+	clerk_record(w->config.door->clerk, NULL, &row);
+}
+
+/* ---- answers of our own ---- */
+
+static const char *reason_of(unsigned status)
+{
+	static const struct {
+		unsigned status;
+		const char *reason;
+	} known[] = {{400, "Bad Request"},	 {403, "Forbidden"},   {421, "Misdirected Request"},
+		     {429, "Too Many Requests"}, {502, "Bad Gateway"}, {504, "Gateway Timeout"}};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (known[i].status == status)
+			return known[i].reason;
+	return "Refused";
+}
+
+static void write_body(const struct web *w, const struct err *e, struct buf *out)
+{
+	struct json j;
+
+	json_init(&j, out);
+	json_object_begin(&j);
+	json_kv_str(&j, "error", err_kind_name(e->kind));
+	json_kv_str(&j, "host", w->config.host.text);
+	json_kv_u64(&j, "port", w->config.port);
+	if (w->verdict.rule)
+		json_kv_str(&j, "rule", w->verdict.rule->name);
+	json_kv_str(&j, "message", e->msg);
+	json_object_end(&j);
+	buf_append_str(out, "\n");
+}
+
+/* Nothing was said to the box yet. The connection goes on only where no body is on its way. */
+void web_answer(struct web *w, unsigned status, const struct err *e)
+{
+	bool has_body = w->has_request && strcmp(w->request.method, "HEAD") != 0;
+	struct buf body;
+
+	buf_init(&body, ANSWER_MAX);
+	write_body(w, e, &body);
+	w->keep_box = w->keep_box && w->has_request && w->request_body.framing == HTTP_NO_BODY;
+	if (buf_printf(&w->box.out,
+		       "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\n"
+		       "Content-Length: %zu\r\n%s\r\n",
+		       status, reason_of(status), buf_len(&body),
+		       w->keep_box ? "" : "Connection: close\r\n") < 0 ||
+	    (has_body && buf_append(&w->box.out, buf_data(&body), buf_len(&body)) < 0))
+		w->keep_box = false;
+	buf_done(&body);
+	w->keep_up = w->keep_up && w->state != WEB_MOVE;
+	w->request_sent = true;
+	web_next(w);
+}
+
+static void deny(struct web *w, unsigned status, const struct err *e)
+{
+	record_denied(w, e);
+	web_answer(w, status, e);
+}
+
+/* It was allowed and did not work. */
+void web_fail(struct web *w, const struct err *e)
+{
+	if (w->state == WEB_SWITCHED || w->has_response || !w->has_request) {
+		web_cut(w, e);
+		return;
+	}
+	web_record_end(w, "failed", e->msg);
+	w->keep_up = false;
+	web_answer(w, e->kind == ERR_TIMEOUT ? 504 : e->kind == ERR_LIMIT ? 429 : 502, e);
+}
+
+/* ---- deciding ---- */
+
+/* Every request must be for the host that the connection is for. */
+static int check_target(struct web *w, struct http_target *t, struct err *e)
+{
+	struct host host;
+	int r = http_target_parse(&w->request, t, e);
+
+	if (r < 0)
+		return r;
+	if (strcmp(w->request.method, "CONNECT") == 0)
+		return err_set(e, ERR_INVALID, 400, "CONNECT within a connection");
+	if (host_parse(&host, t->host) < 0 || strcmp(host.text, w->config.host.text) != 0 ||
+	    (t->port && t->port != w->config.port))
+		return err_set(e, ERR_DENIED, 421,
+			       "this connection is for %.100s, and the request for %.100s",
+			       w->config.host.text, t->host);
+	if (t->scheme[0] && (strcmp(t->scheme, "https") == 0) != w->config.tls)
+		return err_set(e, ERR_INVALID, 400, "the scheme is not that of the connection");
+	return 0;
+}
+
+/* The path as rules see it. It is only brought into its one form where a rule looks at it. */
+static int take_path(struct web *w, const struct http_target *t, struct err *e)
+{
+	struct buf path;
+	int r;
+
+	buf_init(&path, DOOR_HEAD_MAX);
+	if (policy_has_paths(w->config.door->policy, &w->config.host, w->config.port) &&
+	    t->path[0] == '/')
+		r = http_path_normalise(t->path, t->path_len, &path);
+	else
+		r = buf_append(&path, t->path, t->path_len);
+	w->path = r == 0 ? strdup(buf_cstr(&path)) : NULL;
+	buf_done(&path);
+	if (r == -EINVAL)
+		return err_set(
+			e, ERR_INVALID, 400,
+			"the path could be read in more than one way, so no rule about paths "
+			"can judge it");
+	w->query = t->query ? strdup(t->query) : NULL;
+	return w->path && (w->query || !t->query) ? 0 : err_errno(e, ENOMEM, "look at a request");
+}
+
+enum action web_judge(struct web *w, const char *query)
+{
+	struct request r = {.method = w->request.method, .path = w->path, .query = query};
+
+	policy_judge_request(w->config.door->policy, &w->config.host, w->config.port, &r,
+			     clock_wall_ms(), &w->verdict);
+	return w->verdict.action;
+}
+
+static bool injects(const struct rule *r)
+{
+	return r && (r->inject_count > 0 || r->client_cert.text);
+}
+
+void web_on_recorded(struct clerk_call *c, int r, struct err *e)
+{
+	struct web *w = container(c, struct web, call);
+
+	if (r < 0) {
+		err_prefix(e, "the request could not be recorded, so it is not sent");
+		web_fail(w, e);
+	} else {
+		w->seq = c->seq;
+		web_send_request(w);
+	}
+	web_run(w);
+}
+
+static void record_allowed(struct web *w)
+{
+	struct audit_row row = {.kind = "request",
+				.verdict = "allow",
+				.reason = w->was_asked ? "a person allowed it" : NULL,
+				.credential = w->injection ? injection_names(w->injection) : NULL};
+
+	row_fill(w, &row);
+	if (row.credential && !row.credential[0])
+		row.credential = NULL;
+	w->started_ms = ev_now(w->config.door->ev);
+	clerk_record(w->config.door->clerk, &w->call, &row);
+}
+
+static void on_injected(void *arg, int r, struct err *e)
+{
+	struct web *w = arg;
+
+	if (r == 0)
+		r = injection_apply(w->injection, &w->request, e);
+	if (r < 0) {
+		deny(w, 502, e);
+		web_run(w);
+		return;
+	}
+	record_allowed(w);
+}
+
+/* By a rule, and by a person where the rule wants one. */
+static void allowed(struct web *w)
+{
+	struct rule *rule = w->verdict.rule;
+	struct err e = {0};
+
+	w->state = WEB_DECIDE;
+	if (rule && !rule_take(rule, clock_wall_ms())) {
+		err_set(&e, ERR_LIMIT, EDQUOT, "the rate of '%.60s' is used up", rule->name);
+		deny(w, 429, &e);
+	} else if (!injects(rule)) {
+		record_allowed(w);
+	} else if (!w->config.tls && !rule->plain_http && !control_is_off("door-plain")) {
+		err_set(&e, ERR_DENIED, EACCES,
+			"'%.60s' adds a credential, and this connection has no TLS that proves who "
+			"gets it: use https",
+			rule->name);
+		deny(w, 403, &e);
+	} else if (injection_start(&w->injection, w->config.door->clerk, rule, on_injected, w) <
+		   0) {
+		err_errno(&e, ENOMEM, "prepare a request");
+		deny(w, 502, &e);
+	}
+}
+
+void web_on_answer(struct ask_wait *wait, bool is_allowed, const char *by)
+{
+	struct web *w = container(wait, struct web, wait);
+	struct err e;
+
+	if (is_allowed) {
+		w->was_asked = true;
+		allowed(w);
+	} else {
+		err_set(&e, ERR_DENIED, EACCES,
+			by ? "%s %.120s was denied by %.40s"
+			   : "%s %.120s: nobody allowed it in time",
+			w->request.method, w->path, by);
+		deny(w, 403, &e);
+	}
+	web_run(w);
+}
+
+static void ask(struct web *w)
+{
+	struct ask_what what = {.host = w->config.host.text,
+				.port = w->config.port,
+				.method = w->request.method,
+				.path = w->path,
+				.rule = w->verdict.rule,
+				.exec_id = w->config.exec_id,
+				.timeout_ms =
+					w->verdict.rule ? w->verdict.rule->ask_timeout_ms : 0};
+	struct err e;
+
+	w->state = WEB_DECIDE;
+	ev_timer_stop(w->config.door->ev, &w->timer);
+	if (ask_start(w->config.door, &w->wait, &what) == 0)
+		return;
+	err_set(&e, ERR_LIMIT, ENOBUFS, "too many requests wait for an web_answer");
+	deny(w, 429, &e);
+}
+
+static void deny_by_rule(struct web *w)
+{
+	struct err e;
+
+	if (w->verdict.rule)
+		err_set(&e, ERR_DENIED, EACCES, "%s %.100s on %.80s is denied by '%.40s'",
+			w->request.method, w->path, w->config.host.text, w->verdict.rule->name);
+	else
+		err_set(&e, ERR_DENIED, EACCES,
+			"%s %.60s on %.60s: no rule allows it. See `cove policy show %s`",
+			w->request.method, w->path, w->config.host.text,
+			w->config.door->config.box);
+	deny(w, 403, &e);
+}
+
+/* ---- the request's head ---- */
+
+/* Written anew: origin form, one Host, our own framing. */
+static int rewrite(struct web *w, const struct http_target *t, bool upgrade, struct err *e)
+{
+	struct http_head *h = &w->request;
+	bool usual = w->config.port == (w->config.tls ? 443 : 80);
+	bool is_v6 = w->config.host.is_address && w->config.host.family == AF_INET6;
+	char host[sizeof(w->config.host.text) + 16];
+	int r = 0;
+
+	if (t->scheme[0]) {
+		/* The path and what follows are the end of the target. */
+		char *origin = strdup(t->path_len ? t->path : "/");
+
+		r = origin ? http_head_set_target(h, origin) : -ENOMEM;
+		free(origin);
+	}
+	snprintf(host, sizeof(host), usual ? "%s%s%s" : "%s%s%s:%u", is_v6 ? "[" : "",
+		 w->config.host.text, is_v6 ? "]" : "", w->config.port);
+	http_head_strip_hop(h);
+	http_head_remove(h, "Host");
+	if (r == 0)
+		r = http_head_add(h, "Host", host);
+	if (r == 0 && w->request_framing == HTTP_CHUNKED)
+		r = http_head_add(h, "Transfer-Encoding", "chunked");
+	if (r == 0 && upgrade)
+		r = http_head_add(h, "Connection", "Upgrade");
+	if (r == 0 && upgrade)
+		r = http_head_add(h, "Upgrade", "websocket");
+	return r < 0 ? err_errno(e, -r, "write a request anew") : 0;
+}
+
+static int take_request(struct web *w, struct err *e)
+{
+	bool upgrade = http_head_has_token(&w->request, "Connection", "upgrade") &&
+		       http_head_has_token(&w->request, "Upgrade", "websocket");
+	struct http_target t;
+	int r = http_body_init_request(&w->request_body, &w->request, e);
+
+	w->request_framing = w->request_body.framing;
+	w->keep_box = r == 0 && w->request.minor > 0 &&
+		      !http_head_has_token(&w->request, "Connection", "close");
+	if (r == 0)
+		r = check_target(w, &t, e);
+	if (r == 0)
+		r = take_path(w, &t, e);
+	if (r == 0 && upgrade && ws_check_request(&w->request, e) < 0)
+		r = err_set(e, ERR_INVALID, 400, "%s", e->msg);
+	if (r < 0)
+		return r;
+	web_judge(w, t.query);
+	return rewrite(w, &t, upgrade, e);
+}
+
+/* One head. 1: there was one, 0: not yet, negative: over. */
+int web_read_request(struct web *w)
+{
+	struct err e = {0};
+	size_t used;
+	int r = http_request_parse(&w->request, buf_data(&w->box.in), buf_len(&w->box.in), &used,
+				   &e);
+
+	if (r == 0) {
+		if (!w->box.ended && buf_len(&w->box.in) < DOOR_HEAD_MAX) {
+			if (buf_len(&w->box.in) > 0 &&
+			    w->timer.at_ms > ev_now(w->config.door->ev) + DOOR_HEAD_MS)
+				ev_timer_set(w->config.door->ev, &w->timer, DOOR_HEAD_MS);
+			return 0;
+		}
+		if (buf_len(&w->box.in) > 0) {
+			web_cut(w, &(struct err){.kind = ERR_PROTOCOL, .msg = "half a request"});
+			return -1;
+		}
+		w->keep_box = false;
+		web_next(w);
+		return 1;
+	}
+	w->has_request = r > 0;
+	if (r > 0) {
+		buf_consume(&w->box.in, used);
+		r = take_request(w, &e);
+	}
+	ev_timer_set(w->config.door->ev, &w->timer, DOOR_IDLE_MS);
+	if (r < 0) {
+		/* The status is in the code; what follows on the connection cannot be trusted. */
+		w->keep_box = false;
+		deny(w, e.code >= 400 && e.code < 600 ? (unsigned)e.code : 400, &e);
+		return 1;
+	}
+	if (w->verdict.action == ACTION_DENY)
+		deny_by_rule(w);
+	else if (w->verdict.action == ACTION_ASK)
+		ask(w);
+	else
+		allowed(w);
+	return 1;
+}
