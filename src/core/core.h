@@ -35,7 +35,7 @@ struct cove {
 	bool swept;
 	void (*on_event)(void *arg, const char *line, const char *json);
 	void *arg;
-	char keeper_path[512], init_path[512]; /* found once; empty before */
+	char keeper_path[512], init_path[512], door_path[512]; /* found once; empty before */
 };
 
 struct cove_box {

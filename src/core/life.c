@@ -31,6 +31,7 @@ int life_spawn(struct cove *cove, const struct spec *spec, const struct image *i
 		.home = cove->state.home,
 		.run = cove->state.run,
 		.init_path = cove->init_path,
+		.door_path = cove->door_path[0] ? cove->door_path : NULL,
 		.image_root = image->root,
 		.image_user = image->user,
 		.image_is_host = image->is_host,

@@ -106,8 +106,9 @@ static IN_CHILD int outer_child(void *arg)
 /* Only what the helpers use: a caller's environment may hold secrets and has no business there. */
 static void helper_env(const char **env)
 {
-	static const char *const wanted[] = {"PATH=", "COVE_",
-					     "ASAN_OPTIONS=", "UBSAN_OPTIONS=", "LSAN_OPTIONS="};
+	static const char *const wanted[] = {
+		"PATH=",	 "COVE_",	  "LANG=",	    "SSL_CERT_FILE=",
+		"SSL_CERT_DIR=", "ASAN_OPTIONS=", "UBSAN_OPTIONS=", "LSAN_OPTIONS="};
 	size_t n = 0;
 
 	for (char **v = environ; *v && n < SPAWN_ENV_MAX; v++) {
@@ -221,6 +222,10 @@ int spawn_find_programs(struct cove *cove, struct err *e)
 				       e);
 	if (r == 0 && !cove->init_path[0])
 		r = spawn_find_program("cove-init", cove->init_path, sizeof(cove->init_path), e);
+	/* Whoever needs one that is missing says so: a box without a network does not. */
+	if (r == 0 && !cove->door_path[0])
+		(void)spawn_find_program("cove-door", cove->door_path, sizeof(cove->door_path),
+					 NULL);
 	return r;
 }
 

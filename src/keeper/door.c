@@ -312,9 +312,10 @@ static bool book_down(struct door_side *d, struct way *w, const struct wire_fram
 		way_free(d, w);
 		return true;
 	case WIRE_CANCEL:
-		if (!w->is_name)
-			way_free(d, w);
-		return !w->is_name;
+		if (w->is_name)
+			return false;
+		way_free(d, w);
+		return true;
 	case WIRE_DATA:
 		if (w->is_name || f->stream != WIRE_STDIN || w->down_ended ||
 		    !spend(&w->down, f->len))

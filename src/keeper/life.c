@@ -78,6 +78,7 @@ static void become_gone(struct life *l)
 
 	life_enter(l, LIFE_GONE);
 	meter_stop(l);
+	network_end(l);
 	keeper_disconnect(&l->k);
 	execs_interrupt(&l->k);
 	relays_interrupt(&l->k);
@@ -127,6 +128,7 @@ static void kill_box(struct life *l)
 	if (l->has_child) {
 		l->wall->kill(&l->box);
 		meter_thaw(l); /* in a v1 freezer a process dies when it is let go */
+		network_end(l);
 		get_ahead(l);
 	}
 	end_if_over(l);
@@ -349,6 +351,7 @@ static int undo_start(struct life *l)
 	int r = 0;
 
 	life_enter(l, LIFE_GONE);
+	network_end(l);
 	keeper_disconnect(&l->k);
 	if (l->has_child) {
 		l->wall->kill(&l->box);
@@ -427,6 +430,7 @@ int life_run(struct keeper_config *config, int client_fd)
 		.volume = VOLUME_NONE,
 		.workspace = VOLUME_NONE,
 		.truth = TRUTH_NONE,
+		.network = {.ca_fd = -1},
 		.box = {.pidfd = -1, .rfd = -1, .wfd = -1},
 		.st = {.home_fd = -1,
 		       .boxes_fd = -1,

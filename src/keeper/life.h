@@ -25,6 +25,12 @@
 #include "store/state.h"
 #include "wall/wall.h"
 
+/* Of a box with a network. */
+struct network {
+	int ca_fd;  /* owned, -1: where its authority came from */
+	char *cert; /* owned; of the authority; NULL: there is no network */
+};
+
 enum life_state { LIFE_STARTING, LIFE_UP, LIFE_ENDING, LIFE_GONE, LIFE_STATE_COUNT };
 
 struct life {
@@ -47,6 +53,7 @@ struct life {
 	char cgroup_name[BOX_NAME_MAX + 12];
 	const struct wall_ops *wall;
 	struct wall_box box;
+	struct network network;
 	struct ev_child child; /* init */
 	bool has_child;
 	bool made; /* there is something on disk to record an end for */
@@ -82,6 +89,14 @@ uint64_t limits_disk(const struct life *l, const struct volume *v);
 unsigned limits_cpus(const struct life *l);
 /* Is that limit, where there is one, kept? */
 bool limits_hold(const struct life *l, enum limit_id id);
+
+/* network.c: its way out, where it has one. network_start before the keeper is confined; what the
+ * programs inside are told; network_end may come twice. */
+enum { NETWORK_ENV_COUNT = 18 };
+extern const char *const network_env[NETWORK_ENV_COUNT + 1];
+int network_prepare(struct life *l, struct err *e);
+int network_start(struct life *l, struct err *e);
+void network_end(struct life *l);
 
 /* meter.c: what it uses, and how long it may. meter_start when it is up. */
 void meter_init(struct life *l);

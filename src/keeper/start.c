@@ -32,7 +32,7 @@
 enum {
 	INIT_BYTES_MAX = 16 << 20,
 	INIT_FDS_MAX = 4,
-	INIT_ARGS_MAX = 24 + 2 * (SPEC_ENV_MAX + SPEC_MOUNT_MAX)
+	INIT_ARGS_MAX = 24 + 2 * (SPEC_ENV_MAX + SPEC_MOUNT_MAX + NETWORK_ENV_COUNT)
 };
 
 #ifndef MFD_EXEC
@@ -208,6 +208,9 @@ static int args_make(struct init_args *a, const struct life *l, bool has_workspa
 	if (control_list())
 		args_add(a, "--without", control_list());
 #endif
+	/* Of two the later wins. */
+	for (size_t i = 0; i < NETWORK_ENV_COUNT && l->network.cert; i++)
+		args_add(a, "--env", network_env[i]);
 	for (size_t i = 0; i < s->env_count; i++)
 		args_add(a, "--env", s->env[i]);
 	for (size_t i = 0; i < s->mount_count; i++) {
@@ -244,6 +247,7 @@ static void confine(struct life *l)
 		.run_fd = l->st.run_fd,
 		.volume_fd = l->volume.throw_away ? l->volume.stat_fd : -1,
 		.ids_dir = l->range_fd >= 0 ? state_machine_run_dir() : NULL,
+		.ca_fd = l->network.ca_fd,
 	};
 	struct err e;
 
@@ -271,6 +275,8 @@ static int meanwhile(void *arg, struct err *e)
 	int r = record_write_live(l->box_fd, !l->config.spec.one_shot, e);
 
 	if (r == 0)
+		r = network_start(l, e);
+	if (r == 0)
 		r = keeper_load(&l->k, e);
 	if (r == 0)
 		r = listener_init(&l->listener, &l->k, l->st.run_fd, l->config.spec.name, e);
@@ -292,6 +298,8 @@ static int start_wall(struct life *l, struct ready *r, struct err *e)
 	int rc = mounts_make(&r->mounts, &l->config, &l->st, e);
 
 	keeper_note(&l->k, "%s", r->mounts.note);
+	if (rc == 0)
+		rc = network_prepare(l, e);
 	if (rc == 0)
 		rc = args_make(&r->args, l, r->mounts.workspace[0] != 0, e);
 	if (rc == 0)
@@ -322,6 +330,7 @@ static int start_wall(struct life *l, struct ready *r, struct err *e)
 			.cgroup_fd = l->cgroup.init_fd,
 			.join_fds = l->cgroup.join_fd,
 			.join_count = l->cgroup.join_count,
+			.net = {.on = l->network.cert, .trust_pem = l->network.cert},
 			.init_fds = r->args.fds,
 			.init_fd_count = r->args.fd_count,
 		},
@@ -360,6 +369,7 @@ static void hear_wall(struct life *l)
 		line += n + (line[n] == '\n');
 	}
 	l->k.walls = l->box.report.walls;
+	l->k.network = l->box.network ? l->box.network : "none";
 }
 
 static int start_init(struct life *l, struct err *e)

@@ -17,7 +17,7 @@
 /* boxes/{mine,other}, run/{mine,other}/keeper.sock, .ranges/7000, file */
 struct ground {
 	char dir[64];
-	int fd, boxes, box, run;
+	int fd, boxes, box, run, ca;
 };
 
 static void make_file(int dir_fd, const char *path)
@@ -33,16 +33,12 @@ static void ground_init(struct ground *g)
 	static const char *const dirs[] = {
 		"boxes",       "boxes/mine", "boxes/mine/deep", "boxes/mine/deep/er",
 		"boxes/other", "run",	     "run/mine",	"run/other",
-		".ranges",
+		".ranges",     "ca",
 	};
 	static const char *const files[] = {
-		"boxes/mine/record",
-		"boxes/mine/deep/er/file",
-		"boxes/other/record",
-		"run/mine/keeper.sock",
-		"run/other/keeper.sock",
-		".ranges/7000",
-		"file",
+		"boxes/mine/record",	"boxes/mine/deep/er/file", "boxes/other/record",
+		"run/mine/keeper.sock", "run/other/keeper.sock",   ".ranges/7000",
+		"ca/spare.pem",		"boxes/mine/ca.pem",	   "file",
 	};
 
 	strcpy(g->dir, "/tmp/cove-confine.XXXXXX");
@@ -54,6 +50,7 @@ static void ground_init(struct ground *g)
 		make_file(g->fd, files[i]);
 	g->boxes = openat(g->fd, "boxes", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	g->box = openat(g->fd, "boxes/mine", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	g->ca = openat(g->fd, "ca", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	g->run = openat(g->fd, "run", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
@@ -64,6 +61,7 @@ static void ground_done(struct ground *g)
 	fd_close(&g->box);
 	fd_close(&g->boxes);
 	fd_close(&g->run);
+	fd_close(&g->ca);
 	autoclose int tmp = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	CHECK_EQ(tree_remove(tmp, g->dir + strlen("/tmp/"), &e), 0);
 	fd_close(&g->fd);
@@ -81,6 +79,7 @@ static void confined(struct ground *g, void (*fn)(struct ground *g))
 		.run_fd = g->run,
 		.volume_fd = -1,
 		.ids_dir = g->dir,
+		.ca_fd = g->ca,
 	};
 	pid_t pid = fork();
 	struct err e;
@@ -128,6 +127,7 @@ static void live_and_end(struct ground *g)
 	CHECK_EQ(unlinkat(g->run, "mine/keeper.sock", 0), 0);
 	CHECK_EQ(unlinkat(g->run, "mine", AT_REMOVEDIR), 0);
 	CHECK_EQ(unlinkat(g->fd, ".ranges/7000", 0), 0);
+	CHECK_EQ(renameat(g->box, "ca.pem", g->ca, "back.pem"), 0);
 	CHECK_EQ(renameat(g->boxes, "mine", g->boxes, ".gone-mine"), 0);
 	CHECK_EQ(tree_remove(g->boxes, ".gone-mine", &e), 0);
 	CHECK_EQ(tree_remove(g->boxes, ".gone-mine", &e), 0);
@@ -155,6 +155,11 @@ static void look_around(struct ground *g)
 	CHECK(renameat(g->box, "record", g->fd, "file") < 0);
 	CHECK(renameat(g->boxes, "other/record", g->box, "record") < 0);
 	CHECK(mkdirat(g->fd, "new", 0700) < 0 && errno == EACCES);
+	/* Neither does it look at the authorities of others, nor take or remove one. */
+	CHECK_EQ(try_open(g->ca, "spare.pem", O_RDONLY), -EACCES);
+	CHECK_EQ(try_open(g->ca, "spare.pem", O_WRONLY), -EACCES);
+	CHECK(renameat(g->ca, "spare.pem", g->box, "ca.pem") < 0);
+	CHECK(unlinkat(g->ca, "spare.pem", 0) < 0 && errno == EACCES);
 }
 
 TEST(it_reaches_nothing_else)

@@ -85,6 +85,10 @@ static void door_hear(const struct door_config *c, const struct wire_frame *f)
 
 		if (strcmp(c->policy, "crash") == 0)
 			kill(getpid(), SIGKILL);
+		if (strcmp(c->policy, "cut") == 0) {
+			door_say(WIRE_CANCEL, 0, f->id, NULL, 0);
+			return;
+		}
 		if (wire_credit_encode(&door_out, f->id, WIRE_STDOUT, &credit) == 0)
 			door_say(WIRE_DATA, WIRE_STDIN, f->id, f->payload, f->len);
 	} else if (f->type == WIRE_EOF) {
@@ -333,6 +337,20 @@ TEST(init_cancels)
 	CHECK_EQ(net_of(&r).net_conns, 0);
 	ask_connect(&r, 5);
 	CHECK_EQ(hear(&r, &r.init, WIRE_OK).id, WIRE_NET_BIT | 5);
+	door_end(&r, d, false);
+}
+
+TEST(the_door_cancels)
+{
+	struct rig r;
+	struct door_side *d = door_begin(&r, "cut");
+
+	ask_connect(&r, 5);
+	CHECK_EQ(hear(&r, &r.init, WIRE_OK).id, WIRE_NET_BIT | 5);
+	peer_say(&r.init, WIRE_DATA, WIRE_STDOUT, WIRE_NET_BIT | 5, "x", 1);
+	CHECK_EQ(hear(&r, &r.init, WIRE_CANCEL).id, WIRE_NET_BIT | 5);
+	CHECK_EQ(net_of(&r).net_conns, 0);
+	CHECK(door_is_running(d));
 	door_end(&r, d, false);
 }
 

@@ -31,15 +31,24 @@ static const char *const bundles[] = {
 static const char *const java_stores[] = {"/etc/ssl/certs/java/cacerts",
 					  "/etc/pki/ca-trust/extracted/java/cacerts"};
 
-/* A plain file below root. -ENOENT for everything else. */
+/* How a tree that somebody played with can fail to have a file. */
+static bool is_absent(int r)
+{
+	return r == -ENOENT || r == -ENOTDIR || r == -ELOOP || r == -EACCES || r == -ENXIO ||
+	       r == -EXDEV || r == -ENAMETOOLONG;
+}
+
+/* A plain file below root, O_PATH or O_RDONLY. -ENOENT where there is none. */
 static int open_plain(int root, const char *path, int flags, struct stat *ret)
 {
-	autoclose int fd = fd_openat2(root, path, flags | O_NONBLOCK | O_CLOEXEC, 0,
-				      FD_IN_ROOT | FD_NO_MAGICLINKS);
+	autoclose int fd = fd_openat2(root, path, flags == O_PATH ? O_PATH : O_RDONLY | O_NONBLOCK,
+				      0, FD_IN_ROOT | FD_NO_MAGICLINKS);
 
-	if (fd < 0 || fstat(fd, ret) < 0 || !S_ISREG(ret->st_mode))
-		return -ENOENT;
-	return take_fd(fd);
+	if (fd < 0)
+		return is_absent(fd) ? -ENOENT : fd;
+	if (fstat(fd, ret) < 0)
+		return -errno;
+	return S_ISREG(ret->st_mode) ? take_fd(fd) : -ENOENT;
 }
 
 /* The first of the image's bundles that there is; none is no error. */
@@ -50,6 +59,8 @@ static int copy_bundle(int root, int to)
 		autoclose int from = open_plain(root, bundles[i], O_RDONLY, &st);
 		size_t left;
 
+		if (from < 0 && from != -ENOENT)
+			return from;
 		if (from < 0 || st.st_size == 0 || st.st_size > TRUST_BUNDLE_MAX)
 			continue;
 		for (left = (size_t)st.st_size; left > 0;) {
@@ -114,7 +125,7 @@ static int cover(int root, int scratch, const char *made, const char *path)
 	int r;
 
 	if (place < 0)
-		return 0;
+		return place == -ENOENT ? 0 : place;
 	if (fstatat(scratch, made, &own, AT_SYMLINK_NOFOLLOW) < 0)
 		return -errno;
 	if (have.st_dev == own.st_dev && have.st_ino == own.st_ino)

@@ -1,0 +1,156 @@
+/*
+ * The network of a box that has one, as its keeper brings it up and down; see life.h.
+ *
+ *	before the wall starts   an authority for its door is taken from those made ahead. Where
+ *	                         none is left cove-door makes some, which takes a while, once in a
+ *	                         while
+ *	beside the new process   the usher is forked
+ *	when the box ends        door and usher go; an authority that no door ever had goes back,
+ *	                         any other is deleted
+ */
+#include "base/fd.h"
+#include "keeper/door.h"
+#include "keeper/life.h"
+#include "store/net.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+enum { MAKE_MS = 60000, TEXT_MAX = 16 };
+
+#define STRING_(x) #x
+#define STRING(x)  STRING_(x)
+#define PROXY	   "http://127.0.0.1:" STRING(WALL_PROXY_PORT)
+
+const char *const network_env[NETWORK_ENV_COUNT + 1] = {
+	"HTTP_PROXY=" PROXY,
+	"HTTPS_PROXY=" PROXY,
+	"ALL_PROXY=" PROXY,
+	"NO_PROXY=localhost,127.0.0.1,::1",
+	"http_proxy=" PROXY,
+	"https_proxy=" PROXY,
+	"all_proxy=" PROXY,
+	"no_proxy=localhost,127.0.0.1,::1",
+	"SSL_CERT_FILE=" WALL_TRUST_FILE,	/* OpenSSL, Python, Go */
+	"CURL_CA_BUNDLE=" WALL_TRUST_FILE,	/* curl, and Python's requests */
+	"REQUESTS_CA_BUNDLE=" WALL_TRUST_FILE,	/* Python's requests */
+	"PIP_CERT=" WALL_TRUST_FILE,		/* pip */
+	"GIT_SSL_CAINFO=" WALL_TRUST_FILE,	/* git */
+	"AWS_CA_BUNDLE=" WALL_TRUST_FILE,	/* AWS's tools */
+	"CARGO_HTTP_CAINFO=" WALL_TRUST_FILE,	/* cargo */
+	"NODE_EXTRA_CA_CERTS=" WALL_TRUST_FILE, /* Node */
+	"npm_config_cafile=" WALL_TRUST_FILE,	/* npm */
+	"DENO_CERT=" WALL_TRUST_FILE,		/* Deno */
+	NULL,
+};
+
+static int no_door(const char *path, int code, struct err *e)
+{
+	return err_set(e, ERR_UNSUPPORTED, code,
+		       "the program cove-door is missing at '%.120s': install Cove again, or start "
+		       "the box without a network (--net closed)",
+		       path ? path : "");
+}
+
+static _Noreturn void be_maker(const char *door_path, const char *dir)
+{
+	char count[TEXT_MAX];
+	const char *argv[] = {"cove-door", "make-ca", dir, count, NULL};
+	const char *env[] = {"LANG=C", NULL};
+	sigset_t none;
+
+	snprintf(count, sizeof(count), "%u", DOOR_SPARES);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	/* All descriptors but the first three close by themselves. */
+	execve(door_path, (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)env);
+	_exit(errno == ENOENT || errno == EACCES ? 127 : 126);
+}
+
+/* Fills the spares. */
+static int make_spares(struct life *l, struct err *e)
+{
+	char dir[sizeof(l->st.home) + 16];
+	const char *path = l->config.door_path;
+	int status = 0;
+	pid_t pid;
+
+	if (!path)
+		return no_door(path, ENOENT, e);
+	snprintf(dir, sizeof(dir), "%s/door/ca", l->st.home);
+	pid = fork();
+	if (pid < 0)
+		return err_errno(e, errno, "start '%.120s'", path);
+	if (pid == 0)
+		be_maker(path, dir);
+	autoclose int pidfd = sys_pidfd_open(pid);
+	struct pollfd p = {.fd = pidfd, .events = POLLIN};
+
+	if (pidfd >= 0 && poll(&p, 1, MAKE_MS) == 0)
+		kill(pid, SIGKILL);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+		return no_door(path, ENOENT, e);
+	if (status != 0)
+		return err_set(e, ERR_INTERNAL, EIO,
+			       "the box's certificate authority could not be made: see what "
+			       "'%.120s make-ca %.80s 1' says",
+			       path, dir);
+	return 0;
+}
+
+int network_prepare(struct life *l, struct err *e)
+{
+	struct network *n = &l->network;
+	int r;
+
+	if (net_is_closed(l->config.spec.net))
+		return 0;
+	n->ca_fd = net_ca_dir(&l->st, true, e);
+	if (n->ca_fd < 0)
+		return n->ca_fd;
+	r = net_ca_take(&l->st, l->box_fd, &n->cert, e);
+	if (r == -ENOENT) {
+		r = make_spares(l, e);
+		if (r == 0)
+			r = net_ca_take(&l->st, l->box_fd, &n->cert, e);
+	}
+	return r;
+}
+
+int network_start(struct life *l, struct err *e)
+{
+	struct door_side *door;
+
+	if (!l->network.cert)
+		return 0;
+	if (!l->config.door_path)
+		return no_door(NULL, ENOENT, e);
+	return door_side_new(&door, &l->k,
+			     &(struct door_side_config){
+				     .door_path = l->config.door_path,
+				     .home = l->st.home,
+				     .spec = &l->config.spec,
+				     .policy = l->config.spec.net,
+			     },
+			     e);
+}
+
+void network_end(struct life *l)
+{
+	struct network *n = &l->network;
+	bool unused = !l->k.door || door_side_free(l->k.door);
+
+	if (n->cert && unused)
+		net_ca_return(n->ca_fd, l->box_fd);
+	else if (n->cert)
+		net_ca_drop(l->box_fd);
+	free(take_ptr(n->cert));
+	fd_close(&n->ca_fd);
+}
