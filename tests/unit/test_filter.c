@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <sys/ioctl.h>
@@ -454,6 +455,42 @@ TEST(the_keeper_makes_no_set_user_id_file)
 	/* Without O_CREAT the register may hold anything. */
 	CHECK_EQ(ROOTS(SYS_openat, 3, 0, O_RDONLY, 06777), ALLOWED);
 	CHECK_EQ(ROOTS(SYS_fchownat, 3, 0, 0, 0), EPERM);
+}
+
+#define DOOR(nr, ...) ask_keeper(FILTER_DOOR, nr, (uint64_t[4]){__VA_ARGS__})
+
+TEST(the_door_has_no_files_and_starts_nothing)
+{
+	static const long denied[] = {SYS_openat, SYS_openat2, SYS_execve,     SYS_execveat,
+				      SYS_clone,  SYS_clone3,  SYS_kill,       SYS_tgkill,
+				      SYS_ptrace, SYS_listen,  SYS_accept4,    SYS_unlinkat,
+				      SYS_statx,  SYS_prctl,   SYS_socketpair, SYS_ioctl};
+
+	CHECK(filter_programs[FILTER_DOOR].allowed <= 75);
+	for (size_t i = 0; i < sizeof(denied) / sizeof(denied[0]); i++)
+		CHECK_EQ(DOOR(denied[i], 0), EPERM);
+	CHECK_EQ(DOOR(SYS_mmap, 0, 4096, 3), ALLOWED);
+	CHECK_EQ(DOOR(SYS_mmap, 0, 4096, 5), EPERM);
+	CHECK_EQ(DOOR(SYS_mprotect, 0, 4096, 4), EPERM);
+}
+
+TEST(the_door_has_sockets_for_tcp_and_udp_only)
+{
+	for (uint64_t family = 0; family < 64; family++)
+		for (uint64_t type = 0; type < 16; type++) {
+			bool is_ip = (family == AF_INET || family == AF_INET6) &&
+				     (type == SOCK_STREAM || type == SOCK_DGRAM);
+			bool is_link = family == AF_NETLINK;
+
+			CHECK_EQ(DOOR(SYS_socket, family, type | SOCK_CLOEXEC, 0),
+				 is_ip || is_link ? ALLOWED : EPERM);
+			/* Of netlink only what tells addresses; of IP no ICMP, no SCTP. */
+			CHECK_EQ(DOOR(SYS_socket, family, type, IPPROTO_ICMP), EPERM);
+			CHECK_EQ(DOOR(SYS_socket, family, type, 132), EPERM);
+		}
+	CHECK_EQ(DOOR(SYS_setsockopt, 3, SOL_SOCKET, SO_LINGER), ALLOWED);
+	CHECK_EQ(DOOR(SYS_setsockopt, 3, IPPROTO_TCP, 31), EPERM);
+	CHECK_EQ(DOOR(SYS_setsockopt, 3, IPPROTO_IP, 1), EPERM);
 }
 
 TAP_MAIN
