@@ -65,8 +65,8 @@ TEST(the_steps_come_in_the_order_that_makes_them_safe)
 	buf_done(&out);
 }
 
-/* While rules may still be set, and before the layer that may come late; a box without a network has
- * none of it. */
+/* While rules may still be set, and before the layer that may come late; a box without a network
+ * has none of it. */
 TEST(the_way_to_the_door)
 {
 	struct wall_config c = {
