@@ -192,6 +192,15 @@ SSL_SESSION *tls_session_find(struct tls *t, const char *host)
 	return d2i_SSL_SESSION(NULL, &p, (long)s->len);
 }
 
+/* The upstream wants to know who we are, and nobody was given: it may go on without. */
+static int on_asked(SSL *ssl, X509 **cert, EVP_PKEY **key)
+{
+	struct channel_tls *c = SSL_get_app_data(ssl);
+
+	c->asked = true;
+	return 0;
+}
+
 static SSL_CTX *make_client(struct tls *t)
 {
 	SSL_CTX *ctx = make_context(TLS_client_method());
@@ -203,6 +212,7 @@ static SSL_CTX *make_client(struct tls *t)
 	SSL_CTX_set_cert_verify_callback(ctx, verify, t);
 	SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
 	SSL_CTX_sess_set_new_cb(ctx, on_session);
+	SSL_CTX_set_client_cert_cb(ctx, on_asked);
 	if (SSL_CTX_set_alpn_protos(ctx, alpn_http1, ALPN_LEN) != 0) {
 		SSL_CTX_free(ctx);
 		return NULL;
@@ -227,9 +237,9 @@ int tls_new(struct tls **ret, const char *ca_pem, struct err *e)
 		r = ca_open(&t->ca, ca_pem, e);
 	if (r == 0) {
 		t->bio = channel_tls_bio_new();
-		t->server = make_server();
+		t->server = t->ca ? make_server() : NULL;
 		t->client = make_client(t);
-		if (!t->bio || !t->server || !t->client)
+		if (!t->bio || (t->ca && !t->server) || !t->client)
 			r = tls_failed(e, "start TLS");
 	}
 	if (r < 0) {

@@ -34,7 +34,7 @@ struct tls_session {
 };
 
 struct tls {
-	SSL_CTX *server, *client;
+	SSL_CTX *server, *client; /* server: NULL without an authority */
 	BIO_METHOD *bio;
 	struct ca *ca; /* NULL: nothing is intercepted */
 	struct roots *roots;
@@ -58,6 +58,7 @@ struct channel_tls {
 	size_t corked;		/* bytes in the scratch */
 	bool cork;		/* records go to the scratch */
 	bool is_server, has_id; /* has_id: a client certificate was given */
+	bool asked;		/* for a client certificate, and had none */
 	bool up;		/* the handshake is over and all is well */
 	bool more;		/* a read may give something without below being readable */
 	bool finished;		/* close_notify was written */

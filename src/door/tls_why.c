@@ -159,14 +159,23 @@ static int why_box_alert(struct channel_tls *c, int alert, const char *name)
 	}
 }
 
+/* How servers say that they wanted a certificate differs; that they asked for one is sure. */
+static bool wanted_certificate(const struct channel_tls *c, int alert)
+{
+	if (alert == ALERT_CERTIFICATE_REQUIRED)
+		return true;
+	return c->asked && (alert == SSL_AD_HANDSHAKE_FAILURE || alert == SSL_AD_BAD_CERTIFICATE ||
+			    alert == SSL_AD_ACCESS_DENIED || alert == SSL_AD_CERTIFICATE_UNKNOWN);
+}
+
 static int why_upstream_alert(struct channel_tls *c, int alert, const char *name)
 {
-	switch (alert) {
-	case ALERT_CERTIFICATE_REQUIRED:
+	if (wanted_certificate(c, alert))
 		return err_set(&c->channel.error, ERR_DENIED, EKEYREJECTED,
 			       "'%s' wants a client certificate, and the rule gives none: see "
 			       "client_cert",
 			       c->host);
+	switch (alert) {
 	case SSL_AD_BAD_CERTIFICATE:
 	case SSL_AD_UNKNOWN_CA:
 	case SSL_AD_CERTIFICATE_EXPIRED:

@@ -511,6 +511,48 @@ TEST(much_with_back_pressure)
 	world_done(&w);
 }
 
+static void talk_early(SSL *ssl, int handshake)
+{
+	char p[1];
+
+	CHECK_EQ(handshake, 1);
+	CHECK_EQ(SSL_read(ssl, p, 1), 1);
+	CHECK_EQ(SSL_write(ssl, "too large", 9), 9);
+	SSL_shutdown(ssl);
+}
+
+/* A server that answers and goes before it has read everything: its answer can still be read. */
+TEST(answer_before_the_end_of_the_question)
+{
+	enum { BYTES = 8 << 20 };
+	uint8_t *p = calloc(1, BYTES);
+	struct channel *c;
+	struct world w;
+	struct side s;
+	char got[64];
+	pid_t pid;
+	int fd;
+
+	world_init(&w, &good_leaf, NULL);
+	fd = peer_start(&(struct peer){.is_server = true, .cert = &w.leaf, .talk = talk_early},
+			&pid);
+	c = channel_tls_connect(w.tls, w.ev, rig_channel_new(w.ev, fd, 0), "good.test", NULL, &w.e);
+	side_init(&s, w.ev, c, "");
+	s.send = p;
+	s.send_len = BYTES;
+	s.no_read = true;
+	side_run(&s);
+	CHECK(s.result == -EPIPE || s.result == -ECONNRESET);
+	CHECK_EQ(channel_read(s.channel, got, sizeof(got)), 9);
+	CHECK_MEM(got, "too large", 9);
+	CHECK_EQ(channel_read(s.channel, got, sizeof(got)), 0);
+	CHECK(channel_write(s.channel, "x", 1) < 0);
+	side_done(&s);
+	CHECK_EQ(peer_wait(pid), 0);
+	free(p);
+	world_done(&w);
+}
+
 static void talk_first_then_resumed(SSL *ssl, int handshake)
 {
 	static int round;
@@ -597,14 +639,16 @@ TEST(client_certificate)
 			show(&w, fds[i], &(struct tls_identity){cert, key});
 		CHECK_EQ(peer_wait(pid), 0);
 	}
-	/* Without one; TLS 1.3 says why. */
-	expect_protocol(
-		&w,
-		&(struct peer){
-			.is_server = true, .cert = &w.leaf, .ask = &w.root, .talk = talk_refused},
-		-EKEYREJECTED,
-		"'good.test' wants a client certificate, and the rule gives none: see "
-		"client_cert");
+	for (int v = TLS1_2_VERSION; v <= TLS1_3_VERSION; v++)
+		expect_protocol(&w,
+				&(struct peer){.is_server = true,
+					       .cert = &w.leaf,
+					       .ask = &w.root,
+					       .max_version = v,
+					       .talk = talk_refused},
+				-EKEYREJECTED,
+				"'good.test' wants a client certificate, and the rule gives none: "
+				"see client_cert");
 	rig_cert_done(&client);
 	world_done(&w);
 }

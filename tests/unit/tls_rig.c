@@ -396,14 +396,14 @@ static void side_ready(struct channel *c, unsigned what)
 	s->turns++;
 	if (what & CHANNEL_OUT)
 		side_write(s);
-	if (what & CHANNEL_IN && (s->result >= 0 || s->result == -EAGAIN))
+	if (what & CHANNEL_IN && !s->no_read && (s->result >= 0 || s->result == -EAGAIN))
 		side_read(s);
 	if ((s->ended && (s->finished || !s->finish)) || (s->result < 0 && s->result != -EAGAIN)) {
 		channel_want(c, 0);
 		ev_quit(s->ev);
 		return;
 	}
-	channel_want(c, (s->ended ? 0 : CHANNEL_IN) |
+	channel_want(c, (s->ended || s->no_read ? 0 : CHANNEL_IN) |
 				(s->sent < s->send_len || (s->finish && !s->finished) ? CHANNEL_OUT
 										      : 0));
 }
@@ -420,7 +420,7 @@ void side_init(struct side *s, struct ev *ev, struct channel *c, const char *tex
 
 void side_run(struct side *s)
 {
-	channel_want(s->channel, CHANNEL_IN | CHANNEL_OUT);
+	channel_want(s->channel, (s->no_read ? 0 : CHANNEL_IN) | CHANNEL_OUT);
 	CHECK_EQ(ev_run(s->ev), 0);
 }
 

@@ -70,8 +70,9 @@ struct side {
 	const uint8_t *send;
 	size_t send_len, sent;
 	bool finish, finished; /* finish: when all is sent */
-	size_t read_size;      /* of one read; 0: 64 KiB */
-	uint8_t *got;	       /* owned */
+	bool no_read;
+	size_t read_size; /* of one read; 0: 64 KiB */
+	uint8_t *got;	  /* owned */
 	size_t got_len, got_max;
 	bool ended;
 	int result; /* of the last read or write */
