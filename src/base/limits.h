@@ -138,6 +138,7 @@
 #define ROOTS_FILES_MAX	  4096u		/* of them in one directory */
 #define DOOR_LOOKUPS_MAX  256u		/* names being resolved */
 #define DOOR_CONNECT_MS	  30000u	/* for an upstream to accept */
+#define DOOR_TRY_MS	 5000u	       /* for one address of several, before the next is tried */
 #define DOOR_HEAD_MS	  60000u	/* for the first bytes, a hello or the head of a request */
 #define DOOR_IDLE_MS	  (15u * 60000) /* a connection without a byte either way */
 #define DOOR_ASK_MS	  300000u	/* for an answer, unless the rule says otherwise */
