@@ -537,14 +537,14 @@ static bool judge_again(struct conn *c)
 	}
 }
 
-unsigned conns_judge_again(struct door *d)
+static unsigned judge_all(struct door *d, bool only_asked)
 {
 	struct err e;
 	unsigned cut = 0;
 
 	for (struct conn *c = d->conns, *next; c; c = next) {
 		next = c->next;
-		if (judge_again(c))
+		if ((only_asked && c->state != CONN_ASK) || judge_again(c))
 			continue;
 		err_set(&e, ERR_DENIED, EACCES, "the policy does not allow %.120s port %u any more",
 			c->host.text, c->port);
@@ -553,6 +553,16 @@ unsigned conns_judge_again(struct door *d)
 		cut++;
 	}
 	return cut;
+}
+
+unsigned conns_judge_again(struct door *d)
+{
+	return judge_all(d, false);
+}
+
+void conns_judge_asked(struct door *d)
+{
+	(void)judge_all(d, true);
 }
 
 void conns_free(struct door *d)

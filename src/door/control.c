@@ -287,7 +287,7 @@ static void record_grant(const struct control *c, const char *verdict)
 static int verb_once(const struct control *c, struct err *e)
 {
 	bool is_allow;
-	unsigned cut;
+	unsigned cut = 0;
 	int r;
 
 	if (c->count != 3 ||
@@ -299,7 +299,11 @@ static int verb_once(const struct control *c, struct err *e)
 	if (r < 0)
 		return r;
 	record_grant(c, c->words[1]);
-	cut = conns_judge_again(c->door);
+	/* One more allow cuts nobody; and what was let through once would not be a second time. */
+	if (is_allow)
+		conns_judge_asked(c->door);
+	else
+		cut = conns_judge_again(c->door);
 	r = say_number(c->door, c->id, "cut", cut);
 	return r < 0 ? err_errno(e, -r, "answer") : 0;
 }

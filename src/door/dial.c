@@ -68,6 +68,8 @@ static void try_next(struct dial *d)
 			d->up->owner = d;
 			d->up->on_ready = on_up;
 			channel_want(d->up, CHANNEL_OUT);
+			ev_timer_set(d->door->ev, &d->timer,
+				     d->next < d->count ? DOOR_TRY_MS : DOOR_CONNECT_MS);
 			return;
 		}
 		d->up = NULL;
@@ -99,9 +101,10 @@ static void on_timer(struct ev_timer *t)
 
 	resolve_cancel(&d->resolve);
 	channel_free(take_ptr(d->up), true);
-	err_set(&d->error, ERR_TIMEOUT, ETIMEDOUT, "%s port %u did not accept a connection in %u s",
-		d->host.text, d->port, DOOR_CONNECT_MS / 1000);
-	finish(d, NULL);
+	err_set(&d->error, ERR_TIMEOUT, ETIMEDOUT,
+		"%s port %u did not accept a connection within %u s", d->host.text, d->port,
+		DOOR_CONNECT_MS / 1000);
+	try_next(d);
 }
 
 /* Keeps the addresses that may be dialled; the first that may not is the reason if none may. */

@@ -128,6 +128,9 @@ static void on_frame(struct wire_link *l, const struct wire_frame *f)
 
 	if (!door_frame(d, f))
 		ev_quit(d->ev);
+	/* Whoever asks without taking the answers is not listened to until he does. */
+	if (wire_link_queued(l) > 2 * DOOR_LINK_QUEUE)
+		wire_link_pause(l, true);
 }
 
 static void on_close(struct wire_link *l, int error)
@@ -137,7 +140,11 @@ static void on_close(struct wire_link *l, int error)
 
 static void on_drained(struct wire_link *l)
 {
-	exchange_drained(&container(l, struct door, keeper)->exchange);
+	struct door *d = container(l, struct door, keeper);
+
+	if (d->is_open)
+		wire_link_pause(l, false);
+	exchange_drained(&d->exchange);
 }
 
 /* ---- set-up ---- */
@@ -162,6 +169,7 @@ static void say_hello(struct door *d, const char *notes)
 
 	if (wire_hello_encode(&d->keeper.out, 0, 0, &m) < 0)
 		ev_quit(d->ev);
+	d->is_open = true;
 	wire_link_pause(&d->keeper, false);
 	wire_link_flush(&d->keeper);
 }

@@ -57,6 +57,7 @@ struct door {
 	uint64_t next_ask;
 	uint64_t own_ms; /* when the host's own addresses were read last */
 	struct ev_signals signals;
+	bool is_open; /* it said HELLO */
 	bool ending;
 	bool failed; /* it ends because it must, not because it may */
 };
@@ -73,6 +74,7 @@ bool conn_frame(struct door *d, const struct wire_frame *f); /* DATA, EOF, CREDI
 /* A new policy or grant: every open connection is judged again, and cut if it would not be allowed
  * now. Returns how many were cut. */
 unsigned conns_judge_again(struct door *d);
+void conns_judge_asked(struct door *d); /* only those that wait for a person: one more allow */
 void conns_free(struct door *d);
 
 /* names.c */
