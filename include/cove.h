@@ -362,6 +362,11 @@ COVE_API int cove_audit_verify(struct cove *cove, const char *box, uint64_t *ret
 COVE_API int cove_audit_delete(struct cove *cove, const char *box, uint64_t before_ms,
 			       const char *by, uint64_t *ret_rows, struct cove_error *err);
 
+/* How long rows of boxes that are gone are kept: set_ms (may be NULL; 0: for ever), then *ret_ms.
+ * */
+COVE_API int cove_audit_keep(struct cove *cove, const uint64_t *set_ms, uint64_t *ret_ms,
+			     struct cove_error *err);
+
 /* The other way: forwards a port of this host to one in the box, until stop_fd is readable.
  * on_ready is told the port that it listens on. */
 struct cove_forward {

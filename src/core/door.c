@@ -1,0 +1,469 @@
+/*
+ * Policies and live rules of boxes, and talking to their doors.
+ *
+ * Only cove-door reads policies, so it is also who checks one: `cove-door check` with the text in a
+ * memory file. What holds for a box is on disk before its door is told to read it again; a door
+ * that does not run reads it when it starts.
+ */
+#include "core/door.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/json.h"
+#include "base/limits.h"
+#include "base/str.h"
+#include "core/life.h"
+#include "store/net.h"
+#include "wire/msg.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+extern char **environ;
+
+enum { ANSWER_MAX = DOOR_POLICY_MAX + 1, DOOR_WAIT_MS = 15000 };
+
+/* ---- the program ---- */
+
+/* What it printed on `stream` (owned); its exit status. */
+static int run_door(struct cove *cove, char *const argv[], int input, int stream, char **ret,
+		    int *ret_status, struct err *e)
+{
+	posix_spawn_file_actions_t actions;
+	autofree char *text = calloc(1, ANSWER_MAX + 1);
+	int out[2], r = spawn_find_programs(cove, e);
+	pid_t pid;
+	ssize_t n;
+
+	if (r < 0)
+		return r;
+	if (!text || pipe2(out, O_CLOEXEC) < 0)
+		return err_errno(e, text ? errno : ENOMEM, "run cove-door");
+	posix_spawn_file_actions_init(&actions);
+	if (input >= 0)
+		posix_spawn_file_actions_adddup2(&actions, input, 0);
+	posix_spawn_file_actions_adddup2(&actions, out[1], stream);
+	r = posix_spawn(&pid, cove->door_path, &actions, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&actions);
+	close(out[1]);
+	if (r != 0) {
+		close(out[0]);
+		return err_errno(e, r, "run '%s'", cove->door_path);
+	}
+	n = fd_read_full(out[0], text, ANSWER_MAX);
+	close(out[0]);
+	while (waitpid(pid, ret_status, 0) < 0)
+		if (errno != EINTR)
+			return err_errno(e, errno, "wait for cove-door");
+	if (n < 0)
+		return err_errno(e, (int)-n, "hear cove-door");
+	text[n] = 0;
+	*ret = take_ptr(text);
+	return 0;
+}
+
+static int check_text(struct cove *cove, const char *name, const char *text, size_t len,
+		      struct err *e)
+{
+	char *argv[] = {
+		(char *)"cove-door", (char *)"check",	      (char *)"--home", cove->state.home,
+		(char *)"--name",    (char *)(uintptr_t)name, (char *)"-",	NULL};
+	autofree char *said = NULL;
+	autoclose int input = -1;
+	int status, r;
+
+	if (len == 0)
+		return err_set(e, ERR_INVALID, EINVAL, "%.100s: the policy is empty", name);
+	if (len > DOOR_POLICY_MAX)
+		return err_set(e, ERR_LIMIT, EFBIG, "%.100s: a policy has at most %u bytes", name,
+			       DOOR_POLICY_MAX);
+	r = fd_seal("policy", text, len, &input);
+	if (r < 0)
+		return err_errno(e, -r, "check a policy");
+	lseek(input, 0, SEEK_SET);
+	r = run_door(cove, argv, input, 2, &said, &status, e);
+	if (r < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
+		return r;
+	said[strcspn(said, "\n")] = 0;
+	return err_set(e, ERR_INVALID, EINVAL, "%.220s",
+		       said[0] ? said : "cove-door ended without a word: install Cove again");
+}
+
+static int preset_text(struct cove *cove, const char *preset, char **ret, struct err *e)
+{
+	char *argv[] = {(char *)"cove-door", (char *)"preset", (char *)(uintptr_t)preset, NULL};
+	int status, r = run_door(cove, argv, -1, 1, ret, &status, e);
+
+	if (r < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
+		return r;
+	free(take_ptr(*ret));
+	return err_set(e, ERR_NOT_FOUND, ENOENT,
+		       "there is no preset '%.40s': closed, balanced and open are", preset);
+}
+
+int net_check_pattern(struct cove *cove, const char *pattern, struct err *e)
+{
+	const char *colon = strrchr(pattern, ':'), *bracket = strrchr(pattern, ']');
+	bool has_port = colon && (bracket ? colon > bracket : colon == strchr(pattern, ':'));
+	size_t host_len = has_port ? (size_t)(colon - pattern) : strlen(pattern);
+	struct buf text;
+	struct json j;
+	int r;
+
+	buf_init(&text, 8192);
+	json_init(&j, &text);
+	json_object_begin(&j);
+	json_kv_u64(&j, "version", 1);
+	json_key(&j, "rules");
+	json_array_begin(&j);
+	json_object_begin(&j);
+	json_key(&j, "allow");
+	if (bracket && pattern[0] == '[')
+		json_strn(&j, pattern + 1, (size_t)(bracket - pattern) - 1);
+	else
+		json_strn(&j, pattern, host_len);
+	json_object_end(&j);
+	json_array_end(&j);
+	json_object_end(&j);
+	r = j.error ? err_set(e, ERR_INVALID, EINVAL, "'%.80s' is too long", pattern)
+		    : check_text(cove, "HOST[:PORT]", (const char *)buf_data(&text), buf_len(&text),
+				 e);
+	buf_done(&text);
+	if (r == 0 && has_port) {
+		uint64_t port;
+
+		if (!str_parse_u64(colon + 1, 65535, &port) || port == 0)
+			r = err_set(e, ERR_INVALID, EINVAL, "'%.80s': a port is 1 to 65535",
+				    pattern);
+	}
+	return r;
+}
+
+/* ---- what a box has ---- */
+
+static int read_policy_file(const char *path, struct net_choice *ret, struct err *e)
+{
+	autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	ssize_t n;
+
+	if (fd < 0)
+		return err_errno(e, errno, "open the policy '%.120s'", path);
+	ret->text = calloc(1, DOOR_POLICY_MAX + 2);
+	n = ret->text ? fd_read_full(fd, ret->text, DOOR_POLICY_MAX + 1) : -ENOMEM;
+	if (n < 0)
+		return err_errno(e, (int)-n, "read the policy '%.120s'", path);
+	ret->len = (size_t)n;
+	str_copy(ret->policy, sizeof(ret->policy), "file");
+	return 0;
+}
+
+int net_choose(struct cove *cove, const char *net, struct net_choice *ret, struct err *e)
+{
+	int r = 0;
+
+	*ret = (struct net_choice){0};
+	if (!net) {
+		r = net_default(&cove->state, ret->policy, e);
+		if (r == 0 && strcmp(ret->policy, "file") == 0)
+			r = net_default_text(&cove->state, &ret->text, &ret->len, e);
+	} else if (net_is_preset(net)) {
+		str_copy(ret->policy, sizeof(ret->policy),
+			 strcmp(net, "none") == 0 ? "closed" : net);
+	} else if (strchr(net, '/') || strchr(net, '.')) {
+		r = read_policy_file(net, ret, e);
+		if (r == 0)
+			r = check_text(cove, net, ret->text, ret->len, e);
+	} else {
+		r = err_set(e, ERR_INVALID, EINVAL,
+			    "there is no policy '%.60s': closed, balanced, open, or a file (write "
+			    "./%.60s for one of that name)",
+			    net, net);
+	}
+	if (r < 0)
+		net_choice_done(ret);
+	return r;
+}
+
+void net_choice_done(struct net_choice *c)
+{
+	free(take_ptr(c->text));
+	c->len = 0;
+}
+
+/* ---- its door ---- */
+
+/* Sends one verb and gives each answer to on_say (may be NULL). */
+static int tell(struct cove *cove, const char *box, const char *const *words, const char *by,
+		int (*on_say)(void *arg, const char *text), void *arg, struct err *e)
+{
+	struct conn *c = NULL;
+	struct wire_door m = {.by = by};
+	struct wire_frame f;
+	struct wire_say say;
+	struct buf list;
+	uint32_t id;
+	int r = conn_connect(cove->state.run_fd, box, &c, e);
+
+	if (r < 0)
+		return r;
+	buf_init(&list, 64 << 10);
+	for (size_t i = 0; words[i] && r == 0; i++)
+		r = wire_list_add(&list, words[i]);
+	m.argv = wire_list_of(&list);
+	id = conn_id(c);
+	if (r == 0)
+		r = conn_hello(c, START_WAIT_MS, e);
+	if (r == 0 && wire_door_encode(&c->out, id, 0, &m) < 0)
+		r = err_errno(e, ENOBUFS, "ask the keeper");
+	if (r == 0)
+		r = conn_flush(c, e);
+	while (r == 0 && (r = conn_next(c, id, DOOR_WAIT_MS, &f, e)) > 0) {
+		r = 0;
+		if (f.type == WIRE_OK)
+			break;
+		say = (struct wire_say){0};
+		if (f.type != WIRE_SAY || wire_say_decode(&f, &say) < 0 || !say.text)
+			r = conn_unexpected(c, &f, e);
+		else if (on_say)
+			r = on_say(arg, say.text);
+		if (r == 0)
+			continue;
+	}
+	buf_done(&list);
+	conn_free(c);
+	return r;
+}
+
+static int take_cut(void *arg, const char *text)
+{
+	const char *at = strstr(text, "\"cut\":");
+
+	if (at)
+		*(uint64_t *)arg = strtoull(at + strlen("\"cut\":"), NULL, 10);
+	return 0;
+}
+
+/* Tells a running box's door to read its files again. One that does not run has nothing to read. */
+static int reload(struct cove *cove, const char *box, const char *what, const char *by,
+		  uint64_t *ret_cut, struct err *e)
+{
+	const char *words[] = {"reload", what, NULL};
+	int r = tell(cove, box, words, by, take_cut, ret_cut, e);
+
+	return r == -ENOENT || r == -ECONNREFUSED || r == -ENOTCONN ? 0 : r;
+}
+
+/* A box that may have a network, as its directory. */
+static int open_networked(struct cove *cove, const char *box, int *ret_fd, struct err *e)
+{
+	struct record record;
+	int r = record_load(&cove->state, box, &record, e);
+
+	if (r < 0)
+		return r;
+	if (net_is_closed(record.spec.net))
+		r = err_set(e, ERR_CONFLICT, ENETUNREACH,
+			    "box '%s' was made without a network (--net closed): make it anew with "
+			    "--net to give it one",
+			    box);
+	record_done(&record);
+	return r < 0 ? r : box_open_dir(cove, box, ret_fd, e);
+}
+
+/* ---- the public face ---- */
+
+int cove_policy_check(struct cove *cove, const char *name, const char *text, size_t len,
+		      struct cove_error *err)
+{
+	struct err e = {0};
+	int r = check_text(cove, name, text, len, &e);
+
+	return core_return(cove, NULL, r, &e, err);
+}
+
+/* Grants stand above as comments: they are rules, but not of this text. */
+static int box_text(struct cove *cove, const char *box, char **ret, struct err *e)
+{
+	autofree char *policy = NULL, *grants = NULL;
+	autoclose int fd = -1;
+	struct record record = {0};
+	size_t len = 0, grants_len = 0;
+	char *line, *rest;
+	struct buf text;
+	int r = record_load(&cove->state, box, &record, e);
+
+	if (r == 0)
+		r = box_open_dir(cove, box, &fd, e);
+	if (r < 0)
+		return r;
+	r = fd_read_file(fd, NET_POLICY_FILE, DOOR_POLICY_MAX, &policy, &len);
+	if (r == -ENOENT)
+		r = preset_text(cove, net_is_closed(record.spec.net) ? "closed" : record.spec.net,
+				&policy, e);
+	else if (r < 0)
+		err_errno(e, -r, "read the policy of '%s'", box);
+	record_done(&record);
+	if (r < 0)
+		return r;
+	r = fd_read_file(fd, NET_GRANTS_FILE, DOOR_POLICY_MAX, &grants, &grants_len);
+	if (r < 0 && r != -ENOENT)
+		return err_errno(e, -r, "read the live rules of '%s'", box);
+	buf_init(&text, 3 * DOOR_POLICY_MAX);
+	r = 0;
+	for (rest = grants; r == 0 && (line = strsep(&rest, "\n"));)
+		if (*line)
+			r = buf_printf(&text, "# live: %s\n", line);
+	if (r == 0)
+		r = buf_append_str(&text, policy);
+	*ret = r == 0 ? strdup(buf_cstr(&text)) : NULL;
+	buf_done(&text);
+	return *ret ? 0 : err_errno(e, ENOMEM, "show the policy of '%s'", box);
+}
+
+int cove_policy_text(struct cove *cove, const char *box, const char *preset, char **ret_text,
+		     struct cove_error *err)
+{
+	struct err e = {0};
+	int r = box ? box_text(cove, box, ret_text, &e) : preset_text(cove, preset, ret_text, &e);
+
+	return core_return(cove, box, r, &e, err);
+}
+
+static int apply(struct cove *cove, const char *box, const char *net, uint64_t *ret_cut,
+		 struct err *e)
+{
+	struct net_choice choice;
+	autoclose int fd = -1;
+	int r = open_networked(cove, box, &fd, e);
+
+	if (r == 0)
+		r = net_choose(cove, net, &choice, e);
+	if (r < 0)
+		return r;
+	if (!choice.text) {
+		r = preset_text(cove, choice.policy, &choice.text, e);
+		choice.len = r == 0 ? strlen(choice.text) : 0;
+	}
+	if (r == 0) {
+		r = fd_write_file(fd, NET_POLICY_FILE, choice.text, choice.len, 0600, true);
+		if (r < 0)
+			state_error(&cove->state, -r, "keep the policy", e);
+	}
+	if (r == 0)
+		r = net_grants_clear(fd, e);
+	net_choice_done(&choice);
+	return r < 0 ? r : reload(cove, box, "policy", "cove policy apply", ret_cut, e);
+}
+
+int cove_policy_apply(struct cove *cove, const char *box, const char *net, uint64_t *ret_cut,
+		      struct cove_error *err)
+{
+	uint64_t cut = 0;
+	struct err e = {0};
+	int r = apply(cove, box, net, &cut, &e);
+
+	if (ret_cut)
+		*ret_cut = cut;
+	return core_return(cove, box, r, &e, err);
+}
+
+int cove_policy_set_default(struct cove *cove, const char *net, struct cove_error *err)
+{
+	struct net_choice choice;
+	struct err e = {0};
+	int r = net_choose(cove, net ? net : "balanced", &choice, &e);
+
+	if (r == 0) {
+		r = net_set_default(&cove->state, choice.text ? NULL : choice.policy, choice.text,
+				    choice.len, &e);
+		net_choice_done(&choice);
+	}
+	return core_return(cove, NULL, r, &e, err);
+}
+
+static int grant(struct cove *cove, const char *box, const struct cove_grant *g, uint64_t *ret_cut,
+		 struct err *e)
+{
+	const char *words[] = {"once", g->allow ? "allow" : "deny", g->pattern, NULL};
+	uint64_t now = clock_wall_ms();
+	autoclose int fd = -1;
+	int r = open_networked(cove, box, &fd, e);
+
+	if (r == 0)
+		r = net_check_pattern(cove, g->pattern, e);
+	if (r < 0)
+		return r;
+	if (g->once)
+		return tell(cove, box, words, g->by, take_cut, ret_cut, e);
+	r = net_grant_add(fd, g->allow, g->pattern, g->for_ms ? now + g->for_ms : 0, now, e);
+	return r < 0 ? r : reload(cove, box, g->pattern, g->by, ret_cut, e);
+}
+
+int cove_grant(struct cove *cove, const char *box, const struct cove_grant *given,
+	       uint64_t *ret_cut, struct cove_error *err)
+{
+	struct cove_grant g;
+	uint64_t cut = 0;
+	struct err e = {0};
+	int r = core_copy_sized(&g, sizeof(g), given, &e);
+
+	if (r == 0)
+		r = grant(cove, box, &g, &cut, &e);
+	if (ret_cut)
+		*ret_cut = cut;
+	return core_return(cove, box, r, &e, err);
+}
+
+struct hearing {
+	cove_on_line *on_line;
+	void *arg;
+};
+
+static int on_ask(void *arg, const char *text)
+{
+	struct hearing *h = arg;
+
+	return h->on_line(h->arg, text) ? 0 : 1;
+}
+
+int cove_asks(struct cove *cove, const char *box, cove_on_line *on_line, void *arg,
+	      struct cove_error *err)
+{
+	static const char *const words[] = {"asks", NULL};
+	struct hearing hearing = {.on_line = on_line, .arg = arg};
+	struct err e = {0};
+	char **names = NULL;
+	size_t count = 0;
+	int r = box ? tell(cove, box, words, NULL, on_ask, &hearing, &e)
+		    : state_names(cove->state.run_fd, &names, &count);
+
+	/* One that ends meanwhile asks nothing any more. */
+	for (size_t i = 0; i < count && r == 0; i++) {
+		r = tell(cove, names[i], words, NULL, on_ask, &hearing, &e);
+		if (r < 0)
+			r = 0;
+	}
+	state_names_free(names, count);
+	return core_return(cove, box, r > 0 ? 0 : r, &e, err);
+}
+
+int cove_answer(struct cove *cove, const char *box, uint64_t id, bool allow, uint64_t for_ms,
+		const char *by, struct cove_error *err)
+{
+	char number[24], time[24];
+	const char *words[] = {"answer", number, allow ? "allow" : "deny", for_ms ? "for" : NULL,
+			       time,	 NULL};
+	struct err e = {0};
+	int r;
+
+	snprintf(number, sizeof(number), "%" PRIu64, id);
+	snprintf(time, sizeof(time), "%" PRIu64, for_ms);
+	r = tell(cove, box, words, by, NULL, NULL, &e);
+	return core_return(cove, box, r, &e, err);
+}
