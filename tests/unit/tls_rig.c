@@ -430,3 +430,36 @@ void side_done(struct side *s)
 	free(s->got);
 	*s = (struct side){0};
 }
+
+const struct rig_cert_options good_leaf = {.name = "x", .alt = "DNS:good.test,IP:192.0.2.7"};
+
+void world_init(struct world *w, const struct rig_cert_options *leaf, const char *ca_pem)
+{
+	const struct rig_cert *roots[] = {&w->root};
+	struct rig_cert_options o = *leaf;
+
+	rig_cert_make(&w->root, &(struct rig_cert_options){.name = "Test Root", .is_ca = true});
+	o.from = o.from ? o.from : &w->root;
+	rig_cert_make(&w->leaf, &o);
+	rig_trust(roots, 1);
+	CHECK_EQ(ev_new(&w->ev), 0);
+	CHECK_EQ(tls_new(&w->tls, ca_pem, &w->e), 0);
+}
+
+void world_done(struct world *w)
+{
+	tls_free(w->tls);
+	ev_free(w->ev);
+	rig_cert_done(&w->root);
+	rig_cert_done(&w->leaf);
+	rig_dir_done();
+}
+
+void converse(struct world *w, struct side *s, int fd, size_t chunk, const char *host)
+{
+	struct channel *c = rig_channel_new(w->ev, fd, chunk);
+
+	c = channel_tls_connect(w->tls, w->ev, c, host, NULL, &w->e);
+	side_init(s, w->ev, c, "a question");
+	side_run(s);
+}

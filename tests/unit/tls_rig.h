@@ -82,3 +82,20 @@ struct side {
 void side_init(struct side *s, struct ev *ev, struct channel *c, const char *text);
 void side_run(struct side *s); /* until the end or a failure */
 void side_done(struct side *s);
+
+/* A world: an authority that the host trusts, a leaf of it, and a door. */
+struct world {
+	struct ev *ev;
+	struct tls *tls;
+	struct rig_cert root, leaf;
+	struct err e;
+};
+
+/* For good.test and 192.0.2.7. */
+extern const struct rig_cert_options good_leaf;
+
+/* ca_pem: the box's authority, or NULL. */
+void world_init(struct world *w, const struct rig_cert_options *leaf, const char *ca_pem);
+void world_done(struct world *w);
+/* Connects as `host` and asks a question; ends with the side's result. */
+void converse(struct world *w, struct side *s, int fd, size_t chunk, const char *host);
