@@ -5,8 +5,8 @@
  * more is sent than it gave credit for, nor while the link's queue is long; from the box no more is
  * held than the window that it was given.
  *
- * A channel that was let go in peace before the box ended its side is remembered until it does; what
- * still comes is dropped and gets no credit, and after some seconds it gets a CANCEL.
+ * A channel that was let go in peace before the box ended its side is remembered until it does;
+ * what still comes is dropped and gets no credit, and after some seconds it gets a CANCEL.
  */
 #pragma once
 

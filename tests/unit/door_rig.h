@@ -44,7 +44,7 @@ struct rig {
 	/* the clerk's double */
 	const char *policy, *grants;
 	bool record_fails;
-	/* the resolver's: what every name but "nowhere.test" leads to, and how often it was asked */
+	/* the resolver's: what every name but "nowhere.test" leads to; how often it was asked */
 	struct resolved addrs[4];
 	size_t addr_count;
 	unsigned lookups;

@@ -2,7 +2,10 @@
 #include "door_rig.h"
 
 #include "base/limits.h"
+#include "door/ca.h"
 #include "hello_make.h"
+
+#include <openssl/ssl.h>
 
 static char policy[1024];
 
@@ -221,6 +224,61 @@ TEST(http_that_is_looked_into_goes_to_web)
 	rig_reload(policy);
 	CHECK_EQ(rig.webs, 0);
 	UNTIL(rig.ids[1].cancelled);
+	rig_close();
+}
+
+/* Moves what the client has to say to the door, and what the door said to the client. */
+static void shuttle(unsigned n, BIO *from_client, BIO *to_client)
+{
+	struct buf *data = &rig.ids[n].data;
+	char p[16384];
+	int len;
+
+	while ((len = BIO_read(from_client, p, sizeof(p))) > 0)
+		box_send(n, p, (size_t)len);
+	rig_step();
+	if (buf_len(data) > 0)
+		CHECK_EQ(BIO_write(to_client, buf_data(data), (int)buf_len(data)),
+			 (int)buf_len(data));
+	rig.ids[n].bytes -= buf_len(data);
+	buf_clear(data);
+}
+
+static void handshake(unsigned n, SSL *ssl)
+{
+	unsigned left = 2000;
+
+	SSL_set_bio(ssl, BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
+	CHECK_EQ(SSL_set_tlsext_host_name(ssl, "up.test"), 1);
+	while (SSL_connect(ssl) != 1 && --left > 0)
+		shuttle(n, SSL_get_wbio(ssl), SSL_get_rbio(ssl));
+	CHECK(left > 0);
+}
+
+TEST(tls_that_is_looked_into_is_opened_for_web)
+{
+	unsigned port = open_with("up.test", "    methods: [GET]\n");
+	SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+	SSL *ssl = SSL_new(context);
+	struct err e;
+	struct buf pem;
+
+	buf_init(&pem, 1 << 16);
+	CHECK_EQ(ca_make(&pem, &e), 0);
+	CHECK_EQ(tls_new(&rig.door.tls, buf_cstr(&pem), &e), 0);
+	box_connect(1, "up.test", port);
+	UNTIL(rig.ids[1].ok);
+	handshake(1, ssl);
+	CHECK_EQ(rig.webs, 1);
+	CHECK(rig.web_tls);
+	CHECK_EQ(SSL_write(ssl, "GET /secret", 11), 11);
+	for (unsigned i = 0; i < 1000 && !rig.web_first[0]; i++)
+		shuttle(1, SSL_get_wbio(ssl), SSL_get_rbio(ssl));
+	CHECK_STR(rig.web_first, "GET /secret");
+	CHECK_EQ(rig.lookups, 0);
+	SSL_free(ssl);
+	SSL_CTX_free(context);
+	buf_done(&pem);
 	rig_close();
 }
 
