@@ -9,6 +9,7 @@
 #include "core/life.h"
 #include "core/stats.h"
 #include "core/view.h"
+#include "store/net.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -67,7 +68,6 @@ static void put_spec(struct json *j, const struct spec *s)
 	json_kv_str(j, "user", s->user);
 	json_kv_str(j, "cwd", s->cwd);
 	json_kv_u64(j, "timeout_ms", s->timeout_ms);
-	json_kv_str(j, "network", "none");
 	put_mounts(j, s);
 	put_strings(j, "env", s->env, s->env_count);
 	put_strings(j, "labels", s->labels, s->label_count);
@@ -118,7 +118,8 @@ static void put_refused(struct json *j)
 		"nested user namespaces: programs with a sandbox of their own (some browsers) must "
 		"be "
 		"started without it",
-		"network: nothing but the box's own loopback is reachable",
+		"network: nothing but the box's own loopback and what its policy lets through the "
+		"door (TCP, names) is reachable",
 	};
 
 	put_strings(j, "refused", refused, sizeof(refused) / sizeof(refused[0]));
@@ -138,15 +139,10 @@ static bool has_note(const char *notes, const char *word)
 	return false;
 }
 
-static bool is_for_door(enum limit_id id)
-{
-	return id == LIMIT_NET_BYTES || id == LIMIT_NET_CONNS;
-}
-
 /* It holds if the keeper counts against it, where it counts, and says nothing to the contrary. */
 static bool is_enforced(enum limit_id id, const struct cove_stats *stats, const char *notes)
 {
-	if (is_for_door(id) || has_note(notes, limit_word(id)))
+	if (has_note(notes, limit_word(id)))
 		return false;
 	switch (id) {
 	case LIMIT_MEM:
@@ -215,12 +211,10 @@ static void put_limits(struct json *j, const struct spec *s, const struct cove_s
 	json_kv_str(j, "expire", expiry_name(s->expiry));
 }
 
-/* What the keeper of this box could not do, as it says, and what has no door to go through yet. Of
- * a box that does not run it is not known. */
-static void put_not_enforced(struct json *j, const struct spec *s, bool up, const char *notes)
+/* What the keeper of this box could not do, as it says. Of a box that does not run it is not
+ * known. */
+static void put_not_enforced(struct json *j, bool up, const char *notes)
 {
-	char line[160];
-
 	json_key(j, "not_enforced");
 	if (!up) {
 		json_null(j);
@@ -228,19 +222,26 @@ static void put_not_enforced(struct json *j, const struct spec *s, bool up, cons
 	}
 	json_array_begin(j);
 	put_lines(j, notes);
-	for (unsigned i = 0; i < LIMIT_COUNT; i++) {
-		const char *word = limit_word((enum limit_id)i);
-
-		if (!is_for_door((enum limit_id)i) || !s->limits[i] || has_note(notes, word))
-			continue;
-		snprintf(
-			line, sizeof(line),
-			"%s: kept for the door, which does not exist yet; a box has no network, so "
-			"nothing passes",
-			word);
-		json_str(j, line);
-	}
 	json_array_end(j);
+}
+
+/* How the box's programs reach its door (everything by redirect, or only who minds the proxy
+ * variables), what the door goes by, and whether there is one now: it is started when something
+ * asks. How it is reached is known of a running box only. */
+static void put_network(struct json *j, const struct spec *s, bool up, const struct wire_status *st)
+{
+	bool closed = net_is_closed(s->net);
+
+	json_key(j, "network");
+	json_object_begin(j);
+	json_kv_str(j, "policy", closed ? "closed" : s->net);
+	json_kv_str(j, "mode", closed ? "none" : up ? st->network : NULL);
+	json_key(j, "door");
+	if (closed || !up)
+		json_null(j);
+	else
+		json_str(j, st->door ? "running" : "on demand");
+	json_object_end(j);
 }
 
 static void put_walls(struct json *j, bool up, const char *walls)
@@ -290,8 +291,9 @@ static void put_live(struct json *j, const struct record *r, const struct wire_s
 	put_isolation(j, status->ids, r->spec.strict);
 	put_walls(j, stats != NULL, status->walls);
 	put_limits(j, &r->spec, stats, status->notes);
+	put_network(j, &r->spec, stats != NULL, status);
 	put_refused(j);
-	put_not_enforced(j, &r->spec, stats != NULL, status->notes);
+	put_not_enforced(j, stats != NULL, status->notes);
 	if (stats)
 		put_usage(j, stats);
 }

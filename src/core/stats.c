@@ -68,6 +68,9 @@ int stats_ask(struct conn *c, struct cove_stats *ret, struct err *e)
 		.io_write_bytes = m.io_write_bytes,
 		.execs_running = m.execs_running,
 		.disk_own_limit_bytes = m.disk_own_limit_bytes,
+		.net_up_bytes = m.net_up_bytes,
+		.net_down_bytes = m.net_down_bytes,
+		.net_conns = m.net_conns,
 	};
 	return 0;
 }

@@ -99,5 +99,8 @@ void view_stats(struct json *j, const struct cove_stats *s)
 	view_known_u64(j, "disk_files_limit", s->disk_files_limit);
 	view_counted(j, "io_read_bytes", s->io_read_bytes);
 	view_counted(j, "io_write_bytes", s->io_write_bytes);
+	json_kv_u64(j, "net_up_bytes", s->net_up_bytes);
+	json_kv_u64(j, "net_down_bytes", s->net_down_bytes);
+	json_kv_u64(j, "net_conns", s->net_conns);
 	json_kv_u64(j, "execs_running", s->execs_running);
 }

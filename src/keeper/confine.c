@@ -3,8 +3,9 @@
  *
  * Files: everything beneath the box's own directory; among the boxes, and among its groups, only
  * directories come and go (the box's is renamed and removed); its socket and its lock on a range of
- * ids are removed; its door's authority can be put back among the spares, which it cannot read; of /proc it reads what is about itself, and how much memory there is. No TCP, no
- * abstract socket of others. Signals stay free: it ends init, which is older than these rules.
+ * ids are removed; its door's authority can be put back among the spares, which it cannot read; of
+ * /proc it reads what is about itself, and how much memory there is. No TCP, no abstract socket of
+ * others. Signals stay free: it ends init, which is older than these rules.
  *
  * As root three capabilities stay: to end processes of other ids (KILL), and to remove what other
  * ids own, in directories that are closed or sticky (DAC_OVERRIDE, FOWNER). An ordinary user's

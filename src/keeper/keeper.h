@@ -119,7 +119,7 @@ struct keeper {
 	struct client *clients; /* owned */
 	unsigned client_count;
 	int held_fd; /* owned, -1: the first client's end of a one-shot box, closed last of all */
-	struct relay *relays; /* all of them; owned by their clients */
+	struct relay *relays;		  /* all of them; owned by their clients */
 	unsigned relay_count, port_count; /* of all, and of them ports */
 	uint32_t next_file;
 	unsigned blocking;	/* who holds init: clients with blocks_init, the door */

@@ -2,10 +2,10 @@
  * What is kept of a box's network, and of the machine's: small files, one writer each.
  *
  *	boxes/<name>/policy   the policy's text, where it is not a preset          libcove
- *	boxes/<name>/grants   live allow and deny: lines "allow|deny UNTIL_MS HOST[:PORT]", wall
- *	                      clock, 0 for ever                                    libcove
- *	boxes/<name>/ca.pem   certificate and key of its authority, 0600           keeper, each start
- *	door/ca/<hex>.pem     authorities made ahead of time, each for one box     cove-door make-ca
+ *	boxes/<name>/grants   live allow and deny: lines "allow|deny UNTIL_MS HOST[:PORT]",
+ *	                      0 for ever                                           libcove
+ *	boxes/<name>/ca.pem   certificate and key of its authority, 0600           its keeper
+ *	door/ca/<hex>.pem     authorities made ahead of time, each for one box     cove-door
  *	door/default          the policy for boxes that name none: a preset's name, or "file"
  *	door/default.policy   its text, then
  */

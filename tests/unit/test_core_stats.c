@@ -343,9 +343,10 @@ TEST(inspect_says_what_holds)
 		       "\"enforced\":true}"));
 	CHECK(strstr(json, "\"disk_limit_bytes\":300,\"disk_own_limit_bytes\":100,"));
 	CHECK(strstr(json, "\"io_read_bytes\":null,\"io_write_bytes\":9,"));
-	CHECK(limit_is(json, "net_conns", "{\"value\":5,\"asked\":false,\"enforced\":false}"));
-	CHECK(strstr(json, "\"not_enforced\":[\"pids: no \\\"delegation\\\"\",\"something else\","
-			   "\"net_conns: kept for the door"));
+	CHECK(limit_is(json, "net_conns", "{\"value\":5,\"asked\":false,\"enforced\":true}"));
+	CHECK(strstr(json,
+		     "\"not_enforced\":[\"pids: no \\\"delegation\\\"\",\"something else\"]"));
+	CHECK(strstr(json, "\"network\":{\"policy\":\"closed\",\"mode\":\"none\",\"door\":null}"));
 	CHECK(strstr(json, "\"storage\":\"loop\""));
 	CHECK(strstr(json, "\"walls\":[\"seccomp\",\"landlock: with \\\"quotes\\\"\"]"));
 	CHECK(strstr(json, "\"usage\":{\"uptime_ms\":1234,"));
