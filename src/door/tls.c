@@ -20,6 +20,9 @@
 #include <string.h>
 
 enum { SESSION_S = 3600, SESSION_BYTES_MAX = 16384, VERIFY_DEPTH = 16 };
+/* Locked memory for private keys: a client certificate's takes up to 3 KiB per connection. A key
+ * that finds no room there is an error of that connection. */
+enum { KEYS_BYTES = 1 << 20, KEYS_PART_MIN = 64 };
 
 static const uint8_t alpn_http1[] = "\x08http/1.1";
 enum { ALPN_LEN = sizeof(alpn_http1) - 1 };
@@ -227,7 +230,9 @@ int tls_new(struct tls **ret, const char *ca_pem, struct err *e)
 
 	/* Newer versions of OpenSSL may be built to read it by themselves. */
 	unsetenv("SSLKEYLOGFILE");
-	if (!OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CONFIG, NULL))
+	if (!OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CONFIG, NULL) ||
+	    (!CRYPTO_secure_malloc_initialized() &&
+	     !CRYPTO_secure_malloc_init(KEYS_BYTES, KEYS_PART_MIN)))
 		return tls_failed(e, "start OpenSSL");
 	t = calloc(1, sizeof(*t));
 	if (!t)

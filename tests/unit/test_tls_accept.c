@@ -6,6 +6,7 @@
 #include "base/fd.h"
 #include "door/ca.h"
 
+#include <openssl/crypto.h>
 #include <openssl/pem.h>
 #include <sys/socket.h>
 
@@ -87,6 +88,19 @@ TEST(client_that_verifies)
 		CHECK_EQ(peer_wait(pid), 0);
 	}
 	room_done(&r);
+}
+
+/* Private keys are in memory that is locked and not dumped, and leave it. */
+TEST(keys_are_in_locked_memory)
+{
+	struct room r;
+	size_t used;
+
+	room_init(&r);
+	used = CRYPTO_secure_used();
+	CHECK(used > 0);
+	room_done(&r);
+	CHECK(CRYPTO_secure_used() < used);
 }
 
 TEST(client_that_does_not_trust_us)
