@@ -22,7 +22,7 @@ static int parse_source(const char *name, enum secret_source *ret, struct err *e
 int cove_secret_set(struct cove *cove, const char *name, const char *source, const void *data,
 		    size_t len, struct cove_error *err)
 {
-	enum secret_source from;
+	enum secret_source from = SECRET_VALUE;
 	struct err e = {0};
 	int r = parse_source(source, &from, &e);
 
