@@ -237,6 +237,27 @@ void http_head_strip_hop(struct http_head *h)
 	drop_fields(h, concerns_hop, NULL);
 }
 
+static bool overrides(const char *name, const void *arg)
+{
+	static const char *const names[] = {
+		"x-http-method-override", "x-http-method",   "x-method-override",
+		"x-original-method",	  "x-original-url",  "x-rewrite-url",
+		"x-original-uri",	  "x-forwarded-uri", "x-forwarded-host",
+		"x-original-host",	  "x-host",	     "forwarded",
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (http_name_like(name, names[i]))
+			return true;
+	}
+	return false;
+}
+
+void http_head_strip_overrides(struct http_head *h)
+{
+	drop_fields(h, overrides, NULL);
+}
+
 static const char *moved(const char *p, const char *from, size_t n, const char *to)
 {
 	uintptr_t at = (uintptr_t)p, start = (uintptr_t)from;

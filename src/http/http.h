@@ -74,6 +74,9 @@ int http_head_set_target(struct http_head *h, const char *target);
  * Max-Forwards; and Proxy, which CGI would take for a setting. A writer of chunks adds its own
  * Transfer-Encoding. */
 void http_head_strip_hop(struct http_head *h);
+/* Removes what some servers obey in place of the method, path or host that was judged:
+ * X-HTTP-Method-Override, X-Original-URL, X-Forwarded-Host and their like. */
+void http_head_strip_overrides(struct http_head *h);
 /* Appends the head and its empty line, HTTP/1.1 always. All or, with a negative errno, nothing. */
 int http_head_write(const struct http_head *h, struct buf *out);
 

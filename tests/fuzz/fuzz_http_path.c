@@ -35,7 +35,7 @@ static void check_query(const char *query, unsigned which)
 {
 	static const char *const names[] = {"key", "a", "a b", "%", "=", "x_1", "\xc3\xa9"};
 	const char *name = names[which % (sizeof(names) / sizeof(names[0]))];
-	size_t max = 3 * strlen(query) + 64;
+	size_t max = 4 * strlen(query) + 64;
 	struct buf once, twice;
 
 	buf_init(&once, max);

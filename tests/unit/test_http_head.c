@@ -176,6 +176,16 @@ TEST(strip_hop)
 	check_written("POST / HTTP/1.1\r\nHost: a\r\n\r\n");
 }
 
+TEST(strip_overrides)
+{
+	parse("GET / HTTP/1.1\r\nHost: a\r\nX-HTTP-Method-Override: DELETE\r\nX_Original_URL: "
+	      "/admin\r\n"
+	      "x-rewrite-url: /admin\r\nX-Forwarded-Host: evil\r\nForwarded: host=evil\r\n"
+	      "X-Forwarded-For: 1\r\n\r\n");
+	http_head_strip_overrides(&h);
+	check_written("GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 1\r\n\r\n");
+}
+
 TEST(write_is_all_or_nothing)
 {
 	parse("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
