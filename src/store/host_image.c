@@ -30,7 +30,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { SKELETON_VERSION = 1, COPY_DEPTH_MAX = 8, COPY_FILES_MAX = 20000, USER_ID = IDS_USER };
+enum { SKELETON_VERSION = 2, COPY_DEPTH_MAX = 8, COPY_FILES_MAX = 20000, USER_ID = IDS_USER };
 
 #define SKELETON_PREFIX "host-skeleton-"
 
@@ -310,8 +310,8 @@ static int write_network(int etc_fd)
 		r = write_text(etc_fd, "resolv.conf", "", 0644);
 	if (r == 0)
 		r = write_text(etc_fd, "nsswitch.conf",
-			       "passwd: files\ngroup: files\nshadow: files\nhosts: "
-			       "files\nnetworks: files\n"
+			       "passwd: files\ngroup: files\nshadow: files\nhosts: files "
+			       "dns\nnetworks: files\n"
 			       "protocols: files\nservices: files\nethers: files\nrpc: files\n",
 			       0644);
 	if (r == 0 && symlinkat("/proc/self/mounts", etc_fd, "mtab") < 0)
