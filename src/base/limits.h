@@ -133,7 +133,7 @@
 #define CLERK_QUEUE_MAX	  4096u		/* rows and questions that the clerk has not taken yet */
 #define CLERK_COMMAND_MS  10000u	/* for a command that provides a secret */
 #define DOOR_LEAVES_MAX	  256u		/* certificates made and kept */
-#define DOOR_SESSIONS_MAX 64u		/* of TLS with upstreams, kept to be resumed */
+#define DOOR_SESSIONS_MAX 32u		/* of TLS with upstreams, kept to be resumed */
 #define ROOTS_BYTES_MAX	  (16u << 20)	/* of the certificates this host trusts */
 #define ROOTS_FILES_MAX	  4096u		/* of them in one directory */
 #define DOOR_LOOKUPS_MAX  256u		/* names being resolved */

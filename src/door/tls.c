@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SESSION_S = 3600, SESSION_BYTES_MAX = 16384, VERIFY_DEPTH = 16 };
+enum { SESSION_S = 3600, VERIFY_DEPTH = 16 };
 /* Locked memory for private keys: a client certificate's takes up to 3 KiB per connection. A key
  * that finds no room there is an error of that connection. */
 enum { KEYS_BYTES = 1 << 20, KEYS_PART_MIN = 64 };
@@ -130,7 +130,7 @@ static int verify(X509_STORE_CTX *ctx, void *arg)
 static void session_drop(struct tls_session *s)
 {
 	free(s->host);
-	OPENSSL_clear_free(s->der, s->len);
+	SSL_SESSION_free(s->session);
 	*s = (struct tls_session){0};
 }
 
@@ -155,35 +155,28 @@ static int on_session(SSL *ssl, SSL_SESSION *session)
 {
 	struct channel_tls *c = SSL_get_app_data(ssl);
 	struct tls_session fresh = {.used = ++c->tls->tick}, *s;
-	int n = i2d_SSL_SESSION(session, NULL);
-	uint8_t *p;
+	long seconds = SSL_SESSION_get_timeout(session);
 
-	if (c->has_id || n <= 0 || n > SESSION_BYTES_MAX || !SSL_SESSION_is_resumable(session))
+	if (c->has_id || !SSL_SESSION_is_resumable(session))
 		return 0;
 	fresh.host = strdup(c->host);
-	fresh.der = p = OPENSSL_malloc((size_t)n);
-	fresh.len = (size_t)n;
-	if (!fresh.host || !p || i2d_SSL_SESSION(session, &p) != n) {
-		session_drop(&fresh);
+	if (!fresh.host)
 		return 0;
-	}
-	fresh.until = time(NULL) + SESSION_S;
-	if (SSL_SESSION_get_timeout(session) < SESSION_S)
-		fresh.until = time(NULL) + SSL_SESSION_get_timeout(session);
+	fresh.until = time(NULL) + (seconds < SESSION_S ? seconds : SESSION_S);
 	s = session_place(c->tls, c->host);
 	/* A resumed session's ticket does not prolong what was looked at when it began. */
 	if (s->host && SSL_session_reused(ssl) && strcmp(s->host, fresh.host) == 0 &&
 	    s->until < fresh.until)
 		fresh.until = s->until;
 	session_drop(s);
+	fresh.session = session;
 	*s = fresh;
-	return 0; /* we kept a copy, not the session */
+	return 1; /* the reference is ours now */
 }
 
 SSL_SESSION *tls_session_find(struct tls *t, const char *host)
 {
 	struct tls_session *s = session_place(t, host);
-	const uint8_t *p = s->der;
 
 	if (!s->host || strcmp(s->host, host) != 0)
 		return NULL;
@@ -192,7 +185,7 @@ SSL_SESSION *tls_session_find(struct tls *t, const char *host)
 		return NULL;
 	}
 	s->used = ++t->tick;
-	return d2i_SSL_SESSION(NULL, &p, (long)s->len);
+	return SSL_SESSION_up_ref(s->session) ? s->session : NULL;
 }
 
 /* The upstream wants to know who we are, and nobody was given: it may go on without. */
