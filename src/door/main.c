@@ -2,10 +2,13 @@
  * cove-door. A keeper starts it without arguments; people and other parts of Cove use its verbs:
  *
  *	make-ca DIR COUNT    certificate authorities made ahead of time
+ *	check [FILE]         is it a policy (check.h)
+ *	preset NAME          a policy that is built in
  */
 #include "base/limits.h"
 #include "base/str.h"
 #include "door/ca.h"
+#include "door/check.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -30,6 +33,11 @@ int main(int argc, char **argv)
 {
 	if (argc == 4 && strcmp(argv[1], "make-ca") == 0)
 		return make_ca(argv[2], argv[3]);
-	fprintf(stderr, "cove-door is started by cove; its verbs are: make-ca DIR COUNT\n");
+	if (argc > 1 && strcmp(argv[1], "check") == 0)
+		return check_main(argc - 1, argv + 1);
+	if (argc > 1 && strcmp(argv[1], "preset") == 0)
+		return preset_main(argc - 1, argv + 1);
+	fprintf(stderr, "cove-door is started by cove; its verbs are: make-ca DIR COUNT, "
+			"check, preset\n");
 	return 2;
 }

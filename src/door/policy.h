@@ -11,10 +11,11 @@
  *	  - name: openai           # for the record; "rule 1" otherwise
  *	    allow: api.openai.com  # or deny, or ask: a host, "*.suffix", "*", an address, a CIDR;
  *	                           # one or a list
- *	    ports: [443]           # 443 and 80 unless given; "any"
+ *	    ports: [443]           # 443 and 80 unless given, any for a deny; "any"
  *	    methods: [POST]        # this and the next two: the door looks inside, at requests
- *	    paths: ["/v1/**"]      # * within a segment, ** across; see http_path_normalise
- *	    query: ["service=git-upload-pack"]  # of the whole query string, with * as wildcard
+ *	    paths: ["/v1/chat**"]  # * within a segment, ** across; see http_path_normalise
+ *	    query: ["service=git-upload-pack"]  # of the whole query string, with * as wildcard;
+ *	                           # "!..." for one that is not so
  *	    private: true          # may resolve to a private address
  *	    plain_http: true       # inject also where there is no TLS
  *	    rate: 10/s             # requests, or connections: N/s, N/m, N/h
@@ -62,6 +63,7 @@ struct rule {
 	unsigned line;	  /* 0: a live grant */
 	enum action action;
 	bool private, plain_http, intercept;
+	bool once; /* a grant for one connection: rule_take gives it out */
 	const struct rule_inject *inject;
 	size_t inject_count;
 	struct value_template client_cert, client_key; /* text NULL: none */
@@ -99,8 +101,9 @@ bool policy_secret(const struct policy *p, size_t i, const char **ret_name,
 bool policy_intercepts(const struct policy *p); /* some rule needs to look inside */
 
 /* A live change (`cove allow`, `cove deny`): counts as a rule before all others. pattern is
- * "HOST[:PORT]" as in a rule; allow and deny match any method and path. until_ms is wall clock, 0
- * for ever; once: used up by the first connection it lets through. */
+ * "HOST[:PORT]" as in a rule; allow and deny match any method and path. A deny still wins, also a
+ * written one; of two grants for the same pattern the later holds as long as it lasts. until_ms is
+ * wall clock, as is every now_ms here; 0 for ever; once: used up by the first rule_take. */
 int policy_grant(struct policy *p, enum action action, const char *pattern, uint64_t until_ms,
 		 bool once, struct err *e);
 

@@ -1,0 +1,160 @@
+/* cove-door check and preset; see check.h. */
+#include "door/check.h"
+
+#include "base/buf.h"
+#include "base/fd.h"
+#include "base/json.h"
+#include "door/policy_form.h"
+#include "store/secret.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+struct check {
+	bool json;
+	const char *home, *name, *file;
+};
+
+static int usage(void)
+{
+	fputs("usage: cove-door check [--json] [--home DIR] [--name NAME] [FILE|-]\n", stderr);
+	return 2;
+}
+
+static int parse_args(struct check *c, int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++) {
+		const char **value = strcmp(argv[i], "--home") == 0   ? &c->home
+				     : strcmp(argv[i], "--name") == 0 ? &c->name
+								      : NULL;
+
+		if (value && i + 1 < argc)
+			*value = argv[++i];
+		else if (strcmp(argv[i], "--json") == 0)
+			c->json = true;
+		else if (value || c->file || (argv[i][0] == '-' && argv[i][1]))
+			return -EINVAL;
+		else
+			c->file = argv[i];
+	}
+	if (c->file && strcmp(c->file, "-") == 0)
+		c->file = NULL;
+	if (!c->name)
+		c->name = c->file ? c->file : "standard input";
+	return 0;
+}
+
+/* One byte more than a policy may have, so that tree_parse can say so. */
+static int read_text(const struct check *c, struct buf *b, struct err *e)
+{
+	autoclose int own = c->file ? open(c->file, O_RDONLY | O_CLOEXEC) : -1;
+	int fd = c->file ? own : STDIN_FILENO;
+
+	if (fd < 0)
+		return err_errno(e, errno, "read %.100s", c->file);
+	while (buf_len(b) <= DOOR_POLICY_MAX) {
+		size_t room = DOOR_POLICY_MAX + 1 - buf_len(b);
+		uint8_t *p = buf_reserve(b, room < 65536 ? room : 65536);
+		ssize_t n;
+
+		if (!p)
+			return err_set(e, ERR_FULL, ENOMEM, "no memory");
+		n = read(fd, p, room < 65536 ? room : 65536);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return err_errno(e, errno, "read %.100s", c->name);
+		if (n == 0)
+			return 0;
+		buf_commit(b, (size_t)n);
+	}
+	return 0;
+}
+
+/* A missing secret is found here, not when a request would have needed it. */
+static int check_secrets(const struct check *c, const struct policy *p, struct source *src)
+{
+	struct secret_info info;
+	const struct rule *rule;
+	struct state st = {0};
+	const char *name;
+	int r = 0;
+
+	if (!policy_secret(p, 0, &name, &rule))
+		return 0;
+	r = state_open(&st, c->home, false, src->err);
+	for (size_t i = 0; r == 0 && policy_secret(p, i, &name, &rule); i++) {
+		r = secret_find(&st, name, &info, src->err);
+		if (r == -ENOENT)
+			r = source_error(src, rule->line,
+					 "the rule '%.64s' needs the secret %s, which is not set: "
+					 "cove secret set %s",
+					 rule->name, name, name);
+	}
+	state_close(&st);
+	return r;
+}
+
+static int say(const struct check *c, int r, const struct source *src)
+{
+	struct json j;
+	struct buf b;
+
+	if (!c->json) {
+		if (r < 0)
+			fprintf(stderr, "%s\n", src->err->msg);
+		return r < 0;
+	}
+	buf_init(&b, 4096);
+	json_init(&j, &b);
+	json_object_begin(&j);
+	json_kv_bool(&j, "ok", r == 0);
+	if (r < 0) {
+		json_kv_u64(&j, "line", src->line);
+		json_kv_str(&j, "error", src->err->msg);
+	}
+	json_object_end(&j);
+	if (j.error == 0)
+		printf("%s\n", buf_cstr(&b));
+	buf_done(&b);
+	return r < 0 || j.error || fflush(stdout) != 0;
+}
+
+int check_main(int argc, char **argv)
+{
+	struct err e = {0};
+	struct check c = {0};
+	struct source src = {.err = &e};
+	struct policy *p = NULL;
+	struct buf b;
+	int r;
+
+	if (parse_args(&c, argc, argv) < 0)
+		return usage();
+	src.name = c.name;
+	buf_init(&b, DOOR_POLICY_MAX + 65536);
+	r = read_text(&c, &b, &e);
+	if (r == 0)
+		r = policy_parse_at(&p, &src, buf_len(&b) ? (const char *)buf_data(&b) : "",
+				    buf_len(&b));
+	if (r == 0)
+		r = check_secrets(&c, p, &src);
+	policy_free(p);
+	buf_done(&b);
+	return say(&c, r, &src);
+}
+
+int preset_main(int argc, char **argv)
+{
+	const char *text = argc == 2 ? policy_preset(argv[1]) : NULL;
+
+	if (!text) {
+		fputs("usage: cove-door preset closed|balanced|open\n", stderr);
+		return 2;
+	}
+	fputs(text, stdout);
+	return fflush(stdout) != 0;
+}

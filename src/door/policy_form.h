@@ -1,0 +1,101 @@
+/*
+ * What a policy is once it was read: made by policy_parse.c and policy_inject.c, judged by policy.c.
+ * Nobody else includes this, but for the fuzz target, which judges a second time in its own way.
+ */
+#pragma once
+
+#include "door/arena.h"
+#include "door/policy.h"
+#include "door/tree.h"
+
+enum pattern_kind { PATTERN_ANY, PATTERN_NAME, PATTERN_SUFFIX, PATTERN_CIDR };
+
+/* A host as a rule writes it. */
+struct pattern {
+	enum pattern_kind kind;
+	const char *text; /* the name, or the suffix with its dot: ".example.com" */
+	size_t len;
+	struct cidr cidr;
+};
+
+struct texts {
+	const char **items;
+	size_t count;
+};
+
+struct rule_use {
+	uint64_t rate_due; /* see rule_take */
+	uint64_t up, down;
+	bool spent; /* a grant for once */
+};
+
+/* A rule, and what it is for. */
+struct entry {
+	struct rule rule; /* first: a rule that was handed out is its entry */
+	struct pattern *patterns;
+	size_t pattern_count;
+	uint16_t *ports;
+	size_t port_count; /* 0: any */
+	struct texts methods, paths, queries;
+	struct rule_use use;
+	/* A grant's. */
+	uint64_t until_ms; /* 0: for ever */
+	struct entry *older;
+};
+
+struct secret_use {
+	const char *name;
+	const struct rule *rule;
+};
+
+struct policy {
+	struct arena arena; /* holds everything below */
+	struct policy_limits limits;
+	struct entry *entries;
+	size_t entry_count;
+	struct entry *grants; /* the newest first */
+	struct secret_use *secrets;
+	size_t secret_count;
+};
+
+/* Does it ask for something that only a request has? */
+static inline bool entry_has_conditions(const struct entry *e)
+{
+	return e->methods.count || e->paths.count || e->queries.count;
+}
+
+/* Must the door look inside for it? */
+static inline bool entry_looks_inside(const struct entry *e)
+{
+	return entry_has_conditions(e) || e->rule.inject_count || e->rule.client_cert.text ||
+	       e->rule.intercept;
+}
+
+/* Texts against patterns: any byte run is '**'; '*' is one without a slash where segments is set,
+ * and any otherwise. Time is bounded by the product of both lengths. A pattern has at most
+ * POLICY_GLOB_MAX bytes. */
+bool glob_matches(const char *pattern, const char *text, bool segments);
+
+/* A host as a rule writes it, checked: NULL, or what is wrong and how to write it. */
+const char *pattern_parse(struct pattern *ret, struct arena *a, const char *text);
+/* Is every address that it has one that needs `private: true`? */
+bool pattern_is_private(const struct pattern *p);
+
+/* policy_inject.c: the values of `inject` and `client_cert`. */
+struct policy_reading {
+	struct source src;
+	struct policy *policy;
+};
+int inject_parse(struct policy_reading *x, struct entry *r, const struct tree_node *v);
+int client_cert_parse(struct policy_reading *x, struct entry *r, const struct tree_node *v);
+
+/* policy_parse.c, for policy_inject.c. */
+int reading_no_memory(struct policy_reading *x);
+/* Text that is not empty. */
+int reading_text(struct policy_reading *x, const struct tree_node *v, const char **ret);
+int reading_map(struct policy_reading *x, const struct tree_node *v);
+/* "no key 'x' here; did you mean 'y'?" Names ends with NULL. */
+int reading_unknown(struct policy_reading *x, const struct tree_node *v, const char *const *names);
+
+/* policy_parse, and the line of the error. */
+int policy_parse_at(struct policy **ret, struct source *src, const char *text, size_t len);

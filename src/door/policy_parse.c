@@ -1,0 +1,749 @@
+/*
+ * A policy's text, checked against its grammar; see policy.h.
+ *
+ * How it works: tree.c makes a tree, tables of keys say what may stand where, one small function
+ * reads each key. Every complaint has a line, names the key and says what to write. What a rule says
+ * twice over or in vain is an error too: a policy does exactly what it looks like.
+ */
+#include "base/size.h"
+#include "base/str.h"
+#include "door/policy_form.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ASK_MS_MAX = 24 * 3600 * 1000, KEYS_MAX = 24, WORD_MAX = 24, METHOD_MAX = 32 };
+
+struct key {
+	const char *name;
+	int (*read)(struct policy_reading *x, struct entry *r, const struct tree_node *v);
+};
+
+int reading_no_memory(struct policy_reading *x)
+{
+	return err_set(x->src.err, ERR_FULL, ENOMEM, "%.80s: no memory", x->src.name);
+}
+
+/* How many letters must change, for short words. */
+static unsigned distance(const char *a, const char *b)
+{
+	unsigned row[WORD_MAX + 1];
+	size_t n = strlen(b);
+
+	if (strlen(a) > WORD_MAX || n > WORD_MAX)
+		return WORD_MAX;
+	for (unsigned i = 0; i <= n; i++)
+		row[i] = i;
+	for (unsigned i = 0; a[i]; i++) {
+		unsigned diagonal = row[0];
+
+		row[0] = i + 1;
+		for (unsigned k = 1; k <= n; k++) {
+			unsigned best = diagonal + (a[i] != b[k - 1]);
+
+			diagonal = row[k];
+			if (row[k] + 1 < best)
+				best = row[k] + 1;
+			if (row[k - 1] + 1 < best)
+				best = row[k - 1] + 1;
+			row[k] = best;
+		}
+	}
+	return row[n];
+}
+
+int reading_unknown(struct policy_reading *x, const struct tree_node *v, const char *const *names)
+{
+	const char *near = NULL;
+	unsigned least = 4;
+
+	for (; *names; names++)
+		if (distance(v->key, *names) < least) {
+			least = distance(v->key, *names);
+			near = *names;
+		}
+	if (near)
+		return source_error(&x->src, v->key_line, "no key '%.40s' here; did you mean '%s'?",
+				    v->key, near);
+	return source_error(&x->src, v->key_line, "no key '%.40s' here; see docs/policy.md",
+			    v->key);
+}
+
+int reading_map(struct policy_reading *x, const struct tree_node *v)
+{
+	if (v->kind != TREE_MAP || v->count == 0)
+		return source_error(&x->src, v->line, "'%s' must be a mapping (key: value)",
+				    v->key);
+	return 0;
+}
+
+/* Nothing, as YAML writes it. */
+static bool is_null(const struct tree_node *v)
+{
+	return v->kind == TREE_TEXT && !v->quoted &&
+	       (!*v->text || !strcmp(v->text, "~") || !strcasecmp(v->text, "null"));
+}
+
+int reading_text(struct policy_reading *x, const struct tree_node *v, const char **ret)
+{
+	const char *key = v->key ? v->key : "an item of a list";
+
+	if (v->kind != TREE_TEXT)
+		return source_error(&x->src, v->line, "'%s' must be text", key);
+	if (is_null(v) || !*v->text)
+		return source_error(&x->src, v->line,
+				    "'%s' is empty; give it a value or leave it out", key);
+	*ret = arena_strdup(&x->policy->arena, v->text, strlen(v->text));
+	return *ret ? 0 : reading_no_memory(x);
+}
+
+static int read_map(struct policy_reading *x, struct entry *r, const struct tree_node *map,
+		    const struct key *keys)
+{
+	const char *names[KEYS_MAX + 1] = {NULL};
+
+	for (size_t i = 0; keys[i].name; i++)
+		names[i] = keys[i].name;
+	for (const struct tree_node *v = map->first; v; v = v->next) {
+		const struct key *k = keys;
+		int rc;
+
+		while (k->name && strcmp(k->name, v->key) != 0)
+			k++;
+		if (!k->name)
+			return reading_unknown(x, v, names);
+		rc = k->read(x, r, v);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+static const struct tree_node *find(const struct tree_node *map, const char *key)
+{
+	for (const struct tree_node *v = map->first; v; v = v->next)
+		if (strcmp(v->key, key) == 0)
+			return v;
+	return NULL;
+}
+
+/* The items of a list, or the one text that stands for a list of one. */
+static int list_of(struct policy_reading *x, const struct tree_node *v,
+		   const struct tree_node **ret_first, size_t *ret_count)
+{
+	*ret_first = v->kind == TREE_LIST ? v->first : v;
+	*ret_count = v->kind == TREE_LIST ? v->count : 1;
+	if (v->kind == TREE_MAP)
+		return source_error(&x->src, v->line, "'%s' must be text or a list", v->key);
+	if (*ret_count == 0 || is_null(v))
+		return source_error(&x->src, v->line,
+				    "'%s' is empty; give it a value or leave it out", v->key);
+	if (*ret_count > POLICY_LIST_MAX)
+		return source_error(&x->src, v->line, "'%s' has more than %u items", v->key,
+				    POLICY_LIST_MAX);
+	return 0;
+}
+
+/* check returns NULL, or what is wrong with a text. */
+static int read_texts(struct policy_reading *x, const struct tree_node *v, struct texts *ret,
+		      const char *(*check)(const char *text))
+{
+	const struct tree_node *item;
+	size_t count;
+	int r = list_of(x, v, &item, &count);
+
+	if (r < 0)
+		return r;
+	ret->items = arena_array(&x->policy->arena, count, sizeof(*ret->items));
+	if (!ret->items)
+		return reading_no_memory(x);
+	for (size_t i = 0; i < count; i++, item = item->next) {
+		const char *wrong;
+
+		if (item->kind != TREE_TEXT || is_null(item))
+			return source_error(&x->src, item->line, "'%s' has an item that is no text",
+					    v->key);
+		wrong = check(item->text);
+		if (wrong)
+			return source_error(&x->src, item->line, "%s '%.60s': %s", v->key,
+					    item->text, wrong);
+		ret->items[i] = arena_strdup(&x->policy->arena, item->text, strlen(item->text));
+		if (!ret->items[i])
+			return reading_no_memory(x);
+		ret->count++;
+	}
+	return 0;
+}
+
+static int read_bool(struct policy_reading *x, const struct tree_node *v, bool *ret)
+{
+	if (v->kind == TREE_TEXT && !v->quoted && strcmp(v->text, "true") == 0)
+		*ret = true;
+	else if (v->kind != TREE_TEXT || v->quoted || strcmp(v->text, "false") != 0)
+		return source_error(&x->src, v->line, "'%s' must be true or false", v->key);
+	return 0;
+}
+
+static int read_size(struct policy_reading *x, const struct tree_node *v, uint64_t *ret)
+{
+	if (v->kind != TREE_TEXT || !size_parse(v->text, ret) || *ret == 0)
+		return source_error(&x->src, v->line,
+				    "'%s' must be a size above 0, such as 500KiB or 1GiB", v->key);
+	return 0;
+}
+
+static int read_ask_ms(struct policy_reading *x, const struct tree_node *v, uint64_t *ret)
+{
+	if (v->kind != TREE_TEXT || !str_parse_ms(v->text, ret) || *ret == 0 || *ret > ASK_MS_MAX)
+		return source_error(&x->src, v->line,
+				    "'%s' must be a time up to 24h, such as 90s or 5m", v->key);
+	return 0;
+}
+
+bool pattern_is_private(const struct pattern *p)
+{
+	uint8_t last[16];
+	unsigned bits = p->cidr.family == AF_INET ? 32 : 128;
+
+	if (p->kind != PATTERN_CIDR)
+		return false;
+	memcpy(last, p->cidr.addr, sizeof(last));
+	for (unsigned i = p->cidr.bits; i < bits; i++)
+		last[i / 8] |= (uint8_t)(0x80u >> (i % 8));
+	return addr_special(p->cidr.family, p->cidr.addr) && addr_special(p->cidr.family, last);
+}
+
+const char *pattern_parse(struct pattern *ret, struct arena *a, const char *text)
+{
+	bool suffix = str_starts(text, "*.");
+	struct host h;
+
+	*ret = (struct pattern){.kind = PATTERN_ANY};
+	if (strcmp(text, "*") == 0)
+		return NULL;
+	if (strstr(text, "://"))
+		return "a host is written without http:// or https://";
+	if (cidr_parse(&ret->cidr, text) == 0) {
+		ret->kind = PATTERN_CIDR;
+		return NULL;
+	}
+	if (strchr(text, '/'))
+		return "no network: an address, a slash, a length, and only zeros beyond it; a "
+		       "path belongs into `paths`";
+	if (strchr(text, ':'))
+		return "no IPv6 address; a port belongs into `ports`";
+	if (strchr(suffix ? text + 2 : text, '*'))
+		return "a star stands alone or first, as in *.example.com";
+	if (host_parse(&h, suffix ? text + 2 : text) < 0 || h.is_address)
+		return "neither a host name (in other scripts as xn--...) nor an address";
+	ret->kind = suffix ? PATTERN_SUFFIX : PATTERN_NAME;
+	ret->len = strlen(h.text) + suffix;
+	ret->text = arena_alloc(a, ret->len + 1);
+	if (!ret->text)
+		return "no memory";
+	memcpy((char *)(uintptr_t)ret->text, ".", suffix);
+	memcpy((char *)(uintptr_t)ret->text + suffix, h.text, strlen(h.text));
+	return NULL;
+}
+
+static int read_hosts(struct policy_reading *x, struct entry *r, const struct tree_node *v,
+		      enum action action)
+{
+	const struct tree_node *item;
+	size_t count;
+	int rc = list_of(x, v, &item, &count);
+
+	if (rc < 0)
+		return rc;
+	if (r->patterns)
+		return source_error(&x->src, v->key_line,
+				    "'%s': a rule has one of allow, ask and deny; make two rules",
+				    v->key);
+	r->patterns = arena_array(&x->policy->arena, count, sizeof(*r->patterns));
+	if (!r->patterns)
+		return reading_no_memory(x);
+	r->rule.action = action;
+	for (; item && r->pattern_count < count; item = item->next) {
+		const char *wrong = item->kind == TREE_TEXT
+					    ? pattern_parse(&r->patterns[r->pattern_count++],
+							    &x->policy->arena, item->text)
+					    : "must be text";
+
+		if (wrong)
+			return source_error(&x->src, item->line, "%s '%.60s': %s", v->key,
+					    item->text, wrong);
+	}
+	return 0;
+}
+
+static int read_allow(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+{
+	return read_hosts(x, r, v, ACTION_ALLOW);
+}
+
+static int read_ask(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+{
+	return read_hosts(x, r, v, ACTION_ASK);
+}
+
+static int read_deny(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+{
+	return read_hosts(x, r, v, ACTION_DENY);
+}
+
+static int read_name(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+{
+	int rc = reading_text(x, v, &r->rule.name);
+	size_t n;
+
+	if (rc < 0)
+		return rc;
+	n = strlen(r->rule.name);
+	if (n > POLICY_NAME_MAX)
+		return source_error(&x->src, v->line, "'name' is longer than %u bytes",
+				    POLICY_NAME_MAX);
+	for (size_t i = 0, used; i < n; i += used) {
+		uint32_t rune = 0;
+
+		used = str_utf8((const uint8_t *)r->rule.name + i, n - i, &rune);
+		if (!used || str_is_tricky(rune))
+			return source_error(&x->src, v->line,
+					    "'name' has a character that cannot be shown");
+	}
+	return 0;
+}
+
+static int read_ports(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+{
+	const struct tree_node *item;
+	size_t count;
+	int rc = list_of(x, v, &item, &count);
+
+	if (rc < 0)
+		return rc;
+	r->port_count = 0;
+	if (v->kind == TREE_TEXT && strcmp(v->text, "any") == 0)
+		return 0;
+	r->ports = arena_array(&x->policy->arena, count, sizeof(*r->ports));
+	if (!r->ports)
+		return reading_no_memory(x);
+	for (; item && r->port_count < count; item = item->next) {
+		uint64_t port = 0;
+
+		if (item->kind != TREE_TEXT || !str_parse_u64(item->text, UINT16_MAX, &port) ||
+		    port == 0)
+			return source_error(&x->src, item->line,
+					    "'ports' has numbers from 1 to 65535, or is 'any'");
+		r->ports[r->port_count++] = (uint16_t)port;
+	}
+	return 0;
+}
+
+static const char *check_method(const char *text)
+{
+	size_t n = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_");
+
+	return n == 0 || text[n] || n > METHOD_MAX ? "a method is a word in upper case" : NULL;
+}
+
+/* A pattern that no normalised path can equal would be a deny that denies nothing. */
+static const char *check_path(const char *text)
+{
+	if (text[0] != '/')
+		return "a path pattern begins with '/'";
+	if (strlen(text) > POLICY_GLOB_MAX)
+		return "too long";
+	for (const char *p = text; *p; p++)
+		if (*p <= ' ' || *p > '~' || strchr("?#\\\"<>^`{|}", *p))
+			return *p == '?' ? "a query string belongs into `query`"
+					 : "has a character that stands in no path";
+	for (const char *p = text; (p = strchr(p, '/')); p++) {
+		size_t n = strcspn(p + 1, "/");
+
+		if ((n == 0 && p[1]) || (n == 1 && p[1] == '.') ||
+		    (n == 2 && p[1] == '.' && p[2] == '.'))
+			return "paths are matched without '//', '/./' and '/../'";
+	}
+	for (const char *p = text; (p = strchr(p, '%')); p++) {
+		unsigned byte;
+
+		if (strspn(p + 1, "0123456789ABCDEF") < 2)
+			return "an escape is written %XX, in upper case";
+		byte = (unsigned)strtoul((char[]){p[1], p[2], '\0'}, NULL, 16);
+		if (byte <= ' ' - 1 || byte == 0x7f || byte == '/' || byte == '\\' ||
+		    (byte < 0x80 && (strchr("-._~", (int)byte) || (byte >= '0' && byte <= '9') ||
+				     ((byte | 0x20) >= 'a' && (byte | 0x20) <= 'z'))))
+			return "has an escape that no normal path has; write the character itself";
+	}
+	return NULL;
+}
+
+static const char *check_query(const char *text)
+{
+	if (strlen(text) > POLICY_GLOB_MAX)
+		return "too long";
+	for (const char *p = text; *p; p++)
+		if (*p <= ' ' || *p > '~' || *p == '#')
+			return "has a character that stands in no query string";
+	return text[0] == '?' ? "is written without the '?'" : NULL;
+}
+
+static int read_methods(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+{
+	return read_texts(x, v, &r->methods, check_method);
+}
+
+static int read_paths(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+{
+	return read_texts(x, v, &r->paths, check_path);
+}
+
+static int read_query(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+{
+	return read_texts(x, v, &r->queries, check_query);
+}
+
+static int read_private(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+{
+	return read_bool(x, v, &r->rule.private);
+}
+
+static int read_plain_http(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+{
+	return read_bool(x, v, &r->rule.plain_http);
+}
+
+static int read_rate(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+{
+	static const struct {
+		const char *unit;
+		uint64_t ms;
+	} windows[] = {{"/s", 1000}, {"/m", 60000}, {"/h", 3600000}};
+	const char *slash = strchr(v->text, '/');
+	char number[16] = "";
+	uint64_t count = 0;
+
+	if (slash && (size_t)(slash - v->text) < sizeof(number))
+		memcpy(number, v->text, (size_t)(slash - v->text));
+	for (size_t i = 0; slash && i < sizeof(windows) / sizeof(windows[0]); i++)
+		if (strcmp(slash, windows[i].unit) == 0)
+			r->rule.rate_window_ms = windows[i].ms;
+	if (!r->rule.rate_window_ms || !str_parse_u64(number, POLICY_RATE_MAX, &count) || !count)
+		return source_error(
+			&x->src, v->line,
+			"'rate' must be a number from 1 and /s, /m or /h, such as 10/s");
+	r->rule.rate_count = (unsigned)count;
+	return 0;
+}
+
+static int read_bytes_up(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+{
+	return read_size(x, v, &r->rule.bytes_up);
+}
+
+static int read_bytes_down(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+{
+	return read_size(x, v, &r->rule.bytes_down);
+}
+
+static int read_ask_timeout(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+{
+	return read_ask_ms(x, v, &r->rule.ask_timeout_ms);
+}
+
+static int read_tls(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+{
+	r->rule.intercept = strcmp(v->text, "intercept") == 0;
+	if (!r->rule.intercept && strcmp(v->text, "pass") != 0)
+		return source_error(&x->src, v->line, "'tls' must be intercept or pass");
+	return 0;
+}
+
+static const struct key rule_keys[] = {
+	{"name", read_name},
+	{"allow", read_allow},
+	{"ask", read_ask},
+	{"deny", read_deny},
+	{"ports", read_ports},
+	{"methods", read_methods},
+	{"paths", read_paths},
+	{"query", read_query},
+	{"private", read_private},
+	{"plain_http", read_plain_http},
+	{"rate", read_rate},
+	{"bytes_up", read_bytes_up},
+	{"bytes_down", read_bytes_down},
+	{"ask_timeout", read_ask_timeout},
+	{"tls", read_tls},
+	{"inject", inject_parse},
+	{"client_cert", client_cert_parse},
+	{NULL, NULL},
+};
+
+static bool keeps_private(const struct entry *r)
+{
+	for (size_t i = 0; i < r->pattern_count; i++)
+		if (pattern_is_private(&r->patterns[i]))
+			return !r->rule.private && r->rule.action != ACTION_DENY;
+	return false;
+}
+
+/* A credential goes to hosts that are named. */
+static bool is_too_wide(const struct entry *r)
+{
+	for (size_t i = 0; i < r->pattern_count; i++) {
+		const struct pattern *p = &r->patterns[i];
+
+		if (p->kind == PATTERN_ANY ||
+		    (p->kind == PATTERN_SUFFIX && !strchr(p->text + 1, '.')) ||
+		    (p->kind == PATTERN_CIDR &&
+		     p->cidr.bits != (p->cidr.family == AF_INET ? 32 : 128)))
+			return true;
+	}
+	return false;
+}
+
+/* What keys say together. */
+static int check_rule(struct policy_reading *x, const struct entry *r, const struct tree_node *v)
+{
+	static const char *const for_deny[] = {"private",  "plain_http",  "rate",
+					       "bytes_up", "bytes_down",  "tls",
+					       "inject",   "client_cert", NULL};
+	const struct tree_node *tls = find(v, "tls"), *n;
+	bool sends = r->rule.inject_count || r->rule.client_cert.text;
+
+	if (!r->patterns)
+		return source_error(&x->src, v->line,
+				    "a rule needs one of allow, ask and deny, with its hosts");
+	for (size_t i = 0; r->rule.action == ACTION_DENY && for_deny[i]; i++)
+		if ((n = find(v, for_deny[i])))
+			return source_error(&x->src, n->key_line,
+					    "'%s' means nothing in a deny; leave it out", n->key);
+	if (keeps_private(r))
+		return source_error(&x->src, v->line,
+				    "the rule names private addresses; add 'private: true'");
+	if (r->rule.action != ACTION_ASK && (n = find(v, "ask_timeout")))
+		return source_error(&x->src, n->key_line,
+				    "'ask_timeout' is for a rule with 'ask'; leave it out");
+	if (r->rule.plain_http && !r->rule.inject_count)
+		return source_error(&x->src, find(v, "plain_http")->key_line,
+				    "'plain_http' is about 'inject'; 'ports: [80]' is what lets "
+				    "plain HTTP out");
+	if (sends && is_too_wide(r))
+		return source_error(
+			&x->src, v->line,
+			"a credential needs hosts that are named: not '*', a network or "
+			"a top-level domain");
+	if (tls && !r->rule.intercept && entry_looks_inside(r))
+		return source_error(
+			&x->src, tls->key_line,
+			"'tls: pass' cannot be: the rule's other keys need a look inside");
+	return 0;
+}
+
+static int read_rule(struct policy_reading *x, struct entry *r, const struct tree_node *v,
+		     size_t number)
+{
+	static const uint16_t web[] = {443, 80};
+	char name[24];
+	int rc;
+
+	r->rule.line = v->line;
+	r->rule.use = &r->use;
+	if (v->kind != TREE_MAP)
+		return source_error(&x->src, v->line,
+				    "a rule is a mapping, such as '- allow: example.com'");
+	rc = read_map(x, r, v, rule_keys);
+	if (rc == 0)
+		rc = check_rule(x, r, v);
+	if (rc < 0)
+		return rc;
+	if (!find(v, "ports") && r->rule.action != ACTION_DENY) {
+		r->ports = arena_array(&x->policy->arena, 2, sizeof(*r->ports));
+		if (!r->ports)
+			return reading_no_memory(x);
+		memcpy(r->ports, web, sizeof(web));
+		r->port_count = 2;
+	}
+	if (!r->rule.name) {
+		snprintf(name, sizeof(name), "rule %zu", number);
+		r->rule.name = arena_strdup(&x->policy->arena, name, strlen(name));
+	}
+	return r->rule.name ? 0 : reading_no_memory(x);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	const struct entry *x = *(const struct entry *const *)a;
+	const struct entry *y = *(const struct entry *const *)b;
+	int order = strcmp(x->rule.name, y->rule.name);
+
+	return order ? order : (x->rule.line > y->rule.line) - (x->rule.line < y->rule.line);
+}
+
+/* The record and the budgets know a rule by its name. */
+static int check_names(struct policy_reading *x)
+{
+	size_t n = x->policy->entry_count;
+	struct entry **sorted = calloc(n + 1, sizeof(struct entry *));
+	int r = 0;
+
+	if (!sorted)
+		return reading_no_memory(x);
+	for (size_t i = 0; i < n; i++)
+		sorted[i] = &x->policy->entries[i];
+	qsort(sorted, n, sizeof(struct entry *), by_name);
+	for (size_t i = 1; i < n && r == 0; i++)
+		if (strcmp(sorted[i]->rule.name, sorted[i - 1]->rule.name) == 0)
+			r = source_error(&x->src, sorted[i]->rule.line,
+					 "two rules are named '%.64s'; the other is in line %u",
+					 sorted[i]->rule.name, sorted[i - 1]->rule.line);
+	free(sorted);
+	return r;
+}
+
+static int read_version(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+{
+	if (v->kind != TREE_TEXT || v->quoted || strcmp(v->text, "1") != 0)
+		return source_error(&x->src, v->line, "'version' must be 1");
+	return 0;
+}
+
+static int read_connections(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+{
+	uint64_t *n = &x->policy->limits.connections;
+
+	if (v->kind != TREE_TEXT || !str_parse_u64(v->text, DOOR_CONNS_MAX, n) || *n == 0)
+		return source_error(&x->src, v->line, "'connections' must be a number from 1 to %u",
+				    DOOR_CONNS_MAX);
+	return 0;
+}
+
+static int read_bytes(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+{
+	return read_size(x, v, &x->policy->limits.bytes);
+}
+
+static int read_resolver(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+{
+	struct sockaddr_storage *ss = &x->policy->limits.resolver;
+	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)ss;
+	struct sockaddr_in *in = (struct sockaddr_in *)ss;
+	struct host h;
+	uint16_t port;
+
+	if (v->kind != TREE_TEXT || host_parse_authority(&h, v->text, &port) < 0 || !h.is_address)
+		return source_error(&x->src, v->line,
+				    "'resolver' must be an address, such as 127.0.0.1:5353");
+	port = htons(port ? port : 53);
+	if (h.family == AF_INET) {
+		*in = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = port};
+		memcpy(&in->sin_addr, h.addr, 4);
+	} else {
+		*in6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = port};
+		memcpy(&in6->sin6_addr, h.addr, 16);
+	}
+	return 0;
+}
+
+/* The default for rules that ask; it may stand after them, so the second reading sets it. */
+static int read_timeout(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+{
+	uint64_t ms;
+	int rc = read_ask_ms(x, v, &ms);
+
+	for (size_t i = 0; rc == 0 && i < x->policy->entry_count; i++)
+		if (!x->policy->entries[i].rule.ask_timeout_ms)
+			x->policy->entries[i].rule.ask_timeout_ms = ms;
+	return rc;
+}
+
+static int read_rules(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+{
+	struct policy *p = x->policy;
+	int rc;
+
+	if (v->kind != TREE_LIST)
+		return source_error(&x->src, v->line,
+				    "'rules' must be a list; 'rules: []' lets nothing out");
+	if (v->count > DOOR_RULES_MAX)
+		return source_error(&x->src, v->line, "more than %u rules", DOOR_RULES_MAX);
+	p->entries = arena_array(&p->arena, v->count, sizeof(*p->entries));
+	p->secrets = arena_array(&p->arena, DOOR_SECRETS_MAX, sizeof(*p->secrets));
+	if (!p->entries || !p->secrets)
+		return reading_no_memory(x);
+	for (const struct tree_node *i = v->first; i; i = i->next) {
+		size_t n = p->entry_count++;
+
+		rc = read_rule(x, &p->entries[n], i, n + 1);
+		if (rc < 0)
+			return rc;
+	}
+	return check_names(x);
+}
+
+static const struct key top_keys[] = {
+	{"version", read_version},
+	{"connections", read_connections},
+	{"bytes", read_bytes},
+	{"ask_timeout", read_timeout},
+	{"resolver", read_resolver},
+	{"rules", read_rules},
+	{NULL, NULL},
+};
+
+static int read_policy(struct policy_reading *x, const struct tree_node *root)
+{
+	const struct tree_node *timeout;
+	int r;
+
+	if (root->kind != TREE_MAP)
+		return source_error(&x->src, root->line,
+				    "a policy is a mapping with 'version: 1' and 'rules'");
+	if (root->count && !find(root, "version"))
+		return source_error(&x->src, root->line, "'version: 1' is missing");
+	r = read_map(x, NULL, root, top_keys);
+	if (r < 0)
+		return r;
+	if (!find(root, "rules"))
+		return source_error(&x->src, root->line,
+				    "'rules' is missing; 'rules: []' lets nothing out");
+	timeout = find(root, "ask_timeout");
+	if (timeout)
+		(void)read_timeout(x, NULL, timeout);
+	for (size_t i = 0; i < x->policy->entry_count; i++)
+		if (!x->policy->entries[i].rule.ask_timeout_ms)
+			x->policy->entries[i].rule.ask_timeout_ms = DOOR_ASK_MS;
+	return 0;
+}
+
+int policy_parse_at(struct policy **ret, struct source *src, const char *text, size_t len)
+{
+	struct policy_reading x = {.src = *src};
+	struct tree *tree = NULL;
+	int r;
+
+	x.policy = policy_closed();
+	r = x.policy ? tree_parse(&tree, &x.src, text, len) : reading_no_memory(&x);
+	if (r == 0)
+		r = read_policy(&x, tree_root(tree));
+	tree_free(tree);
+	src->line = x.src.line;
+	if (r < 0) {
+		policy_free(x.policy);
+		return r;
+	}
+	*ret = x.policy;
+	return 0;
+}
+
+int policy_parse(struct policy **ret, const char *name, const char *text, size_t len, struct err *e)
+{
+	struct source src = {.name = name, .err = e};
+
+	return policy_parse_at(ret, &src, text, len);
+}

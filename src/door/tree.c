@@ -1,0 +1,275 @@
+/*
+ * libyaml's events into a tree; see tree.h.
+ *
+ * How it works: the parser gives one event after another and looks ahead no further than one line,
+ * so a limit that is passed ends the work at once. The stack of open lists and mappings is an array
+ * of POLICY_DEPTH_MAX levels. All nodes and texts are in one arena.
+ */
+#include "door/tree.h"
+
+#include "base/limits.h"
+#include "door/arena.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yaml.h>
+
+struct tree {
+	struct arena arena;
+	struct tree_node *root;
+};
+
+struct level {
+	struct tree_node *node;
+	struct tree_node **end; /* where the next child goes */
+	const char *key;	/* read, its value is not; NULL otherwise */
+	unsigned key_line;
+};
+
+struct builder {
+	yaml_parser_t yaml;
+	struct tree *tree;
+	struct source *src;
+	const char *text;
+	size_t nodes;
+	struct level levels[POLICY_DEPTH_MAX];
+	unsigned depth;
+	bool ended; /* the document */
+};
+
+int source_error(struct source *s, unsigned line, const char *fmt, ...)
+{
+	char sentence[232];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(sentence, sizeof(sentence), fmt, ap);
+	va_end(ap);
+	s->line = line;
+	return err_set(s->err, ERR_INVALID, EINVAL, "%.80s:%u: %s", s->name, line, sentence);
+}
+
+static int no_memory(struct builder *b)
+{
+	return err_set(b->src->err, ERR_FULL, ENOMEM, "%.80s: no memory", b->src->name);
+}
+
+static int yaml_error(struct builder *b)
+{
+	const char *problem = b->yaml.problem ? b->yaml.problem : "unreadable";
+	size_t line = b->yaml.problem_mark.line + 1;
+
+	if (b->yaml.error == YAML_MEMORY_ERROR)
+		return no_memory(b);
+	if (b->yaml.error == YAML_READER_ERROR) {
+		line = 1;
+		for (size_t i = 0; i < b->yaml.problem_offset; i++)
+			line += b->text[i] == '\n';
+	}
+	return source_error(b->src, (unsigned)line, "not YAML: %s", problem);
+}
+
+static const char *copy_text(struct builder *b, const yaml_event_t *ev, unsigned line)
+{
+	const yaml_char_t *p = ev->data.scalar.value;
+	size_t n = ev->data.scalar.length;
+	const char *copy;
+
+	for (size_t i = 0; i < n; i++)
+		if (p[i] < ' ' || p[i] == 0x7f) {
+			source_error(b->src, line, "text with a line break or a control character");
+			return NULL;
+		}
+	copy = arena_strdup(&b->tree->arena, (const char *)p, n);
+	if (!copy)
+		no_memory(b);
+	return copy;
+}
+
+static int take_key(struct builder *b, struct level *l, const yaml_event_t *ev)
+{
+	unsigned line = (unsigned)ev->start_mark.line + 1;
+
+	if (ev->type != YAML_SCALAR_EVENT)
+		return source_error(b->src, line, "a key must be text, not a list or a mapping");
+	if (l->node->count >= POLICY_KEYS_MAX)
+		return source_error(b->src, line, "more than %u keys in one mapping",
+				    POLICY_KEYS_MAX);
+	l->key = copy_text(b, ev, line);
+	l->key_line = line;
+	if (!l->key)
+		return -EINVAL;
+	for (const struct tree_node *n = l->node->first; n; n = n->next)
+		if (strcmp(n->key, l->key) == 0)
+			return source_error(b->src, line,
+					    "'%.40s' stands here twice, first in line %u; keep one",
+					    l->key, n->key_line);
+	return 0;
+}
+
+/* Into the list or mapping that is open, or as the root. */
+static void place(struct builder *b, struct tree_node *node)
+{
+	struct level *l = b->depth ? &b->levels[b->depth - 1] : NULL;
+
+	if (!l) {
+		b->tree->root = node;
+		return;
+	}
+	node->key = l->key;
+	node->key_line = l->key_line;
+	l->key = NULL;
+	*l->end = node;
+	l->end = &node->next;
+	l->node->count++;
+}
+
+static int take_value(struct builder *b, const yaml_event_t *ev)
+{
+	unsigned line = (unsigned)ev->start_mark.line + 1;
+	struct tree_node *node;
+
+	if (++b->nodes > POLICY_NODES_MAX)
+		return source_error(b->src, line, "more than %u values", POLICY_NODES_MAX);
+	node = arena_alloc(&b->tree->arena, sizeof(*node));
+	if (!node)
+		return no_memory(b);
+	node->line = line;
+	node->text = "";
+	if (ev->type == YAML_SCALAR_EVENT) {
+		node->kind = TREE_TEXT;
+		node->quoted = ev->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
+		node->text = copy_text(b, ev, line);
+		if (!node->text)
+			return -EINVAL;
+		place(b, node);
+		return 0;
+	}
+	node->kind = ev->type == YAML_MAPPING_START_EVENT ? TREE_MAP : TREE_LIST;
+	if (b->depth == POLICY_DEPTH_MAX)
+		return source_error(b->src, line, "nested deeper than %u levels", POLICY_DEPTH_MAX);
+	place(b, node);
+	b->levels[b->depth++] = (struct level){.node = node, .end = &node->first};
+	return 0;
+}
+
+/* Anchors, aliases and tags make a text mean more than it says. */
+static int check_plain(struct builder *b, const yaml_event_t *ev)
+{
+	unsigned line = (unsigned)ev->start_mark.line + 1;
+	const yaml_char_t *anchor = NULL, *tag = NULL;
+
+	if (ev->type == YAML_ALIAS_EVENT) {
+		anchor = ev->data.alias.anchor;
+	} else if (ev->type == YAML_SCALAR_EVENT) {
+		anchor = ev->data.scalar.anchor;
+		tag = ev->data.scalar.tag;
+	} else if (ev->type == YAML_SEQUENCE_START_EVENT) {
+		anchor = ev->data.sequence_start.anchor;
+		tag = ev->data.sequence_start.tag;
+	} else if (ev->type == YAML_MAPPING_START_EVENT) {
+		anchor = ev->data.mapping_start.anchor;
+		tag = ev->data.mapping_start.tag;
+	}
+	if (anchor)
+		return source_error(b->src, line,
+				    "anchors and aliases ('&' and '*') are not taken; "
+				    "quote a text that begins with one");
+	if (tag)
+		return source_error(b->src, line,
+				    "tags ('!') are not taken; quote a text that begins with one");
+	return 0;
+}
+
+static int take_event(struct builder *b, const yaml_event_t *ev)
+{
+	struct level *l = b->depth ? &b->levels[b->depth - 1] : NULL;
+	int r = check_plain(b, ev);
+
+	if (r < 0)
+		return r;
+	switch (ev->type) {
+	case YAML_DOCUMENT_START_EVENT:
+		if (b->ended)
+			return source_error(b->src, (unsigned)ev->start_mark.line + 1,
+					    "a second document; a policy is one");
+		return 0;
+	case YAML_DOCUMENT_END_EVENT:
+		b->ended = true;
+		return 0;
+	case YAML_SEQUENCE_END_EVENT:
+	case YAML_MAPPING_END_EVENT:
+		b->depth--;
+		return 0;
+	case YAML_SCALAR_EVENT:
+	case YAML_SEQUENCE_START_EVENT:
+	case YAML_MAPPING_START_EVENT:
+		if (l && l->node->kind == TREE_MAP && !l->key)
+			return take_key(b, l, ev);
+		return take_value(b, ev);
+	default:
+		return 0;
+	}
+}
+
+static int build(struct builder *b)
+{
+	bool over = false;
+	yaml_event_t ev;
+	int r = 0;
+
+	while (r == 0 && !over) {
+		if (!yaml_parser_parse(&b->yaml, &ev))
+			return yaml_error(b);
+		over = ev.type == YAML_STREAM_END_EVENT;
+		r = take_event(b, &ev);
+		yaml_event_delete(&ev);
+	}
+	if (r == 0 && !b->tree->root)
+		return source_error(b->src, 1,
+				    "empty; the least that is a policy is 'version: 1' and "
+				    "'rules: []', which lets nothing out");
+	return r;
+}
+
+int tree_parse(struct tree **ret, struct source *src, const char *text, size_t len)
+{
+	struct builder b = {.src = src, .text = text};
+	int r;
+
+	if (len > DOOR_POLICY_MAX)
+		return source_error(src, 1, "larger than %u bytes", DOOR_POLICY_MAX);
+	b.tree = calloc(1, sizeof(*b.tree));
+	if (!b.tree)
+		return no_memory(&b);
+	if (!yaml_parser_initialize(&b.yaml)) {
+		tree_free(b.tree);
+		return no_memory(&b);
+	}
+	yaml_parser_set_encoding(&b.yaml, YAML_UTF8_ENCODING);
+	yaml_parser_set_input_string(&b.yaml, (const unsigned char *)text, len);
+	r = build(&b);
+	yaml_parser_delete(&b.yaml);
+	if (r < 0) {
+		tree_free(b.tree);
+		return r;
+	}
+	*ret = b.tree;
+	return 0;
+}
+
+void tree_free(struct tree *t)
+{
+	if (!t)
+		return;
+	arena_done(&t->arena);
+	free(t);
+}
+
+const struct tree_node *tree_root(const struct tree *t)
+{
+	return t->root;
+}

@@ -1,0 +1,43 @@
+/*
+ * YAML (and so JSON) as a small tree whose nodes know their lines. Only the plain part of YAML:
+ * mappings with text as keys, lists, and text. Refused, with the line: anchors and aliases, tags,
+ * more than one document, a key twice, control characters in text, and what goes beyond the limits
+ * (DOOR_POLICY_MAX bytes, POLICY_NODES_MAX nodes, POLICY_DEPTH_MAX levels, POLICY_KEYS_MAX keys).
+ */
+#pragma once
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Whose text is read, for messages: "NAME:LINE: sentence". */
+struct source {
+	const char *name; /* borrowed */
+	unsigned line;	  /* of the last error */
+	struct err *err;  /* may be NULL */
+};
+
+/* Always -EINVAL. */
+int source_error(struct source *s, unsigned line, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+enum tree_kind { TREE_TEXT, TREE_LIST, TREE_MAP };
+
+struct tree_node {
+	enum tree_kind kind;
+	bool quoted; /* a text in quotes: never a number, true, false or nothing */
+	unsigned line;
+	const char *key; /* in a mapping */
+	unsigned key_line;
+	const char *text; /* never NULL; "" for a list or a mapping */
+	size_t count;	  /* of what is below */
+	struct tree_node *first, *next;
+};
+
+struct tree;
+
+/* The root is never NULL: text with no document in it is an error. */
+int tree_parse(struct tree **ret, struct source *src, const char *text, size_t len);
+void tree_free(struct tree *t); /* NULL is fine */
+const struct tree_node *tree_root(const struct tree *t);
