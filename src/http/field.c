@@ -208,6 +208,8 @@ static bool concerns_hop(const char *name, const void *arg)
 	static const char prefix[] = "proxy-";
 	size_t i = 0;
 
+	if (!strchr("cktuhmp", http_lower(name[0])))
+		return false;
 	while (prefix[i] && loose(name[i]) == prefix[i])
 		i++;
 	if (!prefix[i])
@@ -219,20 +221,30 @@ static bool concerns_hop(const char *name, const void *arg)
 	return false;
 }
 
-/* Host and Content-Length stay whatever Connection says: without them the request would be another
- * one for who reads it next. */
-static bool is_named(const struct http_head *h, const char *name)
+/* Fields that a Connection lists get a name that goes, so that the lists stay where they are until
+ * all are read. Host and Content-Length stay whatever it says: without them the request would be
+ * another one for who reads it next. */
+static void rename_listed(struct http_head *h, const char *list)
 {
-	return http_head_has_token(h, "connection", name) && !http_name_is(name, "connection") &&
-	       !http_name_is(name, "host") && !http_name_is(name, "content-length");
+	const char *p;
+	size_t n;
+
+	while (http_list_next(&list, &p, &n)) {
+		if (http_token_is(p, n, "connection") || http_token_is(p, n, "host") ||
+		    http_token_is(p, n, "content-length"))
+			continue;
+		for (size_t i = 0; i < h->field_count; i++) {
+			if (http_token_is(p, n, h->fields[i].name))
+				h->fields[i].name = "keep-alive";
+		}
+	}
 }
 
 void http_head_strip_hop(struct http_head *h)
 {
-	/* The lists are read until the end, so a field that one names gets a name that goes. */
 	for (size_t i = 0; i < h->field_count; i++) {
-		if (is_named(h, h->fields[i].name))
-			h->fields[i].name = "keep-alive";
+		if (http_name_is(h->fields[i].name, "connection"))
+			rename_listed(h, h->fields[i].value);
 	}
 	drop_fields(h, concerns_hop, NULL);
 }
