@@ -364,15 +364,20 @@ static int apply_queries(const struct injection *i, struct http_head *h, struct 
 	return r < 0 ? cannot_stand(i, "a query", e) : 0;
 }
 
+void injection_strip(const struct injection *i, struct http_head *h)
+{
+	for (size_t n = 0; n < i->item_count; n++)
+		if (i->items[n].header)
+			http_head_remove(h, i->items[n].header);
+}
+
 int injection_apply(const struct injection *i, struct http_head *h, struct err *e)
 {
 	bool has_query = false;
 	int r = 0;
 
 	/* All of them first, so that two of one name stay two. */
-	for (size_t n = 0; n < i->item_count; n++)
-		if (i->items[n].header)
-			http_head_remove(h, i->items[n].header);
+	injection_strip(i, h);
 	for (size_t n = 0; n < i->item_count && r == 0; n++) {
 		const struct item *item = &i->items[n];
 

@@ -21,6 +21,8 @@ void injection_free(struct injection *i); /* wipes; cancels what is under way */
 /* Fields of the same names are removed first, whatever their case; Accept-Encoding becomes
  * identity; query parameters of the same names are removed from the target. */
 int injection_apply(const struct injection *i, struct http_head *request, struct err *e);
+/* Removes the fields that it injects. */
+void injection_strip(const struct injection *i, struct http_head *h);
 /* Names of the secrets used, "A,B", for the record. */
 const char *injection_names(const struct injection *i);
 /* The client certificate and key of the rule, or NULL. */

@@ -114,7 +114,7 @@ static void request_done(struct web *w)
 	w->request = w->response = (struct http_head){0};
 	w->request_body = w->response_body = (struct http_body){0};
 	w->has_request = w->request_sent = w->has_response = w->response_sent = false;
-	w->was_asked = w->redacts = false;
+	w->was_asked = w->redacts = w->up_once = false;
 	w->verdict = (struct verdict){0};
 	w->bytes_up = w->bytes_down = 0;
 }
@@ -130,8 +130,8 @@ static void free_idle(struct buf *b, size_t max)
 /* Ready for the next request, or for the last bytes. */
 void web_next(struct web *w)
 {
-	bool keep_up = w->keep_up && w->request_sent && !w->up.ended && buf_len(&w->up.in) == 0 &&
-		       !w->up_identity;
+	bool keep_up = w->keep_up && !w->up_once && w->request_sent && !w->up.ended &&
+		       buf_len(&w->up.in) == 0 && !w->up_identity;
 
 	request_done(w);
 	if (!keep_up)

@@ -207,6 +207,9 @@ int web_move_request(struct web *w, struct err *e)
 		moved |= used > 0 || r > 0;
 		if (r > 0) {
 			w->request_sent = true;
+			/* What is injected cannot be said a second time at the end. */
+			if (w->injection && w->request_body.trailers.text)
+				injection_strip(w->injection, &w->request_body.trailers);
 			if (http_body_write_end(w->request_framing, &w->request_body.trailers,
 						&w->up.out) < 0)
 				return err_errno(e, ENOBUFS, "frame a body");

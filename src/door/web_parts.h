@@ -56,6 +56,7 @@ struct web {
 	struct buf held; /* content that is searched before it goes on */
 	struct ws_relay from_box, from_up;
 	char address[64];
+	bool up_once;	  /* it is told to close after this request */
 	bool up_private;  /* how the upstream was dialled */
 	bool up_identity; /* and with which certificate: not kept for another request */
 };

@@ -289,28 +289,57 @@ static void deny_by_rule(struct web *w)
 
 /* ---- the request's head ---- */
 
+static bool has_odd_body(const struct web *w)
+{
+	static const char *const methods[] = {"GET", "HEAD", "OPTIONS", "DELETE"};
+
+	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
+		if (strcmp(w->request.method, methods[i]) == 0)
+			return w->request_framing != HTTP_NO_BODY;
+	return false;
+}
+
+/* The target in origin form, and with the path that was judged. */
+static int rewrite_target(struct web *w)
+{
+	struct buf target;
+	int r;
+
+	if (w->path[0] != '/')
+		return 0;
+	buf_init(&target, 2 * DOOR_HEAD_MAX);
+	r = buf_append_str(&target, w->path);
+	if (r == 0 && w->query)
+		r = buf_append(&target, "?", 1);
+	if (r == 0 && w->query)
+		r = buf_append_str(&target, w->query);
+	if (r == 0)
+		r = http_head_set_target(&w->request, buf_cstr(&target));
+	buf_done(&target);
+	return r;
+}
+
 /* Written anew: origin form, one Host, our own framing. */
-static int rewrite(struct web *w, const struct http_target *t, bool upgrade, struct err *e)
+static int rewrite(struct web *w, bool upgrade, struct err *e)
 {
 	struct http_head *h = &w->request;
 	bool usual = w->config.port == (w->config.tls ? 443 : 80);
 	bool is_v6 = w->config.host.is_address && w->config.host.family == AF_INET6;
 	char host[sizeof(w->config.host.text) + 16];
-	int r = 0;
+	int r = rewrite_target(w);
 
-	if (t->scheme[0]) {
-		/* The path and what follows are the end of the target. */
-		char *origin = strdup(t->path_len ? t->path : "/");
-
-		r = origin ? http_head_set_target(h, origin) : -ENOMEM;
-		free(origin);
-	}
 	snprintf(host, sizeof(host), usual ? "%s%s%s" : "%s%s%s:%u", is_v6 ? "[" : "",
 		 w->config.host.text, is_v6 ? "]" : "", w->config.port);
 	http_head_strip_hop(h);
+	http_head_strip_overrides(h);
 	http_head_remove(h, "Host");
 	if (r == 0)
 		r = http_head_add(h, "Host", host);
+	/* A server that does not expect a body there would take it for the next request. */
+	if (r == 0 && has_odd_body(w)) {
+		w->up_once = true;
+		r = http_head_add(h, "Connection", "close");
+	}
 	if (r == 0 && w->request_framing == HTTP_CHUNKED)
 		r = http_head_add(h, "Transfer-Encoding", "chunked");
 	if (r == 0 && upgrade)
@@ -339,7 +368,7 @@ static int take_request(struct web *w, struct err *e)
 	if (r < 0)
 		return r;
 	web_judge(w, t.query);
-	return rewrite(w, &t, upgrade, e);
+	return rewrite(w, upgrade, e);
 }
 
 /* One head. 1: there was one, 0: not yet, negative: over. */
