@@ -1,4 +1,5 @@
 /* The resolver in a box, and names behind synthetic addresses. */
+#include "exec_client.h"
 #include "net_client.h"
 #include "tap.h"
 
@@ -457,6 +458,51 @@ TEST(an_address_means_the_name_it_was_given_for)
 	close(fd);
 	close(dns);
 	rig_stop(r);
+}
+
+/* Connects from a process in that group of the test's, and stays until it is killed. */
+static pid_t connect_from(int group, const char *name, uint16_t port)
+{
+	pid_t pid = fork();
+	char path[64];
+	int fd;
+
+	CHECK(pid >= 0);
+	if (pid > 0)
+		return pid;
+	snprintf(path, sizeof(path), "%s/cgroup.procs", name);
+	fd = openat(group, path, O_WRONLY | O_CLOEXEC);
+	CHECK(fd >= 0 && write(fd, "0", 1) == 1);
+	tcp_connect(port);
+	pause();
+	_exit(0);
+}
+
+TEST(whose_a_connection_is)
+{
+	static const char *const groups[] = {"e77", "e4000000", "other", "e77"};
+	static const uint64_t ids[] = {77, 4000000, 0, 77};
+	uint16_t port = 0;
+	char path[128];
+	int group = group_make(path, sizeof(path)), status;
+	struct rig_fds fds = {
+		.fd = {group, tcp_listen(AF_INET, &port),
+		       socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, 4 /* NETLINK_SOCK_DIAG */)},
+		.option = {"--cgroup", "--net-proxy", "--net-diag"},
+		.count = 3};
+	struct rig *r = rig_start_with(&fds);
+
+	for (unsigned i = 0; i < 4; i++) {
+		pid_t pid;
+
+		CHECK(mkdirat(group, groups[i], 0755) == 0 || errno == EEXIST);
+		pid = connect_from(group, groups[i], port);
+		CHECK_EQ(rig_way(r, i)->exec_id, ids[i]);
+		kill(pid, SIGKILL);
+		CHECK_EQ(waitpid(pid, &status, 0), pid);
+	}
+	rig_stop(r);
+	group_remove(group, path);
 }
 
 TAP_MAIN
