@@ -2,8 +2,10 @@
  * Requests that a person decides; see ask.h.
  *
  * An ask is on the door's list until it is answered or its time is over. One that was answered for
- * a while stays on the list as a grant until then, so that a policy that is read again gets it too;
- * only those without an answer are shown and counted.
+ * a while stays on the list until then, and answers whoever asks for the same host and port; only
+ * those without an answer are shown and counted. So an answer says no more than the rule asked: what
+ * the rule allows besides (a private address, methods) stays the rule's, and a policy that does not
+ * ask any more is not answered for.
  */
 #include "door/ask.h"
 
@@ -11,13 +13,13 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/limits.h"
+#include "base/str.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ASK_JSON_MAX = 64 << 10, PATTERN_MAX = DNS_NAME_MAX + 16 };
+enum { ASK_JSON_MAX = 64 << 10, BY_MAX = 64 };
 
 struct ask {
 	struct ask *next;
@@ -33,6 +35,8 @@ struct ask {
 	uint64_t seq;
 	struct ask_wait *waits;
 	bool is_answered, is_allowed;
+	char by[BY_MAX];      /* who answered */
+	struct ev_defer tell; /* the answer that is there already */
 };
 
 static bool is_same(const char *a, const char *b)
@@ -49,6 +53,7 @@ static void ask_free(struct ask *a)
 	if (a->call.id)
 		clerk_cancel(a->door->clerk, &a->call);
 	ev_timer_stop(a->door->ev, &a->timer);
+	ev_defer_cancel(a->door->ev, &a->tell);
 	free(a->host);
 	free(a->method);
 	free(a->path);
@@ -90,6 +95,13 @@ static void tell(struct ask *a, bool is_allowed, const char *by)
 		w->ask = NULL;
 		w->on_answer(w, is_allowed, by);
 	}
+}
+
+static void on_tell(struct ev_defer *t)
+{
+	struct ask *a = container(t, struct ask, tell);
+
+	tell(a, a->is_allowed, a->by);
 }
 
 static void decide(struct ask *a, bool is_allowed, const char *by)
@@ -153,6 +165,7 @@ static int ask_new(struct ask **ret, struct door *d, const struct ask_what *what
 	a->since_ms = clock_wall_ms();
 	a->timeout_ms = what->timeout_ms ? what->timeout_ms : DOOR_ASK_MS;
 	a->timer.on_timer = on_timer;
+	a->tell.on_defer = on_tell;
 	a->call.on_answer = on_recorded;
 	if (r < 0) {
 		ask_free(a);
@@ -162,15 +175,22 @@ static int ask_new(struct ask **ret, struct door *d, const struct ask_what *what
 	return 0;
 }
 
-static struct ask *find_same(const struct door *d, const struct ask_what *what, unsigned *ret_count)
+/* One that waits for the same answer, or has one that holds for it. */
+static struct ask *find_same(struct door *d, const struct ask_what *what, unsigned *ret_count)
 {
 	struct ask *found = NULL;
+	uint64_t now = clock_wall_ms();
 
 	*ret_count = 0;
-	for (struct ask *a = d->asks; a; a = a->next) {
+	for (struct ask *a = d->asks, *next; a; a = next) {
+		bool is_place = a->port == what->port && is_same(a->host, what->host);
+
+		next = a->next;
 		*ret_count += !a->is_answered;
-		if (!a->is_answered && a->port == what->port && is_same(a->host, what->host) &&
-		    is_same(a->method, what->method) && is_same(a->path, what->path))
+		if (a->is_answered && a->until_ms <= now && !a->waits)
+			ask_remove(a);
+		else if (is_place && (a->is_answered || (is_same(a->method, what->method) &&
+							 is_same(a->path, what->path))))
 			found = a;
 	}
 	return found;
@@ -201,6 +221,8 @@ int ask_start(struct door *d, struct ask_wait *w, const struct ask_what *what)
 	w->ask = a;
 	w->next = a->waits;
 	a->waits = w;
+	if (a->is_answered)
+		ev_defer(d->ev, &a->tell);
 	return 0;
 }
 
@@ -216,16 +238,6 @@ void ask_cancel(struct ask_wait *w)
 			break;
 		}
 	w->ask = NULL;
-}
-
-static int grant(const struct ask *a, struct err *e)
-{
-	bool is_v6 = strchr(a->host, ':');
-	char pattern[PATTERN_MAX];
-
-	snprintf(pattern, sizeof(pattern), is_v6 ? "[%s]:%u" : "%s:%u", a->host, a->port);
-	return policy_grant(a->door->policy, a->is_allowed ? ACTION_ALLOW : ACTION_DENY, pattern,
-			    a->until_ms, false, e);
 }
 
 int ask_answer(struct door *d, uint64_t id, bool allow, uint64_t for_ms, const char *by,
@@ -244,29 +256,12 @@ int ask_answer(struct door *d, uint64_t id, bool allow, uint64_t for_ms, const c
 			       (unsigned long long)id);
 	if (for_ms && granted >= DOOR_GRANTS_MAX)
 		return err_set(e, ERR_LIMIT, ENOBUFS, "too many answers that still hold");
-	a->is_allowed = allow;
 	a->until_ms = for_ms ? clock_wall_ms() + for_ms : 0;
-	if (for_ms && grant(a, e) < 0)
-		return -EINVAL;
-	decide(a, allow, by ? by : "somebody");
-	if (!for_ms) {
+	str_copy(a->by, sizeof(a->by), by ? by : "somebody");
+	decide(a, allow, a->by);
+	if (!for_ms)
 		ask_remove(a);
-		return 0;
-	}
 	return 0;
-}
-
-void asks_grant_again(struct door *d)
-{
-	struct err e;
-
-	for (struct ask *a = d->asks, *next; a; a = next) {
-		next = a->next;
-		/* An answer that no longer holds, or cannot be kept, is not an answer: the next
-		 * request is asked about again. */
-		if (a->is_answered && (a->until_ms <= clock_wall_ms() || grant(a, &e) < 0))
-			ask_remove(a);
-	}
 }
 
 static int list_one(const struct ask *a, int (*on_ask)(void *arg, const char *json), void *arg)

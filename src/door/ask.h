@@ -33,6 +33,4 @@ int ask_answer(struct door *d, uint64_t id, bool allow, uint64_t for_ms, const c
 /* One JSON object per ask, in order. */
 int asks_list(struct door *d, int (*on_ask)(void *arg, const char *json), void *arg);
 unsigned asks_count(const struct door *d);
-/* After a new policy was read: answers that still hold are added to it. */
-void asks_grant_again(struct door *d);
 void asks_free(struct door *d);

@@ -93,7 +93,6 @@ static void use_policy(struct reload *l)
 		fresh = policy_closed();
 	policy_carry_over(fresh, old);
 	d->policy = fresh;
-	asks_grant_again(d);
 	resolver_use(d->resolver, &policy_limits(fresh)->resolver);
 	d->trouble = l->error;
 	d->cut = conns_judge_again(d);

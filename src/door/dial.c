@@ -33,7 +33,8 @@ const char *dial_refused(struct door *door, const struct host *address, uint16_t
 	struct verdict v;
 
 	policy_judge_connect(door->policy, address, port, clock_wall_ms(), &v);
-	if (v.action == ACTION_DENY && v.addresses)
+	/* Without a rule it only means that none is about addresses. */
+	if (v.action == ACTION_DENY && v.rule)
 		return denied;
 	if (private || control_is_off("door-private"))
 		return NULL;
