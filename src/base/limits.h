@@ -153,6 +153,10 @@
 #define LIST_ENTRIES_MAX  1000000u    /* names of one directory */
 #define LIST_BYTES_MAX	  (64u << 20) /* of one directory's listing, as it came */
 
+/* Ports of a box on the host (src/core/forward.c). */
+#define FORWARD_CONNS_MAX 240u	      /* at once; the next wait: a client has 256 requests */
+#define FORWARD_QUEUE_MAX (1u << 20) /* bytes for the keeper beyond which nothing is read */
+
 /* The command line (src/cli). */
 #define TABLE_BYTES_MAX (16u << 20)  /* text of one table */
 #define LINE_BYTES_MAX	(960u << 10) /* a shell line read from stdin: what one frame carries */

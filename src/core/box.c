@@ -10,7 +10,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/str.h"
-#include "core/core.h"
+#include "core/door.h"
 #include "core/life.h"
 #include "storage/tree.h"
 #include "wire/msg.h"
@@ -134,14 +134,19 @@ static void event_open(struct cove *cove, const struct spec *spec)
 
 /* Starts the box just made, which we have claimed. If it does not start nothing is left of it.
  * Takes claim_fd. */
-static int start_new(struct cove *cove, const struct spec *spec, const struct image *image,
+static int start_new(struct cove *cove, const struct core_spec *s, const struct image *image,
 		     int claim_fd, struct conn **ret, struct err *e)
 {
+	const struct spec *spec = &s->spec;
 	struct conn *conn = NULL;
 	/* Held past a failure, so that nobody else finds the box half-made. */
 	autoclose int kept = fcntl(claim_fd, F_DUPFD_CLOEXEC, 3);
-	int r = life_spawn(cove, spec, image, claim_fd, &conn, e);
+	int r = network_write(cove, s, claim_fd, e);
 
+	if (r == 0)
+		r = life_spawn(cove, spec, image, claim_fd, &conn, e);
+	else
+		close(claim_fd);
 	if (r == 0 && !spec->one_shot)
 		r = conn_hello(conn, START_WAIT_MS, e);
 	if (r == 0) {
@@ -156,8 +161,10 @@ static int start_new(struct cove *cove, const struct spec *spec, const struct im
 	return r;
 }
 
-int box_create(struct cove *cove, const struct spec *spec, struct cove_box **ret, struct err *e)
+int box_create(struct cove *cove, struct core_spec *s, const struct cove_box_options *o,
+	       struct cove_box **ret, struct err *e)
 {
+	const struct spec *spec = &s->spec;
 	autoclose int claim_fd = -1;
 	struct conn *conn = NULL;
 	struct image image;
@@ -167,11 +174,13 @@ int box_create(struct cove *cove, const struct spec *spec, struct cove_box **ret
 		r = state_make(&cove->state, e);
 	/* What can be known to fail is known before anything is made of the box. */
 	if (r == 0)
+		r = network_choose(cove, s, o, e);
+	if (r == 0)
 		r = life_image(cove, spec->image, &image, e);
 	if (r == 0)
 		r = record_create(&cove->state, spec, &claim_fd, e);
 	if (r == 0)
-		r = start_new(cove, spec, &image, take_fd(claim_fd), &conn, e);
+		r = start_new(cove, s, &image, take_fd(claim_fd), &conn, e);
 	if (r == 0 && spec->one_shot)
 		core_sweep(cove);
 	if (r == 0)
@@ -196,7 +205,7 @@ static int create(struct cove *cove, const struct cove_box_options *options, str
 		r = core_spec_init(&s, &o, NULL, NULL, e);
 		if (r < 0)
 			return r;
-		r = box_create(cove, &s.spec, ret, e);
+		r = box_create(cove, &s, &o, ret, e);
 		core_spec_done(&s);
 		if (r != -EEXIST || o.name)
 			return r;

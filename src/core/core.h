@@ -7,6 +7,7 @@
  *	box.c	    boxes and handles as a caller sees them; options.c what a caller asks for
  *	life.c	    getting a box to run or joining it; end.c ending and deleting it
  *	session.c   a caller's own id -> one box
+ *	door.c	    policies, live rules, asks; network.c those of a new box; forward.c ports
  *	exec.c	    commands; result.c their results
  *	put.c get.c files.c	files in and out
  *	logs.c history.c	output and events of boxes that may not run
@@ -115,6 +116,11 @@ struct core_spec {
 	char name[BOX_NAME_MAX + 1];
 	char *text[SPEC_MOUNT_MAX + 1]; /* owned */
 	size_t text_count;
+	char net[32]; /* spec.net; empty before network_choose (door.h) */
+	char *policy; /* owned; the text where that is "file" */
+	size_t policy_len;
+	const char *const *allow; /* borrowed from the options */
+	const char *const *deny;
 };
 /* session NULL: a plain box. name NULL: options->name, or a fresh one. */
 int core_spec_init(struct core_spec *ret, const struct cove_box_options *options, const char *name,

@@ -43,6 +43,10 @@ static int run_door(struct cove *cove, char *const argv[], int input, int stream
 
 	if (r < 0)
 		return r;
+	if (!cove->door_path[0])
+		return err_set(e, ERR_UNSUPPORTED, ENOENT,
+			       "cove-door, which reads policies, is not installed: install Cove "
+			       "again, or set COVE_LIBEXEC to where it is");
 	if (!text || pipe2(out, O_CLOEXEC) < 0)
 		return err_errno(e, text ? errno : ENOMEM, "run cove-door");
 	posix_spawn_file_actions_init(&actions);
@@ -95,7 +99,7 @@ static int check_text(struct cove *cove, const char *name, const char *text, siz
 		       said[0] ? said : "cove-door ended without a word: install Cove again");
 }
 
-static int preset_text(struct cove *cove, const char *preset, char **ret, struct err *e)
+int net_preset_text(struct cove *cove, const char *preset, char **ret, struct err *e)
 {
 	char *argv[] = {(char *)"cove-door", (char *)"preset", (char *)(uintptr_t)preset, NULL};
 	int status, r = run_door(cove, argv, -1, 1, ret, &status, e);
@@ -172,6 +176,9 @@ int net_choose(struct cove *cove, const char *net, struct net_choice *ret, struc
 		r = net_default(&cove->state, ret->policy, e);
 		if (r == 0 && strcmp(ret->policy, "file") == 0)
 			r = net_default_text(&cove->state, &ret->text, &ret->len, e);
+		/* A secret that it names may be gone since. */
+		if (r == 0 && ret->text)
+			r = check_text(cove, "the default policy", ret->text, ret->len, e);
 	} else if (net_is_preset(net)) {
 		str_copy(ret->policy, sizeof(ret->policy),
 			 strcmp(net, "none") == 0 ? "closed" : net);
@@ -207,9 +214,12 @@ static int tell(struct cove *cove, const char *box, const char *const *words, co
 	struct wire_frame f;
 	struct wire_say say;
 	struct buf list;
+	autoclose int box_fd = -1;
 	uint32_t id;
-	int r = conn_connect(cove->state.run_fd, box, &c, e);
+	int r = box_open_dir(cove, box, &box_fd, e);
 
+	if (r == 0)
+		r = conn_connect(cove->state.run_fd, box, &c, e);
 	if (r < 0)
 		return r;
 	buf_init(&list, 64 << 10);
@@ -304,8 +314,9 @@ static int box_text(struct cove *cove, const char *box, char **ret, struct err *
 		return r;
 	r = fd_read_file(fd, NET_POLICY_FILE, DOOR_POLICY_MAX, &policy, &len);
 	if (r == -ENOENT)
-		r = preset_text(cove, net_is_closed(record.spec.net) ? "closed" : record.spec.net,
-				&policy, e);
+		r = net_preset_text(cove,
+				    net_is_closed(record.spec.net) ? "closed" : record.spec.net,
+				    &policy, e);
 	else if (r < 0)
 		err_errno(e, -r, "read the policy of '%s'", box);
 	record_done(&record);
@@ -330,7 +341,8 @@ int cove_policy_text(struct cove *cove, const char *box, const char *preset, cha
 		     struct cove_error *err)
 {
 	struct err e = {0};
-	int r = box ? box_text(cove, box, ret_text, &e) : preset_text(cove, preset, ret_text, &e);
+	int r = box ? box_text(cove, box, ret_text, &e)
+		    : net_preset_text(cove, preset, ret_text, &e);
 
 	return core_return(cove, box, r, &e, err);
 }
@@ -347,7 +359,7 @@ static int apply(struct cove *cove, const char *box, const char *net, uint64_t *
 	if (r < 0)
 		return r;
 	if (!choice.text) {
-		r = preset_text(cove, choice.policy, &choice.text, e);
+		r = net_preset_text(cove, choice.policy, &choice.text, e);
 		choice.len = r == 0 ? strlen(choice.text) : 0;
 	}
 	if (r == 0) {
@@ -380,8 +392,10 @@ int cove_policy_set_default(struct cove *cove, const char *net, struct cove_erro
 	int r = net_choose(cove, net ? net : "balanced", &choice, &e);
 
 	if (r == 0) {
-		r = net_set_default(&cove->state, choice.text ? NULL : choice.policy, choice.text,
-				    choice.len, &e);
+		r = state_make(&cove->state, &e);
+		if (r == 0)
+			r = net_set_default(&cove->state, choice.policy, choice.text, choice.len,
+					    &e);
 		net_choice_done(&choice);
 	}
 	return core_return(cove, NULL, r, &e, err);

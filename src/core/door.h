@@ -14,5 +14,19 @@ struct net_choice {
 int net_choose(struct cove *cove, const char *net, struct net_choice *ret, struct err *e);
 void net_choice_done(struct net_choice *c);
 
+/* The text of a preset; owned. */
+int net_preset_text(struct cove *cove, const char *preset, char **ret, struct err *e);
+
 /* Checks "HOST[:PORT]". */
 int net_check_pattern(struct cove *cove, const char *pattern, struct err *e);
+
+/* ---- network.c: of a box that is made or opened ---- */
+
+/* Settles spec.net and what goes with it; once. Nothing is made before it. */
+int network_choose(struct cove *cove, struct core_spec *s, const struct cove_box_options *o,
+		   struct err *e);
+/* Into the directory of a box just made. */
+int network_write(struct cove *cove, const struct core_spec *s, int box_fd, struct err *e);
+/* ERR_CONFLICT and the remedy where a box has not the network that was asked for. */
+int network_agrees(struct cove *cove, const struct spec *have, const struct cove_box_options *o,
+		   struct err *e);

@@ -29,8 +29,10 @@ int life_image(struct cove *cove, const char *name, struct image *ret, struct er
 int life_spawn(struct cove *cove, const struct spec *spec, const struct image *image, int claim_fd,
 	       struct conn **ret, struct err *e);
 
-/* Makes and starts a box from a checked spec. A one-shot box may still be starting afterwards. */
-int box_create(struct cove *cove, const struct spec *spec, struct cove_box **ret, struct err *e);
+/* Makes and starts a box from a checked spec, with the network of o. A one-shot box may still be
+ * starting afterwards. */
+int box_create(struct cove *cove, struct core_spec *s, const struct cove_box_options *o,
+	       struct cove_box **ret, struct err *e);
 
 /* Claims the box, waiting so long for whoever has it. -ENOENT if the box is gone by then. */
 int life_claim(struct cove *cove, const char *name, int box_fd, int timeout_ms, struct err *e);

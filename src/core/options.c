@@ -239,4 +239,5 @@ void core_spec_done(struct core_spec *s)
 	for (size_t i = 0; i < s->text_count; i++)
 		free(s->text[i]);
 	s->text_count = 0;
+	free(take_ptr(s->policy));
 }

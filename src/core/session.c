@@ -11,7 +11,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/str.h"
-#include "core/core.h"
+#include "core/door.h"
 #include "core/life.h"
 #include "core/view.h"
 
@@ -178,7 +178,8 @@ static bool asks_nothing(const struct cove_box_options *o, const struct spec *as
 	return !asked->limits_asked && !o->expire && !o->storage && !o->strict && !o->image &&
 	       !o->workspace && !o->user && !o->cwd && !o->persistence && !o->timeout_ms &&
 	       !(o->env && o->env[0]) && !(o->labels && o->labels[0]) &&
-	       !(o->mounts && o->mounts[0]);
+	       !(o->mounts && o->mounts[0]) && !o->net && !(o->allow && o->allow[0]) &&
+	       !(o->deny && o->deny[0]);
 }
 
 static int check_agrees(struct cove *cove, const struct cove_box_options *o,
@@ -193,14 +194,17 @@ static int check_agrees(struct cove *cove, const struct cove_box_options *o,
 	if (r < 0)
 		return r;
 	r = spec_agrees(&record.spec, o, asked, e);
+	if (r == 0)
+		r = network_agrees(cove, &record.spec, o, e);
 	record_done(&record);
 	return r;
 }
 
 /* Joining first is the common case. */
-static int open_named(struct cove *cove, const struct cove_box_options *o, const struct spec *spec,
+static int open_named(struct cove *cove, const struct cove_box_options *o, struct core_spec *s,
 		      struct cove_box **ret, struct err *e)
 {
+	const struct spec *spec = &s->spec;
 	int r = -ENOENT;
 
 	for (int i = 0; i < OPEN_TRIES; i++) {
@@ -214,7 +218,7 @@ static int open_named(struct cove *cove, const struct cove_box_options *o, const
 			if (r == 0)
 				event_open(cove, spec->name);
 		} else if (r == -ENOENT) {
-			r = box_create(cove, spec, ret, e);
+			r = box_create(cove, s, o, ret, e);
 		}
 		/* -ENOENT: it was removed under our hands; the image's own ENOENT comes again. */
 		if (r != -EEXIST && !(r == -ENOENT && box_fd >= 0))
@@ -245,7 +249,7 @@ static int open_session(struct cove *cove, const char *session, const char *pref
 	if (r < 0)
 		return r;
 	core_sweep(cove);
-	r = open_named(cove, &o, &s.spec, ret, e);
+	r = open_named(cove, &o, &s, ret, e);
 	core_spec_done(&s);
 	return r;
 }

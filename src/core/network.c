@@ -1,0 +1,187 @@
+/*
+ * The network of a box that is being made, and of one that is opened again.
+ *
+ * What a caller asks for is settled before anything is made: a policy file is read and checked,
+ * inline rules are checked. A preset without inline rules needs neither a file nor another program,
+ * which is the common case and stays as fast as no network at all. A box that is closed has no way
+ * to a door, so one with inline rules beside `closed` has that preset's text as a file of its own.
+ */
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/str.h"
+#include "core/door.h"
+#include "store/net.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool has_items(const char *const *list)
+{
+	return list && list[0];
+}
+
+static int check_patterns(struct cove *cove, const char *const *list, size_t *count, struct err *e)
+{
+	int r = 0;
+
+	for (; list && *list && r == 0; list++) {
+		if (++*count > DOOR_GRANTS_MAX)
+			return err_set(e, ERR_LIMIT, E2BIG,
+				       "more than %u inline rules: write a policy file instead",
+				       DOOR_GRANTS_MAX);
+		r = net_check_pattern(cove, *list, e);
+	}
+	return r;
+}
+
+int network_choose(struct cove *cove, struct core_spec *s, const struct cove_box_options *o,
+		   struct err *e)
+{
+	bool has_rules = has_items(o->allow) || has_items(o->deny);
+	struct net_choice choice;
+	size_t count = 0;
+	int r;
+
+	if (s->net[0])
+		return 0;
+	r = net_choose(cove, o->net, &choice, e);
+	if (r < 0)
+		return r;
+	if (has_rules && net_is_closed(choice.policy)) {
+		r = net_preset_text(cove, "closed", &choice.text, e);
+		choice.len = r == 0 ? strlen(choice.text) : 0;
+		str_copy(choice.policy, sizeof(choice.policy), "file");
+	}
+	if (r == 0)
+		r = check_patterns(cove, o->allow, &count, e);
+	if (r == 0)
+		r = check_patterns(cove, o->deny, &count, e);
+	if (r == 0) {
+		str_copy(s->net, sizeof(s->net), choice.policy);
+		s->spec.net = s->net;
+		s->allow = o->allow;
+		s->deny = o->deny;
+		s->policy_len = choice.len;
+		s->policy = take_ptr(choice.text);
+	}
+	net_choice_done(&choice);
+	return r;
+}
+
+static int add_grants(int box_fd, bool allow, const char *const *list, struct err *e)
+{
+	uint64_t now = clock_wall_ms();
+	int r = 0;
+
+	for (; list && *list && r == 0; list++)
+		r = net_grant_add(box_fd, allow, *list, 0, now, e);
+	return r;
+}
+
+int network_write(struct cove *cove, const struct core_spec *s, int box_fd, struct err *e)
+{
+	int r = 0;
+
+	if (s->policy) {
+		r = fd_write_file(box_fd, NET_POLICY_FILE, s->policy, s->policy_len, 0600,
+				  !s->spec.one_shot);
+		if (r < 0)
+			return state_error(&cove->state, -r, "keep the policy", e);
+	}
+	r = add_grants(box_fd, true, s->allow, e);
+	/* One host both allowed and denied is denied. */
+	return r < 0 ? r : add_grants(box_fd, false, s->deny, e);
+}
+
+/* ---- a box that is there already ---- */
+
+/* Is what it has the policy that was asked for? Negative errno. */
+static int is_policy(struct cove *cove, const struct spec *have, int box_fd, const char *net,
+		     bool *ret, struct err *e)
+{
+	autofree char *text = NULL;
+	struct net_choice choice;
+	size_t len = 0;
+	int r = net_choose(cove, net, &choice, e);
+
+	if (r < 0)
+		return r;
+	r = fd_read_file(box_fd, NET_POLICY_FILE, DOOR_POLICY_MAX, &text, &len);
+	if (r == -ENOENT) {
+		*ret = !choice.text &&
+		       strcmp(choice.policy, net_is_closed(have->net) ? "closed" : have->net) == 0;
+		r = 0;
+	} else if (r < 0) {
+		err_errno(e, -r, "read the policy of box '%s'", have->name);
+	} else {
+		if (!choice.text) {
+			r = net_preset_text(cove, choice.policy, &choice.text, e);
+			choice.len = r == 0 ? strlen(choice.text) : 0;
+		}
+		*ret = r == 0 && len == choice.len && memcmp(text, choice.text, len) == 0;
+	}
+	net_choice_done(&choice);
+	return r;
+}
+
+/* A line "allow|deny UNTIL_MS PATTERN" that holds for ever. */
+static bool has_grant(const char *grants, const char *verb, const char *pattern)
+{
+	char line[DNS_NAME_MAX + 64];
+	size_t len = (size_t)snprintf(line, sizeof(line), "%s 0 %s\n", verb, pattern);
+	const char *at = grants;
+
+	while (at && len < sizeof(line) && (at = strstr(at, line)) != NULL) {
+		if (at == grants || at[-1] == '\n')
+			return true;
+		at++;
+	}
+	return false;
+}
+
+static int grants_agree(const struct spec *have, const char *grants, const char *verb,
+			const char *const *list, struct err *e)
+{
+	for (; list && *list; list++)
+		if (!has_grant(grants, verb, *list))
+			return err_set(e, ERR_CONFLICT, EBUSY,
+				       "box '%s' was opened without --%s %.60s; leave it out, or "
+				       "say it now: cove %s %s %.60s",
+				       have->name, verb, *list, verb, have->name, *list);
+	return 0;
+}
+
+int network_agrees(struct cove *cove, const struct spec *have, const struct cove_box_options *o,
+		   struct err *e)
+{
+	autofree char *grants = NULL;
+	autoclose int box_fd = -1;
+	bool same = true;
+	int r;
+
+	if (!o->net && !has_items(o->allow) && !has_items(o->deny))
+		return 0;
+	r = box_open_dir(cove, have->name, &box_fd, e);
+	if (r == 0 && o->net)
+		r = is_policy(cove, have, box_fd, o->net, &same, e);
+	if (r < 0)
+		return r;
+	if (!same && net_is_closed(have->net))
+		return err_set(e, ERR_CONFLICT, EBUSY,
+			       "box '%s' was opened with --net closed, not %.60s; leave it out, or "
+			       "remove the box first (cove close --delete)",
+			       have->name, o->net);
+	if (!same)
+		return err_set(e, ERR_CONFLICT, EBUSY,
+			       "box '%s' has another policy than --net %.60s; leave it out, or "
+			       "change it: cove policy apply %s %.60s",
+			       have->name, o->net, have->name, o->net);
+	r = fd_read_file(box_fd, NET_GRANTS_FILE, DOOR_POLICY_MAX, &grants, NULL);
+	if (r < 0 && r != -ENOENT)
+		return err_errno(e, -r, "read the live rules of box '%s'", have->name);
+	r = grants_agree(have, grants, "allow", o->allow, e);
+	return r < 0 ? r : grants_agree(have, grants, "deny", o->deny, e);
+}
