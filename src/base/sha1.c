@@ -8,37 +8,65 @@ static uint32_t rotl(uint32_t v, unsigned n)
 	return v << n | v >> (32 - n);
 }
 
-/* The function and the constant of round i. */
-static uint32_t mix(unsigned i, uint32_t b, uint32_t c, uint32_t d)
-{
-	if (i < 20)
-		return ((b & c) | (~b & d)) + 0x5a827999;
-	if (i < 40)
-		return (b ^ c ^ d) + 0x6ed9eba1;
-	if (i < 60)
-		return ((b & c) | (b & d) | (c & d)) + 0x8f1bbcdc;
-	return (b ^ c ^ d) + 0xca62c1d6;
-}
+/* One round; the variables take turns instead of being moved. */
+#define ROUND(f, k, a, b, c, d, e, word)                         \
+	do {                                                     \
+		(e) += rotl((a), 5) + f(b, c, d) + (k) + (word); \
+		(b) = rotl((b), 30);                             \
+	} while (0)
+
+#define CHOOSE(x, y, z)	  ((z) ^ ((x) & ((y) ^ (z))))
+#define PARITY(x, y, z)	  ((x) ^ (y) ^ (z))
+#define MAJORITY(x, y, z) (((x) & (y)) | ((z) & ((x) | (y))))
+
+/* The next word of the schedule, of which sixteen are kept. */
+#define NEXT(i)      \
+	(w[(i)&15] = \
+		 rotl(w[((i) + 13) & 15] ^ w[((i) + 8) & 15] ^ w[((i) + 2) & 15] ^ w[(i)&15], 1))
+
+#define FIVE(f, k, word, i)                                \
+	do {                                               \
+		ROUND(f, k, a, b, c, d, e, word(i));       \
+		ROUND(f, k, e, a, b, c, d, word((i) + 1)); \
+		ROUND(f, k, d, e, a, b, c, word((i) + 2)); \
+		ROUND(f, k, c, d, e, a, b, word((i) + 3)); \
+		ROUND(f, k, b, c, d, e, a, word((i) + 4)); \
+	} while (0)
+
+#define TWENTY(f, k, i)                     \
+	do {                                \
+		FIVE(f, k, NEXT, i);        \
+		FIVE(f, k, NEXT, (i) + 5);  \
+		FIVE(f, k, NEXT, (i) + 10); \
+		FIVE(f, k, NEXT, (i) + 15); \
+	} while (0)
+
+#define GIVEN(i) (w[i])
 
 static void compress(uint32_t state[5], const uint8_t block[64])
 {
-	uint32_t w[80], v[5];
+	uint32_t a = state[0], b = state[1], c = state[2], d = state[3], e = state[4];
+	uint32_t w[16];
 
 	for (int i = 0; i < 16; i++)
 		w[i] = (uint32_t)block[4 * i] << 24 | (uint32_t)block[4 * i + 1] << 16 |
 		       (uint32_t)block[4 * i + 2] << 8 | block[4 * i + 3];
-	for (int i = 16; i < 80; i++)
-		w[i] = rotl(w[i - 3] ^ w[i - 8] ^ w[i - 14] ^ w[i - 16], 1);
-	memcpy(v, state, sizeof(v));
-	for (unsigned i = 0; i < 80; i++) {
-		uint32_t t = rotl(v[0], 5) + mix(i, v[1], v[2], v[3]) + v[4] + w[i];
-
-		memmove(v + 1, v, 4 * sizeof(v[0]));
-		v[2] = rotl(v[2], 30);
-		v[0] = t;
-	}
-	for (int i = 0; i < 5; i++)
-		state[i] += v[i];
+	FIVE(CHOOSE, 0x5a827999, GIVEN, 0);
+	FIVE(CHOOSE, 0x5a827999, GIVEN, 5);
+	FIVE(CHOOSE, 0x5a827999, GIVEN, 10);
+	ROUND(CHOOSE, 0x5a827999, a, b, c, d, e, GIVEN(15));
+	ROUND(CHOOSE, 0x5a827999, e, a, b, c, d, NEXT(16));
+	ROUND(CHOOSE, 0x5a827999, d, e, a, b, c, NEXT(17));
+	ROUND(CHOOSE, 0x5a827999, c, d, e, a, b, NEXT(18));
+	ROUND(CHOOSE, 0x5a827999, b, c, d, e, a, NEXT(19));
+	TWENTY(PARITY, 0x6ed9eba1, 20);
+	TWENTY(MAJORITY, 0x8f1bbcdc, 40);
+	TWENTY(PARITY, 0xca62c1d6, 60);
+	state[0] += a;
+	state[1] += b;
+	state[2] += c;
+	state[3] += d;
+	state[4] += e;
 }
 
 void sha1_init(struct sha1 *s)
