@@ -56,6 +56,7 @@ struct rig *rig_start_with(const struct rig_fds *fds)
 	return r;
 }
 
+/* On a port that was free, or on *ret_port; -1 if that is taken. */
 static int bind_local(int family, int type, uint16_t *ret_port)
 {
 	struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -67,7 +68,11 @@ static int bind_local(int family, int type, uint16_t *ret_port)
 
 	v4.sin_port = v6.sin6_port = htons(*ret_port);
 	CHECK(fd >= 0);
-	CHECK_EQ(bind(fd, at, len), 0);
+	if (bind(fd, at, len) < 0) {
+		CHECK_EQ(errno, EADDRINUSE);
+		close(fd);
+		return -1;
+	}
 	if (type == SOCK_STREAM)
 		CHECK_EQ(listen(fd, 2048), 0);
 	CHECK_EQ(getsockname(fd, at, &len), 0);
@@ -77,7 +82,25 @@ static int bind_local(int family, int type, uint16_t *ret_port)
 
 int tcp_listen(int family, uint16_t *ret_port)
 {
-	return bind_local(family, SOCK_STREAM, ret_port);
+	int fd = bind_local(family, SOCK_STREAM, ret_port);
+
+	CHECK(fd >= 0);
+	return fd;
+}
+
+/* Both on one port, which others on this host may be using for either. */
+static void bind_resolver(int *ret_udp, int *ret_tcp, uint16_t *ret_port)
+{
+	for (int i = 0; i < 1000; i++) {
+		*ret_port = 0;
+		*ret_tcp = bind_local(AF_INET, SOCK_STREAM, ret_port);
+		CHECK(*ret_tcp >= 0);
+		*ret_udp = bind_local(AF_INET, SOCK_DGRAM, ret_port);
+		if (*ret_udp >= 0)
+			return;
+		close(*ret_tcp);
+	}
+	FAIL("no port is free for TCP and UDP");
 }
 
 struct rig *rig_start(void)
@@ -86,11 +109,10 @@ struct rig *rig_start(void)
 	struct rig_fds fds = {.count = 3};
 	struct rig *r;
 
-	fds.fd[0] = bind_local(AF_INET, SOCK_STREAM, &proxy);
+	fds.fd[0] = tcp_listen(AF_INET, &proxy);
 	fds.option[0] = "--net-proxy";
-	fds.fd[1] = bind_local(AF_INET, SOCK_DGRAM, &dns);
+	bind_resolver(&fds.fd[1], &fds.fd[2], &dns);
 	fds.option[1] = "--net-dns";
-	fds.fd[2] = bind_local(AF_INET, SOCK_STREAM, &dns);
 	fds.option[2] = "--net-dns-tcp";
 	r = rig_start_with(&fds);
 	for (unsigned i = 0; i < fds.count; i++)
