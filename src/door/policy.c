@@ -326,6 +326,17 @@ void policy_judge_request(const struct policy *p, const struct host *h, uint16_t
 		verdict_none(ret);
 }
 
+bool policy_has_paths(const struct policy *p, const struct host *h, uint16_t port)
+{
+	for (size_t i = 0; i < p->entry_count; i++) {
+		const struct entry *e = &p->entries[i];
+
+		if (e->paths.count && match_host(e, h) && match_port(e, port))
+			return true;
+	}
+	return false;
+}
+
 /* Ports that are denied to a host, whatever is asked there. */
 struct shut {
 	uint8_t ports[PORTS / 8];

@@ -119,6 +119,9 @@ void policy_judge_name(const struct policy *p, const struct host *h, uint64_t no
 		       struct verdict *ret);
 void policy_judge_connect(const struct policy *p, const struct host *h, uint16_t port,
 			  uint64_t now_ms, struct verdict *ret);
+/* Some rule that matches host and port looks at paths: only then is a path brought into its one
+ * form, or refused because it has none. */
+bool policy_has_paths(const struct policy *p, const struct host *h, uint16_t port);
 /* path is normalised; query may be NULL. */
 struct request {
 	const char *method, *path, *query;
