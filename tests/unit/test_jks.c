@@ -82,6 +82,66 @@ TEST(what_is_no_certificate_is_passed_over)
 	}
 }
 
+/* What becomes of a store; the result is in *ret. */
+static int extend(const struct buf *store, size_t size, struct buf *ret)
+{
+	int from = sys_memfd_create("from", 0), to = sys_memfd_create("to", 0), r;
+	uint8_t bytes[4096];
+	ssize_t n;
+
+	CHECK(from >= 0 && to >= 0);
+	CHECK_EQ(fd_write_full(from, buf_data(store), buf_len(store)), 0);
+	CHECK_EQ(lseek(from, 0, SEEK_SET), 0);
+	r = jks_extend(to, from, size, TWO);
+	buf_clear(ret);
+	CHECK_EQ(lseek(to, 0, SEEK_SET), 0);
+	while ((n = read(to, bytes, sizeof(bytes))) > 0)
+		CHECK_EQ(buf_append(ret, bytes, (size_t)n), 0);
+	close(from);
+	close(to);
+	return r;
+}
+
+TEST(a_store_that_is_there_is_extended)
+{
+	struct buf one, both, want, pem;
+
+	make(&one, ONE);
+	make(&want, ONE TWO);
+	buf_init(&both, 1 << 20);
+	CHECK_EQ(extend(&one, buf_len(&one), &both), 0);
+	CHECK_EQ(buf_len(&both), buf_len(&want));
+	CHECK_MEM(buf_data(&both), buf_data(&want), buf_len(&want));
+	/* Cut, or of another form: not one of these, and nothing was written. */
+	for (size_t n = 0; n < 12 + SHA1_BYTES; n++) {
+		CHECK_EQ(extend(&one, n, &both), -EBADMSG);
+		CHECK_EQ(buf_len(&both), 0);
+	}
+	/* Cut while it was read. */
+	CHECK_EQ(extend(&one, buf_len(&one) + 100, &both), -EIO);
+	one.data[one.start + 7] = 1;
+	CHECK_EQ(extend(&one, buf_len(&one), &both), -EBADMSG);
+	one.data[one.start + 7] = 2;
+	one.data[one.start + 8] = 0xff;
+	CHECK_EQ(extend(&one, buf_len(&one), &both), -EBADMSG);
+	buf_done(&one);
+	buf_done(&want);
+	/* More than one chunk of it. */
+	buf_init(&pem, 1 << 20);
+	for (int i = 0; i < 1000; i++)
+		CHECK_EQ(buf_append_str(&pem, ONE), 0);
+	make(&one, buf_cstr(&pem));
+	CHECK_EQ(buf_append_str(&pem, TWO), 0);
+	make(&want, buf_cstr(&pem));
+	CHECK_EQ(extend(&one, buf_len(&one), &both), 0);
+	CHECK_EQ(buf_len(&both), buf_len(&want));
+	CHECK_MEM(buf_data(&both), buf_data(&want), buf_len(&want));
+	buf_done(&one);
+	buf_done(&both);
+	buf_done(&want);
+	buf_done(&pem);
+}
+
 TEST(a_buffer_that_is_too_small)
 {
 	for (size_t max = 0; max < 60; max++) {

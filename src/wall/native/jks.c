@@ -1,6 +1,7 @@
 /* A Java trust store; see jks.h. */
 #include "wall/native/jks.h"
 
+#include "base/fd.h"
 #include "base/sha1.h"
 
 #include <errno.h>
@@ -9,7 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TRUSTED_CERT = 2, COUNT_AT = 8 };
+enum { TRUSTED_CERT = 2, COUNT_AT = 8, JKS_MORE_MAX = 64 << 10 };
+
+/* Magic and version; the count comes next. */
+static const uint8_t jks_head[COUNT_AT] = {0xfe, 0xed, 0xfe, 0xed, 0, 0, 0, 2};
 
 static int put_number(struct buf *out, uint64_t v, unsigned bytes)
 {
@@ -27,44 +31,53 @@ static int put_string(struct buf *out, const char *s)
 	return r < 0 ? r : buf_append_str(out, s);
 }
 
-static int sextet(char c)
+/* 64: a byte to be skipped; 65: the end; 255: none of base64. */
+static void fill_sextets(uint8_t table[256])
 {
-	if (c >= 'A' && c <= 'Z')
-		return c - 'A';
-	if (c >= 'a' && c <= 'z')
-		return c - 'a' + 26;
-	if (c >= '0' && c <= '9')
-		return c - '0' + 52;
-	return c == '+' ? 62 : c == '/' ? 63 : -1;
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+	memset(table, 255, 256);
+	for (unsigned i = 0; i < 64; i++)
+		table[(uint8_t)digits[i]] = (uint8_t)i;
+	table['\n'] = table['\r'] = table[' '] = table['\t'] = 64;
+	table['='] = 65;
 }
 
 /* Appends the bytes. -EBADMSG where it is no base64. */
-static int put_base64(struct buf *out, const char *p, const char *end)
+static int put_base64(struct buf *out, const uint8_t table[256], const char *p, const char *end)
 {
+	uint8_t *to = buf_reserve(out, (size_t)(end - p) / 4 * 3 + 4);
 	uint32_t bits = 0;
 	unsigned have = 0;
+	size_t n = 0;
 
+	if (!to)
+		return -ENOBUFS;
 	for (; p < end; p++) {
-		uint8_t byte;
-		int v;
+		uint8_t v = table[(uint8_t)*p];
 
-		if (*p == '\n' || *p == '\r' || *p == ' ' || *p == '\t')
+		if (v == 64)
 			continue;
-		if (*p == '=')
+		if (v == 65)
 			break;
-		v = sextet(*p);
-		if (v < 0)
+		if (v > 64)
 			return -EBADMSG;
-		bits = bits << 6 | (uint32_t)v;
+		bits = bits << 6 | v;
 		have += 6;
 		if (have < 8)
 			continue;
 		have -= 8;
-		byte = (uint8_t)(bits >> have);
-		if (buf_append(out, &byte, 1) < 0)
-			return -ENOBUFS;
+		to[n++] = (uint8_t)(bits >> have);
 	}
+	buf_commit(out, n);
 	return 0;
+}
+
+static void set_number(uint8_t *p, uint32_t v)
+{
+	for (unsigned i = 0; i < 4; i++)
+		p[i] = (uint8_t)(v >> (8 * (3 - i)));
 }
 
 /* One outermost SEQUENCE and nothing after it: what every certificate is. */
@@ -83,7 +96,8 @@ static bool is_sequence(const uint8_t *der, size_t n)
 }
 
 /* 1 if it was added, 0 if it is no certificate. */
-static int put_cert(struct buf *out, unsigned number, const char *p, const char *end)
+static int put_cert(struct buf *out, const uint8_t table[256], unsigned number, const char *p,
+		    const char *end)
 {
 	size_t before = buf_len(out), at;
 	char alias[24];
@@ -103,43 +117,35 @@ static int put_cert(struct buf *out, unsigned number, const char *p, const char 
 	if (r < 0)
 		return r;
 	at = buf_len(out);
-	r = put_base64(out, p, end);
+	r = put_base64(out, table, p, end);
 	len = buf_len(out) - at;
 	if (r == -EBADMSG || (r == 0 && !is_sequence(buf_data(out) + at, len))) {
 		out->len = before;
 		return 0;
 	}
-	for (unsigned i = 0; i < 4 && r == 0; i++)
-		out->data[out->start + at - 4 + i] = (uint8_t)(len >> (8 * (3 - i)));
+	if (r == 0)
+		set_number(out->data + out->start + at - 4, (uint32_t)len);
 	return r < 0 ? r : 1;
 }
 
-static int put_seal(struct buf *out)
+static void seal_begin(struct sha1 *s)
 {
-	uint8_t digest[SHA1_BYTES];
-	struct sha1 s;
-
-	sha1_init(&s);
-	sha1_add(&s, "\0c\0h\0a\0n\0g\0e\0i\0t", 16);
-	sha1_add(&s, "Mighty Aphrodite", 16);
-	sha1_add(&s, buf_data(out), buf_len(out));
-	sha1_end(&s, digest);
-	return buf_append(out, digest, sizeof(digest));
+	sha1_init(s);
+	sha1_add(s, "\0c\0h\0a\0n\0g\0e\0i\0t", 16);
+	sha1_add(s, "Mighty Aphrodite", 16);
 }
 
-int jks_make(struct buf *out, const char *pem, size_t len)
+/* Appends what pem has, at most so many that there are JKS_CERTS_MAX; returns how many. */
+static int put_certs(struct buf *out, unsigned count, const char *pem, size_t len)
 {
 	static const char begin[] = "-----BEGIN CERTIFICATE-----";
 	static const char end[] = "-----END CERTIFICATE-----";
 	const char *p = pem, *stop = pem + len;
-	unsigned count = 0;
-	int r = put_number(out, 0xfeedfeedu, 4);
+	uint8_t table[256];
+	int added = 0, r = 0;
 
-	if (r == 0)
-		r = put_number(out, 2, 4);
-	if (r == 0)
-		r = put_number(out, 0, 4);
-	while (r >= 0 && count < JKS_CERTS_MAX) {
+	fill_sextets(table);
+	while (r >= 0 && count + (unsigned)added < JKS_CERTS_MAX) {
 		const char *from = memmem(p, (size_t)(stop - p), begin, sizeof(begin) - 1), *to;
 
 		if (!from)
@@ -148,13 +154,86 @@ int jks_make(struct buf *out, const char *pem, size_t len)
 		to = memmem(from, (size_t)(stop - from), end, sizeof(end) - 1);
 		if (!to)
 			break;
-		r = put_cert(out, count, from, to);
-		count += r > 0;
+		r = put_cert(out, table, count + (unsigned)added, from, to);
+		added += r > 0;
 		p = to + sizeof(end) - 1;
 	}
+	return r < 0 ? r : added;
+}
+
+int jks_make(struct buf *out, const char *pem, size_t len)
+{
+	uint8_t digest[SHA1_BYTES];
+	struct sha1 seal;
+	int r = buf_append(out, jks_head, sizeof(jks_head));
+
+	if (r == 0)
+		r = put_number(out, 0, 4);
+	if (r == 0)
+		r = put_certs(out, 0, pem, len);
 	if (r < 0)
 		return r;
+	set_number(out->data + out->start + COUNT_AT, (uint32_t)r);
+	seal_begin(&seal);
+	sha1_add(&seal, buf_data(out), buf_len(out));
+	sha1_end(&seal, digest);
+	return buf_append(out, digest, sizeof(digest));
+}
+
+/* Writes what is hashed. */
+static int pass(struct sha1 *seal, int to, const void *p, size_t n)
+{
+	sha1_add(seal, p, n);
+	return fd_write_full(to, p, n);
+}
+
+static int pass_rest(struct sha1 *seal, int to, int from, size_t left)
+{
+	uint8_t chunk[16 << 10];
+	int r = 0;
+
+	while (left > 0 && r == 0) {
+		size_t want = left < sizeof(chunk) ? left : sizeof(chunk);
+		ssize_t n = fd_read_full(from, chunk, want);
+
+		if (n != (ssize_t)want)
+			return n < 0 ? (int)n : -EIO;
+		r = pass(seal, to, chunk, want);
+		left -= want;
+	}
+	return r;
+}
+
+int jks_extend(int to, int from, size_t size, const char *pem)
+{
+	uint8_t head[COUNT_AT + 4], digest[SHA1_BYTES];
+	uint32_t count = 0;
+	struct sha1 seal;
+	struct buf more;
+	int r;
+
+	if (size < sizeof(head) + SHA1_BYTES ||
+	    fd_read_full(from, head, sizeof(head)) != sizeof(head) ||
+	    memcmp(head, jks_head, sizeof(jks_head)) != 0)
+		return -EBADMSG;
 	for (unsigned i = 0; i < 4; i++)
-		out->data[out->start + COUNT_AT + i] = (uint8_t)(count >> (8 * (3 - i)));
-	return put_seal(out);
+		count = count << 8 | head[COUNT_AT + i];
+	if (count >= JKS_CERTS_MAX)
+		return -EBADMSG;
+	buf_init(&more, JKS_MORE_MAX);
+	r = put_certs(&more, count, pem, strlen(pem));
+	if (r >= 0) {
+		set_number(head + COUNT_AT, count + (uint32_t)r);
+		seal_begin(&seal);
+		r = pass(&seal, to, head, sizeof(head));
+	}
+	if (r == 0)
+		r = pass_rest(&seal, to, from, size - sizeof(head) - SHA1_BYTES);
+	if (r == 0)
+		r = pass(&seal, to, buf_data(&more), buf_len(&more));
+	buf_done(&more);
+	if (r < 0)
+		return r;
+	sha1_end(&seal, digest);
+	return fd_write_full(to, digest, sizeof(digest));
 }

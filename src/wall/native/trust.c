@@ -12,7 +12,6 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 
@@ -30,6 +29,8 @@ static const char *const bundles[] = {
 
 static const char *const java_stores[] = {"/etc/ssl/certs/java/cacerts",
 					  "/etc/pki/ca-trust/extracted/java/cacerts"};
+
+enum { JAVA_STORES = sizeof(java_stores) / sizeof(java_stores[0]) };
 
 /* How a tree that somebody played with can fail to have a file. */
 static bool is_absent(int r)
@@ -94,27 +95,44 @@ static int make_bundle(int root, int scratch, const char *pem)
 	return r < 0 ? r : fd_write_full(fd, pem, strlen(pem));
 }
 
-static int make_java(int scratch)
+/* The bundle in Java's form. */
+static int translate_bundle(int to, int scratch)
 {
-	autoclose int from = openat(scratch, BUNDLE, O_RDONLY | O_CLOEXEC);
-	autoclose int to = openat(scratch, JAVA, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0444);
-	struct stat st;
+	autofree char *text = NULL;
 	struct buf out;
-	void *pem;
-	int r;
+	size_t len = 0;
+	int r = fd_read_file(scratch, BUNDLE, 2 * TRUST_BUNDLE_MAX, &text, &len);
 
-	if (from < 0 || to < 0 || fstat(from, &st) < 0)
-		return -errno;
-	pem = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, from, 0);
-	if (pem == MAP_FAILED)
-		return -errno;
+	if (r < 0)
+		return r;
 	buf_init(&out, 2 * TRUST_BUNDLE_MAX);
-	r = jks_make(&out, pem, (size_t)st.st_size);
+	r = jks_make(&out, text, len);
 	if (r == 0)
 		r = fd_write_full(to, buf_data(&out), buf_len(&out));
 	buf_done(&out);
-	munmap(pem, (size_t)st.st_size);
 	return r;
+}
+
+/* 1 if the image has a store, and then there is one of ours: its own and the authority or, where it
+ * has another form, the bundle. */
+static int make_java(int root, int scratch, const char *pem)
+{
+	autoclose int store = -ENOENT, to = -1;
+	struct stat st = {0};
+	int r = -EBADMSG;
+
+	for (size_t i = 0; i < JAVA_STORES && store == -ENOENT; i++)
+		store = open_plain(root, java_stores[i], O_RDONLY, &st);
+	if (store < 0)
+		return store == -ENOENT ? 0 : store;
+	to = openat(scratch, JAVA, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0444);
+	if (to < 0)
+		return -errno;
+	if (st.st_size <= TRUST_BUNDLE_MAX)
+		r = jks_extend(to, store, (size_t)st.st_size, pem);
+	if (r == -EBADMSG)
+		r = translate_bundle(to, scratch);
+	return r < 0 ? r : 1;
 }
 
 /* Binds what was made over a file of the image's. Two names may be of the same file. */
@@ -145,30 +163,20 @@ static int show_dir(int dev, int scratch)
 	return r < 0 ? r : mount_attach(copy, dev, TRUST_DIR);
 }
 
-static bool has_java(int root)
-{
-	for (size_t i = 0; i < sizeof(java_stores) / sizeof(java_stores[0]); i++) {
-		struct stat st;
-		autoclose int fd = open_plain(root, java_stores[i], O_PATH, &st);
-
-		if (fd >= 0)
-			return true;
-	}
-	return false;
-}
-
 int trust_show(int root, int dev, int scratch, const char *pem)
 {
-	bool java = has_java(root);
+	bool java = false;
 	int r = make_bundle(root, scratch, pem);
 
-	if (r == 0 && java)
-		r = make_java(scratch);
-	if (r == 0)
+	if (r == 0) {
+		r = make_java(root, scratch, pem);
+		java = r > 0;
+	}
+	if (r >= 0)
 		r = show_dir(dev, scratch);
 	for (size_t i = 0; i < sizeof(bundles) / sizeof(bundles[0]) && r == 0; i++)
 		r = cover(root, scratch, BUNDLE, bundles[i]);
-	for (size_t i = 0; i < sizeof(java_stores) / sizeof(java_stores[0]) && r == 0 && java; i++)
+	for (size_t i = 0; i < JAVA_STORES && r == 0 && java; i++)
 		r = cover(root, scratch, JAVA, java_stores[i]);
 	return r;
 }
