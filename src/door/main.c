@@ -1,6 +1,7 @@
 /*
- * cove-door. A keeper starts it without arguments; people and other parts of Cove use its verbs:
+ * cove-door. A keeper starts it with `run`; people and other parts of Cove use its other verbs:
  *
+ *	run                  be a box's door (door.h), with descriptors 3 and 4 as config.h says
  *	make-ca DIR COUNT    certificate authorities made ahead of time
  *	check [FILE]         is it a policy (check.h)
  *	preset NAME          a policy that is built in
@@ -9,7 +10,9 @@
 #include "base/str.h"
 #include "door/ca.h"
 #include "door/check.h"
+#include "door/door.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,15 +32,24 @@ static int make_ca(const char *dir, const char *count)
 	return 0;
 }
 
+static bool has_keeper(void)
+{
+	return fcntl(DOOR_CONFIG_FD, F_GETFD) >= 0 && fcntl(DOOR_LINK_FD, F_GETFD) >= 0;
+}
+
 int main(int argc, char **argv)
 {
+	bool is_run = argc == 1 || (argc == 2 && strcmp(argv[1], "run") == 0);
+
+	if (is_run && has_keeper())
+		return door_run();
 	if (argc == 4 && strcmp(argv[1], "make-ca") == 0)
 		return make_ca(argv[2], argv[3]);
 	if (argc > 1 && strcmp(argv[1], "check") == 0)
 		return check_main(argc - 1, argv + 1);
 	if (argc > 1 && strcmp(argv[1], "preset") == 0)
 		return preset_main(argc - 1, argv + 1);
-	fprintf(stderr, "cove-door is started by cove; its verbs are: make-ca DIR COUNT, "
+	fprintf(stderr, "cove-door is started by a box's keeper; by hand: make-ca DIR COUNT, "
 			"check, preset\n");
 	return 2;
 }

@@ -291,10 +291,12 @@ static void box_frame(struct wire_link *l, const struct wire_frame *f)
 	struct seen *s = &rig.ids[f->id & (WIRE_NET_BIT - 1)];
 	struct wire_credit m;
 
-	if (f->id & 0x80000000u) {
+	if (f->id & 0x80000000u && !rig.ids_again) {
 		box_verb_frame(f);
 		return;
 	}
+	if (rig.ids_again)
+		return;
 	CHECK((f->id & (WIRE_NET_BIT - 1)) < RIG_IDS_MAX);
 	if (f->type == WIRE_OK) {
 		CHECK(!s->ok && !s->failed);

@@ -39,6 +39,7 @@ struct rig {
 	struct rig_row rows[RIG_ROWS_MAX];
 	unsigned row_count;
 	bool link_closed;
+	bool ids_again; /* ids may be used again: what the box sees of them is not checked */
 	unsigned says, verb_ok, verb_failed;
 	char say[4096];
 	/* the clerk's double */

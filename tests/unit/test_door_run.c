@@ -1,0 +1,298 @@
+/* The real cove-door as a keeper starts it: what it says, what it records, how it is confined, and
+ * how it ends. */
+#include "store_home.h"
+#include "tap.h"
+
+#include "base/fd.h"
+#include "base/limits.h"
+#include "door/config.h"
+#include "store/audit.h"
+#include "store/net.h"
+#include "wire/link.h"
+#include "wire/msg.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+static struct state st;
+static struct err e;
+static struct wire_decoder decoder;
+static int link_fd = -1;
+static pid_t door_pid;
+
+static int put(const char *name, const char *text)
+{
+	autoclose int fd = openat(st.boxes_fd, "box", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	CHECK(fd >= 0);
+	return fd_write_file(fd, name, text, strlen(text), 0600, false);
+}
+
+static void start_door(const char *policy)
+{
+	struct door_config config = {
+		.home = home_path, .box = "box", .created_ms = 7, .policy = "file"};
+	const char *program = getenv("COVE_DOOR");
+	int pair[2], config_fd;
+
+	if (!program)
+		SKIP("COVE_DOOR does not say where cove-door is");
+	home_open(&st);
+	CHECK_EQ(mkdirat(st.boxes_fd, "box", 0700), 0);
+	if (policy)
+		CHECK_EQ(put(NET_POLICY_FILE, policy), 0);
+	CHECK_EQ(door_config_write(&config, &config_fd, &e), 0);
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	door_pid = fork();
+	if (door_pid == 0) {
+		/* Above where they go, so that neither overwrites the other. */
+		int a = fcntl(config_fd, F_DUPFD, 10), b = fcntl(pair[0], F_DUPFD, 10);
+
+		dup2(a, DOOR_CONFIG_FD);
+		dup2(b, DOOR_LINK_FD);
+		sys_close_range(DOOR_LINK_FD + 1, ~0u, 0);
+		execl(program, "cove-door", "run", NULL);
+		_exit(127);
+	}
+	close(config_fd);
+	close(pair[0]);
+	link_fd = pair[1];
+	wire_decoder_init(&decoder);
+}
+
+/* The next frame, or false when the door is gone. */
+static bool next(struct wire_frame *f)
+{
+	size_t room;
+	uint8_t *p;
+	ssize_t n;
+
+	while (wire_decoder_next(&decoder, f) == 0) {
+		p = wire_decoder_space(&decoder, &room);
+		CHECK(p);
+		n = read(link_fd, p, room);
+		if (n <= 0)
+			return false;
+		wire_decoder_fill(&decoder, (size_t)n);
+	}
+	return true;
+}
+
+static void send_frame(struct buf *b)
+{
+	CHECK_EQ(fd_write_full(link_fd, buf_data(b), buf_len(b)), 0);
+	buf_clear(b);
+}
+
+static void say_connect(struct buf *b, uint32_t id, const char *host, unsigned port)
+{
+	struct wire_connect m = {.host = host, .port = port};
+
+	CHECK_EQ(wire_connect_encode(b, WIRE_NET_BIT | id, 0, &m), 0);
+	send_frame(b);
+}
+
+static void wait_hello(void)
+{
+	struct wire_hello m;
+	struct wire_frame f;
+
+	CHECK(next(&f));
+	CHECK_EQ(f.type, WIRE_HELLO);
+	CHECK_EQ(wire_hello_decode(&f, &m), 0);
+	CHECK_STR(m.name, "box");
+}
+
+static int wait_end(void)
+{
+	int status;
+
+	CHECK_EQ(waitpid(door_pid, &status, 0), door_pid);
+	wire_decoder_done(&decoder);
+	fd_close(&link_fd);
+	return status;
+}
+
+static int listen_here(unsigned *ret_port)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(a);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof(a)) == 0 && listen(fd, 8) == 0);
+	CHECK_EQ(getsockname(fd, (struct sockaddr *)&a, &len), 0);
+	*ret_port = ntohs(a.sin_port);
+	return fd;
+}
+
+static unsigned rows, allowed, denied;
+
+static int on_row(void *arg, const char *box, const struct audit_row *row)
+{
+	rows++;
+	if (strcmp(row->kind, "connect") == 0) {
+		allowed += strcmp(row->verdict, "allow") == 0;
+		denied += strcmp(row->verdict, "deny") == 0;
+	}
+	return 0;
+}
+
+static void read_record(void)
+{
+	struct audit_filter filter = {.box = "box"};
+	uint64_t count;
+
+	CHECK_EQ(audit_read(&st, &filter, on_row, NULL, &e), 0);
+	CHECK_EQ(audit_verify(&st, "box", &count, &e), 0);
+}
+
+static char status_text[8192];
+
+/* A line of /proc/PID/status, after its name and tab. */
+static const char *status_of(pid_t pid, const char *name)
+{
+	char path[64], *at;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	autoclose int fd = open(path, O_RDONLY | O_CLOEXEC);
+	CHECK(fd >= 0);
+	n = fd_read_full(fd, status_text, sizeof(status_text) - 1);
+	CHECK(n > 0);
+	status_text[n] = 0;
+	at = strstr(status_text, name);
+	CHECK(at);
+	at += strlen(name) + 2;
+	at[strcspn(at, "\n")] = 0;
+	return at;
+}
+
+TEST(a_door_opens_passes_bytes_and_ends_with_its_keeper)
+{
+	char policy[256], text[16];
+	struct wire_frame f;
+	unsigned port;
+	int listener = listen_here(&port), up;
+	struct buf b;
+
+	snprintf(policy, sizeof(policy),
+		 "version: 1\nrules:\n  - {allow: 127.0.0.1, ports: [%u], private: true}\n", port);
+	start_door(policy);
+	wait_hello();
+	buf_init(&b, 1 << 20);
+	say_connect(&b, 1, "127.0.0.1", port);
+	CHECK(next(&f));
+	CHECK_EQ(f.type, WIRE_OK);
+	up = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	CHECK(up >= 0);
+	CHECK_EQ(wire_encode(&b, WIRE_DATA, WIRE_STDOUT, WIRE_NET_BIT | 1, "ping", 4), 0);
+	send_frame(&b);
+	CHECK_EQ(fd_read_full(up, text, 4), 4);
+	CHECK_MEM(text, "ping", 4);
+	CHECK_EQ(fd_write_full(up, "pong", 4), 0);
+	CHECK(next(&f));
+	CHECK_EQ(f.type, WIRE_DATA);
+	CHECK_MEM(f.payload, "pong", 4);
+	say_connect(&b, 2, "127.0.0.1", port == 1 ? 2 : port - 1);
+	CHECK(next(&f));
+	CHECK_EQ(f.type, WIRE_ERROR);
+	/* The keeper goes: so does the door, and the transfer that ran is cut. */
+	CHECK_EQ(shutdown(link_fd, SHUT_RDWR), 0);
+	CHECK_EQ(wait_end(), 0);
+	CHECK(read(up, text, 1) < 0 && errno == ECONNRESET);
+	read_record();
+	CHECK_EQ(allowed, 1);
+	CHECK_EQ(denied, 1);
+	buf_done(&b);
+	close(up);
+	close(listener);
+}
+
+TEST(a_door_is_confined_before_it_says_hello)
+{
+	start_door("version: 1\nrules:\n  - deny: \"*\"\n");
+	wait_hello();
+	CHECK_STR(status_of(door_pid, "NoNewPrivs"), "1");
+	CHECK_STR(status_of(door_pid, "Seccomp"), "2");
+	CHECK_STR(status_of(door_pid, "CapEff"), "0000000000000000");
+	CHECK_STR(status_of(door_pid, "CapPrm"), "0000000000000000");
+	fd_close(&link_fd);
+	CHECK_EQ(wait_end(), 0);
+}
+
+TEST(a_door_without_a_policy_says_hello_and_lets_nothing_through)
+{
+	struct wire_frame f;
+	struct wire_error m;
+	struct buf b;
+
+	start_door(NULL);
+	wait_hello();
+	buf_init(&b, 1 << 20);
+	say_connect(&b, 1, "1.1.1.1", 443);
+	CHECK(next(&f));
+	CHECK_EQ(f.type, WIRE_ERROR);
+	CHECK_EQ(wire_error_decode(&f, &m), 0);
+	CHECK_EQ(m.kind, ERR_DENIED);
+	fd_close(&link_fd);
+	CHECK_EQ(wait_end(), 0);
+	buf_done(&b);
+}
+
+TEST(nonsense_on_the_link_ends_the_door)
+{
+	struct wire_frame f;
+
+	start_door("version: 1\nrules:\n  - deny: \"*\"\n");
+	wait_hello();
+	CHECK_EQ(fd_write_full(link_fd, "GET / HTTP/1.1\r\n\r\n", 18), 0);
+	CHECK(!next(&f));
+	CHECK_EQ(wait_end(), 0);
+}
+
+/* The door's only child. */
+static pid_t clerk_of(pid_t pid)
+{
+	char path[96], text[64];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
+	autoclose int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		SKIP("this kernel does not tell a process's children");
+	n = fd_read_full(fd, text, sizeof(text) - 1);
+	CHECK(n > 0);
+	text[n] = 0;
+	return (pid_t)atoi(text);
+}
+
+TEST(without_its_clerk_nothing_passes)
+{
+	struct wire_frame f;
+	pid_t clerk;
+
+	start_door("version: 1\nrules:\n  - allow: \"*\"\n");
+	wait_hello();
+	clerk = clerk_of(door_pid);
+	CHECK(clerk > 1);
+	CHECK_EQ(kill(clerk, SIGKILL), 0);
+	CHECK(!next(&f));
+	CHECK(wait_end() != 0);
+}
+
+TEST(a_door_that_is_told_to_end_ends)
+{
+	struct wire_frame f;
+
+	start_door("version: 1\nrules:\n  - deny: \"*\"\n");
+	wait_hello();
+	CHECK_EQ(kill(door_pid, SIGTERM), 0);
+	CHECK(!next(&f));
+	CHECK_EQ(wait_end(), 0);
+}
+
+TAP_MAIN
