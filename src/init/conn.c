@@ -132,7 +132,10 @@ static int read_once(struct conn *c)
 	wire_encode_end(out, at, WIRE_DATA, WIRE_STDOUT, c->id);
 	wire_link_flush(&c->in->link);
 	c->out.left -= (uint64_t)n;
-	c->chunk = (size_t)n == c->chunk ? WIRE_DATA_MAX : CHUNK_FIRST;
+	if ((size_t)n == c->chunk)
+		c->chunk = WIRE_DATA_MAX;
+	else if ((size_t)n <= CHUNK_FIRST)
+		c->chunk = CHUNK_FIRST;
 	return 0;
 }
 
