@@ -138,7 +138,7 @@
 #define ROOTS_FILES_MAX	  4096u		/* of them in one directory */
 #define DOOR_LOOKUPS_MAX  256u		/* names being resolved */
 #define DOOR_CONNECT_MS	  30000u	/* for an upstream to accept */
-#define DOOR_TRY_MS	 5000u	       /* for one address of several, before the next is tried */
+#define DOOR_TRY_MS	  5000u		/* for one address of several, before the next is tried */
 #define DOOR_HEAD_MS	  60000u	/* for the first bytes, a hello or the head of a request */
 #define DOOR_IDLE_MS	  (15u * 60000) /* a connection without a byte either way */
 #define DOOR_ASK_MS	  300000u	/* for an answer, unless the rule says otherwise */
@@ -154,7 +154,7 @@
 #define LIST_BYTES_MAX	  (64u << 20) /* of one directory's listing, as it came */
 
 /* Ports of a box on the host (src/core/forward.c). */
-#define FORWARD_CONNS_MAX 240u	      /* at once; the next wait: a client has 256 requests */
+#define FORWARD_CONNS_MAX 240u	     /* at once; the next wait: a client has 256 requests */
 #define FORWARD_QUEUE_MAX (1u << 20) /* bytes for the keeper beyond which nothing is read */
 
 /* The command line (src/cli). */
