@@ -1,0 +1,191 @@
+"""What a box with a network has before anything uses it: an authority of its own that its programs trust, the
+variables they look at, and an usher beside its keeper that waits to start its door."""
+import base64
+import hashlib
+import os
+import pathlib
+import shutil
+import signal
+
+import pytest
+from conftest import PREFIX, wait_until
+
+TRUST = "/dev/cove-trust/bundle.pem"
+BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
+JAVA = "/etc/ssl/certs/java/cacerts"
+
+pytestmark = pytest.mark.skipif(not (PREFIX / "libexec/cove/cove-door").exists(), reason="cove-door is not installed")
+
+
+def set_net(cove, box, net):
+    """Gives a stopped box another policy, in its record."""
+    record = pathlib.Path(cove.home, "boxes", box, "record")
+    lines = [line for line in record.read_text().splitlines() if not line.startswith("net ")]
+    record.write_text("\n".join(lines + ["net " + net]) + "\n")
+
+
+def make(cove, *flags, net="balanced"):
+    box = cove("create", *flags).ok().text.strip()
+    cove("stop", box).ok()
+    set_net(cove, box, net)
+    cove("start", box).ok()
+    return box
+
+
+def ca_of(cove, box):
+    """The certificate of a box's authority, as text and as DER."""
+    text = pathlib.Path(cove.home, "boxes", box, "ca.pem").read_text()
+    begin, end = "-----BEGIN CERTIFICATE-----\n", "-----END CERTIFICATE-----\n"
+    body = text[text.index(begin) + len(begin):text.index(end)]
+    return begin + body + end, base64.b64decode(body)
+
+
+def spares(cove):
+    return {p.name for p in pathlib.Path(cove.home, "door/ca").glob("*.pem")}
+
+
+def ushers(cove, box):
+    """The keeper's children that wait for it to ask for a door."""
+    keeper = cove.inspect(box)["keeper_pid"]
+    children = pathlib.Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
+    return [int(c) for c in children if pathlib.Path(f"/proc/{c}/comm").read_text().strip() == "cove-usher"]
+
+
+def cat(cove, box, path):
+    return cove("exec", box, "--", "cat", path).ok().out
+
+
+def test_the_bundle(cove):
+    box = make(cove)
+    cert, _ = ca_of(cove, box)
+    bundle = cat(cove, box, TRUST).decode()
+    assert bundle.endswith(cert) and "PRIVATE KEY" not in bundle
+    out = cove("exec", box, "--", "sh", "-c", "echo $SSL_CERT_FILE $CURL_CA_BUNDLE $NODE_EXTRA_CA_CERTS "
+               "$GIT_SSL_CAINFO; echo $HTTPS_PROXY $no_proxy").ok().text.splitlines()
+    assert out[0].split() == [TRUST] * 4
+    assert out[1] == "http://127.0.0.1:3128 localhost,127.0.0.1,::1"
+    # The image's own file is the same, for programs that mind no variable; and neither can be changed.
+    if cove("exec", box, "--", "test", "-s", BUNDLE).rc == 0:
+        assert cat(cove, box, BUNDLE).decode() == bundle and bundle.count("BEGIN CERTIFICATE") > 1
+    for path in (TRUST, BUNDLE):
+        assert cove("exec", box, "--", "sh", "-c", f"echo x >> {path}").rc != 0
+        assert cove("exec", box, "--", "rm", "-f", path).rc != 0
+
+
+def test_python_accepts_the_bundle(cove):
+    box = make(cove)
+    if cove("exec", box, "--", "python3", "-c", "import ssl").rc != 0:
+        pytest.skip("the image has no Python with ssl")
+    _, der = ca_of(cove, box)
+    out = cove("exec", box, "--", "python3", "-c",
+               "import ssl, hashlib\nfor c in ssl.create_default_context().get_ca_certs(True):\n"
+               " print(hashlib.sha256(c).hexdigest())").ok().text.split()
+    assert hashlib.sha256(der).hexdigest() in out
+
+
+def test_the_java_store(cove):
+    box = make(cove)
+    if cove("exec", box, "--", "test", "-f", JAVA).rc != 0:
+        pytest.skip("the image has no Java store")
+    _, der = ca_of(cove, box)
+    store = cat(cove, box, JAVA)
+    password = "changeit".encode("utf-16-be") + b"Mighty Aphrodite"
+    assert hashlib.sha1(password + store[:-20]).digest() == store[-20:]
+    assert store.startswith(bytes.fromhex("feedfeed00000002")) and der in store
+    count, at = int.from_bytes(store[8:12], "big"), 12
+    for _ in range(count):
+        assert store[at:at + 4] == b"\0\0\0\2"
+        at += 4
+        at += 2 + int.from_bytes(store[at:at + 2], "big") + 8  # alias, date
+        at += 2 + int.from_bytes(store[at:at + 2], "big")  # X.509
+        at += 4 + int.from_bytes(store[at:at + 4], "big")
+    assert at == len(store) - 20
+
+
+def test_the_callers_variables_win(cove):
+    box = make(cove, "-e", "SSL_CERT_FILE=/mine", "-e", "https_proxy=")
+    out = cove("exec", box, "--", "sh", "-c", "echo $SSL_CERT_FILE; echo [$https_proxy]").ok().text.split()
+    assert out == ["/mine", "[]"]
+
+
+def test_each_box_has_its_own_and_gives_it_back(cove):
+    a, b = make(cove), make(cove)
+    assert ca_of(cove, a)[1] != ca_of(cove, b)[1]
+    assert oct(os.stat(f"{cove.home}/boxes/{a}/ca.pem").st_mode & 0o777) == "0o600"
+    before, key = spares(cove), pathlib.Path(cove.home, "boxes", a, "ca.pem").read_bytes()
+    cove("stop", a).ok()
+    assert not os.path.exists(f"{cove.home}/boxes/{a}/ca.pem")
+    # No door ever had it, so it is as good as new.
+    back = spares(cove) - before
+    assert [pathlib.Path(cove.home, "door/ca", n).read_bytes() for n in back] == [key]
+
+
+def test_a_lost_keeper_gives_nothing_back(cove):
+    box = make(cove)
+    before, (usher,) = spares(cove), ushers(cove, box)
+    old = ca_of(cove, box)
+    os.kill(cove.inspect(box)["keeper_pid"], signal.SIGKILL)
+    wait_until(lambda: not os.path.exists(f"/proc/{usher}"), "the usher's end")
+    assert spares(cove) == before
+    cove("start", box).ok()
+    assert ca_of(cove, box) != old and len(spares(cove)) == len(before) - 1
+
+
+def test_the_usher(cove):
+    box = make(cove)
+    (usher,) = ushers(cove, box)
+    init = cove.inspect(box)["init_pid"]
+    # Outside of the box: not in its groups, and with nothing open but the way to the keeper.
+    groups = [pathlib.Path(f"/proc/{p}/cgroup").read_text() for p in (usher, cove.inspect(box)["keeper_pid"], init)]
+    assert groups[0] == groups[1]
+    if os.access(f"/proc/{usher}/fd", os.R_OK | os.X_OK):
+        assert sorted(map(int, os.listdir(f"/proc/{usher}/fd"))) == [0, 1, 2, 3]
+    assert cove.inspect(box)["network"]["door"] == "on demand"
+    cove("stop", box).ok()
+    wait_until(lambda: not os.path.exists(f"/proc/{usher}"), "the usher's end")
+
+
+def test_a_closed_box_has_nothing_of_it(cove):
+    box = make(cove, net="closed")
+    assert ushers(cove, box) == [] and not os.path.exists(f"{cove.home}/boxes/{box}/ca.pem")
+    assert cove("exec", box, "--", "sh", "-c", "env | grep -i -e proxy -e cove-trust").rc == 1
+    assert cove("exec", box, "--", "test", "-e", "/dev/cove-trust").rc == 1
+    assert cove.inspect(box)["network"] == {"policy": "closed", "mode": "none", "door": None}
+
+
+@pytest.mark.parametrize("plant", [
+    "mkfifo {0}", "mkdir {0}", "ln -s /proc/1/mem {0}", "ln -s {0} {0}", "ln -s ../../../../../../etc/passwd {0}",
+    "dd if=/dev/zero of={0} bs=1M count=6 2>/dev/null", ": > {0}", "true", "ln -s /dev/zero {0}",
+])
+def test_a_bundle_that_a_box_planted(cove, plant):
+    """A box that is started again brings a tree that it wrote itself."""
+    box = make(cove, net="closed")
+    if cove("exec", "-u", "root", box, "--", "true").rc != 0:
+        pytest.skip("no root inside")
+    cove("exec", "-u", "root", box, "--", "sh", "-c", f"rm -rf {BUNDLE} /etc/ssl/cert.pem /etc/pki; "
+         f"mkdir -p /etc/ssl/certs && {plant.format(BUNDLE)}").ok()
+    cove("stop", box).ok()
+    set_net(cove, box, "balanced")
+    cove("start", box).ok()
+    bundle = cat(cove, box, TRUST)
+    assert bundle.decode().endswith(ca_of(cove, box)[0]) and len(bundle) < 8192
+    if plant.startswith("ln -s ../"):
+        # A link within the tree is one of the image's own; nothing of the host's is in it.
+        assert b"root:" in bundle
+
+
+def test_without_the_program(cove, tmp_path):
+    """A box that needs a door says so when there is none; another does not."""
+    box = make(cove, net="closed")
+    cove("stop", box).ok()
+    for name in ("cove-keeper", "cove-init"):
+        shutil.copy(PREFIX / "libexec/cove" / name, tmp_path / name)
+    os.chmod(tmp_path, 0o755)
+    env = {"COVE_LIBEXEC": str(tmp_path)}
+    for spare in pathlib.Path(cove.home, "door/ca").glob("*.pem") if os.path.exists(cove.home + "/door") else ():
+        spare.unlink()
+    cove("start", box, env=env).ok()
+    cove("stop", box).ok()
+    set_net(cove, box, "balanced")
+    cove("start", box, env=env).failed("cove-door", "--net closed")
+    cove("start", box).ok()
