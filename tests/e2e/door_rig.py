@@ -109,8 +109,8 @@ class Authority:
 class DoorRig:
     """See the top of the file."""
 
-    def __init__(self):
-        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="cvrig", dir="/tmp"))
+    def __init__(self, top="/tmp"):
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="cvrig", dir=top))
         self.dir.chmod(0o755)
         self.processes, self.services, self.started, self.made = [], [], {}, []
         self.token = secrets.token_hex(12)
