@@ -5,6 +5,13 @@
  *	rules	one transaction, as `nft` would print it:
  *
  *		table inet cove {
+			chain untracked {
+				type filter hook output priority raw
+				meta l4proto != tcp notrack
+				tcp sport 61128 accept
+				ip daddr 127.0.0.0/8 notrack
+				ip6 daddr ::1 notrack
+			}
  *			chain redirect {
  *				type nat hook output priority dstnat
  *				ip daddr != 127.0.0.0/8 meta l4proto tcp redirect to :61128
@@ -17,7 +24,10 @@
  *			}
  *		}
  *
- * The second chain sees packets after the first: what was redirected goes to the loopback by then.
+ * The last chain sees packets after the second: what was redirected goes to the loopback by then.
+ * The first keeps the box's own loopback out of the kernel's table of connections, which is shared
+ * by all of the host and counted as nobody's memory; only what the redirect's sockets answer has to
+ * be found there. Where a kernel cannot do that it goes without.
  * The rules come before the routes, so there is no moment at which anything is led elsewhere.
  *
  * The messages are encoded here: no library is linked into the keeper for two dozen attributes, and
@@ -37,7 +47,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-enum { BATCH_BYTES = 2048, BACKLOG = 1024, LOOPBACK_INDEX = 1 };
+enum { BATCH_BYTES = 4096, BACKLOG = 1024, LOOPBACK_INDEX = 1 };
 
 /* linux/netlink.h */
 enum { NETLINK_TO_ROUTES = 0, NETLINK_TO_DIAG = 4, NETLINK_TO_NETFILTER = 12 };
@@ -73,7 +83,7 @@ struct route_head {
 enum { BATCH_BEGIN = 0x10, BATCH_END = 0x11, NFTABLES = 10 };
 enum { NEW_TABLE = NFTABLES << 8, NEW_CHAIN = NEW_TABLE | 3, NEW_RULE = NEW_TABLE | 6 };
 enum { PROTO_INET = 1, PROTO_IPV4 = 2, PROTO_IPV6 = 10 };
-enum { HOOK_OUTPUT = 3, PRIORITY_DSTNAT = -100, PRIORITY_FILTER = 0 };
+enum { HOOK_OUTPUT = 3, PRIORITY_RAW = -300, PRIORITY_DSTNAT = -100, PRIORITY_FILTER = 0 };
 enum { TABLE_NAME = 1 };
 enum { CHAIN_TABLE = 1, CHAIN_NAME = 3, CHAIN_HOOK = 4, CHAIN_TYPE = 7 };
 enum { HOOK_NUMBER = 1, HOOK_PRIORITY = 2 };
@@ -84,7 +94,8 @@ enum { PAYLOAD_TO = 1, PAYLOAD_BASE = 2, PAYLOAD_OFFSET = 3, PAYLOAD_LEN = 4, BA
 enum { COMPARE_FROM = 1, COMPARE_OP = 2, COMPARE_DATA = 3, OP_EQUAL = 0, OP_OTHER = 1 };
 enum { IMMEDIATE_TO = 1, IMMEDIATE_DATA = 2, REDIR_PORT = 1 };
 enum { REJECT_TYPE = 1, REJECT_CODE = 2, REJECT_ANY_ICMP = 2, CODE_PORT = 1 };
-enum { REGISTER = 1 };
+enum { REGISTER = 1, REGISTER_VERDICT = 0, DATA_VERDICT = 2, VERDICT_CODE = 1, ACCEPT = 1 };
+enum { BASE_TRANSPORT = 2 };
 
 struct netfilter_head {
 	uint8_t family, version;
@@ -250,6 +261,8 @@ static void put_chain(struct batch *b, const char *name, const char *type, int p
 	message_end(b);
 }
 
+static const uint8_t loopback4[4] = {127, 0, 0, 1}, loopback6[16] = {[15] = 1};
+
 struct expr {
 	size_t element, data;
 };
@@ -287,32 +300,43 @@ static void put_compare(struct batch *b, unsigned op, const void *p, size_t n)
 	expr_end(b, x);
 }
 
-static void put_meta_is(struct batch *b, unsigned key, uint8_t value)
+static void put_meta(struct batch *b, unsigned key, unsigned op, uint8_t value)
 {
 	struct expr x = expr_begin(b, "meta");
 
 	put_number(b, META_TO, REGISTER);
 	put_number(b, META_KEY, key);
 	expr_end(b, x);
-	put_compare(b, OP_EQUAL, &value, 1);
+	put_compare(b, op, &value, 1);
 }
 
-/* Of that family, and not for the loopback: the first byte of an IPv4 address says it, or all of an
- * IPv6 one. */
+/* So many bytes of a packet into the register. */
+static void put_payload(struct batch *b, unsigned base, unsigned offset, unsigned len)
+{
+	struct expr x = expr_begin(b, "payload");
+
+	put_number(b, PAYLOAD_TO, REGISTER);
+	put_number(b, PAYLOAD_BASE, base);
+	put_number(b, PAYLOAD_OFFSET, offset);
+	put_number(b, PAYLOAD_LEN, len);
+	expr_end(b, x);
+}
+
+/* Of that family, and for the loopback or (OP_OTHER) not: the first byte of an IPv4 address says
+ * it, or all of an IPv6 one. */
+static void put_loopback(struct batch *b, uint8_t family, unsigned op)
+{
+	bool is4 = family == PROTO_IPV4;
+	unsigned len = is4 ? 1 : 16;
+
+	put_meta(b, META_KEY_FAMILY, OP_EQUAL, family);
+	put_payload(b, BASE_NETWORK, is4 ? 16 : 24, len);
+	put_compare(b, op, is4 ? loopback4 : loopback6, len);
+}
+
 static void put_beyond(struct batch *b, uint8_t family)
 {
-	static const uint8_t v4[1] = {127}, v6[16] = {[15] = 1};
-	bool is4 = family == PROTO_IPV4;
-	struct expr x;
-
-	put_meta_is(b, META_KEY_FAMILY, family);
-	x = expr_begin(b, "payload");
-	put_number(b, PAYLOAD_TO, REGISTER);
-	put_number(b, PAYLOAD_BASE, BASE_NETWORK);
-	put_number(b, PAYLOAD_OFFSET, is4 ? 16 : 24);
-	put_number(b, PAYLOAD_LEN, is4 ? sizeof(v4) : sizeof(v6));
-	expr_end(b, x);
-	put_compare(b, OP_OTHER, is4 ? v4 : v6, is4 ? sizeof(v4) : sizeof(v6));
+	put_loopback(b, family, OP_OTHER);
 }
 
 static size_t rule_begin(struct batch *b, const char *chain, uint16_t flags)
@@ -330,7 +354,7 @@ static void put_redirect(struct batch *b, uint8_t family)
 	struct expr x;
 
 	put_beyond(b, family);
-	put_meta_is(b, META_KEY_PROTOCOL, IPPROTO_TCP);
+	put_meta(b, META_KEY_PROTOCOL, OP_EQUAL, IPPROTO_TCP);
 	x = expr_begin(b, "immediate");
 	put_number(b, IMMEDIATE_TO, REGISTER);
 	put_value(b, IMMEDIATE_DATA, &port, sizeof(port));
@@ -357,7 +381,52 @@ static void put_refuse(struct batch *b, uint8_t family, uint16_t flags)
 	message_end(b);
 }
 
-static int add_rules(void)
+static void put_notrack(struct batch *b)
+{
+	expr_end(b, expr_begin(b, "notrack"));
+}
+
+static void put_accept(struct batch *b)
+{
+	struct expr x = expr_begin(b, "immediate");
+	size_t data, verdict;
+
+	put_number(b, IMMEDIATE_TO, REGISTER_VERDICT);
+	data = nest_begin(b, IMMEDIATE_DATA);
+	verdict = nest_begin(b, DATA_VERDICT);
+	put_number(b, VERDICT_CODE, ACCEPT);
+	nest_end(b, verdict);
+	nest_end(b, data);
+	expr_end(b, x);
+}
+
+/* What the redirect's sockets say is looked up; all else of the loopback is not. */
+static void put_untracked(struct batch *b)
+{
+	static const uint8_t families[] = {PROTO_IPV4, PROTO_IPV6};
+	uint16_t port = htons(REDIRECT_PORT);
+	size_t list = rule_begin(b, "untracked", 0);
+
+	put_meta(b, META_KEY_PROTOCOL, OP_OTHER, IPPROTO_TCP);
+	put_notrack(b);
+	nest_end(b, list);
+	message_end(b);
+	list = rule_begin(b, "untracked", 0);
+	put_payload(b, BASE_TRANSPORT, 0, sizeof(port));
+	put_compare(b, OP_EQUAL, &port, sizeof(port));
+	put_accept(b);
+	nest_end(b, list);
+	message_end(b);
+	for (size_t i = 0; i < sizeof(families); i++) {
+		list = rule_begin(b, "untracked", 0);
+		put_loopback(b, families[i], OP_EQUAL);
+		put_notrack(b);
+		nest_end(b, list);
+		message_end(b);
+	}
+}
+
+static int add_rules(bool untracked)
 {
 	struct batch b = {0};
 	uint32_t last;
@@ -367,6 +436,10 @@ static int add_rules(void)
 	table_message(&b, NEW_TABLE, F_CREATE, PROTO_INET, 0);
 	put_text(&b, TABLE_NAME, "cove");
 	message_end(&b);
+	if (untracked) {
+		put_chain(&b, "untracked", "filter", PRIORITY_RAW);
+		put_untracked(&b);
+	}
 	put_chain(&b, "redirect", "nat", PRIORITY_DSTNAT);
 	put_chain(&b, "refuse", "filter", PRIORITY_FILTER);
 	put_redirect(&b, PROTO_IPV4);
@@ -451,7 +524,9 @@ static int open_redirect(struct redirect *r)
 	if (v6 < 0 && v6 != -EAFNOSUPPORT && v6 != -EADDRNOTAVAIL)
 		return v6;
 	v4 = open_bound(SOCK_STREAM, "127.0.0.1", REDIRECT_PORT);
-	code = v4 < 0 ? v4 : add_rules();
+	code = v4 < 0 ? v4 : add_rules(true);
+	if (code == -ENOENT)
+		code = add_rules(false);
 	if (code == 0)
 		code = add_routes(v6 >= 0);
 	if (code < 0)
