@@ -206,6 +206,7 @@ static int read_ask_ms(struct policy_reading *x, const struct tree_node *v, uint
 
 bool pattern_is_private(const struct pattern *p)
 {
+	const char *first_is, *last_is;
 	uint8_t last[16];
 	unsigned bits = p->cidr.family == AF_INET ? 32 : 128;
 
@@ -214,7 +215,10 @@ bool pattern_is_private(const struct pattern *p)
 	memcpy(last, p->cidr.addr, sizeof(last));
 	for (unsigned i = p->cidr.bits; i < bits; i++)
 		last[i / 8] |= (uint8_t)(0x80u >> (i % 8));
-	return addr_special(p->cidr.family, p->cidr.addr) && addr_special(p->cidr.family, last);
+	first_is = addr_special(p->cidr.family, p->cidr.addr);
+	last_is = addr_special(p->cidr.family, last);
+	/* Between two ends of different kinds there may be anything. */
+	return first_is && last_is && strcmp(first_is, last_is) == 0;
 }
 
 const char *pattern_parse(struct pattern *ret, struct arena *a, const char *text)

@@ -1,0 +1,350 @@
+/* Policies: what is let out, budgets on a driven clock, live grants, presets. */
+#include "door/policy.h"
+#include "door/policy_form.h"
+#include "tap.h"
+
+static struct policy *parse(const char *text)
+{
+	struct policy *p = NULL;
+	struct err e = {0};
+
+	if (policy_parse(&p, "p", text, strlen(text), &e) < 0) {
+		printf("# %s\n", e.msg);
+		FAIL("policy_parse");
+	}
+	CHECK_EQ(addr_own_load(), 0);
+	return p;
+}
+
+static struct host host(const char *text)
+{
+	struct host h = {0};
+
+	CHECK_EQ(host_parse(&h, text), 0);
+	return h;
+}
+
+/* "deny", "ask NAME", "allow NAME", "inspect": of a connection. */
+static const char *connects(const struct policy *p, const char *name, uint16_t port, uint64_t now)
+{
+	static const char *const words[] = {"deny", "ask", "allow"};
+	static char out[128];
+	struct host h = host(name);
+	struct verdict v;
+
+	policy_judge_connect(p, &h, port, now, &v);
+	if (v.inspect) {
+		CHECK_EQ(v.action, ACTION_ALLOW);
+		return "inspect";
+	}
+	snprintf(out, sizeof(out), "%s%s%s", words[v.action], v.rule ? " " : "",
+		 v.rule ? v.rule->name : "");
+	return out;
+}
+
+static const char *requests(const struct policy *p, const char *name, const char *method,
+			    const char *path, const char *query)
+{
+	static const char *const words[] = {"deny", "ask", "allow"};
+	static char out[128];
+	struct request r = {method, path, query};
+	struct host h = host(name);
+	struct verdict v;
+
+	policy_judge_request(p, &h, 443, &r, 1, &v);
+	snprintf(out, sizeof(out), "%s%s%s", words[v.action], v.rule ? " " : "",
+		 v.rule ? v.rule->name : "");
+	return out;
+}
+
+static const char *names(const struct policy *p, const char *name)
+{
+	static const char *const words[] = {"deny", "ask", "allow"};
+	struct host h = host(name);
+	struct verdict v;
+
+	policy_judge_name(p, &h, 1, &v);
+	return words[v.action];
+}
+
+TEST(the_most_specific_and_any_deny)
+{
+	struct policy *p = parse("version: 1\n"
+				 "rules:\n"
+				 "- {name: all, allow: '*'}\n"
+				 "- {name: wide, ask: '*.example.com'}\n"
+				 "- {name: narrow, allow: '*.b.example.com'}\n"
+				 "- {name: exact, allow: x.b.example.com, ports: [443, 5432]}\n"
+				 "- {name: tie1, allow: tie.org}\n"
+				 "- {name: tie2, ask: tie.org}\n"
+				 "- {name: no, deny: ['*.bad.org', bad.org]}\n"
+				 "- {name: no22, deny: 'one.org', ports: [443]}\n");
+
+	CHECK_STR(connects(p, "other.net", 443, 1), "allow all");
+	CHECK_STR(connects(p, "other.net", 80, 1), "allow all");
+	CHECK_STR(connects(p, "other.net", 22, 1), "deny");
+	CHECK_STR(connects(p, "example.com", 443, 1), "allow all");
+	CHECK_STR(connects(p, "a.example.com", 443, 1), "ask wide");
+	CHECK_STR(connects(p, "notexample.com", 443, 1), "allow all");
+	CHECK_STR(connects(p, "a.b.example.com", 443, 1), "allow narrow");
+	CHECK_STR(connects(p, "x.b.example.com", 5432, 1), "allow exact");
+	CHECK_STR(connects(p, "x.b.example.com", 80, 1), "allow narrow");
+	CHECK_STR(connects(p, "tie.org", 443, 1), "ask tie2");
+	CHECK_STR(connects(p, "bad.org", 8080, 1), "deny no");
+	CHECK_STR(connects(p, "a.bad.org", 443, 1), "deny no");
+	CHECK_STR(connects(p, "notbad.org", 443, 1), "allow all");
+	CHECK_STR(connects(p, "one.org", 443, 1), "deny no22");
+	CHECK_STR(connects(p, "one.org", 80, 1), "allow all");
+	CHECK_STR(names(p, "one.org"), "allow");
+	CHECK_STR(names(p, "bad.org"), "deny");
+	CHECK_STR(names(p, "a.example.com"), "ask");
+	CHECK(!policy_intercepts(p));
+	policy_free(p);
+	p = parse("version: 1\nrules: [{allow: a.org, ports: 443}, {deny: a.org, ports: 443}]");
+	CHECK_STR(names(p, "a.org"), "deny");
+	CHECK_STR(names(p, "b.org"), "deny");
+	policy_free(p);
+}
+
+TEST(addresses_and_networks)
+{
+	struct policy *p = parse("version: 1\n"
+				 "rules:\n"
+				 "- {name: all, allow: '*', ports: any}\n"
+				 "- {name: lan, allow: 10.0.0.0/8, private: true}\n"
+				 "- {name: one, ask: 10.1.2.3, private: true}\n"
+				 "- {name: net, allow: 0.0.0.0/1}\n"
+				 "- {name: no, deny: 8.8.8.0/24}\n");
+	struct host h = host("10.9.9.9");
+	struct verdict v;
+
+	CHECK_STR(connects(p, "1.1.1.1", 443, 1), "allow net");
+	CHECK_STR(connects(p, "1.1.1.1", 22, 1), "allow all");
+	CHECK_STR(connects(p, "193.0.0.1", 443, 1), "allow all");
+	CHECK_STR(connects(p, "8.8.8.8", 443, 1), "deny no");
+	CHECK_STR(connects(p, "10.0.0.1", 443, 1), "allow lan");
+	CHECK_STR(connects(p, "::ffff:10.0.0.1", 443, 1), "allow lan");
+	CHECK_STR(connects(p, "10.1.2.3", 443, 1), "ask one");
+	CHECK_STR(connects(p, "127.0.0.1", 443, 1), "deny");
+	CHECK_STR(connects(p, "169.254.169.254", 80, 1), "deny");
+	CHECK_STR(connects(p, "::1", 80, 1), "deny");
+	policy_judge_connect(p, &h, 443, 1, &v);
+	CHECK(v.addresses && v.rule->private);
+	policy_free(p);
+	/* A name rule says nothing about an address, even of the same text's look. */
+	p = parse("version: 1\nrules: [{allow: '*.example.com'}]");
+	CHECK_STR(connects(p, "1.1.1.1", 443, 1), "deny");
+	policy_free(p);
+}
+
+TEST(requests_and_when_to_look_inside)
+{
+	struct policy *p = parse(
+		"version: 1\n"
+		"rules:\n"
+		"- {name: get, allow: '*.api.org', methods: [GET, HEAD]}\n"
+		"- {name: v1, allow: '*.api.org', methods: POST, paths: ['/v1/**', '/v1/x/*']}\n"
+		"- {name: v1x, ask: '*.api.org', paths: '/v1/x/*'}\n"
+		"- {name: raw, allow: raw.api.org, ports: any}\n"
+		"- {name: key, allow: key.org, inject: {headers: {X-Key: '{{secret.K}}'}}}\n"
+		"- {name: open, allow: d.org}\n"
+		"- {name: nodel, deny: d.org, methods: DELETE}\n"
+		"- {name: mtls, allow: m.org, client_cert: {cert: '{{ secret.C }}', "
+		"key: '{{ secret.K }}'}}\n"
+		"- {name: look, allow: l.org, tls: intercept}\n"
+		"- {name: q, allow: q.org, query: ['a=*', '']}\n"
+		"- {name: notq, allow: nq.org, query: ['!a=*']}\n");
+	const struct rule *rule;
+	const char *name;
+
+	CHECK_STR(connects(p, "a.api.org", 443, 1), "inspect");
+	CHECK_STR(connects(p, "raw.api.org", 443, 1), "allow raw");
+	CHECK_STR(requests(p, "raw.api.org", "DELETE", "/", NULL), "allow raw");
+	CHECK_STR(connects(p, "key.org", 443, 1), "inspect");
+	CHECK_STR(connects(p, "d.org", 443, 1), "inspect");
+	CHECK_STR(connects(p, "m.org", 443, 1), "inspect");
+	CHECK_STR(connects(p, "l.org", 443, 1), "inspect");
+	CHECK_STR(requests(p, "a.api.org", "GET", "/", NULL), "allow get");
+	CHECK_STR(requests(p, "a.api.org", "get", "/", NULL), "deny");
+	CHECK_STR(requests(p, "a.api.org", "POST", "/", NULL), "deny");
+	CHECK_STR(requests(p, "a.api.org", "POST", "/v1", NULL), "deny");
+	CHECK_STR(requests(p, "a.api.org", "POST", "/v1/", NULL), "allow v1");
+	CHECK_STR(requests(p, "a.api.org", "POST", "/v1/a/b", NULL), "allow v1");
+	CHECK_STR(requests(p, "a.api.org", "POST", "/v1/x/y", NULL), "ask v1x");
+	CHECK_STR(requests(p, "a.api.org", "GET", "/v1/x/y", NULL), "ask v1x");
+	CHECK_STR(requests(p, "a.api.org", "PUT", "/v1/x/y/z", NULL), "deny");
+	CHECK_STR(requests(p, "d.org", "DELETE", "/", NULL), "deny nodel");
+	CHECK_STR(requests(p, "d.org", "POST", "/", NULL), "allow open");
+	CHECK_STR(requests(p, "q.org", "GET", "/", "a=1"), "allow q");
+	CHECK_STR(requests(p, "q.org", "GET", "/", NULL), "allow q");
+	CHECK_STR(requests(p, "q.org", "GET", "/", "b=1"), "deny");
+	CHECK_STR(requests(p, "nq.org", "GET", "/", "a=1"), "deny");
+	CHECK_STR(requests(p, "nq.org", "GET", "/", NULL), "allow notq");
+	CHECK(policy_intercepts(p));
+	CHECK(policy_secret(p, 0, &name, &rule) && !strcmp(name, "K") &&
+	      !strcmp(rule->name, "key"));
+	CHECK(policy_secret(p, 1, &name, &rule) && !strcmp(name, "C"));
+	CHECK(!policy_secret(p, 2, &name, &rule));
+	policy_free(p);
+}
+
+TEST(globs)
+{
+	CHECK(glob_matches("/a/*", "/a/b", true) && !glob_matches("/a/*", "/a/b/c", true));
+	CHECK(glob_matches("/a/*", "/a/", true) && !glob_matches("/a/*", "/a", true));
+	CHECK(glob_matches("/**", "/", true) && glob_matches("/**", "/a/b", true));
+	CHECK(glob_matches("/**/x", "/a/b/x", true) && !glob_matches("/**/x", "/x", true));
+	CHECK(glob_matches("/*/x*z", "/a/xyz", true) && !glob_matches("/*/x*z", "/a/b/xz", true));
+	CHECK(glob_matches("/**a*b", "/c/ab/ab", true) && !glob_matches("/**a*b", "/ab/", true));
+	CHECK(glob_matches("a*", "a/b", false) && glob_matches("*", "", false));
+	CHECK(!glob_matches("", "a", false) && glob_matches("", "", false));
+}
+
+TEST(budgets)
+{
+	struct policy *p =
+		parse("version: 1\n"
+		      "rules: [{allow: a.org, rate: 3/m, bytes_up: 10, bytes_down: 1K}]");
+	struct policy *again = parse("version: 1\n"
+				     "rules: [{name: new, allow: b.org},\n"
+				     "{name: rule 1, allow: a.org, bytes_up: 20, rate: 3/m}]");
+	struct rule *r = &p->entries[0].rule;
+	uint64_t t = 1700000000000;
+
+	for (int i = 0; i < 3; i++)
+		CHECK(rule_take(r, t));
+	CHECK(!rule_take(r, t) && !rule_take(r, t + 19999));
+	CHECK(rule_take(r, t + 20000));
+	CHECK(!rule_take(r, t + 20000));
+	CHECK(rule_take(r, t + 40000));
+	/* Set back by a day: it waits a part of a window, not a day. */
+	CHECK(!rule_take(r, t - 86400000));
+	CHECK(rule_take(r, t - 86400000 + 20000));
+	CHECK(rule_count(r, 10, 1024));
+	CHECK(!rule_count(r, 0, 1));
+	policy_carry_over(again, p);
+	CHECK(rule_count(&again->entries[1].rule, 10, 0));
+	CHECK(!rule_count(&again->entries[1].rule, 1, 0));
+	CHECK(rule_count(&again->entries[0].rule, UINT64_MAX, UINT64_MAX));
+	CHECK(rule_count(&again->entries[0].rule, UINT64_MAX, UINT64_MAX));
+	CHECK(!rule_count(r, UINT64_MAX, 0));
+	policy_free(p);
+	policy_free(again);
+}
+
+TEST(grants)
+{
+	struct policy *p = parse("version: 1\n"
+				 "rules:\n"
+				 "- {name: ask, ask: '*.org'}\n"
+				 "- {name: get, allow: x.com, methods: GET}\n"
+				 "- {name: no, deny: never.org}\n");
+	struct host h = host("once.net");
+	struct verdict v;
+	struct err e;
+
+	CHECK_EQ(policy_grant(p, ACTION_ALLOW, "a.org", 1000, false, &e), 0);
+	CHECK_STR(connects(p, "a.org", 443, 999), "allow live allow");
+	CHECK_STR(connects(p, "a.org", 22, 999), "deny");
+	CHECK_STR(connects(p, "a.org", 443, 1000), "ask ask");
+	CHECK_EQ(policy_grant(p, ACTION_DENY, "A.org.", 0, false, &e), 0);
+	CHECK_STR(connects(p, "a.org", 443, 999), "deny live deny");
+	CHECK_EQ(policy_grant(p, ACTION_ALLOW, "*.org", 0, false, &e), 0);
+	CHECK_STR(connects(p, "b.org", 443, 1), "allow live allow");
+	CHECK_STR(connects(p, "a.org", 80, 1), "deny live deny");
+	CHECK_STR(connects(p, "never.org", 443, 1), "deny no");
+	CHECK_EQ(policy_grant(p, ACTION_ALLOW, "x.com", 500, false, &e), 0);
+	CHECK_STR(connects(p, "x.com", 443, 1), "allow live allow");
+	CHECK_STR(connects(p, "x.com", 443, 500), "inspect");
+	CHECK_EQ(policy_grant(p, ACTION_ALLOW, "once.net:25", 0, true, &e), 0);
+	policy_judge_connect(p, &h, 25, 1, &v);
+	CHECK(v.action == ACTION_ALLOW && v.rule->once && v.rule->line == 0);
+	CHECK(rule_take(v.rule, 1) && !rule_take(v.rule, 1));
+	CHECK(rule_count(v.rule, 1, 1));
+	CHECK_STR(connects(p, "once.net", 25, 1), "deny");
+	CHECK_EQ(policy_grant(p, ACTION_ALLOW, "10.0.0.0/8:5432", 0, false, &e), 0);
+	CHECK_STR(connects(p, "10.1.1.1", 5432, 1), "allow live allow");
+	CHECK_EQ(policy_grant(p, ACTION_ALLOW, "[fd00::1]:5432", 0, false, &e), 0);
+	CHECK_STR(connects(p, "fd00::1", 5432, 1), "allow live allow");
+	CHECK_STR(connects(p, "fd00::1", 443, 1), "deny");
+	CHECK(policy_grant(p, ACTION_ALLOW, "a.org:0", 0, false, &e) < 0);
+	CHECK(policy_grant(p, ACTION_ALLOW, "", 0, false, &e) < 0);
+	CHECK(policy_grant(p, ACTION_ALLOW, "http://a.org", 0, false, &e) < 0);
+	CHECK(policy_grant(p, ACTION_ALLOW, "[::1", 0, false, &e) < 0);
+	policy_free(p);
+}
+
+/* The later of two for the same holds as long as it lasts, then the former is back. */
+TEST(later_grants_and_their_number)
+{
+	struct policy *p = policy_closed();
+	char name[32];
+	struct err e;
+	int r = 0;
+
+	CHECK_EQ(policy_grant(p, ACTION_DENY, "a.org:443", 0, false, &e), 0);
+	CHECK_EQ(policy_grant(p, ACTION_ALLOW, "a.org:443", 10, false, &e), 0);
+	CHECK_STR(connects(p, "a.org", 443, 9), "allow live allow");
+	CHECK_STR(connects(p, "a.org", 443, 10), "deny live deny");
+	for (unsigned i = 0; i < 3 * DOOR_GRANTS_MAX; i++)
+		CHECK_EQ(policy_grant(p, ACTION_ALLOW, "same.org", 0, false, &e), 0);
+	for (unsigned i = 0; i < DOOR_GRANTS_MAX && r == 0; i++) {
+		snprintf(name, sizeof(name), "n%u.org", i);
+		r = policy_grant(p, ACTION_ALLOW, name, 0, false, &e);
+	}
+	CHECK_EQ(r, -ENOSPC);
+	policy_free(p);
+}
+
+TEST(presets)
+{
+	struct policy *closed = parse(policy_preset("none")), *open = parse(policy_preset("open"));
+	struct policy *p = parse(policy_preset("balanced"));
+
+	CHECK(!policy_preset("other"));
+	CHECK_STR(connects(closed, "pypi.org", 443, 1), "deny");
+	CHECK_STR(connects(open, "any.example", 22, 1), "allow public internet");
+	CHECK_STR(connects(open, "10.0.0.1", 22, 1), "deny");
+	CHECK(!policy_intercepts(open));
+	CHECK_STR(connects(p, "pypi.org", 443, 1), "inspect");
+	CHECK_STR(connects(p, "pypi.org", 80, 1), "deny");
+	CHECK_STR(connects(p, "deb.debian.org", 80, 1), "inspect");
+	CHECK_STR(connects(p, "api.openai.com", 443, 1), "deny");
+	CHECK_STR(connects(p, "github.com", 22, 1), "deny");
+	CHECK_STR(requests(p, "pypi.org", "GET", "/simple/", NULL), "allow python packages");
+	CHECK_STR(requests(p, "pypi.org", "POST", "/legacy/", NULL), "deny");
+	CHECK_STR(requests(p, "registry.npmjs.org", "PUT", "/x", NULL), "deny");
+	CHECK_STR(requests(p, "github.com", "GET", "/a/b", NULL), "allow code");
+	CHECK_STR(requests(p, "github.com", "GET", "/a/b/info/refs", "service=git-upload-pack"),
+		  "allow code");
+	CHECK_STR(requests(p, "github.com", "GET", "/a/b/info/refs", "service=git-receive-pack"),
+		  "deny git push");
+	CHECK_STR(requests(p, "github.com", "GET", "/a/b/info/refs",
+			   "service=git-upload-pack&service=git-receive-pack"),
+		  "deny git push");
+	CHECK_STR(requests(p, "github.com", "GET", "/a/b/info/refs", NULL), "deny git push");
+	CHECK_STR(requests(p, "github.com", "POST", "/a/b/git-upload-pack", NULL),
+		  "allow git fetch");
+	CHECK_STR(requests(p, "github.com", "POST", "/a/b/git-receive-pack", NULL), "deny");
+	CHECK_STR(requests(p, "github.com", "POST", "/a/b/issues", NULL), "deny");
+	policy_free(closed);
+	policy_free(open);
+	policy_free(p);
+}
+
+TEST(limits_of_the_box)
+{
+	struct policy *p = parse("version: 1\nconnections: 64\nbytes: 1GiB\nask_timeout: 7s\n"
+				 "resolver: 127.0.0.1\n"
+				 "rules: [{ask: a.org}, {ask: b.org, ask_timeout: 1m}]");
+
+	CHECK_EQ(policy_limits(p)->connections, 64);
+	CHECK_EQ(policy_limits(p)->bytes, 1 << 30);
+	CHECK_EQ(policy_limits(p)->resolver.ss_family, AF_INET);
+	CHECK_EQ(p->entries[0].rule.ask_timeout_ms, 7000);
+	CHECK_EQ(p->entries[1].rule.ask_timeout_ms, 60000);
+	policy_free(p);
+	policy_free(NULL);
+}
+
+TAP_MAIN
