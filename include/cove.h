@@ -305,8 +305,8 @@ COVE_API int cove_events(struct cove *cove, const char *box, bool follow, cove_o
  * messages. Also checked: that every secret it names is there. */
 COVE_API int cove_policy_check(struct cove *cove, const char *name, const char *text, size_t len,
 			       struct cove_error *err);
-/* The text that holds for a box, or of a preset (box NULL), with live grants as comments; free with
- * free(). */
+/* The text that holds for a box, with live grants as comments; or (box NULL) of a preset; or (both
+ * NULL) of the default. Free with free(). */
 COVE_API int cove_policy_text(struct cove *cove, const char *box, const char *preset,
 			      char **ret_text, struct cove_error *err);
 /* net as in cove_box_options. Kept for the box; open connections are judged again at once, and

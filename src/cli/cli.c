@@ -258,6 +258,9 @@ struct cove_box_options cli_box_options(const struct options *o)
 		.storage = o->storage,
 		.best_effort = o->best_effort,
 		.strict = o->strict,
+		.net = o->net,
+		.allow = o->allow.items,
+		.deny = o->deny.items,
 	};
 }
 

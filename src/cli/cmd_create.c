@@ -36,6 +36,7 @@ const struct verb verb_create = {
 		"  cove sh $box 'cd /tmp'; cove sh $box pwd; cove rm -f $box\n"
 		"  cove create --workspace dev --mount cache:/cache,env=CACHE\n"
 		"  cove create --mount /srv/data:/data:ro\n"
+		"  cove create --net ./policy.yaml --net-bytes 1G\n"
 		"  cove create --mem 1G --disk 2G --idle 30m --expire remove\n",
 	.options = options,
 	.command_after = -1,

@@ -35,8 +35,9 @@ struct look {
 	size_t count;
 };
 
-static const char *const titles[] = {"NAME",	   "CPU%",   "MEM/LIMIT", "PIDS/LIMIT",
-				     "DISK/LIMIT", "IO R/W", "UPTIME"};
+static const char *const titles[] = {"NAME",	    "CPU%",	  "MEM/LIMIT",
+				     "PIDS/LIMIT",  "DISK/LIMIT", "IO R/W",
+				     "NET UP/DOWN", "CONNS",	  "UPTIME"};
 enum { COLUMNS = sizeof(titles) / sizeof(titles[0]) };
 
 static const char *counted(char text[SIZE_TEXT], uint64_t bytes)
@@ -71,6 +72,8 @@ static void row(struct table *t, const void *item)
 		table_cellf(t, "%llu / -", (unsigned long long)n->pids);
 	size_cell(t, n->disk_bytes, n->disk_limit_bytes);
 	table_cellf(t, "%s / %s", counted(a, n->io_read_bytes), counted(b, n->io_write_bytes));
+	table_cellf(t, "%s / %s", counted(a, n->net_up_bytes), counted(b, n->net_down_bytes));
+	table_cellf(t, "%llu", (unsigned long long)n->net_conns);
 	table_cell(t, text_duration(a, n->uptime_ms));
 }
 
@@ -269,7 +272,9 @@ const struct verb verb_stats = {
 	.help = "All running boxes, or those named: share of one processor, and memory,\n"
 		"processes and disk beside their limits; `-` is none, or not counted. The box's\n"
 		"own writes and its named workspace have a limit of --disk each: DISK is both.\n"
-		"--watch goes on until Ctrl-C. With --json one object per box and line, null for\n"
+		"NET is what went through its door since it started, CONNS how many connections\n"
+		"there are now. --watch goes on until Ctrl-C. With --json one object per box and "
+		"line, null for\n"
 		"what is not counted; cpu_milli there is thousandths of a processor.\n"
 		"\n"
 		"Examples\n"

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SECTION_VERBS = 12, VERBS_MAX = 32, HELP_MAX = 64 << 10 };
+enum { SECTION_VERBS = 12, VERBS_MAX = 48, HELP_MAX = 64 << 10 };
 
 static const struct {
 	const char *title;
@@ -26,6 +26,9 @@ static const struct {
 	{"Sessions: your own id, always the same box", {&verb_open, &verb_close}},
 	{"Work in a box",
 	 {&verb_sh, &verb_exec, &verb_cp, &verb_ps, &verb_logs, &verb_attach, &verb_kill}},
+	{"The network",
+	 {&verb_policy, &verb_allow, &verb_deny, &verb_asks, &verb_answer, &verb_secret,
+	  &verb_audit, &verb_port}},
 	{"What boxes stand on", {&verb_image, &verb_workspace, &verb_doctor}},
 	{"About", {&verb_help, &verb_version}},
 };

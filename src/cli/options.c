@@ -26,7 +26,6 @@ enum opt_kind {
 	KIND_ID,
 	KIND_FROM,
 	KIND_SIGNAL,
-	KIND_NET,
 	/* Limits: 0 and "none" lift them. */
 	KIND_LIMIT_SIZE,
 	KIND_LIMIT_CPUS,
@@ -67,8 +66,13 @@ static const struct opt opts[OPT_COUNT] = {
 			 "exit status 124"},
 	[OPT_LABEL] = {"label", 0, KIND_LIST, AT(labels), "NAME=VALUE",
 		       "a note kept with the box; repeatable"},
-	[OPT_NET] = {"net", 0, KIND_NET, AT(net), "MODE",
-		     "'none' (only loopback) is the only mode yet"},
+	[OPT_NET] = {"net", 0, KIND_TEXT, AT(net), "POLICY",
+		     "what may leave: closed, balanced (fetch but not send), open, or a file; "
+		     "default 'balanced', see `cove help policy`"},
+	[OPT_ALLOW] = {"allow", 0, KIND_LIST, AT(allow), "HOST[:PORT]",
+		       "also let it reach this host (*.example.org, 10.0.0.0/8); repeatable"},
+	[OPT_DENY] = {"deny", 0, KIND_LIST, AT(deny), "HOST[:PORT]",
+		      "never let it reach this host; wins over everything; repeatable"},
 	[OPT_TTY] = {"tty", 't', KIND_FLAG, AT(tty), NULL, "give the command a terminal"},
 	[OPT_NO_TTY] = {"no-tty", 'T', KIND_FLAG, AT(no_tty), NULL,
 			"do not, even where there is one"},
@@ -101,6 +105,21 @@ static const struct opt opts[OPT_COUNT] = {
 			    "who commands run as; default: the image's uid 1000, else root"},
 	[OPT_WATCH] = {"watch", 0, KIND_FLAG, AT(watch), NULL,
 		       "go on: redraw every second, or print a line per box and second"},
+	[OPT_ONCE] = {"once", 0, KIND_FLAG, AT(once), NULL, "for the next connection only"},
+	[OPT_FOR] = {"for", 0, KIND_MS, AT(for_ms), "TIME", "only for so long (30s, 10m, 2h)"},
+	[OPT_SECRET_FILE] = {"file", 0, KIND_TEXT, AT(secret_file), "PATH",
+			     "read the value from this file whenever it is needed"},
+	[OPT_SECRET_COMMAND] = {"command", 0, KIND_TEXT, AT(secret_command), "LINE",
+				"run this by `sh -c` whenever it is needed, and take its output"},
+	[OPT_TAIL] = {"follow", 'f', KIND_FLAG, AT(follow), NULL,
+		      "stay, and print rows as they come, until Ctrl-C"},
+	[OPT_DENIED] = {"denied", 0, KIND_FLAG, AT(denied), NULL, "only what was refused"},
+	[OPT_SINCE] = {"since", 0, KIND_MS, AT(since_ms), "TIME",
+		       "only rows that are not older (10m, 1h, 7d)"},
+	[OPT_BEFORE] = {"before", 0, KIND_MS, AT(before_ms), "TIME",
+			"of all boxes that are gone: what was last written longer ago (30d)"},
+	[OPT_ADDRESS] = {"address", 0, KIND_TEXT, AT(address), "ADDRESS",
+			 "listen on this address of the host; default 127.0.0.1, nothing else"},
 	[OPT_MEM] = {"mem", 0, KIND_LIMIT_SIZE, AT(mem_bytes), "SIZE",
 		     "memory, page cache and tmpfs included (512M, 1.5GiB); default 2G"},
 	[OPT_CPUS] = {"cpus", 0, KIND_LIMIT_CPUS, AT(cpu_milli), "N",
@@ -120,9 +139,9 @@ static const struct opt opts[OPT_COUNT] = {
 	[OPT_EXPIRE] = {"expire", 0, KIND_TEXT, AT(expire), "stop|remove",
 			"what --ttl and --idle do with the box; default stop"},
 	[OPT_NET_BYTES] = {"net-bytes", 0, KIND_LIMIT_SIZE, AT(net_bytes), "SIZE",
-			   "through its network door, which no box has yet"},
+			   "through its network door, both ways together; default none"},
 	[OPT_NET_CONNS] = {"net-conns", 0, KIND_LIMIT_COUNT, AT(net_conns), "N",
-			   "connections through that door at once"},
+			   "connections through that door at once; default 1024"},
 	[OPT_STORAGE] = {"storage", 0, KIND_TEXT, AT(storage), "plain|loop|tmpfs",
 			 "where writes live: a directory, a disk in a file, or memory"},
 	[OPT_BEST_EFFORT] = {"best-effort", 0, KIND_FLAG, AT(best_effort), NULL,
@@ -215,17 +234,6 @@ static int set_from(struct parser *p, const struct opt *opt, const char *value)
 	return bad_value(p, opt, value, "a byte offset, or two with a colon between");
 }
 
-static int set_net(struct parser *p, const struct opt *opt, const char *value)
-{
-	if (strcmp(value, "none") != 0)
-		return err_set(
-			p->e, ERR_UNSUPPORTED, EOPNOTSUPP,
-			"--net '%.60s': 'none' is the only mode yet; egress comes with the door",
-			value);
-	*(const char **)field(p->o, opt) = value;
-	return 0;
-}
-
 /* A limit. What it may be is for the library to say: it knows the least of each. */
 static int set_limit(struct parser *p, const struct opt *opt, const char *value)
 {
@@ -272,6 +280,9 @@ static int set_value(struct parser *p, const struct opt *opt, const char *value)
 	case KIND_MS:
 		p->o->has_grace |= opt == &opts[OPT_GRACE];
 		p->o->has_timeout |= opt == &opts[OPT_TIMEOUT];
+		p->o->has_for |= opt == &opts[OPT_FOR];
+		p->o->has_since |= opt == &opts[OPT_SINCE];
+		p->o->has_before |= opt == &opts[OPT_BEFORE];
 		if (str_parse_ms(value, field(p->o, opt)))
 			return 0;
 		return bad_value(p, opt, value, "not a time; write 90, 1.5s, 250ms, 10m, 2h or 1d");
@@ -288,8 +299,6 @@ static int set_value(struct parser *p, const struct opt *opt, const char *value)
 			return 0;
 		return bad_value(p, opt, value,
 				 "no such signal; write TERM, KILL, INT, ... or a number");
-	case KIND_NET:
-		return set_net(p, opt, value);
 	case KIND_LIMIT_SIZE:
 	case KIND_LIMIT_CPUS:
 	case KIND_LIMIT_COUNT:
@@ -432,6 +441,8 @@ void options_done(struct options *o)
 	free(o->mounts.items);
 	free(o->env.items);
 	free(o->labels.items);
+	free(o->allow.items);
+	free(o->deny.items);
 	free(o->args);
 	*o = (struct options){0};
 }

@@ -27,6 +27,8 @@ enum opt_id {
 	OPT_TIMEOUT,
 	OPT_LABEL,
 	OPT_NET,
+	OPT_ALLOW,
+	OPT_DENY,
 	OPT_TTY,
 	OPT_NO_TTY,
 	OPT_INTERACTIVE,
@@ -43,6 +45,15 @@ enum opt_id {
 	OPT_FORCE,
 	OPT_IMAGE_USER,
 	OPT_WATCH,
+	OPT_ONCE,
+	OPT_FOR,
+	OPT_SECRET_FILE,
+	OPT_SECRET_COMMAND,
+	OPT_TAIL,
+	OPT_DENIED,
+	OPT_SINCE,
+	OPT_BEFORE,
+	OPT_ADDRESS,
 	OPT_MEM,
 	OPT_CPUS,
 	OPT_PIDS,
@@ -70,7 +81,7 @@ enum opt_id {
 #define OPTS_COMMON OPT_JSON, OPT_VERBOSE, OPT_LOG_FILE, OPT_HELP
 #define OPTS_BOX                                                                          \
 	OPT_IMAGE, OPT_WORKSPACE, OPT_MOUNT, OPT_ENV, OPT_WORKDIR, OPT_USER, OPT_TIMEOUT, \
-		OPT_LABEL, OPT_NET
+		OPT_LABEL, OPT_NET, OPT_ALLOW, OPT_DENY
 /* Last in a verb's list: they have a heading of their own in its help. */
 #define OPTS_LIMITS                                                                              \
 	OPT_MEM, OPT_CPUS, OPT_PIDS, OPT_DISK, OPT_FILES, OPT_IO, OPT_TTL, OPT_IDLE, OPT_EXPIRE, \
@@ -86,8 +97,9 @@ struct opt_list {
 struct options {
 	const char *name, *image, *workspace, *workdir, *user, *log_file, *net;
 	const char *shell, *prefix, *persistence, *image_user;
-	struct opt_list mounts, env, labels, kept;
-	uint64_t timeout_ms, exec_id, grace_ms;
+	const char *secret_file, *secret_command, *address;
+	struct opt_list mounts, env, labels, allow, deny, kept;
+	uint64_t timeout_ms, exec_id, grace_ms, for_ms, since_ms, before_ms;
 	uint64_t out_from, err_from;
 	/* Limits: 0 not given, UINT64_MAX none. */
 	uint64_t mem_bytes, cpu_milli, pids, disk_bytes, files, io_bytes;
@@ -96,8 +108,8 @@ struct options {
 	bool best_effort, strict, watch;
 	int signal;
 	bool tty, no_tty, interactive, background, remove, follow, force, quiet;
-	bool json, verbose, help, no_test;
-	bool has_exec, has_from, has_grace, has_timeout;
+	bool json, verbose, help, no_test, once, denied;
+	bool has_exec, has_from, has_grace, has_timeout, has_for, has_since, has_before;
 	const char **args; /* owned array, borrowed strings, NULL-terminated */
 	size_t arg_count;
 };

@@ -337,12 +337,25 @@ static int box_text(struct cove *cove, const char *box, char **ret, struct err *
 	return *ret ? 0 : err_errno(e, ENOMEM, "show the policy of '%s'", box);
 }
 
+static int default_text(struct cove *cove, char **ret, struct err *e)
+{
+	char policy[32];
+	size_t len;
+	int r = net_default(&cove->state, policy, e);
+
+	if (r < 0)
+		return r;
+	return strcmp(policy, "file") == 0 ? net_default_text(&cove->state, ret, &len, e)
+					   : net_preset_text(cove, policy, ret, e);
+}
+
 int cove_policy_text(struct cove *cove, const char *box, const char *preset, char **ret_text,
 		     struct cove_error *err)
 {
 	struct err e = {0};
-	int r = box ? box_text(cove, box, ret_text, &e)
-		    : net_preset_text(cove, preset, ret_text, &e);
+	int r = box	 ? box_text(cove, box, ret_text, &e)
+		: preset ? net_preset_text(cove, preset, ret_text, &e)
+			 : default_text(cove, ret_text, &e);
 
 	return core_return(cove, box, r, &e, err);
 }
@@ -435,23 +448,38 @@ int cove_grant(struct cove *cove, const char *box, const struct cove_grant *give
 }
 
 struct hearing {
+	const char *box;
 	cove_on_line *on_line;
 	void *arg;
+	struct err *e;
 };
 
 static int on_ask(void *arg, const char *text)
 {
 	struct hearing *h = arg;
+	struct buf line;
+	const char *json;
+	int r;
 
-	return h->on_line(h->arg, text) ? 0 : 1;
+	if (text[0] != '{' || text[1] != '"')
+		return err_set(h->e, ERR_PROTOCOL, EPROTO,
+			       "the door of box '%s' broke the protocol", h->box);
+	buf_init(&line, WIRE_CONTROL_MAX + 128);
+	r = buf_printf(&line, "{\"box\":\"%s\",%s", h->box, text + 1);
+	json = r == 0 ? buf_cstr(&line) : NULL;
+	r = !json		       ? err_errno(h->e, ENOMEM, "list what is asked")
+	    : h->on_line(h->arg, json) ? 0
+				       : 1;
+	buf_done(&line);
+	return r;
 }
 
 int cove_asks(struct cove *cove, const char *box, cove_on_line *on_line, void *arg,
 	      struct cove_error *err)
 {
 	static const char *const words[] = {"asks", NULL};
-	struct hearing hearing = {.on_line = on_line, .arg = arg};
 	struct err e = {0};
+	struct hearing hearing = {.box = box, .on_line = on_line, .arg = arg, .e = &e};
 	char **names = NULL;
 	size_t count = 0;
 	int r = box ? tell(cove, box, words, NULL, on_ask, &hearing, &e)
@@ -459,6 +487,7 @@ int cove_asks(struct cove *cove, const char *box, cove_on_line *on_line, void *a
 
 	/* One that ends meanwhile asks nothing any more. */
 	for (size_t i = 0; i < count && r == 0; i++) {
+		hearing.box = names[i];
 		r = tell(cove, names[i], words, NULL, on_ask, &hearing, &e);
 		if (r < 0)
 			r = 0;

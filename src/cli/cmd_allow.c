@@ -1,0 +1,30 @@
+/* cove allow: let a box reach a host, from now on, for a while or once. */
+#include "cli/door.h"
+
+static int run(struct cli *c)
+{
+	return door_grant(c, true);
+}
+
+static const enum opt_id options[] = {OPT_ONCE, OPT_FOR, OPTS_COMMON, OPT_END};
+
+const struct verb verb_allow = {
+	.name = "allow",
+	.synopsis = "allow BOX HOST[:PORT]... [--for TIME]",
+	.summary = "let a box reach a host, now",
+	.help = "HOST is a name, *.suffix, an address or a range (10.0.0.0/8); without PORT any\n"
+		"port. It holds beside the box's policy until the box is removed or another\n"
+		"policy is applied; with --for so long, with --once for the next connection.\n"
+		"What a rule of the policy denies stays denied, and private addresses need a\n"
+		"rule of a policy that says so.\n"
+		"\n"
+		"Examples\n"
+		"  cove allow dev api.example.org:443\n"
+		"  cove allow dev '*.example.org' --for 10m\n"
+		"  cove allow dev db.example.org:5432 --once\n",
+	.options = options,
+	.command_after = -1,
+	.args_min = 2,
+	.args_max = -1,
+	.run = run,
+};

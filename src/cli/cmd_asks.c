@@ -1,0 +1,230 @@
+/*
+ * cove asks: requests of boxes that wait for a person.
+ *
+ * --watch looks every second. On a terminal the table stays where it is; into a pipe, and with
+ * --json, each request is printed once, when it is first seen.
+ */
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "cli/door.h"
+#include "cli/fields.h"
+#include "cli/list.h"
+#include "cli/signals.h"
+#include "cli/term.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { EVERY_MS = 1000 };
+
+struct ask {
+	char *json; /* owned */
+	char box[BOX_NAME_MAX + 1];
+	uint64_t id;
+};
+
+struct asks {
+	struct ask *items; /* owned */
+	size_t count;
+	bool failed; /* no memory */
+};
+
+static void asks_done(struct asks *a)
+{
+	for (size_t i = 0; i < a->count; i++)
+		free(a->items[i].json);
+	free(a->items);
+	*a = (struct asks){0};
+}
+
+static bool on_ask(void *arg, const char *json)
+{
+	struct asks *a = arg;
+	struct ask *items = realloc(a->items, (a->count + 1) * sizeof(*items));
+	char *copy = items ? strdup(json) : NULL;
+
+	if (items)
+		a->items = items;
+	if (!copy) {
+		a->failed = true;
+		return false;
+	}
+	a->items[a->count] = (struct ask){.json = copy, .id = field_u64(json, "id")};
+	field_text(json, "box", a->items[a->count].box, sizeof(a->items[0].box));
+	a->count++;
+	return true;
+}
+
+static const char *const titles[] = {"BOX", "ID", "RULE", "SINCE", "LEFT", "WAITING", "REQUEST"};
+
+static void row(struct table *t, const void *item)
+{
+	const struct ask *a = item;
+	uint64_t since = field_u64(a->json, "since_ms"), now = clock_wall_ms();
+	char text[2048], time[16];
+
+	table_cell(t, a->box);
+	table_cellf(t, "%llu", (unsigned long long)a->id);
+	field_text(a->json, "rule", text, sizeof(text));
+	table_cell(t, text);
+	table_cell(t, text_duration(time, now > since ? now - since : 0));
+	table_cell(t, text_duration(time, field_u64(a->json, "left_ms")));
+	table_cellf(t, "%llu", (unsigned long long)field_u64(a->json, "requests"));
+	door_request(a->json, text, sizeof(text));
+	table_cell(t, text);
+}
+
+static int print_table(struct cli *c, const struct asks *a, bool redraw, bool title)
+{
+	unsigned rows, cols;
+	const char *text;
+	struct table t;
+	struct buf b;
+	int r;
+
+	buf_init(&b, TABLE_BYTES_MAX);
+	table_init(&t, titles, sizeof(titles) / sizeof(titles[0]), 1 << 1 | 1 << 5);
+	for (size_t i = 0; i < a->count; i++)
+		row(&t, &a->items[i]);
+	r = redraw ? buf_append_str(&b, "\033[H\033[J") : 0;
+	if (r == 0)
+		r = table_print(&t, term_size(STDOUT_FILENO, &rows, &cols) ? cols : 0, &b);
+	text = r == 0 ? buf_cstr(&b) : NULL;
+	if (text && !title)
+		text = strchr(text, '\n') + 1;
+	r = text ? cli_out(c, text, strlen(text))
+		 : cli_error(c, COVE_LIMIT, "the list is too long to print");
+	table_done(&t);
+	buf_done(&b);
+	return r;
+}
+
+static int print_json(struct cli *c, const struct asks *a)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < a->count && r == 0; i++) {
+		r = cli_out(c, a->items[i].json, strlen(a->items[i].json));
+		if (r == 0)
+			r = cli_out(c, "\n", 1);
+	}
+	return r;
+}
+
+static int look(struct cli *c, struct asks *ret)
+{
+	const char *box = c->o.arg_count ? c->o.args[0] : NULL;
+	struct cove_error err;
+
+	*ret = (struct asks){0};
+	if (cove_asks(c->cove, box, on_ask, ret, &err) < 0)
+		return cli_fail(c, &err);
+	return ret->failed ? cli_error(c, COVE_FULL, "out of memory") : 0;
+}
+
+static bool was_seen(const struct asks *last, const struct ask *a)
+{
+	for (size_t i = 0; i < last->count; i++)
+		if (last->items[i].id == a->id && strcmp(last->items[i].box, a->box) == 0)
+			return true;
+	return false;
+}
+
+/* A view of what is new; the texts stay with now. */
+static int pick_new(struct cli *c, const struct asks *last, const struct asks *now,
+		    struct asks *ret)
+{
+	*ret = (struct asks){.items = calloc(now->count + 1, sizeof(*ret->items))};
+	if (!ret->items)
+		return cli_error(c, COVE_FULL, "out of memory");
+	for (size_t i = 0; i < now->count; i++)
+		if (!was_seen(last, &now->items[i]))
+			ret->items[ret->count++] = now->items[i];
+	return 0;
+}
+
+static int wait_turn(void)
+{
+	struct pollfd p = {.fd = signals_fd(), .events = POLLIN};
+	int sig;
+
+	(void)poll(&p, 1, EVERY_MS);
+	while ((sig = signals_next()) != 0)
+		if (sig != SIGWINCH && sig != SIGTSTP)
+			return EXIT_SIGNAL + sig;
+	return 0;
+}
+
+static int watch(struct cli *c)
+{
+	bool redraw = isatty(STDOUT_FILENO) && !c->o.json, title = true;
+	struct asks last = {0}, now, fresh;
+	int r = signals_catch() < 0 ? cli_error(c, COVE_INTERNAL, "cannot catch signals") : 0;
+
+	while (r == 0) {
+		r = look(c, &now);
+		if (r == 0 && redraw) {
+			r = print_table(c, &now, true, true);
+		} else if (r == 0) {
+			r = pick_new(c, &last, &now, &fresh);
+			if (r == 0 && c->o.json)
+				r = print_json(c, &fresh);
+			else if (r == 0 && fresh.count)
+				r = print_table(c, &fresh, false, title);
+			title = title && (r || fresh.count == 0);
+			free(fresh.items);
+		}
+		asks_done(&last);
+		last = now;
+		if (r == 0)
+			r = wait_turn();
+	}
+	asks_done(&last);
+	return r;
+}
+
+static int run(struct cli *c)
+{
+	struct asks asks = {0};
+	int r = cli_open(c);
+
+	if (r)
+		return r;
+	if (c->o.watch)
+		return watch(c);
+	r = look(c, &asks);
+	if (r == 0 && c->o.json)
+		r = print_json(c, &asks);
+	else if (r == 0 && asks.count)
+		r = print_table(c, &asks, false, true);
+	else if (r == 0 && isatty(STDERR_FILENO))
+		cli_note("nothing waits for an answer");
+	asks_done(&asks);
+	return r;
+}
+
+static const enum opt_id options[] = {OPT_WATCH, OPTS_COMMON, OPT_END};
+
+const struct verb verb_asks = {
+	.name = "asks",
+	.synopsis = "asks [BOX] [--watch] [--json]",
+	.summary = "requests that wait for a person",
+	.help = "A rule of a policy that says `ask` holds a connection until somebody answers\n"
+		"(`cove answer`), or its time is over and it is denied. WAITING is how many wait\n"
+		"for the same answer. With --json one object per line; with --watch in a pipe "
+		"each\n"
+		"request comes once.\n"
+		"\n"
+		"Examples\n"
+		"  cove asks\n"
+		"  cove asks --watch --json | while read -r ask; do ...; done\n",
+	.options = options,
+	.command_after = -1,
+	.args_min = 0,
+	.args_max = 1,
+	.run = run,
+};

@@ -1,0 +1,269 @@
+/*
+ * cove audit: what boxes did at their doors, and keeping that record.
+ *
+ * Rows are printed as they are read, in columns of a fixed width, because there may be any number
+ * of them and with -f they never end.
+ */
+#include "base/clock.h"
+#include "base/str.h"
+#include "cli/door.h"
+#include "cli/fields.h"
+#include "cli/signals.h"
+#include "cli/table.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { LINE_MAX_BYTES = 64 << 10, TEXT_MAX = 2048, DAY_MS = 86400000 };
+
+struct reading {
+	struct cli *c;
+	bool titled;
+	int status;
+};
+
+static const char *wall_time(char ret[24], uint64_t ms)
+{
+	time_t s = (time_t)(ms / 1000);
+	struct tm tm;
+
+	if (!localtime_r(&s, &tm) || strftime(ret, 24, "%Y-%m-%d %H:%M:%S", &tm) == 0)
+		ret[0] = 0;
+	return ret;
+}
+
+/* A cell made safe to show, at least so wide. */
+static void put(struct buf *b, const char *text, size_t width)
+{
+	size_t before = buf_len(b), used;
+
+	(void)str_escape(b, *text ? text : "-", strlen(*text ? text : "-"));
+	used = text_width((const char *)buf_data(b) + before, buf_len(b) - before);
+	(void)buf_printf(b, "%*s", (int)((used < width ? width - used : 0) + 2), "");
+}
+
+/* What it was about, in one text: the request, or what happened to the policy or the door. */
+static void put_what(struct buf *b, const char *json)
+{
+	char text[TEXT_MAX], kind[32];
+	uint64_t status = field_u64(json, "status");
+
+	field_text(json, "kind", kind, sizeof(kind));
+	door_request(json, text, sizeof(text));
+	if (strcmp(kind, "connect") != 0 && strcmp(kind, "request") != 0)
+		(void)buf_printf(b, "%s%s", kind, text[0] ? " " : "");
+	(void)str_escape(b, text, strlen(text));
+	if (status)
+		(void)buf_printf(b, " -> %llu", (unsigned long long)status);
+	if (field_text(json, "credential", text, sizeof(text))) {
+		(void)buf_append_str(b, ", with ");
+		(void)str_escape(b, text, strlen(text));
+	}
+	if (field_text(json, "by", text, sizeof(text))) {
+		(void)buf_append_str(b, ", by ");
+		(void)str_escape(b, text, strlen(text));
+	}
+	if (field_text(json, "reason", text, sizeof(text))) {
+		(void)buf_append_str(b, ": ");
+		(void)str_escape(b, text, strlen(text));
+	}
+}
+
+static void put_row(struct buf *b, const char *json)
+{
+	uint64_t up = field_u64(json, "bytes_up"), down = field_u64(json, "bytes_down");
+	char text[TEXT_MAX], time[24], a[16], z[16], bytes[40] = "";
+
+	put(b, wall_time(time, field_u64(json, "time_ms")), 19);
+	field_text(json, "box", text, sizeof(text));
+	put(b, text, 18);
+	field_text(json, "verdict", text, sizeof(text));
+	put(b, text, 7);
+	field_text(json, "rule", text, sizeof(text));
+	put(b, text, 16);
+	if (up || down)
+		snprintf(bytes, sizeof(bytes), "%s / %s", text_bytes(a, up), text_bytes(z, down));
+	put(b, bytes, 15);
+	put_what(b, json);
+	(void)buf_append_str(b, "\n");
+}
+
+static bool is_told_to_end(struct reading *r)
+{
+	int sig;
+
+	while ((sig = signals_next()) != 0)
+		if (sig != SIGWINCH && sig != SIGTSTP)
+			r->status = EXIT_SIGNAL + sig;
+	return r->status != 0;
+}
+
+/* Without a row: only asked whether to go on. */
+static bool on_line(void *arg, const char *json)
+{
+	struct reading *r = arg;
+	struct buf b;
+
+	if (is_told_to_end(r))
+		return false;
+	if (!json)
+		return true;
+	buf_init(&b, LINE_MAX_BYTES);
+	if (r->c->o.json) {
+		r->status = cli_out(r->c, json, strlen(json));
+		(void)buf_append_str(&b, "\n");
+	} else {
+		if (!r->titled)
+			(void)buf_append_str(&b,
+					     "TIME                 BOX                 VERDICT  "
+					     "RULE              UP / DOWN        WHAT\n");
+		put_row(&b, json);
+		r->titled = true;
+	}
+	if (r->status == 0)
+		r->status = cli_out_buf(r->c, &b);
+	buf_done(&b);
+	return r->status == 0;
+}
+
+static int show(struct cli *c)
+{
+	uint64_t now = clock_wall_ms();
+	struct cove_audit_options options = {
+		.size = sizeof(options),
+		.box = c->o.arg_count ? c->o.args[0] : NULL,
+		.denied_only = c->o.denied,
+		.follow = c->o.follow,
+		.since_ms = c->o.has_since && c->o.since_ms < now ? now - c->o.since_ms : 0,
+	};
+	struct reading reading = {.c = c};
+	struct cove_error err;
+	int r;
+
+	if (c->o.arg_count > 1)
+		return cli_usage(c, "unexpected argument '%.60s'", c->o.args[1]);
+	r = cli_open(c);
+	if (r == 0 && c->o.follow && signals_catch() < 0)
+		r = cli_error(c, COVE_INTERNAL, "cannot catch signals");
+	if (r)
+		return r;
+	if (cove_audit(c->cove, &options, on_line, &reading, &err) < 0)
+		return cli_fail(c, &err);
+	return reading.status;
+}
+
+static int say_rows(struct cli *c, const char *what, const char *result, uint64_t rows)
+{
+	char line[128];
+
+	if (c->o.json)
+		return door_done(c, what, result, "rows", rows);
+	snprintf(line, sizeof(line), "%" PRIu64 " row%s %s\n", rows, rows == 1 ? "" : "s", result);
+	return cli_out(c, line, strlen(line));
+}
+
+static int verify(struct cli *c)
+{
+	const char *box = c->o.arg_count > 1 ? c->o.args[1] : NULL;
+	struct cove_error err;
+	uint64_t rows = 0;
+	int r;
+
+	if (c->o.arg_count > 2)
+		return cli_usage(c, "usage: cove audit verify [BOX]");
+	r = cli_open(c);
+	if (r)
+		return r;
+	if (cove_audit_verify(c->cove, box, &rows, &err) < 0)
+		return cli_broken(c, &err);
+	return say_rows(c, box ? box : "all", "verified", rows);
+}
+
+static int remove_rows(struct cli *c)
+{
+	const char *box = c->o.arg_count > 1 ? c->o.args[1] : NULL;
+	uint64_t now = clock_wall_ms(), rows = 0;
+	char by[BY_MAX];
+	struct cove_error err;
+	int r;
+
+	if (c->o.arg_count > 2 || !box == !c->o.has_before)
+		return cli_usage(c, "usage: cove audit rm BOX, or cove audit rm --before TIME");
+	r = cli_open(c);
+	if (r)
+		return r;
+	if (cove_audit_delete(c->cove, box, c->o.before_ms < now ? now - c->o.before_ms : 0,
+			      door_by(by), &rows, &err) < 0)
+		return cli_fail(c, &err);
+	return say_rows(c, box ? box : "all", "deleted", rows);
+}
+
+static int keep(struct cli *c)
+{
+	const char *time = c->o.arg_count > 1 ? c->o.args[1] : NULL;
+	struct cove_error err;
+	char line[64], text[16];
+	uint64_t ms = 0;
+	int r;
+
+	if (c->o.arg_count > 2)
+		return cli_usage(c, "usage: cove audit keep [TIME|forever]");
+	if (time && strcmp(time, "forever") != 0 && (!str_parse_ms(time, &ms) || ms == 0))
+		return cli_usage(c, "'%.60s' is no time: write 90d, 12h or forever", time);
+	r = cli_open(c);
+	if (r)
+		return r;
+	if (cove_audit_keep(c->cove, time ? &ms : NULL, &ms, &err) < 0)
+		return cli_fail(c, &err);
+	if (c->o.json)
+		return door_done(c, "audit", "kept", "keep_ms", ms);
+	if (ms && ms % DAY_MS == 0)
+		snprintf(line, sizeof(line), "%" PRIu64 "d\n", ms / DAY_MS);
+	else
+		snprintf(line, sizeof(line), "%s\n", ms ? text_duration(text, ms) : "forever");
+	return cli_out(c, line, strlen(line));
+}
+
+static int run(struct cli *c)
+{
+	const char *what = c->o.arg_count ? c->o.args[0] : "";
+	bool is_rm = strcmp(what, "rm") == 0, is_verify = strcmp(what, "verify") == 0;
+	bool is_keep = strcmp(what, "keep") == 0;
+
+	if (c->o.has_before && !is_rm)
+		return cli_usage(c, "--before is for rm; --since shows what is newer");
+	if ((is_rm || is_verify || is_keep) && (c->o.follow || c->o.denied || c->o.has_since))
+		return cli_usage(c, "-f, --denied and --since choose rows to show, not for %s",
+				 what);
+	return is_rm ? remove_rows(c) : is_verify ? verify(c) : is_keep ? keep(c) : show(c);
+}
+
+static const enum opt_id options[] = {OPT_TAIL,	  OPT_DENIED,  OPT_SINCE,
+				      OPT_BEFORE, OPTS_COMMON, OPT_END};
+
+const struct verb verb_audit = {
+	.name = "audit",
+	.synopsis = "audit [BOX] [-f] | verify | rm | keep",
+	.summary = "what boxes did at their doors",
+	.help = "Every decision is a row: what was asked for, which rule said what, bytes, the\n"
+		"names of the credentials used. Rows stay when a box is gone. With --json one\n"
+		"object per line.\n"
+		"\n"
+		"  cove audit verify [BOX]         was a row changed, removed or put in?\n"
+		"  cove audit rm BOX               delete the rows of a box that is gone\n"
+		"  cove audit rm --before TIME     of all boxes gone, last written longer ago\n"
+		"  cove audit keep [TIME|forever]  how long rows of boxes that are gone are kept\n"
+		"\n"
+		"Examples\n"
+		"  cove audit dev --denied\n"
+		"  cove audit -f --json | jq -r '[.box, .host, .verdict] | @tsv'\n"
+		"  cove audit keep 90d\n",
+	.options = options,
+	.command_after = -1,
+	.args_min = 0,
+	.args_max = -1,
+	.run = run,
+};

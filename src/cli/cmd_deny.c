@@ -1,0 +1,26 @@
+/* cove deny: keep a box from a host, from now on, for a while or once. */
+#include "cli/door.h"
+
+static int run(struct cli *c)
+{
+	return door_grant(c, false);
+}
+
+static const enum opt_id options[] = {OPT_ONCE, OPT_FOR, OPTS_COMMON, OPT_END};
+
+const struct verb verb_deny = {
+	.name = "deny",
+	.synopsis = "deny BOX HOST[:PORT]... [--for TIME]",
+	.summary = "keep a box from a host, now",
+	.help = "The counterpart of `cove allow`, and stronger: a deny wins over every allow.\n"
+		"Open connections to HOST are cut at once.\n"
+		"\n"
+		"Examples\n"
+		"  cove deny dev paste.example.org\n"
+		"  cove deny dev '*.example.org:80' --for 1h\n",
+	.options = options,
+	.command_after = -1,
+	.args_min = 2,
+	.args_max = -1,
+	.run = run,
+};

@@ -1,0 +1,260 @@
+/*
+ * cove secret: credentials by name.
+ *
+ * A value comes from stdin, from the terminal without echo, or stays where it is (a file, a
+ * command). It never comes from an argument, which every user of the machine can read while the
+ * program runs and the shell keeps for ever, and it is never shown again. While one is held this
+ * process leaves no core and cannot be traced, and the memory is locked where that is allowed.
+ */
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "cli/door.h"
+#include "cli/list.h"
+#include "cli/signals.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+/* One byte more than may be, to see that it is too much; and a last line end. */
+enum { VALUE_ROOM = DOOR_SECRET_MAX + 3 };
+/* A terminal drops what is beyond this of one line, without a word. */
+enum { TERMINAL_LINE = 4095 };
+
+static const char *const titles[] = {"NAME", "SOURCE", "CHANGED", "WHERE"};
+
+static void row(struct table *t, const void *item)
+{
+	const struct cove_secret_info *s = item;
+	uint64_t now = clock_wall_ms();
+	char age[16];
+
+	table_cell(t, s->name);
+	table_cell(t, s->source);
+	table_cellf(t, "%s ago", text_duration(age, now > s->changed_ms ? now - s->changed_ms : 0));
+	table_cell(t, s->where);
+}
+
+static void object(struct json *j, const void *item)
+{
+	const struct cove_secret_info *s = item;
+
+	json_kv_str(j, "name", s->name);
+	json_kv_str(j, "source", s->source);
+	list_kv_str(j, "where", s->where);
+	json_kv_u64(j, "changed_ms", s->changed_ms);
+}
+
+static void name(struct buf *b, const void *item)
+{
+	(void)buf_append_str(b, ((const struct cove_secret_info *)item)->name);
+}
+
+static const struct list_form form = {
+	.titles = titles,
+	.columns = sizeof(titles) / sizeof(titles[0]),
+	.empty = "no secrets; `cove secret set NAME` stores one",
+	.row = row,
+	.object = object,
+	.name = name,
+};
+
+static int list(struct cli *c)
+{
+	autofree struct cove_secret_info *items = NULL;
+	struct cove_error err;
+	int r = cli_open(c), count;
+
+	if (r)
+		return r;
+	count = cove_secrets(c->cove, &items, &err);
+	if (count < 0)
+		return cli_fail(c, &err);
+	return list_print(c, &form, items, sizeof(*items), (size_t)count);
+}
+
+/* A signal that should end us; the terminal is put back first. */
+static bool is_told_to_end(void)
+{
+	int sig;
+
+	while ((sig = signals_next()) != 0)
+		if (sig != SIGWINCH && sig != SIGTSTP)
+			return true;
+	return false;
+}
+
+/* A line from the terminal that does not show. */
+static ssize_t read_silently(const char *what, char *p, size_t room)
+{
+	struct termios was, silent;
+	ssize_t n;
+
+	if (signals_catch() < 0 || tcgetattr(STDIN_FILENO, &was) < 0)
+		return -errno;
+	silent = was;
+	silent.c_lflag &= ~(tcflag_t)(ECHO | ECHOE | ECHOK);
+	silent.c_lflag |= ICANON | ECHONL;
+	(void)fd_write_full(STDERR_FILENO, "value of ", 9);
+	(void)fd_write_full(STDERR_FILENO, what, strlen(what));
+	(void)fd_write_full(STDERR_FILENO, " (it does not show): ", 21);
+	if (tcsetattr(STDIN_FILENO, TCSAFLUSH, &silent) < 0)
+		return -errno;
+	do {
+		n = read(STDIN_FILENO, p, room);
+	} while (n < 0 && errno == EINTR && !is_told_to_end());
+	n = n < 0 ? -errno : n;
+	(void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &was);
+	return n >= TERMINAL_LINE ? -E2BIG : n;
+}
+
+/* The last line end is the shell's, not the value's. */
+static size_t without_line_end(const char *p, size_t n)
+{
+	if (n > 0 && p[n - 1] == '\n')
+		n--;
+	return n > 0 && p[n - 1] == '\r' ? n - 1 : n;
+}
+
+static int store(struct cli *c, const char *what, char *value)
+{
+	bool is_terminal = isatty(STDIN_FILENO);
+	ssize_t n = is_terminal ? read_silently(what, value, VALUE_ROOM)
+				: fd_read_full(STDIN_FILENO, value, VALUE_ROOM);
+	struct cove_error err;
+	int r;
+
+	if (n == -EINTR)
+		return cli_error(c, COVE_INTERRUPTED, "given up; nothing was stored");
+	if (n == -E2BIG)
+		return cli_error(c, COVE_LIMIT,
+				 "too long for a terminal: give it in a pipe or a "
+				 "file; nothing was stored");
+	if (n < 0)
+		return cli_error(c, COVE_DENIED, "read the value from stdin: %s",
+				 strerror((int)-n));
+	if ((size_t)n == VALUE_ROOM)
+		return cli_error(c, COVE_LIMIT, "a secret has at most %u bytes; nothing was stored",
+				 DOOR_SECRET_MAX);
+	r = cli_open(c);
+	if (r)
+		return r;
+	if (cove_secret_set(c->cove, what, "value", value, without_line_end(value, (size_t)n),
+			    &err) < 0)
+		return cli_fail(c, &err);
+	return cli_done(c, what, "stored", c->events);
+}
+
+static int set_value(struct cli *c, const char *what)
+{
+	char *value =
+		mmap(NULL, VALUE_ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int r;
+
+	if (value == MAP_FAILED)
+		return cli_error(c, COVE_FULL, "out of memory");
+	/* Where there is no allowance for it the value could be swapped out: then it is the host's
+	 * disk, as where it is stored. */
+	(void)mlock(value, VALUE_ROOM);
+	(void)prctl(PR_SET_DUMPABLE, 0);
+	r = store(c, what, value);
+	explicit_bzero(value, VALUE_ROOM);
+	munmap(value, VALUE_ROOM);
+	return r;
+}
+
+/* A path is kept as it is meant here: a door has no directory of its own. */
+static int set_place(struct cli *c, const char *what)
+{
+	bool is_file = c->o.secret_file != NULL;
+	autofree char *path = NULL;
+	const char *place = c->o.secret_command;
+	struct cove_error err;
+	int r = cli_open(c);
+
+	if (r)
+		return r;
+	if (is_file) {
+		path = realpath(c->o.secret_file, NULL);
+		if (!path)
+			return cli_error(c, errno == ENOENT ? COVE_NOT_FOUND : COVE_DENIED,
+					 "file '%.120s': %s", c->o.secret_file, strerror(errno));
+		place = path;
+	}
+	if (cove_secret_set(c->cove, what, is_file ? "file" : "command", place, strlen(place),
+			    &err) < 0)
+		return cli_fail(c, &err);
+	return cli_done(c, what, "stored", c->events);
+}
+
+static int set(struct cli *c)
+{
+	if (c->o.arg_count < 2)
+		return cli_usage(c, "usage: cove secret set NAME, with the value on stdin");
+	/* What stands there may be the secret: it is not repeated. */
+	if (c->o.arg_count > 2)
+		return cli_usage(c, "a value is never taken from an argument, which others can see "
+				    "and shells remember: give it on stdin");
+	if (c->o.secret_file && c->o.secret_command)
+		return cli_usage(c, "--file and --command exclude each other");
+	return c->o.secret_file || c->o.secret_command ? set_place(c, c->o.args[1])
+						       : set_value(c, c->o.args[1]);
+}
+
+static int remove_one(struct cli *c, const char *secret, struct cove_error *err)
+{
+	return cove_secret_remove(c->cove, secret, err);
+}
+
+static int run(struct cli *c)
+{
+	const char *what = c->o.args[0];
+
+	if (strcmp(what, "set") == 0)
+		return set(c);
+	if (c->o.secret_file || c->o.secret_command)
+		return cli_usage(c, "--file and --command are for set");
+	if (strcmp(what, "ls") == 0)
+		return c->o.arg_count > 1
+			       ? cli_usage(c, "unexpected argument; usage: cove secret ls")
+			       : list(c);
+	if (strcmp(what, "rm") == 0)
+		return c->o.arg_count < 2
+			       ? cli_usage(c, "which secret? `cove secret ls` lists them")
+			       : cli_each(c, 1, "removed", remove_one);
+	return cli_usage(c, "no '%.60s' here: set, ls or rm", what);
+}
+
+static const enum opt_id options[] = {OPT_SECRET_FILE, OPT_SECRET_COMMAND, OPT_QUIET, OPTS_COMMON,
+				      OPT_END};
+
+const struct verb verb_secret = {
+	.name = "secret",
+	.synopsis = "secret set NAME | ls | rm NAME...",
+	.summary = "credentials that boxes use and never see",
+	.help = "set     store the value that stands on stdin, without its last line end; from a\n"
+		"        terminal it is asked for and does not show. With --file or --command it\n"
+		"        stays where it is, and is read there whenever a door needs it\n"
+		"ls      names and where they come from; a value is never shown again\n"
+		"rm      remove them; policies that name one are not good any more\n"
+		"\n"
+		"A rule of a policy uses it as {{ secret.NAME }}, in a header, a query parameter\n"
+		"or as a client certificate. The door adds it outside the box.\n"
+		"\n"
+		"Examples\n"
+		"  cove secret set API_TOKEN < token.txt\n"
+		"  pass show api | cove secret set API_TOKEN\n"
+		"  cove secret set API_TOKEN --command 'pass show api'\n"
+		"  cove secret ls\n",
+	.options = options,
+	.command_after = -1,
+	.args_min = 1,
+	.args_max = -1,
+	.run = run,
+};

@@ -1,0 +1,110 @@
+/* What the verbs of the network share; see door.h. */
+#include "cli/door.h"
+
+#include "base/json.h"
+#include "cli/fields.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { DONE_MAX = 4096, HOST_MAX = 320, PATH_SHOWN = 1024 };
+
+/* The environment is anybody's: only what a name is made of is kept of it. */
+static void add_word(char ret[BY_MAX], const char *what, const char *name)
+{
+	const char *value = getenv(name);
+	size_t len = strlen(ret);
+
+	if (!value || !*value)
+		return;
+	snprintf(ret + len, BY_MAX - len, ", %s %.24s", what, value);
+	for (char *p = ret + len + strlen(what) + 3; *p; p++)
+		if (!isalnum((unsigned char)*p) && !strchr("._-", *p))
+			*p = '?';
+}
+
+const char *door_by(char ret[BY_MAX])
+{
+	snprintf(ret, BY_MAX, "uid %u", (unsigned)getuid());
+	add_word(ret, "sudo by uid", "SUDO_UID");
+	add_word(ret, "user", "USER");
+	return ret;
+}
+
+void door_say_cut(struct cli *c, uint64_t cut)
+{
+	if (cut && !c->o.json)
+		cli_note("%llu open connection%s cut", (unsigned long long)cut,
+			 cut == 1 ? " was" : "s were");
+}
+
+int door_done(struct cli *c, const char *name, const char *result, const char *key, uint64_t n)
+{
+	struct buf b;
+	struct json j;
+	int r;
+
+	if (!c->o.json)
+		return cli_done(c, name, result, c->events);
+	buf_init(&b, DONE_MAX);
+	json_init(&j, &b);
+	json_object_begin(&j);
+	json_kv_str(&j, "name", name);
+	json_kv_str(&j, "result", result);
+	json_kv_u64(&j, key, n);
+	json_object_end(&j);
+	r = j.error ? j.error : buf_append_str(&b, "\n");
+	r = r < 0 ? cli_error(c, COVE_LIMIT, "the name is too long") : cli_out_buf(c, &b);
+	buf_done(&b);
+	return r;
+}
+
+int door_grant(struct cli *c, bool allow)
+{
+	char by[BY_MAX];
+	struct cove_grant grant = {.size = sizeof(grant),
+				   .allow = allow,
+				   .once = c->o.once,
+				   .for_ms = c->o.for_ms,
+				   .by = door_by(by)};
+	const char *box = c->o.args[0];
+	struct cove_error err;
+	int status;
+
+	if (c->o.once && c->o.has_for)
+		return cli_usage(c, "--once and --for exclude each other");
+	if (c->o.has_for && c->o.for_ms == 0)
+		return cli_usage(c,
+				 "--for 0 is no time; leave it out for as long as the box lives");
+	status = cli_open(c);
+	for (size_t i = 1; i < c->o.arg_count && status == 0; i++) {
+		uint64_t cut = 0;
+
+		grant.pattern = c->o.args[i];
+		if (cove_grant(c->cove, box, &grant, &cut, &err) < 0)
+			return cli_fail(c, &err);
+		door_say_cut(c, cut);
+		status = door_done(c, grant.pattern, allow ? "allowed" : "denied", "cut", cut);
+	}
+	return status;
+}
+
+void door_request(const char *json, char *ret, size_t size)
+{
+	char host[HOST_MAX], method[64], path[PATH_SHOWN];
+	uint64_t port = field_u64(json, "port");
+	bool is_v6;
+
+	field_text(json, "host", host, sizeof(host));
+	field_text(json, "method", method, sizeof(method));
+	field_text(json, "path", path, sizeof(path));
+	is_v6 = port && strchr(host, ':');
+	if (port)
+		snprintf(ret, size, "%s%s%s%s%s:%llu%s", method, method[0] ? " " : "",
+			 is_v6 ? "[" : "", host, is_v6 ? "]" : "", (unsigned long long)port, path);
+	else
+		snprintf(ret, size, "%s%s%s%s", method, method[0] ? " " : "", host, path);
+}
