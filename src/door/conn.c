@@ -179,13 +179,18 @@ void conn_fail(struct conn *c, const struct err *e)
 	conn_end(c, "failed", e->msg);
 }
 
-void conn_deny(struct conn *c, const struct err *e)
+static void record_denial(struct conn *c, const struct err *e)
 {
 	struct audit_row row = row_of(c, "connect", "deny");
 
 	row.reason = e->msg;
 	row.address = c->dial.address[0] ? c->dial.address : NULL;
 	clerk_record(c->door->clerk, NULL, &row);
+}
+
+void conn_deny(struct conn *c, const struct err *e)
+{
+	record_denial(c, e);
 	conn_fail(c, e);
 }
 
@@ -298,20 +303,26 @@ static int say_ok(struct conn *c)
 	return r;
 }
 
+/* An upstream for web, which answers the box itself. */
+static void dialled_for_web(struct conn *c, struct channel *up, struct err *e)
+{
+	const struct tls_identity *id = c->has_identity ? &c->identity : NULL;
+
+	c->for_web = false;
+	if (!up && e->kind == ERR_DENIED)
+		record_denial(c, e);
+	if (up && c->is_tls)
+		up = channel_tls_connect(c->door->tls, c->door->ev, up, c->host.text, id, e);
+	web_dialled(c->web, up, c->dial.address, e);
+}
+
 static void on_dialled(struct dial *d, struct channel *up, struct err *e)
 {
 	struct conn *c = container(d, struct conn, dial);
-	const struct tls_identity *id = c->has_identity ? &c->identity : NULL;
 
 	if (c->for_web) {
-		c->for_web = false;
-		if (up && c->is_tls)
-			up = channel_tls_connect(c->door->tls, c->door->ev, up, c->host.text, id,
-						 e);
-		web_dialled(c->web, up, d->address, e);
-		return;
-	}
-	if (!up && e->kind == ERR_DENIED) {
+		dialled_for_web(c, up, e);
+	} else if (!up && e->kind == ERR_DENIED) {
 		conn_deny(c, e);
 	} else if (!up) {
 		conn_fail(c, e);

@@ -296,6 +296,23 @@ TEST(tls_that_is_looked_into_must_name_the_host_too)
 	rig_close();
 }
 
+TEST(what_web_dials_is_checked_as_any_other)
+{
+	unsigned port = open_with("up.test", "    methods: [GET]\n");
+
+	rig.web_dials = true;
+	box_connect(1, "up.test", port);
+	box_send(1, "GET", 3);
+	UNTIL(rig.web_no_up == 1);
+	CHECK(strstr(rig_row("connect", "deny")->reason, "loopback"));
+	rig.web_rule.private = true;
+	box_connect(2, "up.test", port);
+	box_send(2, "GET", 3);
+	UNTIL(rig.web_up == 1);
+	CHECK_EQ(rig.door.conn_count, 2);
+	rig_close();
+}
+
 TEST(a_request_in_absolute_form_goes_to_web_whole)
 {
 	unsigned port = open_with("up.test", "");
