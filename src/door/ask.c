@@ -3,9 +3,9 @@
  *
  * An ask is on the door's list until it is answered or its time is over. One that was answered for
  * a while stays on the list until then, and answers whoever asks for the same host and port; only
- * those without an answer are shown and counted. So an answer says no more than the rule asked: what
- * the rule allows besides (a private address, methods) stays the rule's, and a policy that does not
- * ask any more is not answered for.
+ * those without an answer are shown and counted. So an answer says no more than the rule asked:
+ * what the rule allows besides (a private address, methods) stays the rule's, and a policy that
+ * does not ask any more is not answered for.
  */
 #include "door/ask.h"
 
