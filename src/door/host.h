@@ -22,8 +22,8 @@ struct host {
 
 /* -EINVAL for everything else: empty, NUL, space, control bytes, user information, a port, brackets
  * (host_parse_authority takes those), percent signs, non-ASCII (IDN must come as punycode), and the
- * odd spellings of IPv4 (127.1, 0x7f.1, 2130706433, octal). One dot at the end of a name is dropped. An
- * IPv4-mapped IPv6 address becomes the IPv4 address. */
+ * odd spellings of IPv4 (127.1, 0x7f.1, 2130706433, octal). One dot at the end of a name is
+ * dropped. An IPv4-mapped IPv6 address becomes the IPv4 address. */
 int host_parse(struct host *ret, const char *text);
 /* "name", "name:443", "1.2.3.4:443", "[::1]:443", "::1". *ret_port is 0 where there is none. */
 int host_parse_authority(struct host *ret, const char *text, uint16_t *ret_port);
@@ -41,8 +41,8 @@ bool cidr_has(const struct cidr *c, int family, const uint8_t *addr);
  * (100.64/10), link-local, metadata (169.254.169.254, fd00:ec2::254, 100.100.100.200), benchmark
  * (198.18/15, which are the box's synthetic ones), documentation, multicast, broadcast, reserved,
  * unique local, site-local, anything else in IPv6 outside 2000::/3, 6to4 and NAT64 and IPv4-mapped
- * forms of any of these, Teredo, and any address of the host's own. Returns NULL if it may, else what it is ("a loopback
- * address"). */
+ * forms of any of these, Teredo, and any address of the host's own. Returns NULL if it may, else
+ * what it is ("a loopback address"). */
 const char *addr_refused(int family, const uint8_t *addr);
 /* The same without the host's own: what an address is anywhere. */
 const char *addr_special(int family, const uint8_t *addr);

@@ -1,6 +1,7 @@
 /*
- * What a policy is once it was read: made by policy_parse.c and policy_inject.c, judged by policy.c.
- * Nobody else includes this, but for the fuzz target, which judges a second time in its own way.
+ * What a policy is once it was read: made by policy_parse.c and policy_inject.c, judged by
+ * policy.c. Nobody else includes this but check.c, for the line of an error, and the fuzz target
+ * and the tests, which judge a second time in their own way.
  */
 #pragma once
 

@@ -2,8 +2,8 @@
  * A policy's text, checked against its grammar; see policy.h.
  *
  * How it works: tree.c makes a tree, tables of keys say what may stand where, one small function
- * reads each key. Every complaint has a line, names the key and says what to write. What a rule says
- * twice over or in vain is an error too: a policy does exactly what it looks like.
+ * reads each key. Every complaint has a line, names the key and says what to write. What a rule
+ * says twice over or in vain is an error too: a policy does exactly what it looks like.
  */
 #include "base/size.h"
 #include "base/str.h"
