@@ -307,7 +307,7 @@ TEST(a_rate_is_taken_from)
 	rig_close();
 }
 
-TEST(a_thousand_at_once)
+TEST(hundreds_at_once)
 {
 	unsigned port = upstream_start(UP_ECHO), done = 0;
 
