@@ -86,6 +86,29 @@ TEST(the_way_to_the_door)
 	buf_done(&out);
 }
 
+/* Over whatever the image and the mounts brought, and before nothing can be mounted any more. */
+TEST(what_it_trusts)
+{
+	struct wall_mount m = {.src = "/h", .dst = "/etc/ssl"};
+	struct wall_config c = {.name = "demo",
+				.box_dir = "/b",
+				.image_root = "/i",
+				.cgroup_fd = -1,
+				.mounts = &m,
+				.mount_count = 1,
+				.net = {.on = true}};
+	struct buf out;
+	const char *text = format(&c, &out);
+
+	CHECK(!strstr(text, "step trust"));
+	buf_done(&out);
+	c.net.trust_pem = "pem";
+	text = format(&c, &out);
+	CHECK(position(text, "step bind /etc/ssl") < position(text, "step trust\n"));
+	CHECK(position(text, "step trust\n") < position(text, "step pivot"));
+	buf_done(&out);
+}
+
 TEST(a_box_that_writes_to_the_host_has_the_stricter_filter)
 {
 	struct wall_mount m = {.src = "/srv/data", .dst = "/data"};
