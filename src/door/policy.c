@@ -262,7 +262,7 @@ static void judge(const struct policy *p, const struct question *q, struct judgi
 {
 	*j = (struct judging){.q = q};
 	for (const struct entry *g = p->grants; g && !j->denied; g = g->older)
-		if (grant_holds(p, g, q->now_ms))
+		if (match_host(g, q->host) && grant_holds(p, g, q->now_ms))
 			consider(j, g, true);
 	for (size_t i = 0; i < p->entry_count && !j->denied; i++)
 		consider(j, &p->entries[i], false);
@@ -369,7 +369,7 @@ void policy_judge_name(const struct policy *p, const struct host *h, uint64_t no
 	struct shut shut = {0};
 
 	for (const struct entry *g = p->grants; g; g = g->older)
-		if (grant_holds(p, g, now_ms))
+		if (match_host(g, h) && grant_holds(p, g, now_ms))
 			shut_add(&shut, g, h);
 	for (size_t i = 0; i < p->entry_count; i++)
 		shut_add(&shut, &p->entries[i], h);
@@ -378,8 +378,8 @@ void policy_judge_name(const struct policy *p, const struct host *h, uint64_t no
 		return;
 	}
 	for (const struct entry *g = p->grants; g; g = g->older)
-		if (g->rule.action != ACTION_DENY && grant_holds(p, g, now_ms) &&
-		    shut_leaves(&shut, g))
+		if (g->rule.action != ACTION_DENY && match_host(g, h) &&
+		    grant_holds(p, g, now_ms) && shut_leaves(&shut, g))
 			consider(&j, g, true);
 	for (size_t i = 0; i < p->entry_count; i++)
 		if (p->entries[i].rule.action != ACTION_DENY && shut_leaves(&shut, &p->entries[i]))
@@ -549,27 +549,33 @@ static int grant_aim(struct policy *p, struct entry *g, const char *pattern, str
 	return 0;
 }
 
+/* Takes out of the list what is used up, and what a newer one that lasts for ever stands before.
+ * Their memory stays. Returns how many are left. */
+static size_t grants_prune(struct policy *p, const struct entry *newer)
+{
+	bool replaces = newer->until_ms == 0 && !newer->rule.once;
+	struct entry **at = &p->grants;
+	size_t count = 0;
+
+	while (*at) {
+		if ((*at)->use.spent || (replaces && same_aim(newer, *at))) {
+			*at = (*at)->older;
+		} else {
+			at = &(*at)->older;
+			count++;
+		}
+	}
+	return count;
+}
+
 int policy_grant(struct policy *p, enum action action, const char *pattern, uint64_t until_ms,
 		 bool once, struct err *e)
 {
 	struct entry *g;
-	size_t count = 0;
 	int r;
 
 	if (action == ACTION_ASK)
 		return err_set(e, ERR_INVALID, EINVAL, "a grant allows or denies");
-	for (const struct entry *i = p->grants; i; i = i->older) {
-		bool replaced = false;
-
-		/* Without a clock here: one that had an end counts until a new policy is read. */
-		for (const struct entry *k = p->grants; k != i && !replaced; k = k->older)
-			replaced = k->until_ms == 0 && !k->rule.once && same_aim(k, i);
-		count += !i->use.spent && !replaced;
-	}
-	if (count >= DOOR_GRANTS_MAX)
-		return err_set(e, ERR_LIMIT, ENOSPC,
-			       "more than %u live grants: put them into the policy, or clear them",
-			       DOOR_GRANTS_MAX);
 	g = arena_alloc(&p->arena, sizeof(*g));
 	if (!g)
 		return err_set(e, ERR_FULL, ENOMEM, "no memory");
@@ -582,6 +588,10 @@ int policy_grant(struct policy *p, enum action action, const char *pattern, uint
 	r = grant_aim(p, g, pattern, e);
 	if (r < 0)
 		return r;
+	if (grants_prune(p, g) >= DOOR_GRANTS_MAX)
+		return err_set(e, ERR_LIMIT, ENOSPC,
+			       "more than %u live grants: put them into the policy, or clear them",
+			       DOOR_GRANTS_MAX);
 	g->older = p->grants;
 	p->grants = g;
 	return 0;
