@@ -6,7 +6,7 @@
  *	socket -> DATA(id, 0)	as far as the box's credit and the room on the link go
  *	DATA(id, 1) -> socket	what it does not take waits, at most a window; then comes credit
  *	end of file <-> EOF	each way for itself; after both the connection is over
- *	reset <-> CANCEL	at once, from either side; a port where nobody listens is a reset too
+ *	reset <-> CANCEL	at once, from either side; where nobody listens, a reset too
  *
  * It runs in the caller's thread, in a loop of its own, until stop_fd is readable or the box ends.
  * At FORWARD_CONNS_MAX it stops accepting, and who comes then waits in the kernel's queue. A socket

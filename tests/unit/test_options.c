@@ -5,8 +5,10 @@
 
 #include <stdlib.h>
 
-static const enum opt_id all[] = {OPT_NAME,    OPTS_BOX,    OPT_TTY,	OPT_INTERACTIVE,
-				  OPT_EXEC,    OPT_FROM,    OPT_SIGNAL, OPT_GRACE,
+static const enum opt_id all[] = {OPT_NAME,    OPTS_BOX,    OPT_TTY,	     OPT_INTERACTIVE,
+				  OPT_EXEC,    OPT_FROM,    OPT_SIGNAL,	     OPT_GRACE,
+				  OPT_ONCE,    OPT_FOR,	    OPT_SECRET_FILE, OPT_SECRET_COMMAND,
+				  OPT_DENIED,  OPT_SINCE,   OPT_BEFORE,	     OPT_ADDRESS,
 				  OPTS_COMMON, OPTS_LIMITS, OPT_END};
 
 static int parse(struct options *o, int command_after, struct err *e, ...)
@@ -218,7 +220,11 @@ TEST(bad_values_are_named)
 		   {"--from", ":", "byte offset"},
 		   {"--signal", "NOPE", "signal"},
 		   {"--name", "", "empty"},
-		   {"--net", "open", "egress comes with the door"},
+		   {"--net", "", "empty"},
+		   {"--for", "soon", "not a time"},
+		   {"--since", "-1h", "not a time"},
+		   {"--before", "", "not a time"},
+		   {"--address", "", "empty"},
 		   {"--from", "99999999999999999999999999", "byte offset"},
 		   {"--from", "99999999999999999999999999:1", "byte offset"},
 		   {"--mem", "lots", "not a size"},
@@ -252,13 +258,33 @@ TEST(bad_values_are_named)
 	}
 }
 
-TEST(net_none_is_the_only_mode)
+TEST(the_network)
 {
 	struct options o;
 	struct err e = {0};
 
-	CHECK_EQ(parse(&o, -1, &e, "--net", "none", NULL), 0);
-	CHECK_STR(o.net, "none");
+	CHECK_EQ(parse(&o, -1, &e, "--net", "./policy.yaml", "--allow", "a.example:443", "--deny",
+		       "b.example", "--allow=*.c.example", NULL),
+		 0);
+	CHECK_STR(o.net, "./policy.yaml");
+	CHECK_EQ(o.allow.count, 2);
+	CHECK_STR(o.allow.items[0], "a.example:443");
+	CHECK_STR(o.allow.items[1], "*.c.example");
+	CHECK(!o.allow.items[2]);
+	CHECK_EQ(o.deny.count, 1);
+	CHECK_STR(o.deny.items[0], "b.example");
+	CHECK(!o.has_for && !o.has_since && !o.has_before);
+	options_done(&o);
+	CHECK_EQ(parse(&o, -1, &e, "--for", "10m", "--since", "1h", "--before", "0", "--once",
+		       "--denied", "--file", "/a", "--command", "b c", "--address", "::1", NULL),
+		 0);
+	CHECK(o.has_for && o.has_since && o.has_before && o.once && o.denied);
+	CHECK_EQ(o.for_ms, 600000);
+	CHECK_EQ(o.since_ms, 3600000);
+	CHECK_EQ(o.before_ms, 0);
+	CHECK_STR(o.secret_file, "/a");
+	CHECK_STR(o.secret_command, "b c");
+	CHECK_STR(o.address, "::1");
 	options_done(&o);
 }
 
