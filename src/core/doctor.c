@@ -76,6 +76,7 @@ static const struct {
 	{"kernel_calls", DOCTOR_HOST, check_calls},
 	{"capabilities", DOCTOR_HOST, check_caps},
 	{"programs", DOCTOR_HOST, check_programs},
+	{"door", DOCTOR_HOST, check_door},
 	{"state_directory", DOCTOR_HOST, check_state},
 	{"base_image", DOCTOR_HOST, check_image},
 	{"user_namespaces", DOCTOR_WALLS, check_user_ns},

@@ -3,6 +3,7 @@
 #include "base/path.h"
 #include "base/str.h"
 #include "core/doctor_checks.h"
+#include "core/door.h"
 #include "store/image.h"
 
 #include <errno.h>
@@ -115,6 +116,23 @@ void check_programs(struct doctor *d, struct doctor_check *c)
 }
 
 /* ---- other walls: looked for, not used by this version ---- */
+
+/* That it is there is not enough: it needs libraries, which may be missing or too old. */
+void check_door(struct doctor *d, struct doctor_check *c)
+{
+	autofree char *text = NULL;
+	struct err e = {0};
+
+	if (net_preset_text(&d->cove, "closed", &text, &e) == 0) {
+		doctor_found(c, "%.150s", d->cove.door_path);
+		return;
+	}
+	doctor_found(c, "%s", d->cove.door_path[0] ? "cove-door does not run" : "no cove-door");
+	doctor_set(c, DOCTOR_LIMITED, "boxes start only with --net closed",
+		   d->cove.door_path[0]
+			   ? "run `ldd` on it and install what is missing (OpenSSL 3, libyaml)"
+			   : "make install, or set COVE_LIBEXEC to where cove-door is");
+}
 
 void check_kvm(struct doctor *d, struct doctor_check *c)
 {
