@@ -27,6 +27,9 @@
 
 extern char **environ;
 
+/* How the text that is made of a pattern is called, for the reader's messages. */
+#define PATTERN_NAME "HOST[:PORT]"
+
 enum { ANSWER_MAX = DOOR_POLICY_MAX + 1, DOOR_WAIT_MS = 15000 };
 
 /* ---- the program ---- */
@@ -111,7 +114,21 @@ int net_preset_text(struct cove *cove, const char *preset, char **ret, struct er
 		       "there is no preset '%.40s': closed, balanced and open are", preset);
 }
 
-int net_check_pattern(struct cove *cove, const char *pattern, struct err *e)
+/* The reader's word on the rule that was made of a pattern, without the place in that text. */
+static int bad_pattern(const char *pattern, int r, struct err *e)
+{
+	static const char place[] = PATTERN_NAME ":1: ";
+	char said[sizeof(e->msg)];
+
+	if (!e || e->kind != ERR_INVALID)
+		return r;
+	str_copy(said, sizeof(said), e->msg);
+	return err_set(e, ERR_INVALID, EINVAL, "'%.60s': %s%s", pattern,
+		       said + (str_starts(said, place) ? strlen(place) : 0),
+		       strstr(said, "private") ? " to it in a policy file" : "");
+}
+
+int net_check_pattern(struct cove *cove, bool allow, const char *pattern, struct err *e)
 {
 	const char *colon = strrchr(pattern, ':'), *bracket = strrchr(pattern, ']');
 	bool has_port = colon && (bracket ? colon > bracket : colon == strchr(pattern, ':'));
@@ -127,7 +144,7 @@ int net_check_pattern(struct cove *cove, const char *pattern, struct err *e)
 	json_key(&j, "rules");
 	json_array_begin(&j);
 	json_object_begin(&j);
-	json_key(&j, "allow");
+	json_key(&j, allow ? "allow" : "deny");
 	if (bracket && pattern[0] == '[')
 		json_strn(&j, pattern + 1, (size_t)(bracket - pattern) - 1);
 	else
@@ -136,8 +153,10 @@ int net_check_pattern(struct cove *cove, const char *pattern, struct err *e)
 	json_array_end(&j);
 	json_object_end(&j);
 	r = j.error ? err_set(e, ERR_INVALID, EINVAL, "'%.80s' is too long", pattern)
-		    : check_text(cove, "HOST[:PORT]", (const char *)buf_data(&text), buf_len(&text),
+		    : check_text(cove, PATTERN_NAME, (const char *)buf_data(&text), buf_len(&text),
 				 e);
+	if (r < 0)
+		r = bad_pattern(pattern, r, e);
 	buf_done(&text);
 	if (r == 0 && has_port) {
 		uint64_t port;
@@ -423,7 +442,7 @@ static int grant(struct cove *cove, const char *box, const struct cove_grant *g,
 	int r = open_networked(cove, box, &fd, e);
 
 	if (r == 0)
-		r = net_check_pattern(cove, g->pattern, e);
+		r = net_check_pattern(cove, g->allow, g->pattern, e);
 	if (r < 0)
 		return r;
 	if (g->once)

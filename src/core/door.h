@@ -18,7 +18,7 @@ void net_choice_done(struct net_choice *c);
 int net_preset_text(struct cove *cove, const char *preset, char **ret, struct err *e);
 
 /* Checks "HOST[:PORT]". */
-int net_check_pattern(struct cove *cove, const char *pattern, struct err *e);
+int net_check_pattern(struct cove *cove, bool allow, const char *pattern, struct err *e);
 
 /* ---- network.c: of a box that is made or opened ---- */
 

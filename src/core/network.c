@@ -23,7 +23,8 @@ static bool has_items(const char *const *list)
 	return list && list[0];
 }
 
-static int check_patterns(struct cove *cove, const char *const *list, size_t *count, struct err *e)
+static int check_patterns(struct cove *cove, bool allow, const char *const *list, size_t *count,
+			  struct err *e)
 {
 	int r = 0;
 
@@ -32,7 +33,7 @@ static int check_patterns(struct cove *cove, const char *const *list, size_t *co
 			return err_set(e, ERR_LIMIT, E2BIG,
 				       "more than %u inline rules: write a policy file instead",
 				       DOOR_GRANTS_MAX);
-		r = net_check_pattern(cove, *list, e);
+		r = net_check_pattern(cove, allow, *list, e);
 	}
 	return r;
 }
@@ -56,9 +57,9 @@ int network_choose(struct cove *cove, struct core_spec *s, const struct cove_box
 		str_copy(choice.policy, sizeof(choice.policy), "file");
 	}
 	if (r == 0)
-		r = check_patterns(cove, o->allow, &count, e);
+		r = check_patterns(cove, true, o->allow, &count, e);
 	if (r == 0)
-		r = check_patterns(cove, o->deny, &count, e);
+		r = check_patterns(cove, false, o->deny, &count, e);
 	if (r == 0) {
 		str_copy(s->net, sizeof(s->net), choice.policy);
 		s->spec.net = s->net;
