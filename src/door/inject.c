@@ -19,12 +19,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ITEMS_MAX = 64, USED_MAX = 32, NAMES_TEXT = 512 };
+enum { ITEMS_MAX = 2 * POLICY_KEYS_MAX + 1, USED_MAX = 32, NAMES_TEXT = USED_MAX * 72 };
 
 /* One header, query parameter, or part of the identity. */
 struct item {
 	char *header, *query, *user, *text; /* owned */
 	struct secret value;		    /* rendered; ends with a NUL that is not counted */
+	struct redact basic;		    /* of what follows "Basic " */
 };
 
 struct used {
@@ -46,6 +47,7 @@ struct injection {
 	struct clerk_call call;
 	struct ev_defer later;
 	struct tls_identity identity;
+	size_t forced; /* bytes of the answer's next part that belong to one found before */
 	char names[NAMES_TEXT];
 	int r;
 	struct err error;
@@ -143,13 +145,26 @@ static int render_basic(struct buf *out)
 	return r;
 }
 
+/* Bytes that it takes, at most, with a NUL. */
+static size_t rendered_size(struct injection *i, const struct item *item)
+{
+	size_t n = strlen(item->text) + (item->user ? strlen(item->user) + 1 : 0), before;
+	const char *text = item->text;
+	char name[72];
+
+	while (next_secret(&text, &before, name))
+		n += find_used(i, name)->value.len;
+	return (item->user ? 4 * (n + 2) / 3 + sizeof("Basic ") + 4 : n) + 1;
+}
+
 static int render(struct injection *i, struct item *item)
 {
+	size_t room = rendered_size(i, item);
 	struct buf out;
 	int r;
 
-	buf_init(&out, 4 * DOOR_SECRET_MAX);
-	r = buf_reserve(&out, 4 * DOOR_SECRET_MAX - 1) ? 0 : -ENOMEM;
+	buf_init(&out, room);
+	r = buf_reserve(&out, room) ? 0 : -ENOMEM;
 	if (r == 0 && item->user)
 		r = buf_printf(&out, "%s:", item->user);
 	if (r == 0)
@@ -162,6 +177,9 @@ static int render(struct injection *i, struct item *item)
 		r = secret_init(&item->value, buf_data(&out), buf_len(&out));
 	if (r == 0)
 		item->value.len--;
+	if (r == 0 && item->user)
+		r = redact_init(&item->basic, item->value.data + strlen("Basic "),
+				item->value.len - strlen("Basic "));
 	if (out.data)
 		explicit_bzero(out.data, out.cap);
 	buf_done(&out);
@@ -295,6 +313,7 @@ static void item_done(struct item *item)
 	free(item->user);
 	free(item->text);
 	secret_done(&item->value);
+	redact_done(&item->basic);
 }
 
 void injection_free(struct injection *i)
@@ -323,43 +342,64 @@ static int cannot_stand(const struct injection *i, const char *where, struct err
 		       i->names, where);
 }
 
-/* The target with its query parameters replaced. The text holds a credential: it is wiped. */
+/* How long the target can become. */
+static size_t target_room(const struct injection *i, const struct http_head *h)
+{
+	size_t n = strlen(h->target) + 2;
+
+	for (size_t k = 0; k < i->item_count; k++)
+		if (i->items[k].query)
+			n += 3 * (strlen(i->items[k].query) + i->items[k].value.len) + 2;
+	return n;
+}
+
+static int replace_query(const struct item *item, struct buf *query, struct buf *next)
+{
+	struct buf swap;
+	int r = strlen(value_of(item)) == item->value.len ? 0 : -EINVAL;
+
+	buf_clear(next);
+	if (r == 0)
+		r = http_query_remove(buf_cstr(query), item->query, next);
+	r = r < 0 ? r : http_query_add(next, item->query, value_of(item));
+	swap = *query;
+	*query = *next;
+	*next = swap;
+	return r;
+}
+
+/* The target with its query parameters replaced. The texts hold a credential: each has its whole
+ * room from the start, so that it leaves no copy behind when it grows, and is wiped. */
 static int apply_queries(const struct injection *i, struct http_head *h, struct err *e)
 {
 	const char *mark = strchr(h->target, '?');
-	struct buf query, next, target;
-	int r;
+	size_t room = target_room(i, h),
+	       path = mark ? (size_t)(mark - h->target) : strlen(h->target);
+	struct buf bufs[3], *query = &bufs[0], *next = &bufs[1], *target = &bufs[2];
+	int r = 0;
 
-	buf_init(&query, DOOR_HEAD_MAX);
-	buf_init(&next, DOOR_HEAD_MAX);
-	buf_init(&target, DOOR_HEAD_MAX);
-	r = buf_append_str(&query, mark ? mark + 1 : "");
-	for (size_t n = 0; n < i->item_count && r == 0; n++) {
-		const struct item *item = &i->items[n];
-		struct buf swap;
-
-		if (!item->query)
-			continue;
-		buf_clear(&next);
-		r = http_query_remove(buf_cstr(&query), item->query, &next);
-		r = r < 0 ? r : http_query_add(&next, item->query, value_of(item));
-		swap = query;
-		query = next;
-		next = swap;
+	for (size_t k = 0; k < 3; k++) {
+		buf_init(&bufs[k], room);
+		if (!buf_reserve(&bufs[k], room))
+			r = -ENOMEM;
 	}
 	if (r == 0)
-		r = buf_append(&target, h->target,
-			       mark ? (size_t)(mark - h->target) : strlen(h->target));
+		r = buf_append_str(query, mark ? mark + 1 : "");
+	for (size_t n = 0; n < i->item_count && r == 0; n++)
+		if (i->items[n].query)
+			r = replace_query(&i->items[n], query, next);
 	if (r == 0)
-		r = buf_append(&target, "?", 1);
+		r = buf_append(target, h->target, path);
 	if (r == 0)
-		r = buf_append(&target, buf_data(&query), buf_len(&query));
+		r = buf_append(target, "?", 1);
 	if (r == 0)
-		r = http_head_set_target(h, buf_cstr(&target));
-	for (struct buf *b = &query; b; b = b == &query ? &next : b == &next ? &target : NULL) {
-		if (b->data)
-			explicit_bzero(b->data, b->cap);
-		buf_done(b);
+		r = buf_append(target, buf_data(query), buf_len(query));
+	if (r == 0)
+		r = http_head_set_target(h, buf_cstr(target));
+	for (size_t k = 0; k < 3; k++) {
+		if (bufs[k].data)
+			explicit_bzero(bufs[k].data, bufs[k].cap);
+		buf_done(&bufs[k]);
 	}
 	return r < 0 ? cannot_stand(i, "a query", e) : 0;
 }
@@ -394,6 +434,9 @@ int injection_apply(const struct injection *i, struct http_head *h, struct err *
 		r = apply_queries(i, h, e);
 	if (r < 0 || i->used_count == 0)
 		return r;
+	/* What comes back must be whole and in plain text to be searched. */
+	http_head_remove(h, "Range");
+	http_head_remove(h, "If-Range");
 	http_head_remove(h, "Accept-Encoding");
 	r = http_head_add(h, "Accept-Encoding", "identity");
 	return r < 0 ? err_errno(e, -r, "prepare the request") : 0;
@@ -409,23 +452,63 @@ const struct tls_identity *injection_identity(const struct injection *i)
 	return i->cert.text ? &i->identity : NULL;
 }
 
+static bool same_text(const char *a, const char *b)
+{
+	return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+bool injection_is_of(const struct injection *i, const struct rule *rule)
+{
+	if (rule->inject_count != i->item_count ||
+	    !same_text(rule->client_cert.text, i->cert.text) ||
+	    !same_text(rule->client_key.text, i->key.text))
+		return false;
+	for (size_t n = 0; n < i->item_count; n++) {
+		const struct rule_inject *a = &rule->inject[n];
+		const struct item *b = &i->items[n];
+
+		if (!same_text(a->basic_user ? "Authorization" : a->header, b->header) ||
+		    !same_text(a->query, b->query) || !same_text(a->basic_user, b->user) ||
+		    !same_text(a->value.text, b->text))
+			return false;
+	}
+	return true;
+}
+
+/* ---- out of an answer ---- */
+
+static size_t overwrite(const struct injection *i, uint8_t *p, size_t n, size_t safe, size_t forced)
+{
+	struct redact_marks marks;
+
+	redact_marks_init(&marks, n, safe, forced);
+	for (size_t k = 0; k < i->used_count; k++)
+		redact_mark(&i->used[k].forms, p, &marks);
+	for (size_t k = 0; k < i->item_count; k++)
+		redact_mark(&i->items[k].basic, p, &marks);
+	return redact_marks_apply(&marks, p);
+}
+
 void injection_redact_head(const struct injection *i, struct http_head *response)
 {
 	/* Names, values and the reason all live in its text. */
-	for (size_t n = 0; n < i->used_count; n++)
-		redact_text(&i->used[n].forms, (uint8_t *)response->text, response->text_len);
+	if (response->text)
+		overwrite(i, (uint8_t *)response->text, response->text_len, response->text_len, 0);
 }
 
-void injection_redact(const struct injection *i, uint8_t *p, size_t n, bool more, size_t *ret_safe)
+void injection_redact(struct injection *i, uint8_t *p, size_t n, bool more, size_t *ret_safe)
 {
-	size_t hold = 0;
+	size_t hold = 0, tail;
 
-	for (size_t k = 0; k < i->used_count; k++)
-		redact_text(&i->used[k].forms, p, n);
 	for (size_t k = 0; more && k < i->used_count; k++) {
-		size_t tail = redact_tail(&i->used[k].forms, p, n);
-
+		tail = redact_tail(&i->used[k].forms, p, n);
+		hold = tail > hold ? tail : hold;
+	}
+	for (size_t k = 0; more && k < i->item_count; k++) {
+		tail = redact_tail(&i->items[k].basic, p, n);
 		hold = tail > hold ? tail : hold;
 	}
 	*ret_safe = n - hold;
+	if (n > 0)
+		i->forced = overwrite(i, p, n, n - hold, i->forced);
 }

@@ -1,8 +1,7 @@
 /*
  * Credentials in a request, and out of an answer. Rendering asks the clerk for each secret that a
  * rule names, at use: a rotated one is used by the next request. What was rendered lives until the
- * answer has passed, to be taken out of it, in plain form, in base64 of any of its alignments as
- * Basic has it, and percent-encoded.
+ * answer has passed, to be taken out of it in every form that redact.h knows.
  */
 #pragma once
 
@@ -18,17 +17,22 @@ int injection_start(struct injection **ret, struct clerk *k, const struct rule *
 		    void (*on_done)(void *arg, int r, struct err *e), void *arg);
 void injection_free(struct injection *i); /* wipes; cancels what is under way */
 
-/* Fields of the same names are removed first, whatever their case; Accept-Encoding becomes
- * identity; query parameters of the same names are removed from the target. */
+/* Fields of the same names are removed first, whatever their case; query parameters of the same
+ * names are removed from the target. Where a secret is used the answer must be whole and in plain
+ * text, to be searched: Accept-Encoding becomes identity, and Range goes (a credential could
+ * otherwise be fetched in two halves; a server may ignore it anyway). */
 int injection_apply(const struct injection *i, struct http_head *request, struct err *e);
 /* Removes the fields that it injects. */
 void injection_strip(const struct injection *i, struct http_head *h);
+/* It is what this rule, perhaps of a newer policy, injects. */
+bool injection_is_of(const struct injection *i, const struct rule *rule);
 /* Names of the secrets used, "A,B", for the record. */
 const char *injection_names(const struct injection *i);
 /* The client certificate and key of the rule, or NULL. */
 const struct tls_identity *injection_identity(const struct injection *i);
 
-/* Overwrites every occurrence with '*' of the same length, so lengths stay. Streams: with more set,
- * a tail that could be the beginning of one is held back: *ret_safe bytes may go now. */
+/* Overwrites every occurrence with '*' of the same length, so lengths stay. */
 void injection_redact_head(const struct injection *i, struct http_head *response);
-void injection_redact(const struct injection *i, uint8_t *p, size_t n, bool more, size_t *ret_safe);
+/* The same for a body, part after part: *ret_safe bytes may go now, and what is behind them, with
+ * more set a tail that could be the beginning of one, is to stand before the next part. */
+void injection_redact(struct injection *i, uint8_t *p, size_t n, bool more, size_t *ret_safe);

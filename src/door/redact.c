@@ -77,14 +77,17 @@ static size_t put_percent(uint8_t *out, uint8_t c, bool lower)
 	return 3;
 }
 
-static int add_percent(struct redact *r, const uint8_t *value, size_t n, uint8_t *out, bool lower)
+/* also: what else stays as it is; writers differ in that. */
+static int add_percent(struct redact *r, const uint8_t *value, size_t n, uint8_t *out,
+		       const char *also, bool lower)
 {
 	size_t len = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		uint8_t c = value[i];
 		bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
-			     (c >= 'A' && c <= 'Z') || (c && strchr("-._~", c));
+			     (c >= 'A' && c <= 'Z') || (c && strchr("-._~", c)) ||
+			     (c && strchr(also, c));
 
 		if (plain)
 			out[len++] = c;
@@ -94,18 +97,49 @@ static int add_percent(struct redact *r, const uint8_t *value, size_t n, uint8_t
 	return add_form(r, out, len);
 }
 
-static int add_json(struct redact *r, const uint8_t *value, size_t n, uint8_t *out, bool slash)
+static size_t put_unicode(uint8_t *out, uint8_t c)
 {
+	memcpy(out, "\\u00", 4);
+	out[4] = (uint8_t) "0123456789abcdef"[c >> 4];
+	out[5] = (uint8_t) "0123456789abcdef"[c & 15];
+	return 6;
+}
+
+/* also: what is escaped beyond what must be: the slash by some, what HTML minds by others. */
+static int add_json(struct redact *r, const uint8_t *value, size_t n, uint8_t *out,
+		    const char *also)
+{
+	static const char controls[] = "\b\t\n\f\r", letters[] = "btnfr";
 	size_t len = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		uint8_t c = value[i];
+		const char *control = c ? strchr(controls, c) : NULL;
 
-		if (c == '"' || c == '\\' || (c == '/' && slash))
+		if (control) {
 			out[len++] = '\\';
-		out[len++] = c;
+			out[len++] = (uint8_t)letters[control - controls];
+		} else if (c < 0x20 || (c != '/' && strchr(also, c))) {
+			len += put_unicode(out + len, c);
+		} else {
+			if (c == '"' || c == '\\' || (c == '/' && strchr(also, c)))
+				out[len++] = '\\';
+			out[len++] = c;
+		}
 	}
 	return add_form(r, out, len);
+}
+
+static int add_texts(struct redact *r, const uint8_t *value, size_t n, uint8_t *out)
+{
+	static const char *const escaped[] = {"", "/", "<>&"}, *const plain[] = {"", "/", "!'()*"};
+	int rc = add_form(r, value, n);
+
+	for (size_t i = 0; i < sizeof(escaped) / sizeof(escaped[0]) && rc == 0; i++)
+		rc = add_json(r, value, n, out, escaped[i]);
+	for (size_t i = 0; i < 2 * sizeof(plain) / sizeof(plain[0]) && rc == 0; i++)
+		rc = add_percent(r, value, n, out, plain[i / 2], i % 2);
+	return rc;
 }
 
 int redact_init(struct redact *r, const void *value, size_t n)
@@ -116,15 +150,7 @@ int redact_init(struct redact *r, const void *value, size_t n)
 
 	*r = (struct redact){0};
 	if (rc == 0 && n > 0)
-		rc = add_form(r, value, n);
-	if (rc == 0 && n > 0)
-		rc = add_json(r, value, n, out, false);
-	if (rc == 0 && n > 0)
-		rc = add_json(r, value, n, out, true);
-	if (rc == 0 && n > 0)
-		rc = add_percent(r, value, n, out, false);
-	if (rc == 0 && n > 0)
-		rc = add_percent(r, value, n, out, true);
+		rc = add_texts(r, value, n, out);
 	if (rc == 0 && n > 0)
 		rc = add_base64(r, value, n, padded, out);
 	if (padded)
@@ -145,27 +171,6 @@ void redact_done(struct redact *r)
 	r->count = 0;
 }
 
-bool redact_has(const struct redact *r, const uint8_t *p, size_t n)
-{
-	for (size_t i = 0; i < r->count; i++)
-		if (memmem(p, n, r->forms[i].data, r->forms[i].len))
-			return true;
-	return false;
-}
-
-void redact_text(const struct redact *r, uint8_t *p, size_t n)
-{
-	for (size_t i = 0; i < r->count; i++) {
-		const struct secret *f = &r->forms[i];
-		uint8_t *at = p;
-
-		while ((at = memmem(at, n - (size_t)(at - p), f->data, f->len))) {
-			memset(at, '*', f->len);
-			at += f->len;
-		}
-	}
-}
-
 size_t redact_tail(const struct redact *r, const uint8_t *p, size_t n)
 {
 	size_t longest = 0;
@@ -173,12 +178,71 @@ size_t redact_tail(const struct redact *r, const uint8_t *p, size_t n)
 	for (size_t i = 0; i < r->count; i++) {
 		const struct secret *f = &r->forms[i];
 		size_t most = f->len - 1 < n ? f->len - 1 : n;
+		const uint8_t *at = p + n - most, *end = p + n;
 
-		for (size_t len = most; len > longest; len--)
-			if (memcmp(p + n - len, f->data, len) == 0) {
-				longest = len;
+		/* The first place is the longest. */
+		while ((size_t)(end - at) > longest &&
+		       (at = memchr(at, f->data[0], (size_t)(end - at)))) {
+			if ((size_t)(end - at) > longest &&
+			    memcmp(at, f->data, (size_t)(end - at)) == 0) {
+				longest = (size_t)(end - at);
 				break;
 			}
+			at++;
+		}
 	}
 	return longest;
+}
+
+/* ---- found ---- */
+
+static void mark(struct redact_marks *m, size_t from, size_t to)
+{
+	if (!m->found && !m->failed) {
+		m->found = calloc(1, m->n);
+		m->failed = !m->found;
+	}
+	if (m->found)
+		memset(m->found + from, 1, to - from);
+}
+
+void redact_marks_init(struct redact_marks *m, size_t n, size_t safe, size_t forced)
+{
+	*m = (struct redact_marks){.n = n, .safe = safe};
+	if (forced > 0) {
+		m->reach = forced < n ? forced : n;
+		mark(m, 0, m->reach);
+	}
+}
+
+void redact_mark(const struct redact *r, const uint8_t *p, struct redact_marks *m)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		const struct secret *f = &r->forms[i];
+		size_t at = 0, done = 0;
+		const uint8_t *hit;
+
+		/* One may begin within another of its kind. */
+		while ((hit = memmem(p + at, m->n - at, f->data, f->len))) {
+			size_t from = (size_t)(hit - p), to = from + f->len;
+
+			mark(m, from > done ? from : done, to);
+			if (from < m->safe && to > m->reach)
+				m->reach = to;
+			done = to;
+			at = from + 1;
+		}
+	}
+}
+
+size_t redact_marks_apply(struct redact_marks *m, uint8_t *p)
+{
+	if (m->failed)
+		memset(p, '*', m->safe);
+	for (size_t i = 0; m->found && i < m->safe; i++)
+		if (m->found[i])
+			p[i] = '*';
+	free(m->found);
+	m->found = NULL;
+	return m->reach > m->safe ? m->reach - m->safe : 0;
 }

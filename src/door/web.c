@@ -3,38 +3,38 @@
  *
  *	HEAD --head--> judge --ask--> DECIDE: a person
  *	               |        `--> DECIDE: secrets, then the row
- *	               `-deny--> an web_answer of our own, then HEAD or CLOSE
+ *	               `-deny--> an answer of our own, then HEAD or CLOSE
  *	DECIDE --> DIAL, unless an upstream is there --> MOVE --both ended--> HEAD or CLOSE
  *	                                                 `--101--> SWITCHED
  *
- * A request is sent once. Where its upstream breaks before an web_answer began, the box gets a 502
- * and the row says so; after that it is cut, so that a half web_answer never looks like a whole
- * one.
+ * A request is sent once. Where its upstream breaks before an answer began, the box gets a 502 and
+ * the row says so; after that it is cut, so that a half answer never looks like a whole one.
  *
  * A rule belongs to the policy of the moment. When that changes web_judge_again gives the request
  * under way its new rule, or ends it.
  */
 #include "base/clock.h"
-#include "base/control.h"
 #include "base/fd.h"
-#include "base/json.h"
-#include "base/limits.h"
 #include "base/str.h"
 #include "door/web_parts.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ANSWER_MAX = 4096, OUT_MAX = 2 * DOOR_BUFFER_MAX + DOOR_HEAD_MAX };
+/* Reads of both sides before others have their turn. */
+enum { ROUNDS_MAX = 16 };
 
 void web_record_end(struct web *w, const char *verdict, const char *reason)
 {
-	struct audit_row row = {.kind = "done",
+	struct audit_row row = {.time_ms = clock_wall_ms(),
+				.kind = "done",
 				.about = w->seq,
 				.verdict = verdict,
 				.reason = reason,
+				.exec_id = w->config.exec_id,
+				.host = w->config.host.text,
+				.port = w->config.port,
 				.address = w->address[0] ? w->address : NULL,
 				.bytes_up = w->bytes_up,
 				.bytes_down = w->bytes_down,
@@ -44,6 +44,16 @@ void web_record_end(struct web *w, const char *verdict, const char *reason)
 	if (w->seq)
 		clerk_record(w->config.door->clerk, NULL, &row);
 	w->seq = 0;
+}
+
+void web_limit(struct web *w, uint64_t ms)
+{
+	struct ev *ev = w->config.door->ev;
+
+	w->limit_ms = ms;
+	w->moved_ms = ev_now(ev);
+	if (ms && (!w->timer.armed || w->timer.at_ms > w->moved_ms + ms))
+		ev_timer_set(ev, &w->timer, ms);
 }
 
 /* ---- the end ---- */
@@ -61,6 +71,7 @@ static void finish(struct web *w)
 		return;
 	w->state = WEB_OVER;
 	ev_timer_stop(w->config.door->ev, &w->timer);
+	ask_cancel(&w->wait);
 	if (w->box.channel)
 		channel_want(w->box.channel, 0);
 	if (w->up.channel)
@@ -71,7 +82,8 @@ static void finish(struct web *w)
 /* It never came to a request: mostly a client that does not trust the box's authority. */
 static void record_broken(struct web *w, const struct err *e)
 {
-	struct audit_row row = {.kind = "connect",
+	struct audit_row row = {.time_ms = clock_wall_ms(),
+				.kind = "connect",
 				.verdict = "failed",
 				.reason = e->msg,
 				.exec_id = w->config.exec_id,
@@ -84,24 +96,37 @@ static void record_broken(struct web *w, const struct err *e)
 /* Both sides see that it broke. */
 void web_cut(struct web *w, const struct err *e)
 {
-	if (!w->has_request && w->box.channel && w->box.channel->error.kind != ERR_NONE)
+	if (!w->had_request)
 		record_broken(w, e);
 	web_record_end(w, e->kind == ERR_LIMIT ? "cut" : "failed", e->msg);
 	channel_free(take_ptr(w->box.channel), true);
-	channel_free(take_ptr(w->up.channel), true);
+	web_drop_up(w, true);
 	finish(w);
 }
 
-static void drop_up(struct web *w)
+static void side_clear(struct web_side *s)
 {
-	channel_free(take_ptr(w->up.channel), true);
+	s->ended = s->is_broken = s->is_deaf = s->finishing = s->finished = s->is_busy = false;
+	s->error = (struct err){0};
+}
+
+void web_drop_up(struct web *w, bool abort)
+{
+	channel_free(take_ptr(w->up.channel), abort);
 	buf_clear(&w->up.in);
-	buf_clear(&w->up.out);
-	w->up.ended = false;
+	web_wipe(&w->up.out);
+	side_clear(&w->up);
+	w->holds_secret = w->up_used = false;
 }
 
 static void request_done(struct web *w)
 {
+	/* What came back may have had it. */
+	if (w->injection) {
+		web_wipe(&w->held);
+		if (w->up.in.data && buf_len(&w->up.in) == 0)
+			explicit_bzero(w->up.in.data, w->up.in.cap);
+	}
 	http_head_done(&w->request);
 	http_body_done(&w->request_body);
 	http_head_done(&w->response);
@@ -110,41 +135,54 @@ static void request_done(struct web *w)
 	free(take_ptr(w->path));
 	free(take_ptr(w->query));
 	buf_done(&w->held);
-	buf_init(&w->held, DOOR_BUFFER_MAX + 2 * DOOR_SECRET_MAX * 6);
+	w->held_safe = 0;
 	w->request = w->response = (struct http_head){0};
 	w->request_body = w->response_body = (struct http_body){0};
 	w->has_request = w->request_sent = w->has_response = w->response_sent = false;
-	w->was_asked = w->redacts = w->up_once = false;
+	w->was_asked = w->redacts = w->up_once = w->is_unsaid = false;
 	w->verdict = (struct verdict){0};
 	w->bytes_up = w->bytes_down = 0;
 }
 
-static void free_idle(struct buf *b, size_t max)
+static void free_idle(struct buf *b)
 {
-	if (buf_len(b) > 0)
-		return;
-	buf_done(b);
-	buf_init(b, max);
+	if (buf_len(b) == 0)
+		buf_done(b);
 }
 
 /* Ready for the next request, or for the last bytes. */
 void web_next(struct web *w)
 {
+	bool is_half = w->state == WEB_MOVE && !(w->request_sent && w->response_sent);
 	bool keep_up = w->keep_up && !w->up_once && w->request_sent && !w->up.ended &&
-		       buf_len(&w->up.in) == 0 && !w->up_identity;
+		       !w->up.is_deaf && buf_len(&w->up.in) == 0 && buf_len(&w->up.out) == 0 &&
+		       !w->up_identity;
 
 	request_done(w);
-	if (!keep_up)
-		drop_up(w);
+	if (keep_up && w->keep_box)
+		w->up_used = w->up.channel != NULL;
+	else
+		web_drop_up(w, is_half);
 	w->state = w->keep_box ? WEB_HEAD : WEB_CLOSE;
-	free_idle(&w->box.in, DOOR_BUFFER_MAX + 1);
-	free_idle(&w->up.in, DOOR_BUFFER_MAX + 1);
-	free_idle(&w->up.out, OUT_MAX);
-	ev_timer_set(w->config.door->ev, &w->timer,
-		     buf_len(&w->box.in) ? DOOR_HEAD_MS : DOOR_IDLE_MS);
+	free_idle(&w->box.in);
+	free_idle(&w->up.in);
+	free_idle(&w->up.out);
+	web_limit(w,
+		  w->state == WEB_HEAD && buf_len(&w->box.in) == 0 ? DOOR_IDLE_MS : DOOR_HEAD_MS);
 }
 
 /* ---- the upstream ---- */
+
+static int write_request(struct web *w, struct err *e)
+{
+	size_t before = buf_len(&w->up.out);
+
+	if (http_head_write(&w->request, &w->up.out) < 0)
+		return err_set(e, ERR_LIMIT, EMSGSIZE, "the request's head is too long");
+	/* The buffer is not to move what it holds while a credential is in it. */
+	w->holds_secret = w->injection != NULL;
+	return web_count(w, buf_len(&w->up.out) - before, 0, e);
+}
 
 void web_send_request(struct web *w)
 {
@@ -156,17 +194,19 @@ void web_send_request(struct web *w)
 	 * */
 	if (w->up.channel &&
 	    (w->up.ended || buf_len(&w->up.in) > 0 || id || w->up_private != private))
-		drop_up(w);
-	if (http_head_write(&w->request, &w->up.out) < 0) {
-		err_set(&e, ERR_LIMIT, EMSGSIZE, "the request's head is too long");
+		web_drop_up(w, false);
+	if (write_request(w, &e) < 0) {
 		web_fail(w, &e);
 		return;
 	}
 	if (w->up.channel) {
 		w->state = WEB_MOVE;
+		web_limit(w, DOOR_IDLE_MS);
 		return;
 	}
+	/* Dialling has a limit of its own, and always comes to an end. */
 	w->state = WEB_DIAL;
+	web_limit(w, 0);
 	w->up_private = private;
 	w->up_identity = id != NULL;
 	w->config.dial(w->config.arg, w->verdict.rule, id);
@@ -179,28 +219,36 @@ static void on_ready(struct channel *c, unsigned what)
 
 void web_dialled(struct web *w, struct channel *up, const char *address, struct err *e)
 {
-	str_copy(w->address, sizeof(w->address), address);
+	if (w->state != WEB_DIAL) {
+		channel_free(up, true);
+		return;
+	}
+	str_copy(w->address, sizeof(w->address), address ? address : "");
 	if (!up) {
-		if (e->kind == ERR_DENIED) {
-			web_record_end(w, "failed", e->msg);
-			w->keep_up = false;
-			buf_clear(&w->up.out);
-			web_answer(w, 403, e);
-		} else {
-			web_fail(w, e);
-		}
+		web_fail(w, e);
 		web_run(w);
 		return;
 	}
 	up->owner = w;
 	up->on_ready = on_ready;
 	w->up.channel = up;
-	w->up.ended = false;
 	w->state = WEB_MOVE;
+	/* For its TLS; with the first byte it is that of any exchange. */
+	web_limit(w, DOOR_CONNECT_MS);
 	web_run(w);
 }
 
-/* ---- the web_answer's head ---- */
+/* ---- the answer's head ---- */
+
+static int write_response(struct web *w, struct err *e)
+{
+	size_t before = buf_len(&w->box.out);
+	int r = http_head_write(&w->response, &w->box.out);
+
+	if (r < 0)
+		return err_errno(e, -r, "write an answer");
+	return web_count(w, 0, buf_len(&w->box.out) - before, e);
+}
 
 static int switch_protocols(struct web *w, struct err *e)
 {
@@ -210,15 +258,16 @@ static int switch_protocols(struct web *w, struct err *e)
 	if (r < 0)
 		return r;
 	http_head_strip_hop(&w->response);
-	if (http_head_add(&w->response, "Connection", "Upgrade") < 0 ||
-	    http_head_add(&w->response, "Upgrade", "websocket") < 0 ||
-	    http_head_write(&w->response, &w->box.out) < 0)
-		return err_errno(e, ENOBUFS, "write an web_answer");
+	r = http_head_add(&w->response, "Connection", "Upgrade");
+	if (r == 0)
+		r = http_head_add(&w->response, "Upgrade", "websocket");
+	if (r < 0)
+		return err_errno(e, -r, "write an answer");
 	ws_relay_init(&w->from_box, true, extended);
 	ws_relay_init(&w->from_up, false, extended);
 	w->has_response = w->request_sent = true;
 	w->state = WEB_SWITCHED;
-	return 0;
+	return write_response(w, e);
 }
 
 static bool is_plain(const struct http_head *h)
@@ -242,36 +291,40 @@ static int frame_response(struct web *w, struct err *e)
 		else
 			w->keep_box = false;
 	}
-	/* An web_answer before the end of the request: the rest of it is not waited for. */
+	/* An answer before the end of the request: the rest of it is not waited for. */
 	if (!w->request_sent)
 		w->keep_box = false;
 	if (r == 0 && !w->keep_box)
 		r = http_head_add(&w->response, "Connection", "close");
-	if (r == 0)
-		r = http_head_write(&w->response, &w->box.out);
-	return r < 0 ? err_errno(e, -r, "write an web_answer") : 0;
+	return r < 0 ? err_errno(e, -r, "write an answer") : write_response(w, e);
+}
+
+/* 100 and the like: more is to come. */
+static int pass_interim(struct web *w, struct err *e)
+{
+	int r = 0;
+
+	http_head_strip_hop(&w->response);
+	if (w->request.minor > 0)
+		r = write_response(w, e);
+	http_head_done(&w->response);
+	return r;
 }
 
 int web_take_response(struct web *w, struct err *e)
 {
 	struct http_head *h = &w->response;
-	bool asked_upgrade = http_head_find(&w->request, "Upgrade") != NULL;
 	int r;
 
 	if (w->injection)
 		injection_redact_head(w->injection, h);
 	if (h->status == 101)
-		return asked_upgrade
+		return http_head_find(&w->request, "Upgrade")
 			       ? switch_protocols(w, e)
 			       : err_set(e, ERR_PROTOCOL, EBADMSG,
 					 "%.120s switched protocols unasked", w->config.host.text);
-	if (h->status < 200) {
-		http_head_strip_hop(h);
-		r = w->request.minor > 0 ? http_head_write(h, &w->box.out) : 0;
-		http_head_done(h);
-		*h = (struct http_head){0};
-		return r < 0 ? err_errno(e, -r, "write an web_answer") : 0;
-	}
+	if (h->status < 200)
+		return pass_interim(w, e);
 	r = http_body_init_response(&w->response_body, h, w->request.method, e);
 	if (r < 0)
 		return r;
@@ -285,63 +338,78 @@ int web_take_response(struct web *w, struct err *e)
 
 /* ---- the loop ---- */
 
-/* One exchange is over when the web_answer is: an upstream need not wait for the request's end. */
-static void end_exchange(struct web *w)
-{
-	web_record_end(w, "ok", NULL);
-	web_next(w);
-}
-
 static int step_switched(struct web *w, struct err *e)
 {
 	int r = web_move_frames(w, e);
 
-	if (r != 0)
+	if (r != 0 || !w->box.finished || !w->up.finished)
 		return r;
-	/* Where one side ended, what it said still goes to the other; then all is over. */
-	if ((w->box.ended && buf_len(&w->up.out) == 0) ||
-	    (w->up.ended && buf_len(&w->box.out) == 0)) {
-		web_record_end(w, "ok", NULL);
-		finish(w);
-	}
+	web_record_end(w, "ok", NULL);
+	channel_free(take_ptr(w->box.channel), false);
+	web_drop_up(w, false);
+	finish(w);
 	return 0;
 }
 
+/* One exchange is over when the answer is: an upstream need not wait for the request's end. */
 static int step_move(struct web *w, struct err *e)
 {
-	int up = w->response_sent ? 0 : web_move_request(w, e);
+	int up = web_move_request(w, e);
 	int down = up < 0 ? up : web_move_response(w, e);
 
-	if (down < 0)
-		return down;
-	if (w->response_sent) {
-		end_exchange(w);
-		return 1;
-	}
-	return up | down;
+	if (down < 0 || !w->response_sent)
+		return down < 0 ? down : up | down;
+	web_record_end(w, "ok", NULL);
+	web_next(w);
+	return 1;
+}
+
+static int step_close(struct web *w, struct err *e)
+{
+	/* One that cannot be told any more has gone by itself. */
+	int r = w->box.ended && w->box.is_broken ? -EIO : web_finish_side(w, &w->box, e);
+
+	if (r == 0)
+		return 0;
+	channel_free(take_ptr(w->box.channel), r < 0);
+	finish(w);
+	return 0;
 }
 
 static int step(struct web *w, struct err *e)
 {
+	/* A kept one that closes, or says something unasked, is of no more use. */
+	if ((w->state == WEB_HEAD || w->state == WEB_DECIDE) && w->up.channel &&
+	    (w->up.ended || buf_len(&w->up.in) > 0))
+		web_drop_up(w, false);
 	switch (w->state) {
 	case WEB_HEAD:
-		if (w->up.channel && (w->up.ended || buf_len(&w->up.in) > 0))
-			drop_up(w);
-		return web_read_request(w) > 0;
+		return web_has_room(&w->box) && web_read_request(w) > 0;
 	case WEB_MOVE:
 		return step_move(w, e);
 	case WEB_SWITCHED:
 		return step_switched(w, e);
 	case WEB_CLOSE:
-		if (buf_len(&w->box.out) == 0 &&
-		    (!w->box.channel || channel_finish(w->box.channel) != -EAGAIN)) {
-			channel_free(take_ptr(w->box.channel), false);
-			finish(w);
-		}
-		return 0;
+		return step_close(w, e);
 	default:
 		return 0;
 	}
+}
+
+/* Reads, goes on until nothing more comes of what was read, writes. */
+static int round_trip(struct web *w, struct err *e)
+{
+	int moved = web_read(w), r = 1;
+
+	while (r > 0 && w->state != WEB_OVER) {
+		r = step(w, e);
+		moved |= r > 0;
+	}
+	if (r == 0 && w->state != WEB_OVER) {
+		r = web_write(w, e);
+		moved |= r > 0;
+	}
+	return r < 0 ? r : moved;
 }
 
 /* Goes on until nothing moves; then waits for either side. */
@@ -353,27 +421,25 @@ void web_run(struct web *w)
 	if (w->is_running || w->state == WEB_OVER)
 		return;
 	w->is_running = true;
-	while (moved > 0 && w->state != WEB_OVER) {
-		moved = web_read(w, &e);
-		for (int r = moved; r >= 0 && w->state != WEB_OVER;) {
-			r = step(w, &e);
-			moved = r < 0 ? r : moved | r;
-			if (r <= 0)
-				break;
+	for (unsigned rounds = 0; moved > 0 && w->state != WEB_OVER; rounds++) {
+		if (rounds == ROUNDS_MAX) {
+			ev_defer(w->config.door->ev, &w->run);
+			break;
 		}
-		if (moved >= 0 && w->state != WEB_OVER) {
-			int r = web_write(w, &e);
-
-			moved = r < 0 ? r : moved | r;
+		moved = round_trip(w, &e);
+		if (moved > 0 && (w->state == WEB_MOVE || w->state == WEB_SWITCHED)) {
+			w->moved_ms = ev_now(w->config.door->ev);
+			w->limit_ms = DOOR_IDLE_MS;
 		}
-		if (moved > 0 && (w->state == WEB_MOVE || w->state == WEB_SWITCHED))
-			ev_timer_set(w->config.door->ev, &w->timer, DOOR_IDLE_MS);
 	}
 	if (moved < 0 && w->state != WEB_OVER)
 		web_fail(w, &e);
 	w->is_running = false;
-	if (w->state != WEB_OVER)
-		web_want(w);
+	if (w->state == WEB_OVER)
+		return;
+	if (w->state == WEB_HEAD)
+		free_idle(&w->box.out);
+	web_want(w);
 }
 
 static void on_run(struct ev_defer *d)
@@ -384,10 +450,17 @@ static void on_run(struct ev_defer *d)
 static void on_timer(struct ev_timer *t)
 {
 	struct web *w = container(t, struct web, timer);
+	uint64_t now = ev_now(w->config.door->ev), due = w->moved_ms + w->limit_ms;
 	struct err e;
 
+	if (w->limit_ms == 0)
+		return;
+	if (now < due) {
+		ev_timer_set(w->config.door->ev, &w->timer, due - now);
+		return;
+	}
 	err_set(&e, ERR_TIMEOUT, ETIMEDOUT, "nothing moved for too long");
-	if (w->state == WEB_HEAD && buf_len(&w->box.in) == 0) {
+	if (w->state == WEB_HEAD && buf_len(&w->box.in) == 0 && w->had_request) {
 		w->keep_box = false;
 		web_next(w);
 	} else if (w->state == WEB_HEAD || w->state == WEB_CLOSE) {
@@ -415,34 +488,66 @@ int web_new(struct web **ret, const struct web_config *c, struct channel *box, c
 	box->on_ready = on_ready;
 	buf_init(&w->box.in, DOOR_BUFFER_MAX + 1);
 	buf_init(&w->up.in, DOOR_BUFFER_MAX + 1);
-	buf_init(&w->box.out, OUT_MAX);
-	buf_init(&w->up.out, OUT_MAX);
+	buf_init(&w->box.out, WEB_OUT_MAX);
+	buf_init(&w->up.out, WEB_OUT_MAX);
 	w->timer.on_timer = on_timer;
 	w->run.on_defer = on_run;
 	w->done.on_defer = on_done;
 	w->wait.on_answer = web_on_answer;
 	w->call.on_answer = web_on_recorded;
-	request_done(w);
+	buf_init(&w->held, DOOR_BUFFER_MAX + 2 * DOOR_SECRET_MAX * 6);
 	w->keep_box = true;
 	if (n > 0 && buf_append(&w->box.in, first, n) < 0) {
 		web_free(w);
 		return err_errno(e, ENOMEM, "look into a connection");
 	}
-	ev_timer_set(c->door->ev, &w->timer, DOOR_HEAD_MS);
+	web_limit(w, DOOR_HEAD_MS);
 	/* Never from within: the owner does not have it yet. */
 	ev_defer(c->door->ev, &w->run);
 	*ret = w;
 	return 0;
 }
 
+/* The request is not on its way yet: what was prepared must still be what the rule says. */
+static bool is_still_right(const struct web *w)
+{
+	const struct rule *rule = w->verdict.rule;
+	bool injects = rule && (rule->inject_count > 0 || rule->client_cert.text);
+
+	if (!injects || !w->injection)
+		return !injects && !w->injection;
+	return (w->config.tls || rule->plain_http) && injection_is_of(w->injection, rule);
+}
+
 bool web_judge_again(struct web *w)
 {
-	if (!w->has_request || w->state == WEB_OVER)
+	bool was_once = w->verdict.rule && w->verdict.rule->once, is_allowed;
+
+	if (w->state == WEB_OVER)
 		return true;
-	if (web_judge(w, w->query) == ACTION_ALLOW ||
-	    (w->verdict.action == ACTION_ASK && w->was_asked))
+	/* An idle upstream goes: the next request dials under the new terms. */
+	if (!w->has_request) {
+		web_drop_up(w, false);
 		return true;
-	if (w->verdict.action == ACTION_ASK && w->wait.ask)
+	}
+	web_judge(w, w->query);
+	is_allowed = w->verdict.action == ACTION_ALLOW ||
+		     (w->verdict.action == ACTION_ASK && w->was_asked) ||
+		     (was_once && !w->verdict.rule);
+	if (w->wait.ask && w->verdict.action == ACTION_ASK)
+		return true;
+	if (is_allowed && w->wait.ask) {
+		ask_cancel(&w->wait);
+		web_allowed(w);
+		ev_defer(w->config.door->ev, &w->run);
+		return true;
+	}
+	if (is_allowed && (w->state == WEB_DECIDE || w->state == WEB_DIAL))
+		is_allowed = was_once || is_still_right(w);
+	/* It went, or is going, where the new rule does not let it. */
+	if (is_allowed && w->state != WEB_DECIDE && w->up_private)
+		is_allowed = w->verdict.rule && w->verdict.rule->private;
+	if (is_allowed)
 		return true;
 	ask_cancel(&w->wait);
 	web_record_end(w, "cut", "the policy does not allow it any more");
@@ -463,12 +568,10 @@ void web_free(struct web *w)
 	channel_free(w->box.channel, true);
 	channel_free(w->up.channel, true);
 	request_done(w);
-	buf_done(&w->held);
-	for (struct web_side *s = &w->box; s; s = s == &w->box ? &w->up : NULL) {
-		if (s->out.data)
-			explicit_bzero(s->out.data, s->out.cap);
-		buf_done(&s->in);
-		buf_done(&s->out);
-	}
+	web_wipe(&w->up.out);
+	buf_done(&w->box.in);
+	buf_done(&w->box.out);
+	buf_done(&w->up.in);
+	buf_done(&w->up.out);
 	free(w);
 }

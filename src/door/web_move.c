@@ -1,23 +1,32 @@
 /*
  * The bytes of an exchange; see web.h. Each side has a buffer for what was read and one for what is
  * to be written, both bounded: a side is read only while there is room on the other, so a slow
- * reader holds back the writer and nothing else.
+ * reader holds back the writer and nothing else. Content that needs no chunks around it goes from
+ * one side's first buffer straight to the other side.
+ *
+ * A side that breaks has only ended, with a reason: what it said before is still looked at, and may
+ * be all that was needed.
  */
 #include "door/web_parts.h"
-
-#include "base/limits.h"
 
 #include <errno.h>
 #include <string.h>
 
 enum {
-	STEP = DOOR_BUFFER_MAX / 2, /* content that is framed anew at a time */
+	STEP = DOOR_BUFFER_MAX, /* content that is framed anew at a time */
 	READ_FIRST = 4096,
 };
 
-static bool has_room(const struct buf *out)
+bool web_has_room(const struct web_side *s)
 {
-	return buf_len(out) < DOOR_BUFFER_MAX / 2;
+	return buf_len(&s->out) < DOOR_BUFFER_MAX / 2;
+}
+
+void web_wipe(struct buf *b)
+{
+	if (b->data)
+		explicit_bzero(b->data, b->cap);
+	buf_clear(b);
 }
 
 static bool may_read(const struct web_side *s)
@@ -32,11 +41,12 @@ static bool wants_box(const struct web *w)
 		return false;
 	switch (w->state) {
 	case WEB_HEAD:
-		return true;
+		return web_has_room(&w->box);
 	case WEB_MOVE:
-		return !w->request_sent && has_room(&w->up.out);
+		return !w->request_sent && !w->up.is_deaf && !w->holds_secret &&
+		       web_has_room(&w->up);
 	case WEB_SWITCHED:
-		return has_room(&w->up.out);
+		return web_has_room(&w->up);
 	default:
 		return false;
 	}
@@ -48,33 +58,49 @@ static bool wants_up(const struct web *w)
 		return false;
 	/* Between requests only to see it close. */
 	return w->state == WEB_HEAD || w->state == WEB_DECIDE ||
-	       ((w->state == WEB_MOVE || w->state == WEB_SWITCHED) && has_room(&w->box.out));
+	       ((w->state == WEB_MOVE || w->state == WEB_SWITCHED) && web_has_room(&w->box));
+}
+
+static void want(struct web_side *s, bool in)
+{
+	bool out = buf_len(&s->out) > 0 || (s->finishing && !s->finished);
+
+	if (s->channel)
+		channel_want(s->channel, (in ? CHANNEL_IN : 0) | (out ? CHANNEL_OUT : 0));
 }
 
 void web_want(struct web *w)
 {
-	if (w->box.channel)
-		channel_want(
-			w->box.channel,
-			(wants_box(w) ? CHANNEL_IN : 0) |
-				(buf_len(&w->box.out) || w->state == WEB_CLOSE ? CHANNEL_OUT : 0));
-	if (w->up.channel)
-		channel_want(w->up.channel, (wants_up(w) ? CHANNEL_IN : 0) |
-						    (buf_len(&w->up.out) ? CHANNEL_OUT : 0));
+	want(&w->box, wants_box(w));
+	want(&w->up, wants_up(w));
+}
+
+int web_count(struct web *w, uint64_t up, uint64_t down, struct err *e)
+{
+	w->bytes_up += up;
+	w->bytes_down += down;
+	if (!door_count(w->config.door, w->verdict.rule, up, down))
+		return err_set(e, ERR_LIMIT, EDQUOT,
+			       "%.120s: the bytes that it may move are used up",
+			       w->config.host.text);
+	return 0;
 }
 
 /* ---- channels ---- */
 
-static int broken(const struct web_side *s, const char *who, int r, struct err *e)
+static void note_error(struct web *w, struct web_side *s, int r)
 {
+	if (s->error.kind != ERR_NONE)
+		return;
 	if (s->channel->error.kind != ERR_NONE)
-		*e = s->channel->error;
+		s->error = s->channel->error;
 	else
-		err_errno(e, -r, "the connection to %s", who);
-	return -EIO;
+		err_errno(&s->error, -r, "the connection to %.120s",
+			  s == &w->box ? "the box" : w->config.host.text);
 }
 
-static int read_side(struct web_side *s, const char *who, struct err *e)
+/* 1: there is something new, if only its end. */
+static int read_side(struct web *w, struct web_side *s)
 {
 	size_t room = DOOR_BUFFER_MAX - buf_len(&s->in);
 	uint8_t *to;
@@ -85,108 +111,132 @@ static int read_side(struct web_side *s, const char *who, struct err *e)
 	if (!s->is_busy && room > READ_FIRST)
 		room = READ_FIRST;
 	to = buf_reserve(&s->in, room);
-
-	if (!to)
-		return err_errno(e, ENOMEM, "read from %s", who);
-	n = channel_read(s->channel, to, room);
+	n = to ? channel_read(s->channel, to, room) : -ENOMEM;
 	if (n == -EAGAIN)
 		return 0;
 	if (n < 0)
-		return broken(s, who, (int)n, e);
-	buf_commit(&s->in, (size_t)n);
-	s->ended = n == 0;
-	s->is_busy = (size_t)n == room;
+		note_error(w, s, (int)n);
+	s->is_broken = n < 0;
+	s->ended = n <= 0;
+	if (n > 0)
+		buf_commit(&s->in, (size_t)n);
+	s->is_busy = n > 0 && (size_t)n == room;
 	return 1;
 }
 
-int web_read(struct web *w, struct err *e)
+int web_read(struct web *w)
 {
-	int moved = 0, r = 0;
+	int moved = 0;
 
 	if (wants_box(w))
-		moved = r = read_side(&w->box, "the box", e);
-	if (r >= 0 && wants_up(w)) {
-		r = read_side(&w->up, w->config.host.text, e);
-		moved |= r > 0;
+		moved |= read_side(w, &w->box);
+	if (wants_up(w))
+		moved |= read_side(w, &w->up);
+	return moved;
+}
+
+/* As much as the side takes. One that takes no more is deaf from then on, and what was meant for it
+ * goes nowhere. */
+static size_t write_some(struct web *w, struct web_side *s, const void *p, size_t n)
+{
+	ssize_t r = s->is_deaf ? -EPIPE : channel_write(s->channel, p, n);
+
+	if (r >= 0 || r == -EAGAIN)
+		return r < 0 ? 0 : (size_t)r;
+	if (!s->is_deaf)
+		note_error(w, s, (int)r);
+	s->is_deaf = true;
+	return n;
+}
+
+static int write_side(struct web *w, struct web_side *s)
+{
+	size_t n = buf_len(&s->out);
+
+	if (!s->channel || n == 0)
+		return 0;
+	n = write_some(w, s, buf_data(&s->out), n);
+	if (s == &w->up && w->holds_secret) {
+		explicit_bzero(s->out.data + s->out.start, n);
+		w->holds_secret = n < buf_len(&s->out);
 	}
-	return r < 0 ? r : moved;
-}
-
-static int write_side(struct web_side *s, const char *who, struct err *e, size_t *ret_n)
-{
-	ssize_t n;
-
-	*ret_n = 0;
-	if (!s->channel || buf_len(&s->out) == 0)
-		return 0;
-	n = channel_write(s->channel, buf_data(&s->out), buf_len(&s->out));
-	if (n == -EAGAIN)
-		return 0;
-	if (n < 0)
-		return broken(s, who, (int)n, e);
-	/* It may hold a credential. */
-	explicit_bzero(s->out.data + s->out.start, (size_t)n);
-	buf_consume(&s->out, (size_t)n);
-	*ret_n = (size_t)n;
+	buf_consume(&s->out, n);
 	return n > 0;
-}
-
-static int count(struct web *w, uint64_t up, uint64_t down, struct err *e)
-{
-	w->bytes_up += up;
-	w->bytes_down += down;
-	if ((up || down) && !door_count(w->config.door, w->verdict.rule, up, down))
-		return err_set(e, ERR_LIMIT, EDQUOT,
-			       "%.120s: the bytes that it may move are used up",
-			       w->config.host.text);
-	return 0;
 }
 
 int web_write(struct web *w, struct err *e)
 {
-	size_t up, down;
-	int moved = write_side(&w->up, w->config.host.text, e, &up), r;
+	int moved = write_side(w, &w->up) | write_side(w, &w->box);
 
-	if (moved < 0) {
-		/* An answer may be there already although it did not take the whole request. */
-		if (w->state != WEB_MOVE || (!w->has_response && buf_len(&w->up.in) == 0))
-			return moved;
-		buf_clear(&w->up.out);
-		w->keep_up = false;
-		moved = 0;
+	/* An upstream that does not take the whole request may have answered already. */
+	if (w->box.is_deaf || (w->up.is_deaf && w->state == WEB_SWITCHED)) {
+		*e = w->box.is_deaf ? w->box.error : w->up.error;
+		return -EIO;
 	}
-	r = write_side(&w->box, "the box", e, &down);
-	if (r < 0)
-		return r;
-	moved |= r;
-	r = count(w, up, down, e);
-	return r < 0 ? r : moved;
+	return moved;
+}
+
+int web_finish_side(struct web *w, struct web_side *s, struct err *e)
+{
+	int r;
+
+	if (s->finished || buf_len(&s->out) > 0)
+		return 0;
+	s->finishing = true;
+	r = channel_finish(s->channel);
+	if (r == -EAGAIN)
+		return 0;
+	if (r < 0) {
+		note_error(w, s, r);
+		*e = s->error;
+		return -EIO;
+	}
+	s->finished = true;
+	return 1;
 }
 
 /* Content on its way out. As it is, it need not wait in the buffer. */
-static int emit(struct web *w, struct web_side *s, enum http_framing framing, const uint8_t *p,
-		size_t n, struct err *e)
+static int emit(struct web *w, struct web_side *s, const uint8_t *p, size_t n, struct err *e)
 {
-	ssize_t sent = 0;
-	int r;
+	bool is_up = s == &w->up;
+	enum http_framing framing = is_up ? w->request_framing : w->response_framing;
+	size_t sent = 0;
+	int r = web_count(w, is_up ? n : 0, is_up ? 0 : n, e);
 
-	if (framing != HTTP_CHUNKED && buf_len(&s->out) == 0) {
-		sent = channel_write(s->channel, p, n);
-		if (sent == -EAGAIN)
-			sent = 0;
-		if (sent < 0)
-			return broken(s, s == &w->box ? "the box" : w->config.host.text, (int)sent,
-				      e);
-		r = count(w, s == &w->up ? (uint64_t)sent : 0, s == &w->box ? (uint64_t)sent : 0,
-			  e);
-		if (r < 0)
-			return r;
-	}
-	r = http_body_write(framing, &s->out, p + sent, n - (size_t)sent);
+	if (r < 0)
+		return r;
+	if (framing != HTTP_CHUNKED && buf_len(&s->out) == 0)
+		sent = write_some(w, s, p, n);
+	if (sent == n)
+		return 0;
+	r = http_body_write(framing, &s->out, p + sent, n - sent);
 	return r < 0 ? err_errno(e, -r, "frame a body") : 0;
 }
 
+/* The last chunk and the trailers. */
+static int emit_end(struct web *w, struct web_side *s, const struct http_body *b, struct err *e)
+{
+	bool is_up = s == &w->up;
+	enum http_framing framing = is_up ? w->request_framing : w->response_framing;
+	size_t before = buf_len(&s->out), n;
+	int r = http_body_write_end(framing, &b->trailers, &s->out);
+
+	if (r < 0)
+		return err_errno(e, -r, "frame a body");
+	n = buf_len(&s->out) - before;
+	return n ? web_count(w, is_up ? n : 0, is_up ? 0 : n, e) : 0;
+}
+
 /* ---- the request ---- */
+
+static int end_request(struct web *w, struct err *e)
+{
+	w->request_sent = true;
+	/* What is injected cannot be said a second time at the end. */
+	if (w->injection)
+		injection_strip(w->injection, &w->request_body.trailers);
+	return emit_end(w, &w->up, &w->request_body, e);
+}
 
 int web_move_request(struct web *w, struct err *e)
 {
@@ -194,95 +244,121 @@ int web_move_request(struct web *w, struct err *e)
 	size_t used, len;
 	int moved = 0;
 
-	while (!w->request_sent && has_room(&w->up.out)) {
+	while (!w->request_sent && !w->up.is_deaf && !w->holds_secret && web_has_room(&w->up)) {
 		size_t n = buf_len(&w->box.in) < STEP ? buf_len(&w->box.in) : STEP;
-		int r = http_body_feed(&w->request_body, buf_data(&w->box.in), n, &used, &data,
-				       &len, e);
+		int over = http_body_feed(&w->request_body, buf_data(&w->box.in), n, &used, &data,
+					  &len, e);
+		int r = over < 0 ? over : 0;
 
+		if (r == 0 && len > 0)
+			r = emit(w, &w->up, data, len, e);
+		if (r == 0)
+			buf_consume(&w->box.in, used);
+		if (r == 0 && over > 0)
+			r = end_request(w, e);
 		if (r < 0)
 			return r;
-		if (len > 0 && emit(w, &w->up, w->request_framing, data, len, e) < 0)
-			return -EIO;
-		buf_consume(&w->box.in, used);
-		moved |= used > 0 || r > 0;
-		if (r > 0) {
-			w->request_sent = true;
-			/* What is injected cannot be said a second time at the end. */
-			if (w->injection && w->request_body.trailers.text)
-				injection_strip(w->injection, &w->request_body.trailers);
-			if (http_body_write_end(w->request_framing, &w->request_body.trailers,
-						&w->up.out) < 0)
-				return err_errno(e, ENOBUFS, "frame a body");
-		} else if (used == 0) {
-			if (w->box.ended)
-				return http_body_close(&w->request_body, e);
+		moved |= used > 0 || over > 0;
+		if (used > 0 || over > 0)
+			continue;
+		if (!w->box.ended)
 			break;
-		}
+		if (w->box.is_broken)
+			*e = w->box.error;
+		return w->box.is_broken ? -EIO : http_body_close(&w->request_body, e);
 	}
 	return moved;
 }
 
 /* ---- the answer ---- */
 
+/* What was searched goes on, as far as there is room. */
+static int drain_held(struct web *w, struct err *e)
+{
+	int r = 0;
+
+	while (r == 0 && w->held_safe > 0 && web_has_room(&w->box)) {
+		size_t n = w->held_safe < STEP ? w->held_safe : STEP;
+
+		r = emit(w, &w->box, buf_data(&w->held), n, e);
+		buf_consume(&w->held, n);
+		w->held_safe -= n;
+	}
+	return r;
+}
+
 /* Through the search, where something was injected. */
 static int pass_content(struct web *w, const uint8_t *p, size_t n, bool more, struct err *e)
 {
-	size_t safe;
-	int r = 0;
-
 	if (!w->redacts)
-		return n > 0 ? emit(w, &w->box, w->response_framing, p, n, e) : 0;
+		return n > 0 ? emit(w, &w->box, p, n, e) : 0;
 	if (n > 0 && buf_append(&w->held, p, n) < 0)
 		return err_errno(e, ENOMEM, "look at an answer");
 	injection_redact(w->injection, w->held.data + w->held.start, buf_len(&w->held), more,
-			 &safe);
-	if (safe > 0)
-		r = emit(w, &w->box, w->response_framing, buf_data(&w->held), safe, e);
-	buf_consume(&w->held, safe);
-	return r;
+			 &w->held_safe);
+	return drain_held(w, e);
 }
 
 static int end_response(struct web *w, struct err *e)
 {
-	int r = pass_content(w, NULL, 0, false, e);
+	if (w->injection)
+		injection_redact_head(w->injection, &w->response_body.trailers);
+	w->response_sent = true;
+	return emit_end(w, &w->box, &w->response_body, e);
+}
 
+/* One part of the body. 1: something moved, 0: not. */
+static int move_part(struct web *w, struct err *e)
+{
+	bool was_over = w->response_body.ended;
+	size_t n = buf_len(&w->up.in) < STEP ? buf_len(&w->up.in) : STEP, used, len;
+	const uint8_t *data;
+	int over = http_body_feed(&w->response_body, buf_data(&w->up.in), n, &used, &data, &len, e);
+	int r = over < 0 ? over : 0;
+
+	if (over == 0 && used == 0 && w->up.ended) {
+		if (w->up.is_broken)
+			*e = w->up.error;
+		r = w->up.is_broken ? -EIO : http_body_close(&w->response_body, e);
+		over = r == 0;
+	}
+	/* A search for what may still begin at its end is over with the body. */
+	if (r == 0 && !was_over && (len > 0 || over > 0))
+		r = pass_content(w, data, len, !over, e);
 	if (r < 0)
 		return r;
-	if (w->injection && w->response_body.trailers.text)
-		injection_redact_head(w->injection, &w->response_body.trailers);
-	if (http_body_write_end(w->response_framing, &w->response_body.trailers, &w->box.out) < 0)
-		return err_errno(e, ENOBUFS, "frame a body");
-	w->response_sent = true;
-	return 1;
+	buf_consume(&w->up.in, used);
+	if (over > 0 && w->held_safe == 0)
+		r = end_response(w, e);
+	return r < 0 ? r : used > 0 || over > 0;
 }
 
 static int move_body(struct web *w, struct err *e)
 {
-	const uint8_t *data;
-	size_t used, len;
-	int moved = 0;
+	int moved = 0, r = 1;
 
-	while (!w->response_sent && has_room(&w->box.out)) {
-		size_t n = buf_len(&w->up.in) < STEP ? buf_len(&w->up.in) : STEP;
-		int r = http_body_feed(&w->response_body, buf_data(&w->up.in), n, &used, &data,
-				       &len, e);
-
-		if (r >= 0 && len > 0 && pass_content(w, data, len, true, e) < 0)
-			return -EIO;
-		if (r < 0)
-			return r;
-		buf_consume(&w->up.in, used);
-		moved |= used > 0;
-		if (r > 0)
-			return end_response(w, e);
-		if (used > 0)
-			continue;
-		if (!w->up.ended)
-			break;
-		r = http_body_close(&w->response_body, e);
-		return r < 0 ? r : end_response(w, e);
+	while (r > 0 && !w->response_sent && web_has_room(&w->box)) {
+		if (w->held_safe > 0) {
+			r = drain_held(w, e);
+			r = r < 0 ? r : 1;
+		} else {
+			r = move_part(w, e);
+		}
+		moved |= r > 0;
 	}
-	return moved;
+	return r < 0 ? r : moved;
+}
+
+static int no_answer(struct web *w, struct err *e)
+{
+	/* Where a kept connection had run out the box is told in the same way: its program knows
+	 * whether the request may be sent again. */
+	w->is_unsaid = w->up_used && buf_len(&w->up.in) == 0;
+	if (w->up.error.kind != ERR_NONE) {
+		*e = w->up.error;
+		return -EIO;
+	}
+	return err_set(e, ERR_PROTOCOL, EBADMSG, "%.120s gave no answer", w->config.host.text);
 }
 
 int web_move_response(struct web *w, struct err *e)
@@ -293,15 +369,13 @@ int web_move_response(struct web *w, struct err *e)
 
 	if (w->has_response)
 		return move_body(w, e);
+	if (!web_has_room(&w->box))
+		return 0;
 	r = http_response_parse(&head, buf_data(&w->up.in), buf_len(&w->up.in), &used, e);
 	if (r < 0)
 		return r;
-	if (r == 0) {
-		if (w->up.ended || buf_len(&w->up.in) >= DOOR_HEAD_MAX)
-			return err_set(e, ERR_PROTOCOL, EBADMSG, "%.120s gave no answer",
-				       w->config.host.text);
-		return 0;
-	}
+	if (r == 0)
+		return w->up.ended ? no_answer(w, e) : 0;
 	buf_consume(&w->up.in, used);
 	w->response = head;
 	r = web_take_response(w, e);
@@ -310,24 +384,46 @@ int web_move_response(struct web *w, struct err *e)
 
 /* ---- after a switch ---- */
 
-static int move_frames(struct web_side *from, struct web_side *to, struct ws_relay *relay,
-		       struct err *e)
+static int move_frames(struct web *w, struct web_side *from, struct web_side *to,
+		       struct ws_relay *relay, struct err *e)
 {
-	size_t used = 0;
+	size_t used = 0, before = buf_len(&to->out), n;
 	int r = 0;
 
-	if (buf_len(&from->in) > 0 && has_room(&to->out)) {
+	/* Also without new bytes: a header may have waited for room. */
+	if (web_has_room(to))
 		r = ws_relay_feed(relay, buf_data(&from->in), buf_len(&from->in), &used, &to->out,
 				  e);
-		buf_consume(&from->in, used);
+	if (r < 0)
+		return r;
+	buf_consume(&from->in, used);
+	n = buf_len(&to->out) - before;
+	if (n > 0)
+		r = web_count(w, to == &w->up ? n : 0, to == &w->box ? n : 0, e);
+	return r < 0 ? r : used > 0 || n > 0;
+}
+
+/* What one side's end means for the other, when all that it said was passed on. */
+static int pass_end(struct web *w, struct web_side *from, struct web_side *to,
+		    const struct ws_relay *relay, struct err *e)
+{
+	if (!from->ended || buf_len(&from->in) > 0)
+		return 0;
+	if (from->is_broken && !relay->closed) {
+		*e = from->error;
+		return -EIO;
 	}
-	return r < 0 ? r : used > 0;
+	return web_finish_side(w, to, e);
 }
 
 int web_move_frames(struct web *w, struct err *e)
 {
-	int up = move_frames(&w->box, &w->up, &w->from_box, e);
-	int down = up < 0 ? up : move_frames(&w->up, &w->box, &w->from_up, e);
+	int up = move_frames(w, &w->box, &w->up, &w->from_box, e);
+	int down = up < 0 ? up : move_frames(w, &w->up, &w->box, &w->from_up, e);
 
+	if (down < 0 || up || down)
+		return down < 0 ? down : 1;
+	up = pass_end(w, &w->box, &w->up, &w->from_box, e);
+	down = up < 0 ? up : pass_end(w, &w->up, &w->box, &w->from_up, e);
 	return down < 0 ? down : up | down;
 }

@@ -1,6 +1,7 @@
-/* What web.c and web_move.c share. */
+/* What web.c, web_move.c and web_request.c share. */
 #pragma once
 
+#include "base/limits.h"
 #include "door/ask.h"
 #include "door/inject.h"
 #include "door/web.h"
@@ -17,19 +18,28 @@ enum web_state {
 	WEB_OVER,     /* on_done was called, or is about to be */
 };
 
+enum { WEB_OUT_MAX = 2 * DOOR_BUFFER_MAX + DOOR_HEAD_MAX };
+
 /* One end: what was read and not yet looked at, what is to be written. */
 struct web_side {
 	struct channel *channel; /* owned; NULL: none */
 	struct buf in, out;
-	bool ended;   /* it said all that it had to say */
+	bool ended;	/* it said all that it had to say */
+	bool is_broken; /* and that was not its own will: error says why */
+	bool is_deaf;	/* it takes nothing more */
+	bool finishing; /* the end was said to it, or is on its way */
+	bool finished;
 	bool is_busy; /* its last read filled the buffer */
+	struct err error;
 };
 
 struct web {
 	struct web_config config;
 	enum web_state state;
 	struct web_side box, up;
+	/* Armed for the limit or earlier: it looks when it fires, and is rarely set anew. */
 	struct ev_timer timer;
+	uint64_t limit_ms, moved_ms; /* limit 0: none */
 	struct ev_defer run;
 	struct ev_defer done;
 	bool is_running; /* web_run is on the stack */
@@ -39,7 +49,9 @@ struct web {
 	struct http_body request_body;
 	enum http_framing request_framing; /* as it is written */
 	bool has_request, request_sent;	   /* all of it is in up.out or gone */
+	bool had_request;		   /* this one, or one before */
 	bool keep_box;			   /* the box may send another on this connection */
+	bool holds_secret;		   /* up.out has a credential: nothing is added to it */
 	char *path, *query;		   /* owned: as judged and recorded */
 	struct verdict verdict;
 	bool was_asked;
@@ -53,28 +65,39 @@ struct web {
 	struct http_body response_body;
 	enum http_framing response_framing;
 	bool has_response, response_sent, keep_up, redacts;
-	struct buf held; /* content that is searched before it goes on */
+	struct buf held;  /* content that is searched before it goes on */
+	size_t held_safe; /* bytes of it that were */
 	struct ws_relay from_box, from_up;
 	char address[64];
 	bool up_once;	  /* it is told to close after this request */
+	bool up_used;	  /* it gave an answer before */
 	bool up_private;  /* how the upstream was dialled */
 	bool up_identity; /* and with which certificate: not kept for another request */
+	bool is_unsaid;	  /* a kept upstream closed instead of answering: so do we */
 };
 
 /* web_move.c: reads, moves and writes what can be. 1: something moved; 0: not; negative: broken, *e
  * says which side and why. */
-int web_read(struct web *w, struct err *e);
+int web_read(struct web *w);
 int web_move_request(struct web *w, struct err *e);
 int web_move_response(struct web *w, struct err *e);
 int web_move_frames(struct web *w, struct err *e);
 int web_write(struct web *w, struct err *e);
+/* The end is said to this side. 1: now; 0: it was, or it waits; negative: broken. */
+int web_finish_side(struct web *w, struct web_side *s, struct err *e);
 void web_want(struct web *w);
+/* Counts bytes of a message that are about to go. Negative: they may not. */
+int web_count(struct web *w, uint64_t up, uint64_t down, struct err *e);
+bool web_has_room(const struct web_side *s);
+void web_wipe(struct buf *b);
 
 /* web_request.c */
 /* The next head of the box. 1: there was one, and it is decided or being decided; 0: not yet;
  * negative: all is over. */
 int web_read_request(struct web *w);
 enum action web_judge(struct web *w, const char *query);
+/* Allowed by a rule, and by a person where the rule wants one: what is needed to send it. */
+void web_allowed(struct web *w);
 /* An answer of our own, where the box has none yet; then the next request, or the end. */
 void web_answer(struct web *w, unsigned status, const struct err *e);
 /* The request was allowed and did not work: a 502, or where the answer has begun a cut. */
@@ -86,7 +109,9 @@ void web_on_answer(struct ask_wait *wait, bool is_allowed, const char *by);
 void web_run(struct web *w);
 void web_next(struct web *w); /* ready for the next request, or for the last bytes */
 void web_cut(struct web *w, const struct err *e);
+void web_drop_up(struct web *w, bool abort);
 void web_send_request(struct web *w);
+void web_limit(struct web *w, uint64_t ms); /* from now on; 0: none */
 void web_record_end(struct web *w, const char *verdict, const char *reason);
 /* The answer's head is there: what becomes of it. */
 int web_take_response(struct web *w, struct err *e);

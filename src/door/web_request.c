@@ -30,7 +30,8 @@ static void row_fill(const struct web *w, struct audit_row *row)
 
 static void record_denied(struct web *w, const struct err *e)
 {
-	struct audit_row row = {.kind = "request", .verdict = "deny", .reason = e->msg};
+	struct audit_row row = {
+		.time_ms = clock_wall_ms(), .kind = "request", .verdict = "deny", .reason = e->msg};
 
 	row_fill(w, &row);
 	clerk_record(w->config.door->clerk, NULL, &row);
@@ -43,8 +44,19 @@ static const char *reason_of(unsigned status)
 	static const struct {
 		unsigned status;
 		const char *reason;
-	} known[] = {{400, "Bad Request"},	 {403, "Forbidden"},   {421, "Misdirected Request"},
-		     {429, "Too Many Requests"}, {502, "Bad Gateway"}, {504, "Gateway Timeout"}};
+	} known[] = {
+		{400, "Bad Request"},
+		{403, "Forbidden"},
+		{414, "URI Too Long"},
+		{417, "Expectation Failed"},
+		{421, "Misdirected Request"},
+		{429, "Too Many Requests"},
+		{431, "Request Header Fields Too Large"},
+		{501, "Not Implemented"},
+		{502, "Bad Gateway"},
+		{504, "Gateway Timeout"},
+		{505, "HTTP Version Not Supported"},
+	};
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
 		if (known[i].status == status)
@@ -71,12 +83,12 @@ static void write_body(const struct web *w, const struct err *e, struct buf *out
 /* Nothing was said to the box yet. The connection goes on only where no body is on its way. */
 void web_answer(struct web *w, unsigned status, const struct err *e)
 {
-	bool has_body = w->has_request && strcmp(w->request.method, "HEAD") != 0;
+	bool has_body = !w->has_request || strcmp(w->request.method, "HEAD") != 0;
 	struct buf body;
 
 	buf_init(&body, ANSWER_MAX);
 	write_body(w, e, &body);
-	w->keep_box = w->keep_box && w->has_request && w->request_body.framing == HTTP_NO_BODY;
+	w->keep_box = w->keep_box && w->has_request && w->request_body.ended;
 	if (buf_printf(&w->box.out,
 		       "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\n"
 		       "Content-Length: %zu\r\n%s\r\n",
@@ -85,8 +97,8 @@ void web_answer(struct web *w, unsigned status, const struct err *e)
 	    (has_body && buf_append(&w->box.out, buf_data(&body), buf_len(&body)) < 0))
 		w->keep_box = false;
 	buf_done(&body);
-	w->keep_up = w->keep_up && w->state != WEB_MOVE;
-	w->request_sent = true;
+	/* An upstream that this request did not go to is as good as before. */
+	w->request_sent = w->state == WEB_HEAD || w->state == WEB_DECIDE;
 	web_next(w);
 }
 
@@ -99,13 +111,19 @@ static void deny(struct web *w, unsigned status, const struct err *e)
 /* It was allowed and did not work. */
 void web_fail(struct web *w, const struct err *e)
 {
-	if (w->state == WEB_SWITCHED || w->has_response || !w->has_request) {
+	unsigned status = e->kind == ERR_TIMEOUT  ? 504
+			  : e->kind == ERR_LIMIT  ? 429
+			  : e->kind == ERR_DENIED ? 403
+						  : 502;
+
+	if (!w->has_request || w->has_response || w->is_unsaid || w->box.is_broken ||
+	    w->box.is_deaf) {
 		web_cut(w, e);
 		return;
 	}
 	web_record_end(w, "failed", e->msg);
 	w->keep_up = false;
-	web_answer(w, e->kind == ERR_TIMEOUT ? 504 : e->kind == ERR_LIMIT ? 429 : 502, e);
+	web_answer(w, status, e);
 }
 
 /* ---- deciding ---- */
@@ -171,6 +189,8 @@ void web_on_recorded(struct clerk_call *c, int r, struct err *e)
 {
 	struct web *w = container(c, struct web, call);
 
+	if (w->state != WEB_DECIDE)
+		return;
 	if (r < 0) {
 		err_prefix(e, "the request could not be recorded, so it is not sent");
 		web_fail(w, e);
@@ -183,7 +203,8 @@ void web_on_recorded(struct clerk_call *c, int r, struct err *e)
 
 static void record_allowed(struct web *w)
 {
-	struct audit_row row = {.kind = "request",
+	struct audit_row row = {.time_ms = clock_wall_ms(),
+				.kind = "request",
 				.verdict = "allow",
 				.reason = w->was_asked ? "a person allowed it" : NULL,
 				.credential = w->injection ? injection_names(w->injection) : NULL};
@@ -199,6 +220,8 @@ static void on_injected(void *arg, int r, struct err *e)
 {
 	struct web *w = arg;
 
+	if (w->state != WEB_DECIDE)
+		return;
 	if (r == 0)
 		r = injection_apply(w->injection, &w->request, e);
 	if (r < 0) {
@@ -209,13 +232,14 @@ static void on_injected(void *arg, int r, struct err *e)
 	record_allowed(w);
 }
 
-/* By a rule, and by a person where the rule wants one. */
-static void allowed(struct web *w)
+void web_allowed(struct web *w)
 {
 	struct rule *rule = w->verdict.rule;
 	struct err e = {0};
+	int r;
 
 	w->state = WEB_DECIDE;
+	web_limit(w, 0);
 	if (rule && !rule_take(rule, clock_wall_ms())) {
 		err_set(&e, ERR_LIMIT, EDQUOT, "the rate of '%.60s' is used up", rule->name);
 		deny(w, 429, &e);
@@ -227,9 +251,9 @@ static void allowed(struct web *w)
 			"gets it: use https",
 			rule->name);
 		deny(w, 403, &e);
-	} else if (injection_start(&w->injection, w->config.door->clerk, rule, on_injected, w) <
-		   0) {
-		err_errno(&e, ENOMEM, "prepare a request");
+	} else if ((r = injection_start(&w->injection, w->config.door->clerk, rule, on_injected,
+					w)) < 0) {
+		err_errno(&e, -r, "prepare what '%.60s' injects", rule->name);
 		deny(w, 502, &e);
 	}
 }
@@ -239,9 +263,11 @@ void web_on_answer(struct ask_wait *wait, bool is_allowed, const char *by)
 	struct web *w = container(wait, struct web, wait);
 	struct err e;
 
+	if (w->state != WEB_DECIDE)
+		return;
 	if (is_allowed) {
 		w->was_asked = true;
-		allowed(w);
+		web_allowed(w);
 	} else {
 		err_set(&e, ERR_DENIED, EACCES,
 			by ? "%s %.120s was denied by %.40s"
@@ -265,10 +291,10 @@ static void ask(struct web *w)
 	struct err e;
 
 	w->state = WEB_DECIDE;
-	ev_timer_stop(w->config.door->ev, &w->timer);
+	web_limit(w, 0);
 	if (ask_start(w->config.door, &w->wait, &what) == 0)
 		return;
-	err_set(&e, ERR_LIMIT, ENOBUFS, "too many requests wait for an web_answer");
+	err_set(&e, ERR_LIMIT, ENOBUFS, "too many requests wait for an answer");
 	deny(w, 429, &e);
 }
 
@@ -295,7 +321,7 @@ static bool has_odd_body(const struct web *w)
 
 	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
 		if (strcmp(w->request.method, methods[i]) == 0)
-			return w->request_framing != HTTP_NO_BODY;
+			return !w->request_body.ended;
 	return false;
 }
 
@@ -357,7 +383,8 @@ static int take_request(struct web *w, struct err *e)
 	int r = http_body_init_request(&w->request_body, &w->request, e);
 
 	w->request_framing = w->request_body.framing;
-	w->keep_box = r == 0 && w->request.minor > 0 &&
+	/* A proxy's next request may be for another host, which is another connection of ours. */
+	w->keep_box = r == 0 && w->request.minor > 0 && !w->config.proxied &&
 		      !http_head_has_token(&w->request, "Connection", "close");
 	if (r == 0)
 		r = check_target(w, &t, e);
@@ -371,6 +398,29 @@ static int take_request(struct web *w, struct err *e)
 	return rewrite(w, upgrade, e);
 }
 
+/* Not a whole head yet. */
+static int await_more(struct web *w)
+{
+	size_t n = buf_len(&w->box.in);
+	struct err e = w->box.error;
+
+	if (!w->box.ended) {
+		/* From its first byte on, however slowly the others come. */
+		if (n > 0 && w->limit_ms != DOOR_HEAD_MS)
+			web_limit(w, DOOR_HEAD_MS);
+		return 0;
+	}
+	if (n > 0 && !w->box.is_broken)
+		err_set(&e, ERR_PROTOCOL, EBADMSG, "half a request");
+	if (n > 0 || (w->box.is_broken && !w->had_request)) {
+		web_cut(w, &e);
+		return -1;
+	}
+	w->keep_box = false;
+	web_next(w);
+	return 1;
+}
+
 /* One head. 1: there was one, 0: not yet, negative: over. */
 int web_read_request(struct web *w)
 {
@@ -379,27 +429,14 @@ int web_read_request(struct web *w)
 	int r = http_request_parse(&w->request, buf_data(&w->box.in), buf_len(&w->box.in), &used,
 				   &e);
 
-	if (r == 0) {
-		if (!w->box.ended && buf_len(&w->box.in) < DOOR_HEAD_MAX) {
-			if (buf_len(&w->box.in) > 0 &&
-			    w->timer.at_ms > ev_now(w->config.door->ev) + DOOR_HEAD_MS)
-				ev_timer_set(w->config.door->ev, &w->timer, DOOR_HEAD_MS);
-			return 0;
-		}
-		if (buf_len(&w->box.in) > 0) {
-			web_cut(w, &(struct err){.kind = ERR_PROTOCOL, .msg = "half a request"});
-			return -1;
-		}
-		w->keep_box = false;
-		web_next(w);
-		return 1;
-	}
+	if (r == 0)
+		return await_more(w);
 	w->has_request = r > 0;
+	w->had_request = true;
 	if (r > 0) {
 		buf_consume(&w->box.in, used);
 		r = take_request(w, &e);
 	}
-	ev_timer_set(w->config.door->ev, &w->timer, DOOR_IDLE_MS);
 	if (r < 0) {
 		/* The status is in the code; what follows on the connection cannot be trusted. */
 		w->keep_box = false;
@@ -411,6 +448,6 @@ int web_read_request(struct web *w)
 	else if (w->verdict.action == ACTION_ASK)
 		ask(w);
 	else
-		allowed(w);
+		web_allowed(w);
 	return 1;
 }

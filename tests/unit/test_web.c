@@ -1,0 +1,585 @@
+/* Exchanges through a web: what each side says and hears, byte for byte. */
+#include "web_rig.h"
+
+#include "base/limits.h"
+
+TAP_MAIN
+
+#define ALLOW                  \
+	"version: 1\n"         \
+	"rules:\n"             \
+	"  - name: all\n"      \
+	"    allow: up.test\n" \
+	"    tls: intercept\n" \
+	"  - name: no admin\n" \
+	"    deny: up.test\n"  \
+	"    paths: [\"/admin**\"]\n"
+
+#define GET	 "GET /a HTTP/1.1\r\nHost: up.test\r\n\r\n"
+#define GET_SENT "GET /a HTTP/1.1\r\nHost: up.test\r\n\r\n"
+#define OK	 "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
+#define CLOSED	 "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi"
+
+static bool begins(const char *text, const char *with)
+{
+	if (strncmp(text, with, strlen(with)) == 0)
+		return true;
+	printf("# begins with: %.200s\n", text);
+	return false;
+}
+
+TEST(one_request)
+{
+	wr_open(ALLOW, NULL);
+	box_says("GET /a?x=1 HTTP/1.1\r\nHost: UP.test:443\r\nUser-Agent: t\r\n"
+		 "Connection: x-hop, keep-alive\r\nX-Hop: 1\r\nKeep-Alive: 5\r\nProxy-Foo: "
+		 "1\r\n\r\n");
+	CHECK_STR(up_hears(0), "GET /a?x=1 HTTP/1.1\r\nUser-Agent: t\r\nHost: up.test\r\n\r\n");
+	up_says(0, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nKeep-Alive: 3\r\nX: y\r\n\r\nhi");
+	CHECK_STR(box_hears(), "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX: y\r\n\r\nhi");
+	CHECK_EQ(wr_rows("request", "allow"), 1);
+	CHECK_STR(wr_row("request", "allow")->path, "/a");
+	CHECK_EQ(wr_row("done", "ok")->about, 1);
+	CHECK_EQ(wr_row("done", "ok")->status, 200);
+	CHECK_EQ(wr_row("done", "ok")->up, strlen("GET /a?x=1 HTTP/1.1\r\nUser-Agent: t\r\n"
+						  "Host: up.test\r\n\r\n"));
+	CHECK_EQ(wr_row("done", "ok")->down,
+		 strlen("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX: y\r\n\r\nhi"));
+	box_ends();
+	wr_settle();
+	CHECK(wr.done && wr.box.freed && !wr.box.cut && wr.ups[0].freed);
+	wr_close();
+}
+
+TEST(kept_and_pipelined)
+{
+	wr_open(ALLOW, GET);
+	box_says(GET GET);
+	CHECK_STR(up_hears(0), GET_SENT);
+	up_says(0, OK);
+	CHECK_STR(up_hears(0), GET_SENT);
+	CHECK_STR(box_hears(), OK);
+	up_says(0, OK);
+	CHECK_STR(up_hears(0), GET_SENT);
+	up_says(0, OK);
+	CHECK_STR(box_hears(), OK OK);
+	CHECK_EQ(wr.dials, 1);
+	CHECK_EQ(wr_rows("done", "ok"), 3);
+	/* Nothing is asked of anybody while nothing happens. */
+	wr.box.turns = wr.ups[0].turns = 0;
+	wr_settle();
+	CHECK_EQ(wr.box.turns + wr.ups[0].turns, 0);
+	wr_close();
+}
+
+TEST(denied_then_allowed)
+{
+	wr_open(ALLOW, NULL);
+	box_says("GET /admin/x HTTP/1.1\r\nHost: up.test\r\n\r\n");
+	CHECK(begins(box_hears(), "HTTP/1.1 403 Forbidden\r\n"));
+	CHECK_EQ(wr.dials, 0);
+	CHECK_STR(wr_row("request", "deny")->rule, "no admin");
+	/* Spellings of the same path. */
+	box_says("GET /x/..//%61dmin HTTP/1.1\r\nHost: up.test\r\n\r\n");
+	CHECK(begins(box_hears(), "HTTP/1.1 403 Forbidden\r\n"));
+	box_says(GET);
+	CHECK_STR(up_hears(0), GET_SENT);
+	up_says(0, OK);
+	CHECK_STR(box_hears(), OK);
+	/* A denied one does not cost the upstream that is kept; one with a body costs the box's. */
+	box_says("POST /admin HTTP/1.1\r\nHost: up.test\r\nContent-Length: 3\r\n\r\nabc" GET);
+	CHECK(begins(box_hears(), "HTTP/1.1 403 Forbidden\r\n"));
+	CHECK(wr.done && wr.box.ended && wr.dials == 1);
+	CHECK_STR(up_hears(0), "");
+	wr_close();
+}
+
+TEST(refused)
+{
+	static const struct {
+		const char *says, *hears;
+	} tests[] = {
+		{"GET / HTTP/1.1\r\nHost: other.test\r\n\r\n", "HTTP/1.1 421 "},
+		{"GET / HTTP/1.1\r\nHost: up.test:8443\r\n\r\n", "HTTP/1.1 421 "},
+		{"GET https://other.test/ HTTP/1.1\r\nHost: other.test\r\n\r\n", "HTTP/1.1 421 "},
+		{"GET http://up.test/ HTTP/1.1\r\nHost: up.test\r\n\r\n", "HTTP/1.1 400 "},
+		{"CONNECT up.test:443 HTTP/1.1\r\nHost: up.test:443\r\n\r\n", "HTTP/1.1 400 "},
+		{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "HTTP/1.1 505 "},
+		{"TRACE / HTTP/1.1\r\nHost: up.test\r\n\r\n", "HTTP/1.1 501 "},
+		{"GET /a%2fb HTTP/1.1\r\nHost: up.test\r\n\r\n", "HTTP/1.1 400 "},
+		{"GET /a;b HTTP/1.1\r\nHost: up.test\r\n\r\n", "HTTP/1.1 400 "},
+		{"POST / HTTP/1.1\r\nHost: up.test\r\nContent-Length: 1\r\n"
+		 "Transfer-Encoding: chunked\r\n\r\n",
+		 "HTTP/1.1 400 "},
+		{"\x16\x03\x01", "HTTP/1.1 400 "},
+		{"POST / HTTP/1.1\r\nHost: up.test\r\nContent-Length: 1\r\nExpect: 200-ok\r\n\r\n",
+		 "HTTP/1.1 417 "},
+	};
+
+	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
+		const char *text;
+
+		wr_open(ALLOW, NULL);
+		box_says(tests[i].says);
+		text = box_hears();
+		CHECK(begins(text, tests[i].hears));
+		CHECK(strstr(text, "Connection: close\r\n") && strstr(text, "\"message\":"));
+		CHECK(wr.done && wr.box.ended && wr.dials == 0);
+		CHECK_EQ(wr_rows("request", "deny"), 1);
+		wr_close();
+	}
+}
+
+TEST(h2c_is_not_asked_for)
+{
+	wr_open(ALLOW, NULL);
+	box_says("GET /a HTTP/1.1\r\nHost: up.test\r\nConnection: Upgrade, HTTP2-Settings\r\n"
+		 "Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQ\r\n\r\n");
+	CHECK_STR(up_hears(0), GET_SENT);
+	up_says(0,
+		"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n");
+	CHECK(begins(box_hears(), "HTTP/1.1 502 "));
+	CHECK(wr.ups[0].cut);
+	wr_close();
+}
+
+/* Any cut of the bytes gives the same. */
+TEST(bodies_in_any_cut)
+{
+	for (wr.chunk = 0; wr.chunk < 9;) {
+		size_t chunk = wr.chunk;
+
+		wr_open(ALLOW, NULL);
+		box_says("POST /p HTTP/1.1\r\nHost: up.test\r\nContent-Length: 5\r\n\r\nhello"
+			 "PUT /q HTTP/1.1\r\nHost: up.test\r\nTransfer-Encoding: chunked\r\n\r\n"
+			 "5;ext=1\r\nhello\r\n1\r\n!\r\n0\r\nX-Sum: 1\r\n\r\n");
+		CHECK_STR(up_hears(0),
+			  "POST /p HTTP/1.1\r\nContent-Length: 5\r\nHost: up.test\r\n\r\n"
+			  "hello");
+		up_says(0, "HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n"
+			   "3\r\nabc\r\n0\r\nX-End: 2\r\n\r\n");
+		CHECK(begins(up_hears(0), "PUT /q HTTP/1.1\r\nHost: up.test\r\n"
+					  "Transfer-Encoding: chunked\r\n\r\n"));
+		up_says(0, "HTTP/1.1 204 No Content\r\n\r\n");
+		if (chunk == 0)
+			CHECK_STR(box_hears(), "HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked"
+					       "\r\n\r\n3\r\nabc\r\n0\r\nX-End: 2\r\n\r\n"
+					       "HTTP/1.1 204 No Content\r\n\r\n");
+		wr_settle();
+		CHECK_EQ(wr_rows("done", "ok"), 2);
+		CHECK_EQ(wr.dials, 1);
+		wr_close();
+		wr.chunk = chunk + 1;
+	}
+}
+
+TEST(expect_continue)
+{
+	wr_open(ALLOW, NULL);
+	box_says("POST /p HTTP/1.1\r\nHost: up.test\r\nContent-Length: 3\r\n"
+		 "Expect: 100-continue\r\n\r\n");
+	CHECK(strstr(up_hears(0), "Expect: 100-continue\r\n"));
+	up_says(0, "HTTP/1.1 100 Continue\r\n\r\n");
+	CHECK_STR(box_hears(), "HTTP/1.1 100 Continue\r\n\r\n");
+	box_says("abc");
+	CHECK_STR(up_hears(0), "abc");
+	up_says(0, "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" OK);
+	CHECK_STR(box_hears(), "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" OK);
+	CHECK(!wr.done);
+	wr_close();
+}
+
+TEST(early_answer)
+{
+	wr_open(ALLOW, NULL);
+	box_says("POST /p HTTP/1.1\r\nHost: up.test\r\nContent-Length: 1000000\r\n\r\nabc");
+	up_hears(0);
+	up_says(0, "HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno");
+	CHECK_STR(box_hears(), "HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n"
+			       "Connection: close\r\n\r\nno");
+	CHECK(wr.done && wr.box.freed && !wr.box.cut && wr.ups[0].cut);
+	CHECK_EQ(wr_rows("done", "ok"), 1);
+	wr_close();
+}
+
+/* It answers, reads no more and closes: the answer still comes. */
+TEST(early_answer_of_a_deaf_upstream)
+{
+	char *body = calloc(1, 4 << 20);
+
+	CHECK(body);
+	wr_open(ALLOW, NULL);
+	box_says("POST /p HTTP/1.1\r\nHost: up.test\r\nContent-Length: 4194304\r\n\r\nabc");
+	wr_settle();
+	wr.ups[0].deaf = true;
+	up_says(0, "HTTP/1.1 401 No\r\nContent-Length: 2\r\n\r\nno");
+	shutdown(wr.ups[0].fd, SHUT_RD);
+	box_says_bytes(body, 1 << 20);
+	CHECK_STR(box_hears(),
+		  "HTTP/1.1 401 No\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno");
+	free(body);
+	wr_close();
+}
+
+TEST(answers_without_a_body)
+{
+	wr_open(ALLOW, NULL);
+	box_says("HEAD /a HTTP/1.1\r\nHost: up.test\r\n\r\n");
+	wr_settle();
+	up_says(0, "HTTP/1.1 200 OK\r\nContent-Length: 77\r\n\r\n");
+	CHECK_STR(box_hears(), "HTTP/1.1 200 OK\r\nContent-Length: 77\r\n\r\n");
+	box_says(GET);
+	wr_settle();
+	up_says(0, "HTTP/1.1 304 Not Modified\r\nContent-Length: 77\r\n\r\n");
+	CHECK_STR(box_hears(), "HTTP/1.1 304 Not Modified\r\nContent-Length: 77\r\n\r\n");
+	box_says(GET);
+	wr_settle();
+	up_says(0, "HTTP/1.1 204 No Content\r\n\r\n");
+	CHECK_STR(box_hears(), "HTTP/1.1 204 No Content\r\n\r\n");
+	CHECK_EQ(wr.dials, 1);
+	/* Bytes that nobody asked for are not the next answer. */
+	up_says(0, OK);
+	wr_settle();
+	CHECK(wr.ups[0].ended);
+	box_says(GET);
+	wr_settle();
+	CHECK_EQ(wr.dials, 2);
+	wr_close();
+}
+
+TEST(old_client)
+{
+	wr_open(ALLOW, NULL);
+	box_says("GET /a HTTP/1.0\r\nHost: up.test\r\nConnection: keep-alive\r\n\r\n");
+	CHECK_STR(up_hears(0), GET_SENT);
+	up_says(0, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"
+		   "\r\n2\r\nhi\r\n0\r\nX: y\r\n\r\n");
+	CHECK_STR(box_hears(), "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhi");
+	CHECK(wr.done && wr.box.freed && !wr.box.cut);
+	wr_close();
+}
+
+TEST(until_close)
+{
+	for (int broken = 0; broken < 2; broken++) {
+		wr_open(ALLOW, GET);
+		wr_settle();
+		up_says(0, "HTTP/1.0 200 OK\r\n\r\nhalf");
+		CHECK_STR(box_hears(), "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+				       "4\r\nhalf\r\n");
+		wr.ups[0].break_end = broken;
+		up_ends(0);
+		CHECK_STR(box_hears(), broken ? "" : "0\r\n\r\n");
+		CHECK_EQ(wr.box.cut, broken);
+		CHECK_EQ(wr_rows("done", "ok"), !broken);
+		CHECK_EQ(wr_rows("done", "failed"), broken);
+		wr_close();
+	}
+}
+
+TEST(cut_within_a_body)
+{
+	for (int chunked = 0; chunked < 2; chunked++) {
+		wr_open(ALLOW, GET);
+		wr_settle();
+		up_says(0, chunked ? "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab"
+				   : "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab");
+		up_ends(0);
+		wr_settle();
+		CHECK(wr.done && wr.box.cut && wr_rows("done", "failed") == 1);
+		wr_close();
+	}
+}
+
+/* All of it was there when the connection broke. */
+TEST(whole_answer_then_reset)
+{
+	wr_open(ALLOW, GET);
+	wr_settle();
+	wr.ups[0].break_end = true;
+	up_says(0, OK);
+	up_ends(0);
+	CHECK_STR(box_hears(), OK);
+	CHECK(!wr.done && wr_rows("done", "ok") == 1);
+	box_says(GET);
+	CHECK_STR(up_hears(1), GET_SENT);
+	up_says(1, OK);
+	CHECK_STR(box_hears(), OK);
+	wr_close();
+}
+
+TEST(kept_upstream_closes)
+{
+	wr_open(ALLOW, GET);
+	CHECK_STR(up_hears(0), GET_SENT);
+	up_says(0, OK);
+	CHECK_STR(box_hears(), OK);
+	box_says(GET);
+	CHECK_STR(up_hears(0), GET_SENT);
+	/* It was sent, so it is not sent again: the box's program decides. */
+	up_ends(0);
+	CHECK_STR(box_hears(), "");
+	CHECK(wr.done && wr.box.cut && wr.dials == 1 && wr_rows("done", "failed") == 1);
+	wr_close();
+	/* A fresh one that says nothing is a bad gateway. */
+	wr_open(ALLOW, GET);
+	wr_settle();
+	up_ends(0);
+	CHECK(begins(box_hears(), "HTTP/1.1 502 Bad Gateway\r\n"));
+	CHECK(!wr.done && wr.dials == 1);
+	wr_close();
+}
+
+TEST(dial_fails)
+{
+	wr.dial_error = ERR_DENIED;
+	wr_open(ALLOW, GET);
+	CHECK(begins(box_hears(), "HTTP/1.1 403 Forbidden\r\n"));
+	CHECK_EQ(wr_rows("done", "failed"), 1);
+	wr.dial_error = ERR_INTERNAL;
+	box_says("POST /p HTTP/1.1\r\nHost: up.test\r\nContent-Length: 3\r\n\r\nabc");
+	CHECK(begins(box_hears(), "HTTP/1.1 502 Bad Gateway\r\n"));
+	CHECK(wr.done);
+	wr_close();
+}
+
+TEST(no_row_no_request)
+{
+	wr.record_fails = true;
+	wr_open(ALLOW, GET);
+	CHECK(begins(box_hears(), "HTTP/1.1 502 "));
+	CHECK_EQ(wr.dials, 0);
+	wr_close();
+}
+
+TEST(half_a_request)
+{
+	wr_open(ALLOW, "GET / HTT");
+	box_ends();
+	wr_settle();
+	CHECK(wr.done && wr.box.cut);
+	wr_close();
+	wr_open(ALLOW, "POST / HTTP/1.1\r\nHost: up.test\r\nContent-Length: 9\r\n\r\nabc");
+	wr_settle();
+	box_ends();
+	CHECK(begins(box_hears(), "HTTP/1.1 502 "));
+	CHECK(wr.ups[0].cut && wr_rows("done", "failed") == 1);
+	wr_close();
+	/* One whole request and then the end: the answer still comes. */
+	wr_open(ALLOW, GET);
+	box_ends();
+	wr_settle();
+	up_says(0, OK);
+	CHECK_STR(box_hears(), OK);
+	CHECK(wr.done && !wr.box.cut);
+	wr_close();
+}
+
+TEST(slow_readers_hold_back)
+{
+	size_t n = 0;
+	uint8_t block[65536] = {0};
+	ssize_t r = 1;
+
+	wr_open(ALLOW, GET);
+	wr_settle();
+	wr.box.deaf = true;
+	up_says(0, "HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n");
+	for (unsigned quiet = 0; quiet<3; quiet = r> 0 ? 0 : quiet + 1) {
+		r = send(wr.ups[0].fd, block, sizeof(block), MSG_DONTWAIT | MSG_NOSIGNAL);
+		n += r > 0 ? (size_t)r : 0;
+		wr_settle();
+		CHECK(n < 4 << 20);
+	}
+	wr.box.turns = wr.ups[0].turns = 0;
+	wr_settle();
+	CHECK_EQ(wr.box.turns + wr.ups[0].turns, 0);
+	wr_close();
+	wr_open(ALLOW, "POST / HTTP/1.1\r\nHost: up.test\r\nTransfer-Encoding: chunked\r\n\r\n"
+		       "1000000\r\n");
+	wr_settle();
+	wr.ups[0].deaf = true;
+	n = 0;
+	for (unsigned quiet = 0; quiet<3; quiet = r> 0 ? 0 : quiet + 1) {
+		r = send(wr.box.fd, block, sizeof(block), MSG_DONTWAIT | MSG_NOSIGNAL);
+		n += r > 0 ? (size_t)r : 0;
+		wr_settle();
+		CHECK(n < 4 << 20);
+	}
+	wr_close();
+}
+
+/* Denied ones are answered no faster than they are read. */
+TEST(pipelined_denials_are_bounded)
+{
+	static const char one[] = "GET /admin HTTP/1.1\r\nHost: up.test\r\n\r\n";
+	unsigned n = 0, heard = 0;
+
+	wr_open(ALLOW, NULL);
+	wr.box.deaf = true;
+	for (unsigned quiet = 0; quiet < 3 && n < 3000; wr_settle()) {
+		ssize_t r = send(wr.box.fd, one, sizeof(one) - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		CHECK(r < 0 || r == (ssize_t)sizeof(one) - 1);
+		n += r > 0;
+		quiet = r > 0 ? 0 : quiet + 1;
+	}
+	wr.box.deaf = false;
+	for (const char *at = box_hears(); (at = strstr(at, "HTTP/1.1 403 ")); at++)
+		heard++;
+	CHECK_EQ(heard, n);
+	CHECK(!wr.done);
+	wr_close();
+}
+
+TEST(events_come_at_once)
+{
+	wr_open(ALLOW, GET);
+	wr_settle();
+	up_says(0, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+		   "Transfer-Encoding: chunked\r\n\r\n");
+	CHECK(strstr(box_hears(), "text/event-stream"));
+	for (int i = 0; i < 3; i++) {
+		up_says(0, "8\r\ndata: x\n\r\n");
+		CHECK_STR(box_hears(), "8\r\ndata: x\n\r\n");
+	}
+	wr_close();
+}
+
+#define WS                                                             \
+	"GET /ws HTTP/1.1\r\nHost: up.test\r\nConnection: Upgrade\r\n" \
+	"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"          \
+	"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+#define WS_OK                                                                               \
+	"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" \
+	"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n"
+
+TEST(websocket)
+{
+	for (int who = 0; who < 2; who++) {
+		wr_open(ALLOW, WS);
+		CHECK(strstr(up_hears(0), "Connection: Upgrade\r\nUpgrade: websocket\r\n"));
+		up_says(0, WS_OK "\x81\x05hello");
+		CHECK(strstr(box_hears(), "\r\n\r\n\x81\x05hello"));
+		box_says("\x81\x82\x01\x02\x03\x04pq");
+		CHECK_STR(up_hears(0), "\x81\x82\x01\x02\x03\x04pq");
+		box_says_bytes("\x88\x80\x01\x02\x03\x04", 6);
+		up_says_bytes(0, "\x88\x00", 2);
+		wr_settle();
+		CHECK(!wr.done);
+		wr.ups[0].break_end = true; /* after a close that is as good as a clean end */
+		if (who)
+			up_ends(0);
+		else
+			box_ends();
+		wr_settle();
+		CHECK(who ? wr.box.ended : wr.ups[0].ended);
+		CHECK(!wr.done);
+		if (who)
+			box_ends();
+		else
+			up_ends(0);
+		wr_settle();
+		CHECK(wr.done && !wr.box.cut && !wr.ups[0].cut && wr_rows("done", "ok") == 1);
+		wr_close();
+	}
+}
+
+TEST(websocket_refused)
+{
+	wr_open(ALLOW, WS);
+	wr_settle();
+	up_says(0, WS_OK "\x81\x85hello");
+	wr_settle();
+	CHECK(wr.done && wr.box.cut && wr.ups[0].cut);
+	wr_close();
+	wr_open(ALLOW, WS);
+	wr_settle();
+	up_says(0, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n"
+		   "Connection: Upgrade\r\nSec-WebSocket-Accept: AAAA\r\n\r\n");
+	CHECK(begins(box_hears(), "HTTP/1.1 502 "));
+	wr_close();
+	wr_open(ALLOW, WS);
+	wr_settle();
+	up_says(0, OK);
+	CHECK_STR(box_hears(), OK);
+	CHECK(!wr.done);
+	wr_close();
+}
+
+TEST(times)
+{
+	wr_open(ALLOW, "GET");
+	wr_settle();
+	wr.now += DOOR_HEAD_MS / 2;
+	box_says(" /");
+	wr_settle();
+	CHECK(!wr.done);
+	wr.now += DOOR_HEAD_MS / 2 + 1;
+	wr_settle();
+	CHECK(wr.done && wr.box.cut);
+	wr_close();
+	wr_open(ALLOW, GET);
+	wr_settle();
+	wr.now += DOOR_CONNECT_MS + 1;
+	wr_settle();
+	CHECK(!wr.done); /* the head went out: now it is the answer's turn */
+	wr.now += DOOR_IDLE_MS;
+	CHECK(begins(box_hears(), "HTTP/1.1 504 "));
+	wr.now += DOOR_IDLE_MS + 1;
+	wr_settle();
+	CHECK(wr.done && !wr.box.cut);
+	wr_close();
+}
+
+TEST(proxied_is_one_request)
+{
+	wr.plain = wr.proxied = true;
+	wr_open(ALLOW, "GET http://up.test:443/a HTTP/1.1\r\nHost: up.test:443\r\n"
+		       "Proxy-Connection: keep-alive\r\n\r\n");
+	CHECK_STR(up_hears(0), "GET /a HTTP/1.1\r\nHost: up.test:443\r\n\r\n");
+	up_says(0, OK);
+	CHECK_STR(box_hears(), CLOSED);
+	CHECK(wr.done);
+	wr_close();
+}
+
+TEST(odd_body)
+{
+	wr_open(ALLOW, "GET /a HTTP/1.1\r\nHost: up.test\r\nContent-Length: 3\r\n\r\nabc");
+	CHECK(strstr(up_hears(0), "Connection: close\r\n\r\nabc"));
+	up_says(0, OK);
+	CHECK_STR(box_hears(), OK);
+	box_says(GET);
+	wr_settle();
+	CHECK_EQ(wr.dials, 2);
+	wr_close();
+}
+
+TEST(mutations)
+{
+	static const char seed[] = "POST /p HTTP/1.1\r\nHost: up.test\r\nTransfer-Encoding: chunked"
+				   "\r\nConnection: keep-alive\r\n\r\n3\r\nabc\r\n0\r\n\r\n" GET;
+	unsigned state = 7;
+
+	for (unsigned n = 0; n < 1500; n++) {
+		char text[sizeof(seed)];
+
+		memcpy(text, seed, sizeof(seed));
+		for (unsigned k = 0; k < 1 + n % 3; k++) {
+			state = state * 1103515245 + 12345;
+			text[(state >> 8) % (sizeof(seed) - 1)] = (char)(state >> 16);
+		}
+		wr.chunk = n % 5;
+		wr_open(ALLOW, NULL);
+		box_says_bytes(text, sizeof(seed) - 1);
+		wr_settle();
+		for (unsigned i = 0; i < wr.up_count; i++) {
+			up_says_bytes(i, text + n % 60, 30);
+			up_says(i, OK);
+		}
+		box_ends();
+		wr_settle();
+		wr_close();
+	}
+}

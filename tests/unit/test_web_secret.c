@@ -1,0 +1,266 @@
+/* Credentials through a web: who gets them, and that they do not come back. */
+#include "web_rig.h"
+
+TAP_MAIN
+
+#define RULE(what)             \
+	"version: 1\n"         \
+	"rules:\n"             \
+	"  - name: cred\n"     \
+	"    allow: up.test\n" \
+	"    inject: {" what "}\n"
+#define BEARER RULE("headers: {Authorization: \"Bearer {{ secret.TOK }}\"}")
+#define GET    "GET /a HTTP/1.1\r\nHost: up.test\r\n\r\n"
+#define OK     "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
+
+static void with_secret(const char *value)
+{
+	wr.secrets[0] = (struct wr_secret){"TOK", value, 0};
+}
+
+TEST(bearer)
+{
+	const char *sent;
+
+	with_secret("decoy-4711");
+	wr_open(BEARER, NULL);
+	box_says("POST /a HTTP/1.1\r\nHost: up.test\r\nauthorization: Bearer mine\r\n"
+		 "AUTHORIZATION: again\r\nauthorizatioN: 3\r\nAccept-Encoding: gzip, br\r\n"
+		 "Range: bytes=0-3\r\nIf-Range: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+		 "2\r\nok\r\n0\r\nX: y\r\n\r\n");
+	sent = up_hears(0);
+	CHECK_STR(sent, "POST /a HTTP/1.1\r\nHost: up.test\r\nTransfer-Encoding: chunked\r\n"
+			"Authorization: Bearer decoy-4711\r\nAccept-Encoding: identity\r\n\r\n"
+			"2\r\nok\r\n0\r\nX: y\r\n\r\n");
+	up_says(0, "HTTP/1.1 200 decoy-4711\r\nX-Echo: Bearer decoy-4711\r\ndecoy-4711: v\r\n"
+		   "Set-Cookie: t=ZGVjb3ktNDcxMQ==\r\nLocation: /?t=decoy%2D4711\r\n"
+		   "Transfer-Encoding: chunked\r\n\r\n5\r\n\"deco\r\n8\r\ny-4711\",\r\n0\r\n"
+		   "X-Sum: decoy-4711\r\n\r\n");
+	sent = box_hears();
+	CHECK(!strstr(sent, "decoy-4711") && !strstr(sent, "ZGVjb3ktNDcxM"));
+	CHECK(strstr(sent, "X-Echo: Bearer **********\r\n**********: v\r\n"));
+	CHECK(strstr(sent, "1\r\n\"\r\nc\r\n**********\",\r\n0\r\nX-Sum: **********\r\n\r\n"));
+	CHECK_STR(wr_row("request", "allow")->credential, "TOK");
+	wr_close();
+}
+
+TEST(basic_and_query)
+{
+	with_secret("pass&word");
+	wr_open(RULE("basic: {user: me, password: \"{{ secret.TOK }}\"}, "
+		     "query: {key: \"x{{ secret.TOK }}\"}"),
+		"GET /a?key=1&b=2&%6bey=3;KEY=4 HTTP/1.1\r\nHost: up.test\r\n\r\n");
+	CHECK_STR(up_hears(0), "GET /a?b=2&key=xpass%26word HTTP/1.1\r\nHost: up.test\r\n"
+			       "Authorization: Basic bWU6cGFzcyZ3b3Jk\r\n"
+			       "Accept-Encoding: identity\r\n\r\n");
+	up_says(0, "HTTP/1.1 302 Found\r\nLocation: /a/?key=xpass%26word\r\n"
+		   "Content-Length: 35\r\n\r\nbWU6cGFzcyZ3b3Jk pass\\u0026word 12\n");
+	CHECK_STR(box_hears(), "HTTP/1.1 302 Found\r\nLocation: /a/?key=x***********\r\n"
+			       "Content-Length: 35\r\n\r\n**************** ************** 12\n");
+	CHECK_STR(wr_row("request", "allow")->path, "/a");
+	wr_close();
+}
+
+/* Every cut of an answer, and of what is written. */
+TEST(any_cut)
+{
+	static const char answer[] = "HTTP/1.1 200 OK\r\nContent-Length: 34\r\n\r\n"
+				     "xxtoken-123token-123 dG9rZW4tMTIz!";
+
+	for (size_t chunk = 1; chunk < 40; chunk++) {
+		with_secret("token-123");
+		wr.chunk = chunk;
+		wr_open(BEARER, GET);
+		wr_settle();
+		up_says(0, answer);
+		CHECK_STR(box_hears(), "HTTP/1.1 200 OK\r\nContent-Length: 34\r\n\r\n"
+				       "xx****************** ************!");
+		wr_close();
+	}
+}
+
+TEST(large_answer_is_searched_to_the_end)
+{
+	size_t n = 3 << 20;
+	char head[128], *body = malloc(n + 1);
+	const char *heard;
+
+	CHECK(body);
+	memset(body, 't', n); /* each of them could be the beginning */
+	memcpy(body + n - 9, "token-123", 9);
+	body[n] = 0;
+	with_secret("token-123");
+	wr_open(BEARER, GET);
+	wr_settle();
+	snprintf(head, sizeof(head), "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n", n);
+	up_says(0, head);
+	up_says(0, body);
+	heard = box_hears();
+	CHECK_EQ(strlen(heard), strlen(head) + n);
+	CHECK_STR(heard + strlen(heard) - 10, "t*********");
+	free(body);
+	wr_close();
+}
+
+TEST(no_secret_no_request)
+{
+	const char *heard;
+
+	wr_open(BEARER, GET);
+	heard = box_hears();
+	CHECK(strstr(heard, "HTTP/1.1 502 ") && strstr(heard, "rule 'cred'"));
+	CHECK_EQ(wr.dials, 0);
+	CHECK(wr_row("request", "deny"));
+	wr_close();
+	with_secret("two\r\nlines: x");
+	wr_open(BEARER, GET);
+	CHECK(strstr(box_hears(), "cannot stand in a header"));
+	CHECK_EQ(wr.dials, 0);
+	wr_close();
+	wr.secrets[0] = (struct wr_secret){"TOK", "nul\0x", 5};
+	wr_open(RULE("query: {key: \"{{ secret.TOK }}\"}"), GET);
+	CHECK(strstr(box_hears(), "cannot stand in a query"));
+	CHECK_EQ(wr.dials, 0);
+	wr_close();
+}
+
+TEST(not_without_tls)
+{
+	with_secret("decoy-4711");
+	wr.plain = true;
+	wr_open(BEARER, "GET /a HTTP/1.1\r\nHost: up.test:443\r\n\r\n");
+	CHECK(strstr(box_hears(), "HTTP/1.1 403 "));
+	CHECK_EQ(wr.dials, 0);
+	wr_close();
+	with_secret("decoy-4711");
+	wr.plain = true;
+	wr_open(BEARER "    plain_http: true\n", "GET /a HTTP/1.1\r\nHost: up.test:443\r\n\r\n");
+	CHECK(strstr(up_hears(0), "decoy-4711"));
+	wr_close();
+}
+
+/* The next request has the value of its own time. */
+TEST(rotated)
+{
+	with_secret("first-one");
+	wr_open(BEARER, GET);
+	CHECK(strstr(up_hears(0), "first-one"));
+	with_secret("second-one");
+	up_says(0, OK);
+	box_says(GET);
+	CHECK(strstr(up_hears(0), "Bearer second-one"));
+	CHECK_EQ(wr.dials, 1);
+	wr_close();
+}
+
+TEST(client_certificate)
+{
+	wr.secrets[0] = (struct wr_secret){"CERT", "cert text", 0};
+	wr.secrets[1] = (struct wr_secret){"KEY", "key text", 0};
+	wr_open("version: 1\nrules:\n  - name: mtls\n    allow: up.test\n"
+		"    client_cert: {cert: \"{{ secret.CERT }}\", key: \"{{ secret.KEY }}\"}\n",
+		GET GET);
+	CHECK(strstr(up_hears(0), "GET /a"));
+	CHECK_STR(wr.identity_cert, "cert text");
+	up_says(0, OK);
+	/* It is not kept for the next, which may be another rule's. */
+	wr_settle();
+	CHECK_EQ(wr.dials, 2);
+	wr_close();
+}
+
+/* ---- a policy that changes ---- */
+
+TEST(policy_changes)
+{
+	static const char deny[] = "version: 1\nrules:\n  - deny: up.test\n";
+
+	with_secret("decoy-4711");
+	wr_open(BEARER, GET);
+	wr_settle();
+	wr_policy(BEARER);
+	CHECK(wr.web);
+	up_says(0, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nx");
+	wr_settle();
+	wr_policy(deny);
+	CHECK(!wr.web && wr.box.cut && wr.ups[0].cut);
+	CHECK_EQ(wr_rows("done", "cut"), 1);
+	wr_close();
+	/* Between requests: the next one is judged by the new one. */
+	with_secret("decoy-4711");
+	wr_open(BEARER, GET);
+	wr_settle();
+	up_says(0, OK);
+	wr_settle();
+	wr_policy(deny);
+	CHECK(wr.web && wr.ups[0].freed);
+	box_hears();
+	box_says(GET);
+	CHECK(strstr(box_hears(), "HTTP/1.1 403 "));
+	wr_close();
+}
+
+/* What was prepared under the old rule is not sent under a new one that says otherwise. */
+TEST(policy_changes_before_it_is_sent)
+{
+	for (int other = 0; other < 2; other++) {
+		with_secret("decoy-4711");
+		wr.hold_secrets = true;
+		wr_open(BEARER, GET);
+		wr_settle();
+		wr_policy(other ? RULE("headers: {X-Key: \"{{ secret.TOK }}\"}") : BEARER);
+		CHECK_EQ(wr.web == NULL, other);
+		CHECK_EQ(wr.dials, 0);
+		wr_close();
+	}
+}
+
+TEST(budgets)
+{
+	wr_open("version: 1\nrules:\n  - name: b\n    allow: up.test\n    methods: [POST]\n"
+		"    bytes_up: 1KiB\n",
+		NULL);
+	box_says("POST /a HTTP/1.1\r\nHost: up.test\r\nContent-Length: 2000\r\n\r\n");
+	wr_settle();
+	for (int i = 0; i < 20; i++)
+		box_says("0123456789012345678901234567890123456789012345678901234567890123456789"
+			 "012345678901234567890123456789");
+	up_hears(0);
+	CHECK(strstr(box_hears(), "HTTP/1.1 429 "));
+	CHECK(wr.ups[0].cut && wr_rows("done", "failed") == 1);
+	wr_close();
+	wr_open("version: 1\nrules:\n  - name: r\n    allow: up.test\n    methods: [GET]\n"
+		"    rate: 1/h\n",
+		GET);
+	wr_settle();
+	up_says(0, OK);
+	box_hears();
+	box_says(GET);
+	CHECK(strstr(box_hears(), "HTTP/1.1 429 "));
+	CHECK_EQ(wr_rows("request", "deny"), 1);
+	wr_close();
+}
+
+TEST(asked)
+{
+	static const char policy[] = "version: 1\nrules:\n  - name: q\n    ask: up.test\n"
+				     "    tls: intercept\n";
+	struct err e;
+
+	wr_open(policy, GET GET);
+	wr_settle();
+	CHECK_EQ(asks_count(&wr.door), 1);
+	CHECK_EQ(ask_answer(&wr.door, 1, true, 0, "me", &e), 0);
+	CHECK(strstr(up_hears(0), "GET /a"));
+	up_says(0, OK);
+	CHECK(strstr(box_hears(), "hi"));
+	CHECK_EQ(asks_count(&wr.door), 1);
+	CHECK_EQ(ask_answer(&wr.door, 2, false, 0, "me", &e), 0);
+	CHECK(strstr(box_hears(), "denied by me"));
+	box_says(GET);
+	wr_settle();
+	/* The policy decides before a person does. */
+	wr_policy("version: 1\nrules:\n  - allow: up.test\n    tls: intercept\n");
+	CHECK(strstr(up_hears(wr.up_count - 1), "GET /a"));
+	wr_close();
+}

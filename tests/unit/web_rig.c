@@ -1,0 +1,451 @@
+/* A web between two sockets; see web_rig.h. */
+#include "web_rig.h"
+
+#include "base/limits.h"
+#include "base/str.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+
+struct wr wr;
+
+/* ---- the clerk's double ---- */
+
+struct clerk {
+	struct ev_defer defer;
+	struct clerk_call *first;
+};
+
+static struct clerk the_clerk;
+
+static void clerk_answer(struct ev_defer *d)
+{
+	struct clerk_call *c = the_clerk.first;
+	struct err e = {0};
+
+	if (!c || (wr.hold_secrets && c->secret.data))
+		return;
+	the_clerk.first = c->next;
+	if (c->id == 2)
+		err_set(&e, ERR_NOT_FOUND, ENOENT, "there is no secret");
+	if (c->id == 1 && wr.record_fails)
+		err_set(&e, ERR_FULL, ENOSPC, "disk full");
+	c->id = 0;
+	if (the_clerk.first)
+		ev_defer(wr.door.ev, d);
+	c->on_answer(c, e.kind ? -e.code : 0, &e);
+}
+
+static void clerk_queue(struct clerk_call *c, uint32_t id)
+{
+	struct clerk_call **at = &the_clerk.first;
+
+	CHECK_EQ(c->id, 0);
+	while (*at)
+		at = &(*at)->next;
+	c->id = id;
+	c->next = NULL;
+	*at = c;
+	ev_defer(wr.door.ev, &the_clerk.defer);
+}
+
+struct ev *clerk_ev(const struct clerk *k)
+{
+	return wr.door.ev;
+}
+
+void clerk_ask_secret(struct clerk *k, struct clerk_call *c, const char *name)
+{
+	for (size_t i = 0; i < 4 && wr.secrets[i].name; i++) {
+		const struct wr_secret *s = &wr.secrets[i];
+
+		if (strcmp(s->name, name) == 0) {
+			CHECK_EQ(secret_init(&c->secret, s->value,
+					     s->len ? s->len : strlen(s->value)),
+				 0);
+			clerk_queue(c, 3);
+			return;
+		}
+	}
+	clerk_queue(c, 2);
+}
+
+static void copy(char *to, size_t size, const char *from)
+{
+	str_copy(to, size, from ? from : "");
+}
+
+void clerk_record(struct clerk *k, struct clerk_call *c, const struct audit_row *row)
+{
+	struct wr_row *r = &wr.rows[wr.row_count];
+
+	CHECK(wr.row_count < WR_ROWS && row->time_ms > 0);
+	if (!wr.record_fails) {
+		*r = (struct wr_row){.about = row->about,
+				     .up = row->bytes_up,
+				     .down = row->bytes_down,
+				     .status = row->status};
+		copy(r->kind, sizeof(r->kind), row->kind);
+		copy(r->verdict, sizeof(r->verdict), row->verdict);
+		copy(r->reason, sizeof(r->reason), row->reason);
+		copy(r->credential, sizeof(r->credential), row->credential);
+		copy(r->method, sizeof(r->method), row->method);
+		copy(r->path, sizeof(r->path), row->path);
+		copy(r->rule, sizeof(r->rule), row->rule);
+		r->seq = ++wr.row_count;
+	}
+	if (!c)
+		return;
+	c->seq = wr.row_count;
+	clerk_queue(c, 1);
+}
+
+void clerk_cancel(struct clerk *k, struct clerk_call *c)
+{
+	for (struct clerk_call **at = &the_clerk.first; *at; at = &(*at)->next)
+		if (*at == c) {
+			*at = c->next;
+			secret_done(&c->secret);
+			break;
+		}
+	c->id = 0;
+}
+
+bool door_count(struct door *d, struct rule *r, uint64_t up, uint64_t down)
+{
+	d->bytes_up += up;
+	d->bytes_down += down;
+	return !r || rule_count(r, up, down);
+}
+
+/* ---- channels ---- */
+
+struct wire {
+	struct channel channel;
+	struct ev_io io;
+	struct wr_end *end;
+};
+
+static struct wire *wire_of(struct channel *c)
+{
+	return container(c, struct wire, channel);
+}
+
+static size_t part(size_t n)
+{
+	return wr.chunk && n > wr.chunk ? wr.chunk : n;
+}
+
+static ssize_t wire_read(struct channel *c, void *p, size_t n)
+{
+	ssize_t r = recv(wire_of(c)->io.fd, p, part(n), MSG_DONTWAIT);
+
+	if (r == 0 && wire_of(c)->end->break_end)
+		return -ECONNRESET;
+	return r < 0 ? -errno : r;
+}
+
+static ssize_t wire_write(struct channel *c, const void *p, size_t n)
+{
+	ssize_t r = send(wire_of(c)->io.fd, p, part(n), MSG_DONTWAIT | MSG_NOSIGNAL);
+
+	return r < 0 ? -errno : r;
+}
+
+static int wire_finish(struct channel *c)
+{
+	return shutdown(wire_of(c)->io.fd, SHUT_WR) < 0 ? -errno : 0;
+}
+
+static void wire_want(struct channel *c, unsigned what)
+{
+	uint32_t events = (what & CHANNEL_IN ? EPOLLIN : 0) | (what & CHANNEL_OUT ? EPOLLOUT : 0);
+
+	if (!what)
+		ev_io_remove(wr.door.ev, &wire_of(c)->io);
+	else if (!wire_of(c)->io.added)
+		CHECK_EQ(ev_io_add(wr.door.ev, &wire_of(c)->io, events), 0);
+	else
+		CHECK_EQ(ev_io_set(wr.door.ev, &wire_of(c)->io, events), 0);
+}
+
+static void wire_free(struct channel *c, bool abort)
+{
+	struct wire *w = wire_of(c);
+
+	*(abort ? &w->end->cut : &w->end->freed) = true;
+	ev_io_remove(wr.door.ev, &w->io);
+	close(w->io.fd);
+	free(w);
+}
+
+static void wire_event(struct ev_io *io, uint32_t events)
+{
+	struct wire *w = container(io, struct wire, io);
+	unsigned what = 0;
+
+	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+		what |= CHANNEL_IN;
+	if (events & (EPOLLOUT | EPOLLHUP | EPOLLERR))
+		what |= CHANNEL_OUT;
+	what &= w->channel.wanted;
+	w->end->turns++;
+	if (what)
+		w->channel.on_ready(&w->channel, what);
+}
+
+static struct channel *wire_new(struct wr_end *end)
+{
+	static const struct channel_ops ops = {wire_read, wire_write, wire_finish, wire_want,
+					       wire_free};
+	struct wire *w = calloc(1, sizeof(*w));
+	int pair[2];
+
+	CHECK(w && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
+	*end = (struct wr_end){.fd = pair[0]};
+	buf_init(&end->got, WR_GOT);
+	w->channel.ops = &ops;
+	w->io = (struct ev_io){.fd = pair[1], .on_event = wire_event};
+	w->end = end;
+	return &w->channel;
+}
+
+/* ---- what conn.c does ---- */
+
+static struct ev_defer dial_later;
+
+static void on_dial(struct ev_defer *d)
+{
+	struct channel *up;
+	struct err e;
+
+	if (wr.dial_error != ERR_NONE) {
+		err_set(&e, wr.dial_error, ECONNREFUSED, "it cannot be reached");
+		web_dialled(wr.web, NULL, "", &e);
+		return;
+	}
+	CHECK(wr.up_count < WR_UPS);
+	up = wire_new(&wr.ups[wr.up_count++]);
+	web_dialled(wr.web, up, "192.0.2.1:443", NULL);
+}
+
+static void dial(void *arg, struct rule *rule, const struct tls_identity *identity)
+{
+	wr.dials++;
+	wr.was_private = rule && rule->private;
+	wr.identity_cert = identity ? identity->cert_pem : NULL;
+	ev_defer(wr.door.ev, &dial_later);
+}
+
+static void on_done(void *arg)
+{
+	CHECK(!wr.done);
+	wr.done = true;
+	web_free(wr.web);
+	wr.web = NULL;
+}
+
+static uint64_t now(void *arg)
+{
+	return wr.now;
+}
+
+void wr_policy(const char *text)
+{
+	struct policy *fresh;
+	struct err e;
+
+	if (policy_parse(&fresh, "policy", text, strlen(text), &e) < 0)
+		FAIL(e.msg);
+	if (wr.web) {
+		struct policy *old = wr.door.policy;
+
+		wr.door.policy = fresh;
+		if (!web_judge_again(wr.web)) {
+			web_free(wr.web);
+			wr.web = NULL;
+		}
+		policy_free(old);
+		return;
+	}
+	policy_free(wr.door.policy);
+	wr.door.policy = fresh;
+}
+
+void wr_open(const char *policy, const char *first)
+{
+	struct web_config c = {.door = &wr.door,
+			       .port = 443,
+			       .tls = !wr.plain,
+			       .proxied = wr.proxied,
+			       .dial = dial,
+			       .on_done = on_done};
+
+	CHECK_EQ(host_parse(&c.host, "up.test"), 0);
+	CHECK_EQ(ev_new(&wr.door.ev), 0);
+	wr.now = 1000000;
+	ev_set_clock(wr.door.ev, now, NULL);
+	wr.door.config.box = "box";
+	wr.door.clerk = &the_clerk;
+	the_clerk = (struct clerk){.defer.on_defer = clerk_answer};
+	dial_later = (struct ev_defer){.on_defer = on_dial};
+	wr_policy(policy);
+	CHECK_EQ(web_new(&wr.web, &c, wire_new(&wr.box), first, first ? strlen(first) : 0, NULL),
+		 0);
+}
+
+static void end_close(struct wr_end *end)
+{
+	if (end->fd >= 0)
+		close(end->fd);
+	buf_done(&end->got);
+	end->fd = -1;
+}
+
+void wr_close(void)
+{
+	web_free(wr.web);
+	CHECK(!the_clerk.first);
+	ev_defer_cancel(wr.door.ev, &dial_later);
+	end_close(&wr.box);
+	for (unsigned i = 0; i < wr.up_count; i++)
+		end_close(&wr.ups[i]);
+	asks_free(&wr.door);
+	policy_free(wr.door.policy);
+	ev_free(wr.door.ev);
+	wr = (struct wr){0};
+}
+
+/* ---- the test's side ---- */
+
+static void on_moment(struct ev_timer *t)
+{
+	ev_quit(wr.door.ev);
+}
+
+static bool pull(struct wr_end *end)
+{
+	uint8_t *to;
+	ssize_t n;
+
+	if (end->fd < 0 || end->deaf || end->ended)
+		return false;
+	to = buf_reserve(&end->got, 65536);
+	CHECK(to);
+	n = recv(end->fd, to, 65536, MSG_DONTWAIT);
+	end->ended = n == 0 || (n < 0 && errno != EAGAIN);
+	if (n > 0)
+		buf_commit(&end->got, (size_t)n);
+	return n > 0 || end->ended;
+}
+
+static bool turn(void)
+{
+	struct ev_timer t = {.on_timer = on_moment};
+	bool moved;
+
+	ev_timer_set(wr.door.ev, &t, 0);
+	CHECK_EQ(ev_run(wr.door.ev), 0);
+	ev_timer_stop(wr.door.ev, &t);
+	moved = pull(&wr.box);
+	for (unsigned i = 0; i < wr.up_count; i++)
+		moved |= pull(&wr.ups[i]);
+	return moved;
+}
+
+void wr_settle(void)
+{
+	for (unsigned quiet = 0; quiet < 16;)
+		quiet = turn() ? 0 : quiet + 1;
+}
+
+static void says(struct wr_end *end, const void *p, size_t n)
+{
+	const uint8_t *at = p;
+
+	for (unsigned tries = 0; n > 0; tries++) {
+		ssize_t r = send(end->fd, at, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (r < 0 && errno == EPIPE)
+			return;
+		CHECK(tries < 1000000 && (r > 0 || errno == EAGAIN));
+		if (r > 0) {
+			at += r;
+			n -= (size_t)r;
+		}
+		turn();
+	}
+}
+
+void box_says_bytes(const void *p, size_t n)
+{
+	says(&wr.box, p, n);
+}
+
+void box_says(const char *text)
+{
+	says(&wr.box, text, strlen(text));
+}
+
+void up_says_bytes(unsigned i, const void *p, size_t n)
+{
+	CHECK(i < wr.up_count);
+	says(&wr.ups[i], p, n);
+}
+
+void up_says(unsigned i, const char *text)
+{
+	up_says_bytes(i, text, strlen(text));
+}
+
+void box_ends(void)
+{
+	shutdown(wr.box.fd, SHUT_WR);
+}
+
+void up_ends(unsigned i)
+{
+	shutdown(wr.ups[i].fd, SHUT_WR);
+}
+
+static const char *hears(struct wr_end *end)
+{
+	static char *text;
+
+	wr_settle();
+	free(text);
+	text = strndup((const char *)buf_data(&end->got), buf_len(&end->got));
+	CHECK(text);
+	buf_clear(&end->got);
+	return text;
+}
+
+const char *box_hears(void)
+{
+	return hears(&wr.box);
+}
+
+const char *up_hears(unsigned i)
+{
+	wr_settle();
+	CHECK(i < wr.up_count);
+	return hears(&wr.ups[i]);
+}
+
+const struct wr_row *wr_row(const char *kind, const char *verdict)
+{
+	for (unsigned i = wr.row_count; i > 0; i--)
+		if (strcmp(wr.rows[i - 1].kind, kind) == 0 &&
+		    strcmp(wr.rows[i - 1].verdict, verdict) == 0)
+			return &wr.rows[i - 1];
+	return NULL;
+}
+
+unsigned wr_rows(const char *kind, const char *verdict)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < wr.row_count; i++)
+		n += strcmp(wr.rows[i].kind, kind) == 0 && strcmp(wr.rows[i].verdict, verdict) == 0;
+	return n;
+}
