@@ -215,9 +215,8 @@ const struct verb verb_asks = {
 	.summary = "requests that wait for a person",
 	.help = "A rule of a policy that says `ask` holds a connection until somebody answers\n"
 		"(`cove answer`), or its time is over and it is denied. WAITING is how many wait\n"
-		"for the same answer. With --json one object per line; with --watch in a pipe "
-		"each\n"
-		"request comes once.\n"
+		"for the same answer. With --json one object per line; with --watch in a pipe\n"
+		"each request comes once.\n"
 		"\n"
 		"Examples\n"
 		"  cove asks\n"

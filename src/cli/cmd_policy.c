@@ -147,12 +147,10 @@ const struct verb verb_policy = {
 	.synopsis = "policy check|show|apply|set-default ...",
 	.summary = "what may leave boxes",
 	.help = "check FILE               is the policy good? names line and fault (-: stdin)\n"
-		"show [BOX|PRESET]        the text that holds for a box, or of a preset; without\n"
-		"                         either the default's; live rules stand above as "
-		"comments\n"
-		"apply BOX FILE|PRESET    from now on; open connections are judged again, and "
-		"live\n"
-		"                         rules (`cove allow`) go\n"
+		"show [BOX|PRESET]        the text that holds for a box, or of a preset, or the\n"
+		"                         default's; live rules stand above it as comments\n"
+		"apply BOX FILE|PRESET    from now on; open connections are judged again, and\n"
+		"                         live rules (`cove allow`) go\n"
 		"set-default FILE|PRESET  for boxes made from now on without --net\n"
 		"\n"
 		"A policy is YAML or JSON. The presets are policies too, good to start from:\n"

@@ -14,9 +14,9 @@ from conftest import IS_ROOT, PREFIX, wait_until
 
 GROUPS = {"host", "walls", "limits", "others"}
 STATUSES = {"ok", "absent", "limited", "missing"}
-CHECKS = {"kernel", "kernel_calls", "capabilities", "programs", "door", "state_directory", "base_image", "user_namespaces",
-          "namespaces", "ids", "overlay", "idmapped_mounts", "seccomp", "landlock", "nftables", "cgroup", "memory",
-          "cpus", "pids", "io", "disk", "tmpfs", "kvm", "gvisor", "docker"}
+CHECKS = {"kernel", "kernel_calls", "capabilities", "programs", "door", "state_directory", "base_image",
+          "user_namespaces", "namespaces", "ids", "overlay", "idmapped_mounts", "seccomp", "landlock", "nftables",
+          "cgroup", "memory", "cpus", "pids", "io", "disk", "tmpfs", "kvm", "gvisor", "docker"}
 
 
 def leftovers():

@@ -1,0 +1,605 @@
+"""What a user types for the door: every verb's happy path, and its wrong uses."""
+import contextlib
+import http.server
+import json
+import os
+import pty
+import select
+import signal
+import socket
+import subprocess
+import termios
+import threading
+import time
+
+import pytest
+from conftest import DEADLINE, wait_until
+
+DECOY = "decoy-4711-Zx9-never-shown"
+
+# A fetch through the door's proxy port: the loopback of the host cannot be named in another way.
+FETCH = """env -u NO_PROXY -u no_proxy python3 -c '
+import os, sys, urllib.error, urllib.request as u
+opener = u.build_opener(u.ProxyHandler({"http": os.environ["HTTP_PROXY"]}))
+try:
+    print(opener.open(sys.argv[1], timeout=30).status)
+except urllib.error.HTTPError as e:
+    print(e.code)
+' http://127.0.0.1:%d/%s"""
+
+
+class Quiet(http.server.BaseHTTPRequestHandler):
+    seen = []
+
+    def do_GET(self):
+        Quiet.seen.append((self.path, dict(self.headers)))
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"ok")
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture(scope="module")
+def upstream():
+    """A server on this host's loopback; its port."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server.server_address[1]
+    server.shutdown()
+
+
+def policy(tmp_path, rules, name="policy.yaml"):
+    path = tmp_path / name
+    path.write_text("version: 1\nrules:\n" + rules)
+    return str(path)
+
+
+def here(port, verb="allow", more=""):
+    return f"  - name: here\n    {verb}: 127.0.0.1\n    ports: [{port}]\n    private: true\n{more}"
+
+
+def fetch(cove, box, port, path=""):
+    return cove("exec", box, "--", "sh", "-c", FETCH % (port, path)).ok().text.strip()
+
+
+def rows(cove, *args):
+    return [json.loads(line) for line in cove("audit", "--json", *args).ok().out.splitlines()]
+
+
+# ---- policy ----
+
+def test_policy_check(cove, tmp_path):
+    good = policy(tmp_path, "  - allow: example.org\n")
+    assert "valid" in cove("policy", "check", good).ok().text
+    assert cove("policy", "check", "--json", good).ok().json == {"name": good, "result": "valid"}
+    with open(good, "rb") as f:
+        cove("policy", "check", "-", input=f.read()).ok()
+    as_json = b'{"version": 1, "rules": [{"allow": "example.org"}]}'
+    cove("policy", "check", "-", input=as_json).ok()
+
+
+@pytest.mark.parametrize("text, words", [
+    ("version: 1\nrules:\n  - allow: example.org\n    prots: [443]\n", (":4:", "prots")),
+    ("version: 1\nrules:\n  - allow: example.org\n  - allow: ex ample\n", (":4:",)),
+    ("version: 1\nrules: [\n", (":",)),
+    ("version: 2\nrules: []\n", (":1:",)),
+    ("", ("empty",)),
+])
+def test_policy_check_names_line_and_fault(cove, tmp_path, text, words):
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    cove("policy", "check", path).failed("bad.yaml", *words, rc=125)
+    got = cove("policy", "check", "--json", path)
+    assert got.json["error"]["kind"] == "invalid"
+    # What is wrong makes no box.
+    before = cove.names()
+    cove("create", "--net", path).failed("bad.yaml", *words)
+    assert cove.names() == before
+
+
+def test_policy_check_of_what_is_no_policy(cove, tmp_path):
+    cove("policy", "check", tmp_path / "missing").failed("missing", "No such file")
+    cove("policy", "check", tmp_path).failed("directory")
+    cove("policy", "check", "-", input=bytes(range(256)) * 16).failed("stdin")
+    cove("policy", "check", "-", input=b"# x\n" * (1 << 19)).failed("at most")
+    cove("policy", "check").failed("usage", rc=2)
+    cove("policy", "frob").failed("check, show, apply or set-default", rc=2)
+
+
+def test_a_missing_secret_is_named_with_its_rule(cove, tmp_path):
+    path = policy(tmp_path, "  - name: the api\n    allow: api.example.org\n    inject:\n"
+                            "      headers: {Authorization: \"Bearer {{ secret.NOT_THERE }}\"}\n")
+    for args in (("policy", "check", path), ("create", "--net", path), ("run", "--net", path, "--", "true")):
+        cove(*args).failed("NOT_THERE", "the api")
+
+
+def test_policy_show(cove, box):
+    for preset in ("closed", "balanced", "open"):
+        text = cove("policy", "show", preset).ok().text
+        assert "version: 1" in text
+        cove("policy", "check", "-", input=text.encode()).ok()
+    assert cove("policy", "show", "none").ok().out == cove("policy", "show", "closed").ok().out
+    assert cove("policy", "show", box).ok().out == cove("policy", "show", "balanced").ok().out
+    assert cove("policy", "show", "--json", "open").ok().json["name"] == "open"
+    cove("policy", "show", "no-such-box").failed("no box 'no-such-box'")
+
+
+def test_policy_default(new_home, tmp_path):
+    cove = new_home()
+    assert cove("policy", "show").ok().out == cove("policy", "show", "balanced").ok().out
+    cove("policy", "set-default", "closed").ok()
+    box = cove("create").ok().text.strip()
+    assert cove.inspect(box)["network"]["policy"] == "closed"
+    path = policy(tmp_path, "  - name: mine\n    allow: example.org\n")
+    cove("policy", "set-default", path).ok()
+    assert "name: mine" in cove("policy", "show").ok().text
+    box = cove("create").ok().text.strip()
+    assert "name: mine" in cove("policy", "show", box).ok().text
+    assert os.stat(f"{cove.home}/boxes/{box}/policy").st_mode & 0o777 == 0o600
+    cove("policy", "set-default", "nonsense").failed("no policy 'nonsense'")
+    cove("policy", "set-default", tmp_path / "missing").failed("missing")
+    assert "name: mine" in cove("policy", "show").ok().text
+
+
+def test_a_preset_leaves_no_file(cove, box):
+    assert not os.path.exists(f"{cove.home}/boxes/{box}/policy")
+    assert not os.path.exists(f"{cove.home}/boxes/{box}/grants")
+
+
+# ---- --net, --allow, --deny ----
+
+def test_net_modes(cove):
+    for mode in ("closed", "none", "balanced", "open"):
+        box = cove("create", "--net", mode).ok().text.strip()
+        want = "closed" if mode == "none" else mode
+        assert cove.inspect(box)["network"]["policy"] == want
+    cove("run", "--net", "sometimes", "--", "true").failed("no policy 'sometimes'", "closed, balanced, open")
+    cove("run", "--net", "./missing.yaml", "--", "true").failed("missing.yaml")
+    cove("run", "--net", "", "--", "true").failed("empty", rc=2)
+
+
+def test_inline_rules_are_checked_first(cove):
+    before = cove.names()
+    cove("create", "--allow", "not a host").failed("not a host")
+    cove("create", "--deny", "example.org:99999").failed("a port is 1 to 65535")
+    cove("create", "--allow", "10.0.0.1").failed("10.0.0.1", "private")
+    cove("create", "--allow", "").failed()
+    assert cove.names() == before
+
+
+def test_inline_rules_of_a_closed_box(cove):
+    box = cove("create", "--net", "closed", "--allow", "example.org:443", "--deny", "10.0.0.0/8").ok().text.strip()
+    shown = cove("policy", "show", box).ok().text
+    assert "# live: allow 0 example.org:443" in shown and "# live: deny 0 10.0.0.0/8" in shown
+    assert "rules: []" in shown
+    cove("allow", box, "example.com").ok()
+
+
+def test_a_session_with_another_network_is_a_conflict(cove, tmp_path):
+    path = policy(tmp_path, "  - allow: example.org\n")
+    session = f"net-{os.getpid()}"
+    box = cove("open", session, "--net", path, "--allow", "example.com").ok().text.strip()
+    assert cove("open", session).ok().text.strip() == box
+    assert cove("open", session, "--net", path, "--allow", "example.com").ok().text.strip() == box
+    cove("open", session, "--net", "open").failed("another policy", f"cove policy apply {box} open")
+    cove("open", session, "--allow", "example.net").failed(f"cove allow {box} example.net")
+    cove("open", session, "--deny", "example.com").failed(f"cove deny {box} example.com")
+    cove("policy", "apply", box, "open").ok()
+    assert cove("open", session, "--net", "open").ok().text.strip() == box
+    cove("open", session, "--net", path).failed("another policy")
+    cove("close", session, "--delete").ok()
+    box = cove("open", session, "--net", "closed").ok().text.strip()
+    assert cove("open", session, "--net", "none").ok().text.strip() == box
+    cove("open", session, "--net", "open").failed("--net closed", "cove close --delete")
+    cove("close", session, "--delete").ok()
+
+
+# ---- allow, deny, apply: live ----
+
+def test_a_box_and_its_record(cove, tmp_path, upstream):
+    box = cove("create", "--net", policy(tmp_path, here(upstream))).ok().text.strip()
+    assert fetch(cove, box, upstream) == "200"
+    cove("deny", box, f"127.0.0.1:{upstream}").ok()
+    assert fetch(cove, box, upstream) == "403"
+    found = wait_until(lambda: [r for r in rows(cove, box) if r["kind"] in ("connect", "request")][1:],
+                       "two rows")
+    assert found and found[-1]["verdict"] == "deny" and found[-1]["port"] == upstream
+    denied = rows(cove, box, "--denied")
+    assert denied and all(r["verdict"] == "deny" for r in denied)
+    assert rows(cove, box, "--since", "1h") and not rows(cove, box, "--since", "0")
+    text = cove("audit", box).ok().text
+    assert text.startswith("TIME") and f"127.0.0.1:{upstream}" in text and "allow" in text and "deny" in text
+    assert "rows verified" in cove("audit", "verify", box).ok().text
+    cove("policy", "apply", box, policy(tmp_path, here(upstream), "again.yaml")).ok()
+    assert "# live" not in cove("policy", "show", box).ok().text
+    assert fetch(cove, box, upstream) == "200"
+    stats = json.loads(cove("stats", "--json", box).ok().out.splitlines()[-1])
+    assert stats["net_up_bytes"] > 0 and stats["net_down_bytes"] > 0
+    assert "NET UP/DOWN" in cove("stats", box).ok().text
+    # Rows of a box that is there are not deleted; afterwards they are, and that shows nothing wrong.
+    cove("audit", "rm", box).failed(box)
+    cove("rm", "-f", box).ok()
+    assert rows(cove, box)
+    assert "deleted" in cove("audit", "rm", box).ok().text
+    assert not rows(cove, box)
+    cove("audit", "verify").ok()
+
+
+def test_a_changed_row_shows(new_home, tmp_path, upstream):
+    cove = new_home()
+    box = cove("create", "--net", policy(tmp_path, here(upstream))).ok().text.strip()
+    fetch(cove, box, upstream)
+    cove("rm", "-f", box).ok()
+    (path,) = [p for p in os.scandir(f"{cove.home}/audit") if p.name.startswith(box) and "head" not in p.name]
+    with open(path.path, "r+b") as f:
+        text = f.read()
+        f.seek(0)
+        f.write(text.replace(b"here", b"hers"))
+    cove("audit", "verify", box).failed(box, rc=125)
+    cove("audit", "verify", "--json").failed(rc=125)
+
+
+def test_allow_and_deny(cove, box):
+    got = cove("allow", "--json", box, "example.org:443", "*.example.com").ok()
+    assert [json.loads(line)["result"] for line in got.out.splitlines()] == ["allowed"] * 2
+    cove("allow", box, "example.net", "--for", "10m").ok()
+    cove("deny", box, "example.org").ok()
+    shown = cove("policy", "show", box).ok().text
+    assert "# live: allow 0 example.org:443" in shown and "# live: deny 0 example.org\n" in shown
+    cove("allow", box, "example.org", "--once").ok()
+    cove("allow", box, "example.org", "--once", "--for", "1m").failed("exclude", rc=2)
+    cove("allow", box, "example.org", "--for", "0").failed("--for 0", rc=2)
+    cove("allow", box, "example.org", "--for", "soon").failed("not a time", rc=2)
+    cove("allow", box).failed("too few", rc=2)
+    cove("allow", box, "no host").failed("no host")
+    cove("allow", box, "192.168.0.1").failed("private")
+    cove("deny", box, "192.168.0.0/16").ok()
+    cove("deny", box, "x" * 300).failed()
+    for verb in ("allow", "deny"):
+        cove(verb, "no-such-box", "example.org").failed("no box 'no-such-box'")
+
+
+def test_a_closed_box_has_no_door(cove):
+    box = cove("create", "--net", "closed").ok().text.strip()
+    cove("allow", box, "example.org").failed("--net closed")
+    cove("policy", "apply", box, "open").failed("--net closed")
+    cove("asks", box).failed("--net closed")
+    assert "rules: []" in cove("policy", "show", box).ok().text
+
+
+def test_a_stopped_box_remembers(cove, box):
+    cove("stop", box).ok()
+    cove("allow", box, "example.org").ok()
+    cove("policy", "apply", box, "open").ok()
+    cove("start", box).ok()
+    assert cove("policy", "show", box).ok().out == cove("policy", "show", "open").ok().out
+    cove("stop", box).ok()
+    cove("asks", box).failed("not running")
+    cove("allow", box, "example.org", "--once").failed("not running")
+
+
+# ---- asks ----
+
+def test_asks_and_answers(cove, tmp_path, upstream):
+    box = cove("create", "--net", policy(tmp_path, here(upstream, "ask"))).ok().text.strip()
+    assert cove("asks").ok().out == b"" and cove("asks", box, "--json").ok().out == b""
+    for word, code in (("allow", "200"), ("deny", "403")):
+        p = cove.start("exec", box, "--", "sh", "-c", FETCH % (upstream, word))
+        (line,) = wait_until(lambda: cove("asks", "--json", box).ok().out.splitlines(), "an ask")
+        ask = json.loads(line)
+        assert ask["box"] == box and ask["port"] == upstream and ask["rule"] == "here" and ask["requests"] == 1
+        shown = cove("asks").ok().text
+        assert shown.startswith("BOX") and f"127.0.0.1:{upstream}" in shown
+        cove("answer", box, ask["id"], "perhaps").failed("allow or deny", rc=2)
+        cove("answer", box, "one", "allow").failed("no id", rc=2)
+        cove("answer", box, ask["id"] + 1000, "allow").failed()
+        cove("answer", box, ask["id"], word, env={"SUDO_UID": "12", "USER": "x\n\tverdict=" + "y" * 500}).ok()
+        out, _ = p.communicate(timeout=DEADLINE)
+        assert out.decode().strip() == code
+        cove("answer", box, ask["id"], word).failed()
+    by = wait_until(lambda: [r for r in rows(cove, box) if r["kind"] == "answer"], "a row of an answer")
+    assert by[0]["by"].startswith(f"uid {os.getuid()}, sudo by uid 12, user x??verdict?yyy")
+    assert len(by[0]["by"]) < 100
+    cove("answer", "no-such-box", 1, "allow").failed("no box")
+    cove("asks", "no-such-box").failed("no box")
+
+
+def test_asks_watch(cove, tmp_path, upstream):
+    box = cove("create", "--net", policy(tmp_path, here(upstream, "ask"))).ok().text.strip()
+    watch = cove.start("asks", "--watch", "--json")
+    p = cove.start("exec", box, "--", "sh", "-c", FETCH % (upstream, ""))
+    ask = json.loads(watch.stdout.readline())
+    cove("answer", box, ask["id"], "allow", "--for", "10m").ok()
+    assert p.communicate(timeout=DEADLINE)[0].decode().strip() == "200"
+    assert fetch(cove, box, upstream) == "200"  # the answer still holds
+    watch.send_signal(signal.SIGINT)
+    assert watch.wait(DEADLINE) == 130
+    assert watch.stdout.read() == b""  # each once
+
+
+# ---- secrets ----
+
+@pytest.fixture
+def secrets(cove):
+    yield cove
+    for name in cove("secret", "ls", "-q").ok().text.split():
+        cove("secret", "rm", name).ok()
+
+
+def hidden(result):
+    assert DECOY.encode() not in result.out + result.err, "the secret was shown"
+    return result
+
+
+def test_secret_set_ls_rm(secrets, tmp_path):
+    cove = secrets
+    hidden(cove("secret", "set", "TOKEN", input=DECOY.encode() + b"\n")).ok()
+    path = f"{cove.home}/secrets/TOKEN"
+    assert os.stat(path).st_mode & 0o777 == 0o600
+    with open(path, "rb") as f:
+        assert f.read() == b"value\n" + DECOY.encode()
+    (tmp_path / "token").write_text(DECOY)
+    hidden(cove("secret", "set", "--json", "FILED", "--file", "token", cwd=tmp_path)).ok()
+    cove("secret", "set", "RUN", "--command", "cat /dev/null").ok()
+    listed = hidden(cove("secret", "ls", "--json")).ok().json
+    assert [(s["name"], s["source"], s["where"]) for s in listed] == [
+        ("FILED", "file", str(tmp_path / "token")), ("RUN", "command", "cat /dev/null"), ("TOKEN", "value", None)]
+    assert "TOKEN" in hidden(cove("secret", "ls")).ok().text
+    assert cove("secret", "ls", "-q").ok().text.split() == ["FILED", "RUN", "TOKEN"]
+    assert cove("secret", "rm", "--json", "TOKEN").ok().json == {"name": "TOKEN", "result": "removed"}
+    cove("secret", "rm", "TOKEN").failed("no secret 'TOKEN'")
+    assert not os.path.exists(path)
+
+
+def test_a_secret_is_never_an_argument(secrets):
+    cove = secrets
+    for args in (("set", "TOKEN", DECOY), ("set", "--json", "TOKEN", DECOY), ("set", "TOKEN", DECOY, "--file", "/x")):
+        hidden(cove("secret", *args)).failed("argument", "stdin", rc=2)
+    assert cove("secret", "ls", "-q").ok().out == b""
+
+
+def test_wrong_secrets(secrets, tmp_path):
+    cove = secrets
+    cove("secret", "set", "EMPTY", input=b"").failed("empty")
+    cove("secret", "set", "EMPTY", input=b"\n").failed("empty")
+    cove("secret", "set", "EXACT", input=b"x" * 65536).ok()
+    for size in (65537, 65538, 65539, 1 << 20):
+        got = cove("secret", "set", "HUGE", input=(DECOY.encode() * (size // len(DECOY) + 1))[:size])
+        hidden(got).failed("at most 65536 bytes", rc=125)
+    for name in ("", "a-b", "1A", "a/b", "../x", "x" * 65, "a b"):
+        hidden(cove("secret", "set", name, input=DECOY.encode())).failed()
+    cove("secret", "set", "A", "--file", tmp_path / "missing").failed("missing", "No such file")
+    cove("secret", "set", "A", "--file", "/x", "--command", "y").failed("exclude", rc=2)
+    cove("secret", "set").failed("usage", rc=2)
+    cove("secret", "rm").failed("which secret", rc=2)
+    cove("secret", "ls", "--file", "x").failed("for set", rc=2)
+    cove("secret", "frob").failed("set, ls or rm", rc=2)
+    assert cove("secret", "ls", "-q").ok().text.split() == ["EXACT"]
+
+
+def test_a_secret_from_the_terminal_does_not_show(secrets):
+    cove = secrets
+    master, slave = pty.openpty()
+    p = cove.start("secret", "set", "TOKEN", stdin=slave, stdout=slave, stderr=slave)
+    os.close(slave)
+    shown = b""
+
+    def read_on():
+        nonlocal shown
+        if select.select([master], [], [], 0.05)[0]:
+            with contextlib.suppress(OSError):
+                shown += os.read(master, 4096)
+        return b"does not show" in shown
+
+    wait_until(read_on, "the prompt")
+    wait_until(lambda: not termios_echo(master), "no echo")
+    os.write(master, DECOY.encode() + b"\n")
+    wait_until(lambda: read_on() and p.poll() is not None, "the end")
+    os.close(master)
+    assert p.returncode == 0 and DECOY.encode() not in shown
+    with open(f"{cove.home}/secrets/TOKEN", "rb") as f:
+        assert f.read() == b"value\n" + DECOY.encode()
+
+
+def termios_echo(fd):
+    return termios.tcgetattr(fd)[3] & termios.ECHO
+
+
+def test_a_secret_is_used_and_not_seen(secrets, tmp_path, upstream):
+    cove = secrets
+    hidden(cove("secret", "set", "TOKEN", input=DECOY.encode())).ok()
+    more = "    plain_http: true\n    inject:\n      headers: {X-Token: \"{{ secret.TOKEN }}\"}\n"
+    box = cove("create", "--net", policy(tmp_path, here(upstream, more=more))).ok().text.strip()
+    assert fetch(cove, box, upstream, "with-token") == "200"
+    assert any(path == "/with-token" and headers.get("X-Token") == DECOY for path, headers in Quiet.seen)
+    wait_until(lambda: [r for r in rows(cove, box) if r.get("credential") == "TOKEN"], "the credential's name")
+    for args in (("audit", box), ("audit", "--json", box), ("inspect", box), ("policy", "show", box),
+                 ("logs", "--json", box), ("ps", "--json", box)):
+        hidden(cove(*args)).ok()
+    # Without it the policy is not good any more.
+    cove("secret", "rm", "TOKEN").ok()
+    hidden(cove("policy", "apply", box, policy(tmp_path, here(upstream, more=more)))).failed("TOKEN", "here")
+
+
+# ---- audit ----
+
+def test_audit_usage(cove):
+    cove("audit", "verify", "--denied").failed("not for verify", rc=2)
+    cove("audit", "--before", "1h").failed("--before is for rm", rc=2)
+    cove("audit", "rm").failed("usage", rc=2)
+    cove("audit", "rm", "box", "--before", "1h").failed("usage", rc=2)
+    cove("audit", "a", "b").failed("unexpected", rc=2)
+    cove("audit", "keep", "soon").failed("no time", rc=2)
+    cove("audit", "keep", "0").failed("no time", rc=2)
+
+
+def test_audit_keep(new_home):
+    cove = new_home()
+    assert cove("audit", "keep").ok().text == "forever\n"
+    assert cove("audit", "keep", "90d").ok().text == "90d\n"
+    assert cove("audit", "keep", "--json").ok().json["keep_ms"] == 90 * 86400 * 1000
+    assert cove("audit", "keep", "forever").ok().text == "forever\n"
+    assert cove("audit", "rm", "--before", "30d").ok().text == "0 rows deleted\n"
+
+
+def test_audit_follow(cove, tmp_path, upstream):
+    box = cove("create", "--net", policy(tmp_path, here(upstream))).ok().text.strip()
+    p = cove.start("audit", "-f", "--json", box)
+    # It follows from when it is there: rows are made until the first is seen.
+    end = time.monotonic() + DEADLINE
+    while not select.select([p.stdout], [], [], 0.2)[0]:
+        assert time.monotonic() < end
+        fetch(cove, box, upstream)
+    assert json.loads(p.stdout.readline())["box"] == box
+    p.send_signal(signal.SIGINT)
+    assert p.wait(DEADLINE) == 130
+
+
+# ---- port ----
+
+@contextlib.contextmanager
+def forwarded(cove, *args):
+    p = cove.start("port", *args)
+    try:
+        yield p, p.stdout.readline().decode().strip()
+    finally:
+        p.kill()
+        p.communicate()
+
+
+@pytest.fixture(scope="module")
+def echo_box(session_cove):
+    """A box in which port 7000 sends back what it gets, also after a half-close."""
+    box = session_cove("create", "--net", "closed").ok().text.strip()
+    line = ("import socketserver as s\nclass H(s.StreamRequestHandler):\n  def handle(self):\n"
+            "    while (d := self.request.recv(65536)): self.request.sendall(d)\n"
+            "class T(s.ThreadingTCPServer): allow_reuse_address = daemon_threads = True; request_queue_size = 128\n"
+            "T(('127.0.0.1', 7000), H).serve_forever()\n")
+    session_cove("exec", "-d", box, "--", "python3", "-c", line).ok()
+    probe = "python3 -c \"import socket; socket.create_connection(('127.0.0.1', 7000))\""
+    wait_until(lambda: session_cove("exec", box, "--", "sh", "-c", probe).rc == 0, "the server in the box")
+    yield box
+    session_cove("rm", "-f", box)
+
+
+def echo(port, data, host="127.0.0.1"):
+    """Sends while it receives, half-closes, and returns all that came."""
+    with socket.create_connection((host, port), DEADLINE) as s:
+        def send():
+            s.sendall(data)
+            s.shutdown(socket.SHUT_WR)
+        sender = threading.Thread(target=send)
+        sender.start()
+        got = b""
+        while chunk := s.recv(1 << 16):
+            got += chunk
+        sender.join()
+        return got
+
+
+def port_of(url):
+    return int(url.rstrip("/").rsplit(":", 1)[1])
+
+
+def test_port(cove, echo_box):
+    with forwarded(cove, echo_box, "7000:0") as (p, url):
+        assert url.startswith("http://127.0.0.1:")
+        port = port_of(url)
+        assert echo(port, b"hello") == b"hello"
+        data = os.urandom(5 << 20)
+        assert echo(port, data) == data
+        assert echo(port, b"") == b""
+        results = []
+        threads = [threading.Thread(target=lambda i=i: results.append(echo(port, b"%d" % i * 1000))) for i in range(40)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(DEADLINE)
+        assert sorted(results) == sorted(b"%d" % i * 1000 for i in range(40))
+        # Nobody else can reach it: it listens on the loopback only.
+        with open("/proc/net/tcp") as f:
+            listeners = [line.split()[1] for line in f.readlines()[1:] if line.split()[3] == "0A"]
+        assert [a for a in listeners if int(a.split(":")[1], 16) == port] == [f"0100007F:{port:04X}"]
+        p.send_signal(signal.SIGINT)
+        assert p.wait(DEADLINE) == 130
+    with pytest.raises(OSError):
+        echo(port, b"x")
+
+
+def test_port_in_json(cove, echo_box):
+    with forwarded(cove, echo_box, "7000:0", "--json") as (p, line):
+        told = json.loads(line)
+        assert told["box"] == echo_box and told["port"] == 7000 and told["address"] == "127.0.0.1"
+        assert told["url"] == f"http://127.0.0.1:{told['local_port']}/"
+        assert echo(told["local_port"], b"x") == b"x"
+
+
+def test_port_in_use(cove, echo_box):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        cove("port", echo_box, f"7000:{port}").failed(str(port), "in use")
+
+
+def test_port_address(cove, echo_box):
+    with forwarded(cove, echo_box, "7000:0", "--address", "::1") as (p, url):
+        assert url.startswith("http://[::1]:")
+        assert echo(port_of(url), b"six", "::1") == b"six"
+    with forwarded(cove, echo_box, "7000:0", "--address", "0.0.0.0") as (p, url):
+        assert echo(port_of(url), b"any") == b"any"
+        p.send_signal(signal.SIGTERM)
+        assert p.wait(DEADLINE) == 143
+        assert b"WARNING" in p.stderr.read()
+    cove("port", echo_box, "7000:0", "--address", "192.0.2.77").failed("no address of this host")
+    cove("port", echo_box, "7000:0", "--address", "localhost").failed("no address to listen on")
+
+
+def test_port_where_nobody_listens(cove, echo_box):
+    with forwarded(cove, echo_box, "7999:0") as (p, url):
+        for _ in range(3):
+            with pytest.raises(ConnectionResetError):
+                with socket.create_connection(("127.0.0.1", port_of(url)), DEADLINE) as s:
+                    assert s.recv(1) == b"never"
+        assert p.poll() is None
+
+
+def test_port_ends_with_its_box(cove, box):
+    with forwarded(cove, box, "7000:0") as (p, url):
+        cove("rm", "-f", box).ok()
+        assert p.wait(DEADLINE) == 125
+        assert box.encode() in p.stderr.read()
+
+
+def test_port_wrong_use(cove, echo_box):
+    for port in ("0", "x", "70000", "", "80:x", "80:70000", ":80", "80:", "123456:1", "-1"):
+        assert cove("port", echo_box, port).rc == 2, port
+    cove("port", echo_box).failed("too few", rc=2)
+    cove("port", "no-such-box", "80").failed("no box")
+    stopped = cove("create").ok().text.strip()
+    cove("stop", stopped).ok()
+    cove("port", stopped, "80").failed("stopped")
+
+
+def test_help_of_every_verb(cove):
+    listed = cove("help").ok().text
+    for verb in ("policy", "allow", "deny", "asks", "answer", "secret", "audit", "port"):
+        text = cove("help", verb).ok().text
+        assert "Examples" in text and f"  {verb} " in listed
+        assert all(len(line) <= 80 for line in text.splitlines()), verb
+
+
+def test_subprocess_arguments_hold_no_secret(secrets, tmp_path):
+    """While a value is read no process of ours has it in its arguments or environment."""
+    cove = secrets
+    p = cove.start("secret", "set", "TOKEN")
+    p.stdin.write(DECOY.encode())
+    p.stdin.flush()
+    for what in ("cmdline", "environ"):
+        with contextlib.suppress(PermissionError), open(f"/proc/{p.pid}/{what}", "rb") as f:
+            assert DECOY.encode() not in f.read()
+    assert p.communicate(timeout=DEADLINE) == (b"", b"")
+    assert p.returncode == 0
+    assert subprocess.run(["grep", "-rlF", DECOY, cove.home], capture_output=True).stdout.decode().split() == [
+        f"{cove.home}/secrets/TOKEN"]
