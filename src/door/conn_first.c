@@ -236,6 +236,13 @@ static bool count(void *arg, uint64_t up, uint64_t down)
 	return door_count(c->door, c->verdict.rule, up, down);
 }
 
+static uint64_t room(void *arg, bool is_up)
+{
+	struct conn *c = arg;
+
+	return door_room(c->door, c->verdict.rule, is_up);
+}
+
 static void pump_ended(void *arg, enum pump_end end, int error)
 {
 	struct conn *c = arg;
@@ -269,6 +276,7 @@ void conn_to_pump(struct conn *c, struct channel *up)
 		.up = up,
 		.gate = gate,
 		.count = count,
+		.room = room,
 		.on_end = pump_ended,
 		.arg = c,
 	};

@@ -58,6 +58,15 @@ bool door_count(struct door *d, struct rule *r, uint64_t up, uint64_t down)
 	return fits && (max == 0 || d->bytes_up + d->bytes_down <= max);
 }
 
+uint64_t door_room(const struct door *d, const struct rule *r, bool is_up)
+{
+	uint64_t max = door_bytes_max(d), used = d->bytes_up + d->bytes_down;
+	uint64_t room = r ? rule_room(r, is_up) : UINT64_MAX;
+	uint64_t left = used < max ? max - used : 0;
+
+	return max > 0 && left < room ? left : room;
+}
+
 /* ---- frames ---- */
 
 static bool is_box_id(uint32_t id)

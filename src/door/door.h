@@ -67,6 +67,9 @@ uint64_t door_bytes_max(const struct door *d);
 uint64_t door_conns_max(const struct door *d);
 /* Counts bytes of a connection for the box and for its rule. False: over, cut it. */
 bool door_count(struct door *d, struct rule *r, uint64_t up, uint64_t down);
+/* How many bytes may still go that way: no more than these are written, or a budget would let a
+ * piece out with every connection. */
+uint64_t door_room(const struct door *d, const struct rule *r, bool is_up);
 
 /* conn.c */
 void conn_start(struct door *d, uint32_t id, const struct wire_connect *m);

@@ -429,6 +429,16 @@ bool rule_count(struct rule *r, uint64_t up, uint64_t down)
 	       (r->bytes_down == 0 || u->down <= r->bytes_down);
 }
 
+uint64_t rule_room(const struct rule *r, bool is_up)
+{
+	uint64_t max = is_up ? r->bytes_up : r->bytes_down;
+	uint64_t used = is_up ? r->use->up : r->use->down;
+
+	if (max == 0)
+		return UINT64_MAX;
+	return used < max ? max - used : 0;
+}
+
 void policy_carry_over(struct policy *to, const struct policy *from)
 {
 	for (size_t i = 0; i < to->entry_count; i++) {

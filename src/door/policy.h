@@ -133,5 +133,7 @@ void policy_judge_request(const struct policy *p, const struct host *h, uint16_t
 bool rule_take(struct rule *r, uint64_t now_ms);
 /* Counts bytes: false when the budget is over, and then the connection is cut. */
 bool rule_count(struct rule *r, uint64_t up, uint64_t down);
+/* How many more bytes its budget lets go that way; UINT64_MAX without one. */
+uint64_t rule_room(const struct rule *r, bool is_up);
 /* Budgets go on where they were in a policy that replaces another: rules of the same name. */
 void policy_carry_over(struct policy *to, const struct policy *from);

@@ -67,6 +67,14 @@ static bool count(struct pump *p, uint64_t up, uint64_t down)
 	return false;
 }
 
+/* How many of n bytes a budget has room for. */
+static size_t fitting(const struct pump *p, size_t n, bool is_up)
+{
+	uint64_t room = p->c.room ? p->c.room(p->c.arg, is_up) : UINT64_MAX;
+
+	return room < n ? (size_t)room : n;
+}
+
 /* All that was taken is written: the box's end may follow. False: over. */
 static bool finish_up(struct pump *p)
 {
@@ -83,8 +91,14 @@ static bool finish_up(struct pump *p)
 /* Writes n bytes: how many went, 0 when it is full, negative when it is over. */
 static ssize_t write_up(struct pump *p, const uint8_t *from, size_t n)
 {
-	ssize_t r = channel_write(p->c.up, from, n);
+	ssize_t r;
 
+	n = fitting(p, n, true);
+	if (n == 0) {
+		end(p, PUMP_CUT, 0);
+		return -ECANCELED;
+	}
+	r = channel_write(p->c.up, from, n);
 	p->up_full = r == -EAGAIN || (r >= 0 && (size_t)r < n);
 	if (r == -EAGAIN)
 		return 0;
@@ -186,14 +200,16 @@ static void finish_down(struct pump *p)
 static void pump_down(struct pump *p)
 {
 	for (int i = 0; i < READS_MAX && !p->down_ended; i++) {
-		size_t room = 0;
+		size_t room = 0, fits;
 		uint8_t *to = channel_wire_space(p->c.box, &room);
 		ssize_t n;
 
 		p->down_full = !to;
 		if (!to)
 			return;
-		n = channel_read(p->c.up, to, room);
+		/* Without room a byte is still read: it might be the end, which is no byte. */
+		fits = fitting(p, room, false);
+		n = channel_read(p->c.up, to, fits > 0 ? fits : 1);
 		if (n == -EAGAIN)
 			return;
 		if (n < 0) {
@@ -204,11 +220,15 @@ static void pump_down(struct pump *p)
 			finish_down(p);
 			return;
 		}
+		if (fits == 0) {
+			end(p, PUMP_CUT, 0);
+			return;
+		}
 		channel_wire_put(p->c.box, (size_t)n);
 		if (!count(p, 0, (uint64_t)n))
 			return;
 		/* A short read found the socket empty: asking again would only say so. */
-		if ((size_t)n < room)
+		if ((size_t)n < fits)
 			return;
 	}
 }

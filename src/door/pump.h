@@ -25,6 +25,8 @@ struct pump_config {
 	 * upstream says first passes meanwhile. NULL: no gate. */
 	int (*gate)(void *arg, const uint8_t *p, size_t n, bool is_end);
 	bool (*count)(void *arg, uint64_t up, uint64_t down); /* false: cut it */
+	/* How many bytes may still go that way; NULL: as many as come. */
+	uint64_t (*room)(void *arg, bool is_up);
 	/* Once, never from within pump_new: free the pump. error is 0 or what broke. */
 	void (*on_end)(void *arg, enum pump_end end, int error);
 	void *arg;

@@ -259,8 +259,26 @@ TEST(a_byte_budget_cuts)
 	rig_open(with_port("allow: up.test\n    private: true\n    bytes_down: 100KiB", port));
 	box_connect(1, "up.test", port);
 	UNTIL(is_over(1));
-	CHECK(rig.ids[1].bytes < (1u << 20));
+	CHECK_EQ(rig.ids[1].bytes, 100u << 10);
 	CHECK_EQ(rig_rows("done", "cut"), 1);
+	rig_close();
+}
+
+TEST(a_byte_budget_that_is_used_up_lets_nothing_out)
+{
+	static const char data[3000];
+	unsigned port = upstream_start(UP_ECHO);
+
+	rig_open(with_port("allow: up.test\n    private: true\n    bytes_up: 4KiB", port));
+	box_connect(1, "up.test", port);
+	box_send(1, data, sizeof(data));
+	UNTIL(rig.ids[1].bytes == sizeof(data));
+	for (unsigned i = 2; i <= 4; i++) {
+		box_connect(i, "up.test", port);
+		box_send(i, data, sizeof(data));
+		UNTIL(is_over(i));
+		CHECK_EQ(rig.door.bytes_up, 4096);
+	}
 	rig_close();
 }
 
