@@ -3,6 +3,7 @@
 A case of the host's side is a function with @case; it returns (held, with an optional sentence), or
 raises Broke or NotApplicable. Cases inside a box come from the program `attack` (see attack.h).
 """
+import base64
 import ctypes
 import functools
 import hashlib
@@ -191,6 +192,9 @@ class Canaries:
         self.plant()
         self.tcp = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.tcp.setblocking(False)
+        self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.udp.bind(("127.0.0.1", 0))
+        self.udp.setblocking(False)
         self.abstract_name = "cove-canary-" + secrets.token_hex(6)
         self.unix = socket.socket(socket.AF_UNIX)
         self.unix.bind("\0" + self.abstract_name)
@@ -252,6 +256,11 @@ class Canaries:
                 return f"somebody reached the host's {name} listener"
             except BlockingIOError:
                 pass
+        try:
+            self.udp.recvfrom(64)
+            return "somebody reached the host's UDP socket"
+        except BlockingIOError:
+            pass
         if self.process.poll() is not None:
             return "the host's canary process was ended"
         if state_of(self.process.pid) not in "SR":
@@ -263,6 +272,7 @@ class Canaries:
         return {
             "CANARY_PATH": self.file, "CANARY_MARK": self.mark, "CANARY_PID": self.process.pid,
             "CANARY_COMM": self.program.name, "CANARY_PORT": self.tcp.getsockname()[1],
+            "CANARY_UDP": self.udp.getsockname()[1],
             "CANARY_ABSTRACT": self.abstract_name, "CANARY_SHM": self.shm, "CANARY_SHM_KEY": self.key,
             "CANARY_MSG_KEY": self.key, "CANARY_SEM_KEY": self.key, "CANARY_MQ": self.mq,
             "CANARY_SHM_FILE": self.shm_file.name, "CANARY_STAGE": "/cove-attack.", "CANARY_HOME": rig.cove.home,
@@ -277,6 +287,7 @@ class Canaries:
         self.libc.mq_unlink(b"/" + self.mq.encode())
         self.shm_file.unlink(missing_ok=True)
         self.tcp.close()
+        self.udp.close()
         self.unix.close()
 
 
@@ -290,6 +301,8 @@ class Rig:
         self.base = pathlib.Path(tempfile.mkdtemp(prefix="cv", dir=options.stage))
         self.base.chmod(0o755)
         self.image, self.leaks, self.boxes, self.used = "host", [], {}, set()
+        self.makers = {"small": self.make_small}  # kinds of boxes that cases share, beside the plain one
+        self.closers = []                         # called at the end, before anything is removed
         self.cove = Cove(self, pathlib.Path(options.prefix), str(self.base / "h"), options.without)
         self.program = pathlib.Path(options.program)
         self.canary = Canaries(self.base, self)
@@ -311,8 +324,17 @@ class Rig:
         """What doctor says that this host enforces for this caller."""
         return set(self.cove("doctor", "--no-test", "--json", timeout=120).json["enforced"])
 
+    @functools.cached_property
+    def needles(self):
+        """The decoy as it is, and as it looks within base64 at each alignment."""
+        text, found = self.secret.encode(), [self.secret.encode()]
+        for lead in range(3):
+            code = base64.b64encode(b"\0" * lead + text)
+            found.append(code[4 if lead else 0:len(code) // 4 * 4 - 4])
+        return found
+
     def search(self, data, where):
-        if self.secret.encode() in data:
+        if any(needle in data for needle in self.needles):
             self.leaks.append(where)
 
     # ---- boxes ----
@@ -330,7 +352,7 @@ class Rig:
         self.used.add(kind)
         name = self.boxes.get(kind)
         if not name:
-            name = self.boxes[kind] = self.make_small() if kind == "small" else self.make()
+            name = self.boxes[kind] = self.makers.get(kind, self.make)()
         return name
 
     def small_flags(self):
@@ -399,11 +421,14 @@ class Rig:
         found = list(self.leaks)
         for top in (self.cove.home, str(self.shared), str(self.tmp)):
             for directory, names, files in os.walk(top):
-                names[:] = [n for n in names if n not in ("layers", "images")]
-                found += [path for name in files if holds(path := os.path.join(directory, name), self.secret)]
+                names[:] = [n for n in names if n not in ("layers", "images")
+                            and os.path.join(directory, n) != os.path.join(self.cove.home, "secrets")]
+                found += [path for name in files if holds(path := os.path.join(directory, name), self.needles)]
         return sorted(set(found))
 
     def close(self):
+        for closer in self.closers:
+            closer()
         for process in self.cove.started:
             if process.poll() is None:
                 end(process)
@@ -416,8 +441,8 @@ class Rig:
         remove_tree(self.base)
 
 
-def holds(path, word):
-    """Is the word in the data of a regular file? Holes are not read: a box's disk is mostly one."""
+def holds(path, words):
+    """Is one of the words in the data of a regular file? Holes are not read: a box's disk is mostly one."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -429,9 +454,9 @@ def holds(path, word):
             hole, tail = os.lseek(fd, data, os.SEEK_HOLE), b"" if data != at else tail
             for at in range(data, hole, 1 << 22):
                 tail += os.pread(fd, min(1 << 22, hole - at), at)
-                if word.encode() in tail:
+                if any(word in tail for word in words):
                     return True
-                tail = tail[-len(word):]
+                tail = tail[-max(map(len, words)):]
             at = hole
     except OSError:  # no data any more
         pass
