@@ -129,7 +129,6 @@
 #define DOOR_ASKS_MAX	  256u		/* held for an answer */
 #define DOOR_SECRET_MAX	  (64u << 10)	/* one credential */
 #define DOOR_SECRETS_MAX  256u		/* names in one policy */
-#define DOOR_REDACT_MAX	  (1u << 20)	/* of a text body that is searched for a credential */
 #define CLERK_QUEUE_MAX	  4096u		/* rows and questions that the clerk has not taken yet */
 #define CLERK_COMMAND_MS  10000u	/* for a command that provides a secret */
 #define DOOR_LEAVES_MAX	  256u		/* certificates made and kept */

@@ -8,7 +8,7 @@
  * needs. A large one gets pages of its own. Every page is locked where the limit allows, left out
  * of core dumps, and empty in a child (MADV_WIPEONFORK): a command that provides one secret must
  * not see the others. A value is wiped when it is given back; a pool whose last value went is
- * unmapped.
+ * unmapped, but for the last one.
  *
  * The pools are the process's: a struct secret can be moved anywhere. One thread only.
  */
@@ -152,13 +152,22 @@ int secret_init(struct secret *s, const void *p, size_t n)
 	return 0;
 }
 
+/* The only pool for small values stays: the next request takes and gives back as many again. */
+static bool is_last_shared(const struct pool *p)
+{
+	for (const struct pool *other = pools; other; other = other->next)
+		if (other != p && !other->alone)
+			return false;
+	return !p->alone;
+}
+
 void secret_done(struct secret *s)
 {
 	struct pool *p = s->data ? pool_find(s->data) : NULL;
 
 	if (p && !p->alone)
 		pool_give_back(p, (size_t)(s->data - p->pages) / UNIT);
-	if (p && --p->count == 0)
+	if (p && --p->count == 0 && !is_last_shared(p))
 		pool_drop(p);
 	*s = (struct secret){0};
 }

@@ -4,14 +4,18 @@
  * injected. Bodies stream with bounded memory. Keep-alive on both sides; one request at a time per
  * connection, pipelined ones wait.
  *
- *	box  --head-> judge (ask?) -> record -> secrets -> head' --> upstream
+ *	box  --head-> judge (ask?) -> secrets -> record -> head' --> upstream
  *	     --body->                                   ----------->
  *	     <-head'- redact <-------------------------- head --
- *	     <-body-  redact (text, <= DOOR_REDACT_MAX)  <--------
+ *	     <-body-  redact (what has no coding)        <--------
  *
  * The upstream is dialled when the first request was allowed, and again where it closed a kept
  * connection before anything was sent. A request is never sent twice. A redirect is the client's
  * business: the next request is judged by itself, so a credential never follows it elsewhere.
+ *
+ * An answer is searched for what was injected in its head, its trailers, and its content whatever
+ * its type and length, unless it has a Content-Encoding (which was not asked for). Frames of a
+ * WebSocket are not searched.
  */
 #pragma once
 
