@@ -8,6 +8,7 @@
 #include "base/size.h"
 #include "base/str.h"
 #include "door/policy_form.h"
+#include "http/http.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -354,13 +355,9 @@ static const char *check_method(const char *text)
 	return n == 0 || text[n] || n > METHOD_MAX ? "a method is a word in upper case" : NULL;
 }
 
-/* A pattern that no normalised path can equal would be a deny that denies nothing. */
-static const char *check_path(const char *text)
+/* What is wrong with a pattern in words, where it is one of the usual things. */
+static const char *explain_path(const char *text)
 {
-	if (text[0] != '/')
-		return "a path pattern begins with '/'";
-	if (strlen(text) > POLICY_GLOB_MAX)
-		return "too long";
 	for (const char *p = text; *p; p++)
 		if (*p <= ' ' || *p > '~' || strchr("?#\\\"<>^`{|}", *p))
 			return *p == '?' ? "a query string belongs into `query`"
@@ -384,6 +381,31 @@ static const char *check_path(const char *text)
 			return "has an escape that no normal path has; write the character itself";
 	}
 	return NULL;
+}
+
+/* A pattern that no path in its normal form can match would be a deny that denies nothing. A star
+ * is a character of paths as any other, so a pattern must be its own normal form. */
+static const char *check_path(const char *text)
+{
+	const char *wrong;
+	struct buf normal;
+	bool is_same;
+
+	if (text[0] != '/')
+		return "a path pattern begins with '/'";
+	if (strlen(text) > POLICY_GLOB_MAX)
+		return "too long";
+	wrong = explain_path(text);
+	if (wrong)
+		return wrong;
+	buf_init(&normal, 4 * POLICY_GLOB_MAX);
+	is_same = http_path_normalise(text, strlen(text), &normal) == 0 &&
+		  buf_len(&normal) == strlen(text) &&
+		  memcmp(buf_data(&normal), text, strlen(text)) == 0;
+	buf_done(&normal);
+	return is_same ? NULL
+		       : "no path in its normal form is like this: there is no ';' in it, no "
+			 "segment that ends in '.', and escaped is only what must be";
 }
 
 static const char *check_query(const char *text)
