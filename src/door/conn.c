@@ -69,8 +69,10 @@ static void conn_free(struct conn *c)
 	pump_free(c->pump);
 	web_free(c->web);
 	channel_free(c->box, true);
+	channel_free(c->kept, true);
 	ev_timer_stop(d->ev, &c->timer);
 	ev_defer_cancel(d->ev, &c->later);
+	ev_defer_cancel(d->ev, &c->give);
 	buf_done(&c->first);
 	*c->at = c->next;
 	if (c->next)
@@ -427,6 +429,7 @@ static int conn_new(struct conn **ret, struct door *d, uint32_t id, const struct
 	c->box->on_ready = on_ready;
 	c->timer.on_timer = on_timer;
 	c->later.on_defer = on_later;
+	c->give.on_defer = conn_give;
 	c->wait.on_answer = on_answer;
 	c->call.on_answer = on_recorded;
 	buf_init(&c->first, DOOR_HEAD_MAX);
@@ -534,6 +537,7 @@ static bool judge_again(struct conn *c)
 		return true;
 	policy_judge_connect(c->door->policy, &c->host, c->port, clock_wall_ms(), &v);
 	c->verdict.rule = v.rule;
+	c->verdict.any_name = v.any_name;
 	switch (c->state) {
 	case CONN_ASK:
 		return judge_asked_again(c, &v);
@@ -542,6 +546,7 @@ static bool judge_again(struct conn *c)
 		return v.action != ACTION_DENY && v.inspect;
 	case CONN_WEB:
 		c->verdict.action = v.action;
+		channel_free(take_ptr(c->kept), true); /* it was dialled under the old terms */
 		return web_judge_again(c->web);
 	default:
 		return is_still_allowed(c, &v);

@@ -5,6 +5,7 @@
 #include "door/dial.h"
 #include "door/door.h"
 #include "door/pump.h"
+#include "door/sniff.h"
 #include "door/web.h"
 
 enum conn_state {
@@ -35,6 +36,10 @@ struct conn {
 	struct verdict verdict;
 	struct channel *box; /* owned, until pump or web has it */
 	struct buf first;    /* of the box, looked at and not yet passed on */
+	struct sniff sniff;  /* of what was passed on while it was watched */
+	bool is_watched;
+	struct channel *kept; /* owned: dialled for a pump, for web's first request */
+	struct ev_defer give; /* it to web */
 	struct ev_timer timer;
 	struct ev_defer later;
 	struct ask_wait wait;
@@ -63,3 +68,4 @@ void conn_read_head(struct conn *c);  /* CONN_HEAD */
 void conn_read_first(struct conn *c); /* CONN_FIRST */
 void conn_to_pump(struct conn *c, struct channel *up);
 void conn_to_web(struct conn *c, bool is_tls);
+void conn_give(struct ev_defer *d);

@@ -2,8 +2,10 @@
  * What a connection's first bytes decide; see door.h.
  *
  * The head of a proxy's request is read and answered here. A connection that is to be looked into
- * is TLS or HTTP; of one that passes as it is, only a TLS hello is looked at, to see that it asks
- * for the name that was judged: a server that answers for many names would otherwise serve another.
+ * is TLS or HTTP. Of one that passes as it is a TLS hello is looked at, to see that it asks for the
+ * name that was judged: a server that answers for many names would otherwise serve another. For the
+ * same reason one that turns out to be HTTP does not pass as it is: web takes it over, with the
+ * upstream that was dialled for it.
  */
 #include "door/conn.h"
 
@@ -104,7 +106,8 @@ static int check_hello(struct conn *c, const struct hello *h, bool passes, struc
 {
 	if (control_is_off("door-sni"))
 		return 0;
-	if (h->has_ech && passes)
+	/* Where any name would be allowed the hidden one is, whatever it is. */
+	if (h->has_ech && passes && !c->verdict.any_name)
 		return err_set(e, ERR_DENIED, EACCES,
 			       "%.120s: its TLS hello has an encrypted name (ECH), which cannot be "
 			       "judged",
@@ -142,10 +145,26 @@ static int judge_first(struct conn *c, const void *p, size_t n, bool passes, str
 
 /* ---- looked into ---- */
 
+/* What was dialled for a pump that passed nothing serves the first request. */
+void conn_give(struct ev_defer *d)
+{
+	struct conn *c = container(d, struct conn, give);
+	struct err e = {0};
+
+	if (!c->kept)
+		err_set(&e, ERR_INTERRUPTED, ECONNRESET, "the policy changed; try again");
+	web_dialled(c->web, take_ptr(c->kept), c->dial.address, &e);
+}
+
 static void web_dial(void *arg, struct rule *rule, const struct tls_identity *identity)
 {
 	struct conn *c = arg;
 
+	if (c->kept && !identity && (rule && rule->private) == c->dial.private) {
+		ev_defer(c->door->ev, &c->give);
+		return;
+	}
+	channel_free(take_ptr(c->kept), true);
 	c->for_web = true;
 	c->has_identity = identity;
 	c->identity = identity ? *identity : (struct tls_identity){0};
@@ -165,6 +184,7 @@ void conn_to_web(struct conn *c, bool is_tls)
 		.port = c->port,
 		.tls = is_tls,
 		.proxied = c->is_proxied && !c->is_tunnel,
+		.asked = c->was_asked,
 		.exec_id = c->exec_id,
 		.conn_id = c->id,
 		.dial = web_dial,
@@ -213,11 +233,47 @@ void conn_read_first(struct conn *c)
 
 /* ---- passed as it is ---- */
 
+/* A server of many names would serve another for its Host as it would for its SNI: a request must
+ * be for the host that was judged, and that is web's to see to. Whatever the server said before it
+ * was asked anything, it was not HTTP. */
+static int judge_other(struct conn *c, const uint8_t *p, size_t n, struct err *e)
+{
+	struct sniff sniff = c->sniff;
+	enum sniff_found found = sniff_feed(&sniff, p, n);
+
+	if (found == SNIFF_OTHER || c->bytes_down > 0)
+		return GATE_PASS;
+	if (found == SNIFF_HTTP && !c->is_watched)
+		return GATE_HAND;
+	if (found == SNIFF_HTTP)
+		return err_set(e, ERR_DENIED, EACCES,
+			       "%.120s: an HTTP request whose first line comes in pieces",
+			       c->host.text);
+	if (found == SNIFF_LIKELY && !c->is_watched) {
+		if (n < DOOR_BUFFER_MAX)
+			return GATE_MORE;
+		return err_set(e, ERR_DENIED, EACCES, "%.120s: its first line is too long",
+			       c->host.text);
+	}
+	c->sniff = sniff;
+	c->is_watched = true;
+	return GATE_WATCH;
+}
+
 static int gate(void *arg, const uint8_t *p, size_t n, bool is_end)
 {
 	struct conn *c = arg;
+	const struct rule *rule = c->verdict.rule;
+	bool any_host = c->verdict.any_name || (rule && rule->pass) || control_is_off("door-host");
 	struct err e;
-	int r = n > 0 ? judge_first(c, p, n, true, &e) : 1;
+	int r = n > 0 && !c->is_watched ? judge_first(c, p, n, true, &e) : GATE_PASS;
+
+	if (r == GATE_PASS && n > 0 && !c->is_tls && !any_host) {
+		r = judge_other(c, p, n, &e);
+		/* Half a line and the end: no server answers that. */
+		if (r == GATE_MORE && is_end)
+			r = GATE_PASS;
+	}
 
 	/* Half a hello says less than was to be known. */
 	if (r == 0 && is_end)
@@ -243,6 +299,16 @@ static uint64_t room(void *arg, bool is_up)
 	return door_room(c->door, c->verdict.rule, is_up);
 }
 
+/* From here on every request is judged, so this one's share of the rule is given back. */
+static void hand_over(struct conn *c)
+{
+	pump_release(c->pump, &c->box, &c->kept, &c->first);
+	pump_free(take_ptr(c->pump));
+	if (c->verdict.rule)
+		rule_give_back(c->verdict.rule);
+	conn_to_web(c, false);
+}
+
 static void pump_ended(void *arg, enum pump_end end, int error)
 {
 	struct conn *c = arg;
@@ -257,6 +323,9 @@ static void pump_ended(void *arg, enum pump_end end, int error)
 		break;
 	case PUMP_IDLE:
 		conn_end(c, "cut", "nothing passed for too long");
+		break;
+	case PUMP_HANDED:
+		hand_over(c);
 		break;
 	case PUMP_REFUSED:
 		conn_deny(c, &c->dial.error);

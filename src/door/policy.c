@@ -281,6 +281,36 @@ static void verdict_none(struct verdict *ret)
 	*ret = (struct verdict){.action = ACTION_DENY};
 }
 
+/* Would a name that is not known, because it is hidden or another than was said, be allowed
+ * without a look inside? *ret_any: by a rule for all of them. False: not some name. */
+static bool lets_any_name(const struct entry *e, uint16_t port, bool *ret_any)
+{
+	bool names = false;
+
+	if (!match_port(e, port))
+		return true;
+	for (size_t i = 0; i < e->pattern_count; i++)
+		names = names || e->patterns[i].kind != PATTERN_CIDR;
+	if (e->rule.action != ACTION_ALLOW || entry_looks_inside(e))
+		return !names;
+	for (size_t i = 0; i < e->pattern_count; i++)
+		*ret_any = *ret_any || e->patterns[i].kind == PATTERN_ANY;
+	return true;
+}
+
+static bool allows_any_name(const struct policy *p, uint16_t port, uint64_t now_ms)
+{
+	bool any = false;
+
+	for (const struct entry *g = p->grants; g; g = g->older)
+		if (grant_lasts(g, now_ms) && !lets_any_name(g, port, &any))
+			return false;
+	for (size_t i = 0; i < p->entry_count; i++)
+		if (!lets_any_name(&p->entries[i], port, &any))
+			return false;
+	return any;
+}
+
 void policy_judge_connect(const struct policy *p, const struct host *h, uint16_t port,
 			  uint64_t now_ms, struct verdict *ret)
 {
@@ -307,6 +337,7 @@ void policy_judge_connect(const struct policy *p, const struct host *h, uint16_t
 		return;
 	}
 	verdict_set(ret, j.best_plain.entry->rule.action, &j.best_plain);
+	ret->any_name = allows_any_name(p, port, now_ms);
 }
 
 void policy_judge_request(const struct policy *p, const struct host *h, uint16_t port,
@@ -412,6 +443,13 @@ bool rule_take(struct rule *r, uint64_t now_ms)
 	}
 	r->use->spent = r->once;
 	return true;
+}
+
+void rule_give_back(struct rule *r)
+{
+	if (r->rate_count && r->use->rate_due >= r->rate_window_ms)
+		r->use->rate_due -= r->rate_window_ms;
+	r->use->spent = false;
 }
 
 static uint64_t add_capped(uint64_t a, uint64_t b)

@@ -22,7 +22,8 @@
  *	    bytes_up: 10MiB        # each for the box's life
  *	    bytes_down: 1GiB
  *	    ask_timeout: 1m
- *	    tls: intercept         # look inside although nothing else asks for it; or "pass"
+ *	    tls: intercept         # look inside although nothing else asks for it; or "pass":
+ *	                           # also plain HTTP passes as it is, for whatever host it names
  *	    inject:
  *	      headers: {Authorization: "Bearer {{ secret.OPENAI }}"}
  *	      query: {key: "{{ secret.KEY }}"}
@@ -63,6 +64,7 @@ struct rule {
 	unsigned line;	  /* 0: a live grant */
 	enum action action;
 	bool private, plain_http, intercept;
+	bool pass; /* said so: nothing is looked into, and no Host is compared */
 	bool once; /* a grant for one connection: rule_take gives it out */
 	const struct rule_inject *inject;
 	size_t inject_count;
@@ -112,6 +114,7 @@ struct verdict {
 	struct rule *rule; /* borrowed; NULL: nothing matched */
 	bool inspect;	   /* connect only: allowed as far as it goes, each request is judged */
 	bool addresses;	   /* the rule names the address or a CIDR that has it */
+	bool any_name;	   /* connect only: at this port every name is allowed, as it is */
 };
 
 /* May the name be resolved: is there an allow or ask for any port, and no deny for all of them. */
@@ -131,6 +134,8 @@ void policy_judge_request(const struct policy *p, const struct host *h, uint16_t
 
 /* Takes one of the rule's rate, and of a grant's once: false when it is used up. */
 bool rule_take(struct rule *r, uint64_t now_ms);
+/* The last one taken was for something that is asked about anew. */
+void rule_give_back(struct rule *r);
 /* Counts bytes: false when the budget is over, and then the connection is cut. */
 bool rule_count(struct rule *r, uint64_t up, uint64_t down);
 /* How many more bytes its budget lets go that way; UINT64_MAX without one. */

@@ -484,7 +484,8 @@ static int read_ask_timeout(struct policy_reading *x, struct entry *r, const str
 static int read_tls(struct policy_reading *x, struct entry *r, const struct tree_node *v)
 {
 	r->rule.intercept = strcmp(v->text, "intercept") == 0;
-	if (!r->rule.intercept && strcmp(v->text, "pass") != 0)
+	r->rule.pass = strcmp(v->text, "pass") == 0;
+	if (!r->rule.intercept && !r->rule.pass)
 		return source_error(&x->src, v->line, "'tls' must be intercept or pass");
 	return 0;
 }

@@ -14,6 +14,7 @@
  */
 #include "door/pump.h"
 
+#include "base/fd.h"
 #include "base/limits.h"
 #include "door/channel_wire.h"
 
@@ -34,6 +35,7 @@ struct pump {
 	bool up_ended, down_ended; /* that direction said its end, and it was passed on */
 	bool box_ended;		   /* within first: the box said its end */
 	bool up_full, down_full;   /* waits for room */
+	bool may_go;		   /* the gate let pass what is in first */
 	bool over;
 };
 
@@ -140,9 +142,12 @@ static bool pass_gate(struct pump *p)
 	r = p->c.gate(p->c.arg, buf_data(&p->first), buf_len(&p->first), p->box_ended);
 	if (r < 0)
 		end(p, PUMP_REFUSED, r);
-	else if (r > 0)
+	else if (r == GATE_HAND)
+		end(p, PUMP_HANDED, 0);
+	else if (r == GATE_PASS)
 		p->c.gate = NULL;
-	return r > 0;
+	p->may_go = r == GATE_PASS || r == GATE_WATCH;
+	return p->may_go;
 }
 
 static bool write_first(struct pump *p)
@@ -156,6 +161,8 @@ static bool write_first(struct pump *p)
 		buf_consume(&p->first, (size_t)n);
 	}
 	buf_done(&p->first);
+	buf_init(&p->first, DOOR_BUFFER_MAX);
+	p->may_go = false;
 	return !p->box_ended || p->up_ended || finish_up(p);
 }
 
@@ -164,8 +171,11 @@ static void pump_up(struct pump *p)
 	const uint8_t *from = NULL;
 	ssize_t n;
 
-	if (p->over || p->up_ended || (p->c.gate && !pass_gate(p)) || !write_first(p))
-		return;
+	do {
+		if (p->over || p->up_ended || (p->c.gate && !p->may_go && !pass_gate(p)) ||
+		    !write_first(p))
+			return;
+	} while (p->c.gate);
 	while (!p->up_ended && (n = channel_wire_peek(p->c.box, &from)) != -EAGAIN) {
 		if (n < 0) {
 			end(p, PUMP_FAILED, (int)n);
@@ -322,6 +332,15 @@ int pump_new(struct pump **ret, const struct pump_config *c, const void *first, 
 	ev_defer(c->door->ev, &p->start);
 	*ret = p;
 	return 0;
+}
+
+void pump_release(struct pump *p, struct channel **ret_box, struct channel **ret_up,
+		  struct buf *first)
+{
+	*ret_box = take_ptr(p->c.box);
+	*ret_up = take_ptr(p->c.up);
+	*first = p->first;
+	buf_init(&p->first, DOOR_BUFFER_MAX);
 }
 
 void pump_free(struct pump *p)

@@ -15,14 +15,22 @@ enum pump_end {
 	PUMP_CUT,     /* a budget is over */
 	PUMP_IDLE,    /* nothing happened for DOOR_IDLE_MS */
 	PUMP_REFUSED, /* the gate did not let it pass */
+	PUMP_HANDED,  /* the gate wants the two sides back: pump_release */
+};
+
+/* What a gate says to the box's next bytes; negative: they may not go. */
+enum pump_gate {
+	GATE_MORE,  /* it must see more. Never after the end, or DOOR_BUFFER_MAX */
+	GATE_PASS,  /* they may go, and all that follow */
+	GATE_WATCH, /* they may go; those that follow are shown as well, without these */
+	GATE_HAND,  /* they stay, and the pump ends. Never after GATE_WATCH */
 };
 
 struct pump_config {
 	struct door *door;
 	struct channel *box, *up; /* taken; box is a channel_wire */
-	/* Looks at the first bytes of the box while none of them has left: 1 they may go, 0 more
-	 * are needed (never after the end, or DOOR_BUFFER_MAX), negative they may not. What the
-	 * upstream says first passes meanwhile. NULL: no gate. */
+	/* Looks at the first bytes of the box before they leave. What the upstream says first
+	 * passes meanwhile. NULL: no gate. */
 	int (*gate)(void *arg, const uint8_t *p, size_t n, bool is_end);
 	bool (*count)(void *arg, uint64_t up, uint64_t down); /* false: cut it */
 	/* How many bytes may still go that way; NULL: as many as come. */
@@ -35,5 +43,9 @@ struct pump_config {
 /* first (n bytes, at most DOOR_BUFFER_MAX) was read from the box already. The channels are taken
  * also where it fails. */
 int pump_new(struct pump **ret, const struct pump_config *c, const void *first, size_t n);
+/* After PUMP_HANDED: both channels, and the bytes that were read and did not leave, are the
+ * caller's. first is empty. */
+void pump_release(struct pump *p, struct channel **ret_box, struct channel **ret_up,
+		  struct buf *first);
 /* Cuts what is still there. */
 void pump_free(struct pump *p);

@@ -30,6 +30,7 @@ struct web_config {
 	uint16_t port;
 	bool tls;     /* the box spoke TLS: so does the upstream */
 	bool proxied; /* requests come in absolute form */
+	bool asked;   /* a person allowed the whole connection */
 	uint64_t exec_id;
 	uint32_t conn_id;
 	/* A channel to the upstream, checked and, with tls, up to starting its handshake: conn.c's.

@@ -383,6 +383,7 @@ static int take_request(struct web *w, struct err *e)
 	int r = http_body_init_request(&w->request_body, &w->request, e);
 
 	w->request_framing = w->request_body.framing;
+	w->was_asked = w->config.asked;
 	/* A proxy's next request may be for another host, which is another connection of ours. */
 	w->keep_box = r == 0 && w->request.minor > 0 && !w->config.proxied &&
 		      !http_head_has_token(&w->request, "Connection", "close");
@@ -445,7 +446,7 @@ int web_read_request(struct web *w)
 	}
 	if (w->verdict.action == ACTION_DENY)
 		deny_by_rule(w);
-	else if (w->verdict.action == ACTION_ASK)
+	else if (w->verdict.action == ACTION_ASK && !w->was_asked)
 		ask(w);
 	else
 		web_allowed(w);

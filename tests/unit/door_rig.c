@@ -216,6 +216,7 @@ int web_new(struct web **ret, const struct web_config *c, struct channel *box, c
 		memcpy(rig.web_first, first, n);
 	rig.web_tls = c->tls;
 	rig.web_proxied = c->proxied;
+	rig.web_asked = c->asked;
 	rig.web_host = c->host;
 	rig.webs++;
 	w->box = box;
@@ -429,6 +430,7 @@ void rig_close(void)
 	ev_free(d->ev);
 	for (unsigned i = 0; i < RIG_IDS_MAX; i++)
 		buf_done(&rig.ids[i].data);
+	memset(&rig, 0, sizeof(rig));
 }
 
 static void connect_frame(unsigned n, const struct wire_connect *m)

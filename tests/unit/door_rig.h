@@ -52,7 +52,7 @@ struct rig {
 	/* web's */
 	unsigned webs;
 	char web_first[4096];
-	bool web_tls, web_proxied, web_allows, web_dials;
+	bool web_tls, web_proxied, web_asked, web_allows, web_dials;
 	unsigned web_up, web_no_up; /* what it got for its dial */
 	struct rule web_rule;
 	struct host web_host;

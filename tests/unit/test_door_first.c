@@ -1,6 +1,7 @@
 /* What a connection's first bytes decide: TLS names, proxies, and what is looked into. */
 #include "door_rig.h"
 
+#include "base/clock.h"
 #include "base/limits.h"
 #include "door/ca.h"
 #include "hello_make.h"
@@ -311,6 +312,173 @@ TEST(what_web_dials_is_checked_as_any_other)
 	UNTIL(rig.web_up == 1);
 	CHECK_EQ(rig.door.conn_count, 2);
 	rig_close();
+}
+
+/* ---- HTTP that nobody asked to look into ---- */
+
+static const char request[] = "GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n";
+
+TEST(http_for_a_named_host_is_webs_with_the_upstream_that_is_there)
+{
+	unsigned port = open_with("up.test", "    rate: 1/h\n");
+
+	rig.web_dials = true;
+	rig.web_rule.private = true;
+	box_connect(1, "up.test", port);
+	UNTIL(rig.ids[1].ok);
+	box_send(1, request, 12);
+	box_send(1, request + 12, sizeof(request) - 13);
+	UNTIL(rig.web_up == 1);
+	CHECK_STR(rig.web_first, request);
+	CHECK(!rig.web_tls && !rig.web_proxied && !rig.web_asked);
+	CHECK_STR(rig.web_host.text, "up.test");
+	CHECK_EQ(rig.lookups, 1);
+	CHECK_EQ(rig.ids[1].bytes, 0);
+	/* What the connection took of the rule is there for its first request. */
+	CHECK(rule_take(rig.door.conns->verdict.rule, clock_wall_ms()));
+	CHECK(!rule_take(rig.door.conns->verdict.rule, clock_wall_ms()));
+	rig.web_allows = true;
+	rig_reload(policy);
+	CHECK_EQ(rig.webs, 1);
+	rig_close();
+}
+
+TEST(http_within_a_tunnel_is_webs_too)
+{
+	unsigned port = open_with("up.test", "");
+	char text[256];
+
+	snprintf(text, sizeof(text), "CONNECT up.test:%u HTTP/1.1\r\nHost: up.test:%u\r\n\r\n%s",
+		 port, port, request);
+	proxy_says(1, text);
+	UNTIL(rig.webs == 1);
+	CHECK(!rig.web_proxied);
+	CHECK_STR(rig.web_first, request);
+	rig_close();
+}
+
+TEST(a_connection_that_a_person_allowed_is_not_asked_about_again)
+{
+	unsigned port = upstream_start(UP_ECHO);
+
+	snprintf(policy, sizeof(policy),
+		 "version: 1\nrules:\n  - ask: up.test\n    ports: [%u]\n    private: true\n",
+		 port);
+	rig_open(policy);
+	box_connect(1, "up.test", port);
+	UNTIL(rig_rows("ask", "ask") == 1);
+	box_verb("answer", "1", "allow", NULL, NULL);
+	UNTIL(rig.ids[1].ok);
+	box_send(1, request, sizeof(request) - 1);
+	UNTIL(rig.webs == 1);
+	CHECK(rig.web_asked);
+	rig_close();
+}
+
+TEST(http_in_pieces_is_cut_before_its_host_is_said)
+{
+	unsigned port = open_with("up.test", "");
+	size_t sent = 0;
+
+	box_connect(1, "up.test", port);
+	UNTIL(rig.ids[1].ok);
+	/* Each piece waits for the echo of the one before, so it was passed on. */
+	for (; sent < 3; sent++) {
+		box_send(1, request + sent, 1);
+		UNTIL(rig.ids[1].bytes == sent + 1 || rig.ids[1].cancelled);
+	}
+	CHECK(!rig.ids[1].cancelled);
+	rig.ids[1].hold = true;
+	box_send(1, request + sent, sizeof(request) - 1 - sent);
+	rig_settle();
+	CHECK_EQ(rig.webs, 0);
+	/* The server spoke first, as an echo does and no server of HTTP: it may go on. */
+	CHECK(!rig.ids[1].cancelled);
+	rig_close();
+}
+
+TEST(http_in_pieces_to_a_server_that_waits_is_cut)
+{
+	unsigned port = upstream_start(UP_SINK);
+
+	snprintf(policy, sizeof(policy),
+		 "version: 1\nrules:\n  - allow: up.test\n    ports: [%u]\n    private: true\n",
+		 port);
+	rig_open(policy);
+	box_connect(1, "up.test", port);
+	UNTIL(rig.ids[1].ok);
+	for (size_t i = 0; i < sizeof(request) - 1; i++) {
+		box_send(1, request + i, 1);
+		rig_settle();
+		if (rig.ids[1].cancelled)
+			break;
+	}
+	CHECK(rig.ids[1].cancelled);
+	CHECK(strstr(rig_row("connect", "deny")->reason, "in pieces"));
+	/* No more than the line without its version left. */
+	CHECK(rig_row("done", "failed")->up < strlen("GET / HTTP/"));
+	rig_close();
+}
+
+TEST(what_is_no_http_passes_at_once)
+{
+	static const char *const texts[] = {"ping", "EHLO x\r\n", "*1\r\n", "GET /\n"};
+	unsigned port = open_with("up.test", "");
+
+	for (unsigned i = 0; i < 4; i++) {
+		box_connect(i + 1, "up.test", port);
+		box_send(i + 1, texts[i], strlen(texts[i]));
+		UNTIL(rig.ids[i + 1].bytes == strlen(texts[i]));
+	}
+	/* Half a line and the end is no request either. */
+	box_connect(9, "up.test", port);
+	box_send(9, "GET / ", 6);
+	box_eof(9);
+	UNTIL(rig.ids[9].bytes == 6);
+	CHECK_EQ(rig.webs, 0);
+	rig_close();
+}
+
+TEST(http_passes_where_any_name_may_or_the_rule_says_so)
+{
+	static const char *const hosts[] = {"\"*\"", "up.test"};
+	static const char *const more[] = {"", "    tls: pass\n"};
+
+	for (unsigned i = 0; i < 2; i++) {
+		unsigned port = open_with(hosts[i], more[i]);
+
+		box_connect(1, "up.test", port);
+		box_send(1, request, sizeof(request) - 1);
+		UNTIL(rig.ids[1].bytes == sizeof(request) - 1);
+		CHECK_EQ(rig.webs, 0);
+		rig_close();
+	}
+}
+
+/* A name is hidden: where every one is allowed it does not matter which it is. */
+TEST(a_hidden_name_passes_only_where_any_name_may)
+{
+	static const char *const more[] = {"", "  - deny: evil.test\n",
+					   "  - allow: api.test\n    methods: [GET]\n"
+					   "    ports: any\n",
+					   "  - ask: evil.test\n    ports: any\n",
+					   "  - deny: 9.9.9.9\n"};
+	static const bool passes[] = {true, false, false, false, true};
+
+	for (unsigned i = 0; i < 5; i++) {
+		unsigned port = open_with("\"*\"", more[i]);
+
+		hello_make(&hello, "up.test", 1, 0);
+		if (passes[i]) {
+			box_connect(1, "up.test", port);
+			box_send(1, buf_data(&hello), buf_len(&hello));
+			UNTIL(rig.ids[1].bytes == buf_len(&hello));
+		} else {
+			refused(1, port, "up.test", "ECH");
+		}
+		buf_done(&hello);
+		rig_close();
+	}
 }
 
 TEST(a_request_in_absolute_form_goes_to_web_whole)
