@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
@@ -194,6 +195,16 @@ TEST(the_loopback_is_left_alone)
 	/* The unspecified address is this host. */
 	CHECK_EQ(try_connect("0.0.0.0", 8001), -ECONNREFUSED);
 	CHECK_EQ(try_connect("::", 8001), -ECONNREFUSED);
+}
+
+/* libc counts addresses other than 127.0.0.1 when a program asks for what this machine could use. */
+TEST(a_box_has_an_ipv4_address_for_libc)
+{
+	struct addrinfo hints = {.ai_family = AF_INET, .ai_flags = AI_ADDRCONFIG}, *found = NULL;
+
+	set_up();
+	CHECK_EQ(getaddrinfo("127.0.1.1", NULL, &hints, &found), 0);
+	freeaddrinfo(found);
 }
 
 /* What came here by itself has no other aim: it is its own, or nobody knows of any. */

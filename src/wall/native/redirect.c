@@ -1,7 +1,8 @@
 /*
  * The way to the door; see redirect.h.
  *
- *	routes	one send to the kernel's routing socket: default by lo, for IPv4 and IPv6
+ *	routes	one send to the kernel's routing socket: default by lo, for IPv4 and IPv6; and
+ *		127.0.1.1, see put_own_address
  *	rules	one transaction, as `nft` would print it:
  *
  *		table inet cove {
@@ -72,7 +73,13 @@ struct netlink_addr {
 
 /* linux/rtnetlink.h */
 enum { NEW_ROUTE = 24, ATTR_OUT = 4, ATTR_SOURCE = 7 };
+enum { NEW_ADDRESS = 20, ATTR_ADDRESS = 1, ATTR_LOCAL = 2, SCOPE_HOST = 254 };
 enum { TABLE_MAIN = 254, PROTOCOL_BOOT = 3, SCOPE_LINK = 253, TYPE_UNICAST = 1 };
+
+struct address_head {
+	uint8_t family, prefix_len, flags, scope;
+	uint32_t index;
+};
 
 struct route_head {
 	uint8_t family, dst_len, src_len, tos, table, protocol, scope, type;
@@ -225,10 +232,26 @@ static void put_route(struct batch *b, uint8_t family)
 	message_end(b);
 }
 
+/* The address of the box's own name in /etc/hosts. A machine that has none but 127.0.0.1 has no IPv4
+ * for libc: who asks it for IPv4 addresses that this machine could use (AI_ADDRCONFIG) gets none. */
+static void put_own_address(struct batch *b)
+{
+	struct address_head h = {
+		.family = AF_INET, .prefix_len = 32, .scope = SCOPE_HOST, .index = LOOPBACK_INDEX};
+	uint32_t address = htonl(0x7f000101);
+
+	message_begin(b, NEW_ADDRESS, F_CREATE | F_ACK);
+	put(b, &h, sizeof(h));
+	put_attr(b, ATTR_LOCAL, &address, sizeof(address));
+	put_attr(b, ATTR_ADDRESS, &address, sizeof(address));
+	message_end(b);
+}
+
 static int add_routes(bool v6)
 {
 	struct batch b = {0};
 
+	put_own_address(&b);
 	put_route(&b, AF_INET);
 	if (v6)
 		put_route(&b, AF_INET6);
