@@ -1,4 +1,4 @@
-# Bash completion for cove: verbs, their flags, names of boxes, images and workspaces, exec ids.
+# Bash completion for cove: verbs, their flags, names of boxes, images, workspaces and secrets, ids.
 # Flags come from `cove help VERB`, so this file never falls behind the program.
 
 _cove_flags()
@@ -58,7 +58,15 @@ _cove()
 		;;
 	--log-file | --mount) mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
 	--persistence) _cove_words 'workspace box'; return ;;
-	--net) _cove_words none; return ;;
+	--net)
+		_cove_words 'closed balanced open'
+		mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "$cur")
+		return
+		;;
+	--for | --since) _cove_words '10m 1h 1d'; return ;;
+	--before) _cove_words '7d 30d 90d'; return ;;
+	--address) _cove_words '127.0.0.1 ::1'; return ;;
+	--file) mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
 	--expire) _cove_words 'stop remove'; return ;;
 	--storage) _cove_words 'plain loop tmpfs'; return ;;
 	--mem) _cove_words '256M 512M 1G 2G 4G none'; return ;;
@@ -74,7 +82,7 @@ _cove()
 	fi
 	case $verb in
 	inspect | stats | pause | resume | stop | start | rm) _cove_words "$(cove ls -q 2>/dev/null)" ;;
-	exec | sh | shell | ps | logs)
+	exec | sh | shell | ps | logs | allow | deny | asks | port)
 		[[ -z $(_cove_arg 0) ]] && _cove_words "$(cove ls -q 2>/dev/null)"
 		;;
 	attach | kill)
@@ -89,6 +97,50 @@ _cove()
 		_cove_words "$(cove ls -q 2>/dev/null | sed 's/$/:/')"
 		mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "$cur")
 		compopt -o nospace -o filenames 2>/dev/null
+		;;
+	answer)
+		case $(_cove_arg 0) in
+		'') _cove_words "$(cove ls -q 2>/dev/null)" ;;
+		*)
+			if [[ -z $(_cove_arg 1) ]]; then
+				_cove_words "$(cove asks --json "$(_cove_arg 0)" 2>/dev/null | sed -n 's/.*"id":\([0-9]*\).*/\1/p')"
+			else
+				_cove_words 'allow deny'
+			fi
+			;;
+		esac
+		;;
+	policy)
+		case $(_cove_arg 0) in
+		'') _cove_words 'check show apply set-default' ;;
+		show) _cove_words "closed balanced open $(cove ls -q 2>/dev/null)" ;;
+		apply)
+			if [[ -z $(_cove_arg 1) ]]; then
+				_cove_words "$(cove ls -q 2>/dev/null)"
+			else
+				_cove_words 'closed balanced open'
+				mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "$cur")
+			fi
+			;;
+		check) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
+		set-default)
+			_cove_words 'closed balanced open'
+			mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "$cur")
+			;;
+		esac
+		;;
+	secret)
+		case $(_cove_arg 0) in
+		'') _cove_words 'set ls rm' ;;
+		set | rm) _cove_words "$(cove secret ls -q 2>/dev/null)" ;;
+		esac
+		;;
+	audit)
+		case $(_cove_arg 0) in
+		'') _cove_words "verify rm keep $(cove ls -q 2>/dev/null)" ;;
+		verify | rm) _cove_words "$(cove ls -q 2>/dev/null)" ;;
+		keep) _cove_words '30d 90d 365d forever' ;;
+		esac
 		;;
 	workspace)
 		case $(_cove_arg 0) in

@@ -9,7 +9,8 @@ import pytest
 from conftest import PREFIX, needs_base, wait_until
 
 VERBS = ["run", "create", "open", "close", "exec", "sh", "shell", "ls", "inspect", "logs", "cp", "ps", "kill", "stop",
-         "start", "rm", "stats", "pause", "resume", "workspace", "image", "doctor", "version", "attach"]
+         "start", "rm", "stats", "pause", "resume", "workspace", "image", "doctor", "version", "attach",
+         "policy", "allow", "deny", "asks", "answer", "secret", "audit", "port"]
 
 
 def test_help_has_a_line_for_each_verb(cove):
@@ -211,6 +212,17 @@ def test_completion_skips_values_of_flags(cove, box):
     assert box in complete(cove, "cove", "exec", "-u", "root", "''")
     assert box in complete(cove, "cove", "logs", "--exec", "1", "''")
     assert "host" not in complete(cove, "cove", "image", "rm", "''")
+
+
+def test_completion_of_the_network(cove, box):
+    assert set(complete(cove, "cove", "policy", "''")) == {"check", "show", "apply", "set-default"}
+    assert {"closed", "balanced", "open", box} <= set(complete(cove, "cove", "policy", "show", "''"))
+    assert complete(cove, "cove", "run", "--net", "bal") == ["balanced"]
+    for verb in ("allow", "deny", "asks", "answer", "port", "audit"):
+        assert box in complete(cove, "cove", verb, "''"), verb
+    assert complete(cove, "cove", "answer", box, "1", "''") == ["allow", "deny"]
+    assert set(complete(cove, "cove", "secret", "''")) == {"set", "ls", "rm"}
+    assert complete(cove, "cove", "audit", "keep", "f") == ["forever"]
 
 
 def test_manual_page(cove):
