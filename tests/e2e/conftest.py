@@ -248,3 +248,27 @@ def kill(pid, sig=signal.SIGKILL):
 needs_base = pytest.mark.skipif(not TAR, reason="no base image: the Debian mirror was not reached")
 needs_root = pytest.mark.skipif(not IS_ROOT, reason="needs root")
 not_root = pytest.mark.skipif(IS_ROOT, reason="is about ordinary users")
+
+
+# ---- the door ----
+
+@pytest.fixture(scope="session")
+def rig():
+    """Servers, names and an authority on loopback."""
+    from door_rig import DoorRig
+    made = DoorRig()
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="session")
+def session_door(session_cove, rig):
+    from door_kit import Door
+    return Door(session_cove, rig)
+
+
+@pytest.fixture
+def door(session_door):
+    """cove with doors that trust the rig. Boxes a test makes are searched for secrets and removed after it."""
+    yield session_door
+    session_door.forget()

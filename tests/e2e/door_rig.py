@@ -16,6 +16,7 @@ find_decoys() looks for the decoys of this run in places where they must never b
 """
 import asyncio
 import base64
+import errno
 import hashlib
 import io
 import json
@@ -174,8 +175,9 @@ class DoorRig:
         """A server that is there when its port answers."""
         log = open(self.dir / f"{pathlib.Path(argv[0]).name}.log", "ab")
         kw.setdefault("env", {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "HOME": str(self.dir)})
-        process = subprocess.Popen(list(map(str, argv)), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                   start_new_session=True, **kw)
+        # It does not outlive a test that is killed.
+        process = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", *map(str, argv)], stdin=subprocess.DEVNULL,
+                                   stdout=log, stderr=log, start_new_session=True, **kw)
         log.close()
         self.processes.append(process)
         end = time.monotonic() + START
@@ -199,8 +201,10 @@ class DoorRig:
     def redis(self):
         """The port of a redis server."""
         def make():
-            port = free_port()
-            self.spawn([program("redis-server", "redis-server"), "--port", port, "--bind", LOOPBACK, "--save", "",
+            port, server = free_port(), self.dir / "redis-server"
+            # One binary with several names, of which redis-tools has this: no service comes with it.
+            server.symlink_to(program("redis-check-rdb", "redis-tools"))
+            self.spawn([server, "--port", port, "--bind", LOOPBACK, "--save", "",
                         "--appendonly", "no", "--dir", self.dir, "--daemonize", "no"], port)
             return port
         return self.once("redis", make)
@@ -403,13 +407,32 @@ def npm_registry(base):
 
 # ---- where decoys must not be ----
 
+def data_of(f):
+    """The pieces of an open file that hold data: a box's disk is a large file that is mostly holes."""
+    at, size = 0, os.fstat(f.fileno()).st_size
+    while at < size:
+        try:
+            at = os.lseek(f.fileno(), at, os.SEEK_DATA)
+            end = os.lseek(f.fileno(), at, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return  # the rest is a hole
+            raise
+        os.lseek(f.fileno(), at, os.SEEK_SET)
+        while at < end and (data := f.read(min(1 << 22, end - at))):
+            at += len(data)
+            yield data
+    while size == 0 and (data := f.read(1 << 22)):  # a file of /proc has no size
+        yield data
+
+
 def in_file(path, needles):
-    """Which of the needles the file has; pieces overlap, so none is missed at a border."""
+    """Has the file one of the needles? Pieces overlap, so none is missed at a border."""
     overlap = max(map(len, needles)) - 1
+    tail = b""
     try:
         with open(path, "rb", buffering=0) as f:
-            tail = b""
-            while data := f.read(1 << 22):
+            for data in data_of(f):
                 data = tail + data
                 if any(n in data for n in needles):
                     return True

@@ -60,6 +60,8 @@ class Service:
                 with self.lock:
                     self.open.add(conn)
             self.serve(conn)
+            if self.tls:
+                conn.unwrap()  # so that the end is one, and not a cut
         except (OSError, ssl.SSLError, EOFError, ValueError):
             pass  # the client went, which is its right; a test looks at what the client got
         finally:
