@@ -47,11 +47,14 @@ struct process {
 	uint8_t *in; /* CLERK_PACKET_MAX */
 };
 
-/* A command that provides a secret. */
+/* A command that provides a secret. Who asks while it runs waits for it as well, so that a box with
+ * many requests at once does not start as many processes. */
 struct command {
 	struct process *p;
 	struct command *next;
-	uint32_t id;
+	uint32_t *ids; /* owned: who waits */
+	size_t id_count;
+	char *line; /* owned */
 	char name[SECRET_NAME_MAX + 1];
 	struct ev_child child;
 	struct ev_io out; /* fd owned */
@@ -216,6 +219,8 @@ static void command_free(struct command *c)
 	if (c->value)
 		explicit_bzero(c->value, DOOR_SECRET_MAX + 1);
 	free(c->value);
+	free(c->line);
+	free(c->ids);
 	free(c);
 }
 
@@ -237,11 +242,13 @@ static void command_done(struct command *c)
 			n > DOOR_SECRET_MAX ? "too much" : "nothing");
 	else {
 		n -= c->value[n - 1] == '\n';
-		give_value(c->p, c->id, c->value, n);
+		for (size_t i = 0; i < c->id_count; i++)
+			give_value(c->p, c->ids[i], c->value, n);
 		command_free(c);
 		return;
 	}
-	refuse(c->p, c->id, CLERK_SECRET, &e);
+	for (size_t i = 0; i < c->id_count; i++)
+		refuse(c->p, c->ids[i], CLERK_SECRET, &e);
 	command_free(c);
 }
 
@@ -323,36 +330,66 @@ static int start_command(struct command *c, const char *line)
 	return ev_child_add(c->p->ev, &c->child, c->child.pid, -1);
 }
 
-static void provide_by_command(struct process *p, uint32_t id, const char *name, const char *line)
+static int command_await(struct command *c, uint32_t id)
 {
-	struct command *c = calloc(1, sizeof(*c));
-	struct err e;
-	int r;
+	uint32_t *ids = reallocarray(c->ids, c->id_count + 1, sizeof(*ids));
 
-	if (!c) {
-		err_errno(&e, ENOMEM, "run the command of secret '%s'", name);
-		refuse(p, id, CLERK_SECRET, &e);
-		return;
-	}
+	if (!ids)
+		return -ENOMEM;
+	c->ids = ids;
+	c->ids[c->id_count++] = id;
+	return 0;
+}
+
+/* One that runs already, or a new one that does not run yet. */
+static struct command *command_find(struct process *p, const char *name, const char *line)
+{
+	struct command *c = p->commands;
+
+	while (c && (strcmp(c->name, name) != 0 || strcmp(c->line, line) != 0))
+		c = c->next;
+	if (c)
+		return c;
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return NULL;
 	*c = (struct command){.p = p,
 			      .next = p->commands,
-			      .id = id,
+			      .line = strdup(line),
 			      .ended = true, /* until it was started */
 			      .child.on_exit = on_child,
 			      .out = {.fd = -1, .on_event = on_output},
 			      .timer.on_timer = on_late};
+	if (!c->line) {
+		free(c);
+		return NULL;
+	}
 	snprintf(c->name, sizeof(c->name), "%s", name);
 	p->commands = c;
-	r = start_command(c, line);
+	return c;
+}
+
+static void provide_by_command(struct process *p, uint32_t id, const char *name, const char *line)
+{
+	struct command *c = command_find(p, name, line);
+	bool runs = c && c->value;
+	int r = c ? command_await(c, id) : -ENOMEM;
+	struct err e;
+
+	if (r == 0 && runs)
+		return;
+	if (r == 0)
+		r = start_command(c, line);
 	if (r == 0)
 		r = ev_io_add(p->ev, &c->out, EPOLLIN);
-	if (r < 0) {
-		err_errno(&e, -r, "run the command of secret '%s'", name);
-		refuse(p, id, CLERK_SECRET, &e);
-		command_free(c);
+	if (r == 0) {
+		ev_timer_set(p->ev, &c->timer, CLERK_COMMAND_MS);
 		return;
 	}
-	ev_timer_set(p->ev, &c->timer, CLERK_COMMAND_MS);
+	err_errno(&e, -r, "run the command of secret '%s'", name);
+	refuse(p, id, CLERK_SECRET, &e);
+	if (c && !runs)
+		command_free(c);
 }
 
 static void provide_from_file(struct process *p, uint32_t id, const char *name, const char *path)

@@ -192,8 +192,7 @@ void web_send_request(struct web *w)
 
 	/* One that closed meanwhile, or that was dialled under another rule's terms, is not used.
 	 * */
-	if (w->up.channel &&
-	    (w->up.ended || buf_len(&w->up.in) > 0 || id || w->up_private != private))
+	if (w->up.channel && (id || w->up_private != private || !web_is_up_quiet(w)))
 		web_drop_up(w, false);
 	if (write_request(w, &e) < 0) {
 		web_fail(w, &e);
@@ -521,7 +520,8 @@ static bool is_still_right(const struct web *w)
 
 bool web_judge_again(struct web *w)
 {
-	bool was_once = w->verdict.rule && w->verdict.rule->once, is_allowed;
+	bool was_once = w->config.door->keeps_once && w->verdict.rule && w->verdict.rule->once;
+	bool is_allowed;
 
 	if (w->state == WEB_OVER)
 		return true;

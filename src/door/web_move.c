@@ -135,6 +135,13 @@ int web_read(struct web *w)
 	return moved;
 }
 
+bool web_is_up_quiet(struct web *w)
+{
+	if (buf_len(&w->up.in) == 0 && !w->up.ended)
+		(void)read_side(w, &w->up);
+	return buf_len(&w->up.in) == 0 && !w->up.ended;
+}
+
 /* As much as the side takes. One that takes no more is deaf from then on, and what was meant for it
  * goes nowhere. */
 static size_t write_some(struct web *w, struct web_side *s, const void *p, size_t n)

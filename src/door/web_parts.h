@@ -79,6 +79,8 @@ struct web {
 /* web_move.c: reads, moves and writes what can be. 1: something moved; 0: not; negative: broken, *e
  * says which side and why. */
 int web_read(struct web *w);
+/* The upstream that was kept is still there, and has said nothing that nobody asked for. */
+bool web_is_up_quiet(struct web *w);
 int web_move_request(struct web *w, struct err *e);
 int web_move_response(struct web *w, struct err *e);
 int web_move_frames(struct web *w, struct err *e);

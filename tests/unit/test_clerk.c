@@ -283,6 +283,37 @@ TEST(a_slow_command_holds_nobody_up)
 	tear_down();
 }
 
+/* However many ask at once, one process gives the value to all of them. */
+TEST(one_command_for_all_who_wait)
+{
+	struct wish many[40];
+	char line[320], text[64] = "";
+
+	set_up();
+	CHECK_EQ(mkfifoat(st.home_fd, "go", 0600), 0);
+	snprintf(line, sizeof(line), "echo x >> '%s/runs'; cat '%s/go'", home_path, home_path);
+	set("NAMED", SECRET_COMMAND, line);
+	for (unsigned i = 0; i < 40; i++) {
+		wish_init(&many[i]);
+		clerk_ask_secret(clerk, &many[i].call, "NAMED");
+	}
+	autoclose int fd = openat(st.home_fd, "go", O_WRONLY | O_CLOEXEC);
+	struct wish row;
+	wish_init(&row);
+	clerk_record(clerk, &row.call, &(struct audit_row){.kind = "connect"});
+	waiting = 1;
+	CHECK_EQ(ev_run(ev), 0); /* all were heard */
+	CHECK_EQ(write(fd, "late", 4), 4);
+	fd_close(&fd);
+	waiting = 40;
+	CHECK_EQ(ev_run(ev), 0);
+	for (unsigned i = 0; i < 40; i++)
+		CHECK(is_value(&many[i], "late"));
+	autoclose int runs = openat(st.home_fd, "runs", O_RDONLY | O_CLOEXEC);
+	CHECK_EQ(read(runs, text, sizeof(text)), 2);
+	tear_down();
+}
+
 TEST(rows_are_there_when_they_are_answered)
 {
 	struct wish w[100];

@@ -1,0 +1,187 @@
+/* What a rule injects, by itself: with the clerk's double of web_rig.h. */
+#include "web_rig.h"
+
+#include "door/inject.h"
+
+TAP_MAIN
+
+static struct injection *it;
+static int result;
+static unsigned answers;
+static struct err why;
+
+static void on_done(void *arg, int r, struct err *e)
+{
+	answers++;
+	result = r;
+	if (r < 0)
+		why = *e;
+}
+
+static struct rule *rule_of(const char *method)
+{
+	struct request r = {.method = method, .path = "/a"};
+	struct verdict v;
+	struct host h;
+
+	CHECK_EQ(host_parse(&h, "up.test"), 0);
+	policy_judge_request(wr.door.policy, &h, 443, &r, 1, &v);
+	CHECK(v.rule);
+	return v.rule;
+}
+
+static void start(const char *inject)
+{
+	char text[1024];
+
+	answers = 0;
+	snprintf(text, sizeof(text), "version: 1\nrules:\n  - name: cred\n    allow: up.test\n%s",
+		 inject);
+	wr_open(text, NULL);
+	CHECK_EQ(injection_start(&it, wr.door.clerk, rule_of("GET"), on_done, NULL), 0);
+	CHECK_EQ(answers, 0);
+	wr_settle();
+}
+
+static void end(void)
+{
+	injection_free(it);
+	wr_close();
+}
+
+static void request(struct http_head *h, const char *text)
+{
+	size_t used;
+
+	*h = (struct http_head){0};
+	CHECK_EQ(http_request_parse(h, text, strlen(text), &used, NULL), 1);
+}
+
+static const char *written(const struct http_head *h)
+{
+	static struct buf out;
+
+	buf_done(&out);
+	buf_init(&out, 1 << 20);
+	CHECK_EQ(http_head_write(h, &out), 0);
+	return buf_cstr(&out);
+}
+
+TEST(several_secrets)
+{
+	struct http_head h;
+
+	wr.secrets[0] = (struct wr_secret){"A", "one", 0};
+	wr.secrets[1] = (struct wr_secret){"B", "two", 0};
+	start("    inject: {headers: {X-A: \"{{ secret.A }}-{{secret.B}}-{{ secret.A }}\", "
+	      "X-Plain: here}, query: {k: \"{{ secret.B }}\"}}\n");
+	CHECK(answers == 1 && result == 0);
+	CHECK_STR(injection_names(it), "A,B");
+	CHECK(!injection_identity(it));
+	request(&h,
+		"GET /p HTTP/1.1\r\nHost: h\r\nx-a: mine\r\nX_A: mine\r\nX-Plain: mine\r\n\r\n");
+	CHECK_EQ(injection_apply(it, &h, NULL), 0);
+	CHECK_STR(written(&h), "GET /p?k=two HTTP/1.1\r\nHost: h\r\nX-A: one-two-one\r\n"
+			       "X-Plain: here\r\nAccept-Encoding: identity\r\n\r\n");
+	http_head_done(&h);
+	end();
+}
+
+/* Nothing secret in it: nothing is searched for, and nothing narrowed. */
+TEST(without_a_secret)
+{
+	struct http_head h;
+
+	start("    inject: {headers: {X-Team: blue}}\n");
+	CHECK(answers == 1 && result == 0);
+	request(&h,
+		"GET / HTTP/1.1\r\nHost: h\r\nAccept-Encoding: gzip\r\nRange: bytes=1-\r\n\r\n");
+	CHECK_EQ(injection_apply(it, &h, NULL), 0);
+	CHECK_STR(written(&h), "GET / HTTP/1.1\r\nHost: h\r\nAccept-Encoding: gzip\r\n"
+			       "Range: bytes=1-\r\nX-Team: blue\r\n\r\n");
+	http_head_done(&h);
+	end();
+}
+
+TEST(missing)
+{
+	wr.secrets[0] = (struct wr_secret){"A", "one", 0};
+	start("    inject: {headers: {X-A: \"{{ secret.A }}\", X-B: \"{{ secret.B }}\"}}\n");
+	CHECK(answers == 1 && result < 0);
+	CHECK(strstr(why.msg, "rule 'cred'") && !strstr(why.msg, "one"));
+	end();
+}
+
+TEST(freed_under_way)
+{
+	struct wr_secret a = {"A", "one", 0};
+
+	wr.secrets[0] = a;
+	wr.hold_secrets = true;
+	start("    inject: {headers: {X-A: \"{{ secret.A }}\"}}\n");
+	CHECK_EQ(answers, 0);
+	end();
+	CHECK_EQ(answers, 0);
+	/* And before the loop turned. */
+	answers = 0;
+	wr_open("version: 1\nrules:\n  - name: cred\n    allow: up.test\n"
+		"    inject: {headers: {X-A: b}}\n",
+		NULL);
+	CHECK_EQ(injection_start(&it, wr.door.clerk, rule_of("GET"), on_done, NULL), 0);
+	injection_free(it);
+	it = NULL;
+	wr_settle();
+	CHECK_EQ(answers, 0);
+	end();
+}
+
+TEST(trailers_lose_the_same_fields)
+{
+	struct http_head h;
+
+	wr.secrets[0] = (struct wr_secret){"A", "one", 0};
+	start("    inject: {headers: {X-A: \"{{ secret.A }}\"}}\n");
+	request(&h, "GET / HTTP/1.1\r\nHost: h\r\nX-a: 1\r\nx_A: 2\r\nX-B: 3\r\n\r\n");
+	injection_strip(it, &h);
+	CHECK_STR(written(&h), "GET / HTTP/1.1\r\nHost: h\r\nX-B: 3\r\n\r\n");
+	http_head_done(&h);
+	end();
+}
+
+TEST(is_of_its_rule)
+{
+	wr.secrets[0] = (struct wr_secret){"A", "one", 0};
+	start("    inject: {headers: {X-A: \"{{ secret.A }}\"}}\n    methods: [GET]\n"
+	      "  - name: other\n    allow: up.test\n    methods: [PUT]\n"
+	      "    inject: {headers: {X-B: \"{{ secret.A }}\"}}\n"
+	      "  - name: none\n    allow: up.test\n    methods: [POST]\n");
+	CHECK(injection_is_of(it, rule_of("GET")));
+	CHECK(!injection_is_of(it, rule_of("PUT")));
+	CHECK(!injection_is_of(it, rule_of("POST")));
+	end();
+}
+
+/* The largest there may be, in all its forms. */
+TEST(a_large_secret)
+{
+	size_t n = 64 << 10, safe;
+	char *value = malloc(n + 1);
+	uint8_t *text = malloc(2 * n);
+
+	CHECK(value && text);
+	memset(value, '"', n);
+	value[n] = 0;
+	wr.secrets[0] = (struct wr_secret){"A", value, 0};
+	start("    inject: {headers: {X-A: \"{{ secret.A }}\"}}\n");
+	CHECK(answers == 1 && result == 0);
+	memset(text, '"', 2 * n);
+	injection_redact(it, text, n - 1, true, &safe);
+	CHECK_EQ(safe, 0);
+	injection_redact(it, text, n - 1, false, &safe);
+	CHECK(safe == n - 1 && text[0] == '"');
+	injection_redact(it, text, n, false, &safe);
+	CHECK(safe == n && text[0] == '*' && text[n - 1] == '*');
+	free(value);
+	free(text);
+	end();
+}
