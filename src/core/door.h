@@ -27,6 +27,8 @@ int network_choose(struct cove *cove, struct core_spec *s, const struct cove_box
 		   struct err *e);
 /* Into the directory of a box just made. */
 int network_write(struct cove *cove, const struct core_spec *s, int box_fd, struct err *e);
+/* Before a box is started again: is its policy still good? A secret that it names may be gone. */
+int network_check(struct cove *cove, const char *name, int box_fd, struct err *e);
 /* ERR_CONFLICT and the remedy where a box has not the network that was asked for. */
 int network_agrees(struct cove *cove, const struct spec *have, const struct cove_box_options *o,
 		   struct err *e);

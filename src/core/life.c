@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "core/door.h"
 #include "keeper/config.h"
 
 #include <errno.h>
@@ -192,6 +193,8 @@ static int start_from_record(struct cove *cove, const char *name, int claim_fd, 
 	r = spawn_find_programs(cove, e);
 	if (r == 0)
 		r = life_image(cove, record.spec.image, &image, e);
+	if (r == 0)
+		r = network_check(cove, name, claim, e);
 	if (r == 0)
 		r = life_spawn(cove, &record.spec, &image, take_fd(claim), ret, e);
 	record_done(&record);

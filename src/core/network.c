@@ -14,9 +14,11 @@
 #include "store/net.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static bool has_items(const char *const *list)
 {
@@ -98,6 +100,21 @@ int network_write(struct cove *cove, const struct core_spec *s, int box_fd, stru
 }
 
 /* ---- a box that is there already ---- */
+
+int network_check(struct cove *cove, const char *name, int box_fd, struct err *e)
+{
+	struct net_choice choice;
+	char path[BOX_PATH_MAX];
+	int r;
+
+	if (faccessat(box_fd, NET_POLICY_FILE, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : err_errno(e, errno, "find the policy of '%s'", name);
+	snprintf(path, sizeof(path), "%s/boxes/%s/" NET_POLICY_FILE, cove->state.home, name);
+	r = net_choose(cove, path, &choice, e);
+	if (r == 0)
+		net_choice_done(&choice);
+	return r;
+}
 
 /* Is what it has the policy that was asked for? Negative errno. */
 static int is_policy(struct cove *cove, const struct spec *have, int box_fd, const char *net,

@@ -422,6 +422,11 @@ def test_a_secret_is_used_and_not_seen(secrets, tmp_path, upstream):
     # Without it the policy is not good any more.
     cove("secret", "rm", "TOKEN").ok()
     hidden(cove("policy", "apply", box, policy(tmp_path, here(upstream, more=more)))).failed("TOKEN", "here")
+    cove("stop", box).ok()
+    hidden(cove("start", box)).failed("TOKEN", "here")
+    hidden(cove("secret", "set", "TOKEN", input=DECOY.encode())).ok()
+    cove("start", box).ok()
+    assert fetch(cove, box, upstream) == "200"
 
 
 # ---- audit ----
