@@ -279,13 +279,16 @@ static int take_cut(void *arg, const char *text)
 }
 
 /* Tells a running box's door to read its files again. One that does not run has nothing to read. */
-static int reload(struct cove *cove, const char *box, const char *what, const char *by,
+static int reload(struct cove *cove, const char *box, const char *const *words, const char *by,
 		  uint64_t *ret_cut, struct err *e)
 {
-	const char *words[] = {"reload", what, NULL};
 	int r = tell(cove, box, words, by, take_cut, ret_cut, e);
 
-	return r == -ENOENT || r == -ECONNREFUSED || r == -ENOTCONN ? 0 : r;
+	if (r == -ENOENT || r == -ECONNREFUSED || r == -ENOTCONN)
+		return 0;
+	if (r < 0)
+		err_prefix(e, "it is kept, and holds from the door's next start on");
+	return r;
 }
 
 /* A box that may have a network, as its directory. */
@@ -382,6 +385,7 @@ int cove_policy_text(struct cove *cove, const char *box, const char *preset, cha
 static int apply(struct cove *cove, const char *box, const char *net, uint64_t *ret_cut,
 		 struct err *e)
 {
+	static const char *const words[] = {"reload", "policy", NULL};
 	struct net_choice choice;
 	autoclose int fd = -1;
 	int r = open_networked(cove, box, &fd, e);
@@ -402,7 +406,7 @@ static int apply(struct cove *cove, const char *box, const char *net, uint64_t *
 	if (r == 0)
 		r = net_grants_clear(fd, e);
 	net_choice_done(&choice);
-	return r < 0 ? r : reload(cove, box, "policy", "cove policy apply", ret_cut, e);
+	return r < 0 ? r : reload(cove, box, words, "cove policy apply", ret_cut, e);
 }
 
 int cove_policy_apply(struct cove *cove, const char *box, const char *net, uint64_t *ret_cut,
@@ -436,7 +440,13 @@ int cove_policy_set_default(struct cove *cove, const char *net, struct cove_erro
 static int grant(struct cove *cove, const char *box, const struct cove_grant *g, uint64_t *ret_cut,
 		 struct err *e)
 {
-	const char *words[] = {"once", g->allow ? "allow" : "deny", g->pattern, NULL};
+	char time[24];
+	const char *words[] = {g->once ? "once" : "reload",
+			       g->allow ? "allow" : "deny",
+			       g->pattern,
+			       g->for_ms ? "for" : NULL,
+			       time,
+			       NULL};
 	uint64_t now = clock_wall_ms();
 	autoclose int fd = -1;
 	int r = open_networked(cove, box, &fd, e);
@@ -445,10 +455,13 @@ static int grant(struct cove *cove, const char *box, const struct cove_grant *g,
 		r = net_check_pattern(cove, g->allow, g->pattern, e);
 	if (r < 0)
 		return r;
-	if (g->once)
+	snprintf(time, sizeof(time), "%" PRIu64, g->for_ms);
+	if (g->once) {
+		words[3] = NULL;
 		return tell(cove, box, words, g->by, take_cut, ret_cut, e);
+	}
 	r = net_grant_add(fd, g->allow, g->pattern, g->for_ms ? now + g->for_ms : 0, now, e);
-	return r < 0 ? r : reload(cove, box, g->pattern, g->by, ret_cut, e);
+	return r < 0 ? r : reload(cove, box, words, g->by, ret_cut, e);
 }
 
 int cove_grant(struct cove *cove, const char *box, const struct cove_grant *given,

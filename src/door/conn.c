@@ -229,6 +229,7 @@ static void allowed(struct conn *c)
 		return;
 	}
 	c->state = CONN_RECORD;
+	c->was_once = c->verdict.rule && c->verdict.rule->once;
 	row.reason = c->was_asked ? "a person allowed it" : NULL;
 	clerk_record(c->door->clerk, &c->call, &row);
 }
@@ -507,6 +508,9 @@ static bool is_still_allowed(struct conn *c, const struct verdict *v)
 {
 	bool is_private = v->rule && v->rule->private;
 
+	/* What let it in is used up, and nothing speaks against it. */
+	if (c->was_once && c->door->keeps_once && !v->rule)
+		return true;
 	if (v->action == ACTION_DENY || (v->action == ACTION_ASK && !c->was_asked) || v->inspect)
 		return false;
 	/* It was dialled, or is being dialled, at an address that the new rule does not give. */

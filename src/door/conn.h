@@ -31,6 +31,7 @@ struct conn {
 	bool is_answered; /* HTTP: the 200 was sent, so no other answer can be */
 	bool has_ok;	  /* the box was told that bytes may flow */
 	bool was_asked;	  /* a person allowed it */
+	bool was_once;	  /* a grant let in this one, and no other */
 	bool is_tls;	  /* the box spoke TLS, and it is looked into */
 	bool for_web;	  /* the upstream that is dialled is web's */
 	struct verdict verdict;

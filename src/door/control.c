@@ -10,14 +10,16 @@
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/lines.h"
+#include "base/sha256.h"
 #include "base/str.h"
 #include "wire/msg.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORDS_MAX = 8, STATUS_MAX = 4096 };
+enum { WORDS_MAX = 8, STATUS_MAX = 4096, REASON_MAX = 120, BY_MAX = 64 };
 
 /* ---- reading the policy ---- */
 
@@ -27,17 +29,28 @@ struct reload {
 	struct clerk_call policy, grants;
 	unsigned left;
 	struct err error;
+	/* What is recorded about it; see struct policy_change. */
+	char by[BY_MAX], verdict[8], pattern[DNS_NAME_MAX + 9];
+	uint64_t for_ms;
 	void (*on_done)(struct door *d, void *arg, struct err *e);
 	void *arg;
 };
 
-static int parse_grants(struct policy *p, char *text, size_t len, struct err *e)
+static bool is_grant(const struct reload *l)
 {
+	return l->verdict[0];
+}
+
+/* The new one is the last of all; those for once are older than it, and it may stand against one of
+ * them. */
+static int parse_grants(struct reload *l, struct policy *p, struct err *e)
+{
+	bool carries = is_grant(l);
 	const char *key, *value;
 	struct lines lines;
 	int r;
 
-	lines_init(&lines, text, len);
+	lines_init(&lines, l->grants.text, l->grants.len);
 	while ((r = lines_next(&lines, &key, &value)) > 0) {
 		bool is_allow = strcmp(key, "allow") == 0;
 		char until[24];
@@ -51,26 +64,65 @@ static int parse_grants(struct policy *p, char *text, size_t len, struct err *e)
 		until[space - value] = 0;
 		if (!str_parse_u64(until, UINT64_MAX, &until_ms))
 			return err_set(e, ERR_INVALID, EBADMSG, "the live grants are damaged");
+		if (carries && strcmp(space + 1, l->pattern) == 0) {
+			carries = false;
+			r = policy_carry_once(p, l->door->policy, e);
+			if (r < 0)
+				return r;
+		}
 		r = policy_grant(p, is_allow ? ACTION_ALLOW : ACTION_DENY, space + 1, until_ms,
 				 false, e);
 		if (r < 0)
 			return r;
 	}
-	return r < 0 ? err_set(e, ERR_INVALID, EBADMSG, "the live grants are damaged") : 0;
+	if (r < 0)
+		return err_set(e, ERR_INVALID, EBADMSG, "the live grants are damaged");
+	return carries ? policy_carry_once(p, l->door->policy, e) : 0;
 }
 
-static void record_policy(struct door *d)
+static void record_policy(const struct reload *l)
 {
+	struct door *d = l->door;
 	bool is_closed = d->trouble.kind != ERR_NONE;
+	char reason[REASON_MAX] = "sha256:";
 	struct audit_row row = {
 		.time_ms = clock_wall_ms(),
 		.kind = "policy",
 		.verdict = is_closed ? "deny" : "allow",
 		.rule = d->config.policy,
-		.reason = is_closed ? d->trouble.msg : NULL,
+		.reason = is_closed ? d->trouble.msg : reason,
+		.by = l->by[0] ? l->by : NULL,
+	};
+
+	if (!is_closed)
+		sha256_hex(l->policy.text, l->policy.len, reason + strlen(reason));
+	clerk_record(d->clerk, NULL, &row);
+}
+
+static void record_grant(struct door *d, const char *verdict, const char *pattern,
+			 const char *reason, const char *by)
+{
+	struct audit_row row = {
+		.time_ms = clock_wall_ms(),
+		.kind = "grant",
+		.host = pattern,
+		.verdict = verdict,
+		.reason = reason,
+		.by = by,
 	};
 
 	clerk_record(d->clerk, NULL, &row);
+}
+
+static void record_change(const struct reload *l)
+{
+	char reason[REASON_MAX];
+
+	snprintf(reason, sizeof(reason), "for %llu s", (unsigned long long)(l->for_ms / 1000));
+	if (is_grant(l))
+		record_grant(l->door, l->verdict, l->pattern, l->for_ms ? reason : NULL, l->by);
+	if (!is_grant(l) || l->error.kind != ERR_NONE)
+		record_policy(l);
 }
 
 /* What holds from now on. Where one part cannot be read nothing is let through: without the grants
@@ -84,8 +136,7 @@ static void use_policy(struct reload *l)
 		policy_parse(&fresh, d->config.policy, l->policy.text, l->policy.len, &l->error);
 	else if (l->error.kind == ERR_NONE)
 		err_set(&l->error, ERR_INTERNAL, EIO, "there is no policy");
-	if (fresh && l->grants.text &&
-	    parse_grants(fresh, l->grants.text, l->grants.len, &l->error) < 0) {
+	if (fresh && l->grants.text && parse_grants(l, fresh, &l->error) < 0) {
 		policy_free(fresh);
 		fresh = NULL;
 	}
@@ -95,9 +146,11 @@ static void use_policy(struct reload *l)
 	d->policy = fresh;
 	resolver_use(d->resolver, &policy_limits(fresh)->resolver);
 	d->trouble = l->error;
+	d->keeps_once = is_grant(l) && l->error.kind == ERR_NONE;
 	d->cut = conns_judge_again(d);
+	d->keeps_once = true;
 	policy_free(old);
-	record_policy(d);
+	record_change(l);
 }
 
 static void reload_free(struct reload *l)
@@ -137,8 +190,8 @@ static void on_grants(struct clerk_call *call, int r, struct err *e)
 	took(container(call, struct reload, grants), r, e);
 }
 
-void door_reload(struct door *d, void (*on_done)(struct door *d, void *arg, struct err *e),
-		 void *arg)
+void door_reload(struct door *d, const struct policy_change *change,
+		 void (*on_done)(struct door *d, void *arg, struct err *e), void *arg)
 {
 	struct reload *l = calloc(1, sizeof(*l));
 	struct err e;
@@ -153,8 +206,12 @@ void door_reload(struct door *d, void (*on_done)(struct door *d, void *arg, stru
 			     .policy = {.on_answer = on_policy},
 			     .grants = {.on_answer = on_grants},
 			     .left = 2,
+			     .for_ms = change->for_ms,
 			     .on_done = on_done,
 			     .arg = arg};
+	str_copy(l->by, sizeof(l->by), change->by ? change->by : "");
+	str_copy(l->verdict, sizeof(l->verdict), change->verdict ? change->verdict : "");
+	str_copy(l->pattern, sizeof(l->pattern), change->pattern ? change->pattern : "");
 	d->reloads = l;
 	clerk_ask_policy(d->clerk, &l->policy);
 	clerk_ask_grants(d->clerk, &l->grants);
@@ -258,29 +315,33 @@ static void on_reloaded(struct door *d, void *arg, struct err *e)
 	free(l);
 }
 
+/* "allow" or "deny"; NULL if it is neither. */
+static const char *verdict_word(const struct control *c, size_t i)
+{
+	if (i >= c->count ||
+	    (strcmp(c->words[i], "allow") != 0 && strcmp(c->words[i], "deny") != 0))
+		return NULL;
+	return c->words[i];
+}
+
 static int verb_reload(const struct control *c, struct err *e)
 {
-	struct reloading *l = malloc(sizeof(*l));
+	struct policy_change change = {.by = c->by, .verdict = verdict_word(c, 1)};
+	bool has_for = c->count == 5 && strcmp(c->words[3], "for") == 0 &&
+		       str_parse_u64(c->words[4], UINT64_MAX, &change.for_ms);
+	struct reloading *l;
 
+	if (change.verdict ? c->count != 3 && !has_for
+			   : c->count > 2 || (c->count == 2 && strcmp(c->words[1], "policy") != 0))
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "reload [policy | allow|deny HOST[:PORT] [for MS]]");
+	change.pattern = change.verdict ? c->words[2] : NULL;
+	l = malloc(sizeof(*l));
 	if (!l)
 		return err_set(e, ERR_FULL, ENOMEM, "no memory");
 	l->id = c->id;
-	door_reload(c->door, on_reloaded, l);
+	door_reload(c->door, &change, on_reloaded, l);
 	return -EINPROGRESS;
-}
-
-static void record_grant(const struct control *c, const char *verdict)
-{
-	struct audit_row row = {
-		.time_ms = clock_wall_ms(),
-		.kind = "grant",
-		.host = c->words[2],
-		.verdict = verdict,
-		.reason = "once",
-		.by = c->by,
-	};
-
-	clerk_record(c->door->clerk, NULL, &row);
 }
 
 static int verb_once(const struct control *c, struct err *e)
@@ -289,15 +350,14 @@ static int verb_once(const struct control *c, struct err *e)
 	unsigned cut = 0;
 	int r;
 
-	if (c->count != 3 ||
-	    (strcmp(c->words[1], "allow") != 0 && strcmp(c->words[1], "deny") != 0))
+	if (c->count != 3 || !verdict_word(c, 1))
 		return err_set(e, ERR_INVALID, EINVAL, "once allow|deny HOST[:PORT]");
 	is_allow = c->words[1][0] == 'a';
 	r = policy_grant(c->door->policy, is_allow ? ACTION_ALLOW : ACTION_DENY, c->words[2], 0,
 			 true, e);
 	if (r < 0)
 		return r;
-	record_grant(c, c->words[1]);
+	record_grant(c->door, c->words[1], c->words[2], "once", c->by);
 	/* One more allow cuts nobody; and what was let through once would not be a second time. */
 	if (is_allow)
 		conns_judge_asked(c->door);

@@ -332,7 +332,7 @@ int door_run(void)
 		r = door_open(d, &e);
 	}
 	if (r == 0) {
-		door_reload(d, on_policy, NULL);
+		door_reload(d, &(struct policy_change){0}, on_policy, NULL);
 		r = ev_run(d->ev);
 	} else {
 		say_error(d, &e);

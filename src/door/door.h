@@ -36,6 +36,14 @@ struct ask;
 struct name_query;
 struct reload;
 
+/* Who changed what, for the record. */
+struct policy_change {
+	const char *by;	     /* NULL: nobody, the door begins */
+	const char *verdict; /* allow or deny: a grant was made; NULL: it is another policy */
+	const char *pattern;
+	uint64_t for_ms; /* 0: for ever */
+};
+
 struct door {
 	struct ev *ev;
 	struct door_config config;
@@ -54,6 +62,7 @@ struct door {
 	struct err trouble;	       /* why the policy is closed although another was meant */
 	unsigned cut;		       /* connections, by the last policy */
 	bool can_lock;		       /* memory for secrets */
+	bool keeps_once;	       /* judging again leaves alone what a grant let in once */
 	uint64_t next_ask;
 	uint64_t own_ms; /* when the host's own addresses were read last */
 	struct ev_signals signals;
@@ -87,7 +96,10 @@ void names_free(struct door *d);
 
 /* control.c: answers with SAY frames, then OK, or ERROR. Verbs:
  *	status                     one object: policy, connections, bytes, asks, locked memory
- *	reload                     reads policy and grants again; {"cut": N}
+ *	reload [policy | allow|deny HOST[:PORT] [for MS]]
+ *	                           reads policy and grants again, and records what changed; {"cut":
+ *	                           N}. Grants for once outlive others, but not another policy;
+ *	                           answers hold as long as they were to, where a rule still asks
  *	once allow|deny HOST[:PORT]  for one connection, not kept
  *	asks                       one object per held request
  *	answer ID allow|deny [for MS|once]
@@ -95,8 +107,8 @@ void names_free(struct door *d);
 void control_start(struct door *d, uint32_t id, const struct wire_door *m);
 /* Policy and grants from the clerk; what cannot be read becomes policy_closed, and is said in *e.
  * */
-void door_reload(struct door *d, void (*on_done)(struct door *d, void *arg, struct err *e),
-		 void *arg);
+void door_reload(struct door *d, const struct policy_change *change,
+		 void (*on_done)(struct door *d, void *arg, struct err *e), void *arg);
 void reloads_free(struct door *d);
 
 /* door.c: a whole life, with descriptors 3 and 4 as config.h says; the exit status. */

@@ -633,6 +633,9 @@ int policy_grant(struct policy *p, enum action action, const char *pattern, uint
 				.ask_timeout_ms = DOOR_ASK_MS,
 				.use = &g->use};
 	g->until_ms = until_ms;
+	g->aim = arena_strdup(&p->arena, pattern, strlen(pattern));
+	if (!g->aim)
+		return err_set(e, ERR_FULL, ENOMEM, "no memory");
 	r = grant_aim(p, g, pattern, e);
 	if (r < 0)
 		return r;
@@ -643,4 +646,19 @@ int policy_grant(struct policy *p, enum action action, const char *pattern, uint
 	g->older = p->grants;
 	p->grants = g;
 	return 0;
+}
+
+/* The older first, as they were made. */
+static int carry_once(struct policy *to, const struct entry *g, struct err *e)
+{
+	int r = g ? carry_once(to, g->older, e) : 0;
+
+	if (!g || r < 0 || !g->rule.once || g->use.spent)
+		return r;
+	return policy_grant(to, g->rule.action, g->aim, 0, true, e);
+}
+
+int policy_carry_once(struct policy *to, const struct policy *from, struct err *e)
+{
+	return carry_once(to, from->grants, e);
 }

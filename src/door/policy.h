@@ -142,3 +142,5 @@ bool rule_count(struct rule *r, uint64_t up, uint64_t down);
 uint64_t rule_room(const struct rule *r, bool is_up);
 /* Budgets go on where they were in a policy that replaces another: rules of the same name. */
 void policy_carry_over(struct policy *to, const struct policy *from);
+/* So do grants for once that were not used. */
+int policy_carry_once(struct policy *to, const struct policy *from, struct err *e);

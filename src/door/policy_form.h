@@ -40,6 +40,7 @@ struct entry {
 	struct texts methods, paths, queries;
 	struct rule_use use;
 	/* A grant's. */
+	const char *aim;   /* as it was given */
 	uint64_t until_ms; /* 0: for ever */
 	struct entry *older;
 };

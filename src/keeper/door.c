@@ -1,7 +1,7 @@
 /*
  * The keeper's side of the door; see door.h.
  *
- *	off ---init asks, or a client's `once`---> starting ---HELLO---> up
+ *	off ---init asks, or a client's change---> starting ---HELLO---> up
  *	 ^                                            |                   |
  *	 +--- no door, no HELLO in DOOR_START_MS -----+                   |
  *	 +--- its link ended, it broke a rule, it took nothing -----------+
@@ -677,6 +677,7 @@ void door_from_client(struct door_side *d, struct client *c, const struct wire_f
 {
 	const char *verb;
 	struct wire_door m;
+	bool is_change;
 	struct err e;
 
 	if (wire_door_decode(f, &m) < 0 || m.argv.count == 0) {
@@ -684,9 +685,10 @@ void door_from_client(struct door_side *d, struct client *c, const struct wire_f
 		return;
 	}
 	verb = m.argv.data;
-	if (d->state == DOOR_OFF && answer_here(d, c, f->id, verb))
+	is_change = strcmp(verb, "once") == 0 || (strcmp(verb, "reload") == 0 && m.argv.count > 1);
+	if (d->state == DOOR_OFF && !is_change && answer_here(d, c, f->id, verb))
 		return;
-	if (d->state == DOOR_OFF && strcmp(verb, "once") != 0)
+	if (d->state == DOOR_OFF && !is_change)
 		client_fail_with(c, f->id, ERR_NOT_FOUND, "nothing of box '%s' waits for an answer",
 				 c->k->name);
 	else if (ensure(d, &e) < 0)

@@ -38,8 +38,8 @@ bool door_side_free(struct door_side *d);
 bool door_from_init(struct door_side *d, const struct wire_frame *f);
 /* Init took all that was queued for it. */
 void door_init_drained(struct door_side *d);
-/* DOOR of a client. Without a running door: `reload`, `asks` and `status` are answered here; `once`
- * starts one. */
+/* DOOR of a client. Without a running door: a bare `reload`, `asks` and `status` are answered here;
+ * `once`, and a `reload` that says what changed, start one, which records it. */
 void door_from_client(struct door_side *d, struct client *c, const struct wire_frame *f);
 bool door_has_talk(const struct door_side *d, const struct client *c, uint32_t id);
 void door_client_gone(struct door_side *d, struct client *c);

@@ -378,7 +378,7 @@ void rig_reload(const char *policy)
 	bool done = false;
 
 	rig.policy = policy;
-	door_reload(&rig.door, reloaded, &done);
+	door_reload(&rig.door, &(struct policy_change){0}, reloaded, &done);
 	UNTIL(done);
 }
 

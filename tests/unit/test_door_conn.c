@@ -373,6 +373,103 @@ TEST(verbs_answer)
 	rig_close();
 }
 
+TEST(who_changed_what_is_recorded)
+{
+	unsigned port = upstream_start(UP_ECHO);
+
+	rig_open(with_port("allow: a.test", port));
+	CHECK_STR(rig_row("policy", "allow")->by, "");
+	CHECK(strncmp(rig_row("policy", "allow")->reason, "sha256:", 7) == 0);
+	box_verb("reload", "policy", NULL, NULL, NULL);
+	UNTIL(rig.verb_ok == 1);
+	CHECK_EQ(rig_rows("policy", "allow"), 2);
+	CHECK_STR(rig_row("policy", "allow")->by, "tester");
+	rig.grants = "allow 0 b.test\n";
+	box_verb("reload", "allow", "b.test", NULL, NULL);
+	UNTIL(rig.verb_ok == 2);
+	CHECK_STR(rig_row("grant", "allow")->host, "b.test");
+	CHECK_STR(rig_row("grant", "allow")->by, "tester");
+	CHECK_STR(rig_row("grant", "allow")->reason, "");
+	box_verb("reload", "deny", "c.test:25", "for", "60000");
+	UNTIL(rig.verb_ok == 3);
+	CHECK_STR(rig_row("grant", "deny")->host, "c.test:25");
+	CHECK_STR(rig_row("grant", "deny")->reason, "for 60 s");
+	CHECK_EQ(rig_rows("policy", "allow"), 2);
+	box_verb("reload", "maybe", NULL, NULL, NULL);
+	box_verb("reload", "allow", NULL, NULL, NULL);
+	box_verb("reload", "allow", "c.test", "for", "ever");
+	UNTIL(rig.verb_failed == 3);
+	/* What cannot be read is said as well as what was tried. */
+	rig.grants = "nonsense\n";
+	box_verb("reload", "allow", "d.test", NULL, NULL);
+	UNTIL(rig.verb_failed == 4);
+	CHECK_STR(rig_row("grant", "allow")->host, "d.test");
+	CHECK_STR(rig_row("policy", "deny")->by, "tester");
+	rig_close();
+}
+
+/* Live words outlive a reload: those for once, what they let in, and answers that hold. */
+TEST(what_was_said_live_survives_another_grant)
+{
+	unsigned port = upstream_start(UP_ECHO);
+	char pattern[64];
+
+	snprintf(pattern, sizeof(pattern), "127.0.0.1:%u", port);
+	rig_open(with_port("ask: up.test\n    private: true", port));
+	box_verb("once", "allow", pattern, NULL, NULL);
+	UNTIL(rig.verb_ok == 1);
+	box_connect(1, "127.0.0.1", port);
+	UNTIL(rig.ids[1].ok);
+	box_verb("once", "allow", pattern, NULL, NULL);
+	box_connect(2, "up.test", port);
+	UNTIL(rig_rows("ask", "ask") == 1 && rig.verb_ok == 2);
+	box_verb("answer", "1", "allow", "for", "600000");
+	UNTIL(rig.ids[2].ok);
+	rig.grants = "allow 0 b.test\nallow 99999999999999 c.test\n";
+	box_verb("reload", "allow", "b.test", NULL, NULL);
+	UNTIL(rig.verb_ok == 4);
+	CHECK_EQ(rig.door.cut, 0);
+	/* The second one for once is still there, and is one. */
+	box_connect(3, "127.0.0.1", port);
+	UNTIL(rig.ids[3].ok);
+	box_connect(4, "127.0.0.1", port);
+	UNTIL(rig.ids[4].failed);
+	box_connect(5, "up.test", port);
+	UNTIL(rig.ids[5].ok);
+	CHECK_EQ(rig_rows("ask", "ask"), 1);
+	/* Another policy ends what only those let in; the answer holds as long as a rule asks. */
+	rig.grants = NULL;
+	box_verb("once", "allow", pattern, NULL, NULL);
+	box_verb("reload", "policy", NULL, NULL, NULL);
+	UNTIL(rig.verb_ok == 6);
+	CHECK_EQ(rig.door.cut, 2);
+	box_connect(6, "127.0.0.1", port);
+	UNTIL(rig.ids[6].failed);
+	box_connect(7, "up.test", port);
+	UNTIL(rig.ids[7].ok);
+	CHECK_EQ(rig_rows("ask", "ask"), 1);
+	rig_close();
+}
+
+/* The later word holds, also against one for once that is carried over. */
+TEST(a_deny_stands_against_an_older_word_for_once)
+{
+	unsigned port = upstream_start(UP_ECHO);
+	char pattern[64], grants[128];
+
+	snprintf(pattern, sizeof(pattern), "127.0.0.1:%u", port);
+	rig_open(with_port("allow: a.test", port));
+	box_verb("once", "allow", pattern, NULL, NULL);
+	UNTIL(rig.verb_ok == 1);
+	snprintf(grants, sizeof(grants), "deny 0 %s\n", pattern);
+	rig.grants = grants;
+	box_verb("reload", "deny", pattern, NULL, NULL);
+	UNTIL(rig.verb_ok == 2);
+	box_connect(1, "127.0.0.1", port);
+	UNTIL(rig.ids[1].failed);
+	rig_close();
+}
+
 TEST(frames_that_break_the_protocol_end_the_door)
 {
 	unsigned port = upstream_start(UP_MUTE);

@@ -242,6 +242,16 @@ static void ask_door(struct peer *p, uint32_t id, const char *verb)
 	CHECK_EQ(wire_door_encode(&p->out, id, 0, &m), 0);
 }
 
+/* A change of the policy: a verb and what changed. */
+static void ask_change(struct peer *p, uint32_t id)
+{
+	static const char words[] = "reload\0policy";
+	struct wire_door m = {.argv = {.data = words, .bytes = sizeof(words), .count = 2},
+			      .by = "t"};
+
+	CHECK_EQ(wire_door_encode(&p->out, id, 0, &m), 0);
+}
+
 static struct wire_stats net_of(struct rig *r)
 {
 	struct wire_stats m = {0};
@@ -622,6 +632,27 @@ TEST(what_is_said_without_a_door)
 	door_end(&r, d, true);
 }
 
+TEST(a_change_is_for_a_door_to_record)
+{
+	struct wire_frame f;
+	struct wire_error m;
+	struct rig r;
+	struct door_side *d = door_begin(&r, "echo");
+
+	ask_change(&r.clients[0], 1);
+	CHECK_EQ(hear(&r, &r.clients[0], WIRE_SAY).id, 1);
+	CHECK_EQ(hear(&r, &r.clients[0], WIRE_OK).id, 1);
+	CHECK(door_is_running(d));
+	door_end(&r, d, false);
+	/* Where there can be none it is not said to be done. */
+	d = door_begin(&r, "missing");
+	ask_change(&r.clients[0], 1);
+	f = hear(&r, &r.clients[0], WIRE_ERROR);
+	CHECK_EQ(wire_error_decode(&f, &m), 0);
+	CHECK(strstr(m.msg, "install Cove again"));
+	door_end(&r, d, false);
+}
+
 /* Nothing of whoever started the box is there, but what the door needs. */
 TEST(a_door_has_a_clean_environment)
 {
@@ -635,6 +666,7 @@ TEST(a_door_has_a_clean_environment)
 	setenv("SSL_CERT_FILE", "/nonexistent/bundle", 1);
 	setenv("SSL_CERT_DIR", "/nonexistent/dir", 1);
 	setenv("LANG", "C.UTF-8", 1);
+	setenv("COVE_WITHOUT", "door-sni", 1);
 	d = door_begin(&r, "echo");
 	ask_door(&r.clients[0], 1, "once");
 	f = hear(&r, &r.clients[0], WIRE_SAY);
@@ -644,6 +676,11 @@ TEST(a_door_has_a_clean_environment)
 	CHECK(strstr(say.text, "env:LANG=C.UTF-8"));
 	CHECK(strstr(say.text, "env:PATH="));
 	CHECK(!strstr(say.text, "decoy") && !strstr(say.text, "COVE_HOME"));
+#ifdef COVE_CONTROLS
+	CHECK(strstr(say.text, "env:COVE_WITHOUT=door-sni"));
+#else
+	CHECK(!strstr(say.text, "COVE_WITHOUT"));
+#endif
 	CHECK(strstr(say.text, " fd:0 fd:1 fd:2 fd:3 fd:4"));
 	CHECK(!strstr(say.text, "fd:5"));
 	CHECK_EQ(hear(&r, &r.clients[0], WIRE_OK).id, 1);
@@ -662,6 +699,28 @@ TEST(a_client_goes_while_it_asks)
 	for (int i = 0; i < TURNS && r.k.client_count; i++)
 		turn(&r);
 	CHECK_EQ(r.k.client_count, 0);
+	door_end(&r, d, false);
+}
+
+/* What the door says to one that is gone is nobody's: others get their own answers. */
+TEST(a_client_goes_and_the_door_answers)
+{
+	struct peer *other;
+	struct rig r;
+	struct door_side *d = door_begin(&r, "echo");
+
+	other = rig_client(&r);
+	ask_change(&r.clients[0], 1);
+	ask_change(other, 1);
+	rig_run(&r);
+	peer_close(&r.clients[0]);
+	for (int i = 0; i < TURNS && r.k.client_count > 1; i++)
+		turn(&r);
+	CHECK_EQ(r.k.client_count, 1);
+	CHECK_EQ(hear(&r, other, WIRE_SAY).id, 1);
+	CHECK_EQ(hear(&r, other, WIRE_OK).id, 1);
+	CHECK(peer_silent(&r, other));
+	CHECK(door_is_running(d));
 	door_end(&r, d, false);
 }
 
