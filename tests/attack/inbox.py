@@ -153,7 +153,7 @@ def rcode(answer):
 
 def addresses(answer):
     """IPv4 addresses of a well-formed answer."""
-    if len(answer) < 12:
+    if len(answer) < 12 or rcode(answer) != 0:
         return []
     count, at = struct.unpack("!H", answer[6:8])[0], 12
     while answer[at]:

