@@ -269,11 +269,18 @@ static int switch_protocols(struct web *w, struct err *e)
 	return write_response(w, e);
 }
 
-static bool is_plain(const struct http_head *h)
+/* A coding was not asked for where a credential is; what it hides cannot be searched. */
+static int check_coding(const struct web *w, struct err *e)
 {
-	const char *coding = http_head_find(h, "Content-Encoding");
+	const char *coding = http_head_find(&w->response, "Content-Encoding");
 
-	return !coding || http_name_is(coding, "identity");
+	if (!w->injection || !injection_names(w->injection)[0] || !coding ||
+	    http_name_is(coding, "identity") || w->response_body.framing == HTTP_NO_BODY)
+		return 0;
+	return err_set(e, ERR_PROTOCOL, EBADMSG,
+		       "%.120s answered a request with a credential in a coding that was not asked "
+		       "for (%.20s), so it cannot be searched",
+		       w->config.host.text, coding);
 }
 
 /* How its content goes on to the box. Without a length an older client can only be told by the end.
@@ -325,11 +332,13 @@ int web_take_response(struct web *w, struct err *e)
 	if (h->status < 200)
 		return pass_interim(w, e);
 	r = http_body_init_response(&w->response_body, h, w->request.method, e);
+	if (r == 0)
+		r = check_coding(w, e);
 	if (r < 0)
 		return r;
 	w->keep_up = h->minor > 0 && !http_head_has_token(h, "Connection", "close") &&
 		     w->response_body.framing != HTTP_UNTIL_CLOSE;
-	w->redacts = w->injection && is_plain(h);
+	w->redacts = w->injection != NULL;
 	w->has_response = true;
 	http_head_strip_hop(h);
 	return frame_response(w, e);

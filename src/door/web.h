@@ -7,15 +7,15 @@
  *	box  --head-> judge (ask?) -> secrets -> record -> head' --> upstream
  *	     --body->                                   ----------->
  *	     <-head'- redact <-------------------------- head --
- *	     <-body-  redact (what has no coding)        <--------
+ *	     <-body-  redact <-------------------------- body --
  *
  * The upstream is dialled when the first request was allowed, and again where it closed a kept
  * connection before anything was sent. A request is never sent twice. A redirect is the client's
  * business: the next request is judged by itself, so a credential never follows it elsewhere.
  *
- * An answer is searched for what was injected in its head, its trailers, and its content whatever
- * its type and length, unless it has a Content-Encoding (which was not asked for). Frames of a
- * WebSocket are not searched.
+ * An answer is searched for what was injected in its head, its trailers, its content whatever its
+ * type and length, and the frames of a WebSocket, each by itself. One with a Content-Encoding, which
+ * was not asked for, is a 502 where a credential was sent.
  */
 #pragma once
 

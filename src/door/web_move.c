@@ -391,30 +391,59 @@ int web_move_response(struct web *w, struct err *e)
 
 /* ---- after a switch ---- */
 
+/* Frames for the box that were searched go on, as far as there is room. */
+static int drain_frames(struct web *w, struct err *e)
+{
+	int moved = 0;
+
+	while (w->held_safe > 0 && web_has_room(&w->box)) {
+		size_t n = w->held_safe < STEP ? w->held_safe : STEP;
+
+		if (buf_append(&w->box.out, buf_data(&w->held), n) < 0)
+			return err_errno(e, ENOMEM, "pass on a frame");
+		buf_consume(&w->held, n);
+		w->held_safe -= n;
+		moved = 1;
+	}
+	return moved;
+}
+
+/* A frame is searched by itself: where it ends nothing of it is held back. */
+static void search_frames(struct web *w)
+{
+	if (w->injection && w->held_safe == 0 && buf_len(&w->held) > 0)
+		injection_redact(w->injection, w->held.data + w->held.start, buf_len(&w->held),
+				 w->from_up.left > 0 && !w->up.ended, &w->held_safe);
+}
+
 static int move_frames(struct web *w, struct web_side *from, struct web_side *to,
 		       struct ws_relay *relay, struct err *e)
 {
-	size_t used = 0, before = buf_len(&to->out), n;
+	struct buf *out = from == &w->up && w->injection ? &w->held : &to->out;
+	size_t used = 0, before = buf_len(out), n;
 	int r = 0;
 
 	/* Also without new bytes: a header may have waited for room. */
-	if (web_has_room(to))
-		r = ws_relay_feed(relay, buf_data(&from->in), buf_len(&from->in), &used, &to->out,
-				  e);
+	if (web_has_room(to) && (out != &w->held || w->held_safe == 0))
+		r = ws_relay_feed(relay, buf_data(&from->in), buf_len(&from->in), &used, out, e);
 	if (r < 0)
 		return r;
 	buf_consume(&from->in, used);
-	n = buf_len(&to->out) - before;
+	n = buf_len(out) - before;
 	if (n > 0)
 		r = web_count(w, to == &w->up ? n : 0, to == &w->box ? n : 0, e);
-	return r < 0 ? r : used > 0 || n > 0;
+	if (r == 0 && out == &w->held) {
+		search_frames(w);
+		r = drain_frames(w, e);
+	}
+	return r < 0 ? r : r > 0 || used > 0 || n > 0;
 }
 
 /* What one side's end means for the other, when all that it said was passed on. */
 static int pass_end(struct web *w, struct web_side *from, struct web_side *to,
 		    const struct ws_relay *relay, struct err *e)
 {
-	if (!from->ended || buf_len(&from->in) > 0)
+	if (!from->ended || buf_len(&from->in) > 0 || (from == &w->up && buf_len(&w->held) > 0))
 		return 0;
 	if (from->is_broken && !relay->closed) {
 		*e = from->error;

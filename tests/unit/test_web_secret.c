@@ -139,6 +139,55 @@ TEST(not_without_tls)
 	wr_close();
 }
 
+/* What hides it is not passed on. */
+TEST(coded_answer)
+{
+	with_secret("decoy-4711");
+	wr_open(BEARER, GET);
+	wr_settle();
+	up_says(0, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nxyz");
+	CHECK(strstr(box_hears(), "HTTP/1.1 502 "));
+	box_says("HEAD /a HTTP/1.1\r\nHost: up.test\r\n\r\n");
+	wr_settle();
+	up_says(1, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n");
+	CHECK_STR(box_hears(), "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n");
+	wr_close();
+}
+
+TEST(websocket_frames)
+{
+	const char *heard;
+
+	for (wr.chunk = 0; wr.chunk < 12;) {
+		size_t chunk = wr.chunk;
+
+		with_secret("decoy-4711");
+		wr_open(BEARER, "GET /ws HTTP/1.1\r\nHost: up.test\r\nConnection: Upgrade\r\n"
+				"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+				"Sec-WebSocket-Extensions: permessage-deflate\r\n"
+				"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n");
+		CHECK(!strstr(up_hears(0), "permessage"));
+		up_says(0, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n"
+			   "Connection: Upgrade\r\n"
+			   "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n");
+		box_hears();
+		up_says(0, "\x81\x0c<decoy-4711>");
+		heard = box_hears();
+		CHECK_STR(heard, "\x81\x0c<**********>");
+		/* The end of a message is not waited for. */
+		up_says(0, "\x81\x05say d");
+		CHECK_STR(box_hears(), "\x81\x05say d");
+		box_says("\x81\x82\x01\x02\x03\x04pq");
+		CHECK_STR(up_hears(0), "\x81\x82\x01\x02\x03\x04pq");
+		/* Half a frame, then the end. */
+		up_says(0, "\x81\x09xde");
+		up_ends(0);
+		CHECK_STR(box_hears(), "\x81\x09xde");
+		wr_close();
+		wr.chunk = chunk + 1;
+	}
+}
+
 /* The next request has the value of its own time. */
 TEST(rotated)
 {
