@@ -14,8 +14,8 @@
  * business: the next request is judged by itself, so a credential never follows it elsewhere.
  *
  * An answer is searched for what was injected in its head, its trailers, its content whatever its
- * type and length, and the frames of a WebSocket, each by itself. One with a Content-Encoding, which
- * was not asked for, is a 502 where a credential was sent.
+ * type and length, and the frames of a WebSocket, each by itself. One with a Content-Encoding,
+ * which was not asked for, is a 502 where a credential was sent.
  */
 #pragma once
 
