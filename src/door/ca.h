@@ -1,7 +1,7 @@
 /*
  * A box's certificate authority: a P-256 key, a self-signed certificate that may sign nothing but
  * leaves, and the leaves made with it. Each is for one box: the key is in its door's memory and in
- * boxes/<name>/ca.pem (0600) until the box ends, and only that box trusts it.
+ * door/used/ (0600) until the box ends, and only that box trusts it.
  */
 #pragma once
 

@@ -21,6 +21,7 @@ static const struct {
 	{"home", offsetof(struct door_config, home), false},
 	{"box", offsetof(struct door_config, box), false},
 	{"policy", offsetof(struct door_config, policy), false},
+	{"ca", offsetof(struct door_config, ca), false},
 	{"created_ms", offsetof(struct door_config, created_ms), true},
 	{"bytes_max", offsetof(struct door_config, bytes_max), true},
 	{"conns_max", offsetof(struct door_config, conns_max), true},

@@ -3,9 +3,9 @@
  *
  * Files: everything beneath the box's own directory; among the boxes, and among its groups, only
  * directories come and go (the box's is renamed and removed); its socket and its lock on a range of
- * ids are removed; its door's authority can be put back among the spares, which it cannot read; of
- * /proc it reads what is about itself, and how much memory there is. No TCP, no abstract socket of
- * others. Signals stay free: it ends init, which is older than these rules.
+ * ids are removed; of /proc it reads what is about itself, and how much memory there is. It cannot
+ * reach the authority of its door, nor those of others. No TCP, no abstract socket of others.
+ * Signals stay free: it ends init, which is older than these rules.
  *
  * As root three capabilities stay: to end processes of other ids (KILL), and to remove what other
  * ids own, in directories that are closed or sticky (DAC_OVERRIDE, FOWNER). An ordinary user's
@@ -164,7 +164,6 @@ static int hold_files(const struct confine *c)
 	allow(&l, c->volume_fd, OWN_TREE);
 	allow(&l, c->boxes_fd, LANDLOCK_MAKE_DIR | LANDLOCK_REMOVE_DIR);
 	allow(&l, c->run_fd, LANDLOCK_REMOVE_DIR);
-	allow(&l, c->ca_fd, LANDLOCK_MAKE_REG | LANDLOCK_REFER);
 	allow_below(&l, c->run_fd, c->name, LANDLOCK_REMOVE_FILE);
 	if (c->ids_dir) {
 		snprintf(path, sizeof(path), "%s/" IDS_RANGES_DIR, c->ids_dir);

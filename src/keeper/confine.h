@@ -21,7 +21,6 @@ struct confine {
 	int run_fd;	     /* where its socket's directory is */
 	int volume_fd;	     /* the root of a volume that is emptied at the end */
 	const char *ids_dir; /* ids_range_free's; NULL: no range */
-	int ca_fd;	     /* where its door's authority goes back to, if it was not used */
 };
 
 /* Fails only where the kernel has no seccomp or no Landlock: the note is then in *e, all else holds

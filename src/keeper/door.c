@@ -239,8 +239,13 @@ static void to_door(struct door_side *d, enum wire_type type, uint8_t stream, ui
 		    const struct wire_frame *f)
 {
 	bool up = d->state == DOOR_UP;
-	int r = wire_encode(up ? &d->link.out : &d->waiting, type, stream, id, f->payload, f->len);
+	struct buf *out = up ? &d->link.out : &d->waiting;
+	int r;
 
+	if (up && type != WIRE_DATA)
+		wire_link_settle(&d->link);
+	r = up && type == WIRE_DATA ? wire_link_pass(&d->link, &d->k->init, f)
+				    : wire_encode(out, type, stream, id, f->payload, f->len);
 	if (r < 0) {
 		end_door(d, "it took nothing");
 		return;
@@ -347,7 +352,12 @@ static void hear_way(struct door_side *d, const struct wire_frame *f)
 		end_door(d, "it broke the protocol");
 		return;
 	}
-	keeper_send_init(d->k, f->type, f->stream, f->id, f->payload, f->len);
+	if (d->k->linked && f->type == WIRE_DATA) {
+		keeper_sent_init(d->k, wire_link_pass(&d->k->init, &d->link, f));
+	} else if (d->k->linked) {
+		wire_link_settle(&d->k->init);
+		keeper_send_init(d->k, f->type, f->stream, f->id, f->payload, f->len);
+	}
 	if (d->linked && d->k->linked && wire_link_queued(&d->k->init) > KEEPER_INIT_QUEUE) {
 		d->waits_init = true;
 		wire_link_pause(&d->link, true);
@@ -741,6 +751,7 @@ int door_side_new(struct door_side **ret, struct keeper *k, const struct door_si
 		.box = c->spec->name,
 		.created_ms = c->spec->created_ms,
 		.policy = c->policy,
+		.ca = c->ca,
 		.bytes_max = c->spec->limits[LIMIT_NET_BYTES],
 		.conns_max = c->spec->limits[LIMIT_NET_CONNS],
 	};
@@ -770,9 +781,8 @@ int door_side_new(struct door_side **ret, struct keeper *k, const struct door_si
 	return 0;
 }
 
-bool door_side_free(struct door_side *d)
+void door_side_free(struct door_side *d)
 {
-	bool never = d->start_number == 0;
 	struct err e;
 
 	err_set(&e, ERR_INTERRUPTED, ECONNRESET, "box '%s' ended", d->k->name);
@@ -783,5 +793,4 @@ bool door_side_free(struct door_side *d)
 	buf_done(&d->waiting);
 	d->k->door = NULL;
 	free(d);
-	return never;
 }

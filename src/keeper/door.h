@@ -26,13 +26,14 @@ struct door_side_config {
 	const char *home;
 	const struct spec *spec;
 	const char *policy; /* a preset, or "file"; borrowed for as long as it lives */
+	const char *ca;	    /* its authority's file; given back, or deleted, by the usher */
 };
 
 /* Forks the usher, and sets k->door. Before confine_keeper. */
 int door_side_new(struct door_side **ret, struct keeper *k, const struct door_side_config *c,
 		  struct err *e);
-/* Ends door and usher; true if no door was ever asked for. */
-bool door_side_free(struct door_side *d);
+/* Ends door and usher. */
+void door_side_free(struct door_side *d);
 
 /* A frame of init's with WIRE_NET_BIT. False: an honest init cannot send it. */
 bool door_from_init(struct door_side *d, const struct wire_frame *f);

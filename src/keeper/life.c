@@ -430,7 +430,6 @@ int life_run(struct keeper_config *config, int client_fd)
 		.volume = VOLUME_NONE,
 		.workspace = VOLUME_NONE,
 		.truth = TRUTH_NONE,
-		.network = {.ca_fd = -1},
 		.box = {.pidfd = -1, .rfd = -1, .wfd = -1},
 		.st = {.home_fd = -1,
 		       .boxes_fd = -1,

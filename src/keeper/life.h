@@ -22,13 +22,14 @@
 #include "keeper/truth.h"
 #include "keeper/yield.h"
 #include "storage/storage.h"
+#include "store/net.h"
 #include "store/state.h"
 #include "wall/wall.h"
 
 /* Of a box with a network. */
 struct network {
-	int ca_fd;  /* owned, -1: where its authority came from */
-	char *cert; /* owned; of the authority; NULL: there is no network */
+	char ca[NET_CA_NAME_MAX]; /* its authority's file */
+	char *cert;		  /* owned; of the authority; NULL: there is no network */
 };
 
 enum life_state { LIFE_STARTING, LIFE_UP, LIFE_ENDING, LIFE_GONE, LIFE_STATE_COUNT };

@@ -5,8 +5,8 @@
  *	                         none is left cove-door makes some, which takes a while, once in a
  *	                         while
  *	beside the new process   the usher is forked
- *	when the box ends        door and usher go; an authority that no door ever had goes back,
- *	                         any other is deleted
+ *	when the box ends        door and usher go; the usher, which never met the box, gives back
+ *	                         an authority that no door ever had, and deletes any other
  */
 #include "base/fd.h"
 #include "keeper/door.h"
@@ -108,18 +108,21 @@ static int make_spares(struct life *l, struct err *e)
 int network_prepare(struct life *l, struct err *e)
 {
 	struct network *n = &l->network;
+	const char *box = l->config.spec.name;
+	autoclose int ca_fd = -1;
 	int r;
 
 	if (net_is_closed(l->config.spec.net))
 		return 0;
-	n->ca_fd = net_ca_dir(&l->st, true, e);
-	if (n->ca_fd < 0)
-		return n->ca_fd;
-	r = net_ca_take(&l->st, l->box_fd, &n->cert, e);
+	ca_fd = net_ca_dir(&l->st, true, e);
+	if (ca_fd < 0)
+		return ca_fd;
+	r = net_ca_take(&l->st, box, n->ca, &n->cert, e);
 	if (r == -ENOENT) {
+		net_ca_sweep(&l->st);
 		r = make_spares(l, e);
 		if (r == 0)
-			r = net_ca_take(&l->st, l->box_fd, &n->cert, e);
+			r = net_ca_take(&l->st, box, n->ca, &n->cert, e);
 	}
 	return r;
 }
@@ -138,6 +141,7 @@ int network_start(struct life *l, struct err *e)
 				     .home = l->st.home,
 				     .spec = &l->config.spec,
 				     .policy = l->config.spec.net,
+				     .ca = l->network.ca,
 			     },
 			     e);
 }
@@ -145,12 +149,11 @@ int network_start(struct life *l, struct err *e)
 void network_end(struct life *l)
 {
 	struct network *n = &l->network;
-	bool unused = !l->k.door || door_side_free(l->k.door);
 
-	if (n->cert && unused)
-		net_ca_return(n->ca_fd, l->box_fd);
+	if (l->k.door)
+		door_side_free(l->k.door);
 	else if (n->cert)
-		net_ca_drop(l->box_fd);
+		/* It never came to an usher, so it is not confined either. */
+		net_ca_return(l->st.home, n->ca);
 	free(take_ptr(n->cert));
-	fd_close(&n->ca_fd);
 }

@@ -247,7 +247,6 @@ static void confine(struct life *l)
 		.run_fd = l->st.run_fd,
 		.volume_fd = l->volume.throw_away ? l->volume.stat_fd : -1,
 		.ids_dir = l->range_fd >= 0 ? state_machine_run_dir() : NULL,
-		.ca_fd = l->network.ca_fd,
 	};
 	struct err e;
 

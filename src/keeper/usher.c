@@ -4,6 +4,7 @@
 #include "base/fd.h"
 #include "base/str.h"
 #include "filter/filter.h"
+#include "store/net.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,6 +26,7 @@ struct usher {
 	pid_t pid; /* the door, 0 without */
 	int pidfd; /* owned */
 	uint32_t number;
+	bool had_door;
 };
 
 /* ---- the way between them ---- */
@@ -216,6 +218,7 @@ static void answer_start(struct usher *u, const struct usher_note *asked)
 	int r;
 
 	reap_door(u, USHER_GRACE_MS);
+	u->had_door = true;
 	u->number = asked->number;
 	r = start_door(u, asked->bytes_used, &link, &e);
 	if (r == 0) {
@@ -251,6 +254,8 @@ static _Noreturn void serve(struct usher *u)
 			reap_door(u, 0);
 	}
 	reap_door(u, USHER_GRACE_MS);
+	if (u->config->ca)
+		(u->had_door ? net_ca_drop : net_ca_return)(u->config->home, u->config->ca);
 	_exit(0);
 }
 

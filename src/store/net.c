@@ -1,8 +1,8 @@
 /*
  * What is kept of a box's network; see net.h.
  *
- * How it works: a spare authority is taken by renaming it into the box's directory, so two keepers
- * that want the same one are told apart by the kernel: the second finds it gone and takes the next.
+ * How it works: a spare authority is taken by renaming it, so two keepers that want the same one are
+ * told apart by the kernel: the second finds it gone and takes the next.
  * A spare that is no authority is deleted and passed over. The live grants are read, changed and
  * written whole under a lock of their own file, so that two callers at once lose nothing; the clerk
  * of a door reads them without it, since a rename never shows a part.
@@ -147,32 +147,33 @@ static bool is_spare(const char *name)
 {
 	size_t n = strlen(name);
 
-	return name[0] != '.' && n > 4 && strcmp(name + n - 4, ".pem") == 0;
+	return name[0] != '.' && n > 4 && n < NET_CA_NAME_MAX - BOX_NAME_MAX - 1 &&
+	       strcmp(name + n - 4, ".pem") == 0;
 }
 
 /* 1 if it is taken, 0 if another was quicker or it is no authority. */
-static int take_spare(int ca_fd, const char *name, int box_fd, char **ret_cert)
+static int take_spare(int ca_fd, const char *name, int used_fd, const char *used, char **ret_cert)
 {
 	autofree char *pem = NULL;
 	size_t len = 0;
 	int r;
 
-	if (renameat(ca_fd, name, box_fd, NET_CA_FILE) < 0)
+	if (renameat(ca_fd, name, used_fd, used) < 0)
 		return errno == ENOENT ? 0 : -errno;
-	r = fd_read_file(box_fd, NET_CA_FILE, CA_BYTES_MAX, &pem, &len);
+	r = fd_read_file(used_fd, used, CA_BYTES_MAX, &pem, &len);
 	*ret_cert = r == 0 && strlen(pem) == len ? cut_certificate(pem) : NULL;
 	if (pem)
 		explicit_bzero(pem, len);
 	if (*ret_cert)
 		return 1;
 	if (r == 0 || r == -EFBIG || r == -ELOOP || r == -EISDIR)
-		r = unlinkat(box_fd, NET_CA_FILE, 0) < 0 ? -errno : 0;
+		r = unlinkat(used_fd, used, 0) < 0 ? -errno : 0;
 	return r;
 }
 
 /* Looks at the names of one call of getdents(2) after the other: the first will usually do, and
  * there may be many. */
-static int take_any(int ca_fd, int box_fd, char **ret_cert)
+static int take_any(int ca_fd, int used_fd, const char *box, char *ret_name, char **ret_cert)
 {
 	autoclose int dir = openat(ca_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	_Alignas(struct fd_dirent) char names[1024];
@@ -186,7 +187,10 @@ static int take_any(int ca_fd, int box_fd, char **ret_cert)
 			int r;
 
 			at += d->reclen;
-			r = is_spare(d->name) ? take_spare(ca_fd, d->name, box_fd, ret_cert) : 0;
+			if (!is_spare(d->name))
+				continue;
+			snprintf(ret_name, NET_CA_NAME_MAX, "%.*s.%s", BOX_NAME_MAX, box, d->name);
+			r = take_spare(ca_fd, d->name, used_fd, ret_name, ret_cert);
 			if (r != 0)
 				return r < 0 ? r : 0;
 		}
@@ -194,35 +198,70 @@ static int take_any(int ca_fd, int box_fd, char **ret_cert)
 	return n < 0 ? -errno : -ENOENT;
 }
 
-int net_ca_take(struct state *st, int box_fd, char **ret_cert_pem, struct err *e)
+int net_ca_take(struct state *st, const char *box, char ret_name[NET_CA_NAME_MAX],
+		char **ret_cert_pem, struct err *e)
 {
 	autoclose int ca_fd = net_ca_dir(st, false, e);
+	autoclose int used_fd = -1;
 	int r;
 
 	if (ca_fd < 0)
 		return ca_fd;
-	r = take_any(ca_fd, box_fd, ret_cert_pem);
+	used_fd = open_below(st->home_fd, NET_USED_DIR, true);
+	r = used_fd < 0 ? used_fd : take_any(ca_fd, used_fd, box, ret_name, ret_cert_pem);
 	if (r == -ENOENT)
 		return err_set(e, ERR_NOT_FOUND, ENOENT, "there is no certificate authority left");
 	return r < 0 ? state_error(st, -r, "take a certificate authority", e) : 0;
 }
 
-void net_ca_return(int ca_dir_fd, int box_fd)
+static bool used_path(char path[BOX_PATH_MAX], const char *home, const char *name)
 {
-	char name[40], hex[33];
-
-	rand_hex(hex, 16);
-	snprintf(name, sizeof(name), "%s.pem", hex);
-	/* A key that cannot be kept is one less to keep. */
-	if (ca_dir_fd < 0 || renameat(box_fd, NET_CA_FILE, ca_dir_fd, name) < 0)
-		net_ca_drop(box_fd);
+	return snprintf(path, BOX_PATH_MAX, "%s/" NET_USED_DIR "/%s", home, name) < BOX_PATH_MAX;
 }
 
-void net_ca_drop(int box_fd)
+void net_ca_return(const char *home, const char *name)
 {
-	/* What is not there need not go; and where it cannot, the box's directory goes, or the next
-	 * start puts another in its place. */
-	(void)unlinkat(box_fd, NET_CA_FILE, 0);
+	char from[BOX_PATH_MAX], to[BOX_PATH_MAX], hex[33];
+
+	rand_hex(hex, 16);
+	/* A key that cannot be kept is one less to keep. */
+	if (!used_path(from, home, name) ||
+	    snprintf(to, sizeof(to), "%s/" DOOR_DIR "/ca/%s.pem", home, hex) >= (int)sizeof(to) ||
+	    rename(from, to) < 0)
+		net_ca_drop(home, name);
+}
+
+void net_ca_drop(const char *home, const char *name)
+{
+	char path[BOX_PATH_MAX];
+
+	/* What is not there need not go; and where it cannot, it is swept up later. */
+	if (used_path(path, home, name))
+		(void)unlink(path);
+}
+
+void net_ca_sweep(struct state *st)
+{
+	autoclose int used_fd = open_below(st->home_fd, NET_USED_DIR, false);
+	_Alignas(struct fd_dirent) char names[1024];
+	long n;
+
+	while (used_fd >= 0 && (n = syscall(SYS_getdents64, used_fd, names, sizeof(names))) > 0) {
+		for (long at = 0; at < n;) {
+			struct fd_dirent *d = (struct fd_dirent *)(void *)(names + at);
+			char box[BOX_NAME_MAX + 1];
+			size_t len = strcspn(d->name, ".");
+
+			at += d->reclen;
+			if (len == 0 || len > BOX_NAME_MAX)
+				continue;
+			memcpy(box, d->name, len);
+			box[len] = 0;
+			if (faccessat(st->boxes_fd, box, F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
+			    errno == ENOENT)
+				(void)unlinkat(used_fd, d->name, 0);
+		}
+	}
 }
 
 /* ---- live grants ---- */

@@ -4,8 +4,11 @@
  *	boxes/<name>/policy   the policy's text, where it is not a preset          libcove
  *	boxes/<name>/grants   live allow and deny: lines "allow|deny UNTIL_MS HOST[:PORT]",
  *	                      0 for ever                                           libcove
- *	boxes/<name>/ca.pem   certificate and key of its authority, 0600           its keeper
- *	door/ca/<hex>.pem     authorities made ahead of time, each for one box     cove-door
+ *	door/ca/<hex>.pem     authorities made ahead of time, each for one box:    cove-door
+ *	                      certificate and key, 0600
+ *	door/used/<name>.<hex>.pem  that of a box which runs. Not in the box's     its usher
+ *	                      directory: what a keeper can read, once it met its
+ *	                      box, must not be another box's authority later
  *	door/default          the policy for boxes that name none: a preset's name, or "file"
  *	door/default.policy   its text, then
  */
@@ -13,6 +16,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/limits.h"
 #include "store/state.h"
 
 #include <stdbool.h>
@@ -20,7 +24,9 @@
 
 #define NET_POLICY_FILE "policy"
 #define NET_GRANTS_FILE "grants"
-#define NET_CA_FILE	"ca.pem"
+#define NET_USED_DIR	"door/used"
+
+enum { NET_CA_NAME_MAX = BOX_NAME_MAX + 48 };
 
 /* Is it one of the presets' names? "none" is "closed". */
 bool net_is_preset(const char *name);
@@ -37,12 +43,16 @@ int net_default_text(struct state *st, char **ret, size_t *ret_len, struct err *
 /* The directory of the spares, or -errno. */
 int net_ca_dir(struct state *st, bool make, struct err *e);
 /* Takes a spare authority for the box, by rename: never two boxes the same. -ENOENT when there is
- * none: make some (cove-door make-ca) and try again. ret is the certificate alone, owned. */
-int net_ca_take(struct state *st, int box_fd, char **ret_cert_pem, struct err *e);
-/* The box ended and its door was never started, so the key was never used: back to the spares. */
-void net_ca_return(int ca_dir_fd, int box_fd);
+ * none: make some (cove-door make-ca) and try again. The name is that of the file below
+ * NET_USED_DIR; the certificate alone is owned. */
+int net_ca_take(struct state *st, const char *box, char ret_name[NET_CA_NAME_MAX],
+		char **ret_cert_pem, struct err *e);
+/* The box ended and its door was never started, so nobody ever read the key: back to the spares. */
+void net_ca_return(const char *home, const char *name);
 /* The box ended and its door was there: nobody gets this key again. */
-void net_ca_drop(int box_fd);
+void net_ca_drop(const char *home, const char *name);
+/* Deletes those of boxes that are gone, whose usher did not live to do it. */
+void net_ca_sweep(struct state *st);
 
 /* Live grants of a box. Expired ones are dropped on the way, and one for the same pattern is
  * replaced. */

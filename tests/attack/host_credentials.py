@@ -12,6 +12,7 @@ import subprocess
 import urllib.parse
 
 from door_ground import OK, ground
+from host_keeper import REFUSED, inject, name_of
 from rig import NotApplicable, case, need, wait_until
 
 
@@ -553,25 +554,37 @@ def confined(rig):
         need(re.search(r"Max core file size\s+0\s+0", text), f"cores of {pid}: {text.splitlines()[5]}")
 
 
-@case("F11_front_calls", "F11", "a front that was taken over opens no file, starts no program, makes no Unix socket")
-def front_calls(rig):
+def front_refuses(rig, lines):
+    """The calls, made by the real front of a running door (see inject.c), are all refused."""
     g = ground(rig)
     if not rig.is_root:
         raise NotApplicable("only root can make the door do something")
-    from host_keeper import REFUSED, inject, name_of
     front = doors(g)[0]
-    lines = [("openat", -100, f"={rig.cove.home}/secrets/API", 0), ("openat", -100, "=/etc/passwd", 0),
-             ("openat", -100, f"={rig.cove.home}", 0o200000), ("execve", "=/bin/true", 0, 0), ("fork",),
-             ("socket", 1, 1, 0), ("socket", 16, 3, 12), ("socket", 17, 3, 0), ("ptrace", 16, rig.canary.process.pid, 0, 0),
-             ("kill", rig.canary.process.pid, 0), ("mount", 0, 0, 0, 0, 0), ("unshare", 0x10000000), ("chroot", "=/"),
-             ("open", "=/etc/passwd", 0), ("unlink", "=/nowhere"), ("mkdir", "=/tmp/nowhere-x/y", 0)]
     first = inject(rig, front, [("getpid",)])
     need(first[0] == front, f"it says that it is {first[0]}")
     values = inject(rig, front, lines)
     let = [(line, name_of(v)) for line, v in zip(lines, values) if v not in REFUSED and v != -errno.EAFNOSUPPORT]
+    rig.forget("door")
     need(not let, f"it can: {let}")
-    g.works()
     return f"{len(lines)} calls refused"
+
+
+@case("F11_front_files", "F11", "a front that was taken over opens no file: not a credential, not the record, nothing")
+def front_files(rig):
+    paths = [f"{rig.cove.home}/secrets", f"{rig.cove.home}/secrets/API", f"{rig.cove.home}/boxes", "/etc/passwd", "/",
+             rig.canary.file]
+    return front_refuses(rig, [("openat", -100, f"={path}", 0) for path in paths] +
+                         [("openat", -100, f"={rig.canary.file}", 1), ("openat", -100, f"={rig.cove.home}/new", 0o101, 0o600)])
+
+
+@case("F11_front_calls", "F11", "a front that was taken over starts no program, makes no Unix socket, traces and signals nobody")
+def front_calls(rig):
+    other = rig.canary.process.pid
+    return front_refuses(rig, [
+        ("execve", "=/bin/true", 0, 0), ("socket", 1, 1, 0), ("socket", 16, 3, 12), ("socket", 17, 3, 0),
+        ("ptrace", 16, other, 0, 0), ("kill", other, 0), ("mount", 0, 0, 0, 0, 0), ("unshare", 0x10000000),
+        ("chroot", "=/"), ("unlink", "=/nowhere"), ("mkdir", "=/nowhere/x", 0), ("pidfd_open", other, 0),
+        ("process_vm_readv", other, 0, 0, 0, 0, 0)])
 
 
 @case("F11_memory_is_locked", "F11", "memory with credentials is locked, or status says that it cannot be")
@@ -623,5 +636,5 @@ def private_files(rig):
     need(top.is_dir(), "no secrets directory")
     for path in [top, *top.rglob("*")]:
         need(path.stat().st_mode & 0o077 == 0, f"{path} is {path.stat().st_mode & 0o777:o}")
-    for path in pathlib.Path(rig.cove.home).glob("boxes/*/ca.pem"):
+    for path in pathlib.Path(rig.cove.home).glob("door/*/*.pem"):
         need(path.stat().st_mode & 0o077 == 0, f"{path} is {path.stat().st_mode & 0o777:o}")

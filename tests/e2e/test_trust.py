@@ -32,9 +32,15 @@ def make(cove, *flags, net="balanced"):
     return box
 
 
+def used(cove, box):
+    """The files of the box's authority: one while it runs."""
+    return list(pathlib.Path(cove.home, "door/used").glob(f"{box}.*.pem"))
+
+
 def ca_of(cove, box):
     """The certificate of a box's authority, as text and as DER."""
-    text = pathlib.Path(cove.home, "boxes", box, "ca.pem").read_text()
+    (path,) = used(cove, box)
+    text = path.read_text()
     begin, end = "-----BEGIN CERTIFICATE-----\n", "-----END CERTIFICATE-----\n"
     body = text[text.index(begin) + len(begin):text.index(end)]
     return begin + body + end, base64.b64decode(body)
@@ -111,24 +117,32 @@ def test_the_callers_variables_win(cove):
 def test_each_box_has_its_own_and_gives_it_back(cove):
     a, b = make(cove), make(cove)
     assert ca_of(cove, a)[1] != ca_of(cove, b)[1]
-    assert oct(os.stat(f"{cove.home}/boxes/{a}/ca.pem").st_mode & 0o777) == "0o600"
-    before, key = spares(cove), pathlib.Path(cove.home, "boxes", a, "ca.pem").read_bytes()
+    assert oct(used(cove, a)[0].stat().st_mode & 0o777) == "0o600"
+    before, key, (usher,) = spares(cove), used(cove, a)[0].read_bytes(), ushers(cove, a)
     cove("stop", a).ok()
-    assert not os.path.exists(f"{cove.home}/boxes/{a}/ca.pem")
+    wait_until(lambda: not os.path.exists(f"/proc/{usher}"), "the usher's end")
+    assert not used(cove, a)
     # No door ever had it, so it is as good as new.
     back = spares(cove) - before
     assert [pathlib.Path(cove.home, "door/ca", n).read_bytes() for n in back] == [key]
 
 
-def test_a_lost_keeper_gives_nothing_back(cove):
+def test_the_usher_gives_it_back_without_a_keeper(cove):
     box = make(cove)
     before, (usher,) = spares(cove), ushers(cove, box)
-    old = ca_of(cove, box)
     os.kill(cove.inspect(box)["keeper_pid"], signal.SIGKILL)
     wait_until(lambda: not os.path.exists(f"/proc/{usher}"), "the usher's end")
-    assert spares(cove) == before
+    assert not used(cove, box) and len(spares(cove)) == len(before) + 1
+
+
+def test_what_a_lost_usher_left_is_not_used_again(cove):
+    box = make(cove)
+    before, (usher,), old = spares(cove), ushers(cove, box), ca_of(cove, box)
+    os.kill(usher, signal.SIGKILL)
+    cove("stop", box).ok()
+    assert spares(cove) == before and ca_of(cove, box) == old
     cove("start", box).ok()
-    assert ca_of(cove, box) != old and len(spares(cove)) == len(before) - 1
+    assert len(spares(cove)) == len(before) - 1 and len(used(cove, box)) == 2
 
 
 def test_the_usher(cove):
@@ -147,7 +161,7 @@ def test_the_usher(cove):
 
 def test_a_closed_box_has_nothing_of_it(cove):
     box = make(cove, net="closed")
-    assert ushers(cove, box) == [] and not os.path.exists(f"{cove.home}/boxes/{box}/ca.pem")
+    assert ushers(cove, box) == [] and not used(cove, box)
     assert cove("exec", box, "--", "sh", "-c", "env | grep -i -e proxy -e cove-trust").rc == 1
     assert cove("exec", box, "--", "test", "-e", "/dev/cove-trust").rc == 1
     assert cove.inspect(box)["network"] == {"policy": "closed", "mode": "none", "door": None}

@@ -36,9 +36,10 @@ static void ground_init(struct ground *g)
 		".ranges",     "ca",
 	};
 	static const char *const files[] = {
-		"boxes/mine/record",	"boxes/mine/deep/er/file", "boxes/other/record",
-		"run/mine/keeper.sock", "run/other/keeper.sock",   ".ranges/7000",
-		"ca/spare.pem",		"boxes/mine/ca.pem",	   "file",
+		"boxes/mine/record",	 "boxes/mine/deep/er/file",
+		"boxes/other/record",	 "run/mine/keeper.sock",
+		"run/other/keeper.sock", ".ranges/7000",
+		"ca/spare.pem",		 "file",
 	};
 
 	strcpy(g->dir, "/tmp/cove-confine.XXXXXX");
@@ -79,7 +80,6 @@ static void confined(struct ground *g, void (*fn)(struct ground *g))
 		.run_fd = g->run,
 		.volume_fd = -1,
 		.ids_dir = g->dir,
-		.ca_fd = g->ca,
 	};
 	pid_t pid = fork();
 	struct err e;
@@ -127,7 +127,6 @@ static void live_and_end(struct ground *g)
 	CHECK_EQ(unlinkat(g->run, "mine/keeper.sock", 0), 0);
 	CHECK_EQ(unlinkat(g->run, "mine", AT_REMOVEDIR), 0);
 	CHECK_EQ(unlinkat(g->fd, ".ranges/7000", 0), 0);
-	CHECK_EQ(renameat(g->box, "ca.pem", g->ca, "back.pem"), 0);
 	CHECK_EQ(renameat(g->boxes, "mine", g->boxes, ".gone-mine"), 0);
 	CHECK_EQ(tree_remove(g->boxes, ".gone-mine", &e), 0);
 	CHECK_EQ(tree_remove(g->boxes, ".gone-mine", &e), 0);
@@ -155,7 +154,9 @@ static void look_around(struct ground *g)
 	CHECK(renameat(g->box, "record", g->fd, "file") < 0);
 	CHECK(renameat(g->boxes, "other/record", g->box, "record") < 0);
 	CHECK(mkdirat(g->fd, "new", 0700) < 0 && errno == EACCES);
-	/* Neither does it look at the authorities of others, nor take or remove one. */
+	/* Neither does it look at authorities, nor take or remove one, nor put one among them. */
+	CHECK(renameat(g->box, "record", g->ca, "mine.pem") < 0);
+	CHECK_EQ(try_open(g->ca, "new.pem", O_CREAT | O_WRONLY), -EACCES);
 	CHECK_EQ(try_open(g->ca, "spare.pem", O_RDONLY), -EACCES);
 	CHECK_EQ(try_open(g->ca, "spare.pem", O_WRONLY), -EACCES);
 	CHECK(renameat(g->ca, "spare.pem", g->box, "ca.pem") < 0);

@@ -11,6 +11,7 @@
 #include "keeper_rig.h"
 #include "tap.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -187,6 +188,9 @@ static struct wire_frame hear(struct rig *r, struct peer *p, enum wire_type type
 	return f;
 }
 
+static const char *home = "/nonexistent/home";
+static const char *ca;
+
 static struct door_side *door_begin(struct rig *r, const char *policy)
 {
 	static struct spec spec = {.name = "rig", .created_ms = 77};
@@ -205,7 +209,8 @@ static struct door_side *door_begin(struct rig *r, const char *policy)
 			  &(struct door_side_config){.door_path = strcmp(policy, "missing") == 0
 									  ? "/nonexistent"
 									  : self,
-						     .home = "/nonexistent/home",
+						     .home = home,
+						     .ca = ca,
 						     .spec = &spec,
 						     .policy = policy},
 			  &e) < 0)
@@ -214,9 +219,9 @@ static struct door_side *door_begin(struct rig *r, const char *policy)
 	return d;
 }
 
-static void door_end(struct rig *r, struct door_side *d, bool never)
+static void door_end(struct rig *r, struct door_side *d)
 {
-	CHECK_EQ(door_side_free(d), never);
+	door_side_free(d);
 	rig_done(r);
 }
 
@@ -282,7 +287,7 @@ TEST(a_box_that_asks_for_nothing_has_no_door)
 
 	rig_run(&r);
 	CHECK(!door_is_running(d));
-	door_end(&r, d, true);
+	door_end(&r, d);
 }
 
 TEST(names)
@@ -303,7 +308,7 @@ TEST(names)
 	/* Its id may be used again. */
 	ask_name(&r, 1, "yes.example");
 	CHECK_EQ(hear(&r, &r.init, WIRE_OK).id, WIRE_NET_BIT | 1);
-	door_end(&r, d, false);
+	door_end(&r, d);
 }
 
 TEST(a_connection_to_its_end)
@@ -332,7 +337,7 @@ TEST(a_connection_to_its_end)
 	CHECK(peer_silent(&r, &r.init));
 	CHECK_EQ(r.ends, 0);
 	CHECK_EQ(net_of(&r).net_up_bytes, 5);
-	door_end(&r, d, false);
+	door_end(&r, d);
 }
 
 TEST(init_cancels)
@@ -347,7 +352,7 @@ TEST(init_cancels)
 	CHECK_EQ(net_of(&r).net_conns, 0);
 	ask_connect(&r, 5);
 	CHECK_EQ(hear(&r, &r.init, WIRE_OK).id, WIRE_NET_BIT | 5);
-	door_end(&r, d, false);
+	door_end(&r, d);
 }
 
 TEST(the_door_cancels)
@@ -361,7 +366,7 @@ TEST(the_door_cancels)
 	CHECK_EQ(hear(&r, &r.init, WIRE_CANCEL).id, WIRE_NET_BIT | 5);
 	CHECK_EQ(net_of(&r).net_conns, 0);
 	CHECK(door_is_running(d));
-	door_end(&r, d, false);
+	door_end(&r, d);
 }
 
 /* A door that dies takes its connections with it; the next request starts another, which is told
@@ -390,7 +395,7 @@ TEST(a_door_dies)
 	CHECK_EQ(wire_say_decode(&f, &say), 0);
 	CHECK(strstr(say.text, "box=rig created=77 max=1000/9 used=5 "));
 	CHECK_EQ(hear(&r, &r.clients[0], WIRE_OK).id, 4);
-	door_end(&r, d, false);
+	door_end(&r, d);
 }
 
 static void is_refused(struct rig *r, uint32_t id, const char *why)
@@ -434,7 +439,7 @@ TEST(a_door_that_cannot_start)
 		ask_connect(&r, 4);
 		is_refused(&r, 4, cases[i].why);
 		CHECK_EQ(r.ends, 0);
-		door_end(&r, d, false);
+		door_end(&r, d);
 	}
 }
 
@@ -450,7 +455,7 @@ TEST(a_door_that_says_nothing)
 	CHECK(peer_silent(&r, &r.init));
 	later_ms = 2 * DOOR_START_MS;
 	is_refused(&r, 1, "not there within 10 s");
-	door_end(&r, d, false);
+	door_end(&r, d);
 }
 
 /* Init waits while the door is behind, and a door that takes nothing at all is ended. */
@@ -484,7 +489,7 @@ TEST(a_door_that_does_not_read)
 	is_refused(&r, 1, "took nothing");
 	events_have(&r, "ended: it took nothing");
 	CHECK_EQ(r.ends, 0);
-	door_end(&r, d, false);
+	door_end(&r, d);
 }
 
 TEST(a_door_beyond_its_credit)
@@ -499,7 +504,7 @@ TEST(a_door_beyond_its_credit)
 	hear(&r, &r.init, WIRE_CANCEL);
 	events_have(&r, "broke the protocol");
 	CHECK_EQ(r.ends, 0);
-	door_end(&r, d, false);
+	door_end(&r, d);
 }
 
 static void breaks(void (*say)(struct rig *r))
@@ -512,7 +517,7 @@ static void breaks(void (*say)(struct rig *r))
 	say(&r);
 	rig_run(&r);
 	CHECK_STR(r.cause, "init broke the protocol");
-	door_end(&r, d, false);
+	door_end(&r, d);
 }
 
 static void say_same_id(struct rig *r)
@@ -629,7 +634,7 @@ TEST(what_is_said_without_a_door)
 	ask_door(p, 4, "answer");
 	CHECK_EQ(peer_next(&r, p, WIRE_ERROR).id, 4);
 	CHECK_EQ(r.k.clients->request_count, 0);
-	door_end(&r, d, true);
+	door_end(&r, d);
 }
 
 TEST(a_change_is_for_a_door_to_record)
@@ -643,14 +648,14 @@ TEST(a_change_is_for_a_door_to_record)
 	CHECK_EQ(hear(&r, &r.clients[0], WIRE_SAY).id, 1);
 	CHECK_EQ(hear(&r, &r.clients[0], WIRE_OK).id, 1);
 	CHECK(door_is_running(d));
-	door_end(&r, d, false);
+	door_end(&r, d);
 	/* Where there can be none it is not said to be done. */
 	d = door_begin(&r, "missing");
 	ask_change(&r.clients[0], 1);
 	f = hear(&r, &r.clients[0], WIRE_ERROR);
 	CHECK_EQ(wire_error_decode(&f, &m), 0);
 	CHECK(strstr(m.msg, "install Cove again"));
-	door_end(&r, d, false);
+	door_end(&r, d);
 }
 
 /* Nothing of whoever started the box is there, but what the door needs. */
@@ -684,7 +689,7 @@ TEST(a_door_has_a_clean_environment)
 	CHECK(strstr(say.text, " fd:0 fd:1 fd:2 fd:3 fd:4"));
 	CHECK(!strstr(say.text, "fd:5"));
 	CHECK_EQ(hear(&r, &r.clients[0], WIRE_OK).id, 1);
-	door_end(&r, d, false);
+	door_end(&r, d);
 }
 
 TEST(a_client_goes_while_it_asks)
@@ -699,7 +704,7 @@ TEST(a_client_goes_while_it_asks)
 	for (int i = 0; i < TURNS && r.k.client_count; i++)
 		turn(&r);
 	CHECK_EQ(r.k.client_count, 0);
-	door_end(&r, d, false);
+	door_end(&r, d);
 }
 
 /* What the door says to one that is gone is nobody's: others get their own answers. */
@@ -721,7 +726,7 @@ TEST(a_client_goes_and_the_door_answers)
 	CHECK_EQ(hear(&r, other, WIRE_OK).id, 1);
 	CHECK(peer_silent(&r, other));
 	CHECK(door_is_running(d));
-	door_end(&r, d, false);
+	door_end(&r, d);
 }
 
 TEST(a_client_whose_id_is_in_use)
@@ -736,7 +741,7 @@ TEST(a_client_whose_id_is_in_use)
 	for (int i = 0; i < TURNS && !r.clients[0].ended; i++)
 		turn(&r);
 	CHECK(r.clients[0].ended);
-	door_end(&r, d, false);
+	door_end(&r, d);
 }
 
 /* Plays the keeper, says who its door and its usher are, and waits to be killed. */
@@ -754,6 +759,55 @@ static void be_keeper(int out)
 	CHECK_EQ(fd_write_full(out, strstr(say.text, "pids="), 40), 0);
 	for (;;)
 		pause();
+}
+
+static bool has_files(const char *dir)
+{
+	DIR *d = opendir(dir);
+	bool found = false;
+
+	CHECK(d);
+	for (struct dirent *e; (e = readdir(d));)
+		found = found || e->d_name[0] != '.';
+	closedir(d);
+	return found;
+}
+
+/* The authority of a box that had no door goes back; that of one which had is nobody's again. The
+ * keeper has no part in it. */
+TEST(the_usher_gives_back_what_no_door_had)
+{
+	char top[] = "/tmp/cove-usher.XXXXXX", spares[64], used[64], file[80];
+
+	CHECK(mkdtemp(top));
+	home = top;
+	ca = "rig.00.pem";
+	snprintf(file, sizeof(file), "%s/door", top);
+	CHECK_EQ(mkdir(file, 0700), 0);
+	snprintf(spares, sizeof(spares), "%s/door/ca", top);
+	snprintf(used, sizeof(used), "%s/door/used", top);
+	snprintf(file, sizeof(file), "%s/rig.00.pem", used);
+	CHECK(mkdir(spares, 0700) == 0 && mkdir(used, 0700) == 0);
+	for (int with_door = 1; with_door >= 0; with_door--) {
+		struct rig r;
+		struct door_side *d;
+		int fd = open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+
+		CHECK(fd >= 0);
+		close(fd);
+		d = door_begin(&r, "echo");
+		if (with_door) {
+			ask_name(&r, 1, "yes.example");
+			hear(&r, &r.init, WIRE_OK);
+		}
+		CHECK(has_files(used) && !has_files(spares));
+		door_end(&r, d);
+		while (wait(NULL) > 0)
+			;
+		CHECK(!has_files(used));
+		CHECK_EQ(has_files(spares), !with_door);
+	}
+	remove_temporary(top);
 }
 
 static void ends_soon(int pidfd)

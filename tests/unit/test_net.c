@@ -87,49 +87,78 @@ TEST(a_damaged_default_is_an_error)
 
 TEST(an_authority_is_taken_and_given_back)
 {
-	autoclose int ca = -1, box = -1;
+	autoclose int ca = -1, used = -1;
 	autofree char *cert = NULL, *again = NULL;
+	char name[NET_CA_NAME_MAX], first[NET_CA_NAME_MAX];
 	struct state s;
 	struct stat st;
 	struct err e;
 
 	home_open(&s);
-	box = make_box(&s, "a");
-	CHECK_EQ(net_ca_take(&s, box, &cert, &e), -ENOENT);
+	CHECK_EQ(net_ca_take(&s, "a", name, &cert, &e), -ENOENT);
 	ca = net_ca_dir(&s, true, &e);
 	CHECK(ca >= 0);
-	CHECK_EQ(net_ca_take(&s, box, &cert, &e), -ENOENT);
+	CHECK_EQ(net_ca_take(&s, "a", name, &cert, &e), -ENOENT);
 	put(ca, "00.pem", good);
-	CHECK_EQ(net_ca_take(&s, box, &cert, &e), 0);
+	CHECK_EQ(net_ca_take(&s, "a", name, &cert, &e), 0);
 	CHECK_STR(cert, good_cert);
+	CHECK_STR(name, "a.00.pem");
 	CHECK_EQ(count_names(ca), 0);
-	CHECK_EQ(fstatat(box, NET_CA_FILE, &st, 0), 0);
+	used = openat(s.home_fd, NET_USED_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK_EQ(fstatat(used, name, &st, 0), 0);
 	CHECK_EQ(st.st_mode & 0777, 0600);
-	net_ca_return(ca, box);
+	net_ca_return(s.home, name);
 	CHECK_EQ(count_names(ca), 1);
-	CHECK(faccessat(box, NET_CA_FILE, F_OK, 0) < 0);
-	CHECK_EQ(net_ca_take(&s, box, &again, &e), 0);
+	CHECK_EQ(count_names(used), 0);
+	memcpy(first, name, sizeof(first));
+	CHECK_EQ(net_ca_take(&s, "a", name, &again, &e), 0);
 	CHECK_STR(again, good_cert);
-	net_ca_drop(box);
-	net_ca_drop(box);
-	CHECK(faccessat(box, NET_CA_FILE, F_OK, 0) < 0);
-	CHECK_EQ(count_names(ca), 0);
-	/* Nothing to give back, and nowhere to. */
-	net_ca_return(ca, box);
-	net_ca_return(-1, box);
-	CHECK_EQ(count_names(ca), 0);
+	/* Its name is new, so whoever is late with the old one does it no harm. */
+	CHECK(strcmp(first, name) != 0);
+	net_ca_drop(s.home, first);
+	net_ca_return(s.home, first);
+	CHECK_EQ(count_names(used), 1);
+	net_ca_drop(s.home, name);
+	net_ca_drop(s.home, name);
+	CHECK_EQ(count_names(ca) + count_names(used), 0);
+	state_close(&s);
+}
+
+TEST(authorities_of_boxes_that_are_gone_are_swept)
+{
+	autoclose int ca = -1, box = -1, used = -1;
+	char name[NET_CA_NAME_MAX];
+	struct state s;
+	struct err e;
+
+	home_open(&s);
+	box = make_box(&s, "here");
+	net_ca_sweep(&s);
+	ca = net_ca_dir(&s, true, &e);
+	for (int i = 0; i < 2; i++) {
+		autofree char *cert = NULL;
+
+		put(ca, "00.pem", good);
+		CHECK_EQ(net_ca_take(&s, i ? "here" : "gone", name, &cert, &e), 0);
+	}
+	used = openat(s.home_fd, NET_USED_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK(faccessat(used, "gone.00.pem", F_OK, 0) == 0);
+	CHECK(faccessat(used, "here.00.pem", F_OK, 0) == 0);
+	net_ca_sweep(&s);
+	CHECK(faccessat(used, "gone.00.pem", F_OK, 0) < 0);
+	CHECK(faccessat(used, "here.00.pem", F_OK, 0) == 0);
 	state_close(&s);
 }
 
 TEST(what_is_no_authority_is_passed_over)
 {
-	autoclose int ca = -1, box = -1;
+	autoclose int ca = -1, used = -1;
 	autofree char *big = malloc(100000), *cert = NULL;
+	char name[NET_CA_NAME_MAX];
 	struct state s;
 	struct err e;
 
 	home_open(&s);
-	box = make_box(&s, "a");
 	ca = net_ca_dir(&s, true, &e);
 	put(ca, "a.pem", "");
 	put(ca, "b.pem", good_cert); /* no key */
@@ -140,9 +169,10 @@ TEST(what_is_no_authority_is_passed_over)
 	CHECK_EQ(symlinkat("/etc/passwd", ca, "e.pem"), 0);
 	put(ca, ".f.pem", good); /* still being written */
 	put(ca, "readme", good);
-	CHECK_EQ(net_ca_take(&s, box, &cert, &e), -ENOENT);
+	CHECK_EQ(net_ca_take(&s, "a", name, &cert, &e), -ENOENT);
 	CHECK_EQ(count_names(ca), 2);
-	CHECK(faccessat(box, NET_CA_FILE, F_OK, AT_SYMLINK_NOFOLLOW) < 0);
+	used = openat(s.home_fd, NET_USED_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK_EQ(count_names(used), 0);
 	state_close(&s);
 }
 
@@ -165,10 +195,10 @@ TEST(many_take_at_once)
 		if (fork() > 0)
 			continue;
 		snprintf(name, sizeof(name), "box%d", i);
-		int box = make_box(&s, name), n = 0;
-		char *cert;
+		char *cert, used[NET_CA_NAME_MAX];
+		int n = 0;
 
-		while (n < EACH && net_ca_take(&s, box, &cert, &e) == 0) {
+		while (n < EACH && net_ca_take(&s, name, used, &cert, &e) == 0) {
 			free(cert);
 			n++;
 		}
