@@ -4,6 +4,11 @@
  * Reading is level-triggered and takes one buffer per turn, then every whole frame in it. Writing
  * is tried once at the end of the turn; what does not fit waits for EPOLLOUT. The flag `gone` lives
  * on the stack of whoever calls back, so that a callback may free the link.
+ *
+ * Frames that are passed on are lent: while a link hands out what one read gave it, those that go
+ * the same way and lie behind each other become one piece, which is written when all are handed
+ * out. What the other side does not take then is copied to its queue, because the buffer is about
+ * to be used again.
  */
 #include "wire/link.h"
 
@@ -57,6 +62,66 @@ static void fail(struct wire_link *l, int error)
 	l->on_close(l, error);
 }
 
+static ssize_t write_some(struct wire_link *l, const uint8_t *p, size_t n)
+{
+	ssize_t r = l->rfd == l->wfd ? send(l->wfd, p, n, MSG_NOSIGNAL) : write(l->wfd, p, n);
+
+	return r < 0 ? -errno : r;
+}
+
+/* Nothing is lent any more. */
+static void take_back(struct wire_link *l)
+{
+	if (l->lender)
+		l->lender->borrower = NULL;
+	l->lender = NULL;
+	l->lent = NULL;
+	l->lent_len = 0;
+}
+
+/* What cannot be written now is for the flush that comes, and so is any failure. */
+void wire_link_settle(struct wire_link *l)
+{
+	const uint8_t *p = l->lent;
+	size_t n = l->lent_len;
+
+	if (!l->lender)
+		return;
+	if (!l->closed && buf_len(&l->out) == 0) {
+		ssize_t r = write_some(l, p, n);
+
+		p += r > 0 ? r : 0;
+		n -= r > 0 ? (size_t)r : 0;
+	}
+	if (n > 0 && !l->closed)
+		l->lost = buf_append(&l->out, p, n);
+	take_back(l);
+	wire_link_flush(l);
+}
+
+int wire_link_pass(struct wire_link *l, struct wire_link *from, const struct wire_frame *f)
+{
+	const uint8_t *p = f->payload - WIRE_HEADER;
+	size_t n = WIRE_HEADER + (size_t)f->len;
+
+	if (l->lender && (l->lender != from || l->lent + l->lent_len != p))
+		wire_link_settle(l);
+	if (from->borrower && from->borrower != l)
+		wire_link_settle(from->borrower);
+	if (!l->lender && buf_len(&l->out) > 0) {
+		int r = buf_append(&l->out, p, n);
+
+		wire_link_flush(l);
+		return r;
+	}
+	if (!l->lender)
+		l->lent = p;
+	l->lent_len += n;
+	l->lender = from;
+	from->borrower = l;
+	return 0;
+}
+
 /* Hands out every whole frame. True if the link still stands. */
 static bool deliver(struct wire_link *l)
 {
@@ -74,6 +139,8 @@ static bool deliver(struct wire_link *l)
 		}
 	}
 	l->gone = outer;
+	if (l->borrower)
+		wire_link_settle(l->borrower);
 	if (r < 0)
 		fail(l, r);
 	return !l->closed;
@@ -109,15 +176,6 @@ static void on_readable(struct ev_io *io, uint32_t events)
 	deliver(l);
 }
 
-static ssize_t write_some(struct wire_link *l)
-{
-	ssize_t n = l->rfd == l->wfd
-			    ? send(l->wfd, buf_data(&l->out), buf_len(&l->out), MSG_NOSIGNAL)
-			    : write(l->wfd, buf_data(&l->out), buf_len(&l->out));
-
-	return n < 0 ? -errno : n;
-}
-
 /* Without a second epoll entry for the same descriptor: a socket's EPOLLOUT is asked for on rio. */
 static void want_write(struct wire_link *l, bool on)
 {
@@ -137,7 +195,7 @@ static void flush_now(struct wire_link *l)
 	watch_memory(l);
 	while (buf_len(&l->out) > 0) {
 		size_t len = buf_len(&l->out);
-		ssize_t n = write_some(l);
+		ssize_t n = write_some(l, buf_data(&l->out), len);
 
 		if (n == -EINTR)
 			continue;
@@ -187,7 +245,9 @@ static void on_flush(struct ev_defer *d)
 
 	if (l->closed)
 		return;
-	if (l->paused || deliver(l))
+	if (l->lost < 0)
+		fail(l, l->lost);
+	else if (l->paused || deliver(l))
 		flush_now(l);
 }
 
@@ -200,6 +260,10 @@ int wire_link_init(struct wire_link *l, struct ev *ev, int rfd, int wfd)
 	l->wfd = wfd;
 	l->paused = l->closed = l->busy = false;
 	l->gone = NULL;
+	l->lent = NULL;
+	l->lent_len = 0;
+	l->lost = 0;
+	l->lender = l->borrower = NULL;
 	l->rio = (struct ev_io){.on_event = rfd == wfd ? on_socket : on_readable, .fd = rfd};
 	l->wio = (struct ev_io){.on_event = on_writable, .fd = wfd};
 	l->flush = (struct ev_defer){.on_defer = on_flush};
@@ -219,6 +283,9 @@ void wire_link_done(struct wire_link *l)
 		return;
 	if (l->gone)
 		*l->gone = true;
+	if (l->borrower)
+		wire_link_settle(l->borrower);
+	take_back(l);
 	stop_watching(l);
 	if (l->wfd != l->rfd)
 		fd_close(&l->wfd);
@@ -239,7 +306,7 @@ void wire_link_push(struct wire_link *l)
 	ssize_t n = 1;
 
 	while (!l->closed && n > 0 && buf_len(&l->out) > 0) {
-		n = write_some(l);
+		n = write_some(l, buf_data(&l->out), buf_len(&l->out));
 		if (n > 0)
 			buf_consume(&l->out, (size_t)n);
 	}
@@ -268,7 +335,7 @@ void wire_link_pause(struct wire_link *l, bool on)
 
 size_t wire_link_queued(const struct wire_link *l)
 {
-	return buf_len(&l->out);
+	return buf_len(&l->out) + l->lent_len;
 }
 
 void wire_flow_init(struct wire_flow *f)

@@ -29,6 +29,13 @@ struct wire_link {
 	bool paused, closed;
 	bool busy;  /* a large buffer was used since idle was armed */
 	bool *gone; /* set by link_done while a callback runs */
+
+	/* wire_link_pass: frames in another's decoder that are to be written, and whose they are.
+	 */
+	const uint8_t *lent;
+	size_t lent_len;
+	struct wire_link *lender, *borrower;
+	int lost; /* negative: a frame that was cut has no place to wait; the next flush says so */
 };
 
 /* Takes both descriptors (equal for a socket) and makes them non-blocking. Set the callbacks
@@ -46,6 +53,13 @@ void wire_link_push(struct wire_link *l);
 /* wire_encode into the queue and flush. */
 int wire_link_send(struct wire_link *l, enum wire_type type, uint8_t stream, uint32_t id,
 		   const void *p, size_t n);
+
+/* From within from's on_frame: passes that frame on as it is. Where nothing is queued it is not
+ * copied: it is written, with those that follow it, when from has handed out its last. It may so
+ * come behind what is queued meanwhile; wire_link_settle writes it before something that must not
+ * come first. */
+int wire_link_pass(struct wire_link *l, struct wire_link *from, const struct wire_frame *f);
+void wire_link_settle(struct wire_link *l);
 
 /* Stops or resumes reading, for back-pressure. */
 void wire_link_pause(struct wire_link *l, bool on);
