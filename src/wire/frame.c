@@ -107,6 +107,14 @@ int wire_decoder_next(struct wire_decoder *d, struct wire_frame *ret)
 	return 1;
 }
 
+bool wire_decoder_is_last(const struct wire_decoder *d)
+{
+	size_t left = buf_len(&d->in) - d->taken;
+	const uint8_t *h = buf_data(&d->in) + d->taken;
+
+	return left < WIRE_HEADER || left - WIRE_HEADER < get_u32(h);
+}
+
 static void put_header(uint8_t *h, enum wire_type type, uint8_t stream, uint32_t id, uint32_t len)
 {
 	put_u32(h, len);

@@ -91,6 +91,9 @@ void wire_decoder_trim(struct wire_decoder *d);
 /* 1 and a frame, 0 if more bytes are needed, -EBADMSG (for ever) on a broken rule. */
 int wire_decoder_next(struct wire_decoder *d, struct wire_frame *ret);
 
+/* No whole frame is behind the one handed out last: the next call may give its memory back. */
+bool wire_decoder_is_last(const struct wire_decoder *d);
+
 /* Appends one frame. -EMSGSIZE if the payload is over its maximum, -ENOBUFS if the buffer is full;
  * the buffer is then as before. */
 int wire_encode(struct buf *out, enum wire_type type, uint8_t stream, uint32_t id, const void *p,

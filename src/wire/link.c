@@ -137,6 +137,9 @@ static bool deliver(struct wire_link *l)
 				*outer = true;
 			return false;
 		}
+		/* Before the decoder is asked again: its memory may go with its last frame. */
+		if (l->borrower && wire_decoder_is_last(&l->decoder))
+			wire_link_settle(l->borrower);
 	}
 	l->gone = outer;
 	if (l->borrower)
