@@ -253,6 +253,90 @@ TEST(pause_holds_frames_back)
 	finish(&a, &b);
 }
 
+/* a -> passer.in, passed to passer.out -> b. */
+struct passer {
+	struct wire_link in, out;
+	uint32_t settle_every; /* 0: never by itself */
+	uint32_t seen, done_at;
+};
+
+static void on_pass(struct wire_link *l, const struct wire_frame *f)
+{
+	struct passer *p = container(l, struct passer, in);
+
+	p->seen++;
+	CHECK_EQ(wire_link_pass(&p->out, l, f), 0);
+	if (p->settle_every && p->seen % p->settle_every == 0)
+		wire_link_settle(&p->out);
+	if (p->seen == p->done_at)
+		wire_link_done(l);
+}
+
+static void on_pass_close(struct wire_link *l, int error)
+{
+	CHECK(false);
+}
+
+static void make_passer(struct side *a, struct passer *p, struct side *b)
+{
+	int first[2], second[2];
+
+	CHECK_EQ(ev_new(&ev), 0);
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, first), 0);
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, second), 0);
+	*p = (struct passer){.in = {.on_frame = on_pass, .on_close = on_pass_close},
+			     .out = {.on_frame = on_pass, .on_close = on_pass_close}};
+	side_init(a, first[0], first[0]);
+	CHECK_EQ(wire_link_init(&p->in, ev, first[1], first[1]), 0);
+	CHECK_EQ(wire_link_init(&p->out, ev, second[0], second[0]), 0);
+	side_init(b, second[1], second[1]);
+}
+
+TEST(frames_are_passed_on_as_they_are)
+{
+	enum { SMALL = 40 };
+	struct side a, b;
+	struct passer p;
+
+	for (uint32_t every = 0; every < 4; every++) {
+		uint64_t sum;
+
+		make_passer(&a, &p, &b);
+		p.settle_every = every;
+		flood(&a, &b);
+		/* The large buffer is given back while small frames go through it. */
+		sum = b.sum;
+		for (uint32_t i = 0; i < SMALL; i++) {
+			CHECK_EQ(wire_link_send(&a.link, WIRE_DATA, 0, 100 + i, "\1\2\3", 3), 0);
+			b.quit_after++;
+			CHECK_EQ(ev_run(ev), 0);
+		}
+		CHECK_EQ(b.sum, sum + SMALL * 6);
+		CHECK_EQ(wire_link_queued(&p.out), 0);
+		wire_link_done(&p.in);
+		wire_link_done(&p.out);
+		finish(&a, &b);
+	}
+}
+
+TEST(what_was_lent_outlives_its_lender_but_not_its_borrower)
+{
+	enum { N = 10 };
+	struct side a, b;
+	struct passer p;
+
+	make_passer(&a, &p, &b);
+	for (uint32_t i = 0; i < N; i++)
+		CHECK_EQ(wire_link_send(&a.link, WIRE_DATA, 1, i, "xyz", 3), 0);
+	p.done_at = N / 2;
+	b.quit_after = N / 2;
+	CHECK_EQ(ev_run(ev), 0);
+	CHECK_EQ(b.frames, N / 2);
+	wire_link_done(&p.in);
+	wire_link_done(&p.out);
+	finish(&a, &b);
+}
+
 TEST(the_queue_is_bounded)
 {
 	static uint8_t data[WIRE_DATA_MAX];
