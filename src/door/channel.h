@@ -32,6 +32,9 @@ struct channel_ops {
 	int (*finish)(struct channel *c);
 	void (*want)(struct channel *c, unsigned what);
 	void (*free)(struct channel *c, bool abort);
+	/* Both or neither: a write without a copy. */
+	uint8_t *(*space)(struct channel *c, size_t *ret_room);
+	void (*put)(struct channel *c, size_t n);
 };
 
 struct channel {
@@ -47,6 +50,10 @@ struct channel {
 ssize_t channel_read(struct channel *c, void *p, size_t n);
 /* Bytes taken (may be fewer), -EAGAIN, or negative. */
 ssize_t channel_write(struct channel *c, const void *p, size_t n);
+/* Where the next bytes go, and how many fit; then how many came. NULL: write them instead, which
+ * knows why. Nothing else may be done with any channel in between. */
+uint8_t *channel_space(struct channel *c, size_t *ret_room);
+void channel_put(struct channel *c, size_t n);
 /* No more writes: FIN, close_notify, EOF. 0, -EAGAIN (call again when CHANNEL_OUT) or negative. */
 int channel_finish(struct channel *c);
 /* What on_ready is to come for; 0 for nothing. */

@@ -6,8 +6,9 @@
  * OpenSSL reads records straight from the channel below through a BIO of ours. What it writes goes
  * another way, so that it never has to be asked twice with the same bytes:
  *
- *	write        up to TLS_BATCH bytes become records in the scratch (one for the whole door),
- *	             which go down in one piece; what below does not take is copied to `out`
+ *	write        up to TLS_BATCH bytes become records where below has space for them, if it
+ *	             is of that kind; else in the scratch (one for the whole door), which goes
+ *	             down in one piece; what below does not take is copied to `out`
  *	next write   -EAGAIN until `out` is empty
  *	other        handshake messages, alerts, tickets and answers to KeyUpdate go to `out`
  *
@@ -45,6 +46,11 @@ static int bio_read(BIO *bio, char *p, size_t n, size_t *ret)
 	ssize_t r;
 
 	BIO_clear_retry_flags(bio);
+	if (c->cork) {
+		/* Nothing may be done with below while its space is being filled. */
+		BIO_set_retry_read(bio);
+		return 0;
+	}
 	if (buf_len(&c->fed)) {
 		*ret = n < buf_len(&c->fed) ? n : buf_len(&c->fed);
 		memcpy(p, buf_data(&c->fed), *ret);
@@ -75,8 +81,8 @@ static int bio_write(BIO *bio, const char *p, size_t n, size_t *ret)
 	BIO_clear_retry_flags(bio);
 	if (c->cork) {
 		/* tls_write leaves room for everything that one SSL_write may write. */
-		ASSERT(n <= TLS_SCRATCH - c->corked);
-		memcpy(c->tls->scratch + c->corked, p, n);
+		ASSERT(n <= c->cork_room - c->corked);
+		memcpy(c->cork + c->corked, p, n);
 		c->corked += n;
 	} else {
 		r = buf_append(&c->out, p, n);
@@ -345,14 +351,17 @@ static ssize_t tls_read(struct channel *channel, void *p, size_t n)
 	return got ? (ssize_t)got : r;
 }
 
-/* Encrypts a batch into the scratch. Returns how much of it was taken, or what went wrong. */
-static ssize_t encrypt(struct channel_tls *c, const uint8_t *p, size_t n)
+/* Encrypts a batch into the room at c->cork, which ends with it. Returns how much of it was taken,
+ * and for settle what OpenSSL said last. */
+static size_t encrypt(struct channel_tls *c, const uint8_t *p, size_t n, int *ret_last)
 {
-	size_t done = 0, k = 0;
+	size_t done = 0, k = 0, most = c->cork_room - TLS_AROUND;
 	int ret = 1;
 
 	ERR_clear_error();
-	c->cork = c->tls->scratch_used = true;
+	c->corked = 0;
+	if (n > most)
+		n = most;
 	while (ret == 1 && done < n) {
 		size_t part = n - done < TLS_RECORD ? n - done : TLS_RECORD;
 
@@ -360,10 +369,9 @@ static ssize_t encrypt(struct channel_tls *c, const uint8_t *p, size_t n)
 		if (ret == 1)
 			done += k;
 	}
-	c->cork = false;
-	if (ret != 1 && done == 0)
-		return settle(c, ret);
-	return (ssize_t)done;
+	c->cork = NULL;
+	*ret_last = ret;
+	return done;
 }
 
 /* The scratch goes down; what is not taken waits in `out`, which was empty. */
@@ -378,8 +386,47 @@ static void send_scratch(struct channel_tls *c)
 		if (r < 0)
 			note_refusal(c, r);
 	}
-	c->corked = 0;
-	c->tls->scratch_used = false;
+}
+
+static ssize_t write_by_scratch(struct channel_tls *c, const uint8_t *p, size_t n)
+{
+	struct tls *t = c->tls;
+	size_t done;
+	int last;
+
+	/* TLS in TLS would need the scratch twice; nothing does that. */
+	ASSERT(!t->scratch_used);
+	if (!t->scratch)
+		t->scratch = malloc(TLS_SCRATCH);
+	if (!t->scratch)
+		return -ENOMEM;
+	t->scratch_used = true;
+	c->cork = t->scratch;
+	c->cork_room = TLS_SCRATCH;
+	done = encrypt(c, p, n, &last);
+	send_scratch(c);
+	t->scratch_used = false;
+	return done > 0 || last == 1 ? (ssize_t)done : settle(c, last);
+}
+
+static ssize_t write_records(struct channel_tls *c, const uint8_t *p, size_t n)
+{
+	size_t room = 0, done;
+	uint8_t *to = channel_space(c->below, &room);
+	int last;
+
+	if (to && room > 2 * TLS_AROUND) {
+		c->cork = to;
+		c->cork_room = room;
+		done = encrypt(c, p, n, &last);
+		if (c->corked > 0)
+			channel_put(c->below, c->corked);
+		return done > 0 || last == 1 ? (ssize_t)done : settle(c, last);
+	}
+	/* One that has space at times, and has none now, would only leave all of it to `out`. */
+	if (c->below->ops->space && !to && channel_write(c->below, p, 0) == -EAGAIN)
+		return -EAGAIN;
+	return write_by_scratch(c, p, n);
 }
 
 static ssize_t tls_write(struct channel *channel, const void *p, size_t n)
@@ -392,14 +439,7 @@ static ssize_t tls_write(struct channel *channel, const void *p, size_t n)
 	if (r == 0)
 		r = may_send(c);
 	if (r == 0 && n) {
-		/* TLS in TLS would need the scratch twice; nothing does that. */
-		ASSERT(!c->tls->scratch_used);
-		if (!c->tls->scratch)
-			c->tls->scratch = malloc(TLS_SCRATCH);
-		if (!c->tls->scratch)
-			return -ENOMEM;
-		r = encrypt(c, p, n < TLS_BATCH ? n : TLS_BATCH);
-		send_scratch(c);
+		r = write_records(c, p, n < TLS_BATCH ? n : TLS_BATCH);
 		if (r >= 0 && (c->below_error || c->write_error))
 			r = may_send(c);
 	}

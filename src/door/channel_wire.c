@@ -78,11 +78,16 @@ static size_t held(const struct wire_channel *w)
 	return buf_len(&w->buf) + w->fresh_len;
 }
 
+/* A whole frame, or nothing: the last bit of a window is not worth one of its own, and credit comes
+ * in halves of a window as soon as the box took what is on its way. */
 static size_t room(const struct wire_channel *w)
 {
-	size_t n = w->out.left < WIRE_DATA_MAX ? (size_t)w->out.left : WIRE_DATA_MAX;
+	_Static_assert(WIRE_DATA_MAX <= WIRE_NET_WINDOW / 2, "credit comes before it is needed");
 
-	return wire_link_queued(w->x->link) < DOOR_LINK_QUEUE && !w->x->link->closed ? n : 0;
+	return w->out.left >= WIRE_DATA_MAX && wire_link_queued(w->x->link) < DOOR_LINK_QUEUE &&
+			       !w->x->link->closed
+		       ? WIRE_DATA_MAX
+		       : 0;
 }
 
 static unsigned ready_for(const struct wire_channel *w)
@@ -364,6 +369,8 @@ static const struct channel_ops wire_ops = {
 	.finish = wire_finish,
 	.want = wire_want,
 	.free = wire_free,
+	.space = channel_wire_space,
+	.put = channel_wire_put,
 };
 
 int channel_wire_new(struct channel **ret, struct exchange *x, uint32_t id,

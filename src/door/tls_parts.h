@@ -16,7 +16,8 @@ enum {
 	TLS_RECORD = 16384,
 	/* Plain bytes that one write takes, and room for them as records. */
 	TLS_BATCH = 4 * TLS_RECORD,
-	TLS_SCRATCH = TLS_BATCH + 4096,
+	TLS_AROUND = 4096, /* more than the records of a batch have around their content */
+	TLS_SCRATCH = TLS_BATCH + TLS_AROUND,
 	/* Bytes of records that wait for what is below; beyond it nothing is read that would make
 	 * more of them (answers to KeyUpdate). */
 	TLS_OUT_MAX = 2 * TLS_SCRATCH,
@@ -54,10 +55,10 @@ struct channel_tls {
 	struct ev_defer again;
 	SSL *ssl;
 	char host[TLS_HOST_MAX + 1];
-	struct buf out;		/* records that below did not take yet */
-	struct buf fed;		/* bytes that were read before us */
-	size_t corked;		/* bytes in the scratch */
-	bool cork;		/* records go to the scratch */
+	struct buf out; /* records that below did not take yet */
+	struct buf fed; /* bytes that were read before us */
+	uint8_t *cork;	/* records go there: the scratch, or below's own space */
+	size_t corked, cork_room;
 	bool is_server, has_id; /* has_id: a client certificate was given */
 	bool asked;		/* for a client certificate, and had none */
 	bool up;		/* the handshake is over and all is well */

@@ -63,9 +63,10 @@ TEST(a_slow_reader_holds_the_upstream_back)
 {
 	rig.ids[1].hold = true;
 	open_with(UP_FLOOD);
-	UNTIL(rig.ids[1].bytes == WIRE_NET_WINDOW);
+	/* What is left of the window is too little for another frame. */
+	UNTIL(rig.ids[1].bytes > WIRE_NET_WINDOW - WIRE_DATA_MAX);
 	rig_settle();
-	CHECK_EQ(rig.ids[1].bytes, WIRE_NET_WINDOW);
+	CHECK(rig.ids[1].bytes <= WIRE_NET_WINDOW);
 	CHECK(wire_link_queued(&rig.door.keeper) == 0);
 	CHECK_EQ(rig.door.conn_count, 1);
 	rig_close();
