@@ -15,6 +15,8 @@
 enum {
 	STEP = DOOR_BUFFER_MAX, /* content that is framed anew at a time */
 	READ_FIRST = 4096,
+	/* With the records of TLS around it, it still goes to the box in one frame. */
+	READ_MOST = WIRE_DATA_MAX - 4096,
 };
 
 bool web_has_room(const struct web_side *s)
@@ -106,10 +108,12 @@ static int read_side(struct web *w, struct web_side *s)
 	uint8_t *to;
 	ssize_t n;
 
-	/* A quiet connection keeps a small buffer; one whose last read filled it gets a large one.
-	 * */
+	/* A quiet connection keeps a small buffer; one whose read filled it gets a large one, until
+	 * little comes. */
 	if (!s->is_busy && room > READ_FIRST)
 		room = READ_FIRST;
+	if (room > READ_MOST)
+		room = READ_MOST;
 	to = buf_reserve(&s->in, room);
 	n = to ? channel_read(s->channel, to, room) : -ENOMEM;
 	if (n == -EAGAIN)
@@ -120,7 +124,7 @@ static int read_side(struct web *w, struct web_side *s)
 	s->ended = n <= 0;
 	if (n > 0)
 		buf_commit(&s->in, (size_t)n);
-	s->is_busy = n > 0 && (size_t)n == room;
+	s->is_busy = n > 0 && ((size_t)n == room || (s->is_busy && n >= READ_FIRST));
 	return 1;
 }
 
