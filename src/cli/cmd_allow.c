@@ -12,9 +12,10 @@ const struct verb verb_allow = {
 	.name = "allow",
 	.synopsis = "allow BOX HOST[:PORT]... [--for TIME]",
 	.summary = "let a box reach a host, now",
-	.help = "HOST is a name, *.suffix, an address or a range (10.0.0.0/8); without PORT any\n"
-		"port. It holds beside the box's policy until the box is removed or another\n"
-		"policy is applied; with --for so long, with --once for the next connection.\n"
+	.help = "HOST is a name, *.suffix, an address or a range (10.0.0.0/8); without PORT it\n"
+		"is for 443 and 80. It holds beside the box's policy until the box is removed or\n"
+		"another policy is applied; with --for so long, with --once for the next\n"
+		"connection.\n"
 		"What a rule of the policy denies stays denied, and private addresses need a\n"
 		"rule of a policy that says so.\n"
 		"\n"

@@ -22,6 +22,7 @@
 #include "base/str.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -199,6 +200,20 @@ void conn_deny(struct conn *c, const struct err *e)
 
 /* ---- judged ---- */
 
+/* What `cove allow` needs to hear: a pattern without a port is for 443 and 80. */
+static void deny_unmatched(const struct conn *c, struct err *e)
+{
+	bool six = c->host.is_address && c->host.family == AF_INET6;
+	char port[8] = "";
+
+	if (c->port != 443 && c->port != 80)
+		snprintf(port, sizeof(port), ":%u", c->port);
+	err_set(e, ERR_DENIED, EACCES,
+		"%.70s port %u: no rule allows it. To allow it: cove allow %s %s%.70s%s%s",
+		c->host.text, c->port, c->door->config.box, six ? "[" : "", c->host.text,
+		six ? "]" : "", port);
+}
+
 static void deny_by_rule(struct conn *c)
 {
 	const struct rule *rule = c->verdict.rule;
@@ -211,9 +226,7 @@ static void deny_by_rule(struct conn *c)
 		err_set(&e, ERR_DENIED, EACCES, "%.120s port %u is denied by '%.40s'", c->host.text,
 			c->port, rule->name);
 	else
-		err_set(&e, ERR_DENIED, EACCES,
-			"%.80s port %u: no rule allows it. To allow it: cove allow %s %.80s",
-			c->host.text, c->port, c->door->config.box, c->host.text);
+		deny_unmatched(c, &e);
 	conn_deny(c, &e);
 }
 
