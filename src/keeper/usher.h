@@ -9,9 +9,8 @@
  *	        KILL                       ->  SIGKILL to the door
  *	                                   ->  ENDED(number, wait status), whenever a door ends
  *
- * It also holds what the keeper must not: the box's authority. At the end it goes back to the spares
- * if there was no door, and nobody but the usher's own door could have read it; otherwise it is
- * deleted.
+ * It also sees to what the keeper must not touch: the box's authority. At the end it goes back to
+ * the spares if there was no door, since nobody else could have read it; otherwise it is deleted.
  *
  * One door at a time: one that still runs when the next is asked for has USHER_GRACE_MS to end.
  * End of file is the keeper's end: the door sees it on its link as well, has the same grace, and

@@ -1,8 +1,8 @@
 /*
  * What is kept of a box's network; see net.h.
  *
- * How it works: a spare authority is taken by renaming it, so two keepers that want the same one are
- * told apart by the kernel: the second finds it gone and takes the next.
+ * How it works: a spare authority is taken by renaming it, so two keepers that want the same one
+ * are told apart by the kernel: the second finds it gone and takes the next.
  * A spare that is no authority is deleted and passed over. The live grants are read, changed and
  * written whole under a lock of their own file, so that two callers at once lose nothing; the clerk
  * of a door reads them without it, since a rename never shows a part.

@@ -11,7 +11,6 @@
 #include "keeper_rig.h"
 #include "tap.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -188,9 +187,6 @@ static struct wire_frame hear(struct rig *r, struct peer *p, enum wire_type type
 	return f;
 }
 
-static const char *home = "/nonexistent/home";
-static const char *ca;
-
 static struct door_side *door_begin(struct rig *r, const char *policy)
 {
 	static struct spec spec = {.name = "rig", .created_ms = 77};
@@ -209,8 +205,7 @@ static struct door_side *door_begin(struct rig *r, const char *policy)
 			  &(struct door_side_config){.door_path = strcmp(policy, "missing") == 0
 									  ? "/nonexistent"
 									  : self,
-						     .home = home,
-						     .ca = ca,
+						     .home = "/nonexistent/home",
 						     .spec = &spec,
 						     .policy = policy},
 			  &e) < 0)
@@ -759,55 +754,6 @@ static void be_keeper(int out)
 	CHECK_EQ(fd_write_full(out, strstr(say.text, "pids="), 40), 0);
 	for (;;)
 		pause();
-}
-
-static bool has_files(const char *dir)
-{
-	DIR *d = opendir(dir);
-	bool found = false;
-
-	CHECK(d);
-	for (struct dirent *e; (e = readdir(d));)
-		found = found || e->d_name[0] != '.';
-	closedir(d);
-	return found;
-}
-
-/* The authority of a box that had no door goes back; that of one which had is nobody's again. The
- * keeper has no part in it. */
-TEST(the_usher_gives_back_what_no_door_had)
-{
-	char top[] = "/tmp/cove-usher.XXXXXX", spares[64], used[64], file[80];
-
-	CHECK(mkdtemp(top));
-	home = top;
-	ca = "rig.00.pem";
-	snprintf(file, sizeof(file), "%s/door", top);
-	CHECK_EQ(mkdir(file, 0700), 0);
-	snprintf(spares, sizeof(spares), "%s/door/ca", top);
-	snprintf(used, sizeof(used), "%s/door/used", top);
-	snprintf(file, sizeof(file), "%s/rig.00.pem", used);
-	CHECK(mkdir(spares, 0700) == 0 && mkdir(used, 0700) == 0);
-	for (int with_door = 1; with_door >= 0; with_door--) {
-		struct rig r;
-		struct door_side *d;
-		int fd = open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-
-		CHECK(fd >= 0);
-		close(fd);
-		d = door_begin(&r, "echo");
-		if (with_door) {
-			ask_name(&r, 1, "yes.example");
-			hear(&r, &r.init, WIRE_OK);
-		}
-		CHECK(has_files(used) && !has_files(spares));
-		door_end(&r, d);
-		while (wait(NULL) > 0)
-			;
-		CHECK(!has_files(used));
-		CHECK_EQ(has_files(spares), !with_door);
-	}
-	remove_temporary(top);
 }
 
 static void ends_soon(int pidfd)

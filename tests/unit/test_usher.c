@@ -1,0 +1,98 @@
+/* What the usher does by itself: an authority goes back to the spares, or is nobody's again. */
+#include "base/fd.h"
+#include "keeper/usher.h"
+#include "keeper_rig.h"
+#include "tap.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+static char top[] = "/tmp/cove-usher.XXXXXX", spares[64], used[64], file[96];
+
+static void ground_make(void)
+{
+	char door[64];
+
+	CHECK(mkdtemp(top));
+	snprintf(door, sizeof(door), "%s/door", top);
+	snprintf(spares, sizeof(spares), "%s/door/ca", top);
+	snprintf(used, sizeof(used), "%s/door/used", top);
+	snprintf(file, sizeof(file), "%s/rig.00.pem", used);
+	CHECK(mkdir(door, 0700) == 0 && mkdir(spares, 0700) == 0 && mkdir(used, 0700) == 0);
+}
+
+static unsigned count_files(const char *dir)
+{
+	DIR *d = opendir(dir);
+	unsigned n = 0;
+
+	CHECK(d);
+	for (struct dirent *e; (e = readdir(d));)
+		n += e->d_name[0] != '.';
+	closedir(d);
+	return n;
+}
+
+static int usher_new(const char *ca)
+{
+	struct door_config config = {.home = top, .box = "rig", .policy = "open", .ca = ca};
+	struct err e = {0};
+	int usher = -1, fd = open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+
+	CHECK(fd >= 0);
+	close(fd);
+	if (usher_start("/bin/true", &config, &usher, &e) < 0)
+		FAIL(e.msg);
+	return usher;
+}
+
+static void usher_end(int usher)
+{
+	close(usher);
+	while (wait(NULL) > 0)
+		;
+}
+
+TEST(an_authority_that_no_door_had_goes_back)
+{
+	int usher;
+
+	ground_make();
+	usher = usher_new("rig.00.pem");
+	CHECK(count_files(used) == 1 && count_files(spares) == 0);
+	usher_end(usher);
+	CHECK(count_files(used) == 0 && count_files(spares) == 1);
+	remove_temporary(top);
+}
+
+/* Whatever became of the door: it may have read the key. */
+TEST(one_that_a_door_had_is_deleted)
+{
+	struct usher_note note = {.word = USHER_START, .number = 1};
+	struct pollfd p = {.events = POLLIN};
+	int usher, link = -1;
+
+	ground_make();
+	usher = p.fd = usher_new("rig.00.pem");
+	CHECK_EQ(usher_say(usher, &note), 0);
+	CHECK_EQ(poll(&p, 1, 20000), 1);
+	CHECK_EQ(usher_hear(usher, &note, &link), 1);
+	CHECK_EQ(note.word, USHER_STARTED);
+	fd_close(&link);
+	usher_end(usher);
+	CHECK(count_files(used) == 0 && count_files(spares) == 0);
+	remove_temporary(top);
+}
+
+TEST(without_one_nothing_is_touched)
+{
+	ground_make();
+	usher_end(usher_new(NULL));
+	CHECK(count_files(used) == 1 && count_files(spares) == 0);
+	remove_temporary(top);
+}
+
+TAP_MAIN
