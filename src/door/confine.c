@@ -3,6 +3,7 @@
 
 #include "base/control.h"
 #include "base/fd.h"
+#include "filter/caps.h"
 #include "filter/filter.h"
 #include "filter/landlock.h"
 
@@ -12,23 +13,6 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include <linux/capability.h>
-
-enum { CAP_COUNT_MAX = 64 };
-
-static int drop_caps(void)
-{
-	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct data[2] = {0};
-
-	/* Who may not drop from the bounding set has nothing in it that he could gain. */
-	for (int cap = 0; cap < CAP_COUNT_MAX; cap++)
-		if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
-			break;
-	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-	return syscall(SYS_capset, &head, data) < 0 ? -errno : 0;
-}
 
 /* What a sanitizer's report is made from. */
 static int allow_reports(int set, int abi)
@@ -67,7 +51,9 @@ int confine_door(bool *ret_fatal, struct err *e)
 	*ret_fatal = true;
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return err_errno(e, errno, "confine the door");
-	r = drop_caps();
+	/* Who may not drop from the bounding set has nothing in it that he could gain. */
+	(void)caps_bound(0);
+	r = caps_keep(0, 0, NULL);
 	if (r < 0)
 		return err_errno(e, -r, "drop the door's capabilities");
 	if (!control_is_off("door-landlock"))

@@ -17,6 +17,7 @@
 
 #include "base/control.h"
 #include "base/fd.h"
+#include "filter/caps.h"
 #include "filter/filter.h"
 #include "filter/landlock.h"
 
@@ -30,45 +31,21 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* From the kernel's headers, which musl does not bring. */
-enum {
-	CAP_DAC_OVERRIDE = 1,
-	CAP_FOWNER = 3,
-	CAP_KILL = 5,
-	CAP_COUNT_MAX = 64,
-	CAPABILITY_VERSION_3 = 0x20080522,
-};
-
-#define KEPT_CAPS (1u << CAP_DAC_OVERRIDE | 1u << CAP_FOWNER | 1u << CAP_KILL)
+#define KEPT_CAPS (CAP_BIT(CAP_DAC_OVERRIDE) | CAP_BIT(CAP_FOWNER) | CAP_BIT(CAP_KILL))
 
 /* *ret_can_look: there is no directory that it cannot look into. */
 static int drop_caps(bool is_root, bool *ret_can_look)
 {
-	struct {
-		uint32_t version;
-		int pid;
-	} head = {.version = CAPABILITY_VERSION_3};
-	struct {
-		uint32_t effective, permitted, inheritable;
-	} data[2] = {0};
+	uint32_t left = 0;
+	int r;
 
 	/* It runs no program any more; this makes sure that none would gain anything. A process
 	 * that may not drop from the set has nothing to lose in it. */
-	for (int cap = 0; is_root && cap < CAP_COUNT_MAX; cap++)
-		if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
-			break;
-	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-	if (is_root) {
-		if (syscall(SYS_capget, &head, data) < 0)
-			return -errno;
-		/* Root in a container may lack one of them. */
-		data[0].permitted &= KEPT_CAPS;
-		data[0].effective = data[0].permitted;
-		data[0].inheritable = 0;
-		memset(&data[1], 0, sizeof(data[1]));
-	}
-	*ret_can_look = data[0].effective >> CAP_DAC_OVERRIDE & 1;
-	return syscall(SYS_capset, &head, data) < 0 ? -errno : 0;
+	if (is_root)
+		(void)caps_bound(0);
+	r = caps_keep(is_root ? KEPT_CAPS : 0, 0, &left);
+	*ret_can_look = left & CAP_BIT(CAP_DAC_OVERRIDE);
+	return r;
 }
 
 /* ---- files ---- */

@@ -11,6 +11,7 @@
 #include "base/control.h"
 #include "base/fd.h"
 #include "base/rand.h"
+#include "filter/caps.h"
 #include "filter/landlock.h"
 
 #include <errno.h>
@@ -120,27 +121,12 @@ int hold_landlock(int abi, const int *init_fds, size_t count)
 
 /* ---- capabilities ---- */
 
-/* From the kernel's headers, which musl does not bring. */
-enum {
-	CAP_CHOWN = 0,
-	CAP_DAC_OVERRIDE = 1,
-	CAP_FOWNER = 3,
-	CAP_FSETID = 4,
-	CAP_KILL = 5,
-	CAP_SETGID = 6,
-	CAP_SETUID = 7,
-	CAP_SETPCAP = 8,
-	CAP_NET_BIND_SERVICE = 10,
-	CAP_AUDIT_READ =
-		37, /* the last one of the oldest kernel that can run boxes is above this */
-	CAPABILITY_VERSION_3 = 0x20080522,
-};
-
 /* In-box root may do these and nothing else; ordinary users have none, and setuid programs cannot
  * give more. */
-#define KEPT_CAPS                                                                         \
-	(1u << CAP_CHOWN | 1u << CAP_DAC_OVERRIDE | 1u << CAP_FOWNER | 1u << CAP_FSETID | \
-	 1u << CAP_KILL | 1u << CAP_SETGID | 1u << CAP_SETUID | 1u << CAP_NET_BIND_SERVICE)
+#define KEPT_CAPS                                                                              \
+	(CAP_BIT(CAP_CHOWN) | CAP_BIT(CAP_DAC_OVERRIDE) | CAP_BIT(CAP_FOWNER) |                \
+	 CAP_BIT(CAP_FSETID) | CAP_BIT(CAP_KILL) | CAP_BIT(CAP_SETGID) | CAP_BIT(CAP_SETUID) | \
+	 CAP_BIT(CAP_NET_BIND_SERVICE))
 
 const char *hold_caps_text(bool strict)
 {
@@ -148,44 +134,16 @@ const char *hold_caps_text(bool strict)
 		      : "chown dac_override fowner fsetid kill setgid setuid net_bind_service";
 }
 
-static int drop_bounding(uint32_t keep)
-{
-	for (int cap = 0; cap < 64; cap++) {
-		if (cap < 32 && (keep >> cap & 1))
-			continue;
-		if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == 0)
-			continue;
-		if (errno == EINVAL && cap > CAP_AUDIT_READ)
-			break; /* past the last one this kernel knows */
-		return -errno;
-	}
-	return 0;
-}
-
-static int set_caps(uint32_t permitted, uint32_t inheritable)
-{
-	struct {
-		uint32_t version;
-		int pid;
-	} head = {.version = CAPABILITY_VERSION_3};
-	struct {
-		uint32_t effective, permitted, inheritable;
-	} data[2] = {{permitted, permitted, inheritable}};
-
-	return syscall(SYS_capset, &head, data) < 0 ? -errno : 0;
-}
-
 int hold_caps(bool strict)
 {
 	/* What is to be inherited must be so before it is out of bounds. */
-	int r = strict ? set_caps(KEPT_CAPS | 1u << CAP_SETPCAP, KEPT_CAPS) : 0;
+	int r = strict ? caps_keep(KEPT_CAPS | CAP_BIT(CAP_SETPCAP), KEPT_CAPS, NULL) : 0;
 
 	if (r == 0)
-		r = drop_bounding(strict ? 0 : KEPT_CAPS);
+		r = caps_bound(strict ? 0 : KEPT_CAPS);
 	if (r < 0)
 		return r;
-	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 	if (strict && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return -errno;
-	return set_caps(KEPT_CAPS, strict ? KEPT_CAPS : 0);
+	return caps_keep(KEPT_CAPS, strict ? KEPT_CAPS : 0, NULL);
 }

@@ -1,0 +1,27 @@
+/* Capabilities: what a process may do although its ids would not let it. Numbers are the kernel's
+ * own, whose headers musl does not bring. */
+#pragma once
+
+#include <stdint.h>
+
+enum cap {
+	CAP_CHOWN = 0,
+	CAP_DAC_OVERRIDE = 1,
+	CAP_DAC_READ_SEARCH = 2,
+	CAP_FOWNER = 3,
+	CAP_FSETID = 4,
+	CAP_KILL = 5,
+	CAP_SETGID = 6,
+	CAP_SETUID = 7,
+	CAP_SETPCAP = 8,
+	CAP_NET_BIND_SERVICE = 10,
+};
+
+#define CAP_BIT(cap) (1u << (cap))
+
+/* Of what it has, the process keeps these; they are in effect, and these others are inherited. None
+ * is ambient. *ret_left (may be NULL) is what that comes to: root in a container may lack some. */
+int caps_keep(uint32_t keep, uint32_t inherit, uint32_t *ret_left);
+
+/* No program that it starts can gain more than these. Needs CAP_SETPCAP: -EPERM without. */
+int caps_bound(uint32_t keep);
