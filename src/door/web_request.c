@@ -88,7 +88,9 @@ void web_answer(struct web *w, unsigned status, const struct err *e)
 
 	buf_init(&body, ANSWER_MAX);
 	write_body(w, e, &body);
-	w->keep_box = w->keep_box && w->has_request && w->request_body.ended;
+	/* A body of which a part was read and not passed on would be taken for the next request. */
+	w->keep_box = w->keep_box && w->has_request &&
+		      (w->request_sent || (w->state != WEB_MOVE && w->request_body.ended));
 	if (buf_printf(&w->box.out,
 		       "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\n"
 		       "Content-Length: %zu\r\n%s\r\n",

@@ -290,6 +290,32 @@ TEST(budgets)
 	wr_close();
 }
 
+/* A body of which a part was read is never taken for the next request. */
+TEST(a_refused_body_is_no_request)
+{
+	static const char smuggled[] = "GET /smuggled HTTP/1.1\r\nHost: up.test\r\n\r\n";
+	char request[4096], body[2049];
+	const char *heard;
+
+	memset(body, ' ', sizeof(body) - 1);
+	body[sizeof(body) - 1] = 0;
+	memcpy(body, smuggled, sizeof(smuggled) - 1);
+	snprintf(request, sizeof(request),
+		 "POST /a HTTP/1.1\r\nHost: up.test\r\nContent-Length: 2048\r\n\r\n%s", body);
+	wr_open("version: 1\nrules:\n  - name: b\n    allow: up.test\n    methods: [POST]\n"
+		"    bytes_up: 1KiB\n  - name: g\n    allow: up.test\n    methods: [GET]\n",
+		request);
+	wr_settle();
+	up_hears(0);
+	heard = box_hears();
+	CHECK(strstr(heard, "HTTP/1.1 429 "));
+	CHECK(strstr(heard, "Connection: close"));
+	for (unsigned i = 0; i < wr.up_count; i++)
+		CHECK(!strstr(up_hears(i), "/smuggled"));
+	CHECK_EQ(wr_rows("request", "allow"), 1);
+	wr_close();
+}
+
 TEST(asked)
 {
 	static const char policy[] = "version: 1\nrules:\n  - name: q\n    ask: up.test\n"
