@@ -118,6 +118,10 @@ static int verify(X509_STORE_CTX *ctx, void *arg)
 	struct tls *t = arg;
 	int r = leaf ? roots_add_issuers(t->roots, store, leaf) : -EINVAL;
 
+	if (control_is_off("door-verify")) {
+		X509_STORE_CTX_set_error(ctx, X509_V_OK);
+		return 1;
+	}
 	for (int i = 0; r == 0 && i < sk_X509_num(chain); i++)
 		r = roots_add_issuers(t->roots, store, sk_X509_value(chain, i));
 	if (r < 0)
@@ -204,8 +208,7 @@ static SSL_CTX *make_client(struct tls *t)
 
 	if (!ctx)
 		return NULL;
-	SSL_CTX_set_verify(ctx, control_is_off("door-verify") ? SSL_VERIFY_NONE : SSL_VERIFY_PEER,
-			   NULL);
+	SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
 	SSL_CTX_set_verify_depth(ctx, VERIFY_DEPTH);
 	SSL_CTX_set_cert_verify_callback(ctx, verify, t);
 	SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
