@@ -1,4 +1,4 @@
-/* C7, D2, D5, D13, D14 from inside: every way out that is not the door, and the door's own sockets. */
+/* C7, D2, D3, D5, D12 to D14 from inside: ways out that are not the door, and its own sockets. */
 #include "attack.h"
 
 #include <arpa/inet.h>

@@ -58,7 +58,8 @@ def under_way(rig):
     g = ground(rig)
     g.raw.clear(lambda conn, data: conn.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfive"))
     client = g.start("s = secure('api.test', tls); s.sendall(get('/slow', 'api.test:%d' % tls)); "
-                     "print(read_all(s, 20, until=b'five')[0][:12], flush=True); sys.stdin.readline()", tls=g.raw.tls_port)
+                     "print(read_all(s, 20, until=b'five')[0][:12], flush=True); sys.stdin.readline()",
+                     tls=g.raw.tls_port)
     try:
         need(b"200" in client.stdout.readline(), "the request did not pass")
         size = g.search_memory(g.box)
@@ -94,7 +95,8 @@ say([read, found])""")
     need(got[0] > 0 and not got[1], f"{got}")
 
 
-@case("F1_not_in_what_cove_says", "F1", "not in inspect, events, stats, policy show, audit, secret ls, ps, logs or doctor")
+@case("F1_not_in_what_cove_says", "F1", "not in inspect, events, stats, policy show, audit, secret ls, ps, logs or "
+                                        "doctor")
 def said(rig):
     g = ground(rig)
     reach(g, "api.test")
@@ -115,7 +117,8 @@ def errors(rig):
         g.raw.clear(answer)
         reach(g, "api.test")
     g.raw.clear()
-    g.run("say([https('api.test', port, get('/', 'api.test:%d' % port), 8), proxy(get('http://api.test:%d/' % port, 'api.test:%d' % port))])",
+    g.run("say([https('api.test', port, get('/', 'api.test:%d' % port), 8), proxy(get('http://api.test:%d/' % port, "
+          "'api.test:%d' % port))])",
           port=closed.port)
     g.rows(g.box)
 
@@ -154,7 +157,8 @@ def answer_with(forms, how):
         kinds = {"json": b"application/json", "html": b"text/html; charset=utf-8", "xml": b"application/xml",
                  "form": b"application/x-www-form-urlencoded", "event-stream": b"text/event-stream",
                  "javascript": b"application/javascript"}
-        return (b"HTTP/1.1 200 OK\r\nContent-Type: " + kinds[how] + b"\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        return (b"HTTP/1.1 200 OK\r\nContent-Type: " + kinds[how] + b"\r\nContent-Length: "
+                                                                    b"%d\r\n\r\n" % len(body) + body)
     if how == "no_type":
         return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
     if how == "until_close":
@@ -163,7 +167,8 @@ def answer_with(forms, how):
         parts = b"".join(b"%x\r\n%s\r\n" % (len(body[i:i + 7]), body[i:i + 7]) for i in range(0, len(body), 7))
         return b"HTTP/1.1 200 OK\r\n" + text + b"Transfer-Encoding: chunked\r\n\r\n" + parts + b"0\r\n\r\n"
     if how == "trailers":
-        return (b"HTTP/1.1 200 OK\r\n" + text + b"Transfer-Encoding: chunked\r\n\r\n3\r\nok\n\r\n0\r\n" + fields + b"\r\n")
+        return (b"HTTP/1.1 200 OK\r\n" + text + b"Transfer-Encoding: "
+                                                b"chunked\r\n\r\n3\r\nok\n\r\n0\r\n" + fields + b"\r\n")
     if how == "early_hints":
         return b"HTTP/1.1 103 Early Hints\r\n" + fields + b"\r\n" + OK
     if how == "reason":
@@ -179,7 +184,8 @@ def answer_with(forms, how):
 
 
 def echoed(how):
-    @case(f"F5_echo_in_{how.replace('-', '_')}", "F1", "an upstream that sends the credential back does not bring it into the box")
+    @case(f"F5_echo_in_{how.replace('-', '_')}", "F1", "an upstream that sends the credential back does not bring it "
+                                                       "into the box")
     def run(rig):
         g = ground(rig)
         sent = []
@@ -201,7 +207,8 @@ def echoed(how):
         need(len(rig.leaks) == before, f"it came back into the box: {rig.leaks[before:]}")
 
 
-for _how in ("heads", "body", "json", "html", "xml", "form", "event-stream", "javascript", "no_type", "until_close", "chunks",
+for _how in ("heads", "body", "json", "html", "xml", "form", "event-stream", "javascript", "no_type", "until_close",
+             "chunks",
              "trailers", "early_hints", "reason", "redirect", "partial", "field_names"):
     echoed(_how)
 
@@ -239,7 +246,8 @@ def websocket(name, held, in_head):
 
         def answer(conn, data):
             key = re.search(rb"Sec-WebSocket-Key: (\S+)", data, re.I)
-            word = base64.b64encode(hashlib.sha1((key[1] if key else b"") + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())
+            word = (key[1] if key else b"") + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+            word = base64.b64encode(hashlib.sha1(word).digest())
             auth = re.search(rb"Authorization: (.*)\r\n", data)
             value = auth[1] if auth else b"none"
             conn.sendall(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nX-Echo: " +
@@ -268,7 +276,8 @@ websocket("frame", "nor does the first frame of the server", False)
 def plain_http(rig):
     g = ground(rig)
     g.raw.clear()
-    got = g.run("say([status(talk('api.test', port, get('/', 'api.test:%d' % port))), status(proxy(get('http://api.test:%d/' % port, "
+    got = g.run("say([status(talk('api.test', port, get('/', 'api.test:%d' % port))), "
+                "status(proxy(get('http://api.test:%d/' % port, "
                 "'api.test:%d' % port)))])", port=g.raw.port)
     need(got == [403, 403], f"{got}")
     need(not g.raw.all().strip(b"-\n"), "it was sent on")
@@ -289,7 +298,8 @@ def host_of_another(rig):
     got = g.run("""
 h = 'api.test:%d' % tls
 say([status(https('evil.test', tls, get('/', h))), status(https('evil.test', tls, get('/', 'api.test'))),
-     status(https('evil.test', tls, get('https://%s/' % h, h))), status(https('evil.test', tls, get('/', 'evil.test:%d' % tls, 'X-Forwarded-Host: api.test')))])""",
+     status(https('evil.test', tls, get('https://%s/' % h, h))), status(https('evil.test', tls, get('/',
+     'evil.test:%d' % tls, 'X-Forwarded-Host: api.test')))])""",
                 tls=g.evil.tls_port)
     need(got[:3] == [421, 421, 421] or all(400 <= s < 500 for s in got[:3]), f"{got}")
     no_credential(g)
@@ -299,12 +309,14 @@ say([status(https('evil.test', tls, get('/', h))), status(https('evil.test', tls
 def sni_of_another(rig):
     g = ground(rig)
     clear(g)
-    got = g.run("say(https('evil.test', tls, get('/', 'api.test:%d' % tls), 6, sni='api.test', verify=False))", tls=g.evil.tls_port)
+    got = g.run("say(https('evil.test', tls, get('/', 'api.test:%d' % tls), 6, sni='api.test', verify=False))",
+                tls=g.evil.tls_port)
     need(" 200 " not in got[:20], f"{got[:100]}")
     no_credential(g)
 
 
-@case("F4_name_at_another_server", "F4", "a server that cannot prove the name gets no credential, wherever its address comes from")
+@case("F4_name_at_another_server", "F4", "a server that cannot prove the name gets no credential, wherever its address "
+                                         "comes from")
 def unproven(rig):
     g = ground(rig)
     clear(g)
@@ -317,17 +329,20 @@ def unproven(rig):
 def redirect(rig):
     g = ground(rig)
     g.evil.clear()
-    g.raw.clear(b"HTTP/1.1 307 Away\r\nLocation: https://evil.test:%d/loot\r\nContent-Length: 0\r\n\r\n" % g.evil.tls_port)
+    g.raw.clear(b"HTTP/1.1 307 Away\r\nLocation: https://evil.test:%d/loot\r\nContent-Length: "
+                b"0\r\n\r\n" % g.evil.tls_port)
     got = g.run("""
 import urllib.request
-try: say(urllib.request.build_opener(urllib.request.ProxyHandler({})).open('https://api.test:%d/' % tls, timeout=10).status)
+try: say(urllib.request.build_opener(urllib.request.ProxyHandler({})).open('https://api.test:%d/' % tls,
+    timeout=10).status)
 except OSError as e: say(str(e))""", tls=g.raw.tls_port)
     g.raw.clear()
     need(b"/loot" in g.evil.all(), f"the redirect was not followed: {got}")
     no_credential(g, g.evil)
 
 
-@case("F4_own_fields_are_removed", "F4", "a field of the same name that the box sends is replaced, however it is spelled")
+@case("F4_own_fields_are_removed", "F4", "a field of the same name that the box sends is replaced, however it is "
+                                         "spelled")
 def own_fields(rig):
     g = ground(rig)
     g.raw.clear()
@@ -356,23 +371,30 @@ say(out)""", tls=g.raw.tls_port)
 
 # ---- F6: near misses ----
 
-MISSES = ["/v1/../admin", "/v1/chat/../../admin", "/v1/chat/%2e%2e/%2e%2e/admin", "/v1/chat/..%2f..%2fadmin", "//v1/models",
+MISSES = ["/v1/../admin", "/v1/chat/../../admin", "/v1/chat/%2e%2e/%2e%2e/admin", "/v1/chat/..%2f..%2fadmin",
+          "//v1/models",
           "/v1//models", "/v1/models/", "/V1/models", "/v1/Models", "/v1/models;x", "/v1/models%3bx", "/v1/models%00",
-          "/v1/models/../admin", "/v1/chat/%252e%252e/%252e%252e/admin", "/v1/chat/..;/..;/admin", "/v1/chat\\..\\..\\admin",
-          "/v1/chat/%5c..%5c..%5cadmin", "/v1/chat/./../../admin", "/v1/chat/.%2e/.%2e/admin", "/v1/chat/%c0%ae%c0%ae/admin",
+          "/v1/models/../admin", "/v1/chat/%252e%252e/%252e%252e/admin", "/v1/chat/..;/..;/admin",
+          "/v1/chat\\..\\..\\admin",
+          "/v1/chat/%5c..%5c..%5cadmin", "/v1/chat/./../../admin", "/v1/chat/.%2e/.%2e/admin",
+          "/v1/chat/%c0%ae%c0%ae/admin",
           "/v1/chatx", "/v1/modelsx", "/v1/model", "/", "/v1", "/v1/", "/v1/chat", "/admin", "/admin?/v1/models",
-          "/admin#/v1/models", "/v1/models%2f..%2fadmin", "/v1/chat/..", "/../v1/models/../../admin", "/v1/chat/%ff/../../admin",
+          "/admin#/v1/models", "/v1/models%2f..%2fadmin", "/v1/chat/..", "/../v1/models/../../admin",
+          "/v1/chat/%ff/../../admin",
           "/%76%31/%61dmin", "/v1/models%20", "/v1/models.", "/v1/chat/../models/../../admin"]
 
 
-@case("F6_paths", "F6", "no path outside the rule is let through, whichever way it is spelled; what passes is sent as judged")
+@case("F6_paths", "F6", "no path outside the rule is let through, whichever way it is spelled; what passes is sent as "
+                        "judged")
 def near_paths(rig):
     g = ground(rig)
     g.raw.clear()
-    got = g.run("say({p: status(https('paths.test', tls, get(p, 'paths.test:%d' % tls), 5)) for p in paths})", paths=MISSES,
+    got = g.run("say({p: status(https('paths.test', tls, get(p, 'paths.test:%d' % tls), 5)) for p in paths})",
+                paths=MISSES,
                 tls=g.raw.tls_port)
     sent = [m.decode() for m in re.findall(rb"GET (\S+) HTTP/1.1", g.raw.all())]
-    outside = [p for p in sent if p != "/v1/models" and not p.startswith("/v1/chat/") or ".." in p or "%" in p or ";" in p]
+    outside = [p for p in sent if p != "/v1/models" and not p.startswith("/v1/chat/") or
+               any(word in p for word in ("..", "%", ";"))]
     need(not outside, f"sent on: {outside}")
     need("/admin" not in g.raw.all().decode("latin-1"), "an admin path came through")
     passed = {p: s for p, s in got.items() if s == 200}
@@ -388,7 +410,8 @@ def near_methods(rig):
 h = 'paths.test:%d' % tls
 def one(method, *more): return status(https('paths.test', tls, get('/v1/models', h, *more, method=method), 5))
 say([one(m) for m in ('POST', 'get', 'Get', 'HEAD', 'DELETE', 'GETX', 'PUT', 'PATCH', 'PROPFIND')] +
-    [one('GET', 'X-HTTP-Method-Override: DELETE'), one('GET', 'X-Method-Override: DELETE'), one('GET', 'X-Original-URL: /admin'),
+    [one('GET', 'X-HTTP-Method-Override: DELETE'), one('GET', 'X-Method-Override: DELETE'), one('GET',
+        'X-Original-URL: /admin'),
      one('GET', 'X-Rewrite-URL: /admin'), one('GET', 'X_HTTP_METHOD: DELETE')])""", tls=g.raw.tls_port)
     need(all(s in (400, 403, 501) for s in got[:9]), f"{got}")
     sent = g.raw.all()
@@ -401,7 +424,8 @@ def near_hosts(rig):
     g.raw.clear()
     got = g.run("""
 out = {}
-for h in ('apiXtest', 'xapi.test', 'api.test.evil.test', 'a.api.test', 'api.tes', 'test', 'api.testx', 'api-test', 'api.test.', 'API.TEST'):
+for h in ('apiXtest', 'xapi.test', 'api.test.evil.test', 'a.api.test', 'api.tes', 'test', 'api.testx', 'api-test',
+          'api.test.', 'API.TEST'):
     out[h] = status(https(h, tls, get('/', '%s:%d' % (h, tls)), 5, sni=h.rstrip('.'), verify=False))
 say(out)""", tls=g.raw.tls_port)
     let = {h for h, s in got.items() if s == 200}
@@ -410,10 +434,12 @@ say(out)""", tls=g.raw.tls_port)
 
 # ---- F7: whose it is ----
 
-@case("F7_nothing_to_steal", "F7", "nothing in a box identifies it to its door: what it has leads nowhere in another box")
+@case("F7_nothing_to_steal", "F7", "nothing in a box identifies it to its door: what it has leads nowhere in another "
+                                   "box")
 def nothing_to_steal(rig):
     g = ground(rig)
-    look = "say(sorted((k, v) for k, v in os.environ.items() if 'proxy' in k.lower() or 'cove' in k.lower() or 'token' in k.lower()))"
+    look = ("say(sorted((k, v) for k, v in os.environ.items() if "
+            "any(word in k.lower() for word in ('proxy', 'cove', 'token'))))")
     with g.own_box([{"allow": "evil.test", "tls": "intercept"}]) as other:
         mine, theirs = g.run(look), g.run(look, other)
         need([v for k, v in mine if "proxy" in k.lower()] == [v for k, v in theirs if "proxy" in k.lower()],
@@ -422,7 +448,10 @@ def nothing_to_steal(rig):
         clear(g)
         got = g.run("""
 h = 'api.test:%d' % tls
-say([status(https('api.test', tls, get('/', h))), status(proxy(b'CONNECT %s HTTP/1.1\\r\\nHost: %s\\r\\nProxy-Authorization: Basic eDp5\\r\\nX-Cove-Box: other\\r\\n\\r\\n' % (h.encode(), h.encode())))])""",
+say([status(https('api.test', tls, get('/', h))), status(proxy(b'CONNECT %s HTTP/1.1\\r\\nHost: '
+                                                               b'%s\\r\\nProxy-Authorization: Basic '
+                                                               b'eDp5\\r\\nX-Cove-Box: other\\r\\n\\r\\n' % (h.encode(),
+                                                               h.encode())))])""",
                     other, tls=g.raw.tls_port)
         need(got[0] == 0 and got[1] == 403, f"{got}")
         no_credential(g)
@@ -439,7 +468,8 @@ def not_inherited(rig):
 
 # ---- F9 ----
 
-@case("F9_rotation", "F9", "a rotated credential is used by the next request, also on an open connection; the old one is not")
+@case("F9_rotation", "F9", "a rotated credential is used by the next request, also on an open connection; the old one "
+                           "is not")
 def rotation(rig):
     g = ground(rig)
     old = g.net.secret("API")
@@ -472,7 +502,8 @@ for i in range(2):
 def removed(rig):
     g = ground(rig)
     g.secrets("GONE")
-    with g.own_box([{"name": "gone", "allow": "api.test", "inject": {"headers": {"Authorization": "Bearer {{ secret.GONE }}"}}}]) as box:
+    with g.own_box([{"name": "gone", "allow": "api.test", "inject": {"headers": {"Authorization": "Bearer {{ "
+        "secret.GONE }}"}}}]) as box:
         need(" 200 " in reach(g, "api.test", box=box)[:20], "it did not pass to begin with")
         rig.cove("secret", "rm", "GONE").ok()
         g.raw.clear()
@@ -533,12 +564,14 @@ def not_dumpable(rig):
                 need(False, f"/proc/{pid}/{name} can be read")
             except OSError:
                 pass
-        done = subprocess.run([rig.program, "--inject", str(pid)], input="39 0 0 0 0 0 0\n", capture_output=True, text=True,
+        done = subprocess.run([rig.program, "--inject", str(pid)], input="39 0 0 0 0 0 0\n", capture_output=True,
+                              text=True,
                               timeout=60)
         need(done.returncode != 0, "it can be traced")
 
 
-@case("F11_confined", "F11", "the front has no capability, no new privileges, a system-call filter; neither leaves a core")
+@case("F11_confined", "F11", "the front has no capability, no new privileges, a system-call filter; neither leaves a "
+                             "core")
 def confined(rig):
     g = ground(rig)
     front, clerk = doors(g)[:2]
@@ -574,10 +607,12 @@ def front_files(rig):
     paths = [f"{rig.cove.home}/secrets", f"{rig.cove.home}/secrets/API", f"{rig.cove.home}/boxes", "/etc/passwd", "/",
              rig.canary.file]
     return front_refuses(rig, [("openat", -100, f"={path}", 0) for path in paths] +
-                         [("openat", -100, f"={rig.canary.file}", 1), ("openat", -100, f"={rig.cove.home}/new", 0o101, 0o600)])
+                         [("openat", -100, f"={rig.canary.file}", 1), ("openat", -100, f"={rig.cove.home}/new", 0o101,
+                             0o600)])
 
 
-@case("F11_front_calls", "F11", "a front that was taken over starts no program, makes no Unix socket, traces and signals nobody")
+@case("F11_front_calls", "F11", "a front that was taken over starts no program, makes no Unix socket, traces and "
+                                "signals nobody")
 def front_calls(rig):
     other = rig.canary.process.pid
     return front_refuses(rig, [
@@ -610,7 +645,8 @@ def no_core(rig):
             except OSError:
                 pass
         wait_until(lambda: rig.answers(box), "the box to answer")
-        found = [str(p) for top in (rig.cove.home, str(rig.base)) for p in pathlib.Path(top).rglob("core*") if p.is_file()]
+        found = [str(p) for top in (rig.cove.home,
+                                    str(rig.base)) for p in pathlib.Path(top).rglob("core*") if p.is_file()]
         need(not found, f"{found}")
         g.works(box)
 

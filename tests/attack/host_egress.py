@@ -12,8 +12,10 @@ from rig import NotApplicable, Weaker, alive, case, need, state_of, wait_until
 EVERY_WAY = """
 def ways(host, port):
     return [talk(host, port, get('/', host), 8),
-            proxy(b'GET http://%s:%d/ HTTP/1.1\\r\\nHost: %s:%d\\r\\n\\r\\n' % (host.encode(), port, host.encode(), port), 8),
-            proxy(b'CONNECT %s:%d HTTP/1.1\\r\\nHost: %s:%d\\r\\n\\r\\n' % (host.encode(), port, host.encode(), port), 8)]
+            proxy(b'GET http://%s:%d/ HTTP/1.1\\r\\nHost: %s:%d\\r\\n\\r\\n' % (host.encode(), port, host.encode(),
+            port), 8),
+            proxy(b'CONNECT %s:%d HTTP/1.1\\r\\nHost: %s:%d\\r\\n\\r\\n' % (host.encode(), port, host.encode(), port),
+                  8)]
 """
 
 
@@ -48,7 +50,8 @@ BROKEN = {
     "not_utf8": b"version: 1\nrules:\n  - allow: 'raw.test\xff'\n",
     "too_big": b"version: 1\nrules: []\n" + b"#" * (2 << 20),
     "too_deep": b"version: 1\nrules: " + b"[" * 2000 + b"]" * 2000,
-    "missing_secret": b"version: 1\nrules:\n  - allow: '*'\n    private: true\n    inject: {headers: {A: '{{ secret.NOT_THERE }}'}}\n",
+    "missing_secret": b"version: 1\nrules:\n  - allow: '*'\n    private: true\n    inject: {headers: {A: '{{ "
+                      b"secret.NOT_THERE }}'}}\n",
 }
 
 
@@ -225,7 +228,8 @@ def metadata_by_name(rig):
                                  "2002:7f00:1::", "0.0.0.0", "::", "255.255.255.255", "fe80::1")):
         name = f"m{i}.rebind.test"
         g.dns.table[name] = [address]
-        got = g.run("say(status(proxy(b'CONNECT %s:80 HTTP/1.1\\r\\nHost: %s:80\\r\\n\\r\\n' % (name.encode(), name.encode()))))",
+        got = g.run("say(status(proxy(b'CONNECT %s:80 HTTP/1.1\\r\\nHost: %s:80\\r\\n\\r\\n' % (name.encode(), "
+                    "name.encode()))))",
                     name=name)
         need(got in (403, 502), f"{address}: {got}")
     return "10 addresses"
@@ -302,7 +306,8 @@ MESSAGES = {
     "huge": "question('denied.example') + b'x' * 60000",
     "edns_huge": "question('denied.example', extra=b'\\0\\0\\x29\\xff\\xff\\0\\0\\0\\0\\0\\0', more=1)",
     "edns_version": "question('denied.example', extra=b'\\0\\0\\x29\\x10\\0\\0\\xff\\0\\0\\0\\0', more=1)",
-    "edns_option": "question('denied.example', extra=b'\\0\\0\\x29\\x10\\0\\0\\0\\0\\0\\0\\x0c\\0\\x0a\\0\\x08COOKIE!!', more=1)",
+    "edns_option": "question('denied.example', "
+                   "extra=b'\\0\\0\\x29\\x10\\0\\0\\0\\0\\0\\0\\x0c\\0\\x0a\\0\\x08COOKIE!!', more=1)",
     "edns_twice": "question('denied.example', extra=b'\\0\\0\\x29\\x10\\0\\0\\0\\0\\0\\0\\0' * 2, more=2)",
     "many_records": "question('denied.example', more=65535)",
 }
@@ -340,12 +345,14 @@ def alias(rig):
     g = ground(rig)
     # The table has addresses only: the answer's chain is the resolver's own test. Here: its end is loopback.
     g.dns.table["alias.rebind.test"] = ["127.0.0.1"]
-    got = g.run("say(status(proxy(b'CONNECT alias.rebind.test:%d HTTP/1.1\\r\\nHost: alias.rebind.test:%d\\r\\n\\r\\n' % (port, port))))",
+    got = g.run("say(status(proxy(b'CONNECT alias.rebind.test:%d HTTP/1.1\\r\\nHost: alias.rebind.test:%d\\r\\n\\r\\n' "
+                "% (port, port))))",
                 port=rig.canary.tcp.getsockname()[1])
     need(got in (403, 502), f"{got}")
 
 
-@case("D5_synthetic_address_is_one_name", "D5", "an address that was given out for a name means that name for ever, and "
+@case("D5_synthetic_address_is_one_name", "D5", "an address that was given out for a name means that name for ever, "
+                                                "and "
       "for no other port's rule")
 def synthetic(rig):
     g = ground(rig)
@@ -353,7 +360,8 @@ def synthetic(rig):
     got = g.run("""
 raw, evil = lookup('raw.test')[1][0], lookup('evil.test')[1][0]
 again = [lookup('raw.test')[1][0] for _ in range(5)]
-say([raw, evil, again, status(talk(raw, port, get('/a', 'evil.test:%d' % port))), status(talk(raw, port, get('/b', 'raw.test:%d' % port)))])""",
+say([raw, evil, again, status(talk(raw, port, get('/a', 'evil.test:%d' % port))), status(talk(raw, port, get('/b',
+    'raw.test:%d' % port)))])""",
                 port=g.raw.port)
     need(got[0] != got[1] and set(got[2]) == {got[0]}, f"{got}")
     need(got[3] in (403, 421) and got[4] == 200, f"Host of another name: {got[3]}; the right one: {got[4]}")
@@ -388,7 +396,8 @@ except OSError:
             need(listener.stdout.readline() == b"up\n", "the listener did not start")
             got = g.run("""
 say([talk(a, 4477, b'x', 4) for a in ('127.0.0.1', '127.0.0.2', '0.0.0.0', '10.0.0.2', '198.18.0.1', '::1')]
-    + [status(proxy(b'CONNECT %s:4477 HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' % a)) for a in (b'127.0.0.1', b'[::1]', b'localhost', b'raw.test')])""")
+    + [status(proxy(b'CONNECT %s:4477 HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' % a)) for a in (b'127.0.0.1', b'[::1]',
+        b'localhost', b'raw.test')])""")
             need(not any(got[:6]) and 200 not in got[6:9], f"{got}")
         finally:
             listener.kill()
@@ -401,7 +410,8 @@ def through_itself(rig):
     g = ground(rig)
     got = g.run("""
 out = []
-for a in ('127.0.0.1:3128', '127.0.0.1:61128', '127.0.0.53:53', 'localhost:3128', '[::1]:61128', '0.0.0.0:3128', '198.18.0.1:80'):
+for a in ('127.0.0.1:3128', '127.0.0.1:61128', '127.0.0.53:53', 'localhost:3128', '[::1]:61128', '0.0.0.0:3128',
+          '198.18.0.1:80'):
     out.append(status(proxy(b'CONNECT %s HTTP/1.1\\r\\nHost: %s\\r\\n\\r\\n' % (a.encode(), a.encode()), 8)))
 say(out)""")
     need(all(s in (400, 403, 502) for s in got), f"{got}")
@@ -413,7 +423,8 @@ def unix_destinations(rig):
     g = ground(rig)
     got = g.run("""
 out = []
-for a in (b'unix:/run/x', b'/run/docker.sock', b'@' + name.encode(), b'unix', b'%2frun%2fdocker.sock', b'\\0' + name.encode()):
+for a in (b'unix:/run/x', b'/run/docker.sock', b'@' + name.encode(), b'unix', b'%2frun%2fdocker.sock',
+          b'\\0' + name.encode()):
     out.append(status(proxy(b'CONNECT ' + a + b':80 HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n', 8)))
     out.append(status(proxy(b'GET http://' + a + b'/ HTTP/1.1\\r\\nHost: ' + a + b'\\r\\n\\r\\n', 8)))
 say(out)""", name=rig.canary.abstract_name)
@@ -541,7 +552,8 @@ def door_stopped(rig):
         try:
             g.raw.clear()
             asked = len(g.dns.questions)
-            got = g.run("say([talk('192.0.2.1', 80, b'x', 3), status(proxy(get('http://raw.test:%d/' % port, 'raw.test:%d' % port), 3))])",
+            got = g.run("say([talk('192.0.2.1', 80, b'x', 3), status(proxy(get('http://raw.test:%d/' % port, "
+                        "'raw.test:%d' % port), 3))])",
                         box, port=g.raw.port)
             need(got[0] == "" and got[1] in (0, 502, 504), f"{got}")
             need(not g.raw.all() and len(g.dns.questions) == asked, "something passed")
@@ -645,7 +657,8 @@ say(n)""", bytes_up="10KiB")
 budget("upload_budget_in_requests", "nor in the bodies of requests that are looked into", """
 n = 0
 for i in range(12):
-    n += len(https('budget.test', tls, get('/up', 'budget.test:%d' % tls, 'Content-Length: 2048', method='POST', body=b'x' * 2048), 2))
+    n += len(https('budget.test', tls, get('/up', 'budget.test:%d' % tls, 'Content-Length: 2048', method='POST',
+                                           body=b'x' * 2048), 2))
 say(n)""", bytes_up="10KiB", tls="intercept")
 
 

@@ -214,7 +214,8 @@ say(https('raw.test', tls, data.encode(), 4))""", box, tls=g.raw.tls_port)
 
 ANSWERS = {
     "two_lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 90\r\n\r\nSPLIT",
-    "length_and_chunked": b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nSPLIT\r\n0\r\n\r\n",
+    "length_and_chunked": b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: "
+                          b"chunked\r\n\r\n5\r\nSPLIT\r\n0\r\n\r\n",
     "bare_lf": b"HTTP/1.1 200 OK\nX-SPLIT: 1\n\nSPLIT",
     "folded": b"HTTP/1.1 200 OK\r\nX: a\r\n SPLIT: b\r\nContent-Length: 0\r\n\r\n",
     "nul": b"HTTP/1.1 200 OK\r\nX: a\0SPLIT\r\nContent-Length: 0\r\n\r\n",
@@ -299,7 +300,8 @@ try:
 except OSError: pass
 say(['sent', read_all(s, 4)[0]])""", host=host, tls=g.raw.tls_port, pause=0)
             need("evil.test" not in g.raw.names, f"{host}: the upstream was asked for another name")
-            need(not silent or not g.raw.all() and None not in g.raw.names, f"{host}: {g.raw.names} {g.raw.all()[:200]!r}")
+            need(not silent or not g.raw.all() and None not in g.raw.names,
+                 f"{host}: {g.raw.names} {g.raw.all()[:200]!r}")
             need("HTTP/1.1 200" not in str(got[1]), f"{host}: {got}")
             said.append(f"{host}: {len(str(got[1]))} bytes")
         return ", ".join(said)
@@ -326,7 +328,8 @@ in_tunnel("empty_record_first", "parts = [b'\\x16\\3\\1\\0\\0' + hello('evil.tes
           "nor does an empty record")
 in_tunnel("change_cipher_first", "parts = [b'\\x14\\3\\3\\0\\1\\1' + hello('evil.test')]",
           "nor a ChangeCipherSpec")
-in_tunnel("fragment_of_three_first", "h = hello('evil.test'); parts = [h[:3] + b'\\0\\3' + h[5:8] + h[:3] + struct.pack('!H', len(h) - 8) + h[8:]]",
+in_tunnel("fragment_of_three_first", "h = hello('evil.test'); parts = [h[:3] + b'\\0\\3' + h[5:8] + h[:3] + "
+                                     "struct.pack('!H', len(h) - 8) + h[8:]]",
           "nor a hello whose first record ends within its length")
 in_tunnel("ssl2_hello", "parts = [b'\\x80\\x2e\\1\\3\\1\\0\\x15\\0\\0\\0\\x10' + b'\\0\\0\\x2f' * 7 + b'x' * 16]",
           "nor a hello of SSL 2, which has no name", silent=False)
@@ -348,14 +351,34 @@ say(read_all(s, 5)[0])""", port=g.raw.port)
     need(not g.raw.all().strip(b"-\n"), "it was sent on")
 
 
+@case("D7_plain_host_of_another", "D7",
+      "HTTP without TLS to a host that passes as it is: the Host of another name does not leave")
+def plain_host(rig):
+    g = ground(rig)
+    g.raw.clear()
+    got = g.run("""
+def odd(h): return [status(talk('pass.test', port, get('/odd', h), 4)),
+                    status(proxy(get('http://pass.test:%d/odd' % port, h), 4))]
+s = tunnel('pass.test', port)
+s.sendall(get('/odd', 'evil.test'))
+say([odd('evil.test'), odd('pass.test.evil.test'), status(read_all(s, 4)[0]), status(talk('pass.test', port,
+    get('/right', 'pass.test:%d' % port), 4))])""",
+                port=g.raw.port)
+    sent = g.raw.all()
+    need(b"/odd" not in sent, f"{got} {sent[:300]!r}")
+    need(got[3] == 200 and b"/right" in sent, f"the right one did not pass: {got}")
+
+
 @case("D7_connect_targets", "D7", "CONNECT to an address, to a port that no rule has, without a port: refused")
 def connect_targets(rig):
     g = ground(rig)
     with g.own_box([{"allow": "raw.test", "ports": [443]}]) as box:
         got = g.run("""
 out = {}
-for t in ('127.0.0.1:443', '[::1]:443', 'raw.test', 'raw.test:', 'raw.test:80', 'raw.test:0', 'raw.test:65536', 'raw.test:443x',
-          'raw.test:+443', 'raw.test: 443', 'raw.test:0443', 'raw.test:99999999999443', 'http://raw.test:443', '/raw.test:443',
+for t in ('127.0.0.1:443', '[::1]:443', 'raw.test', 'raw.test:', 'raw.test:80', 'raw.test:0', 'raw.test:65536',
+          'raw.test:443x',
+          'raw.test:+443', 'raw.test: 443', 'raw.test:0443', 'raw.test:99999999999443', 'http://raw.test:443',
+          '/raw.test:443',
           'raw.test:443/', 'user@raw.test:443', 'raw.test:443:443', 'evil.test:443', 'raw.test:443#', 'raw.test:443?x',
           '*:443', ':443', 'raw.test%00.evil.test:443', 'raw..test:443', '.raw.test:443', 'raw.test.evil.test:443'):
     out[t] = status(proxy(('CONNECT %s HTTP/1.1\\r\\nHost: raw.test:443\\r\\n\\r\\n' % t).encode(), 6))
@@ -395,8 +418,10 @@ say([talk('raw.test', port, pri, 4), https('raw.test', tls, pri, 4)])""", port=g
 def h2c(rig):
     g = ground(rig)
     g.raw.clear()
-    got = g.run("say(status(talk('raw.test', port, get('/h2c', 'raw.test:%d' % port, 'Connection: Upgrade, HTTP2-Settings', "
-                "'Upgrade: h2c', 'HTTP2-Settings: AAMAAABkAAQAAP__').replace(b'Connection: close\\r\\n', b''), 3)))", port=g.raw.port)
+    got = g.run("say(status(talk('raw.test', port, get('/h2c', 'raw.test:%d' % port, 'Connection: Upgrade, "
+                "HTTP2-Settings', "
+                "'Upgrade: h2c', 'HTTP2-Settings: AAMAAABkAAQAAP__').replace(b'Connection: close\\r\\n', b''), 3)))",
+                port=g.raw.port)
     sent = g.raw.all().lower()
     need(got in (200, 400, 403) and b"upgrade" not in sent and b"http2" not in sent, f"{got} {sent[:300]!r}")
 
@@ -405,8 +430,10 @@ def h2c(rig):
 def connect_udp(rig):
     g = ground(rig)
     g.raw.clear(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: connect-udp\r\n\r\n")
-    got = g.run("say(https('raw.test', tls, get('/.well-known/masque/udp/192.0.2.1/443/', 'raw.test:%d' % tls, 'Connection: Upgrade', "
-                "'Upgrade: connect-udp', 'Capsule-Protocol: ?1').replace(b'Connection: close\\r\\n', b''), 3))", tls=g.raw.tls_port)
+    got = g.run("say(https('raw.test', tls, get('/.well-known/masque/udp/192.0.2.1/443/', 'raw.test:%d' % tls, "
+                "'Connection: Upgrade', "
+                "'Upgrade: connect-udp', 'Capsule-Protocol: ?1').replace(b'Connection: close\\r\\n', b''), 3))",
+                tls=g.raw.tls_port)
     sent = g.raw.all().lower()
     g.raw.clear()
     need("HTTP/1.1 101" not in got and b"upgrade:" not in sent, f"{got[:200]} {sent[:300]!r}")
@@ -416,10 +443,12 @@ def connect_udp(rig):
 def any_upgrade(rig):
     g = ground(rig)
     for name in ("tcp", "ssh", "TLS/1.0", "websocket2", "h2c, websocket"):
-        g.raw.clear(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + name.encode() + b"\r\n\r\n")
+        g.raw.clear(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "
+                    b"" + name.encode() + b"\r\n\r\n")
         got = g.run("""
 s = secure('raw.test', tls)
-s.sendall(('GET /up HTTP/1.1\\r\\nHost: raw.test:%d\\r\\nConnection: Upgrade\\r\\nUpgrade: %s\\r\\n\\r\\n' % (tls, name)).encode())
+s.sendall(('GET /up HTTP/1.1\\r\\nHost: raw.test:%d\\r\\nConnection: Upgrade\\r\\nUpgrade: %s\\r\\n\\r\\n' % (tls,
+    name)).encode())
 a = read_all(s, 3, until=b'\\r\\n\\r\\n')[0]
 try:
     s.sendall(b'tunnelled bytes')
@@ -434,7 +463,8 @@ WS = """
 import base64, hashlib
 key = base64.b64encode(b'0123456789abcdef').decode()
 s = secure('raw.test', tls)
-s.sendall(('GET /ws HTTP/1.1\\r\\nHost: raw.test:%d\\r\\nConnection: Upgrade\\r\\nUpgrade: websocket\\r\\nSec-WebSocket-Version: 13\\r\\nSec-WebSocket-Key: %s\\r\\n\\r\\n' % (tls, key)).encode())
+s.sendall(('GET /ws HTTP/1.1\\r\\nHost: raw.test:%d\\r\\nConnection: Upgrade\\r\\nUpgrade: '
+           'websocket\\r\\nSec-WebSocket-Version: 13\\r\\nSec-WebSocket-Key: %s\\r\\n\\r\\n' % (tls, key)).encode())
 a = read_all(s, 5, until=b'\\r\\n\\r\\n')[0]
 try:
     s.sendall(frame)
@@ -517,7 +547,8 @@ say([status(https('raw.test', tls, get(p, h, 'Max-Forwards: 0', method=m), 4)) f
                 tls=g.raw.tls_port)
     sent = g.raw.all()
     need(got[2] == got[3] == 501 and got[5] == 400, f"{got}")
-    need(b"Max-Forwards" not in sent and b"TRAC" not in sent.upper().replace(b"TRACE /X HTTP/1.1\r\nHOST: RAW.TEST", b"TRAC"
+    need(b"Max-Forwards" not in sent and b"TRAC" not in sent.upper().replace(b"TRACE /X HTTP/1.1\r\nHOST: RAW.TEST",
+        b"TRAC"
          if got[4] != 200 else b""), f"{got} {sent[:300]!r}")
 
 
@@ -680,7 +711,8 @@ def guest_authority(rig):
     service = g.net.new_tcp(serve, tls=authority.context("guest.cert.test"))
     got = g.run("""
 open('/tmp/guest.pem', 'w').write(pem)
-for name in ('SSL_CERT_FILE', 'CURL_CA_BUNDLE', 'REQUESTS_CA_BUNDLE', 'NODE_EXTRA_CA_CERTS'): os.environ[name] = '/tmp/guest.pem'
+for name in ('SSL_CERT_FILE', 'CURL_CA_BUNDLE', 'REQUESTS_CA_BUNDLE',
+             'NODE_EXTRA_CA_CERTS'): os.environ[name] = '/tmp/guest.pem'
 os.environ['SSL_CERT_DIR'] = '/tmp'
 say(https('guest.cert.test', port, get('/', 'guest.cert.test:%d' % port), 8, verify=False))""",
                 port=service.port, pem=authority.pem.read_text())
@@ -691,8 +723,10 @@ say(https('guest.cert.test', port, get('/', 'guest.cert.test:%d' % port), 8, ver
 def renegotiation(rig):
     g = ground(rig)
     g.raw.clear()
-    result = rig.cove.sh(g.box, "(printf 'R\\n'; sleep 2; printf 'GET /again HTTP/1.1\\r\\n\\r\\n'; sleep 1) | timeout 10 openssl "
-                         f"s_client -connect raw.test:{g.raw.tls_port} -servername raw.test -tls1_2 2>&1 | tail -c 2000")
+    result = rig.cove.sh(g.box, "(printf 'R\\n'; sleep 2; printf 'GET /again HTTP/1.1\\r\\n\\r\\n'; sleep 1) | timeout "
+                                "10 openssl "
+                         f"s_client -connect raw.test:{g.raw.tls_port} -servername raw.test -tls1_2 2>&1 | tail -c "
+                         f"2000")
     if "openssl: " in result["stdout"] and "not found" in result["stdout"]:
         raise NotApplicable("this image has no openssl")
     need("RENEGOTIATING" in result["stdout"] or "no renegotiation" in result["stdout"], result["stdout"][-300:])
@@ -700,7 +734,8 @@ def renegotiation(rig):
     g.works()
 
 
-@case("E9_the_box_s_authority_signs_nothing_else", "E9", "the certificate that a box gets is for the name it asked for, "
+@case("E9_the_box_s_authority_signs_nothing_else", "E9", "the certificate that a box gets is for the name it asked "
+                                                         "for, "
       "by an authority of this box alone")
 def own_authority(rig):
     g = ground(rig)
@@ -708,10 +743,13 @@ def own_authority(rig):
         code = """
 import hashlib
 s = secure('raw.test', tls)
-say([s.getpeercert()['subjectAltName'], hashlib.sha256(str(s.getpeercert()['issuer']).encode() + s.getpeercert(True)).hexdigest()])"""
+peer = s.getpeercert()
+say([peer['subjectAltName'], hashlib.sha256(str(peer['issuer']).encode() + s.getpeercert(True)).hexdigest()])"""
         first, other = g.run(code, tls=g.raw.tls_port), g.run(code, box, tls=g.raw.tls_port)
         need(first[0] == [["DNS", "raw.test"]], f"{first}")
         need(first[1] != other[1], "two boxes have one certificate")
-        pem = g.run("import glob\nout = []\nfor p in glob.glob('/etc/ssl/certs/*') + glob.glob('/etc/cove/*') + glob.glob('/run/cove/*'):\n"
-                    "    try: out.append('PRIVATE KEY' in open(p, errors='replace').read())\n    except OSError: pass\nsay(any(out))")
+        pem = g.run("import glob\nout = []\nfor p in glob.glob('/etc/ssl/certs/*') + glob.glob('/etc/cove/*') + "
+                    "glob.glob('/run/cove/*'):\n"
+                    "    try: out.append('PRIVATE KEY' in open(p, errors='replace').read())\n    except OSError: "
+                    "pass\nsay(any(out))")
         need(not pem, "a private key is in the box")

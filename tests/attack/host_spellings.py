@@ -19,9 +19,11 @@ RULES = [{"name": "exact", "allow": ["allowed.test", "a-b.test", "xn--bcher-kva.
 NEAR = ["notallowed.test", "allowed.test.evil.example", "allowedXtest", "wild.test", "xwild.test", "denied.wild.test",
         "allowed.tes", "llowed.test", "allowed.testx", "evil.example", "127.0.0.1", "localhost", "[::1]", "10.0.0.1",
         "allowed-test", "allowed.test.test", "x.wild.test.evil.example", "denied.wild.test", "bücher.test"]
-INSERT = ["\0", "\r", "\n", "\r\n", " ", "\t", "%00", "%2e", "%2E", "%0d%0a", "\\", "/", "_", "@", "#", "?", ";", ":", ",", "..",
-          ".", "-", "*", "'", '"', "<", "|", "^", "`", "{", "~", "\x7f", "\x80", "\xff", "。", "．", "｡", "‍", "ａ", "ı", "ſ"]
-NAME = re.compile(r"(?=.{1,253}\Z)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\Z")
+INSERT = ["\0", "\r", "\n", "\r\n", " ", "\t", "%00", "%2e", "%2E", "%0d%0a", "\\", "/", "_", "@", "#", "?", ";", ":",
+          ",", "..", ".", "-", "*", "'", '"', "<", "|", "^", "`", "{", "~", "\x7f", "\x80", "\xff",
+          "。", "．", "｡", "‍", "ａ", "ı", "ſ"]
+LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+NAME = re.compile(rf"(?=.{{1,253}}\Z)(?:{LABEL}\.)*{LABEL}\Z")
 
 
 def spell(rng):
@@ -34,10 +36,10 @@ def spell(rng):
         elif kind == 1:
             text += rng.choice((".", "..", ".:80", ":80", ":", ":0", ":443", ":99999"))
         elif kind == 2:
-            text = rng.choice((".", "*.", "www.", "user@", "allowed.test@", "user:pw@", "//", "http://", "[", "xn--")) + text
+            text = rng.choice((".", "*.", "www.", "user@", "allowed.test@", "user:pw@", "//", "http://", "[",
+                               "xn--")) + text
         elif kind == 3:
-            text = text + rng.choice((".evil.example", "@evil.example", "#evil.example", "/evil.example", "\\evil.example",
-                                      "%00.evil.example", "\0.evil.example", "?.evil.example", ";evil.example", ",evil.example"))
+            text += rng.choice((".", "@", "#", "/", "\\", "%00.", "\0.", "?.", ";", ",")) + "evil.example"
         elif kind == 4 and text:
             at = rng.randrange(len(text))
             text = text[:at] + f"%{ord(text[at]) & 255:02x}" + text[at + 1:]
@@ -57,7 +59,8 @@ def meant(text):
         return None
     name = text.lower()
     name = name[:-1] if name.endswith(".") else name
-    if not NAME.fullmatch(name) or name.rsplit(".", 1)[-1].isdigit() or re.fullmatch(r"0x[0-9a-f]*", name.rsplit(".", 1)[-1]):
+    last = name.rsplit(".", 1)[-1]
+    if not NAME.fullmatch(name) or last.isdigit() or re.fullmatch(r"0x[0-9a-f]*", last):
         return None
     return name
 
@@ -65,15 +68,19 @@ def meant(text):
 def allowed(name):
     if name is None or name == "denied.wild.test":
         return False
-    return name in ("allowed.test", "a-b.test", "xn--bcher-kva.test") or name.endswith(".wild.test") and name != ".wild.test"
+    return name in ("allowed.test", "a-b.test", "xn--bcher-kva.test") or name.endswith(".wild.test")
 
 
 CLIENT = """
 out = []
-def connect(h): # a CONNECT
-    return status(proxy(b'CONNECT ' + h + b':%d HTTP/1.1\\r\\nHost: ' % port + h + b':%d\\r\\n\\r\\n' % port, 10, until=b'\\r\\n\\r\\n'))
+end = b'\\r\\n\\r\\n'
+def connect(h):
+    h += b':%d' % port
+    return status(proxy(b'CONNECT ' + h + b' HTTP/1.1\\r\\nHost: ' + h + end, 10, until=end))
 def url(h):
-    return status(proxy(b'GET http://' + h + b':%d/ HTTP/1.1\\r\\nHost: ' % port + h + b':%d\\r\\nConnection: close\\r\\n\\r\\n' % port, 10, until=b'\\r\\n\\r\\n'))
+    h += b':%d' % port
+    head = b'GET http://' + h + b'/ HTTP/1.1\\r\\nHost: ' + h + b'\\r\\nConnection: close' + end
+    return status(proxy(head, 10, until=end))
 def name(h):
     labels = h.split(b'.')
     if h.endswith(b'.'): labels.pop()
@@ -107,8 +114,8 @@ say(out)
 """
 
 
-@case("D6_spellings", "D6", f"{FULL} generated spellings of hosts: the door's answer is the model's, what it asks for and "
-      "dials is what it judged, and nothing else")
+@case("D6_spellings", "D6", f"{FULL} generated spellings of hosts: the door's answer is the model's, and what it "
+      "asks for and dials is what it judged, and nothing else")
 def spellings(rig):
     g = ground(rig)
     rng = random.Random(20260)
@@ -121,7 +128,8 @@ def spellings(rig):
         let = 0
         for at in range(0, count, 1000):
             part = work[at:at + 1000]
-            for (way, text), code in zip(part, g.run(CLIENT, box, 400, spellings=part, port=g.raw.port, tls=g.raw.tls_port)):
+            codes = g.run(CLIENT, box, 400, spellings=part, port=g.raw.port, tls=g.raw.tls_port)
+            for (way, text), code in zip(part, codes):
                 name = meant(text)
                 if way == "sni":
                     expected = name == "allowed.test" and not text.endswith(".")
@@ -134,13 +142,16 @@ def spellings(rig):
                 let += passed
                 need(not passed or may, f"{way} {text!r} was let through, and means {name!r}")
                 # A refusal of what is allowed is no hole, but the model and the door would differ.
-                need(passed or not expected or way in ("connect", "url") and ":" in text, f"{way} {text!r} means {name!r} and got {code}")
+                need(passed or not expected or way in ("connect", "url") and ":" in text,
+                     f"{way} {text!r} means {name!r} and got {code}")
         names = {n for n, _ in g.dns.questions[asked:]}
-        need(names and all(allowed(n) for n in names), f"asked outside: {sorted(n for n in names if not allowed(n))[:5]}")
+        odd = sorted(n for n in names if not allowed(n))
+        need(names and not odd, f"asked outside: {odd[:5]}")
         rows = g.rows(box)
         judged = {r["host"] for r in rows if r.get("verdict") == "allow" and r.get("host")}
         need(names <= judged, f"asked for without being judged: {sorted(names - judged)[:5]}")
         odd = [h for h in judged if not allowed(h)]
         need(not odd, f"allowed in the record: {odd[:5]}")
-        need(set(g.raw.names) <= {"allowed.test", None}, f"the upstream was asked for {set(g.raw.names)}")
+        seen = {(n or "allowed.test").lower() for n in g.raw.names}
+        need(seen <= {"allowed.test"}, f"the upstream was asked for {seen}")
         return f"{count} spellings, {let} let through, {len(names)} names asked for"
