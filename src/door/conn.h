@@ -39,6 +39,7 @@ struct conn {
 	struct buf first;    /* of the box, looked at and not yet passed on */
 	struct sniff sniff;  /* of what was passed on while it was watched */
 	bool is_watched;
+	bool is_asking;	      /* all that was passed on asks the server whether it speaks TLS */
 	struct channel *kept; /* owned: dialled for a pump, for web's first request */
 	struct ev_defer give; /* it to web */
 	struct ev_timer timer;

@@ -3,9 +3,10 @@
  *
  * The head of a proxy's request is read and answered here. A connection that is to be looked into
  * is TLS or HTTP. Of one that passes as it is a TLS hello is looked at, to see that it asks for the
- * name that was judged: a server that answers for many names would otherwise serve another. For the
- * same reason one that turns out to be HTTP does not pass as it is: web takes it over, with the
- * upstream that was dialled for it.
+ * name that was judged: a server that answers for many names would otherwise serve another. It is
+ * looked at as well where PostgreSQL's client asks for TLS first. For the same reason one that
+ * turns out to be HTTP does not pass as it is: web takes it over, with the upstream that was
+ * dialled for it.
  */
 #include "door/conn.h"
 
@@ -236,12 +237,18 @@ void conn_read_first(struct conn *c)
 /* A server of many names would serve another for its Host as it would for its SNI: a request must
  * be for the host that was judged, and that is web's to see to. Whatever the server said before it
  * was asked anything, it was not HTTP. */
-static int judge_other(struct conn *c, const uint8_t *p, size_t n, struct err *e)
+static int judge_other(struct conn *c, const uint8_t *p, size_t n, bool is_end, struct err *e)
 {
 	struct sniff sniff = c->sniff;
 	enum sniff_found found = sniff_feed(&sniff, p, n);
 
 	if (found == SNIFF_OTHER || c->bytes_down > 0)
+		return GATE_PASS;
+	/* The end of the stream may be taken for the end of the line. */
+	if (is_end && sniff.target == TARGET_FOUND && found != SNIFF_HTTP)
+		return err_set(e, ERR_DENIED, EBADMSG, "%.120s: half an HTTP request",
+			       c->host.text);
+	if (is_end && found == SNIFF_LIKELY)
 		return GATE_PASS;
 	if (found == SNIFF_HTTP && !c->is_watched)
 		return GATE_HAND;
@@ -260,23 +267,57 @@ static int judge_other(struct conn *c, const uint8_t *p, size_t n, struct err *e
 	return GATE_WATCH;
 }
 
+/* PostgreSQL's SSLRequest and GSSENCRequest: 8 bytes, after whose answer the client says its hello.
+ * How many of n bytes are such requests; *ret_half: what follows them may become one. */
+static size_t skip_requests(const uint8_t *p, size_t n, bool *ret_half)
+{
+	static const uint8_t request[] = {0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f};
+	size_t at = 0;
+
+	for (;;) {
+		size_t left = n - at < sizeof(request) ? n - at : sizeof(request), same = 0;
+
+		while (same < left && (p[at + same] == request[same] ||
+				       (same == sizeof(request) - 1 && p[at + same] == 0x30)))
+			same++;
+		*ret_half = same == left && left > 0 && left < sizeof(request);
+		if (same < sizeof(request))
+			return at;
+		at += sizeof(request);
+	}
+}
+
+/* The box's first bytes, and those after a request for TLS. */
+static int judge_hello(struct conn *c, const uint8_t *p, size_t n, bool is_end, struct err *e)
+{
+	bool is_half;
+	size_t skip = skip_requests(p, n, &is_half);
+	int r;
+
+	if (is_half && !is_end)
+		return GATE_MORE;
+	if (skip == n) {
+		c->is_asking = c->is_watched = true;
+		return GATE_WATCH;
+	}
+	r = judge_first(c, p + skip, n - skip, true, e);
+	c->is_asking = c->is_asking && r == GATE_MORE;
+	return r;
+}
+
 static int gate(void *arg, const uint8_t *p, size_t n, bool is_end)
 {
 	struct conn *c = arg;
 	const struct rule *rule = c->verdict.rule;
 	bool any_host = c->verdict.any_name || (rule && rule->pass) || control_is_off("door-host");
+	bool is_first = !c->is_watched || c->is_asking;
 	struct err e;
-	int r = n > 0 && !c->is_watched ? judge_first(c, p, n, true, &e) : GATE_PASS;
+	int r = n > 0 && is_first ? judge_hello(c, p, n, is_end, &e) : GATE_PASS;
 
-	if (r == GATE_PASS && n > 0 && !c->is_tls && !any_host) {
-		r = judge_other(c, p, n, &e);
-		/* Half a line and the end: no server answers that. */
-		if (r == GATE_MORE && is_end)
-			r = GATE_PASS;
-	}
-
+	if (r == GATE_PASS && n > 0 && !c->is_tls && !any_host)
+		r = judge_other(c, p, n, is_end, &e);
 	/* Half a hello says less than was to be known. */
-	if (r == 0 && is_end)
+	if (r == GATE_MORE && is_end)
 		r = err_set(&e, ERR_DENIED, EBADMSG, "%.120s: half a TLS hello", c->host.text);
 	if (r < 0)
 		c->dial.error = e;

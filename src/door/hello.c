@@ -16,7 +16,12 @@
 
 enum {
 	RECORD_HEADER = 5,
+	RECORD_FIRST = 20, /* the kinds of record that there are */
 	RECORD_HANDSHAKE = 22,
+	RECORD_LAST = 24,
+	RECORD_MAJOR = 3,
+	SSL2_LENGTH_BIT = 0x80,
+	SSL2_TYPE_AT = 2,
 	RECORD_MAX = 1 << 14,
 	MESSAGE_HEADER = 4,
 	CLIENT_HELLO = 1,
@@ -142,10 +147,21 @@ static int parse_message(struct hello *ret, struct reader m)
 	return 1;
 }
 
-/* Is what is there of a record's header one that a ClientHello can have? */
+/* Is what is there of a record's header one that a ClientHello can have? Servers do not look at the
+ * minor version, so it says nothing here either. */
 static bool is_record(const uint8_t *p, size_t n)
 {
-	return p[0] == RECORD_HANDSHAKE && (n < 2 || p[1] == 3) && (n < 3 || p[2] <= 4);
+	return p[0] == RECORD_HANDSHAKE && (n < 2 || p[1] == RECORD_MAJOR);
+}
+
+/* 1: some server may take it for TLS, 0: that cannot be said yet, -EPROTO: none does. */
+static int is_tls(const uint8_t *p, size_t n)
+{
+	if (p[0] >= RECORD_FIRST && p[0] <= RECORD_LAST)
+		return n < 2 ? 0 : p[1] == RECORD_MAJOR ? 1 : -EPROTO;
+	if (p[0] & SSL2_LENGTH_BIT)
+		return n <= SSL2_TYPE_AT ? 0 : p[SSL2_TYPE_AT] == CLIENT_HELLO ? 1 : -EPROTO;
+	return -EPROTO;
 }
 
 /* Joins the records. 1: message holds *ret_len bytes and that is all of it. */
@@ -200,8 +216,9 @@ int hello_parse(struct hello *ret, const void *p, size_t n)
 	*ret = (struct hello){0};
 	if (n == 0)
 		return 0;
-	if (!is_record(bytes, n))
-		return -EPROTO;
+	r = is_tls(bytes, n);
+	if (r <= 0)
+		return r;
 	r = join(bytes, n < DOOR_HELLO_MAX ? n : DOOR_HELLO_MAX, message, &len);
 	if (r == 0 && n >= DOOR_HELLO_MAX)
 		return -EBADMSG;

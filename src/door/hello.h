@@ -13,6 +13,6 @@ struct hello {
 };
 
 /* 1: it is one, whole; 0: more bytes are needed (at most DOOR_HELLO_MAX are looked at); -EPROTO:
- * not TLS; -EBADMSG: TLS but broken: too long, split in an odd way, two names, a NUL in the name.
- * */
+ * not TLS; -EBADMSG: TLS, in whatever version and also in the form of SSL 2, but not a hello that
+ * can be judged: another record, too long, split in an odd way, two names, a NUL in the name. */
 int hello_parse(struct hello *ret, const void *p, size_t n);

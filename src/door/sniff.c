@@ -31,12 +31,43 @@ static bool goes_on(unsigned matched, uint8_t c)
 	return c == (uint8_t)word[matched] || (c != 0x0f && (c | 0x20) == word[matched]);
 }
 
+/* The first word after the method: is it what a request is for? */
+static void in_target(struct sniff *s, uint8_t c)
+{
+	uint8_t lower = c | 0x20;
+	bool is_letter = lower >= 'a' && lower <= 'z';
+
+	switch (s->target) {
+	case TARGET_BEFORE:
+		if (c == '/' || c == '*')
+			s->target = TARGET_FOUND;
+		else if (!is_space(c))
+			s->target = is_letter ? TARGET_SCHEME : TARGET_NONE;
+		break;
+	case TARGET_SCHEME:
+		if (c == ':')
+			s->target = TARGET_COLON;
+		else if (!is_letter && !(c >= '0' && c <= '9') && c != '+' && c != '-' && c != '.')
+			s->target = TARGET_NONE;
+		break;
+	case TARGET_COLON:
+		s->target = c == '/' ? TARGET_SLASH : TARGET_NONE;
+		break;
+	case TARGET_SLASH:
+		s->target = c == '/' ? TARGET_FOUND : TARGET_NONE;
+		break;
+	default:
+		break;
+	}
+}
+
 static void in_line(struct sniff *s, uint8_t c)
 {
 	if (c == '\n') {
-		know(s, SNIFF_OTHER);
+		know(s, s->target == TARGET_FOUND ? SNIFF_HTTP : SNIFF_OTHER);
 		return;
 	}
+	in_target(s, c);
 	/* Its first letter stands in it once, so what does not go on can only begin anew. */
 	if (!goes_on(s->matched, c))
 		s->matched = 0;

@@ -422,7 +422,7 @@ TEST(http_in_pieces_to_a_server_that_waits_is_cut)
 
 TEST(what_is_no_http_passes_at_once)
 {
-	static const char *const texts[] = {"ping", "EHLO x\r\n", "*1\r\n", "GET /\n"};
+	static const char *const texts[] = {"ping", "EHLO x\r\n", "*1\r\n", "GET key\n"};
 	unsigned port = open_with("up.test", "");
 
 	for (unsigned i = 0; i < 4; i++) {
@@ -430,12 +430,101 @@ TEST(what_is_no_http_passes_at_once)
 		box_send(i + 1, texts[i], strlen(texts[i]));
 		UNTIL(rig.ids[i + 1].bytes == strlen(texts[i]));
 	}
-	/* Half a line and the end is no request either. */
+	/* Half a line and the end is no request either, unless it says what for. */
 	box_connect(9, "up.test", port);
-	box_send(9, "GET / ", 6);
+	box_send(9, "GET k ", 6);
 	box_eof(9);
 	UNTIL(rig.ids[9].bytes == 6);
+	box_connect(10, "up.test", port);
+	box_send(10, "GET / ", 6);
+	box_eof(10);
+	UNTIL(rig.ids[10].cancelled);
 	CHECK_EQ(rig.webs, 0);
+	CHECK(strstr(rig_row("connect", "deny")->reason, "half an HTTP request"));
+	CHECK_EQ(rig_row("done", "failed")->up, 0);
+	rig_close();
+}
+
+TEST(a_request_without_a_version_is_webs)
+{
+	static const char *const texts[] = {"GET /x\r\n", "get http://evil.test/?x\n",
+					    "\r\n \tOPTIONS *\r\n"};
+	unsigned port = open_with("up.test", "");
+
+	for (unsigned i = 0; i < 3; i++) {
+		box_connect(i + 1, "up.test", port);
+		box_send(i + 1, texts[i], strlen(texts[i]));
+		UNTIL(rig.webs == i + 1);
+		CHECK_EQ(rig.ids[i + 1].bytes, 0);
+	}
+	rig_close();
+}
+
+TEST(tls_that_is_no_hello_does_not_pass)
+{
+	unsigned port = open_with("up.test", "");
+
+	hello_make(&hello, "evil.test", 0, 0);
+	hello.data[hello.start + 2] = 9; /* a version that no server looks at */
+	refused(1, port, "up.test", "another host");
+	buf_clear(&hello);
+	CHECK_EQ(buf_append(&hello, "\x80\x2e\1\3\1", 5), 0);
+	refused(2, port, "up.test", "broken");
+	buf_clear(&hello);
+	CHECK_EQ(buf_append(&hello, "\x17\3\3\0\1x", 6), 0);
+	refused(3, port, "up.test", "broken");
+	buf_done(&hello);
+	rig_close();
+}
+
+static const uint8_t ssl_request[] = {0, 0, 0, 8, 4, 0xd2, 0x16, 0x2f};
+
+TEST(a_hello_after_a_request_for_tls_is_looked_at)
+{
+	unsigned port = open_with("up.test", "");
+	uint8_t both[2 * sizeof(ssl_request)];
+	size_t len;
+
+	memcpy(both, ssl_request, sizeof(ssl_request));
+	memcpy(both + 8, ssl_request, sizeof(ssl_request));
+	both[7] = 0x30; /* the one for GSSAPI comes first */
+	hello_make(&hello, "up.test", 0, 0);
+	len = buf_len(&hello);
+	box_connect(1, "up.test", port);
+	for (size_t i = 0; i < sizeof(both); i++) {
+		box_send(1, both + i, 1);
+		rig_step();
+	}
+	UNTIL(rig.ids[1].bytes == sizeof(both));
+	send_in_pieces(1, &hello, 7);
+	UNTIL(rig.ids[1].bytes == sizeof(both) + len);
+	/* Without TLS, as it goes on where the server has none. */
+	box_connect(2, "up.test", port);
+	box_send(2, ssl_request, sizeof(ssl_request));
+	UNTIL(rig.ids[2].bytes == sizeof(ssl_request));
+	box_send(2, "\0\0\0\x9\0\3\0\0\0", 9);
+	UNTIL(rig.ids[2].bytes == sizeof(ssl_request) + 9);
+	/* Another name: after the answer, and at once. */
+	hello_make(&hello, "evil.test", 0, 0);
+	box_connect(3, "up.test", port);
+	box_send(3, ssl_request, sizeof(ssl_request));
+	UNTIL(rig.ids[3].bytes == sizeof(ssl_request));
+	box_send(3, buf_data(&hello), buf_len(&hello));
+	UNTIL(rig.ids[3].cancelled);
+	CHECK(strstr(rig_row("connect", "deny")->reason, "another host"));
+	CHECK_EQ(rig_row("done", "failed")->up, sizeof(ssl_request));
+	box_connect(4, "up.test", port);
+	UNTIL(rig.ids[4].ok);
+	box_send(4, ssl_request, sizeof(ssl_request));
+	send_in_pieces(4, &hello, 50);
+	UNTIL(rig.ids[4].cancelled);
+	CHECK(rig_row("done", "failed")->up <= sizeof(ssl_request));
+	/* Half of one and the end is no harm. */
+	box_connect(5, "up.test", port);
+	box_send(5, ssl_request, 5);
+	box_eof(5);
+	UNTIL(rig.ids[5].bytes == 5);
+	buf_done(&hello);
 	rig_close();
 }
 

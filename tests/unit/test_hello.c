@@ -47,10 +47,44 @@ TEST(half_a_hello_needs_more_and_what_follows_it_does_not_matter)
 TEST(what_is_not_tls_is_said_at_once)
 {
 	CHECK_EQ(hello_parse(&h, "GET / HTTP/1.1\r\n", 16), -EPROTO);
-	CHECK_EQ(hello_parse(&h, "\x80\x2e\1", 3), -EPROTO);
+	CHECK_EQ(hello_parse(&h, "\x80\x2e\2", 3), -EPROTO);
 	CHECK_EQ(hello_parse(&h, "\x16\4", 2), -EPROTO);
+	CHECK_EQ(hello_parse(&h, "\x13\3", 2), -EPROTO);
+	CHECK_EQ(hello_parse(&h, "\x19\3", 2), -EPROTO);
 	CHECK_EQ(hello_parse(&h, "\x16", 1), 0);
 	CHECK_EQ(hello_parse(&h, "", 0), 0);
+}
+
+TEST(whatever_version_a_record_names_its_hello_is_looked_at)
+{
+	for (unsigned minor = 0; minor < 256; minor++) {
+		hello_make(&b, "a.test", 0, 30);
+		*at(2) = (uint8_t)minor;
+		*at(37) = (uint8_t)(255 - minor);
+		CHECK_EQ(parse(), 1);
+		CHECK_STR(h.sni, "a.test");
+	}
+	buf_done(&b);
+}
+
+TEST(tls_that_begins_with_no_hello_is_broken)
+{
+	for (unsigned type = 20; type <= 24; type++) {
+		uint8_t p[] = {(uint8_t)type, 3, 9, 0, 2, 2, 0};
+
+		CHECK_EQ(hello_parse(&h, p, 1), 0);
+		CHECK_EQ(hello_parse(&h, p, 2), type == 22 ? 0 : -EBADMSG);
+		CHECK_EQ(hello_parse(&h, p, sizeof(p)), -EBADMSG);
+	}
+}
+
+TEST(a_hello_in_the_form_of_ssl_2_is_broken)
+{
+	CHECK_EQ(hello_parse(&h, "\x80", 1), 0);
+	CHECK_EQ(hello_parse(&h, "\x80\x2e", 2), 0);
+	CHECK_EQ(hello_parse(&h, "\x80\x2e\1", 3), -EBADMSG);
+	CHECK_EQ(hello_parse(&h, "\x80\x2e\1\3\1", 5), -EBADMSG);
+	CHECK_EQ(hello_parse(&h, "\xff\xff\1\0\2", 5), -EBADMSG);
 }
 
 TEST(a_name_that_could_be_read_in_two_ways_is_broken)
