@@ -41,6 +41,15 @@ static bool is_grant(const struct reload *l)
 	return l->verdict[0];
 }
 
+/* No later line is about the same. */
+static bool is_last(const struct lines *rest, const char *pattern)
+{
+	char end[DNS_NAME_MAX + 16];
+
+	snprintf(end, sizeof(end), " %s\n", pattern);
+	return !rest->next || !strstr(rest->next, end);
+}
+
 /* The new one is the last of all; those for once are older than it, and it may stand against one of
  * them. */
 static int parse_grants(struct reload *l, struct policy *p, struct err *e)
@@ -64,7 +73,7 @@ static int parse_grants(struct reload *l, struct policy *p, struct err *e)
 		until[space - value] = 0;
 		if (!str_parse_u64(until, UINT64_MAX, &until_ms))
 			return err_set(e, ERR_INVALID, EBADMSG, "the live grants are damaged");
-		if (carries && strcmp(space + 1, l->pattern) == 0) {
+		if (carries && strcmp(space + 1, l->pattern) == 0 && is_last(&lines, l->pattern)) {
 			carries = false;
 			r = policy_carry_once(p, l->door->policy, e);
 			if (r < 0)

@@ -234,12 +234,14 @@ static bool grant_lasts(const struct entry *g, uint64_t now_ms)
 	return !g->use.spent && (g->until_ms == 0 || now_ms < g->until_ms);
 }
 
+/* The same was typed: HOST:PORT has one port; HOST has those of its action, which differ. */
 static bool same_aim(const struct entry *a, const struct entry *b)
 {
 	const struct pattern *p = a->patterns, *q = b->patterns;
+	bool has_port = a->port_count == 1;
 
-	if (p->kind != q->kind || a->port_count != b->port_count ||
-	    (a->port_count && memcmp(a->ports, b->ports, a->port_count * sizeof(*a->ports)) != 0))
+	if (p->kind != q->kind || has_port != (b->port_count == 1) ||
+	    (has_port && a->ports[0] != b->ports[0]))
 		return false;
 	if (p->kind == PATTERN_CIDR)
 		return p->cidr.family == q->cidr.family && p->cidr.bits == q->cidr.bits &&

@@ -216,7 +216,8 @@ int net_ca_take(struct state *st, const char *box, char ret_name[NET_CA_NAME_MAX
 
 static bool used_path(char path[BOX_PATH_MAX], const char *home, const char *name)
 {
-	return snprintf(path, BOX_PATH_MAX, "%s/" NET_USED_DIR "/%s", home, name) < BOX_PATH_MAX;
+	return snprintf(path, BOX_PATH_MAX, "%s/" NET_USED_DIR "/%s", home, name) <
+	       (int)BOX_PATH_MAX;
 }
 
 void net_ca_return(const char *home, const char *name)
@@ -266,6 +267,11 @@ void net_ca_sweep(struct state *st)
 
 /* ---- live grants ---- */
 
+struct grant {
+	const char *pattern;
+	uint64_t until_ms; /* 0: for ever */
+};
+
 static int lock_grants(int box_fd)
 {
 	autoclose int fd =
@@ -291,8 +297,15 @@ static bool is_pattern(const char *pattern)
 	return n > 0 && n <= DNS_NAME_MAX + 8;
 }
 
-/* Keeps a line of the old text unless its time is over or the new one is about the same. */
-static int keep_line(struct buf *out, const char *line, size_t n, const char *pattern,
+/* A new word about the same stands before the old one for good: both end with it, or the new one
+ * never does. */
+static bool replaces(uint64_t until_ms, uint64_t old_ms)
+{
+	return until_ms == 0 || (old_ms != 0 && old_ms <= until_ms);
+}
+
+/* Keeps a line of the old text unless its time is over or the new one replaces it. */
+static int keep_line(struct buf *out, const char *line, size_t n, const struct grant *fresh,
 		     uint64_t now_ms)
 {
 	char word[GRANT_LINE_MAX], *time, *host;
@@ -309,12 +322,12 @@ static int keep_line(struct buf *out, const char *line, size_t n, const char *pa
 	*time++ = 0;
 	*host++ = 0;
 	if (!str_parse_u64(time, UINT64_MAX, &until) || (until != 0 && until <= now_ms) ||
-	    strcmp(host, pattern) == 0)
+	    (strcmp(host, fresh->pattern) == 0 && replaces(fresh->until_ms, until)))
 		return 0;
 	return buf_printf(out, "%.*s\n", (int)n, line);
 }
 
-static int keep_lines(struct buf *out, const char *text, const char *pattern, uint64_t now_ms,
+static int keep_lines(struct buf *out, const char *text, const struct grant *fresh, uint64_t now_ms,
 		      unsigned *ret_count)
 {
 	int r = 0;
@@ -322,7 +335,7 @@ static int keep_lines(struct buf *out, const char *text, const char *pattern, ui
 	while (*text && r == 0) {
 		size_t n = strcspn(text, "\n"), before = buf_len(out);
 
-		r = keep_line(out, text, n, pattern, now_ms);
+		r = keep_line(out, text, n, fresh, now_ms);
 		*ret_count += buf_len(out) > before;
 		text += n + (text[n] == '\n');
 	}
@@ -332,6 +345,7 @@ static int keep_lines(struct buf *out, const char *text, const char *pattern, ui
 int net_grant_add(int box_fd, bool allow, const char *pattern, uint64_t until_ms, uint64_t now_ms,
 		  struct err *e)
 {
+	const struct grant fresh = {.pattern = pattern, .until_ms = until_ms};
 	autoclose int lock = -1;
 	autofree char *old = NULL;
 	unsigned count = 0;
@@ -347,7 +361,7 @@ int net_grant_add(int box_fd, bool allow, const char *pattern, uint64_t until_ms
 	if (r < 0 && r != -ENOENT)
 		return err_errno(e, -r, "read the box's grants");
 	buf_init(&out, GRANTS_BYTES_MAX);
-	r = keep_lines(&out, old ? old : "", pattern, now_ms, &count);
+	r = keep_lines(&out, old ? old : "", &fresh, now_ms, &count);
 	if (r == 0 && count >= DOOR_GRANTS_MAX)
 		r = -ENOBUFS;
 	if (r == 0)

@@ -54,8 +54,8 @@ void net_ca_drop(const char *home, const char *name);
 /* Deletes those of boxes that are gone, whose usher did not live to do it. */
 void net_ca_sweep(struct state *st);
 
-/* Live grants of a box. Expired ones are dropped on the way, and one for the same pattern is
- * replaced. */
+/* Live grants of a box. Expired ones are dropped on the way, and those for the same pattern that do
+ * not outlast the new one. One that does stays before it: it holds again afterwards. */
 int net_grant_add(int box_fd, bool allow, const char *pattern, uint64_t until_ms, uint64_t now_ms,
 		  struct err *e);
 int net_grants_clear(int box_fd, struct err *e);

@@ -248,6 +248,29 @@ TEST(grants)
 	state_close(&s);
 }
 
+/* What holds longer is there again when a word for a while is over. */
+TEST(a_time_does_not_lift_what_lasts_longer)
+{
+	struct state s;
+	struct err e;
+	int box;
+
+	home_open(&s);
+	box = make_box(&s, "a");
+	CHECK_EQ(net_grant_add(box, false, "a", 0, 1000, &e), 0);
+	CHECK_EQ(net_grant_add(box, false, "a", 9000, 1000, &e), 0);
+	CHECK_EQ(net_grant_add(box, true, "a", 5000, 1000, &e), 0);
+	grants_are(box, "deny 0 a\ndeny 9000 a\nallow 5000 a\n");
+	CHECK_EQ(net_grant_add(box, true, "a", 9000, 1000, &e), 0);
+	grants_are(box, "deny 0 a\nallow 9000 a\n");
+	CHECK_EQ(net_grant_add(box, true, "b", 0, 9000, &e), 0);
+	grants_are(box, "deny 0 a\nallow 0 b\n");
+	CHECK_EQ(net_grant_add(box, true, "a", 0, 9000, &e), 0);
+	grants_are(box, "allow 0 b\nallow 0 a\n");
+	close(box);
+	state_close(&s);
+}
+
 TEST(a_pattern_is_one_word)
 {
 	char name[400];

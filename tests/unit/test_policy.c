@@ -286,6 +286,13 @@ TEST(later_grants_and_their_number)
 	CHECK_EQ(policy_grant(p, ACTION_ALLOW, "a.org:443", 10, false, &e), 0);
 	CHECK_STR(connects(p, "a.org", 443, 9), "allow live allow");
 	CHECK_STR(connects(p, "a.org", 443, 10), "deny live deny");
+	/* Without a port they are for different ports, and about the same all the same. */
+	CHECK_EQ(policy_grant(p, ACTION_DENY, "b.org", 0, false, &e), 0);
+	CHECK_EQ(policy_grant(p, ACTION_ALLOW, "b.org", 10, false, &e), 0);
+	CHECK_STR(connects(p, "b.org", 443, 9), "allow live allow");
+	CHECK_STR(connects(p, "b.org", 443, 10), "deny live deny");
+	CHECK_EQ(policy_grant(p, ACTION_ALLOW, "b.org:443", 20, false, &e), 0);
+	CHECK_STR(connects(p, "b.org", 443, 10), "deny live deny");
 	for (unsigned i = 0; i < 3 * DOOR_GRANTS_MAX; i++)
 		CHECK_EQ(policy_grant(p, ACTION_ALLOW, "same.org", 0, false, &e), 0);
 	for (unsigned i = 0; i < DOOR_GRANTS_MAX && r == 0; i++) {
