@@ -17,16 +17,16 @@
 #include "base/clock.h"
 #include "base/control.h"
 #include "base/fd.h"
-#include "base/json.h"
 #include "base/limits.h"
 #include "base/str.h"
+#include "door/answer.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ANSWER_MAX = 4096 };
+enum { ANSWER_MAX = 8192 };
 
 /* ---- rows ---- */
 
@@ -89,82 +89,20 @@ void conn_end(struct conn *c, const char *verdict, const char *reason)
 	conn_free(c);
 }
 
-static unsigned status_of(const struct err *e)
-{
-	/* The parser of requests says it itself. */
-	if (e->kind == ERR_INVALID && e->code >= 400 && e->code < 600)
-		return (unsigned)e->code;
-	switch (e->kind) {
-	case ERR_INVALID:
-	case ERR_PROTOCOL:
-		return 400;
-	case ERR_DENIED:
-		return 403;
-	case ERR_LIMIT:
-		return 429;
-	case ERR_TIMEOUT:
-		return 504;
-	default:
-		return 502;
-	}
-}
-
-static const char *reason_of(unsigned status)
-{
-	switch (status) {
-	case 400:
-		return "Bad Request";
-	case 403:
-		return "Forbidden";
-	case 429:
-		return "Too Many Requests";
-	case 501:
-		return "Not Implemented";
-	case 504:
-		return "Gateway Timeout";
-	case 502:
-		return "Bad Gateway";
-	default:
-		return "Refused";
-	}
-}
-
-static void write_body(const struct conn *c, const struct err *e, struct buf *out)
-{
-	struct json j;
-
-	json_init(&j, out);
-	json_object_begin(&j);
-	json_kv_str(&j, "error", err_kind_name(e->kind));
-	if (c->host.text[0])
-		json_kv_str(&j, "host", c->host.text);
-	if (c->port)
-		json_kv_u64(&j, "port", c->port);
-	if (c->verdict.rule)
-		json_kv_str(&j, "rule", c->verdict.rule->name);
-	json_kv_str(&j, "message", e->msg);
-	json_object_end(&j);
-	buf_append_str(out, "\n");
-}
-
 /* As a proxy answers. It fits into the first window, so there is nothing to wait for. */
 static void answer_http(struct conn *c, const struct err *e)
 {
-	unsigned status = status_of(e);
-	struct buf head, body;
+	struct answer a = {.status = answer_status(e),
+			   .host = c->host.text[0] ? c->host.text : NULL,
+			   .port = c->port,
+			   .rule = c->verdict.rule ? c->verdict.rule->name : NULL};
+	struct buf text;
 
-	buf_init(&head, ANSWER_MAX);
-	buf_init(&body, ANSWER_MAX);
-	write_body(c, e, &body);
-	if (buf_printf(&head,
-		       "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\n"
-		       "Content-Length: %zu\r\nConnection: close\r\n\r\n",
-		       status, reason_of(status), buf_len(&body)) == 0 &&
-	    buf_append(&head, buf_data(&body), buf_len(&body)) == 0 &&
-	    channel_write(c->box, buf_data(&head), buf_len(&head)) == (ssize_t)buf_len(&head))
+	buf_init(&text, ANSWER_MAX);
+	if (answer_write(&text, &a, e) == 0 &&
+	    channel_write(c->box, buf_data(&text), buf_len(&text)) == (ssize_t)buf_len(&text))
 		channel_free(take_ptr(c->box), false);
-	buf_done(&head);
-	buf_done(&body);
+	buf_done(&text);
 }
 
 static void answer(struct conn *c, const struct err *e)

@@ -5,16 +5,14 @@
 #include "base/clock.h"
 #include "base/control.h"
 #include "base/fd.h"
-#include "base/json.h"
 #include "base/limits.h"
+#include "door/answer.h"
 #include "door/web_parts.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { ANSWER_MAX = 4096 };
 
 /* ---- the record ---- */
 
@@ -39,66 +37,21 @@ static void record_denied(struct web *w, const struct err *e)
 
 /* ---- answers of our own ---- */
 
-static const char *reason_of(unsigned status)
-{
-	static const struct {
-		unsigned status;
-		const char *reason;
-	} known[] = {
-		{400, "Bad Request"},
-		{403, "Forbidden"},
-		{414, "URI Too Long"},
-		{417, "Expectation Failed"},
-		{421, "Misdirected Request"},
-		{429, "Too Many Requests"},
-		{431, "Request Header Fields Too Large"},
-		{501, "Not Implemented"},
-		{502, "Bad Gateway"},
-		{504, "Gateway Timeout"},
-		{505, "HTTP Version Not Supported"},
-	};
-
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		if (known[i].status == status)
-			return known[i].reason;
-	return "Refused";
-}
-
-static void write_body(const struct web *w, const struct err *e, struct buf *out)
-{
-	struct json j;
-
-	json_init(&j, out);
-	json_object_begin(&j);
-	json_kv_str(&j, "error", err_kind_name(e->kind));
-	json_kv_str(&j, "host", w->config.host.text);
-	json_kv_u64(&j, "port", w->config.port);
-	if (w->verdict.rule)
-		json_kv_str(&j, "rule", w->verdict.rule->name);
-	json_kv_str(&j, "message", e->msg);
-	json_object_end(&j);
-	buf_append_str(out, "\n");
-}
-
 /* Nothing was said to the box yet. The connection goes on only where no body is on its way. */
 void web_answer(struct web *w, unsigned status, const struct err *e)
 {
-	bool has_body = !w->has_request || strcmp(w->request.method, "HEAD") != 0;
-	struct buf body;
+	struct answer a = {.status = status,
+			   .host = w->config.host.text,
+			   .port = w->config.port,
+			   .rule = w->verdict.rule ? w->verdict.rule->name : NULL,
+			   .is_head = w->has_request && strcmp(w->request.method, "HEAD") == 0};
 
-	buf_init(&body, ANSWER_MAX);
-	write_body(w, e, &body);
 	/* A body of which a part was read and not passed on would be taken for the next request. */
 	w->keep_box = w->keep_box && w->has_request &&
 		      (w->request_sent || (w->state != WEB_MOVE && w->request_body.ended));
-	if (buf_printf(&w->box.out,
-		       "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\n"
-		       "Content-Length: %zu\r\n%s\r\n",
-		       status, reason_of(status), buf_len(&body),
-		       w->keep_box ? "" : "Connection: close\r\n") < 0 ||
-	    (has_body && buf_append(&w->box.out, buf_data(&body), buf_len(&body)) < 0))
+	a.keeps = w->keep_box;
+	if (answer_write(&w->box.out, &a, e) < 0)
 		w->keep_box = false;
-	buf_done(&body);
 	/* An upstream that this request did not go to is as good as before. */
 	w->request_sent = w->state == WEB_HEAD || w->state == WEB_DECIDE;
 	web_next(w);
@@ -113,11 +66,6 @@ static void deny(struct web *w, unsigned status, const struct err *e)
 /* It was allowed and did not work. */
 void web_fail(struct web *w, const struct err *e)
 {
-	unsigned status = e->kind == ERR_TIMEOUT  ? 504
-			  : e->kind == ERR_LIMIT  ? 429
-			  : e->kind == ERR_DENIED ? 403
-						  : 502;
-
 	if (!w->has_request || w->has_response || w->is_unsaid || w->box.is_broken ||
 	    w->box.is_deaf) {
 		web_cut(w, e);
@@ -125,7 +73,7 @@ void web_fail(struct web *w, const struct err *e)
 	}
 	web_record_end(w, "failed", e->msg);
 	w->keep_up = false;
-	web_answer(w, status, e);
+	web_answer(w, answer_status(e), e);
 }
 
 /* ---- deciding ---- */
@@ -444,7 +392,7 @@ int web_read_request(struct web *w)
 	if (r < 0) {
 		/* The status is in the code; what follows on the connection cannot be trusted. */
 		w->keep_box = false;
-		deny(w, e.code >= 400 && e.code < 600 ? (unsigned)e.code : 400, &e);
+		deny(w, answer_status(&e), &e);
 		return 1;
 	}
 	if (w->verdict.action == ACTION_DENY)

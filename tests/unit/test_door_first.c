@@ -146,7 +146,7 @@ TEST(a_proxy_says_why_not)
 
 	proxy_says(1, "CONNECT evil.test:443 HTTP/1.1\r\nHost: evil.test:443\r\n\r\n");
 	UNTIL(rig.ids[1].eof);
-	CHECK(strncmp(answer(1), "HTTP/1.1 403 ", 13) == 0);
+	CHECK(strncmp(answer(1), "HTTP/1.1 403 Denied by Cove policy\r\n", 36) == 0);
 	CHECK(strstr(answer(1), "cove allow box evil.test"));
 	snprintf(text, sizeof(text), "CONNECT up.test:%u HTTP/1.1\r\nHost: up.test\r\n\r\n",
 		 port == 1 ? 2 : port - 1);

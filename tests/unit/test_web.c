@@ -78,19 +78,19 @@ TEST(denied_then_allowed)
 {
 	wr_open(ALLOW, NULL);
 	box_says("GET /admin/x HTTP/1.1\r\nHost: up.test\r\n\r\n");
-	CHECK(begins(box_hears(), "HTTP/1.1 403 Forbidden\r\n"));
+	CHECK(begins(box_hears(), "HTTP/1.1 403 Denied by Cove policy\r\n"));
 	CHECK_EQ(wr.dials, 0);
 	CHECK_STR(wr_row("request", "deny")->rule, "no admin");
 	/* Spellings of the same path. */
 	box_says("GET /x/..//%61dmin HTTP/1.1\r\nHost: up.test\r\n\r\n");
-	CHECK(begins(box_hears(), "HTTP/1.1 403 Forbidden\r\n"));
+	CHECK(begins(box_hears(), "HTTP/1.1 403 Denied by Cove policy\r\n"));
 	box_says(GET);
 	CHECK_STR(up_hears(0), GET_SENT);
 	up_says(0, OK);
 	CHECK_STR(box_hears(), OK);
 	/* A denied one does not cost the upstream that is kept; one with a body costs the box's. */
 	box_says("POST /admin HTTP/1.1\r\nHost: up.test\r\nContent-Length: 3\r\n\r\nabc" GET);
-	CHECK(begins(box_hears(), "HTTP/1.1 403 Forbidden\r\n"));
+	CHECK(begins(box_hears(), "HTTP/1.1 403 Denied by Cove policy\r\n"));
 	CHECK(wr.done && wr.box.ended && wr.dials == 1);
 	CHECK_STR(up_hears(0), "");
 	wr_close();
@@ -101,12 +101,13 @@ TEST(refused)
 	static const struct {
 		const char *says, *hears;
 	} tests[] = {
-		{"GET / HTTP/1.1\r\nHost: other.test\r\n\r\n", "HTTP/1.1 421 "},
+		{"GET / HTTP/1.1\r\nHost: other.test\r\n\r\n",
+		 "HTTP/1.1 421 Misdirected Request\r\n"},
 		{"GET / HTTP/1.1\r\nHost: up.test:8443\r\n\r\n", "HTTP/1.1 421 "},
 		{"GET https://other.test/ HTTP/1.1\r\nHost: other.test\r\n\r\n", "HTTP/1.1 421 "},
 		{"GET http://up.test/ HTTP/1.1\r\nHost: up.test\r\n\r\n", "HTTP/1.1 400 "},
 		{"CONNECT up.test:443 HTTP/1.1\r\nHost: up.test:443\r\n\r\n", "HTTP/1.1 400 "},
-		{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "HTTP/1.1 505 "},
+		{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "HTTP/1.1 505 HTTP Version Not Supported\r\n"},
 		{"TRACE / HTTP/1.1\r\nHost: up.test\r\n\r\n", "HTTP/1.1 501 "},
 		{"GET /a%2fb HTTP/1.1\r\nHost: up.test\r\n\r\n", "HTTP/1.1 400 "},
 		{"GET /a;b HTTP/1.1\r\nHost: up.test\r\n\r\n", "HTTP/1.1 400 "},
@@ -115,7 +116,7 @@ TEST(refused)
 		 "HTTP/1.1 400 "},
 		{"\x16\x03\x01", "HTTP/1.1 400 "},
 		{"POST / HTTP/1.1\r\nHost: up.test\r\nContent-Length: 1\r\nExpect: 200-ok\r\n\r\n",
-		 "HTTP/1.1 417 "},
+		 "HTTP/1.1 417 Expectation Failed\r\n"},
 	};
 
 	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
@@ -354,7 +355,7 @@ TEST(dial_fails)
 {
 	wr.dial_error = ERR_DENIED;
 	wr_open(ALLOW, GET);
-	CHECK(begins(box_hears(), "HTTP/1.1 403 Forbidden\r\n"));
+	CHECK(begins(box_hears(), "HTTP/1.1 403 Denied by Cove policy\r\n"));
 	CHECK_EQ(wr_rows("done", "failed"), 1);
 	wr.dial_error = ERR_INTERNAL;
 	box_says("POST /p HTTP/1.1\r\nHost: up.test\r\nContent-Length: 3\r\n\r\nabc");
@@ -382,7 +383,7 @@ TEST(half_a_request)
 	wr_open(ALLOW, "POST / HTTP/1.1\r\nHost: up.test\r\nContent-Length: 9\r\n\r\nabc");
 	wr_settle();
 	box_ends();
-	CHECK(begins(box_hears(), "HTTP/1.1 502 "));
+	CHECK(begins(box_hears(), "HTTP/1.1 400 "));
 	CHECK(wr.ups[0].cut && wr_rows("done", "failed") == 1);
 	wr_close();
 	/* One whole request and then the end: the answer still comes. */
