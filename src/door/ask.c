@@ -1,7 +1,8 @@
 /*
  * Requests that a person decides; see ask.h.
  *
- * An ask is on the door's list until it is answered or its time is over. One that was answered for
+ * An ask is on the door's list until it is answered, its time is over or nobody waits for it any
+ * more: what a person allows is then sent by somebody who still wants it. One that was answered for
  * a while stays on the list until then, and answers whoever asks for the same host and port; only
  * those without an answer are shown and counted. So an answer says no more than the rule asked:
  * what the rule allows besides (a private address, methods) stays the rule's, and a policy that
@@ -29,7 +30,6 @@ struct ask {
 	uint16_t port;
 	uint64_t exec_id, since_ms; /* wall clock */
 	uint64_t timeout_ms, until_ms;
-	unsigned count; /* requests that it is about, gone ones included */
 	struct ev_timer timer;
 	struct clerk_call call;
 	uint64_t seq;
@@ -135,6 +135,7 @@ static void on_recorded(struct clerk_call *call, int r, struct err *e)
 		a->seq = call->seq;
 		return;
 	}
+	a->is_answered = true;
 	tell(a, false, NULL);
 	ask_remove(a);
 }
@@ -217,7 +218,6 @@ int ask_start(struct door *d, struct ask_wait *w, const struct ask_what *what)
 		row = row_of(a, "ask", "ask");
 		clerk_record(d->clerk, &a->call, &row);
 	}
-	a->count++;
 	w->ask = a;
 	w->next = a->waits;
 	a->waits = w;
@@ -226,18 +226,27 @@ int ask_start(struct door *d, struct ask_wait *w, const struct ask_what *what)
 	return 0;
 }
 
-/* An ask that nobody waits for any more stays until it is answered or its time is over: a client
- * that tries again finds the answer, and the person who looks finds the question. */
-void ask_cancel(struct ask_wait *w)
+void ask_cancel(struct ask_wait *w, const char *why)
 {
-	if (!w->ask)
+	struct ask *a = w->ask;
+	struct audit_row row;
+
+	if (!a)
 		return;
-	for (struct ask_wait **at = &w->ask->waits; *at; at = &(*at)->next)
+	for (struct ask_wait **at = &a->waits; *at; at = &(*at)->next)
 		if (*at == w) {
 			*at = w->next;
 			break;
 		}
 	w->ask = NULL;
+	/* An answered one may be telling its answer just now, and is its teller's. */
+	if (a->waits || a->is_answered)
+		return;
+	row = row_of(a, "answer", "cut");
+	row.reason = why;
+	row.duration_ms = row.time_ms - a->since_ms;
+	clerk_record(a->door->clerk, NULL, &row);
+	ask_remove(a);
 }
 
 int ask_answer(struct door *d, uint64_t id, bool allow, uint64_t for_ms, const char *by,
@@ -267,11 +276,14 @@ int ask_answer(struct door *d, uint64_t id, bool allow, uint64_t for_ms, const c
 static int list_one(const struct ask *a, int (*on_ask)(void *arg, const char *json), void *arg)
 {
 	uint64_t now = clock_wall_ms(), age = now > a->since_ms ? now - a->since_ms : 0;
+	uint64_t waiting = 0;
 	struct buf text;
 	const char *s;
 	struct json j;
 	int r;
 
+	for (const struct ask_wait *w = a->waits; w; w = w->next)
+		waiting++;
 	buf_init(&text, ASK_JSON_MAX);
 	json_init(&j, &text);
 	json_object_begin(&j);
@@ -288,7 +300,7 @@ static int list_one(const struct ask *a, int (*on_ask)(void *arg, const char *js
 		json_kv_u64(&j, "exec_id", a->exec_id);
 	json_kv_u64(&j, "since_ms", a->since_ms);
 	json_kv_u64(&j, "left_ms", a->timeout_ms > age ? a->timeout_ms - age : 0);
-	json_kv_u64(&j, "requests", a->count);
+	json_kv_u64(&j, "requests", waiting);
 	json_object_end(&j);
 	s = j.error ? NULL : buf_cstr(&text);
 	r = s ? on_ask(arg, s) : -ENOBUFS;

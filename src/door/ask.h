@@ -7,6 +7,10 @@
 
 #include "door/door.h"
 
+#define ASK_GAVE_UP "the box gave it up"
+#define ASK_ENDED   "the client ended its side before a person allowed it"
+#define ASK_DECIDED "the policy decides it now"
+
 struct ask_wait {
 	/* Once, never from within ask_start. by is NULL when nobody answered in time. */
 	void (*on_answer)(struct ask_wait *w, bool allowed, const char *by);
@@ -25,7 +29,9 @@ struct ask_what {
 
 /* -ENOBUFS beyond DOOR_ASKS_MAX: deny. */
 int ask_start(struct door *d, struct ask_wait *w, const struct ask_what *what);
-void ask_cancel(struct ask_wait *w); /* the connection is gone; not waiting: fine */
+/* It does not wait any more, and why (ASK_...). The last one takes the ask with it. Not waiting:
+ * fine. */
+void ask_cancel(struct ask_wait *w, const char *why);
 /* for_ms: the answer also holds for the same host and port that long (0: for those that wait now).
  * */
 int ask_answer(struct door *d, uint64_t id, bool allow, uint64_t for_ms, const char *by,

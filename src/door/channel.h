@@ -22,6 +22,7 @@
 enum {
 	CHANNEL_IN = 1 << 0,  /* a read gives bytes, the end, or the error */
 	CHANNEL_OUT = 1 << 1, /* a write takes bytes; also: connected, or the error */
+	CHANNEL_END = 1 << 2, /* of the box's own: its end came, whatever is still to be read */
 };
 
 struct channel;

@@ -98,6 +98,8 @@ static unsigned ready_for(const struct wire_channel *w)
 		what |= CHANNEL_IN;
 	if (w->error || room(w) > 0)
 		what |= CHANNEL_OUT;
+	if (w->error || w->got_eof)
+		what |= CHANNEL_END;
 	return what & w->channel.wanted;
 }
 

@@ -64,7 +64,7 @@ static void conn_free(struct conn *c)
 {
 	struct door *d = c->door;
 
-	ask_cancel(&c->wait);
+	ask_cancel(&c->wait, d->ending ? "the door ends" : ASK_GAVE_UP);
 	if (c->call.id)
 		clerk_cancel(d->clerk, &c->call);
 	dial_done(&c->dial);
@@ -207,6 +207,7 @@ static void on_answer(struct ask_wait *w, bool is_allowed, const char *by)
 	struct conn *c = container(w, struct conn, wait);
 	struct err e;
 
+	channel_want(c->box, 0);
 	if (is_allowed) {
 		c->was_asked = true;
 		allowed(c);
@@ -234,6 +235,10 @@ static void ask(struct conn *c)
 	int r = ask_start(c->door, &c->wait, &what);
 
 	c->state = CONN_ASK;
+	/* A program that closed looks like one that only has no more to say. While a person is
+	 * waited for it is taken for gone, so that nothing is sent for nobody: few end their side
+	 * and then wait for that long. */
+	channel_want(c->box, r == 0 ? CHANNEL_END : 0);
 	if (r == 0)
 		return;
 	err_set(&e, ERR_LIMIT, -r, "%.120s port %u: too many requests wait for an answer",
@@ -322,6 +327,15 @@ void conn_judge(struct conn *c)
 
 /* ---- the beginning ---- */
 
+/* While a person is waited for. */
+static void ended_early(struct conn *c)
+{
+	struct err e;
+
+	err_set(&e, ERR_DENIED, ECONNRESET, ASK_ENDED);
+	conn_fail(c, &e);
+}
+
 static void on_ready(struct channel *channel, unsigned what)
 {
 	struct conn *c = channel->owner;
@@ -330,13 +344,15 @@ static void on_ready(struct channel *channel, unsigned what)
 		conn_read_head(c);
 	else if (c->state == CONN_FIRST)
 		conn_read_first(c);
+	else if (c->state == CONN_ASK && what & CHANNEL_END)
+		ended_early(c);
 }
 
 static void on_later(struct ev_defer *l)
 {
 	struct conn *c = container(l, struct conn, later);
 
-	conn_end(c, "cut", "the box gave it up");
+	conn_end(c, "cut", ASK_GAVE_UP);
 }
 
 /* The channel says so from anywhere, also while this connection's own code runs. */
@@ -477,7 +493,7 @@ static bool judge_asked_again(struct conn *c, const struct verdict *v)
 {
 	if (v->action == ACTION_ASK && !v->inspect)
 		return true;
-	ask_cancel(&c->wait);
+	ask_cancel(&c->wait, ASK_DECIDED);
 	if (v->action == ACTION_DENY)
 		return false;
 	conn_judge(c);

@@ -71,7 +71,7 @@ static void finish(struct web *w)
 		return;
 	w->state = WEB_OVER;
 	ev_timer_stop(w->config.door->ev, &w->timer);
-	ask_cancel(&w->wait);
+	ask_cancel(&w->wait, ASK_GAVE_UP);
 	if (w->box.channel)
 		channel_want(w->box.channel, 0);
 	if (w->up.channel)
@@ -393,6 +393,12 @@ static int step(struct web *w, struct err *e)
 	switch (w->state) {
 	case WEB_HEAD:
 		return web_has_room(&w->box) && web_read_request(w) > 0;
+	case WEB_DECIDE:
+		/* As in conn.c: who ended its side while a person is waited for is gone. */
+		if (!w->wait.ask || !w->box.ended)
+			return 0;
+		ask_cancel(&w->wait, ASK_GAVE_UP);
+		return err_set(e, ERR_DENIED, ECONNRESET, ASK_ENDED);
 	case WEB_MOVE:
 		return step_move(w, e);
 	case WEB_SWITCHED:
@@ -546,7 +552,7 @@ bool web_judge_again(struct web *w)
 	if (w->wait.ask && w->verdict.action == ACTION_ASK)
 		return true;
 	if (is_allowed && w->wait.ask) {
-		ask_cancel(&w->wait);
+		ask_cancel(&w->wait, ASK_DECIDED);
 		web_allowed(w);
 		ev_defer(w->config.door->ev, &w->run);
 		return true;
@@ -558,7 +564,7 @@ bool web_judge_again(struct web *w)
 		is_allowed = w->verdict.rule && w->verdict.rule->private;
 	if (is_allowed)
 		return true;
-	ask_cancel(&w->wait);
+	ask_cancel(&w->wait, ASK_DECIDED);
 	web_record_end(w, "cut", "the policy does not allow it any more");
 	return false;
 }
@@ -569,7 +575,7 @@ void web_free(struct web *w)
 		return;
 	if (w->call.id)
 		clerk_cancel(w->config.door->clerk, &w->call);
-	ask_cancel(&w->wait);
+	ask_cancel(&w->wait, w->config.door->ending ? "the door ends" : ASK_GAVE_UP);
 	web_record_end(w, "cut", "it was cut");
 	ev_timer_stop(w->config.door->ev, &w->timer);
 	ev_defer_cancel(w->config.door->ev, &w->run);

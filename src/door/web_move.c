@@ -44,6 +44,8 @@ static bool wants_box(const struct web *w)
 	switch (w->state) {
 	case WEB_HEAD:
 		return web_has_room(&w->box);
+	case WEB_DECIDE:
+		return w->wait.ask; /* to see whether somebody still waits */
 	case WEB_MOVE:
 		return !w->request_sent && !w->up.is_deaf && !w->holds_secret &&
 		       web_has_room(&w->up);

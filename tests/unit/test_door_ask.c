@@ -93,19 +93,62 @@ TEST(an_ask_that_nobody_answers_is_denied)
 	rig_close();
 }
 
-TEST(who_gives_up_waits_no_more_and_the_question_stays)
+TEST(who_gives_up_waits_no_more_and_the_last_takes_the_question_along)
 {
 	unsigned port = open_with("");
 
 	box_connect(1, "a.test", port);
-	UNTIL(asks_count(&rig.door) == 1);
+	box_connect(2, "a.test", port);
+	UNTIL(rig.door.conn_count == 2);
 	box_cancel(1);
-	UNTIL(rig.door.conn_count == 0);
-	CHECK_EQ(asks_count(&rig.door), 1);
-	box_verb("answer", "1", "allow", NULL, NULL);
+	UNTIL(rig.door.conn_count == 1);
+	box_verb("asks", NULL, NULL, NULL, NULL);
 	UNTIL(rig.verb_ok == 1);
+	CHECK_EQ(rig.says, 1);
+	CHECK(strstr(rig.say, "\"requests\":1}"));
+	box_cancel(2);
+	UNTIL(rig.door.conn_count == 0);
 	CHECK_EQ(asks_count(&rig.door), 0);
+	CHECK_STR(rig_row("answer", "cut")->reason, "the box gave it up");
+	box_verb("answer", "1", "allow", NULL, NULL);
+	UNTIL(rig.verb_failed == 1);
 	CHECK_EQ(rig.lookups, 0);
+	rig_close();
+}
+
+TEST(who_says_all_and_closes_is_not_sent_for_later)
+{
+	unsigned port = open_with("");
+
+	box_connect(1, "a.test", port);
+	box_send(1, "POST / HTTP/1.0\r\n\r\n", 19);
+	UNTIL(asks_count(&rig.door) == 1);
+	box_eof(1);
+	UNTIL(rig.ids[1].failed);
+	CHECK_EQ(rig.door.conn_count, 0);
+	CHECK_EQ(asks_count(&rig.door), 0);
+	CHECK_STR(rig_row("answer", "cut")->reason, "the box gave it up");
+	/* One whose end came before the question is no better. */
+	box_connect(2, "a.test", port);
+	box_send(2, "x", 1);
+	box_eof(2);
+	UNTIL(rig.ids[2].failed);
+	CHECK_EQ(rig.lookups, 0);
+	CHECK_EQ(rig_rows("connect", "allow"), 0);
+	rig_close();
+}
+
+TEST(what_is_cut_by_a_deny_is_asked_no_more)
+{
+	unsigned port = open_with("");
+
+	box_connect(1, "a.test", port);
+	box_connect(2, "b.test", port);
+	UNTIL(asks_count(&rig.door) == 2);
+	box_verb("once", "deny", "a.test", NULL, NULL);
+	UNTIL(rig.ids[1].failed && rig.verb_ok == 1);
+	CHECK_EQ(asks_count(&rig.door), 1);
+	CHECK(!rig.ids[2].failed);
 	rig_close();
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/limits.h"
 
+#include <errno.h>
 #include <sys/socket.h>
 
 TAP_MAIN
@@ -370,6 +371,44 @@ TEST(no_row_no_request)
 	wr_open(ALLOW, GET);
 	CHECK(begins(box_hears(), "HTTP/1.1 502 "));
 	CHECK_EQ(wr.dials, 0);
+	wr_close();
+}
+
+#define ASK                   \
+	"version: 1\n"        \
+	"rules:\n"            \
+	"  - name: careful\n" \
+	"    ask: up.test\n"  \
+	"    tls: intercept\n"
+
+TEST(what_is_allowed_after_its_client_left_is_not_sent)
+{
+	static const char post[] = "POST /p HTTP/1.1\r\nHost: up.test\r\n"
+				   "Content-Length: 3\r\n\r\nabc";
+	struct err e;
+
+	for (unsigned broken = 0; broken < 2; broken++) {
+		wr_open(ASK, post);
+		wr.box.break_end = broken;
+		wr_settle();
+		CHECK_EQ(asks_count(&wr.door), 1);
+		box_ends();
+		wr_settle();
+		CHECK_EQ(asks_count(&wr.door), 0);
+		CHECK_STR(wr_row("answer", "cut")->reason, "the box gave it up");
+		CHECK_EQ(ask_answer(&wr.door, 1, true, 0, "t", &e), -ENOENT);
+		wr_settle();
+		CHECK(wr.done && wr.dials == 0);
+		CHECK_EQ(wr_rows("request", "allow"), 0);
+		wr_close();
+	}
+	/* Who still waits is sent for, with all that it said meanwhile. */
+	wr_open(ASK, "POST /p HTTP/1.1\r\nHost: up.test\r\nContent-Length: 3\r\n\r\n");
+	wr_settle();
+	box_says("abc");
+	wr_settle();
+	CHECK_EQ(ask_answer(&wr.door, 1, true, 0, "t", &e), 0);
+	CHECK_STR(up_hears(0), "POST /p HTTP/1.1\r\nContent-Length: 3\r\nHost: up.test\r\n\r\nabc");
 	wr_close();
 }
 
