@@ -2,8 +2,14 @@
  * The event loop; see ev.h.
  *
  * epoll hands back the address of an ev_io. A source removed during a turn may still be in the
- * batch of events already fetched, so removal blanks its entries there. Timers are a sorted list: a
- * box has a handful. A deferred call queued by a deferred call runs in the next turn, which then
+ * batch of events already fetched, so removal blanks its entries there.
+ *
+ * Timers are a pairing heap: a box has a handful, but a door one for each of a thousand connections
+ * and sets it with every request. A timer has its first child and its siblings; `before` is the
+ * sibling to the left, or the parent of a first child. Setting one costs a comparison, ending one
+ * the logarithm of their number over time, and neither needs memory.
+ *
+ * A deferred call queued by a deferred call runs in the next turn, which then
  * does not sleep: work cut in pieces this way shares the loop with everything else.
  */
 #include "ev/ev.h"
@@ -26,7 +32,8 @@ struct ev {
 	uint64_t now_ms;
 	uint64_t (*clock)(void *arg);
 	void *clock_arg;
-	struct ev_timer *timers;
+	struct ev_timer *timers; /* the heap's top */
+	uint64_t timer_order;
 	struct ev_child *children;
 	struct ev_defer *defer_first, *defer_last;
 	unsigned defer_count;
@@ -114,30 +121,83 @@ void ev_io_remove(struct ev *ev, struct ev_io *io)
 			ev->batch[i].data.ptr = NULL;
 }
 
+static bool is_earlier(const struct ev_timer *a, const struct ev_timer *b)
+{
+	return a->at_ms != b->at_ms ? a->at_ms < b->at_ms : a->order < b->order;
+}
+
+/* Two heaps become one; either may be empty. Their tops have no siblings. */
+static struct ev_timer *meld(struct ev_timer *a, struct ev_timer *b)
+{
+	struct ev_timer *top = a, *below = b;
+
+	if (!a || !b)
+		return a ? a : b;
+	if (is_earlier(b, a)) {
+		top = b;
+		below = a;
+	}
+	below->before = top;
+	below->next = top->child;
+	if (below->next)
+		below->next->before = below;
+	top->child = below;
+	return top;
+}
+
+/* Siblings become one heap: in pairs from the left, then the pairs from the right. */
+static struct ev_timer *meld_all(struct ev_timer *first)
+{
+	struct ev_timer *pairs = NULL, *all = NULL, *next;
+
+	for (struct ev_timer *a = first; a; a = next) {
+		struct ev_timer *b = a->next;
+
+		next = b ? b->next : NULL;
+		a->next = a->before = NULL;
+		if (b)
+			b->next = b->before = NULL;
+		a = meld(a, b);
+		a->next = pairs;
+		pairs = a;
+	}
+	for (; pairs; pairs = next) {
+		next = pairs->next;
+		pairs->next = NULL;
+		all = meld(all, pairs);
+	}
+	return all;
+}
+
+static void take_out(struct ev *ev, struct ev_timer *t)
+{
+	struct ev_timer *children = meld_all(t->child);
+
+	if (t->before && t->before->child == t)
+		t->before->child = t->next;
+	else if (t->before)
+		t->before->next = t->next;
+	if (t->next)
+		t->next->before = t->before;
+	ev->timers = t == ev->timers ? children : meld(ev->timers, children);
+	t->child = t->next = t->before = NULL;
+	t->armed = false;
+}
+
 void ev_timer_set(struct ev *ev, struct ev_timer *t, uint64_t in_ms)
 {
-	struct ev_timer **at = &ev->timers;
-
 	ev_timer_stop(ev, t);
 	t->at_ms = ev->now_ms + in_ms;
-	while (*at && (*at)->at_ms <= t->at_ms)
-		at = &(*at)->next;
-	t->next = *at;
-	*at = t;
+	t->order = ev->timer_order++;
+	t->child = t->next = t->before = NULL;
 	t->armed = true;
+	ev->timers = meld(ev->timers, t);
 }
 
 void ev_timer_stop(struct ev *ev, struct ev_timer *t)
 {
-	if (!t->armed)
-		return;
-	for (struct ev_timer **at = &ev->timers; *at; at = &(*at)->next)
-		if (*at == t) {
-			*at = t->next;
-			break;
-		}
-	t->armed = false;
-	t->next = NULL;
+	if (t->armed)
+		take_out(ev, t);
 }
 
 void ev_defer(struct ev *ev, struct ev_defer *d)
@@ -269,9 +329,7 @@ static void run_timers(struct ev *ev)
 	while (ev->timers && ev->timers->at_ms <= now && !ev->quit) {
 		struct ev_timer *t = ev->timers;
 
-		ev->timers = t->next;
-		t->armed = false;
-		t->next = NULL;
+		take_out(ev, t);
 		t->on_timer(t);
 	}
 }

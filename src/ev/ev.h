@@ -33,8 +33,8 @@ struct ev_io {
 
 struct ev_timer {
 	void (*on_timer)(struct ev_timer *t);
-	uint64_t at_ms;
-	struct ev_timer *next; /* the loop's list, sorted */
+	uint64_t at_ms, order; /* order: of those due at once the first set comes first */
+	struct ev_timer *child, *next, *before; /* the loop's heap */
 	bool armed;
 };
 

@@ -81,6 +81,63 @@ static void on_defer(struct ev_defer *d)
 		ev_quit(ev);
 }
 
+/* Many timers, set, set again and stopped in no order: each that is left comes once, in order. */
+enum { CROWD = 500 };
+
+static struct ev_timer crowd[CROWD];
+static const struct ev_timer *crowd_before;
+static unsigned crowd_armed, crowd_ran;
+
+/* All of them are due at once. */
+static uint64_t leaping_clock(void *arg)
+{
+	return fake_now += 3000;
+}
+
+static void on_crowd(struct ev_timer *t)
+{
+	if (crowd_before)
+		CHECK(crowd_before->at_ms < t->at_ms ||
+		      (crowd_before->at_ms == t->at_ms && crowd_before->order < t->order));
+	CHECK(!t->armed);
+	crowd_before = t;
+	crowd_ran++;
+	/* One that runs may stop others and set others. */
+	if (crowd_ran % 7 == 0 && crowd[crowd_ran % CROWD].armed) {
+		ev_timer_stop(ev, &crowd[crowd_ran % CROWD]);
+		ev_timer_set(ev, &crowd[crowd_ran % CROWD], 1);
+	}
+	if (crowd_ran == crowd_armed)
+		ev_quit(ev);
+}
+
+TEST(many_timers_run_in_order)
+{
+	uint32_t random = 1;
+
+	CHECK_EQ(ev_new(&ev), 0);
+	ev_set_clock(ev, leaping_clock, NULL);
+	for (unsigned i = 0; i < 20 * CROWD; i++) {
+		struct ev_timer *t;
+
+		random = random * 1664525 + 1013904223;
+		t = &crowd[(random >> 8) % CROWD];
+		t->on_timer = on_crowd;
+		if (random >> 30 == 0)
+			ev_timer_stop(ev, t);
+		else
+			ev_timer_set(ev, t, (random >> 16) % 1000);
+	}
+	for (unsigned i = 0; i < CROWD; i++)
+		crowd_armed += crowd[i].armed;
+	CHECK(crowd_armed > CROWD / 2 && crowd_armed < CROWD);
+	CHECK_EQ(ev_run(ev), 0);
+	CHECK_EQ(crowd_ran, crowd_armed);
+	for (unsigned i = 0; i < CROWD; i++)
+		CHECK(!crowd[i].armed);
+	ev_free(ev);
+}
+
 TEST(deferred_calls_share_the_loop)
 {
 	struct counter a = {{.on_defer = on_defer}, NULL, 3, "a"};
