@@ -47,7 +47,9 @@ struct injection {
 	struct clerk_call call;
 	struct ev_defer later;
 	struct tls_identity identity;
-	size_t forced; /* bytes of the answer's next part that belong to one found before */
+	size_t hold;	/* bytes at the end of an answer so far that wait */
+	bool has_lines; /* some secret has more than one */
+	size_t forced;	/* bytes of the answer's next part that belong to one found before */
 	char names[NAMES_TEXT];
 	int r;
 	struct err error;
@@ -229,6 +231,14 @@ static int copy_rule(struct injection *i, const struct rule *rule)
 	return r == 0 ? note_secrets(i, i->key.text) : r;
 }
 
+static void note_hold(struct injection *i, const struct secret *value)
+{
+	if (redact_hold(value->len) > i->hold)
+		i->hold = redact_hold(value->len);
+	if (value->len > 0 && memchr(value->data, '\n', value->len))
+		i->has_lines = true;
+}
+
 static int render_all(struct injection *i)
 {
 	int r = 0;
@@ -242,8 +252,13 @@ static int render_all(struct injection *i)
 	if (r == 0 && i->cert.text)
 		i->identity = (struct tls_identity){.cert_pem = value_of(&i->cert),
 						    .key_pem = value_of(&i->key)};
-	for (size_t n = 0; n < i->used_count && r == 0; n++)
+	for (size_t n = 0; n < i->used_count && r == 0; n++) {
 		r = redact_init(&i->used[n].forms, i->used[n].value.data, i->used[n].value.len);
+		note_hold(i, &i->used[n].value);
+	}
+	for (size_t n = 0; n < i->item_count && r == 0; n++)
+		if (i->items[n].user)
+			note_hold(i, &i->items[n].value);
 	return r;
 }
 
@@ -499,17 +514,12 @@ void injection_redact_head(const struct injection *i, struct http_head *response
 
 void injection_redact(struct injection *i, uint8_t *p, size_t n, bool more, size_t *ret_safe)
 {
-	size_t hold = 0, tail;
+	size_t safe = more ? (n > i->hold ? n - i->hold : 0) : n;
+	const uint8_t *line = more && !i->has_lines && n > 0 ? memrchr(p, '\n', n) : NULL;
 
-	for (size_t k = 0; more && k < i->used_count; k++) {
-		tail = redact_tail(&i->used[k].forms, p, n);
-		hold = tail > hold ? tail : hold;
-	}
-	for (size_t k = 0; more && k < i->item_count; k++) {
-		tail = redact_tail(&i->items[k].basic, p, n);
-		hold = tail > hold ? tail : hold;
-	}
-	*ret_safe = n - hold;
+	if (line && (size_t)(line + 1 - p) > safe)
+		safe = (size_t)(line + 1 - p);
+	*ret_safe = safe;
 	if (n > 0)
-		i->forced = overwrite(i, p, n, n - hold, i->forced);
+		i->forced = overwrite(i, p, n, safe, i->forced);
 }

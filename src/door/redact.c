@@ -13,7 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DERIVED_MIN = 6 }; /* letters: shorter ones would be found everywhere */
+enum {
+	DERIVED_MIN = 6, /* letters: shorter ones would be found everywhere */
+	FORM_GROWTH = 6, /* a byte as \u00XX */
+	HOLD_CLASS = 64, /* so many lengths look the same */
+};
 
 size_t base64_encode(const uint8_t *p, size_t n, bool url, uint8_t *out)
 {
@@ -43,10 +47,10 @@ static int add_form(struct redact *r, const uint8_t *p, size_t n)
 	return secret_init(&r->forms[r->count++], p, n);
 }
 
-/* Room for the longest form: every byte as \u00XX. */
+/* Room for the longest form. */
 static size_t room_for(size_t n)
 {
-	return 6 * n + 16;
+	return FORM_GROWTH * n + 16;
 }
 
 static int add_base64(struct redact *r, const uint8_t *value, size_t n, uint8_t *padded,
@@ -173,27 +177,9 @@ void redact_done(struct redact *r)
 	r->count = 0;
 }
 
-size_t redact_tail(const struct redact *r, const uint8_t *p, size_t n)
+size_t redact_hold(size_t n)
 {
-	size_t longest = 0;
-
-	for (size_t i = 0; i < r->count; i++) {
-		const struct secret *f = &r->forms[i];
-		size_t most = f->len - 1 < n ? f->len - 1 : n;
-		const uint8_t *at = p + n - most, *end = p + n;
-
-		/* The first place is the longest. */
-		while ((size_t)(end - at) > longest &&
-		       (at = memchr(at, f->data[0], (size_t)(end - at)))) {
-			if ((size_t)(end - at) > longest &&
-			    memcmp(at, f->data, (size_t)(end - at)) == 0) {
-				longest = (size_t)(end - at);
-				break;
-			}
-			at++;
-		}
-	}
-	return longest;
+	return n ? FORM_GROWTH * ((n + HOLD_CLASS - 1) / HOLD_CLASS * HOLD_CLASS) : 0;
 }
 
 /* ---- found ---- */

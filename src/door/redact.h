@@ -26,8 +26,10 @@ struct redact {
 int redact_init(struct redact *r, const void *value, size_t n);
 void redact_done(struct redact *r);
 
-/* How many bytes at the end of p could be the beginning of one. */
-size_t redact_tail(const struct redact *r, const uint8_t *p, size_t n);
+/* How many bytes at the end of what came so far are to wait, since one could begin among them, for
+ * a value of n bytes. It is the same for all values of about this length: what waits must tell
+ * nothing of the value to somebody who has guesses echoed. No form is longer than this. */
+size_t redact_hold(size_t n);
 
 /* What was found in n bytes, of which the first `safe` go on now. */
 struct redact_marks {

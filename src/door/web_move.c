@@ -414,35 +414,79 @@ static int drain_frames(struct web *w, struct err *e)
 	return moved;
 }
 
-/* A frame is searched by itself: where it ends nothing of it is held back. */
-static void search_frames(struct web *w)
+/* Bytes of the upstream, up to the end of a frame at most: its header goes on as it is, when it is
+ * whole, and its payload to where it is searched. */
+static int feed_frame(struct web *w, size_t *ret_used, struct err *e)
 {
-	if (w->injection && w->held_safe == 0 && buf_len(&w->held) > 0)
+	struct ws_relay *relay = &w->from_up;
+	const uint8_t *p = buf_data(&w->up.in);
+	size_t n = buf_len(&w->up.in), before = buf_len(&w->box.out), got = 1;
+	int r = 0;
+
+	*ret_used = 0;
+	/* Also without new bytes: a header may have waited for room. */
+	while (r == 0 && got > 0 && (relay->left == 0 || relay->have > 0) &&
+	       buf_len(&w->box.out) == before) {
+		r = ws_relay_feed(relay, p + *ret_used, *ret_used < n, &got, &w->box.out, e);
+		*ret_used += got;
+	}
+	n -= *ret_used;
+	if (r < 0 || relay->left == 0 || relay->have > 0 || n == 0)
+		return r;
+	r = ws_relay_feed(relay, p + *ret_used, relay->left < n ? (size_t)relay->left : n, &got,
+			  &w->held, e);
+	*ret_used += got;
+	return r;
+}
+
+/* A frame is searched by itself: where it ends nothing of it is held back. */
+static void search_frame(struct web *w)
+{
+	if (w->held_safe == 0 && buf_len(&w->held) > 0)
 		injection_redact(w->injection, w->held.data + w->held.start, buf_len(&w->held),
-				 w->from_up.left > 0 && !w->up.ended, &w->held_safe);
+				 w->from_up.left > 0 && !(w->up.ended && buf_len(&w->up.in) == 0),
+				 &w->held_safe);
+}
+
+static int move_searched(struct web *w, struct err *e)
+{
+	size_t used = 0, before = buf_len(&w->held) + buf_len(&w->box.out), n;
+	int r = 0;
+
+	if (web_has_room(&w->box) && w->held_safe == 0)
+		r = feed_frame(w, &used, e);
+	if (r < 0)
+		return r;
+	buf_consume(&w->up.in, used);
+	n = buf_len(&w->held) + buf_len(&w->box.out) - before;
+	if (n > 0)
+		r = web_count(w, 0, n, e);
+	if (r < 0)
+		return r;
+	search_frame(w);
+	r = drain_frames(w, e);
+	return r < 0 ? r : r > 0 || used > 0 || n > 0;
 }
 
 static int move_frames(struct web *w, struct web_side *from, struct web_side *to,
 		       struct ws_relay *relay, struct err *e)
 {
-	struct buf *out = from == &w->up && w->injection ? &w->held : &to->out;
-	size_t used = 0, before = buf_len(out), n;
+	size_t used = 0, before = buf_len(&to->out), n;
 	int r = 0;
 
+	if (from == &w->up && w->injection)
+		return move_searched(w, e);
 	/* Also without new bytes: a header may have waited for room. */
-	if (web_has_room(to) && (out != &w->held || w->held_safe == 0))
-		r = ws_relay_feed(relay, buf_data(&from->in), buf_len(&from->in), &used, out, e);
+	if (web_has_room(to))
+		r = ws_relay_feed(relay, buf_data(&from->in), buf_len(&from->in), &used, &to->out,
+				  e);
 	if (r < 0)
 		return r;
 	buf_consume(&from->in, used);
-	n = buf_len(out) - before;
+	n = buf_len(&to->out) - before;
 	if (n > 0)
 		r = web_count(w, to == &w->up ? n : 0, to == &w->box ? n : 0, e);
-	if (r == 0 && out == &w->held) {
-		search_frames(w);
-		r = drain_frames(w, e);
-	}
-	return r < 0 ? r : r > 0 || used > 0 || n > 0;
+	return r < 0 ? r : used > 0 || n > 0;
 }
 
 /* What one side's end means for the other, when all that it said was passed on. */

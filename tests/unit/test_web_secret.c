@@ -39,7 +39,7 @@ TEST(bearer)
 	sent = box_hears();
 	CHECK(!strstr(sent, "decoy-4711") && !strstr(sent, "ZGVjb3ktNDcxM"));
 	CHECK(strstr(sent, "X-Echo: Bearer **********\r\n**********: v\r\n"));
-	CHECK(strstr(sent, "1\r\n\"\r\nc\r\n**********\",\r\n0\r\nX-Sum: **********\r\n\r\n"));
+	CHECK(strstr(sent, "\r\n\r\nd\r\n\"**********\",\r\n0\r\nX-Sum: **********\r\n\r\n"));
 	CHECK_STR(wr_row("request", "allow")->credential, "TOK");
 	wr_close();
 }
@@ -186,6 +186,126 @@ TEST(websocket_frames)
 		wr_close();
 		wr.chunk = chunk + 1;
 	}
+}
+
+/* What the box sees of an answer while it comes: how much, and in which pieces. */
+struct seen {
+	size_t writes[WR_WRITES];
+	unsigned count;
+	size_t len; /* before the end came */
+};
+
+#define WS_REQUEST                                                     \
+	"GET /ws HTTP/1.1\r\nHost: up.test\r\nConnection: Upgrade\r\n" \
+	"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"          \
+	"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+#define WS_ANSWER                                                    \
+	"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n" \
+	"Connection: Upgrade\r\n"                                    \
+	"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n"
+
+/* An upstream that echoes a guess, in each of the ways in which an answer can go on. */
+static void echo(const char *secret, const char *guess, unsigned way, struct seen *seen)
+{
+	static const char *const heads[] = {
+		"HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n",
+		"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n",
+		WS_ANSWER "\x82\x7e\x07\xd0",
+	};
+	char filler[2000];
+	size_t n = strlen(guess);
+
+	with_secret(secret);
+	wr_open(BEARER, way == 3 ? WS_REQUEST : GET);
+	wr_settle();
+	up_says(0, heads[way]);
+	memset(filler, '.', sizeof(filler));
+	filler[99] = '\n';
+	for (size_t at = 0; at < 1000; at += 500) {
+		up_says_bytes(0, filler, 500 - n);
+		up_says(0, guess);
+		wr_settle();
+	}
+	seen->len = buf_len(&wr.box.got);
+	up_says_bytes(0, filler, 1000);
+	if (way == 1)
+		up_says(0, "\r\n0\r\n\r\n");
+	wr_settle();
+	memcpy(seen->writes, wr.box.writes, sizeof(seen->writes));
+	seen->count = wr.box.write_count;
+	wr_close();
+}
+
+/* A box that has its guesses echoed sees the same whatever the secret is, so it learns nothing of
+ * it byte by byte. */
+TEST(guesses_learn_nothing)
+{
+	static const char *const secrets[] = {"decoy-4711", "zzzzzzzzz0", "<<<<>>>>&&"};
+	static const char *const guesses[] = {"d",	     "de",     "decoy-471", "dec",
+					      "ecoy-4711",   "z",      "zzzz",	    "ZGVjb3ktNDc",
+					      "Bearer deco", "%64eco", "\\u003c",   "<<<<>>>>&",
+					      "decoy-4711"};
+	struct seen first, other;
+
+	for (unsigned way = 0; way < 4; way++)
+		for (size_t g = 0; g < sizeof(guesses) / sizeof(guesses[0]); g++) {
+			echo(secrets[0], guesses[g], way, &first);
+			CHECK(first.len > 0);
+			for (size_t i = 1; i < sizeof(secrets) / sizeof(secrets[0]); i++) {
+				echo(secrets[i], guesses[g], way, &other);
+				CHECK_EQ(other.len, first.len);
+				CHECK_EQ(other.count, first.count);
+				CHECK_MEM(other.writes, first.writes,
+					  first.count * sizeof(first.writes[0]));
+			}
+		}
+}
+
+/* Events and lines are not held back, whatever comes next. */
+TEST(lines_are_prompt)
+{
+	const char *heard;
+
+	with_secret("decoy-4711");
+	wr_open(BEARER, GET);
+	wr_settle();
+	up_says(0, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+		   "15\r\ndata: decoy-4711 1\n\nd\r\n");
+	heard = box_hears();
+	CHECK(strstr(heard, "\r\n14\r\ndata: ********** 1\n\n\r\n"));
+	up_says(0, "0\r\n\r\n");
+	CHECK_STR(box_hears(), "1\r\nd\r\n0\r\n\r\n");
+	wr_close();
+}
+
+/* A header of a frame is none of its text. */
+TEST(frame_headers_stay)
+{
+	char frame[2 + 'd' + 1] = "\x81"
+				  "decoy-4711";
+
+	memset(frame + 11, '.', 'd' - 9);
+	with_secret("decoy-4711");
+	wr_open(BEARER, WS_REQUEST);
+	wr_settle();
+	up_says(0, WS_ANSWER);
+	box_hears();
+	up_says(0, frame);
+	CHECK_STR(box_hears(), frame);
+	/* One after another, and the beginning of a third: the whole ones do not wait. */
+	up_says(0, "\x81\x02"
+		   "ab"
+		   "\x81\x0b-decoy-4711"
+		   "\x81\x05"
+		   "d");
+	CHECK_STR(box_hears(), "\x81\x02"
+			       "ab"
+			       "\x81\x0b-**********"
+			       "\x81\x05");
+	up_says(0, "ecoy");
+	CHECK_STR(box_hears(), "decoy");
+	wr_close();
 }
 
 /* The next request has the value of its own time. */

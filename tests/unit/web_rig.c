@@ -148,7 +148,10 @@ static ssize_t wire_read(struct channel *c, void *p, size_t n)
 static ssize_t wire_write(struct channel *c, const void *p, size_t n)
 {
 	ssize_t r = send(wire_of(c)->io.fd, p, part(n), MSG_DONTWAIT | MSG_NOSIGNAL);
+	struct wr_end *end = wire_of(c)->end;
 
+	if (r >= 0 && end->write_count < WR_WRITES)
+		end->writes[end->write_count++] = (size_t)r;
 	return r < 0 ? -errno : r;
 }
 

@@ -12,7 +12,7 @@
 #include "door/policy.h"
 #include "door/web.h"
 
-enum { WR_UPS = 16, WR_ROWS = 4096, WR_GOT = 8 << 20 };
+enum { WR_UPS = 16, WR_ROWS = 4096, WR_GOT = 8 << 20, WR_WRITES = 4096 };
 
 struct wr_end {
 	int fd; /* the test's own end; -1: none */
@@ -23,6 +23,9 @@ struct wr_end {
 	bool deaf;	/* the test does not read */
 	bool break_end; /* the end of what the test says is no clean one */
 	unsigned turns; /* calls of on_ready */
+	/* how much each write of the web's had, the first of them */
+	size_t writes[WR_WRITES];
+	unsigned write_count;
 };
 
 struct wr_row {
