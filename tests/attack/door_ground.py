@@ -11,15 +11,11 @@ The decoy is in every credential here, so whatever the suite searches for it, is
 import json
 import os
 import pathlib
-import signal
-import socket
 import ssl
 import threading
-import time
 
-from door_rig import Authority, DoorRig, descendants, in_process
-from door_servers import WAIT, Tcp
-from rig import Broke, NotApplicable, need, wait_until
+from door_rig import DoorRig, descendants, in_process
+from rig import NotApplicable, need
 
 PYTHON = "/usr/bin/python3"
 HEAD = "import sys; sys.path.insert(0, '/attack'); from inbox import *; globals().update(json.loads(sys.argv[1]))\n"

@@ -1,12 +1,10 @@
 """D7, D12, E1, E4, E7 to E11: the door as a reader of TLS and HTTP, in front of a server that keeps every byte."""
-import socket
 import ssl
-import struct
 import time
 
 from door_ground import OK, ground
 from door_rig import Authority
-from rig import NotApplicable, case, memory_of, need, wait_until
+from rig import NotApplicable, case, memory_of, need
 
 DOOR_MEMORY = 48 << 20  # resident bytes of a front under load, far above what it has idle
 
