@@ -7,7 +7,8 @@
  *
  * An address is put into its one form before it is checked (an IPv4-mapped one is the IPv4
  * address), and that form is dialled. A deny rule that names an address or a network also holds for
- * the names that lead there.
+ * the names that lead there. It is checked again right before it is dialled and when it is
+ * connected, since rules change meanwhile.
  */
 #include "door/dial.h"
 
@@ -57,14 +58,28 @@ static void finish(struct dial *d, struct channel *up)
 
 static void on_up(struct channel *c, unsigned what);
 
+/* Of the address that is being tried: the policy may have changed since all were checked. */
+static bool is_refused_now(struct dial *d)
+{
+	const char *why = dial_refused(d->door, &d->addrs[d->next - 1], d->port, d->private);
+
+	if (why)
+		err_set(&d->error, ERR_DENIED, EACCES, "%s %s %s", d->host.text,
+			d->host.is_address ? "is" : "leads to", why);
+	return why;
+}
+
 /* Begins with the next address that can be begun with. */
 static void try_next(struct dial *d)
 {
 	while (d->next < d->count) {
 		const struct host *a = &d->addrs[d->next++];
-		int r = channel_tcp_connect(&d->up, d->door->ev, a->family, a->addr, d->port);
+		int r;
 
 		str_copy(d->address, sizeof(d->address), a->text);
+		if (is_refused_now(d))
+			continue;
+		r = channel_tcp_connect(&d->up, d->door->ev, a->family, a->addr, d->port);
 		if (r == 0) {
 			d->up->owner = d;
 			d->up->on_ready = on_up;
@@ -87,12 +102,13 @@ static void on_up(struct channel *c, unsigned what)
 	if (r == -EINPROGRESS)
 		return;
 	d->up = NULL;
-	if (r == 0) {
+	if (r == 0 && !is_refused_now(d)) {
 		finish(d, c);
 		return;
 	}
 	channel_free(c, true);
-	err_errno(&d->error, -r, "connect to %s port %u", d->host.text, d->port);
+	if (r < 0)
+		err_errno(&d->error, -r, "connect to %s port %u", d->host.text, d->port);
 	try_next(d);
 }
 

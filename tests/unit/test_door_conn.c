@@ -160,6 +160,40 @@ TEST(the_next_address_is_tried_where_one_refuses)
 	rig_close();
 }
 
+static struct err dial_error;
+static unsigned dial_answers;
+
+static void on_dialled(struct dial *d, struct channel *up, struct err *e)
+{
+	CHECK(!up);
+	dial_answers++;
+	dial_error = *e;
+}
+
+/* A rule that came after it was checked holds for an address that is still to be tried. */
+TEST(an_address_is_checked_right_before_it_is_dialled)
+{
+	unsigned port = upstream_start(UP_ECHO);
+	struct dial d;
+
+	rig_open("version: 1\nrules:\n  - {deny: 127.0.0.1, ports: any}\n");
+	rig_settle();
+	dial_init(&d, &rig.door);
+	d.on_done = on_dialled;
+	CHECK_EQ(host_parse(&d.host, "up.test"), 0);
+	d.addrs = calloc(1, sizeof(*d.addrs));
+	CHECK(d.addrs && host_parse(d.addrs, "127.0.0.1") == 0);
+	d.port = (uint16_t)port;
+	d.private = d.active = true;
+	d.count = 1;
+	/* The one before it did not answer in time. */
+	d.timer.on_timer(&d.timer);
+	CHECK_EQ(dial_answers, 1);
+	CHECK_EQ(dial_error.kind, ERR_DENIED);
+	dial_done(&d);
+	rig_close();
+}
+
 TEST(an_upstream_that_refuses_is_an_error_and_a_row)
 {
 	unsigned port = upstream_start(UP_ECHO);
