@@ -147,10 +147,13 @@ static bool match_port(const struct entry *e, uint16_t port)
 	return e->port_count == 0 || port == 0;
 }
 
-static bool match_method(const struct entry *e, const char *method)
+static bool match_method(const struct entry *e, const struct request *r)
 {
+	bool by_name = !r->websocket || e->rule.action == ACTION_DENY;
+
 	for (size_t i = 0; i < e->methods.count; i++)
-		if (strcmp(e->methods.items[i], method) == 0)
+		if ((by_name && strcmp(e->methods.items[i], r->method) == 0) ||
+		    (r->websocket && strcmp(e->methods.items[i], "WEBSOCKET") == 0))
 			return true;
 	return e->methods.count == 0;
 }
@@ -211,7 +214,7 @@ static void consider(struct judging *j, const struct entry *e, bool live)
 
 	if (!p || !match_port(e, q->port))
 		return;
-	if (q->request && (!match_method(e, q->r.method) || !match_query(e, q->r.query) ||
+	if (q->request && (!match_method(e, &q->r) || !match_query(e, q->r.query) ||
 			   !match_path(e, q->r.path, &m.rank.path)))
 		return;
 	if (e->rule.action == ACTION_DENY) {

@@ -12,7 +12,8 @@
  *	    allow: api.openai.com  # or deny, or ask: a host, "*.suffix", "*", an address, a CIDR;
  *	                           # one or a list
  *	    ports: [443]           # 443 and 80 unless given, any for a deny; "any"
- *	    methods: [POST]        # this and the next two: the door looks inside, at requests
+ *	    methods: [POST]        # this and the next two: the door looks inside, at requests;
+ *	                           # WEBSOCKET is a GET that becomes one, and GET alone is not
  *	    paths: ["/v1/chat**"]  # * within a segment, ** across; see http_path_normalise
  *	    query: ["service=git-upload-pack"]  # of the whole query string, with * as wildcard;
  *	                           # "!..." for one that is not so
@@ -64,8 +65,9 @@ struct rule {
 	unsigned line;	  /* 0: a live grant */
 	enum action action;
 	bool private, plain_http, intercept;
-	bool pass; /* said so: nothing is looked into, and no Host is compared */
-	bool once; /* a grant for one connection: rule_take gives it out */
+	bool pass;	/* said so: nothing is looked into, and no Host is compared */
+	bool once;	/* a grant for one connection: rule_take gives it out */
+	bool by_method; /* it lists methods */
 	const struct rule_inject *inject;
 	size_t inject_count;
 	struct value_template client_cert, client_key; /* text NULL: none */
@@ -125,9 +127,11 @@ void policy_judge_connect(const struct policy *p, const struct host *h, uint16_t
 /* Some rule that matches host and port looks at paths: only then is a path brought into its one
  * form, or refused because it has none. */
 bool policy_has_paths(const struct policy *p, const struct host *h, uint16_t port);
-/* path is normalised; query may be NULL. */
+/* path is normalised; query may be NULL. websocket: it would switch to one, which sends as much as
+ * it fetches: a rule that allows GET does not mean it, and one that denies GET does. */
 struct request {
 	const char *method, *path, *query;
+	bool websocket;
 };
 void policy_judge_request(const struct policy *p, const struct host *h, uint16_t port,
 			  const struct request *r, uint64_t now_ms, struct verdict *ret);

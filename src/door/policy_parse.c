@@ -350,7 +350,7 @@ static int read_ports(struct policy_reading *x, struct entry *r, const struct tr
 
 static const char *check_method(const char *text)
 {
-	size_t n = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_");
+	size_t n = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-");
 
 	return n == 0 || text[n] || n > METHOD_MAX ? "a method is a word in upper case" : NULL;
 }
@@ -420,6 +420,7 @@ static const char *check_query(const char *text)
 
 static int read_methods(struct policy_reading *x, struct entry *r, const struct tree_node *v)
 {
+	r->rule.by_method = true;
 	return read_texts(x, v, &r->methods, check_method);
 }
 

@@ -47,7 +47,7 @@ static const char *requests(const struct policy *p, const char *name, const char
 {
 	static const char *const words[] = {"deny", "ask", "allow"};
 	static char out[128];
-	struct request r = {method, path, query};
+	struct request r = {.method = method, .path = path, .query = query};
 	struct host h = host(name);
 	struct verdict v;
 
@@ -185,6 +185,41 @@ TEST(requests_and_when_to_look_inside)
 	      !strcmp(rule->name, "key"));
 	CHECK(policy_secret(p, 1, &name, &rule) && !strcmp(name, "C"));
 	CHECK(!policy_secret(p, 2, &name, &rule));
+	policy_free(p);
+}
+
+static enum action judged(const struct policy *p, const char *host, bool websocket)
+{
+	struct request r = {.method = "GET", .path = "/", .websocket = websocket};
+	struct verdict v;
+	struct host h;
+
+	CHECK_EQ(host_parse(&h, host), 0);
+	policy_judge_request(p, &h, 443, &r, 1, &v);
+	return v.action;
+}
+
+/* To fetch is not to send: a WebSocket is more than the GET that it begins with. */
+TEST(websockets)
+{
+	struct policy *p = parse("version: 1\nrules:\n"
+				 "- {allow: get.org, methods: [GET, HEAD]}\n"
+				 "- {allow: ws.org, methods: WEBSOCKET}\n"
+				 "- {allow: any.org, tls: intercept}\n"
+				 "- {allow: [noget.org, nows.org]}\n"
+				 "- {deny: noget.org, methods: GET}\n"
+				 "- {deny: nows.org, methods: WEBSOCKET}\n");
+
+	CHECK(judged(p, "get.org", false) == ACTION_ALLOW &&
+	      judged(p, "get.org", true) == ACTION_DENY);
+	CHECK(judged(p, "ws.org", false) == ACTION_DENY &&
+	      judged(p, "ws.org", true) == ACTION_ALLOW);
+	CHECK(judged(p, "any.org", false) == ACTION_ALLOW &&
+	      judged(p, "any.org", true) == ACTION_ALLOW);
+	CHECK(judged(p, "noget.org", false) == ACTION_DENY &&
+	      judged(p, "noget.org", true) == ACTION_DENY);
+	CHECK(judged(p, "nows.org", false) == ACTION_ALLOW &&
+	      judged(p, "nows.org", true) == ACTION_DENY);
 	policy_free(p);
 }
 

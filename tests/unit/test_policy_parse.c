@@ -69,6 +69,7 @@ static const struct {
 	{TOP "- allow: a.com\n  ports: 65536\n", "p:4: 'ports' has numbers"},
 	{TOP "- allow: a.com\n  methods: []\n", "p:4: 'methods' is empty"},
 	{TOP "- allow: a.com\n  methods: get\n", "p:4: methods 'get': a method is"},
+	{TOP "- allow: a.com\n  methods: G_T\n", "p:4: methods 'G_T': a method is"},
 	{TOP "- allow: a.com\n  methods: [GET, null]\n", "p:4: 'methods' has an item"},
 	{TOP "- allow: a.com\n  paths: v1\n", "p:4: paths 'v1': a path pattern begins"},
 	{TOP "- allow: a.com\n  paths: ['/a?b']\n", "p:4: paths '/a?b': a query string"},
