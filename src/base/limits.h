@@ -130,6 +130,7 @@
 #define DOOR_SECRET_MAX	  (64u << 10)	/* one credential */
 #define DOOR_SECRETS_MAX  256u		/* names in one policy */
 #define CLERK_QUEUE_MAX	  4096u		/* rows and questions that the clerk has not taken yet */
+#define CLERK_QUEUE_LOW	  256u		/* of those beyond which the box is not listened to */
 #define CLERK_COMMAND_MS  10000u	/* for a command that provides a secret */
 #define DOOR_LEAVES_MAX	  256u		/* certificates made and kept */
 #define DOOR_SESSIONS_MAX 32u		/* of TLS with upstreams, kept to be resumed */

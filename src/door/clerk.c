@@ -1,7 +1,8 @@
 /*
  * The front's side of the clerk; see clerk.h. Packets that the socket does not take wait in a
- * bounded list; when that is full the clerk is taken for dead, and the front ends: nothing passes
- * unrecorded.
+ * bounded list. Beyond CLERK_QUEUE_LOW of them the front does not listen to its box until there is
+ * room again (clerk_is_busy), so a box cannot fill the list; should it be full all the same the
+ * clerk is taken for dead, and the front ends: nothing passes unrecorded.
  *
  * All packets are received into one buffer that is locked and wiped after a secret, so that a value
  * is nowhere but there and in its struct secret.
@@ -40,6 +41,10 @@ struct clerk {
 	uint32_t next_id;
 	bool gone;
 	struct ev_defer tell;
+	void (*on_room)(void *arg);
+	void *room_arg;
+	bool told_busy; /* somebody waits for on_room */
+	struct ev_defer room;
 	uint8_t *in; /* CLERK_PACKET_MAX, locked */
 };
 
@@ -87,8 +92,33 @@ static int flush(struct clerk *k, bool wait)
 			k->last = &k->first;
 		k->queued--;
 		free(p);
+		if (k->told_busy && k->queued <= CLERK_QUEUE_LOW)
+			ev_defer(k->ev, &k->room);
 	}
 	return 0;
+}
+
+static void on_room(struct ev_defer *d)
+{
+	struct clerk *k = container(d, struct clerk, room);
+
+	k->told_busy = false;
+	if (k->on_room)
+		k->on_room(k->room_arg);
+}
+
+bool clerk_is_busy(struct clerk *k)
+{
+	bool is_busy = k->queued > CLERK_QUEUE_LOW;
+
+	k->told_busy = k->told_busy || is_busy;
+	return is_busy;
+}
+
+void clerk_on_room(struct clerk *k, void (*fn)(void *arg), void *arg)
+{
+	k->on_room = fn;
+	k->room_arg = arg;
 }
 
 static void send_packet(struct clerk *k, enum clerk_verb verb, uint32_t id, const void *p, size_t n)
@@ -303,6 +333,7 @@ int clerk_start(struct clerk **ret, struct ev *ev, const struct door_config *con
 	k->last = &k->first;
 	k->io = (struct ev_io){.fd = -1, .on_event = on_packet};
 	k->tell.on_defer = on_tell;
+	k->room.on_defer = on_room;
 	k->in = mmap(NULL, CLERK_PACKET_MAX, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 		     -1, 0);
 	if (k->in == MAP_FAILED ||
@@ -340,6 +371,7 @@ void clerk_free(struct clerk *k)
 	/* Rows that wait are still said; then the end of the socket is the clerk's own end. */
 	if (!k->gone && k->io.fd >= 0)
 		(void)flush(k, true);
+	ev_defer_cancel(k->ev, &k->room);
 	fd_close(&k->io.fd);
 	if (k->pid > 0)
 		while (waitpid(k->pid, NULL, 0) < 0 && errno == EINTR)

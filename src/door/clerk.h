@@ -40,6 +40,10 @@ struct clerk_call {
 int clerk_start(struct clerk **ret, struct ev *ev, const struct door_config *config, struct err *e);
 /* Set by the owner: the clerk is gone. */
 void clerk_on_gone(struct clerk *k, void (*on_gone)(void *arg), void *arg);
+/* More waits for it than it took so far: nothing that makes rows should be begun. Whoever was told
+ * so hears of it when there is room again, never from within a call here. */
+bool clerk_is_busy(struct clerk *k);
+void clerk_on_room(struct clerk *k, void (*on_room)(void *arg), void *arg);
 struct ev *clerk_ev(const struct clerk *k);
 void clerk_free(struct clerk *k); /* waits until all rows are written */
 

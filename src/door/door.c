@@ -135,14 +135,28 @@ bool door_frame(struct door *d, const struct wire_frame *f)
 	}
 }
 
+/* Whoever asks without taking the answers is not listened to until he does; nor is he while there
+ * is more to write down than the clerk can. */
+static bool may_listen(struct door *d)
+{
+	return !clerk_is_busy(d->clerk) && wire_link_queued(&d->keeper) <= 2 * DOOR_LINK_QUEUE;
+}
+
+static void listen_again(void *arg)
+{
+	struct door *d = arg;
+
+	if (d->is_open && may_listen(d))
+		wire_link_pause(&d->keeper, false);
+}
+
 static void on_frame(struct wire_link *l, const struct wire_frame *f)
 {
 	struct door *d = container(l, struct door, keeper);
 
 	if (!door_frame(d, f))
 		ev_quit(d->ev);
-	/* Whoever asks without taking the answers is not listened to until he does. */
-	if (wire_link_queued(l) > 2 * DOOR_LINK_QUEUE)
+	if (!may_listen(d))
 		wire_link_pause(l, true);
 }
 
@@ -155,8 +169,7 @@ static void on_drained(struct wire_link *l)
 {
 	struct door *d = container(l, struct door, keeper);
 
-	if (d->is_open)
-		wire_link_pause(l, false);
+	listen_again(d);
 	exchange_drained(&d->exchange);
 }
 
@@ -281,6 +294,7 @@ static int door_open(struct door *d, struct err *e)
 	if (r < 0)
 		return r;
 	clerk_on_gone(d->clerk, on_clerk_gone, d);
+	clerk_on_room(d->clerk, listen_again, d);
 	d->can_lock = can_lock();
 	d->signals.on_signal = on_signal;
 	r = ev_signals_add(d->ev, &d->signals, &set);

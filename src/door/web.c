@@ -3,7 +3,7 @@
  *
  *	HEAD --head--> judge --ask--> DECIDE: a person
  *	               |        `--> DECIDE: secrets, then the row
- *	               `-deny--> an answer of our own, then HEAD or CLOSE
+ *	               `-deny--> DECIDE: the row; an answer of our own, then HEAD or CLOSE
  *	DECIDE --> DIAL, unless an upstream is there --> MOVE --both ended--> HEAD or CLOSE
  *	                                                 `--101--> SWITCHED
  *
@@ -141,6 +141,7 @@ static void request_done(struct web *w)
 	w->has_request = w->request_sent = w->has_response = w->response_sent = false;
 	w->was_asked = w->redacts = w->up_once = w->is_unsaid = false;
 	w->verdict = (struct verdict){0};
+	w->denied = 0;
 	w->bytes_up = w->bytes_down = 0;
 }
 
@@ -540,9 +541,11 @@ bool web_judge_again(struct web *w)
 
 	if (w->state == WEB_OVER)
 		return true;
-	/* An idle upstream goes: the next request dials under the new terms. */
-	if (!w->has_request) {
+	/* An idle upstream goes: the next request dials under the new terms. What was denied is
+	 * about to be told so. */
+	if (!w->has_request || w->denied) {
 		web_drop_up(w, false);
+		w->verdict.rule = NULL;
 		return true;
 	}
 	web_judge(w, w->query);

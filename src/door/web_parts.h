@@ -58,6 +58,8 @@ struct web {
 	struct injection *injection; /* owned */
 	struct ask_wait wait;
 	struct clerk_call call;
+	unsigned denied; /* not 0: the row that is being written says no; the status to answer */
+	struct err denial;
 	uint64_t seq, started_ms, bytes_up, bytes_down;
 
 	/* Its answer. */

@@ -32,7 +32,7 @@ static void record_denied(struct web *w, const struct err *e)
 		.time_ms = clock_wall_ms(), .kind = "request", .verdict = "deny", .reason = e->msg};
 
 	row_fill(w, &row);
-	clerk_record(w->config.door->clerk, NULL, &row);
+	clerk_record(w->config.door->clerk, &w->call, &row);
 }
 
 /* ---- answers of our own ---- */
@@ -57,10 +57,15 @@ void web_answer(struct web *w, unsigned status, const struct err *e)
 	web_next(w);
 }
 
+/* It is answered when the row is written: a box that is told no a thousand times at once would
+ * otherwise write rows faster than the clerk takes them. */
 static void deny(struct web *w, unsigned status, const struct err *e)
 {
+	w->denied = status;
+	w->denial = *e;
+	w->state = WEB_DECIDE;
+	web_limit(w, 0);
 	record_denied(w, e);
-	web_answer(w, status, e);
 }
 
 /* It was allowed and did not work. */
@@ -145,6 +150,8 @@ void web_on_recorded(struct clerk_call *c, int r, struct err *e)
 	if (r < 0) {
 		err_prefix(e, "the request could not be recorded, so it is not sent");
 		web_fail(w, e);
+	} else if (w->denied) {
+		web_answer(w, w->denied, &w->denial);
 	} else {
 		w->seq = c->seq;
 		web_send_request(w);

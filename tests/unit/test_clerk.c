@@ -345,6 +345,50 @@ TEST(rows_that_nobody_waits_for_are_written_too)
 	CHECK_EQ(rows, 3000);
 }
 
+static int rooms;
+
+static void on_room(void *arg)
+{
+	rooms++;
+	if (!clerk_is_busy(clerk))
+		ev_quit(ev);
+}
+
+static int deaths;
+
+static void is_gone(void *arg)
+{
+	deaths++;
+	ev_quit(ev);
+}
+
+/* What a box that is denied thousands of long requests comes to: whoever asks first whether the
+ * clerk is busy, and then waits, never fills the list. */
+TEST(a_busy_clerk_says_so_and_when_there_is_room)
+{
+	char path[16000];
+	uint64_t rows;
+
+	memset(path, 'a', sizeof(path) - 1);
+	path[sizeof(path) - 1] = 0;
+	set_up();
+	clerk_on_room(clerk, on_room, NULL);
+	clerk_on_gone(clerk, is_gone, NULL);
+	CHECK(!clerk_is_busy(clerk));
+	for (unsigned i = 0; i < 2 * CLERK_QUEUE_MAX && !deaths; i++) {
+		if (clerk_is_busy(clerk))
+			CHECK_EQ(ev_run(ev), 0);
+		clerk_record(
+			clerk, NULL,
+			&(struct audit_row){.kind = "request", .verdict = "deny", .path = path});
+	}
+	CHECK_EQ(deaths, 0);
+	CHECK(rooms > 0);
+	tear_down();
+	CHECK_EQ(audit_verify(&st, "box", &rows, &e), 0);
+	CHECK_EQ(rows, 2 * CLERK_QUEUE_MAX);
+}
+
 static void on_gone(void *arg)
 {
 	(*(int *)arg)++;

@@ -284,6 +284,55 @@ TEST(without_its_clerk_nothing_passes)
 	CHECK(wait_end() != 0);
 }
 
+enum { FLOOD = 12000 };
+
+static pid_t start_flood(void)
+{
+	pid_t pid = fork();
+	struct buf b;
+
+	if (pid != 0)
+		return pid;
+	buf_init(&b, 1 << 20);
+	for (uint32_t i = 1; i <= FLOOD; i++)
+		say_connect(&b, i, "evil.test", 443);
+	_exit(0);
+}
+
+/* More denials than the clerk can write down: the box waits, and the door lives on. */
+TEST(a_slow_clerk_slows_its_box_down_and_no_more)
+{
+	struct pollfd p = {.events = POLLIN};
+	unsigned answers = 0;
+	bool is_stopped = true;
+	struct wire_frame f;
+	pid_t clerk, flood;
+
+	start_door("version: 1\nrules:\n  - allow: a.test\n");
+	wait_hello();
+	p.fd = link_fd;
+	clerk = clerk_of(door_pid);
+	CHECK_EQ(kill(clerk, SIGSTOP), 0);
+	flood = start_flood();
+	while (answers < FLOOD) {
+		/* It says nothing more: what it does not say it did not take either. */
+		if (wire_decoder_next(&decoder, &f) == 0) {
+			if (is_stopped && poll(&p, 1, 500) == 0) {
+				CHECK_EQ(kill(clerk, SIGCONT), 0);
+				is_stopped = false;
+			}
+			CHECK(next(&f));
+		}
+		answers += f.type == WIRE_ERROR;
+	}
+	CHECK(!is_stopped);
+	CHECK_EQ(waitpid(flood, NULL, 0), flood);
+	fd_close(&link_fd);
+	CHECK_EQ(wait_end(), 0);
+	read_record();
+	CHECK_EQ(denied, FLOOD);
+}
+
 TEST(a_door_that_is_told_to_end_ends)
 {
 	struct wire_frame f;

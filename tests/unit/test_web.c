@@ -469,6 +469,16 @@ TEST(slow_readers_hold_back)
 	wr_close();
 }
 
+/* So many of them at once make no more rows than one for each connection. */
+TEST(a_denial_is_told_when_its_row_is_written)
+{
+	wr_open(ALLOW, NULL);
+	wr.record_fails = true;
+	box_says("GET /admin HTTP/1.1\r\nHost: up.test\r\n\r\n");
+	CHECK(begins(box_hears(), "HTTP/1.1 502 "));
+	wr_close();
+}
+
 /* Denied ones are answered no faster than they are read. */
 TEST(pipelined_denials_are_bounded)
 {
