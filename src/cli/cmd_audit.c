@@ -49,7 +49,7 @@ static void put(struct buf *b, const char *text, size_t width)
 static void put_what(struct buf *b, const char *json)
 {
 	char text[TEXT_MAX], kind[32];
-	uint64_t status = field_u64(json, "status");
+	uint64_t status = field_u64(json, "status"), count = field_u64(json, "count");
 
 	field_text(json, "kind", kind, sizeof(kind));
 	door_request(json, text, sizeof(text));
@@ -58,6 +58,8 @@ static void put_what(struct buf *b, const char *json)
 	(void)str_escape(b, text, strlen(text));
 	if (status)
 		(void)buf_printf(b, " -> %llu", (unsigned long long)status);
+	if (count)
+		(void)buf_printf(b, " x%llu", (unsigned long long)count);
 	if (field_text(json, "credential", text, sizeof(text))) {
 		(void)buf_append_str(b, ", with ");
 		(void)str_escape(b, text, strlen(text));

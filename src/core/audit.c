@@ -35,6 +35,7 @@ static void put_row(struct json *j, const char *box, const struct audit_row *row
 		{"bytes_up", NULL, row->bytes_up},
 		{"bytes_down", NULL, row->bytes_down},
 		{"duration_ms", NULL, row->duration_ms},
+		{"count", NULL, row->count},
 		{"credential", row->credential, 0},
 		{"by", row->by, 0},
 		{"about", NULL, row->about},

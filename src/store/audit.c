@@ -37,11 +37,10 @@ static const struct {
 	size_t offset;
 	bool is_number;
 } fields[] = {
-	NUMBER(seq),	 NUMBER(time_ms),  TEXT(kind),	       NUMBER(about),
-	NUMBER(exec_id), TEXT(host),	   NUMBER(port),       TEXT(method),
-	TEXT(path),	 TEXT(rule),	   TEXT(verdict),      TEXT(reason),
-	TEXT(address),	 NUMBER(bytes_up), NUMBER(bytes_down), NUMBER(duration_ms),
-	NUMBER(status),	 TEXT(credential), TEXT(by),
+	NUMBER(seq),	     NUMBER(time_ms), TEXT(kind),    NUMBER(about),    NUMBER(exec_id),
+	TEXT(host),	     NUMBER(port),    TEXT(method),  TEXT(path),       TEXT(rule),
+	TEXT(verdict),	     TEXT(reason),    TEXT(address), NUMBER(bytes_up), NUMBER(bytes_down),
+	NUMBER(duration_ms), NUMBER(status),  NUMBER(count), TEXT(credential), TEXT(by),
 };
 
 enum { FIELD_COUNT = sizeof(fields) / sizeof(fields[0]) };
@@ -295,6 +294,12 @@ static int find_end(struct audit_writer *w, bool *ret_torn)
 	return 0;
 }
 
+/* What was let through has an end, and that is still written. */
+static bool is_full(const struct audit_writer *w, const struct audit_row *row, size_t len)
+{
+	return w->bytes_max && w->bytes + len > w->bytes_max + (row->about ? AUDIT_BYTES_SPARE : 0);
+}
+
 static int note_damage(struct audit_writer *w, const char *reason, struct err *e)
 {
 	struct audit_row row = {.kind = "damage", .reason = reason};
@@ -331,6 +336,7 @@ int audit_file_open(struct audit_writer *w, int dir_fd, const char *name, struct
 	*w = (struct audit_writer){.fd = -1, .dir_fd = fcntl(dir_fd, F_DUPFD_CLOEXEC, 3)};
 	str_copy(w->name, sizeof(w->name), name);
 	audit_first_hash(name, w->last);
+	w->bytes_max = strcmp(name, AUDIT_INDEX) == 0 ? 0 : AUDIT_BYTES_MAX;
 	w->fd = openat(dir_fd, name, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (w->fd < 0 || w->dir_fd < 0 || flock(w->fd, LOCK_EX) < 0) {
 		r = -errno;
@@ -376,6 +382,13 @@ int audit_append(struct audit_writer *w, struct audit_row *row, struct err *e)
 		row->time_ms = clock_wall_ms();
 	buf_init(&line, AUDIT_ROW_MAX);
 	r = audit_row_format(&line, row, last);
+	if (r == 0 && is_full(w, row, buf_len(&line))) {
+		buf_done(&line);
+		return err_set(e, ERR_LIMIT, EDQUOT,
+			       "the record of this box is full (%u MiB), and nothing passes "
+			       "unrecorded: go on in another box",
+			       AUDIT_BYTES_MAX >> 20);
+	}
 	if (r == 0)
 		r = fd_write_full(w->fd, buf_data(&line), buf_len(&line));
 	if (r < 0) {

@@ -41,6 +41,7 @@ struct audit_row {
 	const char *reason;  /* one sentence where there is more to say; never a secret */
 	const char *address; /* that was dialled */
 	uint64_t bytes_up, bytes_down, duration_ms, status;
+	uint64_t count;		/* of equal ones that this row stands for; 0: itself */
 	const char *credential; /* names of secrets used, comma-separated */
 	const char *by;
 };
@@ -56,9 +57,10 @@ struct audit_writer {
 	int fd, dir_fd; /* owned, -1 */
 	char name[AUDIT_NAME_MAX];
 	uint64_t rows;
-	uint64_t bytes; /* of whole rows */
-	char last[65];	/* hash of the last row */
-	bool dirty;	/* something was written since the last sync */
+	uint64_t bytes;	    /* of whole rows */
+	uint64_t bytes_max; /* 0: none */
+	char last[65];	    /* hash of the last row */
+	bool dirty;	    /* something was written since the last sync */
 };
 
 /* Opens or makes the box's file and finds its end. A torn last line (kill -9, a full disk) is cut
@@ -66,8 +68,9 @@ struct audit_writer {
  * rows are not kept for ever the old ones go now. */
 int audit_open(struct audit_writer *w, struct state *st, const char *box, uint64_t created_ms,
 	       struct err *e);
-/* Appends with one write: there after kill -9. What does not fit is taken back. audit_sync makes
- * what was written durable, and the head with it. */
+/* Appends with one write: there after kill -9. What does not fit is taken back. Beyond
+ * AUDIT_BYTES_MAX it is ERR_LIMIT, -EDQUOT; rows about others have AUDIT_BYTES_SPARE more.
+ * audit_sync makes what was written durable, and the head with it. */
 int audit_append(struct audit_writer *w, struct audit_row *row, struct err *e);
 int audit_sync(struct audit_writer *w, struct err *e);
 void audit_close(struct audit_writer *w);

@@ -154,11 +154,30 @@ static int places_add(struct places *p, const struct place *one)
 	return 0;
 }
 
+static bool is_verdict(const struct audit_row *row, const char *verdict)
+{
+	return row->verdict && strcmp(row->verdict, verdict) == 0;
+}
+
 static bool passes(const struct audit_filter *f, const struct audit_row *row)
 {
 	if (row->time_ms < f->since_ms)
 		return false;
-	return !f->denied_only || (row->verdict && strcmp(row->verdict, "deny") == 0);
+	if (!f->denied_only)
+		return true;
+	/* What a person forbade is no refusal; what it led to is. */
+	return (is_verdict(row, "deny") || is_verdict(row, "cut")) &&
+	       strcmp(row->kind, "grant") != 0;
+}
+
+/* What became of one: found by its number, since every row of the file has a place. */
+static void note_end(struct place *about, const struct place *done, const struct audit_row *row,
+		     const struct audit_filter *f)
+{
+	about->done_at = done->at;
+	about->done_len = done->len;
+	if (is_verdict(row, "cut"))
+		about->keep = about->time_ms >= f->since_ms;
 }
 
 /* Every row has a place, so that a `done` row finds the one it is about: rows are numbered from 1.
@@ -177,15 +196,12 @@ static int note_file(struct places *p, int dir_fd, const char *name, uint32_t fi
 		struct place place = {.file = file, .at = at, .len = (uint32_t)len};
 
 		if (audit_row_parse(&row, line, len) == 0) {
+			bool is_end = strcmp(row.row.kind, "done") == 0;
+
 			place.time_ms = row.row.time_ms;
-			place.keep = passes(f, &row.row);
-			if (strcmp(row.row.kind, "done") == 0) {
-				place.keep = false;
-				if (row.row.about - 1 < p->count - first) {
-					p->list[first + row.row.about - 1].done_at = at;
-					p->list[first + row.row.about - 1].done_len = (uint32_t)len;
-				}
-			}
+			place.keep = !is_end && passes(f, &row.row);
+			if (is_end && row.row.about - 1 < p->count - first)
+				note_end(&p->list[first + row.row.about - 1], &place, &row.row, f);
 		}
 		r = places_add(p, &place);
 	}
@@ -215,6 +231,17 @@ static int read_line(int fd, uint64_t at, size_t len, char **ret, struct audit_l
 	return audit_row_parse(row, *ret, len);
 }
 
+/* One that was let through and did not end well is shown as what became of it, and why. */
+static void take_end(struct audit_row *row, const struct audit_row *done)
+{
+	bool is_bad = is_verdict(done, "cut") || is_verdict(done, "failed");
+
+	if (is_bad && is_verdict(row, "allow"))
+		row->verdict = done->verdict;
+	if (done->reason && (is_bad || !row->reason))
+		row->reason = done->reason;
+}
+
 static int give_one(int dir_fd, const char *name, const struct place *p, audit_on_row *on_row,
 		    void *arg)
 {
@@ -233,8 +260,7 @@ static int give_one(int dir_fd, const char *name, const struct place *p, audit_o
 			row.row.status = done.row.status;
 			if (done.row.address)
 				row.row.address = done.row.address;
-			if (done.row.reason && !row.row.reason)
-				row.row.reason = done.row.reason;
+			take_end(&row.row, &done.row);
 		}
 	}
 	/* Deleted or changed since the first pass: not there. */

@@ -55,7 +55,7 @@ struct seen {
 	unsigned count;
 	uint64_t last_ms;
 	struct audit_row row;
-	char host[64], path[64], box[64];
+	char host[64], path[64], box[64], first_verdict[16], first_reason[64];
 };
 
 static int on_row(void *arg, const char *box, const struct audit_row *row)
@@ -64,7 +64,12 @@ static int on_row(void *arg, const char *box, const struct audit_row *row)
 
 	CHECK(row->time_ms >= s->last_ms);
 	s->last_ms = row->time_ms;
-	s->count++;
+	if (s->count++ == 0) {
+		snprintf(s->first_verdict, sizeof(s->first_verdict), "%s",
+			 row->verdict ? row->verdict : "");
+		snprintf(s->first_reason, sizeof(s->first_reason), "%s",
+			 row->reason ? row->reason : "");
+	}
 	s->row = *row;
 	snprintf(s->box, sizeof(s->box), "%s", box);
 	snprintf(s->host, sizeof(s->host), "%s", row->host ? row->host : "");
@@ -157,6 +162,59 @@ TEST(what_became_of_it_comes_with_it)
 	CHECK_EQ(s.count, 1);
 	CHECK_EQ(s.row.bytes_down, 6);
 	CHECK_EQ(s.row.duration_ms, 7);
+}
+
+TEST(what_was_cut_is_shown_as_cut_and_with_what_was_refused)
+{
+	struct audit_row rows[] = {
+		{.kind = "connect", .host = "a.test", .verdict = "allow", .reason = "a person"},
+		{.kind = "connect", .host = "b.test", .verdict = "allow"},
+		{.kind = "grant", .host = "c.test", .verdict = "deny", .by = "somebody"},
+		{.kind = "done", .about = 1, .verdict = "cut", .reason = "no more"},
+		{.kind = "done", .about = 2, .verdict = "ok"},
+		{.kind = "connect", .host = "d.test", .verdict = "deny", .count = 12},
+	};
+	struct audit_writer w;
+	struct seen s;
+
+	home_open(&st);
+	CHECK_EQ(audit_open(&w, &st, "box", 1, &e), 0);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		rows[i].time_ms = 100 + i;
+		CHECK_EQ(audit_append(&w, &rows[i], &e), 0);
+	}
+	audit_close(&w);
+	CHECK_EQ(read_all("box", false).count, 4);
+	s = read_all("box", true);
+	CHECK_EQ(s.count, 2);
+	CHECK_STR(s.host, "d.test");
+	CHECK_EQ(s.row.count, 12);
+	CHECK_STR(s.first_verdict, "cut");
+	CHECK_STR(s.first_reason, "no more");
+}
+
+TEST(a_record_has_an_end_and_what_was_let_through_has_its_own)
+{
+	struct audit_row row = {.kind = "connect", .host = "a.test", .verdict = "allow"};
+	struct audit_row done = {.kind = "done", .about = 1, .verdict = "ok"};
+	struct audit_writer w;
+	uint64_t rows;
+
+	home_open(&st);
+	CHECK_EQ(audit_open(&w, &st, "box", 1, &e), 0);
+	CHECK_EQ(w.bytes_max, AUDIT_BYTES_MAX);
+	w.bytes_max = 4096;
+	for (rows = 0; rows < 100 && audit_append(&w, &row, &e) == 0; rows++)
+		;
+	CHECK(rows > 5 && rows < 100);
+	CHECK_EQ(e.kind, ERR_LIMIT);
+	CHECK_EQ(e.code, EDQUOT);
+	CHECK(strstr(e.msg, "full"));
+	CHECK_EQ(audit_append(&w, &done, &e), 0);
+	CHECK_EQ(audit_append(&w, &row, &e), -EDQUOT);
+	CHECK_EQ(audit_sync(&w, &e), 0);
+	audit_close(&w);
+	CHECK_EQ(verify(&rows), 0);
 }
 
 TEST(a_changed_byte_shows)
