@@ -40,6 +40,7 @@ struct clerk {
 	unsigned queued;
 	uint32_t next_id;
 	bool gone;
+	struct err trouble;
 	struct ev_defer tell;
 	void (*on_room)(void *arg);
 	void *room_arg;
@@ -245,8 +246,12 @@ static void hear(struct clerk *k, const struct clerk_head *head, const uint8_t *
 	int r = head->r;
 
 	if (!c) {
-		/* A row that nobody waits for could not be written: nothing more may pass. */
-		if (head->verb == CLERK_RECORD && r < 0)
+		/* A row that nobody waits for could not be written: nothing more may pass. Where
+		 * the record is full the clerk itself sees to that, and the door can say why. */
+		if (head->verb == CLERK_RECORD && r == -EDQUOT)
+			err_set(&k->trouble, (enum err_kind)head->kind, EDQUOT, "%.*s", (int)n,
+				(const char *)p);
+		else if (head->verb == CLERK_RECORD && r < 0)
 			fail(k);
 		return;
 	}
@@ -300,6 +305,11 @@ void clerk_on_gone(struct clerk *k, void (*on_gone)(void *arg), void *arg)
 {
 	k->on_gone = on_gone;
 	k->arg = arg;
+}
+
+const struct err *clerk_trouble(const struct clerk *k)
+{
+	return &k->trouble;
 }
 
 struct ev *clerk_ev(const struct clerk *k)

@@ -11,6 +11,7 @@
 #include "base/lines.h"
 #include "door/clerk_wire.h"
 #include "door/config.h"
+#include "door/fold.h"
 #include "door/policy.h"
 #include "ev/ev.h"
 #include "filter/caps.h"
@@ -39,7 +40,9 @@ struct process {
 	struct state st;
 	int box_fd; /* owned */
 	struct audit_writer record;
-	struct ev_timer sync;
+	struct ev_timer sync, fold;
+	struct folds folds;
+	bool told_full;
 	struct command *commands; /* owned */
 	struct policy *policy;	  /* for the names of secrets; NULL: none could be read */
 	struct stat policy_stat;  /* of the file it was read from */
@@ -441,27 +444,77 @@ static void say_secret(struct process *p, uint32_t id, const char *name)
 
 /* ---- the record ---- */
 
+static int write_row(struct process *p, struct audit_row *row, struct err *e)
+{
+	int r;
+
+	row->time_ms = clock_wall_ms();
+	r = audit_append(&p->record, row, e);
+	if (r == 0 && !p->sync.armed)
+		ev_timer_set(p->ev, &p->sync, SYNC_MS);
+	return r;
+}
+
+/* That the record is full is said once to nobody in particular: the front may be waiting for this
+ * process to take more rows, and not listen. */
+static void refuse_row(struct process *p, uint32_t id, const struct err *e)
+{
+	bool is_full = e->code == EDQUOT;
+
+	if (id == 0 && is_full && p->told_full)
+		return;
+	p->told_full = p->told_full || (id == 0 && is_full);
+	refuse(p, id, CLERK_RECORD, e);
+}
+
 static void record_row(struct process *p, uint32_t id, char *text)
 {
 	struct clerk_head head = {.id = id, .verb = CLERK_RECORD};
 	struct audit_row row;
 	struct err e;
+	int r;
 
 	if (audit_row_unpack(&row, text) < 0) {
 		err_set(&e, ERR_PROTOCOL, EBADMSG, "a malformed row for the record");
 		refuse(p, id, CLERK_RECORD, &e);
 		return;
 	}
-	row.time_ms = clock_wall_ms();
-	if (audit_append(&p->record, &row, &e) < 0) {
-		refuse(p, id, CLERK_RECORD, &e);
+	r = folds_take(&p->folds, &row, ev_now(p->ev));
+	if (r == 0)
+		r = write_row(p, &row, &e);
+	else if (r < 0)
+		err_errno(&e, -r, "count rows for the record");
+	if (r < 0) {
+		refuse_row(p, id, &e);
 		return;
 	}
-	if (!p->sync.armed)
-		ev_timer_set(p->ev, &p->sync, SYNC_MS);
+	if (!p->fold.armed)
+		ev_timer_set(p->ev, &p->fold, FOLD_MS);
 	head.seq = row.seq;
 	if (id)
 		answer(p, &head, NULL, 0);
+}
+
+/* Rows that were counted: nobody waits for them. */
+static int write_folded(void *arg, struct audit_row *row)
+{
+	struct process *p = arg;
+	struct err e;
+	int r = write_row(p, row, &e);
+
+	if (r < 0)
+		refuse_row(p, 0, &e);
+	return 0;
+}
+
+static void on_fold(struct ev_timer *t)
+{
+	struct process *p = container(t, struct process, fold);
+	uint64_t now = ev_now(p->ev), next;
+
+	(void)folds_due(&p->folds, now, &next); /* write_folded says what cannot be written */
+	if (next)
+		ev_timer_set(p->ev, &p->fold, next > now ? next - now : 1);
 }
 
 /* An fsync that failed is not tried again: the record may have a hole, so the door ends. */
@@ -523,7 +576,8 @@ int clerk_process(int fd, const struct door_config *config)
 			    .io = {.fd = fd, .on_event = on_packet},
 			    .box_fd = -1,
 			    .record = {.fd = -1, .dir_fd = -1},
-			    .sync.on_timer = on_sync};
+			    .sync.on_timer = on_sync,
+			    .fold.on_timer = on_fold};
 	const struct rlimit no_core = {0};
 	struct err e = {0};
 	int r = -ENOMEM;
@@ -544,9 +598,11 @@ int clerk_process(int fd, const struct door_config *config)
 		refuse(&p, 0, CLERK_RECORD, &e);
 		return 1;
 	}
+	p.folds.write = write_folded;
+	p.folds.arg = &p;
 	if (ev_io_add(p.ev, &p.io, EPOLLIN) == 0)
 		(void)ev_run(p.ev);
-	if (audit_sync(&p.record, &e) < 0)
+	if (folds_done(&p.folds) < 0 || audit_sync(&p.record, &e) < 0)
 		p.exit_status = 1;
 	while (p.commands)
 		command_free(p.commands);

@@ -294,6 +294,8 @@ static int verb_status(const struct control *c, struct err *e)
 	json_kv_str(&j, "policy", d->config.policy);
 	if (d->trouble.kind != ERR_NONE)
 		json_kv_str(&j, "trouble", d->trouble.msg);
+	else if (clerk_trouble(d->clerk)->kind != ERR_NONE)
+		json_kv_str(&j, "trouble", clerk_trouble(d->clerk)->msg);
 	json_kv_u64(&j, "connections", d->conn_count);
 	json_kv_u64(&j, "connections_max", door_conns_max(d));
 	json_kv_u64(&j, "bytes_up", d->bytes_up);

@@ -8,6 +8,7 @@
 #include "store/net.h"
 #include "store/secret.h"
 
+#include <errno.h>
 #include <sys/stat.h>
 
 static struct state st;
@@ -380,7 +381,8 @@ TEST(a_busy_clerk_says_so_and_when_there_is_room)
 			CHECK_EQ(ev_run(ev), 0);
 		clerk_record(
 			clerk, NULL,
-			&(struct audit_row){.kind = "request", .verdict = "deny", .path = path});
+			&(struct audit_row){
+				.kind = "request", .verdict = "deny", .port = i + 1, .path = path});
 	}
 	CHECK_EQ(deaths, 0);
 	CHECK(rooms > 0);
@@ -433,6 +435,83 @@ TEST(cancelled_is_not_told)
 	ask(&b, "NAMED");
 	CHECK(is_value(&b, "one"));
 	CHECK_EQ(a.answers, 0);
+	tear_down();
+}
+
+static uint64_t counted, shown;
+
+static int count_row(void *arg, const char *box, const struct audit_row *row)
+{
+	if (strcmp(row->kind, "connect") == 0 || strcmp(row->kind, "name") == 0) {
+		counted += row->count ? row->count : 1;
+		shown++;
+	}
+	return 0;
+}
+
+/* One host again and again, among others that are refused once. */
+TEST(a_loop_of_refusals_is_few_rows_and_none_is_lost)
+{
+	struct audit_filter f = {.box = "box"};
+	char host[32];
+	uint64_t rows;
+
+	set_up();
+	for (int i = 0; i < 2000; i++) {
+		snprintf(host, sizeof(host), "h%d.test", i % 20 ? 0 : i);
+		clerk_record(clerk, NULL,
+			     &(struct audit_row){.kind = i % 2 ? "name" : "connect",
+						 .time_ms = (uint64_t)i + 1,
+						 .host = host,
+						 .verdict = "deny",
+						 .reason = "no rule"});
+	}
+	tear_down();
+	CHECK_EQ(audit_verify(&st, "box", &rows, &e), 0);
+	CHECK_EQ(audit_read(&st, &f, count_row, NULL, &e), 0);
+	CHECK_EQ(counted, 2000);
+	CHECK(shown >= 101 && shown <= 110);
+}
+
+/* The record as it is when 256 MiB were written: a hole stands for them. */
+static void fill_record(void)
+{
+	autoclose int dir = openat(st.home_fd, "audit", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	autoclose int fd = openat(dir, "box.7", O_RDWR | O_CLOEXEC);
+	char text[4096];
+	ssize_t n = pread(fd, text + 1, sizeof(text) - 1, 0);
+
+	text[0] = '\n';
+	CHECK(n > 0 && text[n] == '\n');
+	CHECK_EQ(pwrite(fd, text, (size_t)n + 1, AUDIT_BYTES_MAX), n + 1);
+}
+
+TEST(nothing_passes_when_the_record_is_full_and_it_is_said)
+{
+	struct wish w;
+	int gone = 0;
+
+	set_up();
+	clerk_record(clerk, NULL, &(struct audit_row){.kind = "door"});
+	clerk_free(clerk);
+	fill_record();
+	CHECK_EQ(clerk_start(&clerk, ev, &config, &e), 0);
+	clerk_on_gone(clerk, on_gone, &gone);
+	CHECK_EQ(clerk_trouble(clerk)->kind, ERR_NONE);
+	for (int i = 0; i < 3000; i++)
+		clerk_record(clerk, NULL, &(struct audit_row){.kind = "policy"});
+	wish_init(&w);
+	clerk_record(clerk, &w.call, &(struct audit_row){.kind = "connect", .verdict = "allow"});
+	CHECK_EQ(ev_run(ev), 0);
+	CHECK_EQ(w.r, -EDQUOT);
+	CHECK(strstr(w.e.msg, "full"));
+	CHECK_EQ(clerk_trouble(clerk)->kind, ERR_LIMIT);
+	CHECK_EQ(gone, 0);
+	/* What was let through before ends as it should. */
+	wish_init(&w);
+	clerk_record(clerk, &w.call, &(struct audit_row){.kind = "done", .about = 1});
+	CHECK_EQ(ev_run(ev), 0);
+	CHECK_EQ(w.r, 0);
 	tear_down();
 }
 
