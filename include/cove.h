@@ -310,8 +310,9 @@ COVE_API int cove_policy_check(struct cove *cove, const char *name, const char *
 COVE_API int cove_policy_text(struct cove *cove, const char *box, const char *preset,
 			      char **ret_text, struct cove_error *err);
 /* net as in cove_box_options. Kept for the box; open connections are judged again at once, and
- * *ret_cut (may be NULL) of them were cut. Live grants go. */
-COVE_API int cove_policy_apply(struct cove *cove, const char *box, const char *net,
+ * *ret_cut (may be NULL) of them were cut. Live grants go. by: who asks, for the record; may be
+ * NULL. */
+COVE_API int cove_policy_apply(struct cove *cove, const char *box, const char *net, const char *by,
 			       uint64_t *ret_cut, struct cove_error *err);
 COVE_API int cove_policy_set_default(struct cove *cove, const char *net, struct cove_error *err);
 

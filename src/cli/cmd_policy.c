@@ -91,13 +91,14 @@ static int show(struct cli *c)
 static int apply(struct cli *c)
 {
 	const char *box = c->o.args[1];
+	char by[BY_MAX];
 	struct cove_error err;
 	uint64_t cut = 0;
 	int r = cli_open(c);
 
 	if (r)
 		return r;
-	if (cove_policy_apply(c->cove, box, c->o.args[2], &cut, &err) < 0)
+	if (cove_policy_apply(c->cove, box, c->o.args[2], door_by(by), &cut, &err) < 0)
 		return cli_fail(c, &err);
 	door_say_cut(c, cut);
 	return door_done(c, box, "applied", "cut", cut);

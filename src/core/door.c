@@ -3,7 +3,8 @@
  *
  * Only cove-door reads policies, so it is also who checks one: `cove-door check` with the text in a
  * memory file. What holds for a box is on disk before its door is told to read it again; a door
- * that does not run reads it when it starts.
+ * that does not run reads it when it starts. Every change is in the box's record with who asked: by
+ * its door, or, where the box does not run, from here.
  */
 #include "core/door.h"
 
@@ -11,8 +12,10 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/limits.h"
+#include "base/sha256.h"
 #include "base/str.h"
 #include "core/life.h"
+#include "store/audit.h"
 #include "store/net.h"
 #include "wire/msg.h"
 
@@ -24,13 +27,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 
 extern char **environ;
 
 /* How the text that is made of a pattern is called, for the reader's messages. */
 #define PATTERN_NAME "HOST[:PORT]"
 
-enum { ANSWER_MAX = DOOR_POLICY_MAX + 1, DOOR_WAIT_MS = 15000 };
+enum {
+	ANSWER_MAX = DOOR_POLICY_MAX + 1,
+	DOOR_WAIT_MS = 15000,
+	RELOAD_TRIES = 100,
+	RELOAD_PAUSE_MS = 50,
+};
 
 /* ---- the program ---- */
 
@@ -224,6 +233,11 @@ void net_choice_done(struct net_choice *c)
 
 /* ---- its door ---- */
 
+struct hearing {
+	int (*on_say)(void *arg, const char *text);
+	void *arg;
+};
+
 /* Sends one verb and gives each answer to on_say (may be NULL). */
 static int tell(struct cove *cove, const char *box, const char *const *words, const char *by,
 		int (*on_say)(void *arg, const char *text), void *arg, struct err *e)
@@ -278,16 +292,62 @@ static int take_cut(void *arg, const char *text)
 	return 0;
 }
 
-/* Tells a running box's door to read its files again. One that does not run has nothing to read. */
-static int reload(struct cove *cove, const char *box, const char *const *words, const char *by,
-		  uint64_t *ret_cut, struct err *e)
+static bool is_stopped(int r)
 {
-	int r = tell(cove, box, words, by, take_cut, ret_cut, e);
+	return r == -ENOENT || r == -ECONNREFUSED || r == -ENOTCONN;
+}
 
-	if (r == -ENOENT || r == -ECONNREFUSED || r == -ENOTCONN)
-		return 0;
+/* The same, where a box that does not run cannot do it. */
+static int tell_running(struct cove *cove, const char *box, const char *const *words,
+			const char *by, const struct hearing *h, struct err *e)
+{
+	int r = tell(cove, box, words, by, h->on_say, h->arg, e);
+
+	if (is_stopped(r) && e->kind == ERR_CONFLICT)
+		return err_set(e, ERR_CONFLICT, ENOTCONN,
+			       "box '%s' is not running, so nothing of it waits at its door: "
+			       "cove start %s",
+			       box, box);
+	return r;
+}
+
+/* What its door would have recorded, of a box that does not run. */
+static int note_change(struct cove *cove, const char *box, struct audit_row *row, struct err *e)
+{
+	struct record record;
+	int r = record_load(&cove->state, box, &record, e);
+
 	if (r < 0)
-		err_prefix(e, "it is kept, and holds from the door's next start on");
+		return r;
+	row->time_ms = clock_wall_ms();
+	r = audit_note(&cove->state, box, record.spec.created_ms, row, e);
+	record_done(&record);
+	return r;
+}
+
+/* Tells a running box's door to read its files again, and to record why. One that does not run has
+ * nothing to read: its row is written here. A door that still holds the record is about to end, or
+ * has just begun and can be told; there is nothing to wait on for both. */
+static int reload(struct cove *cove, const char *box, const char *const *words,
+		  struct audit_row *row, uint64_t *ret_cut, struct err *e)
+{
+	const struct timespec pause = {.tv_nsec = RELOAD_PAUSE_MS * 1000000L};
+	int r = -EWOULDBLOCK;
+
+	for (int tries = 0; tries < RELOAD_TRIES && r == -EWOULDBLOCK; tries++) {
+		if (tries > 0)
+			nanosleep(&pause, NULL);
+		r = tell(cove, box, words, row->by, take_cut, ret_cut, e);
+		if (!is_stopped(r)) {
+			if (r < 0)
+				err_prefix(e,
+					   "it is kept, and holds from the door's next start on");
+			return r;
+		}
+		r = note_change(cove, box, row, e);
+	}
+	if (r < 0)
+		err_prefix(e, "it is kept, but not in the record");
 	return r;
 }
 
@@ -382,10 +442,12 @@ int cove_policy_text(struct cove *cove, const char *box, const char *preset, cha
 	return core_return(cove, box, r, &e, err);
 }
 
-static int apply(struct cove *cove, const char *box, const char *net, uint64_t *ret_cut,
-		 struct err *e)
+static int apply(struct cove *cove, const char *box, const char *net, const char *by,
+		 uint64_t *ret_cut, struct err *e)
 {
-	static const char *const words[] = {"reload", "policy", NULL};
+	char reason[80] = "sha256:";
+	struct audit_row row = {.kind = "policy", .verdict = "allow", .reason = reason, .by = by};
+	const char *words[] = {"reload", "policy", NULL, NULL};
 	struct net_choice choice;
 	autoclose int fd = -1;
 	int r = open_networked(cove, box, &fd, e);
@@ -394,27 +456,29 @@ static int apply(struct cove *cove, const char *box, const char *net, uint64_t *
 		r = net_choose(cove, net, &choice, e);
 	if (r < 0)
 		return r;
+	row.rule = words[2] = choice.text ? net : choice.policy;
 	if (!choice.text) {
 		r = net_preset_text(cove, choice.policy, &choice.text, e);
 		choice.len = r == 0 ? strlen(choice.text) : 0;
 	}
-	if (r == 0) {
-		r = fd_write_file(fd, NET_POLICY_FILE, choice.text, choice.len, 0600, true);
-		if (r < 0)
-			state_error(&cove->state, -r, "keep the policy", e);
-	}
+	if (r == 0)
+		r = net_policy_write(&cove->state, fd, row.rule, choice.text, choice.len, e);
 	if (r == 0)
 		r = net_grants_clear(fd, e);
+	if (r == 0)
+		sha256_hex(choice.text, choice.len, reason + strlen(reason));
+	if (r == 0)
+		r = reload(cove, box, words, &row, ret_cut, e);
 	net_choice_done(&choice);
-	return r < 0 ? r : reload(cove, box, words, "cove policy apply", ret_cut, e);
+	return r;
 }
 
-int cove_policy_apply(struct cove *cove, const char *box, const char *net, uint64_t *ret_cut,
-		      struct cove_error *err)
+int cove_policy_apply(struct cove *cove, const char *box, const char *net, const char *by,
+		      uint64_t *ret_cut, struct cove_error *err)
 {
 	uint64_t cut = 0;
 	struct err e = {0};
-	int r = apply(cove, box, net, &cut, &e);
+	int r = apply(cove, box, net ? net : "balanced", by ? by : "cove policy apply", &cut, &e);
 
 	if (ret_cut)
 		*ret_cut = cut;
@@ -440,14 +504,23 @@ int cove_policy_set_default(struct cove *cove, const char *net, struct cove_erro
 static int grant(struct cove *cove, const char *box, const struct cove_grant *g, uint64_t *ret_cut,
 		 struct err *e)
 {
-	char time[24];
+	const struct hearing hearing = {.on_say = take_cut, .arg = ret_cut};
+	char time[24], reason[48];
 	const char *words[] = {g->once ? "once" : "reload",
 			       g->allow ? "allow" : "deny",
 			       g->pattern,
 			       g->for_ms ? "for" : NULL,
 			       time,
 			       NULL};
+	struct audit_row row = {.kind = "grant",
+				.host = g->pattern,
+				.verdict = words[1],
+				.reason = g->for_ms ? reason : NULL,
+				.by = g->by};
 	uint64_t now = clock_wall_ms();
+	struct net_grant fresh = {.allow = g->allow,
+				  .pattern = g->pattern,
+				  .until_ms = g->for_ms ? now + g->for_ms : 0};
 	autoclose int fd = -1;
 	int r = open_networked(cove, box, &fd, e);
 
@@ -456,12 +529,13 @@ static int grant(struct cove *cove, const char *box, const struct cove_grant *g,
 	if (r < 0)
 		return r;
 	snprintf(time, sizeof(time), "%" PRIu64, g->for_ms);
+	snprintf(reason, sizeof(reason), "for %" PRIu64 " s", g->for_ms / 1000);
 	if (g->once) {
 		words[3] = NULL;
-		return tell(cove, box, words, g->by, take_cut, ret_cut, e);
+		return tell_running(cove, box, words, g->by, &hearing, e);
 	}
-	r = net_grant_add(fd, g->allow, g->pattern, g->for_ms ? now + g->for_ms : 0, now, e);
-	return r < 0 ? r : reload(cove, box, words, g->by, ret_cut, e);
+	r = net_grant_add(&cove->state, fd, &fresh, now, e);
+	return r < 0 ? r : reload(cove, box, words, &row, ret_cut, e);
 }
 
 int cove_grant(struct cove *cove, const char *box, const struct cove_grant *given,
@@ -479,7 +553,7 @@ int cove_grant(struct cove *cove, const char *box, const struct cove_grant *give
 	return core_return(cove, box, r, &e, err);
 }
 
-struct hearing {
+struct listing {
 	const char *box;
 	cove_on_line *on_line;
 	void *arg;
@@ -488,7 +562,7 @@ struct hearing {
 
 static int on_ask(void *arg, const char *text)
 {
-	struct hearing *h = arg;
+	struct listing *h = arg;
 	struct buf line;
 	const char *json;
 	int r;
@@ -511,16 +585,17 @@ int cove_asks(struct cove *cove, const char *box, cove_on_line *on_line, void *a
 {
 	static const char *const words[] = {"asks", NULL};
 	struct err e = {0};
-	struct hearing hearing = {.box = box, .on_line = on_line, .arg = arg, .e = &e};
+	struct listing listing = {.box = box, .on_line = on_line, .arg = arg, .e = &e};
+	const struct hearing hearing = {.on_say = on_ask, .arg = &listing};
 	char **names = NULL;
 	size_t count = 0;
-	int r = box ? tell(cove, box, words, NULL, on_ask, &hearing, &e)
+	int r = box ? tell_running(cove, box, words, NULL, &hearing, &e)
 		    : state_names(cove->state.run_fd, &names, &count);
 
 	/* One that ends meanwhile asks nothing any more. */
 	for (size_t i = 0; i < count && r == 0; i++) {
-		hearing.box = names[i];
-		r = tell(cove, names[i], words, NULL, on_ask, &hearing, &e);
+		listing.box = names[i];
+		r = tell(cove, names[i], words, NULL, on_ask, &listing, &e);
 		if (r < 0)
 			r = 0;
 	}
@@ -539,6 +614,6 @@ int cove_answer(struct cove *cove, const char *box, uint64_t id, bool allow, uin
 
 	snprintf(number, sizeof(number), "%" PRIu64, id);
 	snprintf(time, sizeof(time), "%" PRIu64, for_ms);
-	r = tell(cove, box, words, by, NULL, NULL, &e);
+	r = tell_running(cove, box, words, by, &(struct hearing){0}, &e);
 	return core_return(cove, box, r, &e, err);
 }

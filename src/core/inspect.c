@@ -325,6 +325,8 @@ static void put_box(struct json *j, struct cove *cove, const struct record *r)
 
 static int inspect(struct cove *cove, const char *name, char **ret, struct err *e)
 {
+	char policy[NET_NAME_MAX];
+	autoclose int box_fd = -1;
 	struct record record;
 	struct json j;
 	struct buf b;
@@ -334,6 +336,11 @@ static int inspect(struct cove *cove, const char *name, char **ret, struct err *
 	r = record_load(&cove->state, name, &record, e);
 	if (r < 0)
 		return r;
+	/* It may have another policy than the one it was made with. */
+	if (!net_is_closed(record.spec.net) && box_open_dir(cove, name, &box_fd, NULL) == 0) {
+		net_policy_name(box_fd, record.spec.net, policy);
+		record.spec.net = policy;
+	}
 	buf_init(&b, INSPECT_BYTES_MAX);
 	json_init(&j, &b);
 	put_box(&j, cove, &record);

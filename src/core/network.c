@@ -74,13 +74,15 @@ int network_choose(struct cove *cove, struct core_spec *s, const struct cove_box
 	return r;
 }
 
-static int add_grants(int box_fd, bool allow, const char *const *list, struct err *e)
+static int add_grants(struct cove *cove, int box_fd, bool allow, const char *const *list,
+		      struct err *e)
 {
 	uint64_t now = clock_wall_ms();
 	int r = 0;
 
 	for (; list && *list && r == 0; list++)
-		r = net_grant_add(box_fd, allow, *list, 0, now, e);
+		r = net_grant_add(&cove->state, box_fd,
+				  &(struct net_grant){.allow = allow, .pattern = *list}, now, e);
 	return r;
 }
 
@@ -94,9 +96,9 @@ int network_write(struct cove *cove, const struct core_spec *s, int box_fd, stru
 		if (r < 0)
 			return state_error(&cove->state, -r, "keep the policy", e);
 	}
-	r = add_grants(box_fd, true, s->allow, e);
+	r = add_grants(cove, box_fd, true, s->allow, e);
 	/* One host both allowed and denied is denied. */
-	return r < 0 ? r : add_grants(box_fd, false, s->deny, e);
+	return r < 0 ? r : add_grants(cove, box_fd, false, s->deny, e);
 }
 
 /* ---- a box that is there already ---- */

@@ -98,7 +98,7 @@ static void record_policy(const struct reload *l)
 		.time_ms = clock_wall_ms(),
 		.kind = "policy",
 		.verdict = is_closed ? "deny" : "allow",
-		.rule = d->config.policy,
+		.rule = d->policy_name,
 		.reason = is_closed ? d->trouble.msg : reason,
 		.by = l->by[0] ? l->by : NULL,
 	};
@@ -134,6 +134,24 @@ static void record_change(const struct reload *l)
 		record_policy(l);
 }
 
+/* What the text is called: a preset that says the same, or as we are told. A grant changes nothing
+ * of it. */
+static void name_policy(struct door *d, const struct reload *l)
+{
+	static const char *const presets[] = {"closed", "balanced", "open"};
+	const char *name = l->pattern[0] && !is_grant(l)      ? l->pattern
+			   : is_grant(l) && d->policy_name[0] ? d->policy_name
+			   : policy_preset(d->config.policy)  ? "file"
+							      : d->config.policy;
+	char copy[NET_NAME_MAX];
+
+	for (size_t i = 0; l->policy.text && i < sizeof(presets) / sizeof(presets[0]); i++)
+		if (strcmp(l->policy.text, policy_preset(presets[i])) == 0)
+			name = presets[i];
+	str_copy(copy, sizeof(copy), name);
+	str_copy(d->policy_name, sizeof(d->policy_name), copy);
+}
+
 /* What holds from now on. Where one part cannot be read nothing is let through: without the grants
  * a deny would be missing. */
 static void use_policy(struct reload *l)
@@ -155,6 +173,7 @@ static void use_policy(struct reload *l)
 	d->policy = fresh;
 	resolver_use(d->resolver, &policy_limits(fresh)->resolver);
 	d->trouble = l->error;
+	name_policy(d, l);
 	d->keeps_once = is_grant(l) && l->error.kind == ERR_NONE;
 	d->cut = conns_judge_again(d);
 	d->keeps_once = true;
@@ -291,7 +310,7 @@ static int verb_status(const struct control *c, struct err *e)
 	buf_init(&text, STATUS_MAX);
 	json_init(&j, &text);
 	json_object_begin(&j);
-	json_kv_str(&j, "policy", d->config.policy);
+	json_kv_str(&j, "policy", d->policy_name);
 	if (d->trouble.kind != ERR_NONE)
 		json_kv_str(&j, "trouble", d->trouble.msg);
 	else if (clerk_trouble(d->clerk)->kind != ERR_NONE)
@@ -343,10 +362,10 @@ static int verb_reload(const struct control *c, struct err *e)
 	struct reloading *l;
 
 	if (change.verdict ? c->count != 3 && !has_for
-			   : c->count > 2 || (c->count == 2 && strcmp(c->words[1], "policy") != 0))
+			   : c->count > 3 || (c->count >= 2 && strcmp(c->words[1], "policy") != 0))
 		return err_set(e, ERR_INVALID, EINVAL,
-			       "reload [policy | allow|deny HOST[:PORT] [for MS]]");
-	change.pattern = change.verdict ? c->words[2] : NULL;
+			       "reload [policy [NAME] | allow|deny HOST[:PORT] [for MS]]");
+	change.pattern = c->count > 2 ? c->words[2] : NULL;
 	l = malloc(sizeof(*l));
 	if (!l)
 		return err_set(e, ERR_FULL, ENOMEM, "no memory");

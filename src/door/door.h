@@ -28,6 +28,7 @@
 #include "door/resolve.h"
 #include "door/tls.h"
 #include "ev/ev.h"
+#include "store/net.h"
 #include "wire/link.h"
 #include "wire/msg.h"
 
@@ -40,8 +41,8 @@ struct reload;
 struct policy_change {
 	const char *by;	     /* NULL: nobody, the door begins */
 	const char *verdict; /* allow or deny: a grant was made; NULL: it is another policy */
-	const char *pattern;
-	uint64_t for_ms; /* 0: for ever */
+	const char *pattern; /* of a grant; otherwise what the policy is called, or NULL */
+	uint64_t for_ms;     /* 0: for ever */
 };
 
 struct door {
@@ -55,14 +56,15 @@ struct door {
 	struct tls *tls;
 	struct conn *conns; /* owned, all of them */
 	unsigned conn_count;
-	struct name_query *names;      /* owned */
-	struct ask *asks;	       /* owned */
-	uint64_t bytes_up, bytes_down; /* of the box's life, earlier doors included in bytes_up */
-	struct reload *reloads;	       /* owned */
-	struct err trouble;	       /* why the policy is closed although another was meant */
-	unsigned cut;		       /* connections, by the last policy */
-	bool can_lock;		       /* memory for secrets */
-	bool keeps_once;	       /* judging again leaves alone what a grant let in once */
+	struct name_query *names;	/* owned */
+	struct ask *asks;		/* owned */
+	uint64_t bytes_up, bytes_down;	/* of the box's life, earlier doors included in bytes_up */
+	struct reload *reloads;		/* owned */
+	char policy_name[NET_NAME_MAX]; /* a preset's, a file's as it was typed, or "file" */
+	struct err trouble;		/* why the policy is closed although another was meant */
+	unsigned cut;			/* connections, by the last policy */
+	bool can_lock;			/* memory for secrets */
+	bool keeps_once;		/* judging again leaves alone what a grant let in once */
 	uint64_t next_ask;
 	uint64_t own_ms; /* when the host's own addresses were read last */
 	struct ev_signals signals;
@@ -96,7 +98,7 @@ void names_free(struct door *d);
 
 /* control.c: answers with SAY frames, then OK, or ERROR. Verbs:
  *	status                     one object: policy, connections, bytes, asks, locked memory
- *	reload [policy | allow|deny HOST[:PORT] [for MS]]
+ *	reload [policy [NAME] | allow|deny HOST[:PORT] [for MS]]
  *	                           reads policy and grants again, and records what changed; {"cut":
  *	                           N}. Grants for once outlive others, but not another policy;
  *	                           answers hold as long as they were to, where a rule still asks

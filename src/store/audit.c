@@ -328,7 +328,7 @@ static int check_head(struct audit_writer *w, struct err *e)
 	return note_damage(w, reason, e);
 }
 
-int audit_file_open(struct audit_writer *w, int dir_fd, const char *name, struct err *e)
+static int file_open(struct audit_writer *w, int dir_fd, const char *name, int lock, struct err *e)
 {
 	bool torn = false;
 	int r;
@@ -338,7 +338,7 @@ int audit_file_open(struct audit_writer *w, int dir_fd, const char *name, struct
 	audit_first_hash(name, w->last);
 	w->bytes_max = strcmp(name, AUDIT_INDEX) == 0 ? 0 : AUDIT_BYTES_MAX;
 	w->fd = openat(dir_fd, name, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (w->fd < 0 || w->dir_fd < 0 || flock(w->fd, LOCK_EX) < 0) {
+	if (w->fd < 0 || w->dir_fd < 0 || flock(w->fd, lock) < 0) {
 		r = -errno;
 		audit_close(w);
 		return err_errno(e, -r, "open the record '%s'", name);
@@ -368,6 +368,11 @@ int audit_file_open(struct audit_writer *w, int dir_fd, const char *name, struct
 	if (r < 0)
 		audit_close(w);
 	return r;
+}
+
+int audit_file_open(struct audit_writer *w, int dir_fd, const char *name, struct err *e)
+{
+	return file_open(w, dir_fd, name, LOCK_EX, e);
 }
 
 int audit_append(struct audit_writer *w, struct audit_row *row, struct err *e)
@@ -454,8 +459,8 @@ static int expire(struct state *st, struct err *e)
 	return audit_delete(st, NULL, now - keep_ms, "its age", &rows, e);
 }
 
-int audit_open(struct audit_writer *w, struct state *st, const char *box, uint64_t created_ms,
-	       struct err *e)
+static int open_box(struct audit_writer *w, struct state *st, const char *box, uint64_t created_ms,
+		    int lock, struct err *e)
 {
 	char name[AUDIT_NAME_MAX];
 	struct stat known;
@@ -468,5 +473,26 @@ int audit_open(struct audit_writer *w, struct state *st, const char *box, uint64
 	/* In the index first: a file that it does not know would look put in. */
 	if (fstatat(dir, name, &known, AT_SYMLINK_NOFOLLOW) < 0)
 		r = audit_index_note(dir, &(struct audit_row){.kind = "file", .host = name}, e);
-	return r < 0 ? r : audit_file_open(w, dir, name, e);
+	return r < 0 ? r : file_open(w, dir, name, lock, e);
+}
+
+int audit_open(struct audit_writer *w, struct state *st, const char *box, uint64_t created_ms,
+	       struct err *e)
+{
+	return open_box(w, st, box, created_ms, LOCK_EX, e);
+}
+
+int audit_note(struct state *st, const char *box, uint64_t created_ms, struct audit_row *row,
+	       struct err *e)
+{
+	struct audit_writer w;
+	int r = open_box(&w, st, box, created_ms, LOCK_EX | LOCK_NB, e);
+
+	if (r < 0)
+		return r;
+	r = audit_append(&w, row, e);
+	if (r == 0)
+		r = audit_sync(&w, e);
+	audit_close(&w);
+	return r;
 }

@@ -1,11 +1,13 @@
 /*
  * The record of what boxes did at their doors, kept when a box is gone.
  *
- *	audit/<box>.<created_ms>	one file per box; its only writer is the clerk of the box's
- *	door audit/<file>.head		how many rows it had when it was last synced, and the last
- *	hash audit/index			in the same form: which files there are, which were
- *	deleted by whom audit/keep			for how many ms rows of boxes that are gone
- *	are kept, if not for ever
+ *	audit/<box>.<created_ms>  one file per box, written by the clerk of the box's door; by
+ *	                          libcove while the box does not run
+ *	audit/<file>.head         how many rows it had when it was last synced, and the last hash
+ *	audit/index               in the same form: which files there are, which were deleted by
+ *	                          whom
+ *	audit/keep                for how many ms rows of boxes that are gone are kept, if not for
+ *	                          ever
  *
  * A file is lines; a line is one row: tab-separated name=value fields, then `prev`, the hash of the
  * row before (of the file's name for the first), and `hash`, the SHA-256 of all before it. So a row
@@ -74,6 +76,9 @@ int audit_open(struct audit_writer *w, struct state *st, const char *box, uint64
 int audit_append(struct audit_writer *w, struct audit_row *row, struct err *e);
 int audit_sync(struct audit_writer *w, struct err *e);
 void audit_close(struct audit_writer *w);
+/* One row of a box whose door does not run. -EWOULDBLOCK: it does, and holds the record. */
+int audit_note(struct state *st, const char *box, uint64_t created_ms, struct audit_row *row,
+	       struct err *e);
 
 /* ---- reading (audit_read.c) ---- */
 

@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/rand.h"
+#include "base/sha256.h"
 #include "base/str.h"
 
 #include <errno.h>
@@ -32,6 +33,7 @@ enum {
 	CA_BYTES_MAX = 16 << 10,
 	GRANT_LINE_MAX = DNS_NAME_MAX + 64,
 	GRANTS_BYTES_MAX = DOOR_GRANTS_MAX * GRANT_LINE_MAX,
+	SHA256_HEX = 64,
 };
 
 bool net_is_preset(const char *name)
@@ -265,12 +267,45 @@ void net_ca_sweep(struct state *st)
 	}
 }
 
-/* ---- live grants ---- */
+/* ---- a box's own policy ---- */
 
-struct grant {
-	const char *pattern;
-	uint64_t until_ms; /* 0: for ever */
-};
+int net_policy_write(struct state *st, int box_fd, const char *name, const char *text, size_t len,
+		     struct err *e)
+{
+	char line[SHA256_HEX + NET_NAME_MAX + 2];
+	int n, r = fd_write_file(box_fd, NET_POLICY_FILE, text, len, 0600, true);
+
+	sha256_hex(text, len, line);
+	n = SHA256_HEX +
+	    snprintf(line + SHA256_HEX, sizeof(line) - SHA256_HEX, " %.*s", NET_NAME_MAX - 1, name);
+	for (int i = SHA256_HEX + 1; i < n; i++)
+		if ((uint8_t)line[i] < ' ' || line[i] == 0x7f)
+			line[i] = '?';
+	/* A name whose text was not written, or that was not written for its text, is for none. */
+	if (r == 0)
+		r = fd_write_file(box_fd, NET_POLICY_NAME_FILE, line, (size_t)n, 0600, true);
+	return r < 0 ? state_error(st, -r, "keep the policy", e) : 0;
+}
+
+void net_policy_name(int box_fd, const char *made_with, char ret[NET_NAME_MAX])
+{
+	autofree char *text = NULL, *line = NULL;
+	char hash[SHA256_HEX + 1];
+	size_t len = 0, line_len = 0;
+
+	str_copy(ret, NET_NAME_MAX, made_with);
+	if (fd_read_file(box_fd, NET_POLICY_FILE, DOOR_POLICY_MAX, &text, &len) < 0)
+		return;
+	str_copy(ret, NET_NAME_MAX, "file");
+	sha256_hex(text, len, hash);
+	if (fd_read_file(box_fd, NET_POLICY_NAME_FILE, SHA256_HEX + NET_NAME_MAX, &line,
+			 &line_len) == 0 &&
+	    line_len > SHA256_HEX + 1 && strlen(line) == line_len && line[SHA256_HEX] == ' ' &&
+	    memcmp(line, hash, SHA256_HEX) == 0)
+		str_copy(ret, NET_NAME_MAX, line + SHA256_HEX + 1);
+}
+
+/* ---- live grants ---- */
 
 static int lock_grants(int box_fd)
 {
@@ -305,7 +340,7 @@ static bool replaces(uint64_t until_ms, uint64_t old_ms)
 }
 
 /* Keeps a line of the old text unless its time is over or the new one replaces it. */
-static int keep_line(struct buf *out, const char *line, size_t n, const struct grant *fresh,
+static int keep_line(struct buf *out, const char *line, size_t n, const struct net_grant *fresh,
 		     uint64_t now_ms)
 {
 	char word[GRANT_LINE_MAX], *time, *host;
@@ -327,8 +362,8 @@ static int keep_line(struct buf *out, const char *line, size_t n, const struct g
 	return buf_printf(out, "%.*s\n", (int)n, line);
 }
 
-static int keep_lines(struct buf *out, const char *text, const struct grant *fresh, uint64_t now_ms,
-		      unsigned *ret_count)
+static int keep_lines(struct buf *out, const char *text, const struct net_grant *fresh,
+		      uint64_t now_ms, unsigned *ret_count)
 {
 	int r = 0;
 
@@ -342,41 +377,41 @@ static int keep_lines(struct buf *out, const char *text, const struct grant *fre
 	return r;
 }
 
-int net_grant_add(int box_fd, bool allow, const char *pattern, uint64_t until_ms, uint64_t now_ms,
+int net_grant_add(struct state *st, int box_fd, const struct net_grant *g, uint64_t now_ms,
 		  struct err *e)
 {
-	const struct grant fresh = {.pattern = pattern, .until_ms = until_ms};
 	autoclose int lock = -1;
 	autofree char *old = NULL;
 	unsigned count = 0;
 	struct buf out;
 	int r;
 
-	if (!is_pattern(pattern))
-		return err_set(e, ERR_INVALID, EINVAL, "'%.80s' is not HOST or HOST:PORT", pattern);
+	if (!is_pattern(g->pattern))
+		return err_set(e, ERR_INVALID, EINVAL, "'%.80s' is not HOST or HOST:PORT",
+			       g->pattern);
 	lock = lock_grants(box_fd);
 	if (lock < 0)
-		return err_errno(e, -lock, "lock the box's grants");
+		return state_error(st, -lock, "keep the live rule", e);
 	r = fd_read_file(box_fd, NET_GRANTS_FILE, GRANTS_BYTES_MAX, &old, NULL);
 	if (r < 0 && r != -ENOENT)
-		return err_errno(e, -r, "read the box's grants");
+		return err_errno(e, -r, "read the box's live rules");
 	buf_init(&out, GRANTS_BYTES_MAX);
-	r = keep_lines(&out, old ? old : "", &fresh, now_ms, &count);
+	r = keep_lines(&out, old ? old : "", g, now_ms, &count);
 	if (r == 0 && count >= DOOR_GRANTS_MAX)
 		r = -ENOBUFS;
 	if (r == 0)
-		r = buf_printf(&out, "%s %llu %s\n", allow ? "allow" : "deny",
-			       (unsigned long long)until_ms, pattern);
+		r = buf_printf(&out, "%s %llu %s\n", g->allow ? "allow" : "deny",
+			       (unsigned long long)g->until_ms, g->pattern);
 	if (r == 0)
 		r = fd_write_file(box_fd, NET_GRANTS_FILE, buf_data(&out), buf_len(&out), 0600,
 				  true);
 	buf_done(&out);
 	if (r == -ENOBUFS)
 		return err_set(e, ERR_LIMIT, ENOBUFS,
-			       "the box has %u live grants already: write a policy instead "
+			       "the box has %u live rules already: write a policy instead "
 			       "(cove policy apply)",
 			       DOOR_GRANTS_MAX);
-	return r < 0 ? err_errno(e, -r, "keep the grant") : 0;
+	return r < 0 ? state_error(st, -r, "keep the live rule", e) : 0;
 }
 
 int net_grants_clear(int box_fd, struct err *e)
@@ -384,8 +419,8 @@ int net_grants_clear(int box_fd, struct err *e)
 	autoclose int lock = lock_grants(box_fd);
 
 	if (lock < 0)
-		return err_errno(e, -lock, "lock the box's grants");
+		return err_errno(e, -lock, "lock the box's live rules");
 	if (unlinkat(box_fd, NET_GRANTS_FILE, 0) < 0 && errno != ENOENT)
-		return err_errno(e, errno, "forget the box's grants");
+		return err_errno(e, errno, "forget the box's live rules");
 	return 0;
 }

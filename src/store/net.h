@@ -2,6 +2,8 @@
  * What is kept of a box's network, and of the machine's: small files, one writer each.
  *
  *	boxes/<name>/policy   the policy's text, where it is not a preset          libcove
+ *	boxes/<name>/policy.name  "SHA256 NAME": what the text with that hash is   libcove
+ *	                      called: a preset, or a file as it was typed
  *	boxes/<name>/grants   live allow and deny: lines "allow|deny UNTIL_MS HOST[:PORT]",
  *	                      0 for ever                                           libcove
  *	door/ca/<hex>.pem     authorities made ahead of time, each for one box:    cove-door
@@ -22,11 +24,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define NET_POLICY_FILE "policy"
-#define NET_GRANTS_FILE "grants"
-#define NET_USED_DIR	"door/used"
+#define NET_POLICY_FILE	     "policy"
+#define NET_POLICY_NAME_FILE "policy.name"
+#define NET_GRANTS_FILE	     "grants"
+#define NET_USED_DIR	     "door/used"
 
-enum { NET_CA_NAME_MAX = BOX_NAME_MAX + 48 };
+enum { NET_CA_NAME_MAX = BOX_NAME_MAX + 48, NET_NAME_MAX = 120 };
 
 /* Is it one of the presets' names? "none" is "closed". */
 bool net_is_preset(const char *name);
@@ -54,8 +57,21 @@ void net_ca_drop(const char *home, const char *name);
 /* Deletes those of boxes that are gone, whose usher did not live to do it. */
 void net_ca_sweep(struct state *st);
 
+/* The box's own policy, and what it is called. */
+int net_policy_write(struct state *st, int box_fd, const char *name, const char *text, size_t len,
+		     struct err *e);
+/* What the policy of a box is called that was made with this preset, or "file". */
+void net_policy_name(int box_fd, const char *made_with, char ret[NET_NAME_MAX]);
+
+/* A live word about HOST[:PORT]. */
+struct net_grant {
+	bool allow;
+	const char *pattern;
+	uint64_t until_ms; /* 0: for ever */
+};
+
 /* Live grants of a box. Expired ones are dropped on the way, and those for the same pattern that do
  * not outlast the new one. One that does stays before it: it holds again afterwards. */
-int net_grant_add(int box_fd, bool allow, const char *pattern, uint64_t until_ms, uint64_t now_ms,
+int net_grant_add(struct state *st, int box_fd, const struct net_grant *g, uint64_t now_ms,
 		  struct err *e);
 int net_grants_clear(int box_fd, struct err *e);

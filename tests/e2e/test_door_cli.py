@@ -277,8 +277,46 @@ def test_a_stopped_box_remembers(cove, box):
     cove("start", box).ok()
     assert cove("policy", "show", box).ok().out == cove("policy", "show", "open").ok().out
     cove("stop", box).ok()
-    cove("asks", box).failed("not running")
-    cove("allow", box, "example.org", "--once").failed("not running")
+    for words in (("asks", box), ("allow", box, "example.org", "--once"), ("answer", box, 1, "allow")):
+        cove(*words).failed(f"box '{box}' is not running", f"cove start {box}")
+
+
+def changes(cove, box):
+    return [(r["kind"], r.get("rule") or r.get("host"), r["verdict"], r.get("reason", ""), r.get("by", ""))
+            for r in rows(cove, box) if r["kind"] in ("policy", "grant")]
+
+
+def policy_of(cove, box):
+    return cove("inspect", box).ok().json["network"]["policy"]
+
+
+def test_changes_are_recorded_with_who_asked(cove, tmp_path):
+    """Of a running box by its door, of a stopped one without."""
+    file = policy(tmp_path, "  - allow: example.org\n", name="own.yaml")
+    box = cove("create", "--net", "balanced").ok().text.strip()
+    me = {"SUDO_UID": "4711", "USER": "somebody"}
+    assert policy_of(cove, box) == "balanced"
+    for stopped in (False, True):
+        if stopped:
+            cove("stop", box).ok()
+        before = len(changes(cove, box))
+        cove("policy", "apply", box, "open", env=me).ok()
+        assert policy_of(cove, box) == "open"
+        cove("policy", "apply", box, file, env=me).ok()
+        assert policy_of(cove, box) == file
+        cove("allow", box, "example.net", "--for", "1h", env=me).ok()
+        cove("deny", box, "example.com", env=me).ok()
+        new = [c for c in changes(cove, box)[before:] if c[4]]
+        assert [c[:3] for c in new] == [
+            ("policy", "open", "allow"), ("policy", file, "allow"),
+            ("grant", "example.net", "allow"), ("grant", "example.com", "deny")], new
+        assert new[0][3].startswith("sha256:") and new[2][3] == "for 3600 s"
+        assert all("sudo by uid 4711" in c[4] and c[4].startswith(f"uid {os.getuid()}") for c in new)
+    cove("start", box).ok()
+    cove("policy", "apply", box, "closed", env=me).ok()
+    assert changes(cove, box)[-1][1] == "closed"
+    cove("audit", "verify", box).ok()
+    cove("rm", "-f", box)
 
 
 # ---- asks ----

@@ -1,5 +1,6 @@
 /* What is kept of a box's network: the default, the authorities, the live grants. */
 #include "base/limits.h"
+#include "base/str.h"
 #include "store/net.h"
 #include "store_home.h"
 
@@ -225,6 +226,18 @@ static void grants_are(int box, const char *want)
 	CHECK_STR(text, want);
 }
 
+static int add(int box, bool allow, const char *pattern, uint64_t until_ms, uint64_t now_ms,
+	       struct err *e)
+{
+	struct state st = {0};
+
+	str_copy(st.home, sizeof(st.home), "/home");
+	return net_grant_add(
+		&st, box,
+		&(struct net_grant){.allow = allow, .pattern = pattern, .until_ms = until_ms},
+		now_ms, e);
+}
+
 TEST(grants)
 {
 	struct state s;
@@ -234,13 +247,13 @@ TEST(grants)
 	home_open(&s);
 	box = make_box(&s, "a");
 	CHECK_EQ(net_grants_clear(box, &e), 0);
-	CHECK_EQ(net_grant_add(box, true, "a.example:443", 0, 1000, &e), 0);
-	CHECK_EQ(net_grant_add(box, false, "*.b.example", 5000, 1000, &e), 0);
+	CHECK_EQ(add(box, true, "a.example:443", 0, 1000, &e), 0);
+	CHECK_EQ(add(box, false, "*.b.example", 5000, 1000, &e), 0);
 	grants_are(box, "allow 0 a.example:443\ndeny 5000 *.b.example\n");
 	/* The later word about the same is the one that counts. */
-	CHECK_EQ(net_grant_add(box, false, "a.example:443", 0, 2000, &e), 0);
+	CHECK_EQ(add(box, false, "a.example:443", 0, 2000, &e), 0);
 	grants_are(box, "deny 5000 *.b.example\ndeny 0 a.example:443\n");
-	CHECK_EQ(net_grant_add(box, true, "c", 9000, 5000, &e), 0);
+	CHECK_EQ(add(box, true, "c", 9000, 5000, &e), 0);
 	grants_are(box, "deny 0 a.example:443\nallow 9000 c\n");
 	CHECK_EQ(net_grants_clear(box, &e), 0);
 	CHECK(faccessat(box, NET_GRANTS_FILE, F_OK, 0) < 0);
@@ -257,16 +270,52 @@ TEST(a_time_does_not_lift_what_lasts_longer)
 
 	home_open(&s);
 	box = make_box(&s, "a");
-	CHECK_EQ(net_grant_add(box, false, "a", 0, 1000, &e), 0);
-	CHECK_EQ(net_grant_add(box, false, "a", 9000, 1000, &e), 0);
-	CHECK_EQ(net_grant_add(box, true, "a", 5000, 1000, &e), 0);
+	CHECK_EQ(add(box, false, "a", 0, 1000, &e), 0);
+	CHECK_EQ(add(box, false, "a", 9000, 1000, &e), 0);
+	CHECK_EQ(add(box, true, "a", 5000, 1000, &e), 0);
 	grants_are(box, "deny 0 a\ndeny 9000 a\nallow 5000 a\n");
-	CHECK_EQ(net_grant_add(box, true, "a", 9000, 1000, &e), 0);
+	CHECK_EQ(add(box, true, "a", 9000, 1000, &e), 0);
 	grants_are(box, "deny 0 a\nallow 9000 a\n");
-	CHECK_EQ(net_grant_add(box, true, "b", 0, 9000, &e), 0);
+	CHECK_EQ(add(box, true, "b", 0, 9000, &e), 0);
 	grants_are(box, "deny 0 a\nallow 0 b\n");
-	CHECK_EQ(net_grant_add(box, true, "a", 0, 9000, &e), 0);
+	CHECK_EQ(add(box, true, "a", 0, 9000, &e), 0);
 	grants_are(box, "allow 0 b\nallow 0 a\n");
+	close(box);
+	state_close(&s);
+}
+
+static void name_is(int box, const char *want)
+{
+	char name[NET_NAME_MAX];
+
+	net_policy_name(box, "balanced", name);
+	CHECK_STR(name, want);
+}
+
+TEST(a_policy_has_the_name_it_was_given_by)
+{
+	char name[400];
+	struct state s;
+	struct err e;
+	int box;
+
+	home_open(&s);
+	box = make_box(&s, "a");
+	name_is(box, "balanced");
+	CHECK_EQ(net_policy_write(&s, box, "open", "text", 4, &e), 0);
+	name_is(box, "open");
+	CHECK_EQ(net_policy_write(&s, box, "./a\nb.yaml", "other", 5, &e), 0);
+	name_is(box, "./a?b.yaml");
+	memset(name, 'n', sizeof(name) - 1);
+	name[sizeof(name) - 1] = 0;
+	CHECK_EQ(net_policy_write(&s, box, name, "other", 5, &e), 0);
+	name[NET_NAME_MAX - 1] = 0;
+	name_is(box, name);
+	/* Another text has not that name. */
+	CHECK_EQ(fd_write_file(box, NET_POLICY_FILE, "x", 1, 0600, false), 0);
+	name_is(box, "file");
+	CHECK_EQ(fd_write_file(box, NET_POLICY_NAME_FILE, "", 0, 0600, false), 0);
+	name_is(box, "file");
 	close(box);
 	state_close(&s);
 }
@@ -282,11 +331,11 @@ TEST(a_pattern_is_one_word)
 	box = make_box(&s, "a");
 	memset(name, 'a', sizeof(name));
 	name[DNS_NAME_MAX + 9] = 0;
-	CHECK_EQ(net_grant_add(box, true, name, 0, 1, &e), -EINVAL);
-	CHECK_EQ(net_grant_add(box, true, "", 0, 1, &e), -EINVAL);
-	CHECK_EQ(net_grant_add(box, true, "a b", 0, 1, &e), -EINVAL);
-	CHECK_EQ(net_grant_add(box, true, "a\nallow 0 *", 0, 1, &e), -EINVAL);
-	CHECK_EQ(net_grant_add(box, true, "\xc3\xa4.example", 0, 1, &e), -EINVAL);
+	CHECK_EQ(add(box, true, name, 0, 1, &e), -EINVAL);
+	CHECK_EQ(add(box, true, "", 0, 1, &e), -EINVAL);
+	CHECK_EQ(add(box, true, "a b", 0, 1, &e), -EINVAL);
+	CHECK_EQ(add(box, true, "a\nallow 0 *", 0, 1, &e), -EINVAL);
+	CHECK_EQ(add(box, true, "\xc3\xa4.example", 0, 1, &e), -EINVAL);
 	CHECK(faccessat(box, NET_GRANTS_FILE, F_OK, 0) < 0);
 	close(box);
 	state_close(&s);
@@ -307,10 +356,10 @@ TEST(grants_are_bounded)
 		CHECK_EQ(buf_printf(&b, "allow 0 h%u\n", i), 0);
 	CHECK_EQ(fd_write_file(box, NET_GRANTS_FILE, buf_data(&b), buf_len(&b), 0600, false), 0);
 	buf_done(&b);
-	CHECK_EQ(net_grant_add(box, true, "more", 0, 1, &e), -ENOBUFS);
+	CHECK_EQ(add(box, true, "more", 0, 1, &e), -ENOBUFS);
 	CHECK_EQ(e.kind, ERR_LIMIT);
 	snprintf(name, sizeof(name), "h%u", 7);
-	CHECK_EQ(net_grant_add(box, false, name, 0, 1, &e), 0);
+	CHECK_EQ(add(box, false, name, 0, 1, &e), 0);
 	close(box);
 	state_close(&s);
 }
@@ -333,7 +382,7 @@ TEST(grants_at_the_same_time)
 			char name[32];
 
 			snprintf(name, sizeof(name), "h%d-%d", i, n);
-			if (net_grant_add(box, true, name, 0, 1, NULL) < 0)
+			if (add(box, true, name, 0, 1, NULL) < 0)
 				_exit(1);
 		}
 		_exit(0);
