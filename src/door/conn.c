@@ -26,7 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ANSWER_MAX = 8192 };
+enum { ANSWER_MAX = 8192, HINT_MAX = 130 };
 
 /* ---- rows ---- */
 
@@ -142,14 +142,19 @@ void conn_deny(struct conn *c, const struct err *e)
 static void deny_unmatched(const struct conn *c, struct err *e)
 {
 	bool six = c->host.is_address && c->host.family == AF_INET6;
-	char port[8] = "";
+	const char *box = c->door->config.box;
+	char port[8] = "", pattern[80], start[110] = "";
 
 	if (c->port != 443 && c->port != 80)
 		snprintf(port, sizeof(port), ":%u", c->port);
+	snprintf(pattern, sizeof(pattern), "%s%.70s%s%s", six ? "[" : "", c->host.text,
+		 six ? "]" : "", port);
+	/* A sentence that is cut off would say another name. */
+	if (2 * strlen(pattern) + strlen(c->host.text) + strlen(box) < HINT_MAX)
+		snprintf(start, sizeof(start), ", or --allow %s at its start", pattern);
 	err_set(e, ERR_DENIED, EACCES,
-		"%.70s port %u: no rule allows it. To allow it: cove allow %s %s%.70s%s%s",
-		c->host.text, c->port, c->door->config.box, six ? "[" : "", c->host.text,
-		six ? "]" : "", port);
+		"%.70s port %u: no rule allows it. To allow it: cove allow %s %s%s", c->host.text,
+		c->port, box, pattern, start);
 }
 
 static void deny_by_rule(struct conn *c)
