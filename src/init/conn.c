@@ -2,9 +2,10 @@
  * One connection; see conn.h.
  *
  * The socket is watched only for what can be done with it: reading where there is credit and room
- * on the link, writing where something waits. With nothing to be done it is taken out of the loop,
- * because a reset socket would wake an epoll that asks for nothing; the reset is seen at the next
- * read or write. Bytes are read straight into the link's queue, behind the space for their header.
+ * on the link, writing where something waits. With nothing to be done it is watched for nothing,
+ * which still tells of a reset: that ends the connection at once, so that the door does not go on
+ * for a program that is gone. Only after our own end it is taken out of the loop, which would be
+ * woken by the peer's as long as bytes before that wait for credit. Bytes are read straight into the link's queue, behind the space for their header.
  *
  * The first reads are small: most connections begin with a line, and a small buffer stays small.
  */
@@ -97,7 +98,7 @@ static void settle(struct conn *c)
 		init_wait_room(c->in, &c->room);
 	else if (reads)
 		want |= EPOLLIN;
-	if (!want)
+	if (!want && c->shut)
 		ev_io_remove(c->in->ev, &c->io);
 	else if (!c->io.added)
 		r = ev_io_add(c->in->ev, &c->io, want);
@@ -193,6 +194,9 @@ static void on_event(struct ev_io *io, uint32_t events)
 		r = pass_end(c);
 	if (r == 0 && may_read && events & (EPOLLIN | EPOLLHUP | EPOLLERR))
 		r = read_once(c);
+	/* Watched for nothing: its peer neither says nor hears anything any more. */
+	if (r == 0 && !may_read && !may_write && !c->shut && events & (EPOLLHUP | EPOLLERR))
+		r = -ECONNRESET;
 	if (r < 0)
 		cancel(c);
 	else

@@ -276,6 +276,31 @@ TEST(resets_are_passed_on)
 }
 
 /* Both ends at the same moment, again and again. */
+TEST(a_reset_shows_while_nothing_is_read_or_written)
+{
+	struct rig *r = rig_start();
+	int fd = tcp_connect(r->proxy_port);
+	struct way *w = rig_way(r, 0);
+
+	/* It said all, and then gives up. */
+	tcp_write(r, fd, "x", 1);
+	shutdown(fd, SHUT_WR);
+	way_wait_eof(r, w);
+	reset_socket(fd);
+	way_wait_cancel(r, w);
+	/* It said as much as it may. */
+	r->hold_credit = true;
+	fd = tcp_connect(r->proxy_port);
+	w = rig_way(r, 1);
+	for (size_t i = 0; i < WIRE_NET_WINDOW / 64; i++)
+		tcp_write(r, fd, "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+			  64);
+	way_wait_bytes(r, w, WIRE_NET_WINDOW);
+	reset_socket(fd);
+	way_wait_cancel(r, w);
+	rig_stop(r);
+}
+
 TEST(ends_that_cross)
 {
 	struct rig *r = rig_start();
