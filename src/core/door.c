@@ -283,6 +283,29 @@ static int tell(struct cove *cove, const char *box, const char *const *words, co
 	return r;
 }
 
+static int take_text(void *arg, const char *text)
+{
+	char **at = arg;
+
+	free(*at);
+	*at = strdup(text);
+	return *at ? 0 : -ENOMEM;
+}
+
+int net_door_status(struct cove *cove, const char *box, char **ret, struct err *e)
+{
+	static const char *const words[] = {"status", NULL};
+	int r;
+
+	*ret = NULL;
+	r = tell(cove, box, words, NULL, take_text, ret, e);
+	if (r == 0 && !*ret)
+		r = err_set(e, ERR_PROTOCOL, EPROTO, "the door of box '%s' said nothing", box);
+	if (r < 0)
+		free(take_ptr(*ret));
+	return r;
+}
+
 static int take_cut(void *arg, const char *text)
 {
 	const char *at = strstr(text, "\"cut\":");

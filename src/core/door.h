@@ -17,6 +17,9 @@ void net_choice_done(struct net_choice *c);
 /* The text of a preset; owned. */
 int net_preset_text(struct cove *cove, const char *preset, char **ret, struct err *e);
 
+/* What the door of a running box says of itself, as one JSON object; owned. */
+int net_door_status(struct cove *cove, const char *box, char **ret, struct err *e);
+
 /* Checks "HOST[:PORT]". */
 int net_check_pattern(struct cove *cove, bool allow, const char *pattern, struct err *e);
 

@@ -5,6 +5,7 @@
 #include "base/limits.h"
 #include "base/str.h"
 #include "core/core.h"
+#include "core/door.h"
 #include "core/exec.h"
 #include "core/life.h"
 #include "core/stats.h"
@@ -213,7 +214,7 @@ static void put_limits(struct json *j, const struct spec *s, const struct cove_s
 
 /* What the keeper of this box could not do, as it says. Of a box that does not run it is not
  * known. */
-static void put_not_enforced(struct json *j, bool up, const char *notes)
+static void put_not_enforced(struct json *j, bool up, const char *notes, const char *door)
 {
 	json_key(j, "not_enforced");
 	if (!up) {
@@ -222,13 +223,18 @@ static void put_not_enforced(struct json *j, bool up, const char *notes)
 	}
 	json_array_begin(j);
 	put_lines(j, notes);
+	/* Values are quoted, so it is nowhere else. */
+	if (door && strstr(door, "\"memory_locked\":false"))
+		json_str(j,
+			 "locked memory: credentials in the door's memory may be swapped to disk");
 	json_array_end(j);
 }
 
 /* How the box's programs reach its door (everything by redirect, or only who minds the proxy
- * variables), what the door goes by, and whether there is one now: it is started when something
- * asks. How it is reached is known of a running box only. */
-static void put_network(struct json *j, const struct spec *s, bool up, const struct wire_status *st)
+ * variables), what the door goes by, and how it is: it is started when something asks. How it is
+ * reached is known of a running box only. */
+static void put_network(struct json *j, const struct spec *s, bool up, const struct wire_status *st,
+			const char *door)
 {
 	bool closed = net_is_closed(s->net);
 
@@ -237,10 +243,14 @@ static void put_network(struct json *j, const struct spec *s, bool up, const str
 	json_kv_str(j, "policy", closed ? "closed" : s->net);
 	json_kv_str(j, "mode", closed ? "none" : up ? st->network : NULL);
 	json_key(j, "door");
-	if (closed || !up)
+	if (closed || !up) {
 		json_null(j);
-	else
-		json_str(j, st->door ? "running" : "on demand");
+	} else if (!door || !json_copy_object(j, door)) {
+		json_object_begin(j);
+		json_kv_bool(j, "running", st->door);
+		json_kv_str(j, "trouble", "it does not say how it is");
+		json_object_end(j);
+	}
 	json_object_end(j);
 }
 
@@ -282,7 +292,7 @@ static void put_usage(struct json *j, const struct cove_stats *stats)
 
 /* stats is NULL of a box that does not run, or whose keeper does not answer. */
 static void put_live(struct json *j, const struct record *r, const struct wire_status *status,
-		     const struct cove_stats *stats)
+		     const struct cove_stats *stats, const char *door)
 {
 	if (stats)
 		put_status(j, r, status);
@@ -291,9 +301,9 @@ static void put_live(struct json *j, const struct record *r, const struct wire_s
 	put_isolation(j, status->ids, r->spec.strict);
 	put_walls(j, stats != NULL, status->walls);
 	put_limits(j, &r->spec, stats, status->notes);
-	put_network(j, &r->spec, stats != NULL, status);
+	put_network(j, &r->spec, stats != NULL, status, door);
 	put_refused(j);
-	put_not_enforced(j, stats != NULL, status->notes);
+	put_not_enforced(j, stats != NULL, status->notes, door);
 	if (stats)
 		put_usage(j, stats);
 }
@@ -302,6 +312,7 @@ static void put_box(struct json *j, struct cove *cove, const struct record *r)
 {
 	struct wire_status status = {0};
 	struct cove_stats stats = {0};
+	autofree char *door = NULL;
 	struct conn *c = NULL;
 	struct err e = {0};
 	bool up = r->state == BOX_RUNNING;
@@ -317,7 +328,10 @@ static void put_box(struct json *j, struct cove *cove, const struct record *r)
 		up = false;
 		json_kv_str(j, "problem", e.msg);
 	}
-	put_live(j, r, &status, up ? &stats : NULL);
+	/* A door that does not answer is shown as such. */
+	if (up && !net_is_closed(r->spec.net))
+		(void)net_door_status(cove, r->spec.name, &door, NULL);
+	put_live(j, r, &status, up ? &stats : NULL, door);
 	conn_free(c);
 	put_commands(j, cove, r->spec.name);
 	json_object_end(j);

@@ -321,6 +321,7 @@ static int verb_status(const struct control *c, struct err *e)
 	json_kv_u64(&j, "bytes_down", d->bytes_down);
 	json_kv_u64(&j, "bytes_max", door_bytes_max(d));
 	json_kv_u64(&j, "asks", asks_count(d));
+	json_kv_bool(&j, "running", true);
 	json_kv_bool(&j, "memory_locked", d->can_lock);
 	json_object_end(&j);
 	s = j.error ? NULL : buf_cstr(&text);
