@@ -163,8 +163,9 @@ static void deny_by_rule(struct conn *c)
 	struct err e;
 
 	if (c->door->trouble.kind != ERR_NONE)
-		err_set(&e, ERR_DENIED, EACCES, "nothing is let through: %.180s",
-			c->door->trouble.msg);
+		err_set(&e, ERR_DENIED, EACCES,
+			"nothing is let through: the policy cannot be read; see `cove inspect %s`",
+			c->door->config.box);
 	else if (rule)
 		err_set(&e, ERR_DENIED, EACCES, "%.120s port %u is denied by '%.40s'", c->host.text,
 			c->port, rule->name);
@@ -195,11 +196,15 @@ static void on_recorded(struct clerk_call *call, int r, struct err *e)
 {
 	struct conn *c = container(call, struct conn, call);
 	struct rule *rule = c->verdict.rule;
+	struct err said;
 
+	/* Why not would name files of the host. */
 	if (r < 0) {
-		err_prefix(e, "%.100s could not be recorded, so it is not let through",
-			   c->host.text);
-		conn_fail(c, e);
+		err_set(&said, e->kind, e->code,
+			"%.100s could not be recorded, so it is not let through; see `cove "
+			"inspect %s`",
+			c->host.text, c->door->config.box);
+		conn_fail(c, &said);
 		return;
 	}
 	c->seq = call->seq;

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/str.h"
+#include "door/dial.h"
 #include "door/web_parts.h"
 
 #include <errno.h>
@@ -133,6 +134,7 @@ static void request_done(struct web *w)
 	http_body_done(&w->response_body);
 	injection_free(take_ptr(w->injection));
 	free(take_ptr(w->path));
+	free(take_ptr(w->normal));
 	free(take_ptr(w->query));
 	buf_done(&w->held);
 	w->held_safe = 0;
@@ -140,6 +142,7 @@ static void request_done(struct web *w)
 	w->request_body = w->response_body = (struct http_body){0};
 	w->has_request = w->request_sent = w->has_response = w->response_sent = false;
 	w->was_asked = w->redacts = w->up_once = w->is_unsaid = false;
+	w->websocket = w->has_fetch_body = false;
 	w->verdict = (struct verdict){0};
 	w->denied = 0;
 	w->bytes_up = w->bytes_down = 0;
@@ -191,10 +194,13 @@ void web_send_request(struct web *w)
 	bool private = w->verdict.rule && w->verdict.rule->private;
 	struct err e;
 
-	/* One that closed meanwhile, or that was dialled under another rule's terms, is not used.
-	 * */
-	if (w->up.channel && (id || w->up_private != private || !web_is_up_quiet(w)))
+	/* One that closed meanwhile, or that was dialled under another rule's terms, is not used;
+	 * nor one that a request of another kind went to, which a server might take for the
+	 * beginning of one with a credential. */
+	if (w->up.channel && (id || w->up_private != private ||
+			      w->up_injects != (w->injection != NULL) || !web_is_up_quiet(w)))
 		web_drop_up(w, false);
+	w->up_injects = w->injection != NULL;
 	if (write_request(w, &e) < 0) {
 		web_fail(w, &e);
 		return;
@@ -534,10 +540,19 @@ static bool is_still_right(const struct web *w)
 	return (w->config.tls || rule->plain_http) && injection_is_of(w->injection, rule);
 }
 
+/* A rule may deny the address that the host led to. */
+static bool is_up_allowed(struct web *w)
+{
+	struct host address;
+
+	return host_parse(&address, w->address) == 0 &&
+	       !dial_refused(w->config.door, &address, w->config.port, w->up_private);
+}
+
 bool web_judge_again(struct web *w)
 {
 	bool was_once = w->config.door->keeps_once && w->verdict.rule && w->verdict.rule->once;
-	bool is_allowed;
+	bool is_allowed, is_unfit;
 
 	if (w->state == WEB_OVER)
 		return true;
@@ -549,10 +564,11 @@ bool web_judge_again(struct web *w)
 		return true;
 	}
 	web_judge(w, w->query);
-	is_allowed = w->verdict.action == ACTION_ALLOW ||
-		     (w->verdict.action == ACTION_ASK && w->was_asked) ||
-		     (was_once && !w->verdict.rule);
-	if (w->wait.ask && w->verdict.action == ACTION_ASK)
+	is_unfit = web_is_unfit(w);
+	is_allowed = !is_unfit && (w->verdict.action == ACTION_ALLOW ||
+				   (w->verdict.action == ACTION_ASK && w->was_asked) ||
+				   (was_once && !w->verdict.rule));
+	if (w->wait.ask && w->verdict.action == ACTION_ASK && !is_unfit)
 		return true;
 	if (is_allowed && w->wait.ask) {
 		ask_cancel(&w->wait, ASK_DECIDED);
@@ -565,6 +581,10 @@ bool web_judge_again(struct web *w)
 	/* It went, or is going, where the new rule does not let it. */
 	if (is_allowed && w->state != WEB_DECIDE && w->up_private)
 		is_allowed = w->verdict.rule && w->verdict.rule->private;
+	if (is_allowed && w->up.channel && !is_up_allowed(w)) {
+		is_allowed = w->state == WEB_DECIDE;
+		web_drop_up(w, true);
+	}
 	if (is_allowed)
 		return true;
 	ask_cancel(&w->wait, ASK_DECIDED);

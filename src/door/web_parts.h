@@ -52,7 +52,10 @@ struct web {
 	bool had_request;		   /* this one, or one before */
 	bool keep_box;			   /* the box may send another on this connection */
 	bool holds_secret;		   /* up.out has a credential: nothing is added to it */
-	char *path, *query;		   /* owned: as judged and recorded */
+	char *path, *query;		   /* owned: as recorded */
+	char *normal;			   /* owned: as rules see it; NULL: it has no one form */
+	bool websocket;			   /* it asks to become one */
+	bool has_fetch_body;		   /* a GET or HEAD with a body */
 	struct verdict verdict;
 	bool was_asked;
 	struct injection *injection; /* owned */
@@ -75,6 +78,7 @@ struct web {
 	bool up_used;	  /* it gave an answer before */
 	bool up_private;  /* how the upstream was dialled */
 	bool up_identity; /* and with which certificate: not kept for another request */
+	bool up_injects;  /* what went there had a credential: others do not go the same way */
 	bool is_unsaid;	  /* a kept upstream closed instead of answering: so do we */
 };
 
@@ -100,6 +104,9 @@ void web_wipe(struct buf *b);
  * negative: all is over. */
 int web_read_request(struct web *w);
 enum action web_judge(struct web *w, const char *query);
+/* It has a body where the rule that allows it means to fetch, not to send; or a path that no rule
+ * can judge, and there are rules about paths. */
+bool web_is_unfit(const struct web *w);
 /* Allowed by a rule, and by a person where the rule wants one: what is needed to send it. */
 void web_allowed(struct web *w);
 /* An answer of our own, where the box has none yet; then the next request, or the end. */

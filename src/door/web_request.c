@@ -104,36 +104,75 @@ static int check_target(struct web *w, struct http_target *t, struct err *e)
 	return 0;
 }
 
-/* The path as rules see it. It is only brought into its one form where a rule looks at it. */
+/* Methods are written in upper case, since there are servers that do so with what they get: "get"
+ * would be judged as one and done as the other. WEBSOCKET is a word of rules. */
+static int check_method(const struct http_head *h, struct err *e)
+{
+	const char *m = h->method;
+
+	if (m[strspn(m, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-")] || strcmp(m, "WEBSOCKET") == 0)
+		return err_set(e, ERR_INVALID, 400, "a method that is not known to be one");
+	return 0;
+}
+
+static int copy_path(char **ret, const struct buf *path)
+{
+	*ret = strndup((const char *)buf_data(path), buf_len(path));
+	return *ret ? 0 : -ENOMEM;
+}
+
+static bool judges_paths(const struct web *w)
+{
+	return policy_has_paths(w->config.door->policy, &w->config.host, w->config.port);
+}
+
+/* The path in its one form, which rules see, also those that come while the request is under way.
+ * It is sent in that form only where a rule looks at it, and must have one only there. */
 static int take_path(struct web *w, const struct http_target *t, struct err *e)
 {
-	struct buf path;
-	int r;
+	bool by_path = judges_paths(w);
+	struct buf normal;
+	int r, rc = 0;
 
-	buf_init(&path, DOOR_HEAD_MAX);
-	if (policy_has_paths(w->config.door->policy, &w->config.host, w->config.port) &&
-	    t->path[0] == '/')
-		r = http_path_normalise(t->path, t->path_len, &path);
+	buf_init(&normal, DOOR_HEAD_MAX);
+	if (t->path[0] == '/')
+		r = http_path_normalise(t->path, t->path_len, &normal);
 	else
-		r = buf_append(&path, t->path, t->path_len);
-	w->path = r == 0 ? strdup(buf_cstr(&path)) : NULL;
-	buf_done(&path);
-	if (r == -EINVAL)
+		r = buf_append(&normal, t->path, t->path_len);
+	if (r == 0)
+		rc = copy_path(&w->normal, &normal);
+	else if (r != -EINVAL)
+		rc = r;
+	buf_done(&normal);
+	if (rc == 0 && r == -EINVAL && by_path)
 		return err_set(
 			e, ERR_INVALID, 400,
 			"the path could be read in more than one way, so no rule about paths "
 			"can judge it");
+	w->path = by_path && w->normal ? strdup(w->normal) : strndup(t->path, t->path_len);
 	w->query = t->query ? strdup(t->query) : NULL;
-	return w->path && (w->query || !t->query) ? 0 : err_errno(e, ENOMEM, "look at a request");
+	return rc == 0 && w->path && (w->query || !t->query)
+		       ? 0
+		       : err_errno(e, ENOMEM, "look at a request");
 }
 
 enum action web_judge(struct web *w, const char *query)
 {
-	struct request r = {.method = w->request.method, .path = w->path, .query = query};
+	struct request r = {.method = w->request.method,
+			    .path = w->normal ? w->normal : w->path,
+			    .query = query,
+			    .websocket = w->websocket};
 
 	policy_judge_request(w->config.door->policy, &w->config.host, w->config.port, &r,
 			     clock_wall_ms(), &w->verdict);
 	return w->verdict.action;
+}
+
+bool web_is_unfit(const struct web *w)
+{
+	return (!w->normal && judges_paths(w)) ||
+	       (w->has_fetch_body && w->verdict.action != ACTION_DENY && w->verdict.rule &&
+		w->verdict.rule->by_method);
 }
 
 static bool injects(const struct rule *r)
@@ -144,12 +183,14 @@ static bool injects(const struct rule *r)
 void web_on_recorded(struct clerk_call *c, int r, struct err *e)
 {
 	struct web *w = container(c, struct web, call);
+	struct err said;
 
 	if (w->state != WEB_DECIDE)
 		return;
 	if (r < 0) {
-		err_prefix(e, "the request could not be recorded, so it is not sent");
-		web_fail(w, e);
+		err_set(&said, e->kind, e->code,
+			"the request could not be recorded, so it is not sent; see `cove inspect`");
+		web_fail(w, &said);
 	} else if (w->denied) {
 		web_answer(w, w->denied, &w->denial);
 	} else {
@@ -177,6 +218,7 @@ static void record_allowed(struct web *w)
 static void on_injected(void *arg, int r, struct err *e)
 {
 	struct web *w = arg;
+	bool is_there = r == 0;
 
 	if (w->state != WEB_DECIDE)
 		return;
@@ -184,6 +226,12 @@ static void on_injected(void *arg, int r, struct err *e)
 		r = injection_apply(w->injection, &w->request, e);
 	if (r < 0) {
 		deny(w, 502, e);
+		/* Where it is kept, and how it is fetched, is no business of the box. */
+		if (!is_there)
+			err_set(&w->denial, e->kind, e->code,
+				"rule '%.60s': its credential cannot be had now; the record says "
+				"why",
+				w->verdict.rule ? w->verdict.rule->name : "");
 		web_run(w);
 		return;
 	}
@@ -304,7 +352,7 @@ static int rewrite_target(struct web *w)
 }
 
 /* Written anew: origin form, one Host, our own framing. */
-static int rewrite(struct web *w, bool upgrade, struct err *e)
+static int rewrite(struct web *w, struct err *e)
 {
 	struct http_head *h = &w->request;
 	bool usual = w->config.port == (w->config.tls ? 443 : 80);
@@ -326,19 +374,23 @@ static int rewrite(struct web *w, bool upgrade, struct err *e)
 	}
 	if (r == 0 && w->request_framing == HTTP_CHUNKED)
 		r = http_head_add(h, "Transfer-Encoding", "chunked");
-	if (r == 0 && upgrade)
+	if (r == 0 && w->websocket)
 		r = http_head_add(h, "Connection", "Upgrade");
-	if (r == 0 && upgrade)
+	if (r == 0 && w->websocket)
 		r = http_head_add(h, "Upgrade", "websocket");
 	return r < 0 ? err_errno(e, -r, "write a request anew") : 0;
 }
 
 static int take_request(struct web *w, struct err *e)
 {
-	bool upgrade = http_head_has_token(&w->request, "Connection", "upgrade") &&
-		       http_head_has_token(&w->request, "Upgrade", "websocket");
+	const char *method = w->request.method;
 	struct http_target t;
 	int r = http_body_init_request(&w->request_body, &w->request, e);
+
+	w->websocket = http_head_has_token(&w->request, "Connection", "upgrade") &&
+		       http_head_has_token(&w->request, "Upgrade", "websocket");
+	w->has_fetch_body = !w->request_body.ended &&
+			    (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0);
 
 	w->request_framing = w->request_body.framing;
 	w->was_asked = w->config.asked;
@@ -346,15 +398,21 @@ static int take_request(struct web *w, struct err *e)
 	w->keep_box = r == 0 && w->request.minor > 0 && !w->config.proxied &&
 		      !http_head_has_token(&w->request, "Connection", "close");
 	if (r == 0)
+		r = check_method(&w->request, e);
+	if (r == 0)
 		r = check_target(w, &t, e);
 	if (r == 0)
 		r = take_path(w, &t, e);
-	if (r == 0 && upgrade && ws_check_request(&w->request, e) < 0)
+	if (r == 0 && w->websocket && ws_check_request(&w->request, e) < 0)
 		r = err_set(e, ERR_INVALID, 400, "%s", e->msg);
 	if (r < 0)
 		return r;
 	web_judge(w, t.query);
-	return rewrite(w, upgrade, e);
+	if (web_is_unfit(w))
+		return err_set(e, ERR_INVALID, 400,
+			       "%s with a body: '%.60s' lists methods, and this one fetches",
+			       method, w->verdict.rule->name);
+	return rewrite(w, e);
 }
 
 /* Not a whole head yet. */

@@ -91,6 +91,7 @@ TEST(a_policy_that_cannot_be_read_lets_nothing_through)
 		UNTIL(rig.ids[i + 1].failed);
 		CHECK(rig.door.trouble.kind != ERR_NONE);
 		CHECK(strstr(rig.ids[i + 1].msg, "nothing is let through"));
+		CHECK(!strstr(rig.ids[i + 1].msg, rig.door.trouble.msg));
 	}
 	rig_reload(with_port("allow: up.test\n    private: true", port));
 	box_connect(4, "up.test", port);

@@ -199,8 +199,11 @@ static void wire_event(struct ev_io *io, uint32_t events)
 
 static struct channel *wire_new(struct wr_end *end)
 {
-	static const struct channel_ops ops = {wire_read, wire_write, wire_finish, wire_want,
-					       wire_free};
+	static const struct channel_ops ops = {.read = wire_read,
+					       .write = wire_write,
+					       .finish = wire_finish,
+					       .want = wire_want,
+					       .free = wire_free};
 	struct wire *w = calloc(1, sizeof(*w));
 	int pair[2];
 
@@ -229,7 +232,7 @@ static void on_dial(struct ev_defer *d)
 	}
 	CHECK(wr.up_count < WR_UPS);
 	up = wire_new(&wr.ups[wr.up_count++]);
-	web_dialled(wr.web, up, "192.0.2.1:443", NULL);
+	web_dialled(wr.web, up, "93.184.216.34", NULL);
 }
 
 static void dial(void *arg, struct rule *rule, const struct tls_identity *identity)
