@@ -36,16 +36,16 @@ const char *const network_env[NETWORK_ENV_COUNT + 1] = {
 	"https_proxy=" PROXY,
 	"all_proxy=" PROXY,
 	"no_proxy=localhost,127.0.0.1,::1",
-	"SSL_CERT_FILE=" WALL_TRUST_FILE,	/* OpenSSL, Python, Go */
-	"CURL_CA_BUNDLE=" WALL_TRUST_FILE,	/* curl, and Python's requests */
-	"REQUESTS_CA_BUNDLE=" WALL_TRUST_FILE,	/* Python's requests */
-	"PIP_CERT=" WALL_TRUST_FILE,		/* pip */
-	"GIT_SSL_CAINFO=" WALL_TRUST_FILE,	/* git */
-	"AWS_CA_BUNDLE=" WALL_TRUST_FILE,	/* AWS's tools */
-	"CARGO_HTTP_CAINFO=" WALL_TRUST_FILE,	/* cargo */
-	"NODE_EXTRA_CA_CERTS=" WALL_TRUST_FILE, /* Node */
-	"npm_config_cafile=" WALL_TRUST_FILE,	/* npm */
-	"DENO_CERT=" WALL_TRUST_FILE,		/* Deno */
+	"SSL_CERT_FILE=" WALL_TRUST_FILE,      /* OpenSSL, Python, Go */
+	"CURL_CA_BUNDLE=" WALL_TRUST_FILE,     /* curl, and Python's requests */
+	"REQUESTS_CA_BUNDLE=" WALL_TRUST_FILE, /* Python's requests */
+	"PIP_CERT=" WALL_TRUST_FILE,	       /* pip */
+	"GIT_SSL_CAINFO=" WALL_TRUST_FILE,     /* git */
+	"AWS_CA_BUNDLE=" WALL_TRUST_FILE,      /* AWS's tools */
+	"CARGO_HTTP_CAINFO=" WALL_TRUST_FILE,  /* cargo */
+	"NODE_EXTRA_CA_CERTS=" WALL_OWN_FILE,  /* Node, beside its own */
+	"npm_config_cafile=" WALL_TRUST_FILE,  /* npm */
+	"DENO_CERT=" WALL_OWN_FILE,	       /* Deno, beside its own */
 	NULL,
 };
 

@@ -50,6 +50,7 @@ struct wall_net {
 #define WALL_PROXY_PORT 3128 /* on 127.0.0.1 in the box */
 #define WALL_DNS_ADDR	"127.0.0.53"
 #define WALL_TRUST_FILE "/dev/cove-trust/bundle.pem" /* the image's bundle and trust_pem */
+#define WALL_OWN_FILE	"/dev/cove-trust/box.pem"    /* trust_pem alone */
 
 /* All pointers are borrowed for the call. */
 struct wall_config {

@@ -11,6 +11,7 @@ import pytest
 from conftest import PREFIX, wait_until
 
 TRUST = "/dev/cove-trust/bundle.pem"
+OWN = "/dev/cove-trust/box.pem"
 BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 JAVA = "/etc/ssl/certs/java/cacerts"
 
@@ -68,7 +69,8 @@ def test_the_bundle(cove):
     assert bundle.endswith(cert) and "PRIVATE KEY" not in bundle
     out = cove("exec", box, "--", "sh", "-c", "echo $SSL_CERT_FILE $CURL_CA_BUNDLE $NODE_EXTRA_CA_CERTS "
                "$GIT_SSL_CAINFO; echo $HTTPS_PROXY $no_proxy").ok().text.splitlines()
-    assert out[0].split() == [TRUST] * 4
+    assert out[0].split() == [TRUST, TRUST, OWN, TRUST]
+    assert cat(cove, box, OWN).decode() == cert
     assert out[1] == "http://127.0.0.1:3128 localhost,127.0.0.1,::1"
     # The image's own file is the same, for programs that mind no variable; and neither can be changed.
     if cove("exec", box, "--", "test", "-s", BUNDLE).rc == 0:
