@@ -459,11 +459,30 @@ static int expire(struct state *st, struct err *e)
 	return audit_delete(st, NULL, now - keep_ms, "its age", &rows, e);
 }
 
+/* The box itself knows that it has a record: file, index and all may be removed, and not it. */
+static int mark_box(struct audit_writer *w, const struct state *st, const char *box, struct err *e)
+{
+	autoclose int fd = -1;
+	autofree char *known = NULL;
+	int r;
+
+	if (st->boxes_fd >= 0)
+		fd = openat(st->boxes_fd, box, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	if (fd_read_file(fd, AUDIT_MARK, AUDIT_NAME_MAX, &known, NULL) == 0 &&
+	    strcmp(known, w->name) == 0)
+		return note_damage(w, "the rows of before were removed", e);
+	r = fd_write_file(fd, AUDIT_MARK, w->name, strlen(w->name), 0600, false);
+	return r < 0 ? state_error(st, -r, "begin the record of the box", e) : 0;
+}
+
 static int open_box(struct audit_writer *w, struct state *st, const char *box, uint64_t created_ms,
 		    int lock, struct err *e)
 {
 	char name[AUDIT_NAME_MAX];
 	struct stat known;
+	bool is_new;
 	autoclose int dir = audit_dir_open(st, true, e);
 	int r = dir < 0 ? dir : expire(st, e);
 
@@ -471,9 +490,17 @@ static int open_box(struct audit_writer *w, struct state *st, const char *box, u
 		return r;
 	snprintf(name, sizeof(name), "%s.%" PRIu64, box, created_ms);
 	/* In the index first: a file that it does not know would look put in. */
-	if (fstatat(dir, name, &known, AT_SYMLINK_NOFOLLOW) < 0)
+	is_new = fstatat(dir, name, &known, AT_SYMLINK_NOFOLLOW) < 0;
+	if (is_new)
 		r = audit_index_note(dir, &(struct audit_row){.kind = "file", .host = name}, e);
-	return r < 0 ? r : file_open(w, dir, name, lock, e);
+	if (r == 0)
+		r = file_open(w, dir, name, lock, e);
+	if (r < 0 || !is_new)
+		return r;
+	r = mark_box(w, st, box, e);
+	if (r < 0)
+		audit_close(w);
+	return r;
 }
 
 int audit_open(struct audit_writer *w, struct state *st, const char *box, uint64_t created_ms,

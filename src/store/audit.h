@@ -6,6 +6,7 @@
  *	audit/<file>.head         how many rows it had when it was last synced, and the last hash
  *	audit/index               in the same form: which files there are, which were deleted by
  *	                          whom
+ *	boxes/<name>/recorded     the name of the box's file in audit/, since there is one
  *	audit/keep                for how many ms rows of boxes that are gone are kept, if not for
  *	                          ever
  *

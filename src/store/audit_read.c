@@ -125,6 +125,27 @@ static int list_files(int dir_fd, const char *box, char ***ret, size_t *ret_coun
 	return 0;
 }
 
+static bool box_is_there(const struct state *st, const char *name)
+{
+	char box[BOX_NAME_MAX + 1];
+	struct stat s;
+
+	return !box_of(name, box) || st->boxes_fd < 0 ||
+	       fstatat(st->boxes_fd, box, &s, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* No file of this box, and no box that could have one. */
+static int no_record(const struct state *st, const char *box, size_t count, struct err *e)
+{
+	struct stat s;
+
+	if (!box || count > 0 ||
+	    (st->boxes_fd >= 0 && str_is_name(box, BOX_NAME_MAX) &&
+	     fstatat(st->boxes_fd, box, &s, AT_SYMLINK_NOFOLLOW) == 0))
+		return 0;
+	return err_set(e, ERR_NOT_FOUND, ENOENT, "there is no record of a box '%.80s'", box);
+}
+
 /* ---- all rows, in order of time ---- */
 
 struct place {
@@ -278,6 +299,10 @@ int audit_read(struct state *st, const struct audit_filter *f, audit_on_row *on_
 	size_t count = 0;
 	int r = dir == -ENOENT ? 0 : dir < 0 ? dir : list_files(dir, f->box, &names, &count);
 
+	if (r == 0)
+		r = no_record(st, f->box, count, e);
+	if (r == -ENOENT)
+		return r;
 	for (size_t i = 0; i < count && r == 0; i++)
 		r = note_file(&places, dir, names[i], (uint32_t)i, f);
 	if (r == 0 && places.count > 0)
@@ -307,6 +332,17 @@ struct audit_tail {
 	size_t count;
 };
 
+/* Who follows a box that never was would wait for ever. */
+static int tail_known(const struct audit_tail *t, const struct state *st, struct err *e)
+{
+	char **names = NULL;
+	size_t count = 0;
+	int r = list_files(t->dir_fd, t->filter.box, &names, &count);
+
+	state_names_free(names, count);
+	return r < 0 ? err_errno(e, -r, "read the record") : no_record(st, t->filter.box, count, e);
+}
+
 int audit_tail_new(struct audit_tail **ret, struct state *st, const struct audit_filter *f,
 		   struct err *e)
 {
@@ -329,6 +365,8 @@ int audit_tail_new(struct audit_tail **ret, struct state *st, const struct audit
 	else if (t->watch_fd < 0 ||
 		 inotify_add_watch(t->watch_fd, path, IN_MODIFY | IN_CREATE | IN_MOVED_TO) < 0)
 		r = err_errno(e, errno, "watch the record");
+	if (r == 0)
+		r = tail_known(t, st, e);
 	if (r < 0) {
 		audit_tail_free(t);
 		return r;
@@ -533,6 +571,37 @@ static int check_index(int dir_fd, const char *box, char *const *names, size_t c
 	return 0;
 }
 
+/* A box that has written rows has them still. */
+static int check_mark(const struct state *st, int dir_fd, const char *box, struct err *e)
+{
+	char path[BOX_NAME_MAX + sizeof(AUDIT_MARK) + 1];
+	autofree char *name = NULL;
+	struct stat s;
+
+	snprintf(path, sizeof(path), "%.*s/" AUDIT_MARK, (int)BOX_NAME_MAX, box);
+	if (fd_read_file(st->boxes_fd, path, AUDIT_NAME_MAX, &name, NULL) < 0 ||
+	    !wanted(name, box) ||
+	    (dir_fd >= 0 && fstatat(dir_fd, name, &s, AT_SYMLINK_NOFOLLOW) == 0))
+		return 0;
+	return err_set(e, ERR_CONFLICT, EBADMSG,
+		       "audit/%s is gone: box '%s' had a door, which wrote it", name, box);
+}
+
+static int check_marks(const struct state *st, int dir_fd, const char *box, struct err *e)
+{
+	char **names = NULL;
+	size_t count = 0;
+	int r = st->boxes_fd < 0 ? 0 : state_names(st->boxes_fd, &names, &count);
+
+	if (r < 0)
+		return err_errno(e, -r, "list the boxes");
+	for (size_t i = 0; i < count && r == 0; i++)
+		if (!box || strcmp(box, names[i]) == 0)
+			r = check_mark(st, dir_fd, names[i], e);
+	state_names_free(names, count);
+	return r;
+}
+
 int audit_verify(struct state *st, const char *box, uint64_t *ret_rows, struct err *e)
 {
 	autoclose int dir = audit_dir_open(st, false, e);
@@ -543,8 +612,10 @@ int audit_verify(struct state *st, const char *box, uint64_t *ret_rows, struct e
 	int r = dir == -ENOENT ? 0 : dir;
 
 	*ret_rows = 0;
-	if (dir < 0)
-		return r;
+	if (r == 0)
+		r = check_marks(st, dir, box, e);
+	if (dir < 0 || r < 0)
+		return r < 0 ? r : no_record(st, box, 0, e);
 	/* Names first: whatever appears after this is in the index by then. */
 	r = list_files(dir, box, &names, &count);
 	if (r < 0)
@@ -558,7 +629,7 @@ int audit_verify(struct state *st, const char *box, uint64_t *ret_rows, struct e
 	state_names_free(names, count);
 	state_names_free(in.names, in.count);
 	*ret_rows = rows;
-	return r;
+	return r < 0 ? r : no_record(st, box, count, e);
 }
 
 /* ---- deleting ---- */
@@ -576,13 +647,21 @@ static int lock_file(int dir_fd, const char *name)
 	return -EBUSY;
 }
 
-static bool box_is_there(const struct state *st, const char *name)
+/* As audit_read gives them; what cannot be read counts for nothing. */
+static uint64_t count_shown(int dir_fd, const char *name)
 {
-	char box[BOX_NAME_MAX + 1];
-	struct stat s;
+	struct audit_line row;
+	struct reader reader;
+	uint64_t at, count = 0;
+	size_t len;
+	char *line;
+	int r = reader_open(&reader, dir_fd, name, 0);
 
-	return !box_of(name, box) || st->boxes_fd < 0 ||
-	       fstatat(st->boxes_fd, box, &s, AT_SYMLINK_NOFOLLOW) == 0;
+	while (r == 0 && reader_next(&reader, &line, &len, &at) > 0)
+		if (audit_row_parse(&row, line, len) == 0 && strcmp(row.row.kind, "done") != 0)
+			count++;
+	reader_close(&reader);
+	return count;
 }
 
 static int delete_file(int dir_fd, const char *name, const char *by, uint64_t *ret_rows,
@@ -590,7 +669,7 @@ static int delete_file(int dir_fd, const char *name, const char *by, uint64_t *r
 {
 	struct audit_row row = {.kind = "deleted", .host = name, .by = by};
 	char head[AUDIT_NAME_MAX + 8], hash[AUDIT_HASH + 1] = "";
-	uint64_t rows = 0;
+	uint64_t rows = 0, shown = count_shown(dir_fd, name);
 	int r = audit_head_read(dir_fd, name, &rows, hash);
 
 	row.reason = r == 0 ? hash : NULL;
@@ -602,7 +681,7 @@ static int delete_file(int dir_fd, const char *name, const char *by, uint64_t *r
 	if (unlinkat(dir_fd, name, 0) < 0 || (unlinkat(dir_fd, head, 0) < 0 && errno != ENOENT) ||
 	    fsync(dir_fd) < 0)
 		return err_errno(e, errno, "delete audit/%s", name);
-	*ret_rows += rows;
+	*ret_rows += shown;
 	return 0;
 }
 
@@ -617,8 +696,8 @@ int audit_delete(struct state *st, const char *box, uint64_t before_ms, const ch
 	*ret_rows = 0;
 	if (r < 0 && dir >= 0)
 		err_errno(e, -r, "list the record");
-	if (r == 0 && box && count == 0)
-		r = err_set(e, ERR_NOT_FOUND, ENOENT, "there is no record of a box '%s'", box);
+	if (r == 0)
+		r = no_record(st, box, count, e);
 	for (size_t i = 0; i < count && r == 0; i++) {
 		struct stat s;
 		autoclose int fd = -1;

@@ -5,6 +5,7 @@
 
 #define AUDIT_DIR   "audit"
 #define AUDIT_INDEX "index"
+#define AUDIT_MARK  "recorded"
 
 enum { AUDIT_HASH = 64, AUDIT_ROW_MAX = 64 * AUDIT_TEXT_MAX };
 

@@ -222,9 +222,10 @@ def test_a_box_and_its_record(cove, tmp_path, upstream):
     # Rows of a box that is there are not deleted; afterwards they are, and that shows nothing wrong.
     cove("audit", "rm", box).failed(box)
     cove("rm", "-f", box).ok()
-    assert rows(cove, box)
-    assert "deleted" in cove("audit", "rm", box).ok().text
-    assert not rows(cove, box)
+    shown = len(rows(cove, box))
+    assert shown and cove("audit", "rm", box).ok().text == f"{shown} row{'s' * (shown != 1)} deleted\n"
+    for words in (("audit", box), ("audit", "-f", box), ("audit", "verify", box)):
+        cove(*words).failed(f"there is no record of a box '{box}'")
     cove("audit", "verify").ok()
 
 
@@ -240,6 +241,34 @@ def test_a_changed_row_shows(new_home, tmp_path, upstream):
         f.write(text.replace(b"here", b"hers"))
     cove("audit", "verify", box).failed(box, rc=125)
     cove("audit", "verify", "--json").failed(rc=125)
+
+
+def test_rows_fit_a_narrow_terminal(cove, tmp_path, upstream):
+    box = cove("create", "--net", policy(tmp_path, here(upstream))).ok().text.strip()
+    fetch(cove, box, upstream)
+    cove("exec", box, "--", "sh", "-c", FETCH % (1, ""))
+    cove("policy", "apply", box, "closed").ok()
+    title, *lines = cove("audit", box).ok().text.splitlines()
+    assert title.split() == ["TIME", "VERDICT", "WHAT"] and not any(line.split()[1] == box for line in lines)
+    assert any(f"GET 127.0.0.1:{upstream}/ -> 200" in line[:60] and ", rule here" in line for line in lines), lines
+    (denied,) = [line for line in lines if line.split()[1] == "deny" and "127.0.0.1:1" in line[:60]]
+    assert "127.0.0.1:1: no rule allows it" in denied and "port 1:" not in denied
+    (applied,) = [line for line in lines if "policy closed, by uid" in line[:60]]
+    assert len(applied.rsplit("sha256:")[1]) == 12
+    title, *lines = cove("audit").ok().text.splitlines()
+    assert title.split() == ["TIME", "BOX", "VERDICT", "WHAT"] and title.index("WHAT") < 50
+    assert any(line.split()[1] == box for line in lines)
+
+
+def test_a_record_that_is_gone_shows(new_home, tmp_path, upstream):
+    cove = new_home()
+    box = cove("create", "--net", policy(tmp_path, here(upstream))).ok().text.strip()
+    cove("audit", "verify", box).ok()
+    fetch(cove, box, upstream)
+    cove("stop", box).ok()
+    os.rename(f"{cove.home}/audit", f"{cove.home}/away")
+    cove("audit", "verify").failed(f"box '{box}' had a door", rc=125)
+    cove("audit", "verify", box).failed("is gone", rc=125)
 
 
 def test_allow_and_deny(cove, box):
