@@ -17,7 +17,15 @@
 #include <string.h>
 #include <time.h>
 
-enum { LINE_MAX_BYTES = 64 << 10, TEXT_MAX = 2048, DAY_MS = 86400000 };
+enum {
+	LINE_MAX_BYTES = 64 << 10,
+	TEXT_MAX = 2048,
+	DAY_MS = 86400000,
+	TIME_WIDTH = 11,
+	BOX_WIDTH = 16,
+	VERDICT_WIDTH = 7,
+	HASH_SHOWN = 12,
+};
 
 struct reading {
 	struct cli *c;
@@ -25,13 +33,20 @@ struct reading {
 	int status;
 };
 
+/* Of today's the time of day; of others the day, and of other years the year. */
 static const char *wall_time(char ret[24], uint64_t ms)
 {
-	time_t s = (time_t)(ms / 1000);
-	struct tm tm;
+	time_t s = (time_t)(ms / 1000), now = time(NULL);
+	struct tm tm, today;
+	const char *form = "%H:%M:%S";
 
-	if (!localtime_r(&s, &tm) || strftime(ret, 24, "%Y-%m-%d %H:%M:%S", &tm) == 0)
-		ret[0] = 0;
+	if (!localtime_r(&s, &tm) || !localtime_r(&now, &today))
+		return "";
+	if (tm.tm_year != today.tm_year)
+		form = "%Y-%m-%d";
+	else if (tm.tm_yday != today.tm_yday)
+		form = "%m-%d %H:%M";
+	ret[strftime(ret, 24, form, &tm)] = 0;
 	return ret;
 }
 
@@ -45,52 +60,96 @@ static void put(struct buf *b, const char *text, size_t width)
 	(void)buf_printf(b, "%*s", (int)((used < width ? width - used : 0) + 2), "");
 }
 
+/* What led there, if the row says. */
+static void put_field(struct buf *b, const char *json, const char *key, const char *before)
+{
+	char text[TEXT_MAX];
+
+	if (!field_text(json, key, text, sizeof(text)))
+		return;
+	(void)buf_append_str(b, before);
+	(void)str_escape(b, text, strlen(text));
+}
+
+/* Without what the row begins with already, and no more of a hash than tells it from others. */
+static void put_reason(struct buf *b, const char *json)
+{
+	static const char hash[] = "sha256:";
+	char text[TEXT_MAX], host[320], about[352];
+	const char *reason = text;
+
+	if (!field_text(json, "reason", text, sizeof(text)))
+		return;
+	field_text(json, "host", host, sizeof(host));
+	snprintf(about, sizeof(about), "%s port %llu", host,
+		 (unsigned long long)field_u64(json, "port"));
+	if (host[0] && str_starts(reason, about)) {
+		reason += strlen(about);
+		reason += strspn(reason, ": ");
+	}
+	if (str_starts(reason, hash) && strlen(reason) > strlen(hash) + HASH_SHOWN)
+		text[strlen(hash) + HASH_SHOWN] = 0;
+	(void)buf_append_str(b, ": ");
+	(void)str_escape(b, reason, strlen(reason));
+}
+
+static void put_bytes(struct buf *b, const char *json)
+{
+	uint64_t up = field_u64(json, "bytes_up"), down = field_u64(json, "bytes_down");
+	char a[16], z[16];
+
+	if (up || down)
+		(void)buf_printf(b, ", %s up, %s down", text_bytes(a, up), text_bytes(z, down));
+}
+
 /* What it was about, in one text: the request, or what happened to the policy or the door. */
 static void put_what(struct buf *b, const char *json)
 {
 	char text[TEXT_MAX], kind[32];
 	uint64_t status = field_u64(json, "status"), count = field_u64(json, "count");
+	bool is_policy;
 
 	field_text(json, "kind", kind, sizeof(kind));
+	is_policy = strcmp(kind, "policy") == 0;
 	door_request(json, text, sizeof(text));
-	if (strcmp(kind, "connect") != 0 && strcmp(kind, "request") != 0)
+	if (!text[0] || (strcmp(kind, "connect") != 0 && strcmp(kind, "request") != 0))
 		(void)buf_printf(b, "%s%s", kind, text[0] ? " " : "");
 	(void)str_escape(b, text, strlen(text));
-	if (status)
-		(void)buf_printf(b, " -> %llu", (unsigned long long)status);
 	if (count)
 		(void)buf_printf(b, " x%llu", (unsigned long long)count);
-	if (field_text(json, "credential", text, sizeof(text))) {
-		(void)buf_append_str(b, ", with ");
-		(void)str_escape(b, text, strlen(text));
-	}
-	if (field_text(json, "by", text, sizeof(text))) {
-		(void)buf_append_str(b, ", by ");
-		(void)str_escape(b, text, strlen(text));
-	}
-	if (field_text(json, "reason", text, sizeof(text))) {
-		(void)buf_append_str(b, ": ");
-		(void)str_escape(b, text, strlen(text));
-	}
+	if (status)
+		(void)buf_printf(b, " -> %llu", (unsigned long long)status);
+	put_bytes(b, json);
+	put_field(b, json, "rule", is_policy ? " " : ", rule ");
+	put_field(b, json, "credential", ", with ");
+	put_field(b, json, "by", ", by ");
+	put_reason(b, json);
 }
 
-static void put_row(struct buf *b, const char *json)
+/* The box only where there may be several. What is long comes last, so that it begins within the
+ * narrowest terminal. */
+static void put_row(struct buf *b, const char *json, bool all_boxes)
 {
-	uint64_t up = field_u64(json, "bytes_up"), down = field_u64(json, "bytes_down");
-	char text[TEXT_MAX], time[24], a[16], z[16], bytes[40] = "";
+	char text[TEXT_MAX], time[24];
 
-	put(b, wall_time(time, field_u64(json, "time_ms")), 19);
-	field_text(json, "box", text, sizeof(text));
-	put(b, text, 18);
+	put(b, wall_time(time, field_u64(json, "time_ms")), TIME_WIDTH);
+	if (all_boxes) {
+		field_text(json, "box", text, sizeof(text));
+		put(b, text, BOX_WIDTH);
+	}
 	field_text(json, "verdict", text, sizeof(text));
-	put(b, text, 7);
-	field_text(json, "rule", text, sizeof(text));
-	put(b, text, 16);
-	if (up || down)
-		snprintf(bytes, sizeof(bytes), "%s / %s", text_bytes(a, up), text_bytes(z, down));
-	put(b, bytes, 15);
+	put(b, text, VERDICT_WIDTH);
 	put_what(b, json);
 	(void)buf_append_str(b, "\n");
+}
+
+static void put_titles(struct buf *b, bool all_boxes)
+{
+	put(b, "TIME", TIME_WIDTH);
+	if (all_boxes)
+		put(b, "BOX", BOX_WIDTH);
+	put(b, "VERDICT", VERDICT_WIDTH);
+	(void)buf_append_str(b, "WHAT\n");
 }
 
 static bool is_told_to_end(struct reading *r)
@@ -119,10 +178,8 @@ static bool on_line(void *arg, const char *json)
 		(void)buf_append_str(&b, "\n");
 	} else {
 		if (!r->titled)
-			(void)buf_append_str(&b,
-					     "TIME                 BOX                 VERDICT  "
-					     "RULE              UP / DOWN        WHAT\n");
-		put_row(&b, json);
+			put_titles(&b, r->c->o.arg_count == 0);
+		put_row(&b, json, r->c->o.arg_count == 0);
 		r->titled = true;
 	}
 	if (r->status == 0)
