@@ -178,6 +178,18 @@ void clerk_ask_secret(struct clerk *k, struct clerk_call *c, const char *name)
 	send_packet(k, CLERK_SECRET, c->id, name, strlen(name));
 }
 
+void clerk_ask_used(struct clerk *k, struct clerk_call *c)
+{
+	start_call(k, c);
+	send_packet(k, CLERK_USED, c->id, NULL, 0);
+}
+
+void clerk_say_used(struct clerk *k, const char *text, size_t len)
+{
+	ASSERT(len > 0 && len <= CLERK_USED_MAX);
+	send_packet(k, CLERK_USED, 0, text, len);
+}
+
 void clerk_record(struct clerk *k, struct clerk_call *c, const struct audit_row *row)
 {
 	struct buf text;

@@ -2,7 +2,7 @@
  * The clerk: the door's back room, a process of its own. The front meets the network and the box,
  * and can open no file at all. What it needs from disk it asks the clerk for, over a socketpair:
  *
- *	the policy and the live grants of this box
+ *	the policy and the live grants of this box, and what it has used of budgets
  *	the value of a secret that this policy names, and no other: the clerk reads the policy
  *	itself rows for the record, written before the answer
  *
@@ -53,6 +53,11 @@ void clerk_free(struct clerk *k); /* waits until all rows are written */
 void clerk_ask_policy(struct clerk *k, struct clerk_call *c);
 void clerk_ask_grants(struct clerk *k, struct clerk_call *c);
 void clerk_ask_secret(struct clerk *k, struct clerk_call *c, const char *name);
+/* What was used of budgets, and more of it: text of used.h, no more than CLERK_USED_MAX bytes. It
+ * is on the disk half a second later, or when the front has ended, however it did. */
+enum { CLERK_USED_MAX = 32 << 10 };
+void clerk_ask_used(struct clerk *k, struct clerk_call *c);
+void clerk_say_used(struct clerk *k, const char *text, size_t len);
 /* c may be NULL: nobody waits. */
 void clerk_record(struct clerk *k, struct clerk_call *c, const struct audit_row *row);
 void clerk_cancel(struct clerk *k, struct clerk_call *c); /* the answer is dropped and wiped */

@@ -13,6 +13,7 @@
 #include "door/config.h"
 #include "door/fold.h"
 #include "door/policy.h"
+#include "door/used.h"
 #include "ev/ev.h"
 #include "filter/caps.h"
 #include "store/audit.h"
@@ -40,6 +41,8 @@ struct process {
 	struct state st;
 	int box_fd; /* owned */
 	struct audit_writer record;
+	struct used used;
+	int used_error; /* 0, or why it could not be read */
 	struct ev_timer sync, fold;
 	struct folds folds;
 	bool told_full;
@@ -522,10 +525,41 @@ static void on_sync(struct ev_timer *t)
 {
 	struct process *p = container(t, struct process, sync);
 
-	if (audit_sync(&p->record, NULL) < 0) {
+	if (audit_sync(&p->record, NULL) < 0 || used_save(&p->used, p->box_fd) < 0) {
 		p->exit_status = 1;
 		ev_quit(p->ev);
 	}
+}
+
+/* ---- budgets ---- */
+
+/* Without what was used before nothing is let through: it might all be used up. */
+static void say_used(struct process *p, uint32_t id)
+{
+	struct buf text;
+	struct err e;
+	int r;
+
+	buf_init(&text, USED_TEXT_MAX);
+	r = p->used_error < 0 ? p->used_error : used_write(&p->used, &text);
+	if (r < 0) {
+		err_errno(&e, -r, "read what box '%s' has used of its budgets", p->config->box);
+		refuse(p, id, CLERK_USED, &e);
+	} else {
+		answer_text(p, id, CLERK_USED, (const char *)buf_data(&text), buf_len(&text));
+	}
+	buf_done(&text);
+}
+
+static void keep_used(struct process *p, const char *text, size_t len)
+{
+	/* What could not be read is not written over. */
+	if (p->used_error < 0)
+		return;
+	if (used_add(&p->used, text, len) < 0)
+		ev_quit(p->ev);
+	else if (p->used.is_changed && !p->sync.armed)
+		ev_timer_set(p->ev, &p->sync, SYNC_MS);
 }
 
 /* ---- its life ---- */
@@ -553,6 +587,10 @@ static void on_packet(struct ev_io *io, uint32_t events)
 		say_secret(p, head.id, payload);
 	else if (head.verb == CLERK_RECORD)
 		record_row(p, head.id, payload);
+	else if (head.verb == CLERK_USED && head.id)
+		say_used(p, head.id);
+	else if (head.verb == CLERK_USED)
+		keep_used(p, payload, (size_t)n - sizeof(head));
 	else
 		ev_quit(p->ev);
 }
@@ -567,6 +605,7 @@ static int open_all(struct process *p, struct err *e)
 			   O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (p->box_fd < 0)
 		return err_errno(e, errno, "open the directory of box '%s'", p->config->box);
+	p->used_error = used_load(&p->used, p->box_fd);
 	return audit_open(&p->record, &p->st, p->config->box, p->config->created_ms, e);
 }
 
@@ -604,6 +643,9 @@ int clerk_process(int fd, const struct door_config *config)
 		(void)ev_run(p.ev);
 	if (folds_done(&p.folds) < 0 || audit_sync(&p.record, &e) < 0)
 		p.exit_status = 1;
+	if (used_save(&p.used, p.box_fd) < 0)
+		p.exit_status = 1;
+	used_done(&p.used);
 	while (p.commands)
 		command_free(p.commands);
 	audit_close(&p.record);

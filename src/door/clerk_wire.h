@@ -10,6 +10,7 @@ enum clerk_verb {
 	CLERK_GRANTS,	  /* the same */
 	CLERK_SECRET,	  /* its name -> its value */
 	CLERK_RECORD,	  /* audit_row_pack -> seq */
+	CLERK_USED,	  /* no payload -> text, in parts; or lines of used.h that are kept */
 	CLERK_VERB_COUNT
 };
 

@@ -180,7 +180,7 @@ static void allowed(struct conn *c)
 	struct audit_row row = row_of(c, "connect", "allow");
 	struct err e;
 
-	if (c->verdict.rule && !rule_take(c->verdict.rule, clock_wall_ms())) {
+	if (!door_take(c->door, c->verdict.rule)) {
 		err_set(&e, ERR_LIMIT, EDQUOT, "%.120s port %u: the rate of '%.40s' is used up",
 			c->host.text, c->port, c->verdict.rule->name);
 		conn_deny(c, &e);
@@ -208,6 +208,11 @@ static void on_recorded(struct clerk_call *call, int r, struct err *e)
 		return;
 	}
 	c->seq = call->seq;
+	/* A box that resolved the name itself has paid for it; through a proxy it did not. */
+	if (!name_pay(c->door, rule, &c->host, false, e)) {
+		conn_fail(c, e);
+		return;
+	}
 	c->state = CONN_DIAL;
 	dial_start(&c->dial, &c->host, c->port, rule && rule->private);
 }

@@ -169,6 +169,8 @@ static void web_dial(void *arg, struct rule *rule, const struct tls_identity *id
 	c->for_web = true;
 	c->has_identity = identity;
 	c->identity = identity ? *identity : (struct tls_identity){0};
+	if (!resolver_knows(c->door->resolver, &c->host))
+		(void)door_count(c->door, rule, strlen(c->host.text), 0);
 	dial_start(&c->dial, &c->host, c->port, rule && rule->private);
 }
 

@@ -4,6 +4,7 @@
  */
 #include "door/ask.h"
 #include "door/door.h"
+#include "door/used.h"
 
 #include "base/clock.h"
 #include "base/fd.h"
@@ -26,7 +27,7 @@ enum { WORDS_MAX = 8, STATUS_MAX = 4096, REASON_MAX = 120, BY_MAX = 64 };
 struct reload {
 	struct door *door;
 	struct reload *next; /* the door's list */
-	struct clerk_call policy, grants;
+	struct clerk_call policy, grants, used;
 	unsigned left;
 	struct err error;
 	/* What is recorded about it; see struct policy_change. */
@@ -152,6 +153,24 @@ static void name_policy(struct door *d, const struct reload *l)
 	str_copy(d->policy_name, sizeof(d->policy_name), copy);
 }
 
+/* What was used goes on being so, also after a policy that could not be read, which has no rules to
+ * carry it over. */
+static int use_again(struct reload *l, struct policy *p, struct err *e)
+{
+	struct door *d = l->door;
+	struct used_line box = {0};
+	uint64_t bytes = d->bytes_up + d->bytes_down;
+
+	if (l->used.text && used_hear(p, l->used.text, l->used.len, &box) < 0)
+		return err_set(e, ERR_INVALID, EBADMSG, "what was used of budgets is damaged");
+	/* This door's own bytes are in it if it said any. */
+	if (box.up > bytes)
+		d->bytes_up += box.up - bytes;
+	if (box.up > d->said_bytes)
+		d->said_bytes = box.up;
+	return 0;
+}
+
 /* What holds from now on. Where one part cannot be read nothing is let through: without the grants
  * a deny would be missing. */
 static void use_policy(struct reload *l)
@@ -167,15 +186,21 @@ static void use_policy(struct reload *l)
 		policy_free(fresh);
 		fresh = NULL;
 	}
+	if (fresh)
+		policy_carry_over(fresh, old);
+	if (fresh && use_again(l, fresh, &l->error) < 0) {
+		policy_free(fresh);
+		fresh = NULL;
+	}
 	if (!fresh)
 		fresh = policy_closed();
-	policy_carry_over(fresh, old);
 	d->policy = fresh;
 	resolver_use(d->resolver, &policy_limits(fresh)->resolver);
 	d->trouble = l->error;
 	name_policy(d, l);
 	d->keeps_once = is_grant(l) && l->error.kind == ERR_NONE;
 	d->cut = conns_judge_again(d);
+	names_judge_again(d);
 	d->keeps_once = true;
 	policy_free(old);
 	record_change(l);
@@ -192,8 +217,11 @@ static void reload_free(struct reload *l)
 		clerk_cancel(l->door->clerk, &l->policy);
 	if (l->grants.id)
 		clerk_cancel(l->door->clerk, &l->grants);
+	if (l->used.id)
+		clerk_cancel(l->door->clerk, &l->used);
 	free(l->policy.text);
 	free(l->grants.text);
+	free(l->used.text);
 	free(l);
 }
 
@@ -218,6 +246,11 @@ static void on_grants(struct clerk_call *call, int r, struct err *e)
 	took(container(call, struct reload, grants), r, e);
 }
 
+static void on_used(struct clerk_call *call, int r, struct err *e)
+{
+	took(container(call, struct reload, used), r, e);
+}
+
 void door_reload(struct door *d, const struct policy_change *change,
 		 void (*on_done)(struct door *d, void *arg, struct err *e), void *arg)
 {
@@ -233,7 +266,8 @@ void door_reload(struct door *d, const struct policy_change *change,
 			     .next = d->reloads,
 			     .policy = {.on_answer = on_policy},
 			     .grants = {.on_answer = on_grants},
-			     .left = 2,
+			     .used = {.on_answer = on_used},
+			     .left = 3,
 			     .for_ms = change->for_ms,
 			     .on_done = on_done,
 			     .arg = arg};
@@ -243,6 +277,8 @@ void door_reload(struct door *d, const struct policy_change *change,
 	d->reloads = l;
 	clerk_ask_policy(d->clerk, &l->policy);
 	clerk_ask_grants(d->clerk, &l->grants);
+	door_say_used(d);
+	clerk_ask_used(d->clerk, &l->used);
 }
 
 void reloads_free(struct door *d)

@@ -16,6 +16,7 @@
 #include "base/limits.h"
 #include "door/ask.h"
 #include "door/confine.h"
+#include "door/used.h"
 #include "filter/filter.h"
 #include "store/net.h"
 #include "wire/msg.h"
@@ -49,6 +50,44 @@ uint64_t door_conns_max(const struct door *d)
 	return lower(d->config.conns_max, policy_limits(d->policy)->connections);
 }
 
+/* How long the clerk may not know of bytes that were counted. */
+enum { USED_MS = 250 };
+
+void door_say_used(struct door *d)
+{
+	uint64_t bytes = d->bytes_up + d->bytes_down;
+	struct buf text;
+
+	ev_timer_stop(d->ev, &d->used);
+	do {
+		buf_init(&text, CLERK_USED_MAX);
+		if (bytes > d->said_bytes && door_bytes_max(d) > 0 &&
+		    buf_printf(&text, "0 %llu 0 \n", (unsigned long long)bytes) == 0)
+			d->said_bytes = bytes;
+		used_say(d->policy, &text);
+		if (buf_len(&text) > 0)
+			clerk_say_used(d->clerk, (const char *)buf_data(&text), buf_len(&text));
+		/* What did not fit is said next. */
+		bytes = buf_len(&text);
+		buf_done(&text);
+	} while (bytes > CLERK_USED_MAX / 2);
+}
+
+static void on_used(struct ev_timer *t)
+{
+	door_say_used(container(t, struct door, used));
+}
+
+bool door_take(struct door *d, struct rule *r)
+{
+	bool has_one = !r || rule_take(r, clock_wall_ms());
+
+	/* Before what it was taken for: a door that dies then has still used it. */
+	if (has_one && r && r->rate_count)
+		door_say_used(d);
+	return has_one;
+}
+
 bool door_count(struct door *d, struct rule *r, uint64_t up, uint64_t down)
 {
 	uint64_t max = door_bytes_max(d);
@@ -56,6 +95,10 @@ bool door_count(struct door *d, struct rule *r, uint64_t up, uint64_t down)
 
 	d->bytes_up += up;
 	d->bytes_down += down;
+	if (!d->used.armed && (max > 0 || (r && (r->bytes_up || r->bytes_down)))) {
+		d->used.on_timer = on_used;
+		ev_timer_set(d->ev, &d->used, USED_MS);
+	}
 	return (fits && (max == 0 || d->bytes_up + d->bytes_down <= max)) ||
 	       control_is_off("door-budget");
 }
@@ -316,6 +359,8 @@ static void door_close(struct door *d)
 	asks_free(d);
 	if (d->clerk)
 		reloads_free(d);
+	if (d->clerk)
+		door_say_used(d);
 	exchange_done(&d->exchange);
 	resolver_free(d->resolver);
 	tls_free(d->tls);

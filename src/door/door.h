@@ -66,7 +66,9 @@ struct door {
 	bool can_lock;			/* memory for secrets */
 	bool keeps_once;		/* judging again leaves alone what a grant let in once */
 	uint64_t next_ask;
-	uint64_t own_ms; /* when the host's own addresses were read last */
+	uint64_t own_ms;      /* when the host's own addresses were read last */
+	struct ev_timer used; /* armed while bytes were counted that the clerk does not know of */
+	uint64_t said_bytes;  /* of bytes_up and bytes_down */
 	struct ev_signals signals;
 	bool is_open; /* it said HELLO */
 	bool ending;
@@ -78,6 +80,9 @@ uint64_t door_bytes_max(const struct door *d);
 uint64_t door_conns_max(const struct door *d);
 /* Counts bytes of a connection for the box and for its rule. False: over, cut it. */
 bool door_count(struct door *d, struct rule *r, uint64_t up, uint64_t down);
+/* Takes one of a rule's rate (NULL: none), and has it written down that it is gone. */
+bool door_take(struct door *d, struct rule *r);
+void door_say_used(struct door *d); /* what has changed, to the clerk */
 /* How many bytes may still go that way: no more than these are written, or a budget would let a
  * piece out with every connection. */
 uint64_t door_room(const struct door *d, const struct rule *r, bool is_up);
@@ -94,6 +99,11 @@ void conns_free(struct door *d);
 /* names.c */
 void name_start(struct door *d, uint32_t id, const struct wire_name *m);
 bool name_cancel(struct door *d, uint32_t id);
+/* Every name that is on its way to the resolver is judged again. */
+void names_judge_again(struct door *d);
+/* Before a name is asked for outside: its bytes are counted, as they leave. One that is known, or
+ * asked for already, costs nothing. False: a budget is used up, *e says which. */
+bool name_pay(struct door *d, struct rule *r, const struct host *h, bool takes_rate, struct err *e);
 void names_free(struct door *d);
 
 /* control.c: answers with SAY frames, then OK, or ERROR. Verbs:

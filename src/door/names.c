@@ -4,7 +4,10 @@
  *	judge: deny -> a row, ERROR. No query leaves.
  *	       ask  -> OK: the connection will be asked about, and until then nobody outside
  *	               hears of the name
- *	       allow -> a row -> resolve -> OK, or ERROR
+ *	       allow -> a row -> budgets -> resolve -> OK, or ERROR
+ *
+ * A name that is asked for outside is something that leaves: its bytes count, and it takes one of
+ * the rule's rate. One that is known already costs nothing.
  */
 #include "door/door.h"
 
@@ -15,12 +18,14 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct name_query {
 	struct name_query *next;
 	struct door *door;
 	uint32_t id;
 	struct host host;
+	struct rule *rule; /* of the policy of the moment: see names_judge_again */
 	struct clerk_call call;
 	struct resolve resolve;
 };
@@ -68,24 +73,8 @@ static void on_resolved(struct resolve *resolve, int r, const struct resolved *a
 	query_remove(q);
 }
 
-static void on_recorded(struct clerk_call *call, int r, struct err *e)
-{
-	struct name_query *q = container(call, struct name_query, call);
-
-	if (r == 0)
-		r = resolve_start(q->door->resolver, &q->resolve, &q->host);
-	else
-		err_prefix(e, "%.100s could not be recorded", q->host.text);
-	if (r == 0)
-		return;
-	if (r == -ENOBUFS)
-		err_set(e, ERR_TIMEOUT, ENOBUFS, "too many names are being resolved");
-	say(q->door, q->id, r, e);
-	query_remove(q);
-}
-
 static void record(struct door *d, struct name_query *q, const struct host *h,
-		   const struct verdict *v)
+		   const struct verdict *v, const char *reason)
 {
 	struct audit_row row = {
 		.time_ms = clock_wall_ms(),
@@ -95,9 +84,29 @@ static void record(struct door *d, struct name_query *q, const struct host *h,
 		.verdict = v->action == ACTION_ALLOW ? "allow"
 			   : v->action == ACTION_ASK ? "ask"
 						     : "deny",
+		.reason = reason,
 	};
 
 	clerk_record(d->clerk, q ? &q->call : NULL, &row);
+}
+
+static void on_recorded(struct clerk_call *call, int r, struct err *e)
+{
+	struct name_query *q = container(call, struct name_query, call);
+
+	if (r == 0 && !name_pay(q->door, q->rule, &q->host, true, e)) {
+		r = -e->code;
+		record(q->door, NULL, &q->host, &(struct verdict){.rule = q->rule}, e->msg);
+	} else if (r == 0)
+		r = resolve_start(q->door->resolver, &q->resolve, &q->host);
+	else
+		err_prefix(e, "%.100s could not be recorded", q->host.text);
+	if (r == 0)
+		return;
+	if (r == -ENOBUFS)
+		err_set(e, ERR_TIMEOUT, ENOBUFS, "too many names are being resolved");
+	say(q->door, q->id, r, e);
+	query_remove(q);
 }
 
 static unsigned query_count(const struct door *d)
@@ -122,11 +131,12 @@ static void ask_outside(struct door *d, uint32_t id, const struct host *h, const
 	q->door = d;
 	q->id = id;
 	q->host = *h;
+	q->rule = v->rule;
 	q->call.on_answer = on_recorded;
 	q->resolve.on_done = on_resolved;
 	q->next = d->names;
 	d->names = q;
-	record(d, q, h, v);
+	record(d, q, h, v, NULL);
 }
 
 void name_start(struct door *d, uint32_t id, const struct wire_name *m)
@@ -145,10 +155,50 @@ void name_start(struct door *d, uint32_t id, const struct wire_name *m)
 		ask_outside(d, id, &h, &v);
 		return;
 	}
-	record(d, NULL, &h, &v);
+	record(d, NULL, &h, &v, NULL);
 	if (v.action == ACTION_DENY)
 		err_set(&e, ERR_DENIED, EACCES, "no rule allows %s", h.text);
 	say(d, id, v.action == ACTION_DENY ? -EACCES : 0, &e);
+}
+
+bool name_pay(struct door *d, struct rule *r, const struct host *h, bool takes_rate, struct err *e)
+{
+	size_t len = strlen(h->text);
+
+	if (resolver_knows(d->resolver, h))
+		return true;
+	if (door_room(d, r, true) < len) {
+		err_set(e, ERR_LIMIT, EDQUOT, "%.120s: a byte budget is used up", h->text);
+		return false;
+	}
+	if (takes_rate && r && !rule_take_name(r, clock_wall_ms())) {
+		err_set(e, ERR_LIMIT, EDQUOT, "%.120s: the rate of '%.40s' is used up", h->text,
+			r->name);
+		return false;
+	}
+	(void)door_count(d, r, len, 0);
+	if (takes_rate && r && r->rate_count)
+		door_say_used(d);
+	return true;
+}
+
+void names_judge_again(struct door *d)
+{
+	for (struct name_query *q = d->names, *next; q; q = next) {
+		struct verdict v;
+		struct err e;
+
+		next = q->next;
+		policy_judge_name(d->policy, &q->host, clock_wall_ms(), &v);
+		q->rule = v.rule;
+		if (v.action == ACTION_ALLOW || control_is_off("door-names"))
+			continue;
+		/* Where a person is to be asked nobody outside hears of it until then. */
+		record(d, NULL, &q->host, &v, "the policy changed meanwhile");
+		err_set(&e, ERR_DENIED, EACCES, "no rule allows %s any more", q->host.text);
+		say(d, q->id, v.action == ACTION_DENY ? -EACCES : 0, &e);
+		query_remove(q);
+	}
 }
 
 bool name_cancel(struct door *d, uint32_t id)

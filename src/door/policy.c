@@ -435,7 +435,9 @@ bool rule_take(struct rule *r, uint64_t now_ms)
 
 	if (r->once && r->use->spent)
 		return false;
-	if (r->rate_count) {
+	if (r->rate_count && r->use->prepaid) {
+		r->use->prepaid--;
+	} else if (r->rate_count) {
 		if (due < now)
 			due = now;
 		/* The clock was set back: a full bucket, and no more than that. */
@@ -448,6 +450,19 @@ bool rule_take(struct rule *r, uint64_t now_ms)
 	}
 	r->use->spent = r->once;
 	return true;
+}
+
+bool rule_take_name(struct rule *r, uint64_t now_ms)
+{
+	unsigned before = r->use->prepaid;
+	bool has_one;
+
+	if (!r->rate_count)
+		return true;
+	r->use->prepaid = 0;
+	has_one = rule_take(r, now_ms);
+	r->use->prepaid = has_one && before < r->rate_count ? before + 1 : before;
+	return has_one;
 }
 
 void rule_give_back(struct rule *r)

@@ -138,6 +138,9 @@ void policy_judge_request(const struct policy *p, const struct host *h, uint16_t
 
 /* Takes one of the rule's rate, and of a grant's once: false when it is used up. */
 bool rule_take(struct rule *r, uint64_t now_ms);
+/* Takes one for a name that is asked for outside. It pays for the first that is taken after it,
+ * which is the connection that the name is for. */
+bool rule_take_name(struct rule *r, uint64_t now_ms);
 /* The last one taken was for something that is asked about anew. */
 void rule_give_back(struct rule *r);
 /* Counts bytes: false when the budget is over, and then the connection is cut. */

@@ -27,7 +27,9 @@ struct texts {
 struct rule_use {
 	uint64_t rate_due; /* see rule_take */
 	uint64_t up, down;
-	bool spent; /* a grant for once */
+	uint64_t said_due, said_up, said_down; /* of these, to the clerk; see used.h */
+	unsigned prepaid;		       /* see rule_take_name */
+	bool spent;			       /* a grant for once */
 };
 
 /* A rule, and what it is for. */

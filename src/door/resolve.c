@@ -584,6 +584,13 @@ static struct lookup *lookup_find(const struct resolver *r, const char *name)
 	return NULL;
 }
 
+bool resolver_knows(struct resolver *r, const struct host *name)
+{
+	struct lookup l = {.resolver = r, .name = *name};
+
+	return name->is_address || lookup_find(r, name->text) || find_known(&l);
+}
+
 int resolve_start(struct resolver *r, struct resolve *q, const struct host *name)
 {
 	struct lookup *l = lookup_find(r, name->text);

@@ -246,7 +246,7 @@ void web_allowed(struct web *w)
 
 	w->state = WEB_DECIDE;
 	web_limit(w, 0);
-	if (rule && !rule_take(rule, clock_wall_ms())) {
+	if (!door_take(w->config.door, rule)) {
 		err_set(&e, ERR_LIMIT, EDQUOT, "the rate of '%.60s' is used up", rule->name);
 		deny(w, 429, &e);
 	} else if (!injects(rule)) {

@@ -4,6 +4,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/str.h"
+#include "door/policy_form.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -98,6 +99,22 @@ void clerk_ask_grants(struct clerk *k, struct clerk_call *c)
 	clerk_queue(c, 2);
 }
 
+void clerk_ask_used(struct clerk *k, struct clerk_call *c)
+{
+	struct buf text;
+
+	buf_init(&text, USED_TEXT_MAX);
+	CHECK_EQ(used_write(&rig.used, &text), 0);
+	give_text(c, buf_cstr(&text));
+	buf_done(&text);
+	clerk_queue(c, 2);
+}
+
+void clerk_say_used(struct clerk *k, const char *text, size_t len)
+{
+	CHECK_EQ(used_add(&rig.used, text, len), 0);
+}
+
 void clerk_ask_secret(struct clerk *k, struct clerk_call *c, const char *name)
 {
 	clerk_queue(c, 3);
@@ -184,6 +201,11 @@ void resolver_free(struct resolver *r)
 {
 }
 
+bool resolver_knows(struct resolver *r, const struct host *name)
+{
+	return name->is_address || rig.knows;
+}
+
 int resolve_start(struct resolver *r, struct resolve *q, const struct host *name)
 {
 	struct lookup *l = calloc(1, sizeof(*l));
@@ -225,6 +247,7 @@ static void web_ready(struct channel *c, unsigned what)
 int web_new(struct web **ret, const struct web_config *c, struct channel *box, const void *first,
 	    size_t n, struct err *e)
 {
+	static struct rule_use use;
 	struct web *w = calloc(1, sizeof(*w));
 
 	CHECK(w && n < sizeof(rig.web_first));
@@ -240,6 +263,7 @@ int web_new(struct web **ret, const struct web_config *c, struct channel *box, c
 	box->on_ready = web_ready;
 	channel_want(box, CHANNEL_IN);
 	*ret = w;
+	rig.web_rule.use = &use;
 	if (rig.web_dials)
 		c->dial(c->arg, &rig.web_rule, NULL);
 	return 0;
@@ -443,7 +467,9 @@ void rig_close(void)
 	wire_link_done(&d->keeper);
 	wire_link_done(&rig.box);
 	ev_defer_cancel(d->ev, &the_clerk.defer);
+	ev_timer_stop(d->ev, &d->used);
 	ev_free(d->ev);
+	used_done(&rig.used);
 	for (unsigned i = 0; i < RIG_IDS_MAX; i++)
 		buf_done(&rig.ids[i].data);
 	memset(&rig, 0, sizeof(rig));

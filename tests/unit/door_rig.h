@@ -11,6 +11,7 @@
 #include "door/ask.h"
 #include "door/conn.h"
 #include "door/door.h"
+#include "door/used.h"
 #include "wire/link.h"
 #include "wire/msg.h"
 
@@ -44,11 +45,13 @@ struct rig {
 	char say[4096];
 	/* the clerk's double */
 	const char *policy, *grants;
+	struct used used;
 	bool record_fails;
 	/* the resolver's: what every name but "nowhere.test" leads to; how often it was asked */
 	struct resolved addrs[4];
 	size_t addr_count;
 	unsigned lookups;
+	bool knows; /* all names already */
 	/* web's */
 	unsigned webs;
 	char web_first[4096];

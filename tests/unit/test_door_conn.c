@@ -360,6 +360,86 @@ TEST(a_rate_is_taken_from)
 	rig_close();
 }
 
+TEST(a_name_that_is_asked_for_outside_takes_from_rate_and_bytes)
+{
+	unsigned port = upstream_start(UP_ECHO);
+	char text[256];
+
+	snprintf(text, sizeof(text),
+		 "version: 1\nrules:\n  - allow: \"*.up.test\"\n    ports: [%u]\n"
+		 "    private: true\n    rate: 2/h\n",
+		 port);
+	rig_open(text);
+	box_name(1, "a.up.test");
+	UNTIL(rig.ids[1].ok);
+	/* It has paid for its connection. */
+	box_connect(2, "a.up.test", port);
+	UNTIL(rig.ids[2].ok);
+	box_name(3, "b.up.test");
+	UNTIL(rig.ids[3].ok);
+	box_name(4, "c.up.test");
+	UNTIL(rig.ids[4].failed);
+	CHECK_EQ(rig.ids[4].error.kind, ERR_LIMIT);
+	CHECK(strstr(rig_row("name", "deny")->reason, "rate"));
+	box_connect(5, "b.up.test", port);
+	UNTIL(rig.ids[5].ok);
+	box_connect(6, "b.up.test", port);
+	UNTIL(rig.ids[6].failed);
+	/* What is known already costs nothing. */
+	rig.knows = true;
+	box_name(7, "a.up.test");
+	UNTIL(rig.ids[7].ok);
+	rig_close();
+
+	rig_open("version: 1\nrules:\n  - allow: \"*.up.test\"\n    bytes_up: 20\n");
+	box_name(1, "abcd.up.test");
+	UNTIL(rig.ids[1].ok);
+	box_name(2, "efgh.up.test");
+	UNTIL(rig.ids[2].failed);
+	CHECK_EQ(rig.lookups, 1);
+	CHECK_EQ(rig.door.bytes_up, strlen("abcd.up.test"));
+	rig_close();
+}
+
+TEST(a_name_on_its_way_is_judged_by_a_new_policy)
+{
+	struct wire_name m = {.name = "a.test"};
+
+	rig_open("version: 1\nrules:\n  - allow: a.test\n");
+	name_start(&rig.door, RIG_ID(1), &m);
+	policy_free(rig.door.policy);
+	rig.door.policy = policy_closed();
+	names_judge_again(&rig.door);
+	UNTIL(rig.ids[1].failed);
+	CHECK_EQ(rig.lookups, 0);
+	CHECK_EQ(rig_rows("name", "deny"), 1);
+	rig_close();
+}
+
+TEST(what_was_used_outlives_a_policy_that_cannot_be_read)
+{
+	unsigned port = upstream_start(UP_ECHO);
+	char text[256];
+
+	snprintf(text, sizeof(text),
+		 "version: 1\nbytes: 100\nrules:\n  - allow: up.test\n    ports: [%u]\n"
+		 "    private: true\n    rate: 1/h\n    bytes_up: 50\n",
+		 port);
+	rig_open(text);
+	box_connect(1, "up.test", port);
+	UNTIL(rig.ids[1].ok);
+	box_send(1, "ping", 4);
+	UNTIL(rig.ids[1].bytes == 4);
+	rig_reload("nonsense");
+	rig_reload(text);
+	box_connect(2, "up.test", port);
+	UNTIL(rig.ids[2].failed);
+	CHECK(strstr(rig.ids[2].msg, "rate"));
+	CHECK_EQ(rig.used.count, 2);
+	CHECK_EQ(rig.used.lines[1].up + rig.used.lines[0].up, 2 * (4 + strlen("up.test")) + 4);
+	rig_close();
+}
+
 TEST(hundreds_at_once)
 {
 	unsigned port = upstream_start(UP_ECHO), done = 0;

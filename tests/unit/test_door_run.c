@@ -32,19 +32,14 @@ static int put(const char *name, const char *text)
 	return fd_write_file(fd, name, text, strlen(text), 0600, false);
 }
 
-static void start_door(const char *policy)
+/* In the home that is there. */
+static void run_door(void)
 {
 	struct door_config config = {
 		.home = home_path, .box = "box", .created_ms = 7, .policy = "file"};
 	const char *program = getenv("COVE_DOOR");
 	int pair[2], config_fd;
 
-	if (!program)
-		SKIP("COVE_DOOR does not say where cove-door is");
-	home_open(&st);
-	CHECK_EQ(mkdirat(st.boxes_fd, "box", 0700), 0);
-	if (policy)
-		CHECK_EQ(put(NET_POLICY_FILE, policy), 0);
 	CHECK_EQ(door_config_write(&config, &config_fd, &e), 0);
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
 	door_pid = fork();
@@ -62,6 +57,17 @@ static void start_door(const char *policy)
 	close(pair[0]);
 	link_fd = pair[1];
 	wire_decoder_init(&decoder);
+}
+
+static void start_door(const char *policy)
+{
+	if (!getenv("COVE_DOOR"))
+		SKIP("COVE_DOOR does not say where cove-door is");
+	home_open(&st);
+	CHECK_EQ(mkdirat(st.boxes_fd, "box", 0700), 0);
+	if (policy)
+		CHECK_EQ(put(NET_POLICY_FILE, policy), 0);
+	run_door();
 }
 
 /* The next frame, or false when the door is gone. */
@@ -136,7 +142,8 @@ static int on_row(void *arg, const char *box, const struct audit_row *row)
 	rows++;
 	if (strcmp(row->kind, "connect") == 0) {
 		allowed += strcmp(row->verdict, "allow") == 0;
-		denied += strcmp(row->verdict, "deny") == 0;
+		if (strcmp(row->verdict, "deny") == 0)
+			denied += row->count ? (unsigned)row->count : 1;
 	}
 	return 0;
 }
@@ -331,6 +338,53 @@ TEST(a_slow_clerk_slows_its_box_down_and_no_more)
 	CHECK_EQ(wait_end(), 0);
 	read_record();
 	CHECK_EQ(denied, FLOOD);
+}
+
+static void wait_gone(pid_t pid)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+	for (unsigned i = 0; i < 10000 && access(path, F_OK) == 0; i++)
+		usleep(1000);
+	CHECK(access(path, F_OK) < 0);
+}
+
+TEST(a_door_that_was_killed_leaves_no_new_budgets)
+{
+	struct wire_frame f;
+	struct wire_error m;
+	char policy[256];
+	unsigned port;
+	int listener = listen_here(&port);
+	struct buf b;
+
+	snprintf(policy, sizeof(policy),
+		 "version: 1\nbytes: 10\nrules:\n"
+		 "  - {allow: 127.0.0.1, ports: [%u], private: true, rate: 2/h}\n",
+		 port);
+	start_door(policy);
+	buf_init(&b, 1 << 20);
+	for (unsigned i = 0; i < 3; i++) {
+		pid_t clerk;
+
+		wait_hello();
+		clerk = clerk_of(door_pid);
+		say_connect(&b, 1, "127.0.0.1", port);
+		CHECK(next(&f));
+		CHECK_EQ(f.type, i < 2 ? WIRE_OK : WIRE_ERROR);
+		if (i == 2)
+			CHECK(wire_error_decode(&f, &m) == 0 && strstr(m.msg, "rate"));
+		CHECK_EQ(kill(door_pid, SIGKILL), 0);
+		(void)wait_end();
+		wait_gone(clerk);
+		run_door();
+	}
+	wait_hello();
+	fd_close(&link_fd);
+	CHECK_EQ(wait_end(), 0);
+	buf_done(&b);
+	close(listener);
 }
 
 TEST(a_door_that_is_told_to_end_ends)

@@ -1,6 +1,7 @@
 /* A web between two sockets; see web_rig.h. */
 #include "web_rig.h"
 
+#include "base/clock.h"
 #include "base/limits.h"
 #include "base/str.h"
 
@@ -109,6 +110,11 @@ void clerk_cancel(struct clerk *k, struct clerk_call *c)
 			break;
 		}
 	c->id = 0;
+}
+
+bool door_take(struct door *d, struct rule *r)
+{
+	return !r || rule_take(r, clock_wall_ms());
 }
 
 bool door_count(struct door *d, struct rule *r, uint64_t up, uint64_t down)

@@ -1,0 +1,123 @@
+/* What was used of budgets: the highest of all that was said is kept, and read again. */
+#include "tap.h"
+
+#include "base/fd.h"
+#include "door/policy_form.h"
+#include "door/used.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+static int add(struct used *u, const char *text)
+{
+	return used_add(u, text, strlen(text));
+}
+
+TEST(the_highest_is_kept)
+{
+	struct used u = {0};
+	struct buf text;
+
+	CHECK_EQ(add(&u, "5 10 20 rule 1\n0 7 0 \n"), 0);
+	CHECK_EQ(add(&u, "4 11 19 rule 1\n"), 0);
+	buf_init(&text, USED_TEXT_MAX);
+	CHECK_EQ(used_write(&u, &text), 0);
+	CHECK_STR(buf_cstr(&text), "5 11 20 rule 1\n0 7 0 \n");
+	buf_done(&text);
+	used_done(&u);
+}
+
+TEST(what_is_malformed_counts_for_nothing)
+{
+	static const char *const texts[] = {"1",	  "1 2 3",	"1 2 3\n",    "1 2 x a\n",
+					    "-1 2 3 a\n", "1 2 3 a\n4", "1  2 3 a\n", "\n"};
+	char name[POLICY_NAME_MAX + 16] = "1 2 3 ";
+	struct used u = {0};
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		CHECK_EQ(add(&u, texts[i]), -EBADMSG);
+	memset(name + 6, 'a', POLICY_NAME_MAX + 1);
+	name[6 + POLICY_NAME_MAX + 1] = '\n';
+	CHECK_EQ(add(&u, name), -EBADMSG);
+	CHECK_EQ(used_add(&u, "1 2 3 a\0b\n", 10), -EBADMSG);
+	CHECK_EQ(u.count, 0);
+	CHECK_EQ(add(&u, ""), 0);
+	used_done(&u);
+}
+
+TEST(there_are_only_so_many_lines)
+{
+	struct used u = {0};
+	char text[64];
+
+	for (unsigned i = 0; i < USED_LINES_MAX + 2; i++) {
+		snprintf(text, sizeof(text), "1 2 3 r%u\n", i);
+		CHECK_EQ(add(&u, text), 0);
+	}
+	CHECK_EQ(u.count, USED_LINES_MAX);
+	CHECK_STR(u.lines[0].name, "r2");
+	used_done(&u);
+}
+
+TEST(it_is_saved_and_read_again)
+{
+	char dir[] = "/tmp/test-used.XXXXXX";
+	struct used u = {0}, again = {0};
+
+	CHECK(mkdtemp(dir));
+	autoclose int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK(fd >= 0);
+	CHECK_EQ(used_load(&u, fd), 0);
+	CHECK_EQ(add(&u, "5 10 20 rule 1\n"), 0);
+	CHECK_EQ(used_save(&u, fd), 0);
+	CHECK(!u.is_changed);
+	CHECK_EQ(used_load(&again, fd), 0);
+	CHECK_EQ(again.count, 1);
+	CHECK_EQ(again.lines[0].down, 20);
+	CHECK_EQ(fd_write_file(fd, USED_FILE, "x", 1, 0600, false), 0);
+	CHECK_EQ(used_load(&again, fd), -EBADMSG);
+	CHECK_EQ(unlinkat(fd, USED_FILE, 0), 0);
+	CHECK_EQ(rmdir(dir), 0);
+	used_done(&u);
+	used_done(&again);
+}
+
+static const char text[] = "version: 1\nrules:\n"
+			   "  - {name: a, allow: a.test, rate: 2/h}\n"
+			   "  - {name: b, allow: b.test, bytes_up: 100}\n"
+			   "  - {name: c, allow: c.test}\n";
+
+TEST(a_policy_says_what_changed_and_goes_on_from_what_it_hears)
+{
+	struct policy *p, *next;
+	struct used_line box;
+	struct buf out;
+	struct err e;
+
+	CHECK_EQ(policy_parse(&p, "p", text, strlen(text), &e), 0);
+	CHECK_EQ(policy_parse(&next, "p", text, strlen(text), &e), 0);
+	buf_init(&out, USED_TEXT_MAX);
+	used_say(p, &out);
+	CHECK_EQ(buf_len(&out), 0);
+	CHECK(rule_take(&p->entries[0].rule, 1000));
+	CHECK(rule_take(&p->entries[0].rule, 1000));
+	CHECK(rule_count(&p->entries[1].rule, 60, 5));
+	CHECK(rule_count(&p->entries[2].rule, 60, 5));
+	used_say(p, &out);
+	CHECK_EQ(used_hear(next, buf_cstr(&out), buf_len(&out), &box), 0);
+	CHECK(!rule_take(&next->entries[0].rule, 1000));
+	CHECK_EQ(rule_room(&next->entries[1].rule, true), 40);
+	CHECK_EQ(next->entries[2].use.up, 0);
+	/* Neither has anything new. */
+	buf_clear(&out);
+	used_say(p, &out);
+	used_say(next, &out);
+	CHECK_EQ(buf_len(&out), 0);
+	CHECK_EQ(used_hear(next, "0 9 1 \n", 7, &box), 0);
+	CHECK_EQ(box.up, 9);
+	buf_done(&out);
+	policy_free(p);
+	policy_free(next);
+}
+
+TAP_MAIN
