@@ -166,6 +166,42 @@ def test_an_answer_that_holds(door, rig):
     assert door.code(box, rig.url("/echo?held-2")) == 200
 
 
+@pytest.mark.parametrize("rule,tls", [(ASK, True), (ASK, False), ({"name": "all", "ask": "web.test"}, False)])
+def test_who_gave_up_is_not_sent_for(door, rig, rule, tls):
+    """Connect, send, close; what is allowed after that goes nowhere."""
+    box = door.box([rule])
+    url = rig.url("/echo?gone", tls=tls)
+    client = door.start("exec", box, "--", "sh", "-c",
+                        DIRECT + CURL + f"-d order=1 '{url}' & echo $! > /tmp/pid; wait")
+    ask = the_ask(door, box)
+    assert ask["requests"] == 1
+    door.do(box, "kill $(cat /tmp/pid)").ok()
+    client.communicate(timeout=60)
+    wait_until(lambda: not door("asks", "--json", box).ok().out, "an ask to end")
+    door("answer", box, ask["id"], "allow").failed()
+    assert door.row(box, kind="answer")["reason"] == "the box gave it up"
+    assert not rig.web.seen("?gone")
+
+
+# ---- the record stays small, and the door says how it is ----
+
+def test_a_loop_of_refusals_is_few_rows(door, rig):
+    box = door.box([WEB])
+    door.do(box, "getent hosts nope.test; getent hosts nope.test")
+    assert 1 <= len(door.rows(box, kind="name", host="nope.test")) < 4
+    door.do(box, f"for i in $(seq 40); do {DIRECT} {CURL} http://10.9.8.7:81/; done")
+    assert 1 <= len(door.rows(box, kind="connect", host="10.9.8.7")) < 10
+
+
+def test_inspect_shows_the_door(door, rig):
+    box = door.box([WEB])
+    assert door.inspect(box)["network"]["door"]["running"] is False
+    assert door.code(box, rig.url("/")) == 200
+    shown = door.inspect(box)["network"]["door"]
+    assert shown["running"] is True and shown["bytes_down"] > 0 and shown["asks"] == 0
+    assert any("locked memory" in x for x in door.inspect(box)["not_enforced"]) != shown["memory_locked"]
+
+
 # ---- budgets ----
 
 def test_rate(door, rig):
