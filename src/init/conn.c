@@ -5,7 +5,8 @@
  * on the link, writing where something waits. With nothing to be done it is watched for nothing,
  * which still tells of a reset: that ends the connection at once, so that the door does not go on
  * for a program that is gone. Only after our own end it is taken out of the loop, which would be
- * woken by the peer's as long as bytes before that wait for credit. Bytes are read straight into the link's queue, behind the space for their header.
+ * woken by the peer's as long as bytes before that wait for credit. Bytes are read straight into
+ * the link's queue, behind the space for their header.
  *
  * The first reads are small: most connections begin with a line, and a small buffer stays small.
  */
