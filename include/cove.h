@@ -305,6 +305,10 @@ COVE_API int cove_events(struct cove *cove, const char *box, bool follow, cove_o
  * messages. Also checked: that every secret it names is there. */
 COVE_API int cove_policy_check(struct cove *cove, const char *name, const char *text, size_t len,
 			       struct cove_error *err);
+/* The same of a file; "-" is stdin. */
+COVE_API int cove_policy_check_file(struct cove *cove, const char *path, struct cove_error *err);
+/* Is it one of the policies that are built in, and no box or file? */
+COVE_API bool cove_policy_is_preset(const char *name);
 /* The text that holds for a box, with live grants as comments; or (box NULL) of a preset; or (both
  * NULL) of the default. Free with free(). */
 COVE_API int cove_policy_text(struct cove *cove, const char *box, const char *preset,
@@ -378,6 +382,8 @@ struct cove_forward {
 	int stop_fd;
 	void (*on_ready)(void *arg, const char *address, unsigned local_port);
 	void *arg;
+	/* A connection was not taken in the box, or was broken off there; may be NULL. */
+	void (*on_failed)(void *arg, const char *why);
 };
 COVE_API int cove_forward(struct cove_box *box, const struct cove_forward *forward,
 			  struct cove_error *err);

@@ -1,4 +1,5 @@
 /* cove port: a port of this host that leads to one in a box. */
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/str.h"
@@ -12,11 +13,15 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+enum { SAY_EVERY_MS = 1000 };
+
 struct port {
 	struct cli *c;
 	const char *box;
 	unsigned inner;
-	int status; /* of printing */
+	int status;	  /* of printing */
+	uint64_t said_ms; /* when a failure was said last */
+	unsigned unsaid;  /* since then */
 };
 
 static int parse(struct cli *c, unsigned *ret_inner, unsigned *ret_local)
@@ -83,6 +88,25 @@ static void on_ready(void *arg, const char *address, unsigned local)
 		cli_note("leads to port %u of box '%s'; Ctrl-C ends it", p->inner, p->box);
 }
 
+/* A line each, but no more than one a second: a client that tries again and again would fill the
+ * terminal. */
+static void on_failed(void *arg, const char *why)
+{
+	struct port *p = arg;
+	uint64_t now = clock_mono_ms();
+
+	if (p->said_ms && now - p->said_ms < SAY_EVERY_MS) {
+		p->unsaid++;
+		return;
+	}
+	if (p->unsaid)
+		cli_note("%u more connections to port %u of box '%s' failed", p->unsaid, p->inner,
+			 p->box);
+	cli_note("a connection to port %u of box '%s' failed: %s", p->inner, p->box, why);
+	p->unsaid = 0;
+	p->said_ms = now;
+}
+
 /* Readable when somebody wants us to end. */
 static int catch_end(void)
 {
@@ -103,6 +127,7 @@ static int run(struct cli *c)
 	struct cove_forward forward = {.size = sizeof(forward),
 				       .address = c->o.address,
 				       .on_ready = on_ready,
+				       .on_failed = on_failed,
 				       .arg = &port};
 	struct signalfd_siginfo sig = {0};
 	autoclose int stop_fd = -1;

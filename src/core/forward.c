@@ -43,6 +43,8 @@ struct forward {
 	bool ending; /* nobody is let in any more */
 	int result;
 	struct err *e;
+	void (*on_failed)(void *arg, const char *why); /* the caller's; may be NULL */
+	void *arg;
 };
 
 /* One connection. */
@@ -266,6 +268,18 @@ static int take_credit(struct route *t, const struct wire_frame *f)
 	return t->read_end ? 0 : wire_flow_credit(&t->up, m.bytes);
 }
 
+/* The sentence may come from inside the box. */
+static void tell_failed(const struct forward *f, const struct wire_frame *frame)
+{
+	struct wire_error m;
+	char shown[sizeof(f->e->msg)];
+
+	if (!f->on_failed || wire_error_decode(frame, &m) < 0)
+		return;
+	f->on_failed(f->arg,
+		     core_show(shown, sizeof(shown), m.msg ? m.msg : "no reason was given"));
+}
+
 static void route_frame(struct route *t, const struct wire_frame *f)
 {
 	int r = 0;
@@ -284,6 +298,9 @@ static void route_frame(struct route *t, const struct wire_frame *f)
 		r = take_credit(t, f);
 		break;
 	case WIRE_ERROR:
+		tell_failed(t->f, f);
+		route_free(t);
+		return;
 	case WIRE_CANCEL:
 		route_free(t);
 		return;
@@ -563,6 +580,8 @@ static int forward(struct cove_box *box, const struct cove_forward *o, struct er
 	f->box = box->name;
 	f->port = o->port;
 	f->e = e;
+	f->on_failed = o->on_failed;
+	f->arg = o->arg;
 	f->listener.fd = listener;
 	if (o->on_ready)
 		o->on_ready(o->arg, address, local_port);
