@@ -38,15 +38,17 @@ static const char *wall_time(char ret[24], uint64_t ms)
 {
 	time_t s = (time_t)(ms / 1000), now = time(NULL);
 	struct tm tm, today;
-	const char *form = "%H:%M:%S";
+	size_t n;
 
 	if (!localtime_r(&s, &tm) || !localtime_r(&now, &today))
 		return "";
 	if (tm.tm_year != today.tm_year)
-		form = "%Y-%m-%d";
+		n = strftime(ret, 24, "%Y-%m-%d", &tm);
 	else if (tm.tm_yday != today.tm_yday)
-		form = "%m-%d %H:%M";
-	ret[strftime(ret, 24, form, &tm)] = 0;
+		n = strftime(ret, 24, "%m-%d %H:%M", &tm);
+	else
+		n = strftime(ret, 24, "%H:%M:%S", &tm);
+	ret[n] = 0;
 	return ret;
 }
 

@@ -184,6 +184,11 @@ static const char *verdict(const struct doctor_report *report)
 		return "Boxes do not work here yet; the arrows say what to do.";
 	if (doctor_has_failed(report))
 		return "Boxes run here, but not everything that was tried in one held.";
+	for (size_t i = 0; i < report->count; i++)
+		if (strcmp(report->checks[i].name, "door") == 0 &&
+		    report->checks[i].status != DOCTOR_OK)
+			return "Boxes run here only without a network (--net closed): the door is "
+			       "missing.";
 	return report->worst == DOCTOR_LIMITED ? "Boxes work here, with the limits above."
 					       : "Boxes work here.";
 }

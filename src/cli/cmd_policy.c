@@ -4,8 +4,6 @@
 #include "base/limits.h"
 #include "cli/door.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,40 +13,19 @@ enum { SHOWN_MAX = 8 * DOOR_POLICY_MAX };
 static int check(struct cli *c)
 {
 	const char *file = c->o.args[1];
-	bool is_stdin = strcmp(file, "-") == 0;
-	autoclose int fd =
-		is_stdin ? dup(STDIN_FILENO) : open(file, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	autofree char *text = calloc(1, DOOR_POLICY_MAX + 2);
 	char line[512];
 	struct cove_error err;
-	ssize_t n;
-	int r;
+	int r = cli_open(c);
 
-	if (fd < 0)
-		return cli_error(c, errno == ENOENT ? COVE_NOT_FOUND : COVE_DENIED,
-				 "open '%.120s': %s", file, strerror(errno));
-	n = text ? fd_read_full(fd, text, DOOR_POLICY_MAX + 1) : -ENOMEM;
-	if (n < 0)
-		return cli_error(c, COVE_DENIED, "read '%.120s': %s", file, strerror((int)-n));
-	r = cli_open(c);
 	if (r)
 		return r;
-	if (cove_policy_check(c->cove, is_stdin ? "stdin" : file, text, (size_t)n, &err) < 0)
-		return cli_broken(c, &err);
+	if (cove_policy_check_file(c->cove, file, &err) < 0)
+		return cli_fail(c, &err);
 	if (c->o.json)
 		return cli_done(c, file, "valid", c->events);
-	snprintf(line, sizeof(line), "%.400s: the policy is valid\n", is_stdin ? "stdin" : file);
+	snprintf(line, sizeof(line), "%.400s: the policy is valid\n",
+		 strcmp(file, "-") == 0 ? "stdin" : file);
 	return cli_out(c, line, strlen(line));
-}
-
-static bool is_preset(const char *name)
-{
-	static const char *const presets[] = {"closed", "none", "balanced", "open"};
-
-	for (size_t i = 0; i < sizeof(presets) / sizeof(presets[0]); i++)
-		if (strcmp(name, presets[i]) == 0)
-			return true;
-	return false;
 }
 
 static int print_json(struct cli *c, const char *name, const char *text)
@@ -73,7 +50,7 @@ static int print_json(struct cli *c, const char *name, const char *text)
 static int show(struct cli *c)
 {
 	const char *what = c->o.arg_count > 1 ? c->o.args[1] : NULL;
-	bool preset = what && is_preset(what);
+	bool preset = what && cove_policy_is_preset(what);
 	autofree char *text = NULL;
 	struct cove_error err;
 	int r = cli_open(c);

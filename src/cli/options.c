@@ -104,7 +104,7 @@ static const struct opt opts[OPT_COUNT] = {
 	[OPT_IMAGE_USER] = {"user", 'u', KIND_TEXT, AT(image_user), "USER",
 			    "who commands run as; default: the image's uid 1000, else root"},
 	[OPT_WATCH] = {"watch", 0, KIND_FLAG, AT(watch), NULL,
-		       "go on: redraw every second, or print a line per box and second"},
+		       "go on: redraw every second on a terminal, else print lines as they come"},
 	[OPT_ONCE] = {"once", 0, KIND_FLAG, AT(once), NULL, "for the next connection only"},
 	[OPT_FOR] = {"for", 0, KIND_MS, AT(for_ms), "TIME", "only for so long (30s, 10m, 2h)"},
 	[OPT_SECRET_FILE] = {"file", 0, KIND_TEXT, AT(secret_file), "PATH",

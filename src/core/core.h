@@ -72,6 +72,8 @@ const char *core_show(char *dst, size_t size, const char *text);
 
 /* Finds cove-keeper and cove-init. ERR_UNSUPPORTED names where it looked and the remedy. */
 int spawn_find_programs(struct cove *cove, struct err *e);
+/* And cove-door, for a box with a network. */
+int spawn_find_door(struct cove *cove, struct err *e);
 
 struct keeper_config;
 /* Starts a keeper and returns the socket that is its first client. */

@@ -127,8 +127,12 @@ void check_door(struct doctor *d, struct doctor_check *c)
 		doctor_found(c, "%.150s", d->cove.door_path);
 		return;
 	}
-	doctor_found(c, "%s", d->cove.door_path[0] ? "cove-door does not run" : "no cove-door");
-	doctor_set(c, DOCTOR_LIMITED, "boxes start only with --net closed",
+	if (d->cove.door_path[0])
+		doctor_found(c, "%.120s does not run", d->cove.door_path);
+	else
+		doctor_found(c, "%s", e.msg);
+	doctor_set(c, DOCTOR_LIMITED,
+		   "boxes start only with --net closed, which is not the default",
 		   d->cove.door_path[0]
 			   ? "run `ldd` on it and install what is missing (OpenSSL 3, libyaml)"
 			   : "make install, or set COVE_LIBEXEC to where cove-door is");

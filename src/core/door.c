@@ -49,16 +49,12 @@ static int run_door(struct cove *cove, char *const argv[], int input, int stream
 {
 	posix_spawn_file_actions_t actions;
 	autofree char *text = calloc(1, ANSWER_MAX + 1);
-	int out[2], r = spawn_find_programs(cove, e);
+	int out[2], r = spawn_find_door(cove, e);
 	pid_t pid;
 	ssize_t n;
 
 	if (r < 0)
 		return r;
-	if (!cove->door_path[0])
-		return err_set(e, ERR_UNSUPPORTED, ENOENT,
-			       "cove-door, which reads policies, is not installed: install Cove "
-			       "again, or set COVE_LIBEXEC to where it is");
 	if (!text || pipe2(out, O_CLOEXEC) < 0)
 		return err_errno(e, text ? errno : ENOMEM, "run cove-door");
 	posix_spawn_file_actions_init(&actions);
@@ -146,6 +142,9 @@ int net_check_pattern(struct cove *cove, bool allow, const char *pattern, struct
 	struct json j;
 	int r;
 
+	if (strstr(pattern, "://"))
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "'%.100s' is a URL: a host is wanted, HOST or HOST:PORT", pattern);
 	buf_init(&text, 8192);
 	json_init(&j, &text);
 	json_object_begin(&j);
@@ -179,19 +178,24 @@ int net_check_pattern(struct cove *cove, bool allow, const char *pattern, struct
 
 /* ---- what a box has ---- */
 
-static int read_policy_file(const char *path, struct net_choice *ret, struct err *e)
+/* "-" is stdin, where that is allowed. The text is owned. */
+static int read_policy_file(const char *path, bool may_be_stdin, char **ret, size_t *ret_len,
+			    struct err *e)
 {
-	autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	bool is_stdin = may_be_stdin && strcmp(path, "-") == 0;
+	autoclose int fd =
+		is_stdin ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	autofree char *text = NULL;
 	ssize_t n;
 
 	if (fd < 0)
 		return err_errno(e, errno, "open the policy '%.120s'", path);
-	ret->text = calloc(1, DOOR_POLICY_MAX + 2);
-	n = ret->text ? fd_read_full(fd, ret->text, DOOR_POLICY_MAX + 1) : -ENOMEM;
+	text = calloc(1, DOOR_POLICY_MAX + 2);
+	n = text ? fd_read_full(fd, text, DOOR_POLICY_MAX + 1) : -ENOMEM;
 	if (n < 0)
 		return err_errno(e, (int)-n, "read the policy '%.120s'", path);
-	ret->len = (size_t)n;
-	str_copy(ret->policy, sizeof(ret->policy), "file");
+	*ret_len = (size_t)n;
+	*ret = take_ptr(text);
 	return 0;
 }
 
@@ -211,7 +215,8 @@ int net_choose(struct cove *cove, const char *net, struct net_choice *ret, struc
 		str_copy(ret->policy, sizeof(ret->policy),
 			 strcmp(net, "none") == 0 ? "closed" : net);
 	} else if (strchr(net, '/') || strchr(net, '.')) {
-		r = read_policy_file(net, ret, e);
+		r = read_policy_file(net, false, &ret->text, &ret->len, e);
+		str_copy(ret->policy, sizeof(ret->policy), "file");
 		if (r == 0)
 			r = check_text(cove, net, ret->text, ret->len, e);
 	} else {
@@ -402,6 +407,55 @@ int cove_policy_check(struct cove *cove, const char *name, const char *text, siz
 	return core_return(cove, NULL, r, &e, err);
 }
 
+int cove_policy_check_file(struct cove *cove, const char *path, struct cove_error *err)
+{
+	autofree char *text = NULL;
+	struct err e = {0};
+	size_t len = 0;
+	int r = read_policy_file(path, true, &text, &len, &e);
+
+	if (r == 0)
+		r = check_text(cove, strcmp(path, "-") == 0 ? "stdin" : path, text, len, &e);
+	return core_return(cove, NULL, r, &e, err);
+}
+
+bool cove_policy_is_preset(const char *name)
+{
+	return net_is_preset(name);
+}
+
+/* The day only where it is another. */
+static void wall_time(char *ret, size_t size, uint64_t ms, uint64_t now_ms)
+{
+	time_t then = (time_t)(ms / 1000), now = (time_t)(now_ms / 1000);
+	struct tm a, b;
+	size_t n = 0;
+
+	if (localtime_r(&then, &a) && localtime_r(&now, &b))
+		n = a.tm_year == b.tm_year && a.tm_yday == b.tm_yday
+			    ? strftime(ret, size, "%H:%M:%S", &a)
+			    : strftime(ret, size, "%Y-%m-%d %H:%M:%S", &a);
+	ret[n] = 0;
+}
+
+/* "# live: allow x.org until 17:20:05". What is over is not said. */
+static int put_live(struct buf *text, char *line, uint64_t now_ms)
+{
+	char *until = strchr(line, ' '), *host = until ? strchr(until + 1, ' ') : NULL;
+	uint64_t until_ms;
+	char when[32];
+
+	if (!host)
+		return 0;
+	*until++ = *host++ = 0;
+	if (!str_parse_u64(until, UINT64_MAX, &until_ms) || (until_ms && until_ms <= now_ms))
+		return 0;
+	if (until_ms == 0)
+		return buf_printf(text, "# live: %s %s for ever\n", line, host);
+	wall_time(when, sizeof(when), until_ms, now_ms);
+	return buf_printf(text, "# live: %s %s until %s\n", line, host, when);
+}
+
 /* Grants stand above as comments: they are rules, but not of this text. */
 static int box_text(struct cove *cove, const char *box, char **ret, struct err *e)
 {
@@ -433,8 +487,7 @@ static int box_text(struct cove *cove, const char *box, char **ret, struct err *
 	buf_init(&text, 3 * DOOR_POLICY_MAX);
 	r = 0;
 	for (rest = grants; r == 0 && (line = strsep(&rest, "\n"));)
-		if (*line)
-			r = buf_printf(&text, "# live: %s\n", line);
+		r = put_live(&text, line, clock_wall_ms());
 	if (r == 0)
 		r = buf_append_str(&text, policy);
 	*ret = r == 0 ? strdup(buf_cstr(&text)) : NULL;

@@ -5,6 +5,7 @@
 #include "base/fd.h"
 #include "core/door.h"
 #include "keeper/config.h"
+#include "store/net.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -40,8 +41,10 @@ int life_spawn(struct cove *cove, const struct spec *spec, const struct image *i
 	};
 	autoclose int claim = claim_fd;
 	int fd = -1;
-	int r = spawn_keeper(cove, &config, &fd, e);
+	int r = net_is_closed(spec->net) ? 0 : spawn_find_door(cove, e);
 
+	if (r == 0)
+		r = spawn_keeper(cove, &config, &fd, e);
 	if (r == 0)
 		r = conn_new(fd, ret, e);
 	if (r < 0)

@@ -58,6 +58,8 @@ int network_choose(struct cove *cove, struct core_spec *s, const struct cove_box
 		choice.len = r == 0 ? strlen(choice.text) : 0;
 		str_copy(choice.policy, sizeof(choice.policy), "file");
 	}
+	if (r == 0 && !net_is_closed(choice.policy))
+		r = spawn_find_door(cove, e);
 	if (r == 0)
 		r = check_patterns(cove, true, o->allow, &count, e);
 	if (r == 0)

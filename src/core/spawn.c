@@ -229,6 +229,18 @@ int spawn_find_programs(struct cove *cove, struct err *e)
 	return r;
 }
 
+int spawn_find_door(struct cove *cove, struct err *e)
+{
+	int r = spawn_find_programs(cove, e);
+
+	if (r < 0 || cove->door_path[0])
+		return r;
+	r = spawn_find_program("cove-door", cove->door_path, sizeof(cove->door_path), e);
+	if (r < 0)
+		err_prefix(e, "a box without --net closed needs cove-door");
+	return r;
+}
+
 int spawn_keeper(struct cove *cove, const struct keeper_config *config, int *ret_fd, struct err *e)
 {
 	autoclose int config_fd = -1, ours = -1, theirs = -1;

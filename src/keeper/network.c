@@ -54,7 +54,7 @@ static int no_door(const char *path, int code, struct err *e)
 	return err_set(e, ERR_UNSUPPORTED, code,
 		       "the program cove-door is missing at '%.120s': install Cove again, or start "
 		       "the box without a network (--net closed)",
-		       path ? path : "");
+		       path ? path : "(no place is known)");
 }
 
 static _Noreturn void be_maker(const char *door_path, const char *dir)

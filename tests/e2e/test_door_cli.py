@@ -4,6 +4,7 @@ import http.server
 import json
 import os
 import pty
+import re
 import select
 import signal
 import socket
@@ -13,7 +14,7 @@ import threading
 import time
 
 import pytest
-from conftest import DEADLINE, wait_until
+from conftest import DEADLINE, PREFIX, wait_until
 
 DECOY = "decoy-4711-Zx9-never-shown"
 
@@ -91,7 +92,7 @@ def test_policy_check(cove, tmp_path):
 def test_policy_check_names_line_and_fault(cove, tmp_path, text, words):
     path = tmp_path / "bad.yaml"
     path.write_text(text)
-    cove("policy", "check", path).failed("bad.yaml", *words, rc=125)
+    cove("policy", "check", path).failed("bad.yaml", *words, rc=2)
     got = cove("policy", "check", "--json", path)
     assert got.json["error"]["kind"] == "invalid"
     # What is wrong makes no box.
@@ -125,6 +126,27 @@ def test_policy_show(cove, box):
     assert cove("policy", "show", box).ok().out == cove("policy", "show", "balanced").ok().out
     assert cove("policy", "show", "--json", "open").ok().json["name"] == "open"
     cove("policy", "show", "no-such-box").failed("no box 'no-such-box'")
+
+
+def test_a_bad_policy_is_wrong_use_everywhere(cove, box, tmp_path):
+    bad = policy(tmp_path, "  - alow: example.org\n")
+    for words in (("policy", "check", bad), ("run", "--net", bad, "--", "true"), ("create", "--net", bad),
+                  ("policy", "apply", box, bad), ("policy", "set-default", bad)):
+        cove(*words).failed("alow", rc=2)
+
+
+def test_without_the_door_program(cove, tmp_path):
+    """What is missing, where it was looked for and what to do."""
+    for program in ("cove-keeper", "cove-init", "cove-probe"):
+        (tmp_path / program).symlink_to(PREFIX / "libexec" / "cove" / program)
+    env = {"COVE_LIBEXEC": str(tmp_path)}
+    before = cove.names()
+    for words in (("run", "--", "true"), ("create", "--net", "open"), ("policy", "show", "open")):
+        cove(*words, env=env).failed("cove-door", str(tmp_path), "--net closed")
+    assert cove.names() == before
+    cove("run", "--net", "closed", "--", "true", env=env).ok()
+    said = cove("doctor", "--no-test", env=env).text
+    assert "Boxes work here" not in said and "--net closed" in said.splitlines()[-1]
 
 
 def test_policy_default(new_home, tmp_path):
@@ -173,7 +195,7 @@ def test_inline_rules_are_checked_first(cove):
 def test_inline_rules_of_a_closed_box(cove):
     box = cove("create", "--net", "closed", "--allow", "example.org:443", "--deny", "10.0.0.0/8").ok().text.strip()
     shown = cove("policy", "show", box).ok().text
-    assert "# live: allow 0 example.org:443" in shown and "# live: deny 0 10.0.0.0/8" in shown
+    assert "# live: allow example.org:443 for ever\n" in shown and "# live: deny 10.0.0.0/8 for ever\n" in shown
     assert "rules: []" in shown
     cove("allow", box, "example.com").ok()
 
@@ -277,7 +299,11 @@ def test_allow_and_deny(cove, box):
     cove("allow", box, "example.net", "--for", "10m").ok()
     cove("deny", box, "example.org").ok()
     shown = cove("policy", "show", box).ok().text
-    assert "# live: allow 0 example.org:443" in shown and "# live: deny 0 example.org\n" in shown
+    assert "# live: allow example.org:443 for ever\n" in shown and "# live: deny example.org for ever\n" in shown
+    assert re.search(r"^# live: allow example.net until ([0-9-]+ )?[0-9]{2}:[0-9]{2}:[0-9]{2}$", shown, re.M)
+    cove("allow", box, "short.example.net", "--for", "1ms").ok()
+    wait_until(lambda: "short.example.net" not in cove("policy", "show", box).ok().text, "its end")
+    cove("allow", box, "http://x.org").failed("URL", "a host is wanted", rc=2)
     cove("allow", box, "example.org", "--once").ok()
     cove("allow", box, "example.org", "--once", "--for", "1m").failed("exclude", rc=2)
     cove("allow", box, "example.org", "--for", "0").failed("--for 0", rc=2)
@@ -635,6 +661,10 @@ def test_port_where_nobody_listens(cove, echo_box):
                 with socket.create_connection(("127.0.0.1", port_of(url)), DEADLINE) as s:
                     assert s.recv(1) == b"never"
         assert p.poll() is None
+        # Said, but not for each of a client's many attempts.
+        p.terminate()
+        said = p.stderr.read().decode()
+        assert 1 <= said.count(f"a connection to port 7999 of box '{echo_box}' failed: ") <= 3, said
 
 
 def test_port_ends_with_its_box(cove, box):
