@@ -94,17 +94,19 @@ int door_grant(struct cli *c, bool allow)
 
 void door_request(const char *json, char *ret, size_t size)
 {
-	char host[HOST_MAX], method[64], path[PATH_SHOWN];
+	char host[HOST_MAX], method[64], path[PATH_SHOWN], query[PATH_SHOWN];
 	uint64_t port = field_u64(json, "port");
 	bool is_v6;
 
 	field_text(json, "host", host, sizeof(host));
 	field_text(json, "method", method, sizeof(method));
 	field_text(json, "path", path, sizeof(path));
+	field_text(json, "query", query, sizeof(query));
 	is_v6 = port && strchr(host, ':');
 	if (port)
-		snprintf(ret, size, "%s%s%s%s%s:%llu%s", method, method[0] ? " " : "",
-			 is_v6 ? "[" : "", host, is_v6 ? "]" : "", (unsigned long long)port, path);
+		snprintf(ret, size, "%s%s%s%s%s:%llu%s%s%s", method, method[0] ? " " : "",
+			 is_v6 ? "[" : "", host, is_v6 ? "]" : "", (unsigned long long)port, path,
+			 query[0] ? "?" : "", query);
 	else
 		snprintf(ret, size, "%s%s%s%s", method, method[0] ? " " : "", host, path);
 }

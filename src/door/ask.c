@@ -20,13 +20,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ASK_JSON_MAX = 64 << 10, BY_MAX = 64 };
+/* Of what is shown of a path or a query every byte may become six. */
+enum { ASK_JSON_MAX = 64 << 10, SHOWN_MAX = 1024, BY_MAX = 64 };
 
 struct ask {
 	struct ask *next;
 	struct door *door;
 	uint64_t id;
-	char *host, *method, *path, *rule; /* owned; the last three may be NULL */
+	char *host, *method, *path, *query, *rule; /* owned; all but the first may be NULL */
 	uint16_t port;
 	uint64_t exec_id, since_ms; /* wall clock */
 	uint64_t timeout_ms, until_ms;
@@ -57,6 +58,7 @@ static void ask_free(struct ask *a)
 	free(a->host);
 	free(a->method);
 	free(a->path);
+	free(a->query);
 	free(a->rule);
 	free(a);
 }
@@ -160,6 +162,7 @@ static int ask_new(struct ask **ret, struct door *d, const struct ask_what *what
 	a->host = copy(what->host, &r);
 	a->method = copy(what->method, &r);
 	a->path = copy(what->path, &r);
+	a->query = copy(what->query, &r);
 	a->rule = copy(what->rule ? what->rule->name : NULL, &r);
 	a->port = what->port;
 	a->exec_id = what->exec_id;
@@ -184,14 +187,16 @@ static struct ask *find_same(struct door *d, const struct ask_what *what, unsign
 
 	*ret_count = 0;
 	for (struct ask *a = d->asks, *next; a; a = next) {
-		bool is_place = a->port == what->port && is_same(a->host, what->host);
+		bool is_place = a->port == what->port && is_same(a->host, what->host) &&
+				is_same(a->rule, what->rule ? what->rule->name : NULL);
 
 		next = a->next;
 		*ret_count += !a->is_answered;
 		if (a->is_answered && a->until_ms <= now && !a->waits)
 			ask_remove(a);
 		else if (is_place && (a->is_answered || (is_same(a->method, what->method) &&
-							 is_same(a->path, what->path))))
+							 is_same(a->path, what->path) &&
+							 is_same(a->query, what->query))))
 			found = a;
 	}
 	return found;
@@ -273,6 +278,25 @@ int ask_answer(struct door *d, uint64_t id, bool allow, uint64_t for_ms, const c
 	return 0;
 }
 
+/* The box says how long it is, so that no more than a part of it is shown. */
+static void show(struct json *j, const char *key, const char *text)
+{
+	char cut[SHOWN_MAX + sizeof("...")];
+	size_t n;
+
+	if (!text)
+		return;
+	n = strnlen(text, SHOWN_MAX + 1);
+	if (n > SHOWN_MAX) {
+		for (n = SHOWN_MAX; n > 0 && ((uint8_t)text[n] & 0xc0) == 0x80;)
+			n--;
+		memcpy(cut, text, n);
+		memcpy(cut + n, "...", sizeof("..."));
+		text = cut;
+	}
+	json_kv_str(j, key, text);
+}
+
 static int list_one(const struct ask *a, int (*on_ask)(void *arg, const char *json), void *arg)
 {
 	uint64_t now = clock_wall_ms(), age = now > a->since_ms ? now - a->since_ms : 0;
@@ -290,12 +314,10 @@ static int list_one(const struct ask *a, int (*on_ask)(void *arg, const char *js
 	json_kv_u64(&j, "id", a->id);
 	json_kv_str(&j, "host", a->host);
 	json_kv_u64(&j, "port", a->port);
-	if (a->method)
-		json_kv_str(&j, "method", a->method);
-	if (a->path)
-		json_kv_str(&j, "path", a->path);
-	if (a->rule)
-		json_kv_str(&j, "rule", a->rule);
+	show(&j, "method", a->method);
+	show(&j, "path", a->path);
+	show(&j, "query", a->query);
+	show(&j, "rule", a->rule);
 	if (a->exec_id)
 		json_kv_u64(&j, "exec_id", a->exec_id);
 	json_kv_u64(&j, "since_ms", a->since_ms);

@@ -1,7 +1,7 @@
 /*
  * A request that a person must decide. It is held; `cove asks` shows it, `cove answer` decides it,
  * and after its time it is denied. Who said what and when is recorded. Requests that are the same
- * (host, port, and method and path where they were looked at) share one ask.
+ * (rule, host, port, and method, path and query where they were looked at) share one ask.
  */
 #pragma once
 
@@ -21,7 +21,7 @@ struct ask_wait {
 struct ask_what {
 	const char *host;
 	uint16_t port;
-	const char *method, *path; /* NULL for a connection */
+	const char *method, *path, *query; /* NULL for a connection */
 	const struct rule *rule;
 	uint64_t exec_id;
 	uint64_t timeout_ms;
@@ -32,11 +32,11 @@ int ask_start(struct door *d, struct ask_wait *w, const struct ask_what *what);
 /* It does not wait any more, and why (ASK_...). The last one takes the ask with it. Not waiting:
  * fine. */
 void ask_cancel(struct ask_wait *w, const char *why);
-/* for_ms: the answer also holds for the same host and port that long (0: for those that wait now).
- * */
+/* for_ms: the answer also holds for the same rule, host and port that long (0: for those that wait
+ * now). */
 int ask_answer(struct door *d, uint64_t id, bool allow, uint64_t for_ms, const char *by,
 	       struct err *e);
-/* One JSON object per ask, in order. */
+/* One JSON object per ask, in order. What is long is cut, and ends with "...". */
 int asks_list(struct door *d, int (*on_ask)(void *arg, const char *json), void *arg);
 unsigned asks_count(const struct door *d);
 void asks_free(struct door *d);

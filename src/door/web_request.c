@@ -290,6 +290,7 @@ static void ask(struct web *w)
 				.port = w->config.port,
 				.method = w->request.method,
 				.path = w->path,
+				.query = w->query,
 				.rule = w->verdict.rule,
 				.exec_id = w->config.exec_id,
 				.timeout_ms =

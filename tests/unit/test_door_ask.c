@@ -75,6 +75,66 @@ static uint64_t fake_clock(void *arg)
 	return clock_mono_ms() + clock_ms;
 }
 
+static void on_nothing(struct ask_wait *w, bool allowed, const char *by)
+{
+}
+
+static void ask_for(struct ask_wait *w, const char *path, const char *query,
+		    const struct rule *rule)
+{
+	struct ask_what what = {.host = "a.test",
+				.port = 443,
+				.method = "GET",
+				.path = path,
+				.query = query,
+				.rule = rule};
+
+	*w = (struct ask_wait){.on_answer = on_nothing};
+	CHECK_EQ(ask_start(&rig.door, w, &what), 0);
+}
+
+TEST(what_differs_in_its_query_or_its_rule_is_another_question)
+{
+	struct rule one = {.name = "one"}, two = {.name = "two"};
+	struct ask_wait w[5];
+
+	open_with("");
+	ask_for(&w[0], "/x", "a=1", &one);
+	ask_for(&w[1], "/x", "a=1", &one);
+	CHECK_EQ(asks_count(&rig.door), 1);
+	ask_for(&w[2], "/x", "a=2", &one);
+	ask_for(&w[3], "/x", NULL, &one);
+	CHECK_EQ(asks_count(&rig.door), 3);
+	ask_for(&w[4], "/x", "a=1", &two);
+	CHECK_EQ(asks_count(&rig.door), 4);
+	box_verb("asks", NULL, NULL, NULL, NULL);
+	UNTIL(rig.says == 4 && rig.verb_ok == 1);
+	CHECK(strstr(rig.say, "\"query\":\"a=1\""));
+	/* An answer that holds is one rule's. */
+	box_verb("answer", "1", "allow", "for", "3600000");
+	UNTIL(asks_count(&rig.door) == 3);
+	ask_for(&w[0], "/y", NULL, &two);
+	CHECK_EQ(asks_count(&rig.door), 4);
+	rig_close();
+}
+
+TEST(a_question_as_long_as_can_be_is_shown_cut)
+{
+	static char path[60000];
+	struct ask_wait w[2];
+
+	memset(path, '\\', sizeof(path) - 1);
+	path[0] = '/';
+	open_with("");
+	ask_for(&w[0], path, path + 1, NULL);
+	ask_for(&w[1], "/short", NULL, NULL);
+	box_verb("asks", NULL, NULL, NULL, NULL);
+	UNTIL(rig.verb_ok + rig.verb_failed == 1);
+	CHECK_EQ(rig.verb_ok, 1);
+	CHECK_EQ(rig.says, 2);
+	rig_close();
+}
+
 TEST(an_ask_that_nobody_answers_is_denied)
 {
 	unsigned port = open_with(", ask_timeout: 1m");
