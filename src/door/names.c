@@ -97,10 +97,11 @@ static void on_recorded(struct clerk_call *call, int r, struct err *e)
 	if (r == 0 && !name_pay(q->door, q->rule, &q->host, true, e)) {
 		r = -e->code;
 		record(q->door, NULL, &q->host, &(struct verdict){.rule = q->rule}, e->msg);
-	} else if (r == 0)
+	} else if (r == 0) {
 		r = resolve_start(q->door->resolver, &q->resolve, &q->host);
-	else
-		err_prefix(e, "%.100s could not be recorded", q->host.text);
+	} else {
+		err_set(e, e->kind, e->code, "%.100s could not be recorded", q->host.text);
+	}
 	if (r == 0)
 		return;
 	if (r == -ENOBUFS)
