@@ -37,8 +37,6 @@ extern char **environ;
 enum {
 	ANSWER_MAX = DOOR_POLICY_MAX + 1,
 	DOOR_WAIT_MS = 15000,
-	RELOAD_TRIES = 100,
-	RELOAD_PAUSE_MS = 50,
 };
 
 /* ---- the program ---- */
@@ -339,12 +337,16 @@ static int tell_running(struct cove *cove, const char *box, const char *const *w
 	return r;
 }
 
-/* What its door would have recorded, of a box that does not run. */
-static int note_change(struct cove *cove, const char *box, struct audit_row *row, struct err *e)
+/* What its door would have recorded, of a box that does not run and that we have claimed. */
+static int note_change(struct cove *cove, const char *box, int box_fd, struct audit_row *row,
+		       struct err *e)
 {
 	struct record record;
-	int r = record_load(&cove->state, box, &record, e);
+	int r = life_wait_free(cove, box, box_fd, STOP_WAIT_MS);
 
+	if (r < 0)
+		return err_errno(e, -r, "wait for the end of box '%s'", box);
+	r = record_load(&cove->state, box, &record, e);
 	if (r < 0)
 		return r;
 	row->time_ms = clock_wall_ms();
@@ -354,28 +356,31 @@ static int note_change(struct cove *cove, const char *box, struct audit_row *row
 }
 
 /* Tells a running box's door to read its files again, and to record why. One that does not run has
- * nothing to read: its row is written here. A door that still holds the record is about to end, or
- * has just begun and can be told; there is nothing to wait on for both. */
+ * nothing to read: its row is written here, with the box claimed so that nobody starts it, and a
+ * door with it, meanwhile. */
 static int reload(struct cove *cove, const char *box, const char *const *words,
 		  struct audit_row *row, uint64_t *ret_cut, struct err *e)
 {
-	const struct timespec pause = {.tv_nsec = RELOAD_PAUSE_MS * 1000000L};
-	int r = -EWOULDBLOCK;
+	autoclose int box_fd = -1;
+	int r = tell(cove, box, words, row->by, take_cut, ret_cut, e);
 
-	for (int tries = 0; tries < RELOAD_TRIES && r == -EWOULDBLOCK; tries++) {
-		if (tries > 0)
-			nanosleep(&pause, NULL);
-		r = tell(cove, box, words, row->by, take_cut, ret_cut, e);
-		if (!is_stopped(r)) {
-			if (r < 0)
-				err_prefix(e,
-					   "it is kept, and holds from the door's next start on");
+	if (is_stopped(r)) {
+		r = box_open_dir(cove, box, &box_fd, e);
+		if (r == 0)
+			r = life_claim(cove, box, box_fd, START_WAIT_MS, e);
+		if (r < 0) {
+			err_prefix(e, "it is kept, but not in the record");
 			return r;
 		}
-		r = note_change(cove, box, row, e);
+		r = tell(cove, box, words, row->by, take_cut, ret_cut, e);
 	}
-	if (r < 0)
-		err_prefix(e, "it is kept, but not in the record");
+	if (is_stopped(r)) {
+		r = note_change(cove, box, box_fd, row, e);
+		if (r < 0)
+			err_prefix(e, "it is kept, but not in the record");
+	} else if (r < 0) {
+		err_prefix(e, "it is kept, and holds from the door's next start on");
+	}
 	return r;
 }
 

@@ -328,7 +328,7 @@ static int check_head(struct audit_writer *w, struct err *e)
 	return note_damage(w, reason, e);
 }
 
-static int file_open(struct audit_writer *w, int dir_fd, const char *name, int lock, struct err *e)
+int audit_file_open(struct audit_writer *w, int dir_fd, const char *name, struct err *e)
 {
 	bool torn = false;
 	int r;
@@ -338,7 +338,7 @@ static int file_open(struct audit_writer *w, int dir_fd, const char *name, int l
 	audit_first_hash(name, w->last);
 	w->bytes_max = strcmp(name, AUDIT_INDEX) == 0 ? 0 : AUDIT_BYTES_MAX;
 	w->fd = openat(dir_fd, name, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (w->fd < 0 || w->dir_fd < 0 || flock(w->fd, lock) < 0) {
+	if (w->fd < 0 || w->dir_fd < 0 || flock(w->fd, LOCK_EX) < 0) {
 		r = -errno;
 		audit_close(w);
 		return err_errno(e, -r, "open the record '%s'", name);
@@ -368,11 +368,6 @@ static int file_open(struct audit_writer *w, int dir_fd, const char *name, int l
 	if (r < 0)
 		audit_close(w);
 	return r;
-}
-
-int audit_file_open(struct audit_writer *w, int dir_fd, const char *name, struct err *e)
-{
-	return file_open(w, dir_fd, name, LOCK_EX, e);
 }
 
 int audit_append(struct audit_writer *w, struct audit_row *row, struct err *e)
@@ -477,8 +472,8 @@ static int mark_box(struct audit_writer *w, const struct state *st, const char *
 	return r < 0 ? state_error(st, -r, "begin the record of the box", e) : 0;
 }
 
-static int open_box(struct audit_writer *w, struct state *st, const char *box, uint64_t created_ms,
-		    int lock, struct err *e)
+int audit_open(struct audit_writer *w, struct state *st, const char *box, uint64_t created_ms,
+	       struct err *e)
 {
 	char name[AUDIT_NAME_MAX];
 	struct stat known;
@@ -494,7 +489,7 @@ static int open_box(struct audit_writer *w, struct state *st, const char *box, u
 	if (is_new)
 		r = audit_index_note(dir, &(struct audit_row){.kind = "file", .host = name}, e);
 	if (r == 0)
-		r = file_open(w, dir, name, lock, e);
+		r = audit_file_open(w, dir, name, e);
 	if (r < 0 || !is_new)
 		return r;
 	r = mark_box(w, st, box, e);
@@ -503,17 +498,11 @@ static int open_box(struct audit_writer *w, struct state *st, const char *box, u
 	return r;
 }
 
-int audit_open(struct audit_writer *w, struct state *st, const char *box, uint64_t created_ms,
-	       struct err *e)
-{
-	return open_box(w, st, box, created_ms, LOCK_EX, e);
-}
-
 int audit_note(struct state *st, const char *box, uint64_t created_ms, struct audit_row *row,
 	       struct err *e)
 {
 	struct audit_writer w;
-	int r = open_box(&w, st, box, created_ms, LOCK_EX | LOCK_NB, e);
+	int r = audit_open(&w, st, box, created_ms, e);
 
 	if (r < 0)
 		return r;

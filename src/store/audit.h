@@ -77,7 +77,7 @@ int audit_open(struct audit_writer *w, struct state *st, const char *box, uint64
 int audit_append(struct audit_writer *w, struct audit_row *row, struct err *e);
 int audit_sync(struct audit_writer *w, struct err *e);
 void audit_close(struct audit_writer *w);
-/* One row of a box whose door does not run. -EWOULDBLOCK: it does, and holds the record. */
+/* One row of a box whose door does not run: one that does holds the record until it ends. */
 int audit_note(struct state *st, const char *box, uint64_t created_ms, struct audit_row *row,
 	       struct err *e);
 
