@@ -141,7 +141,8 @@ static int on_row(void *arg, const char *box, const struct audit_row *row)
 {
 	rows++;
 	if (strcmp(row->kind, "connect") == 0) {
-		allowed += strcmp(row->verdict, "allow") == 0;
+		/* One that was cut later is shown so. */
+		allowed += strcmp(row->verdict, "allow") == 0 || strcmp(row->verdict, "cut") == 0;
 		if (strcmp(row->verdict, "deny") == 0)
 			denied += row->count ? (unsigned)row->count : 1;
 	}
