@@ -301,8 +301,10 @@ int audit_read(struct state *st, const struct audit_filter *f, audit_on_row *on_
 
 	if (r == 0)
 		r = no_record(st, f->box, count, e);
-	if (r == -ENOENT)
+	if (r == -ENOENT) {
+		state_names_free(names, count);
 		return r;
+	}
 	for (size_t i = 0; i < count && r == 0; i++)
 		r = note_file(&places, dir, names[i], (uint32_t)i, f);
 	if (r == 0 && places.count > 0)
