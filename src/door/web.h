@@ -15,7 +15,8 @@
  *
  * An answer is searched for what was injected in its head, its trailers, its content whatever its
  * type and length, and the frames of a WebSocket, each by itself. One with a Content-Encoding,
- * which was not asked for, is a 502 where a credential was sent.
+ * which was not asked for, is a 502 where a credential was sent. What waits meanwhile, and so in
+ * which pieces the rest goes on, depends on lengths and line ends alone: see injection_redact.
  */
 #pragma once
 
