@@ -251,19 +251,29 @@ static int add_part(struct clerk_call *c, const uint8_t *p, size_t n)
 	return 0;
 }
 
+/* A full record stays so; what else is wrong may pass. */
+static void note_record(struct clerk *k, const struct clerk_head *head, const uint8_t *p, size_t n)
+{
+	if (head->verb != CLERK_RECORD)
+		return;
+	if (head->r < 0)
+		err_set(&k->trouble, (enum err_kind)head->kind, -head->r, "%.*s", (int)n,
+			(const char *)p);
+	else if (k->trouble.code != EDQUOT)
+		k->trouble = (struct err){0};
+}
+
 static void hear(struct clerk *k, const struct clerk_head *head, const uint8_t *p, size_t n)
 {
 	struct clerk_call *c = head->id ? take_call(k, head->id) : NULL;
 	struct err e = {0};
 	int r = head->r;
 
+	note_record(k, head, p, n);
 	if (!c) {
 		/* A row that nobody waits for could not be written: nothing more may pass. Where
 		 * the record is full the clerk itself sees to that, and the door can say why. */
-		if (head->verb == CLERK_RECORD && r == -EDQUOT)
-			err_set(&k->trouble, (enum err_kind)head->kind, EDQUOT, "%.*s", (int)n,
-				(const char *)p);
-		else if (head->verb == CLERK_RECORD && r < 0)
+		if (head->verb == CLERK_RECORD && r < 0 && r != -EDQUOT)
 			fail(k);
 		return;
 	}

@@ -44,8 +44,8 @@ void clerk_on_gone(struct clerk *k, void (*on_gone)(void *arg), void *arg);
  * so hears of it when there is room again, never from within a call here. */
 bool clerk_is_busy(struct clerk *k);
 void clerk_on_room(struct clerk *k, void (*on_room)(void *arg), void *arg);
-/* Why rows are refused that nobody waits for, and with them all that is to be let through: the
- * record is full. Its kind is ERR_NONE as long as it is not. */
+/* Why rows are refused, and with them all that is to be let through: the record is full, or cannot
+ * be written. ERR_NONE while all is well. */
 const struct err *clerk_trouble(const struct clerk *k);
 struct ev *clerk_ev(const struct clerk *k);
 void clerk_free(struct clerk *k); /* waits until all rows are written */
