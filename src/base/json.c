@@ -1,10 +1,13 @@
 /* The JSON writer; see json.h. */
 #include "base/json.h"
 
+#include "base/base64.h"
 #include "base/err.h"
 #include "base/str.h"
 
 #include <string.h>
+
+enum { BASE64_PIECE = 256 };
 
 void json_init(struct json *j, struct buf *out)
 {
@@ -147,33 +150,19 @@ void json_str(struct json *j, const char *s)
 		json_null(j);
 }
 
-static void put_base64(struct json *j, const uint8_t *p, size_t n)
-{
-	static const char digits[] =
-		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-	put_str(j, "\"");
-	for (size_t i = 0; i < n; i += 3) {
-		uint32_t v = (uint32_t)p[i] << 16;
-		char quad[4];
-
-		if (i + 1 < n)
-			v |= (uint32_t)p[i + 1] << 8;
-		if (i + 2 < n)
-			v |= p[i + 2];
-		quad[0] = digits[v >> 18];
-		quad[1] = digits[v >> 12 & 63];
-		quad[2] = i + 1 < n ? digits[v >> 6 & 63] : '=';
-		quad[3] = i + 2 < n ? digits[v & 63] : '=';
-		put(j, quad, 4);
-	}
-	put_str(j, "\"");
-}
-
 void json_base64(struct json *j, const void *p, size_t n)
 {
+	const uint8_t *from = p;
+	uint8_t text[4 * BASE64_PIECE];
+
 	before_value(j);
-	put_base64(j, p, n);
+	put_str(j, "\"");
+	for (size_t i = 0; i < n; i += 3 * BASE64_PIECE) {
+		size_t piece = n - i < 3 * BASE64_PIECE ? n - i : 3 * BASE64_PIECE;
+
+		put(j, (const char *)text, base64_encode(from + i, piece, false, text));
+	}
+	put_str(j, "\"");
 }
 
 void json_u64(struct json *j, uint64_t v)

@@ -9,6 +9,7 @@
  */
 #include "door/inject.h"
 
+#include "base/base64.h"
 #include "base/buf.h"
 #include "base/limits.h"
 #include "door/redact.h"

@@ -7,6 +7,7 @@
  */
 #include "door/redact.h"
 
+#include "base/base64.h"
 #include "base/control.h"
 
 #include <errno.h>
@@ -18,26 +19,6 @@ enum {
 	FORM_GROWTH = 6, /* a byte as \u00XX */
 	HOLD_CLASS = 64, /* so many lengths look the same */
 };
-
-size_t base64_encode(const uint8_t *p, size_t n, bool url, uint8_t *out)
-{
-	static const char alphabets[2][65] = {
-		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/",
-		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"};
-	const char *letters = alphabets[url];
-	size_t len = 0;
-
-	for (size_t i = 0; i < n; i += 3) {
-		uint32_t v = (uint32_t)p[i] << 16 | (i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0) |
-			     (i + 2 < n ? p[i + 2] : 0);
-
-		out[len++] = (uint8_t)letters[v >> 18];
-		out[len++] = (uint8_t)letters[v >> 12 & 63];
-		out[len++] = i + 1 < n ? (uint8_t)letters[v >> 6 & 63] : '=';
-		out[len++] = i + 2 < n ? (uint8_t)letters[v & 63] : '=';
-	}
-	return len;
-}
 
 static int add_form(struct redact *r, const uint8_t *p, size_t n)
 {

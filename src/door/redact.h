@@ -45,7 +45,3 @@ void redact_mark(const struct redact *r, const uint8_t *p, struct redact_marks *
 /* Overwrites what was found among the safe bytes, and returns how many of those after them belong
  * to one that began there: forced, the next time. */
 size_t redact_marks_apply(struct redact_marks *m, uint8_t *p);
-
-/* Base64 without line breaks; url: the alphabet of URLs. Appends to out of at least 4 * (n + 2) / 3
- * bytes and returns the length, padding included. */
-size_t base64_encode(const uint8_t *p, size_t n, bool url, uint8_t *out);

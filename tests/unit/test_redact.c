@@ -1,6 +1,7 @@
 /* Values are found in all their forms, wherever the text is cut, and nothing else is touched. */
 #include "tap.h"
 
+#include "base/base64.h"
 #include "door/redact.h"
 
 TAP_MAIN
@@ -156,21 +157,6 @@ TEST(base64_alignments)
 			CHECK(stars >= strlen(value) * 8 / 6 - 2);
 		}
 	redact_done(&r);
-}
-
-TEST(base64)
-{
-	uint8_t out[16];
-
-	CHECK_EQ(base64_encode((const uint8_t *)"", 0, false, out), 0);
-	CHECK_EQ(base64_encode((const uint8_t *)"f", 1, false, out), 4);
-	CHECK_MEM(out, "Zg==", 4);
-	CHECK_EQ(base64_encode((const uint8_t *)"fo", 2, false, out), 4);
-	CHECK_MEM(out, "Zm8=", 4);
-	CHECK_EQ(base64_encode((const uint8_t *)"\xfb\xff\xfe", 3, false, out), 4);
-	CHECK_MEM(out, "+//+", 4);
-	CHECK_EQ(base64_encode((const uint8_t *)"\xfb\xff\xfe", 3, true, out), 4);
-	CHECK_MEM(out, "-__-", 4);
 }
 
 TEST(nothing_and_much)

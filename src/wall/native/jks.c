@@ -1,6 +1,7 @@
 /* A Java trust store; see jks.h. */
 #include "wall/native/jks.h"
 
+#include "base/base64.h"
 #include "base/fd.h"
 #include "base/sha1.h"
 
@@ -31,46 +32,16 @@ static int put_string(struct buf *out, const char *s)
 	return r < 0 ? r : buf_append_str(out, s);
 }
 
-/* 64: a byte to be skipped; 65: the end; 255: none of base64. */
-static void fill_sextets(uint8_t table[256])
-{
-	static const char digits[] =
-		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-	memset(table, 255, 256);
-	for (unsigned i = 0; i < 64; i++)
-		table[(uint8_t)digits[i]] = (uint8_t)i;
-	table['\n'] = table['\r'] = table[' '] = table['\t'] = 64;
-	table['='] = 65;
-}
-
 /* Appends the bytes. -EBADMSG where it is no base64. */
-static int put_base64(struct buf *out, const uint8_t table[256], const char *p, const char *end)
+static int put_base64(struct buf *out, const char *p, const char *end)
 {
-	uint8_t *to = buf_reserve(out, (size_t)(end - p) / 4 * 3 + 4);
-	uint32_t bits = 0;
-	unsigned have = 0;
-	size_t n = 0;
+	size_t n = (size_t)(end - p);
+	uint8_t *to = buf_reserve(out, n / 4 * 3 + 4);
+	ssize_t len = to ? base64_decode(p, n, to) : -ENOBUFS;
 
-	if (!to)
-		return -ENOBUFS;
-	for (; p < end; p++) {
-		uint8_t v = table[(uint8_t)*p];
-
-		if (v == 64)
-			continue;
-		if (v == 65)
-			break;
-		if (v > 64)
-			return -EBADMSG;
-		bits = bits << 6 | v;
-		have += 6;
-		if (have < 8)
-			continue;
-		have -= 8;
-		to[n++] = (uint8_t)(bits >> have);
-	}
-	buf_commit(out, n);
+	if (len < 0)
+		return (int)len;
+	buf_commit(out, (size_t)len);
 	return 0;
 }
 
@@ -96,8 +67,7 @@ static bool is_sequence(const uint8_t *der, size_t n)
 }
 
 /* 1 if it was added, 0 if it is no certificate. */
-static int put_cert(struct buf *out, const uint8_t table[256], unsigned number, const char *p,
-		    const char *end)
+static int put_cert(struct buf *out, unsigned number, const char *p, const char *end)
 {
 	size_t before = buf_len(out), at;
 	char alias[24];
@@ -117,7 +87,7 @@ static int put_cert(struct buf *out, const uint8_t table[256], unsigned number, 
 	if (r < 0)
 		return r;
 	at = buf_len(out);
-	r = put_base64(out, table, p, end);
+	r = put_base64(out, p, end);
 	len = buf_len(out) - at;
 	if (r == -EBADMSG || (r == 0 && !is_sequence(buf_data(out) + at, len))) {
 		out->len = before;
@@ -141,10 +111,8 @@ static int put_certs(struct buf *out, unsigned count, const char *pem, size_t le
 	static const char begin[] = "-----BEGIN CERTIFICATE-----";
 	static const char end[] = "-----END CERTIFICATE-----";
 	const char *p = pem, *stop = pem + len;
-	uint8_t table[256];
 	int added = 0, r = 0;
 
-	fill_sextets(table);
 	while (r >= 0 && count + (unsigned)added < JKS_CERTS_MAX) {
 		const char *from = memmem(p, (size_t)(stop - p), begin, sizeof(begin) - 1), *to;
 
@@ -154,7 +122,7 @@ static int put_certs(struct buf *out, unsigned count, const char *pem, size_t le
 		to = memmem(from, (size_t)(stop - from), end, sizeof(end) - 1);
 		if (!to)
 			break;
-		r = put_cert(out, table, count + (unsigned)added, from, to);
+		r = put_cert(out, count + (unsigned)added, from, to);
 		added += r > 0;
 		p = to + sizeof(end) - 1;
 	}
