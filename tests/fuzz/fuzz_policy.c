@@ -141,7 +141,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 		MUST(e.kind != ERR_NONE && strncmp(e.msg, "fuzz:", 5) == 0);
 	else if (words[3] && host_parse(&h, words[0]) == 0)
 		check(parsed, &h, (uint16_t)atoi(words[1]),
-		      &(struct request){words[2], words[3], words[4] ? words[4] : ""});
+		      &(struct request){.method = words[2],
+					.path = words[3],
+					.query = words[4] ? words[4] : ""});
 	policy_free(parsed);
 	free(text);
 	return 0;

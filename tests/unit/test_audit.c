@@ -39,8 +39,9 @@ static char *file_text(const char *name, size_t *ret_len)
 {
 	autoclose int dir = openat(st.home_fd, "audit", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	char *text;
+	int r = fd_read_file(dir, name, 1 << 20, &text, ret_len);
 
-	CHECK_EQ(fd_read_file(dir, name, 1 << 20, &text, ret_len), 0);
+	CHECK_EQ(r, 0);
 	return text;
 }
 

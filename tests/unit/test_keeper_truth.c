@@ -42,8 +42,9 @@ static void place_done(struct place *p)
 static char *text_of(struct place *p, const char *name)
 {
 	char *text = NULL;
+	int r = fd_read_file(p->run_fd, name, 16 << 20, &text, NULL);
 
-	CHECK_EQ(fd_read_file(p->run_fd, name, 16 << 20, &text, NULL), 0);
+	CHECK_EQ(r, 0);
 	return text;
 }
 
