@@ -6,6 +6,7 @@
  *	                      called: a preset, or a file as it was typed
  *	boxes/<name>/grants   live allow and deny: lines "allow|deny UNTIL_MS HOST[:PORT]",
  *	                      0 for ever                                           libcove
+ *	boxes/<name>/used     what it has used of its budgets; see door/used.h     the clerk
  *	door/ca/<hex>.pem     authorities made ahead of time, each for one box:    cove-door
  *	                      certificate and key, 0600
  *	door/used/<name>.<hex>.pem  that of a box which runs. Not in the box's     its usher
