@@ -30,7 +30,7 @@ def test_applied_before_there_was_a_door(door, rig):
     box = door.box([CLOSED])
     assert not door.doors(box)
     door("policy", "apply", box, door.policy([WEB])).ok()
-    row = door.row(box, kind="policy", by="cove policy apply")
+    row = wait_until(lambda: [r for r in door.rows(box, kind="policy") if r.get("by")], "the row of a change")[-1]
     assert row["verdict"] == "allow" and row["reason"].startswith("sha256:")
     kill_door(door, box)
     assert door.code(box, rig.url("/echo", tls=False)) == 200
