@@ -197,7 +197,8 @@ TEST(the_loopback_is_left_alone)
 	CHECK_EQ(try_connect("::", 8001), -ECONNREFUSED);
 }
 
-/* libc counts addresses other than 127.0.0.1 when a program asks for what this machine could use. */
+/* libc counts addresses other than 127.0.0.1 when a program asks for what this machine could use.
+ * */
 TEST(a_box_has_an_ipv4_address_for_libc)
 {
 	struct addrinfo hints = {.ai_family = AF_INET, .ai_flags = AI_ADDRCONFIG}, *found = NULL;

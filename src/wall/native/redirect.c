@@ -233,8 +233,9 @@ static void put_route(struct batch *b, uint8_t family)
 	message_end(b);
 }
 
-/* The address of the box's own name in /etc/hosts. A machine that has none but 127.0.0.1 has no IPv4
- * for libc: who asks it for IPv4 addresses that this machine could use (AI_ADDRCONFIG) gets none. */
+/* The address of the box's own name in /etc/hosts. A machine that has none but 127.0.0.1 has no
+ * IPv4 for libc: who asks it for IPv4 addresses that this machine could use (AI_ADDRCONFIG) gets
+ * none. */
 static void put_own_address(struct batch *b)
 {
 	struct address_head h = {
