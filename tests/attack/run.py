@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 import traceback
+import zlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import rig as ground  # noqa: E402
@@ -140,6 +141,11 @@ def all_cases(program):
     return sorted(cases, key=lambda c: (c.name[0], int("".join(filter(str.isdigit, c.line)) or 0), c.name))
 
 
+def left_out(name):
+    """Of the door's many cases a sample of one in six is always the same ones."""
+    return name[0] in "DEF" and zlib.crc32(name.encode()) % 6 != 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--prefix")
@@ -149,6 +155,7 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--classes", default="")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--sample", action="store_true")
     parser.add_argument("--without", default="")
     parser.add_argument("--stage", default="/tmp", help="where its directory is made")
     parser.add_argument("--list", action="store_true")
@@ -161,7 +168,7 @@ def main():
     patterns = [p for p in options.only.split(",") if p]
     cases = [c for c in cases if (not patterns or any(fnmatch.fnmatch(c.name, p) for p in patterns))
              and (not options.classes or c.name[0] in options.classes.split(","))
-             and not (options.quick and c.slow)]
+             and not (options.quick and c.slow) and not (options.sample and left_out(c.name))]
     rig, records, found = None, [], []
     stop_with_parent()
     try:

@@ -137,11 +137,19 @@ static void set_up(void)
 	struct err e;
 
 	CHECK_EQ(ev_new(&ev), 0);
-	server.fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	CHECK_EQ(bind(server.fd, (void *)&at, sizeof(at)), 0);
-	CHECK_EQ(getsockname(server.fd, (void *)&at, &len), 0);
-	listener.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	CHECK_EQ(bind(listener.fd, (void *)&at, sizeof(at)), 0);
+	/* One port for both: the one that UDP got may be taken for TCP. */
+	for (int i = 0;; i++) {
+		at.sin_port = 0;
+		server.fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+		CHECK_EQ(bind(server.fd, (void *)&at, sizeof(at)), 0);
+		CHECK_EQ(getsockname(server.fd, (void *)&at, &len), 0);
+		listener.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		if (bind(listener.fd, (void *)&at, sizeof(at)) == 0)
+			break;
+		CHECK(i < 100);
+		fd_close(&server.fd);
+		fd_close(&listener.fd);
+	}
 	CHECK_EQ(listen(listener.fd, 16), 0);
 	server.on_event = on_server;
 	listener.on_event = on_listener;
