@@ -207,9 +207,10 @@ def vfork_parent(rig):
     wait_until(lambda: sorted(map(state_of, inside(rig, box, tag))) == ["D", "S"], "the parent to wait in vfork", 20)
     rig.cove("kill", "-s", "KILL", box, job, timeout=20).ok()
     wait_until(lambda: not inside(rig, box, tag), "both processes to end", 20)
-    ended = [e for e in rig.cove("ps", "--json", box).json if str(e["exec_id"]) == job]
+    # They are gone a moment before init has told the keeper.
+    wait_until(lambda: [e for e in rig.cove("ps", "--json", box).json
+                        if str(e["exec_id"]) == job and e["state"] != "running"], "ps to say that it ended", 20)
     rig.cove("rm", "-f", box, timeout=20).ok()
-    need(ended and ended[0]["state"] != "running", f"ps says {ended}")
 
 
 def inside(rig, box, tag):
