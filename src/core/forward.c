@@ -18,6 +18,7 @@
 #include "core/life.h"
 #include "wire/link.h"
 #include "wire/msg.h"
+#include "wire/socket.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -27,7 +28,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { BUCKETS = 256, BACKLOG = 128, READ_MAX = WIRE_DATA_MAX, RETRY_MS = 100 };
+enum { BUCKETS = 256, BACKLOG = 128, RETRY_MS = 100 };
 
 struct forward {
 	const char *box;
@@ -50,14 +51,8 @@ struct forward {
 /* One connection. */
 struct route {
 	struct forward *f;
-	uint32_t id;
-	struct ev_io io;	   /* io.fd is owned */
-	struct wire_flow up, down; /* to the box: we send; from it: we take */
-	struct buf waiting;	   /* for the socket */
-	bool read_end;		   /* EOF was read and sent */
-	bool wire_end;		   /* EOF came */
-	bool shut;		   /* and was passed on */
-	struct route *next;	   /* of its bucket */
+	struct wire_socket s;
+	struct route *next; /* of its bucket */
 };
 
 static void end(struct forward *f, int r)
@@ -72,19 +67,13 @@ static void lost(struct forward *f)
 	end(f, err_set(f->e, ERR_INTERNAL, ENOBUFS, "the box's keeper takes nothing any more"));
 }
 
-static void send_frame(struct route *t, enum wire_type type)
-{
-	if (wire_link_send(&t->f->link, type, WIRE_STDIN, t->id, NULL, 0) < 0)
-		lost(t->f);
-}
-
 /* ---- one connection ---- */
 
 static struct route *find_route(struct forward *f, uint32_t id)
 {
 	struct route *t = f->routes[id % BUCKETS];
 
-	while (t && t->id != id)
+	while (t && t->s.id != id)
 		t = t->next;
 	return t;
 }
@@ -94,179 +83,50 @@ static void listen_again(struct forward *f);
 /* The peer sees a reset unless the connection came to its end. */
 static void route_free(struct route *t)
 {
-	static const struct linger reset = {.l_onoff = 1, .l_linger = 0};
 	struct forward *f = t->f;
-	struct route **at = &f->routes[t->id % BUCKETS];
+	struct route **at = &f->routes[t->s.id % BUCKETS];
 
 	while (*at != t)
 		at = &(*at)->next;
 	*at = t->next;
 	f->count--;
-	ev_io_remove(f->ev, &t->io);
-	if (!t->read_end || !t->shut)
-		setsockopt(t->io.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
-	fd_close(&t->io.fd);
-	buf_done(&t->waiting);
+	ev_io_remove(f->ev, &t->s.io);
+	wire_socket_done(&t->s);
 	free(t);
 	listen_again(f);
 }
 
 static void cancel(struct route *t)
 {
-	send_frame(t, WIRE_CANCEL);
+	if (wire_link_send(&t->f->link, WIRE_CANCEL, 0, t->s.id, NULL, 0) < 0)
+		lost(t->f);
 	route_free(t);
 }
 
-/* Watches for what can be done, or ends what is over. */
-static void settle(struct route *t)
+/* After a step: goes on, or ends what is over. */
+static void settle(struct route *t, int r)
 {
-	uint32_t want = buf_len(&t->waiting) > 0 ? EPOLLOUT : 0;
-	int r = 0;
-
-	if (t->read_end && t->shut) {
+	if (r == 0 && wire_socket_is_over(&t->s)) {
 		route_free(t);
 		return;
 	}
-	if (!t->read_end && t->up.left > 0 && !t->f->full)
-		want |= EPOLLIN;
-	if (!want)
-		ev_io_remove(t->f->ev, &t->io);
-	else if (!t->io.added)
-		r = ev_io_add(t->f->ev, &t->io, want);
-	else if (t->io.events != want)
-		r = ev_io_set(t->f->ev, &t->io, want);
+	if (r == 0)
+		r = wire_socket_watch(&t->s, t->f->ev, !t->f->full);
 	if (r < 0)
 		cancel(t);
-}
-
-/* Straight into the link's queue, behind the space for the header. */
-static int read_once(struct route *t)
-{
-	size_t want = t->up.left < READ_MAX ? (size_t)t->up.left : READ_MAX;
-	struct buf *out = &t->f->link.out;
-	size_t at = buf_len(out);
-	uint8_t *p = buf_reserve(out, WIRE_HEADER + want);
-	ssize_t n;
-
-	if (!p)
-		return -ENOMEM;
-	do {
-		n = recv(t->io.fd, p + WIRE_HEADER, want, 0);
-	} while (n < 0 && errno == EINTR);
-	if (n < 0)
-		return errno == EAGAIN ? 0 : -errno;
-	if (n == 0) {
-		t->read_end = true;
-		send_frame(t, WIRE_EOF);
-		return 0;
-	}
-	buf_commit(out, WIRE_HEADER + (size_t)n);
-	wire_encode_end(out, at, WIRE_DATA, WIRE_STDIN, t->id);
-	wire_link_flush(&t->f->link);
-	t->up.left -= (uint64_t)n;
-	if (wire_link_queued(&t->f->link) > FORWARD_QUEUE_MAX)
-		t->f->full = true;
-	return 0;
-}
-
-static void give_credit(struct route *t, size_t n)
-{
-	struct wire_credit m = {.bytes = wire_flow_took(&t->down, n)};
-
-	if (m.bytes == 0 || t->wire_end)
-		return;
-	if (wire_credit_encode(&t->f->link.out, t->id, WIRE_STDOUT, &m) < 0)
-		lost(t->f);
-	else
-		wire_link_flush(&t->f->link);
-}
-
-/* Writes what it can. Returns the bytes taken, or -errno. */
-static ssize_t write_some(struct route *t, const uint8_t *p, size_t n)
-{
-	size_t done = 0;
-
-	while (done < n) {
-		ssize_t r = send(t->io.fd, p + done, n - done, MSG_NOSIGNAL);
-
-		if (r < 0 && errno == EINTR)
-			continue;
-		if (r < 0 && errno == EAGAIN)
-			break;
-		if (r < 0)
-			return -errno;
-		done += (size_t)r;
-	}
-	if (done > 0)
-		give_credit(t, done);
-	return (ssize_t)done;
-}
-
-static int write_waiting(struct route *t)
-{
-	ssize_t n = write_some(t, buf_data(&t->waiting), buf_len(&t->waiting));
-
-	if (n < 0)
-		return (int)n;
-	buf_consume(&t->waiting, (size_t)n);
-	if (buf_len(&t->waiting) == 0)
-		buf_done(&t->waiting);
-	return 0;
-}
-
-/* The box's end becomes the socket's, behind the last byte. */
-static int pass_end(struct route *t)
-{
-	if (!t->wire_end || t->shut || buf_len(&t->waiting) > 0)
-		return 0;
-	t->shut = true;
-	return shutdown(t->io.fd, SHUT_WR) < 0 ? -errno : 0;
 }
 
 static void on_socket(struct ev_io *io, uint32_t events)
 {
-	struct route *t = container(io, struct route, io);
-	bool may_read = io->events & EPOLLIN, may_write = io->events & EPOLLOUT;
-	int r = 0;
+	struct route *t = container(io, struct route, s.io);
+	int r = wire_socket_event(&t->s, events);
 
-	if (may_write && events & (EPOLLOUT | EPOLLHUP | EPOLLERR))
-		r = write_waiting(t);
-	if (r == 0)
-		r = pass_end(t);
-	if (r == 0 && may_read && events & (EPOLLIN | EPOLLHUP | EPOLLERR))
-		r = read_once(t);
-	if (r < 0)
-		cancel(t);
-	else
-		settle(t);
+	if (wire_link_queued(&t->f->link) > FORWARD_QUEUE_MAX)
+		t->f->full = true;
+	settle(t, r);
 }
 
 /* ---- from the keeper ---- */
-
-/* Who sends more than a window, or after the end, has lost count: that connection ends. */
-static int take_data(struct route *t, const struct wire_frame *f)
-{
-	ssize_t done = 0;
-
-	if (t->wire_end || f->stream != WIRE_STDOUT)
-		return -EBADMSG;
-	if (buf_len(&t->waiting) == 0)
-		done = write_some(t, f->payload, f->len);
-	if (done < 0)
-		return (int)done;
-	return (size_t)done == f->len
-		       ? 0
-		       : buf_append(&t->waiting, f->payload + done, f->len - (size_t)done);
-}
-
-static int take_credit(struct route *t, const struct wire_frame *f)
-{
-	struct wire_credit m;
-
-	if (wire_credit_decode(f, &m) < 0 || f->stream != WIRE_STDIN)
-		return -EBADMSG;
-	return t->read_end ? 0 : wire_flow_credit(&t->up, m.bytes);
-}
 
 /* The sentence may come from inside the box. */
 static void tell_failed(const struct forward *f, const struct wire_frame *frame)
@@ -287,16 +147,6 @@ static void route_frame(struct route *t, const struct wire_frame *f)
 	switch (f->type) {
 	case WIRE_OK: /* what was sent before it waited there */
 		break;
-	case WIRE_DATA:
-		r = take_data(t, f);
-		break;
-	case WIRE_EOF:
-		t->wire_end = true;
-		r = pass_end(t);
-		break;
-	case WIRE_CREDIT:
-		r = take_credit(t, f);
-		break;
 	case WIRE_ERROR:
 		tell_failed(t->f, f);
 		route_free(t);
@@ -305,12 +155,9 @@ static void route_frame(struct route *t, const struct wire_frame *f)
 		route_free(t);
 		return;
 	default:
-		r = -EBADMSG;
+		r = wire_socket_frame(&t->s, f);
 	}
-	if (r < 0)
-		cancel(t);
-	else
-		settle(t);
+	settle(t, r);
 }
 
 /* Why the keeper ends it all. The sentence may come from inside the box. */
@@ -357,7 +204,7 @@ static void on_drained(struct wire_link *l)
 	for (size_t i = 0; i < BUCKETS; i++)
 		for (struct route *t = f->routes[i], *next; t; t = next) {
 			next = t->next;
-			settle(t);
+			settle(t, 0);
 		}
 }
 
@@ -389,26 +236,25 @@ static void route_start(struct forward *f, int fd)
 	struct wire_port m = {.port = f->port};
 	struct route *t = calloc(1, sizeof(*t));
 
-	if (!t) {
+	if (t)
+		t->s.io.on_event = on_socket;
+	else
 		close(fd);
+	if (!t || wire_socket_init(&t->s, &f->link, fd, next_id(f), WIRE_STDIN) < 0) {
+		free(t);
 		return;
 	}
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
 	t->f = f;
-	t->id = next_id(f);
-	t->io = (struct ev_io){.on_event = on_socket, .fd = fd};
-	wire_flow_init_net(&t->up);
-	wire_flow_init_net(&t->down);
-	buf_init(&t->waiting, WIRE_NET_WINDOW);
-	t->next = f->routes[t->id % BUCKETS];
-	f->routes[t->id % BUCKETS] = t;
+	t->next = f->routes[t->s.id % BUCKETS];
+	f->routes[t->s.id % BUCKETS] = t;
 	f->count++;
-	if (wire_port_encode(&f->link.out, t->id, 0, &m) < 0) {
+	if (wire_port_encode(&f->link.out, t->s.id, 0, &m) < 0) {
 		lost(f);
 		return;
 	}
 	wire_link_flush(&f->link);
-	settle(t);
+	settle(t, 0);
 }
 
 static void on_accept(struct ev_io *io, uint32_t events)

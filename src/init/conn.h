@@ -1,18 +1,13 @@
 /*
- * One connection: a socket on this side, an id on the wire on the other, bytes both ways.
- *
- *	socket -> DATA(id, 1)	as far as the door's credit and the room on the link go
- *	DATA(id, 0) -> socket	what it does not take waits, at most a window; then comes credit
- *	end of file <-> EOF	each way for itself; after both the connection is over
- *	reset <-> CANCEL	at once, from either side; the socket's peer sees a reset too
- *
- * What begins one (CONNECT, PORT) and what is answered first is the owner's: net.c and port.c.
+ * One connection of the box: a socket and an id on the wire (wire/socket.h). A reset is a CANCEL,
+ * at once, from either side. What begins one (CONNECT, PORT) and what is answered first is the
+ * owner's: net.c and port.c.
  */
 #pragma once
 
 #include "ev/ev.h"
 #include "init/init.h"
-#include "wire/link.h"
+#include "wire/socket.h"
 
 enum { CONN_BUCKETS = 512 };
 
@@ -20,16 +15,8 @@ struct conn {
 	/* It is over, and the wire knows; the socket is closed. The owner frees it. */
 	void (*on_over)(struct conn *c);
 	struct init *in;
-	uint32_t id;
-	struct ev_io io; /* io.fd is owned */
-	struct wire_flow out, back;
-	struct buf waiting; /* for the socket */
+	struct wire_socket s;
 	struct room_wait room;
-	uint32_t chunk;	   /* size of the next read */
-	bool held;	   /* the socket is not to be touched yet: what comes waits */
-	bool read_end;	   /* EOF was read and sent */
-	bool wire_end;	   /* EOF came */
-	bool shut;	   /* and was passed on */
 	struct conn *next; /* of its bucket */
 };
 

@@ -111,7 +111,7 @@ static void begin(struct net *net, int fd, struct wire_connect *m)
 		return;
 	}
 	conn_add(&net->conns, c);
-	if (wire_connect_encode(&in->link.out, c->id, 0, m) < 0)
+	if (wire_connect_encode(&in->link.out, c->s.id, 0, m) < 0)
 		init_broken(in, "no room for a connection");
 	wire_link_flush(&in->link);
 }

@@ -91,7 +91,7 @@ static void say_failure(struct init *in, uint32_t id, uint16_t port, int code)
 
 static void fail(struct port *p, int code)
 {
-	say_failure(p->conn.in, p->conn.id, p->port, code);
+	say_failure(p->conn.in, p->conn.s.id, p->port, code);
 	conn_done(&p->conn);
 	port_free(p);
 }
@@ -108,8 +108,8 @@ static int try_v6(struct port *p, int code)
 	if (fd < 0)
 		return -code; /* what IPv4 said is the better reason */
 	ev_io_remove(p->conn.in->ev, &p->io);
-	fd_close(&p->conn.io.fd);
-	p->conn.io.fd = p->io.fd = fd;
+	fd_close(&p->conn.s.io.fd);
+	p->conn.s.io.fd = p->io.fd = fd;
 	r = ev_io_add(p->conn.in->ev, &p->io, EPOLLOUT);
 	return r;
 }
@@ -130,7 +130,7 @@ static void on_connected(struct ev_io *io, uint32_t events)
 		return;
 	}
 	ev_io_remove(in->ev, io);
-	if (wire_link_send(&in->link, WIRE_OK, 0, p->conn.id, NULL, 0) < 0)
+	if (wire_link_send(&in->link, WIRE_OK, 0, p->conn.s.id, NULL, 0) < 0)
 		init_broken(in, "no room for an answer");
 	conn_go(&p->conn);
 }
