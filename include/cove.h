@@ -451,6 +451,11 @@ struct cove_workspace_info {
 COVE_API int cove_workspaces(struct cove *cove, struct cove_workspace_info **ret,
 			     struct cove_error *err);
 COVE_API int cove_workspace_remove(struct cove *cove, const char *name, struct cove_error *err);
+/* Gives what boxes wrote into a host directory as another user than the box's own (root inside) to
+ * the caller; as root, to the directory's owner. Links are not followed. Idempotent: *ret_changed
+ * is then 0. */
+COVE_API int cove_workspace_chown(struct cove *cove, const char *dir, uint64_t *ret_changed,
+				  struct cove_error *err);
 
 #ifdef __cplusplus
 }

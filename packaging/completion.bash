@@ -144,8 +144,9 @@ _cove()
 		;;
 	workspace)
 		case $(_cove_arg 0) in
-		'') _cove_words 'ls rm' ;;
+		'') _cove_words 'ls rm chown' ;;
 		rm) _cove_words "$(cove workspace ls -q 2>/dev/null)" ;;
+		chown) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
 		esac
 		;;
 	image)

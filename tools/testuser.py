@@ -37,8 +37,8 @@ class TestUser:
         for path in self.made_files:
             pathlib.Path(path).touch(mode=0o644)
         self.home = stage / f"home-{letter}"
-        quiet(["useradd", "--system", "--no-log-init", "--user-group", "--create-home", "--home-dir", self.home,
-               "--shell", "/bin/bash", self.name])
+        quiet(["useradd", "--system", "--no-log-init", "--user-group", "--groups", "users", "--create-home",
+               "--home-dir", self.home, "--shell", "/bin/bash", self.name])
         if subids:
             first = free_subids()
             span = f"{first}-{first + 65535}"

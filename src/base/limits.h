@@ -30,7 +30,8 @@
 
 /* Trees on disk (src/storage/tree.c). */
 #define TREE_PASSES_MAX (1u << 20) /* over a tree's root while removing; calling again goes on */
-#define TREE_DEPTH_MAX	65536u	   /* levels that can be measured */
+#define TREE_NAMES_MAX	(1u << 28) /* one walk visits; a box may add while it goes on */
+#define TREE_DEPTH_MAX	65536u	   /* levels that can be walked */
 
 /* Disks in files (src/storage/loop.c, image.c). */
 #define DISK_BYTES_MIN	   (1ull << 20) /* what a limit may be */

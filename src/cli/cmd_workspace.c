@@ -61,6 +61,38 @@ static int remove_one(struct cli *c, const char *workspace, struct cove_error *e
 	return cove_workspace_remove(c->cove, workspace, err);
 }
 
+static int chown_json(struct cli *c, const char *dir, uint64_t changed)
+{
+	struct buf b;
+	struct json j;
+	int r;
+
+	buf_init(&b, 32768);
+	json_init(&j, &b);
+	json_object_begin(&j);
+	json_kv_str(&j, "directory", dir);
+	json_kv_u64(&j, "changed", changed);
+	json_object_end(&j);
+	r = j.error == 0 ? buf_append_str(&b, "\n") : j.error;
+	r = r < 0 ? cli_error(c, COVE_LIMIT, "the path is too long") : cli_out_buf(c, &b);
+	buf_done(&b);
+	return r;
+}
+
+static int chown_one(struct cli *c, const char *dir, struct cove_error *err)
+{
+	uint64_t changed = 0;
+	int r = cove_workspace_chown(c->cove, dir, &changed, err);
+
+	if (r < 0)
+		return r;
+	if (c->o.json)
+		return chown_json(c, dir, changed);
+	if (!c->o.quiet)
+		cli_note("%llu files given back", (unsigned long long)changed);
+	return 0;
+}
+
 static int run(struct cli *c)
 {
 	const char *what = c->o.args[0];
@@ -70,8 +102,13 @@ static int run(struct cli *c)
 			return cli_usage(c, "unexpected argument '%.60s'", c->o.args[1]);
 		return list(c);
 	}
+	if (strcmp(what, "chown") == 0) {
+		if (c->o.arg_count < 2)
+			return cli_usage(c, "which directory?");
+		return cli_each(c, 1, NULL, chown_one);
+	}
 	if (strcmp(what, "rm") != 0)
-		return cli_usage(c, "no '%.60s' here: ls or rm", what);
+		return cli_usage(c, "no '%.60s' here: ls, rm or chown", what);
 	if (c->o.arg_count < 2)
 		return cli_usage(c, "which workspace? `cove workspace ls` lists them");
 	return cli_each(c, 1, "removed", remove_one);
@@ -81,15 +118,20 @@ static const enum opt_id options[] = {OPT_QUIET, OPTS_COMMON, OPT_END};
 
 const struct verb verb_workspace = {
 	.name = "workspace",
-	.synopsis = "workspace ls | rm NAME...",
+	.synopsis = "workspace ls | rm NAME... | chown DIRECTORY...",
 	.summary = "directories that outlive boxes",
 	.help = "A workspace is made by `--workspace NAME` (and by `cove open`), is at\n"
 		"/workspace in every box that names it, and stays when they are removed. One\n"
 		"in use is not removed.\n"
 		"\n"
+		"chown is for directories of the host: what a box wrote there as another user\n"
+		"than its own (root inside) becomes yours; as root, the directory's owner's.\n"
+		"It follows no links, and can be said again.\n"
+		"\n"
 		"Examples\n"
 		"  cove workspace ls\n"
-		"  cove workspace rm old-project\n",
+		"  cove workspace rm old-project\n"
+		"  cove workspace chown ./project\n",
 	.options = options,
 	.command_after = -1,
 	.args_min = 1,

@@ -65,6 +65,9 @@ void core_event(struct cove *cove, const struct event *ev);
 /* The caller's ids, detected once. */
 int core_ids(struct cove *cove, struct err *e);
 
+/* Adds the remedy to an error about a file on the host that belongs to the boxes' ids. */
+void core_hint_owner(struct cove *cove, uid_t owner, struct err *e);
+
 /* Text from a box, made safe to show in a sentence. */
 const char *core_show(char *dst, size_t size, const char *text);
 

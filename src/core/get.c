@@ -286,6 +286,7 @@ static int take_entry(struct get *g, const struct wire_frame *f, struct err *e)
 {
 	struct wire_entry m;
 	const char *name;
+	struct stat st;
 	int dir_fd, r;
 
 	if (wire_entry_decode(f, &m) < 0 || !m.path || (g->file_fd >= 0 && !g->in_place) ||
@@ -304,10 +305,14 @@ static int take_entry(struct get *g, const struct wire_frame *f, struct err *e)
 	if (r < 0)
 		return r;
 	if (m.type == 'f')
-		return begin_file(g, dir_fd, name, &m, e);
-	if (m.type == 'l')
-		return make_link(g, dir_fd, name, m.target, e);
-	return make_dir(g, dir_fd, name, (unsigned)m.mode, !*m.path, e);
+		r = begin_file(g, dir_fd, name, &m, e);
+	else if (m.type == 'l')
+		r = make_link(g, dir_fd, name, m.target, e);
+	else
+		r = make_dir(g, dir_fd, name, (unsigned)m.mode, !*m.path, e);
+	if (r < 0 && fstat(dir_fd, &st) == 0)
+		core_hint_owner(g->t.box->cove, st.st_uid, e);
+	return r;
 }
 
 static int take_data(struct get *g, const struct wire_frame *f, struct err *e)

@@ -184,8 +184,12 @@ static int put_named(struct walk *w, int dir_fd, const char *name, struct err *e
 		return 0;
 	}
 	fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	if (fd < 0)
-		return err_errno(e, errno, "read '%.150s'", w->path);
+	if (fd < 0) {
+		int r = err_errno(e, errno, "read '%.100s'", w->path);
+
+		core_hint_owner(w->t->box->cove, st.st_uid, e);
+		return r;
+	}
 	return put_opened(w, fd, e);
 }
 
@@ -283,8 +287,12 @@ static int put(struct transfer *t, struct cove_box *box, const char *host_path,
 	struct stat st;
 	int r;
 
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return err_errno(e, errno, "read '%.150s'", host_path);
+	if (fd < 0 || fstat(fd, &st) < 0) {
+		r = err_errno(e, errno, "read '%.100s'", host_path);
+		if (stat(host_path, &st) == 0)
+			core_hint_owner(box->cove, st.st_uid, e);
+		return r;
+	}
 	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
 		return err_set(
 			e, ERR_INVALID, EINVAL,

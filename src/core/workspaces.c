@@ -3,10 +3,13 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "core/core.h"
+#include "storage/share.h"
 #include "store/workspace.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static int list(struct cove *cove, struct cove_workspace_info **ret, struct err *e)
 {
@@ -56,4 +59,26 @@ int cove_workspace_remove(struct cove *cove, const char *name, struct cove_error
 	if (r == 0)
 		r = workspace_remove(&cove->state, &cove->ids, name, &e);
 	return core_return(cove, NULL, r, &e, err);
+}
+
+int cove_workspace_chown(struct cove *cove, const char *dir, uint64_t *ret_changed,
+			 struct cove_error *err)
+{
+	struct err e = {0};
+	int r = core_ids(cove, &e);
+
+	if (r == 0)
+		r = workspace_chown(&cove->state, &cove->ids, dir, ret_changed, &e);
+	return core_return(cove, NULL, r, &e, err);
+}
+
+void core_hint_owner(struct cove *cove, uid_t owner, struct err *e)
+{
+	size_t len = strlen(e->msg);
+
+	if ((e->code != EACCES && e->code != EPERM) || core_ids(cove, NULL) < 0 ||
+	    !ids_is_box_uid(&cove->ids, owner))
+		return;
+	snprintf(e->msg + len, sizeof(e->msg) - len,
+		 ": a box's root wrote it; `cove workspace chown DIR` gives it back");
 }

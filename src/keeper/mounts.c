@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "store/own.h"
 #include "store/workspace.h"
 
 #include <errno.h>
@@ -89,108 +90,16 @@ static int open_named(struct mounts *m, const struct spec *s, struct state *st, 
 	return 0;
 }
 
-/* The path without links, as the kernel sees it. */
-static bool path_of(int fd, char *ret, size_t size)
-{
-	char link[32];
-	ssize_t n;
-
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	n = fd < 0 ? -1 : readlink(link, ret, size - 1);
-	ret[n < 0 ? 0 : n] = 0;
-	return n > 0;
-}
-
-static bool real_path(const char *path, char *ret, size_t size)
-{
-	autoclose int fd = open(path, O_PATH | O_CLOEXEC);
-
-	return path_of(fd, ret, size);
-}
-
-static bool is_below_by_name(const char *inner, const char *outer)
-{
-	size_t n = strlen(outer);
-
-	n -= n > 0 && outer[n - 1] == '/';
-	return strncmp(inner, outer, n) == 0 && (inner[n] == 0 || inner[n] == '/');
-}
-
-/* Is inner the same as outer, or below it? Both are without links. A directory may be mounted in a
- * second place, so what stands on the way up is looked at, too. */
-static bool is_within(const char *inner, const char *outer)
-{
-	char part[BOX_PATH_MAX];
-	struct stat top, st;
-
-	if (is_below_by_name(inner, outer))
-		return true;
-	if (stat(outer, &top) < 0 || !str_copy(part, sizeof(part), inner))
-		return false;
-	for (char *slash; (slash = strrchr(part, '/')); *slash = 0)
-		if (stat(part, &st) == 0 && st.st_dev == top.st_dev && st.st_ino == top.st_ino)
-			return true;
-	return stat("/", &st) == 0 && st.st_dev == top.st_dev && st.st_ino == top.st_ino;
-}
-
-/* src is what the caller wrote, real what it is, own a directory of ours. */
-static int refuse_one(const char *src, const char *real, const char *own, const char *remedy,
-		      struct err *e)
-{
-	char state[BOX_PATH_MAX];
-
-	if (!real_path(own, state, sizeof(state)))
-		return errno == ENOENT ? 0 : err_errno(e, errno, "open '%.140s'", own);
-	if (is_within(real, state))
-		return err_set(e, ERR_DENIED, EPERM,
-			       "'%.80s' is inside Cove's own state at %.80s: a box cannot have it",
-			       src, state);
-	if (is_within(state, real))
-		return err_set(e, ERR_DENIED, EPERM,
-			       "'%.60s' holds Cove's own state at %.60s: give a directory below it "
-			       "that does not%s",
-			       src, state, remedy);
-	return 0;
-}
-
-/* What the caller names is the caller's trust; but a box that holds Cove's own state, with other
- * boxes and the sockets of their keepers in it, is no box. Reading is enough: a socket can be
- * connected to through a read-only mount. */
-static int refuse_own(const char *src, const char *real, const struct state *st, struct err *e)
-{
-	int r = refuse_one(src, real, st->home, ", or set COVE_HOME elsewhere", e);
-
-	if (r == 0)
-		r = refuse_one(src, real, st->run, ", or set COVE_HOME elsewhere", e);
-	if (r == 0 && geteuid() == 0)
-		r = refuse_one(src, real, state_machine_run_dir(), "", e);
-	return r;
-}
-
-static int refuse_state(const char *src, const struct state *st, struct err *e)
-{
-	char real[BOX_PATH_MAX];
-
-	if (!real_path(src, real, sizeof(real)))
-		return 0; /* opening it says what is wrong */
-	return refuse_own(src, real, st, e);
-}
-
-/* Of a source below a workspace that is a host directory: something may be mounted there. */
-static int refuse_opened(const char *src, int fd, const struct state *st, struct err *e)
-{
-	char real[BOX_PATH_MAX];
-
-	if (!path_of(fd, real, sizeof(real)))
-		return err_errno(e, errno, "find mount source '%.140s'", src);
-	return refuse_own(src, real, st, e);
-}
-
 static int open_host_dir(struct mounts *m, const char *path, struct err *e)
 {
 	if (!str_copy(m->workspace, sizeof(m->workspace), path))
 		return too_long(e);
 	m->workspace_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (m->workspace_fd < 0 && errno == EACCES)
+		return err_set(e, ERR_DENIED, EACCES,
+			       "'%.100s' may not be opened; if root of a box made it, `cove "
+			       "workspace chown` gives it back",
+			       path);
 	if (m->workspace_fd < 0)
 		return err_errno(e, errno, "open the workspace '%s'", path);
 	return 0;
@@ -202,7 +111,7 @@ static int add_workspace(struct mounts *m, const struct spec *s, struct state *s
 
 	if (!s->workspace && !s->workspace_dir)
 		return 0;
-	r = s->workspace ? 0 : refuse_state(s->workspace_dir, st, e);
+	r = s->workspace ? 0 : own_refuse_path(st, s->workspace_dir, e);
 	if (r < 0)
 		return r;
 	r = s->workspace ? open_named(m, s, st, e) : open_host_dir(m, s->workspace_dir, e);
@@ -225,7 +134,7 @@ static int add_mount(struct mounts *m, const struct spec *s, const struct spec_m
 	int r;
 
 	if (given->src[0] == '/') {
-		r = refuse_state(given->src, st, e);
+		r = own_refuse_path(st, given->src, e);
 		if (r < 0)
 			return r;
 	} else {
@@ -237,7 +146,7 @@ static int add_mount(struct mounts *m, const struct spec *s, const struct spec_m
 				       given->src);
 		r = workspace_open_source(m->workspace_fd, given->src, &fd, e);
 		if (r == 0 && !s->workspace)
-			r = refuse_opened(given->src, fd, st, e);
+			r = own_refuse_fd(st, given->src, fd, e);
 		if (r < 0)
 			return r;
 		w.in_box = m->volume.mount_fd > 0;

@@ -1,17 +1,20 @@
 /*
  * Which host ids a box's ids are; see ids.h.
  *
- * A range is a slot of 65,536 ids between RANGE_FIRST and RANGE_LAST, a region that neither
- * /etc/subuid's usual numbers nor systemd's allocate from, and below 2^31, where old tools still
- * see a sign. A slot is taken by locking its file; the search begins at a random slot, so that a
- * range given back is rarely used again at once. Whoever removes the file holds its lock, and
- * whoever locks it checks that it is still the one in the directory, so two holders cannot meet.
+ * A range is a slot of 65,536 ids between IDS_SLOT_FIRST and IDS_SLOT_LAST, a region that neither
+ * /etc/subuid's usual numbers nor systemd's allocate from (the two slots above are systemd's range
+ * for foreign files, and our own for host directories, share.h), and below 2^31, where old tools
+ * still see a sign. A slot is taken by locking its file; the search begins at a random slot, so
+ * that a range given back is rarely used again at once. Whoever removes the file holds its lock,
+ * and whoever locks it checks that it is still the one in the directory, so two holders cannot
+ * meet.
  */
 #include "storage/ids.h"
 
 #include "base/fd.h"
 #include "base/rand.h"
 #include "base/str.h"
+#include "storage/share.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -27,7 +30,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-enum { RANGE_FIRST = 0x7000, RANGE_LAST = 0x7ffe }; /* slot = host id >> 16 */
 enum { SUBID_FILE_MAX = 1 << 20 };
 
 extern char **environ;
@@ -159,7 +161,7 @@ static int slot_lock(int dir_fd, const char *name)
 
 int ids_range_take(struct ids *ids, const char *run_dir, int *ret_lock_fd, struct err *e)
 {
-	const unsigned slots = RANGE_LAST - RANGE_FIRST + 1;
+	const unsigned slots = IDS_SLOT_LAST - IDS_SLOT_FIRST + 1;
 	autoclose int dir_fd = ranges_open(run_dir, e);
 	uint32_t start;
 
@@ -167,7 +169,7 @@ int ids_range_take(struct ids *ids, const char *run_dir, int *ret_lock_fd, struc
 		return dir_fd;
 	rand_bytes(&start, sizeof(start));
 	for (unsigned i = 0; i < slots; i++) {
-		unsigned slot = RANGE_FIRST + (start % slots + i) % slots;
+		unsigned slot = IDS_SLOT_FIRST + (start % slots + i) % slots;
 		char name[16];
 		int fd;
 
@@ -237,6 +239,13 @@ uid_t ids_host_uid(const struct ids *ids, uid_t inside)
 gid_t ids_host_gid(const struct ids *ids, gid_t inside)
 {
 	return host_id(ids, inside, ids->sub_gid, ids->caller_gid);
+}
+
+bool ids_is_box_uid(const struct ids *ids, uid_t host)
+{
+	if (ids->kind == IDS_RANGE)
+		return share_is_box_id(host);
+	return ids->kind == IDS_SUBORDINATE && host - ids->sub_uid < IDS_COUNT - 1;
 }
 
 static int write_map(pid_t pid, const char *file, const char *text, struct err *e)
@@ -389,21 +398,9 @@ static pid_t fork_unshared(int flags, int ns_fd, int *ret_sock, struct err *e)
 	return pid;
 }
 
-/* Maps of a host directory: stored owner <-> the box's user; the rest of the range is itself. */
-static int write_mount_map(pid_t pid, const char *file, uint32_t base, uint32_t owner,
-			   struct err *e)
-{
-	char text[160];
-
-	snprintf(text, sizeof(text), "%u %u %d\n%u %u 1\n%u %u %d", base, base, IDS_USER, owner,
-		 base + IDS_USER, base + IDS_USER + 1, base + IDS_USER + 1,
-		 IDS_COUNT - IDS_USER - 1);
-	return write_map(pid, file, text, e);
-}
-
 int ids_mount_ns(const struct ids *ids, uid_t owner_uid, gid_t owner_gid, struct err *e)
 {
-	char path[64];
+	char path[64], text[SHARE_MAP_TEXT];
 	autoclose int sock = -1;
 	pid_t pid = fork_unshared(CLONE_NEWUSER, 0, &sock, e);
 	int r, fd = -1;
@@ -412,9 +409,11 @@ int ids_mount_ns(const struct ids *ids, uid_t owner_uid, gid_t owner_gid, struct
 		return pid;
 	if (pid == 0)
 		_exit(read(sock, path, 1) == 0 ? 0 : 126); /* until the parent is done with it */
-	r = write_mount_map(pid, "uid_map", ids->uid_base, owner_uid, e);
+	share_map_format(SHARE_UIDS, ids->uid_base, owner_uid, text);
+	r = write_map(pid, "uid_map", text, e);
+	share_map_format(SHARE_GIDS, ids->uid_base, owner_gid, text);
 	if (r == 0)
-		r = write_mount_map(pid, "gid_map", ids->uid_base, owner_gid, e);
+		r = write_map(pid, "gid_map", text, e);
 	if (r == 0) {
 		snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
 		fd = open(path, O_RDONLY | O_CLOEXEC);

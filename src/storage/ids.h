@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 enum { IDS_COUNT = 65536, IDS_USER = 1000 };
+enum { IDS_SLOT_FIRST = 0x7000, IDS_SLOT_LAST = 0x7ffd }; /* of ranges; slot = host id >> 16 */
 
 enum ids_kind { IDS_RANGE, IDS_SUBORDINATE, IDS_SINGLE };
 
@@ -50,12 +51,16 @@ void ids_ranges_sweep(const char *run_dir);
 uid_t ids_host_uid(const struct ids *ids, uid_t inside);
 gid_t ids_host_gid(const struct ids *ids, gid_t inside);
 
+/* Does a file on the host with that owner belong to a box's id, other than the caller? */
+bool ids_is_box_uid(const struct ids *ids, uid_t host);
+
 /* Writes uid_map, gid_map and setgroups of a process that made its user namespace and waits. */
 int ids_map_process(const struct ids *ids, pid_t pid, struct err *e);
 
 /* A user namespace for an id-mapped mount of a host directory: files of that owner belong to the
- * box's user, and what its user writes belongs to that owner; other box ids stay in the range. Root
- * only. Returns a descriptor. (What is stored with the box's own ids needs the box's namespace.) */
+ * box's user, and what its user writes belongs to that owner; all other box ids are stored in the
+ * range that share.h reserves. Root only. Returns a descriptor. (What is stored with the box's own
+ * ids needs the box's namespace.) */
 int ids_mount_ns(const struct ids *ids, uid_t owner_uid, gid_t owner_gid, struct err *e);
 
 /* Runs fn in a child which has the box's ids mapped and is box root (or the caller, when single),

@@ -1,5 +1,5 @@
 /*
- * Removing and measuring trees that a box could write to.
+ * Removing, measuring and giving away trees that a box could write to.
  *
  * How removal works
  *
@@ -18,9 +18,9 @@
  * A directory without permissions gets them first, through its own descriptor: never through a
  * name.
  *
- * Measuring keeps one descriptor and, per level, the directory's identity and position; on the
- * way up ".." is checked against that identity, so a tree that is being moved is an error, not a
- * journey.
+ * Measuring and giving files away keep one descriptor and, per level, the directory's identity
+ * and position; on the way up ".." is checked against that identity, so a tree that is being
+ * moved is an error, not a journey.
  */
 #include "storage/tree.h"
 
@@ -28,11 +28,13 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/rand.h"
+#include "storage/share.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -310,114 +312,234 @@ struct level {
 	int64_t off;
 };
 
-struct measure {
+/* One visit of every name in a tree, directories before what is in them. */
+struct walk {
 	int fd; /* current directory, owned */
 	struct names names;
 	struct level *up; /* owned */
 	size_t depth, room;
-	uint64_t bytes, files;
+	uint64_t seen;
+	bool pass_closed; /* a directory that may not be read is no error */
+	int (*visit)(struct walk *w, const char *name, bool *ret_is_dir);
+	void *arg;
 };
 
-static void count(struct measure *m, const struct stat *st)
+static int walk_down(struct walk *w, const char *name)
 {
-	/* A file with several names is counted in shares, so that it counts once in all. */
-	uint64_t shares = S_ISDIR(st->st_mode) || st->st_nlink < 1 ? 1 : st->st_nlink;
-
-	m->bytes += (uint64_t)st->st_blocks * 512 / shares;
-	m->files++;
-}
-
-static int measure_down(struct measure *m, const char *name)
-{
-	int fd = open_below(m->fd, name, O_RDONLY);
+	int fd = open_below(w->fd, name, O_RDONLY);
 	struct level *grown;
 	struct stat st;
 
 	if (fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP || fd == -EXDEV)
 		return 0; /* gone meanwhile, or another mount: not part of this tree */
+	if (fd == -EACCES && w->pass_closed)
+		return 0;
 	if (fd < 0)
 		return fd;
-	if (m->depth == m->room) {
-		size_t room = m->room ? m->room * 2 : 32;
+	if (w->depth == w->room) {
+		size_t room = w->room ? w->room * 2 : 32;
 
-		grown = room > TREE_DEPTH_MAX ? NULL : realloc(m->up, room * sizeof(*grown));
+		grown = room > TREE_DEPTH_MAX ? NULL : realloc(w->up, room * sizeof(*grown));
 		if (!grown) {
 			close(fd);
 			return room > TREE_DEPTH_MAX ? -ELOOP : -ENOMEM;
 		}
-		m->up = grown;
-		m->room = room;
+		w->up = grown;
+		w->room = room;
 	}
-	if (fstat(m->fd, &st) < 0) {
+	if (fstat(w->fd, &st) < 0) {
 		close(fd);
 		return -errno;
 	}
-	m->up[m->depth++] = (struct level){.dev = st.st_dev, .ino = st.st_ino, .off = m->names.off};
-	close(m->fd);
-	m->fd = fd;
-	names_init(&m->names, fd);
+	w->up[w->depth++] = (struct level){.dev = st.st_dev, .ino = st.st_ino, .off = w->names.off};
+	close(w->fd);
+	w->fd = fd;
+	names_init(&w->names, fd);
 	return 0;
 }
 
-static int measure_up(struct measure *m)
+static int walk_up(struct walk *w)
 {
-	const struct level *l = &m->up[--m->depth];
-	int fd = openat(m->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	const struct level *l = &w->up[--w->depth];
+	int fd = openat(w->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct stat st;
 
 	if (fd < 0)
 		return -errno;
-	close(m->fd);
-	m->fd = fd;
+	close(w->fd);
+	w->fd = fd;
 	if (fstat(fd, &st) < 0)
 		return -errno;
 	if (st.st_dev != l->dev || st.st_ino != l->ino)
 		return -ESTALE;
 	if (lseek(fd, l->off, SEEK_SET) < 0)
 		return -errno;
-	names_init(&m->names, fd);
+	names_init(&w->names, fd);
 	return 0;
 }
 
-static int measure_all(struct measure *m)
+/* Everything below w->fd, which is closed at the end. */
+static int walk_all(struct walk *w)
 {
 	const char *name;
-	struct stat st;
+	bool is_dir;
 	int r;
 
-	for (;;) {
-		r = names_next(&m->names, &name);
-		if (r < 0 || (r == 0 && m->depth == 0))
-			return r;
+	names_init(&w->names, w->fd);
+	do {
+		r = names_next(&w->names, &name);
+		if (r == 0 && w->depth == 0)
+			break;
 		if (r == 0) {
-			r = measure_up(m);
-		} else if (fstatat(m->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
-			count(m, &st);
-			r = S_ISDIR(st.st_mode) ? measure_down(m, name) : 0;
+			r = walk_up(w);
+		} else if (r > 0 && ++w->seen > TREE_NAMES_MAX) {
+			r = -E2BIG;
+		} else if (r > 0) {
+			is_dir = false;
+			r = w->visit(w, name, &is_dir);
+			if (r == 0 && is_dir)
+				r = walk_down(w, name);
 		}
-		if (r < 0)
-			return r;
+	} while (r >= 0);
+	fd_close(&w->fd);
+	free(w->up);
+	return r;
+}
+
+struct usage {
+	uint64_t bytes, files;
+};
+
+static void usage_count(struct usage *u, const struct stat *st)
+{
+	/* A file with several names is counted in shares, so that it counts once in all. */
+	uint64_t shares = S_ISDIR(st->st_mode) || st->st_nlink < 1 ? 1 : st->st_nlink;
+
+	u->bytes += (uint64_t)st->st_blocks * 512 / shares;
+	u->files++;
+}
+
+static int usage_visit(struct walk *w, const char *name, bool *ret_is_dir)
+{
+	struct stat st;
+
+	if (fstatat(w->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+		usage_count(w->arg, &st);
+		*ret_is_dir = S_ISDIR(st.st_mode);
 	}
+	return 0;
 }
 
 int tree_usage(int dir_fd, const char *name, uint64_t *ret_bytes, uint64_t *ret_files,
 	       struct err *e)
 {
-	struct measure m = {.fd = open_below(dir_fd, name, O_RDONLY)};
+	struct usage u = {0};
+	struct walk w = {.fd = open_below(dir_fd, name, O_RDONLY), .visit = usage_visit, .arg = &u};
 	struct stat st;
-	int r = m.fd;
+	int r = w.fd;
 
 	if (r >= 0) {
-		names_init(&m.names, m.fd);
-		if (fstat(m.fd, &st) == 0)
-			count(&m, &st);
-		r = measure_all(&m);
+		if (fstat(w.fd, &st) == 0)
+			usage_count(&u, &st);
+		r = walk_all(&w);
 	}
-	fd_close(&m.fd);
-	free(m.up);
 	if (r < 0)
 		return err_errno(e, -r, "cannot measure '%s'", name);
-	*ret_bytes = m.bytes;
-	*ret_files = m.files;
+	*ret_bytes = u.bytes;
+	*ret_files = u.files;
 	return 0;
+}
+
+/* ---- giving files to somebody else ---- */
+
+struct giving {
+	const struct tree_give *to;
+	struct tree_given *given;
+};
+
+/* A file of the box's whose group is the host's: nobody has rights over both here, but its owner
+ * may give it another group. */
+static int change_as_owner(int fd, const struct stat *st, const struct tree_give *to)
+{
+	int r = 0;
+
+	if (to->kind != TREE_GIVE_MAPPED)
+		return -EPERM;
+	setfsgid(to->gid);
+	setfsuid(st->st_uid);
+	if (fchownat(fd, "", (uid_t)-1, to->gid, AT_EMPTY_PATH) < 0)
+		r = -errno;
+	setfsuid(0);
+	setfsgid(0);
+	if (r == 0 && fchownat(fd, "", to->uid, to->gid, AT_EMPTY_PATH) < 0)
+		r = -errno;
+	return r;
+}
+
+static bool is_given(const struct tree_give *to, uint32_t id, uint32_t own)
+{
+	return to->kind == TREE_GIVE_MAPPED ? id != own : id != own && share_is_box_id(id);
+}
+
+/* fd is the very file (O_PATH): what was looked at is what is changed. */
+static void give_file(const struct giving *g, int fd, const struct stat *st)
+{
+	const struct tree_give *to = g->to;
+	bool uid = is_given(to, st->st_uid, to->uid), gid = is_given(to, st->st_gid, to->gid);
+	int r = 0;
+
+	/* In a map, the caller's own file with another of the caller's groups looks like this. */
+	if (to->kind == TREE_GIVE_MAPPED && !uid && st->st_gid == TREE_UNMAPPED)
+		gid = false;
+	if (!uid && !gid)
+		return;
+	if (fchownat(fd, "", uid ? to->uid : (uid_t)-1, gid ? to->gid : (gid_t)-1, AT_EMPTY_PATH) <
+	    0)
+		r = errno == EPERM ? change_as_owner(fd, st, to) : -errno;
+	if (r == 0) {
+		g->given->changed++;
+	} else if (to->kind != TREE_GIVE_MAPPED || st->st_uid != TREE_UNMAPPED) {
+		g->given->left++;
+		if (!g->given->why)
+			g->given->why = -r;
+	}
+}
+
+static int give_visit(struct walk *w, const char *name, bool *ret_is_dir)
+{
+	autoclose int fd = fd_openat2(w->fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0,
+				      FD_BENEATH | FD_NO_MAGICLINKS | FD_NO_XDEV);
+	const struct giving *g = w->arg;
+	struct stat st;
+
+	if (fd == -ENOENT || fd == -EXDEV)
+		return 0; /* gone meanwhile, or another mount */
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	give_file(g, fd, &st);
+	*ret_is_dir = S_ISDIR(st.st_mode);
+	return 0;
+}
+
+int tree_give(int dir_fd, const struct tree_give *to, struct tree_given *ret, struct err *e)
+{
+	struct giving g = {.to = to, .given = ret};
+	/* Who may do everything with a box's files cannot read this one: it is no box's. */
+	struct walk w = {.visit = give_visit, .arg = &g, .pass_closed = true};
+	struct stat st;
+	int r;
+
+	*ret = (struct tree_given){0};
+	if (fstat(dir_fd, &st) < 0)
+		return err_errno(e, errno, "look at the directory");
+	give_file(&g, dir_fd, &st);
+	w.fd = open_below(dir_fd, ".", O_RDONLY);
+	r = w.fd < 0 ? w.fd : walk_all(&w);
+	if (r == -ESTALE)
+		return err_set(e, ERR_CONFLICT, ESTALE,
+			       "directories were moved meanwhile: stop what uses them and say it "
+			       "again");
+	return r < 0 ? err_errno(e, -r, "go through the directory") : 0;
 }

@@ -19,3 +19,24 @@ int tree_remove_as(const struct ids *ids, int dir_fd, const char *name, struct e
 /* Bytes allocated and number of names in the tree, its root included. */
 int tree_usage(int dir_fd, const char *name, uint64_t *ret_bytes, uint64_t *ret_files,
 	       struct err *e);
+
+/* Whose files of boxes become. RANGES: every id that share.h calls a box's, as root. MAPPED: every
+ * id but uid and gid, inside a map of a box's ids (ids_run_inside), where what is not mapped is
+ * left alone. */
+enum tree_give_kind { TREE_GIVE_RANGES, TREE_GIVE_MAPPED };
+enum { TREE_UNMAPPED = 65534 }; /* how an id outside a map looks */
+
+struct tree_give {
+	enum tree_give_kind kind;
+	uid_t uid;
+	gid_t gid;
+};
+
+struct tree_given {
+	uint64_t changed, left; /* left: a box's file that could not be changed */
+	int why;		/* errno of the first that was left */
+};
+
+/* Gives the directory dir_fd, opened for reading, and everything below it away. Other mounts are
+ * not entered. What cannot be changed is counted and passed over. Idempotent. */
+int tree_give(int dir_fd, const struct tree_give *to, struct tree_given *ret, struct err *e);

@@ -50,6 +50,12 @@ int workspace_list(struct state *s, const struct ids *ids, struct workspace **re
 /* ERR_NOT_FOUND if there is none, ERR_CONFLICT with the name of a box that uses it. */
 int workspace_remove(struct state *s, const struct ids *ids, const char *name, struct err *e);
 
+/* Gives the files that boxes wrote into a host directory back: as root to the directory's owner
+ * (to root, where that is a box's id itself), otherwise to the caller. Follows no link and enters
+ * no other mount; Cove's own state is refused. Idempotent. */
+int workspace_chown(const struct state *s, const struct ids *ids, const char *dir,
+		    uint64_t *ret_changed, struct err *e);
+
 /* A relative mount source below a workspace, named or a host directory: opened (O_PATH), or made as
  * a directory if missing, owned like the directory above it. Links are followed as long as they
  * stay inside; one that leads out is ERR_INVALID, as is "..". */

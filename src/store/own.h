@@ -1,0 +1,15 @@
+/*
+ * Cove's own state is in no box. What the caller names is the caller's trust; but a box that holds
+ * the state, with other boxes and the sockets of their keepers in it, is no box. Reading is enough:
+ * a socket can be connected to through a read-only mount.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "store/state.h"
+
+/* ERR_DENIED if the path lies in Cove's own state or holds it, by any name. One that does not exist
+ * is left to whoever opens it. */
+int own_refuse_path(const struct state *st, const char *path, struct err *e);
+/* The same of something that is open; path is what the caller wrote. */
+int own_refuse_fd(const struct state *st, const char *path, int fd, struct err *e);
