@@ -118,6 +118,7 @@
 #define DOOR_HELLO_MAX	  (16u << 10) /* a client's first TLS message */
 #define DOOR_HEAD_MAX	  (64u << 10) /* the head of one HTTP message, and its trailers */
 #define DOOR_HEADERS_MAX  256u
+#define DOOR_INTERIM_MAX  64u	      /* answers of 1xx to one request */
 #define DOOR_EXT_MAX	  1024u	      /* what follows the size of a chunk, and is dropped */
 #define DOOR_BUFFER_MAX	  (64u << 10) /* held for one direction of one connection */
 #define DOOR_LINK_QUEUE	  (1u << 20)  /* queued for the keeper beyond which upstreams wait */

@@ -653,23 +653,24 @@ static bool expect_host(SSL *ssl, const char *host)
 }
 
 struct channel *channel_tls_connect(struct tls *t, struct ev *ev, struct channel *below,
-				    const char *host, const struct tls_identity *id, struct err *e)
+				    const struct tls_upstream *to, struct err *e)
 {
-	struct channel_tls *c = tls_begin(t, ev, below, host, false);
+	struct channel_tls *c = tls_begin(t, ev, below, to->host, false);
 	SSL_SESSION *session;
 
 	if (!c)
-		return cannot_begin(e, host);
-	if (!expect_host(c->ssl, host)) {
+		return cannot_begin(e, to->host);
+	if (!expect_host(c->ssl, to->host)) {
 		channel_free(&c->channel, true);
-		return cannot_begin(e, host);
+		return cannot_begin(e, to->host);
 	}
-	c->has_id = id && id->cert_pem;
-	if (c->has_id && use_identity(c->ssl, id, host, e) < 0) {
+	c->port = to->port;
+	c->has_id = to->id && to->id->cert_pem;
+	if (c->has_id && use_identity(c->ssl, to->id, to->host, e) < 0) {
 		channel_free(&c->channel, true);
 		return NULL;
 	}
-	session = c->has_id ? NULL : tls_session_find(t, host);
+	session = c->has_id ? NULL : tls_session_find(t, to->host, to->port);
 	if (session)
 		SSL_set_session(c->ssl, session);
 	SSL_SESSION_free(session);

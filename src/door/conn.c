@@ -76,6 +76,7 @@ static void conn_free(struct conn *c)
 	ev_defer_cancel(d->ev, &c->later);
 	ev_defer_cancel(d->ev, &c->give);
 	buf_done(&c->first);
+	hello_watch_done(&c->hellos);
 	*c->at = c->next;
 	if (c->next)
 		c->next->at = c->at;
@@ -281,13 +282,14 @@ static int say_ok(struct conn *c)
 /* An upstream for web, which answers the box itself. */
 static void dialled_for_web(struct conn *c, struct channel *up, struct err *e)
 {
-	const struct tls_identity *id = c->has_identity ? &c->identity : NULL;
+	const struct tls_upstream to = {
+		.host = c->host.text, .port = c->port, .id = c->has_identity ? &c->identity : NULL};
 
 	c->for_web = false;
 	if (!up && e->kind == ERR_DENIED)
 		record_denial(c, e);
 	if (up && c->is_tls)
-		up = channel_tls_connect(c->door->tls, c->door->ev, up, c->host.text, id, e);
+		up = channel_tls_connect(c->door->tls, c->door->ev, up, &to, e);
 	web_dialled(c->web, up, c->dial.address, e);
 }
 

@@ -4,6 +4,7 @@
 #include "door/ask.h"
 #include "door/dial.h"
 #include "door/door.h"
+#include "door/hello_watch.h"
 #include "door/pump.h"
 #include "door/sniff.h"
 #include "door/web.h"
@@ -39,6 +40,7 @@ struct conn {
 	struct buf first;    /* of the box, looked at and not yet passed on */
 	struct sniff sniff;  /* of what was passed on while it was watched */
 	bool is_watched;
+	struct hello_watch hellos; /* of TLS that passes through, after the first */
 	bool is_asking;	      /* all that was passed on asks the server whether it speaks TLS */
 	struct channel *kept; /* owned: dialled for a pump, for web's first request */
 	struct ev_defer give; /* it to web */

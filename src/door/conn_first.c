@@ -3,10 +3,10 @@
  *
  * The head of a proxy's request is read and answered here. A connection that is to be looked into
  * is TLS or HTTP. Of one that passes as it is a TLS hello is looked at, to see that it asks for the
- * name that was judged: a server that answers for many names would otherwise serve another. It is
- * looked at as well where PostgreSQL's client asks for TLS first. For the same reason one that
- * turns out to be HTTP does not pass as it is: web takes it over, with the upstream that was
- * dialled for it.
+ * name that was judged: a server that answers for many names would otherwise serve another. So is
+ * every later one that is in clear text (hello_watch.h). It is looked at as well where PostgreSQL's
+ * client asks for TLS first. For the same reason one that turns out to be HTTP does not pass as it
+ * is: web takes it over, with the upstream that was dialled for it.
  */
 #include "door/conn.h"
 
@@ -124,12 +124,14 @@ static int check_hello(struct conn *c, const struct hello *h, bool passes, struc
 		       c->host.text, h->sni);
 }
 
-/* 1: may go on (*ret_tls says how), 0: more is needed, negative: not. */
-static int judge_first(struct conn *c, const void *p, size_t n, bool passes, struct err *e)
+/* 1: may go on (is_tls says how), 0: more is needed, negative: not. *ret_len: of its hello. */
+static int judge_first(struct conn *c, const void *p, size_t n, bool passes, size_t *ret_len,
+		       struct err *e)
 {
 	struct hello hello;
 	int r = hello_parse(&hello, p, n);
 
+	*ret_len = hello.len;
 	c->is_tls = r == 1;
 	if (r == -EPROTO)
 		return 1;
@@ -217,13 +219,14 @@ void conn_read_first(struct conn *c)
 {
 	struct err e = {0};
 	bool is_end = false;
+	size_t len;
 	int r = read_more(c, &is_end);
 
 	if (r < 0 || (is_end && buf_len(&c->first) == 0)) {
 		conn_end(c, "failed", NULL);
 		return;
 	}
-	r = judge_first(c, buf_data(&c->first), buf_len(&c->first), false, &e);
+	r = judge_first(c, buf_data(&c->first), buf_len(&c->first), false, &len, &e);
 	if (r == 0 && is_end)
 		r = err_set(&e, ERR_DENIED, EBADMSG, "%.120s: half a TLS hello", c->host.text);
 	if (r < 0)
@@ -289,11 +292,45 @@ static size_t skip_requests(const uint8_t *p, size_t n, bool *ret_half)
 	}
 }
 
+/* What the box says after its first hello, while the server has not chosen yet. */
+static int judge_later(struct conn *c, const uint8_t *p, size_t n, struct err *e)
+{
+	struct hello hello;
+	size_t used = 0;
+	int r = 1;
+
+	while (r > 0 && c->hellos.is_on && n > 0) {
+		r = hello_watch_client(&c->hellos, p, n, &used, &hello);
+		if (r < 0)
+			return err_set(e, ERR_DENIED, EBADMSG,
+				       "%.120s: before the server answered its TLS hello came what "
+				       "no client sends there",
+				       c->host.text);
+		p += used;
+		n -= used;
+		if (r > 0)
+			r = check_hello(c, &hello, true, e) < 0 ? -EACCES : 1;
+	}
+	if (r < 0)
+		return r;
+	return c->hellos.is_on ? GATE_WATCH : GATE_PASS;
+}
+
+/* The upstream's side of it. */
+static bool watch(void *arg, const uint8_t *p, size_t n)
+{
+	struct conn *c = arg;
+
+	if (c->hellos.is_on)
+		hello_watch_server(&c->hellos, p, n);
+	return !c->is_tls || c->hellos.is_on;
+}
+
 /* The box's first bytes, and those after a request for TLS. */
 static int judge_hello(struct conn *c, const uint8_t *p, size_t n, bool is_end, struct err *e)
 {
 	bool is_half;
-	size_t skip = skip_requests(p, n, &is_half);
+	size_t skip = skip_requests(p, n, &is_half), len;
 	int r;
 
 	if (is_half && !is_end)
@@ -302,9 +339,12 @@ static int judge_hello(struct conn *c, const uint8_t *p, size_t n, bool is_end, 
 		c->is_asking = c->is_watched = true;
 		return GATE_WATCH;
 	}
-	r = judge_first(c, p + skip, n - skip, true, e);
+	r = judge_first(c, p + skip, n - skip, true, &len, e);
 	c->is_asking = c->is_asking && r == GATE_MORE;
-	return r;
+	if (r != GATE_PASS || !c->is_tls || control_is_off("door-second-hello"))
+		return r;
+	hello_watch_start(&c->hellos);
+	return judge_later(c, p + skip + len, n - skip - len, e);
 }
 
 static int gate(void *arg, const uint8_t *p, size_t n, bool is_end)
@@ -314,7 +354,9 @@ static int gate(void *arg, const uint8_t *p, size_t n, bool is_end)
 	bool any_host = c->verdict.any_name || (rule && rule->pass) || control_is_off("door-host");
 	bool is_first = !c->is_watched || c->is_asking;
 	struct err e;
-	int r = n > 0 && is_first ? judge_hello(c, p, n, is_end, &e) : GATE_PASS;
+	int r = c->is_tls	    ? judge_later(c, p, n, &e)
+		: n > 0 && is_first ? judge_hello(c, p, n, is_end, &e)
+				    : GATE_PASS;
 
 	if (r == GATE_PASS && n > 0 && !c->is_tls && !any_host)
 		r = judge_other(c, p, n, is_end, &e);
@@ -387,6 +429,7 @@ void conn_to_pump(struct conn *c, struct channel *up)
 		.box = take_ptr(c->box),
 		.up = up,
 		.gate = gate,
+		.watch = watch,
 		.count = count,
 		.room = room,
 		.on_end = pump_ended,

@@ -164,9 +164,10 @@ static int is_tls(const uint8_t *p, size_t n)
 	return -EPROTO;
 }
 
-/* Joins the records. 1: message holds *ret_len bytes and that is all of it. */
-static int join(const uint8_t *p, size_t n, uint8_t *message, size_t *ret_len)
+/* Joins the records. 1: message holds *ret_len bytes, which is all of it, out of *ret_used. */
+static int join(const uint8_t *p, size_t n, uint8_t *message, size_t *ret_len, size_t *ret_used)
 {
+	const uint8_t *start = p;
 	size_t have = 0, need = SIZE_MAX;
 
 	while (have < need) {
@@ -203,6 +204,7 @@ static int join(const uint8_t *p, size_t n, uint8_t *message, size_t *ret_len)
 		n -= part;
 	}
 	*ret_len = have;
+	*ret_used = (size_t)(p - start);
 	return 1;
 }
 
@@ -210,7 +212,7 @@ int hello_parse(struct hello *ret, const void *p, size_t n)
 {
 	const uint8_t *bytes = p;
 	uint8_t message[DOOR_HELLO_MAX];
-	size_t len = 0;
+	size_t len = 0, used = 0;
 	int r;
 
 	*ret = (struct hello){0};
@@ -219,13 +221,14 @@ int hello_parse(struct hello *ret, const void *p, size_t n)
 	r = is_tls(bytes, n);
 	if (r <= 0)
 		return r;
-	r = join(bytes, n < DOOR_HELLO_MAX ? n : DOOR_HELLO_MAX, message, &len);
+	r = join(bytes, n < DOOR_HELLO_MAX ? n : DOOR_HELLO_MAX, message, &len, &used);
 	if (r == 0 && n >= DOOR_HELLO_MAX)
 		return -EBADMSG;
 	if (r <= 0)
 		return r;
 	r = parse_message(ret,
 			  (struct reader){message + MESSAGE_HEADER, len - MESSAGE_HEADER, false});
+	ret->len = used;
 	if (r < 0)
 		*ret = (struct hello){0};
 	return r;

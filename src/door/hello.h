@@ -10,6 +10,7 @@ struct hello {
 	bool has_ech;		/* an encrypted name beside it: cannot be judged */
 	bool has_h2, has_http1; /* ALPN */
 	bool has_alpn;
+	size_t len; /* bytes of the records that it stood in */
 };
 
 /* 1: it is one, whole; 0: more bytes are needed (at most DOOR_HELLO_MAX are looked at); -EPROTO:

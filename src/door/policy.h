@@ -20,6 +20,7 @@
  *	    private: true          # may resolve to a private address
  *	    plain_http: true       # inject also where there is no TLS
  *	    rate: 10/s             # requests, or connections: N/s, N/m, N/h
+ *	    reuse: true            # upstream connections are kept after a request with a body
  *	    bytes_up: 10MiB        # each for the box's life
  *	    bytes_down: 1GiB
  *	    ask_timeout: 1m
@@ -65,6 +66,7 @@ struct rule {
 	unsigned line;	  /* 0: a live grant */
 	enum action action;
 	bool private, plain_http, intercept;
+	bool reuse;	/* its upstreams read bodies: a connection outlives a request with one */
 	bool pass;	/* said so: nothing is looked into, and no Host is compared */
 	bool once;	/* a grant for one connection: rule_take gives it out */
 	bool by_method; /* it lists methods */

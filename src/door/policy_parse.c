@@ -444,6 +444,11 @@ static int read_plain_http(struct policy_reading *x, struct entry *r, const stru
 	return read_bool(x, v, &r->rule.plain_http);
 }
 
+static int read_reuse(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+{
+	return read_bool(x, v, &r->rule.reuse);
+}
+
 static int read_rate(struct policy_reading *x, struct entry *r, const struct tree_node *v)
 {
 	static const struct {
@@ -502,6 +507,7 @@ static const struct key rule_keys[] = {
 	{"query", read_query},
 	{"private", read_private},
 	{"plain_http", read_plain_http},
+	{"reuse", read_reuse},
 	{"rate", read_rate},
 	{"bytes_up", read_bytes_up},
 	{"bytes_down", read_bytes_down},
@@ -538,9 +544,9 @@ static bool is_too_wide(const struct entry *r)
 /* What keys say together. */
 static int check_rule(struct policy_reading *x, const struct entry *r, const struct tree_node *v)
 {
-	static const char *const for_deny[] = {"private",  "plain_http",  "rate",
-					       "bytes_up", "bytes_down",  "tls",
-					       "inject",   "client_cert", NULL};
+	static const char *const for_deny[] = {"private",     "plain_http", "reuse", "rate",
+					       "bytes_up",    "bytes_down", "tls",   "inject",
+					       "client_cert", NULL};
 	const struct tree_node *tls = find(v, "tls"), *n;
 	bool sends = r->rule.inject_count || r->rule.client_cert.text;
 

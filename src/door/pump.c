@@ -234,6 +234,8 @@ static void pump_down(struct pump *p)
 			end(p, PUMP_CUT, 0);
 			return;
 		}
+		if (p->c.watch && !p->c.watch(p->c.arg, to, (size_t)n))
+			p->c.watch = NULL;
 		channel_wire_put(p->c.box, (size_t)n);
 		if (!count(p, 0, (uint64_t)n))
 			return;

@@ -32,6 +32,8 @@ struct pump_config {
 	/* Looks at the first bytes of the box before they leave. What the upstream says first
 	 * passes meanwhile. NULL: no gate. */
 	int (*gate)(void *arg, const uint8_t *p, size_t n, bool is_end);
+	/* Sees what the upstream says, before the box does; false: no more of it. NULL: nobody. */
+	bool (*watch)(void *arg, const uint8_t *p, size_t n);
 	bool (*count)(void *arg, uint64_t up, uint64_t down); /* false: cut it */
 	/* How many bytes may still go that way; NULL: as many as come. */
 	uint64_t (*room)(void *arg, bool is_up);

@@ -6,8 +6,8 @@
  * instructions it is the fastest, and nothing weaker is offered.
  *
  * Towards the box a session is resumed by tickets, whose keys live in the context: nothing is kept
- * per session. Towards upstreams the last session of each of DOOR_SESSIONS_MAX hosts is kept, for
- * an hour at most, so that a certificate is looked at again.
+ * per session. Towards upstreams the last session of each of DOOR_SESSIONS_MAX hosts and ports is
+ * kept, for an hour at most, so that a certificate is looked at again.
  */
 #include "door/tls.h"
 
@@ -139,14 +139,19 @@ static void session_drop(struct tls_session *s)
 	*s = (struct tls_session){0};
 }
 
-static struct tls_session *session_place(struct tls *t, const char *host)
+static bool session_is_of(const struct tls_session *s, const char *host, uint16_t port)
+{
+	return s->host && s->port == port && strcmp(s->host, host) == 0;
+}
+
+static struct tls_session *session_place(struct tls *t, const char *host, uint16_t port)
 {
 	struct tls_session *oldest = &t->sessions[0];
 
 	for (unsigned i = 0; i < DOOR_SESSIONS_MAX; i++) {
 		struct tls_session *s = &t->sessions[i];
 
-		if (s->host && strcmp(s->host, host) == 0)
+		if (session_is_of(s, host, port))
 			return s;
 		if (s->used < oldest->used)
 			oldest = s;
@@ -159,7 +164,7 @@ static struct tls_session *session_place(struct tls *t, const char *host)
 static int on_session(SSL *ssl, SSL_SESSION *session)
 {
 	struct channel_tls *c = SSL_get_app_data(ssl);
-	struct tls_session fresh = {.used = ++c->tls->tick}, *s;
+	struct tls_session fresh = {.used = ++c->tls->tick, .port = c->port}, *s;
 	long seconds = SSL_SESSION_get_timeout(session);
 
 	if (c->has_id || !SSL_SESSION_is_resumable(session))
@@ -168,10 +173,9 @@ static int on_session(SSL *ssl, SSL_SESSION *session)
 	if (!fresh.host)
 		return 0;
 	fresh.until = time(NULL) + (seconds < SESSION_S ? seconds : SESSION_S);
-	s = session_place(c->tls, c->host);
+	s = session_place(c->tls, c->host, c->port);
 	/* A resumed session's ticket does not prolong what was looked at when it began. */
-	if (s->host && SSL_session_reused(ssl) && strcmp(s->host, fresh.host) == 0 &&
-	    s->until < fresh.until)
+	if (session_is_of(s, c->host, c->port) && SSL_session_reused(ssl) && s->until < fresh.until)
 		fresh.until = s->until;
 	session_drop(s);
 	fresh.session = session;
@@ -179,11 +183,11 @@ static int on_session(SSL *ssl, SSL_SESSION *session)
 	return 1; /* the reference is ours now */
 }
 
-SSL_SESSION *tls_session_find(struct tls *t, const char *host)
+SSL_SESSION *tls_session_find(struct tls *t, const char *host, uint16_t port)
 {
-	struct tls_session *s = session_place(t, host);
+	struct tls_session *s = session_place(t, host, port);
 
-	if (!s->host || strcmp(s->host, host) != 0)
+	if (!session_is_of(s, host, port))
 		return NULL;
 	if (time(NULL) >= s->until) {
 		session_drop(s);

@@ -14,6 +14,7 @@
 #include "door/channel.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct ca;
 struct tls;
@@ -39,13 +40,18 @@ struct channel *channel_tls_accept(struct tls *t, struct ev *ev, struct channel 
  * right after channel_tls_accept, once. -ENOMEM, -ENOBUFS beyond DOOR_BUFFER_MAX. */
 int channel_tls_feed(struct channel *c, const void *p, size_t n);
 
-/* host is a name or an address: what the certificate must be for, and (a name only) the SNI. The
- * identity may be NULL; it is shown when the upstream asks, and a connection with one is never
- * resumed from, nor for, one without. */
 struct tls_identity {
 	const char *cert_pem, *key_pem;
 };
+/* host is a name or an address: what the certificate must be for, and (a name only) the SNI. A
+ * session is resumed for the same host and port only. The identity may be NULL; it is shown when
+ * the upstream asks, and a connection with one is never resumed from, nor for, another. */
+struct tls_upstream {
+	const char *host;
+	uint16_t port;
+	const struct tls_identity *id;
+};
 struct channel *channel_tls_connect(struct tls *t, struct ev *ev, struct channel *below,
-				    const char *host, const struct tls_identity *id, struct err *e);
+				    const struct tls_upstream *to, struct err *e);
 /* The handshake is over and, for a client, the certificate was right for the host. */
 bool channel_tls_is_up(const struct channel *c);

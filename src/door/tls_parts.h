@@ -29,7 +29,8 @@ enum {
  * a fifth of that, but reading them again takes as long as all the rest of a resumed handshake's
  * arithmetic. */
 struct tls_session {
-	char *host;	      /* owned */
+	char *host; /* owned */
+	uint16_t port;
 	SSL_SESSION *session; /* owned */
 	uint64_t used;
 	time_t until;
@@ -55,6 +56,7 @@ struct channel_tls {
 	struct ev_defer again;
 	SSL *ssl;
 	char host[TLS_HOST_MAX + 1];
+	uint16_t port;	/* of a client */
 	struct buf out; /* records that below did not take yet */
 	struct buf fed; /* bytes that were read before us */
 	uint8_t *cork;	/* records go there: the scratch, or below's own space */
@@ -73,8 +75,8 @@ struct channel_tls {
 	int failed; /* negative: over, and channel.error says why */
 };
 
-/* tls.c: the session of the last connection to the host, if one may be resumed; owned. */
-SSL_SESSION *tls_session_find(struct tls *t, const char *host);
+/* tls.c: the session of the last connection to host and port, if one may be resumed; owned. */
+SSL_SESSION *tls_session_find(struct tls *t, const char *host, uint16_t port);
 
 /* channel_tls.c: how OpenSSL reads and writes a channel. */
 BIO_METHOD *channel_tls_bio_new(void);

@@ -118,6 +118,7 @@ void web_drop_up(struct web *w, bool abort)
 	web_wipe(&w->up.out);
 	side_clear(&w->up);
 	w->holds_secret = w->up_used = false;
+	w->head_left = 0;
 }
 
 static void request_done(struct web *w)
@@ -144,7 +145,7 @@ static void request_done(struct web *w)
 	w->was_asked = w->redacts = w->up_once = w->is_unsaid = false;
 	w->websocket = w->has_fetch_body = false;
 	w->verdict = (struct verdict){0};
-	w->denied = 0;
+	w->denied = w->interims = 0;
 	w->bytes_up = w->bytes_down = 0;
 }
 
@@ -181,26 +182,37 @@ static int write_request(struct web *w, struct err *e)
 {
 	size_t before = buf_len(&w->up.out);
 
+	if (web_choose_reuse(w, e) < 0)
+		return -EIO;
 	if (http_head_write(&w->request, &w->up.out) < 0)
 		return err_set(e, ERR_LIMIT, EMSGSIZE, "the request's head is too long");
+	w->head_left = buf_len(&w->up.out) - before;
 	/* The buffer is not to move what it holds while a credential is in it. */
 	w->holds_secret = w->injection != NULL;
 	return web_count(w, buf_len(&w->up.out) - before, 0, e);
+}
+
+/* One that closed meanwhile, or that was dialled under another rule's terms, is not used; nor one
+ * that a request of another kind went to, which a server might take for the beginning of one with a
+ * credential, or whose late answer would be searched for another credential than it may have. */
+static bool may_use_up(struct web *w, bool private, const char *rule)
+{
+	if (w->up_private != private || w->up_injects != (w->injection != NULL))
+		return false;
+	return (!w->injection || strcmp(w->up_rule, rule) == 0) && web_is_up_quiet(w);
 }
 
 void web_send_request(struct web *w)
 {
 	const struct tls_identity *id = w->injection ? injection_identity(w->injection) : NULL;
 	bool private = w->verdict.rule && w->verdict.rule->private;
+	const char *rule = w->verdict.rule ? w->verdict.rule->name : "";
 	struct err e;
 
-	/* One that closed meanwhile, or that was dialled under another rule's terms, is not used;
-	 * nor one that a request of another kind went to, which a server might take for the
-	 * beginning of one with a credential. */
-	if (w->up.channel && (id || w->up_private != private ||
-			      w->up_injects != (w->injection != NULL) || !web_is_up_quiet(w)))
+	if (w->up.channel && (id || !may_use_up(w, private, rule)))
 		web_drop_up(w, false);
 	w->up_injects = w->injection != NULL;
+	str_copy(w->up_rule, sizeof(w->up_rule), rule);
 	if (write_request(w, &e) < 0) {
 		web_fail(w, &e);
 		return;
@@ -312,13 +324,19 @@ static int frame_response(struct web *w, struct err *e)
 	return r < 0 ? err_errno(e, -r, "write an answer") : write_response(w, e);
 }
 
-/* 100 and the like: more is to come. */
+/* 100 and the like: more is to come. A 100 that the box did not ask for is of no use to it, and
+ * some clients take it for the answer. */
 static int pass_interim(struct web *w, struct err *e)
 {
+	bool is_wanted = w->response.status != 100 || http_head_find(&w->request, "Expect");
 	int r = 0;
 
+	if (++w->interims > DOOR_INTERIM_MAX)
+		return err_set(e, ERR_PROTOCOL, EBADMSG,
+			       "%.120s gave more than %u interim answers to one request",
+			       w->config.host.text, DOOR_INTERIM_MAX);
 	http_head_strip_hop(&w->response);
-	if (w->request.minor > 0)
+	if (w->request.minor > 0 && is_wanted)
 		r = write_response(w, e);
 	http_head_done(&w->response);
 	return r;

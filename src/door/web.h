@@ -9,6 +9,13 @@
  *	     <-head'- redact <-------------------------- head --
  *	     <-body-  redact <-------------------------- body --
  *
+ * What follows a body on its connection a server might read as part of it, or the body as the next
+ * request: one that does not read bodies, that answers early, or that counts otherwise. So a
+ * request with a body, with Expect or with an Upgrade is the last on its upstream connection and
+ * says so (Connection: close), unless its rule says `reuse: true`; and requests with a credential
+ * share a connection with those of the same rule only. TLS sessions are resumed, which makes the
+ * next one cheap.
+ *
  * The upstream is dialled when the first request was allowed, and again where it closed a kept
  * connection before anything was sent. A request is never sent twice. A redirect is the client's
  * business: the next request is judged by itself, so a credential never follows it elsewhere.

@@ -169,6 +169,8 @@ static int write_side(struct web *w, struct web_side *s)
 	if (!s->channel || n == 0)
 		return 0;
 	n = write_some(w, s, buf_data(&s->out), n);
+	if (s == &w->up)
+		w->head_left -= n < w->head_left ? n : w->head_left;
 	if (s == &w->up && w->holds_secret) {
 		explicit_bzero(s->out.data + s->out.start, n);
 		w->holds_secret = n < buf_len(&s->out);
@@ -384,6 +386,10 @@ int web_move_response(struct web *w, struct err *e)
 		return move_body(w, e);
 	if (!web_has_room(&w->box))
 		return 0;
+	/* What a kept connection says before it has the request is not the answer to it. */
+	if (w->up_used && w->head_left > 0 && buf_len(&w->up.in) > 0)
+		return err_set(e, ERR_PROTOCOL, EBADMSG, "%.120s answered before it was asked",
+			       w->config.host.text);
 	r = http_response_parse(&head, buf_data(&w->up.in), buf_len(&w->up.in), &used, e);
 	if (r < 0)
 		return r;

@@ -74,12 +74,15 @@ struct web {
 	size_t held_safe; /* bytes of it that were */
 	struct ws_relay from_box, from_up;
 	char address[64];
-	bool up_once;	  /* it is told to close after this request */
+	bool up_once;	  /* this request is the last on it */
 	bool up_used;	  /* it gave an answer before */
 	bool up_private;  /* how the upstream was dialled */
 	bool up_identity; /* and with which certificate: not kept for another request */
 	bool up_injects;  /* what went there had a credential: others do not go the same way */
-	bool is_unsaid;	  /* a kept upstream closed instead of answering: so do we */
+	char up_rule[POLICY_NAME_MAX + 1]; /* and by which rule */
+	size_t head_left;  /* bytes of the request's head that are still in up.out */
+	unsigned interims; /* answers of 1xx to this request */
+	bool is_unsaid;	   /* a kept upstream closed instead of answering: so do we */
 };
 
 /* web_move.c: reads, moves and writes what can be. 1: something moved; 0: not; negative: broken, *e
@@ -107,6 +110,8 @@ enum action web_judge(struct web *w, const char *query);
 /* It has a body where the rule that allows it means to fetch, not to send; or a path that no rule
  * can judge, and there are rules about paths. */
 bool web_is_unfit(const struct web *w);
+/* Decides whether the upstream is used again after this request, and has it told if not. */
+int web_choose_reuse(struct web *w, struct err *e);
 /* Allowed by a rule, and by a person where the rule wants one: what is needed to send it. */
 void web_allowed(struct web *w);
 /* An answer of our own, where the box has none yet; then the next request, or the end. */

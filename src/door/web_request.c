@@ -322,14 +322,39 @@ static void deny_by_rule(struct web *w)
 
 /* ---- the request's head ---- */
 
-static bool has_odd_body(const struct web *w)
+/* Its method means no content. */
+static bool is_bodiless(const struct web *w)
 {
 	static const char *const methods[] = {"GET", "HEAD", "OPTIONS", "DELETE"};
 
 	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
 		if (strcmp(w->request.method, methods[i]) == 0)
-			return !w->request_body.ended;
+			return true;
 	return false;
+}
+
+/* A body that no server needs to expect stands alone whatever the rule says. Expect comes with a
+ * body, or the parser has refused it. */
+static bool is_last_on_upstream(const struct web *w)
+{
+	const struct rule *rule = w->verdict.rule;
+
+	if (w->websocket)
+		return true;
+	if (w->request_body.ended)
+		return false;
+	return is_bodiless(w) || !(control_is_off("door-reuse") || (rule && rule->reuse));
+}
+
+int web_choose_reuse(struct web *w, struct err *e)
+{
+	int r = 0;
+
+	w->up_once = is_last_on_upstream(w);
+	/* A WebSocket's Connection says Upgrade; one that is refused is only not used again. */
+	if (w->up_once && !w->websocket)
+		r = http_head_add(&w->request, "Connection", "close");
+	return r < 0 ? err_errno(e, -r, "write a request anew") : 0;
 }
 
 /* The target in origin form, and with the path that was judged. */
@@ -368,11 +393,9 @@ static int rewrite(struct web *w, struct err *e)
 	http_head_remove(h, "Host");
 	if (r == 0)
 		r = http_head_add(h, "Host", host);
-	/* A server that does not expect a body there would take it for the next request. */
-	if (r == 0 && has_odd_body(w)) {
-		w->up_once = true;
-		r = http_head_add(h, "Connection", "close");
-	}
+	/* Without a length a server may wait for content, and take the next request for it. */
+	if (r == 0 && w->request_framing == HTTP_NO_BODY && !is_bodiless(w))
+		r = http_head_add(h, "Content-Length", "0");
 	if (r == 0 && w->request_framing == HTTP_CHUNKED)
 		r = http_head_add(h, "Transfer-Encoding", "chunked");
 	if (r == 0 && w->websocket)

@@ -54,6 +54,37 @@ TEST(tls_passes_when_it_names_the_host_however_it_is_cut)
 	rig_close();
 }
 
+/* A server may ask for a second hello, and it may come at once: no byte that makes it whole
+ * leaves where it is for another host. The server here never answers with TLS, so the watch does
+ * not end. */
+TEST(a_second_hello_names_the_same_host)
+{
+	static const char *const names[] = {"up.test", "evil.test", NULL};
+	unsigned port = open_with("up.test", ""), n = 0;
+	struct buf second = {0};
+
+	for (unsigned i = 0; i < 3; i++) {
+		for (size_t piece = 1; piece < 400; piece += 57) {
+			hello_make(&hello, "up.test", 0, 0);
+			hello_make(&second, names[i], 0, piece % 2 ? 0 : 9);
+			CHECK_EQ(buf_append(&hello, "\x14\3\3\0\1\1", 6), 0);
+			CHECK_EQ(buf_append(&hello, buf_data(&second), buf_len(&second)), 0);
+			box_connect(++n, "up.test", port);
+			send_in_pieces(n, &hello, piece);
+			if (i == 0)
+				UNTIL(rig.ids[n].bytes == buf_len(&hello));
+			else
+				UNTIL(rig.ids[n].cancelled);
+			CHECK(i == 0 || rig.ids[n].bytes < buf_len(&hello));
+		}
+		CHECK(i == 0 || strstr(rig_row("connect", "deny")->reason,
+				       names[i] ? "another host" : "no host"));
+	}
+	buf_done(&hello);
+	buf_done(&second);
+	rig_close();
+}
+
 static void refused(unsigned n, unsigned port, const char *host, const char *why)
 {
 	box_connect(n, host, port);

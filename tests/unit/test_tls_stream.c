@@ -8,6 +8,8 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+static const struct tls_upstream up_good = {.host = "good.test", .port = 443};
+
 static void talk_cut(SSL *ssl, int handshake)
 {
 	CHECK_EQ(handshake, 1);
@@ -109,7 +111,7 @@ TEST(small_reads_of_a_large_record)
 	world_init(&w, &good_leaf, NULL);
 	fd = peer_start(&(struct peer){.is_server = true, .cert = &w.leaf, .talk = talk_after_end},
 			&pid);
-	c = channel_tls_connect(w.tls, w.ev, rig_channel_new(w.ev, fd, 0), "good.test", NULL, &w.e);
+	c = channel_tls_connect(w.tls, w.ev, rig_channel_new(w.ev, fd, 0), &up_good, &w.e);
 	side_init(&s, w.ev, c, "");
 	s.read_size = 3;
 	side_run(&s);
@@ -160,7 +162,7 @@ TEST(much_with_back_pressure)
 	fd = peer_start(&(struct peer){.is_server = true, .cert = &w.leaf, .talk = talk_slow_echo},
 			&pid);
 	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
-	c = channel_tls_connect(w.tls, w.ev, rig_channel_new(w.ev, fd, 0), "good.test", NULL, &w.e);
+	c = channel_tls_connect(w.tls, w.ev, rig_channel_new(w.ev, fd, 0), &up_good, &w.e);
 	side_init(&s, w.ev, c, "");
 	s.send = p;
 	s.send_len = BYTES;
@@ -199,7 +201,7 @@ TEST(answer_before_the_end_of_the_question)
 	world_init(&w, &good_leaf, NULL);
 	fd = peer_start(&(struct peer){.is_server = true, .cert = &w.leaf, .talk = talk_early},
 			&pid);
-	c = channel_tls_connect(w.tls, w.ev, rig_channel_new(w.ev, fd, 0), "good.test", NULL, &w.e);
+	c = channel_tls_connect(w.tls, w.ev, rig_channel_new(w.ev, fd, 0), &up_good, &w.e);
 	side_init(&s, w.ev, c, "");
 	s.send = p;
 	s.send_len = BYTES;
@@ -265,8 +267,8 @@ TEST(free_at_any_time)
 		struct channel *c;
 
 		CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-		c = channel_tls_connect(w.tls, w.ev, rig_channel_new(w.ev, pair[0], 0), "good.test",
-					NULL, &w.e);
+		c = channel_tls_connect(w.tls, w.ev, rig_channel_new(w.ev, pair[0], 0), &up_good,
+					&w.e);
 		CHECK(c);
 		channel_want(c, CHANNEL_IN | CHANNEL_OUT);
 		if (i & 1)

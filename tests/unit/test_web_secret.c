@@ -30,7 +30,8 @@ TEST(bearer)
 		 "2\r\nok\r\n0\r\nX: y\r\n\r\n");
 	sent = up_hears(0);
 	CHECK_STR(sent, "POST /a HTTP/1.1\r\nHost: up.test\r\nTransfer-Encoding: chunked\r\n"
-			"Authorization: Bearer decoy-4711\r\nAccept-Encoding: identity\r\n\r\n"
+			"Authorization: Bearer decoy-4711\r\nAccept-Encoding: identity\r\n"
+			"Connection: close\r\n\r\n"
 			"2\r\nok\r\n0\r\nX: y\r\n\r\n");
 	up_says(0, "HTTP/1.1 200 decoy-4711\r\nX-Echo: Bearer decoy-4711\r\ndecoy-4711: v\r\n"
 		   "Set-Cookie: t=ZGVjb3ktNDcxMQ==\r\nLocation: /?t=decoy%2D4711\r\n"

@@ -457,9 +457,10 @@ void world_done(struct world *w)
 
 void converse(struct world *w, struct side *s, int fd, size_t chunk, const char *host)
 {
+	const struct tls_upstream to = {.host = host, .port = w->port};
 	struct channel *c = rig_channel_new(w->ev, fd, chunk);
 
-	c = channel_tls_connect(w->tls, w->ev, c, host, NULL, &w->e);
+	c = channel_tls_connect(w->tls, w->ev, c, &to, &w->e);
 	side_init(s, w->ev, c, "a question");
 	side_run(s);
 }

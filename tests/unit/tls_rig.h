@@ -88,6 +88,7 @@ struct world {
 	struct ev *ev;
 	struct tls *tls;
 	struct rig_cert root, leaf;
+	uint16_t port; /* of upstreams, as sessions know them */
 	struct err e;
 };
 
