@@ -202,8 +202,10 @@ struct cove_command {
 	const char *cwd, *user;
 	const void *input; /* stdin; NULL: empty */
 	size_t input_len;
-	uint64_t timeout_ms; /* 0: the box's default; COVE_NO_TIMEOUT: none, whatever that is */
-	bool background;     /* return at once; the id is in the result */
+	/* 0: the box's default; COVE_NO_TIMEOUT: none, whatever that is. Waiting for a shell that
+	 * is busy counts. */
+	uint64_t timeout_ms;
+	bool background; /* return at once; the id is in the result */
 	/* cove_exec_start only: */
 	bool stream_input; /* stdin comes through cove_exec_write and cove_exec_close_input */
 	bool pty;
@@ -221,7 +223,8 @@ struct cove_result {
 	char *cwd;		       /* owned, may be NULL */
 	uint64_t duration_ms;
 	bool timed_out, oom_killed, truncated;
-	const char *shell; /* "kept", "exited", "restarted", or NULL for exec */
+	bool never_started; /* a line that was ended while it waited for its shell: nothing ran */
+	const char *shell;  /* "kept", "exited", "restarted", or NULL for exec */
 	/* Why it ended: "exit", "signal", "timeout", "killed", "interrupted"; or the limit it met:
 	 * "oom" (then oom_killed), "pids", "disk", or "ttl" with its whole box. */
 	char cause[32];
@@ -239,7 +242,13 @@ COVE_API char *cove_result_json(const struct cove_result *result);
 
 /* A running command that the caller drives: output and the end come as events. */
 struct cove_exec;
-enum cove_event_type { COVE_EVENT_STARTED, COVE_EVENT_OUT, COVE_EVENT_ERR, COVE_EVENT_EXIT };
+enum cove_event_type {
+	COVE_EVENT_STARTED,
+	COVE_EVENT_OUT,
+	COVE_EVENT_ERR,
+	COVE_EVENT_EXIT,
+	COVE_EVENT_QUEUED, /* before STARTED: a line waits for its shell */
+};
 struct cove_event {
 	enum cove_event_type type;
 	const void *data; /* OUT, ERR: borrowed until the next call */

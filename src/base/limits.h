@@ -45,10 +45,11 @@
 #define LOOP_NUMBER_MAX	   ((1u << 20) - 1)
 
 /* Inside a box (src/init). */
-#define INIT_EXECS_MAX	  512u /* commands alive at once, lingering output included */
+#define INIT_EXECS_MAX	  512u /* commands that run at once */
 #define INIT_SHELLS_MAX	  32u
 #define INIT_SHELL_QUEUE  256u /* lines waiting for one shell */
-#define INIT_LINES_MAX	  512u /* lines of all shells alive at once, lingering output included */
+#define INIT_LINES_MAX	  512u /* lines of all shells that run or wait at once */
+#define INIT_LATE_MAX	  512u /* ended commands, and lines, whose children still hold a stream */
 #define INIT_FILE_OPS_MAX 64u  /* file operations at once */
 #define INIT_DEPTH_MAX	  128u /* directory depth of a recursive file operation */
 #define INIT_LINKS_MAX	  40u  /* links followed at the end of a file operation's path */
@@ -61,7 +62,7 @@
 
 /* The keeper (src/keeper). */
 #define KEEPER_CLIENTS_MAX     128u
-#define KEEPER_EXECS_MAX       1024u /* execs remembered per box; the oldest finished goes first */
+#define KEEPER_EXECS_MAX       2048u /* execs remembered per box; the oldest finished goes first */
 #define KEEPER_LOG_BYTES_MAX   (64u << 20)  /* kept on disk per exec, both streams together */
 #define KEEPER_LOGS_BYTES_MAX  (512u << 20) /* kept on disk per box */
 #define KEEPER_EVENTS_MAX      (16u << 20)  /* the box's own event log, bytes */

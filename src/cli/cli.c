@@ -333,6 +333,8 @@ int cli_result_status(struct cli *c, const char *box, const struct cove_result *
 {
 	say_limit(c, box, result);
 	say_expired(result);
+	if (result->never_started)
+		cli_note("it waited for its shell and never started");
 	if (result->timed_out) {
 		cli_note("timed out after %.1f s", (double)result->duration_ms / 1000);
 		return EXIT_TIMEOUT;

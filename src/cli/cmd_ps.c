@@ -92,7 +92,7 @@ const struct verb verb_ps = {
 	.synopsis = "ps [-q] [--json] BOX",
 	.summary = "commands of a box, running and done",
 	.help = "EXEC is the id that logs, attach and kill take. A box remembers its last\n"
-		"1,024 commands. For the processes inside: `cove exec BOX -- ps aux`. -q\n"
+		"2,048 commands. For the processes inside: `cove exec BOX -- ps aux`. -q\n"
 		"prints ids only.\n"
 		"\n"
 		"Examples\n"

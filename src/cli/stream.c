@@ -57,7 +57,7 @@ struct stream {
 	const uint8_t *out;
 	size_t out_len;
 
-	uint64_t exec_id; /* 0 until it started */
+	uint64_t exec_id; /* 0 until it started or was queued */
 	bool input_open;
 	bool done;
 
@@ -203,13 +203,28 @@ static int on_exit_event(struct stream *s, const struct cove_result *result)
 	return 0;
 }
 
+/* A person who waits sees what for; a program has the state in `cove ps`. */
+static void say_queued(void)
+{
+	static const char note[] = "cove: queued: the shell is busy with another line\n";
+
+	if (isatty(STDERR_FILENO))
+		(void)fd_write_full(STDERR_FILENO, note, sizeof(note) - 1);
+}
+
 static int on_event(struct stream *s, const struct cove_event *ev)
 {
 	switch (ev->type) {
-	case COVE_EVENT_STARTED:
+	case COVE_EVENT_QUEUED:
+		say_queued();
 		s->exec_id = ev->exec_id;
 		if (s->asked)
 			pass_signal(s, s->asked_signal);
+		return 0;
+	case COVE_EVENT_STARTED:
+		if (s->asked && !s->exec_id)
+			pass_signal(s, s->asked_signal);
+		s->exec_id = ev->exec_id;
 		return 0;
 	case COVE_EVENT_OUT:
 		return on_output(s, STDOUT_FILENO, ev->data, ev->len);

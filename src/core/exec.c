@@ -232,6 +232,7 @@ static int take_exit(struct cove_exec *x, const struct wire_frame *f, struct cov
 	r->timed_out = m.timed_out != 0;
 	r->oom_killed = m.oom_killed != 0;
 	r->truncated = m.truncated != 0;
+	r->never_started = x->queued;
 	r->shell = shell_word(m.shell_state);
 	r->cpu_us = m.cpu_us;
 	r->mem_peak_bytes = m.mem_peak_bytes;
@@ -252,9 +253,23 @@ static int take_started(struct cove_exec *x, const struct wire_frame *f, struct 
 	if (wire_started_decode(f, &m) < 0)
 		return conn_unexpected(x->conn, f, e);
 	x->exec_id = m.exec_id;
+	x->queued = false;
 	if (!x->quiet)
 		event_command(x);
 	*ret = (struct cove_event){.type = COVE_EVENT_STARTED, .exec_id = m.exec_id};
+	return 1;
+}
+
+static int take_queued(struct cove_exec *x, const struct wire_frame *f, struct cove_event *ret,
+		       struct err *e)
+{
+	struct wire_queued m;
+
+	if (wire_queued_decode(f, &m) < 0)
+		return conn_unexpected(x->conn, f, e);
+	x->exec_id = m.exec_id;
+	x->queued = true;
+	*ret = (struct cove_event){.type = COVE_EVENT_QUEUED, .exec_id = m.exec_id};
 	return 1;
 }
 
@@ -272,6 +287,8 @@ int exec_frame(struct cove_exec *x, const struct wire_frame *f, struct cove_even
 	       struct err *e)
 {
 	switch (f->type) {
+	case WIRE_QUEUED:
+		return take_queued(x, f, ret, e);
 	case WIRE_STARTED:
 		return take_started(x, f, ret, e);
 	case WIRE_DATA:

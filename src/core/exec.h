@@ -26,7 +26,8 @@ struct cove_exec {
 	uint8_t owed_stream; /* what the caller has in its hands */
 	uint32_t owed;
 	bool eof[WIRE_STREAM_COUNT];
-	bool quiet; /* no events for on_event: an attach, a log */
+	bool quiet;  /* no events for on_event: an attach, a log */
+	bool queued; /* QUEUED came, and STARTED has yet to */
 	bool done;
 	char *cwd; /* owned; behind the EXIT event */
 	char command[96], shell[40];

@@ -82,7 +82,7 @@ static int fill_result(struct cove_result *ret, const struct cove_event *ev, str
 	return err_errno(e, ENOMEM, "keep the command's result");
 }
 
-/* Until EXIT, or STARTED of a background command. */
+/* Until EXIT, or STARTED or QUEUED of a background command. */
 static int run_to_end(struct cove_exec *x, const struct cove_command *command, struct collect *c,
 		      struct cove_event *ev, struct err *e)
 {
@@ -104,7 +104,8 @@ static int run_to_end(struct cove_exec *x, const struct cove_command *command, s
 		if (r == 0)
 			continue;
 		if (ev->type == COVE_EVENT_EXIT ||
-		    (command->background && ev->type == COVE_EVENT_STARTED))
+		    (command->background &&
+		     (ev->type == COVE_EVENT_STARTED || ev->type == COVE_EVENT_QUEUED)))
 			return 0;
 		if (ev->type == COVE_EVENT_OUT || ev->type == COVE_EVENT_ERR) {
 			r = collect_event(c, ev, e);
@@ -116,12 +117,12 @@ static int run_to_end(struct cove_exec *x, const struct cove_command *command, s
 	}
 }
 
-/* A background command lives on; its request is over with STARTED. */
+/* A background command lives on; its request is over with STARTED or QUEUED. */
 static void leave_running(struct cove_exec *x, struct cove_event *ev)
 {
 	x->done = x->eof[WIRE_STDOUT] = x->eof[WIRE_STDERR] = true;
 	ev->result.exec_id = ev->exec_id;
-	str_copy(ev->result.cause, sizeof(ev->result.cause), "running");
+	str_copy(ev->result.cause, sizeof(ev->result.cause), x->queued ? "queued" : "running");
 }
 
 static int run(struct cove_box *box, const struct cove_command *command, struct cove_result *ret,
@@ -146,7 +147,7 @@ static int run(struct cove_box *box, const struct cove_command *command, struct 
 	buf_init(&c.out, RESULT_INLINE_MAX);
 	buf_init(&c.err, RESULT_INLINE_MAX);
 	r = run_to_end(&x, &cmd, &c, &ev, e);
-	if (r == 0 && ev.type == COVE_EVENT_STARTED)
+	if (r == 0 && ev.type != COVE_EVENT_EXIT)
 		leave_running(&x, &ev);
 	if (r == 0)
 		r = fill_result(ret, &ev, &c, e);
@@ -202,6 +203,8 @@ static void put_result(struct json *j, const struct cove_result *r)
 	json_kv_bool(j, "timed_out", r->timed_out);
 	json_kv_bool(j, "oom_killed", r->oom_killed);
 	json_kv_bool(j, "truncated", r->truncated);
+	if (r->never_started)
+		json_kv_bool(j, "never_started", true);
 	json_kv_u64(j, "stdout_bytes", r->out_bytes);
 	json_kv_u64(j, "stderr_bytes", r->err_bytes);
 	json_kv_str(j, "shell", r->shell);

@@ -4,7 +4,7 @@
  * How it works
  *
  *	EXEC -> running -> ended -> reported -> gone
- *	            \-> killing ->/      \-> lingering -> gone
+ *	            \-> killing ->/      \-> late -> gone
  *
  * running	the leader lives; its streams flow both ways.
  * killing	its time ran out, or somebody asked for its end: the tree is killed again and
@@ -14,9 +14,9 @@
  *		hold at that moment is drained, bounded and as credit allows, so that it comes
  *		before EXIT.
  * reported	EXIT was sent with the bytes sent so far.
- * lingering	a background child still holds a stream: its bytes go on under the same id until
- *		it closes. Lingering commands count as alive; when the table is full the oldest is
- *		closed.
+ * late		a background child still holds a stream: its bytes go on under the same id until
+ *		it closes. Such a command takes no place from others; when there are late_max of
+ *		them the oldest is let go, and what its child still writes is lost to it.
  *
  * A terminal does not linger: the kernel hangs it up when its session's leader ends, and init
  * closes its side after the drain. Daemons of a command that ended by itself are left alone.
@@ -62,12 +62,14 @@ struct exec {
 	int status;		   /* of the leader */
 	bool pty, killing, ended, draining, reported;
 	bool timed_out, killed;
+	bool late;  /* counted in late_count */
 	char cwd[]; /* where it was started */
 };
 
 struct exec_table {
 	struct exec *first; /* oldest first */
-	unsigned count;
+	unsigned count;	    /* of them late_count have ended, and a child holds a stream */
+	unsigned late_count;
 };
 
 /* The descriptors of a command to be: ours and the child's. All owned, but 0 as input. */
@@ -111,6 +113,7 @@ static void table_remove(struct exec_table *t, struct exec *x)
 		return;
 	*at = x->next;
 	t->count--;
+	t->late_count -= x->late;
 }
 
 static void exec_free(struct exec *x)
@@ -133,10 +136,30 @@ static bool is_silent(const struct exec *x)
 	return (!x->out.ev || x->out.ended) && (!x->err.ev || x->err.ended);
 }
 
+static void add_late(struct exec *x)
+{
+	struct exec_table *t = x->in->execs;
+
+	x->late = true;
+	t->late_count++;
+	if (t->late_count <= x->in->late_max)
+		return;
+	for (x = t->first; !x->late; x = x->next)
+		continue;
+	out_stream_end(&x->out);
+	out_stream_end(&x->err);
+	exec_free(x);
+}
+
+/* What is left of one that was reported: nothing, or streams that a child holds. */
 static void free_if_over(struct exec *x)
 {
-	if (x->reported && x->ended && !x->killing && is_silent(x))
+	if (!x->reported || !x->ended || x->killing)
+		return;
+	if (is_silent(x))
 		exec_free(x);
+	else if (!x->late)
+		add_late(x);
 }
 
 static const char *cause_of(const struct exec *x, const struct usage *u)
@@ -472,23 +495,6 @@ static int exec_new(struct init *in, uint32_t id, const struct wire_exec *m, con
 	return 0;
 }
 
-/* Closes the oldest command that only lingers. False if all are running. */
-static bool make_place(struct init *in)
-{
-	struct exec *x = in->execs->first;
-
-	if (in->execs->count < INIT_EXECS_MAX)
-		return true;
-	while (x && !(x->reported && x->ended && !x->killing))
-		x = x->next;
-	if (!x)
-		return false;
-	out_stream_end(&x->out);
-	out_stream_end(&x->err);
-	exec_free(x);
-	return true;
-}
-
 static int start(struct init *in, uint32_t id, const struct wire_exec *m, struct err *e)
 {
 	char cwd[BOX_PATH_MAX];
@@ -496,7 +502,7 @@ static int start(struct init *in, uint32_t id, const struct wire_exec *m, struct
 	struct exec *x;
 	int r;
 
-	if (!make_place(in))
+	if (in->execs->count - in->execs->late_count >= INIT_EXECS_MAX)
 		return err_set(e, ERR_LIMIT, EAGAIN, "%u commands run in this box already",
 			       INIT_EXECS_MAX);
 	r = env_user(in, m->user, &user, e);

@@ -63,6 +63,7 @@ struct init {
 	struct net_fds net_fds;		 /* from the arguments; net.c's once it is there */
 	unsigned inherited;		 /* descriptors from INIT_FD_FIRST on */
 	uint64_t disk_limit, pids_limit; /* 0: none */
+	unsigned late_max;		 /* INIT_LATE_MAX, or what the limit of files allows */
 	bool single, strict;
 	bool broken;				  /* init_broken was called: nothing more is read */
 	const char *shell_dir;			  /* absolute; NULL: INIT_SHELL_DIR */

@@ -32,6 +32,7 @@
 enum {
 	LINK_FD_FIRST = 10,
 	OPEN_FILES = 65536,
+	LATE_SHARE = 8, /* of the files that init may have open, each table, two for one */
 	END_ROUNDS = 64,
 	INIT_NOTES_MAX = 1024,
 };
@@ -281,9 +282,9 @@ static int close_inherited(const struct init *in)
 	return r < 0 ? fail("close inherited descriptors", -r) : 0;
 }
 
-static void set_up_process(void)
+static void set_up_process(struct init *in)
 {
-	struct rlimit files;
+	struct rlimit files = {.rlim_cur = OPEN_FILES};
 
 	for (int sig = 1; sig < SIGRTMAX; sig++)
 		if (sig != SIGKILL && sig != SIGSTOP)
@@ -298,6 +299,9 @@ static void set_up_process(void)
 		files.rlim_cur = files.rlim_max < OPEN_FILES ? files.rlim_max : OPEN_FILES;
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
+	in->late_max = INIT_LATE_MAX;
+	if (files.rlim_cur / LATE_SHARE < in->late_max)
+		in->late_max = (unsigned)(files.rlim_cur / LATE_SHARE);
 }
 
 static int send_hello(struct init *in, const char *notes)
@@ -364,7 +368,7 @@ int main(int argc, char **argv)
 	if (options_parse(&in, argc, argv) < 0 || close_inherited(&in) < 0 ||
 	    move_link(&rfd, &wfd) < 0)
 		return 1;
-	set_up_process();
+	set_up_process(&in);
 	if (set_up(&in, rfd, wfd) < 0)
 		return 1;
 	r = ev_run(in.ev);

@@ -26,8 +26,11 @@
  * the end is a sentence of its own.
  *
  *	queued -> running ---------------> ended -> late -> gone
- *	              \-> stopping ------>/
+ *	     \        \-> stopping ------>/
+ *	      \-> gone
  *
+ * queued	its shell is busy. QUEUED was sent, and its time runs; a timeout or a signal ends it
+ *		here, and then nothing of it ran.
  * running	the driver was fed. It ends by its end on the talk, or by the death of the shell.
  *		An end without Ts is a text that did not parse, or, if Tc was never read, a shell
  *		in which the driver does not work any more (`builtin` redefined, no descriptor
@@ -98,6 +101,7 @@ static void table_remove(struct shell_table *t, struct line *l)
 	*(l->older ? &l->older->newer : &t->oldest) = l->newer;
 	*(l->newer ? &l->newer->older : &t->newest) = l->older;
 	t->line_count--;
+	t->late_count -= l->late;
 }
 
 void line_free(struct line *l)
@@ -167,21 +171,19 @@ static int line_new(struct shell *sh, uint32_t id, const struct wire_exec *m, st
 	return 0;
 }
 
-/* Closes the oldest line that is only late. False if all are waiting or running. */
-static bool make_place(struct shell_table *t)
+/* It is over but for its streams, which a child holds. That takes no place from others: beyond
+ * late_max the oldest is let go, and what its child still writes is lost to it. */
+static void line_add_late(struct shell_table *t, struct line *l)
 {
-	struct line *l = t->oldest;
-
-	if (t->line_count < INIT_LINES_MAX)
-		return true;
-	while (l && (l->state != LINE_LATE || l->tidying))
-		l = l->newer;
-	if (!l)
-		return false;
+	l->late = true;
+	t->late_count++;
+	if (t->late_count <= t->in->late_max)
+		return;
+	for (l = t->oldest; !l->late; l = l->newer)
+		continue;
 	out_stream_end(&l->io->out[0]);
 	out_stream_end(&l->io->out[1]);
 	line_free(l);
-	return true;
 }
 
 /* After the answers went out: names that nobody needs any more, and lines that are over. */
@@ -196,6 +198,8 @@ static void on_tidy(struct ev_defer *d)
 		line_io_forget(l->io);
 		if (l->io->out[0].ended && l->io->out[1].ended)
 			line_free(l);
+		else
+			line_add_late(t, l);
 	}
 }
 
@@ -330,6 +334,26 @@ void shell_next(struct shell *sh)
 		shell_free(sh);
 }
 
+void line_end_queued(struct line *l, int sig, const char *cause)
+{
+	struct init *in = l->table->in;
+	struct wire_exit m = {
+		.exec_id = l->id,
+		.signal = (uint64_t)sig,
+		.timed_out = l->result.timed_out,
+		.duration_ms = ev_now(in->ev) - l->started_ms,
+		.shell_state = SHELL_KEPT,
+		.cause = cause,
+	};
+
+	ASSERT(l->state == LINE_QUEUED);
+	queue_remove(l->shell, l);
+	line_free(l);
+	if (wire_exit_encode(&in->link.out, (uint32_t)m.exec_id, 0, &m) < 0)
+		init_broken(in, "no room for an exit");
+	wire_link_flush(&in->link);
+}
+
 /* --- what the keeper asks --- */
 
 int shell_table_new(struct init *in, struct shell_table **ret)
@@ -371,7 +395,8 @@ static int add_line(struct shell_table *t, uint32_t id, const struct wire_exec *
 		r = shell_dir_open(t, e);
 	if (r < 0)
 		return r;
-	if (!make_place(t) || (sh && sh->queued >= INIT_SHELL_QUEUE))
+	if (t->line_count - t->late_count >= INIT_LINES_MAX ||
+	    (sh && sh->queued >= INIT_SHELL_QUEUE))
 		return err_set(e, ERR_LIMIT, EAGAIN, "too many lines wait in shell '%s'", name);
 	if (!sh)
 		r = shell_new(t, name, &sh, e);
@@ -386,14 +411,34 @@ static int add_line(struct shell_table *t, uint32_t id, const struct wire_exec *
 	return r;
 }
 
+/* Its time runs from here on, and whoever asked learns at once that it waits. */
+static void tell_queued(struct init *in, struct line *l)
+{
+	struct wire_queued m = {.exec_id = l->id};
+
+	l->started_ms = ev_now(in->ev);
+	line_set_timeout(l);
+	if (wire_queued_encode(&in->link.out, l->id, 0, &m) < 0)
+		init_broken(in, "no room for an answer");
+	wire_link_flush(&in->link);
+}
+
 void shell_line(struct init *in, uint32_t id, const struct wire_exec *m)
 {
 	struct err e = {0};
+	struct line *l;
 
-	if (line_find(in->shells, id))
+	if (line_find(in->shells, id)) {
 		init_broken(in, "an id was used twice");
-	else if (add_line(in->shells, id, m, &e) < 0)
+		return;
+	}
+	if (add_line(in->shells, id, m, &e) < 0) {
 		init_fail_err(in, id, &e);
+		return;
+	}
+	l = line_find(in->shells, id); /* one that could not begin is gone */
+	if (l && l->state == LINE_QUEUED)
+		tell_queued(in, l);
 }
 
 static void on_credit(struct line *l, const struct wire_frame *f)
@@ -421,14 +466,12 @@ static void on_signal(struct line *l, const struct wire_frame *f)
 		init_broken(in, "a SIGNAL that cannot be read");
 		return;
 	}
-	if (l->state == LINE_QUEUED) {
-		queue_remove(l->shell, l);
-		init_fail(in, l->id, ECANCELED, "it was ended before its turn came");
-		line_free(l);
-	} else if (l->state < LINE_ENDED &&
-		   (m.tree || (m.signal > 0 && m.signal <= (uint64_t)SIGRTMAX))) {
+	if (l->state >= LINE_ENDED || (!m.tree && (m.signal == 0 || m.signal > (uint64_t)SIGRTMAX)))
+		return;
+	if (l->state == LINE_QUEUED)
+		line_end_queued(l, m.tree ? SIGKILL : (int)m.signal, "killed");
+	else
 		line_stop(l, (int)m.signal, m.tree != 0);
-	}
 }
 
 bool shell_frame(struct init *in, const struct wire_frame *f)

@@ -64,6 +64,7 @@ struct line {
 	bool rerun;	/* it goes to a second shell, after nothing ran in the first */
 	bool restarted; /* what earlier lines did to the shell is lost */
 	bool draining, tidying;
+	bool late; /* counted in late_count */
 
 	struct ev_timer timeout;
 	uint64_t started_ms;
@@ -119,7 +120,8 @@ struct shell_table {
 	unsigned shell_count;
 	struct line *buckets[LINE_BUCKETS];
 	struct line *oldest, *newest;
-	unsigned line_count;
+	unsigned line_count; /* of them late_count have ended, and a child holds a stream */
+	unsigned late_count;
 	struct line *untidy; /* ended, their names are still there */
 	struct ev_defer tidy;
 	char dir[SHELL_DIR_MAX + 1];
@@ -132,14 +134,15 @@ struct shell_table {
 /* shell.c: the table. */
 void shell_next(struct shell *sh); /* runs the next line, or prepares for it; may free sh */
 void line_free(struct line *l);
+/* It waits, and its turn is not to come: answers EXIT with that signal. Frees l. */
+void line_end_queued(struct line *l, int sig, const char *cause);
 
 /* shell_files.c: the directory, and the files of one line. */
 int shell_dir_open(struct shell_table *t, struct err *e);
 int line_io_new(struct shell_table *t, const struct user *u, struct line_io **ret);
 void line_io_free(struct line_io *io);
 void line_io_forget(struct line_io *io); /* removes the names, keeps the streams */
-/* For a line with input: Ti, opened both ways, and Ts as a FIFO, so that its opening is an event.
- * */
+/* For a line with input: Ti, opened both ways, and Ts as a FIFO: its opening is an event. */
 int line_io_add_input(struct line_io *io, const struct user *u);
 int line_io_write(struct line_io *io, const char *text, const struct shell *sh);
 void line_io_remove_text(struct line_io *io); /* it cannot be run from here on */
@@ -164,6 +167,7 @@ void shell_drop(struct shell *sh);	 /* ends the process if it lives and lets go 
 
 /* shell_line.c: one line from its start to its end. */
 int line_begin(struct line *l, struct err *e);
+void line_set_timeout(struct line *l); /* from now on, if it has one */
 void line_end(struct line *l, enum wire_shell_state state, const char *cause);
 /* Adds what was used in the shell's group since the last look. Before that is gone. */
 void line_measure(struct line *l);

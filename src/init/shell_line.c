@@ -101,6 +101,15 @@ void line_ask_end(struct line *l, unsigned round)
 	shell_feed(l->shell, text);
 }
 
+void line_set_timeout(struct line *l)
+{
+	uint64_t ms = l->ask.timeout_ms;
+
+	if (ms > 0)
+		ev_timer_set(l->table->in->ev, &l->timeout,
+			     ms < LINE_TIMEOUT_MS_MAX ? ms : LINE_TIMEOUT_MS_MAX);
+}
+
 int line_begin(struct line *l, struct err *e)
 {
 	struct shell *sh = l->shell;
@@ -132,10 +141,8 @@ int line_begin(struct line *l, struct err *e)
 		return 0;
 	l->begun = true;
 	l->started_ms = ev_now(ev);
-	if (l->ask.timeout_ms > 0)
-		ev_timer_set(ev, &l->timeout,
-			     l->ask.timeout_ms < LINE_TIMEOUT_MS_MAX ? l->ask.timeout_ms
-								     : LINE_TIMEOUT_MS_MAX);
+	if (!l->timeout.armed) /* it runs since it waits */
+		line_set_timeout(l);
 	queue_started(l);
 	return 0;
 }

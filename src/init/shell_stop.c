@@ -282,7 +282,10 @@ void line_on_timeout(struct ev_timer *t)
 	struct line *l = container(t, struct line, timeout);
 
 	l->result.timed_out = 1;
-	begin_stop(l, SIGKILL, true);
+	if (l->state == LINE_QUEUED)
+		line_end_queued(l, SIGKILL, "timeout");
+	else
+		begin_stop(l, SIGKILL, true);
 }
 
 void line_stop(struct line *l, int sig, bool tree)

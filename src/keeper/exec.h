@@ -3,18 +3,20 @@
  * (follow.c).
  *
  *	asked -> started -> exited -> closed
+ *	  |  \-> queued: a line waits for its shell; then started, or exited without having run
  *	  |        |  output: log first, then every follower; credit back to init
  *	  |        EXIT: journal, event, EXIT to each follower once it has all the bytes before it
  *	  ERROR: it ends as failed to start
  *
  * exited but not closed: a background child still holds a stream, and late output goes on under
- * this id. closed: only the record and the log files are left, until the table needs the place.
+ * this id; it does not count as running. closed: only the record and the log files are left, until
+ * the table needs the place.
  */
 #pragma once
 
 #include "keeper/keeper.h"
 
-enum run_state { RUN_ASKED, RUN_STARTED, RUN_EXITED };
+enum run_state { RUN_ASKED, RUN_QUEUED, RUN_STARTED, RUN_EXITED };
 
 /* stdin on its way from the client that feeds it to init. The client may send what init may be
  * sent; only after another client took over can there be more, and that waits here. */
@@ -70,7 +72,6 @@ struct follow {
 /* execs.c, from clients. */
 void exec_ask(struct client *c, uint32_t id, const struct wire_exec *m);
 int exec_signal(struct keeper *k, uint32_t exec_id, const struct wire_signal *m, struct err *e);
-void exec_list(struct client *c, uint32_t id);
 struct exec *exec_find(struct keeper *k, uint64_t id);
 unsigned execs_running(const struct keeper *k);
 /* The box stands still, or goes on: so do the timers of its commands. */
@@ -85,6 +86,9 @@ void execs_free(struct keeper *k);
 void exec_frame(struct keeper *k, const struct wire_frame *f);
 /* Gives init the credit that it may have now. */
 void exec_grant(struct exec *x);
+
+/* exec_list.c */
+void exec_list(struct client *c, uint32_t id);
 
 /* input.c */
 void input_init(struct exec_input *in, bool open);

@@ -36,11 +36,7 @@ struct exec *exec_find(struct keeper *k, uint64_t id)
 
 unsigned execs_running(const struct keeper *k)
 {
-	unsigned n = 0;
-
-	for (size_t i = 0; i < k->exec_count; i++)
-		n += k->execs[i]->run && k->execs[i]->run->state != RUN_EXITED;
-	return n;
+	return k->running_execs;
 }
 
 /* Ids grow, so a new one goes last. */
@@ -71,6 +67,7 @@ static void run_free(struct exec *x)
 {
 	if (!x->run)
 		return;
+	x->k->running_execs -= x->run->state != RUN_EXITED;
 	ev_timer_stop(x->k->ev, &x->run->backstop);
 	input_done(&x->run->input);
 	free(x->run);
@@ -295,9 +292,9 @@ static int check_ask(struct keeper *k, const struct wire_exec *m, struct err *e)
 		return err_set(e, ERR_INVALID, EINVAL,
 			       "the name of a shell has 1 to %u letters, digits, '.', '_' or '-'",
 			       SHELL_NAME_MAX);
-	if (k->open_execs >= INIT_EXECS_MAX)
+	if (k->running_execs >= INIT_EXECS_MAX)
 		return err_set(e, ERR_LIMIT, EAGAIN, "%u commands are running in box '%s'",
-			       k->open_execs, k->name);
+			       k->running_execs, k->name);
 	while (k->exec_count >= KEEPER_EXECS_MAX) {
 		struct exec *old = oldest_closed(k, false);
 
@@ -339,6 +336,7 @@ static struct exec *exec_new(struct keeper *k, const struct wire_exec *m)
 	}
 	k->next_exec++;
 	k->open_execs++;
+	k->running_execs++;
 	x->run = run;
 	run->exec = x;
 	run->backstop.on_timer = on_backstop;
@@ -443,47 +441,6 @@ void execs_signal_all(struct keeper *k, int sig)
 			exec_signal(k, k->execs[i]->rec.id, &m, NULL);
 }
 
-static void send_info(struct client *c, uint32_t id, const struct exec *x)
-{
-	const struct exec_record *r = &x->rec;
-	uint64_t now = clock_wall_ms();
-	bool running = x->run && x->run->state != RUN_EXITED;
-	struct wire_info m = {
-		.exec_id = r->id,
-		.command = r->command,
-		.state = exec_state_name(r->state),
-		.shell = r->shell[0] ? r->shell : NULL,
-		.pid = r->pid,
-		.started_ms = r->started_ms,
-		.has_exit = r->has_exit,
-		.exit_code = (uint64_t)r->exit_code,
-		.signal = (uint64_t)r->signal,
-		.stdout_bytes = x->out[OUTPUT_OUT].bytes,
-		.stderr_bytes = x->out[OUTPUT_ERR].bytes,
-		.duration_ms = !running				      ? r->duration_ms
-			       : r->started_ms && now > r->started_ms ? now - r->started_ms
-								      : 0,
-		.cause = r->cause[0] ? r->cause : NULL,
-		.background = r->background,
-		.truncated = r->truncated ||
-			     (x->run && (x->out[OUTPUT_OUT].cut || x->out[OUTPUT_ERR].cut)),
-		.oom_killed = r->oom_killed,
-		.cpu_us = r->cpu_us,
-		.mem_peak_bytes = r->mem_peak_bytes,
-		.io_read_bytes = r->io_read_bytes,
-		.io_write_bytes = r->io_write_bytes,
-	};
-
-	client_sent(c, wire_info_encode(&c->link.out, id, 0, &m));
-}
-
-void exec_list(struct client *c, uint32_t id)
-{
-	for (size_t i = 0; i < c->k->exec_count && !c->doomed; i++)
-		send_info(c, id, c->k->execs[i]);
-	client_send(c, WIRE_OK, 0, id, NULL, 0);
-}
-
 /* ---- init says ---- */
 
 /* With clients that hold, no more than the slowest of them allows; never more than a window. A
@@ -519,35 +476,61 @@ static void set_backstop(struct exec *x, uint64_t in_ms)
 		ev_timer_set(x->k->ev, &x->run->backstop, in_ms);
 }
 
-static void hear_started(struct exec *x, const struct wire_frame *f)
+/* Its time runs from here on, and whoever asked for it is told its id. In the background that
+ * completes the answer, unless stdin is still to come. */
+static void tell_starter(struct exec *x)
 {
-	struct wire_started m, told;
+	const struct wire_started started = {.exec_id = x->rec.id, .pid = x->rec.pid};
+	const struct wire_queued queued = {.exec_id = x->rec.id};
 	struct run *run = x->run;
 	struct follow *next;
 
-	if (run->state != RUN_ASKED || wire_started_decode(f, &m) < 0) {
-		keeper_broken(x->k, "STARTED out of turn");
-		return;
-	}
-	run->state = RUN_STARTED;
-	x->rec.pid = m.pid;
-	x->rec.started_ms = clock_wall_ms();
-	if (run->timeout_ms > 0 && run->timeout_ms < UINT64_MAX / 2)
+	if (run->timeout_ms > 0 && run->timeout_ms < UINT64_MAX / 2 && !run->backstop.armed &&
+	    run->backstop_left_ms == 0)
 		set_backstop(x, run->timeout_ms + KEEPER_BACKSTOP_MS);
-	journal(x, journal_start);
-	event(x, EVENT_COMMAND);
-	told = (struct wire_started){.exec_id = x->rec.id, .pid = m.pid};
 	for (struct follow *w = x->followers; w; w = next) {
+		struct buf *out = &w->client->link.out;
+
 		next = w->next_of_exec;
 		if (!w->starter)
 			continue;
 		if (!w->client->doomed)
 			client_sent(w->client,
-				    wire_started_encode(&w->client->link.out, w->id, 0, &told));
-		/* In the background the answer is complete, unless stdin is still to come. */
+				    run->state == RUN_QUEUED
+					    ? wire_queued_encode(out, w->id, 0, &queued)
+					    : wire_started_encode(out, w->id, 0, &started));
 		if (w->mute && (!run->input.open || run->input.end_waiting))
 			follow_free(w);
 	}
+}
+
+static void hear_queued(struct exec *x, const struct wire_frame *f)
+{
+	if (x->run->state != RUN_ASKED || !x->rec.shell[0]) {
+		keeper_broken(x->k, "QUEUED out of turn");
+		return;
+	}
+	x->run->state = RUN_QUEUED;
+	x->rec.started_ms = clock_wall_ms();
+	journal(x, journal_start);
+	tell_starter(x);
+}
+
+static void hear_started(struct exec *x, const struct wire_frame *f)
+{
+	bool queued = x->run->state == RUN_QUEUED;
+	struct wire_started m;
+
+	if (x->run->state >= RUN_STARTED || wire_started_decode(f, &m) < 0) {
+		keeper_broken(x->k, "STARTED out of turn");
+		return;
+	}
+	x->run->state = RUN_STARTED;
+	x->rec.pid = m.pid;
+	x->rec.started_ms = clock_wall_ms();
+	journal(x, queued ? journal_begin : journal_start);
+	event(x, EVENT_COMMAND);
+	tell_starter(x);
 }
 
 static void hear_data(struct exec *x, const struct wire_frame *f)
@@ -557,7 +540,7 @@ static void hear_data(struct exec *x, const struct wire_frame *f)
 	struct follow *next;
 	uint64_t at;
 
-	if (f->stream == WIRE_STDIN || x->run->state == RUN_ASKED || x->out[s].eof ||
+	if (f->stream == WIRE_STDIN || x->run->state < RUN_STARTED || x->out[s].eof ||
 	    f->len > x->run->granted[s] - x->out[s].bytes) {
 		keeper_broken(k, "DATA that it may not send");
 		return;
@@ -595,7 +578,7 @@ static void close_if_over(struct exec *x)
 
 static void hear_eof(struct exec *x, const struct wire_frame *f)
 {
-	if (f->stream == WIRE_STDIN || x->run->state == RUN_ASKED) {
+	if (f->stream == WIRE_STDIN || x->run->state < RUN_STARTED) {
 		keeper_broken(x->k, "EOF out of turn");
 		return;
 	}
@@ -610,6 +593,7 @@ static void finish(struct exec *x)
 	struct follow *next;
 
 	x->run->state = RUN_EXITED;
+	k->running_execs--;
 	ev_timer_stop(x->k->ev, &x->run->backstop);
 	x->run->backstop_left_ms = 0;
 	for (unsigned s = 0; s < OUTPUT_COUNT; s++) {
@@ -649,10 +633,15 @@ static void hear_exit(struct exec *x, const struct wire_frame *f)
 	struct exec_record *r = &x->rec;
 	struct wire_exit m;
 
-	if (x->run->state != RUN_STARTED || wire_exit_decode(f, &m) < 0 || m.exit_code > 255 ||
-	    m.signal > 64 || m.shell_state > SHELL_RESTARTED) {
+	if (x->run->state == RUN_ASKED || x->run->state == RUN_EXITED ||
+	    wire_exit_decode(f, &m) < 0 || m.exit_code > 255 || m.signal > 64 ||
+	    m.shell_state > SHELL_RESTARTED) {
 		keeper_broken(x->k, "EXIT out of turn");
 		return;
+	}
+	if (x->run->state == RUN_QUEUED) { /* nothing of it ran */
+		x->out[OUTPUT_OUT].eof = x->out[OUTPUT_ERR].eof = true;
+		event(x, EVENT_COMMAND);
 	}
 	r->state = EXEC_DONE;
 	r->has_exit = m.has_exit != 0;
@@ -697,8 +686,9 @@ static void end_without_exit(struct exec *x, enum exec_state state, const char *
 	if (x->run->state == RUN_ASKED) {
 		x->rec.started_ms = clock_wall_ms();
 		journal(x, journal_start);
-		event(x, EVENT_COMMAND);
 	}
+	if (x->run->state < RUN_STARTED)
+		event(x, EVENT_COMMAND);
 	x->out[OUTPUT_OUT].eof = x->out[OUTPUT_ERR].eof = true;
 	x->rec.state = state;
 	x->rec.duration_ms = clock_wall_ms() - x->rec.started_ms;
@@ -718,7 +708,7 @@ static void hear_error(struct exec *x, const struct wire_frame *f)
 	keeper_error_from_box(&m, &e);
 	fail_followers(x, &e);
 	/* One that began and could not go on is a line whose shell could not be made again. */
-	end_without_exit(x, EXEC_DONE, x->run->state == RUN_ASKED ? "failed to start" : "failed");
+	end_without_exit(x, EXEC_DONE, x->run->state < RUN_STARTED ? "failed to start" : "failed");
 }
 
 static void hear_credit(struct exec *x, const struct wire_frame *f)
@@ -737,6 +727,7 @@ void exec_frame(struct keeper *k, const struct wire_frame *f)
 		[WIRE_STARTED] = hear_started, [WIRE_DATA] = hear_data,
 		[WIRE_EOF] = hear_eof,	       [WIRE_EXIT] = hear_exit,
 		[WIRE_ERROR] = hear_error,     [WIRE_CREDIT] = hear_credit,
+		[WIRE_QUEUED] = hear_queued,
 	};
 	struct exec *x = exec_find(k, f->id);
 
@@ -759,7 +750,7 @@ static void interrupt(struct exec *x)
 		close_if_over(x);
 		return;
 	}
-	if (x->run->state == RUN_ASKED) {
+	if (x->run->state < RUN_STARTED) {
 		err_set(&e, ERR_INTERRUPTED, ECANCELED,
 			"box '%s' ended before it said whether the command began", x->k->name);
 		fail_followers(x, &e);

@@ -88,7 +88,7 @@ void input_eof(struct follow *f)
 		return;
 	in->end_waiting = true;
 	send_waiting(f->exec);
-	if (f->mute && f->exec->run->state != RUN_ASKED)
+	if (f->mute && f->exec->run->state != RUN_ASKED) /* its answer was sent */
 		follow_free(f);
 }
 

@@ -66,6 +66,14 @@ static int put_end(struct buf *b, const struct exec_record *r)
 	return rc == 0 ? put_used(b, r) : rc;
 }
 
+static int put_begin(struct buf *b, const struct exec_record *r)
+{
+	char value[LINE_MAX_BYTES];
+
+	snprintf(value, sizeof(value), "%u %" PRIu64 " %" PRIu64, r->id, r->started_ms, r->pid);
+	return lines_put(b, "begin", value);
+}
+
 static int put_late(struct buf *b, const struct exec_record *r)
 {
 	char value[LINE_MAX_BYTES];
@@ -130,6 +138,11 @@ static int append_record(struct journal *j, int logs_fd, const struct exec_recor
 int journal_start(struct journal *j, int logs_fd, const struct exec_record *r)
 {
 	return append_record(j, logs_fd, r, put_start);
+}
+
+int journal_begin(struct journal *j, int logs_fd, const struct exec_record *r)
+{
+	return append_record(j, logs_fd, r, put_begin);
 }
 
 int journal_end(struct journal *j, int logs_fd, const struct exec_record *r)
@@ -347,17 +360,34 @@ static void read_used(struct reader *rd, char *value)
 	r->io_write_bytes = n[3];
 }
 
-static void read_late(struct reader *rd, char *value)
+/* "ID N N": the record, or NULL. */
+static struct exec_record *read_pair(struct reader *rd, char *value, uint64_t ret[2])
 {
-	struct exec_record *r;
 	char *field[3];
-	uint64_t n[2];
 	uint32_t id;
 
 	if (!cut_fields(value, field, 3) || !parse_id(field[0], &id) ||
-	    !parse_numbers(field + 1, 2, n))
+	    !parse_numbers(field + 1, 2, ret))
+		return NULL;
+	return find(rd, id);
+}
+
+static void read_begin(struct reader *rd, char *value)
+{
+	uint64_t n[2];
+	struct exec_record *r = read_pair(rd, value, n);
+
+	if (!r)
 		return;
-	r = find(rd, id);
+	r->started_ms = n[0];
+	r->pid = n[1];
+}
+
+static void read_late(struct reader *rd, char *value)
+{
+	uint64_t n[2];
+	struct exec_record *r = read_pair(rd, value, n);
+
 	if (!r)
 		return;
 	r->bytes[0] = n[0];
@@ -390,8 +420,9 @@ static void read_line(struct reader *rd, char *line, size_t len)
 		const char *key;
 		void (*read)(struct reader *rd, char *value);
 	} table[] = {
-		{"start", read_start}, {"end", read_end},   {"used", read_used},
-		{"late", read_late},   {"drop", read_drop}, {"next", read_next},
+		{"start", read_start}, {"begin", read_begin}, {"end", read_end},
+		{"used", read_used},   {"late", read_late},   {"drop", read_drop},
+		{"next", read_next},
 	};
 	const char *key, *value;
 	struct lines l;

@@ -2,6 +2,7 @@
  * The list of a box's commands on disk: logs/execs, lines that are only ever appended.
  *
  *	start ID STARTED_MS PID BACKGROUND SHELL COMMAND...
+ *	begin ID STARTED_MS PID	one that was queued before
  *	end   ID STATE HAS_EXIT CODE SIGNAL TIMED_OUT OOM CUT DURATION_MS OUT ERR
  *	      SHELL_STATE CAUSE...
  *	used  ID CPU_US MEM_PEAK IO_READ IO_WRITE	what its tree used, if known
@@ -57,6 +58,7 @@ void journal_done(struct journal *j);
 /* Each appends what it has to say in one write; what does not fit on the disk is taken back.
  * logs_fd is the directory. Negative errno on failure. */
 int journal_start(struct journal *j, int logs_fd, const struct exec_record *r);
+int journal_begin(struct journal *j, int logs_fd, const struct exec_record *r);
 int journal_end(struct journal *j, int logs_fd, const struct exec_record *r);
 int journal_late(struct journal *j, int logs_fd, const struct exec_record *r);
 int journal_drop(struct journal *j, int logs_fd, uint32_t id);

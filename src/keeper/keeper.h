@@ -3,13 +3,15 @@
  * and ends nothing: life.c gives it a link to init and clients, and is told when the box must end.
  * So the same code is driven by tests and fuzzers over plain socket pairs.
  *
- *	clients.c  a client's frames -> execs.c   EXEC, SIGNAL, RESIZE, EXECS
+ *	clients.c  a client's frames -> execs.c   EXEC, SIGNAL, RESIZE
+ *	                             -> exec_list.c EXECS
  *	                             -> input.c   DATA, EOF to a command's stdin
  *	                             -> follow.c  ATTACH, CREDIT
  *	                             -> relay.c   FILE, PORT and what belongs to them
  *	                             -> door.c    DOOR
  *	                             -> state.c   STATUS, STATS, PAUSE, STOP
- *	core.c     init's frames     -> execs.c   STARTED, DATA, EOF, EXIT -> output.c, follow.c
+ *	core.c     init's frames     -> execs.c   QUEUED, STARTED, DATA, EOF, EXIT
+ *	                                          -> output.c, follow.c
  *	                             -> relay.c   (ids with KEEPER_FILE_BIT)
  *	                             -> door.c    (ids with WIRE_NET_BIT) -> usher.c, the door
  *
@@ -112,9 +114,10 @@ struct keeper {
 	struct exec **execs; /* owned, sorted by id */
 	size_t exec_count, exec_cap;
 	uint32_t next_exec;
-	unsigned open_execs; /* asked for and not yet closed by init */
-	uint64_t oom_execs;  /* ended by want of memory, in this life of the box */
-	uint64_t pids_execs; /* by want of processes */
+	unsigned open_execs;	/* asked for and not yet closed by init */
+	unsigned running_execs; /* of them: not yet ended */
+	uint64_t oom_execs;	/* ended by want of memory, in this life of the box */
+	uint64_t pids_execs;	/* by want of processes */
 
 	struct client *clients; /* owned */
 	unsigned client_count;

@@ -55,6 +55,8 @@ enum wire_type {
 	WIRE_STATS, /* what it uses now: no payload; answered by struct wire_stats */
 	WIRE_DOOR,  /* to the door: struct wire_door; answered by WIRE_SAY frames, then WIRE_OK */
 	WIRE_SAY,   /* struct wire_say */
+
+	WIRE_QUEUED, /* a line waits for its shell: struct wire_queued */
 	WIRE_TYPE_COUNT
 };
 

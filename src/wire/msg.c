@@ -28,6 +28,7 @@ static const struct field exec_fields[] = {
 	STR(exec, user), U64(exec, timeout_ms), U64(exec, pty), U64(exec, rows), U64(exec, cols),
 	U64(exec, has_stdin), U64(exec, background), U64(exec, inline_max), {0}};
 static const struct field started_fields[] = {U64(started, exec_id), U64(started, pid), {0}};
+static const struct field queued_fields[] = {U64(queued, exec_id), {0}};
 static const struct field exit_fields[] = {
 	U64(exit, exec_id), U64(exit, exit_code), U64(exit, has_exit), U64(exit, signal),
 	U64(exit, timed_out), U64(exit, oom_killed), U64(exit, stdout_bytes),

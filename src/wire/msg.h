@@ -9,8 +9,10 @@
  * The conversation
  *
  *	init -> keeper   HELLO once it can work. keeper -> client HELLO first thing.
- *	EXEC(id)         -> STARTED(id) | ERROR(id). Then DATA(id, 1|2)..., EXIT(id); a stream's EOF
- *	                 may come after EXIT when a background child holds it. The asker may send
+ *	EXEC(id)         -> STARTED(id) | ERROR(id). A line whose shell is busy: QUEUED(id) before
+ *	                 that, and EXIT(id) without STARTED if it is ended while it waits. Then
+ *	                 DATA(id, 1|2)..., EXIT(id); a stream's EOF may come after EXIT when a
+ *	                 background child holds it. The asker may send
  *	                 DATA(id, 0), EOF(id, 0), SIGNAL(id), RESIZE(id) at any time until EXIT.
  *	FILE(id)         -> by operation, see enum wire_file_op; ends with OK(id) or ERROR(id), also
  *	                 after CANCEL(id): ERROR with ECANCELED unless it was done already.
@@ -34,6 +36,7 @@
 
 #include "base/buf.h"
 #include "wire/frame.h"
+#include "wire/msg_exec.h"
 #include "wire/msg_file.h"
 #include "wire/msg_list.h"
 #include "wire/msg_net.h"
@@ -59,86 +62,7 @@ struct wire_credit {
 	uint64_t bytes;
 };
 
-#define WIRE_NET_BIT	0x40000000u /* in ids on the init link: the box asks for the network */
-#define WIRE_UNKNOWN	UINT64_MAX  /* a number that nobody counts here */
-#define WIRE_NO_TIMEOUT UINT64_MAX  /* client: none, although the box has a default */
-struct wire_exec {
-	struct wire_list argv; /* exec: program and arguments */
-	const char *line;      /* instead of argv: exec runs it with `bash -c`, or `sh -c` */
-	/* Not NULL: run line in this named persistent shell ("": the default one). cwd, env and
-	 * user are those of the line that starts the shell; for a running shell cwd and env, and
-	 * another user than its own, are an error. The timeout counts from the line's turn, not
-	 * from its arrival. */
-	const char *shell;
-	struct wire_list env; /* NAME=VALUE, added to the box's own */
-	const char *cwd;      /* NULL: the box's start directory */
-	const char *user;     /* NULL: the box's user; a name or a uid[:gid] */
-	uint64_t timeout_ms;  /* 0: none */
-	uint64_t pty;	      /* 1: a terminal; everything comes on stdout */
-	uint64_t rows, cols;
-	uint64_t has_stdin;  /* 1: the asker will send stdin; 0: it is empty */
-	uint64_t background; /* client: answer is STARTED only; output goes to the log */
-	uint64_t inline_max; /* client: send no more than this per stream, count the rest; 0: all */
-};
-
-struct wire_started {
-	uint64_t exec_id;
-	uint64_t pid; /* inside the box */
-};
-
-enum wire_shell_state { SHELL_NONE = 0, SHELL_KEPT, SHELL_EXITED, SHELL_RESTARTED };
-
-struct wire_exit {
-	uint64_t exec_id;
-	uint64_t exit_code; /* valid if has_exit */
-	uint64_t has_exit;
-	uint64_t signal; /* ended by this signal, or 0 */
-	uint64_t timed_out;
-	uint64_t oom_killed;
-	uint64_t stdout_bytes, stderr_bytes; /* true counts at the end of the command */
-	uint64_t truncated; /* keeper: the log or the inline answer does not hold all of it */
-	uint64_t duration_ms;
-	uint64_t shell_state; /* enum wire_shell_state */
-	const char *cwd;      /* of the shell after a line; of the command for exec */
-	const char *cause;    /* exit, signal, timeout, oom, pids, disk, killed, interrupted, ... */
-	/* Of its whole tree, as far as the host's cgroups can tell; 0 where they cannot. keeper:
-	 * I/O that is not counted is WIRE_UNKNOWN. */
-	uint64_t cpu_us, mem_peak_bytes, io_read_bytes, io_write_bytes;
-};
-
-struct wire_signal {
-	uint64_t exec_id; /* client link: which command, 0 for the one of this frame's id */
-	uint64_t signal;
-	uint64_t tree; /* 1: SIGKILL to the whole tree, however it was set up */
-};
-
-struct wire_resize {
-	uint64_t rows, cols;
-};
-
-struct wire_attach {
-	uint64_t exec_id;
-	uint64_t stdout_from, stderr_from;
-	uint64_t follow; /* 1: stay until the command ends, then EXIT; 0: what there is, then OK */
-	uint64_t inline_max; /* as in wire_exec */
-	uint64_t input;	     /* 1: this client feeds stdin from now on */
-};
-
-struct wire_info {
-	uint64_t exec_id;
-	const char *command; /* first line, cut */
-	const char *state;   /* running, done, interrupted */
-	const char *shell;   /* the named shell, or NULL */
-	uint64_t pid;
-	uint64_t started_ms; /* wall clock */
-	uint64_t has_exit, exit_code, signal;
-	uint64_t stdout_bytes, stderr_bytes;
-	uint64_t duration_ms;
-	const char *cause;
-	uint64_t background;
-	uint64_t truncated; /* not all of its output was kept */
-	uint64_t oom_killed, cpu_us, mem_peak_bytes, io_read_bytes, io_write_bytes;
-};
+#define WIRE_NET_BIT 0x40000000u /* in ids on the init link: the box asks for the network */
 
 struct wire_status {
 	uint64_t started_ms;
@@ -188,7 +112,7 @@ struct wire_stop {
 	X(resize, WIRE_RESIZE) X(file, WIRE_FILE) X(entry, WIRE_ENTRY) \
 	X(attach, WIRE_ATTACH) X(info, WIRE_INFO) X(status, WIRE_STATUS) X(stop, WIRE_STOP) \
 	X(pause, WIRE_PAUSE) X(stats, WIRE_STATS) X(name, WIRE_NAME) X(connect, WIRE_CONNECT) \
-	X(port, WIRE_PORT) X(door, WIRE_DOOR) X(say, WIRE_SAY)
+	X(port, WIRE_PORT) X(door, WIRE_DOOR) X(say, WIRE_SAY) X(queued, WIRE_QUEUED)
 /* clang-format on */
 
 #define WIRE_DECLARE(name, frame_type)                                         \

@@ -1,5 +1,6 @@
 """The persistent shell: state that stays, and the abuses it has to survive."""
 import base64
+import signal
 import subprocess
 
 import pytest
@@ -329,6 +330,38 @@ def test_lines_queue_in_order(cove, box):
     for process in [first, *queued]:
         process.communicate(timeout=60)
     assert cove.sh(box, "cat line")["stdout"].split() == list("01234")
+
+
+def test_a_waiting_line_is_queued(cove, box):
+    """-d returns at once, ps says queued, waiting counts into --timeout, Ctrl-C and TERM take a line out."""
+    cove.sh(box, "cd /tmp; mkfifo gate")
+    first = cove.start("sh", box, "read x < gate")
+    wait_until(lambda: len(cove.execs(box)) == 2, "the first line")
+    later = int(cove("sh", "-d", box, "echo later").ok().text)
+    assert [x["state"] for x in cove.execs(box) if x["exec_id"] == later] == ["queued"]
+    late = cove("sh", "--json", "--timeout", "50ms", box, "touch /tmp/ran")
+    assert late.rc == 124 and late.json["never_started"] is True
+    for sign in (signal.SIGINT, signal.SIGTERM):
+        waiting = cove.start("sh", box, "touch /tmp/ran")
+        wait_until(lambda: cove.execs(box)[-1]["state"] == "queued", "the line to be queued")
+        waiting.send_signal(sign)
+        waiting.communicate(timeout=60)
+        assert waiting.returncode == 128 + sign
+    cove("exec", box, "--", "sh", "-c", "echo > /tmp/gate").ok()
+    first.communicate(timeout=60)
+    assert cove.sh(box, "ls /tmp/ran")["exit_code"] != 0
+    assert cove("logs", "--exec", str(later), box).ok().text == "later\n"
+
+
+def test_ended_lines_take_no_place(cove, box):
+    """More of them than commands may run at once, and children of all of them hold the pipes."""
+    for batch in range(0, 520, 52):
+        started = [cove.start("sh", "--shell", f"s{i % 4}", box, "sleep 1000 &") for i in range(52)]
+        for process in started:
+            process.communicate(timeout=120)
+            assert process.returncode == 0
+    assert cove.sh(box, "echo in")["stdout"] == "in\n"
+    assert cove("exec", box, "--", "echo", "too").ok().text == "too\n"
 
 
 def test_shells_of_several_boxes(cove):

@@ -204,6 +204,10 @@ static void take_frame(struct client *c, const struct wire_frame *f)
 	case WIRE_HELLO:
 		take_hello(c, f);
 		break;
+	case WIRE_QUEUED:
+		CHECK(!r->queued && !r->started);
+		r->queued = true;
+		break;
 	case WIRE_STARTED:
 		CHECK_EQ(wire_started_decode(f, &started), 0);
 		r->started = true;
@@ -301,6 +305,12 @@ void run_wait(struct client *c, struct run *r)
 void run_wait_started(struct client *c, struct run *r)
 {
 	while (!r->started && !r->over)
+		CHECK(client_pump(c, true));
+}
+
+void run_wait_queued(struct client *c, struct run *r)
+{
+	while (!r->queued && !r->over)
 		CHECK(client_pump(c, true));
 }
 

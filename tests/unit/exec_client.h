@@ -12,13 +12,13 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-enum { CLIENT_RUNS_MAX = 1024 };
+enum { CLIENT_RUNS_MAX = 2048 };
 
 /* One command as it was seen so far. */
 struct run {
 	uint32_t id;
-	bool started, over; /* over: EXIT or ERROR came */
-	bool hold_credit;   /* give no credit for its output */
+	bool queued, started, over; /* over: EXIT or ERROR came */
+	bool hold_credit;	    /* give no credit for its output */
 	bool eof[WIRE_STREAM_COUNT];
 	struct buf out[WIRE_STREAM_COUNT];
 	size_t out_at_exit[WIRE_STREAM_COUNT];
@@ -64,6 +64,7 @@ struct run *run_start(struct client *c, const struct wire_exec *m);
 struct run *run_line(struct client *c, const char *line);
 void run_wait(struct client *c, struct run *r); /* until it is over */
 void run_wait_started(struct client *c, struct run *r);
+void run_wait_queued(struct client *c, struct run *r);
 void run_wait_eof(struct client *c, struct run *r); /* until both streams ended */
 void run_wait_text(struct client *c, struct run *r, const char *text); /* until stdout holds it */
 const char *run_out(struct run *r);

@@ -586,23 +586,36 @@ TEST(a_hundred_floods_at_once)
 	stop(c);
 }
 
-TEST(the_table_is_bounded_and_lingering_goes_first)
+TEST(what_runs_is_bounded_and_what_ended_takes_no_place)
 {
 	struct client *c = start();
-	struct run *oldest = run_finished(c, "sleep 1000 & exit 1");
+	struct run *ended = run_finished(c, "sleep 1000 & exit 1");
 	struct run *r = NULL;
 
-	for (unsigned i = 1; i < INIT_EXECS_MAX; i++)
+	for (unsigned i = 0; i < INIT_EXECS_MAX; i++)
 		r = run_argv(c, (const char *[]){"sleep", "1000", NULL});
 	run_wait_started(c, r);
-	CHECK(!oldest->eof[WIRE_STDOUT]);
-	r = run_argv(c, (const char *[]){"sleep", "1000", NULL});
-	run_wait_started(c, r);
 	CHECK(r->started);
-	CHECK(oldest->eof[WIRE_STDOUT] && oldest->eof[WIRE_STDERR]);
+	CHECK(!ended->eof[WIRE_STDOUT]);
 	r = run_argv(c, (const char *[]){"true", NULL});
 	run_wait(c, r);
 	CHECK_EQ(r->code, EAGAIN);
+	stop(c);
+}
+
+TEST(late_streams_are_bounded_and_the_oldest_goes_first)
+{
+	struct client *c = start();
+	struct run *oldest = run_finished(c, "sleep 1000 &"), *r = NULL;
+
+	for (unsigned i = 0; i < INIT_LATE_MAX; i++) {
+		r = run_finished(c, "sleep 1000 &");
+		run_check_exit(r, 0);
+		if (i + 1 < INIT_LATE_MAX)
+			CHECK(!oldest->eof[WIRE_STDOUT]);
+	}
+	run_wait_eof(c, oldest);
+	CHECK(!r->eof[WIRE_STDOUT] && !r->eof[WIRE_STDERR]);
 	stop(c);
 }
 

@@ -476,6 +476,55 @@ TEST(shells_and_queues_are_bounded)
 	shells_end(c);
 }
 
+TEST(ended_lines_take_no_place)
+{
+	struct client *c = shells_begin();
+	struct run *oldest = line(c, "sleep 1000 &");
+
+	for (unsigned i = 0; i < INIT_LINES_MAX; i++)
+		CHECK_EQ(line(c, "sleep 1000 &")->exit.has_exit, 1);
+	run_wait_eof(c, oldest); /* of more than INIT_LATE_MAX the oldest is let go */
+	kept(c, "jobs -p | wc -l", 0, "513\n");
+	shells_end(c);
+}
+
+TEST(a_line_that_waits_is_queued)
+{
+	struct client *c = shells_begin();
+	struct run *busy, *late, *ended, *next, *other;
+
+	kept(c, "mkfifo gate", 0, "");
+	busy = ask(c, "echo up; read x <gate", 0);
+	run_wait_text(c, busy, "up\n");
+	CHECK(!busy->queued);
+	late = ask(c, "echo never >>ran", 20);
+	ended = ask(c, "echo never >>ran", 0);
+	next = ask(c, "echo next; cat ran", 0);
+	run_wait_queued(c, next);
+	CHECK(late->queued && ended->queued && !next->started);
+
+	/* Its time runs while it waits. */
+	run_wait(c, late);
+	CHECK(!late->started);
+	CHECK_EQ(late->exit.timed_out, 1);
+	CHECK_EQ(late->exit.has_exit, 0);
+	CHECK_EQ(late->exit.signal, SIGKILL);
+	CHECK_STR(late->cause, "timeout");
+
+	run_signal(c, ended, SIGINT, false);
+	run_wait(c, ended);
+	CHECK(!ended->started);
+	CHECK_EQ(ended->exit.signal, SIGINT);
+	CHECK_STR(ended->cause, "killed");
+
+	other = line_in(c, "other", "echo >gate");
+	CHECK(!other->queued);
+	run_wait(c, busy);
+	run_wait(c, next);
+	CHECK_STR(run_out(next), "next\n"); /* nothing of the others ran */
+	shells_end(c);
+}
+
 TEST(only_the_first_line_chooses_directory_environment_and_user)
 {
 	struct wire_exec m = {.line = "pwd; echo $V", .shell = "default", .cwd = "/usr"};

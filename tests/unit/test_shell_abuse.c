@@ -153,24 +153,6 @@ TEST(signals_end_a_line)
 	shells_end(c);
 }
 
-TEST(a_waiting_line_can_be_ended)
-{
-	struct client *c = shells_begin();
-	struct run *a = ask(c, "mkfifo gate; echo up; read x <gate", 0), *b, *d;
-
-	run_wait_text(c, a, "up\n");
-	b = ask(c, "touch ran", 0);
-	d = ask(c, "echo third; test -e ran", 0);
-	run_signal(c, b, SIGTERM, false);
-	run_wait(c, b);
-	CHECK(!b->started && b->code == ECANCELED);
-	line_in(c, "other", "echo >gate");
-	run_wait(c, d);
-	CHECK_STR(run_out(d), "third\n");
-	CHECK_EQ(d->exit.exit_code, 1);
-	shells_end(c);
-}
-
 /* --- a shell turned against its driver --- */
 
 TEST(redirections_of_the_shell_itself)

@@ -1,0 +1,124 @@
+/* Lines that wait for their shell, and ended commands whose streams are still held. */
+#include "base/limits.h"
+#include "keeper_rig.h"
+#include "tap.h"
+
+#include <signal.h>
+
+static const struct wire_exec waiting_line = {.line = "echo x", .shell = "default"};
+
+static void say_queued(struct rig *r, uint32_t id)
+{
+	struct wire_queued m = {.exec_id = id};
+
+	CHECK_EQ(wire_queued_encode(&r->init.out, id, 0, &m), 0);
+}
+
+static struct wire_info only_info(struct rig *r, struct peer *p, uint32_t id)
+{
+	struct wire_frame f;
+	struct wire_info info;
+
+	peer_say(p, WIRE_EXECS, 0, id, NULL, 0);
+	f = peer_next(r, p, WIRE_INFO);
+	CHECK_EQ(wire_info_decode(&f, &info), 0);
+	return info;
+}
+
+TEST(a_queued_line_starts_later)
+{
+	struct wire_exec m = waiting_line;
+	struct wire_info info;
+	struct peer *p;
+	struct rig r;
+
+	rig_init(&r, true);
+	p = &r.clients[0];
+	m.background = 1;
+	CHECK_EQ(wire_exec_encode(&p->out, 3, 0, &m), 0);
+	peer_next(&r, &r.init, WIRE_EXEC);
+	say_queued(&r, 1);
+	CHECK_EQ(peer_next(&r, p, WIRE_QUEUED).id, 3); /* the whole answer in the background */
+	CHECK_EQ(r.k.clients->request_count, 0);
+	info = only_info(&r, p, 4);
+	CHECK_STR(info.state, "queued");
+	CHECK_EQ(peer_next(&r, p, WIRE_OK).id, 4);
+	CHECK_EQ(r.k.running_execs, 1);
+	say_started(&r, 1);
+	info = only_info(&r, p, 5);
+	CHECK_STR(info.state, "running");
+	CHECK_EQ(info.pid, 1001);
+	CHECK_EQ(peer_next(&r, p, WIRE_OK).id, 5);
+	/* Known after kill -9 although a later one was written before its beginning. */
+	rig_restart(&r);
+	CHECK_EQ(r.k.exec_count, 1);
+	CHECK_EQ(r.k.execs[0]->rec.pid, 1001);
+	CHECK_EQ(r.k.execs[0]->rec.state, EXEC_INTERRUPTED);
+	rig_done(&r);
+}
+
+TEST(a_queued_line_ends_without_having_run)
+{
+	struct wire_exit over = {.signal = SIGINT, .cause = "killed", .shell_state = SHELL_KEPT};
+	struct wire_exit end;
+	struct wire_frame f;
+	struct peer *p;
+	struct rig r;
+
+	rig_init(&r, true);
+	p = &r.clients[0];
+	CHECK_EQ(wire_exec_encode(&p->out, 3, 0, &waiting_line), 0);
+	peer_next(&r, &r.init, WIRE_EXEC);
+	say_queued(&r, 1);
+	CHECK_EQ(peer_next(&r, p, WIRE_QUEUED).id, 3);
+	CHECK_EQ(wire_exit_encode(&r.init.out, 1, 0, &over), 0);
+	f = peer_next(&r, p, WIRE_EXIT);
+	CHECK_EQ(f.id, 3);
+	CHECK_EQ(wire_exit_decode(&f, &end), 0);
+	CHECK_EQ(end.signal, SIGINT);
+	CHECK_STR(end.cause, "killed");
+	CHECK_EQ(r.k.open_execs, 0); /* no stream was ever open */
+	CHECK_EQ(r.k.running_execs, 0);
+	rig_done(&r);
+}
+
+/* Only a line can wait, only once, and only before it began. */
+TEST(queued_out_of_turn)
+{
+	for (int i = 0; i < 3; i++) {
+		struct wire_exec m = i == 0 ? plain_command() : waiting_line;
+		struct rig r;
+
+		rig_init(&r, true);
+		CHECK_EQ(wire_exec_encode(&r.clients[0].out, 3, 0, &m), 0);
+		peer_next(&r, &r.init, WIRE_EXEC);
+		if (i == 1)
+			say_queued(&r, 1);
+		if (i == 2)
+			say_started(&r, 1);
+		say_queued(&r, 1);
+		rig_run(&r);
+		CHECK_EQ(r.ends, 1);
+		rig_done(&r);
+	}
+}
+
+TEST(ended_commands_take_no_place)
+{
+	struct wire_exec m = plain_command();
+	struct rig r;
+	uint32_t id = 0;
+
+	rig_init(&r, true);
+	m.background = 1;
+	for (unsigned i = 0; i < INIT_EXECS_MAX + 9; i++) {
+		id = start_command(&r, &r.clients[0], 2 + i, &m);
+		say_exit(&r, id, 0); /* and no EOF: a child holds its streams */
+		rig_run(&r);
+	}
+	CHECK_EQ(r.k.open_execs, INIT_EXECS_MAX + 9);
+	CHECK_EQ(r.k.running_execs, 0);
+	rig_done(&r);
+}
+
+TAP_MAIN
