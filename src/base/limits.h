@@ -136,6 +136,8 @@
 #define DOOR_ASKS_MAX	  256u		/* held for an answer */
 #define DOOR_SECRET_MAX	  (64u << 10)	/* one credential */
 #define DOOR_SECRETS_MAX  256u		/* names in one policy */
+#define REDACT_VALUES_MAX 192u		/* looked for in one answer */
+#define REDACT_HELD_MAX	  (2u << 20)	/* of an answer that is searched */
 #define CLERK_QUEUE_MAX	  4096u		/* rows and questions that the clerk has not taken yet */
 #define CLERK_QUEUE_LOW	  256u		/* of those beyond which the box is not listened to */
 #define CLERK_COMMAND_MS  10000u	/* for a command that provides a secret */

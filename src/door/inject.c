@@ -21,18 +21,17 @@
 #include <string.h>
 
 enum { ITEMS_MAX = 2 * POLICY_KEYS_MAX + 1, USED_MAX = 32, NAMES_TEXT = USED_MAX * 72 };
+_Static_assert(ITEMS_MAX + USED_MAX <= REDACT_VALUES_MAX, "every value is looked for");
 
 /* One header, query parameter, or part of the identity. */
 struct item {
 	char *header, *query, *user, *text; /* owned */
 	struct secret value;		    /* rendered; ends with a NUL that is not counted */
-	struct redact basic;		    /* of what follows "Basic " */
 };
 
 struct used {
 	char name[72];
 	struct secret value;
-	struct redact forms;
 };
 
 struct injection {
@@ -48,9 +47,8 @@ struct injection {
 	struct clerk_call call;
 	struct ev_defer later;
 	struct tls_identity identity;
-	size_t hold;	/* bytes at the end of an answer so far that wait */
-	bool has_lines; /* some secret has more than one */
-	size_t forced;	/* bytes of the answer's next part that belong to one found before */
+	struct redact values;	       /* that are taken out of the answer */
+	struct redact_stream answered; /* of it so far */
 	char names[NAMES_TEXT];
 	int r;
 	struct err error;
@@ -180,9 +178,6 @@ static int render(struct injection *i, struct item *item)
 		r = secret_init(&item->value, buf_data(&out), buf_len(&out));
 	if (r == 0)
 		item->value.len--;
-	if (r == 0 && item->user)
-		r = redact_init(&item->basic, item->value.data + strlen("Basic "),
-				item->value.len - strlen("Basic "));
 	if (out.data)
 		explicit_bzero(out.data, out.cap);
 	buf_done(&out);
@@ -232,12 +227,19 @@ static int copy_rule(struct injection *i, const struct rule *rule)
 	return r == 0 ? note_secrets(i, i->key.text) : r;
 }
 
-static void note_hold(struct injection *i, const struct secret *value)
+/* Each secret, and what is made of one with a user's name. */
+static int look_for_all(struct injection *i)
 {
-	if (redact_hold(value->len) > i->hold)
-		i->hold = redact_hold(value->len);
-	if (value->len > 0 && memchr(value->data, '\n', value->len))
-		i->has_lines = true;
+	size_t basic = strlen("Basic ");
+	int r = 0;
+
+	for (size_t n = 0; n < i->used_count && r == 0; n++)
+		r = redact_add(&i->values, i->used[n].value.data, i->used[n].value.len);
+	for (size_t n = 0; n < i->item_count && r == 0; n++)
+		if (i->items[n].user)
+			r = redact_add(&i->values, i->items[n].value.data + basic,
+				       i->items[n].value.len - basic);
+	return r;
 }
 
 static int render_all(struct injection *i)
@@ -253,14 +255,7 @@ static int render_all(struct injection *i)
 	if (r == 0 && i->cert.text)
 		i->identity = (struct tls_identity){.cert_pem = value_of(&i->cert),
 						    .key_pem = value_of(&i->key)};
-	for (size_t n = 0; n < i->used_count && r == 0; n++) {
-		r = redact_init(&i->used[n].forms, i->used[n].value.data, i->used[n].value.len);
-		note_hold(i, &i->used[n].value);
-	}
-	for (size_t n = 0; n < i->item_count && r == 0; n++)
-		if (i->items[n].user)
-			note_hold(i, &i->items[n].value);
-	return r;
+	return r < 0 ? r : look_for_all(i);
 }
 
 static void finish(struct injection *i)
@@ -329,7 +324,6 @@ static void item_done(struct item *item)
 	free(item->user);
 	free(item->text);
 	secret_done(&item->value);
-	redact_done(&item->basic);
 }
 
 void injection_free(struct injection *i)
@@ -342,10 +336,9 @@ void injection_free(struct injection *i)
 		item_done(&i->items[n]);
 	item_done(&i->cert);
 	item_done(&i->key);
-	for (size_t n = 0; n < i->used_count; n++) {
+	for (size_t n = 0; n < i->used_count; n++)
 		secret_done(&i->used[n].value);
-		redact_done(&i->used[n].forms);
-	}
+	redact_done(&i->values);
 	free(i);
 }
 
@@ -494,33 +487,24 @@ bool injection_is_of(const struct injection *i, const struct rule *rule)
 
 /* ---- out of an answer ---- */
 
-static size_t overwrite(const struct injection *i, uint8_t *p, size_t n, size_t safe, size_t forced)
-{
-	struct redact_marks marks;
-
-	redact_marks_init(&marks, n, safe, forced);
-	for (size_t k = 0; k < i->used_count; k++)
-		redact_mark(&i->used[k].forms, p, &marks);
-	for (size_t k = 0; k < i->item_count; k++)
-		redact_mark(&i->items[k].basic, p, &marks);
-	return redact_marks_apply(&marks, p);
-}
-
 void injection_redact_head(const struct injection *i, struct http_head *response)
 {
 	/* Names, values and the reason all live in its text. */
 	if (response->text)
-		overwrite(i, (uint8_t *)response->text, response->text_len, response->text_len, 0);
+		redact_whole(&i->values, (uint8_t *)response->text, response->text_len);
 }
 
-void injection_redact(struct injection *i, uint8_t *p, size_t n, bool more, size_t *ret_safe)
+void injection_redact_whole(const struct injection *i, uint8_t *p, size_t n)
 {
-	size_t safe = more ? (n > i->hold ? n - i->hold : 0) : n;
-	const uint8_t *line = more && !i->has_lines && n > 0 ? memrchr(p, '\n', n) : NULL;
+	redact_whole(&i->values, p, n);
+}
 
-	if (line && (size_t)(line + 1 - p) > safe)
-		safe = (size_t)(line + 1 - p);
-	*ret_safe = safe;
-	if (n > 0)
-		i->forced = overwrite(i, p, n, safe, i->forced);
+size_t injection_redact(struct injection *i, uint8_t *p, size_t n, bool more)
+{
+	size_t safe = redact_part(&i->values, &i->answered, p, n, more);
+
+	/* What comes next is a text of its own. */
+	if (!more)
+		i->answered = (struct redact_stream){0};
+	return safe;
 }

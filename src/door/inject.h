@@ -34,8 +34,10 @@ const struct tls_identity *injection_identity(const struct injection *i);
 
 /* Overwrites every occurrence with '*' of the same length, so lengths stay. */
 void injection_redact_head(const struct injection *i, struct http_head *response);
-/* The same for a body, part after part: *ret_safe bytes may go now; what is behind them, with more
- * set, is to stand before the next part. How much that is depends on lengths and line ends alone,
- * never on what was found: a box that has guesses echoed would otherwise see how far each of them
- * is right. A whole line does not wait, where no secret has more than one. */
-void injection_redact(struct injection *i, uint8_t *p, size_t n, bool more, size_t *ret_safe);
+void injection_redact_whole(const struct injection *i, uint8_t *p, size_t n);
+/* The same for a body, part after part: returns how many bytes may go now; what is behind them,
+ * with more set, is to stand before the next part. How much that is depends on lengths and on the
+ * text alone, never on what was found: a box that has guesses echoed would otherwise see how far
+ * each of them is right. A whole line does not wait, where no secret has more than one and the line
+ * does not end like one of wrapped base64 or hex. */
+size_t injection_redact(struct injection *i, uint8_t *p, size_t n, bool more);

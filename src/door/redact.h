@@ -1,47 +1,60 @@
 /*
- * Values that must not come back, in every form in which an upstream might echo them: as they are,
- * within a JSON string, percent-encoded, and within base64 text at any of its three alignments, in
- * either alphabet. Found ones are overwritten with '*', so that lengths stay.
+ * Values that must not come back, in every form in which an upstream might echo them: byte by byte
+ * plain or escaped in any of the ways that escape.h knows, in hex, and within base64 text at any of
+ * its three alignments, in either alphabet; hex and base64 also wrapped into lines. Found ones are
+ * overwritten with '*', so that lengths stay.
  *
- * First all values are looked for, then what was found is overwritten: two that overlap are both
- * gone, and one within another does not save the rest of it.
+ * All values are looked for before anything is overwritten: two that overlap are both gone, and one
+ * within another does not save the rest of it. How the text was cut into parts makes no difference.
  */
 #pragma once
 
+#include "base/limits.h"
 #include "door/secret.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { REDACT_FORMS = 16 };
-
-/* The forms of one value. */
-struct redact {
-	struct secret forms[REDACT_FORMS];
-	size_t count;
+struct redact_value {
+	const uint8_t *p; /* borrowed */
+	size_t n;
 };
 
-/* -ENOMEM. */
-int redact_init(struct redact *r, const void *value, size_t n);
-void redact_done(struct redact *r);
+/* What is looked for. A struct of zeros holds nothing. */
+struct redact {
+	struct redact_value values[REDACT_VALUES_MAX];
+	size_t count;
+	struct secret filter; /* which two bytes may begin one */
+	size_t hold;
+	bool has_lines; /* some value has more than one */
+};
 
-/* How many bytes at the end of what came so far are to wait, since one could begin among them, for
- * a value of n bytes. It is the same for all values of about this length: what waits must tell
- * nothing of the value to somebody who has guesses echoed. No form is longer than this. */
+/* Where the line so far could be base64 or hex that goes on in the next. */
+struct redact_run {
+	uint8_t letters, digits, blanks;
+};
+
+/* A text that comes in parts. A struct of zeros is at its beginning. */
+struct redact_stream {
+	size_t forced; /* bytes of the next part that belong to one found before */
+	size_t spent;  /* work beyond what its bytes have earned */
+	struct redact_run before;
+};
+
+/* The value must stay where it is until redact_done. -ENOMEM, -E2BIG. An empty one is nothing. */
+int redact_add(struct redact *r, const void *value, size_t n);
+void redact_done(struct redact *r); /* idempotent */
+
+/* How many bytes at the end of what came so far are to wait, since a value of n bytes could begin
+ * among them. It is the same for all values of about this length: what waits must tell nothing of
+ * the value to somebody who has guesses echoed. No form that is found is longer than this. */
 size_t redact_hold(size_t n);
 
-/* What was found in n bytes, of which the first `safe` go on now. */
-struct redact_marks {
-	size_t n, safe;
-	uint8_t *found; /* owned; one byte for each, NULL: nothing was found */
-	size_t reach;	/* end of the last that begins before safe */
-	bool failed;	/* no memory: all of it counts as found */
-};
-
-/* forced: so many bytes at the front belong to one that began before. */
-void redact_marks_init(struct redact_marks *m, size_t n, size_t safe, size_t forced);
-void redact_mark(const struct redact *r, const uint8_t *p, struct redact_marks *m);
-/* Overwrites what was found among the safe bytes, and returns how many of those after them belong
- * to one that began there: forced, the next time. */
-size_t redact_marks_apply(struct redact_marks *m, uint8_t *p);
+/* The next part: what waited of the last one, then what is new. Returns how many bytes may go now,
+ * in which what was found is overwritten; those behind them are left as they are and wait, unless
+ * no more comes. How many that is depends on lengths and on the text, never on what was found. */
+size_t redact_part(const struct redact *r, struct redact_stream *s, uint8_t *p, size_t n,
+		   bool more);
+/* A text that is all there. */
+void redact_whole(const struct redact *r, uint8_t *p, size_t n);

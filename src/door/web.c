@@ -534,7 +534,7 @@ int web_new(struct web **ret, const struct web_config *c, struct channel *box, c
 	w->done.on_defer = on_done;
 	w->wait.on_answer = web_on_answer;
 	w->call.on_answer = web_on_recorded;
-	buf_init(&w->held, DOOR_BUFFER_MAX + 2 * DOOR_SECRET_MAX * 6);
+	buf_init(&w->held, REDACT_HELD_MAX);
 	w->keep_box = true;
 	if (n > 0 && buf_append(&w->box.in, first, n) < 0) {
 		web_free(w);

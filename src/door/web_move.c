@@ -309,8 +309,8 @@ static int pass_content(struct web *w, const uint8_t *p, size_t n, bool more, st
 		return n > 0 ? emit(w, &w->box, p, n, e) : 0;
 	if (n > 0 && buf_append(&w->held, p, n) < 0)
 		return err_errno(e, ENOMEM, "look at an answer");
-	injection_redact(w->injection, w->held.data + w->held.start, buf_len(&w->held), more,
-			 &w->held_safe);
+	w->held_safe = injection_redact(w->injection, w->held.data + w->held.start,
+					buf_len(&w->held), more);
 	return drain_held(w, e);
 }
 
@@ -399,123 +399,4 @@ int web_move_response(struct web *w, struct err *e)
 	w->response = head;
 	r = web_take_response(w, e);
 	return r < 0 ? r : 1;
-}
-
-/* ---- after a switch ---- */
-
-/* Frames for the box that were searched go on, as far as there is room. */
-static int drain_frames(struct web *w, struct err *e)
-{
-	int moved = 0;
-
-	while (w->held_safe > 0 && web_has_room(&w->box)) {
-		size_t n = w->held_safe < STEP ? w->held_safe : STEP;
-
-		if (buf_append(&w->box.out, buf_data(&w->held), n) < 0)
-			return err_errno(e, ENOMEM, "pass on a frame");
-		buf_consume(&w->held, n);
-		w->held_safe -= n;
-		moved = 1;
-	}
-	return moved;
-}
-
-/* Bytes of the upstream, up to the end of a frame at most: its header goes on as it is, when it is
- * whole, and its payload to where it is searched. */
-static int feed_frame(struct web *w, size_t *ret_used, struct err *e)
-{
-	struct ws_relay *relay = &w->from_up;
-	const uint8_t *p = buf_data(&w->up.in);
-	size_t n = buf_len(&w->up.in), before = buf_len(&w->box.out), got = 1;
-	int r = 0;
-
-	*ret_used = 0;
-	/* Also without new bytes: a header may have waited for room. */
-	while (r == 0 && got > 0 && (relay->left == 0 || relay->have > 0) &&
-	       buf_len(&w->box.out) == before) {
-		r = ws_relay_feed(relay, p + *ret_used, *ret_used < n, &got, &w->box.out, e);
-		*ret_used += got;
-	}
-	n -= *ret_used;
-	if (r < 0 || relay->left == 0 || relay->have > 0 || n == 0)
-		return r;
-	r = ws_relay_feed(relay, p + *ret_used, relay->left < n ? (size_t)relay->left : n, &got,
-			  &w->held, e);
-	*ret_used += got;
-	return r;
-}
-
-/* A frame is searched by itself: where it ends nothing of it is held back. */
-static void search_frame(struct web *w)
-{
-	if (w->held_safe == 0 && buf_len(&w->held) > 0)
-		injection_redact(w->injection, w->held.data + w->held.start, buf_len(&w->held),
-				 w->from_up.left > 0 && !(w->up.ended && buf_len(&w->up.in) == 0),
-				 &w->held_safe);
-}
-
-static int move_searched(struct web *w, struct err *e)
-{
-	size_t used = 0, before = buf_len(&w->held) + buf_len(&w->box.out), n;
-	int r = 0;
-
-	if (web_has_room(&w->box) && w->held_safe == 0)
-		r = feed_frame(w, &used, e);
-	if (r < 0)
-		return r;
-	buf_consume(&w->up.in, used);
-	n = buf_len(&w->held) + buf_len(&w->box.out) - before;
-	if (n > 0)
-		r = web_count(w, 0, n, e);
-	if (r < 0)
-		return r;
-	search_frame(w);
-	r = drain_frames(w, e);
-	return r < 0 ? r : r > 0 || used > 0 || n > 0;
-}
-
-static int move_frames(struct web *w, struct web_side *from, struct web_side *to,
-		       struct ws_relay *relay, struct err *e)
-{
-	size_t used = 0, before = buf_len(&to->out), n;
-	int r = 0;
-
-	if (from == &w->up && w->injection)
-		return move_searched(w, e);
-	/* Also without new bytes: a header may have waited for room. */
-	if (web_has_room(to))
-		r = ws_relay_feed(relay, buf_data(&from->in), buf_len(&from->in), &used, &to->out,
-				  e);
-	if (r < 0)
-		return r;
-	buf_consume(&from->in, used);
-	n = buf_len(&to->out) - before;
-	if (n > 0)
-		r = web_count(w, to == &w->up ? n : 0, to == &w->box ? n : 0, e);
-	return r < 0 ? r : used > 0 || n > 0;
-}
-
-/* What one side's end means for the other, when all that it said was passed on. */
-static int pass_end(struct web *w, struct web_side *from, struct web_side *to,
-		    const struct ws_relay *relay, struct err *e)
-{
-	if (!from->ended || buf_len(&from->in) > 0 || (from == &w->up && buf_len(&w->held) > 0))
-		return 0;
-	if (from->is_broken && !relay->closed) {
-		*e = from->error;
-		return -EIO;
-	}
-	return web_finish_side(w, to, e);
-}
-
-int web_move_frames(struct web *w, struct err *e)
-{
-	int up = move_frames(w, &w->box, &w->up, &w->from_box, e);
-	int down = up < 0 ? up : move_frames(w, &w->up, &w->box, &w->from_up, e);
-
-	if (down < 0 || up || down)
-		return down < 0 ? down : 1;
-	up = pass_end(w, &w->box, &w->up, &w->from_box, e);
-	down = up < 0 ? up : pass_end(w, &w->up, &w->box, &w->from_up, e);
-	return down < 0 ? down : up | down;
 }

@@ -33,6 +33,17 @@ struct web_side {
 	struct err error;
 };
 
+/* Where the messages of an upstream are searched; see web_frames.c. */
+struct web_frames {
+	struct ws_frame frame; /* under way */
+	bool in_frame;
+	bool is_cut;	/* the message goes on in other frames than it came in */
+	bool owes_last; /* its end came: the piece that ends it is not written yet */
+	uint8_t op;	/* of the next piece */
+	uint8_t control[WS_CONTROL_MAX];
+	size_t control_len;
+};
+
 struct web {
 	struct web_config config;
 	enum web_state state;
@@ -73,6 +84,7 @@ struct web {
 	struct buf held;  /* content that is searched before it goes on */
 	size_t held_safe; /* bytes of it that were */
 	struct ws_relay from_box, from_up;
+	struct web_frames frames;
 	char address[64];
 	bool up_once;	  /* this request is the last on it */
 	bool up_used;	  /* it gave an answer before */
@@ -92,7 +104,7 @@ int web_read(struct web *w);
 bool web_is_up_quiet(struct web *w);
 int web_move_request(struct web *w, struct err *e);
 int web_move_response(struct web *w, struct err *e);
-int web_move_frames(struct web *w, struct err *e);
+int web_move_frames(struct web *w, struct err *e); /* web_frames.c */
 int web_write(struct web *w, struct err *e);
 /* The end is said to this side. 1: now; 0: it was, or it waits; negative: broken. */
 int web_finish_side(struct web *w, struct web_side *s, struct err *e);

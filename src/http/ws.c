@@ -124,6 +124,37 @@ int ws_relay_feed(struct ws_relay *w, const void *p, size_t n, size_t *ret_used,
 	return r;
 }
 
+int ws_relay_head(struct ws_relay *w, const void *p, size_t n, size_t *ret_used,
+		  struct ws_frame *ret, struct err *e)
+{
+	const uint8_t *bytes = p;
+	int r = 0;
+
+	*ret_used = 0;
+	while (r == 0 && *ret_used < n && w->have < w->need)
+		r = take_head(w, bytes[(*ret_used)++], e);
+	if (r < 0 || w->have < w->need)
+		return r;
+	*ret = (struct ws_frame){.op = w->head[0] & 0x0f,
+				 .is_last = w->head[0] & FIN,
+				 .is_control = (w->head[0] & 0x0f) >= OP_CLOSE,
+				 .len = w->left};
+	w->have = 0;
+	w->need = FIRST;
+	return 1;
+}
+
+size_t ws_frame_write(const struct ws_frame *f, uint8_t out[WS_HEAD_MAX])
+{
+	unsigned bytes = f->len <= SHORT_MAX ? 0 : f->len <= UINT16_MAX ? 2 : 8;
+
+	out[0] = (uint8_t)(f->op | (f->is_last ? FIN : 0));
+	out[1] = bytes == 0 ? (uint8_t)f->len : bytes == 2 ? 126 : 127;
+	for (unsigned i = 0; i < bytes; i++)
+		out[FIRST + i] = (uint8_t)(f->len >> 8 * (bytes - 1 - i));
+	return FIRST + bytes;
+}
+
 /* The value of a field that is there exactly once, or NULL. */
 static const char *find_single(const struct http_head *h, const char *name)
 {

@@ -15,7 +15,7 @@ struct ws_relay {
 	bool from_client; /* must be masked; the other way must not be */
 	bool extended;	  /* an extension was agreed: reserved bits may be set */
 	uint64_t left;	  /* of the payload */
-	uint8_t head[14];
+	uint8_t head[14]; /* WS_HEAD_MAX */
 	unsigned have, need;
 	bool in_message, closed;
 };
@@ -26,6 +26,22 @@ void ws_relay_init(struct ws_relay *w, bool from_client, bool extended);
  * is long or cut, an unknown opcode, a message in a message, anything after a close). */
 int ws_relay_feed(struct ws_relay *w, const void *p, size_t n, size_t *ret_used, struct buf *out,
 		  struct err *e);
+
+/* The same for a caller that passes payloads on itself: eats p up to the end of a header. 1: it is
+ * whole and good, and `left` bytes of payload follow, of which the caller subtracts what it takes;
+ * 0: more is needed. */
+struct ws_frame {
+	uint8_t op; /* 0: more of a message */
+	bool is_last, is_control;
+	uint64_t len;
+};
+
+enum { WS_HEAD_MAX = 14, WS_CONTROL_MAX = 125 };
+
+int ws_relay_head(struct ws_relay *w, const void *p, size_t n, size_t *ret_used,
+		  struct ws_frame *ret, struct err *e);
+/* A server's header: not masked. Returns how long it is. */
+size_t ws_frame_write(const struct ws_frame *f, uint8_t out[WS_HEAD_MAX]);
 
 /* A client's handshake and the answer to it: 0, or -EINVAL with a sentence. */
 struct http_head;

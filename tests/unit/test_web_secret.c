@@ -309,6 +309,115 @@ TEST(frame_headers_stay)
 	wr_close();
 }
 
+static void open_websocket(void)
+{
+	with_secret("decoy-4711");
+	wr_open(BEARER, WS_REQUEST);
+	wr_settle();
+	up_says(0, WS_ANSWER);
+	box_hears();
+}
+
+/* The payloads of what the box heard, frames of one message joined: "text|text". Control frames
+ * stand where they came, as "(payload)". */
+static void read_messages(const char *heard, size_t n, char *out)
+{
+	bool is_cut = false;
+
+	for (size_t at = 0; at + 2 <= n;) {
+		unsigned op = heard[at] & 15, is_last = heard[at] & 0x80;
+		size_t head = 2, len = heard[at + 1] & 0x7f;
+
+		if (len == 126) {
+			len = (size_t)(uint8_t)heard[at + 2] << 8 | (uint8_t)heard[at + 3];
+			head = 4;
+		}
+		CHECK(at + head + len <= n);
+		if (op < 8)
+			CHECK_EQ(op == 0, is_cut);
+		out += sprintf(out, op >= 8 ? "(%.*s)" : "%.*s", (int)len, heard + at + head);
+		if (op < 8)
+			is_cut = !is_last;
+		if (op < 8 && is_last)
+			out += sprintf(out, "|");
+		at += head + len;
+	}
+	CHECK(!is_cut);
+}
+
+static void up_says_frame(unsigned op, bool is_last, const char *text, size_t n)
+{
+	uint8_t head[] = {(uint8_t)(op | (is_last ? 0x80 : 0)), (uint8_t)n};
+
+	up_says_bytes(0, (const char *)head, sizeof(head));
+	up_says_bytes(0, text, n);
+}
+
+/* A message is one text, whatever frames it comes in; what comes between them does not wait. */
+TEST(websocket_messages_in_pieces)
+{
+	static const char text[] = "<decoy-4711> ZGVjb3ktNDcxMQ== decoy-4711";
+	size_t len = sizeof(text) - 1;
+	char got[4096];
+
+	for (size_t first = 0; first < len; first++)
+		for (size_t then = 1; then < 12; then += 5) {
+			open_websocket();
+			buf_clear(&wr.box.got);
+			up_says_frame(1, false, text, first);
+			up_says_frame(9, true, "a ping", 6);
+			wr_settle();
+			CHECK(memmem(buf_data(&wr.box.got), buf_len(&wr.box.got), "\x89\6a ping",
+				     8));
+			for (size_t at = first; at < len; at += then)
+				up_says_frame(0, at + then >= len, text + at,
+					      then < len - at ? then : len - at);
+			up_says_frame(8, true,
+				      "\3\xe8"
+				      "decoy-4711",
+				      12);
+			wr_settle();
+			read_messages((const char *)buf_data(&wr.box.got), buf_len(&wr.box.got),
+				      got);
+			CHECK_STR(got, "(a ping)<**********> **************== **********|"
+				       "(\3\xe8**********)");
+			wr_close();
+		}
+}
+
+/* A message of several frames that is larger than all buffers; and one that ends with nothing. */
+TEST(websocket_large_messages_in_pieces)
+{
+	char part[100], got[64];
+	size_t sent = 0;
+
+	memset(part, 'd', sizeof(part));
+	open_websocket();
+	buf_clear(&wr.box.got);
+	for (; sent < 500000; sent += sizeof(part))
+		up_says_frame(sent ? 0 : 2, false, part, sizeof(part));
+	up_says_frame(0, false, "decoy-", 6);
+	up_says_frame(0, true, "4711", 4);
+	wr_settle();
+	CHECK(buf_len(&wr.box.got) > sent + 10);
+	CHECK_MEM(buf_data(&wr.box.got) + buf_len(&wr.box.got) - 11, "d**********", 11);
+	buf_clear(&wr.box.got);
+	up_says_frame(1, false, "line\n", 5);
+	wr_settle();
+	CHECK_EQ(buf_len(&wr.box.got), 7);
+	up_says_frame(0, true, "", 0);
+	wr_settle();
+	read_messages((const char *)buf_data(&wr.box.got), buf_len(&wr.box.got), got);
+	CHECK_STR(got, "line\n|");
+	/* Half a message, then the end. */
+	buf_clear(&wr.box.got);
+	up_says_frame(1, false, "half", 4);
+	up_ends(0);
+	wr_settle();
+	CHECK_MEM(buf_data(&wr.box.got), "\1\4half", 6);
+	wr_close();
+}
+
 /* The next request has the value of its own time. */
 TEST(rotated)
 {

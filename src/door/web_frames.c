@@ -1,0 +1,207 @@
+/*
+ * The bytes of a WebSocket, after the switch; see web.h. Frames are checked and passed on as they
+ * come, and where nothing was injected that is all.
+ *
+ * How an upstream's messages are searched
+ *
+ * A message is one text, whatever frames it comes in. One that is a single frame keeps its header,
+ * which goes on at once; the payload follows as it is searched, and at its end nothing of it waits.
+ * One of several frames is cut anew: what is safe to go is a frame, and what waits stands at the
+ * beginning of the next. So what comes between two of its frames, a ping, need not wait, and
+ * what was cut into two frames is found. Control frames are texts of their own, and small.
+ */
+#include "door/web_parts.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { STEP = DOOR_BUFFER_MAX };
+
+static int put(struct web *w, const void *p, size_t n, struct err *e)
+{
+	if (n > 0 && buf_append(&w->box.out, p, n) < 0)
+		return err_errno(e, ENOMEM, "pass on a frame");
+	return web_count(w, 0, n, e);
+}
+
+static int put_head(struct web *w, const struct ws_frame *f, struct err *e)
+{
+	uint8_t head[WS_HEAD_MAX];
+
+	return put(w, head, ws_frame_write(f, head), e);
+}
+
+/* A piece of a message that is cut anew. */
+static int put_piece(struct web *w, size_t n, struct err *e)
+{
+	struct web_frames *s = &w->frames;
+	struct ws_frame f = {
+		.op = s->op, .is_last = s->owes_last && n == buf_len(&w->held), .len = n};
+
+	s->op = 0;
+	if (f.is_last)
+		s->owes_last = s->is_cut = false;
+	return put_head(w, &f, e);
+}
+
+/* What was searched goes on, as far as there is room. */
+static int drain_frames(struct web *w, struct err *e)
+{
+	int moved = 0, r = 0;
+
+	while (r == 0 && web_has_room(&w->box) &&
+	       (w->held_safe > 0 || (w->frames.owes_last && buf_len(&w->held) == 0))) {
+		size_t n = w->held_safe < STEP ? w->held_safe : STEP;
+
+		if (w->frames.is_cut)
+			r = put_piece(w, n, e);
+		if (r == 0)
+			r = put(w, buf_data(&w->held), n, e);
+		buf_consume(&w->held, n);
+		w->held_safe -= n;
+		moved = 1;
+	}
+	return r < 0 ? r : moved;
+}
+
+/* A header of the upstream. */
+static int begin_frame(struct web *w, size_t *ret_used, struct err *e)
+{
+	struct web_frames *s = &w->frames;
+	int r = ws_relay_head(&w->from_up, buf_data(&w->up.in), buf_len(&w->up.in), ret_used,
+			      &s->frame, e);
+
+	if (r <= 0)
+		return r;
+	s->in_frame = true;
+	s->control_len = 0;
+	if (s->frame.is_control)
+		return 0;
+	if (s->frame.op)
+		s->op = s->frame.op;
+	if (s->frame.is_last && !s->is_cut)
+		return put_head(w, &s->frame, e);
+	s->is_cut = true;
+	return 0;
+}
+
+/* Its payload goes to where it is searched. */
+static int take_payload(struct web *w, size_t *used, struct err *e)
+{
+	struct web_frames *s = &w->frames;
+	const uint8_t *p = buf_data(&w->up.in) + *used;
+	size_t n = buf_len(&w->up.in) - *used;
+
+	n = n < STEP ? n : STEP;
+	n = w->from_up.left < n ? (size_t)w->from_up.left : n;
+	if (s->frame.is_control) {
+		memcpy(s->control + s->control_len, p, n);
+		s->control_len += n;
+	} else if (n > 0 && buf_append(&w->held, p, n) < 0) {
+		return err_errno(e, ENOMEM, "look at a frame");
+	}
+	w->from_up.left -= n;
+	*used += n;
+	return 0;
+}
+
+static int end_control(struct web *w, struct err *e)
+{
+	struct web_frames *s = &w->frames;
+	int r;
+
+	injection_redact_whole(w->injection, s->control, s->control_len);
+	r = put_head(w, &s->frame, e);
+	if (r == 0)
+		r = put(w, s->control, s->control_len, e);
+	explicit_bzero(s->control, sizeof(s->control));
+	return r;
+}
+
+static int search_payload(struct web *w, struct err *e)
+{
+	struct web_frames *s = &w->frames;
+	bool is_frame_over = w->from_up.left == 0;
+	bool is_over =
+		(is_frame_over && s->frame.is_last) || (w->up.ended && buf_len(&w->up.in) == 0);
+
+	if (is_frame_over)
+		s->in_frame = false;
+	if (s->frame.is_control)
+		return is_frame_over ? end_control(w, e) : 0;
+	if (is_frame_over && s->frame.is_last && s->is_cut)
+		s->owes_last = true;
+	w->held_safe = injection_redact(w->injection, w->held.data + w->held.start,
+					buf_len(&w->held), !is_over);
+	return 0;
+}
+
+static int move_searched(struct web *w, struct err *e)
+{
+	bool has_ended = w->up.ended && buf_len(&w->up.in) == 0;
+	int moved = drain_frames(w, e), r = moved < 0 ? moved : 0;
+	size_t used = 0;
+
+	if (r < 0 || w->held_safe > 0 || !web_has_room(&w->box))
+		return r < 0 ? r : moved;
+	if (!w->frames.in_frame)
+		r = begin_frame(w, &used, e);
+	if (r == 0 && w->frames.in_frame)
+		r = take_payload(w, &used, e);
+	buf_consume(&w->up.in, used);
+	if (r == 0 && w->frames.in_frame && used > 0)
+		r = search_payload(w, e);
+	/* Half a message, and there will not be more of it. */
+	if (r == 0 && has_ended && w->held_safe == 0 && buf_len(&w->held) > 0)
+		w->held_safe = injection_redact(w->injection, w->held.data + w->held.start,
+						buf_len(&w->held), false);
+	if (r == 0)
+		r = drain_frames(w, e);
+	return r < 0 ? r : moved || r > 0 || used > 0;
+}
+
+static int move_frames(struct web *w, struct web_side *from, struct web_side *to,
+		       struct ws_relay *relay, struct err *e)
+{
+	size_t used = 0, before = buf_len(&to->out), n;
+	int r = 0;
+
+	if (from == &w->up && w->injection)
+		return move_searched(w, e);
+	/* Also without new bytes: a header may have waited for room. */
+	if (web_has_room(to))
+		r = ws_relay_feed(relay, buf_data(&from->in), buf_len(&from->in), &used, &to->out,
+				  e);
+	if (r < 0)
+		return r;
+	buf_consume(&from->in, used);
+	n = buf_len(&to->out) - before;
+	if (n > 0)
+		r = web_count(w, to == &w->up ? n : 0, to == &w->box ? n : 0, e);
+	return r < 0 ? r : used > 0 || n > 0;
+}
+
+/* What one side's end means for the other, when all that it said was passed on. */
+static int pass_end(struct web *w, struct web_side *from, struct web_side *to,
+		    const struct ws_relay *relay, struct err *e)
+{
+	if (!from->ended || buf_len(&from->in) > 0 || (from == &w->up && buf_len(&w->held) > 0))
+		return 0;
+	if (from->is_broken && !relay->closed) {
+		*e = from->error;
+		return -EIO;
+	}
+	return web_finish_side(w, to, e);
+}
+
+int web_move_frames(struct web *w, struct err *e)
+{
+	int up = move_frames(w, &w->box, &w->up, &w->from_box, e);
+	int down = up < 0 ? up : move_frames(w, &w->up, &w->box, &w->from_up, e);
+
+	if (down < 0 || up || down)
+		return down < 0 ? down : 1;
+	up = pass_end(w, &w->box, &w->up, &w->from_box, e);
+	down = up < 0 ? up : pass_end(w, &w->up, &w->box, &w->from_up, e);
+	return down < 0 ? down : up | down;
+}
