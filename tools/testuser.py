@@ -60,6 +60,33 @@ class TestUser:
                 os.unlink(path)
 
 
+class Delegated:
+    """A v2 group that belongs to a user, as systemd's Delegate=yes makes one; path is None where there is no v2."""
+
+    def __init__(self, user):
+        mounts = [line.split() for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()]
+        tops = [fields[4] for fields in mounts if fields[fields.index("-") + 1] == "cgroup2"]
+        self.path = pathlib.Path(tops[0]) / user.name if tops else None
+        if not tops:
+            return
+        try:
+            self.path.mkdir()
+        except OSError:
+            self.path = None
+            return
+        owner = pwd.getpwnam(user.name)
+        for name in (".", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"):
+            os.chown(self.path / name, owner.pw_uid, owner.pw_gid)
+
+    def take(self, pid):
+        if self.path:
+            (self.path / "cgroup.procs").write_text(str(pid))
+
+    def remove(self):
+        for directory, _, _ in os.walk(self.path, topdown=False) if self.path else ():
+            os.rmdir(directory)
+
+
 def owner_of(pid):
     try:
         return os.stat(f"/proc/{pid}").st_uid

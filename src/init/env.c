@@ -5,8 +5,10 @@
 #include "base/limits.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "init/files.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -54,6 +56,15 @@ int env_user(const struct init *in, const char *asked, struct user *ret, struct 
 	return user_find(self, ret, e);
 }
 
+/* One that leads through links of /proc is there: the command that is to start in it hears why it
+ * cannot. */
+static bool has_home(const struct user *u)
+{
+	autoclose int fd = path_open(u->home, O_PATH);
+
+	return fd >= 0 || fd == -ELOOP;
+}
+
 int env_cwd(const struct init *in, const struct user *u, const char *asked, char *ret, size_t size,
 	    struct err *e)
 {
@@ -64,7 +75,7 @@ int env_cwd(const struct init *in, const struct user *u, const char *asked, char
 		fits = str_copy(ret, size, asked);
 	} else {
 		if (!start)
-			start = access(u->home, F_OK) == 0 ? u->home : "/";
+			start = has_home(u) ? u->home : "/";
 		fits = asked ? path_join(ret, size, start, asked) : str_copy(ret, size, start);
 	}
 	return fits ? 0

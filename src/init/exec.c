@@ -27,6 +27,7 @@
 #include "base/limits.h"
 #include "base/str.h"
 #include "init/env.h"
+#include "init/files.h"
 #include "init/input.h"
 #include "init/pty.h"
 #include "init/spawn.h"
@@ -378,7 +379,7 @@ static const char *find_shell(const char **ret_name)
 	static const char *const paths[] = {"/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"};
 
 	for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++)
-		if (access(paths[i], X_OK) == 0) {
+		if (path_is_program(paths[i])) {
 			*ret_name = "bash";
 			return paths[i];
 		}

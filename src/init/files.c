@@ -199,25 +199,12 @@ static void shown_path(const struct file_op *op, const char *rel, char *ret, siz
 	}
 }
 
-/* The nearest directory above that is there is on the file system it was to be on. */
-static bool is_disk_limit(const struct file_op *op)
-{
-	char path[BOX_PATH_MAX];
-	struct stat st;
-	char *slash;
-
-	str_copy(path, sizeof(path), op->path);
-	while (stat(path, &st) < 0 && (slash = strrchr(path, '/')) && slash > path)
-		*slash = '\0';
-	return disk_is_bounded(op->in, stat(path, &st) == 0 ? path : "/");
-}
-
 int file_error(const struct file_op *op, int code, const char *what, const char *rel, struct err *e)
 {
 	char path[128], size[SIZE_TEXT];
 
 	shown_path(op, rel, path, sizeof(path));
-	if ((code == ENOSPC || code == EDQUOT) && is_disk_limit(op))
+	if ((code == ENOSPC || code == EDQUOT) && disk_is_bounded(op->in, op->path))
 		return err_set(e, ERR_FULL, code,
 			       "cannot %s '%s': no space left: the box's own disk limit of %s is "
 			       "reached",

@@ -90,6 +90,8 @@ int place_beneath(int root_fd, const char *rel, struct place *ret);
 
 /* Opens an existing path of the box for reading; -errno. */
 int path_open(const char *path, int flags);
+/* Is there a file that somebody may execute? */
+bool path_is_program(const char *path);
 /* A directory as O_PATH, made with its parents if `make`. */
 int path_open_dir(int at_fd, const char *path, bool make);
 

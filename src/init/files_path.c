@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { DIR_MODE = 0755 };
 
@@ -26,6 +27,14 @@ int path_open(const char *path, int flags)
 	if (!(flags & O_PATH))
 		flags |= O_NONBLOCK | O_NOCTTY;
 	return fd_openat2(AT_FDCWD, path, flags, 0, FD_NO_MAGICLINKS);
+}
+
+bool path_is_program(const char *path)
+{
+	autoclose int fd = path_open(path, O_PATH);
+	struct stat st;
+
+	return fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & 0111);
 }
 
 static int open_dir_at(int at_fd, const char *path)

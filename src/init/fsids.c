@@ -18,8 +18,11 @@ static bool set_ids(uid_t uid, gid_t gid)
 
 bool fs_ids_enter(uid_t uid, gid_t gid)
 {
-	if (set_ids(uid, gid))
+	if (set_ids(uid, gid)) {
+		/* A change of ids sets the kernel's default, which the host may have changed. */
+		ASSERT(prctl(PR_SET_DUMPABLE, 0) == 0);
 		return true;
+	}
 	fs_ids_leave();
 	return false;
 }

@@ -13,14 +13,16 @@
  *	--single               only one uid is mapped: never change ids
  *	--strict               nothing runs as root
  *	--disk-limit BYTES     the box's own, to be named where it is hit; 0: none
+ *	--disk DIR             its workspace, where that is a disk of its own with that limit
  *	--pids-limit N         the same
  *	--shell-dir DIR        instead of INIT_SHELL_DIR, for tests outside a box
  *	--without LIST         only in a build for it: protections that are off (base/control.h)
- * Each of these takes the next inherited descriptor, from 3 on, in their order:
+ * Each of these takes the next inherited descriptor, from 3 on, in their order. None leads out of
+ * the box: groups are detached mounts, whose `..` ends at their top.
  *	--cgroup               v2 work/: groups of commands; kill, freeze, all numbers on a v2 host
  *	--memory-v1            v1 memory/<box>/work: the same groups once more
  *	--io-v1                v1 blkio/<box>/work
- *	--pids-v1              v1 pids/<box>: pids.events is read
+ *	--pids-events          that file of the box's own group, v1 or v2
  *	--net-proxy, --net-dns, --net-dns-tcp, --net-diag, --net-redirect (IPv4; once more: IPv6)
  *	                       the way to the door; see net.h
  * When the keeper goes (end of file on the link) init exits, and the kernel ends the box.
@@ -37,7 +39,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { INIT_FD_FIRST = 3 };
+enum { INIT_FD_FIRST = 3, INIT_DISKS_MAX = 2 };
 
 /* A directory on a private tmpfs, made by the wall: owned by root, mode 1733, so that the user may
  * create files but not list them. Shell lines pass through it. */
@@ -64,6 +66,8 @@ struct init {
 	unsigned inherited;		 /* descriptors from INIT_FD_FIRST on */
 	uint64_t disk_limit, pids_limit; /* 0: none */
 	unsigned late_max;		 /* INIT_LATE_MAX, or what the limit of files allows */
+	dev_t disks[INIT_DISKS_MAX];	 /* what disk_limit bounds; see usage.h */
+	unsigned disk_count;
 	bool single, strict;
 	bool broken;				  /* init_broken was called: nothing more is read */
 	const char *shell_dir;			  /* absolute; NULL: INIT_SHELL_DIR */

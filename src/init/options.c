@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct option {
 	const char *name;
@@ -58,9 +59,9 @@ static int opt_io_v1(struct init *in, const char *value)
 	return take_inherited(in, &in->groups.fd[TREE_IO]);
 }
 
-static int opt_pids_v1(struct init *in, const char *value)
+static int opt_pids_events(struct init *in, const char *value)
 {
-	return take_inherited(in, &in->groups.pids_fd);
+	return take_inherited(in, &in->groups.pids_events_fd);
 }
 
 static int opt_net_proxy(struct init *in, const char *value)
@@ -107,6 +108,17 @@ static int opt_disk_limit(struct init *in, const char *value)
 	return str_parse_u64(value, INT64_MAX, &in->disk_limit) ? 0 : -EINVAL;
 }
 
+/* As it is before anything of the box runs: what is at that name later is nobody's word. */
+static int opt_disk(struct init *in, const char *value)
+{
+	struct stat st;
+
+	if (in->disk_count == INIT_DISKS_MAX || stat(value, &st) < 0)
+		return -EINVAL;
+	in->disks[in->disk_count++] = st.st_dev;
+	return 0;
+}
+
 static int opt_pids_limit(struct init *in, const char *value)
 {
 	return str_parse_u64(value, INT32_MAX, &in->pids_limit) ? 0 : -EINVAL;
@@ -143,7 +155,7 @@ static const struct option options[] = {
 	{"--cgroup", false, opt_cgroup},
 	{"--memory-v1", false, opt_memory_v1},
 	{"--io-v1", false, opt_io_v1},
-	{"--pids-v1", false, opt_pids_v1},
+	{"--pids-events", false, opt_pids_events},
 	{"--net-proxy", false, opt_net_proxy},
 	{"--net-dns", false, opt_net_dns},
 	{"--net-dns-tcp", false, opt_net_dns_tcp},
@@ -152,6 +164,7 @@ static const struct option options[] = {
 	{"--single", false, opt_single},
 	{"--strict", false, opt_strict},
 	{"--disk-limit", true, opt_disk_limit},
+	{"--disk", true, opt_disk},
 	{"--pids-limit", true, opt_pids_limit},
 #ifdef COVE_CONTROLS
 	{"--without", true, opt_without},
@@ -173,6 +186,7 @@ int options_parse(struct init *in, int argc, char **argv)
 		dprintf(2, "cove-init: no memory for its arguments\n");
 		return -ENOMEM;
 	}
+	(void)opt_disk(in, "/");
 	for (int i = 1; i < argc; i++) {
 		const struct option *o = find_option(argv[i]);
 		const char *value = o && o->has_value ? argv[++i] : "";

@@ -19,12 +19,13 @@
 
 int pty_open(uid_t owner, int *ret_master, int *ret_slave, struct err *e)
 {
-	autoclose int master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+	autoclose int master = fd_openat2(AT_FDCWD, "/dev/ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK, 0,
+					  FD_NO_MAGICLINKS);
 	autoclose int slave = -1;
 	int unlock = 0;
 
 	if (master < 0)
-		return err_errno(e, errno, "open a terminal (/dev/ptmx)");
+		return err_errno(e, -master, "open a terminal (/dev/ptmx)");
 	if (ioctl(master, TIOCSPTLCK, &unlock) < 0)
 		return err_errno(e, errno, "unlock a terminal");
 	slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);

@@ -9,6 +9,7 @@
 
 #include "base/fd.h"
 #include "init/env.h"
+#include "init/files.h"
 #include "init/fsids.h"
 #include "init/spawn.h"
 
@@ -62,7 +63,7 @@ static const struct program programs[] = {
 static const struct program *find_program(void)
 {
 	for (size_t i = 0; i < sizeof(programs) / sizeof(*programs); i++)
-		if (access(programs[i].path, X_OK) == 0)
+		if (path_is_program(programs[i].path))
 			return &programs[i];
 	return NULL;
 }

@@ -13,9 +13,12 @@
  * then, which undoes a `kill -STOP -1` of the user that hit the child, and it gives up after
  * SPAWN_WAIT_MS.
  *
- * Order in the child: what needs root first (group, oom score, terminal), then the ids, then what
- * is to be seen with the user's rights (directory, program). init is not dumpable and the copy
- * inherits that until exec, so no process of the user can look into it.
+ * Order in the child: what needs root first (group, oom score, terminal), then nothing of init's is
+ * open any more, then the ids, then what is to be seen with the user's rights (directory, program).
+ * The directory, the program and the interpreter that it names are looked up with 0-2 and the
+ * report pipe open, so that no link of /proc leads through what init holds; and the directory,
+ * which a process would keep, is found without such links at all. init is not dumpable and the copy
+ * stays so until exec, so no process of the user can look into it.
  */
 #include "init/spawn.h"
 
@@ -42,7 +45,6 @@
 /* From the kernel's headers, which musl does not bring. */
 #define KERNEL_CLONE_PIDFD	    0x00001000ull
 #define KERNEL_CLONE_INTO_CGROUP    0x200000000ull
-#define KERNEL_CLOSE_RANGE_CLOEXEC  4u
 #define KERNEL_CAPABILITY_VERSION_3 0x20080522u
 
 struct kernel_clone_args {
@@ -50,7 +52,7 @@ struct kernel_clone_args {
 	uint64_t set_tid, set_tid_size, cgroup;
 };
 
-enum { SPAWN_WAIT_MS = 10000, SPAWN_NUDGE_MS = 50 };
+enum { SPAWN_WAIT_MS = 10000, SPAWN_NUDGE_MS = 50, REPORT_FD = 3 };
 
 enum stage {
 	STAGE_SETUP = 1, /* descriptors, session */
@@ -84,23 +86,22 @@ static int enter_group(int group_fd)
 	return fd < 0 ? -errno : fd_write_full(fd, "0", 1);
 }
 
-/* Best effort by design: an init that is not root may not write here, and the command runs with the
- * same score as init then. */
+/* Never lowered: a caller that made itself the first victim hands that on. Best effort by design:
+ * an init that is not root may not write here, and the command has the same score as init then. */
 static void raise_oom_score(int score)
 {
-	char text[16];
-	int fd, n = snprintf(text, sizeof(text), "%d", score);
+	autoclose int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+	char text[16] = "";
 
-	if (score <= 0)
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0 || atoi(text) >= score)
 		return;
-	fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-	if (fd < 0)
-		return;
-	fd_write_full(fd, text, (size_t)n);
-	close(fd);
+	snprintf(text, sizeof(text), "%d", score);
+	fd_write_full(fd, text, strlen(text));
 }
 
-static int set_stdio(const struct spawn *s)
+/* Leaves 0-2 and the report pipe, which becomes REPORT_FD, and closes all else: what closes at exec
+ * only could still be named by the paths that exec looks up. */
+static int set_descriptors(const struct spawn *s, int *report_fd)
 {
 	const int from[] = {s->in, s->out, s->err};
 
@@ -110,10 +111,10 @@ static int set_stdio(const struct spawn *s)
 		if (from[to] == to && fcntl(to, F_SETFD, 0) < 0)
 			return -errno;
 	}
-	/* Everything is CLOEXEC from birth; this makes sure of it. Kernels before 5.11 refuse. */
-	if (!control_is_off("close-fds"))
-		sys_close_range(3, ~0u, KERNEL_CLOSE_RANGE_CLOEXEC);
-	return 0;
+	if (*report_fd != REPORT_FD && dup3(*report_fd, REPORT_FD, O_CLOEXEC) < 0)
+		return -errno;
+	*report_fd = REPORT_FD;
+	return control_is_off("close-fds") ? 0 : sys_close_range(REPORT_FD + 1, ~0u, 0);
 }
 
 static int set_ids(const struct user *u)
@@ -121,7 +122,8 @@ static int set_ids(const struct user *u)
 	if (setgroups(u->group_count, u->groups) < 0 || setresgid(u->gid, u->gid, u->gid) < 0 ||
 	    setresuid(u->uid, u->uid, u->uid) < 0)
 		return -errno;
-	return 0;
+	/* A change of ids sets the kernel's default, which the host may have changed. */
+	return prctl(PR_SET_DUMPABLE, 0) < 0 ? -errno : 0;
 }
 
 /* A pipe belongs to init, which made it; a script that writes to /dev/stderr opens it anew, and
@@ -221,6 +223,17 @@ static enum stage run_program(const struct spawn *s, int *code)
 	return strchr(s->argv[0], '/') ? try_exec(s->argv[0], s, code) : search_exec(s, code);
 }
 
+/* As the user, and through no link that stands for an open descriptor or a process's place. */
+static int enter_directory(const char *path)
+{
+	uint64_t resolve = control_is_off("cwd-links") ? 0 : FD_NO_MAGICLINKS;
+	autoclose int fd = fd_openat2(AT_FDCWD, path, O_PATH | O_DIRECTORY, 0, resolve);
+
+	if (fd < 0)
+		return fd;
+	return fchdir(fd) < 0 ? -errno : 0;
+}
+
 static void be_ordinary(void)
 {
 	static const unsigned long by_default[4]; /* the kernel's struct sigaction, all zero */
@@ -251,7 +264,7 @@ static void become(const struct spawn *s, bool enter, int report_fd)
 		report_and_exit(report_fd, STAGE_SETUP, errno);
 	if (s->tty >= 0 && ioctl(s->tty, TIOCSCTTY, 0) < 0)
 		report_and_exit(report_fd, STAGE_TTY, errno);
-	r = set_stdio(s);
+	r = set_descriptors(s, &report_fd);
 	if (r < 0)
 		report_and_exit(report_fd, STAGE_SETUP, -r);
 	if (s->subreaper && prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
@@ -264,8 +277,9 @@ static void become(const struct spawn *s, bool enter, int report_fd)
 	r = s->single ? 0 : set_ids(s->user);
 	if (r < 0)
 		report_and_exit(report_fd, STAGE_IDS, -r);
-	if (chdir(s->cwd) < 0)
-		report_and_exit(report_fd, STAGE_CWD, errno);
+	r = enter_directory(s->cwd);
+	if (r < 0)
+		report_and_exit(report_fd, STAGE_CWD, -r);
 	be_ordinary();
 	stage = run_program(s, &code);
 	report_and_exit(report_fd, stage, code);
@@ -360,6 +374,26 @@ static int explain_exec(const struct spawn *s, int code, struct err *e)
 	}
 }
 
+static int explain_directory(const struct spawn *s, int code, struct err *e)
+{
+	switch (code) {
+	case ENOENT:
+		return err_set(e, ERR_NOT_FOUND, ENOTDIR,
+			       "the working directory '%s' does not exist", s->cwd);
+	case ENOTDIR:
+		return err_set(e, ERR_INVALID, ENOTDIR,
+			       "the working directory '%s' is not a directory", s->cwd);
+	case ELOOP:
+		return err_set(e, ERR_DENIED, ELOOP,
+			       "the working directory '%s' leads through links of /proc (fd, cwd, "
+			       "root), which are not followed, or through too many links: name the "
+			       "directory itself",
+			       s->cwd);
+	default:
+		return err_errno(e, code, "enter the working directory '%s'", s->cwd);
+	}
+}
+
 static int explain(const struct spawn *s, const struct report *r, struct err *e)
 {
 	const char *name = s->path ? s->path : s->argv[0];
@@ -374,10 +408,7 @@ static int explain(const struct spawn *s, const struct report *r, struct err *e)
 			       "cannot become user %u, group %u: not among the ids of this box",
 			       (unsigned)s->user->uid, (unsigned)s->user->gid);
 	case STAGE_CWD:
-		if (r->code == ENOENT)
-			return err_set(e, ERR_NOT_FOUND, ENOTDIR,
-				       "the working directory '%s' does not exist", s->cwd);
-		return err_errno(e, r->code, "enter the working directory '%s'", s->cwd);
+		return explain_directory(s, r->code, e);
 	case STAGE_MISSING:
 		if (r->code == ENOENT && !s->path && !strchr(name, '/'))
 			return err_set(e, ERR_NOT_FOUND, ENOENT, "no program '%s' in PATH", name);

@@ -45,31 +45,9 @@ static const char *entry_of(int kind)
 	return kind == TREE_V2 ? "cgroup.procs" : "tasks";
 }
 
-/* An ordinary user cannot give a group to its subordinate ids from outside; the box's root, whose
- * map covers the caller too, takes it from here: work/, and the right to move in the box's own. */
-static int take_group(int fd)
-{
-	if (fchown(fd, 0, 0) < 0 || fchownat(fd, "cgroup.procs", 0, 0, 0) < 0 ||
-	    fchownat(fd, "../cgroup.procs", 0, 0, 0) < 0)
-		return -errno;
-	return 0;
-}
-
 static int check_work_group(const struct tree_groups *g, int kind)
 {
-	if (faccessat(g->fd[kind], entry_of(kind), W_OK, 0) == 0)
-		return 0;
-	return kind == TREE_V2 ? take_group(g->fd[kind]) : -errno;
-}
-
-/* On v2 the limit is the box's, so its own count is the one that tells; before Linux 6.11 the one
- * of the command's group does, see usage.c. */
-static void open_pids_events(struct tree_groups *g)
-{
-	if (g->pids_fd >= 0)
-		g->pids_events_fd = openat(g->pids_fd, "pids.events", O_RDONLY | O_CLOEXEC);
-	else if (g->fd[TREE_V2] >= 0)
-		g->pids_events_fd = openat(g->fd[TREE_V2], "../pids.events", O_RDONLY | O_CLOEXEC);
+	return faccessat(g->fd[kind], entry_of(kind), W_OK, 0) < 0 ? -errno : 0;
 }
 
 void tree_groups_check(struct tree_groups *g, char *notes, size_t size)
@@ -97,10 +75,6 @@ void tree_groups_check(struct tree_groups *g, char *notes, size_t size)
 	/* The members of a v1 group are exactly known, too. */
 	if (g->fd[TREE_V2] < 0 && g->fd[TREE_MEMORY] < 0 && g->fd[TREE_IO] < 0 && !notes[0])
 		snprintf(notes, size, "no cgroup: %s\n", so[TREE_V2]);
-	open_pids_events(g);
-	if (g->pids_fd >= 0 && g->pids_events_fd < 0)
-		add_note(notes, size, "the box's pids cgroup", errno,
-			 "refused forks are not told per command");
 }
 
 /* --- one tree --- */

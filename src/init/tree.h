@@ -26,13 +26,11 @@ enum { TREE_STATS = 5 };
 /* Where the groups of commands are made: one for all of a box. */
 struct tree_groups {
 	int fd[TREE_KINDS]; /* owned; work/ of each hierarchy, -1 where there is none */
-	int pids_fd;	    /* owned; v1 group of the box, or -1 */
 	int pids_events_fd; /* owned; how often a fork was refused in the box, or -1 */
 	bool left;	    /* some group still had members: tree_sweep has something to do */
 };
 
-#define TREE_GROUPS_NONE \
-	((struct tree_groups){.fd = {-1, -1, -1}, .pids_fd = -1, .pids_events_fd = -1})
+#define TREE_GROUPS_NONE ((struct tree_groups){.fd = {-1, -1, -1}, .pids_events_fd = -1})
 
 /* Lets go of what does not work and says so in notes, in lines. */
 void tree_groups_check(struct tree_groups *g, char *notes, size_t size);

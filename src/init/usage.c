@@ -3,6 +3,9 @@
 
 #include "base/fd.h"
 #include "base/iocount.h"
+#include "base/limits.h"
+#include "base/str.h"
+#include "init/files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 enum {
@@ -191,11 +195,37 @@ void usage_settle(const struct tree_groups *g)
 		poll(NULL, 0, ROUND_MS);
 }
 
+static bool is_own_disk(const struct init *in, dev_t dev)
+{
+	for (unsigned i = 0; i < in->disk_count; i++)
+		if (in->disks[i] == dev)
+			return true;
+	return false;
+}
+
+/* A directory as O_PATH: of files an overlay does not tell whose they are. */
+static int open_above(const char *path)
+{
+	char text[BOX_PATH_MAX];
+	char *slash;
+	int fd;
+
+	str_copy(text, sizeof(text), path);
+	while ((fd = path_open(text, O_PATH | O_DIRECTORY)) < 0 && (slash = strrchr(text, '/')) &&
+	       text[1])
+		slash[slash == text] = '\0';
+	return fd;
+}
+
 /* A file system that is much larger than what the box may have is not one that bounds it; what it
  * keeps back for itself comes on top of the limit. */
 static bool find_bounded(const struct init *in, const char *path, struct statvfs *ret)
 {
-	return in->disk_limit > 0 && statvfs(path, ret) == 0 && ret->f_frsize > 0 &&
+	autoclose int fd = in->disk_limit > 0 ? open_above(path) : -1;
+	struct stat st;
+
+	return fd >= 0 && fstat(fd, &st) == 0 && is_own_disk(in, st.st_dev) &&
+	       fstatvfs(fd, ret) == 0 && ret->f_frsize > 0 &&
 	       ret->f_blocks <= (in->disk_limit + in->disk_limit / 8) / ret->f_frsize + 1024;
 }
 

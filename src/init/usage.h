@@ -46,8 +46,9 @@ void usage_put(const struct usage *u, struct wire_exit *ret);
  * have an eighth of their memory free again, a quarter of a second at most. */
 void usage_settle(const struct tree_groups *g);
 
-/* Is the box's own disk limit what bounds the file system of path? False where it has none. A host
- * directory may be full, too, but that is not the box's limit. */
+/* Is the box's own disk limit what bounds the file system of the directory path, or of the nearest
+ * one above it that is there? Only its root and a workspace with a disk of its own are: a host
+ * directory, /proc or /dev/shm may be full, too, but that is not the box's limit. */
 bool disk_is_bounded(const struct init *in, const char *path);
 /* And is it reached? */
 bool disk_is_full(const struct init *in, const char *path);

@@ -31,7 +31,6 @@
 
 enum {
 	INIT_BYTES_MAX = 16 << 20,
-	INIT_FDS_MAX = 4,
 	INIT_ARGS_MAX = 24 + 2 * (SPEC_ENV_MAX + SPEC_MOUNT_MAX + NETWORK_ENV_COUNT)
 };
 
@@ -138,8 +137,8 @@ struct init_args {
 	size_t count;
 	char *made[SPEC_MOUNT_MAX];
 	size_t made_count;
-	int fds[INIT_FDS_MAX]; /* borrowed: what init gets, in the order of its options */
-	size_t fd_count;
+	struct wall_given given[WALL_GIVEN_MAX];
+	size_t given_count;
 	char disk[24], pids[24];
 };
 
@@ -151,28 +150,43 @@ static void args_add(struct init_args *a, const char *option, const char *value)
 		a->argv[a->count++] = value;
 }
 
-/* Each such option takes the next descriptor. */
-static void args_add_fd(struct init_args *a, const char *option, int fd)
+static void args_give(struct init_args *a, struct wall_given g)
 {
-	if (fd < 0)
+	if (g.fd < 0)
 		return;
-	ASSERT(a->fd_count < INIT_FDS_MAX);
-	args_add(a, option, NULL);
-	a->fds[a->fd_count++] = fd;
+	ASSERT(a->given_count < WALL_GIVEN_MAX);
+	a->given[a->given_count++] = g;
+}
+
+/* On v2 the limit is the box's, so its own count is the one that tells; before Linux 6.11 the one
+ * of the command's group does, which init reads itself. */
+static void args_give_pids(struct init_args *a, struct life *l)
+{
+	int v1 = l->cgroup.v1_fd[CGROUP_PIDS], fd = v1 >= 0 ? v1 : l->cgroup.fd;
+
+	if (fd >= 0 && faccessat(fd, "pids.events", R_OK, 0) == 0)
+		args_give(a, (struct wall_given){
+				     .option = "--pids-events", .fd = fd, .file = "pids.events"});
+	else if (v1 >= 0)
+		keeper_note(&l->k, "the box's pids cgroup cannot be read: refused forks are not "
+				   "told per command");
 }
 
 /* What init has to know of groups and limits, to end trees and to say what was hit. */
-static void args_add_limits(struct init_args *a, const struct life *l)
+static void args_add_limits(struct init_args *a, struct life *l, bool has_disk)
 {
 	const struct cgroup *cg = &l->cgroup;
 
-	args_add_fd(a, "--cgroup", cg->work_fd);
-	args_add_fd(a, "--memory-v1", cg->v1_work_fd[CGROUP_MEMORY]);
-	args_add_fd(a, "--io-v1", cg->v1_work_fd[CGROUP_IO]);
-	args_add_fd(a, "--pids-v1", cg->v1_fd[CGROUP_PIDS]);
+	args_give(a, (struct wall_given){.option = "--cgroup", .fd = cg->work_fd, .take = true});
+	args_give(a, (struct wall_given){.option = "--memory-v1",
+					 .fd = cg->v1_work_fd[CGROUP_MEMORY]});
+	args_give(a, (struct wall_given){.option = "--io-v1", .fd = cg->v1_work_fd[CGROUP_IO]});
+	args_give_pids(a, l);
 	if (l->volume.bytes > 0) {
 		snprintf(a->disk, sizeof(a->disk), "%" PRIu64, l->volume.bytes);
 		args_add(a, "--disk-limit", a->disk);
+		if (has_disk)
+			args_add(a, "--disk", WORKSPACE_DST);
 	}
 	if (l->config.spec.limits[LIMIT_PIDS] && limits_hold(l, LIMIT_PIDS)) {
 		snprintf(a->pids, sizeof(a->pids), "%" PRIu64, l->config.spec.limits[LIMIT_PIDS]);
@@ -186,13 +200,13 @@ static void args_done(struct init_args *a)
 		free(a->made[i]);
 }
 
-static int args_make(struct init_args *a, const struct life *l, bool has_workspace, struct err *e)
+static int args_make(struct init_args *a, struct life *l, const struct mounts *m, struct err *e)
 {
 	const struct spec *s = &l->config.spec;
 	bool is_single = l->ids.kind == IDS_SINGLE;
 	/* With one id there is no choice; init refuses a user that the caller asks for. */
 	const char *user = s->user ? s->user : is_single ? NULL : l->config.image_user;
-	const char *cwd = s->cwd ? s->cwd : has_workspace ? WORKSPACE_DST : NULL;
+	const char *cwd = s->cwd ? s->cwd : m->workspace[0] ? WORKSPACE_DST : NULL;
 
 	args_add(a, "cove-init", NULL);
 	if (user && *user)
@@ -203,7 +217,7 @@ static int args_make(struct init_args *a, const struct life *l, bool has_workspa
 		args_add(a, "--single", NULL);
 	if (s->strict)
 		args_add(a, "--strict", NULL);
-	args_add_limits(a, l);
+	args_add_limits(a, l, m->volume.mount_fd > 0);
 #ifdef COVE_CONTROLS
 	if (control_list())
 		args_add(a, "--without", control_list());
@@ -300,7 +314,7 @@ static int start_wall(struct life *l, struct ready *r, struct err *e)
 	if (rc == 0)
 		rc = network_prepare(l, e);
 	if (rc == 0)
-		rc = args_make(&r->args, l, r->mounts.workspace[0] != 0, e);
+		rc = args_make(&r->args, l, &r->mounts, e);
 	if (rc == 0)
 		rc = seal_init(l->config.init_path, &init_fd, e);
 	if (rc < 0)
@@ -330,8 +344,8 @@ static int start_wall(struct life *l, struct ready *r, struct err *e)
 			.join_fds = l->cgroup.join_fd,
 			.join_count = l->cgroup.join_count,
 			.net = {.on = l->network.cert, .trust_pem = l->network.cert},
-			.init_fds = r->args.fds,
-			.init_fd_count = r->args.fd_count,
+			.given = r->args.given,
+			.given_count = r->args.given_count,
 		},
 		&l->box, e);
 }

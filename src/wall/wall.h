@@ -40,7 +40,7 @@ struct wall_limits {
 
 /* The way to the door. The wall makes the sockets that init listens on, in the box's own network,
  * and leads everything to them that does not go to its loopback: TCP by redirect; UDP and the rest
- * are refused at once. Each is an inherited descriptor of init's, in this order, after init_fds:
+ * are refused at once. Each is an inherited descriptor of init's, in this order, after `given`:
  * --net-proxy, --net-dns, --net-dns-tcp, --net-diag, --net-redirect (IPv4, then IPv6). */
 struct wall_net {
 	bool on;
@@ -51,6 +51,18 @@ struct wall_net {
 #define WALL_DNS_ADDR	"127.0.0.53"
 #define WALL_TRUST_FILE "/dev/cove-trust/bundle.pem" /* the image's bundle and trust_pem */
 #define WALL_OWN_FILE	"/dev/cove-trust/box.pem"    /* trust_pem alone */
+
+/* Something of the host's cgroups that init gets: the wall sees to it that nothing leads from there
+ * to the rest. In their order these are init's descriptors 3, 4, ..., and the options its last
+ * arguments. */
+struct wall_given {
+	const char *option; /* of init, for this descriptor */
+	int fd;		    /* borrowed; a directory */
+	const char *file;   /* not NULL: this file in it, for reading, and not the directory */
+	bool take; /* the box's root is to own it, where the caller could not see to that */
+};
+
+enum { WALL_GIVEN_MAX = 4 };
 
 /* All pointers are borrowed for the call. */
 struct wall_config {
@@ -79,8 +91,8 @@ struct wall_config {
 	const int *join_fds;	/* "0" is written to each by the new process, first of all */
 	size_t join_count;
 	struct wall_net net;
-	const int *init_fds; /* descriptors that init gets, as 3, 4, ... */
-	size_t init_fd_count;
+	const struct wall_given *given;
+	size_t given_count; /* at most WALL_GIVEN_MAX */
 };
 
 /* Lines that say what stands between a box and the kernel, and in `missing` what this kernel could

@@ -655,25 +655,3 @@ def keeper_caps(rig):
     status = keeper_status(rig)
     kept = int(status["CapPrm"], 16) | int(status["CapEff"], 16) | int(status["CapInh"], 16) | int(status["CapBnd"], 16)
     need(not kept & ~(1 << 1 | 1 << 3 | 1 << 5), f"{kept:x}")
-
-
-@case("A3_descriptors_of_init", "A3", "init holds no directory of the host but its own groups")
-def init_descriptors(rig):
-    box = rig.box()
-    keeper = rig.keeper(box)
-    init = open(f"/proc/{keeper}/task/{keeper}/children").read().split()[0]
-    try:
-        names = os.listdir(f"/proc/{init}/fd")
-    except PermissionError:
-        raise NotApplicable("init is not dumpable: its descriptors are hidden from this caller too") from None
-    host = os.stat("/")
-    for name in names:
-        path = f"/proc/{init}/fd/{name}"
-        try:
-            st = os.stat(path)
-        except OSError:
-            continue
-        need(not (stat.S_ISDIR(st.st_mode) and (st.st_dev, st.st_ino) == (host.st_dev, host.st_ino)),
-             f"descriptor {name} of init is the host's /")
-        need(not os.path.exists(path + str(rig.canary.file)), f"the canary is below descriptor {name} of init")
-    return f"{len(names)} descriptors"

@@ -186,6 +186,38 @@ def test_descriptors_of_a_shell_line(cove, shared):
         assert target.startswith(("pipe:", "/dev/", "/proc/")), got.text
 
 
+@pytest.mark.parametrize("way", [("exec",), ("exec", "-t"), ("exec", "-i"), ("exec", "-d")])
+def test_a_directory_through_links_of_proc_is_refused(cove, shared, way):
+    cove.sh(shared, "ln -sfn /proc/self/fd/3 /tmp/proj")
+    for path in ("/proc/self/fd/3", "/tmp/proj", "/proc/self/cwd", "/dev/fd/3"):
+        cove(*way, "-w", path, shared, "--", "pwd").failed("links of /proc", path)
+    cove(*way, "-w", "/nowhere", shared, "--", "pwd").failed("does not exist")
+    cove(*way, "-w", "/etc/passwd", shared, "--", "pwd").failed("not a directory")
+
+
+def test_a_home_through_links_of_proc_is_refused(cove, box):
+    if cove("exec", "-u", "root", box, "--", "true").rc != 0:
+        pytest.skip("only one uid can be mapped for this user: no root inside")
+    me = cove("exec", box, "--", "id", "-un").ok().text.strip()
+    cove("exec", "-u", "root", "-w", "/", box, "--", "sed", "-i", "-E",
+         f"s,^({me}(:[^:]*){{4}}):[^:]*,\\1:/proc/self/fd/3,", "/etc/passwd").ok()
+    cove("exec", box, "--", "pwd").failed("links of /proc")
+    cove("sh", box, "pwd").failed("links of /proc")
+    assert cove("exec", "-w", "/tmp", box, "--", "pwd").ok().text == "/tmp\n"
+
+
+def test_nothing_of_init_can_be_written(cove, shared, inner_root):
+    for name in ("oom_score_adj", "task/1/oom_score_adj", "coredump_filter"):
+        result = cove("exec", "-u", "root", shared, "--", "sh", "-c", f"echo 500 >/proc/1/{name}")
+        assert result.rc != 0 and "Read-only" in result.errors, repr(result)
+
+
+def test_only_the_boxes_own_disk_is_blamed(cove, shared):
+    for path in ("/proc", "/proc/self", "/dev", "/dev/pts", "/usr", "/"):
+        result = cove("exec", "--json", "-w", path, shared, "--", "false").json
+        assert result["cause"] == "exit", (path, result)
+
+
 def test_init_is_not_a_file_of_the_image(cove, shared, inner_root):
     got = inside(cove, shared, "readlink /proc/1/exe", "-u", "root").text
     assert got == "" or "memfd:" in got or "deleted" in got

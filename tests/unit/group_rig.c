@@ -12,7 +12,8 @@
 
 static const char *const mounts[RIG_PARTS] = {"/sys/fs/cgroup/unified", "/sys/fs/cgroup/memory",
 					      "/sys/fs/cgroup/blkio", "/sys/fs/cgroup/pids"};
-static const char *const options[RIG_PARTS] = {"--cgroup", "--memory-v1", "--io-v1", "--pids-v1"};
+static const char *const options[RIG_PARTS] = {"--cgroup", "--memory-v1", "--io-v1",
+					       "--pids-events"};
 
 static int write_in(const char *dir, const char *file, const char *text)
 {
@@ -31,6 +32,23 @@ static int write_number(const char *dir, const char *file, uint64_t n)
 	return write_in(dir, file, text);
 }
 
+static void give(struct rig *r, const char *option, const char *path, int flags)
+{
+	unsigned n = r->inherited.count++;
+
+	r->args[n] = option;
+	r->inherited.fd[n] = open(path, O_RDONLY | O_CLOEXEC | flags);
+	CHECK(r->inherited.fd[n] >= 0);
+}
+
+static void give_events(struct rig *r, int part)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/pids.events", r->path[part]);
+	give(r, options[RIG_PIDS], path, 0);
+}
+
 static bool make_part(struct rig *r, int part, const char *mount, const char *option)
 {
 	char sub[128];
@@ -44,14 +62,10 @@ static bool make_part(struct rig *r, int part, const char *mount, const char *op
 	CHECK_EQ(mkdir(sub, 0755), 0);
 	snprintf(sub, sizeof(sub), "%s/work", r->path[part]);
 	CHECK_EQ(mkdir(sub, 0755), 0);
-	if (option) {
-		unsigned n = r->inherited.count++;
-
-		r->args[n] = option;
-		r->inherited.fd[n] = open(part == RIG_PIDS ? r->path[part] : sub,
-					  O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		CHECK(r->inherited.fd[n] >= 0);
-	}
+	if (part == RIG_PIDS)
+		give_events(r, part);
+	else
+		give(r, option, sub, O_DIRECTORY);
 	return true;
 }
 
@@ -84,6 +98,7 @@ static void make_v2(struct rig *r, uint64_t mem_bytes, unsigned pids)
 		take_away(r);
 		SKIP("the controllers memory, pids and io of cgroup v2 are not to be had");
 	}
+	give_events(r, RIG_TREE);
 	if (mem_bytes > 0)
 		CHECK_EQ(write_number(work, "memory.max", mem_bytes), 0);
 	if (mem_bytes > 0)

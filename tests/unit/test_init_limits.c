@@ -53,7 +53,8 @@ TEST(a_strict_box_whose_user_is_root_says_so)
 TEST(a_full_disk_is_told)
 {
 	char path[SMALL_DISK_PATH];
-	const char *args[] = {"--single", "--cwd", path, "--disk-limit", "1048576", NULL};
+	const char *args[] = {"--single", "--cwd",  path, "--disk-limit",
+			      "1048576",  "--disk", path, NULL};
 	struct client *c;
 	struct run *r;
 
@@ -80,7 +81,9 @@ TEST(a_full_disk_is_told)
 TEST(a_full_disk_that_is_not_the_boxes_is_not_blamed)
 {
 	char path[SMALL_DISK_PATH];
-	const char *small[] = {"--single", "--cwd", path, "--disk-limit", "1048576", NULL};
+	const char *small[] = {"--single", "--cwd",  path, "--disk-limit",
+			       "1048576",  "--disk", path, NULL};
+	const char *other[] = {"--single", "--cwd", path, "--disk-limit", "16777216", NULL};
 	const char *none[] = {"--single", "--cwd", path, NULL};
 	struct client *c;
 
@@ -90,6 +93,11 @@ TEST(a_full_disk_that_is_not_the_boxes_is_not_blamed)
 	CHECK_EQ(client_stop(c), 0);
 	c = client_start(false, none);
 	CHECK_STR(run_finished(c, "head -c 20M /dev/zero >big")->cause, "exit");
+	CHECK_EQ(client_stop(c), 0);
+	/* As large as the limit, and full; but none that the limit was set for. */
+	c = client_start(false, other);
+	CHECK_STR(run_finished(c, "false")->cause, "exit");
+	CHECK_STR(run_finished(c, "cd /proc && false")->cause, "exit");
 	CHECK_EQ(client_stop(c), 0);
 	small_disk_unmount(path);
 }

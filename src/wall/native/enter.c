@@ -528,10 +528,14 @@ static int step_cpus(struct enter *n, const struct step *s)
 
 static int step_landlock(struct enter *n, const struct step *s)
 {
-	return control_is_off("landlock")
-		       ? 0
-		       : hold_landlock(n->plan->landlock_abi, n->plan->config->init_fds,
-				       n->plan->config->init_fd_count);
+	const struct wall_config *c = n->plan->config;
+	int dirs[WALL_GIVEN_MAX];
+	size_t count = 0;
+
+	for (size_t i = 0; i < c->given_count; i++)
+		if (!c->given[i].file)
+			dirs[count++] = n->plan->given[i].fd;
+	return control_is_off("landlock") ? 0 : hold_landlock(n->plan->landlock_abi, dirs, count);
 }
 
 static int step_seccomp(struct enter *n, const struct step *s)
@@ -660,19 +664,21 @@ static int become_box_root(const struct ids *ids, struct err *e)
 	return 0;
 }
 
-/* The keeper's arguments for init, and an option for each socket of the network. */
+/* The keeper's arguments for init, and an option for each descriptor that it is given. */
 static char **init_arguments(const struct enter *n)
 {
-	char *const *given = n->plan->config->init_argv;
+	const struct wall_config *c = n->plan->config;
 	size_t count = 0;
 	char **argv;
 
-	while (given[count])
+	while (c->init_argv[count])
 		count++;
-	argv = calloc(count + n->net.count + 1, sizeof(*argv));
+	argv = calloc(count + c->given_count + n->net.count + 1, sizeof(*argv));
 	if (!argv)
 		return NULL;
-	memcpy(argv, given, count * sizeof(*argv));
+	memcpy(argv, c->init_argv, count * sizeof(*argv));
+	for (size_t i = 0; i < c->given_count; i++)
+		argv[count++] = (char *)(uintptr_t)c->given[i].option;
 	for (size_t i = 0; i < n->net.count; i++)
 		argv[count + i] = (char *)(uintptr_t)n->net.options[i];
 	return argv;
@@ -690,10 +696,10 @@ static int place_descriptors(const struct enter *n, const struct enter_fds *fds,
 	int leak = control_is_off("close-fds") ? n->leak : -1;
 	int count = LOW;
 
-	if (c->init_fd_count + n->net.count > GIVEN_MAX)
+	if (c->given_count + n->net.count > GIVEN_MAX)
 		return -E2BIG;
-	for (size_t i = 0; i < c->init_fd_count; i++)
-		from[count++] = c->init_fds[i];
+	for (size_t i = 0; i < c->given_count; i++)
+		from[count++] = n->plan->given[i].fd;
 	for (size_t i = 0; i < n->net.count; i++)
 		from[count++] = n->net.fds[i];
 	*ret_program = count;
@@ -755,9 +761,14 @@ void enter_box(struct plan *p, const struct enter_fds *fds)
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	setsid();
-	if (c->ids.kind != IDS_RANGE && plan_open_sources(p, &e) < 0)
+	if (c->ids.kind != IDS_RANGE &&
+	    (plan_open_sources(p, &e) < 0 || plan_open_given(p, &e) < 0))
 		fail(status, &e);
-	if (become_box_root(&c->ids, &e) < 0 || run_steps(&n, &e) < 0)
+	if (become_box_root(&c->ids, &e) < 0)
+		fail(status, &e);
+	for (size_t i = 0; i < c->given_count && c->ids.kind != IDS_RANGE; i++)
+		given_take(&c->given[i]);
+	if (run_steps(&n, &e) < 0)
 		fail(status, &e);
 	argv = init_arguments(&n);
 	r = argv ? place_descriptors(&n, fds, &program, &status) : -ENOMEM;

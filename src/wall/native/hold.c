@@ -105,7 +105,7 @@ int hold_landlock_abi(void)
 	return landlock_abi();
 }
 
-int hold_landlock(int abi, const int *init_fds, size_t count)
+int hold_landlock(int abi, const int *dirs, size_t count)
 {
 	autoclose int set = landlock_new(abi, 0, LANDLOCK_ABSTRACT_SOCKETS | LANDLOCK_SIGNALS);
 	autoclose int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -115,7 +115,7 @@ int hold_landlock(int abi, const int *init_fds, size_t count)
 		return set < 0 ? set : -errno;
 	r = landlock_allow_all(set, abi, root);
 	for (size_t i = 0; i < count && r == 0; i++)
-		r = landlock_allow_all(set, abi, init_fds[i]);
+		r = landlock_allow_all(set, abi, dirs[i]);
 	return r == 0 ? landlock_enter(set) : r;
 }
 

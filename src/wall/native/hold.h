@@ -25,7 +25,7 @@ int hold_landlock_abi(void);
 /* From here on files are only reached beneath "/" and beneath what init is given, mounts do not
  * change, and signals and abstract sockets stay among the processes that come from here. Needs
  * CAP_SYS_ADMIN. */
-int hold_landlock(int abi, const int *init_fds, size_t count);
+int hold_landlock(int abi, const int *dirs, size_t count);
 
 /* Leaves init its few capabilities. Programs that root runs get no more than those, and with strict
  * none; then setuid programs give nothing either. */

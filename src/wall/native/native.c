@@ -259,8 +259,13 @@ static int native_start(const struct wall_config *c, struct wall_box *ret, struc
 	ret->network = "none";
 	for (int i = 0; i < WALL_PROC_FILES; i++)
 		ret->proc_fds[i] = -1;
-	if (r == 0 && c->ids.kind == IDS_RANGE)
+	if (r == 0 && c->ids.kind == IDS_RANGE) {
 		r = plan_open_sources(&plan, e);
+		if (r == 0)
+			r = plan_open_given(&plan, e);
+	} else if (r == 0) {
+		r = plan_find_given(&plan, e);
+	}
 	if (r == 0)
 		r = channel_open(&ch, e);
 	if (r == 0) {

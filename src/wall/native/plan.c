@@ -48,7 +48,8 @@ static const char *const masked_files[] = {
 	"vmallocinfo",	 "zoneinfo",
 };
 
-static const char *const read_only[] = {"sys"};
+/* 1 is init: in-box root owns its files there, and could make it the first to be killed. */
+static const char *const read_only[] = {"sys", "1"};
 
 static void add_step(struct plan *p, enum step_kind kind, const char *a, const char *b, int source)
 {
@@ -184,7 +185,10 @@ int plan_make(struct plan *p, const struct wall_config *c, struct err *e)
 {
 	int r = check_mounts(c, e);
 
+	ASSERT(c->given_count <= WALL_GIVEN_MAX);
 	*p = (struct plan){.config = c, .nodes = -1};
+	for (size_t i = 0; i < WALL_GIVEN_MAX; i++)
+		p->given[i].fd = -1;
 	if (r < 0)
 		return r;
 	add_source(p, (struct plan_source){.path = c->image_root,
@@ -229,6 +233,8 @@ void plan_done(struct plan *p)
 {
 	for (int i = 0; i < p->source_count; i++)
 		fd_close(&p->sources[i].fd);
+	for (size_t i = 0; i < WALL_GIVEN_MAX; i++)
+		fd_close(&p->given[i].fd);
 	fd_close(&p->nodes);
 }
 
@@ -354,6 +360,24 @@ static int idmap_source(struct plan *p, struct plan_source *s, int box_ns, struc
 			       "btrfs or tmpfs): set COVE_HOME to a directory on one that can",
 			       s->path);
 	return r < 0 ? err_errno(e, -r, "id-map '%s'", s->path) : 0;
+}
+
+int plan_find_given(struct plan *p, struct err *e)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < p->config->given_count && r == 0; i++)
+		r = given_find(&p->given[i], &p->config->given[i], e);
+	return r;
+}
+
+int plan_open_given(struct plan *p, struct err *e)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < p->config->given_count && r == 0; i++)
+		r = given_open(&p->given[i], &p->config->given[i], e);
+	return r;
 }
 
 int plan_idmap_sources(struct plan *p, int box_ns, struct err *e)

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "filter/filter.h"
+#include "wall/native/given.h"
 #include "wall/wall.h"
 
 #include <stdbool.h>
@@ -80,6 +81,7 @@ struct plan {
 	int source_count;
 	int first_device; /* index of the first device source */
 	int nodes; /* owned; a mount with device nodes of the box's own, or -1: the sources */
+	struct given given[WALL_GIVEN_MAX];
 	struct step steps[PLAN_STEPS_MAX];
 	int step_count;
 	int landlock_abi; /* 0: none */
@@ -100,6 +102,10 @@ int plan_format(const struct plan *p, struct buf *out);
 /* Makes the detached mounts. As root before the new process exists, with the host's own rights;
  * otherwise in the new process, whose copy of the mounts it may clone. */
 int plan_open_sources(struct plan *p, struct err *e);
+
+/* The same for what init is given, in the same process; plan_find_given before it exists. */
+int plan_find_given(struct plan *p, struct err *e);
+int plan_open_given(struct plan *p, struct err *e);
 
 /* As root, once the box's ids are mapped: makes the sources id-mapped. box_ns is the user namespace
  * of the new process. */
