@@ -162,7 +162,11 @@ static int set_value(struct cli *c, const char *what)
 	/* Where there is no allowance for it the value could be swapped out: then it is the host's
 	 * disk, as where it is stored. */
 	(void)mlock(value, VALUE_ROOM);
-	(void)prctl(PR_SET_DUMPABLE, 0);
+	if (prctl(PR_SET_DUMPABLE, 0) < 0) {
+		munmap(value, VALUE_ROOM);
+		return cli_error(c, COVE_INTERNAL, "keep the value out of dumps: %s",
+				 strerror(errno));
+	}
 	r = store(c, what, value);
 	explicit_bzero(value, VALUE_ROOM);
 	munmap(value, VALUE_ROOM);

@@ -28,7 +28,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -617,13 +616,12 @@ int clerk_process(int fd, const struct door_config *config)
 			    .record = {.fd = -1, .dir_fd = -1},
 			    .sync.on_timer = on_sync,
 			    .fold.on_timer = on_fold};
-	const struct rlimit no_core = {0};
 	struct err e = {0};
 	int r = -ENOMEM;
 
-	(void)setrlimit(RLIMIT_CORE, &no_core);
-	/* Of root's powers it keeps that of reading the file that a secret comes from. A command
-	 * that provides one is root's own again. */
+	/* No core dumps, no tracing: as the front, which forked it. Of root's powers it keeps that
+	 * of reading the file that a secret comes from. A command that provides one is root's own
+	 * again. */
 	if (caps_keep(CAP_BIT(CAP_DAC_READ_SEARCH), 0, NULL) < 0)
 		return 1;
 	signal(SIGPIPE, SIG_IGN);

@@ -35,7 +35,7 @@ static int hold_files(void)
 	int abi = landlock_abi(), r = 0;
 
 	if (abi < 1)
-		return -EOPNOTSUPP;
+		return abi < 0 ? abi : -EOPNOTSUPP;
 	set = landlock_new(abi, LANDLOCK_BIND_TCP, LANDLOCK_ABSTRACT_SOCKETS | LANDLOCK_SIGNALS);
 	if (set < 0)
 		return set;
@@ -44,35 +44,30 @@ static int hold_files(void)
 	return r < 0 ? r : landlock_enter(set);
 }
 
-int confine_door(bool *ret_fatal, struct err *e)
+int confine_door(struct err *e)
 {
-	int files = 0, calls = 0, r;
+	int files = 0, r;
 
-	*ret_fatal = true;
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return err_errno(e, errno, "confine the door");
 	/* Who may not drop from the bounding set has nothing in it that he could gain. */
-	(void)caps_bound(0);
-	r = caps_keep(0, 0, NULL);
+	r = caps_bound(0);
+	if (r == 0 || r == -EPERM)
+		r = caps_keep(0, 0, NULL);
 	if (r < 0)
 		return err_errno(e, -r, "drop the door's capabilities");
 	if (!control_is_off("door-landlock"))
 		files = hold_files();
 	if (files < 0 && files != -EOPNOTSUPP)
 		return err_errno(e, -files, "keep the door from files");
-	if (!control_is_off("door-seccomp"))
-		calls = filter_load(FILTER_DOOR, NULL);
-	if (calls < 0 && calls != -EINVAL && calls != -ENOSYS)
-		return err_errno(e, -calls, "load the door's system-call filter");
-	*ret_fatal = false;
-	if (calls < 0)
-		return err_set(e, ERR_UNSUPPORTED, -calls,
-			       "the door has no system-call filter: this kernel has none "
-			       "(CONFIG_SECCOMP_FILTER)");
-	if (files < 0)
-		return err_set(e, ERR_UNSUPPORTED, -files,
-			       "landlock: this kernel has none, or it is not switched on "
-			       "(lsm=...,landlock on the kernel's command line): the door is kept "
-			       "from files by its system-call filter alone");
-	return 0;
+	r = control_is_off("door-seccomp") ? 0 : filter_load(FILTER_DOOR, NULL);
+	if (r < 0)
+		return err_errno(e, -r, "load the door's system-call filter");
+	if (files == 0)
+		return 0;
+	err_set(e, ERR_UNSUPPORTED, -files,
+		"landlock: this kernel has none, or it is not switched on (lsm=...,landlock on the "
+		"kernel's command line): the door is kept from files by its system-call filter "
+		"alone");
+	return 1;
 }

@@ -7,8 +7,6 @@
 
 #include "base/err.h"
 
-#include <stdbool.h>
-
-/* 0, or what this kernel lacks: a note in *e, all else holds. Failing otherwise is in *ret_fatal:
- * the door must not go on. */
-int confine_door(bool *ret_fatal, struct err *e);
+/* 0, or 1 where the kernel truly has no Landlock: a note is in *e, and all else holds. What fails
+ * otherwise is an error, and the door must not go on. */
+int confine_door(struct err *e);

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/control.h"
+#include "base/coredump.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "door/ask.h"
@@ -29,7 +30,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 
 enum { CA_BYTES_MAX = 64 << 10 };
 
@@ -247,16 +247,15 @@ static void say_hello(struct door *d, const char *notes)
 static void on_policy(struct door *d, void *arg, struct err *trouble)
 {
 	struct err e = {0};
-	bool is_fatal;
-	int r = confine_door(&is_fatal, &e);
+	int r = confine_door(&e);
 
-	if (r < 0 && is_fatal) {
+	if (r < 0) {
 		say_error(d, &e);
 		d->failed = true;
 		ev_quit(d->ev);
 		return;
 	}
-	say_hello(d, r < 0 ? e.msg : NULL);
+	say_hello(d, r > 0 ? e.msg : NULL);
 }
 
 static void on_clerk_gone(void *arg)
@@ -275,11 +274,14 @@ static void on_signal(struct ev_signals *s, int sig)
 
 static int harden(struct err *e)
 {
-	struct rlimit none = {0};
+	int r = coredump_off();
 
-	/* Leaks are looked for by a process that traces this one. */
+	/* Where the limit cannot be raised to 1, not being dumpable is what holds. Leaks are looked
+	 * for by a process that traces this one. */
+	if (r < 0 && r != -EPERM)
+		return err_errno(e, -r, "make the door safe to hold secrets");
 	if ((!FILTER_IS_SANITIZED && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) ||
-	    setrlimit(RLIMIT_CORE, &none) < 0 || signal(SIGPIPE, SIG_IGN) == SIG_ERR)
+	    signal(SIGPIPE, SIG_IGN) == SIG_ERR)
 		return err_errno(e, errno, "make the door safe to hold secrets");
 	return 0;
 }

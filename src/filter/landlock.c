@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -26,7 +27,18 @@ int landlock_abi(void)
 {
 	long abi = syscall(CALL_LANDLOCK_CREATE, NULL, 0, CREATE_VERSION);
 
-	return abi < 0 ? 0 : (int)abi;
+	if (abi < 0)
+		return errno == ENOSYS || errno == EOPNOTSUPP ? 0 : -errno;
+	return (int)abi;
+}
+
+int landlock_refused(int code, struct err *e)
+{
+	return err_set(e, ERR_UNSUPPORTED, code,
+		       "whether there is Landlock cannot be asked here (%s): allow "
+		       "landlock_create_ruleset, landlock_add_rule and landlock_restrict_self to "
+		       "the container or service that Cove runs in",
+		       strerror(code));
 }
 
 static uint64_t known_fs(int abi)

@@ -9,6 +9,8 @@
  */
 #pragma once
 
+#include "base/err.h"
+
 #include <stdint.h>
 
 /* From the kernel's headers, which musl does not bring. */
@@ -32,8 +34,11 @@ enum landlock_scope {
 	LANDLOCK_SIGNALS = 1 << 1,
 };
 
-/* The version of this kernel; 0 without. */
+/* The version of this kernel; 0 where it has none, or it is not switched on. -errno where something
+ * around this process refuses the question: that is not "none". */
 int landlock_abi(void);
+/* Says so, with the remedy. Returns -code. */
+int landlock_refused(int code, struct err *e);
 
 /* A set that handles all that this version knows of files, and of the rest (landlock_net,
  * landlock_scope) what is asked for and known. A descriptor or -errno. */

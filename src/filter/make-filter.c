@@ -75,6 +75,11 @@ static const struct {
 	{"IPPROTO_TCP", IPPROTO_TCP},
 	{"IPPROTO_UDP", IPPROTO_UDP},
 	{"IPPROTO_ICMPV6", IPPROTO_ICMPV6},
+	{"SOL_SOCKET", SOL_SOCKET},
+	{"SO_ATTACH_FILTER", SO_ATTACH_FILTER},
+	{"SO_ATTACH_BPF", SO_ATTACH_BPF},
+	{"SO_ATTACH_REUSEPORT_CBPF", SO_ATTACH_REUSEPORT_CBPF},
+	{"SO_ATTACH_REUSEPORT_EBPF", SO_ATTACH_REUSEPORT_EBPF},
 	{"TCP_ULP", 31},
 	{"UDP_ENCAP", 100},
 	{"TIOCSTI", TIOCSTI},
@@ -93,6 +98,8 @@ static const struct {
 	{"CLONE_NEWUSER", CLONE_NEWUSER},
 	{"CLONE_NEWPID", CLONE_NEWPID},
 	{"CLONE_NEWNET", CLONE_NEWNET},
+	{"RLIMIT_CORE", RLIMIT_CORE},
+	{"PR_SET_SECCOMP", PR_SET_SECCOMP},
 	{"PR_SET_MM", PR_SET_MM},
 	{"PR_SCHED_CORE", 62},
 	{"PR_SET_IO_FLUSHER", 57},
@@ -109,6 +116,7 @@ static const struct {
 	{"PR_GET_DUMPABLE", PR_GET_DUMPABLE},
 	{"PR_SET_NAME", PR_SET_NAME},
 	{"CLONE_NEWUSER|CLONE_NEWNS", CLONE_NEWUSER | CLONE_NEWNS},
+	{"EINVAL", EINVAL},
 	{"ENOTTY", ENOTTY},
 	{"EPERM", EPERM},
 	{"ENOSYS", ENOSYS},
@@ -116,7 +124,7 @@ static const struct {
 	{"EAFNOSUPPORT", EAFNOSUPPORT},
 };
 
-enum test { TEST_IS, TEST_IS_NOT, TEST_HAS_NO, TEST_SECRET };
+enum test { TEST_IS, TEST_IS_NOT, TEST_HAS_NO, TEST_IS_NULL, TEST_SECRET };
 
 struct clause {
 	enum test test;
@@ -128,7 +136,8 @@ struct clause {
 
 struct line {
 	struct clause clauses[CLAUSES_MAX];
-	unsigned count; /* 0: always */
+	unsigned count;	 /* 0: always */
+	uint32_t answer; /* what a call that fits is answered */
 };
 
 struct call {
@@ -189,7 +198,13 @@ static char *next_word(char **at)
 	return word;
 }
 
-/* WHAT:N [& MASK] is [not] VALUE ... | has no VALUE ... ; returns the word that ended it. */
+static bool ends_clause(const char *word)
+{
+	return strcmp(word, "and") == 0 || strcmp(word, "else") == 0 || strcmp(word, "then") == 0;
+}
+
+/* WHAT:N [& MASK] is [not] VALUE ... | is null | has no VALUE ... ; returns the word that ended
+ * it. */
 static char *read_clause(struct clause *c, char *word, char **at)
 {
 	char *colon = word ? strchr(word, ':') : NULL;
@@ -217,8 +232,11 @@ static char *read_clause(struct clause *c, char *word, char **at)
 	} else if (c->test == TEST_HAS_NO) {
 		die("'has' without 'no' before", word ? word : "");
 	}
-	for (; word && strcmp(word, "and") != 0 && strcmp(word, "else") != 0;
-	     word = next_word(at)) {
+	if (word && c->test == TEST_IS && strcmp(word, "null") == 0) {
+		c->test = TEST_IS_NULL;
+		return next_word(at);
+	}
+	for (; word && !ends_clause(word); word = next_word(at)) {
 		if (c->count == VALUES_MAX)
 			die("too many values", word);
 		c->values[c->count++] = value_of(word);
@@ -236,11 +254,17 @@ static void read_condition(struct call *c, char **at)
 	if (c->count == LINES_MAX)
 		die("too many lines for a call", "");
 	c->count++;
+	line->answer = RET_ALLOW;
 	do {
 		if (line->count == CLAUSES_MAX)
 			die("too many conditions", "");
 		word = read_clause(&line->clauses[line->count++], next_word(at), at);
 	} while (word && strcmp(word, "and") == 0);
+	if (word && strcmp(word, "then") == 0) {
+		word = next_word(at);
+		line->answer = RET_ERRNO | value_of(word ? word : "");
+		word = next_word(at);
+	}
 	if (word) {
 		word = next_word(at);
 		c->refusal = value_of(word ? word : "");
@@ -386,6 +410,14 @@ static void emit_clause(struct program *p, const struct clause *c, unsigned *fai
 		}
 		return;
 	}
+	/* A pointer whose lower half is 0 is not NULL. */
+	for (unsigned half = 0; half < 2 && c->test == TEST_IS_NULL; half++) {
+		emit(p, LOAD, 0, 0, AT_ARGS + 8 * c->arg + 4 * half);
+		emit(p, JEQ, 1, 0, 0);
+		fails[(*n)++] = emit(p, JUMP, 0, 0, 0);
+	}
+	if (c->test == TEST_IS_NULL)
+		return;
 	emit(p, LOAD, 0, 0, AT_ARGS + 8 * c->arg);
 	if (c->mask)
 		emit(p, AND, 0, 0, c->mask);
@@ -410,7 +442,7 @@ static void emit_call(struct program *p, const struct call *c)
 
 		for (unsigned j = 0; j < c->lines[i].count; j++)
 			emit_clause(p, &c->lines[i].clauses[j], fails, &n);
-		emit(p, RET, 0, 0, RET_ALLOW);
+		emit(p, RET, 0, 0, c->lines[i].answer);
 		for (unsigned j = 0; j < n; j++)
 			p->ops[fails[j]].k = p->count - fails[j] - 1;
 	}

@@ -291,7 +291,7 @@ static void set_up_process(struct init *in)
 			signal(sig, SIG_DFL);
 	signal(SIGPIPE, SIG_IGN);
 	umask(022);
-	prctl(PR_SET_DUMPABLE, 0);
+	ASSERT(prctl(PR_SET_DUMPABLE, 0) == 0);
 	if (getpid() != 1)
 		prctl(PR_SET_CHILD_SUBREAPER, 1);
 	/* A command costs init up to five descriptors. The hard limit is the wall's to set. */

@@ -41,8 +41,9 @@ static int drop_caps(bool is_root, bool *ret_can_look)
 
 	/* It runs no program any more; this makes sure that none would gain anything. A process
 	 * that may not drop from the set has nothing to lose in it. */
-	if (is_root)
-		(void)caps_bound(0);
+	r = is_root ? caps_bound(0) : 0;
+	if (r < 0 && r != -EPERM)
+		return r;
 	r = caps_keep(is_root ? KEPT_CAPS : 0, 0, &left);
 	*ret_can_look = left & CAP_BIT(CAP_DAC_OVERRIDE);
 	return r;
@@ -131,6 +132,8 @@ static int hold_files(const struct confine *c)
 	struct rules l = {.abi = landlock_abi()};
 	char path[512];
 
+	if (l.abi < 0)
+		return l.abi;
 	if (l.abi < LEAST_ABI)
 		return -EOPNOTSUPP;
 	l.set = landlock_new(l.abi, LANDLOCK_BIND_TCP | LANDLOCK_CONNECT_TCP,
@@ -159,15 +162,21 @@ static int hold_files(const struct confine *c)
 
 /* ---- the whole ---- */
 
+/* 1: the kernel has none, which is a note. */
 static int landlock_error(int r, struct err *e)
 {
-	if (r == -EOPNOTSUPP)
-		return err_set(e, ERR_UNSUPPORTED, EOPNOTSUPP,
-			       "landlock: this kernel has none of version %d, or it is not "
-			       "switched on (lsm=...,landlock on the kernel's command line): the "
-			       "keeper's files are held by its ids alone",
-			       LEAST_ABI);
-	return err_errno(e, -r, "hold the keeper to its own files");
+	if (r != -EOPNOTSUPP)
+		return err_set(e, err_kind_of(-r), -r,
+			       "hold the keeper to its own files (Landlock): %s: allow "
+			       "landlock_create_ruleset, landlock_add_rule and "
+			       "landlock_restrict_self where Cove runs",
+			       strerror(-r));
+	err_set(e, ERR_UNSUPPORTED, EOPNOTSUPP,
+		"landlock: this kernel has none of version %d, or it is not switched on "
+		"(lsm=...,landlock on the kernel's command line): the keeper's files are held by "
+		"its ids alone",
+		LEAST_ABI);
+	return 1;
 }
 
 static int load_filter(enum filter_kind kind, struct err *e)
@@ -176,8 +185,8 @@ static int load_filter(enum filter_kind kind, struct err *e)
 
 	if (r == -EINVAL || r == -ENOSYS)
 		return err_set(e, ERR_UNSUPPORTED, -r,
-			       "the keeper has no system-call filter: this kernel has none "
-			       "(CONFIG_SECCOMP_FILTER)");
+			       "the keeper has no system-call filter: this kernel has none, use "
+			       "one with CONFIG_SECCOMP_FILTER");
 	return r < 0 ? err_errno(e, -r, "load the keeper's system-call filter") : 0;
 }
 
@@ -189,13 +198,18 @@ int confine_keeper(const struct confine *c, struct err *e)
 	/* Leaks are looked for by a process that traces this one. */
 	if ((!FILTER_IS_SANITIZED && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) ||
 	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-		return err_errno(e, errno, "confine the keeper");
+		return err_set(e, ERR_UNSUPPORTED, errno,
+			       "confine the keeper: prctl: %s: allow it where Cove runs (the "
+			       "filter of a container or service)",
+			       strerror(errno));
 	if (!control_is_off("keeper-caps"))
 		r = drop_caps(is_root, &can_look);
 	if (r < 0)
 		return err_errno(e, -r, "drop the keeper's capabilities");
 	if (!control_is_off("keeper-landlock"))
 		files = hold_files(c);
+	if (files < 0 && files != -EOPNOTSUPP)
+		return landlock_error(files, e);
 	if (!control_is_off("keeper-seccomp"))
 		r = load_filter(is_root && can_look ? FILTER_KEEPER_ROOT : FILTER_KEEPER, e);
 	return r < 0 || files == 0 ? r : landlock_error(files, e);

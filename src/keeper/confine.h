@@ -23,6 +23,6 @@ struct confine {
 	const char *ids_dir; /* ids_range_free's; NULL: no range */
 };
 
-/* Fails only where the kernel has no seccomp or no Landlock: the note is then in *e, all else holds
- * and the keeper goes on. */
+/* 0, or 1 where the kernel truly has no Landlock of use: a note is in *e, and all else holds. What
+ * fails otherwise is an error, and the box must not start. */
 int confine_keeper(const struct confine *c, struct err *e);

@@ -250,7 +250,7 @@ struct ready {
 
 /* From here on the keeper does only what it has to for a box that runs; it has not yet heard a word
  * from init. */
-static void confine(struct life *l)
+static int confine(struct life *l, struct err *e)
 {
 	const struct confine c = {
 		.ids = &l->ids,
@@ -262,10 +262,11 @@ static void confine(struct life *l)
 		.volume_fd = l->volume.throw_away ? l->volume.stat_fd : -1,
 		.ids_dir = l->range_fd >= 0 ? state_machine_run_dir() : NULL,
 	};
-	struct err e;
+	int r = confine_keeper(&c, e);
 
-	if (confine_keeper(&c, &e) < 0)
-		keeper_note(&l->k, "%s", e.msg);
+	if (r > 0)
+		keeper_note(&l->k, "%s", e->msg);
+	return r < 0 ? r : 0;
 }
 
 static int open_rw(void *arg, struct err *e)
@@ -300,9 +301,7 @@ static int meanwhile(void *arg, struct err *e)
 	if (r < 0)
 		return r;
 	l->k.init_pid = l->box.pid;
-	if (!needs_init(l))
-		confine(l);
-	return 0;
+	return needs_init(l) ? 0 : confine(l, e);
 }
 
 static int start_wall(struct life *l, struct ready *r, struct err *e)
@@ -413,8 +412,9 @@ static int start_init(struct life *l, struct err *e)
 		keep_map(l);
 	if (l->volume.ops->flags & STORAGE_MEMORY)
 		find_memory_volume(l);
-	if (needs_init(l))
-		confine(l);
+	r = needs_init(l) ? confine(l, e) : 0;
+	if (r < 0)
+		return r;
 	r = keeper_connect(&l->k, l->box.rfd, l->box.wfd);
 	return r < 0 ? err_errno(e, -r, "watch the box's wire") : 0;
 }

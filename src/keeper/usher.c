@@ -267,8 +267,8 @@ static _Noreturn void be_usher(int fd, const char *door_path, const struct door_
 		_exit(1);
 	sys_close_range(SOCK_FD + 1, ~0u, 0);
 	prctl(PR_SET_NAME, "cove-usher");
-	if (!FILTER_IS_SANITIZED)
-		prctl(PR_SET_DUMPABLE, 0);
+	if (!FILTER_IS_SANITIZED && prctl(PR_SET_DUMPABLE, 0) < 0)
+		_exit(1);
 	choose_env(u.env);
 	serve(&u);
 }

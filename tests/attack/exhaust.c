@@ -397,13 +397,39 @@ CASE(C4_resource_limits, "C4", AS_BOTH, "core, realtime, nice and signal limits 
 	getrlimit(RLIMIT_RTPRIO, &rt);
 	getrlimit(RLIMIT_NICE, &nice_limit);
 	getrlimit(RLIMIT_SIGPENDING, &pending);
-	if (core.rlim_max || rt.rlim_max)
+	if (core.rlim_max > 1 || rt.rlim_max)
 		return broke("core %llu rtprio %llu", (unsigned long long)core.rlim_max,
 			     (unsigned long long)rt.rlim_max);
 	if (nice_limit.rlim_max || pending.rlim_max > 65536)
 		return broke("nice %llu sigpending %llu", (unsigned long long)nice_limit.rlim_max,
 			     (unsigned long long)pending.rlim_max);
-	return held("0, 0, 0, %llu", (unsigned long long)pending.rlim_max);
+	return held("%llu, 0, 0, %llu", (unsigned long long)core.rlim_max,
+		    (unsigned long long)pending.rlim_max);
+}
+
+/* Lowered to 0 it would let a crash start the host's core_pattern program again. */
+CASE(C4_core_limit_stays, "C4", AS_BOTH,
+     "the limit of core files cannot be lowered: who tries is told that it is done")
+{
+	struct rlimit zero = {0}, now, before;
+	void *page = mmap((void *)(1ul << 32), 4096, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	long told;
+
+	getrlimit(RLIMIT_CORE, &before);
+	if (before.rlim_cur != 1 || before.rlim_max != 1)
+		return broke("%llu", (unsigned long long)before.rlim_cur);
+	told = setrlimit(RLIMIT_CORE, &zero);
+	/* A pointer whose lower half is 0; another process; all bits of the register. */
+	if (page != MAP_FAILED)
+		(void)syscall(SYS_prlimit64, 0, RLIMIT_CORE, page, NULL);
+	(void)syscall(SYS_prlimit64, 0, RLIMIT_CORE, &zero, &now);
+	(void)syscall(SYS_prlimit64, getpid(), RLIMIT_CORE, &zero, NULL);
+	(void)syscall(SYS_prlimit64, 0, 1ul << 32 | RLIMIT_CORE, &zero, NULL);
+	(void)syscall(SYS_setrlimit, RLIMIT_CORE, &zero);
+	if (getrlimit(RLIMIT_CORE, &now) < 0 || now.rlim_cur != 1 || now.rlim_max != 1)
+		return broke("it is %llu now", (unsigned long long)now.rlim_cur);
+	return told == 0 ? held("1") : broke("told %s", strerror(errno));
 }
 
 CASE(C4_raise_own_limits, "C4", AS_BOTH, "a hard limit cannot be raised")

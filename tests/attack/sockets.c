@@ -287,14 +287,51 @@ CASE(B22_wire_is_out_of_reach, "B22", AS_BOTH, "no command holds init's socket t
 	return held("no socket");
 }
 
-CASE(B8_packet_filter, "B8", AS_BOTH, "SO_ATTACH_BPF and SO_ATTACH_REUSEPORT_EBPF take no program")
-{
-	int fd = socket(AF_INET, SOCK_DGRAM, 0), prog = 0;
+/* One instruction that lets everything pass. */
+struct tiny_program {
+	struct {
+		unsigned short code;
+		unsigned char jt, jf;
+		unsigned k;
+	} op;
+	struct {
+		unsigned short count;
+		void *ops;
+	} program;
+};
 
-	if (setsockopt(fd, SOL_SOCKET, 50, &prog, sizeof(prog)) == 0)
-		return broke("SO_ATTACH_BPF");
-	return failed("SO_ATTACH_REUSEPORT_EBPF",
-		      setsockopt(fd, SOL_SOCKET, 52, &prog, sizeof(prog)));
+CASE(B8_packet_filter, "B8", AS_BOTH,
+     "no socket takes a program, whose memory all of the host share, by any option or upper half")
+{
+	static const struct {
+		long option;
+		const char *name;
+	} options[] = {{26, "SO_ATTACH_FILTER"},
+		       {50, "SO_ATTACH_BPF"},
+		       {51, "SO_ATTACH_REUSEPORT_CBPF"},
+		       {52, "SO_ATTACH_REUSEPORT_EBPF"}};
+	struct tiny_program tiny = {.op = {0x06, 0, 0, 0xffff}, .program = {1, &tiny.op}};
+	static const int families[] = {AF_INET, AF_INET6, AF_UNIX};
+	const long high = 1l << 32;
+	int none = -1;
+
+	for (size_t i = 0; i < 4 * 3; i++) {
+		int fd = socket(families[i / 4], SOCK_DGRAM, 0);
+		long option = options[i % 4].option;
+		void *value = option == 26 || option == 51 ? (void *)&tiny.program : (void *)&none;
+		long length = value == &none ? sizeof(none) : sizeof(tiny.program);
+
+		for (int upper = 0; upper < 2 && fd >= 0; upper++) {
+			long more = upper ? high : 0;
+
+			if (syscall(SYS_setsockopt, fd, more | SOL_SOCKET, more | option, value,
+				    length) == 0 ||
+			    !is_refusal(errno))
+				return broke("%s: %s", options[i % 4].name, strerror(errno));
+		}
+		close(fd);
+	}
+	return held("refused");
 }
 
 CASE(B8_netfilter_sockopts, "B8", AS_BOTH, "the old iptables and arptables calls are refused")

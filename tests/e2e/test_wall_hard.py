@@ -4,12 +4,14 @@ in every way to run something, Landlock, masks, rlimits, and the keeper's own co
 The list is src/filter/box.syscalls. A small static program, put into a box, tries every number; what
 it was answered is compared with what the list says, number by number.
 """
+import ctypes
 import errno
 import json
 import os
 import pathlib
 import re
 import shutil
+import struct
 import subprocess
 
 import pytest
@@ -126,12 +128,17 @@ def holds(condition, arg):
             return False
         low = arg & 0xffffffff
         words = words[1:]
+        if words == ["is", "null"]:
+            if arg != 0:
+                return False
+            continue
         if words[0] == "&":
             low, words = low & int(words[1], 0), words[2:]
         known = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16, "SOCK_STREAM": 1, "SOCK_DGRAM": 2,
                  "SOCK_SEQPACKET": 5, "NETLINK_ROUTE": 0, "TIOCSTI": 0x5412, "TIOCLINUX": 0x541c, "PR_SET_MM": 35,
                  "TIOCSETD": 0x5423, "PRIO_PROCESS": 0, "PRIO_PGRP": 1, "MAP_HUGETLB": 0x40000, "MFD_HUGETLB": 4,
-                 "SHM_HUGETLB": 0o4000,
+                 "SHM_HUGETLB": 0o4000, "SOL_SOCKET": 1, "SO_ATTACH_FILTER": 26, "SO_ATTACH_BPF": 50,
+                 "SO_ATTACH_REUSEPORT_CBPF": 51, "SO_ATTACH_REUSEPORT_EBPF": 52, "RLIMIT_CORE": 4, "PR_SET_SECCOMP": 22,
                  "PR_SCHED_CORE": 62, "PR_SET_IO_FLUSHER": 57, "IPPROTO_TCP": 6, "IPPROTO_UDP": 17,
                  "IPPROTO_ICMP": 1, "IPPROTO_ICMPV6": 58, "TCP_ULP": 31, "UDP_ENCAP": 100}
         bits = {"CLONE_NEWTIME": 0x80}  # of the others any one will do: arg is 0 or all ones
@@ -158,7 +165,8 @@ def policy(arg):
         elif " if " in line:
             name, condition = line.split(" if ", 1)
             condition, _, refusal = condition.partition(" else ")
-            lines.setdefault(name, []).append(condition)
+            condition, _, then = condition.partition(" then ")
+            lines.setdefault(name, []).append((condition, getattr(errno, then, 0)))
             if refusal:
                 otherwise[name] = getattr(errno, refusal)
         else:
@@ -167,7 +175,8 @@ def policy(arg):
                 assert name not in answer, f"{name} stands twice"
                 answer[name] = code
     for name, conditions in lines.items():
-        answer[name] = 0 if any(holds(c, arg) for c in conditions) else otherwise.get(name, errno.EPERM)
+        answer[name] = next((then for condition, then in conditions if holds(condition, arg)),
+                            otherwise.get(name, errno.EPERM))
     return answer
 
 
@@ -338,7 +347,7 @@ def test_no_path_of_the_host_is_shown(cove, shared):
     assert cove.home not in got and "keeper" not in got
 
 
-@pytest.mark.parametrize("name,most", [("core file size", 0), ("locked memory", 8 << 20), ("msgqueue size", 819200),
+@pytest.mark.parametrize("name,most", [("core file size", 1), ("locked memory", 8 << 20), ("msgqueue size", 819200),
                                        ("pending signals", 1024), ("realtime priority", 0), ("nice priority", 0),
                                        ("open files", 65536)])
 def test_rlimits(cove, shared, name, most):
@@ -404,6 +413,40 @@ def test_a_confined_keeper_ends_and_deletes_its_box(cove, inner_root):
     wait_until(lambda: not alive(pid) and not any(alive(p) for p in inner), "the box to end")
     left = os.listdir(os.path.join(cove.home, "boxes"))
     assert not [n for n in left if name in n]
+
+
+# ---- nothing fails open ----
+
+def refusing(nr, code, arg0=None):
+    """For preexec_fn: that call (with that first argument) is refused from here on, as by an outer sandbox."""
+    allow = (0x06, 0, 0, 0x7fff0000)
+    ops = [(0x20, 0, 0, 0), (0x15, 1, 0, nr), allow]
+    ops += [] if arg0 is None else [(0x20, 0, 0, 16), (0x15, 1, 0, arg0), allow]
+    ops += [(0x06, 0, 0, 0x50000 | code)]
+    filters = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *op) for op in ops))
+    libc = ctypes.CDLL(None)
+
+    def install():
+        program = struct.pack("HxxxxxxQ", len(ops), ctypes.addressof(filters))
+        if libc.prctl(38, 1, 0, 0, 0) < 0 or libc.prctl(22, 2, program, 0, 0) < 0:
+            os._exit(99)
+    return install
+
+
+@pytest.mark.parametrize("call,code,arg0,word", [
+    ("landlock_create_ruleset", errno.EPERM, None, "Landlock"),
+    ("landlock_create_ruleset", errno.EACCES, None, "Landlock"),
+    ("landlock_restrict_self", errno.EPERM, None, "Landlock"),
+    ("prctl", errno.EPERM, 38, "confine the keeper"), ("capset", errno.EPERM, None, "capabilities")])
+def test_what_cannot_be_confined_does_not_start(cove, call, code, arg0, word):
+    """Landlock's version cannot be asked for, or the keeper cannot give up what it must: no box, and a sentence."""
+    if not IS_ROOT and call != "landlock_create_ruleset":
+        pytest.skip("with no_new_privs newuidmap fails before")
+    before = cove("ls", "--json").ok().json
+    got = subprocess.run(cove.argv(["run", "--", "true"]), env=cove.env, capture_output=True, timeout=60, text=True,
+                         stdin=subprocess.DEVNULL, preexec_fn=refusing(numbers()[call], code, arg0))
+    assert got.returncode == 125 and word in got.stderr, got
+    assert [b["name"] for b in cove("ls", "--json").ok().json] == [b["name"] for b in before]
 
 
 # ---- strict ----

@@ -24,7 +24,8 @@
 #define NATIVE AUDIT_ARCH_AARCH64
 #endif
 
-enum { ALLOWED = 0, KILLED = -1 }; /* otherwise an errno */
+/* Otherwise an errno. FAKED: not carried out, and told that it was. */
+enum { ALLOWED = 0, KILLED = -1, FAKED = -2 };
 
 struct data {
 	uint32_t nr, arch;
@@ -37,6 +38,8 @@ static int answer(uint32_t value)
 		return ALLOWED;
 	if (value == 0x80000000)
 		return KILLED;
+	if (value == 0x00050000)
+		return FAKED;
 	CHECK_EQ(value >> 16, 5);
 	return (int)(value & 0xffff);
 }
@@ -137,16 +140,16 @@ TEST(ordinary_calls_are_allowed_and_dangerous_ones_are_not)
 				      SYS_move_mount,
 				      SYS_open_tree,
 				      SYS_pidfd_getfd};
-	static const long allowed[] = {SYS_read,   SYS_openat, SYS_execve,	SYS_exit_group,
-				       SYS_futex,  SYS_statx,  SYS_getrandom,	SYS_rseq,
-				       SYS_mmap,   SYS_ioctl,  SYS_close_range, SYS_execveat,
-				       SYS_seccomp};
+	static const long allowed[] = {SYS_read,  SYS_openat, SYS_execve,      SYS_exit_group,
+				       SYS_futex, SYS_statx,  SYS_getrandom,   SYS_rseq,
+				       SYS_mmap,  SYS_ioctl,  SYS_close_range, SYS_execveat};
 
 	for (size_t i = 0; i < sizeof(denied) / sizeof(denied[0]); i++)
 		CHECK_EQ(BOX(denied[i], 0), EPERM);
 	for (size_t i = 0; i < sizeof(allowed) / sizeof(allowed[0]); i++)
 		CHECK_EQ(BOX(allowed[i], 0), ALLOWED);
 	CHECK_EQ(BOX(SYS_io_uring_setup, 0), ENOSYS);
+	CHECK_EQ(BOX(SYS_seccomp, 0), ENOSYS);
 }
 
 TEST(unknown_numbers_do_not_exist)
@@ -239,6 +242,61 @@ TEST(arguments_that_are_looked_at)
 			CHECK_EQ(BOX(SYS_personality, 1u << bit), EPERM);
 	CHECK_EQ(BOX(SYS_prctl, PR_SET_MM), EPERM);
 	CHECK_EQ(BOX(SYS_prctl, PR_SET_NAME), ALLOWED);
+}
+
+/* Socket options that take a program of the kernel's. */
+static bool takes_program(uint64_t option)
+{
+	return option == SO_ATTACH_FILTER || option == SO_ATTACH_BPF ||
+	       option == SO_ATTACH_REUSEPORT_CBPF || option == SO_ATTACH_REUSEPORT_EBPF;
+}
+
+TEST(no_program_of_the_kernels_from_a_box_its_keeper_or_its_door)
+{
+	static const enum filter_kind own[] = {FILTER_KEEPER, FILTER_KEEPER_ROOT, FILTER_DOOR};
+	const uint64_t high = 1ull << 32;
+
+	for (uint64_t option = 0; option < 200; option++) {
+		int want = takes_program(option) ? EPERM : ALLOWED;
+
+		CHECK_EQ(BOX(SYS_setsockopt, 3, SOL_SOCKET, option), want);
+		CHECK_EQ(BOX(SYS_setsockopt, 3, high | SOL_SOCKET, high | option), want);
+		CHECK_EQ(SHARED(SYS_setsockopt, 3, SOL_SOCKET, option), want);
+		for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+			CHECK_EQ(ask(own[i], SYS_setsockopt, 3, SOL_SOCKET, option, 0), want);
+	}
+	/* The same numbers mean something else elsewhere. */
+	CHECK_EQ(BOX(SYS_setsockopt, 3, IPPROTO_IPV6, SO_ATTACH_FILTER), ALLOWED);
+	CHECK_EQ(BOX(SYS_prctl, PR_SET_SECCOMP, 2), EINVAL);
+	CHECK_EQ(BOX(SYS_prctl, high | PR_SET_SECCOMP, 2), EINVAL);
+	CHECK_EQ(SHARED(SYS_prctl, PR_SET_SECCOMP, 2), EINVAL);
+	CHECK_EQ(BOX(SYS_prctl, PR_GET_SECCOMP), ALLOWED);
+}
+
+static int answered(uint64_t resource, uint64_t new, uint64_t old, uint64_t pid)
+{
+	struct data d = {.nr = SYS_prlimit64, .arch = NATIVE, .args = {pid, resource, new, old}};
+	const struct filter_program *p = filter_program(FILTER_BOX);
+
+	return run(p, &d);
+}
+
+/* A pointer is looked at whole: half of one may be 0. */
+TEST(the_limit_of_core_files_is_read_and_not_set)
+{
+	const uint64_t there = 1ull << 32, low = 0x1000;
+
+	CHECK_EQ(answered(RLIMIT_CORE, 0, low, 0), ALLOWED);
+	CHECK_EQ(answered(RLIMIT_CORE, there, low, 0), EPERM);
+	CHECK_EQ(answered(RLIMIT_CORE, there, 0, 0), FAKED);
+	CHECK_EQ(answered(RLIMIT_CORE, low, 0, 0), FAKED);
+	CHECK_EQ(answered(1ull << 32 | RLIMIT_CORE, low, 0, 9), FAKED);
+	CHECK_EQ(answered(RLIMIT_CORE, low, there, 0), EPERM);
+	CHECK_EQ(answered(RLIMIT_CORE, low, low, 7), EPERM);
+	CHECK_EQ(answered(1ull << 32 | RLIMIT_CORE, low, low, 7), EPERM);
+	CHECK_EQ(answered(RLIMIT_CORE, 0, low, 1), EPERM);
+	CHECK_EQ(answered(RLIMIT_CORE, low, 0, 1), EPERM);
+	CHECK_EQ(answered(RLIMIT_NOFILE, low, low, 0), ALLOWED);
 }
 
 /* With any size in the upper bits, and in both kinds of box. */

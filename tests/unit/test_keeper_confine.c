@@ -8,10 +8,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 /* boxes/{mine,other}, run/{mine,other}/keeper.sock, .ranges/7000, file */
@@ -68,8 +72,7 @@ static void ground_done(struct ground *g)
 	fd_close(&g->fd);
 }
 
-/* Runs fn in a process that is confined like a keeper. */
-static void confined(struct ground *g, void (*fn)(struct ground *g))
+static int confine(struct ground *g, struct err *e)
 {
 	const struct ids ids = {.kind = geteuid() == 0 ? IDS_RANGE : IDS_SINGLE};
 	const struct confine c = {
@@ -81,12 +84,19 @@ static void confined(struct ground *g, void (*fn)(struct ground *g))
 		.volume_fd = -1,
 		.ids_dir = g->dir,
 	};
+
+	return confine_keeper(&c, e);
+}
+
+/* Runs fn in a process that is confined like a keeper. */
+static void confined(struct ground *g, void (*fn)(struct ground *g))
+{
 	pid_t pid = fork();
 	struct err e;
 	int status;
 
 	if (pid == 0) {
-		CHECK_EQ(confine_keeper(&c, &e), 0);
+		CHECK_EQ(confine(g, &e), 0);
 		fn(g);
 		_exit(0);
 	}
@@ -206,6 +216,68 @@ static void set_modes(struct ground *g)
 TEST(it_sets_no_modes)
 {
 	run_test(set_modes);
+}
+
+/* As an outer sandbox would: that call is answered with that errno from here on. */
+static void refuse_call(unsigned nr, unsigned code)
+{
+	struct sock_filter ops[] = {
+		{0x20, 0, 0, 0}, /* the number */
+		{0x15, 0, 1, nr},
+		{0x06, 0, 0, SECCOMP_RET_ERRNO | code},
+		{0x06, 0, 0, SECCOMP_RET_ALLOW},
+	};
+	struct sock_fprog program = {.len = 4, .filter = ops};
+
+	CHECK_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+	CHECK_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+}
+
+/* What confine_keeper says where a call is refused so. */
+static int confine_without(unsigned nr, unsigned code)
+{
+	struct ground g;
+	int status;
+	pid_t pid;
+
+	ground_init(&g);
+	pid = fork();
+	if (pid == 0) {
+		struct err e = {0};
+		int r;
+
+		refuse_call(nr, code);
+		r = confine(&g, &e);
+		CHECK(r == 0 || e.msg[0]);
+		_exit(r < 0 ? -r : r == 1 ? 200 : 0);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK(WIFEXITED(status));
+	ground_done(&g);
+	return WEXITSTATUS(status) == 200 ? 1 : -WEXITSTATUS(status);
+}
+
+TEST(a_kernel_without_landlock_is_a_note_and_a_refusal_an_error)
+{
+	enum { CREATE = 444, ADD = 445, RESTRICT = 446 };
+
+	if (landlock_abi() < 2)
+		SKIP("this kernel has no Landlock of version 2");
+	CHECK_EQ(confine_without(CREATE, ENOSYS), 1);
+	CHECK_EQ(confine_without(CREATE, EOPNOTSUPP), 1);
+	CHECK_EQ(confine_without(CREATE, EPERM), -EPERM);
+	CHECK_EQ(confine_without(CREATE, EACCES), -EACCES);
+	CHECK_EQ(confine_without(ADD, EPERM), -EPERM);
+	CHECK_EQ(confine_without(RESTRICT, EPERM), -EPERM);
+	CHECK_EQ(confine_without(RESTRICT, ENOMEM), -ENOMEM);
+}
+
+TEST(nothing_else_of_it_may_fail)
+{
+	CHECK_EQ(confine_without(SYS_seccomp, ENOSYS), -ENOSYS);
+	CHECK_EQ(confine_without(SYS_seccomp, ENOMEM), -ENOMEM);
+	CHECK_EQ(confine_without(SYS_capset, EPERM), -EPERM);
+	CHECK_EQ(confine_without(SYS_prctl, EINVAL), -EINVAL);
 }
 
 TAP_MAIN

@@ -47,8 +47,8 @@ int hold_rlimits(const struct wall_limits *limits)
 		int what;
 		rlim_t value;
 	} fixed[] = {
-		{RLIMIT_CORE, 0},	   {RLIMIT_MEMLOCK, 8 << 20}, {RLIMIT_MSGQUEUE, 819200},
-		{RLIMIT_SIGPENDING, 1024}, {RLIMIT_RTPRIO, 0},	      {RLIMIT_NICE, 0},
+		{RLIMIT_MEMLOCK, 8 << 20}, {RLIMIT_MSGQUEUE, 819200}, {RLIMIT_RTPRIO, 0},
+		{RLIMIT_SIGPENDING, 1024}, {RLIMIT_NICE, 0},
 	};
 	rlim_t files = limits->files ? limits->files : NOFILE_HARD;
 	struct rlimit stack;
@@ -99,11 +99,6 @@ int hold_cpus(unsigned count)
 }
 
 /* ---- Landlock ---- */
-
-int hold_landlock_abi(void)
-{
-	return landlock_abi();
-}
 
 int hold_landlock(int abi, const int *dirs, size_t count)
 {

@@ -11,7 +11,8 @@
 #include <sched.h>
 #include <stdint.h>
 
-/* Only ever lowered: not every root may raise a hard limit. */
+/* Only ever lowered: not every root may raise a hard limit. That of core files is set by the wall's
+ * own process (base/coredump.h), which may. */
 int hold_rlimits(const struct wall_limits *limits);
 
 /* So many of the processors that it may use now, beginning at a random one, so that small boxes do
@@ -20,8 +21,6 @@ int hold_cpus(unsigned count);
 /* The choice: count of those in have, which has more, beginning at a random number's turn. */
 void hold_choose_cpus(const cpu_set_t *have, unsigned count, unsigned random, cpu_set_t *ret);
 
-/* The Landlock version of this kernel; 0 without. */
-int hold_landlock_abi(void);
 /* From here on files are only reached beneath "/" and beneath what init is given, mounts do not
  * change, and signals and abstract sockets stay among the processes that come from here. Needs
  * CAP_SYS_ADMIN. */

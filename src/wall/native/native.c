@@ -9,6 +9,8 @@
  * of file is success, a struct err is the reason. Mounts are detached until the child attaches them
  * in its own namespace, so nothing is ever visible on the host and nothing can be left there.
  */
+#include "base/control.h"
+#include "base/coredump.h"
 #include "base/fd.h"
 #include "wall/native/enter.h"
 #include "wall/native/hold.h"
@@ -220,6 +222,11 @@ static int run_child(struct plan *p, struct channel *ch, struct wall_box *ret, s
 static void report(const struct plan *p, struct wall_report *ret)
 {
 	char landlock[48] = "", shared[64] = "", net[200] = "";
+	const char *core = p->dumps_core
+				   ? "core dumps: the limit of core files is 0 here and cannot be "
+				     "raised to 1, so a crash in the box starts the host's program "
+				     "for them (kernel.core_pattern)\n"
+				   : "";
 
 	if (p->net_missing)
 		snprintf(
@@ -239,7 +246,7 @@ static void report(const struct plan *p, struct wall_report *ret)
 		 "%s",
 		 filter_allowed(p->filter), shared, landlock, hold_caps_text(p->config->strict),
 		 p->config->strict ? "no_new_privs\n" : "");
-	snprintf(ret->missing, sizeof(ret->missing), "%s%s", net,
+	snprintf(ret->missing, sizeof(ret->missing), "%s%s%s", net, core,
 		 p->landlock_abi == 0
 			 ? "landlock: this kernel has none, or it is not switched on "
 			   "(lsm=...,landlock "
@@ -250,12 +257,23 @@ static void report(const struct plan *p, struct wall_report *ret)
 			 : "");
 }
 
+/* No crash in the box starts a program of the host's, nor does one of the keeper's. */
+static int stop_core_dumps(struct plan *p, struct err *e)
+{
+	int r = control_is_off("core-limit") ? 0 : coredump_off();
+
+	p->dumps_core = r == -EPERM && coredump_target() == COREDUMP_PROGRAM;
+	return r < 0 && r != -EPERM ? err_errno(e, -r, "set the limit of core files") : 0;
+}
+
 static int native_start(const struct wall_config *c, struct wall_box *ret, struct err *e)
 {
 	struct channel ch;
 	struct plan plan;
 	int r = plan_make(&plan, c, e);
 
+	if (r == 0)
+		r = stop_core_dumps(&plan, e);
 	ret->network = "none";
 	for (int i = 0; i < WALL_PROC_FILES; i++)
 		ret->proc_fds[i] = -1;

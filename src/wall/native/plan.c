@@ -4,7 +4,7 @@
 #include "base/control.h"
 #include "base/fd.h"
 #include "base/rand.h"
-#include "wall/native/hold.h"
+#include "filter/landlock.h"
 #include "wall/native/mountapi.h"
 
 #include <errno.h>
@@ -151,19 +151,22 @@ static bool has_writable_host_dir(const struct wall_config *c)
 }
 
 /* What the box holds, and what holds the box, once nothing of the host is in sight. */
-static void plan_hold(struct plan *p)
+static int plan_hold(struct plan *p, struct err *e)
 {
 	add_step(p, STEP_KEYRING, NULL, NULL, -1);
 	add_step(p, STEP_RLIMITS, NULL, NULL, -1);
 	if (p->config->limits.cpus)
 		add_step(p, STEP_CPUS, NULL, NULL, -1);
-	p->landlock_abi = hold_landlock_abi();
+	p->landlock_abi = landlock_abi();
+	if (p->landlock_abi < 0)
+		return landlock_refused(-p->landlock_abi, e);
 	if (p->landlock_abi > 0)
 		add_step(p, STEP_LANDLOCK, NULL, NULL, -1);
 	p->filter = has_writable_host_dir(p->config) ? FILTER_BOX_SHARED : FILTER_BOX;
 	rand_bytes(p->secret, sizeof(p->secret));
 	add_step(p, STEP_SECCOMP, p->filter == FILTER_BOX_SHARED ? "shared" : NULL, NULL, -1);
 	add_step(p, STEP_CAPS, NULL, NULL, -1);
+	return 0;
 }
 
 static int check_mounts(const struct wall_config *c, struct err *e)
@@ -225,8 +228,7 @@ int plan_make(struct plan *p, const struct wall_config *c, struct err *e)
 		add_step(p, STEP_TRUST, NULL, NULL, -1);
 	add_step(p, STEP_HOSTNAME, c->name, NULL, -1);
 	add_step(p, STEP_PIVOT, NULL, NULL, -1);
-	plan_hold(p);
-	return 0;
+	return plan_hold(p, e);
 }
 
 void plan_done(struct plan *p)

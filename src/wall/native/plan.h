@@ -85,6 +85,7 @@ struct plan {
 	struct step steps[PLAN_STEPS_MAX];
 	int step_count;
 	int landlock_abi; /* 0: none */
+	bool dumps_core;  /* a crash starts a program of the host's: that cannot be helped here */
 	int net_missing;  /* errno for which there is no redirect; known when init runs */
 	enum filter_kind filter;
 	uint8_t secret[FILTER_SECRET_BYTES]; /* init's, see filter.h */
