@@ -39,6 +39,10 @@ static inline void ptr_freep(void *p)
 		p_;                     \
 	})
 
+/* First thing in a program: opens /dev/null wherever 0, 1 or 2 is closed. The next file opened
+ * would take that place, and get what is printed. */
+void fd_fill_low(void);
+
 /* Closes *fd if it is open and leaves -1, so that twice is fine. */
 void fd_close(int *fd);
 

@@ -24,18 +24,12 @@ static int signal_came(void)
 	return sig;
 }
 
-int box_made(struct cli *c, const char *name, bool fresh)
+static int say_made(struct cli *c, const char *name)
 {
 	autofree char *json = NULL;
 	struct cove_error err;
 	char line[80];
-	int sig = signal_came();
 
-	if (sig) {
-		if (fresh && cove_remove(c->cove, name, true, &err) < 0)
-			return cli_fail(c, &err);
-		return EXIT_SIGNAL + sig;
-	}
 	if (!c->o.json) {
 		snprintf(line, sizeof(line), "%s\n", name);
 		return cli_out(c, line, strlen(line));
@@ -43,4 +37,16 @@ int box_made(struct cli *c, const char *name, bool fresh)
 	if (cove_inspect(c->cove, name, &json, &err) < 0)
 		return cli_fail(c, &err);
 	return cli_out_json(c, json);
+}
+
+int box_made(struct cli *c, const char *name, bool fresh)
+{
+	struct cove_error err;
+	int sig = signal_came();
+	int status = sig ? EXIT_SIGNAL + sig : say_made(c, name);
+
+	/* Whoever was not told the name does not know that the box is there. */
+	if (status && fresh && cove_remove(c->cove, name, true, &err) < 0)
+		return cli_fail(c, &err);
+	return status;
 }

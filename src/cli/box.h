@@ -8,6 +8,6 @@
 /* From here on Ctrl-C, TERM and HUP wait, so that a box is made whole or not at all. */
 void box_hold_signals(void);
 
-/* After the box was made: honours a signal that came meanwhile (fresh: by removing the box), else
- * prints the name, or everything with --json. Returns the exit status. */
+/* After the box was made: honours a signal that came meanwhile, else prints the name, or everything
+ * with --json. Where that fails, a fresh box is removed again. Returns the exit status. */
 int box_made(struct cli *c, const char *name, bool fresh);

@@ -37,6 +37,7 @@ struct cli {
 	struct cove_box *box; /* borrowed; what a verb's calls of cli_each share */
 	int log_fd;	      /* owned, -1 without --log-file */
 	unsigned events;      /* how many came so far */
+	bool no_stdout;	      /* it was closed, or opened for reading */
 };
 
 struct verb {
@@ -47,6 +48,7 @@ struct verb {
 	const enum opt_id *options;
 	int command_after;	/* see struct opt_spec */
 	int args_min, args_max; /* -1: any number */
+	bool answers;		/* does something and says on stdout what */
 	int (*run)(struct cli *c);
 };
 

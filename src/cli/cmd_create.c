@@ -42,5 +42,6 @@ const struct verb verb_create = {
 	.command_after = -1,
 	.args_min = 0,
 	.args_max = 0,
+	.answers = true,
 	.run = run,
 };

@@ -39,5 +39,6 @@ const struct verb verb_open = {
 	.command_after = -1,
 	.args_min = 1,
 	.args_max = 1,
+	.answers = true,
 	.run = run,
 };

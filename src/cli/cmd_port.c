@@ -173,5 +173,6 @@ const struct verb verb_port = {
 	.command_after = -1,
 	.args_min = 2,
 	.args_max = 2,
+	.answers = true,
 	.run = run,
 };

@@ -117,6 +117,18 @@ static int check_count(struct cli *c)
 	return 0;
 }
 
+/* Who could not be told what was made must not find it made. */
+static int check_stdout(struct cli *c)
+{
+	if (!c->no_stdout || !(c->verb->answers || c->o.background || c->o.json))
+		return 0;
+	c->o.json = false;
+	return cli_error(c, COVE_INTERNAL,
+			 "stdout is closed or cannot be written to, and `cove %s` answers there: "
+			 "nothing was done",
+			 c->verb->name);
+}
+
 static int run_verb(struct cli *c, int argc, char **argv)
 {
 	struct opt_spec spec = {.verb = c->verb->name,
@@ -133,6 +145,8 @@ static int run_verb(struct cli *c, int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	r = check_count(c);
+	if (r == 0)
+		r = check_stdout(c);
 	return r ? r : c->verb->run(c);
 }
 
@@ -146,33 +160,27 @@ static const char *verb_name(const char *word)
 	return word;
 }
 
-/* With 0, 1 or 2 closed the next file opened would take its place and get our output. In stdout's
- * place stands what cannot be written to: output that is lost is a failure, as with any program. */
-static void fill_low_fds(void)
+/* In stdout's place stands what cannot be written to: output that is lost is a failure, as with any
+ * program. */
+static void fill_low_fds(bool no_stdout)
 {
-	bool no_stdout = fcntl(STDOUT_FILENO, F_GETFD) < 0;
-	int fd;
-
-	do {
-		fd = open("/dev/null", O_RDWR);
-	} while (fd >= 0 && fd <= STDERR_FILENO);
+	fd_fill_low();
 	if (no_stdout) {
 		close(STDOUT_FILENO);
 		(void)open("/dev/null", O_RDONLY);
 	}
-	fd_close(&fd);
 }
 
 int main(int argc, char **argv)
 {
 	struct cli c = {.log_fd = -1};
-	int status;
+	int out_flags = fcntl(STDOUT_FILENO, F_GETFL), status;
 
 	log_init();
-	if (fcntl(STDIN_FILENO, F_GETFD) < 0 || fcntl(STDOUT_FILENO, F_GETFD) < 0 ||
-	    fcntl(STDERR_FILENO, F_GETFD) < 0)
-		fill_low_fds();
-	signals_no_pipe();
+	c.no_stdout = out_flags < 0 || (out_flags & O_ACCMODE) == O_RDONLY;
+	if (fcntl(STDIN_FILENO, F_GETFD) < 0 || out_flags < 0 || fcntl(STDERR_FILENO, F_GETFD) < 0)
+		fill_low_fds(out_flags < 0);
+	signals_at_start();
 	if (argc < 2)
 		return help_print(&c);
 	c.verb = verb_find(verb_name(argv[1]));

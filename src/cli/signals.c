@@ -25,10 +25,11 @@ static void on_nothing(int sig)
 	(void)sig;
 }
 
-void signals_no_pipe(void)
+void signals_at_start(void)
 {
 	/* Not SIG_IGN: that would be inherited by the programs we start. */
 	sigaction(SIGPIPE, &(struct sigaction){.sa_handler = on_nothing}, NULL);
+	sigaction(SIGCHLD, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
 }
 
 int signals_catch(void)

@@ -14,5 +14,6 @@ int signals_catch(void);
 int signals_fd(void);
 /* The next signal caught, or 0. */
 int signals_next(void);
-/* Only SIGPIPE: a closed reader is an error of write(2), not the end. */
-void signals_no_pipe(void);
+/* SIGPIPE: a closed reader is an error of write(2), not the end. SIGCHLD: where a caller ignores
+ * it, nobody could wait for a child. */
+void signals_at_start(void);

@@ -425,7 +425,7 @@ int stream_drive(struct cove_box *box, struct cove_exec *exec, const struct stre
 	*err = (struct cove_error){0};
 	buf_init(&s.kept[0], RESULT_INLINE_MAX);
 	buf_init(&s.kept[1], RESULT_INLINE_MAX);
-	signals_no_pipe();
+	signals_at_start();
 	r = signals_catch();
 	if (r == 0 && options->raw)
 		r = term_raw();

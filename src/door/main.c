@@ -6,6 +6,7 @@
  *	check [FILE]         is it a policy (check.h)
  *	preset NAME          a policy that is built in
  */
+#include "base/fd.h"
 #include "base/limits.h"
 #include "base/str.h"
 #include "door/ca.h"
@@ -41,6 +42,7 @@ int main(int argc, char **argv)
 {
 	bool is_run = argc == 1 || (argc == 2 && strcmp(argv[1], "run") == 0);
 
+	fd_fill_low();
 	if (is_run && has_keeper())
 		return door_run();
 	if (argc == 4 && strcmp(argv[1], "make-ca") == 0)

@@ -30,6 +30,8 @@ static int settle(void)
 			return -errno;
 	if (null > 2)
 		close(null);
+	else if (fcntl(null, F_SETFD, 0) < 0) /* it was closed, and is as the others now */
+		return -errno;
 	if (fcntl(KEEPER_CONFIG_FD, F_SETFD, FD_CLOEXEC) < 0 ||
 	    fcntl(KEEPER_CLIENT_FD, F_SETFD, FD_CLOEXEC) < 0)
 		return -errno;

@@ -148,18 +148,22 @@ int ext4_check(struct err *e)
 static int spawn_quiet(const char *path, char *const argv[], int out_fd)
 {
 	static char *const environment[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", NULL};
+	/* Above what the child's own go to: a caller of the library may have those closed. */
+	autoclose int out = fcntl(out_fd, F_DUPFD_CLOEXEC, 3);
 	posix_spawn_file_actions_t actions;
 	int status, r;
 	pid_t pid;
 
+	if (out < 0)
+		return -errno;
 	r = posix_spawn_file_actions_init(&actions);
 	if (r != 0)
 		return -r;
 	r = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
 	if (r == 0)
-		r = posix_spawn_file_actions_adddup2(&actions, out_fd, 1);
+		r = posix_spawn_file_actions_adddup2(&actions, out, 1);
 	if (r == 0)
-		r = posix_spawn_file_actions_adddup2(&actions, out_fd, 2);
+		r = posix_spawn_file_actions_adddup2(&actions, out, 2);
 	if (r == 0)
 		r = posix_spawn(&pid, path, &actions, NULL, argv, environment);
 	posix_spawn_file_actions_destroy(&actions);

@@ -111,9 +111,53 @@ def test_doctor(cove):
     assert "user" in got.text
 
 
-def test_closed_standard_descriptors(cove):
-    got = subprocess.run(["sh", "-c", f'exec "{cove.program}" run --image host -- true <&- >&- 2>&-'], env=cove.env)
-    assert got.returncode == 0
+CLOSED = ("<&-", ">&-", "2>&-", "<&- >&-", ">&- 2>&-", "<&- 2>&-", "<&- >&- 2>&-")
+
+
+def closed(cove, streams, *args):
+    """cove with some of 0, 1 and 2 closed."""
+    argv = ["sh", "-c", f'exec "$@" {streams}', "sh", *cove.argv(args)]
+    return subprocess.run(argv, env=cove.env, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+
+
+@pytest.mark.parametrize("streams", CLOSED)
+def test_closed_standard_descriptors(cove, streams):
+    """A box is made and its name printed, or nothing was done; a file never takes a stream's place."""
+    assert closed(cove, streams, "run", "--image", "host", "--", "true").returncode == 0
+    before = set(cove.names())
+    got = closed(cove, streams, "create", "--image", "host")
+    made = set(cove.names()) - before
+    if " >&-" in f" {streams}":
+        assert got.returncode == 125 and not made and (b"stdout" in got.stderr) == ("2>&-" not in streams), got
+        return
+    assert got.returncode == 0 and got.stdout.decode().split() == list(made), got
+    name = made.pop()
+    assert closed(cove, streams, "exec", name, "--", "sh", "-c", "ls -l /proc/self/fd | wc -l").returncode == 0
+    assert closed(cove, streams, "rm", "-f", name).returncode == 0
+
+
+def test_who_could_not_be_told_finds_nothing_made(cove, box):
+    before = cove.names()
+    for args in (["create"], ["open", "lost"], ["exec", "-d", box, "--", "sleep", "9"], ["rm", "--json", box],
+                 ["create", "--json"], ["run", "--json", "--", "true"], ["port", box, "80:0"]):
+        for streams in (">&-", "1</dev/null"):
+            got = closed(cove, streams, *args)
+            assert got.returncode == 125 and b"nothing was done" in got.stderr, got
+    assert cove.names() == before and cove.execs(box) == []
+    with open("/dev/full", "w") as full:
+        got = subprocess.run(cove.argv(["create"]), env=cove.env, stdout=full, stderr=subprocess.PIPE)
+    assert got.returncode == 125 and cove.names() == before
+    gone, end = os.pipe()
+    os.close(gone)
+    got = subprocess.run(cove.argv(["create"]), env=cove.env, stdout=end, stderr=subprocess.PIPE)
+    os.close(end)
+    assert got.returncode == 141 and cove.names() == before, got
+
+
+def test_helpers_with_closed_descriptors(cove):
+    for args in ("cove-door preset balanced", "cove-door", "cove-keeper"):
+        got = subprocess.run(["sh", "-c", f'exec "$COVE_LIBEXEC"/{args} <&- >&- 2>&-'], env=cove.env, timeout=60)
+        assert got.returncode in (0, 1, 2), args
 
 
 def test_output_to_a_full_device(cove, box):

@@ -56,6 +56,9 @@ def test_example_runs(cove, built):
         pytest.skip("no base image: the Debian mirror was not reached")
     assert got.returncode == 0, got.stderr
     assert got.stdout.strip()
+    # A program that closed its own descriptors, as daemons do, and ignores what it can.
+    argv = ["sh", "-c", "trap '' HUP INT PIPE TERM; exec \"$0\" <&- >&- 2>&-", built]
+    assert subprocess.run(argv, env={**cove.env, **sanitizer_preload()}, timeout=60).returncode == 0
     assert cove.names() == before
 
 
