@@ -27,3 +27,11 @@ static inline uint64_t clock_wall_ms(void)
 {
 	return clock_ns_of(CLOCK_REALTIME) / 1000000u;
 }
+
+/* How long ago, by wall time, which may have been set back meanwhile: 0 then. */
+static inline uint64_t clock_wall_since_ms(uint64_t then_ms)
+{
+	uint64_t now = clock_wall_ms();
+
+	return now > then_ms ? now - then_ms : 0;
+}

@@ -64,14 +64,14 @@ static const char *const titles[] = {"BOX", "ID", "RULE", "SINCE", "LEFT", "WAIT
 static void row(struct table *t, const void *item)
 {
 	const struct ask *a = item;
-	uint64_t since = field_u64(a->json, "since_ms"), now = clock_wall_ms();
+	uint64_t since = field_u64(a->json, "since_ms");
 	char text[2048], time[16];
 
 	table_cell(t, a->box);
 	table_cellf(t, "%llu", (unsigned long long)a->id);
 	field_text(a->json, "rule", text, sizeof(text));
 	table_cell(t, text);
-	table_cell(t, text_duration(time, now > since ? now - since : 0));
+	table_cell(t, text_duration(time, clock_wall_since_ms(since)));
 	table_cell(t, text_duration(time, field_u64(a->json, "left_ms")));
 	table_cellf(t, "%llu", (unsigned long long)field_u64(a->json, "requests"));
 	door_request(a->json, text, sizeof(text));

@@ -10,14 +10,13 @@ static const char *const titles[] = {"NAME", "STATE", "IMAGE", "WORKSPACE", "AGE
 static void row(struct table *t, const void *item)
 {
 	const struct cove_box_info *b = item;
-	uint64_t now = clock_wall_ms();
 	char age[16];
 
 	table_cell(t, b->name);
 	table_cell(t, b->state);
 	table_cell(t, b->image);
 	table_cell(t, b->workspace);
-	table_cell(t, text_duration(age, now > b->created_ms ? now - b->created_ms : 0));
+	table_cell(t, text_duration(age, clock_wall_since_ms(b->created_ms)));
 	if (b->by[0] && strcmp(b->cause, b->by) != 0)
 		table_cellf(t, "%s (%s)", b->cause, b->by);
 	else

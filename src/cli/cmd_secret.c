@@ -32,12 +32,11 @@ static const char *const titles[] = {"NAME", "SOURCE", "CHANGED", "WHERE"};
 static void row(struct table *t, const void *item)
 {
 	const struct cove_secret_info *s = item;
-	uint64_t now = clock_wall_ms();
 	char age[16];
 
 	table_cell(t, s->name);
 	table_cell(t, s->source);
-	table_cellf(t, "%s ago", text_duration(age, now > s->changed_ms ? now - s->changed_ms : 0));
+	table_cellf(t, "%s ago", text_duration(age, clock_wall_since_ms(s->changed_ms)));
 	table_cell(t, s->where);
 }
 

@@ -86,12 +86,11 @@ static void put_life(struct json *j, const struct record *r)
 
 static void put_status(struct json *j, const struct record *r, const struct wire_status *s)
 {
-	uint64_t now = clock_wall_ms();
 	uint64_t since = s->started_ms ? s->started_ms : r->started_ms;
 
 	json_kv_i64(j, "keeper_pid", r->keeper_pid);
 	json_kv_u64(j, "init_pid", s->init_pid);
-	json_kv_u64(j, "uptime_ms", now > since ? now - since : 0);
+	json_kv_u64(j, "uptime_ms", clock_wall_since_ms(since));
 	json_kv_u64(j, "execs_running", s->execs_running);
 	json_kv_u64(j, "clients", s->clients);
 }

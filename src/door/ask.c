@@ -112,7 +112,7 @@ static void decide(struct ask *a, bool is_allowed, const char *by)
 
 	row.by = by;
 	row.reason = by ? NULL : "nobody answered in time";
-	row.duration_ms = row.time_ms - a->since_ms;
+	row.duration_ms = clock_wall_since_ms(a->since_ms);
 	clerk_record(a->door->clerk, NULL, &row);
 	a->is_answered = true;
 	a->is_allowed = is_allowed;
@@ -249,7 +249,7 @@ void ask_cancel(struct ask_wait *w, const char *why)
 		return;
 	row = row_of(a, "answer", "cut");
 	row.reason = why;
-	row.duration_ms = row.time_ms - a->since_ms;
+	row.duration_ms = clock_wall_since_ms(a->since_ms);
 	clerk_record(a->door->clerk, NULL, &row);
 	ask_remove(a);
 }
@@ -299,8 +299,7 @@ static void show(struct json *j, const char *key, const char *text)
 
 static int list_one(const struct ask *a, int (*on_ask)(void *arg, const char *json), void *arg)
 {
-	uint64_t now = clock_wall_ms(), age = now > a->since_ms ? now - a->since_ms : 0;
-	uint64_t waiting = 0;
+	uint64_t age = clock_wall_since_ms(a->since_ms), waiting = 0;
 	struct buf text;
 	const char *s;
 	struct json j;

@@ -36,6 +36,7 @@ struct run {
 	struct ev_timer backstop;
 	struct exec *exec;
 	uint64_t timeout_ms;
+	uint64_t began_ms;	   /* by the loop's clock: nobody can set that back */
 	uint64_t backstop_left_ms; /* while the box is paused */
 };
 
@@ -86,6 +87,8 @@ void execs_free(struct keeper *k);
 void exec_frame(struct keeper *k, const struct wire_frame *f);
 /* Gives init the credit that it may have now. */
 void exec_grant(struct exec *x);
+/* How long it has been running, by a clock that nobody sets; 0 before that. */
+uint64_t exec_duration(const struct exec *x);
 
 /* exec_list.c */
 void exec_list(struct client *c, uint32_t id);

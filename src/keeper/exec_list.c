@@ -1,11 +1,9 @@
 /* EXECS: what a client is told of the commands of a box. */
-#include "base/clock.h"
 #include "keeper/exec.h"
 
 static void send_info(struct client *c, uint32_t id, const struct exec *x)
 {
 	const struct exec_record *r = &x->rec;
-	uint64_t now = clock_wall_ms();
 	bool running = x->run && x->run->state != RUN_EXITED;
 	bool queued = x->run && x->run->state == RUN_QUEUED;
 	struct wire_info m = {
@@ -20,9 +18,7 @@ static void send_info(struct client *c, uint32_t id, const struct exec *x)
 		.signal = (uint64_t)r->signal,
 		.stdout_bytes = x->out[OUTPUT_OUT].bytes,
 		.stderr_bytes = x->out[OUTPUT_ERR].bytes,
-		.duration_ms = !running				      ? r->duration_ms
-			       : r->started_ms && now > r->started_ms ? now - r->started_ms
-								      : 0,
+		.duration_ms = running ? exec_duration(x) : r->duration_ms,
 		.cause = r->cause[0] ? r->cause : NULL,
 		.background = r->background,
 		.truncated = r->truncated ||

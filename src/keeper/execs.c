@@ -504,6 +504,18 @@ static void tell_starter(struct exec *x)
 	}
 }
 
+/* From here on its time counts. */
+static void begin(struct exec *x)
+{
+	x->rec.started_ms = clock_wall_ms();
+	x->run->began_ms = ev_now(x->k->ev);
+}
+
+uint64_t exec_duration(const struct exec *x)
+{
+	return x->run && x->run->began_ms ? ev_now(x->k->ev) - x->run->began_ms : 0;
+}
+
 static void hear_queued(struct exec *x, const struct wire_frame *f)
 {
 	if (x->run->state != RUN_ASKED || !x->rec.shell[0]) {
@@ -511,7 +523,7 @@ static void hear_queued(struct exec *x, const struct wire_frame *f)
 		return;
 	}
 	x->run->state = RUN_QUEUED;
-	x->rec.started_ms = clock_wall_ms();
+	begin(x);
 	journal(x, journal_start);
 	tell_starter(x);
 }
@@ -527,7 +539,7 @@ static void hear_started(struct exec *x, const struct wire_frame *f)
 	}
 	x->run->state = RUN_STARTED;
 	x->rec.pid = m.pid;
-	x->rec.started_ms = clock_wall_ms();
+	begin(x);
 	journal(x, queued ? journal_begin : journal_start);
 	event(x, EVENT_COMMAND);
 	tell_starter(x);
@@ -650,7 +662,7 @@ static void hear_exit(struct exec *x, const struct wire_frame *f)
 	r->timed_out = m.timed_out != 0;
 	r->oom_killed = m.oom_killed != 0;
 	x->k->oom_execs += r->oom_killed;
-	r->duration_ms = clock_wall_ms() - r->started_ms;
+	r->duration_ms = exec_duration(x);
 	if (m.duration_ms < r->duration_ms) /* a line may have waited for its shell */
 		r->duration_ms = m.duration_ms;
 	r->shell_state = (uint8_t)m.shell_state;
@@ -684,14 +696,14 @@ static void fail_followers(struct exec *x, const struct err *e)
 static void end_without_exit(struct exec *x, enum exec_state state, const char *cause)
 {
 	if (x->run->state == RUN_ASKED) {
-		x->rec.started_ms = clock_wall_ms();
+		begin(x);
 		journal(x, journal_start);
 	}
 	if (x->run->state < RUN_STARTED)
 		event(x, EVENT_COMMAND);
 	x->out[OUTPUT_OUT].eof = x->out[OUTPUT_ERR].eof = true;
 	x->rec.state = state;
-	x->rec.duration_ms = clock_wall_ms() - x->rec.started_ms;
+	x->rec.duration_ms = exec_duration(x);
 	str_copy(x->rec.cause, sizeof(x->rec.cause), cause);
 	finish(x);
 }

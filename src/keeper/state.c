@@ -37,9 +37,8 @@ void hear_status(struct client *c, const struct wire_frame *f)
 void hear_stats(struct client *c, const struct wire_frame *f)
 {
 	struct keeper *k = c->k;
-	uint64_t now = clock_wall_ms();
 	struct wire_stats m = {
-		.uptime_ms = k->started_ms && now > k->started_ms ? now - k->started_ms : 0,
+		.uptime_ms = k->started_ms ? clock_wall_since_ms(k->started_ms) : 0,
 		.paused = k->paused,
 		.execs_running = execs_running(k),
 	};

@@ -558,6 +558,30 @@ TEST(list_and_status)
 	rig_done(&r);
 }
 
+/* Durations are counted by a clock that nobody sets. */
+TEST(the_wall_clock_is_set_back_while_a_command_runs)
+{
+	struct wire_exit end = {.has_exit = 1, .duration_ms = 5000};
+	struct wire_exec m = plain_command();
+	struct wire_info info;
+	struct wire_frame f;
+	struct rig r;
+
+	rig_init(&r, true);
+	CHECK_EQ(start_command(&r, &r.clients[0], 2, &m), 1);
+	r.k.execs[0]->rec.started_ms += 3600000;
+	peer_say(&r.clients[0], WIRE_EXECS, 0, 6, NULL, 0);
+	f = peer_next(&r, &r.clients[0], WIRE_INFO);
+	CHECK_EQ(wire_info_decode(&f, &info), 0);
+	CHECK(info.duration_ms < 3600000);
+	CHECK_EQ(peer_next(&r, &r.clients[0], WIRE_OK).id, 6);
+	CHECK_EQ(wire_exit_encode(&r.init.out, 1, 0, &end), 0);
+	f = peer_next(&r, &r.clients[0], WIRE_EXIT);
+	CHECK_EQ(wire_exit_decode(&f, &end), 0);
+	CHECK(end.duration_ms <= 5000);
+	rig_done(&r);
+}
+
 TEST(the_box_ends)
 {
 	struct wire_stop stop = {.by = "cove\nstop", .remove = 1, .grace_ms = 5};
