@@ -68,6 +68,13 @@ uint64_t memory_of_box(uint64_t mem_bytes)
 							    : mem_bytes + CGROUP_RESERVE_BYTES;
 }
 
+uint64_t tcp_of_memory(uint64_t mem_bytes)
+{
+	uint64_t share = mem_bytes / CGROUP_TCP_SHARE;
+
+	return share < CGROUP_TCP_LEAST ? CGROUP_TCP_LEAST : share;
+}
+
 bool limit_is_set(const struct cgroup_limits *limits, enum cgroup_part part)
 {
 	const uint64_t asked[CGROUP_PART_COUNT] = {

@@ -49,6 +49,13 @@ struct cgroup_limits {
 
 enum { CGROUP_RESERVE_BYTES = 32 << 20, CGROUP_WHY_MAX = 160, CGROUP_JOIN_MAX = 8 };
 
+/* v1 counts the buffers of a socket only where the group that its maker is in had this file written
+ * to, and apart from all other memory: a box's may take a quarter of its memory. v2 counts them as
+ * memory. */
+#define CGROUP_TCP_LIMIT   "memory.kmem.tcp.limit_in_bytes"
+#define CGROUP_TCP_COUNTED "-1" /* counted, and limited only by the groups above */
+enum { CGROUP_TCP_SHARE = 4, CGROUP_TCP_LEAST = 4 << 20 };
+
 /* One for every part that there is. */
 struct cgroup {
 	int fd;	     /* owned; v2 group of the box, -1 without */
@@ -64,6 +71,7 @@ struct cgroup {
 	unsigned join_count;
 	unsigned can;	 /* 1 << part: works here */
 	unsigned limits; /* 1 << part: a limit was asked for and holds */
+	bool tcp_uncounted; /* v1, with a memory limit: network buffers are not in it */
 	char why[CGROUP_PART_COUNT][CGROUP_WHY_MAX]; /* where it does not: the reason and remedy */
 	struct layout *layout; /* owned; where the groups are, of a brief box; else NULL */
 };

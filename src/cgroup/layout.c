@@ -277,6 +277,10 @@ int layout_open(const struct layout *l, enum layout_tree t, bool make)
 		/* Kernels before 5.11 count what is below a group only if they are asked to. */
 		if (fd >= 0 && t == LAYOUT_MEMORY)
 			(void)knob_set(fd, "memory.use_hierarchy", "1");
+		/* The first group that counts network buffers changes the kernel's code; with this
+		 * one it does so once, and not for each box. */
+		if (fd >= 0 && t == LAYOUT_MEMORY)
+			(void)knob_set(fd, CGROUP_TCP_LIMIT, CGROUP_TCP_COUNTED);
 	}
 	r = fd < 0 ? -errno : check_kind(l, t, fd);
 	return r < 0 ? r : take_fd(fd);

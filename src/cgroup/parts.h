@@ -70,6 +70,9 @@ struct cpu_quota cpu_quota(uint64_t cpu_milli);
 /* The box's limit: its commands', and the reserve for init. */
 uint64_t memory_of_box(uint64_t mem_bytes);
 
+/* v1: what network buffers may take beside that much memory. */
+uint64_t tcp_of_memory(uint64_t mem_bytes);
+
 /* Was this limit asked for? */
 bool limit_is_set(const struct cgroup_limits *limits, enum cgroup_part part);
 /* Why a limit does not hold although its controller is there. */

@@ -112,6 +112,15 @@ static int limit_memory(const struct cgroup_limits *lim, int fd)
 	return limit_bytes(fd, memory_of_box(lim->mem_bytes));
 }
 
+/* init's own sockets are counted in this group, a command's in the one that init makes for it. */
+static void limit_tcp(const struct cgroup_limits *lim, struct cgroup *cg)
+{
+	if (control_is_off("tcp-memory"))
+		return;
+	cg->tcp_uncounted = knob_set_max(cg->v1_fd[CGROUP_MEMORY], CGROUP_TCP_LIMIT,
+					 tcp_of_memory(lim->mem_bytes)) < 0;
+}
+
 static int limit_cpu(const struct cgroup_limits *lim, int fd)
 {
 	struct cpu_quota q = cpu_quota(lim->cpu_milli);
@@ -225,6 +234,8 @@ void v1_limit(const struct layout *l, const struct cgroup_want *w, enum cgroup_p
 			 "cache; boot with systemd.unified_cgroup_hierarchy=1");
 	else if (asked)
 		cg->limits |= 1u << part;
+	if (asked && part == CGROUP_MEMORY)
+		limit_tcp(w->limits, cg);
 }
 
 /* Killing. */

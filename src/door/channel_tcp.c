@@ -7,11 +7,15 @@
  */
 #include "door/channel_tcp.h"
 
+#include "base/control.h"
 #include "base/fd.h"
+#include "base/limits.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -21,6 +25,7 @@ struct tcp {
 	struct ev *ev;
 	struct ev_io io;
 	int fd; /* owned */
+	struct tcp_room *room; /* borrowed; it has one of the wide ones. NULL: it has not */
 	bool connecting;
 };
 
@@ -76,6 +81,8 @@ static void tcp_free(struct channel *c, bool abort)
 	struct linger cut = {.l_onoff = 1};
 
 	ev_io_remove(t->ev, &t->io);
+	if (t->room)
+		t->room->wide--;
 	if (abort)
 		setsockopt(t->fd, SOL_SOCKET, SO_LINGER, &cut, sizeof(cut));
 	fd_close(&t->fd);
@@ -124,31 +131,80 @@ int channel_tcp_take(struct channel **ret, struct ev *ev, int fd)
 	return 0;
 }
 
-int channel_tcp_connect(struct channel **ret, struct ev *ev, int family, const uint8_t *addr,
-			uint16_t port)
+/* ---- what the kernel may hold ---- */
+
+/* The third number of tcp_rmem or tcp_wmem: how far the kernel goes by itself. */
+static uint64_t tuned_max(const char *path)
 {
-	struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
-	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
-	bool is_v4 = family == AF_INET;
-	autoclose int fd =
-		socket(is_v4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	autofree char *text = NULL;
+	unsigned long long max = 0;
+
+	if (fd_read_file(AT_FDCWD, path, 256, &text, NULL) < 0 ||
+	    sscanf(text, "%*u %*u %llu", &max) != 1 || max == 0)
+		return DOOR_TCP_WIDE;
+	return max;
+}
+
+void tcp_room_init(struct tcp_room *r)
+{
+	uint64_t one = tuned_max("/proc/sys/net/ipv4/tcp_rmem") +
+		       tuned_max("/proc/sys/net/ipv4/tcp_wmem");
+
+	*r = (struct tcp_room){.wide_max = (unsigned)(DOOR_TCP_WIDE / one)};
+	if (r->wide_max == 0)
+		r->wide_max = 1; /* a door with one connection may be fast on any host */
+}
+
+/* Before it connects, so that no larger window is ever offered. */
+static int bound_buffers(int fd)
+{
+	int bytes = DOOR_TCP_NARROW;
+
+	if (control_is_off("door-buffers"))
+		return 0;
+	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)) < 0 ||
+	    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)) < 0)
+		return -errno;
+	return 0;
+}
+
+static int make_socket(int family, bool is_wide)
+{
+	autoclose int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int r = fd < 0 ? -errno : is_wide ? 0 : bound_buffers(fd);
+
+	return r < 0 ? r : take_fd(fd);
+}
+
+int channel_tcp_connect(struct channel **ret, struct ev *ev, struct tcp_room *room,
+			const struct tcp_address *to)
+{
+	struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(to->port)};
+	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(to->port)};
+	bool is_v4 = to->family == AF_INET, is_wide = room->wide < room->wide_max;
+	autoclose int fd = make_socket(is_v4 ? AF_INET : AF_INET6, is_wide);
 	bool connecting;
 	int r;
 
 	if (fd < 0)
-		return -errno;
-	memcpy(&v4.sin_addr, addr, sizeof(v4.sin_addr));
+		return fd;
+	memcpy(&v4.sin_addr, to->addr, sizeof(v4.sin_addr));
 	if (!is_v4)
-		memcpy(&v6.sin6_addr, addr, sizeof(v6.sin6_addr));
+		memcpy(&v6.sin6_addr, to->addr, sizeof(v6.sin6_addr));
 	r = is_v4 ? connect(fd, (struct sockaddr *)&v4, sizeof(v4))
 		  : connect(fd, (struct sockaddr *)&v6, sizeof(v6));
 	connecting = r < 0;
 	if (r < 0 && errno != EINPROGRESS)
 		return -errno;
 	r = channel_tcp_take(ret, ev, take_fd(fd));
-	if (r == 0)
-		tcp_of(*ret)->connecting = connecting;
-	return r;
+	if (r < 0)
+		return r;
+	tcp_of(*ret)->connecting = connecting;
+	if (is_wide) {
+		tcp_of(*ret)->room = room;
+		room->wide++;
+	}
+	return 0;
 }
 
 int channel_tcp_result(struct channel *c)

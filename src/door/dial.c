@@ -79,7 +79,8 @@ static void try_next(struct dial *d)
 		str_copy(d->address, sizeof(d->address), a->text);
 		if (is_refused_now(d))
 			continue;
-		r = channel_tcp_connect(&d->up, d->door->ev, a->family, a->addr, d->port);
+		r = channel_tcp_connect(&d->up, d->door->ev, &d->door->tcp_room,
+					&(struct tcp_address){a->family, a->addr, d->port});
 		if (r == 0) {
 			d->up->owner = d;
 			d->up->on_ready = on_up;

@@ -333,6 +333,7 @@ static int door_open(struct door *d, struct err *e)
 		return r;
 	close(DOOR_CONFIG_FD);
 	d->bytes_up = d->config.bytes_used;
+	tcp_room_init(&d->tcp_room);
 	r = harden(e);
 	if (r == 0)
 		r = clerk_start(&d->clerk, d->ev, &d->config, e);

@@ -21,6 +21,7 @@
 #pragma once
 
 #include "door/channel.h"
+#include "door/channel_tcp.h"
 #include "door/channel_wire.h"
 #include "door/clerk.h"
 #include "door/config.h"
@@ -53,6 +54,7 @@ struct door {
 	struct clerk *clerk;
 	struct policy *policy; /* owned, never NULL */
 	struct resolver *resolver;
+	struct tcp_room tcp_room;
 	struct tls *tls;
 	struct conn *conns; /* owned, all of them */
 	unsigned conn_count;

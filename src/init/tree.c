@@ -84,6 +84,18 @@ static void group_name(char *ret, size_t size, uint32_t id)
 	snprintf(ret, size, "e%u", (unsigned)id);
 }
 
+/* v1 counts a socket's buffers only where the group of its maker was told to count, which is not
+ * inherited; the limit is the box's. A kernel that cannot count them has no such file. */
+static int count_tcp(int group_fd)
+{
+	autoclose int fd =
+		openat(group_fd, "memory.kmem.tcp.limit_in_bytes", O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return errno == ENOENT ? 0 : -errno;
+	return control_is_off("tcp-memory") ? 0 : fd_write_full(fd, "-1", 2);
+}
+
 static int make_group(struct tree *t, int kind, const char *name)
 {
 	int parent = t->groups->fd[kind];
@@ -91,7 +103,9 @@ static int make_group(struct tree *t, int kind, const char *name)
 	if (mkdirat(parent, name, GROUP_MODE) < 0 && errno != EEXIST)
 		return -errno;
 	t->fd[kind] = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return t->fd[kind] < 0 ? -errno : 0;
+	if (t->fd[kind] < 0)
+		return -errno;
+	return kind == TREE_MEMORY ? count_tcp(t->fd[kind]) : 0;
 }
 
 int tree_init(struct tree *t, struct tree_groups *g, uint32_t id)

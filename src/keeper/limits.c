@@ -82,6 +82,9 @@ int limits_make_cgroup(struct life *l, struct err *e)
 		keeper_note(&l->k,
 			    "no cgroup: %s; a command's tree is ended by walking its descendants",
 			    l->cgroup.why[CGROUP_TREE]);
+	if (l->cgroup.tcp_uncounted)
+		keeper_note(&l->k, "network buffers: this kernel's cgroup v1 does not count them; "
+				   "boot with systemd.unified_cgroup_hierarchy=1");
 	for (size_t i = 0; i < sizeof(grouped) / sizeof(grouped[0]) && r == 0; i++)
 		if (v[grouped[i].id] && !limits_hold(l, grouped[i].id) && !control_is_off("limits"))
 			r = not_kept(l, grouped[i].id, l->cgroup.why[grouped[i].part], e);

@@ -9,6 +9,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -265,6 +267,39 @@ static int socket_bomb(void *arg)
 	return total >= (size_t)BOMB_MIB << 20 ? 42 : 3;
 }
 
+/* Both ends of connections on its own loopback, filled and never read. */
+static int tcp_bomb(void *arg)
+{
+	static char block[65536];
+	struct sockaddr_in at = {.sin_family = AF_INET,
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int listener = socket(AF_INET, SOCK_STREAM, 0);
+	socklen_t len = sizeof(at);
+	size_t total = 0;
+
+	if (bind(listener, (struct sockaddr *)&at, len) < 0 || listen(listener, 16) < 0 ||
+	    getsockname(listener, (struct sockaddr *)&at, &len) < 0)
+		return 41;
+	for (int i = 0; i < 400 && total < (size_t)BOMB_MIB << 20; i++) {
+		int s = socket(AF_INET, SOCK_STREAM, 0), quiet = 0;
+
+		if (s < 0 || connect(s, (struct sockaddr *)&at, sizeof(at)) < 0 ||
+		    accept(listener, NULL, NULL) < 0)
+			return 3;
+		/* What was sent is taken over by the other end in a moment, and makes room. */
+		while (quiet < 3) {
+			ssize_t n = send(s, block, sizeof(block), MSG_DONTWAIT | MSG_NOSIGNAL);
+
+			if (n > 0)
+				total += (size_t)n;
+			quiet = n > 0 ? 0 : quiet + 1;
+			if (n <= 0)
+				poll(NULL, 0, 1);
+		}
+	}
+	return total >= (size_t)BOMB_MIB << 20 ? 42 : 3;
+}
+
 /* One byte every 2 MiB: a page of page table each, and no data to speak of beside the zero page. */
 static int page_table_bomb(void *arg)
 {
@@ -321,6 +356,7 @@ BOMB(tmpfs_bomb, "a file in /dev/shm", 0)
 BOMB(memfd_bomb, "a memfd", OOM)
 BOMB(pipe_bomb, "pipe buffers", 0)
 BOMB(socket_bomb, "socket buffers", 0)
+BOMB(tcp_bomb, "TCP buffers", 0)
 BOMB(page_table_bomb, "page tables", OOM)
 BOMB(sysv_bomb, "System V segments", 0)
 
