@@ -182,6 +182,10 @@ struct cove_stats {
 	uint64_t execs_running;
 	uint64_t disk_own_limit_bytes; /* of disk_limit_bytes: without its workspace */
 	uint64_t net_up_bytes, net_down_bytes, net_conns; /* through the door; connections now */
+	/* Of its helpers on the host, in groups of their own; none of it is in the numbers above.
+	 * The door's is of all doors it had, and its memory what it has now. */
+	uint64_t keeper_cpu_us, keeper_cpu_limit_milli, keeper_mem_bytes, keeper_mem_limit_bytes;
+	uint64_t door_cpu_us, door_cpu_limit_milli, door_mem_bytes, door_mem_limit_bytes;
 };
 COVE_API int cove_stats(struct cove *cove, const char *name, struct cove_stats *ret,
 			struct cove_error *err);

@@ -79,6 +79,7 @@ int cgroup_remove_in(const struct layout *l, const char *box, struct err *e)
 			int r = remove_tree(l, order[i], box, first ? NULL : e);
 
 			first = first ? first : r;
+			helper_remove_left(l, order[i], box);
 		}
 	return first;
 }

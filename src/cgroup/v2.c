@@ -140,7 +140,7 @@ int v2_make_room(int parent)
 	return -EBUSY;
 }
 
-static int hand_down(const struct layout *l, const struct cgroup *cg, unsigned mask)
+int v2_hand_to_boxes(const struct layout *l, unsigned mask)
 {
 	autoclose int parent = layout_open_parent(l, LAYOUT_V2);
 	autoclose int base = layout_open(l, LAYOUT_V2, false);
@@ -151,8 +151,13 @@ static int hand_down(const struct layout *l, const struct cgroup *cg, unsigned m
 		if (r == 0)
 			r = enable(parent, mask);
 	}
-	if (r == 0)
-		r = enable(base, mask);
+	return r == 0 ? enable(base, mask) : r;
+}
+
+static int hand_down(const struct layout *l, const struct cgroup *cg, unsigned mask)
+{
+	int r = v2_hand_to_boxes(l, mask);
+
 	if (r == 0)
 		r = enable(cg->fd, mask);
 	if (r == 0)
@@ -172,14 +177,14 @@ static int limit_memory(const struct cgroup_limits *lim, const struct cgroup *cg
 	return r == -ENOENT ? 0 : r; /* a kernel without swap has no such file */
 }
 
-static int limit_cpu(const struct cgroup_limits *lim, const struct cgroup *cg)
+int v2_limit_cpu(const struct cgroup_limits *lim, int fd)
 {
 	struct cpu_quota q = cpu_quota(lim->cpu_milli);
 	char text[64], now[64];
 	int r;
 
 	snprintf(text, sizeof(text), "%" PRIu64 " %" PRIu64, q.quota_us, q.period_us);
-	r = knob_set_text(cg->fd, "cpu.max", text, now, sizeof(now));
+	r = knob_set_text(fd, "cpu.max", text, now, sizeof(now));
 	return r < 0 ? r : strcmp(text, now) == 0 ? 0 : -ENODATA;
 }
 
@@ -209,7 +214,7 @@ static int limit_part(const struct layout *l, const struct cgroup_limits *lim,
 	case CGROUP_MEMORY:
 		return limit_memory(lim, cg);
 	case CGROUP_CPU:
-		return limit_cpu(lim, cg);
+		return v2_limit_cpu(lim, cg->fd);
 	case CGROUP_PIDS:
 		return knob_set_max(cg->fd, "pids.max", lim->pids + 1);
 	case CGROUP_IO:

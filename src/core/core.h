@@ -84,7 +84,7 @@ int spawn_keeper(struct cove *cove, const struct keeper_config *config, int *ret
 
 /* Runs `path` with descriptors 3 and 4 in place, all else closed, in a session of its own, as
  * nobody's child. Used by spawn_keeper. */
-int spawn_detached(const char *path, int fd3, int fd4, struct err *e);
+int spawn_detached(const char *path, const int fds[2], int group_fd, struct err *e);
 
 /* ---- box.c ---- */
 

@@ -14,9 +14,11 @@
 #include "core/spawn.h"
 
 #include "base/fd.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "cgroup/helper.h"
 #include "core/core.h"
 #include "keeper/config.h"
 
@@ -28,6 +30,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -46,6 +49,7 @@ struct launch {
 	char *const *argv;
 	char *const *envp;
 	int null_fd, fd3, fd4;
+	int group_fd; /* v2: where the program is born; -1: where we are */
 	int error; /* positive errno of the step that failed */
 	char outer_stack[CHILD_STACK] __attribute__((aligned(16)));
 	char inner_stack[CHILD_STACK] __attribute__((aligned(16)));
@@ -93,10 +97,60 @@ static IN_CHILD int inner_child(void *arg)
 	_exit(127);
 }
 
+/* From the kernel's headers. */
+#define KERNEL_CLONE_INTO_CGROUP 0x200000000ull
+struct kernel_clone_args {
+	uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls;
+	uint64_t set_tid, set_tid_size, cgroup;
+};
+
+/* clone3 as vfork does it: the child goes on in this very frame, below which it may write what it
+ * likes, and never returns. No library has that call, and a function of its own could not return
+ * twice on one stack. -ENOSYS on machines that it is not written for. */
+static inline __attribute__((always_inline)) long clone3_here(const struct kernel_clone_args *args)
+{
+#if defined(__x86_64__)
+	long r = SYS_clone3;
+
+	__asm__ volatile("syscall"
+			 : "+a"(r)
+			 : "D"(args), "S"(sizeof(*args))
+			 : "rcx", "r11", "memory");
+	return r;
+#elif defined(__aarch64__)
+	register long x0 __asm__("x0") = (long)args;
+	register long x1 __asm__("x1") = (long)sizeof(*args);
+	register long x8 __asm__("x8") = SYS_clone3;
+
+	__asm__ volatile("svc #0" : "+r"(x0) : "r"(x1), "r"(x8) : "memory");
+	return x0;
+#else
+	(void)args;
+	return -ENOSYS;
+#endif
+}
+
+/* False: it could not be, and the usual way is left. */
+static IN_CHILD bool born_in_group(struct launch *l)
+{
+	const struct kernel_clone_args args = {
+		.flags = CLONE_VM | CLONE_VFORK | KERNEL_CLONE_INTO_CGROUP,
+		.exit_signal = SIGCHLD,
+		.cgroup = (uint64_t)l->group_fd,
+	};
+	long r = l->group_fd < 0 ? -ENOSYS : clone3_here(&args);
+
+	if (r == 0)
+		inner_child(l);
+	return r > 0;
+}
+
 static IN_CHILD int outer_child(void *arg)
 {
 	struct launch *l = arg;
 
+	if (born_in_group(l))
+		_exit(0);
 	if (clone(inner_child, l->inner_stack + CHILD_STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, l) <
 	    0)
 		l->error = errno;
@@ -122,7 +176,7 @@ static void helper_env(const char **env)
 	env[n] = NULL;
 }
 
-int spawn_detached(const char *path, int fd3, int fd4, struct err *e)
+int spawn_detached(const char *path, const int fds[2], int group_fd, struct err *e)
 {
 	autoclose int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	autofree struct launch *l = malloc(sizeof(*l));
@@ -139,8 +193,9 @@ int spawn_detached(const char *path, int fd3, int fd4, struct err *e)
 	l->argv = (char *const *)(uintptr_t)argv;
 	l->envp = (char *const *)(uintptr_t)env;
 	l->null_fd = null_fd;
-	l->fd3 = fd3;
-	l->fd4 = fd4;
+	l->fd3 = fds[0];
+	l->fd4 = fds[1];
+	l->group_fd = group_fd;
 	l->error = 0;
 	/* No handler of the caller's may run in a child that shares its memory. */
 	sigfillset(&all);
@@ -243,7 +298,10 @@ int spawn_find_door(struct cove *cove, struct err *e)
 
 int spawn_keeper(struct cove *cove, const struct keeper_config *config, int *ret_fd, struct err *e)
 {
-	autoclose int config_fd = -1, ours = -1, theirs = -1;
+	autoclose int config_fd = -1, ours = -1, theirs = -1, group_fd = -1;
+	struct cgroup_limits limits = {.mem_bytes = config->spec.limits[LIMIT_MEM],
+				       .cpu_milli = config->spec.limits[LIMIT_CPUS]};
+	char group[BOX_NAME_MAX + 12];
 	int pair[2], r;
 
 	r = keeper_config_write(config, &config_fd, e);
@@ -253,7 +311,11 @@ int spawn_keeper(struct cove *cove, const struct keeper_config *config, int *ret
 		return err_errno(e, errno, "make a socket for the keeper");
 	ours = pair[0];
 	theirs = pair[1];
-	r = spawn_detached(cove->keeper_path, config_fd, theirs, e);
+	snprintf(group, sizeof(group), "%s-%s", cove->state.tag, config->spec.name);
+	group_fd = cgroup_helper_cradle(group, &limits);
+	r = spawn_detached(cove->keeper_path, (int[]){config_fd, theirs}, group_fd, e);
+	if (r < 0 && group_fd >= 0)
+		cgroup_remove(group, NULL);
 	if (r < 0)
 		return r;
 	*ret_fd = take_fd(ours);

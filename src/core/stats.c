@@ -71,6 +71,14 @@ int stats_ask(struct conn *c, struct cove_stats *ret, struct err *e)
 		.net_up_bytes = m.net_up_bytes,
 		.net_down_bytes = m.net_down_bytes,
 		.net_conns = m.net_conns,
+		.keeper_cpu_us = m.keeper_cpu_us,
+		.keeper_cpu_limit_milli = m.keeper_cpu_limit_milli,
+		.keeper_mem_bytes = m.keeper_mem_bytes,
+		.keeper_mem_limit_bytes = m.keeper_mem_limit_bytes,
+		.door_cpu_us = m.door_cpu_us,
+		.door_cpu_limit_milli = m.door_cpu_limit_milli,
+		.door_mem_bytes = m.door_mem_bytes,
+		.door_mem_limit_bytes = m.door_mem_limit_bytes,
 	};
 	return 0;
 }

@@ -13,7 +13,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "cgroup/cgroup.h"
+#include "cgroup/helper.h"
 #include "core/life.h"
 #include "storage/tree.h"
 
@@ -150,13 +150,19 @@ static bool is_live(struct cove *cove, const char *name)
 	return record_is_live(box_fd) || record_claim(box_fd, false, NULL) < 0;
 }
 
+/* A box's, or that of its keeper or door. */
 static void on_group(const char *group, void *arg)
 {
 	const struct sweep *s = arg;
 	struct cove *cove = s->cove;
 	size_t tag = strlen(cove->state.tag);
-	const char *name = group + tag + 1;
+	char of_box[BOX_NAME_MAX + 12];
 	struct err e = {0};
+	const char *name;
+
+	if (cgroup_helper_box(group, of_box, sizeof(of_box)))
+		group = of_box;
+	name = group + tag + 1;
 
 	if (strncmp(group, cove->state.tag, tag) != 0 || group[tag] != '-' ||
 	    !str_is_name(name, BOX_NAME_MAX) || was_busy(s, name) || is_live(cove, name))

@@ -103,4 +103,12 @@ void view_stats(struct json *j, const struct cove_stats *s)
 	json_kv_u64(j, "net_down_bytes", s->net_down_bytes);
 	json_kv_u64(j, "net_conns", s->net_conns);
 	json_kv_u64(j, "execs_running", s->execs_running);
+	json_kv_u64(j, "keeper_cpu_us", s->keeper_cpu_us);
+	view_known_u64(j, "keeper_cpu_limit_milli", s->keeper_cpu_limit_milli);
+	json_kv_u64(j, "keeper_mem_bytes", s->keeper_mem_bytes);
+	view_known_u64(j, "keeper_mem_limit_bytes", s->keeper_mem_limit_bytes);
+	json_kv_u64(j, "door_cpu_us", s->door_cpu_us);
+	view_known_u64(j, "door_cpu_limit_milli", s->door_cpu_limit_milli);
+	json_kv_u64(j, "door_mem_bytes", s->door_mem_bytes);
+	view_known_u64(j, "door_mem_limit_bytes", s->door_mem_limit_bytes);
 }

@@ -57,6 +57,7 @@ struct door_side {
 	const char *policy; /* borrowed */
 	int usher_fd;	    /* owned; -1 when it is gone */
 	struct ev_io usher;
+	struct cgroup_meter meter; /* what all doors used */
 	enum door_state state;
 	struct wire_link link;
 	bool linked;
@@ -513,9 +514,9 @@ static void usher_gone(struct door_side *d)
 static void on_usher(struct ev_io *io, uint32_t events)
 {
 	struct door_side *d = container(io, struct door_side, usher);
+	struct usher_gift gift;
 	struct usher_note n;
-	autoclose int link = -1;
-	int r = usher_hear(d->usher_fd, &n, &link);
+	int r = usher_hear(d->usher_fd, &n, &gift);
 	bool is_now;
 
 	if (r < 0)
@@ -523,9 +524,14 @@ static void on_usher(struct ev_io *io, uint32_t events)
 	if (r <= 0)
 		return;
 	is_now = d->state == DOOR_STARTING && !d->linked && n.number == d->start_number;
-	if (n.word == USHER_STARTED && is_now && link >= 0) {
-		take_link(d, take_fd(link));
-	} else if (n.word == USHER_FAILED && is_now) {
+	if (n.word == USHER_STARTED && is_now && gift.link >= 0) {
+		cgroup_meter_done(&d->meter);
+		d->meter = gift.meter;
+		take_link(d, gift.link);
+		return;
+	}
+	usher_gift_done(&gift);
+	if (n.word == USHER_FAILED && is_now) {
 		struct err e = {.kind = ERR_UNSUPPORTED, .code = n.status};
 
 		str_copy(e.msg, sizeof(e.msg), n.why);
@@ -735,6 +741,7 @@ void door_stats(const struct door_side *d, struct wire_stats *m)
 	m->net_up_bytes = d->up_bytes;
 	m->net_down_bytes = d->down_bytes;
 	m->net_conns = d->conn_count;
+	cgroup_meter_read(&d->meter, &m->door_mem_bytes, &m->door_cpu_us);
 }
 
 bool door_is_running(const struct door_side *d)
@@ -764,7 +771,10 @@ int door_side_new(struct door_side **ret, struct keeper *k, const struct door_si
 	d->timer.on_timer = on_timer;
 	d->usher_fd = -1;
 	buf_init(&d->waiting, WIRE_OUT_MAX);
-	r = usher_start(c->door_path, &config, &d->usher_fd, e);
+	d->meter = CGROUP_METER_NONE;
+	r = usher_start(
+		&(struct usher_config){c->door_path, &config, c->box_group, c->group_limits},
+		&d->usher_fd, e);
 	if (r == 0) {
 		d->usher = (struct ev_io){.on_event = on_usher, .fd = d->usher_fd};
 		r = ev_io_add(k->ev, &d->usher, EPOLLIN);
@@ -790,6 +800,7 @@ void door_side_free(struct door_side *d)
 	if (d->usher_fd >= 0)
 		ev_io_remove(d->k->ev, &d->usher);
 	fd_close(&d->usher_fd);
+	cgroup_meter_done(&d->meter);
 	buf_done(&d->waiting);
 	d->k->door = NULL;
 	free(d);

@@ -14,6 +14,7 @@
 #pragma once
 
 #include "base/err.h"
+#include "cgroup/cgroup.h"
 #include "keeper/keeper.h"
 #include "store/spec.h"
 
@@ -27,6 +28,8 @@ struct door_side_config {
 	const struct spec *spec;
 	const char *policy; /* a preset, or "file"; borrowed for as long as it lives */
 	const char *ca;	    /* its authority's file; given back, or deleted, by the usher */
+	const char *box_group; /* NULL: the door is in no group of its own */
+	struct cgroup_limits group_limits;
 };
 
 /* Forks the usher, and sets k->door. Before confine_keeper. */

@@ -448,6 +448,7 @@ int life_run(struct keeper_config *config, int client_fd)
 	}
 	if (l.state != LIFE_GONE)
 		status = undo_start(&l);
+	limits_leave_own_group(&l);
 	life_done(&l);
 	return status;
 }

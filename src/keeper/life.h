@@ -15,6 +15,7 @@
 #pragma once
 
 #include "cgroup/cgroup.h"
+#include "cgroup/helper.h"
 #include "keeper/config.h"
 #include "keeper/keeper.h"
 #include "keeper/ledger.h"
@@ -44,6 +45,8 @@ struct life {
 	struct ids ids;
 	struct cgroup cgroup;
 	bool has_cgroup;
+	struct cgroup_helper own_group; /* the keeper's */
+	bool has_own_group;
 	struct volume volume;
 	struct volume workspace; /* of a named one: only its stat_fd and bytes */
 	struct truth truth;
@@ -82,7 +85,12 @@ void life_end(struct life *l, const struct keeper_end *end);
 
 /* limits.c: what the box may use, in the order of the start. A limit that cannot be kept is refused
  * if it was asked for, and noted otherwise. */
+struct cgroup_limits limits_grouped(const struct life *l);
 int limits_make_cgroup(struct life *l, struct err *e);
+/* The keeper goes into a group of its own, before it hears the box and before its launcher is
+ * forked; last of all it leaves, and removes it. Where that bounds nothing it is noted. */
+void limits_join_own_group(struct life *l);
+void limits_leave_own_group(struct life *l);
 int limits_open_volume(struct life *l, struct err *e);
 void limits_for_wall(const struct life *l, struct wall_limits *ret);
 /* The limit of a volume as it was asked for, or as it was made where that is something else. */

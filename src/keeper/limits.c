@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -55,16 +56,52 @@ static bool counts_io(const struct cgroup *cg)
 	       (cg->can & 1u << CGROUP_IO && cg->v1_fd[CGROUP_IO] < 0);
 }
 
-int limits_make_cgroup(struct life *l, struct err *e)
+struct cgroup_limits limits_grouped(const struct life *l)
 {
 	const uint64_t *v = l->config.spec.limits;
-	struct cgroup_limits limits = {
+
+	return (struct cgroup_limits){
 		.mem_bytes = v[LIMIT_MEM],
 		.cpu_milli = v[LIMIT_CPUS],
 		.pids = v[LIMIT_PIDS],
 		.io_bytes = v[LIMIT_IO],
 		.brief = l->config.spec.one_shot,
 	};
+}
+
+void limits_join_own_group(struct life *l)
+{
+	struct cgroup_limits limits = limits_grouped(l);
+	unsigned due = (limits.mem_bytes ? 1u << CGROUP_MEMORY : 0) |
+		       (limits.cpu_milli ? 1u << CGROUP_CPU : 0);
+	int r;
+
+	cgroup_helper_make(l->cgroup_name, CGROUP_KEEPER, &limits, &l->own_group);
+	l->has_own_group = true;
+	r = cgroup_helper_join(&l->own_group);
+	if (r < 0)
+		snprintf(l->own_group.why, sizeof(l->own_group.why), "it cannot be joined: %s",
+			 strerror(-r));
+	if (r < 0 || (due & ~l->own_group.limits && !control_is_off("helper-groups")))
+		keeper_note(&l->k,
+			    "helpers: what the box makes its keeper and its door use is not "
+			    "bounded: %s",
+			    l->own_group.why);
+}
+
+void limits_leave_own_group(struct life *l)
+{
+	if (!l->has_own_group)
+		return;
+	l->has_own_group = false;
+	cgroup_helper_leave(&l->own_group);
+	cgroup_helper_done(&l->own_group);
+}
+
+int limits_make_cgroup(struct life *l, struct err *e)
+{
+	const uint64_t *v = l->config.spec.limits;
+	struct cgroup_limits limits = limits_grouped(l);
 	struct stat st;
 	int r;
 

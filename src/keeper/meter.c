@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 enum { FRESH_MS = 100, REFRESH_MS = 1000, SLOW_MS = 5000 };
 
@@ -77,6 +78,30 @@ static void on_used(struct keeper *k, const struct exec_record *r)
 		ledger_add(&l->ledger, r);
 }
 
+/* The keeper's own time is its process's; its memory is its group's, or not counted. The door's
+ * come from door.c. */
+static void add_helpers(const struct life *l, struct wire_stats *m)
+{
+	const struct cgroup_helper *h = &l->own_group;
+	struct cgroup_limits limits = limits_grouped(l);
+	struct timespec t;
+	uint64_t unused;
+
+	if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) == 0)
+		m->keeper_cpu_us = (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+	if (!l->has_own_group)
+		return;
+	cgroup_meter_read(&h->meter, &m->keeper_mem_bytes, &unused);
+	if (h->limits & 1u << CGROUP_MEMORY) {
+		m->keeper_mem_limit_bytes = cgroup_helper_bytes(CGROUP_KEEPER, &limits);
+		m->door_mem_limit_bytes = cgroup_helper_bytes(CGROUP_DOOR, &limits);
+	}
+	if (h->limits & 1u << CGROUP_CPU) {
+		m->keeper_cpu_limit_milli = cgroup_helper_cpu_milli(CGROUP_KEEPER, &limits);
+		m->door_cpu_limit_milli = cgroup_helper_cpu_milli(CGROUP_DOOR, &limits);
+	}
+}
+
 static void on_stats(struct keeper *k, struct wire_stats *m)
 {
 	struct life *l = life_of(k);
@@ -98,6 +123,7 @@ static void on_stats(struct keeper *k, struct wire_stats *m)
 	m->pids = now.pids;
 	m->pids_limit = if_held(l, LIMIT_PIDS);
 	m->pids_hits = now.pids_hits;
+	add_helpers(l, m);
 }
 
 /* ---- letting others go first ---- */

@@ -142,6 +142,8 @@ int network_start(struct life *l, struct err *e)
 				     .spec = &l->config.spec,
 				     .policy = l->config.spec.net,
 				     .ca = l->network.ca,
+				     .box_group = l->cgroup_name,
+				     .group_limits = limits_grouped(l),
 			     },
 			     e);
 }

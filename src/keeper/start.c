@@ -288,6 +288,7 @@ static int meanwhile(void *arg, struct err *e)
 	struct life *l = arg;
 	int r = record_write_live(l->box_fd, !l->config.spec.one_shot, e);
 
+	limits_join_own_group(l);
 	if (r == 0)
 		r = network_start(l, e);
 	if (r == 0)

@@ -20,8 +20,9 @@
 enum { SOCK_FD = 3, DOOR_ENV_MAX = 12 };
 
 struct usher {
-	const char *door_path;
-	const struct door_config *config;
+	struct usher_config c;
+	struct cgroup_helper group; /* the door's */
+	bool has_group;
 	const char *env[DOOR_ENV_MAX + 1];
 	pid_t pid; /* the door, 0 without */
 	int pidfd; /* owned */
@@ -38,31 +39,58 @@ int usher_say(int fd, const struct usher_note *n)
 	return sent < 0 ? -errno : 0;
 }
 
-static int send_link(int fd, const struct usher_note *n, int link)
+/* Files that count something may be missing; they come after the link, in the meter's order. */
+static int send_gift(int fd, struct usher_note *n, const struct usher_gift *g)
 {
+	const int all[] = {g->link, g->meter.mem_fd, g->meter.tcp_fd, g->meter.time_fd};
 	union {
 		struct cmsghdr head;
-		char bytes[CMSG_SPACE(sizeof(int))];
+		char bytes[CMSG_SPACE(sizeof(all))];
 	} control = {0};
-	struct iovec one = {.iov_base = (void *)(uintptr_t)n, .iov_len = sizeof(*n)};
-	struct msghdr m = {.msg_iov = &one,
-			   .msg_iovlen = 1,
-			   .msg_control = &control,
-			   .msg_controllen = sizeof(control)};
-	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	struct iovec one = {.iov_base = n, .iov_len = sizeof(*n)};
+	struct msghdr m = {.msg_iov = &one, .msg_iovlen = 1, .msg_control = &control};
+	struct cmsghdr *c = &control.head;
+	int fds[sizeof(all) / sizeof(all[0])];
+	size_t count = 0;
 
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		n->has[i] = all[i] >= 0;
+		if (all[i] >= 0)
+			fds[count++] = all[i];
+	}
+	m.msg_controllen = (socklen_t)CMSG_SPACE(count * sizeof(int));
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(c), &link, sizeof(link));
+	c->cmsg_len = (socklen_t)CMSG_LEN(count * sizeof(int));
+	memcpy(CMSG_DATA(c), fds, count * sizeof(int));
 	return sendmsg(fd, &m, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-int usher_hear(int fd, struct usher_note *ret, int *ret_link)
+void usher_gift_done(struct usher_gift *g)
+{
+	fd_close(&g->link);
+	cgroup_meter_done(&g->meter);
+}
+
+/* Gives the descriptors that came to their places, and closes what has none. */
+static void unpack_gift(const struct usher_note *n, const int *fds, size_t count,
+			struct usher_gift *g)
+{
+	int *const places[] = {&g->link, &g->meter.mem_fd, &g->meter.tcp_fd, &g->meter.time_fd};
+	size_t at = 0;
+
+	for (size_t i = 0; i < USHER_FDS && at < count; i++)
+		if (n->has[i])
+			*places[i] = fds[at++];
+	for (; at < count; at++)
+		close(fds[at]);
+}
+
+int usher_hear(int fd, struct usher_note *ret, struct usher_gift *ret_gift)
 {
 	union {
 		struct cmsghdr head;
-		char bytes[CMSG_SPACE(sizeof(int))];
+		char bytes[CMSG_SPACE(USHER_FDS * sizeof(int))];
 	} control = {0};
 	struct iovec one = {.iov_base = ret, .iov_len = sizeof(*ret)};
 	struct msghdr m = {.msg_iov = &one,
@@ -70,16 +98,21 @@ int usher_hear(int fd, struct usher_note *ret, int *ret_link)
 			   .msg_control = &control,
 			   .msg_controllen = sizeof(control)};
 	struct cmsghdr *c;
+	int fds[USHER_FDS];
+	size_t count = 0;
 	ssize_t n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 
-	*ret_link = -1;
+	*ret_gift = (struct usher_gift){-1, CGROUP_METER_NONE};
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
 	c = CMSG_FIRSTHDR(&m);
-	if (c && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)))
-		memcpy(ret_link, CMSG_DATA(c), sizeof(int));
+	if (c && c->cmsg_type == SCM_RIGHTS && c->cmsg_len <= CMSG_LEN(sizeof(fds))) {
+		count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		memcpy(fds, CMSG_DATA(c), count * sizeof(int));
+	}
+	unpack_gift(ret, fds, count, ret_gift);
 	if (n != sizeof(*ret)) {
-		fd_close(ret_link);
+		usher_gift_done(ret_gift);
 		return n == 0 ? -EPIPE : -EBADMSG;
 	}
 	ret->why[sizeof(ret->why) - 1] = 0;
@@ -133,13 +166,16 @@ static _Noreturn void become_door(const struct usher *u, int config_fd, int link
 	int config = fcntl(config_fd, F_DUPFD_CLOEXEC, HIGH);
 	int link = fcntl(link_fd, F_DUPFD_CLOEXEC, HIGH);
 	int status = fcntl(status_fd, F_DUPFD_CLOEXEC, HIGH), code;
+	int r = u->has_group ? cgroup_helper_join(&u->group) : 0;
 
-	if (config >= 0 && link >= 0 && status >= 0 && dup2(config, DOOR_CONFIG_FD) >= 0 &&
+	if (r < 0)
+		errno = -r;
+	if (r == 0 && config >= 0 && link >= 0 && status >= 0 && dup2(config, DOOR_CONFIG_FD) >= 0 &&
 	    dup2(link, DOOR_LINK_FD) >= 0 && dup3(status, STATUS_FD, O_CLOEXEC) >= 0) {
 		status = STATUS_FD;
 		sys_close_range(STATUS_FD + 1, ~0u, 0);
 		reset_signals();
-		execve(u->door_path, (char *const *)(uintptr_t)argv,
+		execve(u->c.door_path, (char *const *)(uintptr_t)argv,
 		       (char *const *)(uintptr_t)u->env);
 	}
 	code = errno;
@@ -157,10 +193,20 @@ static int explain_exec(const char *path, int code, struct err *e)
 	return err_errno(e, code, "start '%.120s'", path);
 }
 
+/* One for all doors of the box, made for the first. */
+static void make_group(struct usher *u)
+{
+	if (u->has_group || !u->c.box_group)
+		return;
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	cgroup_helper_make(u->c.box_group, CGROUP_DOOR, &u->c.limits, &u->group);
+	u->has_group = true;
+}
+
 static int start_door(struct usher *u, uint64_t bytes_used, int *ret_link, struct err *e)
 {
 	autoclose int config_fd = -1, ours = -1, theirs = -1, status = -1, told = -1;
-	struct door_config config = *u->config;
+	struct door_config config = *u->c.door;
 	int pair[2], code = 0, r;
 	pid_t pid;
 
@@ -176,15 +222,16 @@ static int start_door(struct usher *u, uint64_t bytes_used, int *ret_link, struc
 		return err_errno(e, errno, "make a pipe for the door");
 	status = pair[0];
 	told = pair[1];
-	pid = fork();
+	make_group(u);
+	pid = u->has_group ? cgroup_helper_fork(&u->group) : fork();
 	if (pid < 0)
-		return err_errno(e, errno, "start the door");
+		return err_errno(e, u->has_group ? -pid : errno, "start the door");
 	if (pid == 0)
 		become_door(u, config_fd, theirs, told);
 	fd_close(&told);
 	if (fd_read_full(status, &code, sizeof(code)) == sizeof(code)) {
 		waitpid(pid, NULL, 0);
-		return explain_exec(u->door_path, code, e);
+		return explain_exec(u->c.door_path, code, e);
 	}
 	u->pid = pid;
 	u->pidfd = sys_pidfd_open(pid);
@@ -214,16 +261,21 @@ static void answer_start(struct usher *u, const struct usher_note *asked)
 {
 	struct usher_note n = {.word = USHER_STARTED, .number = asked->number};
 	autoclose int link = -1;
+	struct usher_gift gift;
 	struct err e = {0};
 	int r;
 
 	reap_door(u, USHER_GRACE_MS);
+	while (waitpid(-1, NULL, WNOHANG) > 0) /* the second process of an earlier one */
+		;
 	u->had_door = true;
 	u->number = asked->number;
 	r = start_door(u, asked->bytes_used, &link, &e);
 	if (r == 0) {
 		/* A keeper that cannot be told is gone, and so is the link then. */
-		(void)send_link(SOCK_FD, &n, link);
+		gift = (struct usher_gift){link,
+					   u->has_group ? u->group.meter : CGROUP_METER_NONE};
+		(void)send_gift(SOCK_FD, &n, &gift);
 		return;
 	}
 	n.word = USHER_FAILED;
@@ -232,20 +284,34 @@ static void answer_start(struct usher *u, const struct usher_note *asked)
 	usher_say(SOCK_FD, &n);
 }
 
+/* Both processes of every door are ours to wait for, the second once the first is gone; they end by
+ * themselves. Then the groups are empty, but for us, and for a keeper that is slower. */
+static void end_groups(struct usher *u)
+{
+	if (!u->c.box_group)
+		return;
+	while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
+		;
+	if (u->has_group)
+		cgroup_helper_remove(&u->group);
+	cgroup_helper_leave_named(u->c.box_group, CGROUP_KEEPER);
+}
+
 static _Noreturn void serve(struct usher *u)
 {
 	for (;;) {
 		struct pollfd p[] = {{.fd = SOCK_FD, .events = POLLIN},
 				     {.fd = u->pidfd, .events = POLLIN}};
+		struct usher_gift none;
 		struct usher_note n;
-		int none, r;
+		int r;
 
 		if (poll(p, 2, -1) < 0 && errno != EINTR)
 			break;
 		if (u->pid && p[1].revents)
 			reap_door(u, 0);
 		r = usher_hear(SOCK_FD, &n, &none);
-		fd_close(&none);
+		usher_gift_done(&none);
 		if (r < 0)
 			break;
 		if (r > 0 && n.word == USHER_START)
@@ -254,14 +320,15 @@ static _Noreturn void serve(struct usher *u)
 			reap_door(u, 0);
 	}
 	reap_door(u, USHER_GRACE_MS);
-	if (u->config->ca)
-		(u->had_door ? net_ca_drop : net_ca_return)(u->config->home, u->config->ca);
+	if (u->c.door->ca)
+		(u->had_door ? net_ca_drop : net_ca_return)(u->c.door->home, u->c.door->ca);
+	end_groups(u);
 	_exit(0);
 }
 
-static _Noreturn void be_usher(int fd, const char *door_path, const struct door_config *config)
+static _Noreturn void be_usher(int fd, const struct usher_config *c)
 {
-	struct usher u = {.door_path = door_path, .config = config, .pidfd = -1};
+	struct usher u = {.c = *c, .pidfd = -1};
 
 	if (fd != SOCK_FD && dup3(fd, SOCK_FD, O_CLOEXEC) < 0)
 		_exit(1);
@@ -273,7 +340,7 @@ static _Noreturn void be_usher(int fd, const char *door_path, const struct door_
 	serve(&u);
 }
 
-int usher_start(const char *door_path, const struct door_config *config, int *ret_fd, struct err *e)
+int usher_start(const struct usher_config *c, int *ret_fd, struct err *e)
 {
 	autoclose int ours = -1, theirs = -1;
 	int pair[2];
@@ -287,7 +354,7 @@ int usher_start(const char *door_path, const struct door_config *config, int *re
 	if (pid < 0)
 		return err_errno(e, errno, "start the usher");
 	if (pid == 0)
-		be_usher(theirs, door_path, config);
+		be_usher(theirs, c);
 	*ret_fd = take_fd(ours);
 	return 0;
 }

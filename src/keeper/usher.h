@@ -14,17 +14,20 @@
  *
  * One door at a time: one that still runs when the next is asked for has USHER_GRACE_MS to end.
  * End of file is the keeper's end: the door sees it on its link as well, has the same grace, and
- * then usher and door are gone. Both are outside of the box's cgroups.
+ * then usher and door are gone. The usher is in the keeper's group, the door in one that the usher
+ * makes for the first and that counts all of them; the last one to go removes them.
  */
 #pragma once
 
 #include "base/err.h"
+#include "cgroup/helper.h"
 #include "door/config.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { USHER_GRACE_MS = 2000 };
+enum { USHER_GRACE_MS = 2000, USHER_FDS = 4 };
 
 enum usher_word { USHER_START, USHER_KILL, USHER_STARTED, USHER_FAILED, USHER_ENDED };
 
@@ -35,13 +38,27 @@ struct usher_note {
 	uint64_t bytes_used; /* START */
 	int status;	     /* ENDED: as of waitpid; FAILED: errno */
 	char why[200];	     /* FAILED */
+	bool has[USHER_FDS]; /* STARTED: which of a gift's descriptors come with it */
 };
 
-/* Forks it. Everything is copied by that. */
-int usher_start(const char *door_path, const struct door_config *config, int *ret_fd,
-		struct err *e);
+/* What it needs to know; everything is copied by the fork. */
+struct usher_config {
+	const char *door_path;
+	const struct door_config *door;
+	const char *box_group;	     /* the box's, beside which the helpers' are; NULL: none */
+	struct cgroup_limits limits; /* the box's */
+};
+int usher_start(const struct usher_config *c, int *ret_fd, struct err *e);
 
-/* The keeper's side. usher_hear returns 1 and a note (with STARTED a descriptor of the keeper's
- * own), 0 if there is none now, -errno when the usher is gone. */
+/* What comes with STARTED: the keeper's end of the link, and what the door's group counts. */
+struct usher_gift {
+	int link; /* owned, -1 without */
+	struct cgroup_meter meter;
+};
+
+void usher_gift_done(struct usher_gift *g);
+
+/* The keeper's side. usher_hear returns 1 and a note (with STARTED a gift), 0 if there is none now,
+ * -errno when the usher is gone. */
 int usher_say(int fd, const struct usher_note *n);
-int usher_hear(int fd, struct usher_note *ret, int *ret_link);
+int usher_hear(int fd, struct usher_note *ret, struct usher_gift *ret_gift);

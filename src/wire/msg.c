@@ -69,7 +69,10 @@ static const struct field stats_fields[] = {
 	U64(stats, disk_limit_bytes), U64(stats, disk_files), U64(stats, disk_files_limit),
 	U64(stats, io_read_bytes), U64(stats, io_write_bytes), U64(stats, execs_running),
 	U64(stats, disk_own_limit_bytes), U64(stats, net_up_bytes), U64(stats, net_down_bytes),
-	U64(stats, net_conns), {0}};
+	U64(stats, net_conns), U64(stats, keeper_cpu_us), U64(stats, keeper_mem_bytes),
+	U64(stats, keeper_mem_limit_bytes), U64(stats, door_cpu_us), U64(stats, door_mem_bytes),
+	U64(stats, door_mem_limit_bytes), U64(stats, keeper_cpu_limit_milli),
+	U64(stats, door_cpu_limit_milli), {0}};
 static const struct field name_fields[] = {STR(name, name), {0}};
 static const struct field connect_fields[] = {STR(connect, host), U64(connect, port),
 					      U64(connect, proxy), U64(connect, exec_id), {0}};

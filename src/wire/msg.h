@@ -90,6 +90,10 @@ struct wire_stats {
 	uint64_t execs_running;
 	uint64_t disk_own_limit_bytes; /* of disk_limit_bytes: without its workspace */
 	uint64_t net_up_bytes, net_down_bytes, net_conns; /* through the door; connections now */
+	/* Its helpers on the host. Door: of all that there were, and what the last one has now. */
+	uint64_t keeper_cpu_us, keeper_mem_bytes, keeper_mem_limit_bytes;
+	uint64_t door_cpu_us, door_mem_bytes, door_mem_limit_bytes;
+	uint64_t keeper_cpu_limit_milli, door_cpu_limit_milli;
 };
 
 struct wire_pause {

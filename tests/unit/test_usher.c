@@ -44,7 +44,8 @@ static int usher_new(const char *ca)
 
 	CHECK(fd >= 0);
 	close(fd);
-	if (usher_start("/bin/true", &config, &usher, &e) < 0)
+	if (usher_start(&(struct usher_config){.door_path = "/bin/true", .door = &config}, &usher,
+			&e) < 0)
 		FAIL(e.msg);
 	return usher;
 }
@@ -73,15 +74,17 @@ TEST(one_that_a_door_had_is_deleted)
 {
 	struct usher_note note = {.word = USHER_START, .number = 1};
 	struct pollfd p = {.events = POLLIN};
-	int usher, link = -1;
+	struct usher_gift gift;
+	int usher;
 
 	ground_make();
 	usher = p.fd = usher_new("rig.00.pem");
 	CHECK_EQ(usher_say(usher, &note), 0);
 	CHECK_EQ(poll(&p, 1, 20000), 1);
-	CHECK_EQ(usher_hear(usher, &note, &link), 1);
+	CHECK_EQ(usher_hear(usher, &note, &gift), 1);
 	CHECK_EQ(note.word, USHER_STARTED);
-	fd_close(&link);
+	CHECK(gift.link >= 0);
+	usher_gift_done(&gift);
 	usher_end(usher);
 	CHECK(count_files(used) == 0 && count_files(spares) == 0);
 	remove_temporary(top);

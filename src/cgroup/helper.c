@@ -1,0 +1,395 @@
+/* The groups of a box's keeper and door; see helper.h. */
+#include "cgroup/helper.h"
+
+#include "base/control.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "cgroup/parts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* From the kernel's headers; the part of clone3's arguments that is needed. */
+#define KERNEL_CLONE_INTO_CGROUP 0x200000000ull
+struct kernel_clone_args {
+	uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls;
+	uint64_t set_tid, set_tid_size, cgroup;
+};
+
+enum { PART_MASK = 1u << CGROUP_MEMORY | 1u << CGROUP_CPU, DEFAULT_WEIGHT = 1024 };
+
+static const char *const suffixes[] = {[CGROUP_KEEPER] = "+keeper", [CGROUP_DOOR] = "+door"};
+
+/* ---- how much ---- */
+
+uint64_t cgroup_helper_bytes(enum cgroup_helper_kind kind, const struct cgroup_limits *box)
+{
+	uint64_t half = box->mem_bytes / 2;
+
+	if (box->mem_bytes == 0)
+		return 0;
+	if (kind == CGROUP_KEEPER)
+		return CGROUP_KEEPER_BYTES;
+	if (half > CGROUP_DOOR_BYTES_MAX)
+		return CGROUP_DOOR_BYTES_MAX;
+	return half < CGROUP_DOOR_BYTES_LEAST ? CGROUP_DOOR_BYTES_LEAST : half;
+}
+
+uint64_t cgroup_helper_cpu_milli(enum cgroup_helper_kind kind, const struct cgroup_limits *box)
+{
+	uint64_t least = kind == CGROUP_KEEPER ? CGROUP_KEEPER_CPU_LEAST : CGROUP_DOOR_CPU_LEAST;
+
+	if (box->cpu_milli == 0)
+		return 0;
+	return box->cpu_milli < least ? least : box->cpu_milli;
+}
+
+/* ---- making ---- */
+
+struct making {
+	const struct layout *l;
+	enum cgroup_helper_kind kind;
+	struct cgroup_limits limits; /* the helper's own */
+	struct cgroup_helper *h;
+};
+
+static int open_file(int dir_fd, const char *file, int flags)
+{
+	int fd = openat(dir_fd, file, flags | O_CLOEXEC | O_NOFOLLOW);
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* Where one may go that leaves a group of that tree. In v2 that is a group without controllers: the
+ * root of the machine's, or where an ordinary user's own processes were moved. */
+static int open_way_out(const struct layout *l, enum layout_tree t, int parent)
+{
+	int fd;
+
+	if (t != LAYOUT_V2)
+		return open_file(parent, "../tasks", O_WRONLY);
+	fd = l->is_root ? -ENOENT : open_file(parent, "../" CALLERS_DIR "/cgroup.procs", O_WRONLY);
+	return fd >= 0 ? fd : open_file(parent, "../cgroup.procs", O_WRONLY);
+}
+
+/* One tree: the group, and how to come and go. Its directory, or -errno. */
+static int add_tree(struct making *m, enum layout_tree t)
+{
+	struct cgroup_helper *h = m->h;
+	autoclose int fd = layout_make(m->l, t, h->name);
+	autoclose int parent = -1, join = -1;
+	int leave;
+
+	if (fd < 0)
+		return fd;
+	parent = open_file(fd, "..", O_RDONLY | O_DIRECTORY);
+	if (parent < 0)
+		return parent;
+	if (t != LAYOUT_V2)
+		join = open_file(fd, "tasks", O_WRONLY);
+	if (t != LAYOUT_V2 && join < 0)
+		return join;
+	leave = open_way_out(m->l, t, parent);
+	if (leave < 0)
+		return leave;
+	ASSERT(h->count < CGROUP_HELPER_TREES);
+	h->trees[h->count].parent_fd = take_fd(parent);
+	h->trees[h->count].join_fd = take_fd(join);
+	h->trees[h->count].leave_fd = leave;
+	h->count++;
+	return take_fd(fd);
+}
+
+static int limit_v1(const struct making *m, enum cgroup_part part, int fd)
+{
+	char weight[24];
+	int r;
+
+	if (part == CGROUP_MEMORY) {
+		r = v1_limit_bytes(fd, m->limits.mem_bytes);
+		/* Where a kernel has no such thing the box's own limit says so. */
+		if (r == 0)
+			(void)knob_set_max(fd, CGROUP_TCP_LIMIT,
+					   tcp_of_memory(m->limits.mem_bytes));
+		return r;
+	}
+	snprintf(weight, sizeof(weight), "%d", DEFAULT_WEIGHT * CGROUP_KEEPER_WEIGHT);
+	if (m->kind == CGROUP_KEEPER)
+		(void)knob_set(fd, "cpu.shares", weight);
+	return v1_limit_cpu(&m->limits, fd);
+}
+
+static int limit_v2(const struct making *m, enum cgroup_part part, int fd)
+{
+	char weight[24];
+	int r;
+
+	if (part == CGROUP_MEMORY) {
+		r = knob_set_max(fd, "memory.max", m->limits.mem_bytes);
+		/* A kernel without swap has no such file. */
+		if (r == 0 && knob_set_max(fd, "memory.swap.max", 0) == -ENODATA)
+			r = -ENODATA;
+		return r;
+	}
+	snprintf(weight, sizeof(weight), "%d", 100 * CGROUP_KEEPER_WEIGHT);
+	if (m->kind == CGROUP_KEEPER)
+		(void)knob_set(fd, "cpu.weight", weight);
+	return v2_limit_cpu(&m->limits, fd);
+}
+
+static void note_limit(struct making *m, enum cgroup_part part, int r)
+{
+	static const char *const names[] = {[CGROUP_MEMORY] = "memory", [CGROUP_CPU] = "cpu"};
+
+	if (r == 0)
+		m->h->limits |= 1u << part;
+	else if (!m->h->why[0])
+		limit_why(-r, names[part], m->h->why);
+}
+
+static void read_from(struct making *m, enum layout_tree t, int fd)
+{
+	struct cgroup_meter *meter = &m->h->meter;
+
+	if (t == LAYOUT_MEMORY) {
+		meter->mem_fd = open_file(fd, "memory.usage_in_bytes", O_RDONLY);
+		meter->tcp_fd = open_file(fd, "memory.kmem.tcp.usage_in_bytes", O_RDONLY);
+	} else if (t == LAYOUT_V2) {
+		meter->time_fd = open_file(fd, "cpu.stat", O_RDONLY);
+		if (meter->mem_fd < 0)
+			meter->mem_fd = open_file(fd, "memory.current", O_RDONLY);
+	} else if (t == LAYOUT_CPUACCT) {
+		meter->time_fd = open_file(fd, "cpuacct.usage", O_RDONLY);
+	}
+}
+
+/* The v2 tree: for limits where it has controllers, for the door's time in any case. Returns the
+ * controllers that are limited there. */
+static unsigned make_in_v2(struct making *m, unsigned controllers)
+{
+	autoclose int fd = -1;
+	int r = controllers ? v2_hand_to_boxes(m->l, controllers) : 0;
+
+	if ((!controllers && m->kind == CGROUP_KEEPER) || !layout_has(m->l, LAYOUT_V2))
+		return 0;
+	/* Also without limits: a keeper may have been born in there. */
+	fd = add_tree(m, LAYOUT_V2);
+	if (fd < 0)
+		return 0;
+	if (r < 0)
+		controllers = 0;
+	read_from(m, LAYOUT_V2, fd);
+	for (int i = CGROUP_MEMORY; i <= CGROUP_CPU; i++)
+		if (controllers & 1u << i && limit_is_set(&m->limits, (enum cgroup_part)i))
+			note_limit(m, (enum cgroup_part)i, limit_v2(m, (enum cgroup_part)i, fd));
+	m->h->v2_fd = take_fd(fd);
+	return controllers;
+}
+
+static void make_in_v1(struct making *m, enum cgroup_part part)
+{
+	enum layout_tree t = (enum layout_tree)part;
+	autoclose int fd = -1;
+
+	if (!layout_has(m->l, t)) {
+		if (!m->h->why[0])
+			layout_why(m->l, part, m->h->why);
+		return;
+	}
+	fd = add_tree(m, t);
+	if (fd < 0) {
+		if (!m->h->why[0])
+			layout_why_errno(m->l, t, -fd, m->h->why);
+		return;
+	}
+	read_from(m, t, fd);
+	note_limit(m, part, limit_v1(m, part, fd));
+}
+
+static void helper_clear(struct cgroup_helper *h)
+{
+	memset(h, 0, sizeof(*h));
+	h->v2_fd = -1;
+	h->meter = CGROUP_METER_NONE;
+}
+
+void cgroup_helper_make_in(const struct layout *l, const char *box, enum cgroup_helper_kind kind,
+			   const struct cgroup_limits *limits, struct cgroup_helper *ret)
+{
+	struct making m = {.l = l, .kind = kind, .h = ret};
+	unsigned in_v2;
+
+	helper_clear(ret);
+	snprintf(ret->name, sizeof(ret->name), "%s%s", box, suffixes[kind]);
+	m.limits.mem_bytes = cgroup_helper_bytes(kind, limits);
+	m.limits.cpu_milli = cgroup_helper_cpu_milli(kind, limits);
+	if ((!m.limits.mem_bytes && !m.limits.cpu_milli) || control_is_off("helper-groups"))
+		return;
+	in_v2 = make_in_v2(&m, v2_find(l, &m.limits) & PART_MASK);
+	for (int i = CGROUP_MEMORY; i <= CGROUP_CPU; i++)
+		if (!(in_v2 & 1u << i) && limit_is_set(&m.limits, (enum cgroup_part)i))
+			make_in_v1(&m, (enum cgroup_part)i);
+	if (kind == CGROUP_DOOR && ret->v2_fd < 0 && layout_has(l, LAYOUT_CPUACCT) &&
+	    !layout_is_repeat(l, LAYOUT_CPUACCT)) {
+		autoclose int fd = add_tree(&m, LAYOUT_CPUACCT);
+
+		if (fd >= 0)
+			read_from(&m, LAYOUT_CPUACCT, fd);
+	}
+}
+
+void cgroup_helper_make(const char *box, enum cgroup_helper_kind kind,
+			const struct cgroup_limits *limits, struct cgroup_helper *ret)
+{
+	struct layout l;
+
+	layout_find(&l);
+	cgroup_helper_make_in(&l, box, kind, limits, ret);
+}
+
+/* ---- being in it ---- */
+
+int cgroup_helper_join(const struct cgroup_helper *h)
+{
+	int r = 0;
+
+	for (unsigned i = 0; i < h->count && r == 0; i++)
+		if (h->trees[i].join_fd >= 0)
+			r = fd_write_full(h->trees[i].join_fd, "0", 1);
+	return r;
+}
+
+void cgroup_helper_remove(const struct cgroup_helper *h)
+{
+	/* Somebody may still be in there: then that is the one who removes it, or a sweep. */
+	for (unsigned i = 0; i < h->count; i++)
+		(void)unlinkat(h->trees[i].parent_fd, h->name, AT_REMOVEDIR);
+}
+
+void cgroup_helper_leave(struct cgroup_helper *h)
+{
+	for (unsigned i = 0; i < h->count; i++)
+		(void)fd_write_full(h->trees[i].leave_fd, "0", 1);
+	cgroup_helper_remove(h);
+}
+
+void cgroup_helper_leave_named(const char *box, enum cgroup_helper_kind kind)
+{
+	static const enum layout_tree trees[] = {LAYOUT_V2, LAYOUT_MEMORY, LAYOUT_CPU};
+	char name[sizeof(((struct cgroup_helper *)0)->name)];
+	struct layout l;
+
+	layout_find(&l);
+	snprintf(name, sizeof(name), "%s%s", box, suffixes[kind]);
+	for (size_t i = 0; i < sizeof(trees) / sizeof(trees[0]); i++) {
+		autoclose int parent = layout_open(&l, trees[i], false);
+		autoclose int leave = -1;
+
+		if (parent < 0 || faccessat(parent, name, F_OK, 0) < 0)
+			continue;
+		leave = open_way_out(&l, trees[i], parent);
+		if (leave >= 0)
+			(void)fd_write_full(leave, "0", 1);
+		(void)unlinkat(parent, name, AT_REMOVEDIR);
+	}
+}
+
+void cgroup_helper_done(struct cgroup_helper *h)
+{
+	for (unsigned i = 0; i < h->count; i++) {
+		fd_close(&h->trees[i].parent_fd);
+		fd_close(&h->trees[i].join_fd);
+		fd_close(&h->trees[i].leave_fd);
+	}
+	h->count = 0;
+	fd_close(&h->v2_fd);
+	cgroup_meter_done(&h->meter);
+}
+
+int cgroup_helper_cradle(const char *box, const struct cgroup_limits *limits)
+{
+	char name[sizeof(((struct cgroup_helper *)0)->name)];
+	struct layout l;
+
+	if ((!limits->mem_bytes && !limits->cpu_milli) || control_is_off("helper-groups") ||
+	    faccessat(AT_FDCWD, "/sys/fs/cgroup/cgroup.controllers", F_OK, 0) < 0)
+		return -1;
+	layout_find(&l);
+	if (!(v2_find(&l, limits) & PART_MASK))
+		return -1;
+	snprintf(name, sizeof(name), "%s%s", box, suffixes[CGROUP_KEEPER]);
+	return layout_make(&l, LAYOUT_V2, name);
+}
+
+pid_t cgroup_helper_fork(const struct cgroup_helper *h)
+{
+	struct kernel_clone_args args = {
+		.flags = KERNEL_CLONE_INTO_CGROUP,
+		.exit_signal = SIGCHLD,
+		.cgroup = (uint64_t)h->v2_fd,
+	};
+	pid_t pid = h->v2_fd < 0 ? -ENOSYS : sys_clone3(&args, sizeof(args));
+
+	if (pid >= 0)
+		return pid;
+	/* A kernel or a filter without it: the slower way into the same group. */
+	pid = fork();
+	if (pid == 0 && h->v2_fd >= 0 && knob_set(h->v2_fd, "cgroup.procs", "0") < 0)
+		_exit(126);
+	return pid < 0 ? -errno : pid;
+}
+
+/* ---- what it uses ---- */
+
+static uint64_t read_number(int fd, const char *word)
+{
+	char text[KNOB_TEXT_MAX];
+	ssize_t n = fd < 0 ? -1 : pread(fd, text, sizeof(text) - 1, 0);
+
+	if (n <= 0)
+		return 0;
+	text[n] = 0;
+	return word ? knob_field(text, word) : strtoull(text, NULL, 10);
+}
+
+void cgroup_meter_read(const struct cgroup_meter *m, uint64_t *mem_bytes, uint64_t *cpu_us)
+{
+	uint64_t us = read_number(m->time_fd, "usage_usec");
+
+	*mem_bytes = read_number(m->mem_fd, NULL) + read_number(m->tcp_fd, NULL);
+	/* cpuacct.usage is one number, in nanoseconds. */
+	*cpu_us = us ? us : read_number(m->time_fd, NULL) / 1000;
+}
+
+void cgroup_meter_done(struct cgroup_meter *m)
+{
+	fd_close(&m->mem_fd);
+	fd_close(&m->tcp_fd);
+	fd_close(&m->time_fd);
+}
+
+/* ---- after a crash ---- */
+
+bool cgroup_helper_box(const char *group, char *ret, size_t size)
+{
+	const char *plus = strchr(group, '+');
+
+	if (!plus || (size_t)(plus - group) >= size ||
+	    (strcmp(plus, suffixes[CGROUP_KEEPER]) != 0 &&
+	     strcmp(plus, suffixes[CGROUP_DOOR]) != 0))
+		return false;
+	memcpy(ret, group, (size_t)(plus - group));
+	ret[plus - group] = 0;
+	return true;
+}
+
+void helper_remove_left(const struct layout *l, enum layout_tree t, const char *box)
+{
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
+		(void)layout_remove(l, t, box, suffixes[i]);
+}
