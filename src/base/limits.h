@@ -119,13 +119,13 @@
 #define DOOR_HELLO_MAX	  (16u << 10) /* a client's first TLS message */
 #define DOOR_HEAD_MAX	  (64u << 10) /* the head of one HTTP message, and its trailers */
 #define DOOR_HEADERS_MAX  256u
-#define DOOR_INTERIM_MAX  64u	      /* answers of 1xx to one request */
-#define DOOR_EXT_MAX	  1024u	      /* what follows the size of a chunk, and is dropped */
-#define DOOR_BUFFER_MAX	  (64u << 10) /* held for one direction of one connection */
+#define DOOR_INTERIM_MAX  64u	       /* answers of 1xx to one request */
+#define DOOR_EXT_MAX	  1024u	       /* what follows the size of a chunk, and is dropped */
+#define DOOR_BUFFER_MAX	  (64u << 10)  /* held for one direction of one connection */
 #define DOOR_TCP_WIDE	  (128u << 20) /* kernel memory of upstreams that the kernel may tune */
-#define DOOR_TCP_NARROW	  (64u << 10)  /* asked for as each buffer of any other; it takes twice that */
-#define DOOR_LINK_QUEUE	  (1u << 20)  /* queued for the keeper beyond which upstreams wait */
-#define DOOR_POLICY_MAX	  (1u << 20)  /* text of a policy */
+#define DOOR_TCP_NARROW	  (64u << 10)  /* asked for as each buffer of the others; takes twice it */
+#define DOOR_LINK_QUEUE	  (1u << 20)   /* queued for the keeper beyond which upstreams wait */
+#define DOOR_POLICY_MAX	  (1u << 20)   /* text of a policy */
 #define DOOR_RULES_MAX	  4096u
 #define POLICY_NODES_MAX  65536u /* values in the text of a policy */
 #define POLICY_DEPTH_MAX  8u

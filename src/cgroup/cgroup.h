@@ -69,8 +69,8 @@ struct cgroup {
 	/* owned; v1 `tasks` files that the first process writes "0" to before it is anybody */
 	int join_fd[CGROUP_JOIN_MAX];
 	unsigned join_count;
-	unsigned can;	 /* 1 << part: works here */
-	unsigned limits; /* 1 << part: a limit was asked for and holds */
+	unsigned can;	    /* 1 << part: works here */
+	unsigned limits;    /* 1 << part: a limit was asked for and holds */
 	bool tcp_uncounted; /* v1, with a memory limit: network buffers are not in it */
 	char why[CGROUP_PART_COUNT][CGROUP_WHY_MAX]; /* where it does not: the reason and remedy */
 	struct layout *layout; /* owned; where the groups are, of a brief box; else NULL */

@@ -47,7 +47,7 @@ struct cgroup_helper {
 	} trees[CGROUP_HELPER_TREES];
 	unsigned count;
 	struct cgroup_meter meter;
-	unsigned limits; /* 1 << part: a limit that was due holds */
+	unsigned limits;	  /* 1 << part: a limit that was due holds */
 	char why[CGROUP_WHY_MAX]; /* where one does not */
 };
 

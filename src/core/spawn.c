@@ -50,7 +50,7 @@ struct launch {
 	char *const *envp;
 	int null_fd, fd3, fd4;
 	int group_fd; /* v2: where the program is born; -1: where we are */
-	int error; /* positive errno of the step that failed */
+	int error;    /* positive errno of the step that failed */
 	char outer_stack[CHILD_STACK] __attribute__((aligned(16)));
 	char inner_stack[CHILD_STACK] __attribute__((aligned(16)));
 };

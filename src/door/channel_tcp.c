@@ -24,7 +24,7 @@ struct tcp {
 	struct channel channel;
 	struct ev *ev;
 	struct ev_io io;
-	int fd; /* owned */
+	int fd;		       /* owned */
 	struct tcp_room *room; /* borrowed; it has one of the wide ones. NULL: it has not */
 	bool connecting;
 };
@@ -147,8 +147,8 @@ static uint64_t tuned_max(const char *path)
 
 void tcp_room_init(struct tcp_room *r)
 {
-	uint64_t one = tuned_max("/proc/sys/net/ipv4/tcp_rmem") +
-		       tuned_max("/proc/sys/net/ipv4/tcp_wmem");
+	uint64_t one =
+		tuned_max("/proc/sys/net/ipv4/tcp_rmem") + tuned_max("/proc/sys/net/ipv4/tcp_wmem");
 
 	*r = (struct tcp_room){.wide_max = (unsigned)(DOOR_TCP_WIDE / one)};
 	if (r->wide_max == 0)

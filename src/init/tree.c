@@ -88,8 +88,7 @@ static void group_name(char *ret, size_t size, uint32_t id)
  * inherited; the limit is the box's. A kernel that cannot count them has no such file. */
 static int count_tcp(int group_fd)
 {
-	autoclose int fd =
-		openat(group_fd, "memory.kmem.tcp.limit_in_bytes", O_WRONLY | O_CLOEXEC);
+	autoclose int fd = openat(group_fd, "memory.kmem.tcp.limit_in_bytes", O_WRONLY | O_CLOEXEC);
 
 	if (fd < 0)
 		return errno == ENOENT ? 0 : -errno;

@@ -749,32 +749,21 @@ bool door_is_running(const struct door_side *d)
 	return d->state == DOOR_UP;
 }
 
-int door_side_new(struct door_side **ret, struct keeper *k, const struct door_side_config *c,
+int door_side_new(struct door_side **ret, struct keeper *k, const struct usher_config *c,
 		  struct err *e)
 {
 	struct door_side *d = calloc(1, sizeof(*d));
-	struct door_config config = {
-		.home = c->home,
-		.box = c->spec->name,
-		.created_ms = c->spec->created_ms,
-		.policy = c->policy,
-		.ca = c->ca,
-		.bytes_max = c->spec->limits[LIMIT_NET_BYTES],
-		.conns_max = c->spec->limits[LIMIT_NET_CONNS],
-	};
 	int r;
 
 	if (!d)
 		return err_errno(e, ENOMEM, "prepare the box's door");
 	d->k = k;
-	d->policy = c->policy;
+	d->policy = c->door->policy;
 	d->timer.on_timer = on_timer;
 	d->usher_fd = -1;
 	buf_init(&d->waiting, WIRE_OUT_MAX);
 	d->meter = CGROUP_METER_NONE;
-	r = usher_start(
-		&(struct usher_config){c->door_path, &config, c->box_group, c->group_limits},
-		&d->usher_fd, e);
+	r = usher_start(c, &d->usher_fd, e);
 	if (r == 0) {
 		d->usher = (struct ev_io){.on_event = on_usher, .fd = d->usher_fd};
 		r = ev_io_add(k->ev, &d->usher, EPOLLIN);

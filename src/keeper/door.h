@@ -14,26 +14,16 @@
 #pragma once
 
 #include "base/err.h"
-#include "cgroup/cgroup.h"
 #include "keeper/keeper.h"
-#include "store/spec.h"
+#include "keeper/usher.h"
 
 #include <stdbool.h>
 
 struct door_side;
 
-struct door_side_config {
-	const char *door_path; /* the program */
-	const char *home;
-	const struct spec *spec;
-	const char *policy; /* a preset, or "file"; borrowed for as long as it lives */
-	const char *ca;	    /* its authority's file; given back, or deleted, by the usher */
-	const char *box_group; /* NULL: the door is in no group of its own */
-	struct cgroup_limits group_limits;
-};
-
-/* Forks the usher, and sets k->door. Before confine_keeper. */
-int door_side_new(struct door_side **ret, struct keeper *k, const struct door_side_config *c,
+/* Forks the usher, and sets k->door. Before confine_keeper. The policy's name is borrowed for as
+ * long as it lives. */
+int door_side_new(struct door_side **ret, struct keeper *k, const struct usher_config *c,
 		  struct err *e);
 /* Ends door and usher. */
 void door_side_free(struct door_side *d);

@@ -129,22 +129,26 @@ int network_prepare(struct life *l, struct err *e)
 
 int network_start(struct life *l, struct err *e)
 {
+	const struct spec *s = &l->config.spec;
+	struct door_config config;
 	struct door_side *door;
 
 	if (!l->network.cert)
 		return 0;
 	if (!l->config.door_path)
 		return no_door(NULL, ENOENT, e);
+	config = (struct door_config){
+		.home = l->st.home,
+		.box = s->name,
+		.created_ms = s->created_ms,
+		.policy = s->net,
+		.ca = l->network.ca,
+		.bytes_max = s->limits[LIMIT_NET_BYTES],
+		.conns_max = s->limits[LIMIT_NET_CONNS],
+	};
 	return door_side_new(&door, &l->k,
-			     &(struct door_side_config){
-				     .door_path = l->config.door_path,
-				     .home = l->st.home,
-				     .spec = &l->config.spec,
-				     .policy = l->config.spec.net,
-				     .ca = l->network.ca,
-				     .box_group = l->cgroup_name,
-				     .group_limits = limits_grouped(l),
-			     },
+			     &(struct usher_config){l->config.door_path, &config, l->cgroup_name,
+						    limits_grouped(l)},
 			     e);
 }
 

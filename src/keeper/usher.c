@@ -170,8 +170,9 @@ static _Noreturn void become_door(const struct usher *u, int config_fd, int link
 
 	if (r < 0)
 		errno = -r;
-	if (r == 0 && config >= 0 && link >= 0 && status >= 0 && dup2(config, DOOR_CONFIG_FD) >= 0 &&
-	    dup2(link, DOOR_LINK_FD) >= 0 && dup3(status, STATUS_FD, O_CLOEXEC) >= 0) {
+	if (r == 0 && config >= 0 && link >= 0 && status >= 0 &&
+	    dup2(config, DOOR_CONFIG_FD) >= 0 && dup2(link, DOOR_LINK_FD) >= 0 &&
+	    dup3(status, STATUS_FD, O_CLOEXEC) >= 0) {
 		status = STATUS_FD;
 		sys_close_range(STATUS_FD + 1, ~0u, 0);
 		reset_signals();
@@ -273,8 +274,7 @@ static void answer_start(struct usher *u, const struct usher_note *asked)
 	r = start_door(u, asked->bytes_used, &link, &e);
 	if (r == 0) {
 		/* A keeper that cannot be told is gone, and so is the link then. */
-		gift = (struct usher_gift){link,
-					   u->has_group ? u->group.meter : CGROUP_METER_NONE};
+		gift = (struct usher_gift){link, u->has_group ? u->group.meter : CGROUP_METER_NONE};
 		(void)send_gift(SOCK_FD, &n, &gift);
 		return;
 	}

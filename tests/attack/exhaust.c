@@ -271,8 +271,7 @@ static int socket_bomb(void *arg)
 static int tcp_bomb(void *arg)
 {
 	static char block[65536];
-	struct sockaddr_in at = {.sin_family = AF_INET,
-				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	int listener = socket(AF_INET, SOCK_STREAM, 0);
 	socklen_t len = sizeof(at);
 	size_t total = 0;

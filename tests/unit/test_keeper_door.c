@@ -189,7 +189,12 @@ static struct wire_frame hear(struct rig *r, struct peer *p, enum wire_type type
 
 static struct door_side *door_begin(struct rig *r, const char *policy)
 {
-	static struct spec spec = {.name = "rig", .created_ms = 77};
+	struct door_config config = {.home = "/nonexistent/home",
+				     .box = "rig",
+				     .created_ms = 77,
+				     .policy = policy,
+				     .bytes_max = 1000,
+				     .conns_max = 9};
 	static char self[400];
 	struct door_side *d;
 	struct err e = {0};
@@ -197,17 +202,13 @@ static struct door_side *door_begin(struct rig *r, const char *policy)
 
 	CHECK(n > 0);
 	self[n] = 0;
-	spec.limits[LIMIT_NET_BYTES] = 1000;
-	spec.limits[LIMIT_NET_CONNS] = 9;
 	rig_init(r, true);
 	ev_set_clock(r->ev, clock_now, NULL);
 	if (door_side_new(&d, &r->k,
-			  &(struct door_side_config){.door_path = strcmp(policy, "missing") == 0
-									  ? "/nonexistent"
-									  : self,
-						     .home = "/nonexistent/home",
-						     .spec = &spec,
-						     .policy = policy},
+			  &(struct usher_config){.door_path = strcmp(policy, "missing") == 0
+								      ? "/nonexistent"
+								      : self,
+						 .door = &config},
 			  &e) < 0)
 		FAIL(e.msg);
 	CHECK(r->k.door == d);
