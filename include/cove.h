@@ -373,8 +373,14 @@ struct cove_audit_options {
 };
 COVE_API int cove_audit(struct cove *cove, const struct cove_audit_options *options,
 			cove_on_line *on_line, void *arg, struct cove_error *err);
-/* 0 if no row was changed, removed or put in since it was written. */
-COVE_API int cove_audit_verify(struct cove *cove, const char *box, uint64_t *ret_rows,
+/* 0 if no row was changed, removed or put in since it was written; ret->size is set before. */
+struct cove_audit_report {
+	size_t size;
+	uint64_t rows;	  /* that were checked */
+	uint64_t dropped; /* by rotation, before those */
+	uint64_t cut;	  /* logs whose end was cut short by a crash */
+};
+COVE_API int cove_audit_verify(struct cove *cove, const char *box, struct cove_audit_report *ret,
 			       struct cove_error *err);
 /* Deletes the rows of a box that is gone, or (box NULL) of all that ended before that time. */
 COVE_API int cove_audit_delete(struct cove *cove, const char *box, uint64_t before_ms,

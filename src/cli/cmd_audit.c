@@ -1,10 +1,11 @@
 /*
- * cove audit: what boxes did at their doors, and keeping that record.
+ * cove audit: what boxes did at their doors, and keeping that log.
  *
  * Rows are printed as they are read, in columns of a fixed width, because there may be any number
  * of them and with -f they never end.
  */
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/str.h"
 #include "cli/door.h"
 #include "cli/fields.h"
@@ -226,11 +227,43 @@ static int say_rows(struct cli *c, const char *what, const char *result, uint64_
 	return cli_out(c, line, strlen(line));
 }
 
+static int say_report(struct cli *c, const char *what, const struct cove_audit_report *report)
+{
+	struct buf b;
+	struct json j;
+	int r;
+
+	buf_init(&b, LINE_MAX_BYTES);
+	if (c->o.json) {
+		json_init(&j, &b);
+		json_object_begin(&j);
+		json_kv_str(&j, "name", what);
+		json_kv_str(&j, "result", "verified");
+		json_kv_u64(&j, "rows", report->rows);
+		json_kv_u64(&j, "dropped", report->dropped);
+		json_kv_u64(&j, "cut", report->cut);
+		json_object_end(&j);
+	} else {
+		(void)buf_printf(&b, "%" PRIu64 " row%s verified", report->rows,
+				 report->rows == 1 ? "" : "s");
+		if (report->dropped)
+			(void)buf_printf(&b, ", %" PRIu64 " older dropped by rotation",
+					 report->dropped);
+		if (report->cut)
+			(void)buf_printf(&b, ", %" PRIu64 " log%s cut short by a crash",
+					 report->cut, report->cut == 1 ? "" : "s");
+	}
+	(void)buf_append_str(&b, "\n");
+	r = cli_out_buf(c, &b);
+	buf_done(&b);
+	return r;
+}
+
 static int verify(struct cli *c)
 {
 	const char *box = c->o.arg_count > 1 ? c->o.args[1] : NULL;
+	struct cove_audit_report report = {.size = sizeof(report)};
 	struct cove_error err;
-	uint64_t rows = 0;
 	int r;
 
 	if (c->o.arg_count > 2)
@@ -238,9 +271,9 @@ static int verify(struct cli *c)
 	r = cli_open(c);
 	if (r)
 		return r;
-	if (cove_audit_verify(c->cove, box, &rows, &err) < 0)
+	if (cove_audit_verify(c->cove, box, &report, &err) < 0)
 		return cli_broken(c, &err);
-	return say_rows(c, box ? box : "all", "verified", rows);
+	return say_report(c, box ? box : "all", &report);
 }
 
 static int remove_rows(struct cli *c)
@@ -290,7 +323,7 @@ static int keep(struct cli *c)
 
 static int run(struct cli *c)
 {
-	const char *what = c->o.arg_count ? c->o.args[0] : "";
+	const char *what = c->o.plain_count ? c->o.args[0] : "";
 	bool is_rm = strcmp(what, "rm") == 0, is_verify = strcmp(what, "verify") == 0;
 	bool is_keep = strcmp(what, "keep") == 0;
 
@@ -317,6 +350,8 @@ const struct verb verb_audit = {
 		"  cove audit rm BOX               delete the rows of a box that is gone\n"
 		"  cove audit rm --before TIME     of all boxes gone, last written longer ago\n"
 		"  cove audit keep [TIME|forever]  how long rows of boxes that are gone are kept\n"
+		"\n"
+		"A box that is named verify, rm or keep: cove audit -- verify\n"
 		"\n"
 		"Examples\n"
 		"  cove audit dev --denied\n"

@@ -428,6 +428,7 @@ int options_parse(struct options *ret, const struct opt_spec *spec, int argc, ch
 		else
 			r = parse_letters(&p, word);
 	}
+	ret->plain_count = ret->arg_count;
 	while (r == 0 && p.next < argc)
 		add_arg(&p, argv[p.next++]);
 	return r;

@@ -112,6 +112,7 @@ struct options {
 	bool has_exec, has_from, has_grace, has_timeout, has_for, has_since, has_before;
 	const char **args; /* owned array, borrowed strings, NULL-terminated */
 	size_t arg_count;
+	size_t plain_count; /* of those, before a `--` */
 };
 
 struct opt_spec {

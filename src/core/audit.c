@@ -1,10 +1,11 @@
-/* The record of the door, as JSON rows. */
+/* The audit log of the door, as JSON rows. */
 #include "store/audit.h"
 #include "base/json.h"
 #include "core/core.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <string.h>
 
 enum { ROW_JSON_MAX = 256 << 10 };
 
@@ -69,7 +70,7 @@ static int on_row(void *arg, const char *box, const struct audit_row *row)
 	line = j.error ? NULL : buf_cstr(&text);
 	if (!line) {
 		buf_done(&text);
-		return err_errno(r->e, ENOMEM, "show a row of the record");
+		return err_errno(r->e, ENOMEM, "show an audit row");
 	}
 	more = r->on_line(r->arg, line);
 	buf_done(&text);
@@ -88,7 +89,7 @@ static int follow(struct cove *cove, const struct audit_filter *f, struct readin
 
 		r = audit_tail_read(t, on_row, reading, reading->e);
 		if (r == 0 && poll(&p, 1, 1000) < 0 && errno != EINTR)
-			r = err_errno(reading->e, errno, "wait for the record");
+			r = err_errno(reading->e, errno, "wait for the audit log");
 		if (r == 0 && !reading->on_line(reading->arg, NULL))
 			r = 1;
 	}
@@ -114,12 +115,18 @@ int cove_audit(struct cove *cove, const struct cove_audit_options *options, cove
 	return core_return(cove, options->box, r > 0 ? 0 : r, &e, err);
 }
 
-int cove_audit_verify(struct cove *cove, const char *box, uint64_t *ret_rows,
+int cove_audit_verify(struct cove *cove, const char *box, struct cove_audit_report *ret,
 		      struct cove_error *err)
 {
+	struct audit_report report = {0};
 	struct err e = {0};
-	int r = audit_verify(&cove->state, box, ret_rows, &e);
+	int r = audit_verify(&cove->state, box, &report, &e);
+	struct cove_audit_report out = {.size = ret->size,
+					.rows = report.rows,
+					.dropped = report.dropped,
+					.cut = report.cut};
 
+	memcpy(ret, &out, ret->size < sizeof(out) ? ret->size : sizeof(out));
 	return core_return(cove, box, r, &e, err);
 }
 

@@ -251,7 +251,7 @@ static int add_part(struct clerk_call *c, const uint8_t *p, size_t n)
 	return 0;
 }
 
-/* A full record stays so; what else is wrong may pass. */
+/* What is wrong may pass: a disk that is full, for one. */
 static void note_record(struct clerk *k, const struct clerk_head *head, const uint8_t *p, size_t n)
 {
 	if (head->verb != CLERK_RECORD)
@@ -259,7 +259,7 @@ static void note_record(struct clerk *k, const struct clerk_head *head, const ui
 	if (head->r < 0)
 		err_set(&k->trouble, (enum err_kind)head->kind, -head->r, "%.*s", (int)n,
 			(const char *)p);
-	else if (k->trouble.code != EDQUOT)
+	else
 		k->trouble = (struct err){0};
 }
 
@@ -271,9 +271,8 @@ static void hear(struct clerk *k, const struct clerk_head *head, const uint8_t *
 
 	note_record(k, head, p, n);
 	if (!c) {
-		/* A row that nobody waits for could not be written: nothing more may pass. Where
-		 * the record is full the clerk itself sees to that, and the door can say why. */
-		if (head->verb == CLERK_RECORD && r < 0 && r != -EDQUOT)
+		/* A row that nobody waits for could not be written: nothing more may pass. */
+		if (head->verb == CLERK_RECORD && r < 0)
 			fail(k);
 		return;
 	}

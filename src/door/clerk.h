@@ -11,8 +11,8 @@
  * network, and ends with the front. If it ends first, the front ends: nothing passes unrecorded.
  *
  * One request after another each way; a command that provides a secret runs beside them, with a
- * limit of CLERK_COMMAND_MS. Rows reach the disk itself (fdatasync) at least once a second and at
- * the end.
+ * limit of CLERK_COMMAND_MS. Rows reach the disk itself (fdatasync) within half a second and at
+ * the end. A box that causes too many of them waits (AUDIT_RATE).
  */
 #pragma once
 
@@ -44,8 +44,8 @@ void clerk_on_gone(struct clerk *k, void (*on_gone)(void *arg), void *arg);
  * so hears of it when there is room again, never from within a call here. */
 bool clerk_is_busy(struct clerk *k);
 void clerk_on_room(struct clerk *k, void (*on_room)(void *arg), void *arg);
-/* Why rows are refused, and with them all that is to be let through: the record is full, or cannot
- * be written. ERR_NONE while all is well. */
+/* Why rows are refused, and with them all that is to be let through: they cannot be written.
+ * ERR_NONE while all is well. */
 const struct err *clerk_trouble(const struct clerk *k);
 struct ev *clerk_ev(const struct clerk *k);
 void clerk_free(struct clerk *k); /* waits until all rows are written */

@@ -1,6 +1,9 @@
 /*
  * The clerk's process; see clerk.h. One loop: packets of the front, commands that provide a secret,
- * and a timer that syncs the record.
+ * and a timer that syncs the audit log.
+ *
+ * A box that causes more than AUDIT_RATE bytes of rows per second, after a burst, waits: nothing is
+ * received for a while, so the front's list fills and the front does not listen to its box.
  *
  * The front may have been taken over, so what it asks is checked here: a secret is read only if the
  * policy on disk names it. Policies are parsed again when their file has changed.
@@ -42,9 +45,9 @@ struct process {
 	struct audit_writer record;
 	struct used used;
 	int used_error; /* 0, or why it could not be read */
-	struct ev_timer sync, fold;
+	struct ev_timer sync, fold, rest;
 	struct folds folds;
-	bool told_full;
+	struct row_rate rate;
 	struct command *commands; /* owned */
 	struct policy *policy;	  /* for the names of secrets; NULL: none could be read */
 	struct stat policy_stat;  /* of the file it was read from */
@@ -444,29 +447,37 @@ static void say_secret(struct process *p, uint32_t id, const char *name)
 	free(data);
 }
 
-/* ---- the record ---- */
+/* ---- the audit log ---- */
+
+/* Whoever is beyond the rate rests. The end of the front is heard all the same. */
+static void pay_rate(struct process *p, uint64_t bytes)
+{
+	uint64_t rest_ms = row_rate_pay(&p->rate, bytes, ev_now(p->ev));
+
+	if (rest_ms && !p->rest.armed && ev_io_set(p->ev, &p->io, 0) == 0)
+		ev_timer_set(p->ev, &p->rest, rest_ms);
+}
+
+static void on_rest(struct ev_timer *t)
+{
+	struct process *p = container(t, struct process, rest);
+
+	if (ev_io_set(p->ev, &p->io, EPOLLIN) < 0)
+		ev_quit(p->ev);
+}
 
 static int write_row(struct process *p, struct audit_row *row, struct err *e)
 {
+	uint64_t before = p->record.bytes;
 	int r;
 
 	row->time_ms = clock_wall_ms();
 	r = audit_append(&p->record, row, e);
 	if (r == 0 && !p->sync.armed)
 		ev_timer_set(p->ev, &p->sync, SYNC_MS);
+	if (r == 0)
+		pay_rate(p, p->record.bytes > before ? p->record.bytes - before : 0);
 	return r;
-}
-
-/* That the record is full is said once to nobody in particular: the front may be waiting for this
- * process to take more rows, and not listen. */
-static void refuse_row(struct process *p, uint32_t id, const struct err *e)
-{
-	bool is_full = e->code == EDQUOT;
-
-	if (id == 0 && is_full && p->told_full)
-		return;
-	p->told_full = p->told_full || (id == 0 && is_full);
-	refuse(p, id, CLERK_RECORD, e);
 }
 
 static void record_row(struct process *p, uint32_t id, char *text)
@@ -477,7 +488,7 @@ static void record_row(struct process *p, uint32_t id, char *text)
 	int r;
 
 	if (audit_row_unpack(&row, text) < 0) {
-		err_set(&e, ERR_PROTOCOL, EBADMSG, "a malformed row for the record");
+		err_set(&e, ERR_PROTOCOL, EBADMSG, "a malformed audit row");
 		refuse(p, id, CLERK_RECORD, &e);
 		return;
 	}
@@ -485,9 +496,9 @@ static void record_row(struct process *p, uint32_t id, char *text)
 	if (r == 0)
 		r = write_row(p, &row, &e);
 	else if (r < 0)
-		err_errno(&e, -r, "count rows for the record");
+		err_errno(&e, -r, "count audit rows");
 	if (r < 0) {
-		refuse_row(p, id, &e);
+		refuse(p, id, CLERK_RECORD, &e);
 		return;
 	}
 	if (!p->fold.armed)
@@ -505,7 +516,7 @@ static int write_folded(void *arg, struct audit_row *row)
 	int r = write_row(p, row, &e);
 
 	if (r < 0)
-		refuse_row(p, 0, &e);
+		refuse(p, 0, CLERK_RECORD, &e);
 	return 0;
 }
 
@@ -519,7 +530,7 @@ static void on_fold(struct ev_timer *t)
 		ev_timer_set(p->ev, &p->fold, next > now ? next - now : 1);
 }
 
-/* An fsync that failed is not tried again: the record may have a hole, so the door ends. */
+/* An fsync that failed is not tried again: the log may have a hole, so the door ends. */
 static void on_sync(struct ev_timer *t)
 {
 	struct process *p = container(t, struct process, sync);
@@ -613,9 +624,10 @@ int clerk_process(int fd, const struct door_config *config)
 	struct process p = {.config = config,
 			    .io = {.fd = fd, .on_event = on_packet},
 			    .box_fd = -1,
-			    .record = {.fd = -1, .dir_fd = -1},
+			    .record = {.fd = -1, .dir_fd = -1, .logs_fd = -1},
 			    .sync.on_timer = on_sync,
-			    .fold.on_timer = on_fold};
+			    .fold.on_timer = on_fold,
+			    .rest.on_timer = on_rest};
 	struct err e = {0};
 	int r = -ENOMEM;
 
@@ -637,6 +649,9 @@ int clerk_process(int fd, const struct door_config *config)
 	}
 	p.folds.write = write_folded;
 	p.folds.arg = &p;
+	row_rate_init(&p.rate, ev_now(p.ev));
+	if (p.record.dirty) /* what a crash has left was put right */
+		ev_timer_set(p.ev, &p.sync, SYNC_MS);
 	if (ev_io_add(p.ev, &p.io, EPOLLIN) == 0)
 		(void)ev_run(p.ev);
 	if (folds_done(&p.folds) < 0 || audit_sync(&p.record, &e) < 0)

@@ -15,13 +15,16 @@ static bool is_one_of(const char *s, const char *const *list)
 	return false;
 }
 
-/* What was let through stands for itself, and so does what a person did. */
+/* A connection or request that was let through stands for itself: what became of it is another
+ * row, and it is on disk before a byte leaves. So does what a person did. That a name was looked up
+ * again says nothing new. */
 static bool may_fold(const struct audit_row *row)
 {
 	static const char *const kinds[] = {"name", "connect", "request", NULL};
 	static const char *const verdicts[] = {"deny", "ask", "failed", NULL};
 
-	return is_one_of(row->kind, kinds) && is_one_of(row->verdict, verdicts) && !row->about;
+	return is_one_of(row->kind, kinds) && !row->about &&
+	       (is_one_of(row->verdict, verdicts) || strcmp(row->kind, "name") == 0);
 }
 
 static int pack(const struct audit_row *row, char **ret)
@@ -127,4 +130,22 @@ int folds_done(struct folds *f)
 		failed = r < 0 ? r : failed;
 	}
 	return failed;
+}
+
+void row_rate_init(struct row_rate *r, uint64_t now_ms)
+{
+	*r = (struct row_rate){.left = AUDIT_BURST, .at_ms = now_ms};
+}
+
+uint64_t row_rate_pay(struct row_rate *r, uint64_t bytes, uint64_t now_ms)
+{
+	const uint64_t full_ms = 2000ull * AUDIT_BURST / AUDIT_RATE; /* enough for any debt */
+	uint64_t passed = now_ms > r->at_ms ? now_ms - r->at_ms : 0;
+
+	r->left += (int64_t)((passed < full_ms ? passed : full_ms) * AUDIT_RATE / 1000);
+	if (r->left > (int64_t)AUDIT_BURST)
+		r->left = AUDIT_BURST;
+	r->at_ms = now_ms;
+	r->left -= (int64_t)bytes;
+	return r->left < 0 ? 1 + (uint64_t)-r->left * 1000 / AUDIT_RATE : 0;
 }

@@ -1,423 +1,246 @@
-/*
- * The record's rows and its writer; see audit.h.
- *
- * A row is written with one write(2) at the end of the file, so a reader sees whole rows but for
- * the last. Values are escaped (\xHH for control bytes, backslash and what is not ASCII), so no
- * byte from a box can end a field or a line. The index has several writers; each holds flock(2) on
- * it and finds its end anew.
- */
+/* The writer of audit logs; see audit.h for what is done in which order, and why. */
 #include "store/audit.h"
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/sha256.h"
 #include "base/str.h"
-#include "store/audit_row.h"
+#include "store/audit_log.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-#define NUMBER(f)                                       \
-	{                                               \
-#f, offsetof(struct audit_row, f), true \
-	}
-#define TEXT(f)                                          \
-	{                                                \
-#f, offsetof(struct audit_row, f), false \
-	}
-
-static const struct {
-	const char *key;
-	size_t offset;
-	bool is_number;
-} fields[] = {
-	NUMBER(seq),	     NUMBER(time_ms), TEXT(kind),    NUMBER(about),    NUMBER(exec_id),
-	TEXT(host),	     NUMBER(port),    TEXT(method),  TEXT(path),       TEXT(rule),
-	TEXT(verdict),	     TEXT(reason),    TEXT(address), NUMBER(bytes_up), NUMBER(bytes_down),
-	NUMBER(duration_ms), NUMBER(status),  NUMBER(count), TEXT(credential), TEXT(by),
-};
-
-enum { FIELD_COUNT = sizeof(fields) / sizeof(fields[0]) };
-
-static void *field_at(const struct audit_row *r, size_t i)
+static int write_error(const struct audit_writer *w, int r, struct err *e)
 {
-	return (void *)((uintptr_t)r + fields[i].offset);
+	return err_errno(e, -r, "write to the audit log '%s'", w->name);
 }
 
-/* ---- the form of a row ---- */
+/* ---- rows and segments ---- */
 
-static int put_value(struct buf *out, const char *s)
+static int segment_open(const struct audit_writer *w, uint64_t number, int flags)
 {
-	size_t n = strnlen(s, AUDIT_TEXT_MAX);
-	int r = 0;
+	char name[24];
+	int fd;
 
-	for (size_t i = 0; i < n && r == 0; i++) {
-		uint8_t c = (uint8_t)s[i];
-
-		if (c < 0x20 || c > 0x7e || c == '\\')
-			r = buf_printf(out, "\\x%02x", c);
-		else
-			r = buf_append(out, &c, 1);
-	}
-	return r;
+	audit_segment_name(number, name);
+	fd = openat(w->dir_fd, name, O_RDWR | O_APPEND | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
+	return fd < 0 ? -errno : fd;
 }
 
-static int unescape(char *s)
+/* One row at the end of a segment that has so many bytes. */
+static int put_row(struct audit_writer *w, int fd, uint64_t *bytes, struct audit_row *row)
 {
-	char *to = s;
-
-	for (; *s; s++) {
-		char pair[3] = {0};
-		char *end;
-		long byte;
-
-		if (*s != '\\') {
-			*to++ = *s;
-			continue;
-		}
-		if (s[1] != 'x' || !s[2] || !s[3])
-			return -EBADMSG;
-		memcpy(pair, s + 2, 2);
-		byte = strtol(pair, &end, 16);
-		if (*end || byte <= 0)
-			return -EBADMSG;
-		*to++ = (char)byte;
-		s += 3;
-	}
-	*to = 0;
-	return 0;
-}
-
-int audit_row_pack(struct buf *out, const struct audit_row *row)
-{
-	int r = 0;
-
-	for (size_t i = 0; i < FIELD_COUNT && r == 0; i++) {
-		const char *const *text = field_at(row, i);
-		const uint64_t *number = field_at(row, i);
-
-		if (fields[i].is_number && *number)
-			r = buf_printf(out, "%s=%" PRIu64 "\t", fields[i].key, *number);
-		if (fields[i].is_number || !*text)
-			continue;
-		r = buf_printf(out, "%s=", fields[i].key);
-		if (r == 0)
-			r = put_value(out, *text);
-		if (r == 0)
-			r = buf_append(out, "\t", 1);
-	}
-	return r;
-}
-
-int audit_row_format(struct buf *out, const struct audit_row *row, char last[AUDIT_HASH + 1])
-{
-	size_t at = buf_len(out);
-	int r = audit_row_pack(out, row);
-
-	if (r == 0)
-		r = buf_printf(out, "prev=%s\t", last);
-	if (r < 0)
-		return r;
-	sha256_hex(buf_data(out) + at, buf_len(out) - at, last);
-	return buf_printf(out, "hash=%s\n", last);
-}
-
-static int take_field(struct audit_line *l, char *key, char *value)
-{
-	if (strcmp(key, "prev") == 0) {
-		l->prev = value;
-		return 0;
-	}
-	for (size_t i = 0; i < FIELD_COUNT; i++) {
-		if (strcmp(key, fields[i].key) != 0)
-			continue;
-		if (fields[i].is_number)
-			return str_parse_u64(value, UINT64_MAX, field_at(&l->row, i)) ? 0
-										      : -EBADMSG;
-		*(char **)field_at(&l->row, i) = value;
-		return unescape(value);
-	}
-	return -EBADMSG;
-}
-
-/* Fields up to the end of the text, each with its tab. */
-static int take_fields(struct audit_line *l, char *text)
-{
-	while (*text) {
-		char *end = strchr(text, '\t'), *value = strchr(text, '=');
-
-		if (!end || !value || value > end)
-			return -EBADMSG;
-		*value++ = *end++ = 0;
-		if (take_field(l, text, value) < 0)
-			return -EBADMSG;
-		text = end;
-	}
-	return 0;
-}
-
-int audit_row_unpack(struct audit_row *ret, char *text)
-{
-	struct audit_line l = {0};
-	int r = take_fields(&l, text);
-
-	if (r < 0 || l.prev || !l.row.kind)
-		return -EBADMSG;
-	*ret = l.row;
-	return 0;
-}
-
-int audit_row_parse(struct audit_line *ret, char *line, size_t len)
-{
-	static const char mark[] = "\thash=";
-	size_t tail = sizeof(mark) - 1 + AUDIT_HASH;
-	char own[AUDIT_HASH + 1];
-
-	*ret = (struct audit_line){0};
-	if (len <= tail || memcmp(line + len - tail, mark, sizeof(mark) - 1) != 0 ||
-	    strlen(line) != len)
-		return -EBADMSG;
-	sha256_hex(line, len - tail + 1, own);
-	ret->hash = line + len - AUDIT_HASH;
-	if (strcmp(own, ret->hash) != 0)
-		return -EBADMSG;
-	line[len - tail + 1] = 0;
-	if (take_fields(ret, line) < 0)
-		return -EBADMSG;
-	return ret->prev && ret->row.seq && ret->row.kind ? 0 : -EBADMSG;
-}
-
-void audit_first_hash(const char *name, char ret[AUDIT_HASH + 1])
-{
-	sha256_hex(name, strlen(name), ret);
-}
-
-/* ---- files ---- */
-
-int audit_dir_open(struct state *st, bool make, struct err *e)
-{
-	int fd, r = make ? state_make(st, e) : 0;
-
-	if (r < 0)
-		return r;
-	if (st->home_fd < 0)
-		return -ENOENT;
-	if (make && mkdirat(st->home_fd, AUDIT_DIR, 0700) == 0)
-		r = fsync(st->home_fd) < 0 ? -errno : 0;
-	else if (make && errno != EEXIST)
-		r = -errno;
-	fd = r < 0 ? r
-		   : openat(st->home_fd, AUDIT_DIR,
-			    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (r == 0 && fd < 0)
-		r = -errno;
-	if (r == -ENOENT && !make)
-		return r;
-	return r < 0 ? state_error(st, -r, "open the directory of the record", e) : fd;
-}
-
-static int head_name(const char *name, char ret[AUDIT_NAME_MAX + 8])
-{
-	return snprintf(ret, AUDIT_NAME_MAX + 8, "%s.head", name) < AUDIT_NAME_MAX + 8
-		       ? 0
-		       : -ENAMETOOLONG;
-}
-
-int audit_head_read(int dir_fd, const char *name, uint64_t *ret_rows, char ret_hash[AUDIT_HASH + 1])
-{
-	char path[AUDIT_NAME_MAX + 8], *end;
-	autofree char *text = NULL;
-	size_t len;
-	int r = head_name(name, path);
-
-	if (r == 0)
-		r = fd_read_file(dir_fd, path, 256, &text, &len);
-	if (r < 0)
-		return r;
-	end = strchr(text, ' ');
-	if (!end || strlen(end + 1) != AUDIT_HASH + 1 || end[AUDIT_HASH + 1] != '\n')
-		return -EBADMSG;
-	*end = 0;
-	end[AUDIT_HASH + 1] = 0;
-	memcpy(ret_hash, end + 1, AUDIT_HASH + 1);
-	return str_parse_u64(text, UINT64_MAX, ret_rows) ? 0 : -EBADMSG;
-}
-
-static int head_write(const struct audit_writer *w)
-{
-	char path[AUDIT_NAME_MAX + 8], text[128];
-	int n = snprintf(text, sizeof(text), "%" PRIu64 " %s\n", w->rows, w->last);
-	int r = head_name(w->name, path);
-
-	return r < 0 ? r : fd_write_file(w->dir_fd, path, text, (size_t)n, 0600, false);
-}
-
-/* Finds the last whole row, from the end backwards; what follows it was torn. */
-static int find_end(struct audit_writer *w, bool *ret_torn)
-{
-	autofree char *tail = NULL;
-	struct audit_line last;
-	struct stat st;
-	size_t len, want;
-	char *end, *begin;
-	ssize_t n;
-
-	if (fstat(w->fd, &st) < 0)
-		return -errno;
-	want = st.st_size < AUDIT_ROW_MAX * 2 ? (size_t)st.st_size : AUDIT_ROW_MAX * 2;
-	tail = malloc(want + 1);
-	if (!tail)
-		return -ENOMEM;
-	n = pread(w->fd, tail, want, st.st_size - (off_t)want);
-	if (n != (ssize_t)want)
-		return n < 0 ? -errno : -EIO;
-	tail[want] = 0;
-	end = memrchr(tail, '\n', want);
-	len = end ? (size_t)(end - tail) + 1 : 0;
-	*ret_torn = len < want;
-	w->bytes = (uint64_t)st.st_size - (want - len);
-	if (!end)
-		return w->bytes == 0 ? 0 : -EBADMSG;
-	*end = 0;
-	begin = memrchr(tail, '\n', (size_t)(end - tail));
-	begin = begin ? begin + 1 : tail;
-	if (audit_row_parse(&last, begin, (size_t)(end - begin)) < 0)
-		return -EBADMSG;
-	w->rows = last.row.seq;
-	memcpy(w->last, last.hash, sizeof(w->last));
-	return 0;
-}
-
-/* What was let through has an end, and that is still written. */
-static bool is_full(const struct audit_writer *w, const struct audit_row *row, size_t len)
-{
-	return w->bytes_max && w->bytes + len > w->bytes_max + (row->about ? AUDIT_BYTES_SPARE : 0);
-}
-
-static int note_damage(struct audit_writer *w, const char *reason, struct err *e)
-{
-	struct audit_row row = {.kind = "damage", .reason = reason};
-
-	return audit_append(w, &row, e);
-}
-
-/* Rows that the head knows must be there still. */
-static int check_head(struct audit_writer *w, struct err *e)
-{
-	char hash[AUDIT_HASH + 1], reason[128];
-	uint64_t rows;
-	int r = audit_head_read(w->dir_fd, w->name, &rows, hash);
-
-	if (r == -ENOENT && w->rows == 0) { /* new: from now on a missing head was removed */
-		r = head_write(w);
-		return r < 0 ? err_errno(e, -r, "begin the record '%s'", w->name) : 0;
-	}
-	if (r == 0 && (rows < w->rows || (rows == w->rows && strcmp(hash, w->last) == 0)))
-		return 0;
-	if (r < 0)
-		snprintf(reason, sizeof(reason), "its head was removed or damaged");
-	else
-		snprintf(reason, sizeof(reason), "%" PRIu64 " rows were here, %" PRIu64 " are left",
-			 rows, w->rows);
-	return note_damage(w, reason, e);
-}
-
-int audit_file_open(struct audit_writer *w, int dir_fd, const char *name, struct err *e)
-{
-	bool torn = false;
+	struct audit_chain next = {.rows = w->at.rows + 1};
+	struct buf line;
 	int r;
 
-	*w = (struct audit_writer){.fd = -1, .dir_fd = fcntl(dir_fd, F_DUPFD_CLOEXEC, 3)};
-	str_copy(w->name, sizeof(w->name), name);
-	audit_first_hash(name, w->last);
-	w->bytes_max = strcmp(name, AUDIT_INDEX) == 0 ? 0 : AUDIT_BYTES_MAX;
-	w->fd = openat(dir_fd, name, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (w->fd < 0 || w->dir_fd < 0 || flock(w->fd, LOCK_EX) < 0) {
-		r = -errno;
-		audit_close(w);
-		return err_errno(e, -r, "open the record '%s'", name);
+	memcpy(next.last, w->at.last, sizeof(next.last));
+	row->seq = next.rows;
+	if (!row->time_ms)
+		row->time_ms = clock_wall_ms();
+	buf_init(&line, AUDIT_ROW_MAX);
+	r = audit_row_format(&line, row, next.last);
+	if (r == 0) {
+		r = fd_write_full(fd, buf_data(&line), buf_len(&line));
+		/* A part of a row is taken back. Where even that fails the next open does it. */
+		if (r < 0 && ftruncate(fd, (off_t)*bytes) < 0)
+			r = -errno;
 	}
-	r = find_end(w, &torn);
-	if (r == -EBADMSG) {
-		audit_close(w);
-		return err_set(
-			e, ERR_INTERNAL, EBADMSG,
-			"the end of the record '%s' was changed: nothing can be added to it; "
-			"see `cove audit verify`",
-			name);
+	if (r == 0) {
+		*bytes += buf_len(&line);
+		w->at = next;
+		w->dirty = true;
 	}
-	if (r == 0 && torn && ftruncate(w->fd, (off_t)w->bytes) < 0)
-		r = -errno;
-	if (r < 0) {
-		audit_close(w);
-		return err_errno(e, -r, "open the record '%s'", name);
-	}
-	r = check_head(w, e);
-	if (r == 0 && torn) {
-		struct audit_row row = {.kind = "door",
-					.reason = "a row that was cut short was removed"};
-
-		r = audit_append(w, &row, e);
-	}
-	if (r < 0)
-		audit_close(w);
+	buf_done(&line);
 	return r;
+}
+
+/* The directory and its first segment. */
+static int log_make(struct audit_writer *w)
+{
+	if (w->dir_fd < 0 && mkdirat(w->logs_fd, w->name, 0700) < 0 && errno != EEXIST)
+		return -errno;
+	if (w->dir_fd < 0)
+		w->dir_fd = audit_log_open(w->logs_fd, w->name);
+	if (w->dir_fd < 0)
+		return w->dir_fd;
+	if (flock(w->dir_fd, LOCK_EX) < 0)
+		return -errno;
+	w->fd = segment_open(w, 1, O_CREAT | O_EXCL);
+	if (w->fd < 0)
+		return w->fd;
+	w->first_segment = w->segment = 1;
+	w->bytes = 0;
+	return 0;
+}
+
+/* What stays is found by the next writer: the log says that it was dropped. */
+static void drop_before(struct audit_writer *w, uint64_t keep_from)
+{
+	struct audit_segments there;
+	char name[24];
+
+	while (audit_segments_find(w->dir_fd, &there) == 0 && there.first &&
+	       there.first < keep_from) {
+		audit_segment_name(there.first, name);
+		if (unlinkat(w->dir_fd, name, 0) < 0)
+			break;
+	}
+	w->first_segment = keep_from;
+}
+
+/* The first row of a segment, which says what is kept from now on. */
+static int put_first(struct audit_writer *w, int fd, uint64_t *bytes, uint64_t keep_from)
+{
+	struct audit_row row = {.kind = AUDIT_SEGMENT};
+	autofree char *line = NULL;
+	struct audit_line kept;
+	int r;
+
+	if (keep_from > 1) {
+		row.status = keep_from;
+		if (audit_segment_first(w->dir_fd, keep_from, &kept, &line) == 0) {
+			row.about = kept.row.seq - 1;
+			row.reason = kept.prev;
+		}
+	}
+	r = put_row(w, fd, bytes, &row);
+	if (r == 0 && (fdatasync(fd) < 0 || fsync(w->dir_fd) < 0))
+		r = -errno;
+	return r;
+}
+
+/* All rows before it are durable; so is their head, or it could be of a segment before the last. */
+static int begin_segment(struct audit_writer *w, uint64_t number)
+{
+	const struct audit_chain before = w->at;
+	uint64_t bytes = 0, keep_from = w->first_segment;
+	autoclose int fd = -1;
+	char name[24];
+	int r = fsync(w->dir_fd) < 0 ? -errno : 0;
+
+	if (r == 0)
+		fd = r = segment_open(w, number, O_CREAT | O_TRUNC);
+	if (r < 0)
+		return r;
+	if (number - keep_from >= w->segments_max)
+		keep_from = number - w->segments_max + 1;
+	r = put_first(w, fd, &bytes, keep_from);
+	if (r < 0) {
+		w->at = before;
+		audit_segment_name(number, name);
+		(void)unlinkat(w->dir_fd, name, 0); /* half a segment is as good as none */
+		return r;
+	}
+	fd_close(&w->fd);
+	w->fd = take_fd(fd);
+	w->segment = number;
+	w->bytes = bytes;
+	if (w->first_segment < keep_from)
+		drop_before(w, keep_from);
+	return 0;
 }
 
 int audit_append(struct audit_writer *w, struct audit_row *row, struct err *e)
 {
-	char last[AUDIT_HASH + 1];
-	struct buf line;
-	int r;
+	int r = 0;
 
-	memcpy(last, w->last, sizeof(last));
-	row->seq = w->rows + 1;
-	if (!row->time_ms)
-		row->time_ms = clock_wall_ms();
-	buf_init(&line, AUDIT_ROW_MAX);
-	r = audit_row_format(&line, row, last);
-	if (r == 0 && is_full(w, row, buf_len(&line))) {
-		buf_done(&line);
-		return err_set(e, ERR_LIMIT, EDQUOT,
-			       "the record of this box is full (%u MiB), and nothing passes "
-			       "unrecorded: go on in another box",
-			       AUDIT_BYTES_MAX >> 20);
+	if (w->segment == 0) {
+		r = log_make(w);
+	} else if (w->bytes >= w->segment_bytes_max) {
+		r = audit_sync(w, e);
+		if (r < 0)
+			return r;
+		r = begin_segment(w, w->segment + 1);
 	}
 	if (r == 0)
-		r = fd_write_full(w->fd, buf_data(&line), buf_len(&line));
-	if (r < 0) {
-		buf_done(&line);
-		/* A part of a row is taken back. Where even that fails the next open does it. */
-		if (ftruncate(w->fd, (off_t)w->bytes) < 0)
-			r = -errno;
-		return err_errno(e, -r, "write to the record '%s'", w->name);
+		r = put_row(w, w->fd, &w->bytes, row);
+	return r < 0 ? write_error(w, r, e) : 0;
+}
+
+/* ---- what is durable ---- */
+
+static int head_write(const struct audit_writer *w)
+{
+	char text[160];
+	int n = snprintf(text, sizeof(text), "%" PRIu64 " %s %" PRIu64 " %" PRIu64 "\n", w->at.rows,
+			 w->at.last, w->segment, w->bytes);
+	autoclose int fd = openat(w->dir_fd, AUDIT_HEAD_NEW,
+				  O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	int r = fd < 0 ? -errno : fd_write_full(fd, text, (size_t)n);
+
+	/* The old or the new one after a crash: both are true. */
+	if (r == 0 &&
+	    (fdatasync(fd) < 0 || renameat(w->dir_fd, AUDIT_HEAD_NEW, w->dir_fd, AUDIT_HEAD) < 0))
+		r = -errno;
+	return r;
+}
+
+static int box_dir_open(const struct audit_writer *w)
+{
+	char box[BOX_NAME_MAX + 1];
+
+	if (!w->st || w->st->boxes_fd < 0 || !audit_box_of(w->name, box))
+		return -1;
+	return openat(w->st->boxes_fd, box, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+/* The box itself knows that it has a log: log, list and all may be removed, and not it. */
+static bool box_is_marked(const struct audit_writer *w)
+{
+	autoclose int fd = box_dir_open(w);
+	autofree char *known = NULL;
+
+	return fd >= 0 && fd_read_file(fd, AUDIT_MARK, AUDIT_NAME_MAX, &known, NULL) == 0 &&
+	       strcmp(known, w->name) == 0;
+}
+
+static int mark_box(const struct audit_writer *w)
+{
+	autoclose int fd = box_dir_open(w);
+
+	return fd < 0 ? 0 : fd_write_file(fd, AUDIT_MARK, w->name, strlen(w->name), 0600, false);
+}
+
+/* The log has its rows: from now on it, or its head, cannot go unseen. */
+static int enlist(struct audit_writer *w, struct err *e)
+{
+	autoclose int head =
+		openat(w->dir_fd, AUDIT_HEAD, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	struct audit_row row = {.kind = "file", .host = w->name};
+	int r = head < 0 || fsync(w->dir_fd) < 0 || fsync(w->logs_fd) < 0 ? -errno : 0;
+
+	if (r == 0 && w->st) {
+		r = audit_list_add(w->st, &row, e);
+		if (r < 0)
+			return r;
+		r = mark_box(w);
 	}
-	w->rows++;
-	w->bytes += buf_len(&line);
-	w->dirty = true;
-	memcpy(w->last, last, sizeof(last));
-	buf_done(&line);
-	return 0;
+	w->is_listed = r == 0;
+	return r < 0 ? err_errno(e, -r, "sync the audit log '%s'", w->name) : 0;
 }
 
 int audit_sync(struct audit_writer *w, struct err *e)
 {
-	int r = 0;
+	int r;
 
 	if (!w->dirty)
 		return 0;
-	if (fdatasync(w->fd) < 0)
-		r = -errno;
+	r = fdatasync(w->fd) < 0 ? -errno : 0;
+	if (r == 0 && !w->is_listed) {
+		r = enlist(w, e);
+		if (r < 0)
+			return r;
+	}
 	if (r == 0)
 		r = head_write(w);
 	if (r < 0)
-		return err_errno(e, -r, "sync the record '%s'", w->name);
+		return err_errno(e, -r, "sync the audit log '%s'", w->name);
 	w->dirty = false;
 	return 0;
 }
@@ -426,75 +249,249 @@ void audit_close(struct audit_writer *w)
 {
 	fd_close(&w->fd);
 	fd_close(&w->dir_fd);
+	fd_close(&w->logs_fd);
 }
 
-int audit_index_note(int dir_fd, const struct audit_row *row, struct err *e)
+/* ---- finding the end ---- */
+
+/* Goes on from a place in a segment as far as there are rows, and says where that is and how much
+ * there is. -ENODATA if there is not even so much, or if a whole row is not the next one: no crash
+ * does that. */
+static int follow_chain(struct audit_writer *w, uint64_t segment, uint64_t from, uint64_t *ret_end,
+			uint64_t *ret_size)
 {
-	struct audit_writer w;
-	struct audit_row copy = *row;
-	int r = audit_file_open(&w, dir_fd, AUDIT_INDEX, e);
+	struct audit_reader reader;
+	struct audit_line line;
+	struct stat st = {0};
+	int r = audit_reader_open(&reader, w->dir_fd, segment, from);
+
+	*ret_end = from;
+	if (r == 0 && fstat(reader.fd, &st) < 0)
+		r = -errno;
+	if (r == -ENOENT || (r == 0 && (uint64_t)st.st_size < from))
+		r = -ENODATA;
+	*ret_size = (uint64_t)st.st_size;
+	while (r == 0 && (r = audit_reader_next(&reader)) > 0) {
+		r = audit_row_parse(&line, reader.line, reader.line_len);
+		if (r == 0 && !audit_chain_add(&w->at, &line))
+			r = -ENODATA;
+		if (r < 0)
+			break;
+		*ret_end = reader.line_at + reader.line_len + 1;
+	}
+	audit_reader_close(&reader);
+	return r == -EBADMSG ? 0 : r;
+}
+
+/* The end of the last segment; what follows the last row is cut off. */
+static int find_end(struct audit_writer *w, uint64_t segment, uint64_t from, bool *ret_cut)
+{
+	uint64_t end, size;
+	int r = follow_chain(w, segment, from, &end, &size);
 
 	if (r < 0)
 		return r;
-	r = audit_append(&w, &copy, e);
+	w->fd = segment_open(w, segment, 0);
+	if (w->fd < 0)
+		return w->fd;
+	*ret_cut = size > end;
+	if (*ret_cut && ftruncate(w->fd, (off_t)end) < 0)
+		return -errno;
+	w->segment = segment;
+	w->bytes = end;
+	return 0;
+}
+
+/* The last row of the last segment that has one, whatever it follows. */
+static int find_any_end(struct audit_writer *w, const struct audit_segments *segments)
+{
+	uint64_t n = segments->last;
+
+	for (unsigned i = 0; i < AUDIT_SEGMENTS && n > 0; i++, n--) {
+		struct audit_reader reader;
+		struct audit_line line;
+		bool found = false;
+		int r = audit_reader_open(&reader, w->dir_fd, n, 0);
+
+		while (r == 0 && (r = audit_reader_next(&reader)) > 0) {
+			r = 0;
+			if (audit_row_parse(&line, reader.line, reader.line_len) < 0)
+				continue;
+			found = true;
+			w->at.rows = line.row.seq;
+			memcpy(w->at.last, line.hash, sizeof(w->at.last));
+		}
+		audit_reader_close(&reader);
+		if (r < 0 && r != -ENOENT && r != -EBADMSG)
+			return r;
+		if (found)
+			return 0;
+	}
+	return 0;
+}
+
+/* Rows that were durable are not there. All that is there stays as it is, and a new segment says
+ * so: it never verifies again. */
+static int note_damage(struct audit_writer *w, const struct audit_segments *segments,
+		       const char *reason)
+{
+	struct audit_row row = {.kind = "damage", .reason = reason};
+	struct audit_head head;
+	int r = 0;
+
+	if (audit_head_read(w->dir_fd, &head) == 0 && head.at.rows)
+		w->at = head.at;
+	else
+		r = find_any_end(w, segments);
+	fd_close(&w->fd);
 	if (r == 0)
-		r = audit_sync(&w, e);
-	audit_close(&w);
-	return r;
+		r = begin_segment(w, segments->last + 1);
+	return r < 0 ? r : put_row(w, w->fd, &w->bytes, &row);
 }
 
-/* Rows of boxes that are gone and too old. */
-static int expire(struct state *st, struct err *e)
+/* What is wrong before anything of the last segment is read; NULL: nothing. */
+static const char *find_damage(const struct audit_writer *w, int head_r,
+			       const struct audit_head *head, const struct audit_segments *segments)
 {
-	uint64_t keep_ms, now = clock_wall_ms(), rows;
-	int r = audit_keep(st, &keep_ms, e);
+	if (head_r == -EBADMSG)
+		return "its head was damaged";
+	if (head->at.rows == 0 && (head_r < 0 || segments->last == 0) && box_is_marked(w))
+		return head_r < 0 ? "its head was removed" : "its rows were removed";
+	if (head_r < 0)
+		return segments->last > 1 ? "its head was removed" : NULL;
+	if (head->at.rows == 0 && segments->last == 0)
+		return NULL;
+	return segments->last != head->segment && segments->last != head->segment + 1
+		       ? "segments of it were removed or put in"
+		       : NULL;
+}
 
-	if (r < 0 || keep_ms == 0 || keep_ms >= now)
+/* A drop that a crash has cut short. */
+static int finish_drop(struct audit_writer *w, const struct audit_segments *segments)
+{
+	struct audit_chain at;
+	uint64_t first;
+	int r = audit_dropped(w->dir_fd, w->name, segments, &at, &first);
+
+	w->first_segment = segments->first ? segments->first : 1;
+	if (r == 0 && w->first_segment < first && first <= segments->last)
+		drop_before(w, first);
+	return r == -EBADMSG ? 0 : r;
+}
+
+/* From the head on. The last segment may have been begun after it. */
+static int log_continue(struct audit_writer *w, const struct audit_head *head, uint64_t last)
+{
+	struct audit_row cut = {.kind = "door", .reason = "a crash cut the audit log short here"};
+	uint64_t end, size, from = head->bytes;
+	bool is_cut = false;
+	int r = 0;
+
+	if (head->at.rows > 0)
+		w->at = head->at;
+	if (last > head->segment) {
+		r = follow_chain(w, head->segment, from, &end, &size);
+		from = 0;
+	}
+	if (r == 0)
+		r = find_end(w, last, from, &is_cut);
+	if (r == 0 && w->bytes == 0 && w->segment > 1)
+		r = begin_segment(w, w->segment);
+	return r == 0 && is_cut ? put_row(w, w->fd, &w->bytes, &cut) : r;
+}
+
+static int log_recover(struct audit_writer *w)
+{
+	struct audit_segments segments;
+	struct audit_head head;
+	const char *damage;
+	int h = audit_head_read(w->dir_fd, &head);
+	int r = audit_segments_find(w->dir_fd, &segments);
+
+	if (r == 0 && h < 0 && h != -ENOENT && h != -EBADMSG)
+		r = h;
+	if (r == 0)
+		r = finish_drop(w, &segments);
+	if (r < 0)
 		return r;
-	return audit_delete(st, NULL, now - keep_ms, "its age", &rows, e);
+	w->is_listed = head.at.rows > 0;
+	damage = find_damage(w, h, &head, &segments);
+	if (damage)
+		return note_damage(w, &segments, damage);
+	if (segments.last == 0)
+		return 0;
+	r = log_continue(w, &head, segments.last);
+	return r == -ENODATA ? note_damage(w, &segments, "rows of it were changed or cut off") : r;
 }
 
-/* The box itself knows that it has a record: file, index and all may be removed, and not it. */
-static int mark_box(struct audit_writer *w, const struct state *st, const char *box, struct err *e)
+/* make: now, and not with the first row, because others may do so too. */
+static int log_open(struct audit_writer *w, const char *name, bool make)
 {
-	autoclose int fd = -1;
-	autofree char *known = NULL;
-	int r;
+	int r = 0;
 
-	if (st->boxes_fd >= 0)
-		fd = openat(st->boxes_fd, box, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
-		return 0;
-	if (fd_read_file(fd, AUDIT_MARK, AUDIT_NAME_MAX, &known, NULL) == 0 &&
-	    strcmp(known, w->name) == 0)
-		return note_damage(w, "the rows of before were removed", e);
-	r = fd_write_file(fd, AUDIT_MARK, w->name, strlen(w->name), 0600, false);
-	return r < 0 ? state_error(st, -r, "begin the record of the box", e) : 0;
+	str_copy(w->name, sizeof(w->name), name);
+	audit_first_hash(name, w->at.last);
+	w->first_segment = 1;
+	w->segment_bytes_max = AUDIT_SEGMENT_MAX;
+	w->segments_max = AUDIT_SEGMENTS;
+	if (make && mkdirat(w->logs_fd, name, 0700) < 0 && errno != EEXIST)
+		return -errno;
+	w->dir_fd = audit_log_open(w->logs_fd, name);
+	if (w->dir_fd == -ENOENT && box_is_marked(w)) {
+		struct audit_row row = {.kind = "damage",
+					.reason = "the rows of before were removed"};
+
+		r = log_make(w);
+		return r < 0 ? r : put_row(w, w->fd, &w->bytes, &row);
+	}
+	if (w->dir_fd < 0)
+		return w->dir_fd == -ENOENT ? 0 : w->dir_fd;
+	if (flock(w->dir_fd, LOCK_EX) < 0)
+		return -errno;
+	return log_recover(w);
 }
 
 int audit_open(struct audit_writer *w, struct state *st, const char *box, uint64_t created_ms,
 	       struct err *e)
 {
+	struct err old = {0};
 	char name[AUDIT_NAME_MAX];
-	struct stat known;
-	bool is_new;
-	autoclose int dir = audit_dir_open(st, true, e);
-	int r = dir < 0 ? dir : expire(st, e);
+	int r, swept = audit_sweep(st, &old);
+
+	*w = (struct audit_writer){.st = st, .dir_fd = -1, .fd = -1};
+	w->logs_fd = audit_logs_open(st, true, e);
+	if (w->logs_fd < 0)
+		return w->logs_fd;
+	snprintf(name, sizeof(name), "%s.%" PRIu64, box, created_ms);
+	r = log_open(w, name, false);
+	if (r < 0) {
+		err_errno(e, -r, "open the audit log '%s'", name);
+	} else if (swept < 0) {
+		struct audit_row row = {.kind = "door", .reason = old.msg};
+
+		r = audit_append(w, &row, e);
+	}
+	if (r < 0)
+		audit_close(w);
+	return r;
+}
+
+int audit_list_add(struct state *st, const struct audit_row *row, struct err *e)
+{
+	struct audit_writer w = {.dir_fd = -1, .fd = -1, .logs_fd = audit_dir_open(st, true, e)};
+	struct audit_row copy = *row;
+	int r = w.logs_fd;
 
 	if (r < 0)
 		return r;
-	snprintf(name, sizeof(name), "%s.%" PRIu64, box, created_ms);
-	/* In the index first: a file that it does not know would look put in. */
-	is_new = fstatat(dir, name, &known, AT_SYMLINK_NOFOLLOW) < 0;
-	if (is_new)
-		r = audit_index_note(dir, &(struct audit_row){.kind = "file", .host = name}, e);
-	if (r == 0)
-		r = audit_file_open(w, dir, name, e);
-	if (r < 0 || !is_new)
-		return r;
-	r = mark_box(w, st, box, e);
+	r = log_open(&w, AUDIT_LIST, true);
 	if (r < 0)
-		audit_close(w);
+		err_errno(e, -r, "open the list of audit logs");
+	if (r == 0)
+		r = audit_append(&w, &copy, e);
+	if (r == 0)
+		r = audit_sync(&w, e);
+	audit_close(&w);
 	return r;
 }
 

@@ -1,20 +1,35 @@
 /*
- * The record of what boxes did at their doors, kept when a box is gone.
+ * The audit log: what boxes did at their doors, kept when a box is gone.
  *
- *	audit/<box>.<created_ms>  one file per box, written by the clerk of the box's door; by
- *	                          libcove while the box does not run
- *	audit/<file>.head         how many rows it had when it was last synced, and the last hash
- *	audit/index               in the same form: which files there are, which were deleted by
- *	                          whom
- *	boxes/<name>/recorded     the name of the box's file in audit/, since there is one
- *	audit/keep                for how many ms rows of boxes that are gone are kept, if not for
- *	                          ever
+ *	audit/boxes/<box>.<created_ms>/  the log of one box, written by the clerk of its door; by
+ *	                                 libcove while the box does not run
+ *	        1, 2, ...                its segments: rows; one begins when the last is full, and
+ *	                                 of more than AUDIT_SEGMENTS the oldest are dropped
+ *	        head                     what was durable at the last sync
+ *	audit/list/                      a log of the same form: which logs were begun, and which
+ *	                                 were deleted by whom
+ *	audit/keep                       for how many ms logs of boxes that are gone are kept, if
+ *	                                 not for ever
+ *	boxes/<name>/audit-log           the name of the box's log, since there is one
  *
- * A file is lines; a line is one row: tab-separated name=value fields, then `prev`, the hash of the
- * row before (of the file's name for the first), and `hash`, the SHA-256 of all before it. So a row
+ * A segment is lines; a line is one row: tab-separated name=value fields, then `prev`, the hash of
+ * the row before (of the log's name for the first), and `hash`, the SHA-256 of all before it. The
+ * chain goes on from segment to segment; the newest says from which place on it is kept. So a row
  * that was changed, removed, moved or put in shows, and the head shows an end that was cut off. Who
  * can write the files can also write them all anew: the chain shows accidents and clumsy hands, and
  * a copy of a head kept elsewhere shows the rest.
+ *
+ * A crash at any moment leaves a log that verifies, because of the order of what is done:
+ *
+ *	first row    directory, segment 1, row (nothing is durable yet)
+ *	sync         rows; the first time: an empty head and the directories, then the row in the
+ *	             list, then the box's mark; last the head, by rename
+ *	new segment  sync, and the directory; its first row with what will be dropped; the
+ *	             directory again; then the drop
+ *	deleting     the row in the list; then the files
+ *
+ * So all segments but the last are whole, and what is wrong after the head's row was not durable:
+ * it was cut short by a crash, and the next writer cuts it off and says so.
  */
 #pragma once
 
@@ -56,28 +71,36 @@ int audit_row_unpack(struct audit_row *ret, char *text);
 
 enum { AUDIT_NAME_MAX = BOX_NAME_MAX + 24 };
 
-struct audit_writer {
-	int fd, dir_fd; /* owned, -1 */
-	char name[AUDIT_NAME_MAX];
+/* A place in a chain: so many rows, and the hash of the last. */
+struct audit_chain {
 	uint64_t rows;
-	uint64_t bytes;	    /* of whole rows */
-	uint64_t bytes_max; /* 0: none */
-	char last[65];	    /* hash of the last row */
-	bool dirty;	    /* something was written since the last sync */
+	char last[65];
 };
 
-/* Opens or makes the box's file and finds its end. A torn last line (kill -9, a full disk) is cut
- * off and rows that the head knows and the file has not are noted, each by a row of its own. Where
- * rows are not kept for ever the old ones go now. */
+struct audit_writer {
+	struct state *st;	 /* borrowed; NULL: this is the list */
+	int logs_fd, dir_fd, fd; /* owned, -1: where logs are, this one, its last segment */
+	char name[AUDIT_NAME_MAX];
+	struct audit_chain at;
+	uint64_t first_segment, segment; /* 0: there is none yet */
+	uint64_t bytes;			 /* of whole rows in the last segment */
+	uint64_t segment_bytes_max;
+	unsigned segments_max;
+	bool dirty; /* something was written since the last sync */
+	bool is_listed;
+};
+
+/* Opens the box's log and finds its end; it is made with the first row. What a crash cut short is
+ * cut off, and where rows are missing that were durable a new segment says so. Logs that are too
+ * old go now, once in AUDIT_SWEEP_MS. The state must outlive the writer. */
 int audit_open(struct audit_writer *w, struct state *st, const char *box, uint64_t created_ms,
 	       struct err *e);
-/* Appends with one write: there after kill -9. What does not fit is taken back. Beyond
- * AUDIT_BYTES_MAX it is ERR_LIMIT, -EDQUOT; rows about others have AUDIT_BYTES_SPARE more.
- * audit_sync makes what was written durable, and the head with it. */
+/* Appends with one write: there after kill -9. What does not fit is taken back. audit_sync makes
+ * what was written durable, and the head with it. */
 int audit_append(struct audit_writer *w, struct audit_row *row, struct err *e);
 int audit_sync(struct audit_writer *w, struct err *e);
 void audit_close(struct audit_writer *w);
-/* One row of a box whose door does not run: one that does holds the record until it ends. */
+/* One row of a box whose door does not run: one that does holds the log until it ends. */
 int audit_note(struct state *st, const char *box, uint64_t created_ms, struct audit_row *row,
 	       struct err *e);
 
@@ -93,7 +116,8 @@ struct audit_filter {
 typedef int audit_on_row(void *arg, const char *box, const struct audit_row *row);
 
 /* Rows in order of time. What a `done` row says (bytes, duration, status) comes with the row it is
- * about, which has none while it is under way; `done` rows do not come by themselves. */
+ * about, which has none while it is under way; `done` rows do not come by themselves. Where the
+ * oldest were dropped a row of kind `dropped` with their count stands before the others. */
 int audit_read(struct state *st, const struct audit_filter *f, audit_on_row *on_row, void *arg,
 	       struct err *e);
 
@@ -106,14 +130,23 @@ int audit_tail_fd(const struct audit_tail *t);
 int audit_tail_read(struct audit_tail *t, audit_on_row *on_row, void *arg, struct err *e);
 void audit_tail_free(struct audit_tail *t);
 
-/* Checks every chain: 0 if all hold; -EBADMSG and *e names file, row and what is wrong. */
-int audit_verify(struct state *st, const char *box, uint64_t *ret_rows, struct err *e);
+/* Checks every chain: 0 if all hold; -EBADMSG and *e names log, row and what is wrong. */
+struct audit_report {
+	uint64_t rows;	  /* that were checked */
+	uint64_t dropped; /* by rotation, before those */
+	uint64_t cut;	  /* logs whose end was cut short by a crash, after the rows checked */
+};
+int audit_verify(struct state *st, const char *box, struct audit_report *ret, struct err *e);
 
-/* Deletes the record of a box that is gone, or (box NULL) of all that were last written before that
- * time. The index keeps how much it was, by whom, and the last hash. A box that is there is
+/* ---- keeping (audit_keep.c) ---- */
+
+/* Deletes the logs of a box that is gone, or (box NULL) of all that were last written before that
+ * time. The list keeps how much it was, by whom, and the last hash. A box that is there is
  * -EBUSY. */
 int audit_delete(struct state *st, const char *box, uint64_t before_ms, const char *by,
 		 uint64_t *ret_rows, struct err *e);
-/* How long rows of boxes that are gone are kept; 0: for ever. */
+/* How long logs of boxes that are gone are kept; 0: for ever. Setting it deletes what is older. */
 int audit_keep(struct state *st, uint64_t *ret_ms, struct err *e);
 int audit_set_keep(struct state *st, uint64_t ms, struct err *e);
+/* Deletes what is too old, if nobody did for AUDIT_SWEEP_MS. */
+int audit_sweep(struct state *st, struct err *e);

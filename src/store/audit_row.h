@@ -1,11 +1,7 @@
-/* The form of a row on disk, and the places of files; shared by audit.c and audit_read.c. */
+/* The form of an audit row on disk. */
 #pragma once
 
 #include "store/audit.h"
-
-#define AUDIT_DIR   "audit"
-#define AUDIT_INDEX "index"
-#define AUDIT_MARK  "recorded"
 
 enum { AUDIT_HASH = 64, AUDIT_ROW_MAX = 64 * AUDIT_TEXT_MAX };
 
@@ -20,18 +16,8 @@ struct audit_line {
 };
 int audit_row_parse(struct audit_line *ret, char *line, size_t len);
 
-/* The hash that the first row of a file follows. */
+/* The hash that the first row of a log follows. */
 void audit_first_hash(const char *name, char ret[AUDIT_HASH + 1]);
 
-/* What the head of a file says; -ENOENT without one. */
-int audit_head_read(int dir_fd, const char *name, uint64_t *ret_rows,
-		    char ret_hash[AUDIT_HASH + 1]);
-
-/* audit/, made if asked for; or -errno. */
-int audit_dir_open(struct state *st, bool make, struct err *e);
-
-/* Any file, the index too, by its name; index: rows are written under a lock. */
-int audit_file_open(struct audit_writer *w, int dir_fd, const char *name, struct err *e);
-
-/* Adds to the index that a file was made, or deleted. */
-int audit_index_note(int dir_fd, const struct audit_row *row, struct err *e);
+/* True, and the place after it, if the row is the next one. */
+bool audit_chain_add(struct audit_chain *c, const struct audit_line *line);

@@ -1,8 +1,10 @@
 """What a user types for the door: every verb's happy path, and its wrong uses."""
 import contextlib
+import hashlib
 import http.server
 import json
 import os
+import pathlib
 import pty
 import re
 import select
@@ -247,8 +249,64 @@ def test_a_box_and_its_record(cove, tmp_path, upstream):
     shown = len(rows(cove, box))
     assert shown and cove("audit", "rm", box).ok().text == f"{shown} row{'s' * (shown != 1)} deleted\n"
     for words in (("audit", box), ("audit", "-f", box), ("audit", "verify", box)):
-        cove(*words).failed(f"there is no record of a box '{box}'")
+        cove(*words).failed(f"there is no audit log of a box '{box}'")
     cove("audit", "verify").ok()
+
+
+def audit_log(cove, box):
+    (path,) = pathlib.Path(cove.home, "audit", "boxes").glob(f"{box}.*")
+    return path
+
+
+def write_segments(log, first, last, size):
+    """Goes on with a log as its door would have: segments from first to last, and the last of this size."""
+    rows, last_hash = log.joinpath("head").read_text().split()[:2]
+    rows = int(rows)
+    for number in range(first, last + 1):
+        lines, length = [], 0
+        while length < (size if number == last else 1):
+            fields = "kind=connect\thost=a.test\treason=" + "x" * 2000 if lines else "kind=segment"
+            rows += 1
+            text = f"seq={rows}\ttime_ms={int(time.time() * 1000)}\t{fields}\tprev={last_hash}\t"
+            last_hash = hashlib.sha256(text.encode()).hexdigest()
+            lines.append(f"{text}hash={last_hash}\n")
+            length += len(lines[-1])
+        log.joinpath(str(number)).write_text("".join(lines))
+    log.joinpath("head").write_text(f"{rows} {last_hash} {last} {length}\n")
+    return rows
+
+
+def test_a_full_audit_log_drops_its_oldest_rows_and_the_box_goes_on(new_home, tmp_path, upstream):
+    """And the box is named as one of the verb's own words."""
+    cove = new_home()
+    cove("create", "--name", "verify", "--net", policy(tmp_path, here(upstream))).ok()
+    assert fetch(cove, "verify", upstream) == "200"
+    cove("stop", "verify").ok()
+    assert any(r["kind"] == "request" for r in rows(cove, "--", "verify"))
+    log = audit_log(cove, "verify")
+    oldest = log.joinpath("1").read_bytes().count(b"\n")
+    had = write_segments(log, 2, 16, 16 << 20)
+    assert cove("audit", "verify", "verify").ok().text == f"{had} rows verified\n"
+    cove("start", "verify").ok()
+    assert fetch(cove, "verify", upstream) == "200"
+    assert sorted(int(p.name) for p in log.iterdir() if p.name.isdigit()) == list(range(2, 18))
+    got = cove("audit", "verify", "--json", "verify").ok().json
+    assert got["dropped"] == oldest and got["rows"] > had - oldest and got["cut"] == 0
+    assert f", {oldest} older dropped by rotation" in cove("audit", "verify").ok().text
+    found = rows(cove, "--", "verify")
+    assert (found[0]["kind"], found[0]["count"]) == ("dropped", oldest)
+    assert [r["verdict"] for r in found if r["kind"] == "request"] == ["allow"]
+    # An end that a crash tore is not somebody's work, and the next door goes on behind it.
+    cove("stop", "verify").ok()
+    newest = log / "17"
+    newest.write_bytes(newest.read_bytes() + newest.read_bytes()[:100])
+    assert "1 log cut short by a crash" in cove("audit", "verify").ok().text
+    cove("start", "verify").ok()
+    assert fetch(cove, "verify", upstream) == "200"
+    assert "cut short" not in cove("audit", "verify").ok().text
+    # A segment that somebody removed is.
+    log.joinpath("9").unlink()
+    cove("audit", "verify", "verify").failed("segment 9 is gone", rc=125)
 
 
 def test_a_changed_row_shows(new_home, tmp_path, upstream):
@@ -256,8 +314,7 @@ def test_a_changed_row_shows(new_home, tmp_path, upstream):
     box = cove("create", "--net", policy(tmp_path, here(upstream))).ok().text.strip()
     fetch(cove, box, upstream)
     cove("rm", "-f", box).ok()
-    (path,) = [p for p in os.scandir(f"{cove.home}/audit") if p.name.startswith(box) and "head" not in p.name]
-    with open(path.path, "r+b") as f:
+    with open(audit_log(cove, box) / "1", "r+b") as f:
         text = f.read()
         f.seek(0)
         f.write(text.replace(b"here", b"hers"))
@@ -282,7 +339,7 @@ def test_rows_fit_a_narrow_terminal(cove, tmp_path, upstream):
     assert any(line.split()[1] == box for line in lines)
 
 
-def test_a_record_that_is_gone_shows(new_home, tmp_path, upstream):
+def test_an_audit_log_that_is_gone_shows(new_home, tmp_path, upstream):
     cove = new_home()
     box = cove("create", "--net", policy(tmp_path, here(upstream))).ok().text.strip()
     cove("audit", "verify", box).ok()

@@ -167,10 +167,10 @@ static int on_row(void *arg, const char *box, const struct audit_row *row)
 static void read_record(void)
 {
 	struct audit_filter filter = {.box = "box"};
-	uint64_t count;
+	struct audit_report report;
 
 	CHECK_EQ(audit_read(&st, &filter, on_row, NULL, &e), 0);
-	CHECK_EQ(audit_verify(&st, "box", &count, &e), 0);
+	CHECK_EQ(audit_verify(&st, "box", &report, &e), 0);
 }
 
 static char status_text[8192];
