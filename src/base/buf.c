@@ -2,6 +2,7 @@
 #include "base/buf.h"
 
 #include "base/err.h"
+#include "base/locked.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -16,10 +17,41 @@ void buf_init(struct buf *b, size_t max)
 	*b = (struct buf){.max = max};
 }
 
+static void free_data(struct buf *b)
+{
+	if (b->is_secret)
+		locked_free(b->data);
+	else
+		free(b->data);
+	b->data = NULL;
+}
+
 void buf_done(struct buf *b)
 {
-	free(b->data);
-	*b = (struct buf){.max = b->max};
+	free_data(b);
+	*b = (struct buf){.max = b->max, .is_secret = b->is_secret};
+}
+
+int buf_set_secret(struct buf *b, bool is_secret)
+{
+	uint8_t *data;
+
+	if (b->is_secret == is_secret)
+		return 0;
+	ASSERT(is_secret || b->len == 0);
+	data = b->len ? locked_alloc(b->cap) : NULL;
+	if (b->len && !data)
+		return -ENOMEM;
+	if (b->len) {
+		memcpy(data, b->data + b->start, b->len);
+		explicit_bzero(b->data, b->cap);
+	}
+	free_data(b);
+	b->is_secret = is_secret;
+	b->data = data;
+	b->cap = data ? b->cap : 0;
+	b->start = 0;
+	return 0;
 }
 
 /* Makes cap - start >= len + n, moving the content to the front or growing. */
@@ -36,17 +68,19 @@ static int make_room(struct buf *b, size_t n)
 	 * this is soon the case. */
 	if (b->cap >= b->len + n && b->start >= b->len) {
 		memcpy(b->data, b->data + b->start, b->len);
+		if (b->is_secret)
+			explicit_bzero(b->data + b->start, b->len);
 		b->start = 0;
 		return 0;
 	}
 	while (cap < b->len + n || cap == b->cap)
 		cap *= 2;
-	data = malloc(cap);
+	data = b->is_secret ? locked_alloc(cap) : malloc(cap);
 	if (!data)
 		return -ENOMEM;
 	if (b->len)
 		memcpy(data, b->data + b->start, b->len);
-	free(b->data);
+	free_data(b);
 	b->data = data;
 	b->cap = cap;
 	b->start = 0;
@@ -111,6 +145,8 @@ int buf_printf(struct buf *b, const char *fmt, ...)
 void buf_consume(struct buf *b, size_t n)
 {
 	ASSERT(n <= b->len);
+	if (b->is_secret && n)
+		explicit_bzero(b->data + b->start, n);
 	b->start += n;
 	b->len -= n;
 	if (b->len > 0)
@@ -119,8 +155,7 @@ void buf_consume(struct buf *b, size_t n)
 	b->small = b->peak < b->cap / 16 ? b->small + 1 : 0;
 	b->peak = 0;
 	if (b->cap > BUF_KEEP && b->small >= BUF_SMALL_MAX) {
-		free(b->data);
-		b->data = NULL;
+		free_data(b);
 		b->cap = 0;
 	}
 }

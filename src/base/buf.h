@@ -20,10 +20,13 @@ struct buf {
 	size_t max;
 	size_t peak;	/* the most it held since it was last empty */
 	unsigned small; /* how often in a row that was little */
+	bool is_secret; /* in locked memory, wiped as it is consumed, moved or freed */
 };
 
 void buf_init(struct buf *b, size_t max);
 void buf_done(struct buf *b);
+/* From now on; what it holds is moved. -ENOMEM. An empty one can be an ordinary one again. */
+int buf_set_secret(struct buf *b, bool is_secret);
 
 static inline const uint8_t *buf_data(const struct buf *b)
 {

@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/lines.h"
+#include "base/locked.h"
 #include "door/clerk_wire.h"
 #include "door/config.h"
 #include "door/fold.h"
@@ -68,7 +69,7 @@ struct command {
 	struct ev_child child;
 	struct ev_io out; /* fd owned */
 	struct ev_timer timer;
-	uint8_t *value; /* owned, DOOR_SECRET_MAX + 1 */
+	uint8_t *value; /* owned, locked, DOOR_SECRET_MAX + 1 */
 	size_t len;
 	int status;
 	bool ended, closed, late;
@@ -225,9 +226,7 @@ static void command_free(struct command *c)
 		kill(-c->child.pid, SIGKILL);
 		ev_child_remove(c->p->ev, &c->child);
 	}
-	if (c->value)
-		explicit_bzero(c->value, DOOR_SECRET_MAX + 1);
-	free(c->value);
+	locked_free(c->value);
 	free(c->line);
 	free(c->ids);
 	free(c);
@@ -316,11 +315,11 @@ static void run_line(const char *line, int out)
 	_exit(127);
 }
 
-static int start_command(struct command *c, const char *line)
+static int start_command(struct command *c)
 {
 	int out[2];
 
-	c->value = calloc(1, DOOR_SECRET_MAX + 1);
+	c->value = locked_alloc(DOOR_SECRET_MAX + 1);
 	if (!c->value)
 		return -ENOMEM;
 	if (pipe2(out, O_CLOEXEC | O_NONBLOCK) < 0)
@@ -328,7 +327,7 @@ static int start_command(struct command *c, const char *line)
 	c->child.pid = fork();
 	if (c->child.pid == 0) {
 		fd_set_nonblock(out[1], false);
-		run_line(line, out[1]);
+		run_line(c->line, out[1]); /* not what was read: that is empty here */
 	}
 	close(out[1]);
 	c->out.fd = out[0];
@@ -388,7 +387,7 @@ static void provide_by_command(struct process *p, uint32_t id, const char *name,
 	if (r == 0 && runs)
 		return;
 	if (r == 0)
-		r = start_command(c, line);
+		r = start_command(c);
 	if (r == 0)
 		r = ev_io_add(p->ev, &c->out, EPOLLIN);
 	if (r == 0) {
@@ -404,7 +403,7 @@ static void provide_by_command(struct process *p, uint32_t id, const char *name,
 static void provide_from_file(struct process *p, uint32_t id, const char *name, const char *path)
 {
 	autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	autofree uint8_t *value = calloc(1, DOOR_SECRET_MAX + 1);
+	uint8_t *value = locked_alloc(DOOR_SECRET_MAX + 1);
 	struct err e;
 	ssize_t n = fd < 0 || !value ? -errno : fd_read_full(fd, value, DOOR_SECRET_MAX + 1);
 
@@ -419,8 +418,7 @@ static void provide_from_file(struct process *p, uint32_t id, const char *name, 
 				path, name, n == 0 ? "empty" : "too large");
 		refuse(p, id, CLERK_SECRET, &e);
 	}
-	if (value)
-		explicit_bzero(value, DOOR_SECRET_MAX + 1);
+	locked_free(value);
 }
 
 static void say_secret(struct process *p, uint32_t id, const char *name)
@@ -443,8 +441,7 @@ static void say_secret(struct process *p, uint32_t id, const char *name)
 		provide_from_file(p, id, name, data);
 	else
 		provide_by_command(p, id, name, data);
-	explicit_bzero(data, len);
-	free(data);
+	locked_free(data);
 }
 
 /* ---- the audit log ---- */

@@ -12,6 +12,7 @@
 #include "base/base64.h"
 #include "base/buf.h"
 #include "base/limits.h"
+#include "base/locked.h"
 #include "door/redact.h"
 #include "door/tls.h"
 
@@ -126,7 +127,7 @@ static int render_text(struct injection *i, const char *text, struct buf *out)
 static int render_basic(struct buf *out)
 {
 	size_t n = buf_len(out);
-	uint8_t *plain = malloc(n + 1);
+	uint8_t *plain = locked_alloc(n + 1);
 	int r = plain ? 0 : -ENOMEM;
 
 	if (plain) {
@@ -140,9 +141,8 @@ static int render_basic(struct buf *out)
 			buf_commit(out, base64_encode(plain, n, false, room));
 		else
 			r = -ENOBUFS;
-		explicit_bzero(plain, n);
 	}
-	free(plain);
+	locked_free(plain);
 	return r;
 }
 
@@ -165,6 +165,7 @@ static int render(struct injection *i, struct item *item)
 	int r;
 
 	buf_init(&out, room);
+	out.is_secret = true;
 	r = buf_reserve(&out, room) ? 0 : -ENOMEM;
 	if (r == 0 && item->user)
 		r = buf_printf(&out, "%s:", item->user);
@@ -178,8 +179,6 @@ static int render(struct injection *i, struct item *item)
 		r = secret_init(&item->value, buf_data(&out), buf_len(&out));
 	if (r == 0)
 		item->value.len--;
-	if (out.data)
-		explicit_bzero(out.data, out.cap);
 	buf_done(&out);
 	return r;
 }
@@ -389,6 +388,7 @@ static int apply_queries(const struct injection *i, struct http_head *h, struct 
 
 	for (size_t k = 0; k < 3; k++) {
 		buf_init(&bufs[k], room);
+		bufs[k].is_secret = true;
 		if (!buf_reserve(&bufs[k], room))
 			r = -ENOMEM;
 	}
@@ -405,11 +405,8 @@ static int apply_queries(const struct injection *i, struct http_head *h, struct 
 		r = buf_append(target, buf_data(query), buf_len(query));
 	if (r == 0)
 		r = http_head_set_target(h, buf_cstr(target));
-	for (size_t k = 0; k < 3; k++) {
-		if (bufs[k].data)
-			explicit_bzero(bufs[k].data, bufs[k].cap);
+	for (size_t k = 0; k < 3; k++)
 		buf_done(&bufs[k]);
-	}
 	return r < 0 ? cannot_stand(i, "a query", e) : 0;
 }
 
@@ -423,8 +420,10 @@ void injection_strip(const struct injection *i, struct http_head *h)
 int injection_apply(const struct injection *i, struct http_head *h, struct err *e)
 {
 	bool has_query = false;
-	int r = 0;
+	int r = http_head_set_secret(h);
 
+	if (r < 0)
+		return err_errno(e, -r, "prepare the request");
 	/* All of them first, so that two of one name stay two. */
 	injection_strip(i, h);
 	for (size_t n = 0; n < i->item_count && r == 0; n++) {

@@ -14,6 +14,7 @@
  * under way its new rule, or ends it.
  */
 #include "base/clock.h"
+#include "base/control.h"
 #include "base/fd.h"
 #include "base/str.h"
 #include "door/dial.h"
@@ -111,11 +112,18 @@ static void side_clear(struct web_side *s)
 	s->error = (struct err){0};
 }
 
+/* Wiped where it may have had a credential. */
+static void forget(struct buf *b)
+{
+	buf_done(b);
+	b->is_secret = false;
+}
+
 void web_drop_up(struct web *w, bool abort)
 {
 	channel_free(take_ptr(w->up.channel), abort);
-	buf_clear(&w->up.in);
-	web_wipe(&w->up.out);
+	forget(&w->up.in);
+	forget(&w->up.out);
 	side_clear(&w->up);
 	w->holds_secret = w->up_used = false;
 	w->head_left = 0;
@@ -123,12 +131,13 @@ void web_drop_up(struct web *w, bool abort)
 
 static void request_done(struct web *w)
 {
-	/* What came back may have had it. */
-	if (w->injection) {
-		web_wipe(&w->held);
-		if (w->up.in.data && buf_len(&w->up.in) == 0)
-			explicit_bzero(w->up.in.data, w->up.in.cap);
-	}
+	/* An upstream that is kept has said all, and was told all. */
+	if (buf_len(&w->up.in) == 0)
+		forget(&w->up.in);
+	if (buf_len(&w->up.out) == 0)
+		forget(&w->up.out);
+	forget(&w->held);
+	forget(&w->frames.control);
 	http_head_done(&w->request);
 	http_body_done(&w->request_body);
 	http_head_done(&w->response);
@@ -137,7 +146,6 @@ static void request_done(struct web *w)
 	free(take_ptr(w->path));
 	free(take_ptr(w->normal));
 	free(take_ptr(w->query));
-	buf_done(&w->held);
 	w->held_safe = 0;
 	w->request = w->response = (struct http_head){0};
 	w->request_body = w->response_body = (struct http_body){0};
@@ -178,16 +186,30 @@ void web_next(struct web *w)
 
 /* ---- the upstream ---- */
 
+/* A credential goes through these, and perhaps comes back. */
+static int keep_secret(struct web *w)
+{
+	struct buf *all[] = {&w->up.in, &w->up.out, &w->held, &w->frames.control};
+	int r = 0;
+
+	if (control_is_off("door-wipe"))
+		return 0;
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && r == 0; i++)
+		r = buf_set_secret(all[i], true);
+	return r;
+}
+
 static int write_request(struct web *w, struct err *e)
 {
 	size_t before = buf_len(&w->up.out);
 
 	if (web_choose_reuse(w, e) < 0)
 		return -EIO;
+	if (w->injection && keep_secret(w) < 0)
+		return err_errno(e, ENOMEM, "write a request");
 	if (http_head_write(&w->request, &w->up.out) < 0)
 		return err_set(e, ERR_LIMIT, EMSGSIZE, "the request's head is too long");
 	w->head_left = buf_len(&w->up.out) - before;
-	/* The buffer is not to move what it holds while a credential is in it. */
 	w->holds_secret = w->injection != NULL;
 	return web_count(w, buf_len(&w->up.out) - before, 0, e);
 }
@@ -364,6 +386,8 @@ int web_take_response(struct web *w, struct err *e)
 	w->keep_up = h->minor > 0 && !http_head_has_token(h, "Connection", "close") &&
 		     w->response_body.framing != HTTP_UNTIL_CLOSE;
 	w->redacts = w->injection != NULL;
+	if (w->redacts)
+		http_body_set_secret(&w->response_body);
 	w->has_response = true;
 	http_head_strip_hop(h);
 	return frame_response(w, e);
@@ -535,6 +559,7 @@ int web_new(struct web **ret, const struct web_config *c, struct channel *box, c
 	w->wait.on_answer = web_on_answer;
 	w->call.on_answer = web_on_recorded;
 	buf_init(&w->held, REDACT_HELD_MAX);
+	buf_init(&w->frames.control, WS_CONTROL_MAX);
 	w->keep_box = true;
 	if (n > 0 && buf_append(&w->box.in, first, n) < 0) {
 		web_free(w);
@@ -624,7 +649,6 @@ void web_free(struct web *w)
 	channel_free(w->box.channel, true);
 	channel_free(w->up.channel, true);
 	request_done(w);
-	web_wipe(&w->up.out);
 	buf_done(&w->box.in);
 	buf_done(&w->box.out);
 	buf_done(&w->up.in);

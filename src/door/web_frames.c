@@ -13,7 +13,6 @@
 #include "door/web_parts.h"
 
 #include <errno.h>
-#include <string.h>
 
 enum { STEP = DOOR_BUFFER_MAX };
 
@@ -74,7 +73,6 @@ static int begin_frame(struct web *w, size_t *ret_used, struct err *e)
 	if (r <= 0)
 		return r;
 	s->in_frame = true;
-	s->control_len = 0;
 	if (s->frame.is_control)
 		return 0;
 	if (s->frame.op)
@@ -94,12 +92,8 @@ static int take_payload(struct web *w, size_t *used, struct err *e)
 
 	n = n < STEP ? n : STEP;
 	n = w->from_up.left < n ? (size_t)w->from_up.left : n;
-	if (s->frame.is_control) {
-		memcpy(s->control + s->control_len, p, n);
-		s->control_len += n;
-	} else if (n > 0 && buf_append(&w->held, p, n) < 0) {
+	if (n > 0 && buf_append(s->frame.is_control ? &s->control : &w->held, p, n) < 0)
 		return err_errno(e, ENOMEM, "look at a frame");
-	}
 	w->from_up.left -= n;
 	*used += n;
 	return 0;
@@ -110,11 +104,12 @@ static int end_control(struct web *w, struct err *e)
 	struct web_frames *s = &w->frames;
 	int r;
 
-	injection_redact_whole(w->injection, s->control, s->control_len);
+	injection_redact_whole(w->injection, s->control.data + s->control.start,
+			       buf_len(&s->control));
 	r = put_head(w, &s->frame, e);
 	if (r == 0)
-		r = put(w, s->control, s->control_len, e);
-	explicit_bzero(s->control, sizeof(s->control));
+		r = put(w, buf_data(&s->control), buf_len(&s->control), e);
+	buf_clear(&s->control);
 	return r;
 }
 

@@ -24,13 +24,6 @@ bool web_has_room(const struct web_side *s)
 	return buf_len(&s->out) < DOOR_BUFFER_MAX / 2;
 }
 
-void web_wipe(struct buf *b)
-{
-	if (b->data)
-		explicit_bzero(b->data, b->cap);
-	buf_clear(b);
-}
-
 static bool may_read(const struct web_side *s)
 {
 	return s->channel && !s->ended && buf_len(&s->in) < DOOR_BUFFER_MAX;
@@ -171,10 +164,8 @@ static int write_side(struct web *w, struct web_side *s)
 	n = write_some(w, s, buf_data(&s->out), n);
 	if (s == &w->up)
 		w->head_left -= n < w->head_left ? n : w->head_left;
-	if (s == &w->up && w->holds_secret) {
-		explicit_bzero(s->out.data + s->out.start, n);
+	if (s == &w->up && w->holds_secret)
 		w->holds_secret = n < buf_len(&s->out);
-	}
 	buf_consume(&s->out, n);
 	return n > 0;
 }
@@ -390,7 +381,8 @@ int web_move_response(struct web *w, struct err *e)
 	if (w->up_used && w->head_left > 0 && buf_len(&w->up.in) > 0)
 		return err_set(e, ERR_PROTOCOL, EBADMSG, "%.120s answered before it was asked",
 			       w->config.host.text);
-	r = http_response_parse(&head, buf_data(&w->up.in), buf_len(&w->up.in), &used, e);
+	r = (w->injection ? http_response_parse_secret : http_response_parse)(
+		&head, buf_data(&w->up.in), buf_len(&w->up.in), &used, e);
 	if (r < 0)
 		return r;
 	if (r == 0)

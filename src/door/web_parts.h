@@ -37,11 +37,10 @@ struct web_side {
 struct web_frames {
 	struct ws_frame frame; /* under way */
 	bool in_frame;
-	bool is_cut;	/* the message goes on in other frames than it came in */
-	bool owes_last; /* its end came: the piece that ends it is not written yet */
-	uint8_t op;	/* of the next piece */
-	uint8_t control[WS_CONTROL_MAX];
-	size_t control_len;
+	bool is_cut;	    /* the message goes on in other frames than it came in */
+	bool owes_last;	    /* its end came: the piece that ends it is not written yet */
+	uint8_t op;	    /* of the next piece */
+	struct buf control; /* the payload of a control frame */
 };
 
 struct web {
@@ -112,7 +111,6 @@ void web_want(struct web *w);
 /* Counts bytes of a message that are about to go. Negative: they may not. */
 int web_count(struct web *w, uint64_t up, uint64_t down, struct err *e);
 bool web_has_room(const struct web_side *s);
-void web_wipe(struct buf *b);
 
 /* web_request.c */
 /* The next head of the box. 1: there was one, and it is decided or being decided; 0: not yet;

@@ -149,6 +149,13 @@ void http_body_done(struct http_body *b)
 	http_head_done(&b->trailers);
 }
 
+void http_body_set_secret(struct http_body *b)
+{
+	/* Both are empty yet, so that there is nothing to move. */
+	(void)buf_set_secret(&b->line, true);
+	b->trailers.is_secret = true;
+}
+
 /* Fields that decide about framing, routing or who asks have no place after a body: who merges them
  * into the head would read another message than was judged. */
 static bool may_trail(const char *name)

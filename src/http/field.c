@@ -1,6 +1,8 @@
 /* Fields of a head: cut out of its text, found, added, removed, written; see http.h. */
 #include "http/text.h"
 
+#include "base/locked.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -277,10 +279,21 @@ static const char *moved(const char *p, const char *from, size_t n, const char *
 	return p && at >= start && at < start + n ? to + (at - start) : p;
 }
 
-static int grow_text(struct http_head *h, size_t bytes)
+void http_text_free(struct http_head *h)
+{
+	if (h->text)
+		explicit_bzero(h->text, h->text_len);
+	if (h->is_secret)
+		locked_free(h->text);
+	else
+		free(h->text);
+	h->text = NULL;
+}
+
+static int grow_text(struct http_head *h, size_t bytes, bool is_secret)
 {
 	size_t room = h->text_len + bytes + h->text_len / 2;
-	char *text = malloc(room);
+	char *text = is_secret ? locked_alloc(room) : malloc(room);
 
 	if (!text)
 		return -ENOMEM;
@@ -295,12 +308,16 @@ static int grow_text(struct http_head *h, size_t bytes)
 		f->name = moved(f->name, h->text, h->text_len, text);
 		f->value = moved(f->value, h->text, h->text_len, text);
 	}
-	if (h->text)
-		explicit_bzero(h->text, h->text_len);
-	free(h->text);
+	http_text_free(h);
 	h->text = text;
 	h->text_room = room;
+	h->is_secret = is_secret;
 	return 0;
+}
+
+int http_head_set_secret(struct http_head *h)
+{
+	return h->is_secret ? 0 : grow_text(h, 0, true);
 }
 
 int http_head_reserve(struct http_head *h, size_t fields, size_t bytes)
@@ -314,7 +331,7 @@ int http_head_reserve(struct http_head *h, size_t fields, size_t bytes)
 		h->fields = more;
 		h->field_room = room;
 	}
-	return h->text_room - h->text_len < bytes ? grow_text(h, bytes) : 0;
+	return h->text_room - h->text_len < bytes ? grow_text(h, bytes, h->is_secret) : 0;
 }
 
 static const char *add_text(struct http_head *h, const char *s, size_t n)

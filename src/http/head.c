@@ -23,6 +23,8 @@
 /* Room for what is usually added to a head before it is written. */
 enum { SPARE_FIELDS = 8, SPARE_TEXT = 512 };
 
+enum head_kind { REQUEST, RESPONSE, SECRET_RESPONSE };
+
 /* The parts of a first line, as offsets from its beginning. */
 struct first_line {
 	unsigned status, minor;
@@ -244,15 +246,16 @@ static int cut_up(struct http_head *h, const char *p, const struct first_line *f
 	return first->status ? check_response(h, e) : check_request(h, e);
 }
 
-static int parse(struct http_head *ret, const char *p, size_t n, bool request, size_t *ret_used,
-		 struct err *e)
+static int parse(struct http_head *ret, const char *p, size_t n, enum head_kind kind,
+		 size_t *ret_used, struct err *e)
 {
+	struct http_head h = {.is_secret = kind == SECRET_RESPONSE};
+	bool request = kind == REQUEST;
 	bool full = n >= DOOR_HEAD_MAX;
 	size_t skip = 0, all = full ? DOOR_HEAD_MAX : n;
 	int status = request ? 431 : 502, r;
 	struct lines_found lines = {0};
 	struct first_line first = {0};
-	struct http_head h = {0};
 
 	if (request && all >= 1 && p[0] == '\r') {
 		if (all == 1)
@@ -283,20 +286,24 @@ static int parse(struct http_head *ret, const char *p, size_t n, bool request, s
 int http_request_parse(struct http_head *ret, const void *p, size_t n, size_t *ret_used,
 		       struct err *e)
 {
-	return parse(ret, p, n, true, ret_used, e);
+	return parse(ret, p, n, REQUEST, ret_used, e);
 }
 
 int http_response_parse(struct http_head *ret, const void *p, size_t n, size_t *ret_used,
 			struct err *e)
 {
-	return parse(ret, p, n, false, ret_used, e);
+	return parse(ret, p, n, RESPONSE, ret_used, e);
+}
+
+int http_response_parse_secret(struct http_head *ret, const void *p, size_t n, size_t *ret_used,
+			       struct err *e)
+{
+	return parse(ret, p, n, SECRET_RESPONSE, ret_used, e);
 }
 
 void http_head_done(struct http_head *h)
 {
-	if (h->text)
-		explicit_bzero(h->text, h->text_len);
-	free(h->text);
+	http_text_free(h);
 	free(h->fields);
 	*h = (struct http_head){0};
 }

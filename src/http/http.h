@@ -43,6 +43,7 @@ struct http_head {
 	size_t field_count, field_room;
 	char *text; /* owned */
 	size_t text_len, text_room;
+	bool is_secret; /* its text is in locked memory; it is wiped in either case */
 };
 
 enum { HTTP_METHOD_MAX = 32 };
@@ -52,10 +53,15 @@ enum { HTTP_METHOD_MAX = 32 };
  * answer with (400, 414, 417, 431, 501, 505; 500 without memory). At most DOOR_HEAD_MAX bytes and
  * DOOR_HEADERS_MAX fields. One empty line before a request is allowed. HTTP/1.0 may leave Host out
  * of a CONNECT. */
+/* From now on its text is in locked memory. -ENOMEM. */
+int http_head_set_secret(struct http_head *h);
 int http_request_parse(struct http_head *ret, const void *p, size_t n, size_t *ret_used,
 		       struct err *e);
 int http_response_parse(struct http_head *ret, const void *p, size_t n, size_t *ret_used,
 			struct err *e);
+/* Into locked memory. */
+int http_response_parse_secret(struct http_head *ret, const void *p, size_t n, size_t *ret_used,
+			       struct err *e);
 void http_head_done(struct http_head *h); /* wipes: a head may hold a credential */
 
 bool http_name_is(const char *name, const char *other); /* ASCII case does not matter */
@@ -128,6 +134,8 @@ struct http_body {
 int http_body_init_request(struct http_body *b, const struct http_head *h, struct err *e);
 int http_body_init_response(struct http_body *b, const struct http_head *h, const char *method,
 			    struct err *e);
+/* Trailers may echo a credential: they are kept in locked memory. */
+void http_body_set_secret(struct http_body *b);
 void http_body_done(struct http_body *b);
 
 /* Eats bytes: *ret_used of them, of which *ret_data (may be NULL) and *ret_len are content,

@@ -51,6 +51,7 @@ size_t http_head_count(const struct http_head *h, const char *name);
 int http_fields_parse(struct http_head *h, char *p, size_t n, int status, struct err *e);
 /* Length of the fields when written, and their writing. */
 size_t http_fields_size(const struct http_head *h);
+void http_text_free(struct http_head *h);
 uint8_t *http_fields_write(const struct http_head *h, uint8_t *to);
 /* Makes room for that many fields and bytes of text; pointers into the text follow it. */
 int http_head_reserve(struct http_head *h, size_t fields, size_t bytes);

@@ -3,6 +3,7 @@
 
 #include "base/fd.h"
 #include "base/limits.h"
+#include "base/locked.h"
 #include "base/str.h"
 
 #include <errno.h>
@@ -100,6 +101,7 @@ int secret_set(struct state *st, const char *name, enum secret_source source, co
 	if (r < 0)
 		return r;
 	buf_init(&text, FILE_MAX);
+	text.is_secret = true;
 	/* All at once, so that the buffer does not move and leave a copy behind. */
 	r = buf_reserve(&text, FILE_MAX - 1) ? 0 : -ENOMEM;
 	if (r == 0)
@@ -108,8 +110,6 @@ int secret_set(struct state *st, const char *name, enum secret_source source, co
 		r = buf_append(&text, p, n);
 	if (r == 0)
 		r = fd_write_file(dir, name, buf_data(&text), buf_len(&text), 0600, true);
-	if (text.data)
-		explicit_bzero(text.data, text.cap);
 	buf_done(&text);
 	return r < 0 ? state_error(st, -r, "store the secret", e) : 0;
 }
@@ -158,6 +158,26 @@ static int read_error(int r, const char *name, struct err *e)
 	return err_errno(e, -r, "read secret '%s'", name);
 }
 
+/* The whole of a file, in locked memory that is its caller's, with a NUL behind it. */
+static int read_locked(int dir, const char *name, char **ret, size_t *ret_len)
+{
+	autoclose int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	char *text = fd < 0 ? NULL : locked_alloc(FILE_MAX + 2);
+	ssize_t n;
+
+	if (!text)
+		return fd < 0 ? -errno : -ENOMEM;
+	n = fd_read_full(fd, text, FILE_MAX + 1);
+	if (n < 0 || n > FILE_MAX) {
+		locked_free(text);
+		return n < 0 ? (int)n : -EFBIG;
+	}
+	text[n] = 0;
+	*ret = text;
+	*ret_len = (size_t)n;
+	return 0;
+}
+
 int secret_read(struct state *st, const char *name, enum secret_source *ret_source, char **ret,
 		size_t *ret_len, struct err *e)
 {
@@ -168,19 +188,16 @@ int secret_read(struct state *st, const char *name, enum secret_source *ret_sour
 	if (r < 0)
 		return r;
 	autoclose int dir = open_dir(st);
-	r = dir < 0 ? dir : fd_read_file(dir, name, FILE_MAX, &text, &len);
+	r = dir < 0 ? dir : read_locked(dir, name, &text, &len);
 	if (r == 0)
 		r = parse(text, len, ret_source, &rest);
 	if (r == 0) {
 		*ret_len = len - (size_t)(rest - text);
 		memmove(text, rest, *ret_len + 1);
-		explicit_bzero(text + *ret_len, len - *ret_len);
 		*ret = text;
 		return 0;
 	}
-	if (text)
-		explicit_bzero(text, len);
-	free(text);
+	locked_free(text);
 	return read_error(r, name, e);
 }
 
@@ -198,8 +215,7 @@ int secret_find(struct state *st, const char *name, struct secret_info *ret, str
 	str_copy(ret->name, sizeof(ret->name), name);
 	if (source != SECRET_VALUE)
 		str_copy(ret->where, sizeof(ret->where), text);
-	explicit_bzero(text, len);
-	free(text);
+	locked_free(text);
 	autoclose int dir = open_dir(st);
 	if (dir < 0 || fstatat(dir, name, &s, AT_SYMLINK_NOFOLLOW) < 0)
 		return read_error(dir < 0 ? dir : -errno, name, e);

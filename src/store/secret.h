@@ -36,7 +36,7 @@ int secret_set(struct state *st, const char *name, enum secret_source source, co
 int secret_remove(struct state *st, const char *name, struct err *e);
 /* Names and sources, never values. Free with free(). */
 int secret_list(struct state *st, struct secret_info **ret, size_t *ret_count, struct err *e);
-/* What the file holds after its first line: owned by the caller, who wipes it. For the clerk. */
+/* What the file holds after its first line, in locked memory (locked_free). For the clerk. */
 int secret_read(struct state *st, const char *name, enum secret_source *ret_source, char **ret,
 		size_t *ret_len, struct err *e);
 const char *secret_source_name(enum secret_source source);

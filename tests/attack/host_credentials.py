@@ -12,6 +12,7 @@ import subprocess
 import urllib.parse
 
 from door_ground import OK, ground
+from door_rig import descendants, in_process
 from host_keeper import REFUSED, inject, name_of
 from rig import NotApplicable, case, need, wait_until
 
@@ -242,7 +243,14 @@ def ranges(rig):
     need(b"Range:" not in sent or not all(got), f"Range was sent on: {sent[:200]!r}")
 
 
-def websocket(name, held, in_head):
+def frames(value):
+    """A message of three frames with the value cut in two, a ping between them."""
+    half = len(value) // 2
+    return (b"\x01" + bytes([half]) + value[:half] + b"\x89\x02hi\x00" + bytes([len(value) - half]) + value[half:] +
+            b"\x80\x00")
+
+
+def websocket(name, held, in_head, cut=None):
     @case(f"F5_websocket_{name}", "F1", held)
     def run(rig):
         g = ground(rig)
@@ -255,14 +263,21 @@ def websocket(name, held, in_head):
             value = auth[1] if auth else b"none"
             conn.sendall(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nX-Echo: " +
                          (value if in_head else b"no") + b"\r\nSec-WebSocket-Accept: " + word + b"\r\n\r\n" +
-                         (b"" if in_head else b"\x81" + bytes([min(len(value), 125)]) + value[:125]))
+                         (b"" if in_head else cut(value) if cut else
+                          b"\x81" + bytes([min(len(value), 125)]) + value[:125]))
         g.raw.clear(answer)
         before = len(rig.leaks)
         got = g.run("""
 s = secure('api.test', tls)
 s.sendall(('GET /ws HTTP/1.1\\r\\nHost: api.test:%d\\r\\nConnection: Upgrade\\r\\nUpgrade: websocket\\r\\n'
            'Sec-WebSocket-Version: 13\\r\\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\\r\\n\\r\\n' % tls).encode())
-say(read_all(s, 4)[0])""", tls=g.raw.tls_port)
+got, text, at = read_all(s, 4)[0], b'', 0
+rest = got.split(b'\\r\\n\\r\\n', 1)[-1]
+while at + 2 <= len(rest):
+    if rest[at] & 15 < 8: text += rest[at + 2:at + 2 + rest[at + 1]]
+    at += 2 + rest[at + 1]
+print(text.decode('latin-1'))
+say(got)""", tls=g.raw.tls_port)
         sent = g.raw.all()
         g.raw.clear()
         need(any(n in sent for n in rig.needles) and " 101 " in got[:20], f"nothing was tried: {got[:100]}")
@@ -271,6 +286,142 @@ say(read_all(s, 4)[0])""", tls=g.raw.tls_port)
 
 websocket("head", "a WebSocket handshake with a credential does not bring it back in the answer's head", True)
 websocket("frame", "nor does the first frame of the server", False)
+websocket("pieces", "nor do several frames of one message, a ping between them", False, frames)
+
+
+def escaped(value):
+    """A value in ways in which servers write what they were sent: each byte, some bytes, in and within another."""
+    text = value.decode()
+
+    def each(*ways):
+        return "".join(ways[i % len(ways)](ord(c)) for i, c in enumerate(text)).encode()
+    ways = [lambda c: f"\\u{c:04x}", lambda c: f"&#{c};", lambda c: f"&#x{c:x};", lambda c: f"%{c:02X}",
+            lambda c: f"%25{c:02x}", lambda c: f"\\x{c:02x}", lambda c: f"\\\\u{c:04X}",
+            lambda c: f"&amp;#{c:04d};", chr]
+    code = base64.b64encode(b"agent:" + value)
+    wrapped = [b"\n".join(code[i:i + w] for i in range(0, len(code), w)) for w in (20, 64, 76)]
+    hexed = value.hex()
+    return ([each(way) for way in ways] + [each(*ways), each(ways[0], chr), each(ways[3], ways[1], chr)] + wrapped +
+            [w.replace(b"\n", b"\r\n ") for w in wrapped] + [w.replace(b"\n", b"\\n") for w in wrapped] +
+            [hexed.encode(), hexed.upper().encode(), value.hex(":").encode(), value.hex(" ").encode(),
+             "\n".join(hexed[i:i + 60] for i in range(0, len(hexed), 60)).encode()])
+
+
+# A box that undoes all of it, again and again, and says what comes out.
+DECODE = r"""
+import base64, binascii, html, re, urllib.parse
+got = https('api.test', tls, get(path, 'api.test:%d' % tls), 6).decode('latin-1')
+def escapes(t): return re.sub(r'\\(?:u00|x)([0-9a-fA-F]{2})', lambda m: chr(int(m[1], 16)), t)
+seen, todo = set(), [got]
+while todo:
+    t = todo.pop()
+    if t in seen or len(seen) > 200: continue
+    seen.add(t)
+    todo += [urllib.parse.unquote(t), html.unescape(t), escapes(t), t.replace('\\\\', '\\'), t.replace('\\n', '\n')]
+for part in re.split(r'\n===\n|\|', got) + re.split(r'\n===\n|\|', got.replace('\\n', '\n')):
+    solid = re.sub(r'[\s:]', '', part)
+    for decode in (bytes.fromhex, lambda t: base64.b64decode(t + '===')):
+        try: seen.add(decode(solid).decode('latin-1'))
+        except ValueError: pass
+say([len(seen), sorted(seen)])"""
+
+
+@case("F5_echo_escaped", "F1", "nor in escapes of any kind, byte by byte, one within another, hex, wrapped base64")
+def echo_escaped(rig):
+    g = ground(rig)
+    sent = []
+
+    def answer(conn, data):
+        value = re.search(rb"Authorization: Bearer (\S+)\r\n", data)[1]
+        body = b"\n===\n".join(escaped(value))
+        sent.append(value)
+        parts = b"".join(b"%x\r\n%s\r\n" % (len(body[i:i + 11]), body[i:i + 11]) for i in range(0, len(body), 11))
+        if b"/chunks" in data:
+            conn.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + parts + b"0\r\n\r\n")
+        elif b"/heads" in data:
+            fields = [f for f in escaped(value) if b"\n" not in f]
+            conn.sendall(b"HTTP/1.1 200 OK\r\n" + b"".join(b"X-%d: |%s|\r\n" % (i, f) for i, f in enumerate(fields)) +
+                         b"Content-Length: 0\r\n\r\n")
+        else:
+            conn.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    before = len(rig.leaks)
+    for path in ("/body", "/chunks", "/heads"):
+        g.raw.clear(answer)
+        got = g.run(DECODE, path=path, tls=g.raw.tls_port)
+        need(got[0] > 3, f"{path}: nothing came")
+    g.raw.clear()
+    need(len(sent) == 3 and all(rig.secret.encode() in v for v in sent), "no credential was sent: nothing was tried")
+    need(len(rig.leaks) == before, f"it came back into the box: {rig.leaks[before:]}")
+    return f"{len(escaped(sent[0]))} forms"
+
+
+# ---- F1: nor in Cove's own memory, when it is done with it ----
+
+def outside(g, box):
+    """Cove's own processes of a box: the keeper, the usher, the door's two."""
+    keeper = g.rig.keeper(box)
+    inside = set(g.inside(box))
+    return [pid for pid in descendants(keeper) if pid not in inside]
+
+
+def in_memory(g, box):
+    """Where any of Cove's processes of the box has the credential. How many bytes were read is the second."""
+    found, read = [], 0
+    for pid in outside(g, box):
+        where, size = in_process(pid, g.rig.needles)
+        found += [(pathlib.Path(f"/proc/{pid}/comm").read_text().strip(), *map(str, where))] if where else []
+        read += size
+    return found, read
+
+
+def nothing_stays(g, box, when):
+    """An answer's last byte is with the box a moment before its door has put everything away."""
+    wait_until(lambda: not in_memory(g, box)[0], f"the memory of Cove's processes to be clean {when}: "
+               f"{in_memory(g, box)[0][:4]}", 20)
+
+
+@case("F1_cove_forgets_it", "F1", "after a request, an echo, a rotation and its removal no process of Cove has a "
+                                  "credential in its memory")
+def forgets(rig):
+    g = ground(rig)
+    if not rig.is_root:
+        raise NotApplicable("only root can read the memory of a door")
+    value = g.net.secret("KEPT")
+    path = rig.tmp / "kept"
+    path.write_text(value)
+    rules = [{"name": n, "allow": f"{n}.test", "inject": inject} for n, inject in (
+        ("api", {"headers": {"Authorization": "Bearer {{ secret.KEPT }}"}}),
+        ("basic", {"basic": {"user": "agent", "password": "{{ secret.KEPT }}"}}),
+        ("query", {"query": {"key": "{{ secret.KEPT }}"}}))]
+    asked = []
+
+    def answer(conn, data):
+        asked.append(data)
+        forms = echo_all(conn, data)
+        how = ("body", "heads", "chunks", "trailers")[len(asked) % 4]
+        conn.sendall(answer_with(forms * (60 if how in ("body", "chunks") else 1), how)
+                     if b"/echo" in data else OK)
+    sources = (("set", "KEPT"), ("set", "KEPT", "--file", str(path)), ("set", "KEPT", "--command", f"cat {path}"))
+    try:
+        for words in sources:
+            rig.cove("secret", *words, input=value.encode()).ok()
+            with g.own_box(rules) as box:
+                g.raw.clear(answer)
+                for host in ("api.test", "basic.test", "query.test"):
+                    for target in ("/plain", "/echo", "/echo2"):
+                        need(" 200 " in reach(g, host, target, box=box)[:20], f"{host}{target} did not pass")
+                    nothing_stays(g, box, f"after {host} {words[2:3]}")
+                need(in_memory(g, box)[1] > 0 and any(value.encode() in d for d in asked), "nothing was tried")
+                rig.cove("secret", "set", "KEPT", input=("new-" + value).encode()).ok()
+                reach(g, "api.test", "/rotated", box=box)
+                nothing_stays(g, box, "after a rotation")
+                rig.cove("secret", "rm", "KEPT").ok()
+                reach(g, "api.test", "/removed", box=box)
+                nothing_stays(g, box, "after its removal")
+        return f"{len(asked)} requests"
+    finally:
+        g.raw.clear()
+        path.unlink()
 
 
 # ---- F3, F4: who gets it ----

@@ -3,6 +3,7 @@
 #include "tap.h"
 
 #include "base/limits.h"
+#include "base/locked.h"
 #include "store/secret.h"
 
 #include <sys/stat.h>
@@ -28,11 +29,11 @@ TEST(a_value_comes_back_as_it_was)
 	CHECK_EQ(source, SECRET_VALUE);
 	CHECK_EQ(len, sizeof(bytes) - 1);
 	CHECK_MEM(text, bytes, len);
-	free(text);
+	locked_free(text);
 	CHECK_EQ(set("KEY", "two"), 0);
 	CHECK_EQ(secret_read(&st, "KEY", &source, &text, &len, &e), 0);
 	CHECK_STR(text, "two");
-	free(text);
+	locked_free(text);
 }
 
 TEST(only_the_owner_can_read_it)

@@ -1,0 +1,172 @@
+/*
+ * Memory for credentials; see locked.h.
+ *
+ * How it works
+ *
+ * A process may lock only so much memory (RLIMIT_MEMLOCK), and locking is by the page. So small
+ * values share pools of POOL_BYTES, cut into units; a value takes as many units in a row as it
+ * needs. A large one gets pages of its own. Every page is locked where the limit allows, left out
+ * of core dumps, and empty in a child (MADV_WIPEONFORK): a command that provides one secret must
+ * not see the others. A value is wiped when it is given back; a pool whose last value went is
+ * unmapped, but for the last one.
+ *
+ * The pools are the process's. One thread only.
+ */
+#include "base/locked.h"
+
+#include "base/err.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { POOL_BYTES = 16384, UNIT = 64, UNITS = POOL_BYTES / UNIT, SHARED_MAX = POOL_BYTES / 4 };
+enum { UNIT_FREE, UNIT_FIRST, UNIT_NEXT }; /* of a value */
+
+struct pool {
+	uint8_t *pages; /* owned, mapped */
+	size_t bytes;
+	bool locked;
+	bool alone;	     /* one large value */
+	uint8_t used[UNITS]; /* by unit; not for a large one */
+	unsigned count;	     /* values in it */
+	struct pool *next;
+};
+
+static struct pool *pools;
+
+static struct pool *pool_new(size_t bytes, bool alone)
+{
+	struct pool *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p->pages == MAP_FAILED) {
+		free(p);
+		return NULL;
+	}
+	p->bytes = bytes;
+	p->alone = alone;
+	p->locked = mlock(p->pages, bytes) == 0;
+	madvise(p->pages, bytes, MADV_DONTDUMP);
+	madvise(p->pages, bytes, MADV_WIPEONFORK);
+	p->next = pools;
+	pools = p;
+	return p;
+}
+
+static void pool_drop(struct pool *p)
+{
+	struct pool **at = &pools;
+
+	while (*at != p)
+		at = &(*at)->next;
+	*at = p->next;
+	explicit_bzero(p->pages, p->bytes);
+	munmap(p->pages, p->bytes);
+	free(p);
+}
+
+static struct pool *pool_find(const uint8_t *data)
+{
+	for (struct pool *p = pools; p; p = p->next)
+		if (data >= p->pages && data < p->pages + p->bytes)
+			return p;
+	return NULL;
+}
+
+static size_t units_of(size_t n)
+{
+	return n ? (n + UNIT - 1) / UNIT : 1;
+}
+
+/* Units in a row, or NULL. */
+static uint8_t *pool_take(struct pool *p, size_t want)
+{
+	size_t run = 0;
+
+	for (size_t i = 0; i < UNITS; i++) {
+		run = p->used[i] ? 0 : run + 1;
+		if (run == want) {
+			memset(&p->used[i + 1 - want], UNIT_NEXT, want);
+			p->used[i + 1 - want] = UNIT_FIRST;
+			p->count++;
+			return p->pages + (i + 1 - want) * UNIT;
+		}
+	}
+	return NULL;
+}
+
+/* The whole of the value that begins at this unit: its owner may have made it shorter. */
+static void pool_give_back(struct pool *p, size_t unit)
+{
+	ASSERT(p->used[unit] == UNIT_FIRST);
+	do {
+		explicit_bzero(p->pages + unit * UNIT, UNIT);
+		p->used[unit++] = UNIT_FREE;
+	} while (unit < UNITS && p->used[unit] == UNIT_NEXT);
+}
+
+static uint8_t *take_shared(size_t want)
+{
+	struct pool *fresh;
+
+	for (struct pool *p = pools; p; p = p->next) {
+		uint8_t *data = p->alone ? NULL : pool_take(p, want);
+
+		if (data)
+			return data;
+	}
+	fresh = pool_new(POOL_BYTES, false);
+	return fresh ? pool_take(fresh, want) : NULL;
+}
+
+static uint8_t *take_alone(size_t n)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	struct pool *p;
+
+	if (n > SIZE_MAX - page)
+		return NULL;
+	p = pool_new((n + page - 1) / page * page, true);
+	if (!p)
+		return NULL;
+	p->count = 1;
+	return p->pages;
+}
+
+/* The only pool for small values stays: the next request takes and gives back as many again. */
+static bool is_last_shared(const struct pool *p)
+{
+	for (const struct pool *other = pools; other; other = other->next)
+		if (other != p && !other->alone)
+			return false;
+	return !p->alone;
+}
+
+void *locked_alloc(size_t n)
+{
+	return n > SHARED_MAX ? take_alone(n) : take_shared(units_of(n));
+}
+
+void locked_free(void *data)
+{
+	struct pool *p = data ? pool_find(data) : NULL;
+
+	if (!p)
+		return;
+	if (!p->alone)
+		pool_give_back(p, (size_t)((uint8_t *)data - p->pages) / UNIT);
+	if (--p->count == 0 && !is_last_shared(p))
+		pool_drop(p);
+}
+
+bool locked_is(const void *data)
+{
+	const struct pool *p = data ? pool_find(data) : NULL;
+
+	return p && p->locked;
+}

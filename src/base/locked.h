@@ -1,0 +1,12 @@
+/* Memory for what must not be left lying about: locked, out of core dumps, wiped when it is given
+ * back. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* NULL without memory. Where memory cannot be locked it goes on (RLIMIT_MEMLOCK): locked_is says
+ * so. */
+void *locked_alloc(size_t n);
+void locked_free(void *data); /* of NULL: nothing */
+bool locked_is(const void *data);
