@@ -47,12 +47,13 @@
 /* Inside a box (src/init). */
 #define INIT_EXECS_MAX	  512u /* commands that run at once */
 #define INIT_SHELLS_MAX	  32u
-#define INIT_SHELL_QUEUE  256u /* lines waiting for one shell */
-#define INIT_LINES_MAX	  512u /* lines of all shells that run or wait at once */
-#define INIT_LATE_MAX	  512u /* ended commands, and lines, whose children still hold a stream */
-#define INIT_FILE_OPS_MAX 64u  /* file operations at once */
-#define INIT_DEPTH_MAX	  128u /* directory depth of a recursive file operation */
-#define INIT_LINKS_MAX	  40u  /* links followed at the end of a file operation's path */
+#define INIT_SHELL_QUEUE  256u	/* lines waiting for one shell */
+#define INIT_LINES_MAX	  512u	/* lines of all shells that run or wait at once */
+#define INIT_LATE_MAX	  512u	/* ended commands, and lines, whose children still hold a stream */
+#define INIT_BRACED_MAX	  5000u /* lines of a text that bash parses as a whole: it recurses */
+#define INIT_FILE_OPS_MAX 64u	/* file operations at once */
+#define INIT_DEPTH_MAX	  128u	/* directory depth of a recursive file operation */
+#define INIT_LINKS_MAX	  40u	/* links followed at the end of a file operation's path */
 #define INIT_UNSIZED_MAX  (16u << 20) /* read of a file that says it has no size (/proc) */
 #define INIT_QUEUE_HIGH	  (1u << 20)  /* link queue beyond which output and transfers wait */
 #define INIT_PASSWD_MAX	  (1u << 20)  /* bytes of /etc/passwd and /etc/group that are read */

@@ -9,21 +9,24 @@
  *
  * One line is one file and two FIFOs with an unguessable name T in a private directory:
  *
- *	Tc	>Ts; { TEXT newline }     parsed as a whole before any of it runs
+ *	Tc	the text as it is; bash reads it as a script, command by command (shell_text.c)
  *	To, Te	its output
- *	Ts	appears when the text has parsed and starts to run
+ *	Ti, Ts	with input: where it comes from, and a FIFO that is opened once Ti is
  *
  * and one sentence on the feed, the driver, which uses no name that a user can define but
  * `builtin`:
  *
- *	\builtin source Tc </dev/null >To 2>Te; PS1=T:$?: PS0= PS2= PROMPT_COMMAND= TMOUT=
+ *	RESTORE; \builtin source Tc </dev/null >To 2>Te; __cove=("T:$?:" SAVE) PS1=$__cove ...
  *
  * An interactive shell prints PS1 when it is ready for the next sentence, so "T:STATUS:" on the
  * talk is the end of the line and its status. That needs no helper process and no inotify (of
- * which a user has 128 for all boxes together), and nothing of it is in the output. Only the shell
- * itself has the talk, and T is new for each line: a forged end can only harm the line that forged
- * it. Another shell than bash gives up the whole sentence when the text does not parse, so there
- * the end is a sentence of its own.
+ * which a user has 128 for all boxes together), and nothing of it is in the output. What PS1,
+ * PROMPT_COMMAND and their like were is kept in a variable and put back for the next text. Only the
+ * shell itself has the talk, and T is new for each line: a forged end can only harm the line that
+ * forged it. Another shell than bash gives up the whole sentence when the text does not parse, so
+ * there the end is a sentence of its own.
+ *
+ * In its messages bash names Tc; the stream of Te takes that out again.
  *
  *	queued -> running ---------------> ended -> late -> gone
  *	     \        \-> stopping ------>/
@@ -31,10 +34,12 @@
  *
  * queued	its shell is busy. QUEUED was sent, and its time runs; a timeout or a signal ends it
  *		here, and then nothing of it ran.
- * running	the driver was fed. It ends by its end on the talk, or by the death of the shell.
- *		An end without Ts is a text that did not parse, or, if Tc was never read, a shell
- *		in which the driver does not work any more (`builtin` redefined, no descriptor
- *		left): then nothing has run, and the line goes once to a fresh shell.
+ * running	the driver was fed. It ends by its end on the talk, or by the death of the shell. An
+ *		end although Tc was never read means that the driver does not work any more
+ *		(`builtin` redefined, the directory closed): nothing has run. The shell is mended
+ *		and the line tried once more; if that is in vain, in a fresh shell.
+ *		A shell that became another program (`exec`) has closed both its pipes: the
+ *		program's end is the line's.
  * stopping	shell_stop.c: its time is up, or somebody ended it.
  * ended	the answer is known, output that is still in the FIFOs goes first.
  * late		EXIT was sent; a background child still holds a FIFO, and what it writes goes out

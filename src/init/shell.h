@@ -29,8 +29,8 @@ struct line_io {
 	struct shell_table *table;
 	struct line *line; /* NULL until one came */
 	char token[TOKEN_LEN + 1];
+	char shown[SHELL_DIR_MAX + TOKEN_LEN + 8]; /* what bash calls Tc in messages */
 	bool named, input; /* the names exist; Ti and a FIFO Ts among them */
-	bool start_taken;  /* Ts is gone */
 	int text_fd;	   /* Tc; owned */
 	int hold_fd
 		[2]; /* writing ends of To and Te: nothing looks ended while the line runs; owned */
@@ -61,6 +61,7 @@ struct line {
 	struct in_stream
 		input;	/* held until the shell has opened Ti: before, an end would be lost */
 	bool begun;	/* STARTED is in the link's queue */
+	bool mended;	/* nothing ran at the first try, and the shell was put right */
 	bool rerun;	/* it goes to a second shell, after nothing ran in the first */
 	bool restarted; /* what earlier lines did to the shell is lost */
 	bool draining, tidying;
@@ -91,8 +92,12 @@ struct shell {
 	char name[SHELL_NAME_MAX + 1];
 	struct user user;
 	bool alive, bash;
-	bool used; /* a line has run in it */
-	bool lost; /* it died between two lines: the next one has to say so */
+	bool used;	/* a line has run in it */
+	bool may_abort; /* an unset variable may end a text by what texts before have defined */
+	bool nounset, errexit; /* options, after the last line */
+	bool traced;	       /* a text spoke of the DEBUG trap */
+	bool plain; /* the prompt is out of init's hands (readonly PS1): ends are printed */
+	bool lost;  /* it died between two lines: the next one has to say so */
 	struct ev_child child;
 	int proc_fd;	   /* /proc/PID; owned */
 	int feed_fd;	   /* owned */
@@ -139,15 +144,14 @@ void line_end_queued(struct line *l, int sig, const char *cause);
 
 /* shell_files.c: the directory, and the files of one line. */
 int shell_dir_open(struct shell_table *t, struct err *e);
+void shell_dir_mend(const struct shell_table *t); /* gives it back its mode */
 int line_io_new(struct shell_table *t, const struct user *u, struct line_io **ret);
 void line_io_free(struct line_io *io);
 void line_io_forget(struct line_io *io); /* removes the names, keeps the streams */
 /* For a line with input: Ti, opened both ways, and Ts as a FIFO: its opening is an event. */
 int line_io_add_input(struct line_io *io, const struct user *u);
-int line_io_write(struct line_io *io, const char *text, const struct shell *sh);
+int line_io_write(struct line_io *io, const char *text, struct shell *sh);
 void line_io_remove_text(struct line_io *io); /* it cannot be run from here on */
-/* Did the text start to run? Asked once, after the end: Ts is then gone. */
-bool line_io_take_start(struct line_io *io);
 /* Was Tc ever read? True where the filesystem cannot tell: what is in doubt is not run again. */
 bool line_io_was_read(const struct line_io *io);
 
@@ -162,8 +166,9 @@ int shell_unread(const struct shell *sh); /* bytes of the feed that it has not r
 bool shell_listen(struct shell *sh, unsigned *ret_round, unsigned *ret_status);
 void shell_signal(struct shell *sh, int sig);
 bool shell_is_stopped(const struct shell *sh);
-char *shell_cwd(const struct shell *sh); /* owned; NULL if that cannot be told */
-void shell_drop(struct shell *sh);	 /* ends the process if it lives and lets go of it */
+char *shell_cwd(const struct shell *sh);	/* owned; NULL if that cannot be told */
+bool shell_is_replaced(const struct shell *sh); /* it has become another program */
+void shell_drop(struct shell *sh);		/* ends the process if it lives and lets go of it */
 
 /* shell_line.c: one line from its start to its end. */
 int line_begin(struct line *l, struct err *e);
@@ -177,11 +182,11 @@ void line_on_started(struct ev_io *io, uint32_t events);
 void line_on_stream_end(struct out_stream *s);
 void line_on_stream_room(struct out_stream *s);
 void line_ask_end(struct line *l, unsigned round); /* feeds an end of its own */
+void line_find_end(struct line *l); /* the same for one whose end was lost, whatever the prompt */
 void shell_on_end(struct shell *sh, unsigned round, unsigned status);
 void shell_on_death(struct shell *sh, int wait_status);
 
-/* Did anything of it run? */
-bool line_has_run(struct line *l);
+bool line_has_run(const struct line *l); /* anything of it */
 /* Nothing did: it goes to a fresh shell, but only once. */
 void line_run_again(struct line *l);
 
@@ -196,5 +201,4 @@ void line_on_step(struct ev_timer *t);
 void line_stop(struct line *l, int sig, bool tree);
 /* The shell said an end while the line was being stopped. */
 void line_heard(struct line *l, unsigned round, unsigned status);
-/* The shell died while the line was being stopped. */
-void line_stopped_by_death(struct line *l);
+void line_stopped_by_death(struct line *l); /* the shell's, while it was being stopped */

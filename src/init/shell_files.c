@@ -13,18 +13,19 @@
 #include "init/shell.h"
 
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/rand.h"
 #include "base/str.h"
+#include "init/shell_text.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 
-enum { FILE_MODE = 0600, STATUS_MODE = 0644, DELIMITER_MAX = 128 };
+enum { FILE_MODE = 0600, STATUS_MODE = 0644, DIR_MODE = 01733 };
 
 struct name {
 	char text[TOKEN_LEN + 2];
@@ -83,6 +84,13 @@ static int make_status_file(struct shell_table *t)
 	forget_read(fd);
 	t->sees_reads = !was_read(fd) && pread(fd, back, sizeof(back), 0) > 0 && was_read(fd);
 	return 0;
+}
+
+void shell_dir_mend(const struct shell_table *t)
+{
+	/* Where it fails the next shell says so. */
+	if (fchmod(t->dir_fd, DIR_MODE) < 0)
+		log_debug("the shells' directory: %s", strerror(errno));
 }
 
 int shell_dir_open(struct shell_table *t, struct err *e)
@@ -173,6 +181,8 @@ int line_io_new(struct shell_table *t, const struct user *u, struct line_io **re
 	io->table = t;
 	io->text_fd = io->hold_fd[0] = io->hold_fd[1] = io->start.fd = io->input_fd = -1;
 	rand_hex(io->token, TOKEN_BYTES);
+	snprintf(io->shown, sizeof(io->shown), "%s/%sc: ", t->dir, io->token);
+	io->out[1].hide = io->shown;
 	io->named = true;
 	r = make_text(io, u);
 	for (int i = 0; i < 2 && r == 0; i++)
@@ -207,7 +217,7 @@ int line_io_add_input(struct line_io *io, const struct user *u)
 
 void line_io_forget(struct line_io *io)
 {
-	const char *kinds = io->input ? "coesi" : io->start_taken ? "coe" : "coes";
+	const char *kinds = io->input ? "coesi" : "coe";
 
 	if (!io->named)
 		return;
@@ -235,162 +245,46 @@ void line_io_free(struct line_io *io)
 
 /* --- the text --- */
 
-/* Blank lines and comments only: braces around nothing would not parse. */
-static bool is_nothing(const char *s)
+/* What comes before the text is in its first line, so that lines are counted right. After it a
+ * newline for a last backslash to eat, and if there are braces one more. */
+static int write_parts(const struct line_io *io, const char *text, size_t head, bool braces)
 {
-	while (*s) {
-		s += strspn(s, " \t\n");
-		if (*s && *s != '#')
-			return false;
-		s += strcspn(s, "\n");
-	}
-	return true;
-}
-
-/* The word after <<, as far as it is needed to find its line: without quotes. */
-static size_t take_delimiter(const char **at, char *ret)
-{
-	const char *s = *at + strspn(*at, " \t");
-	size_t n = 0;
-	char quote = '\0';
-
-	for (; *s && *s != '\n' && n < DELIMITER_MAX; s++) {
-		if (quote ? *s == quote : *s == '\'' || *s == '"')
-			quote = quote ? '\0' : *s;
-		else if (!quote && strchr(" \t;&|<>()", *s))
-			break;
-		else if (*s != '\\')
-			ret[n++] = *s;
-	}
-	*at = s;
-	return n;
-}
-
-static bool has_line(const char *s, const char *line, size_t n, bool tabs)
-{
-	while ((s = strchr(s, '\n'))) {
-		s++;
-		if (tabs)
-			s += strspn(s, "\t");
-		if (strncmp(s, line, n) == 0 && (s[n] == '\n' || s[n] == '\0'))
-			return true;
-	}
-	return false;
-}
-
-/* A here-document whose end is missing ends with the text, but not if braces follow. This may also
- * take 1<<N for one: that is harmless, as the other form only parses later. */
-static bool has_open_heredoc(const char *s)
-{
-	char word[DELIMITER_MAX];
-
-	while ((s = strstr(s, "<<"))) {
-		bool tabs = s[2] == '-';
-		size_t n;
-
-		if (s[2] == '<') {
-			s += 3;
-			continue;
-		}
-		s += tabs ? 3 : 2;
-		n = take_delimiter(&s, word);
-		if (n > 0 && !has_line(s, word, n, tabs))
-			return true;
-	}
-	return false;
-}
-
-/* 'text' with every ' as '\'' */
-static int quote_text(struct buf *b, const char *text)
-{
-	const char *end;
-	int r = buf_append(b, "'", 1);
-
-	for (; r == 0 && (end = strchr(text, '\'')); text = end + 1) {
-		r = buf_append(b, text, (size_t)(end - text));
-		if (r == 0)
-			r = buf_append_str(b, "'\\''");
-	}
-	if (r == 0)
-		r = buf_append_str(b, text);
-	return r < 0 ? r : buf_append(b, "'", 1);
-}
-
-/* $? is what the line before returned, except where `set -e` would take that for a failure. Not to
- * be seen with `set -x`. */
-static int put_back_status(const struct shell *sh, char *ret, size_t size)
-{
-	const struct shell_table *t = sh->table;
-
-	if (sh->status == 0)
-		return 0;
-	if (!sh->bash)
-		return snprintf(ret, size, "(exit %u); ", sh->status);
-	return snprintf(ret, size,
-			"{ [[ $- == *e* ]] || \\builtin source %s/%s %u; } 2>/dev/null; ", t->dir,
-			t->status_file, sh->status);
-}
-
-/* All before the text is in its first line, so that lines are counted right. Two newlines after it:
- * the first may be eaten by a backslash. */
-static int write_braced(const struct line_io *io, const char *text, const struct shell *sh)
-{
-	static const char tail[] = "\n\n}\n";
-	char head[2 * SHELL_DIR_MAX + 2 * TOKEN_LEN + 128];
-	int n = snprintf(head, sizeof(head), ">%s/%ss; ", io->table->dir, io->token);
-
-	n += put_back_status(sh, head + n, sizeof(head) - (size_t)n);
-	n += snprintf(head + n, sizeof(head) - (size_t)n, "{ ");
+	static const char open[] = "{ ", close[] = "\n\n}\n";
+	char *whole = (char *)(uintptr_t)text;
+	size_t len = strlen(text), tail = len > 0 && text[len - 1] == '\\';
 	struct iovec parts[] = {
-		{.iov_base = head, .iov_len = (size_t)n},
-		{.iov_base = (char *)(uintptr_t)text, .iov_len = strlen(text)},
-		{.iov_base = (char *)(uintptr_t)tail, .iov_len = sizeof(tail) - 1},
+		{.iov_base = whole, .iov_len = head},
+		{.iov_base = (char *)(uintptr_t)open, .iov_len = braces ? sizeof(open) - 1 : 0},
+		{.iov_base = whole + head, .iov_len = len - head},
+		{.iov_base = (char *)(uintptr_t)close,
+		 .iov_len = braces ? sizeof(close) - 1 : tail},
 	};
-	size_t all = parts[0].iov_len + parts[1].iov_len + parts[2].iov_len;
-	ssize_t done = writev(io->text_fd, parts, 3);
+	size_t all = 0;
+	ssize_t done = writev(io->text_fd, parts, 4);
 
+	for (int i = 0; i < 4; i++)
+		all += parts[i].iov_len;
 	if (done < 0)
 		return -errno;
 	return (size_t)done == all ? 0 : -ENOSPC;
 }
 
-static int write_evaluated(const struct line_io *io, const char *text, const struct shell *sh)
+int line_io_write(struct line_io *io, const char *text, struct shell *sh)
 {
-	const char *whole;
-	struct buf b;
-	int r;
+	bool braces;
 
-	/* At worst every byte becomes four. */
-	buf_init(&b, 4 * WIRE_CONTROL_MAX + 1024);
-	r = buf_append_str(&b, sh->bash ? "\\builtin eval " : "eval ");
-	if (r == 0)
-		r = quote_text(&b, text);
-	whole = r == 0 ? buf_cstr(&b) : NULL;
-	r = whole ? write_braced(io, whole, sh) : -ENOMEM;
-	buf_done(&b);
-	return r;
-}
-
-int line_io_write(struct line_io *io, const char *text, const struct shell *sh)
-{
-	if (is_nothing(text))
-		text = ":";
-	return has_open_heredoc(text) ? write_evaluated(io, text, sh) : write_braced(io, text, sh);
+	sh->may_abort = sh->may_abort || text_defines_abort(text);
+	braces = sh->bash && (sh->may_abort || sh->nounset || text_sets_nounset(text)) &&
+		 text_needs_braces(text, sh->errexit);
+	/* A file without a byte is never read. */
+	if (!*text)
+		text = "\n";
+	return write_parts(io, text, braces ? text_head_len(text) : 0, braces);
 }
 
 void line_io_remove_text(struct line_io *io)
 {
 	unlinkat(io->table->dir_fd, name_of(io->token, 'c').text, 0);
-}
-
-bool line_io_take_start(struct line_io *io)
-{
-	struct pollfd p = {.fd = io->start.fd, .events = POLLIN};
-
-	if (io->input)
-		return poll(&p, 1, 0) > 0;
-	io->start_taken = unlinkat(io->table->dir_fd, name_of(io->token, 's').text, 0) == 0;
-	return io->start_taken;
 }
 
 bool line_io_was_read(const struct line_io *io)

@@ -2,6 +2,7 @@
 #include "init/shell.h"
 
 #include "base/fd.h"
+#include "base/log.h"
 #include "init/env.h"
 
 #include <errno.h>
@@ -9,9 +10,21 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define LINE_TIMEOUT_MS_MAX (1ull << 40)
-#define RESET		    "PS0= PS2= PROMPT_COMMAND= TMOUT="
+
+/* What bash's prompt shows and runs, kept in a variable while the prompt is init's. */
+#define SAVED                                                \
+	"\"${PS1-}\" \"${PS2-}\" \"${PS0-}\" \"${TMOUT-}\" " \
+	"${PROMPT_COMMAND+\"${PROMPT_COMMAND[@]}\"}"
+#define RESTORE                                                                      \
+	"PS1=${__cove[1]-} PS2=${__cove[2]-} PS0=${__cove[3]-} TMOUT=${__cove[4]-} " \
+	"PROMPT_COMMAND=(${__cove[5]+\"${__cove[@]:5}\"}); "
+#define CLEAR	 "PROMPT_COMMAND=() TMOUT= PS0= PS2="
+#define SH_CLEAR "PS0= PS2= PROMPT_COMMAND= TMOUT="
+
+enum { DRIVER_MAX = 2048, END_MAX = 512 };
 
 /* --- the start --- */
 
@@ -76,28 +89,79 @@ static int take_io(struct line *l, struct err *e)
 	return r < 0 ? err_errno(e, -r, "make the files of a line") : 0;
 }
 
+/* Before the text: what the prompt shows and runs is the user's again, and so is $?, without a
+ * failure that `set -e` or an ERR trap would see. A DEBUG trap is not to be seen in a sourced text
+ * without `set -T`, and could not be removed there. */
+static void put_back(const struct shell *sh, char *ret, size_t size)
+{
+	const struct shell_table *t = sh->table;
+	int n = 0;
+
+	if (sh->bash && sh->used && !sh->plain)
+		n = snprintf(ret, size, "%s", RESTORE);
+	if (sh->bash && sh->traced)
+		n += snprintf(ret + n, size - (size_t)n, "\\builtin set -T; ");
+	if (sh->bash && sh->status)
+		snprintf(ret + n, size - (size_t)n, "\\builtin source %s/%s %u '' && :; ", t->dir,
+			 t->status_file, sh->status);
+	else if (sh->status)
+		snprintf(ret, size, "(exit %u) || ", sh->status);
+}
+
+static void print_end(const struct shell *sh, const char *mark, char *ret, size_t size)
+{
+	if (!sh->bash)
+		snprintf(ret, size, "PS1=%s:$?:$-: " SH_CLEAR "\n", mark);
+	else if (sh->plain)
+		snprintf(ret, size, "\\builtin printf %s:%%s:%%s: \"$?\" \"$-\"; " CLEAR " PS1=\n",
+			 mark);
+	else
+		snprintf(ret, size, "__cove=(\"%s:$?:$-:\" " SAVED ") " CLEAR " PS1=$__cove\n",
+			 mark);
+}
+
+/* The sentence that runs the text. With input, Ts is opened when Ti is. */
 static void feed_driver(struct line *l)
 {
 	const struct shell *sh = l->shell;
 	const char *dir = l->table->dir, *token = l->io->token;
-	char text[1024], input[SHELL_DIR_MAX + TOKEN_LEN + 4] = "/dev/null";
+	const char *source = sh->bash ? "\\builtin source" : ".";
+	char text[DRIVER_MAX], back[DRIVER_MAX / 4], end[END_MAX];
 
+	back[0] = '\0';
+	put_back(sh, back, sizeof(back));
+	print_end(sh, token, end, sizeof(end));
 	if (l->io->input)
-		snprintf(input, sizeof(input), "%s/%si", dir, token);
-	snprintf(text, sizeof(text), "%s %s/%sc <%s >%s/%so 2>%s/%se%sPS1=%s:$?: " RESET "\n",
-		 sh->bash ? "\\builtin source" : ".", dir, token, input, dir, token, dir, token,
-		 sh->bash ? "; " : "\n", token);
+		snprintf(text, sizeof(text),
+			 "{ >%s/%ss; %s%s %s/%sc >%s/%so 2>%s/%se; } <%s/%si%s%s", dir, token, back,
+			 source, dir, token, dir, token, dir, token, dir, token,
+			 sh->bash ? "; " : "\n", end);
+	else
+		snprintf(text, sizeof(text), "%s%s %s/%sc </dev/null >%s/%so 2>%s/%se%s%s", back,
+			 source, dir, token, dir, token, dir, token, sh->bash ? "; " : "\n", end);
 	shell_feed(l->shell, text);
+	l->shell->traced = sh->traced || strstr(l->ask.text, "DEBUG");
 }
 
 void line_ask_end(struct line *l, unsigned round)
 {
-	char text[128];
+	char mark[TOKEN_LEN + 16], text[END_MAX];
 
-	if (round == 0)
-		snprintf(text, sizeof(text), "PS1=%s:$?: " RESET "\n", l->io->token);
-	else
-		snprintf(text, sizeof(text), "PS1=%sx%u:$?: " RESET "\n", l->io->token, round);
+	snprintf(mark, sizeof(mark), round ? "%sx%u" : "%s", l->io->token, round);
+	print_end(l->shell, mark, text, sizeof(text));
+	shell_feed(l->shell, text);
+}
+
+void line_find_end(struct line *l)
+{
+	const char *token = l->io->token;
+	char text[DRIVER_MAX];
+
+	l->shell->plain = true;
+	snprintf(text, sizeof(text),
+		 "case ${__cove-} in %s:*) ;; *) __cove=(\"%s:$?:$-:\" " SAVED ");; esac; "
+		 "\\builtin set +o emacs +o vi; \\builtin printf %%s \"$__cove\"; " CLEAR " PS1=\n",
+		 token, token);
 	shell_feed(l->shell, text);
 }
 
@@ -256,6 +320,38 @@ void line_end(struct line *l, enum wire_shell_state state, const char *cause)
 	line_flush(l);
 }
 
+/* The driver did not work, and the shell is at its prompt. What users do to it by name, or to its
+ * directory, is undone, and the text tried once more, with new files. In posix mode no function can
+ * stand before unset. */
+static bool mend(struct line *l)
+{
+	static const char functions[] = "\\unset -f builtin enable";
+	struct line_io *old = l->io;
+	struct shell *sh = l->shell;
+	char text[DRIVER_MAX];
+	struct err e = {0};
+
+	if (l->mended || (l->ask.has_input && l->io->input_fd < 0))
+		return false;
+	l->mended = true;
+	shell_dir_mend(l->table);
+	snprintf(text, sizeof(text),
+		 "if [[ -o posix ]]; then %s; else POSIXLY_CORRECT=y; %s; \\unset POSIXLY_CORRECT; "
+		 "fi; "
+		 "\\enable builtin; \\builtin enable source set printf return :\n",
+		 functions, functions);
+	if (sh->bash)
+		shell_feed(sh, text);
+	l->io = NULL;
+	if (line_begin(l, &e) == 0) {
+		line_io_free(old);
+		return true;
+	}
+	line_io_free(l->io);
+	l->io = old;
+	return false;
+}
+
 /* Nothing of the line has run: it goes to a fresh shell, but only once. */
 void line_run_again(struct line *l)
 {
@@ -263,6 +359,8 @@ void line_run_again(struct line *l)
 	struct err e = {0};
 	bool again = l->rerun;
 
+	if (sh->alive && mend(l))
+		return;
 	shell_drop(sh);
 	l->rerun = l->restarted = true;
 	if (!again && line_begin(l, &e) == 0)
@@ -271,11 +369,9 @@ void line_run_again(struct line *l)
 	shell_next(sh);
 }
 
-/* The shell is at its prompt again, or dead. True if the line is to be reported, false if it has
- * gone to another shell. */
-bool line_has_run(struct line *l)
+bool line_has_run(const struct line *l)
 {
-	return line_io_take_start(l->io) || line_io_was_read(l->io);
+	return line_io_was_read(l->io);
 }
 
 /* Nobody stopped it; if it failed, it may have been at a limit of the box. A shell that was killed
@@ -295,9 +391,35 @@ static void end_unasked(struct line *l, enum wire_shell_state state)
 			     m->has_exit ? "exit" : "signal"));
 }
 
+/* A bash that is interactive and has no job control does not say what became of a command, as it
+ * does in a script; and only the last one's status is known here. Signals whose numbers other
+ * programs exit with on their own account (129, 130, 143) are left out. */
+static void tell_signal(const struct line *l, unsigned status)
+{
+	static const char *const texts[] = {
+		[SIGILL] = "Illegal instruction\n",
+		[SIGTRAP] = "Trace/breakpoint trap\n",
+		[SIGABRT] = "Aborted\n",
+		[SIGBUS] = "Bus error\n",
+		[SIGFPE] = "Floating point exception\n",
+		[SIGKILL] = "Killed\n",
+		[SIGSEGV] = "Segmentation fault\n",
+		[SIGSYS] = "Bad system call\n",
+	};
+	const char *text = NULL;
+
+	if (status > 128 && status - 128 < sizeof(texts) / sizeof(*texts))
+		text = texts[status - 128];
+	/* The line's own errors may fill the pipe: then they have to do. */
+	if (text && write(l->io->hold_fd[1], text, strlen(text)) < 0)
+		log_debug("line %u: %s", l->id, strerror(errno));
+}
+
 static void end_normally(struct line *l, unsigned status)
 {
 	struct shell *sh = l->shell;
+
+	tell_signal(l, status & 0xff);
 
 	l->result.has_exit = 1;
 	l->result.exit_code = status & 0xff;

@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,14 +28,16 @@ enum {
 	SHELL_OOM_SCORE = 200,
 	TALK_BYTES = 4096,
 	TALK_READS = 65536 / TALK_BYTES + 1,
-	FILES_MIN = 24,
+	FILES_MIN = 13, /* bash keeps three at 10 and above while a line runs */
 	LIMITS_BYTES_MAX = 8192,
+	OPTIONS_MAX = 31, /* letters of $- */
 	/* Names of groups for lines: apart from those of commands, which are their ids. */
 	GROUP_FIRST = 0x80000000u,
 };
 
 static const char bash_setup[] =
-	"\\builtin set +o history; \\builtin unset HISTFILE MAILCHECK; "
+	"\\builtin set +o history +o histexpand; \\builtin history -c; "
+	"\\builtin unset HISTFILE MAILCHECK; "
 	"\\builtin trap '\\builtin trap - INT; \\builtin kill -INT $$' 50\n";
 static const char sh_setup[] = "trap 'trap - INT; kill -INT $$' 50\n";
 
@@ -122,8 +125,7 @@ static uint64_t open_files_max(const struct shell *sh)
 
 int shell_refresh(struct shell *sh, struct err *e)
 {
-	/* The driver needs some descriptors of its own; after `ulimit -n 8` every line would fail.
-	 * */
+	/* After `ulimit -n 10` every line would fail. */
 	if (open_files_max(sh) < FILES_MIN) {
 		shell_drop(sh);
 		sh->lost = true;
@@ -156,37 +158,43 @@ int shell_unread(const struct shell *sh)
 	return ioctl(sh->feed_fd, FIONREAD, &n) < 0 ? 0 : n;
 }
 
-/* TOKEN[xROUND]:STATUS: */
-static bool parse_end(const char *s, size_t n, unsigned *ret_round, unsigned *ret_status)
+/* [xROUND]:STATUS:OPTIONS: after the token */
+static bool parse_end(const char *s, size_t n, unsigned *ret_round, unsigned *ret_status,
+		      char ret_options[OPTIONS_MAX + 1])
 {
-	char text[32];
+	char text[OPTIONS_MAX + 16];
 	int used = 0;
 
 	*ret_round = 0;
 	n = n < sizeof(text) - 1 ? n : sizeof(text) - 1;
 	memcpy(text, s, n);
 	text[n] = '\0';
-	if (text[0] == 'x' && sscanf(text, "x%5u:%3u:%n", ret_round, ret_status, &used) == 2)
-		return used > 0;
-	return sscanf(text, ":%3u:%n", ret_status, &used) == 1 && used > 0;
+	if (text[0] == 'x')
+		sscanf(text, "x%5u:%3u:%31[a-zA-Z]:%n", ret_round, ret_status, ret_options, &used);
+	else
+		sscanf(text, ":%3u:%31[a-zA-Z]:%n", ret_status, ret_options, &used);
+	return used > 0;
 }
 
 /* The end of the latest round in what was said; if it was said twice, the first has the status. */
-static bool find_end(const struct shell *sh, const char *p, size_t n, unsigned *ret_round,
+static bool find_end(struct shell *sh, const char *p, size_t n, unsigned *ret_round,
 		     unsigned *ret_status)
 {
 	const char *token = sh->current && sh->current->io ? sh->current->io->token : NULL;
 	const char *at = p, *end = p + n;
+	char options[OPTIONS_MAX + 1];
 	unsigned round, status;
 	bool found = false;
 
 	while (token && (at = memmem(at, (size_t)(end - at), token, TOKEN_LEN))) {
 		at += TOKEN_LEN;
-		if (!parse_end(at, (size_t)(end - at), &round, &status) ||
+		if (!parse_end(at, (size_t)(end - at), &round, &status, options) ||
 		    (found && round <= *ret_round))
 			continue;
 		*ret_round = round;
 		*ret_status = status;
+		sh->nounset = strchr(options, 'u');
+		sh->errexit = strchr(options, 'e');
 		found = true;
 	}
 	return found;
@@ -268,7 +276,7 @@ static int adopt(struct shell *sh, pid_t pid, int pidfd, struct err *e)
 
 	sh->alive = true;
 	sh->status = 0;
-	sh->used = false;
+	sh->used = sh->may_abort = sh->traced = sh->plain = sh->nounset = sh->errexit = false;
 	sh->kept_len = 0;
 	sh->tree.root = pid;
 	sh->child.on_exit = on_child_exit;
@@ -363,6 +371,15 @@ void shell_signal(struct shell *sh, int sig)
 {
 	if (sh->alive)
 		sys_pidfd_send_signal(sh->child.io.fd, sig);
+}
+
+/* Both its pipes are closed, so it reads and says nothing any more and ends by itself. A copy of it
+ * in the background may still have them: then it is only never at its prompt. */
+bool shell_is_replaced(const struct shell *sh)
+{
+	struct pollfd p = {.fd = sh->feed_fd};
+
+	return sh->talk.fd < 0 && poll(&p, 1, 0) > 0 && (p.revents & POLLERR);
 }
 
 bool shell_is_stopped(const struct shell *sh)

@@ -10,10 +10,10 @@
  *
  * A shell that was stopped for a second is continued. A shell that has read the driver reads on
  * only when it is done with it: an empty sentence is fed, and once that was read without an end
- * having been heard, the end was lost. A bash may be printing its prompt somewhere else since `set
- * -o vi`, which is undone; then the prompt comes. Otherwise (PS1 is readonly, its descriptor was
- * closed) the shell is given up. A sh throws away what it has read when it meets an error, the end
- * with it; what it is fed is that end again.
+ * having been heard, the end was lost: to `kill -INT $$`, to a readonly PS1, to `set -o vi`. A bash
+ * is then asked to print it. If it cannot (its descriptor was closed) the shell is given up. A sh
+ * throws away what it has read when it meets an error, the end with it; what it is fed is that end
+ * again.
  *
  * A shell that ran lines before and does not even read the driver is not at its prompt: the line
  * before forged its own end and still runs. It must not harm this one, which goes to a fresh shell.
@@ -79,7 +79,7 @@ static void miss_end(struct shell *sh)
 		shell_on_end(sh, round, status);
 	} else if (sh->bash && sh->probe == PROBE_FED) {
 		sh->probe = PROBE_MENDED;
-		shell_feed(sh, "\\builtin set +o emacs +o vi\n");
+		line_find_end(l);
 		ev_timer_set(sh->table->in->ev, &sh->watch, NOISE_MS);
 	} else if (!line_has_run(l)) {
 		line_run_again(l);
@@ -106,7 +106,9 @@ void shell_on_watch(struct ev_timer *t)
 	}
 	if (sh->looks > LOOKS && shell_is_stopped(sh))
 		shell_signal(sh, SIGCONT);
-	if (shell_unread(sh) > 0) {
+	if (shell_is_replaced(sh)) {
+		return; /* its death is the end */
+	} else if (shell_unread(sh) > 0) {
 		if (is_deaf(sh))
 			line_run_again(l);
 	} else if (sh->probe == PROBE_NONE) {

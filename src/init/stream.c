@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <string.h>
 
 enum { CHUNK_FIRST = 4096 };
 
@@ -59,6 +60,20 @@ static bool has_more(struct out_stream *s)
 	return false;
 }
 
+/* Takes every `hide` out of n bytes and returns how many are left. One that was cut in two by a
+ * read stays; the shell writes a message at once. */
+static size_t hide(const struct out_stream *s, uint8_t *p, size_t n)
+{
+	size_t len = s->hide ? strlen(s->hide) : 0;
+	uint8_t *at = p, *end = p + n;
+
+	while (len > 0 && (at = memmem(at, (size_t)(end - at), s->hide, len))) {
+		memmove(at, at + len, (size_t)(end - at) - len);
+		end -= len;
+	}
+	return (size_t)(end - p);
+}
+
 /* One read, one DATA frame. A queue that is full although room was asked for is a stuck link. */
 static enum got read_once(struct out_stream *s)
 {
@@ -79,12 +94,15 @@ static enum got read_once(struct out_stream *s)
 		return GOT_NOTHING;
 	if (n <= 0)
 		return GOT_END; /* a terminal ends with EIO, a pipe with 0 */
+	s->chunk = (size_t)n == s->chunk ? WIRE_DATA_MAX : CHUNK_FIRST;
+	n = (ssize_t)hide(s, p + WIRE_HEADER, (size_t)n);
+	if (n == 0)
+		return GOT_BYTES;
 	buf_commit(out, WIRE_HEADER + (size_t)n);
 	wire_encode_end(out, at, WIRE_DATA, s->stream, s->id);
 	wire_link_flush(s->link);
 	s->flow.left -= (uint64_t)n;
 	s->bytes += (uint64_t)n;
-	s->chunk = (size_t)n == s->chunk ? WIRE_DATA_MAX : CHUNK_FIRST;
 	return GOT_BYTES;
 }
 

@@ -25,6 +25,7 @@ struct out_stream {
 	uint32_t drained; /* bytes read by out_stream_drain */
 	struct room_wait room;
 	bool ended;
+	const char *hide; /* is taken out of what is read; borrowed, may be NULL */
 };
 
 /* Takes fd (made non-blocking), on failure too. link is that of a struct init. Set the callbacks

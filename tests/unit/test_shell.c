@@ -178,6 +178,21 @@ TEST(exec_replaces_the_shell)
 	shells_end(c);
 }
 
+TEST(an_executed_program_runs_to_its_end)
+{
+	struct client *c = shells_begin();
+	struct run *r;
+
+	/* Longer than the looks after a line that says nothing. */
+	r = expect(c, "exec sh -c 'echo a; sleep 0.6; echo b; exit 7'", 7, "a\nb\n");
+	CHECK_EQ(r->exit.shell_state, SHELL_EXITED);
+	r = expect(c, "(sleep 1000) & exec sleep 0.6", 0, "");
+	CHECK_EQ(r->exit.shell_state, SHELL_EXITED);
+	kept(c, "exec 5>file; exec 6<&0 6<&-", 0, "");
+	kept(c, "echo five >&5; cat file", 0, "five\n");
+	shells_end(c);
+}
+
 TEST(killed_by_itself)
 {
 	struct client *c = shells_begin();
@@ -210,9 +225,9 @@ TEST(death_between_lines_is_told)
 TEST(what_does_not_parse)
 {
 	static const char *const texts[] = {
-		"echo \"abc", "echo 'abc", "echo $(", "if true; then",	 "}", ")",
-		"cat <<",     "for x in",  "done",    "echo `",		 "{", "}; echo x; {",
-		"echo a; if", "case x in", "f() {",   "echo a\necho 'b",
+		"echo \"abc", "echo 'abc",    "echo $(",    "if true; then", "}",
+		")",	      "cat <<",	      "for x in",   "done",	     "echo `",
+		"{",	      "}; echo x; {", "echo a; if", "case x in",     "f() {",
 	};
 	struct client *c = shells_begin();
 
@@ -226,6 +241,112 @@ TEST(what_does_not_parse)
 		CHECK(r->exit.stderr_bytes > 0);
 	}
 	check_mark(c);
+	shells_end(c);
+}
+
+/* --- as bash reads a script --- */
+
+TEST(a_command_is_parsed_when_the_one_before_has_run)
+{
+	struct client *c = shells_begin();
+	struct run *r;
+
+	kept(c, "shopt -s extglob\ncase xx in @(x|xx)) echo ext;; esac", 0, "ext\n");
+	kept(c, "alias hi='echo hi'\nhi there", 0, "hi there\n");
+	kept(c, "set -u\nalias ho='echo ho'\nho there\necho $#", 0, "ho there\n0\n");
+	kept(c, "set +u; shopt -u extglob", 0, "");
+	r = kept(c, "echo 1\necho 2\nif ) then\necho 4", 2, "1\n2\n");
+	CHECK_STR(run_err(r), "bash: line 3: syntax error near unexpected token `)'\n"
+			      "bash: line 3: `if ) then'\n");
+	r = kept(c, "echo a\necho 'b", 2, "a\n");
+	CHECK(strstr(run_err(r), "bash: line 2: unexpected EOF") == run_err(r));
+	kept(c, "f() {\n  cat <<E\n$1\nE\n}\nf x\necho $LINENO", 0, "x\n7\n");
+	shells_end(c);
+}
+
+static char *many_lines(const char *first, const char *line, size_t count)
+{
+	size_t n = strlen(line), head = strlen(first);
+	char *text = malloc(head + count * n + 64);
+
+	CHECK(text != NULL);
+	memcpy(text, first, head);
+	for (size_t i = 0; i < count; i++)
+		memcpy(text + head + i * n, line, n);
+	strcpy(text + head + count * n, "echo $n");
+	return text;
+}
+
+TEST(a_script_may_be_long)
+{
+	struct client *c = shells_begin();
+	char *text = many_lines("n=0\n", "n=$((n+1))\n", 20000);
+
+	mark(c);
+	kept(c, text, 0, "20000\n");
+	free(text);
+	text = many_lines("set -u\nn=0\n", "n=$((n+1))\n", 4000);
+	kept(c, text, 0, "4000\n");
+	free(text);
+	text = many_lines("n=0; : ", "word ", 180000);
+	kept(c, text, 0, "");
+	free(text);
+	check_mark(c);
+	shells_end(c);
+}
+
+TEST(what_ends_a_script_ends_the_text)
+{
+	struct client *c = shells_begin();
+
+	mark(c);
+	kept(c, "need() { echo ${1:?}; }", 0, "");
+	kept(c, "need 1\nneed\necho later", 1, "1\n");
+	kept(c, "echo 'set -u' >opts; . ./opts\necho $NOPE\necho later", 1, "");
+	check_mark(c);
+	CHECK_EQ(expect(c, "exit", 0, "")->exit.shell_state, SHELL_EXITED);
+	kept(c, "set -u; :", 0, "");
+	kept(c, "echo $NOPE\necho later", 1, "");
+	kept(c, "set +u", 0, "");
+	kept(c, "echo $((1/0)); echo same\necho next", 0, "next\n");
+	CHECK_EQ(expect(c, "set -eu\nshopt -s extglob\necho @(x)\necho $NOPE\necho no", 1, "@(x)\n")
+			 ->exit.shell_state,
+		 SHELL_EXITED);
+	CHECK_EQ(expect(c, "f() { exit 4; }\nf\necho no", 4, "")->exit.shell_state, SHELL_EXITED);
+	shells_end(c);
+}
+
+TEST(nothing_of_the_driver_is_seen)
+{
+	struct client *c = shells_begin();
+	struct run *r;
+
+	r = kept(c, "set -v\necho a", 0, "a\n");
+	CHECK_STR(run_err(r), "echo a\n");
+	r = kept(c, "echo b", 0, "b\n");
+	CHECK_STR(run_err(r), "echo b\n");
+	kept(c, "set +v -x", 0, "");
+	r = kept(c, "echo c", 0, "c\n");
+	CHECK_STR(run_err(r), "++ echo c\n");
+	kept(c, "set +x; history; fc -l 2>/dev/null", 0, "");
+	kept(c, "trap 'echo debug' DEBUG; :", 0, "debug\n");
+	kept(c, "echo a; trap - DEBUG; echo b", 0, "debug\na\ndebug\nb\n");
+	kept(c, "trap 'echo err $?' ERR; PS1='mine$ ' PROMPT_COMMAND='sleep 1000'", 0, "");
+	kept(c, "echo \"$PS1 $PROMPT_COMMAND\"; (exit 3)", 3, "mine$  sleep 1000\nerr 3\n");
+	kept(c, "echo \"$? $PS1 $_\"; trap - ERR", 0, "3 mine$  \n");
+	kept(c, "set -e; PROMPT_COMMAND=(:  'sleep 1000'); TMOUT=1", 0, "");
+	kept(c, "echo ${#PROMPT_COMMAND[@]} $TMOUT; set +e", 0, "2 1\n");
+	shells_end(c);
+}
+
+TEST(a_crash_is_told)
+{
+	struct client *c = shells_begin();
+
+	CHECK_STR(run_err(kept(c, "sh -c 'kill -SEGV $$'", 139, "")), "Segmentation fault\n");
+	CHECK_STR(run_err(kept(c, "sh -c 'kill -KILL $$'", 137, "")), "Killed\n");
+	CHECK_STR(run_err(kept(c, "(exit 129)", 129, "")), "");
+	kept(c, "echo $?", 0, "129\n");
 	shells_end(c);
 }
 
@@ -244,8 +365,7 @@ TEST(text_is_taken_as_it_is)
 	kept(c, "echo 'hello!' !! \"$((1 << 3))\"", 0, "hello! !! 8\n");
 	kept(c, "return 3; echo no", 3, "");
 	kept(c, "break; echo b", 0, "b\n");
-	kept(c, "echo a; }; echo x; { echo b", 0, "a\nx\nb\n");
-	kept(c, "echo a\n}\necho x >&2\n{ echo b", 0, "a\nb\n");
+	kept(c, "echo a\n}\necho x >&2\n{ echo b", 2, "a\n");
 	shells_end(c);
 }
 
@@ -591,6 +711,7 @@ TEST(a_plain_sh_where_bash_is_missing)
 {
 	struct client *c;
 	struct run *r;
+	char *text;
 
 	hide_bash();
 	c = shells_begin();
@@ -601,6 +722,13 @@ TEST(a_plain_sh_where_bash_is_missing)
 	kept(c, "echo 'open", 2, "");
 	kept(c, "cat <<E\ntext", 0, "text");
 	kept(c, "${X:?gone}; echo later", 2, "");
+	kept(c, "${X:?gone}\necho later", 2, "");
+	kept(c, "alias hi='echo hi'\nhi there", 0, "hi there\n");
+	r = kept(c, "echo 1\nif ) then", 2, "1\n");
+	CHECK(strstr(run_err(r), "2: Syntax error") != NULL && !strstr(run_err(r), shell_dir));
+	text = many_lines("n=0\n", "n=$((n+1))\n", 20000);
+	kept(c, text, 0, "20000\n");
+	free(text);
 	kept(c, "echo out; nosuchcommand", 127, "out\n");
 	kept(c, "sleep 1000 & echo $v", 0, "1\n");
 	r = timed(c, "echo a; while :; do :; done", 50);
@@ -608,6 +736,7 @@ TEST(a_plain_sh_where_bash_is_missing)
 	r = timed(c, "trap '' INT; sleep 1000; echo no", 50);
 	CHECK_EQ(r->exit.shell_state, SHELL_KEPT);
 	kept(c, "echo $v", 0, "1\n");
+	CHECK_EQ(expect(c, "exec sleep 0.6", 0, "")->exit.shell_state, SHELL_EXITED);
 	CHECK_EQ(expect(c, "exit 3", 3, "")->exit.shell_state, SHELL_EXITED);
 	kept(c, "echo [$v]", 0, "[]\n");
 	shells_end(c);

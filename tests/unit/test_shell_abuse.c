@@ -254,15 +254,65 @@ TEST(settings_that_could_confuse)
 	shells_end(c);
 }
 
-/* The driver does not work any more: a fresh shell takes the line, which must run exactly once. */
-TEST(settings_that_need_a_fresh_shell)
+/* The driver does not work any more. It is mended, or a fresh shell takes the line, which must run
+ * exactly once. */
+static void check_after(struct client *c, const char *text, bool keeps)
+{
+	struct run *r = ask(c, text, 10000);
+	bool told;
+
+	run_wait(c, r);
+	told = r->exit.shell_state != SHELL_KEPT;
+	r = line(c, "echo right $mark; echo >>count; (exit 5)");
+	if (r->exit.exit_code != 5 || (keeps && (told || r->exit.shell_state != SHELL_KEPT)))
+		printf("# after %s: %s\n", text, run_err(r));
+	CHECK(strstr(run_out(r), keeps ? "right 1\n" : "right") != NULL);
+	CHECK_EQ(r->exit.exit_code, 5);
+	CHECK(keeps ? !told && r->exit.shell_state == SHELL_KEPT
+		    : told || r->exit.shell_state == SHELL_RESTARTED);
+	kept(c, "wc -l <count; rm count", 0, "1\n");
+}
+
+TEST(a_shell_is_mended_and_keeps_its_state)
 {
 	static const char *const texts[] = {
 		"builtin() { echo mine; }",
 		"builtin() { :; }",
-		"enable -n source",
+		"builtin() { :; }; unset() { :; }; enable() { :; }; set() { :; }; printf() { :; }",
+		"set -o posix; builtin() { :; }",
+		"set +o posix; enable -n source",
 		"enable -n builtin",
-		"ulimit -n 8",
+		"source() { :; }; command() { :; }; trap() { :; }; kill() { :; }; eval() { :; }",
+		"kill -INT $$",
+		"trap '' INT",
+		"trap - INT; kill -INT $$; echo no",
+		"exec 1>&-",
+		"PROMPT_COMMAND='while :; do :; done'",
+		"PROMPT_COMMAND=(: 'sleep 1000')",
+		"unset PROMPT_COMMAND __cove",
+		"ulimit -n 13",
+		"readonly PS1",
+		"readonly TMOUT PS2 PROMPT_COMMAND",
+		"readonly __cove",
+	};
+	struct client *c = shells_begin();
+	char text[192];
+
+	mark(c);
+	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
+		check_after(c, texts[i], true);
+	snprintf(text, sizeof(text), "chmod 000 %s", shell_dir);
+	check_after(c, text, true);
+	snprintf(text, sizeof(text), "chmod 700 %s; rm -f %s/*", shell_dir, shell_dir);
+	check_after(c, text, true);
+	check_mark(c);
+	shells_end(c);
+}
+
+TEST(settings_that_need_a_fresh_shell)
+{
+	static const char *const texts[] = {
+		"ulimit -n 10",
 		"set -r",
 		"builtin() { exit 9; }",
 		"builtin() { kill -9 $$; }",
@@ -271,30 +321,17 @@ TEST(settings_that_need_a_fresh_shell)
 	};
 	struct client *c = shells_begin();
 
-	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
-		struct run *r = line(c, texts[i]);
-		bool told = r->exit.shell_state != SHELL_KEPT;
-
-		r = line(c, "printf '%s\\n' right; echo >>count; (exit 5)");
-		if (r->exit.exit_code != 5)
-			printf("# after %s\n", texts[i]);
-		CHECK(strstr(run_out(r), "right\n") != NULL);
-		CHECK_EQ(r->exit.exit_code, 5);
-		CHECK(told || r->exit.shell_state == SHELL_RESTARTED);
-		kept(c, "wc -l <count; rm count", 0, "1\n");
-	}
+	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
+		check_after(c, texts[i], false);
 	shells_end(c);
 }
 
 TEST(an_end_that_is_lost_is_found_out)
 {
 	static const char *const texts[] = {
-		"readonly PS1",
 		"exec 12>&-",
 		"exec 10>&- 11>&- 12>&-",
 		"for i in {0..255}; do eval \"exec $i>&-\"; done",
-		"PROMPT_COMMAND=(: 'sleep 1000')",
-		"readonly TMOUT PS2 PROMPT_COMMAND",
 	};
 	struct client *c = shells_begin();
 
@@ -307,6 +344,18 @@ TEST(an_end_that_is_lost_is_found_out)
 		line(c, "exit");
 		kept(c, "wc -l <count; rm count", 0, "1\n");
 	}
+	shells_end(c);
+}
+
+TEST(a_timed_out_fg_keeps_the_shell)
+{
+	struct client *c = shells_begin();
+	struct run *r;
+
+	mark(c);
+	r = timed(c, "set -m; sleep 1000 & fg >/dev/null; echo no", 100);
+	CHECK_EQ(r->exit.shell_state, SHELL_KEPT);
+	check_mark(c);
 	shells_end(c);
 }
 
@@ -324,10 +373,10 @@ TEST(text_that_looks_like_the_protocol)
 {
 	static const char *const texts[] = {
 		"echo $PS1; echo $PS1 >&2",
-		"for f in /proc/$$/fd/*; do echo ${PS1}0: >$f; done 2>/dev/null",
+		"for f in /proc/$$/fd/*; do echo ${__cove}0:i: >$f; done 2>/dev/null",
 		"printf '\\014\\0\\0\\0\\012\\0\\0\\0\\1\\0\\0\\0'",
 		"head -c 65536 /dev/urandom >&2",
-		"echo \"${BASH_SOURCE%c}:0:\"; echo \"${BASH_SOURCE%c}:7:\" >&2",
+		"echo \"${BASH_SOURCE%c}:0:i:\"; echo \"${BASH_SOURCE%c}:7:i:\" >&2",
 	};
 	struct client *c = shells_begin();
 
@@ -338,8 +387,8 @@ TEST(text_that_looks_like_the_protocol)
 		kept(c, "echo right; (exit 5)", 5, "right\n");
 	}
 	/* Only the shell has the channel: what a child says on its own descriptors is output. */
-	kept(c, "n=${BASH_SOURCE##*/}; n=${n%c}; sh -c \"echo $n:9: >&2; sleep 0.05; echo on\"", 0,
-	     "on\n");
+	kept(c, "n=${BASH_SOURCE##*/}; n=${n%c}; sh -c \"echo $n:9:i: >&2; sleep 0.05; echo on\"",
+	     0, "on\n");
 	shells_end(c);
 }
 
@@ -349,7 +398,7 @@ TEST(a_forged_end_harms_only_its_own_line)
 	struct run *r;
 
 	mark(c);
-	line(c, "n=${BASH_SOURCE##*/}; echo ${n%c}:7: >&11; sleep 1000; echo >>count");
+	line(c, "n=${BASH_SOURCE##*/}; echo ${n%c}:7:i: >&11; sleep 1000; echo >>count");
 	r = expect(c, "echo >>count; echo right", 0, "right\n");
 	CHECK_EQ(r->exit.shell_state, SHELL_RESTARTED);
 	kept(c, "wc -l <count", 0, "1\n");
