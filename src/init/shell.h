@@ -32,8 +32,7 @@ struct line_io {
 	char shown[SHELL_DIR_MAX + TOKEN_LEN + 8]; /* what bash calls Tc in messages */
 	bool named, input; /* the names exist; Ti and a FIFO Ts among them */
 	int text_fd;	   /* Tc; owned */
-	int hold_fd
-		[2]; /* writing ends of To and Te: nothing looks ended while the line runs; owned */
+	int hold_fd[2];	   /* writing ends of To and Te, while the line runs; owned */
 	struct out_stream out[2];
 	struct ev_io start; /* with input: reads Ts; fd owned */
 	int input_fd;	    /* Ti, until the line's input takes it; owned */
@@ -57,13 +56,12 @@ struct line {
 	uint32_t id;
 	enum line_state state;
 	struct line_request ask;
-	struct line_io *io; /* owned; NULL while queued */
-	struct in_stream
-		input;	/* held until the shell has opened Ti: before, an end would be lost */
-	bool begun;	/* STARTED is in the link's queue */
-	bool mended;	/* nothing ran at the first try, and the shell was put right */
-	bool rerun;	/* it goes to a second shell, after nothing ran in the first */
-	bool restarted; /* what earlier lines did to the shell is lost */
+	struct line_io *io;	/* owned; NULL while queued */
+	struct in_stream input; /* held until the shell has opened Ti: an end would be lost */
+	bool begun;		/* STARTED is in the link's queue */
+	bool mended;		/* nothing ran at the first try, and the shell was put right */
+	bool rerun;		/* it goes to a second shell, after nothing ran in the first */
+	bool restarted;		/* what earlier lines did to the shell is lost */
 	bool draining, tidying;
 	bool late; /* counted in late_count */
 
@@ -176,8 +174,7 @@ void line_set_timeout(struct line *l); /* from now on, if it has one */
 void line_end(struct line *l, enum wire_shell_state state, const char *cause);
 /* Adds what was used in the shell's group since the last look. Before that is gone. */
 void line_measure(struct line *l);
-/* Drains output as far as credit allows, then sends EXIT. */
-void line_flush(struct line *l);
+void line_flush(struct line *l); /* drains output as far as credit allows, then sends EXIT */
 void line_on_started(struct ev_io *io, uint32_t events);
 void line_on_stream_end(struct out_stream *s);
 void line_on_stream_room(struct out_stream *s);
@@ -187,8 +184,7 @@ void shell_on_end(struct shell *sh, unsigned round, unsigned status);
 void shell_on_death(struct shell *sh, int wait_status);
 
 bool line_has_run(const struct line *l); /* anything of it */
-/* Nothing did: it goes to a fresh shell, but only once. */
-void line_run_again(struct line *l);
+void line_run_again(struct line *l);	 /* nothing did; but only once */
 
 /* shell_watch.c: looking after a running line. */
 void shell_watch(struct shell *sh);
