@@ -318,8 +318,11 @@ COVE_API int cove_events(struct cove *cove, const char *box, bool follow, cove_o
  * messages. Also checked: that every secret it names is there. */
 COVE_API int cove_policy_check(struct cove *cove, const char *name, const char *text, size_t len,
 			       struct cove_error *err);
-/* The same of a file; "-" is stdin. */
-COVE_API int cove_policy_check_file(struct cove *cove, const char *path, struct cove_error *err);
+/* The same of a file; "-" is stdin. on_warning (may be NULL) hears what is in order and still worth
+ * a thought, one sentence at a time. */
+typedef void cove_on_warning(void *arg, const char *text);
+COVE_API int cove_policy_check_file(struct cove *cove, const char *path,
+				    cove_on_warning *on_warning, void *arg, struct cove_error *err);
 /* Is it one of the policies that are built in, and no box or file? */
 COVE_API bool cove_policy_is_preset(const char *name);
 /* The text that holds for a box, with live grants as comments; or (box NULL) of a preset; or (both
@@ -347,9 +350,19 @@ COVE_API int cove_grant(struct cove *cove, const char *box, const struct cove_gr
 /* Requests that wait for a person, one JSON object each; box NULL: of all running boxes. */
 COVE_API int cove_asks(struct cove *cove, const char *box, cove_on_line *on_line, void *arg,
 		       struct cove_error *err);
-/* id as cove_asks has it. for_ms: the answer holds for the same host and port that long. */
-COVE_API int cove_answer(struct cove *cove, const char *box, uint64_t id, bool allow,
-			 uint64_t for_ms, const char *by, struct cove_error *err);
+/* id as cove_asks has it. The answer is for what that shows: host and port, and method, path and
+ * query of a request. for_ms: it holds for the same, with any query, that long, and what it let in
+ * is cut when that is over; 0: for those that wait now. *ret_scope (may be NULL) is the object of
+ * cove_asks; free with free(). */
+struct cove_answer {
+	size_t size;
+	uint64_t id;
+	bool allow;
+	uint64_t for_ms;
+	const char *by; /* who answers, for the record; may be NULL */
+};
+COVE_API int cove_answer(struct cove *cove, const char *box, const struct cove_answer *answer,
+			 char **ret_scope, struct cove_error *err);
 
 /* Credentials, by name. source: "value" (data is the value), "file" or "command" (data is the path
  * or the line). The value is never told again. */

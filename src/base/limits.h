@@ -158,6 +158,7 @@
 #define DOOR_HEAD_MS	  60000u	/* for the first bytes, a hello or the head of a request */
 #define DOOR_IDLE_MS	  (15u * 60000) /* a connection without a byte either way */
 #define DOOR_ASK_MS	  300000u	/* for an answer, unless the rule says otherwise */
+#define DOOR_END_CHECK_MS 60000u	/* at most, to the next look whether a grant has ended */
 #define DOOR_START_MS	  10000u	/* for a door to say that it is there */
 #define DOOR_SPARES	  64u		/* certificate authorities made at once, for later boxes */
 #define DOOR_SPARES_MAX	  4096u		/* that one call makes */

@@ -1,29 +1,80 @@
 /* cove answer: decide a request that waits for a person. */
+#include "base/buf.h"
+#include "base/fd.h"
 #include "base/str.h"
 #include "cli/door.h"
+#include "cli/table.h"
 
 #include <string.h>
+
+enum { WHAT_MAX = 8192, ANSWER_MAX = 128 << 10 };
+
+static int print_json(struct cli *c, const char *result, const char *scope)
+{
+	struct buf b;
+	int r;
+
+	buf_init(&b, ANSWER_MAX);
+	r = buf_printf(&b, "{\"name\":\"%s\",\"result\":\"%s\",\"for_ms\":%llu,\"scope\":%s}\n",
+		       c->o.args[1], result, (unsigned long long)c->o.for_ms,
+		       scope ? scope : "null");
+	r = r < 0 ? cli_error(c, COVE_LIMIT, "the request is too long to print")
+		  : cli_out_buf(c, &b);
+	buf_done(&b);
+	return r;
+}
+
+/* What was decided: "allowed for 10m: GET example.org:443/path, any query". */
+static int print_scope(struct cli *c, const char *result, const char *scope)
+{
+	bool is_request = strstr(scope, "\"method\":");
+	char what[WHAT_MAX], time[16] = "";
+	struct buf b;
+	int r;
+
+	door_request(scope, what, sizeof(what));
+	if (c->o.for_ms && is_request)
+		what[strcspn(what, "?")] = 0;
+	if (c->o.for_ms)
+		text_duration(time, c->o.for_ms);
+	buf_init(&b, ANSWER_MAX);
+	r = buf_printf(&b, "%s%s%s: ", result, c->o.for_ms ? " for " : "", time);
+	if (r == 0 && !is_request)
+		r = buf_append_str(&b, "connections to ");
+	if (r == 0)
+		r = str_escape(&b, what, strlen(what));
+	if (r == 0)
+		r = buf_printf(&b, "%s\n", c->o.for_ms && is_request ? ", any query" : "");
+	r = r < 0 ? cli_error(c, COVE_LIMIT, "the request is too long to print")
+		  : cli_out_buf(c, &b);
+	buf_done(&b);
+	return r;
+}
 
 static int run(struct cli *c)
 {
 	const char *box = c->o.args[0], *word = c->o.args[2];
-	bool allow = strcmp(word, "allow") == 0;
 	char by[BY_MAX];
+	struct cove_answer answer = {.size = sizeof(answer),
+				     .allow = strcmp(word, "allow") == 0,
+				     .for_ms = c->o.for_ms,
+				     .by = door_by(by)};
+	autofree char *scope = NULL;
 	struct cove_error err;
-	uint64_t id;
 	int r;
 
-	if (!str_parse_u64(c->o.args[1], UINT64_MAX, &id))
+	if (!str_parse_u64(c->o.args[1], UINT64_MAX, &answer.id))
 		return cli_usage(c, "'%.60s' is no id of a request; `cove asks` lists them",
 				 c->o.args[1]);
-	if (!allow && strcmp(word, "deny") != 0)
+	if (!answer.allow && strcmp(word, "deny") != 0)
 		return cli_usage(c, "'%.60s' is no answer: allow or deny", word);
 	r = cli_open(c);
 	if (r)
 		return r;
-	if (cove_answer(c->cove, box, id, allow, c->o.for_ms, door_by(by), &err) < 0)
+	if (cove_answer(c->cove, box, &answer, &scope, &err) < 0)
 		return cli_fail(c, &err);
-	return cli_done(c, c->o.args[1], allow ? "allowed" : "denied", c->events);
+	word = answer.allow ? "allowed" : "denied";
+	return c->o.json || !scope ? print_json(c, word, scope) : print_scope(c, word, scope);
 }
 
 static const enum opt_id options[] = {OPT_FOR, OPTS_COMMON, OPT_END};
@@ -33,8 +84,10 @@ const struct verb verb_answer = {
 	.synopsis = "answer BOX ID allow|deny [--for TIME]",
 	.summary = "decide a request that waits",
 	.help = "ID is from `cove asks`. The answer is for the requests that wait under it; with\n"
-		"--for also for later ones to the same host and port, so long. Who answered is\n"
-		"in the record (`cove audit`).\n"
+		"--for also for later ones of the same method and path, with any query, so long\n"
+		"(for connections to the same host and port where the door does not look\n"
+		"inside). What it let in is cut when that time is over. What was decided is\n"
+		"printed; who answered is in the record (`cove audit`).\n"
 		"\n"
 		"Examples\n"
 		"  cove answer dev 3 allow\n"

@@ -10,19 +10,51 @@
 
 enum { SHOWN_MAX = 8 * DOOR_POLICY_MAX };
 
+struct warnings {
+	bool json;
+	struct json list;
+};
+
+static void on_warning(void *arg, const char *text)
+{
+	struct warnings *w = arg;
+
+	if (w->json)
+		json_str(&w->list, text);
+	else
+		cli_note("%s", text);
+}
+
 static int check(struct cli *c)
 {
 	const char *file = c->o.args[1];
-	char line[512];
+	struct warnings w = {.json = c->o.json};
 	struct cove_error err;
+	char line[512];
+	struct buf b;
 	int r = cli_open(c);
 
 	if (r)
 		return r;
-	if (cove_policy_check_file(c->cove, file, &err) < 0)
-		return cli_fail(c, &err);
-	if (c->o.json)
-		return cli_done(c, file, "valid", c->events);
+	buf_init(&b, SHOWN_MAX);
+	json_init(&w.list, &b);
+	json_object_begin(&w.list);
+	json_kv_str(&w.list, "name", file);
+	json_kv_str(&w.list, "result", "valid");
+	json_key(&w.list, "warnings");
+	json_array_begin(&w.list);
+	r = cove_policy_check_file(c->cove, file, on_warning, &w, &err);
+	json_array_end(&w.list);
+	json_object_end(&w.list);
+	if (r < 0)
+		r = cli_fail(c, &err);
+	else if (c->o.json)
+		r = w.list.error || buf_append_str(&b, "\n") < 0
+			    ? cli_error(c, COVE_LIMIT, "the warnings are too long to print")
+			    : cli_out_buf(c, &b);
+	buf_done(&b);
+	if (r != 0 || c->o.json)
+		return r;
 	snprintf(line, sizeof(line), "%.400s: the policy is valid\n",
 		 strcmp(file, "-") == 0 ? "stdin" : file);
 	return cli_out(c, line, strlen(line));
@@ -124,7 +156,8 @@ const struct verb verb_policy = {
 	.name = "policy",
 	.synopsis = "policy check|show|apply|set-default ...",
 	.summary = "what may leave boxes",
-	.help = "check FILE               is the policy good? names line and fault (-: stdin)\n"
+	.help = "check FILE               is the policy good? names line and fault (-: stdin);\n"
+		"                         warns of rules that let TLS through by its name alone\n"
 		"show [BOX|PRESET]        the text that holds for a box, or of a preset, or the\n"
 		"                         default's; live rules stand above it as comments\n"
 		"apply BOX FILE|PRESET    from now on; open connections are judged again, and\n"

@@ -78,8 +78,19 @@ static int run_door(struct cove *cove, char *const argv[], int input, int stream
 	return 0;
 }
 
-static int check_text(struct cove *cove, const char *name, const char *text, size_t len,
-		      struct err *e)
+/* Gives each line to on_warning. */
+static void pass_warnings(char *said, cove_on_warning *on_warning, void *arg)
+{
+	for (char *line = said, *end; on_warning && *line; line = end) {
+		end = line + strcspn(line, "\n");
+		if (*end)
+			*end++ = 0;
+		on_warning(arg, line);
+	}
+}
+
+static int check_warned(struct cove *cove, const char *name, const char *text, size_t len,
+			cove_on_warning *on_warning, void *arg, struct err *e)
 {
 	char *argv[] = {
 		(char *)"cove-door", (char *)"check",	      (char *)"--home", cove->state.home,
@@ -98,11 +109,21 @@ static int check_text(struct cove *cove, const char *name, const char *text, siz
 		return err_errno(e, -r, "check a policy");
 	lseek(input, 0, SEEK_SET);
 	r = run_door(cove, argv, input, 2, &said, &status, e);
-	if (r < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
+	if (r < 0)
 		return r;
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+		pass_warnings(said, on_warning, arg);
+		return 0;
+	}
 	said[strcspn(said, "\n")] = 0;
 	return err_set(e, ERR_INVALID, EINVAL, "%.220s",
 		       said[0] ? said : "cove-door ended without a word: install Cove again");
+}
+
+static int check_text(struct cove *cove, const char *name, const char *text, size_t len,
+		      struct err *e)
+{
+	return check_warned(cove, name, text, len, NULL, NULL, e);
 }
 
 int net_preset_text(struct cove *cove, const char *preset, char **ret, struct err *e)
@@ -412,7 +433,8 @@ int cove_policy_check(struct cove *cove, const char *name, const char *text, siz
 	return core_return(cove, NULL, r, &e, err);
 }
 
-int cove_policy_check_file(struct cove *cove, const char *path, struct cove_error *err)
+int cove_policy_check_file(struct cove *cove, const char *path, cove_on_warning *on_warning,
+			   void *arg, struct cove_error *err)
 {
 	autofree char *text = NULL;
 	struct err e = {0};
@@ -420,7 +442,8 @@ int cove_policy_check_file(struct cove *cove, const char *path, struct cove_erro
 	int r = read_policy_file(path, true, &text, &len, &e);
 
 	if (r == 0)
-		r = check_text(cove, strcmp(path, "-") == 0 ? "stdin" : path, text, len, &e);
+		r = check_warned(cove, strcmp(path, "-") == 0 ? "stdin" : path, text, len,
+				 on_warning, arg, &e);
 	return core_return(cove, NULL, r, &e, err);
 }
 
@@ -684,17 +707,23 @@ int cove_asks(struct cove *cove, const char *box, cove_on_line *on_line, void *a
 	return core_return(cove, box, r > 0 ? 0 : r, &e, err);
 }
 
-int cove_answer(struct cove *cove, const char *box, uint64_t id, bool allow, uint64_t for_ms,
-		const char *by, struct cove_error *err)
+int cove_answer(struct cove *cove, const char *box, const struct cove_answer *given,
+		char **ret_scope, struct cove_error *err)
 {
 	char number[24], time[24];
-	const char *words[] = {"answer", number, allow ? "allow" : "deny", for_ms ? "for" : NULL,
-			       time,	 NULL};
+	autofree char *scope = NULL;
+	struct cove_answer a = {0};
 	struct err e = {0};
-	int r;
+	int r = core_copy_sized(&a, sizeof(a), given, &e);
+	const char *words[] = {
+		"answer", number, a.allow ? "allow" : "deny", a.for_ms ? "for" : NULL, time, NULL};
+	const struct hearing hearing = {.on_say = take_text, .arg = &scope};
 
-	snprintf(number, sizeof(number), "%" PRIu64, id);
-	snprintf(time, sizeof(time), "%" PRIu64, for_ms);
-	r = tell_running(cove, box, words, by, &(struct hearing){0}, &e);
+	snprintf(number, sizeof(number), "%" PRIu64, a.id);
+	snprintf(time, sizeof(time), "%" PRIu64, a.for_ms);
+	if (r == 0)
+		r = tell_running(cove, box, words, a.by, &hearing, &e);
+	if (ret_scope)
+		*ret_scope = r == 0 ? take_ptr(scope) : NULL;
 	return core_return(cove, box, r, &e, err);
 }

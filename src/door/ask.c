@@ -3,14 +3,15 @@
  *
  * An ask is on the door's list until it is answered, its time is over or nobody waits for it any
  * more: what a person allows is then sent by somebody who still wants it. One that was answered for
- * a while stays on the list until then, and answers whoever asks for the same host and port; only
- * those without an answer are shown and counted. So an answer says no more than the rule asked:
- * what the rule allows besides (a private address, methods) stays the rule's, and a policy that
- * does not ask any more is not answered for.
+ * a while stays on the list until then, and answers whoever asks for the same: host, port, and the
+ * method and path that were shown, whatever the query. Only those without an answer are listed and
+ * counted. So an answer says no more than the rule asked: what the rule allows besides (a private
+ * address, methods) stays the rule's, and a policy that does not ask any more is not answered for.
  */
 #include "door/ask.h"
 
 #include "base/clock.h"
+#include "base/control.h"
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/limits.h"
@@ -89,12 +90,18 @@ static struct audit_row row_of(const struct ask *a, const char *kind, const char
 	};
 }
 
+bool ask_holds(bool was_asked, uint64_t until_ms)
+{
+	return was_asked && (until_ms == 0 || clock_wall_ms() < until_ms);
+}
+
 /* Tells those who wait, one after the other: one of them may end others. */
 static void tell(struct ask *a, bool is_allowed, const char *by)
 {
 	for (struct ask_wait *w; (w = a->waits);) {
 		a->waits = w->next;
 		w->ask = NULL;
+		w->until_ms = a->until_ms;
 		w->on_answer(w, is_allowed, by);
 	}
 }
@@ -179,6 +186,14 @@ static int ask_new(struct ask **ret, struct door *d, const struct ask_what *what
 	return 0;
 }
 
+static bool is_request(const struct ask *a, const struct ask_what *what)
+{
+	if (a->is_answered && control_is_off("door-answer"))
+		return true;
+	return is_same(a->method, what->method) && is_same(a->path, what->path) &&
+	       (a->is_answered || is_same(a->query, what->query));
+}
+
 /* One that waits for the same answer, or has one that holds for it. */
 static struct ask *find_same(struct door *d, const struct ask_what *what, unsigned *ret_count)
 {
@@ -194,9 +209,7 @@ static struct ask *find_same(struct door *d, const struct ask_what *what, unsign
 		*ret_count += !a->is_answered;
 		if (a->is_answered && a->until_ms <= now && !a->waits)
 			ask_remove(a);
-		else if (is_place && (a->is_answered || (is_same(a->method, what->method) &&
-							 is_same(a->path, what->path) &&
-							 is_same(a->query, what->query))))
+		else if (is_place && is_request(a, what))
 			found = a;
 	}
 	return found;
@@ -275,7 +288,19 @@ int ask_answer(struct door *d, uint64_t id, bool allow, uint64_t for_ms, const c
 	decide(a, allow, a->by);
 	if (!for_ms)
 		ask_remove(a);
+	else
+		door_watch_ends(d);
 	return 0;
+}
+
+uint64_t asks_next_end(const struct door *d, uint64_t after_ms)
+{
+	uint64_t next = 0;
+
+	for (const struct ask *a = d->asks; a; a = a->next)
+		if (a->is_answered && a->until_ms > after_ms && (!next || a->until_ms < next))
+			next = a->until_ms;
+	return next;
 }
 
 /* The box says how long it is, so that no more than a part of it is shown. */
@@ -327,6 +352,14 @@ static int list_one(const struct ask *a, int (*on_ask)(void *arg, const char *js
 	r = s ? on_ask(arg, s) : -ENOBUFS;
 	buf_done(&text);
 	return r;
+}
+
+int ask_show(struct door *d, uint64_t id, int (*on_ask)(void *arg, const char *json), void *arg)
+{
+	for (struct ask *a = d->asks; a; a = a->next)
+		if (a->id == id && !a->is_answered)
+			return list_one(a, on_ask, arg);
+	return -ENOENT;
 }
 
 int asks_list(struct door *d, int (*on_ask)(void *arg, const char *json), void *arg)

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { WARNING_MAX = 512 };
+
 struct check {
 	bool json;
 	const char *home, *name, *file;
@@ -98,7 +100,41 @@ static int check_secrets(const struct check *c, const struct policy *p, struct s
 	return r;
 }
 
-static int say(const struct check *c, int r, const struct source *src)
+/* One sentence per rule; NULL after the last. */
+static const struct rule *next_warning(const struct check *c, const struct policy *p,
+				       const struct rule *after, char *ret, size_t size)
+{
+	const struct rule *rule = p ? policy_next_fronted(p, after) : NULL;
+
+	if (rule)
+		snprintf(ret, size,
+			 "%.80s:%u: warning: '%.64s' lets TLS through by its name alone; the host "
+			 "that is asked for inside may be another (domain fronting). Write 'tls: "
+			 "intercept' there or at the top, or 'tls: pass' to have it so",
+			 c->name, rule->line, rule->name);
+	return rule;
+}
+
+static void say_warnings(const struct check *c, const struct policy *p, struct json *j)
+{
+	const struct rule *rule = NULL;
+	char text[WARNING_MAX];
+
+	if (j) {
+		json_key(j, "warnings");
+		json_array_begin(j);
+	}
+	while ((rule = next_warning(c, p, rule, text, sizeof(text)))) {
+		if (j)
+			json_str(j, text);
+		else
+			fprintf(stderr, "%s\n", text);
+	}
+	if (j)
+		json_array_end(j);
+}
+
+static int say(const struct check *c, const struct policy *p, int r, const struct source *src)
 {
 	struct json j;
 	struct buf b;
@@ -106,15 +142,19 @@ static int say(const struct check *c, int r, const struct source *src)
 	if (!c->json) {
 		if (r < 0)
 			fprintf(stderr, "%s\n", src->err->msg);
+		else
+			say_warnings(c, p, NULL);
 		return r < 0;
 	}
-	buf_init(&b, 4096);
+	buf_init(&b, 4096 + 2 * WARNING_MAX * DOOR_RULES_MAX);
 	json_init(&j, &b);
 	json_object_begin(&j);
 	json_kv_bool(&j, "ok", r == 0);
 	if (r < 0) {
 		json_kv_u64(&j, "line", src->line);
 		json_kv_str(&j, "error", src->err->msg);
+	} else {
+		say_warnings(c, p, &j);
 	}
 	json_object_end(&j);
 	if (j.error == 0)
@@ -142,9 +182,10 @@ int check_main(int argc, char **argv)
 				    buf_len(&b));
 	if (r == 0)
 		r = check_secrets(&c, p, &src);
+	r = say(&c, p, r, &src);
 	policy_free(p);
 	buf_done(&b);
-	return say(&c, r, &src);
+	return r;
 }
 
 int preset_main(int argc, char **argv)

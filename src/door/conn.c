@@ -226,6 +226,7 @@ static void on_answer(struct ask_wait *w, bool is_allowed, const char *by)
 	channel_want(c->box, 0);
 	if (is_allowed) {
 		c->was_asked = true;
+		c->asked_until_ms = w->until_ms;
 		allowed(c);
 		return;
 	}
@@ -496,7 +497,8 @@ static bool is_still_allowed(struct conn *c, const struct verdict *v)
 	/* What let it in is used up, and nothing speaks against it. */
 	if (c->was_once && c->door->keeps_once && !v->rule)
 		return true;
-	if (v->action == ACTION_DENY || (v->action == ACTION_ASK && !c->was_asked) || v->inspect)
+	if (v->action == ACTION_DENY || v->inspect ||
+	    (v->action == ACTION_ASK && !ask_holds(c->was_asked, c->asked_until_ms)))
 		return false;
 	/* It was dialled, or is being dialled, at an address that the new rule does not give. */
 	if (c->dial.next > 0 && c->dial.next <= c->dial.count)

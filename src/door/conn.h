@@ -27,14 +27,15 @@ struct conn {
 	uint64_t exec_id;
 	struct host host;
 	uint16_t port;
-	bool is_proxied;  /* it came to the proxy port */
-	bool is_tunnel;	  /* and said CONNECT */
-	bool is_answered; /* HTTP: the 200 was sent, so no other answer can be */
-	bool has_ok;	  /* the box was told that bytes may flow */
-	bool was_asked;	  /* a person allowed it */
-	bool was_once;	  /* a grant let in this one, and no other */
-	bool is_tls;	  /* the box spoke TLS, and it is looked into */
-	bool for_web;	  /* the upstream that is dialled is web's */
+	bool is_proxied;	 /* it came to the proxy port */
+	bool is_tunnel;		 /* and said CONNECT */
+	bool is_answered;	 /* HTTP: the 200 was sent, so no other answer can be */
+	bool has_ok;		 /* the box was told that bytes may flow */
+	bool was_asked;		 /* a person allowed it, */
+	uint64_t asked_until_ms; /* so long; 0: while it lasts */
+	bool was_once;		 /* a grant let in this one, and no other */
+	bool is_tls;		 /* the box spoke TLS, and it is looked into */
+	bool for_web;		 /* the upstream that is dialled is web's */
 	struct verdict verdict;
 	struct channel *box; /* owned, until pump or web has it */
 	struct buf first;    /* of the box, looked at and not yet passed on */

@@ -190,6 +190,7 @@ void conn_to_web(struct conn *c, bool is_tls)
 		.tls = is_tls,
 		.proxied = c->is_proxied && !c->is_tunnel,
 		.asked = c->was_asked,
+		.asked_until_ms = c->asked_until_ms,
 		.exec_id = c->exec_id,
 		.conn_id = c->id,
 		.dial = web_dial,

@@ -7,6 +7,7 @@
 #include "door/used.h"
 
 #include "base/clock.h"
+#include "base/control.h"
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/limits.h"
@@ -171,6 +172,18 @@ static int use_again(struct reload *l, struct policy *p, struct err *e)
 	return 0;
 }
 
+/* What a grant or an answer let in, and does not any more. */
+static void on_end(struct ev_timer *t)
+{
+	struct door *d = container(t, struct door, ends);
+
+	if (door_has_ended(d) && !control_is_off("door-grant-end")) {
+		(void)conns_judge_again(d);
+		names_judge_again(d);
+	}
+	door_watch_ends(d);
+}
+
 /* What holds from now on. Where one part cannot be read nothing is let through: without the grants
  * a deny would be missing. */
 static void use_policy(struct reload *l)
@@ -203,6 +216,8 @@ static void use_policy(struct reload *l)
 	names_judge_again(d);
 	d->keeps_once = true;
 	policy_free(old);
+	d->ends.on_timer = on_end;
+	door_watch_ends(d);
 	record_change(l);
 }
 
@@ -455,11 +470,16 @@ static int verb_answer(const struct control *c, struct err *e)
 	bool has_for = c->count == 5 && strcmp(c->words[3], "for") == 0 &&
 		       str_parse_u64(c->words[4], UINT64_MAX / 2, &for_ms);
 	bool has_once = c->count == 4 && strcmp(c->words[3], "once") == 0;
+	int r;
 
 	if (c->count < 3 || !str_parse_u64(c->words[1], UINT64_MAX, &id) ||
 	    (!is_allow && strcmp(c->words[2], "deny") != 0) ||
 	    (c->count > 3 && !has_for && !has_once))
 		return err_set(e, ERR_INVALID, EINVAL, "answer ID allow|deny [for MS|once]");
+	/* What it is for is said first: when it was answered it may be gone. */
+	r = ask_show(c->door, id, say_ask, (void *)(uintptr_t)c);
+	if (r < 0 && r != -ENOENT)
+		return err_errno(e, -r, "say what is answered");
 	return ask_answer(c->door, id, is_allow, for_ms, c->by, e);
 }
 

@@ -68,9 +68,11 @@ struct door {
 	bool can_lock;			/* memory for secrets */
 	bool keeps_once;		/* judging again leaves alone what a grant let in once */
 	uint64_t next_ask;
-	uint64_t own_ms;      /* when the host's own addresses were read last */
-	struct ev_timer used; /* armed while bytes were counted that the clerk does not know of */
-	uint64_t said_bytes;  /* of bytes_up and bytes_down */
+	uint64_t own_ms;       /* when the host's own addresses were read last */
+	struct ev_timer ends;  /* armed while a grant or an answer has an end */
+	uint64_t ends_seen_ms; /* wall clock: ends until then were looked at */
+	struct ev_timer used;  /* armed while bytes were counted that the clerk does not know of */
+	uint64_t said_bytes;   /* of bytes_up and bytes_down */
 	struct ev_signals signals;
 	bool is_open; /* it said HELLO */
 	bool ending;
@@ -108,6 +110,12 @@ void names_judge_again(struct door *d);
 bool name_pay(struct door *d, struct rule *r, const struct host *h, bool takes_rate, struct err *e);
 void names_free(struct door *d);
 
+/* ends.c */
+/* Grants, or answers that hold for a time, may have changed: their next end is waited for. */
+void door_watch_ends(struct door *d);
+/* One has ended that was not asked about before. */
+bool door_has_ended(struct door *d);
+
 /* control.c: answers with SAY frames, then OK, or ERROR. Verbs:
  *	status                     one object: policy, connections, bytes, asks, locked memory
  *	reload [policy [NAME] | allow|deny HOST[:PORT] [for MS]]
@@ -116,7 +124,7 @@ void names_free(struct door *d);
  *	                           answers hold as long as they were to, where a rule still asks
  *	once allow|deny HOST[:PORT]  for one connection, not kept
  *	asks                       one object per held request
- *	answer ID allow|deny [for MS|once]
+ *	answer ID allow|deny [for MS|once]  one object: what the answer is for
  */
 void control_start(struct door *d, uint32_t id, const struct wire_door *m);
 /* Policy and grants from the clerk; what cannot be read becomes policy_closed, and is said in *e.

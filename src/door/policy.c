@@ -557,7 +557,7 @@ bool policy_intercepts(const struct policy *p)
 	for (size_t i = 0; i < p->entry_count; i++)
 		if (entry_looks_inside(&p->entries[i]))
 			return true;
-	return false;
+	return p->intercepts;
 }
 
 /* "host", "host:port", "[address]:port", "network:port": the host into ret, the port cut off. */
@@ -650,6 +650,7 @@ int policy_grant(struct policy *p, enum action action, const char *pattern, uint
 	g->rule = (struct rule){.name = action == ACTION_ALLOW ? "live allow" : "live deny",
 				.action = action,
 				.once = once,
+				.intercept = p->intercepts && action == ACTION_ALLOW,
 				.ask_timeout_ms = DOOR_ASK_MS,
 				.use = &g->use};
 	g->until_ms = until_ms;
@@ -666,6 +667,16 @@ int policy_grant(struct policy *p, enum action action, const char *pattern, uint
 	g->older = p->grants;
 	p->grants = g;
 	return 0;
+}
+
+uint64_t policy_next_end(const struct policy *p, uint64_t after_ms)
+{
+	uint64_t next = 0;
+
+	for (const struct entry *g = p->grants; g; g = g->older)
+		if (!g->use.spent && g->until_ms > after_ms && (!next || g->until_ms < next))
+			next = g->until_ms;
+	return next;
 }
 
 /* The older first, as they were made. */

@@ -6,6 +6,7 @@
  *	connections: 64            # at once; the lower of this and --net-conns holds
  *	bytes: 1GiB                # both ways together, for the box's life
  *	ask_timeout: 5m
+ *	tls: intercept             # for every rule that does not say "tls: pass"
  *	resolver: 127.0.0.1:5353   # instead of the host's; an address, port 53 unless given
  *	rules:
  *	  - name: openai           # for the record; "rule 1" otherwise
@@ -30,6 +31,7 @@
  *	      headers: {Authorization: "Bearer {{ secret.OPENAI }}"}
  *	      query: {key: "{{ secret.KEY }}"}
  *	      basic: {user: x, password: "{{ secret.PW }}"}
+ *	    pass: [Cookie]         # credentials that the box sends and that are not removed
  *	    client_cert: {cert: "{{ secret.CERT }}", key: "{{ secret.KEY }}"}
  *
  * Judging: any matching deny wins; otherwise the most specific of allow and ask (an exact name or
@@ -70,6 +72,9 @@ struct rule {
 	bool pass;	/* said so: nothing is looked into, and no Host is compared */
 	bool once;	/* a grant for one connection: rule_take gives it out */
 	bool by_method; /* it lists methods */
+	/* Credentials of the box itself that a rule that injects does not remove. */
+	const char *const *kept;
+	size_t kept_count;
 	const struct rule_inject *inject;
 	size_t inject_count;
 	struct value_template client_cert, client_key; /* text NULL: none */
@@ -112,6 +117,9 @@ bool policy_intercepts(const struct policy *p); /* some rule needs to look insid
  * wall clock, as is every now_ms here; 0 for ever; once: used up by the first rule_take. */
 int policy_grant(struct policy *p, enum action action, const char *pattern, uint64_t until_ms,
 		 bool once, struct err *e);
+
+/* The first moment after after_ms when a grant ends; 0: none does. */
+uint64_t policy_next_end(const struct policy *p, uint64_t after_ms);
 
 struct verdict {
 	enum action action;

@@ -58,6 +58,7 @@ struct policy {
 	struct entry *entries;
 	size_t entry_count;
 	struct entry *grants; /* the newest first */
+	bool intercepts;      /* `tls: intercept` at the top: so do grants */
 	struct secret_use *secrets;
 	size_t secret_count;
 };
@@ -92,12 +93,23 @@ struct policy_reading {
 };
 int inject_parse(struct policy_reading *x, struct entry *r, const struct tree_node *v);
 int client_cert_parse(struct policy_reading *x, struct entry *r, const struct tree_node *v);
+int pass_parse(struct policy_reading *x, struct entry *r, const struct tree_node *v);
 
-/* policy_parse.c, for policy_inject.c. */
+/* policy_check.c */
+int policy_check_rule(struct policy_reading *x, const struct entry *r, const struct tree_node *v);
+/* The next rule after that one (NULL: the first) that lets TLS through by its name alone, without
+ * having said that it means to; NULL after the last. */
+const struct rule *policy_next_fronted(const struct policy *p, const struct rule *after);
+
+/* policy_parse.c, for the others. */
 int reading_no_memory(struct policy_reading *x);
 /* Text that is not empty. */
 int reading_text(struct policy_reading *x, const struct tree_node *v, const char **ret);
 int reading_map(struct policy_reading *x, const struct tree_node *v);
+/* A list of texts, or one; check returns NULL, or what is wrong with one of them. */
+int reading_texts(struct policy_reading *x, const struct tree_node *v, struct texts *ret,
+		  const char *(*check)(const char *text));
+const struct tree_node *reading_find(const struct tree_node *map, const char *key);
 /* "no key 'x' here; did you mean 'y'?" Names ends with NULL. */
 int reading_unknown(struct policy_reading *x, const struct tree_node *v, const char *const *names);
 

@@ -1,6 +1,7 @@
 /* What a rule adds to a request: headers, query parameters, Basic, a client certificate. Only the
  * form is checked here; inject.c renders. See policy.h. */
 #include "base/str.h"
+#include "door/credential.h"
 #include "door/policy_form.h"
 #include "store/secret.h"
 
@@ -177,6 +178,23 @@ int inject_parse(struct policy_reading *x, struct entry *r, const struct tree_no
 		for (const struct tree_node *i = v->first; rc == 0 && i; i = i->next)
 			rc = read_field(x, r, i, header);
 	}
+	return rc;
+}
+
+static const char *check_known(const char *text)
+{
+	return credential_is_known(text)
+		       ? NULL
+		       : "is none of the credentials that are removed; docs/policy.md lists them";
+}
+
+int pass_parse(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+{
+	struct texts kept = {0};
+	int rc = reading_texts(x, v, &kept, check_known);
+
+	r->rule.kept = kept.items;
+	r->rule.kept_count = kept.count;
 	return rc;
 }
 

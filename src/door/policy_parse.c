@@ -124,7 +124,7 @@ static int read_map(struct policy_reading *x, struct entry *r, const struct tree
 	return 0;
 }
 
-static const struct tree_node *find(const struct tree_node *map, const char *key)
+const struct tree_node *reading_find(const struct tree_node *map, const char *key)
 {
 	for (const struct tree_node *v = map->first; v; v = v->next)
 		if (strcmp(v->key, key) == 0)
@@ -149,9 +149,8 @@ static int list_of(struct policy_reading *x, const struct tree_node *v,
 	return 0;
 }
 
-/* check returns NULL, or what is wrong with a text. */
-static int read_texts(struct policy_reading *x, const struct tree_node *v, struct texts *ret,
-		      const char *(*check)(const char *text))
+int reading_texts(struct policy_reading *x, const struct tree_node *v, struct texts *ret,
+		  const char *(*check)(const char *text))
 {
 	const struct tree_node *item;
 	size_t count;
@@ -421,17 +420,17 @@ static const char *check_query(const char *text)
 static int read_methods(struct policy_reading *x, struct entry *r, const struct tree_node *v)
 {
 	r->rule.by_method = true;
-	return read_texts(x, v, &r->methods, check_method);
+	return reading_texts(x, v, &r->methods, check_method);
 }
 
 static int read_paths(struct policy_reading *x, struct entry *r, const struct tree_node *v)
 {
-	return read_texts(x, v, &r->paths, check_path);
+	return reading_texts(x, v, &r->paths, check_path);
 }
 
 static int read_query(struct policy_reading *x, struct entry *r, const struct tree_node *v)
 {
-	return read_texts(x, v, &r->queries, check_query);
+	return reading_texts(x, v, &r->queries, check_query);
 }
 
 static int read_private(struct policy_reading *x, struct entry *r, const struct tree_node *v)
@@ -515,69 +514,9 @@ static const struct key rule_keys[] = {
 	{"tls", read_tls},
 	{"inject", inject_parse},
 	{"client_cert", client_cert_parse},
+	{"pass", pass_parse},
 	{NULL, NULL},
 };
-
-static bool keeps_private(const struct entry *r)
-{
-	for (size_t i = 0; i < r->pattern_count; i++)
-		if (pattern_is_private(&r->patterns[i]))
-			return !r->rule.private && r->rule.action != ACTION_DENY;
-	return false;
-}
-
-/* A credential goes to hosts that are named. */
-static bool is_too_wide(const struct entry *r)
-{
-	for (size_t i = 0; i < r->pattern_count; i++) {
-		const struct pattern *p = &r->patterns[i];
-
-		if (p->kind == PATTERN_ANY ||
-		    (p->kind == PATTERN_SUFFIX && !strchr(p->text + 1, '.')) ||
-		    (p->kind == PATTERN_CIDR &&
-		     p->cidr.bits != (p->cidr.family == AF_INET ? 32 : 128)))
-			return true;
-	}
-	return false;
-}
-
-/* What keys say together. */
-static int check_rule(struct policy_reading *x, const struct entry *r, const struct tree_node *v)
-{
-	static const char *const for_deny[] = {"private",     "plain_http", "reuse", "rate",
-					       "bytes_up",    "bytes_down", "tls",   "inject",
-					       "client_cert", NULL};
-	const struct tree_node *tls = find(v, "tls"), *n;
-	bool sends = r->rule.inject_count || r->rule.client_cert.text;
-
-	if (!r->patterns)
-		return source_error(&x->src, v->line,
-				    "a rule needs one of allow, ask and deny, with its hosts");
-	for (size_t i = 0; r->rule.action == ACTION_DENY && for_deny[i]; i++)
-		if ((n = find(v, for_deny[i])))
-			return source_error(&x->src, n->key_line,
-					    "'%s' means nothing in a deny; leave it out", n->key);
-	if (keeps_private(r))
-		return source_error(&x->src, v->line,
-				    "the rule names private addresses; add 'private: true'");
-	if (r->rule.action != ACTION_ASK && (n = find(v, "ask_timeout")))
-		return source_error(&x->src, n->key_line,
-				    "'ask_timeout' is for a rule with 'ask'; leave it out");
-	if (r->rule.plain_http && !r->rule.inject_count)
-		return source_error(&x->src, find(v, "plain_http")->key_line,
-				    "'plain_http' is about 'inject'; 'ports: [80]' is what lets "
-				    "plain HTTP out");
-	if (sends && is_too_wide(r))
-		return source_error(
-			&x->src, v->line,
-			"a credential needs hosts that are named: not '*', a network or "
-			"a top-level domain");
-	if (tls && !r->rule.intercept && entry_looks_inside(r))
-		return source_error(
-			&x->src, tls->key_line,
-			"'tls: pass' cannot be: the rule's other keys need a look inside");
-	return 0;
-}
 
 static int read_rule(struct policy_reading *x, struct entry *r, const struct tree_node *v,
 		     size_t number)
@@ -593,10 +532,10 @@ static int read_rule(struct policy_reading *x, struct entry *r, const struct tre
 				    "a rule is a mapping, such as '- allow: example.com'");
 	rc = read_map(x, r, v, rule_keys);
 	if (rc == 0)
-		rc = check_rule(x, r, v);
+		rc = policy_check_rule(x, r, v);
 	if (rc < 0)
 		return rc;
-	if (!find(v, "ports") && r->rule.action != ACTION_DENY) {
+	if (!reading_find(v, "ports") && r->rule.action != ACTION_DENY) {
 		r->ports = arena_array(&x->policy->arena, 2, sizeof(*r->ports));
 		if (!r->ports)
 			return reading_no_memory(x);
@@ -684,6 +623,17 @@ static int read_resolver(struct policy_reading *x, struct entry *r, const struct
 	return 0;
 }
 
+/* The default for rules that say nothing; it may stand after them. */
+static int read_top_tls(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+{
+	if (v->kind != TREE_TEXT || strcmp(v->text, "intercept") != 0)
+		return source_error(&x->src, v->line,
+				    "'tls' up here must be intercept; a rule that is to pass "
+				    "through says 'tls: pass' itself");
+	x->policy->intercepts = true;
+	return 0;
+}
+
 /* The default for rules that ask; it may stand after them, so the second reading sets it. */
 static int read_timeout(struct policy_reading *x, struct entry *r, const struct tree_node *v)
 {
@@ -721,13 +671,10 @@ static int read_rules(struct policy_reading *x, struct entry *r, const struct tr
 }
 
 static const struct key top_keys[] = {
-	{"version", read_version},
-	{"connections", read_connections},
-	{"bytes", read_bytes},
-	{"ask_timeout", read_timeout},
-	{"resolver", read_resolver},
-	{"rules", read_rules},
-	{NULL, NULL},
+	{"version", read_version},   {"connections", read_connections},
+	{"bytes", read_bytes},	     {"ask_timeout", read_timeout},
+	{"resolver", read_resolver}, {"tls", read_top_tls},
+	{"rules", read_rules},	     {NULL, NULL},
 };
 
 static int read_policy(struct policy_reading *x, const struct tree_node *root)
@@ -738,20 +685,25 @@ static int read_policy(struct policy_reading *x, const struct tree_node *root)
 	if (root->kind != TREE_MAP)
 		return source_error(&x->src, root->line,
 				    "a policy is a mapping with 'version: 1' and 'rules'");
-	if (root->count && !find(root, "version"))
+	if (root->count && !reading_find(root, "version"))
 		return source_error(&x->src, root->line, "'version: 1' is missing");
 	r = read_map(x, NULL, root, top_keys);
 	if (r < 0)
 		return r;
-	if (!find(root, "rules"))
+	if (!reading_find(root, "rules"))
 		return source_error(&x->src, root->line,
 				    "'rules' is missing; 'rules: []' lets nothing out");
-	timeout = find(root, "ask_timeout");
+	timeout = reading_find(root, "ask_timeout");
 	if (timeout)
 		(void)read_timeout(x, NULL, timeout);
-	for (size_t i = 0; i < x->policy->entry_count; i++)
-		if (!x->policy->entries[i].rule.ask_timeout_ms)
-			x->policy->entries[i].rule.ask_timeout_ms = DOOR_ASK_MS;
+	for (size_t i = 0; i < x->policy->entry_count; i++) {
+		struct rule *rule = &x->policy->entries[i].rule;
+
+		if (!rule->ask_timeout_ms)
+			rule->ask_timeout_ms = DOOR_ASK_MS;
+		if (x->policy->intercepts && rule->action != ACTION_DENY && !rule->pass)
+			rule->intercept = true;
+	}
 	return 0;
 }
 

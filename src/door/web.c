@@ -151,7 +151,7 @@ static void request_done(struct web *w)
 	w->request_body = w->response_body = (struct http_body){0};
 	w->has_request = w->request_sent = w->has_response = w->response_sent = false;
 	w->was_asked = w->redacts = w->up_once = w->is_unsaid = false;
-	w->websocket = w->has_fetch_body = false;
+	w->websocket = w->has_fetch_body = w->is_stripped = false;
 	w->verdict = (struct verdict){0};
 	w->denied = w->interims = 0;
 	w->bytes_up = w->bytes_down = 0;
@@ -580,7 +580,8 @@ static bool is_still_right(const struct web *w)
 
 	if (!injects || !w->injection)
 		return !injects && !w->injection;
-	return (w->config.tls || rule->plain_http) && injection_is_of(w->injection, rule);
+	return (w->config.tls || rule->plain_http) && injection_is_of(w->injection, rule) &&
+	       (w->kept_count == rule->kept_count || !w->is_stripped);
 }
 
 /* A rule may deny the address that the host led to. */
@@ -608,9 +609,11 @@ bool web_judge_again(struct web *w)
 	}
 	web_judge(w, w->query);
 	is_unfit = web_is_unfit(w);
-	is_allowed = !is_unfit && (w->verdict.action == ACTION_ALLOW ||
-				   (w->verdict.action == ACTION_ASK && w->was_asked) ||
-				   (was_once && !w->verdict.rule));
+	is_allowed =
+		!is_unfit &&
+		(w->verdict.action == ACTION_ALLOW ||
+		 (w->verdict.action == ACTION_ASK && ask_holds(w->was_asked, w->asked_until_ms)) ||
+		 (was_once && !w->verdict.rule));
 	if (w->wait.ask && w->verdict.action == ACTION_ASK && !is_unfit)
 		return true;
 	if (is_allowed && w->wait.ask) {

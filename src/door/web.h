@@ -36,9 +36,10 @@ struct web_config {
 	struct door *door;
 	struct host host; /* that the connection is for: every Host must be this */
 	uint16_t port;
-	bool tls;     /* the box spoke TLS: so does the upstream */
-	bool proxied; /* requests come in absolute form */
-	bool asked;   /* a person allowed the whole connection */
+	bool tls;		 /* the box spoke TLS: so does the upstream */
+	bool proxied;		 /* requests come in absolute form */
+	bool asked;		 /* a person allowed the whole connection, */
+	uint64_t asked_until_ms; /* so long; 0: while it lasts */
 	uint64_t exec_id;
 	uint32_t conn_id;
 	/* A channel to the upstream, checked and, with tls, up to starting its handshake: conn.c's.

@@ -7,6 +7,7 @@
  * A side that breaks has only ended, with a reason: what it said before is still looked at, and may
  * be all that was needed.
  */
+#include "door/credential.h"
 #include "door/web_parts.h"
 
 #include <errno.h>
@@ -239,8 +240,11 @@ static int end_request(struct web *w, struct err *e)
 {
 	w->request_sent = true;
 	/* What is injected cannot be said a second time at the end. */
-	if (w->injection)
+	if (w->injection) {
 		injection_strip(w->injection, &w->request_body.trailers);
+		if (credentials_remove(&w->request_body.trailers, w->verdict.rule) < 0)
+			return err_errno(e, ENOMEM, "remove the box's own credentials");
+	}
 	return emit_end(w, &w->up, &w->request_body, e);
 }
 

@@ -68,6 +68,9 @@ struct web {
 	bool has_fetch_body;		   /* a GET or HEAD with a body */
 	struct verdict verdict;
 	bool was_asked;
+	uint64_t asked_until_ms;     /* as in web_config */
+	bool is_stripped;	     /* the box's own credentials were removed, */
+	size_t kept_count;	     /* but for so many that the rule lists */
 	struct injection *injection; /* owned */
 	struct ask_wait wait;
 	struct clerk_call call;

@@ -7,6 +7,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "door/answer.h"
+#include "door/credential.h"
 #include "door/web_parts.h"
 
 #include <errno.h>
@@ -222,6 +223,10 @@ static void on_injected(void *arg, int r, struct err *e)
 
 	if (w->state != WEB_DECIDE)
 		return;
+	w->is_stripped = true;
+	w->kept_count = w->verdict.rule ? w->verdict.rule->kept_count : 0;
+	if (r == 0 && credentials_remove(&w->request, w->verdict.rule) < 0)
+		r = err_errno(e, ENOMEM, "remove the box's own credentials");
 	if (r == 0)
 		r = injection_apply(w->injection, &w->request, e);
 	if (r < 0) {
@@ -273,6 +278,7 @@ void web_on_answer(struct ask_wait *wait, bool is_allowed, const char *by)
 		return;
 	if (is_allowed) {
 		w->was_asked = true;
+		w->asked_until_ms = wait->until_ms;
 		web_allowed(w);
 	} else {
 		err_set(&e, ERR_DENIED, EACCES,
@@ -417,7 +423,8 @@ static int take_request(struct web *w, struct err *e)
 			    (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0);
 
 	w->request_framing = w->request_body.framing;
-	w->was_asked = w->config.asked;
+	w->was_asked = ask_holds(w->config.asked, w->config.asked_until_ms);
+	w->asked_until_ms = w->config.asked_until_ms;
 	/* A proxy's next request may be for another host, which is another connection of ours. */
 	w->keep_box = r == 0 && w->request.minor > 0 && !w->config.proxied &&
 		      !http_head_has_token(&w->request, "Connection", "close");

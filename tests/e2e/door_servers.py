@@ -544,6 +544,83 @@ class Connection:
         self.conn.sendall(answer)
 
 
+class Careless:
+    """A server that does not read bodies: what follows a head is the next one to it. Every head that it read is
+    kept, with the number of its connection. It closes where it is told to, and refuses to switch protocols."""
+    OK = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok\n"
+    NO = b"HTTP/1.1 426 Upgrade Required\r\nContent-Length: 0\r\n\r\n"
+
+    def __init__(self, context=None):
+        self.lock, self.heads, self.resumed = threading.Lock(), [], []
+        self.service = Tcp(self._serve, tls=context)
+        self.port = self.service.port
+
+    def _serve(self, conn):
+        data = b""
+        with self.lock:
+            number = len(self.resumed)
+            self.resumed.append(bool(getattr(conn, "session_reused", False)))
+        while True:
+            while b"\r\n\r\n" not in data:
+                part = conn.recv(65536)
+                if not part:
+                    return
+                data += part
+            head, _, data = data.partition(b"\r\n\r\n")
+            with self.lock:
+                self.heads.append((number, head.decode("latin-1")))
+            conn.sendall(self.NO if b"\r\nUpgrade:" in head else self.OK)
+            if b"connection: close" in head.lower():
+                return
+
+    def clear(self):
+        with self.lock:
+            self.heads.clear()
+            self.resumed.clear()
+
+    def stop(self):
+        self.service.stop()
+
+
+RETRY = bytes.fromhex("cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c")
+
+
+class Retrying:
+    """A server that answers every first TLS hello with a HelloRetryRequest, and keeps what comes after it."""
+
+    def __init__(self):
+        self.lock, self.after = threading.Lock(), []
+        body = b"\3\3" + RETRY + b"\0\x13\1\0" + struct.pack("!HHHHHHHH", 12, 43, 2, 0x0304, 51, 2, 24, 0)[:14]
+        message = b"\2" + struct.pack("!I", len(body))[1:] + body
+        self.retry = b"\x16\3\3" + struct.pack("!H", len(message)) + message
+        self.service = Tcp(self._serve)
+        self.port = self.service.port
+
+    def _serve(self, conn):
+        size = struct.unpack("!H", self._exactly(conn, 5)[3:])[0]
+        self._exactly(conn, size)
+        conn.sendall(self.retry)
+        with self.lock:
+            mine = bytearray()
+            self.after.append(mine)
+        while part := conn.recv(65536):
+            with self.lock:
+                mine += part
+
+    @staticmethod
+    def _exactly(conn, size):
+        data = b""
+        while len(data) < size:
+            part = conn.recv(size - len(data))
+            if not part:
+                raise EOFError
+            data += part
+        return data
+
+    def stop(self):
+        self.service.stop()
+
+
 def request(address, method="GET", target="/", body=None, headers=None, context=None, timeout=WAIT):
     """A request from the host, for the tests of the rig itself and of forwarded ports."""
     kind = http.client.HTTPSConnection if context else http.client.HTTPConnection

@@ -75,16 +75,33 @@ def rows(cove, *args):
 # ---- policy ----
 
 def test_policy_check(cove, tmp_path):
-    good = policy(tmp_path, "  - allow: example.org\n")
+    good = policy(tmp_path, "  - {allow: example.org, tls: intercept}\n")
     assert "valid" in cove("policy", "check", good).ok().text
-    assert cove("policy", "check", "--json", good).ok().json == {"name": good, "result": "valid"}
+    assert cove("policy", "check", "--json", good).ok().json == {"name": good, "result": "valid", "warnings": []}
     with open(good, "rb") as f:
         cove("policy", "check", "-", input=f.read()).ok()
     as_json = b'{"version": 1, "rules": [{"allow": "example.org"}]}'
     cove("policy", "check", "-", input=as_json).ok()
 
 
+def test_policy_check_warns_of_fronting(cove, tmp_path):
+    """A name that is judged outside, and another that may be asked for inside."""
+    warned = policy(tmp_path, "  - name: one\n    allow: example.org\n  - {name: two, allow: '*.example.com'}\n")
+    got = cove("policy", "check", warned).ok()
+    assert "valid" in got.text and got.errors.count("warning:") == 2
+    assert ":3: warning: 'one'" in got.errors and "domain fronting" in got.errors and "tls: intercept" in got.errors
+    assert len(cove("policy", "check", "--json", warned).ok().json["warnings"]) == 2
+    for text in ("version: 1\ntls: intercept\nrules: [{allow: example.org}]\n",
+                 "version: 1\nrules: [{allow: example.org, tls: pass}]\n",
+                 "version: 1\nrules: [{allow: example.org, methods: [GET]}]\n"):
+        assert cove("policy", "check", "-", input=text.encode()).ok().errors == ""
+    assert cove("policy", "check", "-", input=cove("policy", "show", "balanced").ok().out).ok().errors == ""
+
+
 @pytest.mark.parametrize("text, words", [
+    ("version: 1\ntls: pass\nrules: []\n", (":2:", "'tls'", "intercept", "tls: pass")),
+    ("version: 1\nrules:\n  - allow: example.org\n    pass: [Cookie]\n", (":4:", "'pass'", "inject")),
+    ("version: 1\nrules:\n  - allow: example.org\n    reuse: yes\n", (":4:", "'reuse'", "true or false")),
     ("version: 1\nrules:\n  - allow: example.org\n    prots: [443]\n", (":4:", "prots")),
     ("version: 1\nrules:\n  - allow: example.org\n  - allow: ex ample\n", (":4:",)),
     ("version: 1\nrules: [\n", (":",)),

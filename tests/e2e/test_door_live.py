@@ -2,6 +2,7 @@
 import glob
 import json
 import os
+import threading
 import time
 
 import pytest
@@ -161,9 +162,39 @@ def test_nobody_answers(door, rig):
 def test_an_answer_that_holds(door, rig):
     box = door.box([ASK])
     client = start_get(door, box, rig.url("/echo?held-1"))
-    door("answer", "--for", "1h", box, the_ask(door, box)["id"], "allow").ok()
+    said = door("answer", "--for", "1h", box, the_ask(door, box)["id"], "allow").ok().text
+    assert said == f"allowed for 60 min: GET web.test:{rig.web.tls_port}/echo, any query\n"
     assert client.communicate(timeout=60)[0] == b"200"
     assert door.code(box, rig.url("/echo?held-2")) == 200
+    # Neither another path nor another method was shown to anybody.
+    for args in ([rig.url("/other?held-3")], ["-d", "x=1", rig.url("/echo?held-4")]):
+        words = " ".join(f"'{a}'" for a in args)
+        client = door.start("exec", box, "--", "sh", "-c", DIRECT + CURL + "-o /dev/null -w '%{http_code}' " + words)
+        ask = the_ask(door, box)
+        got = door("answer", "--json", box, ask["id"], "deny").ok().json
+        assert (got["result"], got["scope"]["method"], got["scope"]["path"]) == ("denied", ask["method"], ask["path"])
+        assert client.communicate(timeout=60)[0] == b"403"
+    assert not rig.web.seen("held-3") and not rig.web.seen("held-4")
+
+
+def test_what_was_allowed_for_a_time_is_cut_when_it_ends(door, rig, transfer):
+    """With TLS that passes through, and with requests that are looked at. (`cove allow --for` does the same, in
+    tests/unit/test_door_conn.c: a grant reaches no private address, so none of these servers.)"""
+    box = door.box([{"name": "kept", "allow": "other.test"}, {"name": "whole", "ask": "whole.web.test"}, ASK])
+    kept = transfer(box, "other.test")
+    cut = []
+    for host in ("whole.web.test", "web.test"):
+        answered = threading.Thread(target=lambda: door("answer", "--for", "3s", box, the_ask(door, box)["id"],
+                                                        "allow").ok())
+        answered.start()
+        cut.append(transfer(box, host))
+        answered.join()
+    for client in cut:
+        out, rc = client.ended()
+        assert out == b"" and rc != 0
+    assert kept.finish() == (b"67890", 0)
+    wait_until(lambda: len([r for r in door.rows(box, kind="done", verdict="cut") if "any more" in r["reason"]]) >= 2,
+               "rows about what was cut")
 
 
 @pytest.mark.parametrize("rule,tls", [(ASK, True), (ASK, False), ({"name": "all", "ask": "web.test"}, False)])

@@ -68,6 +68,28 @@ TEST(an_answer_may_hold_for_a_while_and_over_a_new_policy)
 	rig_close();
 }
 
+/* It is over with its time for what it let in, too: that is asked anew, or cut. */
+TEST(an_answer_for_a_while_ends_with_it)
+{
+	unsigned port = open_with("");
+
+	box_connect(1, "a.test", port);
+	box_connect(2, "b.test", port);
+	UNTIL(asks_count(&rig.door) == 2);
+	box_verb("answer", "2", "allow", NULL, NULL);
+	box_verb("answer", "1", "allow", "for", "300");
+	UNTIL(rig.ids[1].ok && rig.ids[2].ok);
+	CHECK(strstr(rig.say, "\"host\":\"a.test\""));
+	UNTIL(rig.ids[1].cancelled);
+	CHECK(strstr(rig_row("done", "cut")->reason, "any more"));
+	/* One for those who waited has no end but theirs. */
+	rig_settle();
+	CHECK(!rig.ids[2].cancelled);
+	box_connect(3, "a.test", port);
+	UNTIL(asks_count(&rig.door) == 1);
+	rig_close();
+}
+
 static uint64_t clock_ms; /* added to the time */
 
 static uint64_t fake_clock(void *arg)
@@ -96,7 +118,7 @@ static void ask_for(struct ask_wait *w, const char *path, const char *query,
 TEST(what_differs_in_its_query_or_its_rule_is_another_question)
 {
 	struct rule one = {.name = "one"}, two = {.name = "two"};
-	struct ask_wait w[5];
+	struct ask_wait w[7];
 
 	open_with("");
 	ask_for(&w[0], "/x", "a=1", &one);
@@ -110,11 +132,16 @@ TEST(what_differs_in_its_query_or_its_rule_is_another_question)
 	box_verb("asks", NULL, NULL, NULL, NULL);
 	UNTIL(rig.says == 4 && rig.verb_ok == 1);
 	CHECK(strstr(rig.say, "\"query\":\"a=1\""));
-	/* An answer that holds is one rule's. */
+	/* An answer that holds is one rule's, and for the request that was shown. */
 	box_verb("answer", "1", "allow", "for", "3600000");
 	UNTIL(asks_count(&rig.door) == 3);
 	ask_for(&w[0], "/y", NULL, &two);
 	CHECK_EQ(asks_count(&rig.door), 4);
+	ask_for(&w[1], "/y", "a=1", &one);
+	CHECK_EQ(asks_count(&rig.door), 5);
+	ask_for(&w[5], "/x", "a=3", &one);
+	ask_for(&w[6], "/x", "a=1", &one);
+	CHECK_EQ(asks_count(&rig.door), 5);
 	rig_close();
 }
 

@@ -1,6 +1,8 @@
 /* Connections through the front: judged, recorded, checked, dialled, cut. */
 #include "door_rig.h"
 
+#include "base/clock.h"
+
 #include "base/limits.h"
 
 #include <netinet/in.h>
@@ -520,6 +522,32 @@ TEST(who_changed_what_is_recorded)
 	UNTIL(rig.verb_failed == 4);
 	CHECK_STR(rig_row("grant", "allow")->host, "d.test");
 	CHECK_STR(rig_row("policy", "deny")->by, "tester");
+	rig_close();
+}
+
+/* What a grant let in goes when its time is over, where nothing else allows it. */
+TEST(a_grant_for_a_while_ends_with_it)
+{
+	unsigned port = upstream_start(UP_ECHO);
+	char text[256], grants[256];
+
+	snprintf(text, sizeof(text),
+		 "version: 1\nrules:\n  - {allow: b.test, ports: [%u], private: true}\n", port);
+	rig_open(text);
+	snprintf(grants, sizeof(grants),
+		 "allow %llu 127.0.0.1:%u\nallow %llu b.test:%u\nallow 99999999999999 c.test\n",
+		 (unsigned long long)clock_wall_ms() + 400, port,
+		 (unsigned long long)clock_wall_ms() + 400, port);
+	rig.grants = grants;
+	rig_reload(text);
+	box_connect(1, "127.0.0.1", port);
+	box_send(1, "x", 1);
+	UNTIL(rig.ids[1].bytes == 1);
+	UNTIL(rig.ids[1].cancelled);
+	CHECK(strstr(rig_row("done", "cut")->reason, "any more"));
+	box_connect(2, "b.test", port);
+	box_send(2, "x", 1);
+	UNTIL(rig.ids[2].bytes == 1);
 	rig_close();
 }
 

@@ -390,3 +390,85 @@ TEST(limits_of_the_box)
 }
 
 TAP_MAIN
+
+static void next_fronted(const char *text, const char *names)
+{
+	struct policy *fronted;
+	const struct rule *rule = NULL;
+	char found[256] = "";
+	struct err err;
+
+	CHECK_EQ(policy_parse(&fronted, "p", text, strlen(text), &err), 0);
+	while ((rule = policy_next_fronted(fronted, rule)))
+		snprintf(found + strlen(found), sizeof(found) - strlen(found), "%s ", rule->name);
+	CHECK_STR(found, names);
+	policy_free(fronted);
+}
+
+/* By its name alone, and without having said so. */
+TEST(rules_that_can_be_fronted)
+{
+	static const char rules[] = "- {name: a, allow: a.com}\n"
+				    "- {name: b, ask: '*.b.com', ports: [8443]}\n"
+				    "- {name: c, allow: c.com, tls: pass}\n"
+				    "- {name: d, allow: d.com, tls: intercept}\n"
+				    "- {name: e, allow: e.com, methods: GET}\n"
+				    "- {name: f, allow: f.com, ports: [80, 22]}\n"
+				    "- {name: g, allow: 9.9.9.9}\n"
+				    "- {name: h, deny: h.com}\n";
+	char text[1024];
+
+	snprintf(text, sizeof(text), "version: 1\nrules:\n%s", rules);
+	next_fronted(text, "a b ");
+	snprintf(text, sizeof(text), "version: 1\ntls: intercept\nrules:\n%s", rules);
+	next_fronted(text, "");
+	next_fronted("version: 1\nrules: [{name: all, allow: '*'}]\n", "");
+	next_fronted("version: 1\nrules: [{name: all, allow: '*'}, {deny: a.com}]\n", "all ");
+	next_fronted("version: 1\nrules: []\n", "");
+}
+
+/* One line at the top, wherever it stands; a rule may say otherwise, and a grant may not. */
+TEST(interception_by_default)
+{
+	static const char *const texts[] = {
+		"version: 1\ntls: intercept\nrules:\n- allow: a.com\n- {allow: b.com, tls: pass}\n",
+		"version: 1\nrules:\n- allow: a.com\n- {allow: b.com, tls: pass}\ntls: "
+		"intercept\n"};
+	struct verdict v;
+	struct host h;
+	struct err err;
+
+	for (size_t i = 0; i < 2; i++) {
+		struct policy *q;
+
+		CHECK_EQ(policy_parse(&q, "p", texts[i], strlen(texts[i]), &err), 0);
+		CHECK(policy_intercepts(q));
+		CHECK_EQ(policy_grant(q, ACTION_ALLOW, "c.com", 0, false, &err), 0);
+		CHECK_EQ(host_parse(&h, "a.com"), 0);
+		policy_judge_connect(q, &h, 443, 1, &v);
+		CHECK(v.action == ACTION_ALLOW && v.inspect);
+		CHECK_EQ(host_parse(&h, "b.com"), 0);
+		policy_judge_connect(q, &h, 443, 1, &v);
+		CHECK(v.action == ACTION_ALLOW && !v.inspect);
+		CHECK_EQ(host_parse(&h, "c.com"), 0);
+		policy_judge_connect(q, &h, 443, 1, &v);
+		CHECK(v.action == ACTION_ALLOW && v.inspect);
+		policy_free(q);
+	}
+}
+
+TEST(the_next_end_of_a_grant)
+{
+	struct policy *q = policy_closed();
+	struct err err;
+
+	CHECK_EQ(policy_next_end(q, 0), 0);
+	CHECK_EQ(policy_grant(q, ACTION_ALLOW, "a.com", 500, false, &err), 0);
+	CHECK_EQ(policy_grant(q, ACTION_ALLOW, "b.com", 0, false, &err), 0);
+	CHECK_EQ(policy_grant(q, ACTION_ALLOW, "c.com", 300, false, &err), 0);
+	CHECK_EQ(policy_next_end(q, 0), 300);
+	CHECK_EQ(policy_next_end(q, 299), 300);
+	CHECK_EQ(policy_next_end(q, 300), 500);
+	CHECK_EQ(policy_next_end(q, 500), 0);
+	policy_free(q);
+}

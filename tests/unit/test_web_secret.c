@@ -1,6 +1,8 @@
 /* Credentials through a web: who gets them, and that they do not come back. */
 #include "web_rig.h"
 
+#include "base/clock.h"
+
 TAP_MAIN
 
 #define RULE(what)             \
@@ -567,5 +569,135 @@ TEST(asked)
 	/* The policy decides before a person does. */
 	wr_policy("version: 1\nrules:\n  - allow: up.test\n    tls: intercept\n");
 	CHECK(strstr(up_hears(wr.up_count - 1), "GET /a"));
+	wr_close();
+}
+
+#define INJECTS                                                    \
+	"version: 1\nrules:\n  - name: cred\n    allow: up.test\n" \
+	"    inject: {headers: {X-Key: \"{{ secret.TOK }}\"}}\n"
+
+/* What the upstream hears of a head of these lines. */
+static const char *heard_of(const char *policy, const char *first, const char *fields)
+{
+	char request[2048];
+
+	wr.secrets[0] = (struct wr_secret){"TOK", "decoy-4711", 0};
+	snprintf(request, sizeof(request), "%s HTTP/1.1\r\nHost: up.test\r\n%s\r\n", first, fields);
+	wr_open(policy, request);
+	return up_hears(0);
+}
+
+/* A rule that adds a credential takes away what the box brings along. */
+TEST(credentials_of_the_box_are_removed)
+{
+	static const char *const fields[] = {
+		"Authorization: Bearer evil",
+		"authorization: evil",
+		"Cookie: a=evil",
+		"Proxy-Authorization: evil",
+		"x-api-key: evil",
+		"X_Api_Key: evil",
+		"Api-Key: evil",
+		"X-Goog-Api-Key: evil",
+		"X-Amz-Security-Token: evil",
+		"Private-Token: evil",
+		"X-Vault-Token: evil",
+		"x-key: evil",
+	};
+	static const char *const queries[] = {"access_token=evil",    "api_key=evil",
+					      "apikey=evil",	      "access%5Ftoken=evil",
+					      "X-Amz-Signature=evil", "sig=evil&access_token=evil"};
+	char line[256];
+	const char *heard;
+
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+		snprintf(line, sizeof(line), "%s\r\nX-Mine: 1\r\n", fields[i]);
+		heard = heard_of(INJECTS, "GET /a", line);
+		CHECK(strstr(heard, "X-Key: decoy-4711\r\n") && strstr(heard, "X-Mine: 1\r\n"));
+		CHECK(!strstr(heard, "evil"));
+		wr_close();
+		/* Who adds none is not asked for one either. */
+		if (i == 3)
+			continue;
+		heard = heard_of("version: 1\nrules: [{allow: up.test, tls: intercept}]\n",
+				 "GET /a", line);
+		CHECK(strstr(heard, "evil"));
+		wr_close();
+	}
+	for (size_t i = 0; i < sizeof(queries) / sizeof(queries[0]); i++) {
+		snprintf(line, sizeof(line), "GET /a?x=1&%s&key=mine", queries[i]);
+		heard = heard_of(INJECTS, line, "");
+		CHECK(strstr(heard, "GET /a?x=1&key=mine HTTP/1.1\r\n"));
+		wr_close();
+	}
+	heard = heard_of(INJECTS, "GET /a?sig=evil", "");
+	CHECK(strstr(heard, "GET /a HTTP/1.1\r\n"));
+	wr_close();
+}
+
+TEST(credentials_that_a_rule_lets_pass)
+{
+	const char *heard =
+		heard_of(INJECTS "    pass: [cookie, api_key]\n", "GET /a?api_key=mine&sig=evil",
+			 "Cookie: mine\r\nAuthorization: evil\r\n");
+
+	CHECK(strstr(heard, "GET /a?api_key=mine HTTP/1.1\r\n") &&
+	      strstr(heard, "Cookie: mine\r\n"));
+	CHECK(!strstr(heard, "evil"));
+	wr_close();
+	/* "key" is one where the header that it stands for is injected. */
+	heard = heard_of("version: 1\nrules:\n  - allow: up.test\n    inject: {headers: "
+			 "{x-goog-api-key: \"{{ secret.TOK }}\"}}\n",
+			 "GET /a?key=evil", "X-Goog-Api-Key: evil\r\n");
+	CHECK(strstr(heard, "decoy-4711") && !strstr(heard, "evil"));
+	wr_close();
+}
+
+TEST(credentials_among_protocols_and_trailers)
+{
+	static const char ws[] =
+		"Connection: Upgrade\r\nUpgrade: websocket\r\n"
+		"Sec-WebSocket-Version: 13\r\n"
+		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+		"Sec-WebSocket-Protocol: realtime, openai-insecure-api-key.evil, v1\r\n";
+	const char *heard = heard_of(INJECTS, "GET /a", ws);
+
+	CHECK(strstr(heard, "Sec-WebSocket-Protocol: realtime, v1\r\n") && !strstr(heard, "evil"));
+	wr_close();
+	heard = heard_of(INJECTS, "POST /a", "Transfer-Encoding: chunked\r\n");
+	box_says("2\r\nhi\r\n0\r\nX-Auth-Token: evil\r\nX-Mine: 1\r\n\r\n");
+	heard = up_hears(0);
+	CHECK(strstr(heard, "X-Mine: 1\r\n") && !strstr(heard, "evil"));
+	wr_close();
+}
+
+/* An answer for a while is over with it, for a request under way and for those that follow. */
+TEST(asked_for_a_while)
+{
+	static const char policy[] = "version: 1\nrules:\n  - name: q\n    ask: up.test\n"
+				     "    tls: intercept\n";
+	struct err e;
+
+	wr_open(policy, GET GET);
+	wr_settle();
+	CHECK_EQ(ask_answer(&wr.door, 1, true, 3600000, "me", &e), 0);
+	CHECK(strstr(up_hears(0), "GET /a"));
+	up_says(0, OK);
+	CHECK(strstr(up_hears(0), "GET /a"));
+	CHECK(web_judge_again(wr.web));
+	up_says(0, OK);
+	(void)box_hears();
+	/* Another path was not shown to anybody. */
+	box_says("GET /b HTTP/1.1\r\nHost: up.test\r\n\r\n");
+	wr_settle();
+	CHECK_EQ(asks_count(&wr.door), 1);
+	CHECK_EQ(ask_answer(&wr.door, 2, true, 1, "me", &e), 0);
+	for (uint64_t then = clock_wall_ms(); clock_wall_ms() < then + 2;)
+		;
+	wr_settle();
+	CHECK(!web_judge_again(wr.web));
+	web_free(wr.web);
+	wr.web = NULL;
+	CHECK(wr.ups[0].cut);
 	wr_close();
 }
