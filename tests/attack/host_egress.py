@@ -1,5 +1,6 @@
 """D1, D4, D5, D14 to D18 at the door: what policies, names, other boxes and a door that is gone let through."""
 import os
+import pathlib
 import signal
 import socket
 import struct
@@ -730,3 +731,39 @@ def connection_cap(rig):
 socks = [tunnel('budget.test', port) for _ in range(12)]
 say(sum(not isinstance(s, bytes) for s in socks))""", box, port=g.raw.port)
         need(got == 5, f"{got} connections at once")
+
+
+@case("D18_audit_flood", "D18", "a box that floods its audit log waits: no row is lost, and its network stays")
+def audit_flood(rig):
+    g = ground(rig)
+    rules = [*g.rules(), {"name": "flood", "allow": "budget.test", "paths": ["/ok"]}]
+    with g.own_box(rules) as box:
+        g.works(box, "before")
+        began = time.monotonic()
+        refused = g.run("""
+import threading, time
+done, end = [0] * 8, time.monotonic() + 10
+def flood(k):
+    s = None
+    while done[k] < 3000 and time.monotonic() < end:
+        try:
+            s = s or dial('budget.test', port)
+            s.sendall(get('/%d/%d/%s' % (k, done[k], 'x' * 1900), 'budget.test:%d' % port))
+            answer = s.recv(65536)
+            done[k] += bool(answer)
+            if not answer or b'close' in answer:
+                s = None
+        except OSError:
+            s = None
+threads = [threading.Thread(target=flood, args=(k,)) for k in range(8)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+say(sum(done))""", box, port=g.raw.port)
+        log, = pathlib.Path(rig.cove.home, "audit", "boxes").glob(f"{box}.*")
+        size, took = sum(p.stat().st_size for p in log.iterdir()), time.monotonic() - began
+        rows = sum(r.get("path", "").endswith("x") for r in g.rows(box, "--denied"))
+        need(refused > 500, f"only {refused} requests came to the door")
+        need(rows >= refused, f"{refused} requests were refused, {rows} are written down")
+        need(size < (5 + took) * (1 << 20), f"{size >> 20} MiB of rows in {took:.0f} s")
+        g.works(box)
+        return f"{rows} rows, {size >> 20} MiB in {took:.0f} s"
