@@ -264,7 +264,8 @@ static int check_one(int logs_fd, const char *name, const struct listing *l,
 	report->cut += c.is_cut;
 	if (r < 0)
 		return r;
-	if (h == -EBADMSG || (h == -ENOENT && listed))
+	/* A log is listed after its head was made, and so is its second segment. */
+	if (h == -EBADMSG || (h == -ENOENT && (listed || c.segments.last > 1)))
 		return wrong(e, name, c.at.rows,
 			     h == -ENOENT ? "has no head: it was removed" : "its head is damaged");
 	if (!listed && l->is_whole && c.head.at.rows > 0)

@@ -307,6 +307,12 @@ TEST(a_segment_that_is_removed_replaced_or_swapped_shows)
 		}
 		put_file(dir, files[i].name, files[i].text, files[i].len);
 	}
+	/* Of a log that nobody lists a head is expected all the same. */
+	CHECK_EQ(renameat(st.home_fd, "audit/list", st.home_fd, "list"), 0);
+	CHECK_EQ(renameat(dir, "head", st.home_fd, "head"), 0);
+	CHECK_EQ(verify(), -EBADMSG);
+	CHECK_EQ(renameat(st.home_fd, "head", dir, "head"), 0);
+	CHECK_EQ(renameat(st.home_fd, "list", st.home_fd, "audit/list"), 0);
 	put_file(dir, "1", files[0].text, files[0].len);
 	CHECK_EQ(verify(), 0); /* dropped: what is still there of that says nothing */
 	put_file(dir, "999999999999", files[0].text, files[0].len);
