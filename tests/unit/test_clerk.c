@@ -372,7 +372,7 @@ static void is_gone(void *arg)
 TEST(a_busy_clerk_says_so_and_when_there_is_room)
 {
 	/* More than may be written at once: the clerk rests, and the list fills. */
-	const unsigned count = (AUDIT_BURST + AUDIT_BURST / 8) / AUDIT_TEXT_MAX;
+	const unsigned count = (AUDIT_BURST + AUDIT_BURST / 64) / AUDIT_TEXT_MAX;
 	char path[16000];
 
 	memset(path, 'a', sizeof(path) - 1);
