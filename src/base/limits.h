@@ -26,6 +26,7 @@
 
 /* cgroups (src/cgroup). */
 #define CGROUP_MOUNTS_MAX (16u << 20) /* bytes of mountinfo: a mount is about 150 */
+#define CGROUP_STEPS_MAX  (1u << 16)  /* of one removal of nested groups; the next goes on */
 #define CGROUP_PROCS_MAX  (1u << 20)  /* bytes of one list of processes that is to be killed */
 
 /* Trees on disk (src/storage/tree.c). */

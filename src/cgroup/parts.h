@@ -9,7 +9,7 @@
 /* Where an ordinary user's own processes are moved when limits are set beside them. */
 #define CALLERS_DIR "cove-callers"
 
-enum { KNOB_TEXT_MAX = 4096, GROUP_DEPTH_MAX = 2, GROUP_WAIT_MS = 10000 };
+enum { KNOB_TEXT_MAX = 4096, GROUP_DEPTH_MAX = 16, GROUP_WAIT_MS = 10000 };
 
 /* Writes the whole text in one write(2). 0 or -errno. */
 int knob_set(int dir_fd, const char *file, const char *text);
@@ -36,6 +36,12 @@ int group_make(int dir_fd, const char *name);
 int group_open(int dir_fd, const char *name);
 /* Calls on_name for every group directly below. */
 void group_each(int dir_fd, void (*on_name)(int dir_fd, const char *name, void *arg), void *arg);
+
+/* nested.c: calls on_group for the group itself and for those below, GROUP_DEPTH_MAX deep. */
+void group_walk(int dir_fd, void (*on_group)(int fd, void *arg), void *arg);
+/* Removes every group below, however deep. -EBUSY: somebody is in one; -EAGAIN: CGROUP_STEPS_MAX
+ * were not enough, and the next call goes on. */
+int group_clear(int top_fd);
 
 /* 1 << part: the controllers that v2 has for a box with these limits. */
 unsigned v2_find(const struct layout *l, const struct cgroup_limits *limits);

@@ -25,18 +25,6 @@ static int remove_quickly(const struct layout *l, enum layout_tree t, const char
 	return layout_remove(l, t, box, "");
 }
 
-static void remove_below(int dir_fd, const char *name, void *arg)
-{
-	int depth = *(int *)arg - 1;
-
-	if (unlinkat(dir_fd, name, AT_REMOVEDIR) == 0 || depth < 0)
-		return;
-	autoclose int fd = group_open(dir_fd, name);
-	if (fd >= 0)
-		group_each(fd, remove_below, &depth);
-	unlinkat(dir_fd, name, AT_REMOVEDIR);
-}
-
 static int empty(enum layout_tree t, int fd)
 {
 	int r = t == LAYOUT_V2 ? knob_set(fd, "cgroup.kill", "1") : -ENOENT;
@@ -53,8 +41,6 @@ static int remove_tree(const struct layout *l, enum layout_tree t, const char *b
 	int r = remove_quickly(l, t, box);
 
 	for (int i = 0; i < ROUNDS && r < 0 && r != -ENOENT; i++) {
-		int depth = GROUP_DEPTH_MAX;
-
 		if (base < 0)
 			base = layout_open(l, t, false);
 		autoclose int fd = base < 0 ? base : group_open(base, box);
@@ -63,7 +49,8 @@ static int remove_tree(const struct layout *l, enum layout_tree t, const char *b
 			return 0;
 		if (fd < 0 || empty(t, fd) < 0)
 			break;
-		group_each(fd, remove_below, &depth);
+		/* Cut short, it is swept later; somebody who is in there now may soon be gone. */
+		(void)group_clear(fd);
 		r = remove_quickly(l, t, box);
 	}
 	return r == 0 || r == -ENOENT ? 0 : err_errno(e, -r, "remove cgroup '%s'", box);

@@ -17,16 +17,12 @@ static void v2_cpu(const struct cgroup *cg, struct cgroup_stats *s)
 }
 
 /* A v1 kernel counts a kill only in the group that the process was in. */
-static void add_kills(int dir_fd, const char *name, void *arg)
+static void add_kills(int fd, void *arg)
 {
-	autoclose int fd = group_open(dir_fd, name);
 	char text[256];
 
-	if (fd < 0)
-		return;
 	if (knob_get(fd, "memory.oom_control", text, sizeof(text)) == 0)
 		*(uint64_t *)arg += knob_field(text, "oom_kill");
-	group_each(fd, add_kills, arg);
 }
 
 /* Page cache of files; shared memory is none of it. */
@@ -49,7 +45,7 @@ static void v1_memory_now(int fd, struct cgroup_stats *s)
 static void v1_memory(int fd, struct cgroup_stats *s)
 {
 	s->mem_peak_bytes = knob_get_u64(fd, "memory.max_usage_in_bytes");
-	add_kills(fd, ".", &s->oom_kills);
+	group_walk(fd, add_kills, &s->oom_kills);
 }
 
 static void v2_memory_now(int fd, struct cgroup_stats *s)
@@ -73,21 +69,17 @@ static void v2_memory(int fd, struct cgroup_stats *s)
 
 /* A v1 group that was removed is in its parent's recursive count for a while yet, so those that are
  * there are added up instead. */
-static void add_io(int dir_fd, const char *name, void *arg)
+static void add_io(int fd, void *arg)
 {
-	autoclose int fd = group_open(dir_fd, name);
 	struct cgroup_stats *s = arg;
 	char text[KNOB_TEXT_MAX];
 	uint64_t r, w;
 
-	if (fd < 0)
-		return;
 	if (knob_get(fd, "blkio.throttle.io_service_bytes", text, sizeof(text)) == 0) {
 		io_count(text, &r, &w);
 		s->io_read_bytes += r;
 		s->io_write_bytes += w;
 	}
-	group_each(fd, add_io, s);
 }
 
 static void read_io(const struct cgroup *cg, struct cgroup_stats *s)
@@ -95,7 +87,7 @@ static void read_io(const struct cgroup *cg, struct cgroup_stats *s)
 	char text[KNOB_TEXT_MAX];
 
 	if (cg->v1_fd[CGROUP_IO] >= 0)
-		add_io(cg->v1_fd[CGROUP_IO], ".", s);
+		group_walk(cg->v1_fd[CGROUP_IO], add_io, s);
 	else if (knob_get(cg->fd, "io.stat", text, sizeof(text)) == 0)
 		io_count(text, &s->io_read_bytes, &s->io_write_bytes);
 }

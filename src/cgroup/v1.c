@@ -272,8 +272,9 @@ static bool is_listed(const char *text, pid_t pid)
 }
 
 /* Only those that the group still lists once they are held can be meant. */
-static void kill_group(int fd, struct batch *b)
+static void kill_group(int fd, void *arg)
 {
+	struct batch *b = arg;
 	autofree char *before = NULL, *after = NULL;
 	unsigned first = b->count;
 	char *at, *word;
@@ -289,16 +290,6 @@ static void kill_group(int fd, struct batch *b)
 	for (unsigned i = first; i < b->count; i++)
 		if (is_listed(after, b->pids[i]))
 			sys_pidfd_send_signal(b->held[i].fd, SIGKILL);
-}
-
-static void kill_below(int dir_fd, const char *name, void *arg)
-{
-	autoclose int fd = group_open(dir_fd, name);
-
-	if (fd < 0)
-		return;
-	kill_group(fd, arg);
-	group_each(fd, kill_below, arg);
 }
 
 /* Waits for the end of those that are held, and lets go of them. */
@@ -327,8 +318,7 @@ int v1_kill(int box_fd)
 		/* Standing still, nobody forks between the look and the signal. A signal is only
 		 * acted on after the thaw. */
 		(void)v1_freeze_for(box_fd, KILL_LOOK_MS);
-		kill_group(box_fd, &b);
-		group_each(box_fd, kill_below, &b);
+		group_walk(box_fd, kill_group, &b);
 		(void)knob_set(box_fd, "freezer.state", "THAWED");
 		if (!b.seen)
 			return 0;

@@ -63,7 +63,7 @@ class Walk:
         self.host, self.top = mounts_here(), identity("/")
         self.root = identity(f"/proc/{init}/root")
         self.found, self.looked, self.directories = [], 0, 0
-        need(self.root[:3] != self.top[:3], "the box has the host's root")
+        need(self.root[1:3] != self.top[1:3], "the box has the host's root")
 
     def look(self, pid, name):
         path = f"/proc/{pid}/{name}"
@@ -81,7 +81,7 @@ class Walk:
         if above is None:
             return
         self.directories += 1
-        if above[0] in self.host or above[:3] == self.top[:3]:
+        if above[0] in self.host or above[1:3] == self.top[1:3]:
             self.found.append(f"`..` from {name} ('{text}') of {pid} ends on the host")
         elif above[:3] != self.root[:3] and above[0] != here[0]:
             self.found.append(f"`..` from {name} ('{text}') of {pid} ends neither in the box's root nor on its mount")
@@ -219,7 +219,7 @@ def directories(rig):
 def home(rig, box):
     """What in-box root may write and init reads."""
     me = rig.cove("exec", box, "--", "id", "-un").ok().text.strip()
-    for n in (3, 60):
+    for n in (3, 4):
         rig.cove("exec", "-u", "root", "-w", "/", box, "--", "sed", "-i", "-E",
                  f"s,^({me}(:[^:]*){{4}}):[^:]*,\\1:/proc/self/fd/{n},", "/etc/passwd").ok()
         refused(rig.cove("exec", box, "--", "pwd"), f"a home that is descriptor {n}")
@@ -259,3 +259,47 @@ def score(rig):
                     f"writing {value} to {name}")
     need(open(f"/proc/{pid}/oom_score_adj").read() == before, "the score changed")
     return f"it stayed {before.strip()}"
+
+
+@case("C10_nested_groups_go_with_the_box", "C10", "groups that something made within a box's, deep and wide, are gone "
+      "after `cove rm`")
+def nested(rig):
+    box = rig.make()
+    tops = groups_of(box)
+    made = sum(nest(path) for path in tops if os.access(path, os.W_OK))
+    rig.cove("rm", "-f", box).ok()
+    left = groups_of(box)
+    for path in left:
+        for directory, _, _ in os.walk(path, topdown=False):
+            os.rmdir(directory)
+    if not tops:
+        raise NotApplicable("this caller's boxes have no groups")
+    need(not left, f"left: {left[:3]}")
+    return f"{made} groups in {len(tops)} trees"
+
+
+def groups_of(box):
+    """The directories of a box's groups, in every tree."""
+    found = []
+    for directory, names, _ in os.walk("/sys/fs/cgroup"):
+        found += [os.path.join(directory, n) for n in names if n.endswith("-" + box)]
+        names[:] = [n for n in names if n != "cove-callers"] if os.path.basename(directory) != "cove" else []
+    return found
+
+
+def nest(path):
+    """Makes groups in a box's until the kernel refuses, 300 deep at most; returns how many."""
+    fd, count = os.open(path, os.O_RDONLY | os.O_DIRECTORY), 0
+    try:
+        for _ in range(300):
+            for name in ("wide", "n"):
+                os.mkdir(name, dir_fd=fd)
+                count += 1
+            below = os.open("n", os.O_RDONLY | os.O_DIRECTORY, dir_fd=fd)
+            os.close(fd)
+            fd = below
+    except OSError:
+        pass  # v2 says how deep
+    finally:
+        os.close(fd)
+    return count

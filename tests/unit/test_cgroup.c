@@ -71,6 +71,45 @@ TEST(remove_clears_groups_of_the_older_layout)
 }
 
 /* A process that is in a v1 group only: the kill of the v2 group does not reach it. */
+/* Deeper than any stack or table of descriptors of ours, with some that are wide, and somebody at
+ * the bottom. */
+static void nest(int top_fd, unsigned deep)
+{
+	autoclose int fd = group_open(top_fd, ".");
+
+	CHECK(fd >= 0);
+	for (unsigned i = 0; i < deep; i++) {
+		int next = group_make(fd, "n");
+
+		CHECK(next >= 0);
+		if (i % 100 == 0)
+			for (unsigned k = 0; k < 10; k++) {
+				char side[16];
+
+				snprintf(side, sizeof(side), "s%u", k);
+				autoclose int one = group_make(fd, side);
+				CHECK_EQ(mkdirat(one, "full", 0755), 0);
+			}
+		close(fd);
+		fd = next;
+	}
+}
+
+TEST(remove_clears_nested_groups_however_deep)
+{
+	struct cgroup cg;
+
+	find_layout(true);
+	make_limited(&cg, &(struct cgroup_limits){.mem_bytes = 64 * MB}, CGROUP_MEMORY);
+	nest(cg.v1_work_fd[CGROUP_MEMORY], 1500);
+	pid_t pid = run_in_one(cg.v1_work_fd[CGROUP_MEMORY], "tasks");
+
+	CHECK_EQ(group_clear(cg.v1_work_fd[CGROUP_MEMORY]), 0);
+	nest(cg.v1_work_fd[CGROUP_MEMORY], 1500);
+	remove_all(&cg);
+	CHECK_EQ(WTERMSIG(end_of(pid)), SIGKILL);
+}
+
 TEST(remove_ends_a_process_that_is_in_one_tree_only)
 {
 	struct cgroup cg;
