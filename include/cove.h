@@ -158,6 +158,8 @@ struct cove_box_info {
 	char session[128];
 	uint64_t created_ms, started_ms, ended_ms;
 	int64_t keeper_pid;
+	/* It runs with an init from before a mend that matters: stop and start it. */
+	bool outdated;
 };
 /* Returns the count; free with free(). */
 COVE_API int cove_list(struct cove *cove, struct cove_box_info **ret, struct cove_error *err);

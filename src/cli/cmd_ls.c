@@ -13,7 +13,7 @@ static void row(struct table *t, const void *item)
 	char age[16];
 
 	table_cell(t, b->name);
-	table_cell(t, b->state);
+	table_cellf(t, "%s%s", b->state, b->outdated ? " (outdated)" : "");
 	table_cell(t, b->image);
 	table_cell(t, b->workspace);
 	table_cell(t, text_duration(age, clock_wall_since_ms(b->created_ms)));
@@ -29,6 +29,7 @@ static void object(struct json *j, const void *item)
 
 	json_kv_str(j, "name", b->name);
 	json_kv_str(j, "state", b->state);
+	json_kv_bool(j, "outdated", b->outdated);
 	json_kv_str(j, "image", b->image);
 	list_kv_str(j, "workspace", b->workspace);
 	list_kv_str(j, "session", b->session);
@@ -55,6 +56,17 @@ static const struct list_form form = {
 	.name = name,
 };
 
+/* A person hears what to do; who reads JSON has the field. */
+static void note_outdated(const struct cove_box_info *boxes, int count)
+{
+	for (int i = 0; i < count; i++)
+		if (boxes[i].outdated)
+			cli_note(
+				"box '%s' runs with an init from before a security mend: cove stop "
+				"%s && cove start %s",
+				boxes[i].name, boxes[i].name, boxes[i].name);
+}
+
 static int run(struct cli *c)
 {
 	autofree struct cove_box_info *boxes = NULL;
@@ -66,7 +78,10 @@ static int run(struct cli *c)
 	count = cove_list(c->cove, &boxes, &err);
 	if (count < 0)
 		return cli_fail(c, &err);
-	return list_print(c, &form, boxes, sizeof(*boxes), (size_t)count);
+	r = list_print(c, &form, boxes, sizeof(*boxes), (size_t)count);
+	if (!c->o.json && !c->o.quiet)
+		note_outdated(boxes, count);
+	return r;
 }
 
 static const enum opt_id options[] = {OPT_QUIET, OPTS_COMMON, OPT_END};
@@ -76,7 +91,8 @@ const struct verb verb_ls = {
 	.synopsis = "ls [-q] [--json]",
 	.summary = "list boxes",
 	.help = "A box is created, running, paused or stopped. A stopped one shows why it ended\n"
-		"and who asked. -q prints names only.\n"
+		"and who asked. -q prints names only. One that is (outdated) runs with an init\n"
+		"from before a security mend: stop and start it.\n"
 		"\n"
 		"Examples\n"
 		"  cove ls\n"

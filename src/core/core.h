@@ -132,6 +132,12 @@ int core_spec_init(struct core_spec *ret, const struct cove_box_options *options
 		   const char *session, struct err *e);
 void core_spec_done(struct core_spec *s);
 
+/* ---- list.c ---- */
+
+/* How many running boxes have an init from before a mend that matters, and their names with commas,
+ * cut where they do not fit. Sweeps nothing. */
+int list_outdated(struct cove *cove, char *ret, size_t size);
+
 /* ---- sweep.c ---- */
 
 /* Puts in order what a crash left; once per struct cove, and only where it is needed. Never fails:

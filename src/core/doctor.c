@@ -79,6 +79,7 @@ static const struct {
 	{"door", DOCTOR_HOST, check_door},
 	{"state_directory", DOCTOR_HOST, check_state},
 	{"base_image", DOCTOR_HOST, check_image},
+	{"boxes", DOCTOR_HOST, check_boxes},
 	{"user_namespaces", DOCTOR_WALLS, check_user_ns},
 	{"namespaces", DOCTOR_WALLS, check_namespaces},
 	{"ids", DOCTOR_WALLS, check_ids},

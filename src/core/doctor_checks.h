@@ -38,8 +38,8 @@ doctor_check_fn check_kernel, check_calls, check_user_ns, check_namespaces, chec
 doctor_check_fn check_cgroup, check_memory, check_cpus, check_pids, check_io, check_disk,
 	check_tmpfs;
 /* doctor_host.c */
-doctor_check_fn check_state, check_image, check_programs, check_door, check_kvm, check_gvisor,
-	check_docker;
+doctor_check_fn check_state, check_image, check_boxes, check_programs, check_door, check_kvm,
+	check_gvisor, check_docker;
 
 /* doctor_selftest.c: fills the report's tests. */
 void doctor_selftest(struct doctor *d, const char *home, struct doctor_report *report);

@@ -102,6 +102,22 @@ void check_image(struct doctor *d, struct doctor_check *c)
 		   "cove image make");
 }
 
+void check_boxes(struct doctor *d, struct doctor_check *c)
+{
+	char names[96];
+	int count = d->cove.state.boxes_fd < 0 ? 0 : list_outdated(&d->cove, names, sizeof(names));
+
+	if (count == 0) {
+		doctor_found(c, "none runs with an outdated init");
+		return;
+	}
+	doctor_found(c, "%d with an init from before a security mend: %s%s", count, names,
+		     strlen(names) == sizeof(names) - 1 ? "..." : "");
+	doctor_set(c, DOCTOR_LIMITED,
+		   "what runs in them may reach beyond the box as it could before the mend",
+		   "cove stop NAME && cove start NAME, for each; cove ls shows them");
+}
+
 void check_programs(struct doctor *d, struct doctor_check *c)
 {
 	struct err e = {0};

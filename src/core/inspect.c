@@ -90,6 +90,8 @@ static void put_status(struct json *j, const struct record *r, const struct wire
 
 	json_kv_i64(j, "keeper_pid", r->keeper_pid);
 	json_kv_u64(j, "init_pid", s->init_pid);
+	json_kv_u64(j, "init_revision", s->init_revision);
+	json_kv_bool(j, "outdated", status_is_outdated(s));
 	json_kv_u64(j, "uptime_ms", clock_wall_since_ms(since));
 	json_kv_u64(j, "execs_running", s->execs_running);
 	json_kv_u64(j, "clients", s->clients);

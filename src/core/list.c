@@ -45,16 +45,18 @@ static void fill_info(struct cove_box_info *i, const struct record *r)
 	i->keeper_pid = r->keeper_pid;
 }
 
-/* Only the keeper knows. One that does not answer at once has a box that runs. */
-static bool is_paused(struct cove *cove, const char *name)
+/* Only the keeper knows. One that does not answer at once, or has not heard from init yet, has a
+ * box that runs. */
+static void ask_keeper(struct cove *cove, const char *name, bool *ret_paused, bool *ret_outdated)
 {
 	struct wire_status status = {0};
 	struct conn *c = NULL;
-	bool paused = conn_connect(cove->state.run_fd, name, &c, NULL) == 0 &&
-		      stats_ask_status(c, LIST_WAIT_MS, &status, NULL) == 0 && status.paused;
+	bool told = conn_connect(cove->state.run_fd, name, &c, NULL) == 0 &&
+		    stats_ask_status(c, LIST_WAIT_MS, &status, NULL) == 0;
 
+	*ret_paused = told && status.paused;
+	*ret_outdated = told && status_is_outdated(&status);
 	conn_free(c);
-	return paused;
 }
 
 /* False if it went away meanwhile. */
@@ -74,8 +76,13 @@ static bool load_info(struct cove *cove, const char *name, struct cove_box_info 
 		return true;
 	}
 	fill_info(ret, &record);
-	if (record.state == BOX_RUNNING && is_paused(cove, name))
-		str_copy(ret->state, sizeof(ret->state), "paused");
+	if (record.state == BOX_RUNNING) {
+		bool paused;
+
+		ask_keeper(cove, name, &paused, &ret->outdated);
+		if (paused)
+			str_copy(ret->state, sizeof(ret->state), "paused");
+	}
 	record_done(&record);
 	return true;
 }
@@ -99,6 +106,29 @@ static int list(struct cove *cove, struct cove_box_info **ret, struct err *e)
 		return err_errno(e, ENOMEM, "list boxes");
 	*ret = infos;
 	return (int)n;
+}
+
+int list_outdated(struct cove *cove, char *ret, size_t size)
+{
+	size_t count, len = 0;
+	char **names;
+	int found = 0;
+
+	ret[0] = 0;
+	if (record_names(&cove->state, &names, &count, NULL) < 0)
+		return 0;
+	for (size_t i = 0; i < count; i++) {
+		struct cove_box_info info;
+
+		if (!load_info(cove, names[i], &info) || !info.outdated)
+			continue;
+		if (len < size)
+			len += (size_t)snprintf(ret + len, size - len, "%s%s", found ? ", " : "",
+						info.name);
+		found++;
+	}
+	record_names_free(names, count);
+	return found;
 }
 
 int cove_list(struct cove *cove, struct cove_box_info **ret, struct cove_error *err)

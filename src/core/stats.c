@@ -37,6 +37,11 @@ int stats_ask_status(struct conn *c, int timeout_ms, struct wire_status *ret, st
 	return r;
 }
 
+bool status_is_outdated(const struct wire_status *s)
+{
+	return s->started_ms > 0 && s->init_revision < WIRE_INIT_REVISION;
+}
+
 int stats_ask(struct conn *c, struct cove_stats *ret, struct err *e)
 {
 	struct wire_stats m;

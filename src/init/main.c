@@ -310,6 +310,7 @@ static int send_hello(struct init *in, const char *notes)
 		.version = WIRE_VERSION,
 		.pid = (uint64_t)getpid(),
 		.notes = notes[0] ? notes : NULL,
+		.revision = WIRE_INIT_REVISION,
 	};
 	int r = wire_hello_encode(&in->link.out, 0, 0, &m);
 

@@ -155,6 +155,7 @@ static void hear_hello(struct keeper *k, const struct wire_frame *f)
 		return;
 	}
 	take_notes(k, m.notes);
+	k->init_revision = m.revision;
 	k->up = true;
 	k->on_up(k);
 }

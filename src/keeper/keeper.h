@@ -96,10 +96,11 @@ struct keeper {
 	bool deaf;   /* init broke the protocol: it is not heard any more */
 	bool ending; /* no new requests; set by the owner */
 	bool paused;
-	uint64_t paused_ms;    /* monotonic: since when all stood still */
-	const char *end_cause; /* of the box, where commands that it interrupts have the same */
-	uint64_t active_ms;    /* ev_now: the last request, or the end of the last command */
-	pid_t init_pid;	       /* for STATUS */
+	uint64_t paused_ms;	/* monotonic: since when all stood still */
+	const char *end_cause;	/* of the box, where commands that it interrupts have the same */
+	uint64_t active_ms;	/* ev_now: the last request, or the end of the last command */
+	pid_t init_pid;		/* for STATUS */
+	uint64_t init_revision; /* the same; 0 until it said HELLO */
 	/* For STATUS: static, NULL before they are known. */
 	const char *ids, *storage, *network;
 	const char *walls; /* borrowed; lines */

@@ -22,6 +22,7 @@ void hear_status(struct client *c, const struct wire_frame *f)
 		.execs_running = execs_running(k),
 		.clients = k->client_count,
 		.init_pid = (uint64_t)k->init_pid,
+		.init_revision = k->init_revision,
 		.notes = buf_cstr(&k->notes),
 		.ids = k->ids,
 		.paused = k->paused,

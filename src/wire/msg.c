@@ -19,7 +19,8 @@ struct field {
 #define LIST(m, f) {FIELD_LIST, offsetof(struct wire_##m, f)}
 
 static const struct field hello_fields[] = {
-	U64(hello, version), U64(hello, pid), STR(hello, name), STR(hello, notes), {0}};
+	U64(hello, version), U64(hello, pid), STR(hello, name),
+	STR(hello, notes), U64(hello, revision), {0}};
 static const struct field error_fields[] = {
 	U64(error, kind), U64(error, code), STR(error, msg), {0}};
 static const struct field credit_fields[] = {U64(credit, bytes), {0}};
@@ -56,7 +57,8 @@ static const struct field info_fields[] = {
 static const struct field status_fields[] = {
 	U64(status, started_ms), U64(status, execs_running), U64(status, clients),
 	U64(status, init_pid), STR(status, notes), STR(status, ids), U64(status, paused),
-	STR(status, storage), STR(status, walls), STR(status, network), U64(status, door), {0}};
+	STR(status, storage), STR(status, walls), STR(status, network), U64(status, door),
+	U64(status, init_revision), {0}};
 static const struct field stop_fields[] = {
 	STR(stop, by), U64(stop, remove), U64(stop, grace_ms), {0}};
 static const struct field pause_fields[] = {U64(pause, on), STR(pause, by), U64(pause, for_ms),

@@ -45,11 +45,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Raised with every mend of init, or of how a wall starts it, that a running box goes without until
+ * it is started again. One from before there was such a number says 0.
+ *	1	nothing that init holds leads out of the box
+ */
+#define WIRE_INIT_REVISION 1u
+
 struct wire_hello {
 	uint64_t version;
 	uint64_t pid;	   /* keeper: its pid on the host */
 	const char *name;  /* keeper: the box */
 	const char *notes; /* init: what it found missing, for `inspect`; lines */
+	uint64_t revision; /* init: WIRE_INIT_REVISION when it was built */
 };
 
 struct wire_error {
@@ -76,6 +83,7 @@ struct wire_status {
 	const char *network; /* redirect, proxy (variables only) or none */
 	uint64_t door;	     /* 1: a door runs now */
 	const char *walls; /* what stands between it and the kernel: seccomp, landlock...; lines */
+	uint64_t init_revision; /* as init said in its HELLO */
 };
 
 /* All of the box, now. A number that this host cannot tell is 0, of disk and I/O WIRE_UNKNOWN; a

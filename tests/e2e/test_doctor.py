@@ -6,7 +6,10 @@ import pty
 import re
 import select
 import signal
+import socket
+import struct
 import subprocess
+import threading
 
 import pytest
 
@@ -14,7 +17,7 @@ from conftest import IS_ROOT, PREFIX, wait_until
 
 GROUPS = {"host", "walls", "limits", "others"}
 STATUSES = {"ok", "absent", "limited", "missing"}
-CHECKS = {"kernel", "kernel_calls", "capabilities", "programs", "door", "state_directory", "base_image",
+CHECKS = {"kernel", "kernel_calls", "capabilities", "programs", "door", "state_directory", "base_image", "boxes",
           "user_namespaces", "namespaces", "ids", "overlay", "idmapped_mounts", "seccomp", "landlock", "nftables",
           "cgroup", "memory", "cpus", "pids", "io", "disk", "tmpfs", "kvm", "gvisor", "docker"}
 
@@ -156,3 +159,88 @@ def test_helper_programs_need_no_dynamic_linker():
         assert data[:4] == b"\x7fELF"
         if b"__asan_init" not in data:  # the sanitized keeper is a program of the host's libc
             assert b"/lib/ld-" not in data and b"/lib64/ld-" not in data, name
+
+
+# ---- boxes that run with an older init ----
+
+STATUS, INIT_REVISION = 21, 12  # a frame's type and a field's tag, as src/wire has them
+
+
+def read_frame(sock):
+    """One frame: its header and its payload; None at the end."""
+    data, need = b"", 12
+    while len(data) < need:
+        more = sock.recv(need - len(data))
+        if not more:
+            return None
+        data += more
+        if len(data) == 12:
+            need += struct.unpack("<I", data[:4])[0]
+    return data[:12], data[12:]
+
+
+def without(payload, tag):
+    """The fields of a message but that one."""
+    kept, at = b"", 0
+    while at < len(payload):
+        end = at + 5 + struct.unpack("<I", payload[at + 1:at + 5])[0]
+        kept += payload[at:end] if payload[at] != tag else b""
+        at = end
+    return kept
+
+
+class OlderKeeper:
+    """Stands before a box's keeper and says of its init what one from before there were revisions would."""
+
+    def __init__(self, path):
+        self.path, self.real, self.types = path, path + ".real", set()
+        os.rename(path, self.real)
+        self.server = socket.socket(socket.AF_UNIX)
+        self.server.bind(path)
+        self.server.listen()
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            try:
+                client, _ = self.server.accept()
+            except OSError:
+                return
+            keeper = socket.socket(socket.AF_UNIX)
+            keeper.connect(self.real)
+            for source, sink in ((client, keeper), (keeper, client)):
+                threading.Thread(target=self.pass_on, args=(source, sink), daemon=True).start()
+
+    def pass_on(self, source, sink):
+        try:
+            while frame := read_frame(source):
+                head, payload = frame
+                if head[4] == STATUS and payload:
+                    payload = without(payload, INIT_REVISION)
+                    head = struct.pack("<I", len(payload)) + head[4:]
+                sink.sendall(head + payload)
+        except OSError:
+            pass
+        sink.close()
+
+    def close(self):
+        os.unlink(self.path)
+        os.rename(self.real, self.path)
+        self.server.close()
+
+
+def test_a_box_with_an_older_init_is_named(cove, box):
+    assert cove.inspect(box)["init_revision"] >= 1 and cove.inspect(box)["outdated"] is False
+    assert "outdated" not in cove("ls").ok().text
+    fresh = next(b for b in cove("ls", "--json").ok().json if b["name"] == box)
+    assert fresh["outdated"] is False
+    older = OlderKeeper(f"{cove.home}/run/{box}/keeper.sock")
+    try:
+        listed = cove("ls").ok()
+        assert "running (outdated)" in listed.text and f"cove stop {box} && cove start {box}" in listed.errors
+        assert next(b for b in cove("ls", "--json").ok().json if b["name"] == box)["outdated"] is True
+        check = next(c for c in cove("doctor", "--no-test", "--json").json["checks"] if c["name"] == "boxes")
+        assert check["status"] == "limited" and box in check["found"] and "cove start" in check["remedy"]
+        assert cove.inspect(box)["outdated"] is True
+    finally:
+        older.close()
