@@ -176,3 +176,20 @@ def terminals(rig):
     said, _ = play(rig, ground, 'make --mount "$ATTACK:/attack:ro"; inside "/attack/attack C4_terminals"', rig.base)
     need(said.startswith("HELD"), said)
     return said.strip()
+
+
+@case("A13_target_below_shared_follows_no_link", "A13", "a mount whose target lies below a shared directory is not put "
+      "where a link in that directory leads, and makes no directory there")
+def target(rig):
+    shared, other, extra = (rig.tmp / name for name in ("target-shared", "target-other", "target-extra"))
+    for path in (shared, other, extra):
+        path.mkdir(exist_ok=True)
+    for name, to in (("link", "/other"), ("etc", "/etc"), ("up", "../other")):
+        (shared / name).unlink(missing_ok=True)
+        (shared / name).symlink_to(to)
+    for below in ("link/made", "link", "etc", "up/made"):
+        result = rig.cove("run", "--workspace", shared, "--mount", f"{other}:/other", "--mount",
+                          f"{extra}:/workspace/{below}", "--", "true")
+        need(not any(other.iterdir()), f"'{below}' made {os.listdir(other)} where the link leads")
+        need(result.rc != 0 and b"link" in result.err, f"'{below}' was mounted: {result!r}")
+    return "4 links"

@@ -163,6 +163,22 @@ def test_target_that_is_a_link_in_the_image(cove, tmp, work):
     assert got.rc == 0 or "/bin/over" in got.errors
 
 
+@pytest.mark.parametrize("target", ["link/sub", "link", "deep/link/sub/more", "dangling"])
+def test_target_below_a_shared_directory_follows_no_link(cove, work, tmp, target):
+    (tmp / "elsewhere").mkdir()
+    (tmp / "extra").mkdir()
+    (work / "deep").mkdir()
+    (work / "link").symlink_to("/other")
+    (work / "deep/link").symlink_to("/etc")
+    (work / "dangling").symlink_to("/home/new")
+    cove("run", "--workspace", work, "--mount", f"{tmp}/elsewhere:/other", "--mount",
+         f"{tmp}/extra:/workspace/{target}", "--", "true").failed("link")
+    assert not list((tmp / "elsewhere").iterdir())
+    got = cove("run", "--workspace", work, "--mount", f"{tmp}/extra:/workspace/deep/new/place", "--",
+               "sh", "-c", "touch deep/new/place/f").ok()
+    assert (tmp / "extra/f").exists(), repr(got)
+
+
 def test_host_directory_is_not_removed_with_the_box(cove, work):
     (work / "f").write_text("x")
     box = cove("create", "--workspace", work, "--mount", f"{work}:/again").ok().text.strip()

@@ -25,6 +25,7 @@
 #include "wall/native/mountapi.h"
 #include "wall/native/pass.h"
 #include "wall/native/redirect.h"
+#include "wall/native/target.h"
 #include "wall/native/trust.h"
 
 #include <errno.h>
@@ -52,55 +53,9 @@ struct enter {
 
 /* ---- places inside the tree ---- */
 
-/* Opens path below root for mounting on, making what is missing. A link in the tree cannot lead out
- * of it. */
-static int open_place(int root, const char *path, bool is_dir)
-{
-	const uint64_t resolve = FD_IN_ROOT | FD_NO_MAGICLINKS;
-	char prefix[BOX_PATH_MAX];
-	int fd = fd_openat2(root, path, O_PATH, 0, resolve);
-
-	if (fd != -ENOENT)
-		return fd;
-	for (const char *p = path + 1;; p++) {
-		autoclose int parent = -1;
-		bool last = !*p;
-		const char *name;
-
-		if (!last && *p != '/')
-			continue;
-		if (p == path + 1 || p[-1] == '/') /* the root itself, or a doubled slash */
-			goto next;
-		if ((size_t)(p - path) >= sizeof(prefix))
-			return -ENAMETOOLONG;
-		memcpy(prefix, path, (size_t)(p - path));
-		prefix[p - path] = 0;
-		name = strrchr(prefix, '/') + 1;
-		prefix[name - prefix - 1] = 0;
-		parent = fd_openat2(root, prefix[0] ? prefix : "/", O_PATH | O_DIRECTORY, 0,
-				    resolve);
-		if (parent < 0)
-			return parent;
-		if (!last || is_dir) {
-			if (mkdirat(parent, name, 0755) < 0 && errno != EEXIST)
-				return -errno;
-		} else {
-			int file =
-				openat(parent, name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
-
-			if (file < 0 && errno != EEXIST)
-				return -errno;
-			fd_close(&file);
-		}
-	next:
-		if (last)
-			return fd_openat2(root, path, O_PATH, 0, resolve);
-	}
-}
-
 static int attach_in_tree(struct enter *n, int mount, const char *path, bool is_dir)
 {
-	autoclose int place = open_place(n->root, path, is_dir);
+	autoclose int place = target_open(n->plan->config, n->root, path, is_dir);
 
 	return place < 0 ? place : mount_attach(mount, place, "");
 }
@@ -589,6 +544,8 @@ static const char *remedy(enum step_kind kind, int code)
 		return " (the host's own /proc is partly hidden, as inside another container)";
 	if (kind == STEP_SECCOMP && (code == EINVAL || code == ENOSYS))
 		return " (this kernel has no seccomp filters: CONFIG_SECCOMP_FILTER)";
+	if ((kind == STEP_BIND || kind == STEP_BIND_IN) && code == ELOOP)
+		return " (a link below a shared directory is not followed: name the place itself)";
 	if (code == ENOSPC)
 		return " (the disk of COVE_HOME is full)";
 	return "";
