@@ -13,15 +13,27 @@ enum {
 	LAST_EVERYWHERE = 37, /* kernels that can run boxes have more than this */
 };
 
+struct cap_head {
+	uint32_t version;
+	int pid;
+};
+
+struct cap_data {
+	uint32_t effective, permitted, inheritable;
+};
+
+bool caps_has(unsigned cap)
+{
+	struct cap_head head = {.version = VERSION_3};
+	struct cap_data data[2];
+
+	return cap < 32 && syscall(SYS_capget, &head, data) == 0 && data[0].effective >> cap & 1;
+}
+
 int caps_keep(uint32_t keep, uint32_t inherit, uint32_t *ret_left)
 {
-	struct {
-		uint32_t version;
-		int pid;
-	} head = {.version = VERSION_3};
-	struct {
-		uint32_t effective, permitted, inheritable;
-	} data[2];
+	struct cap_head head = {.version = VERSION_3};
+	struct cap_data data[2];
 
 	if (syscall(SYS_capget, &head, data) < 0)
 		return -errno;

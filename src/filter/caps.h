@@ -2,6 +2,7 @@
  * own, whose headers musl does not bring. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum cap {
@@ -15,9 +16,13 @@ enum cap {
 	CAP_SETUID = 7,
 	CAP_SETPCAP = 8,
 	CAP_NET_BIND_SERVICE = 10,
+	CAP_SYS_RESOURCE = 24,
 };
 
 #define CAP_BIT(cap) (1u << (cap))
+
+/* Is it in effect? */
+bool caps_has(unsigned cap);
 
 /* Of what it has, the process keeps these; they are in effect, and these others are inherited. None
  * is ambient. *ret_left (may be NULL) is what that comes to: root in a container may lack some. */

@@ -2,10 +2,11 @@
 import os
 import re
 import socket
+import subprocess
 
 import pytest
 
-from conftest import IS_ROOT, children, needs_base, needs_root
+from conftest import DEADLINE, IS_ROOT, children, needs_base, needs_root
 
 NAMESPACES = ["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"]
 
@@ -210,6 +211,21 @@ def test_nothing_of_init_can_be_written(cove, shared, inner_root):
     for name in ("oom_score_adj", "task/1/oom_score_adj", "coredump_filter"):
         result = cove("exec", "-u", "root", shared, "--", "sh", "-c", f"echo 500 >/proc/1/{name}")
         assert result.rc != 0 and "Read-only" in result.errors, repr(result)
+
+
+@pytest.mark.parametrize("caller", [-1000, -500, 0, 300])
+def test_the_callers_out_of_memory_score_is_not_handed_on(cove, caller):
+    def set_score():
+        with open("/proc/self/oom_score_adj", "w") as f:
+            f.write(str(caller))
+
+    try:
+        started = cove.start("run", "--", "sh", "-c", "cat /proc/self/oom_score_adj /proc/1/oom_score_adj; "
+                             "echo -1 >/proc/self/oom_score_adj && echo lowered", preexec_fn=set_score)
+    except subprocess.SubprocessError:
+        pytest.skip(f"this caller may not set its score to {caller}")
+    out = started.communicate(timeout=DEADLINE)[0].split()
+    assert out == [str(max(caller, 200)).encode(), str(max(caller, 0)).encode()], out
 
 
 def test_only_the_boxes_own_disk_is_blamed(cove, shared):
