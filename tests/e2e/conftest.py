@@ -26,6 +26,18 @@ IS_ROOT = os.geteuid() == 0
 DEADLINE = 40  # seconds until a program that should have answered counts as hung
 
 
+def plain_signals():
+    """What the caller ignores (nohup: SIGHUP and SIGINT) or blocks would stay so in every program that is started."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE}:
+        if signal.getsignal(number) in (signal.SIG_IGN, None):
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+plain_signals()
+os.umask(0o022)
+
+
 def wait_until(condition, what="the condition", seconds=DEADLINE):
     """Polls until condition() is true and returns its value."""
     end = time.monotonic() + seconds

@@ -3,10 +3,12 @@
 
 #include "tap.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -65,9 +67,27 @@ static inline int tap_wait(pid_t pid, int sigchld_fd, int timeout_s)
 	return status;
 }
 
-static inline void tap_child(const struct tap_test *t, const sigset_t *mask)
+/* However the runner was started, a test starts like a login shell's child: nothing is ignored
+ * (nohup) or blocked, 0 to 2 are open, files get the usual mode. */
+static inline void tap_plain_start(void)
 {
-	sigprocmask(SIG_SETMASK, mask, NULL);
+	sigset_t none;
+	int fd;
+
+	for (int sig = 1; sig < NSIG; sig++)
+		sigaction(sig, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	umask(022);
+	do {
+		fd = open("/dev/null", O_RDWR);
+	} while (fd >= 0 && fd <= 2);
+	close(fd);
+}
+
+static inline void tap_child(const struct tap_test *t)
+{
+	tap_plain_start();
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	t->run();
 	exit(0); /* not _exit: this is when a leak checker looks */
@@ -89,7 +109,7 @@ static inline void tap_run_one(const struct tap_test *t, int number)
 	pid = fork();
 	if (pid == 0) {
 		close(fd);
-		tap_child(t, &before);
+		tap_child(t);
 	}
 	if (pid < 0) {
 		printf("not ok %d - %s # fork: %s\n", number, t->name, strerror(errno));
@@ -116,6 +136,8 @@ static inline int tap_main(int argc, char **argv)
 	const char *only = argc > 1 ? argv[1] : NULL;
 	int count = 0;
 
+	/* Whoever ignores it waits in vain. */
+	sigaction(SIGCHLD, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
 	tap_state.skip = mmap(NULL, TAP_SKIP_BYTES, PROT_READ | PROT_WRITE,
 			      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (tap_state.skip == MAP_FAILED || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)

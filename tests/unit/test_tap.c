@@ -86,6 +86,39 @@ TEST(crash_is_reported)
 	CHECK(strstr(out, "# ended by signal 9\nnot ok 1 - inner\n"));
 }
 
+/* As a test finds itself when the runner was started by nohup in a tight corner. */
+static void look_at_the_start(void)
+{
+	mode_t mask = umask(0);
+	struct sigaction now;
+	sigset_t blocked;
+
+	for (int sig = 1; sig < NSIG; sig++)
+		if (sigaction(sig, NULL, &now) == 0)
+			CHECK(now.sa_handler == SIG_DFL);
+	CHECK_EQ(sigprocmask(SIG_BLOCK, NULL, &blocked), 0);
+	CHECK(sigismember(&blocked, SIGTERM) == 0);
+	CHECK_EQ(mask, 022);
+	for (int fd = 0; fd <= 2; fd++)
+		CHECK(fcntl(fd, F_GETFD) >= 0);
+}
+
+TEST(a_test_starts_the_same_however_its_runner_was)
+{
+	char out[512];
+	sigset_t all;
+
+	signal(SIGHUP, SIG_IGN);
+	signal(SIGINT, SIG_IGN);
+	signal(SIGPIPE, SIG_IGN);
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, NULL);
+	umask(077);
+	close(0);
+	run_quietly(look_at_the_start, out, sizeof(out));
+	CHECK_STR(out, "ok 1 - inner\n");
+}
+
 TEST(skip_says_why)
 {
 	char out[512];
