@@ -1,4 +1,6 @@
 """An ordinary user for as long as a test or a measurement takes; needs root."""
+import contextlib
+import fcntl
 import os
 import pathlib
 import pwd
@@ -15,6 +17,17 @@ def quiet(argv):
     done = subprocess.run([str(a) for a in argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode != 0:
         raise UserFailed(f"{' '.join(map(str, argv))}\n{done.stdout}")
+
+
+@contextlib.contextmanager
+def alone():
+    """Two runs at once must not find the same ids free, nor the files of users locked."""
+    lock = os.open("/etc", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def free_subids():
@@ -37,12 +50,13 @@ class TestUser:
         for path in self.made_files:
             pathlib.Path(path).touch(mode=0o644)
         self.home = stage / f"home-{letter}"
-        quiet(["useradd", "--system", "--no-log-init", "--user-group", "--groups", "users", "--create-home",
-               "--home-dir", self.home, "--shell", "/bin/bash", self.name])
-        if subids:
-            first = free_subids()
-            span = f"{first}-{first + 65535}"
-            quiet(["usermod", "--add-subuids", span, "--add-subgids", span, self.name])
+        with alone():
+            quiet(["useradd", "--system", "--no-log-init", "--user-group", "--groups", "users", "--create-home",
+                   "--home-dir", self.home, "--shell", "/bin/bash", self.name])
+            if subids:
+                first = free_subids()
+                span = f"{first}-{first + 65535}"
+                quiet(["usermod", "--add-subuids", span, "--add-subgids", span, self.name])
 
     def processes(self):
         uid = pwd.getpwnam(self.name).pw_uid
@@ -54,16 +68,21 @@ class TestUser:
         end = time.monotonic() + 20
         while self.processes() and time.monotonic() < end:
             time.sleep(0.05)
-        quiet(["userdel", self.name])
+        with alone():
+            quiet(["userdel", self.name])
         for path in self.made_files:
             if os.path.exists(path) and not os.path.getsize(path):
                 os.unlink(path)
 
 
 class Delegated:
-    """A v2 group that belongs to a user, as systemd's Delegate=yes makes one; path is None where there is no v2."""
+    """A v2 group that belongs to a user, as systemd's Delegate=yes makes one; path is None where there is no v2, and
+    for nobody."""
 
     def __init__(self, user):
+        self.path = None
+        if not user:
+            return
         mounts = [line.split() for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()]
         tops = [fields[4] for fields in mounts if fields[fields.index("-") + 1] == "cgroup2"]
         self.path = pathlib.Path(tops[0]) / user.name if tops else None
@@ -81,6 +100,10 @@ class Delegated:
     def take(self, pid):
         if self.path:
             (self.path / "cgroup.procs").write_text(str(pid))
+
+    def enter(self):
+        """Words before a command line that runs in it."""
+        return ["sh", "-c", 'echo $$ >"$0" && exec "$@"', str(self.path / "cgroup.procs")] if self.path else []
 
     def remove(self):
         for directory, _, _ in os.walk(self.path, topdown=False) if self.path else ():
