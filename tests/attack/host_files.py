@@ -463,6 +463,31 @@ def setuid_shared(rig):
     need(not bad, f"setuid files of uid {os.geteuid()} are left: {bad}")
 
 
+@case("A20_others_files_in_given_directory", "A20",
+      "in a given directory a box, its root included, has no rights over files of others than the directory's owner")
+def others_shared(rig):
+    if os.geteuid() != 0:
+        raise NotApplicable("only root can give a directory that holds files of others")
+    given = rig.shared / "others"
+    given.mkdir()
+    for name, uid, gid, mode in (("world", 0, 0, 0o666), ("group", 0, 42, 0o660), ("another", 4321, 4321, 0o600)):
+        (given / name).write_text(name)
+        os.chown(given / name, uid, gid)
+        (given / name).chmod(mode)
+    os.chown(given, 12345, 12345)
+    box = rig.make("--mount", f"{given}:/given")
+    line = ("cd /given; for f in world group another; do chown 1000:1000 $f; chmod 777 $f; cat $f; echo x > $f; "
+            "mv $f $f.x; rm -f $f; setpriv --regid 42 --clear-groups sh -c \"cat $f; echo x > $f\"; "
+            "done; true")
+    got = b"".join(rig.cove("exec", *user, box, "--", "bash", "-c", line).out for user in ((), ("-u", "root")))
+    rig.cove("rm", "-f", box)
+    now = {p.name: (p.read_text(), p.stat().st_uid) for p in given.iterdir()}
+    for path in given.iterdir():
+        path.unlink()
+    need(now == {"world": ("world", 0), "group": ("group", 0), "another": ("another", 4321)} and
+         b"group" not in got and b"another" not in got, f"left: {now}, read: {got[:200]!r}")
+
+
 @case("A20_image_is_never_written", "A20", "what one box does to its root, no other box of the image sees")
 def image_stays(rig):
     one, two = rig.make(), rig.make()
