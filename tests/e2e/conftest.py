@@ -7,7 +7,8 @@ tools/test-runner gives the place of the programs in the environment; by hand:
 COVE_TEST_PREFIX is an installed prefix (bin/, libexec/cove/, lib/, include/). COVE_TEST_TAR is the
 base image as a tar; without it boxes are made with --image host and what needs more is skipped.
 Every run works in a state directory of its own below /tmp, with a short name: socket paths are.
-COVE_TEST_HOME names one that has the base image already and is kept, for a quick second run.
+COVE_TEST_HOME names one that has the base image already and is kept, for a quick second run; from
+COVE_TEST_IMAGE_HOME, one of root's own, only the unpacked image is taken, as links.
 """
 import json
 import os
@@ -22,6 +23,7 @@ import pytest
 
 PREFIX = pathlib.Path(os.environ.get("COVE_TEST_PREFIX", "/usr/local"))
 TAR = os.environ.get("COVE_TEST_TAR", "")
+IMAGE_HOME = os.environ.get("COVE_TEST_IMAGE_HOME", "")
 IS_ROOT = os.geteuid() == 0
 DEADLINE = 40  # seconds until a program that should have answered counts as hung
 
@@ -160,7 +162,10 @@ def session_cove():
         return
     home = short_dir() + "/h"
     cove = Cove(home)
-    if TAR:
+    if TAR and IMAGE_HOME:
+        os.mkdir(home, 0o700)
+        subprocess.run(["cp", "-al", f"{IMAGE_HOME}/images", f"{IMAGE_HOME}/layers", home], check=True)
+    elif TAR:
         with open(TAR, "rb") as tar:
             done = subprocess.run(cove.argv(["image", "import", "base", "-"]), stdin=tar,
                                   env=cove.env, capture_output=True, timeout=300)
