@@ -18,6 +18,7 @@
 #include "cgroup/cgroup.h"
 #include "core/life.h"
 #include "storage/tree.h"
+#include "store/net.h"
 #include "wire/msg.h"
 
 #include <dirent.h>
@@ -255,5 +256,8 @@ int box_destroy(struct cove *cove, const char *name, const char *by, struct err 
 		if (r < 0)
 			return r;
 	}
-	return life_bury(cove, name, box_fd, true, e);
+	r = life_bury(cove, name, box_fd, true, e);
+	/* Its usher does the same, if it lives; but later. */
+	net_ca_forget(&cove->state, name);
+	return r;
 }

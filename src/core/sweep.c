@@ -3,10 +3,11 @@
  *
  * Every box that nobody runs (its lock is free) and nobody works on (it is not claimed) is looked
  * at: a one-shot is deleted; one whose keeper was lost gets its end written, with the cause, and
- * its socket and cgroup are removed. Then: half-made and half-deleted directories; sockets and
- * cgroups of boxes that are gone. In the usual case, where nothing is left, that is one listing of
- * each directory and one question to a lock per box: what was found out about a box then is
- * remembered for its socket and its groups, and only who is not known to run is asked again.
+ * its socket and cgroup are removed. Then: half-made and half-deleted directories; sockets,
+ * cgroups and certificate authorities of boxes that are gone or do not run. In the usual case,
+ * where nothing is left, that is one listing of each directory and one question to a lock per box:
+ * what was found out about a box then is remembered for its socket and its groups, and only who is
+ * not known to run is asked again.
  */
 #include "base/clock.h"
 #include "base/fd.h"
@@ -16,6 +17,7 @@
 #include "cgroup/helper.h"
 #include "core/life.h"
 #include "storage/tree.h"
+#include "store/net.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -171,6 +173,13 @@ static void on_group(const char *group, void *arg)
 		log_debug("sweep cgroup %s: %s", group, e.msg);
 }
 
+static bool needs_authority(void *arg, const char *name)
+{
+	const struct sweep *s = arg;
+
+	return was_busy(s, name) || is_live(s->cove, name);
+}
+
 void core_sweep(struct cove *cove)
 {
 	struct sweep s = {.cove = cove};
@@ -187,6 +196,8 @@ void core_sweep(struct cove *cove)
 	delete_leftovers(cove, cove->state.workspaces_fd);
 	if (s.busy)
 		clear_sockets(&s);
+	if (s.busy)
+		net_ca_sweep(&cove->state, needs_authority, &s);
 	if (s.busy && cgroup_each(on_group, &s) < 0)
 		log_debug("sweep: cgroups cannot be listed");
 	free(s.busy);

@@ -14,12 +14,14 @@
 #include "store/net.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 enum { MAKE_MS = 60000, TEXT_MAX = 16 };
 
@@ -105,6 +107,13 @@ static int make_spares(struct life *l, struct err *e)
 	return 0;
 }
 
+static bool has_box(void *arg, const char *box)
+{
+	const struct state *st = arg;
+
+	return faccessat(st->boxes_fd, box, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
+}
+
 int network_prepare(struct life *l, struct err *e)
 {
 	struct network *n = &l->network;
@@ -119,7 +128,7 @@ int network_prepare(struct life *l, struct err *e)
 		return ca_fd;
 	r = net_ca_take(&l->st, box, n->ca, &n->cert, e);
 	if (r == -ENOENT) {
-		net_ca_sweep(&l->st);
+		net_ca_sweep(&l->st, has_box, &l->st);
 		r = make_spares(l, e);
 		if (r == 0)
 			r = net_ca_take(&l->st, box, n->ca, &n->cert, e);

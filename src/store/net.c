@@ -9,6 +9,7 @@
  */
 #include "store/net.h"
 
+#include "base/control.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/rand.h"
@@ -23,6 +24,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #define DOOR_DIR	  "door"
 #define DEFAULT_FILE	  "default"
@@ -31,6 +33,7 @@
 
 enum {
 	CA_BYTES_MAX = 16 << 10,
+	HALF_MADE_S = 60, /* nobody writes one for so long */
 	GRANT_LINE_MAX = DNS_NAME_MAX + 64,
 	GRANTS_BYTES_MAX = DOOR_GRANTS_MAX * GRANT_LINE_MAX,
 	SHA256_HEX = 64,
@@ -243,12 +246,36 @@ void net_ca_drop(const char *home, const char *name)
 		(void)unlink(path);
 }
 
-void net_ca_sweep(struct state *st)
+/* What a maker that was killed left: it has a key, and nobody will come back for it. */
+static void sweep_half_made(struct state *st)
 {
-	autoclose int used_fd = open_below(st->home_fd, NET_USED_DIR, false);
+	autoclose int ca_fd = open_below(st->home_fd, DOOR_DIR "/ca", false);
 	_Alignas(struct fd_dirent) char names[1024];
 	long n;
 
+	while (ca_fd >= 0 && (n = syscall(SYS_getdents64, ca_fd, names, sizeof(names))) > 0) {
+		for (long at = 0; at < n;) {
+			struct fd_dirent *d = (struct fd_dirent *)(void *)(names + at);
+			struct stat s;
+
+			at += d->reclen;
+			if (d->name[0] == '.' && d->name[1] && strcmp(d->name, "..") != 0 &&
+			    fstatat(ca_fd, d->name, &s, AT_SYMLINK_NOFOLLOW) == 0 &&
+			    S_ISREG(s.st_mode) && time(NULL) > s.st_mtim.tv_sec + HALF_MADE_S)
+				(void)unlinkat(ca_fd, d->name, 0);
+		}
+	}
+}
+
+void net_ca_sweep(struct state *st, bool (*is_needed)(void *arg, const char *box), void *arg)
+{
+	autoclose int used_fd = open_below(st->home_fd, NET_USED_DIR, false);
+	_Alignas(struct fd_dirent) char names[1024];
+	bool found = false;
+	long n;
+
+	if (control_is_off("door-authority"))
+		return;
 	while (used_fd >= 0 && (n = syscall(SYS_getdents64, used_fd, names, sizeof(names))) > 0) {
 		for (long at = 0; at < n;) {
 			struct fd_dirent *d = (struct fd_dirent *)(void *)(names + at);
@@ -260,11 +287,25 @@ void net_ca_sweep(struct state *st)
 				continue;
 			memcpy(box, d->name, len);
 			box[len] = 0;
-			if (faccessat(st->boxes_fd, box, F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
-			    errno == ENOENT)
-				(void)unlinkat(used_fd, d->name, 0);
+			if (is_needed(arg, box))
+				continue;
+			(void)unlinkat(used_fd, d->name, 0);
+			found = true;
 		}
 	}
+	/* Something was killed, and perhaps not it alone. */
+	if (found)
+		sweep_half_made(st);
+}
+
+static bool is_another(void *arg, const char *box)
+{
+	return strcmp(box, arg) != 0;
+}
+
+void net_ca_forget(struct state *st, const char *box)
+{
+	net_ca_sweep(st, is_another, (void *)(uintptr_t)box);
 }
 
 /* ---- a box's own policy ---- */

@@ -55,8 +55,10 @@ int net_ca_take(struct state *st, const char *box, char ret_name[NET_CA_NAME_MAX
 void net_ca_return(const char *home, const char *name);
 /* The box ended and its door was there: nobody gets this key again. */
 void net_ca_drop(const char *home, const char *name);
-/* Deletes those of boxes that are gone, whose usher did not live to do it. */
-void net_ca_sweep(struct state *st);
+/* Deletes those that no running box needs: their usher did not live to do it. */
+void net_ca_sweep(struct state *st, bool (*is_needed)(void *arg, const char *box), void *arg);
+/* Deletes all of one box, which has ended. */
+void net_ca_forget(struct state *st, const char *box);
 
 /* The box's own policy, and what it is called. */
 int net_policy_write(struct state *st, int box_fd, const char *name, const char *text, size_t len,

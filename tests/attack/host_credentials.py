@@ -11,7 +11,7 @@ import signal
 import subprocess
 import urllib.parse
 
-from door_ground import OK, ground
+from door_ground import OK, ground, parent_of
 from door_rig import descendants, in_process
 from host_keeper import REFUSED, inject, name_of
 from rig import NotApplicable, case, need, wait_until
@@ -422,6 +422,45 @@ def forgets(rig):
     finally:
         g.raw.clear()
         path.unlink()
+
+
+@case("F11_authority_goes", "F11", "of a box's authority nothing is left after rm, nor after kill -9 of any of its "
+                                   "processes once the next cove has run")
+def authority_goes(rig):
+    g = ground(rig)
+    kept = pathlib.Path(rig.cove.home) / "door" / "used"
+
+    def keys(box):
+        return [p.name for p in kept.glob(f"{box}.*")]
+
+    def victims(box):
+        keeper, (front, clerk) = rig.keeper(box), g.doors(box)[:2]
+        return {"keeper": [keeper], "usher": [parent_of(front)], "front": [front], "clerk": [clerk],
+                "keeper and usher": [parent_of(front), keeper], "all": [parent_of(front), keeper, front, clerk]}
+    for who in ("nobody", "keeper", "usher", "front", "clerk", "keeper and usher", "all"):
+        with g.own_box([{"allow": "evil.test", "tls": "intercept"}]) as box:
+            g.works(box)
+            need(len(keys(box)) == 1, f"before: {keys(box)}")
+            for pid in victims(box).get(who, []):
+                os.kill(pid, signal.SIGKILL)
+            if "keeper" in who or who == "all":
+                # The keeper's end is that of its box: the next cove sees that nobody needs the key.
+                wait_until(lambda: rig.cove("ls", "-q").rc == 0 and not keys(box), f"the key to go ({who})")
+            rig.cove("rm", "-f", box).ok()
+            need(not keys(box), f"after rm ({who}): {keys(box)}")
+    # One that was killed while it was being removed.
+    with g.own_box([{"allow": "evil.test", "tls": "intercept"}]) as box:
+        g.works(box)
+        pids = victims(box)["all"]
+        removing = rig.cove.start("rm", "-f", box)
+        removing.kill()
+        removing.communicate()
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        wait_until(lambda: rig.cove("ls", "-q").rc == 0 and not keys(box), f"the key to go: {keys(box)}")
 
 
 # ---- F3, F4: who gets it ----

@@ -125,6 +125,11 @@ TEST(an_authority_is_taken_and_given_back)
 	state_close(&s);
 }
 
+static bool is_here(void *arg, const char *box)
+{
+	return strcmp(box, "here") == 0;
+}
+
 TEST(authorities_of_boxes_that_are_gone_are_swept)
 {
 	autoclose int ca = -1, box = -1, used = -1;
@@ -134,7 +139,7 @@ TEST(authorities_of_boxes_that_are_gone_are_swept)
 
 	home_open(&s);
 	box = make_box(&s, "here");
-	net_ca_sweep(&s);
+	net_ca_sweep(&s, is_here, NULL);
 	ca = net_ca_dir(&s, true, &e);
 	for (int i = 0; i < 2; i++) {
 		autofree char *cert = NULL;
@@ -145,9 +150,19 @@ TEST(authorities_of_boxes_that_are_gone_are_swept)
 	used = openat(s.home_fd, NET_USED_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	CHECK(faccessat(used, "gone.00.pem", F_OK, 0) == 0);
 	CHECK(faccessat(used, "here.00.pem", F_OK, 0) == 0);
-	net_ca_sweep(&s);
+	put(ca, ".half", good);
+	CHECK_EQ(utimensat(ca, ".half", (struct timespec[2]){{1, 0}, {1, 0}}, 0), 0);
+	put(ca, ".new", good);
+	net_ca_sweep(&s, is_here, NULL);
 	CHECK(faccessat(used, "gone.00.pem", F_OK, 0) < 0);
 	CHECK(faccessat(used, "here.00.pem", F_OK, 0) == 0);
+	/* A maker that was killed long ago, and one that is at work. */
+	CHECK(faccessat(ca, ".half", F_OK, 0) < 0);
+	CHECK(faccessat(ca, ".new", F_OK, 0) == 0);
+	net_ca_forget(&s, "gone");
+	CHECK(faccessat(used, "here.00.pem", F_OK, 0) == 0);
+	net_ca_forget(&s, "here");
+	CHECK(faccessat(used, "here.00.pem", F_OK, 0) < 0);
 	state_close(&s);
 }
 
