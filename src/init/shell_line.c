@@ -331,7 +331,8 @@ static bool mend(struct line *l)
 	char text[DRIVER_MAX];
 	struct err e = {0};
 
-	if (l->mended || (l->ask.has_input && l->io->input_fd < 0))
+	/* One that does not read is not at its prompt: a line before still runs. */
+	if (l->mended || shell_unread(sh) > 0 || (l->ask.has_input && l->io->input_fd < 0))
 		return false;
 	l->mended = true;
 	shell_dir_mend(l->table);
