@@ -131,6 +131,18 @@ static bool mount_dir(const struct layout *l, const struct mount *m, char *ret)
 	return n > 0 && n < LAYOUT_PATH_MAX;
 }
 
+/* A keeper, and its launcher, are in a group below the one that their caller was in. */
+static void leave_helper_group(char *own)
+{
+	char *last = strrchr(own, '/'), box[LAYOUT_PATH_MAX];
+	size_t n = strlen("/" BOXES_DIR);
+
+	if (!last || !cgroup_helper_box(last + 1, box, sizeof(box)) || (size_t)(last - own) < n ||
+	    strncmp(last - n, "/" BOXES_DIR, n) != 0)
+		return;
+	last[-(ssize_t)n] = 0;
+}
+
 /* The group as a directory below the mount's point. A mount may show only a part of its tree. */
 static bool own_dir(const struct layout *l, const struct mount *m, char *own, char *ret)
 {
@@ -144,6 +156,7 @@ static bool own_dir(const struct layout *l, const struct mount *m, char *own, ch
 	if (str_starts(own, "/.."))
 		return false;
 	/* Where an earlier call moved the callers to make room for limits. */
+	leave_helper_group(own);
 	len = strlen(own);
 	if (len >= strlen("/" CALLERS_DIR) &&
 	    strcmp(own + len - strlen("/" CALLERS_DIR), "/" CALLERS_DIR) == 0)

@@ -28,6 +28,7 @@ struct sample {
 	struct cove_stats now;
 	uint64_t at_us;
 	uint64_t cpu_milli; /* since the last look; thousandths of a processor */
+	uint64_t helpers_milli;
 };
 
 struct look {
@@ -35,9 +36,9 @@ struct look {
 	size_t count;
 };
 
-static const char *const titles[] = {"NAME",	    "CPU%",	  "MEM/LIMIT",
-				     "PIDS/LIMIT",  "DISK/LIMIT", "IO R/W",
-				     "NET UP/DOWN", "CONNS",	  "UPTIME"};
+static const char *const titles[] = {
+	"NAME",	  "CPU%",	 "MEM/LIMIT", "PIDS/LIMIT",	  "DISK/LIMIT",
+	"IO R/W", "NET UP/DOWN", "CONNS",     "HELPERS CPU%/MEM", "UPTIME"};
 enum { COLUMNS = sizeof(titles) / sizeof(titles[0]) };
 
 static const char *counted(char text[SIZE_TEXT], uint64_t bytes)
@@ -74,6 +75,9 @@ static void row(struct table *t, const void *item)
 	table_cellf(t, "%s / %s", counted(a, n->io_read_bytes), counted(b, n->io_write_bytes));
 	table_cellf(t, "%s / %s", counted(a, n->net_up_bytes), counted(b, n->net_down_bytes));
 	table_cellf(t, "%llu", (unsigned long long)n->net_conns);
+	table_cellf(t, "%llu.%llu / %s", (unsigned long long)(s->helpers_milli / 10),
+		    (unsigned long long)(s->helpers_milli % 10),
+		    size_format(a, n->keeper_mem_bytes + n->door_mem_bytes));
 	table_cell(t, text_duration(a, n->uptime_ms));
 }
 
@@ -140,8 +144,16 @@ static const struct sample *find_sample(const struct look *l, const char *name)
 /* Against the look before, if the box was there and has not been started anew since. */
 static void set_share(struct sample *s, const struct sample *last)
 {
-	if (last && s->at_us > last->at_us && s->now.cpu_us >= last->now.cpu_us)
-		s->cpu_milli = (s->now.cpu_us - last->now.cpu_us) * 1000 / (s->at_us - last->at_us);
+	uint64_t helpers = s->now.keeper_cpu_us + s->now.door_cpu_us, before, passed;
+
+	if (!last || s->at_us <= last->at_us)
+		return;
+	passed = s->at_us - last->at_us;
+	before = last->now.keeper_cpu_us + last->now.door_cpu_us;
+	if (s->now.cpu_us >= last->now.cpu_us)
+		s->cpu_milli = (s->now.cpu_us - last->now.cpu_us) * 1000 / passed;
+	if (helpers >= before)
+		s->helpers_milli = (helpers - before) * 1000 / passed;
 }
 
 static int take(struct cli *c, const char *name, const struct look *last, struct look *l,
@@ -273,7 +285,9 @@ const struct verb verb_stats = {
 		"processes and disk beside their limits; `-` is none, or not counted. The box's\n"
 		"own writes and its named workspace have a limit of --disk each: DISK is both.\n"
 		"NET is what went through its door since it started, CONNS how many connections\n"
-		"there are now. --watch goes on until Ctrl-C. With --json one object per box and "
+		"there are now. HELPERS are its keeper and its door on the host, which are not\n"
+		"in the other numbers and have shares of their own. --watch goes on until Ctrl-C. "
+		"With --json one object per box and "
 		"line, null for\n"
 		"what is not counted; cpu_milli there is thousandths of a processor.\n"
 		"\n"

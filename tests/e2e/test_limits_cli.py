@@ -284,6 +284,7 @@ def test_full_disk_is_said(cove, enforced):
 def test_stats_as_a_table(cove, plain):
     lines = cove("stats", plain).ok().text.splitlines()
     assert lines[0].split()[:2] == ["NAME", "CPU%"] and "MEM/LIMIT" in lines[0] and len(lines) == 2
+    assert "HELPERS CPU%/MEM" in lines[0]
     assert lines[1].startswith(plain)
 
 
@@ -335,6 +336,14 @@ def test_stats_as_json(cove, plain):
         assert found["mem_limit_bytes"] == limits["mem_bytes"]["value"] and found["mem_bytes"] > 0
     if limits["pids"]["enforced"]:
         assert found["pids_limit"] == 1024 and found["pids"] >= 1
+    helpers = [x for x in cove.inspect(plain)["not_enforced"] if x.startswith("helpers:")]
+    assert found["keeper_cpu_us"] > 0 and len(helpers) <= 1
+    if helpers:  # nothing is bounded, and that is said once
+        assert not (limits["mem_bytes"]["enforced"] and limits["cpus"]["enforced"])
+    else:
+        assert 0 < found["keeper_mem_bytes"] < found["keeper_mem_limit_bytes"]
+        assert found["keeper_cpu_limit_milli"] >= 500 and found["door_cpu_limit_milli"] >= 100
+        assert found["door_mem_limit_bytes"] == 512 << 20
 
 
 def test_stats_of_what_is_not_there(cove, plain):

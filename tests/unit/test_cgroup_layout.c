@@ -308,6 +308,11 @@ TEST(a_user_has_its_own_group_only)
 	make(&l, &(struct cgroup_limits){.pids = 9}, &cg);
 	CHECK_STR(text_of("sys/fs/cgroup/user.slice/x.scope/cove/box/pids.max"), "10");
 	cgroup_done(&cg);
+	/* A keeper that was born in its own group finds the same. */
+	parse(v2_mounts, "0::/user.slice/x.scope/cove/01234567-box+keeper\n", false, &l);
+	CHECK_STR(strstr(l.dir[LAYOUT_V2].path, "/user.slice"), "/user.slice/x.scope");
+	parse(v2_mounts, "0::/user.slice/x.scope/box+keeper\n", false, &l);
+	CHECK_STR(strstr(l.dir[LAYOUT_V2].path, "/user.slice"), "/user.slice/x.scope/box+keeper");
 	remove_root();
 }
 
