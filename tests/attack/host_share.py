@@ -109,7 +109,8 @@ say(got)""", other, port=flood.port)
     # The neighbour's own door has its own.
     need(len(held) >= count // 2 and len(large) <= wide_max() + 1,
          f"of {len(held)} connections {len(large)} hold more than {2 * NARROW >> 10} KiB: {sorted(large)[-5:]}")
-    return f"{sum(held) >> 20} MiB unread in {len(held)} connections; its door has {numbers['door_mem_bytes'] >> 20} MiB"
+    door = numbers["door_mem_bytes"] >> 20
+    return f"{sum(held) >> 20} MiB unread in {len(held)} connections; its door has {door} MiB"
 
 
 BUSY = """
@@ -129,7 +130,7 @@ say(n)
 """
 
 
-@case("C5_helpers_have_its_share", "C5", "the keeper and both processes of the door are in groups of the box's, and the "
+@case("C5_helpers_have_its_share", "C5", "keeper and both processes of the door are in groups of the box's, and the "
       "door of a box with a fifth of a processor uses no more")
 def share(rig):
     needs(rig, "cpu")

@@ -1,6 +1,6 @@
 /*
- * The groups of a box's keeper and door on the real trees of this machine: shares, coming, counting,
- * leaving, and what a crash left. And the network buffers that a v1 kernel counts apart.
+ * The groups of a box's keeper and door on the real trees of this machine: shares, coming,
+ * counting, leaving, and what a crash left. And network buffers, which a v1 kernel counts apart.
  */
 #include "cgroup_rig.h"
 
