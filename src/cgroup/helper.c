@@ -105,40 +105,47 @@ static int add_tree(struct making *m, enum layout_tree t)
 	return take_fd(fd);
 }
 
+/* Fewer questions than for a box's limits, since a start should cost nothing: a write that went well
+ * is believed, and no share is so small that it needs another period than a new group has. */
+static int set_number(int fd, const char *file, uint64_t value)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%" PRIu64, value);
+	return knob_set(fd, file, text);
+}
+
 static int limit_v1(const struct making *m, enum cgroup_part part, int fd)
 {
-	char weight[24];
 	int r;
 
-	if (part == CGROUP_MEMORY) {
-		r = v1_limit_bytes(fd, m->limits.mem_bytes);
-		/* Where a kernel has no such thing the box's own limit says so. */
-		if (r == 0)
-			(void)knob_set_max(fd, CGROUP_TCP_LIMIT,
-					   tcp_of_memory(m->limits.mem_bytes));
-		return r;
+	if (part == CGROUP_CPU) {
+		if (m->kind == CGROUP_KEEPER)
+			(void)set_number(fd, "cpu.shares", DEFAULT_WEIGHT * CGROUP_KEEPER_WEIGHT);
+		return set_number(fd, "cpu.cfs_quota_us", cpu_quota(m->limits.cpu_milli).quota_us);
 	}
-	snprintf(weight, sizeof(weight), "%d", DEFAULT_WEIGHT * CGROUP_KEEPER_WEIGHT);
-	if (m->kind == CGROUP_KEEPER)
-		(void)knob_set(fd, "cpu.shares", weight);
-	return v1_limit_cpu(&m->limits, fd);
+	r = set_number(fd, "memory.limit_in_bytes", m->limits.mem_bytes);
+	/* A kernel that does not count swap has no such file. The keeper has no network sockets,
+	 * and where a kernel cannot count them the box's own limit says so. */
+	if (r == 0)
+		r = set_number(fd, "memory.memsw.limit_in_bytes", m->limits.mem_bytes);
+	if (m->kind == CGROUP_DOOR)
+		(void)set_number(fd, CGROUP_TCP_LIMIT, tcp_of_memory(m->limits.mem_bytes));
+	return r == -ENOENT ? 0 : r;
 }
 
 static int limit_v2(const struct making *m, enum cgroup_part part, int fd)
 {
-	char weight[24];
 	int r;
 
 	if (part == CGROUP_MEMORY) {
-		r = knob_set_max(fd, "memory.max", m->limits.mem_bytes);
-		/* A kernel without swap has no such file. */
-		if (r == 0 && knob_set_max(fd, "memory.swap.max", 0) == -ENODATA)
-			r = -ENODATA;
-		return r;
+		r = set_number(fd, "memory.max", m->limits.mem_bytes);
+		if (r == 0)
+			r = set_number(fd, "memory.swap.max", 0);
+		return r == -ENOENT && faccessat(fd, "memory.max", F_OK, 0) == 0 ? 0 : r;
 	}
-	snprintf(weight, sizeof(weight), "%d", 100 * CGROUP_KEEPER_WEIGHT);
 	if (m->kind == CGROUP_KEEPER)
-		(void)knob_set(fd, "cpu.weight", weight);
+		(void)set_number(fd, "cpu.weight", 100 * CGROUP_KEEPER_WEIGHT);
 	return v2_limit_cpu(&m->limits, fd);
 }
 
@@ -158,7 +165,8 @@ static void read_from(struct making *m, enum layout_tree t, int fd)
 
 	if (t == LAYOUT_MEMORY) {
 		meter->mem_fd = open_file(fd, "memory.usage_in_bytes", O_RDONLY);
-		meter->tcp_fd = open_file(fd, "memory.kmem.tcp.usage_in_bytes", O_RDONLY);
+		if (m->kind == CGROUP_DOOR)
+			meter->tcp_fd = open_file(fd, "memory.kmem.tcp.usage_in_bytes", O_RDONLY);
 	} else if (t == LAYOUT_V2) {
 		meter->time_fd = open_file(fd, "cpu.stat", O_RDONLY);
 		if (meter->mem_fd < 0)
@@ -250,6 +258,15 @@ void cgroup_helper_make(const char *box, enum cgroup_helper_kind kind,
 
 	layout_find(&l);
 	cgroup_helper_make_in(&l, box, kind, limits, ret);
+}
+
+void cgroup_helper_make_beside(const struct cgroup *cg, const char *box,
+			       const struct cgroup_limits *limits, struct cgroup_helper *ret)
+{
+	if (cg->layout)
+		cgroup_helper_make_in(cg->layout, box, CGROUP_KEEPER, limits, ret);
+	else
+		cgroup_helper_make(box, CGROUP_KEEPER, limits, ret);
 }
 
 /* ---- being in it ---- */
@@ -388,8 +405,10 @@ bool cgroup_helper_box(const char *group, char *ret, size_t size)
 	return true;
 }
 
-void helper_remove_left(const struct layout *l, enum layout_tree t, const char *box)
+void helper_remove_left(const struct layout *l, const char *box)
 {
-	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
-		(void)layout_remove(l, t, box, suffixes[i]);
+	for (int t = 0; t < LAYOUT_COUNT; t++)
+		for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
+			if (layout_has(l, (enum layout_tree)t))
+				(void)layout_remove(l, (enum layout_tree)t, box, suffixes[i]);
 }

@@ -61,13 +61,11 @@ void v1_limit(const struct layout *l, const struct cgroup_want *w, enum cgroup_p
 	      struct cgroup *cg);
 
 /* For a helper's group (helper.h) as for a box's. */
-int v1_limit_bytes(int fd, uint64_t bytes);
-int v1_limit_cpu(const struct cgroup_limits *limits, int fd);
 int v2_limit_cpu(const struct cgroup_limits *limits, int fd);
 /* Hands controllers down as far as cove/, whose groups then have them. */
 int v2_hand_to_boxes(const struct layout *l, unsigned mask);
-/* What a keeper or door that is gone left in that tree; a group that is not empty stays. */
-void helper_remove_left(const struct layout *l, enum layout_tree t, const char *box);
+/* What a keeper or door that is gone left in any tree; a group that is not empty stays. */
+void helper_remove_left(const struct layout *l, const char *box);
 
 /* SIGKILL for all in a group and below, again until it stays empty. 0, or -ETIMEDOUT. */
 int v1_kill(int box_fd);

@@ -66,7 +66,6 @@ int cgroup_remove_in(const struct layout *l, const char *box, struct err *e)
 			int r = remove_tree(l, order[i], box, first ? NULL : e);
 
 			first = first ? first : r;
-			helper_remove_left(l, order[i], box);
 		}
 	return first;
 }
@@ -74,9 +73,12 @@ int cgroup_remove_in(const struct layout *l, const char *box, struct err *e)
 int cgroup_remove(const char *box, struct err *e)
 {
 	struct layout l;
+	int r;
 
 	layout_find(&l);
-	return cgroup_remove_in(&l, box, e);
+	r = cgroup_remove_in(&l, box, e);
+	helper_remove_left(&l, box);
+	return r;
 }
 
 struct each {

@@ -88,7 +88,7 @@ int v1_make_tree(const struct layout *l, const struct cgroup_want *w, struct cgr
 	return r;
 }
 
-int v1_limit_bytes(int fd, uint64_t bytes)
+static int limit_bytes(int fd, uint64_t bytes)
 {
 	static const char memory[] = "memory.limit_in_bytes",
 			  both[] = "memory.memsw.limit_in_bytes";
@@ -109,7 +109,7 @@ int v1_limit_bytes(int fd, uint64_t bytes)
 static int limit_memory(const struct cgroup_limits *lim, int fd)
 {
 	(void)knob_set(fd, "memory.swappiness", "0");
-	return v1_limit_bytes(fd, memory_of_box(lim->mem_bytes));
+	return limit_bytes(fd, memory_of_box(lim->mem_bytes));
 }
 
 /* init's own sockets are counted in this group, a command's in the one that init makes for it. */
@@ -121,7 +121,7 @@ static void limit_tcp(const struct cgroup_limits *lim, struct cgroup *cg)
 					 tcp_of_memory(lim->mem_bytes)) < 0;
 }
 
-int v1_limit_cpu(const struct cgroup_limits *lim, int fd)
+static int limit_cpu(const struct cgroup_limits *lim, int fd)
 {
 	struct cpu_quota q = cpu_quota(lim->cpu_milli);
 	int r = 0;
@@ -163,7 +163,7 @@ static int limit_part(const struct layout *l, const struct cgroup_limits *lim,
 	case CGROUP_MEMORY:
 		return limit_memory(lim, fd);
 	case CGROUP_CPU:
-		return v1_limit_cpu(lim, fd);
+		return limit_cpu(lim, fd);
 	case CGROUP_PIDS:
 		return knob_set_max(fd, "pids.max", lim->pids + 1);
 	case CGROUP_IO:
@@ -183,7 +183,7 @@ static int make_work(const struct cgroup_want *w, enum cgroup_part part, struct 
 	if (work < 0)
 		return work;
 	if (part == CGROUP_MEMORY && w->limits->mem_bytes && !control_is_off("limits"))
-		r = v1_limit_bytes(work, w->limits->mem_bytes);
+		r = limit_bytes(work, w->limits->mem_bytes);
 	if (r < 0)
 		return r;
 	if (fchown(work, w->uid, w->gid) < 0 ||

@@ -76,7 +76,7 @@ void limits_join_own_group(struct life *l)
 		       (limits.cpu_milli ? 1u << CGROUP_CPU : 0);
 	int r;
 
-	cgroup_helper_make(l->cgroup_name, CGROUP_KEEPER, &limits, &l->own_group);
+	cgroup_helper_make_beside(&l->cgroup, l->cgroup_name, &limits, &l->own_group);
 	l->has_own_group = true;
 	r = cgroup_helper_join(&l->own_group);
 	if (r < 0)
