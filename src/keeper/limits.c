@@ -84,7 +84,7 @@ void limits_join_own_group(struct life *l)
 			 strerror(-r));
 	if (r < 0 || (due & ~l->own_group.limits && !control_is_off("helper-groups")))
 		keeper_note(&l->k,
-			    "helpers: what the box makes its keeper and its door use is not "
+			    "helpers: what runs on the host for this box is not "
 			    "bounded: %s",
 			    l->own_group.why);
 }
