@@ -105,7 +105,7 @@ static int add_tree(struct making *m, enum layout_tree t)
 	return take_fd(fd);
 }
 
-/* Fewer questions than for a box's limits, since a start should cost nothing: a write that went well
+/* Fewer questions than for a box's limits, as a start should cost nothing: a write that went well
  * is believed, and no share is so small that it needs another period than a new group has. */
 static int set_number(int fd, const char *file, uint64_t value)
 {

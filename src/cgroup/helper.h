@@ -59,7 +59,7 @@ uint64_t cgroup_helper_cpu_milli(enum cgroup_helper_kind kind, const struct cgro
  * says so, and there is nothing to join. Done with cgroup_helper_done. */
 void cgroup_helper_make(const char *box, enum cgroup_helper_kind kind,
 			const struct cgroup_limits *limits, struct cgroup_helper *ret);
-/* The keeper's, beside a box's that was just made: what was found out for that is not asked again. */
+/* The keeper's, beside a box's that was just made: what was found out then is not asked again. */
 void cgroup_helper_make_beside(const struct cgroup *cg, const char *box,
 			       const struct cgroup_limits *limits, struct cgroup_helper *ret);
 /* The calling process goes into the v1 groups. 0 or -errno. */
