@@ -30,6 +30,18 @@ bool caps_has(unsigned cap)
 	return cap < 32 && syscall(SYS_capget, &head, data) == 0 && data[0].effective >> cap & 1;
 }
 
+int caps_raise(void)
+{
+	struct cap_head head = {.version = VERSION_3};
+	struct cap_data data[2];
+
+	if (syscall(SYS_capget, &head, data) < 0)
+		return -errno;
+	data[0].effective = data[0].permitted;
+	data[1].effective = data[1].permitted;
+	return syscall(SYS_capset, &head, data) < 0 ? -errno : 0;
+}
+
 int caps_keep(uint32_t keep, uint32_t inherit, uint32_t *ret_left)
 {
 	struct cap_head head = {.version = VERSION_3};

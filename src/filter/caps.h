@@ -28,5 +28,8 @@ bool caps_has(unsigned cap);
  * is ambient. *ret_left (may be NULL) is what that comes to: root in a container may lack some. */
 int caps_keep(uint32_t keep, uint32_t inherit, uint32_t *ret_left);
 
+/* All that the process may have is in effect again, after a change of ids took it out. */
+int caps_raise(void);
+
 /* No program that it starts can gain more than these. Needs CAP_SETPCAP: -EPERM without. */
 int caps_bound(uint32_t keep);

@@ -12,6 +12,7 @@
 #include "base/control.h"
 #include "base/coredump.h"
 #include "base/fd.h"
+#include "filter/caps.h"
 #include "wall/native/enter.h"
 #include "wall/native/hold.h"
 #include "wall/native/pass.h"
@@ -24,6 +25,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -82,26 +84,49 @@ static pid_t clone_box(int cgroup_fd, int *ret_pidfd, struct err *e)
 	return (pid_t)pid;
 }
 
-static int open_user_ns(pid_t pid, struct err *e)
+/*
+ * What the kernel counts per user (inotify instances and watches, pending signals and timers,
+ * message queues, locked memory, namespaces) it counts for the owner of a user namespace too: whoever
+ * made it. So that a box takes of nobody else's share, root makes it under an id of the box's own
+ * range, the last one, which nobody inside has. Capabilities stay in effect meanwhile, and so does
+ * being dumpable, without which the new process's files in /proc are out of reach.
+ */
+static int be_owner(const struct ids *ids, bool on, struct err *e)
+{
+	uid_t owner = ids_host_uid(ids, IDS_COUNT - 1);
+	int r = 0;
+
+	if (ids->kind != IDS_RANGE || control_is_off("userns-owner"))
+		return 0;
+	if (setresuid((uid_t)-1, on ? owner : 0, (uid_t)-1) < 0 ||
+	    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
+		r = -errno;
+	if (r == 0 && on)
+		r = caps_raise();
+	return r < 0 ? err_errno(e, -r, "own the box's user namespace by an id of its own") : 0;
+}
+
+static int open_user_ns(struct plan *p, pid_t pid, struct err *e)
 {
 	char path[64];
-	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	return fd < 0 ? err_errno(e, errno, "open '%s'", path) : fd;
+	p->box_ns = open(path, O_RDONLY | O_CLOEXEC);
+	return p->box_ns < 0 ? err_errno(e, errno, "open '%s'", path) : 0;
 }
 
 /* Everything that must be done from outside while the child waits. */
 static int prepare_child(struct plan *p, pid_t pid, struct err *e)
 {
-	autoclose int ns = -1;
-	int r = ids_map_process(&p->config->ids, pid, e);
+	bool is_root = p->config->ids.kind == IDS_RANGE;
+	int r = ids_map_process(&p->config->ids, pid, e), back;
 
-	if (r < 0 || p->config->ids.kind != IDS_RANGE)
-		return r;
-	ns = open_user_ns(pid, e);
-	return ns < 0 ? ns : plan_idmap_sources(p, ns, e);
+	if (r == 0 && is_root)
+		r = open_user_ns(p, pid, e);
+	back = be_owner(&p->config->ids, false, r < 0 ? NULL : e);
+	if (r == 0)
+		r = back;
+	return r == 0 && is_root ? plan_idmap_sources(p, e) : r;
 }
 
 /* Waits for exec, or for the reason why not. */
@@ -130,14 +155,13 @@ static void end_child(pid_t pid, int *pidfd)
 }
 
 /* The layer, as soon as it is there. */
-static int give_late(struct plan *p, pid_t pid, int sock, struct err *e)
+static int give_late(struct plan *p, int sock, struct err *e)
 {
 	int mount = p->config->open_rw(p->config->arg, e), r;
-	autoclose int ns = mount < 0 ? -1 : open_user_ns(pid, e);
 
-	if (mount < 0 || ns < 0)
-		return mount < 0 ? mount : ns;
-	r = plan_open_late(p, mount, ns, e);
+	if (mount < 0)
+		return mount;
+	r = plan_open_late(p, mount, e);
 	if (r < 0)
 		return r;
 	r = pass_send(sock, &p->sources[PLAN_RW].fd, 1);
@@ -176,7 +200,7 @@ static int accompany(struct plan *p, struct channel *ch, struct wall_box *ret, s
 
 	if (r < 0 && r != -EPIPE) /* it ended already: it is heard why */
 		return err_errno(e, -r, "tell the box to go on");
-	r = p->sources[PLAN_RW].late ? give_late(p, ret->pid, ch->go[0], e) : 0;
+	r = p->sources[PLAN_RW].late ? give_late(p, ch->go[0], e) : 0;
 	if (r == 0 && c->proc_files)
 		r = take_proc_fds(ch, ret->proc_fds, e);
 	if (r == 0 && c->meanwhile)
@@ -188,11 +212,14 @@ static int accompany(struct plan *p, struct channel *ch, struct wall_box *ret, s
 
 static int run_child(struct plan *p, struct channel *ch, struct wall_box *ret, struct err *e)
 {
-	int pidfd = -1, r;
-	pid_t pid = clone_box(p->config->cgroup_fd, &pidfd, e);
+	const struct ids *ids = &p->config->ids;
+	int pidfd = -1, r = be_owner(ids, true, e);
+	pid_t pid = r < 0 ? r : clone_box(p->config->cgroup_fd, &pidfd, e);
 
-	if (pid < 0)
+	if (pid < 0) {
+		(void)be_owner(ids, false, NULL); /* it is told for the first reason */
 		return pid;
+	}
 	if (pid == 0) {
 		struct enter_fds fds = {
 			.wire = ch->wire[1], .status = ch->status[1], .go = ch->go[1]};

@@ -189,7 +189,7 @@ int plan_make(struct plan *p, const struct wall_config *c, struct err *e)
 	int r = check_mounts(c, e);
 
 	ASSERT(c->given_count <= WALL_GIVEN_MAX);
-	*p = (struct plan){.config = c, .nodes = -1};
+	*p = (struct plan){.config = c, .nodes = -1, .box_ns = -1};
 	for (size_t i = 0; i < WALL_GIVEN_MAX; i++)
 		p->given[i].fd = -1;
 	if (r < 0)
@@ -238,6 +238,7 @@ void plan_done(struct plan *p)
 	for (size_t i = 0; i < WALL_GIVEN_MAX; i++)
 		fd_close(&p->given[i].fd);
 	fd_close(&p->nodes);
+	fd_close(&p->box_ns);
 }
 
 static int check_source(struct plan_source *s, struct err *e)
@@ -341,10 +342,10 @@ static int owner_ns(const struct ids *ids, const struct plan_source *s, struct e
 	return ids_mount_ns(ids, st.st_uid, st.st_gid, e);
 }
 
-static int idmap_source(struct plan *p, struct plan_source *s, int box_ns, struct err *e)
+static int idmap_source(struct plan *p, struct plan_source *s, struct err *e)
 {
 	autoclose int own = -1;
-	int ns = box_ns, r;
+	int ns = p->box_ns, r;
 
 	if (s->idmap == IDMAP_OWNER) {
 		own = owner_ns(&p->config->ids, s, e);
@@ -382,28 +383,28 @@ int plan_open_given(struct plan *p, struct err *e)
 	return r;
 }
 
-int plan_idmap_sources(struct plan *p, int box_ns, struct err *e)
+int plan_idmap_sources(struct plan *p, struct err *e)
 {
 	for (int i = 0; i < p->source_count; i++) {
 		struct plan_source *s = &p->sources[i];
 		int r = 0;
 
 		if (s->idmap != IDMAP_NONE && !s->absent && !s->late)
-			r = idmap_source(p, s, box_ns, e);
+			r = idmap_source(p, s, e);
 		if (r < 0)
 			return r;
 	}
 	return 0;
 }
 
-int plan_open_late(struct plan *p, int given, int box_ns, struct err *e)
+int plan_open_late(struct plan *p, int given, struct err *e)
 {
 	struct plan_source *s = &p->sources[PLAN_RW];
 	int r;
 
 	s->given = given;
 	r = open_source(s, e);
-	return r < 0 ? r : idmap_source(p, s, box_ns, e);
+	return r < 0 ? r : idmap_source(p, s, e);
 }
 
 static const char *const step_names[STEP_KIND_COUNT] = {

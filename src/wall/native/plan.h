@@ -82,6 +82,7 @@ struct plan {
 	int first_device; /* index of the first device source */
 	int nodes; /* owned; a mount with device nodes of the box's own, or -1: the sources */
 	struct given given[WALL_GIVEN_MAX];
+	int box_ns; /* owned; the box's user namespace, or -1: as root, once it is there */
 	struct step steps[PLAN_STEPS_MAX];
 	int step_count;
 	int landlock_abi; /* 0: none */
@@ -108,9 +109,8 @@ int plan_open_sources(struct plan *p, struct err *e);
 int plan_find_given(struct plan *p, struct err *e);
 int plan_open_given(struct plan *p, struct err *e);
 
-/* As root, once the box's ids are mapped: makes the sources id-mapped. box_ns is the user namespace
- * of the new process. */
-int plan_idmap_sources(struct plan *p, int box_ns, struct err *e);
+/* As root, once the box's ids are mapped: makes the sources id-mapped, by box_ns. */
+int plan_idmap_sources(struct plan *p, struct err *e);
 
 /* Both for the source that came late, as the mount `given`. */
-int plan_open_late(struct plan *p, int given, int box_ns, struct err *e);
+int plan_open_late(struct plan *p, int given, struct err *e);
