@@ -19,6 +19,7 @@
  *	--touch NAME		makes /tmp/executed: for programs that must never run
  *	--listen NAME SECONDS	an abstract socket, and a System V segment with that key
  *	--reach NAME		status 1 if either can be found
+ *	--take, --try		see counters.c
  */
 #include "helpers.h"
 
@@ -333,7 +334,8 @@ int helper_run(const char *name, int count, char **args)
 		{"hold", helper_hold},	     {"touch", helper_touch},	{"listen", helper_listen},
 		{"reach", helper_reach},     {"peek", helper_peek},	{"deep", helper_deep},
 		{"vfork", helper_vfork},     {"die", helper_die},	{"eat", helper_eat},
-		{"forks", helper_forks},     {"inject", helper_inject}};
+		{"forks", helper_forks},     {"inject", helper_inject}, {"take", helper_take},
+		{"try", helper_try}};
 
 	for (size_t i = 0; i < sizeof(helpers) / sizeof(helpers[0]); i++)
 		if (strcmp(helpers[i].name, name) == 0)

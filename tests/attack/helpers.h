@@ -3,5 +3,9 @@
 
 int helper_run(const char *name, int count, char **args);
 
+/* counters.c */
+int helper_take(int count, char **args);
+int helper_try(int count, char **args);
+
 /* Run on the host. */
 int helper_inject(int count, char **args);

@@ -1,11 +1,12 @@
-"""C: what the kernel counts or does for all of a host, seen from beside a box: programs it starts at a crash."""
+"""C: what the kernel counts or does for all of a host, seen from beside a box: programs it starts at a crash,
+numbers that it counts per user."""
 import fcntl
 import os
 import pathlib
 import secrets
 import subprocess
 
-from rig import NotApplicable, case, need, wait_until
+from rig import NotApplicable, case, end, need, wait_until
 
 PATTERN = pathlib.Path("/proc/sys/kernel/core_pattern")
 CRASH = 'cp /bin/sh "$1" && "$1" -c "ulimit -c 0; kill -SEGV \\$\\$"; :'
@@ -60,3 +61,35 @@ def crash(rig):
         told = handler.names()
     need(not [name for name in told if "-" in name], f"the host's program was started for {told}")
     return "the host's own crashes were seen, those of the box were not"
+
+
+IDS = 120  # each may have 1,024 pending signals
+
+
+def counter_case(what, means):
+    @case(f"C4_{what}_of_a_neighbour", "C4", f"a box that takes {means} as many ids leaves some to a neighbour and "
+          "to the caller on the host")
+    def run(rig):
+        def tries(where, argv):
+            got = subprocess.run(argv, env=rig.cove.env, capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
+            need(got.returncode == 0, f"{where}: {got.stdout.decode()} {got.stderr.decode()}")
+        outside = [rig.program, "--try", what]
+        tries("on the host, before", outside)
+        greedy, neighbour = rig.make(), rig.box()
+        user = ["-u", "root"] if rig.root_inside() else []
+        taker = rig.cove.start("exec", *user, greedy, "--", "/attack/attack", "--take", what, IDS)
+        try:
+            line = taker.stdout.readline()
+            need(line.strip().isdigit() and int(line) > 0, f"{line!r} {taker.poll()}")
+            tries("a neighbour", rig.cove.argv(["exec", neighbour, "--", "/attack/attack", "--try", what]))
+            tries("the caller on the host", outside)
+        finally:
+            end(taker)
+            rig.cove("rm", "-f", greedy).ok()
+        return f"it took {int(line)}"
+
+
+counter_case("inotify", "all inotify instances that it can have")
+counter_case("signals", "all pending signals that it can have")
+counter_case("timers", "all timers that it can have")
+counter_case("locked", "all locked memory that it can have")

@@ -384,6 +384,32 @@ def test_a_nicer_shell_is_still_possible(cove, shared):
     assert got.ok().text.split()[:2] == ["5", "7"]
 
 
+TAKE_INOTIFY = ("import ctypes, sys; libc = ctypes.CDLL(None); n = 0\n"
+                "while n < int(sys.argv[1]) and libc.inotify_init1(0) >= 0: n += 1\n"
+                "print(n, flush=True); sys.stdin.read()")
+
+
+def test_a_box_takes_nobody_elses_share(cove, shared, box):
+    """What the kernel counts per user, here inotify instances: a neighbour and the caller have some left."""
+    python = ["python3", "-c", TAKE_INOTIFY]
+    taker = subprocess.Popen(cove.argv(["exec", "-i", box, "--", *python, "100000"]), env=cove.env,
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert 0 < int(taker.stdout.readline()) < 100000
+        assert cove("exec", shared, "--", *python, "8").ok().text == "8\n"
+        assert subprocess.run([*python, "8"], stdin=subprocess.DEVNULL, capture_output=True).stdout == b"8\n"
+    finally:
+        taker.kill()
+        taker.wait()
+
+
+def test_programs_go_on_without_filters_and_core_limits(cove, shared):
+    """As on a kernel without seccomp; `ulimit -c` is told that it is done, and says the truth when asked."""
+    line = "set -e; ulimit -c 0; ulimit -c; file -b /etc/passwd; prlimit --core --noheadings -o HARD"
+    got = cove("exec", shared, "--", "bash", "-c", line + "; runuser --version >/dev/null").ok().text.splitlines()
+    assert got[-1].strip() == "1" and got[0] == "0" and "ASCII" in got[1]
+
+
 # ---- the keeper ----
 
 def test_keeper_confines_itself(cove, box):

@@ -65,6 +65,35 @@ TEST(the_steps_come_in_the_order_that_makes_them_safe)
 	buf_done(&out);
 }
 
+/* Whoever is charged for all of an ordinary user's box can only be bounded one level up; with one
+ * id, and as root with an owner of the box's own, there is no need. */
+TEST(an_ordinary_users_box_is_charged_as_one)
+{
+	struct wall_config c = {.name = "demo",
+				.box_dir = "/b",
+				.image_root = "/i",
+				.cgroup_fd = -1,
+				.ids = {.kind = IDS_SUBORDINATE}};
+	struct buf out;
+	const char *text = format(&c, &out);
+
+	CHECK(position(text, "step sysctl user/max_inotify_instances") <
+	      position(text, "step read-only sys"));
+	CHECK(position(text, "step pivot") < position(text, "step nest"));
+	CHECK(position(text, "step rlimits") < position(text, "step nest"));
+	CHECK(position(text, "step nest") < position(text, "step seccomp"));
+	buf_done(&out);
+	c.ids.kind = IDS_SINGLE;
+	text = format(&c, &out);
+	position(text, "step sysctl user/max_inotify_watches");
+	CHECK(!strstr(text, "step nest"));
+	buf_done(&out);
+	c.ids.kind = IDS_RANGE;
+	text = format(&c, &out);
+	CHECK(!strstr(text, "step nest") && !strstr(text, "inotify"));
+	buf_done(&out);
+}
+
 /* While rules may still be set, and before the layer that may come late; a box without a network
  * has none of it. */
 TEST(the_way_to_the_door)

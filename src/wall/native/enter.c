@@ -46,6 +46,7 @@
 struct enter {
 	struct plan *plan;
 	int scratch, root, proc, dev; /* closed with all others before exec */
+	int self, sys;		      /* of proc, before parts are read-only: STEP_NEST */
 	int go;			      /* to the keeper; borrowed */
 	int leak;		      /* the host's root, where a control asks for it */
 	struct redirect net;	      /* sockets for init */
@@ -157,7 +158,15 @@ static int step_proc(struct enter *n, const struct step *s)
 	int r = make_covers(n);
 
 	n->proc = r < 0 ? r : mount_new("proc", NULL, MA_NOSUID | MA_NODEV | MA_NOEXEC);
-	return n->proc < 0 ? n->proc : mount_attach(n->proc, n->scratch, "proc");
+	if (n->proc < 0)
+		return n->proc;
+	if (n->plan->config->ids.kind == IDS_SUBORDINATE) {
+		n->self = openat(n->proc, "1", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		n->sys = openat(n->proc, "sys", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (n->self < 0 || n->sys < 0)
+			return -errno;
+	}
+	return mount_attach(n->proc, n->scratch, "proc");
 }
 
 static int step_show_proc(struct enter *n, const struct step *s)
@@ -473,7 +482,14 @@ static int step_keyring(struct enter *n, const struct step *s)
 
 static int step_rlimits(struct enter *n, const struct step *s)
 {
-	return control_is_off("rlimits") ? 0 : hold_rlimits(&n->plan->config->limits);
+	return control_is_off("rlimits") ? 0
+					 : hold_rlimits(&n->plan->config->limits,
+							n->plan->config->ids.kind != IDS_RANGE);
+}
+
+static int step_nest(struct enter *n, const struct step *s)
+{
+	return nest_enter(n->self, n->sys);
 }
 
 static int step_cpus(struct enter *n, const struct step *s)
@@ -527,6 +543,7 @@ static const struct {
 	[STEP_PIVOT] = {step_pivot, "leave the host's root"},
 	[STEP_KEYRING] = {step_keyring, "join a new keyring"},
 	[STEP_RLIMITS] = {step_rlimits, "set limits"},
+	[STEP_NEST] = {step_nest, "enter a user namespace within the box's"},
 	[STEP_CPUS] = {step_cpus, "choose processors"},
 	[STEP_LANDLOCK] = {step_landlock, "apply Landlock"},
 	[STEP_SECCOMP] = {step_seccomp, "load the system-call filter"},

@@ -41,21 +41,35 @@ static int lower(int what, rlim_t soft, rlim_t hard)
 	return setrlimit(what, &limit) < 0 ? -errno : 0;
 }
 
-int hold_rlimits(const struct wall_limits *limits)
+static rlim_t half_of(int what, rlim_t most)
+{
+	struct rlimit limit;
+
+	return getrlimit(what, &limit) == 0 && limit.rlim_cur / 2 < most ? limit.rlim_cur / 2
+									 : most;
+}
+
+int hold_rlimits(const struct wall_limits *limits, bool half)
 {
 	static const struct {
 		int what;
 		rlim_t value;
+		bool is_users; /* counted for all of a user's processes */
 	} fixed[] = {
-		{RLIMIT_MEMLOCK, 8 << 20}, {RLIMIT_MSGQUEUE, 819200}, {RLIMIT_RTPRIO, 0},
-		{RLIMIT_SIGPENDING, 1024}, {RLIMIT_NICE, 0},
+		{RLIMIT_MEMLOCK, 8 << 20, true}, {RLIMIT_MSGQUEUE, 819200, true},
+		{RLIMIT_SIGPENDING, 1024, true}, {RLIMIT_RTPRIO, 0, false},
+		{RLIMIT_NICE, 0, false},
 	};
 	rlim_t files = limits->files ? limits->files : NOFILE_HARD;
 	struct rlimit stack;
 	int r = lower(RLIMIT_NOFILE, files < NOFILE_SOFT ? files : NOFILE_SOFT, files);
 
-	for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]) && r == 0; i++)
-		r = lower(fixed[i].what, fixed[i].value, fixed[i].value);
+	for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]) && r == 0; i++) {
+		rlim_t value = half && fixed[i].is_users ? half_of(fixed[i].what, fixed[i].value)
+							 : fixed[i].value;
+
+		r = lower(fixed[i].what, value, value);
+	}
 	/* A program may ask for more stack, and none is given more than others by accident. */
 	if (r == 0 && getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur > 8 << 20) {
 		stack.rlim_cur = 8 << 20;

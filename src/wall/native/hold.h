@@ -12,8 +12,9 @@
 #include <stdint.h>
 
 /* Only ever lowered: not every root may raise a hard limit. That of core files is set by the wall's
- * own process (base/coredump.h), which may. */
-int hold_rlimits(const struct wall_limits *limits);
+ * own process (base/coredump.h), which may. half: of what is counted for the caller too, at most
+ * half of what he has. */
+int hold_rlimits(const struct wall_limits *limits, bool half);
 
 /* So many of the processors that it may use now, beginning at a random one, so that small boxes do
  * not all share the first. */

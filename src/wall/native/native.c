@@ -86,7 +86,7 @@ static pid_t clone_box(int cgroup_fd, int *ret_pidfd, struct err *e)
 
 /*
  * What the kernel counts per user (inotify instances and watches, pending signals and timers,
- * message queues, locked memory, namespaces) it counts for the owner of a user namespace too: whoever
+ * message queues, locked memory, namespaces) it counts for the owner of a user namespace too, who
  * made it. So that a box takes of nobody else's share, root makes it under an id of the box's own
  * range, the last one, which nobody inside has. Capabilities stay in effect meanwhile, and so does
  * being dumpable, without which the new process's files in /proc are out of reach.

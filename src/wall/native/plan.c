@@ -125,13 +125,38 @@ static void plan_masks(struct plan *p)
 		add_step(p, STEP_MASK, masked_files[i], "nothing", -1);
 }
 
+/* Nobody but the caller can be charged for an ordinary user's box; where it has one id only, the
+ * maxima of its namespace hold for all of it. */
+static bool is_nested(const struct plan *p)
+{
+	return p->config->ids.kind == IDS_SUBORDINATE && !control_is_off("userns-nest");
+}
+
+/* A box's part of what its caller has. */
+static void plan_share(struct plan *p)
+{
+	if (control_is_off("userns-nest"))
+		return;
+	nest_share("/proc/sys/fs/inotify/max_user_instances", p->instances);
+	nest_share("/proc/sys/fs/inotify/max_user_watches", p->watches);
+	if (p->instances[0])
+		add_step(p, STEP_SYSCTL, "user/max_inotify_instances", p->instances, -1);
+	if (p->watches[0])
+		add_step(p, STEP_SYSCTL, "user/max_inotify_watches", p->watches, -1);
+	/* Its network is the outer namespace's, where root inside has no say about ports. */
+	if (is_nested(p))
+		add_step(p, STEP_SYSCTL, "net/ipv4/ip_unprivileged_port_start", "0", -1);
+}
+
 /* On the scratch; it is shown when it is whole. */
 static void plan_proc(struct plan *p)
 {
 	add_step(p, STEP_PROC, NULL, NULL, -1);
 	/* No user namespace inside a box: a second lock beside the capabilities. */
 	if (!control_is_off("userns-sysctl"))
-		add_step(p, STEP_SYSCTL, "user/max_user_namespaces", "0", -1);
+		add_step(p, STEP_SYSCTL, "user/max_user_namespaces", is_nested(p) ? "1" : "0", -1);
+	if (p->config->ids.kind != IDS_RANGE)
+		plan_share(p);
 	if (!control_is_off("masks"))
 		plan_masks(p);
 	for (size_t i = 0;
@@ -155,6 +180,8 @@ static int plan_hold(struct plan *p, struct err *e)
 {
 	add_step(p, STEP_KEYRING, NULL, NULL, -1);
 	add_step(p, STEP_RLIMITS, NULL, NULL, -1);
+	if (is_nested(p))
+		add_step(p, STEP_NEST, NULL, NULL, -1);
 	if (p->config->limits.cpus)
 		add_step(p, STEP_CPUS, NULL, NULL, -1);
 	p->landlock_abi = landlock_abi();
@@ -416,6 +443,7 @@ static const char *const step_names[STEP_KIND_COUNT] = {
 	[STEP_KEYRING] = "keyring", [STEP_RLIMITS] = "rlimits",	  [STEP_CAPS] = "caps",
 	[STEP_BIND_IN] = "bind",    [STEP_TRUTHS] = "truths",	  [STEP_SHOW_PROC] = "show-proc",
 	[STEP_CPUS] = "cpus",	    [STEP_LANDLOCK] = "landlock", [STEP_SECCOMP] = "seccomp",
+	[STEP_NEST] = "nest",
 };
 
 int plan_format(const struct plan *p, struct buf *out)

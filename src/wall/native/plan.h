@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "filter/filter.h"
 #include "wall/native/given.h"
+#include "wall/native/nest.h"
 #include "wall/wall.h"
 
 #include <stdbool.h>
@@ -62,6 +63,7 @@ enum step_kind {
 	STEP_PIVOT, /* the host's mounts are gone from here on */
 	STEP_KEYRING,
 	STEP_RLIMITS,
+	STEP_NEST,     /* the second user namespace of an ordinary user's box: nest.h */
 	STEP_CPUS,     /* the processors it may run on */
 	STEP_LANDLOCK, /* the second wall; where the kernel has it */
 	STEP_SECCOMP,
@@ -87,7 +89,8 @@ struct plan {
 	int step_count;
 	int landlock_abi; /* 0: none */
 	bool dumps_core;  /* a crash starts a program of the host's: that cannot be helped here */
-	int net_missing;  /* errno for which there is no redirect; known when init runs */
+	char instances[NEST_TEXT], watches[NEST_TEXT]; /* of inotify, for the whole box; "" */
+	int net_missing; /* errno for which there is no redirect; known when init runs */
 	enum filter_kind filter;
 	uint8_t secret[FILTER_SECRET_BYTES]; /* init's, see filter.h */
 	char hosts[192];
