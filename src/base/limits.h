@@ -24,6 +24,10 @@
 #define SPEC_ARG_MAX   4096u
 #define SPEC_BYTES_MAX (1u << 20)
 
+/* Filters (src/filter): what those of one box, its keeper and its door take of the kernel's memory
+ * for programs, at 16 bytes an instruction. */
+#define FILTERS_BYTES_MAX (32u << 10)
+
 /* cgroups (src/cgroup). */
 #define CGROUP_MOUNTS_MAX (16u << 20) /* bytes of mountinfo: a mount is about 150 */
 #define CGROUP_STEPS_MAX  (1u << 16)  /* of one removal of nested groups; the next goes on */

@@ -88,6 +88,8 @@ static const struct {
 	{"seccomp", DOCTOR_WALLS, check_seccomp},
 	{"landlock", DOCTOR_WALLS, check_landlock},
 	{"nftables", DOCTOR_WALLS, check_nftables},
+	{"bpf_memory", DOCTOR_WALLS, check_bpf},
+	{"core_dumps", DOCTOR_WALLS, check_core_dumps},
 	{"cgroup", DOCTOR_LIMITS, check_cgroup},
 	{"memory", DOCTOR_LIMITS, check_memory},
 	{"cpus", DOCTOR_LIMITS, check_cpus},

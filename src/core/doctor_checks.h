@@ -33,7 +33,8 @@ typedef void doctor_check_fn(struct doctor *d, struct doctor_check *c);
 
 /* doctor_kernel.c */
 doctor_check_fn check_kernel, check_calls, check_user_ns, check_namespaces, check_ids, check_caps,
-	check_overlay, check_idmap, check_seccomp, check_landlock, check_nftables;
+	check_overlay, check_idmap, check_seccomp, check_landlock, check_nftables, check_bpf,
+	check_core_dumps;
 /* doctor_limits.c; the cgroup ones want d->offer */
 doctor_check_fn check_cgroup, check_memory, check_cpus, check_pids, check_io, check_disk,
 	check_tmpfs;

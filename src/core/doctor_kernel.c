@@ -2,10 +2,13 @@
  * What the kernel can do, and what it lets this caller do; see doctor.h. The two are different
  * things, so namespaces, overlay and id-mapped mounts are tried.
  */
+#include "base/coredump.h"
 #include "base/fd.h"
+#include "base/limits.h"
 #include "base/str.h"
 #include "core/doctor_checks.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/landlock.h>
@@ -396,6 +399,13 @@ void check_landlock(struct doctor *d, struct doctor_check *c)
 		doctor_found(c, "ABI %ld: a second wall around the filesystem", abi);
 		return;
 	}
+	if (errno != EOPNOTSUPP && errno != ENOSYS) {
+		doctor_found(c, "asking for it is refused: %s", strerror(errno));
+		doctor_set(c, DOCTOR_MISSING, "boxes do not start rather than with a wall less",
+			   "allow landlock_create_ruleset, landlock_add_rule and "
+			   "landlock_restrict_self in the container or service that Cove runs in");
+		return;
+	}
 	doctor_found(c, errno == EOPNOTSUPP ? "in the kernel, but switched off at boot"
 					    : "not in this kernel");
 	doctor_set(c, DOCTOR_LIMITED, "boxes have one wall less",
@@ -403,6 +413,81 @@ void check_landlock(struct doctor *d, struct doctor_check *c)
 			   ? "boot with lsm=landlock,... (what /sys/kernel/security/lsm "
 			     "lists, landlock first)"
 			   : "use Linux 5.13 or later with CONFIG_SECURITY_LANDLOCK");
+}
+
+static unsigned count_boxes(const struct doctor *d)
+{
+	int fd = d->cove.state.boxes_fd > 0 ? dup(d->cove.state.boxes_fd) : -1;
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	unsigned count = 0;
+
+	if (!dir) {
+		fd_close(&fd);
+		return 0;
+	}
+	rewinddir(dir);
+	for (struct dirent *entry; (entry = readdir(dir));)
+		count += entry->d_name[0] != '.';
+	closedir(dir);
+	return count;
+}
+
+/* The filters of boxes, keepers and doors are in memory that all programs of the kernel share. */
+void check_bpf(struct doctor *d, struct doctor_check *c)
+{
+	enum { ROOM_WANTED = 256 };
+	unsigned boxes = count_boxes(d), wanted = boxes > ROOM_WANTED ? boxes : ROOM_WANTED;
+	autofree char *text = NULL;
+	uint64_t limit;
+
+	if (doctor_file_is("/proc/sys/net/core/bpf_jit_enable", "0")) {
+		doctor_found(c, "programs are not translated here: no memory is shared");
+		return;
+	}
+	if (fd_read_file(AT_FDCWD, "/proc/sys/net/core/bpf_jit_limit", 64, &text, NULL) < 0) {
+		doctor_found(c, "net.core.bpf_jit_limit can be read by root only");
+		return;
+	}
+	text[strcspn(text, "\n")] = 0;
+	if (!str_parse_u64(text, UINT64_MAX, &limit))
+		limit = UINT64_MAX;
+	doctor_found(c, "room for the filters of about %llu boxes",
+		     (unsigned long long)(limit / FILTERS_BYTES_MAX));
+	if (limit / FILTERS_BYTES_MAX < wanted)
+		doctor_set(c, DOCTOR_LIMITED,
+			   "with many boxes, or other programs that use it, boxes do not start",
+			   "sysctl -w net.core.bpf_jit_limit=268435456");
+}
+
+/* A crash in a box must start nothing on the host. */
+void check_core_dumps(struct doctor *d, struct doctor_check *c)
+{
+	int target = coredump_target();
+	bool can_refuse = doctor_probe(coredump_off) == 0;
+
+	if (target < 0) {
+		doctor_found(c, "core_pattern cannot be read: %s", strerror(-target));
+		doctor_set(c, DOCTOR_LIMITED, "it is not known what a crash in a box starts",
+			   "show /proc/sys where Cove runs");
+	} else if (target == COREDUMP_SOCKET) {
+		doctor_found(c, "core_pattern is a socket (@)");
+		doctor_set(
+			c, DOCTOR_LIMITED,
+			"a crash in a box reaches the service behind it: no limit stops that",
+			"sysctl -w kernel.core_pattern=core, or a service that ignores processes "
+			"in other user namespaces");
+	} else if (target == COREDUMP_PROGRAM && !can_refuse) {
+		doctor_found(c, "core_pattern is a program, and the limit of core files is 0");
+		doctor_set(
+			c, DOCTOR_LIMITED, "a crash in a box starts that program, as root",
+			"a hard limit of core files of at least 1 (LimitCORE=1, or limits.conf)");
+	} else {
+		doctor_found(c, "%s",
+			     target == COREDUMP_PROGRAM
+				     ? "core_pattern is a program: no crash in a box "
+				       "starts it"
+				     : "core_pattern is a file: none is written of a box");
+	}
 }
 
 /* Asks nf_tables for its generation, in a network of our own. */

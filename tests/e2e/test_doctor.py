@@ -19,6 +19,7 @@ GROUPS = {"host", "walls", "limits", "others"}
 STATUSES = {"ok", "absent", "limited", "missing"}
 CHECKS = {"kernel", "kernel_calls", "capabilities", "programs", "door", "state_directory", "base_image", "boxes",
           "user_namespaces", "namespaces", "ids", "overlay", "idmapped_mounts", "seccomp", "landlock", "nftables",
+          "bpf_memory", "core_dumps",
           "cgroup", "memory", "cpus", "pids", "io", "disk", "tmpfs", "kvm", "gvisor", "docker"}
 
 
@@ -37,6 +38,14 @@ def test_report(cove):
             assert check["consequence"] and check["remedy"], check
     assert report["can_run"] is True
     assert not set(report["enforced"]) & set(report["not_enforced"])
+
+
+def test_where_a_crash_leads_is_told(cove):
+    check = next(c for c in cove("doctor", "--no-test", "--json").json["checks"] if c["name"] == "core_dumps")
+    with open("/proc/sys/kernel/core_pattern") as f:
+        pattern = f.read()
+    assert (check["status"] == "limited") or pattern[0] != "@"
+    assert {"|": "program", "@": "socket"}.get(pattern[0], "file") in check["found"]
 
 
 def test_every_wall_and_limit_that_is_offered_holds(cove):

@@ -1,6 +1,7 @@
 /* The compiled filters: run here instruction by instruction, as the kernel would, and loaded. */
 #include "filter/filter.h"
 
+#include "base/limits.h"
 #include "tap.h"
 
 #include <errno.h>
@@ -109,6 +110,15 @@ TEST(at_most_230_calls_are_allowed)
 	CHECK(filter_allowed(FILTER_BOX_SHARED) <= filter_allowed(FILTER_BOX));
 	CHECK(filter_programs[FILTER_KEEPER].allowed <= 130);
 	CHECK(filter_programs[FILTER_KEEPER_ROOT].allowed <= 120);
+}
+
+/* What doctor reckons with. */
+TEST(filters_fit_the_memory_that_is_reckoned_for_a_box)
+{
+	CHECK((filter_programs[FILTER_BOX_SHARED].count + filter_programs[FILTER_KEEPER].count +
+	       filter_programs[FILTER_DOOR].count) *
+		      16 <=
+	      FILTERS_BYTES_MAX);
 }
 
 TEST(ordinary_calls_are_allowed_and_dangerous_ones_are_not)
