@@ -1,5 +1,6 @@
 """An ordinary user for as long as a test or a measurement takes; needs root."""
 import contextlib
+import errno
 import fcntl
 import os
 import pathlib
@@ -14,7 +15,9 @@ class UserFailed(Exception):
 
 
 def quiet(argv):
-    done = subprocess.run([str(a) for a in argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    """In a session of its own: a signal to the test run must not end it between two files of users."""
+    done = subprocess.run([str(a) for a in argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          start_new_session=True)
     if done.returncode != 0:
         raise UserFailed(f"{' '.join(map(str, argv))}\n{done.stdout}")
 
@@ -28,6 +31,16 @@ def alone():
         yield
     finally:
         os.close(lock)
+
+
+@contextlib.contextmanager
+def uninterrupted():
+    """A signal comes after this: subprocess would kill what it waits for, and half a user is left."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def free_subids():
@@ -49,7 +62,16 @@ class TestUser:
         self.made_files = [p for p in ("/etc/subuid", "/etc/subgid") if not os.path.exists(p)]
         for path in self.made_files:
             pathlib.Path(path).touch(mode=0o644)
-        self.home = stage / f"home-{letter}"
+        self.home, self.group = stage / f"home-{letter}", Delegated(None)
+        try:
+            with uninterrupted():
+                self.make(subids)
+        except BaseException:
+            if any(user.pw_name == self.name for user in pwd.getpwall()):
+                self.remove()
+            raise
+
+    def make(self, subids):
         with alone():
             quiet(["useradd", "--system", "--no-log-init", "--user-group", "--groups", "users", "--create-home",
                    "--home-dir", self.home, "--shell", "/bin/bash", self.name])
@@ -64,7 +86,8 @@ class TestUser:
 
     def remove(self):
         for pid in self.processes():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         end = time.monotonic() + 20
         while self.processes() and time.monotonic() < end:
             time.sleep(0.05)
@@ -106,8 +129,21 @@ class Delegated:
         return ["sh", "-c", 'echo $$ >"$0" && exec "$@"', str(self.path / "cgroup.procs")] if self.path else []
 
     def remove(self):
+        """What was killed in it may still be ending."""
         for directory, _, _ in os.walk(self.path, topdown=False) if self.path else ():
-            os.rmdir(directory)
+            end = time.monotonic() + 20
+            while not is_removed(directory) and time.monotonic() < end:
+                time.sleep(0.05)
+
+
+def is_removed(group):
+    try:
+        os.rmdir(group)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        return False
+    return True
 
 
 def owner_of(pid):

@@ -27,7 +27,7 @@ class Stopped(BaseException):
 
 
 def on_signal(number, _frame):
-    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(one, signal.SIG_DFL)
     raise Stopped(number)
 
@@ -35,7 +35,7 @@ def on_signal(number, _frame):
 def stop_with_parent():
     """SIGTERM when whoever started this is gone, however that came about."""
     parent = os.getppid()
-    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(one, on_signal)
     ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:

@@ -36,7 +36,34 @@ def plain_signals():
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
+class Ending:
+    """SIGTERM: the test that runs is broken off, none is begun after it, and all fixtures are removed."""
+    session, in_test = None, False
+
+
+def on_terminate(_number, _frame):
+    signal.signal(signal.SIGTERM, lambda *_: None)  # not ignored: programs would inherit that
+    if Ending.session:
+        Ending.session.shouldstop = "terminated"
+    if Ending.in_test or not Ending.session:  # what is being set up or removed is finished first
+        raise KeyboardInterrupt
+
+
+def pytest_sessionstart(session):
+    Ending.session = session
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item):
+    Ending.in_test = True
+    if item.session.shouldstop:
+        raise KeyboardInterrupt
+    yield
+    Ending.in_test = False
+
+
 plain_signals()
+signal.signal(signal.SIGTERM, on_terminate)
 os.umask(0o022)
 
 

@@ -10,23 +10,40 @@ import sys
 
 TOOLS = pathlib.Path(__file__).resolve().parent.parent.parent / "tools"
 REPORT = """
-import json, os, signal, sys, time
+import json, os, signal, sys
 sys.path.insert(0, sys.argv[1])
 import plainstart
 def main():
+    mode = sys.argv[3] if len(sys.argv) > 3 else ""
+    plainstart.SAME_SECONDS = {"next": 0, "same": 1 << 30}.get(mode, plainstart.SAME_SECONDS)
+    try:
+        tell()
+        if mode:
+            signal.pause()
+    finally:
+        if mode in ("next", "same"):
+            r, w = os.pipe2(os.O_NONBLOCK)
+            os.set_blocking(r, True)
+            signal.set_wakeup_fd(w)
+            os.write(int(sys.argv[2]), b"cleaning up\\n")
+            os.read(r, 1)
+        if mode:
+            os.write(int(sys.argv[2]), b"cleaned up\\n")
+    return 3
+def tell():
     status = dict(line.split(":\\t", 1) for line in open("/proc/self/status").read().splitlines() if ":\\t" in line)
     print("warm", flush=True)
     os.write(int(sys.argv[2]), json.dumps({
         "ignored": int(status["SigIgn"], 16), "blocked": int(status["SigBlk"], 16), "umask": int(status["Umask"], 8),
         "open": [os.path.exists(f"/proc/self/fd/{fd}") for fd in range(3)], "env": dict(os.environ),
         "leads": os.getsid(0) == os.getpid(), "pid": os.getpid()}).encode() + b"\\n")
-    if len(sys.argv) > 3:
-        signal.pause()
-    return 3
 plainstart.run(main)
 """
 ALLOWED = 1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGXFSZ - 1)  # Python's own, which it gives no child
 failed = count = 0
+sys.path.insert(0, str(TOOLS))
+import plainstart  # noqa: E402
+plainstart.plain_signals()
 
 
 def start(prelude, env, *more):
@@ -36,8 +53,8 @@ def start(prelude, env, *more):
             "-B", "-c", REPORT, str(TOOLS), str(w), *more]
     process = subprocess.Popen(argv, env=env, pass_fds=(w,), stderr=subprocess.DEVNULL)
     os.close(w)
-    with open(r, "rb") as told:
-        line = told.readline()
+    process.told = open(r, "rb")
+    line = process.told.readline()
     return process, json.loads(line) if line else None
 
 
@@ -69,6 +86,20 @@ process, told = start("trap '' HUP", {}, "wait")
 process.send_signal(signal.SIGHUP)
 process.send_signal(signal.SIGTERM)
 check("what_was_ignored_stays_so_and_the_rest_is_passed_on", process.wait(60) == 128 + signal.SIGTERM)
+
+for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT):
+    process, told = start("", {}, "wait")
+    process.send_signal(number)
+    said = process.told.read()
+    check(f"{number.name}_cleans_up", (process.wait(60), said) == (128 + number, b"cleaned up\n"), f"{said}")
+for kind, left in (("next", b""), ("same", b"cleaned up\n")):
+    process, told = start("", {}, kind)
+    process.send_signal(signal.SIGTERM)
+    process.told.readline()
+    process.send_signal(signal.SIGTERM)
+    said = process.told.read()
+    check(f"a_second_one_that_is_the_{kind}", (process.wait(60), said) == (128 + signal.SIGTERM, left), f"{said}")
+
 process, told = start("", {}, "wait")
 process.kill()
 process.wait()
