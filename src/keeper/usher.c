@@ -1,6 +1,7 @@
 /* The usher; see usher.h. */
 #include "keeper/usher.h"
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/str.h"
 #include "filter/filter.h"
@@ -12,8 +13,10 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -24,8 +27,9 @@ struct usher {
 	struct cgroup_helper group; /* the door's */
 	bool has_group;
 	const char *env[DOOR_ENV_MAX + 1];
-	pid_t pid; /* the door, 0 without */
-	int pidfd; /* owned */
+	pid_t pid;    /* the door, 0 without */
+	int pidfd;    /* owned */
+	int child_fd; /* owned: readable when a child has ended */
 	uint32_t number;
 	bool had_door;
 };
@@ -199,7 +203,6 @@ static void make_group(struct usher *u)
 {
 	if (u->has_group || !u->c.box_group)
 		return;
-	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	cgroup_helper_make(u->c.box_group, CGROUP_DOOR, &u->c.limits, &u->group);
 	u->has_group = true;
 }
@@ -267,8 +270,6 @@ static void answer_start(struct usher *u, const struct usher_note *asked)
 	int r;
 
 	reap_door(u, USHER_GRACE_MS);
-	while (waitpid(-1, NULL, WNOHANG) > 0) /* the second process of an earlier one */
-		;
 	u->had_door = true;
 	u->number = asked->number;
 	r = start_door(u, asked->bytes_used, &link, &e);
@@ -284,14 +285,78 @@ static void answer_start(struct usher *u, const struct usher_note *asked)
 	usher_say(SOCK_FD, &n);
 }
 
-/* Both processes of every door are ours to wait for, the second once the first is gone; they end by
- * themselves. Then the groups are empty, but for us, and for a keeper that is slower. */
+/* ---- what the door leaves behind ---- */
+
+/* Whatever has ended but the door itself, whose status is reap_door's: the second process of an
+ * earlier door, and what a command that provides a secret left running. */
+static void reap_others(const struct usher *u)
+{
+	struct signalfd_siginfo seen;
+	siginfo_t one = {0};
+
+	while (read(u->child_fd, &seen, sizeof(seen)) > 0)
+		;
+	while (waitid(P_ALL, 0, &one, WEXITED | WNOHANG | WNOWAIT) == 0 && one.si_pid > 0 &&
+	       one.si_pid != u->pid) {
+		(void)waitpid(one.si_pid, NULL, 0);
+		one.si_pid = 0;
+	}
+}
+
+static bool has_children(void)
+{
+	siginfo_t one;
+
+	return waitid(P_ALL, 0, &one, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+static void kill_children(void)
+{
+	char path[48], text[1024], *at = text;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? 0 : fd_read_full(fd, text, sizeof(text) - 1);
+	fd_close(&fd);
+	text[n > 0 ? n : 0] = 0;
+	/* More than fit come with the next look. A child is ours until it is waited for, so its
+	 * number is nobody else's; a number that was cut off is no child's to be sure of. */
+	for (char *end; (end = strchr(at, ' ')); at = end + 1) {
+		pid_t pid = (pid_t)strtol(at, NULL, 10);
+
+		if (pid > 0)
+			kill(pid, SIGKILL);
+	}
+}
+
+/* All processes below us come to us once their parents are gone. Until none is left, or so long. */
+static void await_children(const struct usher *u, bool kills)
+{
+	struct pollfd p = {.fd = u->child_fd, .events = POLLIN};
+	uint64_t end = clock_mono_ms() + USHER_GRACE_MS, now;
+
+	for (;;) {
+		reap_others(u);
+		now = clock_mono_ms();
+		if (!has_children() || now >= end)
+			return;
+		if (kills)
+			kill_children();
+		(void)poll(&p, 1, (int)(end - now));
+	}
+}
+
+/* The door's second process ends by itself once the first is gone. What then still runs is what a
+ * command that provides a secret left there: it was the box's, and ends with it. One that cannot be
+ * killed (another user's) is left, and its group is for a sweep. */
 static void end_groups(struct usher *u)
 {
+	await_children(u, false);
+	await_children(u, true);
 	if (!u->c.box_group)
 		return;
-	while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
-		;
 	if (u->has_group)
 		cgroup_helper_remove(&u->group);
 	cgroup_helper_leave_named(u->c.box_group, CGROUP_KEEPER);
@@ -301,15 +366,17 @@ static _Noreturn void serve(struct usher *u)
 {
 	for (;;) {
 		struct pollfd p[] = {{.fd = SOCK_FD, .events = POLLIN},
-				     {.fd = u->pidfd, .events = POLLIN}};
+				     {.fd = u->pidfd, .events = POLLIN},
+				     {.fd = u->child_fd, .events = POLLIN}};
 		struct usher_gift none;
 		struct usher_note n;
 		int r;
 
-		if (poll(p, 2, -1) < 0 && errno != EINTR)
+		if (poll(p, 3, -1) < 0 && errno != EINTR)
 			break;
 		if (u->pid && p[1].revents)
 			reap_door(u, 0);
+		reap_others(u);
 		r = usher_hear(SOCK_FD, &n, &none);
 		usher_gift_done(&none);
 		if (r < 0)
@@ -326,6 +393,20 @@ static _Noreturn void serve(struct usher *u)
 	_exit(0);
 }
 
+/* Readable when a child has ended; whoever is orphaned below us is our child. -errno. */
+static int watch_children(void)
+{
+	sigset_t child;
+	int fd;
+
+	sigemptyset(&child);
+	sigaddset(&child, SIGCHLD);
+	if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 || sigprocmask(SIG_BLOCK, &child, NULL) < 0)
+		return -errno;
+	fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+	return fd < 0 ? -errno : fd;
+}
+
 static _Noreturn void be_usher(int fd, const struct usher_config *c)
 {
 	struct usher u = {.c = *c, .pidfd = -1};
@@ -333,6 +414,9 @@ static _Noreturn void be_usher(int fd, const struct usher_config *c)
 	if (fd != SOCK_FD && dup3(fd, SOCK_FD, O_CLOEXEC) < 0)
 		_exit(1);
 	sys_close_range(SOCK_FD + 1, ~0u, 0);
+	u.child_fd = watch_children();
+	if (u.child_fd < 0)
+		_exit(1);
 	prctl(PR_SET_NAME, "cove-usher");
 	if (!FILTER_IS_SANITIZED && prctl(PR_SET_DUMPABLE, 0) < 0)
 		_exit(1);

@@ -14,8 +14,9 @@
  *
  * One door at a time: one that still runs when the next is asked for has USHER_GRACE_MS to end.
  * End of file is the keeper's end: the door sees it on its link as well, has the same grace, and
- * then usher and door are gone. The usher is in the keeper's group, the door in one that the usher
- * makes for the first and that counts all of them; the last one to go removes them.
+ * then usher and door are gone. So is what a command that provides a secret left running: it has as
+ * long after the door, and is killed then. The usher is in the keeper's group, the door in one that
+ * the usher makes for the first and that counts all of them; the last one to go removes them.
  */
 #pragma once
 

@@ -7,12 +7,13 @@ import base64
 import glob
 import json
 import os
+import signal
 
 import pytest
 
 from conftest import IS_ROOT, wait_until
 from door_kit import DIRECT
-from door_rig import in_file, in_process, in_tree
+from door_rig import descendants, in_file, in_process, in_tree
 from door_servers import header
 
 
@@ -220,6 +221,40 @@ def test_from_a_file_or_a_command(door, rig, source):
     assert door.code(box, rig.url(f"/echo?{source}-3")) in (403, 500, 502, 503)
     assert not rig.web.seen(f"{source}-3"), "an empty header is never sent"
     assert any(f"FROM_{source.upper()}" in r.get("reason", "") for r in door.rows(box))
+
+
+def running(line):
+    """Processes of the host with this command line."""
+    want, found = line.replace(" ", "\0").encode() + b"\0", []
+    for path in glob.glob("/proc/[0-9]*/cmdline"):
+        try:
+            with open(path, "rb") as f:
+                found += [path] if f.read() == want else []
+        except OSError:
+            pass
+    return found
+
+
+@pytest.mark.parametrize("how", ["rm", "kill"])
+def test_what_a_command_leaves_running_ends_with_the_box(door, rig, how):
+    """And holds up nothing: the launcher goes, and so do the groups."""
+    left = f"sleep 1{os.getpid()}{len(how)}"
+    door("secret", "set", "--command", f"setsid {left} & echo v", "LEAVES").ok()
+    box = door.box([inject(headers={"X-Key": "{{ secret.LEAVES }}"})])
+    door.curl(box, rig.url(f"/echo?leaves-{how}")).ok()
+    assert header(rig.web.last(f"leaves-{how}"), "X-Key") == ["v"]
+    keeper = door.inspect(box)["keeper_pid"]
+    launchers = [p for p in descendants(keeper) if open(f"/proc/{p}/comm").read().strip() == "cove-usher"]
+    assert len(launchers) == 1 and running(left)
+    if how == "kill":
+        os.kill(keeper, signal.SIGKILL)
+    else:
+        door("rm", "-f", box).ok()
+    wait_until(lambda: not os.path.exists(f"/proc/{launchers[0]}"), "the launcher's end")
+    assert not running(left)
+    groups = f"/sys/fs/cgroup/**/cove/*-{box}+*"
+    assert not glob.glob(groups, recursive=True)
+    door("rm", "-f", box)
 
 
 def test_client_certificate(door, rig):

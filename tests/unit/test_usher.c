@@ -36,6 +36,8 @@ static unsigned count_files(const char *dir)
 	return n;
 }
 
+static const char *door_path = "/bin/true";
+
 static int usher_new(const char *ca)
 {
 	struct door_config config = {.home = top, .box = "rig", .policy = "open", .ca = ca};
@@ -44,7 +46,7 @@ static int usher_new(const char *ca)
 
 	CHECK(fd >= 0);
 	close(fd);
-	if (usher_start(&(struct usher_config){.door_path = "/bin/true", .door = &config}, &usher,
+	if (usher_start(&(struct usher_config){.door_path = door_path, .door = &config}, &usher,
 			&e) < 0)
 		FAIL(e.msg);
 	return usher;
@@ -95,6 +97,52 @@ TEST(without_one_nothing_is_touched)
 	ground_make();
 	usher_end(usher_new(NULL));
 	CHECK(count_files(used) == 1 && count_files(spares) == 0);
+	remove_temporary(top);
+}
+
+/* A door that leaves a process behind which lives on in a session of its own, holds the pipe open,
+ * and says when it is there. */
+static void script_make(char *path, size_t size, const char *fifo)
+{
+	char text[256];
+	int n = snprintf(text, sizeof(text),
+			 "#!/bin/sh\nsetsid sh -c 'echo up; exec sleep 1000' >%s &\n", fifo);
+	int fd;
+
+	snprintf(path, size, "%s/leaves", top);
+	fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0700);
+	CHECK(fd >= 0);
+	CHECK_EQ(fd_write_full(fd, text, (size_t)n), 0);
+	close(fd);
+}
+
+TEST(what_a_door_left_running_ends_with_the_box)
+{
+	struct usher_note note = {.word = USHER_START, .number = 1};
+	char path[96], fifo[96], word[4];
+	struct usher_gift gift;
+	struct pollfd p = {.events = POLLIN};
+	int usher, held;
+
+	ground_make();
+	snprintf(fifo, sizeof(fifo), "%s/held", top);
+	CHECK_EQ(mkfifo(fifo, 0600), 0);
+	script_make(path, sizeof(path), fifo);
+	door_path = path;
+	usher = usher_new(NULL);
+	held = p.fd = open(fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	CHECK(held >= 0);
+	CHECK_EQ(usher_say(usher, &note), 0);
+	CHECK_EQ(poll(&p, 1, 20000), 1);
+	CHECK_EQ(read(held, word, 3), 3);
+	p.fd = usher;
+	CHECK_EQ(poll(&p, 1, 20000), 1);
+	CHECK_EQ(usher_hear(usher, &note, &gift), 1);
+	usher_gift_done(&gift);
+	usher_end(usher);
+	/* Nobody holds the pipe any more. */
+	CHECK_EQ(read(held, word, 1), 0);
+	close(held);
 	remove_temporary(top);
 }
 
