@@ -12,6 +12,7 @@
  * delete always works.
  */
 #include "base/clock.h"
+#include "base/control.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -241,23 +242,42 @@ int life_bury(struct cove *cove, const char *name, int box_fd, bool durable, str
 	return tree_remove_as(&cove->ids, cove->state.boxes_fd, tomb, e);
 }
 
+/* Its authorities, found while the name is this box's for sure. One that cannot be listed is for
+ * its launcher or a sweep. */
+static void find_authorities(struct cove *cove, const char *name, int box_fd, char ***ret_names,
+			     size_t *ret_count)
+{
+	if (control_is_off("door-authority") ||
+	    net_ca_names(&cove->state, name, ret_names, ret_count) < 0 ||
+	    !life_has_moved(cove, name, box_fd))
+		return;
+	state_names_free(*ret_names, *ret_count);
+	*ret_names = NULL;
+	*ret_count = 0;
+}
+
 int box_destroy(struct cove *cove, const char *name, const char *by, struct err *e)
 {
 	struct wire_stop how = {.by = by, .remove = 1};
 	autoclose int box_fd =
 		openat(cove->state.boxes_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	int r;
+	char **authorities = NULL;
+	size_t count = 0;
+	int r = 0;
 
 	if (box_fd >= 0) {
 		r = life_claim(cove, name, box_fd, STOP_WAIT_MS, e);
 		if (r == -ENOENT)
 			return 0;
+		find_authorities(cove, name, box_fd, &authorities, &count);
 		r = end_running(cove, name, box_fd, &how, e);
-		if (r < 0)
-			return r;
 	}
-	r = life_bury(cove, name, box_fd, true, e);
-	/* Its usher does the same, if it lives; but later. */
-	net_ca_forget(&cove->state, name);
+	if (r >= 0) {
+		r = life_bury(cove, name, box_fd, true, e);
+		/* Its launcher does the same, if it lives; but later. */
+		for (size_t i = 0; i < count; i++)
+			net_ca_drop(cove->state.home, authorities[i]);
+	}
+	state_names_free(authorities, count);
 	return r;
 }

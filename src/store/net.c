@@ -298,14 +298,23 @@ void net_ca_sweep(struct state *st, bool (*is_needed)(void *arg, const char *box
 		sweep_half_made(st);
 }
 
-static bool is_another(void *arg, const char *box)
+int net_ca_names(struct state *st, const char *box, char ***ret_names, size_t *ret_count)
 {
-	return strcmp(box, arg) != 0;
-}
+	autoclose int used_fd = open_below(st->home_fd, NET_USED_DIR, false);
+	size_t count = 0, kept = 0, len = strlen(box);
+	char **names = NULL;
+	int r = used_fd < 0 ? used_fd : state_all_names(used_fd, &names, &count);
 
-void net_ca_forget(struct state *st, const char *box)
-{
-	net_ca_sweep(st, is_another, (void *)(uintptr_t)box);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	for (size_t i = 0; i < count; i++)
+		if (strncmp(names[i], box, len) == 0 && names[i][len] == '.')
+			names[kept++] = names[i];
+		else
+			free(names[i]);
+	*ret_names = names;
+	*ret_count = kept;
+	return 0;
 }
 
 /* ---- a box's own policy ---- */

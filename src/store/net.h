@@ -57,8 +57,9 @@ void net_ca_return(const char *home, const char *name);
 void net_ca_drop(const char *home, const char *name);
 /* Deletes those that no running box needs: their usher did not live to do it. */
 void net_ca_sweep(struct state *st, bool (*is_needed)(void *arg, const char *box), void *arg);
-/* Deletes all of one box, which has ended. */
-void net_ca_forget(struct state *st, const char *box);
+/* The files of one box as they are now, to be dropped once it has ended (state_names_free). By
+ * then its name may be another box's, and that one's authority has another file. */
+int net_ca_names(struct state *st, const char *box, char ***ret_names, size_t *ret_count);
 
 /* The box's own policy, and what it is called. */
 int net_policy_write(struct state *st, int box_fd, const char *name, const char *text, size_t len,

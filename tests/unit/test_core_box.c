@@ -1,10 +1,15 @@
 /* What libcove checks and makes before any keeper is started, in a state directory of its own. */
 #include "base/clock.h"
+#include "base/fd.h"
 #include "core/core.h"
+#include "core_peer.h"
+#include "store/net.h"
 #include "tap.h"
 
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 
 static char home[64];
 
@@ -481,6 +486,84 @@ TEST(failures_are_events)
 	CHECK(cove_find(cove, "x\n[cove] forged", &box, &err) < 0);
 	CHECK_EQ(events, 1);
 	CHECK(strstr(last_event, "fail"));
+	close_home(cove);
+}
+
+static void touch(struct cove *cove, const char *path)
+{
+	int fd = openat(cove->state.home_fd, path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+
+	CHECK(fd >= 0);
+	close(fd);
+}
+
+static int listen_in(struct cove *cove, const char *name)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	CHECK(fd >= 0);
+	CHECK_EQ(mkdirat(cove->state.run_fd, name, 0700), 0);
+	snprintf(at.sun_path, sizeof(at.sun_path), "/proc/self/fd/%d/%s/keeper.sock",
+		 cove->state.run_fd, name);
+	CHECK_EQ(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+	CHECK_EQ(listen(fd, 1), 0);
+	return fd;
+}
+
+/* A keeper that deletes its box when it is told to; at once somebody makes another of its name. */
+static void be_keeper(struct cove *cove, int box_fd, int ready_fd)
+{
+	struct wire_hello hello = {.version = WIRE_VERSION, .name = "b"};
+	struct peer p = {0};
+	struct wire_frame f;
+	int lock, listen_fd = listen_in(cove, "b"); /* whoever listens is the keeper */
+
+	CHECK_EQ(record_lock(box_fd, &lock, NULL), 0);
+	CHECK_EQ(fd_write_full(ready_fd, "r", 1), 0);
+	p.fd = accept(listen_fd, NULL, NULL);
+	wire_decoder_init(&p.decoder);
+	buf_init(&p.out, WIRE_OUT_MAX);
+	CHECK_EQ(wire_hello_encode(&p.out, 0, 0, &hello), 0);
+	peer_flush(&p);
+	f = peer_expect(&p, WIRE_STOP);
+	CHECK_EQ(renameat(cove->state.boxes_fd, "b", cove->state.boxes_fd, ".gone-b"), 0);
+	CHECK_EQ(mkdirat(cove->state.boxes_fd, "b", 0700), 0);
+	touch(cove, "door/used/b.11.pem");
+	peer_send(&p, WIRE_OK, 0, f.id);
+	peer_flush(&p);
+	_exit(0);
+}
+
+TEST(a_new_box_of_the_same_name_keeps_its_authority)
+{
+	struct cove *cove = open_home();
+	int box_fd, ready[2];
+	struct err e = {0};
+	char byte;
+	pid_t pid;
+
+	CHECK_EQ(mkdirat(cove->state.boxes_fd, "b", 0700), 0);
+	box_fd = openat(cove->state.boxes_fd, "b", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK(box_fd >= 0);
+	CHECK(net_ca_dir(&cove->state, true, &e) >= 0);
+	CHECK_EQ(mkdirat(cove->state.home_fd, NET_USED_DIR, 0700), 0);
+	touch(cove, "door/used/b.00.pem");
+	touch(cove, "door/used/b-c.00.pem");
+	CHECK_EQ(pipe2(ready, O_CLOEXEC), 0);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0)
+		be_keeper(cove, box_fd, ready[1]);
+	CHECK_EQ(read(ready[0], &byte, 1), 1);
+	if (box_destroy(cove, "b", "test", &e) < 0)
+		FAIL(e.msg);
+	CHECK_EQ(faccessat(cove->state.home_fd, "door/used/b.00.pem", F_OK, 0), -1);
+	CHECK_EQ(faccessat(cove->state.home_fd, "door/used/b.11.pem", F_OK, 0), 0);
+	CHECK_EQ(faccessat(cove->state.home_fd, "door/used/b-c.00.pem", F_OK, 0), 0);
+	CHECK_EQ(waitpid(pid, NULL, 0), pid);
+	unlinkat(cove->state.run_fd, "b/keeper.sock", 0);
+	unlinkat(cove->state.run_fd, "b", AT_REMOVEDIR);
 	close_home(cove);
 }
 

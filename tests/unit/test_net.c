@@ -159,10 +159,30 @@ TEST(authorities_of_boxes_that_are_gone_are_swept)
 	/* A maker that was killed long ago, and one that is at work. */
 	CHECK(faccessat(ca, ".half", F_OK, 0) < 0);
 	CHECK(faccessat(ca, ".new", F_OK, 0) == 0);
-	net_ca_forget(&s, "gone");
-	CHECK(faccessat(used, "here.00.pem", F_OK, 0) == 0);
-	net_ca_forget(&s, "here");
-	CHECK(faccessat(used, "here.00.pem", F_OK, 0) < 0);
+	state_close(&s);
+}
+
+TEST(the_authorities_of_one_box)
+{
+	autoclose int used = -1;
+	char **names;
+	struct state s;
+	size_t count;
+
+	home_open(&s);
+	CHECK_EQ(net_ca_names(&s, "a", &names, &count), 0);
+	CHECK_EQ(count, 0);
+	state_names_free(names, count);
+	CHECK(net_ca_dir(&s, true, NULL) >= 0);
+	CHECK_EQ(mkdirat(s.home_fd, NET_USED_DIR, 0700), 0);
+	used = openat(s.home_fd, NET_USED_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	put(used, "a.00.pem", good);
+	put(used, "a-b.01.pem", good);
+	put(used, "aa.02.pem", good);
+	CHECK_EQ(net_ca_names(&s, "a", &names, &count), 0);
+	CHECK_EQ(count, 1);
+	CHECK_STR(names[0], "a.00.pem");
+	state_names_free(names, count);
 	state_close(&s);
 }
 
