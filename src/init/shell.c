@@ -32,8 +32,9 @@
  *	     \        \-> stopping ------>/
  *	      \-> gone
  *
- * queued	its shell is busy. QUEUED was sent, and its time runs; a timeout or a signal ends it
- *		here, and then nothing of it ran.
+ * queued	its shell is busy. QUEUED was sent, and its time runs; a timeout or a signal that is
+ *		there to end something (INT, TERM, HUP, QUIT, KILL) ends it here, and then nothing
+ *		of it ran.
  * running	the driver was fed. It ends by its end on the talk, or by the death of the shell. An
  *		end although Tc was never read means that the driver does not work any more
  *		(`builtin` redefined, the directory closed): nothing has run. The shell is mended
@@ -462,6 +463,14 @@ static void on_credit(struct line *l, const struct wire_frame *f)
 		line_flush(l);
 }
 
+/* A line that does not run yet has no processes: of what people send to end something it is ended,
+ * and nothing else reaches it (WINCH, USR1, STOP). */
+static bool cancels_queued(const struct wire_signal *m)
+{
+	return m->tree || m->signal == SIGINT || m->signal == SIGTERM || m->signal == SIGHUP ||
+	       m->signal == SIGQUIT || m->signal == SIGKILL;
+}
+
 static void on_signal(struct line *l, const struct wire_frame *f)
 {
 	struct init *in = l->table->in;
@@ -473,10 +482,10 @@ static void on_signal(struct line *l, const struct wire_frame *f)
 	}
 	if (l->state >= LINE_ENDED || (!m.tree && (m.signal == 0 || m.signal > (uint64_t)SIGRTMAX)))
 		return;
-	if (l->state == LINE_QUEUED)
-		line_end_queued(l, m.tree ? SIGKILL : (int)m.signal, "killed");
-	else
+	if (l->state != LINE_QUEUED)
 		line_stop(l, (int)m.signal, m.tree != 0);
+	else if (cancels_queued(&m))
+		line_end_queued(l, m.tree ? SIGKILL : (int)m.signal, "killed");
 }
 
 bool shell_frame(struct init *in, const struct wire_frame *f)

@@ -610,6 +610,9 @@ TEST(ended_lines_take_no_place)
 
 TEST(a_line_that_waits_is_queued)
 {
+	static const int others[] = {SIGWINCH, SIGUSR1, SIGUSR2, SIGCONT,
+				     SIGSTOP,  SIGTSTP, SIGCHLD};
+	static const int ends[] = {SIGTERM, SIGHUP, SIGQUIT, SIGKILL};
 	struct client *c = shells_begin();
 	struct run *busy, *late, *ended, *next, *other;
 
@@ -631,11 +634,24 @@ TEST(a_line_that_waits_is_queued)
 	CHECK_EQ(late->exit.signal, SIGKILL);
 	CHECK_STR(late->cause, "timeout");
 
+	/* What is not there to end something finds nobody: the first word that does is INT. */
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		run_signal(c, ended, others[i], false);
+		run_signal(c, next, others[i], false);
+	}
 	run_signal(c, ended, SIGINT, false);
 	run_wait(c, ended);
 	CHECK(!ended->started);
 	CHECK_EQ(ended->exit.signal, SIGINT);
 	CHECK_STR(ended->cause, "killed");
+
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+		ended = ask(c, "echo never >>ran", 0);
+		run_wait_queued(c, ended);
+		run_signal(c, ended, ends[i], false);
+		run_wait(c, ended);
+		CHECK_EQ(ended->exit.signal, ends[i]);
+	}
 
 	other = line_in(c, "other", "echo >gate");
 	CHECK(!other->queued);
