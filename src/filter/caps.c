@@ -22,12 +22,15 @@ struct cap_data {
 	uint32_t effective, permitted, inheritable;
 };
 
-bool caps_has(unsigned cap)
+int caps_lower(uint32_t caps)
 {
 	struct cap_head head = {.version = VERSION_3};
 	struct cap_data data[2];
 
-	return cap < 32 && syscall(SYS_capget, &head, data) == 0 && data[0].effective >> cap & 1;
+	if (syscall(SYS_capget, &head, data) < 0)
+		return -errno;
+	data[0].effective &= ~caps;
+	return syscall(SYS_capset, &head, data) < 0 ? -errno : 0;
 }
 
 int caps_raise(void)

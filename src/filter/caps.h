@@ -2,7 +2,6 @@
  * own, whose headers musl does not bring. */
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
 
 enum cap {
@@ -21,8 +20,8 @@ enum cap {
 
 #define CAP_BIT(cap) (1u << (cap))
 
-/* Is it in effect? */
-bool caps_has(unsigned cap);
+/* These are not in effect, until caps_raise. */
+int caps_lower(uint32_t caps);
 
 /* Of what it has, the process keeps these; they are in effect, and these others are inherited. None
  * is ambient. *ret_left (may be NULL) is what that comes to: root in a container may lack some. */

@@ -12,10 +12,10 @@
 #include "base/path.h"
 #include "base/sha256.h"
 #include "base/str.h"
-#include "filter/caps.h"
 #include "keeper/confine.h"
 #include "keeper/life.h"
 #include "keeper/mounts.h"
+#include "keeper/oom.h"
 #include "store/record.h"
 
 #include <errno.h>
@@ -421,27 +421,18 @@ static int start_init(struct life *l, struct err *e)
 	return r < 0 ? err_errno(e, -r, "watch the box's wire") : 0;
 }
 
-/* A caller whom the kernel never kills for lack of memory does not hand that on: neither as the
- * score that keeper and box begin with, nor as the lowest that they may go back to. The latter only
- * CAP_SYS_RESOURCE can set; without it, it is found by trying. */
 static int reset_oom_score(struct life *l, struct err *e)
 {
 	autoclose int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
-	char text[16] = "";
-	int r = fd < 0 || read(fd, text, sizeof(text) - 1) <= 0 ? -errno : 0, score = atoi(text);
+	bool may_lower = false;
+	int r = fd < 0 ? -errno : oom_reset(fd, &may_lower);
 
-	if (r == 0) {
-		snprintf(text, sizeof(text), "%d", score < 0 ? 0 : score);
-		r = fd_write_full(fd, text, strlen(text));
-	}
 	if (r < 0)
 		return err_errno(e, -r, "set the box's out-of-memory score");
-	if (caps_has(CAP_SYS_RESOURCE) || fd_write_full(fd, "-1", 2) < 0)
-		return 0;
-	keeper_note(&l->k, "oom score: who started the box may set -1000, and so may it: start it "
-			   "from a session that may not, or as root");
-	r = fd_write_full(fd, text, strlen(text));
-	return r < 0 ? err_errno(e, -r, "set the box's out-of-memory score") : 0;
+	if (may_lower)
+		keeper_note(&l->k, "oom score: who started the box may lower it, and so may the "
+				   "box: start it from a session that may not, or as root");
+	return 0;
 }
 
 int life_start(struct life *l, struct err *e)
