@@ -5,6 +5,7 @@
 #include "base/limits.h"
 #include "init/init.h"
 #include "init/input.h"
+#include "init/shell_files.h"
 #include "init/stream.h"
 #include "init/tree.h"
 #include "init/usage.h"
@@ -15,28 +16,11 @@
 #include <stdint.h>
 
 enum {
-	TOKEN_BYTES = 8,
-	TOKEN_LEN = 2 * TOKEN_BYTES,
-	SHELL_DIR_MAX = 128,
 	TALK_KEEP = 64, /* bytes of the talk kept in case an end was cut in two */
 	LINE_BUCKETS = 64,
 };
 
 enum line_state { LINE_QUEUED, LINE_RUNNING, LINE_STOPPING, LINE_ENDED, LINE_LATE };
-
-/* The files of one line and its output: made ahead, for whichever line comes next. */
-struct line_io {
-	struct shell_table *table;
-	struct line *line; /* NULL until one came */
-	char token[TOKEN_LEN + 1];
-	char shown[SHELL_DIR_MAX + TOKEN_LEN + 8]; /* what bash calls Tc in messages */
-	bool named, input; /* the names exist; Ti and a FIFO Ts among them */
-	int text_fd;	   /* Tc; owned */
-	int hold_fd[2];	   /* writing ends of To and Te, while the line runs; owned */
-	struct out_stream out[2];
-	struct ev_io start; /* with input: reads Ts; fd owned */
-	int input_fd;	    /* Ti, until the line's input takes it; owned */
-};
 
 /* What a line asks for. All owned. */
 struct line_request {
@@ -90,8 +74,9 @@ struct shell {
 	char name[SHELL_NAME_MAX + 1];
 	struct user user;
 	bool alive, bash;
-	bool used;	/* a line has run in it */
-	bool may_abort; /* an unset variable may end a text by what texts before have defined */
+	bool used;	       /* a line has run in it */
+	bool may_abort;	       /* one of its functions may end a text for an unset variable */
+	bool lean;	       /* it may open so few files that none can be put aside */
 	bool nounset, errexit; /* options, after the last line */
 	bool traced;	       /* a text spoke of the DEBUG trap */
 	bool plain; /* the prompt is out of init's hands (readonly PS1): ends are printed */
@@ -139,19 +124,6 @@ void shell_next(struct shell *sh); /* runs the next line, or prepares for it; ma
 void line_free(struct line *l);
 /* It waits, and its turn is not to come: answers EXIT with that signal. Frees l. */
 void line_end_queued(struct line *l, int sig, const char *cause);
-
-/* shell_files.c: the directory, and the files of one line. */
-int shell_dir_open(struct shell_table *t, struct err *e);
-void shell_dir_mend(const struct shell_table *t); /* gives it back its mode */
-int line_io_new(struct shell_table *t, const struct user *u, struct line_io **ret);
-void line_io_free(struct line_io *io);
-void line_io_forget(struct line_io *io); /* removes the names, keeps the streams */
-/* For a line with input: Ti, opened both ways, and Ts as a FIFO: its opening is an event. */
-int line_io_add_input(struct line_io *io, const struct user *u);
-int line_io_write(struct line_io *io, const char *text, struct shell *sh);
-void line_io_remove_text(struct line_io *io); /* it cannot be run from here on */
-/* Was Tc ever read? True where the filesystem cannot tell: what is in doubt is not run again. */
-bool line_io_was_read(const struct line_io *io);
 
 /* shell_proc.c: the process. */
 int shell_start(struct shell *sh, const struct line *l, struct err *e);

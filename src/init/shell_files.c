@@ -12,6 +12,7 @@
  */
 #include "init/shell.h"
 
+#include "base/buf.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/rand.h"
@@ -23,9 +24,15 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
+#include <unistd.h>
 
-enum { FILE_MODE = 0600, STATUS_MODE = 0644, DIR_MODE = 01733 };
+enum {
+	FILE_MODE = 0600,
+	STATUS_MODE = 0644,
+	DIR_MODE = 01733,
+	TEXT_ROOM = 2 << 20, /* for what stands between INIT_BRACED_MAX parts */
+	FUNCTIONS_MAX = 1 << 20,
+};
 
 struct name {
 	char text[TOKEN_LEN + 2];
@@ -180,6 +187,7 @@ int line_io_new(struct shell_table *t, const struct user *u, struct line_io **re
 		return -ENOMEM;
 	io->table = t;
 	io->text_fd = io->hold_fd[0] = io->hold_fd[1] = io->start.fd = io->input_fd = -1;
+	io->functions_fd = -1;
 	rand_hex(io->token, TOKEN_BYTES);
 	snprintf(io->shown, sizeof(io->shown), "%s/%sc: ", t->dir, io->token);
 	io->out[1].hide = io->shown;
@@ -226,6 +234,9 @@ void line_io_forget(struct line_io *io)
 	for (; *kinds; kinds++)
 		unlinkat(io->table->dir_fd, name_of(io->token, *kinds).text, 0);
 	fd_close(&io->text_fd);
+	if (io->functions_fd >= 0)
+		unlinkat(io->table->dir_fd, name_of(io->token, 'f').text, 0);
+	fd_close(&io->functions_fd);
 	ev_io_remove(io->table->in->ev, &io->start);
 	fd_close(&io->start.fd);
 	fd_close(&io->input_fd);
@@ -245,41 +256,98 @@ void line_io_free(struct line_io *io)
 
 /* --- the text --- */
 
-/* What comes before the text is in its first line, so that lines are counted right. After it a
- * newline for a last backslash to eat, and if there are braces one more. */
-static int write_parts(const struct line_io *io, const char *text, size_t head, bool braces)
+/* What ends a part, and what begins the next one: $? goes over. Nothing of it is traced. */
+static int put_mark(struct buf *out, unsigned n)
 {
-	static const char open[] = "{ ", close[] = "\n\n}\n";
-	char *whole = (char *)(uintptr_t)text;
-	size_t len = strlen(text), tail = len > 0 && text[len - 1] == '\\';
-	struct iovec parts[] = {
-		{.iov_base = whole, .iov_len = head},
-		{.iov_base = (char *)(uintptr_t)open, .iov_len = braces ? sizeof(open) - 1 : 0},
-		{.iov_base = whole + head, .iov_len = len - head},
-		{.iov_base = (char *)(uintptr_t)close,
-		 .iov_len = braces ? sizeof(close) - 1 : tail},
-	};
-	size_t all = 0;
-	ssize_t done = writev(io->text_fd, parts, 4);
+	return buf_printf(out, "; }; { __cove=m%u:$?; } 2>/dev/null", n);
+}
 
-	for (int i = 0; i < 4; i++)
-		all += parts[i].iov_len;
-	if (done < 0)
-		return -errno;
-	return (size_t)done == all ? 0 : -ENOSPC;
+static int put_guard(struct buf *out, const struct shell_table *t, unsigned n)
+{
+	return buf_printf(out,
+			  "{ [[ ${__cove-} == m%u:* ]] || \\builtin return 1; "
+			  "\\builtin source %s/%s \"${__cove#*:}\" '' && :; } 2>/dev/null; ",
+			  n, t->dir, t->status_file);
+}
+
+/* Adds no line before the text's last, so that lines are counted right. After it a newline for a
+ * last backslash to eat. */
+static int put_braced(struct buf *out, const struct shell *sh, const char *text)
+{
+	size_t len = text_head_len(text);
+	int r = buf_append(out, text, len);
+
+	for (unsigned n = 1; r == 0; n++) {
+		text += len;
+		len = sh->lean ? 0 : text_part_len(text);
+		r = buf_append_str(out, "{ ");
+		if (r < 0 || len == 0)
+			break;
+		r = buf_append(out, text, len);
+		if (r == 0)
+			r = put_mark(out, n);
+		if (r == 0)
+			r = buf_append(out, text + len, 1);
+		len++;
+		if (r == 0)
+			r = put_guard(out, sh->table, n);
+	}
+	if (r == 0)
+		r = buf_append_str(out, text);
+	return r < 0 ? r : buf_append_str(out, "\n\n}\n");
+}
+
+static int put_plain(struct buf *out, const char *text)
+{
+	size_t len = strlen(text);
+	int r = buf_append(out, text, len);
+
+	/* A file without a byte is never read. */
+	if (r == 0 && (len == 0 || text[len - 1] == '\\'))
+		r = buf_append_str(out, "\n");
+	return r;
+}
+
+/* For a text after which the shell is asked for its functions. */
+static int make_functions(struct line_io *io, const struct user *u)
+{
+	struct name n = name_of(io->token, 'f');
+
+	io->functions_fd =
+		openat(io->table->dir_fd, n.text, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, FILE_MODE);
+	return io->functions_fd < 0 ? -errno : give(io, n.text, u);
 }
 
 int line_io_write(struct line_io *io, const char *text, struct shell *sh)
 {
-	bool braces;
+	bool may_abort;
+	struct buf out;
+	int r = 0;
 
 	sh->may_abort = sh->may_abort || text_defines_abort(text);
-	braces = sh->bash && (sh->may_abort || sh->nounset || text_sets_nounset(text)) &&
-		 text_needs_braces(text, sh->errexit);
-	/* A file without a byte is never read. */
-	if (!*text)
-		text = "\n";
-	return write_parts(io, text, braces ? text_head_len(text) : 0, braces);
+	may_abort = sh->may_abort || sh->nounset || text_sets_nounset(text);
+	buf_init(&out, 2 * strlen(text) + TEXT_ROOM);
+	if (sh->bash && sh->may_abort && !sh->lean && !sh->plain)
+		r = make_functions(io, &sh->user);
+	if (r == 0 && sh->bash && may_abort && text_needs_braces(text, sh->errexit))
+		r = put_braced(&out, sh, text);
+	else if (r == 0)
+		r = put_plain(&out, text);
+	if (r == 0)
+		r = fd_write_full(io->text_fd, buf_data(&out), buf_len(&out));
+	buf_done(&out);
+	return r;
+}
+
+bool line_io_may_abort(const struct line_io *io)
+{
+	autofree char *text = malloc(FUNCTIONS_MAX + 1);
+	ssize_t n = text ? pread(io->functions_fd, text, FUNCTIONS_MAX, 0) : FUNCTIONS_MAX;
+
+	if (n < 0 || n == FUNCTIONS_MAX)
+		return true;
+	text[n] = '\0';
+	return text_has_must_be_set(text);
 }
 
 void line_io_remove_text(struct line_io *io)

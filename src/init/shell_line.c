@@ -24,7 +24,7 @@
 #define CLEAR	 "PROMPT_COMMAND=() TMOUT= PS0= PS2="
 #define SH_CLEAR "PS0= PS2= PROMPT_COMMAND= TMOUT="
 
-enum { DRIVER_MAX = 2048, END_MAX = 512 };
+enum { DRIVER_MAX = 3072, END_MAX = 512 };
 
 /* --- the start --- */
 
@@ -108,7 +108,9 @@ static void put_back(const struct shell *sh, char *ret, size_t size)
 		snprintf(ret, size, "(exit %u) || ", sh->status);
 }
 
-static void print_end(const struct shell *sh, const char *mark, char *ret, size_t size)
+/* functions: what is to be done with them, or nothing. */
+static void print_end(const struct shell *sh, const char *mark, const char *functions, char *ret,
+		      size_t size)
 {
 	if (!sh->bash)
 		snprintf(ret, size, "PS1=%s:$?:$-: " SH_CLEAR "\n", mark);
@@ -116,8 +118,8 @@ static void print_end(const struct shell *sh, const char *mark, char *ret, size_
 		snprintf(ret, size, "\\builtin printf %s:%%s:%%s: \"$?\" \"$-\"; " CLEAR " PS1=\n",
 			 mark);
 	else
-		snprintf(ret, size, "__cove=(\"%s:$?:$-:\" " SAVED ") " CLEAR " PS1=$__cove\n",
-			 mark);
+		snprintf(ret, size, "__cove=(\"%s:$?:$-:\" " SAVED "); %s" CLEAR " PS1=$__cove\n",
+			 mark, functions);
 }
 
 /* The sentence that runs the text. With input, Ts is opened when Ti is. */
@@ -126,11 +128,16 @@ static void feed_driver(struct line *l)
 	const struct shell *sh = l->shell;
 	const char *dir = l->table->dir, *token = l->io->token;
 	const char *source = sh->bash ? "\\builtin source" : ".";
-	char text[DRIVER_MAX], back[DRIVER_MAX / 4], end[END_MAX];
+	char text[DRIVER_MAX], back[DRIVER_MAX / 4], end[2 * END_MAX];
+	char functions[END_MAX];
 
 	back[0] = '\0';
+	functions[0] = '\0';
+	if (l->io->functions_fd >= 0)
+		snprintf(functions, sizeof(functions), "\\builtin declare -f >|%s/%sf; ", dir,
+			 token);
 	put_back(sh, back, sizeof(back));
-	print_end(sh, token, end, sizeof(end));
+	print_end(sh, token, functions, end, sizeof(end));
 	if (l->io->input)
 		snprintf(text, sizeof(text),
 			 "{ >%s/%ss; %s%s %s/%sc >%s/%so 2>%s/%se; } <%s/%si%s%s", dir, token, back,
@@ -148,7 +155,7 @@ void line_ask_end(struct line *l, unsigned round)
 	char mark[TOKEN_LEN + 16], text[END_MAX];
 
 	snprintf(mark, sizeof(mark), round ? "%sx%u" : "%s", l->io->token, round);
-	print_end(l->shell, mark, text, sizeof(text));
+	print_end(l->shell, mark, "", text, sizeof(text));
 	shell_feed(l->shell, text);
 }
 
@@ -426,6 +433,8 @@ static void end_normally(struct line *l, unsigned status)
 	l->result.exit_code = status & 0xff;
 	sh->status = status & 0xff;
 	sh->used = true;
+	if (l->io->functions_fd >= 0 && !sh->plain)
+		sh->may_abort = line_io_may_abort(l->io);
 	end_unasked(l, SHELL_KEPT);
 }
 

@@ -276,7 +276,8 @@ static int adopt(struct shell *sh, pid_t pid, int pidfd, struct err *e)
 
 	sh->alive = true;
 	sh->status = 0;
-	sh->used = sh->may_abort = sh->traced = sh->plain = sh->nounset = sh->errexit = false;
+	sh->used = sh->may_abort = sh->lean = sh->traced = sh->plain = sh->nounset = sh->errexit =
+		false;
 	sh->kept_len = 0;
 	sh->tree.root = pid;
 	sh->child.on_exit = on_child_exit;

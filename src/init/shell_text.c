@@ -10,21 +10,27 @@
  * where that can happen the text is put into braces:
  *
  *	HEAD		first lines that set options and aliases: the rest is parsed with them
- *	{ REST
+ *	{ PART; }; MARK
+ *	GUARD; { PART
  *	}
  *
- * It can happen under `set -u`, and if the text, or one before it in the same shell, has `${X?` or
- * runs other files or strings; not in a text of one line, nor with `set -e`, which ends any shell.
- * A text in braces does not run at all if it does not parse, so one whose here-document ends with
- * the text is read without them, and so is one that is too long: bash would walk it recursively.
+ * It can happen under `set -u`, if the text has `${X?` or runs other files or strings, and if a
+ * function of the shell has `${X?`; not in a text of one line, nor with `set -e`, which ends any
+ * shell. A text in braces does not run at all if it does not parse, so one whose here-document ends
+ * with the text is read without them, and so is one that is too long: bash would walk it
+ * recursively.
+ *
+ * What comes after an option, an alias or a sourced file has to be parsed with it. So a part ends
+ * with a line that begins with such a command, if that is sure to be a whole command of its own:
+ * nothing before it is open, by a scan of quotes, words and here-documents that gives up where it
+ * is in doubt. The mark is reached only if nothing ended the part, and the guard ends the text if
+ * there is no mark.
  */
 #include "init/shell_text.h"
 
 #include "base/limits.h"
 
 #include <string.h>
-
-enum { DELIMITER_MAX = 128 };
 
 static const char blanks[] = " \t";
 
@@ -65,8 +71,7 @@ static bool has_command(const char *text, const char *word)
 	return false;
 }
 
-/* ${X?word} and ${X:?word}, with whatever X is */
-static bool has_must_be_set(const char *s)
+bool text_has_must_be_set(const char *s)
 {
 	while ((s = strstr(s, "${"))) {
 		s += 2;
@@ -101,7 +106,7 @@ static bool sets_option(const char *text, char sign, char letter)
 
 bool text_defines_abort(const char *s)
 {
-	return has_must_be_set(s) || has_command(s, ".") || has_command(s, "source") ||
+	return text_has_must_be_set(s) || has_command(s, ".") || has_command(s, "source") ||
 	       has_command(s, "eval");
 }
 
@@ -110,14 +115,13 @@ bool text_sets_nounset(const char *s)
 	return strstr(s, "nounset") || sets_option(s, '-', 'u');
 }
 
-/* The word after <<, as far as it is needed to find its line: without quotes. */
-static size_t take_delimiter(const char **at, char *ret)
+size_t text_take_delimiter(const char **at, char ret[TEXT_DELIMITER_MAX])
 {
 	const char *s = *at + strspn(*at, blanks);
 	size_t n = 0;
 	char quote = '\0';
 
-	for (; *s && *s != '\n' && n < DELIMITER_MAX; s++) {
+	for (; *s && *s != '\n' && n < TEXT_DELIMITER_MAX; s++) {
 		if (quote ? *s == quote : *s == '\'' || *s == '"')
 			quote = quote ? '\0' : *s;
 		else if (!quote && strchr(" \t;&|<>()", *s))
@@ -144,7 +148,7 @@ static bool has_line(const char *s, const char *line, size_t n, bool tabs)
 /* This may also take 1<<N for one. */
 static bool has_open_heredoc(const char *s)
 {
-	char word[DELIMITER_MAX];
+	char word[TEXT_DELIMITER_MAX];
 
 	while ((s = strstr(s, "<<"))) {
 		bool tabs = s[2] == '-';
@@ -155,7 +159,7 @@ static bool has_open_heredoc(const char *s)
 			continue;
 		}
 		s += tabs ? 3 : 2;
-		n = take_delimiter(&s, word);
+		n = text_take_delimiter(&s, word);
 		if (n > 0 && !has_line(s, word, n, tabs))
 			return true;
 	}
@@ -174,8 +178,7 @@ static size_t count_lines(const char *s)
 	return n;
 }
 
-/* Blank lines and comments only: braces around nothing would not parse. */
-static bool is_nothing(const char *s)
+bool text_is_nothing(const char *s)
 {
 	while (*s) {
 		s += strspn(s, " \t\n");
@@ -197,8 +200,9 @@ bool text_needs_braces(const char *s, bool errexit)
 {
 	size_t lines = count_lines(s);
 
+	/* Braces around nothing would not parse. */
 	return lines > 1 && lines <= INIT_BRACED_MAX && !exits(s, errexit) &&
-	       !has_open_heredoc(s) && !is_nothing(s + text_head_len(s));
+	       !has_open_heredoc(s) && !text_is_nothing(s + text_head_len(s));
 }
 
 /* One line, without its end: an option or an alias, complete in itself, that expands nothing. */

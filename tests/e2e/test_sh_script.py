@@ -18,6 +18,8 @@ SAME = [
     "x=(1 2\n3)\necho ${#x[@]}", "echo a \\", "", "# only a comment", "echo a # b",
     "set -e\nfalse\necho no", "set -eu\nshopt -s extglob\necho @(x)\necho $NOPE\necho no",
     "set -u\nshopt -s extglob\ncase xx in @(x|xx)) echo ext;; esac\necho $NOPE\necho no",
+    "cd /tmp\n: ${HOME:?}\nshopt -s extglob\ncase xx in @(x|xx)) echo ext $LINENO;; esac\necho ${X?gone}\nset -x\nls",
+    "echo ': ${HOME:?}' >/tmp/q; . /tmp/q\n. /tmp/q\nshopt -s extglob\ncase x in @(x)) echo ext;; esac\necho $LINENO",
     "echo ${X:?gone}\necho no", "f() { : ${1:?}; }\nf 1\nf\necho no", "f() { exit 4; }\nf\necho no",
     "set -o pipefail\nfalse | true\necho $?", "echo $((1/0)); echo same\necho next", "let 1/0\necho after",
     "readonly r=1\nr=2\necho after", "echo ${a b}\necho after", "shopt -s failglob\necho /nonexist*\necho after",

@@ -18,6 +18,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 		MUST(braces);
 	if (braces)
 		MUST(strchr(text, '\n') && text[head] != '\0');
+	MUST(text_part_len(text) < strlen(text) || !*text);
+	MUST(text_part_len(text) == 0 || text[text_part_len(text)] == '\n');
 	text_defines_abort(text);
 	text_sets_nounset(text);
 	text[head] = '\0';

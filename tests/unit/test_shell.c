@@ -264,6 +264,41 @@ TEST(a_command_is_parsed_when_the_one_before_has_run)
 	shells_end(c);
 }
 
+/* Where an unset variable may end the text: it is parsed in parts, and ends all the same. */
+TEST(a_part_is_parsed_when_the_one_before_has_run)
+{
+	struct client *c = shells_begin();
+	struct run *r;
+
+	kept(c, "echo 'x=1; alias ll=\"echo aliased\"' >lib; echo 'f() { : ${1:?}; }' >lib2", 0,
+	     "");
+	kept(c, ". ./lib", 0, "");
+	kept(c, "cd /\nshopt -s extglob\ncase xx in @(x|xx)) echo ext;; esac\ncd - >/dev/null", 0,
+	     "ext\n");
+	kept(c, "shopt -u extglob; unalias ll", 0, "");
+	kept(c, ". ./lib\nll\nshopt -s extglob\necho ab@(c|d) $LINENO\nfalse", 1,
+	     "aliased\nab@(c|d) 4\n");
+	kept(c, "shopt -u extglob; unalias ll", 0, "");
+	kept(c, ": ${x:?}\nshopt -s extglob\nalias hi='echo hi'\nhi @(c|d)\n", 0, "hi @(c|d)\n");
+	kept(c, "shopt -u extglob; unalias hi", 0, "");
+	r = kept(c, "echo 1\n: ${NOPE:?}\nalias hi='echo hi'\necho later", 1, "1\n");
+	CHECK_STR(run_err(r), "bash: NOPE: parameter null or not set\n");
+	kept(c, ": ${x:?}\nalias hi='echo hi'\n: ${NOPE:?}\nhi later", 1, "");
+	kept(c, "alias hi", 0, "alias hi='echo hi'\n");
+	kept(c, "echo ${NOPE:?}\nshopt -s extglob\nrm -rf !(keep)", 2, "");
+	/* $? goes over the cut, and nothing of it is traced */
+	kept(c, ": ${x:?}\neval '(exit 7)'\necho $? $LINENO", 0, "7 3\n");
+	r = kept(c, ": ${x:?}; set -x\nset -- a\necho $1", 0, "a\n");
+	CHECK_STR(run_err(r), "++ set -- a\n++ echo a\n");
+	kept(c, "set +x", 0, "");
+	/* what a sourced function does in a later text is known, and forgotten with it */
+	kept(c, ". ./lib2", 0, "");
+	kept(c, "f 1\nf\necho later", 1, "");
+	kept(c, "unset -f f", 0, "");
+	kept(c, "shopt -s extglob && true\necho ab@(c)", 0, "ab@(c)\n");
+	shells_end(c);
+}
+
 static char *many_lines(const char *first, const char *line, size_t count)
 {
 	size_t n = strlen(line), head = strlen(first);
