@@ -193,3 +193,23 @@ def target(rig):
         need(not any(other.iterdir()), f"'{below}' made {os.listdir(other)} where the link leads")
         need(result.rc != 0 and b"link" in result.err, f"'{below}' was mounted: {result!r}")
     return "4 links"
+
+
+@case("A13_target_below_a_link_into_shared", "A13", "a box that leaves a link into a shared directory where its mount "
+      "was, and a link there, does not say where that mount is put on its next start")
+def target_by_a_link(rig):
+    shared, other, extra = (rig.tmp / name for name in ("aside-shared", "aside-other", "aside-extra"))
+    for path in (shared, other, extra):
+        path.mkdir(exist_ok=True)
+    (shared / "link").unlink(missing_ok=True)
+    box = rig.make("--workspace", shared, "--mount", f"{other}:/other", "--mount", f"{extra}:/home/user/foo/link/made")
+    try:
+        root = ["-u", "root"] if rig.root_inside() else []
+        rig.cove("exec", *root, box, "--", "sh", "-c", "cd /home/user && mv foo old && ln -s /workspace foo").ok()
+        rig.cove("exec", box, "--", "ln", "-s", "/other", "/workspace/link").ok()
+        rig.cove("stop", box).ok()
+        result = rig.cove("start", box)
+        need(not any(other.iterdir()), f"made {os.listdir(other)} where the link leads")
+        need(result.rc != 0 and b"link" in result.err, f"was mounted: {result!r}")
+    finally:
+        rig.cove("rm", "-f", box)

@@ -179,6 +179,36 @@ def test_target_below_a_shared_directory_follows_no_link(cove, work, tmp, target
     assert (tmp / "extra/f").exists(), repr(got)
 
 
+def test_a_link_into_a_shared_directory_changes_nothing(cove, work, tmp):
+    """A link of the image's leads there; below it no link is followed, either."""
+    for name in ("shared", "elsewhere", "extra"):
+        (tmp / name).mkdir()
+    (tmp / "shared/link").symlink_to("/other")
+    flags = ["--mount", f"{tmp}/shared:/run", "--mount", f"{tmp}/elsewhere:/other", "--mount"]
+    cove("run", *flags, f"{tmp}/extra:/var/run/link/made", "--", "true").failed("link")
+    assert not list((tmp / "elsewhere").iterdir())
+    cove("run", *flags, f"{tmp}/extra:/var/run/a/b", "--", "touch", "/run/a/b/f").ok()
+    assert (tmp / "extra/f").exists()
+
+
+def test_a_box_cannot_turn_its_next_mount_aside(cove, work, tmp):
+    """It moves the place of a mount away and leaves a link into its workspace, with another link there."""
+    for name in ("elsewhere", "extra"):
+        (tmp / name).mkdir()
+    box = cove("create", "--workspace", work, "--mount", f"{tmp}/elsewhere:/other", "--mount",
+               f"{tmp}/extra:/home/user/foo/link/made").ok().text.strip()
+    own = cove("exec", box, "--", "test", "-O", "/home/user/foo").rc == 0
+    cove("exec", *([] if own else ["-u", "root"]), box, "--", "sh", "-c",
+         "cd /home/user && mv foo old && ln -s /workspace foo").ok()
+    cove("exec", box, "--", "ln", "-s", "/other", "/workspace/link").ok()
+    cove("stop", box).ok()
+    cove("start", box).failed("link")
+    assert not list((tmp / "elsewhere").iterdir())
+    (work / "link").unlink()
+    cove("start", box).ok()
+    assert cove("exec", box, "--", "touch", "/workspace/link/made/f").ok() and (tmp / "extra/f").exists()
+
+
 def test_host_directory_is_not_removed_with_the_box(cove, work):
     (work / "f").write_text("x")
     box = cove("create", "--workspace", work, "--mount", f"{work}:/again").ok().text.strip()

@@ -56,7 +56,7 @@ struct enter {
 
 static int attach_in_tree(struct enter *n, int mount, const char *path, bool is_dir)
 {
-	autoclose int place = target_open(n->plan->config, n->root, path, is_dir);
+	autoclose int place = target_open(n->root, path, is_dir);
 
 	return place < 0 ? place : mount_attach(mount, place, "");
 }
@@ -379,8 +379,7 @@ static int open_beneath(struct enter *n, int top, const char *path)
 static int step_bind_in(struct enter *n, const struct step *s)
 {
 	const struct wall_mount *m = &n->plan->config->mounts[s->source];
-	autoclose int top =
-		fd_openat2(n->root, s->a, O_PATH | O_DIRECTORY, 0, FD_IN_ROOT | FD_NO_MAGICLINKS);
+	autoclose int top = target_open(n->root, s->a, true);
 	autoclose int place = top < 0 ? top : open_beneath(n, top, s->b);
 	autoclose int copy = place < 0 ? place : mount_clone(place, "", false);
 	struct stat st;

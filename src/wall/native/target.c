@@ -1,4 +1,10 @@
-/* Where in the box's tree something is mounted; see target.h. */
+/* Where in the box's tree something is mounted; see target.h.
+ *
+ * How it works: one name after the other, as realpath(3) does. `done` is the part that was walked,
+ * without links; `rest` is what is left. A link that lies on the mount of the box's root is put in
+ * front of rest; one on another mount ends the walk, however the path came there: by its spelling,
+ * or by a link of the image or the box that leads into a shared directory. done is opened anew for
+ * each name, without links: what somebody exchanges meanwhile is refused, not followed. */
 #include "wall/native/target.h"
 
 #include "base/control.h"
@@ -7,80 +13,122 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
 
-static int open_place(int root, const char *path, bool is_dir, uint64_t links)
+enum { LINKS_MAX = 40 }; /* as the kernel's own */
+
+struct walk {
+	int root;
+	unsigned links;
+	size_t own; /* how much of the end of rest is the caller's path; what is before is links' */
+	char done[BOX_PATH_MAX], rest[BOX_PATH_MAX];
+};
+
+static int open_done(const struct walk *w, int flags, uint64_t resolve)
 {
-	const uint64_t resolve = FD_IN_ROOT | FD_NO_MAGICLINKS | links;
-	char prefix[BOX_PATH_MAX];
-	int fd = fd_openat2(root, path, O_PATH, 0, resolve);
-
-	if (fd != -ENOENT)
-		return fd;
-	for (const char *p = path + 1;; p++) {
-		autoclose int parent = -1;
-		bool last = !*p;
-		const char *name;
-
-		if (!last && *p != '/')
-			continue;
-		if (p == path + 1 || p[-1] == '/') /* the root itself, or a doubled slash */
-			goto next;
-		if ((size_t)(p - path) >= sizeof(prefix))
-			return -ENAMETOOLONG;
-		memcpy(prefix, path, (size_t)(p - path));
-		prefix[p - path] = 0;
-		name = strrchr(prefix, '/') + 1;
-		prefix[name - prefix - 1] = 0;
-		parent = fd_openat2(root, prefix[0] ? prefix : "/", O_PATH | O_DIRECTORY, 0,
-				    resolve);
-		if (parent < 0)
-			return parent;
-		if (!last || is_dir) {
-			if (mkdirat(parent, name, 0755) < 0 && errno != EEXIST)
-				return -errno;
-		} else {
-			int file =
-				openat(parent, name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
-
-			if (file < 0 && errno != EEXIST)
-				return -errno;
-			fd_close(&file);
-		}
-	next:
-		if (last)
-			return fd_openat2(root, path, O_PATH, 0, resolve);
-	}
+	return fd_openat2(w->root, w->done[0] ? w->done : "/", O_PATH | flags, 0,
+			  FD_IN_ROOT | FD_NO_MAGICLINKS | FD_NO_SYMLINKS | resolve);
 }
 
-/* How much of path is the place of another mount that it lies below, the outermost; 0: of none. */
-static size_t mount_above(const struct wall_config *c, const char *path)
+/* Takes the first name off rest; it is empty where there is none. */
+static int next_name(struct walk *w, char name[static NAME_MAX + 1], bool *ret_own)
 {
-	size_t found = 0;
+	const char *start = w->rest + strspn(w->rest, "/");
+	size_t len = strcspn(start, "/"), skip;
 
-	for (size_t i = 0; i < c->mount_count; i++) {
-		size_t len = strlen(c->mounts[i].dst);
-
-		if (strncmp(path, c->mounts[i].dst, len) == 0 && path[len] == '/' &&
-		    (found == 0 || len < found))
-			found = len;
-	}
-	return found;
-}
-
-int target_open(const struct wall_config *c, int root, const char *path, bool is_dir)
-{
-	size_t above = control_is_off("mount-links") ? 0 : mount_above(c, path);
-	autoclose int top = -1;
-	char prefix[BOX_PATH_MAX];
-
-	if (above == 0)
-		return open_place(root, path, is_dir, 0);
-	if (above >= sizeof(prefix))
+	if (len > NAME_MAX)
 		return -ENAMETOOLONG;
-	memcpy(prefix, path, above);
-	prefix[above] = 0;
-	top = fd_openat2(root, prefix, O_PATH | O_DIRECTORY, 0, FD_IN_ROOT | FD_NO_MAGICLINKS);
-	return top < 0 ? top : open_place(top, path + above, is_dir, FD_NO_SYMLINKS);
+	*ret_own = strlen(w->rest) <= w->own;
+	memcpy(name, start, len);
+	name[len] = 0;
+	skip = len + strspn(start + len, "/");
+	memmove(w->rest, start + skip, strlen(start + skip) + 1);
+	if (*ret_own)
+		w->own = strlen(w->rest);
+	return 0;
+}
+
+/* Puts what the link says in front of rest. */
+static int follow(struct walk *w, int dir, const char *name)
+{
+	char to[BOX_PATH_MAX];
+	autoclose int on_root = open_done(w, O_DIRECTORY, FD_NO_XDEV);
+	ssize_t n;
+
+	if (on_root < 0 && !control_is_off("mount-links"))
+		return on_root == -EXDEV ? -ELOOP : on_root;
+	if (++w->links > LINKS_MAX)
+		return -ELOOP;
+	n = readlinkat(dir, name, to, sizeof(to) - 1);
+	if (n < 0)
+		return -errno;
+	if ((size_t)n + 1 + strlen(w->rest) >= sizeof(w->rest))
+		return -ENAMETOOLONG;
+	if (to[0] == '/')
+		w->done[0] = 0;
+	to[n] = '/';
+	memmove(w->rest + n + 1, w->rest, strlen(w->rest) + 1);
+	memcpy(w->rest, to, (size_t)n + 1);
+	return 0;
+}
+
+/* Only what the caller names is made: a link that leads nowhere stays -ENOENT. */
+static int make_place(int dir, const char *name, bool is_dir)
+{
+	autoclose int file = -1;
+
+	if (is_dir)
+		return mkdirat(dir, name, 0755) < 0 && errno != EEXIST ? -errno : 0;
+	file = openat(dir, name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+	return file < 0 && errno != EEXIST ? -errno : 0;
+}
+
+static int walk_name(struct walk *w, const char *name, bool own, bool is_dir)
+{
+	size_t len = strlen(w->done);
+	autoclose int dir = -1;
+	struct stat st;
+	int r = 0;
+
+	if (strcmp(name, ".") == 0)
+		return 0;
+	if (strcmp(name, "..") == 0) {
+		if (len > 0)
+			*strrchr(w->done, '/') = 0;
+		return 0;
+	}
+	dir = open_done(w, O_DIRECTORY, 0);
+	if (dir < 0)
+		return dir;
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		r = errno == ENOENT && own ? make_place(dir, name, w->rest[0] || is_dir) : -errno;
+	else if (S_ISLNK(st.st_mode))
+		return follow(w, dir, name);
+	if (r < 0)
+		return r;
+	if (len + 1 + strlen(name) >= sizeof(w->done))
+		return -ENAMETOOLONG;
+	w->done[len] = '/';
+	memcpy(w->done + len + 1, name, strlen(name) + 1);
+	return 0;
+}
+
+int target_open(int root, const char *path, bool is_dir)
+{
+	struct walk w = {.root = root, .own = strlen(path)};
+	char name[NAME_MAX + 1];
+	bool own;
+	int r;
+
+	if (w.own >= sizeof(w.rest))
+		return -ENAMETOOLONG;
+	memcpy(w.rest, path, w.own + 1);
+	do {
+		r = next_name(&w, name, &own);
+		if (r == 0 && name[0])
+			r = walk_name(&w, name, own, is_dir);
+	} while (r == 0 && name[0]);
+	return r < 0 ? r : open_done(&w, 0, 0);
 }
