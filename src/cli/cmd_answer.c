@@ -3,11 +3,11 @@
 #include "base/fd.h"
 #include "base/str.h"
 #include "cli/door.h"
-#include "cli/table.h"
+#include "cli/request.h"
 
 #include <string.h>
 
-enum { WHAT_MAX = 8192, ANSWER_MAX = 128 << 10 };
+enum { ANSWER_MAX = 128 << 10 };
 
 static int print_json(struct cli *c, const char *result, const char *scope)
 {
@@ -24,27 +24,13 @@ static int print_json(struct cli *c, const char *result, const char *scope)
 	return r;
 }
 
-/* What was decided: "allowed for 10m: GET example.org:443/path, any query". */
-static int print_scope(struct cli *c, const char *result, const char *scope)
+static int print_text(struct cli *c, const char *result, const char *scope)
 {
-	bool is_request = strstr(scope, "\"method\":");
-	char what[WHAT_MAX], time[16] = "";
 	struct buf b;
 	int r;
 
-	door_request(scope, what, sizeof(what));
-	if (c->o.for_ms && is_request)
-		what[strcspn(what, "?")] = 0;
-	if (c->o.for_ms)
-		text_duration(time, c->o.for_ms);
 	buf_init(&b, ANSWER_MAX);
-	r = buf_printf(&b, "%s%s%s: ", result, c->o.for_ms ? " for " : "", time);
-	if (r == 0 && !is_request)
-		r = buf_append_str(&b, "connections to ");
-	if (r == 0)
-		r = str_escape(&b, what, strlen(what));
-	if (r == 0)
-		r = buf_printf(&b, "%s\n", c->o.for_ms && is_request ? ", any query" : "");
+	r = door_answer_text(&b, result, c->o.for_ms, scope);
 	r = r < 0 ? cli_error(c, COVE_LIMIT, "the request is too long to print")
 		  : cli_out_buf(c, &b);
 	buf_done(&b);
@@ -74,7 +60,7 @@ static int run(struct cli *c)
 	if (cove_answer(c->cove, box, &answer, &scope, &err) < 0)
 		return cli_fail(c, &err);
 	word = answer.allow ? "allowed" : "denied";
-	return c->o.json || !scope ? print_json(c, word, scope) : print_scope(c, word, scope);
+	return (c->o.json ? print_json : print_text)(c, word, scope);
 }
 
 static const enum opt_id options[] = {OPT_FOR, OPTS_COMMON, OPT_END};

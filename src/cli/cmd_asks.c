@@ -10,6 +10,7 @@
 #include "cli/door.h"
 #include "cli/fields.h"
 #include "cli/list.h"
+#include "cli/request.h"
 #include "cli/signals.h"
 #include "cli/term.h"
 

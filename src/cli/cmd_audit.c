@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "cli/door.h"
 #include "cli/fields.h"
+#include "cli/request.h"
 #include "cli/signals.h"
 #include "cli/table.h"
 

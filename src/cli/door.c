@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { DONE_MAX = 4096, HOST_MAX = 320, PATH_SHOWN = 1024 };
+enum { DONE_MAX = 4096 };
 
 /* The environment is anybody's: only what a name is made of is kept of it. */
 static void add_word(char ret[BY_MAX], const char *what, const char *name)
@@ -90,23 +90,4 @@ int door_grant(struct cli *c, bool allow)
 		status = door_done(c, grant.pattern, allow ? "allowed" : "denied", "cut", cut);
 	}
 	return status;
-}
-
-void door_request(const char *json, char *ret, size_t size)
-{
-	char host[HOST_MAX], method[64], path[PATH_SHOWN], query[PATH_SHOWN];
-	uint64_t port = field_u64(json, "port");
-	bool is_v6;
-
-	field_text(json, "host", host, sizeof(host));
-	field_text(json, "method", method, sizeof(method));
-	field_text(json, "path", path, sizeof(path));
-	field_text(json, "query", query, sizeof(query));
-	is_v6 = port && strchr(host, ':');
-	if (port)
-		snprintf(ret, size, "%s%s%s%s%s:%llu%s%s%s", method, method[0] ? " " : "",
-			 is_v6 ? "[" : "", host, is_v6 ? "]" : "", (unsigned long long)port, path,
-			 query[0] ? "?" : "", query);
-	else
-		snprintf(ret, size, "%s%s%s%s", method, method[0] ? " " : "", host, path);
 }

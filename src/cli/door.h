@@ -1,4 +1,4 @@
-/* What the verbs of the network share: who asks, live rules, a request as one text. */
+/* What the verbs of the network share: who asks, live rules. */
 #pragma once
 
 #include "cli/cli.h"
@@ -16,6 +16,3 @@ void door_say_cut(struct cli *c, uint64_t cut);
 
 /* Prints {"name", "result", and one number} where --json is. */
 int door_done(struct cli *c, const char *name, const char *result, const char *key, uint64_t n);
-
-/* "GET example.org:443/path" of a row of the record or of an ask, into ret. */
-void door_request(const char *json, char *ret, size_t size);

@@ -1,7 +1,8 @@
-/* Fields of flat JSON rows. */
+/* Fields of flat JSON rows, and what is said of them. */
 #include "base/buf.h"
 #include "base/json.h"
 #include "cli/fields.h"
+#include "cli/request.h"
 #include "tap.h"
 
 TEST(texts_and_numbers)
@@ -100,6 +101,30 @@ TEST(a_round_trip)
 	CHECK(field_text(buf_cstr(&b), "last", text, sizeof(text)));
 	CHECK_STR(text, "end");
 	buf_done(&b);
+}
+
+static void says(uint64_t for_ms, const char *scope, const char *text)
+{
+	struct buf b;
+
+	buf_init(&b, 1 << 16);
+	CHECK_EQ(door_answer_text(&b, "allowed", for_ms, scope), 0);
+	CHECK_STR(buf_cstr(&b), text);
+	buf_done(&b);
+}
+
+TEST(what_was_decided)
+{
+	static const char request[] = "{\"host\":\"a.test\",\"port\":443,\"method\":\"GET\","
+				      "\"path\":\"/x\",\"query\":\"q=1\"}";
+	static const char conn[] = "{\"host\":\"a.test\",\"port\":22}";
+
+	says(0, request, "allowed: GET a.test:443/x?q=1\n");
+	says(600000, request, "allowed for 10 min: GET a.test:443/x, any query\n");
+	says(0, conn, "allowed: connections to a.test:22\n");
+	/* An older door does not say what it was about. */
+	says(0, NULL, "allowed\n");
+	says(600000, NULL, "allowed for 10 min\n");
 }
 
 TAP_MAIN
