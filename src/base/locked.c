@@ -36,6 +36,7 @@ struct pool {
 };
 
 static struct pool *pools;
+static bool some_unlocked; /* ever */
 
 static struct pool *pool_new(size_t bytes, bool alone)
 {
@@ -51,6 +52,7 @@ static struct pool *pool_new(size_t bytes, bool alone)
 	p->bytes = bytes;
 	p->alone = alone;
 	p->locked = mlock(p->pages, bytes) == 0;
+	some_unlocked = some_unlocked || !p->locked;
 	madvise(p->pages, bytes, MADV_DONTDUMP);
 	madvise(p->pages, bytes, MADV_WIPEONFORK);
 	p->next = pools;
@@ -154,10 +156,12 @@ void *locked_alloc(size_t n)
 
 void locked_free(void *data)
 {
-	struct pool *p = data ? pool_find(data) : NULL;
+	struct pool *p;
 
-	if (!p)
+	if (!data)
 		return;
+	p = pool_find(data);
+	ASSERT(p);
 	if (!p->alone)
 		pool_give_back(p, (size_t)((uint8_t *)data - p->pages) / UNIT);
 	if (--p->count == 0 && !is_last_shared(p))
@@ -169,4 +173,9 @@ bool locked_is(const void *data)
 	const struct pool *p = data ? pool_find(data) : NULL;
 
 	return p && p->locked;
+}
+
+bool locked_always(void)
+{
+	return !some_unlocked;
 }

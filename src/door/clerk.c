@@ -11,6 +11,7 @@
 
 #include "base/fd.h"
 #include "base/limits.h"
+#include "base/locked.h"
 #include "door/clerk_wire.h"
 #include "store/audit_row.h"
 
@@ -18,7 +19,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -46,7 +46,8 @@ struct clerk {
 	void *room_arg;
 	bool told_busy; /* somebody waits for on_room */
 	struct ev_defer room;
-	uint8_t *in; /* CLERK_PACKET_MAX, locked */
+	uint8_t *in;   /* owned, locked: CLERK_PACKET_MAX */
+	bool unlocked; /* as it says of itself */
 };
 
 /* ---- sending ---- */
@@ -315,6 +316,7 @@ static void on_packet(struct ev_io *io, uint32_t events)
 		return;
 	}
 	memcpy(&head, k->in, sizeof(head));
+	k->unlocked = k->unlocked || head.unlocked;
 	hear(k, &head, k->in + sizeof(head), (size_t)n - sizeof(head));
 	if (head.verb == CLERK_SECRET)
 		explicit_bzero(k->in, (size_t)n);
@@ -336,6 +338,11 @@ const struct err *clerk_trouble(const struct clerk *k)
 struct ev *clerk_ev(const struct clerk *k)
 {
 	return k->ev;
+}
+
+bool clerk_memory_is_locked(const struct clerk *k)
+{
+	return !k->unlocked;
 }
 
 /* The clerk's process. It keeps nothing of the front's but its end of the pair. */
@@ -365,12 +372,9 @@ int clerk_start(struct clerk **ret, struct ev *ev, const struct door_config *con
 	k->io = (struct ev_io){.fd = -1, .on_event = on_packet};
 	k->tell.on_defer = on_tell;
 	k->room.on_defer = on_room;
-	k->in = mmap(NULL, CLERK_PACKET_MAX, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-		     -1, 0);
-	if (k->in == MAP_FAILED ||
-	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
-		k->in = k->in == MAP_FAILED ? NULL : k->in;
-		err_errno(e, errno, "start the door's clerk");
+	k->in = locked_alloc(CLERK_PACKET_MAX);
+	if (!k->in || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+		err_errno(e, k->in ? errno : ENOMEM, "start the door's clerk");
 		clerk_free(k);
 		return -e->code;
 	}
@@ -381,9 +385,6 @@ int clerk_start(struct clerk **ret, struct ev *ev, const struct door_config *con
 		become_clerk(pair[1], config);
 	close(pair[1]);
 	k->io.fd = pair[0];
-	/* Where it cannot be locked it is still wiped; `status` says so. */
-	(void)mlock(k->in, CLERK_PACKET_MAX);
-	(void)madvise(k->in, CLERK_PACKET_MAX, MADV_DONTDUMP);
 	if (k->pid < 0 || ev_io_add(ev, &k->io, EPOLLIN) < 0) {
 		err_errno(e, errno, "start the door's clerk");
 		clerk_free(k);
@@ -413,7 +414,6 @@ void clerk_free(struct clerk *k)
 		k->first = p->next;
 		free(p);
 	}
-	if (k->in)
-		munmap(k->in, CLERK_PACKET_MAX);
+	locked_free(k->in);
 	free(k);
 }

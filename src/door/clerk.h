@@ -47,6 +47,8 @@ void clerk_on_room(struct clerk *k, void (*on_room)(void *arg), void *arg);
 /* Why rows are refused, and with them all that is to be let through: they cannot be written.
  * ERR_NONE while all is well. */
 const struct err *clerk_trouble(const struct clerk *k);
+/* False once its process held a value in memory that could not be locked. */
+bool clerk_memory_is_locked(const struct clerk *k);
 struct ev *clerk_ev(const struct clerk *k);
 void clerk_free(struct clerk *k); /* waits until all rows are written */
 

@@ -81,10 +81,11 @@ struct command {
 /* Blocks where the front does not read; without a front this process ends. */
 static void answer(struct process *p, const struct clerk_head *head, const void *data, size_t n)
 {
-	struct iovec parts[2] = {{(void *)(uintptr_t)head, sizeof(*head)},
-				 {(void *)(uintptr_t)data, n}};
+	struct clerk_head full = *head;
+	struct iovec parts[2] = {{&full, sizeof(full)}, {(void *)(uintptr_t)data, n}};
 	struct msghdr m = {.msg_iov = parts, .msg_iovlen = n > 0 ? 2 : 1};
 
+	full.unlocked = !locked_always();
 	while (sendmsg(p->io.fd, &m, MSG_NOSIGNAL) < 0)
 		if (errno != EINTR) {
 			ev_quit(p->ev);

@@ -18,7 +18,8 @@ enum clerk_verb {
 struct clerk_head {
 	uint32_t id; /* the front's, echoed; 0: nobody waits */
 	uint16_t verb;
-	uint16_t more; /* another part follows */
+	uint8_t more;	  /* another part follows */
+	uint8_t unlocked; /* the clerk has held a value in memory that could not be locked */
 	uint64_t seq;
 	int32_t r;     /* 0, or -errno: then the payload is a sentence */
 	uint32_t kind; /* enum err_kind of that */

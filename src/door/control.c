@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/lines.h"
+#include "base/locked.h"
 #include "base/sha256.h"
 #include "base/str.h"
 #include "wire/msg.h"
@@ -373,7 +374,7 @@ static int verb_status(const struct control *c, struct err *e)
 	json_kv_u64(&j, "bytes_max", door_bytes_max(d));
 	json_kv_u64(&j, "asks", asks_count(d));
 	json_kv_bool(&j, "running", true);
-	json_kv_bool(&j, "memory_locked", d->can_lock);
+	json_kv_bool(&j, "memory_locked", locked_always() && clerk_memory_is_locked(d->clerk));
 	json_object_end(&j);
 	s = j.error ? NULL : buf_cstr(&text);
 	r = s ? say(d, c->id, s) : -ENOBUFS;

@@ -28,7 +28,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 
 enum { CA_BYTES_MAX = 64 << 10 };
@@ -286,18 +285,6 @@ static int harden(struct err *e)
 	return 0;
 }
 
-/* Can memory be locked at all? Asked once, with one page. */
-static bool can_lock(void)
-{
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	void *p = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	bool can = p != MAP_FAILED && mlock(p, page) == 0;
-
-	if (p != MAP_FAILED)
-		munmap(p, page);
-	return can;
-}
-
 static int open_tls(struct door *d, struct err *e)
 {
 	char path[BOX_PATH_MAX];
@@ -341,7 +328,6 @@ static int door_open(struct door *d, struct err *e)
 		return r;
 	clerk_on_gone(d->clerk, on_clerk_gone, d);
 	clerk_on_room(d->clerk, listen_again, d);
-	d->can_lock = can_lock();
 	d->signals.on_signal = on_signal;
 	r = ev_signals_add(d->ev, &d->signals, &set);
 	if (r < 0)

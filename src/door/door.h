@@ -65,7 +65,6 @@ struct door {
 	char policy_name[NET_NAME_MAX]; /* a preset's, a file's as it was typed, or "file" */
 	struct err trouble;		/* why the policy is closed although another was meant */
 	unsigned cut;			/* connections, by the last policy */
-	bool can_lock;			/* memory for secrets */
 	bool keeps_once;		/* judging again leaves alone what a grant let in once */
 	uint64_t next_ask;
 	uint64_t own_ms;       /* when the host's own addresses were read last */

@@ -2,6 +2,7 @@
 import glob
 import json
 import os
+import resource
 import threading
 import time
 
@@ -229,6 +230,20 @@ def test_inspect_shows_the_door(door, rig):
     shown = door.inspect(box)["network"]["door"]
     assert shown["running"] is True and shown["bytes_down"] > 0 and shown["asks"] == 0
     assert any("locked memory" in x for x in door.inspect(box)["not_enforced"]) != shown["memory_locked"]
+
+
+def test_inspect_says_when_a_secret_could_not_be_locked(door, rig):
+    """A page can be, and that is not enough for all that holds a credential."""
+    few = 32 << 10
+    door.secret("TOKEN")
+    box = door.box([{**WEB, "inject": {"headers": {"X-Key": "{{ secret.TOKEN }}"}}}])
+    door("stop", box).ok()
+    starts = door.start("start", box, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_MEMLOCK, (few, few)))
+    starts.communicate(timeout=60)
+    assert starts.returncode == 0 and door.code(box, rig.url("/")) == 200
+    shown = door.inspect(box)
+    assert shown["network"]["door"]["memory_locked"] is False
+    assert sum("locked memory" in x for x in shown["not_enforced"]) == 1
 
 
 # ---- budgets ----

@@ -1,7 +1,9 @@
 /* Memory for credentials: locked, out of core dumps, wiped, and little of it. */
 #include "tap.h"
 
+#include "base/buf.h"
 #include "base/fd.h"
+#include "base/locked.h"
 #include "door/secret.h"
 
 #include <linux/capability.h>
@@ -10,6 +12,7 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
+#ifndef __SANITIZE_ADDRESS__
 /* A number of kilobytes of the mapping that holds p, from /proc/self/smaps; flags gets VmFlags. */
 static long mapping(const void *p, const char *field, char flags[256])
 {
@@ -32,6 +35,7 @@ static long mapping(const void *p, const char *field, char flags[256])
 	fclose(f);
 	return value;
 }
+#endif
 
 TEST(kept_and_given_back)
 {
@@ -157,10 +161,51 @@ TEST(nothing_may_be_locked)
 	CHECK_EQ(secret_init(&s, "hunter2", 7), 0);
 	CHECK_MEM(s.data, "hunter2", 7);
 	CHECK(!secret_is_locked(&s));
+	CHECK(!locked_always());
+	secret_done(&s);
+	CHECK(!locked_always()); /* it was so once */
+}
+
+/* Some of it can be locked, and one value is too large: that is told, whoever asked for it. */
+TEST(not_all_may_be_locked)
+{
+	struct __user_cap_header_struct self = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct no_rights[2] = {0};
+	struct rlimit some = {64 << 10, 64 << 10};
+	struct buf b;
+	struct secret s;
+
+	CHECK_EQ(setrlimit(RLIMIT_MEMLOCK, &some), 0);
+	CHECK_EQ(syscall(SYS_capset, &self, no_rights), 0);
+	CHECK_EQ(secret_init(&s, "hunter2", 7), 0);
+	CHECK(secret_is_locked(&s) && locked_always());
+	buf_init(&b, 1 << 20);
+	CHECK_EQ(buf_set_secret(&b, true), 0);
+	CHECK(buf_reserve(&b, 100000));
+	CHECK(secret_is_locked(&s) && !locked_always());
+	buf_done(&b);
 	secret_done(&s);
 }
 
 #endif
+
+TEST(what_is_no_pools_is_not_given_back)
+{
+	static char other[64];
+	int status;
+	pid_t pid;
+
+	locked_free(NULL);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		close(2);
+		locked_free(other);
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
 
 /* A child gets empty pages. */
 TEST(not_inherited)
