@@ -95,5 +95,7 @@ void share_map_format(enum share_kind kind, uint32_t base, uint32_t owner, char 
 
 bool share_is_box_id(uint32_t id)
 {
-	return id >> 16 >= IDS_SLOT_FIRST && id >> 16 <= SHARE_FIRST >> 16;
+	uint32_t slot = id >> 16;
+
+	return (slot >= IDS_SLOT_FIRST && slot <= IDS_SLOT_LAST) || slot == SHARE_FIRST >> 16;
 }

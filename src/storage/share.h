@@ -30,5 +30,6 @@ enum share_kind { SHARE_UIDS, SHARE_GIDS };
 void share_map_format(enum share_kind kind, uint32_t base, uint32_t owner,
 		      char ret[SHARE_MAP_TEXT]);
 
-/* Does the host id belong to a box, now or once: the ranges of boxes, and the reserved one. */
+/* Does the host id belong to a box, now or once: the ranges of boxes, and the reserved one. The one
+ * between them (0x7ffe0000) is systemd's foreign range and nobody's here. */
 bool share_is_box_id(uint32_t id);

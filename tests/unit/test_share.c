@@ -151,6 +151,8 @@ TEST(ranges_of_boxes_never_reach_the_reserved_one)
 {
 	CHECK(IDS_SLOT_LAST < SHARE_FIRST >> 16);
 	CHECK(share_is_box_id(0x70000000) && share_is_box_id(SHARE_FIRST + 65535));
+	CHECK(share_is_box_id(0x7ffdffff) && share_is_box_id(SHARE_FIRST));
+	CHECK(!share_is_box_id(0x7ffe0000) && !share_is_box_id(0x7ffeffff)); /* systemd's foreign */
 	CHECK(!share_is_box_id(0x6fffffff) && !share_is_box_id(0x80000000) && !share_is_box_id(0));
 }
 
