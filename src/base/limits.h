@@ -90,21 +90,21 @@
 #define EXEC_COMMAND_MAX       95u	   /* bytes of a command's first line that are remembered */
 
 /* What is kept on disk (src/store). */
-#define STATE_NAMES_MAX	  100000u     /* boxes, images or workspaces in one state directory */
-#define RECORD_FILE_MAX	  4096u	      /* live and end, and an image's record */
-#define AUDIT_TEXT_MAX	  2048u	      /* one text of an audit row */
-#define AUDIT_SEGMENT_MAX (16u << 20) /* bytes of one file of an audit log, and one row more */
-#define AUDIT_SEGMENTS	  16u	      /* of one log; the oldest are dropped */
-#define AUDIT_RATE	  (1u << 20)  /* bytes of rows a box may cause per second; then it waits */
-#define AUDIT_BURST	  (4u << 20)  /* of them at once, after a quiet time */
-#define AUDIT_LOGS_MAX	  1000000u    /* logs that are shown or checked at once */
-#define AUDIT_SWEEP_MS	  3600000u    /* from one look for logs that are too old to the next */
-#define FOLDS_MAX	  64u	      /* rows whose repetitions are counted */
-#define FOLD_MS		  10000u      /* how long, before the count is written */
-#define EVENT_COMMAND_MAX 4096u	      /* bytes of a command in a JSON event */
-#define TAR_NAME_MAX	  4095u	      /* path or link target of an entry, without the NUL */
-#define TAR_DEPTH_MAX	  512u	      /* directories above an entry */
-#define TAR_META_MAX	  (1u << 20)  /* one extended header */
+#define STATE_NAMES_MAX	  100000u      /* boxes, images or workspaces in one state directory */
+#define RECORD_FILE_MAX	  4096u	       /* live and end, and an image's record */
+#define AUDIT_TEXT_MAX	  2048u	       /* one text of an audit row */
+#define AUDIT_SEGMENT_MAX (16u << 20)  /* bytes of one file of an audit log, and one row more */
+#define AUDIT_SEGMENTS	  16u	       /* of one log; the oldest are dropped */
+#define AUDIT_RATE	  (128u << 10) /* bytes of rows a box may cause per second; then it waits */
+#define AUDIT_BURST	  (4u << 20)   /* of them at once, after a quiet time */
+#define AUDIT_LOGS_MAX	  1000000u     /* logs that are shown or checked at once */
+#define AUDIT_SWEEP_MS	  3600000u     /* from one look for logs that are too old to the next */
+#define FOLDS_MAX	  64u	       /* rows whose repetitions are counted */
+#define FOLD_MS		  10000u       /* how long, before the count is written */
+#define EVENT_COMMAND_MAX 4096u	       /* bytes of a command in a JSON event */
+#define TAR_NAME_MAX	  4095u	       /* path or link target of an entry, without the NUL */
+#define TAR_DEPTH_MAX	  512u	       /* directories above an entry */
+#define TAR_META_MAX	  (1u << 20)   /* one extended header */
 #define TAR_ENTRIES_MAX	  2000000u
 #define TAR_FILE_MAX	  (1ull << 40) /* one file's bytes */
 #define UNPACK_DIRS_MAX	  (256u << 20) /* memory for directories whose mode is set at the end */

@@ -475,6 +475,15 @@ TEST(a_loop_of_refusals_is_few_rows_and_none_is_lost)
 	CHECK(shown >= 101 && shown <= 110);
 }
 
+/* How quickly a box can push its own history out; THREAT_MODEL.md says half an hour. */
+TEST(a_whole_log_takes_half_an_hour)
+{
+	uint64_t kept = (uint64_t)(AUDIT_SEGMENTS - 1) * AUDIT_SEGMENT_MAX;
+
+	CHECK((kept - AUDIT_BURST) / AUDIT_RATE >= 1800);
+	CHECK(AUDIT_RATE >= 200 * 600 && AUDIT_BURST / 600 >= 6900); /* what a busy box needs */
+}
+
 /* A box that floods gets AUDIT_RATE after its burst, and a quiet one its burst again. */
 TEST(rows_have_a_rate)
 {
