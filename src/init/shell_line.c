@@ -108,8 +108,14 @@ static void put_back(const struct shell *sh, char *ret, size_t size)
 		snprintf(ret, size, "(exit %u) || ", sh->status);
 }
 
-/* functions: what is to be done with them, or nothing. */
-static void print_end(const struct shell *sh, const char *mark, const char *functions, char *ret,
+/* What a lean shell put aside has low numbers, and `exec 4<file` in the text takes one: it must not
+ * read that as its feed. */
+#define STAY_OR_EXIT                                                                            \
+	"[[ -p /dev/fd/0 && -p /dev/fd/1 && -p /dev/fd/2 ]] || { [[ $__cove =~ :([0-9]+): ]]; " \
+	"\\builtin exit ${BASH_REMATCH[1]}; }; "
+
+/* also: sentences to say before it, or none. */
+static void print_end(const struct shell *sh, const char *mark, const char *also, char *ret,
 		      size_t size)
 {
 	if (!sh->bash)
@@ -119,7 +125,7 @@ static void print_end(const struct shell *sh, const char *mark, const char *func
 			 mark);
 	else
 		snprintf(ret, size, "__cove=(\"%s:$?:$-:\" " SAVED "); %s" CLEAR " PS1=$__cove\n",
-			 mark, functions);
+			 mark, also);
 }
 
 /* The sentence that runs the text. With input, Ts is opened when Ti is. */
@@ -129,15 +135,14 @@ static void feed_driver(struct line *l)
 	const char *dir = l->table->dir, *token = l->io->token;
 	const char *source = sh->bash ? "\\builtin source" : ".";
 	char text[DRIVER_MAX], back[DRIVER_MAX / 4], end[2 * END_MAX];
-	char functions[END_MAX];
+	char also[END_MAX];
 
 	back[0] = '\0';
-	functions[0] = '\0';
+	snprintf(also, sizeof(also), "%s", sh->lean ? STAY_OR_EXIT : "");
 	if (l->io->functions_fd >= 0)
-		snprintf(functions, sizeof(functions), "\\builtin declare -f >|%s/%sf; ", dir,
-			 token);
+		snprintf(also, sizeof(also), "\\builtin declare -f >|%s/%sf; ", dir, token);
 	put_back(sh, back, sizeof(back));
-	print_end(sh, token, functions, end, sizeof(end));
+	print_end(sh, token, also, end, sizeof(end));
 	if (l->io->input)
 		snprintf(text, sizeof(text),
 			 "{ >%s/%ss; %s%s %s/%sc >%s/%so 2>%s/%se; } <%s/%si%s%s", dir, token, back,

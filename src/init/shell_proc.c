@@ -28,7 +28,8 @@ enum {
 	SHELL_OOM_SCORE = 200,
 	TALK_BYTES = 4096,
 	TALK_READS = 65536 / TALK_BYTES + 1,
-	FILES_MIN = 13, /* bash keeps three at 10 and above while a line runs */
+	FILES_LEAN = 13,     /* bash keeps three at 10 and above while a line runs */
+	FILES_LEAN_BASH = 8, /* or below, if it must */
 	LIMITS_BYTES_MAX = 8192,
 	OPTIONS_MAX = 31, /* letters of $- */
 	/* Names of groups for lines: apart from those of commands, which are their ids. */
@@ -125,8 +126,11 @@ static uint64_t open_files_max(const struct shell *sh)
 
 int shell_refresh(struct shell *sh, struct err *e)
 {
-	/* After `ulimit -n 10` every line would fail. */
-	if (open_files_max(sh) < FILES_MIN) {
+	uint64_t files = open_files_max(sh);
+
+	/* After `ulimit -n 7` every line would fail. */
+	sh->lean = files < FILES_LEAN;
+	if (files < (sh->bash ? FILES_LEAN_BASH : FILES_LEAN)) {
 		shell_drop(sh);
 		sh->lost = true;
 		return 0;

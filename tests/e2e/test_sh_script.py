@@ -106,6 +106,7 @@ def test_an_executed_program_runs_to_its_end(cove, box):
 @pytest.mark.parametrize("text", [
     "readonly PS1", "builtin() { :; }", "enable -n source builtin", "kill -INT $$", "chmod 000 /dev/cove",
     "sudo -n chmod 000 /dev/cove", "sudo -n sh -c 'rm -f /dev/cove/*'", "PROMPT_COMMAND='while :; do :; done'",
+    "ulimit -n 10",
 ])
 def test_what_keeps_the_shell(cove, box, text):
     cove.sh(box, "mark=1")
@@ -115,6 +116,6 @@ def test_what_keeps_the_shell(cove, box, text):
 
 
 def test_what_cannot_keep_the_shell_says_so(cove, box):
-    cove.sh(box, "mark=1; ulimit -n 10")
+    cove.sh(box, "mark=1; ulimit -n 7")
     got = cove.sh(box, "echo >>/tmp/count; echo [$mark]; cat /tmp/count | wc -l")
     assert (got["stdout"], got["shell"]) == ("[]\n1\n", "restarted")

@@ -309,10 +309,39 @@ TEST(a_shell_is_mended_and_keeps_its_state)
 	shells_end(c);
 }
 
+/* bash puts descriptors aside at 10 and above; where it may not have those, at lower ones. */
+TEST(few_files_keep_the_shell)
+{
+	static const unsigned limits[] = {12, 10, 8};
+	struct client *c = shells_begin();
+	struct run *r;
+	char text[64];
+
+	kept(c, "echo 'echo >hazard' >data", 0, "");
+	for (size_t i = 0; i < sizeof(limits) / sizeof(*limits); i++) {
+		mark(c);
+		snprintf(text, sizeof(text), "ulimit -n %u; (exit 3)", limits[i]);
+		kept(c, text, 3, "");
+		snprintf(text, sizeof(text), "%u\n3\n", limits[i]);
+		kept(c, "s=$?; ulimit -n; echo $s; (exit 4)", 4, text);
+		kept(c, "echo $?; echo x | cat\nalias hi='echo hi'\nhi", 0, "4\nx\nhi\n");
+		r = ask(c, "sleep 1000", 100);
+		run_wait(c, r);
+		CHECK(r->exit.timed_out && r->exit.shell_state == SHELL_KEPT);
+		check_mark(c);
+		/* What it put aside is taken: nothing else is read as commands. */
+		r = line(c, "exec 3<data 4<data 5<data; (exit 6)");
+		CHECK(r->exit.has_exit && r->exit.exit_code == 6);
+		CHECK_EQ(r->exit.shell_state, SHELL_EXITED);
+		kept(c, "echo ${mark-none}; [ -e hazard ] || echo ok", 0, "none\nok\n");
+	}
+	shells_end(c);
+}
+
 TEST(settings_that_need_a_fresh_shell)
 {
 	static const char *const texts[] = {
-		"ulimit -n 10",
+		"ulimit -n 7",
 		"set -r",
 		"builtin() { exit 9; }",
 		"builtin() { kill -9 $$; }",
