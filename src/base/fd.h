@@ -92,6 +92,13 @@ struct fd_dirent {
  * other process there is none, and no filter asks. */
 void sys_secret_take(void);
 
+/* clone3's arguments, from the kernel's headers, which musl does not bring. */
+#define KERNEL_CLONE_INTO_CGROUP 0x200000000ull
+struct kernel_clone_args {
+	uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls;
+	uint64_t set_tid, set_tid_size, cgroup;
+};
+
 /* Raw calls, -errno on failure. */
 int sys_clone3(const void *args, size_t size);
 int sys_pidfd_open(pid_t pid);

@@ -49,6 +49,11 @@
 #define LOOP_TRIES_MAX	   256u	 /* free loop devices that others took first */
 #define LOOP_NUMBER_MAX	   ((1u << 20) - 1)
 
+/* v1 counts the buffers of a socket only where the group that its maker is in had this file written
+ * to, and apart from all other memory. v2 counts them as memory. */
+#define CGROUP_TCP_LIMIT   "memory.kmem.tcp.limit_in_bytes"
+#define CGROUP_TCP_COUNTED "-1" /* counted, and limited only by the groups above */
+
 /* Inside a box (src/init). */
 #define INIT_EXECS_MAX	  512u /* commands that run at once */
 #define INIT_SHELLS_MAX	  32u

@@ -49,11 +49,7 @@ struct cgroup_limits {
 
 enum { CGROUP_RESERVE_BYTES = 32 << 20, CGROUP_WHY_MAX = 160, CGROUP_JOIN_MAX = 8 };
 
-/* v1 counts the buffers of a socket only where the group that its maker is in had this file written
- * to, and apart from all other memory: a box's may take a quarter of its memory. v2 counts them as
- * memory. */
-#define CGROUP_TCP_LIMIT   "memory.kmem.tcp.limit_in_bytes"
-#define CGROUP_TCP_COUNTED "-1" /* counted, and limited only by the groups above */
+/* Of its memory a box may have a quarter in CGROUP_TCP_LIMIT. */
 enum { CGROUP_TCP_SHARE = 4, CGROUP_TCP_LEAST = 4 << 20 };
 
 /* One for every part that there is. */

@@ -3,6 +3,7 @@
 
 #include "base/control.h"
 #include "base/fd.h"
+#include "base/limits.h"
 #include "base/str.h"
 #include "cgroup/parts.h"
 
@@ -13,13 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* From the kernel's headers; the part of clone3's arguments that is needed. */
-#define KERNEL_CLONE_INTO_CGROUP 0x200000000ull
-struct kernel_clone_args {
-	uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls;
-	uint64_t set_tid, set_tid_size, cgroup;
-};
 
 enum { PART_MASK = 1u << CGROUP_MEMORY | 1u << CGROUP_CPU, DEFAULT_WEIGHT = 1024 };
 

@@ -97,13 +97,6 @@ static IN_CHILD int inner_child(void *arg)
 	_exit(127);
 }
 
-/* From the kernel's headers. */
-#define KERNEL_CLONE_INTO_CGROUP 0x200000000ull
-struct kernel_clone_args {
-	uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls;
-	uint64_t set_tid, set_tid_size, cgroup;
-};
-
 /* clone3 as vfork does it: the child goes on in this very frame, below which it may write what it
  * likes, and never returns. No library has that call, and a function of its own could not return
  * twice on one stack. -ENOSYS on machines that it is not written for. */

@@ -4,9 +4,9 @@
 #include "core/core.h"
 #include "wire/msg.h"
 
-/* The answer points into the connection. */
 /* Is the box's init from before a mend that matters? Once init said HELLO, that is. */
 bool status_is_outdated(const struct wire_status *s);
+/* The answer points into the connection. */
 int stats_ask_status(struct conn *c, int timeout_ms, struct wire_status *ret, struct err *e);
 int stats_ask(struct conn *c, struct cove_stats *ret, struct err *e);
 /* Returns when all of the box stands still, or runs again. */

@@ -44,13 +44,7 @@
 
 /* From the kernel's headers, which musl does not bring. */
 #define KERNEL_CLONE_PIDFD	    0x00001000ull
-#define KERNEL_CLONE_INTO_CGROUP    0x200000000ull
 #define KERNEL_CAPABILITY_VERSION_3 0x20080522u
-
-struct kernel_clone_args {
-	uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls;
-	uint64_t set_tid, set_tid_size, cgroup;
-};
 
 enum { SPAWN_WAIT_MS = 10000, SPAWN_NUDGE_MS = 50, REPORT_FD = 3 };
 

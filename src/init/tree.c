@@ -10,6 +10,7 @@
 #include "base/control.h"
 #include "base/err.h"
 #include "base/fd.h"
+#include "base/limits.h"
 #include "init/fsids.h"
 #include "init/tree_parts.h"
 
@@ -88,11 +89,13 @@ static void group_name(char *ret, size_t size, uint32_t id)
  * inherited; the limit is the box's. A kernel that cannot count them has no such file. */
 static int count_tcp(int group_fd)
 {
-	autoclose int fd = openat(group_fd, "memory.kmem.tcp.limit_in_bytes", O_WRONLY | O_CLOEXEC);
+	autoclose int fd = openat(group_fd, CGROUP_TCP_LIMIT, O_WRONLY | O_CLOEXEC);
 
 	if (fd < 0)
 		return errno == ENOENT ? 0 : -errno;
-	return control_is_off("tcp-memory") ? 0 : fd_write_full(fd, "-1", 2);
+	return control_is_off("tcp-memory")
+		       ? 0
+		       : fd_write_full(fd, CGROUP_TCP_COUNTED, strlen(CGROUP_TCP_COUNTED));
 }
 
 static int make_group(struct tree *t, int kind, const char *name)

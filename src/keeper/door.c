@@ -514,7 +514,7 @@ static void usher_gone(struct door_side *d)
 static void on_usher(struct ev_io *io, uint32_t events)
 {
 	struct door_side *d = container(io, struct door_side, usher);
-	struct usher_gift gift;
+	struct launcher_gift gift;
 	struct usher_note n;
 	int r = usher_hear(d->usher_fd, &n, &gift);
 	bool is_now;
@@ -530,7 +530,7 @@ static void on_usher(struct ev_io *io, uint32_t events)
 		take_link(d, gift.link);
 		return;
 	}
-	usher_gift_done(&gift);
+	launcher_gift_done(&gift);
 	if (n.word == USHER_FAILED && is_now) {
 		struct err e = {.kind = ERR_UNSUPPORTED, .code = n.status};
 
@@ -749,7 +749,7 @@ bool door_is_running(const struct door_side *d)
 	return d->state == DOOR_UP;
 }
 
-int door_side_new(struct door_side **ret, struct keeper *k, const struct usher_config *c,
+int door_side_new(struct door_side **ret, struct keeper *k, const struct launcher_config *c,
 		  struct err *e)
 {
 	struct door_side *d = calloc(1, sizeof(*d));

@@ -23,7 +23,7 @@ struct door_side;
 
 /* Forks the usher, and sets k->door. Before confine_keeper. The policy's name is borrowed for as
  * long as it lives. */
-int door_side_new(struct door_side **ret, struct keeper *k, const struct usher_config *c,
+int door_side_new(struct door_side **ret, struct keeper *k, const struct launcher_config *c,
 		  struct err *e);
 /* Ends door and usher. */
 void door_side_free(struct door_side *d);

@@ -11,6 +11,10 @@
 
 /* ---- the table ---- */
 
+/* What runs in a box, and what ended there and still holds a stream, is never forgotten here. */
+_Static_assert(KEEPER_EXECS_MAX >= INIT_EXECS_MAX + 2 * INIT_LATE_MAX,
+	       "a place for each of init's");
+
 /* The first place whose id is not less. */
 static size_t place_of(const struct keeper *k, uint64_t id)
 {

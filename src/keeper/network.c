@@ -156,8 +156,8 @@ int network_start(struct life *l, struct err *e)
 		.conns_max = s->limits[LIMIT_NET_CONNS],
 	};
 	return door_side_new(&door, &l->k,
-			     &(struct usher_config){l->config.door_path, &config, l->cgroup_name,
-						    limits_grouped(l)},
+			     &(struct launcher_config){l->config.door_path, &config, l->cgroup_name,
+						       limits_grouped(l)},
 			     e);
 }
 

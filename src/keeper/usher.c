@@ -23,7 +23,7 @@
 enum { SOCK_FD = 3, DOOR_ENV_MAX = 12 };
 
 struct usher {
-	struct usher_config c;
+	struct launcher_config c;
 	struct cgroup_helper group; /* the door's */
 	bool has_group;
 	const char *env[DOOR_ENV_MAX + 1];
@@ -44,7 +44,7 @@ int usher_say(int fd, const struct usher_note *n)
 }
 
 /* Files that count something may be missing; they come after the link, in the meter's order. */
-static int send_gift(int fd, struct usher_note *n, const struct usher_gift *g)
+static int send_gift(int fd, struct usher_note *n, const struct launcher_gift *g)
 {
 	const int all[] = {g->link, g->meter.mem_fd, g->meter.tcp_fd, g->meter.time_fd};
 	union {
@@ -70,7 +70,7 @@ static int send_gift(int fd, struct usher_note *n, const struct usher_gift *g)
 	return sendmsg(fd, &m, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-void usher_gift_done(struct usher_gift *g)
+void launcher_gift_done(struct launcher_gift *g)
 {
 	fd_close(&g->link);
 	cgroup_meter_done(&g->meter);
@@ -78,7 +78,7 @@ void usher_gift_done(struct usher_gift *g)
 
 /* Gives the descriptors that came to their places, and closes what has none. */
 static void unpack_gift(const struct usher_note *n, const int *fds, size_t count,
-			struct usher_gift *g)
+			struct launcher_gift *g)
 {
 	int *const places[] = {&g->link, &g->meter.mem_fd, &g->meter.tcp_fd, &g->meter.time_fd};
 	size_t at = 0;
@@ -90,7 +90,7 @@ static void unpack_gift(const struct usher_note *n, const int *fds, size_t count
 		close(fds[at]);
 }
 
-int usher_hear(int fd, struct usher_note *ret, struct usher_gift *ret_gift)
+int usher_hear(int fd, struct usher_note *ret, struct launcher_gift *ret_gift)
 {
 	union {
 		struct cmsghdr head;
@@ -106,7 +106,7 @@ int usher_hear(int fd, struct usher_note *ret, struct usher_gift *ret_gift)
 	size_t count = 0;
 	ssize_t n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 
-	*ret_gift = (struct usher_gift){-1, CGROUP_METER_NONE};
+	*ret_gift = (struct launcher_gift){-1, CGROUP_METER_NONE};
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
 	c = CMSG_FIRSTHDR(&m);
@@ -116,7 +116,7 @@ int usher_hear(int fd, struct usher_note *ret, struct usher_gift *ret_gift)
 	}
 	unpack_gift(ret, fds, count, ret_gift);
 	if (n != sizeof(*ret)) {
-		usher_gift_done(ret_gift);
+		launcher_gift_done(ret_gift);
 		return n == 0 ? -EPIPE : -EBADMSG;
 	}
 	ret->why[sizeof(ret->why) - 1] = 0;
@@ -265,7 +265,7 @@ static void answer_start(struct usher *u, const struct usher_note *asked)
 {
 	struct usher_note n = {.word = USHER_STARTED, .number = asked->number};
 	autoclose int link = -1;
-	struct usher_gift gift;
+	struct launcher_gift gift;
 	struct err e = {0};
 	int r;
 
@@ -275,7 +275,8 @@ static void answer_start(struct usher *u, const struct usher_note *asked)
 	r = start_door(u, asked->bytes_used, &link, &e);
 	if (r == 0) {
 		/* A keeper that cannot be told is gone, and so is the link then. */
-		gift = (struct usher_gift){link, u->has_group ? u->group.meter : CGROUP_METER_NONE};
+		gift = (struct launcher_gift){link,
+					      u->has_group ? u->group.meter : CGROUP_METER_NONE};
 		(void)send_gift(SOCK_FD, &n, &gift);
 		return;
 	}
@@ -368,7 +369,7 @@ static _Noreturn void serve(struct usher *u)
 		struct pollfd p[] = {{.fd = SOCK_FD, .events = POLLIN},
 				     {.fd = u->pidfd, .events = POLLIN},
 				     {.fd = u->child_fd, .events = POLLIN}};
-		struct usher_gift none;
+		struct launcher_gift none;
 		struct usher_note n;
 		int r;
 
@@ -378,7 +379,7 @@ static _Noreturn void serve(struct usher *u)
 			reap_door(u, 0);
 		reap_others(u);
 		r = usher_hear(SOCK_FD, &n, &none);
-		usher_gift_done(&none);
+		launcher_gift_done(&none);
 		if (r < 0)
 			break;
 		if (r > 0 && n.word == USHER_START)
@@ -407,7 +408,7 @@ static int watch_children(void)
 	return fd < 0 ? -errno : fd;
 }
 
-static _Noreturn void be_usher(int fd, const struct usher_config *c)
+static _Noreturn void be_usher(int fd, const struct launcher_config *c)
 {
 	struct usher u = {.c = *c, .pidfd = -1};
 
@@ -424,7 +425,7 @@ static _Noreturn void be_usher(int fd, const struct usher_config *c)
 	serve(&u);
 }
 
-int usher_start(const struct usher_config *c, int *ret_fd, struct err *e)
+int usher_start(const struct launcher_config *c, int *ret_fd, struct err *e)
 {
 	autoclose int ours = -1, theirs = -1;
 	int pair[2];

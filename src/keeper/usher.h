@@ -43,23 +43,23 @@ struct usher_note {
 };
 
 /* What it needs to know; everything is copied by the fork. */
-struct usher_config {
+struct launcher_config {
 	const char *door_path;
 	const struct door_config *door;
 	const char *box_group;	     /* the box's, beside which the helpers' are; NULL: none */
 	struct cgroup_limits limits; /* the box's */
 };
-int usher_start(const struct usher_config *c, int *ret_fd, struct err *e);
+int usher_start(const struct launcher_config *c, int *ret_fd, struct err *e);
 
 /* What comes with STARTED: the keeper's end of the link, and what the door's group counts. */
-struct usher_gift {
+struct launcher_gift {
 	int link; /* owned, -1 without */
 	struct cgroup_meter meter;
 };
 
-void usher_gift_done(struct usher_gift *g);
+void launcher_gift_done(struct launcher_gift *g);
 
 /* The keeper's side. usher_hear returns 1 and a note (with STARTED a gift), 0 if there is none now,
  * -errno when the usher is gone. */
 int usher_say(int fd, const struct usher_note *n);
-int usher_hear(int fd, struct usher_note *ret, struct usher_gift *ret_gift);
+int usher_hear(int fd, struct usher_note *ret, struct launcher_gift *ret_gift);

@@ -406,11 +406,11 @@ static int walk_all(struct walk *w)
 	return r;
 }
 
-struct usage {
+struct tree_sum {
 	uint64_t bytes, files;
 };
 
-static void usage_count(struct usage *u, const struct stat *st)
+static void usage_count(struct tree_sum *u, const struct stat *st)
 {
 	/* A file with several names is counted in shares, so that it counts once in all. */
 	uint64_t shares = S_ISDIR(st->st_mode) || st->st_nlink < 1 ? 1 : st->st_nlink;
@@ -433,7 +433,7 @@ static int usage_visit(struct walk *w, const char *name, bool *ret_is_dir)
 int tree_usage(int dir_fd, const char *name, uint64_t *ret_bytes, uint64_t *ret_files,
 	       struct err *e)
 {
-	struct usage u = {0};
+	struct tree_sum u = {0};
 	struct walk w = {.fd = open_below(dir_fd, name, O_RDONLY), .visit = usage_visit, .arg = &u};
 	struct stat st;
 	int r = w.fd;

@@ -37,6 +37,6 @@ struct tree_given {
 	int why;		/* errno of the first that was left */
 };
 
-/* Gives the directory dir_fd, opened for reading, and everything below it away. Other mounts are
+/* Gives the directory dir_fd (O_PATH will do) and everything below it away. Other mounts are
  * not entered. What cannot be changed is counted and passed over. Idempotent. */
 int tree_give(int dir_fd, const struct tree_give *to, struct tree_given *ret, struct err *e);

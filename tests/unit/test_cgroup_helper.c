@@ -5,6 +5,7 @@
 #include "cgroup_rig.h"
 
 #include "base/fd.h"
+#include "base/limits.h"
 #include "tap.h"
 
 #include <fcntl.h>

@@ -205,10 +205,10 @@ static struct door_side *door_begin(struct rig *r, const char *policy)
 	rig_init(r, true);
 	ev_set_clock(r->ev, clock_now, NULL);
 	if (door_side_new(&d, &r->k,
-			  &(struct usher_config){.door_path = strcmp(policy, "missing") == 0
-								      ? "/nonexistent"
-								      : self,
-						 .door = &config},
+			  &(struct launcher_config){.door_path = strcmp(policy, "missing") == 0
+									 ? "/nonexistent"
+									 : self,
+						    .door = &config},
 			  &e) < 0)
 		FAIL(e.msg);
 	CHECK(r->k.door == d);

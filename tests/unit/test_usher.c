@@ -46,7 +46,7 @@ static int usher_new(const char *ca)
 
 	CHECK(fd >= 0);
 	close(fd);
-	if (usher_start(&(struct usher_config){.door_path = door_path, .door = &config}, &usher,
+	if (usher_start(&(struct launcher_config){.door_path = door_path, .door = &config}, &usher,
 			&e) < 0)
 		FAIL(e.msg);
 	return usher;
@@ -76,7 +76,7 @@ TEST(one_that_a_door_had_is_deleted)
 {
 	struct usher_note note = {.word = USHER_START, .number = 1};
 	struct pollfd p = {.events = POLLIN};
-	struct usher_gift gift;
+	struct launcher_gift gift;
 	int usher;
 
 	ground_make();
@@ -86,7 +86,7 @@ TEST(one_that_a_door_had_is_deleted)
 	CHECK_EQ(usher_hear(usher, &note, &gift), 1);
 	CHECK_EQ(note.word, USHER_STARTED);
 	CHECK(gift.link >= 0);
-	usher_gift_done(&gift);
+	launcher_gift_done(&gift);
 	usher_end(usher);
 	CHECK(count_files(used) == 0 && count_files(spares) == 0);
 	remove_temporary(top);
@@ -120,7 +120,7 @@ TEST(what_a_door_left_running_ends_with_the_box)
 {
 	struct usher_note note = {.word = USHER_START, .number = 1};
 	char path[96], fifo[96], word[4];
-	struct usher_gift gift;
+	struct launcher_gift gift;
 	struct pollfd p = {.events = POLLIN};
 	int usher, held;
 
@@ -138,7 +138,7 @@ TEST(what_a_door_left_running_ends_with_the_box)
 	p.fd = usher;
 	CHECK_EQ(poll(&p, 1, 20000), 1);
 	CHECK_EQ(usher_hear(usher, &note, &gift), 1);
-	usher_gift_done(&gift);
+	launcher_gift_done(&gift);
 	usher_end(usher);
 	/* Nobody holds the pipe any more. */
 	CHECK_EQ(read(held, word, 1), 0);
