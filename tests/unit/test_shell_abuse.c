@@ -330,7 +330,7 @@ TEST(few_files_keep_the_shell)
 		CHECK(r->exit.timed_out && r->exit.shell_state == SHELL_KEPT);
 		check_mark(c);
 		/* What it put aside is taken: nothing else is read as commands. */
-		r = line(c, "exec 3<data 4<data 5<data; (exit 6)");
+		r = line(c, "exec 4<data; (exit 6)");
 		CHECK(r->exit.has_exit && r->exit.exit_code == 6);
 		CHECK_EQ(r->exit.shell_state, SHELL_EXITED);
 		kept(c, "echo ${mark-none}; [ -e hazard ] || echo ok", 0, "none\nok\n");
