@@ -275,6 +275,14 @@ def audit_log(cove, box):
     return path
 
 
+def synced_log(cove, box):
+    """Of a box that was stopped: its door writes the head last of all."""
+    log = audit_log(cove, box)
+    head = log.joinpath("head")
+    wait_until(lambda: head.exists() and head.read_text(), "the door's last sync")
+    return log
+
+
 def write_segments(log, first, last, size):
     """Goes on with a log as its door would have: segments from first to last, and the last of this size."""
     rows, last_hash = log.joinpath("head").read_text().split()[:2]
@@ -300,7 +308,7 @@ def test_a_full_audit_log_drops_its_oldest_rows_and_the_box_goes_on(new_home, tm
     assert fetch(cove, "verify", upstream) == "200"
     cove("stop", "verify").ok()
     assert any(r["kind"] == "request" for r in rows(cove, "--", "verify"))
-    log = audit_log(cove, "verify")
+    log = synced_log(cove, "verify")
     oldest = log.joinpath("1").read_bytes().count(b"\n")
     had = write_segments(log, 2, 16, 16 << 20)
     assert cove("audit", "verify", "verify").ok().text == f"{had} rows verified\n"
@@ -362,6 +370,7 @@ def test_an_audit_log_that_is_gone_shows(new_home, tmp_path, upstream):
     cove("audit", "verify", box).ok()
     fetch(cove, box, upstream)
     cove("stop", box).ok()
+    synced_log(cove, box)
     os.rename(f"{cove.home}/audit", f"{cove.home}/away")
     cove("audit", "verify").failed(f"box '{box}' had a door", rc=125)
     cove("audit", "verify", box).failed("is gone", rc=125)
