@@ -143,7 +143,7 @@ COVE_API const char *cove_box_name(const struct cove_box *box);
 COVE_API void cove_box_free(struct cove_box *box);
 
 COVE_API int cove_start(struct cove *cove, const char *name, struct cove_error *err);
-/* by: who asks, for the record; may be NULL. grace_ms: how long SIGTERM has before SIGKILL; 0 is
+/* by: who asks, for the audit log; may be NULL. grace_ms: how long SIGTERM has before SIGKILL; 0 is
  * SIGKILL at once, COVE_GRACE_MS what `cove stop` gives. */
 #define COVE_GRACE_MS 2000
 COVE_API int cove_stop(struct cove *cove, const char *name, const char *by, uint64_t grace_ms,
@@ -332,8 +332,8 @@ COVE_API bool cove_policy_is_preset(const char *name);
 COVE_API int cove_policy_text(struct cove *cove, const char *box, const char *preset,
 			      char **ret_text, struct cove_error *err);
 /* net as in cove_box_options. Kept for the box; open connections are judged again at once, and
- * *ret_cut (may be NULL) of them were cut. Live grants go. by: who asks, for the record; may be
- * NULL. */
+ * *ret_cut (may be NULL) of them were cut. Live grants go. by: who asks, for the audit log; may
+ * be NULL. */
 COVE_API int cove_policy_apply(struct cove *cove, const char *box, const char *net, const char *by,
 			       uint64_t *ret_cut, struct cove_error *err);
 COVE_API int cove_policy_set_default(struct cove *cove, const char *net, struct cove_error *err);
@@ -344,7 +344,7 @@ struct cove_grant {
 	const char *pattern;
 	bool allow, once;
 	uint64_t for_ms;
-	const char *by; /* who asks, for the record; may be NULL */
+	const char *by; /* who asks, for the audit log; may be NULL */
 };
 COVE_API int cove_grant(struct cove *cove, const char *box, const struct cove_grant *grant,
 			uint64_t *ret_cut, struct cove_error *err);
@@ -361,7 +361,7 @@ struct cove_answer {
 	uint64_t id;
 	bool allow;
 	uint64_t for_ms;
-	const char *by; /* who answers, for the record; may be NULL */
+	const char *by; /* who answers, for the audit log; may be NULL */
 };
 COVE_API int cove_answer(struct cove *cove, const char *box, const struct cove_answer *answer,
 			 char **ret_scope, struct cove_error *err);

@@ -73,7 +73,7 @@ const struct verb verb_answer = {
 		"--for also for later ones of the same method and path, with any query, so long\n"
 		"(for connections to the same host and port where the door does not look\n"
 		"inside). What it let in is cut when that time is over. What was decided is\n"
-		"printed; who answered is in the record (`cove audit`).\n"
+		"printed; who answered is in the audit log (`cove audit`).\n"
 		"\n"
 		"Examples\n"
 		"  cove answer dev 3 allow\n"

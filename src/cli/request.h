@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* "GET example.org:443/path" of a row of the record or of an ask, into ret. */
+/* "GET example.org:443/path" of an audit row or of an ask, into ret. */
 void door_request(const char *json, char *ret, size_t size);
 
 /* "allowed for 10 min: GET example.org:443/path, any query", as a line. Of a door that did not say
