@@ -90,8 +90,8 @@ static int take_io(struct line *l, struct err *e)
 }
 
 /* Before the text: what the prompt shows and runs is the user's again, and so is $?, without a
- * failure that `set -e` or an ERR trap would see. A DEBUG trap is not to be seen in a sourced text
- * without `set -T`, and could not be removed there. */
+ * failure that `set -e` or an ERR trap would see; $_ is empty, as after an assignment. A DEBUG trap
+ * is not to be seen in a sourced text without `set -T`, and could not be removed there. */
 static void put_back(const struct shell *sh, char *ret, size_t size)
 {
 	const struct shell_table *t = sh->table;
@@ -101,9 +101,9 @@ static void put_back(const struct shell *sh, char *ret, size_t size)
 		n = snprintf(ret, size, "%s", RESTORE);
 	if (sh->bash && sh->traced)
 		n += snprintf(ret + n, size - (size_t)n, "\\builtin set -T; ");
-	if (sh->bash && sh->status)
-		snprintf(ret + n, size - (size_t)n, "\\builtin source %s/%s %u '' && :; ", t->dir,
-			 t->status_file, sh->status);
+	if (sh->bash && (sh->status || !sh->used || sh->plain || sh->traced))
+		snprintf(ret + n, size - (size_t)n, "\\builtin source %s/%s %u ''%s; ", t->dir,
+			 t->status_file, sh->status, sh->status ? " && :" : "");
 	else if (sh->status)
 		snprintf(ret, size, "(exit %u) || ", sh->status);
 }
@@ -406,7 +406,8 @@ static void end_unasked(struct line *l, enum wire_shell_state state)
 
 /* A bash that is interactive and has no job control does not say what became of a command, as it
  * does in a script; and only the last one's status is known here. Signals whose numbers other
- * programs exit with on their own account (129, 130, 143) are left out. */
+ * programs exit with on their own account (129, 130, 143) are left out, and so is a status that
+ * the text names itself, as `exit 139`. */
 static void tell_signal(const struct line *l, unsigned status)
 {
 	static const char *const texts[] = {
@@ -420,8 +421,11 @@ static void tell_signal(const struct line *l, unsigned status)
 		[SIGSYS] = "Bad system call\n",
 	};
 	const char *text = NULL;
+	char number[16];
 
-	if (status > 128 && status - 128 < sizeof(texts) / sizeof(*texts))
+	snprintf(number, sizeof(number), "%u", status);
+	if (status > 128 && status - 128 < sizeof(texts) / sizeof(*texts) &&
+	    !strstr(l->ask.text, number))
 		text = texts[status - 128];
 	/* The line's own errors may fill the pipe: then they have to do. */
 	if (text && write(l->io->hold_fd[1], text, strlen(text)) < 0)

@@ -60,8 +60,7 @@ static bool has_more(struct out_stream *s)
 	return false;
 }
 
-/* Takes every `hide` out of n bytes and returns how many are left. One that was cut in two by a
- * read stays; the shell writes a message at once. */
+/* Takes every `hide` out of n bytes and returns how many are left. */
 static size_t hide(const struct out_stream *s, uint8_t *p, size_t n)
 {
 	size_t len = s->hide ? strlen(s->hide) : 0;
@@ -74,35 +73,65 @@ static size_t hide(const struct out_stream *s, uint8_t *p, size_t n)
 	return (size_t)(end - p);
 }
 
+/* How many bytes at the end of a full read may be the beginning of a `hide`: the rest of it was
+ * written at once and comes with the next read, for which there must be credit. */
+static size_t count_held(const struct out_stream *s, const uint8_t *p, size_t n)
+{
+	size_t len = s->hide ? strlen(s->hide) : 0;
+	size_t held = n < len ? n : len - (len > 0);
+
+	if (s->flow.left < n + len)
+		return 0;
+	while (held > 0 && memcmp(p + n - held, s->hide, held) != 0)
+		held--;
+	return held;
+}
+
+/* n bytes are behind the space for their header, at `at`. */
+static void send_data(struct out_stream *s, size_t at, size_t n)
+{
+	struct buf *out = &s->link->out;
+
+	if (n == 0)
+		return;
+	buf_commit(out, WIRE_HEADER + n);
+	wire_encode_end(out, at, WIRE_DATA, s->stream, s->id);
+	wire_link_flush(s->link);
+	s->flow.left -= (uint64_t)n;
+	s->bytes += (uint64_t)n;
+}
+
 /* One read, one DATA frame. A queue that is full although room was asked for is a stuck link. */
 static enum got read_once(struct out_stream *s)
 {
-	size_t want = s->chunk < s->flow.left ? s->chunk : (size_t)s->flow.left;
+	size_t room = s->chunk < s->flow.left ? s->chunk : (size_t)s->flow.left;
 	struct buf *out = &s->link->out;
-	size_t at = buf_len(out);
-	uint8_t *p = buf_reserve(out, WIRE_HEADER + want);
+	size_t at = buf_len(out), held = s->held, all;
+	uint8_t *p = buf_reserve(out, WIRE_HEADER + room);
 	ssize_t n;
 
 	if (!p) {
 		init_broken(init_of_link(s->link), "no room for output");
 		return GOT_END;
 	}
+	p += WIRE_HEADER;
+	if (held > 0)
+		memcpy(p, s->hide, held);
 	do {
-		n = read(s->io.fd, p + WIRE_HEADER, want);
+		n = read(s->io.fd, p + held, room - held);
 	} while (n < 0 && errno == EINTR);
-	if (n < 0 && errno == EAGAIN)
-		return GOT_NOTHING;
-	if (n <= 0)
+	if (n == 0 || (n < 0 && errno != EAGAIN))
 		return GOT_END; /* a terminal ends with EIO, a pipe with 0 */
-	s->chunk = (size_t)n == s->chunk ? WIRE_DATA_MAX : CHUNK_FIRST;
-	n = (ssize_t)hide(s, p + WIRE_HEADER, (size_t)n);
-	if (n == 0)
-		return GOT_BYTES;
-	buf_commit(out, WIRE_HEADER + (size_t)n);
-	wire_encode_end(out, at, WIRE_DATA, s->stream, s->id);
-	wire_link_flush(s->link);
-	s->flow.left -= (uint64_t)n;
-	s->bytes += (uint64_t)n;
+	if (n < 0) {
+		s->held = 0;
+		send_data(s, at, held);
+		return GOT_NOTHING;
+	}
+	all = held + (size_t)n;
+	s->chunk = all == s->chunk ? WIRE_DATA_MAX : CHUNK_FIRST;
+	n = (ssize_t)hide(s, p, all);
+	s->held = all == room ? count_held(s, p, (size_t)n) : 0;
+	send_data(s, at, (size_t)n - s->held);
 	return GOT_BYTES;
 }
 
@@ -142,6 +171,7 @@ int out_stream_start(struct out_stream *s, struct ev *ev, struct wire_link *link
 	s->bytes = 0;
 	s->chunk = CHUNK_FIRST;
 	s->drained = 0;
+	s->held = 0;
 	s->ended = false;
 	wire_flow_init(&s->flow);
 	if (r == 0)
@@ -167,6 +197,11 @@ void out_stream_end(struct out_stream *s)
 	if (!s->ev || s->ended)
 		return;
 	out_stream_done(s);
+	if (s->held > 0 &&
+	    wire_link_send(s->link, WIRE_DATA, s->stream, s->id, s->hide, s->held) < 0)
+		init_broken(init_of_link(s->link), "no room for output");
+	s->bytes += s->held;
+	s->held = 0;
 	if (wire_link_send(s->link, WIRE_EOF, s->stream, s->id, NULL, 0) < 0)
 		init_broken(init_of_link(s->link), "no room for an end of output");
 }

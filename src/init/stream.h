@@ -25,6 +25,7 @@ struct out_stream {
 	uint32_t drained; /* bytes read by out_stream_drain */
 	struct room_wait room;
 	bool ended;
+	size_t held;	  /* bytes read that may be the beginning of `hide` */
 	const char *hide; /* is taken out of what is read; borrowed, may be NULL */
 };
 

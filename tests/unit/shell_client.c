@@ -135,3 +135,16 @@ struct run *timed(struct client *c, const char *text, uint64_t ms)
 	CHECK_STR(r->cause, "timeout");
 	return r;
 }
+
+char *many_lines(const char *first, const char *line, size_t count)
+{
+	size_t n = strlen(line), head = strlen(first);
+	char *text = malloc(head + count * n + 64);
+
+	CHECK(text != NULL);
+	memcpy(text, first, head);
+	for (size_t i = 0; i < count; i++)
+		memcpy(text + head + i * n, line, n);
+	strcpy(text + head + count * n, "echo $n");
+	return text;
+}

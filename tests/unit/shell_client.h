@@ -32,3 +32,5 @@ struct run *timed(struct client *c, const char *text, uint64_t ms);
 /* The second succeeds in the shell in which the first was called, and in no other. */
 void mark(struct client *c);
 void check_mark(struct client *c);
+/* The first line, so many others, and `echo $n`; to be freed. */
+char *many_lines(const char *first, const char *line, size_t count);
