@@ -459,6 +459,8 @@ TEST(a_door_that_does_not_read)
 {
 	static char zeros[WIRE_DATA_MAX];
 	enum { CONNS = 16 };
+	struct wire_frame f = {0};
+	uint64_t before;
 	struct rig r;
 	struct door_side *d = door_begin(&r, "deaf");
 
@@ -474,15 +476,19 @@ TEST(a_door_that_does_not_read)
 	rig_run(&r);
 	CHECK_EQ(r.k.blocking, 1);
 	CHECK(net_of(&r).net_up_bytes < (uint64_t)(CONNS - 1) * WIRE_NET_WINDOW);
+	before = net_of(&r).net_up_bytes;
 	/* At first the socket took some of it. */
-	for (int i = 0; i < 4 && r.k.blocking; i++) {
+	for (int i = 0; i < 6 && wire_decoder_next(&r.init.decoder, &f) == 0; i++) {
 		later_ms += 2 * KEEPER_STALL_MS;
 		turn(&r);
 	}
-	CHECK_EQ(r.k.blocking, 0);
-	CHECK(!door_is_running(d));
-	hear(&r, &r.init, WIRE_CANCEL);
+	CHECK_EQ(f.type, WIRE_CANCEL);
 	is_refused(&r, 1, "took nothing");
+	/* Init is heard again. What it said meanwhile has connections of its own, for which another
+	 * door may be up already. */
+	for (int i = 0; i < TURNS && net_of(&r).net_up_bytes <= before; i++)
+		turn(&r);
+	CHECK(net_of(&r).net_up_bytes > before);
 	events_have(&r, "ended: it took nothing");
 	CHECK_EQ(r.ends, 0);
 	door_end(&r, d);
