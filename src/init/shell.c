@@ -12,6 +12,7 @@
  *	Tc	the text as it is; bash reads it as a script, command by command (shell_text.c)
  *	To, Te	its output
  *	Ti, Ts	with input: where it comes from, and a FIFO that is opened once Ti is
+ *	Tf	after a text that may define some: the shell's functions (shell_text.c says why)
  *
  * and one sentence on the feed, the driver, which uses no name that a user can define but
  * `builtin`:
