@@ -9,6 +9,14 @@ PYTHON     = /usr/bin/python3
 FUZZ_SECONDS = 60
 ROUNDS     = 100000
 
+# Makes the new library known to the dynamic linker; where that cannot be, says what a program needs.
+FIND_LIBRARY = { \
+	lib=$$(pkg-config --variable=libdir $(BUILD)/meson-private/cove.pc); \
+	export PATH="$$PATH:/usr/sbin:/sbin"; \
+	test "$$(id -u)" -ne 0 || ldconfig; \
+	ldconfig -p | grep -qF "$$lib/libcove.so.1" || \
+		echo "Programs that use libcove need: export LD_LIBRARY_PATH=$$lib"; }
+
 .PHONY: all quickstart test attack attack-selftest vm-test bench faults churn lint fuzz format tidy install clean help
 
 all: ## build the programs, the library and the manual into ./build (the default)
@@ -17,6 +25,9 @@ all: ## build the programs, the library and the manual into ./build (the default
 		meson setup $(BUILD) -Dbuildtype=release -Dtests=false --prefix=$(PREFIX) >$(BUILD).log 2>&1 || \
 		{ cat $(BUILD).log; rm -f $(BUILD).log; exit 1; }
 	@rm -f $(BUILD).log
+ifneq ($(origin PREFIX),file)
+	@grep -qxF 'prefix=$(PREFIX)' $(BUILD)/meson-private/cove.pc || meson configure $(BUILD) -Dprefix='$(PREFIX)'
+endif
 	@ninja -C $(BUILD)
 	@ln -sfn src/cli/cove $(BUILD)/cove
 
@@ -67,8 +78,9 @@ tidy: all ## clang-tidy over src/, for a curious afternoon; not part of the test
 	@tools/packages fuzz
 	@clang-tidy -p $(BUILD) --quiet $$(git ls-files 'src/*.c')
 
-install: all ## install below PREFIX (/usr/local); honours DESTDIR
-	@DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
+install: all ## install below PREFIX (/usr/local, or the one given last); honours DESTDIR
+	@DESTDIR='$(DESTDIR)' meson install -C $(BUILD) --no-rebuild
+	@test -n '$(DESTDIR)' || $(FIND_LIBRARY)
 
 clean: ## remove the build directories (the cached test image goes with them)
 	@rm -rf $(BUILD) $(BUILD_TEST) build-fuzz build-vm build-controls
