@@ -145,7 +145,18 @@ static void deny_unmatched(const struct conn *c, struct err *e)
 	bool six = c->host.is_address && c->host.family == AF_INET6;
 	const char *box = c->door->config.box;
 	char port[8] = "", pattern[80], start[110] = "";
+	const char *special =
+		c->host.is_address ? addr_refused(c->host.family, c->host.addr) : NULL;
 
+	/* No grant is given for such a one. */
+	if (special) {
+		err_set(e, ERR_DENIED, EACCES,
+			"%.70s port %u: no rule allows it. It is %s: it needs a rule with "
+			"'private: "
+			"true' in the box's policy (cove policy apply %.63s FILE)",
+			c->host.text, c->port, special, box);
+		return;
+	}
 	if (c->port != 443 && c->port != 80)
 		snprintf(port, sizeof(port), ":%u", c->port);
 	snprintf(pattern, sizeof(pattern), "%s%.70s%s%s", six ? "[" : "", c->host.text,
@@ -160,9 +171,11 @@ static void deny_unmatched(const struct conn *c, struct err *e)
 
 static void deny_by_rule(struct conn *c)
 {
-	const struct rule *rule = c->verdict.rule;
+	struct rule *rule = c->verdict.rule;
 	struct err e;
 
+	if (rule && rule->once)
+		(void)door_take(c->door, rule);
 	if (c->door->trouble.kind != ERR_NONE)
 		err_set(&e, ERR_DENIED, EACCES,
 			"nothing is let through: the policy cannot be read; see `cove inspect %s`",

@@ -28,14 +28,17 @@ enum { OWN_FRESH_MS = 1000 };
 
 static const char denied[] = "an address that a rule denies";
 
-const char *dial_refused(struct door *door, const struct host *address, uint16_t port, bool private)
+/* *ret_rule: the one that denies it, or NULL. */
+static const char *refused_by(struct door *door, const struct host *address, uint16_t port,
+			      bool private, struct rule **ret_rule)
 {
 	uint64_t now = ev_now(door->ev);
 	struct verdict v;
 
 	policy_judge_connect(door->policy, address, port, clock_wall_ms(), &v);
+	*ret_rule = v.action == ACTION_DENY ? v.rule : NULL;
 	/* Without a rule it only means that none is about addresses. */
-	if (v.action == ACTION_DENY && v.rule)
+	if (*ret_rule)
 		return denied;
 	if (private || control_is_off("door-private"))
 		return NULL;
@@ -45,6 +48,13 @@ const char *dial_refused(struct door *door, const struct host *address, uint16_t
 		door->own_ms = now;
 	}
 	return addr_refused(address->family, address->addr);
+}
+
+const char *dial_refused(struct door *door, const struct host *address, uint16_t port, bool private)
+{
+	struct rule *rule;
+
+	return refused_by(door, address, port, private, &rule);
 }
 
 static void finish(struct dial *d, struct channel *up)
@@ -128,6 +138,7 @@ static void on_timer(struct ev_timer *t)
 /* Keeps the addresses that may be dialled; the first that may not is the reason if none may. */
 static void take_addresses(struct dial *d, const struct resolved *addrs, size_t count)
 {
+	struct rule *once = NULL, *rule = NULL;
 	const char *why = NULL;
 
 	d->addrs = calloc(count, sizeof(*d->addrs));
@@ -138,12 +149,17 @@ static void take_addresses(struct dial *d, const struct resolved *addrs, size_t 
 
 		if (inet_ntop(addrs[i].family, addrs[i].addr, text, sizeof(text)) &&
 		    host_parse(a, text) == 0)
-			refused = dial_refused(d->door, a, d->port, d->private);
+			refused = refused_by(d->door, a, d->port, d->private, &rule);
 		if (!refused)
 			d->count++;
 		else if (!why)
 			why = refused;
+		if (rule && rule->once)
+			once = rule;
 	}
+	/* It is used up by the whole connection, not by one of its addresses. */
+	if (once && d->count == 0)
+		(void)door_take(d->door, once);
 	if (!d->addrs)
 		err_set(&d->error, ERR_FULL, ENOMEM, "no memory for addresses of %s", d->host.text);
 	else if (d->count == 0)

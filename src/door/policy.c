@@ -404,8 +404,9 @@ void policy_judge_name(const struct policy *p, const struct host *h, uint64_t no
 	struct judging j = {.q = &q};
 	struct shut shut = {0};
 
+	/* A deny for once is for a connection: a name that is not found leads to none. */
 	for (const struct entry *g = p->grants; g; g = g->older)
-		if (match_host(g, h) && grant_holds(p, g, now_ms))
+		if (!g->rule.once && match_host(g, h) && grant_holds(p, g, now_ms))
 			shut_add(&shut, g, h);
 	for (size_t i = 0; i < p->entry_count; i++)
 		shut_add(&shut, &p->entries[i], h);

@@ -315,6 +315,8 @@ static void deny_by_rule(struct web *w)
 {
 	struct err e;
 
+	if (w->verdict.rule && w->verdict.rule->once)
+		(void)door_take(w->config.door, w->verdict.rule);
 	if (w->verdict.rule)
 		err_set(&e, ERR_DENIED, EACCES, "%s %.100s on %.80s is denied by '%.40s'",
 			w->request.method, w->path, w->config.host.text, w->verdict.rule->name);

@@ -108,6 +108,14 @@ def test_allow_once(door, rig):
     assert not judged(door, rig, box, "once.test")
 
 
+def test_deny_once(door, rig):
+    box = door.box([WEB])
+    for way in ("proxy", "direct"):
+        door("deny", "--once", box, "web.test").ok()
+        assert door.code(box, rig.url("/"), way=way) in (0, 403)
+        assert door.code(box, rig.url("/"), way=way) == 200
+
+
 def test_allow_for_a_time(door, rig):
     box = door.box([WEB])
     door("allow", "--for", "1h", box, f"hour.test:{rig.web.port}").ok()

@@ -613,6 +613,41 @@ TEST(a_deny_stands_against_an_older_word_for_once)
 	rig_close();
 }
 
+/* By name, by address, and by the address that a name leads to. */
+TEST(a_deny_for_once_is_for_one_connection)
+{
+	static const char *const aims[] = {"up.test", "127.0.0.1"};
+	unsigned port = upstream_start(UP_ECHO);
+	uint32_t id = 0;
+
+	rig_open(with_port("allow: up.test\n    private: true", port));
+	for (unsigned i = 0; i < 2; i++) {
+		box_connect(++id, "up.test", port);
+		UNTIL(rig.ids[id].ok);
+		box_verb("once", "deny", aims[i], NULL, NULL);
+		UNTIL(rig.ids[id].cancelled && rig.verb_ok == i + 1);
+		box_connect(++id, "up.test", port);
+		UNTIL(rig.ids[id].failed);
+		box_connect(++id, "up.test", port);
+		UNTIL(rig.ids[id].ok);
+	}
+	rig_close();
+}
+
+/* A grant for it would be refused. */
+TEST(the_remedy_for_a_private_address_is_a_rule)
+{
+	unsigned port = upstream_start(UP_ECHO);
+
+	rig_open(with_port("allow: up.test\n    private: true", port));
+	box_connect(1, "127.0.0.1", port);
+	UNTIL(rig.ids[1].failed);
+	CHECK(strstr(rig_row("connect", "deny")->reason,
+		     "a loopback address: it needs a rule with"));
+	CHECK(!strstr(rig_row("connect", "deny")->reason, "cove allow"));
+	rig_close();
+}
+
 TEST(frames_that_break_the_protocol_end_the_door)
 {
 	unsigned port = upstream_start(UP_MUTE);
