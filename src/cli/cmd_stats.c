@@ -46,6 +46,33 @@ static const char *counted(char text[SIZE_TEXT], uint64_t bytes)
 	return bytes == COVE_UNKNOWN ? "-" : size_format(text, bytes);
 }
 
+/* Of what every box has some. */
+static uint64_t if_any(uint64_t n)
+{
+	return n ? n : COVE_UNKNOWN;
+}
+
+/* Hundredths of a processor; "-" where there is nothing to tell it from. */
+static const char *share(char text[SIZE_TEXT], uint64_t milli, uint64_t used_us)
+{
+	if (!used_us)
+		return "-";
+	snprintf(text, SIZE_TEXT, "%llu.%llu", (unsigned long long)(milli / 10),
+		 (unsigned long long)(milli % 10));
+	return text;
+}
+
+static void pids_cell(struct table *t, const struct cove_stats *n)
+{
+	char used[24] = "-", limit[24] = "-";
+
+	if (n->pids)
+		snprintf(used, sizeof(used), "%llu", (unsigned long long)n->pids);
+	if (n->pids_limit)
+		snprintf(limit, sizeof(limit), "%llu", (unsigned long long)n->pids_limit);
+	table_cellf(t, "%s / %s", used, limit);
+}
+
 static void size_cell(struct table *t, uint64_t used, uint64_t limit)
 {
 	char a[SIZE_TEXT], b[SIZE_TEXT];
@@ -63,21 +90,15 @@ static void row(struct table *t, const void *item)
 	if (n->paused)
 		table_cell(t, "paused");
 	else
-		table_cellf(t, "%llu.%llu", (unsigned long long)(s->cpu_milli / 10),
-			    (unsigned long long)(s->cpu_milli % 10));
-	size_cell(t, n->mem_bytes, n->mem_limit_bytes);
-	if (n->pids_limit)
-		table_cellf(t, "%llu / %llu", (unsigned long long)n->pids,
-			    (unsigned long long)n->pids_limit);
-	else
-		table_cellf(t, "%llu / -", (unsigned long long)n->pids);
+		table_cell(t, share(a, s->cpu_milli, n->cpu_us));
+	size_cell(t, if_any(n->mem_bytes), n->mem_limit_bytes);
+	pids_cell(t, n);
 	size_cell(t, n->disk_bytes, n->disk_limit_bytes);
 	table_cellf(t, "%s / %s", counted(a, n->io_read_bytes), counted(b, n->io_write_bytes));
 	table_cellf(t, "%s / %s", counted(a, n->net_up_bytes), counted(b, n->net_down_bytes));
 	table_cellf(t, "%llu", (unsigned long long)n->net_conns);
-	table_cellf(t, "%llu.%llu / %s", (unsigned long long)(s->helpers_milli / 10),
-		    (unsigned long long)(s->helpers_milli % 10),
-		    size_format(a, n->keeper_mem_bytes + n->door_mem_bytes));
+	table_cellf(t, "%s / %s", share(a, s->helpers_milli, n->keeper_cpu_us + n->door_cpu_us),
+		    counted(b, if_any(n->keeper_mem_bytes + n->door_mem_bytes)));
 	table_cell(t, text_duration(a, n->uptime_ms));
 }
 
@@ -93,7 +114,8 @@ static int print_json(struct cli *c, const struct look *l)
 		json_init(&j, &b);
 		json_object_begin(&j);
 		json_kv_str(&j, "name", l->boxes[i].name);
-		json_kv_u64(&j, "cpu_milli", l->boxes[i].cpu_milli);
+		view_counted(&j, "cpu_milli",
+			     l->boxes[i].now.cpu_us ? l->boxes[i].cpu_milli : COVE_UNKNOWN);
 		view_stats(&j, &l->boxes[i].now);
 		json_object_end(&j);
 		r = j.error ? j.error : buf_append_str(&b, "\n");
@@ -286,10 +308,9 @@ const struct verb verb_stats = {
 		"own writes and its named workspace have a limit of --disk each: DISK is both.\n"
 		"NET is what went through its door since it started, CONNS how many connections\n"
 		"there are now. HELPERS are its keeper and its door on the host, which are not\n"
-		"in the other numbers and have shares of their own. --watch goes on until Ctrl-C. "
-		"With --json one object per box and "
-		"line, null for\n"
-		"what is not counted; cpu_milli there is thousandths of a processor.\n"
+		"in the other numbers and have shares of their own. --watch goes on until Ctrl-C.\n"
+		"With --json one object per box and line, null for what is not counted;\n"
+		"cpu_milli there is thousandths of a processor.\n"
 		"\n"
 		"Examples\n"
 		"  cove stats\n"

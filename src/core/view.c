@@ -78,18 +78,19 @@ void view_exec(struct json *j, const struct cove_exec_info *x)
 	view_usage(j, x->cpu_us, x->mem_peak_bytes, x->io_read_bytes, x->io_write_bytes);
 }
 
+/* Every box that runs has some time, memory and a process: 0 means that nobody counts it. */
 void view_stats(struct json *j, const struct cove_stats *s)
 {
 	json_kv_u64(j, "uptime_ms", s->uptime_ms);
 	json_kv_bool(j, "paused", s->paused);
-	json_kv_u64(j, "cpu_us", s->cpu_us);
+	view_known_u64(j, "cpu_us", s->cpu_us);
 	view_known_u64(j, "cpu_limit_milli", s->cpu_limit_milli);
 	json_kv_u64(j, "throttled_us", s->throttled_us);
-	json_kv_u64(j, "mem_bytes", s->mem_bytes);
+	view_known_u64(j, "mem_bytes", s->mem_bytes);
 	view_known_u64(j, "mem_peak_bytes", s->mem_peak_bytes);
 	view_known_u64(j, "mem_limit_bytes", s->mem_limit_bytes);
 	json_kv_u64(j, "oom_kills", s->oom_kills);
-	json_kv_u64(j, "pids", s->pids);
+	view_known_u64(j, "pids", s->pids);
 	view_known_u64(j, "pids_limit", s->pids_limit);
 	json_kv_u64(j, "pids_hits", s->pids_hits);
 	view_counted(j, "disk_bytes", s->disk_bytes);
@@ -105,10 +106,10 @@ void view_stats(struct json *j, const struct cove_stats *s)
 	json_kv_u64(j, "execs_running", s->execs_running);
 	json_kv_u64(j, "keeper_cpu_us", s->keeper_cpu_us);
 	view_known_u64(j, "keeper_cpu_limit_milli", s->keeper_cpu_limit_milli);
-	json_kv_u64(j, "keeper_mem_bytes", s->keeper_mem_bytes);
+	view_known_u64(j, "keeper_mem_bytes", s->keeper_mem_bytes);
 	view_known_u64(j, "keeper_mem_limit_bytes", s->keeper_mem_limit_bytes);
-	json_kv_u64(j, "door_cpu_us", s->door_cpu_us);
+	view_known_u64(j, "door_cpu_us", s->door_cpu_us);
 	view_known_u64(j, "door_cpu_limit_milli", s->door_cpu_limit_milli);
-	json_kv_u64(j, "door_mem_bytes", s->door_mem_bytes);
+	view_known_u64(j, "door_mem_bytes", s->door_mem_bytes);
 	view_known_u64(j, "door_mem_limit_bytes", s->door_mem_limit_bytes);
 }
