@@ -6,27 +6,32 @@
 #include "cli/stream.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { TITLE_MAX = 1024 };
 
 /* Bytes that are missing have to be missed: a copy of a log would look whole. */
-static void say_truncated(uint64_t exec_id)
+static void say_truncated(const struct cove_exec_info *x)
 {
-	cli_note("truncated: not all output of command %llu was kept (%u MiB per command)",
-		 (unsigned long long)exec_id, KEEPER_LOG_BYTES_MAX >> 20);
+	char why[40] = "";
+
+	/* One that wrote less met the limit of its box, or a full disk: nobody recorded which. */
+	if (x->out_bytes + x->err_bytes > KEEPER_LOG_BYTES_MAX)
+		snprintf(why, sizeof(why), " (%u MiB per command)", KEEPER_LOG_BYTES_MAX >> 20);
+	cli_note("truncated: not all output of command %llu was kept%s",
+		 (unsigned long long)x->exec_id, why);
 }
 
-/* Whether what was kept of a command is less than what it wrote. */
-static bool is_truncated(struct cli *c, uint64_t exec_id)
+/* Says it if what was kept of a command is less than what it wrote. */
+static void say_if_truncated(struct cli *c, uint64_t exec_id)
 {
 	autofree struct cove_exec_info *execs = NULL;
 	int count = cove_execs(c->cove, c->o.args[0], &execs, NULL);
 
 	for (int i = 0; i < count; i++)
-		if (execs[i].exec_id == exec_id)
-			return execs[i].truncated;
-	return false;
+		if (execs[i].exec_id == exec_id && execs[i].truncated)
+			say_truncated(&execs[i]);
 }
 
 /* One command's output to its end, or to where it stands now. */
@@ -48,8 +53,8 @@ static int print_exec(struct cli *c, uint64_t exec_id, bool follow)
 		r = EXIT_SIGNAL + SIGPIPE;
 	else
 		r = end.left_by ? EXIT_SIGNAL + end.left_by : 0;
-	if (r == 0 && is_truncated(c, exec_id))
-		say_truncated(exec_id);
+	if (r == 0)
+		say_if_truncated(c, exec_id);
 	cove_result_free(&end.result);
 	cove_exec_free(exec);
 	return r;

@@ -311,8 +311,8 @@ static int remove_box(struct cove *cove, const char *name, bool force, struct er
 	if (box_fd >= 0 && !force && record_is_live(box_fd))
 		return err_set(
 			e, ERR_CONFLICT, EBUSY,
-			"box '%s' is running; stop it first, or remove it by force (cove rm -f)",
-			name);
+			"box '%s' is running; stop it first, or remove it by force (cove rm -f %s)",
+			name, name);
 	return box_destroy(cove, name, "remove", e);
 }
 

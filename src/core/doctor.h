@@ -21,7 +21,7 @@ struct doctor_check {
 	const char *name; /* static: "user_namespaces" */
 	enum doctor_group group;
 	enum doctor_status status;
-	char found[160];       /* what there is */
+	char found[240];       /* what there is */
 	char consequence[160]; /* what follows from it; empty when ok */
 	char remedy[200];      /* what to do, exactly; empty when ok */
 };

@@ -128,7 +128,7 @@ void check_programs(struct doctor *d, struct doctor_check *c)
 	}
 	doctor_found(c, "%s", e.msg);
 	doctor_set(c, DOCTOR_MISSING, "boxes cannot be started",
-		   "make install, or set COVE_LIBEXEC to where the programs are");
+		   "make or make install, or set COVE_LIBEXEC to where the programs are");
 }
 
 /* ---- other walls: looked for, not used by this version ---- */
@@ -151,7 +151,7 @@ void check_door(struct doctor *d, struct doctor_check *c)
 		   "boxes start only with --net closed, which is not the default",
 		   d->cove.door_path[0]
 			   ? "run `ldd` on it and install what is missing (OpenSSL 3, libyaml)"
-			   : "make install, or set COVE_LIBEXEC to where cove-door is");
+			   : "make or make install, or set COVE_LIBEXEC to where cove-door is");
 }
 
 void check_kvm(struct doctor *d, struct doctor_check *c)

@@ -219,23 +219,44 @@ static bool find_in(const char *dir, const char *program, char *ret, size_t size
 	return access(ret, X_OK) == 0;
 }
 
-static bool find_beside_self(const char *program, char *ret, size_t size)
+enum { SELF_MAX = 400 };
+
+/* The directory above the one of this program: a prefix, or src/ of a build. False: not known. */
+static bool find_self(char self[SELF_MAX])
 {
-	char self[400], dir[440];
-	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	ssize_t n = readlink("/proc/self/exe", self, SELF_MAX - 1);
 	char *slash;
 
-	if (n <= 0)
-		return false;
-	self[n] = 0;
+	self[n > 0 ? n : 0] = 0;
 	for (int up = 0; up < 2; up++) {
 		slash = strrchr(self, '/');
 		if (!slash)
 			return false;
 		*slash = 0;
 	}
+	return true;
+}
+
+static bool find_beside_self(const char *program, char *ret, size_t size)
+{
+	char self[SELF_MAX], dir[SELF_MAX + 40];
+
+	if (!find_self(self))
+		return false;
 	snprintf(dir, sizeof(dir), "%s/libexec/cove", self);
 	return find_in(dir, program, ret, size) || find_in(self, program, ret, size);
+}
+
+static int no_program(const char *program, struct err *e)
+{
+	char self[SELF_MAX];
+
+	if (!find_self(self))
+		snprintf(self, sizeof(self), "%s", COVE_LIBEXEC_DIR);
+	return err_set(e, ERR_UNSUPPORTED, ENOENT,
+		       "no %s below '%.70s' nor in '%.60s': build it (make) or install Cove again "
+		       "(make install)",
+		       program, self, COVE_LIBEXEC_DIR);
 }
 
 int spawn_find_program(const char *program, char *ret, size_t size, struct err *e)
@@ -254,11 +275,7 @@ int spawn_find_program(const char *program, char *ret, size_t size, struct err *
 	if (find_beside_self(program, ret, size) || find_in(COVE_LIBEXEC_DIR, program, ret, size))
 		return 0;
 	ret[0] = 0;
-	return err_set(
-		e, ERR_UNSUPPORTED, ENOENT,
-		"the helper program '%s/%s' is missing; install Cove again (make install) or set "
-		"COVE_LIBEXEC to where it is",
-		COVE_LIBEXEC_DIR, program);
+	return no_program(program, e);
 }
 
 int spawn_find_programs(struct cove *cove, struct err *e)
@@ -279,10 +296,10 @@ int spawn_find_programs(struct cove *cove, struct err *e)
 
 int spawn_find_door(struct cove *cove, struct err *e)
 {
-	int r = spawn_find_programs(cove, e);
+	int r;
 
-	if (r < 0 || cove->door_path[0])
-		return r;
+	if (cove->door_path[0])
+		return 0;
 	r = spawn_find_program("cove-door", cove->door_path, sizeof(cove->door_path), e);
 	if (r < 0)
 		err_prefix(e, "a box without --net closed needs cove-door");

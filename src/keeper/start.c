@@ -284,10 +284,19 @@ static bool needs_init(const struct life *l)
 	return l->ids.kind == IDS_SUBORDINATE || l->volume.ops->flags & STORAGE_MEMORY;
 }
 
+static int write_live(struct life *l, struct err *e)
+{
+	int r = record_write_live(l->box_fd, !l->config.spec.one_shot, e);
+	char what[BOX_NAME_MAX + 32];
+
+	snprintf(what, sizeof(what), "start box '%s' in", l->config.spec.name);
+	return r == -ENOSPC || r == -EDQUOT ? state_error(&l->st, -r, what, e) : r;
+}
+
 static int meanwhile(void *arg, struct err *e)
 {
 	struct life *l = arg;
-	int r = record_write_live(l->box_fd, !l->config.spec.one_shot, e);
+	int r = write_live(l, e);
 
 	limits_join_own_group(l);
 	if (r == 0)

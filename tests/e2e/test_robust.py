@@ -286,6 +286,29 @@ def test_full_disk(new_home):
         subprocess.run(["umount", "-l", cove.home], check=True)
 
 
+@needs_root
+def test_full_disk_says_what_to_do(new_home):
+    cove = new_home()
+    os.mkdir(cove.home)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m,mode=700", "cove-test", cove.home], check=True)
+    fill = pathlib.Path(cove.home, "fill")
+    try:
+        box, other = [cove("create", "--net", "closed").ok().text.strip() for _ in range(2)]
+        cove("stop", other).ok()
+        got = subprocess.run(["dd", "if=/dev/zero", f"of={fill}", "bs=4k"], stderr=subprocess.PIPE)
+        assert b"No space" in got.stderr
+        cove("start", other).failed(f"start box '{other}' in '{cove.home}': the disk is full; free some space")
+        cove("exec", box, "--", "seq", "200000")
+        fill.unlink()
+        got = cove("logs", box).ok()
+        assert "was kept" in got.errors and "per command" not in got.errors
+        cove("start", other).ok()
+    finally:
+        for name in cove("ls", "-q").text.split():
+            cove("rm", "-f", name)
+        subprocess.run(["umount", "-l", cove.home], check=True)
+
+
 def test_no_user_namespaces(new_home):
     """In a user namespace of its own where no further one may be made."""
     cove = new_home()
