@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* The longest line on stderr: a sentence of which every byte is escaped fits. */
 enum { MESSAGE_MAX = 4096, ERROR_JSON_MAX = 8192, PRETTY_MAX = 64 << 20 };
@@ -230,8 +231,21 @@ static const char *workspace_of(const struct options *o)
 	return o->workspace;
 }
 
+/* Who forgot the slash looks for the files of a directory in an empty workspace. */
+static void note_workspace(const char *workspace)
+{
+	struct stat st;
+
+	if (workspace && *workspace && !strchr(workspace, '/') && stat(workspace, &st) == 0 &&
+	    S_ISDIR(st.st_mode))
+		cli_note("'%.60s' names a kept workspace; for the directory that is here say "
+			 "--workspace ./%.60s",
+			 workspace, workspace);
+}
+
 struct cove_box_options cli_box_options(const struct options *o)
 {
+	note_workspace(workspace_of(o));
 	return (struct cove_box_options){
 		.size = sizeof(struct cove_box_options),
 		.name = o->name,

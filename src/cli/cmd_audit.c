@@ -109,14 +109,16 @@ static void put_bytes(struct buf *b, const char *json)
 /* What it was about, in one text: the request, or what happened to the policy or the door. */
 static void put_what(struct buf *b, const char *json)
 {
-	char text[TEXT_MAX], kind[32];
+	char text[TEXT_MAX], kind[32], verdict[32];
 	uint64_t status = field_u64(json, "status"), count = field_u64(json, "count");
 	bool is_policy;
 
 	field_text(json, "kind", kind, sizeof(kind));
 	is_policy = strcmp(kind, "policy") == 0;
 	door_request(json, text, sizeof(text));
-	if (!text[0] || (strcmp(kind, "connect") != 0 && strcmp(kind, "request") != 0))
+	field_text(json, "verdict", verdict, sizeof(verdict));
+	if (!text[0] || (strcmp(kind, "connect") != 0 && strcmp(kind, "request") != 0 &&
+			 strcmp(kind, verdict) != 0))
 		(void)buf_printf(b, "%s%s", kind, text[0] ? " " : "");
 	(void)str_escape(b, text, strlen(text));
 	if (count)
@@ -124,7 +126,9 @@ static void put_what(struct buf *b, const char *json)
 	if (status)
 		(void)buf_printf(b, " -> %llu", (unsigned long long)status);
 	put_bytes(b, json);
-	put_field(b, json, "rule", is_policy ? " " : ", rule ");
+	/* One without a name of its own is called "rule 1". */
+	field_text(json, "rule", text, sizeof(text));
+	put_field(b, json, "rule", is_policy ? " " : str_starts(text, "rule ") ? ", " : ", rule ");
 	put_field(b, json, "credential", ", with ");
 	put_field(b, json, "by", ", by ");
 	put_reason(b, json);

@@ -21,6 +21,6 @@ const struct verb verb_help = {
 	.options = options,
 	.command_after = -1,
 	.args_min = 0,
-	.args_max = -1,
+	.args_max = 1,
 	.run = run,
 };

@@ -22,8 +22,8 @@ const struct verb verb_resume = {
 		"\n"
 		"Examples\n"
 		"  cove resume dev\n"
-		"  cove resume $(cove ls --json | jq -r '.[] | select(.state == \"paused\") | "
-		".name')\n",
+		"  cove ls --json | jq -r '.[] | select(.state == \"paused\").name' |\n"
+		"      xargs cove resume\n",
 	.options = options,
 	.command_after = -1,
 	.args_min = 1,

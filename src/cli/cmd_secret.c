@@ -240,7 +240,7 @@ static const enum opt_id options[] = {OPT_SECRET_FILE, OPT_SECRET_COMMAND, OPT_Q
 const struct verb verb_secret = {
 	.name = "secret",
 	.synopsis = "secret set NAME | ls | rm NAME...",
-	.summary = "credentials that boxes use and never see",
+	.summary = "credentials that boxes never see",
 	.help = "set     store the value that stands on stdin, without its last line end; from a\n"
 		"        terminal it is asked for and does not show. With --file or --command it\n"
 		"        stays where it is, and is read there whenever a door needs it\n"

@@ -2,6 +2,8 @@
 #include "base/fd.h"
 #include "cli/list.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char *const titles[] = {"NAME", "FILES", "SIZE", "IN USE"};
@@ -84,12 +86,19 @@ static int chown_one(struct cli *c, const char *dir, struct cove_error *err)
 	uint64_t changed = 0;
 	int r = cove_workspace_chown(c->cove, dir, &changed, err);
 
+	if (r < 0 && err->code == ENOENT && *dir && !strchr(dir, '/'))
+		snprintf(
+			err->message, sizeof(err->message),
+			"there is no directory '%.60s' here; chown is for directories of the host, "
+			"and a named workspace needs none",
+			dir);
 	if (r < 0)
 		return r;
 	if (c->o.json)
 		return chown_json(c, dir, changed);
 	if (!c->o.quiet)
-		cli_note("%llu files given back", (unsigned long long)changed);
+		cli_note("%llu file%s given back", (unsigned long long)changed,
+			 changed == 1 ? "" : "s");
 	return 0;
 }
 
@@ -104,7 +113,7 @@ static int run(struct cli *c)
 	}
 	if (strcmp(what, "chown") == 0) {
 		if (c->o.arg_count < 2)
-			return cli_usage(c, "which directory?");
+			return cli_usage(c, "name a directory of the host");
 		return cli_each(c, 1, NULL, chown_one);
 	}
 	if (strcmp(what, "rm") != 0)

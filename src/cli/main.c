@@ -15,6 +15,8 @@
 
 enum { SECTION_VERBS = 12, VERBS_MAX = 48, HELP_MAX = 64 << 10 };
 
+#define INDENT "\n                                          "
+
 static const struct {
 	const char *title;
 	const struct verb *verbs[SECTION_VERBS];
@@ -75,7 +77,9 @@ int help_print(struct cli *c)
 	for (size_t i = 0; i < SECTIONS; i++) {
 		(void)buf_printf(&b, "\n%s\n", sections[i].title);
 		for (const struct verb *const *v = sections[i].verbs; *v; v++)
-			(void)buf_printf(&b, "  %-40s%s\n", (*v)->synopsis, (*v)->summary);
+			/* A long one stands on a line of its own. */
+			(void)buf_printf(&b, "  %-40s%s%s\n", (*v)->synopsis,
+					 strlen((*v)->synopsis) < 40 ? "" : INDENT, (*v)->summary);
 	}
 	(void)buf_append_str(&b, "\n`cove help VERB` shows flags and examples.\n");
 	r = cli_out_buf(c, &b);

@@ -254,7 +254,8 @@ static int check_unused(struct state *s, const char *name, const char *verb, str
 		return r;
 	return err_set(
 		e, ERR_CONFLICT, EBUSY,
-		"box '%s' uses image '%s', so it cannot be %s; remove the box first (cove rm %s)",
+		"box '%s' uses image '%s', so it cannot be %s; remove the box first (cove rm -f "
+		"%s)",
 		box, name, verb, box);
 }
 

@@ -429,7 +429,7 @@ static int remove_unused(struct state *s, const char *name, struct err *e)
 		r = record_find_user(s, NULL, name, box, e);
 	if (r > 0)
 		return err_set(e, ERR_CONFLICT, EBUSY,
-			       "box '%s' uses workspace '%s'; remove the box first (cove rm %s)",
+			       "box '%s' uses workspace '%s'; remove the box first (cove rm -f %s)",
 			       box, name, box);
 	return r < 0 ? r : hide(s, name, e);
 }

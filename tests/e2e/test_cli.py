@@ -1,7 +1,9 @@
 """The command line itself: help, wrong arguments, JSON, completion."""
 import json
 import os
+import pathlib
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -25,6 +27,42 @@ def test_help_of_a_verb(cove, verb):
     text = cove("help", verb).ok().text
     assert f"cove {verb}" in text and len(text.splitlines()) >= 3
     assert cove(verb, "--help").ok().text == text
+
+
+def test_help_fits_a_terminal(cove):
+    pages = [cove("help").ok().text]
+    verbs = [line.split()[0] for line in pages[0].splitlines() if re.match(r"  [a-z]", line)]
+    pages += [cove("help", verb).ok().text for verb in verbs if verb != "cove"]
+    assert [line for page in pages for line in page.splitlines() if len(line) > 80] == []
+    assert "...directories" not in pages[0]
+    cove("help", "run", "extra").failed("unexpected argument 'extra'", rc=2)
+
+
+def test_a_name_that_is_a_directory_too(cove, tmp):
+    (tmp / "project").mkdir()
+    got = cove("run", "--workspace", "project", "--", "true", cwd=tmp)
+    assert "--workspace ./project" in got.ok().errors
+    assert "./project" not in cove("run", "--workspace", "./project", "--", "true", cwd=tmp).ok().errors
+    cove("workspace", "rm", "project").ok()
+
+
+def test_remedies_can_be_said_as_they_stand(cove, box):
+    cove("create", "--name", box).failed(f"cove rm -f {box}")
+    cove("rm", box).failed(f"cove rm -f {box}")
+    cove("workspace", "chown", "no-such").failed("chown is for directories of the host")
+
+
+def test_a_missing_helper_is_looked_for_in_two_places(cove, tmp):
+    installed = pathlib.Path("/usr/local/libexec/cove")
+    if installed.exists():
+        pytest.skip("a Cove is installed below /usr/local")
+    (tmp / "bin").mkdir()
+    shutil.copy(cove.program, tmp / "bin/cove")
+    env = {k: v for k, v in cove.env.items() if k != "COVE_LIBEXEC"}
+    got = subprocess.run([tmp / "bin/cove", "run", "--", "true"], env=env, capture_output=True, text=True)
+    assert got.returncode == 125 and f"no cove-keeper below '{tmp}'" in got.stderr and "(make)" in got.stderr
+    got = subprocess.run([tmp / "bin/cove", "doctor"], env=env, capture_output=True, text=True)
+    assert got.stdout.count("cove-keeper") == 1 and "(make install)\n" in got.stdout
 
 
 def test_help_of_nothing(cove):

@@ -347,6 +347,17 @@ def test_a_changed_row_shows(new_home, tmp_path, upstream):
     cove("audit", "verify", "--json").failed(rc=125)
 
 
+def test_rows_say_nothing_twice(cove, tmp_path, upstream):
+    rules = here(upstream).replace("name: here\n    ", "") + "  - ask: 127.0.0.1\n    ports: [1]\n" \
+        "    private: true\n    ask_timeout: 1s\n"
+    box = cove("create", "--net", policy(tmp_path, rules)).ok().text.strip()
+    fetch(cove, box, upstream)
+    cove("exec", box, "--", "sh", "-c", FETCH % (1, ""))
+    text = cove("audit", box).ok().text
+    assert ", rule 1" in text and "rule rule" not in text
+    assert re.search(r"ask +GET 127.0.0.1:1/", text) and not re.search(r"ask +ask", text), text
+
+
 def test_rows_fit_a_narrow_terminal(cove, tmp_path, upstream):
     box = cove("create", "--net", policy(tmp_path, here(upstream))).ok().text.strip()
     fetch(cove, box, upstream)
