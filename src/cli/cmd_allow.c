@@ -15,7 +15,7 @@ const struct verb verb_allow = {
 	.help = "HOST is a name, *.suffix, an address or a range (10.0.0.0/8); without PORT it\n"
 		"is for 443 and 80. It holds beside the box's policy until the box is removed or\n"
 		"another policy is applied; with --for so long, with --once for the next\n"
-		"connection (the running door keeps that: `cove policy show` does not list it).\n"
+		"connection.\n"
 		"What a rule of the policy denies stays denied, and private addresses need a\n"
 		"rule of a policy that says so.\n"
 		"\n"

@@ -14,8 +14,7 @@ const struct verb verb_deny = {
 	.summary = "keep a box from a host, now",
 	.help = "The counterpart of `cove allow`, and stronger: a deny wins over every allow.\n"
 		"Open connections to HOST are cut at once. With --once the next connection or\n"
-		"request is denied, and those after it are not; the running door keeps that, so\n"
-		"`cove policy show` does not list it and `cove stop` ends it.\n"
+		"request is denied, and those after it are not; `cove stop` ends that too.\n"
 		"\n"
 		"Examples\n"
 		"  cove deny dev paste.example.org\n"

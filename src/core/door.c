@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/limits.h"
+#include "base/log.h"
 #include "base/sha256.h"
 #include "base/str.h"
 #include "core/life.h"
@@ -484,6 +485,28 @@ static int put_live(struct buf *text, char *line, uint64_t now_ms)
 	return buf_printf(text, "# live: %s %s until %s\n", line, host, when);
 }
 
+/* The text comes from the door: it stays within its line. */
+static int put_once(void *arg, const char *text)
+{
+	struct buf *b = arg;
+	int r = buf_append_str(b, "# live: ");
+
+	if (r == 0)
+		r = str_escape(b, text, strlen(text));
+	return r == 0 ? buf_append_str(b, " for the next connection\n") : r;
+}
+
+/* Grants for once are only in the door. One that does not run, or is of an older Cove, has none to
+ * tell; and a policy can be read without it. */
+static void put_all_once(struct cove *cove, const char *box, struct buf *text)
+{
+	static const char *const words[] = {"grants", NULL};
+	struct err e = {0};
+
+	if (tell(cove, box, words, NULL, put_once, text, &e) < 0)
+		log_debug("the grants for once of '%s': %s", box, e.msg);
+}
+
 /* Grants stand above as comments: they are rules, but not of this text. */
 static int box_text(struct cove *cove, const char *box, char **ret, struct err *e)
 {
@@ -516,6 +539,7 @@ static int box_text(struct cove *cove, const char *box, char **ret, struct err *
 	r = 0;
 	for (rest = grants; r == 0 && (line = strsep(&rest, "\n"));)
 		r = put_live(&text, line, clock_wall_ms());
+	put_all_once(cove, box, &text);
 	if (r == 0)
 		r = buf_append_str(&text, policy);
 	*ret = r == 0 ? strdup(buf_cstr(&text)) : NULL;

@@ -450,6 +450,22 @@ static int verb_once(const struct control *c, struct err *e)
 	return r < 0 ? err_errno(e, -r, "answer") : 0;
 }
 
+/* Those that are kept are in the box's directory; these only the door has. */
+static int verb_grants(const struct control *c, struct err *e)
+{
+	char text[DNS_NAME_MAX + 32];
+	enum action action;
+	const char *pattern;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && (pattern = policy_once(c->door->policy, i, &action)); i++) {
+		snprintf(text, sizeof(text), "%s %s", action == ACTION_ALLOW ? "allow" : "deny",
+			 pattern);
+		r = say(c->door, c->id, text);
+	}
+	return r < 0 ? err_errno(e, -r, "list the grants") : 0;
+}
+
 static int say_ask(void *arg, const char *json)
 {
 	const struct control *c = arg;
@@ -489,7 +505,7 @@ static const struct {
 	int (*run)(const struct control *c, struct err *e);
 } verbs[] = {
 	{"status", verb_status}, {"reload", verb_reload}, {"once", verb_once},
-	{"asks", verb_asks},	 {"answer", verb_answer},
+	{"asks", verb_asks},	 {"answer", verb_answer}, {"grants", verb_grants},
 };
 
 void control_start(struct door *d, uint32_t id, const struct wire_door *m)

@@ -122,6 +122,7 @@ bool door_has_ended(struct door *d);
  *	                           N}. Grants for once outlive others, but not another policy;
  *	                           answers hold as long as they were to, where a rule still asks
  *	once allow|deny HOST[:PORT]  for one connection, not kept
+ *	grants                     "allow|deny HOST[:PORT]" for each of those, not yet used
  *	asks                       one object per held request
  *	answer ID allow|deny [for MS|once]  one object: what the answer is for
  */

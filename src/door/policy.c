@@ -670,6 +670,16 @@ int policy_grant(struct policy *p, enum action action, const char *pattern, uint
 	return 0;
 }
 
+const char *policy_once(const struct policy *p, size_t i, enum action *ret_action)
+{
+	for (const struct entry *g = p->grants; g; g = g->older)
+		if (g->rule.once && !g->use.spent && i-- == 0) {
+			*ret_action = g->rule.action;
+			return g->aim;
+		}
+	return NULL;
+}
+
 uint64_t policy_next_end(const struct policy *p, uint64_t after_ms)
 {
 	uint64_t next = 0;

@@ -118,6 +118,10 @@ bool policy_intercepts(const struct policy *p); /* some rule needs to look insid
 int policy_grant(struct policy *p, enum action action, const char *pattern, uint64_t until_ms,
 		 bool once, struct err *e);
 
+/* The pattern of the i-th grant for once that was not used, the newest first; NULL after the last.
+ * */
+const char *policy_once(const struct policy *p, size_t i, enum action *ret_action);
+
 /* The first moment after after_ms when a grant ends; 0: none does. */
 uint64_t policy_next_end(const struct policy *p, uint64_t after_ms);
 

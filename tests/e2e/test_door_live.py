@@ -112,7 +112,9 @@ def test_deny_once(door, rig):
     box = door.box([WEB])
     for way in ("proxy", "direct"):
         door("deny", "--once", box, "web.test").ok()
+        assert "# live: deny web.test for the next connection\n" in door("policy", "show", box).ok().text
         assert door.code(box, rig.url("/"), way=way) in (0, 403)
+        assert "# live" not in door("policy", "show", box).ok().text
         assert door.code(box, rig.url("/"), way=way) == 200
 
 
