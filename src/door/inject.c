@@ -445,6 +445,9 @@ int injection_apply(const struct injection *i, struct http_head *h, struct err *
 	/* What comes back must be whole and in plain text to be searched. */
 	http_head_remove(h, "Range");
 	http_head_remove(h, "If-Range");
+	http_head_remove(h, "Request-Range");
+	http_head_remove(h, "A-IM");
+	http_head_remove(h, "Accept-Charset");
 	http_head_remove(h, "Sec-WebSocket-Extensions");
 	http_head_remove(h, "Accept-Encoding");
 	r = http_head_add(h, "Accept-Encoding", "identity");

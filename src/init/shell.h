@@ -74,6 +74,7 @@ struct shell {
 	char name[SHELL_NAME_MAX + 1];
 	struct user user;
 	bool alive, bash;
+	const char *path;      /* of its program; static */
 	bool used;	       /* a line has run in it */
 	bool may_abort;	       /* one of its functions may end a text for an unset variable */
 	bool lean;	       /* it may open so few files that none can be put aside */

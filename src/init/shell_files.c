@@ -237,6 +237,8 @@ void line_io_forget(struct line_io *io)
 	if (io->functions_fd >= 0)
 		unlinkat(io->table->dir_fd, name_of(io->token, 'f').text, 0);
 	fd_close(&io->functions_fd);
+	if (io->braced)
+		unlinkat(io->table->dir_fd, name_of(io->token, 'p').text, 0);
 	ev_io_remove(io->table->in->ev, &io->start);
 	fd_close(&io->start.fd);
 	fd_close(&io->input_fd);
@@ -308,6 +310,20 @@ static int put_plain(struct buf *out, const char *text)
 	return r;
 }
 
+/* The text without braces, for the shell to take if it does not parse within them. */
+static int make_plain(struct line_io *io, const struct user *u, const char *text)
+{
+	struct name n = name_of(io->token, 'p');
+	autoclose int fd = openat(io->table->dir_fd, n.text,
+				  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, FILE_MODE);
+	int r = fd < 0 ? -errno : 0;
+
+	io->braced = fd >= 0;
+	if (r == 0)
+		r = fd_write_full(fd, text, strlen(text));
+	return r < 0 ? r : give(io, n.text, u);
+}
+
 /* For a text after which the shell is asked for its functions. */
 static int make_functions(struct line_io *io, const struct user *u)
 {
@@ -329,9 +345,11 @@ int line_io_write(struct line_io *io, const char *text, struct shell *sh)
 	buf_init(&out, 2 * strlen(text) + TEXT_ROOM);
 	if (sh->bash && sh->may_abort && !sh->lean && !sh->plain)
 		r = make_functions(io, &sh->user);
-	if (r == 0 && sh->bash && may_abort && text_needs_braces(text, sh->errexit))
-		r = put_braced(&out, sh, text);
-	else if (r == 0)
+	if (r == 0 && sh->bash && may_abort && text_needs_braces(text, sh->errexit)) {
+		r = make_plain(io, &sh->user, text);
+		if (r == 0)
+			r = put_braced(&out, sh, text);
+	} else if (r == 0)
 		r = put_plain(&out, text);
 	if (r == 0)
 		r = fd_write_full(io->text_fd, buf_data(&out), buf_len(&out));

@@ -25,6 +25,7 @@ struct line_io {
 	char token[TOKEN_LEN + 1];
 	char shown[SHELL_DIR_MAX + TOKEN_LEN + 8]; /* what bash calls Tc in messages */
 	bool named, input; /* the names exist; Ti and a FIFO Ts among them */
+	bool braced;	   /* Tc has braces, and Tp the text without them */
 	int text_fd;	   /* Tc; owned */
 	int functions_fd;  /* Tf, or -1 if the shell is not asked for them; owned */
 	int hold_fd[2];	   /* writing ends of To and Te, while the line runs; owned */

@@ -24,7 +24,7 @@
 #define CLEAR	 "PROMPT_COMMAND=() TMOUT= PS0= PS2="
 #define SH_CLEAR "PS0= PS2= PROMPT_COMMAND= TMOUT="
 
-enum { DRIVER_MAX = 3072, END_MAX = 512 };
+enum { DRIVER_MAX = 5120, END_MAX = 512 };
 
 /* --- the start --- */
 
@@ -128,6 +128,20 @@ static void print_end(const struct shell *sh, const char *mark, const char *also
 			 mark, also);
 }
 
+/* A text that does not parse within braces loses its beginning, and bash may go on with what comes
+ * after the error: so another bash parses it first, and where that fails it goes without braces. */
+static void put_check(const struct line *l, char *ret, size_t size)
+{
+	const char *dir = l->table->dir, *token = l->io->token;
+
+	ret[0] = '\0';
+	if (l->io->braced)
+		snprintf(ret, size,
+			 "\\builtin command %s -nO extglob %s/%sc </dev/null >/dev/null 2>&1 || "
+			 "\\builtin printf '%%s\\n' \"$(<%s/%sp)\" >|%s/%sc; ",
+			 l->shell->path, dir, token, dir, token, dir, token);
+}
+
 /* The sentence that runs the text. With input, Ts is opened when Ti is. */
 static void feed_driver(struct line *l)
 {
@@ -135,9 +149,10 @@ static void feed_driver(struct line *l)
 	const char *dir = l->table->dir, *token = l->io->token;
 	const char *source = sh->bash ? "\\builtin source" : ".";
 	char text[DRIVER_MAX], back[DRIVER_MAX / 4], end[2 * END_MAX];
-	char also[END_MAX];
+	char also[END_MAX], check[2 * END_MAX];
 
 	back[0] = '\0';
+	put_check(l, check, sizeof(check));
 	snprintf(also, sizeof(also), "%s", sh->lean ? STAY_OR_EXIT : "");
 	if (l->io->functions_fd >= 0)
 		snprintf(also, sizeof(also), "\\builtin declare -f >|%s/%sf; ", dir, token);
@@ -145,12 +160,13 @@ static void feed_driver(struct line *l)
 	print_end(sh, token, also, end, sizeof(end));
 	if (l->io->input)
 		snprintf(text, sizeof(text),
-			 "{ >%s/%ss; %s%s %s/%sc >%s/%so 2>%s/%se; } <%s/%si%s%s", dir, token, back,
-			 source, dir, token, dir, token, dir, token, dir, token,
+			 "%s{ >%s/%ss; %s%s %s/%sc >%s/%so 2>%s/%se; } <%s/%si%s%s", check, dir,
+			 token, back, source, dir, token, dir, token, dir, token, dir, token,
 			 sh->bash ? "; " : "\n", end);
 	else
-		snprintf(text, sizeof(text), "%s%s %s/%sc </dev/null >%s/%so 2>%s/%se%s%s", back,
-			 source, dir, token, dir, token, dir, token, sh->bash ? "; " : "\n", end);
+		snprintf(text, sizeof(text), "%s%s%s %s/%sc </dev/null >%s/%so 2>%s/%se%s%s", check,
+			 back, source, dir, token, dir, token, dir, token, sh->bash ? "; " : "\n",
+			 end);
 	shell_feed(l->shell, text);
 	l->shell->traced = sh->traced || strstr(l->ask.text, "DEBUG");
 }

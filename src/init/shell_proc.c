@@ -336,6 +336,7 @@ static int spawn_shell(struct shell *sh, const struct line *l, const struct prog
 		.in = child[0],
 		.out = child[1],
 		.err = child[1],
+		.own_pipes = true, /* what is written to them is what init goes by */
 		.tty = -1,
 		.tree = &sh->tree,
 		.oom_score_adj = SHELL_OOM_SCORE,
@@ -368,6 +369,7 @@ int shell_start(struct shell *sh, const struct line *l, struct err *e)
 		return r;
 	}
 	sh->bash = p->bash;
+	sh->path = p->path;
 	shell_feed(sh, p->bash ? bash_setup : sh_setup);
 	return 0;
 }

@@ -266,7 +266,7 @@ static void become(const struct spawn *s, bool enter, int report_fd)
 	r = drop_inheritable();
 	if (r < 0)
 		report_and_exit(report_fd, STAGE_SETUP, -r);
-	if (!s->single)
+	if (!s->single && !s->own_pipes)
 		give_stdio(s->user);
 	r = s->single ? 0 : set_ids(s->user);
 	if (r < 0)

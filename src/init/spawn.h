@@ -21,6 +21,7 @@ struct spawn {
 	bool single;	  /* do not change ids */
 	bool subreaper;	  /* orphans of this process come to it: without cgroups (see tree.h) */
 	int in, out, err; /* borrowed */
+	bool own_pipes;	  /* its 0-2 stay init's: nobody else opens them anew through /proc */
 	int tty;	  /* slave side to become the controlling terminal, or -1 */
 	const struct tree *tree; /* whose groups it is born in, or enters */
 	int oom_score_adj;	 /* raised for the child, so that init is not the victim */

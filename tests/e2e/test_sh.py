@@ -364,6 +364,13 @@ def test_ended_lines_take_no_place(cove, box):
     assert cove("exec", box, "--", "echo", "too").ok().text == "too\n"
 
 
+def test_a_shells_own_pipes_cannot_be_opened_anew(cove, box):
+    """Init goes by what is said there: a process that an earlier line left could end a later one."""
+    got = cove.sh(box, "for f in /proc/$$/fd/*; do [ ${f##*/} -gt 2 ] && [ -p $f ] && echo has && "
+                       "(: > $f) 2>/dev/null && echo open; done; true")["stdout"].split()
+    assert "has" in got and "open" not in got
+
+
 def test_shells_of_several_boxes(cove):
     boxes = [cove("create").ok().text.strip() for _ in range(4)]
     for name in boxes:

@@ -34,6 +34,8 @@ SAME = [
     "sh -c 'kill -SEGV $$'", "sh -c 'kill -KILL $$'", "sh -c 'kill -ABRT $$'",
     "nosuchcommand; echo $?", "cd /nonexistent\necho $?", "unset PATH\nls\necho $?", "set -o posix\necho p",
     "true &\nwait; echo done", "sleep 0.01 & wait $!; echo $?", "jobs; echo $?", "break; echo b",
+    # What does not parse in the middle of a text that an unset variable may end: nothing before it is skipped.
+    ". /dev/null\ncd /tmp\nx=( a | b )\npwd", ". /dev/null\necho a\n}\necho b", "set -u\ncd /tmp\nx=( a | b )\npwd",
     "kill -INT $$\necho no", "trap 'echo int' INT\nkill -INT $$\necho yes", "eval 'echo a; )'; echo $?",
     "IFS=0:x; a=1:2; set -- $a; echo $1$2", "trap '' INT; kill -INT $$; echo on",
     "builtin() { echo mine; }; builtin x", "source() { echo mine; }; source x; : () { echo c; }; :",
@@ -48,6 +50,8 @@ DIFFERENT = [
     ("trap 'echo R' RETURN\necho end", 0, "end\nR\n", ""),
     ("sh -c 'kill -SEGV $$'; echo $?", 0, "139\n", ""),
     ("set -n\necho a", 0, "a\n", ""),
+    ("set -u\ncd /tmp\nx=$(if)\npwd", 0, "/tmp\n",
+     "bash: line 3: syntax error near unexpected token `)'\nbash: line 3: `x=$(if)'\n"),
 ]
 
 RUN_ALL = """

@@ -63,20 +63,23 @@ static int await_mapper(pid_t pid)
 	return WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO;
 }
 
-/* What all inside may lock together is this process's soft limit, which the kernel takes for a
- * number of pages there. */
+/* What all inside may lock, and how many processes they may be, is this process's soft limit as the
+ * namespace is made. Of locked memory the kernel takes it for a number of pages. */
 static int unshare_user(void)
 {
-	struct rlimit locked, pages;
-	long page = sysconf(_SC_PAGESIZE);
-	int r = getrlimit(RLIMIT_MEMLOCK, &locked) < 0 ? -errno : 0;
+	struct rlimit locked, pages, procs, half;
 
+	if (getrlimit(RLIMIT_MEMLOCK, &locked) < 0 || getrlimit(RLIMIT_NPROC, &procs) < 0)
+		return -errno;
 	pages = locked;
-	pages.rlim_cur /= (rlim_t)page;
-	if (r == 0 && (setrlimit(RLIMIT_MEMLOCK, &pages) < 0 || unshare(CLONE_NEWUSER) < 0 ||
-		       setrlimit(RLIMIT_MEMLOCK, &locked) < 0))
-		r = -errno;
-	return r;
+	pages.rlim_cur /= (rlim_t)sysconf(_SC_PAGESIZE);
+	half = procs;
+	half.rlim_cur /= 2;
+	if (setrlimit(RLIMIT_MEMLOCK, &pages) < 0 || setrlimit(RLIMIT_NPROC, &half) < 0 ||
+	    unshare(CLONE_NEWUSER) < 0 || setrlimit(RLIMIT_MEMLOCK, &locked) < 0 ||
+	    setrlimit(RLIMIT_NPROC, &procs) < 0)
+		return -errno;
+	return 0;
 }
 
 int nest_enter(int self, int sys)
