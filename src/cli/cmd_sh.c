@@ -37,7 +37,7 @@ static int get_line(struct cli *c, struct buf *line)
 		return cli_usage(c, "'-' and -i both want stdin");
 	if (r == -EINVAL)
 		return cli_error(c, COVE_INVALID, "the line holds a NUL byte");
-	if (r == -ENOBUFS)
+	if (r == -ENOBUFS || buf_len(line) > LINE_BYTES_MAX)
 		return cli_error(c, COVE_LIMIT,
 				 "the line is longer than %u bytes; use `cove cp` and source it",
 				 LINE_BYTES_MAX);
@@ -53,7 +53,7 @@ static int run(struct cli *c)
 	struct buf line;
 	int r;
 
-	buf_init(&line, LINE_BYTES_MAX);
+	buf_init(&line, LINE_BYTES_MAX + 1); /* and its end */
 	r = get_line(c, &line);
 	if (r == 0)
 		r = cli_find(c, &box);

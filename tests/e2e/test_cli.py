@@ -46,6 +46,11 @@ def test_a_name_that_is_a_directory_too(cove, tmp):
     cove("workspace", "rm", "project").ok()
 
 
+def test_the_longest_line(cove, box):
+    assert cove("sh", box, "-", input=b"echo ok".ljust(983040)).ok().text == "ok\n"
+    cove("sh", box, "-", input=b"echo ok".ljust(983041)).failed("longer than 983040 bytes")
+
+
 def test_remedies_can_be_said_as_they_stand(cove, box):
     cove("create", "--name", box).failed(f"cove rm -f {box}")
     cove("rm", box).failed(f"cove rm -f {box}")

@@ -288,7 +288,7 @@ def test_image_in_use_is_kept(cove, box):
     name = cove.inspect(box)["image"]
     if name == "host":
         pytest.skip("no base image: the Debian mirror was not reached")
-    cove("image", "rm", name).failed(name)
+    cove("image", "rm", name).failed(name, "cove rm -f ")
     assert cove("exec", box, "--", "true").rc == 0
 
 

@@ -51,7 +51,7 @@ def test_named_workspace_outlives_boxes(cove):
 
 def test_workspace_in_use(cove):
     box = cove("create", "--workspace", "busy").ok().text.strip()
-    cove("workspace", "rm", "busy").failed("busy")
+    cove("workspace", "rm", "busy").failed("busy", f"cove rm -f {box}")
     cove("rm", "-f", box).ok()
     cove("workspace", "rm", "busy").ok()
 
