@@ -252,7 +252,10 @@ def one_tree(rig):
     wait_until(lambda: [p for p in processes_with(one) if "--hold" in command(p)] and
                [p for p in processes_with(two) if "--hold" in command(p)], "both daemons", 10)
     rig.cove("kill", "-s", "KILL", box, first, timeout=20).ok()
-    left, others = processes_with(one), processes_with(two)
+    until = time.monotonic() + 10  # kill is answered once init was told
+    while (left := processes_with(one)) and time.monotonic() < until:
+        time.sleep(0.01)
+    others = processes_with(two)
     rig.cove("rm", "-f", box).ok()
     if left and "cgroup" not in rig.promised:
         raise Weaker(f"no cgroup for this caller: a tree is found by walking descendants, and {len(left)} processes "

@@ -109,8 +109,9 @@ say(got)""", other, port=flood.port)
     # The neighbour's own door has its own.
     need(len(held) >= count // 2 and len(large) <= wide_max() + 1,
          f"of {len(held)} connections {len(large)} hold more than {2 * NARROW >> 10} KiB: {sorted(large)[-5:]}")
-    door = numbers["door_mem_bytes"] >> 20
-    return f"{sum(held) >> 20} MiB unread in {len(held)} connections; its door has {door} MiB"
+    door = numbers["door_mem_bytes"]
+    return (f"{sum(held) >> 20} MiB unread in {len(held)} connections; its door has "
+            f"{'memory nobody counts' if door is None else f'{door >> 20} MiB'}")
 
 
 # A hello that was made once costs the box next to nothing, and the door a signature each time.

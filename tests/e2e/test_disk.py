@@ -78,7 +78,7 @@ def test_a_kept_box_has_a_disk_by_default(home):
 def test_full_stopped_and_started(home):
     """A full disk does not keep a box from starting, and what was written is there."""
     name = home("create", "--disk", "20M").ok().text.strip()
-    home("exec", name, "--", "sh", "-c", "echo first > ~/first; sync; " + FILL % ("$HOME/f", 2000))
+    home("exec", name, "--", "sh", "-c", "echo first > ~/first; sync ~/first; " + FILL % ("$HOME/f", 2000))
     home("stop", name).ok()
     no_devices(home)
     home("start", name).ok()
@@ -112,7 +112,7 @@ def test_killed_keeper_loses_nothing_synced(home):
     """kill -9 while it writes: no device is left, and what was synced is there."""
     name = home("create", "--disk", "64M").ok().text.strip()
     for i in range(5):
-        home("exec", name, "--", "sh", "-c", f"echo {i} >> ~/log; sync").ok()
+        home("exec", name, "--", "sh", "-c", f"echo {i} >> ~/log; sync ~/log").ok()
         busy = home.start("exec", name, "--", "sh", "-c", "while :; do cat /dev/zero | head -c 9000000 > ~/f; done")
         keeper = home.inspect(name)["keeper_pid"]
         wait_until(lambda: home("exec", name, "--", "sh", "-c", "test -s ~/f").rc == 0, "the writer")
@@ -209,7 +209,7 @@ def test_mounts_of_parts_of_a_workspace(home):
 @needs_root
 def test_workspaces_are_listed(home):
     name = home("create", "--workspace", "w").ok().text.strip()
-    home("exec", name, "--", "sh", "-c", "head -c 3000000 /dev/zero > /workspace/f; sync").ok()
+    home("exec", name, "--", "sh", "-c", "head -c 3000000 /dev/zero > /workspace/f; sync /workspace/f").ok()
     for _ in range(2):  # while it runs, and after
         listed = {w["name"]: w for w in home("workspace", "ls", "--json").ok().json}
         assert listed["w"]["files"] == 2 and 3000000 <= listed["w"]["bytes"] < 60e6
@@ -282,7 +282,7 @@ def test_the_hosts_disk_is_full():
     cove = Cove(f"{base}/m/h", image="host")
     try:
         name = cove("create", "--disk", "200M").ok().text.strip()
-        cove("exec", name, "--", "sh", "-c", FILL % ("$HOME/f", 3000) + "; sync", timeout=120)
+        cove("exec", name, "--", "sh", "-c", FILL % ("$HOME/f", 3000) + "; sync ~/f", timeout=120)
         cove("stop", name, timeout=120)
         cove("run", "--disk", "20M", "--", "sh", "-c", FILL % ("$HOME/f", 1000) + "; true", timeout=120)
         cove("rm", "-f", name, timeout=120).ok()

@@ -463,7 +463,7 @@ def refusing(nr, code, arg0=None):
     ("landlock_create_ruleset", errno.EPERM, None, "Landlock"),
     ("landlock_create_ruleset", errno.EACCES, None, "Landlock"),
     ("landlock_restrict_self", errno.EPERM, None, "Landlock"),
-    ("prctl", errno.EPERM, 38, "confine the keeper"), ("capset", errno.EPERM, None, "user namespace")])
+    ("prctl", errno.EPERM, 38, "confine the keeper"), ("capset", errno.EPERM, None, "not permitted")])
 def test_what_cannot_be_confined_does_not_start(cove, call, code, arg0, word):
     """Landlock's version cannot be asked for, or the keeper cannot give up what it must: no box, and a sentence."""
     if not IS_ROOT and call != "landlock_create_ruleset":
