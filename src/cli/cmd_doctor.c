@@ -9,7 +9,7 @@
 #include "cli/cli.h"
 #include "cli/table.h"
 #include "cli/term.h"
-#include "core/doctor.h"
+#include "doctor/doctor.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@
  *	put.c get.c files.c	files in and out
  *	logs.c history.c	output and events of boxes that may not run
  *	stats.c	    what a running box uses; pausing it
- *	list.c inspect.c images.c workspaces.c sweep.c doctor.c; view.c words and JSON they share
+ *	list.c inspect.c images.c workspaces.c sweep.c; view.c words and JSON they share
  *
  * Functions here take a struct err; only the cove_* functions turn it into the caller's error.
  */

@@ -1,7 +1,7 @@
 /* The report of `cove doctor`: its JSON, and what it says where no box can run. */
 #include "base/fd.h"
 #include "base/str.h"
-#include "core/doctor.h"
+#include "doctor/doctor.h"
 #include "tap.h"
 
 static struct doctor_report *new_report(void)

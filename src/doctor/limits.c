@@ -1,12 +1,12 @@
-/* Which limits can be kept here, asked of the rooms that keep them; see doctor.h. */
-#include "core/doctor_checks.h"
+/* Which limits can be kept here, asked of the modules that keep them; see doctor.h. */
+#include "doctor/checks.h"
 #include "storage/storage.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-/* The room says "reason; remedy" in one sentence. */
+/* The module says "reason; remedy" in one sentence. */
 static void not_kept(struct doctor_check *c, const char *why, const char *otherwise)
 {
 	const char *end = strstr(why, "; ");
@@ -29,7 +29,7 @@ static void limit(struct doctor *d, struct doctor_check *c, enum cgroup_part par
 		not_kept(c, why[0] ? why : "there is no such controller here", otherwise);
 }
 
-void check_cgroup(struct doctor *d, struct doctor_check *c)
+void doctor_check_cgroup(struct doctor *d, struct doctor_check *c)
 {
 	char why[CGROUP_WHY_MAX + 16];
 
@@ -44,23 +44,23 @@ void check_cgroup(struct doctor *d, struct doctor_check *c)
 		 "is not exact");
 }
 
-void check_memory(struct doctor *d, struct doctor_check *c)
+void doctor_check_memory(struct doctor *d, struct doctor_check *c)
 {
 	limit(d, c, CGROUP_MEMORY, "--mem holds; out of memory ends the command, not the box",
 	      "a box can use all memory of this host");
 }
 
-void check_cpus(struct doctor *d, struct doctor_check *c)
+void doctor_check_cpus(struct doctor *d, struct doctor_check *c)
 {
 	limit(d, c, CGROUP_CPU, "--cpus holds", "a box can use all processors it may run on");
 }
 
-void check_pids(struct doctor *d, struct doctor_check *c)
+void doctor_check_pids(struct doctor *d, struct doctor_check *c)
 {
 	limit(d, c, CGROUP_PIDS, "--pids holds", "a fork bomb in a box can fill this host");
 }
 
-void check_io(struct doctor *d, struct doctor_check *c)
+void doctor_check_io(struct doctor *d, struct doctor_check *c)
 {
 	limit(d, c, CGROUP_IO, "--io holds", "a box can keep the disk busy");
 	if (c->status == DOCTOR_OK && strcmp(d->offer.layout, "v2") != 0) {
@@ -80,7 +80,7 @@ static int check_storage(struct doctor *d, const char *name, struct err *e)
 	return r < 0 ? r : ops->check(&place, &d->cove.ids, e);
 }
 
-void check_disk(struct doctor *d, struct doctor_check *c)
+void doctor_check_disk(struct doctor *d, struct doctor_check *c)
 {
 	struct err e = {0};
 
@@ -99,7 +99,7 @@ void check_disk(struct doctor *d, struct doctor_check *c)
 			   : "run as root");
 }
 
-void check_tmpfs(struct doctor *d, struct doctor_check *c)
+void doctor_check_tmpfs(struct doctor *d, struct doctor_check *c)
 {
 	struct err e = {0};
 

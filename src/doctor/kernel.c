@@ -6,7 +6,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/str.h"
-#include "core/doctor_checks.h"
+#include "doctor/checks.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -81,7 +81,7 @@ bool doctor_file_is(const char *path, const char *value)
 
 /* ---- the kernel itself ---- */
 
-void check_kernel(struct doctor *d, struct doctor_check *c)
+void doctor_check_kernel(struct doctor *d, struct doctor_check *c)
 {
 	struct utsname u;
 	int major = 0, minor = 0;
@@ -145,7 +145,7 @@ static const struct {
 	     {"pidfd", has_pidfd},	   {"close_range", has_close_range},
 	     {"mount API", has_mount_api}, {"exec from memory", has_memfd_exec}};
 
-void check_calls(struct doctor *d, struct doctor_check *c)
+void doctor_check_calls(struct doctor *d, struct doctor_check *c)
 {
 	char have[120] = "", lack[120] = "";
 
@@ -181,7 +181,7 @@ static const char *user_ns_remedy(void)
 	       "root";
 }
 
-void check_user_ns(struct doctor *d, struct doctor_check *c)
+void doctor_check_user_ns(struct doctor *d, struct doctor_check *c)
 {
 	autofree char *max = NULL;
 	int r = doctor_probe(doctor_enter_user_ns);
@@ -210,7 +210,7 @@ static int try_all_ns(void)
 		       : 0;
 }
 
-void check_namespaces(struct doctor *d, struct doctor_check *c)
+void doctor_check_namespaces(struct doctor *d, struct doctor_check *c)
 {
 	int r = doctor_probe(try_all_ns);
 
@@ -223,7 +223,7 @@ void check_namespaces(struct doctor *d, struct doctor_check *c)
 		   "run Cove where nothing (seccomp, a container) forbids unshare(2)");
 }
 
-void check_ids(struct doctor *d, struct doctor_check *c)
+void doctor_check_ids(struct doctor *d, struct doctor_check *c)
 {
 	char why[160] = "";
 	struct ids ids;
@@ -249,7 +249,7 @@ void check_ids(struct doctor *d, struct doctor_check *c)
 }
 
 /* A root in a container lacks some, and finds out late. */
-void check_caps(struct doctor *d, struct doctor_check *c)
+void doctor_check_caps(struct doctor *d, struct doctor_check *c)
 {
 	static const struct {
 		unsigned bit;
@@ -317,7 +317,7 @@ static int try_overlay_as_user(void)
 	return r < 0 ? r : overlay_on_tmpfs();
 }
 
-void check_overlay(struct doctor *d, struct doctor_check *c)
+void doctor_check_overlay(struct doctor *d, struct doctor_check *c)
 {
 	int r = doctor_probe(try_overlay);
 	bool in_userns = doctor_probe(try_overlay_as_user) == 0;
@@ -354,7 +354,7 @@ static int try_idmap(struct doctor *d, struct err *e)
 	return 0;
 }
 
-void check_idmap(struct doctor *d, struct doctor_check *c)
+void doctor_check_idmap(struct doctor *d, struct doctor_check *c)
 {
 	struct err e = {0};
 
@@ -375,7 +375,7 @@ void check_idmap(struct doctor *d, struct doctor_check *c)
 
 /* ---- filters ---- */
 
-void check_seccomp(struct doctor *d, struct doctor_check *c)
+void doctor_check_seccomp(struct doctor *d, struct doctor_check *c)
 {
 	static const uint32_t actions[] = {SECCOMP_RET_ERRNO, SECCOMP_RET_KILL_PROCESS};
 
@@ -391,7 +391,7 @@ void check_seccomp(struct doctor *d, struct doctor_check *c)
 	doctor_found(c, "filter with errno and kill: boxes call only what is on the list");
 }
 
-void check_landlock(struct doctor *d, struct doctor_check *c)
+void doctor_check_landlock(struct doctor *d, struct doctor_check *c)
 {
 	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
 
@@ -433,7 +433,7 @@ static unsigned count_boxes(const struct doctor *d)
 }
 
 /* The filters of boxes, keepers and doors are in memory that all programs of the kernel share. */
-void check_bpf(struct doctor *d, struct doctor_check *c)
+void doctor_check_bpf(struct doctor *d, struct doctor_check *c)
 {
 	enum { ROOM_WANTED = 256 };
 	unsigned boxes = count_boxes(d), wanted = boxes > ROOM_WANTED ? boxes : ROOM_WANTED;
@@ -460,7 +460,7 @@ void check_bpf(struct doctor *d, struct doctor_check *c)
 }
 
 /* A crash in a box must start nothing on the host. */
-void check_core_dumps(struct doctor *d, struct doctor_check *c)
+void doctor_check_core_dumps(struct doctor *d, struct doctor_check *c)
 {
 	int target = coredump_target();
 	bool can_refuse = doctor_probe(coredump_off) == 0;
@@ -520,7 +520,7 @@ static int try_nftables(void)
 	return 0;
 }
 
-void check_nftables(struct doctor *d, struct doctor_check *c)
+void doctor_check_nftables(struct doctor *d, struct doctor_check *c)
 {
 	int r = doctor_probe(try_nftables);
 

@@ -3,7 +3,7 @@
 
 #include "cgroup/cgroup.h"
 #include "core/core.h"
-#include "core/doctor.h"
+#include "doctor/doctor.h"
 
 struct doctor {
 	struct cove cove; /* the state directory, where it can be opened */
@@ -31,16 +31,17 @@ const char *doctor_find_program(const char *name, char *ret, size_t size);
 
 typedef void doctor_check_fn(struct doctor *d, struct doctor_check *c);
 
-/* doctor_kernel.c */
-doctor_check_fn check_kernel, check_calls, check_user_ns, check_namespaces, check_ids, check_caps,
-	check_overlay, check_idmap, check_seccomp, check_landlock, check_nftables, check_bpf,
-	check_core_dumps;
-/* doctor_limits.c; the cgroup ones want d->offer */
-doctor_check_fn check_cgroup, check_memory, check_cpus, check_pids, check_io, check_disk,
-	check_tmpfs;
-/* doctor_host.c */
-doctor_check_fn check_state, check_image, check_boxes, check_programs, check_door, check_kvm,
-	check_gvisor, check_docker;
+/* kernel.c */
+doctor_check_fn doctor_check_kernel, doctor_check_calls, doctor_check_user_ns,
+	doctor_check_namespaces, doctor_check_ids, doctor_check_caps, doctor_check_overlay,
+	doctor_check_idmap, doctor_check_seccomp, doctor_check_landlock, doctor_check_nftables,
+	doctor_check_bpf, doctor_check_core_dumps;
+/* limits.c; the cgroup ones want d->offer */
+doctor_check_fn doctor_check_cgroup, doctor_check_memory, doctor_check_cpus, doctor_check_pids,
+	doctor_check_io, doctor_check_disk, doctor_check_tmpfs;
+/* host.c */
+doctor_check_fn doctor_check_state, doctor_check_image, doctor_check_boxes, doctor_check_programs,
+	doctor_check_door, doctor_check_kvm, doctor_check_gvisor, doctor_check_docker;
 
-/* doctor_selftest.c: fills the report's tests. */
+/* selftest.c: fills the report's tests. */
 void doctor_selftest(struct doctor *d, const char *home, struct doctor_report *report);

@@ -2,8 +2,8 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/str.h"
-#include "core/doctor_checks.h"
 #include "core/door.h"
+#include "doctor/checks.h"
 #include "store/image.h"
 
 #include <errno.h>
@@ -54,7 +54,7 @@ static int try_write(int dir_fd)
 	return faccessat(dir_fd, ".", W_OK | X_OK, AT_EACCESS) < 0 ? -errno : 0;
 }
 
-void check_state(struct doctor *d, struct doctor_check *c)
+void doctor_check_state(struct doctor *d, struct doctor_check *c)
 {
 	const struct state *s = &d->cove.state;
 	struct statvfs space = {0};
@@ -86,7 +86,7 @@ void check_state(struct doctor *d, struct doctor_check *c)
 			   "free some space, or set COVE_HOME to another disk");
 }
 
-void check_image(struct doctor *d, struct doctor_check *c)
+void doctor_check_image(struct doctor *d, struct doctor_check *c)
 {
 	struct image image;
 	struct err e = {0};
@@ -102,7 +102,7 @@ void check_image(struct doctor *d, struct doctor_check *c)
 		   "cove image make");
 }
 
-void check_boxes(struct doctor *d, struct doctor_check *c)
+void doctor_check_boxes(struct doctor *d, struct doctor_check *c)
 {
 	char names[96];
 	int count = d->cove.state.boxes_fd < 0 ? 0 : list_outdated(&d->cove, names, sizeof(names));
@@ -118,7 +118,7 @@ void check_boxes(struct doctor *d, struct doctor_check *c)
 		   "cove stop NAME && cove start NAME, for each; cove ls shows them");
 }
 
-void check_programs(struct doctor *d, struct doctor_check *c)
+void doctor_check_programs(struct doctor *d, struct doctor_check *c)
 {
 	struct err e = {0};
 
@@ -131,10 +131,8 @@ void check_programs(struct doctor *d, struct doctor_check *c)
 		   "make or make install, or set COVE_LIBEXEC to where the programs are");
 }
 
-/* ---- other walls: looked for, not used by this version ---- */
-
 /* That it is there is not enough: it needs libraries, which may be missing or too old. */
-void check_door(struct doctor *d, struct doctor_check *c)
+void doctor_check_door(struct doctor *d, struct doctor_check *c)
 {
 	autofree char *text = NULL;
 	struct err e = {0};
@@ -154,7 +152,9 @@ void check_door(struct doctor *d, struct doctor_check *c)
 			   : "make or make install, or set COVE_LIBEXEC to where cove-door is");
 }
 
-void check_kvm(struct doctor *d, struct doctor_check *c)
+/* ---- other walls: looked for, not used by this version ---- */
+
+void doctor_check_kvm(struct doctor *d, struct doctor_check *c)
 {
 	autoclose int fd = open("/dev/kvm", O_RDWR | O_CLOEXEC);
 	int version = fd < 0 ? -1 : ioctl(fd, KVM_GET_API_VERSION, 0);
@@ -170,7 +170,7 @@ void check_kvm(struct doctor *d, struct doctor_check *c)
 					       "kvm-amd");
 }
 
-void check_gvisor(struct doctor *d, struct doctor_check *c)
+void doctor_check_gvisor(struct doctor *d, struct doctor_check *c)
 {
 	char path[512];
 
@@ -203,7 +203,7 @@ static int ping_docker(const char *path)
 	return strstr(answer, " 200") ? 0 : -EPROTO;
 }
 
-void check_docker(struct doctor *d, struct doctor_check *c)
+void doctor_check_docker(struct doctor *d, struct doctor_check *c)
 {
 	const char *host = getenv("DOCKER_HOST");
 	const char *path = host && str_starts(host, "unix://") ? host + strlen("unix://")

@@ -13,8 +13,8 @@
 #include "base/path.h"
 #include "base/rand.h"
 #include "base/str.h"
-#include "core/doctor_checks.h"
 #include "core/spawn.h"
+#include "doctor/checks.h"
 #include "storage/tree.h"
 #include "store/image.h"
 

@@ -2,12 +2,12 @@
  * The report of `cove doctor`: which checks there are, in which order, and its form in JSON; see
  * doctor.h. One table lists the checks; each fills its own line.
  */
-#include "core/doctor.h"
+#include "doctor/doctor.h"
 
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/str.h"
-#include "core/doctor_checks.h"
+#include "doctor/checks.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -72,34 +72,34 @@ static const struct {
 	enum doctor_group group;
 	doctor_check_fn *run;
 } checks[] = {
-	{"kernel", DOCTOR_HOST, check_kernel},
-	{"kernel_calls", DOCTOR_HOST, check_calls},
-	{"capabilities", DOCTOR_HOST, check_caps},
-	{"programs", DOCTOR_HOST, check_programs},
-	{"door", DOCTOR_HOST, check_door},
-	{"state_directory", DOCTOR_HOST, check_state},
-	{"base_image", DOCTOR_HOST, check_image},
-	{"boxes", DOCTOR_HOST, check_boxes},
-	{"user_namespaces", DOCTOR_WALLS, check_user_ns},
-	{"namespaces", DOCTOR_WALLS, check_namespaces},
-	{"ids", DOCTOR_WALLS, check_ids},
-	{"overlay", DOCTOR_WALLS, check_overlay},
-	{"idmapped_mounts", DOCTOR_WALLS, check_idmap},
-	{"seccomp", DOCTOR_WALLS, check_seccomp},
-	{"landlock", DOCTOR_WALLS, check_landlock},
-	{"nftables", DOCTOR_WALLS, check_nftables},
-	{"bpf_memory", DOCTOR_WALLS, check_bpf},
-	{"core_dumps", DOCTOR_WALLS, check_core_dumps},
-	{"cgroup", DOCTOR_LIMITS, check_cgroup},
-	{"memory", DOCTOR_LIMITS, check_memory},
-	{"cpus", DOCTOR_LIMITS, check_cpus},
-	{"pids", DOCTOR_LIMITS, check_pids},
-	{"io", DOCTOR_LIMITS, check_io},
-	{"disk", DOCTOR_LIMITS, check_disk},
-	{"tmpfs", DOCTOR_LIMITS, check_tmpfs},
-	{"kvm", DOCTOR_OTHERS, check_kvm},
-	{"gvisor", DOCTOR_OTHERS, check_gvisor},
-	{"docker", DOCTOR_OTHERS, check_docker},
+	{"kernel", DOCTOR_HOST, doctor_check_kernel},
+	{"kernel_calls", DOCTOR_HOST, doctor_check_calls},
+	{"capabilities", DOCTOR_HOST, doctor_check_caps},
+	{"programs", DOCTOR_HOST, doctor_check_programs},
+	{"door", DOCTOR_HOST, doctor_check_door},
+	{"state_directory", DOCTOR_HOST, doctor_check_state},
+	{"base_image", DOCTOR_HOST, doctor_check_image},
+	{"boxes", DOCTOR_HOST, doctor_check_boxes},
+	{"user_namespaces", DOCTOR_WALLS, doctor_check_user_ns},
+	{"namespaces", DOCTOR_WALLS, doctor_check_namespaces},
+	{"ids", DOCTOR_WALLS, doctor_check_ids},
+	{"overlay", DOCTOR_WALLS, doctor_check_overlay},
+	{"idmapped_mounts", DOCTOR_WALLS, doctor_check_idmap},
+	{"seccomp", DOCTOR_WALLS, doctor_check_seccomp},
+	{"landlock", DOCTOR_WALLS, doctor_check_landlock},
+	{"nftables", DOCTOR_WALLS, doctor_check_nftables},
+	{"bpf_memory", DOCTOR_WALLS, doctor_check_bpf},
+	{"core_dumps", DOCTOR_WALLS, doctor_check_core_dumps},
+	{"cgroup", DOCTOR_LIMITS, doctor_check_cgroup},
+	{"memory", DOCTOR_LIMITS, doctor_check_memory},
+	{"cpus", DOCTOR_LIMITS, doctor_check_cpus},
+	{"pids", DOCTOR_LIMITS, doctor_check_pids},
+	{"io", DOCTOR_LIMITS, doctor_check_io},
+	{"disk", DOCTOR_LIMITS, doctor_check_disk},
+	{"tmpfs", DOCTOR_LIMITS, doctor_check_tmpfs},
+	{"kvm", DOCTOR_OTHERS, doctor_check_kvm},
+	{"gvisor", DOCTOR_OTHERS, doctor_check_gvisor},
+	{"docker", DOCTOR_OTHERS, doctor_check_docker},
 };
 _Static_assert(sizeof(checks) / sizeof(checks[0]) <= DOCTOR_CHECKS_MAX, "they fit the report");
 
