@@ -7,6 +7,7 @@ it was answered is compared with what the list says, number by number.
 import ctypes
 import errno
 import json
+import mmap
 import os
 import pathlib
 import re
@@ -408,6 +409,43 @@ def test_programs_go_on_without_filters_and_core_limits(cove, shared):
     line = "set -e; ulimit -c 0; ulimit -c; file -b /etc/passwd; prlimit --core --noheadings -o HARD"
     got = cove("exec", shared, "--", "bash", "-c", line + "; runuser --version >/dev/null").ok().text.splitlines()
     assert got[-1].strip() == "1" and got[0] == "0" and "ASCII" in got[1]
+
+
+def pages_in_memory(path, size):
+    with open(path, "r+b") as f, mmap.mmap(f.fileno(), size) as m:
+        there, first = (ctypes.c_ubyte * (size // mmap.PAGESIZE))(), ctypes.c_char.from_buffer(m)
+        at = ctypes.c_void_p(ctypes.addressof(first))
+        assert ctypes.CDLL(None).mincore(at, ctypes.c_size_t(size), there) == 0
+        del first
+    return sum(page & 1 for page in there)
+
+
+def test_a_box_cannot_empty_the_hosts_page_cache(cove, tmp):
+    """Files of an image are in a cache that all boxes share. The call is answered with 0, the pages stay."""
+    pages, script = tmp / "pages", "import os; fd = os.open('/srv/pages', os.O_RDONLY)\n" \
+        "print(os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED))"
+    pages.write_bytes(bytes(1 << 20))
+    fd = os.open(pages, os.O_RDWR)
+    os.fsync(fd)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(fd)
+    assert pages_in_memory(pages, 1 << 20) < 256  # outside it does that
+    pages.read_bytes()
+    got = cove("run", "--mount", f"{pages}:/srv/pages:ro", "--", "python3", "-c", script)
+    assert got.ok().text == "None\n" and pages_in_memory(pages, 1 << 20) == 256
+
+
+@pytest.mark.skipif(IS_ROOT, reason="a box of root's has ids, and so processes, of its own")
+def test_a_users_box_leaves_the_caller_processes(cove):
+    """Half of RLIMIT_NPROC is the most that all processes of one box can be."""
+    script = ("import os, signal\nmade = []\ntry:\n    while len(made) < 900:\n        pid = os.fork()\n"
+              "        if pid == 0:\n            signal.pause()\n        made.append(pid)\n"
+              "except BlockingIOError: pass\nprint(len(made))\n"
+              "for pid in made: os.kill(pid, 9)")
+    argv = ["prlimit", "--nproc=800:", *cove.argv(["run", "--", "python3", "-c", script])]
+    done = subprocess.run(argv, env=cove.env, stdin=subprocess.DEVNULL, capture_output=True, timeout=300)
+    assert done.returncode == 0, done
+    assert 100 < int(done.stdout) < 400
 
 
 # ---- the keeper ----

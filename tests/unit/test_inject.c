@@ -89,6 +89,24 @@ TEST(several_secrets)
 	end();
 }
 
+/* Whatever would make the answer a part, a delta or another charset: it could not be searched. */
+TEST(answers_come_whole_and_plain)
+{
+	struct http_head h;
+
+	wr.secrets[0] = (struct wr_secret){"A", "one", 0};
+	start("    inject: {headers: {X-A: \"{{ secret.A }}\"}}\n");
+	CHECK(answers == 1 && result == 0);
+	request(&h, "GET / HTTP/1.1\r\nHost: h\r\nRange: bytes=1-\r\nIf-Range: x\r\n"
+		    "Request-Range: bytes=1-\r\nA-IM: vcdiff\r\nAccept-Charset: utf-16\r\n"
+		    "Accept-Encoding: gzip\r\n\r\n");
+	CHECK_EQ(injection_apply(it, &h, NULL), 0);
+	CHECK_STR(written(&h), "GET / HTTP/1.1\r\nHost: h\r\nX-A: one\r\n"
+			       "Accept-Encoding: identity\r\n\r\n");
+	http_head_done(&h);
+	end();
+}
+
 /* Nothing secret in it: nothing is searched for, and nothing narrowed. */
 TEST(without_a_secret)
 {
