@@ -126,7 +126,7 @@
 #define INIT_DNS_TCP_MAX 64u	/* connections to the resolver */
 #define INIT_DNS_TCP_MS	 10000u /* for the next question on one */
 
-/* What a box trusts (src/wall/native/trust.c). */
+/* What a box trusts (src/guest/trust.c). */
 #define TRUST_BUNDLE_MAX (4u << 20) /* of an image's certificates */
 
 /* The door (src/door). */

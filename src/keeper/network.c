@@ -9,6 +9,8 @@
  *	                         an authority that no door ever had, and deletes any other
  */
 #include "base/fd.h"
+#include "guest/redirect.h"
+#include "guest/trust.h"
 #include "keeper/door.h"
 #include "keeper/life.h"
 #include "store/net.h"
@@ -27,7 +29,7 @@ enum { MAKE_MS = 60000, TEXT_MAX = 16 };
 
 #define STRING_(x) #x
 #define STRING(x)  STRING_(x)
-#define PROXY	   "http://127.0.0.1:" STRING(WALL_PROXY_PORT)
+#define PROXY	   "http://127.0.0.1:" STRING(GUEST_PROXY_PORT)
 
 const char *const network_env[NETWORK_ENV_COUNT + 1] = {
 	"HTTP_PROXY=" PROXY,
@@ -38,16 +40,16 @@ const char *const network_env[NETWORK_ENV_COUNT + 1] = {
 	"https_proxy=" PROXY,
 	"all_proxy=" PROXY,
 	"no_proxy=localhost,127.0.0.1,::1",
-	"SSL_CERT_FILE=" WALL_TRUST_FILE,      /* OpenSSL, Python, Go */
-	"CURL_CA_BUNDLE=" WALL_TRUST_FILE,     /* curl, and Python's requests */
-	"REQUESTS_CA_BUNDLE=" WALL_TRUST_FILE, /* Python's requests */
-	"PIP_CERT=" WALL_TRUST_FILE,	       /* pip */
-	"GIT_SSL_CAINFO=" WALL_TRUST_FILE,     /* git */
-	"AWS_CA_BUNDLE=" WALL_TRUST_FILE,      /* AWS's tools */
-	"CARGO_HTTP_CAINFO=" WALL_TRUST_FILE,  /* cargo */
-	"NODE_EXTRA_CA_CERTS=" WALL_OWN_FILE,  /* Node, beside its own */
-	"npm_config_cafile=" WALL_TRUST_FILE,  /* npm */
-	"DENO_CERT=" WALL_OWN_FILE,	       /* Deno, beside its own */
+	"SSL_CERT_FILE=" GUEST_TRUST_FILE,	     /* OpenSSL, Python, Go */
+	"CURL_CA_BUNDLE=" GUEST_TRUST_FILE,	     /* curl, and Python's requests */
+	"REQUESTS_CA_BUNDLE=" GUEST_TRUST_FILE,	     /* Python's requests */
+	"PIP_CERT=" GUEST_TRUST_FILE,		     /* pip */
+	"GIT_SSL_CAINFO=" GUEST_TRUST_FILE,	     /* git */
+	"AWS_CA_BUNDLE=" GUEST_TRUST_FILE,	     /* AWS's tools */
+	"CARGO_HTTP_CAINFO=" GUEST_TRUST_FILE,	     /* cargo */
+	"NODE_EXTRA_CA_CERTS=" GUEST_TRUST_OWN_FILE, /* Node, beside its own */
+	"npm_config_cafile=" GUEST_TRUST_FILE,	     /* npm */
+	"DENO_CERT=" GUEST_TRUST_OWN_FILE,	     /* Deno, beside its own */
 	NULL,
 };
 

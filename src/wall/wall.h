@@ -47,10 +47,6 @@ struct wall_net {
 	const char
 		*trust_pem; /* a certificate to be trusted inside, where programs look; or NULL */
 };
-#define WALL_PROXY_PORT 3128 /* on 127.0.0.1 in the box */
-#define WALL_DNS_ADDR	"127.0.0.53"
-#define WALL_TRUST_FILE "/dev/cove-trust/bundle.pem" /* the image's bundle and trust_pem */
-#define WALL_OWN_FILE	"/dev/cove-trust/box.pem"    /* trust_pem alone */
 
 /* Something of the host's cgroups that init gets: the wall sees to it that nothing leads from there
  * to the rest. In their order these are init's descriptors 3, 4, ..., and the options its last

@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 enum {
-	REDIRECT_PORT = 61128, /* src/wall/native/redirect.h */
-	PROXY_PORT = 3128,     /* src/wall/wall.h */
+	REDIRECT_PORT = 61128, /* src/guest/redirect.h */
+	PROXY_PORT = 3128,     /* src/guest/redirect.h */
 	STUB_ADDR = 0x7f000035,
 	CONNECT_MS = 5000,
 	ANSWER_MS = 30000,

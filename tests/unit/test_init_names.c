@@ -6,8 +6,8 @@
 #include "base/err.h"
 #include "base/fd.h"
 #include "base/limits.h"
+#include "guest/redirect.h"
 #include "init/net_parts.h"
-#include "wall/native/redirect.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -338,7 +338,7 @@ static struct rig *start_redirected(int group)
 {
 	struct ifreq lo = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
 	struct rig_fds fds = {0};
-	struct redirect net;
+	struct guest_redirect net;
 	struct rig *r;
 	int sock;
 
@@ -347,7 +347,7 @@ static struct rig *start_redirected(int group)
 	sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	CHECK(sock >= 0 && ioctl(sock, SIOCSIFFLAGS, &lo) == 0);
 	close(sock);
-	CHECK_EQ(redirect_make(&net), 0);
+	CHECK_EQ(guest_redirect_make(&net), 0);
 	if (net.missing)
 		SKIP("this kernel has no nftables");
 	if (group >= 0) {
@@ -444,10 +444,10 @@ TEST(an_address_means_the_name_it_was_given_for)
 		CHECK_EQ(tcp_next(r, fd), -ECONNRESET);
 		close(fd);
 	}
-	fd = connect_to("127.0.0.1", REDIRECT_PORT);
+	fd = connect_to("127.0.0.1", GUEST_REDIRECT_PORT);
 	CHECK_EQ(tcp_next(r, fd), -ECONNRESET);
 	close(fd);
-	fd = connect_to("::1", REDIRECT_PORT);
+	fd = connect_to("::1", GUEST_REDIRECT_PORT);
 	CHECK_EQ(tcp_next(r, fd), -ECONNRESET);
 	close(fd);
 	CHECK_EQ(r->count, 4);

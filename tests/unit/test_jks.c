@@ -1,8 +1,8 @@
 /* The Java trust store that is made from a bundle. */
 #include "base/fd.h"
 #include "base/sha1.h"
+#include "guest/jks.h"
 #include "tap.h"
-#include "wall/native/jks.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 static void make(struct buf *b, const char *pem)
 {
 	buf_init(b, 1 << 20);
-	CHECK_EQ(jks_make(b, pem, strlen(pem)), 0);
+	CHECK_EQ(guest_jks_make(b, pem, strlen(pem)), 0);
 }
 
 static unsigned count_of(const struct buf *b)
@@ -92,7 +92,7 @@ static int extend(const struct buf *store, size_t size, struct buf *ret)
 	CHECK(from >= 0 && to >= 0);
 	CHECK_EQ(fd_write_full(from, buf_data(store), buf_len(store)), 0);
 	CHECK_EQ(lseek(from, 0, SEEK_SET), 0);
-	r = jks_extend(to, from, size, TWO);
+	r = guest_jks_extend(to, from, size, TWO);
 	buf_clear(ret);
 	CHECK_EQ(lseek(to, 0, SEEK_SET), 0);
 	while ((n = read(to, bytes, sizeof(bytes))) > 0)
@@ -149,7 +149,7 @@ TEST(a_buffer_that_is_too_small)
 		int r;
 
 		buf_init(&b, max);
-		r = jks_make(&b, ONE, strlen(ONE));
+		r = guest_jks_make(&b, ONE, strlen(ONE));
 		CHECK(r == -ENOBUFS || (r == 0 && buf_len(&b) <= max));
 		buf_done(&b);
 	}
@@ -160,11 +160,11 @@ TEST(many)
 	struct buf pem, b;
 
 	buf_init(&pem, 4 << 20);
-	for (int i = 0; i < JKS_CERTS_MAX + 10; i++)
+	for (int i = 0; i < GUEST_JKS_CERTS_MAX + 10; i++)
 		CHECK_EQ(buf_append_str(&pem, ONE), 0);
 	buf_init(&b, 4 << 20);
-	CHECK_EQ(jks_make(&b, (const char *)buf_data(&pem), buf_len(&pem)), 0);
-	CHECK_EQ(count_of(&b), JKS_CERTS_MAX);
+	CHECK_EQ(guest_jks_make(&b, (const char *)buf_data(&pem), buf_len(&pem)), 0);
+	CHECK_EQ(count_of(&b), GUEST_JKS_CERTS_MAX);
 	buf_done(&pem);
 	buf_done(&b);
 }
@@ -188,7 +188,7 @@ TEST(java_reads_it)
 	for (const char *p = pem; (p = strstr(p, "BEGIN CERTIFICATE")); p++)
 		certs++;
 	buf_init(&b, 8 << 20);
-	CHECK_EQ(jks_make(&b, pem, len), 0);
+	CHECK_EQ(guest_jks_make(&b, pem, len), 0);
 	fd = mkstemp(path);
 	CHECK(fd >= 0);
 	CHECK_EQ(fd_write_full(fd, buf_data(&b), buf_len(&b)), 0);

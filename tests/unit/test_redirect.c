@@ -2,7 +2,7 @@
 #include "tap.h"
 
 #include "base/fd.h"
-#include "wall/native/redirect.h"
+#include "guest/redirect.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 
 enum { ORIGINAL_DST = 80, WAIT_MS = 20000 };
 
-static struct redirect net;
+static struct guest_redirect net;
 
 static void into_namespace(void)
 {
@@ -35,7 +35,7 @@ static void into_namespace(void)
 static void set_up(void)
 {
 	into_namespace();
-	CHECK_EQ(redirect_make(&net), 0);
+	CHECK_EQ(guest_redirect_make(&net), 0);
 	if (net.missing)
 		SKIP("this kernel has no nftables");
 }
@@ -136,7 +136,8 @@ TEST(all_tcp_comes_to_the_redirect)
 					 "169.254.169.254", "198.18.0.1", "192.168.1.1",
 					 "172.17.0.1",	    "100.64.0.1", "126.255.255.255",
 					 "128.0.0.1",	    "1.0.0.127"};
-	static const uint16_t ports[] = {1, 22, 53, 80, 443, 3128, 5432, 65535, REDIRECT_PORT};
+	static const uint16_t ports[] = {
+		1, 22, 53, 80, 443, 3128, 5432, 65535, GUEST_REDIRECT_PORT};
 	char mapped[64];
 
 	set_up();
@@ -216,13 +217,13 @@ TEST(the_redirect_port_itself_leads_nowhere)
 	int client, server;
 
 	set_up();
-	client = try_connect("127.0.0.1", REDIRECT_PORT);
+	client = try_connect("127.0.0.1", GUEST_REDIRECT_PORT);
 	CHECK(client >= 0);
 	server = accept_one(fd_of("--net-redirect", 0));
 	if (getsockopt(server, IPPROTO_IP, ORIGINAL_DST, &got, &len) < 0)
 		CHECK_EQ(errno, ENOENT);
 	else
-		check_original(server, "127.0.0.1", REDIRECT_PORT);
+		check_original(server, "127.0.0.1", GUEST_REDIRECT_PORT);
 }
 
 /* A datagram fails in the send, or in the answer that is there by then. */
@@ -335,10 +336,10 @@ TEST(nobody_else_gets_the_ports)
 		int type;
 		uint16_t port;
 	} taken[] = {
-		{"127.0.0.1", SOCK_STREAM, REDIRECT_PORT},
-		{"0.0.0.0", SOCK_STREAM, REDIRECT_PORT},
-		{"::1", SOCK_STREAM, REDIRECT_PORT},
-		{"::", SOCK_STREAM, REDIRECT_PORT},
+		{"127.0.0.1", SOCK_STREAM, GUEST_REDIRECT_PORT},
+		{"0.0.0.0", SOCK_STREAM, GUEST_REDIRECT_PORT},
+		{"::1", SOCK_STREAM, GUEST_REDIRECT_PORT},
+		{"::", SOCK_STREAM, GUEST_REDIRECT_PORT},
 		{"127.0.0.1", SOCK_STREAM, 3128},
 		{"0.0.0.0", SOCK_STREAM, 3128},
 		{"127.0.0.53", SOCK_DGRAM, 53},
@@ -371,10 +372,10 @@ TEST(the_sockets_come_in_order)
 
 TEST(a_second_time_there_is_nothing_to_have)
 {
-	struct redirect again;
+	struct guest_redirect again;
 
 	set_up();
-	CHECK_EQ(redirect_make(&again), -EADDRINUSE);
+	CHECK_EQ(guest_redirect_make(&again), -EADDRINUSE);
 	CHECK_EQ(again.count, 0);
 }
 
@@ -395,11 +396,11 @@ TEST(without_rules_there_is_the_proxy_alone)
 	CHECK_EQ(syscall(SYS_capget, &head, caps), 0);
 	caps[0].effective &= ~(1u << NET_ADMIN);
 	CHECK_EQ(syscall(SYS_capset, &head, caps), 0);
-	CHECK_EQ(redirect_make(&net), 0);
+	CHECK_EQ(guest_redirect_make(&net), 0);
 	CHECK_EQ(net.missing, EPERM);
 	CHECK(fd_of("--net-redirect", 0) < 0);
 	CHECK_EQ(try_connect("192.0.2.1", 443), -ENETUNREACH);
-	CHECK_EQ(try_connect("127.0.0.1", REDIRECT_PORT), -ECONNREFUSED);
+	CHECK_EQ(try_connect("127.0.0.1", GUEST_REDIRECT_PORT), -ECONNREFUSED);
 	CHECK(try_connect("127.0.0.1", 3128) >= 0);
 }
 

@@ -5,12 +5,10 @@
  *	-> (not root on the host: open sources) -> the plan's steps
  *	-> descriptors in place -> exec cove-init from its sealed memfd
  *
- * The tree is built on a scratch tmpfs stacked over the host's root in this namespace:
+ * The tree is built on guest.h's scratch, stacked over the host's root in this namespace:
  *
  *	scratch/lower	the image, read-only	scratch/rw	boxes/<id>, for upper and work
  *	scratch/root	the overlay; pivot_root makes it / and throws everything else away
- *	scratch/dev	/dev while it is made; scratch/nodes holds devices of the box's own
- *	scratch/proc	/proc while it is made; scratch/nothing and empty cover what is masked there
  *
  * The overlay is mounted here, inside the user namespace, as root and as an ordinary user alike:
  * one way to do it, and the mount belongs to the box. Destinations inside the tree are opened with
@@ -21,66 +19,46 @@
 #include "base/control.h"
 #include "base/fd.h"
 #include "base/str.h"
+#include "guest/mount.h"
+#include "guest/redirect.h"
+#include "guest/target.h"
+#include "guest/trust.h"
 #include "wall/native/hold.h"
-#include "wall/native/mountapi.h"
 #include "wall/native/pass.h"
-#include "wall/native/redirect.h"
-#include "wall/native/target.h"
-#include "wall/native/trust.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <net/if.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 
 struct enter {
 	struct plan *plan;
-	int scratch, root, proc, dev; /* closed with all others before exec */
-	int self, sys;		      /* of proc, before parts are read-only: STEP_NEST */
-	int go;			      /* to the keeper; borrowed */
-	int leak;		      /* the host's root, where a control asks for it */
-	struct redirect net;	      /* sockets for init */
+	struct guest guest;	   /* closed with all others before exec */
+	int self, sys;		   /* of proc, before parts are read-only: STEP_NEST */
+	int go;			   /* to the keeper; borrowed */
+	int leak;		   /* the host's root, where a control asks for it */
+	struct guest_redirect net; /* sockets for init */
 };
-
-/* ---- places inside the tree ---- */
-
-static int attach_in_tree(struct enter *n, int mount, const char *path, bool is_dir)
-{
-	autoclose int place = target_open(n->root, path, is_dir);
-
-	return place < 0 ? place : mount_attach(mount, place, "");
-}
 
 /* ---- steps ---- */
 
 static int step_scratch(struct enter *n, const struct step *s)
 {
-	static const char *const options[] = {"size", "32m", "mode", "0755", NULL};
 	int r;
 
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return -errno;
 	if (control_is_off("pivot") || control_is_off("close-fds"))
 		n->leak = mount_clone(AT_FDCWD, "/", true);
-	n->scratch = mount_new("tmpfs", options, MA_NOSUID | MA_NODEV | MA_NOEXEC);
-	if (n->scratch < 0)
-		return n->scratch;
-	r = mount_attach(n->scratch, AT_FDCWD, "/");
-	if (r == 0 && fchdir(n->scratch) < 0)
-		r = -errno;
+	r = guest_scratch_make(&n->guest, AT_FDCWD);
 	if (r == 0 &&
-	    (mkdir("lower", 0700) < 0 || mkdir("rw", 0700) < 0 || mkdir("root", 0700) < 0 ||
-	     mkdir("empty", 0555) < 0 || mkdir("proc", 0555) < 0 || mkdir("dev", 0755) < 0))
+	    (mkdir("lower", 0700) < 0 || mkdir("rw", 0700) < 0 || mkdir("root", 0700) < 0))
 		r = -errno;
 	return r;
 }
@@ -130,48 +108,26 @@ static int step_root(struct enter *n, const struct step *s)
 		return -errno;
 	if (n->plan->config->throw_away)
 		options[8] = "volatile";
-	n->root = mount_new("overlay", options, MA_NODEV);
-	return n->root < 0 ? n->root : mount_attach(n->root, AT_FDCWD, "root");
-}
-
-/* What covers the masked parts of /proc. */
-static int make_covers(struct enter *n)
-{
-	static const char *const covers[] = {"nothing", "empty"};
-	autoclose int file =
-		openat(n->scratch, "nothing", O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0444);
-	int r = file < 0 ? -errno : 0;
-
-	for (size_t i = 0; i < sizeof(covers) / sizeof(covers[0]) && r == 0; i++) {
-		autoclose int copy = mount_clone(n->scratch, covers[i], false);
-
-		r = copy < 0 ? copy
-			     : mount_set(copy, MA_RDONLY | MA_NOSUID | MA_NODEV | MA_NOEXEC, -1);
-		if (r == 0)
-			r = mount_attach(copy, n->scratch, covers[i]);
-	}
-	return r;
+	n->guest.root = mount_new("overlay", options, MA_NODEV);
+	return n->guest.root < 0 ? n->guest.root : mount_attach(n->guest.root, AT_FDCWD, "root");
 }
 
 static int step_proc(struct enter *n, const struct step *s)
 {
-	int r = make_covers(n);
+	int r = guest_proc_make(&n->guest);
 
-	n->proc = r < 0 ? r : mount_new("proc", NULL, MA_NOSUID | MA_NODEV | MA_NOEXEC);
-	if (n->proc < 0)
-		return n->proc;
-	if (n->plan->config->ids.kind == IDS_SUBORDINATE) {
-		n->self = openat(n->proc, "1", O_PATH | O_DIRECTORY | O_CLOEXEC);
-		n->sys = openat(n->proc, "sys", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (r == 0 && n->plan->config->ids.kind == IDS_SUBORDINATE) {
+		n->self = openat(n->guest.proc, "1", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		n->sys = openat(n->guest.proc, "sys", O_PATH | O_DIRECTORY | O_CLOEXEC);
 		if (n->self < 0 || n->sys < 0)
 			return -errno;
 	}
-	return mount_attach(n->proc, n->scratch, "proc");
+	return r;
 }
 
 static int step_show_proc(struct enter *n, const struct step *s)
 {
-	return attach_in_tree(n, n->proc, "/proc", true);
+	return guest_proc_show(&n->guest);
 }
 
 static int step_sysctl(struct enter *n, const struct step *s)
@@ -179,163 +135,49 @@ static int step_sysctl(struct enter *n, const struct step *s)
 	char path[128];
 
 	snprintf(path, sizeof(path), "sys/%s", s->a);
-	autoclose int fd = openat(n->proc, path, O_WRONLY | O_CLOEXEC);
+	autoclose int fd = openat(n->guest.proc, path, O_WRONLY | O_CLOEXEC);
 	return fd < 0 ? -errno : fd_write_full(fd, s->b, strlen(s->b));
 }
 
-/* An empty read-only directory or file over what must not be seen: b, or the other one where a
- * kernel has it otherwise. Both are on the scratch, where nobody else writes, and so is this /proc:
- * names can be used. */
-static int step_mask(struct enter *n, const struct step *s)
+static int step_masks(struct enter *n, const struct step *s)
 {
-	char path[64];
-
-	snprintf(path, sizeof(path), "proc/%s", s->a);
-	if (mount(s->b, path, NULL, MS_BIND, NULL) == 0 || errno == ENOENT)
-		return 0;
-	if (errno == ENOTDIR &&
-	    mount(s->b[0] == 'e' ? "nothing" : "empty", path, NULL, MS_BIND, NULL) == 0)
-		return 0;
-	return -errno;
+	return guest_proc_mask(&n->guest);
 }
 
 static int step_readonly(struct enter *n, const struct step *s)
 {
-	autoclose int copy = mount_clone(n->proc, s->a, true);
-	int r;
-
-	if (copy < 0)
-		return copy == -ENOENT ? 0 : copy;
-	r = mount_set(copy, MA_RDONLY, -1);
-	return r < 0 ? r : mount_attach(copy, n->proc, s->a);
-}
-
-static int dev_links(int dev)
-{
-	static const char *const links[][2] = {
-		{"fd", "/proc/self/fd"},       {"stdin", "/proc/self/fd/0"},
-		{"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"},
-		{"ptmx", "pts/ptmx"},
-	};
-
-	for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++)
-		if (symlinkat(links[i][1], dev, links[i][0]) < 0)
-			return -errno;
-	return 0;
-}
-
-/* Nodes of the box's own are bound as the host's would be, so that root inside cannot put something
- * else in their place. */
-static int dev_nodes(struct enter *n)
-{
-	int own = n->plan->nodes, r = 0;
-
-	if (own >= 0)
-		r = mkdir("nodes", 0700) < 0 ? -errno : mount_attach(own, AT_FDCWD, "nodes");
-	for (int i = 0; i < PLAN_DEVICES && r == 0; i++) {
-		struct plan_source *s = &n->plan->sources[n->plan->first_device + i];
-		const char *name = strrchr(s->path, '/') + 1;
-		char from[32], to[32];
-
-		if (mknodat(n->dev, name, S_IFREG | 0644, 0) < 0)
-			return -errno;
-		if (own < 0) {
-			r = mount_attach(s->fd, n->dev, name);
-			continue;
-		}
-		snprintf(from, sizeof(from), "nodes/%s", name);
-		snprintf(to, sizeof(to), "dev/%s", name);
-		r = mount(from, to, NULL, MS_BIND, NULL) < 0 ? -errno : 0;
-	}
-	return r;
-}
-
-static int dev_mount(struct enter *n, const char *name, const char *type,
-		     const char *const *options)
-{
-	autoclose int fd = -1;
-
-	if (mkdirat(n->dev, name, 0755) < 0)
-		return -errno;
-	fd = mount_new(type, options, MA_NOSUID | MA_NOEXEC | (type[0] == 't' ? MA_NODEV : 0));
-	return fd < 0 ? fd : mount_attach(fd, n->dev, name);
+	return guest_proc_read_only(&n->guest, s->a);
 }
 
 static int step_dev(struct enter *n, const struct step *s)
 {
-	static const char *const dev[] = {"size", "64k", "nr_inodes", "64", "mode", "0755", NULL};
-	static const char *const pts[] = {"ptmxmode", "0666", "mode", "0620", "gid",
-					  "5",	      "max",  "256",  NULL};
-	static const char *const pts_single[] = {"ptmxmode", "0666", "mode", "0620",
-						 "max",	     "256",  NULL};
-	static const char *const shells[] = {"size", "32m",  "nr_inodes", "16384",
-					     "mode", "1733", NULL};
-	uint64_t memory = n->plan->config->limits.mem_bytes;
-	char size[24];
-	const char *shm[] = {"mode", "1777", "nr_inodes", "65536", "size", size, NULL};
-	bool single = n->plan->config->ids.kind == IDS_SINGLE;
-	int r;
+	const struct plan *p = n->plan;
+	int devices[GUEST_DEVICES];
 
-	snprintf(size, sizeof(size), "%llu", (unsigned long long)memory / 2);
-	if (memory / 2 == 0)
-		shm[4] = NULL; /* half of the host's, as everywhere */
-	n->dev = mount_new("tmpfs", dev, MA_NOSUID | MA_NOEXEC);
-	r = n->dev < 0 ? n->dev : mount_attach(n->dev, n->scratch, "dev");
-	if (r == 0)
-		r = dev_nodes(n);
-	if (r == 0)
-		r = dev_links(n->dev);
-	if (r == 0)
-		r = dev_mount(n, "pts", "devpts", single ? pts_single : pts);
-	if (r == 0)
-		r = dev_mount(n, "shm", "tmpfs", shm);
-	if (r == 0)
-		r = dev_mount(n, "cove", "tmpfs", shells);
-	return r;
+	for (int i = 0; i < GUEST_DEVICES; i++)
+		devices[i] = p->sources[p->first_device + i].fd;
+	return guest_dev_make(&n->guest,
+			      &(struct guest_dev){.nodes = p->nodes,
+						  .devices = devices,
+						  .mem_bytes = p->config->limits.mem_bytes,
+						  .single = p->config->ids.kind == IDS_SINGLE});
 }
 
 static int step_show_dev(struct enter *n, const struct step *s)
 {
-	return attach_in_tree(n, n->dev, "/dev", true);
+	return guest_dev_show(&n->guest);
 }
 
-/* An image's resolv.conf is often a link to what a service would have made in a running system. */
-static int remove_link(struct enter *n, const char *path)
-{
-	char dir[64];
-	const char *name = strrchr(path, '/') + 1;
-	autoclose int parent = -1;
-
-	snprintf(dir, sizeof(dir), "%.*s", (int)(name - path), path);
-	parent = fd_openat2(n->root, dir, O_PATH | O_DIRECTORY, 0, FD_IN_ROOT | FD_NO_MAGICLINKS);
-	return parent < 0 ? parent : unlinkat(parent, name, 0) < 0 ? -errno : 0;
-}
-
-/* Written on the scratch tmpfs and bound over the image's own: the name differs by box. */
 static int step_file(struct enter *n, const struct step *s)
 {
-	const char *name = strrchr(s->a, '/') + 1;
-	autoclose int fd = openat(n->scratch, name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
-	autoclose int copy = -1;
-	int r;
-
-	if (fd < 0)
-		return -errno;
-	r = fd_write_full(fd, s->b, strlen(s->b));
-	if (r < 0)
-		return r;
-	copy = mount_clone(n->scratch, name, false);
-	r = copy < 0 ? copy : attach_in_tree(n, copy, s->a, false);
-	if (r == -ENOENT && copy >= 0 && remove_link(n, s->a) == 0)
-		r = attach_in_tree(n, copy, s->a, false);
-	return r;
+	return guest_put_file(&n->guest, s->a, s->b);
 }
 
 static int step_bind(struct enter *n, const struct step *s)
 {
 	const struct plan_source *src = &n->plan->sources[s->source];
 
-	return attach_in_tree(n, src->fd, s->a, src->is_dir);
+	return guest_attach(&n->guest, src->fd, s->a, src->is_dir);
 }
 
 /* Opens a place of the box's own tree that an earlier mount brought, making directories that are
@@ -379,7 +221,7 @@ static int open_beneath(struct enter *n, int top, const char *path)
 static int step_bind_in(struct enter *n, const struct step *s)
 {
 	const struct wall_mount *m = &n->plan->config->mounts[s->source];
-	autoclose int top = target_open(n->root, s->a, true);
+	autoclose int top = guest_target_open(n->guest.root, s->a, true);
 	autoclose int place = top < 0 ? top : open_beneath(n, top, s->b);
 	autoclose int copy = place < 0 ? place : mount_clone(place, "", false);
 	struct stat st;
@@ -392,7 +234,7 @@ static int step_bind_in(struct enter *n, const struct step *s)
 	if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))
 		return -EINVAL;
 	r = mount_set(copy, MA_NOSUID | MA_NODEV | (m->read_only ? MA_RDONLY : 0), -1);
-	return r < 0 ? r : attach_in_tree(n, copy, m->dst, S_ISDIR(st.st_mode));
+	return r < 0 ? r : guest_attach(&n->guest, copy, m->dst, S_ISDIR(st.st_mode));
 }
 
 /* The files are opened for writing before the mount that is shown becomes read-only: it is another
@@ -410,11 +252,11 @@ static int step_truths(struct enter *n, const struct step *s)
 		r = fds[i] < 0 ? -errno : 0;
 	}
 	if (r == 0)
-		r = copy = mount_clone(n->scratch, "truth", false);
+		r = copy = mount_clone(n->guest.scratch, "truth", false);
 	if (r >= 0)
 		r = mount_set(copy, MA_RDONLY | MA_NOSUID | MA_NODEV | MA_NOEXEC, -1);
 	if (r == 0)
-		r = mount_attach(copy, n->scratch, "truth");
+		r = mount_attach(copy, n->guest.scratch, "truth");
 	for (int i = 0; i < WALL_PROC_FILES && r == 0; i++) {
 		snprintf(path[0], sizeof(path[0]), "truth/%s", wall_proc_names[i]);
 		snprintf(path[1], sizeof(path[1]), "proc/%s", wall_proc_names[i]);
@@ -426,7 +268,7 @@ static int step_truths(struct enter *n, const struct step *s)
 
 static int step_trust(struct enter *n, const struct step *s)
 {
-	return trust_show(n->root, n->dev, n->scratch, n->plan->config->net.trust_pem);
+	return guest_trust_show(&n->guest, n->plan->config->net.trust_pem);
 }
 
 static int step_hostname(struct enter *n, const struct step *s)
@@ -436,18 +278,13 @@ static int step_hostname(struct enter *n, const struct step *s)
 
 static int step_loopback(struct enter *n, const struct step *s)
 {
-	autoclose int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
-
-	if (sock < 0 || ioctl(sock, SIOCSIFFLAGS, &request) < 0)
-		return -errno;
-	return 0;
+	return guest_loopback_up();
 }
 
 /* The keeper hears for which errno there is no redirect; 0: there is. */
 static int step_net(struct enter *n, const struct step *s)
 {
-	int r = redirect_make(&n->net);
+	int r = guest_redirect_make(&n->net);
 	uint8_t missing = (uint8_t)n->net.missing;
 
 	return r < 0 ? r : fd_write_full(n->go, &missing, sizeof(missing));
@@ -456,7 +293,7 @@ static int step_net(struct enter *n, const struct step *s)
 /* What the attack suite has to notice: the host's tree left in sight. */
 static int show_host(struct enter *n)
 {
-	return n->leak < 0 ? n->leak : attach_in_tree(n, n->leak, "/.host", true);
+	return n->leak < 0 ? n->leak : guest_attach(&n->guest, n->leak, "/.host", true);
 }
 
 static int step_pivot(struct enter *n, const struct step *s)
@@ -466,7 +303,7 @@ static int step_pivot(struct enter *n, const struct step *s)
 	if (r < 0)
 		return r;
 	/* The scratch is stacked on the host's root. */
-	return fchdir(n->root) < 0 ? -errno : mount_pivot_here(2);
+	return fchdir(n->guest.root) < 0 ? -errno : mount_pivot_here(2);
 }
 
 static int step_keyring(struct enter *n, const struct step *s)
@@ -526,7 +363,7 @@ static const struct {
 	[STEP_ROOT] = {step_root, "mount the box's root (overlay)"},
 	[STEP_PROC] = {step_proc, "mount /proc"},
 	[STEP_SYSCTL] = {step_sysctl, "set sysctl"},
-	[STEP_MASK] = {step_mask, "mask /proc/"},
+	[STEP_MASKS] = {step_masks, "mask parts of /proc"},
 	[STEP_READONLY] = {step_readonly, "make read-only /proc/"},
 	[STEP_DEV] = {step_dev, "make /dev"},
 	[STEP_SHOW_DEV] = {step_show_dev, "put /dev in its place"},
@@ -711,13 +548,7 @@ static void format_secret(const struct plan *p, char *ret)
 
 void enter_box(struct plan *p, const struct enter_fds *fds)
 {
-	struct enter n = {.plan = p,
-			  .scratch = -1,
-			  .root = -1,
-			  .proc = -1,
-			  .dev = -1,
-			  .go = fds->go,
-			  .leak = -1};
+	struct enter n = {.plan = p, .guest = GUEST_NONE, .go = fds->go, .leak = -1};
 	const struct wall_config *c = p->config;
 	char secret[sizeof(SECRET_NAME) + 2 * FILTER_SECRET_BYTES];
 	char *env[] = {secret, NULL}, **argv;

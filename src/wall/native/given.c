@@ -3,7 +3,7 @@
 
 #include "base/control.h"
 #include "base/fd.h"
-#include "wall/native/mountapi.h"
+#include "guest/mount.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,7 +5,8 @@
 #include "base/fd.h"
 #include "base/rand.h"
 #include "filter/landlock.h"
-#include "wall/native/mountapi.h"
+#include "guest/mount.h"
+#include "guest/redirect.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,42 +15,8 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-static const struct {
-	const char *path;
-	uint32_t number;
-} devices[PLAN_DEVICES] = {
-	{"/dev/null", 0x103},	{"/dev/zero", 0x105},	 {"/dev/full", 0x107},
-	{"/dev/random", 0x108}, {"/dev/urandom", 0x109}, {"/dev/tty", 0x500},
-};
-
 static const char *const host_dirs[PLAN_HOST_DIRS] = {"/usr",	"/bin",	  "/sbin",  "/lib",
 						      "/lib32", "/lib64", "/libx32"};
-
-/* What tells about the host or reaches into its kernel; those that do not exist are passed over.
- * ps, top, free, df and libraries that count processors read none of them (vmstat stays: top and
- * free ask for it, and it counts pages only). */
-static const char *const masked_dirs[] = {
-	"acpi", "asound", "bus", "driver", "fs", "irq", "pressure", "scsi",
-};
-
-static const char *const masked_files[] = {
-	"buddyinfo",	 "cmdline",	"config.gz",
-	"consoles",	 "crypto",	"diskstats",
-	"dma",		 "execdomains", "fb",
-	"interrupts",	 "iomem",	"ioports",
-	"kallsyms",	 "kcore",	"key-users",
-	"keys",		 "kmsg",	"kpagecgroup",
-	"kpagecount",	 "kpageflags",	"latency_stats",
-	"locks",	 "mdstat",	"misc",
-	"modules",	 "mtrr",	"pagetypeinfo",
-	"partitions",	 "sched_debug", "schedstat",
-	"slabinfo",	 "softirqs",	"swaps",
-	"sysrq-trigger", "timer_list",	"timer_stats",
-	"vmallocinfo",	 "zoneinfo",
-};
-
-/* 1 is init: in-box root owns its files there, and could make it the first to be killed. */
-static const char *const read_only[] = {"sys", "1"};
 
 static void add_step(struct plan *p, enum step_kind kind, const char *a, const char *b, int source)
 {
@@ -68,12 +35,15 @@ static int add_source(struct plan *p, struct plan_source s)
 static void plan_devices(struct plan *p)
 {
 	p->first_device = p->source_count;
-	for (size_t i = 0; i < PLAN_DEVICES; i++)
+	for (size_t i = 0; i < GUEST_DEVICES; i++) {
+		snprintf(p->device_paths[i], sizeof(p->device_paths[i]), "/dev/%s",
+			 guest_devices[i].name);
 		add_source(p, (struct plan_source){
-				      .path = devices[i].path,
-				      .device = devices[i].number,
+				      .path = p->device_paths[i],
+				      .device = guest_devices[i].number,
 				      .attrs = MA_NOSUID | MA_NOEXEC,
 			      });
+	}
 }
 
 /* Real directories are shown read-only where they are; links among them are in the skeleton. */
@@ -117,14 +87,6 @@ static void plan_mounts(struct plan *p)
 	}
 }
 
-static void plan_masks(struct plan *p)
-{
-	for (size_t i = 0; i < sizeof(masked_dirs) / sizeof(masked_dirs[0]); i++)
-		add_step(p, STEP_MASK, masked_dirs[i], "empty", -1);
-	for (size_t i = 0; i < sizeof(masked_files) / sizeof(masked_files[0]); i++)
-		add_step(p, STEP_MASK, masked_files[i], "nothing", -1);
-}
-
 /* Nobody but the caller can be charged for an ordinary user's box; where it has one id only, the
  * maxima of its namespace hold for all of it. */
 static bool is_nested(const struct plan *p)
@@ -158,10 +120,9 @@ static void plan_proc(struct plan *p)
 	if (p->config->ids.kind != IDS_RANGE)
 		plan_share(p);
 	if (!control_is_off("masks"))
-		plan_masks(p);
-	for (size_t i = 0;
-	     i < sizeof(read_only) / sizeof(read_only[0]) && !control_is_off("readonly"); i++)
-		add_step(p, STEP_READONLY, read_only[i], NULL, -1);
+		add_step(p, STEP_MASKS, NULL, NULL, -1);
+	for (size_t i = 0; guest_proc_read_only_paths[i] && !control_is_off("readonly"); i++)
+		add_step(p, STEP_READONLY, guest_proc_read_only_paths[i], NULL, -1);
 	if (p->config->proc_files)
 		add_step(p, STEP_TRUTHS, NULL, NULL, -1);
 }
@@ -231,8 +192,7 @@ int plan_make(struct plan *p, const struct wall_config *c, struct err *e)
 					   .attrs = MA_NODEV,
 					   .idmap = IDMAP_BOX});
 	plan_devices(p);
-	snprintf(p->hosts, sizeof(p->hosts), "127.0.0.1 localhost\n::1 localhost\n127.0.1.1 %s\n",
-		 c->name);
+	guest_format_hosts(p->hosts, c->name);
 
 	add_step(p, STEP_SCRATCH, NULL, NULL, -1);
 	add_step(p, STEP_DEV, NULL, NULL, -1);
@@ -247,7 +207,7 @@ int plan_make(struct plan *p, const struct wall_config *c, struct err *e)
 	add_step(p, STEP_FILE, "/etc/hosts", p->hosts, -1);
 	add_step(p, STEP_FILE, "/etc/hostname", c->name, -1);
 	if (c->net.on)
-		add_step(p, STEP_FILE, "/etc/resolv.conf", "nameserver " WALL_DNS_ADDR "\n", -1);
+		add_step(p, STEP_FILE, "/etc/resolv.conf", "nameserver " GUEST_DNS_ADDR "\n", -1);
 	if (c->image_is_host)
 		plan_host_dirs(p);
 	plan_mounts(p);
@@ -316,25 +276,13 @@ static int open_source(struct plan_source *s, struct err *e)
 	return check_source(s, e);
 }
 
-/* On the host's nodes, locks and watches would reach from box to box and to the host. Only who is
- * root in the first user namespace, and may, can make others that work: 0 and -1 without. */
+/* Only who is root in the first user namespace, and may, can make nodes that work; others get the
+ * host's. */
 static int make_nodes(struct plan *p, struct err *e)
 {
-	static const char *const options[] = {"size", "4k",   "nr_inodes", "16",
-					      "mode", "0755", NULL};
-	autoclose int fd = mount_new("tmpfs", options, MA_NOSUID | MA_NOEXEC);
-	mode_t mask = umask(0);
-	int r = fd < 0 ? fd : 0;
+	int r = guest_dev_nodes(&p->nodes);
 
-	for (size_t i = 0; i < PLAN_DEVICES && r == 0; i++)
-		if (mknodat(fd, strrchr(devices[i].path, '/') + 1, S_IFCHR | 0666,
-			    makedev(devices[i].number >> 8, devices[i].number & 0xff)) < 0)
-			r = -errno;
-	umask(mask);
-	if (r < 0 && r != -EPERM)
-		return err_errno(e, -r, "make the box's devices");
-	p->nodes = r == 0 ? take_fd(fd) : -1;
-	return 0;
+	return r < 0 && r != -EPERM ? err_errno(e, -r, "make the box's devices") : 0;
 }
 
 int plan_open_sources(struct plan *p, struct err *e)
@@ -436,7 +384,7 @@ int plan_open_late(struct plan *p, int given, struct err *e)
 
 static const char *const step_names[STEP_KIND_COUNT] = {
 	[STEP_SCRATCH] = "scratch", [STEP_ROOT] = "root",	  [STEP_PROC] = "proc",
-	[STEP_SYSCTL] = "sysctl",   [STEP_MASK] = "mask",	  [STEP_READONLY] = "read-only",
+	[STEP_SYSCTL] = "sysctl",   [STEP_MASKS] = "masks",	  [STEP_READONLY] = "read-only",
 	[STEP_DEV] = "dev",	    [STEP_SHOW_DEV] = "show-dev", [STEP_FILE] = "file",
 	[STEP_BIND] = "bind",	    [STEP_HOSTNAME] = "hostname", [STEP_LOOPBACK] = "loopback",
 	[STEP_TRUST] = "trust",	    [STEP_NET] = "net",		  [STEP_PIVOT] = "pivot",

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "filter/filter.h"
+#include "guest/guest.h"
 #include "wall/native/given.h"
 #include "wall/native/nest.h"
 #include "wall/wall.h"
@@ -18,10 +19,9 @@
 #include <stdint.h>
 
 enum {
-	PLAN_DEVICES = 6,
 	PLAN_HOST_DIRS = 7,
-	PLAN_SOURCES_MAX = 2 + PLAN_DEVICES + PLAN_HOST_DIRS + SPEC_MOUNT_MAX + 2,
-	PLAN_STEPS_MAX = 128,
+	PLAN_SOURCES_MAX = 2 + GUEST_DEVICES + PLAN_HOST_DIRS + SPEC_MOUNT_MAX + 2,
+	PLAN_STEPS_MAX = 96,
 };
 
 enum idmap { IDMAP_NONE, IDMAP_BOX, IDMAP_OWNER };
@@ -47,7 +47,7 @@ enum step_kind {
 	STEP_ROOT,	/* the overlay that becomes / */
 	STEP_PROC,	/* the new pid namespace's, on the scratch */
 	STEP_SYSCTL,	/* a = file below /proc/sys, b = value */
-	STEP_MASK,	/* a = file or directory below /proc: nothing to see; b = its cover */
+	STEP_MASKS,	/* parts of /proc: nothing to see */
 	STEP_READONLY,	/* a = path below /proc */
 	STEP_DEV,	/* its nodes, pts, shm and the shells' directory, on the scratch */
 	STEP_SHOW_DEV,	/* as it was made, at /dev */
@@ -93,7 +93,7 @@ struct plan {
 	int net_missing; /* errno for which there is no redirect; known when init runs */
 	enum filter_kind filter;
 	uint8_t secret[FILTER_SECRET_BYTES]; /* init's, see filter.h */
-	char hosts[192];
+	char hosts[GUEST_HOSTS_MAX], device_paths[GUEST_DEVICES][16];
 };
 
 enum { PLAN_LOWER = 0, PLAN_RW = 1 };

@@ -13,12 +13,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { JKS_CERTS_MAX = 4096 };
+enum { GUEST_JKS_CERTS_MAX = 4096 };
 
 /* What is not a whole certificate between its two lines is passed over. */
-int jks_make(struct buf *out, const char *pem, size_t len);
+int guest_jks_make(struct buf *out, const char *pem, size_t len);
 
 /* Copies a store that is there, with the certificates of pem besides: much less work. from is read
  * from its beginning, and has size bytes. -EBADMSG, before anything is written, where it is none of
  * this form (Java also knows PKCS #12). */
-int jks_extend(int to, int from, size_t size, const char *pem);
+int guest_jks_extend(int to, int from, size_t size, const char *pem);

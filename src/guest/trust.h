@@ -1,7 +1,7 @@
 /*
  * What a box trusts: its door's certificate authority, in the places where programs look for such.
  *
- *	WALL_TRUST_FILE    the image's own bundle and the authority; the variables name it
+ *	GUEST_TRUST_FILE    the image's own bundle and the authority; the variables name it
  *	the image's bundle  the same, bound over whichever of the usual files it has
  *	Java's store       the same in Java's form, where the image has one
  *
@@ -11,5 +11,10 @@
  */
 #pragma once
 
-/* root is the box's tree, dev its /dev (shown already), scratch the tmpfs it is built on. */
-int trust_show(int root, int dev, int scratch, const char *pem);
+#include "guest/guest.h"
+
+#define GUEST_TRUST_FILE     "/dev/cove-trust/bundle.pem" /* the image's bundle and the authority */
+#define GUEST_TRUST_OWN_FILE "/dev/cove-trust/box.pem"	  /* the authority alone */
+
+/* Once /dev is shown and nothing more is mounted. */
+int guest_trust_show(struct guest *g, const char *pem);

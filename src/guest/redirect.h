@@ -4,7 +4,7 @@
  * listens on.
  *
  *	TCP to anything but the loopback	to the redirect sockets; SO_ORIGINAL_DST knows more
- *	all else that is not for the loopback	refused at once, as if nobody listened
+ *	all else that is not for the loopback	refused at once, as if nothing listened
  *
  * A process in the box has no right to change rules or routes (CAP_NET_ADMIN), and cannot take the
  * ports: they are held from before its life until after it, and are not shared.
@@ -17,18 +17,20 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define REDIRECT_PORT 61128 /* on 127.0.0.1 and ::1; above what the kernel gives to clients */
+#define GUEST_PROXY_PORT    3128 /* on 127.0.0.1 in the box */
+#define GUEST_DNS_ADDR	    "127.0.0.53"
+#define GUEST_REDIRECT_PORT 61128 /* on 127.0.0.1 and ::1; above what the kernel gives to clients */
 
-enum { REDIRECT_FDS = 6 };
+enum { GUEST_REDIRECT_FDS = 6 };
 
-struct redirect {
-	/* For init: each socket, and the option that says so, in the order of wall.h. */
-	int fds[REDIRECT_FDS]; /* owned; closed on exec like all others */
-	const char *options[REDIRECT_FDS];
+struct guest_redirect {
+	/* For init: each socket, and the option that says so, in the order of init.h. */
+	int fds[GUEST_REDIRECT_FDS]; /* owned; closed on exec like all others */
+	const char *options[GUEST_REDIRECT_FDS];
 	size_t count;
 	int missing; /* 0, or the errno for which there is no redirect */
 };
 
 /* The loopback has to be up. 0, or -errno where not even the sockets can be made; nothing is left
  * open then. */
-int redirect_make(struct redirect *ret);
+int guest_redirect_make(struct guest_redirect *ret);

@@ -27,20 +27,19 @@
  *
  * The last chain sees packets after the second: what was redirected goes to the loopback by then.
  * The first keeps the box's own loopback out of the kernel's table of connections, which is shared
- * by all of the host and counted as nobody's memory; only what the redirect's sockets answer has to
- * be found there. Where a kernel cannot do that it goes without.
+ * by all of the host and counted as no group's memory; only what the redirect's sockets answer
+ * has to be found there. Where a kernel cannot do that it goes without.
  * The rules come before the routes, so there is no moment at which anything is led elsewhere.
  *
  * The messages are encoded here: no library is linked into the keeper for two dozen attributes, and
  * musl brings no headers of the kernel's, so the numbers have their names below. Answers are in the
  * socket's queue when the send returns.
  */
-#include "wall/native/redirect.h"
+#include "guest/redirect.h"
 
 #include "base/control.h"
 #include "base/err.h"
 #include "base/fd.h"
-#include "wall/wall.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -375,7 +374,7 @@ static size_t rule_begin(struct batch *b, const char *chain, uint16_t flags)
 static void put_redirect(struct batch *b, uint8_t family)
 {
 	size_t list = rule_begin(b, "redirect", 0);
-	uint16_t port = htons(REDIRECT_PORT);
+	uint16_t port = htons(GUEST_REDIRECT_PORT);
 	struct expr x;
 
 	put_beyond(b, family);
@@ -431,7 +430,7 @@ static void put_accept(struct batch *b)
 static void put_untracked(struct batch *b)
 {
 	static const uint8_t families[] = {PROTO_IPV4, PROTO_IPV6};
-	uint16_t port = htons(REDIRECT_PORT);
+	uint16_t port = htons(GUEST_REDIRECT_PORT);
 	size_t list = rule_begin(b, "untracked", 0);
 
 	put_meta(b, META_KEY_PROTOCOL, OP_OTHER, IPPROTO_TCP);
@@ -481,7 +480,7 @@ static int add_rules(bool untracked)
 
 /* ---- sockets ---- */
 
-static void give(struct redirect *r, int fd, const char *option)
+static void give(struct guest_redirect *r, int fd, const char *option)
 {
 	r->fds[r->count] = fd;
 	r->options[r->count++] = option;
@@ -515,18 +514,18 @@ static int open_bound6(uint16_t port)
 	return take_fd(fd);
 }
 
-/* What stub and proxy need, redirect or not. Without a diag socket nobody knows whose a connection
- * is, which is all. */
-static int open_plain(struct redirect *r)
+/* What stub and proxy need, redirect or not. Without a diag socket the owner of a connection is not
+ * known, which is all. */
+static int open_plain(struct guest_redirect *r)
 {
 	static const struct {
 		int type;
 		const char *addr, *option;
 		uint16_t port;
 	} sockets[] = {
-		{SOCK_STREAM, "127.0.0.1", "--net-proxy", WALL_PROXY_PORT},
-		{SOCK_DGRAM, WALL_DNS_ADDR, "--net-dns", 53},
-		{SOCK_STREAM, WALL_DNS_ADDR, "--net-dns-tcp", 53},
+		{SOCK_STREAM, "127.0.0.1", "--net-proxy", GUEST_PROXY_PORT},
+		{SOCK_DGRAM, GUEST_DNS_ADDR, "--net-dns", 53},
+		{SOCK_STREAM, GUEST_DNS_ADDR, "--net-dns-tcp", 53},
 	};
 	int fd;
 
@@ -543,14 +542,14 @@ static int open_plain(struct redirect *r)
 }
 
 /* A kernel without IPv6 has nothing that would need to be led anywhere. */
-static int open_redirect(struct redirect *r)
+static int open_redirect(struct guest_redirect *r)
 {
-	autoclose int v6 = open_bound6(REDIRECT_PORT), v4 = -1;
+	autoclose int v6 = open_bound6(GUEST_REDIRECT_PORT), v4 = -1;
 	int code;
 
 	if (v6 < 0 && v6 != -EAFNOSUPPORT && v6 != -EADDRNOTAVAIL)
 		return v6;
-	v4 = open_bound(SOCK_STREAM, "127.0.0.1", REDIRECT_PORT);
+	v4 = open_bound(SOCK_STREAM, "127.0.0.1", GUEST_REDIRECT_PORT);
 	code = v4 < 0 ? v4 : add_rules(true);
 	if (code == -ENOENT)
 		code = add_rules(false);
@@ -564,11 +563,11 @@ static int open_redirect(struct redirect *r)
 	return 0;
 }
 
-int redirect_make(struct redirect *ret)
+int guest_redirect_make(struct guest_redirect *ret)
 {
 	int r;
 
-	*ret = (struct redirect){0};
+	*ret = (struct guest_redirect){0};
 	r = open_plain(ret);
 	if (r < 0) {
 		while (ret->count > 0)

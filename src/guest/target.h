@@ -7,4 +7,4 @@
  * link in the box's tree is followed and cannot lead out of it; one that lies on another mount, a
  * shared directory, is not (-ELOOP): others write there, too, and a link would say where in the box
  * something is mounted, and where directories are made. A descriptor or -errno. */
-int target_open(int root, const char *path, bool is_dir);
+int guest_target_open(int root, const char *path, bool is_dir);

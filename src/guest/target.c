@@ -5,7 +5,7 @@
  * front of rest; one on another mount ends the walk, however the path came there: by its spelling,
  * or by a link of the image or the box that leads into a shared directory. done is opened anew for
  * each name, without links: what somebody exchanges meanwhile is refused, not followed. */
-#include "wall/native/target.h"
+#include "guest/target.h"
 
 #include "base/control.h"
 #include "base/fd.h"
@@ -40,7 +40,7 @@ static int next_name(struct walk *w, char name[static NAME_MAX + 1], bool *ret_o
 
 	if (len > NAME_MAX)
 		return -ENAMETOOLONG;
-	*ret_own = strlen(w->rest) <= w->own;
+	*ret_own = strlen(start) <= w->own;
 	memcpy(name, start, len);
 	name[len] = 0;
 	skip = len + strspn(start + len, "/");
@@ -115,7 +115,7 @@ static int walk_name(struct walk *w, const char *name, bool own, bool is_dir)
 	return 0;
 }
 
-int target_open(int root, const char *path, bool is_dir)
+int guest_target_open(int root, const char *path, bool is_dir)
 {
 	struct walk w = {.root = root, .own = strlen(path)};
 	char name[NAME_MAX + 1];

@@ -1,5 +1,5 @@
 /* A Java trust store; see jks.h. */
-#include "wall/native/jks.h"
+#include "guest/jks.h"
 
 #include "base/base64.h"
 #include "base/fd.h"
@@ -79,7 +79,7 @@ static int put_cert(struct buf *out, unsigned number, const char *p, const char 
 	if (r == 0)
 		r = put_string(out, alias);
 	if (r == 0)
-		r = put_number(out, 0, 8); /* when it was added: nobody looks */
+		r = put_number(out, 0, 8); /* when it was added: not used */
 	if (r == 0)
 		r = put_string(out, "X.509");
 	if (r == 0)
@@ -105,7 +105,7 @@ static void seal_begin(struct sha1 *s)
 	sha1_add(s, "Mighty Aphrodite", 16);
 }
 
-/* Appends what pem has, at most so many that there are JKS_CERTS_MAX; returns how many. */
+/* Appends what pem has, at most so many that there are GUEST_JKS_CERTS_MAX; returns how many. */
 static int put_certs(struct buf *out, unsigned count, const char *pem, size_t len)
 {
 	static const char begin[] = "-----BEGIN CERTIFICATE-----";
@@ -113,7 +113,7 @@ static int put_certs(struct buf *out, unsigned count, const char *pem, size_t le
 	const char *p = pem, *stop = pem + len;
 	int added = 0, r = 0;
 
-	while (r >= 0 && count + (unsigned)added < JKS_CERTS_MAX) {
+	while (r >= 0 && count + (unsigned)added < GUEST_JKS_CERTS_MAX) {
 		const char *from = memmem(p, (size_t)(stop - p), begin, sizeof(begin) - 1), *to;
 
 		if (!from)
@@ -129,7 +129,7 @@ static int put_certs(struct buf *out, unsigned count, const char *pem, size_t le
 	return r < 0 ? r : added;
 }
 
-int jks_make(struct buf *out, const char *pem, size_t len)
+int guest_jks_make(struct buf *out, const char *pem, size_t len)
 {
 	uint8_t digest[SHA1_BYTES];
 	struct sha1 seal;
@@ -172,7 +172,7 @@ static int pass_rest(struct sha1 *seal, int to, int from, size_t left)
 	return r;
 }
 
-int jks_extend(int to, int from, size_t size, const char *pem)
+int guest_jks_extend(int to, int from, size_t size, const char *pem)
 {
 	uint8_t head[COUNT_AT + 4], digest[SHA1_BYTES];
 	uint32_t count = 0;
@@ -186,7 +186,7 @@ int jks_extend(int to, int from, size_t size, const char *pem)
 		return -EBADMSG;
 	for (unsigned i = 0; i < 4; i++)
 		count = count << 8 | head[COUNT_AT + i];
-	if (count >= JKS_CERTS_MAX)
+	if (count >= GUEST_JKS_CERTS_MAX)
 		return -EBADMSG;
 	buf_init(&more, JKS_MORE_MAX);
 	r = put_certs(&more, count, pem, strlen(pem));

@@ -1,5 +1,5 @@
-/* The descriptor-based mount calls; see mountapi.h. */
-#include "wall/native/mountapi.h"
+/* The descriptor-based mount calls; see mount.h. */
+#include "guest/mount.h"
 
 #include "base/fd.h"
 

@@ -1,12 +1,11 @@
 /* What a box trusts; see trust.h. */
-#include "wall/native/trust.h"
+#include "guest/trust.h"
 
 #include "base/buf.h"
 #include "base/fd.h"
 #include "base/limits.h"
-#include "wall/native/jks.h"
-#include "wall/native/mountapi.h"
-#include "wall/wall.h"
+#include "guest/jks.h"
+#include "guest/mount.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +14,7 @@
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 
-#define TRUST_DIR "cove-trust" /* below /dev and on the scratch, as in WALL_TRUST_FILE */
+#define TRUST_DIR "cove-trust" /* below /dev and on the scratch, as in GUEST_TRUST_FILE */
 #define BUNDLE	  TRUST_DIR "/bundle.pem"
 #define OWN	  TRUST_DIR "/box.pem"
 #define JAVA	  TRUST_DIR "/cacerts"
@@ -116,7 +115,7 @@ static int translate_bundle(int to, int scratch)
 	if (r < 0)
 		return r;
 	buf_init(&out, 2 * TRUST_BUNDLE_MAX);
-	r = jks_make(&out, text, len);
+	r = guest_jks_make(&out, text, len);
 	if (r == 0)
 		r = fd_write_full(to, buf_data(&out), buf_len(&out));
 	buf_done(&out);
@@ -139,7 +138,7 @@ static int make_java(int root, int scratch, const char *pem)
 	if (to < 0)
 		return -errno;
 	if (st.st_size <= TRUST_BUNDLE_MAX)
-		r = jks_extend(to, store, (size_t)st.st_size, pem);
+		r = guest_jks_extend(to, store, (size_t)st.st_size, pem);
 	if (r == -EBADMSG)
 		r = translate_bundle(to, scratch);
 	return r < 0 ? r : 1;
@@ -173,8 +172,9 @@ static int show_dir(int dev, int scratch)
 	return r < 0 ? r : mount_attach(copy, dev, TRUST_DIR);
 }
 
-int trust_show(int root, int dev, int scratch, const char *pem)
+int guest_trust_show(struct guest *g, const char *pem)
 {
+	int root = g->root, dev = g->dev, scratch = g->scratch;
 	bool java = false;
 	int r = make_bundle(root, scratch, pem);
 

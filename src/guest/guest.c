@@ -1,0 +1,80 @@
+/* The scratch, small files and the loopback of a box; see guest.h. */
+#include "guest/guest.h"
+
+#include "base/fd.h"
+#include "guest/mount.h"
+#include "guest/target.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+int guest_scratch_make(struct guest *g, int place)
+{
+	static const char *const options[] = {"size", "32m", "mode", "0755", NULL};
+	int r;
+
+	g->scratch = mount_new("tmpfs", options, MA_NOSUID | MA_NODEV | MA_NOEXEC);
+	if (g->scratch < 0)
+		return g->scratch;
+	r = mount_attach(g->scratch, place, place == AT_FDCWD ? "/" : "");
+	if (r == 0 && (fchdir(g->scratch) < 0 || mkdir("empty", 0555) < 0 ||
+		       mkdir("proc", 0555) < 0 || mkdir("dev", 0755) < 0))
+		r = -errno;
+	return r;
+}
+
+int guest_attach(struct guest *g, int mount, const char *path, bool is_dir)
+{
+	autoclose int place = guest_target_open(g->root, path, is_dir);
+
+	return place < 0 ? place : mount_attach(mount, place, "");
+}
+
+static int remove_link(struct guest *g, const char *path)
+{
+	char dir[64];
+	const char *name = strrchr(path, '/') + 1;
+	autoclose int parent = -1;
+
+	snprintf(dir, sizeof(dir), "%.*s", (int)(name - path), path);
+	parent = fd_openat2(g->root, dir, O_PATH | O_DIRECTORY, 0, FD_IN_ROOT | FD_NO_MAGICLINKS);
+	return parent < 0 ? parent : unlinkat(parent, name, 0) < 0 ? -errno : 0;
+}
+
+int guest_put_file(struct guest *g, const char *path, const char *text)
+{
+	const char *name = strrchr(path, '/') + 1;
+	autoclose int fd = openat(g->scratch, name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+	autoclose int copy = -1;
+	int r;
+
+	if (fd < 0)
+		return -errno;
+	r = fd_write_full(fd, text, strlen(text));
+	if (r < 0)
+		return r;
+	copy = mount_clone(g->scratch, name, false);
+	r = copy < 0 ? copy : guest_attach(g, copy, path, false);
+	if (r == -ENOENT && copy >= 0 && remove_link(g, path) == 0)
+		r = guest_attach(g, copy, path, false);
+	return r;
+}
+
+void guest_format_hosts(char ret[GUEST_HOSTS_MAX], const char *name)
+{
+	snprintf(ret, GUEST_HOSTS_MAX, "127.0.0.1 localhost\n::1 localhost\n127.0.1.1 %s\n", name);
+}
+
+int guest_loopback_up(void)
+{
+	autoclose int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
+
+	return sock < 0 || ioctl(sock, SIOCSIFFLAGS, &request) < 0 ? -errno : 0;
+}

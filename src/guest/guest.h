@@ -1,0 +1,75 @@
+/*
+ * What every box needs inside, whichever wall it is behind: /dev, /proc with masks, small files of
+ * /etc, loopback. The redirect is in redirect.h, the trust store in trust.h. A wall that builds the
+ * box from outside calls these from its steps; behind a wall that only starts init in a fresh
+ * kernel init calls them itself (setup.h).
+ *
+ * Everything is made on the scratch, a tmpfs of its own that is the current directory meanwhile,
+ * and shown when it is whole: a box that is started again brings a tree it has written itself, so
+ * places in that tree are opened with guest_target_open only.
+ *
+ *	scratch/dev	/dev while it is made; scratch/nodes holds devices of the box's own
+ *	scratch/proc	/proc while it is made; scratch/nothing and empty cover what is masked there
+ *
+ * All return 0 or -errno.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { GUEST_DEVICES = 6 };
+
+struct guest_device {
+	const char *name; /* below /dev */
+	uint32_t number;  /* major << 8 | minor */
+};
+extern const struct guest_device guest_devices[GUEST_DEVICES];
+
+/* A box while it is built. The descriptors are owned by who uses this. */
+struct guest {
+	int scratch;
+	int root; /* the box's tree; -1 until there is one */
+	int proc, dev;
+};
+
+#define GUEST_NONE ((struct guest){-1, -1, -1, -1})
+
+/* Mounts the scratch at the directory `place` (a descriptor, or AT_FDCWD for "/"), goes there and
+ * makes the directories for dev, proc and covers. */
+int guest_scratch_make(struct guest *g, int place);
+
+/* A mount with device nodes of the box's own: on the host's nodes, locks and watches would reach
+ * from box to box and to the host. -EPERM where this process may make none. */
+int guest_dev_nodes(int *ret_fd);
+
+struct guest_dev {
+	int nodes;	    /* from guest_dev_nodes, or -1: */
+	const int *devices; /* a detached mount of each, in the order of guest_devices */
+	uint64_t mem_bytes; /* the box's memory: /dev/shm is half of it. 0: half of the machine's */
+	bool single;	    /* only one id is mapped: there is no group tty */
+};
+
+/* The nodes, links, pts, shm and the shells' directory. */
+int guest_dev_make(struct guest *g, const struct guest_dev *d);
+int guest_dev_show(struct guest *g); /* at /dev */
+
+int guest_proc_make(struct guest *g);
+/* Nothing is to be seen of what tells about the host or reaches into its kernel. */
+int guest_proc_mask(struct guest *g);
+/* path below /proc becomes read-only, with all beneath. One that is not there is no error. */
+int guest_proc_read_only(struct guest *g, const char *path);
+extern const char *const guest_proc_read_only_paths[]; /* NULL-terminated */
+int guest_proc_show(struct guest *g);		       /* at /proc */
+
+/* Attaches a mount at a place of the box's tree, made where it is missing. */
+int guest_attach(struct guest *g, int mount, const char *path, bool is_dir);
+/* A small file over the image's own. A link there that leads nowhere is removed: an image's
+ * resolv.conf is often one to what a service would have made. */
+int guest_put_file(struct guest *g, const char *path, const char *text);
+
+/* What /etc/hosts says in a box of that name. */
+enum { GUEST_HOSTS_MAX = 192 };
+void guest_format_hosts(char ret[GUEST_HOSTS_MAX], const char *name);
+
+int guest_loopback_up(void);
