@@ -1,7 +1,6 @@
 /* The groups of a box's keeper and door; see helper.h. */
 #include "cgroup/helper.h"
 
-#include "base/control.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/str.h"
@@ -230,7 +229,7 @@ void cgroup_helper_make_in(const struct layout *l, const char *box, enum cgroup_
 	snprintf(ret->name, sizeof(ret->name), "%s%s", box, suffixes[kind]);
 	m.limits.mem_bytes = cgroup_helper_bytes(kind, limits);
 	m.limits.cpu_milli = cgroup_helper_cpu_milli(kind, limits);
-	if ((!m.limits.mem_bytes && !m.limits.cpu_milli) || control_is_off("helper-groups"))
+	if (!m.limits.mem_bytes && !m.limits.cpu_milli)
 		return;
 	in_v2 = make_in_v2(&m, v2_find(l, &m.limits) & PART_MASK);
 	for (int i = CGROUP_MEMORY; i <= CGROUP_CPU; i++)
@@ -327,7 +326,7 @@ int cgroup_helper_cradle(const char *box, const struct cgroup_limits *limits)
 	char name[sizeof(((struct cgroup_helper *)0)->name)];
 	struct layout l;
 
-	if ((!limits->mem_bytes && !limits->cpu_milli) || control_is_off("helper-groups") ||
+	if ((!limits->mem_bytes && !limits->cpu_milli) ||
 	    faccessat(AT_FDCWD, "/sys/fs/cgroup/cgroup.controllers", F_OK, 0) < 0)
 		return -1;
 	layout_find(&l);

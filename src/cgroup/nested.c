@@ -7,7 +7,6 @@
  * CGROUP_STEPS_MAX is finished by the next call. Looking at groups (for numbers, and for killing)
  * goes no deeper than GROUP_DEPTH_MAX; what a box's own init makes is two deep.
  */
-#include "base/control.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/str.h"
@@ -72,8 +71,6 @@ int group_clear(int top_fd)
 	autoclose int fd = group_open(top_fd, ".");
 	unsigned depth = 0;
 
-	if (control_is_off("nested-groups"))
-		return -EBUSY;
 	for (unsigned steps = 0; fd >= 0 && steps < CGROUP_STEPS_MAX; steps++) {
 		struct look l = {.stuck = 0};
 		int next;

@@ -16,7 +16,6 @@
  * end is a poll.
  */
 #include "base/clock.h"
-#include "base/control.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/str.h"
@@ -115,8 +114,6 @@ static int limit_memory(const struct cgroup_limits *lim, int fd)
 /* init's own sockets are counted in this group, a command's in the one that init makes for it. */
 static void limit_tcp(const struct cgroup_limits *lim, struct cgroup *cg)
 {
-	if (control_is_off("tcp-memory"))
-		return;
 	cg->tcp_uncounted = knob_set_max(cg->v1_fd[CGROUP_MEMORY], CGROUP_TCP_LIMIT,
 					 tcp_of_memory(lim->mem_bytes)) < 0;
 }
@@ -157,8 +154,6 @@ static int limit_io(const struct layout *l, const struct cgroup_limits *lim, int
 static int limit_part(const struct layout *l, const struct cgroup_limits *lim,
 		      enum cgroup_part part, int fd)
 {
-	if (control_is_off("limits"))
-		return 0;
 	switch (part) {
 	case CGROUP_MEMORY:
 		return limit_memory(lim, fd);
@@ -182,7 +177,7 @@ static int make_work(const struct cgroup_want *w, enum cgroup_part part, struct 
 
 	if (work < 0)
 		return work;
-	if (part == CGROUP_MEMORY && w->limits->mem_bytes && !control_is_off("limits"))
+	if (part == CGROUP_MEMORY && w->limits->mem_bytes)
 		r = limit_bytes(work, w->limits->mem_bytes);
 	if (r < 0)
 		return r;

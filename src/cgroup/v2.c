@@ -9,7 +9,6 @@
  * remedy is named.
  */
 #include "base/clock.h"
-#include "base/control.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "cgroup/parts.h"
@@ -208,8 +207,6 @@ static int limit_io(const struct layout *l, const struct cgroup_limits *lim,
 static int limit_part(const struct layout *l, const struct cgroup_limits *lim,
 		      enum cgroup_part part, const struct cgroup *cg)
 {
-	if (control_is_off("limits"))
-		return 0;
 	switch (part) {
 	case CGROUP_MEMORY:
 		return limit_memory(lim, cg);

@@ -12,7 +12,6 @@
  * delete always works.
  */
 #include "base/clock.h"
-#include "base/control.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -247,8 +246,7 @@ int life_bury(struct cove *cove, const char *name, int box_fd, bool durable, str
 static void find_authorities(struct cove *cove, const char *name, int box_fd, char ***ret_names,
 			     size_t *ret_count)
 {
-	if (control_is_off("door-authority") ||
-	    net_ca_names(&cove->state, name, ret_names, ret_count) < 0 ||
+	if (net_ca_names(&cove->state, name, ret_names, ret_count) < 0 ||
 	    !life_has_moved(cove, name, box_fd))
 		return;
 	state_names_free(*ret_names, *ret_count);

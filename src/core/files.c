@@ -1,9 +1,7 @@
 /* Small file operations: one request, a few entries back. */
-#include "base/control.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/path.h"
-#include "core/host_files.h"
 #include "core/transfer.h"
 
 #include <errno.h>
@@ -153,12 +151,8 @@ int cove_stat(struct cove_box *box, const char *path, struct cove_file_info *ret
 	      struct cove_error *err)
 {
 	struct err e = {0};
-	int r = -ENOSYS;
+	int r = stat_box(box, path, false, ret, &e);
 
-	if (control_is_off("host-files"))
-		r = host_stat(box, path, ret, &e);
-	if (r == -ENOSYS)
-		r = stat_box(box, path, false, ret, &e);
 	return core_return(box->cove, box->name, r, &e, err);
 }
 
@@ -229,12 +223,8 @@ int cove_list_dir(struct cove_box *box, const char *path, struct cove_file_info 
 		  struct cove_error *err)
 {
 	struct err e = {0};
-	int r = -ENOSYS;
+	int r = list_dir(box, path, ret, &e);
 
-	if (control_is_off("host-files"))
-		r = host_list(box, path, ret, &e);
-	if (r == -ENOSYS)
-		r = list_dir(box, path, ret, &e);
 	return core_return(box->cove, box->name, r, &e, err);
 }
 
@@ -243,15 +233,10 @@ static int simple(struct cove_box *box, const struct wire_file *m, struct cove_e
 {
 	struct transfer t = {0};
 	struct err e = {0};
-	int r = -ENOSYS;
+	int r = transfer_begin(&t, box, m, &e);
 
-	if (control_is_off("host-files"))
-		r = host_change(box, m, &e);
-	if (r == -ENOSYS) {
-		r = transfer_begin(&t, box, m, &e);
-		if (r == 0)
-			r = transfer_end(&t, conn_wait_ok(t.conn, t.id, -1, &e));
-	}
+	if (r == 0)
+		r = transfer_end(&t, conn_wait_ok(t.conn, t.id, -1, &e));
 	return core_return(box->cove, box->name, r, &e, err);
 }
 

@@ -14,13 +14,11 @@
  *
  * The destination itself is the caller's word: its parent directories are followed as usual.
  */
-#include "base/control.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/path.h"
 #include "base/rand.h"
 #include "base/str.h"
-#include "core/host_files.h"
 #include "core/transfer.h"
 
 #include <errno.h>
@@ -377,11 +375,7 @@ int cove_get(struct cove_box *box, const char *box_path, const char *host_path,
 	g->parent_fd = g->root_fd = g->dir_fd = g->file_fd = -1;
 	g->t.progress = progress;
 	g->t.arg = arg;
-	r = -ENOSYS;
-	if (control_is_off("host-files"))
-		r = host_get(box, box_path, host_path, &e);
-	if (r == -ENOSYS)
-		r = get(g, box, box_path, host_path, &e);
+	r = get(g, box, box_path, host_path, &e);
 	fd_close(&g->file_fd);
 	fd_close(&g->dir_fd);
 	fd_close(&g->root_fd);
@@ -463,12 +457,8 @@ int cove_get_fd(struct cove_box *box, const char *box_path, int fd, struct cove_
 {
 	struct sink s = {.fd = fd};
 	struct err e = {0};
-	int r = -ENOSYS;
+	int r = get_one(box, box_path, &s, &e);
 
-	if (control_is_off("host-files"))
-		r = host_get_fd(box, box_path, fd, &e);
-	if (r == -ENOSYS)
-		r = get_one(box, box_path, &s, &e);
 	return core_return(box->cove, box->name, r, &e, err);
 }
 
@@ -501,11 +491,7 @@ int cove_get_data(struct cove_box *box, const char *box_path, size_t max, void *
 		  size_t *ret_len, struct cove_error *err)
 {
 	struct err e = {0};
-	int r = -ENOSYS;
+	int r = get_data(box, box_path, max, ret, ret_len, &e);
 
-	if (control_is_off("host-files"))
-		r = host_get_data(box, box_path, max, ret, ret_len, &e);
-	if (r == -ENOSYS)
-		r = get_data(box, box_path, max, ret, ret_len, &e);
 	return core_return(box->cove, box->name, r, &e, err);
 }

@@ -6,12 +6,10 @@
  * connection's queue (a file is read straight into its DATA frame) and written in batches; we stop
  * only when the window is used up. An error that the box reports is met there, or at the end.
  */
-#include "base/control.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/path.h"
 #include "base/str.h"
-#include "core/host_files.h"
 #include "core/transfer.h"
 
 #include <dirent.h>
@@ -314,12 +312,8 @@ int cove_put(struct cove_box *box, const char *host_path, const char *box_path,
 {
 	struct transfer t = {.progress = progress, .arg = arg};
 	struct err e = {0};
-	int r = -ENOSYS;
+	int r = put(&t, box, host_path, box_path, &e);
 
-	if (control_is_off("host-files"))
-		r = host_put(box, host_path, box_path, &e);
-	if (r == -ENOSYS)
-		r = put(&t, box, host_path, box_path, &e);
 	return core_return(box->cove, box->name, r, &e, err);
 }
 
@@ -342,12 +336,8 @@ int cove_put_fd(struct cove_box *box, int fd, const char *box_path, unsigned mod
 {
 	struct transfer t = {0};
 	struct err e = {0};
-	int r;
+	int r = begin_file(&t, box, box_path, mode, &e);
 
-	if (control_is_off("host-files"))
-		return core_return(box->cove, box->name, host_put_fd(box, fd, box_path, &e), &e,
-				   err);
-	r = begin_file(&t, box, box_path, mode, &e);
 	if (r == 0) {
 		r = send_content(&t, fd, "the given descriptor", &e);
 		if (r == 0)
@@ -387,12 +377,8 @@ int cove_put_data(struct cove_box *box, const char *box_path, const void *data, 
 {
 	struct transfer t = {0};
 	struct err e = {0};
-	int r;
+	int r = begin_file(&t, box, box_path, mode, &e);
 
-	if (control_is_off("host-files"))
-		return core_return(box->cove, box->name,
-				   host_put_data(box, data, len, box_path, &e), &e, err);
-	r = begin_file(&t, box, box_path, mode, &e);
 	if (r == 0) {
 		r = send_memory(&t, data, len, &e);
 		if (r == 0)

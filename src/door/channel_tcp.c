@@ -7,7 +7,6 @@
  */
 #include "door/channel_tcp.h"
 
-#include "base/control.h"
 #include "base/fd.h"
 #include "base/limits.h"
 
@@ -160,8 +159,6 @@ static int bound_buffers(int fd)
 {
 	int bytes = DOOR_TCP_NARROW;
 
-	if (control_is_off("door-buffers"))
-		return 0;
 	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)) < 0 ||
 	    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)) < 0)
 		return -errno;

@@ -9,7 +9,6 @@
  * policy on disk names it. Policies are parsed again when their file has changed.
  */
 #include "base/clock.h"
-#include "base/control.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/lines.h"
@@ -453,8 +452,7 @@ static void pay_rate(struct process *p, uint64_t bytes)
 {
 	uint64_t rest_ms = row_rate_pay(&p->rate, bytes, ev_now(p->ev));
 
-	if (rest_ms && !p->rest.armed && !control_is_off("audit-rate") &&
-	    ev_io_set(p->ev, &p->io, 0) == 0)
+	if (rest_ms && !p->rest.armed && ev_io_set(p->ev, &p->io, 0) == 0)
 		ev_timer_set(p->ev, &p->rest, rest_ms);
 }
 

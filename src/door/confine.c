@@ -1,7 +1,6 @@
 /* The front confines itself; see confine.h. */
 #include "door/confine.h"
 
-#include "base/control.h"
 #include "base/fd.h"
 #include "filter/caps.h"
 #include "filter/filter.h"
@@ -56,11 +55,10 @@ int confine_door(struct err *e)
 		r = caps_keep(0, 0, NULL);
 	if (r < 0)
 		return err_errno(e, -r, "drop the door's capabilities");
-	if (!control_is_off("door-landlock"))
-		files = hold_files();
+	files = hold_files();
 	if (files < 0 && files != -EOPNOTSUPP)
 		return err_errno(e, -files, "keep the door from files");
-	r = control_is_off("door-seccomp") ? 0 : filter_load(FILTER_DOOR, NULL);
+	r = filter_load(FILTER_DOOR, NULL);
 	if (r < 0)
 		return err_errno(e, -r, "load the door's system-call filter");
 	if (files == 0)

@@ -15,7 +15,6 @@
 #include "door/conn.h"
 
 #include "base/clock.h"
-#include "base/control.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/str.h"
@@ -577,7 +576,7 @@ static unsigned judge_all(struct door *d, bool only_asked)
 
 unsigned conns_judge_again(struct door *d)
 {
-	return control_is_off("door-judge-again") ? 0 : judge_all(d, false);
+	return judge_all(d, false);
 }
 
 void conns_judge_asked(struct door *d)

@@ -10,7 +10,6 @@
  */
 #include "door/conn.h"
 
-#include "base/control.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/str.h"
@@ -105,8 +104,6 @@ void conn_read_head(struct conn *c)
 
 static int check_hello(struct conn *c, const struct hello *h, bool passes, struct err *e)
 {
-	if (control_is_off("door-sni"))
-		return 0;
 	/* Where any name would be allowed the hidden one is, whatever it is. */
 	if (h->has_ech && passes && !c->verdict.any_name)
 		return err_set(e, ERR_DENIED, EACCES,
@@ -342,7 +339,7 @@ static int judge_hello(struct conn *c, const uint8_t *p, size_t n, bool is_end, 
 	}
 	r = judge_first(c, p + skip, n - skip, true, &len, e);
 	c->is_asking = c->is_asking && r == GATE_MORE;
-	if (r != GATE_PASS || !c->is_tls || control_is_off("door-second-hello"))
+	if (r != GATE_PASS || !c->is_tls)
 		return r;
 	hello_watch_start(&c->hellos);
 	return judge_later(c, p + skip + len, n - skip - len, e);
@@ -352,7 +349,7 @@ static int gate(void *arg, const uint8_t *p, size_t n, bool is_end)
 {
 	struct conn *c = arg;
 	const struct rule *rule = c->verdict.rule;
-	bool any_host = c->verdict.any_name || (rule && rule->pass) || control_is_off("door-host");
+	bool any_host = c->verdict.any_name || (rule && rule->pass);
 	bool is_first = !c->is_watched || c->is_asking;
 	struct err e;
 	int r = c->is_tls	    ? judge_later(c, p, n, &e)

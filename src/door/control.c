@@ -7,7 +7,6 @@
 #include "door/used.h"
 
 #include "base/clock.h"
-#include "base/control.h"
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/limits.h"
@@ -178,7 +177,7 @@ static void on_end(struct ev_timer *t)
 {
 	struct door *d = container(t, struct door, ends);
 
-	if (door_has_ended(d) && !control_is_off("door-grant-end")) {
+	if (door_has_ended(d)) {
 		(void)conns_judge_again(d);
 		names_judge_again(d);
 	}

@@ -1,7 +1,6 @@
 /* Credentials that a box sends by itself; see credential.h. */
 #include "door/credential.h"
 
-#include "base/control.h"
 #include "base/limits.h"
 
 #include <errno.h>
@@ -208,8 +207,6 @@ int credentials_remove(struct http_head *h, const struct rule *rule)
 {
 	int r;
 
-	if (control_is_off("door-credentials"))
-		return 0;
 	for (size_t i = 0; i < KNOWN_COUNT; i++)
 		if (known[i].place == IN_HEADER && !is_kept(&known[i], rule))
 			http_head_remove(h, known[i].name);

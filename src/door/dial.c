@@ -13,7 +13,6 @@
 #include "door/dial.h"
 
 #include "base/clock.h"
-#include "base/control.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/str.h"
@@ -40,7 +39,7 @@ static const char *refused_by(struct door *door, const struct host *address, uin
 	/* Without a rule it only means that none is about addresses. */
 	if (*ret_rule)
 		return denied;
-	if (private || control_is_off("door-private"))
+	if (private)
 		return NULL;
 	if (door->own_ms == 0 || now - door->own_ms >= OWN_FRESH_MS) {
 		if (addr_own_load() < 0)

@@ -11,7 +11,6 @@
 #include "door/door.h"
 
 #include "base/clock.h"
-#include "base/control.h"
 #include "base/coredump.h"
 #include "base/fd.h"
 #include "base/limits.h"
@@ -98,8 +97,7 @@ bool door_count(struct door *d, struct rule *r, uint64_t up, uint64_t down)
 		d->used.on_timer = on_used;
 		ev_timer_set(d->ev, &d->used, USED_MS);
 	}
-	return (fits && (max == 0 || d->bytes_up + d->bytes_down <= max)) ||
-	       control_is_off("door-budget");
+	return fits && (max == 0 || d->bytes_up + d->bytes_down <= max);
 }
 
 uint64_t door_room(const struct door *d, const struct rule *r, bool is_up)
@@ -108,8 +106,6 @@ uint64_t door_room(const struct door *d, const struct rule *r, bool is_up)
 	uint64_t room = r ? rule_room(r, is_up) : UINT64_MAX;
 	uint64_t left = used < max ? max - used : 0;
 
-	if (control_is_off("door-budget"))
-		return UINT64_MAX;
 	return max > 0 && left < room ? left : room;
 }
 

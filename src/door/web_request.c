@@ -3,7 +3,6 @@
  * is answered here.
  */
 #include "base/clock.h"
-#include "base/control.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "door/answer.h"
@@ -94,9 +93,8 @@ static int check_target(struct web *w, struct http_target *t, struct err *e)
 		return r;
 	if (strcmp(w->request.method, "CONNECT") == 0)
 		return err_set(e, ERR_INVALID, 400, "CONNECT within a connection");
-	if ((host_parse(&host, t->host) < 0 || strcmp(host.text, w->config.host.text) != 0 ||
-	     (t->port && t->port != w->config.port)) &&
-	    !control_is_off("door-target"))
+	if (host_parse(&host, t->host) < 0 || strcmp(host.text, w->config.host.text) != 0 ||
+	    (t->port && t->port != w->config.port))
 		return err_set(e, ERR_DENIED, 421,
 			       "this connection is for %.100s, and the request for %.100s",
 			       w->config.host.text, t->host);
@@ -256,7 +254,7 @@ void web_allowed(struct web *w)
 		deny(w, 429, &e);
 	} else if (!injects(rule)) {
 		record_allowed(w);
-	} else if (!w->config.tls && !rule->plain_http && !control_is_off("door-plain")) {
+	} else if (!w->config.tls && !rule->plain_http) {
 		err_set(&e, ERR_DENIED, EACCES,
 			"'%.60s' adds a credential, and this connection has no TLS that proves who "
 			"gets it: use https",
@@ -351,7 +349,7 @@ static bool is_last_on_upstream(const struct web *w)
 		return true;
 	if (w->request_body.ended)
 		return false;
-	return is_bodiless(w) || !(control_is_off("door-reuse") || (rule && rule->reuse));
+	return is_bodiless(w) || !(rule && rule->reuse);
 }
 
 int web_choose_reuse(struct web *w, struct err *e)

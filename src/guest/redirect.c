@@ -37,7 +37,6 @@
  */
 #include "guest/redirect.h"
 
-#include "base/control.h"
 #include "base/err.h"
 #include "base/fd.h"
 
@@ -397,12 +396,10 @@ static void put_refuse(struct batch *b, uint8_t family, uint16_t flags)
 	struct expr x;
 
 	put_beyond(b, family);
-	if (!control_is_off("refuse")) {
-		x = expr_begin(b, "reject");
-		put_number(b, REJECT_TYPE, REJECT_ANY_ICMP);
-		put_attr(b, REJECT_CODE, &code, sizeof(code));
-		expr_end(b, x);
-	}
+	x = expr_begin(b, "reject");
+	put_number(b, REJECT_TYPE, REJECT_ANY_ICMP);
+	put_attr(b, REJECT_CODE, &code, sizeof(code));
+	expr_end(b, x);
 	nest_end(b, list);
 	message_end(b);
 }

@@ -7,7 +7,6 @@
  * each name, without links: what somebody exchanges meanwhile is refused, not followed. */
 #include "guest/target.h"
 
-#include "base/control.h"
 #include "base/fd.h"
 #include "base/limits.h"
 
@@ -57,7 +56,7 @@ static int follow(struct walk *w, int dir, const char *name)
 	autoclose int on_root = open_done(w, O_DIRECTORY, FD_NO_XDEV);
 	ssize_t n;
 
-	if (on_root < 0 && !control_is_off("mount-links"))
+	if (on_root < 0)
 		return on_root == -EXDEV ? -ELOOP : on_root;
 	if (++w->links > LINKS_MAX)
 		return -ELOOP;

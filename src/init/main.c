@@ -13,7 +13,6 @@
 #include "init/init.h"
 
 #include "base/clock.h"
-#include "base/control.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "init/net.h"
@@ -274,7 +273,7 @@ static int move_link(int *ret_rfd, int *ret_wfd)
 static int close_inherited(const struct init *in)
 {
 	unsigned first = INIT_FD_FIRST + in->inherited;
-	int r = control_is_off("close-fds") ? 0 : sys_close_range(first, ~0u, 0);
+	int r = sys_close_range(first, ~0u, 0);
 
 	for (unsigned fd = INIT_FD_FIRST; r == 0 && fd < first; fd++)
 		if (fcntl((int)fd, F_SETFD, FD_CLOEXEC) < 0)

@@ -1,7 +1,6 @@
 /* The arguments of cove-init; see init.h for what they mean. */
 #include "init/options.h"
 
-#include "base/control.h"
 #include "base/fd.h"
 #include "base/str.h"
 
@@ -138,15 +137,6 @@ static int opt_env(struct init *in, const char *value)
 	return 0;
 }
 
-#ifdef COVE_CONTROLS
-/* init is started without an environment, so what control_is_off looks at comes as an argument. The
- * environment of commands is made from nothing: it does not get there. */
-static int opt_without(struct init *in, const char *value)
-{
-	return setenv("COVE_WITHOUT", value, 1) < 0 ? -errno : 0;
-}
-#endif
-
 static const struct option options[] = {
 	{"--user", true, opt_user},
 	{"--cwd", true, opt_cwd},
@@ -166,9 +156,6 @@ static const struct option options[] = {
 	{"--disk-limit", true, opt_disk_limit},
 	{"--disk", true, opt_disk},
 	{"--pids-limit", true, opt_pids_limit},
-#ifdef COVE_CONTROLS
-	{"--without", true, opt_without},
-#endif
 };
 
 static const struct option *find_option(const char *name)

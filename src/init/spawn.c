@@ -22,7 +22,6 @@
  */
 #include "init/spawn.h"
 
-#include "base/control.h"
 #include "base/fd.h"
 #include "base/limits.h"
 
@@ -108,7 +107,7 @@ static int set_descriptors(const struct spawn *s, int *report_fd)
 	if (*report_fd != REPORT_FD && dup3(*report_fd, REPORT_FD, O_CLOEXEC) < 0)
 		return -errno;
 	*report_fd = REPORT_FD;
-	return control_is_off("close-fds") ? 0 : sys_close_range(REPORT_FD + 1, ~0u, 0);
+	return sys_close_range(REPORT_FD + 1, ~0u, 0);
 }
 
 static int set_ids(const struct user *u)
@@ -220,8 +219,7 @@ static enum stage run_program(const struct spawn *s, int *code)
 /* As the user, and through no link that stands for an open descriptor or a process's place. */
 static int enter_directory(const char *path)
 {
-	uint64_t resolve = control_is_off("cwd-links") ? 0 : FD_NO_MAGICLINKS;
-	autoclose int fd = fd_openat2(AT_FDCWD, path, O_PATH | O_DIRECTORY, 0, resolve);
+	autoclose int fd = fd_openat2(AT_FDCWD, path, O_PATH | O_DIRECTORY, 0, FD_NO_MAGICLINKS);
 
 	if (fd < 0)
 		return fd;

@@ -7,7 +7,6 @@
  */
 #include "init/tree.h"
 
-#include "base/control.h"
 #include "base/err.h"
 #include "base/fd.h"
 #include "base/limits.h"
@@ -93,9 +92,7 @@ static int count_tcp(int group_fd)
 
 	if (fd < 0)
 		return errno == ENOENT ? 0 : -errno;
-	return control_is_off("tcp-memory")
-		       ? 0
-		       : fd_write_full(fd, CGROUP_TCP_COUNTED, strlen(CGROUP_TCP_COUNTED));
+	return fd_write_full(fd, CGROUP_TCP_COUNTED, strlen(CGROUP_TCP_COUNTED));
 }
 
 static int make_group(struct tree *t, int kind, const char *name)
@@ -227,11 +224,6 @@ void tree_keep_current(struct tree *t, pid_t shell)
 
 int tree_kill(struct tree *t, pid_t spare)
 {
-	if (control_is_off("cgroup-kill")) {
-		if (t->root > 0 && t->root != spare && kill(t->root, SIGKILL) == 0)
-			return 1;
-		return 0;
-	}
 	return tree_has_group(t) ? group_kill(t, spare) : walk_kill(t, spare);
 }
 

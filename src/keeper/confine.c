@@ -15,7 +15,6 @@
  */
 #include "keeper/confine.h"
 
-#include "base/control.h"
 #include "base/fd.h"
 #include "filter/caps.h"
 #include "filter/filter.h"
@@ -202,15 +201,12 @@ int confine_keeper(const struct confine *c, struct err *e)
 			       "confine the keeper: prctl: %s: allow it where Cove runs (the "
 			       "filter of a container or service)",
 			       strerror(errno));
-	if (!control_is_off("keeper-caps"))
-		r = drop_caps(is_root, &can_look);
+	r = drop_caps(is_root, &can_look);
 	if (r < 0)
 		return err_errno(e, -r, "drop the keeper's capabilities");
-	if (!control_is_off("keeper-landlock"))
-		files = hold_files(c);
+	files = hold_files(c);
 	if (files < 0 && files != -EOPNOTSUPP)
 		return landlock_error(files, e);
-	if (!control_is_off("keeper-seccomp"))
-		r = load_filter(is_root && can_look ? FILTER_KEEPER_ROOT : FILTER_KEEPER, e);
+	r = load_filter(is_root && can_look ? FILTER_KEEPER_ROOT : FILTER_KEEPER, e);
 	return r < 0 || files == 0 ? r : landlock_error(files, e);
 }

@@ -5,7 +5,6 @@
  * kept if this host can, and otherwise stands among the notes as "memory: <why and remedy>", which
  * `cove inspect` shows under not_enforced.
  */
-#include "base/control.h"
 #include "base/fd.h"
 #include "base/str.h"
 #include "keeper/life.h"
@@ -82,7 +81,7 @@ void limits_join_own_group(struct life *l)
 	if (r < 0)
 		snprintf(l->own_group.why, sizeof(l->own_group.why), "it cannot be joined: %s",
 			 strerror(-r));
-	if (r < 0 || (due & ~l->own_group.limits && !control_is_off("helper-groups")))
+	if (r < 0 || (due & ~l->own_group.limits))
 		keeper_note(&l->k,
 			    "helpers: what runs on the host for this box is not "
 			    "bounded: %s",
@@ -107,8 +106,6 @@ int limits_make_cgroup(struct life *l, struct err *e)
 
 	if (fstat(l->st.boxes_fd, &st) == 0)
 		limits.io_dev = st.st_dev;
-	if (control_is_off("limits"))
-		limits = (struct cgroup_limits){0};
 	l->has_cgroup = true;
 	r = cgroup_make(l->cgroup_name, &limits, ids_host_uid(&l->ids, 0), ids_host_gid(&l->ids, 0),
 			&l->cgroup, e);
@@ -123,7 +120,7 @@ int limits_make_cgroup(struct life *l, struct err *e)
 		keeper_note(&l->k, "network buffers: this kernel's cgroup v1 does not count them; "
 				   "boot with systemd.unified_cgroup_hierarchy=1");
 	for (size_t i = 0; i < sizeof(grouped) / sizeof(grouped[0]) && r == 0; i++)
-		if (v[grouped[i].id] && !limits_hold(l, grouped[i].id) && !control_is_off("limits"))
+		if (v[grouped[i].id] && !limits_hold(l, grouped[i].id))
 			r = not_kept(l, grouped[i].id, l->cgroup.why[grouped[i].part], e);
 	return r;
 }

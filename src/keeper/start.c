@@ -7,7 +7,6 @@
  *
  * What can be done beside the new process is done there: there is more than one processor.
  */
-#include "base/control.h"
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/sha256.h"
@@ -219,10 +218,6 @@ static int args_make(struct init_args *a, struct life *l, const struct mounts *m
 	if (s->strict)
 		args_add(a, "--strict", NULL);
 	args_add_limits(a, l, m->volume.mount_fd > 0);
-#ifdef COVE_CONTROLS
-	if (control_list())
-		args_add(a, "--without", control_list());
-#endif
 	/* Of two the later wins. */
 	for (size_t i = 0; i < NETWORK_ENV_COUNT && l->network.cert; i++)
 		args_add(a, "--env", network_env[i]);

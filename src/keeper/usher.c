@@ -128,12 +128,7 @@ int usher_hear(int fd, struct usher_note *ret, struct launcher_gift *ret_gift)
 /* A caller's environment may hold secrets; the door needs this much of it. */
 static void choose_env(const char **env)
 {
-	static const char *const wanted[] = {
-		"PATH=",	 "LANG=", "SSL_CERT_FILE=", "SSL_CERT_DIR=",
-#ifdef COVE_CONTROLS
-		"COVE_WITHOUT=",
-#endif
-	};
+	static const char *const wanted[] = {"PATH=", "LANG=", "SSL_CERT_FILE=", "SSL_CERT_DIR="};
 	static const char *const reports[] = {"ASAN_OPTIONS=", "UBSAN_OPTIONS=", "LSAN_OPTIONS="};
 	size_t n = 0;
 

@@ -8,8 +8,6 @@
  */
 #include "storage/share.h"
 
-#include "base/control.h"
-
 #include <stdio.h>
 #include <string.h>
 
@@ -89,7 +87,7 @@ void share_map_format(enum share_kind kind, uint32_t base, uint32_t owner, char 
 		map_inside_owner(&m, base, owner);
 	else
 		map_outside_owner(&m, base, owner);
-	if (kind == SHARE_GIDS || control_is_off("share-others"))
+	if (kind == SHARE_GIDS)
 		map_others(&m, base, owner);
 }
 

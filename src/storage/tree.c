@@ -24,7 +24,6 @@
  */
 #include "storage/tree.h"
 
-#include "base/control.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/rand.h"
@@ -130,35 +129,11 @@ static int move_up(int dir_fd, const char *name, int root_fd)
 	return r == -ENOENT ? 0 : r;
 }
 
-#ifdef COVE_CONTROLS
-/* The wrong way, so that the attack suite can show that it notices: goes through a link to a
- * directory and removes files there. Only those named canary*, since it runs on a real machine. */
-static void remove_through_link(int dir_fd, const char *name)
-{
-	autoclose int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	struct names names;
-	const char *child = NULL;
-	struct stat st;
-
-	if (fd < 0 || fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISLNK(st.st_mode))
-		return;
-	names_init(&names, fd);
-	while (names_next(&names, &child) > 0) {
-		if (strncmp(child, "canary", strlen("canary")) == 0)
-			unlinkat(fd, child, 0);
-	}
-}
-#else
-#define remove_through_link(dir_fd, name) ((void)0)
-#endif
-
 /* Unlinks anything but a full directory. 0: gone; 1: a directory that is not empty. */
 static int unlink_one(int dir_fd, const char *name)
 {
 	int first;
 
-	if (control_is_off("nofollow-delete"))
-		remove_through_link(dir_fd, name);
 	if (unlinkat(dir_fd, name, 0) == 0 || errno == ENOENT)
 		return 0;
 	/* Where Landlock lets only directories go it says so before the kernel looks what it is. */

@@ -683,11 +683,7 @@ TEST(a_door_has_a_clean_environment)
 	CHECK(strstr(say.text, "env:LANG=C.UTF-8"));
 	CHECK(strstr(say.text, "env:PATH="));
 	CHECK(!strstr(say.text, "decoy") && !strstr(say.text, "COVE_HOME"));
-#ifdef COVE_CONTROLS
-	CHECK(strstr(say.text, "env:COVE_WITHOUT=door-sni"));
-#else
 	CHECK(!strstr(say.text, "COVE_WITHOUT"));
-#endif
 	CHECK(strstr(say.text, " fd:0 fd:1 fd:2 fd:3 fd:4"));
 	CHECK(!strstr(say.text, "fd:5"));
 	CHECK_EQ(hear(&r, &r.clients[0], WIRE_OK).id, 1);

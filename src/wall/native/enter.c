@@ -16,7 +16,6 @@
  */
 #include "wall/native/enter.h"
 
-#include "base/control.h"
 #include "base/fd.h"
 #include "base/str.h"
 #include "guest/mount.h"
@@ -42,7 +41,6 @@ struct enter {
 	struct guest guest;	   /* closed with all others before exec */
 	int self, sys;		   /* of proc, before parts are read-only: STEP_NEST */
 	int go;			   /* to the keeper; borrowed */
-	int leak;		   /* the host's root, where a control asks for it */
 	struct guest_redirect net; /* sockets for init */
 };
 
@@ -54,8 +52,6 @@ static int step_scratch(struct enter *n, const struct step *s)
 
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return -errno;
-	if (control_is_off("pivot") || control_is_off("close-fds"))
-		n->leak = mount_clone(AT_FDCWD, "/", true);
 	r = guest_scratch_make(&n->guest, AT_FDCWD);
 	if (r == 0 &&
 	    (mkdir("lower", 0700) < 0 || mkdir("rw", 0700) < 0 || mkdir("root", 0700) < 0))
@@ -290,18 +286,8 @@ static int step_net(struct enter *n, const struct step *s)
 	return r < 0 ? r : fd_write_full(n->go, &missing, sizeof(missing));
 }
 
-/* What the attack suite has to notice: the host's tree left in sight. */
-static int show_host(struct enter *n)
-{
-	return n->leak < 0 ? n->leak : guest_attach(&n->guest, n->leak, "/.host", true);
-}
-
 static int step_pivot(struct enter *n, const struct step *s)
 {
-	int r = control_is_off("pivot") ? show_host(n) : 0;
-
-	if (r < 0)
-		return r;
 	/* The scratch is stacked on the host's root. */
 	return fchdir(n->guest.root) < 0 ? -errno : mount_pivot_here(2);
 }
@@ -318,9 +304,7 @@ static int step_keyring(struct enter *n, const struct step *s)
 
 static int step_rlimits(struct enter *n, const struct step *s)
 {
-	return control_is_off("rlimits") ? 0
-					 : hold_rlimits(&n->plan->config->limits,
-							n->plan->config->ids.kind != IDS_RANGE);
+	return hold_rlimits(&n->plan->config->limits, n->plan->config->ids.kind != IDS_RANGE);
 }
 
 static int step_nest(struct enter *n, const struct step *s)
@@ -342,17 +326,17 @@ static int step_landlock(struct enter *n, const struct step *s)
 	for (size_t i = 0; i < c->given_count; i++)
 		if (!c->given[i].file)
 			dirs[count++] = n->plan->given[i].fd;
-	return control_is_off("landlock") ? 0 : hold_landlock(n->plan->landlock_abi, dirs, count);
+	return hold_landlock(n->plan->landlock_abi, dirs, count);
 }
 
 static int step_seccomp(struct enter *n, const struct step *s)
 {
-	return control_is_off("seccomp") ? 0 : filter_load(n->plan->filter, n->plan->secret);
+	return filter_load(n->plan->filter, n->plan->secret);
 }
 
 static int step_caps(struct enter *n, const struct step *s)
 {
-	return control_is_off("caps") ? 0 : hold_caps(n->plan->config->strict);
+	return hold_caps(n->plan->config->strict);
 }
 
 static const struct {
@@ -499,11 +483,10 @@ static char **init_arguments(const struct enter *n)
 static int place_descriptors(const struct enter *n, const struct enter_fds *fds, int *ret_program,
 			     int *ret_status)
 {
-	enum { LOW = 3, HIGH = 64, GIVEN_MAX = 16, LEAK = 60 };
+	enum { LOW = 3, HIGH = 64, GIVEN_MAX = 16 };
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	int from[LOW + GIVEN_MAX + 2] = {fds->wire, fds->wire, null};
 	const struct wall_config *c = n->plan->config;
-	int leak = control_is_off("close-fds") ? n->leak : -1;
 	int count = LOW;
 
 	if (c->given_count + n->net.count > GIVEN_MAX)
@@ -524,8 +507,6 @@ static int place_descriptors(const struct enter *n, const struct enter_fds *fds,
 	for (int i = 0; i < count; i++)
 		if ((i < *ret_program ? dup2(from[i], i) : dup3(from[i], i, O_CLOEXEC)) < 0)
 			return -errno;
-	if (leak >= 0 && dup2(leak, LEAK) == LEAK)
-		return sys_close_range(LEAK + 1, ~0u, 0);
 	return sys_close_range((unsigned)count, ~0u, 0);
 }
 
@@ -548,7 +529,7 @@ static void format_secret(const struct plan *p, char *ret)
 
 void enter_box(struct plan *p, const struct enter_fds *fds)
 {
-	struct enter n = {.plan = p, .guest = GUEST_NONE, .go = fds->go, .leak = -1};
+	struct enter n = {.plan = p, .guest = GUEST_NONE, .go = fds->go};
 	const struct wall_config *c = p->config;
 	char secret[sizeof(SECRET_NAME) + 2 * FILTER_SECRET_BYTES];
 	char *env[] = {secret, NULL}, **argv;

@@ -1,7 +1,6 @@
 /* What init is given of the host; see given.h. */
 #include "wall/native/given.h"
 
-#include "base/control.h"
 #include "base/fd.h"
 #include "guest/mount.h"
 
@@ -40,13 +39,8 @@ int given_open(struct given *g, const struct wall_given *from, struct err *e)
 	autoclose int fd = -1;
 	int r;
 
-	if (control_is_off("detached-groups"))
-		fd = openat(from->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	else
-		fd = g->path[0] ? clone_same(g, from->fd) : mount_clone(from->fd, "", false);
-	r = fd < 0 || control_is_off("detached-groups")
-		    ? fd
-		    : mount_set(fd, MA_NOSUID | MA_NODEV | MA_NOEXEC, -1);
+	fd = g->path[0] ? clone_same(g, from->fd) : mount_clone(from->fd, "", false);
+	r = fd < 0 ? fd : mount_set(fd, MA_NOSUID | MA_NODEV | MA_NOEXEC, -1);
 	if (r < 0)
 		return err_errno(e, -r, "detach the box's cgroup from the host's (open_tree)");
 	if (!from->file) {

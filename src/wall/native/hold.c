@@ -8,7 +8,6 @@
  */
 #include "wall/native/hold.h"
 
-#include "base/control.h"
 #include "base/fd.h"
 #include "base/rand.h"
 #include "filter/caps.h"

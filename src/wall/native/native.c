@@ -9,7 +9,6 @@
  * of file is success, a struct err is the reason. Mounts are detached until the child attaches them
  * in its own namespace, so nothing is ever visible on the host and nothing can be left there.
  */
-#include "base/control.h"
 #include "base/coredump.h"
 #include "base/fd.h"
 #include "filter/caps.h"
@@ -96,7 +95,7 @@ static int be_owner(const struct ids *ids, bool on, struct err *e)
 	uid_t owner = ids_host_uid(ids, IDS_COUNT - 1);
 	int r = 0;
 
-	if (ids->kind != IDS_RANGE || control_is_off("userns-owner"))
+	if (ids->kind != IDS_RANGE)
 		return 0;
 	if (setresuid((uid_t)-1, on ? owner : 0, (uid_t)-1) < 0 ||
 	    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
@@ -287,7 +286,7 @@ static void report(const struct plan *p, struct wall_report *ret)
 /* No crash in the box starts a program of the host's, nor does one of the keeper's. */
 static int stop_core_dumps(struct plan *p, struct err *e)
 {
-	int r = control_is_off("core-limit") ? 0 : coredump_off();
+	int r = coredump_off();
 
 	p->dumps_core = r == -EPERM && coredump_target() == COREDUMP_PROGRAM;
 	return r < 0 && r != -EPERM ? err_errno(e, -r, "set the limit of core files") : 0;

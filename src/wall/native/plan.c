@@ -1,7 +1,6 @@
 /* The plan of a native box; see plan.h. */
 #include "wall/native/plan.h"
 
-#include "base/control.h"
 #include "base/fd.h"
 #include "base/rand.h"
 #include "filter/landlock.h"
@@ -91,14 +90,12 @@ static void plan_mounts(struct plan *p)
  * maxima of its namespace hold for all of it. */
 static bool is_nested(const struct plan *p)
 {
-	return p->config->ids.kind == IDS_SUBORDINATE && !control_is_off("userns-nest");
+	return p->config->ids.kind == IDS_SUBORDINATE;
 }
 
 /* A box's part of what its caller has. */
 static void plan_share(struct plan *p)
 {
-	if (control_is_off("userns-nest"))
-		return;
 	nest_share("/proc/sys/fs/inotify/max_user_instances", p->instances);
 	nest_share("/proc/sys/fs/inotify/max_user_watches", p->watches);
 	if (p->instances[0])
@@ -115,13 +112,11 @@ static void plan_proc(struct plan *p)
 {
 	add_step(p, STEP_PROC, NULL, NULL, -1);
 	/* No user namespace inside a box: a second lock beside the capabilities. */
-	if (!control_is_off("userns-sysctl"))
-		add_step(p, STEP_SYSCTL, "user/max_user_namespaces", is_nested(p) ? "1" : "0", -1);
+	add_step(p, STEP_SYSCTL, "user/max_user_namespaces", is_nested(p) ? "1" : "0", -1);
 	if (p->config->ids.kind != IDS_RANGE)
 		plan_share(p);
-	if (!control_is_off("masks"))
-		add_step(p, STEP_MASKS, NULL, NULL, -1);
-	for (size_t i = 0; guest_proc_read_only_paths[i] && !control_is_off("readonly"); i++)
+	add_step(p, STEP_MASKS, NULL, NULL, -1);
+	for (size_t i = 0; guest_proc_read_only_paths[i]; i++)
 		add_step(p, STEP_READONLY, guest_proc_read_only_paths[i], NULL, -1);
 	if (p->config->proc_files)
 		add_step(p, STEP_TRUTHS, NULL, NULL, -1);

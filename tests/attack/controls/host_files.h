@@ -1,7 +1,7 @@
 /*
  * File operations done the wrong way, by walking a box's paths on the host. They exist so that the
- * attack suite can show that it notices (control "host-files"); only a -Dcontrols=true build has
- * them. In every other build the calls are behind the constant false.
+ * attack suite can show that it notices (control "host-files"); see
+ * tools/controls.
  */
 #pragma once
 

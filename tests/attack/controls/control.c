@@ -1,4 +1,4 @@
-/* Which protections are switched off; see control.h. Not in the sources of a release build. */
+/* Which protections are switched off; see control.h. */
 #include "base/control.h"
 
 #include <stdlib.h>
