@@ -104,7 +104,7 @@ def said(rig):
     for words in (("inspect", g.box), ("stats", "--json", g.box), ("policy", "show", g.box), ("audit", g.box),
                   ("audit", "--json", g.box), ("audit", "verify"), ("secret", "ls"), ("secret", "ls", "--json"),
                   ("ps", "--json", g.box), ("ls", "--json"), ("logs", g.box), ("doctor", "--no-test"), ("asks",)):
-        rig.cove(*words, timeout=120)
+        rig.cove(*words)
     need(len(rig.leaks) == before, f"in the output of {rig.leaks[before:]}")
 
 
@@ -373,7 +373,7 @@ def in_memory(g, box):
 def nothing_stays(g, box, when):
     """An answer's last byte is with the box a moment before its door has put everything away."""
     wait_until(lambda: not in_memory(g, box)[0], f"the memory of Cove's processes to be clean {when}: "
-               f"{in_memory(g, box)[0][:4]}", 20)
+               f"{in_memory(g, box)[0][:4]}")
 
 
 @case("F1_cove_forgets_it", "F1", "after a request, an echo, a rotation and its removal no process of Cove has a "

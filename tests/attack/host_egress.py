@@ -7,7 +7,7 @@ import struct
 import time
 
 from door_ground import PYTHON, ground, parent_of
-from rig import NotApplicable, alive, case, need, wait_until
+from rig import DEADLINE, NotApplicable, alive, case, need, wait_until
 
 # A client that tries every way to one place, and says what came.
 EVERY_WAY = """
@@ -434,7 +434,7 @@ say([talk(a, 4477, b'x', 4) for a in ('127.0.0.1', '127.0.0.2', '0.0.0.0', '10.0
             need(not any(got[:6]) and 200 not in got[6:9], f"{got}")
         finally:
             listener.kill()
-            said = listener.communicate(timeout=30)[0]
+            said = listener.communicate(timeout=DEADLINE)[0]
         need(b"reached" not in said, f"{said!r}")
 
 
@@ -488,7 +488,7 @@ def held_open(g, box, change, host="pass.test", sent=b"after"):
     try:
         need(client.stdout.readline() == b"open\n", "no connection to begin with")
         change()
-        out, err = client.communicate(b"go\n", timeout=60)
+        out, err = client.communicate(b"go\n", timeout=DEADLINE)
     finally:
         if client.poll() is None:
             client.kill()
@@ -544,7 +544,7 @@ print(status(read_all(s, 12, most=3)[0]), flush=True)
 """, box, port=g.raw.tls_port)
         need(client.stdout.readline() == b"200\n", "the first request did not pass")
         rig.cove("policy", "apply", box, g.policy([{"name": "raw", "allow": "raw.test", "methods": ["GET"]}])).ok()
-        out, _ = client.communicate(b"\n", timeout=60)
+        out, _ = client.communicate(b"\n", timeout=DEADLINE)
         need(out.strip() in (b"403", b"0"), f"{out!r}")
         need(b"/two" not in g.raw.all(), "it was sent")
 

@@ -7,7 +7,7 @@ import subprocess
 import tarfile
 import threading
 
-from rig import Broke, NotApplicable, alive, case, end, memory_of, need, wait_until
+from rig import DEADLINE, Broke, NotApplicable, alive, case, end, memory_of, need, wait_until
 
 KEEPER_MAX = 64 << 20  # resident bytes; an honest one has well below 2 MiB
 
@@ -208,8 +208,8 @@ def upload_case(name, held, setup, path, may_succeed=False):
     @case(name, "A13", held)
     def run(rig):
         box = rig.box()
-        rig.cove("exec", box, "--", "bash", "-c", setup, timeout=20)
-        got = rig.cove("cp", "-", f"{box}:{path}", input=b"uploaded", timeout=20)
+        rig.cove("exec", box, "--", "bash", "-c", setup)
+        got = rig.cove("cp", "-", f"{box}:{path}", input=b"uploaded")
         if got.rc == 0 and not may_succeed:
             raise Broke(f"an upload to {path} succeeded")
         if got.rc != 0:
@@ -261,7 +261,7 @@ def download(rig, box, path, seconds=20):
 def growing(rig):
     box = rig.box()
     rig.cove("exec", "-d", box, "--", "bash", "-c", "timeout 3 /attack/attack --grow /tmp/grow; rm -f /tmp/grow")
-    wait_until(lambda: rig.cove("exec", box, "--", "test", "-s", "/tmp/grow").rc == 0, "the file", 20)
+    wait_until(lambda: rig.cove("exec", box, "--", "test", "-s", "/tmp/grow").rc == 0, "the file")
     rc, err = download(rig, box, "/tmp/grow", 10)
     need(memory_of(rig.keeper(box)) < KEEPER_MAX, "the keeper holds the file")
     (rig.tmp / "download").unlink(missing_ok=True)
@@ -317,7 +317,7 @@ def fifo(rig):
 def flicker(rig):
     box = rig.box()
     process = rig.cove.start("exec", box, "--", "/attack/attack", "--flicker", "/tmp/flicker", "20000")
-    wait_until(lambda: rig.cove("exec", box, "--", "test", "-e", "/tmp/flicker").rc == 0, "the file", 20)
+    wait_until(lambda: rig.cove("exec", box, "--", "test", "-e", "/tmp/flicker").rc == 0, "the file")
     ended = []
     while process.poll() is None and len(ended) < 40:
         rc, _ = download(rig, box, "/tmp/flicker", 20)
@@ -513,7 +513,7 @@ def shebang(rig):
              "printf '#!/proc/self/exe\\n' > /tmp/s; printf '#!/proc/1/exe\\n' > /tmp/s1; "
              "chmod 755 /tmp/s /tmp/s1").ok()
     for name in ("/tmp/s", "/tmp/s1"):
-        process = rig.cove("exec", "--timeout", "5s", box, "--", name, timeout=30)
+        process = rig.cove("exec", "--timeout", "5s", box, "--", name)
         need(process.rc != 0, repr(process))
 
 
@@ -639,7 +639,7 @@ def connect_as(rig, other, path):
         argv = ["unshare", "--user", "--map-root-user", "--map-auto", "setpriv", "--reuid", "1234", "--regid",
                 "1234", "--clear-groups", *argv]
     try:
-        done = subprocess.run(argv, pass_fds=[fd], capture_output=True, text=True, timeout=60, cwd="/", **who)
+        done = subprocess.run(argv, pass_fds=[fd], capture_output=True, text=True, timeout=DEADLINE, cwd="/", **who)
     finally:
         os.close(fd)
     if other and not rig.is_root and done.returncode != 0 and not done.stdout:

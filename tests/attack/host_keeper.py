@@ -6,7 +6,7 @@ import os
 import pathlib
 import subprocess
 
-from rig import NotApplicable, case, need
+from rig import DEADLINE, NotApplicable, case, need
 
 AT_FDCWD, O_CREAT, O_WRONLY, O_RDWR, O_DIRECTORY, O_PATH = -100, 0o100, 1, 2, 0o200000, 0o10000000
 CLONE_NEWUSER, CLONE_NEWNS = 0x10000000, 0x20000
@@ -18,7 +18,8 @@ REFUSED = (-errno.EACCES, -errno.EPERM, -errno.ENOSYS, -errno.EXDEV)
 def inject(rig, pid, lines):
     """What the calls return when the process pid makes them."""
     text = "".join(" ".join(map(str, line)) + "\n" for line in lines)
-    done = subprocess.run([rig.program, "--inject", str(pid)], input=text, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([rig.program, "--inject", str(pid)], input=text, capture_output=True, text=True,
+                          timeout=DEADLINE)
     if done.returncode == 65:
         raise NotApplicable(done.stderr.strip())
     need(done.returncode == 0, f"inject: {done.stderr.strip()}")

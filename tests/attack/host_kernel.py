@@ -6,7 +6,7 @@ import pathlib
 import secrets
 import subprocess
 
-from rig import NotApplicable, case, end, need, wait_until
+from rig import DEADLINE, NotApplicable, case, end, need, wait_until
 
 PATTERN = pathlib.Path("/proc/sys/kernel/core_pattern")
 CRASH = 'cp /bin/sh "$1" && "$1" -c "ulimit -c 0; kill -SEGV \\$\\$"; :'
@@ -44,7 +44,7 @@ class CoreHandler:
     def crash_here(self, name, where):
         """A crash on the host: does the handler hear of it?"""
         subprocess.run(["/bin/sh", "-c", CRASH, "sh", where / name], capture_output=True, check=True)
-        wait_until(lambda: name in self.names(), "the host's own crash to be seen", 20)
+        wait_until(lambda: name in self.names(), "the host's own crash to be seen")
 
 
 @case("C4_crash_starts_no_host_program", "C4",
@@ -71,7 +71,8 @@ def counter_case(what, means):
           "to the caller on the host")
     def run(rig):
         def tries(where, argv):
-            got = subprocess.run(argv, env=rig.cove.env, capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
+            got = subprocess.run(argv, env=rig.cove.env, capture_output=True, timeout=DEADLINE,
+                                 stdin=subprocess.DEVNULL)
             need(got.returncode == 0, f"{where}: {got.stdout.decode()} {got.stderr.decode()}")
         outside = [rig.program, "--try", what]
         tries("on the host, before", outside)

@@ -3,8 +3,8 @@ import os
 import threading
 import time
 
-from rig import (NotApplicable, SMALL_DISK, Weaker, alive, case, end, memory_of, need, processes_with, state_of,
-                 wait_until)
+from rig import (DEADLINE, SMALL_DISK, NotApplicable, Weaker, alive, case, end, memory_of, need, processes_with,
+                 state_of, wait_until)
 
 KEEPER_MAX = 64 << 20
 
@@ -48,7 +48,7 @@ def neighbour_case(name, line, held, limit, command, timeout="4s"):
         needs(rig, limit)
         box = rig.box("small")
         with Neighbour(rig) as neighbour:
-            got = rig.cove.run_json(box, "bash", "-c", command, flags=["--timeout", timeout], timeout=60)
+            got = rig.cove.run_json(box, "bash", "-c", command, flags=["--timeout", timeout])
         need(rig.answers(box), "the box itself does not answer")
         return f"{neighbour.answers} answers; oom {got.get('oom_killed')}, cause {got.get('cause')}"
 
@@ -93,9 +93,9 @@ def throttled(rig):
 def oom_told(rig):
     needs(rig, "memory")
     box = rig.box("small")
-    got = rig.cove.run_json(box, "/attack/attack", "--eat", "300", timeout=60)
+    got = rig.cove.run_json(box, "/attack/attack", "--eat", "300")
     need(got.get("oom_killed"), f"exec: {got}")
-    got = rig.cove.sh(box, "/attack/attack --eat 300", timeout=60)
+    got = rig.cove.sh(box, "/attack/attack --eat 300")
     need(got.get("oom_killed"), f"sh: {got}")
     need(rig.cove.sh(box, "echo next")["stdout"] == "next\n", "the next line does not work")
 
@@ -103,7 +103,7 @@ def oom_told(rig):
 @case("G16_out_of_memory_has_its_cause", "G16", "a command that the kernel ended for memory has the cause oom")
 def oom_cause(rig):
     needs(rig, "memory")
-    got = rig.cove.run_json(rig.box("small"), "/attack/attack", "--eat", "300", timeout=60)
+    got = rig.cove.run_json(rig.box("small"), "/attack/attack", "--eat", "300")
     need(got.get("cause") == "oom", f"cause {got.get('cause')}")
 
 
@@ -111,7 +111,7 @@ def oom_cause(rig):
 def pids_told(rig):
     needs(rig, "pids")
     box = rig.make_small()
-    got = rig.cove.run_json(box, "/attack/attack", "--forks", "200", flags=["--timeout", "20s"], timeout=60)
+    got = rig.cove.run_json(box, "/attack/attack", "--forks", "200", flags=["--timeout", "20s"])
     rig.cove("rm", "-f", box)
     need(got.get("cause") == "pids", f"cause {got.get('cause')}, exit code {got.get('exit_code')}")
 
@@ -120,7 +120,7 @@ def pids_told(rig):
 def disk_told(rig):
     needs(rig, "disk")
     box = rig.box("small")
-    got = rig.cove("cp", "-", f"{box}:/tmp/big", input=b"x" * ((SMALL_DISK + 32) << 20), timeout=60)
+    got = rig.cove("cp", "-", f"{box}:/tmp/big", input=b"x" * ((SMALL_DISK + 32) << 20))
     need(got.rc != 0 and b"space" in got.err.lower() or b"quota" in got.err.lower() or b"limit" in got.err.lower(),
          repr(got))
     rig.cove("exec", box, "--", "rm", "-f", "/tmp/big")
@@ -146,7 +146,7 @@ def flood_case(name, held, command, flags=()):
         keeper, most, total = rig.keeper(box), 0, 0
         process = rig.cove.start("exec", *flags, box, "--", "bash", "-c", command.format(size=size))
         if "-d" in flags:
-            job = process.communicate(timeout=60)[0].decode().strip()
+            job = process.communicate(timeout=DEADLINE)[0].decode().strip()
             while not [e for e in rig.cove("ps", "--json", box).json
                        if str(e["exec_id"]) == job and e["state"] != "running"]:
                 most = max(most, memory_of(keeper))
@@ -159,7 +159,7 @@ def flood_case(name, held, command, flags=()):
             process.communicate()
         kept = sum(os.path.getsize(os.path.join(top, f)) for top, _, files in os.walk(rig.cove.home + "/boxes")
                    for f in files if "/logs" in top)
-        rig.cove("rm", "-f", box, timeout=60).ok()
+        rig.cove("rm", "-f", box).ok()
         need(total == size, f"{total} of {size} bytes came")
         need(most < KEEPER_MAX, f"the keeper grew to {most >> 20} MiB")
         need(kept < 200 << 20, f"{kept >> 20} MiB of logs")
@@ -186,7 +186,7 @@ def many_commands(rig):
 def ignores_term(rig):
     box = rig.make()
     rig.cove("exec", "-d", box, "--", "bash", "-c", "trap '' TERM; while :; do sleep 1; done").ok()
-    rig.cove("stop", "--grace", "200ms", box, timeout=20).ok()
+    rig.cove("stop", "--grace", "200ms", box).ok()
     need(rig.cove.inspect(box)["state"] == "stopped", "not stopped")
     rig.cove("rm", "-f", box).ok()
 
@@ -195,22 +195,22 @@ def ignores_term(rig):
 def stopped(rig):
     box = rig.make()
     job = rig.cove("exec", "-d", box, "--", "bash", "-c", "kill -STOP $$; sleep 100").ok().text.strip()
-    rig.cove("kill", "-s", "KILL", box, job, timeout=20).ok()
+    rig.cove("kill", "-s", "KILL", box, job).ok()
     rig.cove("exec", "-d", box, "--", "bash", "-c", "(kill -STOP $BASHPID) & kill -STOP $$").ok()
-    rig.cove("rm", "-f", box, timeout=20).ok()
+    rig.cove("rm", "-f", box).ok()
 
 
 @case("C10_vfork_parent", "C10", "a parent held in vfork (not interruptible) is ended by kill")
 def vfork_parent(rig):
     box, tag = rig.make(), f"vfork-{os.getpid()}"
     job = rig.cove("exec", "-d", box, "--", "/attack/attack", "--vfork", "100", tag).ok().text.strip()
-    wait_until(lambda: sorted(map(state_of, inside(rig, box, tag))) == ["D", "S"], "the parent to wait in vfork", 20)
-    rig.cove("kill", "-s", "KILL", box, job, timeout=20).ok()
-    wait_until(lambda: not inside(rig, box, tag), "both processes to end", 20)
+    wait_until(lambda: sorted(map(state_of, inside(rig, box, tag))) == ["D", "S"], "the parent to wait in vfork")
+    rig.cove("kill", "-s", "KILL", box, job).ok()
+    wait_until(lambda: not inside(rig, box, tag), "both processes to end")
     # They are gone a moment before init has told the keeper.
     wait_until(lambda: [e for e in rig.cove("ps", "--json", box).json
-                        if str(e["exec_id"]) == job and e["state"] != "running"], "ps to say that it ended", 20)
-    rig.cove("rm", "-f", box, timeout=20).ok()
+                        if str(e["exec_id"]) == job and e["state"] != "running"], "ps to say that it ended")
+    rig.cove("rm", "-f", box).ok()
 
 
 def inside(rig, box, tag):
@@ -225,16 +225,16 @@ def frozen(rig):
     if got.rc != 0:
         rig.cove("rm", "-f", box)
         raise NotApplicable(got.errors.strip()[:100] or "no pause")
-    rig.cove("stop", "--grace", "100ms", box, timeout=20).ok()
+    rig.cove("stop", "--grace", "100ms", box).ok()
     need(rig.cove.inspect(box)["state"] == "stopped", "not stopped")
-    rig.cove("rm", "-f", box, timeout=20).ok()
+    rig.cove("rm", "-f", box).ok()
 
 
 @case("C11_daemon_outlives_its_command_only", "C11", "a twice forked daemon may outlive its command, never the box")
 def daemon(rig):
     box, tag = rig.make(), f"hold-{os.getpid()}"
     rig.cove("exec", box, "--", "/attack/attack", "--hold", "300", tag).ok()
-    wait_until(lambda: processes_with(tag), "the daemon", 10)
+    wait_until(lambda: processes_with(tag), "the daemon")
     rig.cove("stop", "--grace", "0", box).ok()
     need(not processes_with(tag), "the daemon survived the stop")
     rig.cove("start", box).ok()
@@ -250,8 +250,8 @@ def one_tree(rig):
     first = rig.cove("exec", "-d", box, "--", "bash", "-c", hold.format(one)).ok().text.strip()
     rig.cove("exec", "-d", box, "--", "bash", "-c", hold.format(two)).ok()
     wait_until(lambda: [p for p in processes_with(one) if "--hold" in command(p)] and
-               [p for p in processes_with(two) if "--hold" in command(p)], "both daemons", 10)
-    rig.cove("kill", "-s", "KILL", box, first, timeout=20).ok()
+               [p for p in processes_with(two) if "--hold" in command(p)], "both daemons")
+    rig.cove("kill", "-s", "KILL", box, first).ok()
     until = time.monotonic() + 10  # kill is answered once init was told
     while (left := processes_with(one)) and time.monotonic() < until:
         time.sleep(0.01)
@@ -280,7 +280,7 @@ def churn(rig):
     before = traces()
     for _ in range(20 if rig.quick else 300):
         rig.cove("run", *rig.flags(), "--", "/attack/attack", "--bytes", "1").ok()
-    wait_until(lambda: traces() == before, f"{before}, now {traces()}", 20)
+    wait_until(lambda: traces() == before, f"{before}, now {traces()}")
     need(alive(rig.keeper(rig.box())), "another box's keeper ended")
 
 

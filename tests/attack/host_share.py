@@ -6,7 +6,7 @@ import threading
 
 from door_ground import ground
 from host_limits import needs
-from rig import Broke, NotApplicable, case, need
+from rig import DEADLINE, Broke, NotApplicable, case, need
 
 NARROW, WIDE = 128 << 10, 128 << 20  # what src/base/limits.h says, as the kernel doubles it
 LIMIT_MILLI = 200
@@ -90,7 +90,7 @@ def unread(rig):
         holder = g.start(HOLD, box, port=flood.port, count=count, eager=eager)
         said = holder.stdout.readline()
         if b"held" not in said:
-            problem = holder.communicate(timeout=60)[1].decode(errors="replace")
+            problem = holder.communicate(timeout=DEADLINE)[1].decode(errors="replace")
             if "No such file" in problem:
                 raise NotApplicable("this image has no python3")
             raise Broke(f"the box could not open its connections: {problem[-300:]}")
@@ -103,7 +103,7 @@ while got < (16 << 20):
 say(got)""", other, port=flood.port)
         held = held_for(flood.port)
         numbers = rig.cove("stats", "--json", box).ok().json
-        holder.communicate(b"", timeout=60)
+        holder.communicate(b"", timeout=DEADLINE)
     need(16 << 20 <= size < 32 << 20, f"the neighbour got {size} bytes")
     large = [n for n in held if n > 2 * NARROW]
     # The neighbour's own door has its own.

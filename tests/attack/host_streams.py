@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 
-from rig import Broke, NotApplicable, Weaker, alive, case, end, need, processes_with, wait_until
+from rig import DEADLINE, Broke, NotApplicable, Weaker, alive, case, end, need, processes_with, wait_until
 
 EVERY_BYTE = bytes(range(256))
 
@@ -50,7 +50,7 @@ def late_output(rig):
     need(outs == [f"mine-{i}\n" for i in range(8)], f"mixed: {outs}")
     for i in range(4):
         need(lines_of(rig, f"echo line-{i}")["stdout"] == f"line-{i}\n", "mixed into a shell line")
-    wait_until(lambda: rig.cove("logs", "--exec", first["exec_id"], box).out.count(b"late") > 0, "the late output", 10)
+    wait_until(lambda: rig.cove("logs", "--exec", first["exec_id"], box).out.count(b"late") > 0, "the late output")
 
 
 @case("G3_shell_job_prints_later", "G3", "a job of an earlier line prints into that line's log only")
@@ -94,7 +94,7 @@ def long_line(rig):
     while data := process.stdout.read(1 << 20):
         need(data.strip(b"x") == b"", "a byte that was not sent")
         total += len(data)
-    need(process.wait(60) == 0 and total == size, f"{total} of {size} bytes")
+    need(process.wait(DEADLINE) == 0 and total == size, f"{total} of {size} bytes")
 
 
 @case("G4_forged_shell_marker", "G4", "what looks like the end of a line, printed by the command, ends nothing")
@@ -138,7 +138,7 @@ def closed_early(rig):
     process.stdout.read(10)
     process.stdout.close()
     try:
-        process.wait(20)
+        process.wait(DEADLINE)
     except subprocess.TimeoutExpired:
         end(process)
         raise Broke("the call goes on without a reader") from None
@@ -372,7 +372,7 @@ def orphans(rig):
     def zombies():
         got = bash(rig, "grep -l '^State:.Z' /proc/[0-9]*/status 2>/dev/null | wc -l")
         return int(got["stdout"]) == 0
-    wait_until(zombies, "the orphans to be reaped", 20)
+    wait_until(zombies, "the orphans to be reaped")
 
 
 @case("G13_signals_to_pid_1_as_root", "G13", "root inside can neither end, stop nor reload init")
@@ -398,7 +398,7 @@ def many_at_once(rig):
     box, wrong = rig.box(), []
 
     def one(i):
-        got = rig.cove("exec", box, "--", "bash", "-c", f"echo out-{i}; exit {i % 200}", timeout=120)
+        got = rig.cove("exec", box, "--", "bash", "-c", f"echo out-{i}; exit {i % 200}")
         if got.out != b"out-%d\n" % i or got.rc != i % 200:
             wrong.append(repr(got))
     for start in range(0, 60 if rig.quick else 200, 50):
@@ -411,12 +411,12 @@ def many_at_once(rig):
 
 
 ACTIONS = {
-    "stop": lambda rig, box: rig.cove("stop", "--grace", "0", box, timeout=60),
-    "kill": lambda rig, box: rig.cove("kill", "-s", "KILL", box, "1", timeout=60),
-    "rm": lambda rig, box: rig.cove("rm", "-f", box, timeout=60),
-    "exec": lambda rig, box: rig.cove("exec", box, "--", "/attack/attack", "--bytes", "10", timeout=60),
-    "upload": lambda rig, box: rig.cove("cp", "-", f"{box}:/tmp/up", input=b"x" * 100000, timeout=60),
-    "start": lambda rig, box: rig.cove("start", box, timeout=60),
+    "stop": lambda rig, box: rig.cove("stop", "--grace", "0", box),
+    "kill": lambda rig, box: rig.cove("kill", "-s", "KILL", box, "1"),
+    "rm": lambda rig, box: rig.cove("rm", "-f", box),
+    "exec": lambda rig, box: rig.cove("exec", box, "--", "/attack/attack", "--bytes", "10"),
+    "upload": lambda rig, box: rig.cove("cp", "-", f"{box}:/tmp/up", input=b"x" * 100000),
+    "start": lambda rig, box: rig.cove("start", box),
 }
 
 
@@ -526,7 +526,7 @@ def dies_during_upload(rig):
     except OSError:
         pass
     try:
-        rc = process.wait(20)
+        rc = process.wait(DEADLINE)
     except subprocess.TimeoutExpired:
         end(process)
         raise Broke("the upload hangs") from None
@@ -577,10 +577,10 @@ def pause(rig):
         paused.refused()
         raise NotApplicable(paused.errors.strip()[:100])
     rig.cove("resume", box).ok()
-    data += process.communicate(timeout=60)[0]
+    data += process.communicate(timeout=DEADLINE)[0]
     need(data == EVERY_BYTE * (size // 256), f"{len(data)} bytes of {size}")
     rig.cove("exec", "-d", box, "--", "sleep", "100").ok()
     rig.cove("pause", box).ok()
-    refused = rig.cove("exec", box, "--", "true", timeout=20)
+    refused = rig.cove("exec", box, "--", "true")
     need(refused.rc == 125 and refused.err, repr(refused))
-    rig.cove("rm", "-f", box, timeout=30).ok()
+    rig.cove("rm", "-f", box).ok()

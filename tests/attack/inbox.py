@@ -18,7 +18,7 @@ import time
 PROXY = ("127.0.0.1", 3128)
 STUB = ("127.0.0.53", 53)
 REDIRECT = 61128
-WAIT = 12
+WAIT = 60
 
 
 def say(value):

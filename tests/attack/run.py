@@ -71,7 +71,7 @@ class InBox:
     def once(self, rig, user):
         box = rig.box(self.kind)
         flags = [*user, "--timeout", "90s", *(["-t"] if self.flags & TTY else [])]
-        result = rig.cove.run_json(box, "/attack/attack", self.name, flags=flags, timeout=120)
+        result = rig.cove.run_json(box, "/attack/attack", self.name, flags=flags)
         out = result["stdout"].strip().splitlines()
         word, _, text = (out[-1] if out else "").partition(" ")
         who = "as root inside: " if user else ""

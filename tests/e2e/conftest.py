@@ -25,7 +25,7 @@ PREFIX = pathlib.Path(os.environ.get("COVE_TEST_PREFIX", "/usr/local"))
 TAR = os.environ.get("COVE_TEST_TAR", "")
 IMAGE_HOME = os.environ.get("COVE_TEST_IMAGE_HOME", "")
 IS_ROOT = os.geteuid() == 0
-DEADLINE = 40  # seconds until a program that should have answered counts as hung
+DEADLINE = 120  # seconds until a program that should have answered counts as hung
 
 
 def plain_signals():
@@ -224,7 +224,7 @@ def shared(session_cove):
     """A box shared by the tests of one file, for what leaves no trace."""
     name = session_cove("create").ok().text.strip()
     yield name
-    session_cove("rm", "-f", name)
+    session_cove("rm", "-f", name).ok()
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from door_rig import Missing, descendants, in_process, in_tree
 DIRECT = "env -u HTTP_PROXY -u HTTPS_PROXY -u ALL_PROXY -u http_proxy -u https_proxy -u all_proxy "
 PROXY = "env "
 WAYS = {"direct": DIRECT, "proxy": PROXY}
-CURL = "curl -sS --max-time 30 "
+CURL = "curl -sS --max-time 90 "
 
 
 class Door(Cove):

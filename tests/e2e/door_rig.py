@@ -38,7 +38,7 @@ import zipfile
 import door_servers
 from door_servers import LOOPBACK, Tcp, Web
 
-START = 30  # seconds until a server that was started must listen
+START = 90  # seconds until a server that was started must listen
 LARGE = 64 << 20
 
 
@@ -53,10 +53,21 @@ def program(name, package):
     return found
 
 
+CLAIMS = []  # sockets whose names say which ports are this process's
+
+
 def free_port():
-    with socket.socket() as s:
-        s.bind((LOOPBACK, 0))
-        return s.getsockname()[1]
+    """A port that stays free until somebody here listens on it: below those that connections are given, and claimed
+    among all test processes of this machine."""
+    while True:
+        port, claim = secrets.randbelow(12000) + 18000, socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(f"\0cove-test-port-{port}")
+            with socket.create_server((LOOPBACK, port)):
+                CLAIMS.append(claim)
+                return port
+        except OSError:
+            claim.close()
 
 
 class Authority:

@@ -23,7 +23,7 @@ import threading
 import urllib.parse
 
 LOOPBACK = "127.0.0.1"
-WAIT = 30  # seconds that a server waits for a test or a client before it gives up
+WAIT = 90  # seconds that a server waits for a test or a client before it gives up
 
 
 class Service:

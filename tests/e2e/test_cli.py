@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from conftest import PREFIX, needs_base, wait_until
+from conftest import DEADLINE, PREFIX, needs_base, wait_until
 
 VERBS = ["run", "create", "open", "close", "exec", "sh", "shell", "ls", "inspect", "logs", "cp", "ps", "kill", "stop",
          "start", "rm", "stats", "pause", "resume", "workspace", "image", "doctor", "version", "attach",
@@ -160,7 +160,7 @@ CLOSED = ("<&-", ">&-", "2>&-", "<&- >&-", ">&- 2>&-", "<&- 2>&-", "<&- >&- 2>&-
 def closed(cove, streams, *args):
     """cove with some of 0, 1 and 2 closed."""
     argv = ["sh", "-c", f'exec "$@" {streams}', "sh", *cove.argv(args)]
-    return subprocess.run(argv, env=cove.env, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    return subprocess.run(argv, env=cove.env, stdin=subprocess.DEVNULL, capture_output=True, timeout=DEADLINE)
 
 
 @pytest.mark.parametrize("streams", CLOSED)
@@ -199,7 +199,7 @@ def test_who_could_not_be_told_finds_nothing_made(cove, box):
 
 def test_helpers_with_closed_descriptors(cove):
     for args in ("cove-door preset balanced", "cove-door", "cove-keeper"):
-        got = subprocess.run(["sh", "-c", f'exec "$COVE_LIBEXEC"/{args} <&- >&- 2>&-'], env=cove.env, timeout=60)
+        got = subprocess.run(["sh", "-c", f'exec "$COVE_LIBEXEC"/{args} <&- >&- 2>&-'], env=cove.env, timeout=DEADLINE)
         assert got.returncode in (0, 1, 2), args
 
 
@@ -338,7 +338,7 @@ def test_image_make_that_is_ended_leaves_nothing(new_home, tmp):
     program = new_home(COVE_LIBEXEC=str(tmp / "libexec")).start("image", "make")
     wait_until((tmp / "busy").exists)
     program.terminate()
-    out, err = program.communicate(timeout=30)
+    out, err = program.communicate(timeout=DEADLINE)
     assert program.returncode == 128 + 15, (out, err)
     assert not (tmp / "busy").exists() and b"nothing is left" in err
 

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from conftest import Cove, alive, needs_root, not_root, remove_tree, short_dir, wait_until
+from conftest import Cove, DEADLINE, alive, needs_root, not_root, remove_tree, short_dir, wait_until
 
 MIB = 1 << 20
 FILL = "dd if=/dev/zero bs=64k of=%s count=%d"
@@ -117,7 +117,7 @@ def test_killed_keeper_loses_nothing_synced(home):
         keeper = home.inspect(name)["keeper_pid"]
         wait_until(lambda: home("exec", name, "--", "sh", "-c", "test -s ~/f").rc == 0, "the writer")
         os.kill(keeper, signal.SIGKILL)
-        busy.communicate(timeout=40)
+        busy.communicate(timeout=DEADLINE)
         wait_until(lambda: not alive(keeper), "the keeper's end")
         home("start", name).ok()
         assert home("exec", name, "--", "sh", "-c", "cat ~/log").ok().text == "".join(f"{k}\n" for k in range(i + 1))
@@ -135,7 +135,7 @@ def test_killed_one_shot_leaves_nothing(home):
     for pid in keepers:
         os.kill(pid, signal.SIGKILL)
     for run in runs:
-        run.communicate(timeout=40)
+        run.communicate(timeout=DEADLINE)
     no_devices(home)
     wait_until(lambda: home.names() == [] and os.listdir(f"{home.home}/boxes") == [], "the sweep")
 
@@ -261,7 +261,7 @@ def test_a_smaller_default_is_shown(home):
     """Where the host has less room than the default, inspect says what the keeper made."""
     place = short_dir()
     got = subprocess.run(["unshare", "--mount", "sh", "-c", SMALL_HOST.format(home=place, cove=home.program)],
-                         env=home.env, capture_output=True, timeout=60)
+                         env=home.env, capture_output=True, timeout=DEADLINE)
     os.rmdir(place)
     assert got.returncode == 0, got
     info = json.loads(got.stdout)

@@ -13,7 +13,7 @@ import threading
 
 import pytest
 
-from conftest import IS_ROOT, PREFIX, wait_until
+from conftest import DEADLINE, IS_ROOT, PREFIX, wait_until
 
 GROUPS = {"host", "walls", "limits", "others"}
 STATUSES = {"ok", "absent", "limited", "missing"}
@@ -149,7 +149,7 @@ def test_interrupted(cove, tmp, number):
 def test_two_at_the_same_time(cove):
     children = [cove.start("doctor", "--json") for _ in range(3)]
     for child in children:
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=DEADLINE)
         report = json.loads(out)
         assert report["can_run"], (report, err)
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from conftest import IS_ROOT, alive, kill, wait_until
+from conftest import DEADLINE, IS_ROOT, alive, kill, wait_until
 from door_kit import CURL, DIRECT
 
 WEB = {"name": "web", "allow": "web.test", "tls": "intercept"}
@@ -32,7 +32,7 @@ class Transfer:
         return self.ended()
 
     def ended(self):
-        out, _ = self.client.communicate(timeout=60)
+        out, _ = self.client.communicate(timeout=DEADLINE)
         return out, self.client.returncode
 
 
@@ -156,7 +156,7 @@ def test_ask_and_answer(door, rig, word, code):
     assert (ask["host"], ask["method"], ask["port"]) == ("web.test", "GET", rig.web.tls_port)
     assert ask["path"].startswith("/echo") and not rig.web.seen(f"asked-{word}")
     door("answer", box, ask["id"], word).ok()
-    assert client.communicate(timeout=60)[0] == code
+    assert client.communicate(timeout=DEADLINE)[0] == code
     assert len(rig.web.seen(f"asked-{word}")) == (word == "allow")
     row = door.row(box, kind="answer")
     assert row["verdict"] == word and row["by"]
@@ -166,7 +166,7 @@ def test_ask_and_answer(door, rig, word, code):
 def test_nobody_answers(door, rig):
     box = door.box([ASK], ask_timeout="1s")
     client = start_get(door, box, rig.url("/echo?silence"))
-    assert client.communicate(timeout=60)[0] == b"403" and not rig.web.seen("silence")
+    assert client.communicate(timeout=DEADLINE)[0] == b"403" and not rig.web.seen("silence")
     assert door.row(box, kind="answer")["verdict"] == "deny"
 
 
@@ -175,7 +175,7 @@ def test_an_answer_that_holds(door, rig):
     client = start_get(door, box, rig.url("/echo?held-1"))
     said = door("answer", "--for", "1h", box, the_ask(door, box)["id"], "allow").ok().text
     assert said == f"allowed for 60 min: GET web.test:{rig.web.tls_port}/echo, any query\n"
-    assert client.communicate(timeout=60)[0] == b"200"
+    assert client.communicate(timeout=DEADLINE)[0] == b"200"
     assert door.code(box, rig.url("/echo?held-2")) == 200
     # Neither another path nor another method was shown to anybody.
     for args in ([rig.url("/other?held-3")], ["-d", "x=1", rig.url("/echo?held-4")]):
@@ -184,7 +184,7 @@ def test_an_answer_that_holds(door, rig):
         ask = the_ask(door, box)
         got = door("answer", "--json", box, ask["id"], "deny").ok().json
         assert (got["result"], got["scope"]["method"], got["scope"]["path"]) == ("denied", ask["method"], ask["path"])
-        assert client.communicate(timeout=60)[0] == b"403"
+        assert client.communicate(timeout=DEADLINE)[0] == b"403"
     assert not rig.web.seen("held-3") and not rig.web.seen("held-4")
 
 
@@ -216,7 +216,7 @@ def test_who_gave_up_is_not_sent_for(door, rig, rule, tls):
     ask = the_ask(door, box)
     assert ask["requests"] == 1
     door.do(box, "kill $(cat /tmp/pid)").ok()
-    client.communicate(timeout=60)
+    client.communicate(timeout=DEADLINE)
     wait_until(lambda: not door("asks", "--json", box).ok().out, "an ask to end")
     door("answer", box, ask["id"], "allow").failed()
     assert door.row(box, kind="answer")["reason"] == "the box gave it up"
@@ -228,9 +228,11 @@ def test_who_gave_up_is_not_sent_for(door, rig, rule, tls):
 def test_a_loop_of_refusals_is_few_rows(door, rig):
     box = door.box([WEB])
     door.do(box, "getent hosts nope.test; getent hosts nope.test")
-    assert 1 <= len(door.rows(box, kind="name", host="nope.test")) < 4
+    door.row(box, kind="name", host="nope.test")
+    assert len(door.rows(box, kind="name", host="nope.test")) < 4
     door.do(box, f"for i in $(seq 40); do {DIRECT} {CURL} http://10.9.8.7:81/; done")
-    assert 1 <= len(door.rows(box, kind="connect", host="10.9.8.7")) < 10
+    door.row(box, kind="connect", host="10.9.8.7")
+    assert len(door.rows(box, kind="connect", host="10.9.8.7")) < 10
 
 
 def test_inspect_shows_the_door(door, rig):
@@ -249,7 +251,7 @@ def test_inspect_says_when_a_secret_could_not_be_locked(door, rig):
     box = door.box([{**WEB, "inject": {"headers": {"X-Key": "{{ secret.TOKEN }}"}}}])
     door("stop", box).ok()
     starts = door.start("start", box, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_MEMLOCK, (few, few)))
-    starts.communicate(timeout=60)
+    starts.communicate(timeout=DEADLINE)
     assert starts.returncode == 0 and door.code(box, rig.url("/")) == 200
     shown = door.inspect(box)
     assert shown["network"]["door"]["memory_locked"] is False
@@ -273,7 +275,8 @@ def test_byte_budget_down(door, rig, look):
     line = DIRECT + CURL + f"--cacert {trust} '{rig.url('/bytes?n=8000000')}' | wc -c"
     assert int(door.do(box, line).text) <= 1 << 20
     assert int(door.do(box, line).text) <= 4096, "it is for the life of the box"
-    assert any("bytes" in r.get("reason", "") or "budget" in r.get("reason", "") for r in door.rows(box))
+    wait_until(lambda: any("bytes" in r.get("reason", "") or "budget" in r.get("reason", "") for r in door.rows(box)),
+               "the row of a budget")
 
 
 def test_byte_budget_up(door, rig):
@@ -329,7 +332,7 @@ def test_keeper_is_killed(door, rig, transfer):
     kill(door.inspect(box)["keeper_pid"])
     assert open_one.finish()[1] != 0
     wait_until(lambda: not any(alive(p) for p in pids), "the end of box and door")
-    assert door.rows(box, host="web.test")
+    door.row(box, host="web.test")
     door("audit", "verify", box).ok()
 
 
@@ -392,7 +395,7 @@ def test_rows(door, rig):
     start = time.time() * 1000
     door.do(box, "head -c 100000 /dev/zero >/tmp/z").ok()
     door.curl(box, "-T", "/tmp/z", rig.url("/upload?row=1")).ok()
-    door.code(box, rig.url("/", "other.test"), way="proxy")
+    assert door.code(box, rig.url("/", "other.test"), way="proxy") in (0, 403)
     row = door.row(box, kind="request", host="web.test", status=200)
     assert (row["box"], row["port"], row["method"], row["rule"], row["verdict"]) == (
         box, rig.web.tls_port, "PUT", "web", "allow")
@@ -417,7 +420,7 @@ def test_follow(door, rig):
         assert row["host"] == "web.test"
     finally:
         tail.terminate()
-        tail.communicate(timeout=30)
+        tail.communicate(timeout=DEADLINE)
 
 
 def test_kept_when_the_box_is_gone(door, rig):

@@ -11,7 +11,7 @@ import signal
 
 import pytest
 
-from conftest import IS_ROOT, wait_until
+from conftest import DEADLINE, IS_ROOT, wait_until
 from door_kit import DIRECT
 from door_rig import descendants, in_file, in_process, in_tree
 from door_servers import header
@@ -81,7 +81,7 @@ def test_echo_of_a_request_with_a_body(door, rig):
     door.secret("TOKEN")
     box = door.box([FORMS["bearer"][1]])
     door.put(box, "/tmp/b", "x" * 100000)
-    got = door.do(box, DIRECT + "curl -sS --max-time 30 -T /tmp/b -H 'Content-Type: text/plain' "
+    got = door.do(box, DIRECT + "curl -sS --max-time 90 -T /tmp/b -H 'Content-Type: text/plain' "
                                 f"{rig.url('/body')} | sha256sum; sha256sum </tmp/b")
     assert len(set(got.ok().text.split())) == 2, got
 
@@ -189,7 +189,7 @@ def test_rotation_between_two_requests_of_a_connection(door, rig):
     door.need(box, "python3")
     door.put(box, "/tmp/two.py", """
 import http.client, sys
-c = http.client.HTTPSConnection("web.test", int(sys.argv[1]), timeout=30)
+c = http.client.HTTPSConnection("web.test", int(sys.argv[1]), timeout=90)
 for word in ("kept-one", "kept-two"):
     c.request("GET", "/echo?" + word)
     c.getresponse().read()
@@ -199,7 +199,7 @@ for word in ("kept-one", "kept-two"):
     client = door.start("exec", "-i", box, "--", "python3", "/tmp/two.py", str(rig.web.tls_port))
     assert client.stdout.readline() == b"kept-one\n"
     door.secret("TURN", rig.secret("TURN_TWO"))
-    client.communicate(b"\n\n", timeout=30)
+    client.communicate(b"\n\n", timeout=DEADLINE)
     assert header(rig.web.last("kept-one"), "X-Key") == [rig.secret("TURN_ONE")]
     assert header(rig.web.last("kept-two"), "X-Key") == [rig.secret("TURN_TWO")]
 
@@ -220,7 +220,8 @@ def test_from_a_file_or_a_command(door, rig, source):
     path.unlink()
     assert door.code(box, rig.url(f"/echo?{source}-3")) in (403, 500, 502, 503)
     assert not rig.web.seen(f"{source}-3"), "an empty header is never sent"
-    assert any(f"FROM_{source.upper()}" in r.get("reason", "") for r in door.rows(box))
+    wait_until(lambda: any(f"FROM_{source.upper()}" in r.get("reason", "") for r in door.rows(box)),
+               "the row that names it")
 
 
 def running(line):
@@ -254,7 +255,7 @@ def test_what_a_command_leaves_running_ends_with_the_box(door, rig, how):
     assert not running(left)
     groups = f"/sys/fs/cgroup/**/cove/*-{box}+*"
     assert not glob.glob(groups, recursive=True)
-    door("rm", "-f", box)
+    door("rm", "-f", box).ok()
 
 
 def test_client_certificate(door, rig):
@@ -296,7 +297,7 @@ def test_key_log_is_not_written(door, rig, tmp):
     door.secret("TOKEN")
     log = tmp / "keys"
     path = door.policy([FORMS["bearer"][1]])
-    got = door("run", "--net", path, "--", "curl", "-sS", "--max-time", "30", rig.url("/echo?logged"),
+    got = door("run", "--net", path, "--", "curl", "-sS", "--max-time", "90", rig.url("/echo?logged"),
                env={"SSLKEYLOGFILE": str(log)})
     assert got.ok().json["tls"] and not log.exists()
 
@@ -319,7 +320,7 @@ def test_no_decoy_is_left_anywhere(door, rig):
     finally:
         rig.web.gates["decoy"].set()
         for client in clients:
-            client.communicate(timeout=60)
+            client.communicate(timeout=DEADLINE)
     assert in_tree(f"{door.home}/secrets", door.needles), "the search finds what is there"
     # Layers of images are read-only and were there before any secret.
     assert not in_tree(door.home, door.needles, leave_out=("secrets", "layers"))

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from conftest import alive, wait_until
+from conftest import DEADLINE, alive, wait_until
 
 
 def find(cove, box, exec_id):
@@ -39,13 +39,13 @@ def test_stdin_goes_as_it_comes(cove, shared):
         process.stdin.flush()
         assert process.stdout.readline() == word
     process.stdin.close()
-    assert process.wait(60) == 0
+    assert process.wait(DEADLINE) == 0
 
 
 @pytest.mark.parametrize("command", [["cat"], ["python3", "-c", "input()"], ["sh", "-c", "read x"]])
 def test_empty_stdin(cove, shared, command):
     process = cove.start("exec", shared, "--", *command, stdin=subprocess.DEVNULL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=DEADLINE)
     assert process.returncode == (0 if command == ["cat"] else 1)
 
 
@@ -181,7 +181,7 @@ def test_attach_that_leaves_keeps_the_command(cove, box):
     client = cove.start("attach", box, number)
     assert client.stdout.readline() == b"up\n"
     client.send_signal(signal.SIGINT)
-    _, err = client.communicate(timeout=60)
+    _, err = client.communicate(timeout=DEADLINE)
     assert b"cove attach" in err
     assert find(cove, box, number)["state"] == "running"
 
@@ -206,7 +206,7 @@ def test_output_cap(cove, box):
 
 def test_log_on_disk_is_capped(cove, box):
     number = background(cove, box, "sh", "-c", "head -c 80000000 /dev/zero")
-    wait_until(lambda: find(cove, box, number)["state"] == "done", "the end", seconds=120)
+    wait_until(lambda: find(cove, box, number)["state"] == "done", "the end")
     assert find(cove, box, number)["stdout_bytes"] == 80000000
     kept = subprocess.run(["du", "-sb", f"{cove.home}/boxes/{box}/logs"], capture_output=True, text=True)
     assert int(kept.stdout.split()[0]) <= (64 << 20) + (1 << 20)

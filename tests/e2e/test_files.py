@@ -9,7 +9,7 @@ import tarfile
 
 import pytest
 
-from conftest import IS_ROOT, wait_until
+from conftest import DEADLINE, IS_ROOT, wait_until
 
 
 def digest(data):
@@ -214,7 +214,7 @@ def test_broken_reader(cove, shared):
     process = cove.start("cp", f"{shared}:/tmp/z", "-", stdin=subprocess.DEVNULL)
     process.stdout.read(1000)
     process.stdout.close()
-    process.wait(60)
+    process.wait(DEADLINE)
     assert in_box(cove, shared, "rm /tmp/z; echo ok") == "ok\n"
 
 

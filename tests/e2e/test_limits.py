@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from conftest import alive, kill, needs_root, short_dir, wait_until
+from conftest import DEADLINE, alive, kill, needs_root, short_dir, wait_until
 
 RESERVE = 32 << 20  # of the box's group, beyond what its commands may use
 
@@ -203,7 +203,7 @@ def test_what_a_command_left_sees_it_move(cove, box):
             second=$(cat /proc/uptime)
             while [ "$(cat /proc/uptime)" = "$second" ] && [ $i -lt 300 ]; do sleep 0.1; i=$((i+1)); done
             [ $i -lt 300 ] && echo moved > /tmp/end || echo stood > /tmp/end' >/dev/null 2>&1 </dev/null &)""").ok()
-    got = wait_until(lambda: file_text(cove, box, "/tmp/end"), "the job's end", seconds=60)
+    got = wait_until(lambda: file_text(cove, box, "/tmp/end"), "the job's end")
     assert got == "moved\n"
 
 
@@ -504,7 +504,7 @@ def test_a_pause_does_not_count_against_a_timeout(cove, counting):
     time.sleep(3.5)  # the thing itself: longer than the timeout
     cove("resume", box).ok()
     cove("exec", box, "--", "sh", "-c", "until echo > /tmp/gate; do :; done").ok()
-    out, _ = running.communicate(timeout=40)
+    out, _ = running.communicate(timeout=DEADLINE)
     got = json.loads(out)
     assert (got["stdout"], got["timed_out"]) == ("in time\n", False)
 
@@ -544,7 +544,7 @@ def test_the_cause_is_kept_on_a_full_disk(cove):
     home = short_dir()
     script = FULL.format(home=home, cove=cove.program)
     done = subprocess.run(["unshare", "--mount", "sh", "-c", script], env=cove.env,
-                          capture_output=True, timeout=60)
+                          capture_output=True, timeout=DEADLINE)
     os.rmdir(home)
     assert done.returncode == 0, done
     assert b'"cause":"stopped"' in done.stdout.replace(b" ", b""), done

@@ -13,7 +13,7 @@ import subprocess
 
 import pytest
 
-from conftest import needs_root, wait_until
+from conftest import DEADLINE, needs_root, wait_until
 
 MIB = 1 << 20
 LIMITS = ["mem_bytes", "cpu_milli", "pids", "disk_bytes", "files", "io_bytes", "ttl_ms", "idle_ms", "net_bytes",
@@ -302,7 +302,7 @@ def test_each_box_is_asked_once(new_home, tmp):
     trace = tmp / "trace"
     env = {**cove.env, "ASAN_OPTIONS": cove.env.get("ASAN_OPTIONS", "") + ":detect_leaks=0"}
     subprocess.run(["strace", "-o", trace, "-e", "trace=openat,fcntl", *cove.argv(["inspect", boxes[0]])], env=env,
-                   check=True, capture_output=True, timeout=60)
+                   check=True, capture_output=True, timeout=DEADLINE)
     text = trace.read_text()
     assert sum("OFD_GETLK" in line for line in text.splitlines()) <= len(boxes) + 2
     for name in boxes[1:]:
@@ -371,7 +371,7 @@ def test_watching_prints_a_line_each_time_until_interrupted(cove, plain):
         program = cove.start("stats", "--watch", *flags, plain)
         lines = [program.stdout.readline() for _ in range(3)]
         program.send_signal(signal.SIGINT)
-        out, err = program.communicate(timeout=30)
+        out, err = program.communicate(timeout=DEADLINE)
         assert lines[0].startswith(first) and all(plain.encode() in line for line in lines[1:])
         assert b"NAME" not in b"".join(lines[1:]) + out  # the title comes once
         assert program.returncode == 130 and err == b"", err
@@ -385,7 +385,7 @@ def test_watching_on_a_terminal_redraws(cove, plain):
     while seen.count(b"NAME") < 3:
         seen += os.read(master, 4096)
     program.send_signal(signal.SIGINT)
-    assert program.wait(timeout=30) == 130
+    assert program.wait(timeout=DEADLINE) == 130
     os.close(master)
     assert seen.startswith(b"\x1b[H\x1b[J") and seen.count(b"\x1b[H") >= 3
 
@@ -404,7 +404,7 @@ def test_watching_ends_with_its_reader(cove, plain):
     program = cove.start("stats", "--watch", plain)
     program.stdout.readline()
     program.stdout.close()
-    assert program.wait(timeout=30) == 128 + signal.SIGPIPE
+    assert program.wait(timeout=DEADLINE) == 128 + signal.SIGPIPE
     program.stdin.close(), program.stderr.close()
 
 
@@ -413,7 +413,7 @@ def test_watching_a_box_that_ends(cove):
     program = cove.start("stats", "--watch", box)
     program.stdout.readline()
     cove("rm", "-f", box).ok()
-    out, err = program.communicate(timeout=30)
+    out, err = program.communicate(timeout=DEADLINE)
     assert program.returncode == 125 and box.encode() in err
 
 

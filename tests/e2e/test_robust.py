@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from conftest import (IS_ROOT, PREFIX, Cove, alive, children, kill, needs_root, remove_tree, short_dir,
+from conftest import (DEADLINE, IS_ROOT, PREFIX, Cove, alive, children, kill, needs_root, remove_tree, short_dir,
                       wait_until)
 
 
@@ -62,7 +62,7 @@ def test_keeper_killed_while_a_client_waits(cove, box):
     client = cove.start("exec", box, "--", "sh", "-c", "echo up; sleep 1000")
     assert client.stdout.readline() == b"up\n"
     kill(cove.inspect(box)["keeper_pid"])
-    _, err = client.communicate(timeout=60)
+    _, err = client.communicate(timeout=DEADLINE)
     assert client.returncode not in (0, None) and err
     entry = [e for e in cove.execs(box)][-1]
     assert entry["state"] == "interrupted" or entry["cause"] == "interrupted"
@@ -92,7 +92,7 @@ def test_shell_killed_while_a_line_runs(cove, box):
     client = cove.start("sh", "--json", box, "echo up; sleep 1000")
     wait_until(lambda: cove("exec", box, "--", "pgrep", "-x", "sleep").rc == 0, "the line to run")
     cove("exec", box, "--", "kill", "-9", pid).ok()
-    out, _ = client.communicate(timeout=60)
+    out, _ = client.communicate(timeout=DEADLINE)
     got = json.loads(out)
     assert got["exit_code"] is None and got["shell"] in ("exited", "restarted") and got["stdout"] == "up\n"
     assert cove.sh(box, "echo ok")["stdout"] == "ok\n"
@@ -146,7 +146,7 @@ def test_keeper_killed_at_any_moment(cove):
         except subprocess.TimeoutExpired:
             pass
         kill(keeper)
-        client.communicate(timeout=60)
+        client.communicate(timeout=DEADLINE)
         wait_until(lambda: cove.inspect(box)["state"] == "stopped", "the box to be stopped")
         cove("rm", box).ok()
 
@@ -176,7 +176,7 @@ def test_record_that_cannot_be_read_hides_no_other_box(cove, box):
 def test_racing_removes(cove, box):
     racing = [cove.start("rm", "-f", box) for _ in range(6)]
     for process in racing:
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=DEADLINE)
         assert process.returncode == 0, err
     assert box not in cove.names()
 
@@ -185,7 +185,7 @@ def test_racing_creates_of_one_name(cove):
     racing = [cove.start("create", "--name", "race") for _ in range(6)]
     codes = []
     for process in racing:
-        process.communicate(timeout=60)
+        process.communicate(timeout=DEADLINE)
         codes.append(process.returncode)
     assert codes.count(0) == 1
     assert cove.sh("race", "echo ok")["stdout"] == "ok\n"
@@ -194,7 +194,7 @@ def test_racing_creates_of_one_name(cove):
 def test_racing_starts_and_stops(cove, box):
     racing = [cove.start(verb, box) for verb in ("stop", "start", "stop", "start", "stop", "start")]
     for process in racing:
-        process.communicate(timeout=60)
+        process.communicate(timeout=DEADLINE)
     cove("start", box).ok()
     assert cove.sh(box, "echo ok")["stdout"] == "ok\n"
 
@@ -282,7 +282,7 @@ def test_full_disk(new_home):
         assert cove("run", "--", "true").rc == 0
     finally:
         for name in cove("ls", "-q").text.split():
-            cove("rm", "-f", name)
+            cove("rm", "-f", name).ok()
         subprocess.run(["umount", "-l", cove.home], check=True)
 
 
@@ -305,7 +305,7 @@ def test_full_disk_says_what_to_do(new_home):
         cove("start", other).ok()
     finally:
         for name in cove("ls", "-q").text.split():
-            cove("rm", "-f", name)
+            cove("rm", "-f", name).ok()
         subprocess.run(["umount", "-l", cove.home], check=True)
 
 

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from conftest import alive, children, needs_base, wait_until
+from conftest import DEADLINE, alive, children, needs_base, wait_until
 
 
 def test_true_and_false(cove):
@@ -122,7 +122,7 @@ def test_many_at_once(cove):
                for i in range(20)]
     names = set()
     for i, process in enumerate(running):
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=DEADLINE)
         assert process.returncode == 0, err
         number, name = out.decode().split()
         assert number == str(i)
@@ -146,7 +146,7 @@ def test_ctrl_c_ends_the_command(cove):
                          start_new_session=True)
     assert process.stdout.readline() == b"up\n"
     os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(60) in (130, -signal.SIGINT)
+    assert process.wait(DEADLINE) in (130, -signal.SIGINT)
     wait_until(lambda: "int" not in cove.names(), "the box to be gone")
 
 
@@ -155,7 +155,7 @@ def test_closed_stdout(cove):
                          stdin=subprocess.DEVNULL)
     process.stdout.read(10)
     process.stdout.close()
-    process.wait(60)
+    process.wait(DEADLINE)
     wait_until(lambda: "closed" not in cove.names(), "the box to be gone")
 
 

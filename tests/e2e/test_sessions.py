@@ -3,7 +3,7 @@ import hashlib
 
 import pytest
 
-from conftest import wait_until
+from conftest import DEADLINE, wait_until
 
 
 def name_of(session, prefix):
@@ -151,7 +151,7 @@ def test_race_ends_with_one_box(cove, session):
     racing = [cove.start("open", session) for _ in range(8)]
     names = set()
     for process in racing:
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=DEADLINE)
         assert process.returncode == 0, err
         names.add(out.decode().strip())
     assert len(names) == 1
@@ -165,7 +165,7 @@ def test_open_and_close_race(cove, session):
         racing = [cove.start("open" if i % 2 else "close", session, *(() if i % 2 else ("--delete",)))
                   for i in range(6)]
         for process in racing:
-            process.communicate(timeout=120)
+            process.communicate(timeout=DEADLINE)
         box = opened(cove, session)
         assert cove.sh(box, "echo ok")["stdout"] == "ok\n"
     wait_until(lambda: cove.names().count(box) == 1)

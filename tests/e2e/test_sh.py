@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from conftest import wait_until
+from conftest import DEADLINE, wait_until
 
 
 def raw(value):
@@ -311,7 +311,7 @@ def test_ten_lines_at_once(cove, usable):
     cove.sh(usable, "cd /tmp; rm -f order; n=0")
     running = [cove.start("sh", usable, f"n=$((n + 1)); echo a{i} >> order; sleep 0.02; echo b{i} >> order; echo $n")
                for i in range(10)]
-    turns = sorted(int(p.communicate(timeout=60)[0]) for p in running)
+    turns = sorted(int(p.communicate(timeout=DEADLINE)[0]) for p in running)
     assert turns == list(range(1, 11))
     marks = cove.sh(usable, "cat order")["stdout"].split()
     assert [m[1:] for m in marks[0::2]] == [m[1:] for m in marks[1::2]]
@@ -328,7 +328,7 @@ def test_lines_queue_in_order(cove, box):
         wait_until(lambda: len(cove.execs(box)) == i + 3, "the line to be queued")
     cove("exec", box, "--", "sh", "-c", "echo > /tmp/gate").ok()
     for process in [first, *queued]:
-        process.communicate(timeout=60)
+        process.communicate(timeout=DEADLINE)
     assert cove.sh(box, "cat line")["stdout"].split() == list("01234")
 
 
@@ -345,10 +345,10 @@ def test_a_waiting_line_is_queued(cove, box):
         waiting = cove.start("sh", box, "touch /tmp/ran")
         wait_until(lambda: cove.execs(box)[-1]["state"] == "queued", "the line to be queued")
         waiting.send_signal(sign)
-        waiting.communicate(timeout=60)
+        waiting.communicate(timeout=DEADLINE)
         assert waiting.returncode == 128 + sign
     cove("exec", box, "--", "sh", "-c", "echo > /tmp/gate").ok()
-    first.communicate(timeout=60)
+    first.communicate(timeout=DEADLINE)
     assert cove.sh(box, "ls /tmp/ran")["exit_code"] != 0
     assert cove("logs", "--exec", str(later), box).ok().text == "later\n"
 
@@ -358,7 +358,7 @@ def test_ended_lines_take_no_place(cove, box):
     for batch in range(0, 520, 52):
         started = [cove.start("sh", "--shell", f"s{i % 4}", box, "sleep 1000 &") for i in range(52)]
         for process in started:
-            process.communicate(timeout=120)
+            process.communicate(timeout=DEADLINE)
             assert process.returncode == 0
     assert cove.sh(box, "echo in")["stdout"] == "in\n"
     assert cove("exec", box, "--", "echo", "too").ok().text == "too\n"
@@ -377,7 +377,7 @@ def test_shells_of_several_boxes(cove):
         cove.sh(name, f"cd /tmp; me={name}")
     running = [cove.start("sh", name, "echo $me; pwd") for name in boxes]
     for name, process in zip(boxes, running):
-        assert process.communicate(timeout=60)[0].decode() == f"{name}\n/tmp\n"
+        assert process.communicate(timeout=DEADLINE)[0].decode() == f"{name}\n/tmp\n"
 
 
 def test_line_in_missing_box(cove):

@@ -17,7 +17,7 @@ import subprocess
 
 import pytest
 
-from conftest import IS_ROOT, alive, children, needs_base, wait_until
+from conftest import DEADLINE, IS_ROOT, alive, children, needs_base, wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIST = ROOT / "src/filter/box.syscalls"
@@ -507,7 +507,8 @@ def test_what_cannot_be_confined_does_not_start(cove, call, code, arg0, word):
     if not IS_ROOT and call != "landlock_create_ruleset":
         pytest.skip("with no_new_privs newuidmap fails before")
     before = cove("ls", "--json").ok().json
-    got = subprocess.run(cove.argv(["run", "--", "true"]), env=cove.env, capture_output=True, timeout=60, text=True,
+    got = subprocess.run(cove.argv(["run", "--", "true"]), env=cove.env, capture_output=True, text=True,
+                         timeout=DEADLINE,
                          stdin=subprocess.DEVNULL, preexec_fn=refusing(numbers()[call], code, arg0))
     assert got.returncode == 125 and word in got.stderr, got
     assert [b["name"] for b in cove("ls", "--json").ok().json] == [b["name"] for b in before]
