@@ -2,6 +2,10 @@
  * The clerk's process; see clerk.h. One loop: packets of the front, commands that provide a secret,
  * and a timer that syncs the audit log.
  *
+ * A sync may take long: a disk that is busy, or the list of audit logs, which is locked for all
+ * boxes. So a child does it (secrets are empty in a child, see base/locked.h) and rows are written
+ * and answered meanwhile; one sync at a time, and none while a new segment begins.
+ *
  * A box that causes more than AUDIT_RATE bytes of rows per second, after a burst, waits: nothing is
  * received for a while, so the front's list fills and the front does not listen to its box.
  *
@@ -34,6 +38,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 enum { SYNC_MS = 500 };
 
@@ -47,6 +52,8 @@ struct process {
 	struct used used;
 	int used_error; /* 0, or why it could not be read */
 	struct ev_timer sync, fold, rest;
+	struct ev_child syncer;
+	bool is_syncing, syncs_rows; /* syncs_rows: not only what was used */
 	struct folds folds;
 	struct row_rate rate;
 	struct command *commands; /* owned */
@@ -464,11 +471,77 @@ static void on_rest(struct ev_timer *t)
 		ev_quit(p->ev);
 }
 
+/* The child has ended: it failed, or what was written before it began is durable. A failed sync
+ * is not tried again: the log may have a hole, so the door ends. */
+static void on_synced(struct ev_child *c, int wait_status)
+{
+	struct process *p = container(c, struct process, syncer);
+
+	p->is_syncing = false;
+	if (wait_status != 0) {
+		p->exit_status = 1;
+		ev_quit(p->ev);
+		return;
+	}
+	p->record.is_listed = p->record.is_listed || p->syncs_rows;
+	if ((p->record.dirty || p->used.is_changed) && !p->sync.armed)
+		ev_timer_set(p->ev, &p->sync, SYNC_MS);
+}
+
+static void await_sync(struct process *p)
+{
+	pid_t pid = p->syncer.pid;
+	int status = 0;
+
+	if (!p->is_syncing)
+		return;
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	ev_child_remove(p->ev, &p->syncer);
+	on_synced(&p->syncer, status);
+}
+
+/* A box that was removed has no more budgets to keep. */
+static int sync_now(struct process *p)
+{
+	int r = audit_sync(&p->record, NULL), used = used_save(&p->used, p->box_fd);
+
+	return r < 0 ? r : used == -ENOENT ? 0 : used;
+}
+
+static void on_sync(struct ev_timer *t)
+{
+	struct process *p = container(t, struct process, sync);
+	pid_t pid;
+
+	if (p->is_syncing) /* on_synced sets the timer again */
+		return;
+	pid = fork();
+	if (pid == 0) {
+		close(p->io.fd); /* the proxy takes its end for ours */
+		_exit(sync_now(p) < 0);
+	}
+	if (pid > 0 && ev_child_add(p->ev, &p->syncer, pid, -1) == 0) {
+		p->is_syncing = true;
+		p->syncs_rows = p->record.dirty;
+		p->record.dirty = p->used.is_changed = false;
+		return;
+	}
+	if (pid > 0)
+		(void)waitpid(pid, NULL, 0);
+	if (sync_now(p) < 0) {
+		p->exit_status = 1;
+		ev_quit(p->ev);
+	}
+}
+
 static int write_row(struct process *p, struct audit_row *row, struct err *e)
 {
 	uint64_t before = p->record.bytes;
 	int r;
 
+	if (before >= p->record.segment_bytes_max)
+		await_sync(p);
 	row->time_ms = clock_wall_ms();
 	r = audit_append(&p->record, row, e);
 	if (r == 0 && !p->sync.armed)
@@ -526,17 +599,6 @@ static void on_fold(struct ev_timer *t)
 	(void)folds_due(&p->folds, now, &next); /* write_folded says what cannot be written */
 	if (next)
 		ev_timer_set(p->ev, &p->fold, next > now ? next - now : 1);
-}
-
-/* An fsync that failed is not tried again: the log may have a hole, so the door ends. */
-static void on_sync(struct ev_timer *t)
-{
-	struct process *p = container(t, struct process, sync);
-
-	if (audit_sync(&p->record, NULL) < 0 || used_save(&p->used, p->box_fd) < 0) {
-		p->exit_status = 1;
-		ev_quit(p->ev);
-	}
 }
 
 /* ---- budgets ---- */
@@ -624,6 +686,7 @@ int clerk_process(int fd, const struct door_config *config)
 			    .box_fd = -1,
 			    .record = {.fd = -1, .dir_fd = -1, .logs_fd = -1},
 			    .sync.on_timer = on_sync,
+			    .syncer.on_exit = on_synced,
 			    .fold.on_timer = on_fold,
 			    .rest.on_timer = on_rest};
 	struct err e = {0};
@@ -652,9 +715,8 @@ int clerk_process(int fd, const struct door_config *config)
 		ev_timer_set(p.ev, &p.sync, SYNC_MS);
 	if (ev_io_add(p.ev, &p.io, EPOLLIN) == 0)
 		(void)ev_run(p.ev);
-	if (folds_done(&p.folds) < 0 || audit_sync(&p.record, &e) < 0)
-		p.exit_status = 1;
-	if (used_save(&p.used, p.box_fd) < 0)
+	await_sync(&p);
+	if (folds_done(&p.folds) < 0 || sync_now(&p) < 0)
 		p.exit_status = 1;
 	used_done(&p.used);
 	while (p.commands)
