@@ -182,7 +182,7 @@ int box_create(struct cove *cove, struct core_spec *s, const struct cove_box_opt
 	if (r == 0)
 		r = start_new(cove, s, &image, take_fd(claim_fd), &conn, e);
 	if (r == 0 && spec->one_shot)
-		core_sweep_seldom(cove); /* while it comes up */
+		core_sweep(cove);
 	if (r == 0)
 		r = box_handle_take(cove, spec->name, spec->one_shot, conn, ret, e);
 	if (r == 0)
@@ -200,10 +200,7 @@ static int create(struct cove *cove, const struct cove_box_options *options, str
 	if (r < 0)
 		return r;
 	if (!o.one_shot)
-		core_sweep_seldom(cove);
-	/* The name may be that of a box that a crash left. */
-	if (o.name)
-		core_sweep_box(cove, o.name);
+		core_sweep(cove);
 	for (int i = 0; i < FRESH_NAME_TRIES; i++) {
 		r = core_spec_init(&s, &o, NULL, NULL, e);
 		if (r < 0)
@@ -247,10 +244,9 @@ static int find(struct cove *cove, const char *name, struct cove_box **ret, stru
 	if (r < 0)
 		return r;
 	r = conn_connect(cove->state.run_fd, name, &conn, e);
-	if (r == -ENOENT || r == -ECONNREFUSED) {
-		core_sweep_box(cove, name);
+	core_sweep(cove);
+	if (r == -ENOENT || r == -ECONNREFUSED)
 		r = wait_for(cove, name, box_fd, &conn, e);
-	}
 	if (r == 0)
 		r = conn_hello(conn, START_WAIT_MS, e);
 	if (r == -ECONNRESET)

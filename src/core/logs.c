@@ -169,7 +169,7 @@ int exec_infos(struct cove *cove, const char *box, struct cove_exec_info **ret, 
 	struct conn *c = NULL;
 	int r;
 
-	core_sweep_box(cove, box);
+	core_sweep(cove);
 	r = box_open_dir(cove, box, &box_fd, e);
 	if (r < 0)
 		return r;
@@ -314,7 +314,7 @@ static int log_open(struct cove *cove, const char *name, const struct wire_attac
 	struct conn *c = NULL;
 	int r;
 
-	core_sweep_box(cove, name);
+	core_sweep(cove);
 	r = box_open_dir(cove, name, &box_fd, e);
 	if (r < 0)
 		return r;

@@ -92,14 +92,14 @@ int stats_ask(struct conn *c, struct cove_stats *ret, struct err *e)
 static int reach(struct cove *cove, const char *name, struct conn **ret, struct err *e)
 {
 	autoclose int box_fd = -1;
-	int r = box_open_dir(cove, name, &box_fd, e);
+	int r;
 
+	core_sweep(cove);
+	r = box_open_dir(cove, name, &box_fd, e);
 	if (r == 0)
 		r = conn_connect(cove->state.run_fd, name, ret, e);
-	if (box_fd >= 0 && (r == -ENOENT || r == -ECONNREFUSED)) {
-		core_sweep_box(cove, name);
+	if (r == -ENOENT && box_fd >= 0)
 		r = -ENOTCONN;
-	}
 	return r;
 }
 

@@ -346,11 +346,12 @@ static void door_close(struct door *d)
 		reloads_free(d);
 	if (d->clerk)
 		door_say_used(d);
+	/* The rows come first: whoever waits for the end of the door waits for them. */
+	clerk_free(take_ptr(d->clerk));
 	exchange_done(&d->exchange);
 	resolver_free(d->resolver);
 	tls_free(d->tls);
 	policy_free(d->policy);
-	clerk_free(d->clerk);
 	/* What was queued last, an ERROR perhaps, is pushed; nobody waits for it. */
 	if (d->keeper.ev)
 		wire_link_push(&d->keeper);

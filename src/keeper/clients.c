@@ -147,7 +147,7 @@ static bool is_use(enum wire_type type)
 static bool may_begin(struct client *c, uint32_t id)
 {
 	if (id == 0 || follow_find(c, id) || relay_has(c, id) ||
-	    (c->k->door && door_has_talk(c->k->door, c, id))) {
+	    (c->k->door && door_has_request(c->k->door, c, id))) {
 		client_break(c, "the id of a request is 0 or in use");
 		return false;
 	}

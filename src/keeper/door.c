@@ -6,20 +6,23 @@
  *	 +--- no door, no HELLO in DOOR_START_MS -----+                   |
  *	 +--- its link ended, it broke a rule, it took nothing -----------+
  *
- * A way is a NAME or CONNECT of init's that is not over; both sides are held to its rules and to
+ * A stream is a NAME or CONNECT of init's that is not over; both sides are held to its rules and to
  * its credit, so what passes is bounded whoever lies. What init does that an honest one cannot ends
- * the box; what the door does so ends the door. Frames for a way that is over are dropped: the
+ * the box; what the door does so ends the door. Frames for a stream that is over are dropped: the
  * other side may not know yet.
  *
- * On the way back to off every way is ended for init: ERROR where it still waited for an answer,
+ * On the way back to off every stream is ended for init: ERROR where it still waited for an answer,
  * CANCEL where bytes flowed. A door that could not be started is tried again by the first request
  * after KEEPER_DOOR_RETRY_MS, so that a box cannot keep the host busy with starting it.
+ *
+ * When the box ends the link is closed, which makes the door write its last audit rows and end. The
+ * end of the box is not reported before the rows are in the log: until the door has exited or,
+ * where it was killed and its broker goes on by itself, until the launcher is gone.
  */
-#include "keeper/door.h"
+#include "keeper/door_parts.h"
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/json.h"
 #include "base/limits.h"
 #include "base/str.h"
 #include "keeper/exec.h"
@@ -31,51 +34,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-enum { WAY_BUCKETS = 256, ASK_BYTES_MAX = 4096, SAY_BYTES_MAX = 4096 };
-
-enum door_state { DOOR_OFF, DOOR_STARTING, DOOR_UP, DOOR_STATE_COUNT };
-
-/* A NAME or CONNECT of init's. */
-struct way {
-	struct way *next; /* of its bucket */
-	uint32_t id;
-	bool is_name;
-	bool answered;		   /* CONNECT: the door said OK */
-	bool up_ended, down_ended; /* EOF passed */
-	struct wire_flow up, down; /* what init, and what the door, may still send */
-};
-
-/* A DOOR of a client's that is on its way to the door. */
-struct talk {
-	struct talk *next;
-	struct client *client;
-	uint32_t id, door_id;
-};
-
-struct door_side {
-	struct keeper *k;
-	const char *policy; /* borrowed */
-	int usher_fd;	    /* owned; -1 when it is gone */
-	struct ev_io usher;
-	struct cgroup_meter meter; /* what all doors used */
-	enum door_state state;
-	struct wire_link link;
-	bool linked;
-	struct buf waiting; /* frames for a door that is not up yet */
-	struct way *ways[WAY_BUCKETS];
-	unsigned conn_count, name_count;
-	struct talk *talks;
-	uint32_t next_talk;
-	uint64_t up_bytes, down_bytes; /* of all doors so far */
-	struct ev_timer timer; /* starting: for HELLO; up, and init held back: for its reading */
-	size_t stall_mark;     /* its queue when last looked at */
-	bool holds_init, waits_init;
-	uint32_t start_number; /* of the last start; 0: there was none */
-	uint64_t retry_ms;     /* ev_now: no new start before */
-	struct err failure;    /* of the last start */
-	uint32_t told;	       /* the start whose end the record has already */
-	char why[80];	       /* why we ended it, for the record */
-};
+enum { ASK_BYTES_MAX = 4096 };
 
 static void door_event(struct door_side *d, const char *cause)
 {
@@ -85,25 +44,25 @@ static void door_event(struct door_side *d, const char *cause)
 	keeper_event(d->k, &ev);
 }
 
-/* ---- ways ---- */
+/* ---- streams ---- */
 
-static struct way **bucket_of(struct door_side *d, uint32_t id)
+static struct door_stream **bucket_of(struct door_side *d, uint32_t id)
 {
-	return &d->ways[id % WAY_BUCKETS];
+	return &d->streams[id % DOOR_BUCKETS];
 }
 
-static struct way *way_find(struct door_side *d, uint32_t id)
+static struct door_stream *stream_find(struct door_side *d, uint32_t id)
 {
-	struct way *w = *bucket_of(d, id);
+	struct door_stream *w = *bucket_of(d, id);
 
 	while (w && w->id != id)
 		w = w->next;
 	return w;
 }
 
-static struct way *way_new(struct door_side *d, uint32_t id, bool is_name)
+static struct door_stream *stream_new(struct door_side *d, uint32_t id, bool is_name)
 {
-	struct way *w = calloc(1, sizeof(*w));
+	struct door_stream *w = calloc(1, sizeof(*w));
 
 	if (!w)
 		return NULL;
@@ -117,9 +76,9 @@ static struct way *way_new(struct door_side *d, uint32_t id, bool is_name)
 	return w;
 }
 
-static void way_free(struct door_side *d, struct way *w)
+static void stream_free(struct door_side *d, struct door_stream *w)
 {
-	struct way **at = bucket_of(d, w->id);
+	struct door_stream **at = bucket_of(d, w->id);
 
 	while (*at != w)
 		at = &(*at)->next;
@@ -136,48 +95,18 @@ static void refuse(struct door_side *d, uint32_t id, const struct err *e)
 		keeper_sent_init(d->k, wire_error_encode(&d->k->init.out, id, 0, &m));
 }
 
-static void ways_end(struct door_side *d, const struct err *e)
+static void streams_end(struct door_side *d, const struct err *e)
 {
-	for (size_t i = 0; i < WAY_BUCKETS; i++) {
-		while (d->ways[i]) {
-			struct way *w = d->ways[i];
+	for (size_t i = 0; i < DOOR_BUCKETS; i++) {
+		while (d->streams[i]) {
+			struct door_stream *w = d->streams[i];
 
 			if (w->answered)
 				keeper_send_init(d->k, WIRE_CANCEL, 0, w->id, NULL, 0);
 			else
 				refuse(d, w->id, e);
-			way_free(d, w);
+			stream_free(d, w);
 		}
-	}
-}
-
-/* ---- talks ---- */
-
-static void talk_free(struct door_side *d, struct talk *t)
-{
-	struct talk **at = &d->talks;
-
-	while (*at != t)
-		at = &(*at)->next;
-	*at = t->next;
-	t->client->request_count--;
-	free(t);
-}
-
-static struct talk *talk_find(struct door_side *d, uint32_t door_id)
-{
-	struct talk *t = d->talks;
-
-	while (t && t->door_id != door_id)
-		t = t->next;
-	return t;
-}
-
-static void talks_end(struct door_side *d, const struct err *e)
-{
-	while (d->talks) {
-		client_fail(d->talks->client, d->talks->id, e);
-		talk_free(d, d->talks);
 	}
 }
 
@@ -201,19 +130,19 @@ static void become_off(struct door_side *d, const struct err *e)
 	d->linked = d->waits_init = false;
 	buf_done(&d->waiting);
 	buf_init(&d->waiting, WIRE_OUT_MAX);
-	ways_end(d, e);
-	talks_end(d, e);
+	streams_end(d, e);
+	door_requests_end(d, e);
 	release_init(d);
 }
 
-/* The keeper's own decision; the record says why when the usher has it reaped. */
-static void end_door(struct door_side *d, const char *why)
+/* The keeper's own decision; the record says why when the launcher has it reaped. */
+void door_kill(struct door_side *d, const char *why)
 {
 	struct err e;
 
 	err_set(&e, ERR_INTERRUPTED, ECONNRESET, "the box's door was ended: %s", why);
 	str_copy(d->why, sizeof(d->why), why);
-	usher_say(d->usher_fd, &(struct usher_note){.word = USHER_KILL});
+	usher_say(d->launcher_fd, &(struct usher_note){.word = USHER_KILL});
 	become_off(d, &e);
 }
 
@@ -225,19 +154,19 @@ static void fail_start(struct door_side *d, const struct err *e)
 	d->told = d->start_number;
 	d->retry_ms = ev_now(d->k->ev) + KEEPER_DOOR_RETRY_MS;
 	door_event(d, copy.msg);
-	usher_say(d->usher_fd, &(struct usher_note){.word = USHER_KILL});
+	usher_say(d->launcher_fd, &(struct usher_note){.word = USHER_KILL});
 	become_off(d, &copy);
 }
 
 /* ---- to the door ---- */
 
-static size_t queued(const struct door_side *d)
+size_t door_queued(const struct door_side *d)
 {
 	return d->state == DOOR_UP ? wire_link_queued(&d->link) : buf_len(&d->waiting);
 }
 
-static void to_door(struct door_side *d, enum wire_type type, uint8_t stream, uint32_t id,
-		    const struct wire_frame *f)
+void door_send(struct door_side *d, enum wire_type type, uint8_t stream, uint32_t id,
+	       const struct wire_frame *f)
 {
 	bool up = d->state == DOOR_UP;
 	struct buf *out = up ? &d->link.out : &d->waiting;
@@ -248,33 +177,47 @@ static void to_door(struct door_side *d, enum wire_type type, uint8_t stream, ui
 	r = up && type == WIRE_DATA ? wire_link_pass(&d->link, &d->k->init, f)
 				    : wire_encode(out, type, stream, id, f->payload, f->len);
 	if (r < 0) {
-		end_door(d, "it took nothing");
+		door_kill(d, "it took nothing");
 		return;
 	}
 	if (up)
 		wire_link_flush(&d->link);
-	if (d->holds_init || queued(d) <= KEEPER_DOOR_QUEUE)
+	if (d->holds_init || door_queued(d) <= KEEPER_DOOR_QUEUE)
 		return;
 	d->holds_init = true;
 	keeper_hold_init(d->k);
-	d->stall_mark = queued(d);
+	d->stall_mark = door_queued(d);
 	if (up)
 		ev_timer_set(d->k->ev, &d->timer, KEEPER_STALL_MS);
+}
+
+/* Nothing of the door is left to wait for. */
+static void be_over(struct door_side *d)
+{
+	void (*on_over)(struct keeper * k) = d->on_over;
+
+	d->has_rows = false;
+	d->on_over = NULL;
+	ev_timer_stop(d->k->ev, &d->timer);
+	if (on_over)
+		on_over(d->k);
 }
 
 static void on_timer(struct ev_timer *t)
 {
 	struct door_side *d = container(t, struct door_side, timer);
-	size_t now = queued(d);
+	size_t now = door_queued(d);
 	struct err e;
 
-	if (d->state == DOOR_STARTING) {
+	if (d->is_ending) {
+		be_over(d);
+	} else if (d->state == DOOR_STARTING) {
 		err_set(&e, ERR_TIMEOUT, ETIMEDOUT,
 			"the box's door was not there within %u s of its start",
 			DOOR_START_MS / 1000);
 		fail_start(d, &e);
 	} else if (d->holds_init && now >= d->stall_mark) {
-		end_door(d, "it took nothing");
+		door_kill(d, "it took nothing");
 	} else if (d->holds_init) {
 		d->stall_mark = now;
 		ev_timer_set(d->k->ev, &d->timer, KEEPER_STALL_MS);
@@ -301,8 +244,8 @@ static bool spend(struct wire_flow *flow, uint64_t n)
 	return true;
 }
 
-/* Keeps the books of one frame of a way. False: the door may not send it. */
-static bool book_down(struct door_side *d, struct way *w, const struct wire_frame *f)
+/* Keeps the books of one frame of a stream. False: the door may not send it. */
+static bool count_down(struct door_side *d, struct door_stream *w, const struct wire_frame *f)
 {
 	struct wire_credit m;
 
@@ -312,15 +255,15 @@ static bool book_down(struct door_side *d, struct way *w, const struct wire_fram
 			return false;
 		w->answered = true;
 		if (w->is_name)
-			way_free(d, w);
+			stream_free(d, w);
 		return true;
 	case WIRE_ERROR:
-		way_free(d, w);
+		stream_free(d, w);
 		return true;
 	case WIRE_CANCEL:
 		if (w->is_name)
 			return false;
-		way_free(d, w);
+		stream_free(d, w);
 		return true;
 	case WIRE_DATA:
 		if (w->is_name || f->stream != WIRE_STDIN || w->down_ended ||
@@ -333,7 +276,7 @@ static bool book_down(struct door_side *d, struct way *w, const struct wire_fram
 			return false;
 		w->down_ended = true;
 		if (w->up_ended)
-			way_free(d, w);
+			stream_free(d, w);
 		return true;
 	case WIRE_CREDIT:
 		return !w->is_name && f->stream == WIRE_STDOUT && wire_credit_decode(f, &m) == 0 &&
@@ -343,14 +286,14 @@ static bool book_down(struct door_side *d, struct way *w, const struct wire_fram
 	}
 }
 
-static void hear_way(struct door_side *d, const struct wire_frame *f)
+static void on_stream_frame(struct door_side *d, const struct wire_frame *f)
 {
-	struct way *w = way_find(d, f->id);
+	struct door_stream *w = stream_find(d, f->id);
 
 	if (!w)
 		return;
-	if (!book_down(d, w, f)) {
-		end_door(d, "it broke the protocol");
+	if (!count_down(d, w, f)) {
+		door_kill(d, "it broke the protocol");
 		return;
 	}
 	if (d->k->linked && f->type == WIRE_DATA) {
@@ -373,22 +316,7 @@ void door_init_drained(struct door_side *d)
 	wire_link_pause(&d->link, false);
 }
 
-static void hear_talk(struct door_side *d, const struct wire_frame *f)
-{
-	struct talk *t = talk_find(d, f->id);
-
-	if (f->type != WIRE_SAY && f->type != WIRE_OK && f->type != WIRE_ERROR) {
-		end_door(d, "it broke the protocol");
-		return;
-	}
-	if (!t)
-		return;
-	client_send(t->client, f->type, 0, t->id, f->payload, f->len);
-	if (f->type != WIRE_SAY)
-		talk_free(d, t);
-}
-
-static void hear_hello(struct door_side *d, const struct wire_frame *f)
+static void on_hello(struct door_side *d, const struct wire_frame *f)
 {
 	struct wire_hello m;
 
@@ -403,25 +331,25 @@ static void hear_hello(struct door_side *d, const struct wire_frame *f)
 	d->state = DOOR_UP;
 	ev_timer_stop(d->k->ev, &d->timer);
 	if (buf_append(&d->link.out, buf_data(&d->waiting), buf_len(&d->waiting)) < 0) {
-		end_door(d, "no memory");
+		door_kill(d, "no memory");
 		return;
 	}
 	buf_done(&d->waiting);
 	buf_init(&d->waiting, WIRE_OUT_MAX);
 	wire_link_flush(&d->link);
-	d->stall_mark = queued(d);
+	d->stall_mark = door_queued(d);
 	if (d->holds_init)
 		ev_timer_set(d->k->ev, &d->timer, KEEPER_STALL_MS);
 }
 
 /* Its own reason: why it cannot start, or why it ends. */
-static void hear_reason(struct door_side *d, const struct wire_frame *f)
+static void on_reason(struct door_side *d, const struct wire_frame *f)
 {
 	struct wire_error m;
 	struct err e = {0};
 
 	if (wire_error_decode(f, &m) < 0) {
-		end_door(d, "it broke the protocol");
+		door_kill(d, "it broke the protocol");
 		return;
 	}
 	keeper_error_from_box(&m, &e);
@@ -438,15 +366,15 @@ static void on_frame(struct wire_link *l, const struct wire_frame *f)
 	struct door_side *d = container(l, struct door_side, link);
 
 	if (f->type == WIRE_ERROR && f->id == 0)
-		hear_reason(d, f);
+		on_reason(d, f);
 	else if (d->state == DOOR_STARTING)
-		hear_hello(d, f);
+		on_hello(d, f);
 	else if (f->id & KEEPER_FILE_BIT)
-		hear_talk(d, f);
+		door_on_reply(d, f);
 	else if (f->id & WIRE_NET_BIT)
-		hear_way(d, f);
+		on_stream_frame(d, f);
 	else
-		end_door(d, "it broke the protocol");
+		door_kill(d, "it broke the protocol");
 }
 
 static void on_close(struct wire_link *l, int error)
@@ -455,7 +383,7 @@ static void on_close(struct wire_link *l, int error)
 	struct err e;
 
 	if (error == -EBADMSG) {
-		end_door(d, "it broke the protocol");
+		door_kill(d, "it broke the protocol");
 		return;
 	}
 	if (d->state == DOOR_STARTING) {
@@ -468,7 +396,7 @@ static void on_close(struct wire_link *l, int error)
 	}
 }
 
-/* ---- the usher ---- */
+/* ---- the launcher ---- */
 
 static void take_link(struct door_side *d, int fd)
 {
@@ -499,31 +427,39 @@ static void tell_end(struct door_side *d, int status)
 	door_event(d, cause);
 }
 
-static void usher_gone(struct door_side *d)
+static void launcher_gone(struct door_side *d)
 {
-	ev_io_remove(d->k->ev, &d->usher);
-	fd_close(&d->usher_fd);
+	ev_io_remove(d->k->ev, &d->launcher);
+	fd_close(&d->launcher_fd);
 	if (d->state == DOOR_STARTING && !d->linked) {
 		struct err e;
 
-		err_set(&e, ERR_INTERNAL, EPIPE, "the box's usher is gone: stop and start the box");
+		err_set(&e, ERR_INTERNAL, EPIPE,
+			"the box's launcher is gone: stop and start the box");
 		fail_start(d, &e);
 	}
+	if (d->is_ending)
+		be_over(d);
 }
 
-static void on_usher(struct ev_io *io, uint32_t events)
+static void on_launcher(struct ev_io *io, uint32_t events)
 {
-	struct door_side *d = container(io, struct door_side, usher);
+	struct door_side *d = container(io, struct door_side, launcher);
 	struct launcher_gift gift;
 	struct usher_note n;
-	int r = usher_hear(d->usher_fd, &n, &gift);
+	int r = usher_hear(d->launcher_fd, &n, &gift);
 	bool is_now;
 
 	if (r < 0)
-		usher_gone(d);
+		launcher_gone(d);
 	if (r <= 0)
 		return;
 	is_now = d->state == DOOR_STARTING && !d->linked && n.number == d->start_number;
+	/* A door that exits has waited for its rows; one that was killed has not. */
+	if (n.word == USHER_STARTED)
+		d->has_rows = true;
+	else if (n.word == USHER_ENDED && WIFEXITED(n.status))
+		d->has_rows = false;
 	if (n.word == USHER_STARTED && is_now && gift.link >= 0) {
 		cgroup_meter_done(&d->meter);
 		d->meter = gift.meter;
@@ -536,26 +472,31 @@ static void on_usher(struct ev_io *io, uint32_t events)
 
 		str_copy(e.msg, sizeof(e.msg), n.why);
 		fail_start(d, &e);
+	} else if (d->is_ending) {
+		if (!d->has_rows)
+			be_over(d);
 	} else if (n.word == USHER_ENDED && n.number != d->told) {
 		tell_end(d, n.status);
 	}
 }
 
 /* Starts a door unless there is one. */
-static int ensure(struct door_side *d, struct err *e)
+int door_ensure(struct door_side *d, struct err *e)
 {
 	struct usher_note n = {.word = USHER_START, .bytes_used = d->up_bytes + d->down_bytes};
 
 	if (d->state != DOOR_OFF)
 		return 0;
+	if (d->is_ending)
+		return err_set(e, ERR_INTERRUPTED, ECONNRESET, "box '%s' ended", d->k->name);
 	if (ev_now(d->k->ev) < d->retry_ms) {
 		*e = d->failure;
 		return -EAGAIN;
 	}
 	n.number = ++d->start_number;
-	if (d->usher_fd < 0 || usher_say(d->usher_fd, &n) < 0)
+	if (d->launcher_fd < 0 || usher_say(d->launcher_fd, &n) < 0)
 		return err_set(e, ERR_INTERNAL, EPIPE,
-			       "the box's usher is gone: stop and start the box");
+			       "the box's launcher is gone: stop and start the box");
 	d->state = DOOR_STARTING;
 	ev_timer_set(d->k->ev, &d->timer, DOOR_START_MS);
 	return 0;
@@ -563,38 +504,38 @@ static int ensure(struct door_side *d, struct err *e)
 
 /* ---- from init ---- */
 
-static bool begin_way(struct door_side *d, const struct wire_frame *f)
+static bool begin_stream(struct door_side *d, const struct wire_frame *f)
 {
 	bool is_name = f->type == WIRE_NAME;
 	struct wire_connect connect;
 	struct wire_name name;
 	struct err e;
 
-	if (f->len > ASK_BYTES_MAX || way_find(d, f->id))
+	if (f->len > ASK_BYTES_MAX || stream_find(d, f->id))
 		return false;
 	if (is_name ? wire_name_decode(f, &name) < 0 || d->name_count >= INIT_ASKED_MAX
 		    : wire_connect_decode(f, &connect) < 0 || d->conn_count >= INIT_CONNS_MAX)
 		return false;
-	if (ensure(d, &e) < 0) {
+	if (door_ensure(d, &e) < 0) {
 		refuse(d, f->id, &e);
 		return true;
 	}
-	if (!way_new(d, f->id, is_name)) {
+	if (!stream_new(d, f->id, is_name)) {
 		err_set(&e, ERR_FULL, ENOMEM, "no memory");
 		refuse(d, f->id, &e);
 		return true;
 	}
-	to_door(d, f->type, 0, f->id, f);
+	door_send(d, f->type, 0, f->id, f);
 	return true;
 }
 
-static bool book_up(struct door_side *d, struct way *w, const struct wire_frame *f)
+static bool count_up(struct door_side *d, struct door_stream *w, const struct wire_frame *f)
 {
 	struct wire_credit m;
 
 	switch (f->type) {
 	case WIRE_CANCEL:
-		way_free(d, w);
+		stream_free(d, w);
 		return true;
 	case WIRE_DATA:
 		if (w->is_name || f->stream != WIRE_STDOUT || w->up_ended || !spend(&w->up, f->len))
@@ -606,7 +547,7 @@ static bool book_up(struct door_side *d, struct way *w, const struct wire_frame 
 			return false;
 		w->up_ended = true;
 		if (w->down_ended)
-			way_free(d, w);
+			stream_free(d, w);
 		return true;
 	case WIRE_CREDIT:
 		return !w->is_name && f->stream == WIRE_STDIN && wire_credit_decode(f, &m) == 0 &&
@@ -618,120 +559,20 @@ static bool book_up(struct door_side *d, struct way *w, const struct wire_frame 
 
 bool door_from_init(struct door_side *d, const struct wire_frame *f)
 {
-	struct way *w;
+	struct door_stream *w;
 
 	if (f->type == WIRE_NAME || f->type == WIRE_CONNECT)
-		return begin_way(d, f);
+		return begin_stream(d, f);
 	if (f->type != WIRE_DATA && f->type != WIRE_EOF && f->type != WIRE_CREDIT &&
 	    f->type != WIRE_CANCEL)
 		return false;
-	w = way_find(d, f->id);
+	w = stream_find(d, f->id);
 	if (!w)
 		return true;
-	if (!book_up(d, w, f))
+	if (!count_up(d, w, f))
 		return false;
-	to_door(d, f->type, f->stream, f->id, f);
+	door_send(d, f->type, f->stream, f->id, f);
 	return true;
-}
-
-/* ---- from clients ---- */
-
-static void say_status(struct door_side *d, struct client *c, uint32_t id)
-{
-	struct wire_say m;
-	struct json j;
-	struct buf b;
-
-	buf_init(&b, SAY_BYTES_MAX);
-	json_init(&j, &b);
-	json_object_begin(&j);
-	json_kv_bool(&j, "running", false);
-	json_kv_str(&j, "policy", d->policy);
-	json_kv_u64(&j, "connections", 0);
-	json_kv_u64(&j, "bytes_up", d->up_bytes);
-	json_kv_u64(&j, "bytes_down", d->down_bytes);
-	json_kv_u64(&j, "asks", 0);
-	json_object_end(&j);
-	m.text = j.error == 0 ? buf_cstr(&b) : NULL;
-	if (m.text)
-		client_sent(c, wire_say_encode(&c->link.out, id, 0, &m));
-	buf_done(&b);
-}
-
-/* What is true of a door that does not run is said without one. */
-static bool answer_here(struct door_side *d, struct client *c, uint32_t id, const char *verb)
-{
-	if (strcmp(verb, "status") == 0)
-		say_status(d, c, id);
-	else if (strcmp(verb, "reload") == 0)
-		client_sent(c, wire_say_encode(&c->link.out, id, 0,
-					       &(struct wire_say){.text = "{\"cut\":0}"}));
-	else if (strcmp(verb, "asks") != 0)
-		return false;
-	client_send(c, WIRE_OK, 0, id, NULL, 0);
-	return true;
-}
-
-static void begin_talk(struct door_side *d, struct client *c, const struct wire_frame *f)
-{
-	struct talk *t = calloc(1, sizeof(*t));
-
-	if (!t) {
-		client_fail_with(c, f->id, ERR_FULL, "no memory");
-		return;
-	}
-	t->client = c;
-	t->id = f->id;
-	t->door_id = KEEPER_FILE_BIT | (++d->next_talk & ~KEEPER_FILE_BIT);
-	t->next = d->talks;
-	d->talks = t;
-	c->request_count++;
-	to_door(d, WIRE_DOOR, 0, t->door_id, f);
-}
-
-void door_from_client(struct door_side *d, struct client *c, const struct wire_frame *f)
-{
-	const char *verb;
-	struct wire_door m;
-	bool is_change;
-	struct err e;
-
-	if (wire_door_decode(f, &m) < 0 || m.argv.count == 0) {
-		client_break(c, "a malformed DOOR");
-		return;
-	}
-	verb = m.argv.data;
-	is_change = strcmp(verb, "once") == 0 || (strcmp(verb, "reload") == 0 && m.argv.count > 1);
-	if (d->state == DOOR_OFF && !is_change && answer_here(d, c, f->id, verb))
-		return;
-	if (d->state == DOOR_OFF && !is_change)
-		client_fail_with(c, f->id, ERR_NOT_FOUND, "nothing of box '%s' waits for an answer",
-				 c->k->name);
-	else if (ensure(d, &e) < 0)
-		client_fail(c, f->id, &e);
-	else if (queued(d) > KEEPER_DOOR_QUEUE)
-		client_fail_with(c, f->id, ERR_LIMIT, "the door of box '%s' is busy", c->k->name);
-	else
-		begin_talk(d, c, f);
-}
-
-bool door_has_talk(const struct door_side *d, const struct client *c, uint32_t id)
-{
-	for (const struct talk *t = d->talks; t; t = t->next)
-		if (t->client == c && t->id == id)
-			return true;
-	return false;
-}
-
-void door_client_gone(struct door_side *d, struct client *c)
-{
-	struct talk *next;
-
-	for (struct talk *t = d->talks; t; t = next) {
-		next = t->next;
-		if (t->client == c)
-			talk_free(d, t);
-	}
 }
 
 /* ---- the whole ---- */
@@ -760,18 +601,18 @@ int door_side_new(struct door_side **ret, struct keeper *k, const struct launche
 	d->k = k;
 	d->policy = c->door->policy;
 	d->timer.on_timer = on_timer;
-	d->usher_fd = -1;
+	d->launcher_fd = -1;
 	buf_init(&d->waiting, WIRE_OUT_MAX);
 	d->meter = CGROUP_METER_NONE;
-	r = usher_start(c, &d->usher_fd, e);
+	r = usher_start(c, &d->launcher_fd, e);
 	if (r == 0) {
-		d->usher = (struct ev_io){.on_event = on_usher, .fd = d->usher_fd};
-		r = ev_io_add(k->ev, &d->usher, EPOLLIN);
+		d->launcher = (struct ev_io){.on_event = on_launcher, .fd = d->launcher_fd};
+		r = ev_io_add(k->ev, &d->launcher, EPOLLIN);
 		if (r < 0)
-			err_errno(e, -r, "watch the usher");
+			err_errno(e, -r, "watch the launcher");
 	}
 	if (r < 0) {
-		fd_close(&d->usher_fd);
+		fd_close(&d->launcher_fd);
 		free(d);
 		return r;
 	}
@@ -780,15 +621,33 @@ int door_side_new(struct door_side **ret, struct keeper *k, const struct launche
 	return 0;
 }
 
+bool door_side_end(struct door_side *d, void (*on_over)(struct keeper *k))
+{
+	bool may_start = d->state == DOOR_STARTING;
+	struct err e;
+
+	if (d->is_ending)
+		return !d->on_over;
+	err_set(&e, ERR_INTERRUPTED, ECONNRESET, "box '%s' ended", d->k->name);
+	become_off(d, &e);
+	d->is_ending = true;
+	if (usher_say(d->launcher_fd, &(struct usher_note){.word = USHER_END}) < 0 ||
+	    !(d->has_rows || may_start))
+		return true;
+	d->on_over = on_over;
+	ev_timer_set(d->k->ev, &d->timer, KEEPER_DOOR_END_MS);
+	return false;
+}
+
 void door_side_free(struct door_side *d)
 {
 	struct err e;
 
 	err_set(&e, ERR_INTERRUPTED, ECONNRESET, "box '%s' ended", d->k->name);
 	become_off(d, &e);
-	if (d->usher_fd >= 0)
-		ev_io_remove(d->k->ev, &d->usher);
-	fd_close(&d->usher_fd);
+	if (d->launcher_fd >= 0)
+		ev_io_remove(d->k->ev, &d->launcher);
+	fd_close(&d->launcher_fd);
 	cgroup_meter_done(&d->meter);
 	buf_done(&d->waiting);
 	d->k->door = NULL;

@@ -1,15 +1,15 @@
 /*
  * The keeper's side of the door. The keeper is confined and can start nothing, so before that it
- * forks the usher: a process that waits on a socketpair and, when told, starts cove-door with a new
- * link. The door is started when the box first asks for a name or a connection: a box that never
- * does has no door, and pays nothing for it. If a door ends, its connections end with it (CANCEL to
- * init) and the next request starts another; one that cannot be started is an ERROR for the
- * request, and nothing passes.
+ * forks the launcher: a process that waits on a socketpair and, when asked, starts cove-door with
+ * a new link. The door is started when the box first asks for a name or a connection: a box that
+ * never does has no door, and pays nothing for it. If a door ends, its connections end with it
+ * (CANCEL to init) and the next request starts another; one that cannot be started is an ERROR for
+ * the request, and nothing passes.
  *
  * Frames with WIRE_NET_BIT pass between init and the door as they are. The keeper counts bytes and
  * connections itself, holds back the side that is ahead (KEEPER_DOOR_QUEUE), and ends a door that
  * takes nothing for KEEPER_STALL_MS. DOOR frames of clients pass under ids with the top bit. The
- * usher is usher.h.
+ * launcher is usher.h.
  */
 #pragma once
 
@@ -21,11 +21,15 @@
 
 struct door_side;
 
-/* Forks the usher, and sets k->door. Before confine_keeper. The policy's name is borrowed for as
+/* Forks the launcher, and sets k->door. Before confine_keeper. The policy's name is borrowed for as
  * long as it lives. */
 int door_side_new(struct door_side **ret, struct keeper *k, const struct launcher_config *c,
 		  struct err *e);
-/* Ends door and usher. */
+/* Ends door and launcher. The door writes its last audit rows first: on_over comes when the log has
+ * them all, or after KEEPER_DOOR_END_MS. True where there is nothing to wait for; then, and for a
+ * second call, it does not come. Nothing passes any more. */
+bool door_side_end(struct door_side *d, void (*on_over)(struct keeper *k));
+/* Ends both, and waits for neither. */
 void door_side_free(struct door_side *d);
 
 /* A frame of init's with WIRE_NET_BIT. False: an honest init cannot send it. */
@@ -35,7 +39,7 @@ void door_init_drained(struct door_side *d);
 /* DOOR of a client. Without a running door: a bare `reload`, `asks` and `status` are answered here;
  * `once`, and a `reload` that says what changed, start one, which records it. */
 void door_from_client(struct door_side *d, struct client *c, const struct wire_frame *f);
-bool door_has_talk(const struct door_side *d, const struct client *c, uint32_t id);
+bool door_has_request(const struct door_side *d, const struct client *c, uint32_t id);
 void door_client_gone(struct door_side *d, struct client *c);
 bool door_is_running(const struct door_side *d);
 void door_stats(const struct door_side *d, struct wire_stats *m);

@@ -78,7 +78,7 @@ static void become_gone(struct life *l)
 
 	life_enter(l, LIFE_GONE);
 	meter_stop(l);
-	network_end(l);
+	network_done(l);
 	keeper_disconnect(&l->k);
 	execs_interrupt(&l->k);
 	relays_interrupt(&l->k);
@@ -91,17 +91,24 @@ static void become_gone(struct life *l)
 
 /* ---- ending ---- */
 
-/* Once init is dead and its last bytes are read, in a turn of its own: callers up the stack may be
- * walking what is freed then. */
+static void on_door_over(struct keeper *k);
+
+/* Once init is dead, its last bytes are read and its door has written its last audit rows, in a
+ * turn of its own: callers up the stack may be walking what is freed then. */
 static void end_if_over(struct life *l)
 {
-	if (l->state != LIFE_ENDING || l->has_child)
+	if (l->state != LIFE_ENDING || !network_end(l, on_door_over) || l->has_child)
 		return;
 	/* Nobody reads the last bytes of a box that is deleted. */
 	if (l->k.linked && !l->k.deaf && !l->remove)
 		ev_timer_set(l->ev, &l->timer, KEEPER_FLUSH_MS);
 	else
 		ev_defer(l->ev, &l->finish);
+}
+
+static void on_door_over(struct keeper *k)
+{
+	end_if_over(life_of(k));
 }
 
 static void on_finish(struct ev_defer *d)
@@ -128,7 +135,7 @@ static void kill_box(struct life *l)
 	if (l->has_child) {
 		l->wall->kill(&l->box);
 		meter_thaw(l); /* in a v1 freezer a process dies when it is let go */
-		network_end(l);
+		(void)network_end(l, on_door_over);
 		get_ahead(l);
 	}
 	end_if_over(l);
@@ -351,7 +358,7 @@ static int undo_start(struct life *l)
 	int r = 0;
 
 	life_enter(l, LIFE_GONE);
-	network_end(l);
+	network_done(l);
 	keeper_disconnect(&l->k);
 	if (l->has_child) {
 		l->wall->kill(&l->box);

@@ -100,12 +100,14 @@ unsigned limits_cpus(const struct life *l);
 bool limits_hold(const struct life *l, enum limit_id id);
 
 /* network.c: its way out, where it has one. network_start before the keeper is confined; what the
- * programs inside are told; network_end may come twice. */
+ * programs inside are told. network_end, which may come twice, begins to end it: true when that is
+ * over, otherwise on_over comes (keeper/door.h). network_done waits for nothing. */
 enum { NETWORK_ENV_COUNT = 18 };
 extern const char *const network_env[NETWORK_ENV_COUNT + 1];
 int network_prepare(struct life *l, struct err *e);
 int network_start(struct life *l, struct err *e);
-void network_end(struct life *l);
+bool network_end(struct life *l, void (*on_over)(struct keeper *k));
+void network_done(struct life *l);
 
 /* meter.c: what it uses, and how long it may. meter_start when it is up. */
 void meter_init(struct life *l);

@@ -5,7 +5,8 @@
  *	                         none is left cove-door makes some, which takes a while, once in a
  *	                         while
  *	beside the new process   the usher is forked
- *	when the box ends        door and usher go; the usher, which never met the box, gives back
+ *	when the box ends        the door writes its last audit rows, then door and usher go; the
+ *	                         usher, which never met the box, gives back
  *	                         an authority that no door ever had, and deletes any other
  */
 #include "base/fd.h"
@@ -163,7 +164,12 @@ int network_start(struct life *l, struct err *e)
 			     e);
 }
 
-void network_end(struct life *l)
+bool network_end(struct life *l, void (*on_over)(struct keeper *k))
+{
+	return !l->k.door || door_side_end(l->k.door, on_over);
+}
+
+void network_done(struct life *l)
 {
 	struct network *n = &l->network;
 

@@ -375,7 +375,7 @@ static _Noreturn void serve(struct usher *u)
 		reap_others(u);
 		r = usher_hear(SOCK_FD, &n, &none);
 		launcher_gift_done(&none);
-		if (r < 0)
+		if (r < 0 || (r > 0 && n.word == USHER_END))
 			break;
 		if (r > 0 && n.word == USHER_START)
 			answer_start(u, &n);

@@ -7,13 +7,15 @@
  *	keeper  START(number, bytes used)  ->  a door with a new link, its other end comes with
  *	                                       STARTED(number), or FAILED(number, why)
  *	        KILL                       ->  SIGKILL to the door
+ *	        END                        ->  as at the keeper's end, below
  *	                                   ->  ENDED(number, wait status), whenever a door ends
  *
  * It also sees to what the keeper must not touch: the box's authority. At the end it goes back to
  * the spares if there was no door, since nobody else could have read it; otherwise it is deleted.
  *
  * One door at a time: one that still runs when the next is asked for has USHER_GRACE_MS to end.
- * End of file is the keeper's end: the door sees it on its link as well, has the same grace, and
+ * End of file is the keeper's end: the door sees it on its link as well, has the same grace (it
+ * writes its last audit rows), and
  * then usher and door are gone. So is what a command that provides a secret left running: it has as
  * long after the door, and is killed then. The usher is in the keeper's group, the door in one that
  * the usher makes for the first and that counts all of them; the last one to go removes them.
@@ -30,7 +32,7 @@
 
 enum { USHER_GRACE_MS = 2000, USHER_FDS = 4 };
 
-enum usher_word { USHER_START, USHER_KILL, USHER_STARTED, USHER_FAILED, USHER_ENDED };
+enum usher_word { USHER_START, USHER_KILL, USHER_END, USHER_STARTED, USHER_FAILED, USHER_ENDED };
 
 /* One message, either way. */
 struct usher_note {

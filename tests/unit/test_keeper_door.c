@@ -19,124 +19,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-/* ---- the door ---- */
-
-static struct buf door_out;
-
-static void door_flush(void)
-{
-	if (fd_write_full(DOOR_LINK_FD, buf_data(&door_out), buf_len(&door_out)) < 0)
-		_exit(0);
-	buf_clear(&door_out);
-}
-
-static void door_say(enum wire_type type, uint8_t stream, uint32_t id, const void *p, size_t n)
-{
-	if (wire_encode(&door_out, type, stream, id, p, n) < 0)
-		_exit(3);
-	door_flush();
-}
-
-/* Its environment, the names of its descriptors, and what it was told. */
-static void door_tell_all(uint32_t id, const struct door_config *c)
-{
-	char text[4096];
-	int n = snprintf(text, sizeof(text),
-			 "box=%s created=%" PRIu64 " max=%" PRIu64 "/%" PRIu64 " used=%" PRIu64
-			 " pids=%d/%d %30s",
-			 c->box, c->created_ms, c->bytes_max, c->conns_max, c->bytes_used,
-			 (int)getpid(), (int)getppid(), "");
-
-	for (char **v = environ; *v; v++)
-		n += snprintf(text + n, sizeof(text) - (size_t)n, " env:%.100s", *v);
-	for (int fd = 0; fd < 64; fd++)
-		if (fcntl(fd, F_GETFD) >= 0)
-			n += snprintf(text + n, sizeof(text) - (size_t)n, " fd:%d", fd);
-	if (wire_say_encode(&door_out, id, 0, &(struct wire_say){.text = text}) < 0)
-		_exit(3);
-	door_say(WIRE_OK, 0, id, NULL, 0);
-}
-
-static void door_hear(const struct door_config *c, const struct wire_frame *f)
-{
-	static char zeros[WIRE_DATA_MAX];
-	struct wire_name name;
-
-	if (f->type == WIRE_DOOR) {
-		door_tell_all(f->id, c);
-	} else if (f->type == WIRE_NAME) {
-		struct wire_error no = {.kind = ERR_DENIED, .code = EACCES, .msg = "denied"};
-
-		if (wire_name_decode(f, &name) < 0)
-			_exit(3);
-		if (strcmp(name.name, "no.example") != 0)
-			door_say(WIRE_OK, 0, f->id, NULL, 0);
-		else if (wire_error_encode(&door_out, f->id, 0, &no) == 0)
-			door_flush();
-	} else if (f->type == WIRE_CONNECT) {
-		door_say(WIRE_OK, 0, f->id, NULL, 0);
-		for (int i = 0; i < 5 && strcmp(c->policy, "rude") == 0; i++)
-			door_say(WIRE_DATA, WIRE_STDIN, f->id, zeros, sizeof(zeros));
-		if (strcmp(c->policy, "deaf") == 0)
-			for (;;)
-				pause();
-	} else if (f->type == WIRE_DATA) {
-		struct wire_credit credit = {.bytes = f->len};
-
-		if (strcmp(c->policy, "crash") == 0)
-			kill(getpid(), SIGKILL);
-		if (strcmp(c->policy, "cut") == 0) {
-			door_say(WIRE_CANCEL, 0, f->id, NULL, 0);
-			return;
-		}
-		if (wire_credit_encode(&door_out, f->id, WIRE_STDOUT, &credit) == 0)
-			door_say(WIRE_DATA, WIRE_STDIN, f->id, f->payload, f->len);
-	} else if (f->type == WIRE_EOF) {
-		door_say(WIRE_EOF, WIRE_STDIN, f->id, NULL, 0);
-	}
-}
-
-static void door_run(void)
-{
-	struct wire_hello hello = {.version = WIRE_VERSION};
-	struct wire_error no = {.kind = ERR_INVALID, .code = EINVAL, .msg = "policy.yaml:3: what?"};
-	struct wire_decoder in;
-	struct door_config c;
-	struct wire_frame f;
-	uint8_t *space;
-	size_t room;
-	ssize_t n;
-
-	if (door_config_read(&c, DOOR_CONFIG_FD, NULL) < 0)
-		_exit(2);
-	buf_init(&door_out, 8 << 20);
-	wire_decoder_init(&in);
-	if (strcmp(c.policy, "dies") == 0)
-		_exit(7);
-	if (strcmp(c.policy, "refuse") == 0) {
-		if (wire_error_encode(&door_out, 0, 0, &no) == 0)
-			door_flush();
-		_exit(1);
-	}
-	if (strcmp(c.policy, "mute") != 0 && wire_hello_encode(&door_out, 0, 0, &hello) == 0)
-		door_flush();
-	for (;;) {
-		while (wire_decoder_next(&in, &f) > 0)
-			door_hear(&c, &f);
-		space = wire_decoder_space(&in, &room);
-		n = read(DOOR_LINK_FD, space, room);
-		if (n <= 0)
-			_exit(0);
-		wire_decoder_fill(&in, (size_t)n);
-	}
-}
-
-__attribute__((constructor)) static void maybe_door(int argc, char **argv)
-{
-	if (argc == 2 && strcmp(argv[1], "run") == 0)
-		door_run();
-}
-
 /* ---- the rig ---- */
 
 static uint64_t later_ms;
@@ -757,6 +639,58 @@ static void be_keeper(int out)
 	CHECK_EQ(fd_write_full(out, strstr(say.text, "pids="), 40), 0);
 	for (;;)
 		pause();
+}
+
+static int door_pidfd = -1, over;
+
+static void on_over(struct keeper *k)
+{
+	struct pollfd p = {.fd = door_pidfd, .events = POLLIN};
+
+	over++;
+	CHECK_EQ(poll(&p, 1, 0), 1);
+}
+
+/* The end of a box waits for the end of its door, which writes its last rows; however it ends. */
+TEST(the_end_waits_for_the_door)
+{
+	static const char *const ways[] = {"late", "killed", "stuck"};
+
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		struct wire_say say;
+		struct wire_frame f;
+		struct rig r;
+		struct door_side *d = door_begin(&r, ways[i]);
+		int pids[2];
+
+		over = 0;
+		ask_door(&r.clients[0], 1, "once");
+		f = hear(&r, &r.clients[0], WIRE_SAY);
+		CHECK_EQ(wire_say_decode(&f, &say), 0);
+		CHECK_EQ(sscanf(strstr(say.text, "pids="), "pids=%d/%d", &pids[0], &pids[1]), 2);
+		door_pidfd = sys_pidfd_open(pids[0]);
+		CHECK(door_pidfd >= 0);
+		CHECK(!door_side_end(d, on_over));
+		CHECK(over || !door_side_end(d, on_over));
+		for (int n = 0; n < TURNS && !over; n++)
+			turn(&r);
+		CHECK_EQ(over, 1);
+		CHECK(door_side_end(d, on_over));
+		/* Nothing is begun any more. */
+		ask_connect(&r, 1);
+		hear(&r, &r.init, WIRE_ERROR);
+		close(door_pidfd);
+		door_end(&r, d);
+	}
+}
+
+TEST(an_end_without_a_door_waits_for_nothing)
+{
+	struct rig r;
+	struct door_side *d = door_begin(&r, "echo");
+
+	CHECK(door_side_end(d, on_over));
+	door_end(&r, d);
 }
 
 static void ends_soon(int pidfd)
