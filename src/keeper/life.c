@@ -437,7 +437,7 @@ int life_run(struct keeper_config *config, int client_fd)
 		.volume = VOLUME_NONE,
 		.workspace = VOLUME_NONE,
 		.truth = TRUTH_NONE,
-		.box = {.pidfd = -1, .rfd = -1, .wfd = -1},
+		.box = WALL_BOX_NONE,
 		.st = {.home_fd = -1,
 		       .boxes_fd = -1,
 		       .images_fd = -1,

@@ -1,9 +1,9 @@
 /*
  * Bringing a box up; see life.h.
  *
- *	lock -> ids -> cgroup -> volume -> mounts -> the wall starts a process
- *	     -> while that one builds the box: its disk, live record, old commands, socket, its
- *	     files in /proc, the keeper's own walls
+ *	lock -> ids -> cgroup -> volume -> mounts -> the wall begins: a process builds the box
+ *	     -> the box's disk -> the wall finishes -> live record, old commands, socket, the box's
+ *	     files in /proc, the keeper's own walls -> init runs
  *
  * What can be done beside the new process is done there: there is more than one processor.
  */
@@ -236,11 +236,11 @@ static int args_make(struct init_args *a, struct life *l, const struct mounts *m
 	return 0;
 }
 
-/* Everything the wall needs, gathered for the one call. On the heap: it is large and soon over. */
+/* Everything the wall needs until init runs. On the heap: it is large and soon over. */
 struct ready {
 	struct mounts mounts;
 	struct init_args args;
-	struct wall_limits limits;
+	struct wall_config config;
 	char box_dir[sizeof(((struct state *)0)->home) + BOX_NAME_MAX + 8];
 };
 
@@ -265,14 +265,6 @@ static int confine(struct life *l, struct err *e)
 	return r < 0 ? r : 0;
 }
 
-static int open_rw(void *arg, struct err *e)
-{
-	struct life *l = arg;
-	int r = volume_attach(&l->volume, e);
-
-	return r < 0 ? r : l->volume.mount_fd;
-}
-
 /* Is there something that the keeper can only take once init is there, and not when confined? */
 static bool needs_init(const struct life *l)
 {
@@ -288,9 +280,9 @@ static int write_live(struct life *l, struct err *e)
 	return r == -ENOSPC || r == -EDQUOT ? state_error(&l->st, -r, what, e) : r;
 }
 
-static int meanwhile(void *arg, struct err *e)
+/* The keeper's own work, beside the new process. */
+static int prepare_keeper(struct life *l, struct err *e)
 {
-	struct life *l = arg;
 	int r = write_live(l, e);
 
 	limits_join_own_group(l);
@@ -310,9 +302,8 @@ static int meanwhile(void *arg, struct err *e)
 	return needs_init(l) ? 0 : confine(l, e);
 }
 
-static int start_wall(struct life *l, struct ready *r, struct err *e)
+static int configure_wall(struct life *l, struct ready *r, int init_fd, struct err *e)
 {
-	autoclose int init_fd = -1;
 	int rc = mounts_make(&r->mounts, &l->config, &l->st, e);
 
 	keeper_note(&l->k, "%s", r->mounts.note);
@@ -320,39 +311,55 @@ static int start_wall(struct life *l, struct ready *r, struct err *e)
 		rc = network_prepare(l, e);
 	if (rc == 0)
 		rc = args_make(&r->args, l, &r->mounts, e);
-	if (rc == 0)
-		rc = seal_init(l->config.init_path, &init_fd, e);
 	if (rc < 0)
 		return rc;
 	snprintf(r->box_dir, sizeof(r->box_dir), "%s/boxes/%s", l->st.home, l->config.spec.name);
-	limits_for_wall(l, &r->limits);
-	return l->wall->start(
-		&(struct wall_config){
-			.name = l->config.spec.name,
-			.box_dir = r->box_dir,
-			.rw_fd = l->volume.mount_fd,
-			.open_rw = l->volume.file_fd >= 0 ? open_rw : NULL,
-			.meanwhile = meanwhile,
-			.arg = l,
-			.limits = r->limits,
-			.strict = l->config.spec.strict,
-			.proc_files = true,
-			.image_root = l->config.image_root,
-			.image_is_host = l->config.image_is_host,
-			.throw_away = l->config.spec.one_shot,
-			.ids = l->ids,
-			.mounts = r->mounts.list,
-			.mount_count = r->mounts.count,
-			.init_fd = init_fd,
-			.init_argv = (char *const *)(uintptr_t)r->args.argv,
-			.cgroup_fd = l->cgroup.init_fd,
-			.join_fds = l->cgroup.join_fd,
-			.join_count = l->cgroup.join_count,
-			.net = {.on = l->network.cert, .trust_pem = l->network.cert},
-			.given = r->args.given,
-			.given_count = r->args.given_count,
-		},
-		&l->box, e);
+	r->config = (struct wall_config){
+		.name = l->config.spec.name,
+		.box_dir = r->box_dir,
+		.rw_fd = l->volume.mount_fd,
+		.rw_late = l->volume.file_fd >= 0,
+		.image_root = l->config.image_root,
+		.image_is_host = l->config.image_is_host,
+		.throw_away = l->config.spec.one_shot,
+		.strict = l->config.spec.strict,
+		.net = {.on = l->network.cert, .trust_pem = l->network.cert},
+		.mounts = r->mounts.list,
+		.mount_count = r->mounts.count,
+		.init_fd = init_fd,
+		.init_argv = (char *const *)(uintptr_t)r->args.argv,
+		.host = {.ids = l->ids,
+			 .cgroup_fd = l->cgroup.init_fd,
+			 .join_fds = l->cgroup.join_fd,
+			 .join_count = l->cgroup.join_count,
+			 .given = r->args.given,
+			 .given_count = r->args.given_count},
+	};
+	limits_for_wall(l, &r->config.limits);
+	return 0;
+}
+
+static int start_wall(struct life *l, struct ready *r, struct err *e)
+{
+	autoclose int init_fd = -1;
+	int rc = seal_init(l->config.init_path, &init_fd, e);
+
+	if (rc == 0)
+		rc = configure_wall(l, r, init_fd, e);
+	if (rc < 0)
+		return rc;
+	rc = l->wall->begin(&r->config, &l->box, e);
+	if (rc == 0 && r->config.rw_late)
+		rc = volume_attach(&l->volume, e);
+	if (rc == 0)
+		rc = l->wall->finish(&l->box, l->volume.mount_fd, e);
+	if (rc == 0)
+		rc = prepare_keeper(l, e);
+	if (rc == 0)
+		rc = l->wall->await(&l->box, e);
+	if (rc < 0)
+		l->wall->abort(&l->box);
+	return rc;
 }
 
 /* The box's own map, kept for deleting what its ids own: to write one anew means two more programs.
@@ -376,7 +383,7 @@ static void find_memory_volume(struct life *l)
 }
 
 /* What the kernel could not give the box is noted like a limit that it could not keep. */
-static void hear_wall(struct life *l)
+static void note_report(struct life *l)
 {
 	const char *line = l->box.report.missing;
 
@@ -406,7 +413,7 @@ static int start_init(struct life *l, struct err *e)
 	fd_close(&l->volume.mount_fd); /* the box has it now */
 	if (r < 0)
 		return r;
-	hear_wall(l);
+	note_report(l);
 	r = ev_child_add(l->ev, &l->child, l->box.pid, l->box.pidfd);
 	if (r < 0) {
 		kill(l->box.pid, SIGKILL);

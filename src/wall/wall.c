@@ -3,15 +3,15 @@
 
 #include <string.h>
 
-const char *const wall_proc_names[WALL_PROC_FILES] = {"cpuinfo", "loadavg", "meminfo", "stat",
-						      "uptime"};
+const char *const wall_proc_names[WALL_PROC_FILE_COUNT] = {"cpuinfo", "loadavg", "meminfo", "stat",
+							   "uptime"};
 
 static const struct wall_ops *const walls[] = {&wall_native};
 
 const struct wall_ops *wall_find(const char *name)
 {
 	for (size_t i = 0; i < sizeof(walls) / sizeof(walls[0]); i++)
-		if (strcmp(walls[i]->name, name) == 0)
+		if (strcmp(walls[i]->info->name, name) == 0)
 			return walls[i];
 	return NULL;
 }

@@ -1,21 +1,26 @@
 /*
  * A wall: what separates a box from the host. It starts cove-init with a root filesystem behind it
- * and hands back a byte stream; everything else is the same for all walls. The core asks flags and
- * never names a wall.
+ * and hands back a byte stream; everything else is the same for all walls.
+ *
+ *	begin	starts what can be started: the box is half made
+ *		(the keeper brings the box's layer, while the wall is busy)
+ *	finish	gets what was missing: from here on the box comes up by itself
+ *		(the keeper does the rest of its own work)
+ *	await	waits until init runs
+ *
+ * abort, at any point between, ends all of it and leaves nothing: no process, no mount. A failed
+ * begin, finish or await needs it as well. An error names the step and, where there is one, the
+ * remedy.
  */
 #pragma once
 
 #include "base/err.h"
 #include "storage/ids.h"
+#include "wall/info.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
-
-enum wall_flags {
-	WALL_ROOT_INSIDE = 1 << 0, /* in-box root is possible with these ids */
-	WALL_SHARED_KERNEL = 1 << 1,
-};
 
 struct wall_mount {
 	const char *src;     /* host path */
@@ -38,14 +43,12 @@ struct wall_limits {
 	uint64_t tmpfs_bytes, tmpfs_inodes; /* not 0: its writes live on a tmpfs of this size */
 };
 
-/* The way to the door. The wall makes the sockets that init listens on, in the box's own network,
- * and leads everything to them that does not go to its loopback: TCP by redirect; UDP and the rest
- * are refused at once. Each is an inherited descriptor of init's, in this order, after `given`:
- * --net-proxy, --net-dns, --net-dns-tcp, --net-diag, --net-redirect (IPv4, then IPv6). */
+/* The way to the door. The wall, or init (guest/setup.h), makes the sockets that init listens on,
+ * in the box's own network, and leads everything to them that does not go to its loopback: TCP by
+ * redirect; UDP and the rest are refused at once. */
 struct wall_net {
 	bool on;
-	const char
-		*trust_pem; /* a certificate to be trusted inside, where programs look; or NULL */
+	const char *trust_pem; /* a certificate to be trusted inside; or NULL */
 };
 
 /* Something of the host's cgroups that init gets: the wall sees to it that nothing leads from there
@@ -60,65 +63,70 @@ struct wall_given {
 
 enum { WALL_GIVEN_MAX = 4 };
 
-/* All pointers are borrowed for the call. */
+/* What the keeper holds on this host for a box, for walls that are made of the host's own
+ * processes. */
+struct wall_host {
+	struct ids ids;	     /* which host ids the box's ids are */
+	int cgroup_fd;	     /* v2 group that the box is born in, or -1 */
+	const int *join_fds; /* "0" is written to each by the new process, first of all */
+	size_t join_count;
+	const struct wall_given *given; /* WALL_EXEC_GROUPS */
+	size_t given_count;		/* at most WALL_GIVEN_MAX */
+};
+
+/* Borrowed, with all that it points to, until await or abort returns. */
 struct wall_config {
-	const char *name;    /* hostname inside */
-	const char *box_dir; /* boxes/<id>: holds upper/ and work/ (see storage.h) */
-	int rw_fd;	     /* above 0: a detached mount that holds them instead, borrowed */
-	/* Not NULL: called instead while the new process makes what needs no layer; it returns such
-	 * a mount, borrowed until start returns, or -errno. For ids of a range only. */
-	int (*open_rw)(void *arg, struct err *e);
-	/* Not NULL: what else there is to do while the new process is busy. The result already has
-	 * its pid and proc_fds. */
-	int (*meanwhile)(void *arg, struct err *e);
-	void *arg; /* of both */
-	struct wall_limits limits;
-	bool strict;		/* no_new_privs and no root inside */
-	bool proc_files;	/* the box has its own of wall_proc_names in /proc; see wall_box */
+	const char *name;	/* hostname inside */
+	const char *box_dir;	/* boxes/<id>: holds upper/ and work/ (see storage.h) */
+	int rw_fd;		/* above 0: a detached mount that holds them instead */
+	bool rw_late;		/* it comes with finish */
 	const char *image_root; /* directory that becomes /, read-only below upper/ */
 	bool image_is_host;	/* the host's own /usr below a small skeleton at image_root */
 	bool throw_away;	/* the writes are never used again: do not sync them */
-	struct ids ids;		/* which host ids the box's ids are */
-	const struct wall_mount *mounts;
+	bool strict;		/* no_new_privs and no root inside */
+	struct wall_limits limits;
+	struct wall_net net;
+	const struct wall_mount *mounts; /* WALL_HOST_MOUNTS */
 	size_t mount_count;
 	int init_fd;		/* sealed memfd with cove-init */
 	char *const *init_argv; /* NULL-terminated */
-	int cgroup_fd;		/* v2 group that init is born in, or -1 */
-	const int *join_fds;	/* "0" is written to each by the new process, first of all */
-	size_t join_count;
-	struct wall_net net;
-	const struct wall_given *given;
-	size_t given_count; /* at most WALL_GIVEN_MAX */
+	struct wall_host host;
 };
 
 /* Lines that say what stands between a box and the kernel, and in `missing` what this kernel could
- * not give it; for `inspect`. Filled by start. */
+ * not give it; for `inspect`. */
 struct wall_report {
 	char walls[512], missing[512];
 };
 
 /* Files of /proc that tell a box's truth instead of the host's. They are in the box's own memory,
  * so nothing in the box names a place on the host, and are written through descriptors. */
-enum { WALL_PROC_FILES = 5 };
-extern const char *const wall_proc_names[WALL_PROC_FILES];
+enum { WALL_PROC_FILE_COUNT = 5 };
+extern const char *const wall_proc_names[WALL_PROC_FILE_COUNT];
 
 struct wall_box {
-	pid_t pid;    /* init as the host sees it */
-	int pidfd;    /* owned */
-	int rfd, wfd; /* owned; the wire, equal for a socket */
-	int proc_fds
-		[WALL_PROC_FILES]; /* owned; where asked for: empty files to be written, else -1 */
-	struct wall_report report;
-	const char *network; /* static: "redirect", "proxy" (variables only) or "none" */
+	pid_t pid;    /* begin: a child of the caller's that ends with the box; init, where that is
+		       * a process of the host */
+	int pidfd;    /* begin: owned */
+	int rfd, wfd; /* begin: owned; the wire, equal for a socket */
+	int proc_fds[WALL_PROC_FILE_COUNT]; /* finish: owned, empty files to be written; or -1 */
+	const char *network; /* await: static: "redirect", "proxy" (variables only) or "none" */
+	struct wall_report report; /* await */
+	void *build;		   /* the wall's own, from begin to await or abort */
 };
 
+#define WALL_BOX_NONE \
+	((struct wall_box){.pidfd = -1, .rfd = -1, .wfd = -1, .proc_fds = {-1, -1, -1, -1, -1}})
+
 struct wall_ops {
-	const char *name;
-	unsigned flags;
-	/* Starts init. On failure nothing is left: no process, no mount. The error names the step
-	 * and, where there is one, the remedy. */
-	int (*start)(const struct wall_config *c, struct wall_box *ret, struct err *e);
-	/* Ends every process of the box at once. Reaping init (a child) is left to the caller. */
+	const struct wall_info *info;
+	int (*begin)(const struct wall_config *c, struct wall_box *b, struct err *e);
+	/* rw_fd: the layer that was to come late, borrowed; -1 where there is none. */
+	int (*finish)(struct wall_box *b, int rw_fd, struct err *e);
+	int (*await)(struct wall_box *b, struct err *e);
+	/* Harmless for a box that was never begun, and twice. */
+	void (*abort)(struct wall_box *b);
+	/* Ends every process of a box that runs at once. Reaping pid is left to the caller. */
 	void (*kill)(struct wall_box *b);
 };
 
@@ -126,3 +134,6 @@ struct wall_ops {
 const struct wall_ops *wall_find(const char *name);
 
 extern const struct wall_ops wall_native;
+#ifdef COVE_TEST_WALLS
+extern const struct wall_ops wall_plain;
+#endif

@@ -38,7 +38,7 @@ static int position(const char *text, const char *line)
 TEST(the_steps_come_in_the_order_that_makes_them_safe)
 {
 	struct wall_config c = {
-		.name = "demo", .box_dir = "/b", .image_root = "/i", .cgroup_fd = -1};
+		.name = "demo", .box_dir = "/b", .image_root = "/i", .host.cgroup_fd = -1};
 	struct buf out;
 	const char *text = format(&c, &out);
 
@@ -72,8 +72,8 @@ TEST(an_ordinary_users_box_is_charged_as_one)
 	struct wall_config c = {.name = "demo",
 				.box_dir = "/b",
 				.image_root = "/i",
-				.cgroup_fd = -1,
-				.ids = {.kind = IDS_SUBORDINATE}};
+				.host.cgroup_fd = -1,
+				.host.ids = {.kind = IDS_SUBORDINATE}};
 	struct buf out;
 	const char *text = format(&c, &out);
 
@@ -83,12 +83,12 @@ TEST(an_ordinary_users_box_is_charged_as_one)
 	CHECK(position(text, "step rlimits") < position(text, "step nest"));
 	CHECK(position(text, "step nest") < position(text, "step seccomp"));
 	buf_done(&out);
-	c.ids.kind = IDS_SINGLE;
+	c.host.ids.kind = IDS_SINGLE;
 	text = format(&c, &out);
 	position(text, "step sysctl user/max_inotify_watches");
 	CHECK(!strstr(text, "step nest"));
 	buf_done(&out);
-	c.ids.kind = IDS_RANGE;
+	c.host.ids.kind = IDS_RANGE;
 	text = format(&c, &out);
 	CHECK(!strstr(text, "step nest") && !strstr(text, "inotify"));
 	buf_done(&out);
@@ -99,7 +99,7 @@ TEST(an_ordinary_users_box_is_charged_as_one)
 TEST(the_way_to_the_door)
 {
 	struct wall_config c = {
-		.name = "demo", .box_dir = "/b", .image_root = "/i", .cgroup_fd = -1};
+		.name = "demo", .box_dir = "/b", .image_root = "/i", .host.cgroup_fd = -1};
 	struct buf out;
 	const char *text = format(&c, &out);
 
@@ -122,7 +122,7 @@ TEST(what_it_trusts)
 	struct wall_config c = {.name = "demo",
 				.box_dir = "/b",
 				.image_root = "/i",
-				.cgroup_fd = -1,
+				.host.cgroup_fd = -1,
 				.mounts = &m,
 				.mount_count = 1,
 				.net = {.on = true}};
@@ -144,7 +144,7 @@ TEST(a_box_that_writes_to_the_host_has_the_stricter_filter)
 	struct wall_config c = {.name = "demo",
 				.box_dir = "/b",
 				.image_root = "/i",
-				.cgroup_fd = -1,
+				.host.cgroup_fd = -1,
 				.mounts = &m,
 				.mount_count = 1};
 	struct buf out;
@@ -159,21 +159,15 @@ TEST(a_box_that_writes_to_the_host_has_the_stricter_filter)
 	buf_done(&out);
 }
 
-static int never(void *arg, struct err *e)
-{
-	CHECK(false);
-	return -1;
-}
-
 /* Neither opened nor mapped before it is there. */
 TEST(a_layer_that_comes_late)
 {
 	struct wall_config c = {.name = "demo",
 				.box_dir = "/nowhere",
-				.open_rw = never,
+				.rw_late = true,
 				.image_root = "/",
-				.ids = {.kind = IDS_SINGLE},
-				.cgroup_fd = -1};
+				.host.ids = {.kind = IDS_SINGLE},
+				.host.cgroup_fd = -1};
 	struct err e = {0};
 	struct buf out;
 	const char *text = format(&c, &out);
@@ -245,9 +239,9 @@ TEST(volumes_parts_of_them_and_the_boxs_own_proc)
 	struct wall_config c = {.name = "demo",
 				.box_dir = "/b",
 				.rw_fd = 5,
-				.proc_files = true,
+
 				.image_root = "/i",
-				.cgroup_fd = -1,
+				.host.cgroup_fd = -1,
 				.limits = {.cpus = 1},
 				.mounts = mounts,
 				.mount_count = 2};
@@ -272,7 +266,7 @@ TEST(volumes_parts_of_them_and_the_boxs_own_proc)
 TEST(image_and_writes_are_id_mapped_and_the_image_is_read_only)
 {
 	struct wall_config c = {
-		.name = "demo", .box_dir = "/b", .image_root = "/i", .cgroup_fd = -1};
+		.name = "demo", .box_dir = "/b", .image_root = "/i", .host.cgroup_fd = -1};
 	struct buf out;
 	const char *text = format(&c, &out);
 
@@ -295,7 +289,7 @@ TEST(mounts_keep_their_order_and_their_trust)
 	struct wall_config c = {.name = "demo",
 				.box_dir = "/b",
 				.image_root = "/i",
-				.cgroup_fd = -1,
+				.host.cgroup_fd = -1,
 				.mounts = mounts,
 				.mount_count = 3};
 	struct buf out;
@@ -314,7 +308,7 @@ TEST(too_many_mounts_are_refused)
 	struct wall_config c = {.name = "demo",
 				.box_dir = "/b",
 				.image_root = "/i",
-				.cgroup_fd = -1,
+				.host.cgroup_fd = -1,
 				.mounts = mounts,
 				.mount_count = SPEC_MOUNT_MAX + 2};
 	struct err e = {0};
@@ -339,10 +333,10 @@ TEST(a_source_beneath_a_workspace_cannot_leave_it)
 		struct wall_config c = {.name = "demo",
 					.box_dir = dir,
 					.image_root = dir,
-					.cgroup_fd = -1,
+					.host.cgroup_fd = -1,
 					.mounts = &m,
 					.mount_count = 1,
-					.ids = {.kind = IDS_RANGE}};
+					.host.ids = {.kind = IDS_RANGE}};
 		struct err e = {0};
 
 		CHECK_EQ(plan_make(&plan, &c, &e), 0);
@@ -383,10 +377,10 @@ TEST(sources_are_private_copies_of_shared_mounts)
 				.box_dir = dir,
 				.image_root = dir,
 				.image_is_host = true,
-				.cgroup_fd = -1,
+				.host.cgroup_fd = -1,
 				.mounts = &m,
 				.mount_count = 1,
-				.ids = {.kind = IDS_SINGLE}};
+				.host.ids = {.kind = IDS_SINGLE}};
 	struct err e = {0};
 
 	if (getuid() != 0 || unshare(CLONE_NEWNS) < 0)
@@ -427,8 +421,8 @@ TEST(devices_of_its_own_are_for_everybody)
 	struct wall_config c = {.name = "demo",
 				.box_dir = dir,
 				.image_root = dir,
-				.cgroup_fd = -1,
-				.ids = {.kind = IDS_RANGE}};
+				.host.cgroup_fd = -1,
+				.host.ids = {.kind = IDS_RANGE}};
 	struct err e = {0};
 
 	if (getuid() != 0)

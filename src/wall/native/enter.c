@@ -99,7 +99,8 @@ static int step_root(struct enter *n, const struct step *s)
 	if (r < 0)
 		return r;
 	/* Where the keeper could only make them as the caller. */
-	if (n->plan->config->ids.kind == IDS_SUBORDINATE && !n->plan->sources[PLAN_RW].absent &&
+	if (n->plan->config->host.ids.kind == IDS_SUBORDINATE &&
+	    !n->plan->sources[PLAN_RW].absent &&
 	    (chown("rw/upper", 0, 0) < 0 || chown("rw/work", 0, 0) < 0))
 		return -errno;
 	if (n->plan->config->throw_away)
@@ -112,7 +113,7 @@ static int step_proc(struct enter *n, const struct step *s)
 {
 	int r = guest_proc_make(&n->guest);
 
-	if (r == 0 && n->plan->config->ids.kind == IDS_SUBORDINATE) {
+	if (r == 0 && n->plan->config->host.ids.kind == IDS_SUBORDINATE) {
 		n->self = openat(n->guest.proc, "1", O_PATH | O_DIRECTORY | O_CLOEXEC);
 		n->sys = openat(n->guest.proc, "sys", O_PATH | O_DIRECTORY | O_CLOEXEC);
 		if (n->self < 0 || n->sys < 0)
@@ -152,11 +153,11 @@ static int step_dev(struct enter *n, const struct step *s)
 
 	for (int i = 0; i < GUEST_DEVICES; i++)
 		devices[i] = p->sources[p->first_device + i].fd;
-	return guest_dev_make(&n->guest,
-			      &(struct guest_dev){.nodes = p->nodes,
-						  .devices = devices,
-						  .mem_bytes = p->config->limits.mem_bytes,
-						  .single = p->config->ids.kind == IDS_SINGLE});
+	return guest_dev_make(
+		&n->guest, &(struct guest_dev){.nodes = p->nodes,
+					       .devices = devices,
+					       .mem_bytes = p->config->limits.mem_bytes,
+					       .single = p->config->host.ids.kind == IDS_SINGLE});
 }
 
 static int step_show_dev(struct enter *n, const struct step *s)
@@ -181,7 +182,7 @@ static int step_bind(struct enter *n, const struct step *s)
 static int open_beneath(struct enter *n, int top, const char *path)
 {
 	char prefix[BOX_PATH_MAX];
-	bool single = n->plan->config->ids.kind == IDS_SINGLE;
+	bool single = n->plan->config->host.ids.kind == IDS_SINGLE;
 	int fd = fd_openat2(top, path, O_PATH, 0, FD_BENEATH | FD_NO_MAGICLINKS);
 
 	if (fd != -ENOENT)
@@ -237,12 +238,12 @@ static int step_bind_in(struct enter *n, const struct step *s)
  * mount of the same directory. */
 static int step_truths(struct enter *n, const struct step *s)
 {
-	int fds[WALL_PROC_FILES];
+	int fds[WALL_PROC_FILE_COUNT];
 	autoclose int copy = -1;
 	char path[2][64];
 	int r = mkdir("truth", 0755) < 0 ? -errno : 0;
 
-	for (int i = 0; i < WALL_PROC_FILES && r == 0; i++) {
+	for (int i = 0; i < WALL_PROC_FILE_COUNT && r == 0; i++) {
 		snprintf(path[0], sizeof(path[0]), "truth/%s", wall_proc_names[i]);
 		fds[i] = open(path[0], O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0444);
 		r = fds[i] < 0 ? -errno : 0;
@@ -253,13 +254,13 @@ static int step_truths(struct enter *n, const struct step *s)
 		r = mount_set(copy, MA_RDONLY | MA_NOSUID | MA_NODEV | MA_NOEXEC, -1);
 	if (r == 0)
 		r = mount_attach(copy, n->guest.scratch, "truth");
-	for (int i = 0; i < WALL_PROC_FILES && r == 0; i++) {
+	for (int i = 0; i < WALL_PROC_FILE_COUNT && r == 0; i++) {
 		snprintf(path[0], sizeof(path[0]), "truth/%s", wall_proc_names[i]);
 		snprintf(path[1], sizeof(path[1]), "proc/%s", wall_proc_names[i]);
 		if (mount(path[0], path[1], NULL, MS_BIND, NULL) < 0 && errno != ENOENT)
 			r = -errno;
 	}
-	return r < 0 ? r : pass_send(n->go, fds, WALL_PROC_FILES);
+	return r < 0 ? r : pass_send(n->go, fds, WALL_PROC_FILE_COUNT);
 }
 
 static int step_trust(struct enter *n, const struct step *s)
@@ -304,7 +305,7 @@ static int step_keyring(struct enter *n, const struct step *s)
 
 static int step_rlimits(struct enter *n, const struct step *s)
 {
-	return hold_rlimits(&n->plan->config->limits, n->plan->config->ids.kind != IDS_RANGE);
+	return hold_rlimits(&n->plan->config->limits, n->plan->config->host.ids.kind != IDS_RANGE);
 }
 
 static int step_nest(struct enter *n, const struct step *s)
@@ -323,8 +324,8 @@ static int step_landlock(struct enter *n, const struct step *s)
 	int dirs[WALL_GIVEN_MAX];
 	size_t count = 0;
 
-	for (size_t i = 0; i < c->given_count; i++)
-		if (!c->given[i].file)
+	for (size_t i = 0; i < c->host.given_count; i++)
+		if (!c->host.given[i].file)
 			dirs[count++] = n->plan->given[i].fd;
 	return hold_landlock(n->plan->landlock_abi, dirs, count);
 }
@@ -408,8 +409,8 @@ static int run_steps(struct enter *n, struct err *e)
 /* The groups that a process cannot be born in. */
 static int join_groups(const struct wall_config *c, struct err *e)
 {
-	for (size_t i = 0; i < c->join_count; i++)
-		if (write(c->join_fds[i], "0", 1) != 1)
+	for (size_t i = 0; i < c->host.join_count; i++)
+		if (write(c->host.join_fds[i], "0", 1) != 1)
 			return err_errno(e, errno, "join the box's cgroup");
 	return 0;
 }
@@ -467,12 +468,12 @@ static char **init_arguments(const struct enter *n)
 
 	while (c->init_argv[count])
 		count++;
-	argv = calloc(count + c->given_count + n->net.count + 1, sizeof(*argv));
+	argv = calloc(count + c->host.given_count + n->net.count + 1, sizeof(*argv));
 	if (!argv)
 		return NULL;
 	memcpy(argv, c->init_argv, count * sizeof(*argv));
-	for (size_t i = 0; i < c->given_count; i++)
-		argv[count++] = (char *)(uintptr_t)c->given[i].option;
+	for (size_t i = 0; i < c->host.given_count; i++)
+		argv[count++] = (char *)(uintptr_t)c->host.given[i].option;
 	for (size_t i = 0; i < n->net.count; i++)
 		argv[count + i] = (char *)(uintptr_t)n->net.options[i];
 	return argv;
@@ -489,9 +490,9 @@ static int place_descriptors(const struct enter *n, const struct enter_fds *fds,
 	const struct wall_config *c = n->plan->config;
 	int count = LOW;
 
-	if (c->given_count + n->net.count > GIVEN_MAX)
+	if (c->host.given_count + n->net.count > GIVEN_MAX)
 		return -E2BIG;
-	for (size_t i = 0; i < c->given_count; i++)
+	for (size_t i = 0; i < c->host.given_count; i++)
 		from[count++] = n->plan->given[i].fd;
 	for (size_t i = 0; i < n->net.count; i++)
 		from[count++] = n->net.fds[i];
@@ -546,13 +547,13 @@ void enter_box(struct plan *p, const struct enter_fds *fds)
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	setsid();
-	if (c->ids.kind != IDS_RANGE &&
+	if (c->host.ids.kind != IDS_RANGE &&
 	    (plan_open_sources(p, &e) < 0 || plan_open_given(p, &e) < 0))
 		fail(status, &e);
-	if (become_box_root(&c->ids, &e) < 0)
+	if (become_box_root(&c->host.ids, &e) < 0)
 		fail(status, &e);
-	for (size_t i = 0; i < c->given_count && c->ids.kind != IDS_RANGE; i++)
-		given_take(&c->given[i]);
+	for (size_t i = 0; i < c->host.given_count && c->host.ids.kind != IDS_RANGE; i++)
+		given_take(&c->host.given[i]);
 	if (run_steps(&n, &e) < 0)
 		fail(status, &e);
 	argv = init_arguments(&n);

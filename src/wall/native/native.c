@@ -1,11 +1,12 @@
 /*
  * The native wall: Linux namespaces.
  *
- *	plan -> (root: open sources) -> clone3 into new namespaces and the box's cgroup
- *	     -> map ids -> (root: id-map sources) -> go -> the layer, if it comes late
- *	     -> wait until the child has execed init
+ *	begin	plan -> (root: open sources) -> clone3 into new namespaces and the box's cgroup
+ *		-> map ids -> (root: id-map sources) -> go
+ *	finish	the layer, if it comes late; the box's own files in /proc come back
+ *	await	until the child has execed init
  *
- * The child takes the plan's steps (enter.c). It reports through a descriptor that exec closes: end
+ * The child runs the plan's steps (enter.c). It reports through a descriptor that exec closes: end
  * of file is success, a struct err is the reason. Mounts are detached until the child attaches them
  * in its own namespace, so nothing is ever visible on the host and nothing can be left there.
  */
@@ -23,6 +24,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -36,6 +38,12 @@ struct channel {
 	int wire[2], status[2], go[2]; /* [0] ours, [1] the child's */
 };
 
+/* What is needed until init runs. */
+struct build {
+	struct plan plan;
+	struct channel ch;
+};
+
 static void channel_close(struct channel *ch)
 {
 	for (int i = 0; i < 2; i++) {
@@ -47,15 +55,10 @@ static void channel_close(struct channel *ch)
 
 static int channel_open(struct channel *ch, struct err *e)
 {
-	*ch = (struct channel){{-1, -1}, {-1, -1}, {-1, -1}};
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ch->wire) < 0 ||
 	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ch->status) < 0 ||
-	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ch->go) < 0) {
-		int code = errno;
-
-		channel_close(ch);
-		return err_errno(e, code, "make sockets for the box");
-	}
+	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ch->go) < 0)
+		return err_errno(e, errno, "make sockets for the box");
 	return 0;
 }
 
@@ -117,12 +120,12 @@ static int open_user_ns(struct plan *p, pid_t pid, struct err *e)
 /* Everything that must be done from outside while the child waits. */
 static int prepare_child(struct plan *p, pid_t pid, struct err *e)
 {
-	bool is_root = p->config->ids.kind == IDS_RANGE;
-	int r = ids_map_process(&p->config->ids, pid, e), back;
+	bool is_root = p->config->host.ids.kind == IDS_RANGE;
+	int r = ids_map_process(&p->config->host.ids, pid, e), back;
 
 	if (r == 0 && is_root)
 		r = open_user_ns(p, pid, e);
-	back = be_owner(&p->config->ids, false, r < 0 ? NULL : e);
+	back = be_owner(&p->config->host.ids, false, r < 0 ? NULL : e);
 	if (r == 0)
 		r = back;
 	return r == 0 && is_root ? plan_idmap_sources(p, e) : r;
@@ -131,92 +134,54 @@ static int prepare_child(struct plan *p, pid_t pid, struct err *e)
 /* Waits for exec, or for the reason why not. */
 static int await_exec(int status_fd, struct err *e)
 {
-	struct err told;
-	ssize_t n = fd_read_full(status_fd, &told, sizeof(told));
+	struct err why;
+	ssize_t n = fd_read_full(status_fd, &why, sizeof(why));
 
 	if (n == 0)
 		return 0;
-	if (n != (ssize_t)sizeof(told))
+	if (n != (ssize_t)sizeof(why))
 		return err_set(e, ERR_INTERNAL, EIO,
 			       "the box's first process died while it was being set up");
-	told.msg[sizeof(told.msg) - 1] = 0;
+	why.msg[sizeof(why.msg) - 1] = 0;
 	if (e)
-		*e = told;
-	return told.code > 0 ? -told.code : -EIO;
-}
-
-static void end_child(pid_t pid, int *pidfd)
-{
-	sys_pidfd_send_signal(*pidfd, SIGKILL);
-	while (waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
-		;
-	fd_close(pidfd);
-}
-
-/* The layer, as soon as it is there. */
-static int give_late(struct plan *p, int sock, struct err *e)
-{
-	int mount = p->config->open_rw(p->config->arg, e), r;
-
-	if (mount < 0)
-		return mount;
-	r = plan_open_late(p, mount, e);
-	if (r < 0)
-		return r;
-	r = pass_send(sock, &p->sources[PLAN_RW].fd, 1);
-	return r < 0 && r != -EPIPE ? err_errno(e, -r, "give the box its layer") : 0;
+		*e = why;
+	return why.code > 0 ? -why.code : -EIO;
 }
 
 /* The box's own files in /proc come over the channel that it was told to go by. A child that ended
  * sends none, and says why elsewhere. */
-static int take_proc_fds(const struct channel *ch, int *ret, struct err *e)
+static int receive_proc_fds(const struct channel *ch, int *ret, struct err *e)
 {
-	int r = pass_receive(ch->go[0], ret, WALL_PROC_FILES), why;
+	int r = pass_receive(ch->go[0], ret, WALL_PROC_FILE_COUNT), why;
 
 	if (r == 0)
 		return 0;
 	why = r == -EPIPE ? await_exec(ch->status[0], e) : r;
-	return why < 0 && r == -EPIPE ? why : err_errno(e, -r, "take the box's files in /proc");
+	return why < 0 && r == -EPIPE ? why : err_errno(e, -r, "receive the box's files in /proc");
 }
 
 /* What it found out about its network, before it became init. */
-static int take_net(const struct channel *ch, struct plan *p, struct wall_box *ret, struct err *e)
+static int receive_net(const struct channel *ch, struct plan *p, struct wall_box *b, struct err *e)
 {
 	uint8_t missing;
 
 	if (fd_read_full(ch->go[0], &missing, sizeof(missing)) != sizeof(missing))
 		return err_set(e, ERR_INTERNAL, EIO, "the box says nothing about its network");
 	p->net_missing = missing;
-	ret->network = missing ? "proxy" : "redirect";
+	b->network = missing ? "proxy" : "redirect";
 	return 0;
 }
 
-/* The child is on its way: what it still needs, and what can be done beside it. */
-static int accompany(struct plan *p, struct channel *ch, struct wall_box *ret, struct err *e)
+/* Makes the child and sees it on its way. */
+static int start_child(struct build *w, struct wall_box *b, struct err *e)
 {
-	const struct wall_config *c = p->config;
-	int r = fd_write_full(ch->go[0], "g", 1);
-
-	if (r < 0 && r != -EPIPE) /* it ended already: it is heard why */
-		return err_errno(e, -r, "tell the box to go on");
-	r = p->sources[PLAN_RW].late ? give_late(p, ch->go[0], e) : 0;
-	if (r == 0 && c->proc_files)
-		r = take_proc_fds(ch, ret->proc_fds, e);
-	if (r == 0 && c->meanwhile)
-		r = c->meanwhile(c->arg, e);
-	if (r == 0)
-		r = await_exec(ch->status[0], e);
-	return r == 0 && c->net.on ? take_net(ch, p, ret, e) : r;
-}
-
-static int run_child(struct plan *p, struct channel *ch, struct wall_box *ret, struct err *e)
-{
-	const struct ids *ids = &p->config->ids;
-	int pidfd = -1, r = be_owner(ids, true, e);
-	pid_t pid = r < 0 ? r : clone_box(p->config->cgroup_fd, &pidfd, e);
+	struct channel *ch = &w->ch;
+	const struct wall_host *host = &w->plan.config->host;
+	int r = be_owner(&host->ids, true, e);
+	pid_t pid = r < 0 ? r : clone_box(host->cgroup_fd, &b->pidfd, e);
 
 	if (pid < 0) {
-		(void)be_owner(ids, false, NULL); /* it is told for the first reason */
+		(void)be_owner(&host->ids, false, NULL); /* the first reason counts */
 		return pid;
 	}
 	if (pid == 0) {
@@ -225,24 +190,18 @@ static int run_child(struct plan *p, struct channel *ch, struct wall_box *ret, s
 
 		close(ch->status[0]);
 		close(ch->go[0]);
-		enter_box(p, &fds);
+		enter_box(&w->plan, &fds);
 	}
+	b->pid = pid;
 	fd_close(&ch->wire[1]);
 	fd_close(&ch->status[1]);
 	fd_close(&ch->go[1]);
-	ret->pid = pid;
-	r = prepare_child(p, pid, e);
-	if (r == 0)
-		r = accompany(p, ch, ret, e);
-	if (r < 0) {
-		end_child(pid, &pidfd);
-		for (int i = 0; i < WALL_PROC_FILES; i++)
-			fd_close(&ret->proc_fds[i]);
+	r = prepare_child(&w->plan, pid, e);
+	if (r < 0)
 		return r;
-	}
-	ret->pidfd = pidfd;
-	ret->rfd = ret->wfd = take_fd(ch->wire[0]);
-	return 0;
+	r = fd_write_full(ch->go[0], "g", 1);
+	/* Where it ended already, await says why. */
+	return r < 0 && r != -EPIPE ? err_errno(e, -r, "tell the box to go on") : 0;
 }
 
 static void report(const struct plan *p, struct wall_report *ret)
@@ -292,33 +251,92 @@ static int stop_core_dumps(struct plan *p, struct err *e)
 	return r < 0 && r != -EPERM ? err_errno(e, -r, "set the limit of core files") : 0;
 }
 
-static int native_start(const struct wall_config *c, struct wall_box *ret, struct err *e)
+static void free_build(struct wall_box *b)
 {
-	struct channel ch;
-	struct plan plan;
-	int r = plan_make(&plan, c, e);
+	struct build *w = take_ptr(b->build);
 
+	if (!w)
+		return;
+	plan_done(&w->plan);
+	channel_close(&w->ch);
+	free(w);
+}
+
+static int native_begin(const struct wall_config *c, struct wall_box *b, struct err *e)
+{
+	struct build *w = calloc(1, sizeof(*w));
+	struct plan *p;
+	int r;
+
+	*b = WALL_BOX_NONE;
+	b->network = "none";
+	b->build = w;
+	if (!w)
+		return err_errno(e, ENOMEM, "plan the box");
+	p = &w->plan;
+	w->ch = (struct channel){{-1, -1}, {-1, -1}, {-1, -1}};
+	r = plan_make(p, c, e);
 	if (r == 0)
-		r = stop_core_dumps(&plan, e);
-	ret->network = "none";
-	for (int i = 0; i < WALL_PROC_FILES; i++)
-		ret->proc_fds[i] = -1;
-	if (r == 0 && c->ids.kind == IDS_RANGE) {
-		r = plan_open_sources(&plan, e);
+		r = stop_core_dumps(p, e);
+	if (r == 0 && c->host.ids.kind == IDS_RANGE) {
+		r = plan_open_sources(p, e);
 		if (r == 0)
-			r = plan_open_given(&plan, e);
+			r = plan_open_given(p, e);
 	} else if (r == 0) {
-		r = plan_find_given(&plan, e);
+		r = plan_find_given(p, e);
 	}
 	if (r == 0)
-		r = channel_open(&ch, e);
-	if (r == 0) {
-		r = run_child(&plan, &ch, ret, e);
-		report(&plan, &ret->report);
-		channel_close(&ch);
-	}
-	plan_done(&plan);
+		r = channel_open(&w->ch, e);
+	if (r == 0)
+		r = start_child(w, b, e);
+	if (r == 0)
+		b->rfd = b->wfd = take_fd(w->ch.wire[0]);
 	return r;
+}
+
+static int native_finish(struct wall_box *b, int rw_fd, struct err *e)
+{
+	struct build *w = b->build;
+	int r = 0;
+
+	if (w->plan.sources[PLAN_RW].late) {
+		r = plan_open_late(&w->plan, rw_fd, e);
+		if (r < 0)
+			return r;
+		r = pass_send(w->ch.go[0], &w->plan.sources[PLAN_RW].fd, 1);
+		if (r < 0 && r != -EPIPE)
+			return err_errno(e, -r, "give the box its layer");
+	}
+	return receive_proc_fds(&w->ch, b->proc_fds, e);
+}
+
+static int native_await(struct wall_box *b, struct err *e)
+{
+	struct build *w = b->build;
+	int r = await_exec(w->ch.status[0], e);
+
+	if (r == 0 && w->plan.config->net.on)
+		r = receive_net(&w->ch, &w->plan, b, e);
+	if (r < 0)
+		return r;
+	report(&w->plan, &b->report);
+	free_build(b);
+	return 0;
+}
+
+static void native_abort(struct wall_box *b)
+{
+	if (b->pid > 0) {
+		sys_pidfd_send_signal(b->pidfd, SIGKILL);
+		while (waitpid(b->pid, NULL, __WALL) < 0 && errno == EINTR)
+			;
+	}
+	free_build(b);
+	fd_close(&b->pidfd);
+	fd_close(&b->rfd);
+	for (int i = 0; i < WALL_PROC_FILE_COUNT; i++)
+		fd_close(&b->proc_fds[i]);
+	*b = WALL_BOX_NONE;
 }
 
 /* init is PID 1 of its namespace: the kernel ends the rest with it. */
@@ -329,8 +347,10 @@ static void native_kill(struct wall_box *b)
 }
 
 const struct wall_ops wall_native = {
-	.name = "native",
-	.flags = WALL_ROOT_INSIDE | WALL_SHARED_KERNEL,
-	.start = native_start,
+	.info = &wall_native_info,
+	.begin = native_begin,
+	.finish = native_finish,
+	.await = native_await,
+	.abort = native_abort,
 	.kill = native_kill,
 };

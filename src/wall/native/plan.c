@@ -90,7 +90,7 @@ static void plan_mounts(struct plan *p)
  * maxima of its namespace hold for all of it. */
 static bool is_nested(const struct plan *p)
 {
-	return p->config->ids.kind == IDS_SUBORDINATE;
+	return p->config->host.ids.kind == IDS_SUBORDINATE;
 }
 
 /* A box's part of what its caller has. */
@@ -113,13 +113,12 @@ static void plan_proc(struct plan *p)
 	add_step(p, STEP_PROC, NULL, NULL, -1);
 	/* No user namespace inside a box: a second lock beside the capabilities. */
 	add_step(p, STEP_SYSCTL, "user/max_user_namespaces", is_nested(p) ? "1" : "0", -1);
-	if (p->config->ids.kind != IDS_RANGE)
+	if (p->config->host.ids.kind != IDS_RANGE)
 		plan_share(p);
 	add_step(p, STEP_MASKS, NULL, NULL, -1);
 	for (size_t i = 0; guest_proc_read_only_paths[i]; i++)
 		add_step(p, STEP_READONLY, guest_proc_read_only_paths[i], NULL, -1);
-	if (p->config->proc_files)
-		add_step(p, STEP_TRUTHS, NULL, NULL, -1);
+	add_step(p, STEP_TRUTHS, NULL, NULL, -1);
 }
 
 /* What is written there is on the host as it was written, set-user-ID bits too. */
@@ -171,7 +170,7 @@ int plan_make(struct plan *p, const struct wall_config *c, struct err *e)
 {
 	int r = check_mounts(c, e);
 
-	ASSERT(c->given_count <= WALL_GIVEN_MAX);
+	ASSERT(c->host.given_count <= WALL_GIVEN_MAX);
 	*p = (struct plan){.config = c, .nodes = -1, .box_ns = -1};
 	for (size_t i = 0; i < WALL_GIVEN_MAX; i++)
 		p->given[i].fd = -1;
@@ -183,7 +182,7 @@ int plan_make(struct plan *p, const struct wall_config *c, struct err *e)
 	add_source(p, (struct plan_source){.path = c->box_dir,
 					   .given = c->rw_fd,
 					   .absent = c->limits.tmpfs_bytes > 0,
-					   .late = c->open_rw && c->limits.tmpfs_bytes == 0,
+					   .late = c->rw_late && c->limits.tmpfs_bytes == 0,
 					   .attrs = MA_NODEV,
 					   .idmap = IDMAP_BOX});
 	plan_devices(p);
@@ -282,7 +281,7 @@ static int make_nodes(struct plan *p, struct err *e)
 
 int plan_open_sources(struct plan *p, struct err *e)
 {
-	int r = p->config->ids.kind == IDS_RANGE ? make_nodes(p, e) : 0;
+	int r = p->config->host.ids.kind == IDS_RANGE ? make_nodes(p, e) : 0;
 
 	for (int i = 0; i < p->source_count && r == 0; i++) {
 		struct plan_source *s = &p->sources[i];
@@ -293,7 +292,7 @@ int plan_open_sources(struct plan *p, struct err *e)
 		if (r < 0)
 			return r;
 		/* Attributes of the rest are set with their id map, in one call. */
-		if (p->config->ids.kind == IDS_RANGE && s->idmap != IDMAP_NONE)
+		if (p->config->host.ids.kind == IDS_RANGE && s->idmap != IDMAP_NONE)
 			continue;
 		r = mount_set(s->fd, s->attrs, -1);
 		if (r < 0)
@@ -318,7 +317,7 @@ static int idmap_source(struct plan *p, struct plan_source *s, struct err *e)
 	int ns = p->box_ns, r;
 
 	if (s->idmap == IDMAP_OWNER) {
-		own = owner_ns(&p->config->ids, s, e);
+		own = owner_ns(&p->config->host.ids, s, e);
 		if (own < 0)
 			return own;
 		ns = own;
@@ -339,8 +338,8 @@ int plan_find_given(struct plan *p, struct err *e)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < p->config->given_count && r == 0; i++)
-		r = given_find(&p->given[i], &p->config->given[i], e);
+	for (size_t i = 0; i < p->config->host.given_count && r == 0; i++)
+		r = given_find(&p->given[i], &p->config->host.given[i], e);
 	return r;
 }
 
@@ -348,8 +347,8 @@ int plan_open_given(struct plan *p, struct err *e)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < p->config->given_count && r == 0; i++)
-		r = given_open(&p->given[i], &p->config->given[i], e);
+	for (size_t i = 0; i < p->config->host.given_count && r == 0; i++)
+		r = given_open(&p->given[i], &p->config->host.given[i], e);
 	return r;
 }
 

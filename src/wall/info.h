@@ -1,0 +1,35 @@
+/*
+ * Which walls there are and what each of them can, for who starts none. Core and keeper ask these
+ * flags and never name a wall; what a wall lacks is refused where it was asked for, and is among a
+ * box's notes otherwise.
+ */
+#pragma once
+
+#include <stddef.h>
+
+enum wall_flag {
+	WALL_SHARED_KERNEL = 1 << 0, /* the box's system calls reach the host's own kernel */
+	WALL_ROOT_INSIDE = 1 << 1,   /* there may be a root inside */
+	WALL_GROUPED = 1 << 2,	     /* all of a box is in the groups of wall_host: the keeper
+				      * limits, freezes and measures it there */
+	WALL_EXEC_GROUPS = 1 << 3,   /* init can be given groups for its commands */
+	WALL_PROC_FILES = 1 << 4,    /* the keeper writes files in the box's /proc */
+	WALL_HOST_MOUNTS = 1 << 5,   /* directories of the host can be shown inside */
+};
+
+struct wall_info {
+	const char *name;
+	unsigned flags;
+};
+
+#define WALL_DEFAULT "native"
+
+/* NULL: there is none of that name. */
+const struct wall_info *wall_info_find(const char *name);
+/* The names, with commas between. */
+const char *wall_names(void);
+
+extern const struct wall_info wall_native_info;
+#ifdef COVE_TEST_WALLS
+extern const struct wall_info wall_plain_info;
+#endif
