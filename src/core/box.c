@@ -23,13 +23,13 @@
 
 enum { FRESH_NAME_TRIES = 8 };
 
-int box_handle_take(struct cove *cove, const char *name, bool one_shot, struct conn *conn,
+int box_handle_take(struct cove *cove, const char *name, bool one_shot, struct core_conn *conn,
 		    struct cove_box **ret, struct err *e)
 {
 	struct cove_box *box = calloc(1, sizeof(*box));
 
 	if (!box) {
-		conn_free(conn);
+		core_conn_free(conn);
 		return err_errno(e, ENOMEM, "open box '%s'", name);
 	}
 	box->cove = cove;
@@ -41,44 +41,35 @@ int box_handle_take(struct cove *cove, const char *name, bool one_shot, struct c
 	return 0;
 }
 
-int box_conn_get(struct cove_box *box, struct conn **ret, struct err *e)
+int box_conn_get(struct cove_box *box, struct core_conn **ret, struct err *e)
 {
-	struct conn *c = box->idle;
+	struct core_conn *c = box->idle;
 
 	box->idle = NULL;
 	/* The one-shot's own connection is all there is: let it say what happened. */
-	if (c && (c->first || !conn_is_dead(c))) {
+	if (c && (c->first || !core_conn_is_dead(c))) {
 		*ret = c;
 		return 0;
 	}
-	conn_free(c);
-	return conn_connect(box->cove->state.run_fd, box->name, ret, e);
+	core_conn_free(c);
+	return core_conn_connect(NULL, box->cove->state.run_fd, box->name, ret, e);
 }
 
-void box_conn_put(struct cove_box *box, struct conn *c)
+void box_conn_put(struct cove_box *box, struct core_conn *c)
 {
+	bool broken;
+
 	if (!c)
 		return;
-	if (box->idle && (c->broken || !c->first)) {
-		conn_free(c);
-	} else if (c->broken && !(c->first && box->one_shot)) {
-		conn_free(c);
+	broken = c->lost || c->violated;
+	if (box->idle && (broken || !c->first)) {
+		core_conn_free(c);
+	} else if (broken && !(c->first && box->one_shot)) {
+		core_conn_free(c);
 	} else {
-		conn_free(box->idle);
+		core_conn_free(box->idle);
 		box->idle = c;
 	}
-}
-
-/* A one-shot box is gone when its handle is: the keeper closes its end after it took the box out of
- * sight, and what is still to be deleted then is nobody's to wait for. */
-static void end_one_shot(struct conn *c)
-{
-	struct wire_frame f;
-
-	if (!c || c->broken || shutdown(c->fd, SHUT_WR) < 0)
-		return;
-	while (conn_next(c, 0, ONE_SHOT_END_MS, &f, NULL) > 0)
-		;
 }
 
 void box_unref(struct cove_box *box)
@@ -86,12 +77,15 @@ void box_unref(struct cove_box *box)
 	if (!box || --box->refs > 0)
 		return;
 	if (box->one_shot) {
-		end_one_shot(box->idle);
+		/* It is gone when its handle is: the keeper closes its end after it took the box
+		 * out of sight, and what is left to delete then is not waited for. */
+		if (box->idle)
+			core_conn_wait_end(box->idle, ONE_SHOT_END_MS);
 		core_event(
 			box->cove,
 			&(struct event){.kind = EVENT_CLOSE, .box = box->name, .cause = "removed"});
 	}
-	conn_free(box->idle);
+	core_conn_free(box->idle);
 	free(box->last_cwd);
 	free(box);
 }
@@ -135,10 +129,10 @@ static void event_open(struct cove *cove, const struct spec *spec)
 /* Starts the box just made, which we have claimed. If it does not start nothing is left of it.
  * Takes claim_fd. */
 static int start_new(struct cove *cove, const struct core_spec *s, const struct image *image,
-		     int claim_fd, struct conn **ret, struct err *e)
+		     int claim_fd, struct core_conn **ret, struct err *e)
 {
 	const struct spec *spec = &s->spec;
-	struct conn *conn = NULL;
+	struct core_conn *conn = NULL;
 	/* Held past a failure, so that nobody else finds the box half-made. */
 	autoclose int kept = fcntl(claim_fd, F_DUPFD_CLOEXEC, 3);
 	int r = network_write(cove, s, claim_fd, e);
@@ -148,7 +142,7 @@ static int start_new(struct cove *cove, const struct core_spec *s, const struct 
 	else
 		close(claim_fd);
 	if (r == 0 && !spec->one_shot)
-		r = conn_hello(conn, START_WAIT_MS, e);
+		r = core_conn_wait_ready(conn, START_WAIT_MS, e);
 	if (r == 0) {
 		*ret = conn;
 		return 0;
@@ -157,7 +151,7 @@ static int start_new(struct cove *cove, const struct core_spec *s, const struct 
 		life_wait_free(cove, spec->name, kept, KILL_WAIT_MS);
 	if (life_bury(cove, spec->name, kept, !spec->one_shot, NULL) < 0)
 		err_prefix(e, "not all of box '%s' could be removed again", spec->name);
-	conn_free(conn);
+	core_conn_free(conn);
 	return r;
 }
 
@@ -166,7 +160,7 @@ int box_create(struct cove *cove, struct core_spec *s, const struct cove_box_opt
 {
 	const struct spec *spec = &s->spec;
 	autoclose int claim_fd = -1;
-	struct conn *conn = NULL;
+	struct core_conn *conn = NULL;
 	struct image image;
 	int r = spawn_find_programs(cove, e);
 
@@ -222,7 +216,7 @@ int cove_create(struct cove *cove, const struct cove_box_options *options, struc
 }
 
 /* Nobody answers: it may be coming up this very moment. */
-static int wait_for(struct cove *cove, const char *name, int box_fd, struct conn **ret,
+static int wait_for(struct cove *cove, const char *name, int box_fd, struct core_conn **ret,
 		    struct err *e)
 {
 	int r = -EAGAIN;
@@ -238,21 +232,21 @@ static int wait_for(struct cove *cove, const char *name, int box_fd, struct conn
 static int find(struct cove *cove, const char *name, struct cove_box **ret, struct err *e)
 {
 	autoclose int box_fd = -1;
-	struct conn *conn = NULL;
+	struct core_conn *conn = NULL;
 	int r = box_open_dir(cove, name, &box_fd, e);
 
 	if (r < 0)
 		return r;
-	r = conn_connect(cove->state.run_fd, name, &conn, e);
+	r = core_conn_connect(NULL, cove->state.run_fd, name, &conn, e);
 	core_sweep(cove);
 	if (r == -ENOENT || r == -ECONNREFUSED)
 		r = wait_for(cove, name, box_fd, &conn, e);
 	if (r == 0)
-		r = conn_hello(conn, START_WAIT_MS, e);
+		r = core_conn_wait_ready(conn, START_WAIT_MS, e);
 	if (r == -ECONNRESET)
 		r = err_set(e, ERR_CONFLICT, ENOTCONN, "box '%s' is just ending", name);
 	if (r < 0) {
-		conn_free(conn);
+		core_conn_free(conn);
 		return r;
 	}
 	return box_handle_take(cove, name, false, conn, ret, e);
@@ -267,12 +261,12 @@ int cove_find(struct cove *cove, const char *name, struct cove_box **ret, struct
 
 static int start(struct cove *cove, const char *name, struct err *e)
 {
-	struct conn *conn = NULL;
+	struct core_conn *conn = NULL;
 	int r;
 
 	core_sweep(cove);
 	r = box_up(cove, name, &conn, e);
-	conn_free(conn);
+	core_conn_free(conn);
 	return r;
 }
 

@@ -3,7 +3,7 @@
  *
  *	cove.c	    struct cove, the boundary: struct err -> struct cove_error, events to the caller
  *	spawn.c	    finding the helper programs, starting a keeper
- *	conn.c	    a client's connection to a keeper: frames over a blocking socket
+ *	async.c	    requests to keepers on an event loop; call.c the blocking calls over it
  *	box.c	    boxes and handles as a caller sees them; options.c what a caller asks for
  *	life.c	    getting a box to run or joining it; end.c ending and deleting it
  *	session.c   a caller's own id -> one box
@@ -20,7 +20,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "core/conn.h"
+#include "core/call.h"
 #include "cove.h"
 #include "storage/ids.h"
 #include "store/event.h"
@@ -44,8 +44,8 @@ struct cove_box {
 	unsigned refs; /* the caller's handle and every cove_exec */
 	char name[64];
 	bool one_shot;
-	struct conn *idle; /* owned; a connection nobody is using, or NULL */
-	char *last_cwd;	   /* owned; where the shell named last_shell was, for events */
+	struct core_conn *idle; /* owned; a connection nobody is using, or NULL */
+	char *last_cwd;		/* owned; where the shell named last_shell was, for events */
 	char last_shell[40];
 };
 
@@ -90,7 +90,7 @@ int spawn_detached(const char *path, const int fds[2], int group_fd, struct err 
 
 /* Whatever state the box is in, ends with a connection to its keeper that has said HELLO: joins it,
  * starts it, or waits for who is doing so. */
-int box_up(struct cove *cove, const char *name, struct conn **ret, struct err *e);
+int box_up(struct cove *cove, const char *name, struct core_conn **ret, struct err *e);
 
 /* Ends the box if it runs, takes its name away and deletes it. Missing is success. */
 int box_destroy(struct cove *cove, const char *name, const char *by, struct err *e);
@@ -101,12 +101,12 @@ void box_clear_runtime(struct cove *cove, const char *name);
 void box_cgroup_name(struct cove *cove, const char *name, char *ret, size_t size);
 
 /* A handle on a connection that has said HELLO, or that will (one_shot). Takes conn. */
-int box_handle_take(struct cove *cove, const char *name, bool one_shot, struct conn *conn,
+int box_handle_take(struct cove *cove, const char *name, bool one_shot, struct core_conn *conn,
 		    struct cove_box **ret, struct err *e);
 
 /* A connection for one request, and back. A broken one is freed. */
-int box_conn_get(struct cove_box *box, struct conn **ret, struct err *e);
-void box_conn_put(struct cove_box *box, struct conn *conn);
+int box_conn_get(struct cove_box *box, struct core_conn **ret, struct err *e);
+void box_conn_put(struct cove_box *box, struct core_conn *conn);
 
 void box_unref(struct cove_box *box);
 

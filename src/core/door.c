@@ -267,44 +267,43 @@ struct hearing {
 static int tell(struct cove *cove, const char *box, const char *const *words, const char *by,
 		int (*on_say)(void *arg, const char *text), void *arg, struct err *e)
 {
-	struct conn *c = NULL;
+	struct core_conn *c = NULL;
 	struct wire_door m = {.by = by};
 	struct wire_frame f;
 	struct wire_say say;
 	struct buf list;
 	autoclose int box_fd = -1;
-	uint32_t id;
+	struct core_call call;
 	int r = box_open_dir(cove, box, &box_fd, e);
 
 	if (r == 0)
-		r = conn_connect(cove->state.run_fd, box, &c, e);
+		r = core_conn_connect(NULL, cove->state.run_fd, box, &c, e);
 	if (r < 0)
 		return r;
 	buf_init(&list, 64 << 10);
 	for (size_t i = 0; words[i] && r == 0; i++)
 		r = wire_list_add(&list, words[i]);
 	m.argv = wire_list_of(&list);
-	id = conn_id(c);
-	if (r == 0)
-		r = conn_hello(c, START_WAIT_MS, e);
-	if (r == 0 && wire_door_encode(&c->out, id, 0, &m) < 0)
+	core_call_begin(&call, c);
+	if (r == 0 && wire_door_encode(core_out(c), call.q.id, 0, &m) < 0)
 		r = err_errno(e, ENOBUFS, "ask the keeper");
 	if (r == 0)
-		r = conn_flush(c, e);
-	while (r == 0 && (r = conn_next(c, id, DOOR_WAIT_MS, &f, e)) > 0) {
+		r = core_conn_flush(c, e);
+	while (r == 0 && (r = core_call_next(&call, DOOR_WAIT_MS, &f, e)) > 0) {
 		r = 0;
 		if (f.type == WIRE_OK)
 			break;
 		say = (struct wire_say){0};
 		if (f.type != WIRE_SAY || wire_say_decode(&f, &say) < 0 || !say.text)
-			r = conn_unexpected(c, &f, e);
+			r = core_unexpected(&call.q, &f, e);
 		else if (on_say)
 			r = on_say(arg, say.text);
 		if (r == 0)
 			continue;
 	}
 	buf_done(&list);
-	conn_free(c);
+	core_call_end(&call, r == 0);
+	core_conn_free(c);
 	return r;
 }
 

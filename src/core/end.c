@@ -86,12 +86,12 @@ static int kill_keeper(int pidfd, const char *name, struct err *e)
 }
 
 /* The process that listens on the box's socket. */
-static int peer_pidfd(const struct conn *c)
+static int peer_pidfd(const struct core_conn *c)
 {
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
 
-	if (getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+	if (getsockopt(core_conn_fd(c), SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
 		return -errno;
 	return cred.pid > 0 ? sys_pidfd_open(cred.pid) : -ESRCH;
 }
@@ -136,15 +136,20 @@ static int recorded_pidfd(struct cove *cove, const char *name, int box_fd)
 	return take_fd(pidfd);
 }
 
-static int ask_stop(struct conn *c, const struct wire_stop *how, struct err *e)
+static int ask_stop(struct core_conn *c, const struct wire_stop *how, struct err *e)
 {
 	uint64_t grace_ms = how->grace_ms < 600000 ? how->grace_ms : 600000;
-	uint32_t id = conn_id(c);
-	int r = wire_stop_encode(&c->out, id, 0, how);
+	struct core_call call;
+	int r;
 
+	core_call_begin(&call, c);
+	r = wire_stop_encode(core_out(c), call.q.id, 0, how);
 	if (r == 0)
-		r = conn_flush(c, e);
-	return r == 0 ? conn_wait_ok(c, id, (int)grace_ms + STOP_WAIT_MS, e) : r;
+		r = core_conn_flush(c, e);
+	if (r == 0)
+		r = core_call_wait_ok(&call, (int)grace_ms + STOP_WAIT_MS, e);
+	core_call_end(&call, true);
+	return r;
 }
 
 /* Through the keeper; by force if it does not answer. A keeper that answers with an error has ended
@@ -154,8 +159,8 @@ static int end_by_socket(struct cove *cove, const char *name, const struct wire_
 			 bool *ret_forced, struct err *e)
 {
 	autoclose int pidfd = -1;
-	struct conn *c = NULL;
-	int r = conn_connect(cove->state.run_fd, name, &c, e);
+	struct core_conn *c = NULL;
+	int r = core_conn_connect(NULL, cove->state.run_fd, name, &c, e);
 
 	if (r < 0)
 		return -EAGAIN;
@@ -167,7 +172,7 @@ static int end_by_socket(struct cove *cove, const char *name, const struct wire_
 	} else if (pidfd >= 0 && (r == -ECONNRESET || how->remove)) {
 		r = 0; /* it is gone; what it could not delete is deleted next */
 	}
-	conn_free(c);
+	core_conn_free(c);
 	return r == -ECONNRESET ? -EAGAIN : r;
 }
 
@@ -176,10 +181,10 @@ static int end_by_record(struct cove *cove, const char *name, int box_fd, bool *
 			 struct err *e)
 {
 	autoclose int pidfd = -1;
-	struct conn *c = NULL;
+	struct core_conn *c = NULL;
 	int r = life_connect(cove, name, box_fd, KILL_WAIT_MS, &c);
 
-	conn_free(c);
+	core_conn_free(c);
 	if (r == 0 || r == -EAGAIN)
 		return 0;
 	pidfd = recorded_pidfd(cove, name, box_fd);

@@ -86,7 +86,7 @@ static int encode(struct cove_exec *x, const struct cove_command *c, uint64_t in
 	if (r == 0) {
 		m.argv = wire_list_of(&argv);
 		m.env = wire_list_of(&env);
-		r = wire_exec_encode(&x->conn->out, x->id, 0, &m);
+		r = wire_exec_encode(core_out(x->conn), x->call.q.id, 0, &m);
 		if (r < 0)
 			r = err_set(e, ERR_LIMIT, E2BIG, "the command is longer than %u bytes",
 				    WIRE_CONTROL_MAX);
@@ -115,7 +115,7 @@ int exec_begin(struct cove_exec *x, struct cove_box *box, const struct cove_comm
 		return r;
 	x->box = box;
 	box->refs++;
-	x->id = conn_id(x->conn);
+	core_call_begin(&x->call, x->conn);
 	x->timeout_ms = command->timeout_ms;
 	init_flows(x);
 	note_command(x, command);
@@ -131,11 +131,10 @@ void exec_end(struct cove_exec *x)
 {
 	if (x->conn) {
 		/* Output of a child left behind would go on coming. */
-		if (!x->done || !x->eof[WIRE_STDOUT] || !x->eof[WIRE_STDERR])
-			conn_cancel(x->conn, x->id);
+		core_call_end(&x->call, x->done && x->eof[WIRE_STDOUT] && x->eof[WIRE_STDERR]);
 		/* It travels with the next request, unless there may be none. */
 		if (!x->done)
-			conn_flush(x->conn, NULL);
+			core_conn_flush(x->conn, NULL);
 		box_conn_put(x->box, x->conn);
 	}
 	if (x->log)
@@ -156,7 +155,7 @@ size_t exec_feed(struct cove_exec *x, const void *data, size_t len)
 			n = WIRE_DATA_MAX;
 		if (n > x->input.left)
 			n = (size_t)x->input.left;
-		if (wire_encode(&x->conn->out, WIRE_DATA, WIRE_STDIN, x->id,
+		if (wire_encode(core_out(x->conn), WIRE_DATA, WIRE_STDIN, x->call.q.id,
 				(const char *)data + done, n) < 0)
 			break;
 		x->input.left -= n;
@@ -217,7 +216,7 @@ static int take_exit(struct cove_exec *x, const struct wire_frame *f, struct cov
 	struct wire_exit m;
 
 	if (wire_exit_decode(f, &m) < 0)
-		return conn_unexpected(x->conn, f, e);
+		return core_unexpected(&x->call.q, f, e);
 	free(x->cwd);
 	x->cwd = m.cwd ? strdup(m.cwd) : NULL;
 	x->done = true;
@@ -251,7 +250,7 @@ static int take_started(struct cove_exec *x, const struct wire_frame *f, struct 
 	struct wire_started m;
 
 	if (wire_started_decode(f, &m) < 0)
-		return conn_unexpected(x->conn, f, e);
+		return core_unexpected(&x->call.q, f, e);
 	x->exec_id = m.exec_id;
 	x->queued = false;
 	if (!x->quiet)
@@ -266,7 +265,7 @@ static int take_queued(struct cove_exec *x, const struct wire_frame *f, struct c
 	struct wire_queued m;
 
 	if (wire_queued_decode(f, &m) < 0)
-		return conn_unexpected(x->conn, f, e);
+		return core_unexpected(&x->call.q, f, e);
 	x->exec_id = m.exec_id;
 	x->queued = true;
 	*ret = (struct cove_event){.type = COVE_EVENT_QUEUED, .exec_id = m.exec_id};
@@ -279,7 +278,7 @@ static int take_credit(struct cove_exec *x, const struct wire_frame *f, struct e
 
 	if (f->stream != WIRE_STDIN || wire_credit_decode(f, &m) < 0 ||
 	    wire_flow_credit(&x->input, m.bytes) < 0)
-		return conn_unexpected(x->conn, f, e);
+		return core_unexpected(&x->call.q, f, e);
 	return 0;
 }
 
@@ -293,7 +292,7 @@ int exec_frame(struct cove_exec *x, const struct wire_frame *f, struct cove_even
 		return take_started(x, f, ret, e);
 	case WIRE_DATA:
 		if (f->stream == WIRE_STDIN)
-			return conn_unexpected(x->conn, f, e);
+			return core_unexpected(&x->call.q, f, e);
 		x->owed_stream = f->stream;
 		x->owed = f->len;
 		*ret = (struct cove_event){
@@ -315,7 +314,7 @@ int exec_frame(struct cove_exec *x, const struct wire_frame *f, struct cove_even
 		x->eof[WIRE_STDOUT] = x->eof[WIRE_STDERR] = true;
 		return -EPIPE;
 	default:
-		return conn_unexpected(x->conn, f, e);
+		return core_unexpected(&x->call.q, f, e);
 	}
 }
 
@@ -327,9 +326,9 @@ static int settle(struct cove_exec *x, struct err *e)
 	x->owed = 0;
 	if (m.bytes == 0)
 		return 0;
-	if (wire_credit_encode(&x->conn->out, x->id, x->owed_stream, &m) < 0)
+	if (wire_credit_encode(core_out(x->conn), x->call.q.id, x->owed_stream, &m) < 0)
 		return err_errno(e, ENOBUFS, "queue credit");
-	return conn_flush(x->conn, e);
+	return core_conn_flush(x->conn, e);
 }
 
 static int exec_next(struct cove_exec *x, int timeout_ms, struct cove_event *ret, struct err *e)
@@ -344,7 +343,7 @@ static int exec_next(struct cove_exec *x, int timeout_ms, struct cove_event *ret
 		return -EPIPE;
 	r = settle(x, e);
 	while (r == 0) {
-		r = conn_next(x->conn, x->id, timeout_ms, &f, e);
+		r = core_call_next(&x->call, timeout_ms, &f, e);
 		if (r <= 0)
 			break;
 		r = exec_frame(x, &f, ret, e);
@@ -384,14 +383,15 @@ static int start(struct cove_box *box, const struct cove_command *command, struc
 		free(x);
 		return r;
 	}
-	if (c.input && (exec_feed(x, c.input, c.input_len) < c.input_len ||
-			wire_encode(&x->conn->out, WIRE_EOF, WIRE_STDIN, x->id, NULL, 0) < 0))
+	if (c.input &&
+	    (exec_feed(x, c.input, c.input_len) < c.input_len ||
+	     wire_encode(core_out(x->conn), WIRE_EOF, WIRE_STDIN, x->call.q.id, NULL, 0) < 0))
 		r = err_set(e, ERR_LIMIT, E2BIG, "stdin beyond %u bytes is given as a stream",
 			    WIRE_WINDOW);
 	if (r == 0)
-		r = conn_flush(x->conn, e);
+		r = core_conn_flush(x->conn, e);
 	if (r < 0) {
-		buf_clear(&x->conn->out);
+		buf_clear(core_out(x->conn));
 		exec_end(x);
 		free(x);
 		return r;
@@ -420,13 +420,13 @@ int exec_attach(struct cove_box *box, const struct wire_attach *m, struct cove_e
 	if (r == 0) {
 		x->box = box;
 		box->refs++;
-		x->id = conn_id(x->conn);
+		core_call_begin(&x->call, x->conn);
 		x->exec_id = m->exec_id;
 		x->quiet = true;
 		init_flows(x);
-		r = wire_attach_encode(&x->conn->out, x->id, 0, m);
+		r = wire_attach_encode(core_out(x->conn), x->call.q.id, 0, m);
 		if (r == 0)
-			r = conn_flush(x->conn, e);
+			r = core_conn_flush(x->conn, e);
 	}
 	if (r < 0) {
 		exec_end(x);
@@ -473,7 +473,7 @@ static int write_input(struct cove_exec *x, const void *data, size_t len, struct
 			       (size_t)x->input.left, len);
 	if (exec_feed(x, data, len) < len)
 		return err_errno(e, ENOBUFS, "queue stdin");
-	return conn_flush(x->conn, e);
+	return core_conn_flush(x->conn, e);
 }
 
 int cove_exec_write(struct cove_exec *exec, const void *data, size_t len, struct cove_error *err)
@@ -489,9 +489,10 @@ int cove_exec_close_input(struct cove_exec *exec, struct cove_error *err)
 	int r = may_write(exec, &e);
 
 	if (r == 0)
-		r = wire_encode(&exec->conn->out, WIRE_EOF, WIRE_STDIN, exec->id, NULL, 0);
+		r = wire_encode(core_out(exec->conn), WIRE_EOF, WIRE_STDIN, exec->call.q.id, NULL,
+				0);
 	if (r == 0)
-		r = conn_flush(exec->conn, &e);
+		r = core_conn_flush(exec->conn, &e);
 	return core_return(NULL, NULL, r, &e, err);
 }
 
@@ -502,15 +503,15 @@ int cove_exec_resize(struct cove_exec *exec, unsigned rows, unsigned cols, struc
 	int r = may_write(exec, &e);
 
 	if (r == 0)
-		r = wire_resize_encode(&exec->conn->out, exec->id, 0, &m);
+		r = wire_resize_encode(core_out(exec->conn), exec->call.q.id, 0, &m);
 	if (r == 0)
-		r = conn_flush(exec->conn, &e);
+		r = core_conn_flush(exec->conn, &e);
 	return core_return(NULL, NULL, r, &e, err);
 }
 
 int cove_exec_fd(const struct cove_exec *exec)
 {
-	return exec->conn ? exec->conn->fd : -1;
+	return exec->conn ? core_conn_fd(exec->conn) : -1;
 }
 
 void cove_exec_free(struct cove_exec *exec)

@@ -17,9 +17,9 @@ struct log_reader;
 
 struct cove_exec {
 	struct cove_box *box;	/* a reference; NULL for a log */
-	struct conn *conn;	/* owned while the command is read; NULL for a log */
+	struct core_conn *conn; /* owned while the command is read; NULL for a log */
 	struct log_reader *log; /* owned; the command of a stopped box */
-	uint32_t id;
+	struct core_call call;
 	uint64_t exec_id;
 	struct wire_flow input;
 	struct wire_flow output[WIRE_STREAM_COUNT];

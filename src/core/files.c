@@ -23,21 +23,20 @@ int transfer_begin(struct transfer *t, struct cove_box *box, const struct wire_f
 	if (r < 0)
 		return r;
 	t->box = box;
-	t->id = conn_id(t->conn);
+	core_call_begin(&t->call, t->conn);
 	wire_flow_init(&t->flow);
-	r = wire_file_encode(&t->conn->out, t->id, 0, m);
+	r = wire_file_encode(core_out(t->conn), t->call.q.id, 0, m);
 	if (r == 0 && m->op != FILE_PUT)
-		r = conn_flush(t->conn, e);
+		r = core_conn_flush(t->conn, e);
 	return r < 0 ? transfer_end(t, r) : 0;
 }
 
 int transfer_end(struct transfer *t, int r)
 {
 	/* For a request that is over this says nothing new. */
-	if (r < 0 && !t->conn->broken) {
-		conn_cancel(t->conn, t->id);
-		conn_flush(t->conn, NULL);
-	}
+	core_call_end(&t->call, r >= 0);
+	if (r < 0)
+		core_conn_flush(t->conn, NULL);
 	box_conn_put(t->box, t->conn);
 	t->conn = NULL;
 	return r;
@@ -47,7 +46,7 @@ int transfer_next(struct transfer *t, struct wire_frame *ret, struct err *e)
 {
 	int r;
 
-	while ((r = conn_next(t->conn, t->id, t->progress ? REPORT_MS : -1, ret, e)) == 0) {
+	while ((r = core_call_next(&t->call, t->progress ? REPORT_MS : -1, ret, e)) == 0) {
 		r = transfer_report(t, e);
 		if (r < 0)
 			break;
@@ -73,9 +72,9 @@ int transfer_took(struct transfer *t, size_t n, struct err *e)
 	r = transfer_report(t, e);
 	if (r < 0)
 		return r;
-	if (wire_credit_encode(&t->conn->out, t->id, WIRE_STDOUT, &m) < 0)
+	if (wire_credit_encode(core_out(t->conn), t->call.q.id, WIRE_STDOUT, &m) < 0)
 		return err_errno(e, ENOBUFS, "queue credit");
-	return conn_flush(t->conn, e);
+	return core_conn_flush(t->conn, e);
 }
 
 static void info_done(struct cove_file_info *i)
@@ -85,13 +84,13 @@ static void info_done(struct cove_file_info *i)
 }
 
 /* The name is the box's word, so it must be one. */
-static int take_info(struct conn *c, const struct wire_frame *f, const char *name,
+static int take_info(struct core_call *c, const struct wire_frame *f, const char *name,
 		     struct cove_file_info *ret, struct err *e)
 {
 	struct wire_entry m;
 
 	if (f->type != WIRE_ENTRY || wire_entry_decode(f, &m) < 0)
-		return conn_unexpected(c, f, e);
+		return core_unexpected(&c->q, f, e);
 	if (!name && (!m.path || !path_is_safe_relative(m.path) || strchr(m.path, '/')))
 		return err_set(e, ERR_PROTOCOL, EPROTO, "the box named a file that is no name");
 	if (m.target && strlen(m.target) >= BOX_PATH_MAX)
@@ -124,9 +123,9 @@ static int stat_box(struct cove_box *box, const char *path, bool follow, struct 
 		return r;
 	r = transfer_next(&t, &f, e);
 	if (r > 0)
-		r = take_info(t.conn, &f, path_base(path), ret, e);
+		r = take_info(&t.call, &f, path_base(path), ret, e);
 	if (r == 0) {
-		r = conn_wait_ok(t.conn, t.id, -1, e);
+		r = core_call_wait_ok(&t.call, -1, e);
 		if (r < 0)
 			info_done(ret);
 	}
@@ -169,7 +168,8 @@ struct info_list {
 	size_t bytes; /* as they came */
 };
 
-static int add_info(struct info_list *l, struct conn *c, const struct wire_frame *f, struct err *e)
+static int add_info(struct info_list *l, struct core_call *c, const struct wire_frame *f,
+		    struct err *e)
 {
 	int r;
 
@@ -207,7 +207,7 @@ static int list_dir(struct cove_box *box, const char *path, struct cove_file_inf
 	if (r < 0)
 		return r;
 	while ((r = transfer_next(&t, &f, e)) > 0 && f.type != WIRE_OK) {
-		r = add_info(&list, t.conn, &f, e);
+		r = add_info(&list, &t.call, &f, e);
 		if (r < 0)
 			break;
 	}
@@ -236,7 +236,7 @@ static int simple(struct cove_box *box, const struct wire_file *m, struct cove_e
 	int r = transfer_begin(&t, box, m, &e);
 
 	if (r == 0)
-		r = transfer_end(&t, conn_wait_ok(t.conn, t.id, -1, &e));
+		r = transfer_end(&t, core_call_wait_ok(&t.call, -1, &e));
 	return core_return(box->cove, box->name, r, &e, err);
 }
 

@@ -16,8 +16,6 @@
 #include "base/limits.h"
 #include "core/core.h"
 #include "core/life.h"
-#include "wire/link.h"
-#include "wire/msg.h"
 #include "wire/socket.h"
 
 #include <arpa/inet.h>
@@ -28,18 +26,17 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { BUCKETS = 256, BACKLOG = 128, RETRY_MS = 100 };
+enum { BACKLOG = 128, RETRY_MS = 100 };
 
 struct forward {
 	const char *box;
 	unsigned port;
-	struct ev *ev; /* owned */
-	struct wire_link link;
+	struct core_conn *conn;	     /* owned */
+	struct ev *ev;		     /* its own */
 	struct ev_io listener, stop; /* listener.fd is owned */
 	struct ev_timer retry;	     /* after an accept that found no descriptor left */
-	struct route *routes[BUCKETS];
+	struct route *routes;
 	unsigned count;
-	uint32_t last_id;
 	bool full;   /* more is queued for the keeper than it should be: nobody reads */
 	bool ending; /* nobody is let in any more */
 	int result;
@@ -50,9 +47,10 @@ struct forward {
 
 /* One connection. */
 struct route {
+	struct core_request q;
 	struct forward *f;
 	struct wire_socket s;
-	struct route *next; /* of its bucket */
+	struct route *next, *before;
 };
 
 static void end(struct forward *f, int r)
@@ -62,21 +60,7 @@ static void end(struct forward *f, int r)
 	ev_quit(f->ev);
 }
 
-static void lost(struct forward *f)
-{
-	end(f, err_set(f->e, ERR_INTERNAL, ENOBUFS, "the box's keeper takes nothing any more"));
-}
-
 /* ---- one connection ---- */
-
-static struct route *find_route(struct forward *f, uint32_t id)
-{
-	struct route *t = f->routes[id % BUCKETS];
-
-	while (t && t->s.id != id)
-		t = t->next;
-	return t;
-}
 
 static void listen_again(struct forward *f);
 
@@ -84,36 +68,36 @@ static void listen_again(struct forward *f);
 static void route_free(struct route *t)
 {
 	struct forward *f = t->f;
-	struct route **at = &f->routes[t->s.id % BUCKETS];
 
-	while (*at != t)
-		at = &(*at)->next;
-	*at = t->next;
+	*(t->before ? &t->before->next : &f->routes) = t->next;
+	if (t->next)
+		t->next->before = t->before;
 	f->count--;
+	core_request_forget(&t->q);
 	ev_io_remove(f->ev, &t->s.io);
 	wire_socket_done(&t->s);
 	free(t);
 	listen_again(f);
 }
 
-static void cancel(struct route *t)
+/* After a step: 0 if it goes on, 1 if it is over, negative if it is to be cut. */
+static int watch(struct route *t, int r)
 {
-	if (wire_link_send(&t->f->link, WIRE_CANCEL, 0, t->s.id, NULL, 0) < 0)
-		lost(t->f);
-	route_free(t);
+	if (r < 0)
+		return r;
+	if (wire_socket_is_over(&t->s))
+		return 1;
+	return wire_socket_watch(&t->s, t->f->ev, !t->f->full);
 }
 
-/* After a step: goes on, or ends what is over. */
-static void settle(struct route *t, int r)
+/* The same, outside of a frame: ends what is over or cut. */
+static void go_on(struct route *t, int r)
 {
-	if (r == 0 && wire_socket_is_over(&t->s)) {
-		route_free(t);
-		return;
-	}
-	if (r == 0)
-		r = wire_socket_watch(&t->s, t->f->ev, !t->f->full);
+	r = watch(t, r);
 	if (r < 0)
-		cancel(t);
+		core_request_cancel(&t->q);
+	if (r != 0)
+		route_free(t);
 }
 
 static void on_socket(struct ev_io *io, uint32_t events)
@@ -121,91 +105,57 @@ static void on_socket(struct ev_io *io, uint32_t events)
 	struct route *t = container(io, struct route, s.io);
 	int r = wire_socket_event(&t->s, events);
 
-	if (wire_link_queued(&t->f->link) > FORWARD_QUEUE_MAX)
+	if (wire_link_queued(&t->f->conn->link) > FORWARD_QUEUE_MAX)
 		t->f->full = true;
-	settle(t, r);
+	go_on(t, r);
 }
 
 /* ---- from the keeper ---- */
 
-/* The sentence may come from inside the box. */
-static void tell_failed(const struct forward *f, const struct wire_frame *frame)
+/* OK: what was sent before it waited there. CANCEL: the box has reset it. */
+static int on_frame(struct core_request *q, const struct wire_frame *f, struct err *e)
 {
-	struct wire_error m;
-	char shown[sizeof(f->e->msg)];
+	struct route *t = container(q, struct route, q);
 
-	if (!f->on_failed || wire_error_decode(frame, &m) < 0)
-		return;
-	f->on_failed(f->arg,
-		     core_show(shown, sizeof(shown), m.msg ? m.msg : "no reason was given"));
+	if (f->type == WIRE_CANCEL)
+		return 1;
+	return watch(t, f->type == WIRE_OK ? 0 : wire_socket_frame(&t->s, f));
 }
 
-static void route_frame(struct route *t, const struct wire_frame *f)
+/* A connection was refused or broken off there; all of them, where the box ended. */
+static void on_done(struct core_request *q, int r, const struct err *e)
 {
-	int r = 0;
+	struct route *t = container(q, struct route, q);
+	struct forward *f = t->f;
 
-	switch (f->type) {
-	case WIRE_OK: /* what was sent before it waited there */
-		break;
-	case WIRE_ERROR:
-		tell_failed(t->f, f);
-		route_free(t);
-		return;
-	case WIRE_CANCEL:
-		route_free(t);
-		return;
-	default:
-		r = wire_socket_frame(&t->s, f);
-	}
-	settle(t, r);
+	if (e->msg[0] && !f->conn->lost && f->on_failed)
+		f->on_failed(f->arg, e->msg);
+	route_free(t);
 }
 
-/* Why the keeper ends it all. The sentence may come from inside the box. */
-static void take_reason(struct forward *f, const struct wire_frame *frame)
+static void on_lost(struct core_conn *c, int r, const struct err *e)
 {
-	struct wire_error m;
-	char shown[sizeof(f->e->msg)];
+	struct forward *f = c->arg;
 
-	if (wire_error_decode(frame, &m) < 0)
-		return;
-	core_show(shown, sizeof(shown), m.msg ? m.msg : "no reason was given");
-	end(f, err_set(f->e, ERR_INTERRUPTED, ECONNRESET, "%s", shown));
-}
-
-/* Frames of connections that are over may still come: nobody misses them. */
-static void on_frame(struct wire_link *l, const struct wire_frame *frame)
-{
-	struct forward *f = container(l, struct forward, link);
-	struct route *t = find_route(f, frame->id);
-
-	if (t)
-		route_frame(t, frame);
-	else if (frame->id == 0 && frame->type == WIRE_ERROR)
-		take_reason(f, frame);
-}
-
-static void on_close(struct wire_link *l, int error)
-{
-	struct forward *f = container(l, struct forward, link);
-
-	if (error == -EBADMSG)
-		end(f, err_set(f->e, ERR_PROTOCOL, EPROTO, "the box's keeper broke the protocol"));
-	else
+	if (r == -ECONNRESET)
 		end(f, err_set(f->e, ERR_INTERRUPTED, ECONNRESET, "box '%s' ended", f->box));
+	else if (e->kind == ERR_PROTOCOL)
+		end(f, err_set(f->e, ERR_PROTOCOL, EPROTO, "%s", e->msg));
+	else
+		end(f, err_set(f->e, ERR_INTERRUPTED, ECONNRESET, "%s", e->msg));
 }
 
-static void on_drained(struct wire_link *l)
+static void on_drained(struct core_conn *c)
 {
-	struct forward *f = container(l, struct forward, link);
+	struct forward *f = c->arg;
 
 	if (!f->full)
 		return;
 	f->full = false;
-	for (size_t i = 0; i < BUCKETS; i++)
-		for (struct route *t = f->routes[i], *next; t; t = next) {
-			next = t->next;
-			settle(t, 0);
-		}
+	for (struct route *t = f->routes, *next; t; t = next) {
+		next = t->next;
+		go_on(t, 0);
+	}
 }
 
 /* ---- who comes ---- */
@@ -222,39 +172,38 @@ static void on_retry(struct ev_timer *timer)
 	listen_again(container(timer, struct forward, retry));
 }
 
-static uint32_t next_id(struct forward *f)
-{
-	do {
-		f->last_id = f->last_id % (WIRE_NET_BIT - 1) + 1;
-	} while (find_route(f, f->last_id));
-	return f->last_id;
-}
-
 /* Takes fd. */
 static void route_start(struct forward *f, int fd)
 {
 	struct wire_port m = {.port = f->port};
 	struct route *t = calloc(1, sizeof(*t));
 
-	if (t)
-		t->s.io.on_event = on_socket;
-	else
+	if (!t) {
 		close(fd);
-	if (!t || wire_socket_init(&t->s, &f->link, fd, next_id(f), WIRE_STDIN) < 0) {
+		return;
+	}
+	t->s.io.on_event = on_socket;
+	t->q = (struct core_request){.on_frame = on_frame, .on_done = on_done};
+	core_request_begin(&t->q, f->conn);
+	if (wire_socket_init(&t->s, &f->conn->link, fd, t->q.id, WIRE_STDIN) < 0) {
+		core_request_forget(&t->q);
 		free(t);
 		return;
 	}
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
 	t->f = f;
-	t->next = f->routes[t->s.id % BUCKETS];
-	f->routes[t->s.id % BUCKETS] = t;
+	t->next = f->routes;
+	if (t->next)
+		t->next->before = t;
+	f->routes = t;
 	f->count++;
-	if (wire_port_encode(&f->link.out, t->s.id, 0, &m) < 0) {
-		lost(f);
+	if (wire_port_encode(core_out(f->conn), t->q.id, 0, &m) < 0) {
+		end(f, err_set(f->e, ERR_INTERNAL, ENOBUFS,
+			       "the box's keeper takes nothing any more"));
 		return;
 	}
-	wire_link_flush(&f->link);
-	settle(t, 0);
+	core_send(f->conn);
+	go_on(t, 0);
 }
 
 static void on_accept(struct ev_io *io, uint32_t events)
@@ -350,55 +299,54 @@ static int open_listener(const struct cove_forward *o, const char *address, int 
 
 /* A connection to the keeper for this alone. The handle's own is used only where there is no other
  * way to it. */
-static int open_link(struct cove_box *box, int *ret_fd, struct err *e)
+static int open_conn(struct cove_box *box, struct core_conn **ret, struct err *e)
 {
-	struct conn *c = NULL;
+	struct core_conn *c = NULL;
 	int r = 0;
 
 	if (box->idle && !box->idle->ready)
-		r = conn_hello(box->idle, START_WAIT_MS, e);
+		r = core_conn_wait_ready(box->idle, START_WAIT_MS, e);
 	if (r == 0 && box->cove->state.run_fd >= 0)
-		r = conn_connect(box->cove->state.run_fd, box->name, &c, e);
+		r = core_conn_connect(NULL, box->cove->state.run_fd, box->name, &c, e);
 	else if (r == 0)
 		r = box_conn_get(box, &c, e);
 	if (r < 0)
 		return r;
-	r = conn_hello(c, START_WAIT_MS, e);
-	if (r == 0)
-		*ret_fd = take_fd(c->fd);
-	conn_free(c);
+	r = core_conn_wait_ready(c, START_WAIT_MS, e);
+	if (r < 0)
+		core_conn_free(c);
+	else
+		*ret = c;
 	return r;
 }
 
-static int run(struct forward *f, const struct cove_forward *o, int link_fd, struct err *e)
+static int run(struct forward *f, const struct cove_forward *o, struct err *e)
 {
-	int r;
+	int r = 0;
 
-	f->link.on_frame = on_frame;
-	f->link.on_close = on_close;
-	f->link.on_drained = on_drained;
+	f->ev = f->conn->ev;
+	f->conn->arg = f;
+	f->conn->on_lost = on_lost;
+	f->conn->on_drained = on_drained;
 	f->listener.on_event = on_accept;
 	f->stop = (struct ev_io){.on_event = on_stop, .fd = o->stop_fd};
 	f->retry.on_timer = on_retry;
-	r = wire_link_init(&f->link, f->ev, link_fd, link_fd);
-	if (r < 0)
-		return err_errno(e, -r, "forward a port");
 	if (o->stop_fd >= 0)
 		r = ev_io_add(f->ev, &f->stop, EPOLLIN);
 	if (r == 0)
 		r = ev_io_add(f->ev, &f->listener, EPOLLIN);
-	if (r == 0)
+	if (r == 0 && f->conn->lost)
+		on_lost(f->conn, f->conn->why_r, &f->conn->why);
+	else if (r == 0)
 		r = ev_run(f->ev);
 	if (r < 0)
 		err_errno(e, -r, "forward a port");
 	ev_io_remove(f->ev, &f->listener);
 	ev_timer_stop(f->ev, &f->retry);
 	f->ending = true;
-	for (size_t i = 0; i < BUCKETS; i++)
-		while (f->routes[i])
-			route_free(f->routes[i]);
+	while (f->routes)
+		route_free(f->routes);
 	ev_io_remove(f->ev, &f->stop);
-	wire_link_done(&f->link);
 	return r < 0 ? r : f->result;
 }
 
@@ -406,34 +354,26 @@ static int forward(struct cove_box *box, const struct cove_forward *o, struct er
 {
 	const char *address = o->address ? o->address : "127.0.0.1";
 	autoclose int listener = -1;
-	struct forward *f;
+	struct forward f = {.box = box->name,
+			    .port = o->port,
+			    .e = e,
+			    .on_failed = o->on_failed,
+			    .arg = o->arg};
 	unsigned local_port = 0;
-	int link_fd = -1, r;
+	int r;
 
 	if (o->port == 0 || o->port > UINT16_MAX || o->local_port > UINT16_MAX)
 		return err_set(e, ERR_INVALID, EINVAL, "a port is 1 to 65535");
 	r = open_listener(o, address, &listener, &local_port, e);
 	if (r == 0)
-		r = open_link(box, &link_fd, e);
+		r = open_conn(box, &f.conn, e);
 	if (r < 0)
 		return r;
-	f = calloc(1, sizeof(*f));
-	if (!f || ev_new(&f->ev) < 0) {
-		free(f);
-		close(link_fd);
-		return err_errno(e, ENOMEM, "forward a port");
-	}
-	f->box = box->name;
-	f->port = o->port;
-	f->e = e;
-	f->on_failed = o->on_failed;
-	f->arg = o->arg;
-	f->listener.fd = listener;
+	f.listener.fd = listener;
 	if (o->on_ready)
 		o->on_ready(o->arg, address, local_port);
-	r = run(f, o, link_fd, e);
-	ev_free(f->ev);
-	free(f);
+	r = run(&f, o, e);
+	core_conn_free(f.conn);
 	return r;
 }
 

@@ -289,7 +289,7 @@ static int take_entry(struct get *g, const struct wire_frame *f, struct err *e)
 
 	if (wire_entry_decode(f, &m) < 0 || !m.path || (g->file_fd >= 0 && !g->in_place) ||
 	    g->began != (*m.path != 0))
-		return conn_unexpected(g->t.conn, f, e);
+		return core_unexpected(&g->t.call.q, f, e);
 	g->began = true;
 	core_show(g->shown, sizeof(g->shown), *m.path ? m.path : g->name);
 	if (g->in_place)
@@ -318,7 +318,7 @@ static int take_data(struct get *g, const struct wire_frame *f, struct err *e)
 	int r;
 
 	if (g->file_fd < 0 || f->stream != WIRE_STDOUT)
-		return conn_unexpected(g->t.conn, f, e);
+		return core_unexpected(&g->t.call.q, f, e);
 	r = write_some(g->file_fd, f->payload, f->len);
 	if (r < 0)
 		return fail_write(-r, g->shown, g->t.bytes, e);
@@ -333,11 +333,11 @@ static int take_frame(struct get *g, const struct wire_frame *f, struct err *e)
 	case WIRE_DATA:
 		return take_data(g, f, e);
 	case WIRE_EOF:
-		return g->file_fd >= 0 ? end_file(g, e) : conn_unexpected(g->t.conn, f, e);
+		return g->file_fd >= 0 ? end_file(g, e) : core_unexpected(&g->t.call.q, f, e);
 	case WIRE_OK:
-		return g->file_fd < 0 && g->began ? 1 : conn_unexpected(g->t.conn, f, e);
+		return g->file_fd < 0 && g->began ? 1 : core_unexpected(&g->t.call.q, f, e);
 	default:
-		return conn_unexpected(g->t.conn, f, e);
+		return core_unexpected(&g->t.call.q, f, e);
 	}
 }
 
@@ -414,7 +414,7 @@ static int sink_frame(struct transfer *t, struct sink *s, int *step, const struc
 
 	if (f->type == WIRE_ENTRY && *step == 0) {
 		if (wire_entry_decode(f, &m) < 0)
-			return conn_unexpected(t->conn, f, e);
+			return core_unexpected(&t->call.q, f, e);
 		if (m.type != 'f')
 			return err_set(e, ERR_INVALID, m.type == 'd' ? EISDIR : EINVAL,
 				       "'%.150s' is %s", s->path,
@@ -430,7 +430,7 @@ static int sink_frame(struct transfer *t, struct sink *s, int *step, const struc
 		*step = 2;
 		return 0;
 	}
-	return f->type == WIRE_OK && *step == 2 ? 1 : conn_unexpected(t->conn, f, e);
+	return f->type == WIRE_OK && *step == 2 ? 1 : core_unexpected(&t->call.q, f, e);
 }
 
 static int get_one(struct cove_box *box, const char *path, struct sink *s, struct err *e)

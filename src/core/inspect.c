@@ -314,7 +314,8 @@ static void put_box(struct json *j, struct cove *cove, const struct record *r)
 	struct wire_status status = {0};
 	struct cove_stats stats = {0};
 	autofree char *door = NULL;
-	struct conn *c = NULL;
+	struct core_call call = {0};
+	struct core_conn *c = NULL;
 	struct err e = {0};
 	bool up = r->state == BOX_RUNNING;
 
@@ -322,9 +323,9 @@ static void put_box(struct json *j, struct cove *cove, const struct record *r)
 	put_spec(j, &r->spec);
 	put_life(j, r);
 	/* The status last: it points into the connection. */
-	if (up &&
-	    (conn_connect(cove->state.run_fd, r->spec.name, &c, &e) < 0 ||
-	     stats_ask(c, &stats, &e) < 0 || stats_ask_status(c, STOP_WAIT_MS, &status, &e) < 0)) {
+	if (up && (core_conn_connect(NULL, cove->state.run_fd, r->spec.name, &c, &e) < 0 ||
+		   stats_ask(c, &stats, &e) < 0 ||
+		   stats_ask_status(&call, c, STOP_WAIT_MS, &status, &e) < 0)) {
 		status = (struct wire_status){0};
 		up = false;
 		json_kv_str(j, "problem", e.msg);
@@ -333,7 +334,8 @@ static void put_box(struct json *j, struct cove *cove, const struct record *r)
 	if (up && !net_is_closed(r->spec.net))
 		(void)net_door_status(cove, r->spec.name, &door, NULL);
 	put_live(j, r, &status, up ? &stats : NULL, door);
-	conn_free(c);
+	core_call_end(&call, up);
+	core_conn_free(c);
 	put_commands(j, cove, r->spec.name);
 	json_object_end(j);
 }

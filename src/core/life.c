@@ -27,7 +27,7 @@ int life_image(struct cove *cove, const char *name, struct image *ret, struct er
 }
 
 int life_spawn(struct cove *cove, const struct spec *spec, const struct image *image, int claim_fd,
-	       struct conn **ret, struct err *e)
+	       struct core_conn **ret, struct err *e)
 {
 	struct keeper_config config = {
 		.home = cove->state.home,
@@ -46,11 +46,11 @@ int life_spawn(struct cove *cove, const struct spec *spec, const struct image *i
 	if (r == 0)
 		r = spawn_keeper(cove, &config, &fd, e);
 	if (r == 0)
-		r = conn_new(fd, ret, e);
+		r = core_conn_new(NULL, fd, ret, e);
 	if (r < 0)
 		return r;
 	(*ret)->first = true;
-	(*ret)->claim_fd = take_fd(claim);
+	(*ret)->start_lock_fd = take_fd(claim);
 	return 0;
 }
 
@@ -127,7 +127,8 @@ bool life_has_moved(struct cove *cove, const char *name, int box_fd)
 	       fstat(box_fd, &held) < 0 || now.st_ino != held.st_ino;
 }
 
-int life_connect(struct cove *cove, const char *name, int box_fd, int timeout_ms, struct conn **ret)
+int life_connect(struct cove *cove, const char *name, int box_fd, int timeout_ms,
+		 struct core_conn **ret)
 {
 	uint64_t end = clock_mono_ms() + (uint64_t)timeout_ms;
 	struct watch w;
@@ -135,7 +136,7 @@ int life_connect(struct cove *cove, const char *name, int box_fd, int timeout_ms
 
 	while (r == 0) {
 		watch_run_dir(&w, cove, name);
-		r = conn_connect(cove->state.run_fd, name, ret, NULL);
+		r = core_conn_connect(NULL, cove->state.run_fd, name, ret, NULL);
 		if (r != -ENOENT && r != -ECONNREFUSED)
 			break;
 		r = -EAGAIN;
@@ -183,8 +184,8 @@ int life_claim(struct cove *cove, const char *name, int box_fd, int timeout_ms, 
 }
 
 /* Starts the box from its record and waits until it is up. Takes claim_fd. */
-static int start_from_record(struct cove *cove, const char *name, int claim_fd, struct conn **ret,
-			     struct err *e)
+static int start_from_record(struct cove *cove, const char *name, int claim_fd,
+			     struct core_conn **ret, struct err *e)
 {
 	autoclose int claim = claim_fd;
 	struct record record;
@@ -205,7 +206,7 @@ static int start_from_record(struct cove *cove, const char *name, int claim_fd, 
 }
 
 /* The slow path: the box is not there to be joined. */
-static int start_or_join(struct cove *cove, const char *name, struct conn **ret, struct err *e)
+static int start_or_join(struct cove *cove, const char *name, struct core_conn **ret, struct err *e)
 {
 	autoclose int box_fd = -1;
 	int r = box_open_dir(cove, name, &box_fd, e);
@@ -217,7 +218,7 @@ static int start_or_join(struct cove *cove, const char *name, struct conn **ret,
 		r = life_claim(cove, name, box_fd, START_WAIT_MS, e);
 	if (r < 0)
 		return r;
-	r = conn_connect(cove->state.run_fd, name, ret, e);
+	r = core_conn_connect(NULL, cove->state.run_fd, name, ret, e);
 	if (r == 0)
 		return 0;
 	if (r != -ENOENT && r != -ECONNREFUSED)
@@ -231,15 +232,15 @@ static int start_or_join(struct cove *cove, const char *name, struct conn **ret,
 }
 
 /* One attempt. -EAGAIN: we met a keeper that was just ending. */
-static int up_once(struct cove *cove, const char *name, struct conn **ret, struct err *e)
+static int up_once(struct cove *cove, const char *name, struct core_conn **ret, struct err *e)
 {
-	struct conn *conn = NULL;
-	int r = conn_connect(cove->state.run_fd, name, &conn, e);
+	struct core_conn *conn = NULL;
+	int r = core_conn_connect(NULL, cove->state.run_fd, name, &conn, e);
 
 	if (r == -ENOENT || r == -ECONNREFUSED)
 		r = start_or_join(cove, name, &conn, e);
 	if (r == 0)
-		r = conn_hello(conn, START_WAIT_MS, e);
+		r = core_conn_wait_ready(conn, START_WAIT_MS, e);
 	if (r == 0) {
 		*ret = conn;
 		return 0;
@@ -247,11 +248,11 @@ static int up_once(struct cove *cove, const char *name, struct conn **ret, struc
 	/* One that we started ourselves has failed for good. */
 	if (r == -ECONNRESET && !conn->first)
 		r = -EAGAIN;
-	conn_free(conn);
+	core_conn_free(conn);
 	return r;
 }
 
-int box_up(struct cove *cove, const char *name, struct conn **ret, struct err *e)
+int box_up(struct cove *cove, const char *name, struct core_conn **ret, struct err *e)
 {
 	int r = -EAGAIN;
 

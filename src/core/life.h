@@ -27,7 +27,7 @@ int life_image(struct cove *cove, const char *name, struct image *ret, struct er
 /* Starts a keeper for a box whose record exists; HELLO is not waited for. Takes claim_fd, which is
  * held until HELLO came. */
 int life_spawn(struct cove *cove, const struct spec *spec, const struct image *image, int claim_fd,
-	       struct conn **ret, struct err *e);
+	       struct core_conn **ret, struct err *e);
 
 /* Makes and starts a box from a checked spec, with the network of o. A one-shot box may still be
  * starting afterwards. */
@@ -43,7 +43,7 @@ int life_wait_free(struct cove *cove, const char *name, int box_fd, int timeout_
 /* Waits for the socket of a box whose lock is held. -EAGAIN when the lock went free or the box went
  * away instead, -ETIMEDOUT. */
 int life_connect(struct cove *cove, const char *name, int box_fd, int timeout_ms,
-		 struct conn **ret);
+		 struct core_conn **ret);
 
 /* Is boxes/<name> no longer the directory we hold open? Its keeper may have deleted it, and the
  * name may already be another box's. */

@@ -50,13 +50,15 @@ static void fill_info(struct cove_box_info *i, const struct record *r)
 static void ask_keeper(struct cove *cove, const char *name, bool *ret_paused, bool *ret_outdated)
 {
 	struct wire_status status = {0};
-	struct conn *c = NULL;
-	bool told = conn_connect(cove->state.run_fd, name, &c, NULL) == 0 &&
-		    stats_ask_status(c, LIST_WAIT_MS, &status, NULL) == 0;
+	struct core_conn *c = NULL;
+	struct core_call call = {0};
+	bool told = core_conn_connect(NULL, cove->state.run_fd, name, &c, NULL) == 0 &&
+		    stats_ask_status(&call, c, LIST_WAIT_MS, &status, NULL) == 0;
 
 	*ret_paused = told && status.paused;
 	*ret_outdated = told && status_is_outdated(&status);
-	conn_free(c);
+	core_call_end(&call, told);
+	core_conn_free(c);
 }
 
 /* False if it went away meanwhile. */

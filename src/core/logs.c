@@ -129,35 +129,37 @@ static void info_of_wire(struct cove_exec_info *i, const struct wire_info *m)
 	str_copy(i->cause, sizeof(i->cause), m->cause ? m->cause : "");
 }
 
-static int collect_infos(struct conn *c, uint32_t id, struct cove_exec_info *infos, struct err *e)
+static int collect_infos(struct core_call *c, struct cove_exec_info *infos, struct err *e)
 {
 	struct wire_frame f;
 	struct wire_info m;
 	int n = 0, r;
 
-	while ((r = conn_next(c, id, STOP_WAIT_MS, &f, e)) > 0) {
+	while ((r = core_call_next(c, STOP_WAIT_MS, &f, e)) > 0) {
 		if (f.type == WIRE_OK)
 			return n;
 		if (f.type != WIRE_INFO || n == (int)KEEPER_EXECS_MAX ||
 		    wire_info_decode(&f, &m) < 0)
-			return conn_unexpected(c, &f, e);
+			return core_unexpected(&c->q, &f, e);
 		info_of_wire(&infos[n++], &m);
 	}
 	return r < 0 ? r : err_set(e, ERR_TIMEOUT, ETIMEDOUT, "the keeper does not answer");
 }
 
-static int execs_of_keeper(struct conn *c, struct cove_exec_info **ret, struct err *e)
+static int execs_of_keeper(struct core_conn *c, struct cove_exec_info **ret, struct err *e)
 {
 	autofree struct cove_exec_info *infos = calloc(KEEPER_EXECS_MAX + 1, sizeof(*infos));
-	uint32_t id = conn_id(c);
-	int r = conn_hello(c, START_WAIT_MS, e);
+	struct core_call call;
+	int r = 0;
 
-	if (r == 0 && (!infos || wire_encode(&c->out, WIRE_EXECS, 0, id, NULL, 0) < 0))
+	core_call_begin(&call, c);
+	if (!infos || wire_encode(core_out(c), WIRE_EXECS, 0, call.q.id, NULL, 0) < 0)
 		r = err_errno(e, ENOMEM, "list commands");
 	if (r == 0)
-		r = conn_flush(c, e);
+		r = core_conn_flush(c, e);
 	if (r == 0)
-		r = collect_infos(c, id, infos, e);
+		r = collect_infos(&call, infos, e);
+	core_call_end(&call, r >= 0);
 	if (r >= 0)
 		*ret = take_ptr(infos);
 	return r;
@@ -166,19 +168,19 @@ static int execs_of_keeper(struct conn *c, struct cove_exec_info **ret, struct e
 int exec_infos(struct cove *cove, const char *box, struct cove_exec_info **ret, struct err *e)
 {
 	autoclose int box_fd = -1;
-	struct conn *c = NULL;
+	struct core_conn *c = NULL;
 	int r;
 
 	core_sweep(cove);
 	r = box_open_dir(cove, box, &box_fd, e);
 	if (r < 0)
 		return r;
-	r = conn_connect(cove->state.run_fd, box, &c, e);
+	r = core_conn_connect(NULL, cove->state.run_fd, box, &c, e);
 	if (r == -ENOENT || r == -ECONNREFUSED)
 		return execs_of_files(box_fd, box, ret, e);
 	if (r == 0)
 		r = execs_of_keeper(c, ret, e);
-	conn_free(c);
+	core_conn_free(c);
 	return r;
 }
 
@@ -311,14 +313,14 @@ static int log_open(struct cove *cove, const char *name, const struct wire_attac
 {
 	autoclose int box_fd = -1;
 	struct cove_box *box = NULL;
-	struct conn *c = NULL;
+	struct core_conn *c = NULL;
 	int r;
 
 	core_sweep(cove);
 	r = box_open_dir(cove, name, &box_fd, e);
 	if (r < 0)
 		return r;
-	r = conn_connect(cove->state.run_fd, name, &c, e);
+	r = core_conn_connect(NULL, cove->state.run_fd, name, &c, e);
 	if (r == -ENOENT || r == -ECONNREFUSED)
 		return open_log(box_fd, name, m, ret, e);
 	if (r == 0)

@@ -24,12 +24,12 @@ enum { PUT_BATCH = 4 * WIRE_DATA_MAX };
 
 static int send_batch(struct transfer *t, size_t least, struct err *e)
 {
-	return buf_len(&t->conn->out) > least ? conn_flush(t->conn, e) : 0;
+	return buf_len(core_out(t->conn)) > least ? core_conn_flush(t->conn, e) : 0;
 }
 
 static int send_entry(struct transfer *t, const struct wire_entry *m, struct err *e)
 {
-	if (wire_entry_encode(&t->conn->out, t->id, 0, m) < 0)
+	if (wire_entry_encode(core_out(t->conn), t->call.q.id, 0, m) < 0)
 		return err_errno(e, ENOBUFS, "queue a file");
 	return send_batch(t, PUT_BATCH, e);
 }
@@ -39,7 +39,7 @@ static int await(struct transfer *t, bool until_ok, struct err *e)
 {
 	struct wire_credit m;
 	struct wire_frame f;
-	int r = conn_flush(t->conn, e);
+	int r = core_conn_flush(t->conn, e);
 
 	while (r == 0) {
 		r = transfer_next(t, &f, e);
@@ -49,7 +49,7 @@ static int await(struct transfer *t, bool until_ok, struct err *e)
 			return 1;
 		if (f.type != WIRE_CREDIT || f.stream != WIRE_STDIN ||
 		    wire_credit_decode(&f, &m) < 0 || wire_flow_credit(&t->flow, m.bytes) < 0)
-			return conn_unexpected(t->conn, &f, e);
+			return core_unexpected(&t->call.q, &f, e);
 		r = t->flow.left > 0 && !until_ok ? 1 : 0;
 	}
 	return r < 0 ? r : 0;
@@ -75,7 +75,7 @@ static ssize_t read_some(int fd, void *p, size_t n)
 static ssize_t send_data(struct transfer *t, int fd, struct err *e)
 {
 	size_t want = t->flow.left < WIRE_DATA_MAX ? (size_t)t->flow.left : WIRE_DATA_MAX;
-	struct buf *out = &t->conn->out;
+	struct buf *out = core_out(t->conn);
 	uint8_t *space;
 	ssize_t n;
 	size_t at;
@@ -89,7 +89,7 @@ static ssize_t send_data(struct transfer *t, int fd, struct err *e)
 		return n;
 	}
 	buf_commit(out, (size_t)n);
-	if (wire_encode_end(out, at, WIRE_DATA, WIRE_STDIN, t->id) < 0)
+	if (wire_encode_end(out, at, WIRE_DATA, WIRE_STDIN, t->call.q.id) < 0)
 		return err_errno(e, EMSGSIZE, "queue a file's bytes");
 	t->flow.left -= (uint64_t)n;
 	t->bytes += (uint64_t)n;
@@ -116,7 +116,7 @@ static int send_content(struct transfer *t, int fd, const char *shown, struct er
 		if (r < 0)
 			return r;
 	}
-	if (wire_encode(&t->conn->out, WIRE_EOF, WIRE_STDIN, t->id, NULL, 0) < 0)
+	if (wire_encode(core_out(t->conn), WIRE_EOF, WIRE_STDIN, t->call.q.id, NULL, 0) < 0)
 		return err_errno(e, ENOBUFS, "queue a file's end");
 	t->files++;
 	return 0;
@@ -357,7 +357,8 @@ static int send_memory(struct transfer *t, const char *data, size_t len, struct 
 			return r;
 		if (n > t->flow.left)
 			n = (size_t)t->flow.left;
-		if (wire_encode(&t->conn->out, WIRE_DATA, WIRE_STDIN, t->id, data, n) < 0)
+		if (wire_encode(core_out(t->conn), WIRE_DATA, WIRE_STDIN, t->call.q.id, data, n) <
+		    0)
 			return err_errno(e, ENOBUFS, "queue a file's bytes");
 		t->flow.left -= n;
 		t->bytes += n;
@@ -367,7 +368,7 @@ static int send_memory(struct transfer *t, const char *data, size_t len, struct 
 		if (r < 0)
 			return r;
 	}
-	return wire_encode(&t->conn->out, WIRE_EOF, WIRE_STDIN, t->id, NULL, 0) < 0
+	return wire_encode(core_out(t->conn), WIRE_EOF, WIRE_STDIN, t->call.q.id, NULL, 0) < 0
 		       ? err_errno(e, ENOBUFS, "queue a file's end")
 		       : 0;
 }

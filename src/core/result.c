@@ -34,7 +34,8 @@ static int give_credit(struct cove_exec *x, struct err *e)
 	struct wire_credit m = {.bytes = wire_flow_took(&x->output[x->owed_stream], x->owed)};
 
 	x->owed = 0;
-	if (m.bytes > 0 && wire_credit_encode(&x->conn->out, x->id, x->owed_stream, &m) < 0)
+	if (m.bytes > 0 &&
+	    wire_credit_encode(core_out(x->conn), x->call.q.id, x->owed_stream, &m) < 0)
 		return err_errno(e, ENOBUFS, "queue credit");
 	return 0;
 }
@@ -49,7 +50,7 @@ static int feed(struct cove_exec *x, const struct cove_command *c, size_t *fed, 
 	if (*fed < c->input_len)
 		return 0;
 	*closed = true;
-	return wire_encode(&x->conn->out, WIRE_EOF, WIRE_STDIN, x->id, NULL, 0) < 0
+	return wire_encode(core_out(x->conn), WIRE_EOF, WIRE_STDIN, x->call.q.id, NULL, 0) < 0
 		       ? err_errno(e, ENOBUFS, "queue stdin")
 		       : 0;
 }
@@ -94,9 +95,9 @@ static int run_to_end(struct cove_exec *x, const struct cove_command *command, s
 	for (;;) {
 		r = feed(x, command, &fed, &closed, e);
 		if (r == 0)
-			r = conn_flush(x->conn, e);
+			r = core_conn_flush(x->conn, e);
 		if (r == 0)
-			r = conn_next(x->conn, x->id, -1, &f, e);
+			r = core_call_next(&x->call, -1, &f, e);
 		if (r > 0)
 			r = exec_frame(x, &f, ev, e);
 		if (r < 0)

@@ -32,7 +32,7 @@ static int session_name(const char *session, const char *prefix, char ret[BOX_NA
 
 static int join(struct cove *cove, const char *name, struct cove_box **ret, struct err *e)
 {
-	struct conn *conn = NULL;
+	struct core_conn *conn = NULL;
 	int r = box_up(cove, name, &conn, e);
 
 	return r < 0 ? r : box_handle_take(cove, name, false, conn, ret, e);

@@ -10,8 +10,8 @@ static int send_signal(struct cove_box *box, uint64_t exec_id, int sig, struct e
 {
 	struct wire_signal m = {
 		.exec_id = exec_id, .signal = (uint64_t)sig, .tree = sig == SIGKILL};
-	struct conn *c = NULL;
-	uint32_t id;
+	struct core_conn *c = NULL;
+	struct core_call call;
 	int r;
 
 	if (sig < 1 || sig >= NSIG || exec_id == 0)
@@ -20,15 +20,14 @@ static int send_signal(struct cove_box *box, uint64_t exec_id, int sig, struct e
 	r = box_conn_get(box, &c, e);
 	if (r < 0)
 		return r;
-	id = conn_id(c);
-	if (wire_signal_encode(&c->out, id, 0, &m) < 0)
+	core_call_begin(&call, c);
+	if (wire_signal_encode(core_out(c), call.q.id, 0, &m) < 0)
 		r = err_errno(e, ENOBUFS, "queue a signal");
 	if (r == 0)
-		r = conn_flush(c, e);
+		r = core_conn_flush(c, e);
 	if (r == 0)
-		r = conn_wait_ok(c, id, STOP_WAIT_MS, e);
-	if (r == -ETIMEDOUT)
-		c->broken = true;
+		r = core_call_wait_ok(&call, STOP_WAIT_MS, e);
+	core_call_end(&call, r != -ETIMEDOUT);
 	box_conn_put(box, c);
 	return r;
 }

@@ -9,31 +9,32 @@
 
 #include <errno.h>
 
-/* One request without payload, one frame as its answer, which points into the connection. */
-static int ask(struct conn *c, enum wire_type type, int timeout_ms, struct wire_frame *ret,
-	       struct err *e)
+/* One request without payload, one frame as its answer, which is valid until the call is ended. */
+static int ask(struct core_call *call, struct core_conn *c, enum wire_type type, int timeout_ms,
+	       struct wire_frame *ret, struct err *e)
 {
-	uint32_t id = conn_id(c);
-	int r = conn_hello(c, timeout_ms, e);
+	int r = 0;
 
-	if (r == 0 && wire_encode(&c->out, type, 0, id, NULL, 0) < 0)
+	core_call_begin(call, c);
+	if (wire_encode(core_out(c), type, 0, call->q.id, NULL, 0) < 0)
 		r = err_errno(e, ENOBUFS, "ask the keeper");
 	if (r == 0)
-		r = conn_flush(c, e);
+		r = core_conn_flush(c, e);
 	if (r == 0)
-		r = conn_next(c, id, timeout_ms, ret, e);
+		r = core_call_next(call, timeout_ms, ret, e);
 	if (r == 0)
 		return err_set(e, ERR_TIMEOUT, ETIMEDOUT, "the keeper does not answer");
 	return r < 0 ? r : 0;
 }
 
-int stats_ask_status(struct conn *c, int timeout_ms, struct wire_status *ret, struct err *e)
+int stats_ask_status(struct core_call *call, struct core_conn *c, int timeout_ms,
+		     struct wire_status *ret, struct err *e)
 {
 	struct wire_frame f;
-	int r = ask(c, WIRE_STATUS, timeout_ms, &f, e);
+	int r = ask(call, c, WIRE_STATUS, timeout_ms, &f, e);
 
 	if (r == 0 && wire_status_decode(&f, ret) < 0)
-		r = conn_unexpected(c, &f, e);
+		r = core_unexpected(&call->q, &f, e);
 	return r;
 }
 
@@ -42,14 +43,16 @@ bool status_is_outdated(const struct wire_status *s)
 	return s->started_ms > 0 && s->init_revision < WIRE_INIT_REVISION;
 }
 
-int stats_ask(struct conn *c, struct cove_stats *ret, struct err *e)
+int stats_ask(struct core_conn *c, struct cove_stats *ret, struct err *e)
 {
+	struct core_call call;
 	struct wire_stats m;
 	struct wire_frame f;
-	int r = ask(c, WIRE_STATS, STOP_WAIT_MS, &f, e);
+	int r = ask(&call, c, WIRE_STATS, STOP_WAIT_MS, &f, e);
 
 	if (r == 0 && wire_stats_decode(&f, &m) < 0)
-		r = conn_unexpected(c, &f, e);
+		r = core_unexpected(&call.q, &f, e);
+	core_call_end(&call, r == 0);
 	if (r < 0)
 		return r;
 	*ret = (struct cove_stats){
@@ -89,7 +92,7 @@ int stats_ask(struct conn *c, struct cove_stats *ret, struct err *e)
 }
 
 /* A connection to a box that must be there and running. */
-static int reach(struct cove *cove, const char *name, struct conn **ret, struct err *e)
+static int reach(struct cove *cove, const char *name, struct core_conn **ret, struct err *e)
 {
 	autoclose int box_fd = -1;
 	int r;
@@ -97,47 +100,51 @@ static int reach(struct cove *cove, const char *name, struct conn **ret, struct 
 	core_sweep(cove);
 	r = box_open_dir(cove, name, &box_fd, e);
 	if (r == 0)
-		r = conn_connect(cove->state.run_fd, name, ret, e);
+		r = core_conn_connect(NULL, cove->state.run_fd, name, ret, e);
 	if (r == -ENOENT && box_fd >= 0)
 		r = -ENOTCONN;
 	return r;
 }
 
-int stats_tell_pause(struct conn *c, bool on, const char *by, struct err *e)
+int stats_tell_pause(struct core_conn *c, bool on, const char *by, struct err *e)
 {
 	struct wire_pause m = {.on = on, .by = by};
-	uint32_t id = conn_id(c);
-	int r = conn_hello(c, START_WAIT_MS, e);
+	struct core_call call;
+	int r = 0;
 
-	if (r == 0 && wire_pause_encode(&c->out, id, 0, &m) < 0)
+	core_call_begin(&call, c);
+	if (wire_pause_encode(core_out(c), call.q.id, 0, &m) < 0)
 		r = err_errno(e, ENOBUFS, "ask the keeper");
 	if (r == 0)
-		r = conn_flush(c, e);
-	return r < 0 ? r : conn_wait_ok(c, id, STOP_WAIT_MS, e);
+		r = core_conn_flush(c, e);
+	if (r == 0)
+		r = core_call_wait_ok(&call, STOP_WAIT_MS, e);
+	core_call_end(&call, r == 0);
+	return r;
 }
 
 int cove_stats(struct cove *cove, const char *name, struct cove_stats *ret, struct cove_error *err)
 {
-	struct conn *c = NULL;
+	struct core_conn *c = NULL;
 	struct err e = {0};
 	int r = reach(cove, name, &c, &e);
 
 	if (r == 0)
 		r = stats_ask(c, ret, &e);
-	conn_free(c);
+	core_conn_free(c);
 	return core_return(cove, name, r, &e, err);
 }
 
 static int set_paused(struct cove *cove, const char *name, bool on, struct cove_error *err)
 {
 	const char *by = on ? "cove pause" : "cove resume";
-	struct conn *c = NULL;
+	struct core_conn *c = NULL;
 	struct err e = {0};
 	int r = reach(cove, name, &c, &e);
 
 	if (r == 0)
 		r = stats_tell_pause(c, on, by, &e);
-	conn_free(c);
+	core_conn_free(c);
 	if (r == 0)
 		core_event(cove, &(struct event){.kind = on ? EVENT_PAUSE : EVENT_RESUME,
 						 .box = name,

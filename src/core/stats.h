@@ -6,8 +6,9 @@
 
 /* Is the box's init from before a mend that matters? Once init said HELLO, that is. */
 bool status_is_outdated(const struct wire_status *s);
-/* The answer points into the connection. */
-int stats_ask_status(struct conn *c, int timeout_ms, struct wire_status *ret, struct err *e);
-int stats_ask(struct conn *c, struct cove_stats *ret, struct err *e);
+/* The answer is valid until the call is ended, which is the caller's to do. */
+int stats_ask_status(struct core_call *call, struct core_conn *c, int timeout_ms,
+		     struct wire_status *ret, struct err *e);
+int stats_ask(struct core_conn *c, struct cove_stats *ret, struct err *e);
 /* Returns when all of the box stands still, or runs again. */
-int stats_tell_pause(struct conn *c, bool on, const char *by, struct err *e);
+int stats_tell_pause(struct core_conn *c, bool on, const char *by, struct err *e);

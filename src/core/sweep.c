@@ -130,13 +130,13 @@ static void clear_sockets(const struct sweep *s)
 	if (state_names(cove->state.run_fd, &names, &count) < 0)
 		return;
 	for (size_t i = 0; i < count; i++) {
-		struct conn *c = NULL;
+		struct core_conn *c = NULL;
 		int r;
 
 		if (was_busy(s, names[i]) || has_box(cove, names[i]))
 			continue;
-		r = conn_connect(cove->state.run_fd, names[i], &c, NULL);
-		conn_free(c);
+		r = core_conn_connect(NULL, cove->state.run_fd, names[i], &c, NULL);
+		core_conn_free(c);
 		if (r == -ECONNREFUSED || (r == -ENOENT && !has_box(cove, names[i])))
 			box_clear_runtime(cove, names[i]);
 	}

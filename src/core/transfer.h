@@ -10,8 +10,8 @@
 
 struct transfer {
 	struct cove_box *box;
-	struct conn *conn; /* borrowed from the box */
-	uint32_t id;
+	struct core_conn *conn; /* borrowed from the box */
+	struct core_call call;
 	struct wire_flow flow; /* of the one stream that flows */
 	cove_progress *progress;
 	void *arg;

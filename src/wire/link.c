@@ -130,7 +130,8 @@ static bool deliver(struct wire_link *l)
 	int r = 0;
 
 	l->gone = &gone;
-	while (!l->paused && !l->closed && (r = wire_decoder_next(&l->decoder, &f)) > 0) {
+	while (!l->paused && !l->held && !l->closed &&
+	       (r = wire_decoder_next(&l->decoder, &f)) > 0) {
 		l->on_frame(l, &f);
 		if (gone) {
 			if (outer)
@@ -144,8 +145,10 @@ static bool deliver(struct wire_link *l)
 	l->gone = outer;
 	if (l->borrower)
 		wire_link_settle(l->borrower);
-	if (r < 0)
-		fail(l, r);
+	if (r < 0) {
+		fail(l, r); /* which may free it */
+		return false;
+	}
 	return !l->closed;
 }
 
@@ -261,7 +264,7 @@ int wire_link_init(struct wire_link *l, struct ev *ev, int rfd, int wfd)
 	l->ev = ev;
 	l->rfd = rfd;
 	l->wfd = wfd;
-	l->paused = l->closed = l->busy = false;
+	l->paused = l->closed = l->busy = l->held = false;
 	l->gone = NULL;
 	l->lent = NULL;
 	l->lent_len = 0;
@@ -334,6 +337,13 @@ void wire_link_pause(struct wire_link *l, bool on)
 	ev_io_set(l->ev, &l->rio, (on ? 0 : EPOLLIN) | (l->rio.events & EPOLLOUT));
 	if (!on)
 		ev_defer(l->ev, &l->flush); /* frames may wait in the decoder */
+}
+
+void wire_link_hold(struct wire_link *l, bool on)
+{
+	l->held = on;
+	if (!on)
+		wire_link_flush(l); /* frames may wait in the decoder */
 }
 
 size_t wire_link_queued(const struct wire_link *l)

@@ -27,6 +27,7 @@ struct wire_link {
 	struct wire_decoder decoder;
 	struct buf out; /* append with wire_encode or wire_*_encode, then link_flush */
 	bool paused, closed;
+	bool held;  /* the frame handed out last is still in use: see wire_link_hold */
 	bool busy;  /* a large buffer was used since idle was armed */
 	bool *gone; /* set by link_done while a callback runs */
 
@@ -63,6 +64,10 @@ void wire_link_settle(struct wire_link *l);
 
 /* Stops or resumes reading, for back-pressure. */
 void wire_link_pause(struct wire_link *l, bool on);
+
+/* From within on_frame: the frame stays valid and no other is handed out until it is let go. For an
+ * owner that does not run its loop meanwhile: the descriptor stays watched. */
+void wire_link_hold(struct wire_link *l, bool on);
 
 /* Bytes queued and not yet written. */
 size_t wire_link_queued(const struct wire_link *l);

@@ -89,7 +89,7 @@ static void run_script(int fd, void (*script)(struct peer *p, void *arg), void *
 void peer_start(struct cove *cove, void (*script)(struct peer *p, void *arg), void *arg,
 		struct cove_box **ret)
 {
-	struct conn *conn;
+	struct core_conn *conn;
 	int pair[2];
 	pid_t pid;
 
@@ -103,7 +103,7 @@ void peer_start(struct cove *cove, void (*script)(struct peer *p, void *arg), vo
 		run_script(pair[1], script, arg);
 	}
 	close(pair[1]);
-	CHECK_EQ(conn_new(pair[0], &conn, NULL), 0);
+	CHECK_EQ(core_conn_new(NULL, pair[0], &conn, NULL), 0);
 	conn->first = true;
 	CHECK_EQ(box_handle_take(cove, "box", false, conn, ret, NULL), 0);
 }

@@ -29,7 +29,7 @@ enum { DEPTH_MAX = 32, MOUNTS_MAX = 1 << 20, LISTED_MAX = 4096 };
 /* The keeper is the peer of its socket, init its first child. */
 static int find_init(struct cove_box *box, pid_t *ret, struct err *e)
 {
-	struct conn *conn = NULL;
+	struct core_conn *conn = NULL;
 	autofree char *text = NULL;
 	struct ucred cred = {0};
 	socklen_t len = sizeof(cred);
@@ -38,7 +38,7 @@ static int find_init(struct cove_box *box, pid_t *ret, struct err *e)
 
 	if (r < 0)
 		return r;
-	getsockopt(conn->fd, SOL_SOCKET, SO_PEERCRED, &cred, &len);
+	getsockopt(core_conn_fd(conn), SOL_SOCKET, SO_PEERCRED, &cred, &len);
 	box_conn_put(box, conn);
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)cred.pid, (int)cred.pid);
 	if (fd_read_file(AT_FDCWD, path, 4096, &text, NULL) < 0 || sscanf(text, "%d", &pid) != 1)
