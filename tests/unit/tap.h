@@ -3,11 +3,13 @@
  *
  * How it works
  *
- * TEST(name) { ... } registers itself before main. TAP_MAIN, once per program, runs every test in a
- * child of its own: a crash, an exit or a leak is that test's failure and nobody else's. When the
+ * TEST(name) { ... } registers itself before main. TAP_MAIN, once per file, runs every test in a
+ * child of its own: a crash, an exit or a leak is that test's failure and no other's. When the
  * child ended, or did not within TAP_TIMEOUT_S seconds (default 120), everything below the runner
- * is killed; the runner is a subreaper, so not even a daemon outlives its test. `./test NAME` runs
- * one test in the same way; `./test --list` prints the names.
+ * is killed; the runner is a subreaper, so not even a daemon outlives its test.
+ *
+ * The files of one module are one program, in which main is weak: `./unit_base --file buf` runs the
+ * tests of test_buf.c, `./unit_base NAME` those of that name; `--list` prints the names.
  *
  * A failed CHECK prints where and what, and ends the test. SKIP ends it too, and says why in the
  * TAP line. In a process that the test itself forked a failed CHECK exits that process with 1: the
@@ -25,7 +27,7 @@
 #include <unistd.h>
 
 struct tap_test {
-	const char *name;
+	const char *name, *file;
 	void (*run)(void);
 	struct tap_test *next;
 };
@@ -99,19 +101,20 @@ static inline void tap_skip(const char *reason)
 #define FAIL(reason)	   tap_check(0, (reason), __FILE__, __LINE__)
 #define SKIP(reason)	   tap_skip(reason)
 
-#define TEST(test_name)                                                                        \
-	static void tap_run_##test_name(void);                                                 \
-	static struct tap_test tap_test_##test_name = {#test_name, tap_run_##test_name, NULL}; \
-	__attribute__((constructor)) static void tap_register_##test_name(void)                \
-	{                                                                                      \
-		tap_register(&tap_test_##test_name);                                           \
-	}                                                                                      \
+#define TEST(test_name)                                                                           \
+	static void tap_run_##test_name(void);                                                    \
+	static struct tap_test tap_test_##test_name = {#test_name, __FILE__, tap_run_##test_name, \
+						       NULL};                                     \
+	__attribute__((constructor)) static void tap_register_##test_name(void)                   \
+	{                                                                                         \
+		tap_register(&tap_test_##test_name);                                              \
+	}                                                                                         \
 	static void tap_run_##test_name(void)
 
 #include "tap_run.h"
 
-#define TAP_MAIN                             \
-	int main(int argc, char **argv)      \
-	{                                    \
-		return tap_main(argc, argv); \
+#define TAP_MAIN                                              \
+	__attribute__((weak)) int main(int argc, char **argv) \
+	{                                                     \
+		return tap_main(argc, argv);                  \
 	}

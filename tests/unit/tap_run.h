@@ -131,9 +131,21 @@ static inline void tap_run_one(const struct tap_test *t, int number)
 	tap_state.failed += status != 0;
 }
 
+/* Whether a test is in test_FILE.c. */
+static inline int tap_is_in(const struct tap_test *t, const char *file)
+{
+	const char *base = strrchr(t->file, '/');
+	size_t n = strlen(file);
+
+	base = base ? base + 1 : t->file;
+	return strncmp(base, "test_", 5) == 0 && strncmp(base + 5, file, n) == 0 &&
+	       strcmp(base + 5 + n, ".c") == 0;
+}
+
 static inline int tap_main(int argc, char **argv)
 {
 	const char *only = argc > 1 ? argv[1] : NULL;
+	const char *file = argc > 2 && strcmp(only, "--file") == 0 ? argv[2] : NULL;
 	int count = 0;
 
 	/* Whoever ignores it waits in vain. */
@@ -145,13 +157,13 @@ static inline int tap_main(int argc, char **argv)
 	for (const struct tap_test *t = tap_state.first; t; t = t->next) {
 		if (only && strcmp(only, "--list") == 0)
 			puts(t->name);
-		else if (!only || strcmp(only, t->name) == 0)
+		else if (file ? tap_is_in(t, file) : !only || strcmp(only, t->name) == 0)
 			tap_run_one(t, ++count);
 	}
 	if (only && strcmp(only, "--list") == 0)
 		return 0;
 	printf("1..%d\n", count);
 	if (count == 0)
-		fprintf(stderr, "no test named '%s'\n", only ? only : "");
+		fprintf(stderr, "no test of '%s'\n", file ? file : only ? only : "");
 	return tap_state.failed > 0 || count == 0;
 }

@@ -40,7 +40,7 @@ static void nothing(void)
 /* Runs one test function under the harness and gives back what it printed. */
 static void run_quietly(void (*run)(void), char *ret, size_t size)
 {
-	struct tap_test t = {"inner", run, NULL};
+	struct tap_test t = {"inner", __FILE__, run, NULL};
 	ssize_t n;
 	int p[2], out;
 
