@@ -33,19 +33,19 @@ enum {
 	FLAG_CODE = 0x000f,
 };
 
-struct reader {
+struct dns_reader {
 	const uint8_t *p;
 	size_t n, at;
 };
 
 /* A name as text. One that no host can have is odd: it is skipped, and equals nothing. */
-struct name {
+struct dns_name {
 	char text[DNS_NAME_MAX + 1];
 	bool odd;
 };
 
-struct record {
-	struct name name;
+struct dns_record {
+	struct dns_name name;
 	uint16_t type, class;
 	uint32_t ttl_s;
 	size_t at, len; /* its data */
@@ -82,7 +82,7 @@ static char name_byte(uint8_t c)
 											: 0;
 }
 
-static int append_label(struct name *name, size_t *len, const uint8_t *label, size_t n)
+static int append_label(struct dns_name *name, size_t *len, const uint8_t *label, size_t n)
 {
 	if (*len + (*len > 0) + n > DNS_NAME_MAX)
 		return -EBADMSG;
@@ -99,7 +99,7 @@ static int append_label(struct name *name, size_t *len, const uint8_t *label, si
 }
 
 /* Reads the name at r->at and goes behind it. */
-static int read_name(struct reader *r, struct name *ret)
+static int read_name(struct dns_reader *r, struct dns_name *ret)
 {
 	size_t at = r->at, part = r->at, len = 0;
 	bool jumped = false;
@@ -137,7 +137,7 @@ static int read_name(struct reader *r, struct name *ret)
 	return 0;
 }
 
-static int read_record(struct reader *r, struct record *ret)
+static int read_record(struct dns_reader *r, struct dns_record *ret)
 {
 	const uint8_t *p;
 
@@ -158,7 +158,7 @@ static int read_record(struct reader *r, struct record *ret)
 }
 
 /* The question of a message with exactly one. */
-static int read_question(struct reader *r, struct name *ret, uint16_t *ret_type,
+static int read_question(struct dns_reader *r, struct dns_name *ret, uint16_t *ret_type,
 			 uint16_t *ret_class)
 {
 	if (get16(r->p + 4) != 1 || read_name(r, ret) < 0 || r->n - r->at < 4)
@@ -170,10 +170,10 @@ static int read_question(struct reader *r, struct name *ret, uint16_t *ret_type,
 }
 
 /* Whatever else is there has to be records to the last byte; the one that matters is OPT. */
-static int read_extras(struct reader *r, bool *ret_edns)
+static int read_extras(struct dns_reader *r, bool *ret_edns)
 {
 	for (unsigned left = get16(r->p + 10); left > 0; left--) {
-		struct record rec;
+		struct dns_record rec;
 
 		if (read_record(r, &rec) < 0)
 			return -EBADMSG;
@@ -185,9 +185,9 @@ static int read_extras(struct reader *r, bool *ret_edns)
 
 int dns_question_parse(struct dns_question *ret, const void *p, size_t n)
 {
-	struct reader r = {.p = p, .n = n, .at = HEADER};
+	struct dns_reader r = {.p = p, .n = n, .at = HEADER};
 	uint16_t flags, type, class;
-	struct name name;
+	struct dns_name name;
 	bool edns = false;
 
 	if (n < HEADER)
@@ -297,19 +297,20 @@ int dns_question_format(const struct dns_question *q, void *out, size_t size)
 	return p ? (int)(p - (uint8_t *)out) : -EINVAL;
 }
 
-static bool is_name(const struct name *name, const char *text)
+static bool is_name(const struct dns_name *name, const char *text)
 {
 	return !name->odd && strcmp(name->text, text) == 0;
 }
 
 /* One look through the answers for `owner`: takes its addresses, or tells what it is another name
  * of. 1: another name, in *ret_next. */
-static int read_answers(const struct reader *from, unsigned records, const struct dns_question *q,
-			const char *owner, struct dns_answer *a, struct name *ret_next)
+static int read_answers(const struct dns_reader *from, unsigned records,
+			const struct dns_question *q, const char *owner, struct dns_answer *a,
+			struct dns_name *ret_next)
 {
 	size_t len = q->type == DNS_AAAA ? 16 : 4;
-	struct reader r = *from;
-	struct record rec;
+	struct dns_reader r = *from;
+	struct dns_record rec;
 	bool alias = false;
 
 	for (; records > 0; records--) {
@@ -323,7 +324,7 @@ static int read_answers(const struct reader *from, unsigned records, const struc
 			if (a->count < DNS_ADDRS_MAX)
 				memcpy(a->addrs[a->count++], r.p + rec.at, len);
 		} else if (rec.type == DNS_CNAME && !alias) {
-			struct reader target = {.p = r.p, .n = rec.at + rec.len, .at = rec.at};
+			struct dns_reader target = {.p = r.p, .n = rec.at + rec.len, .at = rec.at};
 
 			if (read_name(&target, ret_next) < 0 || target.at != target.n)
 				return -EBADMSG;
@@ -343,9 +344,9 @@ static enum dns_code known_code(unsigned code)
 
 int dns_answer_parse(struct dns_answer *ret, const struct dns_question *q, const void *p, size_t n)
 {
-	struct reader r = {.p = p, .n = n, .at = HEADER};
+	struct dns_reader r = {.p = p, .n = n, .at = HEADER};
 	uint16_t flags, type, class;
-	struct name owner, next;
+	struct dns_name owner, next;
 	int follow = 1;
 
 	if (n < HEADER || get16(r.p) != q->id)

@@ -1,7 +1,7 @@
 /*
- * The error value: what kind, which errno, and a sentence for a person.
+ * The error value: what kind, which errno, and a human-readable sentence.
  *
- * The caller owns it and passes its address down; nobody allocates, so nothing can leak. Functions
+ * The caller owns it and passes its address down; nothing is allocated or can leak. Functions
  * that take one return 0 or positive on success and a negative errno otherwise. A NULL error is
  * allowed everywhere: the sentence is then dropped, the return value stays.
  */

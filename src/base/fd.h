@@ -43,7 +43,7 @@ static inline void ptr_freep(void *p)
  * would take that place, and get what is printed. */
 void fd_fill_low(void);
 
-/* Closes *fd if it is open and leaves -1, so that twice is fine. */
+/* Closes *fd if it is open and leaves -1: idempotent. */
 void fd_close(int *fd);
 
 /* Loops over short counts and EINTR. fd_read_full returns the bytes read, fewer only at end of
@@ -64,7 +64,7 @@ int fd_read_file(int dir_fd, const char *path, size_t max, char **ret, size_t *r
  * the same directory, then rename. With durable, file and directory are fsynced. */
 int fd_write_file(int dir_fd, const char *name, const void *p, size_t n, mode_t mode, bool durable);
 
-/* A small text from one process to another: a memory file that nobody can change any more, and
+/* A small text from one process to another: a memory file sealed against change, and
  * reading it from its beginning, whatever was read through this descriptor before. The result is
  * owned and NUL-terminated; -EBADMSG where it is empty or beyond max. */
 int fd_seal(const char *name, const void *p, size_t n, int *ret_fd);

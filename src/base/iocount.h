@@ -5,7 +5,7 @@
  *	v1	"MAJOR:MINOR Read N", "MAJOR:MINOR Write N", and others that are not looked at
  *
  * What goes through a loop device may be counted there and once more where its file is; so the sum
- * of those devices and the sum of the others are taken apart, and the higher one told.
+ * of those devices and the sum of the others are kept apart, and the higher one counts.
  */
 #pragma once
 

@@ -1,4 +1,4 @@
-/* Strings: checks, escapes and parsing that more than one room needs. */
+/* Strings: checks, escapes and parsing that more than one module needs. */
 #pragma once
 
 #include "base/buf.h"

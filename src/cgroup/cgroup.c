@@ -213,7 +213,7 @@ int cgroup_freeze(const struct cgroup *cg, bool on, struct err *e)
 			       "this kernel cannot freeze a cgroup; Linux 5.2 or newer can");
 	if (r == -ETIMEDOUT)
 		return err_set(e, ERR_TIMEOUT, ETIMEDOUT, "a process of the box does not %s",
-			       on ? "stand still: it waits inside the kernel" : "go on");
+			       on ? "freeze: it waits inside the kernel" : "go on");
 	return err_errno(e, -r, on ? "freeze the box" : "thaw the box");
 }
 

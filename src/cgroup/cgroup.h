@@ -86,7 +86,7 @@ int cgroup_end(struct cgroup *cg, const char *box, struct err *e);
 
 void cgroup_done(struct cgroup *cg); /* closes; a zeroed one is not valid, a failed make is */
 
-/* ERR_UNSUPPORTED with the remedy where it cannot be done. Returns when all of them stand still. */
+/* ERR_UNSUPPORTED with the remedy where it cannot be done. Returns when all of them are frozen. */
 int cgroup_freeze(const struct cgroup *cg, bool on, struct err *e);
 
 struct cgroup_stats {

@@ -64,7 +64,7 @@ void cgroup_helper_make_beside(const struct cgroup *cg, const char *box,
 			       const struct cgroup_limits *limits, struct cgroup_helper *ret);
 /* The calling process goes into the v1 groups. 0 or -errno. */
 int cgroup_helper_join(const struct cgroup_helper *h);
-/* It goes elsewhere (if it is in there), and the groups are removed if nobody else is in them. */
+/* It goes elsewhere (if it is in there), and the groups are removed if they are empty then. */
 void cgroup_helper_leave(struct cgroup_helper *h);
 /* The same for a process that has none of the descriptors any more. */
 void cgroup_helper_leave_named(const char *box, enum cgroup_helper_kind kind);

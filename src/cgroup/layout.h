@@ -1,5 +1,5 @@
 /*
- * Where this host's cgroup trees are and which of them this caller may use. Internal to the room,
+ * Where this host's cgroup trees are and which of them this caller may use. Internal to the module,
  * and the place where its tests put a tree of plain files in place of the kernel's.
  */
 #pragma once

@@ -18,7 +18,7 @@
 #include <limits.h>
 #include <sys/stat.h>
 
-struct walk {
+struct group_walk {
 	void (*on_group)(int fd, void *arg);
 	void *arg;
 	int depth;
@@ -26,7 +26,7 @@ struct walk {
 
 static void walk_one(int dir_fd, const char *name, void *arg)
 {
-	struct walk *w = arg;
+	struct group_walk *w = arg;
 	autoclose int fd = group_open(dir_fd, name);
 
 	if (fd < 0)
@@ -41,20 +41,20 @@ static void walk_one(int dir_fd, const char *name, void *arg)
 
 void group_walk(int dir_fd, void (*on_group)(int fd, void *arg), void *arg)
 {
-	struct walk w = {.on_group = on_group, .arg = arg};
+	struct group_walk w = {.on_group = on_group, .arg = arg};
 
 	walk_one(dir_fd, ".", &w);
 }
 
 /* What one look at a group's children does and finds. */
-struct look {
+struct group_look {
 	char full[NAME_MAX + 1]; /* one that has groups of its own; "" without */
 	unsigned stuck;		 /* that have none, and somebody is in them */
 };
 
 static void remove_one(int dir_fd, const char *name, void *arg)
 {
-	struct look *l = arg;
+	struct group_look *l = arg;
 	struct stat st;
 
 	/* One at a time: with many that are full a look would otherwise try all of them again. */
@@ -72,7 +72,7 @@ int group_clear(int top_fd)
 	unsigned depth = 0;
 
 	for (unsigned steps = 0; fd >= 0 && steps < CGROUP_STEPS_MAX; steps++) {
-		struct look l = {.stuck = 0};
+		struct group_look l = {.stuck = 0};
 		int next;
 
 		group_each(fd, remove_one, &l);

@@ -1,4 +1,4 @@
-/* What the files of this room share: reading and writing a group's files, and the two kinds. */
+/* What the files of this module share: reading and writing a group's files, and the two kinds. */
 #pragma once
 
 #include "cgroup/cgroup.h"

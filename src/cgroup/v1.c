@@ -8,10 +8,10 @@
  * Throttling of a v1 group does not reach the groups below it. So with an io limit init may make no
  * groups in that tree: all of the box stays in the one group that has the limit, and I/O is counted
  * for the box only. Without one nothing is to be protected there, and init gets the box's group
- * itself. Writes that go through the page cache are written back by the kernel in nobody's name and
+ * itself. Writes that go through the page cache are written back by the kernel for no group and
  * are not limited at all: that is said in `why`.
  *
- * Nothing here tells when a group becomes empty or stands still, and there is no kill. Processes
+ * Nothing here tells when a group becomes empty or frozen, and there is no kill. Processes
  * are held by pidfds: a number that was reused in between is never signalled, and the wait for the
  * end is a poll.
  */
@@ -235,14 +235,14 @@ void v1_limit(const struct layout *l, const struct cgroup_want *w, enum cgroup_p
 
 /* Killing. */
 
-struct batch {
+struct kill_batch {
 	struct pollfd held[KILL_BATCH]; /* pidfds, owned */
 	pid_t pids[KILL_BATCH];
 	unsigned count;
 	bool seen; /* somebody is there, held or not */
 };
 
-static void hold(struct batch *b, const char *word)
+static void hold(struct kill_batch *b, const char *word)
 {
 	uint64_t pid;
 	int fd;
@@ -269,7 +269,7 @@ static bool is_listed(const char *text, pid_t pid)
 /* Only those that the group still lists once they are held can be meant. */
 static void kill_group(int fd, void *arg)
 {
-	struct batch *b = arg;
+	struct kill_batch *b = arg;
 	autofree char *before = NULL, *after = NULL;
 	unsigned first = b->count;
 	char *at, *word;
@@ -288,7 +288,7 @@ static void kill_group(int fd, void *arg)
 }
 
 /* Waits for the end of those that are held, and lets go of them. */
-static void await(struct batch *b)
+static void await(struct kill_batch *b)
 {
 	uint64_t until = clock_mono_ms() + KILL_LOOK_MS;
 
@@ -308,10 +308,10 @@ int v1_kill(int box_fd)
 	uint64_t until = clock_mono_ms() + GROUP_WAIT_MS;
 
 	for (int i = 0; i < KILL_PASSES && clock_mono_ms() < until; i++) {
-		struct batch b = {.count = 0};
+		struct kill_batch b = {.count = 0};
 
-		/* Standing still, nobody forks between the look and the signal. A signal is only
-		 * acted on after the thaw. */
+		/* While frozen, none of them forks between the look and the signal. A signal is
+		 * only acted on after the thaw. */
 		(void)v1_freeze_for(box_fd, KILL_LOOK_MS);
 		group_walk(box_fd, kill_group, &b);
 		(void)knob_set(box_fd, "freezer.state", "THAWED");

@@ -240,7 +240,7 @@ int life_bury(struct cove *cove, const char *name, int box_fd, bool durable, str
 	if (r < 0 || (box_fd >= 0 && life_has_moved(cove, name, box_fd)))
 		return r;
 	box_clear_runtime(cove, name);
-	r = record_bury(&cove->state, name, durable, tomb, e);
+	r = record_trash(&cove->state, name, durable, tomb, e);
 	if (r < 0 || !tomb[0])
 		return r;
 	return tree_remove_as(&cove->ids, cove->state.boxes_fd, tomb, e);

@@ -163,13 +163,13 @@ int life_wait_free(struct cove *cove, const char *name, int box_fd, int timeout_
 int life_claim(struct cove *cove, const char *name, int box_fd, int timeout_ms, struct err *e)
 {
 	uint64_t end = clock_mono_ms() + (uint64_t)timeout_ms;
-	int r = record_claim(box_fd, false, e);
+	int r = record_lock_operation(box_fd, false, e);
 	struct watch w;
 
 	if (r == -EBUSY) {
 		/* The holder's closing of the directory is an event in it. */
 		r = watch_init(&w, cove, box_fd);
-		while (r == 0 && (r = record_claim(box_fd, false, e)) == -EBUSY)
+		while (r == 0 && (r = record_lock_operation(box_fd, false, e)) == -EBUSY)
 			r = watch_wait(&w, end);
 		watch_done(&w);
 		if (r == -ETIMEDOUT)

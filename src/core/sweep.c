@@ -76,7 +76,7 @@ static bool look_at(struct cove *cove, const char *name)
 
 	if (record_open(&cove->state, name, &box_fd, NULL) < 0)
 		return false;
-	if (record_is_live(box_fd) || record_claim(box_fd, false, NULL) < 0)
+	if (record_is_live(box_fd) || record_lock_operation(box_fd, false, NULL) < 0)
 		return true;
 	/* Only now does nobody else change it. */
 	if (record_is_live(box_fd))
@@ -149,7 +149,7 @@ static bool is_live(struct cove *cove, const char *name)
 
 	if (record_open(&cove->state, name, &box_fd, NULL) < 0)
 		return false;
-	return record_is_live(box_fd) || record_claim(box_fd, false, NULL) < 0;
+	return record_is_live(box_fd) || record_lock_operation(box_fd, false, NULL) < 0;
 }
 
 /* A box's, or that of its keeper or door. */

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The run time of the sanitizers looks into its own process and makes more calls. */
+/* The run time of the sanitizers reads its own process and makes more calls. */
 #if defined(__SANITIZE_ADDRESS__)
 #define FILTER_IS_SANITIZED 1
 #elif defined(__has_feature)
@@ -24,12 +24,12 @@ enum filter_kind {
 	FILTER_BOX_SHARED, /* a box with a writable directory of the host */
 	FILTER_KEEPER,
 	FILTER_KEEPER_ROOT, /* root's needs less: it deletes without the box's user namespace */
-	FILTER_DOOR,	    /* the front: network, no files */
+	FILTER_DOOR,	    /* the proxy: network, no files */
 	FILTER_KIND_COUNT
 };
 
 /* What init adds to calls that are its own, in the last two registers, which the kernel does not
- * read for those calls. It is made up for every box: nobody else in the box can use them. */
+ * read for those calls. It is made up for every box: nothing else in the box can use them. */
 enum { FILTER_SECRET_BYTES = 16 };
 
 /* Loads the filter; it cannot be taken off again, and children have it. secret (may be NULL: those

@@ -15,7 +15,6 @@
 
 /* From the kernel's headers, which musl does not bring. */
 enum landlock_fs {
-	LANDLOCK_EXECUTE = 1 << 0,
 	LANDLOCK_WRITE_FILE = 1 << 1,
 	LANDLOCK_READ_FILE = 1 << 2,
 	LANDLOCK_READ_DIR = 1 << 3,

@@ -135,7 +135,7 @@ struct clause {
 	unsigned count;
 };
 
-struct line {
+struct list_line {
 	struct clause clauses[CLAUSES_MAX];
 	unsigned count;	 /* 0: always */
 	uint32_t answer; /* what a call that fits is answered */
@@ -144,7 +144,7 @@ struct line {
 struct call {
 	bool named, is_allowed;
 	uint32_t refusal; /* errno */
-	struct line lines[LINES_MAX];
+	struct list_line lines[LINES_MAX];
 	unsigned count;
 };
 
@@ -249,7 +249,7 @@ static char *read_clause(struct clause *c, char *word, char **at)
 
 static void read_condition(struct call *c, char **at)
 {
-	struct line *line = &c->lines[c->count];
+	struct list_line *line = &c->lines[c->count];
 	char *word;
 
 	if (c->count == LINES_MAX)
@@ -373,7 +373,7 @@ struct op {
 	uint32_t k;
 };
 
-struct program {
+struct bpf_program {
 	struct op ops[OPS_MAX];
 	unsigned count, allowed;
 	unsigned secret_at[SECRET_PLACES], secret_count;
@@ -387,7 +387,7 @@ struct range {
 	unsigned jump_at; /* the leaf that jumps to the block */
 };
 
-static unsigned emit(struct program *p, uint16_t code, uint8_t jt, uint8_t jf, uint32_t k)
+static unsigned emit(struct bpf_program *p, uint16_t code, uint8_t jt, uint8_t jf, uint32_t k)
 {
 	if (p->count == OPS_MAX)
 		die("program too long", "");
@@ -397,7 +397,7 @@ static unsigned emit(struct program *p, uint16_t code, uint8_t jt, uint8_t jf, u
 
 /* Falls through when it holds. Where it does not, a jump stands that is to be pointed at the next
  * line: its place goes into fails. */
-static void emit_clause(struct program *p, const struct clause *c, unsigned *fails, unsigned *n)
+static void emit_clause(struct bpf_program *p, const struct clause *c, unsigned *fails, unsigned *n)
 {
 	uint32_t bits = 0;
 
@@ -436,7 +436,7 @@ static void emit_clause(struct program *p, const struct clause *c, unsigned *fai
 	fails[(*n)++] = emit(p, JUMP, 0, 0, 0);
 }
 
-static void emit_call(struct program *p, const struct call *c)
+static void emit_call(struct bpf_program *p, const struct call *c)
 {
 	for (unsigned i = 0; i < c->count; i++) {
 		unsigned fails[CLAUSES_MAX * 4], n = 0;
@@ -458,7 +458,7 @@ static unsigned tree_size(unsigned n)
 	return n == 1 ? 1 : 1 + (lower > 255) + lower + tree_size(n - half);
 }
 
-static void emit_tree(struct program *p, struct range *r, unsigned n)
+static void emit_tree(struct bpf_program *p, struct range *r, unsigned n)
 {
 	unsigned half = n / 2, lower = n == 1 ? 0 : tree_size(half);
 
@@ -508,7 +508,7 @@ static bool counts(const struct call *c)
 	       !(c->count && c->lines[0].clauses[0].test == TEST_SECRET);
 }
 
-static void make_program(const struct list *list, struct program *p)
+static void make_program(const struct list *list, struct bpf_program *p)
 {
 	static struct range ranges[CALLS_MAX + 1];
 	unsigned n = make_ranges(list, ranges);
@@ -538,10 +538,10 @@ static void make_program(const struct list *list, struct program *p)
 
 struct named {
 	const char *name;
-	const struct program *program;
+	const struct bpf_program *program;
 };
 
-static void write_ops(FILE *out, const char *name, const struct program *p)
+static void write_ops(FILE *out, const char *name, const struct bpf_program *p)
 {
 	fprintf(out, "static const struct filter_op %s[] = {\n", name);
 	for (unsigned i = 0; i < p->count; i++)
@@ -550,7 +550,7 @@ static void write_ops(FILE *out, const char *name, const struct program *p)
 	fprintf(out, "};\n\n");
 }
 
-static void write_program(FILE *out, const char *name, const struct program *p)
+static void write_program(FILE *out, const char *name, const struct bpf_program *p)
 {
 	fprintf(out, "{%s, %u, %u, {", name, p->count, p->allowed);
 	for (unsigned i = 0; i < SECRET_PLACES; i++)
@@ -558,7 +558,7 @@ static void write_program(FILE *out, const char *name, const struct program *p)
 	fprintf(out, "}}");
 }
 
-static void make_box(const char *path, struct program *box, struct program *shared)
+static void make_box(const char *path, struct bpf_program *box, struct bpf_program *shared)
 {
 	static struct section sections[2] = {{.name = "shared"}};
 	static struct list base, both;
@@ -570,7 +570,7 @@ static void make_box(const char *path, struct program *box, struct program *shar
 }
 
 /* An ordinary user's and root's, each also for a build with sanitizers. */
-static void make_keepers(const char *path, struct program user[2], struct program root[2])
+static void make_keepers(const char *path, struct bpf_program user[2], struct bpf_program root[2])
 {
 	static struct section sections[3] = {{.name = "root"}, {.name = "sanitizers"}};
 	static struct list base, roots, both;
@@ -585,7 +585,7 @@ static void make_keepers(const char *path, struct program user[2], struct progra
 	make_program(&both, &root[1]);
 }
 
-static void make_door(const char *path, struct program door[2])
+static void make_door(const char *path, struct bpf_program door[2])
 {
 	static struct section sections[2] = {{.name = "sanitizers"}};
 	static struct list base, both;
@@ -609,7 +609,7 @@ static void write_table(FILE *out, const char *head, const struct named *program
 
 int main(int argc, char **argv)
 {
-	static struct program box, shared, user[2], root[2], door[2];
+	static struct bpf_program box, shared, user[2], root[2], door[2];
 	/* In the order of enum filter_kind; then again those of our own processes. */
 	static const struct named programs[] = {
 		{"box", &box},

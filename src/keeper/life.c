@@ -43,7 +43,7 @@ static int bury_box(struct life *l, struct err *e)
 {
 	if (l->tomb[0])
 		return 0;
-	return record_bury(&l->st, l->config.spec.name, !l->config.spec.one_shot, l->tomb, e);
+	return record_trash(&l->st, l->config.spec.name, !l->config.spec.one_shot, l->tomb, e);
 }
 
 static int delete_box(struct life *l, struct err *e)

@@ -12,7 +12,7 @@
  * four groups are a flexible one (-G), because the kernel makes the maps of all groups in that one
  * before it gives out the first block, which for a whole disk takes a millisecond; inode tables are
  * not written before they are used, and no kernel thread does it later (noinit_itable when
- * mounting); nothing is reserved for root (-m 0), since root of the box is nobody special here.
+ * mounting); nothing is reserved for root (-m 0), since root of the box has no privilege here.
  * Every feature is named, so that the host's mke2fs.conf decides nothing.
  */
 #include "storage/ext4.h"

@@ -23,8 +23,8 @@ struct ext4_size {
 /* Is there an mke2fs? ERR_UNSUPPORTED with the remedy. */
 int ext4_check(struct err *e);
 
-/* Makes a new, empty filesystem as `name` in dir_fd, where nobody else does the same, whole or not
- * at all: -EEXIST if there is one. With durable it survives a loss of power once this returns. */
+/* Makes a new, empty filesystem as `name` in dir_fd, where no one else does the same, whole or
+ * not at all: -EEXIST if there is one. With durable it survives a power loss once this returns. */
 int ext4_make(int home_fd, int dir_fd, const char *name, const struct ext4_size *size, bool durable,
 	      struct err *e);
 

@@ -314,7 +314,7 @@ static int run_mappers(const struct ids *ids, pid_t pid, struct err *e)
 	if (r[0] < 0)
 		return r[0];
 	r[1] = start_mapper(gids, pid, ids->sub_gid, ids->caller_gid, &child[1], e);
-	/* The first failure is told, and both are waited for. */
+	/* The first failure is reported, and both are waited for. */
 	r[0] = await_mapper(uids, child[0], r[1] < 0 ? NULL : e);
 	if (r[1] == 0)
 		r[1] = await_mapper(gids, child[1], r[0] < 0 ? NULL : e);
@@ -450,7 +450,7 @@ int ids_run_inside(const struct ids *ids, int (*fn)(void *arg), void *arg, struc
 	r = map ? ids_map_process(ids, pid, e) : 0;
 	if (r == 0)
 		r = fd_write_full(sock, "g", 1);
-	fd_close(&sock); /* a child that was not told to go ends here */
+	fd_close(&sock); /* a child that got no "g" ends here */
 	status = reap(pid);
 	if (r < 0)
 		return r;

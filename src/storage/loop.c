@@ -90,7 +90,7 @@ static int disk_lock(const struct storage_place *p)
 	return take_fd(fd);
 }
 
-/* The host's path, for a person. */
+/* The host's path, for messages. */
 static void disk_path(int file_fd, char ret[PATH_SIZE])
 {
 	char link[32];

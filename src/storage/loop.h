@@ -10,7 +10,7 @@ enum { DISK_NAME_SIZE = BOX_NAME_MAX + 8 };
 /* disk.img in a box's directory, <name>.img beside a workspace's. */
 void disk_name(const struct storage_place *p, char ret[DISK_NAME_SIZE]);
 
-/* Makes the new disk of a place as `file` in into_fd, a directory that nobody else works in. */
+/* Makes the new disk of a place as `file` in into_fd, a directory that no one else works in. */
 int disk_make(const struct storage_place *p, const struct storage_size *size, int into_fd,
 	      const char *file, struct err *e);
 

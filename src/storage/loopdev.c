@@ -164,21 +164,21 @@ static int record_number(int file_fd, const char *path)
 /* The open file carries a lock from here on. The device keeps the open file, and so the lock, until
  * it lets go of it: whoever does not find the device but finds the lock must not make a second one.
  * Not flock(2), which callers use for a shorter time. */
-static bool claim_file(int file_fd)
+static bool lock_file(int file_fd)
 {
 	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 
 	return fcntl(file_fd, OFD_SETLK, &whole) == 0;
 }
 
-/* 1: the live device is in *ret; 0: there is none, and the file is claimed. A device that is on its
+/* 1: the live device is in *ret; 0: there is none, and the file is locked. A device that is on its
  * way out is waited for. */
-static int find_or_claim(int file_fd, struct loopdev *ret)
+static int find_or_lock(int file_fd, struct loopdev *ret)
 {
 	for (int waited = 0; waited < DISK_LOCK_MS; waited += WAIT_STEP_MS) {
 		if (find_live(file_fd, ret) == 0)
 			return 1;
-		if (claim_file(file_fd))
+		if (lock_file(file_fd))
 			return 0;
 		if (errno != EAGAIN && errno != EACCES && errno != EINTR)
 			return -errno;
@@ -193,17 +193,15 @@ int loopdev_open(int file_fd, bool alone, struct loopdev *ret, struct err *e)
 	int r;
 
 	*ret = (struct loopdev){.fd = -1};
-	r = alone ? 0 : find_or_claim(file_fd, ret);
+	r = alone ? 0 : find_or_lock(file_fd, ret);
 	if (r == -EBUSY)
 		return err_set(e, ERR_CONFLICT, EBUSY,
 			       "the disk is in use by a loop device that cannot be found: see "
 			       "'losetup --list'");
 	if (r < 0)
-		return err_errno(e, -r, "claim the disk");
-	if (r > 0) {
-		ret->shared = true;
+		return err_errno(e, -r, "lock the disk");
+	if (r > 0)
 		return 0;
-	}
 	control = open(CONTROL_PATH, O_RDWR | O_CLOEXEC);
 	if (control < 0)
 		return no_loop(errno, e);

@@ -16,7 +16,6 @@
 struct loopdev {
 	int fd; /* owned; the device detaches itself when the last descriptor and mount are gone */
 	char path[32];
-	bool shared; /* it was there already */
 };
 
 /* Can loop devices be had? ERR_UNSUPPORTED with the remedy. */
@@ -24,8 +23,8 @@ int loopdev_check(struct err *e);
 
 /* The device of a file, attached if it has none. file_fd is open for writing; it must not hold a
  * lock of its own, since the device keeps the open file. The caller holds a lock that every other
- * caller for this file holds too, and keeps it until it has mounted the device. With alone nobody
- * else can ever have this file, so it is neither looked for nor recorded. */
+ * caller for this file holds too, and keeps it until it has mounted the device. With alone no
+ * other process can ever have this file, so it is neither looked for nor recorded. */
 int loopdev_open(int file_fd, bool alone, struct loopdev *ret, struct err *e);
 
 /* Does a live device have this file? */

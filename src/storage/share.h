@@ -7,9 +7,9 @@
  * that is reserved for this, the same for all boxes: whatever an earlier box wrote there belongs to
  * the same box id in every later one. No box ever runs with ids of that range.
  *
- * Files of other owners stay unmapped: a box sees them as nobody's (65534), can use what everybody
+ * Files of other owners stay unmapped: a box sees them with id 65534, can use what everybody
  * can, and its root has no rights over them. Groups other than the directory's are kept as they
- * are, as ids that no process of a box has: without that the kernel would let nobody write to such
+ * are, as ids that no process of a box has: without that the kernel would let no one write to such
  * a file, not even its owner.
  */
 #pragma once
@@ -31,5 +31,5 @@ void share_map_format(enum share_kind kind, uint32_t base, uint32_t owner,
 		      char ret[SHARE_MAP_TEXT]);
 
 /* Does the host id belong to a box, now or once: the ranges of boxes, and the reserved one. The one
- * between them (0x7ffe0000) is systemd's foreign range and nobody's here. */
+ * between them (0x7ffe0000) is systemd's foreign range and unused here. */
 bool share_is_box_id(uint32_t id);

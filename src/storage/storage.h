@@ -18,10 +18,8 @@
 #include <stdint.h>
 
 enum storage_flags {
-	STORAGE_LIMIT = 1 << 0, /* bounds bytes and inodes */
-	STORAGE_SNAPSHOT = 1 << 1,
-	STORAGE_CLONE = 1 << 2,
-	STORAGE_MEMORY = 1 << 3, /* counts as memory and does not survive a stop */
+	STORAGE_LIMIT = 1 << 0,	 /* bounds bytes and inodes */
+	STORAGE_MEMORY = 1 << 1, /* counts as memory and does not survive a stop */
 };
 
 /* Where a volume is. All borrowed. */
@@ -55,7 +53,7 @@ struct storage_ops {
 	/* Makes the volume if it is missing and opens it. */
 	int (*open)(const struct storage_place *p, const struct ids *ids,
 		    const struct storage_size *size, struct volume *ret, struct err *e);
-	/* Removes it; nobody has it open. Missing is success. */
+	/* Removes it; no process has it open. Missing is success. */
 	int (*remove)(const struct storage_place *p, const struct ids *ids, struct err *e);
 };
 
@@ -65,10 +63,10 @@ const struct storage_ops *storage_find(const char *name); /* or NULL */
 /* What a volume that is there was made with; storage_plain where there is none yet. */
 const struct storage_ops *storage_detect(const struct storage_place *p);
 
-/* Second half of a late open: mount_fd and stat_fd are there after it. Twice is fine. */
+/* Second half of a late open: mount_fd and stat_fd are there after it. Idempotent. */
 int volume_attach(struct volume *v, struct err *e);
 
-/* The box has ended; twice is fine. What was to be thrown away is deleted first where there is much
+/* The box has ended; idempotent. What was to be thrown away is deleted first where there is much
  * of it, so that it is not written to disk on the way out. A zeroed volume is not valid: use
  * VOLUME_NONE. */
 void volume_done(struct volume *v);
@@ -77,5 +75,5 @@ void volume_done(struct volume *v);
 struct volume_usage {
 	uint64_t bytes, bytes_limit, files, files_limit;
 };
-/* All 0 where it cannot be told cheaply. */
+/* All 0 where it cannot be found out cheaply. */
 void volume_usage(const struct volume *v, struct volume_usage *ret);

@@ -38,14 +38,14 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-struct names {
+struct tree_names {
 	int fd; /* borrowed */
 	size_t pos, len;
 	int64_t off; /* position after the name given last */
 	_Alignas(8) char bytes[16384];
 };
 
-static void names_init(struct names *n, int fd)
+static void names_init(struct tree_names *n, int fd)
 {
 	n->fd = fd;
 	n->pos = n->len = 0;
@@ -53,7 +53,7 @@ static void names_init(struct names *n, int fd)
 }
 
 /* 1 and the next name, 0 at the end. */
-static int names_next(struct names *n, const char **ret)
+static int names_next(struct tree_names *n, const char **ret)
 {
 	for (;;) {
 		const struct fd_dirent *d;
@@ -152,7 +152,7 @@ static int unlink_one(int dir_fd, const char *name)
 static int flatten(int root_fd, const char *name)
 {
 	autoclose int fd = open_dir(root_fd, name);
-	struct names names;
+	struct tree_names names;
 	const char *child;
 	int error = 0, r;
 
@@ -180,7 +180,7 @@ static int flatten(int root_fd, const char *name)
  * so that the rest goes; *error keeps the first reason. */
 static int pass(int root_fd, int *error, unsigned *ret_failed)
 {
-	struct names names;
+	struct tree_names names;
 	const char *name;
 	int seen = 0, r;
 
@@ -261,7 +261,7 @@ int tree_remove_as(const struct ids *ids, int dir_fd, const char *name, struct e
 	struct inside in = {.dir_fd = dir_fd, .name = name};
 	int r = tree_remove(dir_fd, name, e);
 
-	/* Root may do anything, and where one id is all there is nobody else owns a file. */
+	/* Root may do anything, and where one id is all there is no other owns a file. */
 	if (r == 0 || ids->kind != IDS_SUBORDINATE || (r != -EACCES && r != -EPERM))
 		return r;
 	in.e = mmap(NULL, sizeof(*in.e), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -281,28 +281,28 @@ int tree_remove_as(const struct ids *ids, int dir_fd, const char *name, struct e
 }
 
 /* What is needed to come back to a directory and go on reading it. */
-struct level {
+struct tree_level {
 	dev_t dev;
 	ino_t ino;
 	int64_t off;
 };
 
 /* One visit of every name in a tree, directories before what is in them. */
-struct walk {
+struct tree_walk {
 	int fd; /* current directory, owned */
-	struct names names;
-	struct level *up; /* owned */
+	struct tree_names names;
+	struct tree_level *up; /* owned */
 	size_t depth, room;
 	uint64_t seen;
 	bool pass_closed; /* a directory that may not be read is no error */
-	int (*visit)(struct walk *w, const char *name, bool *ret_is_dir);
+	int (*visit)(struct tree_walk *w, const char *name, bool *ret_is_dir);
 	void *arg;
 };
 
-static int walk_down(struct walk *w, const char *name)
+static int walk_down(struct tree_walk *w, const char *name)
 {
 	int fd = open_below(w->fd, name, O_RDONLY);
-	struct level *grown;
+	struct tree_level *grown;
 	struct stat st;
 
 	if (fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP || fd == -EXDEV)
@@ -326,16 +326,17 @@ static int walk_down(struct walk *w, const char *name)
 		close(fd);
 		return -errno;
 	}
-	w->up[w->depth++] = (struct level){.dev = st.st_dev, .ino = st.st_ino, .off = w->names.off};
+	w->up[w->depth++] =
+		(struct tree_level){.dev = st.st_dev, .ino = st.st_ino, .off = w->names.off};
 	close(w->fd);
 	w->fd = fd;
 	names_init(&w->names, fd);
 	return 0;
 }
 
-static int walk_up(struct walk *w)
+static int walk_up(struct tree_walk *w)
 {
-	const struct level *l = &w->up[--w->depth];
+	const struct tree_level *l = &w->up[--w->depth];
 	int fd = openat(w->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct stat st;
 
@@ -354,7 +355,7 @@ static int walk_up(struct walk *w)
 }
 
 /* Everything below w->fd, which is closed at the end. */
-static int walk_all(struct walk *w)
+static int walk_all(struct tree_walk *w)
 {
 	const char *name;
 	bool is_dir;
@@ -394,7 +395,7 @@ static void usage_count(struct tree_sum *u, const struct stat *st)
 	u->files++;
 }
 
-static int usage_visit(struct walk *w, const char *name, bool *ret_is_dir)
+static int usage_visit(struct tree_walk *w, const char *name, bool *ret_is_dir)
 {
 	struct stat st;
 
@@ -409,7 +410,8 @@ int tree_usage(int dir_fd, const char *name, uint64_t *ret_bytes, uint64_t *ret_
 	       struct err *e)
 {
 	struct tree_sum u = {0};
-	struct walk w = {.fd = open_below(dir_fd, name, O_RDONLY), .visit = usage_visit, .arg = &u};
+	struct tree_walk w = {
+		.fd = open_below(dir_fd, name, O_RDONLY), .visit = usage_visit, .arg = &u};
 	struct stat st;
 	int r = w.fd;
 
@@ -427,12 +429,12 @@ int tree_usage(int dir_fd, const char *name, uint64_t *ret_bytes, uint64_t *ret_
 
 /* ---- giving files to somebody else ---- */
 
-struct giving {
+struct tree_giving {
 	const struct tree_give *to;
 	struct tree_given *given;
 };
 
-/* A file of the box's whose group is the host's: nobody has rights over both here, but its owner
+/* A file of the box's whose group is the host's: no one has rights over both here, but its owner
  * may give it another group. */
 static int change_as_owner(int fd, const struct stat *st, const struct tree_give *to)
 {
@@ -457,7 +459,7 @@ static bool is_given(const struct tree_give *to, uint32_t id, uint32_t own)
 }
 
 /* fd is the very file (O_PATH): what was looked at is what is changed. */
-static void give_file(const struct giving *g, int fd, const struct stat *st)
+static void give_file(const struct tree_giving *g, int fd, const struct stat *st)
 {
 	const struct tree_give *to = g->to;
 	bool uid = is_given(to, st->st_uid, to->uid), gid = is_given(to, st->st_gid, to->gid);
@@ -480,11 +482,11 @@ static void give_file(const struct giving *g, int fd, const struct stat *st)
 	}
 }
 
-static int give_visit(struct walk *w, const char *name, bool *ret_is_dir)
+static int give_visit(struct tree_walk *w, const char *name, bool *ret_is_dir)
 {
 	autoclose int fd = fd_openat2(w->fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0,
 				      FD_BENEATH | FD_NO_MAGICLINKS | FD_NO_XDEV);
-	const struct giving *g = w->arg;
+	const struct tree_giving *g = w->arg;
 	struct stat st;
 
 	if (fd == -ENOENT || fd == -EXDEV)
@@ -500,9 +502,9 @@ static int give_visit(struct walk *w, const char *name, bool *ret_is_dir)
 
 int tree_give(int dir_fd, const struct tree_give *to, struct tree_given *ret, struct err *e)
 {
-	struct giving g = {.to = to, .given = ret};
+	struct tree_giving g = {.to = to, .given = ret};
 	/* Who may do everything with a box's files cannot read this one: it is no box's. */
-	struct walk w = {.visit = give_visit, .arg = &g, .pass_closed = true};
+	struct tree_walk w = {.visit = give_visit, .arg = &g, .pass_closed = true};
 	struct stat st;
 	int r;
 

@@ -479,7 +479,7 @@ static int make_skeleton(struct state *s, const struct ids *ids, const char *nam
 }
 
 /* All skeletons but this one, which may be NULL. */
-static int bury_skeletons(struct state *s, const char *keep)
+static int trash_skeletons(struct state *s, const char *keep)
 {
 	char **names;
 	size_t count;
@@ -489,7 +489,7 @@ static int bury_skeletons(struct state *s, const char *keep)
 		return r;
 	for (size_t i = 0; i < count && r == 0; i++)
 		if (str_starts(names[i], SKELETON_PREFIX) && (!keep || strcmp(names[i], keep) != 0))
-			r = layers_bury(s, names[i]);
+			r = layers_trash(s, names[i]);
 	state_names_free(names, count);
 	return r;
 }
@@ -502,13 +502,13 @@ static void drop_old_skeletons(struct state *s, const struct ids *ids, const cha
 
 	if (record_find_user(s, IMAGE_HOST, NULL, box, NULL) != 0)
 		return;
-	bury_skeletons(s, current);
+	trash_skeletons(s, current);
 	layers_sweep(s, ids);
 }
 
 int image_host_drop(struct state *s, const struct ids *ids, struct err *e)
 {
-	int r = bury_skeletons(s, NULL);
+	int r = trash_skeletons(s, NULL);
 
 	if (r < 0)
 		return state_error(s, -r, "remove the skeleton of the host image in", e);

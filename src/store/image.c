@@ -6,10 +6,10 @@
  * import   unpack into layers/.new-<random>/rootfs, inside the box's ids so that owners come out
  *          right; sync that filesystem; rename to layers/<sha-256 of the stream>; write
  *          images/<name>. Only the last two steps and the removal of an old layer are done under
- *          a lock (flock on layers/), so that nobody takes a fresh layer for an unused one.
+ *          a lock (flock on layers/), so that a fresh layer is never mistaken for an unused one.
  * id       where only the caller's own id exists a layer comes out differently (owners, setuid
  *          bits), so its id is hashed once more and never shared with a full one.
- * unused   a layer that no image names is buried under the same lock and deleted after it.
+ * unused   a layer that no image names goes to the trash under the same lock and deleted after it.
  */
 #include "store/image.h"
 
@@ -171,7 +171,7 @@ int image_list(struct state *s, struct image **ret, size_t *ret_count, struct er
 	return 0;
 }
 
-/* ---- layers nobody names ---- */
+/* ---- layers that no image names ---- */
 
 static int lock_layers(struct state *s, int *ret_fd, struct err *e)
 {
@@ -226,9 +226,9 @@ static int read_all_images(struct state *s, struct image **ret, size_t *ret_coun
 	return 0;
 }
 
-/* Under the lock: buries every layer that no image names. A failure costs disk space and nothing
+/* Under the lock: trashes every layer that no image names. A failure costs disk space and nothing
  * else, and the next import or removal tries again. */
-static void bury_unused(struct state *s)
+static void trash_unused(struct state *s)
 {
 	struct image *list;
 	char **names;
@@ -239,7 +239,7 @@ static void bury_unused(struct state *s)
 	if (state_all_names(s->layers_fd, &names, &name_count) == 0) {
 		for (size_t i = 0; i < name_count; i++)
 			if (is_layer_id(names[i]) && !any_image_has(list, count, names[i]))
-				layers_bury(s, names[i]);
+				layers_trash(s, names[i]);
 		state_names_free(names, name_count);
 	}
 	free(list);
@@ -291,7 +291,7 @@ static bool next_passwd_line(char **text, const char **ret_name, uint64_t *ret_u
 	return false;
 }
 
-/* Without a passwd file there is nobody but root, who needs none. */
+/* Without a passwd file there is only root, who needs none. */
 static int read_passwd(int root_fd, char **ret)
 {
 	autoclose int fd =
@@ -379,7 +379,7 @@ static int publish(struct state *s, const struct ids *ids, struct layer_new *lay
 		r = layers_place(s, ids, layer, im->id, e);
 	if (r == 0)
 		r = write_image(s, im, e);
-	bury_unused(s);
+	trash_unused(s);
 	return r;
 }
 
@@ -474,7 +474,7 @@ int image_remove(struct state *s, const struct ids *ids, const char *name, struc
 	if (r == 0 && (unlinkat(s->images_fd, name, 0) < 0 || fsync(s->images_fd) < 0))
 		r = state_error(s, errno, "remove the image in", e);
 	if (r == 0)
-		bury_unused(s);
+		trash_unused(s);
 	fd_close(&lock_fd);
 	if (r == 0)
 		layers_sweep(s, ids);

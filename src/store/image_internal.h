@@ -8,8 +8,8 @@
 /* Deletes what killed imports and removed layers left below layers/. */
 void layers_sweep(struct state *s, const struct ids *ids);
 
-/* Takes layers/<name> out of sight, to be deleted by layers_sweep. Missing is success. */
-int layers_bury(struct state *s, const char *name);
+/* Moves layers/<name> to the trash, to be deleted by layers_sweep. Missing is success. */
+int layers_trash(struct state *s, const char *name);
 
 /* host_image.c: deletes every skeleton; the caller knows that no box uses one. */
 int image_host_drop(struct state *s, const struct ids *ids, struct err *e);
@@ -18,7 +18,7 @@ int image_host_drop(struct state *s, const struct ids *ids, struct err *e);
  * name, or layers_drop deletes it. */
 struct layer_new {
 	char name[32];
-	int fd; /* owned; keeps it claimed */
+	int fd; /* owned; keeps it locked */
 };
 int layers_new(struct state *s, struct layer_new *ret, struct err *e);
 /* Existing is success: the new one is dropped. */

@@ -19,7 +19,7 @@ void layers_sweep(struct state *s, const struct ids *ids)
 	char **names;
 	size_t count;
 
-	/* Nobody waits for this: what cannot be deleted now is tried again by the next import. */
+	/* No one waits for this: what cannot be deleted now is tried again by the next import. */
 	if (state_leftovers(s->layers_fd, &names, &count) < 0)
 		return;
 	for (size_t i = 0; i < count; i++) {
@@ -31,7 +31,7 @@ void layers_sweep(struct state *s, const struct ids *ids)
 	state_names_free(names, count);
 }
 
-int layers_bury(struct state *s, const char *name)
+int layers_trash(struct state *s, const char *name)
 {
 	char gone[32];
 

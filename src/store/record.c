@@ -11,11 +11,11 @@
  *          would. The kernel drops it when the keeper's last descriptor closes, however it died.
  * live/end each run has a random token, written in live and repeated in end. An end without the
  *          token of live belongs to an earlier run and counts for nothing: no clock is compared.
- * spare    a file of the box's own, made with live, that is filled and renamed to end when the disk
+ * premade  a file of the box's own, made with live, that is filled and renamed to end when the disk
  *          has no room for a new one: how a box ended is known although it filled the disk.
- * claim    flock(2) on the directory, held by whoever makes, starts or removes the box. The
- *          creator has it from the first moment, so a sweep can tell a box whose keeper is about
- *          to start from one that was left behind.
+ * oplock   the operation lock: flock(2) on the directory, held by whoever makes, starts or removes
+ *          the box. The creator has it from the first moment, so a sweep can tell a box whose
+ *          keeper is about to start from one that was left behind.
  */
 #include "store/record.h"
 
@@ -32,13 +32,13 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#define SPARE_NAME "spare"
+#define PREMADE_NAME "premade"
 
 /* More than live and end can take, whatever is escaped in them. */
-enum { BOOT_ID_LEN = 36, RUN_TOKEN_LEN = 16, SPARE_BYTES = 1024 };
+enum { BOOT_ID_LEN = 36, RUN_TOKEN_LEN = 16, PREMADE_BYTES = 1024 };
 
 /* What live and end say. */
-struct life {
+struct record_run {
 	char run[RUN_TOKEN_LEN + 1];
 	char boot[BOOT_ID_LEN + 1];
 	char cause[64], by[64];
@@ -57,7 +57,7 @@ int record_missing(const char *name, struct err *e)
 	return err_set(e, ERR_NOT_FOUND, ENOENT, "no box '%.80s' (cove ls shows all)", name);
 }
 
-/* Writes a new file into a directory nobody else sees yet. */
+/* Writes a new file into a directory that has no name yet. */
 static int write_new_file(int dir_fd, const char *name, const struct buf *b, bool durable)
 {
 	autoclose int fd =
@@ -170,16 +170,17 @@ static void boot_id(char ret[BOOT_ID_LEN + 1])
 	}
 }
 
-static int take_life_line(struct life *l, const char *key, const char *value)
+static int take_life_line(struct record_run *l, const char *key, const char *value)
 {
 	static const struct {
 		const char *key;
 		size_t offset, size;
 	} fields[] = {
-		{"run", offsetof(struct life, run), sizeof(((struct life *)0)->run)},
-		{"boot", offsetof(struct life, boot), sizeof(((struct life *)0)->boot)},
-		{"cause", offsetof(struct life, cause), sizeof(((struct life *)0)->cause)},
-		{"by", offsetof(struct life, by), sizeof(((struct life *)0)->by)},
+		{"run", offsetof(struct record_run, run), sizeof(((struct record_run *)0)->run)},
+		{"boot", offsetof(struct record_run, boot), sizeof(((struct record_run *)0)->boot)},
+		{"cause", offsetof(struct record_run, cause),
+		 sizeof(((struct record_run *)0)->cause)},
+		{"by", offsetof(struct record_run, by), sizeof(((struct record_run *)0)->by)},
 	};
 
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
@@ -195,7 +196,7 @@ static int take_life_line(struct life *l, const char *key, const char *value)
 }
 
 /* 1 and what the file says, 0 if there is none. */
-static int read_life(int box_fd, const char *name, struct life *ret)
+static int read_run(int box_fd, const char *name, struct record_run *ret)
 {
 	autofree char *text = NULL;
 	const char *key, *value;
@@ -217,7 +218,7 @@ static int read_life(int box_fd, const char *name, struct life *ret)
 	return r < 0 ? r : 1;
 }
 
-static int format_life(struct buf *b, const struct life *l)
+static int format_run(struct buf *b, const struct record_run *l)
 {
 	int r = lines_put(b, "run", l->run);
 
@@ -235,9 +236,9 @@ static int format_life(struct buf *b, const struct life *l)
 }
 
 /* Its blocks are there already, and nothing new is needed for a rename in the same directory. */
-static int write_spare(int box_fd, const char *name, const struct buf *b, bool durable)
+static int use_premade(int box_fd, const char *name, const struct buf *b, bool durable)
 {
-	autoclose int fd = openat(box_fd, SPARE_NAME, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+	autoclose int fd = openat(box_fd, PREMADE_NAME, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
 	int r;
 
 	if (fd < 0)
@@ -247,7 +248,7 @@ static int write_spare(int box_fd, const char *name, const struct buf *b, bool d
 		r = -errno;
 	if (r == 0 && durable && fsync(fd) < 0)
 		r = -errno;
-	if (r == 0 && renameat(box_fd, SPARE_NAME, box_fd, name) < 0)
+	if (r == 0 && renameat(box_fd, PREMADE_NAME, box_fd, name) < 0)
 		r = -errno;
 	if (r == 0 && durable && fsync(box_fd) < 0)
 		r = -errno;
@@ -255,32 +256,32 @@ static int write_spare(int box_fd, const char *name, const struct buf *b, bool d
 }
 
 /* Real bytes, because not every filesystem can set room aside. */
-static int make_spare(int box_fd)
+static int make_premade(int box_fd)
 {
-	char nothing[SPARE_BYTES] = "";
+	char nothing[PREMADE_BYTES] = "";
 	autoclose int fd =
-		openat(box_fd, SPARE_NAME, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+		openat(box_fd, PREMADE_NAME, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 
 	return fd < 0 ? -errno : fd_write_full(fd, nothing, sizeof(nothing));
 }
 
-static int write_life(int box_fd, const char *name, const struct life *l, bool durable)
+static int write_run(int box_fd, const char *name, const struct record_run *l, bool durable)
 {
 	struct buf b;
 	int r;
 
-	buf_init(&b, SPARE_BYTES);
-	r = format_life(&b, l);
+	buf_init(&b, PREMADE_BYTES);
+	r = format_run(&b, l);
 	if (r == 0)
 		r = fd_write_file(box_fd, name, buf_data(&b), buf_len(&b), 0600, durable);
-	if ((r == -ENOSPC || r == -EDQUOT) && write_spare(box_fd, name, &b, durable) == 0)
+	if ((r == -ENOSPC || r == -EDQUOT) && use_premade(box_fd, name, &b, durable) == 0)
 		r = 0;
 	buf_done(&b);
 	return r;
 }
 
 /* How a run without an end must have ended. */
-static const char *lost_cause(const struct life *live)
+static const char *lost_cause(const struct record_run *live)
 {
 	char now[BOOT_ID_LEN + 1];
 
@@ -292,12 +293,12 @@ static const char *lost_cause(const struct life *live)
 /* The table of record.h. */
 static int load_state(int box_fd, struct record *ret)
 {
-	struct life live, end;
+	struct record_run live, end;
 	int has_live, has_end;
 	bool running = record_is_live(box_fd);
 
-	has_live = read_life(box_fd, "live", &live);
-	has_end = read_life(box_fd, "end", &end);
+	has_live = read_run(box_fd, "live", &live);
+	has_end = read_run(box_fd, "end", &end);
 	if (has_live < 0 || has_end < 0)
 		return has_live < 0 ? has_live : has_end;
 	ret->state = running ? BOX_RUNNING : has_live || has_end ? BOX_STOPPED : BOX_CREATED;
@@ -386,7 +387,7 @@ bool record_is_live(int box_fd)
 	return record_is_locked(fd);
 }
 
-int record_claim(int box_fd, bool wait, struct err *e)
+int record_lock_operation(int box_fd, bool wait, struct err *e)
 {
 	int r;
 
@@ -398,67 +399,67 @@ int record_claim(int box_fd, bool wait, struct err *e)
 	if (errno == EWOULDBLOCK)
 		return err_set(e, ERR_CONFLICT, EBUSY,
 			       "another cove is starting or removing this box");
-	return err_errno(e, errno, "claim the box");
+	return err_errno(e, errno, "lock the box for an operation");
 }
 
 int record_write_live(int box_fd, bool durable, struct err *e)
 {
-	struct life live = {.pid = (uint64_t)getpid(), .at_ms = clock_wall_ms()};
+	struct record_run live = {.pid = (uint64_t)getpid(), .at_ms = clock_wall_ms()};
 	int r;
 
 	rand_hex(live.run, RUN_TOKEN_LEN / 2);
 	boot_id(live.boot);
-	r = write_life(box_fd, "live", &live, durable);
+	r = write_run(box_fd, "live", &live, durable);
 	if (r < 0)
 		return err_errno(e, -r, "write that the box is live");
 	if (unlinkat(box_fd, "end", 0) < 0 && errno != ENOENT)
 		return err_errno(e, errno, "remove the box's last end");
 	/* One that is not kept has no end to be read later. */
-	r = durable ? make_spare(box_fd) : 0;
+	r = durable ? make_premade(box_fd) : 0;
 	return r < 0 ? err_errno(e, -r, "set room aside for the box's end") : 0;
 }
 
 int record_write_end(int box_fd, const char *cause, const char *by, bool durable, struct err *e)
 {
-	struct life live, end;
-	int has_live = read_life(box_fd, "live", &live);
+	struct record_run live, end;
+	int has_live = read_run(box_fd, "live", &live);
 	int r;
 
 	/* The first end of a run is the true one: a sweep does not overwrite what the keeper
 	 * said. */
-	if (has_live > 0 && read_life(box_fd, "end", &end) > 0 && strcmp(end.run, live.run) == 0)
+	if (has_live > 0 && read_run(box_fd, "end", &end) > 0 && strcmp(end.run, live.run) == 0)
 		return 0;
-	end = (struct life){.at_ms = clock_wall_ms()};
+	end = (struct record_run){.at_ms = clock_wall_ms()};
 	if (has_live > 0)
 		str_copy(end.run, sizeof(end.run), live.run);
 	else
 		rand_hex(end.run, RUN_TOKEN_LEN / 2);
 	str_copy(end.cause, sizeof(end.cause), cause ? cause : "");
 	str_copy(end.by, sizeof(end.by), by ? by : "");
-	r = write_life(box_fd, "end", &end, durable);
+	r = write_run(box_fd, "end", &end, durable);
 	if (r < 0)
 		return err_errno(e, -r, "write why the box ended");
-	unlinkat(box_fd, SPARE_NAME, 0); /* usually there still; the next start makes it anew */
+	unlinkat(box_fd, PREMADE_NAME, 0); /* usually there still; the next start makes it anew */
 	return 0;
 }
 
-int record_bury(struct state *s, const char *name, bool durable, char ret_tomb[64], struct err *e)
+int record_trash(struct state *s, const char *name, bool durable, char ret_trash[64], struct err *e)
 {
-	char tomb[32];
+	char trash[32];
 	int r = check_box_name(name, e);
 
 	if (r < 0)
 		return r;
-	state_gone_name(tomb);
-	if (renameat(s->boxes_fd, name, s->boxes_fd, tomb) < 0) {
+	state_gone_name(trash);
+	if (renameat(s->boxes_fd, name, s->boxes_fd, trash) < 0) {
 		if (errno != ENOENT)
 			return state_error(s, errno, "remove the box in", e);
-		ret_tomb[0] = 0;
+		ret_trash[0] = 0;
 		return 0;
 	}
 	if (durable && fsync(s->boxes_fd) < 0)
 		return state_error(s, errno, "sync", e);
-	str_copy(ret_tomb, 64, tomb);
+	str_copy(ret_trash, 64, trash);
 	return 0;
 }
 

@@ -4,7 +4,7 @@
  *	record	the spec; written once by create, durable before the box is named
  *	live	keeper pid, boot id, start time; written by the keeper when it starts
  *	end	cause, by whom, when; written by the keeper when it ends the box, or by the sweep
- *	spare	room for end, should the disk be full by then; while it runs
+ *	premade	a file for end, should the disk be full by then; while it runs
  *	lock	locked by the keeper for as long as it lives: the only truth about liveness
  *
  *	lock held			running
@@ -12,8 +12,8 @@
  *	free, live and no such end	the keeper was lost, or the host rebooted (boot id differs)
  *	free, neither			created, never started
  *
- * Besides, whoever makes, starts or removes a box holds its claim: flock(2) on boxes/<name>. A box
- * that is neither live nor claimed is left alone by everybody, and the sweep may judge it.
+ * Besides, whoever makes, starts or removes a box holds its operation lock: flock(2) on
+ * boxes/<name>. A box that is neither live nor locked so was left behind: the sweep may judge it.
  */
 #pragma once
 
@@ -39,7 +39,7 @@ struct record {
 
 /* Makes boxes/<name> whole or not at all: a temporary directory, record and lock inside, then one
  * rename. -EEXIST (ERR_EXISTS) if the name is taken. A one-shot box is not fsynced. Returns the
- * directory, claimed for as long as that descriptor is open. */
+ * directory with the operation lock, held for as long as that descriptor is open. */
 int record_create(struct state *s, const struct spec *spec, int *ret_box_fd, struct err *e);
 
 /* What everybody says of a box that is not there: -ENOENT, with the remedy. */
@@ -48,9 +48,9 @@ int record_missing(const char *name, struct err *e);
 /* The directory of a box. ERR_NOT_FOUND if there is no such box. */
 int record_open(struct state *s, const char *name, int *ret_box_fd, struct err *e);
 
-/* Claims the box of a directory for as long as this descriptor is open: -EBUSY (ERR_CONFLICT) if
- * somebody else has it and wait is not set. After waiting the box may be gone: load it again. */
-int record_claim(int box_fd, bool wait, struct err *e);
+/* Holds the operation lock of a box for as long as this descriptor is open: -EBUSY (ERR_CONFLICT)
+ * if another process has it and wait is not set. After waiting the box may be gone: load it. */
+int record_lock_operation(int box_fd, bool wait, struct err *e);
 
 /* ERR_NOT_FOUND if there is no such box. */
 int record_load(struct state *s, const char *name, struct record *ret, struct err *e);
@@ -59,8 +59,8 @@ void record_done(struct record *r);
 /* Keeper: lock for life (-EBUSY if held), then say live. `end` is removed. */
 int record_lock(int box_fd, int *ret_lock_fd, struct err *e);
 int record_write_live(int box_fd, bool durable, struct err *e);
-/* The first end of a run stays: a later one changes nothing. On a full disk the room that
- * record_write_live set aside is used. */
+/* The first end of a run stays: a later one changes nothing. On a full disk the file that
+ * record_write_live made before is used. */
 int record_write_end(int box_fd, const char *cause, const char *by, bool durable, struct err *e);
 
 /* Is the lock held by somebody else? Only asks, so it never gets in a keeper's way. Who asks again
@@ -69,10 +69,11 @@ int record_write_end(int box_fd, const char *cause, const char *by, bool durable
 bool record_is_live(int box_fd);
 bool record_is_locked(int lock_fd);
 
-/* Takes the box out of sight: renames boxes/<name> to boxes/.gone-<random>, so that the name is
- * free and a crash leaves something the sweep knows to delete. Missing is success with ret_tomb[0]
- * = 0. The caller then deletes the tomb. */
-int record_bury(struct state *s, const char *name, bool durable, char ret_tomb[64], struct err *e);
+/* Moves the box to the trash: renames boxes/<name> to boxes/.gone-<random>, so that the name is
+ * free and a crash leaves something the sweep knows to delete. Missing is success with ret_trash[0]
+ * = 0. The caller then deletes it. */
+int record_trash(struct state *s, const char *name, bool durable, char ret_trash[64],
+		 struct err *e);
 
 /* Names of all boxes, sorted. */
 int record_names(struct state *s, char ***ret_names, size_t *ret_count, struct err *e);

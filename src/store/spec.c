@@ -4,7 +4,7 @@
  * How it works: one table of the plain string fields serves writing and reading. A mount is a run
  * of lines that begins with mount_src. Another table says of each limit how it is named and counted
  * and between what it must lie; a line `asked KEY` stands beside those that are the caller's own
- * word. A field that may be given once and comes twice is an error, and so is a key nobody knows.
+ * word. A field that may be given once and comes twice is an error, and so is an unknown key.
  */
 #include "store/spec.h"
 

@@ -23,12 +23,12 @@
 #include <string.h>
 
 /* Where the fields of a header are. */
-struct field {
+struct tar_field {
 	size_t at, len;
 };
-static const struct field F_NAME = {0, 100}, F_MODE = {100, 8}, F_UID = {108, 8}, F_GID = {116, 8},
-			  F_SIZE = {124, 12}, F_MTIME = {136, 12}, F_CHECKSUM = {148, 8},
-			  F_TARGET = {157, 100}, F_PREFIX = {345, 155};
+static const struct tar_field F_NAME = {0, 100}, F_MODE = {100, 8}, F_UID = {108, 8},
+			      F_GID = {116, 8}, F_SIZE = {124, 12}, F_MTIME = {136, 12},
+			      F_CHECKSUM = {148, 8}, F_TARGET = {157, 100}, F_PREFIX = {345, 155};
 enum { AT_TYPE = 156, AT_MAGIC = 257 };
 
 enum { ID_MAX = 65535 };
@@ -102,7 +102,8 @@ static bool parse_octal(const uint8_t *p, size_t n, uint64_t *ret)
 	return true;
 }
 
-static bool parse_number(const uint8_t *block, struct field f, bool may_be_negative, uint64_t *ret)
+static bool parse_number(const uint8_t *block, struct tar_field f, bool may_be_negative,
+			 uint64_t *ret)
 {
 	const uint8_t *p = block + f.at;
 
@@ -127,7 +128,7 @@ static bool checksum_is_right(const uint8_t *block)
 	return want == plain || (with_sign >= 0 && want == (uint64_t)with_sign);
 }
 
-static size_t field_text(const uint8_t *block, struct field f, char *dst)
+static size_t field_text(const uint8_t *block, struct tar_field f, char *dst)
 {
 	size_t n = strnlen((const char *)block + f.at, f.len);
 

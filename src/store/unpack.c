@@ -158,7 +158,7 @@ static struct attrs attrs_of(const struct tar_entry *entry, bool single)
 
 	if (!single)
 		return a;
-	/* Without root inside nobody could get past a directory that its owner may not use. */
+	/* Without root inside no one could get past a directory that its owner may not use. */
 	a.mode &= 01777;
 	if (entry->type == TAR_DIR)
 		a.mode |= 0700;

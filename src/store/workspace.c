@@ -1,8 +1,8 @@
 /*
  * Named workspaces; see workspace.h.
  *
- * How it works: a workspace is made as .new-<random>, given its owner and renamed, so that nobody
- * ever sees one that belongs to root by mistake. Removal renames to .gone-<random> first; whatever
+ * How it works: a workspace is made as .new-<random>, given its owner and renamed: one that
+ * belongs to root by mistake is never seen. Removal renames to .gone-<random> first; whatever
  * a crash leaves behind is deleted by the next removal.
  *
  * A disk is made within .new-<random> and named <name>.img before the directory gets its name, and
@@ -140,14 +140,14 @@ static int make_with_disk(struct state *s, const char *name, uint64_t bytes, str
 
 enum { OPEN_FLAGS = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW };
 
-/* Opens the directory; makes it if it is missing and that is wished. Under the lock. */
-static int open_or_make(struct state *s, const char *name, bool make, int *ret_fd, struct err *e)
+/* Opens the directory; makes it if it is missing. Under the lock. */
+static int open_or_make(struct state *s, const char *name, int *ret_fd, struct err *e)
 {
 	char disk[DISK_NAME_SIZE];
 	struct storage_place place = place_of(s, name);
 	int fd = openat(s->workspaces_fd, name, OPEN_FLAGS), r;
 
-	if (fd < 0 && errno == ENOENT && make) {
+	if (fd < 0 && errno == ENOENT) {
 		/* A disk without its directory was being removed. */
 		disk_name(&place, disk);
 		unlinkat(s->workspaces_fd, disk, 0);
@@ -156,8 +156,6 @@ static int open_or_make(struct state *s, const char *name, bool make, int *ret_f
 			return state_error(s, -r, "make the workspace in", e);
 		fd = openat(s->workspaces_fd, name, OPEN_FLAGS);
 	}
-	if (fd < 0 && errno == ENOENT)
-		return err_set(e, ERR_NOT_FOUND, ENOENT, "no workspace '%s'", name);
 	if (fd < 0)
 		return err_errno(e, errno, "open workspace '%s'", name);
 	*ret_fd = fd;
@@ -172,14 +170,6 @@ static int lock_for(struct state *s, const char *name, int *ret_fd, struct err *
 		return r;
 	*ret_fd = lock_all(s, DISK_LOCK_MS);
 	return *ret_fd < 0 ? state_error(s, -*ret_fd, "lock the workspaces in", e) : 0;
-}
-
-int workspace_open(struct state *s, const char *name, bool make, int *ret_fd, struct err *e)
-{
-	autoclose int lock = -1;
-	int r = lock_for(s, name, &lock, e);
-
-	return r < 0 ? r : open_or_make(s, name, make, ret_fd, e);
 }
 
 /* ---- as a box uses it ---- */
@@ -236,7 +226,7 @@ int workspace_use(struct state *s, const char *name, const struct ids *ids, uint
 	if (!is_missing(s, name) && storage_detect(&place) == &storage_loop)
 		return use_disk(&place, ids, ret, e);
 	str_copy(ret->why, sizeof(ret->why), no_disk.msg);
-	return open_or_make(s, name, true, &ret->root_fd, e);
+	return open_or_make(s, name, &ret->root_fd, e);
 }
 
 /* ---- listing ---- */
@@ -255,7 +245,7 @@ static int usage_inside(struct inside_job *job)
 	return tree_usage(j->dir_fd, j->name, &j->bytes, &j->files, &job->err);
 }
 
-/* An ordinary user may not look into directories that belong to the box's other ids, but box root
+/* An ordinary user may not read directories that belong to the box's other ids, but box root
  * may. */
 static int measure_tree(struct state *s, const struct ids *ids, struct workspace *w, struct err *e)
 {

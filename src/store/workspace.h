@@ -22,13 +22,9 @@ struct workspace {
 	uint64_t bytes, files;
 };
 
-/* The directory of a workspace; with make it is created if missing, whole or not at all.
- * ERR_NOT_FOUND otherwise. */
-int workspace_open(struct state *s, const char *name, bool make, int *ret_fd, struct err *e);
-
-/* A workspace as a box uses it: made if missing, as a volume of so many bytes where this caller can
- * have one (0: a directory). volume.mount_fd is -1 where it is a directory, and then `why` says, if
- * that is not the caller's wish, why nothing bounds it. */
+/* A workspace as a box uses it: made if missing, whole or not at all, as a volume of so many bytes
+ * where this caller can have one (0: a directory). volume.mount_fd is -1 where it is a
+ * directory, and then `why` says, if that is not the caller's wish, why nothing bounds it. */
 struct workspace_use {
 	int root_fd; /* owned; its files with ids as stored */
 	struct volume volume;

@@ -436,17 +436,17 @@ TEST(the_sweep_removes_what_was_abandoned)
 {
 	struct spec spec = {.name = "left", .image = "base", .wall = "native", .created_ms = 1};
 	struct cove *cove = open_home();
-	int claim = -1;
+	int lock = -1;
 
-	CHECK_EQ(record_create(&cove->state, &spec, &claim, NULL), 0);
+	CHECK_EQ(record_create(&cove->state, &spec, &lock, NULL), 0);
 	CHECK_EQ(count_boxes(cove), 1);
-	close(claim);
+	close(lock);
 	cove->swept = false;
 	CHECK_EQ(count_boxes(cove), 0);
 	close_home(cove);
 }
 
-TEST(the_sweep_leaves_a_claimed_box_alone)
+TEST(the_sweep_leaves_a_locked_box_alone)
 {
 	struct spec spec = {.name = "mine",
 			    .image = "base",
@@ -454,11 +454,11 @@ TEST(the_sweep_leaves_a_claimed_box_alone)
 			    .one_shot = true,
 			    .created_ms = 1};
 	struct cove *cove = open_home();
-	int claim = -1;
+	int lock = -1;
 
-	CHECK_EQ(record_create(&cove->state, &spec, &claim, NULL), 0);
+	CHECK_EQ(record_create(&cove->state, &spec, &lock, NULL), 0);
 	CHECK_EQ(count_boxes(cove), 1);
-	close(claim);
+	close(lock);
 	cove->swept = false;
 	CHECK_EQ(count_boxes(cove), 0);
 	close_home(cove);

@@ -331,7 +331,7 @@ static void make_box(const char *name, const char *image)
 
 TEST(an_image_in_use_stays)
 {
-	char tomb[64];
+	char trash[64];
 	struct tar_maker m;
 
 	begin();
@@ -344,7 +344,7 @@ TEST(an_image_in_use_stays)
 	m = good_tar();
 	CHECK_EQ(import(&m, "base", "root"), -EBUSY);
 	CHECK(strstr(why.msg, "'dev'") != NULL);
-	CHECK_EQ(record_bury(&s, "dev", false, tomb, NULL), 0);
+	CHECK_EQ(record_trash(&s, "dev", false, trash, NULL), 0);
 	m = good_tar();
 	CHECK_EQ(import(&m, "base", "root"), 0);
 	CHECK_EQ(image_remove(&s, &ids, "base", &why), 0);
@@ -411,7 +411,7 @@ TEST(the_host_skeleton)
 					    "var/lib/dpkg"};
 	struct image im, again;
 	struct stat st, before;
-	char path[800], tomb[64], *text;
+	char path[800], trash[64], *text;
 
 	begin();
 	if (image_host_prepare(&s, &ids, &im, &why) < 0)
@@ -438,7 +438,7 @@ TEST(the_host_skeleton)
 	CHECK_EQ(count_names(s.layers_fd), 1);
 	make_box("dev", "host");
 	CHECK_EQ(image_remove(&s, &ids, "host", &why), -EBUSY);
-	CHECK_EQ(record_bury(&s, "dev", false, tomb, NULL), 0);
+	CHECK_EQ(record_trash(&s, "dev", false, trash, NULL), 0);
 	CHECK_EQ(image_remove(&s, &ids, "host", &why), 0);
 	CHECK_EQ(count_names(s.layers_fd), 0);
 	CHECK_EQ(image_remove(&s, &ids, "host", &why), 0);
@@ -449,14 +449,14 @@ TEST(the_host_skeleton)
 TEST(old_host_skeletons_go_with_their_boxes)
 {
 	struct image im;
-	char tomb[64];
+	char trash[64];
 
 	begin();
 	CHECK(mkdirat(s.layers_fd, "host-skeleton-0-old", 0700) == 0);
 	make_box("dev", "host");
 	CHECK_EQ(image_host_prepare(&s, &ids, &im, &why), 0);
 	CHECK_EQ(count_names(s.layers_fd), 2);
-	CHECK_EQ(record_bury(&s, "dev", false, tomb, NULL), 0);
+	CHECK_EQ(record_trash(&s, "dev", false, trash, NULL), 0);
 	CHECK_EQ(tree_remove_as(&ids, s.layers_fd, im.id, &why), 0);
 	CHECK_EQ(image_host_prepare(&s, &ids, &im, &why), 0);
 	CHECK_EQ(count_names(s.layers_fd), 1);

@@ -105,7 +105,7 @@ TEST(an_end_on_a_full_disk)
 	/* The first end stays, also now. */
 	CHECK_EQ(record_write_end(p.box_fd, "keeper lost", "", true, NULL), 0);
 	must_have_ended(&p, "stopped", "cove stop");
-	CHECK(fstatat(p.box_fd, "spare", &st, 0) < 0);
+	CHECK(fstatat(p.box_fd, "premade", &st, 0) < 0);
 	place_done(&p);
 }
 
@@ -146,13 +146,13 @@ TEST(with_room)
 	place_init(&p);
 	for (int i = 0; i < 3; i++) {
 		CHECK_EQ(record_write_live(p.box_fd, true, NULL), 0);
-		CHECK_EQ(fstatat(p.box_fd, "spare", &st, 0), 0);
+		CHECK_EQ(fstatat(p.box_fd, "premade", &st, 0), 0);
 		CHECK_EQ(record_write_end(p.box_fd, "stopped", "", true, NULL), 0);
 		must_have_ended(&p, "stopped", "");
-		CHECK(fstatat(p.box_fd, "spare", &st, 0) < 0);
+		CHECK(fstatat(p.box_fd, "premade", &st, 0) < 0);
 	}
 	CHECK_EQ(record_write_live(p.box_fd, false, NULL), 0);
-	CHECK(fstatat(p.box_fd, "spare", &st, 0) < 0);
+	CHECK(fstatat(p.box_fd, "premade", &st, 0) < 0);
 	place_done(&p);
 }
 

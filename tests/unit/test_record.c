@@ -278,9 +278,9 @@ TEST(a_creator_is_known_by_its_claim)
 	home_open(&s);
 	CHECK_EQ(record_create(&s, &spec, &box_fd, NULL), 0);
 	CHECK_EQ(record_open(&s, "dev", &other, NULL), 0);
-	CHECK_EQ(record_claim(other, false, &e), -EBUSY);
+	CHECK_EQ(record_lock_operation(other, false, &e), -EBUSY);
 	close(box_fd);
-	CHECK_EQ(record_claim(other, false, &e), 0);
+	CHECK_EQ(record_lock_operation(other, false, &e), 0);
 	close(other);
 	state_close(&s);
 }
@@ -341,22 +341,22 @@ TEST(what_is_no_file_is_not_read)
 
 TEST(burying_frees_the_name_and_twice_is_fine)
 {
-	char tomb[64], **names;
+	char trash[64], **names;
 	struct state s;
 	size_t count;
 
 	home_open(&s);
 	CHECK_EQ(create(&s, "dev", NULL), 0);
-	CHECK_EQ(record_bury(&s, "dev", true, tomb, NULL), 0);
-	CHECK(str_starts(tomb, ".gone-"));
+	CHECK_EQ(record_trash(&s, "dev", true, trash, NULL), 0);
+	CHECK(str_starts(trash, ".gone-"));
 	CHECK_EQ(record_names(&s, &names, &count, NULL), 0);
 	CHECK_EQ(count, 0);
 	record_names_free(names, count);
 	CHECK_EQ(create(&s, "dev", NULL), 0);
-	CHECK_EQ(tree_remove(s.boxes_fd, tomb, NULL), 0);
-	CHECK_EQ(record_bury(&s, "missing", true, tomb, NULL), 0);
-	CHECK_STR(tomb, "");
-	CHECK(record_bury(&s, "../x", true, tomb, NULL) < 0);
+	CHECK_EQ(tree_remove(s.boxes_fd, trash, NULL), 0);
+	CHECK_EQ(record_trash(&s, "missing", true, trash, NULL), 0);
+	CHECK_STR(trash, "");
+	CHECK(record_trash(&s, "../x", true, trash, NULL) < 0);
 	state_close(&s);
 }
 

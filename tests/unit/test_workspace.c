@@ -18,20 +18,19 @@ static void begin(void)
 
 static int make(const char *name)
 {
-	int fd;
+	struct workspace_use u;
 
-	CHECK_EQ(workspace_open(&s, name, true, &fd, &why), 0);
-	return fd;
+	CHECK_EQ(workspace_use(&s, name, &ids, 0, &u, &why), 0);
+	return u.root_fd;
 }
 
 TEST(made_for_the_boxs_user)
 {
+	static const char *const bad[] = {"../boxes", ".new-x", "link"};
 	struct stat st, again;
 	int fd;
 
 	begin();
-	CHECK_EQ(workspace_open(&s, "code", false, &fd, &why), -ENOENT);
-	CHECK_EQ(why.kind, ERR_NOT_FOUND);
 	fd = make("code");
 	CHECK_EQ(fstat(fd, &st), 0);
 	CHECK_EQ(st.st_uid, geteuid() == 0 ? 1000 : geteuid());
@@ -43,10 +42,13 @@ TEST(made_for_the_boxs_user)
 	CHECK_EQ(st.st_ino, again.st_ino);
 	close(fd);
 	CHECK_EQ(count_names(s.workspaces_fd), 1);
-	CHECK(workspace_open(&s, "../boxes", true, &fd, &why) < 0);
-	CHECK(workspace_open(&s, ".new-x", true, &fd, &why) < 0);
 	CHECK(symlinkat("/tmp", s.workspaces_fd, "link") == 0);
-	CHECK(workspace_open(&s, "link", true, &fd, &why) < 0);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct workspace_use u;
+
+		CHECK(workspace_use(&s, bad[i], &ids, 0, &u, &why) < 0);
+		workspace_use_done(&u);
+	}
 	state_close(&s);
 }
 
@@ -103,7 +105,7 @@ TEST(listed_with_what_they_take)
 TEST(removed_unless_a_box_uses_it)
 {
 	struct spec spec = {.name = "dev", .image = "base", .wall = "native", .workspace = "code"};
-	char tomb[64];
+	char trash[64];
 	int fd;
 
 	begin();
@@ -115,7 +117,7 @@ TEST(removed_unless_a_box_uses_it)
 	close(fd);
 	CHECK_EQ(workspace_remove(&s, &ids, "code", &why), -EBUSY);
 	CHECK(strstr(why.msg, "'dev'") != NULL);
-	CHECK_EQ(record_bury(&s, "dev", false, tomb, NULL), 0);
+	CHECK_EQ(record_trash(&s, "dev", false, trash, NULL), 0);
 	CHECK_EQ(workspace_remove(&s, &ids, "code", &why), 0);
 	CHECK_EQ(count_names(s.workspaces_fd), 0);
 	CHECK(access(home_path, F_OK) == 0);

@@ -135,7 +135,7 @@ TEST(removed_unless_a_box_uses_it)
 {
 	struct spec spec = {.name = "dev", .image = "base", .wall = "native", .workspace = "code"};
 	struct workspace_use u;
-	char tomb[64];
+	char trash[64];
 	int fd;
 
 	disk_need();
@@ -145,7 +145,7 @@ TEST(removed_unless_a_box_uses_it)
 	close(fd);
 	CHECK_EQ(workspace_remove(&home, &root_ids, "code", &why), -EBUSY);
 	CHECK(is_there("code.img"));
-	CHECK_EQ(record_bury(&home, "dev", false, tomb, NULL), 0);
+	CHECK_EQ(record_trash(&home, "dev", false, trash, NULL), 0);
 	CHECK_EQ(workspace_remove(&home, &root_ids, "code", &why), 0);
 	CHECK_EQ(count_names(home.workspaces_fd), 0);
 	CHECK_EQ(workspace_remove(&home, &root_ids, "code", &why), -ENOENT);
