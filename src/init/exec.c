@@ -1,39 +1,20 @@
 /*
- * Commands that are processes of their own.
+ * Commands that are processes of their own; job.h has their life.
  *
- * How it works
- *
- *	EXEC -> running -> ended -> reported -> gone
- *	            \-> killing ->/      \-> late -> gone
- *
- * running	the leader lives; its streams flow both ways.
- * killing	its time ran out, or somebody asked for its end: the tree is killed again and
- *		again until nobody is left, or KILL_MS_MAX passed (a process in the kernel's hands
- *		does not die).
- * ended	the leader's pidfd said so, which is the one and only completion. What its pipes
- *		hold at that moment is drained, bounded and as credit allows, so that it comes
- *		before EXIT.
- * reported	EXIT was sent with the bytes sent so far.
- * late		a background child still holds a stream: its bytes go on under the same id until
- *		it closes. Such a command takes no place from others; when there are late_max of
- *		them the oldest is let go, and what its child still writes is lost to it.
- *
- * A terminal does not linger: the kernel hangs it up when its session's leader ends, and init
- * closes its side after the drain. Daemons of a command that ended by itself are left alone.
+ * The leader's end is the one and only completion. Daemons of a command that ended by itself are
+ * left alone. One whose time ran out, or that is to be killed, has its tree killed again and again
+ * until nobody is left, or KILL_MS_MAX passed (a process in the kernel's hands does not die).
  */
-#include "init/init.h"
+#include "init/job.h"
 
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/str.h"
 #include "init/env.h"
 #include "init/files.h"
-#include "init/input.h"
 #include "init/pty.h"
 #include "init/spawn.h"
-#include "init/stream.h"
 #include "init/tree.h"
-#include "init/usage.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -47,330 +28,222 @@ enum {
 	OOM_SCORE = 200,
 };
 
-#define TIMEOUT_MS_MAX (1ull << 40)
-
 struct exec {
-	struct exec *next;
-	struct init *in;
-	uint32_t id;
-	struct ev_child child;
-	struct out_stream out, err; /* err is unused with a terminal */
-	struct in_stream input;
+	struct init_job job;
+	struct init_proc proc;	  /* the leader */
+	struct out_stream out[2]; /* the second is unused with a terminal */
 	struct tree tree;
-	struct ev_timer timer; /* the timeout, then the retries of a kill */
-	uint64_t started_ms, kill_until_ms;
+	int ends[3];	       /* our ends of its 0-2 until it runs; owned, or -1 */
+	struct ev_timer retry; /* of a kill */
+	uint64_t kill_until_ms;
 	uint64_t pids_hits_before; /* refused forks of the box when it began */
+	uint64_t early;		   /* signals that came while it started, as bits */
 	int status;		   /* of the leader */
-	bool pty, killing, ended, draining, reported;
-	bool timed_out, killed;
-	bool late;  /* counted in late_count */
-	char cwd[]; /* where it was started */
+	bool killing, ended, killed;
 };
 
-struct exec_table {
-	struct exec *first; /* oldest first */
-	unsigned count;	    /* of them late_count have ended, and a child holds a stream */
-	unsigned late_count;
-};
-
-/* The descriptors of a command to be: ours and the child's. All owned, but 0 as input. */
-struct ends {
-	int in, out, err;	      /* the child's; equal with a terminal */
-	int our_in, our_out, our_err; /* -1: there is none */
-};
-
-int exec_table_new(struct init *in, struct exec_table **ret)
+static struct exec *exec_of(struct init_job *j)
 {
-	*ret = calloc(1, sizeof(**ret));
-	return *ret ? 0 : -ENOMEM;
+	return container(j, struct exec, job);
 }
 
-static struct exec *exec_find(struct init *in, uint32_t id)
+static void exec_free(struct init_job *j)
 {
-	struct exec *x = in->execs->first;
+	struct exec *x = exec_of(j);
 
-	while (x && x->id != id)
-		x = x->next;
-	return x;
-}
-
-static void table_add(struct exec_table *t, struct exec *x)
-{
-	struct exec **at = &t->first;
-
-	while (*at)
-		at = &(*at)->next;
-	*at = x;
-	t->count++;
-}
-
-static void table_remove(struct exec_table *t, struct exec *x)
-{
-	struct exec **at = &t->first;
-
-	while (*at && *at != x)
-		at = &(*at)->next;
-	if (!*at)
-		return;
-	*at = x->next;
-	t->count--;
-	t->late_count -= x->late;
-}
-
-static void exec_free(struct exec *x)
-{
-	if (!x)
-		return;
-	table_remove(x->in->execs, x);
-	ev_timer_stop(x->in->ev, &x->timer);
-	ev_child_remove(x->in->ev, &x->child);
-	out_stream_done(&x->out);
-	out_stream_done(&x->err);
-	in_stream_done(&x->input);
+	ev_timer_stop(j->in->ev, &x->retry);
+	init_proc_drop(&x->proc);
+	for (int i = 0; i < 2; i++)
+		out_stream_done(&x->out[i]);
+	for (int i = 0; i < 3; i++)
+		fd_close(&x->ends[i]);
 	tree_done(&x->tree);
 	free(x);
 }
 
-/* A stream that was never started is ended, too. */
-static bool is_silent(const struct exec *x)
-{
-	return (!x->out.ev || x->out.ended) && (!x->err.ev || x->err.ended);
-}
+/* --- the end --- */
 
-static void add_late(struct exec *x)
-{
-	struct exec_table *t = x->in->execs;
-
-	x->late = true;
-	t->late_count++;
-	if (t->late_count <= x->in->late_max)
-		return;
-	for (x = t->first; !x->late; x = x->next)
-		continue;
-	out_stream_end(&x->out);
-	out_stream_end(&x->err);
-	exec_free(x);
-}
-
-/* What is left of one that was reported: nothing, or streams that a child holds. */
-static void free_if_over(struct exec *x)
-{
-	if (!x->reported || !x->ended || x->killing)
-		return;
-	if (is_silent(x))
-		exec_free(x);
-	else if (!x->late)
-		add_late(x);
-}
-
-static const char *cause_of(const struct exec *x, const struct usage *u)
-{
-	bool signaled = !x->ended || WIFSIGNALED(x->status);
-
-	if (x->timed_out)
-		return "timeout";
-	if (signaled && x->killed)
-		return "killed";
-	return usage_cause(x->in, u, signaled || WEXITSTATUS(x->status) != 0, x->cwd,
-			   signaled ? "signal" : "exit");
-}
-
-static void report(struct exec *x)
-{
-	bool exited = x->ended && WIFEXITED(x->status);
-	struct usage used = {0}, now;
-
-	usage_read(&x->tree, &now);
-	usage_add(&used, &(struct usage){.pids_hits = x->pids_hits_before}, &now);
-	struct wire_exit m = {
-		.exec_id = x->id,
-		.has_exit = exited,
-		.exit_code = exited ? (uint64_t)WEXITSTATUS(x->status) : 0,
-		.timed_out = x->timed_out,
-		.stdout_bytes = x->out.bytes,
-		.stderr_bytes = x->err.bytes,
-		.duration_ms = ev_now(x->in->ev) - x->started_ms,
-		.cwd = x->cwd,
-		.cause = cause_of(x, &used),
-	};
-
-	usage_put(&used, &m);
-	if (used.oom_kills > 0)
-		usage_settle(&x->in->groups);
-	if (!exited)
-		m.signal = x->ended ? (uint64_t)WTERMSIG(x->status) : SIGKILL;
-	in_stream_done(&x->input);
-	if (x->pty)
-		out_stream_end(&x->out);
-	if (wire_exit_encode(&x->in->link.out, x->id, 0, &m) < 0)
-		init_broken(x->in, "no room for an exit");
-	wire_link_flush(&x->in->link);
-	reaper_sweep(x->in);
-	x->reported = true;
-}
-
-/* Drains as far as credit and the link allow, then reports. Called again when they allow more. */
 static void finish(struct exec *x)
 {
-	bool more;
+	struct init_job *j = &x->job;
+	bool exited = x->ended && WIFEXITED(x->status);
+	bool failed = !exited || WEXITSTATUS(x->status) != 0;
+	const char *cause;
+	struct usage now;
 
-	if (x->reported) {
-		free_if_over(x);
+	j->busy = x->killing || !x->ended;
+	if (j->state >= JOB_ENDED) {
+		if (!j->busy)
+			init_job_release(j);
 		return;
 	}
-	more = out_stream_drain(&x->out);
-	more = (x->err.ev && out_stream_drain(&x->err)) || more;
-	x->draining = more;
-	if (more)
-		return;
-	report(x);
-	free_if_over(x);
+	usage_read(&x->tree, &now);
+	usage_add(&j->used, &(struct usage){.pids_hits = x->pids_hits_before}, &now);
+	j->result.has_exit = exited;
+	if (exited)
+		j->result.exit_code = (uint64_t)WEXITSTATUS(x->status);
+	else
+		j->result.signal = x->ended ? (uint64_t)WTERMSIG(x->status) : SIGKILL;
+	if (j->result.timed_out)
+		cause = "timeout";
+	else if (!exited && x->killed)
+		cause = "killed";
+	else
+		cause = usage_cause(j->in, &j->used, failed, j->cwd, exited ? "exit" : "signal");
+	init_job_end(j, cause);
 }
 
 /* One round of killing. Over when nobody is left and the leader was reaped, or time is up. */
 static void kill_round(struct exec *x)
 {
-	struct ev *ev = x->in->ev;
+	struct ev *ev = x->job.in->ev;
 	bool late = ev_now(ev) >= x->kill_until_ms;
 	int seen = tree_kill(&x->tree, 0);
 
 	if (!x->ended && (late || seen == 0))
-		sys_pidfd_send_signal(x->child.io.fd, SIGKILL);
+		init_proc_signal(&x->proc, SIGKILL);
 	if (!late && (seen > 0 || !x->ended)) {
-		ev_timer_set(ev, &x->timer, KILL_RETRY_MS);
+		ev_timer_set(ev, &x->retry, KILL_RETRY_MS);
 		return;
 	}
 	x->killing = false;
 	finish(x);
 }
 
-static void start_killing(struct exec *x)
+static void on_retry(struct ev_timer *t)
 {
-	if (x->killing)
-		return;
-	x->killing = true;
-	x->kill_until_ms = ev_now(x->in->ev) + KILL_MS_MAX;
-	kill_round(x);
+	kill_round(container(t, struct exec, retry));
 }
 
-static void on_timer(struct ev_timer *t)
+static void on_exit_proc(struct init_proc *p, int status)
 {
-	struct exec *x = container(t, struct exec, timer);
-
-	if (x->killing) {
-		kill_round(x);
-		return;
-	}
-	x->timed_out = true;
-	start_killing(x);
-}
-
-static void on_exit_child(struct ev_child *c, int status)
-{
-	struct exec *x = container(c, struct exec, child);
+	struct exec *x = container(p, struct exec, proc);
 
 	x->ended = true;
 	x->status = status;
 	x->tree.root = 0; /* the pid may soon be another's */
-	if (x->killing) {
+	if (x->killing)
 		kill_round(x);
-		return;
-	}
-	ev_timer_stop(x->in->ev, &x->timer);
-	finish(x);
-}
-
-static void on_stream_end(struct out_stream *s)
-{
-	struct exec *x = s->stream == WIRE_STDERR ? container(s, struct exec, err)
-						  : container(s, struct exec, out);
-
-	if (x->draining)
-		finish(x);
 	else
-		free_if_over(x);
-}
-
-static void on_stream_room(struct out_stream *s)
-{
-	struct exec *x = s->stream == WIRE_STDERR ? container(s, struct exec, err)
-						  : container(s, struct exec, out);
-
-	if (x->draining)
 		finish(x);
 }
 
-static void ends_close(struct ends *n)
+/* To the leader's group, and on a terminal to whoever is in the foreground. */
+static void send_signal(struct exec *x, int sig)
 {
-	bool pty = n->out == n->in;
+	pid_t front;
 
-	if (n->in != 0)
-		fd_close(&n->in);
-	if (!pty) {
-		fd_close(&n->out);
-		fd_close(&n->err);
-	}
-	fd_close(&n->our_in);
-	fd_close(&n->our_out);
-	fd_close(&n->our_err);
+	if (x->proc.pid <= 0)
+		return;
+	kill(-x->proc.pid, sig);
+	front = x->job.pty ? pty_foreground(x->out[0].io.fd) : 0;
+	if (front > 0 && front != x->proc.pid)
+		kill(-front, sig);
 }
 
-static int open_pty(const struct init *in, const struct user *u, const struct wire_exec *m,
-		    struct ends *n, struct err *e)
+static void exec_stop(struct init_job *j, int sig, bool tree)
 {
-	int r = pty_open(in->single ? (uid_t)-1 : u->uid, &n->our_out, &n->in, e);
+	struct exec *x = exec_of(j);
 
-	if (r < 0)
-		return r;
-	n->out = n->err = n->in;
-	n->our_in = fcntl(n->our_out, F_DUPFD_CLOEXEC, 3);
-	if (n->our_in < 0)
-		return err_errno(e, errno, "open a terminal");
-	pty_resize(n->our_out, m->rows, m->cols);
-	return 0;
+	if (!tree && j->state == JOB_STARTING)
+		x->early |= 1ull << (sig - 1);
+	else if (!tree)
+		send_signal(x, sig);
+	if (!tree || x->killing)
+		return;
+	x->killed = !j->result.timed_out;
+	x->killing = j->busy = true;
+	x->kill_until_ms = ev_now(j->in->ev) + KILL_MS_MAX;
+	if (j->state < JOB_ENDED)
+		init_job_stop(j);
+	kill_round(x);
 }
 
-static int open_pipe(int *ret_read, int *ret_write, struct err *e)
+static void exec_ended(struct init_job *j)
+{
+}
+
+static const struct init_job_kind exec_kind = {
+	.number = JOB_EXEC,
+	.stop = exec_stop,
+	.on_ended = exec_ended,
+	.free = exec_free,
+};
+
+/* --- the start --- */
+
+/* Its descriptors: the child's in `child`, ours in x->ends. All owned, but 0 as input. */
+static int open_ends(struct exec *x, const struct user *u, const struct wire_exec *m, int child[3],
+		     struct err *e)
 {
 	int fds[2];
 
-	if (pipe2(fds, O_CLOEXEC) < 0)
-		return err_errno(e, errno, "make a pipe");
-	*ret_read = fds[0];
-	*ret_write = fds[1];
-	return 0;
-}
+	if (x->job.pty) {
+		int r = pty_open(x->job.in->single ? (uid_t)-1 : u->uid, &x->ends[1], &child[0], e);
 
-static int open_pipes(const struct wire_exec *m, struct ends *n, struct err *e)
-{
-	int r = open_pipe(&n->our_out, &n->out, e);
-
-	if (r == 0)
-		r = open_pipe(&n->our_err, &n->err, e);
-	if (r < 0)
-		return r;
-	if (m->has_stdin)
-		return open_pipe(&n->in, &n->our_in, e);
+		if (r < 0)
+			return r;
+		child[1] = child[2] = child[0];
+		x->ends[0] = fcntl(x->ends[1], F_DUPFD_CLOEXEC, 3);
+		if (x->ends[0] < 0)
+			return err_errno(e, errno, "open a terminal");
+		x->job.pty_fd = x->ends[1];
+		pty_resize(x->ends[1], m->rows, m->cols);
+		return 0;
+	}
 	/* init's own descriptor 0 is /dev/null, opened before anything of the box ran. */
-	n->in = 0;
+	child[0] = 0;
+	for (int i = m->has_stdin ? 0 : 1; i < 3; i++) {
+		if (pipe2(fds, O_CLOEXEC) < 0)
+			return err_errno(e, errno, "make a pipe");
+		x->ends[i] = fds[i == 0];
+		child[i] = fds[i != 0];
+		if (fcntl(x->ends[i], F_SETFL, O_NONBLOCK) < 0)
+			return err_errno(e, errno, "make a pipe");
+	}
 	return 0;
 }
 
-/* Gives our ends to the streams. */
-static int start_streams(struct exec *x, struct ends *n)
+/* The program runs: gives our ends to the streams. */
+static void on_started(struct init_proc *p, const struct err *why)
 {
-	struct wire_link *link = &x->in->link;
-	int r;
+	struct exec *x = container(p, struct exec, proc);
+	struct init_job *j = &x->job;
+	struct err e;
+	int r = 0;
 
-	x->out.on_end = x->err.on_end = on_stream_end;
-	x->out.on_room = x->err.on_room = on_stream_room;
-	r = out_stream_start(&x->out, x->in->ev, link, take_fd(n->our_out), x->id, WIRE_STDOUT);
-	if (r == 0 && n->our_err >= 0)
-		r = out_stream_start(&x->err, x->in->ev, link, take_fd(n->our_err), x->id,
-				     WIRE_STDERR);
-	if (r == 0)
-		r = in_stream_start(&x->input, link, take_fd(n->our_in), x->id, x->pty);
-	return r;
+	if (j->state >= JOB_ENDED) { /* it was given up while it started */
+		x->ended = x->ended || why;
+		if (why)
+			finish(x);
+		return;
+	}
+	if (why) {
+		init_job_refuse(j, why);
+		return;
+	}
+	for (int i = 0; i < 2 && r == 0; i++) {
+		if (x->ends[1 + i] < 0)
+			continue;
+		x->out[i].job = j;
+		j->out[i] = &x->out[i];
+		r = out_stream_start(&x->out[i], j->in->ev, &j->in->link, take_fd(x->ends[1 + i]),
+				     j->id, (uint8_t)(WIRE_STDOUT + i));
+	}
+	if (r < 0) {
+		send_signal(x, SIGKILL); /* the reaper takes it */
+		err_errno(&e, -r, "watch a command's streams");
+		init_job_refuse(j, &e);
+		return;
+	}
+	init_job_run(j, x->tree.root);
+	if (x->ends[0] >= 0)
+		in_stream_adopt(&j->input, take_fd(x->ends[0]));
+	for (int sig = 1; x->early; sig++) {
+		if (x->early & 1)
+			send_signal(x, sig);
+		x->early >>= 1;
+	}
 }
 
 /* A shell by a path of its own: a command's PATH may lead anywhere. */
@@ -414,215 +287,84 @@ static int build_argv(const struct wire_exec *m, char ***ret, const char **ret_p
 }
 
 static int spawn_leader(struct exec *x, const struct user *u, const struct wire_exec *m,
-			const struct ends *n, struct err *e)
+			struct err *e)
 {
 	autofree char **env = NULL, **argv = NULL;
+	int child[3] = {-1, -1, -1}, r;
 	const char *path = NULL;
-	int pidfd, r = build_argv(m, &argv, &path, e);
-	pid_t pid;
 
-	if (r == 0)
-		r = env_build(x->in, u, &m->env, x->pty, &env, e);
+	r = tree_init(&x->tree, &x->job.in->groups, x->job.id);
 	if (r < 0)
-		return r;
+		return err_errno(e, -r, "make the command's cgroup");
+	r = build_argv(m, &argv, &path, e);
+	if (r == 0)
+		r = env_build(x->job.in, u, &m->env, x->job.pty, &env, e);
+	if (r == 0)
+		r = open_ends(x, u, m, child, e);
 	struct spawn s = {
 		.path = path,
 		.argv = argv,
 		.env = env,
-		.cwd = x->cwd,
+		.cwd = x->job.cwd,
 		.user = u,
-		.single = x->in->single,
 		.subreaper = !tree_has_group(&x->tree),
-		.in = n->in,
-		.out = n->out,
-		.err = n->err,
-		.tty = x->pty ? n->in : -1,
+		.in = child[0],
+		.out = child[1],
+		.err = child[2],
+		.tty = x->job.pty ? child[0] : -1,
 		.tree = &x->tree,
 		.oom_score_adj = OOM_SCORE,
-		.pids_limit = x->in->pids_limit,
 	};
-	r = spawn_process(&s, &pid, &pidfd, e);
-	if (r < 0)
-		return r;
-	x->tree.root = pid;
-	x->child.on_exit = on_exit_child;
-	r = ev_child_add(x->in->ev, &x->child, pid, pidfd);
-	if (r < 0) {
-		kill(-pid, SIGKILL); /* it leads a group; the reaper takes it */
-		return err_errno(e, -r, "watch a process");
-	}
-	return 0;
-}
-
-/* Everything up to the running process. On failure x is to be freed. */
-static int prepare(struct exec *x, const struct user *u, const struct wire_exec *m, struct err *e)
-{
-	struct ends n = {-1, -1, -1, -1, -1, -1};
-	int r = tree_init(&x->tree, &x->in->groups, x->id);
-
-	if (r < 0)
-		return err_errno(e, -r, "make the command's cgroup");
-	r = x->pty ? open_pty(x->in, u, m, &n, e) : open_pipes(m, &n, e);
+	x->proc.on_started = on_started;
+	x->proc.on_exit = on_exit_proc;
 	if (r == 0)
-		r = spawn_leader(x, u, m, &n, e);
-	if (r == 0) {
-		r = start_streams(x, &n);
-		if (r < 0) {
-			kill(-x->child.pid, SIGKILL);
-			err_errno(e, -r, "watch a command's streams");
-		}
-	}
-	ends_close(&n);
+		r = init_proc_start(&x->proc, x->job.in, &s, e);
+	x->tree.root = r < 0 ? 0 : x->proc.pid;
+	if (child[0] != 0)
+		fd_close(&child[0]);
+	for (int i = 1; i < 3 && !x->job.pty; i++)
+		fd_close(&child[i]);
 	return r;
-}
-
-static int exec_new(struct init *in, uint32_t id, const struct wire_exec *m, const char *cwd,
-		    struct exec **ret)
-{
-	size_t n = strlen(cwd) + 1;
-	struct exec *x = calloc(1, sizeof(*x) + n);
-
-	if (!x)
-		return -ENOMEM;
-	x->in = in;
-	x->id = id;
-	x->pty = m->pty != 0;
-	x->tree = TREE_NONE;
-	x->timer.on_timer = on_timer;
-	x->started_ms = ev_now(in->ev);
-	x->pids_hits_before = usage_pids_hits(&in->groups, NULL);
-	memcpy(x->cwd, cwd, n);
-	*ret = x;
-	return 0;
-}
-
-static int start(struct init *in, uint32_t id, const struct wire_exec *m, struct err *e)
-{
-	char cwd[BOX_PATH_MAX];
-	struct user user;
-	struct exec *x;
-	int r;
-
-	if (in->execs->count - in->execs->late_count >= INIT_EXECS_MAX)
-		return err_set(e, ERR_LIMIT, EAGAIN, "%u commands run in this box already",
-			       INIT_EXECS_MAX);
-	r = env_user(in, m->user, &user, e);
-	if (r == 0)
-		r = env_cwd(in, &user, m->cwd, cwd, sizeof(cwd), e);
-	if (r < 0)
-		return r;
-	if (exec_new(in, id, m, cwd, &x) < 0)
-		return err_errno(e, ENOMEM, "start a command");
-	r = prepare(x, &user, m, e);
-	if (r < 0) {
-		exec_free(x);
-		return r;
-	}
-	table_add(in->execs, x);
-	if (m->timeout_ms > 0)
-		ev_timer_set(in->ev, &x->timer,
-			     m->timeout_ms < TIMEOUT_MS_MAX ? m->timeout_ms : TIMEOUT_MS_MAX);
-	return x->child.pid;
 }
 
 void exec_start(struct init *in, uint32_t id, const struct wire_exec *m)
 {
-	struct wire_started started = {.exec_id = id};
+	struct exec *x = calloc(1, sizeof(*x));
+	char cwd[BOX_PATH_MAX];
 	struct err e = {0};
+	struct user user;
 	int r;
 
-	if (exec_find(in, id)) {
-		init_broken(in, "an id was used twice");
+	if (!x) {
+		init_fail(in, id, ENOMEM, "start a command");
 		return;
 	}
-	r = start(in, id, m, &e);
-	if (r < 0) {
-		init_fail_err(in, id, &e);
-		return;
-	}
-	started.pid = (uint64_t)r;
-	if (wire_started_encode(&in->link.out, id, 0, &started) < 0)
-		init_broken(in, "no room for an answer");
-	wire_link_flush(&in->link);
-}
-
-/* To the leader's group, and on a terminal to whoever is in the foreground. The leader is not
- * reaped before x->ended, so until then its pid is its own. */
-static void send_signal(struct exec *x, int sig)
-{
-	pid_t front;
-
-	if (x->ended)
-		return;
-	kill(-x->child.pid, sig);
-	front = x->pty ? pty_foreground(x->out.io.fd) : 0;
-	if (front > 0 && front != x->child.pid)
-		kill(-front, sig);
-}
-
-static void on_signal_frame(struct exec *x, const struct wire_frame *f)
-{
-	struct wire_signal m;
-
-	if (wire_signal_decode(f, &m) < 0) {
-		init_broken(x->in, "a SIGNAL that cannot be read");
-		return;
-	}
-	if (m.tree || m.signal == SIGKILL) {
-		x->killed = true;
-		start_killing(x);
-	} else if (m.signal > 0 && m.signal <= (uint64_t)SIGRTMAX) {
-		send_signal(x, (int)m.signal);
-	}
-}
-
-static void on_credit_frame(struct exec *x, const struct wire_frame *f)
-{
-	struct wire_credit m;
-
-	if (wire_credit_decode(f, &m) < 0 || f->stream == WIRE_STDIN) {
-		init_broken(x->in, "a CREDIT that cannot be read");
-		return;
-	}
-	out_stream_credit(f->stream == WIRE_STDERR ? &x->err : &x->out, m.bytes);
-	if (x->draining)
-		finish(x);
-}
-
-static void on_resize_frame(struct exec *x, const struct wire_frame *f)
-{
-	struct wire_resize m;
-
-	if (wire_resize_decode(f, &m) < 0)
-		init_broken(x->in, "a RESIZE that cannot be read");
-	else if (x->pty && !x->out.ended)
-		pty_resize(x->out.io.fd, m.rows, m.cols);
-}
-
-bool exec_frame(struct init *in, const struct wire_frame *f)
-{
-	struct exec *x = exec_find(in, f->id);
-
-	if (!x)
-		return false;
-	switch (f->type) {
-	case WIRE_DATA:
-		in_stream_data(&x->input, f->payload, f->len);
-		break;
-	case WIRE_EOF:
-		in_stream_eof(&x->input);
-		break;
-	case WIRE_CREDIT:
-		on_credit_frame(x, f);
-		break;
-	case WIRE_SIGNAL:
-		on_signal_frame(x, f);
-		break;
-	case WIRE_RESIZE:
-		on_resize_frame(x, f);
-		break;
-	default: /* CANCEL: a running command goes on */
-		break;
-	}
-	return true;
+	x->job = (struct init_job){
+		.kind = &exec_kind,
+		.in = in,
+		.id = id,
+		.timeout_ms = m->timeout_ms,
+		.has_input = m->has_stdin != 0,
+		.pty = m->pty != 0,
+	};
+	x->tree = TREE_NONE;
+	x->ends[0] = x->ends[1] = x->ends[2] = -1;
+	x->retry.on_timer = on_retry;
+	x->pids_hits_before = usage_pids_hits(&in->groups, NULL);
+	init_job_add(&x->job);
+	if (init_job_count(in, JOB_EXEC) > INIT_EXECS_MAX)
+		r = err_set(&e, ERR_LIMIT, EAGAIN, "%u commands run in this box already",
+			    INIT_EXECS_MAX);
+	else
+		r = env_user(in, m->user, &user, &e);
+	if (r == 0)
+		r = env_cwd(in, &user, m->cwd, cwd, sizeof(cwd), &e);
+	if (r == 0 && !(x->job.cwd = strdup(cwd)))
+		r = err_errno(&e, ENOMEM, "start a command");
+	if (r == 0)
+		r = spawn_leader(x, &user, m, &e);
+	if (r < 0)
+		init_job_refuse(&x->job, &e);
+	else
+		init_job_start(&x->job);
 }

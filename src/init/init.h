@@ -5,7 +5,7 @@
  *	keeper --EXEC--> main.c: on_frame -> exec.c (a process) | shell.c (a line in a live bash)
  *	       --FILE-->                  -> files.c (as the user, by fsuid)
  *	pipes  --------> stream.c: DATA, EOF with credit
- *	SIGCHLD -------> reap.c: every child and orphan; owners are told through pidfds
+ *	SIGCHLD -------> reap.c: every child and orphan
  *
  * Configuration comes as arguments from the wall (they hold no secret):
  *	--user NAME|UID[:GID]  who commands run as      --cwd DIR      start directory
@@ -71,13 +71,13 @@ struct init {
 	bool single, strict;
 	bool broken;				  /* init_broken was called: nothing more is read */
 	const char *shell_dir;			  /* absolute; NULL: INIT_SHELL_DIR */
-	struct exec_table *execs;		  /* exec.c */
+	struct job_table *jobs;			  /* job.c */
 	struct shell_table *shells;		  /* shell.c */
 	struct file_table *files;		  /* files.c */
 	struct reaper *reaper;			  /* reap.c */
 	struct net *net;			  /* net.c; NULL: none */
 	struct port_table *ports;		  /* port.c; NULL until the first */
-	struct room_wait *wait_first, *wait_last; /* main.c: who waits for room on the link */
+	struct room_wait *wait_first, *wait_last; /* link.c: who waits for room on the link */
 	uint64_t still_ms;			  /* main.c: all pauses of the box together */
 };
 
@@ -87,18 +87,12 @@ static inline struct init *init_of_link(struct wire_link *l)
 	return container(l, struct init, link);
 }
 
-/* exec.c: commands that are processes of their own. */
-int exec_table_new(struct init *in, struct exec_table **ret);
-/* Starts or answers ERROR. With m->shell set shell_line is called instead of this. */
+/* job.c: commands, which are processes of their own (exec.c) or lines in persistent shells
+ * (shell.c). Both answer: STARTED and EXIT, or ERROR. */
+int job_table_new(struct job_table **ret);
 void exec_start(struct init *in, uint32_t id, const struct wire_exec *m);
-/* DATA, EOF, CREDIT, SIGNAL, RESIZE, CANCEL for an id. False if the id is not a command of
- * exec.c. */
-bool exec_frame(struct init *in, const struct wire_frame *f);
-
-/* shell.c: lines in persistent shells. The same shape. */
 int shell_table_new(struct init *in, struct shell_table **ret);
 void shell_line(struct init *in, uint32_t id, const struct wire_exec *m);
-bool shell_frame(struct init *in, const struct wire_frame *f);
 
 /* files.c: file operations. The same shape. An operation that failed or was cancelled is gone at
  * once: frames that still come for it are unknown, and main.c drops them. */
@@ -110,13 +104,15 @@ void file_drained(struct init *in);
 /* The keeper is gone: takes half uploads away. Called from link.on_close. NULL is fine. */
 void file_table_free(struct file_table *t);
 
-/* reap.c: ends every orphan that comes to init; children watched through ev_child are left to
- * it. */
+/* reap.c: init's children, those it started and those it was given. */
+struct init_proc; /* spawn.h */
 int reaper_new(struct init *in, struct reaper **ret);
+void reaper_watch(struct init *in, struct init_proc *p);
+void reaper_forget(struct init *in, struct init_proc *p); /* not watched: fine */
 /* Somebody ended: groups that were left may be empty now, and go soon. */
 void reaper_sweep(struct init *in);
 
-/* main.c: the link. */
+/* link.c: the link. */
 
 /* Answers ERROR for a request; code is an errno, its usual kind is sent with it. */
 void init_fail(struct init *in, uint32_t id, int code, const char *fmt, ...)

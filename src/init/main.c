@@ -15,18 +15,19 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
+#include "init/job.h"
 #include "init/net.h"
 #include "init/options.h"
 #include "init/tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 enum {
 	LINK_FD_FIRST = 10,
@@ -35,69 +36,6 @@ enum {
 	END_ROUNDS = 64,
 	INIT_NOTES_MAX = 1024,
 };
-
-void init_broken(struct init *in, const char *why)
-{
-	if (!in->broken)
-		dprintf(2, "cove-init: %s\n", why);
-	in->broken = true;
-	ev_quit(in->ev);
-}
-
-void init_fail_err(struct init *in, uint32_t id, const struct err *e)
-{
-	struct wire_error m = {.kind = (uint64_t)e->kind, .code = (uint64_t)e->code, .msg = e->msg};
-
-	if (wire_error_encode(&in->link.out, id, 0, &m) < 0)
-		init_broken(in, "no room for an answer");
-	wire_link_flush(&in->link);
-}
-
-void init_fail(struct init *in, uint32_t id, int code, const char *fmt, ...)
-{
-	struct err e = {.kind = err_kind_of(code), .code = code};
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(e.msg, sizeof(e.msg), fmt, ap);
-	va_end(ap);
-	init_fail_err(in, id, &e);
-}
-
-bool init_has_room(const struct init *in)
-{
-	return wire_link_queued(&in->link) < INIT_QUEUE_HIGH;
-}
-
-void init_wait_room(struct init *in, struct room_wait *w)
-{
-	if (w->queued)
-		return;
-	w->queued = true;
-	w->next = NULL;
-	if (in->wait_last)
-		in->wait_last->next = w;
-	else
-		in->wait_first = w;
-	in->wait_last = w;
-}
-
-void init_wait_room_cancel(struct init *in, struct room_wait *w)
-{
-	struct room_wait *before = NULL;
-
-	if (!w->queued)
-		return;
-	for (struct room_wait *at = in->wait_first; at != w; at = at->next)
-		before = at;
-	if (before)
-		before->next = w->next;
-	else
-		in->wait_first = w->next;
-	if (in->wait_last == w)
-		in->wait_last = before;
-	w->queued = false;
-}
 
 /* Everybody who waits is called, while there is room; who finds none again queues behind. */
 static void on_drained(struct wire_link *l)
@@ -120,6 +58,8 @@ static void on_exec(struct init *in, const struct wire_frame *f)
 
 	if (wire_exec_decode(f, &m) < 0)
 		init_broken(in, "an EXEC that cannot be read");
+	else if (init_job_find(in, f->id))
+		init_broken(in, "an id was used twice");
 	else if (m.shell)
 		shell_line(in, f->id, &m);
 	else
@@ -168,7 +108,7 @@ static void on_pause(struct init *in, const struct wire_frame *f)
 /* A frame for a request that has just ended finds nobody, which is normal. */
 static void on_request_frame(struct init *in, const struct wire_frame *f)
 {
-	if (!exec_frame(in, f) && !shell_frame(in, f) && !file_frame(in, f))
+	if (!init_job_frame(in, f) && !file_frame(in, f))
 		port_frame(in, f);
 }
 
@@ -283,11 +223,16 @@ static int close_inherited(const struct init *in)
 
 static void set_up_process(struct init *in)
 {
+	static const unsigned long by_default[4]; /* the kernel's struct sigaction, all zero */
 	struct rlimit files = {.rlim_cur = OPEN_FILES};
 
 	for (int sig = 1; sig < SIGRTMAX; sig++)
 		if (sig != SIGKILL && sig != SIGSTOP)
 			signal(sig, SIG_DFL);
+	/* libc's own signals: a caller started by make hands them down ignored, and libc's
+	 * sigaction refuses to touch them. */
+	for (int sig = 32; sig <= 34; sig++)
+		syscall(SYS_rt_sigaction, sig, by_default, NULL, sizeof(by_default[0]));
 	signal(SIGPIPE, SIG_IGN);
 	umask(022);
 	ASSERT(prctl(PR_SET_DUMPABLE, 0) == 0);
@@ -337,7 +282,7 @@ static int set_up(struct init *in, int rfd, int wfd)
 	if (r == 0)
 		r = reaper_new(in, &in->reaper);
 	if (r == 0)
-		r = exec_table_new(in, &in->execs);
+		r = job_table_new(&in->jobs);
 	if (r == 0)
 		r = shell_table_new(in, &in->shells);
 	if (r == 0)

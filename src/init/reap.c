@@ -3,21 +3,17 @@
  *
  * How it works
  *
- * init has two kinds of children. Those it started itself are watched by their owners through
- * ev_child, which reads their status by pid when the pidfd says that they ended. All others are
- * orphans that the kernel gave to init, and nobody wants to know how they ended.
- *
- * SIGCHLD says that some child ended. At the end of that turn init looks at ended children one by
- * one without taking them (WNOWAIT). An orphan is then taken by its pid. A watched child is left:
- * its pidfd is readable, so its owner takes it in the next turn at the latest. As the kernel shows
- * ended children in a fixed order, one left there hides the orphans behind it; so the look is
- * repeated in the next turn, until it finds nobody. Statuses are therefore never stolen, and no
- * orphan stays.
+ * init has two kinds of children: processes that it started (spawn.h), which are watched by pid,
+ * and orphans that the kernel gave to it, of which nobody wants to know how they ended. SIGCHLD
+ * says that some child ended. At the end of that turn, when the pipes were heard that ended with
+ * it, init takes ended children one by one, REAP_BATCH in a turn. There is no other place that
+ * takes one, so a watched pid means its process until its owner was called.
  *
  * An orphan's end may have emptied a group that a command left behind, and so may a later command
  * or line have done: those groups are swept a little later.
  */
 #include "init/init.h"
+#include "init/spawn.h"
 #include "init/tree.h"
 
 #include "base/fd.h"
@@ -26,13 +22,14 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-enum { REAP_BATCH = 128, SWEEP_MS = 500 };
+enum { REAP_BATCH = 128, SWEEP_MS = 500, REAP_BUCKETS = 64 };
 
 struct reaper {
 	struct init *in;
 	struct ev_signals signals;
 	struct ev_defer look;
 	struct ev_timer sweep;
+	struct init_proc *buckets[REAP_BUCKETS]; /* by pid */
 };
 
 void reaper_sweep(struct init *in)
@@ -46,31 +43,51 @@ static void on_sweep(struct ev_timer *t)
 	tree_sweep(&container(t, struct reaper, sweep)->in->groups);
 }
 
-/* The pid of an ended child, still there; 0 if there is none. */
-static pid_t peek_ended(void)
+void reaper_watch(struct init *in, struct init_proc *p)
 {
-	siginfo_t info = {0};
+	struct init_proc **bucket = &in->reaper->buckets[p->pid % REAP_BUCKETS];
 
-	if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) < 0)
-		return 0;
-	return info.si_pid;
+	p->next = *bucket;
+	*bucket = p;
+}
+
+/* Takes the process out of its bucket; NULL if it is not watched. */
+static struct init_proc *take_proc(struct reaper *r, pid_t pid)
+{
+	struct init_proc **at = &r->buckets[pid % REAP_BUCKETS], *p;
+
+	while (*at && (*at)->pid != pid)
+		at = &(*at)->next;
+	p = *at;
+	if (p)
+		*at = p->next;
+	return p;
+}
+
+void reaper_forget(struct init *in, struct init_proc *p)
+{
+	if (p->pid > 0)
+		take_proc(in->reaper, p->pid);
 }
 
 static void on_look(struct ev_defer *d)
 {
 	struct reaper *r = container(d, struct reaper, look);
-	struct ev *ev = r->in->ev;
-	pid_t pid = 0;
+	struct init_proc *p;
+	int status;
+	pid_t pid;
 
 	for (int i = 0; i < REAP_BATCH; i++) {
-		pid = peek_ended();
-		if (pid == 0 || ev_child_is_watched(ev, pid))
-			break;
-		waitid(P_PID, (id_t)pid, NULL, WEXITED | WNOHANG | __WALL);
-		reaper_sweep(r->in);
+		pid = waitpid(-1, &status, WNOHANG | __WALL);
+		if (pid <= 0)
+			return;
+		p = take_proc(r, pid);
+		if (p)
+			init_proc_ended(p, status);
+		else
+			reaper_sweep(r->in);
 	}
-	if (pid != 0)
-		ev_defer(ev, d);
+	ev_defer(r->in->ev, d);
 }
 
 static void on_signal(struct ev_signals *s, int sig)

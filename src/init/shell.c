@@ -29,13 +29,11 @@
  *
  * In its messages bash names Tc; the stream of Te takes that out again.
  *
- *	queued -> running ---------------> ended -> late -> gone
- *	     \        \-> stopping ------>/
- *	      \-> gone
+ * A line is a job (job.h). Of its states here:
  *
- * queued	its shell is busy. QUEUED was sent, and its time runs; a timeout or a signal that is
- *		there to end something (INT, TERM, HUP, QUIT, KILL) ends it here, and then nothing
- *		of it ran.
+ * queued	its shell is busy. A timeout or a signal that is there to end something (INT, TERM,
+ *		HUP, QUIT, KILL) ends it here, and then nothing of it ran.
+ * starting	it is the first of its shell's queue, and a shell is being started for it.
  * running	the driver was fed. It ends by its end on the talk, or by the death of the shell. An
  *		end although Tc was never read means that the driver does not work any more
  *		(`builtin` redefined, the directory closed): nothing has run. The shell is mended
@@ -43,9 +41,6 @@
  *		A shell that became another program (`exec`) has closed both its pipes: the
  *		program's end is the line's.
  * stopping	shell_stop.c: its time is up, or somebody ended it.
- * ended	the answer is known, output that is still in the FIFOs goes first.
- * late		EXIT was sent; a background child still holds a FIFO, and what it writes goes out
- *		under the line's id.
  *
  * shell_watch.c looks after a running line, should its end be lost.
  *
@@ -69,65 +64,50 @@
 
 /* --- lines --- */
 
-static struct line **bucket_of(struct shell_table *t, uint32_t id)
+static void line_free(struct init_job *j)
 {
-	return &t->buckets[id % LINE_BUCKETS];
-}
+	struct line *l = line_of(j);
 
-static struct line *line_find(struct shell_table *t, uint32_t id)
-{
-	struct line *l = *bucket_of(t, id);
-
-	while (l && l->id != id)
-		l = l->bucket_next;
-	return l;
-}
-
-static void table_add(struct shell_table *t, struct line *l)
-{
-	struct line **bucket = bucket_of(t, l->id);
-
-	l->bucket_next = *bucket;
-	*bucket = l;
-	l->older = t->newest;
-	if (t->newest)
-		t->newest->newer = l;
-	else
-		t->oldest = l;
-	t->newest = l;
-	t->line_count++;
-}
-
-static void table_remove(struct shell_table *t, struct line *l)
-{
-	struct line **at = bucket_of(t, l->id);
-
-	while (*at != l)
-		at = &(*at)->bucket_next;
-	*at = l->bucket_next;
-	*(l->older ? &l->older->newer : &t->oldest) = l->newer;
-	*(l->newer ? &l->newer->older : &t->newest) = l->older;
-	t->line_count--;
-	t->late_count -= l->late;
-}
-
-void line_free(struct line *l)
-{
-	struct ev *ev = l->table->in->ev;
-
-	table_remove(l->table, l);
-	ev_timer_stop(ev, &l->timeout);
-	ev_timer_stop(ev, &l->step);
-	in_stream_done(&l->input);
+	if (l->shell && l->shell->starter == l)
+		l->shell->starter = NULL;
+	ev_timer_stop(j->in->ev, &l->step);
 	free(l->stop_seen);
 	line_io_free(l->io);
 	free(l->ask.text);
 	free(l->ask.cwd);
 	free(l->ask.user);
 	free(l->ask.env);
-	free(l->result_cwd);
 	free(l);
 }
+
+/* Its answer is on the way: the shell is free for the next one. */
+static void line_ended(struct init_job *j)
+{
+	struct line *l = line_of(j);
+	struct shell *sh = l->shell;
+
+	l->shell = NULL;
+	if (sh->current == l)
+		sh->current = NULL;
+	if (sh->starter == l)
+		sh->starter = NULL;
+	ev_defer(j->in->ev, &sh->prepare);
+}
+
+/* Names that nobody needs any more. */
+static void line_tidy(struct init_job *j)
+{
+	if (line_of(j)->io)
+		line_io_forget(line_of(j)->io);
+}
+
+static const struct init_job_kind line_kind = {
+	.number = JOB_LINE,
+	.stop = line_stop,
+	.on_ended = line_ended,
+	.tidy = line_tidy,
+	.free = line_free,
+};
 
 static int copy_string(char **ret, const char *s)
 {
@@ -151,63 +131,7 @@ static int copy_request(struct line_request *ask, const struct wire_exec *m)
 		ask->env_bytes = m->env.bytes;
 		ask->env_count = m->env.count;
 	}
-	ask->timeout_ms = m->timeout_ms;
-	ask->has_input = m->has_stdin != 0;
 	return r;
-}
-
-static int line_new(struct shell *sh, uint32_t id, const struct wire_exec *m, struct line **ret)
-{
-	struct line *l = calloc(1, sizeof(*l));
-
-	if (!l)
-		return -ENOMEM;
-	l->table = sh->table;
-	l->shell = sh;
-	l->id = id;
-	l->timeout.on_timer = line_on_timeout;
-	l->step.on_timer = line_on_step;
-	if (m->has_stdin)
-		in_stream_start_held(&l->input, &sh->table->in->link, id);
-	table_add(sh->table, l);
-	if (copy_request(&l->ask, m) < 0) {
-		line_free(l);
-		return -ENOMEM;
-	}
-	*ret = l;
-	return 0;
-}
-
-/* It is over but for its streams, which a child holds. That takes no place from others: beyond
- * late_max the oldest is let go, and what its child still writes is lost to it. */
-static void line_add_late(struct shell_table *t, struct line *l)
-{
-	l->late = true;
-	t->late_count++;
-	if (t->late_count <= t->in->late_max)
-		return;
-	for (l = t->oldest; !l->late; l = l->newer)
-		continue;
-	out_stream_end(&l->io->out[0]);
-	out_stream_end(&l->io->out[1]);
-	line_free(l);
-}
-
-/* After the answers went out: names that nobody needs any more, and lines that are over. */
-static void on_tidy(struct ev_defer *d)
-{
-	struct shell_table *t = container(d, struct shell_table, tidy);
-	struct line *l;
-
-	while ((l = t->untidy)) {
-		t->untidy = l->next;
-		l->tidying = false;
-		line_io_forget(l->io);
-		if (l->io->out[0].ended && l->io->out[1].ended)
-			line_free(l);
-		else
-			line_add_late(t, l);
-	}
 }
 
 /* --- shells --- */
@@ -224,12 +148,17 @@ static void shell_free(struct shell *sh)
 	free(sh);
 }
 
-/* While nothing else is to do: what the next line will need. Failures are found again then. */
+/* After the answer to a line: the next line, or what it will need. Failures are found again
+ * then. */
 static void on_prepare(struct ev_defer *d)
 {
 	struct shell *sh = container(d, struct shell, prepare);
 
-	if (sh->current || !sh->alive)
+	if (sh->first || !sh->alive) {
+		shell_next(sh); /* which may free it */
+		return;
+	}
+	if (sh->current)
 		return;
 	if (!sh->ready)
 		shell_refresh(sh, NULL);
@@ -282,7 +211,7 @@ static int shell_new(struct shell_table *t, const char *name, struct shell **ret
 	return 0;
 }
 
-static struct line *queue_take(struct shell *sh)
+static struct line *queue_pop(struct shell *sh)
 {
 	struct line *l = sh->first;
 
@@ -320,45 +249,79 @@ static void queue_remove(struct shell *sh, struct line *l)
 	sh->queued--;
 }
 
+void shell_queue_first(struct shell *sh, struct line *l)
+{
+	l->next = sh->first;
+	sh->first = l;
+	if (!sh->last)
+		sh->last = l;
+	sh->queued++;
+}
+
+/* A line that cannot run is refused; one that has begun in an earlier shell has an end instead. */
+static void fail_line(struct line *l, const struct err *e)
+{
+	if (l->job.begun) {
+		line_end(l, SHELL_RESTARTED, "interrupted");
+		return;
+	}
+	l->shell = NULL;
+	init_job_refuse(&l->job, e);
+}
+
+void shell_on_started(struct shell *sh, const struct err *e)
+{
+	struct line *l = sh->starter;
+
+	sh->starter = NULL;
+	if (l && !e) {
+		l->restarted = l->restarted || sh->lost;
+		sh->lost = false;
+	} else {
+		/* Started as a line wanted it that is gone: the next one may want another. */
+		shell_drop(sh);
+	}
+	if (l && e)
+		fail_line(queue_pop(sh), e);
+	shell_next(sh);
+}
+
 void shell_next(struct shell *sh)
 {
-	struct init *in = sh->table->in;
+	struct ev *ev = sh->table->in->ev;
 
-	while (!sh->current && sh->first) {
-		struct line *l = queue_take(sh);
+	while (!sh->current && sh->first && !shell_is_starting(sh)) {
+		struct line *l = sh->first;
 		struct err e = {0};
+		int r = sh->alive && !sh->ready ? shell_refresh(sh, &e) : 0;
 
-		if (line_begin(l, &e) < 0) {
-			init_fail_err(in, l->id, &e);
-			line_free(l);
+		if (r == 0 && !sh->alive) {
+			r = shell_start(sh, l, &e);
+			if (r == 0) {
+				sh->starter = l;
+				init_job_start(&l->job);
+				return;
+			}
 		}
+		queue_pop(sh);
+		if (r == 0)
+			r = line_begin(l, &e);
+		if (r < 0)
+			fail_line(l, &e);
 	}
-	if (sh->current)
+	if (sh->current || shell_is_starting(sh))
 		return;
 	if (sh->alive)
-		ev_defer(in->ev, &sh->prepare);
+		ev_defer(ev, &sh->prepare);
 	else if (!sh->lost)
 		shell_free(sh);
 }
 
-void line_end_queued(struct line *l, int sig, const char *cause)
+void line_end_waiting(struct line *l, int sig)
 {
-	struct init *in = l->table->in;
-	struct wire_exit m = {
-		.exec_id = l->id,
-		.signal = (uint64_t)sig,
-		.timed_out = l->result.timed_out,
-		.duration_ms = ev_now(in->ev) - l->started_ms,
-		.shell_state = SHELL_KEPT,
-		.cause = cause,
-	};
-
-	ASSERT(l->state == LINE_QUEUED);
 	queue_remove(l->shell, l);
-	line_free(l);
-	if (wire_exit_encode(&in->link.out, (uint32_t)m.exec_id, 0, &m) < 0)
-		init_broken(in, "no room for an exit");
-	wire_link_flush(&in->link);
+	l->job.result.signal = (uint64_t)sig;
+	line_end(l, SHELL_KEPT, l->job.result.timed_out ? "timeout" : "killed");
 }
 
 /* --- what the keeper asks --- */
@@ -371,7 +334,6 @@ int shell_table_new(struct init *in, struct shell_table **ret)
 		return -ENOMEM;
 	t->in = in;
 	t->dir_fd = -1;
-	t->tidy.on_defer = on_tidy;
 	*ret = t;
 	return 0;
 }
@@ -391,6 +353,30 @@ static int check_request(const struct wire_exec *m, const char *name, struct err
 	return 0;
 }
 
+static int line_new(struct shell *sh, uint32_t id, const struct wire_exec *m, struct line **ret)
+{
+	struct line *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return -ENOMEM;
+	l->job = (struct init_job){
+		.kind = &line_kind,
+		.in = sh->table->in,
+		.id = id,
+		.timeout_ms = m->timeout_ms,
+		.has_input = m->has_stdin != 0,
+	};
+	l->step.on_timer = line_on_step;
+	if (copy_request(&l->ask, m) < 0) {
+		line_free(&l->job);
+		return -ENOMEM;
+	}
+	l->shell = sh;
+	init_job_add(&l->job);
+	*ret = l;
+	return 0;
+}
+
 static int add_line(struct shell_table *t, uint32_t id, const struct wire_exec *m, struct err *e)
 {
 	const char *name = m->shell[0] ? m->shell : SHELL_DEFAULT;
@@ -402,7 +388,7 @@ static int add_line(struct shell_table *t, uint32_t id, const struct wire_exec *
 		r = shell_dir_open(t, e);
 	if (r < 0)
 		return r;
-	if (t->line_count - t->late_count >= INIT_LINES_MAX ||
+	if (init_job_count(t->in, JOB_LINE) >= INIT_LINES_MAX ||
 	    (sh && sh->queued >= INIT_SHELL_QUEUE))
 		return err_set(e, ERR_LIMIT, EAGAIN, "too many lines wait in shell '%s'", name);
 	if (!sh)
@@ -410,108 +396,24 @@ static int add_line(struct shell_table *t, uint32_t id, const struct wire_exec *
 	if (r < 0)
 		return r;
 	if (line_new(sh, id, m, &l) < 0) {
-		r = err_errno(e, ENOMEM, "run a line");
-	} else {
-		queue_put(sh, l);
+		shell_next(sh); /* a new one goes again */
+		return err_errno(e, ENOMEM, "run a line");
 	}
+	queue_put(sh, l);
 	shell_next(sh);
-	return r;
-}
-
-/* Its time runs from here on, and whoever asked learns at once that it waits. */
-static void tell_queued(struct init *in, struct line *l)
-{
-	struct wire_queued m = {.exec_id = l->id};
-
-	l->started_ms = ev_now(in->ev);
-	line_set_timeout(l);
-	if (wire_queued_encode(&in->link.out, l->id, 0, &m) < 0)
-		init_broken(in, "no room for an answer");
-	wire_link_flush(&in->link);
+	return 0;
 }
 
 void shell_line(struct init *in, uint32_t id, const struct wire_exec *m)
 {
 	struct err e = {0};
-	struct line *l;
+	struct init_job *j;
 
-	if (line_find(in->shells, id)) {
-		init_broken(in, "an id was used twice");
-		return;
-	}
 	if (add_line(in->shells, id, m, &e) < 0) {
 		init_fail_err(in, id, &e);
 		return;
 	}
-	l = line_find(in->shells, id); /* one that could not begin is gone */
-	if (l && l->state == LINE_QUEUED)
-		tell_queued(in, l);
-}
-
-static void on_credit(struct line *l, const struct wire_frame *f)
-{
-	struct wire_credit m;
-
-	if (wire_credit_decode(f, &m) < 0 || f->stream == WIRE_STDIN ||
-	    f->stream >= WIRE_STREAM_COUNT) {
-		init_broken(l->table->in, "a CREDIT that cannot be read");
-		return;
-	}
-	if (!l->io)
-		return;
-	out_stream_credit(&l->io->out[f->stream - WIRE_STDOUT], m.bytes);
-	if (l->draining)
-		line_flush(l);
-}
-
-/* A line that does not run yet has no processes: of what people send to end something it is ended,
- * and nothing else reaches it (WINCH, USR1, STOP). */
-static bool cancels_queued(const struct wire_signal *m)
-{
-	return m->tree || m->signal == SIGINT || m->signal == SIGTERM || m->signal == SIGHUP ||
-	       m->signal == SIGQUIT || m->signal == SIGKILL;
-}
-
-static void on_signal(struct line *l, const struct wire_frame *f)
-{
-	struct init *in = l->table->in;
-	struct wire_signal m;
-
-	if (wire_signal_decode(f, &m) < 0) {
-		init_broken(in, "a SIGNAL that cannot be read");
-		return;
-	}
-	if (l->state >= LINE_ENDED || (!m.tree && (m.signal == 0 || m.signal > (uint64_t)SIGRTMAX)))
-		return;
-	if (l->state != LINE_QUEUED)
-		line_stop(l, (int)m.signal, m.tree != 0);
-	else if (cancels_queued(&m))
-		line_end_queued(l, m.tree ? SIGKILL : (int)m.signal, "killed");
-}
-
-bool shell_frame(struct init *in, const struct wire_frame *f)
-{
-	struct line *l = line_find(in->shells, f->id);
-
-	if (!l)
-		return false;
-	switch (f->type) {
-	case WIRE_DATA:
-		if (l->ask.has_input && l->state < LINE_ENDED)
-			in_stream_data(&l->input, f->payload, f->len);
-		break;
-	case WIRE_EOF:
-		if (l->ask.has_input && l->state < LINE_ENDED)
-			in_stream_eof(&l->input);
-		break;
-	case WIRE_CREDIT:
-		on_credit(l, f);
-		break;
-	case WIRE_SIGNAL:
-		on_signal(l, f);
-		break;
-	default: /* CANCEL: the line goes on; RESIZE: there is no terminal */
-		break;
-	}
-	return true;
+	j = init_job_find(in, id); /* one that could not begin is gone */
+	if (j && j->state == JOB_ASKED)
+		init_job_queue(j);
 }

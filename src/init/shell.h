@@ -4,8 +4,9 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "init/init.h"
-#include "init/input.h"
+#include "init/job.h"
 #include "init/shell_files.h"
+#include "init/spawn.h"
 #include "init/stream.h"
 #include "init/tree.h"
 #include "init/usage.h"
@@ -17,40 +18,26 @@
 
 enum {
 	TALK_KEEP = 64, /* bytes of the talk kept in case an end was cut in two */
-	LINE_BUCKETS = 64,
 };
-
-enum line_state { LINE_QUEUED, LINE_RUNNING, LINE_STOPPING, LINE_ENDED, LINE_LATE };
 
 /* What a line asks for. All owned. */
 struct line_request {
 	char *text, *cwd, *user;
 	char *env;
 	uint32_t env_bytes, env_count;
-	uint64_t timeout_ms;
-	bool has_input;
 };
 
 struct line {
-	struct line *next;	  /* in its shell's queue, or among those to be tidied */
-	struct line *bucket_next; /* by id */
-	struct line *newer, *older;
-	struct shell_table *table;
+	struct init_job job;
+	struct line *next;   /* in its shell's queue */
 	struct shell *shell; /* NULL once it has ended */
-	uint32_t id;
-	enum line_state state;
 	struct line_request ask;
-	struct line_io *io;	/* owned; NULL while queued */
-	struct in_stream input; /* held until the shell has opened Ti: an end would be lost */
-	bool begun;		/* STARTED is in the link's queue */
-	bool mended;		/* nothing ran at the first try, and the shell was put right */
-	bool rerun;		/* it goes to a second shell, after nothing ran in the first */
-	bool restarted;		/* what earlier lines did to the shell is lost */
-	bool draining, tidying;
-	bool late; /* counted in late_count */
+	struct line_io
+		*io;	/* owned; NULL while it waits. Its input is adopted when Ts was opened */
+	bool mended;	/* nothing ran at the first try, and the shell was put right */
+	bool rerun;	/* it goes to a second shell, after nothing ran in the first */
+	bool restarted; /* what earlier lines did to the shell is lost */
 
-	struct ev_timer timeout;
-	uint64_t started_ms;
 	struct ev_timer step; /* of stopping */
 	unsigned stop_round;  /* how often an end was asked for; 0 is the driver's own */
 	bool stop_holding;    /* SIGSTOP was sent, and the shell has yet to stop */
@@ -59,10 +46,6 @@ struct line {
 	struct stop_seen *stop_seen; /* who was there to get the signal; owned */
 	size_t stop_seen_count;
 	uint64_t stop_until_ms;
-
-	struct usage used; /* so far */
-	struct wire_exit result;
-	char *result_cwd; /* owned */
 };
 
 /* What the shell was fed since the driver, to find out whether it reads. */
@@ -74,6 +57,7 @@ struct shell {
 	char name[SHELL_NAME_MAX + 1];
 	struct user user;
 	bool alive, bash;
+	struct line *starter;  /* the line it is being started for; NULL: gone, or not starting */
 	const char *path;      /* of its program; static */
 	bool used;	       /* a line has run in it */
 	bool may_abort;	       /* one of its functions may end a text for an unset variable */
@@ -82,7 +66,7 @@ struct shell {
 	bool traced;	       /* a text spoke of the DEBUG trap */
 	bool plain; /* the prompt is out of init's hands (readonly PS1): ends are printed */
 	bool lost;  /* it died between two lines: the next one has to say so */
-	struct ev_child child;
+	struct init_proc proc;
 	int proc_fd;	   /* /proc/PID; owned */
 	int feed_fd;	   /* owned */
 	struct ev_io talk; /* fd owned */
@@ -107,12 +91,6 @@ struct shell_table {
 	struct init *in;
 	struct shell *shells;
 	unsigned shell_count;
-	struct line *buckets[LINE_BUCKETS];
-	struct line *oldest, *newest;
-	unsigned line_count; /* of them late_count have ended, and a child holds a stream */
-	unsigned late_count;
-	struct line *untidy; /* ended, their names are still there */
-	struct ev_defer tidy;
 	char dir[SHELL_DIR_MAX + 1];
 	int dir_fd;			 /* owned; -1 until the first line */
 	bool sees_reads;		 /* the directory's filesystem keeps access times */
@@ -122,12 +100,16 @@ struct shell_table {
 
 /* shell.c: the table. */
 void shell_next(struct shell *sh); /* runs the next line, or prepares for it; may free sh */
-void line_free(struct line *l);
-/* It waits, and its turn is not to come: answers EXIT with that signal. Frees l. */
-void line_end_queued(struct line *l, int sig, const char *cause);
+void shell_queue_first(struct shell *sh, struct line *l);
+static inline struct line *line_of(struct init_job *j)
+{
+	return container(j, struct line, job);
+}
 
 /* shell_proc.c: the process. */
-int shell_start(struct shell *sh, const struct line *l, struct err *e);
+/* Starts it for a line, which waits; shell_on_started comes when it runs, or why it does not. */
+int shell_start(struct shell *sh, struct line *l, struct err *e);
+bool shell_is_starting(const struct shell *sh);
 /* After a line, before the next: puts the shell into a new group, or notes who is below it now. One
  * in which no line can run any more is dropped. */
 int shell_refresh(struct shell *sh, struct err *e);
@@ -142,17 +124,15 @@ bool shell_is_replaced(const struct shell *sh); /* it has become another program
 void shell_drop(struct shell *sh);		/* ends the process if it lives and lets go of it */
 
 /* shell_line.c: one line from its start to its end. */
-int line_begin(struct line *l, struct err *e);
-void line_set_timeout(struct line *l); /* from now on, if it has one */
+int line_begin(struct line *l, struct err *e); /* in a shell that lives */
 void line_end(struct line *l, enum wire_shell_state state, const char *cause);
+void line_end_waiting(struct line *l, int sig); /* its turn is not to come: nothing of it ran */
 /* Adds what was used in the shell's group since the last look. Before that is gone. */
 void line_measure(struct line *l);
-void line_flush(struct line *l); /* drains output as far as credit allows, then sends EXIT */
 void line_on_started(struct ev_io *io, uint32_t events);
-void line_on_stream_end(struct out_stream *s);
-void line_on_stream_room(struct out_stream *s);
 void line_ask_end(struct line *l, unsigned round); /* feeds an end of its own */
 void line_find_end(struct line *l); /* the same for one whose end was lost, whatever the prompt */
+void shell_on_started(struct shell *sh, const struct err *e);
 void shell_on_end(struct shell *sh, unsigned round, unsigned status);
 void shell_on_death(struct shell *sh, int wait_status);
 
@@ -165,9 +145,8 @@ void shell_on_watch(struct ev_timer *t);
 void shell_on_noise(struct shell *sh); /* it said something that is no end */
 
 /* shell_stop.c: ending a line that does not end. */
-void line_on_timeout(struct ev_timer *t);
 void line_on_step(struct ev_timer *t);
-void line_stop(struct line *l, int sig, bool tree);
+void line_stop(struct init_job *j, int sig, bool tree);
 /* The shell said an end while the line was being stopped. */
 void line_heard(struct line *l, unsigned round, unsigned status);
 void line_stopped_by_death(struct line *l); /* the shell's, while it was being stopped */

@@ -172,8 +172,6 @@ static int make_output(struct line_io *io, int i, const struct user *u)
 	if (fd < 0)
 		return fd;
 	io->hold_fd[i] = open_fifo(io, kinds[i], O_WRONLY);
-	io->out[i].on_end = line_on_stream_end;
-	io->out[i].on_room = line_on_stream_room;
 	r = out_stream_start(&io->out[i], in->ev, &in->link, fd, 0, (uint8_t)(WIRE_STDOUT + i));
 	return io->hold_fd[i] < 0 ? io->hold_fd[i] : r;
 }

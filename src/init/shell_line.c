@@ -12,8 +12,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LINE_TIMEOUT_MS_MAX (1ull << 40)
-
 /* What bash's prompt shows and runs, kept in a variable while the prompt is init's. */
 #define SAVED                                                \
 	"\"${PS1-}\" \"${PS2-}\" \"${PS0-}\" \"${TMOUT-}\" " \
@@ -27,17 +25,6 @@
 enum { DRIVER_MAX = 5120, END_MAX = 512 };
 
 /* --- the start --- */
-
-/* The watch flushes it: most lines end before, and then STARTED and EXIT wake the keeper together.
- * */
-static void queue_started(struct line *l)
-{
-	struct wire_started m = {.exec_id = l->id, .pid = (uint64_t)l->shell->child.pid};
-	struct init *in = l->table->in;
-
-	if (wire_started_encode(&in->link.out, l->id, 0, &m) < 0)
-		init_broken(in, "no room for an answer");
-}
 
 /* What a running shell cannot be given any more. */
 static int check_running(const struct shell *sh, const struct line *l, struct err *e)
@@ -64,7 +51,7 @@ static int open_input(struct line *l, struct err *e)
 {
 	int r;
 
-	if (!l->ask.has_input || l->io->input)
+	if (!l->job.has_input || l->io->input)
 		return 0;
 	r = line_io_add_input(l->io, &l->shell->user);
 	return r < 0 ? err_errno(e, -r, "open the input of a line") : 0;
@@ -80,10 +67,14 @@ static int take_io(struct line *l, struct err *e)
 	if (sh->spare)
 		l->io = take_ptr(sh->spare);
 	else
-		r = line_io_new(l->table, &sh->user, &l->io);
+		r = line_io_new(sh->table, &sh->user, &l->io);
 	if (r == 0) {
 		l->io->line = l;
-		l->io->out[0].id = l->io->out[1].id = l->id;
+		for (int i = 0; i < 2; i++) {
+			l->io->out[i].id = l->job.id;
+			l->io->out[i].job = &l->job;
+			l->job.out[i] = &l->io->out[i];
+		}
 		r = line_io_write(l->io, l->ask.text, sh);
 	}
 	return r < 0 ? err_errno(e, -r, "make the files of a line") : 0;
@@ -132,7 +123,7 @@ static void print_end(const struct shell *sh, const char *mark, const char *also
  * after the error: so another bash parses it first, and where that fails it goes without braces. */
 static void put_check(const struct line *l, char *ret, size_t size)
 {
-	const char *dir = l->table->dir, *token = l->io->token;
+	const char *dir = l->shell->table->dir, *token = l->io->token;
 
 	ret[0] = '\0';
 	if (l->io->braced)
@@ -146,7 +137,7 @@ static void put_check(const struct line *l, char *ret, size_t size)
 static void feed_driver(struct line *l)
 {
 	const struct shell *sh = l->shell;
-	const char *dir = l->table->dir, *token = l->io->token;
+	const char *dir = l->shell->table->dir, *token = l->io->token;
 	const char *source = sh->bash ? "\\builtin source" : ".";
 	char text[DRIVER_MAX], back[DRIVER_MAX / 4], end[2 * END_MAX];
 	char also[END_MAX], check[2 * END_MAX];
@@ -193,30 +184,11 @@ void line_find_end(struct line *l)
 	shell_feed(l->shell, text);
 }
 
-void line_set_timeout(struct line *l)
-{
-	uint64_t ms = l->ask.timeout_ms;
-
-	if (ms > 0)
-		ev_timer_set(l->table->in->ev, &l->timeout,
-			     ms < LINE_TIMEOUT_MS_MAX ? ms : LINE_TIMEOUT_MS_MAX);
-}
-
 int line_begin(struct line *l, struct err *e)
 {
 	struct shell *sh = l->shell;
-	struct ev *ev = l->table->in->ev;
-	int r = 0;
+	int r = l->job.state > JOB_QUEUED ? 0 : check_running(sh, l, e);
 
-	if (sh->alive && !sh->ready)
-		r = shell_refresh(sh, e);
-	if (sh->alive && r == 0)
-		r = check_running(sh, l, e);
-	if (!sh->alive) {
-		r = shell_start(sh, l, e);
-		l->restarted = l->restarted || sh->lost;
-		sh->lost = false;
-	}
 	if (r == 0)
 		r = take_io(l, e);
 	if (r == 0)
@@ -225,17 +197,11 @@ int line_begin(struct line *l, struct err *e)
 		return r;
 	sh->current = l;
 	sh->ready = false;
-	sh->seen.pids_hits = usage_pids_hits(&l->table->in->groups, &sh->tree);
-	l->state = LINE_RUNNING;
+	sh->seen.pids_hits = usage_pids_hits(&sh->table->in->groups, &sh->tree);
 	feed_driver(l);
 	shell_watch(sh);
-	if (l->begun)
-		return 0;
-	l->begun = true;
-	l->started_ms = ev_now(ev);
-	if (!l->timeout.armed) /* it runs since it waits */
-		line_set_timeout(l);
-	queue_started(l);
+	if (l->job.state != JOB_RUNNING) /* it may be its second try */
+		init_job_run(&l->job, sh->proc.pid);
 	return 0;
 }
 
@@ -247,69 +213,10 @@ void line_on_started(struct ev_io *io, uint32_t events)
 	ev_io_remove(lio->table->in->ev, io);
 	/* If it fails the input is closed: an end of file for the line. */
 	if (lio->line)
-		in_stream_adopt(&lio->line->input, take_fd(lio->input_fd));
+		in_stream_adopt(&lio->line->job.input, take_fd(lio->input_fd));
 }
 
 /* --- the end --- */
-
-static void send_exit(struct line *l)
-{
-	struct init *in = l->table->in;
-	struct wire_exit *m = &l->result;
-
-	m->exec_id = l->id;
-	m->stdout_bytes = l->io->out[0].bytes;
-	m->stderr_bytes = l->io->out[1].bytes;
-	m->cwd = l->result_cwd;
-	if (wire_exit_encode(&in->link.out, l->id, 0, m) < 0)
-		init_broken(in, "no room for an exit");
-	wire_link_flush(&in->link);
-	reaper_sweep(in);
-	l->state = LINE_LATE;
-	l->tidying = true;
-	l->next = l->table->untidy;
-	l->table->untidy = l;
-	ev_defer(in->ev, &l->table->tidy);
-}
-
-void line_flush(struct line *l)
-{
-	bool more = out_stream_drain(&l->io->out[0]);
-
-	more = out_stream_drain(&l->io->out[1]) || more;
-	l->draining = more;
-	if (!more)
-		send_exit(l);
-}
-
-static void stream_moved(struct line *l)
-{
-	if (!l)
-		return;
-	if (l->draining)
-		line_flush(l);
-	else if (l->state == LINE_LATE && !l->tidying && l->io->out[0].ended && l->io->out[1].ended)
-		line_free(l);
-}
-
-static struct line *line_of(struct out_stream *s)
-{
-	/* stream is 1 or 2 */
-	return container(s - (s->stream - WIRE_STDOUT), struct line_io, out[0])->line;
-}
-
-void line_on_stream_end(struct out_stream *s)
-{
-	stream_moved(line_of(s));
-}
-
-void line_on_stream_room(struct out_stream *s)
-{
-	struct line *l = line_of(s);
-
-	if (l && l->draining)
-		line_flush(l);
-}
 
 void line_measure(struct line *l)
 {
@@ -319,33 +226,26 @@ void line_measure(struct line *l)
 	if (!tree_has_group(&sh->tree))
 		return;
 	usage_read(&sh->tree, &now);
-	usage_add(&l->used, &sh->seen, &now);
+	usage_add(&l->job.used, &sh->seen, &now);
 	sh->seen = now;
 }
 
 void line_end(struct line *l, enum wire_shell_state state, const char *cause)
 {
 	struct shell *sh = l->shell;
-	struct ev *ev = l->table->in->ev;
+	struct ev *ev = l->job.in->ev;
 
-	l->result.shell_state = l->restarted && state == SHELL_KEPT ? SHELL_RESTARTED : state;
-	l->result.cause = cause;
-	l->result.duration_ms = ev_now(ev) - l->started_ms;
-	if (sh->alive && !l->result_cwd)
-		l->result_cwd = shell_cwd(sh);
-	usage_put(&l->used, &l->result);
-	if (l->used.oom_kills > 0)
-		usage_settle(&l->table->in->groups);
-	l->state = LINE_ENDED;
-	l->shell = NULL;
-	sh->current = NULL;
-	ev_timer_stop(ev, &sh->watch);
-	ev_timer_stop(ev, &l->timeout);
+	l->job.result.shell_state = l->restarted && state == SHELL_KEPT ? SHELL_RESTARTED : state;
+	if (sh->current == l && sh->alive && !l->job.cwd)
+		l->job.cwd = shell_cwd(sh);
 	ev_timer_stop(ev, &l->step);
-	in_stream_done(&l->input);
-	fd_close(&l->io->hold_fd[0]);
-	fd_close(&l->io->hold_fd[1]);
-	line_flush(l);
+	if (sh->current == l)
+		ev_timer_stop(ev, &sh->watch);
+	if (l->io) {
+		fd_close(&l->io->hold_fd[0]);
+		fd_close(&l->io->hold_fd[1]);
+	}
+	init_job_end(&l->job, cause);
 }
 
 /* The driver did not work, and the shell is at its prompt. What users do to it by name, or to its
@@ -360,10 +260,10 @@ static bool mend(struct line *l)
 	struct err e = {0};
 
 	/* One that does not read is not at its prompt: a line before still runs. */
-	if (l->mended || shell_unread(sh) > 0 || (l->ask.has_input && l->io->input_fd < 0))
+	if (l->mended || shell_unread(sh) > 0 || (l->job.has_input && l->io->input_fd < 0))
 		return false;
 	l->mended = true;
-	shell_dir_mend(l->table);
+	shell_dir_mend(sh->table);
 	snprintf(text, sizeof(text),
 		 "if [[ -o posix ]]; then %s; else POSIXLY_CORRECT=y; %s; \\unset POSIXLY_CORRECT; "
 		 "fi; "
@@ -385,16 +285,18 @@ static bool mend(struct line *l)
 void line_run_again(struct line *l)
 {
 	struct shell *sh = l->shell;
-	struct err e = {0};
-	bool again = l->rerun;
 
 	if (sh->alive && mend(l))
 		return;
 	shell_drop(sh);
-	l->rerun = l->restarted = true;
-	if (!again && line_begin(l, &e) == 0)
+	l->restarted = true;
+	if (l->rerun) {
+		line_end(l, SHELL_RESTARTED, "interrupted");
 		return;
-	line_end(l, SHELL_RESTARTED, "interrupted");
+	}
+	l->rerun = true;
+	sh->current = NULL;
+	shell_queue_first(sh, l);
 	shell_next(sh);
 }
 
@@ -407,16 +309,16 @@ bool line_has_run(const struct line *l)
  * for lack of memory did not choose to exit. */
 static void end_unasked(struct line *l, enum wire_shell_state state)
 {
-	struct wire_exit *m = &l->result;
+	struct wire_exit *m = &l->job.result;
 	bool failed = !m->has_exit || m->exit_code != 0;
 
 	line_measure(l);
 	if (failed && l->shell->alive)
-		l->result_cwd = shell_cwd(l->shell);
-	if (state == SHELL_EXITED && m->signal == SIGKILL && l->used.oom_kills > 0)
+		l->job.cwd = shell_cwd(l->shell);
+	if (state == SHELL_EXITED && m->signal == SIGKILL && l->job.used.oom_kills > 0)
 		state = SHELL_RESTARTED;
 	line_end(l, state,
-		 usage_cause(l->table->in, &l->used, failed, l->result_cwd,
+		 usage_cause(l->job.in, &l->job.used, failed, l->job.cwd,
 			     m->has_exit ? "exit" : "signal"));
 }
 
@@ -445,7 +347,7 @@ static void tell_signal(const struct line *l, unsigned status)
 		text = texts[status - 128];
 	/* The line's own errors may fill the pipe: then they have to do. */
 	if (text && write(l->io->hold_fd[1], text, strlen(text)) < 0)
-		log_debug("line %u: %s", l->id, strerror(errno));
+		log_debug("line %u: %s", l->job.id, strerror(errno));
 }
 
 static void end_normally(struct line *l, unsigned status)
@@ -454,8 +356,8 @@ static void end_normally(struct line *l, unsigned status)
 
 	tell_signal(l, status & 0xff);
 
-	l->result.has_exit = 1;
-	l->result.exit_code = status & 0xff;
+	l->job.result.has_exit = 1;
+	l->job.result.exit_code = status & 0xff;
 	sh->status = status & 0xff;
 	sh->used = true;
 	if (l->io->functions_fd >= 0 && !sh->plain)
@@ -467,31 +369,25 @@ void shell_on_end(struct shell *sh, unsigned round, unsigned status)
 {
 	struct line *l = sh->current;
 
-	if (!l)
+	if (!l || l->job.state >= JOB_ENDED)
 		return;
-	if (l->state == LINE_STOPPING) {
+	if (l->job.state == JOB_STOPPING)
 		line_heard(l, round, status);
-		return;
-	}
-	if (round != 0)
-		return;
-	if (!line_has_run(l)) {
+	else if (round == 0 && line_has_run(l))
+		end_normally(l, status);
+	else if (round == 0)
 		line_run_again(l);
-		return;
-	}
-	end_normally(l, status);
-	shell_next(sh);
 }
 
 static void end_with_shell(struct line *l, int wait_status)
 {
 	bool exited = WIFEXITED(wait_status);
 
-	l->result.has_exit = exited;
+	l->job.result.has_exit = exited;
 	if (exited)
-		l->result.exit_code = (uint64_t)WEXITSTATUS(wait_status);
+		l->job.result.exit_code = (uint64_t)WEXITSTATUS(wait_status);
 	else
-		l->result.signal = (uint64_t)WTERMSIG(wait_status);
+		l->job.result.signal = (uint64_t)WTERMSIG(wait_status);
 	end_unasked(l, SHELL_EXITED);
 }
 
@@ -502,22 +398,22 @@ void shell_on_death(struct shell *sh, int wait_status)
 	bool heard = shell_listen(sh, &round, &status) && round == 0;
 
 	sh->tree.root = 0; /* the pid may soon be another's */
-	if (l && l->state == LINE_STOPPING) {
+	if (l && l->job.state == JOB_STOPPING) {
 		line_stopped_by_death(l);
 		return;
 	}
 	shell_drop(sh);
 	sh->lost = true;
-	if (!l) {
+	if (!l || l->job.state >= JOB_ENDED) {
+		shell_next(sh); /* a line may wait for it */
 		return;
-	} else if (!line_has_run(l)) {
+	}
+	if (!line_has_run(l)) {
 		line_run_again(l);
-		return;
 	} else if (heard) {
 		end_normally(l, status);
 	} else {
 		sh->lost = false; /* this line says it */
 		end_with_shell(l, wait_status);
 	}
-	shell_next(sh);
 }

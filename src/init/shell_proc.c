@@ -79,7 +79,7 @@ static bool may_have_children(const struct shell *sh)
 {
 	char path[64], byte;
 
-	snprintf(path, sizeof(path), "task/%d/children", (int)sh->child.pid);
+	snprintf(path, sizeof(path), "task/%d/children", (int)sh->proc.pid);
 	autoclose int fd = openat(sh->proc_fd, path, O_RDONLY | O_CLOEXEC);
 	return fd < 0 || read(fd, &byte, 1) != 0;
 }
@@ -91,15 +91,15 @@ static int renew_tree(struct shell *sh, struct err *e)
 	int r = tree_init(&fresh, &t->in->groups, GROUP_FIRST | t->groups++);
 
 	if (r == 0 && sh->alive)
-		r = tree_enter(&fresh, sh->child.pid, sh->user.uid);
+		r = tree_enter(&fresh, sh->proc.pid, sh->user.uid);
 	if (r < 0) {
 		tree_done(&fresh);
 		return err_errno(e, -r, "make a group for the line");
 	}
 	if (sh->alive && !tree_has_group(&fresh)) {
-		fresh.root = sh->child.pid;
+		fresh.root = sh->proc.pid;
 		if (may_have_children(sh))
-			tree_keep_current(&fresh, sh->child.pid);
+			tree_keep_current(&fresh, sh->proc.pid);
 	}
 	tree_done(&sh->tree);
 	sh->tree = fresh;
@@ -116,7 +116,7 @@ static uint64_t open_files_max(const struct shell *sh)
 	struct rlimit files;
 	const char *at;
 
-	if (prlimit(sh->child.pid, RLIMIT_NOFILE, NULL, &files) == 0)
+	if (prlimit(sh->proc.pid, RLIMIT_NOFILE, NULL, &files) == 0)
 		return files.rlim_cur;
 	if (fd_read_file(sh->proc_fd, "limits", LIMITS_BYTES_MAX, &text, NULL) < 0)
 		return UINT64_MAX;
@@ -137,7 +137,7 @@ int shell_refresh(struct shell *sh, struct err *e)
 	}
 	/* Most lines leave nobody behind: then the group serves again. To move a process to
 	 * another waits for the whole machine, milliseconds if nobody did so lately. */
-	if (tree_has_group(&sh->tree) && tree_signal(&sh->tree, 0, sh->child.pid) == 0) {
+	if (tree_has_group(&sh->tree) && tree_signal(&sh->tree, 0, sh->proc.pid) == 0) {
 		usage_reset_peak(&sh->tree);
 		sh->ready = true;
 		return 0;
@@ -258,39 +258,36 @@ static void on_talk(struct ev_io *io, uint32_t events)
 
 /* --- life --- */
 
-static void on_child_exit(struct ev_child *c, int wait_status)
+static void on_exit_proc(struct init_proc *p, int wait_status)
 {
-	shell_on_death(container(c, struct shell, child), wait_status);
+	shell_on_death(container(p, struct shell, proc), wait_status);
 }
 
-static int open_proc(struct shell *sh, struct err *e)
+/* It runs, or not: then what was made for it is undone by shell_drop. */
+static void on_started(struct init_proc *p, const struct err *why)
 {
+	struct shell *sh = container(p, struct shell, proc);
+	struct err e = {0};
 	char path[32];
-
-	snprintf(path, sizeof(path), "/proc/%d", (int)sh->child.pid);
-	sh->proc_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	return sh->proc_fd < 0 ? err_errno(e, errno, "look at the shell in /proc") : 0;
-}
-
-/* From here on shell_drop undoes it. */
-static int adopt(struct shell *sh, pid_t pid, int pidfd, struct err *e)
-{
-	struct ev *ev = sh->table->in->ev;
 	int r;
 
+	if (why) {
+		shell_on_started(sh, why);
+		return;
+	}
+	snprintf(path, sizeof(path), "/proc/%d", (int)sh->tree.root);
+	sh->proc_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	r = sh->proc_fd < 0 ? -errno : ev_io_add(sh->table->in->ev, &sh->talk, EPOLLIN);
+	if (r < 0)
+		err_errno(&e, -r, "watch a shell");
 	sh->alive = true;
-	sh->status = 0;
-	sh->used = sh->may_abort = sh->lean = sh->traced = sh->plain = sh->nounset = sh->errexit =
-		false;
-	sh->kept_len = 0;
-	sh->tree.root = pid;
-	sh->child.on_exit = on_child_exit;
-	sh->talk.on_event = on_talk;
-	sh->child.pid = pid;
-	r = ev_child_add(ev, &sh->child, pid, pidfd);
-	if (r == 0)
-		r = ev_io_add(ev, &sh->talk, EPOLLIN);
-	return r < 0 ? err_errno(e, -r, "watch a shell") : open_proc(sh, e);
+	shell_feed(sh, sh->bash ? bash_setup : sh_setup);
+	shell_on_started(sh, r < 0 ? &e : NULL);
+}
+
+bool shell_is_starting(const struct shell *sh)
+{
+	return !sh->alive && sh->proc.pid > 0;
 }
 
 static int make_pipes(struct shell *sh, int child[2], struct err *e)
@@ -317,8 +314,7 @@ static int spawn_shell(struct shell *sh, const struct line *l, const struct prog
 	struct init *in = sh->table->in;
 	char cwd[BOX_PATH_MAX];
 	autofree char **env = NULL;
-	int child[2] = {-1, -1}, pidfd, r;
-	pid_t pid;
+	int child[2] = {-1, -1}, r;
 
 	r = env_cwd(in, &sh->user, l->ask.cwd, cwd, sizeof(cwd), e);
 	if (r == 0)
@@ -331,7 +327,6 @@ static int spawn_shell(struct shell *sh, const struct line *l, const struct prog
 		.env = env,
 		.cwd = cwd,
 		.user = &sh->user,
-		.single = in->single,
 		.subreaper = !tree_has_group(&sh->tree),
 		.in = child[0],
 		.out = child[1],
@@ -340,16 +335,17 @@ static int spawn_shell(struct shell *sh, const struct line *l, const struct prog
 		.tty = -1,
 		.tree = &sh->tree,
 		.oom_score_adj = SHELL_OOM_SCORE,
-		.pids_limit = in->pids_limit,
 	};
+	sh->proc.on_started = on_started;
+	sh->proc.on_exit = on_exit_proc;
 	if (r == 0)
-		r = spawn_process(&s, &pid, &pidfd, e);
+		r = init_proc_start(&sh->proc, in, &s, e);
 	fd_close(&child[0]);
 	fd_close(&child[1]);
-	return r < 0 ? r : adopt(sh, pid, pidfd, e);
+	return r;
 }
 
-int shell_start(struct shell *sh, const struct line *l, struct err *e)
+int shell_start(struct shell *sh, struct line *l, struct err *e)
 {
 	const struct program *p = find_program();
 	int r = 0;
@@ -370,14 +366,19 @@ int shell_start(struct shell *sh, const struct line *l, struct err *e)
 	}
 	sh->bash = p->bash;
 	sh->path = p->path;
-	shell_feed(sh, p->bash ? bash_setup : sh_setup);
+	sh->tree.root = sh->proc.pid;
+	sh->talk.on_event = on_talk;
+	sh->kept_len = 0;
+	sh->status = 0;
+	sh->used = sh->may_abort = sh->lean = sh->traced = sh->plain = sh->nounset = sh->errexit =
+		false;
 	return 0;
 }
 
 void shell_signal(struct shell *sh, int sig)
 {
 	if (sh->alive)
-		sys_pidfd_send_signal(sh->child.io.fd, sig);
+		init_proc_signal(&sh->proc, sig);
 }
 
 /* Both its pipes are closed, so it reads and says nothing any more and ends by itself. A copy of it
@@ -393,8 +394,8 @@ bool shell_is_stopped(const struct shell *sh)
 {
 	siginfo_t info = {0};
 
-	return waitid(P_PID, (id_t)sh->child.pid, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
-	       info.si_pid == sh->child.pid;
+	return waitid(P_PID, (id_t)sh->proc.pid, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+	       info.si_pid == sh->proc.pid;
 }
 
 /* Only the user's own ids may look there: init has no right to look into other users' processes. */
@@ -426,13 +427,10 @@ void shell_drop(struct shell *sh)
 {
 	struct ev *ev = sh->table->in->ev;
 
-	if (sh->child.io.added) {
-		/* Not watched any more, the reaper takes it. */
-		sys_pidfd_send_signal(sh->child.io.fd, SIGKILL);
-		ev_child_remove(ev, &sh->child);
-	}
+	init_proc_signal(&sh->proc, SIGKILL);
+	init_proc_drop(&sh->proc); /* the reaper takes it */
 	sh->alive = false;
-	if (sh->current)
+	if (sh->current && sh->current->job.state < JOB_ENDED)
 		line_measure(sh->current);
 	ev_timer_stop(ev, &sh->watch);
 	ev_defer_cancel(ev, &sh->prepare);

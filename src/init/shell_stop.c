@@ -52,7 +52,7 @@ enum {
 
 static const char *cause_of(const struct line *l)
 {
-	if (l->result.timed_out)
+	if (l->job.result.timed_out)
 		return "timeout";
 	return l->stop_by_force ? "killed" : "signal";
 }
@@ -63,11 +63,10 @@ static void finish(struct line *l, enum wire_shell_state state)
 
 	if (l->stop_holding)
 		shell_signal(sh, SIGCONT);
-	l->result.signal = (uint64_t)l->stop_signal;
+	l->job.result.signal = (uint64_t)l->stop_signal;
 	sh->status = 128u + (unsigned)l->stop_signal;
 	line_measure(l);
 	line_end(l, state, cause_of(l));
-	shell_next(sh);
 }
 
 void line_stopped_by_death(struct line *l)
@@ -125,7 +124,7 @@ static void pass_on(struct line *l)
 {
 	struct shell *sh = l->shell;
 	pid_t now[SEEN_MAX];
-	size_t n = tree_members(&sh->tree, sh->child.pid, now, SEEN_MAX);
+	size_t n = tree_members(&sh->tree, sh->proc.pid, now, SEEN_MAX);
 
 	if (!l->stop_seen)
 		l->stop_seen = calloc(SEEN_MAX, sizeof(*l->stop_seen));
@@ -141,8 +140,7 @@ static void end_by_itself(struct line *l, unsigned status)
 	struct shell *sh = l->shell;
 
 	shell_signal(sh, SIGCONT);
-	l->state = LINE_RUNNING;
-	l->result.timed_out = 0;
+	init_job_resume(&l->job);
 	shell_on_end(sh, 0, status);
 }
 
@@ -155,7 +153,7 @@ static void interrupt(struct line *l)
 	line_ask_end(l, l->stop_round);
 	shell_signal(sh, SIGNAL_INTERRUPT);
 	if (l->stop_by_force)
-		tree_kill(&sh->tree, sh->child.pid);
+		tree_kill(&sh->tree, sh->proc.pid);
 	else
 		pass_on(l);
 }
@@ -190,7 +188,7 @@ static void step_by_force(struct line *l)
 	l->stop_round++;
 	if (l->stop_round % 3 != 0)
 		shell_signal(sh, SIGINT);
-	tree_kill(&sh->tree, sh->child.pid);
+	tree_kill(&sh->tree, sh->proc.pid);
 	line_ask_end(l, l->stop_round);
 }
 
@@ -213,14 +211,14 @@ static void step_of_death(struct line *l, uint64_t now)
 		line_stopped_by_death(l);
 		return;
 	}
-	tree_kill(&sh->tree, sh->child.pid);
+	tree_kill(&sh->tree, sh->proc.pid);
 	shell_signal(sh, SIGKILL);
 	l->stop_killed = true;
 }
 
 static void step(struct line *l)
 {
-	struct ev *ev = l->table->in->ev;
+	struct ev *ev = l->job.in->ev;
 	uint64_t now = ev_now(ev);
 	bool in_time = now < l->stop_until_ms;
 
@@ -258,16 +256,16 @@ void line_heard(struct line *l, unsigned round, unsigned status)
 	/* Killed ones may take a moment to go; the next step looks again. Once SIGKILL was sent to
 	 * the shell itself only its death counts. */
 	if (l->stop_by_force &&
-	    (tree_kill(&l->shell->tree, l->shell->child.pid) > 0 || l->stop_killed))
+	    (tree_kill(&l->shell->tree, l->shell->proc.pid) > 0 || l->stop_killed))
 		return;
 	finish(l, SHELL_KEPT);
 }
 
 static void begin_stop(struct line *l, int sig, bool by_force)
 {
-	struct ev *ev = l->table->in->ev;
+	struct ev *ev = l->job.in->ev;
 
-	l->state = LINE_STOPPING;
+	init_job_stop(&l->job);
 	l->stop_signal = sig;
 	l->stop_by_force = by_force;
 	l->stop_until_ms = ev_now(ev) + HOLD_MS_MAX;
@@ -277,26 +275,30 @@ static void begin_stop(struct line *l, int sig, bool by_force)
 	step(l);
 }
 
-void line_on_timeout(struct ev_timer *t)
+/* A line that does not run yet has no processes: of what people send to end something it is ended,
+ * and nothing else reaches it (WINCH, USR1, STOP). */
+void line_stop(struct init_job *j, int sig, bool tree)
 {
-	struct line *l = container(t, struct line, timeout);
-
-	l->result.timed_out = 1;
-	if (l->state == LINE_QUEUED)
-		line_end_queued(l, SIGKILL, "timeout");
-	else
-		begin_stop(l, SIGKILL, true);
-}
-
-void line_stop(struct line *l, int sig, bool tree)
-{
-	bool by_force = tree || sig == SIGKILL;
 	bool ends = sig == SIGINT || sig == SIGTERM || sig == SIGHUP || sig == SIGQUIT;
+	struct line *l = line_of(j);
 
-	if (l->state == LINE_STOPPING && (l->stop_by_force || !by_force))
-		return;
-	if (by_force || ends)
-		begin_stop(l, by_force ? SIGKILL : sig, by_force);
-	else
-		tree_signal(&l->shell->tree, sig, l->shell->child.pid);
+	switch (j->state) {
+	case JOB_QUEUED:
+	case JOB_STARTING:
+		if (tree || ends)
+			line_end_waiting(l, sig);
+		break;
+	case JOB_STOPPING:
+		if (tree && !l->stop_by_force)
+			begin_stop(l, SIGKILL, true);
+		break;
+	case JOB_RUNNING:
+		if (tree || ends)
+			begin_stop(l, sig, tree);
+		else
+			tree_signal(&l->shell->tree, sig, l->shell->proc.pid);
+		break;
+	default:
+		break;
+	}
 }

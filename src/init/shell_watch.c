@@ -5,7 +5,6 @@
  *
  * A line says its end itself. This finds out when it cannot, at some moments after its start:
  *
- *	2 ms		STARTED is flushed, if EXIT has not taken it along
  *	50 ms, 250 ms	and then every second:
  *
  * A shell that was stopped for a second is continued. A shell that has read the driver reads on
@@ -28,8 +27,8 @@ enum {
 };
 
 /* Quick ones first, then the slow one for ever. */
-enum { LOOKS = 3 };
-static const unsigned look_ms[LOOKS + 1] = {2, 48, 200, 1000};
+enum { LOOKS = 2 };
+static const unsigned look_ms[LOOKS + 1] = {50, 200, 1000};
 
 static void set_timer(struct shell *sh)
 {
@@ -55,7 +54,7 @@ static void feed_probe(struct shell *sh)
 
 void shell_on_noise(struct shell *sh)
 {
-	if (!sh->current || sh->current->state != LINE_RUNNING)
+	if (!sh->current || sh->current->job.state != JOB_RUNNING)
 		return;
 	if (!sh->bash && sh->probe == PROBE_NONE && shell_unread(sh) == 0)
 		feed_probe(sh);
@@ -86,8 +85,7 @@ static void miss_end(struct shell *sh)
 	} else {
 		shell_drop(sh); /* which measures the line */
 		line_end(l, SHELL_RESTARTED,
-			 usage_cause(sh->table->in, &l->used, true, NULL, "interrupted"));
-		shell_next(sh);
+			 usage_cause(sh->table->in, &l->job.used, true, NULL, "interrupted"));
 	}
 }
 
@@ -96,14 +94,10 @@ void shell_on_watch(struct ev_timer *t)
 	struct shell *sh = container(t, struct shell, watch);
 	struct line *l = sh->current;
 
-	if (!l || l->state != LINE_RUNNING)
+	if (!l || l->job.state != JOB_RUNNING)
 		return;
 	sh->looks++;
 	set_timer(sh);
-	if (sh->looks == 1) {
-		wire_link_flush(&sh->table->in->link);
-		return;
-	}
 	if (sh->looks > LOOKS && shell_is_stopped(sh))
 		shell_signal(sh, SIGCONT);
 	if (shell_is_replaced(sh)) {

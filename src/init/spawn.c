@@ -5,13 +5,14 @@
  *
  * One clone3 makes the child, its pidfd, and puts it into its group at birth; where the kernel (or
  * a filter) has no clone3, fork and a write to cgroup.procs do the same. It is a real fork and not
- * a vfork: init is a few dozen pages, so the copy is cheap, and a child that the box's own
- * processes stop between setuid and exec cannot hold init for ever.
+ * a vfork: init is a few dozen pages, so the copy is cheap; a child that the box's own processes
+ * stop between setuid and exec cannot hold init for ever; and what shares init's memory would be
+ * killed with init where memory runs out, and init with it.
  *
- * The child reports by a CLOEXEC pipe: end of file means that exec succeeded, a struct report says
- * at which step it did not. init waits for one of the two. While it waits it sends SIGCONT now and
- * then, which undoes a `kill -STOP -1` of the user that hit the child, and it gives up after
- * SPAWN_WAIT_MS.
+ * The child reports by a CLOEXEC pipe: end of file means that exec succeeded, a struct err says why
+ * it did not. init goes on meanwhile and hears of either as an event. Every NUDGE_MS it sends
+ * SIGCONT, which undoes a `kill -STOP -1` of the user that hit the child, and it gives up after
+ * START_MS_MAX. A child that ended is told by the reaper, and what it reported is read then.
  *
  * Order in the child: what needs root first (group, oom score, terminal), then nothing of init's is
  * open any more, then the ids, then what is to be seen with the user's rights (directory, program).
@@ -27,8 +28,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
-#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
@@ -38,14 +37,12 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <termios.h>
 
 /* From the kernel's headers, which musl does not bring. */
-#define KERNEL_CLONE_PIDFD	    0x00001000ull
 #define KERNEL_CAPABILITY_VERSION_3 0x20080522u
 
-enum { SPAWN_WAIT_MS = 10000, SPAWN_NUDGE_MS = 50, REPORT_FD = 3 };
+enum { START_MS_MAX = 10000, NUDGE_MS = 50, REPORT_FD = 3 };
 
 enum stage {
 	STAGE_SETUP = 1, /* descriptors, session */
@@ -57,20 +54,6 @@ enum stage {
 	STAGE_INTERP,  /* the program is there, what it is to be run with is not */
 	STAGE_EXEC,
 };
-
-struct report {
-	int32_t stage;
-	int32_t code; /* errno */
-};
-
-static void report_and_exit(int fd, enum stage stage, int code)
-{
-	struct report r = {.stage = (int32_t)stage, .code = code};
-
-	/* Nobody is left to tell if even this fails; init then sees a clean start and exit 127. */
-	fd_write_full(fd, &r, sizeof(r));
-	_exit(127);
-}
 
 static int enter_group(int group_fd)
 {
@@ -112,8 +95,10 @@ static int set_descriptors(const struct spawn *s, int *report_fd)
 
 static int set_ids(const struct user *u)
 {
-	if (setgroups(u->group_count, u->groups) < 0 || setresgid(u->gid, u->gid, u->gid) < 0 ||
-	    setresuid(u->uid, u->uid, u->uid) < 0)
+	/* The raw calls: libc's would reach for other threads, and there are none. */
+	if (syscall(SYS_setgroups, u->group_count, u->groups) < 0 ||
+	    syscall(SYS_setresgid, u->gid, u->gid, u->gid) < 0 ||
+	    syscall(SYS_setresuid, u->uid, u->uid, u->uid) < 0)
 		return -errno;
 	/* A change of ids sets the kernel's default, which the host may have changed. */
 	return prctl(PR_SET_DUMPABLE, 0) < 0 ? -errno : 0;
@@ -121,12 +106,10 @@ static int set_ids(const struct user *u)
 
 /* A pipe belongs to init, which made it; a script that writes to /dev/stderr opens it anew, and
  * that is for its owner only. Where it cannot be given away, only that does not work. */
-static void give_stdio(const struct user *u)
+static void give_stdio(const struct spawn *s)
 {
-	struct stat st;
-
-	for (int fd = 0; fd <= 2; fd++)
-		if (fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode) && fchown(fd, u->uid, u->gid) < 0)
+	for (int fd = s->in == 0; fd <= 2 && s->tty < 0; fd++)
+		if (fchown(fd, s->user->uid, s->user->gid) < 0)
 			continue;
 }
 
@@ -228,115 +211,26 @@ static int enter_directory(const char *path)
 
 static void be_ordinary(void)
 {
-	static const unsigned long by_default[4]; /* the kernel's struct sigaction, all zero */
 	sigset_t none;
 
-	/* libc's own signals: a caller started by make hands them down ignored, and libc's
-	 * sigaction refuses to touch them. */
-	for (int sig = 32; sig <= 34; sig++)
-		syscall(SYS_rt_sigaction, sig, by_default, NULL, sizeof(by_default[0]));
 	sigemptyset(&none);
 	signal(SIGPIPE, SIG_DFL); /* the one disposition init changed for itself */
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* In the child. Never returns. */
-static void become(const struct spawn *s, bool enter, int report_fd)
-{
-	enum stage stage;
-	int r, code;
-
-	r = enter ? enter_group(s->tree->fd[TREE_V2]) : 0;
-	if (r == 0)
-		r = tree_join(s->tree);
-	if (r < 0)
-		report_and_exit(report_fd, STAGE_GROUP, -r);
-	raise_oom_score(s->oom_score_adj);
-	if (setsid() < 0)
-		report_and_exit(report_fd, STAGE_SETUP, errno);
-	if (s->tty >= 0 && ioctl(s->tty, TIOCSCTTY, 0) < 0)
-		report_and_exit(report_fd, STAGE_TTY, errno);
-	r = set_descriptors(s, &report_fd);
-	if (r < 0)
-		report_and_exit(report_fd, STAGE_SETUP, -r);
-	if (s->subreaper && prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
-		report_and_exit(report_fd, STAGE_SETUP, errno);
-	r = drop_inheritable();
-	if (r < 0)
-		report_and_exit(report_fd, STAGE_SETUP, -r);
-	if (!s->single && !s->own_pipes)
-		give_stdio(s->user);
-	r = s->single ? 0 : set_ids(s->user);
-	if (r < 0)
-		report_and_exit(report_fd, STAGE_IDS, -r);
-	r = enter_directory(s->cwd);
-	if (r < 0)
-		report_and_exit(report_fd, STAGE_CWD, -r);
-	be_ordinary();
-	stage = run_program(s, &code);
-	report_and_exit(report_fd, stage, code);
-}
-
-/* Forks. Returns 0 in the child (with *ret_enter: it has yet to enter its group), the pid with a
- * pidfd in the parent, or -errno. */
-static pid_t fork_with_pidfd(const struct spawn *s, int *ret_pidfd, bool *ret_enter)
-{
-	int group_fd = s->tree->fd[TREE_V2];
-	struct kernel_clone_args args = {
-		.flags = KERNEL_CLONE_PIDFD | (group_fd >= 0 ? KERNEL_CLONE_INTO_CGROUP : 0),
-		.pidfd = (uint64_t)(uintptr_t)ret_pidfd,
-		.exit_signal = SIGCHLD,
-		.cgroup = group_fd >= 0 ? (uint64_t)group_fd : 0,
-	};
-	pid_t pid = sys_clone3(&args, sizeof(args));
-
-	*ret_enter = false;
-	if (pid >= 0 || pid == -EAGAIN || pid == -ENOMEM)
-		return pid;
-	*ret_enter = group_fd >= 0;
-	pid = fork();
-	if (pid < 0)
-		return -errno;
-	if (pid == 0)
-		return 0;
-	*ret_pidfd = sys_pidfd_open((pid_t)pid);
-	if (*ret_pidfd < 0) {
-		int r = *ret_pidfd;
-
-		kill((pid_t)pid, SIGKILL);
-		waitpid((pid_t)pid, NULL, 0);
-		return r;
-	}
-	return (pid_t)pid;
-}
-
-/* 0 once the program runs, 1 and a report if it does not, -ETIMEDOUT. */
-static int wait_for_exec(int fd, int pidfd, struct report *ret)
-{
-	for (int waited = 0; waited < SPAWN_WAIT_MS; waited += SPAWN_NUDGE_MS) {
-		struct pollfd p = {.fd = fd, .events = POLLIN};
-		int n = poll(&p, 1, SPAWN_NUDGE_MS);
-
-		if (n > 0)
-			return fd_read_full(fd, ret, sizeof(*ret)) == (ssize_t)sizeof(*ret);
-		sys_pidfd_send_signal(pidfd, SIGCONT);
-	}
-	return -ETIMEDOUT;
-}
-
 /* EAGAIN is what the kernel says at a limit of processes, here and (RLIMIT_NPROC) at exec. */
-static int explain_fork(const struct spawn *s, int code, struct err *e)
+static int explain_fork(const struct init *in, int code, struct err *e)
 {
-	if (code == EAGAIN && s->pids_limit > 0)
+	if (code == EAGAIN && in->pids_limit > 0)
 		return err_set(e, ERR_LIMIT, EAGAIN,
 			       "the box is at its limit of %llu processes (--pids)",
-			       (unsigned long long)s->pids_limit);
+			       (unsigned long long)in->pids_limit);
 	if (code == EAGAIN)
 		return err_set(e, ERR_LIMIT, EAGAIN, "the host has no room for another process");
 	return err_errno(e, code, "start a process");
 }
 
-static int explain_exec(const struct spawn *s, int code, struct err *e)
+static int explain_exec(const struct init *in, const struct spawn *s, int code, struct err *e)
 {
 	const char *name = s->path ? s->path : s->argv[0];
 
@@ -357,7 +251,7 @@ static int explain_exec(const struct spawn *s, int code, struct err *e)
 		return err_set(e, ERR_INVALID, code, "the interpreter of '%s' cannot be run itself",
 			       name);
 	case EAGAIN:
-		return explain_fork(s, code, e);
+		return explain_fork(in, code, e);
 	case E2BIG:
 		return err_set(e, ERR_LIMIT, code, "arguments and environment of '%s' are too long",
 			       name);
@@ -386,68 +280,219 @@ static int explain_directory(const struct spawn *s, int code, struct err *e)
 	}
 }
 
-static int explain(const struct spawn *s, const struct report *r, struct err *e)
+static int explain(const struct init *in, const struct spawn *s, enum stage stage, int code,
+		   struct err *e)
 {
 	const char *name = s->path ? s->path : s->argv[0];
 
-	switch ((enum stage)r->stage) {
+	switch (stage) {
 	case STAGE_GROUP:
-		return err_errno(e, r->code, "enter the command's cgroup");
+		return err_errno(e, code, "enter the command's cgroup");
 	case STAGE_TTY:
-		return err_errno(e, r->code, "take the terminal");
+		return err_errno(e, code, "take the terminal");
 	case STAGE_IDS:
-		return err_set(e, ERR_DENIED, r->code,
+		return err_set(e, ERR_DENIED, code,
 			       "cannot become user %u, group %u: not among the ids of this box",
 			       (unsigned)s->user->uid, (unsigned)s->user->gid);
 	case STAGE_CWD:
-		return explain_directory(s, r->code, e);
+		return explain_directory(s, code, e);
 	case STAGE_MISSING:
-		if (r->code == ENOENT && !s->path && !strchr(name, '/'))
+		if (code == ENOENT && !s->path && !strchr(name, '/'))
 			return err_set(e, ERR_NOT_FOUND, ENOENT, "no program '%s' in PATH", name);
-		if (r->code == ENOENT)
+		if (code == ENOENT)
 			return err_set(e, ERR_NOT_FOUND, ENOENT, "no program '%s'", name);
-		return err_errno(e, r->code, "run '%s'", name);
+		return err_errno(e, code, "run '%s'", name);
 	case STAGE_INTERP:
 		return err_set(e, ERR_NOT_FOUND, ENOENT,
 			       "'%s' is there, but not the interpreter or loader that it names",
 			       name);
 	case STAGE_EXEC:
-		return explain_exec(s, r->code, e);
+		return explain_exec(in, s, code, e);
 	case STAGE_SETUP:
 		break;
 	}
-	return err_errno(e, r->code, "prepare a process");
+	return err_errno(e, code, "prepare a process");
 }
 
-int spawn_process(const struct spawn *s, pid_t *ret_pid, int *ret_pidfd, struct err *e)
+/* In the child. Returns what could not be done, and the errno in *code; where all could, it does
+ * not return. */
+static enum stage become(const struct init *in, const struct spawn *s, bool enter, int *report_fd,
+			 int *code)
 {
-	struct report report = {0};
+	int r = enter ? enter_group(s->tree->fd[TREE_V2]) : 0;
+
+	if (r == 0)
+		r = tree_join(s->tree);
+	*code = -r;
+	if (r < 0)
+		return STAGE_GROUP;
+	raise_oom_score(s->oom_score_adj);
+	if (setsid() < 0)
+		r = -errno;
+	if (r == 0 && s->tty >= 0 && ioctl(s->tty, TIOCSCTTY, 0) < 0) {
+		*code = errno;
+		return STAGE_TTY;
+	}
+	if (r == 0)
+		r = set_descriptors(s, report_fd);
+	if (r == 0 && s->subreaper && prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+		r = -errno;
+	if (r == 0)
+		r = drop_inheritable();
+	*code = -r;
+	if (r < 0)
+		return STAGE_SETUP;
+	if (!in->single && !s->own_pipes)
+		give_stdio(s);
+	r = in->single ? 0 : set_ids(s->user);
+	*code = -r;
+	if (r < 0)
+		return STAGE_IDS;
+	r = enter_directory(s->cwd);
+	*code = -r;
+	if (r < 0)
+		return STAGE_CWD;
+	be_ordinary();
+	return run_program(s, code);
+}
+
+/* In the child. If even the report fails init sees a clean start and exit status 127. */
+static void run_child(const struct init *in, const struct spawn *s, bool enter, int report_fd)
+{
+	struct err e = {0};
+	int code;
+	enum stage stage = become(in, s, enter, &report_fd, &code);
+
+	explain(in, s, stage, code, &e);
+	fd_write_full(report_fd, &e, sizeof(e));
+	_exit(127);
+}
+
+/* Returns 0 in the child (with *ret_enter: it has yet to enter its group), the pid, or -errno. */
+static pid_t fork_into(int group_fd, bool *ret_enter)
+{
+	struct kernel_clone_args args = {
+		.flags = KERNEL_CLONE_INTO_CGROUP,
+		.exit_signal = SIGCHLD,
+		.cgroup = (uint64_t)group_fd,
+	};
+	pid_t pid = group_fd >= 0 ? sys_clone3(&args, sizeof(args)) : -ENOSYS;
+
+	*ret_enter = false;
+	if (pid >= 0 || pid == -EAGAIN || pid == -ENOMEM)
+		return pid;
+	*ret_enter = group_fd >= 0;
+	pid = fork();
+	return pid < 0 ? -errno : pid;
+}
+
+static void close_report(struct init_proc *p)
+{
+	ev_io_remove(p->in->ev, &p->report);
+	fd_close(&p->report.fd);
+	ev_timer_stop(p->in->ev, &p->nudge);
+}
+
+/* Says whether it started, if that is known. False if it is not, or the process is gone: then the
+ * owner may be, too. */
+static bool read_report(struct init_proc *p)
+{
+	bool gone = false;
+	struct err e = {0};
+	ssize_t n = read(p->report.fd, &e, sizeof(e));
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return false;
+	close_report(p);
+	if (n != (ssize_t)sizeof(e)) {
+		p->gone = &gone;
+		p->on_started(p, NULL);
+		if (!gone)
+			p->gone = NULL;
+		return !gone;
+	}
+	e.msg[sizeof(e.msg) - 1] = '\0';
+	init_proc_signal(p, SIGKILL);
+	init_proc_drop(p);
+	p->on_started(p, &e);
+	return false;
+}
+
+static void on_report(struct ev_io *io, uint32_t events)
+{
+	read_report(container(io, struct init_proc, report));
+}
+
+static void on_nudge(struct ev_timer *t)
+{
+	struct init_proc *p = container(t, struct init_proc, nudge);
+	struct ev *ev = p->in->ev;
+	struct err e = {0};
+
+	if (ev_now(ev) < p->give_up_ms) {
+		init_proc_signal(p, SIGCONT);
+		ev_timer_set(ev, t, NUDGE_MS);
+		return;
+	}
+	close_report(p);
+	init_proc_signal(p, SIGKILL);
+	init_proc_drop(p);
+	err_set(&e, ERR_TIMEOUT, ETIMEDOUT, "the program did not start within %d s",
+		START_MS_MAX / 1000);
+	p->on_started(p, &e);
+}
+
+void init_proc_ended(struct init_proc *p, int wait_status)
+{
+	p->pid = 0;
+	if (p->report.fd < 0 || read_report(p))
+		p->on_exit(p, wait_status);
+}
+
+void init_proc_signal(const struct init_proc *p, int sig)
+{
+	if (p->pid > 0)
+		kill(p->pid, sig);
+}
+
+void init_proc_drop(struct init_proc *p)
+{
+	if (!p->in)
+		return;
+	if (p->gone)
+		*p->gone = true;
+	p->gone = NULL;
+	close_report(p);
+	reaper_forget(p->in, p);
+	p->pid = 0;
+}
+
+int init_proc_start(struct init_proc *p, struct init *in, const struct spawn *s, struct err *e)
+{
 	int fds[2], r;
 	bool enter;
 	pid_t pid;
 
 	ASSERT((s->in == 0 || s->in > 2) && s->out > 2 && s->err > 2);
-	if (pipe2(fds, O_CLOEXEC) < 0)
+	p->in = in;
+	p->pid = 0;
+	p->nudge.on_timer = on_nudge;
+	p->report = (struct ev_io){.on_event = on_report, .fd = -1};
+	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0)
 		return err_errno(e, errno, "start a process");
-	autoclose int read_fd = fds[0];
-	autoclose int pidfd = -1;
-	pid = fork_with_pidfd(s, &pidfd, &enter);
+	p->report.fd = fds[0];
+	r = ev_io_add(in->ev, &p->report, EPOLLIN);
+	pid = r < 0 ? r : fork_into(s->tree->fd[TREE_V2], &enter);
 	if (pid == 0)
-		become(s, enter, fds[1]);
+		run_child(in, s, enter, fds[1]);
 	close(fds[1]);
-	if (pid < 0)
-		return explain_fork(s, -pid, e);
-	r = wait_for_exec(read_fd, pidfd, &report);
-	if (r == 0) {
-		*ret_pid = pid;
-		*ret_pidfd = take_fd(pidfd);
-		return 0;
+	if (pid < 0) {
+		close_report(p);
+		return r < 0 ? err_errno(e, -r, "watch a process") : explain_fork(in, -pid, e);
 	}
-	kill(pid, SIGKILL);
-	/* One that cannot even be killed now is left to the reaper of orphans. */
-	waitpid(pid, NULL, __WALL | (r < 0 ? WNOHANG : 0));
-	if (r < 0)
-		return err_set(e, ERR_TIMEOUT, ETIMEDOUT, "'%s' did not start within %d s",
-			       s->path ? s->path : s->argv[0], SPAWN_WAIT_MS / 1000);
-	return explain(s, &report, e);
+	p->pid = pid;
+	p->give_up_ms = ev_now(in->ev) + START_MS_MAX;
+	ev_timer_set(in->ev, &p->nudge, NUDGE_MS);
+	reaper_watch(in, p);
+	return 0;
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/err.h"
+#include "init/init.h"
 #include "init/tree.h"
 #include "init/user.h"
 
@@ -18,17 +19,38 @@ struct spawn {
 	char *const *env; /* complete */
 	const char *cwd;  /* checked: missing is an error that says so */
 	const struct user *user;
-	bool single;	  /* do not change ids */
 	bool subreaper;	  /* orphans of this process come to it: without cgroups (see tree.h) */
 	int in, out, err; /* borrowed */
 	bool own_pipes;	  /* its 0-2 stay init's: nobody else opens them anew through /proc */
 	int tty;	  /* slave side to become the controlling terminal, or -1 */
 	const struct tree *tree; /* whose groups it is born in, or enters */
 	int oom_score_adj;	 /* raised for the child, so that init is not the victim */
-	uint64_t pids_limit;	 /* of the box, to be named where it is hit; 0: none */
 };
 
-/* Returns the pid and a pidfd (owned), or an error that tells missing program (the only ENOENT),
- * not executable, wrong format or bad interpreter, missing directory and permission apart. The
- * child has execed on success. */
-int spawn_process(const struct spawn *s, pid_t *ret_pid, int *ret_pidfd, struct err *e);
+/*
+ * A process that init started and reaps (reap.c). It is started without waiting for it: on_started
+ * comes once, from the loop, when the program runs (e is NULL), or when it does not, and e tells
+ * missing program (the only ENOENT), not executable, wrong format or bad interpreter, missing
+ * directory and permission apart; then the process is let go of. on_exit comes after a start that
+ * succeeded. Both may free the owner.
+ */
+struct init_proc {
+	void (*on_started)(struct init_proc *p, const struct err *e);
+	void (*on_exit)(struct init_proc *p, int wait_status);
+	struct init *in;
+	pid_t pid;		/* 0: there is none. Its own until on_exit: nobody else reaps it */
+	struct init_proc *next; /* reap.c */
+	struct ev_io report;	/* fd owned; -1 once it is known whether it runs */
+	struct ev_timer nudge;
+	uint64_t give_up_ms;
+	bool *gone; /* set by init_proc_drop while on_started runs */
+};
+
+/* Set the callbacks first. What s names is borrowed for the call. */
+int init_proc_start(struct init_proc *p, struct init *in, const struct spawn *s, struct err *e);
+void init_proc_signal(const struct init_proc *p, int sig); /* none: fine */
+/* Lets go of it: nothing is called any more, and when it ends it is reaped like an orphan. */
+void init_proc_drop(struct init_proc *p);
+
+/* From reap.c: it ended. */
+void init_proc_ended(struct init_proc *p, int wait_status);

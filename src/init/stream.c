@@ -13,6 +13,7 @@
 
 #include "base/fd.h"
 #include "base/limits.h"
+#include "init/job.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -144,8 +145,7 @@ static void on_readable(struct ev_io *io, uint32_t events)
 		return;
 	}
 	out_stream_end(s);
-	if (s->on_end)
-		s->on_end(s);
+	init_job_on_stream(s);
 }
 
 static void on_room(struct room_wait *w)
@@ -153,14 +153,13 @@ static void on_room(struct room_wait *w)
 	struct out_stream *s = container(w, struct out_stream, room);
 
 	settle(s);
-	if (s->on_room)
-		s->on_room(s);
+	init_job_on_stream(s);
 }
 
 int out_stream_start(struct out_stream *s, struct ev *ev, struct wire_link *link, int fd,
 		     uint32_t id, uint8_t stream)
 {
-	int r = fd_set_nonblock(fd, true);
+	int r;
 
 	s->ev = ev;
 	s->link = link;
@@ -174,8 +173,7 @@ int out_stream_start(struct out_stream *s, struct ev *ev, struct wire_link *link
 	s->held = 0;
 	s->ended = false;
 	wire_flow_init(&s->flow);
-	if (r == 0)
-		r = ev_io_add(ev, &s->io, EPOLLIN);
+	r = ev_io_add(ev, &s->io, EPOLLIN);
 	if (r < 0) {
 		s->ended = true;
 		fd_close(&s->io.fd);
@@ -224,7 +222,7 @@ bool out_stream_drain(struct out_stream *s)
 	while (s->ev && !s->ended && got == GOT_BYTES && s->drained < INIT_DRAIN_BYTES) {
 		uint64_t before = s->bytes;
 
-		if (s->flow.left == 0 || (s->on_room && !init_has_room(in))) {
+		if (s->flow.left == 0 || !init_has_room(in)) {
 			settle(s);
 			return has_more(s);
 		}

@@ -9,11 +9,10 @@
 #include "init/init.h"
 #include "wire/link.h"
 
+struct init_job;
+
 struct out_stream {
-	void (*on_end)(struct out_stream *s); /* EOF was read and sent; may be NULL */
-	/* Drain stopped because the link's queue is long and may be called again now; may be NULL,
-	 * then drain fills the queue further. */
-	void (*on_room)(struct out_stream *s);
+	struct init_job *job; /* whose it is; NULL: none yet */
 	struct wire_link *link;
 	struct ev *ev;
 	struct ev_io io; /* io.fd is owned */
@@ -29,16 +28,16 @@ struct out_stream {
 	const char *hide; /* is taken out of what is read; borrowed, may be NULL */
 };
 
-/* Takes fd (made non-blocking), on failure too. link is that of a struct init. Set the callbacks
- * first. */
+/* Takes fd, which does not block, on failure too. link is that of a struct init. The stream's end,
+ * and room for one whose drain stopped, are told to its job (init_job_on_stream). */
 int out_stream_start(struct out_stream *s, struct ev *ev, struct wire_link *link, int fd,
 		     uint32_t id, uint8_t stream);
 void out_stream_done(struct out_stream *s); /* closes, sends nothing */
-/* Ends it now although somebody may still write: EOF is sent, on_end is not called. */
+/* Ends it now although somebody may still write: EOF is sent, its job is not told. */
 void out_stream_end(struct out_stream *s);
 void out_stream_credit(struct out_stream *s, uint64_t bytes);
 /* Reads what is there now without waiting, at most INIT_DRAIN_BYTES and never past credit: called
  * when the command ended, so that its own bytes precede EXIT. Returns true if it stopped for lack
- * of credit with more to read: call again after the next credit, and from on_room. on_end is not
- * called from here: look at `ended`. */
+ * of credit or room with more to read: call again when there is some. The end is not told from
+ * here: look at `ended`. */
 bool out_stream_drain(struct out_stream *s);

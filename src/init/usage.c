@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,7 +173,7 @@ static uint64_t read_number(int dir_fd, const char *file)
 	return strtoull(read_text(fd, text), NULL, 10); /* "max" is 0: no limit */
 }
 
-static bool is_short_of_memory(const struct tree_groups *g)
+bool usage_is_short_of_memory(const struct tree_groups *g)
 {
 	static const char *const files[2][2] = {
 		{"memory.usage_in_bytes", "memory.limit_in_bytes"},
@@ -185,14 +184,6 @@ static bool is_short_of_memory(const struct tree_groups *g)
 	uint64_t limit = dir_fd < 0 ? 0 : read_number(dir_fd, files[v2][1]);
 
 	return limit > 0 && read_number(dir_fd, files[v2][0]) > limit - limit / 8;
-}
-
-void usage_settle(const struct tree_groups *g)
-{
-	enum { ROUNDS = 125, ROUND_MS = 2 };
-
-	for (int i = 0; i < ROUNDS && is_short_of_memory(g); i++)
-		poll(NULL, 0, ROUND_MS);
 }
 
 static bool is_own_disk(const struct init *in, dev_t dev)

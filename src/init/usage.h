@@ -41,10 +41,8 @@ void usage_reset_peak(struct tree *t);
 const char *usage_cause(const struct init *in, const struct usage *u, bool failed, const char *cwd,
 			const char *was);
 void usage_put(const struct usage *u, struct wire_exit *ret);
-/* After somebody was killed for lack of memory: what the dead held comes back a little after them,
- * and nothing tells when; until then the next command would be killed for it. Waits until commands
- * have an eighth of their memory free again, a quarter of a second at most. */
-void usage_settle(const struct tree_groups *g);
+/* Have commands less than an eighth of their memory free? */
+bool usage_is_short_of_memory(const struct tree_groups *g);
 
 /* Is the box's own disk limit what bounds the file system of the directory path, or of the nearest
  * one above it that is there? Only its root and a workspace with a disk of its own are: a host

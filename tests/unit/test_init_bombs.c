@@ -37,8 +37,8 @@ static void end_run(struct client *c, struct run *r)
 	run_wait(c, r);
 	CHECK_STR(r->cause, "killed");
 	run_wait_eof(c, r);
-	check_nobody(r);
 	run_check_exit(run_finished(c, "exit 5"), 5);
+	check_nobody(r); /* its groups went after its answer, before that of another command */
 }
 
 /* It has begun, and init still answers: a command ends, or is told that there is no place. */
