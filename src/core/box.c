@@ -176,7 +176,7 @@ int box_create(struct cove *cove, struct core_spec *s, const struct cove_box_opt
 	if (r == 0)
 		r = start_new(cove, s, &image, take_fd(claim_fd), &conn, e);
 	if (r == 0 && spec->one_shot)
-		core_sweep(cove);
+		core_sweep_seldom(cove); /* while it comes up */
 	if (r == 0)
 		r = box_handle_take(cove, spec->name, spec->one_shot, conn, ret, e);
 	if (r == 0)
@@ -194,7 +194,10 @@ static int create(struct cove *cove, const struct cove_box_options *options, str
 	if (r < 0)
 		return r;
 	if (!o.one_shot)
-		core_sweep(cove);
+		core_sweep_seldom(cove);
+	/* The name may be that of a box that a crash left. */
+	if (o.name)
+		core_sweep_box(cove, o.name);
 	for (int i = 0; i < FRESH_NAME_TRIES; i++) {
 		r = core_spec_init(&s, &o, NULL, NULL, e);
 		if (r < 0)
@@ -238,9 +241,10 @@ static int find(struct cove *cove, const char *name, struct cove_box **ret, stru
 	if (r < 0)
 		return r;
 	r = core_conn_connect(NULL, cove->state.run_fd, name, &conn, e);
-	core_sweep(cove);
-	if (r == -ENOENT || r == -ECONNREFUSED)
+	if (r == -ENOENT || r == -ECONNREFUSED) {
+		core_sweep_box(cove, name);
 		r = wait_for(cove, name, box_fd, &conn, e);
+	}
 	if (r == 0)
 		r = core_conn_wait_ready(conn, START_WAIT_MS, e);
 	if (r == -ECONNRESET)

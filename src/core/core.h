@@ -141,5 +141,8 @@ int list_outdated(struct cove *cove, char *ret, size_t size);
 /* ---- sweep.c ---- */
 
 /* Puts in order what a crash left; once per struct cove, and only where it is needed. Never fails:
- * what cannot be swept now is swept next time. */
+ * what cannot be swept now is swept next time. core_sweep looks at everything, core_sweep_seldom
+ * does so unless somebody did within the last minute, core_sweep_box looks at one box. */
 void core_sweep(struct cove *cove);
+void core_sweep_seldom(struct cove *cove);
+void core_sweep_box(struct cove *cove, const char *name);

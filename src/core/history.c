@@ -134,7 +134,7 @@ static int events(struct cove *cove, const char *box, bool follow, struct histor
 	autoclose int box_fd = -1;
 	int r;
 
-	core_sweep(cove);
+	core_sweep_box(cove, box);
 	r = box_open_dir(cove, box, &box_fd, e);
 	if (r < 0)
 		return r;

@@ -171,7 +171,7 @@ int exec_infos(struct cove *cove, const char *box, struct cove_exec_info **ret, 
 	struct core_conn *c = NULL;
 	int r;
 
-	core_sweep(cove);
+	core_sweep_box(cove, box);
 	r = box_open_dir(cove, box, &box_fd, e);
 	if (r < 0)
 		return r;
@@ -316,7 +316,7 @@ static int log_open(struct cove *cove, const char *name, const struct wire_attac
 	struct core_conn *c = NULL;
 	int r;
 
-	core_sweep(cove);
+	core_sweep_box(cove, name);
 	r = box_open_dir(cove, name, &box_fd, e);
 	if (r < 0)
 		return r;

@@ -248,7 +248,8 @@ static int open_session(struct cove *cove, const char *session, const char *pref
 	r = core_spec_init(&s, &o, name, session, e);
 	if (r < 0)
 		return r;
-	core_sweep(cove);
+	core_sweep_seldom(cove);
+	core_sweep_box(cove, name);
 	r = open_named(cove, &o, &s, ret, e);
 	core_spec_done(&s);
 	return r;
@@ -293,7 +294,7 @@ int cove_close(struct cove *cove, const char *session, const char *prefix, bool 
 	int r = session_name(session, prefix, name, &e);
 
 	if (r == 0) {
-		core_sweep(cove);
+		core_sweep_box(cove, name);
 		r = close_named(cove, name, remove, &e);
 	}
 	if (r == -ENOENT)

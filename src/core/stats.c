@@ -95,14 +95,14 @@ int stats_ask(struct core_conn *c, struct cove_stats *ret, struct err *e)
 static int reach(struct cove *cove, const char *name, struct core_conn **ret, struct err *e)
 {
 	autoclose int box_fd = -1;
-	int r;
+	int r = box_open_dir(cove, name, &box_fd, e);
 
-	core_sweep(cove);
-	r = box_open_dir(cove, name, &box_fd, e);
 	if (r == 0)
 		r = core_conn_connect(NULL, cove->state.run_fd, name, ret, e);
-	if (r == -ENOENT && box_fd >= 0)
+	if (box_fd >= 0 && (r == -ENOENT || r == -ECONNREFUSED)) {
+		core_sweep_box(cove, name);
 		r = -ENOTCONN;
+	}
 	return r;
 }
 

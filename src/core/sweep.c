@@ -8,6 +8,10 @@
  * where nothing is left, that is one listing of each directory and one question to a lock per box:
  * what was found out about a box then is remembered for its socket and its groups, and only who is
  * not known to run is asked again.
+ *
+ * That still grows with the boxes there are, so what happens often (create, run, open) sweeps only
+ * if no sweep began within SWEEP_EVERY_MS: run/.swept says when the last one did. What concerns one
+ * box looks at that one alone.
  */
 #include "base/clock.h"
 #include "base/fd.h"
@@ -26,7 +30,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { ABANDONED_MS = 60000 };
+enum { ABANDONED_MS = 60000, SWEEP_EVERY_MS = 60000 };
+
+#define SWEPT_FILE ".swept"
 
 struct sweep {
 	struct cove *cove;
@@ -180,6 +186,41 @@ static bool needs_authority(void *arg, const char *name)
 	return was_busy(s, name) || is_live(s->cove, name);
 }
 
+void core_sweep_box(struct cove *cove, const char *name)
+{
+	if (cove->state.boxes_fd >= 0 && str_is_name(name, BOX_NAME_MAX))
+		(void)look_at(cove, name);
+}
+
+/* A time that is yet to come is of a clock that was set back since. */
+static bool was_swept_lately(struct cove *cove)
+{
+	uint64_t now = clock_wall_ms(), at;
+	struct stat st;
+
+	if (fstatat(cove->state.run_fd, SWEPT_FILE, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return false;
+	at = (uint64_t)st.st_mtim.tv_sec * 1000 + (uint64_t)st.st_mtim.tv_nsec / 1000000;
+	return at <= now && now - at < SWEEP_EVERY_MS;
+}
+
+/* Before the sweep begins, so that those who come meanwhile do not sweep as well. */
+static void note_sweep(struct cove *cove)
+{
+	autoclose int fd = openat(cove->state.run_fd, SWEPT_FILE,
+				  O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+	if (fd >= 0)
+		(void)futimens(fd, NULL);
+}
+
+void core_sweep_seldom(struct cove *cove)
+{
+	if (!cove->swept && !was_swept_lately(cove))
+		core_sweep(cove);
+	cove->swept = true;
+}
+
 void core_sweep(struct cove *cove)
 {
 	struct sweep s = {.cove = cove};
@@ -187,6 +228,7 @@ void core_sweep(struct cove *cove)
 	if (cove->swept || cove->state.boxes_fd < 0)
 		return;
 	cove->swept = true;
+	note_sweep(cove);
 	if (record_names(&cove->state, &s.names, &s.count, NULL) < 0)
 		return;
 	s.busy = calloc(s.count + 1, sizeof(*s.busy));

@@ -464,6 +464,58 @@ TEST(the_sweep_leaves_a_locked_box_alone)
 	close_home(cove);
 }
 
+static bool is_there(struct cove *cove, const char *name)
+{
+	struct stat st;
+
+	return fstatat(cove->state.boxes_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static void set_swept(struct cove *cove, time_t ago_s)
+{
+	const struct timespec t = {.tv_sec = time(NULL) - ago_s};
+
+	CHECK_EQ(utimensat(cove->state.run_fd, ".swept", (struct timespec[]){t, t}, 0), 0);
+	cove->swept = false;
+}
+
+TEST(what_happens_often_sweeps_seldom)
+{
+	struct cove *cove = open_home();
+
+	make_record(cove, "once", true, true);
+	core_sweep_seldom(cove); /* nobody ever did */
+	CHECK(!is_there(cove, "once"));
+	make_record(cove, "once", true, true);
+	set_swept(cove, 10);
+	core_sweep_seldom(cove);
+	CHECK(is_there(cove, "once"));
+	set_swept(cove, 61);
+	core_sweep_seldom(cove);
+	CHECK(!is_there(cove, "once"));
+	/* The clock was set back. */
+	make_record(cove, "once", true, true);
+	set_swept(cove, -3600);
+	core_sweep_seldom(cove);
+	CHECK(!is_there(cove, "once"));
+	close_home(cove);
+}
+
+TEST(one_box_is_swept_alone)
+{
+	static const char *const no_boxes[] = {"", ".", "..", "../boxes/other", "missing", "a/b"};
+	struct cove *cove = open_home();
+
+	make_record(cove, "once", true, true);
+	make_record(cove, "other", true, true);
+	for (size_t i = 0; i < sizeof(no_boxes) / sizeof(no_boxes[0]); i++)
+		core_sweep_box(cove, no_boxes[i]);
+	CHECK(is_there(cove, "once") && is_there(cove, "other"));
+	core_sweep_box(cove, "once");
+	CHECK(!is_there(cove, "once") && is_there(cove, "other"));
+	close_home(cove);
+}
+
 static int events;
 static char last_event[512];
 
