@@ -13,6 +13,7 @@
 #include "core/door.h"
 #include "core/life.h"
 #include "storage/tree.h"
+#include "store/removal.h"
 #include "wire/msg.h"
 
 #include <errno.h>
@@ -195,9 +196,11 @@ static int create(struct cove *cove, const struct cove_box_options *options, str
 		return r;
 	if (!o.one_shot)
 		core_sweep_seldom(cove);
-	/* The name may be that of a box that a crash left. */
-	if (o.name)
+	/* The name may be that of a box that a crash left, or that is just being removed. */
+	if (o.name) {
 		core_sweep_box(cove, o.name);
+		removal_wait(cove->state.run_fd, o.name, STOP_WAIT_MS);
+	}
 	for (int i = 0; i < FRESH_NAME_TRIES; i++) {
 		r = core_spec_init(&s, &o, NULL, NULL, e);
 		if (r < 0)

@@ -8,6 +8,7 @@
 #include "keeper/exec.h"
 #include "storage/tree.h"
 #include "store/record.h"
+#include "store/removal.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -39,20 +40,20 @@ static struct life *life_of(struct keeper *k)
 /* ---- gone ---- */
 
 /* Takes the box's directory out of sight. */
-static int bury_box(struct life *l, struct err *e)
+static int trash_box(struct life *l, struct err *e)
 {
-	if (l->tomb[0])
+	if (l->trash[0])
 		return 0;
-	return record_trash(&l->st, l->config.spec.name, !l->config.spec.one_shot, l->tomb, e);
+	return record_trash(&l->st, l->config.spec.name, !l->config.spec.one_shot, l->trash, e);
 }
 
 static int delete_box(struct life *l, struct err *e)
 {
-	int r = bury_box(l, e);
+	int r = trash_box(l, e);
 
-	if (r < 0 || !l->tomb[0])
+	if (r < 0 || !l->trash[0])
 		return r;
-	return tree_remove_as(&l->ids, l->st.boxes_fd, l->tomb, e);
+	return tree_remove_as(&l->ids, l->st.boxes_fd, l->trash, e);
 }
 
 static int record_end(struct life *l, struct err *e)
@@ -71,6 +72,16 @@ static int record_end(struct life *l, struct err *e)
 	return record_write_end(l->box_fd, l->cause, l->by, true, e);
 }
 
+/* Nothing of a one-shot box runs any more and its name is free: its caller goes on, and the rest is
+ * removed behind. A named workspace is let go of first, the caller may want it next. */
+static void release_caller(struct life *l)
+{
+	if (l->k.held_fd < 0 || !l->trash[0] || !removal_begin(l->removal_fd, l->config.spec.name))
+		return;
+	volume_done(&l->workspace);
+	fd_close(&l->k.held_fd);
+}
+
 static void become_gone(struct life *l)
 {
 	struct err e;
@@ -82,6 +93,7 @@ static void become_gone(struct life *l)
 	keeper_disconnect(&l->k);
 	execs_interrupt(&l->k);
 	relays_interrupt(&l->k);
+	release_caller(l);
 	life_release(l);
 	r = record_end(l, &e);
 	keeper_answer_stops(&l->k, r < 0 ? &e : NULL);
@@ -124,7 +136,7 @@ static void on_finish(struct ev_defer *d)
  * ordinary user deleting takes a process in the box's map, so there it is done once. */
 static void get_ahead(struct life *l)
 {
-	if (l->remove && bury_box(l, NULL) == 0 && l->ids.kind == IDS_RANGE)
+	if (l->remove && trash_box(l, NULL) == 0 && l->ids.kind == IDS_RANGE)
 		delete_box(l, NULL);
 }
 
@@ -407,6 +419,8 @@ static int life_prepare(struct life *l)
 	l->k.on_room = on_room;
 	l->k.on_idle = on_idle;
 	meter_init(l);
+	if (l->config.spec.one_shot)
+		l->removal_fd = removal_open(l->config.run); /* without it its caller waits */
 	return ev_signals_add(l->ev, &l->signals, &set);
 }
 
@@ -422,6 +436,7 @@ static void life_done(struct life *l)
 	fd_close(&l->st.boxes_fd);
 	fd_close(&l->st.run_fd);
 	fd_close(&l->client_fd);
+	fd_close(&l->removal_fd);
 	keeper_config_done(&l->config);
 }
 
@@ -433,6 +448,7 @@ int life_run(struct keeper_config *config, int client_fd)
 		.lock_fd = -1,
 		.range_fd = -1,
 		.client_fd = client_fd,
+		.removal_fd = -1,
 		.remove = config->spec.one_shot,
 		.volume = VOLUME_NONE,
 		.workspace = VOLUME_NONE,

@@ -10,7 +10,8 @@
  * steps of start.c, then waiting for init's HELLO. up: the core serves clients. ending: SIGTERM if
  * there is grace, SIGKILL to init, until the kernel says it is dead and its last bytes are read.
  * gone: everything on the host that was the box's is given back, the end is recorded or the box
- * deleted, clients get their last answers, and the keeper exits.
+ * deleted, clients get their last answers, and the keeper exits. Whoever ran a one-shot box goes on
+ * at the beginning of that, if not too many removals are behind already (store/removal.h).
  */
 #pragma once
 
@@ -42,6 +43,7 @@ struct life {
 	enum life_state state;
 	struct state st; /* only its names, boxes_fd and run_fd; workspaces_fd while starting */
 	int box_fd, lock_fd, range_fd, client_fd; /* owned, -1 without */
+	int removal_fd; /* owned; of a one-shot box; see store/removal.h */
 	struct ids ids;
 	struct cgroup cgroup;
 	bool has_cgroup;
@@ -69,7 +71,7 @@ struct life {
 	struct err failure; /* why it could not start */
 	char cause[64], by[64];
 	bool remove;
-	char tomb[64]; /* where the box's directory went, empty before */
+	char trash[64]; /* where the box's directory went, empty before */
 };
 
 /* Runs the box from its configuration to its end. Takes both. Returns the exit status. */

@@ -1,0 +1,60 @@
+/* Removals that go on behind; see removal.h. */
+#include "store/removal.h"
+
+#include "base/fd.h"
+#include "base/path.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define REMOVALS_FILE ".removals"
+enum { STEP_MS = 2, OPEN_FLAGS = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC };
+
+/* FNV-1a: spreads names well enough, and is the same in every version. */
+static off_t place_of(const char *name)
+{
+	uint32_t h = 2166136261u;
+
+	for (; *name; name++)
+		h = (h ^ (uint8_t)*name) * 16777619u;
+	return (off_t)(h % REMOVALS_MAX);
+}
+
+static int lock_place(int fd, const char *name)
+{
+	struct flock l = {.l_type = F_WRLCK, .l_start = place_of(name), .l_len = 1};
+
+	return fcntl(fd, F_OFD_SETLK, &l) < 0 ? -errno : 0;
+}
+
+int removal_open(const char *run_dir)
+{
+	char path[640];
+	int n = snprintf(path, sizeof(path), "%s/" REMOVALS_FILE, run_dir);
+	int fd = n < (int)sizeof(path) ? open(path, OPEN_FLAGS, 0600) : -1;
+
+	if (fd < 0)
+		return n < (int)sizeof(path) ? -errno : -ENAMETOOLONG;
+	return fd;
+}
+
+bool removal_begin(int fd, const char *name)
+{
+	return fd >= 0 && lock_place(fd, name) == 0;
+}
+
+void removal_wait(int run_fd, const char *name, unsigned timeout_ms)
+{
+	autoclose int fd = openat(run_fd, REMOVALS_FILE, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+
+	for (unsigned waited = 0; fd >= 0 && waited < timeout_ms; waited += STEP_MS) {
+		int r = lock_place(fd, name);
+
+		if (r != -EAGAIN && r != -EACCES)
+			return;
+		poll(NULL, 0, STEP_MS);
+	}
+}
