@@ -21,7 +21,7 @@ static void cgroup_clear(struct cgroup *cg)
 	memset(cg, 0, sizeof(*cg));
 	cg->fd = cg->init_fd = cg->work_fd = cg->v1_acct_fd = -1;
 	for (int i = 0; i < CGROUP_PART_COUNT; i++)
-		cg->v1_fd[i] = cg->v1_work_fd[i] = -1;
+		cg->group_fd[i] = cg->v1_fd[i] = cg->v1_work_fd[i] = -1;
 	for (int i = 0; i < CGROUP_JOIN_MAX; i++)
 		cg->join_fd[i] = -1;
 }
@@ -33,6 +33,8 @@ void cgroup_done(struct cgroup *cg)
 	fd_close(&cg->work_fd);
 	fd_close(&cg->v1_acct_fd);
 	for (int i = 0; i < CGROUP_PART_COUNT; i++) {
+		cg->kind[i] = NULL;
+		cg->group_fd[i] = -1;
 		fd_close(&cg->v1_fd[i]);
 		fd_close(&cg->v1_work_fd[i]);
 	}
@@ -184,46 +186,28 @@ int cgroup_make(const char *box, const struct cgroup_limits *limits, uid_t owner
 	return r;
 }
 
-static int freeze_v2(int fd, bool on)
-{
-	int r = knob_set(fd, "cgroup.freeze", on ? "1" : "0");
-
-	return r < 0 ? r : v2_wait(fd, "frozen", on, FREEZE_WAIT_MS);
-}
-
 int cgroup_freeze(const struct cgroup *cg, bool on, struct err *e)
 {
-	int v1 = cg->v1_fd[CGROUP_TREE], r;
+	int r;
 
-	if (cg->fd < 0 && v1 < 0)
+	if (!cg->kind[CGROUP_TREE])
 		return err_set(e, ERR_UNSUPPORTED, EOPNOTSUPP,
 			       "this box has no cgroup to be frozen in: %s", cg->why[CGROUP_TREE]);
-	if (cg->fd >= 0)
-		r = freeze_v2(cg->fd, on);
-	else
-		r = on ? v1_freeze_for(v1, FREEZE_WAIT_MS) : v1_thaw(v1);
-	if (r == 0)
-		return 0;
-	/* Half frozen is no state to leave a box in. */
-	if (on)
-		knob_set(cg->fd >= 0 ? cg->fd : v1, cg->fd >= 0 ? "cgroup.freeze" : "freezer.state",
-			 cg->fd >= 0 ? "0" : "THAWED");
+	r = cg->kind[CGROUP_TREE]->freeze(cg->group_fd[CGROUP_TREE], on, FREEZE_WAIT_MS);
 	if (r == -ENOENT)
 		return err_set(e, ERR_UNSUPPORTED, EOPNOTSUPP,
 			       "this kernel cannot freeze a cgroup; Linux 5.2 or newer can");
 	if (r == -ETIMEDOUT)
 		return err_set(e, ERR_TIMEOUT, ETIMEDOUT, "a process of the box does not %s",
 			       on ? "freeze: it waits inside the kernel" : "go on");
-	return err_errno(e, -r, on ? "freeze the box" : "thaw the box");
+	return r < 0 ? err_errno(e, -r, on ? "freeze the box" : "thaw the box") : 0;
 }
 
 int cgroup_yield(const struct cgroup *cg, bool on)
 {
-	int v1 = cg->v1_fd[CGROUP_CPU];
-
 	if (!(cg->can & 1u << CGROUP_CPU))
 		return -ENOTSUP;
-	return knob_set(v1 >= 0 ? v1 : cg->fd, "cpu.idle", on ? "1" : "0");
+	return knob_set(cg->group_fd[CGROUP_CPU], "cpu.idle", on ? "1" : "0");
 }
 
 /* One that was killed in the middle leaves its groups behind. */

@@ -52,8 +52,14 @@ enum { CGROUP_RESERVE_BYTES = 32 << 20, CGROUP_WHY_MAX = 160, CGROUP_JOIN_MAX = 
 /* Of its memory a box may have a quarter in CGROUP_TCP_LIMIT. */
 enum { CGROUP_TCP_SHARE = 4, CGROUP_TCP_LEAST = 4 << 20 };
 
+struct cgroup_kind; /* v1 or v2; see parts.h */
+
 /* One for every part that there is. */
 struct cgroup {
+	/* Where each part is: its kind of tree, and the box's group there, which is one of those
+	 * below (borrowed). NULL and -1 without. */
+	const struct cgroup_kind *kind[CGROUP_PART_COUNT];
+	int group_fd[CGROUP_PART_COUNT];
 	int fd;	     /* owned; v2 group of the box, -1 without */
 	int init_fd; /* owned; v2: where init is born, -1 without */
 	int work_fd; /* owned; v2: work/, for init; -1 without */
@@ -100,6 +106,9 @@ struct cgroup_stats {
 void cgroup_stats(const struct cgroup *cg, struct cgroup_stats *ret);
 /* Only what changes from moment to moment and costs little to ask: time, memory, processes. */
 void cgroup_stats_now(const struct cgroup *cg, struct cgroup_stats *ret);
+
+/* Does init have groups that count each command's I/O? */
+bool cgroup_counts_commands(const struct cgroup *cg);
 
 /* The processor time alone. */
 uint64_t cgroup_cpu_us(const struct cgroup *cg);

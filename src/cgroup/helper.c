@@ -8,13 +8,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PART_MASK = 1u << CGROUP_MEMORY | 1u << CGROUP_CPU, DEFAULT_WEIGHT = 1024 };
+enum { PART_MASK = 1u << CGROUP_MEMORY | 1u << CGROUP_CPU };
 
 static const char *const suffixes[] = {[CGROUP_KEEPER] = "+keeper", [CGROUP_DOOR] = "+door"};
 
@@ -51,28 +50,10 @@ struct making {
 	struct cgroup_helper *h;
 };
 
-static int open_file(int dir_fd, const char *file, int flags)
-{
-	int fd = openat(dir_fd, file, flags | O_CLOEXEC | O_NOFOLLOW);
-
-	return fd < 0 ? -errno : fd;
-}
-
-/* Where one may go that leaves a group of that tree. In v2 that is a group without controllers: the
- * root of the machine's, or where an ordinary user's own processes were moved. */
-static int open_way_out(const struct layout *l, enum layout_tree t, int parent)
-{
-	int fd;
-
-	if (t != LAYOUT_V2)
-		return open_file(parent, "../tasks", O_WRONLY);
-	fd = l->is_root ? -ENOENT : open_file(parent, "../" CALLERS_DIR "/cgroup.procs", O_WRONLY);
-	return fd >= 0 ? fd : open_file(parent, "../cgroup.procs", O_WRONLY);
-}
-
-/* One tree: the group, and how to come and go. Its directory, or -errno. */
+/* One tree: the group, how to come and go, and what it uses. Its directory, or -errno. */
 static int add_tree(struct making *m, enum layout_tree t)
 {
+	const struct cgroup_kind *kind = layout_kind(t);
 	struct cgroup_helper *h = m->h;
 	autoclose int fd = layout_make(m->l, t, h->name);
 	autoclose int parent = -1, join = -1;
@@ -80,14 +61,12 @@ static int add_tree(struct making *m, enum layout_tree t)
 
 	if (fd < 0)
 		return fd;
-	parent = open_file(fd, "..", O_RDONLY | O_DIRECTORY);
+	parent = group_open(fd, "..");
 	if (parent < 0)
 		return parent;
-	if (t != LAYOUT_V2)
-		join = open_file(fd, "tasks", O_WRONLY);
-	if (t != LAYOUT_V2 && join < 0)
+	if (kind->join_file && (join = knob_open(fd, kind->join_file, O_WRONLY)) < 0)
 		return join;
-	leave = open_way_out(m->l, t, parent);
+	leave = kind->open_exit(m->l, parent);
 	if (leave < 0)
 		return leave;
 	ASSERT(h->count < CGROUP_HELPER_TREES);
@@ -95,78 +74,21 @@ static int add_tree(struct making *m, enum layout_tree t)
 	h->trees[h->count].join_fd = take_fd(join);
 	h->trees[h->count].leave_fd = leave;
 	h->count++;
+	kind->open_meter(m->kind, t, fd, &h->meter);
 	return take_fd(fd);
 }
 
 /* Fewer questions than for a box's limits, as a start should cost nothing: a write that went well
  * is believed, and no share is so small that it needs another period than a new group has. */
-static int set_number(int fd, const char *file, uint64_t value)
-{
-	char text[24];
-
-	snprintf(text, sizeof(text), "%" PRIu64, value);
-	return knob_set(fd, file, text);
-}
-
-static int limit_v1(const struct making *m, enum cgroup_part part, int fd)
-{
-	int r;
-
-	if (part == CGROUP_CPU) {
-		if (m->kind == CGROUP_KEEPER)
-			(void)set_number(fd, "cpu.shares", DEFAULT_WEIGHT * CGROUP_KEEPER_WEIGHT);
-		return set_number(fd, "cpu.cfs_quota_us", cpu_quota(m->limits.cpu_milli).quota_us);
-	}
-	r = set_number(fd, "memory.limit_in_bytes", m->limits.mem_bytes);
-	/* A kernel that does not count swap has no such file. The keeper has no network sockets,
-	 * and where a kernel cannot count them the box's own limit says so. */
-	if (r == 0)
-		r = set_number(fd, "memory.memsw.limit_in_bytes", m->limits.mem_bytes);
-	if (m->kind == CGROUP_DOOR)
-		(void)set_number(fd, CGROUP_TCP_LIMIT, tcp_of_memory(m->limits.mem_bytes));
-	return r == -ENOENT ? 0 : r;
-}
-
-static int limit_v2(const struct making *m, enum cgroup_part part, int fd)
-{
-	int r;
-
-	if (part == CGROUP_MEMORY) {
-		r = set_number(fd, "memory.max", m->limits.mem_bytes);
-		if (r == 0)
-			r = set_number(fd, "memory.swap.max", 0);
-		return r == -ENOENT && faccessat(fd, "memory.max", F_OK, 0) == 0 ? 0 : r;
-	}
-	if (m->kind == CGROUP_KEEPER)
-		(void)set_number(fd, "cpu.weight", 100 * CGROUP_KEEPER_WEIGHT);
-	return v2_limit_cpu(&m->limits, fd);
-}
-
-static void note_limit(struct making *m, enum cgroup_part part, int r)
+static void set_limit(struct making *m, enum layout_tree t, enum cgroup_part part, int fd)
 {
 	static const char *const names[] = {[CGROUP_MEMORY] = "memory", [CGROUP_CPU] = "cpu"};
+	int r = layout_kind(t)->limit_helper(m->kind, &m->limits, part, fd);
 
 	if (r == 0)
 		m->h->limits |= 1u << part;
 	else if (!m->h->why[0])
 		limit_why(-r, names[part], m->h->why);
-}
-
-static void read_from(struct making *m, enum layout_tree t, int fd)
-{
-	struct cgroup_meter *meter = &m->h->meter;
-
-	if (t == LAYOUT_MEMORY) {
-		meter->mem_fd = open_file(fd, "memory.usage_in_bytes", O_RDONLY);
-		if (m->kind == CGROUP_DOOR)
-			meter->tcp_fd = open_file(fd, "memory.kmem.tcp.usage_in_bytes", O_RDONLY);
-	} else if (t == LAYOUT_V2) {
-		meter->time_fd = open_file(fd, "cpu.stat", O_RDONLY);
-		if (meter->mem_fd < 0)
-			meter->mem_fd = open_file(fd, "memory.current", O_RDONLY);
-	} else if (t == LAYOUT_CPUACCT) {
-		meter->time_fd = open_file(fd, "cpuacct.usage", O_RDONLY);
-	}
 }
 
 /* The v2 tree: for limits where it has controllers, for the door's time in any case. Returns the
@@ -184,10 +106,9 @@ static unsigned make_in_v2(struct making *m, unsigned controllers)
 		return 0;
 	if (r < 0)
 		controllers = 0;
-	read_from(m, LAYOUT_V2, fd);
 	for (int i = CGROUP_MEMORY; i <= CGROUP_CPU; i++)
 		if (controllers & 1u << i && limit_is_set(&m->limits, (enum cgroup_part)i))
-			note_limit(m, (enum cgroup_part)i, limit_v2(m, (enum cgroup_part)i, fd));
+			set_limit(m, LAYOUT_V2, (enum cgroup_part)i, fd);
 	m->h->v2_fd = take_fd(fd);
 	return controllers;
 }
@@ -208,8 +129,7 @@ static void make_in_v1(struct making *m, enum cgroup_part part)
 			layout_why_errno(m->l, t, -fd, m->h->why);
 		return;
 	}
-	read_from(m, t, fd);
-	note_limit(m, part, limit_v1(m, part, fd));
+	set_limit(m, t, part, fd);
 }
 
 static void helper_clear(struct cgroup_helper *h)
@@ -237,10 +157,9 @@ void cgroup_helper_make_in(const struct layout *l, const char *box, enum cgroup_
 			make_in_v1(&m, (enum cgroup_part)i);
 	if (kind == CGROUP_DOOR && ret->v2_fd < 0 && layout_has(l, LAYOUT_CPUACCT) &&
 	    !layout_is_repeat(l, LAYOUT_CPUACCT)) {
-		autoclose int fd = add_tree(&m, LAYOUT_CPUACCT);
+		int fd = add_tree(&m, LAYOUT_CPUACCT);
 
-		if (fd >= 0)
-			read_from(&m, LAYOUT_CPUACCT, fd);
+		fd_close(&fd);
 	}
 }
 
@@ -302,7 +221,7 @@ void cgroup_helper_leave_named(const char *box, enum cgroup_helper_kind kind)
 
 		if (parent < 0 || faccessat(parent, name, F_OK, 0) < 0)
 			continue;
-		leave = open_way_out(&l, trees[i], parent);
+		leave = layout_kind(trees[i])->open_exit(&l, parent);
 		if (leave >= 0)
 			(void)fd_write_full(leave, "0", 1);
 		(void)unlinkat(parent, name, AT_REMOVEDIR);

@@ -38,17 +38,24 @@ static int read_text(int fd, char *ret, size_t size)
 	return 0;
 }
 
+int knob_open(int dir_fd, const char *file, int flags)
+{
+	int fd = openat(dir_fd, file, flags | O_CLOEXEC | O_NOFOLLOW);
+
+	return fd < 0 ? -errno : fd;
+}
+
 int knob_set(int dir_fd, const char *file, const char *text)
 {
-	autoclose int fd = openat(dir_fd, file, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOFOLLOW);
+	autoclose int fd = knob_open(dir_fd, file, O_WRONLY | O_TRUNC);
 
-	return fd < 0 ? -errno : write_whole(fd, text);
+	return fd < 0 ? fd : write_whole(fd, text);
 }
 
 int knob_set_text(int dir_fd, const char *file, const char *text, char *ret, size_t size)
 {
-	autoclose int fd = openat(dir_fd, file, O_RDWR | O_TRUNC | O_CLOEXEC | O_NOFOLLOW);
-	int r = fd < 0 ? -errno : write_whole(fd, text);
+	autoclose int fd = knob_open(dir_fd, file, O_RDWR | O_TRUNC);
+	int r = fd < 0 ? fd : write_whole(fd, text);
 
 	if (r == 0)
 		r = read_text(fd, ret, size);
@@ -72,6 +79,14 @@ static int set_number(int dir_fd, const char *file, uint64_t value, uint64_t sla
 	return 0;
 }
 
+int knob_set_u64(int dir_fd, const char *file, uint64_t value)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%" PRIu64, value);
+	return knob_set(dir_fd, file, text);
+}
+
 int knob_set_max(int dir_fd, const char *file, uint64_t value)
 {
 	enum { PAGE_BYTES_MAX = 65536 };
@@ -86,9 +101,9 @@ int knob_set_exact(int dir_fd, const char *file, uint64_t value)
 
 int knob_get(int dir_fd, const char *file, char *ret, size_t size)
 {
-	autoclose int fd = openat(dir_fd, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	autoclose int fd = knob_open(dir_fd, file, O_RDONLY);
 
-	return fd < 0 ? -errno : read_text(fd, ret, size);
+	return fd < 0 ? fd : read_text(fd, ret, size);
 }
 
 uint64_t knob_get_u64(int dir_fd, const char *file)
@@ -112,6 +127,15 @@ uint64_t knob_field(const char *text, const char *word)
 			return strtoull(at + n + 1, NULL, 10);
 	}
 	return 0;
+}
+
+uint64_t knob_get_cache(int fd, const char *inactive, const char *active)
+{
+	char text[KNOB_TEXT_MAX];
+
+	if (knob_get(fd, "memory.stat", text, sizeof(text)) < 0)
+		return 0;
+	return knob_field(text, inactive) + knob_field(text, active);
 }
 
 bool knob_has_word(const char *text, const char *word)

@@ -23,10 +23,7 @@
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 
-enum { CGROUP1_MAGIC = 0x27e0eb, CGROUP2_MAGIC = 0x63677270 };
-
 #define BOXES_DIR "cove"
-#define REMEDY_V2 "boot with systemd.unified_cgroup_hierarchy=1"
 
 static const char *const controllers[LAYOUT_COUNT] = {
 	[LAYOUT_MEMORY] = "memory", [LAYOUT_CPU] = "cpu",	  [LAYOUT_PIDS] = "pids",
@@ -223,6 +220,11 @@ void layout_find(struct layout *ret)
 	layout_parse(mounts ? mounts : none, own ? own : none, "", is_root, ret);
 }
 
+const struct cgroup_kind *layout_kind(enum layout_tree t)
+{
+	return t == LAYOUT_V2 ? &cgroup_v2 : &cgroup_v1;
+}
+
 bool layout_has(const struct layout *l, enum layout_tree t)
 {
 	return l->dir[t].path[0] != 0;
@@ -256,7 +258,7 @@ static int check_kind(const struct layout *l, enum layout_tree t, int fd)
 		return 0;
 	if (fstatfs(fd, &fs) < 0)
 		return -errno;
-	return fs.f_type == (t == LAYOUT_V2 ? CGROUP2_MAGIC : CGROUP1_MAGIC) ? 0 : -ENOENT;
+	return (long)fs.f_type == layout_kind(t)->magic ? 0 : -ENOENT;
 }
 
 int layout_open_parent(const struct layout *l, enum layout_tree t)
@@ -287,13 +289,8 @@ int layout_open(const struct layout *l, enum layout_tree t, bool make)
 		if (mkdir(path, 0755) < 0 && errno != EEXIST)
 			return -errno;
 		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-		/* Kernels before 5.11 count what is below a group only if they are asked to. */
-		if (fd >= 0 && t == LAYOUT_MEMORY)
-			(void)knob_set(fd, "memory.use_hierarchy", "1");
-		/* The first group that counts network buffers changes the kernel's code; with this
-		 * one it does so once, and not for each box. */
-		if (fd >= 0 && t == LAYOUT_MEMORY)
-			(void)knob_set(fd, CGROUP_TCP_LIMIT, CGROUP_TCP_COUNTED);
+		if (fd >= 0 && layout_kind(t)->on_boxes_made)
+			layout_kind(t)->on_boxes_made(t, fd);
 	}
 	r = fd < 0 ? -errno : check_kind(l, t, fd);
 	return r < 0 ? r : take_fd(fd);
@@ -368,10 +365,12 @@ void layout_why(const struct layout *l, enum cgroup_part part, char *why)
 			 name, name);
 	else if (layout_has(l, LAYOUT_V2))
 		snprintf(why, CGROUP_WHY_MAX,
-			 "the %s controller is in no cgroup tree that Cove may use; " REMEDY_V2,
+			 "the %s controller is in no cgroup tree that Cove may "
+			 "use; " CGROUP_REMEDY_V2,
 			 part == CGROUP_IO ? "io" : name);
 	else
-		snprintf(why, CGROUP_WHY_MAX, "the %s controller is not mounted; " REMEDY_V2, name);
+		snprintf(why, CGROUP_WHY_MAX, "the %s controller is not mounted; " CGROUP_REMEDY_V2,
+			 name);
 }
 
 void layout_why_errno(const struct layout *l, enum layout_tree t, int code, char *why)
@@ -383,9 +382,8 @@ void layout_why_errno(const struct layout *l, enum layout_tree t, int code, char
 	else if (code == EROFS)
 		snprintf(why, CGROUP_WHY_MAX,
 			 "cgroups are mounted read-only here (a container?); mount them writable");
-	else if (!l->is_root && t != LAYOUT_V2)
-		snprintf(why, CGROUP_WHY_MAX,
-			 "cgroup v1 is not for ordinary users; run as root, or " REMEDY_V2);
+	else if (!l->is_root && layout_kind(t)->not_users)
+		str_copy(why, CGROUP_WHY_MAX, layout_kind(t)->not_users);
 	else if (!l->is_root && (code == EACCES || code == EPERM || code == ENOENT))
 		snprintf(why, CGROUP_WHY_MAX,
 			 "no cgroup is delegated to this user; run as root, or under "

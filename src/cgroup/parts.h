@@ -9,6 +9,8 @@
 /* Where an ordinary user's own processes are moved when limits are set beside them. */
 #define CALLERS_DIR "cove-callers"
 
+#define CGROUP_REMEDY_V2 "boot with systemd.unified_cgroup_hierarchy=1"
+
 enum { KNOB_TEXT_MAX = 4096, GROUP_DEPTH_MAX = 16, GROUP_WAIT_MS = 10000 };
 
 /* Writes the whole text in one write(2). 0 or -errno. */
@@ -43,6 +45,52 @@ void group_walk(int dir_fd, void (*on_group)(int fd, void *arg), void *arg);
  * were not enough, and the next call goes on. */
 int group_clear(int top_fd);
 
+/* SIGKILL for all in a group and below, again until it stays empty. 0, or -ETIMEDOUT. For kinds, or
+ * kernels, without a kill of their own; they are frozen meanwhile where that is possible. */
+int group_kill_members(int box_fd, const struct cgroup_kind *kind);
+
+/*
+ * What differs between the two kinds of tree. Which of them a tree is follows from the layout,
+ * once; everything else asks through this table.
+ */
+struct cgroup_kind {
+	long magic;	       /* of its file system */
+	const char *join_file; /* where a helper writes "0" to be in its group; NULL: born in it */
+	const char *not_users; /* why an ordinary user cannot have a group; NULL: it may */
+	/* cove/ was just made in this tree. May be NULL. */
+	void (*on_boxes_made)(enum layout_tree t, int fd);
+	/* Ends all in a box's group and below. 0, or -ETIMEDOUT. */
+	int (*kill)(int fd);
+	/* Returns when all are frozen, or thawed; on failure they are not left half frozen. */
+	int (*freeze)(int fd, bool on, unsigned wait_ms);
+	/* Removes the groups that a box's has from birth, where they are empty. */
+	void (*remove_below)(const struct layout *l, enum layout_tree t, const char *box);
+
+	/* The numbers of the box's group: processor time; of a part what costs little to ask, and
+	 * the rest. */
+	void (*read_time)(const struct cgroup *cg, struct cgroup_stats *s);
+	void (*read_now)(enum cgroup_part part, int fd, struct cgroup_stats *s);
+	void (*read_rest)(enum cgroup_part part, int fd, struct cgroup_stats *s);
+	bool (*counts_commands)(const struct cgroup *cg); /* their I/O */
+
+	/* A helper's group (helper.h): its limit, its meter, and the file of another group, beside
+	 * cove/, that it leaves to. */
+	int (*limit_helper)(enum cgroup_helper_kind kind, const struct cgroup_limits *limits,
+			    enum cgroup_part part, int fd);
+	void (*open_meter)(enum cgroup_helper_kind kind, enum layout_tree t, int fd,
+			   struct cgroup_meter *m);
+	int (*open_exit)(const struct layout *l, int boxes_fd);
+};
+extern const struct cgroup_kind cgroup_v1, cgroup_v2;
+const struct cgroup_kind *layout_kind(enum layout_tree t);
+
+/* A file of a group; a descriptor or -errno. */
+int knob_open(int dir_fd, const char *file, int flags);
+/* Writes a number and believes that it was taken. */
+int knob_set_u64(int dir_fd, const char *file, uint64_t value);
+/* The page cache of files in memory.stat; shared memory is none of it. */
+uint64_t knob_get_cache(int fd, const char *inactive, const char *active);
+
 /* 1 << part: the controllers that v2 has for a box with these limits. */
 unsigned v2_find(const struct layout *l, const struct cgroup_limits *limits);
 /* The v2 group with work/ below it, and init/ where it is to have controllers. */
@@ -60,19 +108,10 @@ int v1_make_tree(const struct layout *l, const struct cgroup_want *w, struct cgr
 void v1_limit(const struct layout *l, const struct cgroup_want *w, enum cgroup_part part,
 	      struct cgroup *cg);
 
-/* For a helper's group (helper.h) as for a box's. */
-int v2_limit_cpu(const struct cgroup_limits *limits, int fd);
 /* Hands controllers down as far as cove/, whose groups then have them. */
 int v2_hand_to_boxes(const struct layout *l, unsigned mask);
 /* What a keeper or door that is gone left in any tree; a group that is not empty stays. */
 void helper_remove_left(const struct layout *l, const char *box);
-
-/* SIGKILL for all in a group and below, again until it stays empty. 0, or -ETIMEDOUT. */
-int v1_kill(int box_fd);
-int v1_freeze_for(int box_fd, unsigned wait_ms);
-int v1_thaw(int box_fd);
-/* Waits until cgroup.events has "word value". 0, or -ETIMEDOUT. */
-int v2_wait(int box_fd, const char *word, unsigned value, unsigned wait_ms);
 
 /* Microseconds of cpu time per period. */
 struct cpu_quota {

@@ -18,21 +18,8 @@ static const enum layout_tree order[] = {LAYOUT_V2,  LAYOUT_FREEZER, LAYOUT_MEMO
 /* The usual case: everything has ended, and of the groups that init made none is left. */
 static int remove_quickly(const struct layout *l, enum layout_tree t, const char *box)
 {
-	if (t == LAYOUT_V2)
-		(void)layout_remove(l, t, box, "/init");
-	if (t == LAYOUT_V2 || t == LAYOUT_MEMORY)
-		(void)layout_remove(l, t, box, "/work");
+	layout_kind(t)->remove_below(l, t, box);
 	return layout_remove(l, t, box, "");
-}
-
-static int empty(enum layout_tree t, int fd)
-{
-	int r = t == LAYOUT_V2 ? knob_set(fd, "cgroup.kill", "1") : -ENOENT;
-
-	/* Before Linux 5.14 there is no such file. */
-	if (r == 0)
-		return v2_wait(fd, "populated", 0, GROUP_WAIT_MS);
-	return v1_kill(fd);
 }
 
 static int remove_tree(const struct layout *l, enum layout_tree t, const char *box, struct err *e)
@@ -47,7 +34,7 @@ static int remove_tree(const struct layout *l, enum layout_tree t, const char *b
 		/* A read-only mount refuses also where there is nothing. */
 		if (fd == -ENOENT)
 			return 0;
-		if (fd < 0 || empty(t, fd) < 0)
+		if (fd < 0 || layout_kind(t)->kill(fd) < 0)
 			break;
 		/* Cut short, it is swept later; somebody who is in there now may soon be gone. */
 		(void)group_clear(fd);

@@ -11,26 +11,23 @@
  * itself. Writes that go through the page cache are written back by the kernel for no group and
  * are not limited at all: that is said in `why`.
  *
- * Nothing here tells when a group becomes empty or frozen, and there is no kill. Processes
- * are held by pidfds: a number that was reused in between is never signalled, and the wait for the
- * end is a poll.
+ * Nothing here tells when a group becomes empty or frozen, and there is no kill (kill.c).
  */
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/iocount.h"
 #include "base/limits.h"
-#include "base/str.h"
 #include "cgroup/parts.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/sysmacros.h>
 
-enum { KILL_BATCH = 128, KILL_PASSES = 1000, KILL_LOOK_MS = 200, STATE_LOOK_MS = 1 };
+enum { STATE_LOOK_MS = 1, DEFAULT_WEIGHT = 1024 };
 
 static int *group_of(struct cgroup *cg, enum layout_tree t)
 {
@@ -70,6 +67,12 @@ static int make_group(const struct layout *l, const char *box, enum layout_tree 
 	if (fd < 0)
 		return fd;
 	*group_of(cg, t) = fd;
+	if (t != LAYOUT_CPUACCT) {
+		enum cgroup_part part = t == LAYOUT_FREEZER ? CGROUP_TREE : (enum cgroup_part)t;
+
+		cg->kind[part] = &cgroup_v1;
+		cg->group_fd[part] = fd;
+	}
 	return 0;
 }
 
@@ -226,100 +229,11 @@ void v1_limit(const struct layout *l, const struct cgroup_want *w, enum cgroup_p
 	if (asked && part == CGROUP_IO)
 		snprintf(cg->why[part], CGROUP_WHY_MAX,
 			 "cgroup v1 limits reads and direct writes, not those through the page "
-			 "cache; boot with systemd.unified_cgroup_hierarchy=1");
+			 "cache; " CGROUP_REMEDY_V2);
 	else if (asked)
 		cg->limits |= 1u << part;
 	if (asked && part == CGROUP_MEMORY)
 		limit_tcp(w->limits, cg);
-}
-
-/* Killing. */
-
-struct kill_batch {
-	struct pollfd held[KILL_BATCH]; /* pidfds, owned */
-	pid_t pids[KILL_BATCH];
-	unsigned count;
-	bool seen; /* somebody is there, held or not */
-};
-
-static void hold(struct kill_batch *b, const char *word)
-{
-	uint64_t pid;
-	int fd;
-
-	b->seen = true;
-	if (b->count == KILL_BATCH || !str_parse_u64(word, INT32_MAX, &pid) || pid == 0 ||
-	    (pid_t)pid == getpid())
-		return;
-	fd = sys_pidfd_open((pid_t)pid);
-	if (fd < 0)
-		return;
-	b->pids[b->count] = (pid_t)pid;
-	b->held[b->count++] = (struct pollfd){.fd = fd, .events = POLLIN};
-}
-
-static bool is_listed(const char *text, pid_t pid)
-{
-	char line[16];
-
-	snprintf(line, sizeof(line), "%d", (int)pid);
-	return knob_has_line(text, line);
-}
-
-/* Only those that the group still lists once they are held can be meant. */
-static void kill_group(int fd, void *arg)
-{
-	struct kill_batch *b = arg;
-	autofree char *before = NULL, *after = NULL;
-	unsigned first = b->count;
-	char *at, *word;
-
-	if (fd_read_file(fd, "cgroup.procs", CGROUP_PROCS_MAX, &before, NULL) < 0 || !before[0])
-		return;
-	at = before;
-	while ((word = strsep(&at, "\n")))
-		if (word[0])
-			hold(b, word);
-	if (fd_read_file(fd, "cgroup.procs", CGROUP_PROCS_MAX, &after, NULL) < 0)
-		return;
-	for (unsigned i = first; i < b->count; i++)
-		if (is_listed(after, b->pids[i]))
-			sys_pidfd_send_signal(b->held[i].fd, SIGKILL);
-}
-
-/* Waits for the end of those that are held, and lets go of them. */
-static void await(struct kill_batch *b)
-{
-	uint64_t until = clock_mono_ms() + KILL_LOOK_MS;
-
-	for (unsigned i = 0; i < b->count; i++) {
-		uint64_t now = clock_mono_ms();
-
-		if (now < until)
-			(void)poll(&b->held[i], 1, (int)(until - now));
-		fd_close(&b->held[i].fd);
-	}
-	if (b->count == 0)
-		(void)poll(NULL, 0, STATE_LOOK_MS);
-}
-
-int v1_kill(int box_fd)
-{
-	uint64_t until = clock_mono_ms() + GROUP_WAIT_MS;
-
-	for (int i = 0; i < KILL_PASSES && clock_mono_ms() < until; i++) {
-		struct kill_batch b = {.count = 0};
-
-		/* While frozen, none of them forks between the look and the signal. A signal is
-		 * only acted on after the thaw. */
-		(void)v1_freeze_for(box_fd, KILL_LOOK_MS);
-		group_walk(box_fd, kill_group, &b);
-		(void)knob_set(box_fd, "freezer.state", "THAWED");
-		if (!b.seen)
-			return 0;
-		await(&b);
-	}
-	return -ETIMEDOUT;
 }
 
 /* Freezing. There is no event: reading the state is what moves it on. */
@@ -342,16 +256,158 @@ static int await_state(int box_fd, const char *want, unsigned wait_ms)
 	}
 }
 
-int v1_freeze_for(int box_fd, unsigned wait_ms)
+static int v1_freeze(int fd, bool on, unsigned wait_ms)
 {
-	int r = knob_set(box_fd, "freezer.state", "FROZEN");
+	int r = knob_set(fd, "freezer.state", on ? "FROZEN" : "THAWED");
 
-	return r < 0 ? r : await_state(box_fd, "FROZEN", wait_ms);
+	if (r == 0)
+		r = await_state(fd, on ? "FROZEN" : "THAWED", wait_ms);
+	if (r < 0 && on)
+		(void)knob_set(fd, "freezer.state", "THAWED");
+	return r;
 }
 
-int v1_thaw(int box_fd)
+static int v1_kill(int fd)
 {
-	int r = knob_set(box_fd, "freezer.state", "THAWED");
-
-	return r < 0 ? r : await_state(box_fd, "THAWED", GROUP_WAIT_MS);
+	return group_kill_members(fd, &cgroup_v1);
 }
+
+/* ---- the tree ---- */
+
+static void v1_boxes_made(enum layout_tree t, int fd)
+{
+	if (t != LAYOUT_MEMORY)
+		return;
+	/* Kernels before 5.11 count what is below a group only if they are asked to. */
+	(void)knob_set(fd, "memory.use_hierarchy", "1");
+	/* The first group that counts network buffers changes the kernel's code; with this one it
+	 * does so once, and not for each box. */
+	(void)knob_set(fd, CGROUP_TCP_LIMIT, CGROUP_TCP_COUNTED);
+}
+
+static void v1_remove_below(const struct layout *l, enum layout_tree t, const char *box)
+{
+	if (t == LAYOUT_MEMORY)
+		(void)layout_remove(l, t, box, "/work");
+}
+
+/* ---- numbers ---- */
+
+static void v1_read_time(const struct cgroup *cg, struct cgroup_stats *s)
+{
+	if (cg->v1_acct_fd >= 0)
+		s->cpu_us = knob_get_u64(cg->v1_acct_fd, "cpuacct.usage") / 1000;
+}
+
+static void v1_read_now(enum cgroup_part part, int fd, struct cgroup_stats *s)
+{
+	char text[KNOB_TEXT_MAX];
+
+	if (part == CGROUP_MEMORY) {
+		s->mem_bytes = knob_get_u64(fd, "memory.usage_in_bytes");
+		s->mem_cache_bytes = knob_get_cache(fd, "total_inactive_file", "total_active_file");
+	} else if (part == CGROUP_CPU && knob_get(fd, "cpu.stat", text, sizeof(text)) == 0) {
+		s->throttled_us = knob_field(text, "throttled_time") / 1000;
+	} else if (part == CGROUP_PIDS) {
+		s->pids = knob_get_u64(fd, "pids.current");
+	}
+}
+
+/* A kill is counted only in the group that the process was in. */
+static void add_kills(int fd, void *arg)
+{
+	char text[256];
+
+	if (knob_get(fd, "memory.oom_control", text, sizeof(text)) == 0)
+		*(uint64_t *)arg += knob_field(text, "oom_kill");
+}
+
+/* A group that was removed is in its parent's recursive count for a while yet, so those that are
+ * there are added up instead. */
+static void add_io(int fd, void *arg)
+{
+	struct cgroup_stats *s = arg;
+	char text[KNOB_TEXT_MAX];
+	uint64_t r, w;
+
+	if (knob_get(fd, "blkio.throttle.io_service_bytes", text, sizeof(text)) == 0) {
+		io_count(text, &r, &w);
+		s->io_read_bytes += r;
+		s->io_write_bytes += w;
+	}
+}
+
+static void v1_read_rest(enum cgroup_part part, int fd, struct cgroup_stats *s)
+{
+	char text[256];
+
+	if (part == CGROUP_MEMORY) {
+		s->mem_peak_bytes = knob_get_u64(fd, "memory.max_usage_in_bytes");
+		group_walk(fd, add_kills, &s->oom_kills);
+	} else if (part == CGROUP_PIDS && knob_get(fd, "pids.events", text, sizeof(text)) == 0) {
+		s->pids_hits = knob_field(text, "max");
+	} else if (part == CGROUP_IO) {
+		group_walk(fd, add_io, s);
+	}
+}
+
+static bool v1_counts_commands(const struct cgroup *cg)
+{
+	return cg->v1_work_fd[CGROUP_IO] >= 0;
+}
+
+/* ---- a helper's group ---- */
+
+static int v1_limit_helper(enum cgroup_helper_kind kind, const struct cgroup_limits *limits,
+			   enum cgroup_part part, int fd)
+{
+	int r;
+
+	if (part == CGROUP_CPU) {
+		if (kind == CGROUP_KEEPER)
+			(void)knob_set_u64(fd, "cpu.shares", DEFAULT_WEIGHT * CGROUP_KEEPER_WEIGHT);
+		return knob_set_u64(fd, "cpu.cfs_quota_us", cpu_quota(limits->cpu_milli).quota_us);
+	}
+	r = knob_set_u64(fd, "memory.limit_in_bytes", limits->mem_bytes);
+	/* A kernel that does not count swap has no such file. The keeper has no network sockets,
+	 * and where a kernel cannot count them the box's own limit says so. */
+	if (r == 0)
+		r = knob_set_u64(fd, "memory.memsw.limit_in_bytes", limits->mem_bytes);
+	if (kind == CGROUP_DOOR)
+		(void)knob_set_u64(fd, CGROUP_TCP_LIMIT, tcp_of_memory(limits->mem_bytes));
+	return r == -ENOENT ? 0 : r;
+}
+
+static void v1_open_meter(enum cgroup_helper_kind kind, enum layout_tree t, int fd,
+			  struct cgroup_meter *m)
+{
+	if (t == LAYOUT_MEMORY)
+		m->mem_fd = knob_open(fd, "memory.usage_in_bytes", O_RDONLY);
+	if (t == LAYOUT_MEMORY && kind == CGROUP_DOOR)
+		m->tcp_fd = knob_open(fd, "memory.kmem.tcp.usage_in_bytes", O_RDONLY);
+	if (t == LAYOUT_CPUACCT)
+		m->time_fd = knob_open(fd, "cpuacct.usage", O_RDONLY);
+}
+
+static int v1_open_exit(const struct layout *l, int boxes_fd)
+{
+	(void)l;
+	return knob_open(boxes_fd, "../tasks", O_WRONLY);
+}
+
+const struct cgroup_kind cgroup_v1 = {
+	.magic = 0x27e0eb,
+	.join_file = "tasks",
+	.not_users = "cgroup v1 is not for ordinary users; run as root, or " CGROUP_REMEDY_V2,
+	.on_boxes_made = v1_boxes_made,
+	.kill = v1_kill,
+	.freeze = v1_freeze,
+	.remove_below = v1_remove_below,
+	.read_time = v1_read_time,
+	.read_now = v1_read_now,
+	.read_rest = v1_read_rest,
+	.counts_commands = v1_counts_commands,
+	.limit_helper = v1_limit_helper,
+	.open_meter = v1_open_meter,
+	.open_exit = v1_open_exit,
+};

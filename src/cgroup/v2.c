@@ -10,6 +10,7 @@
  */
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/iocount.h"
 #include "base/limits.h"
 #include "cgroup/parts.h"
 
@@ -67,7 +68,8 @@ int v2_make(const struct layout *l, const struct cgroup_want *w, unsigned contro
 
 	if (r < 0)
 		return r;
-	cg->fd = r;
+	cg->fd = cg->group_fd[CGROUP_TREE] = r;
+	cg->kind[CGROUP_TREE] = &cgroup_v2;
 	/* What init may make below is bounded: commands' groups, below work/. */
 	r = knob_set(cg->fd, "cgroup.max.depth", "2");
 	if (r == 0)
@@ -176,7 +178,7 @@ static int limit_memory(const struct cgroup_limits *lim, const struct cgroup *cg
 	return r == -ENOENT ? 0 : r; /* a kernel without swap has no such file */
 }
 
-int v2_limit_cpu(const struct cgroup_limits *lim, int fd)
+static int limit_cpu(const struct cgroup_limits *lim, int fd)
 {
 	struct cpu_quota q = cpu_quota(lim->cpu_milli);
 	char text[64], now[64];
@@ -211,7 +213,7 @@ static int limit_part(const struct layout *l, const struct cgroup_limits *lim,
 	case CGROUP_MEMORY:
 		return limit_memory(lim, cg);
 	case CGROUP_CPU:
-		return v2_limit_cpu(lim, cg->fd);
+		return limit_cpu(lim, cg->fd);
 	case CGROUP_PIDS:
 		return knob_set_max(cg->fd, "pids.max", lim->pids + 1);
 	case CGROUP_IO:
@@ -242,8 +244,11 @@ void v2_limit(const struct layout *l, const struct cgroup_want *w, unsigned mask
 
 		if (!(mask & 1u << i))
 			continue;
-		if (set == 0)
+		if (set == 0) {
 			cg->can |= 1u << i;
+			cg->kind[i] = &cgroup_v2;
+			cg->group_fd[i] = cg->fd;
+		}
 		if (set == 0 && limit_is_set(w->limits, part))
 			set = limit_part(l, w->limits, part, cg);
 		if (set < 0)
@@ -253,7 +258,8 @@ void v2_limit(const struct layout *l, const struct cgroup_want *w, unsigned mask
 	}
 }
 
-int v2_wait(int box_fd, const char *word, unsigned value, unsigned wait_ms)
+/* Waits until cgroup.events has "word value". 0, or -ETIMEDOUT. */
+static int v2_wait(int box_fd, const char *word, unsigned value, unsigned wait_ms)
 {
 	autoclose int events = openat(box_fd, "cgroup.events", O_RDONLY | O_CLOEXEC);
 	uint64_t until = clock_mono_ms() + wait_ms;
@@ -278,3 +284,123 @@ int v2_wait(int box_fd, const char *word, unsigned value, unsigned wait_ms)
 			return -errno;
 	}
 }
+
+static int v2_freeze(int fd, bool on, unsigned wait_ms)
+{
+	int r = knob_set(fd, "cgroup.freeze", on ? "1" : "0");
+
+	if (r == 0)
+		r = v2_wait(fd, "frozen", on, wait_ms);
+	if (r < 0 && on)
+		(void)knob_set(fd, "cgroup.freeze", "0");
+	return r;
+}
+
+static int v2_kill(int fd)
+{
+	/* Before Linux 5.14 there is no such file. */
+	return knob_set(fd, "cgroup.kill", "1") == 0 ? v2_wait(fd, "populated", 0, GROUP_WAIT_MS)
+						     : group_kill_members(fd, &cgroup_v2);
+}
+
+static void v2_remove_below(const struct layout *l, enum layout_tree t, const char *box)
+{
+	(void)layout_remove(l, t, box, "/init");
+	(void)layout_remove(l, t, box, "/work");
+}
+
+/* ---- numbers ---- */
+
+static void v2_read_time(const struct cgroup *cg, struct cgroup_stats *s)
+{
+	char text[KNOB_TEXT_MAX];
+
+	if (knob_get(cg->fd, "cpu.stat", text, sizeof(text)) < 0)
+		return;
+	s->cpu_us = knob_field(text, "usage_usec");
+	s->throttled_us = knob_field(text, "throttled_usec");
+}
+
+static void v2_read_now(enum cgroup_part part, int fd, struct cgroup_stats *s)
+{
+	if (part == CGROUP_MEMORY) {
+		s->mem_bytes = knob_get_u64(fd, "memory.current");
+		s->mem_cache_bytes = knob_get_cache(fd, "inactive_file", "active_file");
+	} else if (part == CGROUP_PIDS) {
+		s->pids = knob_get_u64(fd, "pids.current");
+	}
+}
+
+static void v2_read_rest(enum cgroup_part part, int fd, struct cgroup_stats *s)
+{
+	char text[KNOB_TEXT_MAX];
+
+	if (part == CGROUP_MEMORY) {
+		s->mem_peak_bytes = knob_get_u64(fd, "memory.peak");
+		if (s->mem_peak_bytes < s->mem_bytes) /* not there before Linux 5.19 */
+			s->mem_peak_bytes = s->mem_bytes;
+		if (knob_get(fd, "memory.events", text, sizeof(text)) == 0)
+			s->oom_kills = knob_field(text, "oom_kill");
+	} else if (part == CGROUP_PIDS && knob_get(fd, "pids.events", text, sizeof(text)) == 0) {
+		s->pids_hits = knob_field(text, "max");
+	} else if (part == CGROUP_IO && knob_get(fd, "io.stat", text, sizeof(text)) == 0) {
+		io_count(text, &s->io_read_bytes, &s->io_write_bytes);
+	}
+}
+
+static bool v2_counts_commands(const struct cgroup *cg)
+{
+	return cg->work_fd >= 0;
+}
+
+/* ---- a helper's group ---- */
+
+static int v2_limit_helper(enum cgroup_helper_kind kind, const struct cgroup_limits *limits,
+			   enum cgroup_part part, int fd)
+{
+	int r;
+
+	if (part == CGROUP_MEMORY) {
+		r = knob_set_u64(fd, "memory.max", limits->mem_bytes);
+		if (r == 0)
+			r = knob_set_u64(fd, "memory.swap.max", 0);
+		return r == -ENOENT && faccessat(fd, "memory.max", F_OK, 0) == 0 ? 0 : r;
+	}
+	if (kind == CGROUP_KEEPER)
+		(void)knob_set_u64(fd, "cpu.weight", 100 * CGROUP_KEEPER_WEIGHT);
+	return limit_cpu(limits, fd);
+}
+
+static void v2_open_meter(enum cgroup_helper_kind kind, enum layout_tree t, int fd,
+			  struct cgroup_meter *m)
+{
+	(void)kind;
+	(void)t;
+	m->time_fd = knob_open(fd, "cpu.stat", O_RDONLY);
+	if (m->mem_fd < 0)
+		m->mem_fd = knob_open(fd, "memory.current", O_RDONLY);
+}
+
+/* A group without controllers: the root of the machine's, or where an ordinary user's own processes
+ * were moved. */
+static int v2_open_exit(const struct layout *l, int boxes_fd)
+{
+	int fd = l->is_root ? -ENOENT
+			    : knob_open(boxes_fd, "../" CALLERS_DIR "/cgroup.procs", O_WRONLY);
+
+	return fd >= 0 ? fd : knob_open(boxes_fd, "../cgroup.procs", O_WRONLY);
+}
+
+const struct cgroup_kind cgroup_v2 = {
+	.magic = 0x63677270,
+	.kill = v2_kill,
+	.freeze = v2_freeze,
+	.remove_below = v2_remove_below,
+	.read_time = v2_read_time,
+	.read_now = v2_read_now,
+	.read_rest = v2_read_rest,
+	.counts_commands = v2_counts_commands,
+	.limit_helper = v2_limit_helper,
+	.open_meter = v2_open_meter,
+	.open_exit = v2_open_exit,
+};

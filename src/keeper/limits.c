@@ -48,13 +48,6 @@ static int not_kept(struct life *l, enum limit_id id, const char *why, struct er
 
 /* ---- groups ---- */
 
-/* Does init have groups that count each command's I/O? */
-static bool counts_io(const struct cgroup *cg)
-{
-	return cg->v1_work_fd[CGROUP_IO] >= 0 ||
-	       (cg->can & 1u << CGROUP_IO && cg->v1_fd[CGROUP_IO] < 0);
-}
-
 struct cgroup_limits limits_grouped(const struct life *l)
 {
 	const uint64_t *v = l->config.spec.limits;
@@ -111,7 +104,7 @@ int limits_make_cgroup(struct life *l, struct err *e)
 			&l->cgroup, e);
 	if (r < 0)
 		return r;
-	l->k.io_unknown = !counts_io(&l->cgroup);
+	l->k.io_unknown = !cgroup_counts_commands(&l->cgroup);
 	if (!(l->cgroup.can & 1u << CGROUP_TREE))
 		keeper_note(&l->k,
 			    "no cgroup: %s; a command's tree is ended by walking its descendants",

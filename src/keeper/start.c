@@ -162,12 +162,12 @@ static void args_give(struct init_args *a, struct wall_given g)
  * of the command's group does, which init reads itself. */
 static void args_give_pids(struct init_args *a, struct life *l)
 {
-	int v1 = l->cgroup.v1_fd[CGROUP_PIDS], fd = v1 >= 0 ? v1 : l->cgroup.fd;
+	int fd = l->cgroup.group_fd[CGROUP_PIDS];
 
 	if (fd >= 0 && faccessat(fd, "pids.events", R_OK, 0) == 0)
 		args_give(a, (struct wall_given){
 				     .option = "--pids-events", .fd = fd, .file = "pids.events"});
-	else if (v1 >= 0)
+	else if (fd >= 0)
 		keeper_note(&l->k, "the box's pids cgroup cannot be read: refused forks are not "
 				   "told per command");
 }

@@ -402,7 +402,7 @@ TEST(a_tree_is_killed_one_by_one)
 	}
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	run(&cg, true, bomb, NULL);
-	CHECK_EQ(v1_kill(cg.fd), 0);
+	CHECK_EQ(group_kill_members(cg.fd, &cgroup_v2), 0);
 	CHECK_EQ(fd_read_file(cg.fd, "cgroup.events", 256, &events, NULL), 0);
 	CHECK(strstr(events, "populated 0"));
 	remove_all(&cg);
