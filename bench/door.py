@@ -168,7 +168,7 @@ class Cove(Direct):
             if not more:
                 break
             found |= more
-        return [pid for pid in found if pid and comm(pid) in ("cove-door", "cove-clerk")]
+        return [pid for pid in found if pid and comm(pid) in ("cove-door", "cove-broker")]
 
     def memory_kib(self):
         return sum(pss_kib(pid) for pid in self.doors())
@@ -219,7 +219,7 @@ def speed_mib(who, server, tls):
 
 def contenders(rig, server, place):
     """Who can run here; and why the others cannot."""
-    rules = {"cove, passed through": {}, "cove, looked into": {"tls": "intercept"}}
+    rules = {"cove, passed through": {}, "cove, intercepted": {"tls": "intercept"}}
     found, missing = [Direct(rig, server)], []
     for make in (lambda: Squid(rig, server), lambda: Mitm(rig, server),
                  *(lambda n=n, r=r: Cove(rig, server, place, n, r) for n, r in rules.items())):
@@ -271,7 +271,7 @@ def bench(report, place, scale, table):
         report.section("The door", [
             "One server (nginx) on loopback, one client (curl): on the host for the first three, in a box for Cove. "
             "Milliseconds for 1 KiB on a kept connection and on a fresh one, MiB/s for one download of "
-            f"{LARGE_MIB} MiB, MiB of memory afterwards. squid only passes TLS on, mitmproxy and `looked into` "
+            f"{LARGE_MIB} MiB, MiB of memory afterwards. squid only passes TLS on, mitmproxy and `intercepted` "
             "open it.", *missing])
         report.lines += table(rows, "", "kept, plain", "kept, TLS", "fresh, plain", "fresh, TLS", "plain MiB/s",
                               "TLS MiB/s", "MiB")
@@ -289,25 +289,25 @@ def crowds(report, server, found):
         took[who.name] = seconds
         report.goal(f"1,000 connections at once with TLS, {who.name}",
                     f"{answered} answered in {seconds:.2f} s" + (f", {kib / 1024:.0f} MiB" if kib else ""))
-    if "mitmproxy" in took and "cove, looked into" in took:
-        ratio = took["mitmproxy"] / took["cove, looked into"]
-        report.goal("of those a second, looked into / mitmproxy", f"{ratio:.1f}x")
+    if "mitmproxy" in took and "cove, intercepted" in took:
+        ratio = took["mitmproxy"] / took["cove, intercepted"]
+        report.goal("of those a second, intercepted / mitmproxy", f"{ratio:.1f}x")
 
 
 def goals(report, results, found):
-    mine, direct = results.get("cove, looked into"), results["direct"]
+    mine, direct = results.get("cove, intercepted"), results["direct"]
     if not mine:
         return
     added = mine["keep", True] - direct["keep", True]
-    report.goal("added latency, looked into, p50", f"{added:.2f} ms (goal at most 1 ms: "
+    report.goal("added latency, intercepted, p50", f"{added:.2f} ms (goal at most 1 ms: "
                 f"{'met' if added <= 1 else 'not met'})")
     if "mitmproxy" in results:
         ratio = mine["speed", True] / results["mitmproxy"]["speed", True]
-        report.goal("throughput looked into / mitmproxy", f"{ratio:.1f}x (goal at least 5x: "
+        report.goal("throughput intercepted / mitmproxy", f"{ratio:.1f}x (goal at least 5x: "
                     f"{'met' if ratio >= 5 else 'not met'})")
-    cove_door = next(w for w in found if w.name == "cove, looked into")
+    cove_door = next(w for w in found if w.name == "cove, intercepted")
     memory = cove_door.memory_kib() / 1024
     report.goal("a door's memory after that, both processes, PSS", f"{memory:.1f} MiB (goal at most 8 MiB: "
                 f"{'met' if memory <= 8 else 'not met'})")
-    front = [rss_kib(pid) for pid in cove_door.doors() if comm(pid) == "cove-door"]
-    report.goal("and its front's resident memory, shared libraries included", f"{sum(front) / 1024:.1f} MiB")
+    proxy = [rss_kib(pid) for pid in cove_door.doors() if comm(pid) == "cove-door"]
+    report.goal("and its proxy's resident memory, shared libraries included", f"{sum(proxy) / 1024:.1f} MiB")

@@ -165,21 +165,21 @@ static void upstream(int fd, const char *pem)
 
 /* ---- the door ---- */
 
-struct clerk {
+struct broker {
 	struct ev *ev;
 	struct ev_defer defer;
-	struct clerk_call *first;
+	struct broker_call *first;
 };
 
-struct ev *clerk_ev(const struct clerk *k)
+struct ev *broker_ev(const struct broker *k)
 {
 	return k->ev;
 }
 
-static void clerk_answer(struct ev_defer *d)
+static void broker_answer(struct ev_defer *d)
 {
-	struct clerk *k = container(d, struct clerk, defer);
-	struct clerk_call *c = k->first;
+	struct broker *k = container(d, struct broker, defer);
+	struct broker_call *c = k->first;
 	struct err e = {0};
 
 	k->first = c->next;
@@ -189,7 +189,7 @@ static void clerk_answer(struct ev_defer *d)
 	c->on_answer(c, 0, &e);
 }
 
-static void clerk_queue(struct clerk *k, struct clerk_call *c)
+static void broker_queue(struct broker *k, struct broker_call *c)
 {
 	c->id = 1;
 	c->next = k->first;
@@ -197,23 +197,23 @@ static void clerk_queue(struct clerk *k, struct clerk_call *c)
 	ev_defer(k->ev, &k->defer);
 }
 
-void clerk_ask_secret(struct clerk *k, struct clerk_call *c, const char *name)
+void broker_ask_secret(struct broker *k, struct broker_call *c, const char *name)
 {
 	must(secret_init(&c->secret, "sk-0123456789abcdefghijklmnopqrstuvwxyz", 39) == 0, "secret");
-	clerk_queue(k, c);
+	broker_queue(k, c);
 }
 
-void clerk_record(struct clerk *k, struct clerk_call *c, const struct audit_row *row)
+void broker_record(struct broker *k, struct broker_call *c, const struct audit_row *row)
 {
 	if (!c)
 		return;
 	c->seq = 1;
-	clerk_queue(k, c);
+	broker_queue(k, c);
 }
 
-void clerk_cancel(struct clerk *k, struct clerk_call *c)
+void broker_cancel(struct broker *k, struct broker_call *c)
 {
-	for (struct clerk_call **at = &k->first; *at; at = &(*at)->next)
+	for (struct broker_call **at = &k->first; *at; at = &(*at)->next)
 		if (*at == c) {
 			*at = c->next;
 			break;
@@ -285,14 +285,14 @@ static void run_door(int fd, uint16_t up_port, const char *pem)
 				   "  - name: secret\n    allow: up.test\n    query: [\"secret\"]\n"
 				   "    inject: {headers: {Authorization: "
 				   "\"Bearer {{ secret.TOK }}\"}}\n";
-	static struct clerk clerk = {.defer.on_defer = clerk_answer};
-	static struct door door = {.clerk = &clerk};
+	static struct broker broker = {.defer.on_defer = broker_answer};
+	static struct door door = {.broker = &broker};
 	struct reception r = {
 		.io = {.fd = fd, .on_event = on_client}, .door = &door, .up_port = up_port};
 	struct err e;
 
 	must(ev_new(&door.ev) == 0 && tls_new(&door.tls, pem, NULL) == 0, "door");
-	clerk.ev = door.ev;
+	broker.ev = door.ev;
 	door.config.box = "bench";
 	if (policy_parse(&door.policy, "bench", text, sizeof(text) - 1, &e) < 0)
 		must(false, e.msg);

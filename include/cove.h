@@ -327,7 +327,7 @@ COVE_API int cove_policy_check_file(struct cove *cove, const char *path,
 				    cove_on_warning *on_warning, void *arg, struct cove_error *err);
 /* Is it one of the policies that are built in, and no box or file? */
 COVE_API bool cove_policy_is_preset(const char *name);
-/* The text that holds for a box, with live grants as comments; or (box NULL) of a preset; or (both
+/* The text that holds for a box, with grants as comments; or (box NULL) of a preset; or (both
  * NULL) of the default. Free with free(). */
 COVE_API int cove_policy_text(struct cove *cove, const char *box, const char *preset,
 			      char **ret_text, struct cove_error *err);

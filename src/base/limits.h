@@ -150,15 +150,15 @@
 #define POLICY_GLOB_MAX	  255u	/* a pattern for paths or queries, bytes */
 #define POLICY_NAME_MAX	  64u	/* a rule's name, bytes */
 #define POLICY_RATE_MAX	  1000000u
-#define DOOR_GRANTS_MAX	  1024u		/* live allow and deny */
+#define DOOR_GRANTS_MAX	  1024u		/* of one box */
 #define DOOR_ASKS_MAX	  256u		/* held for an answer */
 #define DOOR_SECRET_MAX	  (64u << 10)	/* one credential */
 #define DOOR_SECRETS_MAX  256u		/* names in one policy */
 #define REDACT_VALUES_MAX 192u		/* looked for in one answer */
 #define REDACT_HELD_MAX	  (2u << 20)	/* of an answer that is searched */
-#define CLERK_QUEUE_MAX	  4096u		/* rows and questions that the clerk has not taken yet */
-#define CLERK_QUEUE_LOW	  256u		/* of those beyond which the box is not listened to */
-#define CLERK_COMMAND_MS  10000u	/* for a command that provides a secret */
+#define BROKER_QUEUE_MAX  4096u		/* rows and questions that wait for the broker */
+#define BROKER_QUEUE_LOW  256u		/* of those beyond which the box is not listened to */
+#define BROKER_COMMAND_MS 10000u	/* for a command that provides a secret */
 #define DOOR_LEAVES_MAX	  256u		/* certificates made and kept */
 #define DOOR_SESSIONS_MAX 32u		/* of TLS with upstreams, kept to be resumed */
 #define ROOTS_BYTES_MAX	  (16u << 20)	/* of the certificates this host trusts */

@@ -160,7 +160,7 @@ static void put_titles(struct buf *b, bool all_boxes)
 	(void)buf_append_str(b, "WHAT\n");
 }
 
-static bool is_told_to_end(struct reading *r)
+static bool must_end(struct reading *r)
 {
 	int sig;
 
@@ -176,7 +176,7 @@ static bool on_line(void *arg, const char *json)
 	struct reading *r = arg;
 	struct buf b;
 
-	if (is_told_to_end(r))
+	if (must_end(r))
 		return false;
 	if (!json)
 		return true;

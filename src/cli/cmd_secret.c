@@ -79,7 +79,7 @@ static int list(struct cli *c)
 }
 
 /* A signal that should end us; the terminal is put back first. */
-static bool is_told_to_end(void)
+static bool must_end(void)
 {
 	int sig;
 
@@ -107,7 +107,7 @@ static ssize_t read_silently(const char *what, char *p, size_t room)
 		return -errno;
 	do {
 		n = read(STDIN_FILENO, p, room);
-	} while (n < 0 && errno == EINTR && !is_told_to_end());
+	} while (n < 0 && errno == EINTR && !must_end());
 	n = n < 0 ? -errno : n;
 	(void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &was);
 	return n >= TERMINAL_LINE ? -E2BIG : n;

@@ -1,4 +1,4 @@
-/* What the verbs of the network share: who asks, live rules. */
+/* What the verbs of the network share: who asks, grants. */
 #pragma once
 
 #include "cli/cli.h"

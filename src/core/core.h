@@ -7,7 +7,7 @@
  *	box.c	    boxes and handles as a caller sees them; options.c what a caller asks for
  *	life.c	    getting a box to run or joining it; end.c ending and deleting it
  *	session.c   a caller's own id -> one box
- *	door.c	    policies, live rules, asks; network.c those of a new box; forward.c ports
+ *	door.c	    policies, grants, asks; network.c those of a new box; forward.c ports
  *	exec.c	    commands; result.c their results
  *	put.c get.c files.c	files in and out
  *	logs.c history.c	output and events of boxes that may not run

@@ -1,8 +1,8 @@
 /*
- * Policies and live rules of boxes, and talking to their doors.
+ * Policies and grants of boxes, and talking to their doors.
  *
  * Only cove-door reads policies, so it is also who checks one: `cove-door check` with the text in a
- * memory file. What holds for a box is on disk before its door is told to read it again; a door
+ * memory file. What holds for a box is on disk before its door reads it again; a door
  * that does not run reads it when it starts. Every change is in the box's record with who asked: by
  * its door, or, where the box does not run, from here.
  */
@@ -390,7 +390,7 @@ static int reload(struct cove *cove, const char *box, const char *const *words,
 		if (r == 0)
 			r = life_claim(cove, box, box_fd, START_WAIT_MS, e);
 		if (r < 0) {
-			err_prefix(e, "it is kept, but not in the record");
+			err_prefix(e, "it is kept, but not in the audit log");
 			return r;
 		}
 		r = tell(cove, box, words, row->by, take_cut, ret_cut, e);
@@ -398,7 +398,7 @@ static int reload(struct cove *cove, const char *box, const char *const *words,
 	if (is_stopped(r)) {
 		r = note_change(cove, box, box_fd, row, e);
 		if (r < 0)
-			err_prefix(e, "it is kept, but not in the record");
+			err_prefix(e, "it is kept, but not in the audit log");
 	} else if (r < 0) {
 		err_prefix(e, "it is kept, and holds from the door's next start on");
 	}
@@ -533,7 +533,7 @@ static int box_text(struct cove *cove, const char *box, char **ret, struct err *
 		return r;
 	r = fd_read_file(fd, NET_GRANTS_FILE, DOOR_POLICY_MAX, &grants, &grants_len);
 	if (r < 0 && r != -ENOENT)
-		return err_errno(e, -r, "read the live rules of '%s'", box);
+		return err_errno(e, -r, "read the grants of '%s'", box);
 	buf_init(&text, 3 * DOOR_POLICY_MAX);
 	r = 0;
 	for (rest = grants; r == 0 && (line = strsep(&rest, "\n"));)

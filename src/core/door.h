@@ -25,7 +25,7 @@ int net_check_pattern(struct cove *cove, bool allow, const char *pattern, struct
 
 /* ---- network.c: of a box that is made or opened ---- */
 
-/* Settles spec.net and what goes with it; once. Nothing is made before it. */
+/* Decides spec.net and what goes with it; once. Nothing is made before it. */
 int network_choose(struct cove *cove, struct core_spec *s, const struct cove_box_options *o,
 		   struct err *e);
 /* Into the directory of a box just made. */

@@ -1,7 +1,7 @@
 /*
  * The network of a box that is being made, and of one that is opened again.
  *
- * What a caller asks for is settled before anything is made: a policy file is read and checked,
+ * What a caller asks for is decided before anything is made: a policy file is read and checked,
  * inline rules are checked. A preset without inline rules needs neither a file nor another program,
  * which is the common case and stays as fast as no network at all. A box that is closed has no way
  * to a door, so one with inline rules beside `closed` has that preset's text as a file of its own.
@@ -203,7 +203,7 @@ int network_agrees(struct cove *cove, const struct spec *have, const struct cove
 			       have->name, o->net, have->name, o->net);
 	r = fd_read_file(box_fd, NET_GRANTS_FILE, DOOR_POLICY_MAX, &grants, NULL);
 	if (r < 0 && r != -ENOENT)
-		return err_errno(e, -r, "read the live rules of box '%s'", have->name);
+		return err_errno(e, -r, "read the grants of box '%s'", have->name);
 	r = grants_agree(have, grants, "allow", o->allow, e);
 	return r < 0 ? r : grants_agree(have, grants, "deny", o->deny, e);
 }

@@ -1,5 +1,5 @@
 /*
- * Addresses that are nobody's business: see addr_refused in host.h.
+ * Addresses that must not be dialled without a rule: see addr_refused in host.h.
  *
  * Two tables, first match wins, so the more telling name stands first. In IPv6 only what is
  * assigned to the public internet (2000::/3) passes at all; the forms that carry an IPv4 address

@@ -1,12 +1,13 @@
 /*
  * Requests that a person decides; see ask.h.
  *
- * An ask is on the door's list until it is answered, its time is over or nobody waits for it any
- * more: what a person allows is then sent by somebody who still wants it. One that was answered for
- * a while stays on the list until then, and answers whoever asks for the same: host, port, and the
- * method and path that were shown, whatever the query. Only those without an answer are listed and
- * counted. So an answer says no more than the rule asked: what the rule allows besides (a private
- * address, methods) stays the rule's, and a policy that does not ask any more is not answered for.
+ * An ask is on the door's list until it is answered, its time is over or no request waits for it
+ * any more: what a person allows is then sent by somebody who still wants it. One that was
+ * answered for a while stays on the list until then, and answers whoever asks for the same: host,
+ * port, and the method and path that were shown, whatever the query. Only those without an answer
+ * are listed and counted. So an answer says no more than the rule asked: what the rule allows
+ * besides (a private address, methods) stays the rule's, and a policy that does not ask any more
+ * is not answered for.
  */
 #include "door/ask.h"
 
@@ -23,8 +24,8 @@
 /* Of what is shown of a path or a query every byte may become six. */
 enum { ASK_JSON_MAX = 64 << 10, SHOWN_MAX = 1024, BY_MAX = 64 };
 
-struct ask {
-	struct ask *next;
+struct door_ask {
+	struct door_ask *next;
 	struct door *door;
 	uint64_t id;
 	char *host, *method, *path, *query, *rule; /* owned; all but the first may be NULL */
@@ -32,7 +33,7 @@ struct ask {
 	uint64_t exec_id, since_ms; /* wall clock */
 	uint64_t timeout_ms, until_ms;
 	struct ev_timer timer;
-	struct clerk_call call;
+	struct broker_call call;
 	uint64_t seq;
 	struct ask_wait *waits;
 	bool is_answered, is_allowed;
@@ -45,14 +46,14 @@ static bool is_same(const char *a, const char *b)
 	return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-static void ask_free(struct ask *a)
+static void ask_free(struct door_ask *a)
 {
 	for (struct ask_wait *w; (w = a->waits);) {
 		a->waits = w->next;
 		w->ask = NULL;
 	}
 	if (a->call.id)
-		clerk_cancel(a->door->clerk, &a->call);
+		broker_cancel(a->door->broker, &a->call);
 	ev_timer_stop(a->door->ev, &a->timer);
 	ev_defer_cancel(a->door->ev, &a->tell);
 	free(a->host);
@@ -63,9 +64,9 @@ static void ask_free(struct ask *a)
 	free(a);
 }
 
-static void ask_remove(struct ask *a)
+static void ask_remove(struct door_ask *a)
 {
-	struct ask **at = &a->door->asks;
+	struct door_ask **at = &a->door->asks;
 
 	while (*at != a)
 		at = &(*at)->next;
@@ -73,7 +74,7 @@ static void ask_remove(struct ask *a)
 	ask_free(a);
 }
 
-static struct audit_row row_of(const struct ask *a, const char *kind, const char *verdict)
+static struct audit_row row_of(const struct door_ask *a, const char *kind, const char *verdict)
 {
 	return (struct audit_row){
 		.time_ms = clock_wall_ms(),
@@ -95,7 +96,7 @@ bool ask_holds(bool was_asked, uint64_t until_ms)
 }
 
 /* Tells those who wait, one after the other: one of them may end others. */
-static void tell(struct ask *a, bool is_allowed, const char *by)
+static void tell(struct door_ask *a, bool is_allowed, const char *by)
 {
 	for (struct ask_wait *w; (w = a->waits);) {
 		a->waits = w->next;
@@ -107,19 +108,19 @@ static void tell(struct ask *a, bool is_allowed, const char *by)
 
 static void on_tell(struct ev_defer *t)
 {
-	struct ask *a = container(t, struct ask, tell);
+	struct door_ask *a = container(t, struct door_ask, tell);
 
 	tell(a, a->is_allowed, a->by);
 }
 
-static void decide(struct ask *a, bool is_allowed, const char *by)
+static void decide(struct door_ask *a, bool is_allowed, const char *by)
 {
 	struct audit_row row = row_of(a, "answer", is_allowed ? "allow" : "deny");
 
 	row.by = by;
-	row.reason = by ? NULL : "nobody answered in time";
+	row.reason = by ? NULL : "not answered in time";
 	row.duration_ms = clock_wall_since_ms(a->since_ms);
-	clerk_record(a->door->clerk, NULL, &row);
+	broker_record(a->door->broker, NULL, &row);
 	a->is_answered = true;
 	a->is_allowed = is_allowed;
 	ev_timer_stop(a->door->ev, &a->timer);
@@ -128,15 +129,15 @@ static void decide(struct ask *a, bool is_allowed, const char *by)
 
 static void on_timer(struct ev_timer *t)
 {
-	struct ask *a = container(t, struct ask, timer);
+	struct door_ask *a = container(t, struct door_ask, timer);
 
 	decide(a, false, NULL);
 	ask_remove(a);
 }
 
-static void on_recorded(struct clerk_call *call, int r, struct err *e)
+static void on_recorded(struct broker_call *call, int r, struct err *e)
 {
-	struct ask *a = container(call, struct ask, call);
+	struct door_ask *a = container(call, struct door_ask, call);
 
 	/* What cannot be written down is not asked either. */
 	if (r == 0) {
@@ -157,9 +158,9 @@ static char *copy(const char *s, int *r)
 	return p;
 }
 
-static int ask_new(struct ask **ret, struct door *d, const struct ask_what *what)
+static int ask_new(struct door_ask **ret, struct door *d, const struct ask_what *what)
 {
-	struct ask *a = calloc(1, sizeof(*a));
+	struct door_ask *a = calloc(1, sizeof(*a));
 	int r = 0;
 
 	if (!a)
@@ -185,20 +186,20 @@ static int ask_new(struct ask **ret, struct door *d, const struct ask_what *what
 	return 0;
 }
 
-static bool is_request(const struct ask *a, const struct ask_what *what)
+static bool is_request(const struct door_ask *a, const struct ask_what *what)
 {
 	return is_same(a->method, what->method) && is_same(a->path, what->path) &&
 	       (a->is_answered || is_same(a->query, what->query));
 }
 
 /* One that waits for the same answer, or has one that holds for it. */
-static struct ask *find_same(struct door *d, const struct ask_what *what, unsigned *ret_count)
+static struct door_ask *find_same(struct door *d, const struct ask_what *what, unsigned *ret_count)
 {
-	struct ask *found = NULL;
+	struct door_ask *found = NULL;
 	uint64_t now = clock_wall_ms();
 
 	*ret_count = 0;
-	for (struct ask *a = d->asks, *next; a; a = next) {
+	for (struct door_ask *a = d->asks, *next; a; a = next) {
 		bool is_place = a->port == what->port && is_same(a->host, what->host) &&
 				is_same(a->rule, what->rule ? what->rule->name : NULL);
 
@@ -215,7 +216,7 @@ static struct ask *find_same(struct door *d, const struct ask_what *what, unsign
 int ask_start(struct door *d, struct ask_wait *w, const struct ask_what *what)
 {
 	unsigned count;
-	struct ask *a = find_same(d, what, &count), **at = &d->asks;
+	struct door_ask *a = find_same(d, what, &count), **at = &d->asks;
 	struct audit_row row;
 	int r;
 
@@ -231,7 +232,7 @@ int ask_start(struct door *d, struct ask_wait *w, const struct ask_what *what)
 		*at = a;
 		ev_timer_set(d->ev, &a->timer, a->timeout_ms);
 		row = row_of(a, "ask", "ask");
-		clerk_record(d->clerk, &a->call, &row);
+		broker_record(d->broker, &a->call, &row);
 	}
 	w->ask = a;
 	w->next = a->waits;
@@ -243,7 +244,7 @@ int ask_start(struct door *d, struct ask_wait *w, const struct ask_what *what)
 
 void ask_cancel(struct ask_wait *w, const char *why)
 {
-	struct ask *a = w->ask;
+	struct door_ask *a = w->ask;
 	struct audit_row row;
 
 	if (!a)
@@ -260,7 +261,7 @@ void ask_cancel(struct ask_wait *w, const char *why)
 	row = row_of(a, "answer", "cut");
 	row.reason = why;
 	row.duration_ms = clock_wall_since_ms(a->since_ms);
-	clerk_record(a->door->clerk, NULL, &row);
+	broker_record(a->door->broker, NULL, &row);
 	ask_remove(a);
 }
 
@@ -268,9 +269,9 @@ int ask_answer(struct door *d, uint64_t id, bool allow, uint64_t for_ms, const c
 	       struct err *e)
 {
 	unsigned granted = 0;
-	struct ask *a = NULL;
+	struct door_ask *a = NULL;
 
-	for (struct ask *i = d->asks; i; i = i->next) {
+	for (struct door_ask *i = d->asks; i; i = i->next) {
 		granted += i->is_answered;
 		if (i->id == id && !i->is_answered)
 			a = i;
@@ -294,7 +295,7 @@ uint64_t asks_next_end(const struct door *d, uint64_t after_ms)
 {
 	uint64_t next = 0;
 
-	for (const struct ask *a = d->asks; a; a = a->next)
+	for (const struct door_ask *a = d->asks; a; a = a->next)
 		if (a->is_answered && a->until_ms > after_ms && (!next || a->until_ms < next))
 			next = a->until_ms;
 	return next;
@@ -319,7 +320,7 @@ static void show(struct json *j, const char *key, const char *text)
 	json_kv_str(j, key, text);
 }
 
-static int list_one(const struct ask *a, int (*on_ask)(void *arg, const char *json), void *arg)
+static int list_one(const struct door_ask *a, int (*on_ask)(void *arg, const char *json), void *arg)
 {
 	uint64_t age = clock_wall_since_ms(a->since_ms), waiting = 0;
 	struct buf text;
@@ -353,7 +354,7 @@ static int list_one(const struct ask *a, int (*on_ask)(void *arg, const char *js
 
 int ask_show(struct door *d, uint64_t id, int (*on_ask)(void *arg, const char *json), void *arg)
 {
-	for (struct ask *a = d->asks; a; a = a->next)
+	for (struct door_ask *a = d->asks; a; a = a->next)
 		if (a->id == id && !a->is_answered)
 			return list_one(a, on_ask, arg);
 	return -ENOENT;
@@ -363,7 +364,7 @@ int asks_list(struct door *d, int (*on_ask)(void *arg, const char *json), void *
 {
 	int r = 0;
 
-	for (struct ask *a = d->asks; a && r == 0; a = a->next)
+	for (struct door_ask *a = d->asks; a && r == 0; a = a->next)
 		if (!a->is_answered)
 			r = list_one(a, on_ask, arg);
 	return r;
@@ -373,14 +374,14 @@ unsigned asks_count(const struct door *d)
 {
 	unsigned n = 0;
 
-	for (const struct ask *a = d->asks; a; a = a->next)
+	for (const struct door_ask *a = d->asks; a; a = a->next)
 		n += !a->is_answered;
 	return n;
 }
 
 void asks_free(struct door *d)
 {
-	for (struct ask *a; (a = d->asks);) {
+	for (struct door_ask *a; (a = d->asks);) {
 		d->asks = a->next;
 		ask_free(a);
 	}

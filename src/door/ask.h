@@ -14,9 +14,9 @@
 #define ASK_DECIDED "the policy decides it now"
 
 struct ask_wait {
-	/* Once, never from within ask_start. by is NULL when nobody answered in time. */
+	/* Once, never from within ask_start. by is NULL when the time was over. */
 	void (*on_answer)(struct ask_wait *w, bool allowed, const char *by);
-	struct ask *ask;
+	struct door_ask *ask;
 	struct ask_wait *next;
 	uint64_t until_ms; /* with the answer: how long it holds, wall clock; 0: for this one */
 };

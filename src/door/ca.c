@@ -276,7 +276,7 @@ int ca_make_many(const char *dir, unsigned count, struct err *e)
 	return r;
 }
 
-/* There is nobody to ask for a password: a key that has one is an error. */
+/* No password can be asked for: a key that has one is an error. */
 static int no_password(char *p, int size, int rw, void *arg)
 {
 	return -1;

@@ -59,7 +59,7 @@ void channel_put(struct channel *c, size_t n);
 int channel_finish(struct channel *c);
 /* What on_ready is to come for; 0 for nothing. */
 void channel_want(struct channel *c, unsigned what);
-/* Ends it. With abort the other side is told that it was cut (RST, CANCEL); otherwise what was
+/* Ends it. With abort the other side sees that it was cut (RST, CANCEL); otherwise what was
  * accepted still goes out as far as its carrier allows without waiting. NULL is fine. Frees what it
  * stands on. */
 void channel_free(struct channel *c, bool abort);

@@ -205,7 +205,7 @@ static int may_send(struct channel_tls *c)
 }
 
 /* After a call of OpenSSL that gave nothing: -EAGAIN, or what ended it. */
-static int settle(struct channel_tls *c, int ret)
+static int after_call(struct channel_tls *c, int ret)
 {
 	switch (SSL_get_error(c->ssl, ret)) {
 	case SSL_ERROR_WANT_READ:
@@ -240,7 +240,7 @@ static int handshake(struct channel_tls *c)
 	ERR_clear_error();
 	ret = SSL_do_handshake(c->ssl);
 	if (ret != 1) {
-		ret = settle(c, ret);
+		ret = after_call(c, ret);
 		flush_out(c);
 		return ret == -EAGAIN && c->below_error ? fail(c) : ret;
 	}
@@ -342,7 +342,7 @@ static ssize_t tls_read(struct channel *channel, void *p, size_t n)
 	} else if (SSL_get_error(c->ssl, ret) == SSL_ERROR_ZERO_RETURN) {
 		c->more = true; /* the end can be read as often as one likes */
 	} else {
-		r = settle(c, ret);
+		r = after_call(c, ret);
 		c->more = false;
 	}
 	if (!c->failed)
@@ -352,7 +352,7 @@ static ssize_t tls_read(struct channel *channel, void *p, size_t n)
 }
 
 /* Encrypts a batch into the room at c->cork, which ends with it. Returns how much of it was taken,
- * and for settle what OpenSSL said last. */
+ * and for after_call what OpenSSL said last. */
 static size_t encrypt(struct channel_tls *c, const uint8_t *p, size_t n, int *ret_last)
 {
 	size_t done = 0, k = 0, most = c->cork_room - TLS_AROUND;
@@ -406,7 +406,7 @@ static ssize_t write_by_scratch(struct channel_tls *c, const uint8_t *p, size_t 
 	done = encrypt(c, p, n, &last);
 	send_scratch(c);
 	t->scratch_used = false;
-	return done > 0 || last == 1 ? (ssize_t)done : settle(c, last);
+	return done > 0 || last == 1 ? (ssize_t)done : after_call(c, last);
 }
 
 static ssize_t write_records(struct channel_tls *c, const uint8_t *p, size_t n)
@@ -421,7 +421,7 @@ static ssize_t write_records(struct channel_tls *c, const uint8_t *p, size_t n)
 		done = encrypt(c, p, n, &last);
 		if (c->corked > 0)
 			channel_put(c->below, c->corked);
-		return done > 0 || last == 1 ? (ssize_t)done : settle(c, last);
+		return done > 0 || last == 1 ? (ssize_t)done : after_call(c, last);
 	}
 	/* One that has space at times, and has none now, would only leave all of it to `out`. */
 	if (c->below->ops->space && !to && channel_write(c->below, p, 0) == -EAGAIN)
@@ -584,7 +584,7 @@ int channel_tls_feed(struct channel *channel, const void *p, size_t n)
 	return buf_append(&tls_of(channel)->fed, p, n);
 }
 
-/* A key with a password cannot be used: nobody is there to type it. */
+/* A key with a password cannot be used: none can be asked for. */
 static int no_password(char *p, int size, int rw, void *arg)
 {
 	return -1;

@@ -33,9 +33,9 @@ struct wire_channel {
 	int error;     /* negative: how it ended */
 	uint32_t id;
 	bool got_eof, sent_eof;
-	bool told;  /* the box knows that it is over */
-	bool ended; /* freed; remembered for its id only */
-	bool old;   /* for a sweep already */
+	bool is_cancelled; /* the box knows that it is over */
+	bool ended;	   /* freed; remembered for its id only */
+	bool old;	   /* for a sweep already */
 };
 
 static struct wire_channel *wire_of(struct channel *c)
@@ -152,7 +152,7 @@ static void give_credit(struct wire_channel *w, size_t n)
 {
 	struct wire_credit m = {.bytes = wire_flow_took(&w->in, n)};
 
-	/* Nobody is waiting for credit that has said its last word. */
+	/* After its EOF the box needs no more credit. */
 	if (m.bytes == 0 || w->got_eof)
 		return;
 	w->owed -= m.bytes;
@@ -202,9 +202,9 @@ static void cancelled(struct wire_channel *w, int error)
 
 static void say_cancel(struct wire_channel *w)
 {
-	if (!w->told)
+	if (!w->is_cancelled)
 		wire_link_send(w->x->link, WIRE_CANCEL, 0, w->id, NULL, 0);
-	w->told = true;
+	w->is_cancelled = true;
 }
 
 /* A box that does not keep to its window has an init that is not ours. */
@@ -313,11 +313,11 @@ void channel_wire_refuse(struct channel *c, const struct err *e)
 	struct wire_channel *w = wire_of(c);
 	struct wire_error m = {.kind = e->kind, .code = (uint64_t)e->code, .msg = e->msg};
 
-	if (w->told)
+	if (w->is_cancelled)
 		return;
 	if (wire_error_encode(&w->x->link->out, w->id, 0, &m) == 0)
 		wire_link_flush(w->x->link);
-	w->told = true;
+	w->is_cancelled = true;
 	if (!w->error)
 		w->error = -ECONNABORTED;
 }
@@ -344,7 +344,7 @@ static void wire_free(struct channel *c, bool abort)
 {
 	struct wire_channel *w = wire_of(c);
 	struct exchange *x = w->x;
-	bool is_over = w->told || w->error;
+	bool is_over = w->is_cancelled || w->error;
 
 	if (!is_over && !abort)
 		abort = wire_finish(c) < 0 || x->ended >= DOOR_CONNS_MAX;
@@ -422,7 +422,7 @@ bool exchange_has(const struct exchange *x, uint32_t id)
 	return find(x, id);
 }
 
-/* Of a channel that nobody reads any more. What was on its way is dropped: cutting it off at the
+/* Of a channel that was freed. What was on its way is dropped: cutting it off at the
  * first byte could cost the box the answer that it has not read yet. */
 static void frame_of_ended(struct wire_channel *w, const struct wire_frame *f)
 {
@@ -430,7 +430,7 @@ static void frame_of_ended(struct wire_channel *w, const struct wire_frame *f)
 		w->owed += f->len;
 	if (w->owed > WIRE_NET_WINDOW)
 		say_cancel(w);
-	if (w->told || f->type == WIRE_EOF || f->type == WIRE_CANCEL)
+	if (w->is_cancelled || f->type == WIRE_EOF || f->type == WIRE_CANCEL)
 		forget(w);
 }
 
@@ -469,7 +469,7 @@ bool exchange_frame(struct exchange *x, const struct wire_frame *f)
 	if (w->error)
 		return true;
 	if (f->type == WIRE_CANCEL) {
-		w->told = true;
+		w->is_cancelled = true;
 		cancelled(w, -ECONNRESET);
 	} else if (f->stream != stream) {
 		broke_rules(w);

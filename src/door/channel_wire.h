@@ -28,7 +28,7 @@ struct exchange {
 void exchange_init(struct exchange *x, struct ev *ev, struct wire_link *link);
 /* All channels must be gone. */
 void exchange_done(struct exchange *x);
-/* DATA, EOF, CREDIT and CANCEL. False: nobody has that id. */
+/* DATA, EOF, CREDIT and CANCEL. False: no channel has that id. */
 bool exchange_frame(struct exchange *x, const struct wire_frame *f);
 /* The link's queue is empty again. */
 void exchange_drained(struct exchange *x);

@@ -15,7 +15,7 @@
 
 enum { WARNING_MAX = 512 };
 
-struct check {
+struct policy_check {
 	bool json;
 	const char *home, *name, *file;
 };
@@ -26,7 +26,7 @@ static int usage(void)
 	return 2;
 }
 
-static int parse_args(struct check *c, int argc, char **argv)
+static int parse_args(struct policy_check *c, int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++) {
 		const char **value = strcmp(argv[i], "--home") == 0   ? &c->home
@@ -49,8 +49,8 @@ static int parse_args(struct check *c, int argc, char **argv)
 	return 0;
 }
 
-/* One byte more than a policy may have, so that tree_parse can say so. */
-static int read_text(const struct check *c, struct buf *b, struct err *e)
+/* One byte more than a policy may have, so that policy_tree_parse can say so. */
+static int read_text(const struct policy_check *c, struct buf *b, struct err *e)
 {
 	autoclose int own = c->file ? open(c->file, O_RDONLY | O_CLOEXEC) : -1;
 	int fd = c->file ? own : STDIN_FILENO;
@@ -77,7 +77,7 @@ static int read_text(const struct check *c, struct buf *b, struct err *e)
 }
 
 /* A missing secret is found here, not when a request would have needed it. */
-static int check_secrets(const struct check *c, const struct policy *p, struct source *src)
+static int check_secrets(const struct policy_check *c, const struct policy *p, struct source *src)
 {
 	struct secret_info info;
 	const struct rule *rule;
@@ -101,7 +101,7 @@ static int check_secrets(const struct check *c, const struct policy *p, struct s
 }
 
 /* One sentence per rule; NULL after the last. */
-static const struct rule *next_warning(const struct check *c, const struct policy *p,
+static const struct rule *next_warning(const struct policy_check *c, const struct policy *p,
 				       const struct rule *after, char *ret, size_t size)
 {
 	const struct rule *rule = p ? policy_next_fronted(p, after) : NULL;
@@ -115,7 +115,7 @@ static const struct rule *next_warning(const struct check *c, const struct polic
 	return rule;
 }
 
-static void say_warnings(const struct check *c, const struct policy *p, struct json *j)
+static void say_warnings(const struct policy_check *c, const struct policy *p, struct json *j)
 {
 	const struct rule *rule = NULL;
 	char text[WARNING_MAX];
@@ -134,7 +134,8 @@ static void say_warnings(const struct check *c, const struct policy *p, struct j
 		json_array_end(j);
 }
 
-static int say(const struct check *c, const struct policy *p, int r, const struct source *src)
+static int say(const struct policy_check *c, const struct policy *p, int r,
+	       const struct source *src)
 {
 	struct json j;
 	struct buf b;
@@ -166,7 +167,7 @@ static int say(const struct check *c, const struct policy *p, int r, const struc
 int check_main(int argc, char **argv)
 {
 	struct err e = {0};
-	struct check c = {0};
+	struct policy_check c = {0};
 	struct source src = {.err = &e};
 	struct policy *p = NULL;
 	struct buf b;

@@ -1,4 +1,4 @@
-/* The front confines itself; see confine.h. */
+/* The proxy confines itself; see confine.h. */
 #include "door/confine.h"
 
 #include "base/fd.h"

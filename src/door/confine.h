@@ -1,5 +1,5 @@
 /*
- * The front confines itself before it hears the first word of its box: no new privileges, no
+ * The proxy confines itself before it hears the first word of its box: no new privileges, no
  * capability, no file, no port to listen on, no signal to others, and a system-call allowlist of
  * its own (src/filter/door.syscalls): no program, no process, TCP and UDP sockets only.
  */

@@ -2,11 +2,11 @@
  * Connections of the box: from the first frame to the last row. See door.h for the way they go, and
  * conn_first.c for what their first bytes decide.
  *
- *	conn_start -> HEAD (proxy only) -> judge
+ *	door_conn_start -> HEAD (proxy only) -> judge
  *	judge:  deny                   a row, an answer, the end
- *	        look inside            FIRST -> web, which judges, records and dials by request
+ *	        intercept             FIRST -> web, which judges, records and dials by request
  *	        ask                    ASK -> as allow, or as deny
- *	        allow                  RECORD -> DIAL -> pump
+ *	        allow                  RECORD -> DIAL -> tunnel
  *
  * Nothing is read from the box before it was judged, except the head that names the host. A rule
  * belongs to the policy of the moment: when that changes every connection is judged again, and gets
@@ -29,7 +29,7 @@ enum { ANSWER_MAX = 8192, HINT_MAX = 130 };
 
 /* ---- rows ---- */
 
-static struct audit_row row_of(const struct conn *c, const char *kind, const char *verdict)
+static struct audit_row row_of(const struct door_conn *c, const char *kind, const char *verdict)
 {
 	return (struct audit_row){
 		.time_ms = clock_wall_ms(),
@@ -42,7 +42,7 @@ static struct audit_row row_of(const struct conn *c, const char *kind, const cha
 	};
 }
 
-static void record_end(struct conn *c, const char *verdict, const char *reason)
+static void record_end(struct door_conn *c, const char *verdict, const char *reason)
 {
 	struct audit_row row = row_of(c, "done", verdict);
 
@@ -54,20 +54,20 @@ static void record_end(struct conn *c, const char *verdict, const char *reason)
 	row.bytes_up = c->bytes_up;
 	row.bytes_down = c->bytes_down;
 	row.duration_ms = ev_now(c->door->ev) - c->started_ms;
-	clerk_record(c->door->clerk, NULL, &row);
+	broker_record(c->door->broker, NULL, &row);
 }
 
 /* ---- the end ---- */
 
-static void conn_free(struct conn *c)
+static void conn_free(struct door_conn *c)
 {
 	struct door *d = c->door;
 
 	ask_cancel(&c->wait, d->ending ? "the door ends" : ASK_GAVE_UP);
 	if (c->call.id)
-		clerk_cancel(d->clerk, &c->call);
+		broker_cancel(d->broker, &c->call);
 	dial_done(&c->dial);
-	pump_free(c->pump);
+	tunnel_free(c->tunnel);
 	web_free(c->web);
 	channel_free(c->box, true);
 	channel_free(c->kept, true);
@@ -83,14 +83,14 @@ static void conn_free(struct conn *c)
 	free(c);
 }
 
-void conn_end(struct conn *c, const char *verdict, const char *reason)
+void door_conn_end(struct door_conn *c, const char *verdict, const char *reason)
 {
 	record_end(c, verdict, reason);
 	conn_free(c);
 }
 
 /* As a proxy answers. It fits into the first window, so there is nothing to wait for. */
-static void answer_http(struct conn *c, const struct err *e)
+static void answer_http(struct door_conn *c, const struct err *e)
 {
 	struct answer a = {.status = answer_status(e),
 			   .host = c->host.text[0] ? c->host.text : NULL,
@@ -105,7 +105,7 @@ static void answer_http(struct conn *c, const struct err *e)
 	buf_done(&text);
 }
 
-static void answer(struct conn *c, const struct err *e)
+static void answer(struct door_conn *c, const struct err *e)
 {
 	if (!c->box)
 		return;
@@ -115,31 +115,31 @@ static void answer(struct conn *c, const struct err *e)
 		channel_wire_refuse(c->box, e);
 }
 
-void conn_fail(struct conn *c, const struct err *e)
+void door_conn_fail(struct door_conn *c, const struct err *e)
 {
 	answer(c, e);
-	conn_end(c, "failed", e->msg);
+	door_conn_end(c, "failed", e->msg);
 }
 
-static void record_denial(struct conn *c, const struct err *e)
+static void record_denial(struct door_conn *c, const struct err *e)
 {
 	struct audit_row row = row_of(c, "connect", "deny");
 
 	row.reason = e->msg;
 	row.address = c->dial.address[0] ? c->dial.address : NULL;
-	clerk_record(c->door->clerk, NULL, &row);
+	broker_record(c->door->broker, NULL, &row);
 }
 
-void conn_deny(struct conn *c, const struct err *e)
+void door_conn_deny(struct door_conn *c, const struct err *e)
 {
 	record_denial(c, e);
-	conn_fail(c, e);
+	door_conn_fail(c, e);
 }
 
 /* ---- judged ---- */
 
 /* What `cove allow` needs to hear: a pattern without a port is for 443 and 80. */
-static void deny_unmatched(const struct conn *c, struct err *e)
+static void deny_unmatched(const struct door_conn *c, struct err *e)
 {
 	bool six = c->host.is_address && c->host.family == AF_INET6;
 	const char *box = c->door->config.box;
@@ -168,7 +168,7 @@ static void deny_unmatched(const struct conn *c, struct err *e)
 		c->port, box, pattern, start);
 }
 
-static void deny_by_rule(struct conn *c)
+static void deny_by_rule(struct door_conn *c)
 {
 	struct rule *rule = c->verdict.rule;
 	struct err e;
@@ -184,11 +184,11 @@ static void deny_by_rule(struct conn *c)
 			c->port, rule->name);
 	else
 		deny_unmatched(c, &e);
-	conn_deny(c, &e);
+	door_conn_deny(c, &e);
 }
 
 /* A row that allows it; what comes next waits until it is written. */
-static void allowed(struct conn *c)
+static void allowed(struct door_conn *c)
 {
 	struct audit_row row = row_of(c, "connect", "allow");
 	struct err e;
@@ -196,18 +196,18 @@ static void allowed(struct conn *c)
 	if (!door_take(c->door, c->verdict.rule)) {
 		err_set(&e, ERR_LIMIT, EDQUOT, "%.120s port %u: the rate of '%.40s' is used up",
 			c->host.text, c->port, c->verdict.rule->name);
-		conn_deny(c, &e);
+		door_conn_deny(c, &e);
 		return;
 	}
 	c->state = CONN_RECORD;
 	c->was_once = c->verdict.rule && c->verdict.rule->once;
 	row.reason = c->was_asked ? "a person allowed it" : NULL;
-	clerk_record(c->door->clerk, &c->call, &row);
+	broker_record(c->door->broker, &c->call, &row);
 }
 
-static void on_recorded(struct clerk_call *call, int r, struct err *e)
+static void on_recorded(struct broker_call *call, int r, struct err *e)
 {
-	struct conn *c = container(call, struct conn, call);
+	struct door_conn *c = container(call, struct door_conn, call);
 	struct rule *rule = c->verdict.rule;
 	struct err said;
 
@@ -217,13 +217,13 @@ static void on_recorded(struct clerk_call *call, int r, struct err *e)
 			"%.100s could not be recorded, so it is not let through; see `cove "
 			"inspect %s`",
 			c->host.text, c->door->config.box);
-		conn_fail(c, &said);
+		door_conn_fail(c, &said);
 		return;
 	}
 	c->seq = call->seq;
 	/* A box that resolved the name itself has paid for it; through a proxy it did not. */
 	if (!name_pay(c->door, rule, &c->host, false, e)) {
-		conn_fail(c, e);
+		door_conn_fail(c, e);
 		return;
 	}
 	c->state = CONN_DIAL;
@@ -232,7 +232,7 @@ static void on_recorded(struct clerk_call *call, int r, struct err *e)
 
 static void on_answer(struct ask_wait *w, bool is_allowed, const char *by)
 {
-	struct conn *c = container(w, struct conn, wait);
+	struct door_conn *c = container(w, struct door_conn, wait);
 	struct err e;
 
 	channel_want(c->box, 0);
@@ -246,12 +246,12 @@ static void on_answer(struct ask_wait *w, bool is_allowed, const char *by)
 		err_set(&e, ERR_DENIED, EACCES, "%.120s port %u was denied by %.40s", c->host.text,
 			c->port, by);
 	else
-		err_set(&e, ERR_DENIED, EACCES, "%.120s port %u: nobody allowed it in time",
+		err_set(&e, ERR_DENIED, EACCES, "%.120s port %u: it was not allowed in time",
 			c->host.text, c->port);
-	conn_deny(c, &e);
+	door_conn_deny(c, &e);
 }
 
-static void ask(struct conn *c)
+static void ask(struct door_conn *c)
 {
 	struct ask_what what = {
 		.host = c->host.text,
@@ -272,11 +272,11 @@ static void ask(struct conn *c)
 		return;
 	err_set(&e, ERR_LIMIT, -r, "%.120s port %u: too many requests wait for an answer",
 		c->host.text, c->port);
-	conn_deny(c, &e);
+	door_conn_deny(c, &e);
 }
 
-/* The box may send: a direct connection is told so, a tunnel gets its 200. */
-static int say_ok(struct conn *c)
+/* The box may send: a direct connection gets OK, a CONNECT its 200. */
+static int say_ok(struct door_conn *c)
 {
 	static const char text[] = "HTTP/1.1 200 Connection established\r\n\r\n";
 	ssize_t n = (ssize_t)sizeof(text) - 1;
@@ -285,7 +285,7 @@ static int say_ok(struct conn *c)
 	if (!c->has_ok)
 		r = wire_link_send(&c->door->keeper, WIRE_OK, 0, c->id, NULL, 0);
 	c->has_ok = true;
-	if (r == 0 && c->is_tunnel && !c->is_answered) {
+	if (r == 0 && c->said_connect && !c->is_answered) {
 		c->is_answered = true;
 		r = channel_write(c->box, text, (size_t)n) == n ? 0 : -EIO;
 	}
@@ -293,7 +293,7 @@ static int say_ok(struct conn *c)
 }
 
 /* An upstream for web, which answers the box itself. */
-static void dialled_for_web(struct conn *c, struct channel *up, struct err *e)
+static void dialled_for_web(struct door_conn *c, struct channel *up, struct err *e)
 {
 	const struct tls_upstream to = {
 		.host = c->host.text, .port = c->port, .id = c->has_identity ? &c->identity : NULL};
@@ -308,35 +308,35 @@ static void dialled_for_web(struct conn *c, struct channel *up, struct err *e)
 
 static void on_dialled(struct dial *d, struct channel *up, struct err *e)
 {
-	struct conn *c = container(d, struct conn, dial);
+	struct door_conn *c = container(d, struct door_conn, dial);
 
 	if (c->for_web) {
 		dialled_for_web(c, up, e);
 	} else if (!up && e->kind == ERR_DENIED) {
-		conn_deny(c, e);
+		door_conn_deny(c, e);
 	} else if (!up) {
-		conn_fail(c, e);
+		door_conn_fail(c, e);
 	} else if (say_ok(c) < 0) {
 		channel_free(up, true);
-		conn_end(c, "failed", "the keeper does not listen");
+		door_conn_end(c, "failed", "the keeper does not listen");
 	} else {
-		conn_to_pump(c, up);
+		door_conn_to_tunnel(c, up);
 	}
 }
 
 /* Each request of it will be judged by itself. */
-static void look_inside(struct conn *c)
+static void look_inside(struct door_conn *c)
 {
 	if (say_ok(c) < 0) {
-		conn_end(c, "failed", NULL);
+		door_conn_end(c, "failed", NULL);
 		return;
 	}
 	c->state = CONN_FIRST;
 	ev_timer_set(c->door->ev, &c->timer, DOOR_HEAD_MS);
-	conn_read_first(c);
+	door_conn_read_first(c);
 }
 
-void conn_judge(struct conn *c)
+void door_conn_judge(struct door_conn *c)
 {
 	struct verdict *v = &c->verdict;
 
@@ -345,8 +345,8 @@ void conn_judge(struct conn *c)
 	policy_judge_connect(c->door->policy, &c->host, c->port, clock_wall_ms(), v);
 	if (v->action == ACTION_DENY)
 		deny_by_rule(c);
-	else if (c->is_proxied && !c->is_tunnel)
-		conn_to_web(c, false);
+	else if (c->is_proxied && !c->said_connect)
+		door_conn_to_web(c, false);
 	else if (v->inspect)
 		look_inside(c);
 	else if (v->action == ACTION_ASK)
@@ -358,48 +358,48 @@ void conn_judge(struct conn *c)
 /* ---- the beginning ---- */
 
 /* While a person is waited for. */
-static void ended_early(struct conn *c)
+static void ended_early(struct door_conn *c)
 {
 	struct err e;
 
 	err_set(&e, ERR_DENIED, ECONNRESET, ASK_ENDED);
-	conn_fail(c, &e);
+	door_conn_fail(c, &e);
 }
 
 static void on_ready(struct channel *channel, unsigned what)
 {
-	struct conn *c = channel->owner;
+	struct door_conn *c = channel->owner;
 
 	if (c->state == CONN_HEAD)
-		conn_read_head(c);
+		door_conn_read_head(c);
 	else if (c->state == CONN_FIRST)
-		conn_read_first(c);
+		door_conn_read_first(c);
 	else if (c->state == CONN_ASK && what & CHANNEL_END)
 		ended_early(c);
 }
 
 static void on_later(struct ev_defer *l)
 {
-	struct conn *c = container(l, struct conn, later);
+	struct door_conn *c = container(l, struct door_conn, later);
 
-	conn_end(c, "cut", ASK_GAVE_UP);
+	door_conn_end(c, "cut", ASK_GAVE_UP);
 }
 
 /* The channel says so from anywhere, also while this connection's own code runs. */
 static void on_cancel(void *arg)
 {
-	struct conn *c = arg;
+	struct door_conn *c = arg;
 
 	ev_defer(c->door->ev, &c->later);
 }
 
 static void on_timer(struct ev_timer *t)
 {
-	struct conn *c = container(t, struct conn, timer);
+	struct door_conn *c = container(t, struct door_conn, timer);
 	struct err e;
 
 	err_set(&e, ERR_TIMEOUT, ETIMEDOUT, "nothing to look at came in %u s", DOOR_HEAD_MS / 1000);
-	conn_fail(c, &e);
+	door_conn_fail(c, &e);
 }
 
 static void refuse_id(struct door *d, uint32_t id, const struct err *e)
@@ -410,9 +410,10 @@ static void refuse_id(struct door *d, uint32_t id, const struct err *e)
 		wire_link_flush(&d->keeper);
 }
 
-static int conn_new(struct conn **ret, struct door *d, uint32_t id, const struct wire_connect *m)
+static int conn_new(struct door_conn **ret, struct door *d, uint32_t id,
+		    const struct wire_connect *m)
 {
-	struct conn *c = calloc(1, sizeof(*c));
+	struct door_conn *c = calloc(1, sizeof(*c));
 	int r = c ? channel_wire_new(&c->box, &d->exchange, id, on_cancel, c) : -ENOMEM;
 
 	if (r < 0) {
@@ -428,7 +429,7 @@ static int conn_new(struct conn **ret, struct door *d, uint32_t id, const struct
 	c->box->on_ready = on_ready;
 	c->timer.on_timer = on_timer;
 	c->later.on_defer = on_later;
-	c->give.on_defer = conn_give;
+	c->give.on_defer = door_conn_give;
 	c->wait.on_answer = on_answer;
 	c->call.on_answer = on_recorded;
 	buf_init(&c->first, DOOR_HEAD_MAX);
@@ -445,7 +446,7 @@ static int conn_new(struct conn **ret, struct door *d, uint32_t id, const struct
 }
 
 /* True if there is room for one more. */
-static bool check_caps(struct conn *c)
+static bool check_caps(struct door_conn *c)
 {
 	struct door *d = c->door;
 	uint64_t conns = door_conns_max(d), bytes = door_bytes_max(d);
@@ -461,13 +462,13 @@ static bool check_caps(struct conn *c)
 			(unsigned long long)bytes);
 	else
 		return true;
-	conn_deny(c, &e);
+	door_conn_deny(c, &e);
 	return false;
 }
 
-void conn_start(struct door *d, uint32_t id, const struct wire_connect *m)
+void door_conn_start(struct door *d, uint32_t id, const struct wire_connect *m)
 {
-	struct conn *c;
+	struct door_conn *c;
 	struct err e;
 	int r = conn_new(&c, d, id, m);
 
@@ -488,21 +489,21 @@ void conn_start(struct door *d, uint32_t id, const struct wire_connect *m)
 	c->port = (uint16_t)m->port;
 	if (!m->host || m->port == 0 || m->port > UINT16_MAX || host_parse(&c->host, m->host) < 0) {
 		err_set(&e, ERR_INVALID, EINVAL, "not a host and a port");
-		conn_deny(c, &e);
+		door_conn_deny(c, &e);
 		return;
 	}
 	if (check_caps(c))
-		conn_judge(c);
+		door_conn_judge(c);
 }
 
-bool conn_frame(struct door *d, const struct wire_frame *f)
+bool door_conn_frame(struct door *d, const struct wire_frame *f)
 {
 	return exchange_frame(&d->exchange, f);
 }
 
 /* ---- a new policy ---- */
 
-static bool is_still_allowed(struct conn *c, const struct verdict *v)
+static bool is_still_allowed(struct door_conn *c, const struct verdict *v)
 {
 	bool is_private = v->rule && v->rule->private;
 
@@ -520,19 +521,19 @@ static bool is_still_allowed(struct conn *c, const struct verdict *v)
 }
 
 /* Of one that waits for a person: the policy may have decided meanwhile. */
-static bool judge_asked_again(struct conn *c, const struct verdict *v)
+static bool judge_asked_again(struct door_conn *c, const struct verdict *v)
 {
 	if (v->action == ACTION_ASK && !v->inspect)
 		return true;
 	ask_cancel(&c->wait, ASK_DECIDED);
 	if (v->action == ACTION_DENY)
 		return false;
-	conn_judge(c);
+	door_conn_judge(c);
 	return true;
 }
 
 /* False: it is to be cut. */
-static bool judge_again(struct conn *c)
+static bool judge_again(struct door_conn *c)
 {
 	struct verdict v;
 
@@ -561,31 +562,31 @@ static unsigned judge_all(struct door *d, bool only_asked)
 	struct err e;
 	unsigned cut = 0;
 
-	for (struct conn *c = d->conns, *next; c; c = next) {
+	for (struct door_conn *c = d->conns, *next; c; c = next) {
 		next = c->next;
 		if ((only_asked && c->state != CONN_ASK) || judge_again(c))
 			continue;
 		err_set(&e, ERR_DENIED, EACCES, "the policy does not allow %.120s port %u any more",
 			c->host.text, c->port);
 		answer(c, &e);
-		conn_end(c, "cut", e.msg);
+		door_conn_end(c, "cut", e.msg);
 		cut++;
 	}
 	return cut;
 }
 
-unsigned conns_judge_again(struct door *d)
+unsigned door_conns_judge_again(struct door *d)
 {
 	return judge_all(d, false);
 }
 
-void conns_judge_asked(struct door *d)
+void door_conns_judge_asked(struct door *d)
 {
 	(void)judge_all(d, true);
 }
 
-void conns_free(struct door *d)
+void door_conns_free(struct door *d)
 {
 	while (d->conns)
-		conn_end(d->conns, "cut", "the door ends");
+		door_conn_end(d->conns, "cut", "the door ends");
 }

@@ -1,7 +1,7 @@
 /*
  * What a connection's first bytes decide; see door.h.
  *
- * The head of a proxy's request is read and answered here. A connection that is to be looked into
+ * The head of a proxy's request is read and answered here. A connection that is to be intercepted
  * is TLS or HTTP. Of one that passes as it is a TLS hello is looked at, to see that it asks for the
  * name that was judged: a server that answers for many names would otherwise serve another. So is
  * every later one that is in clear text (hello_watch.h). It is looked at as well where PostgreSQL's
@@ -20,7 +20,7 @@
 #include <string.h>
 
 /* Reads into first as much as there is. 1: something is new; 0: nothing; negative: over. */
-static int read_more(struct conn *c, bool *ret_end)
+static int read_more(struct door_conn *c, bool *ret_end)
 {
 	size_t before = buf_len(&c->first);
 	ssize_t n = 1;
@@ -46,19 +46,19 @@ static int read_more(struct conn *c, bool *ret_end)
 
 /* ---- a proxy's request ---- */
 
-static int take_target(struct conn *c, const struct http_head *h, size_t used, struct err *e)
+static int take_target(struct door_conn *c, const struct http_head *h, size_t used, struct err *e)
 {
 	struct http_target t;
 	int r = http_target_parse(h, &t, e);
 
 	if (r < 0)
 		return r;
-	c->is_tunnel = strcmp(h->method, "CONNECT") == 0;
-	if (!c->is_tunnel && strcmp(t.scheme, "http") != 0)
+	c->said_connect = strcmp(h->method, "CONNECT") == 0;
+	if (!c->said_connect && strcmp(t.scheme, "http") != 0)
 		return err_set(e, ERR_INVALID, EINVAL,
 			       t.scheme[0] ? "a proxy takes http:// here, and CONNECT for the rest"
 					   : "this is a proxy: the target must be a whole URL");
-	if (t.port > UINT16_MAX || (c->is_tunnel && t.port == 0))
+	if (t.port > UINT16_MAX || (c->said_connect && t.port == 0))
 		return err_set(e, ERR_INVALID, EINVAL, "not a port");
 	if (host_parse(&c->host, t.host) < 0) {
 		c->host = (struct host){0};
@@ -66,12 +66,12 @@ static int take_target(struct conn *c, const struct http_head *h, size_t used, s
 	}
 	c->port = (uint16_t)(t.port ? t.port : 80);
 	/* The head of a request in absolute form is web's; that of a CONNECT was for us. */
-	if (c->is_tunnel)
+	if (c->said_connect)
 		buf_consume(&c->first, used);
 	return 0;
 }
 
-void conn_read_head(struct conn *c)
+void door_conn_read_head(struct door_conn *c)
 {
 	struct http_head head = {0};
 	struct err e = {0};
@@ -80,7 +80,7 @@ void conn_read_head(struct conn *c)
 	int r = read_more(c, &is_end);
 
 	if (r < 0 || (is_end && buf_len(&c->first) == 0)) {
-		conn_end(c, "failed", NULL);
+		door_conn_end(c, "failed", NULL);
 		return;
 	}
 	r = http_request_parse(&head, buf_data(&c->first), buf_len(&c->first), &used, &e);
@@ -94,15 +94,15 @@ void conn_read_head(struct conn *c)
 	if (r < 0) {
 		/* The parser says which status it is to be answered with. */
 		e.kind = ERR_INVALID;
-		conn_deny(c, &e);
+		door_conn_deny(c, &e);
 		return;
 	}
-	conn_judge(c);
+	door_conn_judge(c);
 }
 
 /* ---- the name in a hello ---- */
 
-static int check_hello(struct conn *c, const struct hello *h, bool passes, struct err *e)
+static int check_hello(struct door_conn *c, const struct hello *h, bool passes, struct err *e)
 {
 	/* Where any name would be allowed the hidden one is, whatever it is. */
 	if (h->has_ech && passes && !c->verdict.any_name)
@@ -122,7 +122,7 @@ static int check_hello(struct conn *c, const struct hello *h, bool passes, struc
 }
 
 /* 1: may go on (is_tls says how), 0: more is needed, negative: not. *ret_len: of its hello. */
-static int judge_first(struct conn *c, const void *p, size_t n, bool passes, size_t *ret_len,
+static int judge_first(struct door_conn *c, const void *p, size_t n, bool passes, size_t *ret_len,
 		       struct err *e)
 {
 	struct hello hello;
@@ -143,12 +143,12 @@ static int judge_first(struct conn *c, const void *p, size_t n, bool passes, siz
 	return r < 0 ? r : 1;
 }
 
-/* ---- looked into ---- */
+/* ---- intercepted ---- */
 
-/* What was dialled for a pump that passed nothing serves the first request. */
-void conn_give(struct ev_defer *d)
+/* What was dialled for a tunnel that passed nothing serves the first request. */
+void door_conn_give(struct ev_defer *d)
 {
-	struct conn *c = container(d, struct conn, give);
+	struct door_conn *c = container(d, struct door_conn, give);
 	struct err e = {0};
 
 	if (!c->kept)
@@ -158,7 +158,7 @@ void conn_give(struct ev_defer *d)
 
 static void web_dial(void *arg, struct rule *rule, const struct tls_identity *identity)
 {
-	struct conn *c = arg;
+	struct door_conn *c = arg;
 
 	if (c->kept && !identity && (rule && rule->private) == c->dial.private) {
 		ev_defer(c->door->ev, &c->give);
@@ -175,17 +175,17 @@ static void web_dial(void *arg, struct rule *rule, const struct tls_identity *id
 
 static void web_done(void *arg)
 {
-	conn_end(arg, "ok", NULL);
+	door_conn_end(arg, "ok", NULL);
 }
 
-void conn_to_web(struct conn *c, bool is_tls)
+void door_conn_to_web(struct door_conn *c, bool is_tls)
 {
 	struct web_config config = {
 		.door = c->door,
 		.host = c->host,
 		.port = c->port,
 		.tls = is_tls,
-		.proxied = c->is_proxied && !c->is_tunnel,
+		.proxied = c->is_proxied && !c->said_connect,
 		.asked = c->was_asked,
 		.asked_until_ms = c->asked_until_ms,
 		.exec_id = c->exec_id,
@@ -210,10 +210,10 @@ void conn_to_web(struct conn *c, bool is_tls)
 		r = web_new(&c->web, &config, take_ptr(c->box), buf_data(&c->first), n, &e);
 	buf_done(&c->first);
 	if (r < 0)
-		conn_end(c, "failed", e.msg);
+		door_conn_end(c, "failed", e.msg);
 }
 
-void conn_read_first(struct conn *c)
+void door_conn_read_first(struct door_conn *c)
 {
 	struct err e = {0};
 	bool is_end = false;
@@ -221,18 +221,18 @@ void conn_read_first(struct conn *c)
 	int r = read_more(c, &is_end);
 
 	if (r < 0 || (is_end && buf_len(&c->first) == 0)) {
-		conn_end(c, "failed", NULL);
+		door_conn_end(c, "failed", NULL);
 		return;
 	}
 	r = judge_first(c, buf_data(&c->first), buf_len(&c->first), false, &len, &e);
 	if (r == 0 && is_end)
 		r = err_set(&e, ERR_DENIED, EBADMSG, "%.120s: half a TLS hello", c->host.text);
 	if (r < 0)
-		conn_deny(c, &e);
+		door_conn_deny(c, &e);
 	else if (r == 0)
 		channel_want(c->box, CHANNEL_IN);
 	else
-		conn_to_web(c, c->is_tls);
+		door_conn_to_web(c, c->is_tls);
 }
 
 /* ---- passed as it is ---- */
@@ -240,7 +240,7 @@ void conn_read_first(struct conn *c)
 /* A server of many names would serve another for its Host as it would for its SNI: a request must
  * be for the host that was judged, and that is web's to see to. Whatever the server said before it
  * was asked anything, it was not HTTP. */
-static int judge_other(struct conn *c, const uint8_t *p, size_t n, bool is_end, struct err *e)
+static int judge_other(struct door_conn *c, const uint8_t *p, size_t n, bool is_end, struct err *e)
 {
 	struct sniff sniff = c->sniff;
 	enum sniff_found found = sniff_feed(&sniff, p, n);
@@ -291,7 +291,7 @@ static size_t skip_requests(const uint8_t *p, size_t n, bool *ret_half)
 }
 
 /* What the box says after its first hello, while the server has not chosen yet. */
-static int judge_later(struct conn *c, const uint8_t *p, size_t n, struct err *e)
+static int judge_later(struct door_conn *c, const uint8_t *p, size_t n, struct err *e)
 {
 	struct hello hello;
 	size_t used = 0;
@@ -317,7 +317,7 @@ static int judge_later(struct conn *c, const uint8_t *p, size_t n, struct err *e
 /* The upstream's side of it. */
 static bool watch(void *arg, const uint8_t *p, size_t n)
 {
-	struct conn *c = arg;
+	struct door_conn *c = arg;
 
 	if (c->hellos.is_on)
 		hello_watch_server(&c->hellos, p, n);
@@ -325,7 +325,7 @@ static bool watch(void *arg, const uint8_t *p, size_t n)
 }
 
 /* The box's first bytes, and those after a request for TLS. */
-static int judge_hello(struct conn *c, const uint8_t *p, size_t n, bool is_end, struct err *e)
+static int judge_hello(struct door_conn *c, const uint8_t *p, size_t n, bool is_end, struct err *e)
 {
 	bool is_half;
 	size_t skip = skip_requests(p, n, &is_half), len;
@@ -347,7 +347,7 @@ static int judge_hello(struct conn *c, const uint8_t *p, size_t n, bool is_end, 
 
 static int gate(void *arg, const uint8_t *p, size_t n, bool is_end)
 {
-	struct conn *c = arg;
+	struct door_conn *c = arg;
 	const struct rule *rule = c->verdict.rule;
 	bool any_host = c->verdict.any_name || (rule && rule->pass);
 	bool is_first = !c->is_watched || c->is_asking;
@@ -368,7 +368,7 @@ static int gate(void *arg, const uint8_t *p, size_t n, bool is_end)
 
 static bool count(void *arg, uint64_t up, uint64_t down)
 {
-	struct conn *c = arg;
+	struct door_conn *c = arg;
 
 	c->bytes_up += up;
 	c->bytes_down += down;
@@ -377,52 +377,52 @@ static bool count(void *arg, uint64_t up, uint64_t down)
 
 static uint64_t room(void *arg, bool is_up)
 {
-	struct conn *c = arg;
+	struct door_conn *c = arg;
 
 	return door_room(c->door, c->verdict.rule, is_up);
 }
 
 /* From here on every request is judged, so this one's share of the rule is given back. */
-static void hand_over(struct conn *c)
+static void hand_over(struct door_conn *c)
 {
-	pump_release(c->pump, &c->box, &c->kept, &c->first);
-	pump_free(take_ptr(c->pump));
+	tunnel_release(c->tunnel, &c->box, &c->kept, &c->first);
+	tunnel_free(take_ptr(c->tunnel));
 	if (c->verdict.rule)
 		rule_give_back(c->verdict.rule);
-	conn_to_web(c, false);
+	door_conn_to_web(c, false);
 }
 
-static void pump_ended(void *arg, enum pump_end end, int error)
+static void tunnel_ended(void *arg, enum tunnel_end end, int error)
 {
-	struct conn *c = arg;
+	struct door_conn *c = arg;
 	struct err e;
 
 	switch (end) {
-	case PUMP_OK:
-		conn_end(c, "ok", NULL);
+	case TUNNEL_OK:
+		door_conn_end(c, "ok", NULL);
 		break;
-	case PUMP_CUT:
-		conn_end(c, "cut", "a byte budget is used up");
+	case TUNNEL_CUT:
+		door_conn_end(c, "cut", "a byte budget is used up");
 		break;
-	case PUMP_IDLE:
-		conn_end(c, "cut", "nothing passed for too long");
+	case TUNNEL_IDLE:
+		door_conn_end(c, "cut", "nothing passed for too long");
 		break;
-	case PUMP_HANDED:
+	case TUNNEL_HANDED:
 		hand_over(c);
 		break;
-	case PUMP_REFUSED:
-		conn_deny(c, &c->dial.error);
+	case TUNNEL_REFUSED:
+		door_conn_deny(c, &c->dial.error);
 		break;
-	case PUMP_FAILED:
+	case TUNNEL_FAILED:
 		err_errno(&e, -error, "the connection broke");
-		conn_end(c, "failed", e.msg);
+		door_conn_end(c, "failed", e.msg);
 		break;
 	}
 }
 
-void conn_to_pump(struct conn *c, struct channel *up)
+void door_conn_to_tunnel(struct door_conn *c, struct channel *up)
 {
-	struct pump_config config = {
+	struct tunnel_config config = {
 		.door = c->door,
 		.box = take_ptr(c->box),
 		.up = up,
@@ -430,14 +430,14 @@ void conn_to_pump(struct conn *c, struct channel *up)
 		.watch = watch,
 		.count = count,
 		.room = room,
-		.on_end = pump_ended,
+		.on_end = tunnel_ended,
 		.arg = c,
 	};
 	int r;
 
-	c->state = CONN_PUMP;
-	r = pump_new(&c->pump, &config, buf_data(&c->first), buf_len(&c->first));
+	c->state = CONN_TUNNEL;
+	r = tunnel_new(&c->tunnel, &config, buf_data(&c->first), buf_len(&c->first));
 	buf_done(&c->first);
 	if (r < 0)
-		conn_end(c, "failed", "no memory");
+		door_conn_end(c, "failed", "no memory");
 }

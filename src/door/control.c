@@ -28,7 +28,7 @@ enum { WORDS_MAX = 8, STATUS_MAX = 4096, REASON_MAX = 120, BY_MAX = 64 };
 struct reload {
 	struct door *door;
 	struct reload *next; /* the door's list */
-	struct clerk_call policy, grants, used;
+	struct broker_call policy, grants, used;
 	unsigned left;
 	struct err error;
 	/* What is recorded about it; see struct policy_change. */
@@ -70,11 +70,11 @@ static int parse_grants(struct reload *l, struct policy *p, struct err *e)
 
 		if ((!is_allow && strcmp(key, "deny") != 0) || !space ||
 		    (size_t)(space - value) >= sizeof(until))
-			return err_set(e, ERR_INVALID, EBADMSG, "the live grants are damaged");
+			return err_set(e, ERR_INVALID, EBADMSG, "the grants are damaged");
 		memcpy(until, value, (size_t)(space - value));
 		until[space - value] = 0;
 		if (!str_parse_u64(until, UINT64_MAX, &until_ms))
-			return err_set(e, ERR_INVALID, EBADMSG, "the live grants are damaged");
+			return err_set(e, ERR_INVALID, EBADMSG, "the grants are damaged");
 		if (carries && strcmp(space + 1, l->pattern) == 0 && is_last(&lines, l->pattern)) {
 			carries = false;
 			r = policy_carry_once(p, l->door->policy, e);
@@ -87,7 +87,7 @@ static int parse_grants(struct reload *l, struct policy *p, struct err *e)
 			return r;
 	}
 	if (r < 0)
-		return err_set(e, ERR_INVALID, EBADMSG, "the live grants are damaged");
+		return err_set(e, ERR_INVALID, EBADMSG, "the grants are damaged");
 	return carries ? policy_carry_once(p, l->door->policy, e) : 0;
 }
 
@@ -107,7 +107,7 @@ static void record_policy(const struct reload *l)
 
 	if (!is_closed)
 		sha256_hex(l->policy.text, l->policy.len, reason + strlen(reason));
-	clerk_record(d->clerk, NULL, &row);
+	broker_record(d->broker, NULL, &row);
 }
 
 static void record_grant(struct door *d, const char *verdict, const char *pattern,
@@ -122,7 +122,7 @@ static void record_grant(struct door *d, const char *verdict, const char *patter
 		.by = by,
 	};
 
-	clerk_record(d->clerk, NULL, &row);
+	broker_record(d->broker, NULL, &row);
 }
 
 static void record_change(const struct reload *l)
@@ -136,8 +136,8 @@ static void record_change(const struct reload *l)
 		record_policy(l);
 }
 
-/* What the text is called: a preset that says the same, or as we are told. A grant changes nothing
- * of it. */
+/* What the text is called: a preset that says the same, or the name that came with it. A grant
+ * changes nothing of it. */
 static void name_policy(struct door *d, const struct reload *l)
 {
 	static const char *const presets[] = {"closed", "balanced", "open"};
@@ -178,7 +178,7 @@ static void on_end(struct ev_timer *t)
 	struct door *d = container(t, struct door, ends);
 
 	if (door_has_ended(d)) {
-		(void)conns_judge_again(d);
+		(void)door_conns_judge_again(d);
 		names_judge_again(d);
 	}
 	door_watch_ends(d);
@@ -212,7 +212,7 @@ static void use_policy(struct reload *l)
 	d->trouble = l->error;
 	name_policy(d, l);
 	d->keeps_once = is_grant(l) && l->error.kind == ERR_NONE;
-	d->cut = conns_judge_again(d);
+	d->cut = door_conns_judge_again(d);
 	names_judge_again(d);
 	d->keeps_once = true;
 	policy_free(old);
@@ -229,11 +229,11 @@ static void reload_free(struct reload *l)
 		at = &(*at)->next;
 	*at = l->next;
 	if (l->policy.id)
-		clerk_cancel(l->door->clerk, &l->policy);
+		broker_cancel(l->door->broker, &l->policy);
 	if (l->grants.id)
-		clerk_cancel(l->door->clerk, &l->grants);
+		broker_cancel(l->door->broker, &l->grants);
 	if (l->used.id)
-		clerk_cancel(l->door->clerk, &l->used);
+		broker_cancel(l->door->broker, &l->used);
 	free(l->policy.text);
 	free(l->grants.text);
 	free(l->used.text);
@@ -251,17 +251,17 @@ static void took(struct reload *l, int r, struct err *e)
 	reload_free(l);
 }
 
-static void on_policy(struct clerk_call *call, int r, struct err *e)
+static void on_policy(struct broker_call *call, int r, struct err *e)
 {
 	took(container(call, struct reload, policy), r, e);
 }
 
-static void on_grants(struct clerk_call *call, int r, struct err *e)
+static void on_grants(struct broker_call *call, int r, struct err *e)
 {
 	took(container(call, struct reload, grants), r, e);
 }
 
-static void on_used(struct clerk_call *call, int r, struct err *e)
+static void on_used(struct broker_call *call, int r, struct err *e)
 {
 	took(container(call, struct reload, used), r, e);
 }
@@ -290,10 +290,10 @@ void door_reload(struct door *d, const struct policy_change *change,
 	str_copy(l->verdict, sizeof(l->verdict), change->verdict ? change->verdict : "");
 	str_copy(l->pattern, sizeof(l->pattern), change->pattern ? change->pattern : "");
 	d->reloads = l;
-	clerk_ask_policy(d->clerk, &l->policy);
-	clerk_ask_grants(d->clerk, &l->grants);
+	broker_ask_policy(d->broker, &l->policy);
+	broker_ask_grants(d->broker, &l->grants);
 	door_say_used(d);
-	clerk_ask_used(d->clerk, &l->used);
+	broker_ask_used(d->broker, &l->used);
 }
 
 void reloads_free(struct door *d)
@@ -364,8 +364,8 @@ static int verb_status(const struct control *c, struct err *e)
 	json_kv_str(&j, "policy", d->policy_name);
 	if (d->trouble.kind != ERR_NONE)
 		json_kv_str(&j, "trouble", d->trouble.msg);
-	else if (clerk_trouble(d->clerk)->kind != ERR_NONE)
-		json_kv_str(&j, "trouble", clerk_trouble(d->clerk)->msg);
+	else if (broker_trouble(d->broker)->kind != ERR_NONE)
+		json_kv_str(&j, "trouble", broker_trouble(d->broker)->msg);
 	json_kv_u64(&j, "connections", d->conn_count);
 	json_kv_u64(&j, "connections_max", door_conns_max(d));
 	json_kv_u64(&j, "bytes_up", d->bytes_up);
@@ -373,7 +373,7 @@ static int verb_status(const struct control *c, struct err *e)
 	json_kv_u64(&j, "bytes_max", door_bytes_max(d));
 	json_kv_u64(&j, "asks", asks_count(d));
 	json_kv_bool(&j, "running", true);
-	json_kv_bool(&j, "memory_locked", locked_always() && clerk_memory_is_locked(d->clerk));
+	json_kv_bool(&j, "memory_locked", locked_always() && broker_memory_is_locked(d->broker));
 	json_object_end(&j);
 	s = j.error ? NULL : buf_cstr(&text);
 	r = s ? say(d, c->id, s) : -ENOBUFS;
@@ -440,11 +440,12 @@ static int verb_once(const struct control *c, struct err *e)
 	if (r < 0)
 		return r;
 	record_grant(c->door, c->words[1], c->words[2], "once", c->by);
-	/* One more allow cuts nobody; and what was let through once would not be a second time. */
+	/* One more allow cuts no connection; and what was let through once would not be a second
+	 * time. */
 	if (is_allow)
-		conns_judge_asked(c->door);
+		door_conns_judge_asked(c->door);
 	else
-		cut = conns_judge_again(c->door);
+		cut = door_conns_judge_again(c->door);
 	r = say_number(c->door, c->id, "cut", cut);
 	return r < 0 ? err_errno(e, -r, "answer") : 0;
 }

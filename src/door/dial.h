@@ -30,7 +30,7 @@ struct dial {
 
 void dial_init(struct dial *d, struct door *door);
 void dial_start(struct dial *d, const struct host *host, uint16_t port, bool private);
-void dial_done(struct dial *d); /* ends what is under way; twice is fine */
+void dial_done(struct dial *d); /* ends what is under way; idempotent */
 
 /* May this address be dialled? NULL, or what it is. */
 const char *dial_refused(struct door *door, const struct host *address, uint16_t port,

@@ -1,12 +1,12 @@
 /*
- * The front's life; see door.h.
+ * The proxy's life; see door.h.
  *
  * Set-up, in this order, because each step needs what the later ones take away: the configuration;
- * no core dumps and no tracing; the clerk, which is forked; the host's certificates, the box's
- * authority and the resolver's files, which are read; the policy, from the clerk; then the door
+ * no core dumps and no tracing; the broker, which is forked; the host's certificates, the box's
+ * authority and the resolver's files, which are read; the policy, from the broker; then the door
  * confines itself and says HELLO. Frames that came meanwhile wait in the socket.
  *
- * It ends when the keeper's link closes or the clerk is gone. Either way every connection is cut.
+ * It ends when the keeper's link closes or the broker is gone. Either way every connection is cut.
  */
 #include "door/door.h"
 
@@ -48,7 +48,7 @@ uint64_t door_conns_max(const struct door *d)
 	return lower(d->config.conns_max, policy_limits(d->policy)->connections);
 }
 
-/* How long the clerk may not know of bytes that were counted. */
+/* How long the broker may not know of bytes that were counted. */
 enum { USED_MS = 250 };
 
 void door_say_used(struct door *d)
@@ -58,17 +58,17 @@ void door_say_used(struct door *d)
 
 	ev_timer_stop(d->ev, &d->used);
 	do {
-		buf_init(&text, CLERK_USED_MAX);
+		buf_init(&text, BROKER_USED_MAX);
 		if (bytes > d->said_bytes && door_bytes_max(d) > 0 &&
 		    buf_printf(&text, "0 %llu 0 \n", (unsigned long long)bytes) == 0)
 			d->said_bytes = bytes;
 		used_say(d->policy, &text);
 		if (buf_len(&text) > 0)
-			clerk_say_used(d->clerk, (const char *)buf_data(&text), buf_len(&text));
+			broker_say_used(d->broker, (const char *)buf_data(&text), buf_len(&text));
 		/* What did not fit is said next. */
 		bytes = buf_len(&text);
 		buf_done(&text);
-	} while (bytes > CLERK_USED_MAX / 2);
+	} while (bytes > BROKER_USED_MAX / 2);
 }
 
 static void on_used(struct ev_timer *t)
@@ -133,7 +133,7 @@ static bool take_connect(struct door *d, const struct wire_frame *f)
 	if (!is_box_id(f->id) || wire_connect_decode(f, &m) < 0 ||
 	    exchange_has(&d->exchange, f->id))
 		return false;
-	conn_start(d, f->id, &m);
+	door_conn_start(d, f->id, &m);
 	return true;
 }
 
@@ -160,13 +160,13 @@ bool door_frame(struct door *d, const struct wire_frame *f)
 		return take_verb(d, f);
 	case WIRE_CANCEL:
 		/* What is over already may still be given up. */
-		if (!conn_frame(d, f))
+		if (!door_conn_frame(d, f))
 			(void)name_cancel(d, f->id);
 		return true;
 	case WIRE_DATA:
 	case WIRE_EOF:
 	case WIRE_CREDIT:
-		(void)conn_frame(d, f);
+		(void)door_conn_frame(d, f);
 		return true;
 	default:
 		return false;
@@ -174,10 +174,10 @@ bool door_frame(struct door *d, const struct wire_frame *f)
 }
 
 /* Whoever asks without taking the answers is not listened to until he does; nor is he while there
- * is more to write down than the clerk can. */
+ * is more to write down than the broker can. */
 static bool may_listen(struct door *d)
 {
-	return !clerk_is_busy(d->clerk) && wire_link_queued(&d->keeper) <= 2 * DOOR_LINK_QUEUE;
+	return !broker_is_busy(d->broker) && wire_link_queued(&d->keeper) <= 2 * DOOR_LINK_QUEUE;
 }
 
 static void listen_again(void *arg)
@@ -253,7 +253,7 @@ static void on_policy(struct door *d, void *arg, struct err *trouble)
 	say_hello(d, r > 0 ? e.msg : NULL);
 }
 
-static void on_clerk_gone(void *arg)
+static void on_broker_gone(void *arg)
 {
 	struct door *d = arg;
 
@@ -319,11 +319,11 @@ static int door_open(struct door *d, struct err *e)
 	tcp_room_init(&d->tcp_room);
 	r = harden(e);
 	if (r == 0)
-		r = clerk_start(&d->clerk, d->ev, &d->config, e);
+		r = broker_start(&d->broker, d->ev, &d->config, e);
 	if (r < 0)
 		return r;
-	clerk_on_gone(d->clerk, on_clerk_gone, d);
-	clerk_on_room(d->clerk, listen_again, d);
+	broker_on_gone(d->broker, on_broker_gone, d);
+	broker_on_room(d->broker, listen_again, d);
 	d->signals.on_signal = on_signal;
 	r = ev_signals_add(d->ev, &d->signals, &set);
 	if (r < 0)
@@ -339,20 +339,20 @@ static int door_open(struct door *d, struct err *e)
 static void door_close(struct door *d)
 {
 	d->ending = true;
-	conns_free(d);
+	door_conns_free(d);
 	names_free(d);
 	asks_free(d);
-	if (d->clerk)
+	if (d->broker)
 		reloads_free(d);
-	if (d->clerk)
+	if (d->broker)
 		door_say_used(d);
 	/* The rows come first: whoever waits for the end of the door waits for them. */
-	clerk_free(take_ptr(d->clerk));
+	broker_free(take_ptr(d->broker));
 	exchange_done(&d->exchange);
 	resolver_free(d->resolver);
 	tls_free(d->tls);
 	policy_free(d->policy);
-	/* What was queued last, an ERROR perhaps, is pushed; nobody waits for it. */
+	/* What was queued last, an ERROR perhaps, is pushed without waiting. */
 	if (d->keeper.ev)
 		wire_link_push(&d->keeper);
 	wire_link_done(&d->keeper);

@@ -1,18 +1,17 @@
 /*
- * cove-door: the only way out of one box. Two processes: the clerk (clerk.h) and this, the front,
+ * cove-door: the only way out of one box. Two processes: the broker (broker.h) and this, the proxy,
  * which has the link to the keeper, the policy and every connection.
  *
  *	keeper --NAME----> names.c: judge, resolve -> OK | ERROR
- *	       --CONNECT-> conn.c: judge -> ask? -> record -> resolve, check, dial -> pump.c | web.c
+ *	       --CONNECT-> conn.c: judge -> ask? -> row -> resolve, check, dial -> tunnel.c | web.c
  *	       --DOOR----> control.c: reload, asks, answer, allow, deny, status
  *
  * A connection's first bytes decide how it goes on (conn.c):
  *	a proxy's       CONNECT, or a request in absolute form: then as below for that host
- *	TLS             its SNI must be the name. A rule that looks inside: TLS both ways and web.c;
- *	                otherwise the bytes pass as they are (pump.c)
- *	other           a rule that looks inside: HTTP without TLS, web.c; otherwise pump.c. Where
- *	the
- *	                server speaks first nothing is waited for: it is dialled at once and what
+ *	TLS             its SNI must be the name. A rule that intercepts: TLS both ways and web.c;
+ *	                otherwise the bytes pass as they are (tunnel.c)
+ *	other           a rule that intercepts: HTTP without TLS, web.c; otherwise tunnel.c, which
+ *	                waits for nothing: a server that speaks first is dialled at once and what
  *	                the box says first is looked at when it comes
  *
  * Judged before dialled, recorded before the first byte leaves. Without a policy that could be read
@@ -20,10 +19,10 @@
  */
 #pragma once
 
+#include "door/broker.h"
 #include "door/channel.h"
 #include "door/channel_tcp.h"
 #include "door/channel_wire.h"
-#include "door/clerk.h"
 #include "door/config.h"
 #include "door/policy.h"
 #include "door/resolve.h"
@@ -33,14 +32,14 @@
 #include "wire/link.h"
 #include "wire/msg.h"
 
-struct conn;
-struct ask;
+struct door_conn;
+struct door_ask;
 struct name_query;
 struct reload;
 
-/* Who changed what, for the record. */
+/* Who changed what, for the audit log. */
 struct policy_change {
-	const char *by;	     /* NULL: nobody, the door begins */
+	const char *by;	     /* NULL: the door begins */
 	const char *verdict; /* allow or deny: a grant was made; NULL: it is another policy */
 	const char *pattern; /* of a grant; otherwise what the policy is called, or NULL */
 	uint64_t for_ms;     /* 0: for ever */
@@ -51,15 +50,15 @@ struct door {
 	struct door_config config;
 	struct wire_link keeper;
 	struct exchange exchange; /* the box's connections on it */
-	struct clerk *clerk;
+	struct broker *broker;
 	struct policy *policy; /* owned, never NULL */
 	struct resolver *resolver;
 	struct tcp_room tcp_room;
 	struct tls *tls;
-	struct conn *conns; /* owned, all of them */
+	struct door_conn *conns; /* owned, all of them */
 	unsigned conn_count;
 	struct name_query *names;	/* owned */
-	struct ask *asks;		/* owned */
+	struct door_ask *asks;		/* owned */
 	uint64_t bytes_up, bytes_down;	/* of the box's life, earlier doors included in bytes_up */
 	struct reload *reloads;		/* owned */
 	char policy_name[NET_NAME_MAX]; /* a preset's, a file's as it was typed, or "file" */
@@ -70,7 +69,7 @@ struct door {
 	uint64_t own_ms;       /* when the host's own addresses were read last */
 	struct ev_timer ends;  /* armed while a grant or an answer has an end */
 	uint64_t ends_seen_ms; /* wall clock: ends until then were looked at */
-	struct ev_timer used;  /* armed while bytes were counted that the clerk does not know of */
+	struct ev_timer used;  /* armed while bytes were counted that the broker does not know of */
 	uint64_t said_bytes;   /* of bytes_up and bytes_down */
 	struct ev_signals signals;
 	bool is_open; /* it said HELLO */
@@ -85,19 +84,19 @@ uint64_t door_conns_max(const struct door *d);
 bool door_count(struct door *d, struct rule *r, uint64_t up, uint64_t down);
 /* Takes one of a rule's rate (NULL: none), and has it written down that it is gone. */
 bool door_take(struct door *d, struct rule *r);
-void door_say_used(struct door *d); /* what has changed, to the clerk */
+void door_say_used(struct door *d); /* what has changed, to the broker */
 /* How many bytes may still go that way: no more than these are written, or a budget would let a
  * piece out with every connection. */
 uint64_t door_room(const struct door *d, const struct rule *r, bool is_up);
 
 /* conn.c */
-void conn_start(struct door *d, uint32_t id, const struct wire_connect *m);
-bool conn_frame(struct door *d, const struct wire_frame *f); /* DATA, EOF, CREDIT, CANCEL */
+void door_conn_start(struct door *d, uint32_t id, const struct wire_connect *m);
+bool door_conn_frame(struct door *d, const struct wire_frame *f); /* DATA, EOF, CREDIT, CANCEL */
 /* A new policy or grant: every open connection is judged again, and cut if it would not be allowed
  * now. Returns how many were cut. */
-unsigned conns_judge_again(struct door *d);
-void conns_judge_asked(struct door *d); /* only those that wait for a person: one more allow */
-void conns_free(struct door *d);
+unsigned door_conns_judge_again(struct door *d);
+void door_conns_judge_asked(struct door *d); /* only those that wait for a person: one more allow */
+void door_conns_free(struct door *d);
 
 /* names.c */
 void name_start(struct door *d, uint32_t id, const struct wire_name *m);
@@ -127,7 +126,7 @@ bool door_has_ended(struct door *d);
  *	answer ID allow|deny [for MS|once]  one object: what the answer is for
  */
 void control_start(struct door *d, uint32_t id, const struct wire_door *m);
-/* Policy and grants from the clerk; what cannot be read becomes policy_closed, and is said in *e.
+/* Policy and grants from the broker; what cannot be read becomes policy_closed, and is said in *e.
  * */
 void door_reload(struct door *d, const struct policy_change *change,
 		 void (*on_done)(struct door *d, void *arg, struct err *e), void *arg);

@@ -15,19 +15,19 @@
 enum { DIGITS_MAX = 8, NAME_BYTES = 7, POINT_MAX = 0x10ffff };
 
 /* What comes next in a text. */
-struct cursor {
+struct escape_cursor {
 	const uint8_t *p;
 	size_t n, at;
 	bool is_plain; /* no escapes below this one */
 };
 
-static bool read_escape(struct cursor *c, uint32_t first, struct reading *ret);
+static bool read_escape(struct escape_cursor *c, uint32_t first, struct escape_reading *ret);
 
 /* The next character without its escape. */
-static bool next_char(struct cursor *c, uint32_t *ret)
+static bool next_char(struct escape_cursor *c, uint32_t *ret)
 {
-	struct cursor below = {.p = c->p, .n = c->n, .at = c->at + 1, .is_plain = true};
-	struct reading inner;
+	struct escape_cursor below = {.p = c->p, .n = c->n, .at = c->at + 1, .is_plain = true};
+	struct escape_reading inner;
 
 	if (c->at >= c->n)
 		return false;
@@ -41,7 +41,7 @@ static bool next_char(struct cursor *c, uint32_t *ret)
 	return true;
 }
 
-static bool next_digits(struct cursor *c, unsigned count, uint32_t *ret)
+static bool next_digits(struct escape_cursor *c, unsigned count, uint32_t *ret)
 {
 	uint32_t v = 0, digit;
 
@@ -55,9 +55,9 @@ static bool next_digits(struct cursor *c, unsigned count, uint32_t *ret)
 }
 
 /* The second half of a pair, if it is there: as one character, or where nothing is below as six. */
-static void read_low_half(struct cursor *c, uint32_t *point)
+static void read_low_half(struct escape_cursor *c, uint32_t *point)
 {
-	struct cursor ahead = *c;
+	struct escape_cursor ahead = *c;
 	uint32_t low, letter;
 
 	if (*point < 0xd800 || *point > 0xdbff || !next_char(&ahead, &low))
@@ -72,7 +72,7 @@ static void read_low_half(struct cursor *c, uint32_t *point)
 }
 
 /* What follows a backslash. A second one is that, whatever it would begin. */
-static bool read_backslash(struct cursor *c, struct reading *ret)
+static bool read_backslash(struct escape_cursor *c, struct escape_reading *ret)
 {
 	static const char letters[] = "btnfrv0", meant[] = "\b\t\n\f\r\v";
 	bool is_doubled = c->at < c->n && c->p[c->at] == '\\';
@@ -97,9 +97,9 @@ static bool read_backslash(struct cursor *c, struct reading *ret)
 	return letter || strchr("\"\\/'", (int)what);
 }
 
-static bool read_percent(struct cursor *c, struct reading *ret)
+static bool read_percent(struct escape_cursor *c, struct escape_reading *ret)
 {
-	struct cursor ahead = *c;
+	struct escape_cursor ahead = *c;
 	uint32_t what;
 
 	if (next_char(&ahead, &what) && what == 'u') {
@@ -111,9 +111,9 @@ static bool read_percent(struct cursor *c, struct reading *ret)
 }
 
 /* The semicolon may be missing. */
-static void skip_semicolon(struct cursor *c)
+static void skip_semicolon(struct escape_cursor *c)
 {
-	struct cursor ahead = *c;
+	struct escape_cursor ahead = *c;
 	uint32_t what;
 
 	if (next_char(&ahead, &what) && what == ';')
@@ -121,9 +121,9 @@ static void skip_semicolon(struct cursor *c)
 }
 
 /* After "&#". */
-static bool read_number(struct cursor *c, struct reading *ret)
+static bool read_number(struct escape_cursor *c, struct escape_reading *ret)
 {
-	struct cursor ahead = *c;
+	struct escape_cursor ahead = *c;
 	uint32_t digit, v = 0, base = 10;
 	unsigned count = 0;
 
@@ -157,10 +157,10 @@ static const struct {
 	     {"lpar", 4, '('},	 {"rpar", 4, ')'},    {"quest", 5, '?'},  {"hyphen", 6, '-'},
 	     {"Tab", 3, '\t'},	 {"NewLine", 7, '\n'}};
 
-static bool read_name(struct cursor *c, struct reading *ret)
+static bool read_name(struct escape_cursor *c, struct escape_reading *ret)
 {
 	char word[NAME_BYTES];
-	struct cursor ahead = *c;
+	struct escape_cursor ahead = *c;
 	uint32_t what;
 
 	for (uint8_t n = 1; n <= NAME_BYTES && next_char(&ahead, &what) && what < 0x80; n++) {
@@ -179,9 +179,9 @@ static bool read_name(struct cursor *c, struct reading *ret)
 	return false;
 }
 
-static bool read_ampersand(struct cursor *c, struct reading *ret)
+static bool read_ampersand(struct escape_cursor *c, struct escape_reading *ret)
 {
-	struct cursor ahead = *c;
+	struct escape_cursor ahead = *c;
 	uint32_t what;
 
 	if (!next_char(&ahead, &what))
@@ -193,9 +193,9 @@ static bool read_ampersand(struct cursor *c, struct reading *ret)
 }
 
 /* What stands behind its first character, which was read. */
-static bool read_escape(struct cursor *c, uint32_t first, struct reading *ret)
+static bool read_escape(struct escape_cursor *c, uint32_t first, struct escape_reading *ret)
 {
-	*ret = (struct reading){0};
+	*ret = (struct escape_reading){0};
 	if (first == '%')
 		return read_percent(c, ret);
 	if (first == '\\')
@@ -203,12 +203,12 @@ static bool read_escape(struct cursor *c, uint32_t first, struct reading *ret)
 	return first == '&' && read_ampersand(c, ret);
 }
 
-unsigned escape_read(const uint8_t *p, size_t n, struct reading ret[ESCAPE_READINGS])
+unsigned escape_read(const uint8_t *p, size_t n, struct escape_reading ret[ESCAPE_READINGS])
 {
-	struct cursor c = {.p = p, .n = n, .at = 1};
+	struct escape_cursor c = {.p = p, .n = n, .at = 1};
 	unsigned count = 1;
 
-	ret[0] = (struct reading){.value = p[0], .len = 1, .is_byte = true};
+	ret[0] = (struct escape_reading){.value = p[0], .len = 1, .is_byte = true};
 	while (count < ESCAPE_READINGS && read_escape(&c, ret[count - 1].value, &ret[count])) {
 		ret[count].len = (uint16_t)c.at;
 		count++;

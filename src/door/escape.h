@@ -18,7 +18,7 @@ enum {
 #define ESCAPE_NAMES_BEGIN "abcdeghlnpqrsTN"
 
 /* What the text at one place may stand for. */
-struct reading {
+struct escape_reading {
 	uint32_t value;
 	uint16_t len; /* bytes of the text */
 	bool is_byte; /* of some encoding; otherwise a code point */
@@ -26,7 +26,7 @@ struct reading {
 
 /* The byte at p itself first, then what it begins, one level after the other. n > 0. Returns how
  * many there are. */
-unsigned escape_read(const uint8_t *p, size_t n, struct reading ret[ESCAPE_READINGS]);
+unsigned escape_read(const uint8_t *p, size_t n, struct escape_reading ret[ESCAPE_READINGS]);
 
 static inline bool escape_begins(uint8_t c)
 {

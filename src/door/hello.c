@@ -35,28 +35,28 @@ enum {
 };
 
 /* What is left to read. Once it failed everything it gives is empty. */
-struct reader {
+struct hello_reader {
 	const uint8_t *p;
 	size_t n;
 	bool failed;
 };
 
-static struct reader take(struct reader *r, size_t n)
+static struct hello_reader take(struct hello_reader *r, size_t n)
 {
-	struct reader part = {r->p, n, false};
+	struct hello_reader part = {r->p, n, false};
 
 	if (r->failed || n > r->n) {
 		r->failed = true;
-		return (struct reader){.failed = true};
+		return (struct hello_reader){.failed = true};
 	}
 	r->p += n;
 	r->n -= n;
 	return part;
 }
 
-static unsigned take_number(struct reader *r, size_t bytes)
+static unsigned take_number(struct hello_reader *r, size_t bytes)
 {
-	struct reader part = take(r, bytes);
+	struct hello_reader part = take(r, bytes);
 	unsigned v = 0;
 
 	for (size_t i = 0; i < part.n; i++)
@@ -65,16 +65,16 @@ static unsigned take_number(struct reader *r, size_t bytes)
 }
 
 /* A vector with its length before it. */
-static struct reader take_vector(struct reader *r, size_t length_bytes)
+static struct hello_reader take_vector(struct hello_reader *r, size_t length_bytes)
 {
 	return take(r, take_number(r, length_bytes));
 }
 
-static bool take_name(struct hello *h, struct reader body)
+static bool take_name(struct hello *h, struct hello_reader body)
 {
-	struct reader list = take_vector(&body, 2);
+	struct hello_reader list = take_vector(&body, 2);
 	unsigned type = take_number(&list, 1);
-	struct reader name = take_vector(&list, 2);
+	struct hello_reader name = take_vector(&list, 2);
 
 	/* One name of the one kind that there is. */
 	if (body.failed || list.failed || body.n > 0 || list.n > 0 || type != NAME_HOST ||
@@ -89,15 +89,15 @@ static bool take_name(struct hello *h, struct reader body)
 	return true;
 }
 
-static bool take_alpn(struct hello *h, struct reader body)
+static bool take_alpn(struct hello *h, struct hello_reader body)
 {
-	struct reader list = take_vector(&body, 2);
+	struct hello_reader list = take_vector(&body, 2);
 
 	if (body.failed || body.n > 0 || list.n == 0)
 		return false;
 	h->has_alpn = true;
 	while (list.n > 0) {
-		struct reader name = take_vector(&list, 1);
+		struct hello_reader name = take_vector(&list, 1);
 
 		if (list.failed || name.n == 0)
 			return false;
@@ -107,7 +107,7 @@ static bool take_alpn(struct hello *h, struct reader body)
 	return true;
 }
 
-static bool take_extension(struct hello *h, unsigned type, struct reader body)
+static bool take_extension(struct hello *h, unsigned type, struct hello_reader body)
 {
 	switch (type) {
 	case EXT_SERVER_NAME:
@@ -123,9 +123,9 @@ static bool take_extension(struct hello *h, unsigned type, struct reader body)
 	}
 }
 
-static int parse_message(struct hello *ret, struct reader m)
+static int parse_message(struct hello *ret, struct hello_reader m)
 {
-	struct reader extensions;
+	struct hello_reader extensions;
 
 	take(&m, 2 + RANDOM_BYTES);
 	if (take_vector(&m, 1).n > SESSION_MAX)
@@ -139,7 +139,7 @@ static int parse_message(struct hello *ret, struct reader m)
 		return -EBADMSG;
 	while (extensions.n > 0) {
 		unsigned type = take_number(&extensions, 2);
-		struct reader body = take_vector(&extensions, 2);
+		struct hello_reader body = take_vector(&extensions, 2);
 
 		if (extensions.failed || !take_extension(ret, type, body))
 			return -EBADMSG;
@@ -226,8 +226,8 @@ int hello_parse(struct hello *ret, const void *p, size_t n)
 		return -EBADMSG;
 	if (r <= 0)
 		return r;
-	r = parse_message(ret,
-			  (struct reader){message + MESSAGE_HEADER, len - MESSAGE_HEADER, false});
+	r = parse_message(
+		ret, (struct hello_reader){message + MESSAGE_HEADER, len - MESSAGE_HEADER, false});
 	ret->len = used;
 	if (r < 0)
 		*ret = (struct hello){0};

@@ -38,7 +38,7 @@ void hello_watch_start(struct hello_watch *w);
 void hello_watch_done(struct hello_watch *w);
 
 /* Bytes of the client, *ret_used of them. 1: a hello has ended there, *ret; 0: all were used;
- * -EBADMSG: what nobody sends who speaks TLS. Call it until all are used. */
+ * -EBADMSG: not what a TLS client sends. Call it until all are used. */
 int hello_watch_client(struct hello_watch *w, const uint8_t *p, size_t n, size_t *ret_used,
 		       struct hello *ret);
 /* Bytes of the server. When it has chosen, is_on becomes false. */

@@ -2,7 +2,7 @@
  * Credentials in a request; see inject.h.
  *
  *	injection_start: copies what the rule says (a new policy may free the rule meanwhile), asks
- *	the clerk for one secret after the other, renders, calls on_done.
+ *	the broker for one secret after the other, renders, calls on_done.
  *
  * Rendered values are struct secret too: locked, and wiped with the injection. They stand in the
  * head of the request for as long as it takes to write it; http_head_done wipes that.
@@ -30,22 +30,22 @@ struct item {
 	struct secret value;		    /* rendered; ends with a NUL that is not counted */
 };
 
-struct used {
+struct used_secret {
 	char name[72];
 	struct secret value;
 };
 
 struct injection {
-	struct clerk *clerk;
+	struct broker *broker;
 	void (*on_done)(void *arg, int r, struct err *e);
 	void *arg;
 	char rule[64];
 	struct item items[ITEMS_MAX];
 	size_t item_count;
 	struct item cert, key;
-	struct used used[USED_MAX];
+	struct used_secret used[USED_MAX];
 	size_t used_count, asked;
-	struct clerk_call call;
+	struct broker_call call;
 	struct ev_defer later;
 	struct tls_identity identity;
 	struct redact values;	       /* that are taken out of the answer */
@@ -77,7 +77,7 @@ static bool next_secret(const char **text, size_t *ret_before, char name[72])
 	return true;
 }
 
-static struct used *find_used(struct injection *i, const char *name)
+static struct used_secret *find_used(struct injection *i, const char *name)
 {
 	for (size_t n = 0; n < i->used_count; n++)
 		if (strcmp(i->used[n].name, name) == 0)
@@ -112,7 +112,7 @@ static int render_text(struct injection *i, const char *text, struct buf *out)
 	int r = 0;
 
 	for (const char *from = text; r == 0; from = text) {
-		struct used *u;
+		struct used_secret *u;
 
 		if (!next_secret(&text, &before, name))
 			return buf_append(out, from, strlen(from));
@@ -271,7 +271,7 @@ static void on_later(struct ev_defer *d)
 	finish(container(d, struct injection, later));
 }
 
-static void on_secret(struct clerk_call *c, int r, struct err *e)
+static void on_secret(struct broker_call *c, int r, struct err *e)
 {
 	struct injection *i = container(c, struct injection, call);
 
@@ -279,7 +279,7 @@ static void on_secret(struct clerk_call *c, int r, struct err *e)
 		secret_move(&i->used[i->asked++].value, &c->secret);
 		c->secret = (struct secret){0};
 		if (i->asked < i->used_count) {
-			clerk_ask_secret(i->clerk, c, i->used[i->asked].name);
+			broker_ask_secret(i->broker, c, i->used[i->asked].name);
 			return;
 		}
 	} else {
@@ -290,7 +290,7 @@ static void on_secret(struct clerk_call *c, int r, struct err *e)
 	finish(i);
 }
 
-int injection_start(struct injection **ret, struct clerk *k, const struct rule *rule,
+int injection_start(struct injection **ret, struct broker *k, const struct rule *rule,
 		    void (*on_done)(void *arg, int r, struct err *e), void *arg)
 {
 	struct injection *i = calloc(1, sizeof(*i));
@@ -298,7 +298,7 @@ int injection_start(struct injection **ret, struct clerk *k, const struct rule *
 
 	if (r < 0)
 		return r;
-	i->clerk = k;
+	i->broker = k;
 	i->on_done = on_done;
 	i->arg = arg;
 	i->call.on_answer = on_secret;
@@ -310,9 +310,9 @@ int injection_start(struct injection **ret, struct clerk *k, const struct rule *
 	}
 	*ret = i;
 	if (i->used_count > 0)
-		clerk_ask_secret(k, &i->call, i->used[0].name);
+		broker_ask_secret(k, &i->call, i->used[0].name);
 	else
-		ev_defer(clerk_ev(k), &i->later);
+		ev_defer(broker_ev(k), &i->later);
 	return 0;
 }
 
@@ -329,8 +329,8 @@ void injection_free(struct injection *i)
 {
 	if (!i)
 		return;
-	clerk_cancel(i->clerk, &i->call);
-	ev_defer_cancel(clerk_ev(i->clerk), &i->later);
+	broker_cancel(i->broker, &i->call);
+	ev_defer_cancel(broker_ev(i->broker), &i->later);
 	for (size_t n = 0; n < i->item_count; n++)
 		item_done(&i->items[n]);
 	item_done(&i->cert);

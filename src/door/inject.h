@@ -1,11 +1,11 @@
 /*
- * Credentials in a request, and out of an answer. Rendering asks the clerk for each secret that a
+ * Credentials in a request, and out of an answer. Rendering asks the broker for each secret that a
  * rule names, at use: a rotated one is used by the next request. What was rendered lives until the
  * answer has passed, to be taken out of it in every form that redact.h knows.
  */
 #pragma once
 
-#include "door/clerk.h"
+#include "door/broker.h"
 #include "door/policy.h"
 #include "http/http.h"
 
@@ -13,7 +13,7 @@ struct injection;
 
 /* on_done comes once, never from within: r 0, or -errno with a sentence that names the rule and the
  * secret (never its value). */
-int injection_start(struct injection **ret, struct clerk *k, const struct rule *rule,
+int injection_start(struct injection **ret, struct broker *k, const struct rule *rule,
 		    void (*on_done)(void *arg, int r, struct err *e), void *arg);
 void injection_free(struct injection *i); /* wipes; cancels what is under way */
 
@@ -27,7 +27,7 @@ int injection_apply(const struct injection *i, struct http_head *request, struct
 void injection_strip(const struct injection *i, struct http_head *h);
 /* It is what this rule, perhaps of a newer policy, injects. */
 bool injection_is_of(const struct injection *i, const struct rule *rule);
-/* Names of the secrets used, "A,B", for the record. */
+/* Names of the secrets used, "A,B", for the audit log. */
 const char *injection_names(const struct injection *i);
 /* The client certificate and key of the rule, or NULL. */
 const struct tls_identity *injection_identity(const struct injection *i);

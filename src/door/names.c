@@ -2,7 +2,7 @@
  * May a name be used, and is there one? The stub in the box asks before it gives an address out.
  *
  *	judge: deny -> a row, ERROR. No query leaves.
- *	       ask  -> OK: the connection will be asked about, and until then nobody outside
+ *	       ask  -> OK: the connection will be asked about, and until then no server outside
  *	               hears of the name
  *	       allow -> a row -> budgets -> resolve -> OK, or ERROR
  *
@@ -25,14 +25,14 @@ struct name_query {
 	uint32_t id;
 	struct host host;
 	struct rule *rule; /* of the policy of the moment: see names_judge_again */
-	struct clerk_call call;
+	struct broker_call call;
 	struct resolve resolve;
 };
 
 static void query_free(struct name_query *q)
 {
 	if (q->call.id)
-		clerk_cancel(q->door->clerk, &q->call);
+		broker_cancel(q->door->broker, &q->call);
 	resolve_cancel(&q->resolve);
 	free(q);
 }
@@ -86,10 +86,10 @@ static void record(struct door *d, struct name_query *q, const struct host *h,
 		.reason = reason,
 	};
 
-	clerk_record(d->clerk, q ? &q->call : NULL, &row);
+	broker_record(d->broker, q ? &q->call : NULL, &row);
 }
 
-static void on_recorded(struct clerk_call *call, int r, struct err *e)
+static void on_recorded(struct broker_call *call, int r, struct err *e)
 {
 	struct name_query *q = container(call, struct name_query, call);
 
@@ -193,7 +193,7 @@ void names_judge_again(struct door *d)
 		q->rule = v.rule;
 		if (v.action == ACTION_ALLOW)
 			continue;
-		/* Where a person is to be asked nobody outside hears of it until then. */
+		/* Where a person is to be asked it is not resolved until then. */
 		record(d, NULL, &q->host, &v, "the policy changed meanwhile");
 		err_set(&e, ERR_DENIED, EACCES, "no rule allows %s any more", q->host.text);
 		say(d, q->id, v.action == ACTION_DENY ? -EACCES : 0, &e);

@@ -5,9 +5,9 @@
  * match is passed over, a deny ends the matter, and of the others the one that ranks highest is
  * kept (struct rank). A question about a connection leaves methods, paths and queries out: if a
  * rule with such conditions, or one that injects, could decide a request on it, the verdict says
- * that the door must look inside, and every request is then asked for by itself. A rule that looks
- * inside cannot decide anything where a rule without such needs names the host more exactly; then
- * the connection is passed as it is.
+ * that the door must intercept, and every request is then asked for by itself. A rule that
+ * intercepts cannot decide anything where a rule without such needs names the host more exactly;
+ * then the connection is passed as it is.
  *
  * A literal address is matched by addresses, networks and "*" only, a name by names, suffixes and
  * "*". A private address is matched by an allow or ask only where the rule says `private: true`.
@@ -55,7 +55,7 @@ struct judging {
 	const struct question *q;
 	const struct entry *denied;
 	struct match best;	 /* of all */
-	struct match best_plain; /* of those that need no look inside */
+	struct match best_plain; /* of those that need no interception */
 	struct match best_look;	 /* of those that do */
 	bool deny_looks;	 /* a deny with conditions is for this host and port */
 };
@@ -287,7 +287,7 @@ static void verdict_none(struct verdict *ret)
 }
 
 /* Would a name that is not known, because it is hidden or another than was said, be allowed
- * without a look inside? *ret_any: by a rule for all of them. False: not some name. */
+ * without interception? *ret_any: by a rule for all of them. False: not some name. */
 static bool lets_any_name(const struct entry *e, uint16_t port, bool *ret_any)
 {
 	bool names = false;
@@ -648,7 +648,7 @@ int policy_grant(struct policy *p, enum action action, const char *pattern, uint
 	g = arena_alloc(&p->arena, sizeof(*g));
 	if (!g)
 		return err_set(e, ERR_FULL, ENOMEM, "no memory");
-	g->rule = (struct rule){.name = action == ACTION_ALLOW ? "live allow" : "live deny",
+	g->rule = (struct rule){.name = action == ACTION_ALLOW ? "allow grant" : "deny grant",
 				.action = action,
 				.once = once,
 				.intercept = p->intercepts && action == ACTION_ALLOW,

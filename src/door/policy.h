@@ -9,11 +9,11 @@
  *	tls: intercept             # for every rule that does not say "tls: pass"
  *	resolver: 127.0.0.1:5353   # instead of the host's; an address, port 53 unless given
  *	rules:
- *	  - name: openai           # for the record; "rule 1" otherwise
+ *	  - name: openai           # for the audit log; "rule 1" otherwise
  *	    allow: api.openai.com  # or deny, or ask: a host, "*.suffix", "*", an address, a CIDR;
  *	                           # one or a list
  *	    ports: [443]           # 443 and 80 unless given, any for a deny; "any"
- *	    methods: [POST]        # this and the next two: the door looks inside, at requests;
+ *	    methods: [POST]        # this and the next two: the door intercepts, for requests;
  *	                           # WEBSOCKET is a GET that becomes one, and GET alone is not
  *	    paths: ["/v1/chat**"]  # * within a segment, ** across; see http_path_normalise
  *	    query: ["service=git-upload-pack"]  # of the whole query string, with * as wildcard;
@@ -25,7 +25,7 @@
  *	    bytes_up: 10MiB        # each for the box's life
  *	    bytes_down: 1GiB
  *	    ask_timeout: 1m
- *	    tls: intercept         # look inside although nothing else asks for it; or "pass":
+ *	    tls: intercept         # intercept although nothing else asks for it; or "pass":
  *	                           # also plain HTTP passes as it is, for whatever host it names
  *	    inject:
  *	      headers: {Authorization: "Bearer {{ secret.OPENAI }}"}
@@ -69,7 +69,7 @@ struct rule {
 	enum action action;
 	bool private, plain_http, intercept;
 	bool reuse;	/* its upstreams read bodies: a connection outlives a request with one */
-	bool pass;	/* said so: nothing is looked into, and no Host is compared */
+	bool pass;	/* said so: passed through, and no Host is compared */
 	bool once;	/* a grant for one connection: rule_take gives it out */
 	bool by_method; /* it lists methods */
 	/* Credentials of the box itself that a rule that injects does not remove. */
@@ -109,7 +109,7 @@ const struct policy_limits *policy_limits(const struct policy *p);
  * */
 bool policy_secret(const struct policy *p, size_t i, const char **ret_name,
 		   const struct rule **ret_rule);
-bool policy_intercepts(const struct policy *p); /* some rule needs to look inside */
+bool policy_intercepts(const struct policy *p); /* some rule intercepts */
 
 /* A live change (`cove allow`, `cove deny`): counts as a rule before all others. pattern is
  * "HOST[:PORT]" as in a rule; allow and deny match any method and path. A deny still wins, also a

@@ -31,7 +31,7 @@ static bool is_too_wide(const struct entry *r)
 }
 
 /* What passes must be what would be removed. */
-static int check_pass(struct policy_reading *x, const struct entry *r, const struct tree_node *v)
+static int check_pass(struct policy_reading *x, const struct entry *r, const struct policy_node *v)
 {
 	if (!r->rule.inject_count && !r->rule.client_cert.text)
 		return source_error(
@@ -52,12 +52,12 @@ static int check_pass(struct policy_reading *x, const struct entry *r, const str
 }
 
 /* What keys say together. */
-int policy_check_rule(struct policy_reading *x, const struct entry *r, const struct tree_node *v)
+int policy_check_rule(struct policy_reading *x, const struct entry *r, const struct policy_node *v)
 {
 	static const char *const for_deny[] = {"private",     "plain_http", "reuse", "rate",
 					       "bytes_up",    "bytes_down", "tls",   "inject",
 					       "client_cert", "pass",	    NULL};
-	const struct tree_node *tls = reading_find(v, "tls"), *n;
+	const struct policy_node *tls = reading_find(v, "tls"), *n;
 	bool sends = r->rule.inject_count || r->rule.client_cert.text;
 
 	if (!r->patterns)
@@ -85,7 +85,7 @@ int policy_check_rule(struct policy_reading *x, const struct entry *r, const str
 	if (tls && !r->rule.intercept && entry_looks_inside(r))
 		return source_error(
 			&x->src, tls->key_line,
-			"'tls: pass' cannot be: the rule's other keys need a look inside");
+			"'tls: pass' cannot be: the rule's other keys need interception");
 	return r->rule.kept_count ? check_pass(x, r, reading_find(v, "pass")) : 0;
 }
 

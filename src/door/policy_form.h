@@ -1,13 +1,13 @@
 /*
  * What a policy is once it was read: made by policy_parse.c and policy_inject.c, judged by
- * policy.c. Nobody else includes this but check.c, for the line of an error, and the fuzz target
+ * policy.c. Only check.c includes this besides, for the line of an error, and the fuzz target
  * and the tests, which judge a second time in their own way.
  */
 #pragma once
 
 #include "door/arena.h"
 #include "door/policy.h"
-#include "door/tree.h"
+#include "door/policy_tree.h"
 
 enum pattern_kind { PATTERN_ANY, PATTERN_NAME, PATTERN_SUFFIX, PATTERN_CIDR };
 
@@ -27,7 +27,7 @@ struct texts {
 struct rule_use {
 	uint64_t rate_due; /* see rule_take */
 	uint64_t up, down;
-	uint64_t said_due, said_up, said_down; /* of these, to the clerk; see used.h */
+	uint64_t said_due, said_up, said_down; /* of these, to the broker; see used.h */
 	unsigned prepaid;		       /* see rule_take_name */
 	bool spent;			       /* a grant for once */
 };
@@ -69,7 +69,7 @@ static inline bool entry_has_conditions(const struct entry *e)
 	return e->methods.count || e->paths.count || e->queries.count;
 }
 
-/* Must the door look inside for it? */
+/* Must the door intercept for it? */
 static inline bool entry_looks_inside(const struct entry *e)
 {
 	return entry_has_conditions(e) || e->rule.inject_count || e->rule.client_cert.text ||
@@ -91,12 +91,12 @@ struct policy_reading {
 	struct source src;
 	struct policy *policy;
 };
-int inject_parse(struct policy_reading *x, struct entry *r, const struct tree_node *v);
-int client_cert_parse(struct policy_reading *x, struct entry *r, const struct tree_node *v);
-int pass_parse(struct policy_reading *x, struct entry *r, const struct tree_node *v);
+int inject_parse(struct policy_reading *x, struct entry *r, const struct policy_node *v);
+int client_cert_parse(struct policy_reading *x, struct entry *r, const struct policy_node *v);
+int pass_parse(struct policy_reading *x, struct entry *r, const struct policy_node *v);
 
 /* policy_check.c */
-int policy_check_rule(struct policy_reading *x, const struct entry *r, const struct tree_node *v);
+int policy_check_rule(struct policy_reading *x, const struct entry *r, const struct policy_node *v);
 /* The next rule after that one (NULL: the first) that lets TLS through by its name alone, without
  * having said that it means to; NULL after the last. */
 const struct rule *policy_next_fronted(const struct policy *p, const struct rule *after);
@@ -104,14 +104,15 @@ const struct rule *policy_next_fronted(const struct policy *p, const struct rule
 /* policy_parse.c, for the others. */
 int reading_no_memory(struct policy_reading *x);
 /* Text that is not empty. */
-int reading_text(struct policy_reading *x, const struct tree_node *v, const char **ret);
-int reading_map(struct policy_reading *x, const struct tree_node *v);
+int reading_text(struct policy_reading *x, const struct policy_node *v, const char **ret);
+int reading_map(struct policy_reading *x, const struct policy_node *v);
 /* A list of texts, or one; check returns NULL, or what is wrong with one of them. */
-int reading_texts(struct policy_reading *x, const struct tree_node *v, struct texts *ret,
+int reading_texts(struct policy_reading *x, const struct policy_node *v, struct texts *ret,
 		  const char *(*check)(const char *text));
-const struct tree_node *reading_find(const struct tree_node *map, const char *key);
+const struct policy_node *reading_find(const struct policy_node *map, const char *key);
 /* "no key 'x' here; did you mean 'y'?" Names ends with NULL. */
-int reading_unknown(struct policy_reading *x, const struct tree_node *v, const char *const *names);
+int reading_unknown(struct policy_reading *x, const struct policy_node *v,
+		    const char *const *names);
 
 /* policy_parse, and the line of the error. */
 int policy_parse_at(struct policy **ret, struct source *src, const char *text, size_t len);

@@ -66,8 +66,8 @@ static size_t reference(const char *p, const char **ret_name, size_t *ret_len)
 	return (size_t)(q + 2 - p);
 }
 
-static int read_template(struct policy_reading *x, const struct entry *r, const struct tree_node *v,
-			 struct value_template *ret)
+static int read_template(struct policy_reading *x, const struct entry *r,
+			 const struct policy_node *v, struct value_template *ret)
 {
 	int rc = reading_text(x, v, &ret->text);
 
@@ -97,7 +97,7 @@ static int read_template(struct policy_reading *x, const struct entry *r, const 
 	return 0;
 }
 
-static int add(struct policy_reading *x, struct entry *r, const struct tree_node *v,
+static int add(struct policy_reading *x, struct entry *r, const struct policy_node *v,
 	       const struct rule_inject *one)
 {
 	struct rule_inject *all = (struct rule_inject *)(uintptr_t)r->rule.inject;
@@ -111,7 +111,7 @@ static int add(struct policy_reading *x, struct entry *r, const struct tree_node
 	return 0;
 }
 
-static int read_field(struct policy_reading *x, struct entry *r, const struct tree_node *v,
+static int read_field(struct policy_reading *x, struct entry *r, const struct policy_node *v,
 		      bool header)
 {
 	const char *name = arena_strdup(&x->policy->arena, v->key, strlen(v->key));
@@ -132,13 +132,13 @@ static int read_field(struct policy_reading *x, struct entry *r, const struct tr
 	return rc < 0 ? rc : add(x, r, v, &one);
 }
 
-static int read_basic(struct policy_reading *x, struct entry *r, const struct tree_node *map)
+static int read_basic(struct policy_reading *x, struct entry *r, const struct policy_node *map)
 {
 	static const char *const names[] = {"user", "password", NULL};
 	struct rule_inject one = {.header = "Authorization"};
 	int rc = reading_map(x, map);
 
-	for (const struct tree_node *v = map->first; rc == 0 && v; v = v->next) {
+	for (const struct policy_node *v = map->first; rc == 0 && v; v = v->next) {
 		if (strcmp(v->key, "password") == 0)
 			rc = read_template(x, r, v, &one.value);
 		else if (strcmp(v->key, "user") != 0)
@@ -154,7 +154,7 @@ static int read_basic(struct policy_reading *x, struct entry *r, const struct tr
 	return rc < 0 ? rc : add(x, r, map, &one);
 }
 
-int inject_parse(struct policy_reading *x, struct entry *r, const struct tree_node *map)
+int inject_parse(struct policy_reading *x, struct entry *r, const struct policy_node *map)
 {
 	static const char *const names[] = {"headers", "query", "basic", NULL};
 	int rc = reading_map(x, map);
@@ -165,7 +165,7 @@ int inject_parse(struct policy_reading *x, struct entry *r, const struct tree_no
 		arena_array(&x->policy->arena, 2 * POLICY_KEYS_MAX + 1, sizeof(*r->rule.inject));
 	if (!r->rule.inject)
 		return reading_no_memory(x);
-	for (const struct tree_node *v = map->first; rc == 0 && v; v = v->next) {
+	for (const struct policy_node *v = map->first; rc == 0 && v; v = v->next) {
 		bool header = strcmp(v->key, "headers") == 0;
 
 		if (strcmp(v->key, "basic") == 0) {
@@ -175,7 +175,7 @@ int inject_parse(struct policy_reading *x, struct entry *r, const struct tree_no
 		if (!header && strcmp(v->key, "query") != 0)
 			return reading_unknown(x, v, names);
 		rc = reading_map(x, v);
-		for (const struct tree_node *i = v->first; rc == 0 && i; i = i->next)
+		for (const struct policy_node *i = v->first; rc == 0 && i; i = i->next)
 			rc = read_field(x, r, i, header);
 	}
 	return rc;
@@ -188,7 +188,7 @@ static const char *check_known(const char *text)
 		       : "is none of the credentials that are removed; docs/policy.md lists them";
 }
 
-int pass_parse(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+int pass_parse(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
 	struct texts kept = {0};
 	int rc = reading_texts(x, v, &kept, check_known);
@@ -198,12 +198,12 @@ int pass_parse(struct policy_reading *x, struct entry *r, const struct tree_node
 	return rc;
 }
 
-int client_cert_parse(struct policy_reading *x, struct entry *r, const struct tree_node *map)
+int client_cert_parse(struct policy_reading *x, struct entry *r, const struct policy_node *map)
 {
 	static const char *const names[] = {"cert", "key", NULL};
 	int rc = reading_map(x, map);
 
-	for (const struct tree_node *v = map->first; rc == 0 && v; v = v->next) {
+	for (const struct policy_node *v = map->first; rc == 0 && v; v = v->next) {
 		bool cert = strcmp(v->key, "cert") == 0;
 		struct value_template *t = cert ? &r->rule.client_cert : &r->rule.client_key;
 		const char *name;

@@ -21,7 +21,7 @@ enum { ASK_MS_MAX = 24 * 3600 * 1000, KEYS_MAX = 24, WORD_MAX = 24, METHOD_MAX =
 
 struct key {
 	const char *name;
-	int (*read)(struct policy_reading *x, struct entry *r, const struct tree_node *v);
+	int (*read)(struct policy_reading *x, struct entry *r, const struct policy_node *v);
 };
 
 int reading_no_memory(struct policy_reading *x)
@@ -57,7 +57,7 @@ static unsigned distance(const char *a, const char *b)
 	return row[n];
 }
 
-int reading_unknown(struct policy_reading *x, const struct tree_node *v, const char *const *names)
+int reading_unknown(struct policy_reading *x, const struct policy_node *v, const char *const *names)
 {
 	const char *near = NULL;
 	unsigned least = 4;
@@ -74,26 +74,26 @@ int reading_unknown(struct policy_reading *x, const struct tree_node *v, const c
 			    v->key);
 }
 
-int reading_map(struct policy_reading *x, const struct tree_node *v)
+int reading_map(struct policy_reading *x, const struct policy_node *v)
 {
-	if (v->kind != TREE_MAP || v->count == 0)
+	if (v->kind != NODE_MAP || v->count == 0)
 		return source_error(&x->src, v->line, "'%s' must be a mapping (key: value)",
 				    v->key);
 	return 0;
 }
 
 /* Nothing, as YAML writes it. */
-static bool is_null(const struct tree_node *v)
+static bool is_null(const struct policy_node *v)
 {
-	return v->kind == TREE_TEXT && !v->quoted &&
+	return v->kind == NODE_TEXT && !v->quoted &&
 	       (!*v->text || !strcmp(v->text, "~") || !strcasecmp(v->text, "null"));
 }
 
-int reading_text(struct policy_reading *x, const struct tree_node *v, const char **ret)
+int reading_text(struct policy_reading *x, const struct policy_node *v, const char **ret)
 {
 	const char *key = v->key ? v->key : "an item of a list";
 
-	if (v->kind != TREE_TEXT)
+	if (v->kind != NODE_TEXT)
 		return source_error(&x->src, v->line, "'%s' must be text", key);
 	if (is_null(v) || !*v->text)
 		return source_error(&x->src, v->line,
@@ -102,14 +102,14 @@ int reading_text(struct policy_reading *x, const struct tree_node *v, const char
 	return *ret ? 0 : reading_no_memory(x);
 }
 
-static int read_map(struct policy_reading *x, struct entry *r, const struct tree_node *map,
+static int read_map(struct policy_reading *x, struct entry *r, const struct policy_node *map,
 		    const struct key *keys)
 {
 	const char *names[KEYS_MAX + 1] = {NULL};
 
 	for (size_t i = 0; keys[i].name; i++)
 		names[i] = keys[i].name;
-	for (const struct tree_node *v = map->first; v; v = v->next) {
+	for (const struct policy_node *v = map->first; v; v = v->next) {
 		const struct key *k = keys;
 		int rc;
 
@@ -124,21 +124,21 @@ static int read_map(struct policy_reading *x, struct entry *r, const struct tree
 	return 0;
 }
 
-const struct tree_node *reading_find(const struct tree_node *map, const char *key)
+const struct policy_node *reading_find(const struct policy_node *map, const char *key)
 {
-	for (const struct tree_node *v = map->first; v; v = v->next)
+	for (const struct policy_node *v = map->first; v; v = v->next)
 		if (strcmp(v->key, key) == 0)
 			return v;
 	return NULL;
 }
 
 /* The items of a list, or the one text that stands for a list of one. */
-static int list_of(struct policy_reading *x, const struct tree_node *v,
-		   const struct tree_node **ret_first, size_t *ret_count)
+static int list_of(struct policy_reading *x, const struct policy_node *v,
+		   const struct policy_node **ret_first, size_t *ret_count)
 {
-	*ret_first = v->kind == TREE_LIST ? v->first : v;
-	*ret_count = v->kind == TREE_LIST ? v->count : 1;
-	if (v->kind == TREE_MAP)
+	*ret_first = v->kind == NODE_LIST ? v->first : v;
+	*ret_count = v->kind == NODE_LIST ? v->count : 1;
+	if (v->kind == NODE_MAP)
 		return source_error(&x->src, v->line, "'%s' must be text or a list", v->key);
 	if (*ret_count == 0 || is_null(v))
 		return source_error(&x->src, v->line,
@@ -149,10 +149,10 @@ static int list_of(struct policy_reading *x, const struct tree_node *v,
 	return 0;
 }
 
-int reading_texts(struct policy_reading *x, const struct tree_node *v, struct texts *ret,
+int reading_texts(struct policy_reading *x, const struct policy_node *v, struct texts *ret,
 		  const char *(*check)(const char *text))
 {
-	const struct tree_node *item;
+	const struct policy_node *item;
 	size_t count;
 	int r = list_of(x, v, &item, &count);
 
@@ -164,7 +164,7 @@ int reading_texts(struct policy_reading *x, const struct tree_node *v, struct te
 	for (size_t i = 0; i < count; i++, item = item->next) {
 		const char *wrong;
 
-		if (item->kind != TREE_TEXT || is_null(item))
+		if (item->kind != NODE_TEXT || is_null(item))
 			return source_error(&x->src, item->line, "'%s' has an item that is no text",
 					    v->key);
 		wrong = check(item->text);
@@ -179,26 +179,26 @@ int reading_texts(struct policy_reading *x, const struct tree_node *v, struct te
 	return 0;
 }
 
-static int read_bool(struct policy_reading *x, const struct tree_node *v, bool *ret)
+static int read_bool(struct policy_reading *x, const struct policy_node *v, bool *ret)
 {
-	if (v->kind == TREE_TEXT && !v->quoted && strcmp(v->text, "true") == 0)
+	if (v->kind == NODE_TEXT && !v->quoted && strcmp(v->text, "true") == 0)
 		*ret = true;
-	else if (v->kind != TREE_TEXT || v->quoted || strcmp(v->text, "false") != 0)
+	else if (v->kind != NODE_TEXT || v->quoted || strcmp(v->text, "false") != 0)
 		return source_error(&x->src, v->line, "'%s' must be true or false", v->key);
 	return 0;
 }
 
-static int read_size(struct policy_reading *x, const struct tree_node *v, uint64_t *ret)
+static int read_size(struct policy_reading *x, const struct policy_node *v, uint64_t *ret)
 {
-	if (v->kind != TREE_TEXT || !size_parse(v->text, ret) || *ret == 0)
+	if (v->kind != NODE_TEXT || !size_parse(v->text, ret) || *ret == 0)
 		return source_error(&x->src, v->line,
 				    "'%s' must be a size above 0, such as 500KiB or 1GiB", v->key);
 	return 0;
 }
 
-static int read_ask_ms(struct policy_reading *x, const struct tree_node *v, uint64_t *ret)
+static int read_ask_ms(struct policy_reading *x, const struct policy_node *v, uint64_t *ret)
 {
-	if (v->kind != TREE_TEXT || !str_parse_ms(v->text, ret) || *ret == 0 || *ret > ASK_MS_MAX)
+	if (v->kind != NODE_TEXT || !str_parse_ms(v->text, ret) || *ret == 0 || *ret > ASK_MS_MAX)
 		return source_error(&x->src, v->line,
 				    "'%s' must be a time up to 24h, such as 90s or 5m", v->key);
 	return 0;
@@ -254,10 +254,10 @@ const char *pattern_parse(struct pattern *ret, struct arena *a, const char *text
 	return NULL;
 }
 
-static int read_hosts(struct policy_reading *x, struct entry *r, const struct tree_node *v,
+static int read_hosts(struct policy_reading *x, struct entry *r, const struct policy_node *v,
 		      enum action action)
 {
-	const struct tree_node *item;
+	const struct policy_node *item;
 	size_t count;
 	int rc = list_of(x, v, &item, &count);
 
@@ -272,7 +272,7 @@ static int read_hosts(struct policy_reading *x, struct entry *r, const struct tr
 		return reading_no_memory(x);
 	r->rule.action = action;
 	for (; item && r->pattern_count < count; item = item->next) {
-		const char *wrong = item->kind == TREE_TEXT
+		const char *wrong = item->kind == NODE_TEXT
 					    ? pattern_parse(&r->patterns[r->pattern_count++],
 							    &x->policy->arena, item->text)
 					    : "must be text";
@@ -284,22 +284,22 @@ static int read_hosts(struct policy_reading *x, struct entry *r, const struct tr
 	return 0;
 }
 
-static int read_allow(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+static int read_allow(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
 	return read_hosts(x, r, v, ACTION_ALLOW);
 }
 
-static int read_ask(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+static int read_ask(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
 	return read_hosts(x, r, v, ACTION_ASK);
 }
 
-static int read_deny(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+static int read_deny(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
 	return read_hosts(x, r, v, ACTION_DENY);
 }
 
-static int read_name(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+static int read_name(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
 	int rc = reading_text(x, v, &r->rule.name);
 	size_t n;
@@ -321,16 +321,16 @@ static int read_name(struct policy_reading *x, struct entry *r, const struct tre
 	return 0;
 }
 
-static int read_ports(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+static int read_ports(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
-	const struct tree_node *item;
+	const struct policy_node *item;
 	size_t count;
 	int rc = list_of(x, v, &item, &count);
 
 	if (rc < 0)
 		return rc;
 	r->port_count = 0;
-	if (v->kind == TREE_TEXT && strcmp(v->text, "any") == 0)
+	if (v->kind == NODE_TEXT && strcmp(v->text, "any") == 0)
 		return 0;
 	r->ports = arena_array(&x->policy->arena, count, sizeof(*r->ports));
 	if (!r->ports)
@@ -338,7 +338,7 @@ static int read_ports(struct policy_reading *x, struct entry *r, const struct tr
 	for (; item && r->port_count < count; item = item->next) {
 		uint64_t port = 0;
 
-		if (item->kind != TREE_TEXT || !str_parse_u64(item->text, UINT16_MAX, &port) ||
+		if (item->kind != NODE_TEXT || !str_parse_u64(item->text, UINT16_MAX, &port) ||
 		    port == 0)
 			return source_error(&x->src, item->line,
 					    "'ports' has numbers from 1 to 65535, or is 'any'");
@@ -417,38 +417,38 @@ static const char *check_query(const char *text)
 	return text[0] == '?' ? "is written without the '?'" : NULL;
 }
 
-static int read_methods(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+static int read_methods(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
 	r->rule.by_method = true;
 	return reading_texts(x, v, &r->methods, check_method);
 }
 
-static int read_paths(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+static int read_paths(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
 	return reading_texts(x, v, &r->paths, check_path);
 }
 
-static int read_query(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+static int read_query(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
 	return reading_texts(x, v, &r->queries, check_query);
 }
 
-static int read_private(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+static int read_private(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
 	return read_bool(x, v, &r->rule.private);
 }
 
-static int read_plain_http(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+static int read_plain_http(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
 	return read_bool(x, v, &r->rule.plain_http);
 }
 
-static int read_reuse(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+static int read_reuse(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
 	return read_bool(x, v, &r->rule.reuse);
 }
 
-static int read_rate(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+static int read_rate(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
 	static const struct {
 		const char *unit;
@@ -471,22 +471,22 @@ static int read_rate(struct policy_reading *x, struct entry *r, const struct tre
 	return 0;
 }
 
-static int read_bytes_up(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+static int read_bytes_up(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
 	return read_size(x, v, &r->rule.bytes_up);
 }
 
-static int read_bytes_down(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+static int read_bytes_down(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
 	return read_size(x, v, &r->rule.bytes_down);
 }
 
-static int read_ask_timeout(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+static int read_ask_timeout(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
 	return read_ask_ms(x, v, &r->rule.ask_timeout_ms);
 }
 
-static int read_tls(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+static int read_tls(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
 	r->rule.intercept = strcmp(v->text, "intercept") == 0;
 	r->rule.pass = strcmp(v->text, "pass") == 0;
@@ -518,7 +518,7 @@ static const struct key rule_keys[] = {
 	{NULL, NULL},
 };
 
-static int read_rule(struct policy_reading *x, struct entry *r, const struct tree_node *v,
+static int read_rule(struct policy_reading *x, struct entry *r, const struct policy_node *v,
 		     size_t number)
 {
 	static const uint16_t web[] = {443, 80};
@@ -527,7 +527,7 @@ static int read_rule(struct policy_reading *x, struct entry *r, const struct tre
 
 	r->rule.line = v->line;
 	r->rule.use = &r->use;
-	if (v->kind != TREE_MAP)
+	if (v->kind != NODE_MAP)
 		return source_error(&x->src, v->line,
 				    "a rule is a mapping, such as '- allow: example.com'");
 	rc = read_map(x, r, v, rule_keys);
@@ -579,29 +579,29 @@ static int check_names(struct policy_reading *x)
 	return r;
 }
 
-static int read_version(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+static int read_version(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
-	if (v->kind != TREE_TEXT || v->quoted || strcmp(v->text, "1") != 0)
+	if (v->kind != NODE_TEXT || v->quoted || strcmp(v->text, "1") != 0)
 		return source_error(&x->src, v->line, "'version' must be 1");
 	return 0;
 }
 
-static int read_connections(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+static int read_connections(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
 	uint64_t *n = &x->policy->limits.connections;
 
-	if (v->kind != TREE_TEXT || !str_parse_u64(v->text, DOOR_CONNS_MAX, n) || *n == 0)
+	if (v->kind != NODE_TEXT || !str_parse_u64(v->text, DOOR_CONNS_MAX, n) || *n == 0)
 		return source_error(&x->src, v->line, "'connections' must be a number from 1 to %u",
 				    DOOR_CONNS_MAX);
 	return 0;
 }
 
-static int read_bytes(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+static int read_bytes(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
 	return read_size(x, v, &x->policy->limits.bytes);
 }
 
-static int read_resolver(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+static int read_resolver(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
 	struct sockaddr_storage *ss = &x->policy->limits.resolver;
 	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)ss;
@@ -609,7 +609,7 @@ static int read_resolver(struct policy_reading *x, struct entry *r, const struct
 	struct host h;
 	uint16_t port;
 
-	if (v->kind != TREE_TEXT || host_parse_authority(&h, v->text, &port) < 0 || !h.is_address)
+	if (v->kind != NODE_TEXT || host_parse_authority(&h, v->text, &port) < 0 || !h.is_address)
 		return source_error(&x->src, v->line,
 				    "'resolver' must be an address, such as 127.0.0.1:5353");
 	port = htons(port ? port : 53);
@@ -624,9 +624,9 @@ static int read_resolver(struct policy_reading *x, struct entry *r, const struct
 }
 
 /* The default for rules that say nothing; it may stand after them. */
-static int read_top_tls(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+static int read_top_tls(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
-	if (v->kind != TREE_TEXT || strcmp(v->text, "intercept") != 0)
+	if (v->kind != NODE_TEXT || strcmp(v->text, "intercept") != 0)
 		return source_error(&x->src, v->line,
 				    "'tls' up here must be intercept; a rule that is to pass "
 				    "through says 'tls: pass' itself");
@@ -635,7 +635,7 @@ static int read_top_tls(struct policy_reading *x, struct entry *r, const struct 
 }
 
 /* The default for rules that ask; it may stand after them, so the second reading sets it. */
-static int read_timeout(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+static int read_timeout(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
 	uint64_t ms;
 	int rc = read_ask_ms(x, v, &ms);
@@ -646,12 +646,12 @@ static int read_timeout(struct policy_reading *x, struct entry *r, const struct 
 	return rc;
 }
 
-static int read_rules(struct policy_reading *x, struct entry *r, const struct tree_node *v)
+static int read_rules(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
 	struct policy *p = x->policy;
 	int rc;
 
-	if (v->kind != TREE_LIST)
+	if (v->kind != NODE_LIST)
 		return source_error(&x->src, v->line,
 				    "'rules' must be a list; 'rules: []' lets nothing out");
 	if (v->count > DOOR_RULES_MAX)
@@ -660,7 +660,7 @@ static int read_rules(struct policy_reading *x, struct entry *r, const struct tr
 	p->secrets = arena_array(&p->arena, DOOR_SECRETS_MAX, sizeof(*p->secrets));
 	if (!p->entries || !p->secrets)
 		return reading_no_memory(x);
-	for (const struct tree_node *i = v->first; i; i = i->next) {
+	for (const struct policy_node *i = v->first; i; i = i->next) {
 		size_t n = p->entry_count++;
 
 		rc = read_rule(x, &p->entries[n], i, n + 1);
@@ -677,12 +677,12 @@ static const struct key top_keys[] = {
 	{"rules", read_rules},	     {NULL, NULL},
 };
 
-static int read_policy(struct policy_reading *x, const struct tree_node *root)
+static int read_policy(struct policy_reading *x, const struct policy_node *root)
 {
-	const struct tree_node *timeout;
+	const struct policy_node *timeout;
 	int r;
 
-	if (root->kind != TREE_MAP)
+	if (root->kind != NODE_MAP)
 		return source_error(&x->src, root->line,
 				    "a policy is a mapping with 'version: 1' and 'rules'");
 	if (root->count && !reading_find(root, "version"))
@@ -710,14 +710,14 @@ static int read_policy(struct policy_reading *x, const struct tree_node *root)
 int policy_parse_at(struct policy **ret, struct source *src, const char *text, size_t len)
 {
 	struct policy_reading x = {.src = *src};
-	struct tree *tree = NULL;
+	struct policy_tree *tree = NULL;
 	int r;
 
 	x.policy = policy_closed();
-	r = x.policy ? tree_parse(&tree, &x.src, text, len) : reading_no_memory(&x);
+	r = x.policy ? policy_tree_parse(&tree, &x.src, text, len) : reading_no_memory(&x);
 	if (r == 0)
-		r = read_policy(&x, tree_root(tree));
-	tree_free(tree);
+		r = read_policy(&x, policy_tree_root(tree));
+	policy_tree_free(tree);
 	src->line = x.src.line;
 	if (r < 0) {
 		policy_free(x.policy);

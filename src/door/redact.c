@@ -44,7 +44,7 @@ enum {
 enum kind { KIND_TEXT, KIND_HEX, KIND_BASE64, KIND_COUNT = KIND_BASE64 + 3 };
 enum { CLASS_NONE = -1, CLASS_SKIP = -2 };
 
-struct pattern {
+struct redact_pattern {
 	const uint8_t *p;
 	size_t n;
 	enum kind kind;
@@ -76,12 +76,12 @@ static unsigned base64_shift(enum kind kind)
 }
 
 /* False if it would be too short to tell anything. */
-static bool pattern_init(struct pattern *x, const struct redact_value *v, enum kind kind)
+static bool pattern_init(struct redact_pattern *x, const struct redact_value *v, enum kind kind)
 {
 	size_t bits = 8 * v->n;
 	unsigned shift = kind >= KIND_BASE64 ? base64_shift(kind) : 0;
 
-	*x = (struct pattern){.p = v->p, .n = v->n, .kind = kind};
+	*x = (struct redact_pattern){.p = v->p, .n = v->n, .kind = kind};
 	if (kind == KIND_TEXT) {
 		x->count = v->n;
 		return true;
@@ -95,7 +95,7 @@ static bool pattern_init(struct pattern *x, const struct redact_value *v, enum k
 }
 
 /* Six bits of the value, and which of them are its own. */
-static unsigned base64_symbol(const struct pattern *x, size_t i, unsigned *ret_mask)
+static unsigned base64_symbol(const struct redact_pattern *x, size_t i, unsigned *ret_mask)
 {
 	unsigned shift = base64_shift(x->kind), pair, mask = 63;
 	size_t bit = 6 * i - shift, byte = bit / 8, left;
@@ -132,7 +132,7 @@ static int classify(enum kind kind, uint32_t c)
 	return c == '+' || c == '-' ? 62 : c == '/' || c == '_' ? 63 : CLASS_NONE;
 }
 
-static bool symbol_is(const struct pattern *x, size_t i, int class)
+static bool symbol_is(const struct redact_pattern *x, size_t i, int class)
 {
 	unsigned mask, want;
 
@@ -167,7 +167,7 @@ static size_t utf8_write(uint32_t point, uint8_t ret[4])
 }
 
 /* How many symbols this is of the pattern, from one on: a code point may be several bytes. */
-static size_t symbols_read(const struct pattern *x, size_t i, const struct reading *c)
+static size_t symbols_read(const struct redact_pattern *x, size_t i, const struct escape_reading *c)
 {
 	uint8_t utf8[4];
 	size_t n;
@@ -248,8 +248,8 @@ static struct thread thread_take(struct search *s)
 }
 
 /* Goes on with one reading of the text. */
-static void thread_read(struct search *s, const struct pattern *x, const struct thread *t,
-			const struct reading *c)
+static void thread_read(struct search *s, const struct redact_pattern *x, const struct thread *t,
+			const struct escape_reading *c)
 {
 	size_t n = symbols_read(x, t->symbol, c);
 	bool is_line_end = c->len == 1 && c->value == '\n';
@@ -263,11 +263,12 @@ static void thread_read(struct search *s, const struct pattern *x, const struct 
 		thread_add(s, t->at + c->len, t->symbol, t->skipped + c->len);
 }
 
-static void thread_step(struct search *s, const struct pattern *x, const struct thread *t)
+static void thread_step(struct search *s, const struct redact_pattern *x, const struct thread *t)
 {
 	const uint8_t *p = s->p + t->at;
 	size_t n = s->end - t->at;
-	struct reading readings[ESCAPE_READINGS] = {{.value = p[0], .len = 1, .is_byte = true}};
+	struct escape_reading readings[ESCAPE_READINGS] = {
+		{.value = p[0], .len = 1, .is_byte = true}};
 	unsigned count = escape_begins(p[0]) ? escape_read(p, n, readings) : 1;
 
 	s->work++;
@@ -280,7 +281,7 @@ static void thread_step(struct search *s, const struct pattern *x, const struct 
 }
 
 /* Where the longest ends that begins here, or 0. */
-static size_t match(struct search *s, const struct pattern *x, size_t start)
+static size_t match(struct search *s, const struct redact_pattern *x, size_t start)
 {
 	size_t found = 0;
 
@@ -334,7 +335,8 @@ static void filter_add_all(uint32_t set[256], const char *bytes, unsigned bit)
 }
 
 /* Bytes that are the symbol. */
-static void filter_add_symbol(uint32_t set[256], const struct pattern *x, size_t i, uint32_t bits)
+static void filter_add_symbol(uint32_t set[256], const struct redact_pattern *x, size_t i,
+			      uint32_t bits)
 {
 	static const char alphabet[] =
 		"0123456789ABCDEFabcdefGHIJKLMNOPQRSTUVWXYZghijklmnopqrstuvwxyz+/-_";
@@ -349,7 +351,7 @@ static void filter_add_symbol(uint32_t set[256], const struct pattern *x, size_t
 			set[(uint8_t)*c] |= bits;
 }
 
-static void filter_add(struct filter *f, const struct pattern *x, unsigned bit)
+static void filter_add(struct filter *f, const struct redact_pattern *x, unsigned bit)
 {
 	bool is_text = x->kind == KIND_TEXT;
 
@@ -369,7 +371,7 @@ static void filter_add_short(struct filter *f)
 {
 	for (const char *c = "\"/'btnfrv0"; *c; c++) {
 		uint8_t pair[] = {'\\', (uint8_t)*c};
-		struct reading readings[ESCAPE_READINGS];
+		struct escape_reading readings[ESCAPE_READINGS];
 
 		if (escape_read(pair, sizeof(pair), readings) > 1 &&
 		    f->first[readings[1].value & 0xff])
@@ -406,7 +408,7 @@ static uint32_t filter_at(const struct search *s, size_t at)
 {
 	const struct filter *f = filter_of(s->r);
 	const uint8_t *p = s->p + at, *end = s->p + s->end;
-	struct reading c[ESCAPE_READINGS];
+	struct escape_reading c[ESCAPE_READINGS];
 	unsigned count = escape_begins(p[0]) ? escape_read(p, s->end - at, c) : 0;
 	uint32_t set = filter_second(f, f->first[p[0]], p + 1, end);
 
@@ -440,7 +442,7 @@ int redact_add(struct redact *r, const void *value, size_t n)
 		filter_init(filter_of(r));
 	for (unsigned kind = 0; kind < KIND_COUNT; kind++) {
 		unsigned bit = (unsigned)(r->count * KIND_COUNT + kind) % FILTER_PATTERNS;
-		struct pattern x;
+		struct redact_pattern x;
 
 		if (pattern_init(&x, &v, (enum kind)kind))
 			filter_add(filter_of(r), &x, bit);
@@ -462,7 +464,7 @@ static size_t match_any(struct search *s, size_t start)
 	set = filter_at(s, start);
 	set &= filter_bit(FILTER_PATTERNS) - 1;
 	for (unsigned i = 0; set && i < s->r->count * KIND_COUNT; i++) {
-		struct pattern x;
+		struct redact_pattern x;
 		size_t end;
 
 		if (!(set & filter_bit(i % FILTER_PATTERNS)) ||

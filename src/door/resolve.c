@@ -3,7 +3,7 @@
  *
  * Everyone who wants the same name shares one lookup. A lookup asks one server for A and AAAA at
  * once, over a UDP socket of its own that is connected to that server: the kernel chose its port at
- * random and takes answers from nobody else. An answer that was cut is asked for again over TCP. A
+ * random and takes answers from no other. An answer that was cut is asked for again over TCP. A
  * server that says nothing in time, or that it failed, is followed by the next; each is tried
  * twice.
  *
@@ -303,7 +303,7 @@ void resolve_cancel(struct resolve *q)
 	if (l->last == &q->next)
 		l->last = at;
 	q->lookup = NULL;
-	/* A lookup that nobody waits for goes on: its answer is worth keeping. */
+	/* A lookup without a waiter goes on: its answer is worth keeping. */
 }
 
 /* ---- what is known already ---- */
@@ -490,7 +490,7 @@ static void on_udp(struct ev_io *io, uint32_t events)
 
 		if (n < 0 && errno == EAGAIN)
 			return;
-		if (n < 0) { /* nobody listens there */
+		if (n < 0) { /* no server listens there */
 			l->server_failed = true;
 			next_server(l);
 			return;

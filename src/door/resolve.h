@@ -32,7 +32,7 @@ int resolver_new(struct resolver **ret, struct ev *ev, struct err *e);
  * */
 void resolver_use(struct resolver *r, const struct sockaddr_storage *server);
 void resolver_free(struct resolver *r); /* not from within on_done; what is under way is dropped */
-/* The name is known, or asked for already: resolve_start would ask nobody outside. */
+/* The name is known, or asked for already: resolve_start would send no query. */
 bool resolver_knows(struct resolver *r, const struct host *name);
 /* -ENOBUFS beyond DOOR_LOOKUPS_MAX. An address is its own answer. */
 int resolve_start(struct resolver *r, struct resolve *q, const struct host *name);

@@ -238,7 +238,7 @@ static int add_root(struct roots *r, const char *base64, size_t n, bool trusted_
 	     EVP_DecodeFinal(ctx, to + a, &b) >= 0;
 	EVP_ENCODE_CTX_free(ctx);
 	root.len = (size_t)(a + b);
-	/* What OpenSSL could not read either is nobody. */
+	/* What OpenSSL could not read either is no certificate. */
 	if (!ok || !subject_hash(to, root.len, &root.hash) || have_root(r, to, &root))
 		return 0;
 	list = reallocarray(r->list, r->count + 1, sizeof(*list));

@@ -13,7 +13,7 @@ struct roots;
 struct x509_st;
 struct x509_store_st;
 
-/* Reads the files now (the door cannot later), and looks into them at the first use.
+/* Reads the files now (the door cannot later), and parses them at the first use.
  *	SSL_CERT_FILE, SSL_CERT_DIR   where one is set, what they name, and nothing else
  *	otherwise                     the first bundle there is of the usual places, or directory
  * A host without a store trusts nobody: no error, roots_note says so. -ENOMEM. */

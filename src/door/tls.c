@@ -66,7 +66,7 @@ static SSL_CTX *make_context(const SSL_METHOD *method)
 	return ctx;
 }
 
-/* A client that wants HTTP/2 only, or something else, is told so at once. */
+/* A client that wants HTTP/2 only, or something else, gets an alert at once. */
 static int choose_alpn(SSL *ssl, const uint8_t **out, uint8_t *out_len, const uint8_t *in,
 		       unsigned in_len, void *arg)
 {
@@ -193,7 +193,7 @@ SSL_SESSION *tls_session_find(struct tls *t, const char *host, uint16_t port)
 	return SSL_SESSION_up_ref(s->session) ? s->session : NULL;
 }
 
-/* The upstream wants to know who we are, and nobody was given: it may go on without. */
+/* The upstream wants a client certificate, and none was given: it may go on without. */
 static int on_asked(SSL *ssl, X509 **cert, EVP_PKEY **key)
 {
 	struct channel_tls *c = SSL_get_app_data(ssl);

@@ -60,7 +60,7 @@ static bool raise(uint64_t *to, uint64_t value)
 	return true;
 }
 
-/* ---- the clerk's ---- */
+/* ---- the broker's ---- */
 
 static struct used_line *find(const struct used *u, const char *name)
 {
@@ -152,7 +152,7 @@ void used_done(struct used *u)
 	*u = (struct used){0};
 }
 
-/* ---- the front's ---- */
+/* ---- the proxy's ---- */
 
 void used_say(struct policy *p, struct buf *out)
 {

@@ -4,7 +4,7 @@
  *
  *	RATE_DUE UP DOWN NAME
  *
- * and one without a name for the box. The front says what has changed, and the clerk keeps of each
+ * and one without a name for the box. The proxy says what has changed, and the broker keeps of each
  * number the highest that it heard: nothing that is said gives anything back.
  */
 #pragma once
@@ -21,7 +21,7 @@ struct used_line {
 	char name[POLICY_NAME_MAX + 1];
 };
 
-/* The clerk's. A struct of zeros is empty. */
+/* The broker's. A struct of zeros is empty. */
 struct used {
 	struct used_line *lines; /* owned; those heard of last are the last */
 	size_t count;
@@ -37,7 +37,7 @@ int used_save(struct used *u,
 	      int box_fd); /* where something changed; on the disk when it returns */
 void used_done(struct used *u);
 
-/* The front's. Lines about rules with a budget of which more was used than was said: as many as
+/* The proxy's. Lines about rules with a budget of which more was used than was said: as many as
  * fit into out, the others with the next call. */
 void used_say(struct policy *p, struct buf *out);
 /* No rule has used less than is said here. ret is the line of the box. */

@@ -43,7 +43,7 @@ void web_record_end(struct web *w, const char *verdict, const char *reason)
 				.status = w->response.status};
 
 	if (w->seq)
-		clerk_record(w->config.door->clerk, NULL, &row);
+		broker_record(w->config.door->broker, NULL, &row);
 	w->seq = 0;
 }
 
@@ -91,7 +91,7 @@ static void record_broken(struct web *w, const struct err *e)
 				.host = w->config.host.text,
 				.port = w->config.port};
 
-	clerk_record(w->config.door->clerk, NULL, &row);
+	broker_record(w->config.door->broker, NULL, &row);
 }
 
 /* Both sides see that it broke. */
@@ -107,7 +107,7 @@ void web_cut(struct web *w, const struct err *e)
 
 static void side_clear(struct web_side *s)
 {
-	s->ended = s->is_broken = s->is_deaf = s->finishing = s->finished = s->is_busy = false;
+	s->ended = s->is_broken = s->write_closed = s->finishing = s->finished = s->is_busy = false;
 	s->error = (struct err){0};
 }
 
@@ -130,7 +130,7 @@ void web_drop_up(struct web *w, bool abort)
 
 static void request_done(struct web *w)
 {
-	/* An upstream that is kept has said all, and was told all. */
+	/* An upstream that is kept has sent all, and received all. */
 	if (buf_len(&w->up.in) == 0)
 		forget(&w->up.in);
 	if (buf_len(&w->up.out) == 0)
@@ -149,7 +149,7 @@ static void request_done(struct web *w)
 	w->request = w->response = (struct http_head){0};
 	w->request_body = w->response_body = (struct http_body){0};
 	w->has_request = w->request_sent = w->has_response = w->response_sent = false;
-	w->was_asked = w->redacts = w->up_once = w->is_unsaid = false;
+	w->was_asked = w->redacts = w->up_once = w->is_stale = false;
 	w->websocket = w->has_fetch_body = w->is_stripped = false;
 	w->verdict = (struct verdict){0};
 	w->denied = w->interims = 0;
@@ -167,7 +167,7 @@ void web_next(struct web *w)
 {
 	bool is_half = w->state == WEB_MOVE && !(w->request_sent && w->response_sent);
 	bool keep_up = w->keep_up && !w->up_once && w->request_sent && !w->up.ended &&
-		       !w->up.is_deaf && buf_len(&w->up.in) == 0 && buf_len(&w->up.out) == 0 &&
+		       !w->up.write_closed && buf_len(&w->up.in) == 0 && buf_len(&w->up.out) == 0 &&
 		       !w->up_identity;
 
 	request_done(w);
@@ -321,7 +321,7 @@ static int check_coding(const struct web *w, struct err *e)
 		       w->config.host.text, coding);
 }
 
-/* How its content goes on to the box. Without a length an older client can only be told by the end.
+/* How its content goes on to the box. Without a length an older client learns it only from the end.
  * */
 static int frame_response(struct web *w, struct err *e)
 {
@@ -420,7 +420,7 @@ static int step_move(struct web *w, struct err *e)
 
 static int step_close(struct web *w, struct err *e)
 {
-	/* One that cannot be told any more has gone by itself. */
+	/* One that takes nothing more has gone by itself. */
 	int r = w->box.ended && w->box.is_broken ? -EIO : web_finish_side(w, &w->box, e);
 
 	if (r == 0)
@@ -540,7 +540,7 @@ int web_new(struct web **ret, const struct web_config *c, struct channel *box, c
 
 	if (!w) {
 		channel_free(box, true);
-		return err_errno(e, ENOMEM, "look into a connection");
+		return err_errno(e, ENOMEM, "intercept a connection");
 	}
 	w->config = *c;
 	w->box.channel = box;
@@ -560,7 +560,7 @@ int web_new(struct web **ret, const struct web_config *c, struct channel *box, c
 	w->keep_box = true;
 	if (n > 0 && buf_append(&w->box.in, first, n) < 0) {
 		web_free(w);
-		return err_errno(e, ENOMEM, "look into a connection");
+		return err_errno(e, ENOMEM, "intercept a connection");
 	}
 	web_limit(w, DOOR_HEAD_MS);
 	/* Never from within: the owner does not have it yet. */
@@ -597,8 +597,8 @@ bool web_judge_again(struct web *w)
 
 	if (w->state == WEB_OVER)
 		return true;
-	/* An idle upstream goes: the next request dials under the new terms. What was denied is
-	 * about to be told so. */
+	/* An idle upstream goes: the next request dials under the new terms. What was denied
+	 * gets its answer soon. */
 	if (!w->has_request || w->denied) {
 		web_drop_up(w, false);
 		w->verdict.rule = NULL;
@@ -640,7 +640,7 @@ void web_free(struct web *w)
 	if (!w)
 		return;
 	if (w->call.id)
-		clerk_cancel(w->config.door->clerk, &w->call);
+		broker_cancel(w->config.door->broker, &w->call);
 	ask_cancel(&w->wait, w->config.door->ending ? "the door ends" : ASK_GAVE_UP);
 	web_record_end(w, "cut", "it was cut");
 	ev_timer_stop(w->config.door->ev, &w->timer);

@@ -1,5 +1,5 @@
 /*
- * HTTP between a box and an upstream, looked into: every request is judged by method and path, gets
+ * HTTP between a box and an upstream, intercepted: every request is judged by method and path, gets
  * what the rule injects, and is written anew; every answer is written anew and loses what was
  * injected. Bodies stream with bounded memory. Keep-alive on both sides; one request at a time per
  * connection, pipelined ones wait.

@@ -41,7 +41,7 @@ static bool wants_box(const struct web *w)
 	case WEB_DECIDE:
 		return w->wait.ask; /* to see whether somebody still waits */
 	case WEB_MOVE:
-		return !w->request_sent && !w->up.is_deaf && !w->holds_secret &&
+		return !w->request_sent && !w->up.write_closed && !w->holds_secret &&
 		       web_has_room(&w->up);
 	case WEB_SWITCHED:
 		return web_has_room(&w->up);
@@ -142,17 +142,17 @@ bool web_is_up_quiet(struct web *w)
 	return buf_len(&w->up.in) == 0 && !w->up.ended;
 }
 
-/* As much as the side takes. One that takes no more is deaf from then on, and what was meant for it
- * goes nowhere. */
+/* As much as the side takes. One that takes no more is write_closed from then on, and what was
+ * meant for it goes nowhere. */
 static size_t write_some(struct web *w, struct web_side *s, const void *p, size_t n)
 {
-	ssize_t r = s->is_deaf ? -EPIPE : channel_write(s->channel, p, n);
+	ssize_t r = s->write_closed ? -EPIPE : channel_write(s->channel, p, n);
 
 	if (r >= 0 || r == -EAGAIN)
 		return r < 0 ? 0 : (size_t)r;
-	if (!s->is_deaf)
+	if (!s->write_closed)
 		note_error(w, s, (int)r);
-	s->is_deaf = true;
+	s->write_closed = true;
 	return n;
 }
 
@@ -176,8 +176,8 @@ int web_write(struct web *w, struct err *e)
 	int moved = write_side(w, &w->up) | write_side(w, &w->box);
 
 	/* An upstream that does not take the whole request may have answered already. */
-	if (w->box.is_deaf || (w->up.is_deaf && w->state == WEB_SWITCHED)) {
-		*e = w->box.is_deaf ? w->box.error : w->up.error;
+	if (w->box.write_closed || (w->up.write_closed && w->state == WEB_SWITCHED)) {
+		*e = w->box.write_closed ? w->box.error : w->up.error;
 		return -EIO;
 	}
 	return moved;
@@ -254,7 +254,8 @@ int web_move_request(struct web *w, struct err *e)
 	size_t used, len;
 	int moved = 0;
 
-	while (!w->request_sent && !w->up.is_deaf && !w->holds_secret && web_has_room(&w->up)) {
+	while (!w->request_sent && !w->up.write_closed && !w->holds_secret &&
+	       web_has_room(&w->up)) {
 		size_t n = buf_len(&w->box.in) < STEP ? buf_len(&w->box.in) : STEP;
 		int over = http_body_feed(&w->request_body, buf_data(&w->box.in), n, &used, &data,
 					  &len, e);
@@ -361,9 +362,9 @@ static int move_body(struct web *w, struct err *e)
 
 static int no_answer(struct web *w, struct err *e)
 {
-	/* Where a kept connection had run out the box is told in the same way: its program knows
+	/* Where a kept connection had run out the box sees the same: its program knows
 	 * whether the request may be sent again. */
-	w->is_unsaid = w->up_used && buf_len(&w->up.in) == 0;
+	w->is_stale = w->up_used && buf_len(&w->up.in) == 0;
 	if (w->up.error.kind != ERR_NONE) {
 		*e = w->up.error;
 		return -EIO;

@@ -10,7 +10,7 @@
 
 enum web_state {
 	WEB_HEAD,     /* the head of the next request is awaited */
-	WEB_DECIDE,   /* a person, the clerk's secrets, the row: nothing moves */
+	WEB_DECIDE,   /* a person, the broker's secrets, the row: nothing moves */
 	WEB_DIAL,     /* the upstream is on its way */
 	WEB_MOVE,     /* request and answer flow */
 	WEB_SWITCHED, /* WebSocket: frames flow */
@@ -24,10 +24,10 @@ enum { WEB_OUT_MAX = 2 * DOOR_BUFFER_MAX + DOOR_HEAD_MAX };
 struct web_side {
 	struct channel *channel; /* owned; NULL: none */
 	struct buf in, out;
-	bool ended;	/* it said all that it had to say */
-	bool is_broken; /* and that was not its own will: error says why */
-	bool is_deaf;	/* it takes nothing more */
-	bool finishing; /* the end was said to it, or is on its way */
+	bool ended;	   /* it said all that it had to say */
+	bool is_broken;	   /* and that was not its own will: error says why */
+	bool write_closed; /* it takes nothing more */
+	bool finishing;	   /* the end was said to it, or is on its way */
 	bool finished;
 	bool is_busy; /* its last read filled the buffer */
 	struct err error;
@@ -73,7 +73,7 @@ struct web {
 	size_t kept_count;	     /* but for so many that the rule lists */
 	struct injection *injection; /* owned */
 	struct ask_wait wait;
-	struct clerk_call call;
+	struct broker_call call;
 	unsigned denied; /* not 0: the row that is being written says no; the status to answer */
 	struct err denial;
 	uint64_t seq, started_ms, bytes_up, bytes_down;
@@ -96,13 +96,13 @@ struct web {
 	char up_rule[POLICY_NAME_MAX + 1]; /* and by which rule */
 	size_t head_left;  /* bytes of the request's head that are still in up.out */
 	unsigned interims; /* answers of 1xx to this request */
-	bool is_unsaid;	   /* a kept upstream closed instead of answering: so do we */
+	bool is_stale;	   /* a kept upstream closed instead of answering: so do we */
 };
 
 /* web_move.c: reads, moves and writes what can be. 1: something moved; 0: not; negative: broken, *e
  * says which side and why. */
 int web_read(struct web *w);
-/* The upstream that was kept is still there, and has said nothing that nobody asked for. */
+/* The upstream that was kept is still there, and has sent nothing unasked. */
 bool web_is_up_quiet(struct web *w);
 int web_move_request(struct web *w, struct err *e);
 int web_move_response(struct web *w, struct err *e);
@@ -123,7 +123,7 @@ enum action web_judge(struct web *w, const char *query);
 /* It has a body where the rule that allows it means to fetch, not to send; or a path that no rule
  * can judge, and there are rules about paths. */
 bool web_is_unfit(const struct web *w);
-/* Decides whether the upstream is used again after this request, and has it told if not. */
+/* Decides whether the upstream is used again after this request; the request says so if not. */
 int web_choose_reuse(struct web *w, struct err *e);
 /* Allowed by a rule, and by a person where the rule wants one: what is needed to send it. */
 void web_allowed(struct web *w);
@@ -131,7 +131,7 @@ void web_allowed(struct web *w);
 void web_answer(struct web *w, unsigned status, const struct err *e);
 /* The request was allowed and did not work: a 502, or where the answer has begun a cut. */
 void web_fail(struct web *w, const struct err *e);
-void web_on_recorded(struct clerk_call *c, int r, struct err *e);
+void web_on_recorded(struct broker_call *c, int r, struct err *e);
 void web_on_answer(struct ask_wait *wait, bool is_allowed, const char *by);
 
 /* web.c */

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the record ---- */
+/* ---- audit rows ---- */
 
 static void row_fill(const struct web *w, struct audit_row *row)
 {
@@ -32,7 +32,7 @@ static void record_denied(struct web *w, const struct err *e)
 		.time_ms = clock_wall_ms(), .kind = "request", .verdict = "deny", .reason = e->msg};
 
 	row_fill(w, &row);
-	clerk_record(w->config.door->clerk, &w->call, &row);
+	broker_record(w->config.door->broker, &w->call, &row);
 }
 
 /* ---- answers of our own ---- */
@@ -57,8 +57,8 @@ void web_answer(struct web *w, unsigned status, const struct err *e)
 	web_next(w);
 }
 
-/* It is answered when the row is written: a box that is told no a thousand times at once would
- * otherwise write rows faster than the clerk takes them. */
+/* It is answered when the row is written: a box that is denied a thousand times at once would
+ * otherwise write rows faster than the broker takes them. */
 static void deny(struct web *w, unsigned status, const struct err *e)
 {
 	w->denied = status;
@@ -71,8 +71,8 @@ static void deny(struct web *w, unsigned status, const struct err *e)
 /* It was allowed and did not work. */
 void web_fail(struct web *w, const struct err *e)
 {
-	if (!w->has_request || w->has_response || w->is_unsaid || w->box.is_broken ||
-	    w->box.is_deaf) {
+	if (!w->has_request || w->has_response || w->is_stale || w->box.is_broken ||
+	    w->box.write_closed) {
 		web_cut(w, e);
 		return;
 	}
@@ -179,7 +179,7 @@ static bool injects(const struct rule *r)
 	return r && (r->inject_count > 0 || r->client_cert.text);
 }
 
-void web_on_recorded(struct clerk_call *c, int r, struct err *e)
+void web_on_recorded(struct broker_call *c, int r, struct err *e)
 {
 	struct web *w = container(c, struct web, call);
 	struct err said;
@@ -211,7 +211,7 @@ static void record_allowed(struct web *w)
 	if (row.credential && !row.credential[0])
 		row.credential = NULL;
 	w->started_ms = ev_now(w->config.door->ev);
-	clerk_record(w->config.door->clerk, &w->call, &row);
+	broker_record(w->config.door->broker, &w->call, &row);
 }
 
 static void on_injected(void *arg, int r, struct err *e)
@@ -232,8 +232,8 @@ static void on_injected(void *arg, int r, struct err *e)
 		/* Where it is kept, and how it is fetched, is no business of the box. */
 		if (!is_there)
 			err_set(&w->denial, e->kind, e->code,
-				"rule '%.60s': its credential cannot be had now; the record says "
-				"why",
+				"rule '%.60s': its credential cannot be had now; the audit log "
+				"says why",
 				w->verdict.rule ? w->verdict.rule->name : "");
 		web_run(w);
 		return;
@@ -260,7 +260,7 @@ void web_allowed(struct web *w)
 			"gets it: use https",
 			rule->name);
 		deny(w, 403, &e);
-	} else if ((r = injection_start(&w->injection, w->config.door->clerk, rule, on_injected,
+	} else if ((r = injection_start(&w->injection, w->config.door->broker, rule, on_injected,
 					w)) < 0) {
 		err_errno(&e, -r, "prepare what '%.60s' injects", rule->name);
 		deny(w, 502, &e);
@@ -281,7 +281,7 @@ void web_on_answer(struct ask_wait *wait, bool is_allowed, const char *by)
 	} else {
 		err_set(&e, ERR_DENIED, EACCES,
 			by ? "%s %.120s was denied by %.40s"
-			   : "%s %.120s: nobody allowed it in time",
+			   : "%s %.120s: it was not allowed in time",
 			w->request.method, w->path, by);
 		deny(w, 403, &e);
 	}

@@ -21,7 +21,7 @@
 #include <string.h>
 
 /* Room for what is usually added to a head before it is written. */
-enum { SPARE_FIELDS = 8, SPARE_TEXT = 512 };
+enum { EXTRA_FIELDS = 8, EXTRA_TEXT = 512 };
 
 enum head_kind { REQUEST, RESPONSE, SECRET_RESPONSE };
 
@@ -222,7 +222,7 @@ static int cut_up(struct http_head *h, const char *p, const struct first_line *f
 {
 	size_t n = lines->end - 2;
 	char *text;
-	int r = http_head_reserve(h, lines->count + SPARE_FIELDS, n + SPARE_TEXT);
+	int r = http_head_reserve(h, lines->count + EXTRA_FIELDS, n + EXTRA_TEXT);
 
 	if (r < 0)
 		return http_refuse(e, r, 500, "no memory for a head");

@@ -1,4 +1,4 @@
-/* What the files of this room share: classes of bytes, names, refusals. Not for other rooms. */
+/* What the files of this module share: classes of bytes, names, refusals. Not for others. */
 #pragma once
 
 #include "http/http.h"

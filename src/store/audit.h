@@ -1,7 +1,7 @@
 /*
  * The audit log: what boxes did at their doors, kept when a box is gone.
  *
- *	audit/boxes/<box>.<created_ms>/  the log of one box, written by the clerk of its door; by
+ *	audit/boxes/<box>.<created_ms>/  the log of one box, written by the broker of its door; by
  *	                                 libcove while the box does not run
  *	        1, 2, ...                its segments: rows; one begins when the last is full, and
  *	                                 of more than AUDIT_SEGMENTS the oldest are dropped

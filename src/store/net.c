@@ -1,11 +1,11 @@
 /*
  * What is kept of a box's network; see net.h.
  *
- * How it works: a spare authority is taken by renaming it, so two keepers that want the same one
- * are told apart by the kernel: the second finds it gone and takes the next.
- * A spare that is no authority is deleted and passed over. The live grants are read, changed and
- * written whole under a lock of their own file, so that two callers at once lose nothing; the clerk
- * of a door reads them without it, since a rename never shows a part.
+ * How it works: a premade authority is taken by renaming it, so two keepers that want the same one
+ * are kept apart by the kernel: the second finds it gone and takes the next. One that is no
+ * authority is deleted and passed over. The grants are read, changed and written whole under a
+ * lock of their own file, so that two callers at once lose nothing; the broker of a door reads
+ * them without it, since a rename never shows a part.
  */
 #include "store/net.h"
 
@@ -32,7 +32,7 @@
 
 enum {
 	CA_BYTES_MAX = 16 << 10,
-	HALF_MADE_S = 60, /* nobody writes one for so long */
+	HALF_MADE_S = 60, /* no writer takes so long */
 	GRANT_LINE_MAX = DNS_NAME_MAX + 64,
 	GRANTS_BYTES_MAX = DOOR_GRANTS_MAX * GRANT_LINE_MAX,
 	SHA256_HEX = 64,
@@ -147,7 +147,7 @@ static char *cut_certificate(const char *pem)
 	return strndup(from, (size_t)(to - from) + strlen(end));
 }
 
-static bool is_spare(const char *name)
+static bool is_premade(const char *name)
 {
 	size_t n = strlen(name);
 
@@ -156,7 +156,7 @@ static bool is_spare(const char *name)
 }
 
 /* 1 if it is taken, 0 if another was quicker or it is no authority. */
-static int take_spare(int ca_fd, const char *name, int used_fd, const char *used, char **ret_cert)
+static int take_premade(int ca_fd, const char *name, int used_fd, const char *used, char **ret_cert)
 {
 	autofree char *pem = NULL;
 	size_t len = 0;
@@ -191,10 +191,10 @@ static int take_any(int ca_fd, int used_fd, const char *box, char *ret_name, cha
 			int r;
 
 			at += d->reclen;
-			if (!is_spare(d->name))
+			if (!is_premade(d->name))
 				continue;
 			snprintf(ret_name, NET_CA_NAME_MAX, "%.*s.%s", BOX_NAME_MAX, box, d->name);
-			r = take_spare(ca_fd, d->name, used_fd, ret_name, ret_cert);
+			r = take_premade(ca_fd, d->name, used_fd, ret_name, ret_cert);
 			if (r != 0)
 				return r < 0 ? r : 0;
 		}
@@ -245,7 +245,7 @@ void net_ca_drop(const char *home, const char *name)
 		(void)unlink(path);
 }
 
-/* What a maker that was killed left: it has a key, and nobody will come back for it. */
+/* What a maker that was killed left: it has a key, and its maker will not come back. */
 static void sweep_half_made(struct state *st)
 {
 	autoclose int ca_fd = open_below(st->home_fd, DOOR_DIR "/ca", false);
@@ -352,7 +352,7 @@ void net_policy_name(int box_fd, const char *made_with, char ret[NET_NAME_MAX])
 		str_copy(ret, NET_NAME_MAX, line + SHA256_HEX + 1);
 }
 
-/* ---- live grants ---- */
+/* ---- grants ---- */
 
 static int lock_grants(int box_fd)
 {
@@ -438,10 +438,10 @@ int net_grant_add(struct state *st, int box_fd, const struct net_grant *g, uint6
 			       g->pattern);
 	lock = lock_grants(box_fd);
 	if (lock < 0)
-		return state_error(st, -lock, "keep the live rule", e);
+		return state_error(st, -lock, "keep the grant", e);
 	r = fd_read_file(box_fd, NET_GRANTS_FILE, GRANTS_BYTES_MAX, &old, NULL);
 	if (r < 0 && r != -ENOENT)
-		return err_errno(e, -r, "read the box's live rules");
+		return err_errno(e, -r, "read the box's grants");
 	buf_init(&out, GRANTS_BYTES_MAX);
 	r = keep_lines(&out, old ? old : "", g, now_ms, &count);
 	if (r == 0 && count >= DOOR_GRANTS_MAX)
@@ -455,10 +455,10 @@ int net_grant_add(struct state *st, int box_fd, const struct net_grant *g, uint6
 	buf_done(&out);
 	if (r == -ENOBUFS)
 		return err_set(e, ERR_LIMIT, ENOBUFS,
-			       "the box has %u live rules already: write a policy instead "
+			       "the box has %u grants already: write a policy instead "
 			       "(cove policy apply)",
 			       DOOR_GRANTS_MAX);
-	return r < 0 ? state_error(st, -r, "keep the live rule", e) : 0;
+	return r < 0 ? state_error(st, -r, "keep the grant", e) : 0;
 }
 
 int net_grants_clear(int box_fd, struct err *e)
@@ -466,8 +466,8 @@ int net_grants_clear(int box_fd, struct err *e)
 	autoclose int lock = lock_grants(box_fd);
 
 	if (lock < 0)
-		return err_errno(e, -lock, "lock the box's live rules");
+		return err_errno(e, -lock, "lock the box's grants");
 	if (unlinkat(box_fd, NET_GRANTS_FILE, 0) < 0 && errno != ENOENT)
-		return err_errno(e, errno, "forget the box's live rules");
+		return err_errno(e, errno, "forget the box's grants");
 	return 0;
 }

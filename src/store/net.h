@@ -4,9 +4,9 @@
  *	boxes/<name>/policy   the policy's text, where it is not a preset          libcove
  *	boxes/<name>/policy.name  "SHA256 NAME": what the text with that hash is   libcove
  *	                      called: a preset, or a file as it was typed
- *	boxes/<name>/grants   live allow and deny: lines "allow|deny UNTIL_MS HOST[:PORT]",
+ *	boxes/<name>/grants   grants: lines "allow|deny UNTIL_MS HOST[:PORT]",
  *	                      0 for ever                                           libcove
- *	boxes/<name>/used     what it has used of its budgets; see door/used.h     the clerk
+ *	boxes/<name>/used     what it has used of its budgets; see door/used.h     the broker
  *	door/ca/<hex>.pem     authorities made ahead of time, each for one box:    cove-door
  *	                      certificate and key, 0600
  *	door/used/<name>.<hex>.pem  that of a box which runs. Not in the box's     its usher
@@ -44,18 +44,19 @@ int net_set_default(struct state *st, const char *preset, const char *text, size
 /* The text where it is "file"; owned. */
 int net_default_text(struct state *st, char **ret, size_t *ret_len, struct err *e);
 
-/* The directory of the spares, or -errno. */
+/* The directory of the premade ones, or -errno. */
 int net_ca_dir(struct state *st, bool make, struct err *e);
-/* Takes a spare authority for the box, by rename: never two boxes the same. -ENOENT when there is
+/* Takes a premade authority for the box, by rename: never two boxes the same. -ENOENT when there is
  * none: make some (cove-door make-ca) and try again. The name is that of the file below
  * NET_USED_DIR; the certificate alone is owned. */
 int net_ca_take(struct state *st, const char *box, char ret_name[NET_CA_NAME_MAX],
 		char **ret_cert_pem, struct err *e);
-/* The box ended and its door was never started, so nobody ever read the key: back to the spares. */
+/* The box ended and its door was never started, so no one ever read the key: back to the premade
+ * ones. */
 void net_ca_return(const char *home, const char *name);
-/* The box ended and its door was there: nobody gets this key again. */
+/* The box ended and its door was there: the key is never used again. */
 void net_ca_drop(const char *home, const char *name);
-/* Deletes those that no running box needs: their usher did not live to do it. */
+/* Deletes those that no running box needs: their launcher did not live to do it. */
 void net_ca_sweep(struct state *st, bool (*is_needed)(void *arg, const char *box), void *arg);
 /* The files of one box as they are now, to be dropped once it has ended (state_names_free). By
  * then its name may be another box's, and that one's authority has another file. */
@@ -67,7 +68,7 @@ int net_policy_write(struct state *st, int box_fd, const char *name, const char 
 /* What the policy of a box is called that was made with this preset, or "file". */
 void net_policy_name(int box_fd, const char *made_with, char ret[NET_NAME_MAX]);
 
-/* A live word about HOST[:PORT]. */
+/* A grant for HOST[:PORT]. */
 struct net_grant {
 	bool allow;
 	const char *pattern;

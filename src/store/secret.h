@@ -7,8 +7,8 @@
  *	command\n<line>       run by `sh -c` whenever it is needed: its output without the last
  *	newline
  *
- * Only `cove secret` writes them, whole or not at all, durable before the answer. Only the clerk of
- * a door reads a value (door/clerk.h), and only those that the box's policy names.
+ * Only `cove secret` writes them, whole or not at all, durable before the answer. Only the broker
+ * of a door reads a value (door/broker.h), and only those that the box's policy names.
  */
 #pragma once
 
@@ -36,7 +36,7 @@ int secret_set(struct state *st, const char *name, enum secret_source source, co
 int secret_remove(struct state *st, const char *name, struct err *e);
 /* Names and sources, never values. Free with free(). */
 int secret_list(struct state *st, struct secret_info **ret, size_t *ret_count, struct err *e);
-/* What the file holds after its first line, in locked memory (locked_free). For the clerk. */
+/* What the file holds after its first line, in locked memory (locked_free). For the broker. */
 int secret_read(struct state *st, const char *name, enum secret_source *ret_source, char **ret,
 		size_t *ret_len, struct err *e);
 const char *secret_source_name(enum secret_source source);

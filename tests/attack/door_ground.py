@@ -157,7 +157,7 @@ class Ground:
         return json.loads(out) if out.startswith("[") else [json.loads(line) for line in out.splitlines()]
 
     def doors(self, box):
-        """Process numbers of the door of a box: the front first, then the clerk. [] where none runs."""
+        """Process numbers of the door of a box: the proxy first, then the broker. [] where none runs."""
         found = []
         for pid in descendants(self.rig.keeper(box)):
             try:

@@ -430,10 +430,10 @@ def authority_goes(rig):
         return [p.name for p in kept.glob(f"{box}.*")]
 
     def victims(box):
-        keeper, (front, clerk) = rig.keeper(box), g.doors(box)[:2]
-        return {"keeper": [keeper], "usher": [parent_of(front)], "front": [front], "clerk": [clerk],
-                "keeper and usher": [parent_of(front), keeper], "all": [parent_of(front), keeper, front, clerk]}
-    for who in ("nobody", "keeper", "usher", "front", "clerk", "keeper and usher", "all"):
+        keeper, (proxy, broker) = rig.keeper(box), g.doors(box)[:2]
+        return {"keeper": [keeper], "usher": [parent_of(proxy)], "proxy": [proxy], "broker": [broker],
+                "keeper and usher": [parent_of(proxy), keeper], "all": [parent_of(proxy), keeper, proxy, broker]}
+    for who in ("nobody", "keeper", "usher", "proxy", "broker", "keeper and usher", "all"):
         with g.own_box([{"allow": "evil.test", "tls": "intercept"}]) as box:
             g.works(box)
             need(len(keys(box)) == 1, f"before: {keys(box)}")

@@ -17,7 +17,7 @@ from rig import NotApplicable, case, need, wait_until
 def doors(g):
     reach(g, "api.test")
     pids = g.doors(g.box)
-    need(len(pids) >= 2, f"front and clerk were not found: {pids}")
+    need(len(pids) >= 2, f"proxy and broker were not found: {pids}")
     return pids
 
 
@@ -47,16 +47,16 @@ def not_dumpable(rig):
         need(done.returncode != 0, "it can be traced")
 
 
-@case("F11_confined", "F11", "the front has no capability, no new privileges, a system-call filter; neither leaves a "
+@case("F11_confined", "F11", "the proxy has no capability, no new privileges, a system-call filter; neither leaves a "
                              "core")
 def confined(rig):
     g = ground(rig)
-    front, clerk = doors(g)[:2]
+    proxy, broker = doors(g)[:2]
     for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
-        value = int(field(front, name), 16)
-        need(value == 0 or name == "CapBnd" and not rig.is_root, f"{name} of the front is {value:x}")
-    need(field(front, "NoNewPrivs") == "1" and field(front, "Seccomp") == "2", "no filter")
-    for pid in (front, clerk):
+        value = int(field(proxy, name), 16)
+        need(value == 0 or name == "CapBnd" and not rig.is_root, f"{name} of the proxy is {value:x}")
+    need(field(proxy, "NoNewPrivs") == "1" and field(proxy, "Seccomp") == "2", "no filter")
+    for pid in (proxy, broker):
         try:
             text = open(f"/proc/{pid}/limits").read()
         except PermissionError:
@@ -64,36 +64,36 @@ def confined(rig):
         need(re.search(r"Max core file size\s+1\s+1\s", text), f"cores of {pid}: {text.splitlines()[5]}")
 
 
-def front_refuses(rig, lines):
+def proxy_refuses(rig, lines):
     """The calls, made by the real front of a running door (see inject.c), are all refused."""
     g = ground(rig)
     if not rig.is_root:
         raise NotApplicable("only root can make the door do something")
-    front = doors(g)[0]
-    first = inject(rig, front, [("getpid",)])
-    need(first[0] == front, f"it says that it is {first[0]}")
-    values = inject(rig, front, lines)
+    proxy = doors(g)[0]
+    first = inject(rig, proxy, [("getpid",)])
+    need(first[0] == proxy, f"it says that it is {first[0]}")
+    values = inject(rig, proxy, lines)
     let = [(line, name_of(v)) for line, v in zip(lines, values) if v not in REFUSED and v != -errno.EAFNOSUPPORT]
     rig.forget("door")
     need(not let, f"it can: {let}")
     return f"{len(lines)} calls refused"
 
 
-@case("F11_front_files", "F11", "a front that was taken over opens no file: not a credential, not the audit log, "
+@case("F11_proxy_files", "F11", "a proxy that was taken over opens no file: not a credential, not the audit log, "
                                 "nothing")
-def front_files(rig):
+def proxy_files(rig):
     paths = [f"{rig.cove.home}/secrets", f"{rig.cove.home}/secrets/API", f"{rig.cove.home}/boxes", "/etc/passwd", "/",
              rig.canary.file]
-    return front_refuses(rig, [("openat", -100, f"={path}", 0) for path in paths] +
+    return proxy_refuses(rig, [("openat", -100, f"={path}", 0) for path in paths] +
                          [("openat", -100, f"={rig.canary.file}", 1), ("openat", -100, f"={rig.cove.home}/new", 0o101,
                              0o600)])
 
 
-@case("F11_front_calls", "F11", "a front that was taken over starts no program, makes no Unix socket, traces and "
+@case("F11_proxy_calls", "F11", "a proxy that was taken over starts no program, makes no Unix socket, traces and "
                                 "signals nobody")
-def front_calls(rig):
+def proxy_calls(rig):
     other = rig.canary.process.pid
-    return front_refuses(rig, [
+    return proxy_refuses(rig, [
         ("execve", "=/bin/true", 0, 0), ("socket", 1, 1, 0), ("socket", 16, 3, 12), ("socket", 17, 3, 0),
         ("ptrace", 16, other, 0, 0), ("kill", other, 0), ("mount", 0, 0, 0, 0, 0), ("unshare", 0x10000000),
         ("chroot", "=/"), ("unlink", "=/nowhere"), ("mkdir", "=/nowhere/x", 0), ("pidfd_open", other, 0),
@@ -103,8 +103,8 @@ def front_calls(rig):
 @case("F11_memory_is_locked", "F11", "memory with credentials is locked, or status says that it cannot be")
 def locked(rig):
     g = ground(rig)
-    front = doors(g)[0]
-    text = field(front, "VmLck")
+    proxy = doors(g)[0]
+    text = field(proxy, "VmLck")
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if soft == 0:
         raise NotApplicable("this caller may lock no memory")

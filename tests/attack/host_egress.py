@@ -556,7 +556,7 @@ def door_gone(name, held, hurt, mend=None):
         with g.own_box(g.rules()) as box:
             g.works(box)
             pids = g.doors(box)
-            need(len(pids) >= 2, f"front and clerk were not found: {pids}")
+            need(len(pids) >= 2, f"proxy and broker were not found: {pids}")
             held_open(g, box, lambda: hurt(g, pids))
             if mend:
                 mend(pids)
@@ -569,16 +569,16 @@ def kill_all(_g, pids):
         os.kill(pid, signal.SIGKILL)
 
 
-def kill_clerk(_g, pids):
-    """What was recorded before may pass until the front has seen it: that it ends is what counts."""
+def kill_broker(_g, pids):
+    """What was recorded before may pass until the proxy has seen it: that it ends is what counts."""
     os.kill(pids[1], signal.SIGKILL)
-    wait_until(lambda: not alive(pids[0]), "the front to end with its clerk")
+    wait_until(lambda: not alive(pids[0]), "the proxy to end with its broker")
 
 
 door_gone("door_killed", "a killed door's connections fail, and the next request gets a new door", kill_all)
-door_gone("front_killed", "so with the front alone", lambda g, pids: kill_all(g, pids[:1]))
-door_gone("clerk_killed", "without its clerk a door lets nothing pass unrecorded: it ends",
-          kill_clerk)
+door_gone("proxy_killed", "so with the proxy alone", lambda g, pids: kill_all(g, pids[:1]))
+door_gone("broker_killed", "without its broker a door lets nothing pass unrecorded: it ends",
+          kill_broker)
 
 
 @case("D16_door_stopped", "D16", "while a door hangs nothing passes by it, and the box goes on", slow=True)
@@ -586,8 +586,8 @@ def door_stopped(rig):
     g = ground(rig)
     with g.own_box(g.rules()) as box:
         g.works(box)
-        front = g.doors(box)[0]
-        os.kill(front, signal.SIGSTOP)
+        proxy = g.doors(box)[0]
+        os.kill(proxy, signal.SIGSTOP)
         try:
             g.raw.clear()
             asked = len(g.dns.questions)
@@ -598,8 +598,8 @@ def door_stopped(rig):
             need(not g.raw.all() and len(g.dns.questions) == asked, "something passed")
             need(rig.answers(box), "the box does not answer")
         finally:
-            if alive(front):
-                os.kill(front, signal.SIGCONT)
+            if alive(proxy):
+                os.kill(proxy, signal.SIGCONT)
         wait_until(lambda: g.run("say(status(https('evil.test', port, get('/', 'evil.test:%d' % port))))", box,
                                  port=g.evil.tls_port) == 200, "the door to be back")
 
@@ -692,7 +692,7 @@ try:
 except OSError:
     pass
 say(n)""", bytes_up="10KiB")
-budget("upload_budget_in_requests", "nor in the bodies of requests that are looked into", """
+budget("upload_budget_in_requests", "nor in the bodies of requests that are intercepted", """
 n = 0
 for i in range(12):
     n += len(https('budget.test', tls, get('/up', 'budget.test:%d' % tls, 'Content-Length: 2048', method='POST',

@@ -6,7 +6,7 @@ from door_ground import OK, ground
 from door_rig import Authority
 from rig import NotApplicable, case, memory_of, need
 
-DOOR_MEMORY = 48 << 20  # resident bytes of a front under load, far above what it has idle
+DOOR_MEMORY = 48 << 20  # resident bytes of a proxy under load, far above what it has idle
 
 # ---- E1: requests that two readers could read in two ways ----
 
@@ -332,9 +332,9 @@ in_tunnel("fragment_of_three_first", "h = hello('evil.test'); parts = [h[:3] + b
 in_tunnel("ssl2_hello", "parts = [b'\\x80\\x2e\\1\\3\\1\\0\\x15\\0\\0\\0\\x10' + b'\\0\\0\\x2f' * 7 + b'x' * 16]",
           "nor a hello of SSL 2, which has no name", silent=False)
 in_tunnel("second_tunnel", "parts = [b'CONNECT evil.test:443 HTTP/1.1\\r\\nHost: evil.test:443\\r\\n\\r\\n']",
-          "a CONNECT within a tunnel of a looked-into host is refused", hosts=("raw.test",))
+          "a CONNECT within a tunnel of a intercepted host is refused", hosts=("raw.test",))
 in_tunnel("not_tls", "parts = [b'\\0\\1\\2\\3 not TLS at all\\r\\n\\r\\n']",
-          "what is neither TLS nor HTTP does not leave for a host that is looked into", hosts=("raw.test",))
+          "what is neither TLS nor HTTP does not leave for a host that is intercepted", hosts=("raw.test",))
 
 
 @case("D7_plain_in_tunnel_to_tls_only", "D7", "HTTP without TLS in a tunnel gets no credential")
@@ -388,7 +388,7 @@ say(out)""", box)
 
 # ---- D12, E8: other protocols ----
 
-@case("D12_h2_is_not_offered", "D12", "towards a client that is looked into ALPN says http/1.1, whatever it asks for")
+@case("D12_h2_is_not_offered", "D12", "towards a client that is intercepted ALPN says http/1.1, whatever it asks for")
 def alpn(rig):
     g = ground(rig)
     got = g.run("""
@@ -553,13 +553,13 @@ say([status(https('raw.test', tls, get(p, h, 'Max-Forwards: 0', method=m), 4)) f
 # ---- E7: back-pressure ----
 
 def most_memory(g, box, work):
-    """The largest resident size of the door's front and the keeper while work runs."""
-    front, keeper, most = g.doors(box)[0], g.rig.keeper(box), 0
+    """The largest resident size of the door's proxy and the keeper while work runs."""
+    proxy, keeper, most = g.doors(box)[0], g.rig.keeper(box), 0
     process = work()
     try:
         end = time.monotonic() + 6  # for as long as a stuck side would fill memory
         while time.monotonic() < end and process.poll() is None:
-            most = max(most, memory_of(front), memory_of(keeper))
+            most = max(most, memory_of(proxy), memory_of(keeper))
             time.sleep(0.05)
     finally:
         process.kill()

@@ -83,7 +83,7 @@ class Door(Cove):
         return value
 
     def doors(self, box):
-        """The processes of the box's door: front and clerk."""
+        """The processes of the box's door: proxy and broker."""
         return [p for p in self.host_processes(box) if is_door(p)]
 
     def host_processes(self, box):
@@ -109,7 +109,7 @@ class Door(Cove):
 def is_door(pid):
     """By what it calls itself: who is not dumpable does not show its program."""
     try:
-        return open(f"/proc/{pid}/comm").read().strip() in ("cove-door", "cove-clerk")
+        return open(f"/proc/{pid}/comm").read().strip() in ("cove-door", "cove-broker")
     except OSError:
         return False
 

@@ -48,7 +48,7 @@ def test_tls_passes_untouched(door, rig, out, way):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_tls_is_looked_into_where_a_rule_needs_it(door, rig, out, way):
+def test_tls_is_intercepted_where_a_rule_needs_it(door, rig, out, way):
     got = door.curl(out, "-v", rig.url("/echo?look", "other.test"), way=way).ok()
     assert got.json["tls"] and "Cove box authority" in got.errors
     assert "server accepted http/1.1" in got.errors, "HTTP/2 is not offered there"

@@ -305,22 +305,22 @@ def test_connections_of_the_box(door, rig, transfer):
 
 # ---- what breaks ----
 
-@pytest.mark.parametrize("which", ["front", "clerk"])
+@pytest.mark.parametrize("which", ["proxy", "broker"])
 def test_door_is_killed(door, rig, transfer, which):
     """What is under way fails, and never looks whole; the next request has a new door."""
     box = door.box([WEB])
     looked, plain = transfer(box), transfer(box, tls=False)
     pids = door.doors(box)
     assert len(pids) == 2
-    clerk = [p for p in pids if open(f"/proc/{p}/comm").read().strip() == "cove-clerk"]
-    assert len(clerk) == 1
-    kill(clerk[0] if which == "clerk" else next(p for p in pids if p not in clerk))
-    if which == "front":
+    broker = [p for p in pids if open(f"/proc/{p}/comm").read().strip() == "cove-broker"]
+    assert len(broker) == 1
+    kill(broker[0] if which == "broker" else next(p for p in pids if p not in broker))
+    if which == "proxy":
         for t in (looked, plain):
             out, rc = t.finish()
             assert rc != 0 and out == b""
     wait_until(lambda: door.code(box, rig.url("/")) == 200, "a new door")
-    wait_until(lambda: not any(alive(p) for p in pids if which == "front" or p in clerk), "the end of the old one")
+    wait_until(lambda: not any(alive(p) for p in pids if which == "proxy" or p in broker), "the end of the old one")
     door("audit", "verify", box).ok()
     assert alive(door.inspect(box)["keeper_pid"])
 

@@ -277,14 +277,14 @@ def test_the_door_keeps_it_to_itself(door, rig):
     box = door.box([FORMS["bearer"][1]])
     door.curl(box, rig.url("/echo")).ok()
     pids = door.doors(box)
-    assert len(pids) == 2, "front and clerk"
+    assert len(pids) == 2, "proxy and broker"
     for pid in pids:
         assert not in_file(f"/proc/{pid}/environ", door.needles) and not in_file(f"/proc/{pid}/cmdline", door.needles)
         limits = open(f"/proc/{pid}/limits").read()
         core = next(line for line in limits.splitlines() if line.startswith("Max core file size"))
         assert core.split()[4:6] == ["1", "1"]  # 0 would still start a core_pattern's program
         status = open(f"/proc/{pid}/status").read()
-        if "Name:\tcove-clerk" in status:
+        if "Name:\tcove-broker" in status:
             continue  # it reads files and runs the operator's commands
         assert "CapEff:\t0000000000000000" in status and "Seccomp:\t2" in status and "NoNewPrivs:\t1" in status
         if not IS_ROOT:

@@ -58,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 		}
 	}
 	rig_step();
-	for (struct conn *c = rig.door.conns; c; c = c->next)
+	for (struct door_conn *c = rig.door.conns; c; c = c->next)
 		count++;
 	MUST(count == rig.door.conn_count);
 	check_rows();

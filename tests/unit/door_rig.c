@@ -1,4 +1,4 @@
-/* A door's front on a bench; see door_rig.h. */
+/* A door's proxy on a bench; see door_rig.h. */
 #include "door_rig.h"
 
 #include "base/fd.h"
@@ -12,99 +12,100 @@
 
 struct rig rig;
 
-/* ---- the clerk's double ---- */
+/* ---- the broker's double ---- */
 
-struct clerk {
+struct broker {
 	struct ev_defer defer;
-	struct clerk_call *first, **last;
+	struct broker_call *first, **last;
 };
 
-static struct clerk the_clerk;
+static struct broker the_broker;
 
-static void clerk_answer(struct ev_defer *d)
+static void broker_answer(struct ev_defer *d)
 {
-	for (unsigned n = 64; n > 0 && the_clerk.first; n--) {
-		struct clerk_call *c = the_clerk.first;
+	for (unsigned n = 64; n > 0 && the_broker.first; n--) {
+		struct broker_call *c = the_broker.first;
 		struct err e = {0};
 		bool is_row = c->id == 1;
 
-		the_clerk.first = c->next;
-		if (!the_clerk.first)
-			the_clerk.last = &the_clerk.first;
+		the_broker.first = c->next;
+		if (!the_broker.first)
+			the_broker.last = &the_broker.first;
 		c->id = 0;
 		if (is_row && rig.record_fails)
 			err_set(&e, ERR_FULL, ENOSPC, "disk full");
 		c->on_answer(c, e.kind ? -ENOSPC : 0, &e);
 	}
-	if (the_clerk.first)
+	if (the_broker.first)
 		ev_defer(rig.door.ev, d);
 }
 
-static void clerk_queue(struct clerk_call *c, uint32_t id)
+static void broker_queue(struct broker_call *c, uint32_t id)
 {
 	c->id = id;
 	c->next = NULL;
-	*the_clerk.last = c;
-	the_clerk.last = &c->next;
-	ev_defer(rig.door.ev, &the_clerk.defer);
+	*the_broker.last = c;
+	the_broker.last = &c->next;
+	ev_defer(rig.door.ev, &the_broker.defer);
 }
 
-void clerk_free(struct clerk *k)
+void broker_free(struct broker *k)
 {
 }
 
-bool clerk_memory_is_locked(const struct clerk *k)
+bool broker_memory_is_locked(const struct broker *k)
 {
 	return true;
 }
 
-const struct err *clerk_trouble(const struct clerk *k)
+const struct err *broker_trouble(const struct broker *k)
 {
 	static const struct err none;
 
 	return &none;
 }
 
-void clerk_on_gone(struct clerk *k, void (*on_gone)(void *arg), void *arg)
+void broker_on_gone(struct broker *k, void (*on_gone)(void *arg), void *arg)
 {
 }
 
-bool clerk_is_busy(struct clerk *k)
+bool broker_is_busy(struct broker *k)
 {
 	return false;
 }
 
-void clerk_on_room(struct clerk *k, void (*on_room)(void *arg), void *arg)
+void broker_on_room(struct broker *k, void (*on_room)(void *arg), void *arg)
 {
 }
 
-int clerk_start(struct clerk **ret, struct ev *ev, const struct door_config *config, struct err *e)
+int broker_start(struct broker **ret, struct ev *ev, const struct door_config *config,
+		 struct err *e)
 {
-	the_clerk = (struct clerk){.defer.on_defer = clerk_answer};
-	the_clerk.last = &the_clerk.first;
-	*ret = &the_clerk;
+	the_broker = (struct broker){.defer.on_defer = broker_answer};
+	the_broker.last = &the_broker.first;
+	*ret = &the_broker;
 	return 0;
 }
 
-static void give_text(struct clerk_call *c, const char *text)
+static void give_text(struct broker_call *c, const char *text)
 {
 	c->text = strdup(text ? text : "");
 	c->len = strlen(c->text);
 }
 
-void clerk_ask_policy(struct clerk *k, struct clerk_call *c)
+void broker_ask_policy(struct broker *k, struct broker_call *c)
 {
 	give_text(c, rig.policy);
-	clerk_queue(c, 2);
+	broker_queue(c, 2);
 }
 
-void clerk_ask_grants(struct clerk *k, struct clerk_call *c)
+void broker_ask_grants(struct broker *k, struct broker_call *c)
 {
 	give_text(c, rig.grants);
-	clerk_queue(c, 2);
+	broker_queue(c, 2);
 }
 
-void clerk_ask_used(struct clerk *k, struct clerk_call *c)
+void broker_ask_used(struct broker *k, struct broker_call *c)
 {
 	struct buf text;
 
@@ -112,17 +113,17 @@ void clerk_ask_used(struct clerk *k, struct clerk_call *c)
 	CHECK_EQ(used_write(&rig.used, &text), 0);
 	give_text(c, buf_cstr(&text));
 	buf_done(&text);
-	clerk_queue(c, 2);
+	broker_queue(c, 2);
 }
 
-void clerk_say_used(struct clerk *k, const char *text, size_t len)
+void broker_say_used(struct broker *k, const char *text, size_t len)
 {
 	CHECK_EQ(used_add(&rig.used, text, len), 0);
 }
 
-void clerk_ask_secret(struct clerk *k, struct clerk_call *c, const char *name)
+void broker_ask_secret(struct broker *k, struct broker_call *c, const char *name)
 {
-	clerk_queue(c, 3);
+	broker_queue(c, 3);
 }
 
 static void copy(char *to, size_t size, const char *from)
@@ -130,7 +131,7 @@ static void copy(char *to, size_t size, const char *from)
 	str_copy(to, size, from ? from : "");
 }
 
-void clerk_record(struct clerk *k, struct clerk_call *c, const struct audit_row *row)
+void broker_record(struct broker *k, struct broker_call *c, const struct audit_row *row)
 {
 	struct rig_row *r = &rig.rows[rig.row_count];
 
@@ -154,19 +155,19 @@ void clerk_record(struct clerk *k, struct clerk_call *c, const struct audit_row 
 	if (!c)
 		return;
 	c->seq = rig.row_count;
-	clerk_queue(c, 1);
+	broker_queue(c, 1);
 }
 
-void clerk_cancel(struct clerk *k, struct clerk_call *c)
+void broker_cancel(struct broker *k, struct broker_call *c)
 {
-	for (struct clerk_call **at = &the_clerk.first; *at; at = &(*at)->next)
+	for (struct broker_call **at = &the_broker.first; *at; at = &(*at)->next)
 		if (*at == c) {
 			*at = c->next;
 			break;
 		}
-	the_clerk.last = &the_clerk.first;
-	while (*the_clerk.last)
-		the_clerk.last = &(*the_clerk.last)->next;
+	the_broker.last = &the_broker.first;
+	while (*the_broker.last)
+		the_broker.last = &(*the_broker.last)->next;
 	c->id = 0;
 }
 
@@ -436,7 +437,7 @@ void rig_open(const char *policy)
 	signal(SIGPIPE, SIG_IGN);
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
 	CHECK_EQ(ev_new(&d->ev), 0);
-	CHECK_EQ(clerk_start(&d->clerk, d->ev, &d->config, &e), 0);
+	CHECK_EQ(broker_start(&d->broker, d->ev, &d->config, &e), 0);
 	d->config.box = "box";
 	d->config.policy = "file";
 	d->policy = policy_closed();
@@ -462,7 +463,7 @@ void rig_close(void)
 {
 	struct door *d = &rig.door;
 
-	conns_free(d);
+	door_conns_free(d);
 	names_free(d);
 	asks_free(d);
 	reloads_free(d);
@@ -471,7 +472,7 @@ void rig_close(void)
 	tls_free(d->tls);
 	wire_link_done(&d->keeper);
 	wire_link_done(&rig.box);
-	ev_defer_cancel(d->ev, &the_clerk.defer);
+	ev_defer_cancel(d->ev, &the_broker.defer);
 	ev_timer_stop(d->ev, &d->used);
 	ev_free(d->ev);
 	used_done(&rig.used);

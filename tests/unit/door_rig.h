@@ -1,7 +1,7 @@
 /*
  * A door's front in the test's own process, with a keeper's end of its link that the test drives,
  * upstreams on loopback in processes of their own, and doubles for what has tests of its own: the
- * clerk (rows are kept in memory), the resolver (a table) and web (which only keeps what it got).
+ * broker (rows are kept in memory), the resolver (a table) and web (which only keeps what it got).
  */
 #pragma once
 
@@ -43,7 +43,7 @@ struct rig {
 	bool ids_again; /* ids may be used again: what the box sees of them is not checked */
 	unsigned says, verb_ok, verb_failed;
 	char say[4096];
-	/* the clerk's double */
+	/* the broker's double */
 	const char *policy, *grants;
 	struct used used;
 	bool record_fails;

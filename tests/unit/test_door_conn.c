@@ -1,4 +1,4 @@
-/* Connections through the front: judged, recorded, checked, dialled, cut. */
+/* Connections through the proxy: judged, recorded, checked, dialled, cut. */
 #include "door_rig.h"
 
 #include "base/clock.h"

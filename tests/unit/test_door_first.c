@@ -1,4 +1,4 @@
-/* What a connection's first bytes decide: TLS names, proxies, and what is looked into. */
+/* What a connection's first bytes decide: TLS names, proxies, and what is intercepted. */
 #include "door_rig.h"
 
 #include "base/clock.h"
@@ -238,9 +238,9 @@ TEST(the_name_in_a_tunnel_is_checked_too)
 	rig_close();
 }
 
-/* ---- looked into ---- */
+/* ---- intercepted ---- */
 
-TEST(http_that_is_looked_into_goes_to_web)
+TEST(http_that_is_intercepted_goes_to_web)
 {
 	unsigned port = open_with("up.test", "    methods: [GET]\n");
 
@@ -291,7 +291,7 @@ static void handshake(unsigned n, SSL *ssl)
 	CHECK(left > 0);
 }
 
-TEST(tls_that_is_looked_into_is_opened_for_web)
+TEST(tls_that_is_intercepted_is_opened_for_web)
 {
 	unsigned port = open_with("up.test", "    methods: [GET]\n");
 	SSL_CTX *context = SSL_CTX_new(TLS_client_method());
@@ -318,7 +318,7 @@ TEST(tls_that_is_looked_into_is_opened_for_web)
 	rig_close();
 }
 
-TEST(tls_that_is_looked_into_must_name_the_host_too)
+TEST(tls_that_is_intercepted_must_name_the_host_too)
 {
 	unsigned port = open_with("up.test", "    methods: [GET]\n");
 

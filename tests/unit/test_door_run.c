@@ -60,7 +60,7 @@ static void run_door(void)
 	wire_decoder_init(&decoder);
 }
 
-/* Before the home is removed: a clerk that outlives its front still writes there. */
+/* Before the home is removed: a broker that outlives its proxy still writes there. */
 static void wait_for_all(void)
 {
 	if (getpid() != home_owner)
@@ -278,7 +278,7 @@ TEST(nonsense_on_the_link_ends_the_door)
 }
 
 /* The door's only child. */
-static pid_t clerk_of(pid_t pid)
+static pid_t broker_of(pid_t pid)
 {
 	char path[96], text[64];
 	ssize_t n;
@@ -293,16 +293,16 @@ static pid_t clerk_of(pid_t pid)
 	return (pid_t)atoi(text);
 }
 
-TEST(without_its_clerk_nothing_passes)
+TEST(without_its_broker_nothing_passes)
 {
 	struct wire_frame f;
-	pid_t clerk;
+	pid_t broker;
 
 	start_door("version: 1\nrules:\n  - allow: \"*\"\n");
 	wait_hello();
-	clerk = clerk_of(door_pid);
-	CHECK(clerk > 1);
-	CHECK_EQ(kill(clerk, SIGKILL), 0);
+	broker = broker_of(door_pid);
+	CHECK(broker > 1);
+	CHECK_EQ(kill(broker, SIGKILL), 0);
 	CHECK(!next(&f));
 	CHECK(wait_end() != 0);
 }
@@ -322,26 +322,26 @@ static pid_t start_flood(void)
 	_exit(0);
 }
 
-/* More denials than the clerk can write down: the box waits, and the door lives on. */
-TEST(a_slow_clerk_slows_its_box_down_and_no_more)
+/* More denials than the broker can write down: the box waits, and the door lives on. */
+TEST(a_slow_broker_slows_its_box_down_and_no_more)
 {
 	struct pollfd p = {.events = POLLIN};
 	unsigned answers = 0;
 	bool is_stopped = true;
 	struct wire_frame f;
-	pid_t clerk, flood;
+	pid_t broker, flood;
 
 	start_door("version: 1\nrules:\n  - allow: a.test\n");
 	wait_hello();
 	p.fd = link_fd;
-	clerk = clerk_of(door_pid);
-	CHECK_EQ(kill(clerk, SIGSTOP), 0);
+	broker = broker_of(door_pid);
+	CHECK_EQ(kill(broker, SIGSTOP), 0);
 	flood = start_flood();
 	while (answers < FLOOD) {
 		/* It says nothing more: what it does not say it did not take either. */
 		if (wire_decoder_next(&decoder, &f) == 0) {
 			if (is_stopped && poll(&p, 1, 500) == 0) {
-				CHECK_EQ(kill(clerk, SIGCONT), 0);
+				CHECK_EQ(kill(broker, SIGCONT), 0);
 				is_stopped = false;
 			}
 			CHECK(next(&f));
@@ -356,7 +356,7 @@ TEST(a_slow_clerk_slows_its_box_down_and_no_more)
 	CHECK_EQ(denied, FLOOD);
 }
 
-/* It became ours when its front was gone. */
+/* It became ours when its proxy was gone. */
 static void wait_gone(pid_t pid)
 {
 	CHECK_EQ(waitpid(pid, NULL, 0), pid);
@@ -378,10 +378,10 @@ TEST(a_door_that_was_killed_leaves_no_new_budgets)
 	start_door(policy);
 	buf_init(&b, 1 << 20);
 	for (unsigned i = 0; i < 3; i++) {
-		pid_t clerk;
+		pid_t broker;
 
 		wait_hello();
-		clerk = clerk_of(door_pid);
+		broker = broker_of(door_pid);
 		say_connect(&b, 1, "127.0.0.1", port);
 		CHECK(next(&f));
 		CHECK_EQ(f.type, i < 2 ? WIRE_OK : WIRE_ERROR);
@@ -389,7 +389,7 @@ TEST(a_door_that_was_killed_leaves_no_new_budgets)
 			CHECK(wire_error_decode(&f, &m) == 0 && strstr(m.msg, "rate"));
 		CHECK_EQ(kill(door_pid, SIGKILL), 0);
 		(void)wait_end();
-		wait_gone(clerk);
+		wait_gone(broker);
 		run_door();
 	}
 	wait_hello();

@@ -1,4 +1,4 @@
-/* What a rule injects, by itself: with the clerk's double of web_rig.h. */
+/* What a rule injects, by itself: with the broker's double of web_rig.h. */
 #include "web_rig.h"
 
 #include "door/redact.h"
@@ -40,7 +40,7 @@ static void start(const char *inject)
 	snprintf(text, sizeof(text), "version: 1\nrules:\n  - name: cred\n    allow: up.test\n%s",
 		 inject);
 	wr_open(text, NULL);
-	CHECK_EQ(injection_start(&it, wr.door.clerk, rule_of("GET"), on_done, NULL), 0);
+	CHECK_EQ(injection_start(&it, wr.door.broker, rule_of("GET"), on_done, NULL), 0);
 	CHECK_EQ(answers, 0);
 	wr_settle();
 }
@@ -147,7 +147,7 @@ TEST(freed_under_way)
 	wr_open("version: 1\nrules:\n  - name: cred\n    allow: up.test\n"
 		"    inject: {headers: {X-A: b}}\n",
 		NULL);
-	CHECK_EQ(injection_start(&it, wr.door.clerk, rule_of("GET"), on_done, NULL), 0);
+	CHECK_EQ(injection_start(&it, wr.door.broker, rule_of("GET"), on_done, NULL), 0);
 	injection_free(it);
 	it = NULL;
 	wr_settle();

@@ -279,17 +279,17 @@ TEST(grants)
 	struct err e;
 
 	CHECK_EQ(policy_grant(p, ACTION_ALLOW, "a.org", 1000, false, &e), 0);
-	CHECK_STR(connects(p, "a.org", 443, 999), "allow live allow");
+	CHECK_STR(connects(p, "a.org", 443, 999), "allow allow grant");
 	CHECK_STR(connects(p, "a.org", 22, 999), "deny");
 	CHECK_STR(connects(p, "a.org", 443, 1000), "ask ask");
 	CHECK_EQ(policy_grant(p, ACTION_DENY, "A.org.", 0, false, &e), 0);
-	CHECK_STR(connects(p, "a.org", 443, 999), "deny live deny");
+	CHECK_STR(connects(p, "a.org", 443, 999), "deny deny grant");
 	CHECK_EQ(policy_grant(p, ACTION_ALLOW, "*.org", 0, false, &e), 0);
-	CHECK_STR(connects(p, "b.org", 443, 1), "allow live allow");
-	CHECK_STR(connects(p, "a.org", 80, 1), "deny live deny");
+	CHECK_STR(connects(p, "b.org", 443, 1), "allow allow grant");
+	CHECK_STR(connects(p, "a.org", 80, 1), "deny deny grant");
 	CHECK_STR(connects(p, "never.org", 443, 1), "deny no");
 	CHECK_EQ(policy_grant(p, ACTION_ALLOW, "x.com", 500, false, &e), 0);
-	CHECK_STR(connects(p, "x.com", 443, 1), "allow live allow");
+	CHECK_STR(connects(p, "x.com", 443, 1), "allow allow grant");
 	CHECK_STR(connects(p, "x.com", 443, 500), "inspect");
 	CHECK_EQ(policy_grant(p, ACTION_ALLOW, "once.net:25", 0, true, &e), 0);
 	policy_judge_connect(p, &h, 25, 1, &v);
@@ -298,9 +298,9 @@ TEST(grants)
 	CHECK(rule_count(v.rule, 1, 1));
 	CHECK_STR(connects(p, "once.net", 25, 1), "deny");
 	CHECK_EQ(policy_grant(p, ACTION_ALLOW, "10.0.0.0/8:5432", 0, false, &e), 0);
-	CHECK_STR(connects(p, "10.1.1.1", 5432, 1), "allow live allow");
+	CHECK_STR(connects(p, "10.1.1.1", 5432, 1), "allow allow grant");
 	CHECK_EQ(policy_grant(p, ACTION_ALLOW, "[fd00::1]:5432", 0, false, &e), 0);
-	CHECK_STR(connects(p, "fd00::1", 5432, 1), "allow live allow");
+	CHECK_STR(connects(p, "fd00::1", 5432, 1), "allow allow grant");
 	CHECK_STR(connects(p, "fd00::1", 443, 1), "deny");
 	CHECK(policy_grant(p, ACTION_ALLOW, "a.org:0", 0, false, &e) < 0);
 	CHECK(policy_grant(p, ACTION_ALLOW, "", 0, false, &e) < 0);
@@ -319,15 +319,15 @@ TEST(later_grants_and_their_number)
 
 	CHECK_EQ(policy_grant(p, ACTION_DENY, "a.org:443", 0, false, &e), 0);
 	CHECK_EQ(policy_grant(p, ACTION_ALLOW, "a.org:443", 10, false, &e), 0);
-	CHECK_STR(connects(p, "a.org", 443, 9), "allow live allow");
-	CHECK_STR(connects(p, "a.org", 443, 10), "deny live deny");
+	CHECK_STR(connects(p, "a.org", 443, 9), "allow allow grant");
+	CHECK_STR(connects(p, "a.org", 443, 10), "deny deny grant");
 	/* Without a port they are for different ports, and about the same all the same. */
 	CHECK_EQ(policy_grant(p, ACTION_DENY, "b.org", 0, false, &e), 0);
 	CHECK_EQ(policy_grant(p, ACTION_ALLOW, "b.org", 10, false, &e), 0);
-	CHECK_STR(connects(p, "b.org", 443, 9), "allow live allow");
-	CHECK_STR(connects(p, "b.org", 443, 10), "deny live deny");
+	CHECK_STR(connects(p, "b.org", 443, 9), "allow allow grant");
+	CHECK_STR(connects(p, "b.org", 443, 10), "deny deny grant");
 	CHECK_EQ(policy_grant(p, ACTION_ALLOW, "b.org:443", 20, false, &e), 0);
-	CHECK_STR(connects(p, "b.org", 443, 10), "deny live deny");
+	CHECK_STR(connects(p, "b.org", 443, 10), "deny deny grant");
 	for (unsigned i = 0; i < 3 * DOOR_GRANTS_MAX; i++)
 		CHECK_EQ(policy_grant(p, ACTION_ALLOW, "same.org", 0, false, &e), 0);
 	for (unsigned i = 0; i < DOOR_GRANTS_MAX && r == 0; i++) {

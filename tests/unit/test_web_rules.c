@@ -142,7 +142,7 @@ TEST(credentials_go_their_own_way)
 	wr_close();
 }
 
-/* Where a secret is kept is no business of the box: only the record says why there is none. */
+/* Where a secret is kept is no business of the box: only the audit log says why there is none. */
 TEST(why_there_is_no_credential)
 {
 	const char *heard;
@@ -152,7 +152,7 @@ TEST(why_there_is_no_credential)
 		GET);
 	heard = box_hears();
 	CHECK(strstr(heard, "HTTP/1.1 502 ") && strstr(heard, "rule 'cred'"));
-	CHECK(strstr(heard, "the record says why") && !strstr(heard, "there is no secret"));
+	CHECK(strstr(heard, "the audit log says why") && !strstr(heard, "there is no secret"));
 	CHECK(strstr(wr_row("request", "deny")->reason, "there is no secret"));
 	wr_close();
 	wr.record_fails = true;

@@ -10,36 +10,36 @@
 
 struct wr wr;
 
-/* ---- the clerk's double ---- */
+/* ---- the broker's double ---- */
 
-struct clerk {
+struct broker {
 	struct ev_defer defer;
-	struct clerk_call *first;
+	struct broker_call *first;
 };
 
-static struct clerk the_clerk;
+static struct broker the_broker;
 
-static void clerk_answer(struct ev_defer *d)
+static void broker_answer(struct ev_defer *d)
 {
-	struct clerk_call *c = the_clerk.first;
+	struct broker_call *c = the_broker.first;
 	struct err e = {0};
 
 	if (!c || (wr.hold_secrets && c->secret.data))
 		return;
-	the_clerk.first = c->next;
+	the_broker.first = c->next;
 	if (c->id == 2)
 		err_set(&e, ERR_NOT_FOUND, ENOENT, "there is no secret");
 	if (c->id == 1 && wr.record_fails)
 		err_set(&e, ERR_FULL, ENOSPC, "disk full");
 	c->id = 0;
-	if (the_clerk.first)
+	if (the_broker.first)
 		ev_defer(wr.door.ev, d);
 	c->on_answer(c, e.kind ? -e.code : 0, &e);
 }
 
-static void clerk_queue(struct clerk_call *c, uint32_t id)
+static void broker_queue(struct broker_call *c, uint32_t id)
 {
-	struct clerk_call **at = &the_clerk.first;
+	struct broker_call **at = &the_broker.first;
 
 	CHECK_EQ(c->id, 0);
 	while (*at)
@@ -47,15 +47,15 @@ static void clerk_queue(struct clerk_call *c, uint32_t id)
 	c->id = id;
 	c->next = NULL;
 	*at = c;
-	ev_defer(wr.door.ev, &the_clerk.defer);
+	ev_defer(wr.door.ev, &the_broker.defer);
 }
 
-struct ev *clerk_ev(const struct clerk *k)
+struct ev *broker_ev(const struct broker *k)
 {
 	return wr.door.ev;
 }
 
-void clerk_ask_secret(struct clerk *k, struct clerk_call *c, const char *name)
+void broker_ask_secret(struct broker *k, struct broker_call *c, const char *name)
 {
 	for (size_t i = 0; i < 4 && wr.secrets[i].name; i++) {
 		const struct wr_secret *s = &wr.secrets[i];
@@ -64,11 +64,11 @@ void clerk_ask_secret(struct clerk *k, struct clerk_call *c, const char *name)
 			CHECK_EQ(secret_init(&c->secret, s->value,
 					     s->len ? s->len : strlen(s->value)),
 				 0);
-			clerk_queue(c, 3);
+			broker_queue(c, 3);
 			return;
 		}
 	}
-	clerk_queue(c, 2);
+	broker_queue(c, 2);
 }
 
 static void copy(char *to, size_t size, const char *from)
@@ -76,7 +76,7 @@ static void copy(char *to, size_t size, const char *from)
 	str_copy(to, size, from ? from : "");
 }
 
-void clerk_record(struct clerk *k, struct clerk_call *c, const struct audit_row *row)
+void broker_record(struct broker *k, struct broker_call *c, const struct audit_row *row)
 {
 	struct wr_row *r = &wr.rows[wr.row_count];
 
@@ -98,12 +98,12 @@ void clerk_record(struct clerk *k, struct clerk_call *c, const struct audit_row 
 	if (!c)
 		return;
 	c->seq = wr.row_count;
-	clerk_queue(c, 1);
+	broker_queue(c, 1);
 }
 
-void clerk_cancel(struct clerk *k, struct clerk_call *c)
+void broker_cancel(struct broker *k, struct broker_call *c)
 {
-	for (struct clerk_call **at = &the_clerk.first; *at; at = &(*at)->next)
+	for (struct broker_call **at = &the_broker.first; *at; at = &(*at)->next)
 		if (*at == c) {
 			*at = c->next;
 			secret_done(&c->secret);
@@ -298,8 +298,8 @@ void wr_open(const char *policy, const char *first)
 	wr.now = 1000000;
 	ev_set_clock(wr.door.ev, now, NULL);
 	wr.door.config.box = "box";
-	wr.door.clerk = &the_clerk;
-	the_clerk = (struct clerk){.defer.on_defer = clerk_answer};
+	wr.door.broker = &the_broker;
+	the_broker = (struct broker){.defer.on_defer = broker_answer};
 	dial_later = (struct ev_defer){.on_defer = on_dial};
 	wr_policy(policy);
 	CHECK_EQ(web_new(&wr.web, &c, wire_new(&wr.box), first, first ? strlen(first) : 0, NULL),
@@ -317,7 +317,7 @@ static void end_close(struct wr_end *end)
 void wr_close(void)
 {
 	web_free(wr.web);
-	CHECK(!the_clerk.first);
+	CHECK(!the_broker.first);
 	ev_defer_cancel(wr.door.ev, &dial_later);
 	end_close(&wr.box);
 	for (unsigned i = 0; i < wr.up_count; i++)

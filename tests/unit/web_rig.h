@@ -1,5 +1,5 @@
 /*
- * A web (door/web.h) between two sockets that the test holds, with doubles for the clerk (secrets
+ * A web (door/web.h) between two sockets that the test holds, with doubles for the broker (secrets
  * from a table, rows kept in memory) and for conn.c (a dial gives one end of a socketpair). What
  * the sides are told is a list of texts; what they hear is gathered.
  */

@@ -1,18 +1,18 @@
 /*
- * The raw relay; see pump.h.
+ * The raw relay; see tunnel.h.
  *
  * Up, from the box: what its channel shows is written to the socket, and taken as far as the socket
  * took it. Down: the socket is read into the frame that goes to the box. A side that cannot take
  * more stops the other's being read, so a slow reader holds back whoever writes to it: what is held
  * in between is the box's window, and the link's queue.
  *
- * The gate and what was read before the pump began share one buffer, `first`, which is gone once it
- * was written.
+ * The gate and what was read before the tunnel began share one buffer, `first`, which is gone once
+ * it was written.
  *
  * Timers in the loop are a list, so the idle one is not set again with every byte: it looks, when
  * it is due, at when the last byte passed.
  */
-#include "door/pump.h"
+#include "door/tunnel.h"
 
 #include "base/fd.h"
 #include "base/limits.h"
@@ -24,12 +24,12 @@
 /* Reads of a socket in one turn: a fast one costs few turns, and does not starve the others. */
 enum { READS_MAX = 4 };
 
-struct pump {
-	struct pump_config c;
+struct tunnel {
+	struct tunnel_config c;
 	struct buf first;
 	struct ev_timer idle;
 	struct ev_defer start, ending;
-	enum pump_end how;
+	enum tunnel_end how;
 	int error;
 	uint64_t last_ms;
 	bool up_ended, down_ended; /* that direction said its end, and it was passed on */
@@ -39,7 +39,7 @@ struct pump {
 	bool over;
 };
 
-static void end(struct pump *p, enum pump_end how, int error)
+static void end(struct tunnel *p, enum tunnel_end how, int error)
 {
 	if (p->over)
 		return;
@@ -53,24 +53,24 @@ static void end(struct pump *p, enum pump_end how, int error)
 
 static void on_ending(struct ev_defer *d)
 {
-	struct pump *p = container(d, struct pump, ending);
+	struct tunnel *p = container(d, struct tunnel, ending);
 
 	p->c.on_end(p->c.arg, p->how, p->error);
 }
 
 /* ---- up: from the box ---- */
 
-static bool count(struct pump *p, uint64_t up, uint64_t down)
+static bool count(struct tunnel *p, uint64_t up, uint64_t down)
 {
 	p->last_ms = ev_now(p->c.door->ev);
 	if (p->c.count(p->c.arg, up, down))
 		return true;
-	end(p, PUMP_CUT, 0);
+	end(p, TUNNEL_CUT, 0);
 	return false;
 }
 
 /* How many of n bytes a budget has room for. */
-static size_t fitting(const struct pump *p, size_t n, bool is_up)
+static size_t fitting(const struct tunnel *p, size_t n, bool is_up)
 {
 	uint64_t room = p->c.room ? p->c.room(p->c.arg, is_up) : UINT64_MAX;
 
@@ -78,12 +78,12 @@ static size_t fitting(const struct pump *p, size_t n, bool is_up)
 }
 
 /* All that was taken is written: the box's end may follow. False: over. */
-static bool finish_up(struct pump *p)
+static bool finish_up(struct tunnel *p)
 {
 	int r = channel_finish(p->c.up);
 
 	if (r < 0) {
-		end(p, PUMP_FAILED, r);
+		end(p, TUNNEL_FAILED, r);
 		return false;
 	}
 	p->up_ended = true;
@@ -91,13 +91,13 @@ static bool finish_up(struct pump *p)
 }
 
 /* Writes n bytes: how many went, 0 when it is full, negative when it is over. */
-static ssize_t write_up(struct pump *p, const uint8_t *from, size_t n)
+static ssize_t write_up(struct tunnel *p, const uint8_t *from, size_t n)
 {
 	ssize_t r;
 
 	n = fitting(p, n, true);
 	if (n == 0) {
-		end(p, PUMP_CUT, 0);
+		end(p, TUNNEL_CUT, 0);
 		return -ECANCELED;
 	}
 	r = channel_write(p->c.up, from, n);
@@ -105,14 +105,14 @@ static ssize_t write_up(struct pump *p, const uint8_t *from, size_t n)
 	if (r == -EAGAIN)
 		return 0;
 	if (r < 0) {
-		end(p, PUMP_FAILED, (int)r);
+		end(p, TUNNEL_FAILED, (int)r);
 		return r;
 	}
 	return count(p, (uint64_t)r, 0) ? r : -ECANCELED;
 }
 
 /* Fills first and asks the gate. False: nothing more can be done now, or it is over. */
-static bool pass_gate(struct pump *p)
+static bool pass_gate(struct tunnel *p)
 {
 	const uint8_t *from = NULL;
 	ssize_t n = -EAGAIN;
@@ -127,13 +127,13 @@ static bool pass_gate(struct pump *p)
 		if ((size_t)n > left)
 			n = (ssize_t)left;
 		if (buf_append(&p->first, from, (size_t)n) < 0) {
-			end(p, PUMP_FAILED, -ENOMEM);
+			end(p, TUNNEL_FAILED, -ENOMEM);
 			return false;
 		}
 		channel_wire_took(p->c.box, (size_t)n);
 	}
 	if (n < 0 && n != -EAGAIN) {
-		end(p, PUMP_FAILED, (int)n);
+		end(p, TUNNEL_FAILED, (int)n);
 		return false;
 	}
 	p->box_ended = p->box_ended || n == 0;
@@ -141,16 +141,16 @@ static bool pass_gate(struct pump *p)
 		return false;
 	r = p->c.gate(p->c.arg, buf_data(&p->first), buf_len(&p->first), p->box_ended);
 	if (r < 0)
-		end(p, PUMP_REFUSED, r);
+		end(p, TUNNEL_REFUSED, r);
 	else if (r == GATE_HAND)
-		end(p, PUMP_HANDED, 0);
+		end(p, TUNNEL_HANDED, 0);
 	else if (r == GATE_PASS)
 		p->c.gate = NULL;
 	p->may_go = r == GATE_PASS || r == GATE_WATCH;
 	return p->may_go;
 }
 
-static bool write_first(struct pump *p)
+static bool write_first(struct tunnel *p)
 {
 	ssize_t n;
 
@@ -166,7 +166,7 @@ static bool write_first(struct pump *p)
 	return !p->box_ended || p->up_ended || finish_up(p);
 }
 
-static void pump_up(struct pump *p)
+static void tunnel_up(struct tunnel *p)
 {
 	const uint8_t *from = NULL;
 	ssize_t n;
@@ -178,7 +178,7 @@ static void pump_up(struct pump *p)
 	} while (p->c.gate);
 	while (!p->up_ended && (n = channel_wire_peek(p->c.box, &from)) != -EAGAIN) {
 		if (n < 0) {
-			end(p, PUMP_FAILED, (int)n);
+			end(p, TUNNEL_FAILED, (int)n);
 			return;
 		}
 		if (n == 0) {
@@ -196,7 +196,7 @@ static void pump_up(struct pump *p)
 
 /* ---- down: to the box ---- */
 
-static void finish_down(struct pump *p)
+static void finish_down(struct tunnel *p)
 {
 	int r = channel_finish(p->c.box);
 
@@ -204,10 +204,10 @@ static void finish_down(struct pump *p)
 	if (r == 0)
 		p->down_ended = true;
 	else if (r != -EAGAIN)
-		end(p, PUMP_FAILED, r);
+		end(p, TUNNEL_FAILED, r);
 }
 
-static void pump_down(struct pump *p)
+static void tunnel_down(struct tunnel *p)
 {
 	for (int i = 0; i < READS_MAX && !p->down_ended; i++) {
 		size_t room = 0, fits;
@@ -223,7 +223,7 @@ static void pump_down(struct pump *p)
 		if (n == -EAGAIN)
 			return;
 		if (n < 0) {
-			end(p, PUMP_FAILED, (int)n);
+			end(p, TUNNEL_FAILED, (int)n);
 			return;
 		}
 		if (n == 0) {
@@ -231,7 +231,7 @@ static void pump_down(struct pump *p)
 			return;
 		}
 		if (fits == 0) {
-			end(p, PUMP_CUT, 0);
+			end(p, TUNNEL_CUT, 0);
 			return;
 		}
 		if (p->c.watch && !p->c.watch(p->c.arg, to, (size_t)n))
@@ -247,14 +247,14 @@ static void pump_down(struct pump *p)
 
 /* ---- the whole ---- */
 
-static void set_wants(struct pump *p)
+static void set_wants(struct tunnel *p)
 {
 	unsigned box = 0, up = 0;
 
 	if (p->over)
 		return;
 	if (p->up_ended && p->down_ended) {
-		end(p, PUMP_OK, 0);
+		end(p, TUNNEL_OK, 0);
 		return;
 	}
 	if (!p->up_ended && p->up_full)
@@ -271,48 +271,48 @@ static void set_wants(struct pump *p)
 
 static void on_box(struct channel *c, unsigned what)
 {
-	struct pump *p = c->owner;
+	struct tunnel *p = c->owner;
 
 	if (what & CHANNEL_IN)
-		pump_up(p);
+		tunnel_up(p);
 	if ((what & CHANNEL_OUT) && !p->over)
-		pump_down(p);
+		tunnel_down(p);
 	set_wants(p);
 }
 
 static void on_up(struct channel *c, unsigned what)
 {
-	struct pump *p = c->owner;
+	struct tunnel *p = c->owner;
 
 	if (what & CHANNEL_IN)
-		pump_down(p);
+		tunnel_down(p);
 	if ((what & CHANNEL_OUT) && !p->over)
-		pump_up(p);
+		tunnel_up(p);
 	set_wants(p);
 }
 
 static void on_start(struct ev_defer *d)
 {
-	struct pump *p = container(d, struct pump, start);
+	struct tunnel *p = container(d, struct tunnel, start);
 
-	pump_up(p);
+	tunnel_up(p);
 	set_wants(p);
 }
 
 static void on_idle(struct ev_timer *t)
 {
-	struct pump *p = container(t, struct pump, idle);
+	struct tunnel *p = container(t, struct tunnel, idle);
 	uint64_t quiet = ev_now(p->c.door->ev) - p->last_ms;
 
 	if (quiet >= DOOR_IDLE_MS)
-		end(p, PUMP_IDLE, 0);
+		end(p, TUNNEL_IDLE, 0);
 	else
 		ev_timer_set(p->c.door->ev, t, DOOR_IDLE_MS - quiet);
 }
 
-int pump_new(struct pump **ret, const struct pump_config *c, const void *first, size_t n)
+int tunnel_new(struct tunnel **ret, const struct tunnel_config *c, const void *first, size_t n)
 {
-	struct pump *p = calloc(1, sizeof(*p));
+	struct tunnel *p = calloc(1, sizeof(*p));
 
 	if (p)
 		buf_init(&p->first, DOOR_BUFFER_MAX);
@@ -336,8 +336,8 @@ int pump_new(struct pump **ret, const struct pump_config *c, const void *first, 
 	return 0;
 }
 
-void pump_release(struct pump *p, struct channel **ret_box, struct channel **ret_up,
-		  struct buf *first)
+void tunnel_release(struct tunnel *p, struct channel **ret_box, struct channel **ret_up,
+		    struct buf *first)
 {
 	*ret_box = take_ptr(p->c.box);
 	*ret_up = take_ptr(p->c.up);
@@ -345,7 +345,7 @@ void pump_release(struct pump *p, struct channel **ret_box, struct channel **ret
 	buf_init(&p->first, DOOR_BUFFER_MAX);
 }
 
-void pump_free(struct pump *p)
+void tunnel_free(struct tunnel *p)
 {
 	bool cut;
 

@@ -1,18 +1,18 @@
 /*
- * The front's side of the clerk; see clerk.h. Packets that the socket does not take wait in a
- * bounded list. Beyond CLERK_QUEUE_LOW of them the front does not listen to its box until there is
- * room again (clerk_is_busy), so a box cannot fill the list; should it be full all the same the
- * clerk is taken for dead, and the front ends: nothing passes unrecorded.
+ * The proxy's side of the broker; see broker.h. Packets that the socket does not take wait in a
+ * bounded list. Beyond BROKER_QUEUE_LOW of them the proxy does not listen to its box until there is
+ * room again (broker_is_busy), so a box cannot fill the list; should it be full all the same the
+ * broker is taken for dead, and the proxy ends: nothing passes unrecorded.
  *
  * All packets are received into one buffer that is locked and wiped after a secret, so that a value
  * is nowhere but there and in its struct secret.
  */
-#include "door/clerk.h"
+#include "door/broker.h"
 
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/locked.h"
-#include "door/clerk_wire.h"
+#include "door/broker_wire.h"
 #include "store/audit_row.h"
 
 #include <errno.h>
@@ -29,13 +29,13 @@ struct packet {
 	uint8_t data[];
 };
 
-struct clerk {
+struct broker {
 	struct ev *ev;
 	struct ev_io io; /* fd owned */
 	pid_t pid;
 	void (*on_gone)(void *arg);
 	void *arg;
-	struct clerk_call *calls; /* under way; embedded in their owners */
+	struct broker_call *calls; /* under way; embedded in their owners */
 	struct packet *first, **last;
 	unsigned queued;
 	uint32_t next_id;
@@ -44,15 +44,15 @@ struct clerk {
 	struct ev_defer tell;
 	void (*on_room)(void *arg);
 	void *room_arg;
-	bool told_busy; /* somebody waits for on_room */
+	bool waits_for_room; /* somebody waits for on_room */
 	struct ev_defer room;
-	uint8_t *in;   /* owned, locked: CLERK_PACKET_MAX */
+	uint8_t *in;   /* owned, locked: BROKER_PACKET_MAX */
 	bool unlocked; /* as it says of itself */
 };
 
 /* ---- sending ---- */
 
-static void fail(struct clerk *k)
+static void fail(struct broker *k)
 {
 	if (k->gone)
 		return;
@@ -61,24 +61,24 @@ static void fail(struct clerk *k)
 	ev_defer(k->ev, &k->tell);
 }
 
-/* Who waits is told that nobody answers; then the owner. */
+/* Fails every call that waits; then the owner learns of it. */
 static void on_tell(struct ev_defer *d)
 {
-	struct clerk *k = container(d, struct clerk, tell);
+	struct broker *k = container(d, struct broker, tell);
 
 	while (k->calls) {
-		struct clerk_call *c = k->calls;
+		struct broker_call *c = k->calls;
 		struct err e;
 
 		k->calls = c->next;
 		c->id = 0;
-		c->on_answer(c, err_set(&e, ERR_INTERNAL, EPIPE, "the door's clerk is gone"), &e);
+		c->on_answer(c, err_set(&e, ERR_INTERNAL, EPIPE, "the door's broker is gone"), &e);
 	}
 	if (k->on_gone)
 		k->on_gone(k->arg);
 }
 
-static int flush(struct clerk *k, bool wait)
+static int flush(struct broker *k, bool wait)
 {
 	while (k->first) {
 		struct packet *p = k->first;
@@ -94,7 +94,7 @@ static int flush(struct clerk *k, bool wait)
 			k->last = &k->first;
 		k->queued--;
 		free(p);
-		if (k->told_busy && k->queued <= CLERK_QUEUE_LOW)
+		if (k->waits_for_room && k->queued <= BROKER_QUEUE_LOW)
 			ev_defer(k->ev, &k->room);
 	}
 	return 0;
@@ -102,37 +102,38 @@ static int flush(struct clerk *k, bool wait)
 
 static void on_room(struct ev_defer *d)
 {
-	struct clerk *k = container(d, struct clerk, room);
+	struct broker *k = container(d, struct broker, room);
 
-	k->told_busy = false;
+	k->waits_for_room = false;
 	if (k->on_room)
 		k->on_room(k->room_arg);
 }
 
-bool clerk_is_busy(struct clerk *k)
+bool broker_is_busy(struct broker *k)
 {
-	bool is_busy = k->queued > CLERK_QUEUE_LOW;
+	bool is_busy = k->queued > BROKER_QUEUE_LOW;
 
-	k->told_busy = k->told_busy || is_busy;
+	k->waits_for_room = k->waits_for_room || is_busy;
 	return is_busy;
 }
 
-void clerk_on_room(struct clerk *k, void (*fn)(void *arg), void *arg)
+void broker_on_room(struct broker *k, void (*fn)(void *arg), void *arg)
 {
 	k->on_room = fn;
 	k->room_arg = arg;
 }
 
-static void send_packet(struct clerk *k, enum clerk_verb verb, uint32_t id, const void *p, size_t n)
+static void send_packet(struct broker *k, enum broker_verb verb, uint32_t id, const void *p,
+			size_t n)
 {
-	struct clerk_head head = {.id = id, .verb = (uint16_t)verb};
+	struct broker_head head = {.id = id, .verb = (uint16_t)verb};
 	struct packet *packet;
 
 	if (k->gone) {
 		ev_defer(k->ev, &k->tell);
 		return;
 	}
-	packet = k->queued < CLERK_QUEUE_MAX ? malloc(sizeof(*packet) + sizeof(head) + n) : NULL;
+	packet = k->queued < BROKER_QUEUE_MAX ? malloc(sizeof(*packet) + sizeof(head) + n) : NULL;
 	if (!packet) {
 		fail(k);
 		return;
@@ -150,7 +151,7 @@ static void send_packet(struct clerk *k, enum clerk_verb verb, uint32_t id, cons
 		fail(k);
 }
 
-static void start_call(struct clerk *k, struct clerk_call *c)
+static void start_call(struct broker *k, struct broker_call *c)
 {
 	ASSERT(c->id == 0 && c->on_answer);
 	c->id = ++k->next_id ? k->next_id : ++k->next_id;
@@ -161,37 +162,37 @@ static void start_call(struct clerk *k, struct clerk_call *c)
 	k->calls = c;
 }
 
-void clerk_ask_policy(struct clerk *k, struct clerk_call *c)
+void broker_ask_policy(struct broker *k, struct broker_call *c)
 {
 	start_call(k, c);
-	send_packet(k, CLERK_POLICY, c->id, NULL, 0);
+	send_packet(k, BROKER_POLICY, c->id, NULL, 0);
 }
 
-void clerk_ask_grants(struct clerk *k, struct clerk_call *c)
+void broker_ask_grants(struct broker *k, struct broker_call *c)
 {
 	start_call(k, c);
-	send_packet(k, CLERK_GRANTS, c->id, NULL, 0);
+	send_packet(k, BROKER_GRANTS, c->id, NULL, 0);
 }
 
-void clerk_ask_secret(struct clerk *k, struct clerk_call *c, const char *name)
+void broker_ask_secret(struct broker *k, struct broker_call *c, const char *name)
 {
 	start_call(k, c);
-	send_packet(k, CLERK_SECRET, c->id, name, strlen(name));
+	send_packet(k, BROKER_SECRET, c->id, name, strlen(name));
 }
 
-void clerk_ask_used(struct clerk *k, struct clerk_call *c)
+void broker_ask_used(struct broker *k, struct broker_call *c)
 {
 	start_call(k, c);
-	send_packet(k, CLERK_USED, c->id, NULL, 0);
+	send_packet(k, BROKER_USED, c->id, NULL, 0);
 }
 
-void clerk_say_used(struct clerk *k, const char *text, size_t len)
+void broker_say_used(struct broker *k, const char *text, size_t len)
 {
-	ASSERT(len > 0 && len <= CLERK_USED_MAX);
-	send_packet(k, CLERK_USED, 0, text, len);
+	ASSERT(len > 0 && len <= BROKER_USED_MAX);
+	send_packet(k, BROKER_USED, 0, text, len);
 }
 
-void clerk_record(struct clerk *k, struct clerk_call *c, const struct audit_row *row)
+void broker_record(struct broker *k, struct broker_call *c, const struct audit_row *row)
 {
 	struct buf text;
 
@@ -199,16 +200,16 @@ void clerk_record(struct clerk *k, struct clerk_call *c, const struct audit_row 
 		start_call(k, c);
 	buf_init(&text, AUDIT_ROW_MAX);
 	/* A row that cannot be written down must not be forgotten. */
-	if (audit_row_pack(&text, row) < 0 || buf_len(&text) > CLERK_PART)
+	if (audit_row_pack(&text, row) < 0 || buf_len(&text) > BROKER_PART)
 		fail(k);
 	else
-		send_packet(k, CLERK_RECORD, c ? c->id : 0, buf_data(&text), buf_len(&text));
+		send_packet(k, BROKER_RECORD, c ? c->id : 0, buf_data(&text), buf_len(&text));
 	buf_done(&text);
 }
 
-void clerk_cancel(struct clerk *k, struct clerk_call *c)
+void broker_cancel(struct broker *k, struct broker_call *c)
 {
-	struct clerk_call **at = &k->calls;
+	struct broker_call **at = &k->calls;
 
 	if (c->id == 0)
 		return;
@@ -222,11 +223,11 @@ void clerk_cancel(struct clerk *k, struct clerk_call *c)
 
 /* ---- receiving ---- */
 
-static struct clerk_call *take_call(struct clerk *k, uint32_t id)
+static struct broker_call *take_call(struct broker *k, uint32_t id)
 {
-	for (struct clerk_call **at = &k->calls; *at; at = &(*at)->next)
+	for (struct broker_call **at = &k->calls; *at; at = &(*at)->next)
 		if ((*at)->id == id) {
-			struct clerk_call *c = *at;
+			struct broker_call *c = *at;
 
 			*at = c->next;
 			return c;
@@ -235,7 +236,7 @@ static struct clerk_call *take_call(struct clerk *k, uint32_t id)
 }
 
 /* One more part of a text. */
-static int add_part(struct clerk_call *c, const uint8_t *p, size_t n)
+static int add_part(struct broker_call *c, const uint8_t *p, size_t n)
 {
 	char *grown;
 
@@ -253,9 +254,10 @@ static int add_part(struct clerk_call *c, const uint8_t *p, size_t n)
 }
 
 /* What is wrong may pass: a disk that is full, for one. */
-static void note_record(struct clerk *k, const struct clerk_head *head, const uint8_t *p, size_t n)
+static void note_record(struct broker *k, const struct broker_head *head, const uint8_t *p,
+			size_t n)
 {
-	if (head->verb != CLERK_RECORD)
+	if (head->verb != BROKER_RECORD)
 		return;
 	if (head->r < 0)
 		err_set(&k->trouble, (enum err_kind)head->kind, -head->r, "%.*s", (int)n,
@@ -264,25 +266,25 @@ static void note_record(struct clerk *k, const struct clerk_head *head, const ui
 		k->trouble = (struct err){0};
 }
 
-static void hear(struct clerk *k, const struct clerk_head *head, const uint8_t *p, size_t n)
+static void hear(struct broker *k, const struct broker_head *head, const uint8_t *p, size_t n)
 {
-	struct clerk_call *c = head->id ? take_call(k, head->id) : NULL;
+	struct broker_call *c = head->id ? take_call(k, head->id) : NULL;
 	struct err e = {0};
 	int r = head->r;
 
 	note_record(k, head, p, n);
 	if (!c) {
-		/* A row that nobody waits for could not be written: nothing more may pass. */
-		if (head->verb == CLERK_RECORD && r < 0)
+		/* A row without a waiting call could not be written: nothing more may pass. */
+		if (head->verb == BROKER_RECORD && r < 0)
 			fail(k);
 		return;
 	}
 	c->seq = head->seq;
 	if (r < 0)
 		r = err_set(&e, (enum err_kind)head->kind, -r, "%.*s", (int)n, (const char *)p);
-	else if (head->verb == CLERK_SECRET)
+	else if (head->verb == BROKER_SECRET)
 		r = secret_init(&c->secret, p, n);
-	else if (head->verb != CLERK_RECORD)
+	else if (head->verb != BROKER_RECORD)
 		r = add_part(c, p, n);
 	if (r == 0 && head->more) {
 		c->next = k->calls;
@@ -290,15 +292,15 @@ static void hear(struct clerk *k, const struct clerk_head *head, const uint8_t *
 		return;
 	}
 	if (r < 0 && !e.msg[0])
-		err_errno(&e, -r, "hear the door's clerk");
+		err_errno(&e, -r, "hear the door's broker");
 	c->id = 0;
 	c->on_answer(c, r, &e);
 }
 
 static void on_packet(struct ev_io *io, uint32_t events)
 {
-	struct clerk *k = container(io, struct clerk, io);
-	struct clerk_head head;
+	struct broker *k = container(io, struct broker, io);
+	struct broker_head head;
 	ssize_t n;
 
 	if (events & EPOLLOUT && (flush(k, false) < 0 ||
@@ -308,7 +310,7 @@ static void on_packet(struct ev_io *io, uint32_t events)
 	}
 	if (!(events & ~(uint32_t)EPOLLOUT))
 		return;
-	n = recv(io->fd, k->in, CLERK_PACKET_MAX, MSG_DONTWAIT);
+	n = recv(io->fd, k->in, BROKER_PACKET_MAX, MSG_DONTWAIT);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n < (ssize_t)sizeof(head)) {
@@ -318,89 +320,90 @@ static void on_packet(struct ev_io *io, uint32_t events)
 	memcpy(&head, k->in, sizeof(head));
 	k->unlocked = k->unlocked || head.unlocked;
 	hear(k, &head, k->in + sizeof(head), (size_t)n - sizeof(head));
-	if (head.verb == CLERK_SECRET)
+	if (head.verb == BROKER_SECRET)
 		explicit_bzero(k->in, (size_t)n);
 }
 
 /* ---- its life ---- */
 
-void clerk_on_gone(struct clerk *k, void (*on_gone)(void *arg), void *arg)
+void broker_on_gone(struct broker *k, void (*on_gone)(void *arg), void *arg)
 {
 	k->on_gone = on_gone;
 	k->arg = arg;
 }
 
-const struct err *clerk_trouble(const struct clerk *k)
+const struct err *broker_trouble(const struct broker *k)
 {
 	return &k->trouble;
 }
 
-struct ev *clerk_ev(const struct clerk *k)
+struct ev *broker_ev(const struct broker *k)
 {
 	return k->ev;
 }
 
-bool clerk_memory_is_locked(const struct clerk *k)
+bool broker_memory_is_locked(const struct broker *k)
 {
 	return !k->unlocked;
 }
 
-/* The clerk's process. It keeps nothing of the front's but its end of the pair. */
-static void become_clerk(int fd, const struct door_config *config)
+/* The broker's process. It keeps nothing of the proxy's but its end of the pair. */
+static void become_broker(int fd, const struct door_config *config)
 {
 	sigset_t none;
 
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	prctl(PR_SET_NAME, "cove-clerk");
+	prctl(PR_SET_NAME, "cove-broker");
 	if (fd != DOOR_CONFIG_FD && dup2(fd, DOOR_CONFIG_FD) < 0)
 		_exit(1);
 	if (sys_close_range(DOOR_CONFIG_FD + 1, ~0u, 0) < 0)
 		_exit(1);
-	_exit(clerk_process(DOOR_CONFIG_FD, config));
+	_exit(broker_process(DOOR_CONFIG_FD, config));
 }
 
-int clerk_start(struct clerk **ret, struct ev *ev, const struct door_config *config, struct err *e)
+int broker_start(struct broker **ret, struct ev *ev, const struct door_config *config,
+		 struct err *e)
 {
-	struct clerk *k = calloc(1, sizeof(*k));
+	struct broker *k = calloc(1, sizeof(*k));
 	int pair[2];
 
 	if (!k)
-		return err_errno(e, ENOMEM, "start the door's clerk");
+		return err_errno(e, ENOMEM, "start the door's broker");
 	k->ev = ev;
 	k->last = &k->first;
 	k->io = (struct ev_io){.fd = -1, .on_event = on_packet};
 	k->tell.on_defer = on_tell;
 	k->room.on_defer = on_room;
-	k->in = locked_alloc(CLERK_PACKET_MAX);
+	k->in = locked_alloc(BROKER_PACKET_MAX);
 	if (!k->in || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
-		err_errno(e, k->in ? errno : ENOMEM, "start the door's clerk");
-		clerk_free(k);
+		err_errno(e, k->in ? errno : ENOMEM, "start the door's broker");
+		broker_free(k);
 		return -e->code;
 	}
-	fd_set_send_room(pair[0], 4 * CLERK_PACKET_MAX);
-	fd_set_send_room(pair[1], 4 * CLERK_PACKET_MAX);
+	fd_set_send_room(pair[0], 4 * BROKER_PACKET_MAX);
+	fd_set_send_room(pair[1], 4 * BROKER_PACKET_MAX);
 	k->pid = fork();
 	if (k->pid == 0)
-		become_clerk(pair[1], config);
+		become_broker(pair[1], config);
 	close(pair[1]);
 	k->io.fd = pair[0];
 	if (k->pid < 0 || ev_io_add(ev, &k->io, EPOLLIN) < 0) {
-		err_errno(e, errno, "start the door's clerk");
-		clerk_free(k);
+		err_errno(e, errno, "start the door's broker");
+		broker_free(k);
 		return -e->code;
 	}
 	*ret = k;
 	return 0;
 }
 
-void clerk_free(struct clerk *k)
+void broker_free(struct broker *k)
 {
 	if (!k)
 		return;
 	ev_io_remove(k->ev, &k->io);
 	ev_defer_cancel(k->ev, &k->tell);
-	/* Rows that wait are still said; then the end of the socket is the clerk's own end. */
+	/* Rows that wait are still said; then the end of the socket is the broker's own end. */
 	if (!k->gone && k->io.fd >= 0)
 		(void)flush(k, true);
 	ev_defer_cancel(k->ev, &k->room);

@@ -1,10 +1,10 @@
-/* The clerk: gives what the policy on disk names and nothing else, writes rows before it answers,
- * and ends with its front. */
+/* The broker: gives what the policy on disk names and nothing else, writes rows before it answers,
+ * and ends with its proxy. */
 #include "store_home.h"
 #include "tap.h"
 
 #include "base/limits.h"
-#include "door/clerk.h"
+#include "door/broker.h"
 #include "door/fold.h"
 #include "store/net.h"
 #include "store/secret.h"
@@ -16,7 +16,7 @@
 static struct state st;
 static struct err e;
 static struct ev *ev;
-static struct clerk *clerk;
+static struct broker *broker;
 static struct door_config config;
 static int box_fd;
 
@@ -41,25 +41,25 @@ static void set_up(void)
 	config = (struct door_config){
 		.home = home_path, .box = "box", .created_ms = 7, .policy = "file"};
 	CHECK_EQ(ev_new(&ev), 0);
-	CHECK_EQ(clerk_start(&clerk, ev, &config, &e), 0);
+	CHECK_EQ(broker_start(&broker, ev, &config, &e), 0);
 }
 
 static void tear_down(void)
 {
-	clerk_free(clerk);
+	broker_free(broker);
 	ev_free(ev);
 	fd_close(&box_fd);
 }
 
 struct wish {
-	struct clerk_call call;
+	struct broker_call call;
 	int r, answers;
 	struct err e;
 };
 
 static unsigned waiting;
 
-static void on_answer(struct clerk_call *c, int r, struct err *why)
+static void on_answer(struct broker_call *c, int r, struct err *why)
 {
 	struct wish *w = container(c, struct wish, call);
 
@@ -86,7 +86,7 @@ static void set(const char *name, enum secret_source source, const char *text)
 static void ask(struct wish *w, const char *name)
 {
 	wish_init(w);
-	clerk_ask_secret(clerk, &w->call, name);
+	broker_ask_secret(broker, &w->call, name);
 	CHECK_EQ(w->answers, 0);
 	CHECK_EQ(ev_run(ev), 0);
 	CHECK_EQ(w->answers, 1);
@@ -107,13 +107,13 @@ TEST(the_policy_and_the_grants)
 
 	set_up();
 	wish_init(&w);
-	clerk_ask_policy(clerk, &w.call);
+	broker_ask_policy(broker, &w.call);
 	CHECK_EQ(ev_run(ev), 0);
 	CHECK_EQ(w.r, 0);
 	CHECK_STR(w.call.text, policy_text);
 	free(w.call.text);
 	wish_init(&w);
-	clerk_ask_grants(clerk, &w.call);
+	broker_ask_grants(broker, &w.call);
 	CHECK_EQ(ev_run(ev), 0);
 	CHECK_EQ(w.call.len, 0);
 	free(w.call.text);
@@ -130,7 +130,7 @@ TEST(a_policy_of_many_parts)
 	big[DOOR_POLICY_MAX - 1] = 0;
 	put_policy(big);
 	wish_init(&w);
-	clerk_ask_policy(clerk, &w.call);
+	broker_ask_policy(broker, &w.call);
 	CHECK_EQ(ev_run(ev), 0);
 	CHECK_EQ(w.r, 0);
 	CHECK_STR(w.call.text, big);
@@ -146,7 +146,7 @@ TEST(without_a_policy_there_is_an_error)
 	set_up();
 	CHECK_EQ(unlinkat(box_fd, NET_POLICY_FILE, 0), 0);
 	wish_init(&w);
-	clerk_ask_policy(clerk, &w.call);
+	broker_ask_policy(broker, &w.call);
 	CHECK_EQ(ev_run(ev), 0);
 	CHECK_EQ(w.r, -ENOENT);
 	ask(&w, "NAMED");
@@ -270,9 +270,9 @@ TEST(a_slow_command_holds_nobody_up)
 	CHECK_EQ(mkfifoat(st.home_fd, "go", 0600), 0);
 	set("NAMED", SECRET_COMMAND, line);
 	wish_init(&slow);
-	clerk_ask_secret(clerk, &slow.call, "NAMED");
+	broker_ask_secret(broker, &slow.call, "NAMED");
 	wish_init(&row);
-	clerk_record(clerk, &row.call, &(struct audit_row){.kind = "connect"});
+	broker_record(broker, &row.call, &(struct audit_row){.kind = "connect"});
 	waiting = 1;
 	CHECK_EQ(ev_run(ev), 0);
 	CHECK_EQ(row.answers, 1);
@@ -298,12 +298,12 @@ TEST(one_command_for_all_who_wait)
 	set("NAMED", SECRET_COMMAND, line);
 	for (unsigned i = 0; i < 40; i++) {
 		wish_init(&many[i]);
-		clerk_ask_secret(clerk, &many[i].call, "NAMED");
+		broker_ask_secret(broker, &many[i].call, "NAMED");
 	}
 	autoclose int fd = openat(st.home_fd, "go", O_WRONLY | O_CLOEXEC);
 	struct wish row;
 	wish_init(&row);
-	clerk_record(clerk, &row.call, &(struct audit_row){.kind = "connect"});
+	broker_record(broker, &row.call, &(struct audit_row){.kind = "connect"});
 	waiting = 1;
 	CHECK_EQ(ev_run(ev), 0); /* all were heard */
 	CHECK_EQ(write(fd, "late", 4), 4);
@@ -332,8 +332,8 @@ TEST(rows_are_there_when_they_are_answered)
 	set_up();
 	for (int i = 0; i < 100; i++) {
 		wish_init(&w[i]);
-		clerk_record(clerk, &w[i].call,
-			     &(struct audit_row){.kind = "connect", .host = "a.test"});
+		broker_record(broker, &w[i].call,
+			      &(struct audit_row){.kind = "connect", .host = "a.test"});
 	}
 	CHECK_EQ(ev_run(ev), 0);
 	for (int i = 0; i < 100; i++)
@@ -347,7 +347,7 @@ static void record_one(void)
 	struct wish w;
 
 	wish_init(&w);
-	clerk_record(clerk, &w.call, &(struct audit_row){.kind = "connect", .host = "a.test"});
+	broker_record(broker, &w.call, &(struct audit_row){.kind = "connect", .host = "a.test"});
 	CHECK_EQ(ev_run(ev), 0);
 	CHECK_EQ(w.r, 0);
 }
@@ -381,7 +381,8 @@ TEST(rows_that_nobody_waits_for_are_written_too)
 {
 	set_up();
 	for (int i = 0; i < 3000; i++)
-		clerk_record(clerk, NULL, &(struct audit_row){.kind = "connect", .host = "a.test"});
+		broker_record(broker, NULL,
+			      &(struct audit_row){.kind = "connect", .host = "a.test"});
 	tear_down();
 	CHECK_EQ(rows_verified(), 3000);
 }
@@ -391,7 +392,7 @@ static int rooms;
 static void on_room(void *arg)
 {
 	rooms++;
-	if (!clerk_is_busy(clerk))
+	if (!broker_is_busy(broker))
 		ev_quit(ev);
 }
 
@@ -404,24 +405,24 @@ static void is_gone(void *arg)
 }
 
 /* What a box that is denied thousands of long requests comes to: whoever asks first whether the
- * clerk is busy, and then waits, never fills the list. */
-TEST(a_busy_clerk_says_so_and_when_there_is_room)
+ * broker is busy, and then waits, never fills the list. */
+TEST(a_busy_broker_says_so_and_when_there_is_room)
 {
-	/* More than may be written at once: the clerk rests, and the list fills. */
+	/* More than may be written at once: the broker rests, and the list fills. */
 	const unsigned count = (AUDIT_BURST + AUDIT_BURST / 64) / AUDIT_TEXT_MAX;
 	char path[16000];
 
 	memset(path, 'a', sizeof(path) - 1);
 	path[sizeof(path) - 1] = 0;
 	set_up();
-	clerk_on_room(clerk, on_room, NULL);
-	clerk_on_gone(clerk, is_gone, NULL);
-	CHECK(!clerk_is_busy(clerk));
+	broker_on_room(broker, on_room, NULL);
+	broker_on_gone(broker, is_gone, NULL);
+	CHECK(!broker_is_busy(broker));
 	for (unsigned i = 0; i < count && !deaths; i++) {
-		if (clerk_is_busy(clerk))
+		if (broker_is_busy(broker))
 			CHECK_EQ(ev_run(ev), 0);
-		clerk_record(
-			clerk, NULL,
+		broker_record(
+			broker, NULL,
 			&(struct audit_row){
 				.kind = "request", .verdict = "deny", .port = i + 1, .path = path});
 	}
@@ -437,26 +438,26 @@ static void on_gone(void *arg)
 	ev_quit(ev);
 }
 
-TEST(a_clerk_that_dies_is_told)
+TEST(a_broker_that_dies_is_told)
 {
 	struct wish w;
 	int gone = 0;
 
 	set_up();
-	/* The record is in the way: the clerk cannot begin. */
+	/* The record is in the way: the broker cannot begin. */
 	tear_down();
 	CHECK_EQ(ev_new(&ev), 0);
 	config.box = "missing";
-	CHECK_EQ(clerk_start(&clerk, ev, &config, &e), 0);
-	clerk_on_gone(clerk, on_gone, &gone);
+	CHECK_EQ(broker_start(&broker, ev, &config, &e), 0);
+	broker_on_gone(broker, on_gone, &gone);
 	wish_init(&w);
 	waiting = 2; /* on_gone ends the loop */
-	clerk_ask_policy(clerk, &w.call);
+	broker_ask_policy(broker, &w.call);
 	CHECK_EQ(ev_run(ev), 0);
 	CHECK_EQ(gone, 1);
 	CHECK_EQ(w.answers, 1);
 	CHECK_EQ(w.r, -EPIPE);
-	clerk_free(clerk);
+	broker_free(broker);
 	ev_free(ev);
 }
 
@@ -467,9 +468,9 @@ TEST(cancelled_is_not_told)
 	set_up();
 	set("NAMED", SECRET_VALUE, "one");
 	wish_init(&a);
-	clerk_ask_secret(clerk, &a.call, "NAMED");
-	clerk_cancel(clerk, &a.call);
-	clerk_cancel(clerk, &a.call);
+	broker_ask_secret(broker, &a.call, "NAMED");
+	broker_cancel(broker, &a.call);
+	broker_cancel(broker, &a.call);
 	waiting--;
 	ask(&b, "NAMED");
 	CHECK(is_value(&b, "one"));
@@ -497,12 +498,12 @@ TEST(a_loop_of_refusals_is_few_rows_and_none_is_lost)
 	set_up();
 	for (int i = 0; i < 2000; i++) {
 		snprintf(host, sizeof(host), "h%d.test", i % 20 ? 0 : i);
-		clerk_record(clerk, NULL,
-			     &(struct audit_row){.kind = i % 2 ? "name" : "connect",
-						 .time_ms = (uint64_t)i + 1,
-						 .host = host,
-						 .verdict = "deny",
-						 .reason = "no rule"});
+		broker_record(broker, NULL,
+			      &(struct audit_row){.kind = i % 2 ? "name" : "connect",
+						  .time_ms = (uint64_t)i + 1,
+						  .host = host,
+						  .verdict = "deny",
+						  .reason = "no rule"});
 	}
 	tear_down();
 	CHECK(rows_verified() > 0);
@@ -548,12 +549,12 @@ TEST(names_fold_and_requests_do_not)
 
 	set_up();
 	for (int i = 0; i < 50; i++) {
-		clerk_record(
-			clerk, NULL,
+		broker_record(
+			broker, NULL,
 			&(struct audit_row){.kind = "name", .host = "a.test", .verdict = "allow"});
-		clerk_record(clerk, NULL,
-			     &(struct audit_row){
-				     .kind = "connect", .host = "a.test", .verdict = "allow"});
+		broker_record(broker, NULL,
+			      &(struct audit_row){
+				      .kind = "connect", .host = "a.test", .verdict = "allow"});
 	}
 	tear_down();
 	CHECK_EQ(audit_read(&st, &f, count_row, NULL, &e), 0);

@@ -5,7 +5,7 @@
  * so a limit that is passed ends the work at once. The stack of open lists and mappings is an array
  * of POLICY_DEPTH_MAX levels. All nodes and texts are in one arena.
  */
-#include "door/tree.h"
+#include "door/policy_tree.h"
 
 #include "base/limits.h"
 #include "door/arena.h"
@@ -17,25 +17,25 @@
 #include <string.h>
 #include <yaml.h>
 
-struct tree {
+struct policy_tree {
 	struct arena arena;
-	struct tree_node *root;
+	struct policy_node *root;
 };
 
-struct level {
-	struct tree_node *node;
-	struct tree_node **end; /* where the next child goes */
-	const char *key;	/* read, its value is not; NULL otherwise */
+struct policy_level {
+	struct policy_node *node;
+	struct policy_node **end; /* where the next child goes */
+	const char *key;	  /* read, its value is not; NULL otherwise */
 	unsigned key_line;
 };
 
-struct builder {
+struct policy_builder {
 	yaml_parser_t yaml;
-	struct tree *tree;
+	struct policy_tree *tree;
 	struct source *src;
 	const char *text;
 	size_t nodes;
-	struct level levels[POLICY_DEPTH_MAX];
+	struct policy_level levels[POLICY_DEPTH_MAX];
 	unsigned depth;
 	bool ended; /* the document */
 };
@@ -52,12 +52,12 @@ int source_error(struct source *s, unsigned line, const char *fmt, ...)
 	return err_set(s->err, ERR_INVALID, EINVAL, "%.80s:%u: %s", s->name, line, sentence);
 }
 
-static int no_memory(struct builder *b)
+static int no_memory(struct policy_builder *b)
 {
 	return err_set(b->src->err, ERR_FULL, ENOMEM, "%.80s: no memory", b->src->name);
 }
 
-static int yaml_error(struct builder *b)
+static int yaml_error(struct policy_builder *b)
 {
 	const char *problem = b->yaml.problem ? b->yaml.problem : "unreadable";
 	size_t line = b->yaml.problem_mark.line + 1;
@@ -72,7 +72,7 @@ static int yaml_error(struct builder *b)
 	return source_error(b->src, (unsigned)line, "not YAML: %s", problem);
 }
 
-static const char *copy_text(struct builder *b, const yaml_event_t *ev, unsigned line)
+static const char *copy_text(struct policy_builder *b, const yaml_event_t *ev, unsigned line)
 {
 	const yaml_char_t *p = ev->data.scalar.value;
 	size_t n = ev->data.scalar.length;
@@ -89,7 +89,7 @@ static const char *copy_text(struct builder *b, const yaml_event_t *ev, unsigned
 	return copy;
 }
 
-static int take_key(struct builder *b, struct level *l, const yaml_event_t *ev)
+static int take_key(struct policy_builder *b, struct policy_level *l, const yaml_event_t *ev)
 {
 	unsigned line = (unsigned)ev->start_mark.line + 1;
 
@@ -102,7 +102,7 @@ static int take_key(struct builder *b, struct level *l, const yaml_event_t *ev)
 	l->key_line = line;
 	if (!l->key)
 		return -EINVAL;
-	for (const struct tree_node *n = l->node->first; n; n = n->next)
+	for (const struct policy_node *n = l->node->first; n; n = n->next)
 		if (strcmp(n->key, l->key) == 0)
 			return source_error(b->src, line,
 					    "'%.40s' stands here twice, first in line %u; keep one",
@@ -111,9 +111,9 @@ static int take_key(struct builder *b, struct level *l, const yaml_event_t *ev)
 }
 
 /* Into the list or mapping that is open, or as the root. */
-static void place(struct builder *b, struct tree_node *node)
+static void place(struct policy_builder *b, struct policy_node *node)
 {
-	struct level *l = b->depth ? &b->levels[b->depth - 1] : NULL;
+	struct policy_level *l = b->depth ? &b->levels[b->depth - 1] : NULL;
 
 	if (!l) {
 		b->tree->root = node;
@@ -127,10 +127,10 @@ static void place(struct builder *b, struct tree_node *node)
 	l->node->count++;
 }
 
-static int take_value(struct builder *b, const yaml_event_t *ev)
+static int take_value(struct policy_builder *b, const yaml_event_t *ev)
 {
 	unsigned line = (unsigned)ev->start_mark.line + 1;
-	struct tree_node *node;
+	struct policy_node *node;
 
 	if (++b->nodes > POLICY_NODES_MAX)
 		return source_error(b->src, line, "more than %u values", POLICY_NODES_MAX);
@@ -140,7 +140,7 @@ static int take_value(struct builder *b, const yaml_event_t *ev)
 	node->line = line;
 	node->text = "";
 	if (ev->type == YAML_SCALAR_EVENT) {
-		node->kind = TREE_TEXT;
+		node->kind = NODE_TEXT;
 		node->quoted = ev->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
 		node->text = copy_text(b, ev, line);
 		if (!node->text)
@@ -148,16 +148,16 @@ static int take_value(struct builder *b, const yaml_event_t *ev)
 		place(b, node);
 		return 0;
 	}
-	node->kind = ev->type == YAML_MAPPING_START_EVENT ? TREE_MAP : TREE_LIST;
+	node->kind = ev->type == YAML_MAPPING_START_EVENT ? NODE_MAP : NODE_LIST;
 	if (b->depth == POLICY_DEPTH_MAX)
 		return source_error(b->src, line, "nested deeper than %u levels", POLICY_DEPTH_MAX);
 	place(b, node);
-	b->levels[b->depth++] = (struct level){.node = node, .end = &node->first};
+	b->levels[b->depth++] = (struct policy_level){.node = node, .end = &node->first};
 	return 0;
 }
 
 /* Anchors, aliases and tags make a text mean more than it says. */
-static int check_plain(struct builder *b, const yaml_event_t *ev)
+static int check_plain(struct policy_builder *b, const yaml_event_t *ev)
 {
 	unsigned line = (unsigned)ev->start_mark.line + 1;
 	const yaml_char_t *anchor = NULL, *tag = NULL;
@@ -184,9 +184,9 @@ static int check_plain(struct builder *b, const yaml_event_t *ev)
 	return 0;
 }
 
-static int take_event(struct builder *b, const yaml_event_t *ev)
+static int take_event(struct policy_builder *b, const yaml_event_t *ev)
 {
-	struct level *l = b->depth ? &b->levels[b->depth - 1] : NULL;
+	struct policy_level *l = b->depth ? &b->levels[b->depth - 1] : NULL;
 	int r = check_plain(b, ev);
 
 	if (r < 0)
@@ -207,7 +207,7 @@ static int take_event(struct builder *b, const yaml_event_t *ev)
 	case YAML_SCALAR_EVENT:
 	case YAML_SEQUENCE_START_EVENT:
 	case YAML_MAPPING_START_EVENT:
-		if (l && l->node->kind == TREE_MAP && !l->key)
+		if (l && l->node->kind == NODE_MAP && !l->key)
 			return take_key(b, l, ev);
 		return take_value(b, ev);
 	default:
@@ -215,7 +215,7 @@ static int take_event(struct builder *b, const yaml_event_t *ev)
 	}
 }
 
-static int build(struct builder *b)
+static int build(struct policy_builder *b)
 {
 	bool over = false;
 	yaml_event_t ev;
@@ -235,9 +235,9 @@ static int build(struct builder *b)
 	return r;
 }
 
-int tree_parse(struct tree **ret, struct source *src, const char *text, size_t len)
+int policy_tree_parse(struct policy_tree **ret, struct source *src, const char *text, size_t len)
 {
-	struct builder b = {.src = src, .text = text};
+	struct policy_builder b = {.src = src, .text = text};
 	int r;
 
 	if (len > DOOR_POLICY_MAX)
@@ -246,7 +246,7 @@ int tree_parse(struct tree **ret, struct source *src, const char *text, size_t l
 	if (!b.tree)
 		return no_memory(&b);
 	if (!yaml_parser_initialize(&b.yaml)) {
-		tree_free(b.tree);
+		policy_tree_free(b.tree);
 		return no_memory(&b);
 	}
 	yaml_parser_set_encoding(&b.yaml, YAML_UTF8_ENCODING);
@@ -254,14 +254,14 @@ int tree_parse(struct tree **ret, struct source *src, const char *text, size_t l
 	r = build(&b);
 	yaml_parser_delete(&b.yaml);
 	if (r < 0) {
-		tree_free(b.tree);
+		policy_tree_free(b.tree);
 		return r;
 	}
 	*ret = b.tree;
 	return 0;
 }
 
-void tree_free(struct tree *t)
+void policy_tree_free(struct policy_tree *t)
 {
 	if (!t)
 		return;
@@ -269,7 +269,7 @@ void tree_free(struct tree *t)
 	free(t);
 }
 
-const struct tree_node *tree_root(const struct tree *t)
+const struct policy_node *policy_tree_root(const struct policy_tree *t)
 {
 	return t->root;
 }

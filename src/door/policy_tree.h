@@ -22,22 +22,22 @@ struct source {
 int source_error(struct source *s, unsigned line, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-enum tree_kind { TREE_TEXT, TREE_LIST, TREE_MAP };
+enum policy_node_kind { NODE_TEXT, NODE_LIST, NODE_MAP };
 
-struct tree_node {
-	enum tree_kind kind;
+struct policy_node {
+	enum policy_node_kind kind;
 	bool quoted; /* a text in quotes: never a number, true, false or nothing */
 	unsigned line;
 	const char *key; /* in a mapping */
 	unsigned key_line;
 	const char *text; /* never NULL; "" for a list or a mapping */
 	size_t count;	  /* of what is below */
-	struct tree_node *first, *next;
+	struct policy_node *first, *next;
 };
 
-struct tree;
+struct policy_tree;
 
 /* The root is never NULL: text with no document in it is an error. */
-int tree_parse(struct tree **ret, struct source *src, const char *text, size_t len);
-void tree_free(struct tree *t); /* NULL is fine */
-const struct tree_node *tree_root(const struct tree *t);
+int policy_tree_parse(struct policy_tree **ret, struct source *src, const char *text, size_t len);
+void policy_tree_free(struct policy_tree *t); /* NULL is fine */
+const struct policy_node *policy_tree_root(const struct policy_tree *t);

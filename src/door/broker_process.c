@@ -1,15 +1,15 @@
 /*
- * The clerk's process; see clerk.h. One loop: packets of the front, commands that provide a secret,
- * and a timer that syncs the audit log.
+ * The broker's process; see broker.h. One loop: packets of the proxy, commands that provide a
+ * secret, and a timer that syncs the audit log.
  *
  * A sync may take long: a disk that is busy, or the list of audit logs, which is locked for all
  * boxes. So a child does it (secrets are empty in a child, see base/locked.h) and rows are written
  * and answered meanwhile; one sync at a time, and none while a new segment begins.
  *
  * A box that causes more than AUDIT_RATE bytes of rows per second, after a burst, waits: nothing is
- * received for a while, so the front's list fills and the front does not listen to its box.
+ * received for a while, so the proxy's list fills and the proxy does not listen to its box.
  *
- * The front may have been taken over, so what it asks is checked here: a secret is read only if the
+ * The proxy may have been taken over, so what it asks is checked here: a secret is read only if the
  * policy on disk names it. Policies are parsed again when their file has changed.
  */
 #include "base/clock.h"
@@ -17,7 +17,7 @@
 #include "base/limits.h"
 #include "base/lines.h"
 #include "base/locked.h"
-#include "door/clerk_wire.h"
+#include "door/broker_wire.h"
 #include "door/config.h"
 #include "door/fold.h"
 #include "door/policy.h"
@@ -61,7 +61,7 @@ struct process {
 	struct stat policy_stat;  /* of the file it was read from */
 	bool policy_known;
 	int exit_status;
-	uint8_t *in; /* CLERK_PACKET_MAX */
+	uint8_t *in; /* BROKER_PACKET_MAX */
 };
 
 /* A command that provides a secret. Who asks while it runs waits for it as well, so that a box with
@@ -84,10 +84,10 @@ struct command {
 
 /* ---- answering ---- */
 
-/* Blocks where the front does not read; without a front this process ends. */
-static void answer(struct process *p, const struct clerk_head *head, const void *data, size_t n)
+/* Blocks where the proxy does not read; without a proxy this process ends. */
+static void answer(struct process *p, const struct broker_head *head, const void *data, size_t n)
 {
-	struct clerk_head full = *head;
+	struct broker_head full = *head;
 	struct iovec parts[2] = {{&full, sizeof(full)}, {(void *)(uintptr_t)data, n}};
 	struct msghdr m = {.msg_iov = parts, .msg_iovlen = n > 0 ? 2 : 1};
 
@@ -99,22 +99,22 @@ static void answer(struct process *p, const struct clerk_head *head, const void 
 		}
 }
 
-static void refuse(struct process *p, uint32_t id, enum clerk_verb verb, const struct err *e)
+static void refuse(struct process *p, uint32_t id, enum broker_verb verb, const struct err *e)
 {
-	struct clerk_head head = {
+	struct broker_head head = {
 		.id = id, .verb = (uint16_t)verb, .r = e->code ? -e->code : -EIO, .kind = e->kind};
 
 	answer(p, &head, e->msg, strlen(e->msg));
 }
 
-static void answer_text(struct process *p, uint32_t id, enum clerk_verb verb, const char *text,
+static void answer_text(struct process *p, uint32_t id, enum broker_verb verb, const char *text,
 			size_t len)
 {
 	size_t at = 0;
 
 	do {
-		size_t n = len - at < CLERK_PART ? len - at : CLERK_PART;
-		struct clerk_head head = {.id = id, .verb = (uint16_t)verb, .more = at + n < len};
+		size_t n = len - at < BROKER_PART ? len - at : BROKER_PART;
+		struct broker_head head = {.id = id, .verb = (uint16_t)verb, .more = at + n < len};
 
 		answer(p, &head, text + at, n);
 		at += n;
@@ -148,9 +148,9 @@ static void say_policy(struct process *p, uint32_t id)
 	size_t len;
 
 	if (read_policy(p, &text, &len, &e) < 0)
-		refuse(p, id, CLERK_POLICY, &e);
+		refuse(p, id, BROKER_POLICY, &e);
 	else
-		answer_text(p, id, CLERK_POLICY, text, len);
+		answer_text(p, id, BROKER_POLICY, text, len);
 }
 
 static void say_grants(struct process *p, uint32_t id)
@@ -161,11 +161,11 @@ static void say_grants(struct process *p, uint32_t id)
 	int r = fd_read_file(p->box_fd, NET_GRANTS_FILE, DOOR_POLICY_MAX, &text, &len);
 
 	if (r < 0 && r != -ENOENT) {
-		err_errno(&e, -r, "read the live rules of box '%s'", p->config->box);
-		refuse(p, id, CLERK_GRANTS, &e);
+		err_errno(&e, -r, "read the grants of box '%s'", p->config->box);
+		refuse(p, id, BROKER_GRANTS, &e);
 		return;
 	}
-	answer_text(p, id, CLERK_GRANTS, text ? text : "", len);
+	answer_text(p, id, BROKER_GRANTS, text ? text : "", len);
 }
 
 static bool is_same_file(const struct stat *a, const struct stat *b)
@@ -215,7 +215,7 @@ static int check_named(struct process *p, const char *name, struct err *e)
 
 static void give_value(struct process *p, uint32_t id, const void *value, size_t len)
 {
-	struct clerk_head head = {.id = id, .verb = CLERK_SECRET};
+	struct broker_head head = {.id = id, .verb = BROKER_SECRET};
 
 	answer(p, &head, value, len);
 }
@@ -249,7 +249,7 @@ static void command_done(struct command *c)
 	if (c->late)
 		err_set(&e, ERR_TIMEOUT, ETIMEDOUT,
 			"the command of secret '%s' took longer than %u s", c->name,
-			CLERK_COMMAND_MS / 1000);
+			BROKER_COMMAND_MS / 1000);
 	else if (c->status != 0)
 		err_set(&e, ERR_CONFLICT, EIO, "the command of secret '%s' failed (status %d)",
 			c->name, WIFEXITED(c->status) ? WEXITSTATUS(c->status) : 128);
@@ -264,7 +264,7 @@ static void command_done(struct command *c)
 		return;
 	}
 	for (size_t i = 0; i < c->id_count; i++)
-		refuse(c->p, c->ids[i], CLERK_SECRET, &e);
+		refuse(c->p, c->ids[i], BROKER_SECRET, &e);
 	command_free(c);
 }
 
@@ -399,11 +399,11 @@ static void provide_by_command(struct process *p, uint32_t id, const char *name,
 	if (r == 0)
 		r = ev_io_add(p->ev, &c->out, EPOLLIN);
 	if (r == 0) {
-		ev_timer_set(p->ev, &c->timer, CLERK_COMMAND_MS);
+		ev_timer_set(p->ev, &c->timer, BROKER_COMMAND_MS);
 		return;
 	}
 	err_errno(&e, -r, "run the command of secret '%s'", name);
-	refuse(p, id, CLERK_SECRET, &e);
+	refuse(p, id, BROKER_SECRET, &e);
 	if (c && !runs)
 		command_free(c);
 }
@@ -424,7 +424,7 @@ static void provide_from_file(struct process *p, uint32_t id, const char *name, 
 		else
 			err_set(&e, ERR_CONFLICT, EIO, "the file '%.100s' of secret '%s' is %s",
 				path, name, n == 0 ? "empty" : "too large");
-		refuse(p, id, CLERK_SECRET, &e);
+		refuse(p, id, BROKER_SECRET, &e);
 	}
 	locked_free(value);
 }
@@ -440,7 +440,7 @@ static void say_secret(struct process *p, uint32_t id, const char *name)
 	if (r == 0)
 		r = secret_read(&p->st, name, &source, &data, &len, &e);
 	if (r < 0) {
-		refuse(p, id, CLERK_SECRET, &e);
+		refuse(p, id, BROKER_SECRET, &e);
 		return;
 	}
 	if (source == SECRET_VALUE)
@@ -454,7 +454,7 @@ static void say_secret(struct process *p, uint32_t id, const char *name)
 
 /* ---- the audit log ---- */
 
-/* Whoever is beyond the rate rests. The end of the front is heard all the same. */
+/* Whoever is beyond the rate rests. The end of the proxy is heard all the same. */
 static void pay_rate(struct process *p, uint64_t bytes)
 {
 	uint64_t rest_ms = row_rate_pay(&p->rate, bytes, ev_now(p->ev));
@@ -553,14 +553,14 @@ static int write_row(struct process *p, struct audit_row *row, struct err *e)
 
 static void record_row(struct process *p, uint32_t id, char *text)
 {
-	struct clerk_head head = {.id = id, .verb = CLERK_RECORD};
+	struct broker_head head = {.id = id, .verb = BROKER_RECORD};
 	struct audit_row row;
 	struct err e;
 	int r;
 
 	if (audit_row_unpack(&row, text) < 0) {
 		err_set(&e, ERR_PROTOCOL, EBADMSG, "a malformed audit row");
-		refuse(p, id, CLERK_RECORD, &e);
+		refuse(p, id, BROKER_RECORD, &e);
 		return;
 	}
 	r = folds_take(&p->folds, &row, ev_now(p->ev));
@@ -569,7 +569,7 @@ static void record_row(struct process *p, uint32_t id, char *text)
 	else if (r < 0)
 		err_errno(&e, -r, "count audit rows");
 	if (r < 0) {
-		refuse(p, id, CLERK_RECORD, &e);
+		refuse(p, id, BROKER_RECORD, &e);
 		return;
 	}
 	if (!p->fold.armed)
@@ -579,7 +579,7 @@ static void record_row(struct process *p, uint32_t id, char *text)
 		answer(p, &head, NULL, 0);
 }
 
-/* Rows that were counted: nobody waits for them. */
+/* Rows that were counted: no call waits for them. */
 static int write_folded(void *arg, struct audit_row *row)
 {
 	struct process *p = arg;
@@ -587,7 +587,7 @@ static int write_folded(void *arg, struct audit_row *row)
 	int r = write_row(p, row, &e);
 
 	if (r < 0)
-		refuse(p, 0, CLERK_RECORD, &e);
+		refuse(p, 0, BROKER_RECORD, &e);
 	return 0;
 }
 
@@ -614,9 +614,9 @@ static void say_used(struct process *p, uint32_t id)
 	r = p->used_error < 0 ? p->used_error : used_write(&p->used, &text);
 	if (r < 0) {
 		err_errno(&e, -r, "read what box '%s' has used of its budgets", p->config->box);
-		refuse(p, id, CLERK_USED, &e);
+		refuse(p, id, BROKER_USED, &e);
 	} else {
-		answer_text(p, id, CLERK_USED, (const char *)buf_data(&text), buf_len(&text));
+		answer_text(p, id, BROKER_USED, (const char *)buf_data(&text), buf_len(&text));
 	}
 	buf_done(&text);
 }
@@ -637,8 +637,8 @@ static void keep_used(struct process *p, const char *text, size_t len)
 static void on_packet(struct ev_io *io, uint32_t events)
 {
 	struct process *p = container(io, struct process, io);
-	struct clerk_head head;
-	ssize_t n = recv(io->fd, p->in, CLERK_PACKET_MAX, MSG_DONTWAIT);
+	struct broker_head head;
+	ssize_t n = recv(io->fd, p->in, BROKER_PACKET_MAX, MSG_DONTWAIT);
 	char *payload = (char *)p->in + sizeof(head);
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -649,17 +649,17 @@ static void on_packet(struct ev_io *io, uint32_t events)
 	}
 	memcpy(&head, p->in, sizeof(head));
 	p->in[n] = 0;
-	if (head.verb == CLERK_POLICY)
+	if (head.verb == BROKER_POLICY)
 		say_policy(p, head.id);
-	else if (head.verb == CLERK_GRANTS)
+	else if (head.verb == BROKER_GRANTS)
 		say_grants(p, head.id);
-	else if (head.verb == CLERK_SECRET)
+	else if (head.verb == BROKER_SECRET)
 		say_secret(p, head.id, payload);
-	else if (head.verb == CLERK_RECORD)
+	else if (head.verb == BROKER_RECORD)
 		record_row(p, head.id, payload);
-	else if (head.verb == CLERK_USED && head.id)
+	else if (head.verb == BROKER_USED && head.id)
 		say_used(p, head.id);
-	else if (head.verb == CLERK_USED)
+	else if (head.verb == BROKER_USED)
 		keep_used(p, payload, (size_t)n - sizeof(head));
 	else
 		ev_quit(p->ev);
@@ -679,7 +679,7 @@ static int open_all(struct process *p, struct err *e)
 	return audit_open(&p->record, &p->st, p->config->box, p->config->created_ms, e);
 }
 
-int clerk_process(int fd, const struct door_config *config)
+int broker_process(int fd, const struct door_config *config)
 {
 	struct process p = {.config = config,
 			    .io = {.fd = fd, .on_event = on_packet},
@@ -692,20 +692,20 @@ int clerk_process(int fd, const struct door_config *config)
 	struct err e = {0};
 	int r = -ENOMEM;
 
-	/* No core dumps, no tracing: as the front, which forked it. Of root's powers it keeps that
+	/* No core dumps, no tracing: as the proxy, which forked it. Of root's powers it keeps that
 	 * of reading the file that a secret comes from. A command that provides one is root's own
 	 * again. */
 	if (caps_keep(CAP_BIT(CAP_DAC_READ_SEARCH), 0, NULL) < 0)
 		return 1;
 	signal(SIGPIPE, SIG_IGN);
-	p.in = calloc(1, CLERK_PACKET_MAX + 1);
+	p.in = calloc(1, BROKER_PACKET_MAX + 1);
 	if (p.in)
 		r = ev_new(&p.ev);
 	if (r == 0)
 		r = open_all(&p, &e);
-	/* The first question gets the reason; the front then ends. */
+	/* The first question gets the reason; the proxy then ends. */
 	if (r < 0) {
-		refuse(&p, 0, CLERK_RECORD, &e);
+		refuse(&p, 0, BROKER_RECORD, &e);
 		return 1;
 	}
 	p.folds.write = write_folded;
