@@ -1,30 +1,30 @@
 /*
  * One connection; see conn.h. It is read only where there is room on the link: whoever waits for
- * that is told in turn.
+ * that is called in turn.
  */
 #include "init/conn.h"
 
-struct conn *conn_find(const struct conn_table *t, uint32_t id)
+struct init_conn *init_conn_find(const struct init_conn_table *t, uint32_t id)
 {
-	struct conn *c = t->buckets[id % CONN_BUCKETS];
+	struct init_conn *c = t->buckets[id % CONN_BUCKETS];
 
 	while (c && c->s.id != id)
 		c = c->next;
 	return c;
 }
 
-void conn_add(struct conn_table *t, struct conn *c)
+void init_conn_add(struct init_conn_table *t, struct init_conn *c)
 {
-	struct conn **at = &t->buckets[c->s.id % CONN_BUCKETS];
+	struct init_conn **at = &t->buckets[c->s.id % CONN_BUCKETS];
 
 	c->next = *at;
 	*at = c;
 	t->count++;
 }
 
-void conn_remove(struct conn_table *t, struct conn *c)
+void init_conn_remove(struct init_conn_table *t, struct init_conn *c)
 {
-	struct conn **at = &t->buckets[c->s.id % CONN_BUCKETS];
+	struct init_conn **at = &t->buckets[c->s.id % CONN_BUCKETS];
 
 	while (*at != c)
 		at = &(*at)->next;
@@ -33,23 +33,23 @@ void conn_remove(struct conn_table *t, struct conn *c)
 }
 
 /* Ends it both ways; a reset for the peer. */
-static void cancel(struct conn *c)
+static void cancel(struct init_conn *c)
 {
 	if (wire_link_send(&c->in->link, WIRE_CANCEL, 0, c->s.id, NULL, 0) < 0)
 		init_broken(c->in, "no room for the end of a connection");
-	conn_done(c);
+	init_conn_done(c);
 	c->on_over(c);
 }
 
 /* After a step: goes on, or ends it. */
-static void settle(struct conn *c, int r)
+static void proceed(struct init_conn *c, int r)
 {
 	bool has_room = init_has_room(c->in);
 
 	if (r == 0 && c->s.held)
 		return;
 	if (r == 0 && wire_socket_is_over(&c->s)) {
-		conn_done(c);
+		init_conn_done(c);
 		c->on_over(c);
 		return;
 	}
@@ -63,17 +63,17 @@ static void settle(struct conn *c, int r)
 
 static void on_event(struct ev_io *io, uint32_t events)
 {
-	struct conn *c = container(io, struct conn, s.io);
+	struct init_conn *c = container(io, struct init_conn, s.io);
 
-	settle(c, wire_socket_event(&c->s, events));
+	proceed(c, wire_socket_event(&c->s, events));
 }
 
 static void on_room(struct room_wait *w)
 {
-	settle(container(w, struct conn, room), 0);
+	proceed(container(w, struct init_conn, room), 0);
 }
 
-int conn_init(struct conn *c, struct init *in, int fd, uint32_t id, bool held)
+int init_conn_init(struct init_conn *c, struct init *in, int fd, uint32_t id, bool held)
 {
 	int r;
 
@@ -85,33 +85,33 @@ int conn_init(struct conn *c, struct init *in, int fd, uint32_t id, bool held)
 	if (r == 0 && !held)
 		r = wire_socket_watch(&c->s, in->ev, true);
 	if (r < 0)
-		conn_done(c);
+		init_conn_done(c);
 	return r;
 }
 
-void conn_go(struct conn *c)
+void init_conn_go(struct init_conn *c)
 {
 	c->s.held = false;
-	settle(c, wire_socket_write(&c->s));
+	proceed(c, wire_socket_write(&c->s));
 }
 
-void conn_done(struct conn *c)
+void init_conn_done(struct init_conn *c)
 {
 	ev_io_remove(c->in->ev, &c->s.io);
 	init_wait_room_cancel(c->in, &c->room);
 	wire_socket_done(&c->s);
 }
 
-void conn_frame(struct conn *c, const struct wire_frame *f)
+void init_conn_frame(struct init_conn *c, const struct wire_frame *f)
 {
 	switch (f->type) {
 	case WIRE_DATA:
 	case WIRE_EOF:
 	case WIRE_CREDIT:
-		settle(c, wire_socket_frame(&c->s, f));
+		proceed(c, wire_socket_frame(&c->s, f));
 		return;
 	case WIRE_CANCEL:
-		conn_done(c);
+		init_conn_done(c);
 		c->on_over(c);
 		return;
 	default:

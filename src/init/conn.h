@@ -11,29 +11,30 @@
 
 enum { CONN_BUCKETS = 512 };
 
-struct conn {
+struct init_conn {
 	/* It is over, and the wire knows; the socket is closed. The owner frees it. */
-	void (*on_over)(struct conn *c);
+	void (*on_over)(struct init_conn *c);
 	struct init *in;
 	struct wire_socket s;
 	struct room_wait room;
-	struct conn *next; /* of its bucket */
+	struct init_conn *next; /* of its bucket */
 };
 
-struct conn_table {
-	struct conn *buckets[CONN_BUCKETS];
+struct init_conn_table {
+	struct init_conn *buckets[CONN_BUCKETS];
 	unsigned count;
 };
 
-struct conn *conn_find(const struct conn_table *t, uint32_t id);
-void conn_add(struct conn_table *t, struct conn *c);
-void conn_remove(struct conn_table *t, struct conn *c);
+struct init_conn *init_conn_find(const struct init_conn_table *t, uint32_t id);
+void init_conn_add(struct init_conn_table *t, struct init_conn *c);
+void init_conn_remove(struct init_conn_table *t, struct init_conn *c);
 
-/* Takes fd, on failure too; set on_over first. Held: nothing is read or written before conn_go. */
-int conn_init(struct conn *c, struct init *in, int fd, uint32_t id, bool held);
-void conn_go(struct conn *c);
-/* Closes; the peer sees a reset unless the connection came to its end. Tells nobody. */
-void conn_done(struct conn *c);
+/* Takes fd, on failure too; set on_over first. Held: nothing is read or written before
+ * init_conn_go. */
+int init_conn_init(struct init_conn *c, struct init *in, int fd, uint32_t id, bool held);
+void init_conn_go(struct init_conn *c);
+/* Closes; the peer sees a reset unless the connection came to its end. Sends nothing. */
+void init_conn_done(struct init_conn *c);
 
 /* DATA, EOF, CREDIT and CANCEL. May call on_over. */
-void conn_frame(struct conn *c, const struct wire_frame *f);
+void init_conn_frame(struct init_conn *c, const struct wire_frame *f);

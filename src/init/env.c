@@ -83,13 +83,13 @@ int env_cwd(const struct init *in, const struct user *u, const char *asked, char
 			      "the working directory's name is too long");
 }
 
-struct builder {
+struct init_env_builder {
 	char **list;
 	size_t count;
 };
 
 /* Adds NAME=VALUE, or puts it in the place of an earlier one with the same NAME. */
-static void put(struct builder *b, char *item)
+static void put(struct init_env_builder *b, char *item)
 {
 	size_t name = (size_t)(strchr(item, '=') - item) + 1;
 
@@ -101,7 +101,8 @@ static void put(struct builder *b, char *item)
 	b->list[b->count++] = item;
 }
 
-static void put_default(struct builder *b, char **text, const char *name, const char *value)
+static void put_default(struct init_env_builder *b, char **text, const char *name,
+			const char *value)
 {
 	size_t n = strlen(name) + strlen(value) + 2;
 
@@ -110,7 +111,7 @@ static void put_default(struct builder *b, char **text, const char *name, const 
 	*text += n;
 }
 
-static void put_defaults(struct builder *b, char *text, const struct user *u, bool tty)
+static void put_defaults(struct init_env_builder *b, char *text, const struct user *u, bool tty)
 {
 	put_default(b, &text, "PATH", DEFAULT_PATH);
 	put_default(b, &text, "HOME", u->home);
@@ -139,7 +140,7 @@ static int check_request(const struct wire_list *add, struct err *e)
 int env_build(const struct init *in, const struct user *u, const struct wire_list *add, bool tty,
 	      char ***ret, struct err *e)
 {
-	struct builder b = {0};
+	struct init_env_builder b = {0};
 	size_t slots = DEFAULTS + 1;
 	uint32_t pos = 0;
 	const char *item;

@@ -3,7 +3,7 @@
  *
  * The leader's end is the one and only completion. Daemons of a command that ended by itself are
  * left alone. One whose time ran out, or that is to be killed, has its tree killed again and again
- * until nobody is left, or KILL_MS_MAX passed (a process in the kernel's hands does not die).
+ * until it is empty, or KILL_MS_MAX passed (a process in the kernel's hands does not die).
  */
 #include "init/job.h"
 
@@ -28,11 +28,11 @@ enum {
 	OOM_SCORE = 200,
 };
 
-struct exec {
+struct init_exec {
 	struct init_job job;
 	struct init_proc proc;	  /* the leader */
 	struct out_stream out[2]; /* the second is unused with a terminal */
-	struct tree tree;
+	struct init_tree tree;
 	int ends[3];	       /* our ends of its 0-2 until it runs; owned, or -1 */
 	struct ev_timer retry; /* of a kill */
 	uint64_t kill_until_ms;
@@ -42,14 +42,14 @@ struct exec {
 	bool killing, ended, killed;
 };
 
-static struct exec *exec_of(struct init_job *j)
+static struct init_exec *exec_of(struct init_job *j)
 {
-	return container(j, struct exec, job);
+	return container(j, struct init_exec, job);
 }
 
 static void exec_free(struct init_job *j)
 {
-	struct exec *x = exec_of(j);
+	struct init_exec *x = exec_of(j);
 
 	ev_timer_stop(j->in->ev, &x->retry);
 	init_proc_drop(&x->proc);
@@ -57,13 +57,13 @@ static void exec_free(struct init_job *j)
 		out_stream_done(&x->out[i]);
 	for (int i = 0; i < 3; i++)
 		fd_close(&x->ends[i]);
-	tree_done(&x->tree);
+	init_tree_done(&x->tree);
 	free(x);
 }
 
 /* --- the end --- */
 
-static void finish(struct exec *x)
+static void finish(struct init_exec *x)
 {
 	struct init_job *j = &x->job;
 	bool exited = x->ended && WIFEXITED(x->status);
@@ -93,12 +93,12 @@ static void finish(struct exec *x)
 	init_job_end(j, cause);
 }
 
-/* One round of killing. Over when nobody is left and the leader was reaped, or time is up. */
-static void kill_round(struct exec *x)
+/* One round of killing. Over when none is left and the leader was reaped, or time is up. */
+static void kill_round(struct init_exec *x)
 {
 	struct ev *ev = x->job.in->ev;
 	bool late = ev_now(ev) >= x->kill_until_ms;
-	int seen = tree_kill(&x->tree, 0);
+	int seen = init_tree_kill(&x->tree, 0);
 
 	if (!x->ended && (late || seen == 0))
 		init_proc_signal(&x->proc, SIGKILL);
@@ -112,12 +112,12 @@ static void kill_round(struct exec *x)
 
 static void on_retry(struct ev_timer *t)
 {
-	kill_round(container(t, struct exec, retry));
+	kill_round(container(t, struct init_exec, retry));
 }
 
 static void on_exit_proc(struct init_proc *p, int status)
 {
-	struct exec *x = container(p, struct exec, proc);
+	struct init_exec *x = container(p, struct init_exec, proc);
 
 	x->ended = true;
 	x->status = status;
@@ -129,21 +129,21 @@ static void on_exit_proc(struct init_proc *p, int status)
 }
 
 /* To the leader's group, and on a terminal to whoever is in the foreground. */
-static void send_signal(struct exec *x, int sig)
+static void send_signal(struct init_exec *x, int sig)
 {
-	pid_t front;
+	pid_t foreground;
 
 	if (x->proc.pid <= 0)
 		return;
 	kill(-x->proc.pid, sig);
-	front = x->job.pty ? pty_foreground(x->out[0].io.fd) : 0;
-	if (front > 0 && front != x->proc.pid)
-		kill(-front, sig);
+	foreground = x->job.pty ? pty_foreground(x->out[0].io.fd) : 0;
+	if (foreground > 0 && foreground != x->proc.pid)
+		kill(-foreground, sig);
 }
 
 static void exec_stop(struct init_job *j, int sig, bool tree)
 {
-	struct exec *x = exec_of(j);
+	struct init_exec *x = exec_of(j);
 
 	if (!tree && j->state == JOB_STARTING)
 		x->early |= 1ull << (sig - 1);
@@ -173,8 +173,8 @@ static const struct init_job_kind exec_kind = {
 /* --- the start --- */
 
 /* Its descriptors: the child's in `child`, ours in x->ends. All owned, but 0 as input. */
-static int open_ends(struct exec *x, const struct user *u, const struct wire_exec *m, int child[3],
-		     struct err *e)
+static int open_ends(struct init_exec *x, const struct user *u, const struct wire_exec *m,
+		     int child[3], struct err *e)
 {
 	int fds[2];
 
@@ -207,7 +207,7 @@ static int open_ends(struct exec *x, const struct user *u, const struct wire_exe
 /* The program runs: gives our ends to the streams. */
 static void on_started(struct init_proc *p, const struct err *why)
 {
-	struct exec *x = container(p, struct exec, proc);
+	struct init_exec *x = container(p, struct init_exec, proc);
 	struct init_job *j = &x->job;
 	struct err e;
 	int r = 0;
@@ -286,14 +286,14 @@ static int build_argv(const struct wire_exec *m, char ***ret, const char **ret_p
 	return 0;
 }
 
-static int spawn_leader(struct exec *x, const struct user *u, const struct wire_exec *m,
+static int spawn_leader(struct init_exec *x, const struct user *u, const struct wire_exec *m,
 			struct err *e)
 {
 	autofree char **env = NULL, **argv = NULL;
 	int child[3] = {-1, -1, -1}, r;
 	const char *path = NULL;
 
-	r = tree_init(&x->tree, &x->job.in->groups, x->job.id);
+	r = init_tree_init(&x->tree, &x->job.in->groups, x->job.id);
 	if (r < 0)
 		return err_errno(e, -r, "make the command's cgroup");
 	r = build_argv(m, &argv, &path, e);
@@ -307,7 +307,7 @@ static int spawn_leader(struct exec *x, const struct user *u, const struct wire_
 		.env = env,
 		.cwd = x->job.cwd,
 		.user = u,
-		.subreaper = !tree_has_group(&x->tree),
+		.subreaper = !init_tree_has_group(&x->tree),
 		.in = child[0],
 		.out = child[1],
 		.err = child[2],
@@ -327,9 +327,9 @@ static int spawn_leader(struct exec *x, const struct user *u, const struct wire_
 	return r;
 }
 
-void exec_start(struct init *in, uint32_t id, const struct wire_exec *m)
+void init_exec_start(struct init *in, uint32_t id, const struct wire_exec *m)
 {
-	struct exec *x = calloc(1, sizeof(*x));
+	struct init_exec *x = calloc(1, sizeof(*x));
 	char cwd[BOX_PATH_MAX];
 	struct err e = {0};
 	struct user user;

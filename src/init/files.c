@@ -10,7 +10,7 @@
  *	turn ---> on_turn:    kind->turn    (get, list, remove: one bounded piece per turn)
  *	                      kind->stream  (get, in the middle of a large file)
  *
- * Whatever a step returns, settle() acts on it: wait, go on next turn, or answer and free. There
+ * Whatever a step returns, act_on() acts on it: wait, go on next turn, or answer and free. There
  * is no other place that answers, so each operation is answered exactly once.
  *
  * The user: init is the box's root. Around each step the filesystem ids of this process become
@@ -122,7 +122,7 @@ static void answer(struct init *in, uint32_t id, const struct err *e)
 		init_broken(in, "no room for an answer");
 }
 
-static void settle(struct file_op *op, int next, const struct err *e)
+static void act_on(struct file_op *op, int next, const struct err *e)
 {
 	if (next == FILE_WAIT)
 		return;
@@ -148,7 +148,7 @@ static void on_turn(struct ev_defer *d)
 			r = op->kind->turn(op, &e);
 		leave_user(op);
 	}
-	settle(op, r, &e);
+	act_on(op, r, &e);
 }
 
 bool file_may_send(const struct file_op *op)
@@ -249,18 +249,18 @@ static int stat_start(struct file_op *op, const struct wire_file *m, struct err 
 
 static int mkdir_start(struct file_op *op, const struct wire_file *m, struct err *e)
 {
-	struct place p = PLACE_NONE;
+	struct init_place p = PLACE_NONE;
 	int r = path_open_dir(AT_FDCWD, op->path, false), fd = r;
 
 	fd_close(&fd);
 	if (r >= 0)
 		return FILE_DONE;
-	r = place_find(op->path, PLACE_MAKE, &p);
+	r = init_place_find(op->path, PLACE_MAKE, &p);
 	if (r == 0 && mkdirat(p.dir_fd, p.name, 0700) < 0)
 		r = -errno;
 	if (r == 0 && fchmodat(p.dir_fd, p.name, m->mode ? m->mode & 07777 : 0755, 0) < 0)
 		r = -errno;
-	place_done(&p);
+	init_place_done(&p);
 	return r < 0 ? file_error(op, -r, "make the directory", "", e) : FILE_DONE;
 }
 
@@ -280,19 +280,19 @@ static int box_path(const struct file_op *op, const char *path, char *ret, struc
 
 static int move_start(struct file_op *op, const struct wire_file *m, struct err *e)
 {
-	struct place from = PLACE_NONE, to = PLACE_NONE;
+	struct init_place from = PLACE_NONE, to = PLACE_NONE;
 	char text[BOX_PATH_MAX];
 	int r = box_path(op, m->to, text, e);
 
 	if (r < 0)
 		return r;
-	r = place_find(op->path, 0, &from);
+	r = init_place_find(op->path, 0, &from);
 	if (r == 0)
-		r = place_find(text, 0, &to);
+		r = init_place_find(text, 0, &to);
 	if (r == 0 && renameat(from.dir_fd, from.name, to.dir_fd, to.name) < 0)
 		r = -errno;
-	place_done(&from);
-	place_done(&to);
+	init_place_done(&from);
+	init_place_done(&to);
 	if (r == -EXDEV)
 		return err_set(
 			e, ERR_INVALID, EXDEV,
@@ -303,12 +303,12 @@ static int move_start(struct file_op *op, const struct wire_file *m, struct err 
 
 static int chmod_start(struct file_op *op, const struct wire_file *m, struct err *e)
 {
-	struct place p = PLACE_NONE;
-	int r = place_find(op->path, PLACE_FOLLOW, &p);
+	struct init_place p = PLACE_NONE;
+	int r = init_place_find(op->path, PLACE_FOLLOW, &p);
 
 	if (r == 0 && fchmodat(p.dir_fd, p.name, m->mode & 07777, 0) < 0)
 		r = -errno;
-	place_done(&p);
+	init_place_done(&p);
 	return r < 0 ? file_error(op, -r, "change the mode of", "", e) : FILE_DONE;
 }
 
@@ -393,7 +393,7 @@ void file_start(struct init *in, uint32_t id, const struct wire_file *m)
 		r = op->kind->start(op, m, &e);
 	}
 	leave_user(op);
-	settle(op, r, &e);
+	act_on(op, r, &e);
 }
 
 static int op_frame(struct file_op *op, const struct wire_frame *f, struct err *e)
@@ -422,7 +422,7 @@ bool file_frame(struct init *in, const struct wire_frame *f)
 	if (!op)
 		return false;
 	r = op_frame(op, f, &e);
-	settle(op, r, &e);
+	act_on(op, r, &e);
 	return true;
 }
 

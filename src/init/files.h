@@ -71,22 +71,22 @@ int file_error_type(const struct file_op *op, mode_t mode, const char *rel, stru
  * files_path.c: names. A place is a directory and a name in it which is not "", "." or "..", except
  * that a path which ends so (or is "/") gives the directory itself and ".".
  */
-struct place {
+struct init_place {
 	int dir_fd; /* owned, O_PATH */
 	char name[NAME_MAX + 1];
 };
 
-#define PLACE_NONE ((struct place){.dir_fd = -1})
+#define PLACE_NONE ((struct init_place){.dir_fd = -1})
 
 enum place_flags {
 	PLACE_FOLLOW = 1 << 0, /* a final link is followed, to where there may be nothing yet */
 	PLACE_MAKE = 1 << 1,   /* missing directories on the way are made */
 };
 
-void place_done(struct place *p);
-int place_find(const char *path, unsigned flags, struct place *ret);
+void init_place_done(struct init_place *p);
+int init_place_find(const char *path, unsigned flags, struct init_place *ret);
 /* Below a directory, through no link at all. rel is path_is_safe_relative. */
-int place_beneath(int root_fd, const char *rel, struct place *ret);
+int init_place_beneath(int root_fd, const char *rel, struct init_place *ret);
 
 /* Opens an existing path of the box for reading; -errno. */
 int path_open(const char *path, int flags);
@@ -101,24 +101,24 @@ int path_open_dir(int at_fd, const char *path, bool make);
  */
 struct walk_level;
 
-struct walk {
+struct init_walk {
 	struct walk_level *top; /* owned */
 	unsigned depth;
 	size_t path_len;
-	char path[BOX_PATH_MAX]; /* of the entry walk_next gave last, relative to the walk's root */
+	char path[BOX_PATH_MAX]; /* of the last entry, relative to the walk's root */
 };
 
-void walk_done(struct walk *w);
+void init_walk_done(struct init_walk *w);
 /* Goes down into the directory dir_fd, which is the entry given last, or the root at the beginning.
  * -ELOOP beyond INIT_DEPTH_MAX. Takes dir_fd, also on failure. */
-int walk_down(struct walk *w, int dir_fd);
+int init_walk_down(struct init_walk *w, int dir_fd);
 /* 1 and the next name of the current directory, with w->path set to it; 0 at its end, with w->path
  * set to the directory itself. */
-int walk_next(struct walk *w, const char **ret_name);
+int init_walk_next(struct init_walk *w, const char **ret_name);
 /* Leaves the current directory. */
-void walk_up(struct walk *w);
+void init_walk_up(struct init_walk *w);
 /* Reads the current directory from its beginning again. */
-int walk_rewind(struct walk *w);
+int init_walk_rewind(struct init_walk *w);
 /* Descriptor of the current directory and of the one above it (-1 at the root). */
-int walk_fd(const struct walk *w);
-int walk_parent_fd(const struct walk *w);
+int init_walk_fd(const struct init_walk *w);
+int init_walk_parent_fd(const struct init_walk *w);

@@ -36,9 +36,9 @@ enum { ENTRIES_PER_TURN = 64, TURN_BYTES = 4 * WIRE_DATA_MAX };
 #define CGROUP_MAGIC  0x27e0eb
 #define CGROUP2_MAGIC 0x63677270
 
-struct get {
+struct init_get {
 	struct file_op op;
-	struct walk walk;
+	struct init_walk walk;
 	struct wire_flow flow;
 	int fd;	       /* the file being sent, owned; -1 between files */
 	uint64_t left; /* of it, at most */
@@ -46,9 +46,9 @@ struct get {
 	dev_t dev;     /* of the directory entered last */
 };
 
-static struct get *get_of(struct file_op *op)
+static struct init_get *get_of(struct file_op *op)
 {
-	return (struct get *)op;
+	return (struct init_get *)op;
 }
 
 /* A link's text, or NULL for anything else. A link longer than a path cannot exist. */
@@ -75,7 +75,7 @@ static int open_child(int dir_fd, const char *name, int flags)
 }
 
 /* Takes fd. */
-static int begin_file(struct get *g, int fd, const struct stat *st)
+static int begin_file(struct init_get *g, int fd, const struct stat *st)
 {
 	g->fd = fd;
 	g->unsized = st->st_size <= 0;
@@ -99,7 +99,7 @@ static bool is_kernel_fs(int fd)
 }
 
 /* Takes fd. */
-static int begin_dir(struct get *g, int fd, const struct stat *st)
+static int begin_dir(struct init_get *g, int fd, const struct stat *st)
 {
 	autoclose int dir_fd = fd;
 	bool is_root = !g->walk.top;
@@ -108,12 +108,12 @@ static int begin_dir(struct get *g, int fd, const struct stat *st)
 	if (r < 0 || (!is_root && st->st_dev != g->dev && is_kernel_fs(dir_fd)))
 		return r;
 	g->dev = st->st_dev;
-	return walk_down(&g->walk, take_fd(dir_fd));
+	return init_walk_down(&g->walk, take_fd(dir_fd));
 }
 
 static int get_start(struct file_op *op, const struct wire_file *m, struct err *e)
 {
-	struct get *g = get_of(op);
+	struct init_get *g = get_of(op);
 	autoclose int look = path_open(op->path, O_PATH);
 	autoclose int fd = -1;
 	struct stat st;
@@ -141,7 +141,7 @@ static int get_start(struct file_op *op, const struct wire_file *m, struct err *
 	return r < 0 ? file_error(op, -r, "send", "", e) : FILE_AGAIN;
 }
 
-static int end_file(struct get *g, struct err *e)
+static int end_file(struct init_get *g, struct err *e)
 {
 	fd_close(&g->fd);
 	g->op.streaming = false;
@@ -151,7 +151,7 @@ static int end_file(struct get *g, struct err *e)
 }
 
 /* Reads straight into the link's queue: one DATA frame, or the end of the file. */
-static int send_data(struct get *g, struct err *e)
+static int send_data(struct init_get *g, struct err *e)
 {
 	struct buf *out = &g->op.in->link.out;
 	size_t want = WIRE_DATA_MAX, at;
@@ -192,7 +192,7 @@ static int send_data(struct get *g, struct err *e)
 }
 
 /* The next piece of the open file, or its end. */
-static int step_file(struct get *g, struct err *e)
+static int step_file(struct init_get *g, struct err *e)
 {
 	if (g->left == 0)
 		return end_file(g, e);
@@ -201,7 +201,7 @@ static int step_file(struct get *g, struct err *e)
 
 static int get_stream(struct file_op *op, struct err *e)
 {
-	struct get *g = get_of(op);
+	struct init_get *g = get_of(op);
 	int r = FILE_AGAIN;
 
 	for (unsigned i = 0; i < TURN_BYTES / WIRE_DATA_MAX && r == FILE_AGAIN && op->streaming;
@@ -211,9 +211,10 @@ static int get_stream(struct file_op *op, struct err *e)
 }
 
 /* Opens what the walk stands on, a file or a directory, and sends its entry. */
-static int enter_child(struct get *g, const char *name, mode_t type, struct err *e)
+static int enter_child(struct init_get *g, const char *name, mode_t type, struct err *e)
 {
-	autoclose int fd = open_child(walk_fd(&g->walk), name, S_ISDIR(type) ? O_DIRECTORY : 0);
+	autoclose int fd =
+		open_child(init_walk_fd(&g->walk), name, S_ISDIR(type) ? O_DIRECTORY : 0);
 	struct stat st;
 	int r;
 
@@ -230,29 +231,29 @@ static int enter_child(struct get *g, const char *name, mode_t type, struct err 
 	return r < 0 ? file_error(&g->op, -r, "send", g->walk.path, e) : 0;
 }
 
-static int send_other(struct get *g, const char *name, const struct stat *st, struct err *e)
+static int send_other(struct init_get *g, const char *name, const struct stat *st, struct err *e)
 {
 	char text[BOX_PATH_MAX];
-	const char *target = link_text(walk_fd(&g->walk), name, st, text);
+	const char *target = link_text(init_walk_fd(&g->walk), name, st, text);
 	int r = file_send_entry(&g->op, g->walk.path, st, target);
 
 	return r < 0 ? file_error(&g->op, -r, "send", g->walk.path, e) : 0;
 }
 
 /* One step of the walk. FILE_AGAIN, FILE_DONE at the end of the tree, or an error. */
-static int next_entry(struct get *g, bool descend, struct err *e)
+static int next_entry(struct init_get *g, bool descend, struct err *e)
 {
 	const char *name;
 	struct stat st;
-	int r = walk_next(&g->walk, &name);
+	int r = init_walk_next(&g->walk, &name);
 
 	if (r < 0)
 		return file_error(&g->op, -r, "read the directory", g->walk.path, e);
 	if (r == 0) {
-		walk_up(&g->walk);
+		init_walk_up(&g->walk);
 		return g->walk.top ? FILE_AGAIN : FILE_DONE;
 	}
-	if (fstatat(walk_fd(&g->walk), name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+	if (fstatat(init_walk_fd(&g->walk), name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? FILE_AGAIN
 				       : file_error(&g->op, errno, "look at", g->walk.path, e);
 	if (descend && (S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)))
@@ -264,7 +265,7 @@ static int next_entry(struct get *g, bool descend, struct err *e)
 
 static int get_turn(struct file_op *op, struct err *e)
 {
-	struct get *g = get_of(op);
+	struct init_get *g = get_of(op);
 	uint64_t before = g->flow.left;
 	int r = FILE_AGAIN;
 
@@ -292,14 +293,14 @@ static int list_turn(struct file_op *op, struct err *e)
 
 static int list_start(struct file_op *op, const struct wire_file *m, struct err *e)
 {
-	struct get *g = get_of(op);
+	struct init_get *g = get_of(op);
 	int fd = path_open(op->path, O_RDONLY | O_DIRECTORY);
 	int r;
 
 	g->fd = -1;
 	if (fd < 0)
 		return file_error(op, -fd, "list", "", e);
-	r = walk_down(&g->walk, fd);
+	r = init_walk_down(&g->walk, fd);
 	return r < 0 ? file_error(op, -r, "list", "", e) : FILE_AGAIN;
 }
 
@@ -316,11 +317,11 @@ static int get_credit(struct file_op *op, const struct wire_frame *f, struct err
 static void get_stop(struct file_op *op)
 {
 	fd_close(&get_of(op)->fd);
-	walk_done(&get_of(op)->walk);
+	init_walk_done(&get_of(op)->walk);
 }
 
 const struct file_kind file_get = {
-	.size = sizeof(struct get),
+	.size = sizeof(struct init_get),
 	.start = get_start,
 	.turn = get_turn,
 	.stop = get_stop,
@@ -329,7 +330,7 @@ const struct file_kind file_get = {
 };
 
 const struct file_kind file_list = {
-	.size = sizeof(struct get),
+	.size = sizeof(struct init_get),
 	.start = list_start,
 	.turn = list_turn,
 	.stop = get_stop,

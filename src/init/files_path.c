@@ -86,7 +86,7 @@ int path_open_dir(int at_fd, const char *path, bool make)
 	return fd == -ENOENT && make ? make_dir(at_fd, path) : fd;
 }
 
-void place_done(struct place *p)
+void init_place_done(struct init_place *p)
 {
 	fd_close(&p->dir_fd);
 }
@@ -119,7 +119,7 @@ static int split(char *text, const char **ret_dir, char *ret_name)
 }
 
 /* 1 and the link's text if the place is a link, 0 if it is anything else or nothing yet. */
-static int read_link(const struct place *p, char *text)
+static int read_link(const struct init_place *p, char *text)
 {
 	ssize_t n = readlinkat(p->dir_fd, p->name, text, BOX_PATH_MAX);
 
@@ -131,9 +131,9 @@ static int read_link(const struct place *p, char *text)
 	return n > 0;
 }
 
-int place_find(const char *path, unsigned flags, struct place *ret)
+int init_place_find(const char *path, unsigned flags, struct init_place *ret)
 {
-	struct place p = PLACE_NONE;
+	struct init_place p = PLACE_NONE;
 	char text[BOX_PATH_MAX];
 	const char *dir;
 	int r;
@@ -149,7 +149,7 @@ int place_find(const char *path, unsigned flags, struct place *ret)
 		next = r < 0 ? r
 			     : path_open_dir(p.dir_fd >= 0 ? p.dir_fd : AT_FDCWD, dir,
 					     flags & PLACE_MAKE);
-		place_done(&p);
+		init_place_done(&p);
 		if (next < 0)
 			return next;
 		p.dir_fd = next;
@@ -161,14 +161,14 @@ int place_find(const char *path, unsigned flags, struct place *ret)
 		if (r < 0)
 			break;
 	}
-	place_done(&p);
+	init_place_done(&p);
 	return r < 0 ? r : -ELOOP;
 }
 
-int place_beneath(int root_fd, const char *rel, struct place *ret)
+int init_place_beneath(int root_fd, const char *rel, struct init_place *ret)
 {
 	const uint64_t resolve = FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS;
-	struct place p = PLACE_NONE;
+	struct init_place p = PLACE_NONE;
 	char text[BOX_PATH_MAX];
 	const char *dir;
 	int r;

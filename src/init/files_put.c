@@ -44,7 +44,7 @@ struct put {
 	struct wire_flow flow;
 	int root_fd; /* the operation's path once it is a directory, owned, O_PATH; else -1 */
 	int fd;	     /* the file being written, owned; -1 between files */
-	struct place place; /* where it will appear */
+	struct init_place place; /* where it will appear */
 	char tmp[32];
 	mode_t mode;
 	uint64_t mtime_ns;
@@ -91,19 +91,20 @@ static int open_root(struct put *p, struct err *e)
 	return 0;
 }
 
-static int find_place(struct put *p, const struct wire_entry *m, struct place *ret, struct err *e)
+static int find_place(struct put *p, const struct wire_entry *m, struct init_place *ret,
+		      struct err *e)
 {
 	unsigned flags = PLACE_MAKE | (m->type == 'f' ? PLACE_FOLLOW : 0);
 	int r;
 
 	if (!*p->rel) {
-		r = place_find(p->op.path, flags, ret);
+		r = init_place_find(p->op.path, flags, ret);
 		return r < 0 ? file_error(&p->op, -r, "write", "", e) : 0;
 	}
 	r = open_root(p, e);
 	if (r < 0)
 		return r;
-	r = place_beneath(p->root_fd, p->rel, ret);
+	r = init_place_beneath(p->root_fd, p->rel, ret);
 	if (r == -ELOOP)
 		return err_set(e, ERR_INVALID, ELOOP,
 			       "'%.80s': a symbolic link stands in the way of '%.80s'", p->op.path,
@@ -143,7 +144,7 @@ static void close_file(struct put *p, bool keep)
 	if (p->fd >= 0 && !keep)
 		unlinkat(p->place.dir_fd, p->tmp, 0);
 	fd_close(&p->fd);
-	place_done(&p->place);
+	init_place_done(&p->place);
 }
 
 static int end_file(struct put *p, struct err *e)
@@ -237,7 +238,7 @@ static int remember_dir(struct put *p, const struct wire_entry *m, struct err *e
 
 static int make_dir(struct put *p, const struct wire_entry *m, struct err *e)
 {
-	struct place at = PLACE_NONE;
+	struct init_place at = PLACE_NONE;
 	struct stat st;
 	int r = find_place(p, m, &at, e), code = 0;
 
@@ -248,7 +249,7 @@ static int make_dir(struct put *p, const struct wire_entry *m, struct err *e)
 	if (code == EEXIST && fstatat(at.dir_fd, at.name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
 	    !S_ISDIR(st.st_mode))
 		code = ENOTDIR;
-	place_done(&at);
+	init_place_done(&at);
 	if (code == EEXIST)
 		return FILE_WAIT;
 	if (code)
@@ -273,7 +274,7 @@ static int put_dir(struct put *p, const struct wire_entry *m, struct err *e)
 
 static int put_link(struct put *p, const struct wire_entry *m, struct err *e)
 {
-	struct place at = PLACE_NONE;
+	struct init_place at = PLACE_NONE;
 	int r = find_place(p, m, &at, e);
 
 	if (r < 0)
@@ -288,7 +289,7 @@ static int put_link(struct put *p, const struct wire_entry *m, struct err *e)
 		if (r < 0)
 			unlinkat(at.dir_fd, p->tmp, 0);
 	}
-	place_done(&at);
+	init_place_done(&at);
 	return r < 0 ? file_error(&p->op, -r, "make the link", p->rel, e) : FILE_WAIT;
 }
 

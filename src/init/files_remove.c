@@ -18,8 +18,8 @@ enum { NAMES_PER_TURN = 64, REFILLS_MAX = 64 };
 
 struct removal {
 	struct file_op op;
-	struct place place; /* of the tree's root */
-	struct walk walk;
+	struct init_place place; /* of the tree's root */
+	struct init_walk walk;
 	unsigned refills;
 };
 
@@ -40,7 +40,7 @@ static int open_dir(struct removal *m, int dir_fd, const char *name, struct err 
 		return file_error(&m->op, EBUSY, "remove a mount point", m->walk.path, e);
 	if (fd < 0)
 		return file_error(&m->op, -fd, "remove", m->walk.path, e);
-	r = walk_down(&m->walk, fd);
+	r = init_walk_down(&m->walk, fd);
 	if (r == -ELOOP)
 		return err_set(e, ERR_LIMIT, ELOOP, "'%.120s' is more than %u directories deep",
 			       m->op.path, INIT_DEPTH_MAX);
@@ -53,7 +53,7 @@ static int remove_start(struct file_op *op, const struct wire_file *m, struct er
 	int r;
 
 	rm->place = PLACE_NONE;
-	r = place_find(op->path, 0, &rm->place);
+	r = init_place_find(op->path, 0, &rm->place);
 	if (r == -ENOENT || r == -ENOTDIR)
 		return FILE_DONE;
 	if (r < 0)
@@ -77,32 +77,33 @@ static int remove_start(struct file_op *op, const struct wire_file *m, struct er
 /* The current directory has no more names: take it away too. */
 static int finish_dir(struct removal *m, struct err *e)
 {
-	int up = walk_parent_fd(&m->walk);
+	int up = init_walk_parent_fd(&m->walk);
 	const char *name = up >= 0 ? path_base(m->walk.path) : m->place.name;
 
 	if (unlinkat(up >= 0 ? up : m->place.dir_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT) {
-		if (errno == ENOTEMPTY && m->refills++ < REFILLS_MAX && walk_rewind(&m->walk) == 0)
+		if (errno == ENOTEMPTY && m->refills++ < REFILLS_MAX &&
+		    init_walk_rewind(&m->walk) == 0)
 			return FILE_AGAIN;
 		return file_error(&m->op, errno, "remove", m->walk.path, e);
 	}
-	walk_up(&m->walk);
+	init_walk_up(&m->walk);
 	return m->walk.top ? FILE_AGAIN : FILE_DONE;
 }
 
 static int remove_next(struct removal *m, struct err *e)
 {
 	const char *name;
-	int r = walk_next(&m->walk, &name);
+	int r = init_walk_next(&m->walk, &name);
 
 	if (r < 0)
 		return file_error(&m->op, -r, "read the directory", m->walk.path, e);
 	if (r == 0)
 		return finish_dir(m, e);
-	if (unlinkat(walk_fd(&m->walk), name, 0) == 0 || errno == ENOENT)
+	if (unlinkat(init_walk_fd(&m->walk), name, 0) == 0 || errno == ENOENT)
 		return FILE_AGAIN;
 	if (errno != EISDIR)
 		return file_error(&m->op, errno, "remove", m->walk.path, e);
-	r = open_dir(m, walk_fd(&m->walk), name, e);
+	r = open_dir(m, init_walk_fd(&m->walk), name, e);
 	return r < 0 ? r : FILE_AGAIN;
 }
 
@@ -117,8 +118,8 @@ static int remove_turn(struct file_op *op, struct err *e)
 
 static void remove_stop(struct file_op *op)
 {
-	walk_done(&removal_of(op)->walk);
-	place_done(&removal_of(op)->place);
+	init_walk_done(&removal_of(op)->walk);
+	init_place_done(&removal_of(op)->place);
 }
 
 const struct file_kind file_remove = {

@@ -21,13 +21,13 @@ struct walk_level {
 	_Alignas(8) char names[4096 - 40];
 };
 
-void walk_done(struct walk *w)
+void init_walk_done(struct init_walk *w)
 {
 	while (w->top)
-		walk_up(w);
+		init_walk_up(w);
 }
 
-void walk_up(struct walk *w)
+void init_walk_up(struct init_walk *w)
 {
 	struct walk_level *l = w->top;
 
@@ -37,7 +37,7 @@ void walk_up(struct walk *w)
 	free(l);
 }
 
-int walk_down(struct walk *w, int dir_fd)
+int init_walk_down(struct init_walk *w, int dir_fd)
 {
 	autoclose int fd = dir_fd;
 	struct walk_level *l;
@@ -56,7 +56,7 @@ int walk_down(struct walk *w, int dir_fd)
 	return 0;
 }
 
-static int set_path(struct walk *w, const char *name)
+static int set_path(struct init_walk *w, const char *name)
 {
 	size_t at = w->top->path_len, n = strlen(name);
 
@@ -74,7 +74,7 @@ static bool is_dots(const char *name)
 	return name[0] == '.' && (!name[1] || (name[1] == '.' && !name[2]));
 }
 
-int walk_next(struct walk *w, const char **ret_name)
+int init_walk_next(struct init_walk *w, const char **ret_name)
 {
 	struct walk_level *l = w->top;
 
@@ -104,18 +104,18 @@ int walk_next(struct walk *w, const char **ret_name)
 	return 0;
 }
 
-int walk_rewind(struct walk *w)
+int init_walk_rewind(struct init_walk *w)
 {
 	w->top->pos = w->top->len = 0;
 	return lseek(w->top->fd, 0, SEEK_SET) < 0 ? -errno : 0;
 }
 
-int walk_fd(const struct walk *w)
+int init_walk_fd(const struct init_walk *w)
 {
 	return w->top->fd;
 }
 
-int walk_parent_fd(const struct walk *w)
+int init_walk_parent_fd(const struct init_walk *w)
 {
 	return w->top->up ? w->top->up->fd : -1;
 }

@@ -61,7 +61,7 @@ struct init {
 	const char *user;	/* default user as given, may be NULL */
 	const char *cwd;	/* start directory, may be NULL: the user's home */
 	const char *const *env; /* NAME=VALUE, NULL-terminated */
-	struct tree_groups groups;
+	struct init_tree_groups groups;
 	struct net_fds net_fds;		 /* from the arguments; net.c's once it is there */
 	unsigned inherited;		 /* descriptors from INIT_FD_FIRST on */
 	uint64_t disk_limit, pids_limit; /* 0: none */
@@ -71,11 +71,11 @@ struct init {
 	bool single, strict;
 	bool broken;				  /* init_broken was called: nothing more is read */
 	const char *shell_dir;			  /* absolute; NULL: INIT_SHELL_DIR */
-	struct job_table *jobs;			  /* job.c */
+	struct init_job_table *jobs;		  /* job.c */
 	struct shell_table *shells;		  /* shell.c */
 	struct file_table *files;		  /* files.c */
 	struct reaper *reaper;			  /* reap.c */
-	struct net *net;			  /* net.c; NULL: none */
+	struct init_net *net;			  /* net.c; NULL: none */
 	struct port_table *ports;		  /* port.c; NULL until the first */
 	struct room_wait *wait_first, *wait_last; /* link.c: who waits for room on the link */
 	uint64_t still_ms;			  /* main.c: all pauses of the box together */
@@ -89,8 +89,8 @@ static inline struct init *init_of_link(struct wire_link *l)
 
 /* job.c: commands, which are processes of their own (exec.c) or lines in persistent shells
  * (shell.c). Both answer: STARTED and EXIT, or ERROR. */
-int job_table_new(struct job_table **ret);
-void exec_start(struct init *in, uint32_t id, const struct wire_exec *m);
+int init_job_table_new(struct init_job_table **ret);
+void init_exec_start(struct init *in, uint32_t id, const struct wire_exec *m);
 int shell_table_new(struct init *in, struct shell_table **ret);
 void shell_line(struct init *in, uint32_t id, const struct wire_exec *m);
 
@@ -135,5 +135,5 @@ struct room_wait {
 };
 
 bool init_has_room(const struct init *in);
-void init_wait_room(struct init *in, struct room_wait *w);	  /* twice is fine */
+void init_wait_room(struct init *in, struct room_wait *w);	  /* idempotent */
 void init_wait_room_cancel(struct init *in, struct room_wait *w); /* not waiting: fine */

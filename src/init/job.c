@@ -39,7 +39,7 @@ static void set_state(struct init_job *j, enum job_state state)
 
 /* --- the table --- */
 
-static struct init_job **bucket_of(struct job_table *t, uint32_t id)
+static struct init_job **bucket_of(struct init_job_table *t, uint32_t id)
 {
 	return &t->buckets[id % JOB_BUCKETS];
 }
@@ -60,7 +60,7 @@ unsigned init_job_count(const struct init *in, int kind)
 
 static void job_free(struct init_job *j)
 {
-	struct job_table *t = j->in->jobs;
+	struct init_job_table *t = j->in->jobs;
 	struct init_job **at = bucket_of(t, j->id);
 
 	while (*at != j)
@@ -89,7 +89,7 @@ static bool is_silent(const struct init_job *j)
 /* EXIT was sent: nothing is left of it, or streams that a child holds. */
 static void free_if_over(struct init_job *j)
 {
-	struct job_table *t = j->in->jobs;
+	struct init_job_table *t = j->in->jobs;
 	int kind = j->kind->number;
 
 	if (j->state != JOB_LATE || j->tidying || j->busy)
@@ -119,7 +119,7 @@ void init_job_release(struct init_job *j)
 
 static void on_tidy(struct ev_defer *d)
 {
-	struct job_table *t = container(d, struct job_table, tidy);
+	struct init_job_table *t = container(d, struct init_job_table, tidy);
 	struct init_job *j;
 
 	while ((j = t->untidy)) {
@@ -131,9 +131,9 @@ static void on_tidy(struct ev_defer *d)
 	}
 }
 
-int job_table_new(struct job_table **ret)
+int init_job_table_new(struct init_job_table **ret)
 {
-	struct job_table *t = calloc(1, sizeof(*t));
+	struct init_job_table *t = calloc(1, sizeof(*t));
 
 	if (!t)
 		return -ENOMEM;
@@ -157,7 +157,7 @@ static void say_queued(struct init_job *j)
  * more. */
 static void drain(struct init_job *j)
 {
-	struct job_table *t = j->in->jobs;
+	struct init_job_table *t = j->in->jobs;
 	struct wire_exit *m = &j->result;
 
 	j->draining = false;
@@ -216,7 +216,7 @@ static void on_start(struct ev_timer *t)
 
 void init_job_add(struct init_job *j)
 {
-	struct job_table *t = j->in->jobs;
+	struct init_job_table *t = j->in->jobs;
 	struct init_job **bucket = bucket_of(t, j->id);
 
 	ASSERT(j->state == JOB_ASKED);

@@ -86,7 +86,7 @@ struct init_job {
 	char *cwd;	/* for the answer; owned */
 };
 
-struct job_table {
+struct init_job_table {
 	struct init_job *buckets[JOB_BUCKETS];
 	struct init_job *oldest, *newest;
 	unsigned count[JOB_KINDS], late[JOB_KINDS];

@@ -63,7 +63,7 @@ static void on_exec(struct init *in, const struct wire_frame *f)
 	else if (m.shell)
 		shell_line(in, f->id, &m);
 	else
-		exec_start(in, f->id, &m);
+		init_exec_start(in, f->id, &m);
 }
 
 static void on_file(struct init *in, const struct wire_frame *f)
@@ -105,11 +105,11 @@ static void on_pause(struct init *in, const struct wire_frame *f)
 	ev_set_clock(in->ev, box_clock, in); /* and is read anew: this turn has timers to come */
 }
 
-/* A frame for a request that has just ended finds nobody, which is normal. */
+/* A frame for a request that has just ended has no owner, which is normal. */
 static void on_request_frame(struct init *in, const struct wire_frame *f)
 {
 	if (!init_job_frame(in, f) && !file_frame(in, f))
-		port_frame(in, f);
+		init_port_frame(in, f);
 }
 
 static void on_port(struct init *in, const struct wire_frame *f)
@@ -119,7 +119,7 @@ static void on_port(struct init *in, const struct wire_frame *f)
 	if (wire_port_decode(f, &m) < 0)
 		init_broken(in, "a PORT that cannot be read");
 	else
-		port_start(in, f->id, &m);
+		init_port_start(in, f->id, &m);
 }
 
 /* Only what init itself asks for has such an id. */
@@ -137,7 +137,7 @@ static void on_frame(struct wire_link *l, const struct wire_frame *f)
 	if (in->broken)
 		return;
 	if (is_of_net(f)) {
-		net_frame(in, f);
+		init_net_frame(in, f);
 		return;
 	}
 	switch (f->type) {
@@ -274,7 +274,7 @@ static int set_up(struct init *in, int rfd, int wfd)
 
 	if (r < 0)
 		return fail("make an event loop", -r);
-	tree_groups_check(&in->groups, notes, sizeof(notes));
+	init_tree_groups_check(&in->groups, notes, sizeof(notes));
 	in->link.on_frame = on_frame;
 	in->link.on_close = on_close;
 	in->link.on_drained = on_drained;
@@ -282,13 +282,13 @@ static int set_up(struct init *in, int rfd, int wfd)
 	if (r == 0)
 		r = reaper_new(in, &in->reaper);
 	if (r == 0)
-		r = job_table_new(&in->jobs);
+		r = init_job_table_new(&in->jobs);
 	if (r == 0)
 		r = shell_table_new(in, &in->shells);
 	if (r == 0)
 		r = file_table_new(in, &in->files);
 	if (r == 0 && has_net(&in->net_fds))
-		r = net_new(in, &in->net_fds, &in->net);
+		r = init_net_new(in, &in->net_fds, &in->net);
 	if (r == 0)
 		r = send_hello(in, notes);
 	return r < 0 ? fail("start", -r) : 0;
@@ -297,10 +297,10 @@ static int set_up(struct init *in, int rfd, int wfd)
 /* Only needed where no kernel does it: as PID 1 our exit ends everybody. */
 static void end_everything(void)
 {
-	struct tree all = TREE_NONE;
+	struct init_tree all = TREE_NONE;
 
 	all.root = getpid();
-	for (int i = 0; i < END_ROUNDS && tree_kill(&all, getpid()) > 0; i++)
+	for (int i = 0; i < END_ROUNDS && init_tree_kill(&all, getpid()) > 0; i++)
 		continue;
 }
 
@@ -310,7 +310,7 @@ int main(int argc, char **argv)
 	int rfd = -1, wfd = -1, r;
 
 	sys_secret_take();
-	if (options_parse(&in, argc, argv) < 0 || close_inherited(&in) < 0 ||
+	if (init_options_parse(&in, argc, argv) < 0 || close_inherited(&in) < 0 ||
 	    move_link(&rfd, &wfd) < 0)
 		return 1;
 	set_up_process(&in);

@@ -28,16 +28,16 @@
 
 enum { ORIGINAL_DST = 80, TURN_MAX = 32, RETRY_MS = 100, LISTENERS = 3 };
 
-struct listener {
-	struct net *net;
+struct init_listener {
+	struct init_net *net;
 	struct ev_io io; /* io.fd is owned; -1: none */
 	bool proxy;
 };
 
-struct net {
+struct init_net {
 	struct init *in;
-	struct listener listeners[LISTENERS];
-	struct conn_table conns;
+	struct init_listener listeners[LISTENERS];
+	struct init_conn_table conns;
 	unsigned conns_max;
 	uint32_t last_id;
 	struct ev_timer retry; /* after the kernel had no descriptor for us */
@@ -46,17 +46,17 @@ struct net {
 	struct stub *stub; /* owned */
 };
 
-uint32_t net_id(struct net *net)
+uint32_t init_net_id(struct init_net *net)
 {
 	uint32_t id;
 
 	do {
 		id = WIRE_NET_BIT | (++net->last_id & (WIRE_NET_BIT - 1));
-	} while (conn_find(&net->conns, id) || stub_has(net->stub, id));
+	} while (init_conn_find(&net->conns, id) || stub_has(net->stub, id));
 	return id;
 }
 
-static void listen_again(struct net *net)
+static void listen_again(struct init_net *net)
 {
 	for (int i = 0; i < LISTENERS && net->conns.count < net->conns_max; i++) {
 		struct ev_io *io = &net->listeners[i].io;
@@ -66,7 +66,7 @@ static void listen_again(struct net *net)
 	}
 }
 
-static void listen_no_more(struct net *net)
+static void listen_no_more(struct init_net *net)
 {
 	for (int i = 0; i < LISTENERS; i++)
 		ev_io_remove(net->in->ev, &net->listeners[i].io);
@@ -74,14 +74,14 @@ static void listen_no_more(struct net *net)
 
 static void on_retry(struct ev_timer *t)
 {
-	listen_again(container(t, struct net, retry));
+	listen_again(container(t, struct init_net, retry));
 }
 
-static void on_over(struct conn *c)
+static void on_over(struct init_conn *c)
 {
-	struct net *net = c->in->net;
+	struct init_net *net = c->in->net;
 
-	conn_remove(&net->conns, c);
+	init_conn_remove(&net->conns, c);
 	free(c);
 	listen_again(net);
 }
@@ -95,9 +95,9 @@ static void reset(int fd)
 }
 
 /* Takes fd. */
-static void begin(struct net *net, int fd, struct wire_connect *m)
+static void begin(struct init_net *net, int fd, struct wire_connect *m)
 {
-	struct conn *c = calloc(1, sizeof(*c));
+	struct init_conn *c = calloc(1, sizeof(*c));
 	struct init *in = net->in;
 
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
@@ -106,11 +106,11 @@ static void begin(struct net *net, int fd, struct wire_connect *m)
 		return;
 	}
 	c->on_over = on_over;
-	if (conn_init(c, in, fd, net_id(net), false) < 0) {
+	if (init_conn_init(c, in, fd, init_net_id(net), false) < 0) {
 		free(c);
 		return;
 	}
-	conn_add(&net->conns, c);
+	init_conn_add(&net->conns, c);
 	if (wire_connect_encode(&in->link.out, c->s.id, 0, m) < 0)
 		init_broken(in, "no room for a connection");
 	wire_link_flush(&in->link);
@@ -142,7 +142,7 @@ static int original_aim(int fd, sa_family_t family, union net_addr *ret)
 }
 
 /* The name or address that is meant, and the port. Loopback is what came here by itself. */
-static int aim_text(const struct net *net, const union net_addr *a, char *text, size_t size,
+static int aim_text(const struct init_net *net, const union net_addr *a, char *text, size_t size,
 		    struct wire_connect *m)
 {
 	uint32_t v4;
@@ -165,9 +165,9 @@ static int aim_text(const struct net *net, const union net_addr *a, char *text, 
 	return inet_ntop(AF_INET, &a->v4.sin_addr, text, (socklen_t)size) ? 0 : -errno;
 }
 
-static void on_connection(struct listener *l, int fd, union net_addr *from)
+static void on_connection(struct init_listener *l, int fd, union net_addr *from)
 {
-	struct net *net = l->net;
+	struct init_net *net = l->net;
 	struct wire_connect m = {.proxy = l->proxy};
 	char text[INET6_ADDRSTRLEN];
 	union net_addr aim;
@@ -192,8 +192,8 @@ static void on_connection(struct listener *l, int fd, union net_addr *from)
 
 static void on_accept(struct ev_io *io, uint32_t events)
 {
-	struct listener *l = container(io, struct listener, io);
-	struct net *net = l->net;
+	struct init_listener *l = container(io, struct init_listener, io);
+	struct init_net *net = l->net;
 
 	for (int i = 0; i < TURN_MAX && net->conns.count < net->conns_max; i++) {
 		union net_addr from;
@@ -214,18 +214,18 @@ static void on_accept(struct ev_io *io, uint32_t events)
 		listen_no_more(net);
 }
 
-bool net_frame(struct init *in, const struct wire_frame *f)
+bool init_net_frame(struct init *in, const struct wire_frame *f)
 {
-	struct net *net = in->net;
-	struct conn *c = net ? conn_find(&net->conns, f->id) : NULL;
+	struct init_net *net = in->net;
+	struct init_conn *c = net ? init_conn_find(&net->conns, f->id) : NULL;
 
 	if (!c)
 		return net && stub_frame(net->stub, f);
 	if (f->type == WIRE_ERROR) {
-		conn_done(c);
+		init_conn_done(c);
 		on_over(c);
 	} else {
-		conn_frame(c, f);
+		init_conn_frame(c, f);
 	}
 	return true;
 }
@@ -239,10 +239,10 @@ static unsigned conns_max(void)
 	return files.rlim_cur < 4 ? 1 : (unsigned)files.rlim_cur / 2;
 }
 
-int net_new(struct init *in, const struct net_fds *fds, struct net **ret)
+int init_net_new(struct init *in, const struct net_fds *fds, struct init_net **ret)
 {
 	const int listeners[LISTENERS] = {fds->redirect4, fds->redirect6, fds->proxy};
-	struct net *net = calloc(1, sizeof(*net));
+	struct init_net *net = calloc(1, sizeof(*net));
 	int r;
 
 	if (!net)
@@ -254,7 +254,7 @@ int net_new(struct init *in, const struct net_fds *fds, struct net **ret)
 	names_init(&net->names);
 	r = stub_new(net, in, &net->names, (const int[2]){fds->dns, fds->dns_tcp}, &net->stub);
 	for (int i = 0; i < LISTENERS; i++) {
-		net->listeners[i] = (struct listener){
+		net->listeners[i] = (struct init_listener){
 			.net = net,
 			.io = {.on_event = on_accept, .fd = listeners[i]},
 			.proxy = i == LISTENERS - 1,

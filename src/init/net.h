@@ -21,9 +21,9 @@
 #include "init/init.h"
 
 /* The descriptors are taken. */
-int net_new(struct init *in, const struct net_fds *fds, struct net **ret);
+int init_net_new(struct init *in, const struct net_fds *fds, struct init_net **ret);
 /* OK, ERROR, DATA, EOF, CREDIT, CANCEL of ids with WIRE_NET_BIT. False: unknown, dropped. */
-bool net_frame(struct init *in, const struct wire_frame *f);
+bool init_net_frame(struct init *in, const struct wire_frame *f);
 /* The same of PORT; it works without a network too. */
-void port_start(struct init *in, uint32_t id, const struct wire_port *m);
-bool port_frame(struct init *in, const struct wire_frame *f);
+void init_port_start(struct init *in, uint32_t id, const struct wire_port *m);
+bool init_port_frame(struct init *in, const struct wire_frame *f);

@@ -15,7 +15,7 @@ union net_addr {
 };
 
 /* An id for NAME or CONNECT that nothing alive has. */
-uint32_t net_id(struct net *net);
+uint32_t init_net_id(struct init_net *net);
 
 /* names.c: a name has one address of 198.18.0.0/15 for as long as the box lives. */
 struct names {
@@ -35,7 +35,7 @@ bool names_is_synthetic(uint32_t addr);
 
 /* owner.c: the command that holds the other end of a connection, or 0. Never waits. */
 struct owner {
-	int diag_fd; /* owned; -1: nobody knows */
+	int diag_fd; /* owned; -1: there is none */
 	int work_fd; /* borrowed; v2 work/ with a group e<ID> per command, or -1 */
 	uint64_t last_group, last_id;
 };
@@ -44,7 +44,7 @@ uint64_t owner_find(struct owner *o, const union net_addr *from, const union net
 
 /* stub.c: the resolver. Takes both descriptors, on failure too. */
 struct stub;
-int stub_new(struct net *net, struct init *in, struct names *names, const int fds[2],
+int stub_new(struct init_net *net, struct init *in, struct names *names, const int fds[2],
 	     struct stub **ret);
 bool stub_has(const struct stub *s, uint32_t id);
 /* OK or ERROR of a NAME. False: none of its ids. */

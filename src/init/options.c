@@ -107,7 +107,7 @@ static int opt_disk_limit(struct init *in, const char *value)
 	return str_parse_u64(value, INT64_MAX, &in->disk_limit) ? 0 : -EINVAL;
 }
 
-/* As it is before anything of the box runs: what is at that name later is nobody's word. */
+/* As it is before anything of the box runs: what is at that name later is untrusted. */
 static int opt_disk(struct init *in, const char *value)
 {
 	struct stat st;
@@ -166,7 +166,7 @@ static const struct option *find_option(const char *name)
 	return NULL;
 }
 
-int options_parse(struct init *in, int argc, char **argv)
+int init_options_parse(struct init *in, int argc, char **argv)
 {
 	in->env = calloc((size_t)argc + 1, sizeof(*in->env));
 	if (!in->env) {

@@ -5,4 +5,4 @@
 
 /* Fills *in, which was zeroed but for descriptors of -1. A failure was said on descriptor 2.
  * in->env is allocated, and lives as long as the process. */
-int options_parse(struct init *in, int argc, char **argv);
+int init_options_parse(struct init *in, int argc, char **argv);

@@ -6,7 +6,7 @@
  * number is the inode of work/e<ID>. A number is never used for another group, so the last answer
  * can be remembered: most connections of one time come from one command.
  *
- * Where any of this is not to be had nobody is named; that is no error.
+ * Where any of this is not to be had no command is named; that is no error.
  */
 #include "base/fd.h"
 #include "base/str.h"

@@ -1,8 +1,8 @@
 /*
  * Connections from the host to a port in the box; see net.h.
  *
- *	PORT(id) -> connect to 127.0.0.1, and where nobody listens to ::1 -> OK(id), bytes both ways
- *	                                                                     ERROR(id)
+ *	PORT(id) -> connect to 127.0.0.1, or if that is refused ::1 -> OK(id), bytes both ways
+ *	                                                              ERROR(id)
  *
  * What comes before the connection is made waits in it.
  */
@@ -19,28 +19,28 @@
 #include <sys/socket.h>
 
 struct port_table {
-	struct conn_table conns;
+	struct init_conn_table conns;
 };
 
-struct port {
-	struct conn conn;
+struct init_port {
+	struct init_conn conn;
 	struct ev_io io; /* while it is being connected; the descriptor is conn's */
 	uint16_t port;
 	bool is_v6;
 };
 
-static void port_free(struct port *p)
+static void port_free(struct init_port *p)
 {
 	struct init *in = p->conn.in;
 
 	ev_io_remove(in->ev, &p->io);
-	conn_remove(&in->ports->conns, &p->conn);
+	init_conn_remove(&in->ports->conns, &p->conn);
 	free(p);
 }
 
-static void on_over(struct conn *c)
+static void on_over(struct init_conn *c)
 {
-	port_free(container(c, struct port, conn));
+	port_free(container(c, struct init_port, conn));
 }
 
 static int connect_now(int fd, bool is_v6, uint16_t port)
@@ -89,15 +89,15 @@ static void say_failure(struct init *in, uint32_t id, uint16_t port, int code)
 		  code == ECONNREFUSED ? "nobody listens there" : strerror(code));
 }
 
-static void fail(struct port *p, int code)
+static void fail(struct init_port *p, int code)
 {
 	say_failure(p->conn.in, p->conn.s.id, p->port, code);
-	conn_done(&p->conn);
+	init_conn_done(&p->conn);
 	port_free(p);
 }
 
 /* The other family, once. */
-static int try_v6(struct port *p, int code)
+static int try_v6(struct init_port *p, int code)
 {
 	int fd, r;
 
@@ -116,7 +116,7 @@ static int try_v6(struct port *p, int code)
 
 static void on_connected(struct ev_io *io, uint32_t events)
 {
-	struct port *p = container(io, struct port, io);
+	struct init_port *p = container(io, struct init_port, io);
 	struct init *in = p->conn.in;
 	socklen_t len = sizeof(int);
 	int code = 0;
@@ -132,7 +132,7 @@ static void on_connected(struct ev_io *io, uint32_t events)
 	ev_io_remove(in->ev, io);
 	if (wire_link_send(&in->link, WIRE_OK, 0, p->conn.s.id, NULL, 0) < 0)
 		init_broken(in, "no room for an answer");
-	conn_go(&p->conn);
+	init_conn_go(&p->conn);
 }
 
 static int table(struct init *in)
@@ -142,9 +142,9 @@ static int table(struct init *in)
 	return in->ports ? 0 : -ENOMEM;
 }
 
-void port_start(struct init *in, uint32_t id, const struct wire_port *m)
+void init_port_start(struct init *in, uint32_t id, const struct wire_port *m)
 {
-	struct port *p;
+	struct init_port *p;
 	bool is_v6;
 	int fd, r;
 
@@ -169,19 +169,19 @@ void port_start(struct init *in, uint32_t id, const struct wire_port *m)
 	p->is_v6 = is_v6;
 	p->conn.on_over = on_over;
 	p->io = (struct ev_io){.on_event = on_connected, .fd = fd};
-	r = conn_init(&p->conn, in, fd, id, true);
-	conn_add(&in->ports->conns, &p->conn);
+	r = init_conn_init(&p->conn, in, fd, id, true);
+	init_conn_add(&in->ports->conns, &p->conn);
 	if (r == 0)
 		r = ev_io_add(in->ev, &p->io, EPOLLOUT);
 	if (r < 0)
 		fail(p, -r);
 }
 
-bool port_frame(struct init *in, const struct wire_frame *f)
+bool init_port_frame(struct init *in, const struct wire_frame *f)
 {
-	struct conn *c = in->ports ? conn_find(&in->ports->conns, f->id) : NULL;
+	struct init_conn *c = in->ports ? init_conn_find(&in->ports->conns, f->id) : NULL;
 
 	if (c)
-		conn_frame(c, f);
+		init_conn_frame(c, f);
 	return c != NULL;
 }

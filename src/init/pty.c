@@ -48,7 +48,7 @@ void pty_resize(int master, uint64_t rows, uint64_t cols)
 {
 	struct winsize size = {.ws_row = clamp(rows, 24), .ws_col = clamp(cols, 80)};
 
-	/* It fails only when the other end is gone, and then nobody has a window. */
+	/* It fails only when the other end is gone, and then there is no window. */
 	ioctl(master, TIOCSWINSZ, &size);
 }
 

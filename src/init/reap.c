@@ -4,7 +4,7 @@
  * How it works
  *
  * init has two kinds of children: processes that it started (spawn.h), which are watched by pid,
- * and orphans that the kernel gave to it, of which nobody wants to know how they ended. SIGCHLD
+ * and orphans that the kernel gave to it, whose status has no reader. SIGCHLD
  * says that some child ended. At the end of that turn, when the pipes were heard that ended with
  * it, init takes ended children one by one, REAP_BATCH in a turn. There is no other place that
  * takes one, so a watched pid means its process until its owner was called.
@@ -40,7 +40,7 @@ void reaper_sweep(struct init *in)
 
 static void on_sweep(struct ev_timer *t)
 {
-	tree_sweep(&container(t, struct reaper, sweep)->in->groups);
+	init_tree_sweep(&container(t, struct reaper, sweep)->in->groups);
 }
 
 void reaper_watch(struct init *in, struct init_proc *p)

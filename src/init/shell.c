@@ -4,7 +4,7 @@
  * How it works
  *
  * A shell is a long-lived `bash -i` (or sh) whose descriptor 0 is a pipe from init, the feed, and
- * whose 1 and 2 are a private pipe to init, the talk. Children of a line see neither: while a line
+ * whose 1 and 2 are a private pipe to init, the reply. Children of a line see neither: while a line
  * runs they are saved in the shell at CLOEXEC descriptors.
  *
  * One line is one file and two FIFOs with an unguessable name T in a private directory:
@@ -20,10 +20,10 @@
  *	RESTORE; \builtin source Tc </dev/null >To 2>Te; __cove=("T:$?:" SAVE) PS1=$__cove ...
  *
  * An interactive shell prints PS1 when it is ready for the next sentence, so "T:STATUS:" on the
- * talk is the end of the line and its status. That needs no helper process and no inotify (of
+ * reply is the end of the line and its status. That needs no helper process and no inotify (of
  * which a user has 128 for all boxes together), and nothing of it is in the output. What PS1,
  * PROMPT_COMMAND and their like were is kept in a variable and put back for the next text. Only the
- * shell itself has the talk, and T is new for each line: a forged end can only harm the line that
+ * shell itself has the reply, and T is new for each line: a forged end can only harm the line that
  * forged it. Another shell than bash gives up the whole sentence when the text does not parse, so
  * there the end is a sentence of its own.
  *
@@ -34,10 +34,10 @@
  * queued	its shell is busy. A timeout or a signal that is there to end something (INT, TERM,
  *		HUP, QUIT, KILL) ends it here, and then nothing of it ran.
  * starting	it is the first of its shell's queue, and a shell is being started for it.
- * running	the driver was fed. It ends by its end on the talk, or by the death of the shell. An
- *		end although Tc was never read means that the driver does not work any more
- *		(`builtin` redefined, the directory closed): nothing has run. The shell is mended
- *		and the line tried once more; if that is in vain, in a fresh shell.
+ * running	the driver was fed. It ends by its end on the reply pipe, or by the death of the
+ *		shell. An end although Tc was never read means that the driver does not work any
+ *		more (`builtin` redefined, the directory closed): nothing has run. The shell is
+ *		mended and the line tried once more; if that is in vain, in a fresh shell.
  *		A shell that became another program (`exec`) has closed both its pipes: the
  *		program's end is the line's.
  * stopping	shell_stop.c: its time is up, or somebody ended it.
@@ -46,7 +46,7 @@
  *
  * A shell is made by the first line that names it. Lines to one shell wait for each other in order,
  * different shells run side by side. A shell that ended is forgotten once its line has said so; one
- * that died while nobody looked is kept as a name, so that the next line can say that its state is
+ * that died between two lines is kept as a name, so that the next line can say that its state is
  * lost.
  *
  * What can be done before a line comes is done after the one before: its files, and the cgroup it
@@ -94,7 +94,7 @@ static void line_ended(struct init_job *j)
 	ev_defer(j->in->ev, &sh->prepare);
 }
 
-/* Names that nobody needs any more. */
+/* Names that are not needed any more. */
 static void line_tidy(struct init_job *j)
 {
 	if (line_of(j)->io)
@@ -162,8 +162,8 @@ static void on_prepare(struct ev_defer *d)
 		return;
 	if (!sh->ready)
 		shell_refresh(sh, NULL);
-	if (sh->alive && !sh->spare)
-		line_io_new(sh->table, &sh->user, &sh->spare);
+	if (sh->alive && !sh->premade)
+		line_io_new(sh->table, &sh->user, &sh->premade);
 }
 
 static struct shell *shell_find(struct shell_table *t, const char *name)
@@ -200,7 +200,7 @@ static int shell_new(struct shell_table *t, const char *name, struct shell **ret
 		return err_errno(e, ENOMEM, "make a shell");
 	str_copy(sh->name, sizeof(sh->name), name);
 	sh->table = t;
-	sh->feed_fd = sh->proc_fd = sh->talk.fd = -1;
+	sh->feed_fd = sh->proc_fd = sh->reply.fd = -1;
 	sh->tree = TREE_NONE;
 	sh->prepare.on_defer = on_prepare;
 	sh->watch.on_timer = shell_on_watch;

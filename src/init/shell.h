@@ -1,4 +1,4 @@
-/* Persistent shells: what shell*.c share. How they work is told in shell.c. */
+/* Persistent shells: what shell*.c share. shell.c says how they work. */
 #pragma once
 
 #include "base/err.h"
@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 enum {
-	TALK_KEEP = 64, /* bytes of the talk kept in case an end was cut in two */
+	REPLY_KEEP = 64, /* bytes of the reply kept in case an end was cut in two */
 };
 
 /* What a line asks for. All owned. */
@@ -67,19 +67,19 @@ struct shell {
 	bool plain; /* the prompt is out of init's hands (readonly PS1): ends are printed */
 	bool lost;  /* it died between two lines: the next one has to say so */
 	struct init_proc proc;
-	int proc_fd;	   /* /proc/PID; owned */
-	int feed_fd;	   /* owned */
-	struct ev_io talk; /* fd owned */
-	uint8_t kept[TALK_KEEP];
+	int proc_fd;	    /* /proc/PID; owned */
+	int feed_fd;	    /* owned */
+	struct ev_io reply; /* fd owned */
+	uint8_t kept[REPLY_KEEP];
 	size_t kept_len;
-	struct tree tree;  /* the group it is in: the running line's, or the next one's */
-	struct usage seen; /* in that group, at the last look */
-	bool ready;	   /* it was refreshed after the last line */
-	unsigned status;   /* of the last line: what $? is to be */
+	struct init_tree tree; /* the group it is in: the running line's, or the next one's */
+	struct usage seen;     /* in that group, at the last look */
+	bool ready;	       /* it was refreshed after the last line */
+	unsigned status;       /* of the last line: what $? is to be */
 	struct line *current;
 	struct line *first, *last; /* waiting */
 	unsigned queued;
-	struct line_io *spare; /* owned */
+	struct line_io *premade; /* owned */
 	struct ev_defer prepare;
 	struct ev_timer watch;
 	uint64_t watch_since_ms;
@@ -119,7 +119,7 @@ int shell_unread(const struct shell *sh); /* bytes of the feed that it has not r
 bool shell_listen(struct shell *sh, unsigned *ret_round, unsigned *ret_status);
 void shell_signal(struct shell *sh, int sig);
 bool shell_is_stopped(const struct shell *sh);
-char *shell_cwd(const struct shell *sh);	/* owned; NULL if that cannot be told */
+char *shell_cwd(const struct shell *sh);	/* owned; NULL if it cannot be found */
 bool shell_is_replaced(const struct shell *sh); /* it has become another program */
 void shell_drop(struct shell *sh);		/* ends the process if it lives and lets go of it */
 

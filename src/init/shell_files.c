@@ -3,7 +3,7 @@
  *
  * The directory is open to the box's user for creating but not for listing, and names are random,
  * so other processes of the box find nothing there. What init makes is given to the shell's user:
- * in a sticky directory the kernel lets nobody open another's FIFO for writing
+ * in a sticky directory the kernel does not let one user open another's FIFO for writing
  * (fs.protected_fifos).
  *
  * Whether Tc was read is seen by its access time, which is set to 1970 before. The kernel moves it

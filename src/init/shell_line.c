@@ -64,8 +64,8 @@ static int take_io(struct line *l, struct err *e)
 
 	if (l->io)
 		return 0; /* nothing came of it in the shell before */
-	if (sh->spare)
-		l->io = take_ptr(sh->spare);
+	if (sh->premade)
+		l->io = take_ptr(sh->premade);
 	else
 		r = line_io_new(sh->table, &sh->user, &l->io);
 	if (r == 0) {
@@ -223,7 +223,7 @@ void line_measure(struct line *l)
 	struct shell *sh = l->shell;
 	struct usage now;
 
-	if (!tree_has_group(&sh->tree))
+	if (!init_tree_has_group(&sh->tree))
 		return;
 	usage_read(&sh->tree, &now);
 	usage_add(&l->job.used, &sh->seen, &now);
@@ -305,7 +305,7 @@ bool line_has_run(const struct line *l)
 	return line_io_was_read(l->io);
 }
 
-/* Nobody stopped it; if it failed, it may have been at a limit of the box. A shell that was killed
+/* It was not stopped; if it failed, it may have been at a limit of the box. A shell that was killed
  * for lack of memory did not choose to exit. */
 static void end_unasked(struct line *l, enum wire_shell_state state)
 {

@@ -23,7 +23,7 @@ struct heredoc {
 struct scan {
 	char quote; /* ' " or A for $'; 0 outside */
 	int open, cases;
-	bool lost;	/* it cannot be told any more */
+	bool lost;	/* it cannot be known any more */
 	bool joined;	/* the line goes on in the next one */
 	bool commented; /* the line has a comment or a here-document */
 	bool single;	/* it has a ' somewhere */

@@ -26,8 +26,8 @@
 
 enum {
 	SHELL_OOM_SCORE = 200,
-	TALK_BYTES = 4096,
-	TALK_READS = 65536 / TALK_BYTES + 1,
+	REPLY_BYTES = 4096,
+	REPLY_READS = 65536 / REPLY_BYTES + 1,
 	FILES_LEAN = 13,     /* bash keeps three at 10 and above while a line runs */
 	FILES_LEAN_BASH = 8, /* or below, if it must */
 	LIMITS_BYTES_MAX = 8192,
@@ -87,21 +87,21 @@ static bool may_have_children(const struct shell *sh)
 static int renew_tree(struct shell *sh, struct err *e)
 {
 	struct shell_table *t = sh->table;
-	struct tree fresh;
-	int r = tree_init(&fresh, &t->in->groups, GROUP_FIRST | t->groups++);
+	struct init_tree fresh;
+	int r = init_tree_init(&fresh, &t->in->groups, GROUP_FIRST | t->groups++);
 
 	if (r == 0 && sh->alive)
-		r = tree_enter(&fresh, sh->proc.pid, sh->user.uid);
+		r = init_tree_enter(&fresh, sh->proc.pid, sh->user.uid);
 	if (r < 0) {
-		tree_done(&fresh);
+		init_tree_done(&fresh);
 		return err_errno(e, -r, "make a group for the line");
 	}
-	if (sh->alive && !tree_has_group(&fresh)) {
+	if (sh->alive && !init_tree_has_group(&fresh)) {
 		fresh.root = sh->proc.pid;
 		if (may_have_children(sh))
-			tree_keep_current(&fresh, sh->proc.pid);
+			init_tree_keep_current(&fresh, sh->proc.pid);
 	}
-	tree_done(&sh->tree);
+	init_tree_done(&sh->tree);
 	sh->tree = fresh;
 	sh->seen = (struct usage){0};
 	sh->ready = true;
@@ -135,9 +135,9 @@ int shell_refresh(struct shell *sh, struct err *e)
 		sh->lost = true;
 		return 0;
 	}
-	/* Most lines leave nobody behind: then the group serves again. To move a process to
-	 * another waits for the whole machine, milliseconds if nobody did so lately. */
-	if (tree_has_group(&sh->tree) && tree_signal(&sh->tree, 0, sh->proc.pid) == 0) {
+	/* Most lines leave no process behind: then the group serves again. To move a process to
+	 * another waits for the whole machine, milliseconds if that is the first in a while. */
+	if (init_tree_has_group(&sh->tree) && init_tree_signal(&sh->tree, 0, sh->proc.pid) == 0) {
 		usage_reset_peak(&sh->tree);
 		sh->ready = true;
 		return 0;
@@ -145,7 +145,7 @@ int shell_refresh(struct shell *sh, struct err *e)
 	return renew_tree(sh, e);
 }
 
-/* --- feed and talk --- */
+/* --- feed and reply --- */
 
 void shell_feed(struct shell *sh, const char *sentence)
 {
@@ -205,27 +205,27 @@ static bool find_end(struct shell *sh, const char *p, size_t n, unsigned *ret_ro
 }
 
 /* Nothing can be said any more: it closed its descriptors, or became another program. */
-static void close_talk(struct shell *sh)
+static void close_reply(struct shell *sh)
 {
-	ev_io_remove(sh->table->in->ev, &sh->talk);
-	fd_close(&sh->talk.fd);
+	ev_io_remove(sh->table->in->ev, &sh->reply);
+	fd_close(&sh->reply.fd);
 }
 
 bool shell_listen(struct shell *sh, unsigned *ret_round, unsigned *ret_status)
 {
-	char text[TALK_KEEP + TALK_BYTES];
+	char text[REPLY_KEEP + REPLY_BYTES];
 	unsigned round, status;
 	bool found = false;
 	ssize_t n;
 
 	/* Whatever was in the pipe, but not for ever. */
-	for (int i = 0; i < TALK_READS && sh->talk.fd >= 0; i++) {
+	for (int i = 0; i < REPLY_READS && sh->reply.fd >= 0; i++) {
 		size_t all, keep;
 
 		memcpy(text, sh->kept, sh->kept_len);
-		n = read(sh->talk.fd, text + sh->kept_len, TALK_BYTES);
+		n = read(sh->reply.fd, text + sh->kept_len, REPLY_BYTES);
 		if (n == 0)
-			close_talk(sh);
+			close_reply(sh);
 		if (n <= 0)
 			break;
 		all = sh->kept_len + (size_t)n;
@@ -234,10 +234,10 @@ bool shell_listen(struct shell *sh, unsigned *ret_round, unsigned *ret_status)
 			*ret_status = status;
 			found = true;
 		}
-		keep = all < TALK_KEEP ? all : TALK_KEEP;
+		keep = all < REPLY_KEEP ? all : REPLY_KEEP;
 		memcpy(sh->kept, text + all - keep, keep);
 		sh->kept_len = keep;
-		if (n < TALK_BYTES)
+		if (n < REPLY_BYTES)
 			break;
 	}
 	if (found)
@@ -245,9 +245,9 @@ bool shell_listen(struct shell *sh, unsigned *ret_round, unsigned *ret_status)
 	return found;
 }
 
-static void on_talk(struct ev_io *io, uint32_t events)
+static void on_reply(struct ev_io *io, uint32_t events)
 {
-	struct shell *sh = container(io, struct shell, talk);
+	struct shell *sh = container(io, struct shell, reply);
 	unsigned round, status;
 
 	if (shell_listen(sh, &round, &status))
@@ -277,7 +277,7 @@ static void on_started(struct init_proc *p, const struct err *why)
 	}
 	snprintf(path, sizeof(path), "/proc/%d", (int)sh->tree.root);
 	sh->proc_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	r = sh->proc_fd < 0 ? -errno : ev_io_add(sh->table->in->ev, &sh->talk, EPOLLIN);
+	r = sh->proc_fd < 0 ? -errno : ev_io_add(sh->table->in->ev, &sh->reply, EPOLLIN);
 	if (r < 0)
 		err_errno(&e, -r, "watch a shell");
 	sh->alive = true;
@@ -292,17 +292,17 @@ bool shell_is_starting(const struct shell *sh)
 
 static int make_pipes(struct shell *sh, int child[2], struct err *e)
 {
-	int feed[2], talk[2];
+	int feed[2], reply[2];
 
 	if (pipe2(feed, O_CLOEXEC) < 0)
 		return err_errno(e, errno, "make a pipe");
 	sh->feed_fd = feed[1];
 	child[0] = feed[0];
-	if (pipe2(talk, O_CLOEXEC) < 0)
+	if (pipe2(reply, O_CLOEXEC) < 0)
 		return err_errno(e, errno, "make a pipe");
-	sh->talk.fd = talk[0];
-	child[1] = talk[1];
-	if (fd_set_nonblock(sh->feed_fd, true) < 0 || fd_set_nonblock(sh->talk.fd, true) < 0)
+	sh->reply.fd = reply[0];
+	child[1] = reply[1];
+	if (fd_set_nonblock(sh->feed_fd, true) < 0 || fd_set_nonblock(sh->reply.fd, true) < 0)
 		return err_errno(e, errno, "make a pipe");
 	return 0;
 }
@@ -327,7 +327,7 @@ static int spawn_shell(struct shell *sh, const struct line *l, const struct prog
 		.env = env,
 		.cwd = cwd,
 		.user = &sh->user,
-		.subreaper = !tree_has_group(&sh->tree),
+		.subreaper = !init_tree_has_group(&sh->tree),
 		.in = child[0],
 		.out = child[1],
 		.err = child[1],
@@ -367,7 +367,7 @@ int shell_start(struct shell *sh, struct line *l, struct err *e)
 	sh->bash = p->bash;
 	sh->path = p->path;
 	sh->tree.root = sh->proc.pid;
-	sh->talk.on_event = on_talk;
+	sh->reply.on_event = on_reply;
 	sh->kept_len = 0;
 	sh->status = 0;
 	sh->used = sh->may_abort = sh->lean = sh->traced = sh->plain = sh->nounset = sh->errexit =
@@ -387,7 +387,7 @@ bool shell_is_replaced(const struct shell *sh)
 {
 	struct pollfd p = {.fd = sh->feed_fd};
 
-	return sh->talk.fd < 0 && poll(&p, 1, 0) > 0 && (p.revents & POLLERR);
+	return sh->reply.fd < 0 && poll(&p, 1, 0) > 0 && (p.revents & POLLERR);
 }
 
 bool shell_is_stopped(const struct shell *sh)
@@ -398,7 +398,7 @@ bool shell_is_stopped(const struct shell *sh)
 	       info.si_pid == sh->proc.pid;
 }
 
-/* Only the user's own ids may look there: init has no right to look into other users' processes. */
+/* Only the user's own ids may look there: init has no right to trace other users' processes. */
 char *shell_cwd(const struct shell *sh)
 {
 	static const char mark[] = " (deleted)";
@@ -434,11 +434,11 @@ void shell_drop(struct shell *sh)
 		line_measure(sh->current);
 	ev_timer_stop(ev, &sh->watch);
 	ev_defer_cancel(ev, &sh->prepare);
-	close_talk(sh);
+	close_reply(sh);
 	fd_close(&sh->feed_fd);
 	fd_close(&sh->proc_fd);
-	tree_done(&sh->tree);
+	init_tree_done(&sh->tree);
 	sh->tree.root = 0;
 	sh->ready = false;
-	line_io_free(take_ptr(sh->spare));
+	line_io_free(take_ptr(sh->premade));
 }

@@ -5,7 +5,7 @@
  *
  * First the shell is stopped (SIGSTOP), and everything else is done while it cannot move:
  *
- *	an end on the talk	the line ended by itself just now: that is its answer
+ *	an end on the reply	the line ended by itself just now: that is its answer
  *	Tc is removed		whatever happens to the shell, the text cannot run a second time
  *	the driver unread	nothing ran, and nothing will without Tc: its own end is enough
  *	else			an end of round 1 is fed; the realtime signal is sent, whose trap
@@ -72,7 +72,7 @@ static void finish(struct line *l, enum wire_shell_state state)
 void line_stopped_by_death(struct line *l)
 {
 	if (l->stop_by_force)
-		tree_kill(&l->shell->tree, 0);
+		init_tree_kill(&l->shell->tree, 0);
 	shell_drop(l->shell);
 	finish(l, SHELL_RESTARTED);
 }
@@ -124,7 +124,7 @@ static void pass_on(struct line *l)
 {
 	struct shell *sh = l->shell;
 	pid_t now[SEEN_MAX];
-	size_t n = tree_members(&sh->tree, sh->proc.pid, now, SEEN_MAX);
+	size_t n = init_tree_members(&sh->tree, sh->proc.pid, now, SEEN_MAX);
 
 	if (!l->stop_seen)
 		l->stop_seen = calloc(SEEN_MAX, sizeof(*l->stop_seen));
@@ -153,7 +153,7 @@ static void interrupt(struct line *l)
 	line_ask_end(l, l->stop_round);
 	shell_signal(sh, SIGNAL_INTERRUPT);
 	if (l->stop_by_force)
-		tree_kill(&sh->tree, sh->proc.pid);
+		init_tree_kill(&sh->tree, sh->proc.pid);
 	else
 		pass_on(l);
 }
@@ -188,7 +188,7 @@ static void step_by_force(struct line *l)
 	l->stop_round++;
 	if (l->stop_round % 3 != 0)
 		shell_signal(sh, SIGINT);
-	tree_kill(&sh->tree, sh->proc.pid);
+	init_tree_kill(&sh->tree, sh->proc.pid);
 	line_ask_end(l, l->stop_round);
 }
 
@@ -211,7 +211,7 @@ static void step_of_death(struct line *l, uint64_t now)
 		line_stopped_by_death(l);
 		return;
 	}
-	tree_kill(&sh->tree, sh->proc.pid);
+	init_tree_kill(&sh->tree, sh->proc.pid);
 	shell_signal(sh, SIGKILL);
 	l->stop_killed = true;
 }
@@ -256,7 +256,7 @@ void line_heard(struct line *l, unsigned round, unsigned status)
 	/* Killed ones may take a moment to go; the next step looks again. Once SIGKILL was sent to
 	 * the shell itself only its death counts. */
 	if (l->stop_by_force &&
-	    (tree_kill(&l->shell->tree, l->shell->proc.pid) > 0 || l->stop_killed))
+	    (init_tree_kill(&l->shell->tree, l->shell->proc.pid) > 0 || l->stop_killed))
 		return;
 	finish(l, SHELL_KEPT);
 }
@@ -296,7 +296,7 @@ void line_stop(struct init_job *j, int sig, bool tree)
 		if (tree || ends)
 			begin_stop(l, sig, tree);
 		else
-			tree_signal(&l->shell->tree, sig, l->shell->proc.pid);
+			init_tree_signal(&l->shell->tree, sig, l->shell->proc.pid);
 		break;
 	default:
 		break;

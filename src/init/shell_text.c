@@ -1,5 +1,5 @@
 /*
- * What can be told of a line's text without parsing it; see shell_text.h.
+ * What can be known of a line's text without parsing it; see shell_text.h.
  *
  * How it works
  *

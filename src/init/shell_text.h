@@ -1,6 +1,6 @@
 /*
- * What can be told of a line's text without parsing it; shell_text.c says why that is needed. Every
- * answer errs to the side that is only slower or parses later.
+ * What can be known of a line's text without parsing it; shell_text.c says why that is needed.
+ * Every answer errs to the side that is only slower or parses later.
  */
 #pragma once
 

@@ -23,7 +23,7 @@
 
 enum {
 	NOISE_MS = 20, /* the shell said something else than an end: look soon */
-	DEAF_MS = 3000,
+	UNREAD_MS = 3000,
 };
 
 /* Quick ones first, then the slow one for ever. */
@@ -62,9 +62,9 @@ void shell_on_noise(struct shell *sh)
 		ev_timer_set(sh->table->in->ev, &sh->watch, NOISE_MS);
 }
 
-static bool is_deaf(const struct shell *sh)
+static bool ignores_feed(const struct shell *sh)
 {
-	return sh->used && ev_now(sh->table->in->ev) >= sh->watch_since_ms + DEAF_MS &&
+	return sh->used && ev_now(sh->table->in->ev) >= sh->watch_since_ms + UNREAD_MS &&
 	       !line_io_was_read(sh->current->io);
 }
 
@@ -103,7 +103,7 @@ void shell_on_watch(struct ev_timer *t)
 	if (shell_is_replaced(sh)) {
 		return; /* its death is the end */
 	} else if (shell_unread(sh) > 0) {
-		if (is_deaf(sh))
+		if (ignores_feed(sh))
 			line_run_again(l);
 	} else if (sh->probe == PROBE_NONE) {
 		feed_probe(sh);

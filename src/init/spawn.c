@@ -12,14 +12,14 @@
  * The child reports by a CLOEXEC pipe: end of file means that exec succeeded, a struct err says why
  * it did not. init goes on meanwhile and hears of either as an event. Every NUDGE_MS it sends
  * SIGCONT, which undoes a `kill -STOP -1` of the user that hit the child, and it gives up after
- * START_MS_MAX. A child that ended is told by the reaper, and what it reported is read then.
+ * START_MS_MAX. The reaper says when a child ended, and what it reported is read then.
  *
  * Order in the child: what needs root first (group, oom score, terminal), then nothing of init's is
  * open any more, then the ids, then what is to be seen with the user's rights (directory, program).
  * The directory, the program and the interpreter that it names are looked up with 0-2 and the
  * report pipe open, so that no link of /proc leads through what init holds; and the directory,
  * which a process would keep, is found without such links at all. init is not dumpable and the copy
- * stays so until exec, so no process of the user can look into it.
+ * stays so until exec, so no process of the user can trace it.
  */
 #include "init/spawn.h"
 
@@ -322,7 +322,7 @@ static enum stage become(const struct init *in, const struct spawn *s, bool ente
 	int r = enter ? enter_group(s->tree->fd[TREE_V2]) : 0;
 
 	if (r == 0)
-		r = tree_join(s->tree);
+		r = init_tree_join(s->tree);
 	*code = -r;
 	if (r < 0)
 		return STAGE_GROUP;

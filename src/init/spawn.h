@@ -21,10 +21,10 @@ struct spawn {
 	const struct user *user;
 	bool subreaper;	  /* orphans of this process come to it: without cgroups (see tree.h) */
 	int in, out, err; /* borrowed */
-	bool own_pipes;	  /* its 0-2 stay init's: nobody else opens them anew through /proc */
+	bool own_pipes;	  /* its 0-2 stay init's: no other process opens them anew through /proc */
 	int tty;	  /* slave side to become the controlling terminal, or -1 */
-	const struct tree *tree; /* whose groups it is born in, or enters */
-	int oom_score_adj;	 /* raised for the child, so that init is not the victim */
+	const struct init_tree *tree; /* whose groups it is born in, or enters */
+	int oom_score_adj;	      /* raised for the child, so that init is not the victim */
 };
 
 /*
@@ -38,7 +38,7 @@ struct init_proc {
 	void (*on_started)(struct init_proc *p, const struct err *e);
 	void (*on_exit)(struct init_proc *p, int wait_status);
 	struct init *in;
-	pid_t pid;		/* 0: there is none. Its own until on_exit: nobody else reaps it */
+	pid_t pid;		/* 0: there is none. Its own until on_exit: only reap.c reaps */
 	struct init_proc *next; /* reap.c */
 	struct ev_io report;	/* fd owned; -1 once it is known whether it runs */
 	struct ev_timer nudge;

@@ -34,7 +34,7 @@ static void sleep_stream(struct out_stream *s)
 }
 
 /* Puts it where it belongs. */
-static void settle(struct out_stream *s)
+static void place_stream(struct out_stream *s)
 {
 	struct init *in = init_of_link(s->link);
 
@@ -141,7 +141,7 @@ static void on_readable(struct ev_io *io, uint32_t events)
 	struct out_stream *s = container(io, struct out_stream, io);
 
 	if (read_once(s) != GOT_END) {
-		settle(s);
+		place_stream(s);
 		return;
 	}
 	out_stream_end(s);
@@ -152,7 +152,7 @@ static void on_room(struct room_wait *w)
 {
 	struct out_stream *s = container(w, struct out_stream, room);
 
-	settle(s);
+	place_stream(s);
 	init_job_on_stream(s);
 }
 
@@ -211,7 +211,7 @@ void out_stream_credit(struct out_stream *s, uint64_t bytes)
 	if (wire_flow_credit(&s->flow, bytes) < 0)
 		init_broken(init_of_link(s->link), "more credit than a window");
 	else
-		settle(s);
+		place_stream(s);
 }
 
 bool out_stream_drain(struct out_stream *s)
@@ -223,7 +223,7 @@ bool out_stream_drain(struct out_stream *s)
 		uint64_t before = s->bytes;
 
 		if (s->flow.left == 0 || !init_has_room(in)) {
-			settle(s);
+			place_stream(s);
 			return has_more(s);
 		}
 		got = read_once(s);
@@ -232,6 +232,6 @@ bool out_stream_drain(struct out_stream *s)
 	if (got == GOT_END)
 		out_stream_end(s);
 	else if (s->ev)
-		settle(s);
+		place_stream(s);
 	return false;
 }

@@ -29,15 +29,15 @@ struct out_stream {
 };
 
 /* Takes fd, which does not block, on failure too. link is that of a struct init. The stream's end,
- * and room for one whose drain stopped, are told to its job (init_job_on_stream). */
+ * and room for one whose drain stopped, are passed to its job (init_job_on_stream). */
 int out_stream_start(struct out_stream *s, struct ev *ev, struct wire_link *link, int fd,
 		     uint32_t id, uint8_t stream);
 void out_stream_done(struct out_stream *s); /* closes, sends nothing */
-/* Ends it now although somebody may still write: EOF is sent, its job is not told. */
+/* Ends it now although somebody may still write: EOF is sent, its job is not called. */
 void out_stream_end(struct out_stream *s);
 void out_stream_credit(struct out_stream *s, uint64_t bytes);
 /* Reads what is there now without waiting, at most INIT_DRAIN_BYTES and never past credit: called
  * when the command ended, so that its own bytes precede EXIT. Returns true if it stopped for lack
- * of credit or room with more to read: call again when there is some. The end is not told from
+ * of credit or room with more to read: call again when there is some. The job is not called from
  * here: look at `ended`. */
 bool out_stream_drain(struct out_stream *s);

@@ -44,8 +44,8 @@ struct asker {
 	bool tcp;
 };
 
-struct ask {
-	struct ask *next;
+struct init_ask {
+	struct init_ask *next;
 	struct stub *stub;
 	struct ev_timer timer;
 	uint32_t id;
@@ -54,11 +54,11 @@ struct ask {
 };
 
 struct stub {
-	struct net *net;
+	struct init_net *net;
 	struct init *in;
 	struct names *names;   /* borrowed */
 	struct ev_io udp, tcp; /* descriptors owned; -1: none */
-	struct ask *asks;      /* owned */
+	struct init_ask *asks; /* owned */
 	unsigned ask_count, asker_count, conn_count;
 };
 
@@ -127,9 +127,9 @@ static bool is_full(const struct stub *s)
 	return s->ask_count >= INIT_ASKED_MAX || s->asker_count >= INIT_ASKERS_MAX;
 }
 
-static struct ask *find_ask(const struct stub *s, uint32_t id)
+static struct init_ask *find_ask(const struct stub *s, uint32_t id)
 {
-	struct ask *a = s->asks;
+	struct init_ask *a = s->asks;
 
 	while (a && a->id != id)
 		a = a->next;
@@ -153,10 +153,10 @@ static void listen_again(struct stub *s)
 }
 
 /* Answers everybody. It is taken out first: an answer may bring the next question. */
-static void end_ask(struct ask *k, enum dns_code code)
+static void end_ask(struct init_ask *k, enum dns_code code)
 {
 	struct stub *s = k->stub;
-	struct ask **at = &s->asks;
+	struct init_ask **at = &s->asks;
 	struct asker *a;
 
 	while (*at != k)
@@ -181,22 +181,22 @@ static void end_ask(struct ask *k, enum dns_code code)
 
 static void on_ask_timer(struct ev_timer *t)
 {
-	struct ask *k = container(t, struct ask, timer);
+	struct init_ask *k = container(t, struct init_ask, timer);
 
 	if (wire_link_send(&k->stub->in->link, WIRE_CANCEL, 0, k->id, NULL, 0) < 0)
 		init_broken(k->stub->in, "no room to take a question back");
 	end_ask(k, DNS_SERVFAIL);
 }
 
-static struct ask *begin_ask(struct stub *s, const char *name)
+static struct init_ask *begin_ask(struct stub *s, const char *name)
 {
-	struct ask *k = calloc(1, sizeof(*k));
+	struct init_ask *k = calloc(1, sizeof(*k));
 	struct wire_name m = {.name = name};
 
 	if (!k)
 		return NULL;
 	k->stub = s;
-	k->id = net_id(s->net);
+	k->id = init_net_id(s->net);
 	k->timer.on_timer = on_ask_timer;
 	str_copy(k->name, sizeof(k->name), name);
 	if (wire_name_encode(&s->in->link.out, k->id, 0, &m) < 0) {
@@ -215,7 +215,7 @@ static struct ask *begin_ask(struct stub *s, const char *name)
 static int wait_for_name(struct stub *s, const struct asker *a)
 {
 	struct asker *copy;
-	struct ask *k = s->asks;
+	struct init_ask *k = s->asks;
 
 	if (s->asker_count >= INIT_ASKERS_MAX)
 		return -ENOBUFS;
@@ -262,7 +262,7 @@ static void on_question(struct stub *s, struct asker *a, const uint8_t *p, size_
 
 bool stub_frame(struct stub *s, const struct wire_frame *f)
 {
-	struct ask *k = find_ask(s, f->id);
+	struct init_ask *k = find_ask(s, f->id);
 	struct wire_error m;
 
 	if (!k)
@@ -292,7 +292,7 @@ static void on_datagrams(struct ev_io *io, uint32_t events)
 
 		if (n < 0 && errno == EAGAIN)
 			return;
-		/* An earlier answer that found nobody is told here; the next read goes on. */
+		/* An earlier answer that was not received fails here; the next read goes on. */
 		if (n >= 0 && (size_t)n <= sizeof(in) && len == sizeof(a.from))
 			on_question(s, &a, in, (size_t)n);
 	}
@@ -424,7 +424,7 @@ static void on_accept(struct ev_io *io, uint32_t events)
 	conn_watch(c, EPOLLIN);
 }
 
-int stub_new(struct net *net, struct init *in, struct names *names, const int fds[2],
+int stub_new(struct init_net *net, struct init *in, struct names *names, const int fds[2],
 	     struct stub **ret)
 {
 	struct stub *s = calloc(1, sizeof(*s));

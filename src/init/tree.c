@@ -1,9 +1,9 @@
 /*
  * The tree of one command; see tree.h.
  *
- * A group that tree_done cannot remove (a daemon lives in it) is marked by mode 0700. The mark is
- * in the kernel's own tree, so tree_sweep needs no list, and never takes a group that was just made
- * for somebody and is still empty.
+ * A group that init_tree_done cannot remove (a daemon lives in it) is marked by mode 0700. The mark
+ * is in the kernel's own tree, so init_tree_sweep needs no list, and never removes a group that was
+ * just made and is still empty.
  */
 #include "init/tree.h"
 
@@ -45,12 +45,12 @@ static const char *entry_of(int kind)
 	return kind == TREE_V2 ? "cgroup.procs" : "tasks";
 }
 
-static int check_work_group(const struct tree_groups *g, int kind)
+static int check_work_group(const struct init_tree_groups *g, int kind)
 {
 	return faccessat(g->fd[kind], entry_of(kind), W_OK, 0) < 0 ? -errno : 0;
 }
 
-void tree_groups_check(struct tree_groups *g, char *notes, size_t size)
+void init_tree_groups_check(struct init_tree_groups *g, char *notes, size_t size)
 {
 	static const char *const what[TREE_KINDS] = {
 		"the box's cgroup",
@@ -59,8 +59,8 @@ void tree_groups_check(struct tree_groups *g, char *notes, size_t size)
 	};
 	static const char *const so[TREE_KINDS] = {
 		"the processes of a command are found by a walk, which is not exact",
-		"peak memory and out-of-memory kills are not told per command",
-		"I/O is not told per command",
+		"peak memory and out-of-memory kills are not known per command",
+		"I/O is not known per command",
 	};
 	int r;
 
@@ -84,7 +84,7 @@ static void group_name(char *ret, size_t size, uint32_t id)
 	snprintf(ret, size, "e%u", (unsigned)id);
 }
 
-/* v1 counts a socket's buffers only where the group of its maker was told to count, which is not
+/* v1 counts a socket's buffers only where the group of its maker counts them, which is not
  * inherited; the limit is the box's. A kernel that cannot count them has no such file. */
 static int count_tcp(int group_fd)
 {
@@ -95,7 +95,7 @@ static int count_tcp(int group_fd)
 	return fd_write_full(fd, CGROUP_TCP_COUNTED, strlen(CGROUP_TCP_COUNTED));
 }
 
-static int make_group(struct tree *t, int kind, const char *name)
+static int make_group(struct init_tree *t, int kind, const char *name)
 {
 	int parent = t->groups->fd[kind];
 
@@ -107,7 +107,7 @@ static int make_group(struct tree *t, int kind, const char *name)
 	return kind == TREE_MEMORY ? count_tcp(t->fd[kind]) : 0;
 }
 
-int tree_init(struct tree *t, struct tree_groups *g, uint32_t id)
+int init_tree_init(struct init_tree *t, struct init_tree_groups *g, uint32_t id)
 {
 	char name[16];
 	int r = 0;
@@ -123,7 +123,7 @@ int tree_init(struct tree *t, struct tree_groups *g, uint32_t id)
 }
 
 /* Also for a group that the tree has let go of. */
-static void remove_group(struct tree *t, int kind)
+static void remove_group(struct init_tree *t, int kind)
 {
 	char name[16];
 
@@ -134,7 +134,7 @@ static void remove_group(struct tree *t, int kind)
 	fd_close(&t->fd[kind]);
 }
 
-void tree_done(struct tree *t)
+void init_tree_done(struct init_tree *t)
 {
 	free(take_ptr(t->keep));
 	t->keep_count = 0;
@@ -145,7 +145,7 @@ void tree_done(struct tree *t)
 			remove_group(t, i);
 }
 
-bool tree_has_group(const struct tree *t)
+bool init_tree_has_group(const struct init_tree *t)
 {
 	for (int i = 0; i < TREE_KINDS; i++)
 		if (t->fd[i] >= 0)
@@ -161,7 +161,7 @@ static int join_group(int group_fd, const char *entry)
 }
 
 /* `tasks` and a 0: of all moves in v1 the one that takes no lock of the whole machine. */
-int tree_join(const struct tree *t)
+int init_tree_join(const struct init_tree *t)
 {
 	int r = 0;
 
@@ -201,7 +201,7 @@ static int write_pid_as(int dir_fd, pid_t pid, uid_t uid)
 	return r;
 }
 
-int tree_enter(struct tree *t, pid_t pid, uid_t uid)
+int init_tree_enter(struct init_tree *t, pid_t pid, uid_t uid)
 {
 	int r = t->fd[TREE_V2] < 0 ? 0 : write_pid(t->fd[TREE_V2], pid);
 
@@ -214,28 +214,30 @@ int tree_enter(struct tree *t, pid_t pid, uid_t uid)
 	return r;
 }
 
-void tree_keep_current(struct tree *t, pid_t shell)
+void init_tree_keep_current(struct init_tree *t, pid_t shell)
 {
 	free(take_ptr(t->keep));
 	t->keep_count = 0;
-	if (!tree_has_group(t))
-		walk_keep_current(t, shell);
+	if (!init_tree_has_group(t))
+		init_walk_keep_current(t, shell);
 }
 
-int tree_kill(struct tree *t, pid_t spare)
+int init_tree_kill(struct init_tree *t, pid_t except_pid)
 {
-	return tree_has_group(t) ? group_kill(t, spare) : walk_kill(t, spare);
+	return init_tree_has_group(t) ? init_group_kill(t, except_pid)
+				      : init_walk_kill(t, except_pid);
 }
 
-int tree_signal(struct tree *t, int sig, pid_t spare)
+int init_tree_signal(struct init_tree *t, int sig, pid_t except_pid)
 {
-	return tree_has_group(t) ? group_signal(t, sig, spare) : walk_signal(t, sig, spare);
+	return init_tree_has_group(t) ? init_group_signal(t, sig, except_pid)
+				      : init_walk_signal(t, sig, except_pid);
 }
 
-size_t tree_members(struct tree *t, pid_t spare, pid_t *ret, size_t max)
+size_t init_tree_members(struct init_tree *t, pid_t except_pid, pid_t *ret, size_t max)
 {
-	return tree_has_group(t) ? group_members(t, spare, ret, max)
-				 : walk_members(t, spare, ret, max);
+	return init_tree_has_group(t) ? init_group_members(t, except_pid, ret, max)
+				      : init_walk_members(t, except_pid, ret, max);
 }
 
 /* --- groups that were left --- */
@@ -263,7 +265,7 @@ static bool sweep(int work_fd)
 	return left;
 }
 
-void tree_sweep(struct tree_groups *g)
+void init_tree_sweep(struct init_tree_groups *g)
 {
 	bool left = false;
 

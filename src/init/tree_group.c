@@ -1,7 +1,7 @@
 /*
  * The members of a tree in a cgroup.
  *
- * On v2 cgroup.kill ends them all at once. Where one is to be spared the group is frozen first:
+ * On v2 cgroup.kill ends them all at once. Where one is to live on the group is frozen first:
  * frozen members cannot fork, but they do die. A fork that was under way when it froze gives one
  * more member, which is born frozen; so a few looks find everybody, however fast they were forking.
  *
@@ -32,8 +32,8 @@ static int write_at(int dir_fd, const char *file, const char *text)
 	return fd < 0 ? -errno : fd_write_full(fd, text, strlen(text));
 }
 
-/* The text of cgroup.procs from where members are told; owned, NULL where nobody can tell. */
-static char *read_procs(const struct tree *t)
+/* The text of cgroup.procs with the members; owned, NULL where there is none. */
+static char *read_procs(const struct init_tree *t)
 {
 	char *text;
 	int kind = 0;
@@ -47,27 +47,27 @@ static char *read_procs(const struct tree *t)
 }
 
 /* Cuts the next pid off; 0 after the last one. One of another pid namespace is a 0 in the list. */
-static pid_t next_pid(char **at, pid_t spare)
+static pid_t next_pid(char **at, pid_t except_pid)
 {
 	char *line;
 
 	while ((line = strsep(at, "\n"))) {
 		pid_t pid = atoi(line);
 
-		if (pid > 0 && pid != spare)
+		if (pid > 0 && pid != except_pid)
 			return pid;
 	}
 	return 0;
 }
 
-int group_signal(const struct tree *t, int sig, pid_t spare)
+int init_group_signal(const struct init_tree *t, int sig, pid_t except_pid)
 {
 	autofree char *text = read_procs(t);
 	char *at = text;
 	int seen = 0;
 	pid_t pid;
 
-	while (at && (pid = next_pid(&at, spare)) > 0) {
+	while (at && (pid = next_pid(&at, except_pid)) > 0) {
 		seen++;
 		if (sig)
 			kill(pid, sig);
@@ -75,25 +75,25 @@ int group_signal(const struct tree *t, int sig, pid_t spare)
 	return seen;
 }
 
-size_t group_members(const struct tree *t, pid_t spare, pid_t *ret, size_t max)
+size_t init_group_members(const struct init_tree *t, pid_t except_pid, pid_t *ret, size_t max)
 {
 	autofree char *text = read_procs(t);
 	char *at = text;
 	size_t n = 0;
 	pid_t pid;
 
-	while (at && n < max && (pid = next_pid(&at, spare)) > 0)
+	while (at && n < max && (pid = next_pid(&at, except_pid)) > 0)
 		ret[n++] = pid;
 	return n;
 }
 
-static int kill_frozen(const struct tree *t, pid_t spare)
+static int kill_frozen(const struct init_tree *t, pid_t except_pid)
 {
 	int seen = 0;
 
 	write_at(t->fd[TREE_V2], "cgroup.freeze", "1");
 	for (int round = 0; round < FROZEN_ROUNDS; round++) {
-		int left = group_signal(t, SIGKILL, spare);
+		int left = init_group_signal(t, SIGKILL, except_pid);
 
 		if (left > seen)
 			seen = left;
@@ -114,25 +114,25 @@ static bool is_same(char **before, char *now)
 	return same;
 }
 
-static int kill_stopped(const struct tree *t, pid_t spare)
+static int kill_stopped(const struct init_tree *t, pid_t except_pid)
 {
 	char *before = NULL;
 
 	for (int round = 0; round < STOP_ROUNDS && !is_same(&before, read_procs(t)); round++)
-		group_signal(t, SIGSTOP, spare);
+		init_group_signal(t, SIGSTOP, except_pid);
 	free(before);
-	return group_signal(t, SIGKILL, spare);
+	return init_group_signal(t, SIGKILL, except_pid);
 }
 
-int group_kill(const struct tree *t, pid_t spare)
+int init_group_kill(const struct init_tree *t, pid_t except_pid)
 {
 	int seen;
 
 	if (t->fd[TREE_V2] < 0)
-		return kill_stopped(t, spare);
-	if (spare)
-		return kill_frozen(t, spare);
-	seen = group_signal(t, 0, 0);
+		return kill_stopped(t, except_pid);
+	if (except_pid)
+		return kill_frozen(t, except_pid);
+	seen = init_group_signal(t, 0, 0);
 	if (seen == 0)
 		return 0;
 	/* cgroup.kill came with Linux 5.14. */

@@ -4,12 +4,12 @@
 #include "init/tree.h"
 
 /* tree_walk.c: from t->root down, in /proc. */
-int walk_kill(const struct tree *t, pid_t spare);
-int walk_signal(const struct tree *t, int sig, pid_t spare);
-size_t walk_members(const struct tree *t, pid_t spare, pid_t *ret, size_t max);
-void walk_keep_current(struct tree *t, pid_t shell);
+int init_walk_kill(const struct init_tree *t, pid_t except_pid);
+int init_walk_signal(const struct init_tree *t, int sig, pid_t except_pid);
+size_t init_walk_members(const struct init_tree *t, pid_t except_pid, pid_t *ret, size_t max);
+void init_walk_keep_current(struct init_tree *t, pid_t shell);
 
 /* tree_group.c: in a cgroup. */
-int group_kill(const struct tree *t, pid_t spare);
-int group_signal(const struct tree *t, int sig, pid_t spare);
-size_t group_members(const struct tree *t, pid_t spare, pid_t *ret, size_t max);
+int init_group_kill(const struct init_tree *t, pid_t except_pid);
+int init_group_signal(const struct init_tree *t, int sig, pid_t except_pid);
+size_t init_group_members(const struct init_tree *t, pid_t except_pid, pid_t *ret, size_t max);

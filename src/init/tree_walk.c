@@ -1,7 +1,7 @@
 /*
  * The members of a tree without a cgroup: a walk through /proc.
  *
- * A kill stops every member, looks again, until a look finds nobody new; only then it kills.
+ * A kill stops every member, looks again, until a look finds no new one; only then it kills.
  * Stopped processes cannot fork, so a fork bomb does not outrun it. The first process is killed
  * last, once all others are gone: as a subreaper it is what holds the tree together.
  */
@@ -132,7 +132,7 @@ static int by_kept_pid(const void *a, const void *b)
 }
 
 /* The list was made of a sorted one. */
-static bool is_kept(const struct tree *t, const struct proc *p)
+static bool is_kept(const struct init_tree *t, const struct proc *p)
 {
 	struct tree_proc key = {.pid = p->pid}, *k;
 
@@ -157,7 +157,7 @@ static void judge(const struct procs *ps, struct proc *p)
 }
 
 /* Finds root and what is below it. A kept process is a border: what it started is its own. */
-static void mark_inside(const struct tree *t, pid_t root, struct procs *ps)
+static void mark_inside(const struct init_tree *t, pid_t root, struct procs *ps)
 {
 	for (size_t i = 0; i < ps->count; i++) {
 		struct proc *p = &ps->list[i];
@@ -176,26 +176,26 @@ static bool is_dead(const struct proc *p)
 	return p->state == 'Z' || p->state == 'X';
 }
 
-static bool is_member(const struct proc *p, pid_t spare)
+static bool is_member(const struct proc *p, pid_t except_pid)
 {
-	return p->verdict == INSIDE && p->pid != spare && !is_dead(p);
+	return p->verdict == INSIDE && p->pid != except_pid && !is_dead(p);
 }
 
-static void look(const struct tree *t, struct procs *ps)
+static void look(const struct init_tree *t, struct procs *ps)
 {
 	scan(ps);
 	mark_inside(t, t->root, ps);
 }
 
 /* Stops whoever still runs. Returns how many that were. */
-static int stop_members(const struct procs *ps, pid_t spare)
+static int stop_members(const struct procs *ps, pid_t except_pid)
 {
 	int running = 0;
 
 	for (size_t i = 0; i < ps->count; i++) {
 		const struct proc *p = &ps->list[i];
 
-		if (!is_member(p, spare) || p->state == 'T' || p->state == 't')
+		if (!is_member(p, except_pid) || p->state == 'T' || p->state == 't')
 			continue;
 		kill(p->pid, SIGSTOP);
 		running++;
@@ -204,7 +204,7 @@ static int stop_members(const struct procs *ps, pid_t spare)
 }
 
 /* The first process only once it is alone: until then it is whom orphans come to. */
-static int kill_members(const struct tree *t, const struct procs *ps, pid_t spare)
+static int kill_members(const struct init_tree *t, const struct procs *ps, pid_t except_pid)
 {
 	const struct proc *root = find_proc(ps, t->root);
 	int seen = 0;
@@ -212,19 +212,19 @@ static int kill_members(const struct tree *t, const struct procs *ps, pid_t spar
 	for (size_t i = 0; i < ps->count; i++) {
 		const struct proc *p = &ps->list[i];
 
-		if (!is_member(p, spare) || p == root)
+		if (!is_member(p, except_pid) || p == root)
 			continue;
 		seen++;
 		kill(p->pid, SIGKILL);
 	}
-	if (!root || !is_member(root, spare))
+	if (!root || !is_member(root, except_pid))
 		return seen;
 	if (seen == 0)
 		kill(root->pid, SIGKILL);
 	return seen + 1;
 }
 
-int walk_kill(const struct tree *t, pid_t spare)
+int init_walk_kill(const struct init_tree *t, pid_t except_pid)
 {
 	struct procs ps;
 	bool still = false;
@@ -236,14 +236,14 @@ int walk_kill(const struct tree *t, pid_t spare)
 		if (round > 0)
 			free(ps.list);
 		look(t, &ps);
-		still = stop_members(&ps, spare) == 0;
+		still = stop_members(&ps, except_pid) == 0;
 	}
-	seen = kill_members(t, &ps, spare);
+	seen = kill_members(t, &ps, except_pid);
 	free(ps.list);
 	return seen;
 }
 
-int walk_signal(const struct tree *t, int sig, pid_t spare)
+int init_walk_signal(const struct init_tree *t, int sig, pid_t except_pid)
 {
 	struct procs ps;
 	int seen = 0;
@@ -252,7 +252,7 @@ int walk_signal(const struct tree *t, int sig, pid_t spare)
 		return 0;
 	look(t, &ps);
 	for (size_t i = 0; i < ps.count; i++) {
-		if (!is_member(&ps.list[i], spare))
+		if (!is_member(&ps.list[i], except_pid))
 			continue;
 		seen++;
 		if (sig)
@@ -262,7 +262,7 @@ int walk_signal(const struct tree *t, int sig, pid_t spare)
 	return seen;
 }
 
-size_t walk_members(const struct tree *t, pid_t spare, pid_t *ret, size_t max)
+size_t init_walk_members(const struct init_tree *t, pid_t except_pid, pid_t *ret, size_t max)
 {
 	struct procs ps;
 	size_t n = 0;
@@ -271,13 +271,13 @@ size_t walk_members(const struct tree *t, pid_t spare, pid_t *ret, size_t max)
 		return 0;
 	look(t, &ps);
 	for (size_t i = 0; i < ps.count && n < max; i++)
-		if (is_member(&ps.list[i], spare))
+		if (is_member(&ps.list[i], except_pid))
 			ret[n++] = ps.list[i].pid;
 	free(ps.list);
 	return n;
 }
 
-void walk_keep_current(struct tree *t, pid_t shell)
+void init_walk_keep_current(struct init_tree *t, pid_t shell)
 {
 	struct procs ps;
 

@@ -45,7 +45,7 @@ static const struct {
 };
 
 /* memory.peak can be written to since Linux 6.12 only, and before that be opened for reading. */
-static int open_source(const struct tree *t, int stat, int i)
+static int open_source(const struct init_tree *t, int stat, int i)
 {
 	int dir_fd = t->fd[sources[stat][i].kind], fd;
 
@@ -57,7 +57,7 @@ static int open_source(const struct tree *t, int stat, int i)
 	return fd;
 }
 
-static int stat_open(struct tree *t, int stat)
+static int stat_open(struct init_tree *t, int stat)
 {
 	int *fd = &t->stat_fd[stat];
 
@@ -72,7 +72,7 @@ static int stat_open(struct tree *t, int stat)
 }
 
 /* "" where it cannot be read. What does not fit is cut: the numbers that matter come first, and
- * a list of devices is for nobody so long. */
+ * no list of devices is so long. */
 static const char *read_text(int fd, char text[STAT_TEXT])
 {
 	ssize_t n = fd < 0 ? 0 : pread(fd, text, STAT_TEXT - 1, 0);
@@ -94,7 +94,7 @@ static uint64_t find_number(const char *text, const char *key)
 	return 0;
 }
 
-uint64_t usage_pids_hits(const struct tree_groups *g, struct tree *t)
+uint64_t usage_pids_hits(const struct init_tree_groups *g, struct init_tree *t)
 {
 	char text[STAT_TEXT];
 	uint64_t n = find_number(read_text(g ? g->pids_events_fd : -1, text), "max");
@@ -104,12 +104,12 @@ uint64_t usage_pids_hits(const struct tree_groups *g, struct tree *t)
 	return n;
 }
 
-void usage_read(struct tree *t, struct usage *ret)
+void usage_read(struct init_tree *t, struct usage *ret)
 {
 	char text[STAT_TEXT];
 
 	*ret = (struct usage){0};
-	if (!tree_has_group(t))
+	if (!init_tree_has_group(t))
 		return;
 	ret->cpu_us = find_number(read_text(stat_open(t, STAT_CPU), text), "usage_usec");
 	ret->mem_peak_bytes = strtoull(read_text(stat_open(t, STAT_PEAK), text), NULL, 10);
@@ -134,9 +134,9 @@ void usage_add(struct usage *sum, const struct usage *before, const struct usage
 		sum->mem_peak_bytes = now->mem_peak_bytes;
 }
 
-void usage_reset_peak(struct tree *t)
+void usage_reset_peak(struct init_tree *t)
 {
-	int fd = tree_has_group(t) ? stat_open(t, STAT_PEAK) : -1;
+	int fd = init_tree_has_group(t) ? stat_open(t, STAT_PEAK) : -1;
 	ssize_t n = fd < 0 ? 0 : pwrite(fd, "0", 1, 0);
 
 	(void)n; /* refused by an older kernel: as documented */
@@ -173,7 +173,7 @@ static uint64_t read_number(int dir_fd, const char *file)
 	return strtoull(read_text(fd, text), NULL, 10); /* "max" is 0: no limit */
 }
 
-bool usage_is_short_of_memory(const struct tree_groups *g)
+bool usage_is_short_of_memory(const struct init_tree_groups *g)
 {
 	static const char *const files[2][2] = {
 		{"memory.usage_in_bytes", "memory.limit_in_bytes"},

@@ -7,7 +7,7 @@
  *	killed for lack of memory
  *			v1 memory.oom_control, or v2 memory.events
  *	I/O		v1 blkio.throttle.io_service_bytes, or v2 io.stat. On v1 what is written
- *			through the page cache is nobody's
+ *			through the page cache is not counted
  *	refused forks	of the box (v1 and v2 pids.events), and of the group where the kernel counts
  *			them there
  *
@@ -26,15 +26,15 @@ struct usage {
 	uint64_t pids_hits; /* of the box as a whole */
 };
 
-/* All that was used in the tree so far; 0 what cannot be told. */
-void usage_read(struct tree *t, struct usage *ret);
+/* All that was used in the tree so far; 0 what is not known. */
+void usage_read(struct init_tree *t, struct usage *ret);
 /* How often forks were refused in the box and, if t is not NULL, in that tree. */
-uint64_t usage_pids_hits(const struct tree_groups *g, struct tree *t);
+uint64_t usage_pids_hits(const struct init_tree_groups *g, struct init_tree *t);
 /* Adds to *sum what came between two readings. The peak is the higher one. */
 void usage_add(struct usage *sum, const struct usage *before, const struct usage *now);
 /* The next reading's peak is that from now on. Where the kernel cannot do that (v2 before Linux
  * 6.12) it stays the peak of the group's whole life. */
-void usage_reset_peak(struct tree *t);
+void usage_reset_peak(struct init_tree *t);
 
 /* Why a command that ended by itself did not succeed: "oom", "pids", "disk"; otherwise was, "exit"
  * or "signal". failed: it was not exit status 0. cwd may be NULL. */
@@ -42,7 +42,7 @@ const char *usage_cause(const struct init *in, const struct usage *u, bool faile
 			const char *was);
 void usage_put(const struct usage *u, struct wire_exit *ret);
 /* Have commands less than an eighth of their memory free? */
-bool usage_is_short_of_memory(const struct tree_groups *g);
+bool usage_is_short_of_memory(const struct init_tree_groups *g);
 
 /* Is the box's own disk limit what bounds the file system of the directory path, or of the nearest
  * one above it that is there? Only its root and a workspace with a disk of its own are: a host

@@ -112,7 +112,7 @@ static bool has_member(char *members, const char *name)
 }
 
 /* The groups a user is a member of. More than USER_GROUPS_MAX is an error: a command with some of
- * its groups missing would fail where nobody can see why. */
+ * its groups missing would fail for no visible reason. */
 static int find_groups(struct user *u, struct err *e)
 {
 	autofree char *text = NULL;

@@ -207,7 +207,7 @@ static void begin_jobs(void)
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds), 0);
 	peer_fd = fds[1];
 	CHECK_EQ(wire_link_init(&in.link, in.ev, fds[0], fds[0]), 0);
-	CHECK_EQ(job_table_new(&in.jobs), 0);
+	CHECK_EQ(init_job_table_new(&in.jobs), 0);
 	put_number("memory.limit_in_bytes", "1000\n");
 	put_number("memory.usage_in_bytes", "990\n");
 }

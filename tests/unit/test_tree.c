@@ -45,11 +45,11 @@ static void wait_a_bit(int *rounds)
 	poll(NULL, 0, 5);
 }
 
-static int end_tree(struct tree *t, pid_t spare)
+static int end_tree(struct init_tree *t, pid_t except_pid)
 {
 	int seen, most = 0, rounds = 0;
 
-	while ((seen = tree_kill(t, spare)) > 0) {
+	while ((seen = init_tree_kill(t, except_pid)) > 0) {
 		if (seen > most)
 			most = seen;
 		wait_a_bit(&rounds);
@@ -68,72 +68,72 @@ static void check_killed(pid_t pid)
 
 TEST(a_walk_ends_everybody)
 {
-	struct tree t;
+	struct init_tree t;
 	pid_t pid = start_leader("trap '' TERM; setsid sleep 1000 & (setsid sleep 1000 &) ; "
 				 "(sh -c 'sleep 1000 & sleep 1000' &); sleep 0.2; echo x; wait")
 			    .pid;
 
-	CHECK_EQ(tree_init(&t, NULL, 1), 0);
+	CHECK_EQ(init_tree_init(&t, NULL, 1), 0);
 	t.root = pid;
-	CHECK(tree_signal(&t, 0, 0) > 0);
+	CHECK(init_tree_signal(&t, 0, 0) > 0);
 	CHECK(end_tree(&t, 0) >= 5);
-	CHECK_EQ(tree_signal(&t, 0, 0), 0);
+	CHECK_EQ(init_tree_signal(&t, 0, 0), 0);
 	check_killed(pid);
-	tree_done(&t);
+	init_tree_done(&t);
 }
 
 TEST(a_walk_outruns_forks)
 {
-	struct tree t;
+	struct init_tree t;
 	pid_t pid =
 		start_leader("echo x; while :; do sleep 0.05 & sleep 1000 & sleep 0.001; done").pid;
 
-	CHECK_EQ(tree_init(&t, NULL, 1), 0);
+	CHECK_EQ(init_tree_init(&t, NULL, 1), 0);
 	t.root = pid;
 	end_tree(&t, 0);
 	check_killed(pid);
-	CHECK_EQ(tree_signal(&t, 0, 0), 0);
-	tree_done(&t);
+	CHECK_EQ(init_tree_signal(&t, 0, 0), 0);
+	init_tree_done(&t);
 }
 
 /* What an earlier line left, and what that starts later, is not the tree's. */
 TEST(kept_processes_and_the_spared_one_stay)
 {
-	struct tree t;
+	struct init_tree t;
 	int rounds = 0, status;
 	struct leader l =
 		start_leader("(while :; do sleep 0.02; done) & echo x; read y; sleep 1000 & "
 			     "sleep 1000 & while :; do sleep 0.02; done 2>/dev/null");
 	pid_t pid = l.pid;
 
-	CHECK_EQ(tree_init(&t, NULL, 1), 0);
+	CHECK_EQ(init_tree_init(&t, NULL, 1), 0);
 	t.root = pid;
-	tree_keep_current(&t, pid);
+	init_tree_keep_current(&t, pid);
 	CHECK(t.keep_count >= 1);
 	close(l.gate);
-	while (tree_signal(&t, 0, pid) < 2)
+	while (init_tree_signal(&t, 0, pid) < 2)
 		wait_a_bit(&rounds);
-	CHECK(tree_kill(&t, pid) >= 2);
+	CHECK(init_tree_kill(&t, pid) >= 2);
 	CHECK_EQ(waitpid(pid, &status, WNOHANG), 0);
 	free(t.keep);
 	t.keep = NULL;
 	t.keep_count = 0;
 	CHECK(end_tree(&t, 0) >= 2); /* the loop that was kept, and the leader */
 	check_killed(pid);
-	tree_done(&t);
+	init_tree_done(&t);
 }
 
 TEST(without_a_root_there_is_no_tree)
 {
-	struct tree_groups none = TREE_GROUPS_NONE;
-	struct tree t;
+	struct init_tree_groups none = TREE_GROUPS_NONE;
+	struct init_tree t;
 
-	CHECK_EQ(tree_init(&t, NULL, 1), 0);
-	CHECK_EQ(tree_signal(&t, 0, 0), 0);
-	CHECK_EQ(tree_kill(&t, 0), 0);
-	CHECK_EQ(tree_enter(&t, getpid(), getuid()), 0);
-	tree_done(&t);
-	tree_sweep(&none);
+	CHECK_EQ(init_tree_init(&t, NULL, 1), 0);
+	CHECK_EQ(init_tree_signal(&t, 0, 0), 0);
+	CHECK_EQ(init_tree_kill(&t, 0), 0);
+	CHECK_EQ(init_tree_enter(&t, getpid(), getuid()), 0);
+	init_tree_done(&t);
+	init_tree_sweep(&none);
 }
 
 /* A group for the test with an `init` below it, or the test is skipped. */
@@ -170,28 +170,28 @@ static void remove_group(int fd, const char *path)
 TEST(a_group_ends_as_a_whole_or_but_one)
 {
 	char path[64];
-	struct tree_groups g = TREE_GROUPS_NONE;
-	struct tree t;
+	struct init_tree_groups g = TREE_GROUPS_NONE;
+	struct init_tree t;
 	int fd = g.fd[TREE_V2] = make_group(path, sizeof(path)), rounds = 0, status;
 	struct leader l = start_leader("echo x; read y; setsid sleep 1000 & sleep 1000 & wait");
 	pid_t pid = l.pid;
 
-	CHECK_EQ(tree_init(&t, &g, 7), 0);
-	CHECK_EQ(tree_signal(&t, 0, 0), 0);
-	CHECK_EQ(tree_enter(&t, pid, getuid()), 0);
-	CHECK(tree_signal(&t, 0, 0) > 0);
+	CHECK_EQ(init_tree_init(&t, &g, 7), 0);
+	CHECK_EQ(init_tree_signal(&t, 0, 0), 0);
+	CHECK_EQ(init_tree_enter(&t, pid, getuid()), 0);
+	CHECK(init_tree_signal(&t, 0, 0) > 0);
 	close(l.gate);
-	while (tree_signal(&t, 0, pid) < 2)
+	while (init_tree_signal(&t, 0, pid) < 2)
 		wait_a_bit(&rounds);
 	CHECK(end_tree(&t, pid) >= 2);
 	waitpid(pid, &status, 0); /* its `wait` is over */
 	CHECK(WIFEXITED(status));
-	CHECK_EQ(tree_signal(&t, 0, 0), 0);
+	CHECK_EQ(init_tree_signal(&t, 0, 0), 0);
 	pid = start_leader("echo x; sleep 1000").pid;
-	CHECK_EQ(tree_enter(&t, pid, getuid()), 0);
+	CHECK_EQ(init_tree_enter(&t, pid, getuid()), 0);
 	end_tree(&t, 0);
 	check_killed(pid);
-	tree_done(&t);
+	init_tree_done(&t);
 	CHECK(faccessat(fd, "e7", F_OK, 0) < 0);
 	remove_group(fd, path);
 }
@@ -200,8 +200,8 @@ TEST(a_group_ends_as_a_whole_or_but_one)
 TEST(a_v1_group_alone_ends_everybody)
 {
 	char path[64];
-	struct tree_groups g = TREE_GROUPS_NONE;
-	struct tree t;
+	struct init_tree_groups g = TREE_GROUPS_NONE;
+	struct init_tree t;
 	struct leader l;
 	int fd, rounds = 0;
 
@@ -212,16 +212,16 @@ TEST(a_v1_group_alone_ends_everybody)
 	l = start_leader(
 		"echo x; read y; while [ $((i=i+1)) -lt 500 ]; do "
 		"(setsid sh -c 'setsid sleep 1000 & sleep 1000' &); done; exec sleep 1000");
-	CHECK_EQ(tree_init(&t, &g, 7), 0);
-	CHECK_EQ(tree_enter(&t, l.pid, getuid()), 0);
+	CHECK_EQ(init_tree_init(&t, &g, 7), 0);
+	CHECK_EQ(init_tree_enter(&t, l.pid, getuid()), 0);
 	close(l.gate);
-	while (tree_signal(&t, 0, l.pid) < 50)
+	while (init_tree_signal(&t, 0, l.pid) < 50)
 		wait_a_bit(&rounds);
 	CHECK(end_tree(&t, l.pid) >= 50); /* the one that is spared goes on making more */
 	CHECK(kill(l.pid, 0) == 0);
 	end_tree(&t, 0);
 	check_killed(l.pid);
-	tree_done(&t);
+	init_tree_done(&t);
 	CHECK(faccessat(fd, "e7", F_OK, 0) < 0);
 	close(fd);
 	while (rmdir(path) < 0)
@@ -232,44 +232,44 @@ TEST(a_v1_group_alone_ends_everybody)
 TEST(a_deep_tree_is_found_to_its_end)
 {
 	enum { DEPTH = 300 };
-	struct tree t;
+	struct init_tree t;
 	int rounds = 0;
 	pid_t pid = start_leader("echo x; f() { [ $1 -eq 0 ] || (f $(($1 - 1)); :); sleep 1000; }; "
 				 "f 300")
 			    .pid;
 
-	CHECK_EQ(tree_init(&t, NULL, 1), 0);
+	CHECK_EQ(init_tree_init(&t, NULL, 1), 0);
 	t.root = pid;
-	while (tree_signal(&t, 0, 0) < DEPTH)
+	while (init_tree_signal(&t, 0, 0) < DEPTH)
 		wait_a_bit(&rounds);
 	CHECK(end_tree(&t, 0) >= DEPTH);
 	check_killed(pid);
-	tree_done(&t);
+	init_tree_done(&t);
 }
 
 TEST(a_left_group_is_swept_when_empty)
 {
 	char path[64];
-	struct tree_groups g = TREE_GROUPS_NONE;
-	struct tree left, fresh;
+	struct init_tree_groups g = TREE_GROUPS_NONE;
+	struct init_tree left, fresh;
 	int fd = g.fd[TREE_V2] = make_group(path, sizeof(path));
 	pid_t pid = start_leader("echo x; exec sleep 1000").pid;
 	int rounds = 0;
 
-	CHECK_EQ(tree_init(&left, &g, 1), 0);
-	CHECK_EQ(tree_init(&fresh, &g, 2), 0);
-	CHECK_EQ(tree_enter(&left, pid, getuid()), 0);
-	tree_done(&left);
-	tree_sweep(&g);
+	CHECK_EQ(init_tree_init(&left, &g, 1), 0);
+	CHECK_EQ(init_tree_init(&fresh, &g, 2), 0);
+	CHECK_EQ(init_tree_enter(&left, pid, getuid()), 0);
+	init_tree_done(&left);
+	init_tree_sweep(&g);
 	CHECK_EQ(faccessat(fd, "e1", F_OK, 0), 0);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	while (faccessat(fd, "e1", F_OK, 0) == 0) {
-		tree_sweep(&g);
+		init_tree_sweep(&g);
 		wait_a_bit(&rounds);
 	}
 	CHECK_EQ(faccessat(fd, "e2", F_OK, 0), 0); /* empty, but nobody left it */
-	tree_done(&fresh);
+	init_tree_done(&fresh);
 	remove_group(fd, path);
 }
 

@@ -36,7 +36,7 @@ static void remove_dir(void)
 }
 
 /* A group e1 of that kind, with the files of a real one put there by the test. */
-static void make_tree(struct tree *t, struct tree_groups *g, unsigned kinds)
+static void make_tree(struct init_tree *t, struct init_tree_groups *g, unsigned kinds)
 {
 	static const char *const names[TREE_KINDS] = {"v2", "memory", "io"};
 
@@ -44,13 +44,13 @@ static void make_tree(struct tree *t, struct tree_groups *g, unsigned kinds)
 	for (int i = 0; i < TREE_KINDS; i++)
 		if (kinds & 1u << i)
 			g->fd[i] = make_dir(names[i]);
-	CHECK_EQ(tree_init(t, g, 1), 0);
+	CHECK_EQ(init_tree_init(t, g, 1), 0);
 }
 
 TEST(a_v2_group_tells_everything)
 {
-	struct tree_groups g;
-	struct tree t;
+	struct init_tree_groups g;
+	struct init_tree t;
 	struct usage u;
 
 	make_tree(&t, &g, 1u << TREE_V2);
@@ -69,14 +69,14 @@ TEST(a_v2_group_tells_everything)
 	CHECK_EQ(u.io_read_bytes, 111);
 	CHECK_EQ(u.io_write_bytes, 20);
 	CHECK_EQ(u.pids_hits, 4);
-	tree_done(&t);
+	init_tree_done(&t);
 	remove_dir();
 }
 
 TEST(v1_groups_tell_everything)
 {
-	struct tree_groups g;
-	struct tree t;
+	struct init_tree_groups g;
+	struct init_tree t;
 	struct usage u;
 
 	make_tree(&t, &g, 7);
@@ -98,15 +98,15 @@ TEST(v1_groups_tell_everything)
 	CHECK_EQ(u.io_write_bytes, 20);
 	CHECK_EQ(u.pids_hits, 9);
 	CHECK_EQ(usage_pids_hits(&g, NULL), 9);
-	tree_done(&t);
+	init_tree_done(&t);
 	remove_dir();
 }
 
 /* A loop device's own numbers and those of the disk below it are the same bytes. */
 TEST(what_goes_through_a_loop_device_is_counted_once)
 {
-	struct tree_groups g;
-	struct tree t;
+	struct init_tree_groups g;
+	struct init_tree t;
 	struct usage u;
 
 	make_tree(&t, &g, 1u << TREE_V2);
@@ -115,14 +115,14 @@ TEST(what_goes_through_a_loop_device_is_counted_once)
 	usage_read(&t, &u);
 	CHECK_EQ(u.io_read_bytes, 60);
 	CHECK_EQ(u.io_write_bytes, 400);
-	tree_done(&t);
+	init_tree_done(&t);
 	remove_dir();
 }
 
 TEST(what_is_missing_or_broken_is_nothing)
 {
-	struct tree_groups g;
-	struct tree t;
+	struct init_tree_groups g;
+	struct init_tree t;
 	struct usage u;
 
 	make_tree(&t, &g, 3);
@@ -137,7 +137,7 @@ TEST(what_is_missing_or_broken_is_nothing)
 	CHECK_EQ(u.io_write_bytes, 0);
 	CHECK_EQ(u.oom_kills, 0);
 	CHECK_EQ(u.pids_hits, 0);
-	tree_done(&t);
+	init_tree_done(&t);
 	t = TREE_NONE;
 	usage_read(&t, &u);
 	CHECK_EQ(u.cpu_us, 0);
@@ -148,8 +148,8 @@ TEST(what_is_missing_or_broken_is_nothing)
 
 TEST(a_peak_is_reset_by_a_write)
 {
-	struct tree_groups g;
-	struct tree t;
+	struct init_tree_groups g;
+	struct init_tree t;
 	struct usage u;
 	char byte;
 
@@ -160,7 +160,7 @@ TEST(a_peak_is_reset_by_a_write)
 	usage_reset_peak(&t);
 	CHECK_EQ(pread(t.stat_fd[1], &byte, 1, 0), 1);
 	CHECK_EQ(byte, '0');
-	tree_done(&t);
+	init_tree_done(&t);
 	remove_dir();
 }
 
@@ -196,14 +196,14 @@ TEST(causes_only_of_what_failed)
 /* Only what v1 has: members are told by its own list there. */
 TEST(notes_name_what_does_not_work)
 {
-	struct tree_groups g = TREE_GROUPS_NONE;
+	struct init_tree_groups g = TREE_GROUPS_NONE;
 	char notes[1024];
 
-	tree_groups_check(&g, notes, sizeof(notes));
+	init_tree_groups_check(&g, notes, sizeof(notes));
 	CHECK(strncmp(notes, "no cgroup: ", 11) == 0);
 	for (int i = 0; i < TREE_KINDS; i++)
 		g.fd[i] = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	tree_groups_check(&g, notes, sizeof(notes));
+	init_tree_groups_check(&g, notes, sizeof(notes));
 	CHECK(strstr(notes, "the box's cgroup cannot be used") != NULL);
 	CHECK(strstr(notes, "the box's memory cgroup cannot be used") != NULL);
 	CHECK(strstr(notes, "the box's block I/O cgroup cannot be used") != NULL);
