@@ -17,7 +17,7 @@ FIND_LIBRARY = { \
 	ldconfig -p | grep -qF "$$lib/libcove.so.1" || \
 		echo "Programs that use libcove need: export LD_LIBRARY_PATH=$$lib"; }
 
-.PHONY: all quickstart test attack attack-selftest vm-test bench faults churn lint fuzz format tidy install clean help
+.PHONY: all quickstart test test-quick test-all attack attack-selftest vm-test bench faults churn lint fuzz format tidy install clean help
 
 all: ## build the programs, the library and the manual into ./build (the default)
 	@tools/packages build
@@ -37,6 +37,12 @@ quickstart: ## from a fresh clone to an agent's job in a box, explained line by 
 test: ## unit tests, fuzz corpus, lint and end-to-end tests, under sanitizers, as root and not
 	@tools/packages build image test
 	@$(PYTHON) -B tools/test-runner
+
+test-quick: ## while you work: unit tests, lint and a few end-to-end tests; less than a minute
+	@tools/packages build test
+	@$(PYTHON) -B tools/test-runner --quick
+
+test-all: test attack attack-selftest faults churn ## all that there is, for a night: an hour and more
 
 attack: all ## attack boxes from inside and see whether the walls hold; a table at the end
 	@tools/packages build test

@@ -141,9 +141,17 @@ def all_cases(program):
     return sorted(cases, key=lambda c: (c.name[0], int("".join(filter(str.isdigit, c.line)) or 0), c.name))
 
 
+# Cases that take more than a second each; together most of the time of a quick run.
+LONG = ("A11_mount_preparation_race", "A14_download_huge*", "A26_delete_planted_links", "A26_delete_race",
+        "B1_sweep_zero*", "B22_socket_in*", "C1_neighbour*", "C2_tcp_bomb", "C3_directory*", "C4_*_of_a_neighbour",
+        "C5_*", "C7_datagram*", "C7_sockets*", "C7_stub*", "C7_unread*", "D1_reload*", "D18_*", "E1_answer_twice",
+        "E1_connection*", "F1_cove*", "F11_no_core*", "G14_many*")
+
+
 def left_out(name):
-    """Of the door's many cases a sample of one in six is always the same ones."""
-    return name[0] in "DEF" and zlib.crc32(name.encode()) % 6 != 0
+    """The sample is always the same: no long case, of the door's many one in six, and as a user a third of the rest."""
+    one_in = 6 if name[0] in "DEF" else 1 if os.geteuid() == 0 else 3
+    return zlib.crc32(name.encode()) % one_in != 0 or any(fnmatch.fnmatch(name, p) for p in LONG)
 
 
 def main():

@@ -7,8 +7,11 @@ tools/test-runner gives the place of the programs in the environment; by hand:
 COVE_TEST_PREFIX is an installed prefix (bin/, libexec/cove/, lib/, include/). COVE_TEST_TAR is the
 base image as a tar; without it boxes are made with --image host and what needs more is skipped.
 Every run works in a state directory of its own below /tmp, with a short name: socket paths are.
-COVE_TEST_HOME names one that has the base image already and is kept, for a quick second run; from
-COVE_TEST_IMAGE_HOME, one of root's own, only the unpacked image is taken, as links.
+COVE_TEST_HOME names one that has the base image already and is kept.
+
+Several runs at once as one user share the tests out: with COVE_TEST_CLAIMS, a directory, each begins what no other
+has begun, a part of a file at a time. With COVE_TEST_SPLIT there are runs as root and as another user, and
+what a file or a test is marked with (`pytestmark = pytest.mark.once("root")`) runs as that one only.
 """
 import json
 import os
@@ -23,7 +26,11 @@ import pytest
 
 PREFIX = pathlib.Path(os.environ.get("COVE_TEST_PREFIX", "/usr/local"))
 TAR = os.environ.get("COVE_TEST_TAR", "")
-IMAGE_HOME = os.environ.get("COVE_TEST_IMAGE_HOME", "")
+CLAIMS = os.environ.get("COVE_TEST_CLAIMS", "")
+CLAIM_TESTS = 16  # of one file that are begun together
+# The files that take longest, in that order; the others come after them.
+LONGEST = ["test_door", "test_door_cli", "test_door_live", "test_disk", "test_limits", "test_sh", "test_limits_cli",
+           "test_robust", "test_wall", "test_wall_hard", "test_door_secrets", "test_cli", "test_doctor"]
 IS_ROOT = os.geteuid() == 0
 DEADLINE = 120  # seconds until a program that should have answered counts as hung
 
@@ -60,6 +67,56 @@ def pytest_runtest_call(item):
         raise KeyboardInterrupt
     yield
     Ending.in_test = False
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "once(who): does not depend on privileges: runs as root or as a user")
+
+
+def is_wanted(item):
+    """Whether it runs in this one of the runs as root and as a user; what is about one of them says so itself."""
+    once = item.get_closest_marker("once")
+    about = [m.kwargs.get("reason") for m in item.iter_markers("skipif")]
+    return not once or once.args[0] in ("both", "root" if IS_ROOT else "user") or ROOT_ONLY in about or \
+        USER_ONLY in about
+
+
+def pytest_collection_modifyitems(config, items):
+    if os.environ.get("COVE_TEST_SPLIT"):
+        config.hook.pytest_deselected(items=[i for i in items if not is_wanted(i)])
+        items[:] = [i for i in items if is_wanted(i)]
+
+
+def claimed(items):
+    """The tests that this run is the first to begin, longest files first."""
+    parts = {}
+    for item in items:
+        file = parts.setdefault(item.path.stem, [[]])
+        if len(file[-1]) == CLAIM_TESTS:
+            file.append([])
+        file[-1].append(item)
+    for name in sorted(parts, key=lambda n: LONGEST.index(n) if n in LONGEST else len(LONGEST)):
+        for number, part in enumerate(parts[name]):
+            try:
+                os.close(os.open(f"{CLAIMS}/{name}-{number}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            except FileExistsError:
+                continue
+            yield from part
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session):
+    if not CLAIMS or session.testsfailed or session.config.option.collectonly:
+        return None
+    queue = claimed(session.items)
+    item = next(queue, None)
+    while item:
+        following = next(queue, None)
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if session.shouldstop:
+            raise session.Interrupted(session.shouldstop)
+        item = following
+    return True
 
 
 plain_signals()
@@ -189,10 +246,7 @@ def session_cove():
         return
     home = short_dir() + "/h"
     cove = Cove(home)
-    if TAR and IMAGE_HOME:
-        os.mkdir(home, 0o700)
-        subprocess.run(["cp", "-al", f"{IMAGE_HOME}/images", f"{IMAGE_HOME}/layers", home], check=True)
-    elif TAR:
+    if TAR:
         with open(TAR, "rb") as tar:
             done = subprocess.run(cove.argv(["image", "import", "base", "-"]), stdin=tar,
                                   env=cove.env, capture_output=True, timeout=300)
@@ -290,8 +344,9 @@ def kill(pid, sig=signal.SIGKILL):
 
 
 needs_base = pytest.mark.skipif(not TAR, reason="no base image: the Debian mirror was not reached")
-needs_root = pytest.mark.skipif(not IS_ROOT, reason="needs root")
-not_root = pytest.mark.skipif(IS_ROOT, reason="is about ordinary users")
+ROOT_ONLY, USER_ONLY = "needs root", "is about ordinary users"
+needs_root = pytest.mark.skipif(not IS_ROOT, reason=ROOT_ONLY)
+not_root = pytest.mark.skipif(IS_ROOT, reason=USER_ONLY)
 
 
 # ---- the door ----

@@ -10,6 +10,8 @@ import pytest
 
 from conftest import DEADLINE, PREFIX, needs_base, wait_until
 
+pytestmark = pytest.mark.once("root")
+
 VERBS = ["run", "create", "open", "close", "exec", "sh", "shell", "ls", "inspect", "logs", "cp", "ps", "kill", "stop",
          "start", "rm", "stats", "pause", "resume", "workspace", "image", "doctor", "version", "attach",
          "policy", "allow", "deny", "asks", "answer", "secret", "audit", "port"]

@@ -12,6 +12,8 @@ from door_kit import CURL, DIRECT, WAYS, needs
 from door_rig import LARGE, free_port, program
 from door_servers import LOOPBACK, Web, header, pattern, talk_then_listen
 
+pytestmark = pytest.mark.once("user")
+
 # Passed through: the box sees the upstream's own certificate. Looked into: one of the box's authority.
 PASS = {"name": "pass", "allow": ["web.test", "*.web.test", "nginx.test", "echo.test", "ws.test"]}
 LOOK = {"name": "look", "allow": "other.test", "tls": "intercept"}

@@ -18,6 +18,8 @@ import time
 import pytest
 from conftest import DEADLINE, PREFIX, wait_until
 
+pytestmark = pytest.mark.once("user")
+
 DECOY = "decoy-4711-Zx9-never-shown"
 
 # A fetch through the door's proxy port: the loopback of the host cannot be named in another way.

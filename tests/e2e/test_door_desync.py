@@ -8,6 +8,8 @@ from conftest import wait_until
 from door_kit import DIRECT
 from door_servers import Careless, Retrying, header
 
+pytestmark = pytest.mark.once("root")
+
 CLIENT = r"""import socket, ssl, struct, sys
 def open_tls(host, port):
     return ssl.create_default_context().wrap_socket(socket.create_connection((host, port), 30), server_hostname=host)

@@ -11,6 +11,8 @@ import pytest
 from conftest import DEADLINE, IS_ROOT, alive, kill, wait_until
 from door_kit import CURL, DIRECT
 
+pytestmark = pytest.mark.once("user")
+
 WEB = {"name": "web", "allow": "web.test", "tls": "intercept"}
 
 
@@ -390,6 +392,7 @@ def test_a_policy_that_is_gone_closes(door, rig):
 
 # ---- the record ----
 
+@pytest.mark.once("both")
 def test_rows(door, rig):
     box = door.box([WEB, {"name": "no", "deny": "other.test"}])
     start = time.time() * 1000

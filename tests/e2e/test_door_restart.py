@@ -1,5 +1,8 @@
 """What was decided live holds for the door that comes after, and is in the record; whose Host a request names."""
+import pytest
 from conftest import alive, kill, wait_until
+
+pytestmark = pytest.mark.once("root")
 
 CLOSED = {"name": "closed", "allow": "nobody.test"}
 WEB = {"name": "web", "allow": "web.test"}

@@ -16,6 +16,8 @@ from door_kit import DIRECT
 from door_rig import descendants, in_file, in_process, in_tree
 from door_servers import header
 
+pytestmark = pytest.mark.once("root")
+
 
 def inject(**what):
     return {"name": "the api", "allow": "web.test", "inject": what}
@@ -272,6 +274,7 @@ def test_client_certificate(door, rig):
 
 # ---- the process that holds it ----
 
+@pytest.mark.once("both")
 def test_the_door_keeps_it_to_itself(door, rig):
     door.secret("TOKEN")
     box = door.box([FORMS["bearer"][1]])

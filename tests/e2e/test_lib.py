@@ -9,6 +9,8 @@ import pytest
 
 from conftest import PREFIX
 
+pytestmark = pytest.mark.once("root")
+
 HERE = pathlib.Path(__file__).resolve().parent
 
 

@@ -3,6 +3,8 @@ import json
 
 import pytest
 
+pytestmark = pytest.mark.once("root")
+
 
 def events(path):
     return [json.loads(line) for line in path.read_text().splitlines()]

@@ -14,6 +14,8 @@ import pytest
 
 from conftest import DEADLINE, wait_until
 
+pytestmark = pytest.mark.once("root")
+
 
 class Terminal:
     """A cove program on a terminal of its own."""

@@ -5,6 +5,8 @@ import pytest
 
 from conftest import DEADLINE, wait_until
 
+pytestmark = pytest.mark.once("root")
+
 
 def name_of(session, prefix):
     return f"{prefix}-{hashlib.sha256(session.encode()).hexdigest()[:16]}"

@@ -8,6 +8,8 @@ import re
 
 import pytest
 
+pytestmark = pytest.mark.once("root")
+
 SAME = [
     "shopt -s extglob\ncase xx in @(x|xx)) echo ext;; esac",
     "shopt -s expand_aliases\nalias x='echo aliased'\nx 1",

@@ -15,7 +15,8 @@ OWN = "/dev/cove-trust/box.pem"
 BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 JAVA = "/etc/ssl/certs/java/cacerts"
 
-pytestmark = pytest.mark.skipif(not (PREFIX / "libexec/cove/cove-door").exists(), reason="cove-door is not installed")
+pytestmark = [pytest.mark.once("root"), pytest.mark.skipif(not (PREFIX / "libexec/cove/cove-door").exists(),
+                                                           reason="cove-door is not installed")]
 
 
 def set_net(cove, box, net):
