@@ -248,15 +248,8 @@ static int find(struct cove *cove, const char *name, struct cove_box **ret, stru
 		core_sweep_box(cove, name);
 		r = wait_for(cove, name, box_fd, &conn, e);
 	}
-	if (r == 0)
-		r = core_conn_wait_ready(conn, START_WAIT_MS, e);
-	if (r == -ECONNRESET)
-		r = err_set(e, ERR_CONFLICT, ENOTCONN, "box '%s' is just ending", name);
-	if (r < 0) {
-		core_conn_free(conn);
-		return r;
-	}
-	return box_handle_take(cove, name, false, conn, ret, e);
+	/* HELLO is looked at when it comes: the first request need not wait for it. */
+	return r < 0 ? r : box_handle_take(cove, name, false, conn, ret, e);
 }
 
 int cove_find(struct cove *cove, const char *name, struct cove_box **ret, struct cove_error *err)
