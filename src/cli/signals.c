@@ -44,9 +44,9 @@ int signals_catch(void)
 		struct sigaction old;
 
 		/* What was ignored when we started (nohup) stays ignored. */
-		sigaction(caught[i], NULL, &old);
-		if (old.sa_handler != SIG_IGN)
-			sigaction(caught[i], &(struct sigaction){.sa_handler = on_signal}, NULL);
+		sigaction(caught[i], &(struct sigaction){.sa_handler = on_signal}, &old);
+		if (old.sa_handler == SIG_IGN)
+			sigaction(caught[i], &old, NULL);
 	}
 	return 0;
 }

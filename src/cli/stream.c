@@ -400,11 +400,14 @@ static int turn(struct stream *s)
 		return -errno;
 	if (r == 0 && limit >= 0)
 		on_late(s);
-	take_signals(s);
+	if (r > 0 && fds[0].revents)
+		take_signals(s);
 	if (s->done)
 		return 0;
 	if (r > 0 && fds[2].revents)
 		take_input(s, room);
+	if (r <= 0 || !fds[1].revents)
+		return 0;
 	r = write_piece(s);
 	return r < 0 ? r : take_events(s);
 }
@@ -425,7 +428,6 @@ int stream_drive(struct cove_box *box, struct cove_exec *exec, const struct stre
 	*err = (struct cove_error){0};
 	buf_init(&s.kept[0], RESULT_INLINE_MAX);
 	buf_init(&s.kept[1], RESULT_INLINE_MAX);
-	signals_at_start();
 	r = signals_catch();
 	if (r == 0 && options->raw)
 		r = term_raw();

@@ -9,6 +9,7 @@
 #include "base/fd.h"
 #include "keeper/exec.h"
 #include "keeper/life.h"
+#include "store/record.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -241,9 +242,13 @@ static void on_refresh(struct ev_timer *t)
 
 static int on_pause(struct keeper *k, bool on, struct err *e)
 {
+	struct err missed = {0};
 	struct life *l = life_of(k);
 	int r = cgroup_freeze(&l->cgroup, on, e);
 
+	/* Who lists boxes reads it there; a box that is paused is so, whether or not it shows. */
+	if (r == 0 && record_set_paused(l->box_fd, on, &missed) < 0)
+		keeper_note(k, "shown as %s: %s", on ? "running" : "paused", missed.msg);
 	if (r == 0 && !on) {
 		yield_skip(&l->yield, ev_now(l->ev), cgroup_cpu_us(&l->cgroup));
 		ev_timer_set(l->ev, &l->refresh, 0);

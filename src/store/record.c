@@ -24,6 +24,7 @@
 #include "base/lines.h"
 #include "base/rand.h"
 #include "base/str.h"
+#include "wire/msg.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -42,7 +43,7 @@ struct record_run {
 	char run[RUN_TOKEN_LEN + 1];
 	char boot[BOOT_ID_LEN + 1];
 	char cause[64], by[64];
-	uint64_t pid, at_ms;
+	uint64_t pid, at_ms, init, paused;
 };
 
 static int check_box_name(const char *name, struct err *e)
@@ -192,6 +193,10 @@ static int take_life_line(struct record_run *l, const char *key, const char *val
 		return str_parse_u64(value, INT32_MAX, &l->pid) ? 0 : -EBADMSG;
 	if (strcmp(key, "at_ms") == 0)
 		return str_parse_u64(value, UINT64_MAX, &l->at_ms) ? 0 : -EBADMSG;
+	if (strcmp(key, "init") == 0)
+		return str_parse_u64(value, UINT32_MAX, &l->init) ? 0 : -EBADMSG;
+	if (strcmp(key, "paused") == 0)
+		return str_parse_u64(value, 1, &l->paused) ? 0 : -EBADMSG;
 	return -EBADMSG;
 }
 
@@ -232,6 +237,11 @@ static int format_run(struct buf *b, const struct record_run *l)
 		r = lines_put(b, "by", l->by);
 	if (r == 0)
 		r = lines_put_u64(b, "at_ms", l->at_ms);
+	/* In live only; record_set_paused finds the digit. */
+	if (r == 0 && l->init)
+		r = lines_put_u64(b, "init", l->init);
+	if (r == 0 && l->init)
+		r = lines_put_u64(b, "paused", l->paused);
 	return r;
 }
 
@@ -298,7 +308,7 @@ static int load_state(int box_fd, struct record *ret)
 	bool running = record_is_live(box_fd);
 
 	has_live = read_run(box_fd, "live", &live);
-	has_end = read_run(box_fd, "end", &end);
+	has_end = running ? 0 : read_run(box_fd, "end", &end);
 	if (has_live < 0 || has_end < 0)
 		return has_live < 0 ? has_live : has_end;
 	ret->state = running ? BOX_RUNNING : has_live || has_end ? BOX_STOPPED : BOX_CREATED;
@@ -306,8 +316,11 @@ static int load_state(int box_fd, struct record *ret)
 		ret->keeper_pid = running ? (pid_t)live.pid : 0;
 		ret->started_ms = live.at_ms;
 	}
-	if (running)
+	if (running) {
+		ret->paused = live.paused != 0;
+		ret->init_revision = live.init;
 		return 0;
+	}
 	if (has_end && (!has_live || strcmp(end.run, live.run) == 0)) {
 		ret->ended_ms = end.at_ms;
 		str_copy(ret->cause, sizeof(ret->cause), end.cause);
@@ -404,7 +417,8 @@ int record_lock_operation(int box_fd, bool wait, struct err *e)
 
 int record_write_live(int box_fd, bool durable, struct err *e)
 {
-	struct record_run live = {.pid = (uint64_t)getpid(), .at_ms = clock_wall_ms()};
+	struct record_run live = {
+		.pid = (uint64_t)getpid(), .at_ms = clock_wall_ms(), .init = WIRE_INIT_REVISION};
 	int r;
 
 	rand_hex(live.run, RUN_TOKEN_LEN / 2);
@@ -417,6 +431,25 @@ int record_write_live(int box_fd, bool durable, struct err *e)
 	/* One that is not kept has no end to be read later. */
 	r = durable ? make_premade(box_fd) : 0;
 	return r < 0 ? err_errno(e, -r, "set room aside for the box's end") : 0;
+}
+
+int record_set_paused(int box_fd, bool on, struct err *e)
+{
+	static const char key[] = "\npaused ";
+	autoclose int fd = openat(box_fd, "live", O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	char text[PREMADE_BYTES + 1];
+	const char *at;
+	ssize_t n = fd < 0 ? -1 : pread(fd, text, PREMADE_BYTES, 0);
+
+	if (n < 0)
+		return err_errno(e, errno, "read what the box's live file says");
+	text[n] = 0;
+	at = strstr(text, key);
+	if (!at)
+		return err_set(e, ERR_INTERNAL, EBADMSG, "the box's live file is damaged");
+	if (pwrite(fd, on ? "1" : "0", 1, at - text + (off_t)strlen(key)) != 1)
+		return err_errno(e, errno, "write whether the box is paused");
+	return 0;
 }
 
 int record_write_end(int box_fd, const char *cause, const char *by, bool durable, struct err *e)

@@ -2,7 +2,8 @@
  * The life of a box on disk, as a few small files with one writer each.
  *
  *	record	the spec; written once by create, durable before the box is named
- *	live	keeper pid, boot id, start time; written by the keeper when it starts
+ *	live	keeper pid, boot id, start time, revision of init; written by the keeper when it
+ *		starts. And whether the box is paused: one byte, written in place
  *	end	cause, by whom, when; written by the keeper when it ends the box, or by the sweep
  *	premade	a file for end, should the disk be full by then; while it runs
  *	lock	locked by the keeper for as long as it lives: the only truth about liveness
@@ -35,6 +36,9 @@ struct record {
 	uint64_t started_ms, ended_ms;
 	char cause[64]; /* why it ended: "stopped", "keeper lost", "host reboot", ... */
 	char by[64];	/* who asked, may be empty */
+	/* Of one that runs: */
+	bool paused;
+	uint64_t init_revision; /* WIRE_INIT_REVISION of its keeper; 0: an older keeper */
 };
 
 /* Makes boxes/<name> whole or not at all: a temporary directory, record and lock inside, then one
@@ -59,6 +63,8 @@ void record_done(struct record *r);
 /* Keeper: lock for life (-EBUSY if held), then say live. `end` is removed. */
 int record_lock(int box_fd, int *ret_lock_fd, struct err *e);
 int record_write_live(int box_fd, bool durable, struct err *e);
+/* Keeper: the box is frozen, or runs again. Needs no room on the disk. */
+int record_set_paused(int box_fd, bool on, struct err *e);
 /* The first end of a run stays: a later one changes nothing. On a full disk the file that
  * record_write_live made before is used. */
 int record_write_end(int box_fd, const char *cause, const char *by, bool durable, struct err *e);

@@ -6,6 +6,7 @@
  */
 #include "base/fd.h"
 #include "base/limits.h"
+#include "cli/signals.h"
 #include "cli/stream.h"
 #include "tap.h"
 
@@ -131,6 +132,7 @@ static void setup(struct cove_exec *x, const struct cove_event *script, size_t h
 	*x = (struct cove_exec){.script = script, .held = held};
 	CHECK(pipe2(x->fds, O_CLOEXEC | O_NONBLOCK) == 0);
 	current = x;
+	signals_at_start(); /* as main does */
 	update(x);
 }
 

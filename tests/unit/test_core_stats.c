@@ -88,6 +88,8 @@ static void answer_execs(struct peer *p, uint32_t id)
 	peer_send(p, WIRE_OK, 0, id);
 }
 
+static int live_fd = -1; /* the box's directory, in the keeper */
+
 static void answer_pause(struct peer *p, const struct wire_frame *f, const struct act *act,
 			 bool *paused)
 {
@@ -100,6 +102,7 @@ static void answer_pause(struct peer *p, const struct wire_frame *f, const struc
 		return;
 	}
 	*paused = m.on;
+	CHECK_EQ(record_set_paused(live_fd, m.on, NULL), 0);
 	peer_send(p, WIRE_OK, 0, f->id);
 }
 
@@ -146,6 +149,7 @@ static void keeper_main(int sock, int box_fd, int ready_fd, const struct act *ac
 
 	CHECK_EQ(record_lock(box_fd, &lock_fd, NULL), 0);
 	CHECK_EQ(record_write_live(box_fd, false, NULL), 0);
+	live_fd = box_fd;
 	CHECK_EQ(write(ready_fd, "x", 1), 1);
 	while ((fd = accept(sock, NULL, NULL)) >= 0) {
 		serve(fd, act, &paused);

@@ -2,6 +2,7 @@
 #include "base/str.h"
 #include "store/record.h"
 #include "store_home.h"
+#include "wire/msg.h"
 
 #include <sys/stat.h>
 
@@ -60,6 +61,46 @@ TEST(created_running_stopped)
 	CHECK_STR(r.by, "cove stop");
 	CHECK(r.ended_ms > 0 && r.keeper_pid == 0);
 	record_done(&r);
+	close(box_fd);
+	state_close(&s);
+}
+
+TEST(live_says_whether_it_is_paused)
+{
+	static const char old[] = "run 0123456789abcdef\npid 7\nat_ms 1\n";
+	struct spec spec = spec_of("dev");
+	struct record r;
+	struct state s;
+	int box_fd, lock_fd;
+
+	home_open(&s);
+	CHECK_EQ(record_create(&s, &spec, &box_fd, NULL), 0);
+	CHECK_EQ(record_set_paused(box_fd, true, NULL), -ENOENT);
+	CHECK_EQ(record_lock(box_fd, &lock_fd, NULL), 0);
+	CHECK_EQ(record_write_live(box_fd, false, NULL), 0);
+	for (int i = 0; i < 4; i++) {
+		CHECK_EQ(record_set_paused(box_fd, i < 2, NULL), 0);
+		CHECK_EQ(record_load(&s, "dev", &r, NULL), 0);
+		CHECK_EQ(r.paused, i < 2);
+		CHECK_EQ(r.init_revision, WIRE_INIT_REVISION);
+		record_done(&r);
+	}
+	CHECK_EQ(record_set_paused(box_fd, true, NULL), 0);
+	close(lock_fd);
+	/* Its keeper is gone: nothing is paused any more. */
+	CHECK_EQ(record_load(&s, "dev", &r, NULL), 0);
+	CHECK(!r.paused && r.state == BOX_STOPPED);
+	record_done(&r);
+	/* One from before, and others that are damaged. */
+	put_file(&s, "dev", "live", old, strlen(old));
+	CHECK_EQ(record_set_paused(box_fd, true, NULL), -EBADMSG);
+	CHECK_EQ(record_load(&s, "dev", &r, NULL), 0);
+	CHECK_EQ(r.init_revision, 0);
+	record_done(&r);
+	put_file(&s, "dev", "live", "run 0123456789abcdef\npaused 2\n", 31);
+	CHECK(record_load(&s, "dev", &r, NULL) < 0);
+	put_file(&s, "dev", "live", "", 0);
+	CHECK_EQ(record_set_paused(box_fd, true, NULL), -EBADMSG);
 	close(box_fd);
 	state_close(&s);
 }
