@@ -117,6 +117,9 @@ struct cove_box_options {
 	const char *net;
 	const char *const *allow; /* "HOST[:PORT]" beside it, NULL-terminated */
 	const char *const *deny;
+
+	/* What separates it from the host. NULL: "native", Linux namespaces. */
+	const char *wall;
 };
 #define COVE_UNLIMITED UINT64_MAX
 #define COVE_UNKNOWN   UINT64_MAX /* in what is told: nobody counts it here */

@@ -69,6 +69,7 @@ _cove()
 	--file) mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
 	--expire) _cove_words 'stop remove'; return ;;
 	--storage) _cove_words 'plain loop tmpfs'; return ;;
+	--wall) _cove_words 'native'; return ;;
 	--mem) _cove_words '256M 512M 1G 2G 4G none'; return ;;
 	--disk) _cove_words '1G 10G 100G none'; return ;;
 	--cpus) _cove_words '0.5 1 2 4 none'; return ;;

@@ -26,6 +26,13 @@ static void cgroup_clear(struct cgroup *cg)
 		cg->join_fd[i] = -1;
 }
 
+void cgroup_none(struct cgroup *ret, const char *why)
+{
+	cgroup_clear(ret);
+	for (int i = 0; i < CGROUP_PART_COUNT; i++)
+		snprintf(ret->why[i], sizeof(ret->why[i]), "%s", why);
+}
+
 void cgroup_done(struct cgroup *cg)
 {
 	fd_close(&cg->fd);

@@ -84,6 +84,9 @@ struct cgroup {
 int cgroup_make(const char *box, const struct cgroup_limits *limits, uid_t owner_uid,
 		gid_t owner_gid, struct cgroup *ret, struct err *e);
 
+/* No groups at all, for that reason. */
+void cgroup_none(struct cgroup *ret, const char *why);
+
 /* Removes the groups of a box and all below, killing what is left. Missing is success. */
 int cgroup_remove(const char *box, struct err *e);
 

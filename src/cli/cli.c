@@ -275,6 +275,7 @@ struct cove_box_options cli_box_options(const struct options *o)
 		.net = o->net,
 		.allow = o->allow.items,
 		.deny = o->deny.items,
+		.wall = o->wall,
 	};
 }
 

@@ -8,8 +8,8 @@ static int get_box(struct cli *c, struct cove_box **ret)
 	int r;
 
 	if (c->o.arg_count > 0) {
-		if (c->o.image || c->o.workspace || c->o.mounts.count || c->o.labels.count ||
-		    options_has_limits(&c->o))
+		if (c->o.image || c->o.wall || c->o.workspace || c->o.mounts.count ||
+		    c->o.labels.count || options_has_limits(&c->o))
 			return cli_usage(
 				c,
 				"'%.60s' exists: --image, --workspace, --mount, --label and limits "

@@ -148,6 +148,8 @@ static const struct opt opts[OPT_COUNT] = {
 			     "go without what this host cannot enforce; `cove inspect` lists it"},
 	[OPT_STRICT] = {"strict", 0, KIND_FLAG, AT(strict), NULL,
 			"no new privileges and no root inside: sudo does not work"},
+	[OPT_WALL] = {"wall", 0, KIND_TEXT, AT(wall), "NAME",
+		      "what separates it from the host; default native: namespaces"},
 	[OPT_QUIET] = {"quiet", 'q', KIND_FLAG, AT(quiet), NULL,
 		       "names (ps: ids) only, one per line"},
 	[OPT_NO_TEST] = {"no-test", 0, KIND_FLAG, AT(no_test), NULL,

@@ -68,6 +68,7 @@ enum opt_id {
 	OPT_STORAGE,
 	OPT_BEST_EFFORT,
 	OPT_STRICT,
+	OPT_WALL,
 	OPT_NO_TEST,
 	OPT_QUIET,
 	OPT_JSON,
@@ -81,7 +82,7 @@ enum opt_id {
 #define OPTS_COMMON OPT_JSON, OPT_VERBOSE, OPT_LOG_FILE, OPT_HELP
 #define OPTS_BOX                                                                          \
 	OPT_IMAGE, OPT_WORKSPACE, OPT_MOUNT, OPT_ENV, OPT_WORKDIR, OPT_USER, OPT_TIMEOUT, \
-		OPT_LABEL, OPT_NET, OPT_ALLOW, OPT_DENY
+		OPT_LABEL, OPT_NET, OPT_ALLOW, OPT_DENY, OPT_WALL
 /* Last in a verb's list: they have a heading of their own in its help. */
 #define OPTS_LIMITS                                                                              \
 	OPT_MEM, OPT_CPUS, OPT_PIDS, OPT_DISK, OPT_FILES, OPT_IO, OPT_TTL, OPT_IDLE, OPT_EXPIRE, \
@@ -104,7 +105,7 @@ struct options {
 	/* Limits: 0 not given, UINT64_MAX none. */
 	uint64_t mem_bytes, cpu_milli, pids, disk_bytes, files, io_bytes;
 	uint64_t ttl_ms, idle_ms, net_bytes, net_conns;
-	const char *expire, *storage;
+	const char *expire, *storage, *wall;
 	bool best_effort, strict, watch;
 	int signal;
 	bool tty, no_tty, interactive, background, remove, follow, force, quiet;

@@ -11,6 +11,7 @@
 #include "core/stats.h"
 #include "core/view.h"
 #include "store/net.h"
+#include "wall/info.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -99,8 +100,11 @@ static void put_status(struct json *j, const struct record *r, const struct wire
 
 /* What separates the box from the host, as its keeper says: of a stopped one it is not known, since
  * its next start may find other ids. */
-static void put_isolation(struct json *j, const char *ids, bool strict)
+static void put_isolation(struct json *j, const char *ids, const struct spec *s)
 {
+	const struct wall_info *wall = wall_info_find(s->wall);
+	unsigned flags = wall ? wall->flags : 0; /* a record of another version of Cove */
+
 	json_key(j, "isolation");
 	if (!ids) {
 		json_null(j);
@@ -108,7 +112,9 @@ static void put_isolation(struct json *j, const char *ids, bool strict)
 	}
 	json_object_begin(j);
 	json_kv_str(j, "ids", ids);
-	json_kv_bool(j, "root_inside", strcmp(ids, "single") != 0 && !strict);
+	json_kv_bool(j, "root_inside",
+		     strcmp(ids, "single") != 0 && !s->strict && (flags & WALL_ROOT_INSIDE));
+	json_kv_bool(j, "shared_kernel", flags & WALL_SHARED_KERNEL);
 	json_object_end(j);
 }
 
@@ -299,7 +305,7 @@ static void put_live(struct json *j, const struct record *r, const struct wire_s
 		put_status(j, r, status);
 	json_kv_bool(j, "paused", status->paused);
 	json_kv_str(j, "storage", status->storage ? status->storage : r->spec.storage);
-	put_isolation(j, status->ids, r->spec.strict);
+	put_isolation(j, status->ids, &r->spec);
 	put_walls(j, stats != NULL, status->walls);
 	put_limits(j, &r->spec, stats, status->notes);
 	put_network(j, &r->spec, stats != NULL, status, door);

@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "core/core.h"
 #include "store/image.h"
+#include "wall/info.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -214,7 +215,10 @@ int core_spec_init(struct core_spec *ret, const struct cove_box_options *o, cons
 			       BOX_NAME_MAX);
 	spec->name = ret->name;
 	spec->image = o->image ? o->image : IMAGE_DEFAULT;
-	spec->wall = "native";
+	spec->wall = o->wall ? o->wall : WALL_DEFAULT;
+	if (!wall_info_find(spec->wall))
+		return err_set(e, ERR_UNSUPPORTED, ENOENT, "there is no wall '%.64s': %s",
+			       spec->wall, wall_names());
 	spec->user = o->user;
 	spec->cwd = o->cwd;
 	spec->session = session;

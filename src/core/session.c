@@ -137,6 +137,8 @@ static int limits_agree(const struct spec *have, const struct cove_box_options *
 			       expiry_name(asked->expiry), e);
 	if (o->storage && !is_same(have->storage, asked->storage))
 		return differs(have, "--storage", have->storage, asked->storage, e);
+	if (o->wall && !is_same(have->wall, asked->wall))
+		return differs(have, "--wall", have->wall, asked->wall, e);
 	if (o->strict && !have->strict)
 		return differs(have, "--strict", NULL, "set", e);
 	return 0;
@@ -175,9 +177,9 @@ static int spec_agrees(const struct spec *have, const struct cove_box_options *o
 /* The common case of an agent's next turn asks for nothing: then the record is not even read. */
 static bool asks_nothing(const struct cove_box_options *o, const struct spec *asked)
 {
-	return !asked->limits_asked && !o->expire && !o->storage && !o->strict && !o->image &&
-	       !o->workspace && !o->user && !o->cwd && !o->persistence && !o->timeout_ms &&
-	       !(o->env && o->env[0]) && !(o->labels && o->labels[0]) &&
+	return !asked->limits_asked && !o->expire && !o->storage && !o->wall && !o->strict &&
+	       !o->image && !o->workspace && !o->user && !o->cwd && !o->persistence &&
+	       !o->timeout_ms && !(o->env && o->env[0]) && !(o->labels && o->labels[0]) &&
 	       !(o->mounts && o->mounts[0]) && !o->net && !(o->allow && o->allow[0]) &&
 	       !(o->deny && o->deny[0]);
 }

@@ -12,6 +12,7 @@
  * The proxy may have been taken over, so what it asks is checked here: a secret is read only if the
  * policy on disk names it. Policies are parsed again when their file has changed.
  */
+#include "base/caps.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
@@ -23,7 +24,6 @@
 #include "door/policy.h"
 #include "door/used.h"
 #include "ev/ev.h"
-#include "filter/caps.h"
 #include "store/audit.h"
 #include "store/audit_row.h"
 #include "store/net.h"

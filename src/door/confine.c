@@ -1,8 +1,8 @@
 /* The proxy confines itself; see confine.h. */
 #include "door/confine.h"
 
+#include "base/caps.h"
 #include "base/fd.h"
-#include "filter/caps.h"
 #include "filter/filter.h"
 #include "filter/landlock.h"
 

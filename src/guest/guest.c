@@ -29,6 +29,14 @@ int guest_scratch_make(struct guest *g, int place)
 	return r;
 }
 
+void guest_done(struct guest *g)
+{
+	fd_close(&g->scratch);
+	fd_close(&g->root);
+	fd_close(&g->proc);
+	fd_close(&g->dev);
+}
+
 int guest_attach(struct guest *g, int mount, const char *path, bool is_dir)
 {
 	autoclose int place = guest_target_open(g->root, path, is_dir);

@@ -34,6 +34,7 @@ struct guest {
 };
 
 #define GUEST_NONE ((struct guest){-1, -1, -1, -1})
+void guest_done(struct guest *g); /* closes them; the mounts stay */
 
 /* Mounts the scratch at the directory `place` (a descriptor, or AT_FDCWD for "/"), goes there and
  * makes the directories for dev, proc and covers. */

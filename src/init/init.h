@@ -16,6 +16,8 @@
  *	--disk DIR             its workspace, where that is a disk of its own with that limit
  *	--pids-limit N         the same
  *	--shell-dir DIR        instead of INIT_SHELL_DIR, for tests outside a box
+ *	--guest NAME           make the insides of the box of that name first (guest/setup.h), with
+ *	--guest-mem BYTES, --guest-files N, --guest-net, --guest-trust PEM
  *	--without LIST         only in a build for it: protections that are off (base/control.h)
  * Each of these takes the next inherited descriptor, from 3 on, in their order. None leads out of
  * the box: groups are detached mounts, whose `..` ends at their top.
@@ -31,6 +33,7 @@
 
 #include "base/err.h"
 #include "ev/ev.h"
+#include "guest/setup.h"
 #include "init/tree.h"
 #include "init/user.h"
 #include "wire/link.h"
@@ -69,14 +72,15 @@ struct init {
 	dev_t disks[INIT_DISKS_MAX];	 /* what disk_limit bounds; see usage.h */
 	unsigned disk_count;
 	bool single, strict;
-	bool broken;				  /* init_broken was called: nothing more is read */
-	const char *shell_dir;			  /* absolute; NULL: INIT_SHELL_DIR */
-	struct init_job_table *jobs;		  /* job.c */
-	struct shell_table *shells;		  /* shell.c */
-	struct file_table *files;		  /* files.c */
-	struct reaper *reaper;			  /* reap.c */
-	struct init_net *net;			  /* net.c; NULL: none */
-	struct port_table *ports;		  /* port.c; NULL until the first */
+	struct guest_setup guest;    /* of the arguments; its name is NULL: made by the wall */
+	bool broken;		     /* init_broken was called: nothing more is read */
+	const char *shell_dir;	     /* absolute; NULL: INIT_SHELL_DIR */
+	struct init_job_table *jobs; /* job.c */
+	struct shell_table *shells;  /* shell.c */
+	struct file_table *files;    /* files.c */
+	struct reaper *reaper;	     /* reap.c */
+	struct init_net *net;	     /* net.c; NULL: none */
+	struct port_table *ports;    /* port.c; NULL until the first */
 	struct room_wait *wait_first, *wait_last; /* link.c: who waits for room on the link */
 	uint64_t still_ms;			  /* main.c: all pauses of the box together */
 };

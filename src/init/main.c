@@ -2,6 +2,7 @@
  * cove-init: arguments, the link, and who gets which frame. See init.h for the picture.
  *
  * Order at the start: arguments; every inherited descriptor but 0-2 (and those of options) closed;
+ * where the wall asks for it, the insides of the box (guest/setup.h);
  * the link moved away from 0 and 1, which become /dev/null; signals and limits; the groups;
  * the tables; HELLO. A failure before HELLO is a sentence on descriptor 2 and exit status 1.
  *
@@ -267,14 +268,14 @@ static bool has_net(const struct net_fds *n)
 	return n->redirect4 >= 0 || n->proxy >= 0 || n->dns >= 0 || n->dns_tcp >= 0;
 }
 
-static int set_up(struct init *in, int rfd, int wfd)
+static int set_up(struct init *in, int rfd, int wfd, char *notes)
 {
-	char notes[INIT_NOTES_MAX] = "";
+	size_t have = strlen(notes);
 	int r = ev_new(&in->ev);
 
 	if (r < 0)
 		return fail("make an event loop", -r);
-	init_tree_groups_check(&in->groups, notes, sizeof(notes));
+	init_tree_groups_check(&in->groups, notes + have, INIT_NOTES_MAX - have);
 	in->link.on_frame = on_frame;
 	in->link.on_close = on_close;
 	in->link.on_drained = on_drained;
@@ -294,6 +295,26 @@ static int set_up(struct init *in, int rfd, int wfd)
 	return r < 0 ? fail("start", -r) : 0;
 }
 
+/* Behind a wall that only starts init. */
+static int make_guest(struct init *in, char *notes)
+{
+	struct guest_redirect net;
+	struct err e;
+	int r = 0;
+
+	if (!in->guest.name)
+		return 0;
+	in->guest.single = in->single;
+	in->guest.strict = in->strict;
+	if (guest_setup_run(&in->guest, &net, notes, INIT_NOTES_MAX, &e) < 0) {
+		dprintf(2, "cove-init: %s\n", e.msg);
+		return -e.code;
+	}
+	for (size_t i = 0; i < net.count && r == 0; i++)
+		r = init_options_give_socket(in, net.options[i], net.fds[i]);
+	return r < 0 ? fail("use the sockets of the box's network", -r) : 0;
+}
+
 /* Only needed where no kernel does it: as PID 1 our exit ends everybody. */
 static void end_everything(void)
 {
@@ -307,14 +328,15 @@ static void end_everything(void)
 int main(int argc, char **argv)
 {
 	struct init in = {.groups = TREE_GROUPS_NONE, .net_fds = NET_FDS_NONE};
+	char notes[INIT_NOTES_MAX] = "";
 	int rfd = -1, wfd = -1, r;
 
 	sys_secret_take();
 	if (init_options_parse(&in, argc, argv) < 0 || close_inherited(&in) < 0 ||
-	    move_link(&rfd, &wfd) < 0)
+	    make_guest(&in, notes) < 0 || move_link(&rfd, &wfd) < 0)
 		return 1;
 	set_up_process(&in);
-	if (set_up(&in, rfd, wfd) < 0)
+	if (set_up(&in, rfd, wfd, notes) < 0)
 		return 1;
 	r = ev_run(in.ev);
 	file_table_free(in.files);

@@ -63,31 +63,34 @@ static int opt_pids_events(struct init *in, const char *value)
 	return take_inherited(in, &in->groups.pids_events_fd);
 }
 
-static int opt_net_proxy(struct init *in, const char *value)
+/* Where the socket of an option goes; of two redirects the second is that of IPv6. */
+static int *net_socket(struct net_fds *n, const char *option)
 {
-	return take_inherited(in, &in->net_fds.proxy);
+	const struct {
+		const char *option;
+		int *fd;
+	} sockets[] = {
+		{"--net-proxy", &n->proxy},
+		{"--net-dns", &n->dns},
+		{"--net-dns-tcp", &n->dns_tcp},
+		{"--net-diag", &n->diag},
+		{"--net-redirect", n->redirect4 < 0 ? &n->redirect4 : &n->redirect6},
+	};
+
+	for (size_t i = 0; i < sizeof(sockets) / sizeof(sockets[0]); i++)
+		if (strcmp(sockets[i].option, option) == 0)
+			return sockets[i].fd;
+	return NULL;
 }
 
-static int opt_net_dns(struct init *in, const char *value)
+int init_options_give_socket(struct init *in, const char *option, int fd)
 {
-	return take_inherited(in, &in->net_fds.dns);
-}
+	int *to = net_socket(&in->net_fds, option);
 
-static int opt_net_dns_tcp(struct init *in, const char *value)
-{
-	return take_inherited(in, &in->net_fds.dns_tcp);
-}
-
-static int opt_net_diag(struct init *in, const char *value)
-{
-	return take_inherited(in, &in->net_fds.diag);
-}
-
-static int opt_net_redirect(struct init *in, const char *value)
-{
-	struct net_fds *n = &in->net_fds;
-
-	return take_inherited(in, n->redirect4 < 0 ? &n->redirect4 : &n->redirect6);
+	if (!to || *to >= 0)
+		return -EINVAL;
+	*to = fd;
+	return 0;
 }
 
 static int opt_single(struct init *in, const char *value)
@@ -99,6 +102,34 @@ static int opt_single(struct init *in, const char *value)
 static int opt_strict(struct init *in, const char *value)
 {
 	in->strict = true;
+	return 0;
+}
+
+static int opt_guest(struct init *in, const char *value)
+{
+	in->guest.name = value;
+	return value[0] ? 0 : -EINVAL;
+}
+
+static int opt_guest_mem(struct init *in, const char *value)
+{
+	return str_parse_u64(value, INT64_MAX, &in->guest.mem_bytes) ? 0 : -EINVAL;
+}
+
+static int opt_guest_files(struct init *in, const char *value)
+{
+	return str_parse_u64(value, INT32_MAX, &in->guest.files) ? 0 : -EINVAL;
+}
+
+static int opt_guest_net(struct init *in, const char *value)
+{
+	in->guest.net = true;
+	return 0;
+}
+
+static int opt_guest_trust(struct init *in, const char *value)
+{
+	in->guest.trust_pem = value;
 	return 0;
 }
 
@@ -146,13 +177,13 @@ static const struct option options[] = {
 	{"--memory-v1", false, opt_memory_v1},
 	{"--io-v1", false, opt_io_v1},
 	{"--pids-events", false, opt_pids_events},
-	{"--net-proxy", false, opt_net_proxy},
-	{"--net-dns", false, opt_net_dns},
-	{"--net-dns-tcp", false, opt_net_dns_tcp},
-	{"--net-diag", false, opt_net_diag},
-	{"--net-redirect", false, opt_net_redirect},
 	{"--single", false, opt_single},
 	{"--strict", false, opt_strict},
+	{"--guest", true, opt_guest},
+	{"--guest-mem", true, opt_guest_mem},
+	{"--guest-files", true, opt_guest_files},
+	{"--guest-net", false, opt_guest_net},
+	{"--guest-trust", true, opt_guest_trust},
 	{"--disk-limit", true, opt_disk_limit},
 	{"--disk", true, opt_disk},
 	{"--pids-limit", true, opt_pids_limit},
@@ -176,7 +207,11 @@ int init_options_parse(struct init *in, int argc, char **argv)
 	(void)opt_disk(in, "/");
 	for (int i = 1; i < argc; i++) {
 		const struct option *o = find_option(argv[i]);
+		int *socket = net_socket(&in->net_fds, argv[i]);
 		const char *value = o && o->has_value ? argv[++i] : "";
+
+		if (socket && take_inherited(in, socket) == 0)
+			continue;
 
 		if (!o || !value || o->apply(in, value) < 0) {
 			dprintf(2, "cove-init: cannot use the argument '%s'\n",

@@ -113,7 +113,7 @@ static void give_stdio(const struct spawn *s)
 			continue;
 }
 
-/* In a strict box init has its capabilities through the inheritable set (wall/native/hold.c): a
+/* In a strict box init has its capabilities through the inheritable set (guest/hold.c): a
  * command is to have none of any kind. */
 static int drop_inheritable(void)
 {

@@ -15,8 +15,8 @@
  */
 #include "keeper/confine.h"
 
+#include "base/caps.h"
 #include "base/fd.h"
-#include "filter/caps.h"
 #include "filter/filter.h"
 #include "filter/landlock.h"
 

@@ -99,9 +99,12 @@ int limits_make_cgroup(struct life *l, struct err *e)
 
 	if (fstat(l->st.boxes_fd, &st) == 0)
 		limits.io_dev = st.st_dev;
-	l->has_cgroup = true;
-	r = cgroup_make(l->cgroup_name, &limits, ids_host_uid(&l->ids, 0), ids_host_gid(&l->ids, 0),
-			&l->cgroup, e);
+	l->has_cgroup = l->wall->info->flags & WALL_GROUPED;
+	if (!l->has_cgroup)
+		cgroup_none(&l->cgroup, "a box behind this wall is not in a group of Cove's");
+	r = l->has_cgroup ? cgroup_make(l->cgroup_name, &limits, ids_host_uid(&l->ids, 0),
+					ids_host_gid(&l->ids, 0), &l->cgroup, e)
+			  : 0;
 	if (r < 0)
 		return r;
 	l->k.io_unknown = !cgroup_counts_commands(&l->cgroup);

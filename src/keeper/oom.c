@@ -7,8 +7,8 @@
  */
 #include "keeper/oom.h"
 
+#include "base/caps.h"
 #include "base/fd.h"
-#include "filter/caps.h"
 
 #include <errno.h>
 #include <stdio.h>

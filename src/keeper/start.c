@@ -177,11 +177,15 @@ static void args_add_limits(struct init_args *a, struct life *l, bool has_disk)
 {
 	const struct cgroup *cg = &l->cgroup;
 
-	args_give(a, (struct wall_given){.option = "--cgroup", .fd = cg->work_fd, .take = true});
-	args_give(a, (struct wall_given){.option = "--memory-v1",
-					 .fd = cg->v1_work_fd[CGROUP_MEMORY]});
-	args_give(a, (struct wall_given){.option = "--io-v1", .fd = cg->v1_work_fd[CGROUP_IO]});
-	args_give_pids(a, l);
+	if (l->wall->info->flags & WALL_EXEC_GROUPS) {
+		args_give(a, (struct wall_given){
+				     .option = "--cgroup", .fd = cg->work_fd, .take = true});
+		args_give(a, (struct wall_given){.option = "--memory-v1",
+						 .fd = cg->v1_work_fd[CGROUP_MEMORY]});
+		args_give(a, (struct wall_given){.option = "--io-v1",
+						 .fd = cg->v1_work_fd[CGROUP_IO]});
+		args_give_pids(a, l);
+	}
 	if (l->volume.bytes > 0) {
 		snprintf(a->disk, sizeof(a->disk), "%" PRIu64, l->volume.bytes);
 		args_add(a, "--disk-limit", a->disk);
@@ -192,6 +196,11 @@ static void args_add_limits(struct init_args *a, struct life *l, bool has_disk)
 		snprintf(a->pids, sizeof(a->pids), "%" PRIu64, l->config.spec.limits[LIMIT_PIDS]);
 		args_add(a, "--pids-limit", a->pids);
 	}
+}
+
+static bool is_strict(const struct life *l)
+{
+	return l->config.spec.strict || !(l->wall->info->flags & WALL_ROOT_INSIDE);
 }
 
 static void args_done(struct init_args *a)
@@ -215,7 +224,7 @@ static int args_make(struct init_args *a, struct life *l, const struct mounts *m
 		args_add(a, "--cwd", cwd);
 	if (is_single)
 		args_add(a, "--single", NULL);
-	if (s->strict)
+	if (is_strict(l))
 		args_add(a, "--strict", NULL);
 	args_add_limits(a, l, m->volume.mount_fd > 0);
 	/* Of two the later wins. */
@@ -322,7 +331,7 @@ static int configure_wall(struct life *l, struct ready *r, int init_fd, struct e
 		.image_root = l->config.image_root,
 		.image_is_host = l->config.image_is_host,
 		.throw_away = l->config.spec.one_shot,
-		.strict = l->config.spec.strict,
+		.strict = is_strict(l),
 		.net = {.on = l->network.cert, .trust_pem = l->network.cert},
 		.mounts = r->mounts.list,
 		.mount_count = r->mounts.count,
@@ -446,17 +455,43 @@ static int reset_oom_score(struct life *l, struct err *e)
 	return 0;
 }
 
-int life_start(struct life *l, struct err *e)
+/* What the wall lacks is refused where it was asked for, and noted otherwise; limits.c does so for
+ * limits. */
+static int find_wall(struct life *l, struct err *e)
 {
 	const struct spec *s = &l->config.spec;
+	const char *name = s->wall ? s->wall : WALL_DEFAULT;
+	unsigned flags;
+
+	l->wall = wall_find(name);
+	if (!l->wall)
+		return err_set(e, ERR_UNSUPPORTED, ENOENT, "there is no wall '%s': %s", name,
+			       wall_names());
+	flags = l->wall->info->flags;
+	if (!(flags & WALL_HOST_MOUNTS) &&
+	    (s->workspace || s->workspace_dir || s->mount_count || l->config.image_is_host))
+		return err_set(e, ERR_UNSUPPORTED, ENOTSUP,
+			       "wall '%s' cannot show directories of the host: no workspace, no "
+			       "mount and no image 'host'",
+			       name);
+	if (!(flags & WALL_ROOT_INSIDE) && !s->strict)
+		keeper_note(&l->k, "root: there is none inside behind wall '%s'", name);
+	if (!(flags & WALL_PROC_FILES) && flags & WALL_SHARED_KERNEL)
+		keeper_note(&l->k, "/proc: memory, processors and load are the host's");
+	if (flags & WALL_GROUPED && !(flags & WALL_EXEC_GROUPS))
+		keeper_note(&l->k, "commands: not in groups of their own; a command's tree is "
+				   "ended by walking its descendants");
+	return 0;
+}
+
+int life_start(struct life *l, struct err *e)
+{
 	int r = open_dirs(l, e);
 
 	if (r == 0)
 		r = reset_oom_score(l, e);
-
-	l->wall = wall_find(s->wall ? s->wall : "native");
-	if (r == 0 && !l->wall)
-		r = err_set(e, ERR_UNSUPPORTED, ENOENT, "there is no wall '%s'", s->wall);
+	if (r == 0)
+		r = find_wall(l, e);
 	if (r == 0)
 		r = record_lock(l->box_fd, &l->lock_fd, e);
 	if (r < 0)

@@ -6,7 +6,12 @@
 const char *const wall_proc_names[WALL_PROC_FILE_COUNT] = {"cpuinfo", "loadavg", "meminfo", "stat",
 							   "uptime"};
 
-static const struct wall_ops *const walls[] = {&wall_native};
+static const struct wall_ops *const walls[] = {
+	&wall_native,
+#ifdef COVE_TEST_WALLS
+	&wall_plain,
+#endif
+};
 
 const struct wall_ops *wall_find(const char *name)
 {

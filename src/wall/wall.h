@@ -105,10 +105,11 @@ enum { WALL_PROC_FILE_COUNT = 5 };
 extern const char *const wall_proc_names[WALL_PROC_FILE_COUNT];
 
 struct wall_box {
-	pid_t pid;    /* begin: a child of the caller's that ends with the box; init, where that is
-		       * a process of the host */
-	int pidfd;    /* begin: owned */
-	int rfd, wfd; /* begin: owned; the wire, equal for a socket */
+	/* By begin or finish: a child of the caller's that ends with the box, init where that is
+	 * a process of the host. */
+	pid_t pid;
+	int pidfd;			    /* owned */
+	int rfd, wfd;			    /* owned; the wire, equal for a socket */
 	int proc_fds[WALL_PROC_FILE_COUNT]; /* finish: owned, empty files to be written; or -1 */
 	const char *network; /* await: static: "redirect", "proxy" (variables only) or "none" */
 	struct wall_report report; /* await */

@@ -18,6 +18,7 @@
 
 #include "base/fd.h"
 #include "base/str.h"
+#include "guest/hold.h"
 #include "guest/mount.h"
 #include "guest/redirect.h"
 #include "guest/target.h"
@@ -305,7 +306,8 @@ static int step_keyring(struct enter *n, const struct step *s)
 
 static int step_rlimits(struct enter *n, const struct step *s)
 {
-	return hold_rlimits(&n->plan->config->limits, n->plan->config->host.ids.kind != IDS_RANGE);
+	return guest_hold_rlimits(n->plan->config->limits.files,
+				  n->plan->config->host.ids.kind != IDS_RANGE);
 }
 
 static int step_nest(struct enter *n, const struct step *s)
@@ -337,7 +339,7 @@ static int step_seccomp(struct enter *n, const struct step *s)
 
 static int step_caps(struct enter *n, const struct step *s)
 {
-	return hold_caps(n->plan->config->strict);
+	return guest_hold_caps(n->plan->config->strict);
 }
 
 static const struct {

@@ -10,11 +10,11 @@
  * of file is success, a struct err is the reason. Mounts are detached until the child attaches them
  * in its own namespace, so nothing is ever visible on the host and nothing can be left there.
  */
+#include "base/caps.h"
 #include "base/coredump.h"
 #include "base/fd.h"
-#include "filter/caps.h"
+#include "guest/hold.h"
 #include "wall/native/enter.h"
-#include "wall/native/hold.h"
 #include "wall/native/pass.h"
 #include "wall/native/plan.h"
 #include "wall/wall.h"
@@ -39,7 +39,7 @@ struct channel {
 };
 
 /* What is needed until init runs. */
-struct build {
+struct native_build {
 	struct plan plan;
 	struct channel ch;
 };
@@ -173,7 +173,7 @@ static int receive_net(const struct channel *ch, struct plan *p, struct wall_box
 }
 
 /* Makes the child and sees it on its way. */
-static int start_child(struct build *w, struct wall_box *b, struct err *e)
+static int start_child(struct native_build *w, struct wall_box *b, struct err *e)
 {
 	struct channel *ch = &w->ch;
 	const struct wall_host *host = &w->plan.config->host;
@@ -229,7 +229,8 @@ static void report(const struct plan *p, struct wall_report *ret)
 		 "%s"
 		 "capabilities: %s\n"
 		 "%s",
-		 filter_allowed(p->filter), shared, landlock, hold_caps_text(p->config->strict),
+		 filter_allowed(p->filter), shared, landlock,
+		 guest_hold_caps_text(p->config->strict),
 		 p->config->strict ? "no_new_privs\n" : "");
 	snprintf(ret->missing, sizeof(ret->missing), "%s%s%s", net, core,
 		 p->landlock_abi == 0
@@ -253,7 +254,7 @@ static int stop_core_dumps(struct plan *p, struct err *e)
 
 static void free_build(struct wall_box *b)
 {
-	struct build *w = take_ptr(b->build);
+	struct native_build *w = take_ptr(b->build);
 
 	if (!w)
 		return;
@@ -264,7 +265,7 @@ static void free_build(struct wall_box *b)
 
 static int native_begin(const struct wall_config *c, struct wall_box *b, struct err *e)
 {
-	struct build *w = calloc(1, sizeof(*w));
+	struct native_build *w = calloc(1, sizeof(*w));
 	struct plan *p;
 	int r;
 
@@ -296,7 +297,7 @@ static int native_begin(const struct wall_config *c, struct wall_box *b, struct 
 
 static int native_finish(struct wall_box *b, int rw_fd, struct err *e)
 {
-	struct build *w = b->build;
+	struct native_build *w = b->build;
 	int r = 0;
 
 	if (w->plan.sources[PLAN_RW].late) {
@@ -312,7 +313,7 @@ static int native_finish(struct wall_box *b, int rw_fd, struct err *e)
 
 static int native_await(struct wall_box *b, struct err *e)
 {
-	struct build *w = b->build;
+	struct native_build *w = b->build;
 	int r = await_exec(w->ch.status[0], e);
 
 	if (r == 0 && w->plan.config->net.on)

@@ -1,5 +1,5 @@
 /* Capabilities; see caps.h. */
-#include "filter/caps.h"
+#include "base/caps.h"
 
 #include <errno.h>
 #include <string.h>
