@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests/e2e"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests/lib"))
 import door_rig  # noqa: E402
 
 HOST = "bench.test"

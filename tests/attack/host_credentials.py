@@ -9,7 +9,8 @@ import signal
 import urllib.parse
 
 from door_ground import OK, ground, parent_of
-from door_rig import descendants, in_process
+from door_rig import in_process
+from programs import descendants
 from rig import NotApplicable, case, need, wait_until
 
 

@@ -17,28 +17,17 @@ import socket
 import stat
 import subprocess
 import tempfile
-import time
 
-DEADLINE = 120  # seconds until a program that should have answered counts as hung
+import programs
+from programs import (DEADLINE, Broke, NotApplicable, Result, alive, need, state_of,  # noqa: F401  for the cases
+                      wait_until)
+
 SMALL_MEM, SMALL_PIDS, SMALL_DISK = 64, 64, 32
 LIMITS = {"memory": "memory", "pids": "pids", "disk": "disk", "cpu": "cpus"}  # in a box: for doctor
 
 
-class Broke(Exception):
-    pass
-
-
-class NotApplicable(Exception):
-    pass
-
-
 class Weaker(NotApplicable):
     """It was tried and went as far as this host lets anybody: told in a line of its own."""
-
-
-def need(condition, sentence):
-    if not condition:
-        raise Broke(sentence)
 
 
 class Case:
@@ -56,58 +45,15 @@ def case(name, line, held, slow=False):
     return add
 
 
-class Result:
-    def __init__(self, args, rc, out, err):
-        self.args, self.rc, self.out, self.err = args, rc, out, err
-
-    @property
-    def text(self):
-        return self.out.decode(errors="replace")
-
-    @property
-    def errors(self):
-        return self.err.decode(errors="replace")
-
-    @property
-    def json(self):
-        return json.loads(self.out)
-
-    def ok(self):
-        need(self.rc == 0, repr(self))
-        return self
-
-    def refused(self):
-        """A failure with a sentence, not a crash."""
-        need(0 < self.rc < 128 and self.err, repr(self))
-        return self
-
-    def __repr__(self):
-        words = " ".join(a.decode(errors="replace") for a in self.args[1:])
-        return f"cove {words[:200]}: rc {self.rc} out {self.out[-200:]!r} err {self.err[-300:]!r}"
-
-
-class Cove:
+class Cove(programs.Cove):
     """The cove program with a state directory. What boxes print is remembered by its hash only where it
     holds the decoy: every output is searched as it comes."""
 
     def __init__(self, rig, prefix, home, without=None):
-        self.rig, self.home, self.prefix, self.started = rig, home, prefix, []
-        self.program = str(prefix / "bin/cove")
-        keep = ("PATH", "HOME", "LANG", "TERM", "ASAN_OPTIONS", "UBSAN_OPTIONS")
-        self.env = {k: os.environ[k] for k in keep if k in os.environ}
-        self.env.update({"COVE_HOME": home, "COVE_LIBEXEC": str(prefix / "libexec/cove"),
-                         "DECOY_TOKEN": rig.secret})
-        library = next((str(p.parent) for p in prefix.glob("lib/**/libcove.so")), None)
-        if library:
-            self.env["LD_LIBRARY_PATH"] = library
+        super().__init__(prefix, home, "host", {"DECOY_TOKEN": rig.secret})
         if without:
             self.env["COVE_WITHOUT"] = without
-
-    def argv(self, args):
-        args = [a if isinstance(a, bytes) else os.fsencode(str(a)) for a in args]
-        if args[0] in (b"run", b"create", b"open") and b"--image" not in args:
-            args[1:1] = [b"--image", self.rig.image.encode()]
-        return [self.program.encode(), *args]
+        self.rig, self.started = rig, []
 
     def __call__(self, *args, input=b"", timeout=DEADLINE):
         argv = self.argv(args)
@@ -127,45 +73,9 @@ class Cove:
         return Result(argv, process.returncode, out, err)
 
     def start(self, *args, **kw):
-        for stream in ("stdin", "stdout", "stderr"):
-            kw.setdefault(stream, subprocess.PIPE)
-        process = subprocess.Popen(self.argv(args), env=self.env, start_new_session=True, **kw)
+        process = super().start(*args, start_new_session=True, **kw)
         self.started = [p for p in self.started if p.poll() is None] + [process]
         return process
-
-    def sh(self, box, line, *flags, **kw):
-        result = self("sh", "--json", *flags, box, line, **kw)
-        need(result.out.startswith(b"{"), repr(result))
-        return result.json
-
-    def inspect(self, box):
-        return self("inspect", box).ok().json
-
-    def run_json(self, box, *argv, flags=(), **kw):
-        result = self("exec", "--json", *flags, box, "--", *argv, **kw)
-        need(result.out.startswith(b"{"), repr(result))
-        return result.json
-
-
-def wait_until(condition, what, seconds=DEADLINE):
-    end = time.monotonic() + seconds
-    while not (value := condition()):
-        need(time.monotonic() < end, f"waited {seconds} s for {what}")
-        time.sleep(0.01)
-    return value
-
-
-def state_of(pid):
-    """The letter that /proc gives a process, X if it is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as f:
-            return f.read().rsplit(b")", 1)[1].split()[0].decode()
-    except OSError:
-        return "X"
-
-
-def alive(pid):
-    return state_of(pid) not in "ZX"
 
 
 def memory_of(pid):
@@ -300,7 +210,7 @@ class Rig:
         self.secret = "DECOY" + secrets.token_hex(24)
         self.base = pathlib.Path(tempfile.mkdtemp(prefix="cv", dir=options.stage))
         self.base.chmod(0o755)
-        self.image, self.leaks, self.boxes, self.used = "host", [], {}, set()
+        self.leaks, self.boxes, self.used = [], {}, set()
         self.makers = {"small": self.make_small}  # kinds of boxes that cases share, beside the plain one
         self.closers = []                         # called at the end, before anything is removed
         self.cove = Cove(self, pathlib.Path(options.prefix), str(self.base / "h"), options.without)
@@ -311,11 +221,8 @@ class Rig:
         self.tmp = self.base / "t"
         self.tmp.mkdir()
         if options.tar:
-            with open(options.tar, "rb") as tar:
-                done = subprocess.run(self.cove.argv(["image", "import", "base", "-"]), stdin=tar,
-                                      env=self.cove.env, capture_output=True, timeout=600)
-            need(done.returncode == 0, done.stderr.decode())
-            self.image = "base"
+            self.cove.import_image(options.tar)
+            self.cove.image = "base"
         self.help = self.cove("help", "create").text
         self.not_enforced = []
 

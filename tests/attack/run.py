@@ -13,6 +13,7 @@ import time
 import traceback
 import zlib
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import rig as ground  # noqa: E402
 from rig import CASES, Broke, NotApplicable, Rig, Weaker  # noqa: E402

@@ -13,16 +13,19 @@ Several runs at once as one user share the tests out: with COVE_TEST_CLAIMS, a d
 has begun, a part of a file at a time. With COVE_TEST_SPLIT there are runs as root and as another user, and
 what a file or a test is marked with (`pytestmark = pytest.mark.once("root")`) runs as that one only.
 """
-import json
 import os
 import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
-import time
 
 import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+import programs  # noqa: E402
+from programs import DEADLINE, Result, alive, children, kill, wait_until  # noqa: E402,F401  for the tests
 
 PREFIX = pathlib.Path(os.environ.get("COVE_TEST_PREFIX", "/usr/local"))
 TAR = os.environ.get("COVE_TEST_TAR", "")
@@ -32,7 +35,6 @@ CLAIM_TESTS = 16  # of one file that are begun together
 LONGEST = ["test_door", "test_door_cli", "test_door_live", "test_disk", "test_limits", "test_sh", "test_limits_cli",
            "test_robust", "test_wall", "test_wall_hard", "test_door_secrets", "test_cli", "test_doctor"]
 IS_ROOT = os.geteuid() == 0
-DEADLINE = 120  # seconds until a program that should have answered counts as hung
 
 
 def plain_signals():
@@ -124,99 +126,11 @@ signal.signal(signal.SIGTERM, on_terminate)
 os.umask(0o022)
 
 
-def wait_until(condition, what="the condition", seconds=DEADLINE):
-    """Polls until condition() is true and returns its value."""
-    end = time.monotonic() + seconds
-    while True:
-        value = condition()
-        if value:
-            return value
-        assert time.monotonic() < end, f"waited {seconds} s for {what}"
-        time.sleep(0.01)
-
-
-class Result:
-    """What a program left: rc, and out and err as bytes."""
-
-    def __init__(self, args, rc, out, err):
-        self.args, self.rc, self.out, self.err = args, rc, out, err
-
-    @property
-    def text(self):
-        return self.out.decode(errors="replace")
-
-    @property
-    def errors(self):
-        return self.err.decode(errors="replace")
-
-    @property
-    def json(self):
-        return json.loads(self.out)
-
-    def ok(self):
-        assert self.rc == 0, repr(self)
-        return self
-
-    def failed(self, *words, rc=None):
-        """It failed with a sentence that has all the words, and not by a crash."""
-        assert self.rc != 0 if rc is None else self.rc == rc, repr(self)
-        assert 0 < self.rc < 128, repr(self)
-        for word in words:
-            assert word.lower() in self.errors.lower(), f"no {word!r} in: {self!r}"
-        return self
-
-    def __repr__(self):
-        return f"{self.args} -> rc {self.rc}\nout: {self.out[-2000:]!r}\nerr: {self.err[-2000:]!r}"
-
-
-class Cove:
-    """The cove program with a state directory."""
+class Cove(programs.Cove):
+    """The cove program that is tested, with a state directory."""
 
     def __init__(self, home, image=None, env=None):
-        self.home = str(home)
-        self.image = image
-        self.program = str(PREFIX / "bin/cove")
-        keep = ("PATH", "HOME", "LANG", "TERM", "ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS")
-        self.env = {k: os.environ[k] for k in keep if k in os.environ}
-        self.env.update({"COVE_HOME": self.home, "COVE_LIBEXEC": str(PREFIX / "libexec/cove")})
-        library = next((str(p.parent) for p in PREFIX.glob("lib/**/libcove.so")), None)
-        if library:
-            self.env["LD_LIBRARY_PATH"] = library
-        self.env.update(env or {})
-
-    def argv(self, args):
-        args = [os.fsencode(a) if isinstance(a, str) else a for a in map(
-            lambda a: a if isinstance(a, (str, bytes)) else str(a), args)]
-        if self.image and args and args[0] in (b"run", b"create", b"open") and b"--image" not in args:
-            args[1:1] = [b"--image", self.image.encode()]
-        return [self.program.encode(), *args]
-
-    def __call__(self, *args, input=b"", timeout=DEADLINE, env=None, cwd=None):
-        argv = self.argv(args)
-        done = subprocess.run(argv, input=input, capture_output=True, timeout=timeout, cwd=cwd,
-                              env={**self.env, **(env or {})})
-        return Result(argv, done.returncode, done.stdout, done.stderr)
-
-    def start(self, *args, env=None, **kw):
-        """The program as a Popen, with pipes unless told otherwise."""
-        for stream in ("stdin", "stdout", "stderr"):
-            kw.setdefault(stream, subprocess.PIPE)
-        return subprocess.Popen(self.argv(args), env={**self.env, **(env or {})}, **kw)
-
-    def sh(self, box, line, *flags, **kw):
-        """A line in the box's shell; the result object."""
-        result = self("sh", "--json", *flags, box, line, **kw)
-        assert result.out.startswith(b"{"), repr(result)
-        return result.json
-
-    def inspect(self, box):
-        return self("inspect", box).ok().json
-
-    def names(self):
-        return self("ls", "-q").ok().text.split()
-
-    def execs(self, box):
-        return self("ps", "--json", box).ok().json
+        super().__init__(PREFIX, home, image, env)
 
 
 def short_dir():
@@ -247,10 +161,7 @@ def session_cove():
     home = short_dir() + "/h"
     cove = Cove(home)
     if TAR:
-        with open(TAR, "rb") as tar:
-            done = subprocess.run(cove.argv(["image", "import", "base", "-"]), stdin=tar,
-                                  env=cove.env, capture_output=True, timeout=300)
-        assert done.returncode == 0, done.stderr.decode()
+        cove.import_image(TAR)
     else:
         cove.image = "host"
     yield cove
@@ -314,33 +225,6 @@ def inner_root(cove, shared):
     """Skips where a box has no root inside."""
     if cove("exec", "-u", "root", shared, "--", "id", "-u").rc != 0:
         pytest.skip("only one uid can be mapped for this user: no root inside")
-
-
-def alive(pid):
-    """A process that exists and is not a zombie."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as f:
-            return f.read().rsplit(b")", 1)[1].split()[0] != b"Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def children(pid):
-    """Direct children of a host process."""
-    found = []
-    for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            found += [int(p) for p in task.read_text().split()]
-        except (FileNotFoundError, ProcessLookupError):
-            pass
-    return found
-
-
-def kill(pid, sig=signal.SIGKILL):
-    try:
-        os.kill(pid, sig)
-    except ProcessLookupError:
-        pass
 
 
 needs_base = pytest.mark.skipif(not TAR, reason="no base image: the Debian mirror was not reached")

@@ -13,8 +13,9 @@ import pytest
 
 from conftest import DEADLINE, IS_ROOT, wait_until
 from door_kit import DIRECT
-from door_rig import descendants, in_file, in_process, in_tree
+from door_rig import in_file, in_process, in_tree
 from door_servers import header
+from programs import descendants
 
 pytestmark = pytest.mark.once("root")
 

@@ -7,8 +7,8 @@ import json
 import os
 
 import pytest
-from conftest import Cove, wait_until
-from door_rig import Missing, descendants, in_process, in_tree
+from door_rig import Missing, in_process, in_tree
+from programs import Cove, descendants, wait_until
 
 DIRECT = "env -u HTTP_PROXY -u HTTPS_PROXY -u ALL_PROXY -u http_proxy -u https_proxy -u all_proxy "
 PROXY = "env "
@@ -20,7 +20,7 @@ class Door(Cove):
     """cove, with the rig's authority trusted by its doors."""
 
     def __init__(self, session, rig):
-        super().__init__(session.home, image=session.image, env=rig.env)
+        super().__init__(session.prefix, session.home, image=session.image, env=rig.env)
         self.rig, self.boxes, self.needles = rig, [], rig.needles()
 
     def __call__(self, *args, **kw):

@@ -496,17 +496,3 @@ def in_process(pid, needles):
             if any(n in data for n in needles):
                 found.append(f"/proc/{pid}/mem {line}")
     return found, read
-
-
-def descendants(pid):
-    """All processes below one, itself included."""
-    found, queue = [], [pid]
-    while queue:
-        at = queue.pop()
-        found.append(at)
-        for task in pathlib.Path(f"/proc/{at}/task").glob("*/children"):
-            try:
-                queue += [int(p) for p in task.read_text().split()]
-            except OSError:
-                pass
-    return found

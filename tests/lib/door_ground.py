@@ -1,4 +1,4 @@
-"""The ground of the cases at the door: names and servers on loopback (tests/e2e/door_rig.py), policies, boxes
+"""The ground of the cases at the door: names and servers on loopback (door_rig.py), policies, boxes
 that have a door, and what came out of it.
 
     g = ground(rig)                    # made once for a run
@@ -14,8 +14,8 @@ import pathlib
 import ssl
 import threading
 
-from door_rig import DoorRig, descendants, in_process
-from rig import NotApplicable, need
+from door_rig import DoorRig, in_process
+from programs import NotApplicable, descendants, need
 
 PYTHON = "/usr/bin/python3"
 HEAD = "import sys; sys.path.insert(0, '/attack'); from inbox import *; globals().update(json.loads(sys.argv[1]))\n"

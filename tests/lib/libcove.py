@@ -2,7 +2,7 @@
 import ctypes
 import os
 
-from rig import NotApplicable
+from programs import NotApplicable
 
 
 class Error(ctypes.Structure):
