@@ -9,7 +9,8 @@
 #define BOX_PATH_MAX	   4096u
 
 /* The wire (src/wire). */
-#define WIRE_VERSION	  1u
+#define WIRE_VERSION_MIN  1u /* see wire/hello.h */
+#define WIRE_VERSION_MAX  2u
 #define WIRE_DATA_MAX	  65536u       /* payload of one DATA frame */
 #define WIRE_CONTROL_MAX  (1u << 20)   /* payload of any other frame: a 200 KB command fits */
 #define WIRE_WINDOW	  (512u << 10) /* bytes in flight per stream before a CREDIT is needed */
@@ -80,7 +81,8 @@
 #define CLIENT_QUEUE_MAX       (1u << 20)   /* output waiting for one slow client */
 #define KEEPER_REQUESTS_MAX    256u	    /* open requests of one client */
 #define KEEPER_INIT_QUEUE      (1u << 20)   /* bytes queued for init beyond which a client waits */
-#define KEEPER_JOURNAL_MAX     (4u << 20) /* the list of commands on disk, before it is compacted */
+#define KEEPER_JOURNAL_MAX     (8u << 20)   /* the list of commands on disk; rewritten at half */
+#define KEEPER_TOKENS_MAX      65536u /* callers' tokens remembered per box; then no new one */
 #define KEEPER_LOG_FDS_MAX     64u    /* log files held open; the others are reopened to append */
 #define KEEPER_NOTES_MAX       4096u  /* what a box could not have, and why */
 #define KEEPER_START_MS	       30000u /* for init's HELLO */
@@ -94,6 +96,7 @@
 #define TRUTH_HOST_MAX	       65536u	   /* of the host's /proc/meminfo */
 #define TRUTH_CPUINFO_MAX      (16u << 20) /* of the host's /proc/cpuinfo, and of the box's files */
 #define EXEC_COMMAND_MAX       95u	   /* bytes of a command's first line that are remembered */
+#define EXEC_TOKEN_MAX	       64u	   /* bytes of the token a caller gives a command */
 
 /* What is kept on disk (src/store). */
 #define STATE_NAMES_MAX	  100000u      /* boxes, images or workspaces in one state directory */

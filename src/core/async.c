@@ -119,15 +119,17 @@ static int error_of(struct core_conn *c, const struct wire_frame *f, struct err 
 static int conn_frame(struct core_conn *c, const struct wire_frame *f, struct err *e)
 {
 	struct wire_hello hello;
+	int r;
 
 	if (f->type == WIRE_ERROR)
 		return error_of(c, f, e);
 	if (f->type != WIRE_HELLO || c->ready || wire_hello_decode(f, &hello) < 0)
 		return err_protocol(e);
-	if (hello.version != WIRE_VERSION)
-		return err_set(e, ERR_UNSUPPORTED, EPROTO,
-			       "the box runs under another version of Cove; restart it (cove stop, "
-			       "cove start)");
+	r = wire_hello_agree(&hello, "the box's keeper",
+			     "restart it (cove stop, cove start), or use the Cove that started it",
+			     &c->peer, e);
+	if (r < 0)
+		return r;
 	c->ready = true;
 	fd_close(&c->start_lock_fd);
 	if (c->owns_ev)
@@ -235,6 +237,7 @@ static void on_retry(struct ev_timer *t);
 static struct core_conn *conn_alloc(struct ev *ev, const char *box)
 {
 	struct core_conn *c = calloc(1, sizeof(*c));
+	struct wire_hello hello = wire_hello_ours();
 
 	if (!c)
 		return NULL;
@@ -249,6 +252,11 @@ static struct core_conn *conn_alloc(struct ev *ev, const char *box)
 	c->retry.on_timer = on_retry;
 	str_copy(c->box, sizeof(c->box), box);
 	buf_init(&c->early, WIRE_OUT_MAX);
+	/* It travels with the first request. */
+	if (wire_hello_encode(&c->early, 0, 0, &hello) < 0) {
+		core_conn_free(c);
+		return NULL;
+	}
 	return c;
 }
 

@@ -18,8 +18,8 @@
 
 #include "base/err.h"
 #include "ev/ev.h"
+#include "wire/hello.h"
 #include "wire/link.h"
-#include "wire/msg.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -51,13 +51,14 @@ struct core_conn {
 	void *arg;				 /* the owner's */
 
 	struct ev *ev;
-	bool owns_ev;  /* freed with the connection; quit whenever that becomes another state */
-	bool first;    /* the socket a keeper was born with: its end is the end of a one-shot box */
-	bool ready;    /* HELLO came */
-	bool lost;     /* nothing more can be asked; `why` says why */
-	bool closing;  /* the link has ended; what had come before is still handed out */
-	bool violated; /* a request found a frame out of turn */
-	int start_lock_fd; /* owned; of a box that starts, closed when HELLO came. -1: none */
+	bool owns_ev; /* freed with the connection; quit whenever that becomes another state */
+	bool first;   /* the socket a keeper was born with: its end is the end of a one-shot box */
+	bool ready;   /* HELLO came */
+	struct wire_peer peer; /* what the keeper speaks, then */
+	bool lost;	       /* nothing more can be asked; `why` says why */
+	bool closing;	       /* the link has ended; what had come before is still handed out */
+	bool violated;	       /* a request found a frame out of turn */
+	int start_lock_fd;     /* owned; of a box that starts, closed when HELLO came. -1: none */
 
 	struct wire_link link; /* connected: link.ev is set */
 	struct buf early;      /* queued before that */

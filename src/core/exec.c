@@ -164,38 +164,24 @@ size_t exec_feed(struct cove_exec *x, const void *data, size_t len)
 	return done;
 }
 
-static const char *shell_word(uint64_t state)
-{
-	static const char *const words[] = {NULL, "kept", "exited", "restarted"};
-
-	return state < sizeof(words) / sizeof(words[0]) ? words[state] : NULL;
-}
-
 static void event_command(struct cove_exec *x)
 {
+	struct exec_record r = {.exec_id = (uint32_t)x->exec_id};
+
+	str_copy(r.shell, sizeof(r.shell), x->shell);
 	core_event(x->box->cove, &(struct event){.kind = EVENT_COMMAND,
 						 .box = x->box->name,
-						 .exec_id = x->exec_id,
-						 .command = x->command,
-						 .shell = x->shell[0] ? x->shell : NULL});
+						 .exec = &r,
+						 .command = x->command});
 }
 
-static void event_result(struct cove_exec *x, const struct cove_result *r)
+static void event_result(struct cove_exec *x, const struct exec_record *r)
 {
 	struct cove_box *box = x->box;
 	struct event ev = {
 		.kind = r->timed_out ? EVENT_TIMEOUT : EVENT_RESULT,
 		.box = box->name,
-		.exec_id = r->exec_id,
-		.shell = x->shell[0] ? x->shell : NULL,
-		.has_exit = r->has_exit,
-		.exit_code = r->exit_code,
-		.signal = r->signal,
-		.stdout_bytes = r->out_bytes,
-		.stderr_bytes = r->err_bytes,
-		.duration_ms = r->duration_ms,
-		.cwd = r->cwd,
-		.cause = r->cause,
+		.exec = r,
 	};
 
 	if (x->shell[0] && r->cwd) {
@@ -209,11 +195,32 @@ static void event_result(struct cove_exec *x, const struct cove_result *r)
 	core_event(box->cove, &ev);
 }
 
+void exec_result(const struct exec_record *m, struct cove_result *r)
+{
+	*r = (struct cove_result){
+		.exec_id = m->exec_id,
+		.has_exit = m->has_exit,
+		.exit_code = m->has_exit ? m->exit_code & 0xff : 0,
+		.signal = m->signal < 128 ? m->signal : 0,
+		.out_bytes = m->stdout_bytes,
+		.err_bytes = m->stderr_bytes,
+		.duration_ms = m->duration_ms,
+		.timed_out = m->timed_out,
+		.oom_killed = m->oom_killed,
+		.truncated = m->truncated,
+		.shell = exec_shell_word(m),
+		.cpu_us = m->cpu_us,
+		.mem_peak_bytes = m->mem_peak_bytes,
+		.io_read_bytes = m->io_read_bytes,
+		.io_write_bytes = m->io_write_bytes,
+	};
+	core_show(r->cause, sizeof(r->cause), m->cause[0] ? m->cause : "unknown");
+}
+
 static int take_exit(struct cove_exec *x, const struct wire_frame *f, struct cove_event *ret,
 		     struct err *e)
 {
-	struct cove_result *r = &ret->result;
-	struct wire_exit m;
+	struct exec_record m;
 
 	if (wire_exit_decode(f, &m) < 0)
 		return core_unexpected(&x->call.q, f, e);
@@ -221,26 +228,15 @@ static int take_exit(struct cove_exec *x, const struct wire_frame *f, struct cov
 	x->cwd = m.cwd ? strdup(m.cwd) : NULL;
 	x->done = true;
 	*ret = (struct cove_event){.type = COVE_EVENT_EXIT, .exec_id = x->exec_id};
-	r->exec_id = m.exec_id ? m.exec_id : x->exec_id;
-	r->has_exit = m.has_exit != 0;
-	r->exit_code = m.has_exit ? (int)(m.exit_code & 0xff) : 0;
-	r->signal = m.signal < 128 ? (int)m.signal : 0;
-	r->out_bytes = m.stdout_bytes;
-	r->err_bytes = m.stderr_bytes;
-	r->duration_ms = m.duration_ms;
-	r->timed_out = m.timed_out != 0;
-	r->oom_killed = m.oom_killed != 0;
-	r->truncated = m.truncated != 0;
-	r->never_started = x->queued;
-	r->shell = shell_word(m.shell_state);
-	r->cpu_us = m.cpu_us;
-	r->mem_peak_bytes = m.mem_peak_bytes;
-	r->io_read_bytes = m.io_read_bytes;
-	r->io_write_bytes = m.io_write_bytes;
-	r->cwd = x->cwd;
-	core_show(r->cause, sizeof(r->cause), m.cause ? m.cause : "unknown");
+	if (m.exec_id == 0)
+		m.exec_id = (uint32_t)x->exec_id;
+	m.cwd = x->cwd;
+	str_copy(m.shell, sizeof(m.shell), x->shell);
+	exec_result(&m, &ret->result);
+	ret->result.never_started = x->queued;
+	ret->result.cwd = x->cwd;
 	if (!x->quiet)
-		event_result(x, r);
+		event_result(x, &m);
 	return 1;
 }
 

@@ -47,6 +47,9 @@ size_t exec_feed(struct cove_exec *x, const void *data, size_t len);
 int exec_frame(struct cove_exec *x, const struct wire_frame *f, struct cove_event *ret,
 	       struct err *e);
 
+/* What a record says, for the caller. */
+void exec_result(const struct exec_record *m, struct cove_result *r);
+
 /* Joins a command of the box. */
 int exec_attach(struct cove_box *box, const struct wire_attach *m, struct cove_exec **ret,
 		struct err *e);

@@ -38,22 +38,20 @@ void log_reader_free(struct log_reader *l)
 /* Without a keeper nothing runs: what has no end was interrupted. */
 static void settle_record(struct exec_record *r)
 {
-	if (r->state != EXEC_RUNNING)
+	if (r->state >= EXEC_DONE)
 		return;
 	r->state = EXEC_INTERRUPTED;
 	str_copy(r->cause, sizeof(r->cause), "interrupted");
 }
 
-static int read_journal(int box_fd, const char *box, struct exec_record **ret, size_t *ret_count,
-			struct err *e)
+static int read_journal(int box_fd, const char *box, struct journal_list *ret, struct err *e)
 {
-	uint32_t next;
-	int r = journal_read(box_fd, ret, ret_count, &next);
+	int r = journal_read(box_fd, ret);
 
 	if (r < 0)
 		return err_errno(e, -r, "read the commands of box '%s'", box);
-	for (size_t i = 0; i < *ret_count; i++)
-		settle_record(&(*ret)[i]);
+	for (size_t i = 0; i < ret->count; i++)
+		settle_record(&ret->records[i]);
 	return 0;
 }
 
@@ -62,7 +60,7 @@ static int read_journal(int box_fd, const char *box, struct exec_record **ret, s
 static void info_of_record(struct cove_exec_info *i, const struct exec_record *r)
 {
 	*i = (struct cove_exec_info){
-		.exec_id = r->id,
+		.exec_id = r->exec_id,
 		.started_ms = r->started_ms,
 		.duration_ms = r->duration_ms,
 		.out_bytes = r->bytes[0],
@@ -70,8 +68,8 @@ static void info_of_record(struct cove_exec_info *i, const struct exec_record *r
 		.pid = (int64_t)r->pid,
 		.has_exit = r->has_exit,
 		.background = r->background,
-		.exit_code = r->exit_code,
-		.signal = r->signal,
+		.exit_code = r->exit_code & 0xff,
+		.signal = r->signal & 0x7f,
 		.truncated = r->truncated,
 		.oom_killed = r->oom_killed,
 		.cpu_us = r->cpu_us,
@@ -87,52 +85,27 @@ static void info_of_record(struct cove_exec_info *i, const struct exec_record *r
 
 static int execs_of_files(int box_fd, const char *box, struct cove_exec_info **ret, struct err *e)
 {
-	autofree struct exec_record *records = NULL;
-	struct cove_exec_info *infos;
-	size_t count = 0;
-	int r = read_journal(box_fd, box, &records, &count, e);
+	struct cove_exec_info *infos = NULL;
+	struct journal_list list;
+	int r = read_journal(box_fd, box, &list, e);
 
-	if (r < 0)
-		return r;
-	infos = calloc(count + 1, sizeof(*infos));
-	if (!infos)
-		return err_errno(e, ENOMEM, "list commands");
-	for (size_t i = 0; i < count; i++)
-		info_of_record(&infos[i], &records[i]);
+	if (r == 0)
+		infos = calloc(list.count + 1, sizeof(*infos));
+	if (r == 0 && !infos)
+		r = err_errno(e, ENOMEM, "list commands");
+	for (size_t i = 0; r == 0 && i < list.count; i++)
+		info_of_record(&infos[i], &list.records[i]);
+	if (r == 0)
+		r = (int)list.count;
+	journal_list_done(&list);
 	*ret = infos;
-	return (int)count;
-}
-
-static void info_of_wire(struct cove_exec_info *i, const struct wire_info *m)
-{
-	*i = (struct cove_exec_info){
-		.exec_id = m->exec_id,
-		.started_ms = m->started_ms,
-		.duration_ms = m->duration_ms,
-		.out_bytes = m->stdout_bytes,
-		.err_bytes = m->stderr_bytes,
-		.pid = (int64_t)m->pid,
-		.has_exit = m->has_exit != 0,
-		.background = m->background != 0,
-		.exit_code = (int)(m->exit_code & 0xff),
-		.signal = (int)(m->signal & 0x7f),
-		.truncated = m->truncated != 0,
-		.oom_killed = m->oom_killed != 0,
-		.cpu_us = m->cpu_us,
-		.mem_peak_bytes = m->mem_peak_bytes,
-		.io_read_bytes = m->io_read_bytes,
-		.io_write_bytes = m->io_write_bytes,
-	};
-	str_copy(i->command, sizeof(i->command), m->command ? m->command : "");
-	str_copy(i->state, sizeof(i->state), m->state ? m->state : "");
-	str_copy(i->shell, sizeof(i->shell), m->shell ? m->shell : "");
-	str_copy(i->cause, sizeof(i->cause), m->cause ? m->cause : "");
+	return r;
 }
 
 static int collect_infos(struct core_call *c, struct cove_exec_info *infos, struct err *e)
 {
+	struct exec_record m;
 	struct wire_frame f;
-	struct wire_info m;
 	int n = 0, r;
 
 	while ((r = core_call_next(c, STOP_WAIT_MS, &f, e)) > 0) {
@@ -141,7 +114,7 @@ static int collect_infos(struct core_call *c, struct cove_exec_info *infos, stru
 		if (f.type != WIRE_INFO || n == (int)KEEPER_EXECS_MAX ||
 		    wire_info_decode(&f, &m) < 0)
 			return core_unexpected(&c->q, &f, e);
-		info_of_wire(&infos[n++], &m);
+		info_of_record(&infos[n++], &m);
 	}
 	return r < 0 ? r : err_set(e, ERR_TIMEOUT, ETIMEDOUT, "the keeper does not answer");
 }
@@ -197,20 +170,19 @@ int cove_execs(struct cove *cove, const char *box, struct cove_exec_info **ret,
 static int find_record(int box_fd, const char *box, uint64_t id, struct exec_record *ret,
 		       struct err *e)
 {
-	autofree struct exec_record *records = NULL;
-	size_t count = 0;
-	int r = read_journal(box_fd, box, &records, &count, e);
+	struct journal_list list;
+	int r = read_journal(box_fd, box, &list, e);
+	size_t i = 0;
 
-	for (size_t i = 0; r == 0 && i < count; i++) {
-		if (records[i].id == id) {
-			*ret = records[i];
-			return 0;
-		}
-	}
-	return r < 0 ? r
-		     : err_set(e, ERR_NOT_FOUND, ENOENT,
-			       "box '%s' has no command %llu (cove ps %s)", box,
-			       (unsigned long long)id, box);
+	while (r == 0 && i < list.count && list.records[i].exec_id != id)
+		i++;
+	if (r == 0 && i < list.count)
+		*ret = list.records[i];
+	else if (r == 0)
+		r = err_set(e, ERR_NOT_FOUND, ENOENT, "box '%s' has no command %llu (cove ps %s)",
+			    box, (unsigned long long)id, box);
+	journal_list_done(&list);
+	return r;
 }
 
 static int open_stream(int box_fd, uint32_t id, const char *suffix)
@@ -234,8 +206,8 @@ static int open_log(int box_fd, const char *box, const struct wire_attach *m,
 		free(l);
 		return r;
 	}
-	l->fd[0] = open_stream(box_fd, l->record.id, "out");
-	l->fd[1] = open_stream(box_fd, l->record.id, "err");
+	l->fd[0] = open_stream(box_fd, l->record.exec_id, "out");
+	l->fd[1] = open_stream(box_fd, l->record.exec_id, "err");
 	l->from[0] = m->stdout_from;
 	l->from[1] = m->stderr_from;
 	l->follow = m->follow != 0;
@@ -248,35 +220,11 @@ static int open_log(int box_fd, const char *box, const struct wire_attach *m,
 
 static int end_of_log(struct cove_exec *x, struct cove_event *ret)
 {
-	static const char *const shells[] = {NULL, "kept", "exited", "restarted"};
-	const struct exec_record *r = &x->log->record;
-
 	if (x->done || !x->log->follow)
 		return -EPIPE;
 	x->done = true;
-	*ret = (struct cove_event){
-		.type = COVE_EVENT_EXIT,
-		.exec_id = x->exec_id,
-		.result =
-			{
-				.exec_id = x->exec_id,
-				.has_exit = r->has_exit,
-				.exit_code = r->exit_code,
-				.signal = r->signal,
-				.out_bytes = r->bytes[0],
-				.err_bytes = r->bytes[1],
-				.duration_ms = r->duration_ms,
-				.timed_out = r->timed_out,
-				.oom_killed = r->oom_killed,
-				.truncated = r->truncated,
-				.shell = shells[r->shell_state & 3],
-				.cpu_us = r->cpu_us,
-				.mem_peak_bytes = r->mem_peak_bytes,
-				.io_read_bytes = r->io_read_bytes,
-				.io_write_bytes = r->io_write_bytes,
-			},
-	};
-	str_copy(ret->result.cause, sizeof(ret->result.cause), r->cause);
+	*ret = (struct cove_event){.type = COVE_EVENT_EXIT, .exec_id = x->exec_id};
+	exec_result(&x->log->record, &ret->result);
 	return 1;
 }
 

@@ -19,7 +19,7 @@
 #include "door/used.h"
 #include "filter/filter.h"
 #include "store/net.h"
-#include "wire/msg.h"
+#include "wire/hello.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -169,7 +169,8 @@ bool door_frame(struct door *d, const struct wire_frame *f)
 		(void)door_conn_frame(d, f);
 		return true;
 	default:
-		return false;
+		wire_link_flush(&d->keeper);
+		return !wire_type_is_known(f->type) && wire_unknown_encode(&d->keeper.out, f) == 0;
 	}
 }
 
@@ -224,13 +225,11 @@ static void say_error(struct door *d, const struct err *e)
 
 static void say_hello(struct door *d, const char *notes)
 {
-	struct wire_hello m = {
-		.version = WIRE_VERSION,
-		.pid = (uint64_t)getpid(),
-		.name = d->config.box,
-		.notes = notes,
-	};
+	struct wire_hello m = wire_hello_ours();
 
+	m.pid = (uint64_t)getpid();
+	m.name = d->config.box;
+	m.notes = notes;
 	if (wire_hello_encode(&d->keeper.out, 0, 0, &m) < 0)
 		ev_quit(d->ev);
 	d->is_open = true;

@@ -81,9 +81,9 @@ static void finish(struct init_exec *x)
 	usage_add(&j->used, &(struct usage){.pids_hits = x->pids_hits_before}, &now);
 	j->result.has_exit = exited;
 	if (exited)
-		j->result.exit_code = (uint64_t)WEXITSTATUS(x->status);
+		j->result.exit_code = WEXITSTATUS(x->status);
 	else
-		j->result.signal = x->ended ? (uint64_t)WTERMSIG(x->status) : SIGKILL;
+		j->result.signal = x->ended ? WTERMSIG(x->status) : SIGKILL;
 	if (j->result.timed_out)
 		cause = "timeout";
 	else if (!exited && x->killed)

@@ -36,6 +36,7 @@
 #include "guest/setup.h"
 #include "init/tree.h"
 #include "init/user.h"
+#include "wire/hello.h"
 #include "wire/link.h"
 #include "wire/msg.h"
 
@@ -61,9 +62,10 @@ struct net_fds {
 struct init {
 	struct ev *ev;
 	struct wire_link link;
-	const char *user;	/* default user as given, may be NULL */
-	const char *cwd;	/* start directory, may be NULL: the user's home */
-	const char *const *env; /* NAME=VALUE, NULL-terminated */
+	struct wire_peer keeper; /* as it said in its HELLO */
+	const char *user;	 /* default user as given, may be NULL */
+	const char *cwd;	 /* start directory, may be NULL: the user's home */
+	const char *const *env;	 /* NAME=VALUE, NULL-terminated */
 	struct init_tree_groups groups;
 	struct net_fds net_fds;		 /* from the arguments; net.c's once it is there */
 	unsigned inherited;		 /* descriptors from INIT_FD_FIRST on */

@@ -3,6 +3,7 @@
 
 #include "base/fd.h"
 #include "base/limits.h"
+#include "base/str.h"
 #include "init/pty.h"
 
 #include <errno.h>
@@ -158,7 +159,7 @@ static void say_queued(struct init_job *j)
 static void drain(struct init_job *j)
 {
 	struct init_job_table *t = j->in->jobs;
-	struct wire_exit *m = &j->result;
+	struct exec_record *m = &j->result;
 
 	j->draining = false;
 	for (int i = 0; i < 2; i++)
@@ -287,7 +288,7 @@ void init_job_resume(struct init_job *j)
 void init_job_end(struct init_job *j, const char *cause)
 {
 	j->result.duration_ms = ev_now(j->in->ev) - j->started_ms;
-	j->result.cause = cause;
+	str_copy(j->result.cause, sizeof(j->result.cause), cause);
 	usage_put(&j->used, &j->result);
 	set_state(j, JOB_ENDED);
 	ev_timer_stop(j->in->ev, &j->timer);

@@ -81,7 +81,7 @@ struct init_job {
 	bool busy; /* the kind has something to do for it even after EXIT: it is not freed */
 	bool draining, tidying, late; /* late: counted so */
 	struct usage used;
-	struct wire_exit
+	struct exec_record
 		result; /* exit or signal, timed_out, shell_state and cause are the kind's */
 	char *cwd;	/* for the answer; owned */
 };

@@ -77,12 +77,32 @@ static void on_file(struct init *in, const struct wire_frame *f)
 		file_start(in, f->id, &m);
 }
 
+static int send_hello(struct init *in, const char *notes)
+{
+	struct wire_hello m = wire_hello_ours();
+	int r;
+
+	m.pid = (uint64_t)getpid();
+	m.notes = notes[0] ? notes : NULL;
+	m.revision = WIRE_INIT_REVISION;
+	r = wire_hello_encode(&in->link.out, 0, 0, &m);
+	wire_link_flush(&in->link);
+	return r;
+}
+
+/* The first one answers ours. Another is of a new keeper: the box was restored. */
 static void on_hello(struct init *in, const struct wire_frame *f)
 {
+	bool again = in->keeper.version > 0;
 	struct wire_hello m;
+	struct err e;
 
-	if (wire_hello_decode(f, &m) < 0 || m.version != WIRE_VERSION)
-		init_broken(in, "the keeper speaks another version of the wire");
+	if (wire_hello_decode(f, &m) < 0)
+		init_broken(in, "a malformed HELLO");
+	else if (wire_hello_agree(&m, "the keeper", "install Cove again", &in->keeper, &e) < 0)
+		init_broken(in, e.msg);
+	else if (again && send_hello(in, "") < 0)
+		init_broken(in, "no room for an answer");
 }
 
 /* The time that the box was there to see: a pause does not count against a command's timeout. What
@@ -167,7 +187,11 @@ static void on_frame(struct wire_link *l, const struct wire_frame *f)
 		on_request_frame(in, f);
 		break;
 	default:
-		init_broken(in, "a frame that is not for init");
+		if (wire_type_is_known(f->type))
+			init_broken(in, "a frame that is not for init");
+		else if (wire_unknown_encode(&in->link.out, f) < 0)
+			init_broken(in, "no room for an answer");
+		wire_link_flush(&in->link);
 	}
 }
 
@@ -247,20 +271,6 @@ static void set_up_process(struct init *in)
 	in->late_max = INIT_LATE_MAX;
 	if (files.rlim_cur / LATE_SHARE < in->late_max)
 		in->late_max = (unsigned)(files.rlim_cur / LATE_SHARE);
-}
-
-static int send_hello(struct init *in, const char *notes)
-{
-	struct wire_hello m = {
-		.version = WIRE_VERSION,
-		.pid = (uint64_t)getpid(),
-		.notes = notes[0] ? notes : NULL,
-		.revision = WIRE_INIT_REVISION,
-	};
-	int r = wire_hello_encode(&in->link.out, 0, 0, &m);
-
-	wire_link_flush(&in->link);
-	return r;
 }
 
 static bool has_net(const struct net_fds *n)

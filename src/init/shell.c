@@ -320,7 +320,7 @@ void shell_next(struct shell *sh)
 void line_end_waiting(struct line *l, int sig)
 {
 	queue_remove(l->shell, l);
-	l->job.result.signal = (uint64_t)sig;
+	l->job.result.signal = sig;
 	line_end(l, SHELL_KEPT, l->job.result.timed_out ? "timeout" : "killed");
 }
 

@@ -309,7 +309,7 @@ bool line_has_run(const struct line *l)
  * for lack of memory did not choose to exit. */
 static void end_unasked(struct line *l, enum wire_shell_state state)
 {
-	struct wire_exit *m = &l->job.result;
+	struct exec_record *m = &l->job.result;
 	bool failed = !m->has_exit || m->exit_code != 0;
 
 	line_measure(l);
@@ -385,9 +385,9 @@ static void end_with_shell(struct line *l, int wait_status)
 
 	l->job.result.has_exit = exited;
 	if (exited)
-		l->job.result.exit_code = (uint64_t)WEXITSTATUS(wait_status);
+		l->job.result.exit_code = WEXITSTATUS(wait_status);
 	else
-		l->job.result.signal = (uint64_t)WTERMSIG(wait_status);
+		l->job.result.signal = WTERMSIG(wait_status);
 	end_unasked(l, SHELL_EXITED);
 }
 

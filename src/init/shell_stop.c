@@ -63,7 +63,7 @@ static void finish(struct line *l, enum wire_shell_state state)
 
 	if (l->stop_holding)
 		shell_signal(sh, SIGCONT);
-	l->job.result.signal = (uint64_t)l->stop_signal;
+	l->job.result.signal = l->stop_signal;
 	sh->status = 128u + (unsigned)l->stop_signal;
 	line_measure(l);
 	line_end(l, state, cause_of(l));

@@ -142,7 +142,7 @@ void usage_reset_peak(struct init_tree *t)
 	(void)n; /* refused by an older kernel: as documented */
 }
 
-void usage_put(const struct usage *u, struct wire_exit *ret)
+void usage_put(const struct usage *u, struct exec_record *ret)
 {
 	ret->oom_killed = u->oom_kills > 0;
 	ret->cpu_us = u->cpu_us;

@@ -40,7 +40,7 @@ void usage_reset_peak(struct init_tree *t);
  * or "signal". failed: it was not exit status 0. cwd may be NULL. */
 const char *usage_cause(const struct init *in, const struct usage *u, bool failed, const char *cwd,
 			const char *was);
-void usage_put(const struct usage *u, struct wire_exit *ret);
+void usage_put(const struct usage *u, struct exec_record *ret);
 /* Have commands less than an eighth of their memory free? */
 bool usage_is_short_of_memory(const struct init_tree_groups *g);
 

@@ -139,8 +139,8 @@ void client_check_queue(struct client *c)
 /* Looking at a box does not use it. */
 static bool is_use(enum wire_type type)
 {
-	return type != WIRE_HELLO && type != WIRE_STATUS && type != WIRE_STATS &&
-	       type != WIRE_EXECS && type != WIRE_DOOR;
+	return wire_type_is_known(type) && type != WIRE_HELLO && type != WIRE_STATUS &&
+	       type != WIRE_STATS && type != WIRE_EXECS && type != WIRE_DOOR;
 }
 
 /* May this frame begin a request? Answers if not. */
@@ -166,9 +166,16 @@ static bool may_begin(struct client *c, uint32_t id)
 static void hear_hello(struct client *c, const struct wire_frame *f)
 {
 	struct wire_hello m;
+	struct err e;
 
-	if (wire_hello_decode(f, &m) < 0 || m.version != WIRE_VERSION)
-		client_break(c, "another version");
+	if (wire_hello_decode(f, &m) < 0) {
+		client_break(c, "a malformed HELLO");
+	} else if (wire_hello_agree(&m, "the client",
+				    "use the Cove that started the box, or restart it", &c->peer,
+				    &e) < 0) {
+		client_fail(c, 0, &e);
+		doom(c);
+	}
 }
 
 static void hear_exec(struct client *c, const struct wire_frame *f)
@@ -270,7 +277,7 @@ static void hear_signal(struct client *c, const struct wire_frame *f)
 		client_break(c, "a malformed SIGNAL");
 	} else if (m.exec_id == 0) {
 		if (follow)
-			exec_signal(c->k, follow->exec->rec.id, &m, NULL);
+			exec_signal(c->k, follow->exec->rec.exec_id, &m, NULL);
 		client_yield(c);
 	} else if (may_begin(c, f->id) && !client_is_held_up(c, f->id)) {
 		if (exec_signal(c->k, m.exec_id <= INT32_MAX ? (uint32_t)m.exec_id : 0, &m, &e) < 0)
@@ -288,7 +295,8 @@ static void hear_resize(struct client *c, const struct wire_frame *f)
 	if (wire_resize_decode(f, &m) < 0)
 		client_break(c, "a malformed RESIZE");
 	else if (follow && follow->exec->run)
-		keeper_send_init(c->k, WIRE_RESIZE, 0, follow->exec->rec.id, f->payload, f->len);
+		keeper_send_init(c->k, WIRE_RESIZE, 0, follow->exec->rec.exec_id, f->payload,
+				 f->len);
 	client_yield(c);
 }
 
@@ -309,7 +317,9 @@ static void on_frame(struct wire_link *l, const struct wire_frame *f)
 		return;
 	if (is_use(f->type))
 		c->k->active_ms = ev_now(c->k->ev);
-	if (hear[f->type])
+	if (!wire_type_is_known(f->type))
+		client_sent(c, wire_unknown_encode(&c->link.out, f));
+	else if (hear[f->type])
 		hear[f->type](c, f);
 	else
 		client_break(c, "a frame that only a box sends");
@@ -379,14 +389,12 @@ static void on_reap(struct ev_defer *d)
 
 int keeper_add_client(struct keeper *k, int fd, bool first)
 {
-	struct wire_hello hello = {
-		.version = WIRE_VERSION,
-		.pid = (uint64_t)getpid(),
-		.name = k->name,
-	};
 	struct client *c = calloc(1, sizeof(*c));
+	struct wire_hello hello = wire_hello_ours();
 	int r;
 
+	hello.pid = (uint64_t)getpid();
+	hello.name = k->name;
 	if (!c) {
 		close(fd);
 		return -ENOMEM;

@@ -142,22 +142,38 @@ static void take_notes(struct keeper *k, const char *notes)
 	}
 }
 
+/* Ours goes out with the first request. A second one is of a box that was restored. */
 static void hear_hello(struct keeper *k, const struct wire_frame *f)
 {
-	struct wire_hello m;
+	struct wire_hello m, ours = wire_hello_ours();
+	struct err e;
 
 	if (f->type != WIRE_HELLO || wire_hello_decode(f, &m) < 0) {
 		keeper_broken(k, "no HELLO");
 		return;
 	}
-	if (m.version != WIRE_VERSION) {
-		keeper_broken(k, "another version of the protocol");
+	if (wire_hello_agree(&m, "init", "start the box with one Cove", &k->init_peer, &e) < 0) {
+		keeper_broken(k, e.msg);
 		return;
 	}
 	take_notes(k, m.notes);
 	k->init_revision = m.revision;
+	if (k->up)
+		return;
+	if (wire_hello_encode(&k->init.out, 0, 0, &ours) < 0) {
+		keeper_broken(k, "no memory for HELLO");
+		return;
+	}
 	k->up = true;
 	k->on_up(k);
+}
+
+/* A newer init's; how many they are is bounded by the time it takes to send them. */
+static void hear_unknown(struct keeper *k, const struct wire_frame *f)
+{
+	if (k->unknown_frames++ == 0)
+		keeper_note(k, "init sends frames that this Cove does not know (type %u)",
+			    (unsigned)f->type);
 }
 
 static void hear_net(struct keeper *k, const struct wire_frame *f)
@@ -172,7 +188,9 @@ static void on_init_frame(struct wire_link *l, const struct wire_frame *f)
 
 	if (k->deaf)
 		return;
-	if (!k->up)
+	if (!wire_type_is_known(f->type))
+		hear_unknown(k, f);
+	else if (!k->up || f->type == WIRE_HELLO)
 		hear_hello(k, f);
 	else if (f->id & KEEPER_FILE_BIT)
 		relay_from_init(k, f);
@@ -253,6 +271,7 @@ void keeper_done(struct keeper *k)
 	execs_free(k);
 	logs_done(&k->logs);
 	journal_done(&k->journal);
+	tokens_done(&k->tokens);
 	events_done(&k->events);
 	buf_done(&k->notes);
 	fd_close(&k->held_fd);

@@ -238,10 +238,10 @@ static void on_drained(struct wire_link *l)
 
 static bool spend(struct wire_flow *flow, uint64_t n)
 {
-	if (n > flow->left)
-		return false;
-	flow->left -= n;
-	return true;
+	bool has = n <= flow->left;
+
+	flow->left -= has ? n : 0;
+	return has;
 }
 
 /* Keeps the books of one frame of a stream. False: the door may not send it. */
@@ -318,13 +318,16 @@ void door_init_drained(struct door_side *d)
 
 static void on_hello(struct door_side *d, const struct wire_frame *f)
 {
+	struct wire_peer peer;
 	struct wire_hello m;
+	struct err e;
+	int r;
 
-	if (f->type != WIRE_HELLO || wire_hello_decode(f, &m) < 0 || m.version != WIRE_VERSION) {
-		struct err e;
-
-		err_set(&e, ERR_PROTOCOL, EPROTO,
-			"the box's door speaks another language: install Cove again");
+	if (f->type != WIRE_HELLO || wire_hello_decode(f, &m) < 0)
+		r = err_set(&e, ERR_PROTOCOL, EPROTO, "the box's door did not say HELLO");
+	else
+		r = wire_hello_agree(&m, "the box's door", "install Cove again", &peer, &e);
+	if (r < 0) {
 		fail_start(d, &e);
 		return;
 	}
@@ -365,7 +368,9 @@ static void on_frame(struct wire_link *l, const struct wire_frame *f)
 {
 	struct door_side *d = container(l, struct door_side, link);
 
-	if (f->type == WIRE_ERROR && f->id == 0)
+	if (!wire_type_is_known(f->type))
+		return; /* a newer door's */
+	else if (f->type == WIRE_ERROR && f->id == 0)
 		on_reason(d, f);
 	else if (d->state == DOOR_STARTING)
 		on_hello(d, f);

@@ -23,7 +23,7 @@ static size_t place_of(const struct keeper *k, uint64_t id)
 	while (low < high) {
 		size_t mid = low + (high - low) / 2;
 
-		if (k->execs[mid]->rec.id < id)
+		if (k->execs[mid]->rec.exec_id < id)
 			low = mid + 1;
 		else
 			high = mid;
@@ -35,7 +35,7 @@ struct exec *exec_find(struct keeper *k, uint64_t id)
 {
 	size_t at = place_of(k, id);
 
-	return at < k->exec_count && k->execs[at]->rec.id == id ? k->execs[at] : NULL;
+	return at < k->exec_count && k->execs[at]->rec.exec_id == id ? k->execs[at] : NULL;
 }
 
 unsigned execs_running(const struct keeper *k)
@@ -83,7 +83,7 @@ static void run_free(struct exec *x)
 static void table_remove(struct exec *x)
 {
 	struct keeper *k = x->k;
-	size_t at = place_of(k, x->rec.id);
+	size_t at = place_of(k, x->rec.exec_id);
 
 	memmove(k->execs + at, k->execs + at + 1, (k->exec_count - at - 1) * sizeof(*k->execs));
 	k->exec_count--;
@@ -129,8 +129,7 @@ static void noted(struct keeper *k, int r, const char *what)
 		keeper_note(k, "the %s could not be written: %s", what, strerror(-r));
 }
 
-static void journal(struct exec *x,
-		    int (*write)(struct journal *j, int logs_fd, const struct exec_record *r))
+static void journal(struct exec *x, unsigned lines)
 {
 	struct keeper *k = x->k;
 	int r;
@@ -139,36 +138,21 @@ static void journal(struct exec *x,
 		return;
 	r = logs_dir(&k->logs);
 	if (r >= 0)
-		r = write(&k->journal, r, &x->rec);
+		r = journal_add(&k->journal, r, lines, &x->rec);
 	if (r >= 0 && journal_is_large(&k->journal))
-		r = journal_rewrite(&k->journal, k->logs.dir_fd, k->next_exec, next_record,
-				    &(struct walk){.k = k});
+		r = journal_rewrite(&k->journal, k->logs.dir_fd, k->next_exec, &k->tokens,
+				    next_record, &(struct walk){.k = k});
 	noted(k, r, "list of commands");
 }
 
 static void event(struct exec *x, enum event_kind kind)
 {
 	struct keeper *k = x->k;
-	const struct exec_record *rec = &x->rec;
-	struct event ev = {
-		.kind = kind,
-		.at_ms = clock_wall_ms(),
-		.box = k->name,
-		.exec_id = rec->id,
-		.command = rec->command,
-		.shell = rec->shell[0] ? rec->shell : NULL,
-		.has_exit = rec->has_exit,
-		.exit_code = rec->exit_code,
-		.signal = rec->signal,
-		.stdout_bytes = rec->bytes[OUTPUT_OUT],
-		.stderr_bytes = rec->bytes[OUTPUT_ERR],
-		.duration_ms = rec->duration_ms,
-		.cwd = x->cwd,
-		.cause = rec->cause[0] ? rec->cause : NULL,
-	};
+	const struct exec_record *r = &x->rec;
+	struct event ev = {.kind = kind, .at_ms = clock_wall_ms(), .box = k->name, .exec = r};
 
-	if (!k->quiet && kind == EVENT_RESULT && ev.shell && ev.cwd)
-		ev.cwd_changed = events_shell_moved(&k->events, ev.shell, ev.cwd);
+	if (!k->quiet && kind == EVENT_RESULT && r->shell[0] && r->cwd)
+		ev.cwd_changed = events_shell_moved(&k->events, r->shell, r->cwd);
 	keeper_event(k, &ev);
 }
 
@@ -188,13 +172,9 @@ static struct exec *oldest_closed(struct keeper *k, bool with_log)
 static void forget(struct exec *x)
 {
 	struct keeper *k = x->k;
-	int r;
 
-	outputs_remove(&k->logs, x->rec.id, x->out);
-	r = k->quiet ? 0 : logs_dir(&k->logs);
-	if (r >= 0 && !k->quiet)
-		r = journal_drop(&k->journal, r, x->rec.id);
-	noted(k, r, "list of commands");
+	outputs_remove(&k->logs, x->rec.exec_id, x->out);
+	journal(x, JOURNAL_DROP);
 	table_remove(x);
 }
 
@@ -212,34 +192,32 @@ static void make_log_room(struct keeper *k, size_t n)
 
 int execs_load(struct keeper *k, struct err *e)
 {
-	struct exec_record *list = NULL;
-	size_t count = 0;
-	int r = journal_read(k->logs.box_fd, &list, &count, &k->next_exec);
+	struct journal_list list;
+	int r = journal_read(k->logs.box_fd, &list);
 
-	if (r < 0)
-		return err_errno(e, -r, "read the list of commands of box '%s'", k->name);
-	for (size_t i = 0; i < count && r >= 0; i++) {
-		struct exec *x = table_add(k, &list[i]);
+	for (size_t i = 0; i < list.count && r == 0; i++) {
+		struct exec *x = table_add(k, &list.records[i]);
 
 		if (!x) {
-			r = err_errno(e, ENOMEM, "read the list of commands of box '%s'", k->name);
+			r = -ENOMEM;
 			break;
 		}
-		outputs_load(&k->logs, x->rec.id, x->out);
+		outputs_load(&k->logs, x->rec.exec_id, x->out);
 		for (unsigned s = 0; s < OUTPUT_COUNT; s++) {
 			if (x->rec.bytes[s] < x->out[s].kept)
 				x->rec.bytes[s] = x->out[s].kept;
 			x->out[s].bytes = x->rec.bytes[s];
 			x->out[s].cut = x->out[s].eof = true;
 		}
-		if (x->rec.state != EXEC_RUNNING)
+		if (x->rec.state >= EXEC_DONE)
 			continue;
 		x->rec.state = EXEC_INTERRUPTED;
 		str_copy(x->rec.cause, sizeof(x->rec.cause), "interrupted");
-		journal(x, journal_end);
+		journal(x, JOURNAL_END);
 	}
-	free(list);
-	return r < 0 ? r : 0;
+	k->next_exec = list.next;
+	journal_list_done(&list);
+	return r < 0 ? err_errno(e, -r, "read the list of commands of box '%s'", k->name) : 0;
 }
 
 /* ---- a client asks ---- */
@@ -318,13 +296,13 @@ static void on_backstop(struct ev_timer *t)
 	struct run *run = container(t, struct run, backstop);
 	struct keeper *k = run->exec->k;
 
-	keeper_note(k, "command %u did not end after its timeout", run->exec->rec.id);
+	keeper_note(k, "command %u did not end after its timeout", run->exec->rec.exec_id);
 	k->on_end(k, &(struct keeper_end){.cause = "init unresponsive"});
 }
 
 static struct exec *exec_new(struct keeper *k, const struct wire_exec *m)
 {
-	struct exec_record rec = {.id = k->next_exec, .background = m->background != 0};
+	struct exec_record rec = {.exec_id = k->next_exec, .background = m->background != 0};
 	struct run *run = calloc(1, sizeof(*run));
 	struct exec *x;
 
@@ -360,7 +338,7 @@ static void pass_to_init(struct exec *x, const struct wire_exec *m)
 	struct wire_exec passed = *m;
 
 	passed.background = passed.inline_max = 0;
-	keeper_sent_init(k, wire_exec_encode(&k->init.out, x->rec.id, 0, &passed));
+	keeper_sent_init(k, wire_exec_encode(&k->init.out, x->rec.exec_id, 0, &passed));
 }
 
 void exec_ask(struct client *c, uint32_t id, const struct wire_exec *m)
@@ -442,7 +420,7 @@ void execs_signal_all(struct keeper *k, int sig)
 
 	for (size_t i = 0; i < k->exec_count; i++)
 		if (k->execs[i]->run)
-			exec_signal(k, k->execs[i]->rec.id, &m, NULL);
+			exec_signal(k, k->execs[i]->rec.exec_id, &m, NULL);
 }
 
 /* ---- init says ---- */
@@ -466,7 +444,7 @@ void exec_grant(struct exec *x)
 			continue;
 		if (upto - run->granted[s] < WIRE_WINDOW / 2 && run->granted[s] > bytes)
 			continue;
-		keeper_credit_init(x->k, x->rec.id, (uint8_t)(s + 1), upto - run->granted[s]);
+		keeper_credit_init(x->k, x->rec.exec_id, (uint8_t)(s + 1), upto - run->granted[s]);
 		run->granted[s] = upto;
 	}
 }
@@ -484,8 +462,8 @@ static void set_backstop(struct exec *x, uint64_t in_ms)
  * completes the answer, unless stdin is still to come. */
 static void tell_starter(struct exec *x)
 {
-	const struct wire_started started = {.exec_id = x->rec.id, .pid = x->rec.pid};
-	const struct wire_queued queued = {.exec_id = x->rec.id};
+	const struct wire_started started = {.exec_id = x->rec.exec_id, .pid = x->rec.pid};
+	const struct wire_queued queued = {.exec_id = x->rec.exec_id};
 	struct run *run = x->run;
 	struct follow *next;
 
@@ -527,8 +505,9 @@ static void hear_queued(struct exec *x, const struct wire_frame *f)
 		return;
 	}
 	x->run->state = RUN_QUEUED;
+	x->rec.state = EXEC_QUEUED;
 	begin(x);
-	journal(x, journal_start);
+	journal(x, JOURNAL_START);
 	tell_starter(x);
 }
 
@@ -542,9 +521,10 @@ static void hear_started(struct exec *x, const struct wire_frame *f)
 		return;
 	}
 	x->run->state = RUN_STARTED;
+	x->rec.state = EXEC_RUNNING;
 	x->rec.pid = m.pid;
 	begin(x);
-	journal(x, queued ? journal_begin : journal_start);
+	journal(x, queued ? JOURNAL_BEGIN : JOURNAL_START);
 	event(x, EVENT_COMMAND);
 	tell_starter(x);
 }
@@ -564,7 +544,7 @@ static void hear_data(struct exec *x, const struct wire_frame *f)
 	at = x->out[s].bytes;
 	if (!x->out[s].cut)
 		make_log_room(k, f->len);
-	output_append(&k->logs, x->rec.id, x->out, s, f->payload, f->len);
+	output_append(&k->logs, x->rec.exec_id, x->out, s, f->payload, f->len);
 	for (struct follow *w = x->followers; w; w = next) {
 		next = w->next_of_exec;
 		follow_live(w, s, at, f->payload, f->len);
@@ -586,7 +566,7 @@ static void close_if_over(struct exec *x)
 		x->rec.truncated = x->rec.truncated || x->out[s].cut;
 	}
 	if (late)
-		journal(x, journal_late);
+		journal(x, JOURNAL_LATE);
 	run_free(x);
 	if (!x->followers)
 		outputs_close(&x->k->logs, x->out);
@@ -616,7 +596,7 @@ static void finish(struct exec *x)
 		x->rec.bytes[s] = x->out[s].bytes;
 		x->rec.truncated = x->rec.truncated || x->out[s].cut;
 	}
-	journal(x, journal_end);
+	journal(x, JOURNAL_END);
 	if (x->rec.timed_out)
 		event(x, EVENT_TIMEOUT);
 	event(x, EVENT_RESULT);
@@ -633,21 +613,49 @@ static void finish(struct exec *x)
 }
 
 /* Only words that we know; in place of any other the one that the numbers say. */
-static const char *known_cause(const struct wire_exit *m)
+static const char *known_cause(const struct exec_record *m)
 {
 	static const char *const known[] = {"exit", "signal", "timeout", "oom",
 					    "pids", "disk",   "killed",	 "interrupted"};
 
-	for (size_t i = 0; m->cause && i < sizeof(known) / sizeof(known[0]); i++)
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
 		if (strcmp(m->cause, known[i]) == 0)
 			return known[i];
 	return m->has_exit ? "exit" : "signal";
 }
 
+/* What init says of the end; what we know better stays ours. */
+static void take_end(struct exec *x, const struct exec_record *m)
+{
+	struct exec_record *r = &x->rec;
+	uint64_t duration_ms = exec_duration(x);
+
+	r->state = EXEC_DONE;
+	r->has_exit = m->has_exit;
+	r->exit_code = m->exit_code;
+	r->signal = m->signal;
+	r->timed_out = m->timed_out;
+	r->oom_killed = m->oom_killed;
+	r->shell_state = m->shell_state;
+	/* A line may have waited for its shell. */
+	r->duration_ms = m->duration_ms < duration_ms ? m->duration_ms : duration_ms;
+	r->cpu_us = m->cpu_us;
+	r->mem_peak_bytes = m->mem_peak_bytes;
+	if (!x->k->io_unknown) {
+		r->io_read_bytes = m->io_read_bytes;
+		r->io_write_bytes = m->io_write_bytes;
+	}
+	/* What a box's end ended has the box's cause. */
+	str_copy(r->cause, sizeof(r->cause),
+		 x->k->end_cause && r->signal ? x->k->end_cause : known_cause(m));
+	if (m->cwd && strlen(m->cwd) < BOX_PATH_MAX + 16)
+		r->cwd = x->cwd = strdup(m->cwd);
+}
+
 static void hear_exit(struct exec *x, const struct wire_frame *f)
 {
 	struct exec_record *r = &x->rec;
-	struct wire_exit m;
+	struct exec_record m;
 
 	if (x->run->state == RUN_ASKED || x->run->state == RUN_EXITED ||
 	    wire_exit_decode(f, &m) < 0 || m.exit_code > 255 || m.signal > 64 ||
@@ -659,29 +667,9 @@ static void hear_exit(struct exec *x, const struct wire_frame *f)
 		x->out[OUTPUT_OUT].eof = x->out[OUTPUT_ERR].eof = true;
 		event(x, EVENT_COMMAND);
 	}
-	r->state = EXEC_DONE;
-	r->has_exit = m.has_exit != 0;
-	r->exit_code = (int)m.exit_code;
-	r->signal = (int)m.signal;
-	r->timed_out = m.timed_out != 0;
-	r->oom_killed = m.oom_killed != 0;
+	take_end(x, &m);
 	x->k->oom_execs += r->oom_killed;
-	r->duration_ms = exec_duration(x);
-	if (m.duration_ms < r->duration_ms) /* a line may have waited for its shell */
-		r->duration_ms = m.duration_ms;
-	r->shell_state = (uint8_t)m.shell_state;
-	r->cpu_us = m.cpu_us;
-	r->mem_peak_bytes = m.mem_peak_bytes;
-	if (!x->k->io_unknown) {
-		r->io_read_bytes = m.io_read_bytes;
-		r->io_write_bytes = m.io_write_bytes;
-	}
-	/* What a box's end ended has the box's cause. */
-	str_copy(r->cause, sizeof(r->cause),
-		 x->k->end_cause && r->signal ? x->k->end_cause : known_cause(&m));
 	x->k->pids_execs += strcmp(r->cause, "pids") == 0;
-	if (m.cwd && strlen(m.cwd) < BOX_PATH_MAX + 16)
-		x->cwd = strdup(m.cwd);
 	if (x->k->on_used)
 		x->k->on_used(x->k, r);
 	finish(x);
@@ -701,7 +689,7 @@ static void end_without_exit(struct exec *x, enum exec_state state, const char *
 {
 	if (x->run->state == RUN_ASKED) {
 		begin(x);
-		journal(x, journal_start);
+		journal(x, JOURNAL_START);
 	}
 	if (x->run->state < RUN_STARTED)
 		event(x, EVENT_COMMAND);
@@ -747,7 +735,7 @@ void exec_frame(struct keeper *k, const struct wire_frame *f)
 	};
 	struct exec *x = exec_find(k, f->id);
 
-	if (!hear[f->type])
+	if (!wire_type_is_known(f->type) || !hear[f->type])
 		keeper_broken(k, "a frame that no command has");
 	else if (!x || !x->run)
 		keeper_broken(k, "a frame of an unknown command");

@@ -123,7 +123,7 @@ static bool send_kept(struct follow *f, unsigned s, uint64_t want)
 	if (wire_encode_begin(out, &at) < 0)
 		return false;
 	p = buf_reserve(out, n);
-	r = p ? output_read(&x->k->logs, x->rec.id, &x->out[s], s, st->pos, p, n) : -ENOMEM;
+	r = p ? output_read(&x->k->logs, x->rec.exec_id, &x->out[s], s, st->pos, p, n) : -ENOMEM;
 	if (r <= 0) {
 		out->len = at;
 		/* The log cannot be read back: the rest of what it kept is lost to this client. */
@@ -157,29 +157,10 @@ static void pump_stream(struct follow *f, unsigned s)
 
 static void send_exit(struct follow *f)
 {
-	const struct exec *x = f->exec;
-	const struct exec_record *r = &x->rec;
-	bool cut = f->lost || f->s[0].stop < f->s[0].end || f->s[1].stop < f->s[1].end;
-	struct wire_exit m = {
-		.exec_id = r->id,
-		.exit_code = (uint64_t)r->exit_code,
-		.has_exit = r->has_exit,
-		.signal = (uint64_t)r->signal,
-		.timed_out = r->timed_out,
-		.oom_killed = r->oom_killed,
-		.stdout_bytes = r->bytes[OUTPUT_OUT],
-		.stderr_bytes = r->bytes[OUTPUT_ERR],
-		.truncated = cut || r->truncated,
-		.duration_ms = r->duration_ms,
-		.shell_state = r->shell_state,
-		.cwd = x->cwd,
-		.cause = r->cause,
-		.cpu_us = r->cpu_us,
-		.mem_peak_bytes = r->mem_peak_bytes,
-		.io_read_bytes = r->io_read_bytes,
-		.io_write_bytes = r->io_write_bytes,
-	};
+	struct exec_record m = f->exec->rec;
 
+	m.truncated =
+		m.truncated || f->lost || f->s[0].stop < f->s[0].end || f->s[1].stop < f->s[1].end;
 	client_sent(f->client, wire_exit_encode(&f->client->link.out, f->id, 0, &m));
 }
 

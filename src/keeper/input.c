@@ -33,7 +33,7 @@ static void send_eof(struct exec *x)
 {
 	struct exec_input *in = &x->run->input;
 
-	keeper_send_init(x->k, WIRE_EOF, WIRE_STDIN, x->rec.id, NULL, 0);
+	keeper_send_init(x->k, WIRE_EOF, WIRE_STDIN, x->rec.exec_id, NULL, 0);
 	in->open = in->end_waiting = false;
 }
 
@@ -49,7 +49,8 @@ static void send_waiting(struct exec *x)
 			n = WIRE_DATA_MAX;
 		if (n > in->to_init)
 			n = (size_t)in->to_init;
-		keeper_send_init(x->k, WIRE_DATA, WIRE_STDIN, x->rec.id, buf_data(&in->waiting), n);
+		keeper_send_init(x->k, WIRE_DATA, WIRE_STDIN, x->rec.exec_id,
+				 buf_data(&in->waiting), n);
 		in->to_init -= n;
 		buf_consume(&in->waiting, n);
 	}
@@ -70,8 +71,8 @@ void input_data(struct follow *f, const struct wire_frame *frame)
 	in->from_client -= frame->len;
 	if (buf_len(&in->waiting) == 0 && frame->len <= in->to_init) {
 		in->to_init -= frame->len;
-		keeper_send_init(f->exec->k, WIRE_DATA, WIRE_STDIN, f->exec->rec.id, frame->payload,
-				 frame->len);
+		keeper_send_init(f->exec->k, WIRE_DATA, WIRE_STDIN, f->exec->rec.exec_id,
+				 frame->payload, frame->len);
 	} else if (buf_append(&in->waiting, frame->payload, frame->len) < 0) {
 		client_break(f->client, "there is no memory for its stdin");
 		return;
@@ -115,7 +116,7 @@ void input_credit(struct exec *x, uint64_t bytes)
 int input_take_over(struct follow *f, struct err *e)
 {
 	struct run *run = f->exec->run;
-	uint32_t id = f->exec->rec.id;
+	uint32_t id = f->exec->rec.exec_id;
 
 	if (!run || run->state == RUN_EXITED)
 		return err_set(e, ERR_CONFLICT, EPIPE, "command %u has ended and reads no input",

@@ -5,6 +5,7 @@
 #include "base/fd.h"
 #include "base/lines.h"
 #include "base/str.h"
+#include "wire/field.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,73 +14,85 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define JOURNAL_NAME "execs"
 
-enum { LINE_MAX_BYTES = 512, FIELDS_MAX = 12 };
+enum { LINE_MAX_BYTES = 512, FIELDS_MAX = 13 };
 
-static const char *const state_names[EXEC_STATE_COUNT] = {
-	[EXEC_RUNNING] = "running",
-	[EXEC_DONE] = "done",
-	[EXEC_INTERRUPTED] = "interrupted",
+/* After the id: the last field is the rest of the line, an empty text before it is "-". A line has
+ * the fields it always had, since an older Cove may have to read it: a new field is a new line. */
+struct journal_line {
+	const char *key;
+	unsigned bit;
+	struct wire_field fields[FIELDS_MAX];
 };
 
-const char *exec_state_name(enum exec_state state)
+/* clang-format off */
+#define R(name) FIELD_OF(exec_record, name)
+
+static const struct journal_line lines_of_record[] = {
+	{"start", JOURNAL_START, {R(started_ms), R(pid), R(background), R(shell), R(command)}},
+	{"token", JOURNAL_TOKEN, {R(arguments), R(token)}},
+	{"begin", JOURNAL_BEGIN, {R(started_ms), R(pid)}},
+	{"end", JOURNAL_END, {FIELD_STATE_OF(exec_record, state), R(has_exit), R(exit_code),
+		R(signal), R(timed_out), R(oom_killed), R(truncated), R(duration_ms),
+		R(stdout_bytes), R(stderr_bytes), R(shell_state), R(cause)}},
+	{"used", JOURNAL_END, {R(cpu_us), R(mem_peak_bytes), R(io_read_bytes),
+		R(io_write_bytes)}},
+	{"late", JOURNAL_LATE, {R(stdout_bytes), R(stderr_bytes)}},
+	{"drop", JOURNAL_DROP, {{0}}},
+};
+/* clang-format on */
+
+enum { LINE_COUNT = sizeof(lines_of_record) / sizeof(*lines_of_record) };
+
+static bool is_number(const struct wire_field *f)
 {
-	return state_names[state];
+	return f->kind == FIELD_U64 || f->kind == FIELD_U32 || f->kind == FIELD_BOOL;
 }
 
 /* ---- writing ---- */
 
-static int put_start(struct buf *b, const struct exec_record *r)
+static int put_line(struct buf *b, const struct journal_line *l, const struct exec_record *r)
 {
 	char value[LINE_MAX_BYTES];
+	size_t n = (size_t)snprintf(value, sizeof(value), "%u", r->exec_id);
+	bool has_numbers = false;
 
-	snprintf(value, sizeof(value), "%u %" PRIu64 " %" PRIu64 " %d %s %s", r->id, r->started_ms,
-		 r->pid, r->background, r->shell[0] ? r->shell : "-", r->command);
-	return lines_put(b, "start", value);
-}
+	for (const struct wire_field *f = l->fields; f->kind != FIELD_END && n < sizeof(value);
+	     f++) {
+		char *at = value + n;
+		size_t room = sizeof(value) - n;
 
-/* A line of its own, so that what an older Cove wrote or reads has the form it knows. */
-static int put_used(struct buf *b, const struct exec_record *r)
-{
-	char value[LINE_MAX_BYTES];
+		if (is_number(f)) {
+			uint64_t v = wire_field_number(f, r);
 
-	if (!r->cpu_us && !r->mem_peak_bytes && !r->io_read_bytes && !r->io_write_bytes)
+			has_numbers = has_numbers || v;
+			n += (size_t)snprintf(at, room, " %" PRIu64, v);
+		} else {
+			const char *text = wire_field_text(f, r);
+
+			n += (size_t)snprintf(at, room, " %s",
+					      text		       ? text
+					      : f[1].kind == FIELD_END ? ""
+								       : "-");
+		}
+	}
+	/* What is not known is not said. */
+	if (l->fields[0].offset == offsetof(struct exec_record, cpu_us) && !has_numbers)
 		return 0;
-	snprintf(value, sizeof(value), "%u %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, r->id,
-		 r->cpu_us, r->mem_peak_bytes, r->io_read_bytes, r->io_write_bytes);
-	return lines_put(b, "used", value);
+	return lines_put(b, l->key, value);
 }
 
-static int put_end(struct buf *b, const struct exec_record *r)
+static int put_lines(struct buf *b, unsigned lines, const struct exec_record *r)
 {
-	char value[LINE_MAX_BYTES];
-	int rc;
+	int rc = 0;
 
-	snprintf(value, sizeof(value),
-		 "%u %s %d %d %d %d %d %d %" PRIu64 " %" PRIu64 " %" PRIu64 " %u %s", r->id,
-		 exec_state_name(r->state), r->has_exit, r->exit_code, r->signal, r->timed_out,
-		 r->oom_killed, r->truncated, r->duration_ms, r->bytes[0], r->bytes[1],
-		 r->shell_state, r->cause);
-	rc = lines_put(b, "end", value);
-	return rc == 0 ? put_used(b, r) : rc;
-}
-
-static int put_begin(struct buf *b, const struct exec_record *r)
-{
-	char value[LINE_MAX_BYTES];
-
-	snprintf(value, sizeof(value), "%u %" PRIu64 " %" PRIu64, r->id, r->started_ms, r->pid);
-	return lines_put(b, "begin", value);
-}
-
-static int put_late(struct buf *b, const struct exec_record *r)
-{
-	char value[LINE_MAX_BYTES];
-
-	snprintf(value, sizeof(value), "%u %" PRIu64 " %" PRIu64, r->id, r->bytes[0], r->bytes[1]);
-	return lines_put(b, "late", value);
+	for (size_t i = 0; i < LINE_COUNT && rc == 0; i++)
+		if (lines & lines_of_record[i].bit)
+			rc = put_line(b, &lines_of_record[i], r);
+	return rc;
 }
 
 void journal_init(struct journal *j)
@@ -105,64 +118,36 @@ static int open_file(struct journal *j, int logs_fd)
 	if (fstat(j->fd, &st) < 0)
 		return -errno;
 	j->bytes = (uint64_t)st.st_size;
+	j->fresh = true;
 	return 0;
 }
 
-static int append(struct journal *j, int logs_fd, const struct buf *line)
+int journal_add(struct journal *j, int logs_fd, unsigned lines, const struct exec_record *r)
 {
-	int r = open_file(j, logs_fd);
+	int rc = open_file(j, logs_fd);
+	struct buf text;
 
-	if (r == 0)
-		r = fd_write_full(j->fd, buf_data(line), buf_len(line));
-	if (r == 0)
-		j->bytes += buf_len(line);
-	else if (j->fd >= 0 && ftruncate(j->fd, (off_t)j->bytes) < 0)
-		r = -errno;
-	return r;
-}
-
-static int append_record(struct journal *j, int logs_fd, const struct exec_record *r,
-			 int (*put)(struct buf *b, const struct exec_record *r))
-{
-	struct buf line;
-	int rc;
-
-	buf_init(&line, 4 * LINE_MAX_BYTES);
-	rc = put(&line, r);
+	buf_init(&text, 8 * LINE_MAX_BYTES);
 	if (rc == 0)
-		rc = append(j, logs_fd, &line);
-	buf_done(&line);
+		rc = put_lines(&text, lines, r);
+	if (rc == 0)
+		rc = fd_write_full(j->fd, buf_data(&text), buf_len(&text));
+	if (rc == 0)
+		j->bytes += buf_len(&text);
+	else if (j->fd >= 0 && ftruncate(j->fd, (off_t)j->bytes) < 0)
+		rc = -errno;
+	buf_done(&text);
 	return rc;
 }
 
-int journal_start(struct journal *j, int logs_fd, const struct exec_record *r)
+int journal_sync(struct journal *j, int logs_fd, int box_fd)
 {
-	return append_record(j, logs_fd, r, put_start);
-}
-
-int journal_begin(struct journal *j, int logs_fd, const struct exec_record *r)
-{
-	return append_record(j, logs_fd, r, put_begin);
-}
-
-int journal_end(struct journal *j, int logs_fd, const struct exec_record *r)
-{
-	return append_record(j, logs_fd, r, put_end);
-}
-
-int journal_late(struct journal *j, int logs_fd, const struct exec_record *r)
-{
-	return append_record(j, logs_fd, r, put_late);
-}
-
-static int put_drop(struct buf *b, const struct exec_record *r)
-{
-	return lines_put_u64(b, "drop", r->id);
-}
-
-int journal_drop(struct journal *j, int logs_fd, uint32_t id)
-{
-	return append_record(j, logs_fd, &(struct exec_record){.id = id}, put_drop);
+	if (fdatasync(j->fd) < 0)
+		return -errno;
+	if (j->fresh && (fsync(logs_fd) < 0 || fsync(box_fd) < 0))
+		return -errno;
+	j->fresh = false;
+	return 0;
 }
 
 bool journal_is_large(const struct journal *j)
@@ -170,25 +155,32 @@ bool journal_is_large(const struct journal *j)
 	return j->bytes > KEEPER_JOURNAL_MAX / 2;
 }
 
-int journal_rewrite(struct journal *j, int logs_fd, uint32_t next,
+int journal_rewrite(struct journal *j, int logs_fd, uint32_t next, const struct token_set *tokens,
 		    const struct exec_record *(*each)(void *arg), void *arg)
 {
 	const struct exec_record *record;
+	struct token_set live = {0};
 	struct buf text;
-	int r;
+	int r = 0;
 
 	buf_init(&text, KEEPER_JOURNAL_MAX);
-	r = 0;
 	while (r == 0 && (record = each(arg))) {
-		r = put_start(&text, record);
-		if (r == 0 && record->state != EXEC_RUNNING)
-			r = put_end(&text, record);
+		r = put_lines(&text,
+			      JOURNAL_START | (record->token[0] ? JOURNAL_TOKEN : 0u) |
+				      (record->state >= EXEC_DONE ? JOURNAL_END : 0u),
+			      record);
+		if (r == 0 && record->token[0])
+			r = tokens_add(&live, token_key(record->token));
 	}
+	for (size_t i = 0; i < tokens->count && r == 0; i++)
+		if (!tokens_has(&live, tokens->keys[i]))
+			r = lines_put_u64(&text, "spent", tokens->keys[i]);
+	tokens_done(&live);
 	if (r == 0)
 		r = lines_put_u64(&text, "next", next);
 	if (r == 0)
 		r = fd_write_file(logs_fd, JOURNAL_NAME, buf_data(&text), buf_len(&text), 0600,
-				  false);
+				  tokens->count > 0);
 	buf_done(&text);
 	if (r == 0)
 		journal_done(j); /* the next line opens the new file */
@@ -196,36 +188,6 @@ int journal_rewrite(struct journal *j, int logs_fd, uint32_t next,
 }
 
 /* ---- reading ---- */
-
-struct reader {
-	struct exec_record *list; /* sorted by id */
-	size_t count, cap;
-	uint32_t next;
-};
-
-/* Cuts `count` words off a value, the last one being all the rest. */
-static bool cut_fields(char *value, char *fields[], size_t count)
-{
-	for (size_t i = 0; i + 1 < count; i++) {
-		char *space = strchr(value, ' ');
-
-		if (!space)
-			return false;
-		*space = 0;
-		fields[i] = value;
-		value = space + 1;
-	}
-	fields[count - 1] = value;
-	return true;
-}
-
-static bool parse_numbers(char *const fields[], size_t count, uint64_t *ret)
-{
-	for (size_t i = 0; i < count; i++)
-		if (!str_parse_u64(fields[i], UINT64_MAX, &ret[i]))
-			return false;
-	return true;
-}
 
 static bool parse_id(const char *s, uint32_t *ret)
 {
@@ -237,206 +199,134 @@ static bool parse_id(const char *s, uint32_t *ret)
 	return true;
 }
 
-static struct exec_record *find(struct reader *rd, uint32_t id)
+static struct exec_record *find(struct journal_list *l, uint32_t id)
 {
-	size_t low = 0, high = rd->count;
+	size_t low = 0, high = l->count;
 
 	while (low < high) {
 		size_t mid = low + (high - low) / 2;
 
-		if (rd->list[mid].id < id)
+		if (l->records[mid].exec_id < id)
 			low = mid + 1;
 		else
 			high = mid;
 	}
-	return low < rd->count && rd->list[low].id == id ? &rd->list[low] : NULL;
+	return low < l->count && l->records[low].exec_id == id ? &l->records[low] : NULL;
 }
 
-static void drop(struct reader *rd, struct exec_record *r)
+/* A token that is forgotten could run its command twice. */
+static void add_spent(struct journal_list *l, uint64_t key)
 {
-	size_t at = (size_t)(r - rd->list);
+	int r = tokens_add(&l->spent, key);
 
-	memmove(r, r + 1, (rd->count - at - 1) * sizeof(*r));
-	rd->count--;
+	if (r < 0)
+		l->error = r;
+}
+
+static void drop(struct journal_list *l, struct exec_record *r)
+{
+	size_t at = (size_t)(r - l->records);
+
+	if (r->token[0])
+		add_spent(l, token_key(r->token));
+	memmove(r, r + 1, (l->count - at - 1) * sizeof(*r));
+	l->count--;
 }
 
 /* Ids only grow; a line that goes back is damage. The oldest goes when the list is full, so that a
  * reader is bounded whatever the file holds. */
-static struct exec_record *add(struct reader *rd, uint32_t id)
+static struct exec_record *add(struct journal_list *l, uint32_t id)
 {
-	if (id < rd->next)
+	if (id < l->next)
 		return NULL;
-	if (rd->count == KEEPER_EXECS_MAX)
-		drop(rd, rd->list);
-	if (rd->count == rd->cap) {
-		size_t cap = rd->cap ? rd->cap * 2 : 16;
-		struct exec_record *list = realloc(rd->list, cap * sizeof(*list));
+	if (l->count == KEEPER_EXECS_MAX)
+		drop(l, l->records);
+	if (l->count == l->cap) {
+		size_t cap = l->cap ? l->cap * 2 : 16;
+		struct exec_record *records = realloc(l->records, cap * sizeof(*records));
 
-		if (!list)
+		if (!records)
 			return NULL;
-		rd->list = list;
-		rd->cap = cap;
+		l->records = records;
+		l->cap = cap;
 	}
-	rd->next = id + 1;
-	rd->list[rd->count] = (struct exec_record){.id = id};
-	return &rd->list[rd->count++];
+	l->next = id + 1;
+	l->records[l->count] = (struct exec_record){.exec_id = id};
+	return &l->records[l->count++];
 }
 
-static void read_start(struct reader *rd, char *value)
+/* The fields after the id, into *r. False: the line is damaged. */
+static bool parse_fields(const struct journal_line *l, char *value, struct exec_record *r)
 {
-	struct exec_record *r;
-	char *field[6];
-	uint64_t n[3];
-	uint32_t id;
+	uint64_t n;
 
-	if (!cut_fields(value, field, 6) || !parse_id(field[0], &id) ||
-	    !parse_numbers(field + 1, 3, n))
-		return;
-	r = add(rd, id);
-	if (!r)
-		return;
-	r->started_ms = n[0];
-	r->pid = n[1];
-	r->background = n[2] != 0;
-	if (strcmp(field[4], "-") != 0)
-		str_copy(r->shell, sizeof(r->shell), field[4]);
-	str_copy(r->command, sizeof(r->command), field[5]);
-}
+	for (const struct wire_field *f = l->fields; f->kind != FIELD_END; f++) {
+		bool last = f[1].kind == FIELD_END;
+		char *space = last ? NULL : strchr(value, ' ');
 
-static bool parse_state(const char *word, enum exec_state *ret)
-{
-	for (unsigned i = 0; i < EXEC_STATE_COUNT; i++)
-		if (strcmp(word, state_names[i]) == 0) {
-			*ret = (enum exec_state)i;
-			return true;
+		if (!last && !space)
+			return false;
+		if (space)
+			*space = 0;
+		if (is_number(f)) {
+			if (!str_parse_u64(value, UINT64_MAX, &n) ||
+			    !wire_field_put_number(f, r, n))
+				return false;
+		} else if (!wire_field_put_text(f, r,
+						!last && strcmp(value, "-") == 0 ? "" : value)) {
+			return false;
 		}
-	return false;
+		value = space ? space + 1 : value;
+	}
+	return true;
 }
 
-static void read_end(struct reader *rd, char *value)
+static void read_record_line(struct journal_list *list, const struct journal_line *l, char *value)
 {
-	char *field[FIELDS_MAX + 1];
-	struct exec_record *r;
-	enum exec_state state;
-	uint64_t n[10];
+	char *space = strchr(value, ' ');
+	struct exec_record parsed, *r;
 	uint32_t id;
 
-	if (!cut_fields(value, field, 13) || !parse_id(field[0], &id) ||
-	    !parse_state(field[1], &state) || !parse_numbers(field + 2, 10, n))
+	if (space)
+		*space = 0;
+	if (!parse_id(value, &id) || !space != (l->fields[0].kind == FIELD_END))
 		return;
-	r = find(rd, id);
-	if (!r || n[1] > INT32_MAX || n[2] > INT32_MAX)
+	r = find(list, id);
+	if (l->bit == JOURNAL_START ? r != NULL : !r)
 		return;
-	r->state = state;
-	r->has_exit = n[0] != 0;
-	r->exit_code = (int)n[1];
-	r->signal = (int)n[2];
-	r->timed_out = n[3] != 0;
-	r->oom_killed = n[4] != 0;
-	r->truncated = n[5] != 0;
-	r->duration_ms = n[6];
-	r->bytes[0] = n[7];
-	r->bytes[1] = n[8];
-	r->shell_state = (uint8_t)n[9];
-	str_copy(r->cause, sizeof(r->cause), field[12]);
-}
-
-static void read_used(struct reader *rd, char *value)
-{
-	struct exec_record *r;
-	char *field[5];
-	uint64_t n[4];
-	uint32_t id;
-
-	if (!cut_fields(value, field, 5) || !parse_id(field[0], &id) ||
-	    !parse_numbers(field + 1, 4, n))
+	if (l->bit == JOURNAL_DROP) {
+		drop(list, r);
 		return;
-	r = find(rd, id);
+	}
+	parsed = r ? *r : (struct exec_record){.exec_id = id};
+	if (!parse_fields(l, space + 1, &parsed))
+		return;
 	if (!r)
-		return;
-	r->cpu_us = n[0];
-	r->mem_peak_bytes = n[1];
-	r->io_read_bytes = n[2];
-	r->io_write_bytes = n[3];
-}
-
-/* "ID N N": the record, or NULL. */
-static struct exec_record *read_pair(struct reader *rd, char *value, uint64_t ret[2])
-{
-	char *field[3];
-	uint32_t id;
-
-	if (!cut_fields(value, field, 3) || !parse_id(field[0], &id) ||
-	    !parse_numbers(field + 1, 2, ret))
-		return NULL;
-	return find(rd, id);
-}
-
-static void read_begin(struct reader *rd, char *value)
-{
-	uint64_t n[2];
-	struct exec_record *r = read_pair(rd, value, n);
-
-	if (!r)
-		return;
-	r->started_ms = n[0];
-	r->pid = n[1];
-}
-
-static void read_late(struct reader *rd, char *value)
-{
-	uint64_t n[2];
-	struct exec_record *r = read_pair(rd, value, n);
-
-	if (!r)
-		return;
-	r->bytes[0] = n[0];
-	r->bytes[1] = n[1];
-}
-
-static void read_drop(struct reader *rd, char *value)
-{
-	struct exec_record *r;
-	uint32_t id;
-
-	if (!parse_id(value, &id))
-		return;
-	r = find(rd, id);
+		r = add(list, id);
 	if (r)
-		drop(rd, r);
+		*r = parsed;
 }
 
-static void read_next(struct reader *rd, char *value)
+static void read_line(struct journal_list *list, char *line, size_t len)
 {
-	uint32_t id;
-
-	if (parse_id(value, &id) && id > rd->next)
-		rd->next = id;
-}
-
-static void read_line(struct reader *rd, char *line, size_t len)
-{
-	static const struct {
-		const char *key;
-		void (*read)(struct reader *rd, char *value);
-	} table[] = {
-		{"start", read_start}, {"begin", read_begin}, {"end", read_end},
-		{"used", read_used},   {"late", read_late},   {"drop", read_drop},
-		{"next", read_next},
-	};
 	const char *key, *value;
 	struct lines l;
+	uint64_t n;
 
 	lines_init(&l, line, len);
 	if (lines_next(&l, &key, &value) <= 0)
 		return;
-	for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
-		if (strcmp(key, table[i].key) == 0)
-			table[i].read(rd, (char *)(uintptr_t)value);
+	if (strcmp(key, "next") == 0 && str_parse_u64(value, INT32_MAX, &n) && n > list->next)
+		list->next = (uint32_t)n;
+	if (strcmp(key, "spent") == 0 && str_parse_u64(value, UINT64_MAX, &n))
+		add_spent(list, n);
+	for (size_t i = 0; i < LINE_COUNT; i++)
+		if (strcmp(key, lines_of_record[i].key) == 0)
+			read_record_line(list, &lines_of_record[i], (char *)(uintptr_t)value);
 }
 
 /* Line by line, so that one damaged line costs itself only. */
-static void read_lines(struct reader *rd, char *text, size_t len)
+static void read_lines(struct journal_list *list, char *text, size_t len)
 {
 	char *end = text + len;
 
@@ -447,25 +337,29 @@ static void read_lines(struct reader *rd, char *text, size_t len)
 			return;
 		after = stop[1];
 		stop[1] = 0;
-		read_line(rd, text, (size_t)(stop + 1 - text));
+		read_line(list, text, (size_t)(stop + 1 - text));
 		stop[1] = after;
 		text = stop + 1;
 	}
 }
 
-int journal_read(int box_fd, struct exec_record **ret, size_t *ret_count, uint32_t *ret_next)
+int journal_read(int box_fd, struct journal_list *ret)
 {
-	struct reader rd = {.next = 1};
 	autofree char *text = NULL;
 	size_t len = 0;
-	int r = fd_read_file(box_fd, "logs/" JOURNAL_NAME, KEEPER_JOURNAL_MAX, &text, &len);
+	int r;
 
-	if (r < 0 && r != -ENOENT)
-		return r;
-	if (text)
-		read_lines(&rd, text, len);
-	*ret = rd.list;
-	*ret_count = rd.count;
-	*ret_next = rd.next;
-	return 0;
+	*ret = (struct journal_list){.next = 1};
+	r = fd_read_file(box_fd, "logs/" JOURNAL_NAME, KEEPER_JOURNAL_MAX, &text, &len);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	read_lines(ret, text, len);
+	return ret->error;
+}
+
+void journal_list_done(struct journal_list *l)
+{
+	free(l->records);
+	tokens_done(&l->spent);
+	*l = (struct journal_list){0};
 }

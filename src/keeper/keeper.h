@@ -36,8 +36,8 @@
 #include "keeper/events.h"
 #include "keeper/journal.h"
 #include "keeper/output.h"
+#include "wire/hello.h"
 #include "wire/link.h"
-#include "wire/msg.h"
 
 #include <stdbool.h>
 
@@ -70,6 +70,7 @@ struct client {
 	bool waits_init;   /* not read until init took what is queued for it */
 	bool blocks_init;  /* init is not read until this client took what is queued for it */
 	bool doomed;
+	struct wire_peer peer; /* as it said in its HELLO; all zero: it said none */
 };
 
 struct keeper {
@@ -92,6 +93,8 @@ struct keeper {
 	void (*on_stats)(struct keeper *k, struct wire_stats *m);
 
 	struct wire_link init;
+	struct wire_peer init_peer;
+	uint64_t unknown_frames; /* of init's, of types that this Cove does not know */
 	bool linked, up;
 	bool deaf;   /* init broke the protocol: it is not heard any more */
 	bool ending; /* no new requests; set by the owner */
@@ -110,6 +113,7 @@ struct keeper {
 
 	struct logs logs;
 	struct journal journal;
+	struct token_set tokens; /* of all commands that there were */
 	struct events events;
 
 	struct exec **execs; /* owned, sorted by id */

@@ -27,7 +27,7 @@ static struct ledger_entry *find(struct ledger *l, const struct exec_record *r)
 			return &l->open[i];
 	if (l->count == LEDGER_OPEN)
 		close_entry(l, 0);
-	l->open[l->count] = (struct ledger_entry){.id = r->shell[0] ? 0 : r->id};
+	l->open[l->count] = (struct ledger_entry){.id = r->shell[0] ? 0 : r->exec_id};
 	str_copy(l->open[l->count].shell, sizeof(l->open[0].shell), r->shell);
 	return &l->open[l->count++];
 }

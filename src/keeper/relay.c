@@ -254,7 +254,7 @@ void relay_from_init(struct keeper *k, const struct wire_frame *f)
 
 	while (r && r->init_id != f->id)
 		r = r->next_of_keeper;
-	if (!pass[f->type])
+	if (!wire_type_is_known(f->type) || !pass[f->type])
 		keeper_broken(k, "a frame that no operation has");
 	else if (r)
 		pass[f->type](r, f);

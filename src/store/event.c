@@ -60,31 +60,31 @@ static int put_seconds(struct buf *out, const char *before, uint64_t ms)
 	return buf_printf(out, "%s%" PRIu64 ".%" PRIu64 " s", before, ms / 1000, ms % 1000 / 100);
 }
 
-static int put_how_ended(struct buf *out, const struct event *ev)
+static int put_how_ended(struct buf *out, const struct exec_record *x)
 {
-	const char *name = ev->signal ? str_signal_name(ev->signal) : NULL;
+	const char *name = x->signal ? str_signal_name(x->signal) : NULL;
 
-	if (ev->has_exit)
-		return buf_printf(out, "-> exit %d", ev->exit_code);
+	if (x->has_exit)
+		return buf_printf(out, "-> exit %d", x->exit_code);
 	if (name)
 		return buf_printf(out, "-> signal %s", name);
-	if (ev->signal)
-		return buf_printf(out, "-> signal %d", ev->signal);
-	return put_text(out, "-> ", ev->cause ? ev->cause : "unknown");
+	if (x->signal)
+		return buf_printf(out, "-> signal %d", x->signal);
+	return put_text(out, "-> ", x->cause[0] ? x->cause : "unknown");
 }
 
-static int put_result(struct buf *out, const struct event *ev)
+static int put_result(struct buf *out, const struct event *ev, const struct exec_record *x)
 {
-	int r = put_how_ended(out, ev);
+	int r = put_how_ended(out, x);
 
 	if (r == 0)
-		r = buf_printf(out, ", %" PRIu64 " B out, %" PRIu64 " B err", ev->stdout_bytes,
-			       ev->stderr_bytes);
+		r = buf_printf(out, ", %" PRIu64 " B out, %" PRIu64 " B err", x->stdout_bytes,
+			       x->stderr_bytes);
 	if (r == 0)
-		r = put_seconds(out, ", ", ev->duration_ms);
-	if (r == 0 && ev->cwd)
-		r = put_text(out, ", cwd ", ev->cwd);
-	if (r == 0 && ev->cwd && ev->cwd_changed)
+		r = put_seconds(out, ", ", x->duration_ms);
+	if (r == 0 && x->cwd)
+		r = put_text(out, ", cwd ", x->cwd);
+	if (r == 0 && x->cwd && ev->cwd_changed)
 		r = buf_append_str(out, " (changed)");
 	return r;
 }
@@ -112,17 +112,29 @@ static int put_change(struct buf *out, const char *what, const struct event *ev)
 	return r;
 }
 
+static const struct exec_record *exec_of(const struct event *ev)
+{
+	static const struct exec_record none;
+
+	return ev->exec ? ev->exec : &none;
+}
+
+static const char *command_of(const struct event *ev)
+{
+	return ev->command ? ev->command : exec_of(ev)->command;
+}
+
 static int put_line(struct buf *out, const struct event *ev)
 {
 	switch (ev->kind) {
 	case EVENT_OPEN:
 		return put_open(out, ev);
 	case EVENT_COMMAND:
-		return put_command(out, ev->command ? ev->command : "");
+		return put_command(out, command_of(ev));
 	case EVENT_RESULT:
-		return put_result(out, ev);
+		return put_result(out, ev, exec_of(ev));
 	case EVENT_TIMEOUT:
-		return put_seconds(out, "timeout after ", ev->duration_ms);
+		return put_seconds(out, "timeout after ", exec_of(ev)->duration_ms);
 	case EVENT_FAIL:
 		return put_text(out, "fail   ", ev->cause ? ev->cause : "");
 	case EVENT_CLOSE:
@@ -157,33 +169,48 @@ static void json_text(struct json *j, const char *key, const char *text)
 		json_kv_str(j, key, text);
 }
 
-static void json_command(struct json *j, const struct event *ev)
+static void json_command(struct json *j, const char *command)
 {
-	const char *command = ev->command ? ev->command : "";
 	size_t n = strlen(command), cut = cut_utf8(command, n, EVENT_COMMAND_MAX);
 
 	json_key(j, "command");
 	json_strn(j, command, cut);
 	if (cut < n)
 		json_kv_bool(j, "command_truncated", true);
-	json_text(j, "shell", ev->shell);
 }
 
-static void json_result(struct json *j, const struct event *ev)
+static void json_result(struct json *j, const struct exec_record *x)
 {
 	json_key(j, "exit_code");
-	if (ev->has_exit)
-		json_i64(j, ev->exit_code);
+	if (x->has_exit)
+		json_i64(j, x->exit_code);
 	else
 		json_null(j);
-	if (ev->signal)
-		json_kv_i64(j, "signal", ev->signal);
-	json_kv_u64(j, "stdout_bytes", ev->stdout_bytes);
-	json_kv_u64(j, "stderr_bytes", ev->stderr_bytes);
-	json_text(j, "shell", ev->shell);
-	json_text(j, "cwd", ev->cwd);
-	if (ev->cwd)
+	if (x->signal)
+		json_kv_i64(j, "signal", x->signal);
+	json_kv_u64(j, "stdout_bytes", x->stdout_bytes);
+	json_kv_u64(j, "stderr_bytes", x->stderr_bytes);
+}
+
+static void json_exec(struct json *j, const struct event *ev)
+{
+	const struct exec_record *x = exec_of(ev);
+	bool is_result = ev->kind == EVENT_RESULT;
+
+	json_kv_u64(j, "exec_id", x->exec_id);
+	if (ev->kind == EVENT_COMMAND)
+		json_command(j, command_of(ev));
+	if (is_result)
+		json_result(j, x);
+	if (ev->kind != EVENT_TIMEOUT)
+		json_text(j, "shell", x->shell[0] ? x->shell : NULL);
+	if (is_result && x->cwd) {
+		json_kv_str(j, "cwd", x->cwd);
 		json_kv_bool(j, "cwd_changed", ev->cwd_changed);
+	}
+	if (ev->kind != EVENT_COMMAND)
+		json_kv_u64(j, "duration_ms", x->duration_ms);
+	json_text(j, "cause", x->cause[0] ? x->cause : NULL);
 }
 
 int event_format_json(const struct event *ev, struct buf *out)
@@ -198,19 +225,15 @@ int event_format_json(const struct event *ev, struct buf *out)
 		return -EINVAL;
 	json_init(&j, out);
 	json_object_begin(&j);
+	if (ev->seq)
+		json_kv_u64(&j, "seq", ev->seq);
 	json_kv_u64(&j, "at_ms", ev->at_ms);
 	json_kv_str(&j, "event", kind_names[ev->kind]);
 	json_text(&j, "box", ev->box);
 	json_text(&j, "image", ev->image);
 	json_text(&j, "workspace", ev->workspace);
 	if (of_exec)
-		json_kv_u64(&j, "exec_id", ev->exec_id);
-	if (ev->kind == EVENT_COMMAND)
-		json_command(&j, ev);
-	if (ev->kind == EVENT_RESULT)
-		json_result(&j, ev);
-	if (ev->kind == EVENT_RESULT || ev->kind == EVENT_TIMEOUT)
-		json_kv_u64(&j, "duration_ms", ev->duration_ms);
+		json_exec(&j, ev);
 	json_text(&j, "cause", ev->cause);
 	json_text(&j, "by", ev->by);
 	json_object_end(&j);

@@ -16,6 +16,7 @@
 #pragma once
 
 #include "base/buf.h"
+#include "wire/exec_record.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,16 +37,12 @@ struct event {
 	enum event_kind kind;
 	uint64_t at_ms; /* wall clock */
 	const char *box;
-	const char *image, *workspace; /* open */
-	uint64_t exec_id;	       /* command, result, timeout */
-	const char *command;	       /* command: only the first line is shown, cut at 80 */
-	const char *shell;
-	bool has_exit;
-	int exit_code, signal;
-	uint64_t stdout_bytes, stderr_bytes, duration_ms;
-	const char *cwd;
+	const char *image, *workspace;	/* open */
+	const struct exec_record *exec; /* command, result, timeout; NULL is as an empty one */
+	const char *command; /* in place of the record's; only its first line is shown, cut at 80 */
 	bool cwd_changed;
 	const char *cause, *by; /* close, fail, pause, resume, door */
+	uint64_t seq;		/* its number in the box's log; 0: none */
 };
 
 /* Each appends one line with its newline. */

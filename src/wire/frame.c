@@ -74,8 +74,8 @@ static bool is_valid_header(const uint8_t *h)
 {
 	unsigned type = h[4];
 
-	return type > 0 && type < WIRE_TYPE_COUNT && h[5] < WIRE_STREAM_COUNT && h[6] == 0 &&
-	       h[7] == 0 && get_u32(h) <= payload_max(type);
+	return type > 0 && h[5] < WIRE_STREAM_COUNT && h[6] == 0 && h[7] == 0 &&
+	       get_u32(h) <= payload_max(type);
 }
 
 int wire_decoder_next(struct wire_decoder *d, struct wire_frame *ret)

@@ -11,7 +11,8 @@
  * for the rest. id names the request the frame belongs to; whoever starts a request chooses it and
  * does not use it again while the request lives. A frame that breaks a rule ends the connection:
  * the decoder stays in error and yields nothing more. How the bytes were cut never changes what
- * comes out.
+ * comes out. A type from WIRE_TYPE_COUNT on is not broken but newer: it comes out as it is, and
+ * whoever gets it answers ERROR(id) with ERR_UNSUPPORTED, or drops it (hello.h).
  */
 #pragma once
 
@@ -22,7 +23,7 @@
 enum { WIRE_HEADER = 12 };
 
 enum wire_type {
-	WIRE_HELLO = 1, /* both ways, first: struct wire_hello */
+	WIRE_HELLO = 1, /* both ways, first: struct wire_hello; hello.h */
 	WIRE_ERROR,	/* the request failed, nothing more comes for it: struct wire_error */
 	WIRE_OK,	/* the request is done and had nothing to say */
 	WIRE_CANCEL,	/* the asker lost interest; a running command goes on, a transfer ends */
@@ -33,7 +34,7 @@ enum wire_type {
 
 	WIRE_EXEC,    /* start a command or a shell line: struct wire_exec */
 	WIRE_STARTED, /* it runs: struct wire_started */
-	WIRE_EXIT,    /* it ended: struct wire_exit */
+	WIRE_EXIT,    /* it ended: struct exec_record */
 	WIRE_SIGNAL,  /* struct wire_signal */
 	WIRE_RESIZE,  /* struct wire_resize */
 
@@ -48,7 +49,7 @@ enum wire_type {
 	/* Between a client and the keeper only. */
 	WIRE_ATTACH, /* follow a command's output from an offset: struct wire_attach */
 	WIRE_EXECS,  /* list commands: no payload; answered by WIRE_INFO frames, then WIRE_OK */
-	WIRE_INFO,   /* one command: struct wire_info */
+	WIRE_INFO,   /* one command: struct exec_record */
 	WIRE_STATUS, /* is the box up; answered by struct wire_status */
 	WIRE_STOP,  /* end the box: struct wire_stop; answered by WIRE_OK, then the socket closes */
 	WIRE_PAUSE, /* freeze or thaw the box: struct wire_pause; answered by WIRE_OK */
@@ -57,6 +58,10 @@ enum wire_type {
 	WIRE_SAY,   /* struct wire_say */
 
 	WIRE_QUEUED, /* a line waits for its shell: struct wire_queued */
+
+	/* Between a client and the keeper, if both have the feature. */
+	WIRE_SUBSCRIBE, /* the box's events: struct wire_subscribe; answered by WIRE_EVENT frames */
+	WIRE_EVENT,	/* struct wire_event */
 	WIRE_TYPE_COUNT
 };
 
@@ -65,7 +70,7 @@ enum wire_type {
 enum wire_stream { WIRE_STDIN = 0, WIRE_STDOUT = 1, WIRE_STDERR = 2, WIRE_STREAM_COUNT };
 
 struct wire_frame {
-	enum wire_type type;
+	enum wire_type type; /* may be one that is not in the list above */
 	uint8_t stream;
 	uint32_t id;
 	const uint8_t *payload; /* borrowed from the decoder until its next call */

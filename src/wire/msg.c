@@ -1,86 +1,81 @@
 /* Control messages as field tables; see msg.h. */
 #include "wire/msg.h"
 
+#include "wire/field.h"
+
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
 
-enum field_type { FIELD_END = 0, FIELD_U64, FIELD_STR, FIELD_LIST };
-
-/* Tags are positions in the table, counted from 1: a table only ever grows at its end. */
-struct field {
-	uint8_t type;
-	uint16_t offset;
-};
-
+/* Tags are positions in a table, counted from 1: a table only ever grows at its end. */
 /* clang-format off */
-#define U64(m, f)  {FIELD_U64, offsetof(struct wire_##m, f)}
-#define STR(m, f)  {FIELD_STR, offsetof(struct wire_##m, f)}
-#define LIST(m, f) {FIELD_LIST, offsetof(struct wire_##m, f)}
+#define F(m, name) FIELD_OF(wire_##m, name)
+#define R(name)	   FIELD_OF(exec_record, name)
 
-static const struct field hello_fields[] = {
-	U64(hello, version), U64(hello, pid), STR(hello, name),
-	STR(hello, notes), U64(hello, revision), {0}};
-static const struct field error_fields[] = {
-	U64(error, kind), U64(error, code), STR(error, msg), {0}};
-static const struct field credit_fields[] = {U64(credit, bytes), {0}};
-static const struct field exec_fields[] = {
-	LIST(exec, argv), STR(exec, line), STR(exec, shell), LIST(exec, env), STR(exec, cwd),
-	STR(exec, user), U64(exec, timeout_ms), U64(exec, pty), U64(exec, rows), U64(exec, cols),
-	U64(exec, has_stdin), U64(exec, background), U64(exec, inline_max), {0}};
-static const struct field started_fields[] = {U64(started, exec_id), U64(started, pid), {0}};
-static const struct field queued_fields[] = {U64(queued, exec_id), {0}};
-static const struct field exit_fields[] = {
-	U64(exit, exec_id), U64(exit, exit_code), U64(exit, has_exit), U64(exit, signal),
-	U64(exit, timed_out), U64(exit, oom_killed), U64(exit, stdout_bytes),
-	U64(exit, stderr_bytes), U64(exit, truncated), U64(exit, duration_ms),
-	U64(exit, shell_state), STR(exit, cwd), STR(exit, cause), U64(exit, cpu_us),
-	U64(exit, mem_peak_bytes), U64(exit, io_read_bytes), U64(exit, io_write_bytes), {0}};
-static const struct field signal_fields[] = {
-	U64(signal, exec_id), U64(signal, signal), U64(signal, tree), {0}};
-static const struct field resize_fields[] = {U64(resize, rows), U64(resize, cols), {0}};
-static const struct field file_fields[] = {
-	U64(file, op), STR(file, path), STR(file, to), STR(file, user), U64(file, mode),
-	U64(file, recursive), U64(file, follow), {0}};
-static const struct field entry_fields[] = {
-	U64(entry, type), STR(entry, path), STR(entry, target), U64(entry, mode), U64(entry, size),
-	U64(entry, mtime_ns), U64(entry, uid), U64(entry, gid), {0}};
-static const struct field attach_fields[] = {
-	U64(attach, exec_id), U64(attach, stdout_from), U64(attach, stderr_from),
-	U64(attach, follow), U64(attach, inline_max), U64(attach, input), {0}};
-static const struct field info_fields[] = {
-	U64(info, exec_id), STR(info, command), STR(info, state), STR(info, shell), U64(info, pid),
-	U64(info, started_ms), U64(info, has_exit), U64(info, exit_code), U64(info, signal),
-	U64(info, stdout_bytes), U64(info, stderr_bytes), U64(info, duration_ms), STR(info, cause),
-	U64(info, background), U64(info, truncated), U64(info, oom_killed), U64(info, cpu_us),
-	U64(info, mem_peak_bytes), U64(info, io_read_bytes), U64(info, io_write_bytes), {0}};
-static const struct field status_fields[] = {
-	U64(status, started_ms), U64(status, execs_running), U64(status, clients),
-	U64(status, init_pid), STR(status, notes), STR(status, ids), U64(status, paused),
-	STR(status, storage), STR(status, walls), STR(status, network), U64(status, door),
-	U64(status, init_revision), {0}};
-static const struct field stop_fields[] = {
-	STR(stop, by), U64(stop, remove), U64(stop, grace_ms), {0}};
-static const struct field pause_fields[] = {U64(pause, on), STR(pause, by), U64(pause, for_ms),
+static const struct wire_field hello_fields[] = {
+	F(hello, lowest), F(hello, pid), F(hello, name),
+	F(hello, notes), F(hello, revision), F(hello, highest), F(hello, features), {0}};
+static const struct wire_field error_fields[] = {
+	F(error, kind), F(error, code), F(error, msg), {0}};
+static const struct wire_field credit_fields[] = {F(credit, bytes), {0}};
+static const struct wire_field exec_fields[] = {
+	F(exec, argv), F(exec, line), F(exec, shell), F(exec, env), F(exec, cwd),
+	F(exec, user), F(exec, timeout_ms), F(exec, pty), F(exec, rows), F(exec, cols),
+	F(exec, has_stdin), F(exec, background), F(exec, inline_max), F(exec, token), {0}};
+static const struct wire_field started_fields[] = {F(started, exec_id), F(started, pid), {0}};
+static const struct wire_field queued_fields[] = {F(queued, exec_id), {0}};
+static const struct wire_field exit_fields[] = {
+	R(exec_id), R(exit_code), R(has_exit), R(signal), R(timed_out), R(oom_killed),
+	R(stdout_bytes), R(stderr_bytes), R(truncated), R(duration_ms), R(shell_state), R(cwd),
+	R(cause), R(cpu_us), R(mem_peak_bytes), R(io_read_bytes), R(io_write_bytes), {0}};
+static const struct wire_field signal_fields[] = {
+	F(signal, exec_id), F(signal, signal), F(signal, tree), {0}};
+static const struct wire_field resize_fields[] = {F(resize, rows), F(resize, cols), {0}};
+static const struct wire_field file_fields[] = {
+	F(file, op), F(file, path), F(file, to), F(file, user), F(file, mode),
+	F(file, recursive), F(file, follow), {0}};
+static const struct wire_field entry_fields[] = {
+	F(entry, type), F(entry, path), F(entry, target), F(entry, mode), F(entry, size),
+	F(entry, mtime_ns), F(entry, uid), F(entry, gid), {0}};
+static const struct wire_field attach_fields[] = {
+	F(attach, exec_id), F(attach, stdout_from), F(attach, stderr_from),
+	F(attach, follow), F(attach, inline_max), F(attach, input), {0}};
+static const struct wire_field info_fields[] = {
+	R(exec_id), R(command), FIELD_STATE_OF(exec_record, state), R(shell), R(pid),
+	R(started_ms), R(has_exit), R(exit_code), R(signal), R(stdout_bytes), R(stderr_bytes),
+	R(duration_ms), R(cause), R(background), R(truncated), R(oom_killed), R(cpu_us),
+	R(mem_peak_bytes), R(io_read_bytes), R(io_write_bytes), R(timed_out), R(shell_state),
+	R(token), {0}};
+static const struct wire_field status_fields[] = {
+	F(status, started_ms), F(status, execs_running), F(status, clients),
+	F(status, init_pid), F(status, notes), F(status, ids), F(status, paused),
+	F(status, storage), F(status, walls), F(status, network), F(status, door),
+	F(status, init_revision), {0}};
+static const struct wire_field stop_fields[] = {
+	F(stop, by), F(stop, remove), F(stop, grace_ms), {0}};
+static const struct wire_field pause_fields[] = {F(pause, on), F(pause, by), F(pause, for_ms),
 					    {0}};
-static const struct field stats_fields[] = {
-	U64(stats, uptime_ms), U64(stats, paused), U64(stats, cpu_us), U64(stats, cpu_limit_milli),
-	U64(stats, throttled_us), U64(stats, mem_bytes), U64(stats, mem_peak_bytes),
-	U64(stats, mem_limit_bytes), U64(stats, oom_kills), U64(stats, pids),
-	U64(stats, pids_limit), U64(stats, pids_hits), U64(stats, disk_bytes),
-	U64(stats, disk_limit_bytes), U64(stats, disk_files), U64(stats, disk_files_limit),
-	U64(stats, io_read_bytes), U64(stats, io_write_bytes), U64(stats, execs_running),
-	U64(stats, disk_own_limit_bytes), U64(stats, net_up_bytes), U64(stats, net_down_bytes),
-	U64(stats, net_conns), U64(stats, keeper_cpu_us), U64(stats, keeper_mem_bytes),
-	U64(stats, keeper_mem_limit_bytes), U64(stats, door_cpu_us), U64(stats, door_mem_bytes),
-	U64(stats, door_mem_limit_bytes), U64(stats, keeper_cpu_limit_milli),
-	U64(stats, door_cpu_limit_milli), {0}};
-static const struct field name_fields[] = {STR(name, name), {0}};
-static const struct field connect_fields[] = {STR(connect, host), U64(connect, port),
-					      U64(connect, proxy), U64(connect, exec_id), {0}};
-static const struct field port_fields[] = {U64(port, port), {0}};
-static const struct field door_fields[] = {LIST(door, argv), STR(door, by), {0}};
-static const struct field say_fields[] = {STR(say, text), {0}};
+static const struct wire_field stats_fields[] = {
+	F(stats, uptime_ms), F(stats, paused), F(stats, cpu_us), F(stats, cpu_limit_milli),
+	F(stats, throttled_us), F(stats, mem_bytes), F(stats, mem_peak_bytes),
+	F(stats, mem_limit_bytes), F(stats, oom_kills), F(stats, pids),
+	F(stats, pids_limit), F(stats, pids_hits), F(stats, disk_bytes),
+	F(stats, disk_limit_bytes), F(stats, disk_files), F(stats, disk_files_limit),
+	F(stats, io_read_bytes), F(stats, io_write_bytes), F(stats, execs_running),
+	F(stats, disk_own_limit_bytes), F(stats, net_up_bytes), F(stats, net_down_bytes),
+	F(stats, net_conns), F(stats, keeper_cpu_us), F(stats, keeper_mem_bytes),
+	F(stats, keeper_mem_limit_bytes), F(stats, door_cpu_us), F(stats, door_mem_bytes),
+	F(stats, door_mem_limit_bytes), F(stats, keeper_cpu_limit_milli),
+	F(stats, door_cpu_limit_milli), {0}};
+static const struct wire_field name_fields[] = {F(name, name), {0}};
+static const struct wire_field connect_fields[] = {F(connect, host), F(connect, port),
+					      F(connect, proxy), F(connect, exec_id), {0}};
+static const struct wire_field port_fields[] = {F(port, port), {0}};
+static const struct wire_field door_fields[] = {F(door, argv), F(door, by), {0}};
+static const struct wire_field say_fields[] = {F(say, text), {0}};
+static const struct wire_field subscribe_fields[] = {F(subscribe, from), {0}};
+static const struct wire_field event_fields[] = {
+	F(event, seq), F(event, missed), F(event, text), {0}};
 /* clang-format on */
 
 static void put_le(uint8_t *p, uint64_t v, int bytes)
@@ -109,36 +104,38 @@ static int put_field(struct buf *out, unsigned tag, const void *p, size_t n)
 }
 
 /* Zero, NULL and empty are not sent. */
-static int encode_field(struct buf *out, unsigned tag, const struct field *f, const void *m)
+static int encode_field(struct buf *out, unsigned tag, const struct wire_field *f, const void *m)
 {
-	const void *at = (const char *)m + f->offset;
-	const struct wire_list *list = at;
+	struct wire_list list;
 	const char *s;
 	uint8_t number[8];
 	uint64_t v;
 
-	switch (f->type) {
+	switch (f->kind) {
 	case FIELD_U64:
-		memcpy(&v, at, sizeof(v));
+	case FIELD_U32:
+	case FIELD_BOOL:
+		v = wire_field_number(f, m);
 		put_le(number, v, 8);
 		return v ? put_field(out, tag, number, 8) : 0;
-	case FIELD_STR:
-		memcpy(&s, at, sizeof(s));
-		return s ? put_field(out, tag, s, strlen(s) + 1) : 0;
+	case FIELD_LIST:
+		memcpy(&list, (const char *)m + f->offset, sizeof(list));
+		return list.bytes ? put_field(out, tag, list.data, list.bytes) : 0;
 	default:
-		return list->bytes ? put_field(out, tag, list->data, list->bytes) : 0;
+		s = wire_field_text(f, m);
+		return s ? put_field(out, tag, s, strlen(s) + 1) : 0;
 	}
 }
 
 static int encode(struct buf *out, enum wire_type type, uint32_t id, uint8_t stream,
-		  const struct field *fields, const void *m)
+		  const struct wire_field *fields, const void *m)
 {
 	size_t at;
 	int r = wire_encode_begin(out, &at);
 
 	if (r < 0)
 		return r;
-	for (unsigned i = 0; fields[i].type != FIELD_END && r == 0; i++)
+	for (unsigned i = 0; fields[i].kind != FIELD_END && r == 0; i++)
 		r = encode_field(out, i + 1, &fields[i], m);
 	if (r < 0) {
 		out->len = at;
@@ -147,41 +144,37 @@ static int encode(struct buf *out, enum wire_type type, uint32_t id, uint8_t str
 	return wire_encode_end(out, at, type, stream, id);
 }
 
-static int decode_field(const struct field *f, void *m, const uint8_t *p, uint32_t n)
+static int decode_field(const struct wire_field *f, void *m, const uint8_t *p, uint32_t n)
 {
-	void *at = (char *)m + f->offset;
 	struct wire_list list = {.data = (const char *)p, .bytes = n};
-	uint64_t v;
 
-	switch (f->type) {
+	switch (f->kind) {
 	case FIELD_U64:
-		if (n != 8)
-			return -EBADMSG;
-		v = get_le(p, 8);
-		memcpy(at, &v, sizeof(v));
-		return 0;
-	case FIELD_STR:
-		if (n == 0 || memchr(p, 0, n) != p + n - 1)
-			return -EBADMSG;
-		memcpy(at, &list.data, sizeof(list.data));
-		return 0;
-	default:
+	case FIELD_U32:
+	case FIELD_BOOL:
+		return n == 8 && wire_field_put_number(f, m, get_le(p, 8)) ? 0 : -EBADMSG;
+	case FIELD_LIST:
 		if (n > 0 && p[n - 1] != 0)
 			return -EBADMSG;
 		for (uint32_t i = 0; i < n; i++)
 			list.count += p[i] == 0;
-		memcpy(at, &list, sizeof(list));
+		memcpy((char *)m + f->offset, &list, sizeof(list));
 		return 0;
+	default:
+		if (n == 0 || memchr(p, 0, n) != p + n - 1)
+			return -EBADMSG;
+		return wire_field_put_text(f, m, list.data) ? 0 : -EBADMSG;
 	}
 }
 
-static int decode(const struct wire_frame *frame, const struct field *fields, void *m)
+static int decode(const struct wire_frame *frame, const struct wire_field *fields, void *m)
 {
 	const uint8_t *p = frame->payload;
-	uint32_t left = frame->len, seen = 0;
+	uint32_t left = frame->len;
+	uint64_t seen = 0;
 	unsigned known = 0;
 
-	while (fields[known].type != FIELD_END)
+	while (fields[known].kind != FIELD_END)
 		known++;
 	while (left > 0) {
 		uint32_t n;
@@ -195,9 +188,9 @@ static int decode(const struct wire_frame *frame, const struct field *fields, vo
 		if (n > left - 5 || tag == 0)
 			return -EBADMSG;
 		if (tag <= known) {
-			if (seen & 1u << tag)
+			if (seen & 1ull << tag)
 				return -EBADMSG;
-			seen |= 1u << tag;
+			seen |= 1ull << tag;
 			r = decode_field(&fields[tag - 1], m, p + 5, n);
 			if (r < 0)
 				return r;
@@ -208,15 +201,15 @@ static int decode(const struct wire_frame *frame, const struct field *fields, vo
 	return 0;
 }
 
-#define WIRE_DEFINE(name, frame_type)                                                    \
+#define WIRE_DEFINE(name, frame_type, tag)                                               \
 	int wire_##name##_encode(struct buf *out, uint32_t id, uint8_t stream,           \
-				 const struct wire_##name *m)                            \
+				 const struct tag *m)                                    \
 	{                                                                                \
 		return encode(out, frame_type, id, stream, name##_fields, m);            \
 	}                                                                                \
-	int wire_##name##_decode(const struct wire_frame *f, struct wire_##name *ret)    \
+	int wire_##name##_decode(const struct wire_frame *f, struct tag *ret)            \
 	{                                                                                \
-		*ret = (struct wire_##name){0};                                          \
+		*ret = (struct tag){0};                                                  \
 		return f->type == frame_type ? decode(f, name##_fields, ret) : -EBADMSG; \
 	}
 WIRE_MESSAGES(WIRE_DEFINE)

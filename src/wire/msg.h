@@ -8,12 +8,13 @@
  *
  * The conversation
  *
- *	init -> keeper   HELLO once it can work. keeper -> client HELLO first thing.
+ *	HELLO            both ways, first thing; init once it can work. See hello.h.
  *	EXEC(id)         -> STARTED(id) | ERROR(id). A line whose shell is busy: QUEUED(id) before
  *	                 that, and EXIT(id) without STARTED if it is ended while it waits. Then
  *	                 DATA(id, 1|2)..., EXIT(id); a stream's EOF may come after EXIT when a
  *	                 background child holds it. The asker may send
  *	                 DATA(id, 0), EOF(id, 0), SIGNAL(id), RESIZE(id) at any time until EXIT.
+ *	SUBSCRIBE(id)    client -> keeper: EVENT(id)..., then OK(id) at the end of the box
  *	FILE(id)         -> by operation, see enum wire_file_op; ends with OK(id) or ERROR(id), also
  *	                 after CANCEL(id): ERROR with ECANCELED unless it was done already.
  *	PAUSE            keeper -> init, as a paused box goes on; not answered
@@ -52,11 +53,13 @@
 #define WIRE_INIT_REVISION 1u
 
 struct wire_hello {
-	uint64_t version;
-	uint64_t pid;	   /* keeper: its pid on the host */
-	const char *name;  /* keeper: the box */
-	const char *notes; /* init: what it found missing, for `inspect`; lines */
-	uint64_t revision; /* init: WIRE_INIT_REVISION when it was built */
+	uint64_t lowest;	   /* version; before there was a range, the only one */
+	uint64_t pid;		   /* keeper: its pid on the host */
+	const char *name;	   /* keeper: the box */
+	const char *notes;	   /* init: what it found missing, for `inspect`; lines */
+	uint64_t revision;	   /* init: WIRE_INIT_REVISION when it was built */
+	uint64_t highest;	   /* version; 0: as lowest */
+	struct wire_list features; /* their names */
 };
 
 struct wire_error {
@@ -119,16 +122,22 @@ struct wire_stop {
 /* One pair per message: encode appends a whole frame, decode fills the struct from a payload. */
 /* clang-format off */
 #define WIRE_MESSAGES(X) \
-	X(hello, WIRE_HELLO) X(error, WIRE_ERROR) X(credit, WIRE_CREDIT) X(exec, WIRE_EXEC) \
-	X(started, WIRE_STARTED) X(exit, WIRE_EXIT) X(signal, WIRE_SIGNAL) \
-	X(resize, WIRE_RESIZE) X(file, WIRE_FILE) X(entry, WIRE_ENTRY) \
-	X(attach, WIRE_ATTACH) X(info, WIRE_INFO) X(status, WIRE_STATUS) X(stop, WIRE_STOP) \
-	X(pause, WIRE_PAUSE) X(stats, WIRE_STATS) X(name, WIRE_NAME) X(connect, WIRE_CONNECT) \
-	X(port, WIRE_PORT) X(door, WIRE_DOOR) X(say, WIRE_SAY) X(queued, WIRE_QUEUED)
+	X(hello, WIRE_HELLO, wire_hello) X(error, WIRE_ERROR, wire_error) \
+	X(credit, WIRE_CREDIT, wire_credit) X(exec, WIRE_EXEC, wire_exec) \
+	X(started, WIRE_STARTED, wire_started) X(exit, WIRE_EXIT, exec_record) \
+	X(signal, WIRE_SIGNAL, wire_signal) X(resize, WIRE_RESIZE, wire_resize) \
+	X(file, WIRE_FILE, wire_file) X(entry, WIRE_ENTRY, wire_entry) \
+	X(attach, WIRE_ATTACH, wire_attach) X(info, WIRE_INFO, exec_record) \
+	X(status, WIRE_STATUS, wire_status) X(stop, WIRE_STOP, wire_stop) \
+	X(pause, WIRE_PAUSE, wire_pause) X(stats, WIRE_STATS, wire_stats) \
+	X(name, WIRE_NAME, wire_name) X(connect, WIRE_CONNECT, wire_connect) \
+	X(port, WIRE_PORT, wire_port) X(door, WIRE_DOOR, wire_door) X(say, WIRE_SAY, wire_say) \
+	X(queued, WIRE_QUEUED, wire_queued) X(subscribe, WIRE_SUBSCRIBE, wire_subscribe) \
+	X(event, WIRE_EVENT, wire_event)
 /* clang-format on */
 
-#define WIRE_DECLARE(name, frame_type)                                         \
+#define WIRE_DECLARE(name, frame_type, tag)                                    \
 	int wire_##name##_encode(struct buf *out, uint32_t id, uint8_t stream, \
-				 const struct wire_##name *m);                 \
-	int wire_##name##_decode(const struct wire_frame *f, struct wire_##name *ret);
+				 const struct tag *m);                         \
+	int wire_##name##_decode(const struct wire_frame *f, struct tag *ret);
 WIRE_MESSAGES(WIRE_DECLARE)

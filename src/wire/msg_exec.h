@@ -1,11 +1,11 @@
 /* Messages about commands; see msg.h. */
 #pragma once
 
+#include "wire/exec_record.h"
 #include "wire/msg_list.h"
 
 #include <stdint.h>
 
-#define WIRE_UNKNOWN	UINT64_MAX /* a number that nobody counts here */
 #define WIRE_NO_TIMEOUT UINT64_MAX /* client: none, although the box has a default */
 struct wire_exec {
 	struct wire_list argv; /* exec: program and arguments */
@@ -23,6 +23,14 @@ struct wire_exec {
 	uint64_t has_stdin;  /* 1: the asker will send stdin; 0: it is empty */
 	uint64_t background; /* client: answer is STARTED or QUEUED; output goes to the log */
 	uint64_t inline_max; /* client: send no more than this per stream, count the rest; 0: all */
+	/* client: the caller's own name for this request, 1 to EXEC_TOKEN_MAX printable bytes
+	 * without a space. The box runs at most one command per token, for its whole life: EXEC
+	 * with a token that it knows is answered with that command's STARTED, its output from the
+	 * first byte and its EXIT, also after it ended, and after the keeper was started again. Of
+	 * stdin the command gets what it did not get before. Other arguments (but for what only
+	 * shapes the answer: background, inline_max, rows, cols) are ERROR CONFLICT; and so is a
+	 * token whose command was forgotten to make room. One that did not start is free again. */
+	const char *token;
 };
 
 struct wire_started {
@@ -33,26 +41,6 @@ struct wire_started {
 /* Its shell is busy with another line. */
 struct wire_queued {
 	uint64_t exec_id;
-};
-
-enum wire_shell_state { SHELL_NONE = 0, SHELL_KEPT, SHELL_EXITED, SHELL_RESTARTED };
-
-struct wire_exit {
-	uint64_t exec_id;
-	uint64_t exit_code; /* valid if has_exit */
-	uint64_t has_exit;
-	uint64_t signal; /* ended by this signal, or 0 */
-	uint64_t timed_out;
-	uint64_t oom_killed;
-	uint64_t stdout_bytes, stderr_bytes; /* true counts at the end of the command */
-	uint64_t truncated; /* keeper: the log or the inline answer does not hold all of it */
-	uint64_t duration_ms;
-	uint64_t shell_state; /* enum wire_shell_state */
-	const char *cwd;      /* of the shell after a line; of the command for exec */
-	const char *cause;    /* exit, signal, timeout, oom, pids, disk, killed, interrupted, ... */
-	/* Of its whole tree, as far as the host's cgroups can tell; 0 where they cannot. keeper:
-	 * I/O that is not counted is WIRE_UNKNOWN. */
-	uint64_t cpu_us, mem_peak_bytes, io_read_bytes, io_write_bytes;
 };
 
 struct wire_signal {
@@ -73,18 +61,15 @@ struct wire_attach {
 	uint64_t input;	     /* 1: this client feeds stdin from now on */
 };
 
-struct wire_info {
-	uint64_t exec_id;
-	const char *command; /* first line, cut */
-	const char *state;   /* queued, running, done, interrupted */
-	const char *shell;   /* the named shell, or NULL */
-	uint64_t pid;
-	uint64_t started_ms; /* wall clock */
-	uint64_t has_exit, exit_code, signal;
-	uint64_t stdout_bytes, stderr_bytes;
-	uint64_t duration_ms;
-	const char *cause;
-	uint64_t background;
-	uint64_t truncated; /* not all of its output was kept */
-	uint64_t oom_killed, cpu_us, mem_peak_bytes, io_read_bytes, io_write_bytes;
+/* From the box's log of events: the rows from a number on, those that are kept and then each as it
+ * comes. The first answer is an EVENT without a row. It ends with OK after the box's last row, or
+ * with CANCEL from the client. */
+struct wire_subscribe {
+	uint64_t from; /* the first row wanted; 0: the next one */
+};
+
+struct wire_event {
+	uint64_t seq;	  /* of this row, one more than the last; without a row: of the next */
+	uint64_t missed;  /* rows before this one that are not kept any more, or came too fast */
+	const char *text; /* one JSON object, store/event.h; NULL: no row */
 };

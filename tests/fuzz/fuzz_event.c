@@ -6,6 +6,8 @@
 
 #include "store/event.h"
 
+#include <stdio.h>
+
 /* The next field: bytes up to a separator, NULL for an empty one. */
 static const char *field(char **at)
 {
@@ -15,6 +17,11 @@ static const char *field(char **at)
 		*end = '\0';
 	*at = end ? end + 1 : NULL;
 	return text && *text ? text : NULL;
+}
+
+static void copy(char *dst, size_t size, const char *text)
+{
+	snprintf(dst, size, "%s", text ? text : "");
 }
 
 static void check_line(const struct buf *b)
@@ -28,6 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
 	struct input in = {p, n};
 	struct event ev = {.kind = (enum event_kind)(input_byte(&in) % (EVENT_RESUME + 1))};
+	struct exec_record x = {0};
 	uint8_t bits = input_byte(&in);
 	char *text = input_text(&in), *at = text;
 	struct buf line, json;
@@ -36,15 +44,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 	ev.image = field(&at);
 	ev.workspace = field(&at);
 	ev.command = field(&at);
-	ev.shell = field(&at);
-	ev.cwd = field(&at);
-	ev.cause = field(&at);
+	copy(x.shell, sizeof(x.shell), field(&at));
+	x.cwd = field(&at);
+	copy(x.cause, sizeof(x.cause), ev.cause = field(&at));
 	ev.by = field(&at);
-	ev.has_exit = bits & 1;
+	x.has_exit = bits & 1;
 	ev.cwd_changed = bits & 2;
-	ev.exit_code = bits;
-	ev.signal = bits >> 3;
-	ev.stdout_bytes = (uint64_t)bits << 33;
+	ev.seq = bits & 4;
+	x.exit_code = bits;
+	x.signal = bits >> 3;
+	x.stdout_bytes = (uint64_t)bits << 33;
+	ev.exec = bits & 8 ? NULL : &x;
 	buf_init(&line, 8 * n + 4096);
 	buf_init(&json, 8 * n + 4096);
 	if (event_format(&ev, &line) == 0)

@@ -112,7 +112,7 @@ static void client_in(struct world *w, int i)
 
 static void begin(struct world *w)
 {
-	struct wire_hello hello = {.version = WIRE_VERSION};
+	struct wire_hello hello = {.lowest = WIRE_VERSION_MIN};
 	struct buf b;
 	int theirs;
 
@@ -182,7 +182,8 @@ static void check_logs(struct world *w)
 
 			MUST(o->cut ? o->kept < o->bytes : o->kept == o->bytes);
 			MUST(!x->run || o->bytes <= x->run->granted[s]);
-			snprintf(name, sizeof(name), "logs/%u.%s", x->rec.id, s ? "err" : "out");
+			snprintf(name, sizeof(name), "logs/%u.%s", x->rec.exec_id,
+				 s ? "err" : "out");
 			MUST(fstatat(w->box_fd, name, &st, 0) == 0 || o->kept == 0);
 			MUST((uint64_t)st.st_size == o->kept);
 			all += o->kept;
@@ -206,7 +207,7 @@ static void end(struct world *w)
 	turn(w);
 	MUST(w->k.open_execs == 0 && w->k.relay_count == 0 && w->ends == before);
 	for (size_t i = 0; i < w->k.exec_count; i++)
-		outputs_remove(&w->k.logs, w->k.execs[i]->rec.id, w->k.execs[i]->out);
+		outputs_remove(&w->k.logs, w->k.execs[i]->rec.exec_id, w->k.execs[i]->out);
 	MUST(w->k.logs.bytes == 0 && w->k.logs.open == 0);
 	keeper_done(&w->k);
 	ev_free(w->ev);

@@ -28,11 +28,11 @@ static struct wire_frame payload_of(const struct buf *b, enum wire_type type)
 	return frame_of(type, buf_data(b) + WIRE_HEADER, buf_len(b) - WIRE_HEADER);
 }
 
-#define TARGET(name, frame_type)                                     \
+#define TARGET(name, frame_type, tag)                                \
 	static void try_##name(const uint8_t *p, size_t n)           \
 	{                                                            \
 		struct wire_frame f = frame_of(frame_type, p, n);    \
-		struct wire_##name m, again;                         \
+		struct tag m, again;                                 \
 		struct buf one, two;                                 \
 		if (wire_##name##_decode(&f, &m) < 0)                \
 			return;                                      \
@@ -48,7 +48,7 @@ static struct wire_frame payload_of(const struct buf *b, enum wire_type type)
 	}
 WIRE_MESSAGES(TARGET)
 
-#define ENTRY(name, frame_type) try_##name,
+#define ENTRY(name, frame_type, tag) try_##name,
 static void (*const targets[])(const uint8_t *p, size_t n) = {WIRE_MESSAGES(ENTRY)};
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)

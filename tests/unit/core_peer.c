@@ -28,10 +28,10 @@ struct wire_frame peer_expect(struct peer *p, enum wire_type type)
 		CHECK(r >= 0);
 		if (r > 0 && f.type == type)
 			return f;
-		/* Credit comes when it likes. */
+		/* HELLO comes first, credit when it likes. */
 		if (r > 0)
-			CHECK(f.type == WIRE_CREDIT || f.type == WIRE_DATA ||
-			      f.type == WIRE_CANCEL);
+			CHECK(f.type == WIRE_HELLO || f.type == WIRE_CREDIT ||
+			      f.type == WIRE_DATA || f.type == WIRE_CANCEL);
 		else if (!peer_fill(p))
 			_exit(0);
 	}
@@ -76,7 +76,7 @@ void peer_error(struct peer *p, uint32_t id, int code, const char *msg)
 static void run_script(int fd, void (*script)(struct peer *p, void *arg), void *arg)
 {
 	struct peer p = {.fd = fd};
-	struct wire_hello hello = {.version = WIRE_VERSION, .name = "box"};
+	struct wire_hello hello = {.lowest = WIRE_VERSION_MIN, .name = "box"};
 
 	wire_decoder_init(&p.decoder);
 	buf_init(&p.out, WIRE_OUT_MAX);

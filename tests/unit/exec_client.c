@@ -190,7 +190,7 @@ static void take_hello(struct client *c, const struct wire_frame *f)
 	struct wire_hello m;
 
 	CHECK_EQ(wire_hello_decode(f, &m), 0);
-	CHECK_EQ(m.version, WIRE_VERSION);
+	CHECK_EQ(m.lowest, WIRE_VERSION_MIN);
 	str_copy(c->notes, sizeof(c->notes), m.notes ? m.notes : "none");
 }
 

@@ -24,7 +24,7 @@ struct run {
 	size_t out_at_exit[WIRE_STREAM_COUNT];
 	struct wire_flow flow[WIRE_STREAM_COUNT];
 	pid_t pid;
-	struct wire_exit exit; /* strings copied below */
+	struct exec_record exit; /* strings copied below */
 	char cause[16], cwd[256];
 	int code; /* of ERROR */
 	char msg[256];

@@ -95,7 +95,7 @@ static void door_hear(const struct door_config *c, const struct wire_frame *f)
 
 static void door_run(void)
 {
-	struct wire_hello hello = {.version = WIRE_VERSION};
+	struct wire_hello hello = {.lowest = WIRE_VERSION_MIN};
 	struct wire_error no = {.kind = ERR_INVALID, .code = EINVAL, .msg = "policy.yaml:3: what?"};
 	struct wire_decoder in;
 	struct door_config c;

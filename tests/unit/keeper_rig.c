@@ -90,11 +90,14 @@ static void core_begin(struct rig *r)
 
 static void say_hello(struct rig *r)
 {
-	struct wire_hello m = {.version = WIRE_VERSION, .notes = "a note\nwith \x1b[31mcolour"};
+	struct wire_hello m = {.lowest = WIRE_VERSION_MIN, .notes = "a note\nwith \x1b[31mcolour"};
 
 	CHECK_EQ(wire_hello_encode(&r->init.out, 0, 0, &m), 0);
 	rig_run(r);
 	CHECK(r->up);
+	/* The keeper's own would come with its first request. */
+	wire_link_flush(&r->k.init);
+	peer_next(r, &r->init, WIRE_HELLO);
 }
 
 void rig_init(struct rig *r, bool hello)
@@ -252,7 +255,7 @@ void say_started(struct rig *r, uint32_t id)
 
 void say_exit(struct rig *r, uint32_t id, int code)
 {
-	struct wire_exit m = {
+	struct exec_record m = {
 		.has_exit = 1,
 		.exit_code = (uint64_t)code,
 		.cause = "exit",

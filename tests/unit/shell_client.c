@@ -88,8 +88,7 @@ struct run *expect(struct client *c, const char *text, int code, const char *out
 	struct run *r = line(c, text);
 
 	CHECK_STR(r->msg, "");
-	if (!r->exit.has_exit || r->exit.exit_code != (uint64_t)code ||
-	    strcmp(run_out(r), out) != 0)
+	if (!r->exit.has_exit || r->exit.exit_code != code || strcmp(run_out(r), out) != 0)
 		printf("# line '%.200s': stderr '%.400s'\n", text, run_err(r));
 	CHECK_STR(run_out(r), out);
 	CHECK_EQ(r->exit.has_exit, 1);

@@ -33,7 +33,7 @@ struct ask {
 
 static void say_hello(struct fake *f)
 {
-	struct wire_hello hello = {.version = WIRE_VERSION, .name = "box"};
+	struct wire_hello hello = {.lowest = WIRE_VERSION_MIN, .name = "box"};
 
 	CHECK_EQ(wire_hello_encode(&f->p.out, 0, 0, &hello), 0);
 	peer_flush(&f->p);
@@ -245,7 +245,7 @@ TEST(how_bytes_are_cut_does_not_matter)
 	ask(&a, f.conn, ev, &left);
 	ask(&b, f.conn, ev, &left);
 	CHECK_EQ(wire_hello_encode(&f.p.out, 0, 0,
-				   &(struct wire_hello){.version = WIRE_VERSION, .name = "box"}),
+				   &(struct wire_hello){.lowest = WIRE_VERSION_MIN, .name = "box"}),
 		 0);
 	peer_data(&f.p, a.q.id, WIRE_STDOUT, "one", 3);
 	peer_error(&f.p, b.q.id, EPERM, "no");

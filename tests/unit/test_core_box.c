@@ -566,7 +566,7 @@ static int listen_in(struct cove *cove, const char *name)
 /* A keeper that deletes its box when it is told to; at once somebody makes another of its name. */
 static void be_keeper(struct cove *cove, int box_fd, int ready_fd)
 {
-	struct wire_hello hello = {.version = WIRE_VERSION, .name = "b"};
+	struct wire_hello hello = {.lowest = WIRE_VERSION_MIN, .name = "b"};
 	struct peer p = {0};
 	struct wire_frame f;
 	int lock, listen_fd = listen_in(cove, "b"); /* whoever listens is the keeper */

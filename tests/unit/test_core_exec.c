@@ -20,17 +20,17 @@ static void send_started(struct peer *p, uint32_t id, uint64_t exec_id)
 
 static void send_exit(struct peer *p, uint32_t id, int code, uint64_t out_bytes)
 {
-	struct wire_exit m = {.exec_id = 7,
-			      .has_exit = 1,
-			      .exit_code = (uint64_t)code,
-			      .cwd = "/tmp",
-			      .shell_state = SHELL_KEPT,
-			      .cause = "exit",
-			      .stdout_bytes = out_bytes,
-			      .cpu_us = 1001,
-			      .mem_peak_bytes = 4096,
-			      .io_read_bytes = 1,
-			      .io_write_bytes = 2};
+	struct exec_record m = {.exec_id = 7,
+				.has_exit = 1,
+				.exit_code = (uint64_t)code,
+				.cwd = "/tmp",
+				.shell_state = SHELL_KEPT,
+				.cause = "exit",
+				.stdout_bytes = out_bytes,
+				.cpu_us = 1001,
+				.mem_peak_bytes = 4096,
+				.io_read_bytes = 1,
+				.io_write_bytes = 2};
 
 	CHECK_EQ(wire_exit_encode(&p->out, id, 0, &m), 0);
 }
@@ -53,7 +53,7 @@ static void two_lines(struct peer *p, void *arg)
 	peer_data(p, second, WIRE_STDOUT, "own", 3);
 	send_exit(p, second, 0, 3);
 	peer_flush(p);
-	peer_expect(p, WIRE_HELLO);
+	peer_expect(p, WIRE_SAY);
 }
 
 TEST(late_output_is_never_mixed_in)
@@ -104,7 +104,7 @@ static void much_output(struct peer *p, void *arg)
 	}
 	send_exit(p, id, 0, sent);
 	peer_flush(p);
-	peer_expect(p, WIRE_HELLO);
+	peer_expect(p, WIRE_SAY);
 }
 
 TEST(output_beyond_the_cap_is_counted)
@@ -147,7 +147,7 @@ static void count_input(struct peer *p, void *arg)
 	peer_data(p, id, WIRE_STDOUT, text, (size_t)n);
 	send_exit(p, id, 0, (uint64_t)n);
 	peer_flush(p);
-	peer_expect(p, WIRE_HELLO);
+	peer_expect(p, WIRE_SAY);
 }
 
 TEST(stdin_larger_than_the_window)
@@ -233,7 +233,7 @@ static void babble(struct peer *p, void *arg)
 	else
 		CHECK_EQ(buf_append(&p->out, "\377\377\377\377garbage.....", 16), 0);
 	peer_flush(p);
-	peer_expect(p, WIRE_HELLO);
+	peer_expect(p, WIRE_SAY);
 }
 
 TEST(nonsense_is_a_protocol_error)
@@ -279,7 +279,7 @@ TEST(bad_commands_are_refused_here)
 
 static void older_keeper(struct peer *p, void *arg)
 {
-	struct wire_hello hello = {.version = WIRE_VERSION + 1};
+	struct wire_hello hello = {.lowest = WIRE_VERSION_MAX + 1};
 
 	buf_clear(&p->out);
 	CHECK_EQ(wire_hello_encode(&p->out, 0, 0, &hello), 0);

@@ -83,7 +83,7 @@ static void send_tree(struct peer *p, void *arg)
 	}
 	peer_send(p, WIRE_OK, 0, id);
 	peer_flush(p);
-	peer_expect(p, WIRE_HELLO); /* never comes: waits for the end */
+	peer_expect(p, WIRE_SAY); /* never comes: waits for the end */
 }
 
 static int get(const struct sent *tree, struct cove_error *err)
@@ -212,7 +212,7 @@ static void send_error(struct peer *p, void *arg)
 
 	peer_error(p, id, EACCES, "cannot read \033[31m'x'\n[cove] forged");
 	peer_flush(p);
-	peer_expect(p, WIRE_HELLO);
+	peer_expect(p, WIRE_SAY);
 }
 
 TEST(the_boxes_words_are_made_safe)
@@ -287,7 +287,7 @@ static void list_lies(struct peer *p, void *arg)
 	peer_entry(p, id, 'f', arg, NULL);
 	peer_send(p, WIRE_OK, 0, id);
 	peer_flush(p);
-	peer_expect(p, WIRE_HELLO);
+	peer_expect(p, WIRE_SAY);
 }
 
 TEST(listed_names_are_names)
@@ -328,7 +328,7 @@ static void take_put(struct peer *p, void *arg)
 		peer_send(p, WIRE_OK, 0, id);
 	}
 	peer_flush(p);
-	peer_expect(p, WIRE_HELLO);
+	peer_expect(p, WIRE_SAY);
 }
 
 TEST(put_waits_for_credit_and_hears_errors)

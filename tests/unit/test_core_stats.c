@@ -73,15 +73,15 @@ static void answer_stats(struct peer *p, uint32_t id, const struct act *act, boo
 
 static void answer_execs(struct peer *p, uint32_t id)
 {
-	struct wire_info m = {.state = "done",
-			      .command = "make",
-			      .cause = "oom",
-			      .signal = 9,
-			      .oom_killed = 1,
-			      .cpu_us = 1500,
-			      .mem_peak_bytes = 4096,
-			      .io_read_bytes = 1,
-			      .io_write_bytes = 2};
+	struct exec_record m = {.state = EXEC_DONE,
+				.command = "make",
+				.cause = "oom",
+				.signal = 9,
+				.oom_killed = 1,
+				.cpu_us = 1500,
+				.mem_peak_bytes = 4096,
+				.io_read_bytes = 1,
+				.io_write_bytes = 2};
 
 	for (m.exec_id = 1; m.exec_id <= 20; m.exec_id++)
 		CHECK_EQ(wire_info_encode(&p->out, id, 0, &m), 0);
@@ -109,7 +109,7 @@ static void answer_pause(struct peer *p, const struct wire_frame *f, const struc
 /* Answers on one connection until it ends. */
 static void serve(int fd, const struct act *act, bool *paused)
 {
-	struct wire_hello hello = {.version = WIRE_VERSION, .name = "box"};
+	struct wire_hello hello = {.lowest = WIRE_VERSION_MIN, .name = "box"};
 	struct peer p = {.fd = fd};
 	struct wire_frame f;
 

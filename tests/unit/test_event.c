@@ -26,26 +26,25 @@ static const char *json(const struct event *ev)
 TEST(lines_of_the_header)
 {
 	struct event ev = {.kind = EVENT_OPEN, .box = "dev", .image = "base", .workspace = "dev"};
+	struct exec_record x;
 
 	CHECK_STR(line(&ev), "[cove] open   dev  image=base workspace=dev\n");
 	ev.workspace = NULL;
 	CHECK_STR(line(&ev), "[cove] open   dev  image=base\n");
 	ev = (struct event){.kind = EVENT_COMMAND, .command = "make -j4"};
 	CHECK_STR(line(&ev), "[cove] $ make -j4\n");
-	ev = (struct event){.kind = EVENT_RESULT,
-			    .has_exit = true,
-			    .stdout_bytes = 1204,
-			    .duration_ms = 1234,
-			    .cwd = "/tmp",
-			    .cwd_changed = true};
+	x = (struct exec_record){
+		.has_exit = true, .stdout_bytes = 1204, .duration_ms = 1234, .cwd = "/tmp"};
+	ev = (struct event){.kind = EVENT_RESULT, .exec = &x, .cwd_changed = true};
 	CHECK_STR(line(&ev), "[cove] -> exit 0, 1204 B out, 0 B err, 1.2 s, cwd /tmp (changed)\n");
 	ev.cwd_changed = false;
 	CHECK_STR(line(&ev), "[cove] -> exit 0, 1204 B out, 0 B err, 1.2 s, cwd /tmp\n");
-	ev = (struct event){.kind = EVENT_RESULT, .signal = SIGKILL};
+	x = (struct exec_record){.signal = SIGKILL};
 	CHECK_STR(line(&ev), "[cove] -> signal KILL, 0 B out, 0 B err, 0.0 s\n");
-	ev = (struct event){.kind = EVENT_RESULT, .cause = "interrupted"};
+	x = (struct exec_record){.cause = "interrupted"};
 	CHECK_STR(line(&ev), "[cove] -> interrupted, 0 B out, 0 B err, 0.0 s\n");
-	ev = (struct event){.kind = EVENT_TIMEOUT, .duration_ms = 5000};
+	x = (struct exec_record){.duration_ms = 5000};
+	ev.kind = EVENT_TIMEOUT;
 	CHECK_STR(line(&ev), "[cove] timeout after 5.0 s\n");
 	ev = (struct event){.kind = EVENT_FAIL, .cause = "no image 'x'"};
 	CHECK_STR(line(&ev), "[cove] fail   no image 'x'\n");
@@ -64,24 +63,19 @@ TEST(lines_of_the_header)
 
 TEST(json_lines)
 {
+	struct exec_record x = {.exec_id = 3, .shell = "default"};
 	struct event ev = {.kind = EVENT_COMMAND,
 			   .at_ms = 7,
 			   .box = "dev",
-			   .exec_id = 3,
-			   .command = "echo \"a\"\nb",
-			   .shell = "default"};
+			   .exec = &x,
+			   .command = "echo \"a\"\nb"};
 
 	CHECK_STR(json(&ev), "{\"at_ms\":7,\"event\":\"command\",\"box\":\"dev\",\"exec_id\":3,"
 			     "\"command\":\"echo \\\"a\\\"\\nb\",\"shell\":\"default\"}\n");
-	ev = (struct event){.kind = EVENT_RESULT,
-			    .at_ms = 8,
-			    .box = "dev",
-			    .exec_id = 3,
-			    .signal = 9,
-			    .cwd = "/",
-			    .duration_ms = 5};
+	x = (struct exec_record){.exec_id = 3, .signal = 9, .cwd = "/", .duration_ms = 5};
+	ev = (struct event){.kind = EVENT_RESULT, .seq = 12, .at_ms = 8, .box = "dev", .exec = &x};
 	CHECK_STR(json(&ev),
-		  "{\"at_ms\":8,\"event\":\"result\",\"box\":\"dev\",\"exec_id\":3,"
+		  "{\"seq\":12,\"at_ms\":8,\"event\":\"result\",\"box\":\"dev\",\"exec_id\":3,"
 		  "\"exit_code\":null,\"signal\":9,\"stdout_bytes\":0,\"stderr_bytes\":0,"
 		  "\"cwd\":\"/\",\"cwd_changed\":false,\"duration_ms\":5}\n");
 }
@@ -90,6 +84,7 @@ TEST(json_lines)
 TEST(nothing_can_forge_a_line)
 {
 	char all[600], *at = all;
+	struct exec_record x = {.cwd = all};
 	struct event ev;
 
 	at += sprintf(at, "x\n[cove] close dev\r\033[2K");
@@ -97,6 +92,9 @@ TEST(nothing_can_forge_a_line)
 		*at++ = (char)c;
 	strcpy(at, "\xe2\x80\xa8\xe2\x80\xae\xc2\x9b"
 		   "end");
+	str_copy(x.command, sizeof(x.command), all);
+	str_copy(x.shell, sizeof(x.shell), all);
+	str_copy(x.cause, sizeof(x.cause), all);
 	for (int kind = EVENT_OPEN; kind <= EVENT_DOOR; kind++) {
 		const char *text;
 
@@ -104,9 +102,8 @@ TEST(nothing_can_forge_a_line)
 				    .box = all,
 				    .image = all,
 				    .workspace = all,
-				    .command = all,
-				    .shell = all,
-				    .cwd = all,
+				    .command = kind % 2 ? all : NULL,
+				    .exec = &x,
 				    .cause = all,
 				    .by = all};
 		text = line(&ev);

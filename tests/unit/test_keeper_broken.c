@@ -42,21 +42,56 @@ TEST(another_version)
 	struct rig r;
 
 	rig_init(&r, false);
-	CHECK_EQ(wire_hello_encode(&r.init.out, 0, 0, &(struct wire_hello){.version = 99}), 0);
+	CHECK_EQ(wire_hello_encode(&r.init.out, 0, 0, &(struct wire_hello){.lowest = 99}), 0);
 	rig_run(&r);
 	CHECK_STR(r.cause, "init broke the protocol");
 	CHECK(!r.up);
 	rig_done(&r);
 }
 
+/* A restored box says HELLO again, and may say something else then; a broken one ends as ever. */
 TEST(second_hello)
 {
+	struct wire_hello m = {.lowest = 1, .highest = 99, .revision = 7};
 	struct rig r;
 
 	begin(&r);
-	CHECK_EQ(
-		wire_hello_encode(&r.init.out, 0, 0, &(struct wire_hello){.version = WIRE_VERSION}),
-		0);
+	CHECK_EQ(wire_hello_encode(&r.init.out, 0, 0, &m), 0);
+	rig_run(&r);
+	CHECK_EQ(r.ends, 0);
+	CHECK_EQ(r.k.init_revision, 7);
+	CHECK_EQ(r.k.init_peer.version, WIRE_VERSION_MAX);
+	m.lowest = 98;
+	CHECK_EQ(wire_hello_encode(&r.init.out, 0, 0, &m), 0);
+	must_end(&r);
+}
+
+/* A type that this Cove does not know, from init and from a client: the box and the connection go
+ * on. What breaks the framing still ends both. */
+TEST(unknown_types)
+{
+	struct wire_frame f;
+	struct wire_error m;
+	struct peer *p;
+	struct rig r;
+
+	begin(&r);
+	p = &r.clients[0];
+	for (unsigned type = WIRE_TYPE_COUNT; type < 256; type += 50) {
+		peer_say(&r.init, (enum wire_type)type, 0, 1, zeros, 100);
+		peer_say(&r.init, (enum wire_type)type, 0, 0x80000001u, NULL, 0);
+		peer_say(p, (enum wire_type)type, 2, 900 + type, zeros, sizeof(zeros));
+		peer_say(p, (enum wire_type)type, 0, 0, NULL, 0); /* no request: dropped */
+		f = peer_next(&r, p, WIRE_ERROR);
+		CHECK_EQ(f.id, 900 + type);
+		CHECK_EQ(wire_error_decode(&f, &m), 0);
+		CHECK_EQ(m.kind, ERR_UNSUPPORTED);
+	}
+	CHECK(r.k.unknown_frames > 5);
+	CHECK_EQ(r.ends, 0);
+	say_exit(&r, 1, 3);
+	CHECK_EQ(peer_next(&r, p, WIRE_EXIT).id, 1);
+	peer_say(&r.init, WIRE_OK, 3, 1, NULL, 0); /* no such stream */
 	must_end(&r);
 }
 
@@ -181,8 +216,9 @@ TEST(a_broken_frame)
 
 TEST(strange_words_are_harmless)
 {
-	struct wire_exit m = {.has_exit = 1, .cause = "exit\n[cove] forged", .duration_ms = ~0ull};
-	struct wire_exit heard;
+	struct exec_record m = {
+		.has_exit = 1, .cause = "exit\n[cove] forged", .duration_ms = ~0ull};
+	struct exec_record heard;
 	struct wire_frame f;
 	struct rig r;
 

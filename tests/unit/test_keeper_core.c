@@ -21,10 +21,10 @@ static void say_data(struct rig *r, uint32_t id, uint8_t stream, int byte, size_
 	}
 }
 
-static struct wire_exit next_exit(struct rig *r, struct peer *p, uint32_t id)
+static struct exec_record next_exit(struct rig *r, struct peer *p, uint32_t id)
 {
 	struct wire_frame f = peer_next(r, p, WIRE_EXIT);
-	struct wire_exit m;
+	struct exec_record m;
 
 	CHECK_EQ(f.id, id);
 	CHECK_EQ(wire_exit_decode(&f, &m), 0);
@@ -51,7 +51,7 @@ static long log_size(struct rig *r, const char *name)
 TEST(a_command_runs)
 {
 	struct wire_exec m = plain_command();
-	struct wire_exit end;
+	struct exec_record end;
 	struct peer *p;
 	struct rig r;
 
@@ -112,7 +112,7 @@ TEST(a_command_that_cannot_start)
 	struct wire_error no = {.kind = ERR_NOT_FOUND, .code = 2, .msg = "no \x1b[31m program"};
 	struct wire_exec m = plain_command();
 	struct wire_error heard;
-	struct wire_info info;
+	struct exec_record info;
 	struct wire_frame f;
 	struct rig r;
 
@@ -129,7 +129,7 @@ TEST(a_command_that_cannot_start)
 	f = peer_next(&r, &r.clients[0], WIRE_INFO);
 	CHECK_EQ(wire_info_decode(&f, &info), 0);
 	CHECK_EQ(info.exec_id, 1);
-	CHECK_STR(info.state, "done");
+	CHECK_STR(exec_state_name(info.state), "done");
 	CHECK_STR(info.cause, "failed to start");
 	CHECK_EQ(info.has_exit, 0);
 	CHECK_EQ(info.truncated, 0);
@@ -236,7 +236,7 @@ TEST(past_the_cap)
 {
 	struct wire_exec m = plain_command();
 	size_t total = 4 * WIRE_WINDOW, said = 0, got = 0, allowed = WIRE_WINDOW;
-	struct wire_exit end;
+	struct exec_record end;
 	struct wire_frame f;
 	struct peer *p;
 	struct rig r;
@@ -278,7 +278,7 @@ TEST(attach_past_the_cap)
 {
 	struct wire_attach a = {.exec_id = 1, .follow = 1};
 	struct wire_exec m = plain_command();
-	struct wire_exit end;
+	struct exec_record end;
 	struct peer *p;
 	struct rig r;
 
@@ -333,7 +333,7 @@ TEST(one_client_never_disturbs_another)
 TEST(inline_counts_the_rest)
 {
 	struct wire_exec m = plain_command();
-	struct wire_exit end;
+	struct exec_record end;
 	struct peer *p;
 	struct rig r;
 
@@ -359,10 +359,8 @@ TEST(late_output)
 {
 	struct wire_attach a = {.exec_id = 1, .follow = 1};
 	struct wire_exec m = plain_command();
-	struct exec_record *list;
+	struct journal_list list;
 	struct peer *p;
-	size_t count;
-	uint32_t next;
 	struct rig r;
 
 	rig_init(&r, true);
@@ -379,11 +377,11 @@ TEST(late_output)
 	hear_bytes(&r, p, WIRE_STDOUT, 'l', 7);
 	CHECK_EQ(next_exit(&r, p, 2).stdout_bytes, 7);
 	CHECK_EQ(r.k.logs.open, 0);
-	CHECK_EQ(journal_read(r.box_fd, &list, &count, &next), 0);
-	CHECK_EQ(count, 1);
-	CHECK_EQ(list[0].bytes[0], 7);
-	CHECK_EQ(list[0].state, EXEC_DONE);
-	free(list);
+	CHECK_EQ(journal_read(r.box_fd, &list), 0);
+	CHECK_EQ(list.count, 1);
+	CHECK_EQ(list.records[0].bytes[0], 7);
+	CHECK_EQ(list.records[0].state, EXEC_DONE);
+	journal_list_done(&list);
 	rig_done(&r);
 }
 
@@ -528,7 +526,7 @@ TEST(list_and_status)
 	struct wire_exec m = {
 		.line = "\n\nfirst line\nsecond", .shell = "default", .background = 1};
 	struct wire_status status;
-	struct wire_info info;
+	struct exec_record info;
 	struct wire_frame f;
 	struct peer *p;
 	struct rig r;
@@ -541,7 +539,7 @@ TEST(list_and_status)
 	CHECK_EQ(wire_info_decode(&f, &info), 0);
 	CHECK_EQ(info.exec_id, 1);
 	CHECK_STR(info.command, "first line");
-	CHECK_STR(info.state, "running");
+	CHECK_STR(exec_state_name(info.state), "running");
 	CHECK_STR(info.shell, "default");
 	CHECK_EQ(info.background, 1);
 	CHECK_EQ(peer_next(&r, p, WIRE_OK).id, 6);
@@ -561,9 +559,9 @@ TEST(list_and_status)
 /* Durations are counted by a clock that nobody sets. */
 TEST(the_wall_clock_is_set_back_while_a_command_runs)
 {
-	struct wire_exit end = {.has_exit = 1, .duration_ms = 5000};
+	struct exec_record end = {.has_exit = 1, .duration_ms = 5000};
 	struct wire_exec m = plain_command();
-	struct wire_info info;
+	struct exec_record info;
 	struct wire_frame f;
 	struct rig r;
 
@@ -586,7 +584,7 @@ TEST(the_box_ends)
 {
 	struct wire_stop stop = {.by = "cove\nstop", .remove = 1, .grace_ms = 5};
 	struct wire_exec m = plain_command();
-	struct wire_exit end;
+	struct exec_record end;
 	struct peer *p;
 	struct rig r;
 
@@ -620,7 +618,7 @@ TEST(the_box_ends)
 TEST(what_outlives_the_end_of_its_time_was_killed)
 {
 	struct wire_exec m = plain_command();
-	struct wire_exit end;
+	struct exec_record end;
 	struct peer *p;
 	struct rig r;
 
@@ -644,7 +642,7 @@ TEST(what_outlives_the_end_of_its_time_was_killed)
 
 TEST(io_that_nobody_counts_is_unknown)
 {
-	struct wire_exit said = {.has_exit = 1, .io_read_bytes = 5, .io_write_bytes = 6}, end;
+	struct exec_record said = {.has_exit = 1, .io_read_bytes = 5, .io_write_bytes = 6}, end;
 	struct wire_exec m = plain_command();
 	struct rig r;
 
@@ -664,7 +662,7 @@ TEST(io_that_nobody_counts_is_unknown)
 /* init finds out for itself what its keeper knows already. */
 TEST(one_thing_is_noted_once)
 {
-	struct wire_hello hello = {.version = WIRE_VERSION,
+	struct wire_hello hello = {.lowest = WIRE_VERSION_MIN,
 				   .notes = "no cgroup: init's words\nmemory: new\nno colon"};
 	struct rig r;
 
@@ -680,7 +678,7 @@ TEST(numbers_go_on_after_a_restart)
 {
 	struct wire_attach a = {.exec_id = 1, .follow = 1};
 	struct wire_exec m = plain_command();
-	struct wire_exit end;
+	struct exec_record end;
 	struct peer *p;
 	struct rig r;
 

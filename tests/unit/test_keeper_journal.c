@@ -36,7 +36,7 @@ static void place_done(struct place *p)
 static struct exec_record sample(uint32_t id)
 {
 	struct exec_record r = {
-		.id = id,
+		.exec_id = id,
 		.started_ms = 1700000000000 + id,
 		.pid = 40 + id,
 		.background = true,
@@ -60,70 +60,66 @@ static struct exec_record sample(uint32_t id)
 
 TEST(missing_is_empty)
 {
-	struct exec_record *list;
 	struct place p;
-	size_t count;
-	uint32_t next;
+	struct journal_list l;
 
 	place_init(&p);
-	CHECK_EQ(journal_read(p.box_fd, &list, &count, &next), 0);
-	CHECK_EQ(count, 0);
-	CHECK_EQ(next, 1);
-	free(list);
+	CHECK_EQ(journal_read(p.box_fd, &l), 0);
+	CHECK_EQ(l.count, 0);
+	CHECK_EQ(l.next, 1);
+	journal_list_done(&l);
 	place_done(&p);
 }
 
 TEST(round_trip)
 {
-	struct exec_record r = sample(7), *list;
+	struct exec_record r = sample(7);
 	struct place p;
-	size_t count;
-	uint32_t next;
+	struct journal_list l;
 
 	place_init(&p);
-	CHECK_EQ(journal_start(&p.j, p.logs.dir_fd, &r), 0);
+	CHECK_EQ(journal_add(&p.j, p.logs.dir_fd, JOURNAL_START, &r), 0);
 	r.state = EXEC_DONE;
-	CHECK_EQ(journal_end(&p.j, p.logs.dir_fd, &r), 0);
+	CHECK_EQ(journal_add(&p.j, p.logs.dir_fd, JOURNAL_END, &r), 0);
 	r.bytes[1] = 9;
-	CHECK_EQ(journal_late(&p.j, p.logs.dir_fd, &r), 0);
-	CHECK_EQ(journal_read(p.box_fd, &list, &count, &next), 0);
-	CHECK_EQ(count, 1);
-	CHECK_EQ(next, 8);
-	CHECK_EQ(list[0].id, 7);
-	CHECK_EQ(list[0].state, EXEC_DONE);
-	CHECK_EQ(list[0].started_ms, r.started_ms);
-	CHECK_EQ(list[0].pid, r.pid);
-	CHECK_EQ(list[0].background, 1);
-	CHECK_EQ(list[0].has_exit, 1);
-	CHECK_EQ(list[0].exit_code, 3);
-	CHECK_EQ(list[0].bytes[0], 70000);
-	CHECK_EQ(list[0].bytes[1], 9);
-	CHECK_EQ(list[0].truncated, 1);
-	CHECK_EQ(list[0].shell_state, 2);
-	CHECK_EQ(list[0].cpu_us, 1500000);
-	CHECK_EQ(list[0].mem_peak_bytes, 1ull << 33);
-	CHECK_EQ(list[0].io_read_bytes, 4096);
-	CHECK(list[0].io_write_bytes == UINT64_MAX);
-	CHECK_STR(list[0].command, r.command);
-	CHECK_STR(list[0].shell, "default");
-	CHECK_STR(list[0].cause, "init died");
-	free(list);
+	CHECK_EQ(journal_add(&p.j, p.logs.dir_fd, JOURNAL_LATE, &r), 0);
+	CHECK_EQ(journal_read(p.box_fd, &l), 0);
+	CHECK_EQ(l.count, 1);
+	CHECK_EQ(l.next, 8);
+	CHECK_EQ(l.records[0].exec_id, 7);
+	CHECK_EQ(l.records[0].state, EXEC_DONE);
+	CHECK_EQ(l.records[0].started_ms, r.started_ms);
+	CHECK_EQ(l.records[0].pid, r.pid);
+	CHECK_EQ(l.records[0].background, 1);
+	CHECK_EQ(l.records[0].has_exit, 1);
+	CHECK_EQ(l.records[0].exit_code, 3);
+	CHECK_EQ(l.records[0].bytes[0], 70000);
+	CHECK_EQ(l.records[0].bytes[1], 9);
+	CHECK_EQ(l.records[0].truncated, 1);
+	CHECK_EQ(l.records[0].shell_state, 2);
+	CHECK_EQ(l.records[0].cpu_us, 1500000);
+	CHECK_EQ(l.records[0].mem_peak_bytes, 1ull << 33);
+	CHECK_EQ(l.records[0].io_read_bytes, 4096);
+	CHECK(l.records[0].io_write_bytes == UINT64_MAX);
+	CHECK_STR(l.records[0].command, r.command);
+	CHECK_STR(l.records[0].shell, "default");
+	CHECK_STR(l.records[0].cause, "init died");
+	journal_list_done(&l);
 	place_done(&p);
 }
 
 TEST(start_without_end_is_running)
 {
-	struct exec_record r = sample(1), *list;
+	struct exec_record r = sample(1);
 	struct place p;
-	size_t count;
-	uint32_t next;
+	struct journal_list l;
 
 	place_init(&p);
-	CHECK_EQ(journal_start(&p.j, p.logs.dir_fd, &r), 0);
-	CHECK_EQ(journal_read(p.box_fd, &list, &count, &next), 0);
-	CHECK_EQ(count, 1);
-	CHECK_EQ(list[0].state, EXEC_RUNNING);
-	free(list);
+	CHECK_EQ(journal_add(&p.j, p.logs.dir_fd, JOURNAL_START, &r), 0);
+	CHECK_EQ(journal_read(p.box_fd, &l), 0);
+	CHECK_EQ(l.count, 1);
+	CHECK_EQ(l.records[0].state, EXEC_RUNNING);
+	journal_list_done(&l);
 	place_done(&p);
 }
 
@@ -135,22 +131,20 @@ TEST(older_lines)
 				   "used 1 5 6 7\n"
 				   "used 9 5 6 7 8\n"
 				   "used 1 5 6 7 -8\n";
-	struct exec_record *list;
 	struct place p;
-	size_t count;
-	uint32_t next;
+	struct journal_list l;
 
 	place_init(&p);
 	CHECK_EQ(fd_write_file(p.logs.dir_fd, "execs", text, sizeof(text) - 1, 0600, false), 0);
-	CHECK_EQ(journal_read(p.box_fd, &list, &count, &next), 0);
-	CHECK_EQ(count, 1);
-	CHECK_EQ(list[0].state, EXEC_DONE);
-	CHECK_EQ(list[0].exit_code, 7);
-	CHECK_EQ(list[0].oom_killed, 1);
-	CHECK_STR(list[0].cause, "init died");
-	CHECK_EQ(list[0].cpu_us, 0);
-	CHECK_EQ(list[0].io_write_bytes, 0);
-	free(list);
+	CHECK_EQ(journal_read(p.box_fd, &l), 0);
+	CHECK_EQ(l.count, 1);
+	CHECK_EQ(l.records[0].state, EXEC_DONE);
+	CHECK_EQ(l.records[0].exit_code, 7);
+	CHECK_EQ(l.records[0].oom_killed, 1);
+	CHECK_STR(l.records[0].cause, "init died");
+	CHECK_EQ(l.records[0].cpu_us, 0);
+	CHECK_EQ(l.records[0].io_write_bytes, 0);
+	journal_list_done(&l);
 	place_done(&p);
 }
 
@@ -167,44 +161,43 @@ TEST(damage)
 				   "start 3 5 6 0 - third\n"
 				   "start 2147483648 5 6 0 - too large\n"
 				   "end 3 done 1 0 0 0 0 0 1 1";
-	struct exec_record *list;
 	struct place p;
-	size_t count;
-	uint32_t next;
+	struct journal_list l;
 
 	place_init(&p);
 	CHECK_EQ(fd_write_file(p.logs.dir_fd, "execs", text, sizeof(text) - 1, 0600, false), 0);
-	CHECK_EQ(journal_read(p.box_fd, &list, &count, &next), 0);
-	CHECK_EQ(count, 2);
-	CHECK_EQ(next, 4);
-	CHECK_STR(list[0].command, "first");
-	CHECK_EQ(list[0].state, EXEC_RUNNING);
-	CHECK_STR(list[1].command, "third");
-	CHECK_EQ(list[1].state, EXEC_RUNNING);
-	free(list);
+	CHECK_EQ(journal_read(p.box_fd, &l), 0);
+	CHECK_EQ(l.count, 2);
+	CHECK_EQ(l.next, 4);
+	CHECK_STR(l.records[0].command, "first");
+	CHECK_EQ(l.records[0].state, EXEC_RUNNING);
+	CHECK_STR(l.records[1].command, "third");
+	CHECK_EQ(l.records[1].state, EXEC_RUNNING);
+	journal_list_done(&l);
 	place_done(&p);
 }
 
 TEST(reader_is_bounded)
 {
-	struct exec_record r = sample(1), *list;
+	struct exec_record r = sample(1);
 	struct place p;
-	size_t count;
-	uint32_t next;
+	struct journal_list l;
 
 	place_init(&p);
 	for (uint32_t i = 1; i <= KEEPER_EXECS_MAX + 20; i++) {
-		r.id = i;
-		CHECK_EQ(journal_start(&p.j, p.logs.dir_fd, &r), 0);
+		r.exec_id = i;
+		CHECK_EQ(journal_add(&p.j, p.logs.dir_fd, JOURNAL_START, &r), 0);
 	}
-	CHECK_EQ(journal_drop(&p.j, p.logs.dir_fd, 500), 0);
-	CHECK_EQ(journal_read(p.box_fd, &list, &count, &next), 0);
-	CHECK_EQ(count, KEEPER_EXECS_MAX - 1);
-	CHECK_EQ(list[0].id, 21);
-	CHECK_EQ(next, KEEPER_EXECS_MAX + 21);
-	for (size_t i = 0; i < count; i++)
-		CHECK(list[i].id != 500);
-	free(list);
+	CHECK_EQ(journal_add(&p.j, p.logs.dir_fd, JOURNAL_DROP,
+			     &(struct exec_record){.exec_id = 500}),
+		 0);
+	CHECK_EQ(journal_read(p.box_fd, &l), 0);
+	CHECK_EQ(l.count, KEEPER_EXECS_MAX - 1);
+	CHECK_EQ(l.records[0].exec_id, 21);
+	CHECK_EQ(l.next, KEEPER_EXECS_MAX + 21);
+	for (size_t i = 0; i < l.count; i++)
+		CHECK(l.records[i].exec_id != 500);
+	journal_list_done(&l);
 	place_done(&p);
 }
 
@@ -223,30 +216,31 @@ static const struct exec_record *next_of_two(void *arg)
 TEST(rewrite)
 {
 	struct two two = {.list = {sample(3), sample(9)}};
-	struct exec_record r = sample(1), *list;
+	struct exec_record r = sample(1);
 	struct place p;
-	size_t count;
-	uint32_t next;
+	struct journal_list l;
 
 	place_init(&p);
 	for (uint32_t i = 1; i <= 9; i++) {
-		r.id = i;
-		CHECK_EQ(journal_start(&p.j, p.logs.dir_fd, &r), 0);
+		r.exec_id = i;
+		CHECK_EQ(journal_add(&p.j, p.logs.dir_fd, JOURNAL_START, &r), 0);
 	}
 	CHECK(!journal_is_large(&p.j));
 	two.list[0].state = EXEC_INTERRUPTED;
-	CHECK_EQ(journal_rewrite(&p.j, p.logs.dir_fd, 12, next_of_two, &two), 0);
-	r.id = 12;
-	CHECK_EQ(journal_start(&p.j, p.logs.dir_fd, &r), 0);
-	CHECK_EQ(journal_read(p.box_fd, &list, &count, &next), 0);
-	CHECK_EQ(count, 3);
-	CHECK_EQ(next, 13);
-	CHECK_EQ(list[0].id, 3);
-	CHECK_EQ(list[0].state, EXEC_INTERRUPTED);
-	CHECK_EQ(list[1].id, 9);
-	CHECK_EQ(list[1].state, EXEC_RUNNING);
-	CHECK_EQ(list[2].id, 12);
-	free(list);
+	CHECK_EQ(
+		journal_rewrite(&p.j, p.logs.dir_fd, 12, &(struct token_set){0}, next_of_two, &two),
+		0);
+	r.exec_id = 12;
+	CHECK_EQ(journal_add(&p.j, p.logs.dir_fd, JOURNAL_START, &r), 0);
+	CHECK_EQ(journal_read(p.box_fd, &l), 0);
+	CHECK_EQ(l.count, 3);
+	CHECK_EQ(l.next, 13);
+	CHECK_EQ(l.records[0].exec_id, 3);
+	CHECK_EQ(l.records[0].state, EXEC_INTERRUPTED);
+	CHECK_EQ(l.records[1].exec_id, 9);
+	CHECK_EQ(l.records[1].state, EXEC_RUNNING);
+	CHECK_EQ(l.records[2].exec_id, 12);
+	journal_list_done(&l);
 	place_done(&p);
 }
 

@@ -13,7 +13,7 @@ static bool among(void *arg, uint32_t id)
 
 static void add(struct ledger *l, uint32_t id, const char *shell, unsigned state, uint64_t bytes)
 {
-	struct exec_record r = {.id = id,
+	struct exec_record r = {.exec_id = id,
 				.shell_state = (uint8_t)state,
 				.io_read_bytes = bytes,
 				.io_write_bytes = 2 * bytes};

@@ -14,10 +14,10 @@ static void say_queued(struct rig *r, uint32_t id)
 	CHECK_EQ(wire_queued_encode(&r->init.out, id, 0, &m), 0);
 }
 
-static struct wire_info only_info(struct rig *r, struct peer *p, uint32_t id)
+static struct exec_record only_info(struct rig *r, struct peer *p, uint32_t id)
 {
 	struct wire_frame f;
-	struct wire_info info;
+	struct exec_record info;
 
 	peer_say(p, WIRE_EXECS, 0, id, NULL, 0);
 	f = peer_next(r, p, WIRE_INFO);
@@ -28,7 +28,7 @@ static struct wire_info only_info(struct rig *r, struct peer *p, uint32_t id)
 TEST(a_queued_line_starts_later)
 {
 	struct wire_exec m = waiting_line;
-	struct wire_info info;
+	struct exec_record info;
 	struct peer *p;
 	struct rig r;
 
@@ -41,12 +41,12 @@ TEST(a_queued_line_starts_later)
 	CHECK_EQ(peer_next(&r, p, WIRE_QUEUED).id, 3); /* the whole answer in the background */
 	CHECK_EQ(r.k.clients->request_count, 0);
 	info = only_info(&r, p, 4);
-	CHECK_STR(info.state, "queued");
+	CHECK_STR(exec_state_name(info.state), "queued");
 	CHECK_EQ(peer_next(&r, p, WIRE_OK).id, 4);
 	CHECK_EQ(r.k.running_execs, 1);
 	say_started(&r, 1);
 	info = only_info(&r, p, 5);
-	CHECK_STR(info.state, "running");
+	CHECK_STR(exec_state_name(info.state), "running");
 	CHECK_EQ(info.pid, 1001);
 	CHECK_EQ(peer_next(&r, p, WIRE_OK).id, 5);
 	/* Known after kill -9 although a later one was written before its beginning. */
@@ -59,8 +59,8 @@ TEST(a_queued_line_starts_later)
 
 TEST(a_queued_line_ends_without_having_run)
 {
-	struct wire_exit over = {.signal = SIGINT, .cause = "killed", .shell_state = SHELL_KEPT};
-	struct wire_exit end;
+	struct exec_record over = {.signal = SIGINT, .cause = "killed", .shell_state = SHELL_KEPT};
+	struct exec_record end;
 	struct wire_frame f;
 	struct peer *p;
 	struct rig r;

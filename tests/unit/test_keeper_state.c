@@ -353,23 +353,21 @@ TEST(what_a_command_used)
 	static const char *const causes[][2] = {
 		{"oom", "oom"}, {"pids", "pids"}, {"disk", "disk"}, {"host reboot", "signal"}};
 	struct wire_exec m = plain_command();
-	struct exec_record *list;
+	struct journal_list list;
 	struct peer *p;
 	struct rig r;
-	size_t n;
-	uint32_t next;
 
 	p = begin(&r);
 	for (uint32_t i = 1; i <= 4; i++) {
-		struct wire_exit end = {.signal = 9,
-					.oom_killed = i == 1,
-					.cause = causes[i - 1][0],
-					.cpu_us = 70 + i,
-					.mem_peak_bytes = 1 << 20,
-					.io_write_bytes = 9},
-				 heard;
+		struct exec_record end = {.signal = 9,
+					  .oom_killed = i == 1,
+					  .cpu_us = 70 + i,
+					  .mem_peak_bytes = 1 << 20,
+					  .io_write_bytes = 9},
+				   heard;
 		struct wire_frame f;
 
+		snprintf(end.cause, sizeof(end.cause), "%s", causes[i - 1][0]);
 		start_command(&r, p, 20 + i, &m);
 		CHECK_EQ(wire_exit_encode(&r.init.out, i, 0, &end), 0);
 		f = peer_next(&r, p, WIRE_EXIT);
@@ -381,13 +379,13 @@ TEST(what_a_command_used)
 	}
 	CHECK_EQ(r.k.oom_execs, 1);
 	CHECK_EQ(r.k.pids_execs, 1);
-	CHECK_EQ(journal_read(r.box_fd, &list, &n, &next), 0);
-	CHECK_EQ(n, 4);
-	CHECK_EQ(list[0].oom_killed, 1);
-	CHECK_EQ(list[3].cpu_us, 74);
-	CHECK_EQ(list[3].io_write_bytes, 9);
-	CHECK_STR(list[1].cause, "pids");
-	free(list);
+	CHECK_EQ(journal_read(r.box_fd, &list), 0);
+	CHECK_EQ(list.count, 4);
+	CHECK_EQ(list.records[0].oom_killed, 1);
+	CHECK_EQ(list.records[3].cpu_us, 74);
+	CHECK_EQ(list.records[3].io_write_bytes, 9);
+	CHECK_STR(list.records[1].cause, "pids");
+	journal_list_done(&list);
 	rig_done(&r);
 }
 

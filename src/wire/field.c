@@ -1,0 +1,107 @@
+/* Fields of a struct as data, and the words of an exec record; see field.h and exec_record.h. */
+#include "wire/field.h"
+
+#include "base/str.h"
+#include "wire/exec_record.h"
+
+#include <string.h>
+
+_Static_assert(sizeof(enum exec_state) == sizeof(uint32_t), "a state is stored as a number");
+
+static const char *const state_names[EXEC_STATE_COUNT] = {
+	[EXEC_RUNNING] = "running",
+	[EXEC_QUEUED] = "queued",
+	[EXEC_DONE] = "done",
+	[EXEC_INTERRUPTED] = "interrupted",
+};
+
+const char *exec_state_name(enum exec_state state)
+{
+	return state_names[state];
+}
+
+bool exec_state_parse(const char *word, enum exec_state *ret)
+{
+	for (unsigned i = 0; i < EXEC_STATE_COUNT; i++) {
+		if (strcmp(word, state_names[i]) == 0) {
+			*ret = (enum exec_state)i;
+			return true;
+		}
+	}
+	return false;
+}
+
+const char *exec_shell_word(const struct exec_record *r)
+{
+	static const char *const words[] = {NULL, "kept", "exited", "restarted"};
+
+	return r->shell_state <= SHELL_RESTARTED ? words[r->shell_state] : NULL;
+}
+
+uint64_t wire_field_number(const struct wire_field *f, const void *of)
+{
+	const char *at = (const char *)of + f->offset;
+	uint64_t v = 0;
+	uint32_t n;
+	bool b;
+
+	if (f->kind == FIELD_BOOL) {
+		memcpy(&b, at, sizeof(b));
+		return b;
+	}
+	if (f->kind == FIELD_U32) {
+		memcpy(&n, at, sizeof(n));
+		return n;
+	}
+	memcpy(&v, at, sizeof(v));
+	return v;
+}
+
+bool wire_field_put_number(const struct wire_field *f, void *to, uint64_t v)
+{
+	char *at = (char *)to + f->offset;
+	uint32_t n = (uint32_t)v;
+	bool b = v != 0;
+
+	if (f->kind == FIELD_U32 && v > INT32_MAX)
+		return false;
+	if (f->kind == FIELD_BOOL)
+		memcpy(at, &b, sizeof(b));
+	else if (f->kind == FIELD_U32)
+		memcpy(at, &n, sizeof(n));
+	else
+		memcpy(at, &v, sizeof(v));
+	return true;
+}
+
+const char *wire_field_text(const struct wire_field *f, const void *of)
+{
+	const char *at = (const char *)of + f->offset, *s;
+	enum exec_state state;
+
+	if (f->kind == FIELD_TEXT)
+		return *at ? at : NULL;
+	if (f->kind == FIELD_STATE) {
+		memcpy(&state, at, sizeof(state));
+		return exec_state_name(state);
+	}
+	memcpy(&s, at, sizeof(s));
+	return s;
+}
+
+bool wire_field_put_text(const struct wire_field *f, void *to, const char *s)
+{
+	char *at = (char *)to + f->offset;
+	enum exec_state state;
+
+	if (f->kind == FIELD_STATE) {
+		if (!exec_state_parse(s, &state))
+			return false;
+		memcpy(at, &state, sizeof(state));
+	} else if (f->kind == FIELD_TEXT) {
+		str_copy(at, f->size, s);
+	} else {
+		memcpy(at, &s, sizeof(s));
+	}
+	return true;
+}

@@ -1,0 +1,47 @@
+/*
+ * Fields of a struct as data: what kind of value lies where. One description serves every form that
+ * the struct has: the messages of the wire (msg.c) and the lines of the journal
+ * (keeper/journal.c).
+ */
+#pragma once
+
+#include "wire/msg_list.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum wire_field_kind {
+	FIELD_END = 0,
+	FIELD_U64,
+	FIELD_U32,   /* at most INT32_MAX; an int too */
+	FIELD_BOOL,  /* a number; anything but 0 is true */
+	FIELD_STATE, /* enum exec_state, by its word */
+	FIELD_TEXT,  /* char[size], cut where it does not fit; empty is not sent */
+	FIELD_STR,   /* const char *, borrowed */
+	FIELD_LIST,  /* struct wire_list, borrowed */
+};
+
+struct wire_field {
+	uint8_t kind;
+	uint16_t offset, size;
+};
+
+/* The field of that name in struct tag. An enum would look like a number here: FIELD_STATE_OF. */
+/* clang-format off */
+#define FIELD_OF(tag, name) \
+	{_Generic(((struct tag *)0)->name, uint64_t: FIELD_U64, uint32_t: FIELD_U32, \
+		int: FIELD_U32, bool: FIELD_BOOL, char *: FIELD_TEXT, const char *: FIELD_STR, \
+		struct wire_list: FIELD_LIST), \
+	 offsetof(struct tag, name), sizeof(((struct tag *)0)->name)}
+#define FIELD_STATE_OF(tag, name) \
+	{FIELD_STATE, offsetof(struct tag, name), sizeof(((struct tag *)0)->name)}
+/* clang-format on */
+
+/* Of FIELD_U64 to FIELD_BOOL. wire_field_put_number: false if it does not fit. */
+uint64_t wire_field_number(const struct wire_field *f, const void *of);
+bool wire_field_put_number(const struct wire_field *f, void *to, uint64_t v);
+/* Of FIELD_STATE to FIELD_STR; NULL for an empty text. wire_field_put_text points a FIELD_STR at
+ * s, and is false for a word that is no state. */
+const char *wire_field_text(const struct wire_field *f, const void *of);
+bool wire_field_put_text(const struct wire_field *f, void *to, const char *s);

@@ -1,0 +1,71 @@
+/* HELLO; see hello.h. */
+#include "wire/hello.h"
+
+#include "base/limits.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+	const char *name;
+	enum wire_feature bit;
+} features[] = {
+	{"token", WIRE_FEATURE_TOKEN},
+	{"events", WIRE_FEATURE_EVENTS},
+};
+
+struct wire_hello wire_hello_ours(void)
+{
+	static const char names[] = "token\0events";
+
+	return (struct wire_hello){
+		.lowest = WIRE_VERSION_MIN,
+		.highest = WIRE_VERSION_MAX,
+		.features = {.data = names, .bytes = sizeof(names), .count = 2},
+	};
+}
+
+static uint32_t known_features(const struct wire_list *list)
+{
+	uint32_t pos = 0, bits = 0;
+	const char *name;
+
+	while ((name = wire_list_next(list, &pos)))
+		for (size_t i = 0; i < sizeof(features) / sizeof(*features); i++)
+			if (strcmp(name, features[i].name) == 0)
+				bits |= features[i].bit;
+	return bits;
+}
+
+int wire_hello_agree(const struct wire_hello *theirs, const char *who, const char *remedy,
+		     struct wire_peer *ret, struct err *e)
+{
+	uint64_t highest = theirs->highest ? theirs->highest : theirs->lowest;
+
+	if (theirs->lowest == 0 || highest < theirs->lowest)
+		return err_set(e, ERR_PROTOCOL, EPROTO,
+			       "%s says HELLO with an impossible range of versions", who);
+	if (theirs->lowest > WIRE_VERSION_MAX || highest < WIRE_VERSION_MIN)
+		return err_set(e, ERR_UNSUPPORTED, EPROTO,
+			       "%s speaks versions %llu to %llu of Cove's wire, and this Cove %u "
+			       "to %u: %s",
+			       who, (unsigned long long)theirs->lowest, (unsigned long long)highest,
+			       WIRE_VERSION_MIN, WIRE_VERSION_MAX, remedy);
+	*ret = (struct wire_peer){
+		.version = highest < WIRE_VERSION_MAX ? (uint32_t)highest : WIRE_VERSION_MAX,
+		.features = known_features(&theirs->features),
+	};
+	return 0;
+}
+
+int wire_unknown_encode(struct buf *out, const struct wire_frame *f)
+{
+	struct wire_error m = {.kind = ERR_UNSUPPORTED, .code = EOPNOTSUPP};
+	char text[80];
+
+	snprintf(text, sizeof(text), "a frame of type %u is not known to this Cove",
+		 (unsigned)f->type);
+	m.msg = text;
+	return f->id ? wire_error_encode(out, f->id, 0, &m) : 0;
+}
