@@ -221,9 +221,14 @@ void broker_cancel(struct broker *k, struct broker_call *c)
 	c->id = 0;
 }
 
-bool door_count(struct door *d, struct rule *r, uint64_t up, uint64_t down)
+void door_decide(const struct door *d, const struct subject *s, struct verdict *ret)
 {
-	return !r || rule_count(r, up, down);
+	decision_make(d->policy, d->grants, s, clock_wall_ms(), ret);
+}
+
+bool door_count(struct door *d, const struct rule *r, uint64_t up, uint64_t down)
+{
+	return !r || ledger_count(&d->ledger, r, up, down);
 }
 
 struct seat {
@@ -232,7 +237,7 @@ struct seat {
 	uint16_t up_port;
 };
 
-static void seat_dial(void *arg, struct rule *rule, const struct tls_identity *identity)
+static void seat_dial(void *arg, const struct rule *rule, const struct tls_identity *identity)
 {
 	static const uint8_t loopback[4] = {127, 0, 0, 1};
 	struct seat *s = arg;

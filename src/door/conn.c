@@ -25,7 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ANSWER_MAX = 8192, HINT_MAX = 130 };
+enum { ANSWER_MAX = 8192 };
 
 /* ---- rows ---- */
 
@@ -138,39 +138,15 @@ void door_conn_deny(struct door_conn *c, const struct err *e)
 
 /* ---- judged ---- */
 
-/* What `cove allow` needs to hear: a pattern without a port is for 443 and 80. */
-static void deny_unmatched(const struct door_conn *c, struct err *e)
+static struct subject subject_of(const struct door_conn *c)
 {
-	bool six = c->host.is_address && c->host.family == AF_INET6;
-	const char *box = c->door->config.box;
-	char port[8] = "", pattern[80], start[110] = "";
-	const char *special =
-		c->host.is_address ? addr_refused(c->host.family, c->host.addr) : NULL;
-
-	/* No grant is given for such a one. */
-	if (special) {
-		err_set(e, ERR_DENIED, EACCES,
-			"%.70s port %u: no rule allows it. It is %s: it needs a rule with "
-			"'private: "
-			"true' in the box's policy (cove policy apply %.63s FILE)",
-			c->host.text, c->port, special, box);
-		return;
-	}
-	if (c->port != 443 && c->port != 80)
-		snprintf(port, sizeof(port), ":%u", c->port);
-	snprintf(pattern, sizeof(pattern), "%s%.70s%s%s", six ? "[" : "", c->host.text,
-		 six ? "]" : "", port);
-	/* A sentence that is cut off would say another name. */
-	if (2 * strlen(pattern) + strlen(c->host.text) + strlen(box) < HINT_MAX)
-		snprintf(start, sizeof(start), ", or --allow %s at its start", pattern);
-	err_set(e, ERR_DENIED, EACCES,
-		"%.70s port %u: no rule allows it. To allow it: cove allow %s %s%s", c->host.text,
-		c->port, box, pattern, start);
+	return (struct subject){SUBJECT_CONNECTION, &c->host, c->port, NULL};
 }
 
 static void deny_by_rule(struct door_conn *c)
 {
-	struct rule *rule = c->verdict.rule;
+	const struct rule *rule = c->verdict.rule;
+	const struct subject about = subject_of(c);
 	struct err e;
 
 	if (rule && rule->once)
@@ -179,11 +155,8 @@ static void deny_by_rule(struct door_conn *c)
 		err_set(&e, ERR_DENIED, EACCES,
 			"nothing is let through: the policy cannot be read; see `cove inspect %s`",
 			c->door->config.box);
-	else if (rule)
-		err_set(&e, ERR_DENIED, EACCES, "%.120s port %u is denied by '%.40s'", c->host.text,
-			c->port, rule->name);
 	else
-		deny_unmatched(c, &e);
+		decision_explain(&c->verdict, &about, c->door->config.box, &e);
 	door_conn_deny(c, &e);
 }
 
@@ -208,7 +181,7 @@ static void allowed(struct door_conn *c)
 static void on_recorded(struct broker_call *call, int r, struct err *e)
 {
 	struct door_conn *c = container(call, struct door_conn, call);
-	struct rule *rule = c->verdict.rule;
+	const struct rule *rule = c->verdict.rule;
 	struct err said;
 
 	/* Why not would name files of the host. */
@@ -338,11 +311,12 @@ static void look_inside(struct door_conn *c)
 
 void door_conn_judge(struct door_conn *c)
 {
+	const struct subject about = subject_of(c);
 	struct verdict *v = &c->verdict;
 
 	ev_timer_stop(c->door->ev, &c->timer);
 	channel_want(c->box, 0);
-	policy_judge_connect(c->door->policy, &c->host, c->port, clock_wall_ms(), v);
+	door_decide(c->door, &about, v);
 	if (v->action == ACTION_DENY)
 		deny_by_rule(c);
 	else if (c->is_proxied && !c->said_connect)
@@ -535,11 +509,12 @@ static bool judge_asked_again(struct door_conn *c, const struct verdict *v)
 /* False: it is to be cut. */
 static bool judge_again(struct door_conn *c)
 {
+	const struct subject about = subject_of(c);
 	struct verdict v;
 
 	if (c->state == CONN_HEAD)
 		return true;
-	policy_judge_connect(c->door->policy, &c->host, c->port, clock_wall_ms(), &v);
+	door_decide(c->door, &about, &v);
 	c->verdict.rule = v.rule;
 	c->verdict.any_name = v.any_name;
 	switch (c->state) {

@@ -156,7 +156,7 @@ void door_conn_give(struct ev_defer *d)
 	web_dialled(c->web, take_ptr(c->kept), c->dial.address, &e);
 }
 
-static void web_dial(void *arg, struct rule *rule, const struct tls_identity *identity)
+static void web_dial(void *arg, const struct rule *rule, const struct tls_identity *identity)
 {
 	struct door_conn *c = arg;
 
@@ -388,7 +388,7 @@ static void hand_over(struct door_conn *c)
 	tunnel_release(c->tunnel, &c->box, &c->kept, &c->first);
 	tunnel_free(take_ptr(c->tunnel));
 	if (c->verdict.rule)
-		rule_give_back(c->verdict.rule);
+		door_give_back(c->door, c->verdict.rule);
 	door_conn_to_web(c, false);
 }
 

@@ -4,7 +4,6 @@
  */
 #include "door/ask.h"
 #include "door/door.h"
-#include "door/used.h"
 
 #include "base/clock.h"
 #include "base/fd.h"
@@ -54,7 +53,7 @@ static bool is_last(const struct lines *rest, const char *pattern)
 
 /* The new one is the last of all; those for once are older than it, and it may stand against one of
  * them. */
-static int parse_grants(struct reload *l, struct policy *p, struct err *e)
+static int parse_grants(struct reload *l, struct grants *all, struct err *e)
 {
 	bool carries = is_grant(l);
 	const char *key, *value;
@@ -77,18 +76,18 @@ static int parse_grants(struct reload *l, struct policy *p, struct err *e)
 			return err_set(e, ERR_INVALID, EBADMSG, "the grants are damaged");
 		if (carries && strcmp(space + 1, l->pattern) == 0 && is_last(&lines, l->pattern)) {
 			carries = false;
-			r = policy_carry_once(p, l->door->policy, e);
+			r = grants_carry_once(all, l->door->grants, e);
 			if (r < 0)
 				return r;
 		}
-		r = policy_grant(p, is_allow ? ACTION_ALLOW : ACTION_DENY, space + 1, until_ms,
-				 false, e);
+		r = grants_add(all, is_allow ? ACTION_ALLOW : ACTION_DENY, space + 1, until_ms,
+			       false, e);
 		if (r < 0)
 			return r;
 	}
 	if (r < 0)
 		return err_set(e, ERR_INVALID, EBADMSG, "the grants are damaged");
-	return carries ? policy_carry_once(p, l->door->policy, e) : 0;
+	return carries ? grants_carry_once(all, l->door->grants, e) : 0;
 }
 
 static void record_policy(const struct reload *l)
@@ -154,15 +153,14 @@ static void name_policy(struct door *d, const struct reload *l)
 	str_copy(d->policy_name, sizeof(d->policy_name), copy);
 }
 
-/* What was used goes on being so, also after a policy that could not be read, which has no rules to
- * carry it over. */
-static int use_again(struct reload *l, struct policy *p, struct err *e)
+/* What was used goes on being so, also what an earlier door, or rules that come back, have used. */
+static int load_used(struct reload *l, struct err *e)
 {
 	struct door *d = l->door;
 	struct used_line box = {0};
 	uint64_t bytes = d->bytes_up + d->bytes_down;
 
-	if (l->used.text && used_hear(p, l->used.text, l->used.len, &box) < 0)
+	if (l->used.text && ledger_load(&d->ledger, l->used.text, l->used.len, &box) < 0)
 		return err_set(e, ERR_INVALID, EBADMSG, "what was used of budgets is damaged");
 	/* This door's own bytes are in it if it said any. */
 	if (box.up > bytes)
@@ -190,23 +188,30 @@ static void use_policy(struct reload *l)
 {
 	struct door *d = l->door;
 	struct policy *fresh = NULL, *old = d->policy;
+	struct grants *granted = NULL, *old_grants = d->grants;
 
 	if (l->error.kind == ERR_NONE && l->policy.text)
 		policy_parse(&fresh, d->config.policy, l->policy.text, l->policy.len, &l->error);
 	else if (l->error.kind == ERR_NONE)
 		err_set(&l->error, ERR_INTERNAL, EIO, "there is no policy");
-	if (fresh && l->grants.text && parse_grants(l, fresh, &l->error) < 0) {
-		policy_free(fresh);
-		fresh = NULL;
+	if (fresh) {
+		granted = grants_new(policy_grants_intercept(fresh));
+		if (!granted)
+			err_errno(&l->error, ENOMEM, "read the grants");
+		else if (l->grants.text && parse_grants(l, granted, &l->error) == 0)
+			(void)load_used(l, &l->error);
+		else if (!l->grants.text)
+			(void)load_used(l, &l->error);
 	}
-	if (fresh)
-		policy_carry_over(fresh, old);
-	if (fresh && use_again(l, fresh, &l->error) < 0) {
+	if (l->error.kind != ERR_NONE) {
 		policy_free(fresh);
-		fresh = NULL;
-	}
-	if (!fresh)
+		grants_free(granted);
 		fresh = policy_closed();
+		granted = NULL;
+	} else {
+		ledger_retain(&d->ledger, fresh);
+	}
+	d->grants = granted;
 	d->policy = fresh;
 	resolver_use(d->resolver, &policy_limits(fresh)->resolver);
 	d->trouble = l->error;
@@ -216,6 +221,7 @@ static void use_policy(struct reload *l)
 	names_judge_again(d);
 	d->keeps_once = true;
 	policy_free(old);
+	grants_free(old_grants);
 	d->ends.on_timer = on_end;
 	door_watch_ends(d);
 	record_change(l);
@@ -435,8 +441,12 @@ static int verb_once(const struct control *c, struct err *e)
 	if (c->count != 3 || !verdict_word(c, 1))
 		return err_set(e, ERR_INVALID, EINVAL, "once allow|deny HOST[:PORT]");
 	is_allow = c->words[1][0] == 'a';
-	r = policy_grant(c->door->policy, is_allow ? ACTION_ALLOW : ACTION_DENY, c->words[2], 0,
-			 true, e);
+	if (!c->door->grants)
+		c->door->grants = grants_new(policy_grants_intercept(c->door->policy));
+	if (!c->door->grants)
+		return err_errno(e, ENOMEM, "make a grant");
+	r = grants_add(c->door->grants, is_allow ? ACTION_ALLOW : ACTION_DENY, c->words[2], 0, true,
+		       e);
 	if (r < 0)
 		return r;
 	record_grant(c->door, c->words[1], c->words[2], "once", c->by);
@@ -458,7 +468,7 @@ static int verb_grants(const struct control *c, struct err *e)
 	const char *pattern;
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && (pattern = policy_once(c->door->policy, i, &action)); i++) {
+	for (size_t i = 0; r == 0 && (pattern = grants_once(c->door->grants, i, &action)); i++) {
 		snprintf(text, sizeof(text), "%s %s", action == ACTION_ALLOW ? "allow" : "deny",
 			 pattern);
 		r = say(c->door, c->id, text);

@@ -12,7 +12,6 @@
  */
 #include "door/dial.h"
 
-#include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/str.h"
@@ -29,12 +28,12 @@ static const char denied[] = "an address that a rule denies";
 
 /* *ret_rule: the one that denies it, or NULL. */
 static const char *refused_by(struct door *door, const struct host *address, uint16_t port,
-			      bool private, struct rule **ret_rule)
+			      bool private, const struct rule **ret_rule)
 {
 	uint64_t now = ev_now(door->ev);
 	struct verdict v;
 
-	policy_judge_connect(door->policy, address, port, clock_wall_ms(), &v);
+	door_decide(door, &(struct subject){SUBJECT_CONNECTION, address, port, NULL}, &v);
 	*ret_rule = v.action == ACTION_DENY ? v.rule : NULL;
 	/* Without a rule it only means that none is about addresses. */
 	if (*ret_rule)
@@ -51,7 +50,7 @@ static const char *refused_by(struct door *door, const struct host *address, uin
 
 const char *dial_refused(struct door *door, const struct host *address, uint16_t port, bool private)
 {
-	struct rule *rule;
+	const struct rule *rule;
 
 	return refused_by(door, address, port, private, &rule);
 }
@@ -137,7 +136,7 @@ static void on_timer(struct ev_timer *t)
 /* Keeps the addresses that may be dialled; the first that may not is the reason if none may. */
 static void take_addresses(struct dial *d, const struct resolved *addrs, size_t count)
 {
-	struct rule *once = NULL, *rule = NULL;
+	const struct rule *once = NULL, *rule = NULL;
 	const char *why = NULL;
 
 	d->addrs = calloc(count, sizeof(*d->addrs));

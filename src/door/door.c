@@ -16,7 +16,6 @@
 #include "base/limits.h"
 #include "door/ask.h"
 #include "door/confine.h"
-#include "door/used.h"
 #include "filter/filter.h"
 #include "store/net.h"
 #include "wire/hello.h"
@@ -62,7 +61,7 @@ void door_say_used(struct door *d)
 		if (bytes > d->said_bytes && door_bytes_max(d) > 0 &&
 		    buf_printf(&text, "0 %llu 0 \n", (unsigned long long)bytes) == 0)
 			d->said_bytes = bytes;
-		used_say(d->policy, &text);
+		ledger_report(&d->ledger, &text);
 		if (buf_len(&text) > 0)
 			broker_say_used(d->broker, (const char *)buf_data(&text), buf_len(&text));
 		/* What did not fit is said next. */
@@ -76,9 +75,15 @@ static void on_used(struct ev_timer *t)
 	door_say_used(container(t, struct door, used));
 }
 
-bool door_take(struct door *d, struct rule *r)
+void door_decide(const struct door *d, const struct subject *s, struct verdict *ret)
 {
-	bool has_one = !r || rule_take(r, clock_wall_ms());
+	decision_make(d->policy, d->grants, s, clock_wall_ms(), ret);
+}
+
+bool door_take(struct door *d, const struct rule *r)
+{
+	bool has_one =
+		!r || (ledger_take(&d->ledger, r, clock_wall_ms()) && grants_spend(d->grants, r));
 
 	/* Before what it was taken for: a door that dies then has still used it. */
 	if (has_one && r && r->rate_count)
@@ -86,10 +91,16 @@ bool door_take(struct door *d, struct rule *r)
 	return has_one;
 }
 
-bool door_count(struct door *d, struct rule *r, uint64_t up, uint64_t down)
+void door_give_back(struct door *d, const struct rule *r)
+{
+	ledger_give_back(&d->ledger, r);
+	grants_give_back(d->grants, r);
+}
+
+bool door_count(struct door *d, const struct rule *r, uint64_t up, uint64_t down)
 {
 	uint64_t max = door_bytes_max(d);
-	bool fits = !r || rule_count(r, up, down);
+	bool fits = !r || ledger_count(&d->ledger, r, up, down);
 
 	d->bytes_up += up;
 	d->bytes_down += down;
@@ -103,7 +114,7 @@ bool door_count(struct door *d, struct rule *r, uint64_t up, uint64_t down)
 uint64_t door_room(const struct door *d, const struct rule *r, bool is_up)
 {
 	uint64_t max = door_bytes_max(d), used = d->bytes_up + d->bytes_down;
-	uint64_t room = r ? rule_room(r, is_up) : UINT64_MAX;
+	uint64_t room = r ? ledger_room(&d->ledger, r, is_up) : UINT64_MAX;
 	uint64_t left = used < max ? max - used : 0;
 
 	return max > 0 && left < room ? left : room;
@@ -351,6 +362,8 @@ static void door_close(struct door *d)
 	resolver_free(d->resolver);
 	tls_free(d->tls);
 	policy_free(d->policy);
+	grants_free(d->grants);
+	ledger_done(&d->ledger);
 	/* What was queued last, an ERROR perhaps, is pushed without waiting. */
 	if (d->keeper.ev)
 		wire_link_push(&d->keeper);

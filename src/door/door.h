@@ -24,6 +24,9 @@
 #include "door/channel_tcp.h"
 #include "door/channel_wire.h"
 #include "door/config.h"
+#include "door/decision.h"
+#include "door/grants.h"
+#include "door/ledger.h"
 #include "door/policy.h"
 #include "door/resolve.h"
 #include "door/tls.h"
@@ -51,7 +54,9 @@ struct door {
 	struct wire_link keeper;
 	struct exchange exchange; /* the box's connections on it */
 	struct broker *broker;
-	struct policy *policy; /* owned, never NULL */
+	struct policy *policy;	   /* owned, never NULL; replaced, not changed */
+	struct grants *grants;	   /* owned; NULL: none */
+	struct door_ledger ledger; /* of the policy's rules */
 	struct resolver *resolver;
 	struct tcp_room tcp_room;
 	struct tls *tls;
@@ -80,11 +85,14 @@ struct door {
 /* The lower of what the policy and the box's limits say; 0: none. */
 uint64_t door_bytes_max(const struct door *d);
 uint64_t door_conns_max(const struct door *d);
+/* decision_make with what holds now. */
+void door_decide(const struct door *d, const struct subject *s, struct verdict *ret);
 /* Counts bytes of a connection for the box and for its rule. False: over, cut it. */
-bool door_count(struct door *d, struct rule *r, uint64_t up, uint64_t down);
+bool door_count(struct door *d, const struct rule *r, uint64_t up, uint64_t down);
 /* Takes one of a rule's rate (NULL: none), and has it written down that it is gone. */
-bool door_take(struct door *d, struct rule *r);
-void door_say_used(struct door *d); /* what has changed, to the broker */
+bool door_take(struct door *d, const struct rule *r);
+void door_give_back(struct door *d, const struct rule *r); /* it is decided anew */
+void door_say_used(struct door *d);			   /* what has changed, to the broker */
 /* How many bytes may still go that way: no more than these are written, or a budget would let a
  * piece out with every connection. */
 uint64_t door_room(const struct door *d, const struct rule *r, bool is_up);
@@ -105,7 +113,8 @@ bool name_cancel(struct door *d, uint32_t id);
 void names_judge_again(struct door *d);
 /* Before a name is asked for outside: its bytes are counted, as they leave. One that is known, or
  * asked for already, costs nothing. False: a budget is used up, *e says which. */
-bool name_pay(struct door *d, struct rule *r, const struct host *h, bool takes_rate, struct err *e);
+bool name_pay(struct door *d, const struct rule *r, const struct host *h, bool takes_rate,
+	      struct err *e);
 void names_free(struct door *d);
 
 /* ends.c */

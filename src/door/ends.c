@@ -11,7 +11,7 @@
 /* The first end after that moment; 0: none. */
 static uint64_t next_end(const struct door *d, uint64_t after_ms)
 {
-	uint64_t grant = policy_next_end(d->policy, after_ms);
+	uint64_t grant = grants_next_end(d->grants, after_ms);
 	uint64_t answer = asks_next_end(d, after_ms);
 
 	return !grant || (answer && answer < grant) ? answer : grant;

@@ -24,7 +24,7 @@ struct name_query {
 	struct door *door;
 	uint32_t id;
 	struct host host;
-	struct rule *rule; /* of the policy of the moment: see names_judge_again */
+	const struct rule *rule; /* of the policy of the moment: see names_judge_again */
 	struct broker_call call;
 	struct resolve resolve;
 };
@@ -141,8 +141,9 @@ static void ask_outside(struct door *d, uint32_t id, const struct host *h, const
 
 void name_start(struct door *d, uint32_t id, const struct wire_name *m)
 {
-	struct verdict v = {.action = ACTION_DENY};
 	struct host h;
+	const struct subject about = {SUBJECT_NAME, &h, 0, NULL};
+	struct verdict v;
 	struct err e = {0};
 
 	if (!m->name || host_parse(&h, m->name) < 0 || h.is_address) {
@@ -150,18 +151,19 @@ void name_start(struct door *d, uint32_t id, const struct wire_name *m)
 		say(d, id, -EINVAL, &e);
 		return;
 	}
-	policy_judge_name(d->policy, &h, clock_wall_ms(), &v);
+	door_decide(d, &about, &v);
 	if (v.action == ACTION_ALLOW) {
 		ask_outside(d, id, &h, &v);
 		return;
 	}
 	record(d, NULL, &h, &v, NULL);
 	if (v.action == ACTION_DENY)
-		err_set(&e, ERR_DENIED, EACCES, "no rule allows %s", h.text);
+		decision_explain(&v, &about, d->config.box, &e);
 	say(d, id, v.action == ACTION_DENY ? -EACCES : 0, &e);
 }
 
-bool name_pay(struct door *d, struct rule *r, const struct host *h, bool takes_rate, struct err *e)
+bool name_pay(struct door *d, const struct rule *r, const struct host *h, bool takes_rate,
+	      struct err *e)
 {
 	size_t len = strlen(h->text);
 
@@ -171,7 +173,7 @@ bool name_pay(struct door *d, struct rule *r, const struct host *h, bool takes_r
 		err_set(e, ERR_LIMIT, EDQUOT, "%.120s: a byte budget is used up", h->text);
 		return false;
 	}
-	if (takes_rate && r && !rule_take_name(r, clock_wall_ms())) {
+	if (takes_rate && r && !ledger_take_name(&d->ledger, r, clock_wall_ms())) {
 		err_set(e, ERR_LIMIT, EDQUOT, "%.120s: the rate of '%.40s' is used up", h->text,
 			r->name);
 		return false;
@@ -189,7 +191,7 @@ void names_judge_again(struct door *d)
 		struct err e;
 
 		next = q->next;
-		policy_judge_name(d->policy, &q->host, clock_wall_ms(), &v);
+		door_decide(d, &(struct subject){SUBJECT_NAME, &q->host, 0, NULL}, &v);
 		q->rule = v.rule;
 		if (v.action == ACTION_ALLOW)
 			continue;

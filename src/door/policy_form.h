@@ -1,7 +1,7 @@
 /*
- * What a policy is once it was read: made by policy_parse.c and policy_inject.c, judged by
- * policy.c. Only check.c includes this besides, for the line of an error, and the fuzz target
- * and the tests, which judge a second time in their own way.
+ * What a policy is once it was read: made by policy_parse.c and policy_inject.c, and not changed
+ * after that; decision.c and grants.c use it. Only check.c includes this besides, for the line of
+ * an error, and the fuzz target and the tests, which judge a second time in their own way.
  */
 #pragma once
 
@@ -24,27 +24,14 @@ struct texts {
 	size_t count;
 };
 
-struct rule_use {
-	uint64_t rate_due; /* see rule_take */
-	uint64_t up, down;
-	uint64_t said_due, said_up, said_down; /* of these, to the broker; see used.h */
-	unsigned prepaid;		       /* see rule_take_name */
-	bool spent;			       /* a grant for once */
-};
-
 /* A rule, and what it is for. */
 struct entry {
-	struct rule rule; /* first: a rule that was handed out is its entry */
+	struct rule rule;
 	struct pattern *patterns;
 	size_t pattern_count;
 	uint16_t *ports;
 	size_t port_count; /* 0: any */
 	struct texts methods, paths, queries;
-	struct rule_use use;
-	/* A grant's. */
-	const char *aim;   /* as it was given */
-	uint64_t until_ms; /* 0: for ever */
-	struct entry *older;
 };
 
 struct secret_use {
@@ -57,8 +44,7 @@ struct policy {
 	struct policy_limits limits;
 	struct entry *entries;
 	size_t entry_count;
-	struct entry *grants; /* the newest first */
-	bool intercepts;      /* `tls: intercept` at the top: so do grants */
+	bool intercepts; /* `tls: intercept` at the top: so do grants */
 	struct secret_use *secrets;
 	size_t secret_count;
 };

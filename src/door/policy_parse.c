@@ -526,7 +526,6 @@ static int read_rule(struct policy_reading *x, struct entry *r, const struct pol
 	int rc;
 
 	r->rule.line = v->line;
-	r->rule.use = &r->use;
 	if (v->kind != NODE_MAP)
 		return source_error(&x->src, v->line,
 				    "a rule is a mapping, such as '- allow: example.com'");

@@ -3,7 +3,6 @@
 
 #include "base/fd.h"
 #include "base/str.h"
-#include "door/policy_form.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -24,8 +23,7 @@ static bool take_number(const char **at, const char *end, uint64_t *ret)
 	return str_parse_u64(text, UINT64_MAX, ret);
 }
 
-/* 1: there was one, 0: it is all read, -EBADMSG. */
-static int next_line(const char **at, const char *end, struct used_line *ret)
+int used_line_next(const char **at, const char *end, struct used_line *ret)
 {
 	const char *stop;
 	size_t n;
@@ -45,10 +43,10 @@ static int next_line(const char **at, const char *end, struct used_line *ret)
 	return 1;
 }
 
-static int write_line(struct buf *out, const struct rule_use *u, const char *name)
+int used_line_write(struct buf *out, const struct used_line *l)
 {
-	return buf_printf(out, "%llu %llu %llu %s\n", (unsigned long long)u->rate_due,
-			  (unsigned long long)u->up, (unsigned long long)u->down, name);
+	return buf_printf(out, "%llu %llu %llu %s\n", (unsigned long long)l->rate_due,
+			  (unsigned long long)l->up, (unsigned long long)l->down, l->name);
 }
 
 /* *to becomes the higher one; true if it was not. */
@@ -58,6 +56,14 @@ static bool raise(uint64_t *to, uint64_t value)
 		return false;
 	*to = value;
 	return true;
+}
+
+bool used_line_raise(struct used_line *to, const struct used_line *from)
+{
+	bool due = raise(&to->rate_due, from->rate_due);
+	bool up = raise(&to->up, from->up), down = raise(&to->down, from->down);
+
+	return due || up || down;
 }
 
 /* ---- the broker's ---- */
@@ -75,10 +81,7 @@ static int add_line(struct used *u, const struct used_line *line)
 	struct used_line *known = find(u, line->name), *grown;
 
 	if (known) {
-		bool due = raise(&known->rate_due, line->rate_due);
-		bool up = raise(&known->up, line->up), down = raise(&known->down, line->down);
-
-		u->is_changed = u->is_changed || due || up || down;
+		u->is_changed = used_line_raise(known, line) || u->is_changed;
 		return 0;
 	}
 	if (u->count == USED_LINES_MAX)
@@ -98,9 +101,9 @@ int used_add(struct used *u, const char *text, size_t len)
 	struct used_line line;
 	int r;
 
-	for (const char *at = text; (r = next_line(&at, end, &line)) > 0;)
+	for (const char *at = text; (r = used_line_next(&at, end, &line)) > 0;)
 		;
-	for (const char *at = text; r >= 0 && next_line(&at, end, &line) > 0;)
+	for (const char *at = text; r >= 0 && used_line_next(&at, end, &line) > 0;)
 		r = add_line(u, &line);
 	return r;
 }
@@ -109,12 +112,8 @@ int used_write(const struct used *u, struct buf *out)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < u->count && r == 0; i++) {
-		const struct used_line *l = &u->lines[i];
-		struct rule_use use = {.rate_due = l->rate_due, .up = l->up, .down = l->down};
-
-		r = write_line(out, &use, l->name);
-	}
+	for (size_t i = 0; i < u->count && r == 0; i++)
+		r = used_line_write(out, &u->lines[i]);
 	return r;
 }
 
@@ -150,50 +149,4 @@ void used_done(struct used *u)
 {
 	free(u->lines);
 	*u = (struct used){0};
-}
-
-/* ---- the proxy's ---- */
-
-void used_say(struct policy *p, struct buf *out)
-{
-	for (size_t i = 0; i < p->entry_count; i++) {
-		const struct rule *r = &p->entries[i].rule;
-		struct rule_use *u = &p->entries[i].use;
-		bool has_budget = r->rate_count || r->bytes_up || r->bytes_down;
-
-		if (!has_budget ||
-		    (u->rate_due <= u->said_due && u->up <= u->said_up && u->down <= u->said_down))
-			continue;
-		if (write_line(out, u, r->name) < 0)
-			return;
-		u->said_due = u->rate_due;
-		u->said_up = u->up;
-		u->said_down = u->down;
-	}
-}
-
-int used_hear(struct policy *p, const char *text, size_t len, struct used_line *ret)
-{
-	const char *at = text, *end = text + len;
-	struct used_line line;
-	int r;
-
-	*ret = (struct used_line){0};
-	while ((r = next_line(&at, end, &line)) > 0) {
-		if (!line.name[0])
-			*ret = line;
-		for (size_t i = 0; i < p->entry_count; i++) {
-			struct rule_use *u = &p->entries[i].use;
-
-			if (strcmp(p->entries[i].rule.name, line.name) != 0)
-				continue;
-			raise(&u->rate_due, line.rate_due);
-			raise(&u->up, line.up);
-			raise(&u->down, line.down);
-			raise(&u->said_due, line.rate_due);
-			raise(&u->said_up, line.up);
-			raise(&u->said_down, line.down);
-		}
-	}
-	return r;
 }

@@ -11,7 +11,9 @@
 
 #include "base/buf.h"
 #include "base/limits.h"
-#include "door/policy.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #define USED_FILE "used"
 enum { USED_LINES_MAX = DOOR_RULES_MAX + 1, USED_TEXT_MAX = USED_LINES_MAX * 160 };
@@ -37,8 +39,8 @@ int used_save(struct used *u,
 	      int box_fd); /* where something changed; on the disk when it returns */
 void used_done(struct used *u);
 
-/* The proxy's. Lines about rules with a budget of which more was used than was said: as many as
- * fit into out, the others with the next call. */
-void used_say(struct policy *p, struct buf *out);
-/* No rule has used less than is said here. ret is the line of the box. */
-int used_hear(struct policy *p, const char *text, size_t len, struct used_line *ret);
+/* Lines, also for the proxy's side (ledger.h). 1: there was one, 0: it is all read, -EBADMSG. */
+int used_line_next(const char **at, const char *end, struct used_line *ret);
+int used_line_write(struct buf *out, const struct used_line *l);
+/* Each number becomes the higher one; true if one did. */
+bool used_line_raise(struct used_line *to, const struct used_line *from);

@@ -44,7 +44,7 @@ struct web_config {
 	uint32_t conn_id;
 	/* A channel to the upstream, checked and, with tls, up to starting its handshake: conn.c's.
 	 * The answer comes once: take the channel, or NULL and *e. identity may be NULL. */
-	void (*dial)(void *arg, struct rule *rule, const struct tls_identity *identity);
+	void (*dial)(void *arg, const struct rule *rule, const struct tls_identity *identity);
 	void (*on_done)(void *arg); /* the web has ended; free it */
 	void *arg;
 };

@@ -162,8 +162,9 @@ enum action web_judge(struct web *w, const char *query)
 			    .query = query,
 			    .websocket = w->websocket};
 
-	policy_judge_request(w->config.door->policy, &w->config.host, w->config.port, &r,
-			     clock_wall_ms(), &w->verdict);
+	door_decide(w->config.door,
+		    &(struct subject){SUBJECT_REQUEST, &w->config.host, w->config.port, &r},
+		    &w->verdict);
 	return w->verdict.action;
 }
 
@@ -243,7 +244,7 @@ static void on_injected(void *arg, int r, struct err *e)
 
 void web_allowed(struct web *w)
 {
-	struct rule *rule = w->verdict.rule;
+	const struct rule *rule = w->verdict.rule;
 	struct err e = {0};
 	int r;
 
@@ -311,18 +312,13 @@ static void ask(struct web *w)
 
 static void deny_by_rule(struct web *w)
 {
+	const struct request shown = {.method = w->request.method, .path = w->path};
+	const struct subject about = {SUBJECT_REQUEST, &w->config.host, w->config.port, &shown};
 	struct err e;
 
 	if (w->verdict.rule && w->verdict.rule->once)
 		(void)door_take(w->config.door, w->verdict.rule);
-	if (w->verdict.rule)
-		err_set(&e, ERR_DENIED, EACCES, "%s %.100s on %.80s is denied by '%.40s'",
-			w->request.method, w->path, w->config.host.text, w->verdict.rule->name);
-	else
-		err_set(&e, ERR_DENIED, EACCES,
-			"%s %.60s on %.60s: no rule allows it. See `cove policy show %s`",
-			w->request.method, w->path, w->config.host.text,
-			w->config.door->config.box);
+	decision_explain(&w->verdict, &about, w->config.door->config.box, &e);
 	deny(w, 403, &e);
 }
 

@@ -5,6 +5,7 @@
  */
 #include "fuzz.h"
 
+#include "door/decision.h"
 #include "door/policy_form.h"
 
 static bool glob_slow(const char *p, const char *t, bool segments)
@@ -109,9 +110,9 @@ static void check(const struct policy *p, const struct host *h, uint16_t port,
 {
 	struct verdict connect, request, name;
 
-	policy_judge_connect(p, h, port, 1, &connect);
-	policy_judge_request(p, h, port, r, 1, &request);
-	policy_judge_name(p, h, 1, &name);
+	decision_make(p, NULL, &(struct subject){SUBJECT_CONNECTION, h, port, NULL}, 1, &connect);
+	decision_make(p, NULL, &(struct subject){SUBJECT_REQUEST, h, port, r}, 1, &request);
+	decision_make(p, NULL, &(struct subject){SUBJECT_NAME, h, 0, NULL}, 1, &name);
 	MUST(request.action == judge_slow(p, h, port, r));
 	if (connect.action == ACTION_DENY)
 		MUST(request.action == ACTION_DENY);

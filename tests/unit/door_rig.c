@@ -253,7 +253,6 @@ static void web_ready(struct channel *c, unsigned what)
 int web_new(struct web **ret, const struct web_config *c, struct channel *box, const void *first,
 	    size_t n, struct err *e)
 {
-	static struct rule_use use;
 	struct web *w = calloc(1, sizeof(*w));
 
 	CHECK(w && n < sizeof(rig.web_first));
@@ -269,7 +268,6 @@ int web_new(struct web **ret, const struct web_config *c, struct channel *box, c
 	box->on_ready = web_ready;
 	channel_want(box, CHANNEL_IN);
 	*ret = w;
-	rig.web_rule.use = &use;
 	if (rig.web_dials)
 		c->dial(c->arg, &rig.web_rule, NULL);
 	return 0;
@@ -469,6 +467,8 @@ void rig_close(void)
 	reloads_free(d);
 	exchange_done(&d->exchange);
 	policy_free(d->policy);
+	grants_free(d->grants);
+	ledger_done(&d->ledger);
 	tls_free(d->tls);
 	wire_link_done(&d->keeper);
 	wire_link_done(&rig.box);

@@ -370,8 +370,8 @@ TEST(http_for_a_named_host_is_webs_with_the_upstream_that_is_there)
 	CHECK_EQ(rig.lookups, 1);
 	CHECK_EQ(rig.ids[1].bytes, 0);
 	/* What the connection took of the rule is there for its first request. */
-	CHECK(rule_take(rig.door.conns->verdict.rule, clock_wall_ms()));
-	CHECK(!rule_take(rig.door.conns->verdict.rule, clock_wall_ms()));
+	CHECK(door_take(&rig.door, rig.door.conns->verdict.rule));
+	CHECK(!door_take(&rig.door, rig.door.conns->verdict.rule));
 	rig.web_allows = true;
 	rig_reload(policy);
 	CHECK_EQ(rig.webs, 1);

@@ -27,7 +27,7 @@ static struct rule *rule_of(const char *method)
 	struct host h;
 
 	CHECK_EQ(host_parse(&h, "up.test"), 0);
-	policy_judge_request(wr.door.policy, &h, 443, &r, 1, &v);
+	decision_make(wr.door.policy, NULL, &(struct subject){SUBJECT_REQUEST, &h, 443, &r}, 1, &v);
 	CHECK(v.rule);
 	return v.rule;
 }

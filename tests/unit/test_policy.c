@@ -1,6 +1,7 @@
-/* Policies: what is let out, budgets on a driven clock, live grants, presets. */
-#include "door/policy.h"
-#include "door/policy_form.h"
+/* Policies: what is let out, budgets on a driven clock, grants, presets. */
+#include "door/decision.h"
+#include "door/grants.h"
+#include "door/ledger.h"
 #include "tap.h"
 
 static struct policy *parse(const char *text)
@@ -15,6 +16,8 @@ static struct policy *parse(const char *text)
 	CHECK_EQ(addr_own_load(), 0);
 	return p;
 }
+
+static struct grants *granted; /* of the test that runs; NULL: none */
 
 static struct host host(const char *text)
 {
@@ -32,7 +35,7 @@ static const char *connects(const struct policy *p, const char *name, uint16_t p
 	struct host h = host(name);
 	struct verdict v;
 
-	policy_judge_connect(p, &h, port, now, &v);
+	decision_make(p, granted, &(struct subject){SUBJECT_CONNECTION, &h, port, NULL}, now, &v);
 	if (v.inspect) {
 		CHECK_EQ(v.action, ACTION_ALLOW);
 		return "inspect";
@@ -51,7 +54,7 @@ static const char *requests(const struct policy *p, const char *name, const char
 	struct host h = host(name);
 	struct verdict v;
 
-	policy_judge_request(p, &h, 443, &r, 1, &v);
+	decision_make(p, granted, &(struct subject){SUBJECT_REQUEST, &h, 443, &r}, 1, &v);
 	snprintf(out, sizeof(out), "%s%s%s", words[v.action], v.rule ? " " : "",
 		 v.rule ? v.rule->name : "");
 	return out;
@@ -63,7 +66,7 @@ static const char *names(const struct policy *p, const char *name)
 	struct host h = host(name);
 	struct verdict v;
 
-	policy_judge_name(p, &h, 1, &v);
+	decision_make(p, granted, &(struct subject){SUBJECT_NAME, &h, 0, NULL}, 1, &v);
 	return words[v.action];
 }
 
@@ -128,8 +131,8 @@ TEST(addresses_and_networks)
 	CHECK_STR(connects(p, "127.0.0.1", 443, 1), "deny");
 	CHECK_STR(connects(p, "169.254.169.254", 80, 1), "deny");
 	CHECK_STR(connects(p, "::1", 80, 1), "deny");
-	policy_judge_connect(p, &h, 443, 1, &v);
-	CHECK(v.addresses && v.rule->private);
+	decision_make(p, granted, &(struct subject){SUBJECT_CONNECTION, &h, 443, NULL}, 1, &v);
+	CHECK(v.rule->private);
 	policy_free(p);
 	/* A name rule says nothing about an address, even of the same text's look. */
 	p = parse("version: 1\nrules: [{allow: '*.example.com'}]");
@@ -195,7 +198,7 @@ static enum action judged(const struct policy *p, const char *host, bool websock
 	struct host h;
 
 	CHECK_EQ(host_parse(&h, host), 0);
-	policy_judge_request(p, &h, 443, &r, 1, &v);
+	decision_make(p, granted, &(struct subject){SUBJECT_REQUEST, &h, 443, &r}, 1, &v);
 	return v.action;
 }
 
@@ -243,26 +246,29 @@ TEST(budgets)
 	struct policy *again = parse("version: 1\n"
 				     "rules: [{name: new, allow: b.org},\n"
 				     "{name: rule 1, allow: a.org, bytes_up: 20, rate: 3/m}]");
-	struct rule *r = &p->entries[0].rule;
+	const struct rule *r = &p->entries[0].rule;
+	struct door_ledger l = {0};
 	uint64_t t = 1700000000000;
 
 	for (int i = 0; i < 3; i++)
-		CHECK(rule_take(r, t));
-	CHECK(!rule_take(r, t) && !rule_take(r, t + 19999));
-	CHECK(rule_take(r, t + 20000));
-	CHECK(!rule_take(r, t + 20000));
-	CHECK(rule_take(r, t + 40000));
+		CHECK(ledger_take(&l, r, t));
+	CHECK(!ledger_take(&l, r, t) && !ledger_take(&l, r, t + 19999));
+	CHECK(ledger_take(&l, r, t + 20000));
+	CHECK(!ledger_take(&l, r, t + 20000));
+	CHECK(ledger_take(&l, r, t + 40000));
 	/* Set back by a day: it waits a part of a window, not a day. */
-	CHECK(!rule_take(r, t - 86400000));
-	CHECK(rule_take(r, t - 86400000 + 20000));
-	CHECK(rule_count(r, 10, 1024));
-	CHECK(!rule_count(r, 0, 1));
-	policy_carry_over(again, p);
-	CHECK(rule_count(&again->entries[1].rule, 10, 0));
-	CHECK(!rule_count(&again->entries[1].rule, 1, 0));
-	CHECK(rule_count(&again->entries[0].rule, UINT64_MAX, UINT64_MAX));
-	CHECK(rule_count(&again->entries[0].rule, UINT64_MAX, UINT64_MAX));
-	CHECK(!rule_count(r, UINT64_MAX, 0));
+	CHECK(!ledger_take(&l, r, t - 86400000));
+	CHECK(ledger_take(&l, r, t - 86400000 + 20000));
+	CHECK(ledger_count(&l, r, 10, 1024));
+	CHECK(!ledger_count(&l, r, 0, 1));
+	/* A policy that replaces another goes on where rules of the same name were. */
+	ledger_retain(&l, again);
+	CHECK(ledger_count(&l, &again->entries[1].rule, 10, 0));
+	CHECK(!ledger_count(&l, &again->entries[1].rule, 1, 0));
+	CHECK(ledger_count(&l, &again->entries[0].rule, UINT64_MAX, UINT64_MAX));
+	CHECK(ledger_count(&l, &again->entries[0].rule, UINT64_MAX, UINT64_MAX));
+	CHECK(!ledger_count(&l, r, UINT64_MAX, 0));
+	ledger_done(&l);
 	policy_free(p);
 	policy_free(again);
 }
@@ -278,34 +284,38 @@ TEST(grants)
 	struct verdict v;
 	struct err e;
 
-	CHECK_EQ(policy_grant(p, ACTION_ALLOW, "a.org", 1000, false, &e), 0);
+	granted = grants_new(false);
+	CHECK_EQ(grants_add(granted, ACTION_ALLOW, "a.org", 1000, false, &e), 0);
 	CHECK_STR(connects(p, "a.org", 443, 999), "allow allow grant");
 	CHECK_STR(connects(p, "a.org", 22, 999), "deny");
 	CHECK_STR(connects(p, "a.org", 443, 1000), "ask ask");
-	CHECK_EQ(policy_grant(p, ACTION_DENY, "A.org.", 0, false, &e), 0);
+	CHECK_EQ(grants_add(granted, ACTION_DENY, "A.org.", 0, false, &e), 0);
 	CHECK_STR(connects(p, "a.org", 443, 999), "deny deny grant");
-	CHECK_EQ(policy_grant(p, ACTION_ALLOW, "*.org", 0, false, &e), 0);
+	CHECK_EQ(grants_add(granted, ACTION_ALLOW, "*.org", 0, false, &e), 0);
 	CHECK_STR(connects(p, "b.org", 443, 1), "allow allow grant");
 	CHECK_STR(connects(p, "a.org", 80, 1), "deny deny grant");
 	CHECK_STR(connects(p, "never.org", 443, 1), "deny no");
-	CHECK_EQ(policy_grant(p, ACTION_ALLOW, "x.com", 500, false, &e), 0);
+	CHECK_EQ(grants_add(granted, ACTION_ALLOW, "x.com", 500, false, &e), 0);
 	CHECK_STR(connects(p, "x.com", 443, 1), "allow allow grant");
 	CHECK_STR(connects(p, "x.com", 443, 500), "inspect");
-	CHECK_EQ(policy_grant(p, ACTION_ALLOW, "once.net:25", 0, true, &e), 0);
-	policy_judge_connect(p, &h, 25, 1, &v);
+	CHECK_EQ(grants_add(granted, ACTION_ALLOW, "once.net:25", 0, true, &e), 0);
+	decision_make(p, granted, &(struct subject){SUBJECT_CONNECTION, &h, 25, NULL}, 1, &v);
 	CHECK(v.action == ACTION_ALLOW && v.rule->once && v.rule->line == 0);
-	CHECK(rule_take(v.rule, 1) && !rule_take(v.rule, 1));
-	CHECK(rule_count(v.rule, 1, 1));
+	CHECK(grants_spend(granted, v.rule) && !grants_spend(granted, v.rule));
+	grants_give_back(granted, v.rule);
+	CHECK_STR(connects(p, "once.net", 25, 1), "allow allow grant");
+	CHECK(grants_spend(granted, v.rule));
 	CHECK_STR(connects(p, "once.net", 25, 1), "deny");
-	CHECK_EQ(policy_grant(p, ACTION_ALLOW, "10.0.0.0/8:5432", 0, false, &e), 0);
+	CHECK_EQ(grants_add(granted, ACTION_ALLOW, "10.0.0.0/8:5432", 0, false, &e), 0);
 	CHECK_STR(connects(p, "10.1.1.1", 5432, 1), "allow allow grant");
-	CHECK_EQ(policy_grant(p, ACTION_ALLOW, "[fd00::1]:5432", 0, false, &e), 0);
+	CHECK_EQ(grants_add(granted, ACTION_ALLOW, "[fd00::1]:5432", 0, false, &e), 0);
 	CHECK_STR(connects(p, "fd00::1", 5432, 1), "allow allow grant");
 	CHECK_STR(connects(p, "fd00::1", 443, 1), "deny");
-	CHECK(policy_grant(p, ACTION_ALLOW, "a.org:0", 0, false, &e) < 0);
-	CHECK(policy_grant(p, ACTION_ALLOW, "", 0, false, &e) < 0);
-	CHECK(policy_grant(p, ACTION_ALLOW, "http://a.org", 0, false, &e) < 0);
-	CHECK(policy_grant(p, ACTION_ALLOW, "[::1", 0, false, &e) < 0);
+	CHECK(grants_add(granted, ACTION_ALLOW, "a.org:0", 0, false, &e) < 0);
+	CHECK(grants_add(granted, ACTION_ALLOW, "", 0, false, &e) < 0);
+	CHECK(grants_add(granted, ACTION_ALLOW, "http://a.org", 0, false, &e) < 0);
+	CHECK(grants_add(granted, ACTION_ALLOW, "[::1", 0, false, &e) < 0);
+	grants_free(granted);
 	policy_free(p);
 }
 
@@ -317,24 +327,26 @@ TEST(later_grants_and_their_number)
 	struct err e;
 	int r = 0;
 
-	CHECK_EQ(policy_grant(p, ACTION_DENY, "a.org:443", 0, false, &e), 0);
-	CHECK_EQ(policy_grant(p, ACTION_ALLOW, "a.org:443", 10, false, &e), 0);
+	granted = grants_new(false);
+	CHECK_EQ(grants_add(granted, ACTION_DENY, "a.org:443", 0, false, &e), 0);
+	CHECK_EQ(grants_add(granted, ACTION_ALLOW, "a.org:443", 10, false, &e), 0);
 	CHECK_STR(connects(p, "a.org", 443, 9), "allow allow grant");
 	CHECK_STR(connects(p, "a.org", 443, 10), "deny deny grant");
 	/* Without a port they are for different ports, and about the same all the same. */
-	CHECK_EQ(policy_grant(p, ACTION_DENY, "b.org", 0, false, &e), 0);
-	CHECK_EQ(policy_grant(p, ACTION_ALLOW, "b.org", 10, false, &e), 0);
+	CHECK_EQ(grants_add(granted, ACTION_DENY, "b.org", 0, false, &e), 0);
+	CHECK_EQ(grants_add(granted, ACTION_ALLOW, "b.org", 10, false, &e), 0);
 	CHECK_STR(connects(p, "b.org", 443, 9), "allow allow grant");
 	CHECK_STR(connects(p, "b.org", 443, 10), "deny deny grant");
-	CHECK_EQ(policy_grant(p, ACTION_ALLOW, "b.org:443", 20, false, &e), 0);
+	CHECK_EQ(grants_add(granted, ACTION_ALLOW, "b.org:443", 20, false, &e), 0);
 	CHECK_STR(connects(p, "b.org", 443, 10), "deny deny grant");
 	for (unsigned i = 0; i < 3 * DOOR_GRANTS_MAX; i++)
-		CHECK_EQ(policy_grant(p, ACTION_ALLOW, "same.org", 0, false, &e), 0);
+		CHECK_EQ(grants_add(granted, ACTION_ALLOW, "same.org", 0, false, &e), 0);
 	for (unsigned i = 0; i < DOOR_GRANTS_MAX && r == 0; i++) {
 		snprintf(name, sizeof(name), "n%u.org", i);
-		r = policy_grant(p, ACTION_ALLOW, name, 0, false, &e);
+		r = grants_add(granted, ACTION_ALLOW, name, 0, false, &e);
 	}
 	CHECK_EQ(r, -ENOSPC);
+	grants_free(granted);
 	policy_free(p);
 }
 
@@ -443,16 +455,21 @@ TEST(interception_by_default)
 
 		CHECK_EQ(policy_parse(&q, "p", texts[i], strlen(texts[i]), &err), 0);
 		CHECK(policy_intercepts(q));
-		CHECK_EQ(policy_grant(q, ACTION_ALLOW, "c.com", 0, false, &err), 0);
+		granted = grants_new(policy_grants_intercept(q));
+		CHECK_EQ(grants_add(granted, ACTION_ALLOW, "c.com", 0, false, &err), 0);
 		CHECK_EQ(host_parse(&h, "a.com"), 0);
-		policy_judge_connect(q, &h, 443, 1, &v);
+		decision_make(q, granted, &(struct subject){SUBJECT_CONNECTION, &h, 443, NULL}, 1,
+			      &v);
 		CHECK(v.action == ACTION_ALLOW && v.inspect);
 		CHECK_EQ(host_parse(&h, "b.com"), 0);
-		policy_judge_connect(q, &h, 443, 1, &v);
+		decision_make(q, granted, &(struct subject){SUBJECT_CONNECTION, &h, 443, NULL}, 1,
+			      &v);
 		CHECK(v.action == ACTION_ALLOW && !v.inspect);
 		CHECK_EQ(host_parse(&h, "c.com"), 0);
-		policy_judge_connect(q, &h, 443, 1, &v);
+		decision_make(q, granted, &(struct subject){SUBJECT_CONNECTION, &h, 443, NULL}, 1,
+			      &v);
 		CHECK(v.action == ACTION_ALLOW && v.inspect);
+		grants_free(granted);
 		policy_free(q);
 	}
 }
@@ -462,13 +479,15 @@ TEST(the_next_end_of_a_grant)
 	struct policy *q = policy_closed();
 	struct err err;
 
-	CHECK_EQ(policy_next_end(q, 0), 0);
-	CHECK_EQ(policy_grant(q, ACTION_ALLOW, "a.com", 500, false, &err), 0);
-	CHECK_EQ(policy_grant(q, ACTION_ALLOW, "b.com", 0, false, &err), 0);
-	CHECK_EQ(policy_grant(q, ACTION_ALLOW, "c.com", 300, false, &err), 0);
-	CHECK_EQ(policy_next_end(q, 0), 300);
-	CHECK_EQ(policy_next_end(q, 299), 300);
-	CHECK_EQ(policy_next_end(q, 300), 500);
-	CHECK_EQ(policy_next_end(q, 500), 0);
+	granted = grants_new(false);
+	CHECK_EQ(grants_next_end(granted, 0), 0);
+	CHECK_EQ(grants_add(granted, ACTION_ALLOW, "a.com", 500, false, &err), 0);
+	CHECK_EQ(grants_add(granted, ACTION_ALLOW, "b.com", 0, false, &err), 0);
+	CHECK_EQ(grants_add(granted, ACTION_ALLOW, "c.com", 300, false, &err), 0);
+	CHECK_EQ(grants_next_end(granted, 0), 300);
+	CHECK_EQ(grants_next_end(granted, 299), 300);
+	CHECK_EQ(grants_next_end(granted, 300), 500);
+	CHECK_EQ(grants_next_end(granted, 500), 0);
+	grants_free(granted);
 	policy_free(q);
 }

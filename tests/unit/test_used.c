@@ -2,6 +2,7 @@
 #include "tap.h"
 
 #include "base/fd.h"
+#include "door/ledger.h"
 #include "door/policy_form.h"
 #include "door/used.h"
 
@@ -87,37 +88,43 @@ static const char text[] = "version: 1\nrules:\n"
 			   "  - {name: b, allow: b.test, bytes_up: 100}\n"
 			   "  - {name: c, allow: c.test}\n";
 
-TEST(a_policy_says_what_changed_and_goes_on_from_what_it_hears)
+TEST(a_ledger_reports_what_changed_and_goes_on_from_what_it_loads)
 {
-	struct policy *p, *next;
+	struct door_ledger l = {0}, next = {0};
 	struct used_line box;
+	struct policy *p;
 	struct buf out;
 	struct err e;
 
 	CHECK_EQ(policy_parse(&p, "p", text, strlen(text), &e), 0);
-	CHECK_EQ(policy_parse(&next, "p", text, strlen(text), &e), 0);
 	buf_init(&out, USED_TEXT_MAX);
-	used_say(p, &out);
+	ledger_report(&l, &out);
 	CHECK_EQ(buf_len(&out), 0);
-	CHECK(rule_take(&p->entries[0].rule, 1000));
-	CHECK(rule_take(&p->entries[0].rule, 1000));
-	CHECK(rule_count(&p->entries[1].rule, 60, 5));
-	CHECK(rule_count(&p->entries[2].rule, 60, 5));
-	used_say(p, &out);
-	CHECK_EQ(used_hear(next, buf_cstr(&out), buf_len(&out), &box), 0);
-	CHECK(!rule_take(&next->entries[0].rule, 1000));
-	CHECK_EQ(rule_room(&next->entries[1].rule, true), 40);
-	CHECK_EQ(next->entries[2].use.up, 0);
+	CHECK(ledger_take(&l, &p->entries[0].rule, 1000));
+	CHECK(ledger_take(&l, &p->entries[0].rule, 1000));
+	CHECK(ledger_count(&l, &p->entries[1].rule, 60, 5));
+	CHECK(ledger_count(&l, &p->entries[2].rule, 60, 5));
+	ledger_report(&l, &out);
+	CHECK(!strstr(buf_cstr(&out), " c\n")); /* it has no budget */
+	CHECK_EQ(ledger_load(&next, buf_cstr(&out), buf_len(&out), &box), 0);
+	CHECK(!ledger_take(&next, &p->entries[0].rule, 1000));
+	CHECK_EQ(ledger_room(&next, &p->entries[1].rule, true), 40);
 	/* Neither has anything new. */
 	buf_clear(&out);
-	used_say(p, &out);
-	used_say(next, &out);
+	ledger_report(&l, &out);
+	ledger_report(&next, &out);
 	CHECK_EQ(buf_len(&out), 0);
-	CHECK_EQ(used_hear(next, "0 9 1 \n", 7, &box), 0);
+	CHECK_EQ(ledger_load(&next, "0 9 1 \n", 7, &box), 0);
 	CHECK_EQ(box.up, 9);
+	CHECK(ledger_load(&next, "0 9 1", 5, &box) < 0);
+	/* A rule that is not there any more is forgotten. */
+	p->entry_count = 1;
+	ledger_retain(&next, p);
+	CHECK_EQ(next.count, 1);
 	buf_done(&out);
+	ledger_done(&l);
+	ledger_done(&next);
 	policy_free(p);
-	policy_free(next);
 }
 
 TAP_MAIN

@@ -112,16 +112,21 @@ void broker_cancel(struct broker *k, struct broker_call *c)
 	c->id = 0;
 }
 
-bool door_take(struct door *d, struct rule *r)
+void door_decide(const struct door *d, const struct subject *s, struct verdict *ret)
 {
-	return !r || rule_take(r, clock_wall_ms());
+	decision_make(d->policy, d->grants, s, clock_wall_ms(), ret);
 }
 
-bool door_count(struct door *d, struct rule *r, uint64_t up, uint64_t down)
+bool door_take(struct door *d, const struct rule *r)
+{
+	return !r || ledger_take(&d->ledger, r, clock_wall_ms());
+}
+
+bool door_count(struct door *d, const struct rule *r, uint64_t up, uint64_t down)
 {
 	d->bytes_up += up;
 	d->bytes_down += down;
-	return !r || rule_count(r, up, down);
+	return !r || ledger_count(&d->ledger, r, up, down);
 }
 
 /* ---- channels ---- */
@@ -241,7 +246,7 @@ static void on_dial(struct ev_defer *d)
 	web_dialled(wr.web, up, "93.184.216.34", NULL);
 }
 
-static void dial(void *arg, struct rule *rule, const struct tls_identity *identity)
+static void dial(void *arg, const struct rule *rule, const struct tls_identity *identity)
 {
 	wr.dials++;
 	wr.was_private = rule && rule->private;
@@ -324,6 +329,7 @@ void wr_close(void)
 		end_close(&wr.ups[i]);
 	asks_free(&wr.door);
 	policy_free(wr.door.policy);
+	ledger_done(&wr.door.ledger);
 	ev_free(wr.door.ev);
 	wr = (struct wr){0};
 }
