@@ -16,6 +16,13 @@
 /* A keeper waits for it with all its clients. */
 enum { FREEZE_WAIT_MS = 1000 };
 
+const char *const cgroup_part_names[CGROUP_PART_COUNT] = {
+	[CGROUP_MEMORY] = "memory",
+	[CGROUP_CPU] = "cpu",
+	[CGROUP_PIDS] = "pids",
+	[CGROUP_IO] = "io",
+};
+
 static void cgroup_clear(struct cgroup *cg)
 {
 	memset(cg, 0, sizeof(*cg));
@@ -96,8 +103,10 @@ bool limit_is_set(const struct cgroup_limits *limits, enum cgroup_part part)
 	return asked[part] != 0;
 }
 
-void limit_why(int code, const char *name, char *why)
+void limit_why(int code, enum cgroup_part part, char *why)
 {
+	const char *name = cgroup_part_names[part];
+
 	if (code == ENODEV)
 		snprintf(why, CGROUP_WHY_MAX,
 			 "the box's storage is on no disk of its own that I/O can be limited on; "
@@ -111,11 +120,6 @@ void limit_why(int code, const char *name, char *why)
 	else
 		snprintf(why, CGROUP_WHY_MAX, "the %s limit cannot be set: %s", name,
 			 strerror(code));
-}
-
-static bool is_limited(const struct cgroup_limits *limits)
-{
-	return limits->mem_bytes || limits->cpu_milli || limits->pids || limits->io_bytes;
 }
 
 /* Somebody else's groups, a read-only mount: the same as having none. */
@@ -150,8 +154,9 @@ static int make_tree(const struct layout *l, const struct cgroup_want *w, unsign
 int cgroup_make_in(const struct layout *l, const struct cgroup_want *w, struct cgroup *ret,
 		   struct err *e)
 {
-	bool limited = is_limited(w->limits);
-	unsigned in_v2 = limited ? v2_find(l, w->limits) : 0;
+	const struct cgroup_limits *lim = w->limits;
+	bool limited = lim->mem_bytes || lim->cpu_milli || lim->pids || lim->io_bytes;
+	unsigned in_v2 = limited ? v2_find(l, lim) : 0;
 	int r;
 
 	cgroup_clear(ret);

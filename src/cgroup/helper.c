@@ -82,13 +82,12 @@ static int add_tree(struct making *m, enum layout_tree t)
  * is believed, and no share is so small that it needs another period than a new group has. */
 static void set_limit(struct making *m, enum layout_tree t, enum cgroup_part part, int fd)
 {
-	static const char *const names[] = {[CGROUP_MEMORY] = "memory", [CGROUP_CPU] = "cpu"};
 	int r = layout_kind(t)->limit_helper(m->kind, &m->limits, part, fd);
 
 	if (r == 0)
 		m->h->limits |= 1u << part;
 	else if (!m->h->why[0])
-		limit_why(-r, names[part], m->h->why);
+		limit_why(-r, part, m->h->why);
 }
 
 /* The v2 tree: for limits where it has controllers, for the door's time in any case. Returns the
@@ -132,20 +131,13 @@ static void make_in_v1(struct making *m, enum cgroup_part part)
 	set_limit(m, t, part, fd);
 }
 
-static void helper_clear(struct cgroup_helper *h)
-{
-	memset(h, 0, sizeof(*h));
-	h->v2_fd = -1;
-	h->meter = CGROUP_METER_NONE;
-}
-
 void cgroup_helper_make_in(const struct layout *l, const char *box, enum cgroup_helper_kind kind,
 			   const struct cgroup_limits *limits, struct cgroup_helper *ret)
 {
 	struct making m = {.l = l, .kind = kind, .h = ret};
 	unsigned in_v2;
 
-	helper_clear(ret);
+	*ret = (struct cgroup_helper){.v2_fd = -1, .meter = CGROUP_METER_NONE};
 	snprintf(ret->name, sizeof(ret->name), "%s%s", box, suffixes[kind]);
 	m.limits.mem_bytes = cgroup_helper_bytes(kind, limits);
 	m.limits.cpu_milli = cgroup_helper_cpu_milli(kind, limits);

@@ -11,6 +11,9 @@
 
 #define CGROUP_REMEDY_V2 "boot with systemd.unified_cgroup_hierarchy=1"
 
+/* "memory", "cpu", ... */
+extern const char *const cgroup_part_names[CGROUP_PART_COUNT];
+
 enum { KNOB_TEXT_MAX = 4096, GROUP_DEPTH_MAX = 16, GROUP_WAIT_MS = 10000 };
 
 /* Writes the whole text in one write(2). 0 or -errno. */
@@ -128,4 +131,4 @@ uint64_t tcp_of_memory(uint64_t mem_bytes);
 /* Was this limit asked for? */
 bool limit_is_set(const struct cgroup_limits *limits, enum cgroup_part part);
 /* Why a limit does not hold although its controller is there. */
-void limit_why(int code, const char *name, char *why);
+void limit_why(int code, enum cgroup_part part, char *why);

@@ -106,31 +106,6 @@ static int limit_bytes(int fd, uint64_t bytes)
 	return r == -ENOENT && faccessat(fd, both, F_OK, 0) < 0 ? 0 : r;
 }
 
-/* Before work/ is made, which inherits it. Some kernels refuse it below a group that swaps; the
- * limit of memory and swap together holds all the same. */
-static int limit_memory(const struct cgroup_limits *lim, int fd)
-{
-	(void)knob_set(fd, "memory.swappiness", "0");
-	return limit_bytes(fd, memory_of_box(lim->mem_bytes));
-}
-
-/* init's own sockets are counted in this group, a command's in the one that init makes for it. */
-static void limit_tcp(const struct cgroup_limits *lim, struct cgroup *cg)
-{
-	cg->tcp_uncounted = knob_set_max(cg->v1_fd[CGROUP_MEMORY], CGROUP_TCP_LIMIT,
-					 tcp_of_memory(lim->mem_bytes)) < 0;
-}
-
-static int limit_cpu(const struct cgroup_limits *lim, int fd)
-{
-	struct cpu_quota q = cpu_quota(lim->cpu_milli);
-	int r = 0;
-
-	if (knob_get_u64(fd, "cpu.cfs_period_us") != q.period_us)
-		r = knob_set_exact(fd, "cpu.cfs_period_us", q.period_us);
-	return r < 0 ? r : knob_set_exact(fd, "cpu.cfs_quota_us", q.quota_us);
-}
-
 static int limit_io(const struct layout *l, const struct cgroup_limits *lim, int fd)
 {
 	static const char *const files[] = {"blkio.throttle.read_bps_device",
@@ -157,11 +132,19 @@ static int limit_io(const struct layout *l, const struct cgroup_limits *lim, int
 static int limit_part(const struct layout *l, const struct cgroup_limits *lim,
 		      enum cgroup_part part, int fd)
 {
+	struct cpu_quota q = cpu_quota(lim->cpu_milli);
+	int r = 0;
+
 	switch (part) {
 	case CGROUP_MEMORY:
-		return limit_memory(lim, fd);
+		/* Before work/ is made, which inherits it. Some kernels refuse it below a group
+		 * that swaps; the limit of memory and swap together holds all the same. */
+		(void)knob_set(fd, "memory.swappiness", "0");
+		return limit_bytes(fd, memory_of_box(lim->mem_bytes));
 	case CGROUP_CPU:
-		return limit_cpu(lim, fd);
+		if (knob_get_u64(fd, "cpu.cfs_period_us") != q.period_us)
+			r = knob_set_exact(fd, "cpu.cfs_period_us", q.period_us);
+		return r < 0 ? r : knob_set_exact(fd, "cpu.cfs_quota_us", q.quota_us);
 	case CGROUP_PIDS:
 		return knob_set_max(fd, "pids.max", lim->pids + 1);
 	case CGROUP_IO:
@@ -191,18 +174,9 @@ static int make_work(const struct cgroup_want *w, enum cgroup_part part, struct 
 	return 0;
 }
 
-static bool has_work(const struct cgroup_want *w, enum cgroup_part part)
-{
-	return part == CGROUP_MEMORY || (part == CGROUP_IO && !w->limits->io_bytes);
-}
-
 void v1_limit(const struct layout *l, const struct cgroup_want *w, enum cgroup_part part,
 	      struct cgroup *cg)
 {
-	static const char *const names[] = {[CGROUP_MEMORY] = "memory",
-					    [CGROUP_CPU] = "cpu",
-					    [CGROUP_PIDS] = "pids",
-					    [CGROUP_IO] = "io"};
 	enum layout_tree t = (enum layout_tree)part;
 	bool asked = limit_is_set(w->limits, part);
 	int r;
@@ -217,12 +191,12 @@ void v1_limit(const struct layout *l, const struct cgroup_want *w, enum cgroup_p
 	}
 	if (asked)
 		r = limit_part(l, w->limits, part, cg->v1_fd[part]);
-	if (r == 0 && has_work(w, part))
+	if (r == 0 && (part == CGROUP_MEMORY || (part == CGROUP_IO && !asked)))
 		r = make_work(w, part, cg);
 	if (r == 0)
 		r = join(l, t, cg);
 	if (r < 0) {
-		limit_why(-r, names[part], cg->why[part]);
+		limit_why(-r, part, cg->why[part]);
 		return;
 	}
 	cg->can |= 1u << part;
@@ -232,8 +206,10 @@ void v1_limit(const struct layout *l, const struct cgroup_want *w, enum cgroup_p
 			 "cache; " CGROUP_REMEDY_V2);
 	else if (asked)
 		cg->limits |= 1u << part;
+	/* init's own sockets are counted in this group, a command's in the one that init makes. */
 	if (asked && part == CGROUP_MEMORY)
-		limit_tcp(w->limits, cg);
+		cg->tcp_uncounted = knob_set_max(cg->v1_fd[part], CGROUP_TCP_LIMIT,
+						 tcp_of_memory(w->limits->mem_bytes)) < 0;
 }
 
 /* Freezing. There is no event: reading the state is what moves it on. */

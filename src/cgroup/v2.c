@@ -28,13 +28,6 @@
 
 enum { MOVE_PASSES = 16 };
 
-static const char *const names[CGROUP_PART_COUNT] = {
-	[CGROUP_MEMORY] = "memory",
-	[CGROUP_CPU] = "cpu",
-	[CGROUP_PIDS] = "pids",
-	[CGROUP_IO] = "io",
-};
-
 /* cpu is left alone without a limit: its groups are what the scheduler shares time between. */
 unsigned v2_find(const struct layout *l, const struct cgroup_limits *lim)
 {
@@ -45,7 +38,8 @@ unsigned v2_find(const struct layout *l, const struct cgroup_limits *lim)
 	if (!layout_has(l, LAYOUT_V2) || knob_get(AT_FDCWD, path, have, sizeof(have)) < 0)
 		return 0;
 	for (int i = CGROUP_MEMORY; i < CGROUP_PART_COUNT; i++)
-		if (knob_has_word(have, names[i]) && (i != CGROUP_CPU || lim->cpu_milli))
+		if (knob_has_word(have, cgroup_part_names[i]) &&
+		    (i != CGROUP_CPU || lim->cpu_milli))
 			mask |= 1u << i;
 	return mask;
 }
@@ -98,8 +92,9 @@ static int enable(int fd, unsigned mask)
 	if (r < 0)
 		return r;
 	for (int i = CGROUP_MEMORY; i < CGROUP_PART_COUNT; i++)
-		if ((mask & 1u << i) && !knob_has_word(now, names[i]))
-			n += (size_t)snprintf(text + n, sizeof(text) - n, "+%s ", names[i]);
+		if ((mask & 1u << i) && !knob_has_word(now, cgroup_part_names[i]))
+			n += (size_t)snprintf(text + n, sizeof(text) - n, "+%s ",
+					      cgroup_part_names[i]);
 	if (n == 0)
 		return 0;
 	text[n - 1] = 0;
@@ -155,29 +150,6 @@ int v2_hand_to_boxes(const struct layout *l, unsigned mask)
 	return r == 0 ? enable(base, mask) : r;
 }
 
-static int hand_down(const struct layout *l, const struct cgroup *cg, unsigned mask)
-{
-	int r = v2_hand_to_boxes(l, mask);
-
-	if (r == 0)
-		r = enable(cg->fd, mask);
-	if (r == 0)
-		r = enable(cg->work_fd, mask);
-	return r;
-}
-
-static int limit_memory(const struct cgroup_limits *lim, const struct cgroup *cg)
-{
-	int r = knob_set_max(cg->fd, "memory.max", memory_of_box(lim->mem_bytes));
-
-	if (r == 0)
-		r = knob_set_max(cg->work_fd, "memory.max", lim->mem_bytes);
-	if (r < 0)
-		return r;
-	r = knob_set_max(cg->fd, "memory.swap.max", 0);
-	return r == -ENOENT ? 0 : r; /* a kernel without swap has no such file */
-}
-
 static int limit_cpu(const struct cgroup_limits *lim, int fd)
 {
 	struct cpu_quota q = cpu_quota(lim->cpu_milli);
@@ -189,55 +161,49 @@ static int limit_cpu(const struct cgroup_limits *lim, int fd)
 	return r < 0 ? r : strcmp(text, now) == 0 ? 0 : -ENODATA;
 }
 
-static int limit_io(const struct layout *l, const struct cgroup_limits *lim,
-		    const struct cgroup *cg)
-{
-	dev_t disk = layout_disk(l, lim->io_dev);
-	char text[128], now[KNOB_TEXT_MAX];
-	int r;
-
-	if (disk == 0)
-		return -ENODEV;
-	snprintf(text, sizeof(text), "%u:%u rbps=%" PRIu64 " wbps=%" PRIu64, major(disk),
-		 minor(disk), lim->io_bytes, lim->io_bytes);
-	r = knob_set(cg->fd, "io.max", text);
-	if (r == 0)
-		r = knob_get(cg->fd, "io.max", now, sizeof(now));
-	return r < 0 ? r : knob_has_line(now, text) ? 0 : -ENODATA;
-}
-
 static int limit_part(const struct layout *l, const struct cgroup_limits *lim,
 		      enum cgroup_part part, const struct cgroup *cg)
 {
+	char text[128], now[KNOB_TEXT_MAX];
+	dev_t disk;
+	int r;
+
 	switch (part) {
 	case CGROUP_MEMORY:
-		return limit_memory(lim, cg);
+		r = knob_set_max(cg->fd, "memory.max", memory_of_box(lim->mem_bytes));
+		if (r == 0)
+			r = knob_set_max(cg->work_fd, "memory.max", lim->mem_bytes);
+		if (r < 0)
+			return r;
+		r = knob_set_max(cg->fd, "memory.swap.max", 0);
+		return r == -ENOENT ? 0 : r; /* a kernel without swap has no such file */
 	case CGROUP_CPU:
 		return limit_cpu(lim, cg->fd);
 	case CGROUP_PIDS:
 		return knob_set_max(cg->fd, "pids.max", lim->pids + 1);
 	case CGROUP_IO:
-		return limit_io(l, lim, cg);
+		disk = layout_disk(l, lim->io_dev);
+		if (disk == 0)
+			return -ENODEV;
+		snprintf(text, sizeof(text), "%u:%u rbps=%" PRIu64 " wbps=%" PRIu64, major(disk),
+			 minor(disk), lim->io_bytes, lim->io_bytes);
+		r = knob_set(cg->fd, "io.max", text);
+		if (r == 0)
+			r = knob_get(cg->fd, "io.max", now, sizeof(now));
+		return r < 0 ? r : knob_has_line(now, text) ? 0 : -ENODATA;
 	default:
 		return -EINVAL;
 	}
 }
 
-static void say_why(const struct layout *l, int code, const char *name, char *why)
-{
-	if (code == EBUSY)
-		snprintf(why, CGROUP_WHY_MAX,
-			 "the cgroup that Cove may use holds processes itself; %s",
-			 l->is_root ? "move them into a group below it"
-				    : "run under systemd-run --user --scope -p Delegate=yes");
-	else
-		limit_why(code, name, why);
-}
-
 void v2_limit(const struct layout *l, const struct cgroup_want *w, unsigned mask, struct cgroup *cg)
 {
-	int r = hand_down(l, cg, mask);
+	int r = v2_hand_to_boxes(l, mask);
 
+	if (r == 0)
+		r = enable(cg->fd, mask);
+	if (r == 0)
+		r = enable(cg->work_fd, mask);
 	for (int i = CGROUP_MEMORY; i < CGROUP_PART_COUNT; i++) {
 		enum cgroup_part part = (enum cgroup_part)i;
 		int set = r;
@@ -251,8 +217,14 @@ void v2_limit(const struct layout *l, const struct cgroup_want *w, unsigned mask
 		}
 		if (set == 0 && limit_is_set(w->limits, part))
 			set = limit_part(l, w->limits, part, cg);
-		if (set < 0)
-			say_why(l, -set, names[i], cg->why[i]);
+		if (set == -EBUSY)
+			snprintf(cg->why[i], CGROUP_WHY_MAX,
+				 "the cgroup that Cove may use holds processes itself; %s",
+				 l->is_root ? "move them into a group below it"
+					    : "run under systemd-run --user --scope -p "
+					      "Delegate=yes");
+		else if (set < 0)
+			limit_why(-set, part, cg->why[i]);
 		else if (limit_is_set(w->limits, part))
 			cg->limits |= 1u << i;
 	}

@@ -19,16 +19,6 @@ void doctor_set(struct doctor_check *c, enum doctor_status status, const char *c
 void doctor_found(struct doctor_check *c, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Runs try() in a child: what it enters and mounts ends with it. Its 0 or -errno. */
-int doctor_probe(int (*try)(void));
-/* A user namespace with ourselves as its root. */
-int doctor_enter_user_ns(void);
-/* Does that file begin with value? */
-bool doctor_file_is(const char *path, const char *value);
-
-/* Where a program is in PATH or in the places of root's; NULL if nowhere. */
-const char *doctor_find_program(const char *name, char *ret, size_t size);
-
 typedef void doctor_check_fn(struct doctor *d, struct doctor_check *c);
 
 /* kernel.c */

@@ -137,26 +137,9 @@ bool doctor_has_failed(const struct doctor_report *report)
 	return false;
 }
 
-const char *doctor_status_name(enum doctor_status status)
-{
-	static const char *const names[] = {"ok", "absent", "limited", "missing"};
-
-	return names[status];
-}
-
-const char *doctor_group_name(enum doctor_group group)
-{
-	static const char *const names[] = {"host", "walls", "limits", "others"};
-
-	return names[group];
-}
-
-const char *doctor_verdict_name(enum doctor_verdict verdict)
-{
-	static const char *const names[] = {"held", "skipped", "failed"};
-
-	return names[verdict];
-}
+static const char *const status_names[] = {"ok", "absent", "limited", "missing"};
+static const char *const group_names[] = {"host", "walls", "limits", "others"};
+static const char *const verdict_names[] = {"held", "skipped", "failed"};
 
 static void write_checks(struct json *j, const struct doctor_report *report)
 {
@@ -167,8 +150,8 @@ static void write_checks(struct json *j, const struct doctor_report *report)
 
 		json_object_begin(j);
 		json_kv_str(j, "name", c->name);
-		json_kv_str(j, "group", doctor_group_name(c->group));
-		json_kv_str(j, "status", doctor_status_name(c->status));
+		json_kv_str(j, "group", group_names[c->group]);
+		json_kv_str(j, "status", status_names[c->status]);
 		json_kv_str(j, "found", c->found);
 		json_kv_str(j, "consequence", c->consequence[0] ? c->consequence : NULL);
 		json_kv_str(j, "remedy", c->remedy[0] ? c->remedy : NULL);
@@ -204,7 +187,7 @@ static void write_tests(struct json *j, const struct doctor_report *report)
 
 		json_object_begin(j);
 		json_kv_str(j, "name", t->name);
-		json_kv_str(j, "verdict", doctor_verdict_name(t->verdict));
+		json_kv_str(j, "verdict", verdict_names[t->verdict]);
 		json_kv_str(j, "saw", t->saw);
 		json_object_end(j);
 	}
@@ -222,7 +205,7 @@ char *doctor_json(const struct doctor_report *report)
 	buf_init(&b, REPORT_BYTES_MAX);
 	json_init(&j, &b);
 	json_object_begin(&j);
-	json_kv_str(&j, "status", doctor_status_name(report->worst));
+	json_kv_str(&j, "status", status_names[report->worst]);
 	json_kv_bool(&j, "can_run", report->can_run);
 	write_checks(&j, report);
 	write_enforced(&j, report, true);

@@ -53,11 +53,6 @@ void doctor_run(const char *home, bool test, struct doctor_report *ret);
 /* Did something that was tried in a box not hold? */
 bool doctor_has_failed(const struct doctor_report *report);
 
-/* "ok", "absent", "limited", "missing"; "host", "walls", ...; "held", "skipped", "failed". */
-const char *doctor_status_name(enum doctor_status status);
-const char *doctor_group_name(enum doctor_group group);
-const char *doctor_verdict_name(enum doctor_verdict verdict);
-
 /* The report as one JSON object {"status", "can_run", "checks": [...], "enforced": [...],
  * "not_enforced": [...], "self_test": {...}}; free with free(). May be NULL. */
 char *doctor_json(const struct doctor_report *report);

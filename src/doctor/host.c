@@ -26,7 +26,7 @@
 #define FS_NFS	   0x6969
 #define FS_FUSE	   0x65735546
 
-const char *doctor_find_program(const char *name, char *ret, size_t size)
+static const char *find_program(const char *name, char *ret, size_t size)
 {
 	const char *path = getenv("PATH");
 	char dirs[4096];
@@ -174,7 +174,7 @@ void doctor_check_gvisor(struct doctor *d, struct doctor_check *c)
 {
 	char path[512];
 
-	if (doctor_find_program("runsc", path, sizeof(path))) {
+	if (find_program("runsc", path, sizeof(path))) {
 		doctor_found(c, "%.150s", path);
 		return;
 	}

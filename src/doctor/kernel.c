@@ -40,7 +40,7 @@ static int write_text(const char *path, const char *text)
 	return fd < 0 ? -errno : fd_write_full(fd, text, strlen(text));
 }
 
-int doctor_enter_user_ns(void)
+static int enter_user_ns(void)
 {
 	char uids[64], gids[64];
 	int r;
@@ -55,7 +55,7 @@ int doctor_enter_user_ns(void)
 	return r < 0 ? r : write_text("/proc/self/gid_map", gids);
 }
 
-int doctor_probe(int (*try)(void))
+static int try_in_child(int (*try)(void))
 {
 	int status;
 	pid_t pid = fork();
@@ -71,7 +71,7 @@ int doctor_probe(int (*try)(void))
 	return WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO;
 }
 
-bool doctor_file_is(const char *path, const char *value)
+static bool file_is(const char *path, const char *value)
 {
 	autofree char *text = NULL;
 
@@ -105,7 +105,7 @@ static bool has_memfd_exec(void)
 	autoclose int fd = sys_memfd_create("cove-doctor", MEMFD_CLOEXEC);
 	struct stat st;
 
-	return fd >= 0 && !doctor_file_is("/proc/sys/vm/memfd_noexec", "2") && fstat(fd, &st) == 0;
+	return fd >= 0 && !file_is("/proc/sys/vm/memfd_noexec", "2") && fstat(fd, &st) == 0;
 }
 
 static bool has_pidfd(void)
@@ -170,11 +170,11 @@ void doctor_check_calls(struct doctor *d, struct doctor_check *c)
 
 static const char *user_ns_remedy(void)
 {
-	if (doctor_file_is("/proc/sys/user/max_user_namespaces", "0\n"))
+	if (file_is("/proc/sys/user/max_user_namespaces", "0\n"))
 		return "sysctl -w user.max_user_namespaces=65536";
-	if (doctor_file_is("/proc/sys/kernel/unprivileged_userns_clone", "0"))
+	if (file_is("/proc/sys/kernel/unprivileged_userns_clone", "0"))
 		return "sysctl -w kernel.unprivileged_userns_clone=1";
-	if (doctor_file_is("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1"))
+	if (file_is("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1"))
 		return "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor "
 		       "profile that allows userns for cove-keeper";
 	return "allow user namespaces in the container or service that Cove runs in, or run it as "
@@ -184,7 +184,7 @@ static const char *user_ns_remedy(void)
 void doctor_check_user_ns(struct doctor *d, struct doctor_check *c)
 {
 	autofree char *max = NULL;
-	int r = doctor_probe(doctor_enter_user_ns);
+	int r = try_in_child(enter_user_ns);
 
 	if (r < 0) {
 		doctor_found(c, "making a user namespace fails: %s", strerror(-r));
@@ -200,7 +200,7 @@ void doctor_check_user_ns(struct doctor *d, struct doctor_check *c)
 
 static int try_all_ns(void)
 {
-	int r = geteuid() == 0 ? 0 : doctor_enter_user_ns();
+	int r = geteuid() == 0 ? 0 : enter_user_ns();
 
 	if (r < 0)
 		return r;
@@ -212,7 +212,7 @@ static int try_all_ns(void)
 
 void doctor_check_namespaces(struct doctor *d, struct doctor_check *c)
 {
-	int r = doctor_probe(try_all_ns);
+	int r = try_in_child(try_all_ns);
 
 	if (r == 0) {
 		doctor_found(c, "mount, pid, net, ipc, uts and cgroup can be made");
@@ -305,22 +305,22 @@ static int overlay_on_tmpfs(void)
 
 static int try_overlay(void)
 {
-	int r = geteuid() == 0 ? 0 : doctor_enter_user_ns();
+	int r = geteuid() == 0 ? 0 : enter_user_ns();
 
 	return r < 0 ? r : overlay_on_tmpfs();
 }
 
 static int try_overlay_as_user(void)
 {
-	int r = doctor_enter_user_ns();
+	int r = enter_user_ns();
 
 	return r < 0 ? r : overlay_on_tmpfs();
 }
 
 void doctor_check_overlay(struct doctor *d, struct doctor_check *c)
 {
-	int r = doctor_probe(try_overlay);
-	bool in_userns = doctor_probe(try_overlay_as_user) == 0;
+	int r = try_in_child(try_overlay);
+	bool in_userns = try_in_child(try_overlay_as_user) == 0;
 
 	if (r == 0) {
 		doctor_found(c, "can be mounted, %s",
@@ -440,7 +440,7 @@ void doctor_check_bpf(struct doctor *d, struct doctor_check *c)
 	autofree char *text = NULL;
 	uint64_t limit;
 
-	if (doctor_file_is("/proc/sys/net/core/bpf_jit_enable", "0")) {
+	if (file_is("/proc/sys/net/core/bpf_jit_enable", "0")) {
 		doctor_found(c, "programs are not translated here: no memory is shared");
 		return;
 	}
@@ -463,7 +463,7 @@ void doctor_check_bpf(struct doctor *d, struct doctor_check *c)
 void doctor_check_core_dumps(struct doctor *d, struct doctor_check *c)
 {
 	int target = coredump_target();
-	bool can_refuse = doctor_probe(coredump_off) == 0;
+	bool can_refuse = try_in_child(coredump_off) == 0;
 
 	if (target < 0) {
 		doctor_found(c, "core_pattern cannot be read: %s", strerror(-target));
@@ -504,7 +504,7 @@ static int try_nftables(void)
 		struct nlmsghdr head;
 		char bytes[4096];
 	} answer;
-	int fd, r = doctor_enter_user_ns();
+	int fd, r = enter_user_ns();
 
 	if (r == 0 && unshare(CLONE_NEWNET) < 0)
 		r = -errno;
@@ -522,7 +522,7 @@ static int try_nftables(void)
 
 void doctor_check_nftables(struct doctor *d, struct doctor_check *c)
 {
-	int r = doctor_probe(try_nftables);
+	int r = try_in_child(try_nftables);
 
 	if (r == 0) {
 		doctor_found(c, "answers in a new network namespace");

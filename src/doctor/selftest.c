@@ -133,16 +133,27 @@ static long long seen(const struct cove_result *result, const char *word, long l
 #define PROBE(s, result, err, ...) \
 	probe(s, (const char *const[]){__VA_ARGS__, NULL}, COMMAND_MS, result, err)
 
-static void test_refused(struct selftest *s, const char *name, const char *word)
+/* The same for the one command of a test: says that the test failed where it cannot be run. */
+static bool can_probe(struct selftest *s, const char *name, const char *const *args,
+		      struct cove_result *ret)
 {
 	struct cove_error err = {0};
+
+	if (probe(s, args, COMMAND_MS, ret, &err) == 0)
+		return true;
+	say(s, name, DOCTOR_FAILED, "%.110s", err.message);
+	return false;
+}
+#define CAN_PROBE(s, name, result, ...) \
+	can_probe(s, name, (const char *const[]){__VA_ARGS__, NULL}, result)
+
+static void test_refused(struct selftest *s, const char *name, const char *word)
+{
 	struct cove_result result;
 	long long code;
 
-	if (PROBE(s, &result, &err, word) < 0) {
-		say(s, name, DOCTOR_FAILED, "%.110s", err.message);
+	if (!CAN_PROBE(s, name, &result, word))
 		return;
-	}
 	code = seen(&result, word, NULL);
 	if (code > 0)
 		say(s, name, DOCTOR_HELD, "%s", strerror((int)code));
@@ -154,14 +165,11 @@ static void test_refused(struct selftest *s, const char *name, const char *word)
 static void test_filter(struct selftest *s)
 {
 	static const char name[] = "vsock and io_uring are refused";
-	struct cove_error err = {0};
 	struct cove_result result;
 	long long vsock, uring, mode;
 
-	if (PROBE(s, &result, &err, "seccomp", "vsock", "uring") < 0) {
-		say(s, name, DOCTOR_FAILED, "%.110s", err.message);
+	if (!CAN_PROBE(s, name, &result, "seccomp", "vsock", "uring"))
 		return;
-	}
 	mode = seen(&result, "seccomp", NULL);
 	vsock = seen(&result, "vsock", NULL);
 	uring = seen(&result, "uring", NULL);
@@ -179,7 +187,6 @@ static void test_processes(struct selftest *s)
 	static const char name[] = "processes of the host are hidden";
 	char find[32], path[40], comm[32];
 	autofree char *host = NULL;
-	struct cove_error err = {0};
 	struct cove_result result;
 	long long count;
 
@@ -191,10 +198,8 @@ static void test_processes(struct selftest *s)
 		say(s, name, DOCTOR_SKIPPED, "no process could be made to look for");
 		return;
 	}
-	if (PROBE(s, &result, &err, find) < 0) {
-		say(s, name, DOCTOR_FAILED, "%.110s", err.message);
+	if (!CAN_PROBE(s, name, &result, find))
 		return;
-	}
 	count = seen(&result, "find", NULL);
 	if (count == 0)
 		say(s, name, DOCTOR_HELD, "one that runs outside is not in its /proc");
@@ -207,7 +212,6 @@ static void test_canary(struct selftest *s)
 {
 	static const char name[] = "files of the host are hidden";
 	char direct[80], through[100];
-	struct cove_error err = {0};
 	struct cove_result result;
 	int failures = 0;
 
@@ -217,10 +221,8 @@ static void test_canary(struct selftest *s)
 	}
 	snprintf(direct, sizeof(direct), "read=%s", s->canary);
 	snprintf(through, sizeof(through), "read=/proc/1/root%s", s->canary);
-	if (PROBE(s, &result, &err, direct, through) < 0) {
-		say(s, name, DOCTOR_FAILED, "%.110s", err.message);
+	if (!CAN_PROBE(s, name, &result, direct, through))
 		return;
-	}
 	for (const char *at = result.out; (at = strstr(at, "read ")); at++)
 		failures += atoi(at + strlen("read ")) > 0;
 	if (failures == 2)
@@ -242,10 +244,8 @@ static void test_memory(struct selftest *s)
 		return;
 	/* Twice the limit, and no more where nothing stops it. */
 	snprintf(hog, sizeof(hog), "hog=%u", 2u * MEM_BYTES);
-	if (PROBE(s, &result, &err, hog) < 0) {
-		say(s, name, DOCTOR_FAILED, "%.110s", err.message);
+	if (!CAN_PROBE(s, name, &result, hog))
 		return;
-	}
 	killed = result.oom_killed;
 	goes_on = PROBE(s, &next, &err, "seccomp") == 0 && next.has_exit && next.exit_code == 0;
 	if (killed && goes_on)
@@ -264,7 +264,6 @@ static void test_memory(struct selftest *s)
 static void test_pids(struct selftest *s)
 {
 	static const char name[] = "the process limit holds";
-	struct cove_error err = {0};
 	struct cove_result result;
 	long long count, code = 0;
 	char pids[32];
@@ -272,10 +271,8 @@ static void test_pids(struct selftest *s)
 	if (skip_limit(s, name, "pids"))
 		return;
 	snprintf(pids, sizeof(pids), "pids=%d", 2 * PIDS);
-	if (PROBE(s, &result, &err, pids) < 0) {
-		say(s, name, DOCTOR_FAILED, "%.110s", err.message);
+	if (!CAN_PROBE(s, name, &result, pids))
 		return;
-	}
 	count = seen(&result, "pids", &code);
 	if (count >= 0 && count < PIDS && code > 0)
 		say(s, name, DOCTOR_HELD, "%lld children of %d, then: %s", count, PIDS,
@@ -289,7 +286,6 @@ static void test_pids(struct selftest *s)
 static void test_disk(struct selftest *s)
 {
 	static const char name[] = "the disk limit holds";
-	struct cove_error err = {0};
 	struct cove_result result;
 	long long bytes, code = 0;
 	char disk[40];
@@ -297,10 +293,8 @@ static void test_disk(struct selftest *s)
 	if (skip_limit(s, name, "disk"))
 		return;
 	snprintf(disk, sizeof(disk), "disk=%u", DISK_BYTES + DISK_BYTES / 2);
-	if (PROBE(s, &result, &err, disk) < 0) {
-		say(s, name, DOCTOR_FAILED, "%.110s", err.message);
+	if (!CAN_PROBE(s, name, &result, disk))
 		return;
-	}
 	bytes = seen(&result, "disk", &code);
 	if (result.timed_out)
 		say(s, name, DOCTOR_SKIPPED, "this disk is too slow to fill one in %d s",

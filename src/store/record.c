@@ -73,24 +73,6 @@ static int write_new_file(int dir_fd, const char *name, const struct buf *b, boo
 	return r;
 }
 
-static int fill_box_dir(int box_fd, const struct buf *record, bool durable)
-{
-	int r = write_new_file(box_fd, "record", record, durable);
-
-	if (r == 0)
-		r = write_new_file(box_fd, "lock", NULL, durable);
-	if (r == 0 && durable && fsync(box_fd) < 0)
-		r = -errno;
-	return r;
-}
-
-static void drop_box_dir(struct state *s, const char *name, int box_fd)
-{
-	unlinkat(box_fd, "record", 0);
-	unlinkat(box_fd, "lock", 0);
-	unlinkat(s->boxes_fd, name, AT_REMOVEDIR);
-}
-
 /* The part between having the text and having the box. */
 static int place_box(struct state *s, const struct spec *spec, const struct buf *record,
 		     int *ret_fd)
@@ -102,11 +84,17 @@ static int place_box(struct state *s, const struct spec *spec, const struct buf 
 	r = state_new_dir(s->boxes_fd, tmp, &fd);
 	if (r < 0)
 		return r;
-	r = fill_box_dir(fd, record, durable);
+	r = write_new_file(fd, "record", record, durable);
+	if (r == 0)
+		r = write_new_file(fd, "lock", NULL, durable);
+	if (r == 0 && durable && fsync(fd) < 0)
+		r = -errno;
 	if (r == 0 && renameat(s->boxes_fd, tmp, s->boxes_fd, spec->name) < 0)
 		r = errno == ENOTEMPTY ? -EEXIST : -errno;
 	if (r < 0) {
-		drop_box_dir(s, tmp, fd);
+		unlinkat(fd, "record", 0);
+		unlinkat(fd, "lock", 0);
+		unlinkat(s->boxes_fd, tmp, AT_REMOVEDIR);
 		close(fd);
 		return r;
 	}

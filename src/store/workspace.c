@@ -409,30 +409,26 @@ static int hide(struct state *s, const char *name, struct err *e)
 	return fsync(s->workspaces_fd) < 0 ? state_error(s, errno, "sync", e) : 0;
 }
 
-static int remove_unused(struct state *s, const char *name, struct err *e)
+int workspace_remove(struct state *s, const struct ids *ids, const char *name, struct err *e)
 {
 	char box[BOX_NAME_MAX + 1];
 	autoclose int lock = -1;
-	int r = lock_for(s, name, &lock, e);
-
-	if (r == 0)
-		r = record_find_user(s, NULL, name, box, e);
-	if (r > 0)
-		return err_set(e, ERR_CONFLICT, EBUSY,
-			       "box '%s' uses workspace '%s'; remove the box first (cove rm -f %s)",
-			       box, name, box);
-	return r < 0 ? r : hide(s, name, e);
-}
-
-int workspace_remove(struct state *s, const struct ids *ids, const char *name, struct err *e)
-{
 	int r = check_workspace_name(name, e);
 
 	if (r < 0)
 		return r;
 	if (s->workspaces_fd < 0)
 		return err_set(e, ERR_NOT_FOUND, ENOENT, "no workspace '%s'", name);
-	r = remove_unused(s, name, e);
+	r = lock_for(s, name, &lock, e);
+	if (r == 0)
+		r = record_find_user(s, NULL, name, box, e);
+	if (r > 0)
+		return err_set(e, ERR_CONFLICT, EBUSY,
+			       "box '%s' uses workspace '%s'; remove the box first (cove rm -f %s)",
+			       box, name, box);
+	if (r == 0)
+		r = hide(s, name, e);
+	fd_close(&lock); /* the sweep has its own */
 	return r < 0 ? r : workspace_sweep(s, ids, e);
 }
 
