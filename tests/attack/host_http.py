@@ -2,6 +2,7 @@
 import ssl
 import time
 
+import smuggling
 from door_ground import OK, ground
 from door_rig import Authority
 from rig import NotApplicable, case, memory_of, need
@@ -20,103 +21,15 @@ def post(*fields, body="", first="POST /probe HTTP/1.1", host="Host: {h}"):
 CHUNKED = "Transfer-Encoding: chunked"
 # What is not even begun to be sent on. Latin-1, with {h} for host:port.
 REFUSED = {
-    "cl_te": post("Content-Length: 6", CHUNKED, body="0\r\n\r\n" + NEXT),
-    "te_cl": post(CHUNKED, "Content-Length: 3", body="0\r\n\r\n" + NEXT),
-    "te_te": post(CHUNKED, "Transfer-Encoding: identity", body="0\r\n\r\n" + NEXT),
-    "te_twice": post("Transfer-Encoding: chunked, chunked", body="0\r\n\r\n" + NEXT),
-    "te_unknown": post("Transfer-Encoding: xchunked", body="0\r\n\r\n" + NEXT),
-    "te_not_last": post("Transfer-Encoding: chunked, identity", body="0\r\n\r\n" + NEXT),
-    "te_gzip": post("Transfer-Encoding: gzip, chunked", body="0\r\n\r\n" + NEXT),
-    "te_quoted": post('Transfer-Encoding: "chunked"', body="0\r\n\r\n" + NEXT),
-    "te_space_before_colon": post("Transfer-Encoding : chunked", body="0\r\n\r\n" + NEXT),
-    "te_vertical_tab": post("Transfer-Encoding:\x0bchunked", body="0\r\n\r\n" + NEXT),
-    "te_underscore": post("Transfer_Encoding: chunked", body="0\r\n\r\n" + NEXT),
-    "te_in_1_0": post(CHUNKED, first="POST /probe HTTP/1.0", body="0\r\n\r\n" + NEXT),
-    "te_folded": post("Transfer-Encoding:\r\n chunked", body="0\r\n\r\n" + NEXT),
-    "cl_cl": post("Content-Length: 0", "Content-Length: 3", body=NEXT),
-    "cl_cl_equal": post("Content-Length: 3", "Content-Length: 3", body="abc" + NEXT),
-    "cl_list": post("Content-Length: 3, 3", body="abc" + NEXT),
-    "cl_plus": post("Content-Length: +3", body="abc" + NEXT),
-    "cl_minus": post("Content-Length: -3", body=NEXT),
-    "cl_hex": post("Content-Length: 0x3", body="abc" + NEXT),
-    "cl_exponent": post("Content-Length: 3e0", body="abc" + NEXT),
-    "cl_empty": post("Content-Length:", body=NEXT),
-    "cl_two_words": post("Content-Length: 3 3", body="abc" + NEXT),
-    "cl_overflow": post("Content-Length: 18446744073709551619", body="abc" + NEXT),
-    "cl_huge": post("Content-Length: " + "9" * 400, body=NEXT),
-    "cl_underscore": post("Content_Length: 3", body="abc" + NEXT),
-    "cl_space_before_colon": post("Content-Length : 3", body="abc" + NEXT),
-    "cl_letters": post("Content-Length: abc", body=NEXT),
-    "obs_fold": post("X-Fold: a\r\n b"),
-    "obs_fold_first": "POST /probe HTTP/1.1\r\n Host: {h}\r\n\r\n",
-    "bare_lf_everywhere": "GET /probe HTTP/1.1\nHost: {h}\n\n" + NEXT,
-    "bare_lf_in_fields": "GET /probe HTTP/1.1\r\nHost: {h}\nX: y\r\n\r\n",
-    "bare_lf_at_the_end": "GET /probe HTTP/1.1\r\nHost: {h}\r\n\n" + NEXT,
-    "bare_cr": "GET /probe HTTP/1.1\r\nHost: {h}\r\nX: a\rY: b\r\n\r\n",
-    "space_before_colon": post("X-Odd : 1"),
-    "nul_in_value": post("X-Odd: a\0b"),
-    "nul_in_name": post("X-O\0dd: a"),
-    "control_in_value": post("X-Odd: a\x01b"),
-    "no_colon": post("X-Odd"),
-    "empty_name": post(": value"),
-    "high_byte_in_name": post("X-\xe4: 1"),
-    "space_in_name": post("X Odd: 1"),
-    "two_hosts": post("Host: evil.test"),
-    "two_hosts_equal": post("Host: {h}"),
-    "no_host": post(host=None),
-    "empty_host": post(host="Host:"),
-    "host_list": post(host="Host: {h}, evil.test"),
-    "host_with_path": post(host="Host: {h}/x"),
-    "host_with_user": post(host="Host: user@{h}"),
-    "host_underscored": post("Host_: evil.test", host="HOST_: {h}"),
-    "absolute_form_mismatch": post(first="GET http://evil.test/probe HTTP/1.1"),
-    "absolute_form_user": post(first="GET http://raw.test@evil.test/probe HTTP/1.1"),
-    "absolute_form_scheme": post(first="GET ftp://{h}/probe HTTP/1.1"),
-    "http_0_9": "GET /probe\r\n\r\n",
-    "http_1_2": post(first="GET /probe HTTP/1.2"),
-    "http_2_0": post(first="GET /probe HTTP/2.0"),
-    "http_lower_case": post(first="GET /probe http/1.1"),
-    "version_with_space": post(first="GET /probe HTTP/1.1 "),
-    "two_spaces": post(first="GET  /probe HTTP/1.1"),
-    "tab_for_space": post(first="GET\t/probe\tHTTP/1.1"),
-    "space_in_target": post(first="GET /probe x HTTP/1.1"),
-    "nul_in_target": post(first="GET /probe\0 HTTP/1.1"),
-    "high_byte_in_target": post(first="GET /probe\xff HTTP/1.1"),
-    "fragment_in_target": post(first="GET /probe#x HTTP/1.1"),
-    "odd_method": post(first="GE(T /probe HTTP/1.1"),
-    "long_method": post(first="A" * 200 + " /probe HTTP/1.1"),
-    "space_first": " GET /probe HTTP/1.1\r\nHost: {h}\r\n\r\n",
-    "expect_unknown": post("Expect: 200-maybe", "Content-Length: 3", body="abc"),
+    **smuggling.cases("request"),
     "too_many_fields": post(*[f"X-{i}: y" for i in range(400)]),
     "long_field": post("X-Long: " + "a" * (80 << 10)),
     "long_target": post(first="GET /probe" + "a" * (80 << 10) + " HTTP/1.1"),
-    "trace": post("X-Secret: 1", first="TRACE /probe HTTP/1.1"),
-    "track": post("X-Secret: 1", first="TRACK /probe HTTP/1.1"),
-    "http2_preface": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0",
 }
 # What fails in its body: the head may have left; no second request may.
 BODIES = {
-    "chunk_overflow": "10000000000000003\r\nabc\r\n0\r\n\r\n",
-    "chunk_huge": "FFFFFFFFFFFFFFFF\r\nabc",
-    "chunk_hex_prefix": "0x3\r\nabc\r\n0\r\n\r\n",
-    "chunk_underscore": "0_2e\r\n" + "a" * 46 + "\r\n0\r\n\r\n",
-    "chunk_plus": "+3\r\nabc\r\n0\r\n\r\n",
-    "chunk_minus": "-3\r\nabc\r\n0\r\n\r\n",
-    "chunk_space_before": " 3\r\nabc\r\n0\r\n\r\n",
-    "chunk_empty_size": "\r\nabc\r\n0\r\n\r\n",
-    "chunk_letters": "3g\r\nabc\r\n0\r\n\r\n",
-    "chunk_bare_lf": "3\nabc\n0\n\n",
-    "chunk_bare_cr": "3\rabc\r0\r\r",
-    "chunk_no_crlf_after": "3\r\nabcd\r\n0\r\n\r\n",
-    "chunk_ext_lf": "3;a=\nb\r\nabc\r\n0\r\n\r\n",
-    "chunk_ext_long": "3;" + "a" * 5000 + "\r\nabc\r\n0\r\n\r\n",
-    "chunk_ext_nul": "3;a\0\r\nabc\r\n0\r\n\r\n",
-    "trailer_content_length": "3\r\nabc\r\n0\r\nContent-Length: 3\r\n\r\n",
-    "trailer_transfer_encoding": "3\r\nabc\r\n0\r\nTransfer-Encoding: chunked\r\n\r\n",
-    "trailer_host": "3\r\nabc\r\n0\r\nHost: evil.test\r\n\r\n",
-    "trailer_authorization": "3\r\nabc\r\n0\r\nAuthorization: x\r\n\r\n",
-    "trailer_fold": "3\r\nabc\r\n0\r\nX: a\r\n b\r\n\r\n",
-    "trailer_bare_lf": "3\r\nabc\r\n0\r\nX: a\n\r\n",
+    **smuggling.cases("body"),
+    "chunk_ext_long": post(CHUNKED, body="3;" + "a" * 5000 + "\r\nabc\r\n0\r\n\r\n" + NEXT),
 }
 SEND = """
 h = 'raw.test:%d'
@@ -146,12 +59,12 @@ for _name, _data in REFUSED.items():
     refused(_name, _data)
 
 
-def bad_body(name, body):
+def bad_body(name, data):
     @case(f"E1_{name}", "E1", "a body that cannot be read in one way is cut: no second request comes of it")
     def run(rig):
         g = ground(rig)
         g.raw.clear(b"")
-        g.run(SEND, data=post(CHUNKED, body=body + NEXT), port=g.raw.port, tls=g.raw.tls_port, wait=2)
+        g.run(SEND, data=data, port=g.raw.port, tls=g.raw.tls_port, wait=2)
         sent = g.raw.all()
         need(b"/smuggled" not in sent, f"the upstream got {sent[:400]!r}")
         ends = sent.count(b"\r\n0\r\n\r\n") + sent.count(b"\n0\r\n\r\n")
@@ -211,24 +124,9 @@ say(https('raw.test', tls, data.encode(), 4))""", box, tls=g.raw.tls_port)
 # ---- what upstreams send ----
 
 ANSWERS = {
-    "two_lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 90\r\n\r\nSPLIT",
-    "length_and_chunked": b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: "
-                          b"chunked\r\n\r\n5\r\nSPLIT\r\n0\r\n\r\n",
-    "bare_lf": b"HTTP/1.1 200 OK\nX-SPLIT: 1\n\nSPLIT",
-    "folded": b"HTTP/1.1 200 OK\r\nX: a\r\n SPLIT: b\r\nContent-Length: 0\r\n\r\n",
-    "nul": b"HTTP/1.1 200 OK\r\nX: a\0SPLIT\r\nContent-Length: 0\r\n\r\n",
-    "bare_cr": b"HTTP/1.1 200 OK\r\nX: a\rSPLIT: b\r\nContent-Length: 0\r\n\r\n",
-    "status_99": b"HTTP/1.1 99 SPLIT\r\nContent-Length: 0\r\n\r\n",
-    "status_600": b"HTTP/1.1 600 SPLIT\r\nContent-Length: 0\r\n\r\n",
-    "http_0_9": b"SPLIT\r\n\r\n",
-    "http_2": b"HTTP/2 200\r\nX-SPLIT: 1\r\nContent-Length: 0\r\n\r\n",
-    "negative_length": b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\nSPLIT",
-    "unasked_upgrade": b"HTTP/1.1 101 Switching\r\nUpgrade: SPLIT\r\nConnection: upgrade\r\n\r\nSPLIT",
-    "space_before_colon": b"HTTP/1.1 200 OK\r\nX-SPLIT : 1\r\nContent-Length: 0\r\n\r\n",
-    "reason_with_cr": b"HTTP/1.1 200 OK\rSPLIT: 1\r\nContent-Length: 0\r\n\r\n",
+    **{name: text.encode("latin-1") for name, text in smuggling.cases("answer").items()},
     "long_head": b"HTTP/1.1 200 OK\r\nX: " + b"SPLIT" * 20000 + b"\r\n\r\n",
     "many_fields": b"HTTP/1.1 200 OK\r\n" + b"X: SPLIT\r\n" * 1000 + b"\r\n",
-    "unknown_coding": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: SPLIT\r\n\r\n",
     "endless_1xx": b"HTTP/1.1 103 Hints\r\nX-A: b\r\n\r\n" * 5000 + b"HTTP/1.1 99 SPLIT\r\n\r\n",
 }
 

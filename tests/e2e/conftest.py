@@ -23,7 +23,8 @@ import tempfile
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+LIB = pathlib.Path(__file__).resolve().parent.parent / "lib"
+sys.path.insert(0, str(LIB))
 import programs  # noqa: E402
 from programs import DEADLINE, Result, alive, children, kill, wait_until  # noqa: E402,F401  for the tests
 

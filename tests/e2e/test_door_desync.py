@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from conftest import wait_until
+import smuggling
+from conftest import LIB, wait_until
 from door_kit import DIRECT
 from door_servers import Careless, Retrying, header
 
@@ -91,6 +92,26 @@ print(answer(s))
 """
     assert python(door, box, code, careless.port).ok().text.split() == ["426", "200", "403"]
     assert [(n, head.split()[1]) for n, head in careless.heads] == [(0, "/ws"), (1, "/next")]
+
+
+def test_messages_that_could_be_read_in_two_ways(door, rig):
+    """None of tests/data/http-smuggling reaches a server; whatever the door says, it is no success."""
+    box = door.box([{"name": "web", "allow": "web.test", "tls": "intercept"}])
+    door.put(box, "/tmp/inbox.py", (LIB / "inbox.py").read_text())
+    door.put(box, "/tmp/cases.json", json.dumps(smuggling.cases("request")))
+    code = r"""
+sys.path.insert(0, '/tmp')
+from inbox import https, json, status
+port = int(sys.argv[1])
+for name, text in json.load(open('/tmp/cases.json')).items():
+    data = text.replace('{h}', 'web.test:%d' % port).encode('latin-1')
+    print(name, status(https('web.test', port, data)))
+"""
+    got = dict(line.split() for line in python(door, box, code, rig.web.tls_port).ok().text.splitlines())
+    assert set(got) == set(smuggling.cases("request"))
+    assert not {name: code for name, code in got.items() if code != "0" and not 400 <= int(code) < 600}
+    assert not rig.web.seen("/probe") and not rig.web.seen("/smuggled")
+    assert door.code(box, rig.url("/echo")) == 200
 
 
 # ---- the second hello ----

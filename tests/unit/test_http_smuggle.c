@@ -5,6 +5,7 @@
 #include "tap.h"
 
 #include "base/err.h"
+#include "base/fd.h"
 #include "http/http.h"
 #include "http_script.h"
 
@@ -42,6 +43,62 @@ static void check_said(const char *in, const char *method, const char *want)
 #define request(in, want)  check_said(in, NULL, want)
 #define response(in, want) check_said(in, "GET", want)
 #define refused(in, code)  check_said(in, NULL, "refused " #code)
+
+/* In place; what is behind a backslash is one of \\ r n t xHH. Returns the length. */
+static size_t unescape(char *text)
+{
+	size_t n = 0;
+
+	for (const char *p = text; *p; p++) {
+		unsigned int byte = (unsigned char)*p;
+
+		if (*p == '\\') {
+			p++;
+			byte = (unsigned char)(*p == 'r'   ? '\r'
+					       : *p == 'n' ? '\n'
+					       : *p == 't' ? '\t'
+							   : *p);
+			if (*p == 'x') {
+				CHECK_EQ(sscanf(p + 1, "%2x", &byte), 1);
+				p += 2;
+			}
+		}
+		text[n++] = (char)byte;
+	}
+	return n;
+}
+
+/* tests/data/http-smuggling, which the attacks send through a door as well. */
+TEST(E1_cases_of_the_data_file)
+{
+	const char *dir = getenv("COVE_TEST_DATA");
+	char path[512], *kind, *name, *status, *text, *line, want[64];
+	autofree char *file = NULL;
+	struct buf said;
+	int count = 0;
+
+	if (!dir)
+		SKIP("COVE_TEST_DATA is not set");
+	snprintf(path, sizeof(path), "%s/http-smuggling", dir);
+	CHECK_EQ(fd_read_file(AT_FDCWD, path, 1 << 20, &file, NULL), 0);
+	for (char *rest = file; (line = strsep(&rest, "\n"));) {
+		if (!*line || *line == '#')
+			continue;
+		kind = strsep(&line, "\t");
+		name = strsep(&line, "\t");
+		status = strsep(&line, "\t");
+		text = line;
+		CHECK(name && status && text);
+		said_bytes(text, unescape(text), *kind == 'a' ? "GET" : NULL, &said);
+		snprintf(want, sizeof(want), "refused %s", status);
+		CHECK((strstr(buf_cstr(&said), want) != NULL) == (*status != '-'));
+		CHECK(*status == '-' || !strstr(buf_cstr(&said), "/smuggled"));
+		CHECK(*status == '-' || *kind == 'b' || buf_len(&said) == strlen(want));
+		buf_done(&said);
+		count++;
+	}
+	CHECK(count > 90);
+}
 
 TEST(plain_requests)
 {
