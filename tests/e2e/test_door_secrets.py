@@ -17,7 +17,7 @@ from door_rig import in_file, in_process, in_tree
 from door_servers import header
 from programs import descendants
 
-pytestmark = pytest.mark.once("root")
+pytestmark = pytest.mark.once("user")
 
 
 def inject(**what):

@@ -471,7 +471,7 @@ def test_a_paused_box_can_be_ended(cove, can_pause, end):
 def test_pause_of_what_is_not_there(cove):
     for verb in ("pause", "resume"):
         cove(verb, "nope").failed("nope", rc=125)
-        cove(verb).failed(rc=2)
+        cove.fails("invalid", verb)
     stopped = cove("create").ok().text.strip()
     cove("stop", stopped).ok()
     cove("pause", stopped).failed("not running", rc=125)

@@ -102,7 +102,7 @@ def test_no_such_wall(cove, name):
 
 
 def test_no_wall_without_a_name(cove):
-    cove("run", "--wall", "", "--", "true").failed(rc=2)
+    cove.fails("invalid", "run", "--wall", "", "--", "true")
 
 
 def test_the_wall_of_a_session(cove):

@@ -96,6 +96,14 @@ class Cove:
                               env={**self.env, **(env or {})})
         return Result(argv, done.returncode, done.stdout, done.stderr)
 
+    def fails(self, kind, *args, **kw):
+        """Runs what must fail with an error of this kind, and with the exit status that belongs to it; the sentence."""
+        result = self(args[0], "--json", *args[1:], **kw)
+        error = result.json["error"] if result.out.startswith(b'{"error"') else {}
+        need(error.get("kind") == kind and result.rc == (2 if kind == "invalid" else 125), repr(result))
+        need("--json" not in error["message"], repr(result))
+        return error["message"]
+
     def start(self, *args, env=None, **kw):
         """The program as a Popen, with pipes unless told otherwise."""
         for stream in ("stdin", "stdout", "stderr"):
