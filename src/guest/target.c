@@ -123,6 +123,12 @@ int guest_target_open(int root, const char *path, bool is_dir)
 
 	if (w.own >= sizeof(w.rest))
 		return -ENAMETOOLONG;
+	/* Mostly all of it is there and no part is a link. */
+	memcpy(w.done, path, w.own + 1);
+	r = open_done(&w, 0, 0);
+	if (r >= 0)
+		return r;
+	w.done[0] = 0;
 	memcpy(w.rest, path, w.own + 1);
 	do {
 		r = next_name(&w, name, &own);

@@ -237,27 +237,41 @@ static int move_link(int *ret_rfd, int *ret_wfd)
 
 static int close_inherited(const struct init *in)
 {
+	enum { SET_CLOEXEC = 4 }; /* CLOSE_RANGE_CLOEXEC */
 	unsigned first = INIT_FD_FIRST + in->inherited;
 	int r = sys_close_range(first, ~0u, 0);
 
+	if (r == 0 && in->inherited && sys_close_range(INIT_FD_FIRST, first - 1, SET_CLOEXEC) == 0)
+		return 0;
+	/* Before Linux 5.11 one by one. */
 	for (unsigned fd = INIT_FD_FIRST; r == 0 && fd < first; fd++)
 		if (fcntl((int)fd, F_SETFD, FD_CLOEXEC) < 0)
 			r = -errno;
 	return r < 0 ? fail("close inherited descriptors", -r) : 0;
 }
 
+/* What a program that is started finds ignored; handlers it never inherits. */
+static uint64_t ignored_signals(void)
+{
+	autofree char *text = NULL;
+	const char *at = NULL;
+
+	if (fd_read_file(AT_FDCWD, "/proc/self/status", 16 << 10, &text, NULL) == 0)
+		at = strstr(text, "\nSigIgn:");
+	return at ? strtoull(at + strlen("\nSigIgn:"), NULL, 16) : ~0ull;
+}
+
 static void set_up_process(struct init *in)
 {
 	static const unsigned long by_default[4]; /* the kernel's struct sigaction, all zero */
+	uint64_t ignored = ignored_signals();
 	struct rlimit files = {.rlim_cur = OPEN_FILES};
 
-	for (int sig = 1; sig < SIGRTMAX; sig++)
-		if (sig != SIGKILL && sig != SIGSTOP)
-			signal(sig, SIG_DFL);
-	/* libc's own signals: a caller started by make hands them down ignored, and libc's
+	/* libc's own among them: a caller started by make hands them down ignored, and libc's
 	 * sigaction refuses to touch them. */
-	for (int sig = 32; sig <= 34; sig++)
-		syscall(SYS_rt_sigaction, sig, by_default, NULL, sizeof(by_default[0]));
+	for (int sig = 1; sig <= 64; sig++)
+		if (ignored >> (sig - 1) & 1)
+			syscall(SYS_rt_sigaction, sig, by_default, NULL, sizeof(by_default[0]));
 	signal(SIGPIPE, SIG_IGN);
 	umask(022);
 	ASSERT(prctl(PR_SET_DUMPABLE, 0) == 0);

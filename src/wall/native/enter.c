@@ -449,8 +449,9 @@ static int leave_namespaces(struct err *e)
 
 static int become_box_root(const struct ids *ids, struct err *e)
 {
-	if (ids->kind != IDS_SINGLE && (syscall(SYS_setgroups, 0, NULL) < 0 ||
-					setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0))
+	if (ids->kind != IDS_SINGLE &&
+	    (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, 0, 0, 0) < 0 ||
+	     syscall(SYS_setresuid, 0, 0, 0) < 0))
 		return err_errno(e, errno, "become the box's root");
 	/* In the box's group by birth: from here its path is the root of what the box sees. */
 	if (unshare(CLONE_NEWCGROUP) < 0)
@@ -503,6 +504,8 @@ static int place_descriptors(const struct enter *n, const struct enter_fds *fds,
 	*ret_status = count;
 	from[count++] = fds->status;
 	for (int i = 0; i < count; i++) {
+		if (from[i] >= count)
+			continue; /* not in the way */
 		from[i] = fcntl(from[i], F_DUPFD_CLOEXEC, HIGH);
 		if (from[i] < 0)
 			return -errno;
