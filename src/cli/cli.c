@@ -6,6 +6,7 @@
 #include "base/size.h"
 #include "base/str.h"
 #include "cli/term.h"
+#include "core/spawn.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -139,6 +140,7 @@ int cli_open(struct cli *c)
 		options.on_event = on_event;
 	if (cove_new(&c->cove, &options, &err) < 0)
 		return cli_broken(c, &err);
+	spawn_as_children(c->cove);
 	return 0;
 }
 

@@ -34,6 +34,7 @@ struct cove {
 	struct ids ids; /* valid when has_ids */
 	bool has_ids;
 	bool swept;
+	bool parents_keepers; /* see spawn_as_children */
 	void (*on_event)(void *arg, const char *line, const char *json);
 	void *arg;
 	char keeper_path[512], init_path[512], door_path[512]; /* found once; empty before */
@@ -81,10 +82,6 @@ int spawn_find_door(struct cove *cove, struct err *e);
 struct keeper_config;
 /* Starts a keeper and returns the socket that is its first client. */
 int spawn_keeper(struct cove *cove, const struct keeper_config *config, int *ret_fd, struct err *e);
-
-/* Runs `path` with descriptors 3 and 4 in place, all else closed, in a session of its own, as
- * nobody's child. Used by spawn_keeper. */
-int spawn_detached(const char *path, const int fds[2], int group_fd, struct err *e);
 
 /* ---- box.c ---- */
 

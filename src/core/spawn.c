@@ -7,9 +7,10 @@
  *
  * How: two vfork-like clones that share our memory. The first child starts the second and ends, so
  * that the keeper belongs to the machine's init and the program that uses libcove never sees a
- * child, a SIGCHLD or a zombie. Sharing memory makes it cost the same from a program of any size,
- * and lets the children leave the errno of a failure where we can read it. They call nothing that
- * allocates.
+ * child, a SIGCHLD or a zombie. The cove program has no such wishes, so there the first is left out
+ * and the keeper is its child for as long as it runs. Sharing memory makes it cost the same from a
+ * program of any size, and lets the children leave the errno of a failure where we can read it.
+ * They call nothing that allocates.
  */
 #include "core/spawn.h"
 
@@ -27,7 +28,9 @@
 #include <linux/close_range.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -49,8 +52,9 @@ struct launch {
 	char *const *argv;
 	char *const *envp;
 	int null_fd, fd3, fd4;
-	int group_fd; /* v2: where the program is born; -1: where we are */
-	int error;    /* positive errno of the step that failed */
+	int group_fd;	  /* v2: where the program is born; -1: where we are */
+	uint64_t ignored; /* signals that are; bit 0 is signal 1 */
+	int error;	  /* positive errno of the step that failed */
 	char outer_stack[CHILD_STACK] __attribute__((aligned(16)));
 	char inner_stack[CHILD_STACK] __attribute__((aligned(16)));
 };
@@ -73,16 +77,30 @@ static IN_CHILD int place_fds(const struct launch *l)
 	return close_range(5, ~0u, 0);
 }
 
-/* An ignored signal would stay ignored in the new program. */
-static IN_CHILD void reset_signals(void)
+/* An ignored signal would stay ignored in the new program, any other would not. */
+static IN_CHILD void reset_signals(uint64_t ignored)
 {
 	struct sigaction dfl = {.sa_handler = SIG_DFL};
 	sigset_t none;
 
 	for (int sig = 1; sig < NSIG; sig++)
-		sigaction(sig, &dfl, NULL);
+		if (ignored >> (sig - 1) & 1)
+			sigaction(sig, &dfl, NULL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* One file instead of a question for each. Where it cannot be read it may be any. */
+static uint64_t find_ignored(void)
+{
+	autoclose int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+	char text[4096];
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	const char *at;
+
+	text[n > 0 ? n : 0] = 0;
+	at = strstr(text, "\nSigIgn:");
+	return at ? strtoull(at + strlen("\nSigIgn:"), NULL, 16) : UINT64_MAX;
 }
 
 static IN_CHILD int inner_child(void *arg)
@@ -90,7 +108,7 @@ static IN_CHILD int inner_child(void *arg)
 	struct launch *l = arg;
 
 	if (setsid() >= 0 && chdir("/") == 0 && place_fds(l) == 0) {
-		reset_signals();
+		reset_signals(l->ignored);
 		execve(l->path, l->argv, l->envp);
 	}
 	l->error = errno;
@@ -138,15 +156,16 @@ static IN_CHILD bool born_in_group(struct launch *l)
 	return r > 0;
 }
 
+static IN_CHILD void start_inner(struct launch *l)
+{
+	if (!born_in_group(l) && clone(inner_child, l->inner_stack + CHILD_STACK,
+				       CLONE_VM | CLONE_VFORK | SIGCHLD, l) < 0)
+		l->error = errno;
+}
+
 static IN_CHILD int outer_child(void *arg)
 {
-	struct launch *l = arg;
-
-	if (born_in_group(l))
-		_exit(0);
-	if (clone(inner_child, l->inner_stack + CHILD_STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, l) <
-	    0)
-		l->error = errno;
+	start_inner(arg);
 	_exit(0);
 }
 
@@ -169,7 +188,13 @@ static void helper_env(const char **env)
 	env[n] = NULL;
 }
 
-int spawn_detached(const char *path, const int fds[2], int group_fd, struct err *e)
+void spawn_as_children(struct cove *cove)
+{
+	cove->parents_keepers = true;
+}
+
+/* as_child: of the calling process, which does not wait for it. */
+static int launch(const char *path, const int fds[2], int group_fd, bool as_child, struct err *e)
 {
 	autoclose int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	autofree struct launch *l = malloc(sizeof(*l));
@@ -189,11 +214,16 @@ int spawn_detached(const char *path, const int fds[2], int group_fd, struct err 
 	l->fd3 = fds[0];
 	l->fd4 = fds[1];
 	l->group_fd = group_fd;
+	l->ignored = find_ignored();
 	l->error = 0;
 	/* No handler of the caller's may run in a child that shares its memory. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &old);
-	pid = clone(outer_child, l->outer_stack + CHILD_STACK, CLONE_VM | CLONE_VFORK, l);
+	if (as_child)
+		start_inner(l);
+	pid = as_child
+		      ? 0
+		      : clone(outer_child, l->outer_stack + CHILD_STACK, CLONE_VM | CLONE_VFORK, l);
 	failed = pid < 0 ? errno : 0;
 	while (pid > 0 && waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
 		;
@@ -323,7 +353,8 @@ int spawn_keeper(struct cove *cove, const struct keeper_config *config, int *ret
 	theirs = pair[1];
 	snprintf(group, sizeof(group), "%s-%s", cove->state.tag, config->spec.name);
 	group_fd = cgroup_helper_cradle(group, &limits);
-	r = spawn_detached(cove->keeper_path, (int[]){config_fd, theirs}, group_fd, e);
+	r = launch(cove->keeper_path, (int[]){config_fd, theirs}, group_fd, cove->parents_keepers,
+		   e);
 	if (r < 0 && group_fd >= 0)
 		cgroup_remove(group, NULL);
 	if (r < 0)
