@@ -154,7 +154,7 @@ class Cove(Direct):
         return self.place.env
 
     def doors(self):
-        """The door's two processes: what the keeper's usher started."""
+        """The door's two processes: what the keeper's launcher started."""
         keeper = None
         for entry in pathlib.Path("/proc").glob("[0-9]*"):
             try:

@@ -150,7 +150,7 @@ static int start_new(struct cove *cove, const struct core_spec *s, const struct 
 	}
 	if (conn)
 		life_wait_free(cove, spec->name, kept, KILL_WAIT_MS);
-	if (life_bury(cove, spec->name, kept, !spec->one_shot, NULL) < 0)
+	if (life_trash(cove, spec->name, kept, !spec->one_shot, NULL) < 0)
 		err_prefix(e, "not all of box '%s' could be removed again", spec->name);
 	core_conn_free(conn);
 	return r;

@@ -388,7 +388,7 @@ static int reload(struct cove *cove, const char *box, const char *const *words,
 	if (is_stopped(r)) {
 		r = box_open_dir(cove, box, &box_fd, e);
 		if (r == 0)
-			r = life_claim(cove, box, box_fd, START_WAIT_MS, e);
+			r = life_lock(cove, box, box_fd, START_WAIT_MS, e);
 		if (r < 0) {
 			err_prefix(e, "it is kept, but not in the audit log");
 			return r;

@@ -1,15 +1,15 @@
 /*
  * Ending and deleting boxes, whatever state they are in.
  *
- * A running box is told to stop through its keeper. One whose keeper does not answer in time is
+ * The keeper of a running box is asked to stop it. One whose keeper does not answer in time is
  * ended by killing that keeper: init then loses its wire and the kernel ends the box. The keeper is
  * the process at the other end of the box's socket, or the one `live` names if it really has the
  * box's lock open; a pidfd makes sure that the process we looked at is the one we kill.
  *
- * Deleting: with the box claimed (so nobody starts it meanwhile) its socket and cgroup go, its
- * directory is renamed out of sight, and then the tree is deleted. A crash in between leaves a tomb
- * that the next sweep deletes. A claim that somebody does not let go of holds up nothing for long:
- * delete always works.
+ * Deleting: with the operation lock held (so nobody starts it meanwhile) its socket and cgroup go,
+ * its directory is renamed out of sight, and then the tree is deleted. A crash in between leaves
+ * trash that the next sweep deletes. A lock that somebody does not let go of holds up nothing for
+ * long: delete always works.
  */
 #include "base/clock.h"
 #include "base/fd.h"
@@ -232,18 +232,18 @@ int box_halt(struct cove *cove, const char *name, const char *by, uint64_t grace
 	return r < 0 ? r : end_running(cove, name, box_fd, &how, e);
 }
 
-int life_bury(struct cove *cove, const char *name, int box_fd, bool durable, struct err *e)
+int life_trash(struct cove *cove, const char *name, int box_fd, bool durable, struct err *e)
 {
-	char tomb[64] = "";
+	char trash[64] = "";
 	int r = core_ids(cove, e);
 
 	if (r < 0 || (box_fd >= 0 && life_has_moved(cove, name, box_fd)))
 		return r;
 	box_clear_runtime(cove, name);
-	r = record_trash(&cove->state, name, durable, tomb, e);
-	if (r < 0 || !tomb[0])
+	r = record_trash(&cove->state, name, durable, trash, e);
+	if (r < 0 || !trash[0])
 		return r;
-	return tree_remove_as(&cove->ids, cove->state.boxes_fd, tomb, e);
+	return tree_remove_as(&cove->ids, cove->state.boxes_fd, trash, e);
 }
 
 /* Its authorities, found while the name is this box's for sure. One that cannot be listed is for
@@ -269,14 +269,14 @@ int box_destroy(struct cove *cove, const char *name, const char *by, struct err 
 	int r = 0;
 
 	if (box_fd >= 0) {
-		r = life_claim(cove, name, box_fd, STOP_WAIT_MS, e);
+		r = life_lock(cove, name, box_fd, STOP_WAIT_MS, e);
 		if (r == -ENOENT)
 			return 0;
 		find_authorities(cove, name, box_fd, &authorities, &count);
 		r = end_running(cove, name, box_fd, &how, e);
 	}
 	if (r >= 0) {
-		r = life_bury(cove, name, box_fd, true, e);
+		r = life_trash(cove, name, box_fd, true, e);
 		/* Its launcher does the same, if it lives; but later. */
 		for (size_t i = 0; i < count; i++)
 			net_ca_drop(cove->state.home, authorities[i]);

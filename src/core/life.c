@@ -26,8 +26,8 @@ int life_image(struct cove *cove, const char *name, struct image *ret, struct er
 	return r < 0 ? r : image_host_prepare(&cove->state, &cove->ids, ret, e);
 }
 
-int life_spawn(struct cove *cove, const struct spec *spec, const struct image *image, int claim_fd,
-	       struct core_conn **ret, struct err *e)
+int life_spawn(struct cove *cove, const struct spec *spec, const struct image *image,
+	       int start_lock_fd, struct core_conn **ret, struct err *e)
 {
 	struct keeper_config config = {
 		.home = cove->state.home,
@@ -39,7 +39,7 @@ int life_spawn(struct cove *cove, const struct spec *spec, const struct image *i
 		.image_is_host = image->is_host,
 		.spec = *spec,
 	};
-	autoclose int claim = claim_fd;
+	autoclose int lock = start_lock_fd;
 	int fd = -1;
 	int r = net_is_closed(spec->net) ? 0 : spawn_find_door(cove, e);
 
@@ -50,7 +50,7 @@ int life_spawn(struct cove *cove, const struct spec *spec, const struct image *i
 	if (r < 0)
 		return r;
 	(*ret)->first = true;
-	(*ret)->start_lock_fd = take_fd(claim);
+	(*ret)->start_lock_fd = take_fd(lock);
 	return 0;
 }
 
@@ -160,7 +160,7 @@ int life_wait_free(struct cove *cove, const char *name, int box_fd, int timeout_
 	return r;
 }
 
-int life_claim(struct cove *cove, const char *name, int box_fd, int timeout_ms, struct err *e)
+int life_lock(struct cove *cove, const char *name, int box_fd, int timeout_ms, struct err *e)
 {
 	uint64_t end = clock_mono_ms() + (uint64_t)timeout_ms;
 	int r = record_lock_operation(box_fd, false, e);
@@ -183,11 +183,11 @@ int life_claim(struct cove *cove, const char *name, int box_fd, int timeout_ms, 
 	return r;
 }
 
-/* Starts the box from its record and waits until it is up. Takes claim_fd. */
-static int start_from_record(struct cove *cove, const char *name, int claim_fd,
+/* Starts the box from its record and waits until it is up. Takes start_lock_fd. */
+static int start_from_record(struct cove *cove, const char *name, int start_lock_fd,
 			     struct core_conn **ret, struct err *e)
 {
-	autoclose int claim = claim_fd;
+	autoclose int lock = start_lock_fd;
 	struct record record;
 	struct image image;
 	int r = record_load(&cove->state, name, &record, e);
@@ -198,9 +198,9 @@ static int start_from_record(struct cove *cove, const char *name, int claim_fd,
 	if (r == 0)
 		r = life_image(cove, record.spec.image, &image, e);
 	if (r == 0)
-		r = network_check(cove, name, claim, e);
+		r = network_check(cove, name, lock, e);
 	if (r == 0)
-		r = life_spawn(cove, &record.spec, &image, take_fd(claim), ret, e);
+		r = life_spawn(cove, &record.spec, &image, take_fd(lock), ret, e);
 	record_done(&record);
 	return r;
 }
@@ -215,7 +215,7 @@ static int start_or_join(struct cove *cove, const char *name, struct core_conn *
 	if (r == 0)
 		r = state_make(&cove->state, e);
 	if (r == 0)
-		r = life_claim(cove, name, box_fd, START_WAIT_MS, e);
+		r = life_lock(cove, name, box_fd, START_WAIT_MS, e);
 	if (r < 0)
 		return r;
 	r = core_conn_connect(NULL, cove->state.run_fd, name, ret, e);

@@ -11,6 +11,6 @@
 int spawn_find_program(const char *program, char *ret, size_t size, struct err *e);
 
 struct cove;
-/* For a program that ends soon and waits for no children: keepers are started with one process less,
- * as its children. They are the machine's when it ends, as always. */
+/* For a program that ends soon and waits for no children: keepers are started with one process
+ * less, as its children. They are the machine's when it ends, as always. */
 void spawn_as_children(struct cove *cove);

@@ -1,9 +1,9 @@
 /*
  * Putting in order what a crash left.
  *
- * Every box that nobody runs (its lock is free) and nobody works on (it is not claimed) is looked
- * at: a one-shot is deleted; one whose keeper was lost gets its end written, with the cause, and
- * its socket and cgroup are removed. Then: half-made and half-deleted directories; sockets,
+ * Every box that nobody runs (its lock is free) and nobody works on (so is its operation lock) is
+ * looked at: a one-shot is deleted; one whose keeper was lost gets its end written, with the cause,
+ * and its socket and cgroup are removed. Then: half-made and half-deleted directories; sockets,
  * cgroups and certificate authorities of boxes that are gone or do not run. In the usual case,
  * where nothing is left, that is one listing of each directory and one question to a lock per box:
  * what was found out about a box then is remembered for its socket and its groups, and only who is
@@ -48,7 +48,7 @@ static bool was_abandoned(const struct record *r)
 	return r->state == BOX_CREATED && clock_wall_ms() > r->spec.created_ms + ABANDONED_MS;
 }
 
-/* The box is claimed and not live. */
+/* The operation lock is held and the box is not live. */
 static void judge(struct cove *cove, const char *name, int box_fd)
 {
 	struct record record;
@@ -59,7 +59,7 @@ static void judge(struct cove *cove, const char *name, int box_fd)
 	if (r < 0)
 		return;
 	if (record.spec.one_shot || was_abandoned(&record)) {
-		r = life_bury(cove, name, box_fd, false, &e);
+		r = life_trash(cove, name, box_fd, false, &e);
 	} else if (record.state == BOX_STOPPED && record.ended_ms == 0) {
 		r = record_write_end(box_fd, record.cause, "", true, &e);
 		box_clear_runtime(cove, name);

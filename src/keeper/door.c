@@ -26,7 +26,7 @@
 #include "base/limits.h"
 #include "base/str.h"
 #include "keeper/exec.h"
-#include "keeper/usher.h"
+#include "keeper/launcher.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -142,7 +142,7 @@ void door_kill(struct door_side *d, const char *why)
 
 	err_set(&e, ERR_INTERRUPTED, ECONNRESET, "the box's door was ended: %s", why);
 	str_copy(d->why, sizeof(d->why), why);
-	usher_say(d->launcher_fd, &(struct usher_note){.word = USHER_KILL});
+	launcher_send(d->launcher_fd, &(struct launcher_msg){.type = LAUNCHER_KILL});
 	become_off(d, &e);
 }
 
@@ -154,7 +154,7 @@ static void fail_start(struct door_side *d, const struct err *e)
 	d->told = d->start_number;
 	d->retry_ms = ev_now(d->k->ev) + KEEPER_DOOR_RETRY_MS;
 	door_event(d, copy.msg);
-	usher_say(d->launcher_fd, &(struct usher_note){.word = USHER_KILL});
+	launcher_send(d->launcher_fd, &(struct launcher_msg){.type = LAUNCHER_KILL});
 	become_off(d, &copy);
 }
 
@@ -451,8 +451,8 @@ static void on_launcher(struct ev_io *io, uint32_t events)
 {
 	struct door_side *d = container(io, struct door_side, launcher);
 	struct launcher_gift gift;
-	struct usher_note n;
-	int r = usher_hear(d->launcher_fd, &n, &gift);
+	struct launcher_msg n;
+	int r = launcher_receive(d->launcher_fd, &n, &gift);
 	bool is_now;
 
 	if (r < 0)
@@ -461,18 +461,18 @@ static void on_launcher(struct ev_io *io, uint32_t events)
 		return;
 	is_now = d->state == DOOR_STARTING && !d->linked && n.number == d->start_number;
 	/* A door that exits has waited for its rows; one that was killed has not. */
-	if (n.word == USHER_STARTED)
+	if (n.type == LAUNCHER_STARTED)
 		d->has_rows = true;
-	else if (n.word == USHER_ENDED && WIFEXITED(n.status))
+	else if (n.type == LAUNCHER_ENDED && WIFEXITED(n.status))
 		d->has_rows = false;
-	if (n.word == USHER_STARTED && is_now && gift.link >= 0) {
+	if (n.type == LAUNCHER_STARTED && is_now && gift.link >= 0) {
 		cgroup_meter_done(&d->meter);
 		d->meter = gift.meter;
 		take_link(d, gift.link);
 		return;
 	}
 	launcher_gift_done(&gift);
-	if (n.word == USHER_FAILED && is_now) {
+	if (n.type == LAUNCHER_FAILED && is_now) {
 		struct err e = {.kind = ERR_UNSUPPORTED, .code = n.status};
 
 		str_copy(e.msg, sizeof(e.msg), n.why);
@@ -480,7 +480,7 @@ static void on_launcher(struct ev_io *io, uint32_t events)
 	} else if (d->is_ending) {
 		if (!d->has_rows)
 			be_over(d);
-	} else if (n.word == USHER_ENDED && n.number != d->told) {
+	} else if (n.type == LAUNCHER_ENDED && n.number != d->told) {
 		tell_end(d, n.status);
 	}
 }
@@ -488,7 +488,7 @@ static void on_launcher(struct ev_io *io, uint32_t events)
 /* Starts a door unless there is one. */
 int door_ensure(struct door_side *d, struct err *e)
 {
-	struct usher_note n = {.word = USHER_START, .bytes_used = d->up_bytes + d->down_bytes};
+	struct launcher_msg n = {.type = LAUNCHER_START, .bytes_used = d->up_bytes + d->down_bytes};
 
 	if (d->state != DOOR_OFF)
 		return 0;
@@ -499,7 +499,7 @@ int door_ensure(struct door_side *d, struct err *e)
 		return -EAGAIN;
 	}
 	n.number = ++d->start_number;
-	if (d->launcher_fd < 0 || usher_say(d->launcher_fd, &n) < 0)
+	if (d->launcher_fd < 0 || launcher_send(d->launcher_fd, &n) < 0)
 		return err_set(e, ERR_INTERNAL, EPIPE,
 			       "the box's launcher is gone: stop and start the box");
 	d->state = DOOR_STARTING;
@@ -609,7 +609,7 @@ int door_side_new(struct door_side **ret, struct keeper *k, const struct launche
 	d->launcher_fd = -1;
 	buf_init(&d->waiting, WIRE_OUT_MAX);
 	d->meter = CGROUP_METER_NONE;
-	r = usher_start(c, &d->launcher_fd, e);
+	r = launcher_start(c, &d->launcher_fd, e);
 	if (r == 0) {
 		d->launcher = (struct ev_io){.on_event = on_launcher, .fd = d->launcher_fd};
 		r = ev_io_add(k->ev, &d->launcher, EPOLLIN);
@@ -636,7 +636,7 @@ bool door_side_end(struct door_side *d, void (*on_over)(struct keeper *k))
 	err_set(&e, ERR_INTERRUPTED, ECONNRESET, "box '%s' ended", d->k->name);
 	become_off(d, &e);
 	d->is_ending = true;
-	if (usher_say(d->launcher_fd, &(struct usher_note){.word = USHER_END}) < 0 ||
+	if (launcher_send(d->launcher_fd, &(struct launcher_msg){.type = LAUNCHER_END}) < 0 ||
 	    !(d->has_rows || may_start))
 		return true;
 	d->on_over = on_over;

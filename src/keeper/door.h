@@ -9,13 +9,13 @@
  * Frames with WIRE_NET_BIT pass between init and the door as they are. The keeper counts bytes and
  * connections itself, holds back the side that is ahead (KEEPER_DOOR_QUEUE), and ends a door that
  * takes nothing for KEEPER_STALL_MS. DOOR frames of clients pass under ids with the top bit. The
- * launcher is usher.h.
+ * launcher is launcher.h.
  */
 #pragma once
 
 #include "base/err.h"
 #include "keeper/keeper.h"
-#include "keeper/usher.h"
+#include "keeper/launcher.h"
 
 #include <stdbool.h>
 

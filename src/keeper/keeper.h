@@ -13,7 +13,7 @@
  *	core.c     init's frames     -> execs.c   QUEUED, STARTED, DATA, EOF, EXIT
  *	                                          -> output.c, follow.c
  *	                             -> relay.c   (ids with KEEPER_FILE_BIT)
- *	                             -> door.c    (ids with WIRE_NET_BIT) -> usher.c, the door
+ *	                             -> door.c    (ids with WIRE_NET_BIT) -> launcher.c, the door
  *
  * Who is believed: init is the box, and the box is hostile. A frame that an honest init cannot
  * send ends the box ("init broke the protocol"); counts are our own; strings are cut and made

@@ -46,7 +46,7 @@ void ledger_add(struct ledger *l, const struct exec_record *r)
 		close_entry(l, (unsigned)(e - l->open));
 }
 
-void ledger_settle(struct ledger *l, bool (*has_group)(void *arg, uint32_t id), void *arg)
+void ledger_close_ended(struct ledger *l, bool (*has_group)(void *arg, uint32_t id), void *arg)
 {
 	for (unsigned i = l->count; i-- > 0;)
 		if (l->open[i].id != 0 && !has_group(arg, l->open[i].id))
@@ -60,8 +60,8 @@ void ledger_sum(struct ledger *l, uint64_t *read_bytes, uint64_t *write_bytes)
 
 	add_to(sum, l->gone);
 	for (int i = 0; i < 2; i++) {
-		if (sum[i] > l->told[i])
-			l->told[i] = sum[i];
-		*now[i] = l->told[i];
+		if (sum[i] > l->reported[i])
+			l->reported[i] = sum[i];
+		*now[i] = l->reported[i];
 	}
 }

@@ -25,13 +25,13 @@ struct ledger_entry {
 struct ledger {
 	struct ledger_entry open[LEDGER_OPEN];
 	unsigned count;
-	uint64_t gone[2]; /* of groups that are not there any more */
-	uint64_t told[2]; /* what was said last: it only grows */
+	uint64_t gone[2];     /* of groups that are not there any more */
+	uint64_t reported[2]; /* what was answered last: it only grows */
 };
 
 /* A command has ended. Where there are too many with groups the oldest counts as gone. */
 void ledger_add(struct ledger *l, const struct exec_record *r);
 /* Before the box's own count is read. has_group: is the group of that command there? */
-void ledger_settle(struct ledger *l, bool (*has_group)(void *arg, uint32_t id), void *arg);
+void ledger_close_ended(struct ledger *l, bool (*has_group)(void *arg, uint32_t id), void *arg);
 /* From what the box's groups count now to what the box has used in all. */
 void ledger_sum(struct ledger *l, uint64_t *read_bytes, uint64_t *write_bytes);

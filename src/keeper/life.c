@@ -357,7 +357,7 @@ static void send_failure(int fd, const struct err *e)
 	buf_done(&out);
 }
 
-/* Nothing half-made stays: first everything goes, then the client is told. */
+/* Nothing half-made stays: first everything goes, then the client gets the answer. */
 static int undo_start(struct life *l)
 {
 	struct event ev = {

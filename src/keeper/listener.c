@@ -96,7 +96,7 @@ static void on_connection(struct ev_io *io, uint32_t events)
 	autoclose int fd = accept4(io->fd, NULL, NULL, SOCK_CLOEXEC);
 
 	if (fd < 0) {
-		/* Waiting for a descriptor to come free instead of being told again and again. */
+		/* Waiting for a descriptor to come free instead of a wake-up for every turn. */
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
 			ev_io_remove(k->ev, io);
 		return;

@@ -19,7 +19,7 @@
 
 /* Nothing of whoever started us is kept open, held busy or inherited by the box. stderr stays
  * where a developer asked for debug lines. */
-static int settle(void)
+static int leave_caller(void)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
@@ -82,11 +82,11 @@ int main(int argc, char **argv)
 	}
 	log_init();
 	take_short_turns();
-	r = settle();
+	r = leave_caller();
 	if (r == 0)
 		r = keeper_config_read(&config, KEEPER_CONFIG_FD, &e);
 	else
-		err_errno(&e, -r, "settle");
+		err_errno(&e, -r, "let go of what the caller had open");
 	if (r < 0) {
 		log_debug("keeper: %s", e.msg);
 		return 1;

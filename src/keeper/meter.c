@@ -110,7 +110,7 @@ static void on_stats(struct keeper *k, struct wire_stats *m)
 
 	/* Before the count: a group that goes in between is missing for a moment, and not there
 	 * twice. */
-	ledger_settle(&l->ledger, has_group, l);
+	ledger_close_ended(&l->ledger, has_group, l);
 	cgroup_stats(&l->cgroup, &now);
 	add_disk(l, m);
 	add_io(l, &now, m);

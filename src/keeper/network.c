@@ -4,9 +4,9 @@
  *	before the wall starts   an authority for its door is taken from those made ahead. Where
  *	                         none is left cove-door makes some, which takes a while, once in a
  *	                         while
- *	beside the new process   the usher is forked
- *	when the box ends        the door writes its last audit rows, then door and usher go; the
- *	                         usher, which never met the box, gives back
+ *	beside the new process   the launcher is forked
+ *	when the box ends        the door writes its last audit rows, then door and launcher go; the
+ *	                         launcher, which never met the box, gives back
  *	                         an authority that no door ever had, and deletes any other
  */
 #include "base/fd.h"
@@ -176,7 +176,7 @@ void network_done(struct life *l)
 	if (l->k.door)
 		door_side_free(l->k.door);
 	else if (n->cert)
-		/* It never came to an usher, so it is not confined either. */
+		/* It never came to a launcher, so it is not confined either. */
 		net_ca_return(l->st.home, n->ca);
 	free(take_ptr(n->cert));
 }

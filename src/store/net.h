@@ -9,7 +9,7 @@
  *	boxes/<name>/used     what it has used of its budgets; see door/used.h     the broker
  *	door/ca/<hex>.pem     authorities made ahead of time, each for one box:    cove-door
  *	                      certificate and key, 0600
- *	door/used/<name>.<hex>.pem  that of a box which runs. Not in the box's     its usher
+ *	door/used/<name>.<hex>.pem  that of a box which runs. Not in the box's     its launcher
  *	                      directory: what a keeper can read, once it met its
  *	                      box, must not be another box's authority later
  *	door/default          the policy for boxes that name none: a preset's name, or "file"

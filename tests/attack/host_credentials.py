@@ -355,7 +355,7 @@ def echo_escaped(rig):
 # ---- F1: nor in Cove's own memory, when it is done with it ----
 
 def outside(g, box):
-    """Cove's own processes of a box: the keeper, the usher, the door's two."""
+    """Cove's own processes of a box: the keeper, the launcher, the door's two."""
     keeper = g.rig.keeper(box)
     inside = set(g.inside(box))
     return [pid for pid in descendants(keeper) if pid not in inside]
@@ -432,9 +432,9 @@ def authority_goes(rig):
 
     def victims(box):
         keeper, (proxy, broker) = rig.keeper(box), g.doors(box)[:2]
-        return {"keeper": [keeper], "usher": [parent_of(proxy)], "proxy": [proxy], "broker": [broker],
-                "keeper and usher": [parent_of(proxy), keeper], "all": [parent_of(proxy), keeper, proxy, broker]}
-    for who in ("nobody", "keeper", "usher", "proxy", "broker", "keeper and usher", "all"):
+        return {"keeper": [keeper], "launcher": [parent_of(proxy)], "proxy": [proxy], "broker": [broker],
+                "keeper and launcher": [parent_of(proxy), keeper], "all": [parent_of(proxy), keeper, proxy, broker]}
+    for who in ("nobody", "keeper", "launcher", "proxy", "broker", "keeper and launcher", "all"):
         with g.own_box([{"allow": "evil.test", "tls": "intercept"}]) as box:
             g.works(box)
             need(len(keys(box)) == 1, f"before: {keys(box)}")

@@ -604,15 +604,15 @@ def door_stopped(rig):
                                  port=g.evil.tls_port) == 200, "the door to be back")
 
 
-@case("D16_usher_killed", "D16", "without the usher there is no new door, and nothing passes without one")
-def usher_killed(rig):
+@case("D16_launcher_killed", "D16", "without the launcher there is no new door, and nothing passes without one")
+def launcher_killed(rig):
     g = ground(rig)
     with g.own_box(g.rules()) as box:
         g.works(box)
         doors = g.doors(box)
-        usher = parent_of(doors[0])
-        need(usher != rig.keeper(box), "the door is the keeper's own child")
-        for pid in (usher, *doors):
+        launcher = parent_of(doors[0])
+        need(launcher != rig.keeper(box), "the door is the keeper's own child")
+        for pid in (launcher, *doors):
             if alive(pid):
                 os.kill(pid, signal.SIGKILL)
         nothing_leaves(g, box)

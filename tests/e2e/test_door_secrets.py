@@ -248,7 +248,7 @@ def test_what_a_command_leaves_running_ends_with_the_box(door, rig, how):
     door.curl(box, rig.url(f"/echo?leaves-{how}")).ok()
     assert header(rig.web.last(f"leaves-{how}"), "X-Key") == ["v"]
     keeper = door.inspect(box)["keeper_pid"]
-    launchers = [p for p in descendants(keeper) if open(f"/proc/{p}/comm").read().strip() == "cove-usher"]
+    launchers = [p for p in descendants(keeper) if open(f"/proc/{p}/comm").read().strip() == "cove-launcher"]
     assert len(launchers) == 1 and running(left)
     if how == "kill":
         os.kill(keeper, signal.SIGKILL)

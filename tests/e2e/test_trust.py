@@ -1,5 +1,5 @@
 """What a box with a network has before anything uses it: an authority of its own that its programs trust, the
-variables they look at, and an usher beside its keeper that waits to start its door."""
+variables they look at, and a launcher beside its keeper that waits to start its door."""
 import base64
 import hashlib
 import os
@@ -52,11 +52,11 @@ def spares(cove):
     return {p.name for p in pathlib.Path(cove.home, "door/ca").glob("*.pem")}
 
 
-def ushers(cove, box):
+def launchers(cove, box):
     """The keeper's children that wait for it to ask for a door."""
     keeper = cove.inspect(box)["keeper_pid"]
     children = pathlib.Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
-    return [int(c) for c in children if pathlib.Path(f"/proc/{c}/comm").read_text().strip() == "cove-usher"]
+    return [int(c) for c in children if pathlib.Path(f"/proc/{c}/comm").read_text().strip() == "cove-launcher"]
 
 
 def cat(cove, box, path):
@@ -121,27 +121,27 @@ def test_each_box_has_its_own_and_gives_it_back(cove):
     a, b = make(cove), make(cove)
     assert ca_of(cove, a)[1] != ca_of(cove, b)[1]
     assert oct(used(cove, a)[0].stat().st_mode & 0o777) == "0o600"
-    before, key, (usher,) = spares(cove), used(cove, a)[0].read_bytes(), ushers(cove, a)
+    before, key, (launcher,) = spares(cove), used(cove, a)[0].read_bytes(), launchers(cove, a)
     cove("stop", a).ok()
-    wait_until(lambda: not os.path.exists(f"/proc/{usher}"), "the usher's end")
+    wait_until(lambda: not os.path.exists(f"/proc/{launcher}"), "the launcher's end")
     assert not used(cove, a)
     # No door ever had it, so it is as good as new.
     back = spares(cove) - before
     assert [pathlib.Path(cove.home, "door/ca", n).read_bytes() for n in back] == [key]
 
 
-def test_the_usher_gives_it_back_without_a_keeper(cove):
+def test_the_launcher_gives_it_back_without_a_keeper(cove):
     box = make(cove)
-    before, (usher,) = spares(cove), ushers(cove, box)
+    before, (launcher,) = spares(cove), launchers(cove, box)
     os.kill(cove.inspect(box)["keeper_pid"], signal.SIGKILL)
-    wait_until(lambda: not os.path.exists(f"/proc/{usher}"), "the usher's end")
+    wait_until(lambda: not os.path.exists(f"/proc/{launcher}"), "the launcher's end")
     assert not used(cove, box) and len(spares(cove)) == len(before) + 1
 
 
-def test_what_a_lost_usher_left_is_not_used_again(cove):
+def test_what_a_lost_launcher_left_is_not_used_again(cove):
     box = make(cove)
-    before, (usher,), old = spares(cove), ushers(cove, box), ca_of(cove, box)
-    os.kill(usher, signal.SIGKILL)
+    before, (launcher,), old = spares(cove), launchers(cove, box), ca_of(cove, box)
+    os.kill(launcher, signal.SIGKILL)
     cove("stop", box).ok()
     assert spares(cove) == before and ca_of(cove, box) == old
     cove("start", box).ok()
@@ -149,24 +149,24 @@ def test_what_a_lost_usher_left_is_not_used_again(cove):
     assert len(spares(cove)) == len(before) - 1 and ca_of(cove, box) != old
 
 
-def test_the_usher(cove):
+def test_the_launcher(cove):
     box = make(cove)
-    (usher,) = ushers(cove, box)
+    (launcher,) = launchers(cove, box)
     init = cove.inspect(box)["init_pid"]
     # Outside of the box: not in its groups, and with nothing open but the way to the keeper and word of children.
-    groups = [pathlib.Path(f"/proc/{p}/cgroup").read_text() for p in (usher, cove.inspect(box)["keeper_pid"], init)]
+    groups = [pathlib.Path(f"/proc/{p}/cgroup").read_text() for p in (launcher, cove.inspect(box)["keeper_pid"], init)]
     assert groups[0] == groups[1]
-    if os.access(f"/proc/{usher}/fd", os.R_OK | os.X_OK):
-        assert sorted(map(int, os.listdir(f"/proc/{usher}/fd"))) == [0, 1, 2, 3, 4]
-        assert os.readlink(f"/proc/{usher}/fd/4") == "anon_inode:[signalfd]"
+    if os.access(f"/proc/{launcher}/fd", os.R_OK | os.X_OK):
+        assert sorted(map(int, os.listdir(f"/proc/{launcher}/fd"))) == [0, 1, 2, 3, 4]
+        assert os.readlink(f"/proc/{launcher}/fd/4") == "anon_inode:[signalfd]"
     assert cove.inspect(box)["network"]["door"]["running"] is False
     cove("stop", box).ok()
-    wait_until(lambda: not os.path.exists(f"/proc/{usher}"), "the usher's end")
+    wait_until(lambda: not os.path.exists(f"/proc/{launcher}"), "the launcher's end")
 
 
 def test_a_closed_box_has_nothing_of_it(cove):
     box = make(cove, net="closed")
-    assert ushers(cove, box) == [] and not used(cove, box)
+    assert launchers(cove, box) == [] and not used(cove, box)
     assert cove("exec", box, "--", "sh", "-c", "env | grep -i -e proxy -e cove-trust").rc == 1
     assert cove("exec", box, "--", "test", "-e", "/dev/cove-trust").rc == 1
     assert cove.inspect(box)["network"] == {"policy": "closed", "mode": "none", "door": None}

@@ -1,13 +1,13 @@
 /*
  * The keeper's side of the door, with a scripted init, real clients and a door that is this very
- * program: the usher starts it with the argument "run", and the policy it is given says how it
+ * program: the launcher starts it with the argument "run", and the policy it is given says how it
  * behaves.
  */
 #include "base/fd.h"
 #include "base/limits.h"
 #include "door/config.h"
 #include "keeper/door.h"
-#include "keeper/usher.h"
+#include "keeper/launcher.h"
 #include "keeper_rig.h"
 #include "tap.h"
 
@@ -580,7 +580,7 @@ TEST(a_client_goes_while_it_asks)
 	ask_door(&r.clients[0], 1, "once");
 	rig_run(&r);
 	peer_close(&r.clients[0]);
-	/* The usher has its copies of descriptors until it runs. */
+	/* The launcher has its copies of descriptors until it runs. */
 	for (int i = 0; i < TURNS && r.k.client_count; i++)
 		turn(&r);
 	CHECK_EQ(r.k.client_count, 0);
@@ -617,14 +617,14 @@ TEST(a_client_whose_id_is_in_use)
 	ask_door(&r.clients[0], 1, "once");
 	ask_door(&r.clients[0], 1, "once");
 	peer_next(&r, &r.clients[0], WIRE_ERROR);
-	/* The usher has its copies of descriptors until it runs. */
+	/* The launcher has its copies of descriptors until it runs. */
 	for (int i = 0; i < TURNS && !r.clients[0].ended; i++)
 		turn(&r);
 	CHECK(r.clients[0].ended);
 	door_end(&r, d);
 }
 
-/* Plays the keeper, says who its door and its usher are, and waits to be killed. */
+/* Plays the keeper, says who its door and its launcher are, and waits to be killed. */
 static void be_keeper(int out)
 {
 	struct wire_say say;
@@ -701,10 +701,10 @@ static void ends_soon(int pidfd)
 	close(pidfd);
 }
 
-/* The usher ends with whoever holds its other end, and takes the door with it. */
+/* The launcher ends with whoever holds its other end, and takes the door with it. */
 TEST(no_process_outlives_the_keeper)
 {
-	int watch[2], door, usher, pids[2];
+	int watch[2], door, launcher, pids[2];
 	char text[41] = "";
 	pid_t pid;
 
@@ -716,12 +716,12 @@ TEST(no_process_outlives_the_keeper)
 	CHECK_EQ(fd_read_full(watch[0], text, 40), 40);
 	CHECK_EQ(sscanf(text, "pids=%d/%d", &pids[0], &pids[1]), 2);
 	door = sys_pidfd_open(pids[0]);
-	usher = sys_pidfd_open(pids[1]);
-	CHECK(door >= 0 && usher >= 0 && pids[1] != pid);
+	launcher = sys_pidfd_open(pids[1]);
+	CHECK(door >= 0 && launcher >= 0 && pids[1] != pid);
 	CHECK_EQ(kill(pid, SIGKILL), 0);
 	CHECK_EQ(waitpid(pid, NULL, 0), pid);
 	ends_soon(door);
-	ends_soon(usher);
+	ends_soon(launcher);
 }
 
 TAP_MAIN

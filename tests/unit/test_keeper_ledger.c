@@ -27,7 +27,7 @@ static uint64_t sum(struct ledger *l, uint64_t live, uint32_t *groups)
 {
 	uint64_t r = live, w = 2 * live;
 
-	ledger_settle(l, among, groups);
+	ledger_close_ended(l, among, groups);
 	ledger_sum(l, &r, &w);
 	CHECK_EQ(w, 2 * r);
 	return r;
@@ -90,7 +90,7 @@ TEST(more_than_it_holds_and_what_no_init_says)
 	CHECK_EQ(l.count, 0);
 	add(&l, 201, "", SHELL_NONE, INT64_MAX / 2);
 	add(&l, 202, "", SHELL_NONE, INT64_MAX / 2);
-	ledger_settle(&l, among, none);
+	ledger_close_ended(&l, among, none);
 	CHECK(l.gone[1] == INT64_MAX);
 }
 

@@ -1,5 +1,5 @@
-/* The usher; see usher.h. */
-#include "keeper/usher.h"
+/* The launcher; see launcher.h. */
+#include "keeper/launcher.h"
 
 #include "base/clock.h"
 #include "base/fd.h"
@@ -22,7 +22,7 @@
 
 enum { SOCK_FD = 3, DOOR_ENV_MAX = 12 };
 
-struct usher {
+struct launcher {
 	struct launcher_config c;
 	struct cgroup_helper group; /* the door's */
 	bool has_group;
@@ -36,7 +36,7 @@ struct usher {
 
 /* ---- the way between them ---- */
 
-int usher_say(int fd, const struct usher_note *n)
+int launcher_send(int fd, const struct launcher_msg *n)
 {
 	ssize_t sent = send(fd, n, sizeof(*n), MSG_NOSIGNAL | MSG_DONTWAIT);
 
@@ -44,7 +44,7 @@ int usher_say(int fd, const struct usher_note *n)
 }
 
 /* Files that count something may be missing; they come after the link, in the meter's order. */
-static int send_gift(int fd, struct usher_note *n, const struct launcher_gift *g)
+static int send_gift(int fd, struct launcher_msg *n, const struct launcher_gift *g)
 {
 	const int all[] = {g->link, g->meter.mem_fd, g->meter.tcp_fd, g->meter.time_fd};
 	union {
@@ -77,24 +77,24 @@ void launcher_gift_done(struct launcher_gift *g)
 }
 
 /* Gives the descriptors that came to their places, and closes what has none. */
-static void unpack_gift(const struct usher_note *n, const int *fds, size_t count,
+static void unpack_gift(const struct launcher_msg *n, const int *fds, size_t count,
 			struct launcher_gift *g)
 {
 	int *const places[] = {&g->link, &g->meter.mem_fd, &g->meter.tcp_fd, &g->meter.time_fd};
 	size_t at = 0;
 
-	for (size_t i = 0; i < USHER_FDS && at < count; i++)
+	for (size_t i = 0; i < LAUNCHER_FDS && at < count; i++)
 		if (n->has[i])
 			*places[i] = fds[at++];
 	for (; at < count; at++)
 		close(fds[at]);
 }
 
-int usher_hear(int fd, struct usher_note *ret, struct launcher_gift *ret_gift)
+int launcher_receive(int fd, struct launcher_msg *ret, struct launcher_gift *ret_gift)
 {
 	union {
 		struct cmsghdr head;
-		char bytes[CMSG_SPACE(USHER_FDS * sizeof(int))];
+		char bytes[CMSG_SPACE(LAUNCHER_FDS * sizeof(int))];
 	} control = {0};
 	struct iovec one = {.iov_base = ret, .iov_len = sizeof(*ret)};
 	struct msghdr m = {.msg_iov = &one,
@@ -102,7 +102,7 @@ int usher_hear(int fd, struct usher_note *ret, struct launcher_gift *ret_gift)
 			   .msg_control = &control,
 			   .msg_controllen = sizeof(control)};
 	struct cmsghdr *c;
-	int fds[USHER_FDS];
+	int fds[LAUNCHER_FDS];
 	size_t count = 0;
 	ssize_t n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 
@@ -158,7 +158,8 @@ static void reset_signals(void)
 }
 
 /* 0 to 2 are nothing already. The last descriptor says why there is no door, if there is none. */
-static _Noreturn void become_door(const struct usher *u, int config_fd, int link_fd, int status_fd)
+static _Noreturn void become_door(const struct launcher *u, int config_fd, int link_fd,
+				  int status_fd)
 {
 	const char *argv[] = {"cove-door", "run", NULL};
 	enum { HIGH = 16, STATUS_FD = 5 };
@@ -194,7 +195,7 @@ static int explain_exec(const char *path, int code, struct err *e)
 }
 
 /* One for all doors of the box, made for the first. */
-static void make_group(struct usher *u)
+static void make_group(struct launcher *u)
 {
 	if (u->has_group || !u->c.box_group)
 		return;
@@ -202,9 +203,9 @@ static void make_group(struct usher *u)
 	u->has_group = true;
 }
 
-static int start_door(struct usher *u, uint64_t bytes_used, int *ret_link, struct err *e)
+static int start_door(struct launcher *u, uint64_t bytes_used, int *ret_link, struct err *e)
 {
-	autoclose int config_fd = -1, ours = -1, theirs = -1, status = -1, told = -1;
+	autoclose int config_fd = -1, ours = -1, theirs = -1, status = -1, status_write = -1;
 	struct door_config config = *u->c.door;
 	int pair[2], code = 0, r;
 	pid_t pid;
@@ -220,14 +221,14 @@ static int start_door(struct usher *u, uint64_t bytes_used, int *ret_link, struc
 	if (pipe2(pair, O_CLOEXEC) < 0)
 		return err_errno(e, errno, "make a pipe for the door");
 	status = pair[0];
-	told = pair[1];
+	status_write = pair[1];
 	make_group(u);
 	pid = u->has_group ? cgroup_helper_fork(&u->group) : fork();
 	if (pid < 0)
 		return err_errno(e, u->has_group ? -pid : errno, "start the door");
 	if (pid == 0)
-		become_door(u, config_fd, theirs, told);
-	fd_close(&told);
+		become_door(u, config_fd, theirs, status_write);
+	fd_close(&status_write);
 	if (fd_read_full(status, &code, sizeof(code)) == sizeof(code)) {
 		waitpid(pid, NULL, 0);
 		return explain_exec(u->c.door_path, code, e);
@@ -239,9 +240,9 @@ static int start_door(struct usher *u, uint64_t bytes_used, int *ret_link, struc
 }
 
 /* It has ended, or has to: how it did goes to the keeper. */
-static void reap_door(struct usher *u, unsigned grace_ms)
+static void reap_door(struct launcher *u, unsigned grace_ms)
 {
-	struct usher_note n = {.word = USHER_ENDED, .number = u->number};
+	struct launcher_msg n = {.type = LAUNCHER_ENDED, .number = u->number};
 	struct pollfd p = {.fd = u->pidfd, .events = POLLIN};
 
 	if (u->pid == 0)
@@ -253,39 +254,39 @@ static void reap_door(struct usher *u, unsigned grace_ms)
 		;
 	u->pid = 0;
 	fd_close(&u->pidfd);
-	usher_say(SOCK_FD, &n);
+	launcher_send(SOCK_FD, &n);
 }
 
-static void answer_start(struct usher *u, const struct usher_note *asked)
+static void answer_start(struct launcher *u, const struct launcher_msg *asked)
 {
-	struct usher_note n = {.word = USHER_STARTED, .number = asked->number};
+	struct launcher_msg n = {.type = LAUNCHER_STARTED, .number = asked->number};
 	autoclose int link = -1;
 	struct launcher_gift gift;
 	struct err e = {0};
 	int r;
 
-	reap_door(u, USHER_GRACE_MS);
+	reap_door(u, LAUNCHER_GRACE_MS);
 	u->had_door = true;
 	u->number = asked->number;
 	r = start_door(u, asked->bytes_used, &link, &e);
 	if (r == 0) {
-		/* A keeper that cannot be told is gone, and so is the link then. */
+		/* A keeper that takes no message is gone, and so is the link then. */
 		gift = (struct launcher_gift){link,
 					      u->has_group ? u->group.meter : CGROUP_METER_NONE};
 		(void)send_gift(SOCK_FD, &n, &gift);
 		return;
 	}
-	n.word = USHER_FAILED;
+	n.type = LAUNCHER_FAILED;
 	n.status = -r;
 	str_copy(n.why, sizeof(n.why), e.msg);
-	usher_say(SOCK_FD, &n);
+	launcher_send(SOCK_FD, &n);
 }
 
 /* ---- what the door leaves behind ---- */
 
 /* Whatever has ended but the door itself, whose status is reap_door's: the second process of an
  * earlier door, and what a command that provides a secret left running. */
-static void reap_others(const struct usher *u)
+static void reap_others(const struct launcher *u)
 {
 	struct signalfd_siginfo seen;
 	siginfo_t one = {0};
@@ -328,10 +329,10 @@ static void kill_children(void)
 }
 
 /* All processes below us come to us once their parents are gone. Until none is left, or so long. */
-static void await_children(const struct usher *u, bool kills)
+static void await_children(const struct launcher *u, bool kills)
 {
 	struct pollfd p = {.fd = u->child_fd, .events = POLLIN};
-	uint64_t end = clock_mono_ms() + USHER_GRACE_MS, now;
+	uint64_t end = clock_mono_ms() + LAUNCHER_GRACE_MS, now;
 
 	for (;;) {
 		reap_others(u);
@@ -347,7 +348,7 @@ static void await_children(const struct usher *u, bool kills)
 /* The door's second process ends by itself once the first is gone. What then still runs is what a
  * command that provides a secret left there: it was the box's, and ends with it. One that cannot be
  * killed (another user's) is left, and its group is for a sweep. */
-static void end_groups(struct usher *u)
+static void end_groups(struct launcher *u)
 {
 	await_children(u, false);
 	await_children(u, true);
@@ -358,14 +359,14 @@ static void end_groups(struct usher *u)
 	cgroup_helper_leave_named(u->c.box_group, CGROUP_KEEPER);
 }
 
-static _Noreturn void serve(struct usher *u)
+static _Noreturn void serve(struct launcher *u)
 {
 	for (;;) {
 		struct pollfd p[] = {{.fd = SOCK_FD, .events = POLLIN},
 				     {.fd = u->pidfd, .events = POLLIN},
 				     {.fd = u->child_fd, .events = POLLIN}};
 		struct launcher_gift none;
-		struct usher_note n;
+		struct launcher_msg n;
 		int r;
 
 		if (poll(p, 3, -1) < 0 && errno != EINTR)
@@ -373,16 +374,16 @@ static _Noreturn void serve(struct usher *u)
 		if (u->pid && p[1].revents)
 			reap_door(u, 0);
 		reap_others(u);
-		r = usher_hear(SOCK_FD, &n, &none);
+		r = launcher_receive(SOCK_FD, &n, &none);
 		launcher_gift_done(&none);
-		if (r < 0 || (r > 0 && n.word == USHER_END))
+		if (r < 0 || (r > 0 && n.type == LAUNCHER_END))
 			break;
-		if (r > 0 && n.word == USHER_START)
+		if (r > 0 && n.type == LAUNCHER_START)
 			answer_start(u, &n);
-		else if (r > 0 && n.word == USHER_KILL)
+		else if (r > 0 && n.type == LAUNCHER_KILL)
 			reap_door(u, 0);
 	}
-	reap_door(u, USHER_GRACE_MS);
+	reap_door(u, LAUNCHER_GRACE_MS);
 	if (u->c.door->ca)
 		(u->had_door ? net_ca_drop : net_ca_return)(u->c.door->home, u->c.door->ca);
 	end_groups(u);
@@ -403,9 +404,9 @@ static int watch_children(void)
 	return fd < 0 ? -errno : fd;
 }
 
-static _Noreturn void be_usher(int fd, const struct launcher_config *c)
+static _Noreturn void be_launcher(int fd, const struct launcher_config *c)
 {
-	struct usher u = {.c = *c, .pidfd = -1};
+	struct launcher u = {.c = *c, .pidfd = -1};
 
 	if (fd != SOCK_FD && dup3(fd, SOCK_FD, O_CLOEXEC) < 0)
 		_exit(1);
@@ -413,28 +414,28 @@ static _Noreturn void be_usher(int fd, const struct launcher_config *c)
 	u.child_fd = watch_children();
 	if (u.child_fd < 0)
 		_exit(1);
-	prctl(PR_SET_NAME, "cove-usher");
+	prctl(PR_SET_NAME, "cove-launcher");
 	if (!FILTER_IS_SANITIZED && prctl(PR_SET_DUMPABLE, 0) < 0)
 		_exit(1);
 	choose_env(u.env);
 	serve(&u);
 }
 
-int usher_start(const struct launcher_config *c, int *ret_fd, struct err *e)
+int launcher_start(const struct launcher_config *c, int *ret_fd, struct err *e)
 {
 	autoclose int ours = -1, theirs = -1;
 	int pair[2];
 	pid_t pid;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-		return err_errno(e, errno, "make a socket for the usher");
+		return err_errno(e, errno, "make a socket for the launcher");
 	ours = pair[0];
 	theirs = pair[1];
 	pid = fork();
 	if (pid < 0)
-		return err_errno(e, errno, "start the usher");
+		return err_errno(e, errno, "start the launcher");
 	if (pid == 0)
-		be_usher(theirs, c);
+		be_launcher(theirs, c);
 	*ret_fd = take_fd(ours);
 	return 0;
 }

@@ -1,6 +1,6 @@
-/* What the usher does by itself: an authority goes back to the spares, or is nobody's again. */
+/* What the launcher does by itself: an authority goes back to the spares, or is nobody's again. */
 #include "base/fd.h"
-#include "keeper/usher.h"
+#include "keeper/launcher.h"
 #include "keeper_rig.h"
 #include "tap.h"
 
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-static char top[] = "/tmp/cove-usher.XXXXXX", spares[64], used[64], file[96];
+static char top[] = "/tmp/cove-launcher.XXXXXX", spares[64], used[64], file[96];
 
 static void ground_make(void)
 {
@@ -38,35 +38,35 @@ static unsigned count_files(const char *dir)
 
 static const char *door_path = "/bin/true";
 
-static int usher_new(const char *ca)
+static int launcher_new(const char *ca)
 {
 	struct door_config config = {.home = top, .box = "rig", .policy = "open", .ca = ca};
 	struct err e = {0};
-	int usher = -1, fd = open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+	int launcher = -1, fd = open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
 
 	CHECK(fd >= 0);
 	close(fd);
-	if (usher_start(&(struct launcher_config){.door_path = door_path, .door = &config}, &usher,
-			&e) < 0)
+	if (launcher_start(&(struct launcher_config){.door_path = door_path, .door = &config},
+			   &launcher, &e) < 0)
 		FAIL(e.msg);
-	return usher;
+	return launcher;
 }
 
-static void usher_end(int usher)
+static void launcher_end(int launcher)
 {
-	close(usher);
+	close(launcher);
 	while (wait(NULL) > 0)
 		;
 }
 
 TEST(an_authority_that_no_door_had_goes_back)
 {
-	int usher;
+	int launcher;
 
 	ground_make();
-	usher = usher_new("rig.00.pem");
+	launcher = launcher_new("rig.00.pem");
 	CHECK(count_files(used) == 1 && count_files(spares) == 0);
-	usher_end(usher);
+	launcher_end(launcher);
 	CHECK(count_files(used) == 0 && count_files(spares) == 1);
 	remove_temporary(top);
 }
@@ -74,20 +74,20 @@ TEST(an_authority_that_no_door_had_goes_back)
 /* Whatever became of the door: it may have read the key. */
 TEST(one_that_a_door_had_is_deleted)
 {
-	struct usher_note note = {.word = USHER_START, .number = 1};
+	struct launcher_msg note = {.type = LAUNCHER_START, .number = 1};
 	struct pollfd p = {.events = POLLIN};
 	struct launcher_gift gift;
-	int usher;
+	int launcher;
 
 	ground_make();
-	usher = p.fd = usher_new("rig.00.pem");
-	CHECK_EQ(usher_say(usher, &note), 0);
+	launcher = p.fd = launcher_new("rig.00.pem");
+	CHECK_EQ(launcher_send(launcher, &note), 0);
 	CHECK_EQ(poll(&p, 1, 20000), 1);
-	CHECK_EQ(usher_hear(usher, &note, &gift), 1);
-	CHECK_EQ(note.word, USHER_STARTED);
+	CHECK_EQ(launcher_receive(launcher, &note, &gift), 1);
+	CHECK_EQ(note.type, LAUNCHER_STARTED);
 	CHECK(gift.link >= 0);
 	launcher_gift_done(&gift);
-	usher_end(usher);
+	launcher_end(launcher);
 	CHECK(count_files(used) == 0 && count_files(spares) == 0);
 	remove_temporary(top);
 }
@@ -95,7 +95,7 @@ TEST(one_that_a_door_had_is_deleted)
 TEST(without_one_nothing_is_touched)
 {
 	ground_make();
-	usher_end(usher_new(NULL));
+	launcher_end(launcher_new(NULL));
 	CHECK(count_files(used) == 1 && count_files(spares) == 0);
 	remove_temporary(top);
 }
@@ -118,28 +118,28 @@ static void script_make(char *path, size_t size, const char *fifo)
 
 TEST(what_a_door_left_running_ends_with_the_box)
 {
-	struct usher_note note = {.word = USHER_START, .number = 1};
+	struct launcher_msg note = {.type = LAUNCHER_START, .number = 1};
 	char path[96], fifo[96], word[4];
 	struct launcher_gift gift;
 	struct pollfd p = {.events = POLLIN};
-	int usher, held;
+	int launcher, held;
 
 	ground_make();
 	snprintf(fifo, sizeof(fifo), "%s/held", top);
 	CHECK_EQ(mkfifo(fifo, 0600), 0);
 	script_make(path, sizeof(path), fifo);
 	door_path = path;
-	usher = usher_new(NULL);
+	launcher = launcher_new(NULL);
 	held = p.fd = open(fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	CHECK(held >= 0);
-	CHECK_EQ(usher_say(usher, &note), 0);
+	CHECK_EQ(launcher_send(launcher, &note), 0);
 	CHECK_EQ(poll(&p, 1, 20000), 1);
 	CHECK_EQ(read(held, word, 3), 3);
-	p.fd = usher;
+	p.fd = launcher;
 	CHECK_EQ(poll(&p, 1, 20000), 1);
-	CHECK_EQ(usher_hear(usher, &note, &gift), 1);
+	CHECK_EQ(launcher_receive(launcher, &note, &gift), 1);
 	launcher_gift_done(&gift);
-	usher_end(usher);
+	launcher_end(launcher);
 	/* Nobody holds the pipe any more. */
 	CHECK_EQ(read(held, word, 1), 0);
 	close(held);
