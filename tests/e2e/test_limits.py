@@ -1,4 +1,5 @@
 """Limits: what is hit is reported, the box goes on, and what cannot be kept is refused or listed."""
+import glob
 import json
 import os
 import pathlib
@@ -48,8 +49,9 @@ def still_works(cove, box, init_pid):
 
 def yields(box):
     """Does it take its turn after others? None where no group says."""
-    found = [p for top in pathlib.Path("/sys/fs/cgroup").rglob("cove") for p in top.glob(f"*-{box}/cpu.idle")]
-    return found[0].read_text().strip() == "1" if found else None
+    # Not pathlib's, which fails where a group of somebody else goes meanwhile.
+    found = glob.glob(f"/sys/fs/cgroup/**/cove/*-{box}/cpu.idle", recursive=True)
+    return pathlib.Path(found[0]).read_text().strip() == "1" if found else None
 
 
 def test_a_busy_box_lets_others_go_first(cove):
@@ -161,9 +163,11 @@ def test_fork_bomb(cove, small):
 
 def test_cpu_quota(cove):
     box = make(cove, "--cpus", "0.2")
-    done = run(cove, box, "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done")
+    busy = "for n in 1 2 3 4; do (i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done) & done; wait"
+    done = run(cove, box, busy)
     assert done["exit_code"] == 0
-    assert numbers(cove, box)["throttled_us"] > 0
+    # On a loaded machine it may not get as much as it could have.
+    wait_until(lambda: numbers(cove, box)["throttled_us"] > 0 or run(cove, box, busy) is None, "it to be held back")
     assert numbers(cove, box)["cpu_limit_milli"] == 200
     assert numbers(cove, box)["cpu_us"] > 0
     assert done["cpu_ms"] > 0
@@ -369,7 +373,7 @@ def test_a_refused_box_leaves_nothing(cove):
     cove("create", "--storage", "plain", "--disk", "32M", "--name", "refused-one").failed("--disk")
     assert cove.names() == before
     left = [path for part in ("boxes", "run") for path in pathlib.Path(cove.home, part).rglob("*refused-one*")]
-    left += [path for top in pathlib.Path("/sys/fs/cgroup").rglob("cove") for path in top.glob("*-refused-one")]
+    left += glob.glob("/sys/fs/cgroup/**/cove/*-refused-one", recursive=True)
     assert not left
     assert not [path for path in pathlib.Path(cove.home, "boxes").iterdir() if path.name.startswith(".")]
 
