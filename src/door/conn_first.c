@@ -189,7 +189,6 @@ void door_conn_to_web(struct door_conn *c, bool is_tls)
 		.asked = c->was_asked,
 		.asked_until_ms = c->asked_until_ms,
 		.exec_id = c->exec_id,
-		.conn_id = c->id,
 		.dial = web_dial,
 		.on_done = web_done,
 		.arg = c,

@@ -345,13 +345,6 @@ const char *roots_note(const struct roots *r)
 	return r->note;
 }
 
-unsigned roots_count(struct roots *r)
-{
-	if (!r->indexed)
-		make_index(r);
-	return r->count;
-}
-
 unsigned roots_used(const struct roots *r)
 {
 	return r->used;

@@ -24,5 +24,4 @@ void roots_free(struct roots *r); /* NULL is fine */
 int roots_add_issuers(struct roots *r, struct x509_store_st *store, const struct x509_st *x);
 /* "" or what is wrong with the store, for the end of a sentence: " (...)". */
 const char *roots_note(const struct roots *r);
-unsigned roots_count(struct roots *r);	    /* in the store */
-unsigned roots_used(const struct roots *r); /* of them parsed so far */
+unsigned roots_used(const struct roots *r); /* parsed so far */

@@ -30,21 +30,21 @@ void web_record_end(struct web *w, const char *verdict, const char *reason)
 {
 	struct audit_row row = {.time_ms = clock_wall_ms(),
 				.kind = "done",
-				.about = w->seq,
+				.about = w->req.seq,
 				.verdict = verdict,
 				.reason = reason,
 				.exec_id = w->config.exec_id,
 				.host = w->config.host.text,
 				.port = w->config.port,
 				.address = w->address[0] ? w->address : NULL,
-				.bytes_up = w->bytes_up,
-				.bytes_down = w->bytes_down,
-				.duration_ms = ev_now(w->config.door->ev) - w->started_ms,
-				.status = w->response.status};
+				.bytes_up = w->req.bytes_up,
+				.bytes_down = w->req.bytes_down,
+				.duration_ms = ev_now(w->config.door->ev) - w->req.started_ms,
+				.status = w->resp.head.status};
 
-	if (w->seq)
+	if (w->req.seq)
 		broker_record(w->config.door->broker, NULL, &row);
-	w->seq = 0;
+	w->req.seq = 0;
 }
 
 void web_limit(struct web *w, uint64_t ms)
@@ -75,8 +75,8 @@ static void finish(struct web *w)
 	ask_cancel(&w->wait, ASK_GAVE_UP);
 	if (w->box.channel)
 		channel_want(w->box.channel, 0);
-	if (w->up.channel)
-		channel_want(w->up.channel, 0);
+	if (w->up.side.channel)
+		channel_want(w->up.side.channel, 0);
 	ev_defer(w->config.door->ev, &w->done);
 }
 
@@ -105,12 +105,6 @@ void web_cut(struct web *w, const struct err *e)
 	finish(w);
 }
 
-static void side_clear(struct web_side *s)
-{
-	s->ended = s->is_broken = s->write_closed = s->finishing = s->finished = s->is_busy = false;
-	s->error = (struct err){0};
-}
-
 /* Wiped where it may have had a credential. */
 static void forget(struct buf *b)
 {
@@ -118,42 +112,52 @@ static void forget(struct buf *b)
 	b->is_secret = false;
 }
 
-void web_drop_up(struct web *w, bool abort)
+static void upstream_reset(struct web_upstream *u)
 {
-	channel_free(take_ptr(w->up.channel), abort);
-	forget(&w->up.in);
-	forget(&w->up.out);
-	side_clear(&w->up);
-	w->holds_secret = w->up_used = false;
-	w->head_left = 0;
+	buf_done(&u->side.in);
+	buf_done(&u->side.out);
+	*u = (struct web_upstream){0};
+	buf_init(&u->side.in, DOOR_BUFFER_MAX + 1);
+	buf_init(&u->side.out, WEB_OUT_MAX);
 }
 
-static void request_done(struct web *w)
+void web_drop_up(struct web *w, bool abort)
+{
+	channel_free(take_ptr(w->up.side.channel), abort);
+	upstream_reset(&w->up);
+}
+
+static void request_reset(struct web_request *r)
+{
+	http_head_done(&r->head);
+	http_body_done(&r->body);
+	injection_free(r->injection);
+	free(r->path);
+	free(r->normal);
+	free(r->query);
+	*r = (struct web_request){0};
+}
+
+static void response_reset(struct web_response *r)
+{
+	http_head_done(&r->head);
+	http_body_done(&r->body);
+	buf_done(&r->held);
+	buf_done(&r->frames.control);
+	*r = (struct web_response){0};
+	buf_init(&r->held, REDACT_HELD_MAX);
+	buf_init(&r->frames.control, WS_CONTROL_MAX);
+}
+
+static void reset_exchange(struct web *w)
 {
 	/* An upstream that is kept has sent all, and received all. */
-	if (buf_len(&w->up.in) == 0)
-		forget(&w->up.in);
-	if (buf_len(&w->up.out) == 0)
-		forget(&w->up.out);
-	forget(&w->held);
-	forget(&w->frames.control);
-	http_head_done(&w->request);
-	http_body_done(&w->request_body);
-	http_head_done(&w->response);
-	http_body_done(&w->response_body);
-	injection_free(take_ptr(w->injection));
-	free(take_ptr(w->path));
-	free(take_ptr(w->normal));
-	free(take_ptr(w->query));
-	w->held_safe = 0;
-	w->request = w->response = (struct http_head){0};
-	w->request_body = w->response_body = (struct http_body){0};
-	w->has_request = w->request_sent = w->has_response = w->response_sent = false;
-	w->was_asked = w->redacts = w->up_once = w->is_stale = false;
-	w->websocket = w->has_fetch_body = w->is_stripped = false;
-	w->verdict = (struct verdict){0};
-	w->denied = w->interims = 0;
-	w->bytes_up = w->bytes_down = 0;
+	if (buf_len(&w->up.side.in) == 0)
+		forget(&w->up.side.in);
+	if (buf_len(&w->up.side.out) == 0)
+		forget(&w->up.side.out);
+	request_reset(&w->req);
+	response_reset(&w->resp);
 }
 
 static void free_idle(struct buf *b)
@@ -165,20 +169,20 @@ static void free_idle(struct buf *b)
 /* Ready for the next request, or for the last bytes. */
 void web_next(struct web *w)
 {
-	bool is_half = w->state == WEB_MOVE && !(w->request_sent && w->response_sent);
-	bool keep_up = w->keep_up && !w->up_once && w->request_sent && !w->up.ended &&
-		       !w->up.write_closed && buf_len(&w->up.in) == 0 && buf_len(&w->up.out) == 0 &&
-		       !w->up_identity;
+	bool is_half = w->state == WEB_MOVE && !(w->req.is_sent && w->resp.is_sent);
+	bool keep_up = w->up.keeps && !w->req.is_last && w->req.is_sent && !w->up.side.ended &&
+		       !w->up.side.write_closed && buf_len(&w->up.side.in) == 0 &&
+		       buf_len(&w->up.side.out) == 0 && !w->up.has_identity;
 
-	request_done(w);
+	reset_exchange(w);
 	if (keep_up && w->keep_box)
-		w->up_used = w->up.channel != NULL;
+		w->up.was_used = w->up.side.channel != NULL;
 	else
 		web_drop_up(w, is_half);
 	w->state = w->keep_box ? WEB_HEAD : WEB_CLOSE;
 	free_idle(&w->box.in);
-	free_idle(&w->up.in);
-	free_idle(&w->up.out);
+	free_idle(&w->up.side.in);
+	free_idle(&w->up.side.out);
 	web_limit(w,
 		  w->state == WEB_HEAD && buf_len(&w->box.in) == 0 ? DOOR_IDLE_MS : DOOR_HEAD_MS);
 }
@@ -188,7 +192,8 @@ void web_next(struct web *w)
 /* A credential goes through these, and perhaps comes back. */
 static int keep_secret(struct web *w)
 {
-	struct buf *all[] = {&w->up.in, &w->up.out, &w->held, &w->frames.control};
+	struct buf *all[] = {&w->up.side.in, &w->up.side.out, &w->resp.held,
+			     &w->resp.frames.control};
 	int r = 0;
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && r == 0; i++)
@@ -198,17 +203,17 @@ static int keep_secret(struct web *w)
 
 static int write_request(struct web *w, struct err *e)
 {
-	size_t before = buf_len(&w->up.out);
+	size_t before = buf_len(&w->up.side.out);
 
 	if (web_choose_reuse(w, e) < 0)
 		return -EIO;
-	if (w->injection && keep_secret(w) < 0)
+	if (w->req.injection && keep_secret(w) < 0)
 		return err_errno(e, ENOMEM, "write a request");
-	if (http_head_write(&w->request, &w->up.out) < 0)
+	if (http_head_write(&w->req.head, &w->up.side.out) < 0)
 		return err_set(e, ERR_LIMIT, EMSGSIZE, "the request's head is too long");
-	w->head_left = buf_len(&w->up.out) - before;
-	w->holds_secret = w->injection != NULL;
-	return web_count(w, buf_len(&w->up.out) - before, 0, e);
+	w->up.head_left = buf_len(&w->up.side.out) - before;
+	w->up.holds_secret = w->req.injection != NULL;
+	return web_count(w, buf_len(&w->up.side.out) - before, 0, e);
 }
 
 /* One that closed meanwhile, or that was dialled under another rule's terms, is not used; nor one
@@ -216,27 +221,28 @@ static int write_request(struct web *w, struct err *e)
  * credential, or whose late answer would be searched for another credential than it may have. */
 static bool may_use_up(struct web *w, bool private, const char *rule)
 {
-	if (w->up_private != private || w->up_injects != (w->injection != NULL))
+	if (w->up.private != private || w->up.injects != (w->req.injection != NULL))
 		return false;
-	return (!w->injection || strcmp(w->up_rule, rule) == 0) && web_is_up_quiet(w);
+	return (!w->req.injection || strcmp(w->up.rule, rule) == 0) && web_is_up_quiet(w);
 }
 
 void web_send_request(struct web *w)
 {
-	const struct tls_identity *id = w->injection ? injection_identity(w->injection) : NULL;
-	bool private = w->verdict.rule && w->verdict.rule->private;
-	const char *rule = w->verdict.rule ? w->verdict.rule->name : "";
+	const struct tls_identity *id =
+		w->req.injection ? injection_identity(w->req.injection) : NULL;
+	bool private = w->req.verdict.rule && w->req.verdict.rule->private;
+	const char *rule = w->req.verdict.rule ? w->req.verdict.rule->name : "";
 	struct err e;
 
-	if (w->up.channel && (id || !may_use_up(w, private, rule)))
+	if (w->up.side.channel && (id || !may_use_up(w, private, rule)))
 		web_drop_up(w, false);
-	w->up_injects = w->injection != NULL;
-	str_copy(w->up_rule, sizeof(w->up_rule), rule);
+	w->up.injects = w->req.injection != NULL;
+	str_copy(w->up.rule, sizeof(w->up.rule), rule);
 	if (write_request(w, &e) < 0) {
 		web_fail(w, &e);
 		return;
 	}
-	if (w->up.channel) {
+	if (w->up.side.channel) {
 		w->state = WEB_MOVE;
 		web_limit(w, DOOR_IDLE_MS);
 		return;
@@ -244,9 +250,9 @@ void web_send_request(struct web *w)
 	/* Dialling has a limit of its own, and always comes to an end. */
 	w->state = WEB_DIAL;
 	web_limit(w, 0);
-	w->up_private = private;
-	w->up_identity = id != NULL;
-	w->config.dial(w->config.arg, w->verdict.rule, id);
+	w->up.private = private;
+	w->up.has_identity = id != NULL;
+	w->config.dial(w->config.arg, w->req.verdict.rule, id);
 }
 
 static void on_ready(struct channel *c, unsigned what)
@@ -268,7 +274,7 @@ void web_dialled(struct web *w, struct channel *up, const char *address, struct 
 	}
 	up->owner = w;
 	up->on_ready = on_ready;
-	w->up.channel = up;
+	w->up.side.channel = up;
 	w->state = WEB_MOVE;
 	/* For its TLS; with the first byte it is that of any exchange. */
 	web_limit(w, DOOR_CONNECT_MS);
@@ -280,7 +286,7 @@ void web_dialled(struct web *w, struct channel *up, const char *address, struct 
 static int write_response(struct web *w, struct err *e)
 {
 	size_t before = buf_len(&w->box.out);
-	int r = http_head_write(&w->response, &w->box.out);
+	int r = http_head_write(&w->resp.head, &w->box.out);
 
 	if (r < 0)
 		return err_errno(e, -r, "write an answer");
@@ -289,20 +295,20 @@ static int write_response(struct web *w, struct err *e)
 
 static int switch_protocols(struct web *w, struct err *e)
 {
-	bool extended = http_head_find(&w->response, "Sec-WebSocket-Extensions") != NULL;
-	int r = ws_check_response(&w->request, &w->response, e);
+	bool extended = http_head_find(&w->resp.head, "Sec-WebSocket-Extensions") != NULL;
+	int r = ws_check_response(&w->req.head, &w->resp.head, e);
 
 	if (r < 0)
 		return r;
-	http_head_strip_hop(&w->response);
-	r = http_head_add(&w->response, "Connection", "Upgrade");
+	http_head_strip_hop(&w->resp.head);
+	r = http_head_add(&w->resp.head, "Connection", "Upgrade");
 	if (r == 0)
-		r = http_head_add(&w->response, "Upgrade", "websocket");
+		r = http_head_add(&w->resp.head, "Upgrade", "websocket");
 	if (r < 0)
 		return err_errno(e, -r, "write an answer");
-	ws_relay_init(&w->from_box, true, extended);
-	ws_relay_init(&w->from_up, false, extended);
-	w->has_response = w->request_sent = true;
+	ws_relay_init(&w->resp.from_box, true, extended);
+	ws_relay_init(&w->resp.from_up, false, extended);
+	w->resp.is_there = w->req.is_sent = true;
 	w->state = WEB_SWITCHED;
 	return write_response(w, e);
 }
@@ -310,10 +316,10 @@ static int switch_protocols(struct web *w, struct err *e)
 /* A coding was not asked for where a credential is; what it hides cannot be searched. */
 static int check_coding(const struct web *w, struct err *e)
 {
-	const char *coding = http_head_find(&w->response, "Content-Encoding");
+	const char *coding = http_head_find(&w->resp.head, "Content-Encoding");
 
-	if (!w->injection || !injection_names(w->injection)[0] || !coding ||
-	    http_name_is(coding, "identity") || w->response_body.framing == HTTP_NO_BODY)
+	if (!w->req.injection || !injection_names(w->req.injection)[0] || !coding ||
+	    http_name_is(coding, "identity") || w->resp.body.framing == HTTP_NO_BODY)
 		return 0;
 	return err_set(e, ERR_PROTOCOL, EBADMSG,
 		       "%.120s answered a request with a credential in a coding that was not asked "
@@ -327,19 +333,19 @@ static int frame_response(struct web *w, struct err *e)
 {
 	int r = 0;
 
-	w->response_framing = w->response_body.framing;
-	if (w->response_framing == HTTP_UNTIL_CLOSE || w->response_framing == HTTP_CHUNKED) {
-		w->response_framing = w->request.minor > 0 ? HTTP_CHUNKED : HTTP_UNTIL_CLOSE;
-		if (w->response_framing == HTTP_CHUNKED)
-			r = http_head_add(&w->response, "Transfer-Encoding", "chunked");
+	w->resp.framing = w->resp.body.framing;
+	if (w->resp.framing == HTTP_UNTIL_CLOSE || w->resp.framing == HTTP_CHUNKED) {
+		w->resp.framing = w->req.head.minor > 0 ? HTTP_CHUNKED : HTTP_UNTIL_CLOSE;
+		if (w->resp.framing == HTTP_CHUNKED)
+			r = http_head_add(&w->resp.head, "Transfer-Encoding", "chunked");
 		else
 			w->keep_box = false;
 	}
 	/* An answer before the end of the request: the rest of it is not waited for. */
-	if (!w->request_sent)
+	if (!w->req.is_sent)
 		w->keep_box = false;
 	if (r == 0 && !w->keep_box)
-		r = http_head_add(&w->response, "Connection", "close");
+		r = http_head_add(&w->resp.head, "Connection", "close");
 	return r < 0 ? err_errno(e, -r, "write an answer") : write_response(w, e);
 }
 
@@ -347,45 +353,45 @@ static int frame_response(struct web *w, struct err *e)
  * some clients take it for the answer. */
 static int pass_interim(struct web *w, struct err *e)
 {
-	bool is_wanted = w->response.status != 100 || http_head_find(&w->request, "Expect");
+	bool is_wanted = w->resp.head.status != 100 || http_head_find(&w->req.head, "Expect");
 	int r = 0;
 
-	if (++w->interims > DOOR_INTERIM_MAX)
+	if (++w->req.interims > DOOR_INTERIM_MAX)
 		return err_set(e, ERR_PROTOCOL, EBADMSG,
 			       "%.120s gave more than %u interim answers to one request",
 			       w->config.host.text, DOOR_INTERIM_MAX);
-	http_head_strip_hop(&w->response);
-	if (w->request.minor > 0 && is_wanted)
+	http_head_strip_hop(&w->resp.head);
+	if (w->req.head.minor > 0 && is_wanted)
 		r = write_response(w, e);
-	http_head_done(&w->response);
+	http_head_done(&w->resp.head);
 	return r;
 }
 
 int web_take_response(struct web *w, struct err *e)
 {
-	struct http_head *h = &w->response;
+	struct http_head *h = &w->resp.head;
 	int r;
 
-	if (w->injection)
-		injection_redact_head(w->injection, h);
+	if (w->req.injection)
+		injection_redact_head(w->req.injection, h);
 	if (h->status == 101)
-		return http_head_find(&w->request, "Upgrade")
+		return http_head_find(&w->req.head, "Upgrade")
 			       ? switch_protocols(w, e)
 			       : err_set(e, ERR_PROTOCOL, EBADMSG,
 					 "%.120s switched protocols unasked", w->config.host.text);
 	if (h->status < 200)
 		return pass_interim(w, e);
-	r = http_body_init_response(&w->response_body, h, w->request.method, e);
+	r = http_body_init_response(&w->resp.body, h, w->req.head.method, e);
 	if (r == 0)
 		r = check_coding(w, e);
 	if (r < 0)
 		return r;
-	w->keep_up = h->minor > 0 && !http_head_has_token(h, "Connection", "close") &&
-		     w->response_body.framing != HTTP_UNTIL_CLOSE;
-	w->redacts = w->injection != NULL;
-	if (w->redacts)
-		http_body_set_secret(&w->response_body);
-	w->has_response = true;
+	w->up.keeps = h->minor > 0 && !http_head_has_token(h, "Connection", "close") &&
+		      w->resp.body.framing != HTTP_UNTIL_CLOSE;
+	w->resp.redacts = w->req.injection != NULL;
+	if (w->resp.redacts)
+		http_body_set_secret(&w->resp.body);
+	w->resp.is_there = true;
 	http_head_strip_hop(h);
 	return frame_response(w, e);
 }
@@ -396,7 +402,7 @@ static int step_switched(struct web *w, struct err *e)
 {
 	int r = web_move_frames(w, e);
 
-	if (r != 0 || !w->box.finished || !w->up.finished)
+	if (r != 0 || !w->box.finished || !w->up.side.finished)
 		return r;
 	web_record_end(w, "ok", NULL);
 	channel_free(take_ptr(w->box.channel), false);
@@ -411,7 +417,7 @@ static int step_move(struct web *w, struct err *e)
 	int up = web_move_request(w, e);
 	int down = up < 0 ? up : web_move_response(w, e);
 
-	if (down < 0 || !w->response_sent)
+	if (down < 0 || !w->resp.is_sent)
 		return down < 0 ? down : up | down;
 	web_record_end(w, "ok", NULL);
 	web_next(w);
@@ -433,8 +439,8 @@ static int step_close(struct web *w, struct err *e)
 static int step(struct web *w, struct err *e)
 {
 	/* A kept one that closes, or says something unasked, is of no more use. */
-	if ((w->state == WEB_HEAD || w->state == WEB_DECIDE) && w->up.channel &&
-	    (w->up.ended || buf_len(&w->up.in) > 0))
+	if ((w->state == WEB_HEAD || w->state == WEB_DECIDE) && w->up.side.channel &&
+	    (w->up.side.ended || buf_len(&w->up.side.in) > 0))
 		web_drop_up(w, false);
 	switch (w->state) {
 	case WEB_HEAD:
@@ -547,16 +553,14 @@ int web_new(struct web **ret, const struct web_config *c, struct channel *box, c
 	box->owner = w;
 	box->on_ready = on_ready;
 	buf_init(&w->box.in, DOOR_BUFFER_MAX + 1);
-	buf_init(&w->up.in, DOOR_BUFFER_MAX + 1);
 	buf_init(&w->box.out, WEB_OUT_MAX);
-	buf_init(&w->up.out, WEB_OUT_MAX);
+	upstream_reset(&w->up);
+	response_reset(&w->resp);
 	w->timer.on_timer = on_timer;
 	w->run.on_defer = on_run;
 	w->done.on_defer = on_done;
 	w->wait.on_answer = web_on_answer;
 	w->call.on_answer = web_on_recorded;
-	buf_init(&w->held, REDACT_HELD_MAX);
-	buf_init(&w->frames.control, WS_CONTROL_MAX);
 	w->keep_box = true;
 	if (n > 0 && buf_append(&w->box.in, first, n) < 0) {
 		web_free(w);
@@ -572,13 +576,13 @@ int web_new(struct web **ret, const struct web_config *c, struct channel *box, c
 /* The request is not on its way yet: what was prepared must still be what the rule says. */
 static bool is_still_right(const struct web *w)
 {
-	const struct rule *rule = w->verdict.rule;
+	const struct rule *rule = w->req.verdict.rule;
 	bool injects = rule && (rule->inject_count > 0 || rule->client_cert.text);
 
-	if (!injects || !w->injection)
-		return !injects && !w->injection;
-	return (w->config.tls || rule->plain_http) && injection_is_of(w->injection, rule) &&
-	       (w->kept_count == rule->kept_count || !w->is_stripped);
+	if (!injects || !w->req.injection)
+		return !injects && !w->req.injection;
+	return (w->config.tls || rule->plain_http) && injection_is_of(w->req.injection, rule) &&
+	       (w->req.kept_count == rule->kept_count || !w->req.is_stripped);
 }
 
 /* A rule may deny the address that the host led to. */
@@ -587,31 +591,31 @@ static bool is_up_allowed(struct web *w)
 	struct host address;
 
 	return host_parse(&address, w->address) == 0 &&
-	       !dial_refused(w->config.door, &address, w->config.port, w->up_private);
+	       !dial_refused(w->config.door, &address, w->config.port, w->up.private);
 }
 
 bool web_judge_again(struct web *w)
 {
-	bool was_once = w->config.door->keeps_once && w->verdict.rule && w->verdict.rule->once;
+	bool was_once =
+		w->config.door->keeps_once && w->req.verdict.rule && w->req.verdict.rule->once;
 	bool is_allowed, is_unfit;
 
 	if (w->state == WEB_OVER)
 		return true;
 	/* An idle upstream goes: the next request dials under the new terms. What was denied
 	 * gets its answer soon. */
-	if (!w->has_request || w->denied) {
+	if (!w->req.is_there || w->req.denied) {
 		web_drop_up(w, false);
-		w->verdict.rule = NULL;
+		w->req.verdict.rule = NULL;
 		return true;
 	}
-	web_judge(w, w->query);
+	web_judge(w, w->req.query);
 	is_unfit = web_is_unfit(w);
-	is_allowed =
-		!is_unfit &&
-		(w->verdict.action == ACTION_ALLOW ||
-		 (w->verdict.action == ACTION_ASK && ask_holds(w->was_asked, w->asked_until_ms)) ||
-		 (was_once && !w->verdict.rule));
-	if (w->wait.ask && w->verdict.action == ACTION_ASK && !is_unfit)
+	is_allowed = !is_unfit && (w->req.verdict.action == ACTION_ALLOW ||
+				   (w->req.verdict.action == ACTION_ASK &&
+				    ask_holds(w->req.was_asked, w->req.asked_until_ms)) ||
+				   (was_once && !w->req.verdict.rule));
+	if (w->wait.ask && w->req.verdict.action == ACTION_ASK && !is_unfit)
 		return true;
 	if (is_allowed && w->wait.ask) {
 		ask_cancel(&w->wait, ASK_DECIDED);
@@ -622,9 +626,9 @@ bool web_judge_again(struct web *w)
 	if (is_allowed && (w->state == WEB_DECIDE || w->state == WEB_DIAL))
 		is_allowed = was_once || is_still_right(w);
 	/* It went, or is going, where the new rule does not let it. */
-	if (is_allowed && w->state != WEB_DECIDE && w->up_private)
-		is_allowed = w->verdict.rule && w->verdict.rule->private;
-	if (is_allowed && w->up.channel && !is_up_allowed(w)) {
+	if (is_allowed && w->state != WEB_DECIDE && w->up.private)
+		is_allowed = w->req.verdict.rule && w->req.verdict.rule->private;
+	if (is_allowed && w->up.side.channel && !is_up_allowed(w)) {
 		is_allowed = w->state == WEB_DECIDE;
 		web_drop_up(w, true);
 	}
@@ -647,11 +651,11 @@ void web_free(struct web *w)
 	ev_defer_cancel(w->config.door->ev, &w->run);
 	ev_defer_cancel(w->config.door->ev, &w->done);
 	channel_free(w->box.channel, true);
-	channel_free(w->up.channel, true);
-	request_done(w);
+	channel_free(w->up.side.channel, true);
+	reset_exchange(w);
 	buf_done(&w->box.in);
 	buf_done(&w->box.out);
-	buf_done(&w->up.in);
-	buf_done(&w->up.out);
+	buf_done(&w->up.side.in);
+	buf_done(&w->up.side.out);
 	free(w);
 }

@@ -41,7 +41,6 @@ struct web_config {
 	bool asked;		 /* a person allowed the whole connection, */
 	uint64_t asked_until_ms; /* so long; 0: while it lasts */
 	uint64_t exec_id;
-	uint32_t conn_id;
 	/* A channel to the upstream, checked and, with tls, up to starting its handshake: conn.c's.
 	 * The answer comes once: take the channel, or NULL and *e. identity may be NULL. */
 	void (*dial)(void *arg, const struct rule *rule, const struct tls_identity *identity);

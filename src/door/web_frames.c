@@ -33,9 +33,9 @@ static int put_head(struct web *w, const struct ws_frame *f, struct err *e)
 /* A piece of a message that is cut anew. */
 static int put_piece(struct web *w, size_t n, struct err *e)
 {
-	struct web_frames *s = &w->frames;
+	struct web_frames *s = &w->resp.frames;
 	struct ws_frame f = {
-		.op = s->op, .is_last = s->owes_last && n == buf_len(&w->held), .len = n};
+		.op = s->op, .is_last = s->owes_last && n == buf_len(&w->resp.held), .len = n};
 
 	s->op = 0;
 	if (f.is_last)
@@ -49,15 +49,16 @@ static int drain_frames(struct web *w, struct err *e)
 	int moved = 0, r = 0;
 
 	while (r == 0 && web_has_room(&w->box) &&
-	       (w->held_safe > 0 || (w->frames.owes_last && buf_len(&w->held) == 0))) {
-		size_t n = w->held_safe < STEP ? w->held_safe : STEP;
+	       (w->resp.held_safe > 0 ||
+		(w->resp.frames.owes_last && buf_len(&w->resp.held) == 0))) {
+		size_t n = w->resp.held_safe < STEP ? w->resp.held_safe : STEP;
 
-		if (w->frames.is_cut)
+		if (w->resp.frames.is_cut)
 			r = put_piece(w, n, e);
 		if (r == 0)
-			r = put(w, buf_data(&w->held), n, e);
-		buf_consume(&w->held, n);
-		w->held_safe -= n;
+			r = put(w, buf_data(&w->resp.held), n, e);
+		buf_consume(&w->resp.held, n);
+		w->resp.held_safe -= n;
 		moved = 1;
 	}
 	return r < 0 ? r : moved;
@@ -66,9 +67,9 @@ static int drain_frames(struct web *w, struct err *e)
 /* A header of the upstream. */
 static int begin_frame(struct web *w, size_t *ret_used, struct err *e)
 {
-	struct web_frames *s = &w->frames;
-	int r = ws_relay_head(&w->from_up, buf_data(&w->up.in), buf_len(&w->up.in), ret_used,
-			      &s->frame, e);
+	struct web_frames *s = &w->resp.frames;
+	int r = ws_relay_head(&w->resp.from_up, buf_data(&w->up.side.in), buf_len(&w->up.side.in),
+			      ret_used, &s->frame, e);
 
 	if (r <= 0)
 		return r;
@@ -86,25 +87,25 @@ static int begin_frame(struct web *w, size_t *ret_used, struct err *e)
 /* Its payload goes to where it is searched. */
 static int take_payload(struct web *w, size_t *used, struct err *e)
 {
-	struct web_frames *s = &w->frames;
-	const uint8_t *p = buf_data(&w->up.in) + *used;
-	size_t n = buf_len(&w->up.in) - *used;
+	struct web_frames *s = &w->resp.frames;
+	const uint8_t *p = buf_data(&w->up.side.in) + *used;
+	size_t n = buf_len(&w->up.side.in) - *used;
 
 	n = n < STEP ? n : STEP;
-	n = w->from_up.left < n ? (size_t)w->from_up.left : n;
-	if (n > 0 && buf_append(s->frame.is_control ? &s->control : &w->held, p, n) < 0)
+	n = w->resp.from_up.left < n ? (size_t)w->resp.from_up.left : n;
+	if (n > 0 && buf_append(s->frame.is_control ? &s->control : &w->resp.held, p, n) < 0)
 		return err_errno(e, ENOMEM, "look at a frame");
-	w->from_up.left -= n;
+	w->resp.from_up.left -= n;
 	*used += n;
 	return 0;
 }
 
 static int end_control(struct web *w, struct err *e)
 {
-	struct web_frames *s = &w->frames;
+	struct web_frames *s = &w->resp.frames;
 	int r;
 
-	injection_redact_whole(w->injection, s->control.data + s->control.start,
+	injection_redact_whole(w->req.injection, s->control.data + s->control.start,
 			       buf_len(&s->control));
 	r = put_head(w, &s->frame, e);
 	if (r == 0)
@@ -115,10 +116,10 @@ static int end_control(struct web *w, struct err *e)
 
 static int search_payload(struct web *w, struct err *e)
 {
-	struct web_frames *s = &w->frames;
-	bool is_frame_over = w->from_up.left == 0;
-	bool is_over =
-		(is_frame_over && s->frame.is_last) || (w->up.ended && buf_len(&w->up.in) == 0);
+	struct web_frames *s = &w->resp.frames;
+	bool is_frame_over = w->resp.from_up.left == 0;
+	bool is_over = (is_frame_over && s->frame.is_last) ||
+		       (w->up.side.ended && buf_len(&w->up.side.in) == 0);
 
 	if (is_frame_over)
 		s->in_frame = false;
@@ -126,30 +127,32 @@ static int search_payload(struct web *w, struct err *e)
 		return is_frame_over ? end_control(w, e) : 0;
 	if (is_frame_over && s->frame.is_last && s->is_cut)
 		s->owes_last = true;
-	w->held_safe = injection_redact(w->injection, w->held.data + w->held.start,
-					buf_len(&w->held), !is_over);
+	w->resp.held_safe =
+		injection_redact(w->req.injection, w->resp.held.data + w->resp.held.start,
+				 buf_len(&w->resp.held), !is_over);
 	return 0;
 }
 
 static int move_searched(struct web *w, struct err *e)
 {
-	bool has_ended = w->up.ended && buf_len(&w->up.in) == 0;
+	bool has_ended = w->up.side.ended && buf_len(&w->up.side.in) == 0;
 	int moved = drain_frames(w, e), r = moved < 0 ? moved : 0;
 	size_t used = 0;
 
-	if (r < 0 || w->held_safe > 0 || !web_has_room(&w->box))
+	if (r < 0 || w->resp.held_safe > 0 || !web_has_room(&w->box))
 		return r < 0 ? r : moved;
-	if (!w->frames.in_frame)
+	if (!w->resp.frames.in_frame)
 		r = begin_frame(w, &used, e);
-	if (r == 0 && w->frames.in_frame)
+	if (r == 0 && w->resp.frames.in_frame)
 		r = take_payload(w, &used, e);
-	buf_consume(&w->up.in, used);
-	if (r == 0 && w->frames.in_frame && used > 0)
+	buf_consume(&w->up.side.in, used);
+	if (r == 0 && w->resp.frames.in_frame && used > 0)
 		r = search_payload(w, e);
 	/* Half a message, and there will not be more of it. */
-	if (r == 0 && has_ended && w->held_safe == 0 && buf_len(&w->held) > 0)
-		w->held_safe = injection_redact(w->injection, w->held.data + w->held.start,
-						buf_len(&w->held), false);
+	if (r == 0 && has_ended && w->resp.held_safe == 0 && buf_len(&w->resp.held) > 0)
+		w->resp.held_safe =
+			injection_redact(w->req.injection, w->resp.held.data + w->resp.held.start,
+					 buf_len(&w->resp.held), false);
 	if (r == 0)
 		r = drain_frames(w, e);
 	return r < 0 ? r : moved || r > 0 || used > 0;
@@ -161,7 +164,7 @@ static int move_frames(struct web *w, struct web_side *from, struct web_side *to
 	size_t used = 0, before = buf_len(&to->out), n;
 	int r = 0;
 
-	if (from == &w->up && w->injection)
+	if (from == &w->up.side && w->req.injection)
 		return move_searched(w, e);
 	/* Also without new bytes: a header may have waited for room. */
 	if (web_has_room(to))
@@ -172,7 +175,7 @@ static int move_frames(struct web *w, struct web_side *from, struct web_side *to
 	buf_consume(&from->in, used);
 	n = buf_len(&to->out) - before;
 	if (n > 0)
-		r = web_count(w, to == &w->up ? n : 0, to == &w->box ? n : 0, e);
+		r = web_count(w, to == &w->up.side ? n : 0, to == &w->box ? n : 0, e);
 	return r < 0 ? r : used > 0 || n > 0;
 }
 
@@ -180,7 +183,8 @@ static int move_frames(struct web *w, struct web_side *from, struct web_side *to
 static int pass_end(struct web *w, struct web_side *from, struct web_side *to,
 		    const struct ws_relay *relay, struct err *e)
 {
-	if (!from->ended || buf_len(&from->in) > 0 || (from == &w->up && buf_len(&w->held) > 0))
+	if (!from->ended || buf_len(&from->in) > 0 ||
+	    (from == &w->up.side && buf_len(&w->resp.held) > 0))
 		return 0;
 	if (from->is_broken && !relay->closed) {
 		*e = from->error;
@@ -191,12 +195,12 @@ static int pass_end(struct web *w, struct web_side *from, struct web_side *to,
 
 int web_move_frames(struct web *w, struct err *e)
 {
-	int up = move_frames(w, &w->box, &w->up, &w->from_box, e);
-	int down = up < 0 ? up : move_frames(w, &w->up, &w->box, &w->from_up, e);
+	int up = move_frames(w, &w->box, &w->up.side, &w->resp.from_box, e);
+	int down = up < 0 ? up : move_frames(w, &w->up.side, &w->box, &w->resp.from_up, e);
 
 	if (down < 0 || up || down)
 		return down < 0 ? down : 1;
-	up = pass_end(w, &w->box, &w->up, &w->from_box, e);
-	down = up < 0 ? up : pass_end(w, &w->up, &w->box, &w->from_up, e);
+	up = pass_end(w, &w->box, &w->up.side, &w->resp.from_box, e);
+	down = up < 0 ? up : pass_end(w, &w->up.side, &w->box, &w->resp.from_up, e);
 	return down < 0 ? down : up | down;
 }

@@ -41,10 +41,10 @@ static bool wants_box(const struct web *w)
 	case WEB_DECIDE:
 		return w->wait.ask; /* to see whether somebody still waits */
 	case WEB_MOVE:
-		return !w->request_sent && !w->up.write_closed && !w->holds_secret &&
-		       web_has_room(&w->up);
+		return !w->req.is_sent && !w->up.side.write_closed && !w->up.holds_secret &&
+		       web_has_room(&w->up.side);
 	case WEB_SWITCHED:
-		return web_has_room(&w->up);
+		return web_has_room(&w->up.side);
 	default:
 		return false;
 	}
@@ -52,7 +52,7 @@ static bool wants_box(const struct web *w)
 
 static bool wants_up(const struct web *w)
 {
-	if (!may_read(&w->up))
+	if (!may_read(&w->up.side))
 		return false;
 	/* Between requests only to see it close. */
 	return w->state == WEB_HEAD || w->state == WEB_DECIDE ||
@@ -70,14 +70,14 @@ static void want(struct web_side *s, bool in)
 void web_want(struct web *w)
 {
 	want(&w->box, wants_box(w));
-	want(&w->up, wants_up(w));
+	want(&w->up.side, wants_up(w));
 }
 
 int web_count(struct web *w, uint64_t up, uint64_t down, struct err *e)
 {
-	w->bytes_up += up;
-	w->bytes_down += down;
-	if (!door_count(w->config.door, w->verdict.rule, up, down))
+	w->req.bytes_up += up;
+	w->req.bytes_down += down;
+	if (!door_count(w->config.door, w->req.verdict.rule, up, down))
 		return err_set(e, ERR_LIMIT, EDQUOT,
 			       "%.120s: the bytes that it may move are used up",
 			       w->config.host.text);
@@ -131,15 +131,15 @@ int web_read(struct web *w)
 	if (wants_box(w))
 		moved |= read_side(w, &w->box);
 	if (wants_up(w))
-		moved |= read_side(w, &w->up);
+		moved |= read_side(w, &w->up.side);
 	return moved;
 }
 
 bool web_is_up_quiet(struct web *w)
 {
-	if (buf_len(&w->up.in) == 0 && !w->up.ended)
-		(void)read_side(w, &w->up);
-	return buf_len(&w->up.in) == 0 && !w->up.ended;
+	if (buf_len(&w->up.side.in) == 0 && !w->up.side.ended)
+		(void)read_side(w, &w->up.side);
+	return buf_len(&w->up.side.in) == 0 && !w->up.side.ended;
 }
 
 /* As much as the side takes. One that takes no more is write_closed from then on, and what was
@@ -163,21 +163,21 @@ static int write_side(struct web *w, struct web_side *s)
 	if (!s->channel || n == 0)
 		return 0;
 	n = write_some(w, s, buf_data(&s->out), n);
-	if (s == &w->up)
-		w->head_left -= n < w->head_left ? n : w->head_left;
-	if (s == &w->up && w->holds_secret)
-		w->holds_secret = n < buf_len(&s->out);
+	if (s == &w->up.side)
+		w->up.head_left -= n < w->up.head_left ? n : w->up.head_left;
+	if (s == &w->up.side && w->up.holds_secret)
+		w->up.holds_secret = n < buf_len(&s->out);
 	buf_consume(&s->out, n);
 	return n > 0;
 }
 
 int web_write(struct web *w, struct err *e)
 {
-	int moved = write_side(w, &w->up) | write_side(w, &w->box);
+	int moved = write_side(w, &w->up.side) | write_side(w, &w->box);
 
 	/* An upstream that does not take the whole request may have answered already. */
-	if (w->box.write_closed || (w->up.write_closed && w->state == WEB_SWITCHED)) {
-		*e = w->box.write_closed ? w->box.error : w->up.error;
+	if (w->box.write_closed || (w->up.side.write_closed && w->state == WEB_SWITCHED)) {
+		*e = w->box.write_closed ? w->box.error : w->up.side.error;
 		return -EIO;
 	}
 	return moved;
@@ -205,8 +205,8 @@ int web_finish_side(struct web *w, struct web_side *s, struct err *e)
 /* Content on its way out. As it is, it need not wait in the buffer. */
 static int emit(struct web *w, struct web_side *s, const uint8_t *p, size_t n, struct err *e)
 {
-	bool is_up = s == &w->up;
-	enum http_framing framing = is_up ? w->request_framing : w->response_framing;
+	bool is_up = s == &w->up.side;
+	enum http_framing framing = is_up ? w->req.framing : w->resp.framing;
 	size_t sent = 0;
 	int r = web_count(w, is_up ? n : 0, is_up ? 0 : n, e);
 
@@ -223,8 +223,8 @@ static int emit(struct web *w, struct web_side *s, const uint8_t *p, size_t n, s
 /* The last chunk and the trailers. */
 static int emit_end(struct web *w, struct web_side *s, const struct http_body *b, struct err *e)
 {
-	bool is_up = s == &w->up;
-	enum http_framing framing = is_up ? w->request_framing : w->response_framing;
+	bool is_up = s == &w->up.side;
+	enum http_framing framing = is_up ? w->req.framing : w->resp.framing;
 	size_t before = buf_len(&s->out), n;
 	int r = http_body_write_end(framing, &b->trailers, &s->out);
 
@@ -238,14 +238,14 @@ static int emit_end(struct web *w, struct web_side *s, const struct http_body *b
 
 static int end_request(struct web *w, struct err *e)
 {
-	w->request_sent = true;
+	w->req.is_sent = true;
 	/* What is injected cannot be said a second time at the end. */
-	if (w->injection) {
-		injection_strip(w->injection, &w->request_body.trailers);
-		if (credentials_remove(&w->request_body.trailers, w->verdict.rule) < 0)
+	if (w->req.injection) {
+		injection_strip(w->req.injection, &w->req.body.trailers);
+		if (credentials_remove(&w->req.body.trailers, w->req.verdict.rule) < 0)
 			return err_errno(e, ENOMEM, "remove the box's own credentials");
 	}
-	return emit_end(w, &w->up, &w->request_body, e);
+	return emit_end(w, &w->up.side, &w->req.body, e);
 }
 
 int web_move_request(struct web *w, struct err *e)
@@ -254,15 +254,15 @@ int web_move_request(struct web *w, struct err *e)
 	size_t used, len;
 	int moved = 0;
 
-	while (!w->request_sent && !w->up.write_closed && !w->holds_secret &&
-	       web_has_room(&w->up)) {
+	while (!w->req.is_sent && !w->up.side.write_closed && !w->up.holds_secret &&
+	       web_has_room(&w->up.side)) {
 		size_t n = buf_len(&w->box.in) < STEP ? buf_len(&w->box.in) : STEP;
-		int over = http_body_feed(&w->request_body, buf_data(&w->box.in), n, &used, &data,
-					  &len, e);
+		int over = http_body_feed(&w->req.body, buf_data(&w->box.in), n, &used, &data, &len,
+					  e);
 		int r = over < 0 ? over : 0;
 
 		if (r == 0 && len > 0)
-			r = emit(w, &w->up, data, len, e);
+			r = emit(w, &w->up.side, data, len, e);
 		if (r == 0)
 			buf_consume(&w->box.in, used);
 		if (r == 0 && over > 0)
@@ -276,7 +276,7 @@ int web_move_request(struct web *w, struct err *e)
 			break;
 		if (w->box.is_broken)
 			*e = w->box.error;
-		return w->box.is_broken ? -EIO : http_body_close(&w->request_body, e);
+		return w->box.is_broken ? -EIO : http_body_close(&w->req.body, e);
 	}
 	return moved;
 }
@@ -288,12 +288,12 @@ static int drain_held(struct web *w, struct err *e)
 {
 	int r = 0;
 
-	while (r == 0 && w->held_safe > 0 && web_has_room(&w->box)) {
-		size_t n = w->held_safe < STEP ? w->held_safe : STEP;
+	while (r == 0 && w->resp.held_safe > 0 && web_has_room(&w->box)) {
+		size_t n = w->resp.held_safe < STEP ? w->resp.held_safe : STEP;
 
-		r = emit(w, &w->box, buf_data(&w->held), n, e);
-		buf_consume(&w->held, n);
-		w->held_safe -= n;
+		r = emit(w, &w->box, buf_data(&w->resp.held), n, e);
+		buf_consume(&w->resp.held, n);
+		w->resp.held_safe -= n;
 	}
 	return r;
 }
@@ -301,36 +301,38 @@ static int drain_held(struct web *w, struct err *e)
 /* Through the search, where something was injected. */
 static int pass_content(struct web *w, const uint8_t *p, size_t n, bool more, struct err *e)
 {
-	if (!w->redacts)
+	if (!w->resp.redacts)
 		return n > 0 ? emit(w, &w->box, p, n, e) : 0;
-	if (n > 0 && buf_append(&w->held, p, n) < 0)
+	if (n > 0 && buf_append(&w->resp.held, p, n) < 0)
 		return err_errno(e, ENOMEM, "look at an answer");
-	w->held_safe = injection_redact(w->injection, w->held.data + w->held.start,
-					buf_len(&w->held), more);
+	w->resp.held_safe =
+		injection_redact(w->req.injection, w->resp.held.data + w->resp.held.start,
+				 buf_len(&w->resp.held), more);
 	return drain_held(w, e);
 }
 
 static int end_response(struct web *w, struct err *e)
 {
-	if (w->injection)
-		injection_redact_head(w->injection, &w->response_body.trailers);
-	w->response_sent = true;
-	return emit_end(w, &w->box, &w->response_body, e);
+	if (w->req.injection)
+		injection_redact_head(w->req.injection, &w->resp.body.trailers);
+	w->resp.is_sent = true;
+	return emit_end(w, &w->box, &w->resp.body, e);
 }
 
 /* One part of the body. 1: something moved, 0: not. */
 static int move_part(struct web *w, struct err *e)
 {
-	bool was_over = w->response_body.ended;
-	size_t n = buf_len(&w->up.in) < STEP ? buf_len(&w->up.in) : STEP, used, len;
+	bool was_over = w->resp.body.ended;
+	size_t n = buf_len(&w->up.side.in) < STEP ? buf_len(&w->up.side.in) : STEP, used, len;
 	const uint8_t *data;
-	int over = http_body_feed(&w->response_body, buf_data(&w->up.in), n, &used, &data, &len, e);
+	int over =
+		http_body_feed(&w->resp.body, buf_data(&w->up.side.in), n, &used, &data, &len, e);
 	int r = over < 0 ? over : 0;
 
-	if (over == 0 && used == 0 && w->up.ended) {
-		if (w->up.is_broken)
-			*e = w->up.error;
-		r = w->up.is_broken ? -EIO : http_body_close(&w->response_body, e);
+	if (over == 0 && used == 0 && w->up.side.ended) {
+		if (w->up.side.is_broken)
+			*e = w->up.side.error;
+		r = w->up.side.is_broken ? -EIO : http_body_close(&w->resp.body, e);
 		over = r == 0;
 	}
 	/* A search for what may still begin at its end is over with the body. */
@@ -338,8 +340,8 @@ static int move_part(struct web *w, struct err *e)
 		r = pass_content(w, data, len, !over, e);
 	if (r < 0)
 		return r;
-	buf_consume(&w->up.in, used);
-	if (over > 0 && w->held_safe == 0)
+	buf_consume(&w->up.side.in, used);
+	if (over > 0 && w->resp.held_safe == 0)
 		r = end_response(w, e);
 	return r < 0 ? r : used > 0 || over > 0;
 }
@@ -348,8 +350,8 @@ static int move_body(struct web *w, struct err *e)
 {
 	int moved = 0, r = 1;
 
-	while (r > 0 && !w->response_sent && web_has_room(&w->box)) {
-		if (w->held_safe > 0) {
+	while (r > 0 && !w->resp.is_sent && web_has_room(&w->box)) {
+		if (w->resp.held_safe > 0) {
 			r = drain_held(w, e);
 			r = r < 0 ? r : 1;
 		} else {
@@ -364,9 +366,9 @@ static int no_answer(struct web *w, struct err *e)
 {
 	/* Where a kept connection had run out the box sees the same: its program knows
 	 * whether the request may be sent again. */
-	w->is_stale = w->up_used && buf_len(&w->up.in) == 0;
-	if (w->up.error.kind != ERR_NONE) {
-		*e = w->up.error;
+	w->req.is_stale = w->up.was_used && buf_len(&w->up.side.in) == 0;
+	if (w->up.side.error.kind != ERR_NONE) {
+		*e = w->up.side.error;
 		return -EIO;
 	}
 	return err_set(e, ERR_PROTOCOL, EBADMSG, "%.120s gave no answer", w->config.host.text);
@@ -378,22 +380,22 @@ int web_move_response(struct web *w, struct err *e)
 	size_t used;
 	int r;
 
-	if (w->has_response)
+	if (w->resp.is_there)
 		return move_body(w, e);
 	if (!web_has_room(&w->box))
 		return 0;
 	/* What a kept connection says before it has the request is not the answer to it. */
-	if (w->up_used && w->head_left > 0 && buf_len(&w->up.in) > 0)
+	if (w->up.was_used && w->up.head_left > 0 && buf_len(&w->up.side.in) > 0)
 		return err_set(e, ERR_PROTOCOL, EBADMSG, "%.120s answered before it was asked",
 			       w->config.host.text);
-	r = (w->injection ? http_response_parse_secret : http_response_parse)(
-		&head, buf_data(&w->up.in), buf_len(&w->up.in), &used, e);
+	r = (w->req.injection ? http_response_parse_secret : http_response_parse)(
+		&head, buf_data(&w->up.side.in), buf_len(&w->up.side.in), &used, e);
 	if (r < 0)
 		return r;
 	if (r == 0)
-		return w->up.ended ? no_answer(w, e) : 0;
-	buf_consume(&w->up.in, used);
-	w->response = head;
+		return w->up.side.ended ? no_answer(w, e) : 0;
+	buf_consume(&w->up.side.in, used);
+	w->resp.head = head;
 	r = web_take_response(w, e);
 	return r < 0 ? r : 1;
 }

@@ -43,60 +43,76 @@ struct web_frames {
 	struct buf control; /* the payload of a control frame */
 };
 
-struct web {
-	struct web_config config;
-	enum web_state state;
-	struct web_side box, up;
-	/* Armed for the limit or earlier: it looks when it fires, and is rarely set anew. */
-	struct ev_timer timer;
-	uint64_t limit_ms, moved_ms; /* limit 0: none */
-	struct ev_defer run;
-	struct ev_defer done;
-	bool is_running; /* web_run is on the stack */
-
-	/* The request under way. */
-	struct http_head request;
-	struct http_body request_body;
-	enum http_framing request_framing; /* as it is written */
-	bool has_request, request_sent;	   /* all of it is in up.out or gone */
-	bool had_request;		   /* this one, or one before */
-	bool keep_box;			   /* the box may send another on this connection */
-	bool holds_secret;		   /* up.out has a credential: nothing is added to it */
-	char *path, *query;		   /* owned: as recorded */
-	char *normal;			   /* owned: as rules see it; NULL: it has no one form */
-	bool websocket;			   /* it asks to become one */
-	bool has_fetch_body;		   /* a GET or HEAD with a body */
+/* One request, from its head to its last row; reset by assignment. */
+struct web_request {
+	struct http_head head;
+	struct http_body body;
+	enum http_framing framing; /* as it is written */
+	bool is_there;
+	bool is_sent;	     /* all of it is in the upstream's out, or gone */
+	char *path, *query;  /* owned: as recorded */
+	char *normal;	     /* owned: as rules see it; NULL: it has no one form */
+	bool websocket;	     /* it asks to become one */
+	bool has_fetch_body; /* a GET or HEAD with a body */
+	bool is_last;	     /* on its upstream connection */
 	struct verdict verdict;
 	bool was_asked;
 	uint64_t asked_until_ms;     /* as in web_config */
 	bool is_stripped;	     /* the box's own credentials were removed, */
 	size_t kept_count;	     /* but for so many that the rule lists */
 	struct injection *injection; /* owned */
-	struct ask_wait wait;
-	struct broker_call call;
 	unsigned denied; /* not 0: the row that is being written says no; the status to answer */
 	struct err denial;
 	uint64_t seq, started_ms, bytes_up, bytes_down;
+	unsigned interims; /* answers of 1xx */
+	bool is_stale;	   /* a kept upstream closed instead of answering: so do we */
+};
 
-	/* Its answer. */
-	struct http_head response;
-	struct http_body response_body;
-	enum http_framing response_framing;
-	bool has_response, response_sent, keep_up, redacts;
+/* Its answer; reset with it. */
+struct web_response {
+	struct http_head head;
+	struct http_body body;
+	enum http_framing framing;
+	bool is_there, is_sent, redacts;
 	struct buf held;  /* content that is searched before it goes on */
 	size_t held_safe; /* bytes of it that were */
 	struct ws_relay from_box, from_up;
 	struct web_frames frames;
-	char address[64];
-	bool up_once;	  /* this request is the last on it */
-	bool up_used;	  /* it gave an answer before */
-	bool up_private;  /* how the upstream was dialled */
-	bool up_identity; /* and with which certificate: not kept for another request */
-	bool up_injects;  /* what went there had a credential: others do not go the same way */
-	char up_rule[POLICY_NAME_MAX + 1]; /* and by which rule */
-	size_t head_left;  /* bytes of the request's head that are still in up.out */
-	unsigned interims; /* answers of 1xx to this request */
-	bool is_stale;	   /* a kept upstream closed instead of answering: so do we */
+};
+
+/* The connection to the upstream, which may serve more than one request; reset by assignment when
+ * it is dropped. */
+struct web_upstream {
+	struct web_side side;
+	bool keeps;	   /* its last answer says that it stays open */
+	bool was_used;	   /* it gave an answer before */
+	bool private;	   /* how it was dialled */
+	bool has_identity; /* and with which certificate: not kept for another request */
+	bool injects;	   /* what went there had a credential: others do not go the same way */
+	bool holds_secret; /* side.out has a credential: nothing is added to it */
+	char rule[POLICY_NAME_MAX + 1]; /* by which rule */
+	size_t head_left;		/* bytes of the request's head that are still in side.out */
+};
+
+/* The connection of the box. */
+struct web {
+	struct web_config config;
+	enum web_state state;
+	struct web_side box;
+	struct web_upstream up;
+	struct web_request req;
+	struct web_response resp;
+	bool had_request; /* this one, or one before */
+	bool keep_box;	  /* the box may send another on this connection */
+	char address[64]; /* of the last upstream */
+	/* Armed for the limit or earlier: it looks when it fires, and is rarely set anew. */
+	struct ev_timer timer;
+	uint64_t limit_ms, moved_ms; /* limit 0: none */
+	struct ask_wait wait;
+	struct broker_call call;
+	struct ev_defer run;
+	struct ev_defer done;
+	bool is_running; /* web_run is on the stack */
 };
 
 /* web_move.c: reads, moves and writes what can be. 1: something moved; 0: not; negative: broken, *e

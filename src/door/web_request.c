@@ -21,9 +21,9 @@ static void row_fill(const struct web *w, struct audit_row *row)
 	row->exec_id = w->config.exec_id;
 	row->host = w->config.host.text;
 	row->port = w->config.port;
-	row->method = w->has_request ? w->request.method : NULL;
-	row->path = w->path;
-	row->rule = w->verdict.rule ? w->verdict.rule->name : NULL;
+	row->method = w->req.is_there ? w->req.head.method : NULL;
+	row->path = w->req.path;
+	row->rule = w->req.verdict.rule ? w->req.verdict.rule->name : NULL;
 }
 
 static void record_denied(struct web *w, const struct err *e)
@@ -43,17 +43,17 @@ void web_answer(struct web *w, unsigned status, const struct err *e)
 	struct answer a = {.status = status,
 			   .host = w->config.host.text,
 			   .port = w->config.port,
-			   .rule = w->verdict.rule ? w->verdict.rule->name : NULL,
-			   .is_head = w->has_request && strcmp(w->request.method, "HEAD") == 0};
+			   .rule = w->req.verdict.rule ? w->req.verdict.rule->name : NULL,
+			   .is_head = w->req.is_there && strcmp(w->req.head.method, "HEAD") == 0};
 
 	/* A body of which a part was read and not passed on would be taken for the next request. */
-	w->keep_box = w->keep_box && w->has_request &&
-		      (w->request_sent || (w->state != WEB_MOVE && w->request_body.ended));
+	w->keep_box = w->keep_box && w->req.is_there &&
+		      (w->req.is_sent || (w->state != WEB_MOVE && w->req.body.ended));
 	a.keeps = w->keep_box;
 	if (answer_write(&w->box.out, &a, e) < 0)
 		w->keep_box = false;
 	/* An upstream that this request did not go to is as good as before. */
-	w->request_sent = w->state == WEB_HEAD || w->state == WEB_DECIDE;
+	w->req.is_sent = w->state == WEB_HEAD || w->state == WEB_DECIDE;
 	web_next(w);
 }
 
@@ -61,8 +61,8 @@ void web_answer(struct web *w, unsigned status, const struct err *e)
  * otherwise write rows faster than the broker takes them. */
 static void deny(struct web *w, unsigned status, const struct err *e)
 {
-	w->denied = status;
-	w->denial = *e;
+	w->req.denied = status;
+	w->req.denial = *e;
 	w->state = WEB_DECIDE;
 	web_limit(w, 0);
 	record_denied(w, e);
@@ -71,13 +71,13 @@ static void deny(struct web *w, unsigned status, const struct err *e)
 /* It was allowed and did not work. */
 void web_fail(struct web *w, const struct err *e)
 {
-	if (!w->has_request || w->has_response || w->is_stale || w->box.is_broken ||
+	if (!w->req.is_there || w->resp.is_there || w->req.is_stale || w->box.is_broken ||
 	    w->box.write_closed) {
 		web_cut(w, e);
 		return;
 	}
 	web_record_end(w, "failed", e->msg);
-	w->keep_up = false;
+	w->up.keeps = false;
 	web_answer(w, answer_status(e), e);
 }
 
@@ -87,11 +87,11 @@ void web_fail(struct web *w, const struct err *e)
 static int check_target(struct web *w, struct http_target *t, struct err *e)
 {
 	struct host host;
-	int r = http_target_parse(&w->request, t, e);
+	int r = http_target_parse(&w->req.head, t, e);
 
 	if (r < 0)
 		return r;
-	if (strcmp(w->request.method, "CONNECT") == 0)
+	if (strcmp(w->req.head.method, "CONNECT") == 0)
 		return err_set(e, ERR_INVALID, 400, "CONNECT within a connection");
 	if (host_parse(&host, t->host) < 0 || strcmp(host.text, w->config.host.text) != 0 ||
 	    (t->port && t->port != w->config.port))
@@ -139,7 +139,7 @@ static int take_path(struct web *w, const struct http_target *t, struct err *e)
 	else
 		r = buf_append(&normal, t->path, t->path_len);
 	if (r == 0)
-		rc = copy_path(&w->normal, &normal);
+		rc = copy_path(&w->req.normal, &normal);
 	else if (r != -EINVAL)
 		rc = r;
 	buf_done(&normal);
@@ -148,31 +148,32 @@ static int take_path(struct web *w, const struct http_target *t, struct err *e)
 			e, ERR_INVALID, 400,
 			"the path could be read in more than one way, so no rule about paths "
 			"can judge it");
-	w->path = by_path && w->normal ? strdup(w->normal) : strndup(t->path, t->path_len);
-	w->query = t->query ? strdup(t->query) : NULL;
-	return rc == 0 && w->path && (w->query || !t->query)
+	w->req.path =
+		by_path && w->req.normal ? strdup(w->req.normal) : strndup(t->path, t->path_len);
+	w->req.query = t->query ? strdup(t->query) : NULL;
+	return rc == 0 && w->req.path && (w->req.query || !t->query)
 		       ? 0
 		       : err_errno(e, ENOMEM, "look at a request");
 }
 
 enum action web_judge(struct web *w, const char *query)
 {
-	struct request r = {.method = w->request.method,
-			    .path = w->normal ? w->normal : w->path,
+	struct request r = {.method = w->req.head.method,
+			    .path = w->req.normal ? w->req.normal : w->req.path,
 			    .query = query,
-			    .websocket = w->websocket};
+			    .websocket = w->req.websocket};
 
 	door_decide(w->config.door,
 		    &(struct subject){SUBJECT_REQUEST, &w->config.host, w->config.port, &r},
-		    &w->verdict);
-	return w->verdict.action;
+		    &w->req.verdict);
+	return w->req.verdict.action;
 }
 
 bool web_is_unfit(const struct web *w)
 {
-	return (!w->normal && judges_paths(w)) ||
-	       (w->has_fetch_body && w->verdict.action != ACTION_DENY && w->verdict.rule &&
-		w->verdict.rule->by_method);
+	return (!w->req.normal && judges_paths(w)) ||
+	       (w->req.has_fetch_body && w->req.verdict.action != ACTION_DENY &&
+		w->req.verdict.rule && w->req.verdict.rule->by_method);
 }
 
 static bool injects(const struct rule *r)
@@ -191,10 +192,10 @@ void web_on_recorded(struct broker_call *c, int r, struct err *e)
 		err_set(&said, e->kind, e->code,
 			"the request could not be recorded, so it is not sent; see `cove inspect`");
 		web_fail(w, &said);
-	} else if (w->denied) {
-		web_answer(w, w->denied, &w->denial);
+	} else if (w->req.denied) {
+		web_answer(w, w->req.denied, &w->req.denial);
 	} else {
-		w->seq = c->seq;
+		w->req.seq = c->seq;
 		web_send_request(w);
 	}
 	web_run(w);
@@ -205,13 +206,14 @@ static void record_allowed(struct web *w)
 	struct audit_row row = {.time_ms = clock_wall_ms(),
 				.kind = "request",
 				.verdict = "allow",
-				.reason = w->was_asked ? "a person allowed it" : NULL,
-				.credential = w->injection ? injection_names(w->injection) : NULL};
+				.reason = w->req.was_asked ? "a person allowed it" : NULL,
+				.credential = w->req.injection ? injection_names(w->req.injection)
+							       : NULL};
 
 	row_fill(w, &row);
 	if (row.credential && !row.credential[0])
 		row.credential = NULL;
-	w->started_ms = ev_now(w->config.door->ev);
+	w->req.started_ms = ev_now(w->config.door->ev);
 	broker_record(w->config.door->broker, &w->call, &row);
 }
 
@@ -222,20 +224,20 @@ static void on_injected(void *arg, int r, struct err *e)
 
 	if (w->state != WEB_DECIDE)
 		return;
-	w->is_stripped = true;
-	w->kept_count = w->verdict.rule ? w->verdict.rule->kept_count : 0;
-	if (r == 0 && credentials_remove(&w->request, w->verdict.rule) < 0)
+	w->req.is_stripped = true;
+	w->req.kept_count = w->req.verdict.rule ? w->req.verdict.rule->kept_count : 0;
+	if (r == 0 && credentials_remove(&w->req.head, w->req.verdict.rule) < 0)
 		r = err_errno(e, ENOMEM, "remove the box's own credentials");
 	if (r == 0)
-		r = injection_apply(w->injection, &w->request, e);
+		r = injection_apply(w->req.injection, &w->req.head, e);
 	if (r < 0) {
 		deny(w, 502, e);
 		/* Where it is kept, and how it is fetched, is no business of the box. */
 		if (!is_there)
-			err_set(&w->denial, e->kind, e->code,
+			err_set(&w->req.denial, e->kind, e->code,
 				"rule '%.60s': its credential cannot be had now; the audit log "
 				"says why",
-				w->verdict.rule ? w->verdict.rule->name : "");
+				w->req.verdict.rule ? w->req.verdict.rule->name : "");
 		web_run(w);
 		return;
 	}
@@ -244,7 +246,7 @@ static void on_injected(void *arg, int r, struct err *e)
 
 void web_allowed(struct web *w)
 {
-	const struct rule *rule = w->verdict.rule;
+	const struct rule *rule = w->req.verdict.rule;
 	struct err e = {0};
 	int r;
 
@@ -261,8 +263,8 @@ void web_allowed(struct web *w)
 			"gets it: use https",
 			rule->name);
 		deny(w, 403, &e);
-	} else if ((r = injection_start(&w->injection, w->config.door->broker, rule, on_injected,
-					w)) < 0) {
+	} else if ((r = injection_start(&w->req.injection, w->config.door->broker, rule,
+					on_injected, w)) < 0) {
 		err_errno(&e, -r, "prepare what '%.60s' injects", rule->name);
 		deny(w, 502, &e);
 	}
@@ -276,14 +278,14 @@ void web_on_answer(struct ask_wait *wait, bool is_allowed, const char *by)
 	if (w->state != WEB_DECIDE)
 		return;
 	if (is_allowed) {
-		w->was_asked = true;
-		w->asked_until_ms = wait->until_ms;
+		w->req.was_asked = true;
+		w->req.asked_until_ms = wait->until_ms;
 		web_allowed(w);
 	} else {
 		err_set(&e, ERR_DENIED, EACCES,
 			by ? "%s %.120s was denied by %.40s"
 			   : "%s %.120s: it was not allowed in time",
-			w->request.method, w->path, by);
+			w->req.head.method, w->req.path, by);
 		deny(w, 403, &e);
 	}
 	web_run(w);
@@ -291,15 +293,15 @@ void web_on_answer(struct ask_wait *wait, bool is_allowed, const char *by)
 
 static void ask(struct web *w)
 {
-	struct ask_what what = {.host = w->config.host.text,
-				.port = w->config.port,
-				.method = w->request.method,
-				.path = w->path,
-				.query = w->query,
-				.rule = w->verdict.rule,
-				.exec_id = w->config.exec_id,
-				.timeout_ms =
-					w->verdict.rule ? w->verdict.rule->ask_timeout_ms : 0};
+	struct ask_what what = {
+		.host = w->config.host.text,
+		.port = w->config.port,
+		.method = w->req.head.method,
+		.path = w->req.path,
+		.query = w->req.query,
+		.rule = w->req.verdict.rule,
+		.exec_id = w->config.exec_id,
+		.timeout_ms = w->req.verdict.rule ? w->req.verdict.rule->ask_timeout_ms : 0};
 	struct err e;
 
 	w->state = WEB_DECIDE;
@@ -312,13 +314,13 @@ static void ask(struct web *w)
 
 static void deny_by_rule(struct web *w)
 {
-	const struct request shown = {.method = w->request.method, .path = w->path};
+	const struct request shown = {.method = w->req.head.method, .path = w->req.path};
 	const struct subject about = {SUBJECT_REQUEST, &w->config.host, w->config.port, &shown};
 	struct err e;
 
-	if (w->verdict.rule && w->verdict.rule->once)
-		(void)door_take(w->config.door, w->verdict.rule);
-	decision_explain(&w->verdict, &about, w->config.door->config.box, &e);
+	if (w->req.verdict.rule && w->req.verdict.rule->once)
+		(void)door_take(w->config.door, w->req.verdict.rule);
+	decision_explain(&w->req.verdict, &about, w->config.door->config.box, &e);
 	deny(w, 403, &e);
 }
 
@@ -330,7 +332,7 @@ static bool is_bodiless(const struct web *w)
 	static const char *const methods[] = {"GET", "HEAD", "OPTIONS", "DELETE"};
 
 	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
-		if (strcmp(w->request.method, methods[i]) == 0)
+		if (strcmp(w->req.head.method, methods[i]) == 0)
 			return true;
 	return false;
 }
@@ -339,11 +341,11 @@ static bool is_bodiless(const struct web *w)
  * body, or the parser has refused it. */
 static bool is_last_on_upstream(const struct web *w)
 {
-	const struct rule *rule = w->verdict.rule;
+	const struct rule *rule = w->req.verdict.rule;
 
-	if (w->websocket)
+	if (w->req.websocket)
 		return true;
-	if (w->request_body.ended)
+	if (w->req.body.ended)
 		return false;
 	return is_bodiless(w) || !(rule && rule->reuse);
 }
@@ -352,10 +354,10 @@ int web_choose_reuse(struct web *w, struct err *e)
 {
 	int r = 0;
 
-	w->up_once = is_last_on_upstream(w);
+	w->req.is_last = is_last_on_upstream(w);
 	/* A WebSocket's Connection says Upgrade; one that is refused is only not used again. */
-	if (w->up_once && !w->websocket)
-		r = http_head_add(&w->request, "Connection", "close");
+	if (w->req.is_last && !w->req.websocket)
+		r = http_head_add(&w->req.head, "Connection", "close");
 	return r < 0 ? err_errno(e, -r, "write a request anew") : 0;
 }
 
@@ -365,16 +367,16 @@ static int rewrite_target(struct web *w)
 	struct buf target;
 	int r;
 
-	if (w->path[0] != '/')
+	if (w->req.path[0] != '/')
 		return 0;
 	buf_init(&target, 2 * DOOR_HEAD_MAX);
-	r = buf_append_str(&target, w->path);
-	if (r == 0 && w->query)
+	r = buf_append_str(&target, w->req.path);
+	if (r == 0 && w->req.query)
 		r = buf_append(&target, "?", 1);
-	if (r == 0 && w->query)
-		r = buf_append_str(&target, w->query);
+	if (r == 0 && w->req.query)
+		r = buf_append_str(&target, w->req.query);
 	if (r == 0)
-		r = http_head_set_target(&w->request, buf_cstr(&target));
+		r = http_head_set_target(&w->req.head, buf_cstr(&target));
 	buf_done(&target);
 	return r;
 }
@@ -382,7 +384,7 @@ static int rewrite_target(struct web *w)
 /* Written anew: origin form, one Host, our own framing. */
 static int rewrite(struct web *w, struct err *e)
 {
-	struct http_head *h = &w->request;
+	struct http_head *h = &w->req.head;
 	bool usual = w->config.port == (w->config.tls ? 443 : 80);
 	bool is_v6 = w->config.host.is_address && w->config.host.family == AF_INET6;
 	char host[sizeof(w->config.host.text) + 16];
@@ -396,41 +398,41 @@ static int rewrite(struct web *w, struct err *e)
 	if (r == 0)
 		r = http_head_add(h, "Host", host);
 	/* Without a length a server may wait for content, and take the next request for it. */
-	if (r == 0 && w->request_framing == HTTP_NO_BODY && !is_bodiless(w))
+	if (r == 0 && w->req.framing == HTTP_NO_BODY && !is_bodiless(w))
 		r = http_head_add(h, "Content-Length", "0");
-	if (r == 0 && w->request_framing == HTTP_CHUNKED)
+	if (r == 0 && w->req.framing == HTTP_CHUNKED)
 		r = http_head_add(h, "Transfer-Encoding", "chunked");
-	if (r == 0 && w->websocket)
+	if (r == 0 && w->req.websocket)
 		r = http_head_add(h, "Connection", "Upgrade");
-	if (r == 0 && w->websocket)
+	if (r == 0 && w->req.websocket)
 		r = http_head_add(h, "Upgrade", "websocket");
 	return r < 0 ? err_errno(e, -r, "write a request anew") : 0;
 }
 
 static int take_request(struct web *w, struct err *e)
 {
-	const char *method = w->request.method;
+	const char *method = w->req.head.method;
 	struct http_target t;
-	int r = http_body_init_request(&w->request_body, &w->request, e);
+	int r = http_body_init_request(&w->req.body, &w->req.head, e);
 
-	w->websocket = http_head_has_token(&w->request, "Connection", "upgrade") &&
-		       http_head_has_token(&w->request, "Upgrade", "websocket");
-	w->has_fetch_body = !w->request_body.ended &&
-			    (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0);
+	w->req.websocket = http_head_has_token(&w->req.head, "Connection", "upgrade") &&
+			   http_head_has_token(&w->req.head, "Upgrade", "websocket");
+	w->req.has_fetch_body =
+		!w->req.body.ended && (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0);
 
-	w->request_framing = w->request_body.framing;
-	w->was_asked = ask_holds(w->config.asked, w->config.asked_until_ms);
-	w->asked_until_ms = w->config.asked_until_ms;
+	w->req.framing = w->req.body.framing;
+	w->req.was_asked = ask_holds(w->config.asked, w->config.asked_until_ms);
+	w->req.asked_until_ms = w->config.asked_until_ms;
 	/* A proxy's next request may be for another host, which is another connection of ours. */
-	w->keep_box = r == 0 && w->request.minor > 0 && !w->config.proxied &&
-		      !http_head_has_token(&w->request, "Connection", "close");
+	w->keep_box = r == 0 && w->req.head.minor > 0 && !w->config.proxied &&
+		      !http_head_has_token(&w->req.head, "Connection", "close");
 	if (r == 0)
-		r = check_method(&w->request, e);
+		r = check_method(&w->req.head, e);
 	if (r == 0)
 		r = check_target(w, &t, e);
 	if (r == 0)
 		r = take_path(w, &t, e);
-	if (r == 0 && w->websocket && ws_check_request(&w->request, e) < 0)
+	if (r == 0 && w->req.websocket && ws_check_request(&w->req.head, e) < 0)
 		r = err_set(e, ERR_INVALID, 400, "%s", e->msg);
 	if (r < 0)
 		return r;
@@ -438,7 +440,7 @@ static int take_request(struct web *w, struct err *e)
 	if (web_is_unfit(w))
 		return err_set(e, ERR_INVALID, 400,
 			       "%s with a body: '%.60s' lists methods, and this one fetches",
-			       method, w->verdict.rule->name);
+			       method, w->req.verdict.rule->name);
 	return rewrite(w, e);
 }
 
@@ -470,12 +472,12 @@ int web_read_request(struct web *w)
 {
 	struct err e = {0};
 	size_t used;
-	int r = http_request_parse(&w->request, buf_data(&w->box.in), buf_len(&w->box.in), &used,
+	int r = http_request_parse(&w->req.head, buf_data(&w->box.in), buf_len(&w->box.in), &used,
 				   &e);
 
 	if (r == 0)
 		return await_more(w);
-	w->has_request = r > 0;
+	w->req.is_there = r > 0;
 	w->had_request = true;
 	if (r > 0) {
 		buf_consume(&w->box.in, used);
@@ -487,9 +489,9 @@ int web_read_request(struct web *w)
 		deny(w, answer_status(&e), &e);
 		return 1;
 	}
-	if (w->verdict.action == ACTION_DENY)
+	if (w->req.verdict.action == ACTION_DENY)
 		deny_by_rule(w);
-	else if (w->verdict.action == ACTION_ASK && !w->was_asked)
+	else if (w->req.verdict.action == ACTION_ASK && !w->req.was_asked)
 		ask(w);
 	else
 		web_allowed(w);
