@@ -7,10 +7,10 @@
  *	bytes        per second from the upstream to the channel, and the other way
  *	memory       of one idle connection
  */
-#include "door/tls.h"
+#include "net/tls.h"
 #include "base/fd.h"
-#include "door/ca.h"
-#include "door/roots.h"
+#include "net/ca.h"
+#include "net/roots.h"
 
 #include <errno.h>
 #include <fcntl.h>

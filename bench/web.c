@@ -10,8 +10,8 @@
  */
 #include "door/web.h"
 #include "base/fd.h"
-#include "door/ca.h"
-#include "door/channel_tcp.h"
+#include "net/ca.h"
+#include "net/channel_tcp.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

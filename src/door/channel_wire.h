@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "door/channel.h"
+#include "net/channel.h"
 #include "wire/link.h"
 
 enum { EXCHANGE_SLOTS = 512 };

@@ -10,8 +10,8 @@
 #pragma once
 
 #include "base/err.h"
-#include "door/host.h"
 #include "door/policy.h"
+#include "net/host.h"
 
 struct grants;
 

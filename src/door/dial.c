@@ -15,7 +15,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/str.h"
-#include "door/channel_tcp.h"
+#include "net/channel_tcp.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

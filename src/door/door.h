@@ -20,8 +20,6 @@
 #pragma once
 
 #include "door/broker.h"
-#include "door/channel.h"
-#include "door/channel_tcp.h"
 #include "door/channel_wire.h"
 #include "door/config.h"
 #include "door/decision.h"
@@ -29,8 +27,10 @@
 #include "door/ledger.h"
 #include "door/policy.h"
 #include "door/resolve.h"
-#include "door/tls.h"
 #include "ev/ev.h"
+#include "net/channel.h"
+#include "net/channel_tcp.h"
+#include "net/tls.h"
 #include "store/net.h"
 #include "wire/link.h"
 #include "wire/msg.h"

@@ -14,7 +14,7 @@
 #include "base/limits.h"
 #include "base/locked.h"
 #include "door/redact.h"
-#include "door/tls.h"
+#include "net/tls.h"
 
 #include <errno.h>
 #include <stdio.h>

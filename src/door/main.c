@@ -9,9 +9,9 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/str.h"
-#include "door/ca.h"
 #include "door/check.h"
 #include "door/door.h"
+#include "net/ca.h"
 
 #include <fcntl.h>
 #include <stdio.h>

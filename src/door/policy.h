@@ -43,7 +43,7 @@
 #pragma once
 
 #include "base/err.h"
-#include "door/host.h"
+#include "net/host.h"
 
 #include <stdbool.h>
 #include <stddef.h>

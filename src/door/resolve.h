@@ -7,8 +7,8 @@
 #pragma once
 
 #include "base/err.h"
-#include "door/host.h"
 #include "ev/ev.h"
+#include "net/host.h"
 
 struct resolver;
 enum { RESOLVE_ADDRS_MAX = 16 };

@@ -4,8 +4,8 @@
  */
 #pragma once
 
-#include "door/channel.h"
 #include "door/door.h"
+#include "net/channel.h"
 
 struct tunnel;
 

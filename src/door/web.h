@@ -27,8 +27,8 @@
  */
 #pragma once
 
-#include "door/channel.h"
 #include "door/door.h"
+#include "net/channel.h"
 
 struct web;
 

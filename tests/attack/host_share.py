@@ -60,7 +60,7 @@ def held_for(port):
 
 
 def wide_max():
-    """How many sockets the kernel may tune, as src/door/channel_tcp.c reckons it."""
+    """How many sockets the kernel may tune, as src/net/channel_tcp.c reckons it."""
     most = [int(pathlib.Path(f"/proc/sys/net/ipv4/tcp_{k}mem").read_text().split()[2]) for k in "rw"]
     return max(1, WIDE // sum(most))
 

@@ -4,7 +4,7 @@
  */
 #include "fuzz.h"
 
-#include "door/host.h"
+#include "net/host.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {

@@ -5,7 +5,7 @@
 
 #include "base/fd.h"
 #include "base/limits.h"
-#include "door/ca.h"
+#include "net/ca.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -3,8 +3,8 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
-#include "door/ca.h"
 #include "hello_make.h"
+#include "net/ca.h"
 
 #include <openssl/ssl.h>
 

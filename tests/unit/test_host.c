@@ -1,5 +1,5 @@
 /* Names and addresses: one form each, odd spellings refused, networks, and what is not dialled. */
-#include "door/host.h"
+#include "net/host.h"
 #include "tap.h"
 
 #include <arpa/inet.h>

@@ -4,7 +4,7 @@
 #include "tls_rig.h"
 
 #include "base/fd.h"
-#include "door/roots.h"
+#include "net/roots.h"
 
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>

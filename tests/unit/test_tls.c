@@ -4,7 +4,7 @@
 #include "tls_rig.h"
 
 #include "base/fd.h"
-#include "door/ca.h"
+#include "net/ca.h"
 
 #include <openssl/pem.h>
 #include <sys/socket.h>

@@ -4,8 +4,8 @@
  */
 #pragma once
 
-#include "door/channel.h"
-#include "door/tls.h"
+#include "net/channel.h"
+#include "net/tls.h"
 
 #include <openssl/ssl.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* A channel over a TCP socket to an upstream; see channel.h. */
 #pragma once
 
-#include "door/channel.h"
+#include "net/channel.h"
 
 struct tcp_address {
 	int family;

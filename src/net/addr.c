@@ -6,7 +6,7 @@
  * (6to4, NAT64) are what their IPv4 address is. The host's own addresses are read by getifaddrs and
  * replaced as a whole; as long as they could not be read nothing passes.
  */
-#include "door/host.h"
+#include "net/host.h"
 
 #include <errno.h>
 #include <ifaddrs.h>

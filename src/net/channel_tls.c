@@ -24,7 +24,7 @@
  * the owner as long as it wants to know.
  */
 #include "base/str.h"
-#include "door/tls_parts.h"
+#include "net/tls_parts.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

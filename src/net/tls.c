@@ -9,10 +9,10 @@
  * per session. Towards upstreams the last session of each of DOOR_SESSIONS_MAX hosts and ports is
  * kept, for an hour at most, so that a certificate is looked at again.
  */
-#include "door/tls.h"
+#include "net/tls.h"
 
 #include "base/limits.h"
-#include "door/tls_parts.h"
+#include "net/tls_parts.h"
 
 #include <errno.h>
 #include <openssl/err.h>

@@ -11,7 +11,7 @@
 #pragma once
 
 #include "base/err.h"
-#include "door/channel.h"
+#include "net/channel.h"
 
 #include <stdbool.h>
 #include <stdint.h>

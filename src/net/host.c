@@ -6,7 +6,7 @@
  * with four plain numbers. So the odd spellings that some resolvers take for an address (127.1,
  * 0x7f.1, 2130706433, 0177.0.0.1) are neither a name nor an address here.
  */
-#include "door/host.h"
+#include "net/host.h"
 
 #include "base/str.h"
 

@@ -11,7 +11,7 @@
  * OpenSSL then verifies with its ordinary store. What a peer sends only chooses which of the host's
  * own certificates are parsed: it never becomes one.
  */
-#include "door/roots.h"
+#include "net/roots.h"
 
 #include "base/buf.h"
 #include "base/fd.h"

@@ -4,10 +4,10 @@
 
 #include "base/buf.h"
 #include "base/limits.h"
-#include "door/ca.h"
-#include "door/channel.h"
-#include "door/roots.h"
-#include "door/tls.h"
+#include "net/ca.h"
+#include "net/channel.h"
+#include "net/roots.h"
+#include "net/tls.h"
 
 #include <openssl/ssl.h>
 #include <time.h>

@@ -13,7 +13,7 @@
  *
  * Both are valid from a day ago, for a box whose clock is late. Serial numbers are 127 random bits.
  */
-#include "door/ca.h"
+#include "net/ca.h"
 
 #include "base/fd.h"
 #include "base/limits.h"

@@ -3,7 +3,7 @@
  * shown with only its plain characters, and cut.
  */
 #include "base/str.h"
-#include "door/tls_parts.h"
+#include "net/tls_parts.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>

@@ -1,5 +1,5 @@
 /* Channels, whatever carries them; see channel.h. */
-#include "door/channel.h"
+#include "net/channel.h"
 
 ssize_t channel_read(struct channel *c, void *p, size_t n)
 {

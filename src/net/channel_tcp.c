@@ -5,7 +5,7 @@
  * reported by the kernel whether it is waited for or not, so it is taken out of the loop while
  * nothing is wanted of it.
  */
-#include "door/channel_tcp.h"
+#include "net/channel_tcp.h"
 
 #include "base/fd.h"
 #include "base/limits.h"
