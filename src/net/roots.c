@@ -280,7 +280,8 @@ static int make_index(struct roots *r)
 			continue;
 		body = memchr(label, '\n', (size_t)(stop - label));
 		last = body ? memmem(body, (size_t)(stop - body), end, sizeof(end) - 1) : NULL;
-		if (last)
+		/* An empty one is none. */
+		if (last && last > body + 1)
 			res = add_root(r, body + 1, (size_t)(last - body - 1), trusted_form);
 		p = last;
 	}
