@@ -22,7 +22,7 @@ enum { DEFAULTS = 7, DEFAULTS_BYTES = 1024 };
 int env_find_user(const struct init *in, const char *asked, struct user *ret, struct err *e)
 {
 	const char *wanted = asked ? asked : in->user;
-	int r = user_find(wanted, ret, e);
+	int r = in->users ? user_find_cached(in->users, wanted, ret, e) : user_find(wanted, ret, e);
 
 	if (r < 0 || !in->strict || in->single || ret->uid != 0)
 		return r;

@@ -62,10 +62,11 @@ struct net_fds {
 struct init {
 	struct ev *ev;
 	struct wire_link link;
-	struct wire_peer keeper; /* as it said in its HELLO */
-	const char *user;	 /* default user as given, may be NULL */
-	const char *cwd;	 /* start directory, may be NULL: the user's home */
-	const char *const *env;	 /* NAME=VALUE, NULL-terminated */
+	struct wire_peer keeper;  /* as it said in its HELLO */
+	struct user_cache *users; /* env.c; NULL: none is kept */
+	const char *user;	  /* default user as given, may be NULL */
+	const char *cwd;	  /* start directory, may be NULL: the user's home */
+	const char *const *env;	  /* NAME=VALUE, NULL-terminated */
 	struct init_tree_groups groups;
 	struct net_fds net_fds;		 /* from the arguments; net.c's once it is there */
 	unsigned inherited;		 /* descriptors from INIT_FD_FIRST on */
@@ -115,6 +116,8 @@ struct init_proc; /* spawn.h */
 int reaper_new(struct init *in, struct reaper **ret);
 void reaper_watch(struct init *in, struct init_proc *p);
 void reaper_forget(struct init *in, struct init_proc *p); /* not watched: fine */
+/* Makes the groups of the next command ahead, for as long as commands come. */
+void reaper_premake(struct init *in);
 /* Somebody ended: groups that were left may be empty now, and go soon. */
 void reaper_sweep(struct init *in);
 

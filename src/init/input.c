@@ -106,7 +106,7 @@ void in_stream_start_held(struct in_stream *s, struct wire_link *link, uint32_t 
 
 int in_stream_adopt(struct in_stream *s, int fd)
 {
-	int r = fd_set_nonblock(fd, true);
+	int r = fd < 0 ? -EBADF : fd_set_nonblock(fd, true);
 
 	s->held = false;
 	s->io.fd = fd;

@@ -30,7 +30,7 @@ struct in_stream {
  * init. */
 int in_stream_start(struct in_stream *s, struct wire_link *link, int fd, uint32_t id, bool tty);
 /* Starts before there is a descriptor: what comes waits, a window of it, until in_stream_adopt
- * takes the descriptor it goes to. */
+ * takes the descriptor it goes to; -1: there is none after all. */
 void in_stream_start_held(struct in_stream *s, struct wire_link *link, uint32_t id);
 int in_stream_adopt(struct in_stream *s, int fd);
 void in_stream_done(struct in_stream *s);

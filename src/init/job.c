@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 enum {
-	START_MS = 2,
+	LAZY_MS = 2,
 	/* What the dead held comes back a little after them, and nothing says when. */
 	MEMORY_ROUNDS = 125,
 	MEMORY_MS = 2,
@@ -72,7 +72,7 @@ static void job_free(struct init_job *j)
 	t->count[j->kind->number]--;
 	t->late[j->kind->number] -= j->late;
 	ev_timer_stop(j->in->ev, &j->timer);
-	ev_timer_stop(j->in->ev, &j->start);
+	ev_timer_stop(j->in->ev, &j->flush);
 	in_stream_done(&j->input);
 	free(j->cwd);
 	j->kind->free(j);
@@ -109,6 +109,7 @@ static void free_if_over(struct init_job *j)
 	for (int i = 0; i < 2; i++)
 		if (j->out[i])
 			out_stream_end(j->out[i]);
+	wire_link_flush(&j->in->link);
 	job_free(j);
 }
 
@@ -210,9 +211,18 @@ static void on_timer(struct ev_timer *t)
 	j->kind->stop(j, SIGKILL, true);
 }
 
-static void on_start(struct ev_timer *t)
+static void on_flush(struct ev_timer *t)
 {
-	wire_link_flush(&container(t, struct init_job, start)->in->link);
+	wire_link_flush(&container(t, struct init_job, flush)->in->link);
+}
+
+/* What follows soon will be written with it. */
+static void flush_lazily(struct init_job *j)
+{
+	if (j->state >= JOB_ENDED)
+		wire_link_flush(&j->in->link);
+	else if (!j->flush.armed)
+		ev_timer_set(j->in->ev, &j->flush, LAZY_MS);
 }
 
 void init_job_add(struct init_job *j)
@@ -222,7 +232,7 @@ void init_job_add(struct init_job *j)
 
 	ASSERT(j->state == JOB_ASKED);
 	j->timer.on_timer = on_timer;
-	j->start.on_timer = on_start;
+	j->flush.on_timer = on_flush;
 	in_stream_start(&j->input, &j->in->link, -1, j->id, j->pty);
 	j->input.held = true;
 	j->bucket_next = *bucket;
@@ -231,6 +241,8 @@ void init_job_add(struct init_job *j)
 	*(t->newest ? &t->newest->newer : &t->oldest) = j;
 	t->newest = j;
 	t->count[j->kind->number]++;
+	if (j->id > t->last_id)
+		t->last_id = j->id;
 }
 
 /* It runs since the job was first more than asked for, whatever it waits for. */
@@ -270,7 +282,7 @@ void init_job_run(struct init_job *j, pid_t pid)
 		in_stream_adopt(&j->input, -1); /* what comes for it is dropped */
 	if (wire_started_encode(&j->in->link.out, j->id, 0, &m) < 0)
 		init_broken(j->in, "no room for an answer");
-	ev_timer_set(j->in->ev, &j->start, START_MS);
+	flush_lazily(j);
 }
 
 void init_job_stop(struct init_job *j)
@@ -292,7 +304,7 @@ void init_job_end(struct init_job *j, const char *cause)
 	usage_put(&j->used, &j->result);
 	set_state(j, JOB_ENDED);
 	ev_timer_stop(j->in->ev, &j->timer);
-	ev_timer_stop(j->in->ev, &j->start);
+	ev_timer_stop(j->in->ev, &j->flush);
 	in_stream_done(&j->input);
 	j->memory_rounds = j->used.oom_kills > 0 ? MEMORY_ROUNDS : 0;
 	answer(j);
@@ -309,9 +321,12 @@ void init_job_on_stream(struct out_stream *s)
 {
 	struct init_job *j = s->job;
 
-	if (j && j->draining)
+	if (!j)
+		return;
+	flush_lazily(j);
+	if (j->draining)
 		drain(j);
-	else if (j)
+	else
 		free_if_over(j);
 }
 

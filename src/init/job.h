@@ -9,9 +9,9 @@
  * asked	the request was read. A refusal here, or while it starts, is ERROR and its end.
  * queued	its shell is busy: QUEUED was sent, and its timeout runs.
  * starting	a process for it was forked and has yet to say whether it runs (spawn.h).
- * running	STARTED is on its way. It is flushed with the first output or the end, or START_MS
- *		later: most commands are so short that one write says all. A line in whose shell
- *		nothing ran starts once more.
+ * running	STARTED is on its way. It is flushed with the first output or the end, or LAZY_MS
+ *		later, and so is the end of a stream: most commands are so short that one write
+ *		says all. A line in whose shell nothing ran starts once more.
  * stopping	its time is up, or a signal is to end it: the kind ends its tree.
  * ended	the answer is known. After a kill for lack of memory it waits until the memory is
  *		back; then what the streams hold is drained, as credit and the link allow, so that
@@ -71,7 +71,7 @@ struct init_job {
 	struct out_stream *out[2]; /* the kind's; NULL: there is none, or not yet */
 	struct in_stream input;	   /* held until the kind adopts a descriptor, if has_input */
 	struct ev_timer timer;	   /* the timeout; once ended, the wait for memory */
-	struct ev_timer start;	   /* flushes STARTED */
+	struct ev_timer flush;	   /* of what need not be written at once */
 	uint64_t timeout_ms;	   /* 0: none */
 	uint64_t started_ms;	   /* when it ceased to wait */
 	unsigned memory_rounds;	   /* waits for memory that are left */
@@ -90,6 +90,7 @@ struct init_job_table {
 	struct init_job *buckets[JOB_BUCKETS];
 	struct init_job *oldest, *newest;
 	unsigned count[JOB_KINDS], late[JOB_KINDS];
+	uint32_t last_id; /* the highest there was */
 	struct init_job *untidy;
 	struct ev_defer tidy;
 };

@@ -303,6 +303,7 @@ static int set_up(struct init *in, int rfd, int wfd, char *notes)
 	in->link.on_frame = on_frame;
 	in->link.on_close = on_close;
 	in->link.on_drained = on_drained;
+	in->users = calloc(1, sizeof(*in->users));
 	r = wire_link_init(&in->link, in->ev, rfd, wfd);
 	if (r == 0)
 		r = reaper_new(in, &in->reaper);

@@ -13,8 +13,10 @@
  * or line have done: those groups are swept a little later.
  */
 #include "init/init.h"
+#include "init/job.h"
 #include "init/spawn.h"
 #include "init/tree.h"
+#include "init/usage.h"
 
 #include "base/fd.h"
 
@@ -22,13 +24,14 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-enum { REAP_BATCH = 128, SWEEP_MS = 500, REAP_BUCKETS = 64 };
+enum { REAP_BATCH = 128, SWEEP_MS = 500, REAP_BUCKETS = 64, UNUSED_MS = 20000 };
 
 struct reaper {
 	struct init *in;
 	struct ev_signals signals;
 	struct ev_defer look;
 	struct ev_timer sweep;
+	struct ev_timer unused;			 /* groups were made ahead, and no command came */
 	struct init_proc *buckets[REAP_BUCKETS]; /* by pid */
 };
 
@@ -41,6 +44,24 @@ void reaper_sweep(struct init *in)
 static void on_sweep(struct ev_timer *t)
 {
 	init_tree_sweep(&container(t, struct reaper, sweep)->in->groups);
+}
+
+void reaper_premake(struct init *in)
+{
+	struct init_tree_groups *g = &in->groups;
+	uint32_t id = in->jobs->last_id + 1;
+
+	if (!g->premade || g->premade->id != id)
+		init_tree_premake(g, id);
+	if (!g->premade)
+		return;
+	usage_open(g->premade);
+	ev_timer_set(in->ev, &in->reaper->unused, UNUSED_MS);
+}
+
+static void on_unused(struct ev_timer *t)
+{
+	init_tree_drop_premade(&container(t, struct reaper, unused)->in->groups);
 }
 
 void reaper_watch(struct init *in, struct init_proc *p)
@@ -109,6 +130,7 @@ int reaper_new(struct init *in, struct reaper **ret)
 	r->signals.on_signal = on_signal;
 	r->look.on_defer = on_look;
 	r->sweep.on_timer = on_sweep;
+	r->unused.on_timer = on_unused;
 	sigemptyset(&set);
 	sigaddset(&set, SIGCHLD);
 	n = ev_signals_add(in->ev, &r->signals, &set);

@@ -200,7 +200,7 @@ void out_stream_end(struct out_stream *s)
 		init_broken(init_of_link(s->link), "no room for output");
 	s->bytes += s->held;
 	s->held = 0;
-	if (wire_link_send(s->link, WIRE_EOF, s->stream, s->id, NULL, 0) < 0)
+	if (wire_encode(&s->link->out, WIRE_EOF, s->stream, s->id, NULL, 0) < 0)
 		init_broken(init_of_link(s->link), "no room for an end of output");
 }
 

@@ -33,7 +33,8 @@ struct out_stream {
 int out_stream_start(struct out_stream *s, struct ev *ev, struct wire_link *link, int fd,
 		     uint32_t id, uint8_t stream);
 void out_stream_done(struct out_stream *s); /* closes, sends nothing */
-/* Ends it now although somebody may still write: EOF is sent, its job is not called. */
+/* Ends it now although somebody may still write: EOF is queued for the next flush, its job
+ * is not called. */
 void out_stream_end(struct out_stream *s);
 void out_stream_credit(struct out_stream *s, uint64_t bytes);
 /* Reads what is there now without waiting, at most INIT_DRAIN_BYTES and never past credit: called

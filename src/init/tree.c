@@ -107,11 +107,44 @@ static int make_group(struct init_tree *t, int kind, const char *name)
 	return kind == TREE_MEMORY ? count_tcp(t->fd[kind]) : 0;
 }
 
+void init_tree_drop_premade(struct init_tree_groups *g)
+{
+	struct init_tree *t = take_ptr(g->premade);
+
+	if (t)
+		init_tree_done(t);
+	free(t);
+}
+
+void init_tree_premake(struct init_tree_groups *g, uint32_t id)
+{
+	struct init_tree *t;
+
+	init_tree_drop_premade(g);
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return;
+	if (init_tree_init(t, g, id) < 0 || !init_tree_has_group(t)) {
+		init_tree_done(t);
+		free(t);
+		return;
+	}
+	for (int i = TREE_V2 + 1; i < TREE_KINDS; i++)
+		if (t->fd[i] >= 0)
+			t->join_fd[i] = openat(t->fd[i], entry_of(i), O_WRONLY | O_CLOEXEC);
+	g->premade = t;
+}
+
 int init_tree_init(struct init_tree *t, struct init_tree_groups *g, uint32_t id)
 {
 	char name[16];
 	int r = 0;
 
+	if (g && g->premade && g->premade->id == id) {
+		*t = *g->premade;
+		free(take_ptr(g->premade));
+		return 0;
+	}
 	*t = TREE_NONE;
 	t->groups = g;
 	t->id = id;
@@ -141,6 +174,8 @@ void init_tree_done(struct init_tree *t)
 	for (int i = 0; i < TREE_STATS; i++)
 		fd_close(&t->stat_fd[i]);
 	for (int i = 0; i < TREE_KINDS; i++)
+		fd_close(&t->join_fd[i]);
+	for (int i = 0; i < TREE_KINDS; i++)
 		if (t->fd[i] >= 0)
 			remove_group(t, i);
 }
@@ -166,7 +201,9 @@ int init_tree_join(const struct init_tree *t)
 	int r = 0;
 
 	for (int i = TREE_V2 + 1; r == 0 && i < TREE_KINDS; i++)
-		if (t->fd[i] >= 0)
+		if (t->join_fd[i] >= 0)
+			r = fd_write_full(t->join_fd[i], "0", 1);
+		else if (t->fd[i] >= 0)
 			r = join_group(t->fd[i], entry_of(i));
 	return r;
 }

@@ -28,6 +28,7 @@ struct init_tree_groups {
 	int fd[TREE_KINDS]; /* owned; work/ of each hierarchy, -1 where there is none */
 	int pids_events_fd; /* owned; how often a fork was refused in the box, or -1 */
 	bool left;	    /* some group still had members: init_tree_sweep has something to do */
+	struct init_tree *premade; /* owned; groups for a command that may come, or NULL */
 };
 
 #define TREE_GROUPS_NONE ((struct init_tree_groups){.fd = {-1, -1, -1}, .pids_events_fd = -1})
@@ -43,6 +44,7 @@ struct tree_proc {
 
 struct init_tree {
 	int fd[TREE_KINDS];	 /* group directories, owned; -1 without */
+	int join_fd[TREE_KINDS]; /* v1: what a new member writes to, if open; owned */
 	int stat_fd[TREE_STATS]; /* usage.c: owned, open from the first look on; or -1, -2 */
 	struct init_tree_groups *groups; /* borrowed; NULL: none */
 	uint32_t id;
@@ -51,10 +53,17 @@ struct init_tree {
 	size_t keep_count;
 };
 
-#define TREE_NONE ((struct init_tree){.fd = {-1, -1, -1}, .stat_fd = {-1, -1, -1, -1, -1}})
+#define TREE_NONE            \
+	((struct init_tree){ \
+		.fd = {-1, -1, -1}, .join_fd = {-1, -1, -1}, .stat_fd = {-1, -1, -1, -1, -1}})
 
 /* Makes the groups e<id>, or remembers that there are none. A tree that failed is to be done. */
 int init_tree_init(struct init_tree *t, struct init_tree_groups *g, uint32_t id);
+/* Makes them ahead for an id that probably comes next (commands are numbered in order), in the
+ * place of those made before: to make three groups costs as much as to start a process. A failure
+ * is found again by init_tree_init. */
+void init_tree_premake(struct init_tree_groups *g, uint32_t id);
+void init_tree_drop_premade(struct init_tree_groups *g);
 /* Removes the groups if they are empty; one with live members (a left daemon) is marked as left and
  * stays until init_tree_sweep finds it empty. */
 void init_tree_done(struct init_tree *t);

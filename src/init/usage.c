@@ -71,6 +71,12 @@ static int stat_open(struct init_tree *t, int stat)
 	return *fd;
 }
 
+void usage_open(struct init_tree *t)
+{
+	for (int i = 0; i < TREE_STATS; i++)
+		stat_open(t, i);
+}
+
 /* "" where it cannot be read. What does not fit is cut: the numbers that matter come first, and
  * no list of devices is so long. */
 static const char *read_text(int fd, char text[STAT_TEXT])

@@ -28,6 +28,8 @@ struct usage {
 
 /* All that was used in the tree so far; 0 what is not known. */
 void usage_read(struct init_tree *t, struct usage *ret);
+/* Opens the files that usage_read will read. */
+void usage_open(struct init_tree *t);
 /* How often forks were refused in the box and, if t is not NULL, in that tree. */
 uint64_t usage_pids_hits(const struct init_tree_groups *g, struct init_tree *t);
 /* Adds to *sum what came between two readings. The peak is the higher one. */

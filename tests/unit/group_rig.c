@@ -192,17 +192,25 @@ void rig_remove(struct rig *r)
 	}
 }
 
+struct count {
+	char premade[16];
+	unsigned n;
+};
+
 static void count_one(int dir_fd, const char *name, void *arg)
 {
-	++*(unsigned *)arg;
+	struct count *c = arg;
+
+	c->n += strcmp(name, c->premade) != 0;
 }
 
-unsigned rig_count(const struct rig *r)
+unsigned rig_count(const struct rig *r, uint32_t last_id)
 {
-	unsigned n = 0;
+	struct count c = {.n = 0};
 
-	each(r, count_one, &n);
-	return n;
+	snprintf(c.premade, sizeof(c.premade), "e%u", (unsigned)last_id + 1);
+	each(r, count_one, &c);
+	return c.n;
 }
 
 static unsigned count_named(const struct rig *r, const char *name, unsigned *ret_parts)

@@ -23,5 +23,6 @@ void rig_remove(struct rig *r);
 /* Is there a group of that name for commands, in any hierarchy? And in all of them? */
 bool rig_has(const struct rig *r, const char *name);
 bool rig_has_everywhere(const struct rig *r, const char *name);
-/* How many groups of commands there are, all hierarchies together. */
-unsigned rig_count(const struct rig *r);
+/* How many groups of commands there are, all hierarchies together, but those that are made ahead
+ * for the command after last_id. */
+unsigned rig_count(const struct rig *r, uint32_t last_id);

@@ -60,7 +60,7 @@ TEST(a_command_tells_what_it_used)
 		CHECK(io->exit.io_write_bytes >= 4 * MIB);
 	else
 		printf("# this file system does not tell direct writes\n");
-	for (int i = 0; rig_count(&rig) > 0; i++) {
+	for (int i = 0; rig_count(&rig, io->id) > 0; i++) {
 		CHECK(i < 4000); /* groups go after the answer */
 		poll(NULL, 0, 5);
 	}

@@ -165,4 +165,44 @@ TEST(too_much_is_an_error)
 	CHECK_EQ(e.kind, ERR_LIMIT);
 }
 
+/* This machine's own files, which nothing changes meanwhile; a false answer shows what was read. */
+TEST(an_answer_is_kept_while_the_files_are_what_they_were)
+{
+	struct user_cache c = {0};
+	struct err e = {0};
+	struct user u;
+
+	CHECK_EQ(user_find_cached(&c, "root", &u, &e), 0);
+	CHECK_EQ(u.uid, 0);
+	if (!c.valid)
+		SKIP("/etc/passwd or /etc/group has just changed");
+	c.user.uid = 4242;
+	CHECK_EQ(user_find_cached(&c, "root", &u, &e), 0);
+	CHECK_EQ(u.uid, 4242);
+	CHECK_EQ(user_find_cached(&c, "0", &u, &e), 0);
+	CHECK_EQ(u.uid, 0);
+	c.user.uid = 4242;
+	c.file[1].changed.tv_nsec ^= 1;
+	CHECK_EQ(user_find_cached(&c, "0", &u, &e), 0);
+	CHECK_EQ(u.uid, 0);
+	CHECK(user_find_cached(&c, "no-such-user", &u, &e) < 0);
+	CHECK(!c.valid);
+}
+
+/* Both changes may have one time. */
+TEST(what_has_just_changed_is_read_again)
+{
+	struct user_cache c = {0};
+	struct err e = {0};
+	struct user u;
+
+	use_files("user:x:1000:1000::/a:/bin/sh\n", "");
+	CHECK_EQ(user_find_cached(&c, "user", &u, &e), 0);
+	CHECK_STR(u.home, "/a");
+	use_files("user:x:1000:1000::/b:/bin/sh\n", "");
+	CHECK_EQ(user_find_cached(&c, "user", &u, &e), 0);
+	CHECK_STR(u.home, "/b");
+	CHECK(!c.valid);
+}
+
 TAP_MAIN
