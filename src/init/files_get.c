@@ -22,6 +22,7 @@
 #include "init/files.h"
 
 #include "base/fd.h"
+#include "init/open.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -70,8 +71,8 @@ static bool is_gone(int code)
 
 static int open_child(int dir_fd, const char *name, int flags)
 {
-	return fd_openat2(dir_fd, name, O_RDONLY | O_NONBLOCK | O_NOCTTY | flags, 0,
-			  FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS);
+	return init_open_at(dir_fd, name, O_RDONLY | O_NONBLOCK | O_NOCTTY | flags,
+			    FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS);
 }
 
 /* Takes fd. */
