@@ -159,10 +159,6 @@ static void exec_stop(struct init_job *j, int sig, bool tree)
 	kill_round(x);
 }
 
-static void exec_ended(struct init_job *j)
-{
-}
-
 static void exec_tidy(struct init_job *j)
 {
 	reaper_premake(j->in);
@@ -171,7 +167,6 @@ static void exec_tidy(struct init_job *j)
 static const struct init_job_kind exec_kind = {
 	.number = JOB_EXEC,
 	.stop = exec_stop,
-	.on_ended = exec_ended,
 	.tidy = exec_tidy,
 	.free = exec_free,
 };

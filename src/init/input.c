@@ -98,12 +98,6 @@ int in_stream_start(struct in_stream *s, struct wire_link *link, int fd, uint32_
 	return r;
 }
 
-void in_stream_start_held(struct in_stream *s, struct wire_link *link, uint32_t id)
-{
-	in_stream_start(s, link, -1, id, false);
-	s->held = true;
-}
-
 int in_stream_adopt(struct in_stream *s, int fd)
 {
 	int r = fd < 0 ? -EBADF : fd_set_nonblock(fd, true);

@@ -29,9 +29,8 @@ struct in_stream {
 /* Takes fd; -1 for a command without input: everything is dropped. link is that of a struct
  * init. */
 int in_stream_start(struct in_stream *s, struct wire_link *link, int fd, uint32_t id, bool tty);
-/* Starts before there is a descriptor: what comes waits, a window of it, until in_stream_adopt
- * takes the descriptor it goes to; -1: there is none after all. */
-void in_stream_start_held(struct in_stream *s, struct wire_link *link, uint32_t id);
+/* With `held` set after a start with -1: what comes waits, a window of it, until this takes the
+ * descriptor it goes to; -1: there is none after all. */
 int in_stream_adopt(struct in_stream *s, int fd);
 void in_stream_done(struct in_stream *s);
 

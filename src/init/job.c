@@ -196,7 +196,8 @@ static void answer(struct init_job *j)
 		return;
 	}
 	drain(j);
-	j->kind->on_ended(j);
+	if (j->kind->on_ended)
+		j->kind->on_ended(j);
 }
 
 static void on_timer(struct ev_timer *t)

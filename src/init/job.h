@@ -55,7 +55,7 @@ struct init_job_kind {
 	/* A signal for it, or with `tree` the end of its whole tree; also when its time is up
 	 * (result.timed_out). Called in every state but JOB_ASKED. */
 	void (*stop)(struct init_job *j, int sig, bool tree);
-	/* The answer is on its way or waits for credit only. */
+	/* The answer is on its way or waits for credit only; may be NULL. */
 	void (*on_ended)(struct init_job *j);
 	void (*tidy)(struct init_job *j); /* after EXIT was written; may be NULL */
 	/* Lets go of all the kind has, and of the job itself. The streams are closed here. */

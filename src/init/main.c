@@ -288,13 +288,9 @@ static void set_up_process(struct init *in)
 		in->late_max = (unsigned)(files.rlim_cur / LATE_SHARE);
 }
 
-static bool has_net(const struct net_fds *n)
-{
-	return n->redirect4 >= 0 || n->proxy >= 0 || n->dns >= 0 || n->dns_tcp >= 0;
-}
-
 static int set_up(struct init *in, int rfd, int wfd, char *notes)
 {
+	const struct net_fds *n = &in->net_fds;
 	size_t have = strlen(notes);
 	int r = ev_new(&in->ev);
 
@@ -315,7 +311,7 @@ static int set_up(struct init *in, int rfd, int wfd, char *notes)
 		r = shell_table_new(in, &in->shells);
 	if (r == 0)
 		r = file_table_new(in, &in->files);
-	if (r == 0 && has_net(&in->net_fds))
+	if (r == 0 && (n->redirect4 >= 0 || n->proxy >= 0 || n->dns >= 0 || n->dns_tcp >= 0))
 		r = init_net_new(in, &in->net_fds, &in->net);
 	if (r == 0)
 		r = send_hello(in, notes);

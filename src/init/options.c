@@ -5,34 +5,22 @@
 #include "base/str.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
+/* What an option's value is, and so how it is put into struct init. */
+enum init_option_kind { TEXT, NAME, PATH, NUMBER, FLAG, INHERITED, OTHER };
+
 struct option {
 	const char *name;
-	bool has_value;
-	int (*apply)(struct init *in, const char *value);
+	enum init_option_kind kind;
+	size_t at;					  /* of the field, but OTHER */
+	uint64_t max;					  /* NUMBER */
+	int (*apply)(struct init *in, const char *value); /* OTHER */
 };
-
-static int opt_user(struct init *in, const char *value)
-{
-	in->user = value;
-	return 0;
-}
-
-static int opt_cwd(struct init *in, const char *value)
-{
-	in->cwd = value;
-	return value[0] == '/' ? 0 : -EINVAL;
-}
-
-static int opt_shell_dir(struct init *in, const char *value)
-{
-	in->shell_dir = value;
-	return value[0] == '/' ? 0 : -EINVAL;
-}
 
 /* The next descriptor is that directory or socket. */
 static int take_inherited(struct init *in, int *fd)
@@ -41,26 +29,6 @@ static int take_inherited(struct init *in, int *fd)
 		return -EEXIST;
 	*fd = INIT_FD_FIRST + (int)in->inherited++;
 	return 0;
-}
-
-static int opt_cgroup(struct init *in, const char *value)
-{
-	return take_inherited(in, &in->groups.fd[TREE_V2]);
-}
-
-static int opt_memory_v1(struct init *in, const char *value)
-{
-	return take_inherited(in, &in->groups.fd[TREE_MEMORY]);
-}
-
-static int opt_io_v1(struct init *in, const char *value)
-{
-	return take_inherited(in, &in->groups.fd[TREE_IO]);
-}
-
-static int opt_pids_events(struct init *in, const char *value)
-{
-	return take_inherited(in, &in->groups.pids_events_fd);
 }
 
 /* Where the socket of an option goes; of two redirects the second is that of IPv6. */
@@ -93,51 +61,6 @@ int init_options_give_socket(struct init *in, const char *option, int fd)
 	return 0;
 }
 
-static int opt_single(struct init *in, const char *value)
-{
-	in->single = true;
-	return 0;
-}
-
-static int opt_strict(struct init *in, const char *value)
-{
-	in->strict = true;
-	return 0;
-}
-
-static int opt_guest(struct init *in, const char *value)
-{
-	in->guest.name = value;
-	return value[0] ? 0 : -EINVAL;
-}
-
-static int opt_guest_mem(struct init *in, const char *value)
-{
-	return str_parse_u64(value, INT64_MAX, &in->guest.mem_bytes) ? 0 : -EINVAL;
-}
-
-static int opt_guest_files(struct init *in, const char *value)
-{
-	return str_parse_u64(value, INT32_MAX, &in->guest.files) ? 0 : -EINVAL;
-}
-
-static int opt_guest_net(struct init *in, const char *value)
-{
-	in->guest.net = true;
-	return 0;
-}
-
-static int opt_guest_trust(struct init *in, const char *value)
-{
-	in->guest.trust_pem = value;
-	return 0;
-}
-
-static int opt_disk_limit(struct init *in, const char *value)
-{
-	return str_parse_u64(value, INT64_MAX, &in->disk_limit) ? 0 : -EINVAL;
-}
-
 /* As it is before anything of the box runs: what is at that name later is untrusted. */
 static int opt_disk(struct init *in, const char *value)
 {
@@ -147,11 +70,6 @@ static int opt_disk(struct init *in, const char *value)
 		return -EINVAL;
 	in->disks[in->disk_count++] = st.st_dev;
 	return 0;
-}
-
-static int opt_pids_limit(struct init *in, const char *value)
-{
-	return str_parse_u64(value, INT32_MAX, &in->pids_limit) ? 0 : -EINVAL;
 }
 
 /* The list was made as long as argv. */
@@ -168,25 +86,27 @@ static int opt_env(struct init *in, const char *value)
 	return 0;
 }
 
+#define FIELD(name) .at = offsetof(struct init, name)
+
 static const struct option options[] = {
-	{"--user", true, opt_user},
-	{"--cwd", true, opt_cwd},
-	{"--env", true, opt_env},
-	{"--shell-dir", true, opt_shell_dir},
-	{"--cgroup", false, opt_cgroup},
-	{"--memory-v1", false, opt_memory_v1},
-	{"--io-v1", false, opt_io_v1},
-	{"--pids-events", false, opt_pids_events},
-	{"--single", false, opt_single},
-	{"--strict", false, opt_strict},
-	{"--guest", true, opt_guest},
-	{"--guest-mem", true, opt_guest_mem},
-	{"--guest-files", true, opt_guest_files},
-	{"--guest-net", false, opt_guest_net},
-	{"--guest-trust", true, opt_guest_trust},
-	{"--disk-limit", true, opt_disk_limit},
-	{"--disk", true, opt_disk},
-	{"--pids-limit", true, opt_pids_limit},
+	{"--user", TEXT, FIELD(user)},
+	{"--cwd", PATH, FIELD(cwd)},
+	{"--env", OTHER, .apply = opt_env},
+	{"--shell-dir", PATH, FIELD(shell_dir)},
+	{"--cgroup", INHERITED, FIELD(groups.fd[TREE_V2])},
+	{"--memory-v1", INHERITED, FIELD(groups.fd[TREE_MEMORY])},
+	{"--io-v1", INHERITED, FIELD(groups.fd[TREE_IO])},
+	{"--pids-events", INHERITED, FIELD(groups.pids_events_fd)},
+	{"--single", FLAG, FIELD(single)},
+	{"--strict", FLAG, FIELD(strict)},
+	{"--guest", NAME, FIELD(guest.name)},
+	{"--guest-mem", NUMBER, FIELD(guest.mem_bytes), .max = INT64_MAX},
+	{"--guest-files", NUMBER, FIELD(guest.files), .max = INT32_MAX},
+	{"--guest-net", FLAG, FIELD(guest.net)},
+	{"--guest-trust", TEXT, FIELD(guest.trust_pem)},
+	{"--disk-limit", NUMBER, FIELD(disk_limit), .max = INT64_MAX},
+	{"--disk", OTHER, .apply = opt_disk},
+	{"--pids-limit", NUMBER, FIELD(pids_limit), .max = INT32_MAX},
 };
 
 static const struct option *find_option(const char *name)
@@ -195,6 +115,31 @@ static const struct option *find_option(const char *name)
 		if (strcmp(options[i].name, name) == 0)
 			return &options[i];
 	return NULL;
+}
+
+static int apply(const struct option *o, struct init *in, const char *value)
+{
+	void *field = (char *)in + o->at;
+
+	switch (o->kind) {
+	case TEXT:
+	case NAME:
+	case PATH:
+		*(const char **)field = value;
+		return (o->kind == NAME && !value[0]) || (o->kind == PATH && value[0] != '/')
+			       ? -EINVAL
+			       : 0;
+	case NUMBER:
+		return str_parse_u64(value, o->max, field) ? 0 : -EINVAL;
+	case FLAG:
+		*(bool *)field = true;
+		return 0;
+	case INHERITED:
+		return take_inherited(in, field);
+	case OTHER:
+		break;
+	}
+	return o->apply(in, value);
 }
 
 int init_options_parse(struct init *in, int argc, char **argv)
@@ -208,14 +153,14 @@ int init_options_parse(struct init *in, int argc, char **argv)
 	for (int i = 1; i < argc; i++) {
 		const struct option *o = find_option(argv[i]);
 		int *socket = net_socket(&in->net_fds, argv[i]);
-		const char *value = o && o->has_value ? argv[++i] : "";
+		bool has_value = o && o->kind != FLAG && o->kind != INHERITED;
+		const char *value = has_value ? argv[++i] : "";
 
 		if (socket && take_inherited(in, socket) == 0)
 			continue;
-
-		if (!o || !value || o->apply(in, value) < 0) {
+		if (!o || !value || apply(o, in, value) < 0) {
 			dprintf(2, "cove-init: cannot use the argument '%s'\n",
-				o && o->has_value ? argv[i - 1] : argv[i]);
+				has_value ? argv[i - 1] : argv[i]);
 			return -EINVAL;
 		}
 	}

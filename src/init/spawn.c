@@ -56,13 +56,6 @@ enum stage {
 	STAGE_EXEC,
 };
 
-static int enter_group(int group_fd)
-{
-	autoclose int fd = openat(group_fd, "cgroup.procs", O_WRONLY | O_CLOEXEC);
-
-	return fd < 0 ? -errno : fd_write_full(fd, "0", 1);
-}
-
 /* Never lowered: a caller that made itself the first victim hands that on. Best effort by design:
  * an init that is not root may not write here, and the command has the same score as init then. */
 static void raise_oom_score(int score)
@@ -320,10 +313,8 @@ static int explain(const struct init *in, const struct spawn *s, enum stage stag
 static enum stage become(const struct init *in, const struct spawn *s, bool enter, int *report_fd,
 			 int *code)
 {
-	int r = enter ? enter_group(s->tree->fd[TREE_V2]) : 0;
+	int r = init_tree_join(s->tree, enter);
 
-	if (r == 0)
-		r = init_tree_join(s->tree);
 	*code = -r;
 	if (r < 0)
 		return STAGE_GROUP;

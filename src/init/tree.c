@@ -45,11 +45,6 @@ static const char *entry_of(int kind)
 	return kind == TREE_V2 ? "cgroup.procs" : "tasks";
 }
 
-static int check_work_group(const struct init_tree_groups *g, int kind)
-{
-	return faccessat(g->fd[kind], entry_of(kind), W_OK, 0) < 0 ? -errno : 0;
-}
-
 void init_tree_groups_check(struct init_tree_groups *g, char *notes, size_t size)
 {
 	static const char *const what[TREE_KINDS] = {
@@ -62,14 +57,12 @@ void init_tree_groups_check(struct init_tree_groups *g, char *notes, size_t size
 		"peak memory and out-of-memory kills are not known per command",
 		"I/O is not known per command",
 	};
-	int r;
 
 	notes[0] = '\0';
 	for (int i = 0; i < TREE_KINDS; i++) {
-		r = g->fd[i] < 0 ? 0 : check_work_group(g, i);
-		if (r == 0)
+		if (g->fd[i] < 0 || faccessat(g->fd[i], entry_of(i), W_OK, 0) == 0)
 			continue;
-		add_note(notes, size, what[i], -r, so[i]);
+		add_note(notes, size, what[i], errno, so[i]);
 		fd_close(&g->fd[i]);
 	}
 	/* The members of a v1 group are exactly known, too. */
@@ -188,23 +181,22 @@ bool init_tree_has_group(const struct init_tree *t)
 	return false;
 }
 
-static int join_group(int group_fd, const char *entry)
-{
-	autoclose int fd = openat(group_fd, entry, O_WRONLY | O_CLOEXEC);
-
-	return fd < 0 ? -errno : fd_write_full(fd, "0", 1);
-}
-
 /* `tasks` and a 0: of all moves in v1 the one that takes no lock of the whole machine. */
-int init_tree_join(const struct init_tree *t)
+int init_tree_join(const struct init_tree *t, bool v2_too)
 {
 	int r = 0;
 
-	for (int i = TREE_V2 + 1; r == 0 && i < TREE_KINDS; i++)
-		if (t->join_fd[i] >= 0)
-			r = fd_write_full(t->join_fd[i], "0", 1);
-		else if (t->fd[i] >= 0)
-			r = join_group(t->fd[i], entry_of(i));
+	for (int i = v2_too ? TREE_V2 : TREE_V2 + 1; r == 0 && i < TREE_KINDS; i++) {
+		autoclose int fd = t->fd[i] < 0 || t->join_fd[i] >= 0
+					   ? -1
+					   : openat(t->fd[i], entry_of(i), O_WRONLY | O_CLOEXEC);
+
+		if (t->fd[i] < 0)
+			continue;
+		if (fd < 0 && t->join_fd[i] < 0)
+			return -errno;
+		r = fd_write_full(fd < 0 ? t->join_fd[i] : fd, "0", 1);
+	}
 	return r;
 }
 

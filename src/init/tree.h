@@ -70,7 +70,7 @@ void init_tree_done(struct init_tree *t);
 
 bool init_tree_has_group(const struct init_tree *t);
 /* The calling process, before it is a command, puts itself where it was not born. */
-int init_tree_join(const struct init_tree *t);
+int init_tree_join(const struct init_tree *t, bool v2_too);
 /* Moves a process (a persistent shell) of that user into the groups. One of a v1 hierarchy that it
  * cannot be moved to is closed: there it stays where it was. */
 int init_tree_enter(struct init_tree *t, pid_t pid, uid_t uid);
