@@ -219,6 +219,11 @@ struct cove_command {
 	bool stream_input; /* stdin comes through cove_exec_write and cove_exec_close_input */
 	bool pty;
 	unsigned rows, cols;
+	/* Your own name for this request, 1 to 64 printable characters without a space; NULL: none.
+	 * A box runs one command per token, in its whole life: asked for again, as after a lost
+	 * connection, it gives the same command's output from the start and its end. With other
+	 * arguments, or when the command is not remembered any more, COVE_CONFLICT. */
+	const char *token;
 };
 
 struct cove_result {

@@ -291,6 +291,7 @@ struct cove_command cli_command(const struct options *o)
 		.timeout_ms =
 			o->has_timeout && o->timeout_ms == 0 ? COVE_NO_TIMEOUT : o->timeout_ms,
 		.background = o->background,
+		.token = o->token,
 	};
 }
 

@@ -29,8 +29,8 @@ static int run(struct cli *c)
 	return r;
 }
 
-static const enum opt_id options[] = {OPTS_COMMAND,   OPT_TTY,	   OPT_NO_TTY, OPT_INTERACTIVE,
-				      OPT_BACKGROUND, OPTS_COMMON, OPT_END};
+static const enum opt_id options[] = {OPTS_COMMAND,   OPT_TTY,	 OPT_NO_TTY,  OPT_INTERACTIVE,
+				      OPT_BACKGROUND, OPT_TOKEN, OPTS_COMMON, OPT_END};
 
 const struct verb verb_exec = {
 	.name = "exec",

@@ -72,8 +72,8 @@ static int run(struct cli *c)
 	return r;
 }
 
-static const enum opt_id options[] = {OPT_SHELL,      OPT_TIMEOUT, OPT_INTERACTIVE,
-				      OPT_BACKGROUND, OPTS_COMMON, OPT_END};
+static const enum opt_id options[] = {OPT_SHELL, OPT_TIMEOUT, OPT_INTERACTIVE, OPT_BACKGROUND,
+				      OPT_TOKEN, OPTS_COMMON, OPT_END};
 
 const struct verb verb_sh = {
 	.name = "sh",

@@ -80,6 +80,8 @@ static const struct opt opts[OPT_COUNT] = {
 			     "pass stdin, also when it is a terminal"},
 	[OPT_BACKGROUND] = {"background", 'd', KIND_FLAG, AT(background), NULL,
 			    "do not wait; print the exec id"},
+	[OPT_TOKEN] = {"token", 0, KIND_TEXT, AT(token), "TOKEN",
+		       "your name for this request: repeated, it finds the command it started"},
 	[OPT_SHELL] = {"shell", 0, KIND_TEXT, AT(shell), "NAME",
 		       "which of the box's shells; default 'default'; made when first used"},
 	[OPT_PREFIX] =

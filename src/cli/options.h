@@ -33,6 +33,7 @@ enum opt_id {
 	OPT_NO_TTY,
 	OPT_INTERACTIVE,
 	OPT_BACKGROUND,
+	OPT_TOKEN,
 	OPT_SHELL,
 	OPT_PREFIX,
 	OPT_PERSISTENCE,
@@ -105,7 +106,7 @@ struct options {
 	/* Limits: 0 not given, UINT64_MAX none. */
 	uint64_t mem_bytes, cpu_milli, pids, disk_bytes, files, io_bytes;
 	uint64_t ttl_ms, idle_ms, net_bytes, net_conns;
-	const char *expire, *storage, *wall;
+	const char *expire, *storage, *wall, *token;
 	bool best_effort, strict, watch;
 	int signal;
 	bool tty, no_tty, interactive, background, remove, follow, force, quiet;

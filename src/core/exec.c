@@ -4,6 +4,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/str.h"
+#include "core/life.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -75,6 +76,7 @@ static int encode(struct cove_exec *x, const struct cove_command *c, uint64_t in
 		.has_stdin = c->input || c->stream_input,
 		.background = c->background,
 		.inline_max = inline_max,
+		.token = c->token,
 	};
 	int r;
 
@@ -103,6 +105,19 @@ static void init_flows(struct cove_exec *x)
 		wire_flow_init(&x->output[s]);
 }
 
+/* A keeper of an older Cove would run the command, and again when it is asked again. */
+static int wait_for_tokens(struct core_conn *conn, const char *box, struct err *e)
+{
+	int r = core_conn_wait_ready(conn, START_WAIT_MS, e);
+
+	if (r == 0 && !(conn->peer.features & WIRE_FEATURE_TOKEN))
+		r = err_set(e, ERR_UNSUPPORTED, ENOTSUP,
+			    "box '%s' was started by a Cove without tokens: cove stop %s; cove "
+			    "start %s",
+			    box, box, box);
+	return r;
+}
+
 int exec_begin(struct cove_exec *x, struct cove_box *box, const struct cove_command *command,
 	       uint64_t inline_max, struct err *e)
 {
@@ -115,11 +130,14 @@ int exec_begin(struct cove_exec *x, struct cove_box *box, const struct cove_comm
 		return r;
 	x->box = box;
 	box->refs++;
+	if (command->token)
+		r = wait_for_tokens(x->conn, box->name, e);
 	core_call_begin(&x->call, x->conn);
 	x->timeout_ms = command->timeout_ms;
 	init_flows(x);
 	note_command(x, command);
-	r = encode(x, command, inline_max, e);
+	if (r == 0)
+		r = encode(x, command, inline_max, e);
 	if (r < 0) {
 		exec_end(x);
 		return r;

@@ -2,7 +2,7 @@
  * Clients: the table of connections and what each of their frames asks for; see keeper.h.
  *
  * A client is freed only by the deferred call `reap`, so code that walks commands or clients may
- * doom any of them on its way. Two kinds of back-pressure meet here. A client whose bytes for init
+ * close any of them on its way. Two kinds of back-pressure meet here. A client whose bytes for init
  * pile up is not read until init took them. Output has credit, but the ENTRY frames of a listing
  * have none: a client that lets them pile up stops init from being read, and is dropped when it
  * then reads nothing for KEEPER_STALL_MS, since everyone else is waiting.
@@ -22,11 +22,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static void doom(struct client *c)
+static void close_later(struct client *c)
 {
-	if (c->doomed)
+	if (c->closing)
 		return;
-	c->doomed = true;
+	c->closing = true;
 	ev_defer(c->k->ev, &c->k->reap);
 }
 
@@ -37,13 +37,13 @@ void client_sent(struct client *c, int r)
 	if (r == 0)
 		wire_link_flush(&c->link);
 	else
-		doom(c);
+		close_later(c);
 }
 
 void client_send(struct client *c, enum wire_type type, uint8_t stream, uint32_t id, const void *p,
 		 size_t n)
 {
-	if (!c->doomed)
+	if (!c->closing)
 		client_sent(c, wire_encode(&c->link.out, type, stream, id, p, n));
 }
 
@@ -51,7 +51,7 @@ void client_credit(struct client *c, uint32_t id, uint8_t stream, uint64_t bytes
 {
 	struct wire_credit m = {.bytes = bytes};
 
-	if (!c->doomed)
+	if (!c->closing)
 		client_sent(c, wire_credit_encode(&c->link.out, id, stream, &m));
 }
 
@@ -59,7 +59,7 @@ void client_fail(struct client *c, uint32_t id, const struct err *e)
 {
 	struct wire_error m = {.kind = e->kind, .code = (uint64_t)e->code, .msg = e->msg};
 
-	if (!c->doomed)
+	if (!c->closing)
 		client_sent(c, wire_error_encode(&c->link.out, id, 0, &m));
 }
 
@@ -77,7 +77,7 @@ void client_fail_with(struct client *c, uint32_t id, enum err_kind kind, const c
 void client_break(struct client *c, const char *what)
 {
 	client_fail_with(c, 0, ERR_PROTOCOL, "the client broke the protocol: %s", what);
-	doom(c);
+	close_later(c);
 }
 
 /* ---- back-pressure ---- */
@@ -112,7 +112,7 @@ static void on_stall(struct ev_timer *t)
 		size_t queued = wire_link_queued(&c->link);
 
 		if (c->blocks_init && queued >= c->stall_mark)
-			doom(c);
+			close_later(c);
 		c->stall_mark = queued;
 	}
 	ev_timer_set(k->ev, &k->stall, KEEPER_STALL_MS);
@@ -122,7 +122,7 @@ void client_check_queue(struct client *c)
 {
 	struct keeper *k = c->k;
 
-	if (c->doomed || c->blocks_init || !k->linked ||
+	if (c->closing || c->blocks_init || !k->linked ||
 	    wire_link_queued(&c->link) <= CLIENT_QUEUE_MAX)
 		return;
 	c->blocks_init = true;
@@ -140,13 +140,14 @@ void client_check_queue(struct client *c)
 static bool is_use(enum wire_type type)
 {
 	return wire_type_is_known(type) && type != WIRE_HELLO && type != WIRE_STATUS &&
-	       type != WIRE_STATS && type != WIRE_EXECS && type != WIRE_DOOR;
+	       type != WIRE_STATS && type != WIRE_EXECS && type != WIRE_DOOR &&
+	       type != WIRE_SUBSCRIBE;
 }
 
 /* May this frame begin a request? Answers if not. */
 static bool may_begin(struct client *c, uint32_t id)
 {
-	if (id == 0 || follow_find(c, id) || relay_has(c, id) ||
+	if (id == 0 || follow_find(c, id) || relay_has(c, id) || keeper_subscription_has(c, id) ||
 	    (c->k->door && door_has_request(c->k->door, c, id))) {
 		client_break(c, "the id of a request is 0 or in use");
 		return false;
@@ -163,7 +164,7 @@ static bool may_begin(struct client *c, uint32_t id)
 	return true;
 }
 
-static void hear_hello(struct client *c, const struct wire_frame *f)
+static void on_hello(struct client *c, const struct wire_frame *f)
 {
 	struct wire_hello m;
 	struct err e;
@@ -174,11 +175,11 @@ static void hear_hello(struct client *c, const struct wire_frame *f)
 				    "use the Cove that started the box, or restart it", &c->peer,
 				    &e) < 0) {
 		client_fail(c, 0, &e);
-		doom(c);
+		close_later(c);
 	}
 }
 
-static void hear_exec(struct client *c, const struct wire_frame *f)
+static void on_exec(struct client *c, const struct wire_frame *f)
 {
 	struct wire_exec m;
 
@@ -188,7 +189,7 @@ static void hear_exec(struct client *c, const struct wire_frame *f)
 		exec_ask(c, f->id, &m);
 }
 
-static void hear_attach(struct client *c, const struct wire_frame *f)
+static void on_attach(struct client *c, const struct wire_frame *f)
 {
 	struct wire_attach m;
 
@@ -198,13 +199,23 @@ static void hear_attach(struct client *c, const struct wire_frame *f)
 		follow_attach(c, f->id, &m);
 }
 
-static void hear_file(struct client *c, const struct wire_frame *f)
+static void on_subscribe(struct client *c, const struct wire_frame *f)
+{
+	struct wire_subscribe m;
+
+	if (wire_subscribe_decode(f, &m) < 0)
+		client_break(c, "a malformed SUBSCRIBE");
+	else if (may_begin(c, f->id))
+		keeper_subscribe(c, f->id, &m);
+}
+
+static void on_file(struct client *c, const struct wire_frame *f)
 {
 	if (may_begin(c, f->id) && !client_is_held_up(c, f->id))
 		relay_ask(c, f);
 }
 
-static void hear_door(struct client *c, const struct wire_frame *f)
+static void on_door(struct client *c, const struct wire_frame *f)
 {
 	if (!may_begin(c, f->id))
 		return;
@@ -217,13 +228,13 @@ static void hear_door(struct client *c, const struct wire_frame *f)
 				 c->k->name);
 }
 
-static void hear_execs(struct client *c, const struct wire_frame *f)
+static void on_execs(struct client *c, const struct wire_frame *f)
 {
 	if (may_begin(c, f->id))
 		exec_list(c, f->id);
 }
 
-static void hear_data(struct client *c, const struct wire_frame *f)
+static void on_data(struct client *c, const struct wire_frame *f)
 {
 	struct follow *follow = follow_find(c, f->id);
 
@@ -237,7 +248,7 @@ static void hear_data(struct client *c, const struct wire_frame *f)
 		relay_from_client(c, f);
 }
 
-static void hear_credit(struct client *c, const struct wire_frame *f)
+static void on_credit(struct client *c, const struct wire_frame *f)
 {
 	struct follow *follow = follow_find(c, f->id);
 	struct wire_credit m;
@@ -250,24 +261,24 @@ static void hear_credit(struct client *c, const struct wire_frame *f)
 		relay_from_client(c, f);
 }
 
-static void hear_cancel(struct client *c, const struct wire_frame *f)
+static void on_cancel(struct client *c, const struct wire_frame *f)
 {
 	struct follow *follow = follow_find(c, f->id);
 
 	if (follow)
 		follow_free(follow);
-	else
+	else if (!keeper_subscription_cancel(c, f->id))
 		relay_from_client(c, f);
 }
 
-static void hear_entry(struct client *c, const struct wire_frame *f)
+static void on_entry(struct client *c, const struct wire_frame *f)
 {
 	relay_from_client(c, f);
 }
 
 /* A signal to any command by its number is a request; one to the command of this very request is
  * not answered, since the request's own answer is its EXIT. */
-static void hear_signal(struct client *c, const struct wire_frame *f)
+static void on_signal(struct client *c, const struct wire_frame *f)
 {
 	struct follow *follow = follow_find(c, f->id);
 	struct wire_signal m;
@@ -287,7 +298,7 @@ static void hear_signal(struct client *c, const struct wire_frame *f)
 	}
 }
 
-static void hear_resize(struct client *c, const struct wire_frame *f)
+static void on_resize(struct client *c, const struct wire_frame *f)
 {
 	struct follow *follow = follow_find(c, f->id);
 	struct wire_resize m;
@@ -300,34 +311,47 @@ static void hear_resize(struct client *c, const struct wire_frame *f)
 	client_yield(c);
 }
 
-static void (*const hear[WIRE_TYPE_COUNT])(struct client *c, const struct wire_frame *f) = {
-	[WIRE_HELLO] = hear_hello,   [WIRE_CANCEL] = hear_cancel, [WIRE_DATA] = hear_data,
-	[WIRE_EOF] = hear_data,	     [WIRE_CREDIT] = hear_credit, [WIRE_EXEC] = hear_exec,
-	[WIRE_SIGNAL] = hear_signal, [WIRE_RESIZE] = hear_resize, [WIRE_FILE] = hear_file,
-	[WIRE_ENTRY] = hear_entry,   [WIRE_ATTACH] = hear_attach, [WIRE_EXECS] = hear_execs,
-	[WIRE_STATUS] = hear_status, [WIRE_STATS] = hear_stats,	  [WIRE_PAUSE] = hear_pause,
-	[WIRE_STOP] = hear_stop,     [WIRE_PORT] = hear_file,	  [WIRE_DOOR] = hear_door,
+static void (*const handlers[WIRE_TYPE_COUNT])(struct client *c, const struct wire_frame *f) = {
+	[WIRE_HELLO] = on_hello,
+	[WIRE_CANCEL] = on_cancel,
+	[WIRE_DATA] = on_data,
+	[WIRE_EOF] = on_data,
+	[WIRE_CREDIT] = on_credit,
+	[WIRE_EXEC] = on_exec,
+	[WIRE_SIGNAL] = on_signal,
+	[WIRE_RESIZE] = on_resize,
+	[WIRE_FILE] = on_file,
+	[WIRE_ENTRY] = on_entry,
+	[WIRE_ATTACH] = on_attach,
+	[WIRE_EXECS] = on_execs,
+	[WIRE_STATUS] = keeper_on_status,
+	[WIRE_STATS] = keeper_on_stats,
+	[WIRE_PAUSE] = keeper_on_pause,
+	[WIRE_SUBSCRIBE] = on_subscribe,
+	[WIRE_STOP] = keeper_on_stop,
+	[WIRE_PORT] = on_file,
+	[WIRE_DOOR] = on_door,
 };
 
 static void on_frame(struct wire_link *l, const struct wire_frame *f)
 {
 	struct client *c = container(l, struct client, link);
 
-	if (c->doomed)
+	if (c->closing)
 		return;
 	if (is_use(f->type))
 		c->k->active_ms = ev_now(c->k->ev);
 	if (!wire_type_is_known(f->type))
 		client_sent(c, wire_unknown_encode(&c->link.out, f));
-	else if (hear[f->type])
-		hear[f->type](c, f);
+	else if (handlers[f->type])
+		handlers[f->type](c, f);
 	else
 		client_break(c, "a frame that only a box sends");
 }
 
 static void on_close(struct wire_link *l, int error)
 {
-	doom(container(l, struct client, link));
+	close_later(container(l, struct client, link));
 }
 
 static void on_drained(struct wire_link *l)
@@ -336,10 +360,11 @@ static void on_drained(struct wire_link *l)
 	struct follow *next;
 
 	unblock(c);
-	for (struct follow *f = c->follows; f && !c->doomed; f = next) {
+	for (struct follow *f = c->follows; f && !c->closing; f = next) {
 		next = f->next_of_client;
-		follow_pump(f);
+		follow_serve(f);
 	}
+	keeper_subscriptions_serve(c);
 }
 
 /* ---- the table ---- */
@@ -357,6 +382,7 @@ static void client_free(struct client *c)
 	while (c->follows)
 		follow_free(c->follows);
 	relay_client_gone(c);
+	keeper_subscriptions_free(c);
 	if (k->door)
 		door_client_gone(k->door, c);
 	/* Whoever waits for the end of a one-shot box sees it when all is gone, not now. */
@@ -374,7 +400,7 @@ static void on_reap(struct ev_defer *d)
 	while (c) {
 		bool first = c->first;
 
-		if (!c->doomed) {
+		if (!c->closing) {
 			c = c->next;
 			continue;
 		}
@@ -428,6 +454,7 @@ void clients_free(struct keeper *k)
 
 void keeper_answer_stops(struct keeper *k, const struct err *e)
 {
+	keeper_subscriptions_end(k);
 	for (struct client *c = k->clients; c; c = c->next) {
 		if (!c->stopping)
 			continue;

@@ -51,9 +51,9 @@ void keeper_error_from_box(const struct wire_error *m, struct err *ret)
 
 void keeper_broken(struct keeper *k, const char *what)
 {
-	if (k->deaf)
+	if (k->stale)
 		return;
-	k->deaf = true;
+	k->stale = true;
 	keeper_note(k, "init broke the protocol: %s", what);
 	k->on_end(k, &(struct keeper_end){.cause = "init broke the protocol"});
 }
@@ -99,15 +99,20 @@ void keeper_release_init(struct keeper *k)
 
 void keeper_event(struct keeper *k, const struct event *event)
 {
+	struct buf row;
 	int r;
 
-	if (k->quiet)
+	if (k->quiet && !keeper_has_subscribers(k))
 		return;
-	r = logs_dir(&k->logs);
+	buf_init(&row, EVENTS_LINE_MAX);
+	r = k->quiet ? 0 : logs_dir(&k->logs);
 	if (r >= 0)
-		r = events_add(&k->events, r, event);
+		r = events_add(&k->events, k->quiet ? -1 : r, event, &row);
 	if (r < 0)
 		keeper_note(k, "the events could not be written: %s", strerror(-r));
+	else if (buf_cstr(&row))
+		keeper_subscriptions_row(k, buf_cstr(&row));
+	buf_done(&row);
 }
 
 /* ---- from init ---- */
@@ -143,7 +148,7 @@ static void take_notes(struct keeper *k, const char *notes)
 }
 
 /* Ours goes out with the first request. A second one is of a box that was restored. */
-static void hear_hello(struct keeper *k, const struct wire_frame *f)
+static void on_hello(struct keeper *k, const struct wire_frame *f)
 {
 	struct wire_hello m, ours = wire_hello_ours();
 	struct err e;
@@ -169,14 +174,14 @@ static void hear_hello(struct keeper *k, const struct wire_frame *f)
 }
 
 /* A newer init's; how many they are is bounded by the time it takes to send them. */
-static void hear_unknown(struct keeper *k, const struct wire_frame *f)
+static void on_unknown(struct keeper *k, const struct wire_frame *f)
 {
 	if (k->unknown_frames++ == 0)
 		keeper_note(k, "init sends frames that this Cove does not know (type %u)",
 			    (unsigned)f->type);
 }
 
-static void hear_net(struct keeper *k, const struct wire_frame *f)
+static void on_net(struct keeper *k, const struct wire_frame *f)
 {
 	if (!k->door || !door_from_init(k->door, f))
 		keeper_broken(k, "a frame of the network that it cannot send");
@@ -186,16 +191,16 @@ static void on_init_frame(struct wire_link *l, const struct wire_frame *f)
 {
 	struct keeper *k = container(l, struct keeper, init);
 
-	if (k->deaf)
+	if (k->stale)
 		return;
 	if (!wire_type_is_known(f->type))
-		hear_unknown(k, f);
+		on_unknown(k, f);
 	else if (!k->up || f->type == WIRE_HELLO)
-		hear_hello(k, f);
+		on_hello(k, f);
 	else if (f->id & KEEPER_FILE_BIT)
 		relay_from_init(k, f);
 	else if (f->id & WIRE_NET_BIT)
-		hear_net(k, f);
+		on_net(k, f);
 	else
 		exec_frame(k, f);
 }

@@ -14,8 +14,6 @@
 #define EVENTS_NAME	"events.jsonl"
 #define EVENTS_OLD_NAME "events.1.jsonl"
 
-enum { EVENT_LINE_MAX = 64 << 10 };
-
 struct shell_place {
 	struct shell_place *next;
 	char name[SHELL_NAME_MAX + 1];
@@ -40,8 +38,48 @@ void events_done(struct events *e)
 	fd_close(&e->fd);
 }
 
+uint64_t events_row_seq(const char *row)
+{
+	static const char key[] = "{\"seq\":";
+
+	return strncmp(row, key, sizeof(key) - 1) == 0 ? strtoull(row + sizeof(key) - 1, NULL, 10)
+						       : 0;
+}
+
+int events_open(const struct events *e, int logs_fd, uint64_t generation)
+{
+	int fd = openat(logs_fd, generation == e->generation ? EVENTS_NAME : EVENTS_OLD_NAME,
+			O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* The number of a file's last whole row; 0 if it has none. */
+static uint64_t last_seq(int logs_fd, const char *name)
+{
+	autoclose int fd = openat(logs_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	autofree char *text = malloc(EVENTS_LINE_MAX + 1);
+	struct stat st;
+	char *row;
+	off_t from;
+	ssize_t n;
+
+	if (fd < 0 || !text || fstat(fd, &st) < 0)
+		return 0;
+	from = st.st_size > EVENTS_LINE_MAX ? st.st_size - EVENTS_LINE_MAX : 0;
+	n = pread(fd, text, EVENTS_LINE_MAX, from);
+	while (n > 0 && text[n - 1] != '\n')
+		n--;
+	if (n <= 0)
+		return 0;
+	text[n - 1] = 0;
+	row = memrchr(text, '\n', (size_t)n - 1);
+	return events_row_seq(row ? row + 1 : text);
+}
+
 static int open_file(struct events *e, int logs_fd)
 {
+	bool first = e->fd < 0;
 	struct stat st;
 
 	if (e->fd >= 0 && e->bytes < KEEPER_EVENTS_MAX / 2)
@@ -58,25 +96,35 @@ static int open_file(struct events *e, int logs_fd)
 	if (fstat(e->fd, &st) < 0)
 		return -errno;
 	e->bytes = (uint64_t)st.st_size;
+	e->generation++;
+	if (first && e->bytes > 0)
+		e->seq = last_seq(logs_fd, EVENTS_NAME);
+	if (first && e->seq == 0)
+		e->seq = last_seq(logs_fd, EVENTS_OLD_NAME);
 	return 0;
 }
 
-int events_add(struct events *e, int logs_fd, const struct event *event)
+int events_add(struct events *e, int logs_fd, const struct event *event, struct buf *row)
 {
-	struct buf line;
-	int r = open_file(e, logs_fd);
+	struct event numbered = *event;
+	int r = logs_fd < 0 ? 0 : open_file(e, logs_fd);
 
 	if (r < 0)
 		return r;
-	buf_init(&line, EVENT_LINE_MAX);
-	r = event_format_json(event, &line);
+	numbered.seq = e->seq + 1;
+	r = event_format_json(&numbered, row);
+	if (r < 0)
+		return r;
+	if (logs_fd >= 0) {
+		r = fd_write_full(e->fd, buf_data(row), buf_len(row));
+		if (r == 0)
+			e->bytes += buf_len(row);
+		else if (ftruncate(e->fd, (off_t)e->bytes) < 0)
+			r = -errno;
+	}
 	if (r == 0)
-		r = fd_write_full(e->fd, buf_data(&line), buf_len(&line));
-	if (r == 0)
-		e->bytes += buf_len(&line);
-	else if (ftruncate(e->fd, (off_t)e->bytes) < 0)
-		r = -errno;
-	buf_done(&line);
+		e->seq++;
+	row->len--; /* its newline */
 	return r;
 }
 

@@ -1,6 +1,7 @@
 /*
  * The box's own events: logs/events.jsonl, one JSON object a line (store/event.h). When it reaches
- * half of KEEPER_EVENTS_MAX it becomes events.1.jsonl and a new one is begun.
+ * half of KEEPER_EVENTS_MAX it becomes events.1.jsonl and a new one is begun. Each row has a
+ * number, "seq", one more than the last: over rotations and the keeper's own restarts.
  */
 #pragma once
 
@@ -10,9 +11,13 @@
 
 struct shell_place;
 
+enum { EVENTS_LINE_MAX = 64 << 10 };
+
 struct events {
 	int fd; /* owned, -1 while closed */
 	uint64_t bytes;
+	uint64_t seq;		    /* of the last row */
+	uint64_t generation;	    /* how many files were begun */
 	struct shell_place *shells; /* owned; where each shell was last */
 	unsigned shell_count;
 };
@@ -20,8 +25,13 @@ struct events {
 void events_init(struct events *e);
 void events_done(struct events *e);
 
-/* Appends one event; logs_fd is the directory. Negative errno on failure. */
-int events_add(struct events *e, int logs_fd, const struct event *event);
+/* Numbers one event and appends it; logs_fd is the directory, negative: it is only numbered and
+ * formatted. The row, without its newline, is in *row. Negative errno on failure. */
+int events_add(struct events *e, int logs_fd, const struct event *event, struct buf *row);
+/* Opens the current file, or with another generation than that the older one. The caller closes. */
+int events_open(const struct events *e, int logs_fd, uint64_t generation);
+/* The number of a row as it was written; 0: it has none. */
+uint64_t events_row_seq(const char *row);
 
 /* Remembers where a shell is now. True if it was somewhere else before. */
 bool events_shell_moved(struct events *e, const char *shell, const char *cwd);

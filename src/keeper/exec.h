@@ -24,6 +24,7 @@ struct exec_input {
 	struct follow *feeder; /* borrowed, may be NULL */
 	uint64_t to_init;      /* credit init gave us */
 	uint64_t from_client;  /* credit we gave the feeder */
+	uint64_t received;     /* bytes of stdin that came from feeders so far */
 	struct buf waiting;    /* taken from a feeder, beyond init's credit */
 	bool open;	       /* EOF was not sent */
 	bool end_waiting;      /* EOF comes after what waits */
@@ -63,11 +64,12 @@ struct follow {
 	struct follow *next_of_client, *next_of_exec;
 	uint32_t id;
 	struct follow_stream s[OUTPUT_COUNT];
-	bool holds;   /* back-pressure: init gets no more credit than this client gives */
-	bool stays;   /* until the command ends, then EXIT; otherwise OK */
-	bool mute;    /* background: it feeds stdin and gets no output */
-	bool lost;    /* some bytes were not kept and could not be sent */
-	bool starter; /* asked for the command: gets STARTED */
+	uint64_t skip; /* bytes of stdin that this client sends again, and the command has */
+	bool holds;    /* back-pressure: init gets no more credit than this client gives */
+	bool stays;    /* until the command ends, then EXIT; otherwise OK */
+	bool mute;     /* background: it feeds stdin and gets no output */
+	bool lost;     /* some bytes were not kept and could not be sent */
+	bool starter;  /* asked for the command: gets STARTED */
 };
 
 /* execs.c, from clients. */
@@ -90,7 +92,16 @@ void exec_grant(struct exec *x);
 /* How long it has been running, by a clock that nobody sets; 0 before that. */
 uint64_t exec_duration(const struct exec *x);
 
-/* exec_list.c */
+/* repeat.c: tokens. keeper_token_check: 0, and the command with this token if there is one; an
+ * error where the token cannot be used. */
+int keeper_token_check(struct keeper *k, const struct wire_exec *m, struct exec **ret,
+		       struct err *e);
+struct exec *keeper_token_find(struct keeper *k, const char *token);
+/* Answers as if this client had asked for the command. */
+void keeper_exec_repeat(struct client *c, uint32_t id, struct exec *x, const struct wire_exec *m);
+
+/* exec_list.c. The text is the first line of the command, cut where a character begins. */
+void keeper_command_text(const struct wire_exec *m, char *dst, size_t size);
 void exec_list(struct client *c, uint32_t id);
 
 /* input.c */
@@ -109,13 +120,27 @@ void follow_attach(struct client *c, uint32_t id, const struct wire_attach *m);
 /* n bytes of a stream just came, the first of them at offset at. */
 void follow_live(struct follow *f, unsigned s, uint64_t at, const uint8_t *p, size_t n);
 /* Sends from the log what the client can take, and the end if all was sent. May free f. */
-void follow_pump(struct follow *f);
+void follow_serve(struct follow *f);
 /* The command ended with these counts. May free f. */
 void follow_ended(struct follow *f);
 /* Up to which offset this client lets init go. */
 uint64_t follow_allows(const struct follow *f, unsigned s);
 void follow_credit(struct follow *f, unsigned s, uint64_t bytes);
 struct follow *follow_find(struct client *c, uint32_t id);
+
+/* subscribe.c: the box's events for clients. */
+void keeper_subscribe(struct client *c, uint32_t id, const struct wire_subscribe *m);
+bool keeper_subscription_has(const struct client *c, uint32_t id);
+/* False if there is none of that id. */
+bool keeper_subscription_cancel(struct client *c, uint32_t id);
+void keeper_subscriptions_free(struct client *c);
+/* The client has room again. */
+void keeper_subscriptions_serve(struct client *c);
+/* A row has just been numbered. */
+void keeper_subscriptions_row(struct keeper *k, const char *row);
+/* After the last row. */
+void keeper_subscriptions_end(struct keeper *k);
+bool keeper_has_subscribers(const struct keeper *k);
 
 /* relay.c: file operations and ports, passed between a client and init. */
 void relay_ask(struct client *c, const struct wire_frame *f);

@@ -1,5 +1,38 @@
-/* EXECS: what a client is told of the commands of a box. */
+/* EXECS: what a client is told of the commands of a box, and what is shown of one. */
 #include "keeper/exec.h"
+
+#include <string.h>
+
+void keeper_command_text(const struct wire_exec *m, char *dst, size_t size)
+{
+	const char *item = m->line;
+	size_t n = 0, len;
+	uint32_t pos = 0;
+
+	if (!item)
+		item = wire_list_next(&m->argv, &pos);
+	while (item && *item == '\n')
+		item++;
+	for (; item; item = m->line ? NULL : wire_list_next(&m->argv, &pos)) {
+		len = strcspn(item, "\n");
+		if (n > 0 && n + 1 < size)
+			dst[n++] = ' ';
+		if (len > size - 1 - n)
+			len = size - 1 - n;
+		memcpy(dst + n, item, len);
+		n += len;
+		if (item[len])
+			break;
+	}
+	/* Cut in the middle of a character: drop its beginning. */
+	if (n == size - 1) {
+		while (n > 0 && ((uint8_t)dst[n - 1] & 0xc0) == 0x80)
+			n--;
+		if (n > 0 && ((uint8_t)dst[n - 1] & 0x80))
+			n--;
+	}
+	dst[n] = 0;
+}
 
 static void send_info(struct client *c, uint32_t id, const struct exec *x)
 {
@@ -16,7 +49,7 @@ static void send_info(struct client *c, uint32_t id, const struct exec *x)
 
 void exec_list(struct client *c, uint32_t id)
 {
-	for (size_t i = 0; i < c->k->exec_count && !c->doomed; i++)
+	for (size_t i = 0; i < c->k->exec_count && !c->closing; i++)
 		send_info(c, id, c->k->execs[i]);
 	client_send(c, WIRE_OK, 0, id, NULL, 0);
 }

@@ -113,13 +113,7 @@ static const struct exec_record *next_record(void *arg)
 {
 	struct walk *w = arg;
 
-	while (w->at < w->k->exec_count) {
-		const struct exec *x = w->k->execs[w->at++];
-
-		if (!x->run || x->run->state != RUN_ASKED)
-			return &x->rec;
-	}
-	return NULL;
+	return w->at < w->k->exec_count ? &w->k->execs[w->at++]->rec : NULL;
 }
 
 /* What cannot be written is told where people look for it: in the box's notes. */
@@ -129,13 +123,13 @@ static void noted(struct keeper *k, int r, const char *what)
 		keeper_note(k, "the %s could not be written: %s", what, strerror(-r));
 }
 
-static void journal(struct exec *x, unsigned lines)
+static int journal(struct exec *x, unsigned lines)
 {
 	struct keeper *k = x->k;
 	int r;
 
 	if (k->quiet)
-		return;
+		return 0;
 	r = logs_dir(&k->logs);
 	if (r >= 0)
 		r = journal_add(&k->journal, r, lines, &x->rec);
@@ -143,6 +137,35 @@ static void journal(struct exec *x, unsigned lines)
 		r = journal_rewrite(&k->journal, k->logs.dir_fd, k->next_exec, &k->tokens,
 				    next_record, &(struct walk){.k = k});
 	noted(k, r, "list of commands");
+	return r < 0 ? r : 0;
+}
+
+/* Before init hears of it. With a token it is on the disk then: whoever repeats the request must
+ * find it, whatever happens meanwhile. */
+static int journal_begun(struct exec *x, struct err *e)
+{
+	struct keeper *k = x->k;
+	bool token = x->rec.token[0];
+	int r = journal(x, JOURNAL_START | (token ? JOURNAL_TOKEN : 0u));
+
+	if (!token)
+		return 0;
+	if (r == 0 && !k->quiet && k->journal.fd >= 0)
+		r = journal_sync(&k->journal, k->logs.dir_fd, k->logs.box_fd);
+	if (r == 0)
+		r = tokens_add(&k->tokens, token_key(x->rec.token));
+	return r < 0 ? err_errno(e, -r, "remember the token of a command") : 0;
+}
+
+/* Nothing ran: whoever asks again may start it. */
+static void free_token(struct exec *x)
+{
+	if (!x->rec.token[0])
+		return;
+	tokens_remove(&x->k->tokens, token_key(x->rec.token));
+	x->rec.token[0] = 0;
+	x->rec.arguments = 0;
+	journal(x, JOURNAL_TOKEN);
 }
 
 static void event(struct exec *x, enum event_kind kind)
@@ -195,6 +218,8 @@ int execs_load(struct keeper *k, struct err *e)
 	struct journal_list list;
 	int r = journal_read(k->logs.box_fd, &list);
 
+	k->tokens = list.spent;
+	list.spent = (struct token_set){0};
 	for (size_t i = 0; i < list.count && r == 0; i++) {
 		struct exec *x = table_add(k, &list.records[i]);
 
@@ -202,6 +227,8 @@ int execs_load(struct keeper *k, struct err *e)
 			r = -ENOMEM;
 			break;
 		}
+		if (x->rec.token[0])
+			r = tokens_add(&k->tokens, token_key(x->rec.token));
 		outputs_load(&k->logs, x->rec.exec_id, x->out);
 		for (unsigned s = 0; s < OUTPUT_COUNT; s++) {
 			if (x->rec.bytes[s] < x->out[s].kept)
@@ -221,38 +248,6 @@ int execs_load(struct keeper *k, struct err *e)
 }
 
 /* ---- a client asks ---- */
-
-/* The first line of the command, cut where a character begins. */
-static void command_text(const struct wire_exec *m, char *dst, size_t size)
-{
-	const char *item = m->line;
-	size_t n = 0, len;
-	uint32_t pos = 0;
-
-	if (!item)
-		item = wire_list_next(&m->argv, &pos);
-	while (item && *item == '\n')
-		item++;
-	for (; item; item = m->line ? NULL : wire_list_next(&m->argv, &pos)) {
-		len = strcspn(item, "\n");
-		if (n > 0 && n + 1 < size)
-			dst[n++] = ' ';
-		if (len > size - 1 - n)
-			len = size - 1 - n;
-		memcpy(dst + n, item, len);
-		n += len;
-		if (item[len])
-			break;
-	}
-	/* Cut in the middle of a character: drop its beginning. */
-	if (n == size - 1) {
-		while (n > 0 && ((uint8_t)dst[n - 1] & 0xc0) == 0x80)
-			n--;
-		if (n > 0 && ((uint8_t)dst[n - 1] & 0x80))
-			n--;
-	}
-	dst[n] = 0;
-}
 
 /* It is a word in the journal and a part of file names in the box. */
 static bool is_shell_name(const char *s)
@@ -302,11 +297,13 @@ static void on_backstop(struct ev_timer *t)
 
 static struct exec *exec_new(struct keeper *k, const struct wire_exec *m)
 {
-	struct exec_record rec = {.exec_id = k->next_exec, .background = m->background != 0};
+	struct exec_record rec = {.exec_id = k->next_exec,
+				  .background = m->background != 0,
+				  .started_ms = clock_wall_ms()};
 	struct run *run = calloc(1, sizeof(*run));
 	struct exec *x;
 
-	command_text(m, rec.command, sizeof(rec.command));
+	keeper_command_text(m, rec.command, sizeof(rec.command));
 	if (m->shell)
 		str_copy(rec.shell, sizeof(rec.shell), m->shell);
 	if (k->io_unknown)
@@ -338,6 +335,7 @@ static void pass_to_init(struct exec *x, const struct wire_exec *m)
 	struct wire_exec passed = *m;
 
 	passed.background = passed.inline_max = 0;
+	passed.token = NULL;
 	keeper_sent_init(k, wire_exec_encode(&k->init.out, x->rec.exec_id, 0, &passed));
 }
 
@@ -348,8 +346,12 @@ void exec_ask(struct client *c, uint32_t id, const struct wire_exec *m)
 	struct err e;
 	struct exec *x;
 
-	if (check_ask(c->k, m, &e) < 0) {
+	if (keeper_token_check(c->k, m, &x, &e) < 0 || (!x && check_ask(c->k, m, &e) < 0)) {
 		client_fail(c, id, &e);
+		return;
+	}
+	if (x) {
+		keeper_exec_repeat(c, id, x, m);
 		return;
 	}
 	if (asked.timeout_ms == 0)
@@ -363,6 +365,16 @@ void exec_ask(struct client *c, uint32_t id, const struct wire_exec *m)
 		if (x)
 			table_remove(x);
 		client_fail_with(c, id, ERR_FULL, "no memory");
+		return;
+	}
+	if (m->token) {
+		str_copy(x->rec.token, sizeof(x->rec.token), m->token);
+		x->rec.arguments = token_arguments(m);
+	}
+	if (journal_begun(x, &e) < 0) {
+		follow_free(f);
+		forget(x);
+		client_fail(c, id, &e);
 		return;
 	}
 	f->starter = f->stays = true;
@@ -476,7 +488,7 @@ static void tell_starter(struct exec *x)
 		next = w->next_of_exec;
 		if (!w->starter)
 			continue;
-		if (!w->client->doomed)
+		if (!w->client->closing)
 			client_sent(w->client,
 				    run->state == RUN_QUEUED
 					    ? wire_queued_encode(out, w->id, 0, &queued)
@@ -498,7 +510,7 @@ uint64_t exec_duration(const struct exec *x)
 	return x->run && x->run->began_ms ? ev_now(x->k->ev) - x->run->began_ms : 0;
 }
 
-static void hear_queued(struct exec *x, const struct wire_frame *f)
+static void on_queued(struct exec *x, const struct wire_frame *f)
 {
 	if (x->run->state != RUN_ASKED || !x->rec.shell[0]) {
 		keeper_broken(x->k, "QUEUED out of turn");
@@ -507,13 +519,11 @@ static void hear_queued(struct exec *x, const struct wire_frame *f)
 	x->run->state = RUN_QUEUED;
 	x->rec.state = EXEC_QUEUED;
 	begin(x);
-	journal(x, JOURNAL_START);
 	tell_starter(x);
 }
 
-static void hear_started(struct exec *x, const struct wire_frame *f)
+static void on_started(struct exec *x, const struct wire_frame *f)
 {
-	bool queued = x->run->state == RUN_QUEUED;
 	struct wire_started m;
 
 	if (x->run->state >= RUN_STARTED || wire_started_decode(f, &m) < 0) {
@@ -524,12 +534,11 @@ static void hear_started(struct exec *x, const struct wire_frame *f)
 	x->rec.state = EXEC_RUNNING;
 	x->rec.pid = m.pid;
 	begin(x);
-	journal(x, queued ? JOURNAL_BEGIN : JOURNAL_START);
 	event(x, EVENT_COMMAND);
 	tell_starter(x);
 }
 
-static void hear_data(struct exec *x, const struct wire_frame *f)
+static void on_data(struct exec *x, const struct wire_frame *f)
 {
 	struct keeper *k = x->k;
 	unsigned s = f->stream - 1u;
@@ -548,7 +557,7 @@ static void hear_data(struct exec *x, const struct wire_frame *f)
 	for (struct follow *w = x->followers; w; w = next) {
 		next = w->next_of_exec;
 		follow_live(w, s, at, f->payload, f->len);
-		follow_pump(w);
+		follow_serve(w);
 	}
 	exec_grant(x);
 }
@@ -572,7 +581,7 @@ static void close_if_over(struct exec *x)
 		outputs_close(&x->k->logs, x->out);
 }
 
-static void hear_eof(struct exec *x, const struct wire_frame *f)
+static void on_eof(struct exec *x, const struct wire_frame *f)
 {
 	if (f->stream == WIRE_STDIN || x->run->state < RUN_STARTED) {
 		keeper_broken(x->k, "EOF out of turn");
@@ -596,7 +605,7 @@ static void finish(struct exec *x)
 		x->rec.bytes[s] = x->out[s].bytes;
 		x->rec.truncated = x->rec.truncated || x->out[s].cut;
 	}
-	journal(x, JOURNAL_END);
+	journal(x, JOURNAL_BEGIN | JOURNAL_END);
 	if (x->rec.timed_out)
 		event(x, EVENT_TIMEOUT);
 	event(x, EVENT_RESULT);
@@ -652,7 +661,7 @@ static void take_end(struct exec *x, const struct exec_record *m)
 		r->cwd = x->cwd = strdup(m->cwd);
 }
 
-static void hear_exit(struct exec *x, const struct wire_frame *f)
+static void on_exec_exit(struct exec *x, const struct wire_frame *f)
 {
 	struct exec_record *r = &x->rec;
 	struct exec_record m;
@@ -687,10 +696,8 @@ static void fail_followers(struct exec *x, const struct err *e)
 /* It has an id, so it has a beginning and an end in the journal, whatever became of it. */
 static void end_without_exit(struct exec *x, enum exec_state state, const char *cause)
 {
-	if (x->run->state == RUN_ASKED) {
+	if (x->run->state == RUN_ASKED)
 		begin(x);
-		journal(x, JOURNAL_START);
-	}
 	if (x->run->state < RUN_STARTED)
 		event(x, EVENT_COMMAND);
 	x->out[OUTPUT_OUT].eof = x->out[OUTPUT_ERR].eof = true;
@@ -700,7 +707,7 @@ static void end_without_exit(struct exec *x, enum exec_state state, const char *
 	finish(x);
 }
 
-static void hear_error(struct exec *x, const struct wire_frame *f)
+static void on_error(struct exec *x, const struct wire_frame *f)
 {
 	struct wire_error m;
 	struct err e;
@@ -711,11 +718,13 @@ static void hear_error(struct exec *x, const struct wire_frame *f)
 	}
 	keeper_error_from_box(&m, &e);
 	fail_followers(x, &e);
+	if (x->run->state < RUN_STARTED)
+		free_token(x);
 	/* One that began and could not go on is a line whose shell could not be made again. */
 	end_without_exit(x, EXEC_DONE, x->run->state < RUN_STARTED ? "failed to start" : "failed");
 }
 
-static void hear_credit(struct exec *x, const struct wire_frame *f)
+static void on_credit(struct exec *x, const struct wire_frame *f)
 {
 	struct wire_credit m;
 
@@ -727,20 +736,20 @@ static void hear_credit(struct exec *x, const struct wire_frame *f)
 
 void exec_frame(struct keeper *k, const struct wire_frame *f)
 {
-	static void (*const hear[WIRE_TYPE_COUNT])(struct exec * x, const struct wire_frame *f) = {
-		[WIRE_STARTED] = hear_started, [WIRE_DATA] = hear_data,
-		[WIRE_EOF] = hear_eof,	       [WIRE_EXIT] = hear_exit,
-		[WIRE_ERROR] = hear_error,     [WIRE_CREDIT] = hear_credit,
-		[WIRE_QUEUED] = hear_queued,
+	static void (*const handlers[WIRE_TYPE_COUNT])(struct exec * x,
+						       const struct wire_frame *f) = {
+		[WIRE_STARTED] = on_started, [WIRE_DATA] = on_data,   [WIRE_EOF] = on_eof,
+		[WIRE_EXIT] = on_exec_exit,  [WIRE_ERROR] = on_error, [WIRE_CREDIT] = on_credit,
+		[WIRE_QUEUED] = on_queued,
 	};
 	struct exec *x = exec_find(k, f->id);
 
-	if (!wire_type_is_known(f->type) || !hear[f->type])
+	if (!wire_type_is_known(f->type) || !handlers[f->type])
 		keeper_broken(k, "a frame that no command has");
 	else if (!x || !x->run)
 		keeper_broken(k, "a frame of an unknown command");
 	else
-		hear[f->type](x, f);
+		handlers[f->type](x, f);
 }
 
 /* ---- the end of the box ---- */

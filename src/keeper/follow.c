@@ -2,7 +2,7 @@
  * Following a command's output at byte offsets; see exec.h.
  *
  * Each stream has a position. Bytes that come while the position is at the end go out directly
- * (follow_live); a client that is behind is served from the log (follow_pump) when it gives credit
+ * (follow_live); a client that is behind is served from the log (follow_serve) when it gives credit
  * or its queue has drained. Both move the same position, so nothing is sent twice and nothing is
  * left out, except what the log did not keep: that is skipped, and `lost` says so.
  */
@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum { PUMP_QUEUE = 256 << 10 };
+enum { SERVE_QUEUE = 256 << 10 };
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
 {
@@ -137,14 +137,14 @@ static bool send_kept(struct follow *f, unsigned s, uint64_t want)
 	return true;
 }
 
-static void pump_stream(struct follow *f, unsigned s)
+static void serve_stream(struct follow *f, unsigned s)
 {
 	const struct output *o = &f->exec->out[s];
 	struct follow_stream *st = &f->s[s];
 	uint64_t upto = min_u64(o->kept, goal(st));
 
-	while (st->pos < upto && st->flow.left > 0 && !f->client->doomed) {
-		if (wire_link_queued(&f->client->link) >= PUMP_QUEUE)
+	while (st->pos < upto && st->flow.left > 0 && !f->client->closing) {
+		if (wire_link_queued(&f->client->link) >= SERVE_QUEUE)
 			return;
 		if (!send_kept(f, s, min_u64(upto - st->pos, st->flow.left)))
 			break;
@@ -164,13 +164,13 @@ static void send_exit(struct follow *f)
 	client_sent(f->client, wire_exit_encode(&f->client->link.out, f->id, 0, &m));
 }
 
-void follow_pump(struct follow *f)
+void follow_serve(struct follow *f)
 {
-	if (f->mute || f->client->doomed)
+	if (f->mute || f->client->closing)
 		return;
 	for (unsigned s = 0; s < OUTPUT_COUNT; s++)
-		pump_stream(f, s);
-	if (f->client->doomed)
+		serve_stream(f, s);
+	if (f->client->closing)
 		return;
 	for (unsigned s = 0; s < OUTPUT_COUNT; s++) {
 		if (f->s[s].pos < goal(&f->s[s]))
@@ -193,7 +193,7 @@ void follow_ended(struct follow *f)
 	}
 	for (unsigned s = 0; s < OUTPUT_COUNT; s++)
 		f->s[s].end = min_u64(f->s[s].end, f->exec->out[s].bytes);
-	follow_pump(f);
+	follow_serve(f);
 }
 
 void follow_credit(struct follow *f, unsigned s, uint64_t bytes)
@@ -204,7 +204,7 @@ void follow_credit(struct follow *f, unsigned s, uint64_t bytes)
 		client_break(f->client, "more credit than it can have");
 		return;
 	}
-	follow_pump(f); /* f may be gone */
+	follow_serve(f); /* f may be gone */
 	exec_grant(x);
 }
 
@@ -235,7 +235,7 @@ static void attach(struct client *c, uint32_t id, struct exec *x, const struct w
 		if (!f->stays || !x->run || x->run->state == RUN_EXITED)
 			st->end = x->out[s].bytes;
 	}
-	follow_pump(f);
+	follow_serve(f);
 }
 
 void follow_attach(struct client *c, uint32_t id, const struct wire_attach *m)

@@ -62,18 +62,29 @@ void input_data(struct follow *f, const struct wire_frame *frame)
 {
 	struct exec_input *in = input_of(f);
 
+	const uint8_t *p = frame->payload;
+	size_t n = frame->len, skip;
+
 	if (!in || in->end_waiting)
 		return;
-	if (frame->len > in->from_client) {
+	if (n > in->from_client) {
 		client_break(f->client, "more stdin than it has credit for");
 		return;
 	}
-	in->from_client -= frame->len;
-	if (buf_len(&in->waiting) == 0 && frame->len <= in->to_init) {
-		in->to_init -= frame->len;
-		keeper_send_init(f->exec->k, WIRE_DATA, WIRE_STDIN, f->exec->rec.exec_id,
-				 frame->payload, frame->len);
-	} else if (buf_append(&in->waiting, frame->payload, frame->len) < 0) {
+	skip = n < f->skip ? n : (size_t)f->skip;
+	if (skip > 0)
+		client_credit(f->client, f->id, WIRE_STDIN, skip);
+	f->skip -= skip;
+	p += skip;
+	n -= skip;
+	in->from_client -= n;
+	in->received += n;
+	if (n == 0)
+		return;
+	if (buf_len(&in->waiting) == 0 && n <= in->to_init) {
+		in->to_init -= n;
+		keeper_send_init(f->exec->k, WIRE_DATA, WIRE_STDIN, f->exec->rec.exec_id, p, n);
+	} else if (buf_append(&in->waiting, p, n) < 0) {
 		client_break(f->client, "there is no memory for its stdin");
 		return;
 	}

@@ -3,12 +3,13 @@
  * and ends nothing: life.c gives it a link to init and clients, and is told when the box must end.
  * So the same code is driven by tests and fuzzers over plain socket pairs.
  *
- *	clients.c  a client's frames -> execs.c   EXEC, SIGNAL, RESIZE
+ *	clients.c  a client's frames -> execs.c   EXEC, SIGNAL, RESIZE; repeat.c: with a known token
  *	                             -> exec_list.c EXECS
  *	                             -> input.c   DATA, EOF to a command's stdin
  *	                             -> follow.c  ATTACH, CREDIT
  *	                             -> relay.c   FILE, PORT and what belongs to them
  *	                             -> door.c    DOOR
+ *	                             -> subscribe.c SUBSCRIBE
  *	                             -> state.c   STATUS, STATS, PAUSE, STOP
  *	core.c     init's frames     -> execs.c   QUEUED, STARTED, DATA, EOF, EXIT
  *	                                          -> output.c, follow.c
@@ -27,7 +28,7 @@
  * one, output is taken as fast as the log takes it.
  *
  * Nothing is freed under a caller's feet: a client that ends in the middle of something is marked
- * doomed, and freed by a deferred call; and what the owner does in on_end touches the tables only
+ * closing, and freed by a deferred call; and what the owner does in on_end touches the tables only
  * in a later turn.
  */
 #pragma once
@@ -46,6 +47,7 @@
 struct exec;
 struct follow;
 struct relay;
+struct subscription;
 struct door_side;
 struct keeper;
 
@@ -60,8 +62,9 @@ struct client {
 	struct keeper *k;
 	struct client *next;
 	struct wire_link link;
-	struct follow *follows; /* owned */
-	struct relay *relays;	/* owned */
+	struct follow *follows;		    /* owned */
+	struct relay *relays;		    /* owned */
+	struct subscription *subscriptions; /* owned */
 	unsigned request_count;
 	uint32_t stop_id;
 	size_t stall_mark; /* its queue when last looked at, while it blocks init */
@@ -69,7 +72,7 @@ struct client {
 	bool stopping;	   /* waits for the answer to STOP */
 	bool waits_init;   /* not read until init took what is queued for it */
 	bool blocks_init;  /* init is not read until this client took what is queued for it */
-	bool doomed;
+	bool closing;
 	struct wire_peer peer; /* as it said in its HELLO; all zero: it said none */
 };
 
@@ -96,7 +99,7 @@ struct keeper {
 	struct wire_peer init_peer;
 	uint64_t unknown_frames; /* of init's, of types that this Cove does not know */
 	bool linked, up;
-	bool deaf;   /* init broke the protocol: it is not heard any more */
+	bool stale;  /* init broke the protocol: it is not heard any more */
 	bool ending; /* no new requests; set by the owner */
 	bool paused;
 	uint64_t paused_ms;	/* monotonic: since when all stood still */
@@ -167,7 +170,7 @@ void keeper_error_from_box(const struct wire_error *m, struct err *ret);
 int keeper_add_client(struct keeper *k, int fd, bool first);
 void client_send(struct client *c, enum wire_type type, uint8_t stream, uint32_t id, const void *p,
 		 size_t n);
-/* After an encode into the client's queue: flushes, or dooms a client that let it fill up. */
+/* After an encode into the client's queue: flushes, or closes a client that let it fill up. */
 void client_sent(struct client *c, int r);
 void client_credit(struct client *c, uint32_t id, uint8_t stream, uint64_t bytes);
 void client_fail(struct client *c, uint32_t id, const struct err *e);
@@ -180,10 +183,10 @@ void client_yield(struct client *c);
 /* After an uncredited frame was queued for a client: stops reading init if the client is behind. */
 void client_check_queue(struct client *c);
 /* state.c: what concerns the box as a whole. */
-void hear_status(struct client *c, const struct wire_frame *f);
-void hear_stats(struct client *c, const struct wire_frame *f);
-void hear_pause(struct client *c, const struct wire_frame *f);
-void hear_stop(struct client *c, const struct wire_frame *f);
+void keeper_on_status(struct client *c, const struct wire_frame *f);
+void keeper_on_stats(struct client *c, const struct wire_frame *f);
+void keeper_on_pause(struct client *c, const struct wire_frame *f);
+void keeper_on_stop(struct client *c, const struct wire_frame *f);
 /* Is the box frozen? Answers the request if it is. */
 bool client_is_held_up(struct client *c, uint32_t id);
 

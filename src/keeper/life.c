@@ -112,7 +112,7 @@ static void end_if_over(struct life *l)
 	if (l->state != LIFE_ENDING || !network_end(l, on_door_over) || l->has_child)
 		return;
 	/* Nobody reads the last bytes of a box that is deleted. */
-	if (l->k.linked && !l->k.deaf && !l->remove)
+	if (l->k.linked && !l->k.stale && !l->remove)
 		ev_timer_set(l->ev, &l->timer, KEEPER_FLUSH_MS);
 	else
 		ev_defer(l->ev, &l->finish);

@@ -14,7 +14,7 @@
 #include <errno.h>
 #include <string.h>
 
-void hear_status(struct client *c, const struct wire_frame *f)
+void keeper_on_status(struct client *c, const struct wire_frame *f)
 {
 	struct keeper *k = c->k;
 	struct wire_status m = {
@@ -35,7 +35,7 @@ void hear_status(struct client *c, const struct wire_frame *f)
 	client_sent(c, wire_status_encode(&c->link.out, f->id, 0, &m));
 }
 
-void hear_stats(struct client *c, const struct wire_frame *f)
+void keeper_on_stats(struct client *c, const struct wire_frame *f)
 {
 	struct keeper *k = c->k;
 	struct wire_stats m = {
@@ -111,7 +111,7 @@ static int pause_box(struct keeper *k, bool on, const char *by, struct err *e)
 	return 0;
 }
 
-void hear_pause(struct client *c, const struct wire_frame *f)
+void keeper_on_pause(struct client *c, const struct wire_frame *f)
 {
 	char by[64] = "";
 	struct wire_pause m;
@@ -129,7 +129,7 @@ void hear_pause(struct client *c, const struct wire_frame *f)
 		client_send(c, WIRE_OK, 0, f->id, NULL, 0);
 }
 
-void hear_stop(struct client *c, const struct wire_frame *f)
+void keeper_on_stop(struct client *c, const struct wire_frame *f)
 {
 	char by[64] = "";
 	struct wire_stop m;

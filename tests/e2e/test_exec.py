@@ -235,3 +235,32 @@ def test_streams_by_their_names(cove, shared):
     assert result.out == b"out\nin\n" and result.err == b"err\n", repr(result)
     result = cove("sh", shared, "echo out >/dev/stdout; echo err >/dev/stderr; echo in | cat /dev/stdin").ok()
     assert result.out == b"out\nin\n" and result.err == b"err\n", repr(result)
+
+
+def test_a_repeated_token_finds_its_command(cove, shared):
+    """kill -9 of the client, and the same request again: one command, all of its output."""
+    line = ("echo x >>/tmp/token-effect; echo started; until [ -e /tmp/token-go ]; do sleep 0.05; done; "
+            "echo done; exit 7")
+    request = ("exec", "--token", "repeat-1", shared, "--", "sh", "-c", line)
+    first = cove.start(*request)
+    assert first.stdout.readline() == b"started\n"
+    first.kill()
+    first.wait(DEADLINE)
+    cove("exec", shared, "--", "touch", "/tmp/token-go").ok()
+    for _ in range(2):
+        got = cove(*request, input=b"")
+        assert (got.rc, got.out) == (7, b"started\ndone\n")
+    assert cove("exec", shared, "--", "cat", "/tmp/token-effect").out == b"x\n"
+    other = cove("exec", "--token", "repeat-1", shared, "--", "true")
+    assert other.rc == 125 and other.out == b""
+    assert cove("exec", "--token", "a b", shared, "--", "true").rc == 2
+
+
+def test_a_token_outlives_its_keeper(cove, box):
+    """A line of sh; the box is stopped and started, which is another keeper: nothing runs twice."""
+    assert cove("sh", "--token", "line", box, "echo $$ >>kept; cat kept | wc -l").out == b"1\n"
+    cove("stop", box).ok()
+    cove("start", box).ok()
+    got = cove("sh", "--token", "line", box, "echo $$ >>kept; cat kept | wc -l")
+    assert (got.rc, got.out) == (0, b"1\n")
+    assert cove("sh", box, "cat kept | wc -l").out == b"1\n"

@@ -198,7 +198,7 @@ static void end(struct world *w)
 	unsigned before = w->ends;
 
 	check_logs(w);
-	MUST(!w->k.deaf || w->ends > 0);
+	MUST(!w->k.stale || w->ends > 0);
 	MUST(w->k.paused == w->frozen);
 	keeper_disconnect(&w->k);
 	execs_interrupt(&w->k);

@@ -244,4 +244,46 @@ TEST(rewrite)
 	place_done(&p);
 }
 
+/* Tokens: with their record, after that was dropped, and over a rewrite. */
+TEST(tokens)
+{
+	struct two two = {.list = {sample(2), sample(3)}};
+	struct exec_record r = sample(1);
+	struct token_set all = {0};
+	struct journal_list l;
+	struct place p;
+
+	place_init(&p);
+	strcpy(r.token, "one");
+	r.arguments = UINT64_MAX;
+	CHECK_EQ(journal_add(&p.j, p.logs.dir_fd, JOURNAL_START | JOURNAL_TOKEN, &r), 0);
+	CHECK_EQ(journal_sync(&p.j, p.logs.dir_fd, p.box_fd), 0);
+	CHECK_EQ(journal_read(p.box_fd, &l), 0);
+	CHECK_STR(l.records[0].token, "one");
+	CHECK(l.records[0].arguments == UINT64_MAX);
+	CHECK_EQ(l.spent.count, 0);
+	journal_list_done(&l);
+	CHECK_EQ(journal_add(&p.j, p.logs.dir_fd, JOURNAL_DROP, &r), 0);
+	CHECK_EQ(journal_read(p.box_fd, &l), 0);
+	CHECK_EQ(l.count, 0);
+	CHECK(tokens_has(&l.spent, token_key("one")));
+	journal_list_done(&l);
+	strcpy(two.list[1].token, "three");
+	CHECK_EQ(tokens_add(&all, token_key("one")), 0);
+	CHECK_EQ(tokens_add(&all, token_key("three")), 0);
+	CHECK_EQ(journal_rewrite(&p.j, p.logs.dir_fd, 12, &all, next_of_two, &two), 0);
+	CHECK_EQ(journal_read(p.box_fd, &l), 0);
+	CHECK_EQ(l.spent.count, 1); /* the other one is with its record */
+	CHECK_STR(l.records[1].token, "three");
+	journal_list_done(&l);
+	/* A token that is free again. */
+	two.list[1].token[0] = 0;
+	CHECK_EQ(journal_add(&p.j, p.logs.dir_fd, JOURNAL_TOKEN, &two.list[1]), 0);
+	CHECK_EQ(journal_read(p.box_fd, &l), 0);
+	CHECK_STR(l.records[1].token, "");
+	journal_list_done(&l);
+	tokens_done(&all);
+	place_done(&p);
+}
+
 TAP_MAIN

@@ -1,0 +1,427 @@
+/* What a later version added: EXEC with a token, SUBSCRIBE, HELLO with a range; and what an older
+ * Cove says. */
+#include "base/fd.h"
+#include "base/limits.h"
+#include "keeper/exec.h"
+#include "keeper_rig.h"
+#include "tap.h"
+
+#include <fcntl.h>
+
+static struct wire_exec with_token(const char *token)
+{
+	return (struct wire_exec){.line = "echo x", .cwd = "/tmp", .token = token};
+}
+
+static enum err_kind refused(struct rig *r, struct peer *p, uint32_t id, const struct wire_exec *m)
+{
+	struct wire_frame f;
+	struct wire_error e;
+
+	CHECK_EQ(wire_exec_encode(&p->out, id, 0, m), 0);
+	f = peer_next(r, p, WIRE_ERROR);
+	CHECK_EQ(f.id, id);
+	CHECK_EQ(wire_error_decode(&f, &e), 0);
+	CHECK(peer_silent(r, &r->init));
+	return (enum err_kind)e.kind;
+}
+
+static struct exec_record exit_of(struct rig *r, struct peer *p, uint32_t id)
+{
+	struct wire_frame f = peer_next(r, p, WIRE_EXIT);
+	struct exec_record m;
+
+	CHECK_EQ(f.id, id);
+	CHECK_EQ(wire_exit_decode(&f, &m), 0);
+	return m;
+}
+
+/* The client is gone in the middle; the next one gets everything from the start. */
+TEST(a_repeated_request_finds_the_command)
+{
+	struct wire_exec m = with_token("t-1");
+	struct wire_started started;
+	struct wire_frame f;
+	struct peer *p;
+	struct rig r;
+
+	rig_init(&r, true);
+	CHECK_EQ(start_command(&r, &r.clients[0], 1, &m), 1);
+	peer_say(&r.init, WIRE_DATA, WIRE_STDOUT, 1, "aaaa", 4);
+	rig_run(&r);
+	peer_close(&r.clients[0]);
+	rig_run(&r);
+	p = rig_client(&r);
+	CHECK_EQ(wire_exec_encode(&p->out, 9, 0, &m), 0);
+	f = peer_next(&r, p, WIRE_STARTED);
+	CHECK_EQ(wire_started_decode(&f, &started), 0);
+	CHECK_EQ(started.exec_id, 1);
+	hear_bytes(&r, p, WIRE_STDOUT, 'a', 4);
+	CHECK(peer_silent(&r, &r.init)); /* init was asked once */
+	peer_say(&r.init, WIRE_DATA, WIRE_STDOUT, 1, "aa", 2);
+	hear_bytes(&r, p, WIRE_STDOUT, 'a', 2);
+	say_exit(&r, 1, 3);
+	CHECK_EQ(exit_of(&r, p, 9).exit_code, 3);
+	/* And after its end, in the foreground and in the background. */
+	CHECK_EQ(wire_exec_encode(&p->out, 10, 0, &m), 0);
+	CHECK_EQ(peer_next(&r, p, WIRE_STARTED).id, 10);
+	hear_bytes(&r, p, WIRE_STDOUT, 'a', 6);
+	CHECK_EQ(exit_of(&r, p, 10).stdout_bytes, 6);
+	m.background = 1;
+	CHECK_EQ(wire_exec_encode(&p->out, 11, 0, &m), 0);
+	CHECK_EQ(peer_next(&r, p, WIRE_STARTED).id, 11);
+	CHECK(peer_silent(&r, p));
+	CHECK_EQ(r.k.exec_count, 1);
+	rig_done(&r);
+}
+
+/* At once, before init has answered the first one. */
+TEST(two_at_once)
+{
+	struct wire_exec m = with_token("x");
+	struct peer *p, *q;
+	struct rig r;
+
+	rig_init(&r, true);
+	q = rig_client(&r);
+	p = &r.clients[0];
+	CHECK_EQ(wire_exec_encode(&p->out, 1, 0, &m), 0);
+	CHECK_EQ(wire_exec_encode(&q->out, 1, 0, &m), 0);
+	peer_next(&r, &r.init, WIRE_EXEC);
+	CHECK(peer_silent(&r, &r.init));
+	say_started(&r, 1);
+	CHECK_EQ(peer_next(&r, p, WIRE_STARTED).id, 1);
+	CHECK_EQ(peer_next(&r, q, WIRE_STARTED).id, 1);
+	say_exit(&r, 1, 0);
+	exit_of(&r, p, 1);
+	exit_of(&r, q, 1);
+	rig_done(&r);
+}
+
+TEST(other_arguments_are_a_conflict)
+{
+	struct wire_exec m = with_token("t");
+	char large[EXEC_TOKEN_MAX + 2];
+	struct peer *p;
+	struct rig r;
+
+	rig_init(&r, true);
+	p = &r.clients[0];
+	start_command(&r, p, 1, &m);
+	m.cwd = "/";
+	CHECK_EQ(refused(&r, p, 2, &m), ERR_CONFLICT);
+	m = with_token("t");
+	m.timeout_ms = 5;
+	CHECK_EQ(refused(&r, p, 3, &m), ERR_CONFLICT);
+	m = with_token("");
+	CHECK_EQ(refused(&r, p, 4, &m), ERR_INVALID);
+	m = with_token("a b");
+	CHECK_EQ(refused(&r, p, 5, &m), ERR_INVALID);
+	m = with_token("a\nb");
+	CHECK_EQ(refused(&r, p, 6, &m), ERR_INVALID);
+	m = with_token("\xc3\xa4");
+	CHECK_EQ(refused(&r, p, 7, &m), ERR_INVALID);
+	memset(large, 'x', sizeof(large));
+	large[sizeof(large) - 1] = 0;
+	m = with_token(large);
+	CHECK_EQ(refused(&r, p, 8, &m), ERR_INVALID);
+	large[EXEC_TOKEN_MAX] = 0;
+	CHECK_EQ(start_command(&r, p, 9, &m), 2);
+	rig_done(&r);
+}
+
+/* kill -9 of the keeper: what ran has an unknown end, and is not run again. */
+TEST(a_new_keeper_knows)
+{
+	struct wire_exec m = with_token("t"), n = with_token("u");
+	struct exec_record end;
+	struct peer *p;
+	struct rig r;
+
+	rig_init(&r, true);
+	p = &r.clients[0];
+	CHECK_EQ(wire_exec_encode(&p->out, 1, 0, &m), 0); /* asked, not even started */
+	peer_next(&r, &r.init, WIRE_EXEC);
+	CHECK_EQ(wire_exec_encode(&p->out, 2, 0, &n), 0);
+	peer_next(&r, &r.init, WIRE_EXEC);
+	say_started(&r, 2);
+	say_exit(&r, 2, 7);
+	rig_run(&r);
+	for (int i = 0; i < 2; i++) {
+		rig_restart(&r);
+		p = &r.clients[0];
+		CHECK_EQ(wire_exec_encode(&p->out, 1, 0, &m), 0);
+		CHECK_EQ(peer_next(&r, p, WIRE_STARTED).id, 1);
+		end = exit_of(&r, p, 1);
+		CHECK(!end.has_exit);
+		CHECK_STR(end.cause, "interrupted");
+		CHECK_EQ(wire_exec_encode(&p->out, 2, 0, &n), 0);
+		CHECK_EQ(peer_next(&r, p, WIRE_STARTED).id, 2);
+		CHECK_EQ(exit_of(&r, p, 2).exit_code, 7);
+		CHECK(peer_silent(&r, &r.init));
+		n.line = "other";
+		CHECK_EQ(refused(&r, p, 3, &n), ERR_CONFLICT);
+		n.line = "echo x";
+	}
+	rig_done(&r);
+}
+
+/* The record went to make room, the token did not; not after a restart and a rewrite either. */
+TEST(a_forgotten_command_is_not_run_again)
+{
+	struct wire_exec m = with_token("t"), plain = plain_command();
+	struct peer *p;
+	struct rig r;
+
+	rig_init(&r, true);
+	p = &r.clients[0];
+	for (uint32_t i = 1; i <= KEEPER_EXECS_MAX + 1; i++) {
+		start_command(&r, p, i, i == 1 ? &m : &plain);
+		peer_say(&r.init, WIRE_EOF, WIRE_STDOUT, i, NULL, 0);
+		peer_say(&r.init, WIRE_EOF, WIRE_STDERR, i, NULL, 0);
+		say_exit(&r, i, 0);
+		exit_of(&r, p, i);
+	}
+	CHECK(!exec_find(&r.k, 1));
+	CHECK_EQ(refused(&r, p, 5000, &m), ERR_CONFLICT);
+	rig_restart(&r);
+	CHECK_EQ(refused(&r, &r.clients[0], 1, &m), ERR_CONFLICT);
+	rig_done(&r);
+}
+
+/* What did not start may be asked for again with its token. */
+TEST(a_failed_start_frees_its_token)
+{
+	struct wire_exec m = with_token("t");
+	struct wire_error no = {.kind = ERR_NOT_FOUND, .code = ENOENT, .msg = "no such program"};
+	struct peer *p;
+	struct rig r;
+
+	rig_init(&r, true);
+	p = &r.clients[0];
+	CHECK_EQ(wire_exec_encode(&p->out, 1, 0, &m), 0);
+	peer_next(&r, &r.init, WIRE_EXEC);
+	CHECK_EQ(wire_error_encode(&r.init.out, 1, 0, &no), 0);
+	CHECK_EQ(peer_next(&r, p, WIRE_ERROR).id, 1);
+	rig_restart(&r);
+	CHECK_EQ(start_command(&r, &r.clients[0], 2, &m), 2);
+	rig_done(&r);
+}
+
+/* The command gets each byte of its input once, although the second client sends all of it. */
+TEST(input_is_not_sent_twice)
+{
+	struct wire_exec m = with_token("t");
+	struct wire_frame f;
+	struct peer *p;
+	struct rig r;
+
+	m.has_stdin = 1;
+	rig_init(&r, true);
+	start_command(&r, &r.clients[0], 1, &m);
+	peer_say(&r.clients[0], WIRE_DATA, WIRE_STDIN, 1, "abc", 3);
+	peer_next(&r, &r.init, WIRE_DATA);
+	peer_close(&r.clients[0]);
+	rig_run(&r);
+	p = rig_client(&r);
+	CHECK_EQ(wire_exec_encode(&p->out, 4, 0, &m), 0);
+	CHECK_EQ(peer_next(&r, p, WIRE_STARTED).id, 4);
+	peer_say(p, WIRE_DATA, WIRE_STDIN, 4, "ab", 2);
+	peer_say(p, WIRE_DATA, WIRE_STDIN, 4, "cde", 3);
+	peer_say(p, WIRE_EOF, WIRE_STDIN, 4, NULL, 0);
+	f = peer_next(&r, &r.init, WIRE_DATA);
+	CHECK_EQ(f.len, 2);
+	CHECK_MEM(f.payload, "de", 2);
+	peer_next(&r, &r.init, WIRE_EOF);
+	CHECK_EQ(peer_next(&r, p, WIRE_CREDIT).id, 4);
+	rig_done(&r);
+}
+
+/* Bytes of a Cove before there were ranges, features and tokens: its client says HELLO with one
+ * number, or nothing, and its init answers with one number. */
+TEST(an_older_client_and_init)
+{
+	static const uint8_t hello[] = {13, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1,
+					8,  0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0};
+	static const uint8_t exec[] = {10, 0, 0, 0, 8, 0, 0,   0,   7,	 0,   0,
+				       0,  1, 5, 0, 0, 0, 't', 'r', 'u', 'e', 0};
+	struct peer *p;
+	struct rig r;
+
+	rig_init(&r, false);
+	CHECK_EQ(buf_append(&r.init.out, hello, sizeof(hello)), 0);
+	rig_run(&r);
+	CHECK(r.up);
+	CHECK_EQ(r.k.init_peer.version, 1);
+	for (uint32_t i = 1; i <= 2; i++) {
+		p = rig_client(&r);
+		if (i == 2)
+			CHECK_EQ(buf_append(&p->out, hello, sizeof(hello)), 0);
+		CHECK_EQ(buf_append(&p->out, exec, sizeof(exec)), 0);
+		if (i == 1)
+			peer_next(&r, &r.init, WIRE_HELLO);
+		CHECK_EQ(peer_next(&r, &r.init, WIRE_EXEC).id, i);
+		say_started(&r, i);
+		CHECK_EQ(peer_next(&r, p, WIRE_STARTED).id, 7);
+		say_exit(&r, i, 0);
+		exit_of(&r, p, 7);
+		CHECK_EQ(r.k.clients->peer.version, i == 2 ? 1 : 0);
+	}
+	rig_done(&r);
+}
+
+/* ---- SUBSCRIBE ---- */
+
+static struct wire_event next_event(struct rig *r, struct peer *p, uint32_t id)
+{
+	struct wire_frame f = peer_next(r, p, WIRE_EVENT);
+	struct wire_event m;
+
+	CHECK_EQ(f.id, id);
+	CHECK_EQ(wire_event_decode(&f, &m), 0);
+	return m;
+}
+
+static void subscribe(struct rig *r, struct peer *p, uint32_t id, uint64_t from, uint64_t next)
+{
+	CHECK_EQ(wire_subscribe_encode(&p->out, id, 0, &(struct wire_subscribe){.from = from}), 0);
+	CHECK_EQ(next_event(r, p, id).seq, next);
+}
+
+static void run_one(struct rig *r, uint32_t id)
+{
+	struct wire_exec m = plain_command();
+
+	start_command(r, &r->clients[0], id, &m);
+	peer_say(&r->init, WIRE_EOF, WIRE_STDOUT, id, NULL, 0);
+	peer_say(&r->init, WIRE_EOF, WIRE_STDERR, id, NULL, 0);
+	say_exit(r, id, 0);
+	exit_of(r, &r->clients[0], id);
+}
+
+TEST(rows_as_they_come_and_from_a_number)
+{
+	struct wire_event m;
+	struct peer *p;
+	struct rig r;
+
+	rig_init(&r, true);
+	run_one(&r, 1); /* rows 1 and 2 */
+	p = rig_client(&r);
+	subscribe(&r, p, 5, 0, 3);
+	CHECK(peer_silent(&r, p));
+	run_one(&r, 2);
+	m = next_event(&r, p, 5);
+	CHECK_EQ(m.seq, 3);
+	CHECK_EQ(m.missed, 0);
+	CHECK(strstr(m.text, "\"event\":\"command\"") && strstr(m.text, "{\"seq\":3,") == m.text);
+	CHECK_EQ(next_event(&r, p, 5).seq, 4);
+	/* A second one on the same connection, from the first row on. */
+	subscribe(&r, p, 6, 1, 1);
+	for (uint64_t i = 1; i <= 4; i++)
+		CHECK_EQ(next_event(&r, p, 6).seq, i);
+	peer_say(p, WIRE_CANCEL, 0, 5, NULL, 0);
+	rig_run(&r);
+	run_one(&r, 3);
+	CHECK_EQ(next_event(&r, p, 6).seq, 5);
+	CHECK_EQ(next_event(&r, p, 6).seq, 6);
+	CHECK(peer_silent(&r, p));
+	keeper_answer_stops(&r.k, NULL);
+	CHECK_EQ(peer_next(&r, p, WIRE_OK).id, 6);
+	/* Numbers go on in the next keeper. */
+	rig_restart(&r);
+	run_one(&r, 4);
+	p = rig_client(&r);
+	subscribe(&r, p, 1, 6, 6);
+	for (uint64_t i = 6; i <= 8; i++)
+		CHECK_EQ(next_event(&r, p, 1).seq, i);
+	rig_done(&r);
+}
+
+/* A client that reads nothing holds up nobody, and gets everything in order once it does. */
+TEST(a_slow_subscriber_reads_the_log)
+{
+	struct peer *p;
+	struct rig r;
+
+	rig_init(&r, true);
+	p = rig_client(&r);
+	subscribe(&r, p, 1, 0, 1);
+	p->deaf = true;
+	for (uint32_t i = 1; i <= 1500; i++)
+		run_one(&r, i);
+	p->deaf = false;
+	for (uint64_t i = 1; i <= 3000; i++) {
+		struct wire_event m = next_event(&r, p, 1);
+
+		CHECK_EQ(m.seq, i);
+		CHECK_EQ(m.missed, 0);
+	}
+	rig_done(&r);
+}
+
+/* Without a log rows that came too fast, or before, are counted. */
+TEST(missed_rows_are_counted)
+{
+	struct wire_event m;
+	struct peer *p;
+	struct rig r;
+
+	rig_init(&r, true);
+	run_one(&r, 1);
+	CHECK_EQ(unlinkat(r.k.logs.dir_fd, "events.jsonl", 0), 0);
+	p = rig_client(&r);
+	subscribe(&r, p, 1, 1, 1);
+	keeper_answer_stops(&r.k, NULL);
+	m = next_event(&r, p, 1);
+	CHECK(!m.text);
+	CHECK_EQ(m.missed, 2);
+	CHECK_EQ(peer_next(&r, p, WIRE_OK).id, 1);
+	rig_done(&r);
+}
+
+TEST(broken_subscriptions)
+{
+	struct peer *p;
+	struct rig r;
+
+	rig_init(&r, true);
+	p = rig_client(&r);
+	peer_say(p, WIRE_SUBSCRIBE, 0, 1, "\1\3", 2);
+	CHECK_EQ(peer_next(&r, p, WIRE_ERROR).id, 0);
+	p = rig_client(&r);
+	subscribe(&r, p, 1, UINT64_MAX, UINT64_MAX);
+	run_one(&r, 1);
+	CHECK(peer_silent(&r, p));
+	peer_say(p, WIRE_SUBSCRIBE, 0, 1, NULL, 0); /* the id is in use */
+	CHECK_EQ(peer_next(&r, p, WIRE_ERROR).id, 0);
+	rig_done(&r);
+}
+
+/* Ranges without a common version end the connection with both ranges in the sentence. */
+TEST(no_common_version)
+{
+	struct wire_hello m = {.lowest = WIRE_VERSION_MAX + 1, .highest = WIRE_VERSION_MAX + 5};
+	struct wire_error e;
+	struct wire_frame f;
+	struct peer *p;
+	struct rig r;
+
+	rig_init(&r, true);
+	p = &r.clients[0];
+	CHECK_EQ(wire_hello_encode(&p->out, 0, 0, &m), 0);
+	f = peer_next(&r, p, WIRE_ERROR);
+	CHECK_EQ(f.id, 0);
+	CHECK_EQ(wire_error_decode(&f, &e), 0);
+	CHECK_EQ(e.kind, ERR_UNSUPPORTED);
+	CHECK(strstr(e.msg, "3 to 7") && strstr(e.msg, "1 to 2"));
+	p = rig_client(&r);
+	m = (struct wire_hello){.lowest = 5, .highest = 2};
+	CHECK_EQ(wire_hello_encode(&p->out, 0, 0, &m), 0);
+	f = peer_next(&r, p, WIRE_ERROR);
+	CHECK_EQ(wire_error_decode(&f, &e), 0);
+	CHECK_EQ(e.kind, ERR_PROTOCOL);
+	rig_done(&r);
+}
+
+TAP_MAIN
