@@ -18,8 +18,8 @@
  */
 #include "cli/stream.h"
 
-#include "base/buf.h"
 #include "base/clock.h"
+#include "base/collect.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "cli/signals.h"
@@ -52,7 +52,7 @@ struct stream {
 	struct cove_error *err;
 
 	enum sink_kind sinks[2]; /* stdout, stderr */
-	struct buf kept[2];
+	struct collect collect;
 	int out_fd; /* of the piece on its way */
 	const uint8_t *out;
 	size_t out_len;
@@ -154,32 +154,15 @@ static int write_piece(struct stream *s)
 
 static int on_output(struct stream *s, int fd, const void *data, size_t len)
 {
-	struct buf *kept = &s->kept[fd - 1];
-	size_t room;
-
 	*(fd == STDOUT_FILENO ? &s->end->out_seen : &s->end->err_seen) += len;
 	if (s->end->reader_gone)
 		return 0;
-	if (s->o->collect) {
-		room = RESULT_INLINE_MAX - buf_len(kept);
-		return buf_append(kept, data, len < room ? len : room);
-	}
+	if (s->o->collect)
+		return collect_add(&s->collect, (unsigned)fd - 1, data, len);
 	s->out_fd = fd;
 	s->out = data;
 	s->out_len = len;
 	return write_piece(s);
-}
-
-static char *copy_of(const struct buf *b)
-{
-	char *text = malloc(buf_len(b) + 1);
-
-	if (text) {
-		if (buf_len(b))
-			memcpy(text, buf_data(b), buf_len(b));
-		text[buf_len(b)] = 0;
-	}
-	return text;
 }
 
 static int on_exit_event(struct stream *s, const struct cove_result *result)
@@ -193,14 +176,10 @@ static int on_exit_event(struct stream *s, const struct cove_result *result)
 	s->done = s->end->ended = true;
 	if (!s->o->collect)
 		return 0;
-	r->out = copy_of(&s->kept[0]);
-	r->err_out = copy_of(&s->kept[1]);
-	if (!r->out || !r->err_out)
-		return -ENOMEM;
-	r->out_len = buf_len(&s->kept[0]);
-	r->err_len = buf_len(&s->kept[1]);
-	r->truncated |= r->out_len < r->out_bytes || r->err_len < r->err_bytes;
-	return 0;
+	r->out = collect_copy(&s->collect, 0, &r->out_len);
+	r->err_out = collect_copy(&s->collect, 1, &r->err_len);
+	r->truncated |= collect_is_cut(&s->collect);
+	return r->out && r->err_out ? 0 : -ENOMEM;
 }
 
 /* A person who waits sees what for; a program has the state in `cove ps`. */
@@ -426,8 +405,7 @@ int stream_drive(struct cove_box *box, struct cove_exec *exec, const struct stre
 
 	*ret = (struct stream_end){0};
 	*err = (struct cove_error){0};
-	buf_init(&s.kept[0], RESULT_INLINE_MAX);
-	buf_init(&s.kept[1], RESULT_INLINE_MAX);
+	collect_init(&s.collect, RESULT_INLINE_MAX);
 	r = signals_catch();
 	if (r == 0 && options->raw)
 		r = term_raw();
@@ -436,8 +414,7 @@ int stream_drive(struct cove_box *box, struct cove_exec *exec, const struct stre
 	while (r >= 0 && !s.done)
 		r = turn(&s);
 	term_restore();
-	buf_done(&s.kept[0]);
-	buf_done(&s.kept[1]);
+	collect_done(&s.collect);
 	if (r < 0 && !err->kind) {
 		*err = (struct cove_error){.kind = COVE_INTERNAL, .code = -r};
 		snprintf(err->message, sizeof(err->message), "the command's streams: %s",

@@ -374,6 +374,8 @@ void core_conn_free(struct core_conn *c)
 	c->on_lost = NULL;
 	if (!c->lost)
 		lose(c, err_set(&e, ERR_INTERRUPTED, ECANCELED, "the request was given up"), &e);
+	else
+		(void)end_requests(c);
 	if (c->gone)
 		*c->gone = true;
 	ev_defer_cancel(c->ev, &c->late);

@@ -139,7 +139,7 @@ static int start_new(struct cove *cove, const struct core_spec *s, const struct 
 	int r = network_write(cove, s, claim_fd, e);
 
 	if (r == 0)
-		r = life_spawn(cove, spec, image, claim_fd, &conn, e);
+		r = life_spawn(cove, NULL, spec, image, claim_fd, &conn, e);
 	else
 		close(claim_fd);
 	if (r == 0 && !spec->one_shot)

@@ -118,34 +118,54 @@ static int wait_for_tokens(struct core_conn *conn, const char *box, struct err *
 	return r;
 }
 
-int exec_begin(struct cove_exec *x, struct cove_box *box, const struct cove_command *command,
-	       uint64_t inline_max, struct err *e)
+int core_exec_begin(struct cove_exec *x, struct core_conn *conn, const struct cove_command *command,
+		    uint64_t inline_max, struct err *e)
 {
 	int r = check(command, e);
 
-	memset(x, 0, sizeof(*x));
-	if (r == 0)
-		r = box_conn_get(box, &x->conn, e);
 	if (r < 0)
 		return r;
+	x->conn = conn;
+	x->background = command->background;
+	core_call_begin(&x->call, conn);
+	init_flows(x);
+	note_command(x, command);
+	return encode(x, command, inline_max, e);
+}
+
+int core_exec_open(struct cove_exec *x, struct cove_box *box, const struct cove_command *command,
+		   uint64_t inline_max, struct err *e)
+{
+	struct core_conn *conn = NULL;
+	int r = box_conn_get(box, &conn, e);
+
+	memset(x, 0, sizeof(*x));
+	if (r < 0)
+		return r;
+	x->conn = conn;
 	x->box = box;
 	box->refs++;
 	if (command->token)
-		r = wait_for_tokens(x->conn, box->name, e);
-	core_call_begin(&x->call, x->conn);
-	x->timeout_ms = command->timeout_ms;
-	init_flows(x);
-	note_command(x, command);
+		r = wait_for_tokens(conn, box->name, e);
 	if (r == 0)
-		r = encode(x, command, inline_max, e);
-	if (r < 0) {
-		exec_end(x);
-		return r;
-	}
+		r = core_exec_begin(x, conn, command, inline_max, e);
+	if (r < 0)
+		core_exec_end(x);
+	return r;
+}
+
+int core_exec_feed_all(struct cove_exec *x, const struct cove_command *c, struct err *e)
+{
+	if (!c->input)
+		return 0;
+	if (core_exec_feed(x, c->input, c->input_len) < c->input_len ||
+	    wire_encode(core_out(x->conn), WIRE_EOF, WIRE_STDIN, x->call.q.id, NULL, 0) < 0)
+		return err_set(e, ERR_LIMIT, E2BIG, "stdin beyond %u bytes is given as a stream",
+			       WIRE_WINDOW);
 	return 0;
 }
 
-void exec_end(struct cove_exec *x)
+void core_exec_end(struct cove_exec *x)
 {
 	if (x->conn) {
 		/* Output of a child left behind would go on coming. */
@@ -156,13 +176,13 @@ void exec_end(struct cove_exec *x)
 		box_conn_put(x->box, x->conn);
 	}
 	if (x->log)
-		log_reader_free(x->log);
+		core_log_free(x->log);
 	if (x->box)
 		box_unref(x->box);
 	free(x->cwd);
 }
 
-size_t exec_feed(struct cove_exec *x, const void *data, size_t len)
+size_t core_exec_feed(struct cove_exec *x, const void *data, size_t len)
 {
 	size_t done = 0;
 
@@ -296,8 +316,8 @@ static int take_credit(struct cove_exec *x, const struct wire_frame *f, struct e
 	return 0;
 }
 
-int exec_frame(struct cove_exec *x, const struct wire_frame *f, struct cove_event *ret,
-	       struct err *e)
+int core_exec_frame(struct cove_exec *x, const struct wire_frame *f, struct cove_event *ret,
+		    struct err *e)
 {
 	switch (f->type) {
 	case WIRE_QUEUED:
@@ -352,7 +372,7 @@ static int exec_next(struct cove_exec *x, int timeout_ms, struct cove_event *ret
 	int r;
 
 	if (x->log)
-		return log_reader_next(x, timeout_ms, ret, e);
+		return core_log_next(x, timeout_ms, ret, e);
 	if (x->done)
 		return -EPIPE;
 	r = settle(x, e);
@@ -360,7 +380,7 @@ static int exec_next(struct cove_exec *x, int timeout_ms, struct cove_event *ret
 		r = core_call_next(&x->call, timeout_ms, &f, e);
 		if (r <= 0)
 			break;
-		r = exec_frame(x, &f, ret, e);
+		r = core_exec_frame(x, &f, ret, e);
 		if (r == 0 && was_full && x->input.left > 0)
 			break;
 	}
@@ -392,13 +412,13 @@ static int start(struct cove_box *box, const struct cove_command *command, struc
 	if (r == 0 && !x)
 		r = err_errno(e, ENOMEM, "start a command");
 	if (r == 0)
-		r = exec_begin(x, box, &c, 0, e);
+		r = core_exec_open(x, box, &c, 0, e);
 	if (r < 0) {
 		free(x);
 		return r;
 	}
 	if (c.input &&
-	    (exec_feed(x, c.input, c.input_len) < c.input_len ||
+	    (core_exec_feed(x, c.input, c.input_len) < c.input_len ||
 	     wire_encode(core_out(x->conn), WIRE_EOF, WIRE_STDIN, x->call.q.id, NULL, 0) < 0))
 		r = err_set(e, ERR_LIMIT, E2BIG, "stdin beyond %u bytes is given as a stream",
 			    WIRE_WINDOW);
@@ -406,7 +426,7 @@ static int start(struct cove_box *box, const struct cove_command *command, struc
 		r = core_conn_flush(x->conn, e);
 	if (r < 0) {
 		buf_clear(core_out(x->conn));
-		exec_end(x);
+		core_exec_end(x);
 		free(x);
 		return r;
 	}
@@ -422,8 +442,8 @@ int cove_exec_start(struct cove_box *box, const struct cove_command *command,
 	return core_return(box->cove, box->name, start(box, command, ret, &e), &e, err);
 }
 
-int exec_attach(struct cove_box *box, const struct wire_attach *m, struct cove_exec **ret,
-		struct err *e)
+int core_exec_attach(struct cove_box *box, const struct wire_attach *m, struct cove_exec **ret,
+		     struct err *e)
 {
 	struct cove_exec *x = calloc(1, sizeof(*x));
 	int r;
@@ -443,7 +463,7 @@ int exec_attach(struct cove_box *box, const struct wire_attach *m, struct cove_e
 			r = core_conn_flush(x->conn, e);
 	}
 	if (r < 0) {
-		exec_end(x);
+		core_exec_end(x);
 		free(x);
 		return r;
 	}
@@ -461,7 +481,7 @@ int cove_exec_attach(struct cove_box *box, uint64_t exec_id, uint64_t out_from, 
 				.input = follow};
 	struct err e = {0};
 
-	return core_return(box->cove, box->name, exec_attach(box, &m, ret, &e), &e, err);
+	return core_return(box->cove, box->name, core_exec_attach(box, &m, ret, &e), &e, err);
 }
 
 size_t cove_exec_input_room(const struct cove_exec *exec)
@@ -485,7 +505,7 @@ static int write_input(struct cove_exec *x, const void *data, size_t len, struct
 	if (len > x->input.left)
 		return err_set(e, ERR_LIMIT, EAGAIN, "stdin takes %zu bytes now, not %zu",
 			       (size_t)x->input.left, len);
-	if (exec_feed(x, data, len) < len)
+	if (core_exec_feed(x, data, len) < len)
 		return err_errno(e, ENOBUFS, "queue stdin");
 	return core_conn_flush(x->conn, e);
 }
@@ -532,6 +552,6 @@ void cove_exec_free(struct cove_exec *exec)
 {
 	if (!exec)
 		return;
-	exec_end(exec);
+	core_exec_end(exec);
 	free(exec);
 }

@@ -26,36 +26,42 @@ struct cove_exec {
 	uint8_t owed_stream; /* what the caller has in its hands */
 	uint32_t owed;
 	bool eof[WIRE_STREAM_COUNT];
-	bool quiet;  /* no events for on_event: an attach, a log */
-	bool queued; /* QUEUED came, and STARTED has yet to */
+	bool quiet;	 /* no events for on_event: an attach, a log */
+	bool queued;	 /* QUEUED came, and STARTED has yet to */
+	bool background; /* over with STARTED or QUEUED */
 	bool done;
 	char *cwd; /* owned; behind the EXIT event */
 	char command[96], shell[40];
-	uint64_t timeout_ms;
 };
 
-/* Queues EXEC; nothing is sent yet. inline_max as in struct wire_exec. */
-int exec_begin(struct cove_exec *x, struct cove_box *box, const struct cove_command *command,
-	       uint64_t inline_max, struct err *e);
+/* Queues EXEC on a connection; nothing is sent yet. inline_max as in struct wire_exec. Where it
+ * fails nothing was queued, and the call is to be ended. */
+int core_exec_begin(struct cove_exec *x, struct core_conn *conn, const struct cove_command *command,
+		    uint64_t inline_max, struct err *e);
+/* The same on a connection of the box. */
+int core_exec_open(struct cove_exec *x, struct cove_box *box, const struct cove_command *command,
+		   uint64_t inline_max, struct err *e);
+/* Queues all of the command's stdin, and its end: for no more than a window. */
+int core_exec_feed_all(struct cove_exec *x, const struct cove_command *command, struct err *e);
 /* Gives the connection back; the command goes on. */
-void exec_end(struct cove_exec *x);
+void core_exec_end(struct cove_exec *x);
 
 /* Queues as much of data as the window allows; returns how much. */
-size_t exec_feed(struct cove_exec *x, const void *data, size_t len);
+size_t core_exec_feed(struct cove_exec *x, const void *data, size_t len);
 
 /* Handles one frame. 1: *ret is an event, 0: it was only credit. */
-int exec_frame(struct cove_exec *x, const struct wire_frame *f, struct cove_event *ret,
-	       struct err *e);
+int core_exec_frame(struct cove_exec *x, const struct wire_frame *f, struct cove_event *ret,
+		    struct err *e);
 
 /* What a record says, for the caller. */
 void exec_result(const struct exec_record *m, struct cove_result *r);
 
 /* Joins a command of the box. */
-int exec_attach(struct cove_box *box, const struct wire_attach *m, struct cove_exec **ret,
-		struct err *e);
+int core_exec_attach(struct cove_box *box, const struct wire_attach *m, struct cove_exec **ret,
+		     struct err *e);
 
 /* logs.c: the commands of a box, running or not; the count. */
-int exec_infos(struct cove *cove, const char *box, struct cove_exec_info **ret, struct err *e);
+int core_exec_infos(struct cove *cove, const char *box, struct cove_exec_info **ret, struct err *e);
 /* logs.c: the same as cove_exec_next for a log. */
-int log_reader_next(struct cove_exec *x, int timeout_ms, struct cove_event *ret, struct err *e);
-void log_reader_free(struct log_reader *l);
+int core_log_next(struct cove_exec *x, int timeout_ms, struct cove_event *ret, struct err *e);
+void core_log_free(struct log_reader *l);

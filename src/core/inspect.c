@@ -276,7 +276,7 @@ static void put_walls(struct json *j, bool up, const char *walls)
 static void put_commands(struct json *j, struct cove *cove, const char *name)
 {
 	autofree struct cove_exec_info *infos = NULL;
-	int count = exec_infos(cove, name, &infos, NULL);
+	int count = core_exec_infos(cove, name, &infos, NULL);
 	int from = count > INSPECT_COMMANDS ? count - INSPECT_COMMANDS : 0;
 
 	json_key(j, "commands");

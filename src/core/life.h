@@ -1,17 +1,6 @@
 /*
- * A box's way between not running and running, seen from outside its keeper.
- *
- *	box_up	connect --ok--> HELLO
- *		   | nobody there
- *		operation lock of the box (waits while somebody else makes, starts or removes it)
- *		   |
- *		connect --ok--> HELLO		somebody else started it meanwhile
- *		   | nobody there
- *		lock held? --yes--> wait until it is free: the box is just ending
- *		   | no
- *		spawn a keeper; the lock is held until its HELLO
- *
- * All waiting is for events: flock, and inotify on the box's directory and that of its socket.
+ * A box's way between not running and running, seen from outside its keeper: the pieces, and the
+ * blocking waits. How they become one operation is in up.h.
  */
 #pragma once
 
@@ -24,18 +13,18 @@ enum { START_WAIT_MS = 60000, STOP_WAIT_MS = 10000, KILL_WAIT_MS = 5000, ONE_SHO
 /* The image a name stands for, made ready for use. */
 int life_image(struct cove *cove, const char *name, struct image *ret, struct err *e);
 
-/* Starts a keeper for a box whose record exists; HELLO is not waited for. Takes start_lock_fd,
- * which is held until HELLO came. */
-int life_spawn(struct cove *cove, const struct spec *spec, const struct image *image,
-	       int start_lock_fd, struct core_conn **ret, struct err *e);
+/* Starts a keeper for a box whose record exists; HELLO is not waited for. Takes lock_fd, the
+ * operation lock, which is held until HELLO came. ev NULL: a loop of its own. */
+int life_spawn(struct cove *cove, struct ev *ev, const struct spec *spec, const struct image *image,
+	       int lock_fd, struct core_conn **ret, struct err *e);
 
 /* Makes and starts a box from a checked spec, with the network of o. A one-shot box may still be
  * starting afterwards. */
 int box_create(struct cove *cove, struct core_spec *s, const struct cove_box_options *o,
 	       struct cove_box **ret, struct err *e);
 
-/* Locks the box for an operation, waiting so long for whoever has it. -ENOENT if the box is gone by
- * then. */
+/* Takes the operation lock, waiting so long for whoever has it. -ENOENT if the box is gone by then.
+ */
 int life_lock(struct cove *cove, const char *name, int box_fd, int timeout_ms, struct err *e);
 
 /* Waits until nobody holds the box's lock, or the box is gone. */

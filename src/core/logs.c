@@ -28,7 +28,7 @@ struct log_reader {
 	char bytes[WIRE_DATA_MAX];
 };
 
-void log_reader_free(struct log_reader *l)
+void core_log_free(struct log_reader *l)
 {
 	fd_close(&l->fd[0]);
 	fd_close(&l->fd[1]);
@@ -138,7 +138,7 @@ static int execs_of_keeper(struct core_conn *c, struct cove_exec_info **ret, str
 	return r;
 }
 
-int exec_infos(struct cove *cove, const char *box, struct cove_exec_info **ret, struct err *e)
+int core_exec_infos(struct cove *cove, const char *box, struct cove_exec_info **ret, struct err *e)
 {
 	autoclose int box_fd = -1;
 	struct core_conn *c = NULL;
@@ -162,7 +162,7 @@ int cove_execs(struct cove *cove, const char *box, struct cove_exec_info **ret,
 {
 	struct err e = {0};
 
-	return core_return(cove, box, exec_infos(cove, box, ret, &e), &e, err);
+	return core_return(cove, box, core_exec_infos(cove, box, ret, &e), &e, err);
 }
 
 /* ---- the output of one command ---- */
@@ -228,7 +228,7 @@ static int end_of_log(struct cove_exec *x, struct cove_event *ret)
 	return 1;
 }
 
-int log_reader_next(struct cove_exec *x, int timeout_ms, struct cove_event *ret, struct err *e)
+int core_log_next(struct cove_exec *x, int timeout_ms, struct cove_event *ret, struct err *e)
 {
 	struct log_reader *l = x->log;
 
@@ -274,7 +274,7 @@ static int log_open(struct cove *cove, const char *name, const struct wire_attac
 	if (r == 0)
 		r = box_handle_take(cove, name, false, c, &box, e);
 	if (r == 0)
-		r = exec_attach(box, m, ret, e);
+		r = core_exec_attach(box, m, ret, e);
 	/* The command's own reference keeps the handle. */
 	box_unref(box);
 	return r;

@@ -1,4 +1,5 @@
 /* Running a command to its end, and its result as JSON. */
+#include "base/collect.h"
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/str.h"
@@ -10,23 +11,6 @@
 #include <string.h>
 
 enum { JSON_RESULT_MAX = 16 << 20 };
-
-/* What a command printed, as it comes in. */
-struct collect {
-	struct buf out, err;
-	bool cut;
-};
-
-static int collect_event(struct collect *c, const struct cove_event *ev, struct err *e)
-{
-	struct buf *b = ev->type == COVE_EVENT_OUT ? &c->out : &c->err;
-	size_t room = RESULT_INLINE_MAX - buf_len(b);
-	size_t n = ev->len < room ? ev->len : room;
-
-	c->cut |= n < ev->len;
-	return buf_append(b, ev->data, n) < 0 ? err_errno(e, ENOMEM, "keep the command's output")
-					      : 0;
-}
 
 /* Gives back what was taken at once: it is in our buffers. */
 static int give_credit(struct cove_exec *x, struct err *e)
@@ -46,7 +30,7 @@ static int feed(struct cove_exec *x, const struct cove_command *c, size_t *fed, 
 {
 	if (!c->input || *closed)
 		return 0;
-	*fed += exec_feed(x, (const char *)c->input + *fed, c->input_len - *fed);
+	*fed += core_exec_feed(x, (const char *)c->input + *fed, c->input_len - *fed);
 	if (*fed < c->input_len)
 		return 0;
 	*closed = true;
@@ -55,28 +39,14 @@ static int feed(struct cove_exec *x, const struct cove_command *c, size_t *fed, 
 		       : 0;
 }
 
-/* Moves a buffer's bytes into one block that ends with NUL. */
-static char *take_bytes(struct buf *b, size_t *ret_len)
-{
-	char *p = malloc(buf_len(b) + 1);
-
-	if (!p)
-		return NULL;
-	if (buf_len(b) > 0)
-		memcpy(p, buf_data(b), buf_len(b));
-	p[buf_len(b)] = 0;
-	*ret_len = buf_len(b);
-	return p;
-}
-
 static int fill_result(struct cove_result *ret, const struct cove_event *ev, struct collect *c,
 		       struct err *e)
 {
 	*ret = ev->result;
 	ret->cwd = ev->result.cwd ? strdup(ev->result.cwd) : NULL;
-	ret->out = take_bytes(&c->out, &ret->out_len);
-	ret->err_out = take_bytes(&c->err, &ret->err_len);
-	ret->truncated |= c->cut;
+	ret->out = collect_copy(c, 0, &ret->out_len);
+	ret->err_out = collect_copy(c, 1, &ret->err_len);
+	ret->truncated |= collect_is_cut(c);
 	if (ret->out && ret->err_out && !ret->cwd == !ev->result.cwd)
 		return 0;
 	cove_result_free(ret);
@@ -99,7 +69,7 @@ static int run_to_end(struct cove_exec *x, const struct cove_command *command, s
 		if (r == 0)
 			r = core_call_next(&x->call, -1, &f, e);
 		if (r > 0)
-			r = exec_frame(x, &f, ev, e);
+			r = core_exec_frame(x, &f, ev, e);
 		if (r < 0)
 			return r;
 		if (r == 0)
@@ -109,9 +79,9 @@ static int run_to_end(struct cove_exec *x, const struct cove_command *command, s
 		     (ev->type == COVE_EVENT_STARTED || ev->type == COVE_EVENT_QUEUED)))
 			return 0;
 		if (ev->type == COVE_EVENT_OUT || ev->type == COVE_EVENT_ERR) {
-			r = collect_event(c, ev, e);
-			if (r == 0)
-				r = give_credit(x, e);
+			if (collect_add(c, ev->type == COVE_EVENT_ERR, ev->data, ev->len) < 0)
+				return err_errno(e, ENOMEM, "keep the command's output");
+			r = give_credit(x, e);
 			if (r < 0)
 				return r;
 		}
@@ -129,7 +99,7 @@ static void leave_running(struct cove_exec *x, struct cove_event *ev)
 static int run(struct cove_box *box, const struct cove_command *command, struct cove_result *ret,
 	       struct err *e)
 {
-	struct collect c = {0};
+	struct collect c;
 	struct cove_event ev;
 	struct cove_command cmd;
 	struct cove_exec x;
@@ -142,19 +112,17 @@ static int run(struct cove_box *box, const struct cove_command *command, struct 
 		r = err_set(e, ERR_LIMIT, E2BIG,
 			    "stdin of a background command is at most %u bytes", WIRE_WINDOW);
 	if (r == 0)
-		r = exec_begin(&x, box, &cmd, RESULT_INLINE_MAX, e);
+		r = core_exec_open(&x, box, &cmd, RESULT_INLINE_MAX, e);
 	if (r < 0)
 		return r;
-	buf_init(&c.out, RESULT_INLINE_MAX);
-	buf_init(&c.err, RESULT_INLINE_MAX);
+	collect_init(&c, RESULT_INLINE_MAX);
 	r = run_to_end(&x, &cmd, &c, &ev, e);
 	if (r == 0 && ev.type != COVE_EVENT_EXIT)
 		leave_running(&x, &ev);
 	if (r == 0)
 		r = fill_result(ret, &ev, &c, e);
-	exec_end(&x);
-	buf_done(&c.out);
-	buf_done(&c.err);
+	core_exec_end(&x);
+	collect_done(&c);
 	return r;
 }
 
@@ -218,14 +186,13 @@ char *cove_result_json(const struct cove_result *result)
 {
 	struct json j;
 	struct buf b;
-	size_t len;
 	char *text = NULL;
 
 	buf_init(&b, JSON_RESULT_MAX);
 	json_init(&j, &b);
 	put_result(&j, result);
-	if (j.error == 0)
-		text = take_bytes(&b, &len);
+	if (j.error == 0 && buf_cstr(&b))
+		text = strdup(buf_cstr(&b));
 	buf_done(&b);
 	return text;
 }

@@ -1,0 +1,43 @@
+/*
+ * What a server holds: the connections to the keepers of its boxes, and commands on them, all in
+ * one loop. A box's requests share a connection; another is made only where one is full.
+ */
+#pragma once
+
+#include "core/async.h"
+#include "core/exec.h"
+
+struct core_client;
+
+int core_client_new(struct cove *cove, struct ev *ev, struct core_client **ret);
+/* What is under way gets -ECANCELED. NULL is fine. */
+void core_client_free(struct core_client *c);
+
+/* A connection to the keeper of a box, for one more request; borrowed, and gone after its last
+ * request was told so. -ENOENT or -ECONNREFUSED at once where there is no keeper (core_up_start
+ * gets one). */
+int core_client_conn(struct core_client *c, const char *box, struct core_conn **ret, struct err *e);
+/* How many connections there are. */
+unsigned core_client_count(const struct core_client *c);
+
+/* A command whose events come from the loop. */
+struct core_async_exec {
+	/* As cove_exec_next has them; EXIT is the last. Output is given back by
+	 * core_async_exec_took when it was really consumed: at most WIRE_WINDOW of each stream
+	 * comes without. */
+	void (*on_event)(struct core_async_exec *a, const struct cove_event *ev);
+	/* Once: 0 after EXIT (a background command: after STARTED or QUEUED), or why not. */
+	void (*on_done)(struct core_async_exec *a, int r, const struct err *e);
+	struct cove_exec x;
+};
+
+/* Set the callbacks first. command->input is at most WIRE_WINDOW; more comes as a stream. */
+int core_async_exec_start(struct core_async_exec *a, struct core_conn *conn,
+			  const struct cove_command *command, uint64_t inline_max, struct err *e);
+int core_async_exec_took(struct core_async_exec *a, enum wire_stream stream, size_t n);
+/* As much of stdin as the command's window and the connection's queue take; the rest when a
+ * further event or on_drained of the connection came. */
+size_t core_async_exec_write(struct core_async_exec *a, const void *data, size_t len);
+int core_async_exec_close_input(struct core_async_exec *a);
+/* No callback comes any more; the command goes on. After on_done: fine. */
+void core_async_exec_cancel(struct core_async_exec *a);

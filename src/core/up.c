@@ -1,0 +1,455 @@
+/* Getting a box to run, on an event loop; see up.h. And the blocking waits of life.h over it. */
+#include "core/up.h"
+
+#include "base/fd.h"
+#include "base/str.h"
+#include "core/door.h"
+#include "core/life.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/inotify.h>
+
+enum { UP_TRIES = 8 };
+
+/* ---- waiting for a change ---- */
+
+/* A watch on a directory we hold open, by its own short name. */
+static int watch_dir(int inotify_fd, int dir_fd, uint32_t events)
+{
+	char path[48];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", dir_fd);
+	return inotify_add_watch(inotify_fd, path, events) < 0 ? -errno : 0;
+}
+
+void core_watch_stop(struct core_watch *w)
+{
+	if (!w->ev)
+		return;
+	ev_io_remove(w->ev, &w->io);
+	ev_timer_stop(w->ev, &w->timer);
+	ev_defer_cancel(w->ev, &w->first);
+	fd_close(&w->io.fd);
+	fd_close(&w->lock_fd);
+	fd_close(&w->run_fd);
+	w->ev = NULL;
+}
+
+static void watch_end(struct core_watch *w, int r)
+{
+	core_watch_stop(w);
+	w->on_done(w, r);
+}
+
+static void watch_look(struct core_watch *w)
+{
+	int r = w->check(w);
+
+	if (r != -EINPROGRESS)
+		watch_end(w, r);
+}
+
+static void on_first(struct ev_defer *d)
+{
+	watch_look(container(d, struct core_watch, first));
+}
+
+static void on_change(struct ev_io *io, uint32_t events)
+{
+	char changes[4096];
+
+	if (read(io->fd, changes, sizeof(changes)) < 0 && errno != EAGAIN && errno != EINTR)
+		watch_end(container(io, struct core_watch, io), -errno);
+	else
+		watch_look(container(io, struct core_watch, io));
+}
+
+static void on_late(struct ev_timer *t)
+{
+	watch_end(container(t, struct core_watch, timer), -ETIMEDOUT);
+}
+
+int core_watch_start(struct core_watch *w, struct ev *ev, int timeout_ms)
+{
+	int run_fd = w->cove->state.run_fd;
+	int r = 0;
+
+	w->ev = ev;
+	w->io = (struct ev_io){.on_event = on_change,
+			       .fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK)};
+	w->timer = (struct ev_timer){.on_timer = on_late};
+	w->first = (struct ev_defer){.on_defer = on_first};
+	w->lock_fd = openat(w->box_fd, "lock", O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	w->run_fd = -1;
+	if (w->io.fd < 0)
+		r = -errno;
+	/* The closing of a directory that somebody has locked is an event in it. */
+	if (r == 0)
+		r = watch_dir(w->io.fd, w->box_fd,
+			      IN_CLOSE | IN_MOVED_TO | IN_MOVE_SELF | IN_DELETE_SELF);
+	if (r == 0 && run_fd >= 0)
+		r = watch_dir(w->io.fd, run_fd, IN_CREATE | IN_MOVED_TO);
+	if (r == 0)
+		r = ev_io_add(ev, &w->io, EPOLLIN);
+	if (r < 0) {
+		core_watch_stop(w);
+		return r;
+	}
+	ev_timer_set(ev, &w->timer, (uint64_t)timeout_ms);
+	ev_defer(ev, &w->first);
+	return 0;
+}
+
+static int check_locked(struct core_watch *w)
+{
+	int r = record_lock_operation(w->box_fd, false, NULL);
+
+	return r == -EBUSY ? -EINPROGRESS : r;
+}
+
+static bool is_running(const struct core_watch *w)
+{
+	return record_is_locked(w->lock_fd) && !life_has_moved(w->cove, w->name, w->box_fd);
+}
+
+static int check_free(struct core_watch *w)
+{
+	return is_running(w) ? -EINPROGRESS : 0;
+}
+
+/* -EAGAIN when the box ended instead. */
+static int check_connect(struct core_watch *w)
+{
+	int run_fd = w->cove->state.run_fd, r;
+
+	/* The directory of the box's socket may appear later than the watch. */
+	if (w->run_fd < 0)
+		w->run_fd =
+			openat(run_fd, w->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (w->run_fd >= 0)
+		watch_dir(w->io.fd, w->run_fd, IN_CREATE | IN_MOVED_TO | IN_ATTRIB);
+	r = core_conn_connect(NULL, run_fd, w->name, &w->conn, NULL);
+	if (r != -ENOENT && r != -ECONNREFUSED)
+		return r;
+	return is_running(w) ? -EINPROGRESS : -EAGAIN;
+}
+
+/* ---- up ---- */
+
+static void up_end(struct core_up *u, int r, const struct err *e)
+{
+	struct core_conn *conn = u->conn;
+
+	u->conn = NULL;
+	core_up_cancel(u);
+	if (r < 0)
+		core_conn_free(conn);
+	else
+		conn->on_ready = NULL, conn->on_lost = NULL;
+	u->on_done(u, r < 0 ? NULL : conn, r, e);
+}
+
+static void up_fail(struct core_up *u, int r, const struct err *e)
+{
+	struct err why = *e;
+
+	up_end(u, r, &why);
+}
+
+static void up_wait(struct core_up *u, int (*check)(struct core_watch *w),
+		    void (*on_done)(struct core_watch *w, int r), int timeout_ms)
+{
+	struct err e = {0};
+	int r;
+
+	u->watch = (struct core_watch){.check = check,
+				       .on_done = on_done,
+				       .cove = u->cove,
+				       .name = u->name,
+				       .box_fd = u->box_fd};
+	r = core_watch_start(&u->watch, u->ev, timeout_ms);
+	if (r < 0)
+		up_fail(u, err_errno(&e, -r, "watch box '%s'", u->name), &e);
+}
+
+static void up_try(struct core_up *u);
+
+static void on_ended(struct core_watch *w, int r)
+{
+	up_try(container(w, struct core_up, watch));
+}
+
+static void on_up_ready(struct core_conn *c)
+{
+	struct err e = {0};
+
+	up_end(c->arg, 0, &e);
+}
+
+/* One that we started ourselves has failed for good; another was just ending. */
+static void on_up_lost(struct core_conn *c, int r, const struct err *e)
+{
+	struct core_up *u = c->arg;
+
+	if (r != -ECONNRESET || c->first || u->tries == UP_TRIES) {
+		up_fail(u, r, e);
+		return;
+	}
+	ev_timer_stop(u->ev, &u->timer);
+	core_conn_free(take_ptr(u->conn));
+	fd_close(&u->box_fd);
+	if (box_open_dir(u->cove, u->name, &u->box_fd, NULL) == 0)
+		up_wait(u, check_free, on_ended, STOP_WAIT_MS);
+	else
+		ev_defer(u->ev, &u->begin);
+}
+
+static void on_up_late(struct ev_timer *t)
+{
+	struct err e;
+
+	up_fail(container(t, struct core_up, timer),
+		err_set(&e, ERR_TIMEOUT, ETIMEDOUT, "the box did not come up in %d s",
+			START_WAIT_MS / 1000),
+		&e);
+}
+
+static void up_await_hello(struct core_up *u)
+{
+	u->conn->arg = u;
+	u->conn->on_ready = on_up_ready;
+	u->conn->on_lost = on_up_lost;
+	ev_timer_set(u->ev, &u->timer, START_WAIT_MS);
+}
+
+/* The box is ours to start: from its record, with the operation lock that box_fd holds. */
+static void up_spawn(struct core_up *u)
+{
+	struct record record;
+	struct image image;
+	struct err e = {0};
+	int r = record_load(&u->cove->state, u->name, &record, &e);
+
+	if (r == 0) {
+		r = spawn_find_programs(u->cove, &e);
+		if (r == 0)
+			r = life_image(u->cove, record.spec.image, &image, &e);
+		if (r == 0)
+			r = network_check(u->cove, u->name, u->box_fd, &e);
+		if (r == 0)
+			r = life_spawn(u->cove, u->ev, &record.spec, &image, take_fd(u->box_fd),
+				       &u->conn, &e);
+		record_done(&record);
+	}
+	if (r < 0)
+		up_fail(u, r, &e);
+	else
+		up_await_hello(u);
+}
+
+static void on_free(struct core_watch *w, int r)
+{
+	struct core_up *u = container(w, struct core_up, watch);
+	struct err e;
+
+	if (r == 0)
+		up_spawn(u);
+	else
+		up_fail(u,
+			err_set(&e, ERR_TIMEOUT, ETIMEDOUT,
+				"box '%s' is locked and does not answer; end it with 'cove rm -f "
+				"%s'",
+				u->name, u->name),
+			&e);
+}
+
+static int err_operation(int r, const char *name, int timeout_ms, struct err *e)
+{
+	if (r == -ETIMEDOUT)
+		return err_set(e, ERR_CONFLICT, EBUSY,
+			       "another cove has been starting or removing box '%s' for %d s", name,
+			       timeout_ms / 1000);
+	return err_errno(e, -r, "lock box '%s'", name);
+}
+
+static void on_locked(struct core_watch *w, int r)
+{
+	struct core_up *u = container(w, struct core_up, watch);
+	struct err e = {0};
+
+	if (r < 0)
+		r = err_operation(r, u->name, START_WAIT_MS, &e);
+	else if (life_has_moved(u->cove, u->name, u->box_fd))
+		r = record_missing(u->name, &e);
+	if (r == 0)
+		r = core_conn_connect(u->ev, u->cove->state.run_fd, u->name, &u->conn, &e);
+	if (r == 0)
+		up_await_hello(u);
+	else if (r != -ENOENT && r != -ECONNREFUSED)
+		up_fail(u, r, &e);
+	else if (e.kind == ERR_NOT_FOUND)
+		up_fail(u, r, &e);
+	else if (record_is_live(u->box_fd))
+		up_wait(u, check_free, on_free, STOP_WAIT_MS);
+	else
+		up_spawn(u);
+}
+
+static void up_try(struct core_up *u)
+{
+	struct err e = {0};
+	int r;
+
+	fd_close(&u->box_fd);
+	u->tries++;
+	r = core_conn_connect(u->ev, u->cove->state.run_fd, u->name, &u->conn, &e);
+	if (r == 0) {
+		up_await_hello(u);
+		return;
+	}
+	if (r != -ENOENT && r != -ECONNREFUSED) {
+		up_fail(u, r, &e);
+		return;
+	}
+	r = box_open_dir(u->cove, u->name, &u->box_fd, &e);
+	/* The runtime directory does not survive a reboot. */
+	if (r == 0)
+		r = state_make(&u->cove->state, &e);
+	if (r < 0)
+		up_fail(u, r, &e);
+	else
+		up_wait(u, check_locked, on_locked, START_WAIT_MS);
+}
+
+static void on_begin(struct ev_defer *d)
+{
+	up_try(container(d, struct core_up, begin));
+}
+
+void core_up_start(struct core_up *u, struct ev *ev, struct cove *cove, const char *name)
+{
+	u->cove = cove;
+	u->ev = ev;
+	str_copy(u->name, sizeof(u->name), name);
+	u->box_fd = -1;
+	u->tries = 0;
+	u->conn = NULL;
+	u->watch = (struct core_watch){0};
+	u->timer = (struct ev_timer){.on_timer = on_up_late};
+	u->begin = (struct ev_defer){.on_defer = on_begin};
+	ev_defer(ev, &u->begin);
+}
+
+void core_up_cancel(struct core_up *u)
+{
+	core_watch_stop(&u->watch);
+	ev_timer_stop(u->ev, &u->timer);
+	ev_defer_cancel(u->ev, &u->begin);
+	fd_close(&u->box_fd);
+	core_conn_free(take_ptr(u->conn));
+}
+
+/* ---- blocking ---- */
+
+struct up_call {
+	struct core_up up;
+	struct core_conn *conn;
+	int result;
+	struct err e;
+};
+
+static void call_done(struct core_up *u, struct core_conn *conn, int r, const struct err *e)
+{
+	struct up_call *c = container(u, struct up_call, up);
+
+	c->conn = conn;
+	c->result = r;
+	c->e = *e;
+	ev_quit(u->ev);
+}
+
+int box_up(struct cove *cove, const char *name, struct core_conn **ret, struct err *e)
+{
+	struct up_call c = {.up.on_done = call_done};
+	struct ev *ev;
+	int r = ev_new(&ev);
+
+	if (r == 0) {
+		core_up_start(&c.up, ev, cove, name);
+		r = ev_run(ev);
+		if (r < 0)
+			core_up_cancel(&c.up);
+	}
+	if (r < 0)
+		return err_errno(e, -r, "start box '%s'", name);
+	if (c.result < 0) {
+		ev_free(ev);
+		if (e)
+			*e = c.e;
+		return c.result;
+	}
+	c.conn->owns_ev = true;
+	*ret = c.conn;
+	return 0;
+}
+
+struct watch_call {
+	struct core_watch watch;
+	struct ev *ev;
+	int result;
+};
+
+static void watch_done(struct core_watch *w, int r)
+{
+	struct watch_call *c = container(w, struct watch_call, watch);
+
+	c->result = r;
+	ev_quit(c->ev);
+}
+
+static int wait_for(struct cove *cove, const char *name, int box_fd,
+		    int (*check)(struct core_watch *w), int timeout_ms, struct core_conn **ret)
+{
+	struct watch_call c = {.watch = {.check = check,
+					 .on_done = watch_done,
+					 .cove = cove,
+					 .name = name,
+					 .box_fd = box_fd}};
+	int r = ev_new(&c.ev);
+
+	if (r < 0)
+		return r;
+	r = core_watch_start(&c.watch, c.ev, timeout_ms);
+	if (r == 0)
+		r = ev_run(c.ev);
+	core_watch_stop(&c.watch);
+	ev_free(c.ev);
+	if (r == 0 && c.result == 0 && ret)
+		*ret = c.watch.conn;
+	return r < 0 ? r : c.result;
+}
+
+int life_connect(struct cove *cove, const char *name, int box_fd, int timeout_ms,
+		 struct core_conn **ret)
+{
+	return wait_for(cove, name, box_fd, check_connect, timeout_ms, ret);
+}
+
+int life_wait_free(struct cove *cove, const char *name, int box_fd, int timeout_ms)
+{
+	return wait_for(cove, name, box_fd, check_free, timeout_ms, NULL);
+}
+
+int life_lock(struct cove *cove, const char *name, int box_fd, int timeout_ms, struct err *e)
+{
+	int r = record_lock_operation(box_fd, false, e);
+
+	if (r == -EBUSY)
+		r = wait_for(cove, name, box_fd, check_locked, timeout_ms, NULL);
+	if (r < 0)
+		return err_operation(r, name, timeout_ms, e);
+	return life_has_moved(cove, name, box_fd) ? record_missing(name, e) : 0;
+}

@@ -1,0 +1,373 @@
+/* What a server does in one loop: shared connections, commands of many boxes, starting and joining
+ * boxes. The keepers of all boxes are one process of ours. */
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "core/client.h"
+#include "core/life.h"
+#include "core/up.h"
+#include "core_peer.h"
+#include "tap.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+enum { BOXES = 60 };
+
+static char home[64];
+static pid_t keepers;
+
+/* ---- the keepers ---- */
+
+struct fake_box {
+	struct ev_io listener;
+	struct ev *ev;
+	int index;
+};
+
+struct fake_conn {
+	struct wire_link link;
+	int index;
+};
+
+static void on_fake_close(struct wire_link *l, int error)
+{
+	wire_link_done(l);
+	free(container(l, struct fake_conn, link));
+}
+
+/* Box 1 answers nothing, box 2 hangs up in the middle; all others print their number and end. */
+static void on_fake_frame(struct wire_link *l, const struct wire_frame *f)
+{
+	struct fake_conn *c = container(l, struct fake_conn, link);
+	struct wire_started started = {.exec_id = f->id};
+	struct exec_record end = {
+		.exec_id = f->id, .has_exit = 1, .exit_code = 3, .cause = "exit", .cwd = "/"};
+	char text[16];
+
+	if (f->type != WIRE_EXEC || c->index == 1)
+		return;
+	CHECK_EQ(wire_started_encode(&l->out, f->id, 0, &started), 0);
+	snprintf(text, sizeof(text), "box %d", c->index);
+	CHECK_EQ(wire_encode(&l->out, WIRE_DATA, WIRE_STDOUT, f->id, text, strlen(text)), 0);
+	if (c->index == 2) {
+		wire_link_push(l);
+		on_fake_close(l, 0);
+		return;
+	}
+	CHECK_EQ(wire_exit_encode(&l->out, f->id, 0, &end), 0);
+	wire_link_flush(l);
+}
+
+static void on_fake_accept(struct ev_io *io, uint32_t events)
+{
+	struct fake_box *b = container(io, struct fake_box, listener);
+	struct wire_hello hello = {.lowest = WIRE_VERSION_MIN, .name = "box"};
+	struct fake_conn *c = calloc(1, sizeof(*c));
+	int fd = accept4(io->fd, NULL, NULL, SOCK_CLOEXEC);
+
+	CHECK(fd >= 0 && c);
+	c->index = b->index;
+	c->link.on_frame = on_fake_frame;
+	c->link.on_close = on_fake_close;
+	CHECK_EQ(wire_link_init(&c->link, b->ev, fd, fd), 0);
+	CHECK_EQ(wire_hello_encode(&c->link.out, 0, 0, &hello), 0);
+	wire_link_flush(&c->link);
+}
+
+static const char *box_name(int i)
+{
+	static char name[16];
+
+	snprintf(name, sizeof(name), "b%d", i);
+	return name;
+}
+
+static int listen_at(struct cove *cove, const char *name)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	int sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	CHECK_EQ(mkdirat(cove->state.run_fd, name, 0700), 0);
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "/proc/self/fd/%d/%s/keeper.sock",
+		 cove->state.run_fd, name);
+	CHECK_EQ(bind(sock, (struct sockaddr *)&addr, sizeof(addr)), 0);
+	CHECK_EQ(listen(sock, 8), 0);
+	return sock;
+}
+
+static void keepers_main(struct cove *cove, int ready_fd)
+{
+	static struct fake_box boxes[BOXES];
+	struct ev *ev;
+	int box_fd, lock_fd;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	CHECK_EQ(ev_new(&ev), 0);
+	for (int i = 0; i < BOXES; i++) {
+		CHECK_EQ(record_open(&cove->state, box_name(i), &box_fd, NULL), 0);
+		CHECK_EQ(record_lock(box_fd, &lock_fd, NULL), 0);
+		CHECK_EQ(record_write_live(box_fd, false, NULL), 0);
+		close(box_fd);
+		boxes[i] = (struct fake_box){.listener.on_event = on_fake_accept,
+					     .listener.fd = listen_at(cove, box_name(i)),
+					     .ev = ev,
+					     .index = i};
+		CHECK_EQ(ev_io_add(ev, &boxes[i].listener, EPOLLIN), 0);
+	}
+	CHECK_EQ(write(ready_fd, "x", 1), 1);
+	ev_run(ev);
+	_exit(1);
+}
+
+static struct cove *start(void)
+{
+	struct cove *cove;
+	int ready[2], fd;
+	char byte;
+
+	snprintf(home, sizeof(home), "/tmp/cove-test-XXXXXX");
+	CHECK(mkdtemp(home));
+	CHECK_EQ(cove_new(&cove,
+			  &(struct cove_options){.size = sizeof(struct cove_options), .home = home},
+			  NULL),
+		 0);
+	CHECK_EQ(state_make(&cove->state, NULL), 0);
+	for (int i = 0; i <= BOXES; i++) {
+		struct spec spec = {.name = box_name(i),
+				    .image = "host",
+				    .wall = "native",
+				    .created_ms = clock_wall_ms()};
+
+		CHECK_EQ(record_create(&cove->state, &spec, &fd, NULL), 0);
+		close(fd);
+	}
+	CHECK_EQ(pipe(ready), 0);
+	keepers = fork();
+	if (keepers == 0)
+		keepers_main(cove, ready[1]);
+	CHECK_EQ(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	close(ready[1]);
+	return cove;
+}
+
+static void finish(struct cove *cove)
+{
+	pid_t pid;
+
+	kill(keepers, SIGKILL);
+	CHECK_EQ(waitpid(keepers, NULL, 0), keepers);
+	cove_free(cove);
+	pid = fork();
+	if (pid == 0) {
+		execl("/bin/rm", "rm", "-rf", home, NULL);
+		_exit(127);
+	}
+	CHECK_EQ(waitpid(pid, NULL, 0), pid);
+}
+
+/* ---- commands ---- */
+
+struct job {
+	struct core_async_exec a;
+	struct ev *ev;
+	unsigned *left;
+	char out[32];
+	int exit_code, result;
+	bool done;
+};
+
+static void on_event(struct core_async_exec *a, const struct cove_event *ev)
+{
+	struct job *j = container(a, struct job, a);
+
+	if (ev->type == COVE_EVENT_OUT) {
+		CHECK(ev->len < sizeof(j->out));
+		memcpy(j->out, ev->data, ev->len);
+		CHECK_EQ(core_async_exec_took(a, WIRE_STDOUT, ev->len), 0);
+	}
+	if (ev->type == COVE_EVENT_EXIT)
+		j->exit_code = ev->result.exit_code;
+}
+
+static void on_done(struct core_async_exec *a, int r, const struct err *e)
+{
+	struct job *j = container(a, struct job, a);
+
+	CHECK(!j->done);
+	j->done = true;
+	j->result = r;
+	if (--*j->left == 0)
+		ev_quit(j->ev);
+}
+
+static void job_start(struct job *j, struct core_client *client, struct ev *ev, int i,
+		      unsigned *left)
+{
+	struct cove_command command = {.size = sizeof(command), .line = "echo"};
+	struct core_conn *conn;
+
+	*j = (struct job){.a = {.on_event = on_event, .on_done = on_done}, .ev = ev, .left = left};
+	CHECK_EQ(core_client_conn(client, box_name(i), &conn, NULL), 0);
+	CHECK_EQ(core_async_exec_start(&j->a, conn, &command, 0, NULL), 0);
+	++*left;
+}
+
+TEST(a_thread_runs_commands_in_many_boxes)
+{
+	static struct job jobs[BOXES][2];
+	struct cove *cove = start();
+	struct core_client *client;
+	unsigned left = 0, stalled = 0;
+	struct ev *ev;
+
+	CHECK_EQ(ev_new(&ev), 0);
+	CHECK_EQ(core_client_new(cove, ev, &client), 0);
+	for (int i = 0; i < BOXES; i++)
+		for (int k = 0; k < 2; k++)
+			job_start(&jobs[i][k], client, ev, i, i == 1 ? &stalled : &left);
+	/* Two commands of a box share its connection. */
+	CHECK_EQ(core_client_count(client), BOXES);
+	CHECK_EQ(ev_run(ev), 0);
+	for (int i = 0; i < BOXES; i++) {
+		char text[16];
+
+		snprintf(text, sizeof(text), "box %d", i);
+		for (int k = 0; k < 2; k++) {
+			const struct job *j = &jobs[i][k];
+
+			CHECK_EQ(j->done, i != 1);
+			if (i == 2)
+				CHECK_EQ(j->result, -ECONNRESET);
+			else if (i != 1)
+				CHECK(j->result == 0 && j->exit_code == 3 &&
+				      strcmp(j->out, text) == 0);
+		}
+	}
+	/* The connection that was lost is gone, and the next request makes another. */
+	CHECK_EQ(core_client_count(client), BOXES - 1);
+	job_start(&jobs[2][0], client, ev, 2, &left);
+	CHECK_EQ(core_client_count(client), BOXES);
+	core_async_exec_cancel(&jobs[2][0].a);
+	core_client_free(client);
+	CHECK(!jobs[2][0].done);
+	CHECK(jobs[1][0].done && jobs[1][0].result == -ECANCELED);
+	ev_free(ev);
+	finish(cove);
+}
+
+TEST(a_full_connection_gets_a_second_beside_it)
+{
+	static struct job jobs[KEEPER_REQUESTS_MAX + 1];
+	struct cove *cove = start();
+	struct core_client *client;
+	unsigned left = 0;
+	struct ev *ev;
+
+	CHECK_EQ(ev_new(&ev), 0);
+	CHECK_EQ(core_client_new(cove, ev, &client), 0);
+	for (unsigned i = 0; i <= KEEPER_REQUESTS_MAX; i++)
+		job_start(&jobs[i], client, ev, 0, &left);
+	CHECK_EQ(core_client_count(client), 2);
+	CHECK_EQ(ev_run(ev), 0);
+	for (unsigned i = 0; i <= KEEPER_REQUESTS_MAX; i++)
+		CHECK(jobs[i].done && jobs[i].exit_code == 3);
+	core_client_free(client);
+	ev_free(ev);
+	finish(cove);
+}
+
+TEST(a_command_that_cannot_be_sent_leaves_nothing_behind)
+{
+	static char much[WIRE_WINDOW + 1];
+	struct cove_command command = {
+		.size = sizeof(command), .line = "cat", .input = much, .input_len = sizeof(much)};
+	struct job j = {.a = {.on_event = on_event, .on_done = on_done}};
+	struct cove *cove = start();
+	struct core_client *client;
+	struct core_conn *conn;
+	size_t before;
+	struct ev *ev;
+
+	CHECK_EQ(ev_new(&ev), 0);
+	CHECK_EQ(core_client_new(cove, ev, &client), 0);
+	CHECK_EQ(core_client_conn(client, "b0", &conn, NULL), 0);
+	before = buf_len(core_out(conn));
+	CHECK_EQ(core_async_exec_start(&j.a, conn, &command, 0, NULL), -E2BIG);
+	CHECK_EQ(buf_len(core_out(conn)), before);
+	CHECK_EQ(conn->count, 0);
+	command.line = NULL;
+	CHECK_EQ(core_async_exec_start(&j.a, conn, &command, 0, NULL), -EINVAL);
+	CHECK_EQ(core_client_conn(client, "nope", &conn, NULL), -ENOENT);
+	core_client_free(client);
+	ev_free(ev);
+	finish(cove);
+}
+
+/* ---- up ---- */
+
+struct start {
+	struct core_up up;
+	bool done;
+	int result;
+	struct err why;
+	struct core_conn *conn;
+};
+
+static void on_up(struct core_up *u, struct core_conn *conn, int r, const struct err *e)
+{
+	struct start *s = container(u, struct start, up);
+
+	CHECK(!s->done);
+	s->done = true;
+	s->conn = conn;
+	s->result = r;
+	s->why = *e;
+	ev_quit(u->ev);
+}
+
+static void up(struct start *s, struct ev *ev, struct cove *cove, const char *name)
+{
+	*s = (struct start){.up.on_done = on_up};
+	core_up_start(&s->up, ev, cove, name);
+}
+
+TEST(who_waits_for_one_box_holds_up_no_other)
+{
+	struct start held, other, missing, cancelled;
+	struct cove *cove = start();
+	int lock_fd;
+	struct ev *ev;
+
+	/* Nobody runs this one, and somebody has its operation lock. */
+	CHECK_EQ(record_open(&cove->state, box_name(BOXES), &lock_fd, NULL), 0);
+	CHECK_EQ(record_lock_operation(lock_fd, false, NULL), 0);
+	setenv("COVE_LIBEXEC", "/bin", 1);
+	CHECK_EQ(ev_new(&ev), 0);
+	up(&held, ev, cove, box_name(BOXES));
+	up(&cancelled, ev, cove, box_name(BOXES));
+	up(&other, ev, cove, "b3");
+	CHECK_EQ(ev_run(ev), 0);
+	CHECK(other.done && other.result == 0 && other.conn->ready && !held.done);
+	core_conn_free(other.conn);
+	up(&missing, ev, cove, "nope");
+	CHECK_EQ(ev_run(ev), 0);
+	CHECK(missing.done && missing.result == -ENOENT && missing.why.kind == ERR_NOT_FOUND);
+	CHECK(!held.done);
+	core_up_cancel(&cancelled.up);
+	/* It is let go: the box is ours to start, which fails because /bin has no keeper. */
+	close(lock_fd);
+	CHECK_EQ(ev_run(ev), 0);
+	CHECK(held.done && held.result < 0 && held.why.kind == ERR_UNSUPPORTED && !held.conn);
+	CHECK(!cancelled.done);
+	ev_free(ev);
+	finish(cove);
+}
+
+TAP_MAIN
