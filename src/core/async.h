@@ -6,11 +6,11 @@
  *	   +- retry <-------+ requests may be sent at    +--> on_done of every request,
  *	      timer	      any time: they wait	      then on_lost
  *
- * One connection carries many requests at once, told apart by their ids. A request is an object of
- * its owner with two callbacks; nothing here waits, so one thread serves thousands of boxes and a
- * box that stalls delays nobody else. What is sent is bounded by WIRE_OUT_MAX per connection, and
- * by the credit of each stream (struct wire_flow), which the owner of the request keeps: it gives
- * credit back when it has really consumed the bytes.
+ * One connection carries many requests at once, each with its id. A request is an object of its
+ * owner with two callbacks; nothing here waits, so one thread serves thousands of boxes and a box
+ * that stalls delays no other. What is sent is bounded by WIRE_OUT_MAX per connection, and by the
+ * credit of each stream (struct wire_flow), which the owner of the request keeps: it gives credit
+ * back when it has really consumed the bytes.
  *
  * The blocking calls of cove.h stand on this with a loop of their own: see call.h.
  */
@@ -30,7 +30,7 @@ struct core_conn;
 
 struct core_request {
 	/* A frame of this request, borrowed for the call; never ERROR. 0: more is to come. 1: it
-	 * was the last. Negative, with *e: the request is given up, which the keeper is told. It
+	 * was the last. Negative, with *e: the request is given up, and cancelled at the keeper. It
 	 * may begin and cancel other requests, but not free the connection. */
 	int (*on_frame)(struct core_request *q, const struct wire_frame *f, struct err *e);
 	/* The end, called once: 0, or a negative errno and why. The request may be freed or begun

@@ -127,21 +127,21 @@ static void event_open(struct cove *cove, const struct spec *spec)
 		   });
 }
 
-/* Starts the box just made, which we have claimed. If it does not start nothing is left of it.
- * Takes claim_fd. */
+/* Starts the box just made, whose operation lock we hold. If it does not start nothing is left of
+ * it. Takes lock_fd. */
 static int start_new(struct cove *cove, const struct core_spec *s, const struct image *image,
-		     int claim_fd, struct core_conn **ret, struct err *e)
+		     int lock_fd, struct core_conn **ret, struct err *e)
 {
 	const struct spec *spec = &s->spec;
 	struct core_conn *conn = NULL;
 	/* Held past a failure, so that nobody else finds the box half-made. */
-	autoclose int kept = fcntl(claim_fd, F_DUPFD_CLOEXEC, 3);
-	int r = network_write(cove, s, claim_fd, e);
+	autoclose int kept = fcntl(lock_fd, F_DUPFD_CLOEXEC, 3);
+	int r = network_write(cove, s, lock_fd, e);
 
 	if (r == 0)
-		r = life_spawn(cove, NULL, spec, image, claim_fd, &conn, e);
+		r = life_spawn(cove, NULL, spec, image, lock_fd, &conn, e);
 	else
-		close(claim_fd);
+		close(lock_fd);
 	if (r == 0 && !spec->one_shot)
 		r = core_conn_wait_ready(conn, START_WAIT_MS, e);
 	if (r == 0) {
@@ -160,7 +160,7 @@ int box_create(struct cove *cove, struct core_spec *s, const struct cove_box_opt
 	       struct cove_box **ret, struct err *e)
 {
 	const struct spec *spec = &s->spec;
-	autoclose int claim_fd = -1;
+	autoclose int lock_fd = -1;
 	struct core_conn *conn = NULL;
 	struct image image;
 	int r = spawn_find_programs(cove, e);
@@ -173,9 +173,9 @@ int box_create(struct cove *cove, struct core_spec *s, const struct cove_box_opt
 	if (r == 0)
 		r = life_image(cove, spec->image, &image, e);
 	if (r == 0)
-		r = record_create(&cove->state, spec, &claim_fd, e);
+		r = record_create(&cove->state, spec, &lock_fd, e);
 	if (r == 0)
-		r = start_new(cove, s, &image, take_fd(claim_fd), &conn, e);
+		r = start_new(cove, s, &image, take_fd(lock_fd), &conn, e);
 	if (r == 0 && spec->one_shot)
 		core_sweep_seldom(cove); /* while it comes up */
 	if (r == 0)

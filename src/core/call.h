@@ -22,7 +22,7 @@ struct core_call {
 /* Gives the call an id: q.id. Encode its first frame into core_out, then core_call_flush. */
 void core_call_begin(struct core_call *c, struct core_conn *conn);
 
-/* The call is over, or (not over) the caller gives it up: then the keeper is told, at the latest
+/* The call is over, or (not over) the caller gives it up: then it is cancelled, at the latest
  * with the next flush. Idempotent. */
 void core_call_end(struct core_call *c, bool over);
 

@@ -13,8 +13,8 @@ int core_client_new(struct cove *cove, struct ev *ev, struct core_client **ret);
 /* What is under way gets -ECANCELED. NULL is fine. */
 void core_client_free(struct core_client *c);
 
-/* A connection to the keeper of a box, for one more request; borrowed, and gone after its last
- * request was told so. -ENOENT or -ECONNREFUSED at once where there is no keeper (core_up_start
+/* A connection to the keeper of a box, for one more request; borrowed, and freed after its last
+ * on_done. -ENOENT or -ECONNREFUSED at once where there is no keeper (core_up_start
  * gets one). */
 int core_client_conn(struct core_client *c, const char *box, struct core_conn **ret, struct err *e);
 /* How many connections there are. */

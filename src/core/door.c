@@ -8,6 +8,7 @@
  */
 #include "core/door.h"
 
+#include "base/child.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/json.h"
@@ -23,14 +24,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
-
-extern char **environ;
 
 /* How the text that is made of a pattern is called, for the reader's messages. */
 #define PATTERN_NAME "HOST[:PORT]"
@@ -42,13 +39,12 @@ enum {
 
 /* ---- the program ---- */
 
-/* What it printed on `stream` (owned); its exit status. */
+/* What it printed on `stream` (owned); its exit status as child_wait has it. */
 static int run_door(struct cove *cove, char *const argv[], int input, int stream, char **ret,
 		    int *ret_status, struct err *e)
 {
-	posix_spawn_file_actions_t actions;
 	autofree char *text = calloc(1, ANSWER_MAX + 1);
-	int out[2], r = spawn_find_door(cove, e);
+	int out[2], fds[3] = {input, -1, -1}, r = spawn_find_door(cove, e);
 	pid_t pid;
 	ssize_t n;
 
@@ -56,22 +52,18 @@ static int run_door(struct cove *cove, char *const argv[], int input, int stream
 		return r;
 	if (!text || pipe2(out, O_CLOEXEC) < 0)
 		return err_errno(e, text ? errno : ENOMEM, "run cove-door");
-	posix_spawn_file_actions_init(&actions);
-	if (input >= 0)
-		posix_spawn_file_actions_adddup2(&actions, input, 0);
-	posix_spawn_file_actions_adddup2(&actions, out[1], stream);
-	r = posix_spawn(&pid, cove->door_path, &actions, NULL, argv, environ);
-	posix_spawn_file_actions_destroy(&actions);
+	fds[stream] = out[1];
+	r = child_start(cove->door_path, argv, fds, &pid);
 	close(out[1]);
-	if (r != 0) {
+	if (r < 0) {
 		close(out[0]);
-		return err_errno(e, r, "run '%s'", cove->door_path);
+		return err_errno(e, -r, "run '%s'", cove->door_path);
 	}
 	n = fd_read_full(out[0], text, ANSWER_MAX);
 	close(out[0]);
-	while (waitpid(pid, ret_status, 0) < 0)
-		if (errno != EINTR)
-			return err_errno(e, errno, "wait for cove-door");
+	*ret_status = child_wait(pid);
+	if (*ret_status < 0)
+		return err_errno(e, -*ret_status, "wait for cove-door");
 	if (n < 0)
 		return err_errno(e, (int)-n, "hear cove-door");
 	text[n] = 0;
@@ -98,7 +90,7 @@ static int check_warned(struct cove *cove, const char *name, const char *text, s
 		(char *)"--name",    (char *)(uintptr_t)name, (char *)"-",	NULL};
 	autofree char *said = NULL;
 	autoclose int input = -1;
-	int status, r;
+	int status = 0, r;
 
 	if (len == 0)
 		return err_set(e, ERR_INVALID, EINVAL, "%.100s: the policy is empty", name);
@@ -112,7 +104,7 @@ static int check_warned(struct cove *cove, const char *name, const char *text, s
 	r = run_door(cove, argv, input, 2, &said, &status, e);
 	if (r < 0)
 		return r;
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+	if (status == 0) {
 		pass_warnings(said, on_warning, arg);
 		return 0;
 	}
@@ -130,9 +122,9 @@ static int check_text(struct cove *cove, const char *name, const char *text, siz
 int net_preset_text(struct cove *cove, const char *preset, char **ret, struct err *e)
 {
 	char *argv[] = {(char *)"cove-door", (char *)"preset", (char *)(uintptr_t)preset, NULL};
-	int status, r = run_door(cove, argv, -1, 1, ret, &status, e);
+	int status = 0, r = run_door(cove, argv, -1, 1, ret, &status, e);
 
-	if (r < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
+	if (r < 0 || status == 0)
 		return r;
 	free(take_ptr(*ret));
 	return err_set(e, ERR_NOT_FOUND, ENOENT,
@@ -358,7 +350,8 @@ static int tell_running(struct cove *cove, const char *box, const char *const *w
 	return r;
 }
 
-/* What its door would have recorded, of a box that does not run and that we have claimed. */
+/* What its door would have recorded, of a box that does not run and whose operation
+ * lock we hold. */
 static int note_change(struct cove *cove, const char *box, int box_fd, struct audit_row *row,
 		       struct err *e)
 {
@@ -377,8 +370,8 @@ static int note_change(struct cove *cove, const char *box, int box_fd, struct au
 }
 
 /* Tells a running box's door to read its files again, and to record why. One that does not run has
- * nothing to read: its row is written here, with the box claimed so that nobody starts it, and a
- * door with it, meanwhile. */
+ * nothing to read: its row is written here, with the operation lock held so that nobody starts it,
+ * and a door with it, meanwhile. */
 static int reload(struct cove *cove, const char *box, const char *const *words,
 		  struct audit_row *row, uint64_t *ret_cut, struct err *e)
 {

@@ -14,6 +14,7 @@
  */
 #include "core/spawn.h"
 
+#include "base/child.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/log.h"
@@ -45,7 +46,7 @@
  * about such stacks. */
 #define IN_CHILD __attribute__((no_sanitize("address", "undefined"), noinline))
 
-enum { CHILD_STACK = 16 << 10, SPAWN_ENV_MAX = 32 };
+enum { CHILD_STACK = 16 << 10 };
 
 struct launch {
 	const char *path;
@@ -169,25 +170,6 @@ static IN_CHILD int outer_child(void *arg)
 	_exit(0);
 }
 
-/* Only what the helpers use: a caller's environment may hold secrets and has no business there. */
-static void helper_env(const char **env)
-{
-	static const char *const wanted[] = {
-		"PATH=",	 "COVE_",	  "LANG=",	    "SSL_CERT_FILE=",
-		"SSL_CERT_DIR=", "ASAN_OPTIONS=", "UBSAN_OPTIONS=", "LSAN_OPTIONS="};
-	size_t n = 0;
-
-	for (char **v = environ; *v && n < SPAWN_ENV_MAX; v++) {
-		for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
-			if (str_starts(*v, wanted[i])) {
-				env[n++] = *v;
-				break;
-			}
-		}
-	}
-	env[n] = NULL;
-}
-
 void spawn_as_children(struct cove *cove)
 {
 	cove->parents_keepers = true;
@@ -198,7 +180,7 @@ static int launch(const char *path, const int fds[2], int group_fd, bool as_chil
 {
 	autoclose int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	autofree struct launch *l = malloc(sizeof(*l));
-	const char *env[SPAWN_ENV_MAX + 1];
+	const char *env[CHILD_ENV_MAX + 1];
 	const char *argv[] = {path_base(path), NULL};
 	sigset_t all, old;
 	pid_t pid;
@@ -206,7 +188,7 @@ static int launch(const char *path, const int fds[2], int group_fd, bool as_chil
 
 	if (null_fd < 0 || !l)
 		return err_errno(e, errno, "prepare to start '%s'", path);
-	helper_env(env);
+	child_env(env);
 	l->path = path;
 	l->argv = (char *const *)(uintptr_t)argv;
 	l->envp = (char *const *)(uintptr_t)env;

@@ -11,6 +11,7 @@
  */
 #include "storage/ids.h"
 
+#include "base/child.h"
 #include "base/fd.h"
 #include "base/rand.h"
 #include "base/str.h"
@@ -21,7 +22,6 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -31,8 +31,6 @@
 #include <sys/wait.h>
 
 enum { SUBID_FILE_MAX = 1 << 20 };
-
-extern char **environ;
 
 /* ---- finding subordinate ids ---- */
 
@@ -284,18 +282,17 @@ static int start_mapper(const char *program, pid_t pid, uint32_t sub, uint32_t c
 	snprintf(number[1], sizeof(number[1]), "%u", sub);
 	snprintf(number[2], sizeof(number[2]), "%u", caller);
 	snprintf(number[3], sizeof(number[3]), "%u", sub + IDS_USER);
-	r = posix_spawnp(ret_child, program, NULL, NULL, argv, environ);
-	return r != 0 ? err_errno(e, r, "run %s", program) : 0;
+	r = child_start(program, argv, (int[]){-1, -1, -1}, ret_child);
+	return r < 0 ? err_errno(e, -r, "run %s", program) : 0;
 }
 
 static int await_mapper(const char *program, pid_t child, struct err *e)
 {
-	int status;
+	int status = child_wait(child);
 
-	while (waitpid(child, &status, 0) < 0)
-		if (errno != EINTR)
-			return err_errno(e, errno, "wait for %s", program);
-	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+	if (status < 0)
+		return err_errno(e, -status, "wait for %s", program);
+	if (status != 0)
 		return err_set(e, ERR_UNSUPPORTED, EPERM,
 			       "%s refused to map ids: check /etc/subuid, /etc/subgid and that it "
 			       "is setuid root",

@@ -114,3 +114,111 @@ def test_fast_path_links_libc_only(cove):
         names = [line.split()[0] for line in got.stdout.splitlines() if "=>" in line]
         allowed = re.compile(r"(libc|libcove|linux-vdso|libasan|libubsan|libm|libgcc_s|libstdc\+\+)\.so.*")
         assert all(allowed.match(n) for n in names), (program, names)
+
+
+EMBEDDER = r"""#define _GNU_SOURCE
+#include <cove.h>
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+static volatile sig_atomic_t heard;
+
+/* A careless host: it reaps whatever there is. */
+static void on_child(int sig)
+{
+	(void)sig;
+	heard++;
+	while (waitpid(-1, NULL, WNOHANG) > 0)
+		;
+}
+
+/* How many of Cove's processes have the secret. */
+static int leaks(void)
+{
+	DIR *dir = opendir("/proc");
+	struct dirent *d;
+	int found = 0, seen = 0;
+
+	while ((d = readdir(dir))) {
+		char path[300], name[64] = "", env[65536];
+		size_t n = 0;
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/%s/comm", d->d_name);
+		f = fopen(path, "r");
+		if (f) {
+			(void)!fgets(name, sizeof(name), f);
+			fclose(f);
+		}
+		if (strncmp(name, "cove-", 5) != 0)
+			continue;
+		snprintf(path, sizeof(path), "/proc/%s/environ", d->d_name);
+		f = fopen(path, "r");
+		if (f) {
+			n = fread(env, 1, sizeof(env), f);
+			fclose(f);
+		}
+		seen++;
+		found += memmem(env, n, "EMBEDDER_SECRET", 15) != NULL;
+	}
+	closedir(dir);
+	printf("%d processes looked at\n", seen);
+	return seen ? found : 100;
+}
+
+#define MUST(what) do { if (!(what)) { printf("%s: %s\n", #what, err.message); return 1; } } while (0)
+
+int main(int argc, char **argv)
+{
+	struct sigaction set = {.sa_handler = on_child}, now;
+	struct cove_error err = {0};
+	struct cove *cove;
+	struct cove_box *box;
+	struct cove_result result;
+	struct cove_box_options options = {.size = sizeof(options), .image = argc > 1 ? argv[1] : NULL};
+	/* Its connection is the door's first. */
+	struct cove_command command = {.size = sizeof(command), .line = "exec 3<>/dev/tcp/192.0.2.1/9; true"};
+	char *text;
+
+	sigaction(SIGCHLD, &set, NULL);
+	MUST(cove_new(&cove, NULL, &err) == 0);
+	MUST(cove_create(cove, &options, &box, &err) == 0);
+	MUST(cove_run(box, &command, &result, &err) == 0);
+	cove_result_free(&result);
+	MUST(leaks() == 0);
+	/* Runs the door's own reader, and hears how it ended. */
+	MUST(cove_policy_text(cove, NULL, "balanced", &text, &err) == 0);
+	MUST(cove_policy_check(cove, "p", text, strlen(text), &err) == 0);
+	free(text);
+	MUST(cove_policy_check(cove, "p", "nonsense: [", 11, &err) < 0 && err.kind == COVE_INVALID);
+	MUST(cove_stop(cove, cove_box_name(box), "test", 0, &err) == 0);
+	MUST(cove_remove(cove, cove_box_name(box), true, &err) == 0);
+	cove_box_free(box);
+	cove_free(cove);
+	MUST(heard == 0);
+	MUST(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
+	MUST(waitpid(-1, NULL, WNOHANG | __WALL) < 0 && errno == ECHILD);
+	sigaction(SIGCHLD, NULL, &now);
+	MUST(now.sa_handler == on_child);
+	return 0;
+}
+"""
+
+
+def test_an_embedding_program_notices_nothing(cove, tmp):
+    """No child, no SIGCHLD, no variable of its own in a helper."""
+    if not shutil.which("gcc"):
+        pytest.skip("no gcc")
+    (tmp / "e.c").write_text(EMBEDDER)
+    made = subprocess.run(["gcc", "-std=gnu17", "-Wall", "-Wextra", "-Werror", str(tmp / "e.c"), "-o",
+                           str(tmp / "e"), *flags()], capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    got = subprocess.run([tmp / "e", cove.image],
+                         env={**cove.env, **sanitizer_preload(), "EMBEDDER_SECRET": "hunter2"},
+                         capture_output=True, text=True, timeout=60)
+    assert got.returncode == 0, got.stdout + got.stderr
