@@ -381,8 +381,10 @@ static int exec_next(struct cove_exec *x, int timeout_ms, struct cove_event *ret
 		if (r <= 0)
 			break;
 		r = core_exec_frame(x, &f, ret, e);
-		if (r == 0 && was_full && x->input.left > 0)
-			break;
+		/* Room for stdin is worth coming back for, but not before what has come: 0 means
+		 * that nothing waits here. */
+		if (was_full && x->input.left > 0)
+			timeout_ms = 0;
 	}
 	/* Whatever ended the command's stream, there is no next event. */
 	if (r < 0)
@@ -543,9 +545,10 @@ int cove_exec_resize(struct cove_exec *exec, unsigned rows, unsigned cols, struc
 	return core_return(NULL, NULL, r, &e, err);
 }
 
+/* The loop's and not the socket's: credit that did not fit into the socket waits for room there. */
 int cove_exec_fd(const struct cove_exec *exec)
 {
-	return exec->conn ? core_conn_fd(exec->conn) : -1;
+	return exec->conn ? ev_fd(exec->conn->ev) : -1;
 }
 
 void cove_exec_free(struct cove_exec *exec)

@@ -73,6 +73,11 @@ uint64_t ev_now(const struct ev *ev)
 	return ev->now_ms;
 }
 
+int ev_fd(const struct ev *ev)
+{
+	return ev->epoll_fd;
+}
+
 void ev_set_clock(struct ev *ev, uint64_t (*now_ms)(void *arg), void *arg)
 {
 	ev->clock = now_ms;

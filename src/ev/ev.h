@@ -66,6 +66,10 @@ void ev_quit(struct ev *ev);
 
 /* The only clock: milliseconds, refreshed once per turn. Tests may set it. */
 uint64_t ev_now(const struct ev *ev);
+
+/* Readable while a watched descriptor is ready, so that another loop can wait for this one. It says
+ * nothing of timers and deferred calls. */
+int ev_fd(const struct ev *ev);
 void ev_set_clock(struct ev *ev, uint64_t (*now_ms)(void *arg), void *arg);
 
 /* Set io->fd, io->on_event first. ev_io_set changes what is waited for (0 keeps only HUP/ERR).

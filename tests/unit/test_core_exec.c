@@ -5,6 +5,7 @@
 #include "base/limits.h"
 
 #include <fcntl.h>
+#include <poll.h>
 
 #define LINE(text)                                                                      \
 	&(struct cove_command)                                                          \
@@ -198,6 +199,50 @@ TEST(streamed_stdin_respects_the_window)
 	} while (ev.type != COVE_EVENT_EXIT);
 	CHECK_EQ(cove_exec_next(x, -1, &ev, &err), -EPIPE);
 	/* The handle may go first. */
+	cove_box_free(box);
+	cove_exec_free(x);
+}
+
+/* Room for stdin, output and the end come in one piece. */
+static void answer_at_once(struct peer *p, void *arg)
+{
+	uint32_t id = peer_expect(p, WIRE_EXEC).id;
+	struct wire_credit credit = {.bytes = WIRE_WINDOW};
+	uint64_t total = 0;
+
+	while (total < WIRE_WINDOW)
+		total += peer_expect(p, WIRE_DATA).len;
+	send_started(p, id, 7);
+	CHECK_EQ(wire_credit_encode(&p->out, id, WIRE_STDIN, &credit), 0);
+	peer_data(p, id, WIRE_STDOUT, "out", 3);
+	send_exit(p, id, 0, 3);
+	peer_flush(p);
+	peer_expect(p, WIRE_SAY);
+}
+
+/* Who waits at the descriptor after a 0 would wait for ever for what has been read already. */
+TEST(nothing_is_left_inside_when_there_is_nothing)
+{
+	static char input[WIRE_WINDOW];
+	struct cove_command c = {.size = sizeof(c), .line = "cat", .stream_input = true};
+	struct cove_event ev = {0};
+	struct cove_error err;
+	struct cove_exec *x;
+	struct cove_box *box;
+	struct cove cove;
+	int r = 0;
+
+	peer_start(&cove, answer_at_once, NULL, &box);
+	CHECK_EQ(cove_exec_start(box, &c, &x, &err), 0);
+	CHECK_EQ(cove_exec_write(x, input, sizeof(input), &err), 0);
+	while (r >= 0 && ev.type != COVE_EVENT_EXIT) {
+		struct pollfd p = {.fd = cove_exec_fd(x), .events = POLLIN};
+
+		CHECK_EQ(poll(&p, 1, 60000), 1);
+		while ((r = cove_exec_next(x, 0, &ev, &err)) > 0 && ev.type != COVE_EVENT_EXIT)
+			;
+	}
+	CHECK_EQ(r, 1);
 	cove_box_free(box);
 	cove_exec_free(x);
 }
