@@ -218,7 +218,7 @@ def test_an_embedding_program_notices_nothing(cove, tmp):
     made = subprocess.run(["gcc", "-std=gnu17", "-Wall", "-Wextra", "-Werror", str(tmp / "e.c"), "-o",
                            str(tmp / "e"), *flags()], capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
-    got = subprocess.run([tmp / "e", cove.image],
+    got = subprocess.run([tmp / "e", cove.image or "base"],
                          env={**cove.env, **sanitizer_preload(), "EMBEDDER_SECRET": "hunter2"},
                          capture_output=True, text=True, timeout=60)
     assert got.returncode == 0, got.stdout + got.stderr
