@@ -39,13 +39,18 @@ static struct ledger_line *find_or_add(struct door_ledger *l, const char *name)
 	return line;
 }
 
+static bool is_limited(const struct rule *r)
+{
+	return r->rate_count || r->bytes_up || r->bytes_down;
+}
+
 /* The line that a rule is counted on. */
 static struct ledger_line *line_of(struct door_ledger *l, const struct rule *r)
 {
 	struct ledger_line *line = find_or_add(l, r->name);
 
 	if (line)
-		line->is_limited = r->rate_count || r->bytes_up || r->bytes_down;
+		line->is_limited = is_limited(r);
 	return line;
 }
 
@@ -59,12 +64,16 @@ void ledger_retain(struct door_ledger *l, const struct policy *p)
 	size_t kept = 0;
 
 	for (size_t i = 0; i < l->count; i++) {
-		bool is_there = false;
+		const struct rule *r = NULL;
 
-		for (size_t k = 0; k < p->entry_count && !is_there; k++)
-			is_there = strcmp(p->entries[k].rule.name, l->lines[i].now.name) == 0;
-		if (is_there)
-			l->lines[kept++] = l->lines[i];
+		for (size_t k = 0; k < p->entry_count && !r; k++)
+			if (strcmp(p->entries[k].rule.name, l->lines[i].now.name) == 0)
+				r = &p->entries[k].rule;
+		if (!r)
+			continue;
+		/* What was used before there was a budget is reported from now on. */
+		l->lines[i].is_limited = is_limited(r);
+		l->lines[kept++] = l->lines[i];
 	}
 	l->count = kept;
 }

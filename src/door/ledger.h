@@ -25,7 +25,8 @@ struct door_ledger {
 };
 
 void ledger_done(struct door_ledger *l);
-/* Forgets lines of rules that this policy does not have. */
+/* This policy holds now: lines of rules that it does not have are forgotten, and those of rules
+ * that have a budget now are reported with all that was used before. */
 void ledger_retain(struct door_ledger *l, const struct policy *p);
 
 /* Takes one of the rule's rate: false when it is used up, or (also below) without memory. */

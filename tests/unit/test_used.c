@@ -127,4 +127,35 @@ TEST(a_ledger_reports_what_changed_and_goes_on_from_what_it_loads)
 	policy_free(p);
 }
 
+/* A door that ends before the rule is used again must have said what was used without a budget. */
+TEST(what_was_used_before_there_was_a_budget_is_reported)
+{
+	static const char later[] = "version: 1\nrules:\n"
+				    "  - {name: c, allow: c.test, bytes_up: 100}\n";
+	struct door_ledger l = {0};
+	struct policy *p, *q;
+	struct buf out;
+	struct err e;
+
+	CHECK_EQ(policy_parse(&p, "p", text, strlen(text), &e), 0);
+	CHECK_EQ(policy_parse(&q, "p", later, strlen(later), &e), 0);
+	buf_init(&out, USED_TEXT_MAX);
+	CHECK(ledger_count(&l, &p->entries[2].rule, 60, 5));
+	ledger_report(&l, &out);
+	CHECK_EQ(buf_len(&out), 0);
+	ledger_retain(&l, q);
+	ledger_report(&l, &out);
+	CHECK_STR(buf_cstr(&out), "0 60 5 c\n");
+	/* And back: without a budget there is nothing to report. */
+	CHECK(ledger_count(&l, &q->entries[0].rule, 1, 0));
+	ledger_retain(&l, p);
+	buf_clear(&out);
+	ledger_report(&l, &out);
+	CHECK_EQ(buf_len(&out), 0);
+	buf_done(&out);
+	ledger_done(&l);
+	policy_free(p);
+	policy_free(q);
+}
+
 TAP_MAIN
