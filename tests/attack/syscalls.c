@@ -364,15 +364,16 @@ CASE(B4_init_descriptors_hidden, "B4", AS_BOTH, "/proc/1/fd cannot be listed")
 CASE(B4_affinity_and_priority_of_init, "B4", AS_BOTH, "init's affinity and priority are its own")
 {
 	struct sched_param param = {0};
+	int before = getpriority(PRIO_PROCESS, 1), more = before + 1;
 	cpu_set_t set;
 
 	/* To where it is already: one that works does no harm. */
 	if (sched_getaffinity(0, sizeof(set), &set) < 0)
 		return broke("%s", strerror(errno));
-	if (setpriority(PRIO_PROCESS, 1, 1) == 0 || setpriority(PRIO_PGRP, 1, 1) == 0)
+	if (setpriority(PRIO_PROCESS, 1, more) == 0 || setpriority(PRIO_PGRP, 1, more) == 0)
 		return broke("its priority was changed");
-	setpriority(PRIO_USER, getuid(), 1);
-	if (getpriority(PRIO_PROCESS, 1) != 0)
+	setpriority(PRIO_USER, getuid(), more);
+	if (getpriority(PRIO_PROCESS, 1) != before)
 		return broke("its priority was changed with its user's");
 	if (syscall(SYS_sched_setscheduler, 1, SCHED_BATCH, &param) == 0 ||
 	    syscall(SYS_sched_setparam, 1, &param) == 0 ||
