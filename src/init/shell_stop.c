@@ -5,7 +5,8 @@
  *
  * First the shell is stopped (SIGSTOP), and everything else is done while it cannot move:
  *
- *	an end on the reply	the line ended by itself just now: that is its answer
+ *	an end on the reply	the line ended by itself just now: that is its answer, unless its
+ *				text was never read (then it would run once more, after its time)
  *	Tc is removed		whatever happens to the shell, the text cannot run a second time
  *	the driver unread	nothing ran, and nothing will without Tc: its own end is enough
  *	else			an end of round 1 is fed; the realtime signal is sent, whose trap
@@ -169,7 +170,8 @@ static void act_while_stopped(struct line *l)
 	struct shell *sh = l->shell;
 	unsigned round = 0, status = 0;
 
-	if (shell_listen(sh, &round, &status) && round == 0 && l->stop_round == 0) {
+	if (shell_listen(sh, &round, &status) && round == 0 && l->stop_round == 0 &&
+	    line_has_run(l)) {
 		end_by_itself(l, status);
 		return;
 	}
@@ -250,7 +252,8 @@ void line_heard(struct line *l, unsigned round, unsigned status)
 	if (round != l->stop_round)
 		return;
 	if (round == 0 && l->stop_holding) {
-		end_by_itself(l, status);
+		if (line_has_run(l))
+			end_by_itself(l, status);
 		return;
 	}
 	/* Killed ones may take a moment to go; the next step looks again. Once SIGKILL was sent to

@@ -434,6 +434,20 @@ TEST(a_forged_end_harms_only_its_own_line)
 	shells_end(c);
 }
 
+/* One that is said while init stops the shell, of a text that was never read: the line's time is
+ * up, so it must not be tried once more. */
+TEST(a_forged_end_starts_no_line_after_its_timeout)
+{
+	struct client *c = shells_begin();
+
+	line(c, "builtin() { local n=${2##*/} s; n=${n%c};"
+		" (while read -r s </proc/$$/stat; do case $s in *') T '*) echo $n:0:i: >&11;;"
+		" esac; done) & sleep 1000; }");
+	for (int i = 0; i < 10; i++)
+		CHECK_STR(run_out(timed(c, "echo no", 100)), "");
+	shells_end(c);
+}
+
 /* --- with a cgroup --- */
 
 TEST(groups_tell_the_trees_of_lines_apart)
