@@ -13,6 +13,7 @@ Several runs at once as one user share the tests out: with COVE_TEST_CLAIMS, a d
 has begun, a part of a file at a time. With COVE_TEST_SPLIT there are runs as root and as another user, and
 what a file or a test is marked with (`pytestmark = pytest.mark.once("root")`) runs as that one only.
 """
+import fcntl
 import os
 import pathlib
 import shutil
@@ -148,8 +149,14 @@ def remove_tree(path):
 
 
 def forget_home(cove):
-    """Ends and removes all boxes of a home, then the home itself."""
+    """Ends and removes all boxes of a home, waits for removals behind, sweeps, then removes the home itself."""
     cove("rm", "-f", *cove("ls", "-q").text.split(), timeout=300)
+    run = pathlib.Path(cove.home, "run")
+    if (run / ".removals").exists():
+        with open(run / ".removals", "r+b") as places:
+            fcntl.lockf(places, fcntl.LOCK_EX)
+    (run / ".swept").unlink(missing_ok=True)
+    cove("ls", timeout=300)
     remove_tree(cove.home)
 
 
