@@ -16,6 +16,7 @@
 #include "store/audit_row.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,7 @@ struct packet {
 struct broker {
 	struct ev *ev;
 	struct ev_io io; /* fd owned */
+	int end_fd;	 /* owned: its end says to the broker that the last rows come */
 	pid_t pid;
 	void (*on_gone)(void *arg);
 	void *arg;
@@ -347,30 +349,33 @@ bool broker_memory_is_locked(const struct broker *k)
 	return !k->unlocked;
 }
 
-/* The broker's process. It keeps nothing of the proxy's but its end of the pair. */
-static void become_broker(int fd, const struct door_config *config)
+/* The broker's process. It keeps nothing of the proxy's but its end of the pair and of the pipe. */
+static void become_broker(int fd, int end_fd, const struct door_config *config)
 {
+	enum { HIGH = 16, END_FD = DOOR_CONFIG_FD + 1 };
+	int high = fcntl(fd, F_DUPFD_CLOEXEC, HIGH),
+	    end_high = fcntl(end_fd, F_DUPFD_CLOEXEC, HIGH);
 	sigset_t none;
 
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	prctl(PR_SET_NAME, "cove-broker");
-	if (fd != DOOR_CONFIG_FD && dup2(fd, DOOR_CONFIG_FD) < 0)
+	if (high < 0 || end_high < 0 || dup3(high, DOOR_CONFIG_FD, O_CLOEXEC) < 0 ||
+	    dup3(end_high, END_FD, O_CLOEXEC) < 0 || sys_close_range(END_FD + 1, ~0u, 0) < 0)
 		_exit(1);
-	if (sys_close_range(DOOR_CONFIG_FD + 1, ~0u, 0) < 0)
-		_exit(1);
-	_exit(broker_process(DOOR_CONFIG_FD, config));
+	_exit(broker_process(DOOR_CONFIG_FD, END_FD, config));
 }
 
 int broker_start(struct broker **ret, struct ev *ev, const struct door_config *config,
 		 struct err *e)
 {
 	struct broker *k = calloc(1, sizeof(*k));
-	int pair[2];
+	int pair[2], end[2];
 
 	if (!k)
 		return err_errno(e, ENOMEM, "start the door's broker");
 	k->ev = ev;
+	k->end_fd = -1;
 	k->last = &k->first;
 	k->io = (struct ev_io){.fd = -1, .on_event = on_packet};
 	k->tell.on_defer = on_tell;
@@ -381,13 +386,21 @@ int broker_start(struct broker **ret, struct ev *ev, const struct door_config *c
 		broker_free(k);
 		return -e->code;
 	}
+	k->io.fd = pair[0];
+	if (pipe2(end, O_CLOEXEC) < 0) {
+		err_errno(e, errno, "start the door's broker");
+		close(pair[1]);
+		broker_free(k);
+		return -e->code;
+	}
+	k->end_fd = end[1];
 	fd_set_send_room(pair[0], 4 * BROKER_PACKET_MAX);
 	fd_set_send_room(pair[1], 4 * BROKER_PACKET_MAX);
 	k->pid = fork();
 	if (k->pid == 0)
-		become_broker(pair[1], config);
+		become_broker(pair[1], end[0], config);
 	close(pair[1]);
-	k->io.fd = pair[0];
+	close(end[0]);
 	if (k->pid < 0 || ev_io_add(ev, &k->io, EPOLLIN) < 0) {
 		err_errno(e, errno, "start the door's broker");
 		broker_free(k);
@@ -403,7 +416,9 @@ void broker_free(struct broker *k)
 		return;
 	ev_io_remove(k->ev, &k->io);
 	ev_defer_cancel(k->ev, &k->tell);
-	/* Rows that wait are still said; then the end of the socket is the broker's own end. */
+	/* Rows that wait are still said; then the end of the socket is the broker's own end. It
+	 * does not rest any more, or a box that caused too many would have its last ones lost. */
+	fd_close(&k->end_fd);
 	if (!k->gone && k->io.fd >= 0)
 		(void)flush(k, true);
 	ev_defer_cancel(k->ev, &k->room);

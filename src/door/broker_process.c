@@ -7,7 +7,9 @@
  * and answered meanwhile; one sync at a time, and none while a new segment begins.
  *
  * A box that causes more than AUDIT_RATE bytes of rows per second, after a burst, waits: nothing is
- * received for a while, so the proxy's list fills and the proxy does not listen to its box.
+ * received for a while, so the proxy's list fills and the proxy does not listen to its box. When
+ * the proxy begins to end the box has one more burst: the list of a proxy that has to wait would be
+ * lost with it, since a door that takes long to end is killed.
  *
  * The proxy may have been taken over, so what it asks is checked here: a secret is read only if the
  * policy on disk names it. Policies are parsed again when their file has changed.
@@ -45,7 +47,7 @@ enum { SYNC_MS = 500 };
 struct process {
 	struct ev *ev;
 	const struct door_config *config;
-	struct ev_io io;
+	struct ev_io io, end; /* end: see broker_wire.h */
 	struct state st;
 	int box_fd; /* owned */
 	struct audit_writer record;
@@ -471,6 +473,18 @@ static void on_rest(struct ev_timer *t)
 		ev_quit(p->ev);
 }
 
+static void on_end(struct ev_io *io, uint32_t events)
+{
+	struct process *p = container(io, struct process, end);
+
+	ev_io_remove(p->ev, io);
+	row_rate_init(&p->rate, ev_now(p->ev));
+	if (p->rest.armed) {
+		ev_timer_stop(p->ev, &p->rest);
+		on_rest(&p->rest);
+	}
+}
+
 /* The child has ended: it failed, or what was written before it began is durable. A failed sync
  * is not tried again: the log may have a hole, so the door ends. */
 static void on_synced(struct ev_child *c, int wait_status)
@@ -479,6 +493,7 @@ static void on_synced(struct ev_child *c, int wait_status)
 
 	p->is_syncing = false;
 	if (wait_status != 0) {
+		p->used.is_changed = true; /* it may not have come to that */
 		p->exit_status = 1;
 		ev_quit(p->ev);
 		return;
@@ -679,10 +694,11 @@ static int open_all(struct process *p, struct err *e)
 	return audit_open(&p->record, &p->st, p->config->box, p->config->created_ms, e);
 }
 
-int broker_process(int fd, const struct door_config *config)
+int broker_process(int fd, int end_fd, const struct door_config *config)
 {
 	struct process p = {.config = config,
 			    .io = {.fd = fd, .on_event = on_packet},
+			    .end = {.fd = end_fd, .on_event = on_end},
 			    .box_fd = -1,
 			    .record = {.fd = -1, .dir_fd = -1, .logs_fd = -1},
 			    .sync.on_timer = on_sync,
@@ -713,7 +729,7 @@ int broker_process(int fd, const struct door_config *config)
 	row_rate_init(&p.rate, ev_now(p.ev));
 	if (p.record.dirty) /* what a crash has left was put right */
 		ev_timer_set(p.ev, &p.sync, SYNC_MS);
-	if (ev_io_add(p.ev, &p.io, EPOLLIN) == 0)
+	if (ev_io_add(p.ev, &p.io, EPOLLIN) == 0 && ev_io_add(p.ev, &p.end, EPOLLIN) == 0)
 		(void)ev_run(p.ev);
 	await_sync(&p);
 	if (folds_done(&p.folds) < 0 || sync_now(&p) < 0)

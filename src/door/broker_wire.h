@@ -33,5 +33,6 @@ enum {
 
 struct door_config;
 
-/* The process itself: returns its exit status when the proxy is gone and all rows are written. */
-int broker_process(int fd, const struct door_config *config);
+/* The process itself: returns its exit status when the proxy is gone and all rows are written.
+ * end_fd is a pipe whose end says that the proxy has begun to end. */
+int broker_process(int fd, int end_fd, const struct door_config *config);

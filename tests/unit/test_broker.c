@@ -6,10 +6,13 @@
 #include "base/limits.h"
 #include "door/broker.h"
 #include "door/fold.h"
+#include "door/used.h"
 #include "store/net.h"
 #include "store/secret.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 
@@ -353,13 +356,12 @@ static void record_one(void)
 }
 
 /* Somebody holds the list of all logs, as a busy disk would hold a sync: until it is let go the
- * first sync cannot end. Rows are written and answered all the same. */
-TEST(rows_do_not_wait_for_a_sync)
+ * first sync cannot end. Returns when it waits. */
+static int hold_list(void)
 {
-	int home, list;
+	autoclose int home = open(home_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int list;
 
-	set_up();
-	home = open(home_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	CHECK(home >= 0);
 	record_one(); /* the log's directory is there now */
 	CHECK(mkdirat(home, "audit/list", 0700) == 0 || errno == EEXIST);
@@ -369,12 +371,64 @@ TEST(rows_do_not_wait_for_a_sync)
 	/* An empty head is the last that it makes before it waits for the list. */
 	while (faccessat(home, "audit/boxes/box.7/head", F_OK, 0) < 0)
 		record_one();
+	return list;
+}
+
+/* Rows are written and answered all the same. */
+TEST(rows_do_not_wait_for_a_sync)
+{
+	int list;
+
+	set_up();
+	list = hold_list();
 	for (int i = 0; i < 100; i++)
 		record_one();
 	close(list);
-	close(home);
 	tear_down();
 	CHECK(rows_verified() > 100);
+}
+
+static int deaths;
+
+static void is_gone(void *arg)
+{
+	deaths++;
+	ev_quit(ev);
+}
+
+static pid_t only_child(pid_t of)
+{
+	char path[64], text[32] = "";
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)of, (int)of);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	CHECK(fd >= 0 && fd_read_full(fd, text, sizeof(text) - 1) > 0);
+	close(fd);
+	return (pid_t)strtol(text, NULL, 10);
+}
+
+/* It ends the door, and what was to be saved with it is saved by the broker. */
+TEST(a_sync_that_is_killed_gives_no_budget_back)
+{
+	static const char used_text[] = "1 2 3 rule 1\n";
+	struct used used = {0};
+	int list;
+
+	set_up();
+	broker_on_gone(broker, is_gone, NULL);
+	broker_say_used(broker, used_text, sizeof(used_text) - 1);
+	list = hold_list();
+	CHECK_EQ(kill(only_child(only_child(getpid())), SIGKILL), 0);
+	close(list);
+	while (!deaths)
+		CHECK_EQ(ev_run(ev), 0);
+	broker_free(broker);
+	ev_free(ev);
+	CHECK_EQ(used_load(&used, box_fd), 0);
+	CHECK_EQ(used.count, 1);
+	used_done(&used);
+	CHECK(rows_verified() > 0);
 }
 
 TEST(rows_that_nobody_waits_for_are_written_too)
@@ -394,14 +448,6 @@ static void on_room(void *arg)
 	rooms++;
 	if (!broker_is_busy(broker))
 		ev_quit(ev);
-}
-
-static int deaths;
-
-static void is_gone(void *arg)
-{
-	deaths++;
-	ev_quit(ev);
 }
 
 /* What a box that is denied thousands of long requests comes to: whoever asks first whether the
@@ -430,6 +476,31 @@ TEST(a_busy_broker_says_so_and_when_there_is_room)
 	CHECK(rooms > 0);
 	tear_down();
 	CHECK_EQ(rows_verified(), count);
+}
+
+/* A door that ends while its broker rests: it is killed if it takes long, and what it still has to
+ * say would be gone with it. Here that is half a minute of rest, and the alarm kills. */
+TEST(the_last_rows_of_a_flood_do_not_wait)
+{
+	const unsigned burst = (AUDIT_BURST + AUDIT_BURST / 64) / AUDIT_TEXT_MAX;
+	char path[AUDIT_TEXT_MAX];
+
+	memset(path, 'a', sizeof(path) - 1);
+	path[sizeof(path) - 1] = 0;
+	set_up();
+	broker_on_room(broker, on_room, NULL);
+	for (unsigned i = 0; i < burst + 1700; i++) {
+		if (i < burst && broker_is_busy(broker))
+			CHECK_EQ(ev_run(ev), 0);
+		broker_record(
+			broker, NULL,
+			&(struct audit_row){
+				.kind = "request", .verdict = "deny", .port = i + 1, .path = path});
+	}
+	alarm(25);
+	tear_down();
+	alarm(0);
+	CHECK_EQ(rows_verified(), burst + 1700);
 }
 
 static void on_gone(void *arg)
@@ -517,7 +588,8 @@ TEST(a_whole_log_takes_half_an_hour)
 {
 	uint64_t kept = (uint64_t)(AUDIT_SEGMENTS - 1) * AUDIT_SEGMENT_MAX;
 
-	CHECK((kept - AUDIT_BURST) / AUDIT_RATE >= 1800);
+	/* Its burst, and the one at the end of its door. */
+	CHECK((kept - 2 * AUDIT_BURST) / AUDIT_RATE >= 1800);
 	CHECK(AUDIT_RATE >= 200 * 600 && AUDIT_BURST / 600 >= 6900); /* what a busy box needs */
 }
 
