@@ -29,7 +29,7 @@ enum {
 	HASH_SHOWN = 12,
 };
 
-struct reading {
+struct rows_reading {
 	struct cli *c;
 	bool titled;
 	int status;
@@ -160,7 +160,7 @@ static void put_titles(struct buf *b, bool all_boxes)
 	(void)buf_append_str(b, "WHAT\n");
 }
 
-static bool must_end(struct reading *r)
+static bool must_end(struct rows_reading *r)
 {
 	int sig;
 
@@ -173,7 +173,7 @@ static bool must_end(struct reading *r)
 /* Without a row: only asked whether to go on. */
 static bool on_line(void *arg, const char *json)
 {
-	struct reading *r = arg;
+	struct rows_reading *r = arg;
 	struct buf b;
 
 	if (must_end(r))
@@ -206,7 +206,7 @@ static int show(struct cli *c)
 		.follow = c->o.follow,
 		.since_ms = c->o.has_since && c->o.since_ms < now ? now - c->o.since_ms : 0,
 	};
-	struct reading reading = {.c = c};
+	struct rows_reading reading = {.c = c};
 	struct cove_error err;
 	int r;
 

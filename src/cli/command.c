@@ -68,14 +68,14 @@ bool command_has_stdin(void)
 	return !isatty(STDIN_FILENO) || term_is_ours(STDIN_FILENO);
 }
 
-struct plan {
+struct command_plan {
 	struct stream_options stream;
 	const char **env; /* owned array */
 	char term[64];
 };
 
 /* TERM first, so that the user's own -e TERM=... wins. */
-static int plan_env(struct plan *p, struct cove_command *command)
+static int plan_env(struct command_plan *p, struct cove_command *command)
 {
 	size_t n = 0;
 
@@ -92,7 +92,7 @@ static int plan_env(struct plan *p, struct cove_command *command)
 	return 0;
 }
 
-static int plan_make(struct plan *p, const struct options *o, struct cove_command *command,
+static int plan_make(struct command_plan *p, const struct options *o, struct cove_command *command,
 		     bool pass_stdin)
 {
 	bool ours = term_is_ours(STDIN_FILENO);
@@ -143,7 +143,7 @@ static int finish(struct cli *c, struct cove_box *box, const struct stream_end *
 int command_run(struct cli *c, struct cove_box *box, struct cove_command *command, bool pass_stdin,
 		bool one_shot)
 {
-	struct plan plan = {.stream.one_shot = one_shot};
+	struct command_plan plan = {.stream.one_shot = one_shot};
 	struct cove_exec *exec = NULL;
 	struct stream_end end = {0};
 	struct cove_error err;

@@ -6,13 +6,13 @@
 
 enum { REPLACEMENT = 0xfffd };
 
-struct sink {
+struct field_sink {
 	char *at;
 	size_t room; /* without the NUL */
 };
 
 /* A rune that does not fit ends the text: no half of one is left. */
-static void put_rune(struct sink *s, uint32_t r)
+static void put_rune(struct field_sink *s, uint32_t r)
 {
 	char bytes[4];
 	size_t n = 0;
@@ -60,7 +60,7 @@ static int32_t hex4(const char *p)
 }
 
 /* What stands after a backslash at p; returns what follows it. */
-static const char *take_escape(const char *p, struct sink *s)
+static const char *take_escape(const char *p, struct field_sink *s)
 {
 	static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
 	const char *found = *p ? strchr(from, *p) : NULL;
@@ -88,7 +88,7 @@ static const char *take_escape(const char *p, struct sink *s)
 /* A string that begins at p, behind its quote; what follows it, or NULL if it has no end. */
 static const char *take_string(const char *p, char *ret, size_t size)
 {
-	struct sink s = {.at = ret, .room = size - 1};
+	struct field_sink s = {.at = ret, .room = size - 1};
 
 	while (p && *p && *p != '"') {
 		if (*p == '\\') {

@@ -142,16 +142,16 @@ static uint64_t mtime_ns(const struct stat *st)
 }
 
 /* One tree being walked; path is relative to what the caller named. */
-struct walk {
+struct put_walk {
 	struct transfer *t;
 	char path[BOX_PATH_MAX];
 	size_t len;
 	unsigned depth;
 };
 
-static int put_opened(struct walk *w, int fd, struct err *e);
+static int put_opened(struct put_walk *w, int fd, struct err *e);
 
-static int put_link(struct walk *w, int dir_fd, const char *name, const struct stat *st,
+static int put_link(struct put_walk *w, int dir_fd, const char *name, const struct stat *st,
 		    struct err *e)
 {
 	char target[BOX_PATH_MAX];
@@ -168,7 +168,7 @@ static int put_link(struct walk *w, int dir_fd, const char *name, const struct s
 	return send_entry(w->t, &m, e);
 }
 
-static int put_named(struct walk *w, int dir_fd, const char *name, struct err *e)
+static int put_named(struct put_walk *w, int dir_fd, const char *name, struct err *e)
 {
 	autoclose int fd = -1;
 	struct stat st;
@@ -191,7 +191,7 @@ static int put_named(struct walk *w, int dir_fd, const char *name, struct err *e
 	return put_opened(w, fd, e);
 }
 
-static int put_children(struct walk *w, int fd, struct err *e)
+static int put_children(struct put_walk *w, int fd, struct err *e)
 {
 	size_t len = w->len;
 	struct dirent *d;
@@ -228,7 +228,7 @@ static int put_children(struct walk *w, int fd, struct err *e)
 	return r;
 }
 
-static int put_opened(struct walk *w, int fd, struct err *e)
+static int put_opened(struct put_walk *w, int fd, struct err *e)
 {
 	struct stat st;
 	struct wire_entry m = {.path = w->path};
@@ -281,7 +281,7 @@ static int put(struct transfer *t, struct cove_box *box, const char *host_path,
 	autoclose int fd = open(host_path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	char target[BOX_PATH_MAX];
 	struct wire_file m = {.op = FILE_PUT, .path = target};
-	struct walk w = {.t = t};
+	struct put_walk w = {.t = t};
 	struct stat st;
 	int r;
 

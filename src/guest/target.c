@@ -18,21 +18,21 @@
 
 enum { LINKS_MAX = 40 }; /* as the kernel's own */
 
-struct walk {
+struct target_walk {
 	int root;
 	unsigned links;
 	size_t own; /* how much of the end of rest is the caller's path; what is before is links' */
 	char done[BOX_PATH_MAX], rest[BOX_PATH_MAX];
 };
 
-static int open_done(const struct walk *w, int flags, uint64_t resolve)
+static int open_done(const struct target_walk *w, int flags, uint64_t resolve)
 {
 	return fd_openat2(w->root, w->done[0] ? w->done : "/", O_PATH | flags, 0,
 			  FD_IN_ROOT | FD_NO_MAGICLINKS | FD_NO_SYMLINKS | resolve);
 }
 
 /* Takes the first name off rest; it is empty where there is none. */
-static int next_name(struct walk *w, char name[static NAME_MAX + 1], bool *ret_own)
+static int next_name(struct target_walk *w, char name[static NAME_MAX + 1], bool *ret_own)
 {
 	const char *start = w->rest + strspn(w->rest, "/");
 	size_t len = strcspn(start, "/"), skip;
@@ -50,7 +50,7 @@ static int next_name(struct walk *w, char name[static NAME_MAX + 1], bool *ret_o
 }
 
 /* Puts what the link says in front of rest. */
-static int follow(struct walk *w, int dir, const char *name)
+static int follow(struct target_walk *w, int dir, const char *name)
 {
 	char to[BOX_PATH_MAX];
 	autoclose int on_root = open_done(w, O_DIRECTORY, FD_NO_XDEV);
@@ -84,7 +84,7 @@ static int make_place(int dir, const char *name, bool is_dir)
 	return file < 0 && errno != EEXIST ? -errno : 0;
 }
 
-static int walk_name(struct walk *w, const char *name, bool own, bool is_dir)
+static int walk_name(struct target_walk *w, const char *name, bool own, bool is_dir)
 {
 	size_t len = strlen(w->done);
 	autoclose int dir = -1;
@@ -116,7 +116,7 @@ static int walk_name(struct walk *w, const char *name, bool own, bool is_dir)
 
 int guest_target_open(int root, const char *path, bool is_dir)
 {
-	struct walk w = {.root = root, .own = strlen(path)};
+	struct target_walk w = {.root = root, .own = strlen(path)};
 	char name[NAME_MAX + 1];
 	bool own;
 	int r;

@@ -104,14 +104,14 @@ void execs_free(struct keeper *k)
 
 /* ---- journal and events ---- */
 
-struct walk {
+struct exec_walk {
 	struct keeper *k;
 	size_t at;
 };
 
 static const struct exec_record *next_record(void *arg)
 {
-	struct walk *w = arg;
+	struct exec_walk *w = arg;
 
 	return w->at < w->k->exec_count ? &w->k->execs[w->at++]->rec : NULL;
 }
@@ -135,7 +135,7 @@ static int journal(struct exec *x, unsigned lines)
 		r = journal_add(&k->journal, r, lines, &x->rec);
 	if (r >= 0 && journal_is_large(&k->journal))
 		r = journal_rewrite(&k->journal, k->logs.dir_fd, k->next_exec, &k->tokens,
-				    next_record, &(struct walk){.k = k});
+				    next_record, &(struct exec_walk){.k = k});
 	noted(k, r, "list of commands");
 	return r < 0 ? r : 0;
 }

@@ -14,7 +14,7 @@
 
 /* ---- where rows are ---- */
 
-struct place {
+struct audit_place {
 	uint64_t time_ms, seq, at, done_at;
 	uint32_t part, len, done_part, done_len;
 	bool keep, is_dropped; /* is_dropped: stands for rows that are not there any more */
@@ -27,7 +27,7 @@ struct part {
 };
 
 struct places {
-	struct place *list; /* owned */
+	struct audit_place *list; /* owned */
 	size_t count, cap;
 	struct part *parts; /* owned */
 	size_t part_count;
@@ -35,9 +35,9 @@ struct places {
 	char *const *names; /* borrowed */
 };
 
-static int places_add(struct places *p, const struct place *one)
+static int places_add(struct places *p, const struct audit_place *one)
 {
-	struct place *grown;
+	struct audit_place *grown;
 	size_t cap = p->cap ? 2 * p->cap : 256;
 
 	if (p->count == p->cap) {
@@ -79,10 +79,10 @@ bool audit_row_passes(const struct audit_filter *f, const struct audit_row *row)
 }
 
 /* What became of one: found by its number, since every row of the log has a place. */
-static void note_end(struct places *p, size_t first, const struct place *done,
+static void note_end(struct places *p, size_t first, const struct audit_place *done,
 		     const struct audit_row *row, const struct audit_filter *f)
 {
-	struct place *about;
+	struct audit_place *about;
 	uint64_t step;
 
 	if (first == p->count || row->about < p->list[first].seq)
@@ -108,9 +108,9 @@ static int note_segment(struct places *p, int log_fd, size_t first, const struct
 	int r = audit_reader_open(&reader, log_fd, part->segment, 0);
 
 	while (r == 0 && (r = audit_reader_next(&reader)) > 0) {
-		struct place place = {.part = (uint32_t)(p->part_count - 1),
-				      .at = reader.line_at,
-				      .len = (uint32_t)reader.line_len};
+		struct audit_place place = {.part = (uint32_t)(p->part_count - 1),
+					    .at = reader.line_at,
+					    .len = (uint32_t)reader.line_len};
 
 		if (audit_row_parse(&row, reader.line, reader.line_len) == 0) {
 			bool is_end = strcmp(row.row.kind, "done") == 0;
@@ -131,7 +131,7 @@ static int note_segment(struct places *p, int log_fd, size_t first, const struct
 /* Rows that were dropped are told by the row that says so, where the others begin. */
 static int note_dropped(struct places *p, size_t first, uint64_t rows, const struct audit_filter *f)
 {
-	struct place place = {.seq = rows, .is_dropped = true, .keep = true};
+	struct audit_place place = {.seq = rows, .is_dropped = true, .keep = true};
 
 	if (rows == 0 || first == p->count || f->denied_only)
 		return 0;
@@ -167,7 +167,7 @@ static int note_log(struct places *p, size_t log, const struct audit_filter *f)
 
 static int by_time(const void *a, const void *b)
 {
-	const struct place *x = a, *y = b;
+	const struct audit_place *x = a, *y = b;
 
 	if (x->time_ms != y->time_ms)
 		return x->time_ms < y->time_ms ? -1 : 1;
@@ -225,7 +225,8 @@ static void take_end(struct audit_row *row, const struct audit_row *done)
 		row->reason = done->reason;
 }
 
-static int give_dropped(const struct place *p, const char *box, audit_on_row *on_row, void *arg)
+static int give_dropped(const struct audit_place *p, const char *box, audit_on_row *on_row,
+			void *arg)
 {
 	struct audit_row row = {.kind = "dropped",
 				.time_ms = p->time_ms,
@@ -242,7 +243,7 @@ struct giving {
 	void *arg;
 };
 
-static int give_one(struct giving *g, const struct place *p)
+static int give_one(struct giving *g, const struct audit_place *p)
 {
 	const struct places *all = g->places;
 	autofree char *line = NULL, *done_line = NULL;

@@ -153,7 +153,7 @@ struct listed {
 	bool is_deleted;
 };
 
-struct listing {
+struct audit_listing {
 	const char *box;
 	struct listed *list; /* owned; sorted by name when it was read */
 	size_t count, cap;
@@ -162,7 +162,7 @@ struct listing {
 
 static int on_list_row(void *arg, const char *log, const struct audit_row *row)
 {
-	struct listing *l = arg;
+	struct audit_listing *l = arg;
 	size_t cap = l->cap ? 2 * l->cap : 64;
 	char box[BOX_NAME_MAX + 1];
 	struct listed *grown;
@@ -189,7 +189,7 @@ static int by_name_and_seq(const void *a, const void *b)
 	return r ? r : x->seq < y->seq ? -1 : x->seq > y->seq;
 }
 
-static void listing_done(struct listing *l)
+static void listing_done(struct audit_listing *l)
 {
 	for (size_t i = 0; i < l->count; i++)
 		free(l->list[i].name);
@@ -197,7 +197,7 @@ static void listing_done(struct listing *l)
 }
 
 /* Of several rows about one log the last is left. */
-static void listing_sort(struct listing *l)
+static void listing_sort(struct audit_listing *l)
 {
 	size_t kept = 0;
 
@@ -217,12 +217,12 @@ static int compare_listed(const void *name, const void *one)
 	return strcmp(name, ((const struct listed *)one)->name);
 }
 
-static const struct listed *listing_find(const struct listing *l, const char *name)
+static const struct listed *listing_find(const struct audit_listing *l, const char *name)
 {
 	return l->count ? bsearch(name, l->list, l->count, sizeof(*l->list), compare_listed) : NULL;
 }
 
-static int read_list(struct state *st, struct listing *l, struct err *e)
+static int read_list(struct state *st, struct audit_listing *l, struct err *e)
 {
 	autoclose int dir = audit_dir_open(st, false, e);
 	autoclose int fd = dir < 0 ? dir : audit_log_open(dir, AUDIT_LIST);
@@ -244,7 +244,7 @@ static int read_list(struct state *st, struct listing *l, struct err *e)
 
 /* ---- all of them ---- */
 
-static int check_one(int logs_fd, const char *name, const struct listing *l,
+static int check_one(int logs_fd, const char *name, const struct audit_listing *l,
 		     struct audit_report *report, struct err *e)
 {
 	autoclose int fd = audit_log_open(logs_fd, name);
@@ -275,7 +275,7 @@ static int check_one(int logs_fd, const char *name, const struct listing *l,
 	return 0;
 }
 
-static int check_listed(int logs_fd, const struct listing *l, struct err *e)
+static int check_listed(int logs_fd, const struct audit_listing *l, struct err *e)
 {
 	struct stat st;
 
@@ -323,7 +323,7 @@ static int check_marks(const struct state *st, int logs_fd, const char *box, str
 static int verify_once(struct state *st, const char *box, struct audit_report *ret, struct err *e)
 {
 	autoclose int logs = audit_logs_open(st, false, e);
-	struct listing listing = {.box = box};
+	struct audit_listing listing = {.box = box};
 	char **names = NULL;
 	size_t count = 0;
 	int r = logs == -ENOENT ? 0 : logs;

@@ -34,17 +34,17 @@
 #define INTO_CGROUP 0x200000000ull /* CLONE_INTO_CGROUP */
 #define WITH_PIDFD  0x00001000ull  /* CLONE_PIDFD */
 
-struct channel {
+struct native_channel {
 	int wire[2], status[2], go[2]; /* [0] ours, [1] the child's */
 };
 
 /* What is needed until init runs. */
 struct native_build {
 	struct plan plan;
-	struct channel ch;
+	struct native_channel ch;
 };
 
-static void channel_close(struct channel *ch)
+static void channel_close(struct native_channel *ch)
 {
 	for (int i = 0; i < 2; i++) {
 		fd_close(&ch->wire[i]);
@@ -53,7 +53,7 @@ static void channel_close(struct channel *ch)
 	}
 }
 
-static int channel_open(struct channel *ch, struct err *e)
+static int channel_open(struct native_channel *ch, struct err *e)
 {
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ch->wire) < 0 ||
 	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ch->status) < 0 ||
@@ -150,7 +150,7 @@ static int await_exec(int status_fd, struct err *e)
 
 /* The box's own files in /proc come over the channel that it was told to go by. A child that ended
  * sends none, and says why elsewhere. */
-static int receive_proc_fds(const struct channel *ch, int *ret, struct err *e)
+static int receive_proc_fds(const struct native_channel *ch, int *ret, struct err *e)
 {
 	int r = pass_receive(ch->go[0], ret, WALL_PROC_FILE_COUNT), why;
 
@@ -161,7 +161,8 @@ static int receive_proc_fds(const struct channel *ch, int *ret, struct err *e)
 }
 
 /* What it found out about its network, before it became init. */
-static int receive_net(const struct channel *ch, struct plan *p, struct wall_box *b, struct err *e)
+static int receive_net(const struct native_channel *ch, struct plan *p, struct wall_box *b,
+		       struct err *e)
 {
 	uint8_t missing;
 
@@ -175,7 +176,7 @@ static int receive_net(const struct channel *ch, struct plan *p, struct wall_box
 /* Makes the child and sees it on its way. */
 static int start_child(struct native_build *w, struct wall_box *b, struct err *e)
 {
-	struct channel *ch = &w->ch;
+	struct native_channel *ch = &w->ch;
 	const struct wall_host *host = &w->plan.config->host;
 	int r = be_owner(&host->ids, true, e);
 	pid_t pid = r < 0 ? r : clone_box(host->cgroup_fd, &b->pidfd, e);
@@ -275,7 +276,7 @@ static int native_begin(const struct wall_config *c, struct wall_box *b, struct 
 	if (!w)
 		return err_errno(e, ENOMEM, "plan the box");
 	p = &w->plan;
-	w->ch = (struct channel){{-1, -1}, {-1, -1}, {-1, -1}};
+	w->ch = (struct native_channel){{-1, -1}, {-1, -1}, {-1, -1}};
 	r = plan_make(p, c, e);
 	if (r == 0)
 		r = stop_core_dumps(p, e);
