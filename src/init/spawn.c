@@ -3,7 +3,7 @@
  *
  * How it works
  *
- * One clone3 makes the child, its pidfd, and puts it into its group at birth; where the kernel (or
+ * One clone3 makes the child and puts it into its group at birth; where the kernel (or
  * a filter) has no clone3, fork and a write to cgroup.procs do the same. It is a real fork and not
  * a vfork: init is a few dozen pages, so the copy is cheap; a child that the box's own processes
  * stop between setuid and exec cannot hold init for ever; and what shares init's memory would be

@@ -230,6 +230,22 @@ TEST(descriptors_over_a_socket)
 	close(sent[1]);
 }
 
+/* The new process may end before it has read what it was sent: why is said elsewhere. */
+TEST(an_end_that_went_with_something_unread_is_gone_like_any_other)
+{
+	int sock[2], got, null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	for (int sends = 0; sends < 2; sends++) {
+		CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sock), 0);
+		CHECK_EQ(pass_send(sock[0], &null, 1), 0);
+		close(sock[1]);
+		CHECK_EQ(sends ? pass_send(sock[0], &null, 1) : pass_receive(sock[0], &got, 1),
+			 -EPIPE);
+		close(sock[0]);
+	}
+	close(null);
+}
+
 TEST(volumes_parts_of_them_and_the_boxs_own_proc)
 {
 	struct wall_mount mounts[] = {

@@ -13,6 +13,12 @@ union control {
 	char bytes[CMSG_SPACE(PASS_MAX * sizeof(int))];
 };
 
+/* An end that went with something unread in it leaves a reset. */
+static int failure(int code)
+{
+	return code == ECONNRESET ? -EPIPE : -code;
+}
+
 int pass_send(int sock, const int *fds, size_t count)
 {
 	union control control = {0};
@@ -28,7 +34,7 @@ int pass_send(int sock, const int *fds, size_t count)
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = (socklen_t)CMSG_LEN(count * sizeof(int));
 	memcpy(CMSG_DATA(c), fds, count * sizeof(int));
-	return sendmsg(sock, &m, MSG_NOSIGNAL) == 1 ? 0 : -errno;
+	return sendmsg(sock, &m, MSG_NOSIGNAL) == 1 ? 0 : failure(errno);
 }
 
 static void close_all(const struct cmsghdr *c)
@@ -57,7 +63,7 @@ int pass_receive(int sock, int *ret_fds, size_t count)
 		n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC);
 	} while (n < 0 && errno == EINTR);
 	if (n < 0)
-		return -errno;
+		return failure(errno);
 	c = n == 1 ? CMSG_FIRSTHDR(&m) : NULL;
 	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 		return -EPIPE;

@@ -5,7 +5,7 @@
 
 enum { PASS_MAX = 8 };
 
-/* All of them with one byte. 0 or -errno. */
+/* All of them with one byte. 0 or -errno; -EPIPE where the other side is gone. */
 int pass_send(int sock, const int *fds, size_t count);
 /* Exactly so many, closed on exec; waits for them. -EPIPE where the other side is gone or sent
  * something else. */
