@@ -63,6 +63,32 @@ int fd_write_full(int fd, const void *p, size_t n)
 	return 0;
 }
 
+int fd_cut_torn_line(int fd, uint64_t *ret_bytes)
+{
+	struct stat st;
+	char tail[4096];
+	off_t end;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	end = st.st_size;
+	while (end > 0) {
+		off_t from = end > (off_t)sizeof(tail) ? end - (off_t)sizeof(tail) : 0;
+		ssize_t n = pread(fd, tail, (size_t)(end - from), from);
+		const char *newline = n > 0 ? memrchr(tail, '\n', (size_t)n) : NULL;
+
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		end = newline ? from + (newline + 1 - tail) : from;
+		if (newline)
+			break;
+	}
+	if (end < st.st_size && ftruncate(fd, end) < 0)
+		return -errno;
+	*ret_bytes = (uint64_t)end;
+	return 0;
+}
+
 int fd_set_nonblock(int fd, bool on)
 {
 	int flags = fcntl(fd, F_GETFL), wanted;

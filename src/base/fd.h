@@ -50,6 +50,10 @@ void fd_close(int *fd);
  * file; fd_write_full returns 0. Negative errno on failure. For blocking descriptors. */
 ssize_t fd_read_full(int fd, void *p, size_t n);
 int fd_write_full(int fd, const void *p, size_t n);
+/* For a file that only whole lines are appended to, before the first of this process: cuts off what
+ * a crash left behind its last newline, so that the next line is one of its own. fd is open for
+ * reading too. *ret_bytes is its length then. */
+int fd_cut_torn_line(int fd, uint64_t *ret_bytes);
 
 int fd_set_nonblock(int fd, bool on);
 /* Asks for a socket's send buffer of so many bytes. The kernel may give less, which costs speed

@@ -80,7 +80,8 @@ static uint64_t last_seq(int logs_fd, const char *name)
 static int open_file(struct events *e, int logs_fd)
 {
 	bool first = e->fd < 0;
-	struct stat st;
+	autoclose int fd = -1;
+	int r;
 
 	if (e->fd >= 0 && e->bytes < KEEPER_EVENTS_MAX / 2)
 		return 0;
@@ -89,13 +90,12 @@ static int open_file(struct events *e, int logs_fd)
 		if (renameat(logs_fd, EVENTS_NAME, logs_fd, EVENTS_OLD_NAME) < 0 && errno != ENOENT)
 			return -errno;
 	}
-	e->fd = openat(logs_fd, EVENTS_NAME, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
-		       0600);
-	if (e->fd < 0)
-		return -errno;
-	if (fstat(e->fd, &st) < 0)
-		return -errno;
-	e->bytes = (uint64_t)st.st_size;
+	fd = openat(logs_fd, EVENTS_NAME, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
+		    0600);
+	r = fd < 0 ? -errno : fd_cut_torn_line(fd, &e->bytes);
+	if (r < 0)
+		return r;
+	e->fd = take_fd(fd);
 	e->generation++;
 	if (first && e->bytes > 0)
 		e->seq = last_seq(logs_fd, EVENTS_NAME);

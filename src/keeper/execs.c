@@ -141,19 +141,20 @@ static int journal(struct exec *x, unsigned lines)
 }
 
 /* Before init hears of it. With a token it is on the disk then: whoever repeats the request must
- * find it, whatever happens meanwhile. */
+ * find it, whatever happens meanwhile. After a failure the token is the caller's to free. */
 static int journal_begun(struct exec *x, struct err *e)
 {
 	struct keeper *k = x->k;
 	bool token = x->rec.token[0];
-	int r = journal(x, JOURNAL_START | (token ? JOURNAL_TOKEN : 0u));
+	/* First, so that a list that is written anew with this one counts as one with tokens. */
+	int r = token ? tokens_add(&k->tokens, token_key(x->rec.token)) : 0;
 
+	if (r == 0)
+		r = journal(x, JOURNAL_START | (token ? JOURNAL_TOKEN : 0u));
 	if (!token)
 		return 0;
 	if (r == 0 && !k->quiet && k->journal.fd >= 0)
 		r = journal_sync(&k->journal, k->logs.dir_fd, k->logs.box_fd);
-	if (r == 0)
-		r = tokens_add(&k->tokens, token_key(x->rec.token));
 	return r < 0 ? err_errno(e, -r, "remember the token of a command") : 0;
 }
 
@@ -236,14 +237,19 @@ int execs_load(struct keeper *k, struct err *e)
 			x->out[s].bytes = x->rec.bytes[s];
 			x->out[s].cut = x->out[s].eof = true;
 		}
+	}
+	k->next_exec = list.next;
+	journal_list_done(&list);
+	/* Only now: with any line the list may be written anew, from all that there are. */
+	for (size_t i = 0; i < k->exec_count && r == 0; i++) {
+		struct exec *x = k->execs[i];
+
 		if (x->rec.state >= EXEC_DONE)
 			continue;
 		x->rec.state = EXEC_INTERRUPTED;
 		str_copy(x->rec.cause, sizeof(x->rec.cause), "interrupted");
 		journal(x, JOURNAL_END);
 	}
-	k->next_exec = list.next;
-	journal_list_done(&list);
 	return r < 0 ? err_errno(e, -r, "read the list of commands of box '%s'", k->name) : 0;
 }
 
@@ -373,6 +379,7 @@ void exec_ask(struct client *c, uint32_t id, const struct wire_exec *m)
 	}
 	if (journal_begun(x, &e) < 0) {
 		follow_free(f);
+		free_token(x);
 		forget(x);
 		client_fail(c, id, &e);
 		return;

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define JOURNAL_NAME "execs"
@@ -107,17 +106,17 @@ void journal_done(struct journal *j)
 
 static int open_file(struct journal *j, int logs_fd)
 {
-	struct stat st;
+	autoclose int fd = -1;
+	int r;
 
 	if (j->fd >= 0)
 		return 0;
-	j->fd = openat(logs_fd, JOURNAL_NAME,
-		       O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (j->fd < 0)
-		return -errno;
-	if (fstat(j->fd, &st) < 0)
-		return -errno;
-	j->bytes = (uint64_t)st.st_size;
+	fd = openat(logs_fd, JOURNAL_NAME, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
+		    0600);
+	r = fd < 0 ? -errno : fd_cut_torn_line(fd, &j->bytes);
+	if (r < 0)
+		return r;
+	j->fd = take_fd(fd);
 	j->fresh = true;
 	return 0;
 }

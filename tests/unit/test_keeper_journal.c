@@ -177,6 +177,27 @@ TEST(damage)
 	place_done(&p);
 }
 
+/* A crash in the middle of a line costs that line, and not the one that is written next. */
+TEST(a_torn_line_takes_no_other_with_it)
+{
+	static const char text[] = "start 1 5 6 0 - first\nend 1 done 1 0 0 0 0 0 1 1";
+	struct exec_record r = sample(2);
+	struct journal_list l;
+	struct place p;
+
+	strcpy(r.token, "two");
+	for (size_t n = 0; n < sizeof(text); n++) {
+		place_init(&p);
+		CHECK_EQ(fd_write_file(p.logs.dir_fd, "execs", text, n, 0600, false), 0);
+		CHECK_EQ(journal_add(&p.j, p.logs.dir_fd, JOURNAL_START | JOURNAL_TOKEN, &r), 0);
+		CHECK_EQ(journal_read(p.box_fd, &l), 0);
+		CHECK_EQ(l.count, n < strcspn(text, "\n") + 1 ? 1 : 2);
+		CHECK_STR(l.records[l.count - 1].token, "two");
+		journal_list_done(&l);
+		place_done(&p);
+	}
+}
+
 TEST(reader_is_bounded)
 {
 	struct exec_record r = sample(1);

@@ -7,6 +7,7 @@
 #include "tap.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 static struct wire_exec with_token(const char *token)
 {
@@ -186,6 +187,76 @@ TEST(a_forgotten_command_is_not_run_again)
 	CHECK_EQ(refused(&r, p, 5000, &m), ERR_CONFLICT);
 	rig_restart(&r);
 	CHECK_EQ(refused(&r, &r.clients[0], 1, &m), ERR_CONFLICT);
+	rig_done(&r);
+}
+
+/* kill -9 between the line that makes the list too long and its being written anew: the next keeper
+ * writes it anew, with all of it. */
+TEST(a_list_that_is_too_long_at_the_start)
+{
+	struct wire_exec m = with_token("t"), plain = plain_command();
+	static const char line[] = "late 1 1 1\n";
+	struct buf text;
+	struct stat st;
+	struct rig r;
+	int fd;
+
+	rig_init(&r, true);
+	start_command(&r, &r.clients[0], 1, &plain); /* never ends */
+	start_command(&r, &r.clients[0], 2, &m);
+	say_exit(&r, 2, 7);
+	rig_run(&r);
+	buf_init(&text, KEEPER_JOURNAL_MAX);
+	while (buf_len(&text) <= KEEPER_JOURNAL_MAX / 2)
+		CHECK_EQ(buf_append(&text, line, strlen(line)), 0);
+	fd = openat(r.k.logs.dir_fd, "execs", O_WRONLY | O_APPEND | O_CLOEXEC);
+	CHECK_EQ(fd_write_full(fd, buf_data(&text), buf_len(&text)), 0);
+	close(fd);
+	buf_done(&text);
+	for (int i = 0; i < 2; i++) {
+		struct peer *p;
+
+		rig_restart(&r);
+		p = &r.clients[0];
+		CHECK_EQ(fstatat(r.k.logs.box_fd, "logs/execs", &st, 0), 0);
+		CHECK(st.st_size < 4096); /* it was written anew */
+		CHECK_EQ(r.k.next_exec, 3);
+		CHECK_EQ(wire_exec_encode(&p->out, 1, 0, &m), 0);
+		CHECK_EQ(peer_next(&r, p, WIRE_STARTED).id, 1);
+		CHECK_EQ(exit_of(&r, p, 1).exit_code, 7);
+		CHECK(peer_silent(&r, &r.init));
+	}
+	rig_done(&r);
+}
+
+/* What was never passed to init has not used its token up, for a later keeper neither. */
+TEST(a_token_that_could_not_be_synced_is_free)
+{
+	struct wire_exec m = with_token("t");
+	char text[4096];
+	struct peer *p;
+	struct rig r;
+	int pair[2], fd;
+	ssize_t n;
+
+	rig_init(&r, true);
+	p = &r.clients[0];
+	start_command(&r, p, 1, &(struct wire_exec){.line = "true"});
+	/* A pipe takes the lines and cannot be synced; they reach the file all the same. */
+	CHECK_EQ(pipe2(pair, O_CLOEXEC), 0);
+	CHECK_EQ(dup3(pair[1], r.k.journal.fd, O_CLOEXEC), r.k.journal.fd);
+	close(pair[1]);
+	CHECK_EQ(wire_exec_encode(&p->out, 2, 0, &m), 0);
+	CHECK_EQ(peer_next(&r, p, WIRE_ERROR).id, 2);
+	CHECK(peer_silent(&r, &r.init));
+	CHECK(!tokens_has(&r.k.tokens, token_key("t")));
+	n = read(pair[0], text, sizeof(text));
+	fd = openat(r.k.logs.dir_fd, "execs", O_WRONLY | O_APPEND | O_CLOEXEC);
+	CHECK(n > 0 && fd_write_full(fd, text, (size_t)n) == 0);
+	close(fd);
+	close(pair[0]);
+	rig_restart(&r);
+	CHECK_EQ(start_command(&r, &r.clients[0], 3, &m), 3);
 	rig_done(&r);
 }
 
