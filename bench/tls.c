@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <openssl/x509.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,8 +125,11 @@ static void on_event(struct ev_io *io, uint32_t events)
 
 static struct channel *fd_channel_new(struct ev *ev, int fd)
 {
-	static const struct channel_ops ops = {fd_channel_read, fd_channel_write, fd_channel_finish,
-					       fd_channel_want, fd_channel_free};
+	static const struct channel_ops ops = {.read = fd_channel_read,
+					       .write = fd_channel_write,
+					       .finish = fd_channel_finish,
+					       .want = fd_channel_want,
+					       .free = fd_channel_free};
 	struct fd_channel *c = calloc(1, sizeof(*c));
 
 	must(c, "memory");
@@ -244,7 +248,8 @@ static struct channel *dial(struct tls *t, struct ev *ev, struct upstream *u, st
 
 	must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0, "socketpair");
 	send_fd(u->fds[0], pair[1], &job);
-	return channel_tls_connect(t, ev, fd_channel_new(ev, pair[0]), "up.test", NULL, NULL);
+	return channel_tls_connect(t, ev, fd_channel_new(ev, pair[0]),
+				   &(struct tls_upstream){.host = "up.test", .port = 443}, NULL);
 }
 
 static void bench_start(const char *ca_pem)
@@ -262,16 +267,19 @@ static void bench_roots(void)
 {
 	long before = resident_kib();
 	double at = now();
+	X509_STORE *store = X509_STORE_new();
+	X509 *unsigned_one = X509_new();
 	struct roots *r;
-	unsigned n;
 
 	must(roots_new(&r, NULL) == 0, "roots_new");
 	printf("roots read %.2f ms, ", (now() - at) * 1e3);
 	at = now();
-	n = roots_count(r);
-	printf("index %.2f ms, %u certificates, %ld KiB private\n", (now() - at) * 1e3, n,
-	       resident_kib() - before);
+	/* The first one that is looked for makes the index. */
+	must(store && unsigned_one && roots_add_issuers(r, store, unsigned_one) == 0, "index");
+	printf("index %.2f ms, %ld KiB private\n", (now() - at) * 1e3, resident_kib() - before);
 	roots_free(r);
+	X509_free(unsigned_one);
+	X509_STORE_free(store);
 }
 
 static void bench_handshakes(struct ev *ev, struct upstream *u, bool resumed)

@@ -9,6 +9,7 @@
  *	new        a connection for each request
  */
 #include "door/web.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "net/ca.h"
 #include "net/channel_tcp.h"
@@ -231,6 +232,16 @@ bool door_count(struct door *d, const struct rule *r, uint64_t up, uint64_t down
 	return !r || ledger_count(&d->ledger, r, up, down);
 }
 
+bool door_take(struct door *d, const struct rule *r)
+{
+	return !r || ledger_take(&d->ledger, r, clock_wall_ms());
+}
+
+uint64_t door_room(const struct door *d, const struct rule *r, bool is_up)
+{
+	return r ? ledger_room(&d->ledger, r, is_up) : UINT64_MAX;
+}
+
 struct seat {
 	struct door *door;
 	struct web *web;
@@ -241,11 +252,13 @@ static void seat_dial(void *arg, const struct rule *rule, const struct tls_ident
 {
 	static const uint8_t loopback[4] = {127, 0, 0, 1};
 	struct seat *s = arg;
+	const struct tcp_address to = {.family = AF_INET, .addr = loopback, .port = s->up_port};
 	struct channel *c;
 	struct err e = {0};
 
-	must(channel_tcp_connect(&c, s->door->ev, AF_INET, loopback, s->up_port) == 0, "connect");
-	c = channel_tls_connect(s->door->tls, s->door->ev, c, "up.test", NULL, &e);
+	must(channel_tcp_connect(&c, s->door->ev, &s->door->tcp_room, &to) == 0, "connect");
+	c = channel_tls_connect(s->door->tls, s->door->ev, c,
+				&(struct tls_upstream){.host = "up.test", .port = 443}, &e);
 	web_dialled(s->web, c, "127.0.0.1", &e);
 }
 
@@ -297,6 +310,7 @@ static void run_door(int fd, uint16_t up_port, const char *pem)
 	struct err e;
 
 	must(ev_new(&door.ev) == 0 && tls_new(&door.tls, pem, NULL) == 0, "door");
+	tcp_room_init(&door.tcp_room);
 	broker.ev = door.ev;
 	door.config.box = "bench";
 	if (policy_parse(&door.policy, "bench", text, sizeof(text) - 1, &e) < 0)
