@@ -119,7 +119,8 @@ static bool serve_once(struct subscription *s, char *piece)
 	fd_close(&s->fd);
 	if (s->generation == e->generation)
 		return false;
-	s->generation = e->generation;
+	/* Of the files that were begun meanwhile the last two are kept. */
+	s->generation = s->generation + 1 < e->generation ? e->generation - 1 : e->generation;
 	return true;
 }
 

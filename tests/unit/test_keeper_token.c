@@ -431,6 +431,35 @@ TEST(a_slow_subscriber_reads_the_log)
 	rig_done(&r);
 }
 
+/* The log is rotated, and again, while one who reads it is in the first file. */
+TEST(a_slow_subscriber_over_two_rotations)
+{
+	enum { MANY = 6000 }; /* more than a socket and a queue hold */
+	struct peer *p = NULL;
+	struct rig r;
+
+	rig_init(&r, true);
+	for (uint32_t i = 1; i <= MANY + 2; i++) {
+		if (i > MANY)
+			r.k.events.bytes = KEEPER_EVENTS_MAX;
+		run_one(&r, i);
+		if (i != MANY)
+			continue;
+		p = rig_client(&r);
+		subscribe(&r, p, 1, 1, 1);
+		p->deaf = true;
+		rig_run(&r);
+	}
+	p->deaf = false;
+	for (uint64_t i = 1; i <= 2 * MANY + 4; i++) {
+		struct wire_event m = next_event(&r, p, 1);
+
+		CHECK_EQ(m.seq, i);
+		CHECK_EQ(m.missed, 0);
+	}
+	rig_done(&r);
+}
+
 /* Without a log rows that came too fast, or before, are counted. */
 TEST(missed_rows_are_counted)
 {
