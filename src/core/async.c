@@ -139,13 +139,16 @@ static int conn_frame(struct core_conn *c, const struct wire_frame *f, struct er
 	return 0;
 }
 
-/* Frames of earlier requests may still trickle in after those ended: they are dropped. */
+/* Frames of earlier requests may still trickle in after those ended: they are dropped, and so is
+ * what a newer keeper says beside the answers (hello.h). */
 static void dispatch(struct core_conn *c, const struct wire_frame *f)
 {
 	struct core_request *q;
 	struct err e = {0};
 	int r;
 
+	if (c->ready && !wire_type_is_known(f->type))
+		return;
 	if (f->id == 0 || !c->ready) {
 		r = f->id == 0 ? conn_frame(c, f, &e) : err_protocol(&e);
 		if (r < 0)
@@ -155,8 +158,9 @@ static void dispatch(struct core_conn *c, const struct wire_frame *f)
 	q = *find_request(c, f->id);
 	if (!q)
 		return;
+	c->current = q;
 	r = f->type == WIRE_ERROR ? error_of(c, f, &e) : q->on_frame(q, f, &e);
-	if (r == 0)
+	if (r == 0 || !c->current)
 		return;
 	if (c->violated) {
 		lose(c, r, &e);
@@ -435,6 +439,8 @@ void core_request_forget(struct core_request *q)
 		return;
 	at = find_request(q->conn, q->id);
 	*at = q->next;
+	if (q->conn->current == q)
+		q->conn->current = NULL;
 	q->conn->count--;
 	q->conn = NULL;
 	q->next = NULL;

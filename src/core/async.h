@@ -31,7 +31,8 @@ struct core_conn;
 struct core_request {
 	/* A frame of this request, borrowed for the call; never ERROR. 0: more is to come. 1: it
 	 * was the last. Negative, with *e: the request is given up, and cancelled at the keeper. It
-	 * may begin and cancel other requests, but not free the connection. */
+	 * may begin and cancel requests, but not free the connection. One that cancels this very
+	 * request may free it: nothing more comes, whatever is returned. */
 	int (*on_frame)(struct core_request *q, const struct wire_frame *f, struct err *e);
 	/* The end, called once: 0, or a negative errno and why. The request may be freed or begun
 	 * again, and the connection freed. */
@@ -67,6 +68,7 @@ struct core_conn {
 	char box[64];
 
 	struct core_request *requests[CORE_BUCKETS];
+	struct core_request *current; /* in its on_frame; NULL once it is off the connection */
 	unsigned count;
 	uint32_t last_id;
 	int why_r; /* why it was lost, and */

@@ -113,15 +113,16 @@ static int on_frame(struct core_request *q, const struct wire_frame *f, struct e
 	struct core_async_exec *a = container(q, struct core_async_exec, x.call.q);
 	struct cove_event ev;
 	int r = core_exec_frame(&a->x, f, &ev, e);
+	bool begins, is_last;
 
 	if (r == -EPIPE)
 		return 1;
 	if (r <= 0)
 		return r;
-	a->on_event(a, &ev);
-	if (ev.type == COVE_EVENT_STARTED || ev.type == COVE_EVENT_QUEUED)
-		return a->x.background;
-	return ev.type == COVE_EVENT_EXIT;
+	begins = ev.type == COVE_EVENT_STARTED || ev.type == COVE_EVENT_QUEUED;
+	is_last = begins ? a->x.background : ev.type == COVE_EVENT_EXIT;
+	a->on_event(a, &ev); /* which may cancel and free it */
+	return is_last;
 }
 
 static void on_done(struct core_request *q, int r, const struct err *e)

@@ -24,7 +24,7 @@ unsigned core_client_count(const struct core_client *c);
 struct core_async_exec {
 	/* As cove_exec_next has them; EXIT is the last. Output is given back by
 	 * core_async_exec_took when it was really consumed: at most WIRE_WINDOW of each stream
-	 * comes without. */
+	 * comes without. It may cancel the command, and free it then. */
 	void (*on_event)(struct core_async_exec *a, const struct cove_event *ev);
 	/* Once: 0 after EXIT (a background command: after STARTED or QUEUED), or why not. */
 	void (*on_done)(struct core_async_exec *a, int r, const struct err *e);

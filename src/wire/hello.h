@@ -19,7 +19,8 @@
  *
  * A frame of a type that is not known is answered with ERROR(id), ERR_UNSUPPORTED, and the link
  * goes on; with id 0, which is no request, it is dropped. What the keeper hears from init or the
- * door it drops and counts, since an ERROR from it would mean something else there. So before a new
+ * door it drops and counts, and a client drops what it hears, since an ERROR from them would mean
+ * something else there. So before a new
  * kind of request is sent to version 1, its feature is looked at.
  */
 #pragma once

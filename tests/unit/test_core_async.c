@@ -329,7 +329,7 @@ TEST(hostile_frames_end_the_connection)
 {
 	static const uint8_t bad_type[12] = {0, 0, 0, 0, 200}, huge[12] = {255, 255, 255, 255, 5};
 
-	for (int i = 0; i < 8; i++) {
+	for (int i = 0; i < 8; i++) { /* 0, 1 and 7 before HELLO */
 		struct ask a, b;
 		unsigned left = 0;
 		struct fake f, other;
@@ -337,11 +337,11 @@ TEST(hostile_frames_end_the_connection)
 
 		CHECK_EQ(ev_new(&ev), 0);
 		fake_start(&other, ev, true);
-		fake_start(&f, ev, i != 0 && i != 7);
+		fake_start(&f, ev, i > 1 && i != 7);
 		ask(&a, f.conn, ev, &left);
 		ask(&b, other.conn, ev, &left);
 		spin(ev);
-		if (i == 0) /* before HELLO */
+		if (i == 0)
 			peer_send(&f.p, WIRE_OK, 0, a.q.id);
 		else if (i == 1)
 			send_raw(&f, bad_type, sizeof(bad_type));
@@ -366,6 +366,33 @@ TEST(hostile_frames_end_the_connection)
 		fake_stop(&other);
 		ev_free(ev);
 	}
+}
+
+/* A newer keeper may say more than this client knows: to the connection, and beside an answer. */
+TEST(unknown_types_are_dropped)
+{
+	unsigned left = 0;
+	struct fake f;
+	struct ev *ev;
+	struct ask a;
+
+	CHECK_EQ(ev_new(&ev), 0);
+	fake_start(&f, ev, true);
+	ask(&a, f.conn, ev, &left);
+	spin(ev);
+	for (unsigned type = WIRE_TYPE_COUNT; type <= UINT8_MAX; type++) {
+		peer_send(&f.p, (enum wire_type)type, 0, 0);
+		peer_send(&f.p, (enum wire_type)type, 0, a.q.id);
+	}
+	peer_flush(&f.p);
+	spin(ev);
+	CHECK(!a.done && a.frames == 0 && !f.conn->lost);
+	peer_send(&f.p, WIRE_OK, 0, a.q.id);
+	peer_flush(&f.p);
+	spin(ev);
+	CHECK(a.done && a.result == 0);
+	fake_stop(&f);
+	ev_free(ev);
 }
 
 /* What waits to be written is bounded, and the other connections go on meanwhile. */

@@ -262,6 +262,48 @@ TEST(a_thread_runs_commands_in_many_boxes)
 	finish(cove);
 }
 
+static void on_event_give_up(struct core_async_exec *a, const struct cove_event *ev)
+{
+	struct job *j = container(a, struct job, a);
+
+	if (ev->type != (enum cove_event_type)j->result)
+		return;
+	core_async_exec_cancel(a);
+	if (--*j->left == 0)
+		ev_quit(j->ev);
+	free(j);
+}
+
+/* Who hears an event, the last one too, may have enough of the command. */
+TEST(a_command_is_given_up_from_its_own_event)
+{
+	static const enum cove_event_type at[] = {COVE_EVENT_STARTED, COVE_EVENT_OUT,
+						  COVE_EVENT_EXIT};
+	struct cove *cove = start();
+	struct core_client *client;
+	unsigned left = 0;
+	struct job other;
+	struct ev *ev;
+
+	CHECK_EQ(ev_new(&ev), 0);
+	CHECK_EQ(core_client_new(cove, ev, &client), 0);
+	for (size_t i = 0; i < sizeof(at) / sizeof(*at); i++) {
+		struct job *j = malloc(sizeof(*j));
+
+		CHECK(j);
+		job_start(j, client, ev, 0, &left);
+		j->a.on_event = on_event_give_up;
+		j->result = (int)at[i];
+	}
+	job_start(&other, client, ev, 0, &left);
+	CHECK_EQ(ev_run(ev), 0);
+	CHECK(other.done && other.exit_code == 3);
+	CHECK_EQ(core_client_count(client), 1);
+	core_client_free(client);
+	ev_free(ev);
+	finish(cove);
+}
+
 TEST(a_full_connection_gets_a_second_beside_it)
 {
 	static struct job jobs[KEEPER_REQUESTS_MAX + 1];
