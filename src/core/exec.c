@@ -127,6 +127,7 @@ int core_exec_begin(struct cove_exec *x, struct core_conn *conn, const struct co
 		return r;
 	x->conn = conn;
 	x->background = command->background;
+	x->queued_before = buf_len(core_out(conn));
 	core_call_begin(&x->call, conn);
 	init_flows(x);
 	note_command(x, command);
@@ -158,11 +159,12 @@ int core_exec_feed_all(struct cove_exec *x, const struct cove_command *c, struct
 {
 	if (!c->input)
 		return 0;
-	if (core_exec_feed(x, c->input, c->input_len) < c->input_len ||
-	    wire_encode(core_out(x->conn), WIRE_EOF, WIRE_STDIN, x->call.q.id, NULL, 0) < 0)
-		return err_set(e, ERR_LIMIT, E2BIG, "stdin beyond %u bytes is given as a stream",
-			       WIRE_WINDOW);
-	return 0;
+	if (core_exec_feed(x, c->input, c->input_len) == c->input_len &&
+	    wire_encode(core_out(x->conn), WIRE_EOF, WIRE_STDIN, x->call.q.id, NULL, 0) == 0)
+		return 0;
+	core_out(x->conn)->len = x->queued_before;
+	return err_set(e, ERR_LIMIT, E2BIG, "stdin beyond %u bytes is given as a stream",
+		       WIRE_WINDOW);
 }
 
 void core_exec_end(struct cove_exec *x)
@@ -419,15 +421,10 @@ static int start(struct cove_box *box, const struct cove_command *command, struc
 		free(x);
 		return r;
 	}
-	if (c.input &&
-	    (core_exec_feed(x, c.input, c.input_len) < c.input_len ||
-	     wire_encode(core_out(x->conn), WIRE_EOF, WIRE_STDIN, x->call.q.id, NULL, 0) < 0))
-		r = err_set(e, ERR_LIMIT, E2BIG, "stdin beyond %u bytes is given as a stream",
-			    WIRE_WINDOW);
+	r = core_exec_feed_all(x, &c, e);
 	if (r == 0)
 		r = core_conn_flush(x->conn, e);
 	if (r < 0) {
-		buf_clear(core_out(x->conn));
 		core_exec_end(x);
 		free(x);
 		return r;

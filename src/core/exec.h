@@ -30,7 +30,8 @@ struct cove_exec {
 	bool queued;	 /* QUEUED came, and STARTED has yet to */
 	bool background; /* over with STARTED or QUEUED */
 	bool done;
-	char *cwd; /* owned; behind the EXIT event */
+	size_t queued_before; /* bytes that waited on the connection when it was begun */
+	char *cwd;	      /* owned; behind the EXIT event */
 	char command[96], shell[40];
 };
 
@@ -41,7 +42,8 @@ int core_exec_begin(struct cove_exec *x, struct core_conn *conn, const struct co
 /* The same on a connection of the box. */
 int core_exec_open(struct cove_exec *x, struct cove_box *box, const struct cove_command *command,
 		   uint64_t inline_max, struct err *e);
-/* Queues all of the command's stdin, and its end: for no more than a window. */
+/* Right after that: queues all of the command's stdin, and its end. For no more than a window;
+ * where it fails the command is taken back, and what others queued stays. */
 int core_exec_feed_all(struct cove_exec *x, const struct cove_command *command, struct err *e);
 /* Gives the connection back; the command goes on. */
 void core_exec_end(struct cove_exec *x);

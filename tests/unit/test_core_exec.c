@@ -82,6 +82,38 @@ TEST(late_output_is_never_mixed_in)
 	cove_box_free(box);
 }
 
+static void hello_and_a_line(struct peer *p, void *arg)
+{
+	uint32_t id;
+
+	peer_expect(p, WIRE_HELLO);
+	id = peer_expect(p, WIRE_EXEC).id;
+	send_started(p, id, 7);
+	send_exit(p, id, 0, 0);
+	peer_flush(p);
+	peer_expect(p, WIRE_SAY);
+}
+
+/* What waited on the connection before is sent all the same. */
+TEST(a_command_with_too_much_stdin_takes_nothing_else_back)
+{
+	static char much[WIRE_WINDOW + 1];
+	struct cove_command command = {
+		.size = sizeof(command), .line = "cat", .input = much, .input_len = sizeof(much)};
+	struct cove_exec *x = NULL;
+	struct cove_result r;
+	struct cove_error err;
+	struct cove_box *box;
+	struct cove cove;
+
+	peer_start(&cove, hello_and_a_line, NULL, &box);
+	CHECK_EQ(cove_exec_start(box, &command, &x, &err), -E2BIG);
+	CHECK(!x);
+	CHECK_EQ(cove_run(box, LINE("true"), &r, &err), 0);
+	cove_result_free(&r);
+	cove_box_free(box);
+}
+
 /* Sends three windows of output, each only after its credit came. */
 static void much_output(struct peer *p, void *arg)
 {
