@@ -142,6 +142,9 @@ static int wait_state(struct core_conn *c, bool until_lost, int timeout_ms)
 	struct patience p;
 	int r = 0;
 
+	/* The end of a link whose last frame was still in use has been heard, and comes no more. */
+	if (c->closing && !c->lost)
+		core_conn_drain(c);
 	patience_start(&p, c->ev, timeout_ms);
 	while (r == 0 && !c->lost && !p.over && (until_lost || !c->ready))
 		r = ev_run(c->ev);

@@ -466,4 +466,29 @@ TEST(a_blocking_call_sees_every_frame_before_the_end)
 	fake_stop(&f);
 }
 
+/* The keeper went while its last frame was in use: who waits for its end afterwards has it. */
+TEST(an_end_that_came_beside_a_frame_is_not_waited_for)
+{
+	struct core_call call;
+	struct wire_frame got;
+	struct err e = {0};
+	struct fake f;
+
+	fake_start(&f, NULL, true);
+	CHECK_EQ(core_conn_wait_ready(f.conn, -1, &e), 0);
+	core_call_begin(&call, f.conn);
+	peer_data(&f.p, call.q.id, WIRE_STDOUT, "a", 1);
+	peer_flush(&f.p);
+	fd_close(&f.p.fd);
+	/* A write finds out first. */
+	CHECK_EQ(wire_encode(core_out(f.conn), WIRE_STATUS, 0, call.q.id, NULL, 0), 0);
+	core_send(f.conn);
+	CHECK_EQ(core_call_next(&call, -1, &got, &e), 1);
+	CHECK(f.conn->closing && !f.conn->lost);
+	core_call_end(&call, true);
+	core_conn_wait_end(f.conn, 100);
+	CHECK(f.conn->lost);
+	fake_stop(&f);
+}
+
 TAP_MAIN
