@@ -174,6 +174,9 @@ int box_create(struct cove *cove, struct core_spec *s, const struct cove_box_opt
 		r = life_image(cove, spec->image, &image, e);
 	if (r == 0)
 		r = record_create(&cove->state, spec, &lock_fd, e);
+	/* The name may be of one that is removed behind its caller, which took its place first. */
+	if (r == 0 && (o->name || !spec->one_shot))
+		removal_wait(cove->state.run_fd, spec->name, STOP_WAIT_MS);
 	if (r == 0)
 		r = start_new(cove, s, &image, take_fd(lock_fd), &conn, e);
 	if (r == 0 && spec->one_shot)
@@ -196,11 +199,9 @@ static int create(struct cove *cove, const struct cove_box_options *options, str
 		return r;
 	if (!o.one_shot)
 		core_sweep_seldom(cove);
-	/* The name may be that of a box that a crash left, or that is just being removed. */
-	if (o.name) {
+	/* The name may be that of a box that a crash left. */
+	if (o.name)
 		core_sweep_box(cove, o.name);
-		removal_wait(cove->state.run_fd, o.name, STOP_WAIT_MS);
-	}
 	for (int i = 0; i < FRESH_NAME_TRIES; i++) {
 		r = core_spec_init(&s, &o, NULL, NULL, e);
 		if (r < 0)

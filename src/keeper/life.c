@@ -133,9 +133,12 @@ static void on_finish(struct ev_defer *d)
 
 /* While the kernel ends the processes, on another core, what they leave goes already: none of them
  * runs again. What cannot go yet is found again, and a failure reported, when all have ended. As an
- * ordinary user deleting takes a process in the box's map, so there it is done once. */
+ * ordinary user deleting takes a process in the box's map, so there it is done once. The place of a
+ * one-shot box is taken before its name is free: who takes the name next waits for its groups. */
 static void get_ahead(struct life *l)
 {
+	if (l->removal_fd >= 0 && !removal_begin(l->removal_fd, l->config.spec.name))
+		return;
 	if (l->remove && trash_box(l, NULL) == 0 && l->ids.kind == IDS_RANGE)
 		delete_box(l, NULL);
 }
