@@ -148,8 +148,8 @@ def remove_tree(path):
         subprocess.run(["unshare", "--user", "--map-root-user", "--map-auto", "rm", "-rf", str(path)], check=True)
 
 
-def forget_home(cove):
-    """Ends and removes all boxes of a home, waits for removals behind, sweeps, then removes the home itself."""
+def remove_boxes(cove):
+    """All of a home, and what a killed keeper left: waits for the removals behind, then sweeps."""
     cove("rm", "-f", *cove("ls", "-q").text.split(), timeout=300)
     run = pathlib.Path(cove.home, "run")
     if (run / ".removals").exists():
@@ -157,6 +157,10 @@ def forget_home(cove):
             fcntl.lockf(places, fcntl.LOCK_EX)
     (run / ".swept").unlink(missing_ok=True)
     cove("ls", timeout=300)
+
+
+def forget_home(cove):
+    remove_boxes(cove)
     remove_tree(cove.home)
 
 
@@ -164,7 +168,8 @@ def forget_home(cove):
 def session_cove():
     kept = os.environ.get("COVE_TEST_HOME")
     if kept:
-        yield Cove(kept)
+        yield (cove := Cove(kept))
+        remove_boxes(cove)
         return
     home = short_dir() + "/h"
     cove = Cove(home)
