@@ -70,10 +70,8 @@ static void conn_free(struct door_conn *c)
 	tunnel_free(c->tunnel);
 	web_free(c->web);
 	channel_free(c->box, true);
-	channel_free(c->kept, true);
 	ev_timer_stop(d->ev, &c->timer);
 	ev_defer_cancel(d->ev, &c->later);
-	ev_defer_cancel(d->ev, &c->give);
 	buf_done(&c->first);
 	hello_watch_done(&c->hellos);
 	*c->at = c->next;
@@ -121,18 +119,13 @@ void door_conn_fail(struct door_conn *c, const struct err *e)
 	door_conn_end(c, "failed", e->msg);
 }
 
-static void record_denial(struct door_conn *c, const struct err *e)
+void door_conn_deny(struct door_conn *c, const struct err *e)
 {
 	struct audit_row row = row_of(c, "connect", "deny");
 
 	row.reason = e->msg;
 	row.address = c->dial.address[0] ? c->dial.address : NULL;
 	broker_record(c->door->broker, NULL, &row);
-}
-
-void door_conn_deny(struct door_conn *c, const struct err *e)
-{
-	record_denial(c, e);
 	door_conn_fail(c, e);
 }
 
@@ -181,7 +174,6 @@ static void allowed(struct door_conn *c)
 static void on_recorded(struct broker_call *call, int r, struct err *e)
 {
 	struct door_conn *c = container(call, struct door_conn, call);
-	const struct rule *rule = c->verdict.rule;
 	struct err said;
 
 	/* Why not would name files of the host. */
@@ -194,13 +186,8 @@ static void on_recorded(struct broker_call *call, int r, struct err *e)
 		return;
 	}
 	c->seq = call->seq;
-	/* A box that resolved the name itself has paid for it; through a proxy it did not. */
-	if (!name_pay(c->door, rule, &c->host, false, e)) {
-		door_conn_fail(c, e);
-		return;
-	}
 	c->state = CONN_DIAL;
-	dial_start(&c->dial, &c->host, c->port, rule && rule->private);
+	dial_start(&c->dial, &c->host, c->port, c->verdict.rule);
 }
 
 static void on_answer(struct ask_wait *w, bool is_allowed, const char *by)
@@ -265,30 +252,12 @@ static int say_ok(struct door_conn *c)
 	return r;
 }
 
-/* An upstream for web, which answers the box itself. */
-static void dialled_for_web(struct door_conn *c, struct channel *up, struct err *e)
-{
-	const struct tls_upstream to = {
-		.host = c->host.text, .port = c->port, .id = c->has_identity ? &c->identity : NULL};
-
-	c->for_web = false;
-	if (!up && e->kind == ERR_DENIED)
-		record_denial(c, e);
-	if (up && c->is_tls)
-		up = channel_tls_connect(c->door->tls, c->door->ev, up, &to, e);
-	web_dialled(c->web, up, c->dial.address, e);
-}
-
 static void on_dialled(struct dial *d, struct channel *up, struct err *e)
 {
 	struct door_conn *c = container(d, struct door_conn, dial);
 
-	if (c->for_web) {
-		dialled_for_web(c, up, e);
-	} else if (!up && e->kind == ERR_DENIED) {
-		door_conn_deny(c, e);
-	} else if (!up) {
-		door_conn_fail(c, e);
+	if (!up) {
+		(e->kind == ERR_DENIED ? door_conn_deny : door_conn_fail)(c, e);
 	} else if (say_ok(c) < 0) {
 		channel_free(up, true);
 		door_conn_end(c, "failed", "the keeper does not listen");
@@ -320,7 +289,7 @@ void door_conn_judge(struct door_conn *c)
 	if (v->action == ACTION_DENY)
 		deny_by_rule(c);
 	else if (c->is_proxied && !c->said_connect)
-		door_conn_to_web(c, false);
+		door_conn_to_web(c, false, NULL);
 	else if (v->inspect)
 		look_inside(c);
 	else if (v->action == ACTION_ASK)
@@ -403,7 +372,6 @@ static int conn_new(struct door_conn **ret, struct door *d, uint32_t id,
 	c->box->on_ready = on_ready;
 	c->timer.on_timer = on_timer;
 	c->later.on_defer = on_later;
-	c->give.on_defer = door_conn_give;
 	c->wait.on_answer = on_answer;
 	c->call.on_answer = on_recorded;
 	buf_init(&c->first, DOOR_HEAD_MAX);
@@ -525,7 +493,6 @@ static bool judge_again(struct door_conn *c)
 		return v.action != ACTION_DENY && v.inspect;
 	case CONN_WEB:
 		c->verdict.action = v.action;
-		channel_free(take_ptr(c->kept), true); /* it was dialled under the old terms */
 		return web_judge_again(c->web);
 	default:
 		return is_still_allowed(c, &v);

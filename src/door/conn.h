@@ -35,26 +35,21 @@ struct door_conn {
 	uint64_t asked_until_ms; /* so long; 0: while it lasts */
 	bool was_once;		 /* a grant let in this one, and no other */
 	bool is_tls;		 /* the box spoke TLS, and it is intercepted */
-	bool for_web;		 /* the upstream that is dialled is web's */
 	struct verdict verdict;
 	struct channel *box; /* owned, until tunnel or web has it */
 	struct buf first;    /* of the box, looked at and not yet passed on */
 	struct sniff sniff;  /* of what was passed on while it was watched */
 	bool is_watched;
 	struct hello_watch hellos; /* of TLS that passes through, after the first */
-	bool is_asking;	      /* all that was passed on asks the server whether it speaks TLS */
-	struct channel *kept; /* owned: dialled for a tunnel, for web's first request */
-	struct ev_defer give; /* it to web */
+	bool is_asking; /* all that was passed on asks the server whether it speaks TLS */
 	struct ev_timer timer;
 	struct ev_defer later;
 	struct ask_wait wait;
 	struct broker_call call;
 	struct dial dial;
-	struct tunnel *tunnel;	      /* owned */
-	struct web *web;	      /* owned */
-	struct tls_identity identity; /* of web's dial; borrowed from it */
-	bool has_identity;
-	uint64_t seq; /* of the row that allowed it; 0: none */
+	struct tunnel *tunnel; /* owned */
+	struct web *web;       /* owned */
+	uint64_t seq;	       /* of the row that allowed it; 0: none */
 	uint64_t started_ms, bytes_up, bytes_down;
 };
 
@@ -72,5 +67,5 @@ void door_conn_fail(struct door_conn *c, const struct err *e);
 void door_conn_read_head(struct door_conn *c);	/* CONN_HEAD */
 void door_conn_read_first(struct door_conn *c); /* CONN_FIRST */
 void door_conn_to_tunnel(struct door_conn *c, struct channel *up);
-void door_conn_to_web(struct door_conn *c, bool is_tls);
-void door_conn_give(struct ev_defer *d);
+/* Takes up: dialled for a tunnel that passed nothing; NULL: none. */
+void door_conn_to_web(struct door_conn *c, bool is_tls, struct channel *up);

@@ -145,40 +145,12 @@ static int judge_first(struct door_conn *c, const void *p, size_t n, bool passes
 
 /* ---- intercepted ---- */
 
-/* What was dialled for a tunnel that passed nothing serves the first request. */
-void door_conn_give(struct ev_defer *d)
-{
-	struct door_conn *c = container(d, struct door_conn, give);
-	struct err e = {0};
-
-	if (!c->kept)
-		err_set(&e, ERR_INTERRUPTED, ECONNRESET, "the policy changed; try again");
-	web_dialled(c->web, take_ptr(c->kept), c->dial.address, &e);
-}
-
-static void web_dial(void *arg, const struct rule *rule, const struct tls_identity *identity)
-{
-	struct door_conn *c = arg;
-
-	if (c->kept && !identity && (rule && rule->private) == c->dial.private) {
-		ev_defer(c->door->ev, &c->give);
-		return;
-	}
-	channel_free(take_ptr(c->kept), true);
-	c->for_web = true;
-	c->has_identity = identity;
-	c->identity = identity ? *identity : (struct tls_identity){0};
-	if (!resolver_knows(c->door->resolver, &c->host))
-		(void)door_count(c->door, rule, strlen(c->host.text), 0);
-	dial_start(&c->dial, &c->host, c->port, rule && rule->private);
-}
-
 static void web_done(void *arg)
 {
 	door_conn_end(arg, "ok", NULL);
 }
 
-void door_conn_to_web(struct door_conn *c, bool is_tls)
+void door_conn_to_web(struct door_conn *c, bool is_tls, struct channel *up)
 {
 	struct web_config config = {
 		.door = c->door,
@@ -189,7 +161,9 @@ void door_conn_to_web(struct door_conn *c, bool is_tls)
 		.asked = c->was_asked,
 		.asked_until_ms = c->asked_until_ms,
 		.exec_id = c->exec_id,
-		.dial = web_dial,
+		.up = up,
+		.up_address = c->dial.address,
+		.up_private = c->dial.private,
 		.on_done = web_done,
 		.arg = c,
 	};
@@ -231,7 +205,7 @@ void door_conn_read_first(struct door_conn *c)
 	else if (r == 0)
 		channel_want(c->box, CHANNEL_IN);
 	else
-		door_conn_to_web(c, c->is_tls);
+		door_conn_to_web(c, c->is_tls, NULL);
 }
 
 /* ---- passed as it is ---- */
@@ -384,11 +358,13 @@ static uint64_t room(void *arg, bool is_up)
 /* From here on every request is judged, so this one's share of the rule is given back. */
 static void hand_over(struct door_conn *c)
 {
-	tunnel_release(c->tunnel, &c->box, &c->kept, &c->first);
+	struct channel *up;
+
+	tunnel_release(c->tunnel, &c->box, &up, &c->first);
 	tunnel_free(take_ptr(c->tunnel));
 	if (c->verdict.rule)
 		door_give_back(c->door, c->verdict.rule);
-	door_conn_to_web(c, false);
+	door_conn_to_web(c, false, up);
 }
 
 static void tunnel_ended(void *arg, enum tunnel_end end, int error)

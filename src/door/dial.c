@@ -185,6 +185,10 @@ static void on_step(struct ev_defer *s)
 	struct resolved self = {.family = d->host.family};
 	int r;
 
+	if (d->error.kind != ERR_NONE) {
+		finish(d, NULL);
+		return;
+	}
 	if (d->host.is_address) {
 		memcpy(self.addr, d->host.addr, sizeof(self.addr));
 		on_resolved(&d->resolve, 0, &self, 1);
@@ -205,15 +209,17 @@ void dial_init(struct dial *d, struct door *door)
 	d->step.on_defer = on_step;
 }
 
-void dial_start(struct dial *d, const struct host *host, uint16_t port, bool private)
+void dial_start(struct dial *d, const struct host *host, uint16_t port, const struct rule *rule)
 {
 	dial_done(d);
 	d->host = *host;
 	d->port = port;
-	d->private = private;
+	d->private = rule && rule->private;
 	d->error = (struct err){0};
 	d->address[0] = 0;
 	d->active = true;
+	/* A box that resolved the name itself has paid for it; through a proxy it did not. */
+	(void)name_pay(d->door, rule, host, false, &d->error);
 	ev_timer_set(d->door->ev, &d->timer, DOOR_CONNECT_MS);
 	ev_defer(d->door->ev, &d->step);
 }

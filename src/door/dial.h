@@ -1,6 +1,6 @@
 /*
- * From a name that was judged to a connection: resolved by the door, every address checked, and the
- * checked one dialled. Addresses are tried in turn.
+ * From a name that was judged to a connection: paid for, resolved by the door, every address
+ * checked, and the checked one dialled. Addresses are tried in turn.
  */
 #pragma once
 
@@ -29,7 +29,9 @@ struct dial {
 };
 
 void dial_init(struct dial *d, struct door *door);
-void dial_start(struct dial *d, const struct host *host, uint16_t port, bool private);
+/* rule (may be NULL) allows it: it pays for the name, and says whether a private address may be
+ * dialled. It is not kept. */
+void dial_start(struct dial *d, const struct host *host, uint16_t port, const struct rule *rule);
 void dial_done(struct dial *d); /* ends what is under way; idempotent */
 
 /* May this address be dialled? NULL, or what it is. */

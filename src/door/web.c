@@ -16,7 +16,6 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/str.h"
-#include "door/dial.h"
 #include "door/web_parts.h"
 
 #include <errno.h>
@@ -26,22 +25,28 @@
 /* Reads of both sides before others have their turn. */
 enum { ROUNDS_MAX = 16 };
 
+struct audit_row web_row(const struct web *w, const char *kind, const char *verdict,
+			 const char *reason)
+{
+	return (struct audit_row){.time_ms = clock_wall_ms(),
+				  .kind = kind,
+				  .verdict = verdict,
+				  .reason = reason,
+				  .exec_id = w->config.exec_id,
+				  .host = w->config.host.text,
+				  .port = w->config.port};
+}
+
 void web_record_end(struct web *w, const char *verdict, const char *reason)
 {
-	struct audit_row row = {.time_ms = clock_wall_ms(),
-				.kind = "done",
-				.about = w->req.seq,
-				.verdict = verdict,
-				.reason = reason,
-				.exec_id = w->config.exec_id,
-				.host = w->config.host.text,
-				.port = w->config.port,
-				.address = w->address[0] ? w->address : NULL,
-				.bytes_up = w->req.bytes_up,
-				.bytes_down = w->req.bytes_down,
-				.duration_ms = ev_now(w->config.door->ev) - w->req.started_ms,
-				.status = w->resp.head.status};
+	struct audit_row row = web_row(w, "done", verdict, reason);
 
+	row.about = w->req.seq;
+	row.address = w->address[0] ? w->address : NULL;
+	row.bytes_up = w->req.bytes_up;
+	row.bytes_down = w->req.bytes_down;
+	row.duration_ms = ev_now(w->config.door->ev) - w->req.started_ms;
+	row.status = w->resp.head.status;
 	if (w->req.seq)
 		broker_record(w->config.door->broker, NULL, &row);
 	w->req.seq = 0;
@@ -80,30 +85,22 @@ static void finish(struct web *w)
 	ev_defer(w->config.door->ev, &w->done);
 }
 
-/* It never came to a request: mostly a client that does not trust the box's authority. */
-static void record_broken(struct web *w, const struct err *e)
-{
-	struct audit_row row = {.time_ms = clock_wall_ms(),
-				.kind = "connect",
-				.verdict = "failed",
-				.reason = e->msg,
-				.exec_id = w->config.exec_id,
-				.host = w->config.host.text,
-				.port = w->config.port};
-
-	broker_record(w->config.door->broker, NULL, &row);
-}
-
 /* Both sides see that it broke. */
 void web_cut(struct web *w, const struct err *e)
 {
-	if (!w->had_request)
-		record_broken(w, e);
+	/* It never came to a request: mostly a client that does not trust the box's authority. */
+	if (!w->had_request) {
+		struct audit_row row = web_row(w, "connect", "failed", e->msg);
+
+		broker_record(w->config.door->broker, NULL, &row);
+	}
 	web_record_end(w, e->kind == ERR_LIMIT ? "cut" : "failed", e->msg);
 	channel_free(take_ptr(w->box.channel), true);
 	web_drop_up(w, true);
 	finish(w);
 }
+
+static void on_dialled(struct dial *d, struct channel *up, struct err *e);
 
 /* Wiped where it may have had a credential. */
 static void forget(struct buf *b)
@@ -112,19 +109,19 @@ static void forget(struct buf *b)
 	b->is_secret = false;
 }
 
-static void upstream_reset(struct web_upstream *u)
+void web_drop_up(struct web *w, bool abort)
 {
+	struct web_upstream *u = &w->up;
+
+	channel_free(u->side.channel, abort);
+	dial_done(&u->dial);
 	buf_done(&u->side.in);
 	buf_done(&u->side.out);
 	*u = (struct web_upstream){0};
 	buf_init(&u->side.in, DOOR_BUFFER_MAX + 1);
 	buf_init(&u->side.out, WEB_OUT_MAX);
-}
-
-void web_drop_up(struct web *w, bool abort)
-{
-	channel_free(take_ptr(w->up.side.channel), abort);
-	upstream_reset(&w->up);
+	dial_init(&u->dial, w->config.door);
+	u->dial.on_done = on_dialled;
 }
 
 static void request_reset(struct web_request *r)
@@ -252,7 +249,7 @@ void web_send_request(struct web *w)
 	web_limit(w, 0);
 	w->up.private = private;
 	w->up.has_identity = id != NULL;
-	w->config.dial(w->config.arg, w->req.verdict.rule, id);
+	dial_start(&w->up.dial, &w->config.host, w->config.port, w->req.verdict.rule);
 }
 
 static void on_ready(struct channel *c, unsigned what)
@@ -260,24 +257,46 @@ static void on_ready(struct channel *c, unsigned what)
 	web_run(c->owner);
 }
 
-void web_dialled(struct web *w, struct channel *up, const char *address, struct err *e)
+static void take_up(struct web *w, struct channel *up)
 {
-	if (w->state != WEB_DIAL) {
-		channel_free(up, true);
-		return;
-	}
-	str_copy(w->address, sizeof(w->address), address ? address : "");
-	if (!up) {
-		web_fail(w, e);
-		web_run(w);
-		return;
-	}
 	up->owner = w;
 	up->on_ready = on_ready;
 	w->up.side.channel = up;
-	w->state = WEB_MOVE;
-	/* For its TLS; with the first byte it is that of any exchange. */
-	web_limit(w, DOOR_CONNECT_MS);
+}
+
+/* No address of the host may be dialled. */
+static void record_refused(struct web *w, const struct err *e)
+{
+	struct audit_row row = web_row(w, "connect", "deny", e->msg);
+
+	row.rule = w->req.verdict.rule ? w->req.verdict.rule->name : NULL;
+	row.address = w->address[0] ? w->address : NULL;
+	broker_record(w->config.door->broker, NULL, &row);
+}
+
+static void on_dialled(struct dial *d, struct channel *up, struct err *e)
+{
+	struct web *w = container(d, struct web, up.dial);
+	struct door *door = w->config.door;
+	const struct tls_upstream to = {
+		.host = w->config.host.text,
+		.port = w->config.port,
+		.id = w->req.injection ? injection_identity(w->req.injection) : NULL};
+	struct err why = *e; /* the dial goes with the upstream */
+
+	str_copy(w->address, sizeof(w->address), d->address);
+	if (!up && e->kind == ERR_DENIED)
+		record_refused(w, &why);
+	if (up && w->config.tls)
+		up = channel_tls_connect(door->tls, door->ev, up, &to, &why);
+	if (up) {
+		take_up(w, up);
+		w->state = WEB_MOVE;
+		/* For its TLS; with the first byte it is that of any exchange. */
+		web_limit(w, DOOR_CONNECT_MS);
+	} else {
+		web_fail(w, &why);
+	}
 	web_run(w);
 }
 
@@ -546,6 +565,7 @@ int web_new(struct web **ret, const struct web_config *c, struct channel *box, c
 
 	if (!w) {
 		channel_free(box, true);
+		channel_free(c->up, true);
 		return err_errno(e, ENOMEM, "intercept a connection");
 	}
 	w->config = *c;
@@ -554,8 +574,14 @@ int web_new(struct web **ret, const struct web_config *c, struct channel *box, c
 	box->on_ready = on_ready;
 	buf_init(&w->box.in, DOOR_BUFFER_MAX + 1);
 	buf_init(&w->box.out, WEB_OUT_MAX);
-	upstream_reset(&w->up);
+	web_drop_up(w, false);
 	response_reset(&w->resp);
+	if (c->up) {
+		take_up(w, c->up);
+		w->up.private = c->up_private;
+		w->up.keeps = true;
+		str_copy(w->address, sizeof(w->address), c->up_address);
+	}
 	w->timer.on_timer = on_timer;
 	w->run.on_defer = on_run;
 	w->done.on_defer = on_done;
@@ -651,11 +677,9 @@ void web_free(struct web *w)
 	ev_defer_cancel(w->config.door->ev, &w->run);
 	ev_defer_cancel(w->config.door->ev, &w->done);
 	channel_free(w->box.channel, true);
-	channel_free(w->up.side.channel, true);
+	web_drop_up(w, true);
 	reset_exchange(w);
 	buf_done(&w->box.in);
 	buf_done(&w->box.out);
-	buf_done(&w->up.side.in);
-	buf_done(&w->up.side.out);
 	free(w);
 }

@@ -41,9 +41,10 @@ struct web_config {
 	bool asked;		 /* a person allowed the whole connection, */
 	uint64_t asked_until_ms; /* so long; 0: while it lasts */
 	uint64_t exec_id;
-	/* A channel to the upstream, checked and, with tls, up to starting its handshake: conn.c's.
-	 * The answer comes once: take the channel, or NULL and *e. identity may be NULL. */
-	void (*dial)(void *arg, const struct rule *rule, const struct tls_identity *identity);
+	/* Taken: an upstream that was dialled already, for the first request; NULL: none. */
+	struct channel *up;
+	const char *up_address;	    /* where to; may be NULL. Copied */
+	bool up_private;	    /* as the rule said */
 	void (*on_done)(void *arg); /* the web has ended; free it */
 	void *arg;
 };
@@ -51,7 +52,6 @@ struct web_config {
 /* Takes box, whose bytes from here on are HTTP; first (n bytes) was read from it already. */
 int web_new(struct web **ret, const struct web_config *c, struct channel *box, const void *first,
 	    size_t n, struct err *e);
-void web_dialled(struct web *w, struct channel *up, const char *address, struct err *e);
 /* The policy changed: false if what is under way now would not be allowed; the caller then frees.
  * */
 bool web_judge_again(struct web *w);

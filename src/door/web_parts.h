@@ -3,6 +3,7 @@
 
 #include "base/limits.h"
 #include "door/ask.h"
+#include "door/dial.h"
 #include "door/inject.h"
 #include "door/web.h"
 #include "http/http.h"
@@ -84,6 +85,7 @@ struct web_response {
  * it is dropped. */
 struct web_upstream {
 	struct web_side side;
+	struct dial dial;  /* of it */
 	bool keeps;	   /* its last answer says that it stays open */
 	bool was_used;	   /* it gave an answer before */
 	bool private;	   /* how it was dialled */
@@ -157,6 +159,9 @@ void web_cut(struct web *w, const struct err *e);
 void web_drop_up(struct web *w, bool abort);
 void web_send_request(struct web *w);
 void web_limit(struct web *w, uint64_t ms); /* from now on; 0: none */
+/* A row about it, to be filled further. */
+struct audit_row web_row(const struct web *w, const char *kind, const char *verdict,
+			 const char *reason);
 void web_record_end(struct web *w, const char *verdict, const char *reason);
 /* The answer's head is there: what becomes of it. */
 int web_take_response(struct web *w, struct err *e);

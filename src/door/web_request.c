@@ -16,22 +16,16 @@
 
 /* ---- audit rows ---- */
 
-static void row_fill(const struct web *w, struct audit_row *row)
+/* About the request; what comes next waits until it is written. */
+static void record(struct web *w, const char *verdict, const char *reason)
 {
-	row->exec_id = w->config.exec_id;
-	row->host = w->config.host.text;
-	row->port = w->config.port;
-	row->method = w->req.is_there ? w->req.head.method : NULL;
-	row->path = w->req.path;
-	row->rule = w->req.verdict.rule ? w->req.verdict.rule->name : NULL;
-}
+	struct audit_row row = web_row(w, "request", verdict, reason);
 
-static void record_denied(struct web *w, const struct err *e)
-{
-	struct audit_row row = {
-		.time_ms = clock_wall_ms(), .kind = "request", .verdict = "deny", .reason = e->msg};
-
-	row_fill(w, &row);
+	row.method = w->req.is_there ? w->req.head.method : NULL;
+	row.path = w->req.path;
+	row.rule = w->req.verdict.rule ? w->req.verdict.rule->name : NULL;
+	if (!w->req.denied && w->req.injection && injection_names(w->req.injection)[0])
+		row.credential = injection_names(w->req.injection);
 	broker_record(w->config.door->broker, &w->call, &row);
 }
 
@@ -65,7 +59,7 @@ static void deny(struct web *w, unsigned status, const struct err *e)
 	w->req.denial = *e;
 	w->state = WEB_DECIDE;
 	web_limit(w, 0);
-	record_denied(w, e);
+	record(w, "deny", e->msg);
 }
 
 /* It was allowed and did not work. */
@@ -203,18 +197,8 @@ void web_on_recorded(struct broker_call *c, int r, struct err *e)
 
 static void record_allowed(struct web *w)
 {
-	struct audit_row row = {.time_ms = clock_wall_ms(),
-				.kind = "request",
-				.verdict = "allow",
-				.reason = w->req.was_asked ? "a person allowed it" : NULL,
-				.credential = w->req.injection ? injection_names(w->req.injection)
-							       : NULL};
-
-	row_fill(w, &row);
-	if (row.credential && !row.credential[0])
-		row.credential = NULL;
 	w->req.started_ms = ev_now(w->config.door->ev);
-	broker_record(w->config.door->broker, &w->call, &row);
+	record(w, "allow", w->req.was_asked ? "a person allowed it" : NULL);
 }
 
 static void on_injected(void *arg, int r, struct err *e)

@@ -268,16 +268,9 @@ int web_new(struct web **ret, const struct web_config *c, struct channel *box, c
 	box->on_ready = web_ready;
 	channel_want(box, CHANNEL_IN);
 	*ret = w;
-	if (rig.web_dials)
-		c->dial(c->arg, &rig.web_rule, NULL);
+	rig.web_ups += c->up != NULL;
+	channel_free(c->up, true);
 	return 0;
-}
-
-void web_dialled(struct web *w, struct channel *up, const char *address, struct err *e)
-{
-	rig.web_up += up != NULL;
-	rig.web_no_up += !up && e->msg[0];
-	channel_free(up, true);
 }
 
 bool web_judge_again(struct web *w)

@@ -55,9 +55,8 @@ struct rig {
 	/* web's */
 	unsigned webs;
 	char web_first[4096];
-	bool web_tls, web_proxied, web_asked, web_allows, web_dials;
-	unsigned web_up, web_no_up; /* what it got for its dial */
-	struct rule web_rule;
+	bool web_tls, web_proxied, web_asked, web_allows;
+	unsigned web_ups; /* it got one that was dialled already */
 	struct host web_host;
 };
 

@@ -332,23 +332,6 @@ TEST(tls_that_is_intercepted_must_name_the_host_too)
 	rig_close();
 }
 
-TEST(what_web_dials_is_checked_as_any_other)
-{
-	unsigned port = open_with("up.test", "    methods: [GET]\n");
-
-	rig.web_dials = true;
-	box_connect(1, "up.test", port);
-	box_send(1, "GET", 3);
-	UNTIL(rig.web_no_up == 1);
-	CHECK(strstr(rig_row("connect", "deny")->reason, "loopback"));
-	rig.web_rule.private = true;
-	box_connect(2, "up.test", port);
-	box_send(2, "GET", 3);
-	UNTIL(rig.web_up == 1);
-	CHECK_EQ(rig.door.conn_count, 2);
-	rig_close();
-}
-
 /* ---- HTTP that nobody asked to look into ---- */
 
 static const char request[] = "GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n";
@@ -357,13 +340,11 @@ TEST(http_for_a_named_host_is_webs_with_the_upstream_that_is_there)
 {
 	unsigned port = open_with("up.test", "    rate: 1/h\n");
 
-	rig.web_dials = true;
-	rig.web_rule.private = true;
 	box_connect(1, "up.test", port);
 	UNTIL(rig.ids[1].ok);
 	box_send(1, request, 12);
 	box_send(1, request + 12, sizeof(request) - 13);
-	UNTIL(rig.web_up == 1);
+	UNTIL(rig.web_ups == 1);
 	CHECK_STR(rig.web_first, request);
 	CHECK(!rig.web_tls && !rig.web_proxied && !rig.web_asked);
 	CHECK_STR(rig.web_host.text, "up.test");

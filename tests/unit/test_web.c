@@ -353,14 +353,46 @@ TEST(answer_before_its_request)
 
 TEST(dial_fails)
 {
-	wr.dial_error = ERR_DENIED;
+	memcpy(wr.address, (uint8_t[]){127, 0, 0, 1}, 4);
 	wr_open(ALLOW, GET);
 	CHECK(begins(box_hears(), "HTTP/1.1 403 Denied by Cove policy\r\n"));
 	CHECK_EQ(wr_rows("done", "failed"), 1);
-	wr.dial_error = ERR_INTERNAL;
+	CHECK(strstr(wr_row("connect", "deny")->reason, "loopback"));
+	memset(wr.address, 0, 4);
+	wr.connect_error = ENETUNREACH;
 	box_says("POST /p HTTP/1.1\r\nHost: up.test\r\nContent-Length: 3\r\n\r\nabc");
 	CHECK(begins(box_hears(), "HTTP/1.1 502 Bad Gateway\r\n"));
-	CHECK(wr.done);
+	CHECK(wr.done && wr.up_count == 0);
+	wr_close();
+}
+
+TEST(a_rule_may_allow_a_private_address)
+{
+	memcpy(wr.address, (uint8_t[]){127, 0, 0, 1}, 4);
+	wr_open("version: 1\nrules:\n  - {allow: up.test, tls: intercept, private: true}\n", GET);
+	CHECK_STR(up_hears(0), GET_SENT);
+	wr_close();
+}
+
+/* Nothing went there yet, so it serves as if it had been dialled for the request. */
+TEST(an_upstream_that_is_there_already_is_used)
+{
+	wr.plain = wr.has_up = true;
+	wr_open(ALLOW, GET);
+	CHECK(begins(up_hears(0), "GET /a"));
+	CHECK_EQ(wr.dials, 0);
+	wr_close();
+}
+
+TEST(an_upstream_of_an_older_policy_is_not_used)
+{
+	wr.plain = wr.has_up = true;
+	wr_open(ALLOW, NULL);
+	wr_settle();
+	wr_policy(ALLOW);
+	box_says(GET);
+	CHECK(begins(up_hears(1), "GET /a"));
+	CHECK(wr.ups[0].freed && wr.dials == 1);
 	wr_close();
 }
 

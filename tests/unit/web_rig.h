@@ -1,7 +1,8 @@
 /*
  * A web (door/web.h) between two sockets that the test holds, with doubles for the broker (secrets
- * from a table, rows kept in memory) and for conn.c (a dial gives one end of a socketpair). What
- * the sides are told is a list of texts; what they hear is gathered.
+ * from a table, rows kept in memory), for the resolver and for the sockets and TLS of upstreams (a
+ * connect gives one end of a socketpair). What the sides are told is a list of texts; what they
+ * hear is gathered.
  */
 #pragma once
 
@@ -42,18 +43,18 @@ struct wr {
 	struct door door;
 	struct web *web;
 	struct wr_end box, ups[WR_UPS];
-	unsigned up_count, dials;
+	unsigned up_count, dials; /* connected, looked up */
 	bool done;
 	struct wr_row rows[WR_ROWS];
 	unsigned row_count;
 	uint64_t now;
 	/* set before */
 	size_t chunk; /* bytes of one read or write of the web's; 0: any */
-	bool plain, proxied;
+	bool plain, proxied, has_up;
 	struct wr_secret secrets[4];
-	enum err_kind dial_error; /* ERR_NONE: it works */
+	uint8_t address[4]; /* of up.test; all 0: one that may be dialled */
+	int connect_error;  /* 0: it works */
 	bool record_fails, hold_secrets;
-	bool was_private;
 	const char *identity_cert;
 };
 
