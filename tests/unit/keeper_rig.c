@@ -233,6 +233,26 @@ struct wire_frame peer_next(struct rig *r, struct peer *p, enum wire_type type)
 	return f;
 }
 
+struct exec_record peer_exit(struct rig *r, struct peer *p, uint32_t id)
+{
+	struct wire_frame f = peer_next(r, p, WIRE_EXIT);
+	struct exec_record m;
+
+	CHECK_EQ(f.id, id);
+	CHECK_EQ(wire_exit_decode(&f, &m), 0);
+	return m;
+}
+
+struct wire_error peer_error(struct rig *r, struct peer *p, uint32_t id)
+{
+	struct wire_frame f = peer_next(r, p, WIRE_ERROR);
+	struct wire_error m;
+
+	CHECK_EQ(f.id, id);
+	CHECK_EQ(wire_error_decode(&f, &m), 0);
+	return m;
+}
+
 bool peer_silent(struct rig *r, struct peer *p)
 {
 	struct wire_frame f;

@@ -38,6 +38,11 @@ void rig_init(struct rig *r, bool hello);
 void rig_restart(struct rig *r);
 void rig_done(struct rig *r);
 
+/* A test with a rig and its first client. */
+#define KEEPER_TEST(name)                                                                      \
+	TEST_IN(name, (struct rig * r, struct peer * p), struct rig rig; rig_init(&rig, true); \
+		body(&rig, &rig.clients[0]); rig_done(&rig);)
+
 struct peer *rig_client(struct rig *r);
 /* Lets the core do all it can. */
 void rig_run(struct rig *r);
@@ -48,6 +53,9 @@ void peer_say(struct peer *p, enum wire_type type, uint8_t stream, uint32_t id, 
 void peer_close(struct peer *p);
 /* The next frame, or fails the test. Valid until the next call for this peer. */
 struct wire_frame peer_next(struct rig *r, struct peer *p, enum wire_type type);
+/* The same, decoded: how the request id ended. */
+struct exec_record peer_exit(struct rig *r, struct peer *p, uint32_t id);
+struct wire_error peer_error(struct rig *r, struct peer *p, uint32_t id);
 /* Is there none? */
 bool peer_silent(struct rig *r, struct peer *p);
 

@@ -111,6 +111,17 @@ static inline void tap_skip(const char *reason)
 	}                                                                                         \
 	static void tap_run_##test_name(void)
 
+/* A test in surroundings that its file or rig makes: the statements call body with what they made.
+ * Rigs define their own from it: #define KEEPER_TEST(name) TEST_IN(name, (struct rig *r), ...) */
+#define TEST_IN(test_name, params, ...)                    \
+	static void tap_body_##test_name params;           \
+	TEST(test_name)                                    \
+	{                                                  \
+		void(*body) params = tap_body_##test_name; \
+		__VA_ARGS__                                \
+	}                                                  \
+	static void tap_body_##test_name params
+
 #include "tap_run.h"
 
 #define TAP_MAIN                                              \

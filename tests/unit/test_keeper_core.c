@@ -21,26 +21,6 @@ static void say_data(struct rig *r, uint32_t id, uint8_t stream, int byte, size_
 	}
 }
 
-static struct exec_record next_exit(struct rig *r, struct peer *p, uint32_t id)
-{
-	struct wire_frame f = peer_next(r, p, WIRE_EXIT);
-	struct exec_record m;
-
-	CHECK_EQ(f.id, id);
-	CHECK_EQ(wire_exit_decode(&f, &m), 0);
-	return m;
-}
-
-static struct wire_error next_error(struct rig *r, struct peer *p, uint32_t id)
-{
-	struct wire_frame f = peer_next(r, p, WIRE_ERROR);
-	struct wire_error m;
-
-	CHECK_EQ(f.id, id);
-	CHECK_EQ(wire_error_decode(&f, &m), 0);
-	return m;
-}
-
 static long log_size(struct rig *r, const char *name)
 {
 	struct stat st;
@@ -48,22 +28,18 @@ static long log_size(struct rig *r, const char *name)
 	return fstatat(r->box_fd, name, &st, 0) < 0 ? -1 : (long)st.st_size;
 }
 
-TEST(a_command_runs)
+KEEPER_TEST(a_command_runs)
 {
 	struct wire_exec m = plain_command();
 	struct exec_record end;
-	struct peer *p;
-	struct rig r;
 
-	rig_init(&r, true);
-	p = &r.clients[0];
-	CHECK_EQ(start_command(&r, p, 9, &m), 1);
-	say_data(&r, 1, WIRE_STDOUT, 'a', 5);
-	say_data(&r, 1, WIRE_STDERR, 'b', 3);
-	hear_bytes(&r, p, WIRE_STDOUT, 'a', 5);
-	hear_bytes(&r, p, WIRE_STDERR, 'b', 3);
-	say_exit(&r, 1, 3);
-	end = next_exit(&r, p, 9);
+	CHECK_EQ(start_command(r, p, 9, &m), 1);
+	say_data(r, 1, WIRE_STDOUT, 'a', 5);
+	say_data(r, 1, WIRE_STDERR, 'b', 3);
+	hear_bytes(r, p, WIRE_STDOUT, 'a', 5);
+	hear_bytes(r, p, WIRE_STDERR, 'b', 3);
+	say_exit(r, 1, 3);
+	end = peer_exit(r, p, 9);
 	CHECK_EQ(end.exec_id, 1);
 	CHECK_EQ(end.has_exit, 1);
 	CHECK_EQ(end.exit_code, 3);
@@ -72,31 +48,28 @@ TEST(a_command_runs)
 	CHECK_EQ(end.truncated, 0);
 	CHECK_STR(end.cwd, "/tmp");
 	CHECK_STR(end.cause, "exit");
-	CHECK_EQ(log_size(&r, "logs/1.out"), 5);
-	CHECK_EQ(log_size(&r, "logs/1.err"), 3);
-	CHECK_EQ(r.k.open_execs, 1); /* streams are still open */
-	peer_say(&r.init, WIRE_EOF, WIRE_STDOUT, 1, NULL, 0);
-	peer_say(&r.init, WIRE_EOF, WIRE_STDERR, 1, NULL, 0);
-	rig_run(&r);
-	CHECK_EQ(r.k.open_execs, 0);
-	CHECK_EQ(r.k.logs.open, 0);
-	CHECK_EQ(r.ends, 0);
-	rig_done(&r);
+	CHECK_EQ(log_size(r, "logs/1.out"), 5);
+	CHECK_EQ(log_size(r, "logs/1.err"), 3);
+	CHECK_EQ(r->k.open_execs, 1); /* streams are still open */
+	peer_say(&r->init, WIRE_EOF, WIRE_STDOUT, 1, NULL, 0);
+	peer_say(&r->init, WIRE_EOF, WIRE_STDERR, 1, NULL, 0);
+	rig_run(r);
+	CHECK_EQ(r->k.open_execs, 0);
+	CHECK_EQ(r->k.logs.open, 0);
+	CHECK_EQ(r->ends, 0);
 }
 
-TEST(what_init_is_told)
+KEEPER_TEST(what_init_is_told)
 {
 	struct wire_exec m = plain_command(), told;
 	struct wire_frame f;
-	struct rig r;
 
-	rig_init(&r, true);
-	r.k.timeout_ms = 700;
+	r->k.timeout_ms = 700;
 	m.background = 1;
 	m.inline_max = 9;
 	m.cwd = "/tmp";
-	CHECK_EQ(wire_exec_encode(&r.clients[0].out, 2, 0, &m), 0);
-	f = peer_next(&r, &r.init, WIRE_EXEC);
+	CHECK_EQ(wire_exec_encode(&p->out, 2, 0, &m), 0);
+	f = peer_next(r, &r->init, WIRE_EXEC);
 	CHECK_EQ(f.id, 1);
 	CHECK_EQ(wire_exec_decode(&f, &told), 0);
 	CHECK_EQ(told.argv.count, 2);
@@ -104,447 +77,379 @@ TEST(what_init_is_told)
 	CHECK_EQ(told.timeout_ms, 700);
 	CHECK_EQ(told.background, 0);
 	CHECK_EQ(told.inline_max, 0);
-	rig_done(&r);
 }
 
-TEST(a_command_that_cannot_start)
+KEEPER_TEST(a_command_that_cannot_start)
 {
 	struct wire_error no = {.kind = ERR_NOT_FOUND, .code = 2, .msg = "no \x1b[31m program"};
 	struct wire_exec m = plain_command();
 	struct wire_error heard;
 	struct exec_record info;
 	struct wire_frame f;
-	struct rig r;
 
-	rig_init(&r, true);
-	CHECK_EQ(wire_exec_encode(&r.clients[0].out, 4, 0, &m), 0);
-	peer_next(&r, &r.init, WIRE_EXEC);
-	CHECK_EQ(wire_error_encode(&r.init.out, 1, 0, &no), 0);
-	heard = next_error(&r, &r.clients[0], 4);
+	CHECK_EQ(wire_exec_encode(&p->out, 4, 0, &m), 0);
+	peer_next(r, &r->init, WIRE_EXEC);
+	CHECK_EQ(wire_error_encode(&r->init.out, 1, 0, &no), 0);
+	heard = peer_error(r, p, 4);
 	CHECK_EQ(heard.kind, ERR_NOT_FOUND);
 	CHECK(!strchr(heard.msg, '\x1b'));
-	CHECK_EQ(r.k.open_execs, 0);
+	CHECK_EQ(r->k.open_execs, 0);
 	/* Its number is not used again, so it stays in the list. */
-	peer_say(&r.clients[0], WIRE_EXECS, 0, 6, NULL, 0);
-	f = peer_next(&r, &r.clients[0], WIRE_INFO);
+	peer_say(p, WIRE_EXECS, 0, 6, NULL, 0);
+	f = peer_next(r, p, WIRE_INFO);
 	CHECK_EQ(wire_info_decode(&f, &info), 0);
 	CHECK_EQ(info.exec_id, 1);
 	CHECK_STR(exec_state_name(info.state), "done");
 	CHECK_STR(info.cause, "failed to start");
 	CHECK_EQ(info.has_exit, 0);
 	CHECK_EQ(info.truncated, 0);
-	CHECK_EQ(peer_next(&r, &r.clients[0], WIRE_OK).id, 6);
-	CHECK_EQ(start_command(&r, &r.clients[0], 5, &m), 2);
-	rig_done(&r);
+	CHECK_EQ(peer_next(r, p, WIRE_OK).id, 6);
+	CHECK_EQ(start_command(r, p, 5, &m), 2);
 }
 
-TEST(background_and_attach_at_an_offset)
+KEEPER_TEST(background_and_attach_at_an_offset)
 {
 	struct wire_exec m = plain_command();
 	struct wire_attach a = {.exec_id = 1, .stdout_from = 4, .follow = 1};
 	struct wire_frame f;
-	struct peer *p;
-	struct rig r;
 
-	rig_init(&r, true);
 	m.background = 1;
-	CHECK_EQ(start_command(&r, &r.clients[0], 1, &m), 1);
-	peer_say(&r.init, WIRE_DATA, WIRE_STDOUT, 1, "0123456789", 10);
-	CHECK(peer_silent(&r, &r.clients[0]));
-	peer_close(&r.clients[0]);
-	rig_run(&r);
-	CHECK(r.first_gone);
-	p = rig_client(&r);
+	CHECK_EQ(start_command(r, &r->clients[0], 1, &m), 1);
+	peer_say(&r->init, WIRE_DATA, WIRE_STDOUT, 1, "0123456789", 10);
+	CHECK(peer_silent(r, &r->clients[0]));
+	peer_close(&r->clients[0]);
+	rig_run(r);
+	CHECK(r->first_gone);
+	p = rig_client(r);
 	CHECK_EQ(wire_attach_encode(&p->out, 7, 0, &a), 0);
-	f = peer_next(&r, p, WIRE_DATA); /* from the log */
+	f = peer_next(r, p, WIRE_DATA); /* from the log */
 	CHECK_EQ(f.len, 6);
 	CHECK_MEM(f.payload, "456789", 6);
-	peer_say(&r.init, WIRE_DATA, WIRE_STDOUT, 1, "abc", 3);
-	f = peer_next(&r, p, WIRE_DATA); /* live */
+	peer_say(&r->init, WIRE_DATA, WIRE_STDOUT, 1, "abc", 3);
+	f = peer_next(r, p, WIRE_DATA); /* live */
 	CHECK_EQ(f.len, 3);
 	CHECK_MEM(f.payload, "abc", 3);
-	say_exit(&r, 1, 0);
-	CHECK_EQ(next_exit(&r, p, 7).stdout_bytes, 13);
-	rig_done(&r);
+	say_exit(r, 1, 0);
+	CHECK_EQ(peer_exit(r, p, 7).stdout_bytes, 13);
 }
 
-TEST(attach_to_what_there_is)
+KEEPER_TEST(attach_to_what_there_is)
 {
 	struct wire_exec m = plain_command();
 	struct wire_attach a = {.exec_id = 1, .inline_max = 4};
 	struct wire_frame f;
-	struct peer *p;
-	struct rig r;
 
-	rig_init(&r, true);
-	p = &r.clients[0];
 	m.background = 1;
-	start_command(&r, p, 1, &m);
-	peer_say(&r.init, WIRE_DATA, WIRE_STDOUT, 1, "0123456789", 10);
-	rig_run(&r);
+	start_command(r, p, 1, &m);
+	peer_say(&r->init, WIRE_DATA, WIRE_STDOUT, 1, "0123456789", 10);
+	rig_run(r);
 	CHECK_EQ(wire_attach_encode(&p->out, 2, 0, &a), 0);
-	f = peer_next(&r, p, WIRE_DATA);
+	f = peer_next(r, p, WIRE_DATA);
 	CHECK_EQ(f.len, 4);
-	CHECK_EQ(peer_next(&r, p, WIRE_OK).id, 2);
+	CHECK_EQ(peer_next(r, p, WIRE_OK).id, 2);
 	a = (struct wire_attach){.exec_id = 1, .stdout_from = 999};
 	CHECK_EQ(wire_attach_encode(&p->out, 3, 0, &a), 0);
-	CHECK_EQ(peer_next(&r, p, WIRE_OK).id, 3);
+	CHECK_EQ(peer_next(r, p, WIRE_OK).id, 3);
 	a.exec_id = 5;
 	CHECK_EQ(wire_attach_encode(&p->out, 4, 0, &a), 0);
-	CHECK_EQ(next_error(&r, p, 4).kind, ERR_NOT_FOUND);
+	CHECK_EQ(peer_error(r, p, 4).kind, ERR_NOT_FOUND);
 	a.exec_id = 1ull << 40;
 	CHECK_EQ(wire_attach_encode(&p->out, 5, 0, &a), 0);
-	CHECK_EQ(next_error(&r, p, 5).kind, ERR_NOT_FOUND);
-	rig_done(&r);
+	CHECK_EQ(peer_error(r, p, 5).kind, ERR_NOT_FOUND);
 }
 
 /* A slow foreground client: init may be one window ahead of it and no more. */
-TEST(back_pressure)
+KEEPER_TEST(back_pressure)
 {
 	struct wire_exec m = plain_command();
 	struct wire_credit c;
 	struct wire_frame f;
 	size_t got = 0;
-	struct peer *p;
-	struct rig r;
 
-	rig_init(&r, true);
-	p = &r.clients[0];
-	start_command(&r, p, 1, &m);
-	say_data(&r, 1, WIRE_STDOUT, 'x', WIRE_WINDOW);
+	start_command(r, p, 1, &m);
+	say_data(r, 1, WIRE_STDOUT, 'x', WIRE_WINDOW);
 	while (got < WIRE_WINDOW)
-		got += peer_next(&r, p, WIRE_DATA).len;
-	CHECK(peer_silent(&r, &r.init)); /* the client took it but gave nothing back */
+		got += peer_next(r, p, WIRE_DATA).len;
+	CHECK(peer_silent(r, &r->init)); /* the client took it but gave nothing back */
 	say_credit(p, 1, WIRE_STDOUT, WIRE_WINDOW / 2);
-	f = peer_next(&r, &r.init, WIRE_CREDIT);
+	f = peer_next(r, &r->init, WIRE_CREDIT);
 	CHECK_EQ(f.id, 1);
 	CHECK_EQ(f.stream, WIRE_STDOUT);
 	CHECK_EQ(wire_credit_decode(&f, &c), 0);
 	CHECK_EQ(c.bytes, WIRE_WINDOW / 2);
-	CHECK(peer_silent(&r, &r.init));
+	CHECK(peer_silent(r, &r->init));
 	/* When it dies nothing holds the command any more. */
 	peer_close(p);
-	f = peer_next(&r, &r.init, WIRE_CREDIT);
+	f = peer_next(r, &r->init, WIRE_CREDIT);
 	CHECK_EQ(wire_credit_decode(&f, &c), 0);
 	CHECK_EQ(c.bytes, WIRE_WINDOW / 2);
-	CHECK_EQ(r.ends, 0);
-	rig_done(&r);
+	CHECK_EQ(r->ends, 0);
 }
 
 /* Past the end of the log a client that holds still gets every byte. */
-TEST(past_the_cap)
+KEEPER_TEST(past_the_cap)
 {
 	struct wire_exec m = plain_command();
 	size_t total = 4 * WIRE_WINDOW, said = 0, got = 0, allowed = WIRE_WINDOW;
 	struct exec_record end;
 	struct wire_frame f;
-	struct peer *p;
-	struct rig r;
 
-	rig_init(&r, true);
-	p = &r.clients[0];
-	r.k.logs.exec_bytes_max = 100000;
-	start_command(&r, p, 1, &m);
+	r->k.logs.exec_bytes_max = 100000;
+	start_command(r, p, 1, &m);
 	while (got < total) {
 		struct wire_credit c;
 
 		for (; said < total && said < allowed; said += 16384)
-			say_data(&r, 1, WIRE_STDOUT, 'y', 16384);
-		rig_run(&r);
+			say_data(r, 1, WIRE_STDOUT, 'y', 16384);
+		rig_run(r);
 		while (wire_decoder_next(&p->decoder, &f) > 0) {
 			CHECK_EQ(f.type, WIRE_DATA);
 			got += f.len;
 			say_credit(p, 1, WIRE_STDOUT, f.len);
 		}
-		rig_run(&r);
-		while (wire_decoder_next(&r.init.decoder, &f) > 0) {
+		rig_run(r);
+		while (wire_decoder_next(&r->init.decoder, &f) > 0) {
 			CHECK_EQ(f.type, WIRE_CREDIT);
 			CHECK_EQ(wire_credit_decode(&f, &c), 0);
 			allowed += c.bytes;
 		}
 	}
 	CHECK_EQ(got, total);
-	say_exit(&r, 1, 0);
-	end = next_exit(&r, p, 1);
+	say_exit(r, 1, 0);
+	end = peer_exit(r, p, 1);
 	CHECK_EQ(end.truncated, 1);
 	CHECK_EQ(end.stdout_bytes, total);
-	CHECK_EQ(log_size(&r, "logs/1.out"), 100000);
-	CHECK_EQ(r.ends, 0);
-	rig_done(&r);
+	CHECK_EQ(log_size(r, "logs/1.out"), 100000);
+	CHECK_EQ(r->ends, 0);
 }
 
 /* An attachment that is behind is served from the log; what the log lacks is skipped and said. */
-TEST(attach_past_the_cap)
+KEEPER_TEST(attach_past_the_cap)
 {
 	struct wire_attach a = {.exec_id = 1, .follow = 1};
 	struct wire_exec m = plain_command();
 	struct exec_record end;
-	struct peer *p;
-	struct rig r;
 
-	rig_init(&r, true);
-	p = &r.clients[0];
-	r.k.logs.exec_bytes_max = 1000;
+	r->k.logs.exec_bytes_max = 1000;
 	m.background = 1;
-	start_command(&r, p, 1, &m);
-	say_data(&r, 1, WIRE_STDOUT, 'z', 5000);
-	rig_run(&r);
+	start_command(r, p, 1, &m);
+	say_data(r, 1, WIRE_STDOUT, 'z', 5000);
+	rig_run(r);
 	CHECK_EQ(wire_attach_encode(&p->out, 2, 0, &a), 0);
-	hear_bytes(&r, p, WIRE_STDOUT, 'z', 1000);
-	say_data(&r, 1, WIRE_STDOUT, 'w', 10);
-	hear_bytes(&r, p, WIRE_STDOUT, 'w', 10);
-	say_exit(&r, 1, 0);
-	end = next_exit(&r, p, 2);
+	hear_bytes(r, p, WIRE_STDOUT, 'z', 1000);
+	say_data(r, 1, WIRE_STDOUT, 'w', 10);
+	hear_bytes(r, p, WIRE_STDOUT, 'w', 10);
+	say_exit(r, 1, 0);
+	end = peer_exit(r, p, 2);
 	CHECK_EQ(end.truncated, 1);
 	CHECK_EQ(end.stdout_bytes, 5010);
-	rig_done(&r);
 }
 
 /* A deaf follower neither stops the command nor the other one. */
-TEST(one_client_never_disturbs_another)
+KEEPER_TEST(one_client_never_disturbs_another)
 {
 	struct wire_attach a = {.exec_id = 1, .follow = 1};
 	struct wire_exec m = plain_command();
 	size_t left = 6 << 20;
 	struct peer *slow;
-	struct rig r;
 
-	rig_init(&r, true);
 	m.background = 1;
-	start_command(&r, &r.clients[0], 1, &m);
-	slow = rig_client(&r);
+	start_command(r, p, 1, &m);
+	slow = rig_client(r);
 	CHECK_EQ(wire_attach_encode(&slow->out, 1, 0, &a), 0);
-	rig_run(&r);
+	rig_run(r);
 	slow->deaf = true;
-	CHECK_EQ(wire_attach_encode(&r.clients[0].out, 2, 0, &a), 0);
+	CHECK_EQ(wire_attach_encode(&p->out, 2, 0, &a), 0);
 	for (; left > 0; left -= 1 << 18) {
-		say_data(&r, 1, WIRE_STDOUT, 'q', 1 << 18);
-		hear_bytes(&r, &r.clients[0], WIRE_STDOUT, 'q', 1 << 18);
+		say_data(r, 1, WIRE_STDOUT, 'q', 1 << 18);
+		hear_bytes(r, p, WIRE_STDOUT, 'q', 1 << 18);
 	}
-	CHECK_EQ(r.ends, 0);
-	CHECK_EQ(r.k.client_count, 2);
+	CHECK_EQ(r->ends, 0);
+	CHECK_EQ(r->k.client_count, 2);
 	slow->deaf = false;
-	hear_bytes(&r, slow, WIRE_STDOUT, 'q', 6 << 20);
-	say_exit(&r, 1, 0);
-	CHECK_EQ(next_exit(&r, slow, 1).truncated, 0);
-	rig_done(&r);
+	hear_bytes(r, slow, WIRE_STDOUT, 'q', 6 << 20);
+	say_exit(r, 1, 0);
+	CHECK_EQ(peer_exit(r, slow, 1).truncated, 0);
 }
 
-TEST(inline_counts_the_rest)
+KEEPER_TEST(inline_counts_the_rest)
 {
 	struct wire_exec m = plain_command();
 	struct exec_record end;
-	struct peer *p;
-	struct rig r;
 
-	rig_init(&r, true);
-	p = &r.clients[0];
 	m.inline_max = 1000;
-	start_command(&r, p, 1, &m);
-	say_data(&r, 1, WIRE_STDOUT, 'i', 200000);
-	hear_bytes(&r, p, WIRE_STDOUT, 'i', 1000);
-	CHECK(peer_silent(&r, p));
-	say_data(&r, 1, WIRE_STDOUT, 'i', 200000);
-	peer_next(&r, &r.init, WIRE_CREDIT); /* it does not hold any more */
-	say_exit(&r, 1, 0);
-	end = next_exit(&r, p, 1);
+	start_command(r, p, 1, &m);
+	say_data(r, 1, WIRE_STDOUT, 'i', 200000);
+	hear_bytes(r, p, WIRE_STDOUT, 'i', 1000);
+	CHECK(peer_silent(r, p));
+	say_data(r, 1, WIRE_STDOUT, 'i', 200000);
+	peer_next(r, &r->init, WIRE_CREDIT); /* it does not hold any more */
+	say_exit(r, 1, 0);
+	end = peer_exit(r, p, 1);
 	CHECK_EQ(end.stdout_bytes, 400000);
 	CHECK_EQ(end.truncated, 1);
-	CHECK_EQ(log_size(&r, "logs/1.out"), 400000);
-	rig_done(&r);
+	CHECK_EQ(log_size(r, "logs/1.out"), 400000);
 }
 
 /* Output after EXIT stays with its own command, and is found by attaching. */
-TEST(late_output)
+KEEPER_TEST(late_output)
 {
 	struct wire_attach a = {.exec_id = 1, .follow = 1};
 	struct wire_exec m = plain_command();
 	struct journal_list list;
-	struct peer *p;
-	struct rig r;
 
-	rig_init(&r, true);
-	p = &r.clients[0];
-	start_command(&r, p, 1, &m);
-	say_exit(&r, 1, 0);
-	CHECK_EQ(next_exit(&r, p, 1).stdout_bytes, 0);
-	say_data(&r, 1, WIRE_STDOUT, 'l', 7);
-	CHECK(peer_silent(&r, p));
-	peer_say(&r.init, WIRE_EOF, WIRE_STDOUT, 1, NULL, 0);
-	peer_say(&r.init, WIRE_EOF, WIRE_STDERR, 1, NULL, 0);
-	rig_run(&r);
+	start_command(r, p, 1, &m);
+	say_exit(r, 1, 0);
+	CHECK_EQ(peer_exit(r, p, 1).stdout_bytes, 0);
+	say_data(r, 1, WIRE_STDOUT, 'l', 7);
+	CHECK(peer_silent(r, p));
+	peer_say(&r->init, WIRE_EOF, WIRE_STDOUT, 1, NULL, 0);
+	peer_say(&r->init, WIRE_EOF, WIRE_STDERR, 1, NULL, 0);
+	rig_run(r);
 	CHECK_EQ(wire_attach_encode(&p->out, 2, 0, &a), 0);
-	hear_bytes(&r, p, WIRE_STDOUT, 'l', 7);
-	CHECK_EQ(next_exit(&r, p, 2).stdout_bytes, 7);
-	CHECK_EQ(r.k.logs.open, 0);
-	CHECK_EQ(journal_read(r.box_fd, &list), 0);
+	hear_bytes(r, p, WIRE_STDOUT, 'l', 7);
+	CHECK_EQ(peer_exit(r, p, 2).stdout_bytes, 7);
+	CHECK_EQ(r->k.logs.open, 0);
+	CHECK_EQ(journal_read(r->box_fd, &list), 0);
 	CHECK_EQ(list.count, 1);
 	CHECK_EQ(list.records[0].bytes[0], 7);
 	CHECK_EQ(list.records[0].state, EXEC_DONE);
 	journal_list_done(&list);
-	rig_done(&r);
 }
 
 /* ---- stdin ---- */
 
-TEST(stdin_with_credit_end_to_end)
+KEEPER_TEST(stdin_with_credit_end_to_end)
 {
 	struct wire_exec m = plain_command();
 	struct wire_frame f;
-	struct peer *p;
-	struct rig r;
 
-	rig_init(&r, true);
-	p = &r.clients[0];
 	m.has_stdin = 1;
-	start_command(&r, p, 5, &m);
+	start_command(r, p, 5, &m);
 	peer_say(p, WIRE_DATA, WIRE_STDIN, 5, "hello", 5);
-	f = peer_next(&r, &r.init, WIRE_DATA);
+	f = peer_next(r, &r->init, WIRE_DATA);
 	CHECK_EQ(f.id, 1);
 	CHECK_MEM(f.payload, "hello", 5);
-	say_credit(&r.init, 1, WIRE_STDIN, 5);
-	f = peer_next(&r, p, WIRE_CREDIT);
+	say_credit(&r->init, 1, WIRE_STDIN, 5);
+	f = peer_next(r, p, WIRE_CREDIT);
 	CHECK_EQ(f.id, 5);
 	peer_say(p, WIRE_EOF, WIRE_STDIN, 5, NULL, 0);
-	CHECK_EQ(peer_next(&r, &r.init, WIRE_EOF).id, 1);
+	CHECK_EQ(peer_next(r, &r->init, WIRE_EOF).id, 1);
 	peer_say(p, WIRE_DATA, WIRE_STDIN, 5, "more", 4);
-	CHECK(peer_silent(&r, &r.init));
-	rig_done(&r);
+	CHECK(peer_silent(r, &r->init));
 }
 
-TEST(stdin_beyond_credit_ends_the_client_only)
+KEEPER_TEST(stdin_beyond_credit_ends_the_client_only)
 {
 	struct wire_exec m = plain_command();
-	struct peer *p;
-	struct rig r;
 
-	rig_init(&r, true);
-	p = &r.clients[0];
 	m.has_stdin = 1;
-	start_command(&r, p, 5, &m);
+	start_command(r, p, 5, &m);
 	for (unsigned i = 0; i <= WIRE_WINDOW / WIRE_DATA_MAX; i++)
 		peer_say(p, WIRE_DATA, WIRE_STDIN, 5, ones, sizeof(ones));
-	CHECK_EQ(next_error(&r, p, 0).kind, ERR_PROTOCOL);
-	rig_run(&r);
+	CHECK_EQ(peer_error(r, p, 0).kind, ERR_PROTOCOL);
+	rig_run(r);
 	CHECK(p->ended);
-	CHECK_EQ(execs_running(&r.k), 1);
-	CHECK_EQ(r.ends, 0);
-	rig_done(&r);
+	CHECK_EQ(execs_running(&r->k), 1);
+	CHECK_EQ(r->ends, 0);
 }
 
-TEST(another_client_takes_stdin_over)
+KEEPER_TEST(another_client_takes_stdin_over)
 {
 	struct wire_attach a = {.exec_id = 1, .follow = 1, .input = 1};
 	struct wire_exec m = plain_command();
 	size_t heard = 0;
 	struct peer *second;
-	struct rig r;
 
-	rig_init(&r, true);
 	m.has_stdin = 1;
-	start_command(&r, &r.clients[0], 5, &m);
+	start_command(r, p, 5, &m);
 	for (unsigned i = 0; i < 5; i++)
-		peer_say(&r.clients[0], WIRE_DATA, WIRE_STDIN, 5, ones, sizeof(ones));
-	rig_run(&r);
-	second = rig_client(&r);
+		peer_say(p, WIRE_DATA, WIRE_STDIN, 5, ones, sizeof(ones));
+	rig_run(r);
+	second = rig_client(r);
 	CHECK_EQ(wire_attach_encode(&second->out, 8, 0, &a), 0);
-	rig_run(&r);
+	rig_run(r);
 	/* It may begin with a whole window, though init has room for less. */
 	for (unsigned i = 0; i < WIRE_WINDOW / WIRE_DATA_MAX; i++)
 		peer_say(second, WIRE_DATA, WIRE_STDIN, 8, ones, sizeof(ones));
 	peer_say(second, WIRE_EOF, WIRE_STDIN, 8, NULL, 0);
-	peer_say(&r.clients[0], WIRE_DATA, WIRE_STDIN, 5, "lost", 4);
+	peer_say(p, WIRE_DATA, WIRE_STDIN, 5, "lost", 4);
 	while (heard < WIRE_WINDOW)
-		heard += peer_next(&r, &r.init, WIRE_DATA).len;
+		heard += peer_next(r, &r->init, WIRE_DATA).len;
 	CHECK_EQ(heard, WIRE_WINDOW);
-	CHECK(peer_silent(&r, &r.init));
-	say_credit(&r.init, 1, WIRE_STDIN, WIRE_WINDOW);
+	CHECK(peer_silent(r, &r->init));
+	say_credit(&r->init, 1, WIRE_STDIN, WIRE_WINDOW);
 	while (heard < WIRE_WINDOW + 5 * WIRE_DATA_MAX)
-		heard += peer_next(&r, &r.init, WIRE_DATA).len;
-	CHECK_EQ(peer_next(&r, &r.init, WIRE_EOF).id, 1);
+		heard += peer_next(r, &r->init, WIRE_DATA).len;
+	CHECK_EQ(peer_next(r, &r->init, WIRE_EOF).id, 1);
 	CHECK_EQ(wire_attach_encode(&second->out, 9, 0, &a), 0);
-	CHECK_EQ(next_error(&r, second, 9).kind, ERR_CONFLICT);
-	rig_done(&r);
+	CHECK_EQ(peer_error(r, second, 9).kind, ERR_CONFLICT);
 }
 
 /* Everything at once, before STARTED: the answer still comes. */
-TEST(background_with_stdin)
+KEEPER_TEST(background_with_stdin)
 {
 	struct wire_exec m = plain_command();
-	struct peer *p;
-	struct rig r;
 
-	rig_init(&r, true);
-	p = &r.clients[0];
 	m.has_stdin = m.background = 1;
 	CHECK_EQ(wire_exec_encode(&p->out, 1, 0, &m), 0);
 	peer_say(p, WIRE_DATA, WIRE_STDIN, 1, "in", 2);
 	peer_say(p, WIRE_EOF, WIRE_STDIN, 1, NULL, 0);
-	peer_next(&r, &r.init, WIRE_EXEC);
-	peer_next(&r, &r.init, WIRE_DATA);
-	peer_next(&r, &r.init, WIRE_EOF);
-	say_started(&r, 1);
-	CHECK_EQ(peer_next(&r, p, WIRE_STARTED).id, 1);
-	CHECK_EQ(r.k.clients->request_count, 0);
-	rig_done(&r);
+	peer_next(r, &r->init, WIRE_EXEC);
+	peer_next(r, &r->init, WIRE_DATA);
+	peer_next(r, &r->init, WIRE_EOF);
+	say_started(r, 1);
+	CHECK_EQ(peer_next(r, p, WIRE_STARTED).id, 1);
+	CHECK_EQ(r->k.clients->request_count, 0);
 }
 
 /* ---- signals, lists, the end ---- */
 
-TEST(signals)
+KEEPER_TEST(signals)
 {
 	struct wire_signal s = {.exec_id = 1, .signal = 15}, heard;
 	struct wire_exec m = plain_command();
 	struct wire_frame f;
-	struct peer *p;
-	struct rig r;
 
-	rig_init(&r, true);
-	p = &r.clients[0];
-	start_command(&r, p, 5, &m);
+	start_command(r, p, 5, &m);
 	CHECK_EQ(wire_signal_encode(&p->out, 6, 0, &s), 0);
-	f = peer_next(&r, &r.init, WIRE_SIGNAL);
+	f = peer_next(r, &r->init, WIRE_SIGNAL);
 	CHECK_EQ(f.id, 1);
 	CHECK_EQ(wire_signal_decode(&f, &heard), 0);
 	CHECK_EQ(heard.signal, 15);
-	CHECK_EQ(peer_next(&r, p, WIRE_OK).id, 6);
+	CHECK_EQ(peer_next(r, p, WIRE_OK).id, 6);
 	s = (struct wire_signal){.signal = 9, .tree = 1};
 	CHECK_EQ(wire_signal_encode(&p->out, 5, 0, &s), 0);
-	CHECK_EQ(peer_next(&r, &r.init, WIRE_SIGNAL).id, 1);
-	CHECK(peer_silent(&r, p));
+	CHECK_EQ(peer_next(r, &r->init, WIRE_SIGNAL).id, 1);
+	CHECK(peer_silent(r, p));
 	s = (struct wire_signal){.exec_id = 7, .signal = 9};
 	CHECK_EQ(wire_signal_encode(&p->out, 8, 0, &s), 0);
-	CHECK_EQ(next_error(&r, p, 8).kind, ERR_NOT_FOUND);
+	CHECK_EQ(peer_error(r, p, 8).kind, ERR_NOT_FOUND);
 	s = (struct wire_signal){.exec_id = 1, .signal = 900};
 	CHECK_EQ(wire_signal_encode(&p->out, 9, 0, &s), 0);
-	CHECK_EQ(next_error(&r, p, 9).kind, ERR_INVALID);
-	rig_done(&r);
+	CHECK_EQ(peer_error(r, p, 9).kind, ERR_INVALID);
 }
 
-TEST(list_and_status)
+KEEPER_TEST(list_and_status)
 {
 	struct wire_exec m = {
 		.line = "\n\nfirst line\nsecond", .shell = "default", .background = 1};
 	struct wire_status status;
 	struct exec_record info;
 	struct wire_frame f;
-	struct peer *p;
-	struct rig r;
 
-	rig_init(&r, true);
-	p = &r.clients[0];
-	start_command(&r, p, 5, &m);
+	start_command(r, p, 5, &m);
 	peer_say(p, WIRE_EXECS, 0, 6, NULL, 0);
-	f = peer_next(&r, p, WIRE_INFO);
+	f = peer_next(r, p, WIRE_INFO);
 	CHECK_EQ(wire_info_decode(&f, &info), 0);
 	CHECK_EQ(info.exec_id, 1);
 	CHECK_STR(info.command, "first line");
 	CHECK_STR(exec_state_name(info.state), "running");
 	CHECK_STR(info.shell, "default");
 	CHECK_EQ(info.background, 1);
-	CHECK_EQ(peer_next(&r, p, WIRE_OK).id, 6);
+	CHECK_EQ(peer_next(r, p, WIRE_OK).id, 6);
 	peer_say(p, WIRE_STATUS, 0, 7, NULL, 0);
-	f = peer_next(&r, p, WIRE_STATUS);
+	f = peer_next(r, p, WIRE_STATUS);
 	CHECK_EQ(wire_status_decode(&f, &status), 0);
 	CHECK_EQ(status.execs_running, 1);
 	CHECK_EQ(status.clients, 1);
@@ -552,111 +457,94 @@ TEST(list_and_status)
 	CHECK(!strchr(status.notes, '\x1b'));
 	m.shell = "bad name";
 	CHECK_EQ(wire_exec_encode(&p->out, 8, 0, &m), 0);
-	CHECK_EQ(next_error(&r, p, 8).kind, ERR_INVALID);
-	rig_done(&r);
+	CHECK_EQ(peer_error(r, p, 8).kind, ERR_INVALID);
 }
 
 /* Durations are counted by a clock that nobody sets. */
-TEST(the_wall_clock_is_set_back_while_a_command_runs)
+KEEPER_TEST(the_wall_clock_is_set_back_while_a_command_runs)
 {
 	struct exec_record end = {.has_exit = 1, .duration_ms = 5000};
 	struct wire_exec m = plain_command();
 	struct exec_record info;
 	struct wire_frame f;
-	struct rig r;
 
-	rig_init(&r, true);
-	CHECK_EQ(start_command(&r, &r.clients[0], 2, &m), 1);
-	r.k.execs[0]->rec.started_ms += 3600000;
-	peer_say(&r.clients[0], WIRE_EXECS, 0, 6, NULL, 0);
-	f = peer_next(&r, &r.clients[0], WIRE_INFO);
+	CHECK_EQ(start_command(r, p, 2, &m), 1);
+	r->k.execs[0]->rec.started_ms += 3600000;
+	peer_say(p, WIRE_EXECS, 0, 6, NULL, 0);
+	f = peer_next(r, p, WIRE_INFO);
 	CHECK_EQ(wire_info_decode(&f, &info), 0);
 	CHECK(info.duration_ms < 3600000);
-	CHECK_EQ(peer_next(&r, &r.clients[0], WIRE_OK).id, 6);
-	CHECK_EQ(wire_exit_encode(&r.init.out, 1, 0, &end), 0);
-	f = peer_next(&r, &r.clients[0], WIRE_EXIT);
+	CHECK_EQ(peer_next(r, p, WIRE_OK).id, 6);
+	CHECK_EQ(wire_exit_encode(&r->init.out, 1, 0, &end), 0);
+	f = peer_next(r, p, WIRE_EXIT);
 	CHECK_EQ(wire_exit_decode(&f, &end), 0);
 	CHECK(end.duration_ms <= 5000);
-	rig_done(&r);
 }
 
-TEST(the_box_ends)
+KEEPER_TEST(the_box_ends)
 {
 	struct wire_stop stop = {.by = "cove\nstop", .remove = 1, .grace_ms = 5};
 	struct wire_exec m = plain_command();
 	struct exec_record end;
-	struct peer *p;
-	struct rig r;
 
-	rig_init(&r, true);
-	p = &r.clients[0];
-	start_command(&r, p, 1, &m);
+	start_command(r, p, 1, &m);
 	CHECK_EQ(wire_exec_encode(&p->out, 2, 0, &m), 0); /* never answered */
-	say_data(&r, 1, WIRE_STDOUT, 'e', 4);
-	hear_bytes(&r, p, WIRE_STDOUT, 'e', 4);
+	say_data(r, 1, WIRE_STDOUT, 'e', 4);
+	hear_bytes(r, p, WIRE_STDOUT, 'e', 4);
 	CHECK_EQ(wire_stop_encode(&p->out, 3, 0, &stop), 0);
-	rig_run(&r);
-	CHECK_EQ(r.ends, 1);
-	CHECK_STR(r.cause, "stopped");
-	CHECK_STR(r.by, "cove\\nstop");
-	CHECK(r.remove);
-	CHECK_EQ(r.grace_ms, 5);
-	keeper_disconnect(&r.k);
-	execs_interrupt(&r.k);
-	relays_interrupt(&r.k);
-	keeper_answer_stops(&r.k, NULL);
-	CHECK_EQ(next_error(&r, p, 2).kind, ERR_INTERRUPTED);
-	end = next_exit(&r, p, 1);
+	rig_run(r);
+	CHECK_EQ(r->ends, 1);
+	CHECK_STR(r->cause, "stopped");
+	CHECK_STR(r->by, "cove\\nstop");
+	CHECK(r->remove);
+	CHECK_EQ(r->grace_ms, 5);
+	keeper_disconnect(&r->k);
+	execs_interrupt(&r->k);
+	relays_interrupt(&r->k);
+	keeper_answer_stops(&r->k, NULL);
+	CHECK_EQ(peer_error(r, p, 2).kind, ERR_INTERRUPTED);
+	end = peer_exit(r, p, 1);
 	CHECK_EQ(end.has_exit, 0);
 	CHECK_STR(end.cause, "interrupted");
 	CHECK_EQ(end.stdout_bytes, 4);
-	CHECK_EQ(peer_next(&r, p, WIRE_OK).id, 3);
-	rig_done(&r);
+	CHECK_EQ(peer_next(r, p, WIRE_OK).id, 3);
 }
 
 /* A box whose time is over is killed: what ran in it then is known to have been killed with it. */
-TEST(what_outlives_the_end_of_its_time_was_killed)
+KEEPER_TEST(what_outlives_the_end_of_its_time_was_killed)
 {
 	struct wire_exec m = plain_command();
 	struct exec_record end;
-	struct peer *p;
-	struct rig r;
 
-	rig_init(&r, true);
-	p = &r.clients[0];
-	start_command(&r, p, 1, &m);
+	start_command(r, p, 1, &m);
 	CHECK_EQ(wire_exec_encode(&p->out, 2, 0, &m), 0); /* never answered */
-	rig_run(&r);
-	r.k.end_cause = "ttl";
-	keeper_disconnect(&r.k);
-	execs_interrupt(&r.k);
-	CHECK_EQ(next_error(&r, p, 2).kind, ERR_INTERRUPTED);
-	end = next_exit(&r, p, 1);
+	rig_run(r);
+	r->k.end_cause = "ttl";
+	keeper_disconnect(&r->k);
+	execs_interrupt(&r->k);
+	CHECK_EQ(peer_error(r, p, 2).kind, ERR_INTERRUPTED);
+	end = peer_exit(r, p, 1);
 	CHECK_EQ(end.has_exit, 0);
 	CHECK_EQ(end.signal, SIGKILL);
 	CHECK_STR(end.cause, "ttl");
-	CHECK_EQ(exec_find(&r.k, 1)->rec.state, EXEC_DONE);
-	CHECK_EQ(exec_find(&r.k, 2)->rec.state, EXEC_INTERRUPTED);
-	rig_done(&r);
+	CHECK_EQ(exec_find(&r->k, 1)->rec.state, EXEC_DONE);
+	CHECK_EQ(exec_find(&r->k, 2)->rec.state, EXEC_INTERRUPTED);
 }
 
-TEST(io_that_nobody_counts_is_unknown)
+KEEPER_TEST(io_that_nobody_counts_is_unknown)
 {
 	struct exec_record said = {.has_exit = 1, .io_read_bytes = 5, .io_write_bytes = 6}, end;
 	struct wire_exec m = plain_command();
-	struct rig r;
 
-	rig_init(&r, true);
-	start_command(&r, &r.clients[0], 1, &m);
-	CHECK_EQ(wire_exit_encode(&r.init.out, 1, 0, &said), 0);
-	end = next_exit(&r, &r.clients[0], 1);
+	start_command(r, p, 1, &m);
+	CHECK_EQ(wire_exit_encode(&r->init.out, 1, 0, &said), 0);
+	end = peer_exit(r, p, 1);
 	CHECK(end.io_read_bytes == 5 && end.io_write_bytes == 6);
-	r.k.io_unknown = true;
-	start_command(&r, &r.clients[0], 2, &m);
-	CHECK_EQ(wire_exit_encode(&r.init.out, 2, 0, &said), 0);
-	end = next_exit(&r, &r.clients[0], 2);
+	r->k.io_unknown = true;
+	start_command(r, p, 2, &m);
+	CHECK_EQ(wire_exit_encode(&r->init.out, 2, 0, &said), 0);
+	end = peer_exit(r, p, 2);
 	CHECK(end.io_read_bytes == WIRE_UNKNOWN && end.io_write_bytes == WIRE_UNKNOWN);
-	rig_done(&r);
 }
 
 /* init finds out for itself what its keeper knows already. */
@@ -674,60 +562,50 @@ TEST(one_thing_is_noted_once)
 	rig_done(&r);
 }
 
-TEST(numbers_go_on_after_a_restart)
+KEEPER_TEST(numbers_go_on_after_a_restart)
 {
 	struct wire_attach a = {.exec_id = 1, .follow = 1};
 	struct wire_exec m = plain_command();
 	struct exec_record end;
-	struct peer *p;
-	struct rig r;
 
-	rig_init(&r, true);
-	start_command(&r, &r.clients[0], 1, &m);
-	start_command(&r, &r.clients[0], 2, &m);
-	say_data(&r, 1, WIRE_STDOUT, 'r', 12);
-	say_exit(&r, 2, 0);
-	rig_run(&r);
-	rig_restart(&r);
-	p = &r.clients[0];
+	start_command(r, p, 1, &m);
+	start_command(r, p, 2, &m);
+	say_data(r, 1, WIRE_STDOUT, 'r', 12);
+	say_exit(r, 2, 0);
+	rig_run(r);
+	rig_restart(r);
 	CHECK_EQ(wire_attach_encode(&p->out, 7, 0, &a), 0);
-	hear_bytes(&r, p, WIRE_STDOUT, 'r', 12);
-	end = next_exit(&r, p, 7);
+	hear_bytes(r, p, WIRE_STDOUT, 'r', 12);
+	end = peer_exit(r, p, 7);
 	CHECK_EQ(end.has_exit, 0);
 	CHECK_STR(end.cause, "interrupted");
 	a.exec_id = 2;
 	CHECK_EQ(wire_attach_encode(&p->out, 8, 0, &a), 0);
-	CHECK_EQ(next_exit(&r, p, 8).has_exit, 1);
-	CHECK_EQ(start_command(&r, p, 9, &m), 3);
-	rig_done(&r);
+	CHECK_EQ(peer_exit(r, p, 8).has_exit, 1);
+	CHECK_EQ(start_command(r, p, 9, &m), 3);
 }
 
-TEST(the_oldest_are_forgotten)
+KEEPER_TEST(the_oldest_are_forgotten)
 {
 	struct wire_exec m = plain_command();
-	struct peer *p;
-	struct rig r;
 
-	rig_init(&r, true);
-	p = &r.clients[0];
-	r.k.logs.bytes_max = 100;
+	r->k.logs.bytes_max = 100;
 	m.background = 1;
 	for (uint32_t i = 1; i <= 5; i++) {
-		start_command(&r, p, i, &m);
-		say_data(&r, i, WIRE_STDOUT, 'f', 40);
-		say_exit(&r, i, 0);
-		peer_say(&r.init, WIRE_EOF, WIRE_STDOUT, i, NULL, 0);
-		peer_say(&r.init, WIRE_EOF, WIRE_STDERR, i, NULL, 0);
-		rig_run(&r);
+		start_command(r, p, i, &m);
+		say_data(r, i, WIRE_STDOUT, 'f', 40);
+		say_exit(r, i, 0);
+		peer_say(&r->init, WIRE_EOF, WIRE_STDOUT, i, NULL, 0);
+		peer_say(&r->init, WIRE_EOF, WIRE_STDERR, i, NULL, 0);
+		rig_run(r);
 	}
-	CHECK_EQ(r.k.exec_count, 2);
-	CHECK_EQ(r.k.logs.bytes, 80);
-	CHECK_EQ(log_size(&r, "logs/3.out"), -1);
-	CHECK_EQ(log_size(&r, "logs/4.out"), 40);
-	rig_restart(&r);
-	CHECK_EQ(r.k.exec_count, 2);
-	CHECK_EQ(r.k.next_exec, 6);
-	rig_done(&r);
+	CHECK_EQ(r->k.exec_count, 2);
+	CHECK_EQ(r->k.logs.bytes, 80);
+	CHECK_EQ(log_size(r, "logs/3.out"), -1);
+	CHECK_EQ(log_size(r, "logs/4.out"), 40);
+	rig_restart(r);
+	CHECK_EQ(r->k.exec_count, 2);
+	CHECK_EQ(r->k.next_exec, 6);
 }
 
 TAP_MAIN

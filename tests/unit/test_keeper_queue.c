@@ -25,60 +25,47 @@ static struct exec_record only_info(struct rig *r, struct peer *p, uint32_t id)
 	return info;
 }
 
-TEST(a_queued_line_starts_later)
+KEEPER_TEST(a_queued_line_starts_later)
 {
 	struct wire_exec m = waiting_line;
 	struct exec_record info;
-	struct peer *p;
-	struct rig r;
 
-	rig_init(&r, true);
-	p = &r.clients[0];
 	m.background = 1;
 	CHECK_EQ(wire_exec_encode(&p->out, 3, 0, &m), 0);
-	peer_next(&r, &r.init, WIRE_EXEC);
-	say_queued(&r, 1);
-	CHECK_EQ(peer_next(&r, p, WIRE_QUEUED).id, 3); /* the whole answer in the background */
-	CHECK_EQ(r.k.clients->request_count, 0);
-	info = only_info(&r, p, 4);
+	peer_next(r, &r->init, WIRE_EXEC);
+	say_queued(r, 1);
+	CHECK_EQ(peer_next(r, p, WIRE_QUEUED).id, 3); /* the whole answer in the background */
+	CHECK_EQ(r->k.clients->request_count, 0);
+	info = only_info(r, p, 4);
 	CHECK_STR(exec_state_name(info.state), "queued");
-	CHECK_EQ(peer_next(&r, p, WIRE_OK).id, 4);
-	CHECK_EQ(r.k.running_execs, 1);
-	say_started(&r, 1);
-	info = only_info(&r, p, 5);
+	CHECK_EQ(peer_next(r, p, WIRE_OK).id, 4);
+	CHECK_EQ(r->k.running_execs, 1);
+	say_started(r, 1);
+	info = only_info(r, p, 5);
 	CHECK_STR(exec_state_name(info.state), "running");
 	CHECK_EQ(info.pid, 1001);
-	CHECK_EQ(peer_next(&r, p, WIRE_OK).id, 5);
+	CHECK_EQ(peer_next(r, p, WIRE_OK).id, 5);
 	/* Known after kill -9, since it was written before init heard of it. */
-	rig_restart(&r);
-	CHECK_EQ(r.k.exec_count, 1);
-	CHECK_EQ(r.k.execs[0]->rec.state, EXEC_INTERRUPTED);
-	rig_done(&r);
+	rig_restart(r);
+	CHECK_EQ(r->k.exec_count, 1);
+	CHECK_EQ(r->k.execs[0]->rec.state, EXEC_INTERRUPTED);
 }
 
-TEST(a_queued_line_ends_without_having_run)
+KEEPER_TEST(a_queued_line_ends_without_having_run)
 {
 	struct exec_record over = {.signal = SIGINT, .cause = "killed", .shell_state = SHELL_KEPT};
 	struct exec_record end;
-	struct wire_frame f;
-	struct peer *p;
-	struct rig r;
 
-	rig_init(&r, true);
-	p = &r.clients[0];
 	CHECK_EQ(wire_exec_encode(&p->out, 3, 0, &waiting_line), 0);
-	peer_next(&r, &r.init, WIRE_EXEC);
-	say_queued(&r, 1);
-	CHECK_EQ(peer_next(&r, p, WIRE_QUEUED).id, 3);
-	CHECK_EQ(wire_exit_encode(&r.init.out, 1, 0, &over), 0);
-	f = peer_next(&r, p, WIRE_EXIT);
-	CHECK_EQ(f.id, 3);
-	CHECK_EQ(wire_exit_decode(&f, &end), 0);
+	peer_next(r, &r->init, WIRE_EXEC);
+	say_queued(r, 1);
+	CHECK_EQ(peer_next(r, p, WIRE_QUEUED).id, 3);
+	CHECK_EQ(wire_exit_encode(&r->init.out, 1, 0, &over), 0);
+	end = peer_exit(r, p, 3);
 	CHECK_EQ(end.signal, SIGINT);
 	CHECK_STR(end.cause, "killed");
-	CHECK_EQ(r.k.open_execs, 0); /* no stream was ever open */
-	CHECK_EQ(r.k.running_execs, 0);
-	rig_done(&r);
+	CHECK_EQ(r->k.open_execs, 0); /* no stream was ever open */
+	CHECK_EQ(r->k.running_execs, 0);
 }
 
 /* Only a line can wait, only once, and only before it began. */
@@ -102,22 +89,19 @@ TEST(queued_out_of_turn)
 	}
 }
 
-TEST(ended_commands_take_no_place)
+KEEPER_TEST(ended_commands_take_no_place)
 {
 	struct wire_exec m = plain_command();
-	struct rig r;
 	uint32_t id = 0;
 
-	rig_init(&r, true);
 	m.background = 1;
 	for (unsigned i = 0; i < INIT_EXECS_MAX + 9; i++) {
-		id = start_command(&r, &r.clients[0], 2 + i, &m);
-		say_exit(&r, id, 0); /* and no EOF: a child holds its streams */
-		rig_run(&r);
+		id = start_command(r, p, 2 + i, &m);
+		say_exit(r, id, 0); /* and no EOF: a child holds its streams */
+		rig_run(r);
 	}
-	CHECK_EQ(r.k.open_execs, INIT_EXECS_MAX + 9);
-	CHECK_EQ(r.k.running_execs, 0);
-	rig_done(&r);
+	CHECK_EQ(r->k.open_execs, INIT_EXECS_MAX + 9);
+	CHECK_EQ(r->k.running_execs, 0);
 }
 
 TAP_MAIN

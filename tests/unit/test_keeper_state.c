@@ -43,6 +43,10 @@ static struct peer *begin(struct rig *r)
 	return &r->clients[0];
 }
 
+#define STATE_TEST(name)                                                                          \
+	TEST_IN(name, (struct rig * r, struct peer * p), struct rig rig; body(&rig, begin(&rig)); \
+		rig_done(&rig);)
+
 static void say_pause(struct peer *p, uint32_t id, bool on)
 {
 	struct wire_pause m = {.on = on, .by = "a \x1b[31mtest"};
@@ -107,82 +111,70 @@ static unsigned count(const char *text, const char *what)
 	return n;
 }
 
-TEST(a_paused_box_takes_nothing_new)
+STATE_TEST(a_paused_box_takes_nothing_new)
 {
 	struct wire_exec m = plain_command();
 	struct wire_file file = {.op = 1, .path = "/tmp/x"};
 	struct wire_signal kill = {.exec_id = 1, .signal = 9, .tree = 1};
-	struct peer *p;
-	struct rig r;
 
-	p = begin(&r);
-	start_command(&r, p, 9, &m);
-	CHECK_EQ(status_of(&r, p).paused, 0);
-	must_pause(&r, p, true);
+	start_command(r, p, 9, &m);
+	CHECK_EQ(status_of(r, p).paused, 0);
+	must_pause(r, p, true);
 	CHECK_EQ(last_on, 1);
-	CHECK_EQ(status_of(&r, p).paused, 1);
+	CHECK_EQ(status_of(r, p).paused, 1);
 	CHECK_EQ(wire_exec_encode(&p->out, 10, 0, &m), 0);
-	must_conflict(&r, p, 10);
+	must_conflict(r, p, 10);
 	CHECK_EQ(wire_file_encode(&p->out, 11, 0, &file), 0);
-	must_conflict(&r, p, 11);
+	must_conflict(r, p, 11);
 	CHECK_EQ(wire_signal_encode(&p->out, 12, 0, &kill), 0);
-	must_conflict(&r, p, 12);
-	CHECK(peer_silent(&r, &r.init));
-	must_pause(&r, p, false);
+	must_conflict(r, p, 12);
+	CHECK(peer_silent(r, &r->init));
+	must_pause(r, p, false);
 	CHECK_EQ(last_on, 0);
-	CHECK_EQ(start_command(&r, p, 13, &m), 2);
-	rig_done(&r);
+	CHECK_EQ(start_command(r, p, 13, &m), 2);
 }
 
-TEST(twice_is_fine_and_each_change_is_an_event)
+STATE_TEST(twice_is_fine_and_each_change_is_an_event)
 {
-	struct peer *p;
-	struct rig r;
 	char *text;
 
-	p = begin(&r);
-	must_pause(&r, p, false);
+	must_pause(r, p, false);
 	CHECK_EQ(asked_pauses, 0);
-	must_pause(&r, p, true);
-	must_pause(&r, p, true);
+	must_pause(r, p, true);
+	must_pause(r, p, true);
 	CHECK_EQ(asked_pauses, 1);
-	must_pause(&r, p, false);
+	must_pause(r, p, false);
 	CHECK_EQ(asked_pauses, 2);
-	text = events_of(&r);
+	text = events_of(r);
 	CHECK_EQ(count(text, "\"event\":\"pause\""), 1);
 	CHECK_EQ(count(text, "\"event\":\"resume\""), 1);
 	CHECK_EQ(count(text, "\x1b"), 0);
 	free(text);
-	rig_done(&r);
 }
 
-TEST(a_refusal_changes_nothing)
+STATE_TEST(a_refusal_changes_nothing)
 {
 	struct wire_frame f;
 	struct wire_error m;
-	struct peer *p;
-	struct rig r;
 	char *text;
 
-	p = begin(&r);
 	refuse_pause = true;
 	say_pause(p, 4, true);
-	f = peer_next(&r, p, WIRE_ERROR);
+	f = peer_next(r, p, WIRE_ERROR);
 	CHECK_EQ(wire_error_decode(&f, &m), 0);
 	CHECK_EQ(m.kind, ERR_UNSUPPORTED);
-	CHECK_EQ(r.k.paused, 0);
-	text = events_of(&r);
+	CHECK_EQ(r->k.paused, 0);
+	text = events_of(r);
 	CHECK_EQ(count(text, "pause"), 0);
 	free(text);
-	r.k.on_pause = NULL;
+	r->k.on_pause = NULL;
 	say_pause(p, 5, true);
-	f = peer_next(&r, p, WIRE_ERROR);
+	f = peer_next(r, p, WIRE_ERROR);
 	CHECK_EQ(f.id, 5);
-	r.k.ending = true;
+	r->k.ending = true;
 	say_pause(p, 6, true);
-	f = peer_next(&r, p, WIRE_ERROR);
+	f = peer_next(r, p, WIRE_ERROR);
 	CHECK_EQ(f.id, 6);
-	rig_done(&r);
 }
 
 TEST(a_malformed_pause_ends_its_client_only)
@@ -205,159 +197,132 @@ TEST(a_malformed_pause_ends_its_client_only)
 }
 
 /* A pause is not held against a command that has a timeout. */
-TEST(the_backstop_stands_still_too)
+STATE_TEST(the_backstop_stands_still_too)
 {
 	struct wire_exec m = plain_command();
-	struct peer *p;
-	struct rig r;
 
-	p = begin(&r);
 	m.timeout_ms = 1000;
-	start_command(&r, p, 9, &m);
+	start_command(r, p, 9, &m);
 	fake_ms += 500;
-	must_pause(&r, p, true);
+	must_pause(r, p, true);
 	fake_ms += 10 * KEEPER_BACKSTOP_MS;
-	rig_run(&r);
-	CHECK_EQ(r.ends, 0);
-	must_pause(&r, p, false);
+	rig_run(r);
+	CHECK_EQ(r->ends, 0);
+	must_pause(r, p, false);
 	fake_ms += KEEPER_BACKSTOP_MS;
-	rig_run(&r);
-	CHECK_EQ(r.ends, 0);
+	rig_run(r);
+	CHECK_EQ(r->ends, 0);
 	fake_ms += 501;
-	rig_run(&r);
-	CHECK_EQ(r.ends, 1);
-	CHECK_STR(r.cause, "init unresponsive");
-	rig_done(&r);
+	rig_run(r);
+	CHECK_EQ(r->ends, 1);
+	CHECK_STR(r->cause, "init unresponsive");
 }
 
 /* STARTED was on its way when the box was frozen. */
-TEST(a_command_that_starts_into_a_pause)
+STATE_TEST(a_command_that_starts_into_a_pause)
 {
 	struct wire_exec m = plain_command();
-	struct peer *p;
-	struct rig r;
 
-	p = begin(&r);
 	m.timeout_ms = 1000;
 	CHECK_EQ(wire_exec_encode(&p->out, 9, 0, &m), 0);
-	peer_next(&r, &r.init, WIRE_EXEC);
-	must_pause(&r, p, true);
-	say_started(&r, 1);
-	peer_next(&r, p, WIRE_STARTED);
+	peer_next(r, &r->init, WIRE_EXEC);
+	must_pause(r, p, true);
+	say_started(r, 1);
+	peer_next(r, p, WIRE_STARTED);
 	fake_ms += 10 * KEEPER_BACKSTOP_MS;
-	rig_run(&r);
-	CHECK_EQ(r.ends, 0);
-	must_pause(&r, p, false);
+	rig_run(r);
+	CHECK_EQ(r->ends, 0);
+	must_pause(r, p, false);
 	fake_ms += KEEPER_BACKSTOP_MS + 1001;
-	rig_run(&r);
-	CHECK_EQ(r.ends, 1);
-	rig_done(&r);
+	rig_run(r);
+	CHECK_EQ(r->ends, 1);
 }
 
-TEST(a_paused_box_can_be_stopped_and_followed)
+STATE_TEST(a_paused_box_can_be_stopped_and_followed)
 {
 	struct wire_exec m = plain_command();
 	struct wire_attach attach = {.exec_id = 1};
 	struct wire_stop stop = {.by = "test"};
-	struct peer *p;
-	struct rig r;
 
-	p = begin(&r);
-	start_command(&r, p, 9, &m);
-	must_pause(&r, p, true);
+	start_command(r, p, 9, &m);
+	must_pause(r, p, true);
 	CHECK_EQ(wire_attach_encode(&p->out, 20, 0, &attach), 0);
-	peer_next(&r, p, WIRE_OK);
+	peer_next(r, p, WIRE_OK);
 	CHECK_EQ(wire_stop_encode(&p->out, 21, 0, &stop), 0);
-	rig_run(&r);
-	CHECK_EQ(r.ends, 1);
-	CHECK_STR(r.cause, "stopped");
-	rig_done(&r);
+	rig_run(r);
+	CHECK_EQ(r->ends, 1);
+	CHECK_STR(r->cause, "stopped");
 }
 
 /* What a client may still say to a frozen box is bounded: it is not read once much is waiting. */
-TEST(a_flood_for_a_paused_box)
+STATE_TEST(a_flood_for_a_paused_box)
 {
 	struct wire_exec m = plain_command();
 	struct wire_signal sig = {.signal = 2};
-	struct peer *p;
-	struct rig r;
 
-	p = begin(&r);
-	start_command(&r, p, 9, &m);
-	must_pause(&r, p, true);
-	r.init.deaf = true;
+	start_command(r, p, 9, &m);
+	must_pause(r, p, true);
+	r->init.deaf = true;
 	for (int i = 0; i < 400000; i++)
 		CHECK_EQ(wire_signal_encode(&p->out, 9, 0, &sig), 0);
-	rig_run(&r);
-	CHECK_EQ(r.ends, 0);
-	CHECK(wire_link_queued(&r.k.init) < 2 * KEEPER_INIT_QUEUE);
-	rig_done(&r);
+	rig_run(r);
+	CHECK_EQ(r->ends, 0);
+	CHECK(wire_link_queued(&r->k.init) < 2 * KEEPER_INIT_QUEUE);
 }
 
-TEST(numbers)
+STATE_TEST(numbers)
 {
 	struct wire_exec m = plain_command();
 	struct wire_stats got;
 	struct wire_frame f;
-	struct peer *p;
-	struct rig r;
 
-	p = begin(&r);
-	start_command(&r, p, 9, &m);
-	r.k.started_ms = 1;
-	r.k.storage = "loop";
-	r.k.walls = "seccomp\nlandlock\n";
+	start_command(r, p, 9, &m);
+	r->k.started_ms = 1;
+	r->k.storage = "loop";
+	r->k.walls = "seccomp\nlandlock\n";
 	peer_say(p, WIRE_STATS, 0, 8, NULL, 0);
-	f = peer_next(&r, p, WIRE_STATS);
+	f = peer_next(r, p, WIRE_STATS);
 	CHECK_EQ(f.id, 8);
 	CHECK_EQ(wire_stats_decode(&f, &got), 0);
 	CHECK_EQ(got.mem_bytes, 123);
 	CHECK(got.pids_limit == UINT64_MAX);
 	CHECK_EQ(got.execs_running, 1);
 	CHECK(got.uptime_ms > 0);
-	CHECK_STR(status_of(&r, p).storage, "loop");
-	CHECK_STR(status_of(&r, p).walls, "seccomp\nlandlock\n");
-	r.k.on_stats = NULL;
+	CHECK_STR(status_of(r, p).storage, "loop");
+	CHECK_STR(status_of(r, p).walls, "seccomp\nlandlock\n");
+	r->k.on_stats = NULL;
 	peer_say(p, WIRE_STATS, 0, 9, NULL, 0);
-	peer_next(&r, p, WIRE_STATS);
-	rig_done(&r);
+	peer_next(r, p, WIRE_STATS);
 }
 
 /* Whoever only looks does not keep a box from being idle. */
-TEST(what_is_use)
+STATE_TEST(what_is_use)
 {
 	struct wire_exec m = plain_command();
-	struct peer *p;
-	struct rig r;
 
-	p = begin(&r);
 	fake_ms += 1000;
-	status_of(&r, p);
+	status_of(r, p);
 	peer_say(p, WIRE_STATS, 0, 8, NULL, 0);
-	peer_next(&r, p, WIRE_STATS);
+	peer_next(r, p, WIRE_STATS);
 	peer_say(p, WIRE_EXECS, 0, 9, NULL, 0);
-	peer_next(&r, p, WIRE_OK);
-	CHECK(r.k.active_ms < fake_ms);
-	start_command(&r, p, 10, &m);
-	CHECK_EQ(r.k.active_ms, fake_ms);
+	peer_next(r, p, WIRE_OK);
+	CHECK(r->k.active_ms < fake_ms);
+	start_command(r, p, 10, &m);
+	CHECK_EQ(r->k.active_ms, fake_ms);
 	fake_ms += 5000;
-	say_exit(&r, 1, 0);
-	peer_next(&r, p, WIRE_EXIT);
-	CHECK_EQ(r.k.active_ms, fake_ms);
-	rig_done(&r);
+	say_exit(r, 1, 0);
+	peer_next(r, p, WIRE_EXIT);
+	CHECK_EQ(r->k.active_ms, fake_ms);
 }
 
 /* Numbers go into the record and to whoever follows; a cause is one of the words that we know. */
-TEST(what_a_command_used)
+STATE_TEST(what_a_command_used)
 {
 	static const char *const causes[][2] = {
 		{"oom", "oom"}, {"pids", "pids"}, {"disk", "disk"}, {"host reboot", "signal"}};
 	struct wire_exec m = plain_command();
 	struct journal_list list;
-	struct peer *p;
-	struct rig r;
 
-	p = begin(&r);
 	for (uint32_t i = 1; i <= 4; i++) {
 		struct exec_record end = {.signal = 9,
 					  .oom_killed = i == 1,
@@ -368,25 +333,24 @@ TEST(what_a_command_used)
 		struct wire_frame f;
 
 		snprintf(end.cause, sizeof(end.cause), "%s", causes[i - 1][0]);
-		start_command(&r, p, 20 + i, &m);
-		CHECK_EQ(wire_exit_encode(&r.init.out, i, 0, &end), 0);
-		f = peer_next(&r, p, WIRE_EXIT);
+		start_command(r, p, 20 + i, &m);
+		CHECK_EQ(wire_exit_encode(&r->init.out, i, 0, &end), 0);
+		f = peer_next(r, p, WIRE_EXIT);
 		CHECK_EQ(wire_exit_decode(&f, &heard), 0);
 		CHECK_STR(heard.cause, causes[i - 1][1]);
 		CHECK_EQ(heard.cpu_us, 70 + i);
 		CHECK_EQ(heard.mem_peak_bytes, 1 << 20);
 		CHECK_EQ(heard.oom_killed, i == 1);
 	}
-	CHECK_EQ(r.k.oom_execs, 1);
-	CHECK_EQ(r.k.pids_execs, 1);
-	CHECK_EQ(journal_read(r.box_fd, &list), 0);
+	CHECK_EQ(r->k.oom_execs, 1);
+	CHECK_EQ(r->k.pids_execs, 1);
+	CHECK_EQ(journal_read(r->box_fd, &list), 0);
 	CHECK_EQ(list.count, 4);
 	CHECK_EQ(list.records[0].oom_killed, 1);
 	CHECK_EQ(list.records[3].cpu_us, 74);
 	CHECK_EQ(list.records[3].io_write_bytes, 9);
 	CHECK_STR(list.records[1].cause, "pids");
 	journal_list_done(&list);
-	rig_done(&r);
 }
 
 TAP_MAIN

@@ -16,267 +16,215 @@ static struct wire_exec with_token(const char *token)
 
 static enum err_kind refused(struct rig *r, struct peer *p, uint32_t id, const struct wire_exec *m)
 {
-	struct wire_frame f;
-	struct wire_error e;
+	enum err_kind kind;
 
 	CHECK_EQ(wire_exec_encode(&p->out, id, 0, m), 0);
-	f = peer_next(r, p, WIRE_ERROR);
-	CHECK_EQ(f.id, id);
-	CHECK_EQ(wire_error_decode(&f, &e), 0);
+	kind = (enum err_kind)peer_error(r, p, id).kind;
 	CHECK(peer_silent(r, &r->init));
-	return (enum err_kind)e.kind;
-}
-
-static struct exec_record exit_of(struct rig *r, struct peer *p, uint32_t id)
-{
-	struct wire_frame f = peer_next(r, p, WIRE_EXIT);
-	struct exec_record m;
-
-	CHECK_EQ(f.id, id);
-	CHECK_EQ(wire_exit_decode(&f, &m), 0);
-	return m;
+	return kind;
 }
 
 /* The client is gone in the middle; the next one gets everything from the start. */
-TEST(a_repeated_request_finds_the_command)
+KEEPER_TEST(a_repeated_request_finds_the_command)
 {
 	struct wire_exec m = with_token("t-1");
 	struct wire_started started;
 	struct wire_frame f;
-	struct peer *p;
-	struct rig r;
 
-	rig_init(&r, true);
-	CHECK_EQ(start_command(&r, &r.clients[0], 1, &m), 1);
-	peer_say(&r.init, WIRE_DATA, WIRE_STDOUT, 1, "aaaa", 4);
-	rig_run(&r);
-	peer_close(&r.clients[0]);
-	rig_run(&r);
-	p = rig_client(&r);
+	CHECK_EQ(start_command(r, &r->clients[0], 1, &m), 1);
+	peer_say(&r->init, WIRE_DATA, WIRE_STDOUT, 1, "aaaa", 4);
+	rig_run(r);
+	peer_close(&r->clients[0]);
+	rig_run(r);
+	p = rig_client(r);
 	CHECK_EQ(wire_exec_encode(&p->out, 9, 0, &m), 0);
-	f = peer_next(&r, p, WIRE_STARTED);
+	f = peer_next(r, p, WIRE_STARTED);
 	CHECK_EQ(wire_started_decode(&f, &started), 0);
 	CHECK_EQ(started.exec_id, 1);
-	hear_bytes(&r, p, WIRE_STDOUT, 'a', 4);
-	CHECK(peer_silent(&r, &r.init)); /* init was asked once */
-	peer_say(&r.init, WIRE_DATA, WIRE_STDOUT, 1, "aa", 2);
-	hear_bytes(&r, p, WIRE_STDOUT, 'a', 2);
-	say_exit(&r, 1, 3);
-	CHECK_EQ(exit_of(&r, p, 9).exit_code, 3);
+	hear_bytes(r, p, WIRE_STDOUT, 'a', 4);
+	CHECK(peer_silent(r, &r->init)); /* init was asked once */
+	peer_say(&r->init, WIRE_DATA, WIRE_STDOUT, 1, "aa", 2);
+	hear_bytes(r, p, WIRE_STDOUT, 'a', 2);
+	say_exit(r, 1, 3);
+	CHECK_EQ(peer_exit(r, p, 9).exit_code, 3);
 	/* And after its end, in the foreground and in the background. */
 	CHECK_EQ(wire_exec_encode(&p->out, 10, 0, &m), 0);
-	CHECK_EQ(peer_next(&r, p, WIRE_STARTED).id, 10);
-	hear_bytes(&r, p, WIRE_STDOUT, 'a', 6);
-	CHECK_EQ(exit_of(&r, p, 10).stdout_bytes, 6);
+	CHECK_EQ(peer_next(r, p, WIRE_STARTED).id, 10);
+	hear_bytes(r, p, WIRE_STDOUT, 'a', 6);
+	CHECK_EQ(peer_exit(r, p, 10).stdout_bytes, 6);
 	m.background = 1;
 	CHECK_EQ(wire_exec_encode(&p->out, 11, 0, &m), 0);
-	CHECK_EQ(peer_next(&r, p, WIRE_STARTED).id, 11);
-	CHECK(peer_silent(&r, p));
-	CHECK_EQ(r.k.exec_count, 1);
-	rig_done(&r);
+	CHECK_EQ(peer_next(r, p, WIRE_STARTED).id, 11);
+	CHECK(peer_silent(r, p));
+	CHECK_EQ(r->k.exec_count, 1);
 }
 
 /* At once, before init has answered the first one. */
-TEST(two_at_once)
+KEEPER_TEST(two_at_once)
 {
 	struct wire_exec m = with_token("x");
-	struct peer *p, *q;
-	struct rig r;
+	struct peer *q;
 
-	rig_init(&r, true);
-	q = rig_client(&r);
-	p = &r.clients[0];
+	q = rig_client(r);
 	CHECK_EQ(wire_exec_encode(&p->out, 1, 0, &m), 0);
 	CHECK_EQ(wire_exec_encode(&q->out, 1, 0, &m), 0);
-	peer_next(&r, &r.init, WIRE_EXEC);
-	CHECK(peer_silent(&r, &r.init));
-	say_started(&r, 1);
-	CHECK_EQ(peer_next(&r, p, WIRE_STARTED).id, 1);
-	CHECK_EQ(peer_next(&r, q, WIRE_STARTED).id, 1);
-	say_exit(&r, 1, 0);
-	exit_of(&r, p, 1);
-	exit_of(&r, q, 1);
-	rig_done(&r);
+	peer_next(r, &r->init, WIRE_EXEC);
+	CHECK(peer_silent(r, &r->init));
+	say_started(r, 1);
+	CHECK_EQ(peer_next(r, p, WIRE_STARTED).id, 1);
+	CHECK_EQ(peer_next(r, q, WIRE_STARTED).id, 1);
+	say_exit(r, 1, 0);
+	peer_exit(r, p, 1);
+	peer_exit(r, q, 1);
 }
 
-TEST(other_arguments_are_a_conflict)
+KEEPER_TEST(other_arguments_are_a_conflict)
 {
 	struct wire_exec m = with_token("t");
 	char large[EXEC_TOKEN_MAX + 2];
-	struct peer *p;
-	struct rig r;
 
-	rig_init(&r, true);
-	p = &r.clients[0];
-	start_command(&r, p, 1, &m);
+	start_command(r, p, 1, &m);
 	m.cwd = "/";
-	CHECK_EQ(refused(&r, p, 2, &m), ERR_CONFLICT);
+	CHECK_EQ(refused(r, p, 2, &m), ERR_CONFLICT);
 	m = with_token("t");
 	m.timeout_ms = 5;
-	CHECK_EQ(refused(&r, p, 3, &m), ERR_CONFLICT);
+	CHECK_EQ(refused(r, p, 3, &m), ERR_CONFLICT);
 	m = with_token("");
-	CHECK_EQ(refused(&r, p, 4, &m), ERR_INVALID);
+	CHECK_EQ(refused(r, p, 4, &m), ERR_INVALID);
 	m = with_token("a b");
-	CHECK_EQ(refused(&r, p, 5, &m), ERR_INVALID);
+	CHECK_EQ(refused(r, p, 5, &m), ERR_INVALID);
 	m = with_token("a\nb");
-	CHECK_EQ(refused(&r, p, 6, &m), ERR_INVALID);
+	CHECK_EQ(refused(r, p, 6, &m), ERR_INVALID);
 	m = with_token("\xc3\xa4");
-	CHECK_EQ(refused(&r, p, 7, &m), ERR_INVALID);
+	CHECK_EQ(refused(r, p, 7, &m), ERR_INVALID);
 	memset(large, 'x', sizeof(large));
 	large[sizeof(large) - 1] = 0;
 	m = with_token(large);
-	CHECK_EQ(refused(&r, p, 8, &m), ERR_INVALID);
+	CHECK_EQ(refused(r, p, 8, &m), ERR_INVALID);
 	large[EXEC_TOKEN_MAX] = 0;
-	CHECK_EQ(start_command(&r, p, 9, &m), 2);
-	rig_done(&r);
+	CHECK_EQ(start_command(r, p, 9, &m), 2);
 }
 
 /* kill -9 of the keeper: what ran has an unknown end, and is not run again. */
-TEST(a_new_keeper_knows)
+KEEPER_TEST(a_new_keeper_knows)
 {
 	struct wire_exec m = with_token("t"), n = with_token("u");
 	struct exec_record end;
-	struct peer *p;
-	struct rig r;
 
-	rig_init(&r, true);
-	p = &r.clients[0];
 	CHECK_EQ(wire_exec_encode(&p->out, 1, 0, &m), 0); /* asked, not even started */
-	peer_next(&r, &r.init, WIRE_EXEC);
+	peer_next(r, &r->init, WIRE_EXEC);
 	CHECK_EQ(wire_exec_encode(&p->out, 2, 0, &n), 0);
-	peer_next(&r, &r.init, WIRE_EXEC);
-	say_started(&r, 2);
-	say_exit(&r, 2, 7);
-	rig_run(&r);
+	peer_next(r, &r->init, WIRE_EXEC);
+	say_started(r, 2);
+	say_exit(r, 2, 7);
+	rig_run(r);
 	for (int i = 0; i < 2; i++) {
-		rig_restart(&r);
-		p = &r.clients[0];
+		rig_restart(r);
+		p = &r->clients[0];
 		CHECK_EQ(wire_exec_encode(&p->out, 1, 0, &m), 0);
-		CHECK_EQ(peer_next(&r, p, WIRE_STARTED).id, 1);
-		end = exit_of(&r, p, 1);
+		CHECK_EQ(peer_next(r, p, WIRE_STARTED).id, 1);
+		end = peer_exit(r, p, 1);
 		CHECK(!end.has_exit);
 		CHECK_STR(end.cause, "interrupted");
 		CHECK_EQ(wire_exec_encode(&p->out, 2, 0, &n), 0);
-		CHECK_EQ(peer_next(&r, p, WIRE_STARTED).id, 2);
-		CHECK_EQ(exit_of(&r, p, 2).exit_code, 7);
-		CHECK(peer_silent(&r, &r.init));
+		CHECK_EQ(peer_next(r, p, WIRE_STARTED).id, 2);
+		CHECK_EQ(peer_exit(r, p, 2).exit_code, 7);
+		CHECK(peer_silent(r, &r->init));
 		n.line = "other";
-		CHECK_EQ(refused(&r, p, 3, &n), ERR_CONFLICT);
+		CHECK_EQ(refused(r, p, 3, &n), ERR_CONFLICT);
 		n.line = "echo x";
 	}
-	rig_done(&r);
 }
 
 /* The record went to make room, the token did not; not after a restart and a rewrite either. */
-TEST(a_forgotten_command_is_not_run_again)
+KEEPER_TEST(a_forgotten_command_is_not_run_again)
 {
 	struct wire_exec m = with_token("t"), plain = plain_command();
-	struct peer *p;
-	struct rig r;
 
-	rig_init(&r, true);
-	p = &r.clients[0];
 	for (uint32_t i = 1; i <= KEEPER_EXECS_MAX + 1; i++) {
-		start_command(&r, p, i, i == 1 ? &m : &plain);
-		peer_say(&r.init, WIRE_EOF, WIRE_STDOUT, i, NULL, 0);
-		peer_say(&r.init, WIRE_EOF, WIRE_STDERR, i, NULL, 0);
-		say_exit(&r, i, 0);
-		exit_of(&r, p, i);
+		start_command(r, p, i, i == 1 ? &m : &plain);
+		peer_say(&r->init, WIRE_EOF, WIRE_STDOUT, i, NULL, 0);
+		peer_say(&r->init, WIRE_EOF, WIRE_STDERR, i, NULL, 0);
+		say_exit(r, i, 0);
+		peer_exit(r, p, i);
 	}
-	CHECK(!exec_find(&r.k, 1));
-	CHECK_EQ(refused(&r, p, 5000, &m), ERR_CONFLICT);
-	rig_restart(&r);
-	CHECK_EQ(refused(&r, &r.clients[0], 1, &m), ERR_CONFLICT);
-	rig_done(&r);
+	CHECK(!exec_find(&r->k, 1));
+	CHECK_EQ(refused(r, p, 5000, &m), ERR_CONFLICT);
+	rig_restart(r);
+	CHECK_EQ(refused(r, p, 1, &m), ERR_CONFLICT);
 }
 
 /* kill -9 between the line that makes the list too long and its being written anew: the next keeper
  * writes it anew, with all of it. */
-TEST(a_list_that_is_too_long_at_the_start)
+KEEPER_TEST(a_list_that_is_too_long_at_the_start)
 {
 	struct wire_exec m = with_token("t"), plain = plain_command();
 	static const char line[] = "late 1 1 1\n";
 	struct buf text;
 	struct stat st;
-	struct rig r;
 	int fd;
 
-	rig_init(&r, true);
-	start_command(&r, &r.clients[0], 1, &plain); /* never ends */
-	start_command(&r, &r.clients[0], 2, &m);
-	say_exit(&r, 2, 7);
-	rig_run(&r);
+	start_command(r, &r->clients[0], 1, &plain); /* never ends */
+	start_command(r, &r->clients[0], 2, &m);
+	say_exit(r, 2, 7);
+	rig_run(r);
 	buf_init(&text, KEEPER_JOURNAL_MAX);
 	while (buf_len(&text) <= KEEPER_JOURNAL_MAX / 2)
 		CHECK_EQ(buf_append(&text, line, strlen(line)), 0);
-	fd = openat(r.k.logs.dir_fd, "execs", O_WRONLY | O_APPEND | O_CLOEXEC);
+	fd = openat(r->k.logs.dir_fd, "execs", O_WRONLY | O_APPEND | O_CLOEXEC);
 	CHECK_EQ(fd_write_full(fd, buf_data(&text), buf_len(&text)), 0);
 	close(fd);
 	buf_done(&text);
 	for (int i = 0; i < 2; i++) {
-		struct peer *p;
-
-		rig_restart(&r);
-		p = &r.clients[0];
-		CHECK_EQ(fstatat(r.k.logs.box_fd, "logs/execs", &st, 0), 0);
+		rig_restart(r);
+		CHECK_EQ(fstatat(r->k.logs.box_fd, "logs/execs", &st, 0), 0);
 		CHECK(st.st_size < 4096); /* it was written anew */
-		CHECK_EQ(r.k.next_exec, 3);
+		CHECK_EQ(r->k.next_exec, 3);
 		CHECK_EQ(wire_exec_encode(&p->out, 1, 0, &m), 0);
-		CHECK_EQ(peer_next(&r, p, WIRE_STARTED).id, 1);
-		CHECK_EQ(exit_of(&r, p, 1).exit_code, 7);
-		CHECK(peer_silent(&r, &r.init));
+		CHECK_EQ(peer_next(r, p, WIRE_STARTED).id, 1);
+		CHECK_EQ(peer_exit(r, p, 1).exit_code, 7);
+		CHECK(peer_silent(r, &r->init));
 	}
-	rig_done(&r);
 }
 
 /* What was never passed to init has not used its token up, for a later keeper neither. */
-TEST(a_token_that_could_not_be_synced_is_free)
+KEEPER_TEST(a_token_that_could_not_be_synced_is_free)
 {
 	struct wire_exec m = with_token("t");
 	char text[4096];
-	struct peer *p;
-	struct rig r;
 	int pair[2], fd;
 	ssize_t n;
 
-	rig_init(&r, true);
-	p = &r.clients[0];
-	start_command(&r, p, 1, &(struct wire_exec){.line = "true"});
+	start_command(r, p, 1, &(struct wire_exec){.line = "true"});
 	/* A pipe takes the lines and cannot be synced; they reach the file all the same. */
 	CHECK_EQ(pipe2(pair, O_CLOEXEC), 0);
-	CHECK_EQ(dup3(pair[1], r.k.journal.fd, O_CLOEXEC), r.k.journal.fd);
+	CHECK_EQ(dup3(pair[1], r->k.journal.fd, O_CLOEXEC), r->k.journal.fd);
 	close(pair[1]);
 	CHECK_EQ(wire_exec_encode(&p->out, 2, 0, &m), 0);
-	CHECK_EQ(peer_next(&r, p, WIRE_ERROR).id, 2);
-	CHECK(peer_silent(&r, &r.init));
-	CHECK(!tokens_has(&r.k.tokens, token_key("t")));
+	CHECK_EQ(peer_next(r, p, WIRE_ERROR).id, 2);
+	CHECK(peer_silent(r, &r->init));
+	CHECK(!tokens_has(&r->k.tokens, token_key("t")));
 	n = read(pair[0], text, sizeof(text));
-	fd = openat(r.k.logs.dir_fd, "execs", O_WRONLY | O_APPEND | O_CLOEXEC);
+	fd = openat(r->k.logs.dir_fd, "execs", O_WRONLY | O_APPEND | O_CLOEXEC);
 	CHECK(n > 0 && fd_write_full(fd, text, (size_t)n) == 0);
 	close(fd);
 	close(pair[0]);
-	rig_restart(&r);
-	CHECK_EQ(start_command(&r, &r.clients[0], 3, &m), 3);
-	rig_done(&r);
+	rig_restart(r);
+	CHECK_EQ(start_command(r, p, 3, &m), 3);
 }
 
 /* What did not start may be asked for again with its token. */
-TEST(a_failed_start_frees_its_token)
+KEEPER_TEST(a_failed_start_frees_its_token)
 {
 	struct wire_exec m = with_token("t");
 	struct wire_error no = {.kind = ERR_NOT_FOUND, .code = ENOENT, .msg = "no such program"};
-	struct peer *p;
-	struct rig r;
 
-	rig_init(&r, true);
-	p = &r.clients[0];
 	CHECK_EQ(wire_exec_encode(&p->out, 1, 0, &m), 0);
-	peer_next(&r, &r.init, WIRE_EXEC);
-	CHECK_EQ(wire_error_encode(&r.init.out, 1, 0, &no), 0);
-	CHECK_EQ(peer_next(&r, p, WIRE_ERROR).id, 1);
-	rig_restart(&r);
-	CHECK_EQ(start_command(&r, &r.clients[0], 2, &m), 2);
-	rig_done(&r);
+	peer_next(r, &r->init, WIRE_EXEC);
+	CHECK_EQ(wire_error_encode(&r->init.out, 1, 0, &no), 0);
+	CHECK_EQ(peer_next(r, p, WIRE_ERROR).id, 1);
+	rig_restart(r);
+	CHECK_EQ(start_command(r, p, 2, &m), 2);
 }
 
 /* The command gets each byte of its input once, although the second client sends all of it. */
@@ -335,7 +283,7 @@ TEST(an_older_client_and_init)
 		say_started(&r, i);
 		CHECK_EQ(peer_next(&r, p, WIRE_STARTED).id, 7);
 		say_exit(&r, i, 0);
-		exit_of(&r, p, 7);
+		peer_exit(&r, p, 7);
 		CHECK_EQ(r.k.clients->peer.version, i == 2 ? 1 : 0);
 	}
 	rig_done(&r);
@@ -367,161 +315,132 @@ static void run_one(struct rig *r, uint32_t id)
 	peer_say(&r->init, WIRE_EOF, WIRE_STDOUT, id, NULL, 0);
 	peer_say(&r->init, WIRE_EOF, WIRE_STDERR, id, NULL, 0);
 	say_exit(r, id, 0);
-	exit_of(r, &r->clients[0], id);
+	peer_exit(r, &r->clients[0], id);
 }
 
-TEST(rows_as_they_come_and_from_a_number)
+KEEPER_TEST(rows_as_they_come_and_from_a_number)
 {
 	struct wire_event m;
-	struct peer *p;
-	struct rig r;
 
-	rig_init(&r, true);
-	run_one(&r, 1); /* rows 1 and 2 */
-	p = rig_client(&r);
-	subscribe(&r, p, 5, 0, 3);
-	CHECK(peer_silent(&r, p));
-	run_one(&r, 2);
-	m = next_event(&r, p, 5);
+	run_one(r, 1); /* rows 1 and 2 */
+	p = rig_client(r);
+	subscribe(r, p, 5, 0, 3);
+	CHECK(peer_silent(r, p));
+	run_one(r, 2);
+	m = next_event(r, p, 5);
 	CHECK_EQ(m.seq, 3);
 	CHECK_EQ(m.missed, 0);
 	CHECK(strstr(m.text, "\"event\":\"command\"") && strstr(m.text, "{\"seq\":3,") == m.text);
-	CHECK_EQ(next_event(&r, p, 5).seq, 4);
+	CHECK_EQ(next_event(r, p, 5).seq, 4);
 	/* A second one on the same connection, from the first row on. */
-	subscribe(&r, p, 6, 1, 1);
+	subscribe(r, p, 6, 1, 1);
 	for (uint64_t i = 1; i <= 4; i++)
-		CHECK_EQ(next_event(&r, p, 6).seq, i);
+		CHECK_EQ(next_event(r, p, 6).seq, i);
 	peer_say(p, WIRE_CANCEL, 0, 5, NULL, 0);
-	rig_run(&r);
-	run_one(&r, 3);
-	CHECK_EQ(next_event(&r, p, 6).seq, 5);
-	CHECK_EQ(next_event(&r, p, 6).seq, 6);
-	CHECK(peer_silent(&r, p));
-	keeper_answer_stops(&r.k, NULL);
-	CHECK_EQ(peer_next(&r, p, WIRE_OK).id, 6);
+	rig_run(r);
+	run_one(r, 3);
+	CHECK_EQ(next_event(r, p, 6).seq, 5);
+	CHECK_EQ(next_event(r, p, 6).seq, 6);
+	CHECK(peer_silent(r, p));
+	keeper_answer_stops(&r->k, NULL);
+	CHECK_EQ(peer_next(r, p, WIRE_OK).id, 6);
 	/* Numbers go on in the next keeper. */
-	rig_restart(&r);
-	run_one(&r, 4);
-	p = rig_client(&r);
-	subscribe(&r, p, 1, 6, 6);
+	rig_restart(r);
+	run_one(r, 4);
+	p = rig_client(r);
+	subscribe(r, p, 1, 6, 6);
 	for (uint64_t i = 6; i <= 8; i++)
-		CHECK_EQ(next_event(&r, p, 1).seq, i);
-	rig_done(&r);
+		CHECK_EQ(next_event(r, p, 1).seq, i);
 }
 
 /* A client that reads nothing holds up nobody, and gets everything in order once it does. */
-TEST(a_slow_subscriber_reads_the_log)
+KEEPER_TEST(a_slow_subscriber_reads_the_log)
 {
-	struct peer *p;
-	struct rig r;
-
-	rig_init(&r, true);
-	p = rig_client(&r);
-	subscribe(&r, p, 1, 0, 1);
+	p = rig_client(r);
+	subscribe(r, p, 1, 0, 1);
 	p->deaf = true;
 	for (uint32_t i = 1; i <= 1500; i++)
-		run_one(&r, i);
+		run_one(r, i);
 	p->deaf = false;
 	for (uint64_t i = 1; i <= 3000; i++) {
-		struct wire_event m = next_event(&r, p, 1);
+		struct wire_event m = next_event(r, p, 1);
 
 		CHECK_EQ(m.seq, i);
 		CHECK_EQ(m.missed, 0);
 	}
-	rig_done(&r);
 }
 
 /* The log is rotated, and again, while one who reads it is in the first file. */
-TEST(a_slow_subscriber_over_two_rotations)
+KEEPER_TEST(a_slow_subscriber_over_two_rotations)
 {
 	enum { MANY = 6000 }; /* more than a socket and a queue hold */
-	struct peer *p = NULL;
-	struct rig r;
 
-	rig_init(&r, true);
 	for (uint32_t i = 1; i <= MANY + 2; i++) {
 		if (i > MANY)
-			r.k.events.bytes = KEEPER_EVENTS_MAX;
-		run_one(&r, i);
+			r->k.events.bytes = KEEPER_EVENTS_MAX;
+		run_one(r, i);
 		if (i != MANY)
 			continue;
-		p = rig_client(&r);
-		subscribe(&r, p, 1, 1, 1);
+		p = rig_client(r);
+		subscribe(r, p, 1, 1, 1);
 		p->deaf = true;
-		rig_run(&r);
+		rig_run(r);
 	}
 	p->deaf = false;
 	for (uint64_t i = 1; i <= 2 * MANY + 4; i++) {
-		struct wire_event m = next_event(&r, p, 1);
+		struct wire_event m = next_event(r, p, 1);
 
 		CHECK_EQ(m.seq, i);
 		CHECK_EQ(m.missed, 0);
 	}
-	rig_done(&r);
 }
 
 /* Without a log rows that came too fast, or before, are counted. */
-TEST(missed_rows_are_counted)
+KEEPER_TEST(missed_rows_are_counted)
 {
 	struct wire_event m;
-	struct peer *p;
-	struct rig r;
 
-	rig_init(&r, true);
-	run_one(&r, 1);
-	CHECK_EQ(unlinkat(r.k.logs.dir_fd, "events.jsonl", 0), 0);
-	p = rig_client(&r);
-	subscribe(&r, p, 1, 1, 1);
-	keeper_answer_stops(&r.k, NULL);
-	m = next_event(&r, p, 1);
+	run_one(r, 1);
+	CHECK_EQ(unlinkat(r->k.logs.dir_fd, "events.jsonl", 0), 0);
+	p = rig_client(r);
+	subscribe(r, p, 1, 1, 1);
+	keeper_answer_stops(&r->k, NULL);
+	m = next_event(r, p, 1);
 	CHECK(!m.text);
 	CHECK_EQ(m.missed, 2);
-	CHECK_EQ(peer_next(&r, p, WIRE_OK).id, 1);
-	rig_done(&r);
+	CHECK_EQ(peer_next(r, p, WIRE_OK).id, 1);
 }
 
-TEST(broken_subscriptions)
+KEEPER_TEST(broken_subscriptions)
 {
-	struct peer *p;
-	struct rig r;
-
-	rig_init(&r, true);
-	p = rig_client(&r);
+	p = rig_client(r);
 	peer_say(p, WIRE_SUBSCRIBE, 0, 1, "\1\3", 2);
-	CHECK_EQ(peer_next(&r, p, WIRE_ERROR).id, 0);
-	p = rig_client(&r);
-	subscribe(&r, p, 1, UINT64_MAX, UINT64_MAX);
-	run_one(&r, 1);
-	CHECK(peer_silent(&r, p));
+	CHECK_EQ(peer_next(r, p, WIRE_ERROR).id, 0);
+	p = rig_client(r);
+	subscribe(r, p, 1, UINT64_MAX, UINT64_MAX);
+	run_one(r, 1);
+	CHECK(peer_silent(r, p));
 	peer_say(p, WIRE_SUBSCRIBE, 0, 1, NULL, 0); /* the id is in use */
-	CHECK_EQ(peer_next(&r, p, WIRE_ERROR).id, 0);
-	rig_done(&r);
+	CHECK_EQ(peer_next(r, p, WIRE_ERROR).id, 0);
 }
 
 /* Ranges without a common version end the connection with both ranges in the sentence. */
-TEST(no_common_version)
+KEEPER_TEST(no_common_version)
 {
 	struct wire_hello m = {.lowest = WIRE_VERSION_MAX + 1, .highest = WIRE_VERSION_MAX + 5};
 	struct wire_error e;
 	struct wire_frame f;
-	struct peer *p;
-	struct rig r;
 
-	rig_init(&r, true);
-	p = &r.clients[0];
 	CHECK_EQ(wire_hello_encode(&p->out, 0, 0, &m), 0);
-	f = peer_next(&r, p, WIRE_ERROR);
-	CHECK_EQ(f.id, 0);
-	CHECK_EQ(wire_error_decode(&f, &e), 0);
+	e = peer_error(r, p, 0);
 	CHECK_EQ(e.kind, ERR_UNSUPPORTED);
 	CHECK(strstr(e.msg, "3 to 7") && strstr(e.msg, "1 to 2"));
-	p = rig_client(&r);
+	p = rig_client(r);
 	m = (struct wire_hello){.lowest = 5, .highest = 2};
 	CHECK_EQ(wire_hello_encode(&p->out, 0, 0, &m), 0);
-	f = peer_next(&r, p, WIRE_ERROR);
+	f = peer_next(r, p, WIRE_ERROR);
 	CHECK_EQ(wire_error_decode(&f, &e), 0);
 	CHECK_EQ(e.kind, ERR_PROTOCOL);
-	rig_done(&r);
 }
 
 TAP_MAIN
