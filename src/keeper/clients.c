@@ -147,8 +147,8 @@ static bool is_use(enum wire_type type)
 /* May this frame begin a request? Answers if not. */
 static bool may_begin(struct client *c, uint32_t id)
 {
-	if (id == 0 || follow_find(c, id) || relay_has(c, id) || keeper_subscription_has(c, id) ||
-	    (c->k->door && door_has_request(c->k->door, c, id))) {
+	if (id == 0 || follow_find(c, id) || keeper_relay_has(c, id) ||
+	    keeper_subscription_has(c, id)) {
 		client_break(c, "the id of a request is 0 or in use");
 		return false;
 	}
@@ -212,7 +212,7 @@ static void on_subscribe(struct client *c, const struct wire_frame *f)
 static void on_file(struct client *c, const struct wire_frame *f)
 {
 	if (may_begin(c, f->id) && !client_is_held_up(c, f->id))
-		relay_ask(c, f);
+		keeper_relay_ask(c, f);
 }
 
 static void on_door(struct client *c, const struct wire_frame *f)
@@ -245,7 +245,7 @@ static void on_data(struct client *c, const struct wire_frame *f)
 	else if (follow)
 		input_eof(follow);
 	else
-		relay_from_client(c, f);
+		keeper_relay_from_client(c, f);
 }
 
 static void on_credit(struct client *c, const struct wire_frame *f)
@@ -258,7 +258,7 @@ static void on_credit(struct client *c, const struct wire_frame *f)
 	else if (follow)
 		follow_credit(follow, f->stream - 1u, m.bytes);
 	else
-		relay_from_client(c, f);
+		keeper_relay_from_client(c, f);
 }
 
 static void on_cancel(struct client *c, const struct wire_frame *f)
@@ -268,12 +268,7 @@ static void on_cancel(struct client *c, const struct wire_frame *f)
 	if (follow)
 		follow_free(follow);
 	else if (!keeper_subscription_cancel(c, f->id))
-		relay_from_client(c, f);
-}
-
-static void on_entry(struct client *c, const struct wire_frame *f)
-{
-	relay_from_client(c, f);
+		keeper_relay_from_client(c, f);
 }
 
 /* A signal to any command by its number is a request; one to the command of this very request is
@@ -321,7 +316,7 @@ static void (*const handlers[WIRE_TYPE_COUNT])(struct client *c, const struct wi
 	[WIRE_SIGNAL] = on_signal,
 	[WIRE_RESIZE] = on_resize,
 	[WIRE_FILE] = on_file,
-	[WIRE_ENTRY] = on_entry,
+	[WIRE_ENTRY] = keeper_relay_from_client,
 	[WIRE_ATTACH] = on_attach,
 	[WIRE_EXECS] = on_execs,
 	[WIRE_STATUS] = keeper_on_status,
@@ -381,10 +376,8 @@ static void client_free(struct client *c)
 	unblock(c);
 	while (c->follows)
 		follow_free(c->follows);
-	relay_client_gone(c);
+	keeper_relay_client_gone(c);
 	keeper_subscriptions_free(c);
-	if (k->door)
-		door_client_gone(k->door, c);
 	/* Whoever waits for the end of a one-shot box sees it when all is gone, not now. */
 	if (c->first && k->quiet && k->held_fd < 0)
 		k->held_fd = fcntl(c->link.rfd, F_DUPFD_CLOEXEC, 0);

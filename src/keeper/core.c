@@ -181,12 +181,6 @@ static void on_unknown(struct keeper *k, const struct wire_frame *f)
 			    (unsigned)f->type);
 }
 
-static void on_net(struct keeper *k, const struct wire_frame *f)
-{
-	if (!k->door || !door_from_init(k->door, f))
-		keeper_broken(k, "a frame of the network that it cannot send");
-}
-
 static void on_init_frame(struct wire_link *l, const struct wire_frame *f)
 {
 	struct keeper *k = container(l, struct keeper, init);
@@ -197,10 +191,8 @@ static void on_init_frame(struct wire_link *l, const struct wire_frame *f)
 		on_unknown(k, f);
 	else if (!k->up || f->type == WIRE_HELLO)
 		on_hello(k, f);
-	else if (f->id & KEEPER_FILE_BIT)
-		relay_from_init(k, f);
-	else if (f->id & WIRE_NET_BIT)
-		on_net(k, f);
+	else if (f->id & (KEEPER_FILE_BIT | WIRE_NET_BIT))
+		keeper_relay_from_init(k, f);
 	else
 		exec_frame(k, f);
 }

@@ -6,23 +6,19 @@
  *	 +--- no door, no HELLO in DOOR_START_MS -----+                   |
  *	 +--- its link ended, it broke a rule, it took nothing -----------+
  *
- * A stream is a NAME or CONNECT of init's that is not over; both sides are held to its rules and to
- * its credit, so what passes is bounded whoever lies. What init does that an honest one cannot ends
- * the box; what the door does so ends the door. Frames for a stream that is over are dropped: the
- * other side may not know yet.
- *
- * On the way back to off every stream is ended for init: ERROR where it still waited for an answer,
- * CANCEL where bytes flowed. A door that could not be started is tried again by the first request
- * after KEEPER_DOOR_RETRY_MS, so that a box cannot keep the host busy with starting it.
+ * On the way back to off every stream of the door's ends (relay.h). A door that could not be
+ * started is tried again by the first request after KEEPER_DOOR_RETRY_MS, so that a box cannot keep
+ * the host busy with starting it.
  *
  * When the box ends the link is closed, which makes the door write its last audit rows and end. The
  * end of the box is not reported before the rows are in the log: until the door has exited or,
  * where it was killed and its broker goes on by itself, until the launcher is gone.
  */
-#include "keeper/door_parts.h"
+#include "keeper/door.h"
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/json.h"
 #include "base/limits.h"
 #include "base/str.h"
 #include "keeper/exec.h"
@@ -34,7 +30,32 @@
 #include <string.h>
 #include <sys/wait.h>
 
-enum { ASK_BYTES_MAX = 4096 };
+enum { SAY_BYTES_MAX = 4096 };
+
+enum door_state { DOOR_OFF, DOOR_STARTING, DOOR_UP, DOOR_STATE_COUNT };
+
+struct door_side {
+	struct keeper *k;
+	const char *policy; /* borrowed */
+	int launcher_fd;    /* owned; -1 when it is gone */
+	struct ev_io launcher;
+	struct cgroup_meter meter; /* what all doors used */
+	enum door_state state;
+	struct wire_link link;
+	bool linked;
+	struct buf waiting;    /* frames for a door that is not up yet */
+	struct ev_timer timer; /* starting: for HELLO; up, and init held back: for its reading */
+	size_t stall_mark;     /* its queue when last looked at */
+	bool holds_init, waits_init;
+	uint32_t start_number; /* of the last start; 0: there was none */
+	uint64_t retry_ms;     /* ev_now: no new start before */
+	struct err failure;    /* of the last start */
+	uint32_t ended_number; /* the start whose end the record has already */
+	char why[80];	       /* why we ended it, for the journal */
+	bool has_rows;	       /* a door may have audit rows that are not written yet */
+	bool is_ending;
+	void (*on_over)(struct keeper *k); /* NULL: nothing is waited for */
+};
 
 static void door_event(struct door_side *d, const char *cause)
 {
@@ -42,72 +63,6 @@ static void door_event(struct door_side *d, const char *cause)
 		.kind = EVENT_DOOR, .at_ms = clock_wall_ms(), .box = d->k->name, .cause = cause};
 
 	keeper_event(d->k, &ev);
-}
-
-/* ---- streams ---- */
-
-static struct door_stream **bucket_of(struct door_side *d, uint32_t id)
-{
-	return &d->streams[id % DOOR_BUCKETS];
-}
-
-static struct door_stream *stream_find(struct door_side *d, uint32_t id)
-{
-	struct door_stream *w = *bucket_of(d, id);
-
-	while (w && w->id != id)
-		w = w->next;
-	return w;
-}
-
-static struct door_stream *stream_new(struct door_side *d, uint32_t id, bool is_name)
-{
-	struct door_stream *w = calloc(1, sizeof(*w));
-
-	if (!w)
-		return NULL;
-	w->id = id;
-	w->is_name = is_name;
-	wire_flow_init_net(&w->up);
-	wire_flow_init_net(&w->down);
-	w->next = *bucket_of(d, id);
-	*bucket_of(d, id) = w;
-	*(is_name ? &d->name_count : &d->conn_count) += 1;
-	return w;
-}
-
-static void stream_free(struct door_side *d, struct door_stream *w)
-{
-	struct door_stream **at = bucket_of(d, w->id);
-
-	while (*at != w)
-		at = &(*at)->next;
-	*at = w->next;
-	*(w->is_name ? &d->name_count : &d->conn_count) -= 1;
-	free(w);
-}
-
-static void refuse(struct door_side *d, uint32_t id, const struct err *e)
-{
-	struct wire_error m = {.kind = e->kind, .code = (uint64_t)e->code, .msg = e->msg};
-
-	if (d->k->linked)
-		keeper_sent_init(d->k, wire_error_encode(&d->k->init.out, id, 0, &m));
-}
-
-static void streams_end(struct door_side *d, const struct err *e)
-{
-	for (size_t i = 0; i < DOOR_BUCKETS; i++) {
-		while (d->streams[i]) {
-			struct door_stream *w = d->streams[i];
-
-			if (w->answered)
-				keeper_send_init(d->k, WIRE_CANCEL, 0, w->id, NULL, 0);
-			else
-				refuse(d, w->id, e);
-			stream_free(d, w);
-		}
-	}
 }
 
 /* ---- the end of a door ---- */
@@ -130,8 +85,7 @@ static void become_off(struct door_side *d, const struct err *e)
 	d->linked = d->waits_init = false;
 	buf_done(&d->waiting);
 	buf_init(&d->waiting, WIRE_OUT_MAX);
-	streams_end(d, e);
-	door_requests_end(d, e);
+	keeper_relays_end(d->k, PARTY_DOOR, e);
 	release_init(d);
 }
 
@@ -151,7 +105,7 @@ static void fail_start(struct door_side *d, const struct err *e)
 	struct err copy = *e;
 
 	d->failure = copy;
-	d->told = d->start_number;
+	d->ended_number = d->start_number;
 	d->retry_ms = ev_now(d->k->ev) + KEEPER_DOOR_RETRY_MS;
 	door_event(d, copy.msg);
 	launcher_send(d->launcher_fd, &(struct launcher_msg){.type = LAUNCHER_KILL});
@@ -160,22 +114,22 @@ static void fail_start(struct door_side *d, const struct err *e)
 
 /* ---- to the door ---- */
 
-size_t door_queued(const struct door_side *d)
+static size_t door_queued(const struct door_side *d)
 {
 	return d->state == DOOR_UP ? wire_link_queued(&d->link) : buf_len(&d->waiting);
 }
 
-void door_send(struct door_side *d, enum wire_type type, uint8_t stream, uint32_t id,
-	       const struct wire_frame *f)
+void door_send(struct door_side *d, const struct wire_frame *f, uint32_t id)
 {
 	bool up = d->state == DOOR_UP;
 	struct buf *out = up ? &d->link.out : &d->waiting;
 	int r;
 
-	if (up && type != WIRE_DATA)
+	if (up && f->type != WIRE_DATA)
 		wire_link_settle(&d->link);
-	r = up && type == WIRE_DATA ? wire_link_pass(&d->link, &d->k->init, f)
-				    : wire_encode(out, type, stream, id, f->payload, f->len);
+	r = up && f->type == WIRE_DATA
+		    ? wire_link_pass(&d->link, &d->k->init, f)
+		    : wire_encode(out, f->type, f->stream, id, f->payload, f->len);
 	if (r < 0) {
 		door_kill(d, "it took nothing");
 		return;
@@ -236,73 +190,19 @@ static void on_drained(struct wire_link *l)
 
 /* ---- from the door ---- */
 
-static bool spend(struct wire_flow *flow, uint64_t n)
+/* Of a stream that init asked for: it has the same id on both links. */
+void door_pass_to_init(struct door_side *d, const struct wire_frame *f)
 {
-	bool has = n <= flow->left;
+	struct keeper *k = d->k;
 
-	flow->left -= has ? n : 0;
-	return has;
-}
-
-/* Keeps the books of one frame of a stream. False: the door may not send it. */
-static bool count_down(struct door_side *d, struct door_stream *w, const struct wire_frame *f)
-{
-	struct wire_credit m;
-
-	switch (f->type) {
-	case WIRE_OK:
-		if (w->answered)
-			return false;
-		w->answered = true;
-		if (w->is_name)
-			stream_free(d, w);
-		return true;
-	case WIRE_ERROR:
-		stream_free(d, w);
-		return true;
-	case WIRE_CANCEL:
-		if (w->is_name)
-			return false;
-		stream_free(d, w);
-		return true;
-	case WIRE_DATA:
-		if (w->is_name || f->stream != WIRE_STDIN || w->down_ended ||
-		    !spend(&w->down, f->len))
-			return false;
-		d->down_bytes += f->len;
-		return true;
-	case WIRE_EOF:
-		if (w->is_name || f->stream != WIRE_STDIN || w->down_ended)
-			return false;
-		w->down_ended = true;
-		if (w->up_ended)
-			stream_free(d, w);
-		return true;
-	case WIRE_CREDIT:
-		return !w->is_name && f->stream == WIRE_STDOUT && wire_credit_decode(f, &m) == 0 &&
-		       wire_flow_credit(&w->up, m.bytes) == 0;
-	default:
-		return false;
-	}
-}
-
-static void on_stream_frame(struct door_side *d, const struct wire_frame *f)
-{
-	struct door_stream *w = stream_find(d, f->id);
-
-	if (!w)
+	if (!k->linked)
 		return;
-	if (!count_down(d, w, f)) {
-		door_kill(d, "it broke the protocol");
-		return;
-	}
-	if (d->k->linked && f->type == WIRE_DATA) {
-		keeper_sent_init(d->k, wire_link_pass(&d->k->init, &d->link, f));
-	} else if (d->k->linked) {
-		wire_link_settle(&d->k->init);
-		keeper_send_init(d->k, f->type, f->stream, f->id, f->payload, f->len);
-	}
-	if (d->linked && d->k->linked && wire_link_queued(&d->k->init) > KEEPER_INIT_QUEUE) {
+	if (f->type != WIRE_DATA)
+		wire_link_settle(&k->init);
+	keeper_sent_init(k, f->type == WIRE_DATA ? wire_link_pass(&k->init, &d->link, f)
+						 : wire_encode(&k->init.out, f->type, f->stream,
+							       f->id, f->payload, f->len));
+	if (d->linked && k->linked && wire_link_queued(&k->init) > KEEPER_INIT_QUEUE) {
 		d->waits_init = true;
 		wire_link_pause(&d->link, true);
 	}
@@ -374,10 +274,8 @@ static void on_frame(struct wire_link *l, const struct wire_frame *f)
 		on_reason(d, f);
 	else if (d->state == DOOR_STARTING)
 		on_hello(d, f);
-	else if (f->id & KEEPER_FILE_BIT)
-		door_on_reply(d, f);
-	else if (f->id & WIRE_NET_BIT)
-		on_stream_frame(d, f);
+	else if (f->id & (KEEPER_FILE_BIT | WIRE_NET_BIT))
+		keeper_relay_from_door(d->k, f);
 	else
 		door_kill(d, "it broke the protocol");
 }
@@ -480,15 +378,15 @@ static void on_launcher(struct ev_io *io, uint32_t events)
 	} else if (d->is_ending) {
 		if (!d->has_rows)
 			be_over(d);
-	} else if (n.type == LAUNCHER_ENDED && n.number != d->told) {
+	} else if (n.type == LAUNCHER_ENDED && n.number != d->ended_number) {
 		tell_end(d, n.status);
 	}
 }
 
-/* Starts a door unless there is one. */
 int door_ensure(struct door_side *d, struct err *e)
 {
-	struct launcher_msg n = {.type = LAUNCHER_START, .bytes_used = d->up_bytes + d->down_bytes};
+	struct launcher_msg n = {.type = LAUNCHER_START,
+				 .bytes_used = d->k->relays.up_bytes + d->k->relays.down_bytes};
 
 	if (d->state != DOOR_OFF)
 		return 0;
@@ -507,86 +405,74 @@ int door_ensure(struct door_side *d, struct err *e)
 	return 0;
 }
 
-/* ---- from init ---- */
+/* ---- control requests ---- */
 
-static bool begin_stream(struct door_side *d, const struct wire_frame *f)
+static void say_status(struct door_side *d, struct client *c, uint32_t id)
 {
-	bool is_name = f->type == WIRE_NAME;
-	struct wire_connect connect;
-	struct wire_name name;
-	struct err e;
+	struct wire_say m;
+	struct json j;
+	struct buf b;
 
-	if (f->len > ASK_BYTES_MAX || stream_find(d, f->id))
+	buf_init(&b, SAY_BYTES_MAX);
+	json_init(&j, &b);
+	json_object_begin(&j);
+	json_kv_bool(&j, "running", false);
+	json_kv_str(&j, "policy", d->policy);
+	json_kv_u64(&j, "connections", 0);
+	json_kv_u64(&j, "bytes_up", d->k->relays.up_bytes);
+	json_kv_u64(&j, "bytes_down", d->k->relays.down_bytes);
+	json_kv_u64(&j, "asks", 0);
+	json_object_end(&j);
+	m.text = j.error == 0 ? buf_cstr(&b) : NULL;
+	if (m.text)
+		client_sent(c, wire_say_encode(&c->link.out, id, 0, &m));
+	buf_done(&b);
+}
+
+/* What is true of a door that does not run is said without one. */
+static bool answer_here(struct door_side *d, struct client *c, uint32_t id, const char *verb)
+{
+	if (strcmp(verb, "status") == 0)
+		say_status(d, c, id);
+	else if (strcmp(verb, "reload") == 0)
+		client_sent(c, wire_say_encode(&c->link.out, id, 0,
+					       &(struct wire_say){.text = "{\"cut\":0}"}));
+	else if (strcmp(verb, "asks") != 0)
 		return false;
-	if (is_name ? wire_name_decode(f, &name) < 0 || d->name_count >= INIT_ASKED_MAX
-		    : wire_connect_decode(f, &connect) < 0 || d->conn_count >= INIT_CONNS_MAX)
-		return false;
-	if (door_ensure(d, &e) < 0) {
-		refuse(d, f->id, &e);
-		return true;
-	}
-	if (!stream_new(d, f->id, is_name)) {
-		err_set(&e, ERR_FULL, ENOMEM, "no memory");
-		refuse(d, f->id, &e);
-		return true;
-	}
-	door_send(d, f->type, 0, f->id, f);
+	client_send(c, WIRE_OK, 0, id, NULL, 0);
 	return true;
 }
 
-static bool count_up(struct door_side *d, struct door_stream *w, const struct wire_frame *f)
+void door_from_client(struct door_side *d, struct client *c, const struct wire_frame *f)
 {
-	struct wire_credit m;
+	const char *verb;
+	struct wire_door m;
+	bool is_change;
 
-	switch (f->type) {
-	case WIRE_CANCEL:
-		stream_free(d, w);
-		return true;
-	case WIRE_DATA:
-		if (w->is_name || f->stream != WIRE_STDOUT || w->up_ended || !spend(&w->up, f->len))
-			return false;
-		d->up_bytes += f->len;
-		return true;
-	case WIRE_EOF:
-		if (w->is_name || f->stream != WIRE_STDOUT || w->up_ended)
-			return false;
-		w->up_ended = true;
-		if (w->down_ended)
-			stream_free(d, w);
-		return true;
-	case WIRE_CREDIT:
-		return !w->is_name && f->stream == WIRE_STDIN && wire_credit_decode(f, &m) == 0 &&
-		       wire_flow_credit(&w->down, m.bytes) == 0;
-	default:
-		return false;
+	if (wire_door_decode(f, &m) < 0 || m.argv.count == 0) {
+		client_break(c, "a malformed DOOR");
+		return;
 	}
-}
-
-bool door_from_init(struct door_side *d, const struct wire_frame *f)
-{
-	struct door_stream *w;
-
-	if (f->type == WIRE_NAME || f->type == WIRE_CONNECT)
-		return begin_stream(d, f);
-	if (f->type != WIRE_DATA && f->type != WIRE_EOF && f->type != WIRE_CREDIT &&
-	    f->type != WIRE_CANCEL)
-		return false;
-	w = stream_find(d, f->id);
-	if (!w)
-		return true;
-	if (!count_up(d, w, f))
-		return false;
-	door_send(d, f->type, f->stream, f->id, f);
-	return true;
+	verb = m.argv.data;
+	is_change = strcmp(verb, "once") == 0 || (strcmp(verb, "reload") == 0 && m.argv.count > 1);
+	if (d->state == DOOR_OFF && !is_change && answer_here(d, c, f->id, verb))
+		return;
+	if (d->state == DOOR_OFF && !is_change)
+		client_fail_with(c, f->id, ERR_NOT_FOUND, "nothing of box '%s' waits for an answer",
+				 c->k->name);
+	else if (door_queued(d) > KEEPER_DOOR_QUEUE)
+		client_fail_with(c, f->id, ERR_LIMIT, "the door of box '%s' is busy", c->k->name);
+	else
+		keeper_relay_ask(c, f);
 }
 
 /* ---- the whole ---- */
 
 void door_stats(const struct door_side *d, struct wire_stats *m)
 {
-	m->net_up_bytes = d->up_bytes;
-	m->net_down_bytes = d->down_bytes;
-	m->net_conns = d->conn_count;
+	m->net_up_bytes = d->k->relays.up_bytes;
+	m->net_down_bytes = d->k->relays.down_bytes;
+	m->net_conns = d->k->relays.count[RELAY_CONNECT];
 	cgroup_meter_read(&d->meter, &m->door_mem_bytes, &m->door_cpu_us);
 }
 

@@ -6,10 +6,8 @@
  * (CANCEL to init) and the next request starts another; one that cannot be started is an ERROR for
  * the request, and nothing passes.
  *
- * Frames with WIRE_NET_BIT pass between init and the door as they are. The keeper counts bytes and
- * connections itself, holds back the side that is ahead (KEEPER_DOOR_QUEUE), and ends a door that
- * takes nothing for KEEPER_STALL_MS. DOOR frames of clients pass under ids with the top bit. The
- * launcher is launcher.h.
+ * What passes is the relay's (relay.h). The side that is ahead is held back (KEEPER_DOOR_QUEUE),
+ * and a door that takes nothing for KEEPER_STALL_MS is ended. The launcher is launcher.h.
  */
 #pragma once
 
@@ -32,14 +30,16 @@ bool door_side_end(struct door_side *d, void (*on_over)(struct keeper *k));
 /* Ends both, and waits for neither. */
 void door_side_free(struct door_side *d);
 
-/* A frame of init's with WIRE_NET_BIT. False: an honest init cannot send it. */
-bool door_from_init(struct door_side *d, const struct wire_frame *f);
+/* For the relay: starts a door unless there is one; sends it a frame under this id; passes a frame
+ * of its own to init; ends it, since it did wrong. */
+int door_ensure(struct door_side *d, struct err *e);
+void door_send(struct door_side *d, const struct wire_frame *f, uint32_t id);
+void door_pass_to_init(struct door_side *d, const struct wire_frame *f);
+void door_kill(struct door_side *d, const char *why);
 /* Init took all that was queued for it. */
 void door_init_drained(struct door_side *d);
 /* DOOR of a client. Without a running door: a bare `reload`, `asks` and `status` are answered here;
  * `once`, and a `reload` that says what changed, start one, which records it. */
 void door_from_client(struct door_side *d, struct client *c, const struct wire_frame *f);
-bool door_has_request(const struct door_side *d, const struct client *c, uint32_t id);
-void door_client_gone(struct door_side *d, struct client *c);
 bool door_is_running(const struct door_side *d);
 void door_stats(const struct door_side *d, struct wire_stats *m);

@@ -141,13 +141,3 @@ void keeper_subscriptions_row(struct keeper *k, const char *row);
 /* After the last row. */
 void keeper_subscriptions_end(struct keeper *k);
 bool keeper_has_subscribers(const struct keeper *k);
-
-/* relay.c: file operations and ports, passed between a client and init. */
-void relay_ask(struct client *c, const struct wire_frame *f);
-/* True if the frame belongs to an operation of this client. */
-bool relay_from_client(struct client *c, const struct wire_frame *f);
-void relay_from_init(struct keeper *k, const struct wire_frame *f);
-bool relay_has(const struct client *c, uint32_t id);
-void relay_client_gone(struct client *c);
-/* The box ended: every operation fails. */
-void relays_interrupt(struct keeper *k);

@@ -8,13 +8,13 @@
  *	                             -> input.c   DATA, EOF to a command's stdin
  *	                             -> follow.c  ATTACH, CREDIT
  *	                             -> relay.c   FILE, PORT and what belongs to them
- *	                             -> door.c    DOOR
+ *	                             -> door.c    DOOR -> relay.c
  *	                             -> subscribe.c SUBSCRIBE
  *	                             -> state.c   STATUS, STATS, PAUSE, STOP
  *	core.c     init's frames     -> execs.c   QUEUED, STARTED, DATA, EOF, EXIT
  *	                                          -> output.c, follow.c
- *	                             -> relay.c   (ids with KEEPER_FILE_BIT)
- *	                             -> door.c    (ids with WIRE_NET_BIT) -> launcher.c, the door
+ *	                             -> relay.c   (ids with KEEPER_FILE_BIT or WIRE_NET_BIT)
+ *	door.c     the door's frames -> relay.c; it is started by launcher.c
  *
  * Who is believed: init is the box, and the box is hostile. A frame that an honest init cannot
  * send ends the box ("init broke the protocol"); counts are our own; strings are cut and made
@@ -37,16 +37,16 @@
 #include "keeper/events.h"
 #include "keeper/journal.h"
 #include "keeper/output.h"
+#include "keeper/relay.h"
 #include "wire/hello.h"
 #include "wire/link.h"
 
 #include <stdbool.h>
 
-#define KEEPER_FILE_BIT 0x80000000u /* in ids on the init link: a file operation, or PORT */
+#define KEEPER_FILE_BIT 0x80000000u /* in ids of init and the door: what a client asks of them */
 
 struct exec;
 struct follow;
-struct relay;
 struct subscription;
 struct door_side;
 struct keeper;
@@ -63,7 +63,7 @@ struct client {
 	struct client *next;
 	struct wire_link link;
 	struct follow *follows;		    /* owned */
-	struct relay *relays;		    /* owned */
+	struct keeper_relay *relays;	    /* owned by the keeper's table */
 	struct subscription *subscriptions; /* owned */
 	unsigned request_count;
 	uint32_t stop_id;
@@ -130,9 +130,7 @@ struct keeper {
 	struct client *clients; /* owned */
 	unsigned client_count;
 	int held_fd; /* owned, -1: the first client's end of a one-shot box, closed last of all */
-	struct relay *relays;		  /* all of them; owned by their clients */
-	unsigned relay_count, port_count; /* of all, and of them ports */
-	uint32_t next_file;
+	struct keeper_relays relays;
 	unsigned blocking;	/* who holds init: clients with blocks_init, the door */
 	struct door_side *door; /* borrowed; NULL: the box has no network */
 	struct ev_defer reap;

@@ -92,7 +92,8 @@ static void become_gone(struct life *l)
 	network_done(l);
 	keeper_disconnect(&l->k);
 	execs_interrupt(&l->k);
-	relays_interrupt(&l->k);
+	err_set(&e, ERR_INTERRUPTED, ECONNRESET, "box '%s' ended before this was done", l->k.name);
+	keeper_relays_end(&l->k, PARTY_INIT, &e);
 	release_caller(l);
 	life_release(l);
 	r = record_end(l, &e);

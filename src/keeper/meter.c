@@ -295,7 +295,8 @@ static void on_idle_time(struct ev_timer *t)
 
 	if (l->state != LIFE_UP)
 		return;
-	if (k->paused || k->relay_count > 0 || execs_running(k) > 0)
+	if (k->paused || k->relays.count[RELAY_FILE] + k->relays.count[RELAY_PORT] > 0 ||
+	    execs_running(k) > 0)
 		k->active_ms = now;
 	if (now >= k->active_ms + idle_ms)
 		expire(l, "idle");

@@ -1,283 +1,430 @@
-/*
- * File operations, and connections to a port in the box: passed between a client and init under
- * another id; see keeper.h.
- *
- * Credit goes through end to end, so neither side can be ahead by more than a window: we only check
- * that each keeps to what the other gave. Init ends a file operation with OK or ERROR, also after a
- * CANCEL. For a port OK is the beginning; it ends with ERROR, with CANCEL from either side, or when
- * EOF went both ways. When the client has gone an operation is forgotten at once, and what init
- * still says for an id that was given out before is dropped.
- */
-#include "base/err.h"
+/* The relay; see relay.h. */
+#include "keeper/relay.h"
+
 #include "base/limits.h"
+#include "keeper/door.h"
 #include "keeper/exec.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct relay {
-	struct client *client;
-	struct relay *next_of_client, *next_of_keeper;
-	uint32_t id;	  /* the client's */
-	uint32_t init_id; /* with KEEPER_FILE_BIT */
-	bool is_port;
-	bool to_ended, from_ended; /* port: EOF passed */
-	struct wire_flow to_init, from_init;
+enum { ASK_BYTES_MAX = 4096 }; /* of init's */
+
+struct keeper_relay {
+	struct keeper_relay *next, *next_of_client; /* of its bucket; of its client */
+	enum relay_kind kind;
+	struct client *client; /* who asked; NULL: init did */
+	uint32_t client_id, id;
+	bool answered; /* OK passed */
+	struct relay_end {
+		struct wire_flow flow; /* what it may still send */
+		bool ended;	       /* its EOF passed */
+	} asker, answerer;
 };
 
-static struct relay *find_of_client(const struct client *c, uint32_t id)
+#define BIT(type) (1u << (type))
+#define BYTES	  (BIT(WIRE_DATA) | BIT(WIRE_EOF) | BIT(WIRE_CREDIT))
+#define ANSWER	  (BIT(WIRE_OK) | BIT(WIRE_ERROR))
+_Static_assert(WIRE_TYPE_COUNT <= 32, "a frame type is a bit");
+
+static const struct relay_rule {
+	enum wire_type asks;
+	enum relay_party asker, answerer;
+	unsigned max;			    /* in the box; 0: as many as clients may ask */
+	uint32_t from_asker, from_answerer; /* types of frames */
+	bool is_conn;			    /* OK is its start; it has one EOF each way */
+	const char *what;		    /* there are too many of */
+} rules[RELAY_KIND_COUNT] = {
+	[RELAY_FILE] = {.asks = WIRE_FILE,
+			.asker = PARTY_CLIENT,
+			.answerer = PARTY_INIT,
+			.max = INIT_FILE_OPS_MAX,
+			.from_asker = BYTES | BIT(WIRE_ENTRY) | BIT(WIRE_CANCEL),
+			.from_answerer = BYTES | BIT(WIRE_ENTRY) | ANSWER,
+			.what = "file operations are under way"},
+	[RELAY_PORT] = {.asks = WIRE_PORT,
+			.asker = PARTY_CLIENT,
+			.answerer = PARTY_INIT,
+			.max = INIT_PORTS_MAX,
+			.from_asker = BYTES | BIT(WIRE_CANCEL),
+			.from_answerer = BYTES | BIT(WIRE_CANCEL) | ANSWER,
+			.is_conn = true,
+			.what = "forwarded connections are open"},
+	[RELAY_CONTROL] = {.asks = WIRE_DOOR,
+			   .asker = PARTY_CLIENT,
+			   .answerer = PARTY_DOOR,
+			   .from_answerer = BIT(WIRE_SAY) | ANSWER},
+	[RELAY_NAME] = {.asks = WIRE_NAME,
+			.asker = PARTY_INIT,
+			.answerer = PARTY_DOOR,
+			.max = INIT_ASKED_MAX,
+			.from_asker = BIT(WIRE_CANCEL),
+			.from_answerer = ANSWER},
+	[RELAY_CONNECT] = {.asks = WIRE_CONNECT,
+			   .asker = PARTY_INIT,
+			   .answerer = PARTY_DOOR,
+			   .max = INIT_CONNS_MAX,
+			   .from_asker = BYTES | BIT(WIRE_CANCEL),
+			   .from_answerer = BYTES | BIT(WIRE_CANCEL) | ANSWER,
+			   .is_conn = true},
+};
+
+/* ---- the table ---- */
+
+static struct keeper_relay *find(const struct keeper *k, uint32_t id)
 {
-	for (struct relay *r = c->relays; r; r = r->next_of_client)
-		if (r->id == id)
-			return r;
-	return NULL;
+	struct keeper_relay *r = k->relays.bucket[id % RELAY_BUCKETS];
+
+	while (r && r->id != id)
+		r = r->next;
+	return r;
 }
 
-bool relay_has(const struct client *c, uint32_t id)
+static struct keeper_relay *find_of_client(const struct client *c, uint32_t id)
+{
+	struct keeper_relay *r = c->relays;
+
+	while (r && r->client_id != id)
+		r = r->next_of_client;
+	return r;
+}
+
+bool keeper_relay_has(const struct client *c, uint32_t id)
 {
 	return find_of_client(c, id) != NULL;
 }
 
-static void relay_free(struct relay *r)
+static struct keeper_relay *relay_new(struct keeper *k, enum relay_kind kind, struct client *c,
+				      uint32_t id)
 {
-	struct keeper *k = r->client->k;
-	struct relay **at = &r->client->relays;
-
-	while (*at != r)
-		at = &(*at)->next_of_client;
-	*at = r->next_of_client;
-	for (at = &k->relays; *at != r; at = &(*at)->next_of_keeper)
-		;
-	*at = r->next_of_keeper;
-	r->client->request_count--;
-	k->relay_count--;
-	k->port_count -= r->is_port;
-	free(r);
-}
-
-static struct relay *relay_new(struct client *c, uint32_t id, bool is_port)
-{
-	struct keeper *k = c->k;
-	struct relay *r = calloc(1, sizeof(*r));
+	struct keeper_relay *r = calloc(1, sizeof(*r)), **at;
 
 	if (!r)
 		return NULL;
-	r->client = c;
-	r->id = id;
-	r->init_id = KEEPER_FILE_BIT | (++k->next_file & ~KEEPER_FILE_BIT);
-	r->is_port = is_port;
-	(is_port ? wire_flow_init_net : wire_flow_init)(&r->to_init);
-	r->from_init = r->to_init;
-	r->next_of_client = c->relays;
-	c->relays = r;
-	r->next_of_keeper = k->relays;
-	k->relays = r;
-	c->request_count++;
-	k->relay_count++;
-	k->port_count += is_port;
+	r->kind = kind;
+	r->id = c ? KEEPER_FILE_BIT | (++k->relays.next_id & ~KEEPER_FILE_BIT) : id;
+	(kind == RELAY_FILE ? wire_flow_init : wire_flow_init_net)(&r->asker.flow);
+	r->answerer = r->asker;
+	at = &k->relays.bucket[r->id % RELAY_BUCKETS];
+	r->next = *at;
+	*at = r;
+	k->relays.count[kind]++;
+	if (c) {
+		r->client = c;
+		r->client_id = id;
+		r->next_of_client = c->relays;
+		c->relays = r;
+		c->request_count++;
+	}
 	return r;
 }
 
-/* Answers if not. */
-static bool has_room(struct client *c, uint32_t id, bool is_port)
+static void relay_free(struct keeper *k, struct keeper_relay *r)
 {
-	const struct keeper *k = c->k;
-	unsigned count = is_port ? k->port_count : k->relay_count - k->port_count;
+	struct keeper_relay **at = &k->relays.bucket[r->id % RELAY_BUCKETS];
 
-	if (count < (is_port ? INIT_PORTS_MAX : INIT_FILE_OPS_MAX))
-		return true;
-	client_fail_with(c, id, ERR_LIMIT, "%u %s in box '%s'", count,
-			 is_port ? "forwarded connections are open"
-				 : "file operations are under way",
-			 k->name);
-	return false;
+	while (*at != r)
+		at = &(*at)->next;
+	*at = r->next;
+	k->relays.count[r->kind]--;
+	if (r->client) {
+		for (at = &r->client->relays; *at != r; at = &(*at)->next_of_client)
+			;
+		*at = r->next_of_client;
+		r->client->request_count--;
+	}
+	free(r);
 }
 
-void relay_ask(struct client *c, const struct wire_frame *f)
-{
-	bool is_port = f->type == WIRE_PORT;
-	struct wire_file file;
-	struct wire_port port;
-	struct relay *r;
+/* ---- to a party ---- */
 
-	if (is_port ? wire_port_decode(f, &port) < 0 : wire_file_decode(f, &file) < 0) {
-		client_break(c, is_port ? "a malformed PORT" : "a malformed FILE");
-		return;
-	}
-	if (!has_room(c, f->id, is_port))
-		return;
-	r = relay_new(c, f->id, is_port);
-	if (!r) {
-		client_fail_with(c, f->id, ERR_FULL, "no memory");
-		return;
-	}
-	keeper_send_init(c->k, f->type, 0, r->init_id, f->payload, f->len);
-	client_yield(c);
+static void fail_asker(struct keeper *k, struct client *c, uint32_t id, const struct err *e)
+{
+	struct wire_error m = {.kind = e->kind, .code = (uint64_t)e->code, .msg = e->msg};
+
+	if (c)
+		client_fail(c, id, e);
+	else if (k->linked)
+		keeper_sent_init(k, wire_error_encode(&k->init.out, id, 0, &m));
 }
 
-/* True if the sender had that much credit, which is then spent. */
-static bool spend(struct wire_flow *flow, uint64_t n)
+static void punish(struct keeper *k, enum relay_party who, struct client *c, const char *what)
 {
-	if (n > flow->left)
-		return false;
-	flow->left -= n;
-	return true;
+	if (who == PARTY_CLIENT)
+		client_break(c, what);
+	else if (who == PARTY_INIT)
+		keeper_broken(k, what);
+	else
+		door_kill(k->door, "it broke the protocol");
 }
 
-/* After a frame of a port was passed on: frees it if that was the last. */
-static void book_port(struct relay *r, enum wire_type type, bool *ended)
-{
-	if (type == WIRE_EOF)
-		*ended = true;
-	if (type == WIRE_CANCEL || (r->to_ended && r->from_ended))
-		relay_free(r);
-}
-
-bool relay_from_client(struct client *c, const struct wire_frame *f)
-{
-	struct relay *r = find_of_client(c, f->id);
-	struct wire_credit credit;
-	struct wire_entry entry;
-
-	if (!r)
-		return false;
-	if (f->type == WIRE_DATA && !spend(&r->to_init, f->len)) {
-		client_break(c, "more data than it has credit for");
-		return true;
-	}
-	if (f->type == WIRE_CREDIT &&
-	    (f->stream != WIRE_STDOUT || wire_credit_decode(f, &credit) < 0 ||
-	     wire_flow_credit(&r->from_init, credit.bytes) < 0)) {
-		client_break(c, "more credit than it can have");
-		return true;
-	}
-	if (f->type == WIRE_ENTRY && (r->is_port || wire_entry_decode(f, &entry) < 0)) {
-		client_break(c, "a malformed ENTRY");
-		return true;
-	}
-	if (r->to_ended && (f->type == WIRE_DATA || f->type == WIRE_EOF)) {
-		client_break(c, "data after its end");
-		return true;
-	}
-	keeper_send_init(c->k, f->type, f->stream, r->init_id, f->payload, f->len);
-	if (r->is_port)
-		book_port(r, f->type, &r->to_ended);
-	client_yield(c);
-	return true;
-}
-
-/* ---- from init ---- */
-
-static void pass_error(struct relay *r, const struct wire_frame *f)
+/* The words of the box are made safe to print. */
+static void send_client(const struct keeper_relay *r, const struct wire_frame *f)
 {
 	struct client *c = r->client;
 	struct wire_error m;
 	struct err e = {0};
 
-	if (wire_error_decode(f, &m) < 0) {
-		keeper_broken(c->k, "a malformed ERROR");
+	if (f->type == WIRE_ERROR && rules[r->kind].answerer == PARTY_INIT &&
+	    wire_error_decode(f, &m) == 0) {
+		keeper_error_from_box(&m, &e);
+		client_fail(c, r->client_id, &e);
+	} else {
+		client_send(c, f->type, f->stream, r->client_id, f->payload, f->len);
+	}
+	if (f->type == WIRE_ENTRY) /* it has no credit */
+		client_check_queue(c);
+}
+
+static void send_init(struct keeper *k, const struct keeper_relay *r, const struct wire_frame *f)
+{
+	keeper_send_init(k, f->type, f->stream, r->id, f->payload, f->len);
+	client_yield(r->client);
+}
+
+static void send_to(struct keeper *k, enum relay_party to, const struct keeper_relay *r,
+		    const struct wire_frame *f)
+{
+	if (to == PARTY_CLIENT)
+		send_client(r, f);
+	else if (to == PARTY_DOOR)
+		door_send(k->door, f, r->id);
+	else if (!r->client)
+		door_pass_to_init(k->door, f);
+	else
+		send_init(k, r, f);
+}
+
+/* ---- a stream begins ---- */
+
+static bool is_whole(const struct wire_frame *f)
+{
+	union {
+		struct wire_file file;
+		struct wire_port port;
+		struct wire_name name;
+		struct wire_connect connect;
+		struct wire_door door;
+	} m;
+
+	switch (f->type) {
+	case WIRE_FILE:
+		return wire_file_decode(f, &m.file) == 0;
+	case WIRE_PORT:
+		return wire_port_decode(f, &m.port) == 0;
+	case WIRE_NAME:
+		return f->len <= ASK_BYTES_MAX && wire_name_decode(f, &m.name) == 0;
+	case WIRE_CONNECT:
+		return f->len <= ASK_BYTES_MAX && wire_connect_decode(f, &m.connect) == 0;
+	default:
+		return wire_door_decode(f, &m.door) == 0;
+	}
+}
+
+/* c is NULL where init asks. */
+static void begin(struct keeper *k, struct client *c, const struct wire_frame *f)
+{
+	enum relay_party asker = c ? PARTY_CLIENT : PARTY_INIT;
+	const struct relay_rule *rule;
+	struct keeper_relay *r;
+	enum relay_kind kind = 0;
+	struct err e;
+
+	while (rules[kind].asks != f->type)
+		kind++;
+	rule = &rules[kind];
+	if (!is_whole(f)) {
+		punish(k, asker, c, "a malformed request");
 		return;
 	}
-	keeper_error_from_box(&m, &e);
-	client_fail(c, r->id, &e);
-	relay_free(r);
+	if (rule->max > 0 && k->relays.count[kind] >= rule->max) {
+		if (c)
+			client_fail_with(c, f->id, ERR_LIMIT, "%u %s in box '%s'", rule->max,
+					 rule->what, k->name);
+		else
+			keeper_broken(k, "more requests than it may have open");
+		return;
+	}
+	if (rule->answerer == PARTY_DOOR && door_ensure(k->door, &e) < 0) {
+		fail_asker(k, c, f->id, &e);
+		return;
+	}
+	r = relay_new(k, kind, c, f->id);
+	if (!r) {
+		err_set(&e, ERR_FULL, ENOMEM, "no memory");
+		fail_asker(k, c, f->id, &e);
+		return;
+	}
+	send_to(k, rule->answerer, r, f);
 }
+
+void keeper_relay_ask(struct client *c, const struct wire_frame *f)
+{
+	begin(c->k, c, f);
+}
+
+/* ---- a frame of a stream ---- */
 
 static bool is_too_long(const char *path)
 {
 	return path && strnlen(path, BOX_PATH_MAX) == BOX_PATH_MAX;
 }
 
-static void pass_entry(struct relay *r, const struct wire_frame *f)
+/* Keeps the books of a frame. Returns what is wrong with it, or NULL. */
+static const char *book(struct keeper *k, struct keeper_relay *r, enum relay_party from,
+			const struct wire_frame *f)
 {
-	struct client *c = r->client;
-	struct wire_entry m;
+	const struct relay_rule *rule = &rules[r->kind];
+	bool asks = rule->asker == from;
+	struct relay_end *mine = asks ? &r->asker : &r->answerer;
+	struct relay_end *other = asks ? &r->answerer : &r->asker;
+	uint8_t stream = from == PARTY_INIT ? WIRE_STDOUT : WIRE_STDIN; /* for its bytes */
+	struct wire_credit credit;
+	struct wire_entry entry;
+	struct wire_error error;
 
-	if (r->is_port || wire_entry_decode(f, &m) < 0 || is_too_long(m.path) ||
-	    is_too_long(m.target)) {
-		keeper_broken(c->k, "a malformed ENTRY");
+	if (!((asks ? rule->from_asker : rule->from_answerer) & BIT(f->type)))
+		return "a frame that its request has not";
+	switch (f->type) {
+	case WIRE_DATA:
+	case WIRE_EOF:
+		if (f->stream != stream || mine->ended)
+			return "data after its end, or on the wrong stream";
+		mine->ended = f->type == WIRE_EOF && rule->is_conn;
+		if (f->len > mine->flow.left)
+			return "more data than it has credit for";
+		mine->flow.left -= f->len;
+		if (r->kind == RELAY_CONNECT)
+			*(asks ? &k->relays.up_bytes : &k->relays.down_bytes) += f->len;
+		return NULL;
+	case WIRE_CREDIT:
+		return f->stream != (stream == WIRE_STDIN ? WIRE_STDOUT : WIRE_STDIN) ||
+				       wire_credit_decode(f, &credit) < 0 ||
+				       wire_flow_credit(&other->flow, credit.bytes) < 0
+			       ? "more credit than it can give"
+			       : NULL;
+	case WIRE_ENTRY:
+		return wire_entry_decode(f, &entry) < 0 || (!asks && (is_too_long(entry.path) ||
+								      is_too_long(entry.target)))
+			       ? "a malformed ENTRY"
+			       : NULL;
+	case WIRE_OK:
+		if (r->answered)
+			return "a second answer";
+		r->answered = true;
+		return NULL;
+	case WIRE_ERROR:
+		return wire_error_decode(f, &error) < 0 ? "a malformed ERROR" : NULL;
+	default: /* CANCEL, SAY */
+		return NULL;
+	}
+}
+
+static bool is_last(const struct keeper_relay *r, enum wire_type type)
+{
+	return type == WIRE_ERROR || (type == WIRE_OK && !rules[r->kind].is_conn) ||
+	       (type == WIRE_CANCEL && r->kind != RELAY_FILE) ||
+	       (r->asker.ended && r->answerer.ended);
+}
+
+/* What is sent may end a party, and with it its streams: so the stream goes first. */
+static void pass(struct keeper *k, struct keeper_relay *r, enum relay_party from,
+		 const struct wire_frame *f)
+{
+	const struct relay_rule *rule = &rules[r->kind];
+	const char *wrong = book(k, r, from, f);
+	struct keeper_relay copy = *r;
+
+	if (wrong) {
+		punish(k, from, r->client, wrong);
 		return;
 	}
-	client_send(c, WIRE_ENTRY, f->stream, r->id, f->payload, f->len);
-	client_check_queue(c);
+	if (is_last(r, f->type))
+		relay_free(k, r);
+	send_to(k, rule->asker == from ? rule->answerer : rule->asker, &copy, f);
 }
 
-static void pass_credit(struct relay *r, const struct wire_frame *f)
+/* The door answers in its own time, whatever the client does meanwhile. */
+void keeper_relay_from_client(struct client *c, const struct wire_frame *f)
 {
-	struct client *c = r->client;
-	struct wire_credit m;
+	struct keeper_relay *r = find_of_client(c, f->id);
 
-	if (f->stream != WIRE_STDIN || wire_credit_decode(f, &m) < 0 ||
-	    wire_flow_credit(&r->to_init, m.bytes) < 0) {
-		keeper_broken(c->k, "more credit for an operation than there can be");
-		return;
+	if (r && r->kind != RELAY_CONTROL)
+		pass(c->k, r, PARTY_CLIENT, f);
+}
+
+/* Init's or the door's. Of a stream that is over, it must be one that it could have sent then. */
+static void pass_known(struct keeper *k, enum relay_party from, const struct wire_frame *f)
+{
+	struct keeper_relay *r = find(k, f->id);
+	bool by_init = !(f->id & KEEPER_FILE_BIT);
+	uint32_t may = 0;
+
+	for (size_t i = 0; i < RELAY_KIND_COUNT; i++) {
+		if ((rules[i].asker == PARTY_INIT) != by_init)
+			continue;
+		if (rules[i].asker == from)
+			may |= rules[i].from_asker;
+		else if (rules[i].answerer == from)
+			may |= rules[i].from_answerer;
 	}
-	client_credit(c, r->id, WIRE_STDIN, m.bytes);
+	if (!(may & BIT(f->type)) || f->id == KEEPER_FILE_BIT ||
+	    (!by_init && (f->id & ~KEEPER_FILE_BIT) > k->relays.next_id))
+		punish(k, from, NULL, "a frame that no request has");
+	else if (r && (rules[r->kind].asker == from || rules[r->kind].answerer == from))
+		pass(k, r, from, f);
 }
 
-static void pass_data(struct relay *r, const struct wire_frame *f)
+void keeper_relay_from_init(struct keeper *k, const struct wire_frame *f)
 {
-	if (f->stream != WIRE_STDOUT || r->from_ended || !spend(&r->from_init, f->len)) {
-		keeper_broken(r->client->k, "data of an operation beyond its credit");
-		return;
-	}
-	client_send(r->client, f->type, f->stream, r->id, f->payload, f->len);
-	if (r->is_port)
-		book_port(r, f->type, &r->from_ended);
+	bool by_init = !(f->id & KEEPER_FILE_BIT);
+	bool asks = by_init && (f->type == WIRE_CONNECT || f->type == WIRE_NAME);
+
+	if (by_init && (!k->door || (asks && find(k, f->id))))
+		keeper_broken(k, "a frame of the network that it cannot send");
+	else if (asks)
+		begin(k, NULL, f);
+	else
+		pass_known(k, PARTY_INIT, f);
 }
 
-static void pass_ok(struct relay *r, const struct wire_frame *f)
+void keeper_relay_from_door(struct keeper *k, const struct wire_frame *f)
 {
-	client_send(r->client, WIRE_OK, 0, r->id, NULL, 0);
-	if (!r->is_port)
-		relay_free(r);
+	pass_known(k, PARTY_DOOR, f);
 }
 
-static void pass_cancel(struct relay *r, const struct wire_frame *f)
-{
-	if (!r->is_port) {
-		keeper_broken(r->client->k, "it cancels a file operation");
-		return;
-	}
-	client_send(r->client, WIRE_CANCEL, 0, r->id, NULL, 0);
-	relay_free(r);
-}
+/* ---- a party goes ---- */
 
-void relay_from_init(struct keeper *k, const struct wire_frame *f)
-{
-	static void (*const pass[WIRE_TYPE_COUNT])(struct relay * r, const struct wire_frame *f) = {
-		[WIRE_ERROR] = pass_error,   [WIRE_OK] = pass_ok,	  [WIRE_DATA] = pass_data,
-		[WIRE_EOF] = pass_data,	     [WIRE_CREDIT] = pass_credit, [WIRE_ENTRY] = pass_entry,
-		[WIRE_CANCEL] = pass_cancel,
-	};
-	struct relay *r = k->relays;
-
-	while (r && r->init_id != f->id)
-		r = r->next_of_keeper;
-	if (!wire_type_is_known(f->type) || !pass[f->type])
-		keeper_broken(k, "a frame that no operation has");
-	else if (r)
-		pass[f->type](r, f);
-	else if ((f->id & ~KEEPER_FILE_BIT) > k->next_file || f->id == KEEPER_FILE_BIT)
-		keeper_broken(k, "an unknown operation");
-}
-
-/* ---- ends ---- */
-
-void relay_client_gone(struct client *c)
+void keeper_relay_client_gone(struct client *c)
 {
 	while (c->relays) {
-		keeper_send_init(c->k, WIRE_CANCEL, 0, c->relays->init_id, NULL, 0);
-		relay_free(c->relays);
+		if (rules[c->relays->kind].answerer == PARTY_INIT)
+			keeper_send_init(c->k, WIRE_CANCEL, 0, c->relays->id, NULL, 0);
+		relay_free(c->k, c->relays);
 	}
 }
 
-void relays_interrupt(struct keeper *k)
+static struct keeper_relay *first_of(struct keeper_relay *r, enum relay_party who)
 {
-	while (k->relays) {
-		client_fail_with(k->relays->client, k->relays->id, ERR_INTERRUPTED,
-				 "box '%s' ended during the %s", k->name,
-				 k->relays->is_port ? "connection" : "file operation");
-		relay_free(k->relays);
+	while (r && rules[r->kind].asker != who && rules[r->kind].answerer != who)
+		r = r->next;
+	return r;
+}
+
+void keeper_relays_end(struct keeper *k, enum relay_party gone, const struct err *why)
+{
+	for (size_t i = 0; i < RELAY_BUCKETS; i++) {
+		struct keeper_relay *r, copy;
+
+		while ((r = first_of(k->relays.bucket[i], gone))) {
+			copy = *r;
+			relay_free(k, r);
+			if (gone == PARTY_DOOR && copy.answered)
+				keeper_send_init(k, WIRE_CANCEL, 0, copy.id, NULL, 0);
+			else if (copy.client || gone == PARTY_DOOR)
+				fail_asker(k, copy.client, copy.client ? copy.client_id : copy.id,
+					   why);
+		}
 	}
 }

@@ -202,10 +202,12 @@ static void end(struct world *w)
 	MUST(w->k.paused == w->frozen);
 	keeper_disconnect(&w->k);
 	execs_interrupt(&w->k);
-	relays_interrupt(&w->k);
+	keeper_relays_end(&w->k, PARTY_INIT, &(struct err){.kind = ERR_INTERRUPTED});
 	keeper_answer_stops(&w->k, NULL);
 	turn(w);
-	MUST(w->k.open_execs == 0 && w->k.relay_count == 0 && w->ends == before);
+	for (size_t i = 0; i < RELAY_KIND_COUNT; i++)
+		MUST(w->k.relays.count[i] == 0);
+	MUST(w->k.open_execs == 0 && w->ends == before);
 	for (size_t i = 0; i < w->k.exec_count; i++)
 		outputs_remove(&w->k.logs, w->k.execs[i]->rec.exec_id, w->k.execs[i]->out);
 	MUST(w->k.logs.bytes == 0 && w->k.logs.open == 0);

@@ -500,7 +500,7 @@ KEEPER_TEST(the_box_ends)
 	CHECK_EQ(r->grace_ms, 5);
 	keeper_disconnect(&r->k);
 	execs_interrupt(&r->k);
-	relays_interrupt(&r->k);
+	keeper_relays_end(&r->k, PARTY_INIT, &(struct err){.kind = ERR_INTERRUPTED});
 	keeper_answer_stops(&r->k, NULL);
 	CHECK_EQ(peer_error(r, p, 2).kind, ERR_INTERRUPTED);
 	end = peer_exit(r, p, 1);

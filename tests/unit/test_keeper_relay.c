@@ -42,7 +42,7 @@ KEEPER_TEST(get)
 	CHECK_EQ(c.bytes, 3);
 	peer_say(&r->init, WIRE_OK, 0, id, NULL, 0);
 	CHECK_EQ(peer_next(r, p, WIRE_OK).id, 6);
-	CHECK_EQ(r->k.relay_count, 0);
+	CHECK_EQ(r->k.relays.count[RELAY_FILE], 0);
 }
 
 KEEPER_TEST(put_and_its_error)
@@ -78,7 +78,7 @@ KEEPER_TEST(the_client_goes)
 	CHECK_EQ(wire_error_encode(&r->init.out, id, 0, &(struct wire_error){.code = 125}), 0);
 	rig_run(r);
 	CHECK_EQ(r->ends, 0);
-	CHECK_EQ(r->k.relay_count, 0);
+	CHECK_EQ(r->k.relays.count[RELAY_FILE], 0);
 }
 
 KEEPER_TEST(the_client_cancels)
@@ -156,8 +156,8 @@ KEEPER_TEST(too_many)
 		CHECK_EQ(wire_file_encode(&p->out, i, 0, &m), 0);
 	e = peer_error(r, p, INIT_FILE_OPS_MAX + 1);
 	CHECK_EQ(e.kind, ERR_LIMIT);
-	relays_interrupt(&r->k);
-	CHECK_EQ(r->k.relay_count, 0);
+	keeper_relays_end(&r->k, PARTY_INIT, &(struct err){.kind = ERR_INTERRUPTED});
+	CHECK_EQ(r->k.relays.count[RELAY_FILE], 0);
 }
 
 /* A port: OK is its beginning. */
@@ -173,7 +173,7 @@ static uint32_t ask_port(struct rig *r, struct peer *p, uint32_t id)
 	CHECK_EQ(heard.port, 8000);
 	peer_say(&r->init, WIRE_OK, 0, f.id, NULL, 0);
 	CHECK_EQ(peer_next(r, p, WIRE_OK).id, id);
-	CHECK_EQ(r->k.port_count, 1);
+	CHECK_EQ(r->k.relays.count[RELAY_PORT], 1);
 	return f.id;
 }
 
@@ -188,11 +188,11 @@ KEEPER_TEST(a_port_ends_when_both_sides_did)
 	CHECK_EQ(peer_next(r, &r->init, WIRE_EOF).id, id);
 	peer_say(&r->init, WIRE_DATA, WIRE_STDOUT, id, "def", 3);
 	CHECK_EQ(peer_next(r, p, WIRE_DATA).id, 6);
-	CHECK_EQ(r->k.port_count, 1);
+	CHECK_EQ(r->k.relays.count[RELAY_PORT], 1);
 	peer_say(&r->init, WIRE_EOF, WIRE_STDOUT, id, NULL, 0);
 	CHECK_EQ(peer_next(r, p, WIRE_EOF).id, 6);
-	CHECK_EQ(r->k.port_count, 0);
-	CHECK_EQ(r->k.relay_count, 0);
+	CHECK_EQ(r->k.relays.count[RELAY_PORT], 0);
+	CHECK_EQ(r->k.relays.count[RELAY_FILE], 0);
 	/* Late, of either side. */
 	peer_say(&r->init, WIRE_CANCEL, 0, id, NULL, 0);
 	say_credit(p, 6, WIRE_STDOUT, 3);
@@ -208,15 +208,15 @@ KEEPER_TEST(a_port_ends_by_cancel_of_either)
 	id = ask_port(r, p, 6);
 	peer_say(&r->init, WIRE_CANCEL, 0, id, NULL, 0);
 	CHECK_EQ(peer_next(r, p, WIRE_CANCEL).id, 6);
-	CHECK_EQ(r->k.port_count, 0);
+	CHECK_EQ(r->k.relays.count[RELAY_PORT], 0);
 	id = ask_port(r, p, 6);
 	peer_say(p, WIRE_CANCEL, 0, 6, NULL, 0);
 	CHECK_EQ(peer_next(r, &r->init, WIRE_CANCEL).id, id);
-	CHECK_EQ(r->k.port_count, 0);
+	CHECK_EQ(r->k.relays.count[RELAY_PORT], 0);
 	id = ask_port(r, p, 6);
 	peer_close(p);
 	CHECK_EQ(peer_next(r, &r->init, WIRE_CANCEL).id, id);
-	CHECK_EQ(r->k.port_count, 0);
+	CHECK_EQ(r->k.relays.count[RELAY_PORT], 0);
 }
 
 KEEPER_TEST(a_port_has_a_small_window_and_no_entries)
@@ -246,6 +246,15 @@ KEEPER_TEST(init_cancels_a_file_operation)
 
 	id = ask(r, p, 6, FILE_GET);
 	peer_say(&r->init, WIRE_CANCEL, 0, id, NULL, 0);
+	rig_run(r);
+	CHECK_STR(r->cause, "init broke the protocol");
+}
+
+KEEPER_TEST(init_answers_a_port_twice)
+{
+	uint32_t id = ask_port(r, p, 6);
+
+	peer_say(&r->init, WIRE_OK, 0, id, NULL, 0);
 	rig_run(r);
 	CHECK_STR(r->cause, "init broke the protocol");
 }
