@@ -80,58 +80,15 @@ void client_break(struct client *c, const char *what)
 	close_later(c);
 }
 
-/* ---- back-pressure ---- */
-
-void client_yield(struct client *c)
+static void on_stalled(struct keeper_gate *g)
 {
-	struct keeper *k = c->k;
-
-	if (c->waits_init || !k->linked || wire_link_queued(&k->init) <= KEEPER_INIT_QUEUE)
-		return;
-	c->waits_init = true;
-	wire_link_pause(&c->link, true);
-}
-
-static void unblock(struct client *c)
-{
-	struct keeper *k = c->k;
-
-	if (!c->blocks_init)
-		return;
-	c->blocks_init = false;
-	keeper_release_init(k);
-	if (k->blocking == 0)
-		ev_timer_stop(k->ev, &k->stall);
-}
-
-static void on_stall(struct ev_timer *t)
-{
-	struct keeper *k = container(t, struct keeper, stall);
-
-	for (struct client *c = k->clients; c; c = c->next) {
-		size_t queued = wire_link_queued(&c->link);
-
-		if (c->blocks_init && queued >= c->stall_mark)
-			close_later(c);
-		c->stall_mark = queued;
-	}
-	ev_timer_set(k->ev, &k->stall, KEEPER_STALL_MS);
+	close_later(container(g, struct client, gate));
 }
 
 void client_check_queue(struct client *c)
 {
-	struct keeper *k = c->k;
-
-	if (c->closing || c->blocks_init || !k->linked ||
-	    wire_link_queued(&c->link) <= CLIENT_QUEUE_MAX)
-		return;
-	c->blocks_init = true;
-	c->stall_mark = wire_link_queued(&c->link);
-	keeper_hold_init(k);
-	if (k->stall.armed)
-		return;
-	k->stall.on_timer = on_stall;
-	ev_timer_set(k->ev, &k->stall, KEEPER_STALL_MS);
+	if (!c->closing)
+		keeper_gate_hold(&c->gate, wire_link_queued(&c->link), CLIENT_QUEUE_MAX);
 }
 
 /* ---- from a client ---- */
@@ -284,7 +241,7 @@ static void on_signal(struct client *c, const struct wire_frame *f)
 	} else if (m.exec_id == 0) {
 		if (follow)
 			exec_signal(c->k, follow->exec->rec.exec_id, &m, NULL);
-		client_yield(c);
+		keeper_gate_wait(&c->gate);
 	} else if (may_begin(c, f->id) && !client_is_held_up(c, f->id)) {
 		if (exec_signal(c->k, m.exec_id <= INT32_MAX ? (uint32_t)m.exec_id : 0, &m, &e) < 0)
 			client_fail(c, f->id, &e);
@@ -303,7 +260,7 @@ static void on_resize(struct client *c, const struct wire_frame *f)
 	else if (follow && follow->exec->run)
 		keeper_send_init(c->k, WIRE_RESIZE, 0, follow->exec->rec.exec_id, f->payload,
 				 f->len);
-	client_yield(c);
+	keeper_gate_wait(&c->gate);
 }
 
 static void (*const handlers[WIRE_TYPE_COUNT])(struct client *c, const struct wire_frame *f) = {
@@ -354,7 +311,7 @@ static void on_drained(struct wire_link *l)
 	struct client *c = container(l, struct client, link);
 	struct follow *next;
 
-	unblock(c);
+	keeper_gate_release(&c->gate);
 	for (struct follow *f = c->follows; f && !c->closing; f = next) {
 		next = f->next_of_client;
 		follow_serve(f);
@@ -373,7 +330,7 @@ static void client_free(struct client *c)
 		at = &(*at)->next;
 	*at = c->next;
 	k->client_count--;
-	unblock(c);
+	keeper_gate_release(&c->gate);
 	while (c->follows)
 		follow_free(c->follows);
 	keeper_relay_client_gone(c);
@@ -421,6 +378,7 @@ int keeper_add_client(struct keeper *k, int fd, bool first)
 	k->reap.on_defer = on_reap;
 	c->k = k;
 	c->first = first;
+	c->gate = (struct keeper_gate){.k = k, .link = &c->link, .on_stalled = on_stalled};
 	c->link.on_frame = on_frame;
 	c->link.on_close = on_close;
 	c->link.on_drained = on_drained;
@@ -442,7 +400,6 @@ void clients_free(struct keeper *k)
 	while (k->clients)
 		client_free(k->clients);
 	ev_defer_cancel(k->ev, &k->reap);
-	ev_timer_stop(k->ev, &k->stall);
 }
 
 void keeper_answer_stops(struct keeper *k, const struct err *e)

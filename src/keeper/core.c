@@ -83,18 +83,6 @@ void keeper_credit_init(struct keeper *k, uint32_t id, uint8_t stream, uint64_t 
 		keeper_sent_init(k, wire_credit_encode(&k->init.out, id, stream, &m));
 }
 
-void keeper_hold_init(struct keeper *k)
-{
-	if (k->blocking++ == 0 && k->linked)
-		wire_link_pause(&k->init, true);
-}
-
-void keeper_release_init(struct keeper *k)
-{
-	if (--k->blocking == 0 && k->linked)
-		wire_link_pause(&k->init, false);
-}
-
 /* ---- the box's own log ---- */
 
 void keeper_event(struct keeper *k, const struct event *event)
@@ -212,12 +200,8 @@ static void on_init_drained(struct wire_link *l)
 {
 	struct keeper *k = container(l, struct keeper, init);
 
-	for (struct client *c = k->clients; c; c = c->next) {
-		if (!c->waits_init)
-			continue;
-		c->waits_init = false;
-		wire_link_pause(&c->link, false);
-	}
+	for (struct client *c = k->clients; c; c = c->next)
+		keeper_gate_go_on(&c->gate);
 	if (k->door)
 		door_init_drained(k->door);
 }

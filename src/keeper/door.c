@@ -43,10 +43,9 @@ struct door_side {
 	enum door_state state;
 	struct wire_link link;
 	bool linked;
-	struct buf waiting;    /* frames for a door that is not up yet */
-	struct ev_timer timer; /* starting: for HELLO; up, and init held back: for its reading */
-	size_t stall_mark;     /* its queue when last looked at */
-	bool holds_init, waits_init;
+	struct buf waiting; /* frames for a door that is not up yet */
+	struct keeper_gate gate;
+	struct ev_timer timer; /* starting: for HELLO; ending: for its rows */
 	uint32_t start_number; /* of the last start; 0: there was none */
 	uint64_t retry_ms;     /* ev_now: no new start before */
 	struct err failure;    /* of the last start */
@@ -67,14 +66,6 @@ static void door_event(struct door_side *d, const char *cause)
 
 /* ---- the end of a door ---- */
 
-static void release_init(struct door_side *d)
-{
-	if (!d->holds_init)
-		return;
-	d->holds_init = false;
-	keeper_release_init(d->k);
-}
-
 /* Everything that went through it, or waited for it, ends with this reason. */
 static void become_off(struct door_side *d, const struct err *e)
 {
@@ -82,11 +73,11 @@ static void become_off(struct door_side *d, const struct err *e)
 	ev_timer_stop(d->k->ev, &d->timer);
 	if (d->linked)
 		wire_link_done(&d->link);
-	d->linked = d->waits_init = false;
+	d->linked = d->gate.waits_init = false;
 	buf_done(&d->waiting);
 	buf_init(&d->waiting, WIRE_OUT_MAX);
 	keeper_relays_end(d->k, PARTY_DOOR, e);
-	release_init(d);
+	keeper_gate_release(&d->gate);
 }
 
 /* The keeper's own decision; the record says why when the launcher has it reaped. */
@@ -136,13 +127,7 @@ void door_send(struct door_side *d, const struct wire_frame *f, uint32_t id)
 	}
 	if (up)
 		wire_link_flush(&d->link);
-	if (d->holds_init || door_queued(d) <= KEEPER_DOOR_QUEUE)
-		return;
-	d->holds_init = true;
-	keeper_hold_init(d->k);
-	d->stall_mark = door_queued(d);
-	if (up)
-		ev_timer_set(d->k->ev, &d->timer, KEEPER_STALL_MS);
+	keeper_gate_hold(&d->gate, door_queued(d), KEEPER_DOOR_QUEUE);
 }
 
 /* Nothing of the door is left to wait for. */
@@ -160,7 +145,6 @@ static void be_over(struct door_side *d)
 static void on_timer(struct ev_timer *t)
 {
 	struct door_side *d = container(t, struct door_side, timer);
-	size_t now = door_queued(d);
 	struct err e;
 
 	if (d->is_ending) {
@@ -170,22 +154,24 @@ static void on_timer(struct ev_timer *t)
 			"the box's door was not there within %u s of its start",
 			DOOR_START_MS / 1000);
 		fail_start(d, &e);
-	} else if (d->holds_init && now >= d->stall_mark) {
-		door_kill(d, "it took nothing");
-	} else if (d->holds_init) {
-		d->stall_mark = now;
-		ev_timer_set(d->k->ev, &d->timer, KEEPER_STALL_MS);
 	}
+}
+
+/* One that is starting has a timer of its own. */
+static void on_stalled(struct keeper_gate *g)
+{
+	struct door_side *d = container(g, struct door_side, gate);
+
+	if (d->state == DOOR_UP)
+		door_kill(d, "it took nothing");
 }
 
 static void on_drained(struct wire_link *l)
 {
 	struct door_side *d = container(l, struct door_side, link);
 
-	if (d->state != DOOR_UP)
-		return;
-	ev_timer_stop(d->k->ev, &d->timer);
-	release_init(d);
+	if (d->state == DOOR_UP)
+		keeper_gate_release(&d->gate);
 }
 
 /* ---- from the door ---- */
@@ -202,18 +188,13 @@ void door_pass_to_init(struct door_side *d, const struct wire_frame *f)
 	keeper_sent_init(k, f->type == WIRE_DATA ? wire_link_pass(&k->init, &d->link, f)
 						 : wire_encode(&k->init.out, f->type, f->stream,
 							       f->id, f->payload, f->len));
-	if (d->linked && k->linked && wire_link_queued(&k->init) > KEEPER_INIT_QUEUE) {
-		d->waits_init = true;
-		wire_link_pause(&d->link, true);
-	}
+	if (d->linked)
+		keeper_gate_wait(&d->gate);
 }
 
 void door_init_drained(struct door_side *d)
 {
-	if (!d->waits_init)
-		return;
-	d->waits_init = false;
-	wire_link_pause(&d->link, false);
+	keeper_gate_go_on(&d->gate);
 }
 
 static void on_hello(struct door_side *d, const struct wire_frame *f)
@@ -240,9 +221,8 @@ static void on_hello(struct door_side *d, const struct wire_frame *f)
 	buf_done(&d->waiting);
 	buf_init(&d->waiting, WIRE_OUT_MAX);
 	wire_link_flush(&d->link);
-	d->stall_mark = door_queued(d);
-	if (d->holds_init)
-		ev_timer_set(d->k->ev, &d->timer, KEEPER_STALL_MS);
+	keeper_gate_release(&d->gate);
+	keeper_gate_hold(&d->gate, door_queued(d), KEEPER_DOOR_QUEUE);
 }
 
 /* Its own reason: why it cannot start, or why it ends. */
@@ -491,6 +471,7 @@ int door_side_new(struct door_side **ret, struct keeper *k, const struct launche
 		return err_errno(e, ENOMEM, "prepare the box's door");
 	d->k = k;
 	d->policy = c->door->policy;
+	d->gate = (struct keeper_gate){.k = k, .link = &d->link, .on_stalled = on_stalled};
 	d->timer.on_timer = on_timer;
 	d->launcher_fd = -1;
 	buf_init(&d->waiting, WIRE_OUT_MAX);

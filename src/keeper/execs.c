@@ -391,7 +391,7 @@ void exec_ask(struct client *c, uint32_t id, const struct wire_exec *m)
 	if (c->k->on_exec)
 		c->k->on_exec(c->k);
 	pass_to_init(x, &asked);
-	client_yield(c);
+	keeper_gate_wait(&c->gate);
 }
 
 int exec_signal(struct keeper *k, uint32_t exec_id, const struct wire_signal *m, struct err *e)

@@ -89,7 +89,7 @@ void input_data(struct follow *f, const struct wire_frame *frame)
 		return;
 	}
 	send_waiting(f->exec);
-	client_yield(f->client);
+	keeper_gate_wait(&f->client->gate);
 }
 
 void input_eof(struct follow *f)

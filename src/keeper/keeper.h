@@ -35,6 +35,7 @@
 
 #include "ev/ev.h"
 #include "keeper/events.h"
+#include "keeper/gate.h"
 #include "keeper/journal.h"
 #include "keeper/output.h"
 #include "keeper/relay.h"
@@ -62,16 +63,14 @@ struct client {
 	struct keeper *k;
 	struct client *next;
 	struct wire_link link;
+	struct keeper_gate gate;
 	struct follow *follows;		    /* owned */
 	struct keeper_relay *relays;	    /* owned by the keeper's table */
 	struct subscription *subscriptions; /* owned */
 	unsigned request_count;
 	uint32_t stop_id;
-	size_t stall_mark; /* its queue when last looked at, while it blocks init */
-	bool first;	   /* the one the keeper was born with */
-	bool stopping;	   /* waits for the answer to STOP */
-	bool waits_init;   /* not read until init took what is queued for it */
-	bool blocks_init;  /* init is not read until this client took what is queued for it */
+	bool first;    /* the one the keeper was born with */
+	bool stopping; /* waits for the answer to STOP */
 	bool closing;
 	struct wire_peer peer; /* as it said in its HELLO; all zero: it said none */
 };
@@ -131,10 +130,9 @@ struct keeper {
 	unsigned client_count;
 	int held_fd; /* owned, -1: the first client's end of a one-shot box, closed last of all */
 	struct keeper_relays relays;
-	unsigned blocking;	/* who holds init: clients with blocks_init, the door */
+	unsigned blocking;	/* how many hold init */
 	struct door_side *door; /* borrowed; NULL: the box has no network */
 	struct ev_defer reap;
-	struct ev_timer stall;
 };
 
 /* core.c. Set ev, name and the callbacks first; box_fd is borrowed. keeper_load reads what an
@@ -152,9 +150,6 @@ void keeper_send_init(struct keeper *k, enum wire_type type, uint8_t stream, uin
 		      const void *p, size_t n);
 /* After an encode into the init link's queue: r is what the encoder returned. */
 void keeper_sent_init(struct keeper *k, int r);
-/* Init is not read while anybody holds it. */
-void keeper_hold_init(struct keeper *k);
-void keeper_release_init(struct keeper *k);
 void keeper_credit_init(struct keeper *k, uint32_t id, uint8_t stream, uint64_t bytes);
 void keeper_broken(struct keeper *k, const char *what); /* init broke the protocol */
 /* Into the box's own log, which a one-shot box has not. */
@@ -176,8 +171,6 @@ void client_fail_with(struct client *c, uint32_t id, enum err_kind kind, const c
 	__attribute__((format(printf, 4, 5)));
 /* The client broke the protocol: says so and ends the connection. */
 void client_break(struct client *c, const char *what);
-/* After something was queued for init on a client's behalf: stops reading it if init is behind. */
-void client_yield(struct client *c);
 /* After an uncredited frame was queued for a client: stops reading init if the client is behind. */
 void client_check_queue(struct client *c);
 /* state.c: what concerns the box as a whole. */

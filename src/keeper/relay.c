@@ -180,7 +180,7 @@ static void send_client(const struct keeper_relay *r, const struct wire_frame *f
 static void send_init(struct keeper *k, const struct keeper_relay *r, const struct wire_frame *f)
 {
 	keeper_send_init(k, f->type, f->stream, r->id, f->payload, f->len);
-	client_yield(r->client);
+	keeper_gate_wait(&r->client->gate);
 }
 
 static void send_to(struct keeper *k, enum relay_party to, const struct keeper_relay *r,

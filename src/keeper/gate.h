@@ -1,0 +1,33 @@
+/*
+ * Back-pressure between init and another link, a client's or the door's: which of both waits for
+ * the other. Bytes with credit are bounded anyway; this is for what has none, and for many streams
+ * at once.
+ */
+#pragma once
+
+#include "ev/ev.h"
+#include "wire/link.h"
+
+#include <stdbool.h>
+
+struct keeper;
+
+struct keeper_gate {
+	struct keeper *k;
+	struct wire_link *link;
+	void (*on_stalled)(struct keeper_gate *g); /* it holds init and takes nothing */
+	struct ev_timer stall;			   /* armed while it holds init */
+	size_t stall_mark;			   /* its queue when last looked at */
+	bool waits_init; /* not read until init took what is queued for it */
+	bool holds_init; /* init is not read until this one took what is queued for it */
+};
+
+/* After something was queued for init on the link's behalf: it is not read if init is behind. */
+void keeper_gate_wait(struct keeper_gate *g);
+/* After so much is queued for it: init is not read if that is over max. Who then takes nothing for
+ * KEEPER_STALL_MS is stalled, since everyone else waits. */
+void keeper_gate_hold(struct keeper_gate *g, size_t queued, size_t max);
+/* It took all, or is gone. */
+void keeper_gate_release(struct keeper_gate *g);
+/* Init took all. */
+void keeper_gate_go_on(struct keeper_gate *g);
