@@ -317,7 +317,9 @@ COVE_API int cove_execs(struct cove *cove, const char *box, struct cove_exec_inf
 			struct cove_error *err);
 
 /* The history of a box, oldest first: on_line gets one JSON line per event and returns false to
- * stop. follow: until the box ends. Works on a stopped box too. */
+ * stop. follow: until the box ends; one whose keeper is of an older Cove that cannot be followed is
+ * COVE_UNSUPPORTED. Works on a stopped box too. A gap in "seq" is rows that are not kept any more.
+ */
 typedef bool cove_on_line(void *arg, const char *json);
 COVE_API int cove_events(struct cove *cove, const char *box, bool follow, cove_on_line *on_line,
 			 void *arg, struct cove_error *err);

@@ -11,7 +11,7 @@
  *	door.c	    policies, grants, asks; network.c those of a new box; forward.c ports
  *	exec.c	    commands; result.c their results
  *	put.c get.c files.c	files in and out
- *	logs.c history.c	output and events of boxes that may not run
+ *	history.c   commands, their output and events of a box, running or not
  *	stats.c	    what a running box uses; pausing it
  *	list.c inspect.c images.c workspaces.c sweep.c; view.c words and JSON they share
  *

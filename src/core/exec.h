@@ -1,6 +1,6 @@
 /*
  * A command under way on one connection. cove_run drives one to its end; cove_exec_* hand its
- * events to the caller. Reading the log of a stopped box (logs.c) gives the same events from files.
+ * events to the caller. The log of a stopped box (history.c) gives the same events from files.
  *
  *	begin -> STARTED -> OUT, ERR ... -> EXIT -> done
  *
@@ -62,8 +62,8 @@ void exec_result(const struct exec_record *m, struct cove_result *r);
 int core_exec_attach(struct cove_box *box, const struct wire_attach *m, struct cove_exec **ret,
 		     struct err *e);
 
-/* logs.c: the commands of a box, running or not; the count. */
+/* history.c: the commands of a box, running or not; the count. */
 int core_exec_infos(struct cove *cove, const char *box, struct cove_exec_info **ret, struct err *e);
-/* logs.c: the same as cove_exec_next for a log. */
+/* history.c: the same as cove_exec_next for a log. */
 int core_log_next(struct cove_exec *x, int timeout_ms, struct cove_event *ret, struct err *e);
 void core_log_free(struct log_reader *l);

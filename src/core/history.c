@@ -1,157 +1,453 @@
 /*
- * The events of a box, read from the files its keeper appends to: events.1.jsonl, the older half,
- * and events.jsonl. Following waits for changes with inotify, and ends when the box's lock is free:
- * the keeper writes its last event before it lets go.
+ * What a box has done: its commands, what they printed, and its events; running or not.
+ *
+ * A running box's keeper is asked: it knows what is on its way. Of one that does not run the same
+ * is read from the files its keeper wrote (keeper/journal.h, keeper/output.h, store/event.h).
+ * Nothing in them is trusted to be a name.
+ *
+ * Following events: SUBSCRIBE first, whose first answer is the number of the next row; then the
+ * files up to that number; then the rows as the keeper sends them. So no row is missing at the
+ * seam, and none comes twice. A connection that ends before its box (the keeper was killed, or gave
+ * up on a reader that was slow) is followed by the same again, from the number that was reached;
+ * once the box's lock is free, by the rest of the files.
  */
 #include "base/fd.h"
 #include "base/limits.h"
-#include "core/core.h"
+#include "base/str.h"
+#include "core/exec.h"
+#include "core/life.h"
+#include "keeper/journal.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/inotify.h>
-#include <sys/stat.h>
 
-#define EVENTS_OLD "logs/events.1.jsonl"
-#define EVENTS_NOW "logs/events.jsonl"
+enum { FOLLOW_TRIES = 8 };
 
-enum { HISTORY_BYTES = 256 << 10 };
-
+/* Where the history of a box is. */
 struct history {
-	int box_fd;
-	int fd;		 /* owned; the file being read, -1 before it exists */
-	struct buf text; /* read and not yet a whole line */
-	cove_on_line *on_line;
-	void *arg;
-	bool stopped; /* the caller has had enough */
+	struct cove *cove;
+	const char *box;
+	int box_fd;		/* owned */
+	struct core_conn *conn; /* owned; NULL: it does not run */
 };
 
-/* Hands out whole lines. A line longer than the buffer is none of the keeper's: it is dropped. */
-static void hand_out(struct history *h)
+static void history_close(struct history *h)
 {
-	while (!h->stopped && buf_len(&h->text) > 0) {
-		uint8_t *start = h->text.data + h->text.start;
-		uint8_t *end = memchr(start, '\n', buf_len(&h->text));
-
-		if (!end) {
-			if (buf_len(&h->text) >= HISTORY_BYTES / 2)
-				buf_clear(&h->text);
-			return;
-		}
-		*end = 0;
-		h->stopped = !h->on_line(h->arg, (const char *)start);
-		buf_consume(&h->text, (size_t)(end + 1 - start));
-	}
+	fd_close(&h->box_fd);
+	core_conn_free(h->conn);
 }
 
-static int read_to_end(struct history *h)
+/* To be closed after a failure too. */
+static int history_open(struct history *h, struct cove *cove, const char *box, struct err *e)
 {
-	while (h->fd >= 0 && !h->stopped) {
-		uint8_t *space = buf_reserve(&h->text, HISTORY_BYTES / 4);
-		ssize_t n;
+	int r;
 
-		if (!space)
-			return -ENOMEM;
-		n = read(h->fd, space, HISTORY_BYTES / 4);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : 0;
-		buf_commit(&h->text, (size_t)n);
-		hand_out(h);
-	}
-	return 0;
+	*h = (struct history){.cove = cove, .box = box, .box_fd = -1};
+	core_sweep_box(cove, box);
+	r = box_open_dir(cove, box, &h->box_fd, e);
+	if (r == 0)
+		r = core_conn_connect(NULL, cove->state.run_fd, box, &h->conn, e);
+	return h->box_fd >= 0 && (r == -ENOENT || r == -ECONNREFUSED) ? 0 : r;
 }
 
-static int open_file(struct history *h, const char *path)
+static int open_file(const struct history *h, const char *path)
 {
 	return fd_openat2(h->box_fd, path, O_RDONLY, 0, FD_BENEATH | FD_NO_SYMLINKS);
 }
 
-/* The keeper began a new file: the old one was read to its end, so this one comes next. */
-static bool has_turned(struct history *h)
+/* ---- the list of commands ---- */
+
+/* Without a keeper nothing runs: what has no end was interrupted. */
+static int read_journal(const struct history *h, struct journal_list *ret, struct err *e)
 {
-	struct stat held, now;
+	int r = journal_read(h->box_fd, ret);
 
-	return h->fd < 0 || (fstatat(h->box_fd, EVENTS_NOW, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
-			     fstat(h->fd, &held) == 0 && held.st_ino != now.st_ino);
-}
+	if (r < 0)
+		return err_errno(e, -r, "read the commands of box '%s'", h->box);
+	for (size_t i = 0; i < ret->count; i++) {
+		struct exec_record *x = &ret->records[i];
 
-static int read_all(struct history *h)
-{
-	int r = read_to_end(h);
-
-	if (r == 0 && has_turned(h)) {
-		/* What came between the last read and the turn. */
-		r = read_to_end(h);
-		fd_close(&h->fd);
-		h->fd = open_file(h, EVENTS_NOW);
-		if (h->fd >= 0 && r == 0)
-			r = read_to_end(h);
+		if (x->state >= EXEC_DONE)
+			continue;
+		x->state = EXEC_INTERRUPTED;
+		str_copy(x->cause, sizeof(x->cause), "interrupted");
 	}
+	return 0;
+}
+
+static void info_of_record(struct cove_exec_info *i, const struct exec_record *r)
+{
+	*i = (struct cove_exec_info){
+		.exec_id = r->exec_id,
+		.started_ms = r->started_ms,
+		.duration_ms = r->duration_ms,
+		.out_bytes = r->bytes[0],
+		.err_bytes = r->bytes[1],
+		.pid = (int64_t)r->pid,
+		.has_exit = r->has_exit,
+		.background = r->background,
+		.exit_code = r->exit_code & 0xff,
+		.signal = r->signal & 0x7f,
+		.truncated = r->truncated,
+		.oom_killed = r->oom_killed,
+		.cpu_us = r->cpu_us,
+		.mem_peak_bytes = r->mem_peak_bytes,
+		.io_read_bytes = r->io_read_bytes,
+		.io_write_bytes = r->io_write_bytes,
+	};
+	str_copy(i->command, sizeof(i->command), r->command);
+	str_copy(i->state, sizeof(i->state), exec_state_name(r->state));
+	str_copy(i->shell, sizeof(i->shell), r->shell);
+	str_copy(i->cause, sizeof(i->cause), r->cause);
+}
+
+static int execs_of_files(const struct history *h, struct cove_exec_info **ret, struct err *e)
+{
+	struct journal_list list;
+	int r = read_journal(h, &list, e);
+
+	if (r == 0) {
+		*ret = calloc(list.count + 1, sizeof(**ret));
+		r = *ret ? (int)list.count : err_errno(e, ENOMEM, "list commands");
+	}
+	for (int i = 0; i < r; i++)
+		info_of_record(&(*ret)[i], &list.records[i]);
+	journal_list_done(&list);
 	return r;
 }
 
-static int watch(int in_fd, int box_fd, const char *below, uint32_t events)
+static int collect_infos(struct core_call *c, struct cove_exec_info *infos, struct err *e)
 {
-	char path[64];
+	struct exec_record m;
+	struct wire_frame f;
+	int n = 0, r;
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d%s", box_fd, below);
-	return inotify_add_watch(in_fd, path, events) < 0 ? -errno : 0;
+	while ((r = core_call_next(c, STOP_WAIT_MS, &f, e)) > 0) {
+		if (f.type == WIRE_OK)
+			return n;
+		if (f.type != WIRE_INFO || n == (int)KEEPER_EXECS_MAX ||
+		    wire_info_decode(&f, &m) < 0)
+			return core_unexpected(&c->q, &f, e);
+		info_of_record(&infos[n++], &m);
+	}
+	return r < 0 ? r : err_set(e, ERR_TIMEOUT, ETIMEDOUT, "the keeper does not answer");
 }
 
-static int follow_file(struct history *h)
+static int execs_of_keeper(struct core_conn *c, struct cove_exec_info **ret, struct err *e)
 {
-	autoclose int in_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-	autoclose int lock_fd = openat(h->box_fd, "lock", O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-	struct pollfd p = {.fd = in_fd, .events = POLLIN};
-	char events[4096];
-	bool live;
-	int r;
+	autofree struct cove_exec_info *infos = calloc(KEEPER_EXECS_MAX + 1, sizeof(*infos));
+	struct core_call call;
+	int r = 0;
 
-	if (in_fd < 0)
-		return -errno;
-	watch(in_fd, h->box_fd, "", IN_CLOSE_WRITE | IN_CREATE);
-	do {
-		watch(in_fd, h->box_fd, "/logs", IN_MODIFY | IN_CREATE | IN_MOVED_TO);
-		live = record_is_locked(lock_fd);
-		r = read_all(h);
-		if (r < 0 || !live || h->stopped)
-			break;
-		if (poll(&p, 1, -1) > 0 && read(in_fd, events, sizeof(events)) < 0 &&
-		    errno != EAGAIN)
-			r = -errno;
-	} while (r == 0);
+	core_call_begin(&call, c);
+	if (!infos || wire_encode(core_out(c), WIRE_EXECS, 0, call.q.id, NULL, 0) < 0)
+		r = err_errno(e, ENOMEM, "list commands");
+	if (r == 0)
+		r = core_conn_flush(c, e);
+	if (r == 0)
+		r = collect_infos(&call, infos, e);
+	core_call_end(&call, r >= 0);
+	if (r >= 0)
+		*ret = take_ptr(infos);
 	return r;
 }
 
-static int events(struct cove *cove, const char *box, bool follow, struct history *h, struct err *e)
+int core_exec_infos(struct cove *cove, const char *box, struct cove_exec_info **ret, struct err *e)
 {
-	autoclose int box_fd = -1;
+	struct history h;
+	int r = history_open(&h, cove, box, e);
+
+	if (r == 0)
+		r = h.conn ? execs_of_keeper(h.conn, ret, e) : execs_of_files(&h, ret, e);
+	history_close(&h);
+	return r;
+}
+
+int cove_execs(struct cove *cove, const char *box, struct cove_exec_info **ret,
+	       struct cove_error *err)
+{
+	struct err e = {0};
+
+	return core_return(cove, box, core_exec_infos(cove, box, ret, &e), &e, err);
+}
+
+/* ---- the output of one command ---- */
+
+/* A command of a stopped box: its streams one after the other, then its end. */
+struct log_reader {
+	int fd[2]; /* owned; -1: the stream printed nothing, or is at its end */
+	uint64_t from[2];
+	bool follow; /* the end is an event, as with a live one */
+	struct exec_record record;
+	char bytes[WIRE_DATA_MAX];
+};
+
+void core_log_free(struct log_reader *l)
+{
+	fd_close(&l->fd[0]);
+	fd_close(&l->fd[1]);
+	free(l);
+}
+
+static int find_record(const struct history *h, uint64_t id, struct exec_record *ret, struct err *e)
+{
+	struct journal_list list;
+	int r = read_journal(h, &list, e);
+	size_t i = 0;
+
+	while (r == 0 && i < list.count && list.records[i].exec_id != id)
+		i++;
+	if (r == 0 && i < list.count)
+		*ret = list.records[i];
+	else if (r == 0)
+		r = err_set(e, ERR_NOT_FOUND, ENOENT, "box '%s' has no command %llu (cove ps %s)",
+			    h->box, (unsigned long long)id, h->box);
+	journal_list_done(&list);
+	return r;
+}
+
+static int open_log(const struct history *h, const struct wire_attach *m, struct cove_exec **ret,
+		    struct err *e)
+{
+	static const char *const suffix[] = {"out", "err"};
+	struct cove_exec *x = calloc(1, sizeof(*x));
+	struct log_reader *l = calloc(1, sizeof(*l));
+	int r = x && l ? find_record(h, m->exec_id, &l->record, e)
+		       : err_errno(e, ENOMEM, "read a log");
+
+	if (r < 0) {
+		free(x);
+		free(l);
+		return r;
+	}
+	for (int s = 0; s < 2; s++) {
+		char path[40];
+
+		snprintf(path, sizeof(path), "logs/%u.%s", l->record.exec_id, suffix[s]);
+		l->fd[s] = open_file(h, path);
+	}
+	l->from[0] = m->stdout_from;
+	l->from[1] = m->stderr_from;
+	l->follow = m->follow != 0;
+	x->log = l;
+	x->quiet = true;
+	x->exec_id = m->exec_id;
+	*ret = x;
+	return 0;
+}
+
+static int end_of_log(struct cove_exec *x, struct cove_event *ret)
+{
+	if (x->done || !x->log->follow)
+		return -EPIPE;
+	x->done = true;
+	*ret = (struct cove_event){.type = COVE_EVENT_EXIT, .exec_id = x->exec_id};
+	exec_result(&x->log->record, &ret->result);
+	return 1;
+}
+
+int core_log_next(struct cove_exec *x, int timeout_ms, struct cove_event *ret, struct err *e)
+{
+	struct log_reader *l = x->log;
+
+	for (int s = 0; s < 2; s++) {
+		ssize_t n;
+
+		if (l->fd[s] < 0)
+			continue;
+		n = pread(l->fd[s], l->bytes, sizeof(l->bytes), (off_t)l->from[s]);
+		if (n < 0)
+			return err_errno(e, errno, "read a log");
+		if (n == 0) {
+			fd_close(&l->fd[s]);
+			continue;
+		}
+		l->from[s] += (uint64_t)n;
+		*ret = (struct cove_event){
+			.type = s == 0 ? COVE_EVENT_OUT : COVE_EVENT_ERR,
+			.data = l->bytes,
+			.len = (size_t)n,
+			.exec_id = x->exec_id,
+		};
+		return 1;
+	}
+	return end_of_log(x, ret);
+}
+
+static int log_open(struct cove *cove, const char *name, const struct wire_attach *m,
+		    struct cove_exec **ret, struct err *e)
+{
+	struct cove_box *box = NULL;
+	struct history h;
+	int r = history_open(&h, cove, name, e);
+
+	if (r == 0 && !h.conn) {
+		r = open_log(&h, m, ret, e);
+	} else if (r == 0) {
+		r = box_handle_take(cove, name, false, take_ptr(h.conn), &box, e);
+		if (r == 0)
+			r = core_exec_attach(box, m, ret, e);
+		/* The command's own reference keeps the handle. */
+		box_unref(box);
+	}
+	history_close(&h);
+	return r;
+}
+
+int cove_log_open(struct cove *cove, const char *box, uint64_t exec_id, uint64_t out_from,
+		  uint64_t err_from, bool follow, struct cove_exec **ret, struct cove_error *err)
+{
+	struct wire_attach m = {.exec_id = exec_id,
+				.stdout_from = out_from,
+				.stderr_from = err_from,
+				.follow = follow};
+	struct err e = {0};
+
+	return core_return(cove, box, log_open(cove, box, &m, ret, &e), &e, err);
+}
+
+/* ---- events ---- */
+
+struct event_reader {
+	cove_on_line *on_line;
+	void *arg;
+	uint64_t next; /* the number of the row that comes next */
+	bool stopped;  /* the caller has had enough */
+};
+
+/* Rows of an older Cove have no number: they come before all that do. */
+static void hand_out(struct event_reader *v, uint64_t seq, const char *row)
+{
+	if (v->stopped || (seq ? seq < v->next : v->next > 1))
+		return;
+	v->stopped = !v->on_line(v->arg, row);
+	if (seq)
+		v->next = seq + 1;
+}
+
+/* The rows before that number. Takes fd; one that is not there is empty. */
+static int read_event_file(struct event_reader *v, int fd, uint64_t until)
+{
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
+	autofree char *line = NULL;
+	size_t cap = 0;
+	ssize_t n;
 	int r;
 
-	core_sweep_box(cove, box);
-	r = box_open_dir(cove, box, &box_fd, e);
+	if (!f)
+		return fd < 0 ? 0 : -ENOMEM;
+	while (!v->stopped && (n = getline(&line, &cap, f)) > 0 && line[n - 1] == '\n') {
+		uint64_t seq = event_row_seq(line);
+
+		line[n - 1] = 0;
+		if (seq < until)
+			hand_out(v, seq, line);
+	}
+	r = ferror(f) ? -EIO : 0;
+	fclose(f);
+	return r;
+}
+
+/* The newer file is opened first: where the keeper begins another one between the two, the older is
+ * then the same, and no row in the middle is missed. */
+static int read_event_files(struct event_reader *v, const struct history *h, uint64_t until,
+			    struct err *e)
+{
+	int newer = open_file(h, "logs/" EVENT_LOG), older = open_file(h, "logs/" EVENT_LOG_OLD);
+	int first = read_event_file(v, older, until), second = read_event_file(v, newer, until);
+
+	if (first < 0 || second < 0)
+		return err_errno(e, first < 0 ? -first : -second, "read the events of box '%s'",
+				 h->box);
+	return 0;
+}
+
+static int on_event_frame(struct event_reader *v, const struct history *h, struct core_call *call,
+			  const struct wire_frame *f, struct err *e)
+{
+	struct wire_event m;
+	int r = 0;
+
+	if (f->type != WIRE_EVENT || wire_event_decode(f, &m) < 0)
+		return core_unexpected(&call->q, f, e);
+	/* What was there before, or came faster than the keeper could send it. */
+	if (m.seq > v->next)
+		r = read_event_files(v, h, m.seq, e);
+	if (m.seq > v->next)
+		v->next = m.seq;
+	if (r == 0 && m.text)
+		hand_out(v, m.seq, m.text);
+	return r;
+}
+
+/* Until the box's last row, or the end of the connection. */
+static int follow_keeper(struct event_reader *v, struct history *h, struct err *e)
+{
+	struct core_call call;
+	struct wire_frame f;
+	int r = core_conn_wait_ready(h->conn, START_WAIT_MS, e);
+
 	if (r < 0)
 		return r;
-	h->box_fd = box_fd;
-	buf_init(&h->text, HISTORY_BYTES);
-	h->fd = open_file(h, EVENTS_OLD);
-	r = follow ? follow_file(h) : read_all(h);
-	fd_close(&h->fd);
-	buf_done(&h->text);
-	return r < 0 ? err_errno(e, -r, "read the events of box '%s'", box) : 0;
+	if (!(h->conn->peer.features & WIRE_FEATURE_EVENTS))
+		return err_set(e, ERR_UNSUPPORTED, ENOTSUP,
+			       "box '%s' was started by a Cove whose events cannot be followed: "
+			       "cove stop %s; cove start %s",
+			       h->box, h->box, h->box);
+	core_call_begin(&call, h->conn);
+	r = wire_subscribe_encode(core_out(h->conn), call.q.id, 0, &(struct wire_subscribe){0});
+	if (r == 0)
+		r = core_conn_flush(h->conn, e);
+	while (r == 0 && !v->stopped) {
+		r = core_call_next(&call, -1, &f, e);
+		if (r > 0 && f.type == WIRE_OK)
+			break;
+		if (r > 0)
+			r = on_event_frame(v, h, &call, &f, e);
+	}
+	core_call_end(&call, r > 0);
+	return r < 0 ? r : 0;
+}
+
+/* Until the box has ended. A box that comes up is waited for, one that does not run has ended. */
+static int follow_events(struct event_reader *v, struct history *h, struct err *e)
+{
+	uint64_t before = 0;
+	int r = 0;
+
+	for (int lost = 0; !v->stopped && record_is_live(h->box_fd);) {
+		r = h->conn ? 0 : life_connect(h->cove, h->box, h->box_fd, START_WAIT_MS, &h->conn);
+		if (r == -EAGAIN)
+			break;
+		if (r < 0)
+			return err_errno(e, -r, "connect to box '%s'", h->box);
+		r = follow_keeper(v, h, e);
+		core_conn_free(take_ptr(h->conn));
+		lost = v->next > before ? 0 : lost + 1;
+		before = v->next;
+		if (r == 0 || (e->kind != ERR_INTERRUPTED && e->kind != ERR_CONFLICT) ||
+		    lost == FOLLOW_TRIES)
+			return r;
+		/* A keeper that is ending its box takes no more requests. */
+		if (e->kind == ERR_CONFLICT)
+			(void)life_wait_free(h->cove, h->box, h->box_fd, START_WAIT_MS);
+	}
+	return v->stopped ? 0 : read_event_files(v, h, UINT64_MAX, e);
 }
 
 int cove_events(struct cove *cove, const char *box, bool follow, cove_on_line *on_line, void *arg,
 		struct cove_error *err)
 {
-	struct history h = {.fd = -1, .on_line = on_line, .arg = arg};
+	struct event_reader v = {.on_line = on_line, .arg = arg, .next = 1};
+	struct history h;
 	struct err e = {0};
+	int r = history_open(&h, cove, box, &e);
 
-	return core_return(cove, box, events(cove, box, follow, &h, &e), &e, err);
+	if (r == 0)
+		r = follow ? follow_events(&v, &h, &e) : read_event_files(&v, &h, UINT64_MAX, &e);
+	history_close(&h);
+	return core_return(cove, box, r, &e, err);
 }

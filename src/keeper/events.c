@@ -11,9 +11,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define EVENTS_NAME	"events.jsonl"
-#define EVENTS_OLD_NAME "events.1.jsonl"
-
 struct shell_place {
 	struct shell_place *next;
 	char name[SHELL_NAME_MAX + 1];
@@ -38,17 +35,9 @@ void events_done(struct events *e)
 	fd_close(&e->fd);
 }
 
-uint64_t events_row_seq(const char *row)
-{
-	static const char key[] = "{\"seq\":";
-
-	return strncmp(row, key, sizeof(key) - 1) == 0 ? strtoull(row + sizeof(key) - 1, NULL, 10)
-						       : 0;
-}
-
 int events_open(const struct events *e, int logs_fd, uint64_t generation)
 {
-	int fd = openat(logs_fd, generation == e->generation ? EVENTS_NAME : EVENTS_OLD_NAME,
+	int fd = openat(logs_fd, generation == e->generation ? EVENT_LOG : EVENT_LOG_OLD,
 			O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 
 	return fd < 0 ? -errno : fd;
@@ -74,7 +63,7 @@ static uint64_t last_seq(int logs_fd, const char *name)
 		return 0;
 	text[n - 1] = 0;
 	row = memrchr(text, '\n', (size_t)n - 1);
-	return events_row_seq(row ? row + 1 : text);
+	return event_row_seq(row ? row + 1 : text);
 }
 
 static int open_file(struct events *e, int logs_fd)
@@ -87,20 +76,19 @@ static int open_file(struct events *e, int logs_fd)
 		return 0;
 	if (e->fd >= 0) {
 		fd_close(&e->fd);
-		if (renameat(logs_fd, EVENTS_NAME, logs_fd, EVENTS_OLD_NAME) < 0 && errno != ENOENT)
+		if (renameat(logs_fd, EVENT_LOG, logs_fd, EVENT_LOG_OLD) < 0 && errno != ENOENT)
 			return -errno;
 	}
-	fd = openat(logs_fd, EVENTS_NAME, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
-		    0600);
+	fd = openat(logs_fd, EVENT_LOG, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	r = fd < 0 ? -errno : fd_cut_torn_line(fd, &e->bytes);
 	if (r < 0)
 		return r;
 	e->fd = take_fd(fd);
 	e->generation++;
 	if (first && e->bytes > 0)
-		e->seq = last_seq(logs_fd, EVENTS_NAME);
+		e->seq = last_seq(logs_fd, EVENT_LOG);
 	if (first && e->seq == 0)
-		e->seq = last_seq(logs_fd, EVENTS_OLD_NAME);
+		e->seq = last_seq(logs_fd, EVENT_LOG_OLD);
 	return 0;
 }
 

@@ -30,8 +30,6 @@ void events_done(struct events *e);
 int events_add(struct events *e, int logs_fd, const struct event *event, struct buf *row);
 /* Opens the current file, or with another generation than that the older one. The caller closes. */
 int events_open(const struct events *e, int logs_fd, uint64_t generation);
-/* The number of a row as it was written; 0: it has none. */
-uint64_t events_row_seq(const char *row);
 
 /* Remembers where a shell is now. True if it was somewhere else before. */
 bool events_shell_moved(struct events *e, const char *shell, const char *cwd);

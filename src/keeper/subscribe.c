@@ -92,7 +92,7 @@ static size_t send_rows(struct subscription *s, char *text, size_t n)
 		if (!end)
 			break;
 		*end = 0;
-		seq = events_row_seq(text + done);
+		seq = event_row_seq(text + done);
 		if (seq >= s->next)
 			send_event(s, seq, text + done);
 		done = (size_t)(end + 1 - text);

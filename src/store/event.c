@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { COMMAND_SHOWN_MAX = 80 };
@@ -241,4 +242,12 @@ int event_format_json(const struct event *ev, struct buf *out)
 	if (r < 0)
 		out->len = before;
 	return r;
+}
+
+uint64_t event_row_seq(const char *row)
+{
+	static const char key[] = "{\"seq\":";
+
+	return strncmp(row, key, sizeof(key) - 1) == 0 ? strtoull(row + sizeof(key) - 1, NULL, 10)
+						       : 0;
 }

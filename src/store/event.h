@@ -45,6 +45,13 @@ struct event {
 	uint64_t seq;		/* its number in the box's log; 0: none */
 };
 
+/* The box's log of them, below logs/: one JSON object a line; and its older half. */
+#define EVENT_LOG     "events.jsonl"
+#define EVENT_LOG_OLD "events.1.jsonl"
+
+/* The number of a row of that log; 0: it has none. */
+uint64_t event_row_seq(const char *row);
+
 /* Each appends one line with its newline. */
 int event_format(const struct event *ev, struct buf *out);
 int event_format_json(const struct event *ev, struct buf *out);

@@ -1,5 +1,7 @@
 """[cove] lines, JSON events, and that no text of a user can forge one."""
 import json
+import os
+import signal
 
 import pytest
 
@@ -102,6 +104,27 @@ def test_logs_json(cove, box):
     cove.sh(box, "echo one")
     lines = cove("logs", "--json", box).ok().text.splitlines()
     assert lines and all(isinstance(json.loads(line), dict) for line in lines)
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_events_are_followed_to_the_end(cove, box, end):
+    keeper = cove.inspect(box)["keeper_pid"]
+    cove.sh(box, "echo before")
+    followers = [cove.start("logs", "-f", "--json", box) for _ in range(2)]
+    for follower in followers:
+        assert json.loads(follower.stdout.readline())["seq"] == 1
+    for i in range(20):
+        cove.sh(box, f"echo {i}")
+    if end == "stop":
+        cove("stop", box).ok()
+    else:
+        os.kill(keeper, signal.SIGKILL)
+    seen = [follower.communicate()[0].splitlines() for follower in followers]
+    assert [follower.returncode for follower in followers] == [0, 0]
+    rows = [json.loads(line) for line in cove("logs", "--json", box).ok().text.splitlines()]
+    assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1))
+    assert all([json.loads(line) for line in lines] == rows[1:] for lines in seen)
+    assert len(rows) > 40 and (rows[-1]["event"] == "close") == (end == "stop")
 
 
 def test_environment_values_are_not_logged(cove, tmp):
