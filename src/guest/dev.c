@@ -75,44 +75,36 @@ static int put_nodes(struct guest *g, const struct guest_dev *d)
 	return r;
 }
 
-static int put_mount(int dev, const char *name, const char *type, const char *const *options)
+static int put_mount(const char *place, const char *type, const char *options)
 {
-	autoclose int fd = -1;
+	unsigned long flags = MS_NOSUID | MS_NOEXEC | (type[0] == 't' ? MS_NODEV : 0);
 
-	if (mkdirat(dev, name, 0755) < 0)
-		return -errno;
-	fd = mount_new(type, options, MA_NOSUID | MA_NOEXEC | (type[0] == 't' ? MA_NODEV : 0));
-	return fd < 0 ? fd : mount_attach(fd, dev, name);
+	return mkdir(place, 0755) < 0 ? -errno : mount_here(type, place, flags, options);
 }
 
 int guest_dev_make(struct guest *g, const struct guest_dev *d)
 {
-	static const char *const dev[] = {"size", "64k", "nr_inodes", "64", "mode", "0755", NULL};
-	static const char *const pts[] = {"ptmxmode", "0666", "mode", "0620", "gid",
-					  "5",	      "max",  "256",  NULL};
-	static const char *const pts_single[] = {"ptmxmode", "0666", "mode", "0620",
-						 "max",	     "256",  NULL};
-	static const char *const shells[] = {"size", "32m",  "nr_inodes", "16384",
-					     "mode", "1733", NULL};
-	char size[24];
-	const char *shm[] = {"mode", "1777", "nr_inodes", "65536", "size", size, NULL};
-	int r;
+	const char *pts = d->single ? "ptmxmode=0666,mode=0620,max=256"
+				    : "ptmxmode=0666,mode=0620,gid=5,max=256";
+	char shm[80] = "mode=1777,nr_inodes=65536"; /* half of the machine's, as everywhere */
+	int r = mount_here("tmpfs", "dev", MS_NOSUID | MS_NOEXEC,
+			   "size=64k,nr_inodes=64,mode=0755");
 
-	snprintf(size, sizeof(size), "%llu", (unsigned long long)d->mem_bytes / 2);
-	if (d->mem_bytes / 2 == 0)
-		shm[4] = NULL; /* half of the machine's, as everywhere */
-	g->dev = mount_new("tmpfs", dev, MA_NOSUID | MA_NOEXEC);
-	r = g->dev < 0 ? g->dev : mount_attach(g->dev, g->scratch, "dev");
-	if (r == 0)
-		r = put_nodes(g, d);
+	if (d->mem_bytes / 2 > 0)
+		snprintf(shm, sizeof(shm), "mode=1777,nr_inodes=65536,size=%llu",
+			 (unsigned long long)d->mem_bytes / 2);
+	if (r < 0)
+		return r;
+	g->dev = openat(g->scratch, "dev", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	r = g->dev < 0 ? -errno : put_nodes(g, d);
 	if (r == 0)
 		r = put_links(g->dev);
 	if (r == 0)
-		r = put_mount(g->dev, "pts", "devpts", d->single ? pts_single : pts);
+		r = put_mount("dev/pts", "devpts", pts);
 	if (r == 0)
-		r = put_mount(g->dev, "shm", "tmpfs", shm);
+		r = put_mount("dev/shm", "tmpfs", shm);
 	if (r == 0)
-		r = put_mount(g->dev, "cove", "tmpfs", shells);
+		r = put_mount("dev/cove", "tmpfs", "size=32m,nr_inodes=16384,mode=1733");
 	return r;
 }
 

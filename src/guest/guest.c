@@ -22,9 +22,8 @@ int guest_scratch_make(struct guest *g, int place)
 	g->scratch = mount_new("tmpfs", options, MA_NOSUID | MA_NODEV | MA_NOEXEC);
 	if (g->scratch < 0)
 		return g->scratch;
-	r = mount_attach(g->scratch, place, place == AT_FDCWD ? "/" : "");
-	if (r == 0 && (fchdir(g->scratch) < 0 || mkdir("empty", 0555) < 0 ||
-		       mkdir("proc", 0555) < 0 || mkdir("dev", 0755) < 0))
+	r = mount_attach(g->scratch, place, place == AT_FDCWD ? "/dev" : "");
+	if (r == 0 && (fchdir(g->scratch) < 0 || mkdir("proc", 0555) < 0 || mkdir("dev", 0755) < 0))
 		r = -errno;
 	return r;
 }

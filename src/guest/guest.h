@@ -9,7 +9,8 @@
  * places in that tree are opened with guest_target_open only.
  *
  *	scratch/dev	/dev while it is made; scratch/nodes holds devices of the box's own
- *	scratch/proc	/proc while it is made; scratch/nothing and empty cover what is masked there
+ *	scratch/proc	/proc while it is made
+ *	scratch/covers	what lies over files and directories there; read-only once that is so
  *
  * All return 0 or -errno.
  */
@@ -36,8 +37,8 @@ struct guest {
 #define GUEST_NONE ((struct guest){-1, -1, -1, -1})
 void guest_done(struct guest *g); /* closes them; the mounts stay */
 
-/* Mounts the scratch at the directory `place` (a descriptor, or AT_FDCWD for "/"), goes there and
- * makes the directories for dev, proc and covers. */
+/* Mounts the scratch at the directory `place` (a descriptor, or AT_FDCWD for the host's /dev, which
+ * goes with all else of the host), goes there and makes the directories for dev and proc. */
 int guest_scratch_make(struct guest *g, int place);
 
 /* A mount with device nodes of the box's own: on the host's nodes, locks and watches would reach
@@ -55,9 +56,13 @@ struct guest_dev {
 int guest_dev_make(struct guest *g, const struct guest_dev *d);
 int guest_dev_show(struct guest *g); /* at /dev */
 
+/* Also the covers, where the caller may add files of its own until they are held. */
 int guest_proc_make(struct guest *g);
+int guest_covers_hold(void); /* read-only from here on */
 /* Nothing is to be seen of what tells about the host or reaches into its kernel. */
 int guest_proc_mask(struct guest *g);
+/* covers/name over proc/name; one that is not there is no error. */
+int guest_proc_cover(const char *name);
 /* path below /proc becomes read-only, with all beneath. One that is not there is no error. */
 int guest_proc_read_only(struct guest *g, const char *path);
 extern const char *const guest_proc_read_only_paths[]; /* NULL-terminated */

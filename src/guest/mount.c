@@ -61,6 +61,21 @@ int mount_new(const char *type, const char *const *options, uint64_t attrs)
 	return fd < 0 ? -errno : (int)fd;
 }
 
+int mount_here(const char *type, const char *place, unsigned long flags, const char *options)
+{
+	return mount(type, place, type, flags, options) < 0 ? -errno : 0;
+}
+
+int mount_read_only_here(const char *place)
+{
+	unsigned long hold = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
+
+	if (mount(place, place, NULL, MS_BIND, NULL) < 0 ||
+	    mount(NULL, place, NULL, MS_REMOUNT | MS_BIND | hold, NULL) < 0)
+		return -errno;
+	return 0;
+}
+
 int mount_attach(int fd, int dir_fd, const char *path)
 {
 	unsigned flags = MOVE_FROM_EMPTY | (path[0] ? 0 : MOVE_TO_EMPTY);
@@ -68,16 +83,12 @@ int mount_attach(int fd, int dir_fd, const char *path)
 	return syscall(SYS_move_mount, fd, "", dir_fd, path, flags) < 0 ? -errno : 0;
 }
 
-int mount_pivot_here(int stacked)
+int mount_pivot_here(void)
 {
 	struct stat here, above;
 
-	if (syscall(SYS_pivot_root, ".", ".") < 0)
-		return -errno;
-	for (int i = 0; i < stacked; i++)
-		if (umount2(".", MNT_DETACH) < 0)
-			return -errno;
-	if (chdir("/") < 0 || stat("/", &here) < 0 || stat("/..", &above) < 0)
+	if (syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 ||
+	    chdir("/") < 0 || stat("/", &here) < 0 || stat("/..", &above) < 0)
 		return -errno;
 	/* Everything rests on this, so it is looked at: above the root there is only the root. */
 	return here.st_dev == above.st_dev && here.st_ino == above.st_ino ? 0 : -EXDEV;

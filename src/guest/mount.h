@@ -25,9 +25,15 @@ int mount_set(int fd, uint64_t attrs, int idmap_ns);
 /* A new filesystem: options are pairs of key and value (NULL: a flag), ended by a NULL key. */
 int mount_new(const char *type, const char *const *options, uint64_t attrs);
 
+/* A new filesystem at a place below the current directory, where no other process writes: one call
+ * where mount_new takes many. MS_* flags, options as mount(8) has them. */
+int mount_here(const char *type, const char *place, unsigned long flags, const char *options);
+/* The place itself becomes a mount of its own, read-only, nosuid, nodev, noexec. */
+int mount_read_only_here(const char *place);
+
 /* Attaches a detached mount at path below dir_fd; path "" is dir_fd itself. */
 int mount_attach(int fd, int dir_fd, const char *path);
 
-/* The current directory becomes /. The old root ends up stacked on it, with whatever was stacked on
- * the old root: that many mounts are taken off, and it is checked that nothing is left above. */
-int mount_pivot_here(int stacked);
+/* The current directory becomes /. The old root ends up stacked on it and is taken off with all
+ * that is mounted below it; it is checked that nothing is left above. */
+int mount_pivot_here(void);

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 
 /* What tells about the host or reaches into its kernel; those that do not exist are passed over.
  * ps, top, free, df and libraries that count processors read none of them (vmstat stays: top and
@@ -34,45 +35,49 @@ static const char *const masked_files[] = {
 /* 1 is init: in-box root owns its files there, and could make it the first to be killed. */
 const char *const guest_proc_read_only_paths[] = {"sys", "1", NULL};
 
-static int make_covers(int scratch)
-{
-	static const char *const covers[] = {"nothing", "empty"};
-	autoclose int file =
-		openat(scratch, "nothing", O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0444);
-	int r = file < 0 ? -errno : 0;
-
-	for (size_t i = 0; i < sizeof(covers) / sizeof(covers[0]) && r == 0; i++) {
-		autoclose int copy = mount_clone(scratch, covers[i], false);
-
-		r = copy < 0 ? copy
-			     : mount_set(copy, MA_RDONLY | MA_NOSUID | MA_NODEV | MA_NOEXEC, -1);
-		if (r == 0)
-			r = mount_attach(copy, scratch, covers[i]);
-	}
-	return r;
-}
-
 int guest_proc_make(struct guest *g)
 {
-	int r = make_covers(g->scratch);
+	autoclose int file = -1;
+	int r;
 
-	g->proc = r < 0 ? r : mount_new("proc", NULL, MA_NOSUID | MA_NODEV | MA_NOEXEC);
-	return g->proc < 0 ? g->proc : mount_attach(g->proc, g->scratch, "proc");
+	if (mkdir("covers", 0755) < 0 || mkdir("covers/empty", 0555) < 0)
+		return -errno;
+	file = openat(g->scratch, "covers/nothing", O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0444);
+	if (file < 0)
+		return -errno;
+	r = mount_here("proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+	if (r < 0)
+		return r;
+	g->proc = openat(g->scratch, "proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return g->proc < 0 ? -errno : 0;
 }
 
-/* An empty read-only file or directory over it: cover, or the other one where a kernel has it
- * otherwise. Both are on the scratch, where no other process writes, and so is this /proc: names
- * can be used. */
-static int mask(const char *name, const char *cover, const char *other)
+int guest_covers_hold(void)
 {
-	char path[64];
+	return mount_read_only_here("covers");
+}
 
+/* Both are on the scratch, where no other process writes: names can be used. */
+static int cover(const char *with, const char *name)
+{
+	char from[64], path[64];
+
+	snprintf(from, sizeof(from), "covers/%s", with);
 	snprintf(path, sizeof(path), "proc/%s", name);
-	if (mount(cover, path, NULL, MS_BIND, NULL) == 0 || errno == ENOENT)
-		return 0;
-	if (errno == ENOTDIR && mount(other, path, NULL, MS_BIND, NULL) == 0)
-		return 0;
-	return -errno;
+	return mount(from, path, NULL, MS_BIND, NULL) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+int guest_proc_cover(const char *name)
+{
+	return cover(name, name);
+}
+
+/* An empty read-only file or directory over it, or the other where a kernel has it otherwise. */
+static int mask(const char *name, const char *with, const char *other)
+{
+	int r = cover(with, name);
+
+	return r == -ENOTDIR ? cover(other, name) : r;
 }
 
 int guest_proc_mask(struct guest *g)
@@ -88,13 +93,12 @@ int guest_proc_mask(struct guest *g)
 
 int guest_proc_read_only(struct guest *g, const char *path)
 {
-	autoclose int copy = mount_clone(g->proc, path, true);
+	char place[64];
 	int r;
 
-	if (copy < 0)
-		return copy == -ENOENT ? 0 : copy;
-	r = mount_set(copy, MA_RDONLY, -1);
-	return r < 0 ? r : mount_attach(copy, g->proc, path);
+	snprintf(place, sizeof(place), "proc/%s", path);
+	r = mount_read_only_here(place);
+	return r == -ENOENT ? 0 : r;
 }
 
 int guest_proc_show(struct guest *g)

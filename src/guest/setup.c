@@ -95,7 +95,9 @@ static int make_proc(struct setup *s)
 
 	if (r < 0)
 		return r;
-	r = guest_proc_mask(&s->guest);
+	r = guest_covers_hold();
+	if (r == 0)
+		r = guest_proc_mask(&s->guest);
 	for (size_t i = 0; guest_proc_read_only_paths[i] && r == 0; i++)
 		r = guest_proc_read_only(&s->guest, guest_proc_read_only_paths[i]);
 	return r < 0 ? r : guest_proc_show(&s->guest);

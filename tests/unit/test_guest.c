@@ -90,6 +90,7 @@ TEST(masks_cover_files_with_nothing_and_directories_with_an_empty_one)
 	if (guest_proc_make(&g) == -EPERM)
 		SKIP("the host's own /proc is partly hidden");
 	CHECK(!is_on_tmpfs("proc/kmsg") && !is_on_tmpfs("proc/bus"));
+	CHECK_EQ(guest_covers_hold(), 0);
 	CHECK_EQ(guest_proc_mask(&g), 0);
 	DIR *dir = opendir("proc");
 	CHECK(dir != NULL);

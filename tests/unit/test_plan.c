@@ -50,7 +50,7 @@ TEST(the_steps_come_in_the_order_that_makes_them_safe)
 	CHECK(position(text, "step show-dev") < position(text, "step pivot"));
 	CHECK(position(text, "step sysctl user/max_user_namespaces") <
 	      position(text, "step read-only sys"));
-	CHECK(position(text, "step masks") < position(text, "step pivot"));
+	CHECK(position(text, "step truths") < position(text, "step pivot"));
 	CHECK(position(text, "step masks") < position(text, "step show-proc"));
 	CHECK(position(text, "step read-only sys") < position(text, "step show-proc"));
 	CHECK(position(text, "step show-proc") < position(text, "step pivot"));
@@ -267,7 +267,7 @@ TEST(volumes_parts_of_them_and_the_boxs_own_proc)
 
 	position(text, "source 1 /b (volume) idmap=box\n");
 	position(text, "work (volume) idmap=box\n");
-	CHECK(position(text, "step truths") < position(text, "step show-proc"));
+	CHECK(position(text, "step masks") < position(text, "step show-proc"));
 	position(text, "step cpus");
 	buf_done(&out);
 	c.limits.tmpfs_bytes = 1 << 20;

@@ -5,7 +5,7 @@
  *	-> (not root on the host: open sources) -> the plan's steps
  *	-> descriptors in place -> exec cove-init from its sealed memfd
  *
- * The tree is built on guest.h's scratch, stacked over the host's root in this namespace:
+ * The tree is built on guest.h's scratch, mounted over the host's /dev in this namespace:
  *
  *	scratch/lower	the image, read-only	scratch/rw	boxes/<id>, for upper and work
  *	scratch/root	the overlay; pivot_root makes it / and throws everything else away
@@ -64,24 +64,20 @@ static int step_scratch(struct enter *n, const struct step *s)
 static int attach_rw(struct enter *n)
 {
 	const struct wall_limits *limits = &n->plan->config->limits;
-	const char *options[] = {"mode", "0755", "size", NULL, "nr_inodes", NULL, NULL};
 	struct plan_source *rw = &n->plan->sources[PLAN_RW];
-	char size[24], inodes[24];
-	autoclose int fd = -1;
+	char options[96];
 	int r = rw->late ? pass_receive(n->go, &rw->fd, 1) : 0;
 
 	if (r < 0)
 		return r;
 	if (!rw->absent)
 		return mount_attach(rw->fd, AT_FDCWD, "rw");
-	snprintf(size, sizeof(size), "%llu", (unsigned long long)limits->tmpfs_bytes);
-	snprintf(inodes, sizeof(inodes), "%llu", (unsigned long long)limits->tmpfs_inodes);
-	options[3] = size;
-	options[5] = inodes;
-	if (!limits->tmpfs_inodes)
-		options[4] = NULL;
-	fd = mount_new("tmpfs", options, MA_NODEV);
-	r = fd < 0 ? fd : mount_attach(fd, AT_FDCWD, "rw");
+	/* 0 inodes: as many as the kernel thinks fit, which nr_inodes=0 is not. */
+	snprintf(options, sizeof(options),
+		 limits->tmpfs_inodes ? "mode=0755,size=%llu,nr_inodes=%llu"
+				      : "mode=0755,size=%llu",
+		 (unsigned long long)limits->tmpfs_bytes, (unsigned long long)limits->tmpfs_inodes);
+	r = mount_here("tmpfs", "rw", MS_NODEV, options);
 	if (r == 0 && (mkdir("rw/upper", 0755) < 0 || mkdir("rw/work", 0755) < 0))
 		r = -errno;
 	return r;
@@ -91,8 +87,9 @@ static int step_root(struct enter *n, const struct step *s)
 {
 	/* An overlay syncs the whole filesystem below it when it goes, unless it is volatile; and a
 	 * volatile one cannot be mounted again, which a box that is thrown away never is. */
-	const char *options[] = {"lowerdir",  "lower", "upperdir", "rw/upper", "workdir", "rw/work",
-				 "userxattr", NULL,    NULL,	   NULL,       NULL};
+	static const char lasting[] = "lowerdir=lower,upperdir=rw/upper,workdir=rw/work,userxattr";
+	static const char brief[] =
+		"lowerdir=lower,upperdir=rw/upper,workdir=rw/work,userxattr,volatile";
 	int r = mount_attach(n->plan->sources[PLAN_LOWER].fd, AT_FDCWD, "lower");
 
 	if (r == 0)
@@ -104,10 +101,11 @@ static int step_root(struct enter *n, const struct step *s)
 	    !n->plan->sources[PLAN_RW].absent &&
 	    (chown("rw/upper", 0, 0) < 0 || chown("rw/work", 0, 0) < 0))
 		return -errno;
-	if (n->plan->config->throw_away)
-		options[8] = "volatile";
-	n->guest.root = mount_new("overlay", options, MA_NODEV);
-	return n->guest.root < 0 ? n->guest.root : mount_attach(n->guest.root, AT_FDCWD, "root");
+	r = mount_here("overlay", "root", MS_NODEV, n->plan->config->throw_away ? brief : lasting);
+	if (r < 0)
+		return r;
+	n->guest.root = openat(AT_FDCWD, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return n->guest.root < 0 ? -errno : 0;
 }
 
 static int step_proc(struct enter *n, const struct step *s)
@@ -135,6 +133,26 @@ static int step_sysctl(struct enter *n, const struct step *s)
 	snprintf(path, sizeof(path), "sys/%s", s->a);
 	autoclose int fd = openat(n->guest.proc, path, O_WRONLY | O_CLOEXEC);
 	return fd < 0 ? -errno : fd_write_full(fd, s->b, strlen(s->b));
+}
+
+/* The box's own files are opened for writing before the mount that is shown becomes read-only: it
+ * is another mount of the same directory. */
+static int step_truths(struct enter *n, const struct step *s)
+{
+	int fds[WALL_PROC_FILE_COUNT], r = 0;
+
+	for (int i = 0; i < WALL_PROC_FILE_COUNT && r == 0; i++) {
+		char path[64];
+
+		snprintf(path, sizeof(path), "covers/%s", wall_proc_names[i]);
+		fds[i] = openat(AT_FDCWD, path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0444);
+		r = fds[i] < 0 ? -errno : 0;
+	}
+	if (r == 0)
+		r = guest_covers_hold();
+	for (int i = 0; i < WALL_PROC_FILE_COUNT && r == 0; i++)
+		r = guest_proc_cover(wall_proc_names[i]);
+	return r < 0 ? r : pass_send(n->go, fds, WALL_PROC_FILE_COUNT);
 }
 
 static int step_masks(struct enter *n, const struct step *s)
@@ -235,35 +253,6 @@ static int step_bind_in(struct enter *n, const struct step *s)
 	return r < 0 ? r : guest_attach(&n->guest, copy, m->dst, S_ISDIR(st.st_mode));
 }
 
-/* The files are opened for writing before the mount that is shown becomes read-only: it is another
- * mount of the same directory. */
-static int step_truths(struct enter *n, const struct step *s)
-{
-	int fds[WALL_PROC_FILE_COUNT];
-	autoclose int copy = -1;
-	char path[2][64];
-	int r = mkdir("truth", 0755) < 0 ? -errno : 0;
-
-	for (int i = 0; i < WALL_PROC_FILE_COUNT && r == 0; i++) {
-		snprintf(path[0], sizeof(path[0]), "truth/%s", wall_proc_names[i]);
-		fds[i] = open(path[0], O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0444);
-		r = fds[i] < 0 ? -errno : 0;
-	}
-	if (r == 0)
-		r = copy = mount_clone(n->guest.scratch, "truth", false);
-	if (r >= 0)
-		r = mount_set(copy, MA_RDONLY | MA_NOSUID | MA_NODEV | MA_NOEXEC, -1);
-	if (r == 0)
-		r = mount_attach(copy, n->guest.scratch, "truth");
-	for (int i = 0; i < WALL_PROC_FILE_COUNT && r == 0; i++) {
-		snprintf(path[0], sizeof(path[0]), "truth/%s", wall_proc_names[i]);
-		snprintf(path[1], sizeof(path[1]), "proc/%s", wall_proc_names[i]);
-		if (mount(path[0], path[1], NULL, MS_BIND, NULL) < 0 && errno != ENOENT)
-			r = -errno;
-	}
-	return r < 0 ? r : pass_send(n->go, fds, WALL_PROC_FILE_COUNT);
-}
-
 static int step_trust(struct enter *n, const struct step *s)
 {
 	return guest_trust_show(&n->guest, n->plan->config->net.trust_pem);
@@ -290,8 +279,7 @@ static int step_net(struct enter *n, const struct step *s)
 
 static int step_pivot(struct enter *n, const struct step *s)
 {
-	/* The scratch is stacked on the host's root. */
-	return fchdir(n->guest.root) < 0 ? -errno : mount_pivot_here(2);
+	return fchdir(n->guest.root) < 0 ? -errno : mount_pivot_here();
 }
 
 static int step_keyring(struct enter *n, const struct step *s)
@@ -350,6 +338,7 @@ static const struct {
 	[STEP_ROOT] = {step_root, "mount the box's root (overlay)"},
 	[STEP_PROC] = {step_proc, "mount /proc"},
 	[STEP_SYSCTL] = {step_sysctl, "set sysctl"},
+	[STEP_TRUTHS] = {step_truths, "make the box's own files in /proc"},
 	[STEP_MASKS] = {step_masks, "mask parts of /proc"},
 	[STEP_READONLY] = {step_readonly, "make read-only /proc/"},
 	[STEP_DEV] = {step_dev, "make /dev"},
@@ -357,7 +346,6 @@ static const struct {
 	[STEP_FILE] = {step_file, "put file"},
 	[STEP_BIND] = {step_bind, "mount at"},
 	[STEP_BIND_IN] = {step_bind_in, "mount a part of"},
-	[STEP_TRUTHS] = {step_truths, "make the box's own files in /proc"},
 	[STEP_SHOW_PROC] = {step_show_proc, "put /proc in its place"},
 	[STEP_TRUST] = {step_trust, "make the box trust its door"},
 	[STEP_HOSTNAME] = {step_hostname, "set hostname"},

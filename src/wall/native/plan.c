@@ -115,10 +115,10 @@ static void plan_proc(struct plan *p)
 	add_step(p, STEP_SYSCTL, "user/max_user_namespaces", is_nested(p) ? "1" : "0", -1);
 	if (p->config->host.ids.kind != IDS_RANGE)
 		plan_share(p);
+	add_step(p, STEP_TRUTHS, NULL, NULL, -1);
 	add_step(p, STEP_MASKS, NULL, NULL, -1);
 	for (size_t i = 0; guest_proc_read_only_paths[i]; i++)
 		add_step(p, STEP_READONLY, guest_proc_read_only_paths[i], NULL, -1);
-	add_step(p, STEP_TRUTHS, NULL, NULL, -1);
 }
 
 /* What is written there is on the host as it was written, set-user-ID bits too. */

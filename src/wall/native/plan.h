@@ -47,6 +47,7 @@ enum step_kind {
 	STEP_ROOT,	/* the overlay that becomes / */
 	STEP_PROC,	/* the new pid namespace's, on the scratch */
 	STEP_SYSCTL,	/* a = file below /proc/sys, b = value */
+	STEP_TRUTHS,	/* the box's own files in /proc, handed to the keeper */
 	STEP_MASKS,	/* parts of /proc: nothing to see */
 	STEP_READONLY,	/* a = path below /proc */
 	STEP_DEV,	/* its nodes, pts, shm and the shells' directory, on the scratch */
@@ -54,7 +55,6 @@ enum step_kind {
 	STEP_FILE,	/* a = path, b = content: a small file over the image's */
 	STEP_BIND,	/* source -> a */
 	STEP_BIND_IN,	/* b below a, both in the box's tree -> the destination of mount `source` */
-	STEP_TRUTHS,	/* the box's own files in /proc, handed to the keeper */
 	STEP_SHOW_PROC, /* as it was made, at /proc */
 	STEP_TRUST,	/* what it trusts besides the image's own: trust.h */
 	STEP_HOSTNAME,

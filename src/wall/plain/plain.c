@@ -86,8 +86,6 @@ static int attach_layers(struct plain_build *w, int rw_fd)
 
 static int make_root(struct plain_build *w, int rw_fd)
 {
-	static const char *const options[] = {"lowerdir", "lower",   "upperdir", "rw/upper",
-					      "workdir",  "rw/work", NULL};
 	struct guest g = GUEST_NONE;
 	int r;
 
@@ -101,11 +99,11 @@ static int make_root(struct plain_build *w, int rw_fd)
 		r = attach_layers(w, rw_fd);
 	if (r < 0)
 		return r;
-	g.root = mount_new("overlay", options, MA_NODEV);
-	r = g.root < 0 ? g.root : mount_attach(g.root, AT_FDCWD, "root");
-	if (r == 0 && fchdir(g.root) < 0)
+	r = mount_here("overlay", "root", MS_NODEV,
+		       "lowerdir=lower,upperdir=rw/upper,workdir=rw/work");
+	if (r == 0 && chdir("root") < 0)
 		r = -errno;
-	return r < 0 ? r : mount_pivot_here(2);
+	return r < 0 ? r : mount_pivot_here();
 }
 
 /* 0 and 1 the wire, 2 nothing; its program and the status, which exec closes; all else closed. */
