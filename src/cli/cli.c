@@ -43,8 +43,9 @@ void cli_note(const char *fmt, ...)
 	say(text);
 }
 
-static void say_json(struct cli *c, enum cove_error_kind kind, const char *message)
+static void say_json(const struct cove_error *err, const char *message)
 {
+	const char *code = err->code > 0 ? strerrorname_np(err->code) : NULL;
 	struct buf b;
 	struct json j;
 
@@ -53,7 +54,9 @@ static void say_json(struct cli *c, enum cove_error_kind kind, const char *messa
 	json_object_begin(&j);
 	json_key(&j, "error");
 	json_object_begin(&j);
-	json_kv_str(&j, "kind", cove_error_name(kind));
+	json_kv_str(&j, "kind", cove_error_name(err->kind));
+	if (code)
+		json_kv_str(&j, "code", code);
 	json_kv_str(&j, "message", message);
 	json_object_end(&j);
 	json_object_end(&j);
@@ -62,17 +65,18 @@ static void say_json(struct cli *c, enum cove_error_kind kind, const char *messa
 	buf_done(&b);
 }
 
-static int fail(struct cli *c, enum cove_error_kind kind, const char *message)
+/* The message may be longer than the error's own. */
+static int fail(struct cli *c, const struct cove_error *err, const char *message)
 {
 	say(message);
 	if (c->o.json)
-		say_json(c, kind, message);
-	return err_kind_exit((enum err_kind)kind);
+		say_json(err, message);
+	return err_kind_exit((enum err_kind)err->kind);
 }
 
 int cli_fail(struct cli *c, const struct cove_error *err)
 {
-	return fail(c, err->kind, err->message);
+	return fail(c, err, err->message);
 }
 
 int cli_broken(struct cli *c, const struct cove_error *err)
@@ -90,7 +94,7 @@ int cli_error(struct cli *c, enum cove_error_kind kind, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	return fail(c, kind, text);
+	return fail(c, &(struct cove_error){.kind = kind}, text);
 }
 
 int cli_usage(struct cli *c, const char *fmt, ...)
@@ -102,7 +106,7 @@ int cli_usage(struct cli *c, const char *fmt, ...)
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	snprintf(all, sizeof(all), "%s; see `cove help %s`", text, c->verb->name);
-	fail(c, COVE_INVALID, all);
+	fail(c, &(struct cove_error){.kind = COVE_INVALID}, all);
 	return EXIT_USAGE;
 }
 

@@ -188,8 +188,10 @@ int main(int argc, char **argv)
 	if (argc < 2)
 		return help_print(&c);
 	c.verb = verb_find(verb_name(argv[1]));
-	if (!c.verb)
+	if (!c.verb) {
+		c.o.json = asks_json(argc - 2, argv + 2);
 		return help_unknown(&c, argv[1]);
+	}
 	status = run_verb(&c, argc - 2, argv + 2);
 	options_done(&c.o);
 	cove_free(c.cove);

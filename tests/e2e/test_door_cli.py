@@ -16,7 +16,7 @@ import threading
 import time
 
 import pytest
-from conftest import DEADLINE, PREFIX, wait_until
+from conftest import DEADLINE, PREFIX, Cove, wait_until
 
 pytestmark = pytest.mark.once("user")
 
@@ -108,33 +108,31 @@ def test_policy_check_warns_of_fronting(cove, tmp_path):
     assert cove("policy", "check", "-", input=cove("policy", "show", "balanced").ok().out).ok().errors == ""
 
 
-@pytest.mark.parametrize("text, words", [
-    ("version: 1\ntls: pass\nrules: []\n", (":2:", "'tls'", "intercept", "tls: pass")),
-    ("version: 1\nrules:\n  - allow: example.org\n    pass: [Cookie]\n", (":4:", "'pass'", "inject")),
-    ("version: 1\nrules:\n  - allow: example.org\n    reuse: yes\n", (":4:", "'reuse'", "true or false")),
-    ("version: 1\nrules:\n  - allow: example.org\n    prots: [443]\n", (":4:", "prots")),
-    ("version: 1\nrules:\n  - allow: example.org\n  - allow: ex ample\n", (":4:",)),
-    ("version: 1\nrules: [\n", (":",)),
-    ("version: 2\nrules: []\n", (":1:",)),
-    ("", ("empty",)),
+@pytest.mark.parametrize("text, line", [
+    ("version: 1\ntls: pass\nrules: []\n", "2:"),
+    ("version: 1\nrules:\n  - allow: example.org\n    pass: [Cookie]\n", "4:"),
+    ("version: 1\nrules:\n  - allow: example.org\n    reuse: yes\n", "4:"),
+    ("version: 1\nrules:\n  - allow: example.org\n    prots: [443]\n", "4:"),
+    ("version: 1\nrules:\n  - allow: example.org\n  - allow: ex ample\n", "4:"),
+    ("version: 1\nrules: [\n", ""),
+    ("version: 2\nrules: []\n", "1:"),
+    ("", ""),
 ])
-def test_policy_check_names_line_and_fault(cove, tmp_path, text, words):
+def test_policy_check_names_the_line(cove, tmp_path, text, line):
     path = tmp_path / "bad.yaml"
     path.write_text(text)
-    cove("policy", "check", path).failed("bad.yaml", *words, rc=2)
-    got = cove("policy", "check", "--json", path)
-    assert got.json["error"]["kind"] == "invalid"
+    assert f"bad.yaml:{line}" in cove.fails("invalid", "policy", "check", path)
     # What is wrong makes no box.
     before = cove.names()
-    cove("create", "--net", path).failed("bad.yaml", *words)
+    cove.fails("invalid", "create", "--net", path)
     assert cove.names() == before
 
 
 def test_policy_check_of_what_is_no_policy(cove, tmp_path):
-    cove("policy", "check", tmp_path / "missing").failed("missing", "No such file")
-    cove("policy", "check", tmp_path).failed("directory")
-    cove("policy", "check", "-", input=bytes(range(256)) * 16).failed("stdin")
-    cove("policy", "check", "-", input=b"# x\n" * (1 << 19)).failed("at most")
+    cove.fails("not_found", "policy", "check", tmp_path / "missing")
+    cove.fails("invalid", "policy", "check", tmp_path)
+    cove.fails("invalid", "policy", "check", "-", input=bytes(range(256)) * 16)
+    cove.fails("limit", "policy", "check", "-", input=b"# x\n" * (1 << 19))
     cove.fails("invalid", "policy", "check")
     cove.fails("invalid", "policy", "frob")
 
@@ -143,7 +141,8 @@ def test_a_missing_secret_is_named_with_its_rule(cove, tmp_path):
     path = policy(tmp_path, "  - name: the api\n    allow: api.example.org\n    inject:\n"
                             "      headers: {Authorization: \"Bearer {{ secret.NOT_THERE }}\"}\n")
     for args in (("policy", "check", path), ("create", "--net", path), ("run", "--net", path, "--", "true")):
-        cove(*args).failed("NOT_THERE", "the api")
+        said = cove.fails("invalid", *args)
+        assert "NOT_THERE" in said and "the api" in said
 
 
 def test_policy_show(cove, box):
@@ -161,7 +160,7 @@ def test_a_bad_policy_is_wrong_use_everywhere(cove, box, tmp_path):
     bad = policy(tmp_path, "  - alow: example.org\n")
     for words in (("policy", "check", bad), ("run", "--net", bad, "--", "true"), ("create", "--net", bad),
                   ("policy", "apply", box, bad), ("policy", "set-default", bad)):
-        cove(*words).failed("alow", rc=2)
+        cove.fails("invalid", *words)
 
 
 def test_without_the_door_program(cove, tmp_path):
@@ -171,7 +170,7 @@ def test_without_the_door_program(cove, tmp_path):
     env = {"COVE_LIBEXEC": str(tmp_path)}
     before = cove.names()
     for words in (("run", "--", "true"), ("create", "--net", "open"), ("policy", "show", "open")):
-        cove(*words, env=env).failed("cove-door", str(tmp_path), "--net closed")
+        cove.fails("unsupported", *words, env=env)
     assert cove.names() == before
     cove("run", "--net", "closed", "--", "true", env=env).ok()
     said = cove("doctor", "--no-test", env=env).text
@@ -190,8 +189,8 @@ def test_policy_default(new_home, tmp_path):
     box = cove("create").ok().text.strip()
     assert "name: mine" in cove("policy", "show", box).ok().text
     assert os.stat(f"{cove.home}/boxes/{box}/policy").st_mode & 0o777 == 0o600
-    cove("policy", "set-default", "nonsense").failed("no policy 'nonsense'")
-    cove("policy", "set-default", tmp_path / "missing").failed("missing")
+    cove.fails("invalid", "policy", "set-default", "nonsense")
+    cove.fails("not_found", "policy", "set-default", tmp_path / "missing")
     assert "name: mine" in cove("policy", "show").ok().text
 
 
@@ -207,17 +206,17 @@ def test_net_modes(cove):
         box = cove("create", "--net", mode).ok().text.strip()
         want = "closed" if mode == "none" else mode
         assert cove.inspect(box)["network"]["policy"] == want
-    cove("run", "--net", "sometimes", "--", "true").failed("no policy 'sometimes'", "closed, balanced, open")
-    cove("run", "--net", "./missing.yaml", "--", "true").failed("missing.yaml")
+    cove.fails("invalid", "run", "--net", "sometimes", "--", "true")
+    cove.fails("not_found", "run", "--net", "./missing.yaml", "--", "true")
     cove.fails("invalid", "run", "--net", "", "--", "true")
 
 
 def test_inline_rules_are_checked_first(cove):
     before = cove.names()
-    cove("create", "--allow", "not a host").failed("not a host")
-    cove("create", "--deny", "example.org:99999").failed("a port is 1 to 65535")
-    cove("create", "--allow", "10.0.0.1").failed("10.0.0.1", "private")
-    cove("create", "--allow", "").failed()
+    cove.fails("invalid", "create", "--allow", "not a host")
+    cove.fails("invalid", "create", "--deny", "example.org:99999")
+    cove.fails("invalid", "create", "--allow", "10.0.0.1")
+    cove.fails("invalid", "create", "--allow", "")
     assert cove.names() == before
 
 
@@ -235,16 +234,16 @@ def test_a_session_with_another_network_is_a_conflict(cove, tmp_path):
     box = cove("open", session, "--net", path, "--allow", "example.com").ok().text.strip()
     assert cove("open", session).ok().text.strip() == box
     assert cove("open", session, "--net", path, "--allow", "example.com").ok().text.strip() == box
-    cove("open", session, "--net", "open").failed("another policy", f"cove policy apply {box} open")
-    cove("open", session, "--allow", "example.net").failed(f"cove allow {box} example.net")
-    cove("open", session, "--deny", "example.com").failed(f"cove deny {box} example.com")
+    cove.fails("conflict", "open", session, "--net", "open")
+    cove.fails("conflict", "open", session, "--allow", "example.net")
+    cove.fails("conflict", "open", session, "--deny", "example.com")
     cove("policy", "apply", box, "open").ok()
     assert cove("open", session, "--net", "open").ok().text.strip() == box
-    cove("open", session, "--net", path).failed("another policy")
+    cove.fails("conflict", "open", session, "--net", path)
     cove("close", session, "--delete").ok()
     box = cove("open", session, "--net", "closed").ok().text.strip()
     assert cove("open", session, "--net", "none").ok().text.strip() == box
-    cove("open", session, "--net", "open").failed("--net closed", "cove close --delete")
+    cove.fails("conflict", "open", session, "--net", "open")
     cove("close", session, "--delete").ok()
 
 
@@ -271,12 +270,12 @@ def test_a_box_and_its_record(cove, tmp_path, upstream):
     assert stats["net_up_bytes"] > 0 and stats["net_down_bytes"] > 0
     assert "NET UP/DOWN" in cove("stats", box).ok().text
     # Rows of a box that is there are not deleted; afterwards they are, and that shows nothing wrong.
-    cove("audit", "rm", box).failed(box)
+    cove.fails("conflict", "audit", "rm", box)
     cove("rm", "-f", box).ok()
     shown = len(rows(cove, box))
     assert shown and cove("audit", "rm", box).ok().text == f"{shown} row{'s' * (shown != 1)} deleted\n"
     for words in (("audit", box), ("audit", "-f", box), ("audit", "verify", box)):
-        cove(*words).failed(f"there is no audit log of a box '{box}'")
+        cove.fails("not_found", *words)
     cove("audit", "verify").ok()
 
 
@@ -333,7 +332,7 @@ def test_a_full_audit_log_drops_its_oldest_rows_and_the_box_goes_on(new_home, tm
     assert "cut short" not in cove("audit", "verify").ok().text
     # A segment that somebody removed is.
     log.joinpath("9").unlink()
-    cove("audit", "verify", "verify").failed("segment 9 is gone", rc=125)
+    cove.fails("conflict", "audit", "verify", "verify")
 
 
 @pytest.mark.parametrize("verb", [("stop",), ("rm", "-f")])
@@ -361,8 +360,8 @@ def test_a_changed_row_shows(new_home, tmp_path, upstream):
         assert b"here" in text, text
         f.seek(0)
         f.write(text.replace(b"here", b"hers"))
-    cove("audit", "verify", box).failed(box, rc=125)
-    cove("audit", "verify", "--json").failed(rc=125)
+    cove.fails("conflict", "audit", "verify", box)
+    cove.fails("conflict", "audit", "verify", "--json")
 
 
 def test_rows_say_nothing_twice(cove, tmp_path, upstream):
@@ -403,8 +402,8 @@ def test_an_audit_log_that_is_gone_shows(new_home, tmp_path, upstream):
     cove("stop", box).ok()
     audit_log(cove, box)
     os.rename(f"{cove.home}/audit", f"{cove.home}/away")
-    cove("audit", "verify").failed(f"box '{box}' had a door", rc=125)
-    cove("audit", "verify", box).failed("is gone", rc=125)
+    cove.fails("conflict", "audit", "verify")
+    cove.fails("conflict", "audit", "verify", box)
 
 
 def test_allow_and_deny(cove, box):
@@ -417,25 +416,25 @@ def test_allow_and_deny(cove, box):
     assert re.search(r"^# live: allow example.net until ([0-9-]+ )?[0-9]{2}:[0-9]{2}:[0-9]{2}$", shown, re.M)
     cove("allow", box, "short.example.net", "--for", "1ms").ok()
     wait_until(lambda: "short.example.net" not in cove("policy", "show", box).ok().text, "its end")
-    cove("allow", box, "http://x.org").failed("URL", "a host is wanted", rc=2)
+    cove.fails("invalid", "allow", box, "http://x.org")
     cove("allow", box, "example.org", "--once").ok()
     cove.fails("invalid", "allow", box, "example.org", "--once", "--for", "1m")
-    cove("allow", box, "example.org", "--for", "0").failed("--for 0", rc=2)
+    cove.fails("invalid", "allow", box, "example.org", "--for", "0")
     cove.fails("invalid", "allow", box, "example.org", "--for", "soon")
     cove.fails("invalid", "allow", box)
-    cove("allow", box, "no host").failed("no host")
-    cove("allow", box, "192.168.0.1").failed("private")
+    cove.fails("invalid", "allow", box, "no host")
+    cove.fails("invalid", "allow", box, "192.168.0.1")
     cove("deny", box, "192.168.0.0/16").ok()
-    cove("deny", box, "x" * 300).failed()
+    cove.fails("invalid", "deny", box, "x" * 300)
     for verb in ("allow", "deny"):
         cove.fails("not_found", verb, "no-such-box", "example.org")
 
 
 def test_a_closed_box_has_no_door(cove):
     box = cove("create", "--net", "closed").ok().text.strip()
-    cove("allow", box, "example.org").failed("--net closed")
-    cove("policy", "apply", box, "open").failed("--net closed")
-    cove("asks", box).failed("--net closed")
+    cove.fails("conflict", "allow", box, "example.org")
+    cove.fails("conflict", "policy", "apply", box, "open")
+    cove.fails("conflict", "asks", box)
     assert "rules: []" in cove("policy", "show", box).ok().text
 
 
@@ -447,7 +446,7 @@ def test_a_stopped_box_remembers(cove, box):
     assert cove("policy", "show", box).ok().out == cove("policy", "show", "open").ok().out
     cove("stop", box).ok()
     for words in (("asks", box), ("allow", box, "example.org", "--once"), ("answer", box, 1, "allow")):
-        cove(*words).failed(f"box '{box}' is not running", f"cove start {box}")
+        cove.fails("conflict", *words)
 
 
 def changes(cove, box):
@@ -502,11 +501,11 @@ def test_asks_and_answers(cove, tmp_path, upstream):
         assert shown.startswith("BOX") and f"127.0.0.1:{upstream}" in shown
         cove.fails("invalid", "answer", box, ask["id"], "perhaps")
         cove.fails("invalid", "answer", box, "one", "allow")
-        cove("answer", box, ask["id"] + 1000, "allow").failed()
+        cove.fails("not_found", "answer", box, ask["id"] + 1000, "allow")
         cove("answer", box, ask["id"], word, env={"SUDO_UID": "12", "USER": "x\n\tverdict=" + "y" * 500}).ok()
         out, _ = p.communicate(timeout=DEADLINE)
         assert out.decode().strip() == code
-        cove("answer", box, ask["id"], word).failed()
+        cove.fails("not_found", "answer", box, ask["id"], word)
     by = wait_until(lambda: [r for r in rows(cove, box) if r["kind"] == "answer"], "a row of an answer")
     assert by[0]["by"].startswith(f"uid {os.getuid()}, sudo by uid 12, user x??verdict?yyy")
     assert len(by[0]["by"]) < 100
@@ -529,32 +528,36 @@ def test_asks_watch(cove, tmp_path, upstream):
 
 # ---- secrets ----
 
+class Hiding(Cove):
+    """cove that never shows the secret, whatever it is asked."""
+
+    def __call__(self, *args, **kw):
+        result = super().__call__(*args, **kw)
+        assert DECOY.encode() not in result.out + result.err, "the secret was shown"
+        return result
+
+
 @pytest.fixture
 def secrets(cove):
-    yield cove
+    yield Hiding(cove.home, cove.image)
     for name in cove("secret", "ls", "-q").ok().text.split():
         cove("secret", "rm", name).ok()
 
 
-def hidden(result):
-    assert DECOY.encode() not in result.out + result.err, "the secret was shown"
-    return result
-
-
 def test_secret_set_ls_rm(secrets, tmp_path):
     cove = secrets
-    hidden(cove("secret", "set", "TOKEN", input=DECOY.encode() + b"\n")).ok()
+    cove("secret", "set", "TOKEN", input=DECOY.encode() + b"\n").ok()
     path = f"{cove.home}/secrets/TOKEN"
     assert os.stat(path).st_mode & 0o777 == 0o600
     with open(path, "rb") as f:
         assert f.read() == b"value\n" + DECOY.encode()
     (tmp_path / "token").write_text(DECOY)
-    hidden(cove("secret", "set", "--json", "FILED", "--file", "token", cwd=tmp_path)).ok()
+    cove("secret", "set", "--json", "FILED", "--file", "token", cwd=tmp_path).ok()
     cove("secret", "set", "RUN", "--command", "cat /dev/null").ok()
-    listed = hidden(cove("secret", "ls", "--json")).ok().json
+    listed = cove("secret", "ls", "--json").ok().json
     assert [(s["name"], s["source"], s["where"]) for s in listed] == [
         ("FILED", "file", str(tmp_path / "token")), ("RUN", "command", "cat /dev/null"), ("TOKEN", "value", None)]
-    assert "TOKEN" in hidden(cove("secret", "ls")).ok().text
+    assert "TOKEN" in cove("secret", "ls").ok().text
     assert cove("secret", "ls", "-q").ok().text.split() == ["FILED", "RUN", "TOKEN"]
     assert cove("secret", "rm", "--json", "TOKEN").ok().json == {"name": "TOKEN", "result": "removed"}
     cove.fails("not_found", "secret", "rm", "TOKEN")
@@ -564,21 +567,21 @@ def test_secret_set_ls_rm(secrets, tmp_path):
 def test_a_secret_is_never_an_argument(secrets):
     cove = secrets
     for args in (("set", "TOKEN", DECOY), ("set", "--json", "TOKEN", DECOY), ("set", "TOKEN", DECOY, "--file", "/x")):
-        hidden(cove("secret", *args)).failed("argument", "stdin", rc=2)
+        cove.fails("invalid", "secret", *args)
     assert cove("secret", "ls", "-q").ok().out == b""
 
 
 def test_wrong_secrets(secrets, tmp_path):
     cove = secrets
-    cove("secret", "set", "EMPTY", input=b"").failed("empty")
-    cove("secret", "set", "EMPTY", input=b"\n").failed("empty")
+    cove.fails("invalid", "secret", "set", "EMPTY", input=b"")
+    cove.fails("invalid", "secret", "set", "EMPTY", input=b"\n")
     cove("secret", "set", "EXACT", input=b"x" * 65536).ok()
     for size in (65537, 65538, 65539, 1 << 20):
-        got = cove("secret", "set", "HUGE", input=(DECOY.encode() * (size // len(DECOY) + 1))[:size])
-        hidden(got).failed("at most 65536 bytes", rc=125)
+        huge = (DECOY.encode() * (size // len(DECOY) + 1))[:size]
+        cove.fails("limit", "secret", "set", "HUGE", input=huge)
     for name in ("", "a-b", "1A", "a/b", "../x", "x" * 65, "a b"):
-        hidden(cove("secret", "set", name, input=DECOY.encode())).failed()
-    cove("secret", "set", "A", "--file", tmp_path / "missing").failed("missing", "No such file")
+        cove.fails("invalid", "secret", "set", name, input=DECOY.encode())
+    cove.fails("not_found", "secret", "set", "A", "--file", tmp_path / "missing")
     cove.fails("invalid", "secret", "set", "A", "--file", "/x", "--command", "y")
     cove.fails("invalid", "secret", "set")
     cove.fails("invalid", "secret", "rm")
@@ -617,7 +620,7 @@ def termios_echo(fd):
 
 def test_a_secret_is_used_and_not_seen(secrets, tmp_path, upstream):
     cove = secrets
-    hidden(cove("secret", "set", "TOKEN", input=DECOY.encode())).ok()
+    cove("secret", "set", "TOKEN", input=DECOY.encode()).ok()
     more = "    plain_http: true\n    inject:\n      headers: {X-Token: \"{{ secret.TOKEN }}\"}\n"
     box = cove("create", "--net", policy(tmp_path, here(upstream, more=more))).ok().text.strip()
     fetch(cove, box, upstream, "with-token")
@@ -625,13 +628,13 @@ def test_a_secret_is_used_and_not_seen(secrets, tmp_path, upstream):
     wait_until(lambda: [r for r in rows(cove, box) if r.get("credential") == "TOKEN"], "the credential's name")
     for args in (("audit", box), ("audit", "--json", box), ("inspect", box), ("policy", "show", box),
                  ("logs", "--json", box), ("ps", "--json", box)):
-        hidden(cove(*args)).ok()
+        cove(*args).ok()
     # Without it the policy is not good any more.
     cove("secret", "rm", "TOKEN").ok()
-    hidden(cove("policy", "apply", box, policy(tmp_path, here(upstream, more=more)))).failed("TOKEN", "here")
+    cove.fails("invalid", "policy", "apply", box, policy(tmp_path, here(upstream, more=more)))
     cove("stop", box).ok()
-    hidden(cove("start", box)).failed("TOKEN", "here")
-    hidden(cove("secret", "set", "TOKEN", input=DECOY.encode())).ok()
+    cove.fails("invalid", "start", box)
+    cove("secret", "set", "TOKEN", input=DECOY.encode()).ok()
     cove("start", box).ok()
     fetch(cove, box, upstream)
 
@@ -640,7 +643,7 @@ def test_a_secret_is_used_and_not_seen(secrets, tmp_path, upstream):
 
 def test_audit_usage(cove):
     cove.fails("invalid", "audit", "verify", "--denied")
-    cove("audit", "--before", "1h").failed("--before is for rm", rc=2)
+    cove.fails("invalid", "audit", "--before", "1h")
     cove.fails("invalid", "audit", "rm")
     cove.fails("invalid", "audit", "rm", "box", "--before", "1h")
     cove.fails("invalid", "audit", "a", "b")
@@ -752,7 +755,7 @@ def test_port_in_json(cove, echo_box):
 def test_port_in_use(cove, echo_box):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        cove("port", echo_box, f"7000:{port}").failed(str(port), "in use")
+        cove.fails("conflict", "port", echo_box, f"7000:{port}")
 
 
 def test_port_address(cove, echo_box):
@@ -764,8 +767,8 @@ def test_port_address(cove, echo_box):
         p.send_signal(signal.SIGTERM)
         assert p.wait(DEADLINE) == 143
         assert b"WARNING" in p.stderr.read()
-    cove("port", echo_box, "7000:0", "--address", "192.0.2.77").failed("no address of this host")
-    cove("port", echo_box, "7000:0", "--address", "localhost").failed("no address to listen on")
+    cove.fails("invalid", "port", echo_box, "7000:0", "--address", "192.0.2.77")
+    cove.fails("invalid", "port", echo_box, "7000:0", "--address", "localhost")
 
 
 def test_port_where_nobody_listens(cove, echo_box):
@@ -795,7 +798,7 @@ def test_port_wrong_use(cove, echo_box):
     cove.fails("not_found", "port", "no-such-box", "80")
     stopped = cove("create").ok().text.strip()
     cove("stop", stopped).ok()
-    cove("port", stopped, "80").failed("stopped")
+    cove.fails("conflict", "port", stopped, "80")
 
 
 def test_help_of_every_verb(cove):

@@ -162,7 +162,7 @@ def test_ask_and_answer(door, rig, word, code):
     assert len(rig.web.seen(f"asked-{word}")) == (word == "allow")
     row = door.row(box, kind="answer")
     assert row["verdict"] == word and row["by"]
-    door("answer", box, ask["id"], word).failed()
+    door.fails("not_found", "answer", box, ask["id"], word)
 
 
 def test_nobody_answers(door, rig):
@@ -220,7 +220,7 @@ def test_who_gave_up_is_not_sent_for(door, rig, rule, tls):
     door.do(box, "kill $(cat /tmp/pid)").ok()
     client.communicate(timeout=DEADLINE)
     wait_until(lambda: not door("asks", "--json", box).ok().out, "an ask to end")
-    door("answer", box, ask["id"], "allow").failed()
+    door.fails("not_found", "answer", box, ask["id"], "allow")
     assert door.row(box, kind="answer")["reason"] == "the box gave it up"
     assert not rig.web.seen("?gone")
 
@@ -360,13 +360,13 @@ def test_removal_ends_the_door(door, transfer):
 def test_a_policy_that_is_none(door, rig, text):
     path = rig.dir / "broken.yaml"
     path.write_bytes(text)
-    door("create", "--net", path).failed()
-    door("run", "--net", path, "--", "true").failed()
+    door.fails("invalid", "create", "--net", path)
+    door.fails("invalid", "run", "--net", path, "--", "true")
 
 
 def test_a_policy_that_cannot_be_read(door, rig):
-    door("create", "--net", rig.dir / "no-such-file.yaml").failed("no-such-file")
-    door("create", "--net", rig.dir).failed()
+    door.fails("not_found", "create", "--net", rig.dir / "no-such-file.yaml")
+    door.fails("invalid", "create", "--net", rig.dir)
 
 
 def test_a_policy_that_is_gone_closes(door, rig):

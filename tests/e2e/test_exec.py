@@ -57,12 +57,12 @@ def test_cwd_env_user(cove, shared):
 def test_distinct_errors(cove, shared):
     cove("exec", shared, "--", "sh", "-c", "printf '#!/no/interp\\n' > /tmp/bad; chmod +x /tmp/bad").ok()
     cove("exec", shared, "--", "sh", "-c", "printf '\\177ELF nonsense' > /tmp/elf; chmod +x /tmp/elf").ok()
-    missing = cove("exec", shared, "--", "/no/such").failed("/no/such", rc=127)
-    denied = cove("exec", shared, "--", "/etc/hostname").failed("/etc/hostname", rc=126)
-    interp = cove("exec", shared, "--", "/tmp/bad").failed()
-    elf = cove("exec", shared, "--", "/tmp/elf").failed(rc=126)
-    where = cove("exec", "-w", "/no/dir", shared, "--", "true").failed("/no/dir")
-    assert len({missing.errors, denied.errors, interp.errors, elf.errors, where.errors}) == 5
+    missing = cove.fails("not_found", "exec", shared, "--", "/no/such", rc=127)
+    denied = cove.fails("denied", "exec", shared, "--", "/etc/hostname", rc=126)
+    interp = cove.fails("not_found", "exec", shared, "--", "/tmp/bad", rc=127)
+    elf = cove.fails("invalid", "exec", shared, "--", "/tmp/elf", rc=126)
+    where = cove.fails("not_found", "exec", "-w", "/no/dir", shared, "--", "true")
+    assert len({missing, denied, interp, elf, where}) == 5
 
 
 def test_timeout_ends_the_tree(cove, shared):
@@ -127,7 +127,7 @@ def test_kill_ends_the_whole_tree(cove, box):
 
 
 def test_kill_of_what_does_not_exist(cove, box):
-    cove("kill", box, 9999).failed("9999")
+    cove.fails("not_found", "kill", box, 9999)
 
 
 def test_follow_until_the_end(cove, box):
@@ -188,11 +188,11 @@ def test_attach_that_leaves_keeps_the_command(cove, box):
 
 def test_exec_in_a_stopped_box(cove, box):
     cove("stop", box).ok()
-    cove("exec", box, "--", "true").failed(box, "cove start")
+    cove.fails("conflict", "exec", box, "--", "true")
 
 
 def test_what_could_not_start_is_listed(cove, box):
-    cove("exec", box, "--", "/no/such").failed(rc=127)
+    cove.fails("not_found", "exec", box, "--", "/no/such", rc=127)
     running = cove.execs(box)
     assert [(x["exec_id"], x["cause"], x["exit_code"]) for x in running] == [(1, "failed to start", None)]
     cove("stop", box).ok()

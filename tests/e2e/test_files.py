@@ -132,32 +132,33 @@ def test_many_files(cove, shared, tmp):
 
 
 def test_missing_source(cove, shared, tmp):
-    cove("cp", tmp / "missing", f"{shared}:/tmp/x").failed("missing")
-    cove("cp", f"{shared}:/no/such/file", tmp / "x").failed("/no/such/file")
+    cove.fails("not_found", "cp", tmp / "missing", f"{shared}:/tmp/x")
+    cove.fails("not_found", "cp", f"{shared}:/no/such/file", tmp / "x")
     assert not (tmp / "x").exists()
 
 
 def test_missing_target_directory(cove, shared, tmp):
     (tmp / "f").write_text("f")
-    cove("cp", tmp / "f", f"{shared}:/no/dir/f").failed("/no/dir")
+    cove.fails("denied", "cp", tmp / "f", f"{shared}:/no/dir/f")
 
 
 def test_done_as_the_boxes_user(cove, shared, tmp):
     (tmp / "f").write_text("f")
-    cove("cp", tmp / "f", f"{shared}:/etc/cove-test").failed("/etc/cove-test")
+    cove.fails("denied", "cp", tmp / "f", f"{shared}:/etc/cove-test")
 
 
-@pytest.mark.parametrize("make, name", [("mkfifo /tmp/t-fifo", "t-fifo"),
-                                        ("mkdir -p /tmp/t-ro; chmod 555 /tmp/t-ro", "t-ro/x")])
-def test_target_that_cannot_take_it_is_no_hang(cove, shared, tmp, make, name):
+@pytest.mark.parametrize("make, name, error", [
+    ("mkfifo /tmp/t-fifo", "t-fifo", {"kind": "invalid", "rc": 125}),
+    ("mkdir -p /tmp/t-ro; chmod 555 /tmp/t-ro", "t-ro/x", {"kind": "denied"})])
+def test_target_that_cannot_take_it_is_no_hang(cove, shared, tmp, make, name, error):
     in_box(cove, shared, make)
     (tmp / "f").write_text("f")
-    cove("cp", tmp / "f", f"{shared}:/tmp/{name}").failed(name)
+    cove.fails(error.pop("kind"), "cp", tmp / "f", f"{shared}:/tmp/{name}", **error)
 
 
 def test_source_that_is_a_pipe_is_no_hang(cove, shared, tmp):
     in_box(cove, shared, "test -p /tmp/p || mkfifo /tmp/p")
-    cove("cp", f"{shared}:/tmp/p", tmp / "p").failed("/tmp/p")
+    cove.fails("invalid", "cp", f"{shared}:/tmp/p", tmp / "p", rc=125)
 
 
 def test_link_in_the_box_stays_in_the_box(cove, shared, tmp):
@@ -185,13 +186,13 @@ def test_a_link_that_a_box_sends_cannot_lead_a_later_file_out(cove, shared, tmp)
 
 
 def test_both_ends_in_a_box_or_none(cove, shared, tmp):
-    cove("cp", "a", "b").failed()
-    cove("cp", f"{shared}:/a", f"{shared}:/b").failed()
+    cove.fails("invalid", "cp", "a", "b")
+    cove.fails("invalid", "cp", f"{shared}:/a", f"{shared}:/b")
 
 
 def test_unknown_box(cove, tmp):
     (tmp / "f").write_text("")
-    cove("cp", tmp / "f", "no-such-box:/tmp/f").failed("no-such-box")
+    cove.fails("not_found", "cp", tmp / "f", "no-such-box:/tmp/f")
 
 
 def test_sparse_and_growing_file(cove, shared):
@@ -261,7 +262,7 @@ def test_image_life(cove):
     assert cove.sh(box, "echo $x; pwd")["stdout"] == "1\n/bin\n"
     cove("rm", "-f", box).ok()
     cove("image", "rm", "tiny").ok()
-    cove("run", "--image", "tiny", "--", "true").failed("tiny")
+    cove.fails("not_found", "run", "--image", "tiny", "--", "true")
 
 
 @pytest.mark.parametrize("files", [
@@ -277,9 +278,10 @@ def test_image_that_tries_to_escape(cove, files):
 
 
 def test_image_that_is_not_a_tar(cove):
-    cove("image", "import", "junk", "-", input=b"not a tar at all" * 1000).failed()
+    cove.fails("invalid", "image", "import", "junk", "-", input=b"not a tar at all" * 1000, rc=125)
     assert "junk" not in cove("image", "ls").text
-    cove("image", "import", "cut", "-", input=image_of([("f", "f", b"x" * 5000, 0o644)])[:1500]).failed()
+    cut = image_of([("f", "f", b"x" * 5000, 0o644)])[:1500]
+    cove.fails("invalid", "image", "import", "cut", "-", input=cut, rc=125)
     assert [n for n in os.listdir(cove.home + "/layers") if n.startswith(".")] == [] or \
         wait_until(lambda: cove("ls").rc == 0)
 
@@ -288,7 +290,7 @@ def test_image_in_use_is_kept(cove, box):
     name = cove.inspect(box)["image"]
     if name == "host":
         pytest.skip("no base image: the Debian mirror was not reached")
-    cove("image", "rm", name).failed(name, "cove rm -f ")
+    cove.fails("conflict", "image", "rm", name)
     assert cove("exec", box, "--", "true").rc == 0
 
 

@@ -34,7 +34,7 @@ def test_relative_directory(cove, work):
 
 
 def test_missing_directory(cove, tmp):
-    cove("run", "--workspace", tmp / "not-there", "--", "true").failed("not-there")
+    cove.fails("not_found", "run", "--workspace", tmp / "not-there", "--", "true")
 
 
 def test_named_workspace_outlives_boxes(cove):
@@ -51,7 +51,7 @@ def test_named_workspace_outlives_boxes(cove):
 
 def test_workspace_in_use(cove):
     box = cove("create", "--workspace", "busy").ok().text.strip()
-    cove("workspace", "rm", "busy").failed("busy", f"cove rm -f {box}")
+    cove.fails("conflict", "workspace", "rm", "busy")
     cove("rm", "-f", box).ok()
     cove("workspace", "rm", "busy").ok()
 
@@ -64,7 +64,7 @@ def test_remove_of_a_missing_workspace(cove):
 @pytest.mark.parametrize("name", ["A", "a_b", ".hidden", "-a", "x" * 64, ""])
 def test_bad_workspace_names(cove, name):
     before = cove.names()
-    cove("create", "--workspace", name).failed()
+    cove.fails("invalid", "create", "--workspace", name)
     assert cove.names() == before
 
 
@@ -113,7 +113,7 @@ def test_relative_source_is_in_the_workspace_and_made(cove, work):
 @pytest.mark.parametrize("source", ["../outside", "a/../../outside", ".."])
 def test_relative_source_may_not_climb(cove, work, source):
     (work.parent / "outside").mkdir()
-    cove("run", "--workspace", work, "--mount", f"{source}:/m", "--", "true").failed()
+    cove.fails("invalid", "run", "--workspace", work, "--mount", f"{source}:/m", "--", "true")
     assert os.listdir(work.parent / "outside") == []
 
 
@@ -124,19 +124,19 @@ def test_relative_source_may_not_leave_by_a_link(cove, work, source):
     (work / "sub").mkdir()
     for link in (work / "link", work / "sub/link"):
         link.symlink_to(outside)
-    cove("run", "--workspace", work, "--mount", f"{source}:/m", "--", "true").failed()
+    cove.fails("invalid", "run", "--workspace", work, "--mount", f"{source}:/m", "--", "true")
     assert os.listdir(outside) == []
 
 
 def test_relative_source_without_a_workspace(cove):
-    cove("run", "--mount", "x:/m", "--", "true").failed("workspace")
+    cove.fails("invalid", "run", "--mount", "x:/m", "--", "true")
 
 
 @pytest.mark.parametrize("text", ["", ":", "/tmp", "/tmp:", ":/m", "/tmp:relative", "/tmp:/m:rw:x", "/tmp:/m,env=1X",
                                   "/tmp:/m,env=", "/tmp:/m,what=1", "/tmp:/../m/..", "/tmp:/"])
 def test_bad_mounts(cove, text):
     before = cove.names()
-    cove("run", "--mount", text, "--", "true").failed()
+    cove.fails("invalid", "run", "--mount", text, "--", "true")
     assert cove.names() == before
 
 
@@ -147,12 +147,12 @@ def test_mount_over_what_the_wall_needs(cove, tmp, target):
 
 
 def test_missing_absolute_source(cove, tmp):
-    cove("run", "--mount", f"{tmp}/missing:/m", "--", "true").failed("missing")
+    cove.fails("not_found", "run", "--mount", f"{tmp}/missing:/m", "--", "true")
 
 
 def test_too_many_mounts(cove, tmp):
     flags = [x for i in range(40) for x in ("--mount", f"{tmp}:/m{i}")]
-    cove("run", *flags, "--", "true").failed("32")
+    cove.fails("limit", "run", *flags, "--", "true")
 
 
 def test_target_that_is_a_link_in_the_image(cove, tmp, work):
@@ -171,8 +171,8 @@ def test_target_below_a_shared_directory_follows_no_link(cove, work, tmp, target
     (work / "link").symlink_to("/other")
     (work / "deep/link").symlink_to("/etc")
     (work / "dangling").symlink_to("/home/new")
-    cove("run", "--workspace", work, "--mount", f"{tmp}/elsewhere:/other", "--mount",
-         f"{tmp}/extra:/workspace/{target}", "--", "true").failed("link")
+    cove.fails("invalid", "run", "--workspace", work, "--mount", f"{tmp}/elsewhere:/other", "--mount",
+         f"{tmp}/extra:/workspace/{target}", "--", "true")
     assert not list((tmp / "elsewhere").iterdir())
     got = cove("run", "--workspace", work, "--mount", f"{tmp}/extra:/workspace/deep/new/place", "--",
                "sh", "-c", "touch deep/new/place/f").ok()
@@ -185,7 +185,7 @@ def test_a_link_into_a_shared_directory_changes_nothing(cove, work, tmp):
         (tmp / name).mkdir()
     (tmp / "shared/link").symlink_to("/other")
     flags = ["--mount", f"{tmp}/shared:/run", "--mount", f"{tmp}/elsewhere:/other", "--mount"]
-    cove("run", *flags, f"{tmp}/extra:/var/run/link/made", "--", "true").failed("link")
+    cove.fails("invalid", "run", *flags, f"{tmp}/extra:/var/run/link/made", "--", "true")
     assert not list((tmp / "elsewhere").iterdir())
     cove("run", *flags, f"{tmp}/extra:/var/run/a/b", "--", "touch", "/run/a/b/f").ok()
     assert (tmp / "extra/f").exists()
@@ -202,7 +202,7 @@ def test_a_box_cannot_turn_its_next_mount_aside(cove, work, tmp):
          "cd /home/user && mv foo old && ln -s /workspace foo").ok()
     cove("exec", box, "--", "ln", "-s", "/other", "/workspace/link").ok()
     cove("stop", box).ok()
-    cove("start", box).failed("link")
+    cove.fails("invalid", "start", box)
     assert not list((tmp / "elsewhere").iterdir())
     (work / "link").unlink()
     cove("start", box).ok()
@@ -234,30 +234,29 @@ def test_root_files_in_a_host_directory_of_another_user(cove, work):
 
 # ---- Cove's own state is in no box ----
 
-def refused(cove, *flags, words):
+def refused(cove, *flags):
     before = cove.names()
-    cove("run", *flags, "--", "true").failed(*words)
+    cove.fails("denied", "run", *flags, "--", "true")
     assert set(cove.names()) == set(before)
 
 
 @pytest.mark.parametrize("below", ["", "/boxes", "/run", "/layers"])
 def test_nothing_inside_the_state_directory(cove, below):
-    refused(cove, "--mount", f"{cove.home}{below}:/m:ro", words=["inside Cove's own state", "cannot have it"])
-    refused(cove, "--workspace", f"{cove.home}{below}", words=["inside Cove's own state"])
+    refused(cove, "--mount", f"{cove.home}{below}:/m:ro")
+    refused(cove, "--workspace", f"{cove.home}{below}")
 
 
 def test_nothing_that_holds_the_state_directory(cove, tmp):
     """A read-only mount is enough to read other boxes' disks and to connect to their keepers."""
     above = os.path.dirname(cove.home)
-    for source in ("/", "/tmp", above):
-        refused(cove, "--mount", f"{source}:/m:ro",
-                words=[f"'{source}' holds Cove's own state at {os.path.realpath(cove.home)}", "COVE_HOME"])
-        refused(cove, "--workspace", source, words=["holds Cove's own state"])
+    for source in ("/", above):
+        refused(cove, "--mount", f"{source}:/m:ro")
+        refused(cove, "--workspace", source)
     (tmp / "link").symlink_to(above)
     (tmp / "dots").mkdir()
-    refused(cove, "--mount", f"{tmp}/link:/m", words=["holds Cove's own state"])
-    refused(cove, "--mount", f"{tmp}/dots/../../..:/m", words=["holds Cove's own state"])
-    refused(cove, "--workspace", f"{tmp}/link/", words=["holds Cove's own state"])
+    refused(cove, "--mount", f"{tmp}/link:/m")
+    refused(cove, "--mount", f"{tmp}/dots/../../..:/m")
+    refused(cove, "--workspace", f"{tmp}/link/")
     beside = tmp / "beside"
     beside.mkdir()
     cove("run", "--mount", f"{beside}:/m", "--", "true").ok()
@@ -270,8 +269,8 @@ def test_a_state_directory_that_is_a_link(new_home, tmp):
     (tmp / "name").symlink_to(real)
     cove = new_home(COVE_HOME=str(tmp / "name"))
     cove.home = str(tmp / "name")
-    refused(cove, "--mount", f"{real}/boxes:/m", words=["inside Cove's own state"])
-    refused(cove, "--mount", f"{tmp}:/m", words=["holds Cove's own state"])
+    refused(cove, "--mount", f"{real}/boxes:/m")
+    refused(cove, "--mount", f"{tmp}:/m")
     cove("run", "--mount", "/usr:/m:ro", "--", "true").ok()
 
 
@@ -294,7 +293,7 @@ def test_nothing_of_the_machines_own_run_directory(cove):
     if not os.path.isdir("/run/cove"):
         pytest.skip("there is none yet")
     for source in ("/run", "/run/cove", os.path.realpath("/var/run")):
-        refused(cove, "--mount", f"{source}:/m:ro", words=["Cove's own state at", "/cove"])
+        refused(cove, "--mount", f"{source}:/m:ro")
 
 
 def test_the_runtime_directory_of_a_user(new_home, tmp):
@@ -306,5 +305,5 @@ def test_the_runtime_directory_of_a_user(new_home, tmp):
     cove = new_home(XDG_RUNTIME_DIR=str(tmp / "run"), XDG_DATA_HOME=str(tmp / "data"))
     del cove.env["COVE_HOME"]
     cove.home = str(tmp / "data/cove")
-    refused(cove, "--mount", f"{tmp}/run:/m:ro", words=["holds Cove's own state"])
-    refused(cove, "--mount", f"{tmp}/run/cove:/m:ro", words=["inside Cove's own state"])
+    refused(cove, "--mount", f"{tmp}/run:/m:ro")
+    refused(cove, "--mount", f"{tmp}/run/cove:/m:ro")

@@ -13,14 +13,14 @@ def test_create_prints_the_name(cove):
 
 
 def test_name_taken(cove, box):
-    cove("create", "--name", box).failed(box)
+    cove.fails("exists", "create", "--name", box)
     assert cove("exec", box, "--", "true").rc == 0
 
 
 @pytest.mark.parametrize("name", ["", "A", "a_b", "-a", "a-", "..", "a/b", "x" * 64, "a b", "\u00fc"])
 def test_bad_names(cove, name):
     before = cove.names()
-    cove("create", "--name", name).failed("name")
+    cove.fails("invalid", "create", "--name", name)
     assert cove.names() == before
 
 
@@ -86,7 +86,7 @@ def test_stop_does_not_wait_for_ever(cove, box):
 
 
 def test_remove_needs_force_while_it_runs(cove, box):
-    cove("rm", box).failed(box, "-f")
+    cove.fails("conflict", "rm", box)
     cove("rm", "-f", box).ok()
     assert box not in cove.names()
     assert not os.path.exists(f"{cove.home}/boxes/{box}")
@@ -102,7 +102,7 @@ def test_remove_of_a_stopped_box(cove, box):
 def test_remove_twice(cove, box):
     cove("rm", "-f", box).ok()
     cove("rm", "-f", box).ok()
-    cove("rm", box).failed(box)
+    cove.fails("not_found", "rm", box)
 
 
 def test_remove_with_hostile_tree(cove, tmp):
@@ -147,7 +147,7 @@ def test_inspect(cove):
 
 
 def test_inspect_of_nothing(cove):
-    cove("inspect", "no-such").failed("no-such")
+    cove.fails("not_found", "inspect", "no-such")
 
 
 def test_default_timeout_of_a_box(cove):

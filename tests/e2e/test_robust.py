@@ -208,8 +208,8 @@ def test_missing_helper(new_home, tmp, helper):
     shutil.copytree(PREFIX / "libexec/cove", tmp / "libexec")
     (tmp / "libexec" / helper).unlink()
     cove = new_home(COVE_LIBEXEC=str(tmp / "libexec"))
-    cove("run", "--", "true").failed(helper)
-    cove("create", "--name", "x").failed(helper)
+    cove.fails("unsupported", "run", "--", "true")
+    cove.fails("unsupported", "create", "--name", "x")
     assert cove.names() == []
 
 
@@ -217,7 +217,7 @@ def test_broken_helper(new_home, tmp):
     shutil.copytree(PREFIX / "libexec/cove", tmp / "libexec")
     (tmp / "libexec/cove-keeper").write_text("not a program")
     cove = new_home(COVE_LIBEXEC=str(tmp / "libexec"))
-    cove("create", "--name", "x").failed("cove-keeper")
+    cove.fails("internal", "create", "--name", "x")
     assert cove.names() == []
 
 
@@ -226,13 +226,13 @@ def test_broken_init(new_home, tmp):
     (tmp / "libexec/cove-init").unlink()
     shutil.copy("/bin/false", tmp / "libexec/cove-init")
     cove = new_home(COVE_LIBEXEC=str(tmp / "libexec"))
-    cove("create", "--name", "x").failed()
+    cove.fails("internal", "create", "--name", "x")
     assert cove.names() == []
 
 
 def test_missing_image(new_home):
     cove = new_home()
-    cove("create", "--image", "base", "--name", "x").failed("base", "cove image make", "--image host")
+    cove.fails("not_found", "create", "--image", "base", "--name", "x")
     assert cove.names() == []
 
 
@@ -241,15 +241,14 @@ def test_unwritable_home(new_home, tmp):
     cove = new_home()
     os.mkdir(cove.home)
     os.chmod(cove.home, 0o500)
-    got = cove("run", "--", "true").failed(cove.home)
-    assert "COVE_HOME" in got.errors or "permission" in got.errors.lower()
+    cove.fails("denied", "run", "--", "true")
     os.chmod(cove.home, 0o700)
 
 
 def test_home_that_is_a_file(new_home):
     cove = new_home()
     pathlib.Path(cove.home).write_text("")
-    cove("run", "--", "true").failed(cove.home)
+    cove.fails("invalid", "run", "--", "true", rc=125)
     os.unlink(cove.home)
 
 
@@ -279,7 +278,7 @@ def test_full_disk(new_home):
         box = cove("create").ok().text.strip()
         got = cove("exec", box, "--", "sh", "-c", "dd if=/dev/zero of=$HOME/fill bs=64k count=320 conv=fsync")
         assert got.rc != 0 and (b"No space" in got.err or b"Input/output" in got.err), got
-        cove("create", "--name", "second").failed()
+        cove.fails("full", "create", "--name", "second")
         assert "second" not in cove.names()
         assert cove("exec", box, "--", "sh", "-c", "rm ~/fill; echo ok").text == "ok\n"
         cove("rm", "-f", box).ok()
@@ -301,7 +300,7 @@ def test_full_disk_says_what_to_do(new_home):
         cove("stop", other).ok()
         got = subprocess.run(["dd", "if=/dev/zero", f"of={fill}", "bs=4k"], stderr=subprocess.PIPE)
         assert b"No space" in got.stderr
-        cove("start", other).failed(f"start box '{other}' in '{cove.home}': the disk is full; free some space")
+        cove.fails("full", "start", other)
         cove("exec", box, "--", "seq", "200000")
         fill.unlink()
         got = cove("logs", box).ok()

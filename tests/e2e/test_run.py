@@ -59,7 +59,7 @@ def test_program_that_may_not_run(cove):
 
 
 def test_missing_directory(cove):
-    cove("run", "-w", "/no/such/dir", "--", "true").failed("/no/such/dir")
+    cove.fails("not_found", "run", "-w", "/no/such/dir", "--", "true")
 
 
 def test_env_and_workdir(cove):
@@ -82,7 +82,7 @@ def test_other_user(cove, inner_root):
 
 
 def test_unknown_user(cove):
-    cove("run", "-u", "nobody-knows", "--", "true").failed("nobody-knows")
+    cove.fails("not_found", "run", "-u", "nobody-knows", "--", "true")
 
 
 def test_timeout(cove):
@@ -109,7 +109,7 @@ def test_name_is_free_afterwards(cove):
 
 
 def test_name_that_is_taken(cove, box):
-    cove("run", "--name", box, "--", "true").failed(box)
+    cove.fails("exists", "run", "--name", box, "--", "true")
 
 
 def test_boxes_do_not_share_writes(cove):
@@ -167,7 +167,7 @@ def test_json(cove):
 
 
 def test_image_that_is_missing(cove):
-    cove("run", "--image", "nope", "--", "true").failed("nope", "cove image")
+    cove.fails("not_found", "run", "--image", "nope", "--", "true")
 
 
 def test_host_image(cove):

@@ -66,7 +66,7 @@ def test_other_prefix_is_another_box(cove, session):
 @pytest.mark.parametrize("prefix", ["", "A", "a_b", "-a", "a-", "a.b", "a/b", "x" * 47, "\u00fc", "a b", ".."])
 def test_bad_prefix_is_refused_before_anything_is_made(cove, prefix):
     before = cove.names()
-    cove("open", "s", "--prefix", prefix).failed("prefix")
+    cove.fails("invalid", "open", "s", "--prefix", prefix)
     assert cove.names() == before
 
 
@@ -111,7 +111,7 @@ def test_persistence_is_also_spelled_sandbox(cove, session):
 
 
 def test_unknown_persistence(cove, session):
-    cove("open", session, "--persistence", "forever").failed("forever")
+    cove.fails("invalid", "open", session, "--persistence", "forever")
 
 
 def test_delete_keeps_the_workspace(cove, session):
@@ -140,7 +140,7 @@ def test_delete_of_nothing_is_success(cove):
 
 
 def test_close_of_nothing_says_so(cove):
-    cove("close", "never-opened").failed("not open")
+    cove.fails("not_found", "close", "never-opened")
 
 
 def test_closed_twice(cove, session):

@@ -381,16 +381,16 @@ def test_shells_of_several_boxes(cove):
 
 
 def test_line_in_missing_box(cove):
-    cove("sh", "no-such-box", "true").failed("no-such-box")
+    cove.fails("not_found", "sh", "no-such-box", "true")
 
 
 def test_line_is_one_argument(cove, usable):
-    cove("sh", usable, "echo", "a", "--json").failed("quote")
+    cove.fails("invalid", "sh", usable, "echo", "a", "--json")
 
 
 def test_line_from_stdin(cove, usable):
     assert cove("sh", usable, "-", input=b"cd /tmp\npwd\n").text == "/tmp\n"
-    cove("sh", usable, "-", input=b"echo a\0b").failed("NUL")
+    cove.fails("invalid", "sh", usable, "-", input=b"echo a\0b")
 
 
 def test_line_in_the_background(cove, usable):
@@ -400,4 +400,4 @@ def test_line_in_the_background(cove, usable):
 
 @pytest.mark.parametrize("name", ["", "A b", "x" * 33, "../x", "a/b"])
 def test_bad_shell_names(cove, usable, name):
-    cove("sh", "--shell", name, usable, "true").failed()
+    cove.fails("invalid", "sh", "--shell", name, usable, "true")

@@ -380,9 +380,10 @@ def test_programs_that_try_huge_pages_go_on_without(cove, shared):
 
 
 def test_a_nicer_shell_is_still_possible(cove, shared):
-    got = cove("exec", shared, "--", "sh", "-c", "nice -n 5 nice; renice -n 7 -p $$ >/dev/null && nice; "
+    mine = os.getpriority(os.PRIO_PROCESS, 0)
+    got = cove("exec", shared, "--", "sh", "-c", f"nice -n 5 nice; renice -n {mine + 7} -p $$ >/dev/null && nice; "
                "command -v taskset >/dev/null || exit 0; taskset -c $(taskset -pc $$ | sed 's/.*: //') echo set")
-    assert got.ok().text.split()[:2] == ["5", "7"]
+    assert got.ok().text.split()[:2] == [str(min(mine + 5, 19)), str(min(mine + 7, 19))]
 
 
 TAKE_INOTIFY = ("import ctypes, sys; libc = ctypes.CDLL(None); n = 0\n"
@@ -532,7 +533,7 @@ def test_strict_has_no_privileges_to_gain(cove, strict):
 
 
 def test_strict_has_no_root(cove, strict):
-    cove("exec", "-u", "root", strict, "--", "id").failed("root")
+    cove.fails("denied", "exec", "-u", "root", strict, "--", "id")
 
 
 @needs_base

@@ -1,0 +1,68 @@
+"""What an error says to a person: what to type next. Everywhere else tests ask for the error's kind (Cove.fails)."""
+import pytest
+from conftest import not_root
+
+pytestmark = pytest.mark.once("user")
+
+
+def says(cove, kind, *args, words, **kw):
+    message = cove.fails(kind, *args, **kw)
+    assert all(word in message for word in words), message
+
+
+def test_a_box_that_is_in_the_way(cove, box):
+    remove = [f"cove rm -f {box}"]
+    says(cove, "exists", "create", "--name", box, words=remove)
+    says(cove, "conflict", "rm", box, words=remove)
+    user = cove("create", "--workspace", "busy").ok().text.strip()
+    says(cove, "conflict", "workspace", "rm", "busy", words=[f"cove rm -f {user}"])
+    image = cove.inspect(box)["image"]
+    if image != "host":
+        says(cove, "conflict", "image", "rm", image, words=[image, "cove rm -f "])
+
+
+def test_a_box_that_does_not_run(cove, box):
+    cove("stop", box).ok()
+    for words in (["exec", box, "--", "true"], ["asks", box]):
+        says(cove, "conflict", *words, words=[box, f"cove start {box}"])
+
+
+def test_a_paused_box(cove, box):
+    if cove("pause", box).rc:
+        pytest.skip("this host cannot pause")
+    says(cove, "conflict", "sh", box, "true", words=[f"box '{box}' is paused: cove resume {box}"])
+
+
+def test_what_is_not_there(cove, new_home, tmp):
+    says(cove, "not_found", "inspect", "nope", words=["nope", "cove ls"])
+    says(cove, "not_found", "run", "--image", "nope", "--", "true", words=["nope", "cove image"])
+    says(cove, "not_found", "workspace", "chown", "no-such", words=["chown is for directories of the host"])
+    says(new_home(), "not_found", "create", "--image", "base", words=["cove image make", "--image host"])
+    says(new_home(COVE_LIBEXEC=str(tmp)), "unsupported", "run", "--", "true", words=["COVE_LIBEXEC", str(tmp)])
+    says(cove, "invalid", "ls", env={"COVE_HOME": "here"}, rc=125, words=["'here'", "absolute path", "COVE_HOME"])
+
+
+def test_a_session_with_another_network(cove):
+    box = cove("open", "said", "--net", "balanced").ok().text.strip()
+    for flag, value, way in (("--net", "open", f"cove policy apply {box} open"),
+                             ("--allow", "example.net", f"cove allow {box} example.net"),
+                             ("--deny", "example.com", f"cove deny {box} example.com")):
+        says(cove, "conflict", "open", "said", flag, value, words=[way])
+    cove("close", "said", "--delete").ok()
+
+
+def test_a_wrong_command_line(cove, box):
+    says(cove, "invalid", "rnu", words=["cove run"])
+    says(cove, "invalid", "sh", box, "sleep 5", "--timeout", "300ms", words=["quote", "--timeout"])
+    says(cove, "invalid", "secret", "set", "TOKEN", "value", words=["argument", "stdin"])
+    says(cove, "invalid", "run", "--net", "sometimes", "--", "true", words=["closed, balanced, open"])
+
+
+def test_a_limit_that_cannot_be_kept(cove):
+    says(cove, "unsupported", "create", "--storage", "plain", "--disk", "32M",
+         words=["--disk", "cannot be kept here", "--storage loop"])
+
+
+@not_root
+def test_a_limit_that_needs_root(cove):
+    says(cove, "unsupported", "create", "--storage", "loop", words=["loop", "root"])
