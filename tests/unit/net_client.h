@@ -55,6 +55,10 @@ struct rig *rig_start_with(const struct rig_fds *fds);
 /* Hangs up and checks that init ended well. */
 void rig_stop(struct rig *r);
 
+/* A test with an init that runs. */
+#define NET_TEST(name) \
+	TEST_IN(name, (struct rig * r), struct rig *rig = rig_start(); body(rig); rig_stop(rig);)
+
 /* Reads and answers what there is; with wait until something comes on the link or on fd (-1: none),
  * for reading or, with write, for writing. */
 void rig_pump(struct rig *r, int fd, bool write);

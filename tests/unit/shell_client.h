@@ -16,6 +16,11 @@ struct client *shells_begin_in(int group_fd);
 struct client *shells_begin_with(const struct inherited *inherited, const char *const more[]);
 void shells_end(struct client *c);
 
+/* A test with such a client. */
+#define SHELL_TEST(name)                                                                     \
+	TEST_IN(name, (struct client * c), struct client *made = shells_begin(); body(made); \
+		shells_end(made);)
+
 /* Only asks; timeout 0 is none. The shell is the default one. */
 struct run *ask(struct client *c, const char *text, uint64_t timeout_ms);
 struct run *ask_with_input(struct client *c, const char *text);

@@ -48,6 +48,11 @@ static inline void home_open(struct state *s)
 		FAIL(e.msg);
 }
 
+/* A test with a state directory. */
+#define HOME_TEST(name)                                                                        \
+	TEST_IN(name, (struct state * s), struct state state; home_open(&state); body(&state); \
+		state_close(&state);)
+
 /* How many names a directory has, hidden ones included. */
 static inline int count_names(int dir_fd)
 {

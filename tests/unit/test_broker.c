@@ -54,6 +54,8 @@ static void tear_down(void)
 	fd_close(&box_fd);
 }
 
+#define BROKER_TEST(name) TEST_IN(name, (void), set_up(); body(); tear_down();)
+
 struct wish {
 	struct broker_call call;
 	int r, answers;
@@ -104,11 +106,10 @@ static bool is_value(struct wish *w, const char *text)
 	return same;
 }
 
-TEST(the_policy_and_the_grants)
+BROKER_TEST(the_policy_and_the_grants)
 {
 	struct wish w;
 
-	set_up();
 	wish_init(&w);
 	broker_ask_policy(broker, &w.call);
 	CHECK_EQ(ev_run(ev), 0);
@@ -120,15 +121,13 @@ TEST(the_policy_and_the_grants)
 	CHECK_EQ(ev_run(ev), 0);
 	CHECK_EQ(w.call.len, 0);
 	free(w.call.text);
-	tear_down();
 }
 
-TEST(a_policy_of_many_parts)
+BROKER_TEST(a_policy_of_many_parts)
 {
 	char *big = malloc(DOOR_POLICY_MAX);
 	struct wish w;
 
-	set_up();
 	memset(big, '#', DOOR_POLICY_MAX - 1);
 	big[DOOR_POLICY_MAX - 1] = 0;
 	put_policy(big);
@@ -139,14 +138,12 @@ TEST(a_policy_of_many_parts)
 	CHECK_STR(w.call.text, big);
 	free(w.call.text);
 	free(big);
-	tear_down();
 }
 
-TEST(without_a_policy_there_is_an_error)
+BROKER_TEST(without_a_policy_there_is_an_error)
 {
 	struct wish w;
 
-	set_up();
 	CHECK_EQ(unlinkat(box_fd, NET_POLICY_FILE, 0), 0);
 	wish_init(&w);
 	broker_ask_policy(broker, &w.call);
@@ -154,14 +151,12 @@ TEST(without_a_policy_there_is_an_error)
 	CHECK_EQ(w.r, -ENOENT);
 	ask(&w, "NAMED");
 	CHECK(w.r < 0);
-	tear_down();
 }
 
-TEST(only_secrets_that_the_policy_names)
+BROKER_TEST(only_secrets_that_the_policy_names)
 {
 	struct wish w;
 
-	set_up();
 	set("NAMED", SECRET_VALUE, "one");
 	set("OTHER", SECRET_VALUE, "two");
 	ask(&w, "NAMED");
@@ -173,14 +168,12 @@ TEST(only_secrets_that_the_policy_names)
 	CHECK_EQ(w.r, -EACCES);
 	ask(&w, "");
 	CHECK(w.r < 0);
-	tear_down();
 }
 
-TEST(a_changed_policy_holds_at_once)
+BROKER_TEST(a_changed_policy_holds_at_once)
 {
 	struct wish w;
 
-	set_up();
 	set("NAMED", SECRET_VALUE, "one");
 	ask(&w, "NAMED");
 	CHECK(is_value(&w, "one"));
@@ -193,14 +186,12 @@ TEST(a_changed_policy_holds_at_once)
 	put_policy(policy_text);
 	ask(&w, "NAMED");
 	CHECK(is_value(&w, "one"));
-	tear_down();
 }
 
-TEST(a_rotated_secret_is_given_anew)
+BROKER_TEST(a_rotated_secret_is_given_anew)
 {
 	struct wish w;
 
-	set_up();
 	ask(&w, "NAMED");
 	CHECK_EQ(w.r, -ENOENT);
 	CHECK(strstr(w.e.msg, "cove secret set NAMED") != NULL);
@@ -210,15 +201,13 @@ TEST(a_rotated_secret_is_given_anew)
 	set("NAMED", SECRET_VALUE, "two");
 	ask(&w, "NAMED");
 	CHECK(is_value(&w, "two"));
-	tear_down();
 }
 
-TEST(from_a_file)
+BROKER_TEST(from_a_file)
 {
 	char path[128];
 	struct wish w;
 
-	set_up();
 	snprintf(path, sizeof(path), "%s/token", home_path);
 	set("NAMED", SECRET_FILE, path);
 	ask(&w, "NAMED");
@@ -236,14 +225,12 @@ TEST(from_a_file)
 	set("NAMED", SECRET_FILE, "/dev/zero");
 	ask(&w, "NAMED");
 	CHECK(w.r < 0);
-	tear_down();
 }
 
-TEST(from_a_command)
+BROKER_TEST(from_a_command)
 {
 	struct wish w;
 
-	set_up();
 	set("NAMED", SECRET_COMMAND, "printf 'a b\\n'");
 	ask(&w, "NAMED");
 	CHECK(is_value(&w, "a b"));
@@ -260,15 +247,13 @@ TEST(from_a_command)
 	set("NAMED", SECRET_COMMAND, "echo x; sleep 1000 &"); /* holds the pipe */
 	ask(&w, "NAMED");
 	CHECK(is_value(&w, "x"));
-	tear_down();
 }
 
-TEST(a_slow_command_holds_nobody_up)
+BROKER_TEST(a_slow_command_holds_nobody_up)
 {
 	struct wish slow, row;
 	char line[160];
 
-	set_up();
 	snprintf(line, sizeof(line), "cat '%s/go'", home_path);
 	CHECK_EQ(mkfifoat(st.home_fd, "go", 0600), 0);
 	set("NAMED", SECRET_COMMAND, line);
@@ -286,16 +271,14 @@ TEST(a_slow_command_holds_nobody_up)
 	fd_close(&fd);
 	CHECK_EQ(ev_run(ev), 0);
 	CHECK(is_value(&slow, "late"));
-	tear_down();
 }
 
 /* However many ask at once, one process gives the value to all of them. */
-TEST(one_command_for_all_who_wait)
+BROKER_TEST(one_command_for_all_who_wait)
 {
 	struct wish many[40];
 	char line[320], text[64] = "";
 
-	set_up();
 	CHECK_EQ(mkfifoat(st.home_fd, "go", 0600), 0);
 	snprintf(line, sizeof(line), "echo x >> '%s/runs'; cat '%s/go'", home_path, home_path);
 	set("NAMED", SECRET_COMMAND, line);
@@ -317,7 +300,6 @@ TEST(one_command_for_all_who_wait)
 		CHECK(is_value(&many[i], "late"));
 	autoclose int runs = openat(st.home_fd, "runs", O_RDONLY | O_CLOEXEC);
 	CHECK_EQ(read(runs, text, sizeof(text)), 2);
-	tear_down();
 }
 
 static uint64_t rows_verified(void)
@@ -328,11 +310,10 @@ static uint64_t rows_verified(void)
 	return report.rows;
 }
 
-TEST(rows_are_there_when_they_are_answered)
+BROKER_TEST(rows_are_there_when_they_are_answered)
 {
 	struct wish w[100];
 
-	set_up();
 	for (int i = 0; i < 100; i++) {
 		wish_init(&w[i]);
 		broker_record(broker, &w[i].call,
@@ -342,7 +323,6 @@ TEST(rows_are_there_when_they_are_answered)
 	for (int i = 0; i < 100; i++)
 		CHECK_EQ(w[i].call.seq, (uint64_t)i + 1);
 	CHECK_EQ(rows_verified(), 100);
-	tear_down();
 }
 
 static void record_one(void)
@@ -532,11 +512,10 @@ TEST(a_broker_that_dies_is_told)
 	ev_free(ev);
 }
 
-TEST(cancelled_is_not_told)
+BROKER_TEST(cancelled_is_not_told)
 {
 	struct wish a, b;
 
-	set_up();
 	set("NAMED", SECRET_VALUE, "one");
 	wish_init(&a);
 	broker_ask_secret(broker, &a.call, "NAMED");
@@ -546,7 +525,6 @@ TEST(cancelled_is_not_told)
 	ask(&b, "NAMED");
 	CHECK(is_value(&b, "one"));
 	CHECK_EQ(a.answers, 0);
-	tear_down();
 }
 
 static uint64_t counted, shown;

@@ -38,6 +38,8 @@ static void remove_root(void)
 	CHECK_EQ(waitpid(pid, NULL, 0), pid);
 }
 
+#define LAYOUT_TEST(name) TEST_IN(name, (void), fake_root(); body(); remove_root();)
+
 /* Makes directories on the way. */
 static void fake(const char *path, const char *text)
 {
@@ -145,13 +147,12 @@ static void fake_v2(const char *parent)
 	fake_files(path, box);
 }
 
-TEST(v2_gets_every_limit_where_it_belongs)
+LAYOUT_TEST(v2_gets_every_limit_where_it_belongs)
 {
 	struct cgroup_limits lim = all;
 	struct cgroup cg;
 	struct layout l;
 
-	fake_root();
 	fake_v2("sys/fs/cgroup");
 	fake_disk();
 	lim.io_dev = makedev(8, 1);
@@ -179,16 +180,14 @@ TEST(v2_gets_every_limit_where_it_belongs)
 	CHECK_EQ(cg.join_count, 0);
 	CHECK(cg.init_fd >= 0 && cg.work_fd >= 0 && cg.v1_fd[CGROUP_MEMORY] < 0);
 	cgroup_done(&cg);
-	remove_root();
 }
 
-TEST(v2_without_limits_is_left_alone)
+LAYOUT_TEST(v2_without_limits_is_left_alone)
 {
 	struct cgroup_limits none = {0};
 	struct cgroup cg;
 	struct layout l;
 
-	fake_root();
 	fake_v2("sys/fs/cgroup");
 	parse(v2_mounts, "", true, &l);
 	make(&l, &none, &cg);
@@ -197,16 +196,14 @@ TEST(v2_without_limits_is_left_alone)
 	CHECK_STR(text_of("sys/fs/cgroup/cgroup.subtree_control"), "memory pids\n");
 	CHECK_STR(text_of("sys/fs/cgroup/cove/box/memory.max"), "");
 	cgroup_done(&cg);
-	remove_root();
 }
 
-TEST(v2_without_a_cpu_limit_leaves_the_scheduler_alone)
+LAYOUT_TEST(v2_without_a_cpu_limit_leaves_the_scheduler_alone)
 {
 	struct cgroup_limits lim = {.mem_bytes = 64 * MB};
 	struct cgroup cg;
 	struct layout l;
 
-	fake_root();
 	fake_v2("sys/fs/cgroup");
 	parse(v2_mounts, "", true, &l);
 	make(&l, &lim, &cg);
@@ -214,16 +211,14 @@ TEST(v2_without_a_cpu_limit_leaves_the_scheduler_alone)
 	CHECK_STR(text_of("sys/fs/cgroup/cove/box/cgroup.subtree_control"), "+memory +pids +io");
 	CHECK_STR(text_of("sys/fs/cgroup/cove/box/pids.max"), "");
 	cgroup_done(&cg);
-	remove_root();
 }
 
-TEST(v2_says_what_is_missing)
+LAYOUT_TEST(v2_says_what_is_missing)
 {
 	struct cgroup_limits lim = all;
 	struct cgroup cg;
 	struct layout l;
 
-	fake_root();
 	fake_v2("sys/fs/cgroup");
 	fake("sys/fs/cgroup/cgroup.controllers", "cpu pids io\n");
 	fake("proc/cgroups", "#subsys_name\thierarchy\tnum_cgroups\tenabled\nmemory\t0\t1\t0\n");
@@ -239,17 +234,15 @@ TEST(v2_says_what_is_missing)
 		  "Cove's state on a disk's file system");
 	CHECK_STR(cg.why[CGROUP_PIDS], "");
 	cgroup_done(&cg);
-	remove_root();
 }
 
-TEST(a_limit_that_does_not_read_back_does_not_hold)
+LAYOUT_TEST(a_limit_that_does_not_read_back_does_not_hold)
 {
 	struct cgroup_limits lim = {.mem_bytes = 64 * MB, .pids = 3};
 	char path[PATH_MAX];
 	struct cgroup cg;
 	struct layout l;
 
-	fake_root();
 	fake_v2("sys/fs/cgroup");
 	snprintf(path, sizeof(path), "%s/sys/fs/cgroup/cove/box/memory.max", root);
 	CHECK_EQ(unlink(path), 0);
@@ -265,16 +258,14 @@ TEST(a_limit_that_does_not_read_back_does_not_hold)
 	if (null >= 0)
 		CHECK_STR(cg.why[CGROUP_PIDS], "the kernel did not take the pids limit as given");
 	cgroup_done(&cg);
-	remove_root();
 }
 
-TEST(a_read_only_mount_is_told_as_such)
+LAYOUT_TEST(a_read_only_mount_is_told_as_such)
 {
 	struct cgroup cg;
 	struct layout l;
 	struct cgroup_offer offer;
 
-	fake_root();
 	fake_v2("sys/fs/cgroup");
 	parse("31 23 0:28 / /sys/fs/cgroup ro,nosuid - cgroup2 cgroup2 rw\n", "", true, &l);
 	make(&l, &all, &cg);
@@ -288,15 +279,13 @@ TEST(a_read_only_mount_is_told_as_such)
 	CHECK_STR(offer.layout, "v2");
 	CHECK_EQ(offer.can, 0);
 	CHECK_STR(offer.why[CGROUP_TREE], cg.why[CGROUP_TREE]);
-	remove_root();
 }
 
-TEST(a_user_has_its_own_group_only)
+LAYOUT_TEST(a_user_has_its_own_group_only)
 {
 	struct cgroup cg;
 	struct layout l;
 
-	fake_root();
 	fake_v2("sys/fs/cgroup/user.slice/x.scope");
 	parse(v2_mounts, "0::/user.slice/x.scope\n", false, &l);
 	make(&l, &(struct cgroup_limits){.pids = 7}, &cg);
@@ -313,15 +302,13 @@ TEST(a_user_has_its_own_group_only)
 	CHECK_STR(strstr(l.dir[LAYOUT_V2].path, "/user.slice"), "/user.slice/x.scope");
 	parse(v2_mounts, "0::/user.slice/x.scope/box+keeper\n", false, &l);
 	CHECK_STR(strstr(l.dir[LAYOUT_V2].path, "/user.slice"), "/user.slice/x.scope/box+keeper");
-	remove_root();
 }
 
-TEST(a_user_without_delegation_is_told_the_remedy)
+LAYOUT_TEST(a_user_without_delegation_is_told_the_remedy)
 {
 	struct cgroup cg;
 	struct layout l;
 
-	fake_root();
 	parse(v2_mounts, "0::/user.slice/none.scope\n", false, &l);
 	make(&l, &all, &cg);
 	CHECK_EQ(cg.can, 0);
@@ -331,7 +318,6 @@ TEST(a_user_without_delegation_is_told_the_remedy)
 		  "no memory controller is delegated to this user; run as root, or under "
 		  "systemd-run --user --scope -p Delegate=yes");
 	cgroup_done(&cg);
-	remove_root();
 }
 
 static const char v1_mounts[] =
@@ -370,13 +356,12 @@ static void fake_v1(void)
 	fake_files("cg", files);
 }
 
-TEST(v1_gets_every_limit_where_it_belongs)
+LAYOUT_TEST(v1_gets_every_limit_where_it_belongs)
 {
 	struct cgroup_limits lim = all;
 	struct cgroup cg;
 	struct layout l;
 
-	fake_root();
 	fake_v1();
 	fake_disk();
 	lim.io_dev = makedev(8, 0);
@@ -408,15 +393,13 @@ TEST(v1_gets_every_limit_where_it_belongs)
 	CHECK_EQ(cg.v1_work_fd[CGROUP_IO], -1);
 	CHECK_EQ(cg.fd, -1);
 	cgroup_done(&cg);
-	remove_root();
 }
 
-TEST(v1_counts_io_per_command_where_it_is_not_limited)
+LAYOUT_TEST(v1_counts_io_per_command_where_it_is_not_limited)
 {
 	struct cgroup cg;
 	struct layout l;
 
-	fake_root();
 	fake_v1();
 	parse(v1_mounts, "", true, &l);
 	make(&l, &(struct cgroup_limits){.mem_bytes = 64 * MB, .cpu_milli = 5}, &cg);
@@ -426,16 +409,14 @@ TEST(v1_counts_io_per_command_where_it_is_not_limited)
 	CHECK_STR(text_of("cg/cpu,cpuacct/cove/box/cpu.cfs_period_us"), "1000000");
 	CHECK_STR(text_of("cg/cpu,cpuacct/cove/box/cpu.cfs_quota_us"), "5000");
 	cgroup_done(&cg);
-	remove_root();
 }
 
-TEST(v1_without_swap_accounting_still_limits_memory)
+LAYOUT_TEST(v1_without_swap_accounting_still_limits_memory)
 {
 	char path[PATH_MAX];
 	struct cgroup cg;
 	struct layout l;
 
-	fake_root();
 	fake_v1();
 	snprintf(path, sizeof(path), "%s/cg/memory/cove/box/memory.memsw.limit_in_bytes", root);
 	CHECK_EQ(unlink(path), 0);
@@ -446,15 +427,13 @@ TEST(v1_without_swap_accounting_still_limits_memory)
 	make(&l, &(struct cgroup_limits){.mem_bytes = 64 * MB}, &cg);
 	CHECK_EQ(cg.limits, 1u << CGROUP_MEMORY);
 	cgroup_done(&cg);
-	remove_root();
 }
 
-TEST(a_controller_that_is_not_mounted_is_told)
+LAYOUT_TEST(a_controller_that_is_not_mounted_is_told)
 {
 	struct cgroup cg;
 	struct layout l;
 
-	fake_root();
 	fake_v1();
 	fake("proc/cgroups", "memory\t4\t52\t1\npids\t0\t1\t1\n");
 	parse("35 31 0:32 / /cg/pids rw - cgroup cgroup rw,pids\n"
@@ -465,17 +444,15 @@ TEST(a_controller_that_is_not_mounted_is_told)
 	CHECK_STR(cg.why[CGROUP_MEMORY], "the memory controller is not mounted; boot with "
 					 "systemd.unified_cgroup_hierarchy=1");
 	cgroup_done(&cg);
-	remove_root();
 }
 
-TEST(nothing_mounted_is_none)
+LAYOUT_TEST(nothing_mounted_is_none)
 {
 	struct err e = {0};
 	struct cgroup cg;
 	struct layout l;
 	int seen = 0;
 
-	fake_root();
 	parse("22 27 0:21 / /proc rw - proc proc rw\n", "", true, &l);
 	CHECK_STR(layout_name(&l), "none");
 	make(&l, &all, &cg);
@@ -486,7 +463,6 @@ TEST(nothing_mounted_is_none)
 	cgroup_done(&cg);
 	CHECK_EQ(cgroup_remove_in(&l, "box", &e), 0);
 	CHECK_EQ(cgroup_each_in(&l, NULL, &seen), 0);
-	remove_root();
 }
 
 static void count_box(const char *box, void *arg)
@@ -494,26 +470,23 @@ static void count_box(const char *box, void *arg)
 	*(int *)arg += strcmp(box, "box") == 0;
 }
 
-TEST(each_looks_into_every_tree_once)
+LAYOUT_TEST(each_looks_into_every_tree_once)
 {
 	struct layout l;
 	int seen = 0;
 
-	fake_root();
 	fake_v1();
 	parse(v1_mounts, "", true, &l);
 	CHECK_EQ(cgroup_each_in(&l, count_box, &seen), 0);
 	CHECK_EQ(seen, 5);
-	remove_root();
 }
 
-TEST(statistics_of_v2_and_v1_files)
+LAYOUT_TEST(statistics_of_v2_and_v1_files)
 {
 	struct cgroup_stats s;
 	struct cgroup cg;
 	struct layout l;
 
-	fake_root();
 	fake_v2("sys/fs/cgroup");
 	parse(v2_mounts, "", true, &l);
 	make(&l, &(struct cgroup_limits){.mem_bytes = 64 * MB}, &cg);
@@ -555,7 +528,6 @@ TEST(statistics_of_v2_and_v1_files)
 	CHECK_EQ(s.io_read_bytes, 100);
 	CHECK_EQ(s.io_write_bytes, 30);
 	cgroup_done(&cg);
-	remove_root();
 }
 
 /* What a parser is given by nobody in particular. */

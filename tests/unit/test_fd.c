@@ -28,6 +28,8 @@ static void finish(void)
 	CHECK_EQ(rmdir(dir), 0); /* fails if a temporary stayed */
 }
 
+#define DIR_TEST(name) TEST_IN(name, (void), setup(); body(); finish();)
+
 TEST(owned_descriptors_close_themselves)
 {
 	int copy;
@@ -49,13 +51,12 @@ TEST(owned_descriptors_close_themselves)
 	fd_close(&copy);
 }
 
-TEST(write_and_read_a_file)
+DIR_TEST(write_and_read_a_file)
 {
 	char *text = NULL;
 	struct stat st;
 	size_t n = 0;
 
-	setup();
 	CHECK_EQ(fd_write_file(dir_fd, "f", "one", 3, 0600, false), 0);
 	CHECK_EQ(fd_write_file(dir_fd, "f", "second", 6, 0640, true), 0);
 	CHECK_EQ(fd_read_file(dir_fd, "f", 100, &text, &n), 0);
@@ -71,29 +72,25 @@ TEST(write_and_read_a_file)
 	CHECK(text == NULL);
 	CHECK_EQ(fstatat(dir_fd, "f", &st, 0), 0);
 	CHECK_EQ(st.st_mode & 07777, 0640);
-	finish();
 }
 
-TEST(read_file_follows_no_link_and_never_blocks)
+DIR_TEST(read_file_follows_no_link_and_never_blocks)
 {
 	char *text = NULL;
 
-	setup();
 	CHECK_EQ(symlinkat("/etc/passwd", dir_fd, "link"), 0);
 	CHECK_EQ(fd_read_file(dir_fd, "link", 1 << 20, &text, NULL), -ELOOP);
 	CHECK_EQ(mkfifoat(dir_fd, "fifo", 0600), 0);
 	CHECK_EQ(fd_read_file(dir_fd, "fifo", 100, &text, NULL), 0); /* empty: nobody writes */
 	free(text);
-	finish();
 }
 
-TEST(large_files)
+DIR_TEST(large_files)
 {
 	enum { N = 1 << 20 };
 	char *bytes = malloc(N), *text = NULL;
 	size_t n;
 
-	setup();
 	for (size_t i = 0; i < N; i++)
 		bytes[i] = (char)(i * 7);
 	CHECK_EQ(fd_write_file(dir_fd, "big", bytes, N, 0600, false), 0);
@@ -103,18 +100,15 @@ TEST(large_files)
 	free(text);
 	CHECK_EQ(fd_read_file(dir_fd, "big", N - 1, &text, &n), -EFBIG);
 	free(bytes);
-	finish();
 }
 
-TEST(openat2_stays_beneath)
+DIR_TEST(openat2_stays_beneath)
 {
-	setup();
 	CHECK_EQ(symlinkat("/etc", dir_fd, "link"), 0);
 	CHECK(fd_openat2(dir_fd, "link/passwd", O_RDONLY, 0, FD_BENEATH) < 0);
 	CHECK_EQ(fd_openat2(dir_fd, "..", O_RDONLY, 0, FD_BENEATH), -EXDEV);
 	CHECK_EQ(fd_openat2(dir_fd, "link", O_RDONLY, 0, FD_NO_SYMLINKS), -ELOOP);
 	CHECK_EQ(fd_openat2(dir_fd, "missing", O_RDONLY, 0, 0), -ENOENT);
-	finish();
 }
 
 TEST(descriptors_are_closed_on_exec)

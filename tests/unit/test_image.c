@@ -31,6 +31,8 @@ static void begin(void)
 	close(fd);
 }
 
+#define STORE_TEST(name) TEST_IN(name, (void), begin(); body(); state_close(&s);)
+
 /* Import from a pipe-like descriptor: a memfd is enough. */
 static int import(struct tar_maker *m, const char *name, const char *user)
 {
@@ -93,14 +95,13 @@ static int stat_in(const struct image *im, const char *name, struct stat *st)
 	return lstat(path, st) < 0 ? -errno : 0;
 }
 
-TEST(an_import_keeps_what_the_archive_says)
+STORE_TEST(an_import_keeps_what_the_archive_says)
 {
 	struct tar_maker m;
 	struct image im;
 	struct stat st;
 	char id[65];
 
-	begin();
 	m = good_tar();
 	sha256_hex(buf_data(&m.out), buf_len(&m.out), id);
 	if (import(&m, "base", NULL) < 0)
@@ -133,7 +134,6 @@ TEST(an_import_keeps_what_the_archive_says)
 	CHECK_EQ(image_remove(&s, &ids, "base", &why), 0);
 	CHECK_EQ(count_names(s.layers_fd), 0);
 	CHECK_EQ(count_names(s.images_fd), 0);
-	state_close(&s);
 }
 
 static void refuse(struct tar_maker *m)
@@ -146,11 +146,10 @@ static void refuse(struct tar_maker *m)
 	CHECK_EQ(count_names(s.images_fd), 0);
 }
 
-TEST(links_do_not_lead_out)
+STORE_TEST(links_do_not_lead_out)
 {
 	struct tar_maker m;
 
-	begin();
 	maker_init(&m); /* a file through an absolute link */
 	maker_link(&m, '2', "out", home_path);
 	maker_file(&m, "out/canary", "overwritten");
@@ -174,14 +173,12 @@ TEST(links_do_not_lead_out)
 	maker_link(&m, '2', "x", home_path);
 	maker_file(&m, "x/new/deep/file", "z");
 	refuse(&m);
-	state_close(&s);
 }
 
-TEST(hard_links_stay_inside)
+STORE_TEST(hard_links_stay_inside)
 {
 	struct tar_maker m;
 
-	begin();
 	maker_init(&m);
 	maker_link(&m, '1', "h", "missing");
 	refuse(&m);
@@ -200,17 +197,15 @@ TEST(hard_links_stay_inside)
 	maker_init(&m);
 	maker_link(&m, '1', "h", "../../../canary");
 	refuse(&m);
-	state_close(&s);
 }
 
-TEST(the_same_name_twice)
+STORE_TEST(the_same_name_twice)
 {
 	struct tar_maker m;
 	struct image im;
 	struct stat st;
 	char path[800], *text;
 
-	begin();
 	maker_init(&m);
 	maker_dir(&m, "usr");
 	maker_file(&m, "usr/f", "first");
@@ -243,14 +238,12 @@ TEST(the_same_name_twice)
 	maker_file(&m, "f", "x");
 	maker_file(&m, "f/below", "a file below a file");
 	refuse(&m);
-	state_close(&s);
 }
 
-TEST(damaged_and_wrong_streams_leave_nothing)
+STORE_TEST(damaged_and_wrong_streams_leave_nothing)
 {
 	struct tar_maker m, part;
 
-	begin();
 	m = good_tar();
 	maker_init(&part);
 	CHECK_EQ(buf_append(&part.out, buf_data(&m.out), buf_len(&m.out) / 2), 0);
@@ -279,16 +272,14 @@ TEST(damaged_and_wrong_streams_leave_nothing)
 	CHECK(import(&m, "../evil", NULL) < 0);
 	CHECK_EQ(count_names(s.layers_fd), 0);
 	CHECK_EQ(count_names(s.images_fd), 0);
-	state_close(&s);
 }
 
-TEST(a_killed_import_leaves_nothing_visible)
+STORE_TEST(a_killed_import_leaves_nothing_visible)
 {
 	struct tar_maker m;
 	int pipe_fd[2];
 	pid_t pid;
 
-	begin();
 	m = good_tar();
 	CHECK(pipe2(pipe_fd, O_CLOEXEC) == 0);
 	pid = fork();
@@ -317,7 +308,6 @@ TEST(a_killed_import_leaves_nothing_visible)
 	CHECK_EQ(count_names(s.layers_fd), 1);
 	CHECK_EQ(image_remove(&s, &ids, "whole", NULL), 0);
 	maker_done(&m);
-	state_close(&s);
 }
 
 static void make_box(const char *name, const char *image)
@@ -329,12 +319,11 @@ static void make_box(const char *name, const char *image)
 	close(fd);
 }
 
-TEST(an_image_in_use_stays)
+STORE_TEST(an_image_in_use_stays)
 {
 	char trash[64];
 	struct tar_maker m;
 
-	begin();
 	m = good_tar();
 	CHECK_EQ(import(&m, "base", NULL), 0);
 	make_box("dev", "base");
@@ -349,16 +338,14 @@ TEST(an_image_in_use_stays)
 	CHECK_EQ(import(&m, "base", "root"), 0);
 	CHECK_EQ(image_remove(&s, &ids, "base", &why), 0);
 	CHECK_EQ(image_remove(&s, &ids, "base", &why), -ENOENT);
-	state_close(&s);
 }
 
-TEST(layers_are_shared_and_go_with_the_last_name)
+STORE_TEST(layers_are_shared_and_go_with_the_last_name)
 {
 	struct tar_maker m;
 	struct image *list, im;
 	size_t count;
 
-	begin();
 	m = good_tar();
 	CHECK_EQ(import(&m, "one", NULL), 0);
 	m = good_tar();
@@ -381,14 +368,12 @@ TEST(layers_are_shared_and_go_with_the_last_name)
 	CHECK_EQ(count_names(s.layers_fd), 1);
 	CHECK_EQ(image_remove(&s, &ids, "two", &why), 0);
 	CHECK_EQ(count_names(s.layers_fd), 0);
-	state_close(&s);
 }
 
-TEST(what_is_missing_names_the_remedy)
+STORE_TEST(what_is_missing_names_the_remedy)
 {
 	struct image im;
 
-	begin();
 	CHECK_EQ(image_find(&s, "base", &im, &why), -ENOENT);
 	CHECK(strstr(why.msg, "cove image make") && strstr(why.msg, "--image host"));
 	CHECK_EQ(image_find(&s, "x", &im, &why), -ENOENT);
@@ -401,10 +386,9 @@ TEST(what_is_missing_names_the_remedy)
 	CHECK_EQ(fd_write_file(s.images_fd, "bad", "layer", 5, 0600, false), 0);
 	CHECK(image_find(&s, "bad", &im, &why) < 0);
 	CHECK_EQ(image_remove(&s, &ids, "bad", &why), 0);
-	state_close(&s);
 }
 
-TEST(the_host_skeleton)
+STORE_TEST(the_host_skeleton)
 {
 	static const char *const never[] = {"etc/ssh",	       "etc/gshadow",	"etc/environment",
 					    "etc/ssl/private", "etc/profile.d", "etc/gitconfig",
@@ -413,7 +397,6 @@ TEST(the_host_skeleton)
 	struct stat st, before;
 	char path[800], trash[64], *text;
 
-	begin();
 	if (image_host_prepare(&s, &ids, &im, &why) < 0)
 		FAIL(why.msg);
 	CHECK(im.is_host && str_starts(im.root, home_path));
@@ -442,16 +425,14 @@ TEST(the_host_skeleton)
 	CHECK_EQ(image_remove(&s, &ids, "host", &why), 0);
 	CHECK_EQ(count_names(s.layers_fd), 0);
 	CHECK_EQ(image_remove(&s, &ids, "host", &why), 0);
-	state_close(&s);
 }
 
 /* An old skeleton stays for as long as a box of the host image is there. */
-TEST(old_host_skeletons_go_with_their_boxes)
+STORE_TEST(old_host_skeletons_go_with_their_boxes)
 {
 	struct image im;
 	char trash[64];
 
-	begin();
 	CHECK(mkdirat(s.layers_fd, "host-skeleton-0-old", 0700) == 0);
 	make_box("dev", "host");
 	CHECK_EQ(image_host_prepare(&s, &ids, &im, &why), 0);
@@ -461,15 +442,13 @@ TEST(old_host_skeletons_go_with_their_boxes)
 	CHECK_EQ(image_host_prepare(&s, &ids, &im, &why), 0);
 	CHECK_EQ(count_names(s.layers_fd), 1);
 	CHECK_EQ(tree_remove_as(&ids, s.layers_fd, im.id, &why), 0);
-	state_close(&s);
 }
 
-TEST(eight_skeletons_at_once)
+STORE_TEST(eight_skeletons_at_once)
 {
 	enum { MAKERS = 8 };
 	pid_t pids[MAKERS];
 
-	begin();
 	for (int i = 0; i < MAKERS; i++) {
 		pids[i] = fork();
 		if (pids[i] == 0) {
@@ -490,7 +469,6 @@ TEST(eight_skeletons_at_once)
 		CHECK_EQ(image_host_prepare(&s, &ids, &im, &why), 0);
 		CHECK_EQ(tree_remove_as(&ids, s.layers_fd, im.id, &why), 0);
 	}
-	state_close(&s);
 }
 
 TAP_MAIN

@@ -23,6 +23,9 @@ static void stop(struct client *c)
 	CHECK_EQ(client_stop(c), 0);
 }
 
+#define INIT_TEST(name) \
+	TEST_IN(name, (struct client * c), struct client *made = start(); body(made); stop(made);)
+
 /* argv as a list; the buffer must outlive the message. */
 static struct wire_list list_of(struct buf *b, const char *const *items)
 {
@@ -75,18 +78,13 @@ TEST(codes_over_two_pipes)
 	codes_over(true);
 }
 
-TEST(hello_says_what_is_missing)
+INIT_TEST(hello_says_what_is_missing)
 {
-	struct client *c = start();
-
 	CHECK(strstr(c->notes, "walk") != NULL);
-	stop(c);
 }
 
-TEST(signals_are_told_from_codes)
+INIT_TEST(signals_are_told_from_codes)
 {
-	struct client *c = start();
-
 	for (int sig = 1; sig <= 15; sig++) {
 		char line[32];
 		struct run *r;
@@ -100,22 +98,18 @@ TEST(signals_are_told_from_codes)
 		CHECK_EQ(r->exit.signal, sig);
 		CHECK_STR(r->cause, "signal");
 	}
-	stop(c);
 }
 
-TEST(input_is_empty_unless_given)
+INIT_TEST(input_is_empty_unless_given)
 {
-	struct client *c = start();
 	struct run *r = run_finished(c, "cat; read x; echo $?; readlink /proc/self/fd/0");
 
 	run_check_exit(r, 0);
 	CHECK_STR(run_out(r), "1\n/dev/null\n");
-	stop(c);
 }
 
-TEST(only_three_descriptors)
+INIT_TEST(only_three_descriptors)
 {
-	struct client *c = start();
 	struct run *r = run_argv(c, (const char *[]){"ls", "/proc/self/fd", NULL});
 
 	run_wait(c, r);
@@ -124,7 +118,6 @@ TEST(only_three_descriptors)
 			 "grep -E '^(SigBlk|SigIgn)' /proc/self/status; umask; ps -o sid= -p $$ | "
 			 "grep -c $$");
 	CHECK_STR(run_out(r), "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n0022\n1\n");
-	stop(c);
 }
 
 static void every_byte(char *p, size_t n)
@@ -166,10 +159,9 @@ TEST(a_mebibyte_of_every_byte_over_pipes)
 	echo_over(true);
 }
 
-TEST(input_that_is_not_read_is_no_error)
+INIT_TEST(input_that_is_not_read_is_no_error)
 {
 	static char bytes[4 << 20];
-	struct client *c = start();
 	struct run *r =
 		run_start(c, &(struct wire_exec){.line = "exec <&-; sleep 0.2", .has_stdin = 1});
 
@@ -181,12 +173,10 @@ TEST(input_that_is_not_read_is_no_error)
 	run_wait(c, r);
 	run_check_exit(r, 0);
 	CHECK_STR(run_out(r), "ok\n");
-	stop(c);
 }
 
-TEST(output_waits_for_credit)
+INIT_TEST(output_waits_for_credit)
 {
-	struct client *c = start();
 	struct run *r = run_line(c, "head -c 2000000 /dev/zero");
 	struct run *other;
 
@@ -204,13 +194,11 @@ TEST(output_waits_for_credit)
 	run_check_exit(r, 0);
 	CHECK_EQ(r->exit.stdout_bytes, 2000000);
 	CHECK_EQ(r->out_at_exit[WIRE_STDOUT], 2000000);
-	stop(c);
 }
 
 /* The command ends at once, its last bytes wait in the pipe for credit: EXIT comes after them. */
-TEST(exit_waits_for_what_the_pipe_holds)
+INIT_TEST(exit_waits_for_what_the_pipe_holds)
 {
-	struct client *c = start();
 	struct run *r = run_line(c, "head -c 550000 /dev/zero");
 
 	r->hold_credit = true;
@@ -222,24 +210,20 @@ TEST(exit_waits_for_what_the_pipe_holds)
 	run_wait(c, r);
 	CHECK_EQ(r->exit.stdout_bytes, 550000);
 	CHECK_EQ(r->out_at_exit[WIRE_STDOUT], 550000);
-	stop(c);
 }
 
-TEST(a_window_exactly_filled_is_no_reason_to_wait)
+INIT_TEST(a_window_exactly_filled_is_no_reason_to_wait)
 {
-	struct client *c = start();
 	struct run *r = run_line(c, "head -c 524288 /dev/zero");
 
 	r->hold_credit = true;
 	run_wait(c, r);
 	CHECK_EQ(r->exit.stdout_bytes, WIRE_WINDOW);
-	stop(c);
 }
 
 /* A timeout ends the whole tree, however it was set up, and keeps what was printed. */
-TEST(timeout_ends_the_tree)
+INIT_TEST(timeout_ends_the_tree)
 {
-	struct client *c = start();
 	struct run *r =
 		run_start(c, &(struct wire_exec){
 				     .line = "trap '' TERM INT HUP; setsid sleep 1000 & echo $!; "
@@ -259,12 +243,10 @@ TEST(timeout_ends_the_tree)
 	wait_until_dead(first);
 	wait_until_dead(second);
 	run_wait_eof(c, r);
-	stop(c);
 }
 
-TEST(timeout_of_a_spinning_loop_and_of_a_fork_storm)
+INIT_TEST(timeout_of_a_spinning_loop_and_of_a_fork_storm)
 {
-	struct client *c = start();
 	struct run *r =
 		run_start(c, &(struct wire_exec){.line = "while :; do :; done", .timeout_ms = 50});
 
@@ -280,12 +262,10 @@ TEST(timeout_of_a_spinning_loop_and_of_a_fork_storm)
 	CHECK_STR(r->cause, "timeout");
 	run_wait_eof(c, r); /* nobody is left to hold the pipes */
 	run_check_exit(run_finished(c, "exit 0"), 0);
-	stop(c);
 }
 
-TEST(a_background_child_may_hold_the_pipes)
+INIT_TEST(a_background_child_may_hold_the_pipes)
 {
-	struct client *c = start();
 	struct run *r = run_finished(c, "(sleep 0.3; echo late; echo late2 >&2) & echo now");
 
 	run_check_exit(r, 0);
@@ -296,12 +276,10 @@ TEST(a_background_child_may_hold_the_pipes)
 	run_wait_eof(c, r);
 	CHECK_STR(run_out(r), "now\nlate\n");
 	CHECK_STR(run_err(r), "late2\n");
-	stop(c);
 }
 
-TEST(signals_reach_the_group_and_kill_the_tree)
+INIT_TEST(signals_reach_the_group_and_kill_the_tree)
 {
-	struct client *c = start();
 	struct run *r = run_line(
 		c, "trap 'echo got; exit 5' USR1; echo ready; while :; do sleep 0.05; done");
 
@@ -317,12 +295,10 @@ TEST(signals_reach_the_group_and_kill_the_tree)
 	CHECK_STR(r->cause, "killed");
 	CHECK_EQ(r->exit.signal, SIGKILL);
 	wait_until_dead(atoi(run_out(r) + 6));
-	stop(c);
 }
 
-TEST(each_failure_to_start_has_its_own_words)
+INIT_TEST(each_failure_to_start_has_its_own_words)
 {
-	struct client *c = start();
 	struct wire_exec in_nowhere = {.line = "true", .cwd = "/does/not/exist"};
 	struct wire_exec as_nobody = {.line = "true", .user = "nobody-at-all"};
 	struct run *r = run_argv(c, (const char *[]){"no-such-program", NULL});
@@ -369,7 +345,6 @@ TEST(each_failure_to_start_has_its_own_words)
 	r = run_start(c, &(struct wire_exec){0});
 	run_wait(c, r);
 	CHECK_EQ(r->code, EINVAL);
-	stop(c);
 }
 
 TEST(environment_is_merged)
@@ -427,9 +402,8 @@ TEST(commands_run_as_the_user)
 	stop(c);
 }
 
-TEST(with_one_id_nobody_else_can_be_asked_for)
+INIT_TEST(with_one_id_nobody_else_can_be_asked_for)
 {
-	struct client *c = start();
 	char other[16];
 	struct run *r;
 
@@ -442,7 +416,6 @@ TEST(with_one_id_nobody_else_can_be_asked_for)
 	r = run_start(c, &(struct wire_exec){.line = "true", .user = other});
 	run_wait(c, r);
 	run_check_exit(r, 0);
-	stop(c);
 }
 
 static void resize(struct client *c, struct run *r, uint64_t rows, uint64_t cols)
@@ -456,9 +429,8 @@ static void resize(struct client *c, struct run *r, uint64_t rows, uint64_t cols
 	buf_done(&b);
 }
 
-TEST(terminal_echo_size_and_end)
+INIT_TEST(terminal_echo_size_and_end)
 {
-	struct client *c = start();
 	struct run *r = run_start(c, &(struct wire_exec){
 					     .line = "tty >/dev/null && echo tty $TERM; stty size; "
 						     "trap 'stty size' WINCH; "
@@ -483,12 +455,10 @@ TEST(terminal_echo_size_and_end)
 	CHECK(strstr(run_out(r), "end\r\n") != NULL);
 	CHECK(r->eof[WIRE_STDOUT]);
 	CHECK_EQ(r->exit.stdout_bytes, buf_len(&r->out[WIRE_STDOUT]));
-	stop(c);
 }
 
-TEST(terminal_keys_and_hangup)
+INIT_TEST(terminal_keys_and_hangup)
 {
-	struct client *c = start();
 	struct wire_exec m = {
 		.line = "trap 'stop=1' INT; echo ready; while [ -z \"$stop\" ]; do sleep 0.02; "
 			"done; echo woke; "
@@ -510,12 +480,10 @@ TEST(terminal_keys_and_hangup)
 	run_wait(c, r);
 	run_check_exit(r, 0);
 	CHECK(r->eof[WIRE_STDOUT]);
-	stop(c);
 }
 
-TEST(orphans_are_reaped_and_no_status_is_stolen)
+INIT_TEST(orphans_are_reaped_and_no_status_is_stolen)
 {
-	struct client *c = start();
 	char path[64], text[4096];
 	struct run *r = NULL;
 
@@ -543,12 +511,10 @@ TEST(orphans_are_reaped_and_no_status_is_stolen)
 			break;
 		poll(NULL, 0, 5);
 	}
-	stop(c);
 }
 
-TEST(three_hundred_at_once)
+INIT_TEST(three_hundred_at_once)
 {
-	struct client *c = start();
 	struct run *all[300];
 
 	for (int i = 0; i < 300; i++)
@@ -565,13 +531,11 @@ TEST(three_hundred_at_once)
 		run_check_exit(all[i], i % 250);
 		CHECK_EQ(atoi(run_out(all[i])), i % 250);
 	}
-	stop(c);
 }
 
 /* The sum of all windows is many times the link's queue: nobody may fill it. */
-TEST(a_hundred_floods_at_once)
+INIT_TEST(a_hundred_floods_at_once)
 {
-	struct client *c = start();
 	struct run *all[100];
 
 	for (int i = 0; i < 100; i++)
@@ -583,12 +547,10 @@ TEST(a_hundred_floods_at_once)
 		CHECK_EQ(all[i]->exit.stdout_bytes, 600000);
 		CHECK_EQ(all[i]->out_at_exit[WIRE_STDOUT], 600000);
 	}
-	stop(c);
 }
 
-TEST(what_runs_is_bounded_and_what_ended_takes_no_place)
+INIT_TEST(what_runs_is_bounded_and_what_ended_takes_no_place)
 {
-	struct client *c = start();
 	struct run *ended = run_finished(c, "sleep 1000 & exit 1");
 	struct run *r = NULL;
 
@@ -600,12 +562,10 @@ TEST(what_runs_is_bounded_and_what_ended_takes_no_place)
 	r = run_argv(c, (const char *[]){"true", NULL});
 	run_wait(c, r);
 	CHECK_EQ(r->code, EAGAIN);
-	stop(c);
 }
 
-TEST(late_streams_are_bounded_and_the_oldest_goes_first)
+INIT_TEST(late_streams_are_bounded_and_the_oldest_goes_first)
 {
-	struct client *c = start();
 	struct run *oldest = run_finished(c, "sleep 1000 &"), *r = NULL;
 
 	for (unsigned i = 0; i < INIT_LATE_MAX; i++) {
@@ -616,7 +576,6 @@ TEST(late_streams_are_bounded_and_the_oldest_goes_first)
 	}
 	run_wait_eof(c, oldest);
 	CHECK(!r->eof[WIRE_STDOUT] && !r->eof[WIRE_STDERR]);
-	stop(c);
 }
 
 TEST(garbage_ends_the_link)
@@ -677,9 +636,8 @@ TEST(the_end_of_the_link_ends_everything)
 	wait_until_dead(daemon);
 }
 
-TEST(late_frames_for_nobody_are_dropped)
+INIT_TEST(late_frames_for_nobody_are_dropped)
 {
-	struct client *c = start();
 	struct run *r = run_finished(c, "true");
 
 	run_wait_eof(c, r);
@@ -688,7 +646,6 @@ TEST(late_frames_for_nobody_are_dropped)
 	run_signal(c, r, SIGKILL, true);
 	run_credit(c, r, WIRE_STDOUT, 10);
 	run_check_exit(run_finished(c, "true"), 0);
-	stop(c);
 }
 
 TAP_MAIN

@@ -22,6 +22,9 @@ static void end(struct client *c)
 	rig_remove(&rig);
 }
 
+#define BOMB_TEST(name) \
+	TEST_IN(name, (struct client * c), struct client *made = begin(); body(made); end(made);)
+
 static void check_nobody(const struct run *r)
 {
 	char name[16];
@@ -55,37 +58,31 @@ static void check_answers(struct client *c, struct run *bomb)
 	}
 }
 
-TEST(a_fork_bomb)
+BOMB_TEST(a_fork_bomb)
 {
-	struct client *c = begin();
 	struct run *r = run_line(c, "echo go; b() { b | b & b; }; b 2>/dev/null; wait");
 
 	check_answers(c, r);
 	end_run(c, r);
-	end(c);
 }
 
-TEST(a_storm_of_daemons)
+BOMB_TEST(a_storm_of_daemons)
 {
-	struct client *c = begin();
 	struct run *r =
 		run_line(c, "trap '' TERM HUP INT; echo go; while :; do "
 			    "(setsid sh -c 'setsid sleep 1000 & exit' &) ; done 2>/dev/null");
 
 	check_answers(c, r);
 	end_run(c, r);
-	end(c);
 }
 
-TEST(a_stopped_tree)
+BOMB_TEST(a_stopped_tree)
 {
-	struct client *c = begin();
 	struct run *r = run_line(c, "(setsid sh -c 'kill -STOP $$' &); (sh -c 'kill -STOP $$' &); "
 				    "echo go; kill -STOP $$");
 
 	check_answers(c, r);
 	end_run(c, r);
-	end(c);
 }
 
 TEST(a_bomb_of_threads)
@@ -110,14 +107,13 @@ TEST(a_bomb_of_threads)
 }
 
 /* In a shell everything but the shell has to end, however fast it forks. */
-TEST(bombs_in_a_line)
+BOMB_TEST(bombs_in_a_line)
 {
 	static const char *const bombs[] = {
 		"b() { b | b & b; }; (b) 2>/dev/null",
 		"while :; do (setsid sleep 1000 &) ; done 2>/dev/null",
 		"(setsid sh -c 'kill -STOP $$' &); sh -c 'kill -STOP $$'; sleep 1000",
 	};
-	struct client *c = begin();
 	struct run *r;
 
 	mark(c);
@@ -134,14 +130,12 @@ TEST(bombs_in_a_line)
 	/* What was left has gone: a line's group is the shell's own. */
 	r = line(c, "ps -e >/dev/null 2>&1; :");
 	CHECK_EQ(r->exit.has_exit, 1);
-	end(c);
 }
 
 /* Many commands that each leave a daemon, all at once: groups stay while those live, and go. */
-TEST(many_daemons_are_swept)
+BOMB_TEST(many_daemons_are_swept)
 {
 	enum { MANY = 40 };
-	struct client *c = begin();
 	struct run *runs[MANY];
 
 	for (int i = 0; i < MANY; i++)
@@ -159,7 +153,6 @@ TEST(many_daemons_are_swept)
 		client_pump(c, false);
 		poll(NULL, 0, 10);
 	}
-	end(c);
 }
 
 TAP_MAIN

@@ -71,9 +71,8 @@ static struct run *run_slow(struct client *c, const char *arg, uint64_t timeout_
 	return r;
 }
 
-TEST(a_start_that_hangs_delays_nobody)
+SHELL_TEST(a_start_that_hangs_delays_nobody)
 {
-	struct client *c = shells_begin();
 	struct run *slow, *second;
 	int held[2];
 
@@ -93,12 +92,10 @@ TEST(a_start_that_hangs_delays_nobody)
 	let_go(held[0]);
 	run_wait(c, slow);
 	run_check_exit(slow, 0);
-	shells_end(c);
 }
 
-TEST(a_start_that_hangs_can_be_ended)
+SHELL_TEST(a_start_that_hangs_can_be_ended)
 {
-	struct client *c = shells_begin();
 	struct run *late, *killed;
 	int held[2];
 
@@ -117,12 +114,10 @@ TEST(a_start_that_hangs_can_be_ended)
 	run_check_exit(run_finished(c, "exit 4"), 4);
 	close(held[0]);
 	close(held[1]);
-	shells_end(c);
 }
 
-TEST(signals_and_input_wait_for_the_start)
+SHELL_TEST(signals_and_input_wait_for_the_start)
 {
-	struct client *c = shells_begin();
 	struct run *r;
 	int held;
 
@@ -138,7 +133,6 @@ TEST(signals_and_input_wait_for_the_start)
 	CHECK(r->started);
 	CHECK_EQ(r->exit.signal, SIGUSR1); /* in the order of their numbers, each once */
 	CHECK_STR(r->cause, "signal");
-	shells_end(c);
 }
 
 TEST(what_hangs_while_it_starts_ends_with_the_link)

@@ -34,10 +34,9 @@ static enum dns_code resolve(struct rig *r, int fd, const char *name, uint16_t t
 	return dns_hear(r, fd, name, type, 7, ret);
 }
 
-TEST(an_allowed_name_has_its_own_address)
+NET_TEST(an_allowed_name_has_its_own_address)
 {
 	static const uint8_t first[4] = {198, 18, 0, 1}, second[4] = {198, 18, 0, 2};
-	struct rig *r = rig_start();
 	int fd = dns_socket(r);
 	struct dns_answer a;
 
@@ -51,12 +50,10 @@ TEST(an_allowed_name_has_its_own_address)
 	CHECK_EQ(resolve(r, fd, "one.example", DNS_AAAA, 0, &a), DNS_OK);
 	CHECK_EQ(a.count, 0);
 	close(fd);
-	rig_stop(r);
 }
 
-TEST(what_the_door_says_of_others)
+NET_TEST(what_the_door_says_of_others)
 {
-	struct rig *r = rig_start();
 	int fd = dns_socket(r);
 	struct dns_answer a;
 
@@ -73,14 +70,12 @@ TEST(what_the_door_says_of_others)
 	CHECK_EQ(resolve(r, fd, "no.example", DNS_A, 0, &a), DNS_OK);
 	CHECK_EQ(a.count, 1);
 	close(fd);
-	rig_stop(r);
 }
 
-TEST(some_questions_go_no_further)
+NET_TEST(some_questions_go_no_further)
 {
 	static const uint16_t types[] = {DNS_NS, DNS_SOA, 12, 15, 16, 33, 64, 65, 255, 65535};
 	static const uint8_t v4[4] = {127, 0, 0, 1}, v6[16] = {[15] = 1};
-	struct rig *r = rig_start();
 	int fd = dns_socket(r);
 	struct dns_answer a;
 
@@ -103,15 +98,13 @@ TEST(some_questions_go_no_further)
 	CHECK_EQ(resolve(r, fd, "localhost.example", DNS_A, ERR_DENIED, &a), DNS_REFUSED);
 	CHECK_EQ(resolve(r, fd, "notlocalhost", DNS_A, ERR_DENIED, &a), DNS_REFUSED);
 	close(fd);
-	rig_stop(r);
 }
 
-TEST(garbage_is_answered_or_dropped)
+NET_TEST(garbage_is_answered_or_dropped)
 {
 	static const uint8_t formerr[] = {0x12, 0x34, 0x01, 0, 0, 9, 0, 0, 0, 0, 0, 0};
 	static const uint8_t notimp[] = {0x12, 0x35, 0x28, 0, 0, 1, 0, 0, 0, 0, 0, 0};
 	static const uint8_t answer[] = {0x12, 0x36, 0x81, 0, 0, 1, 0, 0, 0, 0, 0, 0};
-	struct rig *r = rig_start();
 	int fd = dns_socket(r);
 	uint8_t big[9000] = {0}, in[64];
 	struct dns_answer a;
@@ -129,13 +122,11 @@ TEST(garbage_is_answered_or_dropped)
 	CHECK_EQ(r->count, 0);
 	CHECK_EQ(resolve(r, fd, "fine.example", DNS_A, 0, &a), DNS_OK);
 	close(fd);
-	rig_stop(r);
 }
 
 /* Everybody who asks for a name at the same time waits for one answer of the door. */
-TEST(one_ask_for_many_askers)
+NET_TEST(one_ask_for_many_askers)
 {
-	struct rig *r = rig_start();
 	int fds[50];
 	struct dns_answer a;
 	struct way *w;
@@ -158,14 +149,12 @@ TEST(one_ask_for_many_askers)
 		close(fds[i]);
 	}
 	CHECK_EQ(r->count, 2);
-	rig_stop(r);
 }
 
 /* More names than can be asked for at once: the rest waits in the socket. */
-TEST(three_hundred_questions_at_once)
+NET_TEST(three_hundred_questions_at_once)
 {
 	enum { NAMES = 300 };
-	struct rig *r = rig_start();
 	static int fds[NAMES];
 	struct dns_answer a;
 	char name[32];
@@ -187,7 +176,6 @@ TEST(three_hundred_questions_at_once)
 		CHECK_EQ(a.count, 1);
 		close(fds[i]);
 	}
-	rig_stop(r);
 }
 
 /* ---- over TCP ---- */
@@ -221,9 +209,8 @@ static void tcp_answer(struct rig *r, int fd, const char *name, uint16_t id, enu
 	CHECK_EQ(a.code, code);
 }
 
-TEST(questions_over_tcp)
+NET_TEST(questions_over_tcp)
 {
-	struct rig *r = rig_start();
 	int fd = tcp_connect(r->dns_port);
 	uint8_t out[1024];
 	size_t n = tcp_question(out, sizeof(out), "slow.example", 1), m;
@@ -244,12 +231,10 @@ TEST(questions_over_tcp)
 	tcp_write(r, fd, out, n);
 	tcp_answer(r, fd, "localhost", 4, DNS_OK);
 	close(fd);
-	rig_stop(r);
 }
 
-TEST(tcp_clients_that_leave_or_lie)
+NET_TEST(tcp_clients_that_leave_or_lie)
 {
-	struct rig *r = rig_start();
 	uint8_t out[1024];
 	size_t n = tcp_question(out, sizeof(out), "gone.example", 1);
 	int fd = tcp_connect(r->dns_port);
@@ -280,13 +265,11 @@ TEST(tcp_clients_that_leave_or_lie)
 	fd = dns_socket(r);
 	CHECK_EQ(resolve(r, fd, "fine.example", DNS_A, 0, &a), DNS_OK);
 	close(fd);
-	rig_stop(r);
 }
 
-TEST(tcp_clients_are_bounded)
+NET_TEST(tcp_clients_are_bounded)
 {
 	enum { CLIENTS = INIT_DNS_TCP_MAX + 20 };
-	struct rig *r = rig_start();
 	uint8_t out[64];
 	size_t n = tcp_question(out, sizeof(out), "localhost", 1);
 	static int fds[CLIENTS];
@@ -299,7 +282,6 @@ TEST(tcp_clients_are_bounded)
 		tcp_answer(r, fds[i], "localhost", 1, DNS_OK);
 		close(fds[i]);
 	}
-	rig_stop(r);
 }
 
 /* ---- the table ---- */

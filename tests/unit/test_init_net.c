@@ -29,9 +29,8 @@ static void reset_socket(int fd)
 	close(fd);
 }
 
-TEST(bytes_both_ways_and_both_ends)
+NET_TEST(bytes_both_ways_and_both_ends)
 {
-	struct rig *r = rig_start();
 	int fd = tcp_connect(r->proxy_port);
 	struct way *w = rig_way(r, 0);
 	char got[6] = "";
@@ -56,12 +55,10 @@ TEST(bytes_both_ways_and_both_ends)
 	CHECK_EQ(tcp_next(r, fd), 0);
 	CHECK(!w->cancelled);
 	close(fd);
-	rig_stop(r);
 }
 
-TEST(the_door_may_end_first)
+NET_TEST(the_door_may_end_first)
 {
-	struct rig *r = rig_start();
 	int fd = tcp_connect(r->proxy_port);
 	struct way *w = rig_way(r, 0);
 
@@ -73,12 +70,10 @@ TEST(the_door_may_end_first)
 	close(fd);
 	way_wait_eof(r, w);
 	CHECK(!w->cancelled);
-	rig_stop(r);
 }
 
-TEST(bytes_come_before_the_answer)
+NET_TEST(bytes_come_before_the_answer)
 {
-	struct rig *r = rig_start();
 	int fd = tcp_connect(r->proxy_port);
 	struct way *w = rig_way(r, 0);
 	char got[3] = "";
@@ -89,12 +84,10 @@ TEST(bytes_come_before_the_answer)
 	tcp_read(r, fd, got, 2);
 	way_ok(r, w);
 	close(fd);
-	rig_stop(r);
 }
 
-TEST(much_both_ways_stays_within_windows)
+NET_TEST(much_both_ways_stays_within_windows)
 {
-	struct rig *r = rig_start();
 	int fd = tcp_connect(r->proxy_port);
 	struct way *w = rig_way(r, 0);
 	uint8_t *p = pattern(BIG), *got = malloc(BIG);
@@ -119,13 +112,11 @@ TEST(much_both_ways_stays_within_windows)
 	close(fd);
 	free(p);
 	free(got);
-	rig_stop(r);
 }
 
 /* Without credit init stops at the window, and the client is held back; others go on. */
-TEST(a_slow_door_holds_back_only_its_own)
+NET_TEST(a_slow_door_holds_back_only_its_own)
 {
-	struct rig *r = rig_start();
 	uint8_t *p = pattern(BIG);
 	size_t sent = 0;
 	struct way *w, *other;
@@ -158,14 +149,12 @@ TEST(a_slow_door_holds_back_only_its_own)
 	close(fd);
 	close(fd2);
 	free(p);
-	rig_stop(r);
 }
 
 /* A client that reads nothing: the door gets no credit beyond what the kernel took, and the window
  * is the most that waits. */
-TEST(a_client_that_reads_nothing)
+NET_TEST(a_client_that_reads_nothing)
 {
-	struct rig *r = rig_start();
 	int fd = tcp_connect(r->proxy_port), fd2;
 	struct way *w = rig_way(r, 0), *other;
 	uint8_t *p = pattern(WIRE_DATA_MAX);
@@ -188,12 +177,10 @@ TEST(a_client_that_reads_nothing)
 	close(fd);
 	way_wait_cancel(r, w);
 	free(p);
-	rig_stop(r);
 }
 
-TEST(a_refusal_is_a_reset)
+NET_TEST(a_refusal_is_a_reset)
 {
-	struct rig *r = rig_start();
 	int fd = tcp_connect(r->proxy_port);
 	struct way *w = rig_way(r, 0);
 
@@ -210,13 +197,11 @@ TEST(a_refusal_is_a_reset)
 	w = rig_way(r, 1);
 	CHECK_EQ(w->id, r->ways[0]->id + 1);
 	close(fd);
-	rig_stop(r);
 }
 
 /* In every state, from the door: at once, after OK, after each half's end, with bytes waiting. */
-TEST(cancel_in_every_state)
+NET_TEST(cancel_in_every_state)
 {
-	struct rig *r = rig_start();
 	uint8_t *p = pattern(WIRE_NET_WINDOW);
 
 	for (int state = 0; state < 6; state++) {
@@ -250,14 +235,11 @@ TEST(cancel_in_every_state)
 		close(fd);
 	}
 	free(p);
-	rig_stop(r);
 }
 
 /* And from the box, by a reset. */
-TEST(resets_are_passed_on)
+NET_TEST(resets_are_passed_on)
 {
-	struct rig *r = rig_start();
-
 	for (int state = 0; state < 3; state++) {
 		int fd = tcp_connect(r->proxy_port);
 		struct way *w = rig_way(r, (unsigned)state);
@@ -272,13 +254,11 @@ TEST(resets_are_passed_on)
 		way_wait_cancel(r, w);
 		CHECK(!w->eof);
 	}
-	rig_stop(r);
 }
 
 /* Both ends at the same moment, again and again. */
-TEST(a_reset_shows_while_nothing_is_read_or_written)
+NET_TEST(a_reset_shows_while_nothing_is_read_or_written)
 {
-	struct rig *r = rig_start();
 	int fd = tcp_connect(r->proxy_port);
 	struct way *w = rig_way(r, 0);
 
@@ -298,13 +278,10 @@ TEST(a_reset_shows_while_nothing_is_read_or_written)
 	way_wait_bytes(r, w, WIRE_NET_WINDOW);
 	reset_socket(fd);
 	way_wait_cancel(r, w);
-	rig_stop(r);
 }
 
-TEST(ends_that_cross)
+NET_TEST(ends_that_cross)
 {
-	struct rig *r = rig_start();
-
 	for (unsigned i = 0; i < 200; i++) {
 		int fd = tcp_connect(r->proxy_port);
 		struct way *w = rig_way(r, i);
@@ -317,12 +294,10 @@ TEST(ends_that_cross)
 		while (!w->eof && !w->cancelled)
 			rig_pump(r, -1, false);
 	}
-	rig_stop(r);
 }
 
-TEST(a_door_that_lost_count_loses_the_connection)
+NET_TEST(a_door_that_lost_count_loses_the_connection)
 {
-	struct rig *r = rig_start();
 	uint8_t *p = pattern(WIRE_DATA_MAX);
 	int fd = tcp_connect(r->proxy_port);
 	struct way *w = rig_way(r, 0);
@@ -348,14 +323,12 @@ TEST(a_door_that_lost_count_loses_the_connection)
 	way_wait_cancel(r, w);
 	close(fd);
 	free(p);
-	rig_stop(r);
 }
 
 /* More clients than INIT_CONNS_MAX: those beyond wait, and each gets its turn. */
-TEST(a_flood_waits_in_the_kernel)
+NET_TEST(a_flood_waits_in_the_kernel)
 {
 	enum { CLIENTS = INIT_CONNS_MAX + 300 };
-	struct rig *r = rig_start();
 	static int fds[CLIENTS];
 
 	for (int i = 0; i < CLIENTS; i++)
@@ -372,13 +345,11 @@ TEST(a_flood_waits_in_the_kernel)
 	}
 	while (r->count < CLIENTS)
 		rig_pump(r, -1, false);
-	rig_stop(r);
 }
 
-TEST(many_connections_at_once)
+NET_TEST(many_connections_at_once)
 {
 	enum { CLIENTS = 1000 };
-	struct rig *r = rig_start();
 	static int fds[CLIENTS];
 	uint32_t n, got;
 
@@ -399,7 +370,6 @@ TEST(many_connections_at_once)
 	}
 	for (unsigned i = 0; i < CLIENTS; i++)
 		way_wait_eof(r, r->ways[i]);
-	rig_stop(r);
 }
 
 /* ---- the other direction ---- */
@@ -440,13 +410,10 @@ static void check_port(struct rig *r, int family)
 	close(listener);
 }
 
-TEST(ports_of_the_box)
+NET_TEST(ports_of_the_box)
 {
-	struct rig *r = rig_start();
-
 	check_port(r, AF_INET);
 	check_port(r, AF_INET6);
-	rig_stop(r);
 }
 
 TEST(ports_without_a_network)
@@ -457,9 +424,8 @@ TEST(ports_without_a_network)
 	rig_stop(r);
 }
 
-TEST(ports_where_nobody_listens)
+NET_TEST(ports_where_nobody_listens)
 {
-	struct rig *r = rig_start();
 	uint16_t port = 0;
 	int listener = tcp_listen(AF_INET, &port);
 	static const uint64_t bad[] = {0, 65536, UINT64_MAX};
@@ -476,12 +442,10 @@ TEST(ports_where_nobody_listens)
 		CHECK(w->failed);
 		CHECK_EQ(w->error_kind, ERR_INVALID);
 	}
-	rig_stop(r);
 }
 
-TEST(a_cancelled_port_is_a_reset)
+NET_TEST(a_cancelled_port_is_a_reset)
 {
-	struct rig *r = rig_start();
 	uint16_t port = 0;
 	int listener = tcp_listen(AF_INET, &port), fd;
 	struct way *w = rig_port(r, port);
@@ -498,12 +462,10 @@ TEST(a_cancelled_port_is_a_reset)
 	CHECK_EQ(tcp_next(r, fd), -ECONNRESET);
 	close(fd);
 	close(listener);
-	rig_stop(r);
 }
 
-TEST(ports_are_bounded)
+NET_TEST(ports_are_bounded)
 {
-	struct rig *r = rig_start();
 	uint16_t port = 0;
 	int listener = tcp_listen(AF_INET, &port);
 	struct way *w = NULL;
@@ -521,7 +483,6 @@ TEST(ports_are_bounded)
 	way_wait_answer(r, w);
 	CHECK(w->ok);
 	close(listener);
-	rig_stop(r);
 }
 
 TAP_MAIN

@@ -80,6 +80,10 @@ static void place_done(struct place *p)
 	CHECK_EQ(rmdir(p->path), 0);
 }
 
+#define PLACE_TEST(name)                                                                        \
+	TEST_IN(name, (struct place * p), struct place place; place_init(&place); body(&place); \
+		place_done(&place);)
+
 static void must_have_ended(struct place *p, const char *cause, const char *by)
 {
 	struct record r;
@@ -92,21 +96,18 @@ static void must_have_ended(struct place *p, const char *cause, const char *by)
 	record_done(&r);
 }
 
-TEST(an_end_on_a_full_disk)
+PLACE_TEST(an_end_on_a_full_disk)
 {
-	struct place p;
 	struct stat st;
 
-	place_init(&p);
-	CHECK_EQ(record_write_live(p.box_fd, true, NULL), 0);
-	fill(p.path);
-	CHECK_EQ(record_write_end(p.box_fd, "stopped", "cove stop", true, NULL), 0);
-	must_have_ended(&p, "stopped", "cove stop");
+	CHECK_EQ(record_write_live(p->box_fd, true, NULL), 0);
+	fill(p->path);
+	CHECK_EQ(record_write_end(p->box_fd, "stopped", "cove stop", true, NULL), 0);
+	must_have_ended(p, "stopped", "cove stop");
 	/* The first end stays, also now. */
-	CHECK_EQ(record_write_end(p.box_fd, "keeper lost", "", true, NULL), 0);
-	must_have_ended(&p, "stopped", "cove stop");
-	CHECK(fstatat(p.box_fd, "premade", &st, 0) < 0);
-	place_done(&p);
+	CHECK_EQ(record_write_end(p->box_fd, "keeper lost", "", true, NULL), 0);
+	must_have_ended(p, "stopped", "cove stop");
+	CHECK(fstatat(p->box_fd, "premade", &st, 0) < 0);
 }
 
 TEST(the_longest_end)
@@ -125,35 +126,29 @@ TEST(the_longest_end)
 	place_done(&p);
 }
 
-TEST(a_start_on_a_full_disk_is_refused)
+PLACE_TEST(a_start_on_a_full_disk_is_refused)
 {
-	struct place p;
 	struct err e = {0};
 
-	place_init(&p);
-	fill(p.path);
-	CHECK_EQ(record_write_live(p.box_fd, true, &e), -ENOSPC);
+	fill(p->path);
+	CHECK_EQ(record_write_live(p->box_fd, true, &e), -ENOSPC);
 	CHECK_EQ(e.kind, ERR_FULL);
-	place_done(&p);
 }
 
 /* With room nothing is left of it, run after run. */
-TEST(with_room)
+PLACE_TEST(with_room)
 {
-	struct place p;
 	struct stat st;
 
-	place_init(&p);
 	for (int i = 0; i < 3; i++) {
-		CHECK_EQ(record_write_live(p.box_fd, true, NULL), 0);
-		CHECK_EQ(fstatat(p.box_fd, "premade", &st, 0), 0);
-		CHECK_EQ(record_write_end(p.box_fd, "stopped", "", true, NULL), 0);
-		must_have_ended(&p, "stopped", "");
-		CHECK(fstatat(p.box_fd, "premade", &st, 0) < 0);
+		CHECK_EQ(record_write_live(p->box_fd, true, NULL), 0);
+		CHECK_EQ(fstatat(p->box_fd, "premade", &st, 0), 0);
+		CHECK_EQ(record_write_end(p->box_fd, "stopped", "", true, NULL), 0);
+		must_have_ended(p, "stopped", "");
+		CHECK(fstatat(p->box_fd, "premade", &st, 0) < 0);
 	}
-	CHECK_EQ(record_write_live(p.box_fd, false, NULL), 0);
-	CHECK(fstatat(p.box_fd, "premade", &st, 0) < 0);
-	place_done(&p);
+	CHECK_EQ(record_write_live(p->box_fd, false, NULL), 0);
+	CHECK(fstatat(p->box_fd, "premade", &st, 0) < 0);
 }
 
 TAP_MAIN

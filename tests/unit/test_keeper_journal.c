@@ -33,6 +33,10 @@ static void place_done(struct place *p)
 	remove_temporary(p->path);
 }
 
+#define PLACE_TEST(name)                                                                        \
+	TEST_IN(name, (struct place * p), struct place place; place_init(&place); body(&place); \
+		place_done(&place);)
+
 static struct exec_record sample(uint32_t id)
 {
 	struct exec_record r = {
@@ -58,32 +62,27 @@ static struct exec_record sample(uint32_t id)
 	return r;
 }
 
-TEST(missing_is_empty)
+PLACE_TEST(missing_is_empty)
 {
-	struct place p;
 	struct journal_list l;
 
-	place_init(&p);
-	CHECK_EQ(journal_read(p.box_fd, &l), 0);
+	CHECK_EQ(journal_read(p->box_fd, &l), 0);
 	CHECK_EQ(l.count, 0);
 	CHECK_EQ(l.next, 1);
 	journal_list_done(&l);
-	place_done(&p);
 }
 
-TEST(round_trip)
+PLACE_TEST(round_trip)
 {
 	struct exec_record r = sample(7);
-	struct place p;
 	struct journal_list l;
 
-	place_init(&p);
-	CHECK_EQ(journal_add(&p.j, p.logs.dir_fd, JOURNAL_START, &r), 0);
+	CHECK_EQ(journal_add(&p->j, p->logs.dir_fd, JOURNAL_START, &r), 0);
 	r.state = EXEC_DONE;
-	CHECK_EQ(journal_add(&p.j, p.logs.dir_fd, JOURNAL_END, &r), 0);
+	CHECK_EQ(journal_add(&p->j, p->logs.dir_fd, JOURNAL_END, &r), 0);
 	r.bytes[1] = 9;
-	CHECK_EQ(journal_add(&p.j, p.logs.dir_fd, JOURNAL_LATE, &r), 0);
-	CHECK_EQ(journal_read(p.box_fd, &l), 0);
+	CHECK_EQ(journal_add(&p->j, p->logs.dir_fd, JOURNAL_LATE, &r), 0);
+	CHECK_EQ(journal_read(p->box_fd, &l), 0);
 	CHECK_EQ(l.count, 1);
 	CHECK_EQ(l.next, 8);
 	CHECK_EQ(l.records[0].exec_id, 7);
@@ -105,38 +104,32 @@ TEST(round_trip)
 	CHECK_STR(l.records[0].shell, "default");
 	CHECK_STR(l.records[0].cause, "init died");
 	journal_list_done(&l);
-	place_done(&p);
 }
 
-TEST(start_without_end_is_running)
+PLACE_TEST(start_without_end_is_running)
 {
 	struct exec_record r = sample(1);
-	struct place p;
 	struct journal_list l;
 
-	place_init(&p);
-	CHECK_EQ(journal_add(&p.j, p.logs.dir_fd, JOURNAL_START, &r), 0);
-	CHECK_EQ(journal_read(p.box_fd, &l), 0);
+	CHECK_EQ(journal_add(&p->j, p->logs.dir_fd, JOURNAL_START, &r), 0);
+	CHECK_EQ(journal_read(p->box_fd, &l), 0);
 	CHECK_EQ(l.count, 1);
 	CHECK_EQ(l.records[0].state, EXEC_RUNNING);
 	journal_list_done(&l);
-	place_done(&p);
 }
 
 /* Lines of a Cove that did not know what a command used. */
-TEST(older_lines)
+PLACE_TEST(older_lines)
 {
 	static const char text[] = "start 1 5 6 0 - first\n"
 				   "end 1 done 1 7 0 0 1 0 10 20 30 0 init died\n"
 				   "used 1 5 6 7\n"
 				   "used 9 5 6 7 8\n"
 				   "used 1 5 6 7 -8\n";
-	struct place p;
 	struct journal_list l;
 
-	place_init(&p);
-	CHECK_EQ(fd_write_file(p.logs.dir_fd, "execs", text, sizeof(text) - 1, 0600, false), 0);
-	CHECK_EQ(journal_read(p.box_fd, &l), 0);
+	CHECK_EQ(fd_write_file(p->logs.dir_fd, "execs", text, sizeof(text) - 1, 0600, false), 0);
+	CHECK_EQ(journal_read(p->box_fd, &l), 0);
 	CHECK_EQ(l.count, 1);
 	CHECK_EQ(l.records[0].state, EXEC_DONE);
 	CHECK_EQ(l.records[0].exit_code, 7);
@@ -145,11 +138,10 @@ TEST(older_lines)
 	CHECK_EQ(l.records[0].cpu_us, 0);
 	CHECK_EQ(l.records[0].io_write_bytes, 0);
 	journal_list_done(&l);
-	place_done(&p);
 }
 
 /* A damaged line costs itself only, a line without its newline is not read. */
-TEST(damage)
+PLACE_TEST(damage)
 {
 	static const char text[] = "start 1 5 6 0 - first\n"
 				   "start garbage\n"
@@ -161,12 +153,10 @@ TEST(damage)
 				   "start 3 5 6 0 - third\n"
 				   "start 2147483648 5 6 0 - too large\n"
 				   "end 3 done 1 0 0 0 0 0 1 1";
-	struct place p;
 	struct journal_list l;
 
-	place_init(&p);
-	CHECK_EQ(fd_write_file(p.logs.dir_fd, "execs", text, sizeof(text) - 1, 0600, false), 0);
-	CHECK_EQ(journal_read(p.box_fd, &l), 0);
+	CHECK_EQ(fd_write_file(p->logs.dir_fd, "execs", text, sizeof(text) - 1, 0600, false), 0);
+	CHECK_EQ(journal_read(p->box_fd, &l), 0);
 	CHECK_EQ(l.count, 2);
 	CHECK_EQ(l.next, 4);
 	CHECK_STR(l.records[0].command, "first");
@@ -174,7 +164,6 @@ TEST(damage)
 	CHECK_STR(l.records[1].command, "third");
 	CHECK_EQ(l.records[1].state, EXEC_RUNNING);
 	journal_list_done(&l);
-	place_done(&p);
 }
 
 /* A crash in the middle of a line costs that line, and not the one that is written next. */
@@ -198,28 +187,25 @@ TEST(a_torn_line_takes_no_other_with_it)
 	}
 }
 
-TEST(reader_is_bounded)
+PLACE_TEST(reader_is_bounded)
 {
 	struct exec_record r = sample(1);
-	struct place p;
 	struct journal_list l;
 
-	place_init(&p);
 	for (uint32_t i = 1; i <= KEEPER_EXECS_MAX + 20; i++) {
 		r.exec_id = i;
-		CHECK_EQ(journal_add(&p.j, p.logs.dir_fd, JOURNAL_START, &r), 0);
+		CHECK_EQ(journal_add(&p->j, p->logs.dir_fd, JOURNAL_START, &r), 0);
 	}
-	CHECK_EQ(journal_add(&p.j, p.logs.dir_fd, JOURNAL_DROP,
+	CHECK_EQ(journal_add(&p->j, p->logs.dir_fd, JOURNAL_DROP,
 			     &(struct exec_record){.exec_id = 500}),
 		 0);
-	CHECK_EQ(journal_read(p.box_fd, &l), 0);
+	CHECK_EQ(journal_read(p->box_fd, &l), 0);
 	CHECK_EQ(l.count, KEEPER_EXECS_MAX - 1);
 	CHECK_EQ(l.records[0].exec_id, 21);
 	CHECK_EQ(l.next, KEEPER_EXECS_MAX + 21);
 	for (size_t i = 0; i < l.count; i++)
 		CHECK(l.records[i].exec_id != 500);
 	journal_list_done(&l);
-	place_done(&p);
 }
 
 struct two {
@@ -234,26 +220,24 @@ static const struct exec_record *next_of_two(void *arg)
 	return t->at < 2 ? &t->list[t->at++] : NULL;
 }
 
-TEST(rewrite)
+PLACE_TEST(rewrite)
 {
 	struct two two = {.list = {sample(3), sample(9)}};
 	struct exec_record r = sample(1);
-	struct place p;
 	struct journal_list l;
 
-	place_init(&p);
 	for (uint32_t i = 1; i <= 9; i++) {
 		r.exec_id = i;
-		CHECK_EQ(journal_add(&p.j, p.logs.dir_fd, JOURNAL_START, &r), 0);
+		CHECK_EQ(journal_add(&p->j, p->logs.dir_fd, JOURNAL_START, &r), 0);
 	}
-	CHECK(!journal_is_large(&p.j));
+	CHECK(!journal_is_large(&p->j));
 	two.list[0].state = EXEC_INTERRUPTED;
-	CHECK_EQ(
-		journal_rewrite(&p.j, p.logs.dir_fd, 12, &(struct token_set){0}, next_of_two, &two),
-		0);
+	CHECK_EQ(journal_rewrite(&p->j, p->logs.dir_fd, 12, &(struct token_set){0}, next_of_two,
+				 &two),
+		 0);
 	r.exec_id = 12;
-	CHECK_EQ(journal_add(&p.j, p.logs.dir_fd, JOURNAL_START, &r), 0);
-	CHECK_EQ(journal_read(p.box_fd, &l), 0);
+	CHECK_EQ(journal_add(&p->j, p->logs.dir_fd, JOURNAL_START, &r), 0);
+	CHECK_EQ(journal_read(p->box_fd, &l), 0);
 	CHECK_EQ(l.count, 3);
 	CHECK_EQ(l.next, 13);
 	CHECK_EQ(l.records[0].exec_id, 3);
@@ -262,49 +246,45 @@ TEST(rewrite)
 	CHECK_EQ(l.records[1].state, EXEC_RUNNING);
 	CHECK_EQ(l.records[2].exec_id, 12);
 	journal_list_done(&l);
-	place_done(&p);
 }
 
 /* Tokens: with their record, after that was dropped, and over a rewrite. */
-TEST(tokens)
+PLACE_TEST(tokens)
 {
 	struct two two = {.list = {sample(2), sample(3)}};
 	struct exec_record r = sample(1);
 	struct token_set all = {0};
 	struct journal_list l;
-	struct place p;
 
-	place_init(&p);
 	strcpy(r.token, "one");
 	r.arguments = UINT64_MAX;
-	CHECK_EQ(journal_add(&p.j, p.logs.dir_fd, JOURNAL_START | JOURNAL_TOKEN, &r), 0);
-	CHECK_EQ(journal_sync(&p.j, p.logs.dir_fd, p.box_fd), 0);
-	CHECK_EQ(journal_read(p.box_fd, &l), 0);
+	CHECK_EQ(journal_add(&p->j, p->logs.dir_fd, JOURNAL_START | JOURNAL_TOKEN, &r), 0);
+	CHECK_EQ(journal_sync(&p->j, p->logs.dir_fd, p->box_fd), 0);
+	CHECK_EQ(journal_read(p->box_fd, &l), 0);
 	CHECK_STR(l.records[0].token, "one");
 	CHECK(l.records[0].arguments == UINT64_MAX);
 	CHECK_EQ(l.spent.count, 0);
 	journal_list_done(&l);
-	CHECK_EQ(journal_add(&p.j, p.logs.dir_fd, JOURNAL_DROP, &r), 0);
-	CHECK_EQ(journal_read(p.box_fd, &l), 0);
+	CHECK_EQ(journal_add(&p->j, p->logs.dir_fd, JOURNAL_DROP, &r), 0);
+	CHECK_EQ(journal_read(p->box_fd, &l), 0);
 	CHECK_EQ(l.count, 0);
 	CHECK(tokens_has(&l.spent, token_key("one")));
 	journal_list_done(&l);
 	strcpy(two.list[1].token, "three");
 	CHECK_EQ(tokens_add(&all, token_key("one")), 0);
 	CHECK_EQ(tokens_add(&all, token_key("three")), 0);
-	CHECK_EQ(journal_rewrite(&p.j, p.logs.dir_fd, 12, &all, next_of_two, &two), 0);
-	CHECK_EQ(journal_read(p.box_fd, &l), 0);
+	CHECK_EQ(journal_rewrite(&p->j, p->logs.dir_fd, 12, &all, next_of_two, &two), 0);
+	CHECK_EQ(journal_read(p->box_fd, &l), 0);
 	CHECK_EQ(l.spent.count, 1); /* the other one is with its record */
 	CHECK_STR(l.records[1].token, "three");
 	journal_list_done(&l);
 	/* A token that is free again. */
 	two.list[1].token[0] = 0;
-	CHECK_EQ(journal_add(&p.j, p.logs.dir_fd, JOURNAL_TOKEN, &two.list[1]), 0);
-	CHECK_EQ(journal_read(p.box_fd, &l), 0);
+	CHECK_EQ(journal_add(&p->j, p->logs.dir_fd, JOURNAL_TOKEN, &two.list[1]), 0);
+	CHECK_EQ(journal_read(p->box_fd, &l), 0);
 	CHECK_STR(l.records[1].token, "");
 	journal_list_done(&l);
 	tokens_done(&all);
-	place_done(&p);
 }
 
 TAP_MAIN

@@ -36,6 +36,10 @@ static void place_done(struct place *p)
 	remove_temporary(p->path);
 }
 
+#define PLACE_TEST(name)                                                                        \
+	TEST_IN(name, (struct place * p), struct place place; place_init(&place); body(&place); \
+		place_done(&place);)
+
 static const char *notes_of(struct place *p)
 {
 	const char *notes = buf_cstr(&p->l.k.notes);
@@ -62,51 +66,35 @@ static void must_open(struct place *p, const char *storage)
 	CHECK_STR(p->l.k.storage, storage);
 }
 
-TEST(a_storage_that_there_is_not)
+PLACE_TEST(a_storage_that_there_is_not)
 {
-	struct place p;
-
-	place_init(&p);
-	p.l.config.spec.storage = "floppy";
-	must_refuse(&p, ERR_INVALID, "floppy");
-	place_done(&p);
+	p->l.config.spec.storage = "floppy";
+	must_refuse(p, ERR_INVALID, "floppy");
 }
 
-TEST(memory_for_what_should_survive)
+PLACE_TEST(memory_for_what_should_survive)
 {
-	struct place p;
-
-	place_init(&p);
-	p.l.config.spec.storage = "tmpfs";
-	p.l.config.spec.persistence = PERSIST_BOX;
-	must_refuse(&p, ERR_INVALID, "would not survive");
-	place_done(&p);
+	p->l.config.spec.storage = "tmpfs";
+	p->l.config.spec.persistence = PERSIST_BOX;
+	must_refuse(p, ERR_INVALID, "would not survive");
 }
 
-TEST(plain_does_not_keep_a_limit)
+PLACE_TEST(plain_does_not_keep_a_limit)
 {
-	struct place p;
-
-	place_init(&p);
-	p.l.config.spec.storage = "plain";
-	p.l.config.spec.limits_asked = 1u << LIMIT_DISK;
-	must_refuse(&p, ERR_UNSUPPORTED, "--disk 10 GiB cannot be kept here: ");
-	p.l.config.spec.best_effort = true;
-	must_open(&p, "plain");
-	CHECK(strncmp(notes_of(&p), "disk: ", 6) == 0);
-	CHECK(!limits_hold(&p.l, LIMIT_DISK));
-	place_done(&p);
+	p->l.config.spec.storage = "plain";
+	p->l.config.spec.limits_asked = 1u << LIMIT_DISK;
+	must_refuse(p, ERR_UNSUPPORTED, "--disk 10 GiB cannot be kept here: ");
+	p->l.config.spec.best_effort = true;
+	must_open(p, "plain");
+	CHECK(strncmp(notes_of(p), "disk: ", 6) == 0);
+	CHECK(!limits_hold(&p->l, LIMIT_DISK));
 }
 
-TEST(a_default_is_only_noted)
+PLACE_TEST(a_default_is_only_noted)
 {
-	struct place p;
-
-	place_init(&p);
-	p.l.config.spec.storage = "plain";
-	must_open(&p, "plain");
-	CHECK(strncmp(notes_of(&p), "disk: ", 6) == 0);
-	place_done(&p);
+	p->l.config.spec.storage = "plain";
+	must_open(p, "plain");
+	CHECK(strncmp(notes_of(p), "disk: ", 6) == 0);
 }
 
 /* As root a disk is made without a word, for a box of one command too. */
@@ -128,117 +116,94 @@ TEST(a_default_disk)
 	}
 }
 
-TEST(without_a_limit_there_is_nothing_to_note)
+PLACE_TEST(without_a_limit_there_is_nothing_to_note)
 {
-	struct place p;
-
-	place_init(&p);
-	p.l.config.spec.limits[LIMIT_DISK] = 0;
-	must_open(&p, "plain");
-	CHECK_STR(notes_of(&p), "");
-	place_done(&p);
+	p->l.config.spec.limits[LIMIT_DISK] = 0;
+	must_open(p, "plain");
+	CHECK_STR(notes_of(p), "");
 }
 
 /* Its limit was refused or noted when it was made; what is in it counts more than a new default. */
-TEST(a_box_keeps_what_it_was_made_with)
+PLACE_TEST(a_box_keeps_what_it_was_made_with)
 {
-	struct place p;
-
-	place_init(&p);
-	CHECK_EQ(mkdirat(p.l.box_fd, "upper", 0755), 0);
-	must_open(&p, "plain");
-	CHECK(strncmp(notes_of(&p), "disk: ", 6) == 0);
-	place_done(&p);
+	CHECK_EQ(mkdirat(p->l.box_fd, "upper", 0755), 0);
+	must_open(p, "plain");
+	CHECK(strncmp(notes_of(p), "disk: ", 6) == 0);
 }
 
 /* A default that the host has no room for is not promised: the disk is smaller, and it is said. */
-TEST(more_than_the_host_has)
+PLACE_TEST(more_than_the_host_has)
 {
-	struct place p;
-
-	place_init(&p);
-	p.l.config.spec.limits[LIMIT_DISK] = 1ull << 50;
-	CHECK_EQ(limits_open_volume(&p.l, NULL), 0);
-	if (p.l.volume.ops == &storage_plain) {
-		CHECK(strncmp(notes_of(&p), "disk: ", 6) == 0);
+	p->l.config.spec.limits[LIMIT_DISK] = 1ull << 50;
+	CHECK_EQ(limits_open_volume(&p->l, NULL), 0);
+	if (p->l.volume.ops == &storage_plain) {
+		CHECK(strncmp(notes_of(p), "disk: ", 6) == 0);
 	} else {
-		CHECK(strncmp(notes_of(&p), "host disk: ", 11) == 0);
-		CHECK(p.l.volume.bytes > 0 && p.l.volume.bytes < 1ull << 50);
+		CHECK(strncmp(notes_of(p), "host disk: ", 11) == 0);
+		CHECK(p->l.volume.bytes > 0 && p->l.volume.bytes < 1ull << 50);
 	}
-	place_done(&p);
 }
 
-TEST(memory_takes_half_by_default)
+PLACE_TEST(memory_takes_half_by_default)
 {
-	struct place p;
-
-	place_init(&p);
-	p.l.config.spec.storage = "tmpfs";
-	p.l.config.spec.limits[LIMIT_MEM] = 64 << 20;
-	if (limits_open_volume(&p.l, NULL) < 0) {
-		place_done(&p);
+	p->l.config.spec.storage = "tmpfs";
+	p->l.config.spec.limits[LIMIT_MEM] = 64 << 20;
+	if (limits_open_volume(&p->l, NULL) < 0) {
+		place_done(p);
 		SKIP("this host has no tmpfs for a box's writes");
 	}
-	CHECK_EQ(p.l.volume.bytes, 32 << 20);
-	p.l.config.spec.limits_asked = 1u << LIMIT_DISK;
-	CHECK_EQ(limits_open_volume(&p.l, NULL), 0);
-	CHECK_EQ(p.l.volume.bytes, 10ull << 30);
-	p.l.config.spec.limits_asked = 0;
-	p.l.config.spec.limits[LIMIT_DISK] = 16 << 20;
-	CHECK_EQ(limits_open_volume(&p.l, NULL), 0);
-	CHECK_EQ(p.l.volume.bytes, 16 << 20);
-	p.l.config.spec.limits[LIMIT_DISK] = p.l.config.spec.limits[LIMIT_MEM] = 0;
-	CHECK_EQ(limits_open_volume(&p.l, NULL), 0);
-	CHECK(p.l.volume.bytes > 16 << 20);
-	place_done(&p);
+	CHECK_EQ(p->l.volume.bytes, 32 << 20);
+	p->l.config.spec.limits_asked = 1u << LIMIT_DISK;
+	CHECK_EQ(limits_open_volume(&p->l, NULL), 0);
+	CHECK_EQ(p->l.volume.bytes, 10ull << 30);
+	p->l.config.spec.limits_asked = 0;
+	p->l.config.spec.limits[LIMIT_DISK] = 16 << 20;
+	CHECK_EQ(limits_open_volume(&p->l, NULL), 0);
+	CHECK_EQ(p->l.volume.bytes, 16 << 20);
+	p->l.config.spec.limits[LIMIT_DISK] = p->l.config.spec.limits[LIMIT_MEM] = 0;
+	CHECK_EQ(limits_open_volume(&p->l, NULL), 0);
+	CHECK(p->l.volume.bytes > 16 << 20);
 }
 
-TEST(host_directories_are_named)
+PLACE_TEST(host_directories_are_named)
 {
-	struct place p;
-
-	place_init(&p);
-	p.l.config.spec.storage = "plain";
-	p.l.config.spec.workspace_dir = "/srv/work";
-	p.l.config.spec.mounts[0] = (struct spec_mount){.src = "/srv/a", .dst = "/a"};
-	p.l.config.spec.mounts[1] =
+	p->l.config.spec.storage = "plain";
+	p->l.config.spec.workspace_dir = "/srv/work";
+	p->l.config.spec.mounts[0] = (struct spec_mount){.src = "/srv/a", .dst = "/a"};
+	p->l.config.spec.mounts[1] =
 		(struct spec_mount){.src = "/srv/b", .dst = "/b", .read_only = true};
-	p.l.config.spec.mounts[2] = (struct spec_mount){.src = "sub", .dst = "/c"};
-	p.l.config.spec.mount_count = 3;
-	must_open(&p, "plain");
-	CHECK(strstr(notes_of(&p), "host directory '/srv/work'") != NULL);
-	CHECK(strstr(notes_of(&p), "host directory '/srv/a'") != NULL);
-	CHECK(strstr(notes_of(&p), "/srv/b") == NULL);
-	CHECK(strstr(notes_of(&p), "'sub'") == NULL);
-	place_done(&p);
+	p->l.config.spec.mounts[2] = (struct spec_mount){.src = "sub", .dst = "/c"};
+	p->l.config.spec.mount_count = 3;
+	must_open(p, "plain");
+	CHECK(strstr(notes_of(p), "host directory '/srv/work'") != NULL);
+	CHECK(strstr(notes_of(p), "host directory '/srv/a'") != NULL);
+	CHECK(strstr(notes_of(p), "/srv/b") == NULL);
+	CHECK(strstr(notes_of(p), "'sub'") == NULL);
 }
 
-TEST(processors_are_whole_and_no_more_than_there_are)
+PLACE_TEST(processors_are_whole_and_no_more_than_there_are)
 {
 	static const struct {
 		uint64_t milli;
 		unsigned cpus;
 	} cases[] = {{1, 1}, {200, 1}, {1000, 1}};
-	struct place p;
 	cpu_set_t set;
 	unsigned all;
 
-	place_init(&p);
 	CHECK_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
 	all = (unsigned)CPU_COUNT(&set);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		p.l.config.spec.limits[LIMIT_CPUS] = cases[i].milli;
-		CHECK_EQ(limits_cpus(&p.l), cases[i].cpus);
+		p->l.config.spec.limits[LIMIT_CPUS] = cases[i].milli;
+		CHECK_EQ(limits_cpus(&p->l), cases[i].cpus);
 	}
-	p.l.config.spec.limits[LIMIT_CPUS] = 8192 * 1000;
-	CHECK_EQ(limits_cpus(&p.l), all);
-	p.l.config.spec.limits[LIMIT_CPUS] = 0;
-	CHECK_EQ(limits_cpus(&p.l), all);
+	p->l.config.spec.limits[LIMIT_CPUS] = 8192 * 1000;
+	CHECK_EQ(limits_cpus(&p->l), all);
+	p->l.config.spec.limits[LIMIT_CPUS] = 0;
+	CHECK_EQ(limits_cpus(&p->l), all);
 	if (all > 1) {
-		p.l.config.spec.limits[LIMIT_CPUS] = 1001;
-		CHECK_EQ(limits_cpus(&p.l), 2);
+		p->l.config.spec.limits[LIMIT_CPUS] = 1001;
+		CHECK_EQ(limits_cpus(&p->l), 2);
 	}
-	place_done(&p);
 }
 
 /* A filesystem is never larger than it was asked to be, and a little smaller. */

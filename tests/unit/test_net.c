@@ -36,93 +36,84 @@ TEST(presets)
 	CHECK(!net_is_closed("balanced") && !net_is_closed("open") && !net_is_closed("file"));
 }
 
-TEST(the_default)
+HOME_TEST(the_default)
 {
 	autofree char *text = NULL;
-	struct state s;
 	struct err e;
 	char is[32];
 	size_t len;
 
-	home_open(&s);
-	CHECK_EQ(net_default(&s, is, &e), 0);
+	CHECK_EQ(net_default(s, is, &e), 0);
 	CHECK_STR(is, "balanced");
-	CHECK_EQ(net_set_default(&s, "closed", NULL, 0, &e), 0);
-	CHECK_EQ(net_default(&s, is, &e), 0);
+	CHECK_EQ(net_set_default(s, "closed", NULL, 0, &e), 0);
+	CHECK_EQ(net_default(s, is, &e), 0);
 	CHECK_STR(is, "closed");
-	CHECK_EQ(net_set_default(&s, "file", "version: 1\n", 11, &e), 0);
-	CHECK_EQ(net_default(&s, is, &e), 0);
+	CHECK_EQ(net_set_default(s, "file", "version: 1\n", 11, &e), 0);
+	CHECK_EQ(net_default(s, is, &e), 0);
 	CHECK_STR(is, "file");
-	CHECK_EQ(net_default_text(&s, &text, &len, &e), 0);
+	CHECK_EQ(net_default_text(s, &text, &len, &e), 0);
 	CHECK_EQ(len, 11);
 	CHECK_STR(text, "version: 1\n");
-	CHECK_EQ(net_set_default(&s, "file", "", 0, &e), -EINVAL);
-	CHECK_EQ(net_set_default(&s, "wide-open", NULL, 0, &e), -EINVAL);
-	CHECK_EQ(net_set_default(&s, NULL, NULL, 0, &e), -EINVAL);
-	CHECK_EQ(net_default(&s, is, &e), 0);
+	CHECK_EQ(net_set_default(s, "file", "", 0, &e), -EINVAL);
+	CHECK_EQ(net_set_default(s, "wide-open", NULL, 0, &e), -EINVAL);
+	CHECK_EQ(net_set_default(s, NULL, NULL, 0, &e), -EINVAL);
+	CHECK_EQ(net_default(s, is, &e), 0);
 	CHECK_STR(is, "file");
-	state_close(&s);
 }
 
 /* What is not understood is never taken for something that lets more through. */
-TEST(a_damaged_default_is_an_error)
+HOME_TEST(a_damaged_default_is_an_error)
 {
 	static const char *const texts[] = {"", "\n", "wide\n", "open\nopen\n",
 					    "balanced balanced balanced balanced\n"};
 	autoclose int door = -1;
-	struct state s;
 	struct err e;
 	char is[32];
 
-	home_open(&s);
-	CHECK_EQ(net_set_default(&s, "open", NULL, 0, &e), 0);
-	door = openat(s.home_fd, "door", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK_EQ(net_set_default(s, "open", NULL, 0, &e), 0);
+	door = openat(s->home_fd, "door", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		put(door, "default", texts[i]);
-		CHECK_EQ(net_default(&s, is, &e), -EBADMSG);
+		CHECK_EQ(net_default(s, is, &e), -EBADMSG);
 	}
 	CHECK_EQ(fd_write_file(door, "default", "open\0x\n", 7, 0600, false), 0);
-	CHECK_EQ(net_default(&s, is, &e), -EBADMSG);
-	state_close(&s);
+	CHECK_EQ(net_default(s, is, &e), -EBADMSG);
 }
 
-TEST(an_authority_is_taken_and_given_back)
+HOME_TEST(an_authority_is_taken_and_given_back)
 {
 	autoclose int ca = -1, used = -1;
 	autofree char *cert = NULL, *again = NULL;
 	char name[NET_CA_NAME_MAX], first[NET_CA_NAME_MAX];
-	struct state s;
 	struct stat st;
 	struct err e;
 
-	home_open(&s);
-	CHECK_EQ(net_ca_take(&s, "a", name, &cert, &e), -ENOENT);
-	ca = net_ca_dir(&s, true, &e);
+	CHECK_EQ(net_ca_take(s, "a", name, &cert, &e), -ENOENT);
+	ca = net_ca_dir(s, true, &e);
 	CHECK(ca >= 0);
-	CHECK_EQ(net_ca_take(&s, "a", name, &cert, &e), -ENOENT);
+	CHECK_EQ(net_ca_take(s, "a", name, &cert, &e), -ENOENT);
 	put(ca, "00.pem", good);
-	CHECK_EQ(net_ca_take(&s, "a", name, &cert, &e), 0);
+	CHECK_EQ(net_ca_take(s, "a", name, &cert, &e), 0);
 	CHECK_STR(cert, good_cert);
 	CHECK_STR(name, "a.00.pem");
 	CHECK_EQ(count_names(ca), 0);
-	used = openat(s.home_fd, NET_USED_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	used = openat(s->home_fd, NET_USED_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	CHECK_EQ(fstatat(used, name, &st, 0), 0);
 	CHECK_EQ(st.st_mode & 0777, 0600);
-	net_ca_return(s.home, name);
+	net_ca_return(s->home, name);
 	CHECK_EQ(count_names(ca), 1);
 	CHECK_EQ(count_names(used), 0);
 	memcpy(first, name, sizeof(first));
-	CHECK_EQ(net_ca_take(&s, "a", name, &again, &e), 0);
+	CHECK_EQ(net_ca_take(s, "a", name, &again, &e), 0);
 	CHECK_STR(again, good_cert);
 	/* Its name is new, so whoever is late with the old one does it no harm. */
 	CHECK(strcmp(first, name) != 0);
-	net_ca_drop(s.home, first);
-	net_ca_return(s.home, first);
+	net_ca_drop(s->home, first);
+	net_ca_return(s->home, first);
 	CHECK_EQ(count_names(used), 1);
-	net_ca_drop(s.home, name);
-	net_ca_drop(s.home, name);
+	net_ca_drop(s->home, name);
+	net_ca_drop(s->home, name);
 	CHECK_EQ(count_names(ca) + count_names(used), 0);
-	state_close(&s);
 }
 
 static bool is_here(void *arg, const char *box)
@@ -130,72 +121,64 @@ static bool is_here(void *arg, const char *box)
 	return strcmp(box, "here") == 0;
 }
 
-TEST(authorities_of_boxes_that_are_gone_are_swept)
+HOME_TEST(authorities_of_boxes_that_are_gone_are_swept)
 {
 	autoclose int ca = -1, box = -1, used = -1;
 	char name[NET_CA_NAME_MAX];
-	struct state s;
 	struct err e;
 
-	home_open(&s);
-	box = make_box(&s, "here");
-	net_ca_sweep(&s, is_here, NULL);
-	ca = net_ca_dir(&s, true, &e);
+	box = make_box(s, "here");
+	net_ca_sweep(s, is_here, NULL);
+	ca = net_ca_dir(s, true, &e);
 	for (int i = 0; i < 2; i++) {
 		autofree char *cert = NULL;
 
 		put(ca, "00.pem", good);
-		CHECK_EQ(net_ca_take(&s, i ? "here" : "gone", name, &cert, &e), 0);
+		CHECK_EQ(net_ca_take(s, i ? "here" : "gone", name, &cert, &e), 0);
 	}
-	used = openat(s.home_fd, NET_USED_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	used = openat(s->home_fd, NET_USED_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	CHECK(faccessat(used, "gone.00.pem", F_OK, 0) == 0);
 	CHECK(faccessat(used, "here.00.pem", F_OK, 0) == 0);
 	put(ca, ".half", good);
 	CHECK_EQ(utimensat(ca, ".half", (struct timespec[2]){{1, 0}, {1, 0}}, 0), 0);
 	put(ca, ".new", good);
-	net_ca_sweep(&s, is_here, NULL);
+	net_ca_sweep(s, is_here, NULL);
 	CHECK(faccessat(used, "gone.00.pem", F_OK, 0) < 0);
 	CHECK(faccessat(used, "here.00.pem", F_OK, 0) == 0);
 	/* A maker that was killed long ago, and one that is at work. */
 	CHECK(faccessat(ca, ".half", F_OK, 0) < 0);
 	CHECK(faccessat(ca, ".new", F_OK, 0) == 0);
-	state_close(&s);
 }
 
-TEST(the_authorities_of_one_box)
+HOME_TEST(the_authorities_of_one_box)
 {
 	autoclose int used = -1;
 	char **names;
-	struct state s;
 	size_t count;
 
-	home_open(&s);
-	CHECK_EQ(net_ca_names(&s, "a", &names, &count), 0);
+	CHECK_EQ(net_ca_names(s, "a", &names, &count), 0);
 	CHECK_EQ(count, 0);
 	state_names_free(names, count);
-	CHECK(net_ca_dir(&s, true, NULL) >= 0);
-	CHECK_EQ(mkdirat(s.home_fd, NET_USED_DIR, 0700), 0);
-	used = openat(s.home_fd, NET_USED_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK(net_ca_dir(s, true, NULL) >= 0);
+	CHECK_EQ(mkdirat(s->home_fd, NET_USED_DIR, 0700), 0);
+	used = openat(s->home_fd, NET_USED_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	put(used, "a.00.pem", good);
 	put(used, "a-b.01.pem", good);
 	put(used, "aa.02.pem", good);
-	CHECK_EQ(net_ca_names(&s, "a", &names, &count), 0);
+	CHECK_EQ(net_ca_names(s, "a", &names, &count), 0);
 	CHECK_EQ(count, 1);
 	CHECK_STR(names[0], "a.00.pem");
 	state_names_free(names, count);
-	state_close(&s);
 }
 
-TEST(what_is_no_authority_is_passed_over)
+HOME_TEST(what_is_no_authority_is_passed_over)
 {
 	autoclose int ca = -1, used = -1;
 	autofree char *big = malloc(100000), *cert = NULL;
 	char name[NET_CA_NAME_MAX];
-	struct state s;
 	struct err e;
 
-	home_open(&s);
-	ca = net_ca_dir(&s, true, &e);
+	ca = net_ca_dir(s, true, &e);
 	put(ca, "a.pem", "");
 	put(ca, "b.pem", good_cert); /* no key */
 	put(ca, "c.pem", "-----BEGIN CERTIFICATE-----\nMIIB");
@@ -205,24 +188,21 @@ TEST(what_is_no_authority_is_passed_over)
 	CHECK_EQ(symlinkat("/etc/passwd", ca, "e.pem"), 0);
 	put(ca, ".f.pem", good); /* still being written */
 	put(ca, "readme", good);
-	CHECK_EQ(net_ca_take(&s, "a", name, &cert, &e), -ENOENT);
+	CHECK_EQ(net_ca_take(s, "a", name, &cert, &e), -ENOENT);
 	CHECK_EQ(count_names(ca), 2);
-	used = openat(s.home_fd, NET_USED_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	used = openat(s->home_fd, NET_USED_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	CHECK_EQ(count_names(used), 0);
-	state_close(&s);
 }
 
 /* Never two boxes the same, however many start at once. */
-TEST(many_take_at_once)
+HOME_TEST(many_take_at_once)
 {
 	enum { BOXES = 8, EACH = 20 };
-	struct state s;
 	struct err e;
 	char name[32];
 	int ca, taken = 0;
 
-	home_open(&s);
-	ca = net_ca_dir(&s, true, &e);
+	ca = net_ca_dir(s, true, &e);
 	for (int i = 0; i < BOXES * EACH; i++) {
 		snprintf(name, sizeof(name), "%d.pem", i);
 		put(ca, name, good);
@@ -234,7 +214,7 @@ TEST(many_take_at_once)
 		char *cert, used[NET_CA_NAME_MAX];
 		int n = 0;
 
-		while (n < EACH && net_ca_take(&s, name, used, &cert, &e) == 0) {
+		while (n < EACH && net_ca_take(s, name, used, &cert, &e) == 0) {
 			free(cert);
 			n++;
 		}
@@ -250,7 +230,6 @@ TEST(many_take_at_once)
 	CHECK_EQ(taken, BOXES * EACH - count_names(ca));
 	CHECK(taken >= BOXES * EACH / 2);
 	close(ca);
-	state_close(&s);
 }
 
 static void grants_are(int box, const char *want)
@@ -273,14 +252,12 @@ static int add(int box, bool allow, const char *pattern, uint64_t until_ms, uint
 		now_ms, e);
 }
 
-TEST(grants)
+HOME_TEST(grants)
 {
-	struct state s;
 	struct err e;
 	int box;
 
-	home_open(&s);
-	box = make_box(&s, "a");
+	box = make_box(s, "a");
 	CHECK_EQ(net_grants_clear(box, &e), 0);
 	CHECK_EQ(add(box, true, "a.example:443", 0, 1000, &e), 0);
 	CHECK_EQ(add(box, false, "*.b.example", 5000, 1000, &e), 0);
@@ -293,18 +270,15 @@ TEST(grants)
 	CHECK_EQ(net_grants_clear(box, &e), 0);
 	CHECK(faccessat(box, NET_GRANTS_FILE, F_OK, 0) < 0);
 	close(box);
-	state_close(&s);
 }
 
 /* What holds longer is there again when a word for a while is over. */
-TEST(a_time_does_not_lift_what_lasts_longer)
+HOME_TEST(a_time_does_not_lift_what_lasts_longer)
 {
-	struct state s;
 	struct err e;
 	int box;
 
-	home_open(&s);
-	box = make_box(&s, "a");
+	box = make_box(s, "a");
 	CHECK_EQ(add(box, false, "a", 0, 1000, &e), 0);
 	CHECK_EQ(add(box, false, "a", 9000, 1000, &e), 0);
 	CHECK_EQ(add(box, true, "a", 5000, 1000, &e), 0);
@@ -316,7 +290,6 @@ TEST(a_time_does_not_lift_what_lasts_longer)
 	CHECK_EQ(add(box, true, "a", 0, 9000, &e), 0);
 	grants_are(box, "allow 0 b\nallow 0 a\n");
 	close(box);
-	state_close(&s);
 }
 
 static void name_is(int box, const char *want)
@@ -327,23 +300,21 @@ static void name_is(int box, const char *want)
 	CHECK_STR(name, want);
 }
 
-TEST(a_policy_has_the_name_it_was_given_by)
+HOME_TEST(a_policy_has_the_name_it_was_given_by)
 {
 	char name[400];
-	struct state s;
 	struct err e;
 	int box;
 
-	home_open(&s);
-	box = make_box(&s, "a");
+	box = make_box(s, "a");
 	name_is(box, "balanced");
-	CHECK_EQ(net_policy_write(&s, box, "open", "text", 4, &e), 0);
+	CHECK_EQ(net_policy_write(s, box, "open", "text", 4, &e), 0);
 	name_is(box, "open");
-	CHECK_EQ(net_policy_write(&s, box, "./a\nb.yaml", "other", 5, &e), 0);
+	CHECK_EQ(net_policy_write(s, box, "./a\nb.yaml", "other", 5, &e), 0);
 	name_is(box, "./a?b.yaml");
 	memset(name, 'n', sizeof(name) - 1);
 	name[sizeof(name) - 1] = 0;
-	CHECK_EQ(net_policy_write(&s, box, name, "other", 5, &e), 0);
+	CHECK_EQ(net_policy_write(s, box, name, "other", 5, &e), 0);
 	name[NET_NAME_MAX - 1] = 0;
 	name_is(box, name);
 	/* Another text has not that name. */
@@ -352,18 +323,15 @@ TEST(a_policy_has_the_name_it_was_given_by)
 	CHECK_EQ(fd_write_file(box, NET_POLICY_NAME_FILE, "", 0, 0600, false), 0);
 	name_is(box, "file");
 	close(box);
-	state_close(&s);
 }
 
-TEST(a_pattern_is_one_word)
+HOME_TEST(a_pattern_is_one_word)
 {
 	char name[400];
-	struct state s;
 	struct err e;
 	int box;
 
-	home_open(&s);
-	box = make_box(&s, "a");
+	box = make_box(s, "a");
 	memset(name, 'a', sizeof(name));
 	name[DNS_NAME_MAX + 9] = 0;
 	CHECK_EQ(add(box, true, name, 0, 1, &e), -EINVAL);
@@ -373,19 +341,16 @@ TEST(a_pattern_is_one_word)
 	CHECK_EQ(add(box, true, "\xc3\xa4.example", 0, 1, &e), -EINVAL);
 	CHECK(faccessat(box, NET_GRANTS_FILE, F_OK, 0) < 0);
 	close(box);
-	state_close(&s);
 }
 
-TEST(grants_are_bounded)
+HOME_TEST(grants_are_bounded)
 {
 	char name[32];
-	struct state s;
 	struct buf b;
 	struct err e;
 	int box;
 
-	home_open(&s);
-	box = make_box(&s, "a");
+	box = make_box(s, "a");
 	buf_init(&b, 1 << 20);
 	for (unsigned i = 0; i < DOOR_GRANTS_MAX; i++)
 		CHECK_EQ(buf_printf(&b, "allow 0 h%u\n", i), 0);
@@ -396,20 +361,17 @@ TEST(grants_are_bounded)
 	snprintf(name, sizeof(name), "h%u", 7);
 	CHECK_EQ(add(box, false, name, 0, 1, &e), 0);
 	close(box);
-	state_close(&s);
 }
 
 /* Two callers at once lose nothing. */
-TEST(grants_at_the_same_time)
+HOME_TEST(grants_at_the_same_time)
 {
 	enum { CALLERS = 6, EACH = 10 };
 	autofree char *text = NULL;
 	unsigned lines = 0;
-	struct state s;
 	int box;
 
-	home_open(&s);
-	box = make_box(&s, "a");
+	box = make_box(s, "a");
 	for (int i = 0; i < CALLERS; i++) {
 		if (fork() > 0)
 			continue;
@@ -432,7 +394,6 @@ TEST(grants_at_the_same_time)
 		lines += *p == '\n';
 	CHECK_EQ(lines, CALLERS * EACH);
 	close(box);
-	state_close(&s);
 }
 
 TAP_MAIN

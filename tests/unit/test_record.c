@@ -29,24 +29,22 @@ static void put_file(struct state *s, const char *box, const char *file, const v
 	close(fd);
 }
 
-TEST(created_running_stopped)
+HOME_TEST(created_running_stopped)
 {
 	struct spec spec = spec_of("dev");
 	struct record r;
-	struct state s;
 	struct err e = {0};
 	int box_fd, lock_fd, again;
 
-	home_open(&s);
-	CHECK_EQ(record_create(&s, &spec, &box_fd, &e), 0);
-	CHECK_EQ(record_load(&s, "dev", &r, &e), 0);
+	CHECK_EQ(record_create(s, &spec, &box_fd, &e), 0);
+	CHECK_EQ(record_load(s, "dev", &r, &e), 0);
 	CHECK_EQ(r.state, BOX_CREATED);
 	record_done(&r);
 	CHECK_EQ(record_lock(box_fd, &lock_fd, &e), 0);
 	CHECK_EQ(record_lock(box_fd, &again, &e), -EBUSY);
 	CHECK_EQ(record_write_live(box_fd, true, &e), 0);
 	CHECK(record_is_live(box_fd));
-	CHECK_EQ(record_load(&s, "dev", &r, &e), 0);
+	CHECK_EQ(record_load(s, "dev", &r, &e), 0);
 	CHECK_EQ(r.state, BOX_RUNNING);
 	CHECK_EQ(r.keeper_pid, getpid());
 	CHECK(r.started_ms > 0 && r.cause[0] == 0);
@@ -55,32 +53,29 @@ TEST(created_running_stopped)
 	CHECK_EQ(record_write_end(box_fd, "keeper lost", "sweep", true, &e), 0);
 	close(lock_fd);
 	CHECK(!record_is_live(box_fd));
-	CHECK_EQ(record_load(&s, "dev", &r, &e), 0);
+	CHECK_EQ(record_load(s, "dev", &r, &e), 0);
 	CHECK_EQ(r.state, BOX_STOPPED);
 	CHECK_STR(r.cause, "stopped");
 	CHECK_STR(r.by, "cove stop");
 	CHECK(r.ended_ms > 0 && r.keeper_pid == 0);
 	record_done(&r);
 	close(box_fd);
-	state_close(&s);
 }
 
-TEST(live_says_whether_it_is_paused)
+HOME_TEST(live_says_whether_it_is_paused)
 {
 	static const char old[] = "run 0123456789abcdef\npid 7\nat_ms 1\n";
 	struct spec spec = spec_of("dev");
 	struct record r;
-	struct state s;
 	int box_fd, lock_fd;
 
-	home_open(&s);
-	CHECK_EQ(record_create(&s, &spec, &box_fd, NULL), 0);
+	CHECK_EQ(record_create(s, &spec, &box_fd, NULL), 0);
 	CHECK_EQ(record_set_paused(box_fd, true, NULL), -ENOENT);
 	CHECK_EQ(record_lock(box_fd, &lock_fd, NULL), 0);
 	CHECK_EQ(record_write_live(box_fd, false, NULL), 0);
 	for (int i = 0; i < 4; i++) {
 		CHECK_EQ(record_set_paused(box_fd, i < 2, NULL), 0);
-		CHECK_EQ(record_load(&s, "dev", &r, NULL), 0);
+		CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
 		CHECK_EQ(r.paused, i < 2);
 		CHECK_EQ(r.init_revision, WIRE_INIT_REVISION);
 		record_done(&r);
@@ -88,79 +83,70 @@ TEST(live_says_whether_it_is_paused)
 	CHECK_EQ(record_set_paused(box_fd, true, NULL), 0);
 	close(lock_fd);
 	/* Its keeper is gone: nothing is paused any more. */
-	CHECK_EQ(record_load(&s, "dev", &r, NULL), 0);
+	CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
 	CHECK(!r.paused && r.state == BOX_STOPPED);
 	record_done(&r);
 	/* One from before, and others that are damaged. */
-	put_file(&s, "dev", "live", old, strlen(old));
+	put_file(s, "dev", "live", old, strlen(old));
 	CHECK_EQ(record_set_paused(box_fd, true, NULL), -EBADMSG);
-	CHECK_EQ(record_load(&s, "dev", &r, NULL), 0);
+	CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
 	CHECK_EQ(r.init_revision, 0);
 	record_done(&r);
-	put_file(&s, "dev", "live", "run 0123456789abcdef\npaused 2\n", 31);
-	CHECK(record_load(&s, "dev", &r, NULL) < 0);
-	put_file(&s, "dev", "live", "", 0);
+	put_file(s, "dev", "live", "run 0123456789abcdef\npaused 2\n", 31);
+	CHECK(record_load(s, "dev", &r, NULL) < 0);
+	put_file(s, "dev", "live", "", 0);
 	CHECK_EQ(record_set_paused(box_fd, true, NULL), -EBADMSG);
 	close(box_fd);
-	state_close(&s);
 }
 
-TEST(a_second_run_forgets_the_first_end)
+HOME_TEST(a_second_run_forgets_the_first_end)
 {
 	struct spec spec = spec_of("dev");
 	struct record r;
-	struct state s;
 	int box_fd;
 	char *old_end;
 	size_t len;
 
-	home_open(&s);
-	CHECK_EQ(record_create(&s, &spec, &box_fd, NULL), 0);
+	CHECK_EQ(record_create(s, &spec, &box_fd, NULL), 0);
 	CHECK_EQ(record_write_live(box_fd, false, NULL), 0);
 	CHECK_EQ(record_write_end(box_fd, "stopped", "", false, NULL), 0);
 	CHECK_EQ(fd_read_file(box_fd, "end", 4096, &old_end, &len), 0);
 	CHECK_EQ(record_write_live(box_fd, false, NULL), 0);
-	CHECK_EQ(record_load(&s, "dev", &r, NULL), 0);
+	CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
 	CHECK_STR(r.cause, "keeper lost");
 	record_done(&r);
 	/* A crash between writing live and removing end: the old end counts for nothing. */
-	put_file(&s, "dev", "end", old_end, len);
-	CHECK_EQ(record_load(&s, "dev", &r, NULL), 0);
+	put_file(s, "dev", "end", old_end, len);
+	CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
 	CHECK_STR(r.cause, "keeper lost");
 	record_done(&r);
 	free(old_end);
 	close(box_fd);
-	state_close(&s);
 }
 
-TEST(another_boot_is_a_reboot)
+HOME_TEST(another_boot_is_a_reboot)
 {
 	static const char live[] = "run 0123456789abcdef\npid 1\n"
 				   "boot 00000000-0000-0000-0000-000000000000\nat_ms 5\n";
 	struct record r;
-	struct state s;
 
-	home_open(&s);
-	CHECK_EQ(create(&s, "dev", NULL), 0);
-	put_file(&s, "dev", "live", live, strlen(live));
-	CHECK_EQ(record_load(&s, "dev", &r, NULL), 0);
+	CHECK_EQ(create(s, "dev", NULL), 0);
+	put_file(s, "dev", "live", live, strlen(live));
+	CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
 	CHECK_EQ(r.state, BOX_STOPPED);
 	CHECK_STR(r.cause, "host reboot");
 	CHECK_EQ(r.started_ms, 5);
 	record_done(&r);
-	state_close(&s);
 }
 
-TEST(the_lock_goes_with_its_process)
+HOME_TEST(the_lock_goes_with_its_process)
 {
 	struct spec spec = spec_of("dev");
 	int box_fd, lock_fd, ready[2];
-	struct state s;
 	pid_t pid;
 	char c;
 
-	home_open(&s);
-	CHECK_EQ(record_create(&s, &spec, &box_fd, NULL), 0);
+	CHECK_EQ(record_create(s, &spec, &box_fd, NULL), 0);
 	CHECK(pipe2(ready, O_CLOEXEC) == 0);
 	pid = fork();
 	if (pid == 0) {
@@ -177,18 +163,15 @@ TEST(the_lock_goes_with_its_process)
 	CHECK_EQ(record_lock(box_fd, &lock_fd, NULL), 0);
 	close(lock_fd);
 	close(box_fd);
-	state_close(&s);
 }
 
-TEST(asking_never_keeps_a_keeper_from_its_lock)
+HOME_TEST(asking_never_keeps_a_keeper_from_its_lock)
 {
 	struct spec spec = spec_of("dev");
-	struct state s;
 	int box_fd;
 	pid_t pid;
 
-	home_open(&s);
-	CHECK_EQ(record_create(&s, &spec, &box_fd, NULL), 0);
+	CHECK_EQ(record_create(s, &spec, &box_fd, NULL), 0);
 	pid = fork();
 	if (pid == 0)
 		for (;;)
@@ -202,32 +185,26 @@ TEST(asking_never_keeps_a_keeper_from_its_lock)
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	close(box_fd);
-	state_close(&s);
 }
 
-TEST(a_name_is_taken_once)
+HOME_TEST(a_name_is_taken_once)
 {
-	struct state s;
 	struct err e = {0};
 
-	home_open(&s);
-	CHECK_EQ(create(&s, "dev", &e), 0);
-	CHECK_EQ(create(&s, "dev", &e), -EEXIST);
+	CHECK_EQ(create(s, "dev", &e), 0);
+	CHECK_EQ(create(s, "dev", &e), -EEXIST);
 	CHECK_EQ(e.kind, ERR_EXISTS);
 	CHECK(strstr(e.msg, "dev") != NULL);
-	CHECK_EQ(count_names(s.boxes_fd), 1);
-	CHECK(create(&s, "../evil", &e) < 0);
-	CHECK(create(&s, "", &e) < 0);
-	CHECK_EQ(count_names(s.boxes_fd), 1);
-	state_close(&s);
+	CHECK_EQ(count_names(s->boxes_fd), 1);
+	CHECK(create(s, "../evil", &e) < 0);
+	CHECK(create(s, "", &e) < 0);
+	CHECK_EQ(count_names(s->boxes_fd), 1);
 }
 
-TEST(of_eight_at_once_exactly_one_wins)
+HOME_TEST(of_eight_at_once_exactly_one_wins)
 {
 	enum { MAKERS = 8, ROUNDS = 20 };
-	struct state s;
 
-	home_open(&s);
 	for (int round = 0; round < ROUNDS; round++) {
 		pid_t pids[MAKERS];
 		int won = 0, go[2];
@@ -243,7 +220,7 @@ TEST(of_eight_at_once_exactly_one_wins)
 				close(go[1]);
 				if (read(go[0], &c, 1) != 0)
 					_exit(9);
-				_exit(-create(&s, name, NULL));
+				_exit(-create(s, name, NULL));
 			}
 		}
 		close(go[0]);
@@ -257,18 +234,15 @@ TEST(of_eight_at_once_exactly_one_wins)
 		}
 		CHECK_EQ(won, 1);
 	}
-	CHECK_EQ(count_names(s.boxes_fd), ROUNDS);
-	state_close(&s);
+	CHECK_EQ(count_names(s->boxes_fd), ROUNDS);
 }
 
 /* Killed anywhere: what has a name is whole, what is not is a leftover that goes away. */
-TEST(kill_in_the_middle_leaves_nothing_visible)
+HOME_TEST(kill_in_the_middle_leaves_nothing_visible)
 {
-	struct state s;
 	size_t count;
 	char **names;
 
-	home_open(&s);
 	for (int i = 0; i < 60; i++) {
 		pid_t pid = fork();
 
@@ -282,7 +256,7 @@ TEST(kill_in_the_middle_leaves_nothing_visible)
 				spec = spec_of(name);
 				spec.one_shot =
 					i % 2; /* without waiting for the disk it gets further */
-				record_create(&s, &spec, &fd, NULL);
+				record_create(s, &spec, &fd, NULL);
 				fd_close(&fd);
 			}
 		}
@@ -290,43 +264,39 @@ TEST(kill_in_the_middle_leaves_nothing_visible)
 		kill(pid, SIGKILL);
 		waitpid(pid, NULL, 0);
 	}
-	CHECK_EQ(record_names(&s, &names, &count, NULL), 0);
-	CHECK(count_names(s.boxes_fd) > 0);
+	CHECK_EQ(record_names(s, &names, &count, NULL), 0);
+	CHECK(count_names(s->boxes_fd) > 0);
 	for (size_t i = 0; i < count; i++) {
 		struct record r;
 
-		CHECK_EQ(record_load(&s, names[i], &r, NULL), 0);
+		CHECK_EQ(record_load(s, names[i], &r, NULL), 0);
 		record_done(&r);
 	}
 	record_names_free(names, count);
-	CHECK_EQ(state_leftovers(s.boxes_fd, &names, &count), 0);
+	CHECK_EQ(state_leftovers(s->boxes_fd, &names, &count), 0);
 	for (size_t i = 0; i < count; i++)
-		CHECK_EQ(tree_remove(s.boxes_fd, names[i], NULL), 0);
+		CHECK_EQ(tree_remove(s->boxes_fd, names[i], NULL), 0);
 	state_names_free(names, count);
-	CHECK_EQ(record_names(&s, &names, &count, NULL), 0);
-	CHECK_EQ(count_names(s.boxes_fd), (int)count);
+	CHECK_EQ(record_names(s, &names, &count, NULL), 0);
+	CHECK_EQ(count_names(s->boxes_fd), (int)count);
 	record_names_free(names, count);
-	state_close(&s);
 }
 
-TEST(a_creator_is_known_by_its_claim)
+HOME_TEST(a_creator_is_known_by_its_claim)
 {
 	struct spec spec = spec_of("dev");
 	int box_fd, other;
-	struct state s;
 	struct err e = {0};
 
-	home_open(&s);
-	CHECK_EQ(record_create(&s, &spec, &box_fd, NULL), 0);
-	CHECK_EQ(record_open(&s, "dev", &other, NULL), 0);
+	CHECK_EQ(record_create(s, &spec, &box_fd, NULL), 0);
+	CHECK_EQ(record_open(s, "dev", &other, NULL), 0);
 	CHECK_EQ(record_lock_operation(other, false, &e), -EBUSY);
 	close(box_fd);
 	CHECK_EQ(record_lock_operation(other, false, &e), 0);
 	close(other);
-	state_close(&s);
 }
 
-TEST(damaged_records_are_errors)
+HOME_TEST(damaged_records_are_errors)
 {
 	static const char *const bad[] = {"", "name dev\nimage base\nwall nat",
 					  "name other\nimage base\n"
@@ -334,102 +304,87 @@ TEST(damaged_records_are_errors)
 					  "garbage", "name dev\nimage base\nwall native\nzzz 1\n"};
 	char *huge = calloc(1, SPEC_BYTES_MAX + 1);
 	struct record r = {0};
-	struct state s;
 	struct err e = {0};
 
-	home_open(&s);
-	CHECK_EQ(create(&s, "dev", NULL), 0);
+	CHECK_EQ(create(s, "dev", NULL), 0);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		put_file(&s, "dev", "record", bad[i], strlen(bad[i]));
-		CHECK(record_load(&s, "dev", &r, &e) < 0);
+		put_file(s, "dev", "record", bad[i], strlen(bad[i]));
+		CHECK(record_load(s, "dev", &r, &e) < 0);
 		CHECK(strstr(e.msg, "dev") != NULL);
 	}
-	put_file(&s, "dev", "record", "name dev\nimage base\nwall native\n\0x 1\n", 37);
-	CHECK(record_load(&s, "dev", &r, NULL) < 0);
+	put_file(s, "dev", "record", "name dev\nimage base\nwall native\n\0x 1\n", 37);
+	CHECK(record_load(s, "dev", &r, NULL) < 0);
 	memset(huge, 'a', SPEC_BYTES_MAX + 1);
-	put_file(&s, "dev", "record", huge, SPEC_BYTES_MAX + 1);
-	CHECK(record_load(&s, "dev", &r, NULL) < 0);
-	put_file(&s, "dev", "record", "name dev\nimage base\nwall native\ncreated_ms 1\n", 45);
-	CHECK_EQ(record_load(&s, "dev", &r, NULL), 0);
+	put_file(s, "dev", "record", huge, SPEC_BYTES_MAX + 1);
+	CHECK(record_load(s, "dev", &r, NULL) < 0);
+	put_file(s, "dev", "record", "name dev\nimage base\nwall native\ncreated_ms 1\n", 45);
+	CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
 	record_done(&r);
-	put_file(&s, "dev", "live", huge, 5000);
-	CHECK(record_load(&s, "dev", &r, NULL) < 0);
-	put_file(&s, "dev", "live", "run 1\n", 6);
-	CHECK(record_load(&s, "dev", &r, NULL) < 0);
+	put_file(s, "dev", "live", huge, 5000);
+	CHECK(record_load(s, "dev", &r, NULL) < 0);
+	put_file(s, "dev", "live", "run 1\n", 6);
+	CHECK(record_load(s, "dev", &r, NULL) < 0);
 	free(huge);
-	state_close(&s);
 }
 
 /* A link or a FIFO where a record should be must neither be followed nor waited for. */
-TEST(what_is_no_file_is_not_read)
+HOME_TEST(what_is_no_file_is_not_read)
 {
 	struct record r = {0};
-	struct state s;
 	int fd;
 
-	home_open(&s);
-	CHECK_EQ(create(&s, "dev", NULL), 0);
-	CHECK_EQ(record_open(&s, "dev", &fd, NULL), 0);
+	CHECK_EQ(create(s, "dev", NULL), 0);
+	CHECK_EQ(record_open(s, "dev", &fd, NULL), 0);
 	CHECK(unlinkat(fd, "record", 0) == 0 && symlinkat("/etc/passwd", fd, "record") == 0);
-	CHECK(record_load(&s, "dev", &r, NULL) < 0);
+	CHECK(record_load(s, "dev", &r, NULL) < 0);
 	CHECK(unlinkat(fd, "record", 0) == 0 && mkfifoat(fd, "record", 0600) == 0);
-	CHECK(record_load(&s, "dev", &r, NULL) < 0);
-	CHECK(symlinkat("dev", s.boxes_fd, "link") == 0);
-	CHECK(record_load(&s, "link", &r, NULL) < 0);
+	CHECK(record_load(s, "dev", &r, NULL) < 0);
+	CHECK(symlinkat("dev", s->boxes_fd, "link") == 0);
+	CHECK(record_load(s, "link", &r, NULL) < 0);
 	close(fd);
-	state_close(&s);
 }
 
-TEST(burying_frees_the_name_and_twice_is_fine)
+HOME_TEST(burying_frees_the_name_and_twice_is_fine)
 {
 	char trash[64], **names;
-	struct state s;
 	size_t count;
 
-	home_open(&s);
-	CHECK_EQ(create(&s, "dev", NULL), 0);
-	CHECK_EQ(record_trash(&s, "dev", true, trash, NULL), 0);
+	CHECK_EQ(create(s, "dev", NULL), 0);
+	CHECK_EQ(record_trash(s, "dev", true, trash, NULL), 0);
 	CHECK(str_starts(trash, ".gone-"));
-	CHECK_EQ(record_names(&s, &names, &count, NULL), 0);
+	CHECK_EQ(record_names(s, &names, &count, NULL), 0);
 	CHECK_EQ(count, 0);
 	record_names_free(names, count);
-	CHECK_EQ(create(&s, "dev", NULL), 0);
-	CHECK_EQ(tree_remove(s.boxes_fd, trash, NULL), 0);
-	CHECK_EQ(record_trash(&s, "missing", true, trash, NULL), 0);
+	CHECK_EQ(create(s, "dev", NULL), 0);
+	CHECK_EQ(tree_remove(s->boxes_fd, trash, NULL), 0);
+	CHECK_EQ(record_trash(s, "missing", true, trash, NULL), 0);
 	CHECK_STR(trash, "");
-	CHECK(record_trash(&s, "../x", true, trash, NULL) < 0);
-	state_close(&s);
+	CHECK(record_trash(s, "../x", true, trash, NULL) < 0);
 }
 
-TEST(a_missing_box_is_not_found)
+HOME_TEST(a_missing_box_is_not_found)
 {
 	struct record r = {0};
-	struct state s;
 	struct err e = {0};
 
-	home_open(&s);
-	CHECK_EQ(record_load(&s, "nope", &r, &e), -ENOENT);
+	CHECK_EQ(record_load(s, "nope", &r, &e), -ENOENT);
 	CHECK_EQ(e.kind, ERR_NOT_FOUND);
-	CHECK_EQ(record_load(&s, "../boxes", &r, &e), -EINVAL);
-	state_close(&s);
+	CHECK_EQ(record_load(s, "../boxes", &r, &e), -EINVAL);
 }
 
-TEST(who_uses_an_image_or_workspace)
+HOME_TEST(who_uses_an_image_or_workspace)
 {
 	struct spec spec = spec_of("dev");
 	char box[BOX_NAME_MAX + 1];
-	struct state s;
 	int fd;
 
-	home_open(&s);
 	spec.workspace = "code";
-	CHECK_EQ(record_create(&s, &spec, &fd, NULL), 0);
+	CHECK_EQ(record_create(s, &spec, &fd, NULL), 0);
 	close(fd);
-	CHECK_EQ(record_find_user(&s, "base", NULL, box, NULL), 1);
+	CHECK_EQ(record_find_user(s, "base", NULL, box, NULL), 1);
 	CHECK_STR(box, "dev");
-	CHECK_EQ(record_find_user(&s, NULL, "code", box, NULL), 1);
-	CHECK_EQ(record_find_user(&s, "other", "other", box, NULL), 0);
-	state_close(&s);
+	CHECK_EQ(record_find_user(s, NULL, "code", box, NULL), 1);
+	CHECK_EQ(record_find_user(s, "other", "other", box, NULL), 0);
 }
 
 TAP_MAIN

@@ -170,6 +170,8 @@ static void tear_down(void)
 	ev_free(ev);
 }
 
+#define RESOLVE_TEST(name) TEST_IN(name, (void), set_up(); body(); tear_down();)
+
 static void wish_start(struct wish *w, const char *name)
 {
 	struct host h;
@@ -188,11 +190,10 @@ static void wish_run(struct wish *w, const char *name)
 	CHECK_EQ(w->calls, 1);
 }
 
-TEST(a_name_has_its_addresses)
+RESOLVE_TEST(a_name_has_its_addresses)
 {
 	struct wish w;
 
-	set_up();
 	wish_run(&w, "right.test");
 	CHECK_EQ(w.r, 0);
 	CHECK_EQ(w.count, 3);
@@ -203,15 +204,13 @@ TEST(a_name_has_its_addresses)
 	wish_run(&w, "six.test");
 	CHECK_EQ(w.count, 1);
 	CHECK_EQ(w.first.family, AF_INET6);
-	tear_down();
 }
 
-TEST(an_answer_is_kept_and_forgotten_with_another_server)
+RESOLVE_TEST(an_answer_is_kept_and_forgotten_with_another_server)
 {
 	struct sockaddr_storage none = {0};
 	struct wish w;
 
-	set_up();
 	wish_run(&w, "right.test");
 	wish_run(&w, "right.test");
 	CHECK_EQ(w.count, 3);
@@ -220,57 +219,48 @@ TEST(an_answer_is_kept_and_forgotten_with_another_server)
 	wish_run(&w, "127.0.0.1");
 	CHECK_EQ(w.count, 1);
 	CHECK_EQ(asked, 2);
-	tear_down();
 }
 
-TEST(an_address_and_localhost_ask_nobody)
+RESOLVE_TEST(an_address_and_localhost_ask_nobody)
 {
 	struct wish w;
 
-	set_up();
 	wish_run(&w, "192.0.2.7");
 	CHECK_EQ(w.r, 0);
 	CHECK_EQ(w.first.addr[3], 7);
 	wish_run(&w, "localhost");
 	CHECK_EQ(w.r, 0);
 	CHECK_EQ(asked, 0);
-	tear_down();
 }
 
-TEST(names_that_are_not_there)
+RESOLVE_TEST(names_that_are_not_there)
 {
 	struct wish w;
 
-	set_up();
 	wish_run(&w, "none.test");
 	CHECK_EQ(w.r, -ENOENT);
 	wish_run(&w, "empty.test");
 	CHECK_EQ(w.r, -ENOENT);
 	CHECK_EQ(w.count, 0);
-	tear_down();
 }
 
-TEST(a_server_that_fails_is_tried_again_and_then_given_up)
+RESOLVE_TEST(a_server_that_fails_is_tried_again_and_then_given_up)
 {
 	struct wish w;
 
-	set_up();
 	wish_run(&w, "fails.test");
 	CHECK_EQ(w.r, -EAGAIN);
 	CHECK(asked >= 4);
-	tear_down();
 }
 
-TEST(a_cut_answer_is_asked_for_over_tcp)
+RESOLVE_TEST(a_cut_answer_is_asked_for_over_tcp)
 {
 	struct wish w;
 
-	set_up();
 	wish_run(&w, "cut.test");
 	CHECK_EQ(w.r, 0);
 	CHECK_EQ(w.count, 3);
 	CHECK_EQ(asked_tcp, 2);
-	tear_down();
 }
 
 static uint64_t fake_now;
@@ -324,18 +314,16 @@ TEST(silence_ends)
 	check_ignored("silent.test");
 }
 
-TEST(who_asks_for_the_same_shares_the_answer)
+RESOLVE_TEST(who_asks_for_the_same_shares_the_answer)
 {
 	struct wish w[100];
 
-	set_up();
 	for (int i = 0; i < 100; i++)
 		wish_start(&w[i], "right.test");
 	CHECK_EQ(ev_run(ev), 0);
 	for (int i = 0; i < 100; i++)
 		CHECK_EQ(w[i].count, 3);
 	CHECK_EQ(asked, 2);
-	tear_down();
 }
 
 TEST(lookups_are_bounded)
@@ -355,11 +343,10 @@ TEST(lookups_are_bounded)
 	free(w);
 }
 
-TEST(cancelled_is_never_told)
+RESOLVE_TEST(cancelled_is_never_told)
 {
 	struct wish a, b;
 
-	set_up();
 	wish_start(&a, "right.test");
 	wish_start(&b, "right.test");
 	resolve_cancel(&a.q);
@@ -368,7 +355,6 @@ TEST(cancelled_is_never_told)
 	CHECK_EQ(ev_run(ev), 0);
 	CHECK_EQ(a.calls, 0);
 	CHECK_EQ(b.count, 3);
-	tear_down();
 }
 
 static struct wish nested;
@@ -380,18 +366,16 @@ static void on_done_asks_again(struct resolve *q, int r, const struct resolved *
 	CHECK_EQ(nested.calls, 0);
 }
 
-TEST(asking_from_within_an_answer)
+RESOLVE_TEST(asking_from_within_an_answer)
 {
 	struct wish w;
 
-	set_up();
 	wish_start(&w, "right.test");
 	w.q.on_done = on_done_asks_again;
 	CHECK_EQ(ev_run(ev), 0);
 	CHECK_EQ(w.count, 3);
 	CHECK_EQ(ev_run(ev), 0);
 	CHECK_EQ(nested.count, 3);
-	tear_down();
 }
 
 TAP_MAIN

@@ -15,9 +15,8 @@ TAP_MAIN
 
 /* --- what stays --- */
 
-TEST(result_of_a_line)
+SHELL_TEST(result_of_a_line)
 {
-	struct client *c = shells_begin();
 	struct run *r = kept(c, "cd /; echo out; echo err >&2; (exit 4)", 4, "out\n");
 
 	CHECK(r->started);
@@ -27,13 +26,10 @@ TEST(result_of_a_line)
 	CHECK_EQ(r->exit.timed_out, 0);
 	CHECK_EQ(r->exit.signal, 0);
 	CHECK(r->eof[WIRE_STDOUT] && r->eof[WIRE_STDERR]);
-	shells_end(c);
 }
 
-TEST(state_stays)
+SHELL_TEST(state_stays)
 {
-	struct client *c = shells_begin();
-
 	CHECK_STR(line(c, "pwd; echo $BOX")->cwd, shell_work);
 	kept(c, "cd /usr; export A=1; b=2; f() { echo f $1; }; alias g='echo g'; set -- p q", 0,
 	     "");
@@ -42,58 +38,45 @@ TEST(state_stays)
 	kept(c, "umask; false | true; shopt nullglob >/dev/null && echo on", 0, "0027\non\n");
 	kept(c, "set -o posix; exec 7>/dev/null; x=(a b)", 0, "");
 	kept(c, "echo ${x[1]}; set +o posix; echo here >&7", 0, "b\n");
-	shells_end(c);
 }
 
-TEST(last_status_stays)
+SHELL_TEST(last_status_stays)
 {
-	struct client *c = shells_begin();
-
 	kept(c, "(exit 42)", 42, "");
 	kept(c, "echo $?", 0, "42\n");
 	kept(c, "echo $?", 0, "0\n");
 	kept(c, "set -u; trap : ERR; (exit 3)", 3, "");
 	kept(c, "echo $?; set +u", 0, "3\n");
-	shells_end(c);
 }
 
-TEST(descriptors_stay)
+SHELL_TEST(descriptors_stay)
 {
-	struct client *c = shells_begin();
-
 	kept(c, "exec 3>kept; exec 4</etc/passwd", 0, "");
 	kept(c, "echo three >&3; read -u 4 x; test -n \"$x\"", 0, "");
 	kept(c, "cat kept; exec 3>&-", 0, "three\n");
-	shells_end(c);
 }
 
-TEST(children_get_three_descriptors)
+SHELL_TEST(children_get_three_descriptors)
 {
-	struct client *c = shells_begin();
 	struct run *r = line(c, "ls /proc/self/fd | wc -l; readlink /proc/self/fd/0");
 
 	CHECK_STR(run_out(r), "4\n/dev/null\n"); /* 0, 1, 2 and the one ls opened */
-	shells_end(c);
 }
 
 /* --- input --- */
 
-TEST(no_input)
+SHELL_TEST(no_input)
 {
-	struct client *c = shells_begin();
-
 	kept(c, "cat", 0, "");
 	kept(c, "read x", 1, "");
 	kept(c, "head -c 1 | wc -c", 0, "0\n");
 	if (line(c, "command -v python3")->exit.exit_code == 0)
 		CHECK_EQ(line(c, "python3 -c 'input()'")->exit.exit_code, 1);
 	kept(c, "echo ok", 0, "ok\n");
-	shells_end(c);
 }
 
-TEST(input_that_is_given)
+SHELL_TEST(input_that_is_given)
 {
-	struct client *c = shells_begin();
 	struct run *r = ask_with_input(c, "cat; echo end");
 
 	run_send(c, r, "one\0two", 7);
@@ -115,12 +98,10 @@ TEST(input_that_is_given)
 	run_wait(c, r);
 	CHECK_EQ(r->exit.exit_code, 2);
 	kept(c, "cat", 0, "");
-	shells_end(c);
 }
 
-TEST(input_of_several_windows)
+SHELL_TEST(input_of_several_windows)
 {
-	struct client *c = shells_begin();
 	struct run *r = ask_with_input(c, "cksum | cut -d' ' -f2");
 	static char block[65536];
 
@@ -129,12 +110,10 @@ TEST(input_of_several_windows)
 	run_send_eof(c, r);
 	run_wait(c, r);
 	CHECK_STR(run_out(r), "2621440\n");
-	shells_end(c);
 }
 
-TEST(input_of_a_waiting_line)
+SHELL_TEST(input_of_a_waiting_line)
 {
-	struct client *c = shells_begin();
 	struct run *first = ask(c, "mkfifo gate; read x <gate", 0), *r;
 
 	run_wait_started(c, first);
@@ -144,14 +123,12 @@ TEST(input_of_a_waiting_line)
 	line_in(c, "other", "echo >gate");
 	run_wait(c, r);
 	CHECK_STR(run_out(r), "early");
-	shells_end(c);
 }
 
 /* --- the ends --- */
 
-TEST(exit_and_a_fresh_shell)
+SHELL_TEST(exit_and_a_fresh_shell)
 {
-	struct client *c = shells_begin();
 	struct run *r;
 
 	mark(c);
@@ -164,23 +141,18 @@ TEST(exit_and_a_fresh_shell)
 	r = expect(c, "false", 1, "");
 	CHECK_EQ(r->exit.shell_state, SHELL_EXITED);
 	kept(c, "false; echo here", 0, "here\n");
-	shells_end(c);
 }
 
-TEST(exec_replaces_the_shell)
+SHELL_TEST(exec_replaces_the_shell)
 {
-	struct client *c = shells_begin();
-
 	CHECK_EQ(expect(c, "exec bash", 0, "")->exit.shell_state, SHELL_EXITED);
 	CHECK_EQ(expect(c, "exec echo replaced", 0, "replaced\n")->exit.shell_state, SHELL_EXITED);
 	CHECK_EQ(line(c, "exec /nonexistent")->exit.exit_code, 127);
 	kept(c, "echo ok", 0, "ok\n");
-	shells_end(c);
 }
 
-TEST(an_executed_program_runs_to_its_end)
+SHELL_TEST(an_executed_program_runs_to_its_end)
 {
-	struct client *c = shells_begin();
 	struct run *r;
 
 	/* Longer than the looks after a line that says nothing. */
@@ -190,12 +162,10 @@ TEST(an_executed_program_runs_to_its_end)
 	CHECK_EQ(r->exit.shell_state, SHELL_EXITED);
 	kept(c, "exec 5>file; exec 6<&0 6<&-", 0, "");
 	kept(c, "echo five >&5; cat file", 0, "five\n");
-	shells_end(c);
 }
 
-TEST(killed_by_itself)
+SHELL_TEST(killed_by_itself)
 {
-	struct client *c = shells_begin();
 	struct run *r = line(c, "echo before; kill -9 $$");
 
 	CHECK_STR(run_out(r), "before\n");
@@ -204,12 +174,10 @@ TEST(killed_by_itself)
 	CHECK_EQ(r->exit.shell_state, SHELL_EXITED);
 	CHECK_STR(r->cause, "signal");
 	kept(c, "echo after", 0, "after\n");
-	shells_end(c);
 }
 
-TEST(death_between_lines_is_told)
+SHELL_TEST(death_between_lines_is_told)
 {
-	struct client *c = shells_begin();
 	struct run *r = line(c, "echo $$");
 	char kill_it[64];
 
@@ -219,17 +187,15 @@ TEST(death_between_lines_is_told)
 	r = expect(c, "echo new", 0, "new\n");
 	CHECK_EQ(r->exit.shell_state, SHELL_RESTARTED);
 	kept(c, "echo new", 0, "new\n");
-	shells_end(c);
 }
 
-TEST(what_does_not_parse)
+SHELL_TEST(what_does_not_parse)
 {
 	static const char *const texts[] = {
 		"echo \"abc", "echo 'abc",    "echo $(",    "if true; then", "}",
 		")",	      "cat <<",	      "for x in",   "done",	     "echo `",
 		"{",	      "}; echo x; {", "echo a; if", "case x in",     "f() {",
 	};
-	struct client *c = shells_begin();
 
 	mark(c);
 	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
@@ -241,13 +207,10 @@ TEST(what_does_not_parse)
 		CHECK(r->exit.stderr_bytes > 0);
 	}
 	check_mark(c);
-	shells_end(c);
 }
 
-TEST(text_is_taken_as_it_is)
+SHELL_TEST(text_is_taken_as_it_is)
 {
-	struct client *c = shells_begin();
-
 	kept(c, "echo a # comment", 0, "a\n");
 	kept(c, "# only a comment", 0, "");
 	kept(c, "", 0, "");
@@ -260,38 +223,30 @@ TEST(text_is_taken_as_it_is)
 	kept(c, "return 3; echo no", 3, "");
 	kept(c, "break; echo b", 0, "b\n");
 	kept(c, "echo a\n}\necho x >&2\n{ echo b", 2, "a\n");
-	shells_end(c);
 }
 
-TEST(here_documents)
+SHELL_TEST(here_documents)
 {
-	struct client *c = shells_begin();
-
 	kept(c, "cat <<EOF\nline $((1 + 1))\nEOF\ncat <<'X'\n$x\nX", 0, "line 2\n$x\n");
 	kept(c, "cat <<-T\n\ttabs\n\tT\necho after", 0, "tabs\nafter\n");
 	kept(c, "cat <<EOF\nwithout 'its' end", 0, "without 'its' end\n");
 	kept(c, "cat <<'A' - <<B\na\nA\nb", 0, "b\n");
 	kept(c, "cat <<<word", 0, "word\n");
-	shells_end(c);
 }
 
-TEST(a_missing_variable_ends_the_text)
+SHELL_TEST(a_missing_variable_ends_the_text)
 {
-	struct client *c = shells_begin();
-
 	mark(c);
 	kept(c, "echo a; ${X:?gone}\necho later", 1, "a\n");
 	kept(c, "set -u; echo $NOPE\necho later", 1, "");
 	kept(c, "echo ${y-unset}; set +u", 0, "unset\n");
 	check_mark(c);
-	shells_end(c);
 }
 
 /* --- much --- */
 
-TEST(a_long_command)
+SHELL_TEST(a_long_command)
 {
-	struct client *c = shells_begin();
 	char *text = malloc(300000);
 	size_t n;
 
@@ -306,13 +261,11 @@ TEST(a_long_command)
 		n += (size_t)sprintf(text + n, " | cat");
 	kept(c, text, 0, "z\n");
 	free(text);
-	shells_end(c);
 }
 
-TEST(every_byte)
+SHELL_TEST(every_byte)
 {
 	static const char text[] = "for i in {0..255}; do printf \"\\\\$(printf %03o $i)\"; done";
-	struct client *c = shells_begin();
 	struct run *r = line(c, text);
 
 	CHECK_EQ(r->exit.stdout_bytes, 256);
@@ -320,12 +273,10 @@ TEST(every_byte)
 		CHECK_EQ((uint8_t)run_out(r)[i], i);
 	r = line(c, "printf 'a\\0b' >&2");
 	CHECK_MEM(run_err(r), "a\0b", 3);
-	shells_end(c);
 }
 
-TEST(a_hundred_mebibytes)
+SHELL_TEST(a_hundred_mebibytes)
 {
-	struct client *c = shells_begin();
 	struct run *r = line(c, "head -c 104857600 /dev/zero; echo done >&2");
 
 	CHECK_EQ(r->exit.stdout_bytes, 104857600);
@@ -333,13 +284,11 @@ TEST(a_hundred_mebibytes)
 	CHECK_STR(run_err(r), "done\n");
 	r = line(c, "head -c 67108864 /dev/zero | tr '\\0' a; echo");
 	CHECK_EQ(r->exit.stdout_bytes, 67108865);
-	shells_end(c);
 }
 
-TEST(output_waits_for_credit)
+SHELL_TEST(output_waits_for_credit)
 {
 	struct wire_exec m = {.line = "head -c 560000 /dev/zero", .shell = "default"};
-	struct client *c = shells_begin();
 	struct run *r = run_start(c, &m);
 
 	r->hold_credit = true;
@@ -352,12 +301,11 @@ TEST(output_waits_for_credit)
 	run_wait(c, r);
 	CHECK_EQ(r->exit.stdout_bytes, 560000);
 	CHECK_EQ(r->out_at_exit[WIRE_STDOUT], 560000);
-	shells_end(c);
 }
 
 /* --- in the background --- */
 
-TEST(background_children_may_hold_the_output)
+SHELL_TEST(background_children_may_hold_the_output)
 {
 	static const char *const texts[] = {
 		"sleep 1000 &",
@@ -369,7 +317,6 @@ TEST(background_children_may_hold_the_output)
 		"coproc sleep 1000",
 		"sh -c 'setsid sh -c \"sleep 1000 & exit\" & exit'",
 	};
-	struct client *c = shells_begin();
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
 		struct run *r = kept(c, texts[i], 0, "");
@@ -377,12 +324,10 @@ TEST(background_children_may_hold_the_output)
 		CHECK(r->exit.duration_ms < 5000);
 		kept(c, "echo alive", 0, "alive\n");
 	}
-	shells_end(c);
 }
 
-TEST(late_output_stays_with_its_line)
+SHELL_TEST(late_output_stays_with_its_line)
 {
-	struct client *c = shells_begin();
 	struct run *first = kept(c, "mkfifo go; (read x <go; echo late) & echo now", 0, "now\n");
 
 	CHECK(!first->eof[WIRE_STDOUT]);
@@ -390,24 +335,19 @@ TEST(late_output_stays_with_its_line)
 	run_wait_text(c, first, "now\nlate\n");
 	run_wait_eof(c, first);
 	CHECK_EQ(first->exit.stdout_bytes, 4);
-	shells_end(c);
 }
 
-TEST(jobs_stay)
+SHELL_TEST(jobs_stay)
 {
-	struct client *c = shells_begin();
-
 	kept(c, "(exit 5) & a=$!; sleep 1000 & b=$!", 0, "");
 	kept(c, "wait $a", 5, "");
 	kept(c, "jobs -r | wc -l; kill $b; wait $b", 143, "1\n");
-	shells_end(c);
 }
 
 /* --- directories --- */
 
-TEST(directories_that_went_away)
+SHELL_TEST(directories_that_went_away)
 {
-	struct client *c = shells_begin();
 	char path[256];
 	struct run *r;
 
@@ -421,14 +361,12 @@ TEST(directories_that_went_away)
 	r = kept(c, path, 0, "");
 	CHECK(strstr(r->cwd, "/x (deleted)") != NULL);
 	kept(c, "rmdir \"$PWD\"", 0, "");
-	shells_end(c);
 }
 
 /* --- many --- */
 
-TEST(ten_lines_at_once_run_in_order)
+SHELL_TEST(ten_lines_at_once_run_in_order)
 {
-	struct client *c = shells_begin();
 	struct run *r[10];
 	char text[64], out[16];
 
@@ -441,12 +379,10 @@ TEST(ten_lines_at_once_run_in_order)
 		snprintf(out, sizeof(out), "%d\n", i + 1);
 		CHECK_STR(run_out(r[i]), out);
 	}
-	shells_end(c);
 }
 
-TEST(named_shells_are_apart_and_side_by_side)
+SHELL_TEST(named_shells_are_apart_and_side_by_side)
 {
-	struct client *c = shells_begin();
 	struct run *slow;
 
 	line_in(c, "one", "cd /; v=a");
@@ -460,12 +396,10 @@ TEST(named_shells_are_apart_and_side_by_side)
 	line_in(c, "two", "echo >$OLDPWD/gate; true");
 	CHECK_STR(line_in(c, "Bad Name", "true")->msg,
 		  "a shell's name is lower-case letters, digits and inner dashes, at most 32");
-	shells_end(c);
 }
 
-TEST(shells_and_queues_are_bounded)
+SHELL_TEST(shells_and_queues_are_bounded)
 {
-	struct client *c = shells_begin();
 	struct run *first, *queued = NULL, *last = NULL;
 	char name[16];
 
@@ -487,27 +421,23 @@ TEST(shells_and_queues_are_bounded)
 	line_in(c, "s1", "echo >gate");
 	run_wait(c, queued);
 	kept(c, "echo $n", 0, "256\n");
-	shells_end(c);
 }
 
-TEST(ended_lines_take_no_place)
+SHELL_TEST(ended_lines_take_no_place)
 {
-	struct client *c = shells_begin();
 	struct run *oldest = line(c, "sleep 1000 &");
 
 	for (unsigned i = 0; i < INIT_LINES_MAX; i++)
 		CHECK_EQ(line(c, "sleep 1000 &")->exit.has_exit, 1);
 	run_wait_eof(c, oldest); /* of more than INIT_LATE_MAX the oldest is let go */
 	kept(c, "jobs -p | wc -l", 0, "513\n");
-	shells_end(c);
 }
 
-TEST(a_line_that_waits_is_queued)
+SHELL_TEST(a_line_that_waits_is_queued)
 {
 	static const int others[] = {SIGWINCH, SIGUSR1, SIGUSR2, SIGCONT,
 				     SIGSTOP,  SIGTSTP, SIGCHLD};
 	static const int ends[] = {SIGTERM, SIGHUP, SIGQUIT, SIGKILL};
-	struct client *c = shells_begin();
 	struct run *busy, *late, *ended, *next, *other;
 
 	kept(c, "mkfifo gate", 0, "");
@@ -552,14 +482,12 @@ TEST(a_line_that_waits_is_queued)
 	run_wait(c, busy);
 	run_wait(c, next);
 	CHECK_STR(run_out(next), "next\n"); /* nothing of the others ran */
-	shells_end(c);
 }
 
-TEST(only_the_first_line_chooses_directory_environment_and_user)
+SHELL_TEST(only_the_first_line_chooses_directory_environment_and_user)
 {
 	struct wire_exec m = {.line = "pwd; echo $V", .shell = "default", .cwd = "/usr"};
 	struct buf env;
-	struct client *c = shells_begin();
 	struct run *r;
 
 	buf_init(&env, 1024);
@@ -580,12 +508,10 @@ TEST(only_the_first_line_chooses_directory_environment_and_user)
 	CHECK(strstr(r->msg, "'/nonexistent' does not exist") != NULL);
 	buf_done(&env);
 	kept(c, "echo ok", 0, "ok\n");
-	shells_end(c);
 }
 
-TEST(nothing_is_left_in_the_directory)
+SHELL_TEST(nothing_is_left_in_the_directory)
 {
-	struct client *c = shells_begin();
 	int names = 0;
 	DIR *d;
 
@@ -600,7 +526,6 @@ TEST(nothing_is_left_in_the_directory)
 	closedir(d);
 	/* ".", "..", what puts $? back, and three for the next line. */
 	CHECK(names <= 6);
-	shells_end(c);
 }
 
 /* --- another shell than bash --- */

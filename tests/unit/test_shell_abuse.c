@@ -9,7 +9,7 @@ TAP_MAIN
 
 /* --- time --- */
 
-TEST(timeout_keeps_output_and_shell)
+SHELL_TEST(timeout_keeps_output_and_shell)
 {
 	static const char *const texts[] = {
 		"sleep 1000",
@@ -30,7 +30,6 @@ TEST(timeout_keeps_output_and_shell)
 		"x=$(sleep 1000)",
 		"eval 'while :; do :; done'",
 	};
-	struct client *c = shells_begin();
 
 	mark(c);
 	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
@@ -47,12 +46,10 @@ TEST(timeout_keeps_output_and_shell)
 		kept(c, "trap - INT TERM HUP; rm -f [fg][0-9]*; echo ok", 0, "ok\n");
 	}
 	check_mark(c);
-	shells_end(c);
 }
 
-TEST(timeout_ends_the_tree_and_nothing_else)
+SHELL_TEST(timeout_ends_the_tree_and_nothing_else)
 {
-	struct client *c = shells_begin();
 	struct run *r;
 
 	kept(c, "mark=1; sleep 1000 & old=$!; (sh -c 'sleep 1000 & wait' &) 2>/dev/null", 0, "");
@@ -63,23 +60,17 @@ TEST(timeout_ends_the_tree_and_nothing_else)
 	kept(c, "kill -0 $old && pgrep -P $$ -x sleep >/dev/null && echo lives", 0, "lives\n");
 	kept(c, "pkill -s 0 -f 'sleep 100[01]'; wait 2>/dev/null", 0, "");
 	check_mark(c);
-	shells_end(c);
 }
 
-TEST(later_commands_of_a_timed_out_line_do_not_run)
+SHELL_TEST(later_commands_of_a_timed_out_line_do_not_run)
 {
-	struct client *c = shells_begin();
-
 	for (int i = 0; i < 20; i++)
 		timed(c, "sleep 1000; touch ran; sleep 1000; touch ran", (uint64_t)(5 + 3 * i));
 	kept(c, "test -e ran", 1, "");
-	shells_end(c);
 }
 
-TEST(timeout_at_the_moment_of_the_end)
+SHELL_TEST(timeout_at_the_moment_of_the_end)
 {
-	struct client *c = shells_begin();
-
 	/* Whoever wins: one answer, and the next line is not hit by what was meant for this one. */
 	for (int i = 0; i < 60; i++) {
 		struct run *r = ask(c, "sleep 0.02", (uint64_t)(18 + i % 6));
@@ -88,12 +79,10 @@ TEST(timeout_at_the_moment_of_the_end)
 		CHECK(r->exit.timed_out || r->exit.has_exit);
 		kept(c, "echo next", 0, "next\n");
 	}
-	shells_end(c);
 }
 
-TEST(a_shell_that_cannot_be_interrupted_is_restarted)
+SHELL_TEST(a_shell_that_cannot_be_interrupted_is_restarted)
 {
-	struct client *c = shells_begin();
 	struct run *r;
 
 	mark(c);
@@ -104,14 +93,12 @@ TEST(a_shell_that_cannot_be_interrupted_is_restarted)
 	r = timed(c, "trap '' 50; while :; do trap '' INT; done", 50);
 	CHECK_EQ(r->exit.shell_state, SHELL_RESTARTED);
 	kept(c, "echo ok", 0, "ok\n");
-	shells_end(c);
 }
 
 /* --- signals from outside --- */
 
-TEST(signals_end_a_line)
+SHELL_TEST(signals_end_a_line)
 {
-	struct client *c = shells_begin();
 	struct run *r;
 
 	mark(c);
@@ -150,12 +137,11 @@ TEST(signals_end_a_line)
 	CHECK_EQ(r->exit.exit_code, 6);
 	CHECK_EQ(r->exit.shell_state, SHELL_KEPT);
 	check_mark(c);
-	shells_end(c);
 }
 
 /* --- a shell turned against its driver --- */
 
-TEST(redirections_of_the_shell_itself)
+SHELL_TEST(redirections_of_the_shell_itself)
 {
 	static const char *const texts[] = {
 		"exec >/dev/null",     "exec 2>&1",	  "exec >&-",
@@ -163,7 +149,6 @@ TEST(redirections_of_the_shell_itself)
 		"exec 3<&0 4>&1 5>&2", "exec </dev/zero", "exec >/dev/full; echo x; true",
 		"exec 1>file 2>&1",
 	};
-	struct client *c = shells_begin();
 
 	mark(c);
 	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
@@ -174,7 +159,6 @@ TEST(redirections_of_the_shell_itself)
 		CHECK_STR(run_err(r), "err\n");
 	}
 	check_mark(c);
-	shells_end(c);
 }
 
 static const char *const confusing[] = {
@@ -232,10 +216,8 @@ static const char *const confusing[] = {
 	"disown -a; true",
 };
 
-TEST(settings_that_could_confuse)
+SHELL_TEST(settings_that_could_confuse)
 {
-	struct client *c = shells_begin();
-
 	mark(c);
 	for (size_t i = 0; i < sizeof(confusing) / sizeof(*confusing); i++) {
 		struct run *r = line(c, confusing[i]);
@@ -251,7 +233,6 @@ TEST(settings_that_could_confuse)
 		CHECK_EQ(r->exit.exit_code, 5);
 	}
 	check_mark(c);
-	shells_end(c);
 }
 
 /* The driver does not work any more. It is mended, or a fresh shell takes the line, which must run
@@ -273,7 +254,7 @@ static void check_after(struct client *c, const char *text, bool keeps)
 	kept(c, "wc -l <count; rm count", 0, "1\n");
 }
 
-TEST(a_shell_is_mended_and_keeps_its_state)
+SHELL_TEST(a_shell_is_mended_and_keeps_its_state)
 {
 	static const char *const texts[] = {
 		"builtin() { echo mine; }",
@@ -295,7 +276,6 @@ TEST(a_shell_is_mended_and_keeps_its_state)
 		"readonly TMOUT PS2 PROMPT_COMMAND",
 		"readonly __cove",
 	};
-	struct client *c = shells_begin();
 	char text[192];
 
 	mark(c);
@@ -306,14 +286,12 @@ TEST(a_shell_is_mended_and_keeps_its_state)
 	snprintf(text, sizeof(text), "chmod 700 %s; rm -f %s/*", shell_dir, shell_dir);
 	check_after(c, text, true);
 	check_mark(c);
-	shells_end(c);
 }
 
 /* bash puts descriptors aside at 10 and above; where it may not have those, at lower ones. */
-TEST(few_files_keep_the_shell)
+SHELL_TEST(few_files_keep_the_shell)
 {
 	static const unsigned limits[] = {12, 10, 8};
-	struct client *c = shells_begin();
 	struct run *r;
 	char text[64];
 
@@ -335,10 +313,9 @@ TEST(few_files_keep_the_shell)
 		CHECK_EQ(r->exit.shell_state, SHELL_EXITED);
 		kept(c, "echo ${mark-none}; [ -e hazard ] || echo ok", 0, "none\nok\n");
 	}
-	shells_end(c);
 }
 
-TEST(settings_that_need_a_fresh_shell)
+SHELL_TEST(settings_that_need_a_fresh_shell)
 {
 	static const char *const texts[] = {
 		"ulimit -n 7",
@@ -348,21 +325,18 @@ TEST(settings_that_need_a_fresh_shell)
 		"shopt -s extdebug; trap 'false' DEBUG",
 		"set -t",
 	};
-	struct client *c = shells_begin();
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
 		check_after(c, texts[i], false);
-	shells_end(c);
 }
 
-TEST(an_end_that_is_lost_is_found_out)
+SHELL_TEST(an_end_that_is_lost_is_found_out)
 {
 	static const char *const texts[] = {
 		"exec 12>&-",
 		"exec 10>&- 11>&- 12>&-",
 		"for i in {0..255}; do eval \"exec $i>&-\"; done",
 	};
-	struct client *c = shells_begin();
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
 		struct run *r = ask(c, texts[i], 10000);
@@ -373,32 +347,26 @@ TEST(an_end_that_is_lost_is_found_out)
 		line(c, "exit");
 		kept(c, "wc -l <count; rm count", 0, "1\n");
 	}
-	shells_end(c);
 }
 
-TEST(a_timed_out_fg_keeps_the_shell)
+SHELL_TEST(a_timed_out_fg_keeps_the_shell)
 {
-	struct client *c = shells_begin();
 	struct run *r;
 
 	mark(c);
 	r = timed(c, "set -m; sleep 1000 & fg >/dev/null; echo no", 100);
 	CHECK_EQ(r->exit.shell_state, SHELL_KEPT);
 	check_mark(c);
-	shells_end(c);
 }
 
-TEST(a_stopped_shell_goes_on)
+SHELL_TEST(a_stopped_shell_goes_on)
 {
-	struct client *c = shells_begin();
-
 	mark(c);
 	kept(c, "kill -STOP $$; echo on", 0, "on\n");
 	check_mark(c);
-	shells_end(c);
 }
 
-TEST(text_that_looks_like_the_protocol)
+SHELL_TEST(text_that_looks_like_the_protocol)
 {
 	static const char *const texts[] = {
 		"echo $PS1; echo $PS1 >&2",
@@ -407,7 +375,6 @@ TEST(text_that_looks_like_the_protocol)
 		"head -c 65536 /dev/urandom >&2",
 		"echo \"${BASH_SOURCE%c}:0:i:\"; echo \"${BASH_SOURCE%c}:7:i:\" >&2",
 	};
-	struct client *c = shells_begin();
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
 		struct run *r = ask(c, texts[i], 10000);
@@ -418,12 +385,10 @@ TEST(text_that_looks_like_the_protocol)
 	/* Only the shell has the channel: what a child says on its own descriptors is output. */
 	kept(c, "n=${BASH_SOURCE##*/}; n=${n%c}; sh -c \"echo $n:9:i: >&2; sleep 0.05; echo on\"",
 	     0, "on\n");
-	shells_end(c);
 }
 
-TEST(a_forged_end_harms_only_its_own_line)
+SHELL_TEST(a_forged_end_harms_only_its_own_line)
 {
-	struct client *c = shells_begin();
 	struct run *r;
 
 	mark(c);
@@ -431,21 +396,17 @@ TEST(a_forged_end_harms_only_its_own_line)
 	r = expect(c, "echo >>count; echo right", 0, "right\n");
 	CHECK_EQ(r->exit.shell_state, SHELL_RESTARTED);
 	kept(c, "wc -l <count", 0, "1\n");
-	shells_end(c);
 }
 
 /* One that is said while init stops the shell, of a text that was never read: the line's time is
  * up, so it must not be tried once more. */
-TEST(a_forged_end_starts_no_line_after_its_timeout)
+SHELL_TEST(a_forged_end_starts_no_line_after_its_timeout)
 {
-	struct client *c = shells_begin();
-
 	line(c, "builtin() { local n=${2##*/} s; n=${n%c};"
 		" (while read -r s </proc/$$/stat; do case $s in *') T '*) echo $n:0:i: >&11;;"
 		" esac; done) & sleep 1000; }");
 	for (int i = 0; i < 10; i++)
 		CHECK_STR(run_out(timed(c, "echo no", 100)), "");
-	shells_end(c);
 }
 
 /* --- with a cgroup --- */

@@ -7,9 +7,8 @@
 
 TAP_MAIN
 
-TEST(a_command_is_parsed_when_the_one_before_has_run)
+SHELL_TEST(a_command_is_parsed_when_the_one_before_has_run)
 {
-	struct client *c = shells_begin();
 	struct run *r;
 
 	kept(c, "shopt -s extglob\ncase xx in @(x|xx)) echo ext;; esac", 0, "ext\n");
@@ -22,13 +21,11 @@ TEST(a_command_is_parsed_when_the_one_before_has_run)
 	r = kept(c, "echo a\necho 'b", 2, "a\n");
 	CHECK(strstr(run_err(r), "bash: line 2: unexpected EOF") == run_err(r));
 	kept(c, "f() {\n  cat <<E\n$1\nE\n}\nf x\necho $LINENO", 0, "x\n7\n");
-	shells_end(c);
 }
 
 /* Where an unset variable may end the text: it is parsed in parts, and ends all the same. */
-TEST(a_part_is_parsed_when_the_one_before_has_run)
+SHELL_TEST(a_part_is_parsed_when_the_one_before_has_run)
 {
-	struct client *c = shells_begin();
 	struct run *r;
 
 	kept(c, "echo 'x=1; alias ll=\"echo aliased\"' >lib; echo 'f() { : ${1:?}; }' >lib2", 0,
@@ -57,12 +54,10 @@ TEST(a_part_is_parsed_when_the_one_before_has_run)
 	kept(c, "f 1\nf\necho later", 1, "");
 	kept(c, "unset -f f", 0, "");
 	kept(c, "shopt -s extglob && true\necho ab@(c)", 0, "ab@(c)\n");
-	shells_end(c);
 }
 
-TEST(a_script_may_be_long)
+SHELL_TEST(a_script_may_be_long)
 {
-	struct client *c = shells_begin();
 	char *text = many_lines("n=0\n", "n=$((n+1))\n", 20000);
 
 	mark(c);
@@ -75,13 +70,10 @@ TEST(a_script_may_be_long)
 	kept(c, text, 0, "");
 	free(text);
 	check_mark(c);
-	shells_end(c);
 }
 
-TEST(what_ends_a_script_ends_the_text)
+SHELL_TEST(what_ends_a_script_ends_the_text)
 {
-	struct client *c = shells_begin();
-
 	mark(c);
 	kept(c, "need() { echo ${1:?}; }", 0, "");
 	kept(c, "need 1\nneed\necho later", 1, "1\n");
@@ -96,12 +88,10 @@ TEST(what_ends_a_script_ends_the_text)
 			 ->exit.shell_state,
 		 SHELL_EXITED);
 	CHECK_EQ(expect(c, "f() { exit 4; }\nf\necho no", 4, "")->exit.shell_state, SHELL_EXITED);
-	shells_end(c);
 }
 
-TEST(nothing_of_the_driver_is_seen)
+SHELL_TEST(nothing_of_the_driver_is_seen)
 {
-	struct client *c = shells_begin();
 	struct run *r;
 
 	r = kept(c, "set -v\necho a", 0, "a\n");
@@ -119,13 +109,11 @@ TEST(nothing_of_the_driver_is_seen)
 	kept(c, "echo \"$? $PS1 $_\"; trap - ERR", 0, "3 mine$  \n");
 	kept(c, "set -e; PROMPT_COMMAND=(:  'sleep 1000'); TMOUT=1", 0, "");
 	kept(c, "echo ${#PROMPT_COMMAND[@]} $TMOUT; set +e", 0, "2 1\n");
-	shells_end(c);
 }
 
 /* Reads of init cut it in two; what only begins like it stays. */
-TEST(the_name_of_the_text_is_cut_out_wherever_it_is)
+SHELL_TEST(the_name_of_the_text_is_cut_out_wherever_it_is)
 {
-	struct client *c = shells_begin();
 	struct run *r;
 
 	r = line(c, "n=\"$BASH_SOURCE: \"; p=\n"
@@ -133,30 +121,23 @@ TEST(the_name_of_the_text_is_cut_out_wherever_it_is)
 		    "for i in {1..200}; do printf %s \"$p\" >&2; done; printf %s \"${n%??}\" >&2; "
 		    "printf %s \"${n%??}\"");
 	CHECK_STR(run_err(r), run_out(r));
-	shells_end(c);
 }
 
-TEST(what_a_last_argument_is_at_first)
+SHELL_TEST(what_a_last_argument_is_at_first)
 {
-	struct client *c = shells_begin();
-
 	kept(c, "echo \"[$_]\"", 0, "[]\n");
 	kept(c, "echo \"[$_]\"; trap : DEBUG; trap - DEBUG", 0, "[]\n");
 	kept(c, "echo \"[$_]\"; readonly PS1", 0, "[]\n");
 	kept(c, "echo \"[$_]\"; false", 1, "[]\n");
 	kept(c, "echo \"[$_]\"", 0, "[]\n");
-	shells_end(c);
 }
 
-TEST(a_crash_is_told)
+SHELL_TEST(a_crash_is_told)
 {
-	struct client *c = shells_begin();
-
 	CHECK_STR(run_err(kept(c, "sh -c 'kill -SEGV $$'", 139, "")), "Segmentation fault\n");
 	CHECK_STR(run_err(kept(c, "sh -c 'kill -KILL $$'", 137, "")), "Killed\n");
 	CHECK_STR(run_err(kept(c, "(exit 129)", 129, "")), "");
 	CHECK_STR(run_err(kept(c, "(exit 139)", 139, "")), "");
 	CHECK_STR(run_err(kept(c, "f() { return 137; }; f", 137, "")), "");
 	kept(c, "echo $?", 0, "137\n");
-	shells_end(c);
 }

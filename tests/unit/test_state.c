@@ -93,24 +93,21 @@ TEST(without_make_nothing_is_made)
 	state_close(&s);
 }
 
-TEST(what_is_there_is_opened_and_what_is_missing_is_made_later)
+HOME_TEST(what_is_there_is_opened_and_what_is_missing_is_made_later)
 {
-	struct state s;
 	struct err e = {0};
 	char run[96];
 	int boxes;
 
-	home_open(&s);
-	state_close(&s);
+	state_close(s);
 	snprintf(run, sizeof(run), "%s/run", home_path);
 	CHECK(rmdir(run) == 0);
-	CHECK_EQ(state_open(&s, NULL, false, &e), 0);
-	CHECK(s.boxes_fd >= 0 && s.run_fd == -1);
+	CHECK_EQ(state_open(s, NULL, false, &e), 0);
+	CHECK(s->boxes_fd >= 0 && s->run_fd == -1);
 	CHECK(access(run, F_OK) < 0);
-	boxes = s.boxes_fd;
-	CHECK_EQ(state_make(&s, &e), 0);
-	CHECK(s.boxes_fd == boxes && s.run_fd >= 0);
-	state_close(&s);
+	boxes = s->boxes_fd;
+	CHECK_EQ(state_make(s, &e), 0);
+	CHECK(s->boxes_fd == boxes && s->run_fd >= 0);
 }
 
 TEST(a_file_in_the_way_names_the_remedy)
@@ -230,81 +227,72 @@ TEST(a_full_disk_names_the_remedy)
 	CHECK(strstr(e.msg, "disk is full") && strstr(e.msg, "COVE_HOME"));
 }
 
-TEST(leftovers_are_those_whose_maker_is_gone)
+HOME_TEST(leftovers_are_those_whose_maker_is_gone)
 {
 	char mine[32], dead[32], **names;
 	int mine_fd, dead_fd;
-	struct state s;
 	size_t count;
 
-	home_open(&s);
-	CHECK_EQ(state_new_dir(s.layers_fd, mine, &mine_fd), 0);
-	CHECK_EQ(state_new_dir(s.layers_fd, dead, &dead_fd), 0);
+	CHECK_EQ(state_new_dir(s->layers_fd, mine, &mine_fd), 0);
+	CHECK_EQ(state_new_dir(s->layers_fd, dead, &dead_fd), 0);
 	close(dead_fd);
-	CHECK(mkdirat(s.layers_fd, ".gone-1", 0700) == 0 &&
-	      mkdirat(s.layers_fd, "thing", 0700) == 0);
-	CHECK_EQ(state_leftovers(s.layers_fd, &names, &count), 0);
+	CHECK(mkdirat(s->layers_fd, ".gone-1", 0700) == 0 &&
+	      mkdirat(s->layers_fd, "thing", 0700) == 0);
+	CHECK_EQ(state_leftovers(s->layers_fd, &names, &count), 0);
 	CHECK(count >= 2 && count <= 3); /* a renamed one may be read twice */
 	for (size_t i = 0; i < count; i++)
 		CHECK(str_starts(names[i], ".gone-"));
-	CHECK(faccessat(s.layers_fd, mine, F_OK, 0) == 0);
-	CHECK(faccessat(s.layers_fd, dead, F_OK, 0) < 0);
+	CHECK(faccessat(s->layers_fd, mine, F_OK, 0) == 0);
+	CHECK(faccessat(s->layers_fd, dead, F_OK, 0) < 0);
 	state_names_free(names, count);
 	close(mine_fd);
-	state_close(&s);
 }
 
 /* Makers and a sweep at the same time: what a maker was given stays its own. */
-TEST(a_sweep_never_takes_what_is_being_made)
+HOME_TEST(a_sweep_never_takes_what_is_being_made)
 {
-	struct state s;
 	pid_t sweeper;
 
-	home_open(&s);
 	sweeper = fork();
 	if (sweeper == 0) {
 		for (;;) {
 			char **names;
 			size_t count;
 
-			if (state_leftovers(s.layers_fd, &names, &count) < 0)
+			if (state_leftovers(s->layers_fd, &names, &count) < 0)
 				_exit(1);
 			for (size_t i = 0; i < count; i++)
-				tree_remove(s.layers_fd, names[i], NULL);
+				tree_remove(s->layers_fd, names[i], NULL);
 			state_names_free(names, count);
 		}
 	}
 	for (int i = 0; i < 300; i++) {
 		char name[32];
-		int fd, r = state_new_dir(s.layers_fd, name, &fd);
+		int fd, r = state_new_dir(s->layers_fd, name, &fd);
 
 		CHECK_EQ(r, 0);
 		CHECK(mkdirat(fd, "rootfs", 0700) == 0);
-		CHECK(faccessat(s.layers_fd, name, F_OK, 0) == 0);
+		CHECK(faccessat(s->layers_fd, name, F_OK, 0) == 0);
 		close(fd);
 	}
 	kill(sweeper, SIGKILL);
 	waitpid(sweeper, NULL, 0);
-	state_close(&s);
 }
 
-TEST(names_are_sorted_and_skip_what_is_none)
+HOME_TEST(names_are_sorted_and_skip_what_is_none)
 {
 	static const char *const made[] = {"b", "a-1", ".hidden", "Upper", "c_d", "z"};
-	struct state s;
 	char **names;
 	size_t count;
 
-	home_open(&s);
 	for (size_t i = 0; i < sizeof(made) / sizeof(made[0]); i++)
-		CHECK(mkdirat(s.boxes_fd, made[i], 0700) == 0);
-	CHECK_EQ(state_names(s.boxes_fd, &names, &count), 0);
+		CHECK(mkdirat(s->boxes_fd, made[i], 0700) == 0);
+	CHECK_EQ(state_names(s->boxes_fd, &names, &count), 0);
 	CHECK_EQ(count, 3);
 	CHECK_STR(names[0], "a-1");
 	CHECK_STR(names[1], "b");
 	CHECK_STR(names[2], "z");
 	state_names_free(names, count);
-	state_close(&s);
 }
 
 TAP_MAIN

@@ -43,16 +43,14 @@ static void talk_echo_good(SSL *ssl, int handshake)
 	talk_echo(ssl, handshake);
 }
 
-TEST(right_name)
+TLS_TEST(right_name)
 {
-	struct world w;
 	struct side s;
 	pid_t pid;
 
-	world_init(&w, &good_leaf, NULL);
-	converse(&w, &s,
+	converse(w, &s,
 		 peer_start(&(struct peer){.is_server = true,
-					   .cert = &w.leaf,
+					   .cert = &w->leaf,
 					   .alpn = "\x08http/1.1",
 					   .talk = talk_echo_good},
 			    &pid),
@@ -64,24 +62,19 @@ TEST(right_name)
 	CHECK_EQ(channel_write(s.channel, "x", 1), -EPIPE);
 	side_done(&s);
 	CHECK_EQ(peer_wait(pid), 0);
-	world_done(&w);
 }
 
-TEST(wrong_name)
+TLS_TEST(wrong_name)
 {
-	struct world w;
-
-	world_init(&w, &good_leaf, NULL);
-	expect_refused(&w, &(struct peer){.is_server = true, .cert = &w.leaf, .talk = talk_refused},
+	expect_refused(w, &(struct peer){.is_server = true, .cert = &w->leaf, .talk = talk_refused},
 		       "evil.test",
 		       "the certificate of 'evil.test' is for 'good.test', '192.0.2.7'");
-	expect_refused(&w, &(struct peer){.is_server = true, .cert = &w.leaf, .talk = talk_refused},
+	expect_refused(w, &(struct peer){.is_server = true, .cert = &w->leaf, .talk = talk_refused},
 		       "sub.good.test",
 		       "the certificate of 'sub.good.test' is for 'good.test', '192.0.2.7'");
-	expect_refused(&w, &(struct peer){.is_server = true, .cert = &w.leaf, .talk = talk_refused},
+	expect_refused(w, &(struct peer){.is_server = true, .cert = &w->leaf, .talk = talk_refused},
 		       "192.0.2.8",
 		       "the certificate of '192.0.2.8' is for 'good.test', '192.0.2.7'");
-	world_done(&w);
 }
 
 TEST(common_name_is_no_name)
@@ -110,22 +103,20 @@ static void talk_no_sni(SSL *ssl, int handshake)
 	talk_echo(ssl, handshake);
 }
 
-TEST(address_in_the_certificate)
+TLS_TEST(address_in_the_certificate)
 {
-	struct world w;
 	struct side s;
 	pid_t pid;
 
-	world_init(&w, &good_leaf, NULL);
-	converse(&w, &s,
-		 peer_start(&(struct peer){.is_server = true, .cert = &w.leaf, .talk = talk_no_sni},
-			    &pid),
-		 0, "192.0.2.7");
+	converse(
+		w, &s,
+		peer_start(&(struct peer){.is_server = true, .cert = &w->leaf, .talk = talk_no_sni},
+			   &pid),
+		0, "192.0.2.7");
 	CHECK_EQ(s.result, 0);
 	CHECK_EQ(s.got_len, 10);
 	side_done(&s);
 	CHECK_EQ(peer_wait(pid), 0);
-	world_done(&w);
 }
 
 TEST(expired_and_too_early)
@@ -155,25 +146,23 @@ TEST(expired_and_too_early)
 	world_done(&w);
 }
 
-TEST(signed_by_nobody_we_know)
+TLS_TEST(signed_by_nobody_we_know)
 {
 	static const char unknown[] =
 		"the certificate of 'good.test' is not signed by anyone this host trusts";
 	static const char itself[] = "the certificate of 'good.test' is not signed by anyone this "
 				     "host trusts, only by itself";
 	struct rig_cert self, other, leaf;
-	struct world w;
 
-	world_init(&w, &good_leaf, NULL);
 	rig_cert_make(&self, &good_leaf);
 	/* The name of a trusted one helps nobody. */
 	rig_cert_make(&other, &(struct rig_cert_options){.name = "Test Root", .is_ca = true});
 	rig_cert_make(&leaf, &(struct rig_cert_options){
 				     .name = "x", .alt = "DNS:good.test", .from = &other});
-	expect_refused(&w, &(struct peer){.is_server = true, .cert = &self, .talk = talk_refused},
+	expect_refused(w, &(struct peer){.is_server = true, .cert = &self, .talk = talk_refused},
 		       "good.test", itself);
 	expect_refused(
-		&w,
+		w,
 		&(struct peer){
 			.is_server = true, .cert = &leaf, .extra = &other, .talk = talk_refused},
 		"good.test", unknown);
@@ -182,12 +171,11 @@ TEST(signed_by_nobody_we_know)
 	rig_cert_make(&other, &(struct rig_cert_options){.name = "Nobody", .is_ca = true});
 	rig_cert_make(&leaf, &(struct rig_cert_options){
 				     .name = "x", .alt = "DNS:good.test", .from = &other});
-	expect_refused(&w, &(struct peer){.is_server = true, .cert = &leaf, .talk = talk_refused},
+	expect_refused(w, &(struct peer){.is_server = true, .cert = &leaf, .talk = talk_refused},
 		       "good.test", unknown);
 	rig_cert_done(&self);
 	rig_cert_done(&other);
 	rig_cert_done(&leaf);
-	world_done(&w);
 }
 
 /* E9: what the box trusts, the door does not: neither its own authority for the box, nor one that
@@ -235,32 +223,26 @@ static void expect_protocol(struct world *w, const struct peer *p, int result, c
 	CHECK_EQ(peer_wait(pid), 0);
 }
 
-TEST(old_versions_are_refused)
+TLS_TEST(old_versions_are_refused)
 {
-	struct world w;
-
-	world_init(&w, &good_leaf, NULL);
 	for (int v = TLS1_VERSION; v <= TLS1_1_VERSION; v++)
-		expect_protocol(&w,
+		expect_protocol(w,
 				&(struct peer){.is_server = true,
-					       .cert = &w.leaf,
+					       .cert = &w->leaf,
 					       .max_version = v,
 					       .talk = talk_refused},
 				-EPROTO, "'good.test' speaks neither TLS 1.2 nor TLS 1.3");
-	world_done(&w);
 }
 
 /* Which of us notices, and so the sentence, depends on OpenSSL's version. */
-TEST(protocol_that_was_not_offered)
+TLS_TEST(protocol_that_was_not_offered)
 {
-	struct world w;
 	struct side s;
 	pid_t pid;
 
-	world_init(&w, &good_leaf, NULL);
-	converse(&w, &s,
+	converse(w, &s,
 		 peer_start(&(struct peer){.is_server = true,
-					   .cert = &w.leaf,
+					   .cert = &w->leaf,
 					   .alpn = "\x02h2",
 					   .talk = talk_refused},
 			    &pid),
@@ -269,7 +251,6 @@ TEST(protocol_that_was_not_offered)
 	CHECK_EQ(s.sent, 0);
 	side_done(&s);
 	CHECK_EQ(peer_wait(pid), 0);
-	world_done(&w);
 }
 
 /* Bytes instead of TLS, then the end. */
@@ -288,18 +269,14 @@ static void expect_after(struct world *w, const char *bytes, int result, const c
 	close(pair[1]);
 }
 
-TEST(not_tls_at_all)
+TLS_TEST(not_tls_at_all)
 {
-	struct world w;
-
-	world_init(&w, &good_leaf, NULL);
-	expect_after(&w, "HTTP/1.1 400 Bad Request\r\n\r\n", -EPROTO,
+	expect_after(w, "HTTP/1.1 400 Bad Request\r\n\r\n", -EPROTO,
 		     "the server for 'good.test' does not speak TLS here");
-	expect_after(&w, "", -ECONNRESET,
+	expect_after(w, "", -ECONNRESET,
 		     "the server closed the connection for 'good.test' during the TLS handshake");
-	expect_after(&w, "\x16\x03", -ECONNRESET,
+	expect_after(w, "\x16\x03", -ECONNRESET,
 		     "the server closed the connection for 'good.test' during the TLS handshake");
-	world_done(&w);
 }
 
 static void talk_first_then_resumed(SSL *ssl, int handshake)
@@ -367,52 +344,47 @@ static void show(struct world *w, int fd, const struct tls_identity *id)
 	side_done(&s);
 }
 
-TEST(client_certificate)
+TLS_TEST(client_certificate)
 {
 	struct rig_cert client;
 	autofree char *cert = NULL, *key = NULL;
-	struct world w;
 	int fds[2];
 	pid_t pid;
 
-	world_init(&w, &good_leaf, NULL);
-	rig_cert_make(&client, &(struct rig_cert_options){.name = "me", .from = &w.root});
+	rig_cert_make(&client, &(struct rig_cert_options){.name = "me", .from = &w->root});
 	cert = rig_cert_pem(&client);
 	key = rig_key_pem(&client);
 	for (int v = TLS1_2_VERSION; v <= TLS1_3_VERSION; v++) {
 		struct peer p = {.is_server = true,
-				 .cert = &w.leaf,
-				 .ask = &w.root,
+				 .cert = &w->leaf,
+				 .ask = &w->root,
 				 .max_version = v,
 				 .talk = talk_known_client};
 
 		peer_start_many(&p, fds, 2, &pid);
 		for (int i = 0; i < 2; i++)
-			show(&w, fds[i], &(struct tls_identity){cert, key});
+			show(w, fds[i], &(struct tls_identity){cert, key});
 		CHECK_EQ(peer_wait(pid), 0);
 	}
 	for (int v = TLS1_2_VERSION; v <= TLS1_3_VERSION; v++)
-		expect_protocol(&w,
+		expect_protocol(w,
 				&(struct peer){.is_server = true,
-					       .cert = &w.leaf,
-					       .ask = &w.root,
+					       .cert = &w->leaf,
+					       .ask = &w->root,
 					       .max_version = v,
 					       .talk = talk_refused},
 				-EKEYREJECTED,
 				"'good.test' wants a client certificate, and the rule gives none: "
 				"see client_cert");
 	rig_cert_done(&client);
-	world_done(&w);
 }
 
-TEST(client_certificate_that_is_none)
+TLS_TEST(client_certificate_that_is_none)
 {
 	struct rig_cert a, b;
 	autofree char *cert = NULL, *key = NULL;
-	struct world w;
 	int pair[2];
 
-	world_init(&w, &good_leaf, NULL);
 	rig_cert_make(&a, &(struct rig_cert_options){.name = "a"});
 	rig_cert_make(&b, &(struct rig_cert_options){.name = "b"});
 	cert = rig_cert_pem(&a);
@@ -426,15 +398,14 @@ TEST(client_certificate_that_is_none)
 		struct tls_identity id = {i == 0 ? "nonsense" : cert, i == 1 ? "" : key};
 
 		CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-		CHECK(channel_tls_connect(w.tls, w.ev, rig_channel_new(w.ev, pair[0], 0),
+		CHECK(channel_tls_connect(w->tls, w->ev, rig_channel_new(w->ev, pair[0], 0),
 					  &(struct tls_upstream){"good.test", 443, &id},
-					  &w.e) == NULL);
-		CHECK_STR(w.e.msg, sentences[i]);
+					  &w->e) == NULL);
+		CHECK_STR(w->e.msg, sentences[i]);
 		close(pair[1]);
 	}
 	rig_cert_done(&a);
 	rig_cert_done(&b);
-	world_done(&w);
 }
 
 /* HelloRequest from a server: it is not answered with a new handshake. */
@@ -452,16 +423,14 @@ static void talk_renegotiate(SSL *ssl, int handshake)
 	CHECK_MEM(before, after, sizeof(before));
 }
 
-TEST(no_renegotiation)
+TLS_TEST(no_renegotiation)
 {
-	struct world w;
 	struct side s;
 	pid_t pid;
 
-	world_init(&w, &good_leaf, NULL);
-	converse(&w, &s,
+	converse(w, &s,
 		 peer_start(&(struct peer){.is_server = true,
-					   .cert = &w.leaf,
+					   .cert = &w->leaf,
 					   .max_version = TLS1_2_VERSION,
 					   .talk = talk_renegotiate},
 			    &pid),
@@ -470,7 +439,6 @@ TEST(no_renegotiation)
 	CHECK(s.got_len == 0 || s.got_len == 5);
 	side_done(&s);
 	CHECK_EQ(peer_wait(pid), 0);
-	world_done(&w);
 }
 
 TEST(key_log_is_not_written)

@@ -42,6 +42,10 @@ static void room_done(struct room *r)
 	rig_cert_done(&r->ca);
 }
 
+#define ROOM_TEST(name)                                                                   \
+	TEST_IN(name, (struct room * r), struct room room; room_init(&room); body(&room); \
+		room_done(&room);)
+
 static void answer(struct room *r, struct side *s, int fd, size_t chunk, const char *host)
 {
 	struct channel *c = rig_channel_new(r->ev, fd, chunk);
@@ -67,27 +71,24 @@ static void talk_ask(SSL *ssl, int handshake)
 }
 
 /* A client that verifies as clients do, for names and addresses, new and old TLS. */
-TEST(client_that_verifies)
+ROOM_TEST(client_that_verifies)
 {
 	static const char *const hosts[] = {"good.test", "a-b.c_d.xn--bcher-kva.test"};
-	struct room r;
 	struct side s;
 	pid_t pid;
 
-	room_init(&r);
 	for (int i = 0; i < 4; i++) {
-		struct peer p = {.trust = &r.ca,
+		struct peer p = {.trust = &r->ca,
 				 .sni = hosts[i & 1],
 				 .max_version = i & 2 ? TLS1_2_VERSION : 0,
 				 .talk = talk_ask};
 
-		answer(&r, &s, peer_start(&p, &pid), i & 2 ? 1 : 0, hosts[i & 1]);
+		answer(r, &s, peer_start(&p, &pid), i & 2 ? 1 : 0, hosts[i & 1]);
 		CHECK_EQ(s.result, 0);
 		CHECK(s.got_len == 5 && memcmp(s.got, "hello", 5) == 0);
 		side_done(&s);
 		CHECK_EQ(peer_wait(pid), 0);
 	}
-	room_done(&r);
 }
 
 /* Private keys are in memory that is locked and not dumped, and leave it. */
@@ -103,14 +104,12 @@ TEST(keys_are_in_locked_memory)
 	CHECK(CRYPTO_secure_used() < used);
 }
 
-TEST(client_that_does_not_trust_us)
+ROOM_TEST(client_that_does_not_trust_us)
 {
 	struct rig_cert other;
-	struct room r;
 	struct side s;
 	pid_t pid;
 
-	room_init(&r);
 	rig_cert_make(&other, &(struct rig_cert_options){.name = "Other", .is_ca = true});
 	for (int v = TLS1_2_VERSION; v <= TLS1_3_VERSION; v++) {
 		struct peer p = {.trust = &other,
@@ -118,7 +117,7 @@ TEST(client_that_does_not_trust_us)
 				 .max_version = v,
 				 .talk = talk_refused};
 
-		answer(&r, &s, peer_start(&p, &pid), 0, "good.test");
+		answer(r, &s, peer_start(&p, &pid), 0, "good.test");
 		CHECK_EQ(s.result, -EKEYREJECTED);
 		CHECK_STR(s.channel->error.msg,
 			  "the client in the box does not trust Cove's certificate (it sent alert "
@@ -128,7 +127,6 @@ TEST(client_that_does_not_trust_us)
 		CHECK_EQ(peer_wait(pid), 0);
 	}
 	rig_cert_done(&other);
-	room_done(&r);
 }
 
 static void talk_http1(SSL *ssl, int handshake)
@@ -141,38 +139,33 @@ static void talk_http1(SSL *ssl, int handshake)
 	talk_ask(ssl, handshake);
 }
 
-TEST(protocols)
+ROOM_TEST(protocols)
 {
-	struct room r;
-	struct peer both = {.trust = &r.ca, .alpn = "\x02h2\x08http/1.1", .talk = talk_http1};
-	struct peer h2 = {.trust = &r.ca, .alpn = "\x02h2", .talk = talk_refused};
+	struct peer both = {.trust = &r->ca, .alpn = "\x02h2\x08http/1.1", .talk = talk_http1};
+	struct peer h2 = {.trust = &r->ca, .alpn = "\x02h2", .talk = talk_refused};
 	struct side s;
 	pid_t pid;
 
-	room_init(&r);
-	answer(&r, &s, peer_start(&both, &pid), 0, "good.test");
+	answer(r, &s, peer_start(&both, &pid), 0, "good.test");
 	CHECK_EQ(s.result, 0);
 	side_done(&s);
 	CHECK_EQ(peer_wait(pid), 0);
-	answer(&r, &s, peer_start(&h2, &pid), 0, "good.test");
+	answer(r, &s, peer_start(&h2, &pid), 0, "good.test");
 	CHECK_EQ(s.result, -EPROTO);
 	CHECK_STR(s.channel->error.msg,
 		  "the client in the box for 'good.test' does not speak HTTP/1.1, and nothing else "
 		  "is looked into: give the host a rule with tls: pass");
 	side_done(&s);
 	CHECK_EQ(peer_wait(pid), 0);
-	room_done(&r);
 }
 
-TEST(old_clients_are_refused)
+ROOM_TEST(old_clients_are_refused)
 {
-	struct room r;
 	struct side s;
 	pid_t pid;
 
-	room_init(&r);
 	for (int v = TLS1_VERSION; v <= TLS1_1_VERSION; v++) {
-		answer(&r, &s,
+		answer(r, &s,
 		       peer_start(&(struct peer){.max_version = v, .talk = talk_refused}, &pid), 0,
 		       "good.test");
 		CHECK_EQ(s.result, -EPROTO);
@@ -181,7 +174,6 @@ TEST(old_clients_are_refused)
 		side_done(&s);
 		CHECK_EQ(peer_wait(pid), 0);
 	}
-	room_done(&r);
 }
 
 static void talk_renegotiate(SSL *ssl, int handshake)
@@ -193,20 +185,17 @@ static void talk_renegotiate(SSL *ssl, int handshake)
 	CHECK(SSL_do_handshake(ssl) != 1 || SSL_read(ssl, p, sizeof(p)) <= 0);
 }
 
-TEST(renegotiation_is_refused)
+ROOM_TEST(renegotiation_is_refused)
 {
 	struct peer p = {.max_version = TLS1_2_VERSION, .talk = talk_renegotiate};
-	struct room r;
 	struct side s;
 	pid_t pid;
 
-	room_init(&r);
-	answer(&r, &s, peer_start(&p, &pid), 0, "good.test");
+	answer(r, &s, peer_start(&p, &pid), 0, "good.test");
 	CHECK(s.result < 0);
 	CHECK_EQ(s.got_len, 0);
 	side_done(&s);
 	CHECK_EQ(peer_wait(pid), 0);
-	room_done(&r);
 }
 
 static void talk_resumed(SSL *ssl, int handshake)
@@ -221,38 +210,32 @@ static void talk_resumed(SSL *ssl, int handshake)
 }
 
 /* Fast reconnects; but a ticket of one host is none for another. */
-TEST(tickets_are_per_host)
+ROOM_TEST(tickets_are_per_host)
 {
 	static const char *const hosts[] = {"good.test", "good.test", "too.test"};
-	struct room r;
 	int fds[3];
 	pid_t pid;
 
-	room_init(&r);
 	for (int v = TLS1_2_VERSION; v <= TLS1_3_VERSION; v++) {
 		peer_start_many(
-			&(struct peer){.trust = &r.ca, .max_version = v, .talk = talk_resumed}, fds,
-			3, &pid);
+			&(struct peer){.trust = &r->ca, .max_version = v, .talk = talk_resumed},
+			fds, 3, &pid);
 		for (int i = 0; i < 3; i++) {
 			struct side s;
 
-			answer(&r, &s, fds[i], 0, hosts[i]);
+			answer(r, &s, fds[i], 0, hosts[i]);
 			CHECK_EQ(s.result, 0);
 			side_done(&s);
 		}
 		CHECK_EQ(peer_wait(pid), 0);
 	}
-	room_done(&r);
 }
 
 /* The beginning was read before, to see where it wants to go: all cuts of it are alike. */
-TEST(fed_bytes_come_first)
+ROOM_TEST(fed_bytes_come_first)
 {
-	struct room r;
-
-	room_init(&r);
 	for (size_t first = 1; first < 300; first += 37) {
-		struct peer p = {.trust = &r.ca, .sni = "good.test", .talk = talk_ask};
+		struct peer p = {.trust = &r->ca, .sni = "good.test", .talk = talk_ask};
 		struct channel *c;
 		char hello[512];
 		struct side s;
@@ -261,37 +244,34 @@ TEST(fed_bytes_come_first)
 		ssize_t n = recv(fd, hello, first, MSG_WAITALL);
 
 		CHECK_EQ(n, (ssize_t)first);
-		c = channel_tls_accept(r.tls, r.ev, rig_channel_new(r.ev, fd, 0), "good.test",
-				       &r.e);
+		c = channel_tls_accept(r->tls, r->ev, rig_channel_new(r->ev, fd, 0), "good.test",
+				       &r->e);
 		CHECK_EQ(channel_tls_feed(c, hello, (size_t)n), 0);
-		side_init(&s, r.ev, c, "an answer");
+		side_init(&s, r->ev, c, "an answer");
 		side_run(&s);
 		CHECK_EQ(s.result, 0);
 		CHECK_EQ(s.got_len, 5);
 		side_done(&s);
 		CHECK_EQ(peer_wait(pid), 0);
 	}
-	room_done(&r);
 }
 
 /* All of it was read before, with what came after the hello: nothing wakes us from below. */
-TEST(fed_with_rubbish)
+ROOM_TEST(fed_with_rubbish)
 {
 	static const char *const texts[] = {"GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01\xff\xff\x01",
 					    "\x15\x03\x01\x00\x02\x02\x28"};
-	struct room r;
 
-	room_init(&r);
 	for (int i = 0; i < 3; i++) {
 		struct channel *c;
 		struct side s;
 		int pair[2];
 
 		CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-		c = channel_tls_accept(r.tls, r.ev, rig_channel_new(r.ev, pair[0], 0), "good.test",
-				       &r.e);
+		c = channel_tls_accept(r->tls, r->ev, rig_channel_new(r->ev, pair[0], 0),
+				       "good.test", &r->e);
 		CHECK_EQ(channel_tls_feed(c, texts[i], i == 2 ? 7 : strlen(texts[i])), 0);
-		side_init(&s, r.ev, c, "an answer");
+		side_init(&s, r->ev, c, "an answer");
 		side_run(&s);
 		CHECK_EQ(s.result, -EPROTO);
 		CHECK(s.channel->error.msg[0]);
@@ -299,29 +279,25 @@ TEST(fed_with_rubbish)
 		side_done(&s);
 		close(pair[1]);
 	}
-	room_done(&r);
 }
 
-TEST(hosts_without_a_certificate)
+ROOM_TEST(hosts_without_a_certificate)
 {
-	struct room r;
 	int pair[2];
 
-	room_init(&r);
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-	CHECK(channel_tls_accept(r.tls, r.ev, rig_channel_new(r.ev, pair[0], 0), "no such\nhost",
-				 &r.e) == NULL);
-	CHECK_EQ(r.e.kind, ERR_INVALID);
+	CHECK(channel_tls_accept(r->tls, r->ev, rig_channel_new(r->ev, pair[0], 0), "no such\nhost",
+				 &r->e) == NULL);
+	CHECK_EQ(r->e.kind, ERR_INVALID);
 	close(pair[1]);
-	tls_free(r.tls);
-	CHECK_EQ(tls_new(&r.tls, NULL, &r.e), 0);
+	tls_free(r->tls);
+	CHECK_EQ(tls_new(&r->tls, NULL, &r->e), 0);
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-	CHECK(channel_tls_accept(r.tls, r.ev, rig_channel_new(r.ev, pair[0], 0), "good.test",
-				 &r.e) == NULL);
-	CHECK_STR(r.e.msg, "the box has no certificate authority: TLS for 'good.test' cannot be "
-			   "looked into");
+	CHECK(channel_tls_accept(r->tls, r->ev, rig_channel_new(r->ev, pair[0], 0), "good.test",
+				 &r->e) == NULL);
+	CHECK_STR(r->e.msg, "the box has no certificate authority: TLS for 'good.test' cannot be "
+			    "looked into");
 	close(pair[1]);
-	room_done(&r);
 }
 
 TAP_MAIN

@@ -19,15 +19,13 @@ static void talk_cut(SSL *ssl, int handshake)
 		;
 }
 
-TEST(end_without_close_notify)
+TLS_TEST(end_without_close_notify)
 {
-	struct world w;
 	struct side s;
 	pid_t pid;
 
-	world_init(&w, &good_leaf, NULL);
-	converse(&w, &s,
-		 peer_start(&(struct peer){.is_server = true, .cert = &w.leaf, .talk = talk_cut},
+	converse(w, &s,
+		 peer_start(&(struct peer){.is_server = true, .cert = &w->leaf, .talk = talk_cut},
 			    &pid),
 		 0, "good.test");
 	CHECK_EQ(s.result, -ECONNRESET);
@@ -37,7 +35,6 @@ TEST(end_without_close_notify)
 					"saying that it was the end");
 	side_done(&s);
 	CHECK_EQ(peer_wait(pid), 0);
-	world_done(&w);
 }
 
 static void talk_after_end(SSL *ssl, int handshake)
@@ -53,17 +50,15 @@ static void talk_after_end(SSL *ssl, int handshake)
 	SSL_shutdown(ssl);
 }
 
-TEST(half_close)
+TLS_TEST(half_close)
 {
-	struct world w;
 	struct side s;
 	pid_t pid;
 
-	world_init(&w, &good_leaf, NULL);
 	for (int v = TLS1_2_VERSION; v <= TLS1_3_VERSION; v++) {
-		converse(&w, &s,
+		converse(w, &s,
 			 peer_start(&(struct peer){.is_server = true,
-						   .cert = &w.leaf,
+						   .cert = &w->leaf,
 						   .max_version = v,
 						   .talk = talk_after_end},
 				    &pid),
@@ -73,20 +68,17 @@ TEST(half_close)
 		side_done(&s);
 		CHECK_EQ(peer_wait(pid), 0);
 	}
-	world_done(&w);
 }
 
-TEST(byte_by_byte)
+TLS_TEST(byte_by_byte)
 {
-	struct world w;
 	struct side s;
 	pid_t pid;
 
-	world_init(&w, &good_leaf, NULL);
 	for (int v = TLS1_2_VERSION; v <= TLS1_3_VERSION; v++) {
-		converse(&w, &s,
+		converse(w, &s,
 			 peer_start(&(struct peer){.is_server = true,
-						   .cert = &w.leaf,
+						   .cert = &w->leaf,
 						   .max_version = v,
 						   .talk = talk_echo},
 				    &pid),
@@ -96,23 +88,20 @@ TEST(byte_by_byte)
 		side_done(&s);
 		CHECK_EQ(peer_wait(pid), 0);
 	}
-	world_done(&w);
 }
 
 /* What OpenSSL holds already is not seen by the socket: we are told all the same. */
-TEST(small_reads_of_a_large_record)
+TLS_TEST(small_reads_of_a_large_record)
 {
 	struct channel *c;
-	struct world w;
 	struct side s;
 	pid_t pid;
 	int fd;
 
-	world_init(&w, &good_leaf, NULL);
-	fd = peer_start(&(struct peer){.is_server = true, .cert = &w.leaf, .talk = talk_after_end},
+	fd = peer_start(&(struct peer){.is_server = true, .cert = &w->leaf, .talk = talk_after_end},
 			&pid);
-	c = channel_tls_connect(w.tls, w.ev, rig_channel_new(w.ev, fd, 0), &up_good, &w.e);
-	side_init(&s, w.ev, c, "");
+	c = channel_tls_connect(w->tls, w->ev, rig_channel_new(w->ev, fd, 0), &up_good, &w->e);
+	side_init(&s, w->ev, c, "");
 	s.read_size = 3;
 	side_run(&s);
 	CHECK_EQ(s.result, 0);
@@ -120,7 +109,6 @@ TEST(small_reads_of_a_large_record)
 	CHECK(s.turns >= 3333);
 	side_done(&s);
 	CHECK_EQ(peer_wait(pid), 0);
-	world_done(&w);
 }
 
 static void talk_slow_echo(SSL *ssl, int handshake)
@@ -187,22 +175,20 @@ static void talk_early(SSL *ssl, int handshake)
 }
 
 /* A server that answers and goes before it has read everything: its answer can still be read. */
-TEST(answer_before_the_end_of_the_question)
+TLS_TEST(answer_before_the_end_of_the_question)
 {
 	enum { BYTES = 8 << 20 };
 	uint8_t *p = calloc(1, BYTES);
 	struct channel *c;
-	struct world w;
 	struct side s;
 	char got[64];
 	pid_t pid;
 	int fd;
 
-	world_init(&w, &good_leaf, NULL);
-	fd = peer_start(&(struct peer){.is_server = true, .cert = &w.leaf, .talk = talk_early},
+	fd = peer_start(&(struct peer){.is_server = true, .cert = &w->leaf, .talk = talk_early},
 			&pid);
-	c = channel_tls_connect(w.tls, w.ev, rig_channel_new(w.ev, fd, 0), &up_good, &w.e);
-	side_init(&s, w.ev, c, "");
+	c = channel_tls_connect(w->tls, w->ev, rig_channel_new(w->ev, fd, 0), &up_good, &w->e);
+	side_init(&s, w->ev, c, "");
 	s.send = p;
 	s.send_len = BYTES;
 	s.no_read = true;
@@ -215,7 +201,6 @@ TEST(answer_before_the_end_of_the_question)
 	side_done(&s);
 	CHECK_EQ(peer_wait(pid), 0);
 	free(p);
-	world_done(&w);
 }
 
 /* Asks for new keys without end and never reads the answers: what waits stays bounded. */
@@ -231,18 +216,16 @@ static void talk_key_updates(SSL *ssl, int handshake)
 	}
 }
 
-TEST(key_updates_without_end)
+TLS_TEST(key_updates_without_end)
 {
 	struct rusage before, after;
-	struct world w;
 	struct side s;
 	pid_t pid;
 
-	world_init(&w, &good_leaf, NULL);
 	getrusage(RUSAGE_SELF, &before);
-	converse(&w, &s,
+	converse(w, &s,
 		 peer_start(&(struct peer){.is_server = true,
-					   .cert = &w.leaf,
+					   .cert = &w->leaf,
 					   .talk = talk_key_updates},
 			    &pid),
 		 0, "good.test");
@@ -253,22 +236,19 @@ TEST(key_updates_without_end)
 #endif
 	side_done(&s);
 	CHECK_EQ(peer_wait(pid), 0);
-	world_done(&w);
 }
 
 /* Ends in every state: before the loop ran, in the middle of the handshake, with bytes waiting. */
-TEST(free_at_any_time)
+TLS_TEST(free_at_any_time)
 {
-	struct world w;
 	int pair[2];
 
-	world_init(&w, &good_leaf, NULL);
 	for (int i = 0; i < 4; i++) {
 		struct channel *c;
 
 		CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-		c = channel_tls_connect(w.tls, w.ev, rig_channel_new(w.ev, pair[0], 0), &up_good,
-					&w.e);
+		c = channel_tls_connect(w->tls, w->ev, rig_channel_new(w->ev, pair[0], 0), &up_good,
+					&w->e);
 		CHECK(c);
 		channel_want(c, CHANNEL_IN | CHANNEL_OUT);
 		if (i & 1)
@@ -276,7 +256,6 @@ TEST(free_at_any_time)
 		channel_free(c, i & 2);
 		close(pair[1]);
 	}
-	world_done(&w);
 }
 
 TAP_MAIN

@@ -63,12 +63,13 @@ static void finish(void)
 	CHECK_EQ(rmdir(base), 0);
 }
 
-TEST(only_ids_of_boxes_change)
+#define TREE_TEST(name) TEST_IN(name, (void), setup(); body(); finish();)
+
+TREE_TEST(only_ids_of_boxes_change)
 {
 	struct tree_given given;
 	struct err e = {0};
 
-	setup();
 	touch("tree/root-of-a-box", SHARE_FIRST, SHARE_FIRST);
 	touch("tree/old-range", 0x70120000, 0x70120000 + 27);
 	touch("tree/hosts", 0, 33);
@@ -92,16 +93,14 @@ TEST(only_ids_of_boxes_change)
 	check_owner("tree/closed/deep", 500, 0);
 	CHECK_EQ(tree_give(tree_fd, &to, &given, &e), 0);
 	CHECK_EQ(given.changed, 0);
-	finish();
 }
 
-TEST(links_and_mounts_lead_nowhere)
+TREE_TEST(links_and_mounts_lead_nowhere)
 {
 	struct tree_given given;
 	struct err e = {0};
 	char inside[96], outside[96];
 
-	setup();
 	CHECK_EQ(unshare(CLONE_NEWNS), 0);
 	CHECK_EQ(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
 	CHECK_EQ(symlinkat("../outside", base_fd, "tree/link"), 0);
@@ -117,16 +116,14 @@ TEST(links_and_mounts_lead_nowhere)
 	check_owner("tree/link", 500, 600);
 	check_owner("tree/file-link", 500, 600);
 	CHECK_EQ(umount(inside), 0);
-	finish();
 }
 
-TEST(a_file_that_cannot_be_changed_is_counted_and_the_rest_goes_on)
+TREE_TEST(a_file_that_cannot_be_changed_is_counted_and_the_rest_goes_on)
 {
 	struct tree_given given;
 	struct err e = {0};
 	char inside[96];
 
-	setup();
 	CHECK_EQ(unshare(CLONE_NEWNS), 0);
 	CHECK_EQ(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
 	touch("tree/a", SHARE_FIRST, 0);
@@ -141,7 +138,6 @@ TEST(a_file_that_cannot_be_changed_is_counted_and_the_rest_goes_on)
 	CHECK_EQ(given.why, EROFS);
 	fd_close(&fd);
 	CHECK_EQ(umount(inside), 0);
-	finish();
 }
 
 TAP_MAIN

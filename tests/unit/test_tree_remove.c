@@ -59,11 +59,12 @@ static void finish(void)
 	CHECK_EQ(rmdir(base), 0);
 }
 
-TEST(links_are_not_followed)
+#define TREE_TEST(name) TEST_IN(name, (void), setup(); body(); finish();)
+
+TREE_TEST(links_are_not_followed)
 {
 	struct err e = {0};
 
-	setup();
 	CHECK_EQ(mkdirat(base_fd, "tree/sub", 0755), 0);
 	CHECK_EQ(symlinkat("../outside", base_fd, "tree/link"), 0);
 	CHECK_EQ(symlinkat("../../outside", base_fd, "tree/sub/link"), 0);
@@ -74,32 +75,27 @@ TEST(links_are_not_followed)
 	/* A tree that is a link is a link. */
 	CHECK_EQ(symlinkat("outside", base_fd, "tree"), 0);
 	CHECK_EQ(tree_remove(base_fd, "tree", &e), 0);
-	finish();
 }
 
-TEST(missing_and_twice)
+TREE_TEST(missing_and_twice)
 {
 	struct err e = {0};
 
-	setup();
 	CHECK_EQ(tree_remove(base_fd, "tree", &e), 0);
 	CHECK_EQ(tree_remove(base_fd, "tree", &e), 0);
 	CHECK_EQ(tree_remove(base_fd, "never", NULL), 0);
 	touch("tree");
 	CHECK_EQ(tree_remove(base_fd, "tree", &e), 0);
-	finish();
 }
 
-TEST(only_one_name)
+TREE_TEST(only_one_name)
 {
 	static const char *const bad[] = {"", ".", "..", "tree/x", "/", "../outside"};
 	struct err e = {0};
 
-	setup();
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		CHECK_EQ(tree_remove(base_fd, bad[i], &e), -EINVAL);
 	CHECK_EQ(tree_remove(base_fd, "tree", &e), 0);
-	finish();
 }
 
 TEST(ten_thousand_files)
@@ -147,14 +143,13 @@ static void make_chain(int levels)
 	close(fd);
 }
 
-TEST(deeper_than_any_path_with_few_descriptors)
+TREE_TEST(deeper_than_any_path_with_few_descriptors)
 {
 	struct rlimit few = {.rlim_cur = 64, .rlim_max = 64};
 	uint64_t bytes, files;
 	struct err e = {0};
 	int before;
 
-	setup();
 	make_chain(3000);
 	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
 	before = count_open();
@@ -162,7 +157,6 @@ TEST(deeper_than_any_path_with_few_descriptors)
 	CHECK_EQ(files, 6001);
 	CHECK_EQ(tree_remove(base_fd, "tree", &e), 0);
 	CHECK_EQ(count_open(), before);
-	finish();
 }
 
 static void make_locked(void)
@@ -266,11 +260,10 @@ static pid_t start_swapper(void)
 	}
 }
 
-TEST(a_swapped_link_is_not_followed)
+TREE_TEST(a_swapped_link_is_not_followed)
 {
 	pid_t pid;
 
-	setup();
 	pid = start_swapper();
 	for (int i = 0; i < 300; i++) {
 		struct err e = {0};
@@ -282,16 +275,14 @@ TEST(a_swapped_link_is_not_followed)
 	kill(pid, SIGKILL);
 	CHECK_EQ(waitpid(pid, NULL, 0), pid);
 	CHECK_EQ(tree_remove(base_fd, "tree", NULL), 0);
-	finish();
 }
 
-TEST(usage_counts_links_once)
+TREE_TEST(usage_counts_links_once)
 {
 	static char bytes[65536];
 	uint64_t one, two, files;
 	int fd;
 
-	setup();
 	fd = openat(base_fd, "tree/a", O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
 	CHECK_EQ(fd_write_full(fd, bytes, sizeof(bytes)), 0);
 	CHECK_EQ(fsync(fd), 0);
@@ -305,10 +296,9 @@ TEST(usage_counts_links_once)
 	CHECK_EQ(one, two);
 	CHECK_EQ(tree_usage(base_fd, "missing", &two, &files, NULL), -ENOENT);
 	CHECK_EQ(tree_remove(base_fd, "tree", NULL), 0);
-	finish();
 }
 
-TEST(plain_storage)
+TREE_TEST(plain_storage)
 {
 	struct ids ids = {.kind = IDS_SINGLE, .caller_uid = getuid(), .caller_gid = getgid()};
 	struct err e = {0};
@@ -317,7 +307,6 @@ TEST(plain_storage)
 	struct volume volume;
 	struct stat st;
 
-	setup();
 	place = (struct storage_place){.home_fd = -1, .dir_fd = base_fd};
 	CHECK_EQ(tree_remove(base_fd, "tree", NULL), 0);
 	CHECK_EQ(storage_plain.open(&place, &ids, &size, &volume, &e), 0);
@@ -329,7 +318,6 @@ TEST(plain_storage)
 	CHECK_EQ(storage_plain.remove(&place, &ids, &e), 0);
 	CHECK_EQ(storage_plain.remove(&place, &ids, &e), 0);
 	CHECK(!exists("upper") && !exists("work"));
-	finish();
 }
 
 TAP_MAIN

@@ -16,6 +16,8 @@ static void begin(void)
 	CHECK_EQ(ids_detect(&ids, NULL, 0, &why), 0);
 }
 
+#define STORE_TEST(name) TEST_IN(name, (void), begin(); body(); state_close(&s);)
+
 static int make(const char *name)
 {
 	struct workspace_use u;
@@ -24,13 +26,12 @@ static int make(const char *name)
 	return u.root_fd;
 }
 
-TEST(made_for_the_boxs_user)
+STORE_TEST(made_for_the_boxs_user)
 {
 	static const char *const bad[] = {"../boxes", ".new-x", "link"};
 	struct stat st, again;
 	int fd;
 
-	begin();
 	fd = make("code");
 	CHECK_EQ(fstat(fd, &st), 0);
 	CHECK_EQ(st.st_uid, geteuid() == 0 ? 1000 : geteuid());
@@ -49,15 +50,13 @@ TEST(made_for_the_boxs_user)
 		CHECK(workspace_use(&s, bad[i], &ids, 0, &u, &why) < 0);
 		workspace_use_done(&u);
 	}
-	state_close(&s);
 }
 
-TEST(eight_makers_get_the_same_one)
+STORE_TEST(eight_makers_get_the_same_one)
 {
 	enum { MAKERS = 8 };
 	pid_t pids[MAKERS];
 
-	begin();
 	for (int i = 0; i < MAKERS; i++) {
 		pids[i] = fork();
 		if (pids[i] == 0) {
@@ -75,17 +74,15 @@ TEST(eight_makers_get_the_same_one)
 	}
 	CHECK_EQ(count_names(s.workspaces_fd), 1);
 	CHECK_EQ(count_names(make("shared")), MAKERS);
-	state_close(&s);
 }
 
-TEST(listed_with_what_they_take)
+STORE_TEST(listed_with_what_they_take)
 {
 	struct workspace *list;
 	size_t count;
 	char block[8192] = {1};
 	int fd, file;
 
-	begin();
 	close(make("b"));
 	fd = make("a");
 	file = openat(fd, "f", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -99,16 +96,14 @@ TEST(listed_with_what_they_take)
 	CHECK(list[0].bytes >= 8192 && list[0].files >= 1);
 	CHECK_STR(list[1].name, "b");
 	free(list);
-	state_close(&s);
 }
 
-TEST(removed_unless_a_box_uses_it)
+STORE_TEST(removed_unless_a_box_uses_it)
 {
 	struct spec spec = {.name = "dev", .image = "base", .wall = "native", .workspace = "code"};
 	char trash[64];
 	int fd;
 
-	begin();
 	fd = make("code");
 	CHECK(mkdirat(fd, "deep", 0700) == 0);
 	CHECK(symlinkat(home_path, fd, "link") == 0);
@@ -123,26 +118,22 @@ TEST(removed_unless_a_box_uses_it)
 	CHECK(access(home_path, F_OK) == 0);
 	CHECK_EQ(workspace_remove(&s, &ids, "code", &why), -ENOENT);
 	CHECK_EQ(workspace_remove(&s, &ids, "..", &why), -EINVAL);
-	state_close(&s);
 }
 
-TEST(a_removal_clears_what_a_crash_left)
+STORE_TEST(a_removal_clears_what_a_crash_left)
 {
-	begin();
 	CHECK(mkdirat(s.workspaces_fd, ".gone-dead", 0700) == 0);
 	CHECK(mkdirat(s.workspaces_fd, ".new-dead", 0700) == 0);
 	close(make("x"));
 	CHECK_EQ(workspace_remove(&s, &ids, "x", &why), 0);
 	CHECK_EQ(count_names(s.workspaces_fd), 0);
-	state_close(&s);
 }
 
-TEST(a_source_is_made_inside)
+STORE_TEST(a_source_is_made_inside)
 {
 	struct stat st;
 	int fd, src;
 
-	begin();
 	fd = make("code");
 	CHECK_EQ(workspace_open_source(fd, "data/in/deep", &src, &why), 0);
 	CHECK_EQ(fstat(src, &st), 0);
@@ -160,17 +151,15 @@ TEST(a_source_is_made_inside)
 	close(src);
 	CHECK(faccessat(fd, "data/new", F_OK, 0) == 0);
 	close(fd);
-	state_close(&s);
 }
 
-TEST(a_source_never_leads_out)
+STORE_TEST(a_source_never_leads_out)
 {
 	static const char *const bad[] = {"../x",    "a/../../x",   "/etc",	  "",
 					  ".",	     "abs",	    "abs/passwd", "up/x",
 					  "up/../x", "abs/new/dir", "dangling/x", "dangling"};
 	int fd, src;
 
-	begin();
 	fd = make("code");
 	CHECK(symlinkat("/etc", fd, "abs") == 0);
 	CHECK(symlinkat("../..", fd, "up") == 0);
@@ -186,17 +175,15 @@ TEST(a_source_never_leads_out)
 	CHECK(faccessat(s.workspaces_fd, "nowhere", F_OK, 0) < 0);
 	CHECK(access("/etc/new", F_OK) < 0);
 	close(fd);
-	state_close(&s);
 }
 
 /* A box swaps a directory for a link in a loop while we open and make below it. */
-TEST(a_swap_while_opening_never_leads_out)
+STORE_TEST(a_swap_while_opening_never_leads_out)
 {
 	char outside[96];
 	int fd, src, opened = 0, refused = 0;
 	pid_t pid;
 
-	begin();
 	fd = make("code");
 	snprintf(outside, sizeof(outside), "%s/outside", home_path);
 	CHECK(mkdir(outside, 0777) == 0);
@@ -224,7 +211,6 @@ TEST(a_swap_while_opening_never_leads_out)
 	CHECK_EQ(count_names(src), 0);
 	close(src);
 	close(fd);
-	state_close(&s);
 }
 
 TAP_MAIN

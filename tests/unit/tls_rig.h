@@ -98,5 +98,10 @@ extern const struct rig_cert_options good_leaf;
 /* ca_pem: the box's authority, or NULL. */
 void world_init(struct world *w, const struct rig_cert_options *leaf, const char *ca_pem);
 void world_done(struct world *w);
+
+/* A test in a world whose server has the good certificate. */
+#define TLS_TEST(name)                                        \
+	TEST_IN(name, (struct world * w), struct world world; \
+		world_init(&world, &good_leaf, NULL); body(&world); world_done(&world);)
 /* Connects as `host` and asks a question; ends with the side's result. */
 void converse(struct world *w, struct side *s, int fd, size_t chunk, const char *host);
