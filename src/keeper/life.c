@@ -457,6 +457,7 @@ int life_run(struct keeper_config *config, int client_fd)
 		.volume = VOLUME_NONE,
 		.workspace = VOLUME_NONE,
 		.truth = TRUTH_NONE,
+		.host = WALL_HOST_NONE,
 		.box = WALL_BOX_NONE,
 		.st = {.home_fd = -1,
 		       .boxes_fd = -1,

@@ -26,6 +26,7 @@
 #include "storage/storage.h"
 #include "store/net.h"
 #include "store/state.h"
+#include "wall/host.h"
 #include "wall/wall.h"
 
 /* Of a box with a network. */
@@ -58,6 +59,7 @@ struct life {
 	uint64_t busy_ms; /* since when it is watched closely */
 	char cgroup_name[BOX_NAME_MAX + 12];
 	const struct wall_ops *wall;
+	struct wall_host host; /* ids and cgroup for the wall */
 	struct wall_box box;
 	struct network network;
 	struct ev_child child; /* init */
@@ -94,7 +96,6 @@ int limits_make_cgroup(struct life *l, struct err *e);
 void limits_join_own_group(struct life *l);
 void limits_leave_own_group(struct life *l);
 int limits_open_volume(struct life *l, struct err *e);
-void limits_for_wall(const struct life *l, struct wall_limits *ret);
 /* The limit of a volume as it was asked for, or as it was made where that is something else. */
 uint64_t limits_disk(const struct life *l, const struct volume *v);
 unsigned limits_cpus(const struct life *l);

@@ -305,18 +305,3 @@ uint64_t limits_disk(const struct life *l, const struct volume *v)
 
 	return v->bytes > 0 && v->bytes <= limit && v->bytes + SLACK >= least ? limit : v->bytes;
 }
-
-void limits_for_wall(const struct life *l, struct wall_limits *ret)
-{
-	const uint64_t *v = l->config.spec.limits;
-
-	*ret = (struct wall_limits){
-		.files = v[LIMIT_FILES],
-		.mem_bytes = v[LIMIT_MEM],
-		.cpus = limits_cpus(l),
-	};
-	if (l->volume.ops->flags & STORAGE_MEMORY) {
-		ret->tmpfs_bytes = l->volume.bytes;
-		ret->tmpfs_inodes = l->volume.inodes;
-	}
-}

@@ -27,6 +27,13 @@ static struct life *life_of(struct keeper *k)
 
 /* ---- numbers ---- */
 
+static void measure(struct life *l, bool brief, struct cgroup_stats *ret)
+{
+	*ret = (struct cgroup_stats){0};
+	if (l->wall->info->flags & WALL_MEASURE)
+		l->wall->measure(&l->box, brief, ret);
+}
+
 static uint64_t if_held(const struct life *l, enum limit_id id)
 {
 	return limits_hold(l, id) ? l->config.spec.limits[id] : 0;
@@ -111,7 +118,7 @@ static void on_stats(struct keeper *k, struct wire_stats *m)
 	/* Before the count: a group that goes in between is missing for a moment, and not there
 	 * twice. */
 	ledger_close_ended(&l->ledger, has_group, l);
-	cgroup_stats(&l->cgroup, &now);
+	measure(l, false, &now);
 	add_disk(l, m);
 	add_io(l, &now, m);
 	m->cpu_us = now.cpu_us;
@@ -208,7 +215,7 @@ static unsigned refresh(struct life *l)
 	bool is_busy;
 	int r;
 
-	cgroup_stats_now(&l->cgroup, &now);
+	measure(l, true, &now);
 	is_busy = now.cpu_us != l->truth.cpu_us;
 	look_busy(l, now.cpu_us);
 	r = truth_write(&l->truth, ev_now(l->ev), &now, execs_running(&l->k));
@@ -240,11 +247,19 @@ static void on_refresh(struct ev_timer *t)
 
 /* ---- standing still ---- */
 
+static int freeze(struct life *l, bool on, struct err *e)
+{
+	if (!(l->wall->info->flags & WALL_FREEZE))
+		return err_set(e, ERR_UNSUPPORTED, ENOTSUP, "wall '%s' cannot pause a box",
+			       l->wall->info->name);
+	return l->wall->freeze(&l->box, on, e);
+}
+
 static int on_pause(struct keeper *k, bool on, struct err *e)
 {
 	struct err missed = {0};
 	struct life *l = life_of(k);
-	int r = cgroup_freeze(&l->cgroup, on, e);
+	int r = freeze(l, on, e);
 
 	/* Who lists boxes reads it there; a box that is paused is so, whether or not it shows. */
 	if (r == 0 && record_set_paused(l->box_fd, on, &missed) < 0)
@@ -263,7 +278,7 @@ void meter_thaw(struct life *l)
 	if (!l->k.paused)
 		return;
 	l->k.paused = false;
-	if (cgroup_freeze(&l->cgroup, false, &e) < 0)
+	if (freeze(l, false, &e) < 0)
 		keeper_note(&l->k, "%s", e.msg);
 }
 

@@ -121,7 +121,7 @@ static int add_workspace(struct mounts *m, const struct spec *s, struct state *s
 		.src = m->workspace,
 		.dst = WORKSPACE_DST,
 		.owned = s->workspace != NULL,
-		.src_fd = m->volume.mount_fd > 0 ? m->volume.mount_fd : 0,
+		.volume = m->volume.mount_fd >= 0 ? &m->volume : NULL,
 	};
 	return 0;
 }
@@ -149,8 +149,8 @@ static int add_mount(struct mounts *m, const struct spec *s, const struct spec_m
 			r = own_refuse_fd(st, given->src, fd, e);
 		if (r < 0)
 			return r;
-		w.in_box = m->volume.mount_fd > 0;
-		w.src = w.in_box ? WORKSPACE_DST : m->workspace;
+		w.src = m->workspace;
+		w.volume = m->list[0].volume;
 		w.beneath = given->src;
 		w.owned = s->workspace != NULL;
 	}

@@ -137,8 +137,6 @@ struct init_args {
 	size_t count;
 	char *made[SPEC_MOUNT_MAX];
 	size_t made_count;
-	struct wall_given given[WALL_GIVEN_MAX];
-	size_t given_count;
 	char disk[24], pids[24];
 };
 
@@ -150,42 +148,9 @@ static void args_add(struct init_args *a, const char *option, const char *value)
 		a->argv[a->count++] = value;
 }
 
-static void args_give(struct init_args *a, struct wall_given g)
-{
-	if (g.fd < 0)
-		return;
-	ASSERT(a->given_count < WALL_GIVEN_MAX);
-	a->given[a->given_count++] = g;
-}
-
-/* On v2 the limit is the box's, so its own count is the one that tells; before Linux 6.11 the one
- * of the command's group does, which init reads itself. */
-static void args_give_pids(struct init_args *a, struct life *l)
-{
-	int fd = l->cgroup.group_fd[CGROUP_PIDS];
-
-	if (fd >= 0 && faccessat(fd, "pids.events", R_OK, 0) == 0)
-		args_give(a, (struct wall_given){
-				     .option = "--pids-events", .fd = fd, .file = "pids.events"});
-	else if (fd >= 0)
-		keeper_note(&l->k, "the box's pids cgroup cannot be read: refused forks are not "
-				   "told per command");
-}
-
-/* What init has to know of groups and limits, to end trees and to say what was hit. */
+/* What init has to know of limits, to say what was hit. */
 static void args_add_limits(struct init_args *a, struct life *l, bool has_disk)
 {
-	const struct cgroup *cg = &l->cgroup;
-
-	if (l->wall->info->flags & WALL_EXEC_GROUPS) {
-		args_give(a, (struct wall_given){
-				     .option = "--cgroup", .fd = cg->work_fd, .take = true});
-		args_give(a, (struct wall_given){.option = "--memory-v1",
-						 .fd = cg->v1_work_fd[CGROUP_MEMORY]});
-		args_give(a, (struct wall_given){.option = "--io-v1",
-						 .fd = cg->v1_work_fd[CGROUP_IO]});
-		args_give_pids(a, l);
-	}
 	if (l->volume.bytes > 0) {
 		snprintf(a->disk, sizeof(a->disk), "%" PRIu64, l->volume.bytes);
 		args_add(a, "--disk-limit", a->disk);
@@ -274,7 +239,7 @@ static int confine(struct life *l, struct err *e)
 	return r < 0 ? r : 0;
 }
 
-/* Is there something that the keeper can only take once init is there, and not when confined? */
+/* Does the wall open something of the box's for the keeper that one who is confined cannot? */
 static bool needs_init(const struct life *l)
 {
 	return l->ids.kind == IDS_SUBORDINATE || l->volume.ops->flags & STORAGE_MEMORY;
@@ -302,7 +267,7 @@ static int prepare_keeper(struct life *l, struct err *e)
 	if (r == 0)
 		r = listener_init(&l->listener, &l->k, l->st.run_fd, l->config.spec.name, e);
 	if (r == 0)
-		r = truth_open(&l->truth, l->box.proc_fds,
+		r = truth_open(&l->truth, l->host.proc_fds,
 			       limits_hold(l, LIMIT_MEM) ? l->config.spec.limits[LIMIT_MEM] : 0,
 			       limits_cpus(l), e);
 	if (r < 0)
@@ -313,6 +278,7 @@ static int prepare_keeper(struct life *l, struct err *e)
 
 static int configure_wall(struct life *l, struct ready *r, int init_fd, struct err *e)
 {
+	const uint64_t *limits = l->config.spec.limits;
 	int rc = mounts_make(&r->mounts, &l->config, &l->st, e);
 
 	keeper_note(&l->k, "%s", r->mounts.note);
@@ -323,28 +289,26 @@ static int configure_wall(struct life *l, struct ready *r, int init_fd, struct e
 	if (rc < 0)
 		return rc;
 	snprintf(r->box_dir, sizeof(r->box_dir), "%s/boxes/%s", l->st.home, l->config.spec.name);
+	l->host.ids = &l->ids;
+	l->host.cgroup = &l->cgroup;
 	r->config = (struct wall_config){
 		.name = l->config.spec.name,
+		.layer = &l->volume,
 		.box_dir = r->box_dir,
-		.rw_fd = l->volume.mount_fd,
-		.rw_late = l->volume.file_fd >= 0,
 		.image_root = l->config.image_root,
 		.image_is_host = l->config.image_is_host,
 		.throw_away = l->config.spec.one_shot,
 		.strict = is_strict(l),
+		.limits = {.files = limits[LIMIT_FILES],
+			   .mem_bytes = limits[LIMIT_MEM],
+			   .cpus = limits_cpus(l)},
 		.net = {.on = l->network.cert, .trust_pem = l->network.cert},
 		.mounts = r->mounts.list,
 		.mount_count = r->mounts.count,
 		.init_fd = init_fd,
 		.init_argv = (char *const *)(uintptr_t)r->args.argv,
-		.host = {.ids = l->ids,
-			 .cgroup_fd = l->cgroup.init_fd,
-			 .join_fds = l->cgroup.join_fd,
-			 .join_count = l->cgroup.join_count,
-			 .given = r->args.given,
-			 .given_count = r->args.given_count},
+		.host = &l->host,
 	};
-	limits_for_wall(l, &r->config.limits);
 	return 0;
 }
 
@@ -358,10 +322,8 @@ static int start_wall(struct life *l, struct ready *r, struct err *e)
 	if (rc < 0)
 		return rc;
 	rc = l->wall->begin(&r->config, &l->box, e);
-	if (rc == 0 && r->config.rw_late)
-		rc = volume_attach(&l->volume, e);
 	if (rc == 0)
-		rc = l->wall->finish(&l->box, l->volume.mount_fd, e);
+		rc = l->wall->finish(&l->box, e);
 	if (rc == 0)
 		rc = prepare_keeper(l, e);
 	if (rc == 0)
@@ -369,26 +331,6 @@ static int start_wall(struct life *l, struct ready *r, struct err *e)
 	if (rc < 0)
 		l->wall->abort(&l->box);
 	return rc;
-}
-
-/* The box's own map, kept for deleting what its ids own: to write one anew means two more programs.
- * Without it that is what happens. Open until the keeper ends. */
-static void keep_map(struct life *l)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)l->box.pid);
-	l->ids.ns_fd = open(path, O_RDONLY | O_CLOEXEC);
-}
-
-/* Storage in memory is made by the wall. The box's root says how full it is: an overlay tells the
- * numbers of the layer that it writes to. Without it they are not known. */
-static void find_memory_volume(struct life *l)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/%d/root", (int)l->box.pid);
-	l->volume.stat_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
 /* What the kernel could not give the box is noted like a limit that it could not keep. */
@@ -425,15 +367,10 @@ static int start_init(struct life *l, struct err *e)
 	note_report(l);
 	r = ev_child_add(l->ev, &l->child, l->box.pid, l->box.pidfd);
 	if (r < 0) {
-		kill(l->box.pid, SIGKILL);
-		waitpid(l->box.pid, NULL, __WALL);
+		l->wall->abort(&l->box);
 		return err_errno(e, -r, "watch the box's first process");
 	}
 	l->has_child = true;
-	if (l->ids.kind == IDS_SUBORDINATE)
-		keep_map(l);
-	if (l->volume.ops->flags & STORAGE_MEMORY)
-		find_memory_volume(l);
 	r = needs_init(l) ? confine(l, e) : 0;
 	if (r < 0)
 		return r;

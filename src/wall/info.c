@@ -6,7 +6,7 @@
 const struct wall_info wall_native_info = {
 	.name = "native",
 	.flags = WALL_SHARED_KERNEL | WALL_ROOT_INSIDE | WALL_GROUPED | WALL_EXEC_GROUPS |
-		 WALL_PROC_FILES | WALL_HOST_MOUNTS,
+		 WALL_PROC_FILES | WALL_HOST_MOUNTS | WALL_FREEZE | WALL_MEASURE,
 };
 
 #ifdef COVE_TEST_WALLS

@@ -10,11 +10,12 @@
 enum wall_flag {
 	WALL_SHARED_KERNEL = 1 << 0, /* the box's system calls reach the host's own kernel */
 	WALL_ROOT_INSIDE = 1 << 1,   /* there may be a root inside */
-	WALL_GROUPED = 1 << 2,	     /* all of a box is in the groups of wall_host: the keeper
-				      * limits, freezes and measures it there */
+	WALL_GROUPED = 1 << 2,	     /* all of a box is in the groups of host.h, which limit it */
 	WALL_EXEC_GROUPS = 1 << 3,   /* init can be given groups for its commands */
-	WALL_PROC_FILES = 1 << 4,    /* the keeper writes files in the box's /proc */
+	WALL_PROC_FILES = 1 << 4,    /* the keeper writes files in the box's /proc (host.h) */
 	WALL_HOST_MOUNTS = 1 << 5,   /* directories of the host can be shown inside */
+	WALL_FREEZE = 1 << 6,	     /* a box can be paused */
+	WALL_MEASURE = 1 << 7,	     /* what a box uses is known */
 };
 
 struct wall_info {

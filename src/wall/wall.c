@@ -1,6 +1,8 @@
 /* The table of walls; see wall.h. */
 #include "wall/wall.h"
 
+#include "wall/host.h"
+
 #include <string.h>
 
 const char *const wall_proc_names[WALL_PROC_FILE_COUNT] = {"cpuinfo", "loadavg", "meminfo", "stat",

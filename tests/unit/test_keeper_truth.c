@@ -3,7 +3,7 @@
 #include "keeper/truth.h"
 #include "keeper_rig.h"
 #include "tap.h"
-#include "wall/wall.h"
+#include "wall/host.h"
 
 #include <errno.h>
 #include <fcntl.h>

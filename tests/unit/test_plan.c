@@ -16,6 +16,25 @@
 #include <sys/stat.h>
 
 static struct plan plan;
+static struct ids ids;
+static struct cgroup groups;
+static struct wall_host held;
+static struct volume layer;
+
+/* A box on a plain directory, without groups. */
+static struct wall_config config(const char *image_root, const char *box_dir, enum ids_kind kind)
+{
+	cgroup_none(&groups, "");
+	ids = (struct ids){.kind = kind};
+	held = (struct wall_host){.ids = &ids, .cgroup = &groups};
+	layer = VOLUME_NONE;
+	layer.ops = &storage_plain;
+	return (struct wall_config){.name = "demo",
+				    .box_dir = box_dir,
+				    .image_root = image_root,
+				    .layer = &layer,
+				    .host = &held};
+}
 
 static const char *format(const struct wall_config *c, struct buf *out)
 {
@@ -37,8 +56,7 @@ static int position(const char *text, const char *line)
 
 TEST(the_steps_come_in_the_order_that_makes_them_safe)
 {
-	struct wall_config c = {
-		.name = "demo", .box_dir = "/b", .image_root = "/i", .host.cgroup_fd = -1};
+	struct wall_config c = config("/i", "/b", IDS_RANGE);
 	struct buf out;
 	const char *text = format(&c, &out);
 
@@ -69,11 +87,7 @@ TEST(the_steps_come_in_the_order_that_makes_them_safe)
  * id, and as root with an owner of the box's own, there is no need. */
 TEST(an_ordinary_users_box_is_charged_as_one)
 {
-	struct wall_config c = {.name = "demo",
-				.box_dir = "/b",
-				.image_root = "/i",
-				.host.cgroup_fd = -1,
-				.host.ids = {.kind = IDS_SUBORDINATE}};
+	struct wall_config c = config("/i", "/b", IDS_SUBORDINATE);
 	struct buf out;
 	const char *text = format(&c, &out);
 
@@ -83,12 +97,12 @@ TEST(an_ordinary_users_box_is_charged_as_one)
 	CHECK(position(text, "step rlimits") < position(text, "step nest"));
 	CHECK(position(text, "step nest") < position(text, "step seccomp"));
 	buf_done(&out);
-	c.host.ids.kind = IDS_SINGLE;
+	ids.kind = IDS_SINGLE;
 	text = format(&c, &out);
 	position(text, "step sysctl user/max_inotify_watches");
 	CHECK(!strstr(text, "step nest"));
 	buf_done(&out);
-	c.host.ids.kind = IDS_RANGE;
+	ids.kind = IDS_RANGE;
 	text = format(&c, &out);
 	CHECK(!strstr(text, "step nest") && !strstr(text, "inotify"));
 	buf_done(&out);
@@ -98,8 +112,7 @@ TEST(an_ordinary_users_box_is_charged_as_one)
  * has none of it. */
 TEST(the_way_to_the_door)
 {
-	struct wall_config c = {
-		.name = "demo", .box_dir = "/b", .image_root = "/i", .host.cgroup_fd = -1};
+	struct wall_config c = config("/i", "/b", IDS_RANGE);
 	struct buf out;
 	const char *text = format(&c, &out);
 
@@ -119,16 +132,14 @@ TEST(the_way_to_the_door)
 TEST(what_it_trusts)
 {
 	struct wall_mount m = {.src = "/h", .dst = "/etc/ssl"};
-	struct wall_config c = {.name = "demo",
-				.box_dir = "/b",
-				.image_root = "/i",
-				.host.cgroup_fd = -1,
-				.mounts = &m,
-				.mount_count = 1,
-				.net = {.on = true}};
+	struct wall_config c = config("/i", "/b", IDS_RANGE);
 	struct buf out;
-	const char *text = format(&c, &out);
+	const char *text;
 
+	c.mounts = &m;
+	c.mount_count = 1;
+	c.net = (struct wall_net){.on = true};
+	text = format(&c, &out);
 	CHECK(!strstr(text, "step trust"));
 	buf_done(&out);
 	c.net.trust_pem = "pem";
@@ -141,14 +152,11 @@ TEST(what_it_trusts)
 TEST(a_box_that_writes_to_the_host_has_the_stricter_filter)
 {
 	struct wall_mount m = {.src = "/srv/data", .dst = "/data"};
-	struct wall_config c = {.name = "demo",
-				.box_dir = "/b",
-				.image_root = "/i",
-				.host.cgroup_fd = -1,
-				.mounts = &m,
-				.mount_count = 1};
+	struct wall_config c = config("/i", "/b", IDS_RANGE);
 	struct buf out;
 
+	c.mounts = &m;
+	c.mount_count = 1;
 	position(format(&c, &out), "step seccomp shared\n");
 	buf_done(&out);
 	m.read_only = true;
@@ -162,16 +170,13 @@ TEST(a_box_that_writes_to_the_host_has_the_stricter_filter)
 /* Neither opened nor mapped before it is there. */
 TEST(a_layer_that_comes_late)
 {
-	struct wall_config c = {.name = "demo",
-				.box_dir = "/nowhere",
-				.rw_late = true,
-				.image_root = "/",
-				.host.ids = {.kind = IDS_SINGLE},
-				.host.cgroup_fd = -1};
+	struct wall_config c = config("/", "/nowhere", IDS_SINGLE);
 	struct err e = {0};
 	struct buf out;
-	const char *text = format(&c, &out);
+	const char *text;
 
+	layer.file_fd = 7;
+	text = format(&c, &out);
 	position(text, "source 1 /nowhere (volume) idmap=box\n");
 	CHECK(plan.sources[PLAN_RW].late);
 	buf_done(&out);
@@ -181,7 +186,7 @@ TEST(a_layer_that_comes_late)
 		CHECK_EQ(plan.sources[PLAN_RW].fd, -1);
 	}
 	plan_done(&plan);
-	c.limits.tmpfs_bytes = 1 << 20;
+	layer.ops = &storage_tmpfs;
 	text = format(&c, &out);
 	CHECK(!plan.sources[PLAN_RW].late); /* in memory there is nothing to wait for */
 	buf_done(&out);
@@ -248,41 +253,40 @@ TEST(an_end_that_went_with_something_unread_is_gone_like_any_other)
 
 TEST(volumes_parts_of_them_and_the_boxs_own_proc)
 {
+	struct volume work = {.mount_fd = 7};
 	struct wall_mount mounts[] = {
-		{.src = "work", .src_fd = 7, .dst = "/workspace", .owned = true},
-		{.src = "/workspace", .beneath = "data", .dst = "/data", .in_box = true},
+		{.src = "work", .volume = &work, .dst = "/workspace", .owned = true},
+		{.src = "work", .volume = &work, .beneath = "data", .dst = "/data"},
 	};
-	struct wall_config c = {.name = "demo",
-				.box_dir = "/b",
-				.rw_fd = 5,
-
-				.image_root = "/i",
-				.host.cgroup_fd = -1,
-				.limits = {.cpus = 1},
-				.mounts = mounts,
-				.mount_count = 2};
+	struct wall_config c = config("/i", "/b", IDS_RANGE);
 	struct err e = {0};
 	struct buf out;
-	const char *text = format(&c, &out);
+	const char *text;
 
+	layer.mount_fd = 5;
+	c.limits = (struct wall_limits){.cpus = 1};
+	c.mounts = mounts;
+	c.mount_count = 2;
+	text = format(&c, &out);
 	position(text, "source 1 /b (volume) idmap=box\n");
 	position(text, "work (volume) idmap=box\n");
 	CHECK(position(text, "step masks") < position(text, "step show-proc"));
 	position(text, "step cpus");
 	buf_done(&out);
-	c.limits.tmpfs_bytes = 1 << 20;
+	layer.ops = &storage_tmpfs;
 	position(format(&c, &out), "source 1 /b (tmpfs)");
 	buf_done(&out);
-	mounts[1].beneath = NULL;
+	/* Of a volume that is shown nowhere, or is not attached. */
+	mounts[1].volume = &layer;
 	CHECK(plan_make(&plan, &c, &e) < 0);
-	mounts[1] = (struct wall_mount){.src = "w", .src_fd = 8, .beneath = "x", .dst = "/x"};
+	work.mount_fd = -1;
+	c.mount_count = 1;
 	CHECK(plan_make(&plan, &c, &e) < 0);
 }
 
 TEST(image_and_writes_are_id_mapped_and_the_image_is_read_only)
 {
-	struct wall_config c = {
-		.name = "demo", .box_dir = "/b", .image_root = "/i", .host.cgroup_fd = -1};
+	struct wall_config c = config("/i", "/b", IDS_RANGE);
 	struct buf out;
 	const char *text = format(&c, &out);
 
@@ -302,15 +306,13 @@ TEST(mounts_keep_their_order_and_their_trust)
 		 .owned = true},
 		{.src = "/srv/models", .dst = "/models", .read_only = true},
 	};
-	struct wall_config c = {.name = "demo",
-				.box_dir = "/b",
-				.image_root = "/i",
-				.host.cgroup_fd = -1,
-				.mounts = mounts,
-				.mount_count = 3};
+	struct wall_config c = config("/i", "/b", IDS_RANGE);
 	struct buf out;
-	const char *text = format(&c, &out);
+	const char *text;
 
+	c.mounts = mounts;
+	c.mount_count = 3;
+	text = format(&c, &out);
 	position(text, "/state/workspaces/w idmap=box\n");
 	position(text, "/state/workspaces/w beneath data idmap=box ro\n");
 	position(text, "/srv/models idmap=owner ro\n");
@@ -321,14 +323,11 @@ TEST(mounts_keep_their_order_and_their_trust)
 TEST(too_many_mounts_are_refused)
 {
 	static struct wall_mount mounts[SPEC_MOUNT_MAX + 2];
-	struct wall_config c = {.name = "demo",
-				.box_dir = "/b",
-				.image_root = "/i",
-				.host.cgroup_fd = -1,
-				.mounts = mounts,
-				.mount_count = SPEC_MOUNT_MAX + 2};
+	struct wall_config c = config("/i", "/b", IDS_RANGE);
 	struct err e = {0};
 
+	c.mounts = mounts;
+	c.mount_count = SPEC_MOUNT_MAX + 2;
 	CHECK(plan_make(&plan, &c, &e) < 0);
 	CHECK_EQ(e.kind, ERR_LIMIT);
 }
@@ -346,15 +345,11 @@ TEST(a_source_beneath_a_workspace_cannot_leave_it)
 	CHECK_EQ(symlink("/etc", path), 0);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		struct wall_mount m = {.src = dir, .beneath = bad[i], .dst = "/x"};
-		struct wall_config c = {.name = "demo",
-					.box_dir = dir,
-					.image_root = dir,
-					.host.cgroup_fd = -1,
-					.mounts = &m,
-					.mount_count = 1,
-					.host.ids = {.kind = IDS_RANGE}};
+		struct wall_config c = config(dir, dir, IDS_RANGE);
 		struct err e = {0};
 
+		c.mounts = &m;
+		c.mount_count = 1;
 		CHECK_EQ(plan_make(&plan, &c, &e), 0);
 		CHECK(plan_open_sources(&plan, &e) < 0);
 		plan_done(&plan);
@@ -389,16 +384,12 @@ TEST(sources_are_private_copies_of_shared_mounts)
 {
 	char dir[] = "/tmp/cove-plan-XXXXXX", place[96], how[256];
 	struct wall_mount m = {.src = dir, .dst = "/x"};
-	struct wall_config c = {.name = "demo",
-				.box_dir = dir,
-				.image_root = dir,
-				.image_is_host = true,
-				.host.cgroup_fd = -1,
-				.mounts = &m,
-				.mount_count = 1,
-				.host.ids = {.kind = IDS_SINGLE}};
+	struct wall_config c = config(dir, dir, IDS_SINGLE);
 	struct err e = {0};
 
+	c.image_is_host = true;
+	c.mounts = &m;
+	c.mount_count = 1;
 	if (getuid() != 0 || unshare(CLONE_NEWNS) < 0)
 		SKIP("cloning mounts needs root, or a namespace of one's own");
 	CHECK(mkdtemp(dir) != NULL);
@@ -434,11 +425,7 @@ TEST(sources_are_private_copies_of_shared_mounts)
 TEST(devices_of_its_own_are_for_everybody)
 {
 	char dir[] = "/tmp/cove-plan-XXXXXX";
-	struct wall_config c = {.name = "demo",
-				.box_dir = dir,
-				.image_root = dir,
-				.host.cgroup_fd = -1,
-				.host.ids = {.kind = IDS_RANGE}};
+	struct wall_config c = config(dir, dir, IDS_RANGE);
 	struct err e = {0};
 
 	if (getuid() != 0)

@@ -63,7 +63,7 @@ static int step_scratch(struct enter *n, const struct step *s)
 /* upper and work on a disk, or in memory that goes with the box. */
 static int attach_rw(struct enter *n)
 {
-	const struct wall_limits *limits = &n->plan->config->limits;
+	const struct volume *layer = n->plan->config->layer;
 	struct plan_source *rw = &n->plan->sources[PLAN_RW];
 	char options[96];
 	int r = rw->late ? pass_receive(n->go, &rw->fd, 1) : 0;
@@ -74,9 +74,8 @@ static int attach_rw(struct enter *n)
 		return mount_attach(rw->fd, AT_FDCWD, "rw");
 	/* 0 inodes: as many as the kernel thinks fit, which nr_inodes=0 is not. */
 	snprintf(options, sizeof(options),
-		 limits->tmpfs_inodes ? "mode=0755,size=%llu,nr_inodes=%llu"
-				      : "mode=0755,size=%llu",
-		 (unsigned long long)limits->tmpfs_bytes, (unsigned long long)limits->tmpfs_inodes);
+		 layer->inodes ? "mode=0755,size=%llu,nr_inodes=%llu" : "mode=0755,size=%llu",
+		 (unsigned long long)layer->bytes, (unsigned long long)layer->inodes);
 	r = mount_here("tmpfs", "rw", MS_NODEV, options);
 	if (r == 0 && (mkdir("rw/upper", 0755) < 0 || mkdir("rw/work", 0755) < 0))
 		r = -errno;
@@ -97,8 +96,7 @@ static int step_root(struct enter *n, const struct step *s)
 	if (r < 0)
 		return r;
 	/* Where the keeper could only make them as the caller. */
-	if (n->plan->config->host.ids.kind == IDS_SUBORDINATE &&
-	    !n->plan->sources[PLAN_RW].absent &&
+	if (n->plan->ids->kind == IDS_SUBORDINATE && !n->plan->sources[PLAN_RW].absent &&
 	    (chown("rw/upper", 0, 0) < 0 || chown("rw/work", 0, 0) < 0))
 		return -errno;
 	r = mount_here("overlay", "root", MS_NODEV, n->plan->config->throw_away ? brief : lasting);
@@ -112,7 +110,7 @@ static int step_proc(struct enter *n, const struct step *s)
 {
 	int r = guest_proc_make(&n->guest);
 
-	if (r == 0 && n->plan->config->host.ids.kind == IDS_SUBORDINATE) {
+	if (r == 0 && n->plan->ids->kind == IDS_SUBORDINATE) {
 		n->self = openat(n->guest.proc, "1", O_PATH | O_DIRECTORY | O_CLOEXEC);
 		n->sys = openat(n->guest.proc, "sys", O_PATH | O_DIRECTORY | O_CLOEXEC);
 		if (n->self < 0 || n->sys < 0)
@@ -172,11 +170,11 @@ static int step_dev(struct enter *n, const struct step *s)
 
 	for (int i = 0; i < GUEST_DEVICES; i++)
 		devices[i] = p->sources[p->first_device + i].fd;
-	return guest_dev_make(
-		&n->guest, &(struct guest_dev){.nodes = p->nodes,
-					       .devices = devices,
-					       .mem_bytes = p->config->limits.mem_bytes,
-					       .single = p->config->host.ids.kind == IDS_SINGLE});
+	return guest_dev_make(&n->guest,
+			      &(struct guest_dev){.nodes = p->nodes,
+						  .devices = devices,
+						  .mem_bytes = p->config->limits.mem_bytes,
+						  .single = p->ids->kind == IDS_SINGLE});
 }
 
 static int step_show_dev(struct enter *n, const struct step *s)
@@ -201,7 +199,7 @@ static int step_bind(struct enter *n, const struct step *s)
 static int open_beneath(struct enter *n, int top, const char *path)
 {
 	char prefix[BOX_PATH_MAX];
-	bool single = n->plan->config->host.ids.kind == IDS_SINGLE;
+	bool single = n->plan->ids->kind == IDS_SINGLE;
 	int fd = fd_openat2(top, path, O_PATH, 0, FD_BENEATH | FD_NO_MAGICLINKS);
 
 	if (fd != -ENOENT)
@@ -294,8 +292,7 @@ static int step_keyring(struct enter *n, const struct step *s)
 
 static int step_rlimits(struct enter *n, const struct step *s)
 {
-	return guest_hold_rlimits(n->plan->config->limits.files,
-				  n->plan->config->host.ids.kind != IDS_RANGE);
+	return guest_hold_rlimits(n->plan->config->limits.files, n->plan->ids->kind != IDS_RANGE);
 }
 
 static int step_nest(struct enter *n, const struct step *s)
@@ -310,12 +307,11 @@ static int step_cpus(struct enter *n, const struct step *s)
 
 static int step_landlock(struct enter *n, const struct step *s)
 {
-	const struct wall_config *c = n->plan->config;
-	int dirs[WALL_GIVEN_MAX];
+	int dirs[GIVEN_MAX];
 	size_t count = 0;
 
-	for (size_t i = 0; i < c->host.given_count; i++)
-		if (!c->host.given[i].file)
+	for (size_t i = 0; i < n->plan->given_count; i++)
+		if (!n->plan->given[i].file)
 			dirs[count++] = n->plan->given[i].fd;
 	return hold_landlock(n->plan->landlock_abi, dirs, count);
 }
@@ -397,10 +393,10 @@ static int run_steps(struct enter *n, struct err *e)
 }
 
 /* The groups that a process cannot be born in. */
-static int join_groups(const struct wall_config *c, struct err *e)
+static int join_groups(const struct cgroup *cg, struct err *e)
 {
-	for (size_t i = 0; i < c->host.join_count; i++)
-		if (write(c->host.join_fds[i], "0", 1) != 1)
+	for (size_t i = 0; i < cg->join_count; i++)
+		if (write(cg->join_fd[i], "0", 1) != 1)
 			return err_errno(e, errno, "join the box's cgroup");
 	return 0;
 }
@@ -453,18 +449,19 @@ static int become_box_root(const struct ids *ids, struct err *e)
 /* The keeper's arguments for init, and an option for each descriptor that it is given. */
 static char **init_arguments(const struct enter *n)
 {
-	const struct wall_config *c = n->plan->config;
+	const struct plan *p = n->plan;
+	char *const *from = p->config->init_argv;
 	size_t count = 0;
 	char **argv;
 
-	while (c->init_argv[count])
+	while (from[count])
 		count++;
-	argv = calloc(count + c->host.given_count + n->net.count + 1, sizeof(*argv));
+	argv = calloc(count + p->given_count + n->net.count + 1, sizeof(*argv));
 	if (!argv)
 		return NULL;
-	memcpy(argv, c->init_argv, count * sizeof(*argv));
-	for (size_t i = 0; i < c->host.given_count; i++)
-		argv[count++] = (char *)(uintptr_t)c->host.given[i].option;
+	memcpy(argv, from, count * sizeof(*argv));
+	for (size_t i = 0; i < p->given_count; i++)
+		argv[count++] = (char *)(uintptr_t)p->given[i].option;
 	for (size_t i = 0; i < n->net.count; i++)
 		argv[count + i] = (char *)(uintptr_t)n->net.options[i];
 	return argv;
@@ -475,20 +472,17 @@ static char **init_arguments(const struct enter *n)
 static int place_descriptors(const struct enter *n, const struct enter_fds *fds, int *ret_program,
 			     int *ret_status)
 {
-	enum { LOW = 3, HIGH = 64, GIVEN_MAX = 16 };
+	enum { LOW = 3, HIGH = 64 };
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	int from[LOW + GIVEN_MAX + 2] = {fds->wire, fds->wire, null};
-	const struct wall_config *c = n->plan->config;
+	int from[LOW + GIVEN_MAX + GUEST_REDIRECT_FDS + 2] = {fds->wire, fds->wire, null};
 	int count = LOW;
 
-	if (c->host.given_count + n->net.count > GIVEN_MAX)
-		return -E2BIG;
-	for (size_t i = 0; i < c->host.given_count; i++)
+	for (size_t i = 0; i < n->plan->given_count; i++)
 		from[count++] = n->plan->given[i].fd;
 	for (size_t i = 0; i < n->net.count; i++)
 		from[count++] = n->net.fds[i];
 	*ret_program = count;
-	from[count++] = c->init_fd;
+	from[count++] = n->plan->config->init_fd;
 	*ret_status = count;
 	from[count++] = fds->status;
 	for (int i = 0; i < count; i++) {
@@ -524,7 +518,6 @@ static void format_secret(const struct plan *p, char *ret)
 void enter_box(struct plan *p, const struct enter_fds *fds)
 {
 	struct enter n = {.plan = p, .guest = GUEST_NONE, .go = fds->go};
-	const struct wall_config *c = p->config;
 	char secret[sizeof(SECRET_NAME) + 2 * FILTER_SECRET_BYTES];
 	char *env[] = {secret, NULL}, **argv;
 	struct err e = {0};
@@ -533,20 +526,20 @@ void enter_box(struct plan *p, const struct enter_fds *fds)
 	char go;
 
 	format_secret(p, secret);
-	if (join_groups(c, &e) < 0 || leave_namespaces(&e) < 0)
+	if (join_groups(p->config->host->cgroup, &e) < 0 || leave_namespaces(&e) < 0)
 		fail(status, &e);
 	if (read(fds->go, &go, 1) != 1)
 		_exit(1);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	setsid();
-	if (c->host.ids.kind != IDS_RANGE &&
+	if (p->ids->kind != IDS_RANGE &&
 	    (plan_open_sources(p, &e) < 0 || plan_open_given(p, &e) < 0))
 		fail(status, &e);
-	if (become_box_root(&c->host.ids, &e) < 0)
+	if (become_box_root(p->ids, &e) < 0)
 		fail(status, &e);
-	for (size_t i = 0; i < c->host.given_count && c->host.ids.kind != IDS_RANGE; i++)
-		given_take(&c->host.given[i]);
+	for (size_t i = 0; i < p->given_count && p->ids->kind != IDS_RANGE; i++)
+		given_take(&p->given[i]);
 	if (run_steps(&n, &e) < 0)
 		fail(status, &e);
 	argv = init_arguments(&n);

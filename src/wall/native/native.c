@@ -108,24 +108,26 @@ static int be_owner(const struct ids *ids, bool on, struct err *e)
 	return r < 0 ? err_errno(e, -r, "own the box's user namespace by an id of its own") : 0;
 }
 
-static int open_user_ns(struct plan *p, pid_t pid, struct err *e)
+static int open_in_proc(pid_t pid, const char *what, int flags)
 {
 	char path[64];
 
-	snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
-	p->box_ns = open(path, O_RDONLY | O_CLOEXEC);
-	return p->box_ns < 0 ? err_errno(e, errno, "open '%s'", path) : 0;
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, what);
+	return open(path, flags | O_CLOEXEC);
 }
 
 /* Everything that must be done from outside while the child waits. */
 static int prepare_child(struct plan *p, pid_t pid, struct err *e)
 {
-	bool is_root = p->config->host.ids.kind == IDS_RANGE;
-	int r = ids_map_process(&p->config->host.ids, pid, e), back;
+	bool is_root = p->ids->kind == IDS_RANGE;
+	int r = ids_map_process(p->ids, pid, e), back;
 
-	if (r == 0 && is_root)
-		r = open_user_ns(p, pid, e);
-	back = be_owner(&p->config->host.ids, false, r < 0 ? NULL : e);
+	if (r == 0 && is_root) {
+		p->box_ns = open_in_proc(pid, "ns/user", O_RDONLY);
+		if (p->box_ns < 0)
+			r = err_errno(e, errno, "open the box's user namespace");
+	}
+	back = be_owner(p->ids, false, r < 0 ? NULL : e);
 	if (r == 0)
 		r = back;
 	return r == 0 && is_root ? plan_idmap_sources(p, e) : r;
@@ -177,12 +179,12 @@ static int receive_net(const struct native_channel *ch, struct plan *p, struct w
 static int start_child(struct native_build *w, struct wall_box *b, struct err *e)
 {
 	struct native_channel *ch = &w->ch;
-	const struct wall_host *host = &w->plan.config->host;
-	int r = be_owner(&host->ids, true, e);
-	pid_t pid = r < 0 ? r : clone_box(host->cgroup_fd, &b->pidfd, e);
+	const struct wall_host *host = b->host;
+	int r = be_owner(host->ids, true, e);
+	pid_t pid = r < 0 ? r : clone_box(host->cgroup->init_fd, &b->pidfd, e);
 
 	if (pid < 0) {
-		(void)be_owner(&host->ids, false, NULL); /* the first reason counts */
+		(void)be_owner(host->ids, false, NULL); /* the first reason counts */
 		return pid;
 	}
 	if (pid == 0) {
@@ -233,7 +235,11 @@ static void report(const struct plan *p, struct wall_report *ret)
 		 filter_allowed(p->filter), shared, landlock,
 		 guest_hold_caps_text(p->config->strict),
 		 p->config->strict ? "no_new_privs\n" : "");
-	snprintf(ret->missing, sizeof(ret->missing), "%s%s%s", net, core,
+	snprintf(ret->missing, sizeof(ret->missing), "%s%s%s%s", net, core,
+		 p->forks_untold
+			 ? "the box's pids cgroup cannot be read: refused forks are unknown "
+			   "per command\n"
+			 : "",
 		 p->landlock_abi == 0
 			 ? "landlock: this kernel has none, or it is not switched on "
 			   "(lsm=...,landlock "
@@ -272,6 +278,7 @@ static int native_begin(const struct wall_config *c, struct wall_box *b, struct 
 
 	*b = WALL_BOX_NONE;
 	b->network = "none";
+	b->host = c->host;
 	b->build = w;
 	if (!w)
 		return err_errno(e, ENOMEM, "plan the box");
@@ -280,7 +287,7 @@ static int native_begin(const struct wall_config *c, struct wall_box *b, struct 
 	r = plan_make(p, c, e);
 	if (r == 0)
 		r = stop_core_dumps(p, e);
-	if (r == 0 && c->host.ids.kind == IDS_RANGE) {
+	if (r == 0 && p->ids->kind == IDS_RANGE) {
 		r = plan_open_sources(p, e);
 		if (r == 0)
 			r = plan_open_given(p, e);
@@ -296,20 +303,33 @@ static int native_begin(const struct wall_config *c, struct wall_box *b, struct 
 	return r;
 }
 
-static int native_finish(struct wall_box *b, int rw_fd, struct err *e)
+static int native_finish(struct wall_box *b, struct err *e)
 {
 	struct native_build *w = b->build;
 	int r = 0;
 
 	if (w->plan.sources[PLAN_RW].late) {
-		r = plan_open_late(&w->plan, rw_fd, e);
+		r = volume_attach(w->plan.config->layer, e);
+		if (r == 0)
+			r = plan_open_late(&w->plan, e);
 		if (r < 0)
 			return r;
 		r = pass_send(w->ch.go[0], &w->plan.sources[PLAN_RW].fd, 1);
 		if (r < 0 && r != -EPIPE)
 			return err_errno(e, -r, "give the box its layer");
 	}
-	return receive_proc_fds(&w->ch, b->proc_fds, e);
+	return receive_proc_fds(&w->ch, b->host->proc_fds, e);
+}
+
+/* What the keeper needs of the box's own, and can only be opened now. Without it deleting what the
+ * box's ids own takes two more programs, and how full a layer in memory is (an overlay tells the
+ * numbers of the layer that it writes to) is not known. */
+static void open_late(const struct plan *p, const struct wall_box *b)
+{
+	if (p->ids->kind == IDS_SUBORDINATE)
+		b->host->ids->ns_fd = open_in_proc(b->pid, "ns/user", O_RDONLY);
+	if (p->sources[PLAN_RW].absent)
+		p->config->layer->stat_fd = open_in_proc(b->pid, "root", O_PATH | O_DIRECTORY);
 }
 
 static int native_await(struct wall_box *b, struct err *e)
@@ -322,6 +342,7 @@ static int native_await(struct wall_box *b, struct err *e)
 	if (r < 0)
 		return r;
 	report(&w->plan, &b->report);
+	open_late(&w->plan, b);
 	free_build(b);
 	return 0;
 }
@@ -336,8 +357,8 @@ static void native_abort(struct wall_box *b)
 	free_build(b);
 	fd_close(&b->pidfd);
 	fd_close(&b->rfd);
-	for (int i = 0; i < WALL_PROC_FILE_COUNT; i++)
-		fd_close(&b->proc_fds[i]);
+	for (int i = 0; b->host && i < WALL_PROC_FILE_COUNT; i++)
+		fd_close(&b->host->proc_fds[i]);
 	*b = WALL_BOX_NONE;
 }
 
@@ -348,6 +369,19 @@ static void native_kill(struct wall_box *b)
 		sys_pidfd_send_signal(b->pidfd, SIGKILL);
 }
 
+static int native_freeze(struct wall_box *b, bool on, struct err *e)
+{
+	return cgroup_freeze(b->host->cgroup, on, e);
+}
+
+static void native_measure(struct wall_box *b, bool brief, struct cgroup_stats *ret)
+{
+	if (brief)
+		cgroup_stats_now(b->host->cgroup, ret);
+	else
+		cgroup_stats(b->host->cgroup, ret);
+}
+
 const struct wall_ops wall_native = {
 	.info = &wall_native_info,
 	.begin = native_begin,
@@ -355,4 +389,6 @@ const struct wall_ops wall_native = {
 	.await = native_await,
 	.abort = native_abort,
 	.kill = native_kill,
+	.freeze = native_freeze,
+	.measure = native_measure,
 };

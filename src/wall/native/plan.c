@@ -64,24 +64,35 @@ static void plan_host_dirs(struct plan *p)
 	}
 }
 
+/* The volume's own place in the box; NULL: nowhere. */
+static const char *shown_at(const struct wall_config *c, const struct volume *v)
+{
+	for (size_t i = 0; i < c->mount_count; i++)
+		if (c->mounts[i].volume == v && !c->mounts[i].beneath)
+			return c->mounts[i].dst;
+	return NULL;
+}
+
 static void plan_mounts(struct plan *p)
 {
 	for (size_t i = 0; i < p->config->mount_count; i++) {
 		const struct wall_mount *m = &p->config->mounts[i];
 
-		if (m->in_box) {
-			add_step(p, STEP_BIND_IN, m->src, m->beneath, (int)i);
+		/* Below a detached mount nothing can be cloned before kernel 6.15. */
+		if (m->beneath && m->volume) {
+			add_step(p, STEP_BIND_IN, shown_at(p->config, m->volume), m->beneath,
+				 (int)i);
 			continue;
 		}
 		add_step(p, STEP_BIND, m->dst, NULL,
 			 add_source(p, (struct plan_source){
 					       .path = m->src,
-					       .given = m->src_fd,
+					       .given = m->volume ? m->volume->mount_fd : -1,
 					       .beneath = m->beneath,
 					       .attrs = MA_NOSUID | MA_NODEV |
 							(m->read_only ? MA_RDONLY : 0),
 					       .idmap = m->owned ? IDMAP_BOX : IDMAP_OWNER,
-					       .recursive = m->src_fd <= 0,
+					       .recursive = !m->volume,
 				       }));
 	}
 }
@@ -90,7 +101,7 @@ static void plan_mounts(struct plan *p)
  * maxima of its namespace hold for all of it. */
 static bool is_nested(const struct plan *p)
 {
-	return p->config->host.ids.kind == IDS_SUBORDINATE;
+	return p->ids->kind == IDS_SUBORDINATE;
 }
 
 /* A box's part of what its caller has. */
@@ -113,7 +124,7 @@ static void plan_proc(struct plan *p)
 	add_step(p, STEP_PROC, NULL, NULL, -1);
 	/* No user namespace inside a box: a second lock beside the capabilities. */
 	add_step(p, STEP_SYSCTL, "user/max_user_namespaces", is_nested(p) ? "1" : "0", -1);
-	if (p->config->host.ids.kind != IDS_RANGE)
+	if (p->ids->kind != IDS_RANGE)
 		plan_share(p);
 	add_step(p, STEP_TRUTHS, NULL, NULL, -1);
 	add_step(p, STEP_MASKS, NULL, NULL, -1);
@@ -158,8 +169,7 @@ static int check_mounts(const struct wall_config *c, struct err *e)
 	for (size_t i = 0; i < c->mount_count; i++) {
 		const struct wall_mount *m = &c->mounts[i];
 
-		/* Below a detached mount nothing can be cloned before kernel 6.15. */
-		if ((m->in_box && !m->beneath) || (m->src_fd > 0 && !m->in_box && m->beneath))
+		if (m->volume && (m->beneath ? !shown_at(c, m->volume) : m->volume->mount_fd < 0))
 			return err_set(e, ERR_INVALID, EINVAL,
 				       "the mount at '%s' has no usable source", m->dst);
 	}
@@ -168,21 +178,20 @@ static int check_mounts(const struct wall_config *c, struct err *e)
 
 int plan_make(struct plan *p, const struct wall_config *c, struct err *e)
 {
+	bool in_memory = c->layer->ops->flags & STORAGE_MEMORY;
 	int r = check_mounts(c, e);
 
-	ASSERT(c->host.given_count <= WALL_GIVEN_MAX);
-	*p = (struct plan){.config = c, .nodes = -1, .box_ns = -1};
-	for (size_t i = 0; i < WALL_GIVEN_MAX; i++)
-		p->given[i].fd = -1;
+	*p = (struct plan){.config = c, .ids = c->host->ids, .nodes = -1, .box_ns = -1};
 	if (r < 0)
 		return r;
+	p->given_count = given_list(c->host->cgroup, p->given, &p->forks_untold);
 	add_source(p, (struct plan_source){.path = c->image_root,
 					   .attrs = MA_RDONLY | MA_NODEV,
 					   .idmap = IDMAP_BOX});
 	add_source(p, (struct plan_source){.path = c->box_dir,
-					   .given = c->rw_fd,
-					   .absent = c->limits.tmpfs_bytes > 0,
-					   .late = c->rw_late && c->limits.tmpfs_bytes == 0,
+					   .given = c->layer->mount_fd,
+					   .absent = in_memory,
+					   .late = c->layer->file_fd >= 0 && !in_memory,
 					   .attrs = MA_NODEV,
 					   .idmap = IDMAP_BOX});
 	plan_devices(p);
@@ -216,7 +225,7 @@ void plan_done(struct plan *p)
 {
 	for (int i = 0; i < p->source_count; i++)
 		fd_close(&p->sources[i].fd);
-	for (size_t i = 0; i < WALL_GIVEN_MAX; i++)
+	for (size_t i = 0; i < p->given_count; i++)
 		fd_close(&p->given[i].fd);
 	fd_close(&p->nodes);
 	fd_close(&p->box_ns);
@@ -281,7 +290,7 @@ static int make_nodes(struct plan *p, struct err *e)
 
 int plan_open_sources(struct plan *p, struct err *e)
 {
-	int r = p->config->host.ids.kind == IDS_RANGE ? make_nodes(p, e) : 0;
+	int r = p->ids->kind == IDS_RANGE ? make_nodes(p, e) : 0;
 
 	for (int i = 0; i < p->source_count && r == 0; i++) {
 		struct plan_source *s = &p->sources[i];
@@ -292,7 +301,7 @@ int plan_open_sources(struct plan *p, struct err *e)
 		if (r < 0)
 			return r;
 		/* Attributes of the rest are set with their id map, in one call. */
-		if (p->config->host.ids.kind == IDS_RANGE && s->idmap != IDMAP_NONE)
+		if (p->ids->kind == IDS_RANGE && s->idmap != IDMAP_NONE)
 			continue;
 		r = mount_set(s->fd, s->attrs, -1);
 		if (r < 0)
@@ -317,7 +326,7 @@ static int idmap_source(struct plan *p, struct plan_source *s, struct err *e)
 	int ns = p->box_ns, r;
 
 	if (s->idmap == IDMAP_OWNER) {
-		own = owner_ns(&p->config->host.ids, s, e);
+		own = owner_ns(p->ids, s, e);
 		if (own < 0)
 			return own;
 		ns = own;
@@ -338,8 +347,8 @@ int plan_find_given(struct plan *p, struct err *e)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < p->config->host.given_count && r == 0; i++)
-		r = given_find(&p->given[i], &p->config->host.given[i], e);
+	for (size_t i = 0; i < p->given_count && r == 0; i++)
+		r = given_find(&p->given[i], e);
 	return r;
 }
 
@@ -347,8 +356,8 @@ int plan_open_given(struct plan *p, struct err *e)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < p->config->host.given_count && r == 0; i++)
-		r = given_open(&p->given[i], &p->config->host.given[i], e);
+	for (size_t i = 0; i < p->given_count && r == 0; i++)
+		r = given_open(&p->given[i], e);
 	return r;
 }
 
@@ -366,12 +375,12 @@ int plan_idmap_sources(struct plan *p, struct err *e)
 	return 0;
 }
 
-int plan_open_late(struct plan *p, int given, struct err *e)
+int plan_open_late(struct plan *p, struct err *e)
 {
 	struct plan_source *s = &p->sources[PLAN_RW];
 	int r;
 
-	s->given = given;
+	s->given = p->config->layer->mount_fd;
 	r = open_source(s, e);
 	return r < 0 ? r : idmap_source(p, s, e);
 }

@@ -11,6 +11,8 @@
 #include "base/limits.h"
 #include "filter/filter.h"
 #include "guest/guest.h"
+#include "storage/storage.h"
+#include "wall/host.h"
 #include "wall/native/given.h"
 #include "wall/native/nest.h"
 #include "wall/wall.h"
@@ -79,12 +81,15 @@ struct step {
 
 struct plan {
 	const struct wall_config *config;
+	const struct ids *ids;
 	struct plan_source sources[PLAN_SOURCES_MAX];
 	int source_count;
 	int first_device; /* index of the first device source */
 	int nodes; /* owned; a mount with device nodes of the box's own, or -1: the sources */
-	struct given given[WALL_GIVEN_MAX];
-	int box_ns; /* owned; the box's user namespace, or -1: as root, once it is there */
+	struct given given[GIVEN_MAX];
+	size_t given_count;
+	bool forks_untold; /* refused forks are not known per command */
+	int box_ns;	   /* owned; the box's user namespace, or -1: as root, once it is there */
 	struct step steps[PLAN_STEPS_MAX];
 	int step_count;
 	int landlock_abi; /* 0: none */
@@ -115,5 +120,5 @@ int plan_open_given(struct plan *p, struct err *e);
 /* As root, once the box's ids are mapped: makes the sources id-mapped, by box_ns. */
 int plan_idmap_sources(struct plan *p, struct err *e);
 
-/* Both for the source that came late, as the mount `given`. */
-int plan_open_late(struct plan *p, int given, struct err *e);
+/* Both for the layer that came late. */
+int plan_open_late(struct plan *p, struct err *e);

@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "guest/guest.h"
 #include "guest/mount.h"
+#include "storage/storage.h"
 #include "wall/wall.h"
 
 #include <errno.h>
@@ -63,28 +64,26 @@ static int make_arguments(struct plain_build *w)
 	return 0;
 }
 
-static int attach_layers(struct plain_build *w, int rw_fd)
+static int attach_layers(struct plain_build *w)
 {
 	const struct wall_config *c = w->config;
 	autoclose int lower = mount_clone(AT_FDCWD, c->image_root, false);
-	autoclose int rw = rw_fd > 0 ? fcntl(rw_fd, F_DUPFD_CLOEXEC, 3) : -1;
+	bool in_memory = c->layer->ops->flags & STORAGE_MEMORY;
+	int rw = in_memory		   ? mount_new("tmpfs", NULL, MA_NODEV)
+		 : c->layer->mount_fd >= 0 ? c->layer->mount_fd
+					   : mount_clone(AT_FDCWD, c->box_dir, false);
 	int r = lower < 0 ? lower : mount_set(lower, MA_RDONLY | MA_NODEV, -1);
 
-	if (r == 0 && c->limits.tmpfs_bytes)
-		rw = mount_new("tmpfs", NULL, MA_NODEV);
-	else if (r == 0 && rw < 0)
-		rw = mount_clone(AT_FDCWD, c->box_dir, false);
 	if (r == 0)
 		r = rw < 0 ? rw : mount_attach(lower, AT_FDCWD, "lower");
 	if (r == 0)
 		r = mount_attach(rw, AT_FDCWD, "rw");
-	if (r == 0 && c->limits.tmpfs_bytes &&
-	    (mkdir("rw/upper", 0755) < 0 || mkdir("rw/work", 0755) < 0))
+	if (r == 0 && in_memory && (mkdir("rw/upper", 0755) < 0 || mkdir("rw/work", 0755) < 0))
 		r = -errno;
 	return r;
 }
 
-static int make_root(struct plain_build *w, int rw_fd)
+static int make_root(struct plain_build *w)
 {
 	struct guest g = GUEST_NONE;
 	int r;
@@ -96,7 +95,7 @@ static int make_root(struct plain_build *w, int rw_fd)
 	    (mkdir("lower", 0700) < 0 || mkdir("rw", 0700) < 0 || mkdir("root", 0700) < 0))
 		r = -errno;
 	if (r == 0)
-		r = attach_layers(w, rw_fd);
+		r = attach_layers(w);
 	if (r < 0)
 		return r;
 	r = mount_here("overlay", "root", MS_NODEV,
@@ -123,7 +122,7 @@ static int run_init(struct plain_build *w, int null)
 	return sys_execveat(PROGRAM, w->argv, env);
 }
 
-static _Noreturn void be_box(struct plain_build *w, int rw_fd)
+static _Noreturn void be_box(struct plain_build *w)
 {
 	struct err e = {0};
 	sigset_t none;
@@ -133,7 +132,7 @@ static _Noreturn void be_box(struct plain_build *w, int rw_fd)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	setsid();
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	r = make_root(w, rw_fd);
+	r = make_root(w);
 	if (r == 0)
 		r = run_init(w, null);
 	err_set(&e, err_kind_of(-r), -r, "start init in bare namespaces: %s", strerror(-r));
@@ -161,7 +160,7 @@ static int plain_begin(const struct wall_config *c, struct wall_box *b, struct e
 	return 0;
 }
 
-static int plain_finish(struct wall_box *b, int rw_fd, struct err *e)
+static int plain_finish(struct wall_box *b, struct err *e)
 {
 	struct plain_build *w = b->build;
 	struct {
@@ -172,12 +171,16 @@ static int plain_finish(struct wall_box *b, int rw_fd, struct err *e)
 		.pidfd = (uint64_t)(uintptr_t)&b->pidfd,
 		.exit_signal = SIGCHLD,
 	};
-	long pid = syscall(SYS_clone3, &args, sizeof(args));
+	int r = volume_attach(w->config->layer, e);
+	long pid;
 
+	if (r < 0)
+		return r;
+	pid = syscall(SYS_clone3, &args, sizeof(args));
 	if (pid < 0)
 		return err_errno(e, errno, "make bare namespaces");
 	if (pid == 0)
-		be_box(w, rw_fd > 0 ? rw_fd : w->config->rw_fd);
+		be_box(w);
 	b->pid = (pid_t)pid;
 	fd_close(&w->status[1]);
 	fd_close(&w->in[0]);
@@ -205,6 +208,7 @@ static int plain_await(struct wall_box *b, struct err *e)
 	struct plain_build *w = b->build;
 	struct err why;
 	ssize_t n = fd_read_full(w->status[0], &why, sizeof(why));
+	char path[64];
 
 	if (n == (ssize_t)sizeof(why)) {
 		*e = why;
@@ -212,6 +216,10 @@ static int plain_await(struct wall_box *b, struct err *e)
 	}
 	if (n != 0)
 		return err_set(e, ERR_INTERNAL, EIO, "the box's first process died");
+	if (w->config->layer->ops->flags & STORAGE_MEMORY) {
+		snprintf(path, sizeof(path), "/proc/%d/root", (int)b->pid);
+		w->config->layer->stat_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	}
 	b->network = w->config->net.on ? "redirect" : "none";
 	snprintf(b->report.walls, sizeof(b->report.walls),
 		 "namespaces: pid mount network ipc uts\n");
