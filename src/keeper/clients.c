@@ -22,7 +22,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static void close_later(struct client *c)
+static void close_later(struct keeper_client *c)
 {
 	if (c->closing)
 		return;
@@ -32,7 +32,7 @@ static void close_later(struct client *c)
 
 /* ---- to a client ---- */
 
-void client_sent(struct client *c, int r)
+void keeper_client_sent(struct keeper_client *c, int r)
 {
 	if (r == 0)
 		wire_link_flush(&c->link);
@@ -40,30 +40,31 @@ void client_sent(struct client *c, int r)
 		close_later(c);
 }
 
-void client_send(struct client *c, enum wire_type type, uint8_t stream, uint32_t id, const void *p,
-		 size_t n)
+void keeper_client_send(struct keeper_client *c, enum wire_type type, uint8_t stream, uint32_t id,
+			const void *p, size_t n)
 {
 	if (!c->closing)
-		client_sent(c, wire_encode(&c->link.out, type, stream, id, p, n));
+		keeper_client_sent(c, wire_encode(&c->link.out, type, stream, id, p, n));
 }
 
-void client_credit(struct client *c, uint32_t id, uint8_t stream, uint64_t bytes)
+void keeper_client_credit(struct keeper_client *c, uint32_t id, uint8_t stream, uint64_t bytes)
 {
 	struct wire_credit m = {.bytes = bytes};
 
 	if (!c->closing)
-		client_sent(c, wire_credit_encode(&c->link.out, id, stream, &m));
+		keeper_client_sent(c, wire_credit_encode(&c->link.out, id, stream, &m));
 }
 
-void client_fail(struct client *c, uint32_t id, const struct err *e)
+void keeper_client_fail(struct keeper_client *c, uint32_t id, const struct err *e)
 {
 	struct wire_error m = {.kind = e->kind, .code = (uint64_t)e->code, .msg = e->msg};
 
 	if (!c->closing)
-		client_sent(c, wire_error_encode(&c->link.out, id, 0, &m));
+		keeper_client_sent(c, wire_error_encode(&c->link.out, id, 0, &m));
 }
 
-void client_fail_with(struct client *c, uint32_t id, enum err_kind kind, const char *fmt, ...)
+void keeper_client_fail_with(struct keeper_client *c, uint32_t id, enum err_kind kind,
+			     const char *fmt, ...)
 {
 	struct err e = {.kind = kind};
 	va_list ap;
@@ -71,21 +72,21 @@ void client_fail_with(struct client *c, uint32_t id, enum err_kind kind, const c
 	va_start(ap, fmt);
 	vsnprintf(e.msg, sizeof(e.msg), fmt, ap);
 	va_end(ap);
-	client_fail(c, id, &e);
+	keeper_client_fail(c, id, &e);
 }
 
-void client_break(struct client *c, const char *what)
+void keeper_client_break(struct keeper_client *c, const char *what)
 {
-	client_fail_with(c, 0, ERR_PROTOCOL, "the client broke the protocol: %s", what);
+	keeper_client_fail_with(c, 0, ERR_PROTOCOL, "the client broke the protocol: %s", what);
 	close_later(c);
 }
 
 static void on_stalled(struct keeper_gate *g)
 {
-	close_later(container(g, struct client, gate));
+	close_later(container(g, struct keeper_client, gate));
 }
 
-void client_check_queue(struct client *c)
+void keeper_client_check_queue(struct keeper_client *c)
 {
 	if (!c->closing)
 		keeper_gate_hold(&c->gate, wire_link_queued(&c->link), CLIENT_QUEUE_MAX);
@@ -102,168 +103,171 @@ static bool is_use(enum wire_type type)
 }
 
 /* May this frame begin a request? Answers if not. */
-static bool may_begin(struct client *c, uint32_t id)
+static bool may_begin(struct keeper_client *c, uint32_t id)
 {
-	if (id == 0 || follow_find(c, id) || keeper_relay_has(c, id) ||
+	if (id == 0 || keeper_follow_find(c, id) || keeper_relay_has(c, id) ||
 	    keeper_subscription_has(c, id)) {
-		client_break(c, "the id of a request is 0 or in use");
+		keeper_client_break(c, "the id of a request is 0 or in use");
 		return false;
 	}
 	if (c->k->ending || !c->k->linked) {
-		client_fail_with(c, id, ERR_CONFLICT, "box '%s' is ending", c->k->name);
+		keeper_client_fail_with(c, id, ERR_CONFLICT, "box '%s' is ending", c->k->name);
 		return false;
 	}
 	if (c->request_count >= KEEPER_REQUESTS_MAX) {
-		client_fail_with(c, id, ERR_LIMIT, "%u requests are open on one connection",
-				 c->request_count);
+		keeper_client_fail_with(c, id, ERR_LIMIT, "%u requests are open on one connection",
+					c->request_count);
 		return false;
 	}
 	return true;
 }
 
-static void on_hello(struct client *c, const struct wire_frame *f)
+static void on_hello(struct keeper_client *c, const struct wire_frame *f)
 {
 	struct wire_hello m;
 	struct err e;
 
 	if (wire_hello_decode(f, &m) < 0) {
-		client_break(c, "a malformed HELLO");
+		keeper_client_break(c, "a malformed HELLO");
 	} else if (wire_hello_agree(&m, "the client",
 				    "use the Cove that started the box, or restart it", &c->peer,
 				    &e) < 0) {
-		client_fail(c, 0, &e);
+		keeper_client_fail(c, 0, &e);
 		close_later(c);
 	}
 }
 
-static void on_exec(struct client *c, const struct wire_frame *f)
+static void on_exec(struct keeper_client *c, const struct wire_frame *f)
 {
 	struct wire_exec m;
 
 	if (wire_exec_decode(f, &m) < 0)
-		client_break(c, "a malformed EXEC");
-	else if (may_begin(c, f->id) && !client_is_held_up(c, f->id))
-		exec_ask(c, f->id, &m);
+		keeper_client_break(c, "a malformed EXEC");
+	else if (may_begin(c, f->id) && !keeper_client_is_held_up(c, f->id))
+		keeper_exec_ask(c, f->id, &m);
 }
 
-static void on_attach(struct client *c, const struct wire_frame *f)
+static void on_attach(struct keeper_client *c, const struct wire_frame *f)
 {
 	struct wire_attach m;
 
 	if (wire_attach_decode(f, &m) < 0)
-		client_break(c, "a malformed ATTACH");
+		keeper_client_break(c, "a malformed ATTACH");
 	else if (may_begin(c, f->id))
-		follow_attach(c, f->id, &m);
+		keeper_follow_attach(c, f->id, &m);
 }
 
-static void on_subscribe(struct client *c, const struct wire_frame *f)
+static void on_subscribe(struct keeper_client *c, const struct wire_frame *f)
 {
 	struct wire_subscribe m;
 
 	if (wire_subscribe_decode(f, &m) < 0)
-		client_break(c, "a malformed SUBSCRIBE");
+		keeper_client_break(c, "a malformed SUBSCRIBE");
 	else if (may_begin(c, f->id))
 		keeper_subscribe(c, f->id, &m);
 }
 
-static void on_file(struct client *c, const struct wire_frame *f)
+static void on_file(struct keeper_client *c, const struct wire_frame *f)
 {
-	if (may_begin(c, f->id) && !client_is_held_up(c, f->id))
+	if (may_begin(c, f->id) && !keeper_client_is_held_up(c, f->id))
 		keeper_relay_ask(c, f);
 }
 
-static void on_door(struct client *c, const struct wire_frame *f)
+static void on_door(struct keeper_client *c, const struct wire_frame *f)
 {
 	if (!may_begin(c, f->id))
 		return;
 	if (c->k->door)
-		door_from_client(c->k->door, c, f);
+		keeper_door_from_client(c->k->door, c, f);
 	else
-		client_fail_with(c, f->id, ERR_CONFLICT,
-				 "box '%s' was started without a network (--net closed): start it "
-				 "again after changing its policy",
-				 c->k->name);
+		keeper_client_fail_with(
+			c, f->id, ERR_CONFLICT,
+			"box '%s' was started without a network (--net closed): start it "
+			"again after changing its policy",
+			c->k->name);
 }
 
-static void on_execs(struct client *c, const struct wire_frame *f)
+static void on_execs(struct keeper_client *c, const struct wire_frame *f)
 {
 	if (may_begin(c, f->id))
-		exec_list(c, f->id);
+		keeper_exec_list(c, f->id);
 }
 
-static void on_data(struct client *c, const struct wire_frame *f)
+static void on_data(struct keeper_client *c, const struct wire_frame *f)
 {
-	struct follow *follow = follow_find(c, f->id);
+	struct keeper_follow *follow = keeper_follow_find(c, f->id);
 
 	if (f->stream != WIRE_STDIN)
-		client_break(c, "data on an output stream");
+		keeper_client_break(c, "data on an output stream");
 	else if (follow && f->type == WIRE_DATA)
-		input_data(follow, f);
+		keeper_input_data(follow, f);
 	else if (follow)
-		input_eof(follow);
+		keeper_input_eof(follow);
 	else
 		keeper_relay_from_client(c, f);
 }
 
-static void on_credit(struct client *c, const struct wire_frame *f)
+static void on_credit(struct keeper_client *c, const struct wire_frame *f)
 {
-	struct follow *follow = follow_find(c, f->id);
+	struct keeper_follow *follow = keeper_follow_find(c, f->id);
 	struct wire_credit m;
 
 	if (wire_credit_decode(f, &m) < 0 || f->stream == WIRE_STDIN)
-		client_break(c, "a malformed CREDIT");
+		keeper_client_break(c, "a malformed CREDIT");
 	else if (follow)
-		follow_credit(follow, f->stream - 1u, m.bytes);
+		keeper_follow_credit(follow, f->stream - 1u, m.bytes);
 	else
 		keeper_relay_from_client(c, f);
 }
 
-static void on_cancel(struct client *c, const struct wire_frame *f)
+static void on_cancel(struct keeper_client *c, const struct wire_frame *f)
 {
-	struct follow *follow = follow_find(c, f->id);
+	struct keeper_follow *follow = keeper_follow_find(c, f->id);
 
 	if (follow)
-		follow_free(follow);
+		keeper_follow_free(follow);
 	else if (!keeper_subscription_cancel(c, f->id))
 		keeper_relay_from_client(c, f);
 }
 
 /* A signal to any command by its number is a request; one to the command of this very request is
  * not answered, since the request's own answer is its EXIT. */
-static void on_signal(struct client *c, const struct wire_frame *f)
+static void on_signal(struct keeper_client *c, const struct wire_frame *f)
 {
-	struct follow *follow = follow_find(c, f->id);
+	struct keeper_follow *follow = keeper_follow_find(c, f->id);
 	struct wire_signal m;
 	struct err e;
 
 	if (wire_signal_decode(f, &m) < 0) {
-		client_break(c, "a malformed SIGNAL");
+		keeper_client_break(c, "a malformed SIGNAL");
 	} else if (m.exec_id == 0) {
 		if (follow)
-			exec_signal(c->k, follow->exec->rec.exec_id, &m, NULL);
+			keeper_exec_signal(c->k, follow->exec->rec.exec_id, &m, NULL);
 		keeper_gate_wait(&c->gate);
-	} else if (may_begin(c, f->id) && !client_is_held_up(c, f->id)) {
-		if (exec_signal(c->k, m.exec_id <= INT32_MAX ? (uint32_t)m.exec_id : 0, &m, &e) < 0)
-			client_fail(c, f->id, &e);
+	} else if (may_begin(c, f->id) && !keeper_client_is_held_up(c, f->id)) {
+		if (keeper_exec_signal(c->k, m.exec_id <= INT32_MAX ? (uint32_t)m.exec_id : 0, &m,
+				       &e) < 0)
+			keeper_client_fail(c, f->id, &e);
 		else
-			client_send(c, WIRE_OK, 0, f->id, NULL, 0);
+			keeper_client_send(c, WIRE_OK, 0, f->id, NULL, 0);
 	}
 }
 
-static void on_resize(struct client *c, const struct wire_frame *f)
+static void on_resize(struct keeper_client *c, const struct wire_frame *f)
 {
-	struct follow *follow = follow_find(c, f->id);
+	struct keeper_follow *follow = keeper_follow_find(c, f->id);
 	struct wire_resize m;
 
 	if (wire_resize_decode(f, &m) < 0)
-		client_break(c, "a malformed RESIZE");
+		keeper_client_break(c, "a malformed RESIZE");
 	else if (follow && follow->exec->run)
 		keeper_send_init(c->k, WIRE_RESIZE, 0, follow->exec->rec.exec_id, f->payload,
 				 f->len);
 	keeper_gate_wait(&c->gate);
 }
 
-static void (*const handlers[WIRE_TYPE_COUNT])(struct client *c, const struct wire_frame *f) = {
+static void (*const handlers[WIRE_TYPE_COUNT])(struct keeper_client *c,
+					       const struct wire_frame *f) = {
 	[WIRE_HELLO] = on_hello,
 	[WIRE_CANCEL] = on_cancel,
 	[WIRE_DATA] = on_data,
@@ -287,44 +291,44 @@ static void (*const handlers[WIRE_TYPE_COUNT])(struct client *c, const struct wi
 
 static void on_frame(struct wire_link *l, const struct wire_frame *f)
 {
-	struct client *c = container(l, struct client, link);
+	struct keeper_client *c = container(l, struct keeper_client, link);
 
 	if (c->closing)
 		return;
 	if (is_use(f->type))
 		c->k->active_ms = ev_now(c->k->ev);
 	if (!wire_type_is_known(f->type))
-		client_sent(c, wire_unknown_encode(&c->link.out, f));
+		keeper_client_sent(c, wire_unknown_encode(&c->link.out, f));
 	else if (handlers[f->type])
 		handlers[f->type](c, f);
 	else
-		client_break(c, "a frame that only a box sends");
+		keeper_client_break(c, "a frame that only a box sends");
 }
 
 static void on_close(struct wire_link *l, int error)
 {
-	close_later(container(l, struct client, link));
+	close_later(container(l, struct keeper_client, link));
 }
 
 static void on_drained(struct wire_link *l)
 {
-	struct client *c = container(l, struct client, link);
-	struct follow *next;
+	struct keeper_client *c = container(l, struct keeper_client, link);
+	struct keeper_follow *next;
 
 	keeper_gate_release(&c->gate);
-	for (struct follow *f = c->follows; f && !c->closing; f = next) {
+	for (struct keeper_follow *f = c->follows; f && !c->closing; f = next) {
 		next = f->next_of_client;
-		follow_serve(f);
+		keeper_follow_serve(f);
 	}
 	keeper_subscriptions_serve(c);
 }
 
 /* ---- the table ---- */
 
-static void client_free(struct client *c)
+static void client_free(struct keeper_client *c)
 {
 	struct keeper *k = c->k;
-	struct client **at = &k->clients;
+	struct keeper_client **at = &k->clients;
 
 	while (*at != c)
 		at = &(*at)->next;
@@ -332,7 +336,7 @@ static void client_free(struct client *c)
 	k->client_count--;
 	keeper_gate_release(&c->gate);
 	while (c->follows)
-		follow_free(c->follows);
+		keeper_follow_free(c->follows);
 	keeper_relay_client_gone(c);
 	keeper_subscriptions_free(c);
 	/* Whoever waits for the end of a one-shot box sees it when all is gone, not now. */
@@ -345,7 +349,7 @@ static void client_free(struct client *c)
 static void on_reap(struct ev_defer *d)
 {
 	struct keeper *k = container(d, struct keeper, reap);
-	struct client *c = k->clients;
+	struct keeper_client *c = k->clients;
 
 	while (c) {
 		bool first = c->first;
@@ -365,7 +369,7 @@ static void on_reap(struct ev_defer *d)
 
 int keeper_add_client(struct keeper *k, int fd, bool first)
 {
-	struct client *c = calloc(1, sizeof(*c));
+	struct keeper_client *c = calloc(1, sizeof(*c));
 	struct wire_hello hello = wire_hello_ours();
 	int r;
 
@@ -391,11 +395,11 @@ int keeper_add_client(struct keeper *k, int fd, bool first)
 	c->next = k->clients;
 	k->clients = c;
 	k->client_count++;
-	client_sent(c, wire_hello_encode(&c->link.out, 0, 0, &hello));
+	keeper_client_sent(c, wire_hello_encode(&c->link.out, 0, 0, &hello));
 	return 0;
 }
 
-void clients_free(struct keeper *k)
+void keeper_clients_free(struct keeper *k)
 {
 	while (k->clients)
 		client_free(k->clients);
@@ -405,19 +409,19 @@ void clients_free(struct keeper *k)
 void keeper_answer_stops(struct keeper *k, const struct err *e)
 {
 	keeper_subscriptions_end(k);
-	for (struct client *c = k->clients; c; c = c->next) {
+	for (struct keeper_client *c = k->clients; c; c = c->next) {
 		if (!c->stopping)
 			continue;
 		c->stopping = false;
 		if (e)
-			client_fail(c, c->stop_id, e);
+			keeper_client_fail(c, c->stop_id, e);
 		else
-			client_send(c, WIRE_OK, 0, c->stop_id, NULL, 0);
+			keeper_client_send(c, WIRE_OK, 0, c->stop_id, NULL, 0);
 	}
 }
 
 /* Writes what a client takes now. True if there is more. */
-static bool write_some(struct client *c)
+static bool write_some(struct keeper_client *c)
 {
 	struct buf *out = &c->link.out;
 
@@ -446,7 +450,7 @@ void keeper_flush(struct keeper *k, unsigned timeout_ms)
 
 	do {
 		count = 0;
-		for (struct client *c = k->clients; c; c = c->next) {
+		for (struct keeper_client *c = k->clients; c; c = c->next) {
 			if (!write_some(c))
 				continue;
 			if (!fds)

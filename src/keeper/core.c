@@ -93,9 +93,9 @@ void keeper_event(struct keeper *k, const struct event *event)
 	if (k->quiet && !keeper_has_subscribers(k))
 		return;
 	buf_init(&row, EVENTS_LINE_MAX);
-	r = k->quiet ? 0 : logs_dir(&k->logs);
+	r = k->quiet ? 0 : keeper_logs_dir(&k->logs);
 	if (r >= 0)
-		r = events_add(&k->events, k->quiet ? -1 : r, event, &row);
+		r = keeper_events_add(&k->events, k->quiet ? -1 : r, event, &row);
 	if (r < 0)
 		keeper_note(k, "the events could not be written: %s", strerror(-r));
 	else if (buf_cstr(&row))
@@ -182,7 +182,7 @@ static void on_init_frame(struct wire_link *l, const struct wire_frame *f)
 	else if (f->id & (KEEPER_FILE_BIT | WIRE_NET_BIT))
 		keeper_relay_from_init(k, f);
 	else
-		exec_frame(k, f);
+		keeper_exec_frame(k, f);
 }
 
 static void on_init_close(struct wire_link *l, int error)
@@ -200,10 +200,10 @@ static void on_init_drained(struct wire_link *l)
 {
 	struct keeper *k = container(l, struct keeper, init);
 
-	for (struct client *c = k->clients; c; c = c->next)
+	for (struct keeper_client *c = k->clients; c; c = c->next)
 		keeper_gate_go_on(&c->gate);
 	if (k->door)
-		door_init_drained(k->door);
+		keeper_door_init_drained(k->door);
 }
 
 int keeper_connect(struct keeper *k, int rfd, int wfd)
@@ -233,27 +233,27 @@ void keeper_disconnect(struct keeper *k)
 void keeper_init(struct keeper *k, int box_fd)
 {
 	buf_init(&k->notes, KEEPER_NOTES_MAX + 1);
-	logs_init(&k->logs, box_fd);
+	keeper_logs_init(&k->logs, box_fd);
 	journal_init(&k->journal);
-	events_init(&k->events);
+	keeper_events_init(&k->events);
 	k->next_exec = 1;
 	k->held_fd = -1;
 }
 
 int keeper_load(struct keeper *k, struct err *e)
 {
-	return k->quiet ? 0 : execs_load(k, e);
+	return k->quiet ? 0 : keeper_execs_load(k, e);
 }
 
 void keeper_done(struct keeper *k)
 {
 	keeper_disconnect(k);
-	clients_free(k);
-	execs_free(k);
-	logs_done(&k->logs);
+	keeper_clients_free(k);
+	keeper_execs_free(k);
+	keeper_logs_done(&k->logs);
 	journal_done(&k->journal);
 	tokens_done(&k->tokens);
-	events_done(&k->events);
+	keeper_events_done(&k->events);
 	buf_done(&k->notes);
 	fd_close(&k->held_fd);
 }

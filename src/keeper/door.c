@@ -32,15 +32,15 @@
 
 enum { SAY_BYTES_MAX = 4096 };
 
-enum door_state { DOOR_OFF, DOOR_STARTING, DOOR_UP, DOOR_STATE_COUNT };
+enum keeper_door_state { DOOR_OFF, DOOR_STARTING, DOOR_UP, DOOR_STATE_COUNT };
 
-struct door_side {
+struct keeper_door {
 	struct keeper *k;
 	const char *policy; /* borrowed */
 	int launcher_fd;    /* owned; -1 when it is gone */
 	struct ev_io launcher;
 	struct cgroup_meter meter; /* what all doors used */
-	enum door_state state;
+	enum keeper_door_state state;
 	struct wire_link link;
 	bool linked;
 	struct buf waiting; /* frames for a door that is not up yet */
@@ -56,7 +56,7 @@ struct door_side {
 	void (*on_over)(struct keeper *k); /* NULL: nothing is waited for */
 };
 
-static void door_event(struct door_side *d, const char *cause)
+static void door_event(struct keeper_door *d, const char *cause)
 {
 	struct event ev = {
 		.kind = EVENT_DOOR, .at_ms = clock_wall_ms(), .box = d->k->name, .cause = cause};
@@ -67,7 +67,7 @@ static void door_event(struct door_side *d, const char *cause)
 /* ---- the end of a door ---- */
 
 /* Everything that went through it, or waited for it, ends with this reason. */
-static void become_off(struct door_side *d, const struct err *e)
+static void become_off(struct keeper_door *d, const struct err *e)
 {
 	d->state = DOOR_OFF;
 	ev_timer_stop(d->k->ev, &d->timer);
@@ -81,7 +81,7 @@ static void become_off(struct door_side *d, const struct err *e)
 }
 
 /* The keeper's own decision; the record says why when the launcher has it reaped. */
-void door_kill(struct door_side *d, const char *why)
+void keeper_door_kill(struct keeper_door *d, const char *why)
 {
 	struct err e;
 
@@ -91,7 +91,7 @@ void door_kill(struct door_side *d, const char *why)
 	become_off(d, &e);
 }
 
-static void fail_start(struct door_side *d, const struct err *e)
+static void fail_start(struct keeper_door *d, const struct err *e)
 {
 	struct err copy = *e;
 
@@ -105,12 +105,12 @@ static void fail_start(struct door_side *d, const struct err *e)
 
 /* ---- to the door ---- */
 
-static size_t door_queued(const struct door_side *d)
+static size_t door_queued(const struct keeper_door *d)
 {
 	return d->state == DOOR_UP ? wire_link_queued(&d->link) : buf_len(&d->waiting);
 }
 
-void door_send(struct door_side *d, const struct wire_frame *f, uint32_t id)
+void keeper_door_send(struct keeper_door *d, const struct wire_frame *f, uint32_t id)
 {
 	bool up = d->state == DOOR_UP;
 	struct buf *out = up ? &d->link.out : &d->waiting;
@@ -122,7 +122,7 @@ void door_send(struct door_side *d, const struct wire_frame *f, uint32_t id)
 		    ? wire_link_pass(&d->link, &d->k->init, f)
 		    : wire_encode(out, f->type, f->stream, id, f->payload, f->len);
 	if (r < 0) {
-		door_kill(d, "it took nothing");
+		keeper_door_kill(d, "it took nothing");
 		return;
 	}
 	if (up)
@@ -131,7 +131,7 @@ void door_send(struct door_side *d, const struct wire_frame *f, uint32_t id)
 }
 
 /* Nothing of the door is left to wait for. */
-static void be_over(struct door_side *d)
+static void be_over(struct keeper_door *d)
 {
 	void (*on_over)(struct keeper * k) = d->on_over;
 
@@ -144,7 +144,7 @@ static void be_over(struct door_side *d)
 
 static void on_timer(struct ev_timer *t)
 {
-	struct door_side *d = container(t, struct door_side, timer);
+	struct keeper_door *d = container(t, struct keeper_door, timer);
 	struct err e;
 
 	if (d->is_ending) {
@@ -160,15 +160,15 @@ static void on_timer(struct ev_timer *t)
 /* One that is starting has a timer of its own. */
 static void on_stalled(struct keeper_gate *g)
 {
-	struct door_side *d = container(g, struct door_side, gate);
+	struct keeper_door *d = container(g, struct keeper_door, gate);
 
 	if (d->state == DOOR_UP)
-		door_kill(d, "it took nothing");
+		keeper_door_kill(d, "it took nothing");
 }
 
 static void on_drained(struct wire_link *l)
 {
-	struct door_side *d = container(l, struct door_side, link);
+	struct keeper_door *d = container(l, struct keeper_door, link);
 
 	if (d->state == DOOR_UP)
 		keeper_gate_release(&d->gate);
@@ -177,7 +177,7 @@ static void on_drained(struct wire_link *l)
 /* ---- from the door ---- */
 
 /* Of a stream that init asked for: it has the same id on both links. */
-void door_pass_to_init(struct door_side *d, const struct wire_frame *f)
+void keeper_door_pass_to_init(struct keeper_door *d, const struct wire_frame *f)
 {
 	struct keeper *k = d->k;
 
@@ -192,12 +192,12 @@ void door_pass_to_init(struct door_side *d, const struct wire_frame *f)
 		keeper_gate_wait(&d->gate);
 }
 
-void door_init_drained(struct door_side *d)
+void keeper_door_init_drained(struct keeper_door *d)
 {
 	keeper_gate_go_on(&d->gate);
 }
 
-static void on_hello(struct door_side *d, const struct wire_frame *f)
+static void on_hello(struct keeper_door *d, const struct wire_frame *f)
 {
 	struct wire_peer peer;
 	struct wire_hello m;
@@ -215,7 +215,7 @@ static void on_hello(struct door_side *d, const struct wire_frame *f)
 	d->state = DOOR_UP;
 	ev_timer_stop(d->k->ev, &d->timer);
 	if (buf_append(&d->link.out, buf_data(&d->waiting), buf_len(&d->waiting)) < 0) {
-		door_kill(d, "no memory");
+		keeper_door_kill(d, "no memory");
 		return;
 	}
 	buf_done(&d->waiting);
@@ -226,13 +226,13 @@ static void on_hello(struct door_side *d, const struct wire_frame *f)
 }
 
 /* Its own reason: why it cannot start, or why it ends. */
-static void on_reason(struct door_side *d, const struct wire_frame *f)
+static void on_reason(struct keeper_door *d, const struct wire_frame *f)
 {
 	struct wire_error m;
 	struct err e = {0};
 
 	if (wire_error_decode(f, &m) < 0) {
-		door_kill(d, "it broke the protocol");
+		keeper_door_kill(d, "it broke the protocol");
 		return;
 	}
 	keeper_error_from_box(&m, &e);
@@ -246,7 +246,7 @@ static void on_reason(struct door_side *d, const struct wire_frame *f)
 
 static void on_frame(struct wire_link *l, const struct wire_frame *f)
 {
-	struct door_side *d = container(l, struct door_side, link);
+	struct keeper_door *d = container(l, struct keeper_door, link);
 
 	if (!wire_type_is_known(f->type))
 		return; /* a newer door's */
@@ -257,16 +257,16 @@ static void on_frame(struct wire_link *l, const struct wire_frame *f)
 	else if (f->id & (KEEPER_FILE_BIT | WIRE_NET_BIT))
 		keeper_relay_from_door(d->k, f);
 	else
-		door_kill(d, "it broke the protocol");
+		keeper_door_kill(d, "it broke the protocol");
 }
 
 static void on_close(struct wire_link *l, int error)
 {
-	struct door_side *d = container(l, struct door_side, link);
+	struct keeper_door *d = container(l, struct keeper_door, link);
 	struct err e;
 
 	if (error == -EBADMSG) {
-		door_kill(d, "it broke the protocol");
+		keeper_door_kill(d, "it broke the protocol");
 		return;
 	}
 	if (d->state == DOOR_STARTING) {
@@ -281,7 +281,7 @@ static void on_close(struct wire_link *l, int error)
 
 /* ---- the launcher ---- */
 
-static void take_link(struct door_side *d, int fd)
+static void take_link(struct keeper_door *d, int fd)
 {
 	struct err e;
 	int r;
@@ -296,7 +296,7 @@ static void take_link(struct door_side *d, int fd)
 	}
 }
 
-static void tell_end(struct door_side *d, int status)
+static void tell_end(struct keeper_door *d, int status)
 {
 	char cause[120];
 
@@ -310,7 +310,7 @@ static void tell_end(struct door_side *d, int status)
 	door_event(d, cause);
 }
 
-static void launcher_gone(struct door_side *d)
+static void launcher_gone(struct keeper_door *d)
 {
 	ev_io_remove(d->k->ev, &d->launcher);
 	fd_close(&d->launcher_fd);
@@ -327,7 +327,7 @@ static void launcher_gone(struct door_side *d)
 
 static void on_launcher(struct ev_io *io, uint32_t events)
 {
-	struct door_side *d = container(io, struct door_side, launcher);
+	struct keeper_door *d = container(io, struct keeper_door, launcher);
 	struct launcher_gift gift;
 	struct launcher_msg n;
 	int r = launcher_receive(d->launcher_fd, &n, &gift);
@@ -363,7 +363,7 @@ static void on_launcher(struct ev_io *io, uint32_t events)
 	}
 }
 
-int door_ensure(struct door_side *d, struct err *e)
+int keeper_door_ensure(struct keeper_door *d, struct err *e)
 {
 	struct launcher_msg n = {.type = LAUNCHER_START,
 				 .bytes_used = d->k->relays.up_bytes + d->k->relays.down_bytes};
@@ -387,7 +387,7 @@ int door_ensure(struct door_side *d, struct err *e)
 
 /* ---- control requests ---- */
 
-static void say_status(struct door_side *d, struct client *c, uint32_t id)
+static void say_status(struct keeper_door *d, struct keeper_client *c, uint32_t id)
 {
 	struct wire_say m;
 	struct json j;
@@ -405,32 +405,34 @@ static void say_status(struct door_side *d, struct client *c, uint32_t id)
 	json_object_end(&j);
 	m.text = j.error == 0 ? buf_cstr(&b) : NULL;
 	if (m.text)
-		client_sent(c, wire_say_encode(&c->link.out, id, 0, &m));
+		keeper_client_sent(c, wire_say_encode(&c->link.out, id, 0, &m));
 	buf_done(&b);
 }
 
 /* What is true of a door that does not run is said without one. */
-static bool answer_here(struct door_side *d, struct client *c, uint32_t id, const char *verb)
+static bool answer_here(struct keeper_door *d, struct keeper_client *c, uint32_t id,
+			const char *verb)
 {
 	if (strcmp(verb, "status") == 0)
 		say_status(d, c, id);
 	else if (strcmp(verb, "reload") == 0)
-		client_sent(c, wire_say_encode(&c->link.out, id, 0,
-					       &(struct wire_say){.text = "{\"cut\":0}"}));
+		keeper_client_sent(c, wire_say_encode(&c->link.out, id, 0,
+						      &(struct wire_say){.text = "{\"cut\":0}"}));
 	else if (strcmp(verb, "asks") != 0)
 		return false;
-	client_send(c, WIRE_OK, 0, id, NULL, 0);
+	keeper_client_send(c, WIRE_OK, 0, id, NULL, 0);
 	return true;
 }
 
-void door_from_client(struct door_side *d, struct client *c, const struct wire_frame *f)
+void keeper_door_from_client(struct keeper_door *d, struct keeper_client *c,
+			     const struct wire_frame *f)
 {
 	const char *verb;
 	struct wire_door m;
 	bool is_change;
 
 	if (wire_door_decode(f, &m) < 0 || m.argv.count == 0) {
-		client_break(c, "a malformed DOOR");
+		keeper_client_break(c, "a malformed DOOR");
 		return;
 	}
 	verb = m.argv.data;
@@ -438,17 +440,18 @@ void door_from_client(struct door_side *d, struct client *c, const struct wire_f
 	if (d->state == DOOR_OFF && !is_change && answer_here(d, c, f->id, verb))
 		return;
 	if (d->state == DOOR_OFF && !is_change)
-		client_fail_with(c, f->id, ERR_NOT_FOUND, "nothing of box '%s' waits for an answer",
-				 c->k->name);
+		keeper_client_fail_with(c, f->id, ERR_NOT_FOUND,
+					"nothing of box '%s' waits for an answer", c->k->name);
 	else if (door_queued(d) > KEEPER_DOOR_QUEUE)
-		client_fail_with(c, f->id, ERR_LIMIT, "the door of box '%s' is busy", c->k->name);
+		keeper_client_fail_with(c, f->id, ERR_LIMIT, "the door of box '%s' is busy",
+					c->k->name);
 	else
 		keeper_relay_ask(c, f);
 }
 
 /* ---- the whole ---- */
 
-void door_stats(const struct door_side *d, struct wire_stats *m)
+void keeper_door_stats(const struct keeper_door *d, struct wire_stats *m)
 {
 	m->net_up_bytes = d->k->relays.up_bytes;
 	m->net_down_bytes = d->k->relays.down_bytes;
@@ -456,15 +459,15 @@ void door_stats(const struct door_side *d, struct wire_stats *m)
 	cgroup_meter_read(&d->meter, &m->door_mem_bytes, &m->door_cpu_us);
 }
 
-bool door_is_running(const struct door_side *d)
+bool keeper_door_is_running(const struct keeper_door *d)
 {
 	return d->state == DOOR_UP;
 }
 
-int door_side_new(struct door_side **ret, struct keeper *k, const struct launcher_config *c,
-		  struct err *e)
+int keeper_door_new(struct keeper_door **ret, struct keeper *k, const struct launcher_config *c,
+		    struct err *e)
 {
-	struct door_side *d = calloc(1, sizeof(*d));
+	struct keeper_door *d = calloc(1, sizeof(*d));
 	int r;
 
 	if (!d)
@@ -493,7 +496,7 @@ int door_side_new(struct door_side **ret, struct keeper *k, const struct launche
 	return 0;
 }
 
-bool door_side_end(struct door_side *d, void (*on_over)(struct keeper *k))
+bool keeper_door_end(struct keeper_door *d, void (*on_over)(struct keeper *k))
 {
 	bool may_start = d->state == DOOR_STARTING;
 	struct err e;
@@ -511,7 +514,7 @@ bool door_side_end(struct door_side *d, void (*on_over)(struct keeper *k))
 	return false;
 }
 
-void door_side_free(struct door_side *d)
+void keeper_door_free(struct keeper_door *d)
 {
 	struct err e;
 

@@ -17,29 +17,30 @@
 
 #include <stdbool.h>
 
-struct door_side;
+struct keeper_door;
 
 /* Forks the launcher, and sets k->door. Before confine_keeper. The policy's name is borrowed for as
  * long as it lives. */
-int door_side_new(struct door_side **ret, struct keeper *k, const struct launcher_config *c,
-		  struct err *e);
+int keeper_door_new(struct keeper_door **ret, struct keeper *k, const struct launcher_config *c,
+		    struct err *e);
 /* Ends door and launcher. The door writes its last audit rows first: on_over comes when the log has
  * them all, or after KEEPER_DOOR_END_MS. True where there is nothing to wait for; then, and for a
  * second call, it does not come. Nothing passes any more. */
-bool door_side_end(struct door_side *d, void (*on_over)(struct keeper *k));
+bool keeper_door_end(struct keeper_door *d, void (*on_over)(struct keeper *k));
 /* Ends both, and waits for neither. */
-void door_side_free(struct door_side *d);
+void keeper_door_free(struct keeper_door *d);
 
 /* For the relay: starts a door unless there is one; sends it a frame under this id; passes a frame
  * of its own to init; ends it, since it did wrong. */
-int door_ensure(struct door_side *d, struct err *e);
-void door_send(struct door_side *d, const struct wire_frame *f, uint32_t id);
-void door_pass_to_init(struct door_side *d, const struct wire_frame *f);
-void door_kill(struct door_side *d, const char *why);
+int keeper_door_ensure(struct keeper_door *d, struct err *e);
+void keeper_door_send(struct keeper_door *d, const struct wire_frame *f, uint32_t id);
+void keeper_door_pass_to_init(struct keeper_door *d, const struct wire_frame *f);
+void keeper_door_kill(struct keeper_door *d, const char *why);
 /* Init took all that was queued for it. */
-void door_init_drained(struct door_side *d);
+void keeper_door_init_drained(struct keeper_door *d);
 /* DOOR of a client. Without a running door: a bare `reload`, `asks` and `status` are answered here;
  * `once`, and a `reload` that says what changed, start one, which records it. */
-void door_from_client(struct door_side *d, struct client *c, const struct wire_frame *f);
-bool door_is_running(const struct door_side *d);
-void door_stats(const struct door_side *d, struct wire_stats *m);
+void keeper_door_from_client(struct keeper_door *d, struct keeper_client *c,
+			     const struct wire_frame *f);
+bool keeper_door_is_running(const struct keeper_door *d);
+void keeper_door_stats(const struct keeper_door *d, struct wire_stats *m);

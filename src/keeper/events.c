@@ -17,12 +17,12 @@ struct shell_place {
 	char *cwd; /* owned */
 };
 
-void events_init(struct events *e)
+void keeper_events_init(struct keeper_events *e)
 {
-	*e = (struct events){.fd = -1};
+	*e = (struct keeper_events){.fd = -1};
 }
 
-void events_done(struct events *e)
+void keeper_events_done(struct keeper_events *e)
 {
 	while (e->shells) {
 		struct shell_place *p = e->shells;
@@ -35,7 +35,7 @@ void events_done(struct events *e)
 	fd_close(&e->fd);
 }
 
-int events_open(const struct events *e, int logs_fd, uint64_t generation)
+int keeper_events_open(const struct keeper_events *e, int logs_fd, uint64_t generation)
 {
 	int fd = openat(logs_fd, generation == e->generation ? EVENT_LOG : EVENT_LOG_OLD,
 			O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -66,7 +66,7 @@ static uint64_t last_seq(int logs_fd, const char *name)
 	return event_row_seq(row ? row + 1 : text);
 }
 
-static int open_file(struct events *e, int logs_fd)
+static int open_file(struct keeper_events *e, int logs_fd)
 {
 	bool first = e->fd < 0;
 	autoclose int fd = -1;
@@ -92,7 +92,8 @@ static int open_file(struct events *e, int logs_fd)
 	return 0;
 }
 
-int events_add(struct events *e, int logs_fd, const struct event *event, struct buf *row)
+int keeper_events_add(struct keeper_events *e, int logs_fd, const struct event *event,
+		      struct buf *row)
 {
 	struct event numbered = *event;
 	int r = logs_fd < 0 ? 0 : open_file(e, logs_fd);
@@ -116,7 +117,7 @@ int events_add(struct events *e, int logs_fd, const struct event *event, struct 
 	return r;
 }
 
-static struct shell_place *place_of(struct events *e, const char *shell)
+static struct shell_place *place_of(struct keeper_events *e, const char *shell)
 {
 	struct shell_place *p;
 
@@ -135,7 +136,7 @@ static struct shell_place *place_of(struct events *e, const char *shell)
 	return p;
 }
 
-bool events_shell_moved(struct events *e, const char *shell, const char *cwd)
+bool keeper_events_shell_moved(struct keeper_events *e, const char *shell, const char *cwd)
 {
 	struct shell_place *p = place_of(e, shell);
 	char *copy;

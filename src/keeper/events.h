@@ -13,7 +13,7 @@ struct shell_place;
 
 enum { EVENTS_LINE_MAX = 64 << 10 };
 
-struct events {
+struct keeper_events {
 	int fd; /* owned, -1 while closed */
 	uint64_t bytes;
 	uint64_t seq;		    /* of the last row */
@@ -22,14 +22,15 @@ struct events {
 	unsigned shell_count;
 };
 
-void events_init(struct events *e);
-void events_done(struct events *e);
+void keeper_events_init(struct keeper_events *e);
+void keeper_events_done(struct keeper_events *e);
 
 /* Numbers one event and appends it; logs_fd is the directory, negative: it is only numbered and
  * formatted. The row, without its newline, is in *row. Negative errno on failure. */
-int events_add(struct events *e, int logs_fd, const struct event *event, struct buf *row);
+int keeper_events_add(struct keeper_events *e, int logs_fd, const struct event *event,
+		      struct buf *row);
 /* Opens the current file, or with another generation than that the older one. The caller closes. */
-int events_open(const struct events *e, int logs_fd, uint64_t generation);
+int keeper_events_open(const struct keeper_events *e, int logs_fd, uint64_t generation);
 
 /* Remembers where a shell is now. True if it was somewhere else before. */
-bool events_shell_moved(struct events *e, const char *shell, const char *cwd);
+bool keeper_events_shell_moved(struct keeper_events *e, const char *shell, const char *cwd);

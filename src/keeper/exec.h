@@ -16,41 +16,41 @@
 
 #include "keeper/keeper.h"
 
-enum run_state { RUN_ASKED, RUN_QUEUED, RUN_STARTED, RUN_EXITED };
+enum keeper_run_state { RUN_ASKED, RUN_QUEUED, RUN_STARTED, RUN_EXITED };
 
 /* stdin on its way from the client that feeds it to init. The client may send what init may be
  * sent; only after another client took over can there be more, and that waits here. */
-struct exec_input {
-	struct follow *feeder; /* borrowed, may be NULL */
-	uint64_t to_init;      /* credit init gave us */
-	uint64_t from_client;  /* credit we gave the feeder */
-	uint64_t received;     /* bytes of stdin that came from feeders so far */
-	struct buf waiting;    /* taken from a feeder, beyond init's credit */
-	bool open;	       /* EOF was not sent */
-	bool end_waiting;      /* EOF comes after what waits */
+struct keeper_exec_input {
+	struct keeper_follow *feeder; /* borrowed, may be NULL */
+	uint64_t to_init;	      /* credit init gave us */
+	uint64_t from_client;	      /* credit we gave the feeder */
+	uint64_t received;	      /* bytes of stdin that came from feeders so far */
+	struct buf waiting;	      /* taken from a feeder, beyond init's credit */
+	bool open;		      /* EOF was not sent */
+	bool end_waiting;	      /* EOF comes after what waits */
 };
 
-struct run {
-	enum run_state state;
+struct keeper_run {
+	enum keeper_run_state state;
 	uint64_t granted[OUTPUT_COUNT]; /* bytes of a stream that init may have sent so far */
-	struct exec_input input;
+	struct keeper_exec_input input;
 	struct ev_timer backstop;
-	struct exec *exec;
+	struct keeper_exec *exec;
 	uint64_t timeout_ms;
 	uint64_t began_ms;	   /* by the loop's clock: nobody can set that back */
 	uint64_t backstop_left_ms; /* while the box is paused */
 };
 
-struct exec {
+struct keeper_exec {
 	struct keeper *k;
 	struct exec_record rec;
-	struct output out[OUTPUT_COUNT];
-	struct follow *followers; /* owned by their clients */
-	struct run *run;	  /* owned; NULL once closed */
-	char *cwd;		  /* owned, may be NULL */
+	struct keeper_output out[OUTPUT_COUNT];
+	struct keeper_follow *followers; /* owned by their clients */
+	struct keeper_run *run;		 /* owned; NULL once closed */
+	char *cwd;			 /* owned, may be NULL */
 };
 
-struct follow_stream {
+struct keeper_follow_stream {
 	uint64_t pos;  /* next byte to send */
 	uint64_t end;  /* stop here: the end of the command, or of what there was */
 	uint64_t stop; /* stop here: as many as the client wants inline */
@@ -58,12 +58,12 @@ struct follow_stream {
 };
 
 /* One client's view of one command: an EXEC or an ATTACH. */
-struct follow {
-	struct client *client;
-	struct exec *exec;
-	struct follow *next_of_client, *next_of_exec;
+struct keeper_follow {
+	struct keeper_client *client;
+	struct keeper_exec *exec;
+	struct keeper_follow *next_of_client, *next_of_exec;
 	uint32_t id;
-	struct follow_stream s[OUTPUT_COUNT];
+	struct keeper_follow_stream s[OUTPUT_COUNT];
 	uint64_t skip; /* bytes of stdin that this client sends again, and the command has */
 	bool holds;    /* back-pressure: init gets no more credit than this client gives */
 	bool stays;    /* until the command ends, then EXIT; otherwise OK */
@@ -73,69 +73,73 @@ struct follow {
 };
 
 /* execs.c, from clients. */
-void exec_ask(struct client *c, uint32_t id, const struct wire_exec *m);
-int exec_signal(struct keeper *k, uint32_t exec_id, const struct wire_signal *m, struct err *e);
-struct exec *exec_find(struct keeper *k, uint64_t id);
-unsigned execs_running(const struct keeper *k);
+void keeper_exec_ask(struct keeper_client *c, uint32_t id, const struct wire_exec *m);
+int keeper_exec_signal(struct keeper *k, uint32_t exec_id, const struct wire_signal *m,
+		       struct err *e);
+struct keeper_exec *keeper_exec_find(struct keeper *k, uint64_t id);
+unsigned keeper_execs_running(const struct keeper *k);
 /* The box stands still, or goes on: so do the timers of its commands. */
-void execs_pause(struct keeper *k, bool on);
+void keeper_execs_pause(struct keeper *k, bool on);
 /* Sends a signal to every running command. */
-void execs_signal_all(struct keeper *k, int sig);
+void keeper_execs_signal_all(struct keeper *k, int sig);
 /* The box is ending: whatever runs is interrupted, and its followers are told. */
-void execs_interrupt(struct keeper *k);
-int execs_load(struct keeper *k, struct err *e);
-void execs_free(struct keeper *k);
+void keeper_execs_interrupt(struct keeper *k);
+int keeper_execs_load(struct keeper *k, struct err *e);
+void keeper_execs_free(struct keeper *k);
 /* execs.c, from init. */
-void exec_frame(struct keeper *k, const struct wire_frame *f);
+void keeper_exec_frame(struct keeper *k, const struct wire_frame *f);
 /* Gives init the credit that it may have now. */
-void exec_grant(struct exec *x);
+void keeper_exec_grant(struct keeper_exec *x);
 /* How long it has been running, by a clock that nobody sets; 0 before that. */
-uint64_t exec_duration(const struct exec *x);
+uint64_t keeper_exec_duration(const struct keeper_exec *x);
 
 /* repeat.c: tokens. keeper_token_check: 0, and the command with this token if there is one; an
  * error where the token cannot be used. */
-int keeper_token_check(struct keeper *k, const struct wire_exec *m, struct exec **ret,
+int keeper_token_check(struct keeper *k, const struct wire_exec *m, struct keeper_exec **ret,
 		       struct err *e);
-struct exec *keeper_token_find(struct keeper *k, const char *token);
+struct keeper_exec *keeper_token_find(struct keeper *k, const char *token);
 /* Answers as if this client had asked for the command. */
-void keeper_exec_repeat(struct client *c, uint32_t id, struct exec *x, const struct wire_exec *m);
+void keeper_exec_repeat(struct keeper_client *c, uint32_t id, struct keeper_exec *x,
+			const struct wire_exec *m);
 
 /* exec_list.c. The text is the first line of the command, cut where a character begins. */
 void keeper_command_text(const struct wire_exec *m, char *dst, size_t size);
-void exec_list(struct client *c, uint32_t id);
+void keeper_exec_list(struct keeper_client *c, uint32_t id);
 
 /* input.c */
-void input_init(struct exec_input *in, bool open);
-void input_done(struct exec_input *in);
-void input_data(struct follow *f, const struct wire_frame *frame);
-void input_eof(struct follow *f);
-void input_credit(struct exec *x, uint64_t bytes);
+void keeper_input_init(struct keeper_exec_input *in, bool open);
+void keeper_input_done(struct keeper_exec_input *in);
+void keeper_input_data(struct keeper_follow *f, const struct wire_frame *frame);
+void keeper_input_eof(struct keeper_follow *f);
+void keeper_input_credit(struct keeper_exec *x, uint64_t bytes);
 /* f feeds from now on. */
-int input_take_over(struct follow *f, struct err *e);
+int keeper_input_attach(struct keeper_follow *f, struct err *e);
 
 /* follow.c */
-struct follow *follow_new(struct client *c, uint32_t id, struct exec *x, uint64_t inline_max);
-void follow_free(struct follow *f);
-void follow_attach(struct client *c, uint32_t id, const struct wire_attach *m);
+struct keeper_follow *keeper_follow_new(struct keeper_client *c, uint32_t id, struct keeper_exec *x,
+					uint64_t inline_max);
+void keeper_follow_free(struct keeper_follow *f);
+void keeper_follow_attach(struct keeper_client *c, uint32_t id, const struct wire_attach *m);
 /* n bytes of a stream just came, the first of them at offset at. */
-void follow_live(struct follow *f, unsigned s, uint64_t at, const uint8_t *p, size_t n);
+void keeper_follow_live(struct keeper_follow *f, unsigned s, uint64_t at, const uint8_t *p,
+			size_t n);
 /* Sends from the log what the client can take, and the end if all was sent. May free f. */
-void follow_serve(struct follow *f);
+void keeper_follow_serve(struct keeper_follow *f);
 /* The command ended with these counts. May free f. */
-void follow_ended(struct follow *f);
+void keeper_follow_ended(struct keeper_follow *f);
 /* Up to which offset this client lets init go. */
-uint64_t follow_allows(const struct follow *f, unsigned s);
-void follow_credit(struct follow *f, unsigned s, uint64_t bytes);
-struct follow *follow_find(struct client *c, uint32_t id);
+uint64_t keeper_follow_allows(const struct keeper_follow *f, unsigned s);
+void keeper_follow_credit(struct keeper_follow *f, unsigned s, uint64_t bytes);
+struct keeper_follow *keeper_follow_find(struct keeper_client *c, uint32_t id);
 
 /* subscribe.c: the box's events for clients. */
-void keeper_subscribe(struct client *c, uint32_t id, const struct wire_subscribe *m);
-bool keeper_subscription_has(const struct client *c, uint32_t id);
+void keeper_subscribe(struct keeper_client *c, uint32_t id, const struct wire_subscribe *m);
+bool keeper_subscription_has(const struct keeper_client *c, uint32_t id);
 /* False if there is none of that id. */
-bool keeper_subscription_cancel(struct client *c, uint32_t id);
-void keeper_subscriptions_free(struct client *c);
+bool keeper_subscription_cancel(struct keeper_client *c, uint32_t id);
+void keeper_subscriptions_free(struct keeper_client *c);
 /* The client has room again. */
-void keeper_subscriptions_serve(struct client *c);
+void keeper_subscriptions_serve(struct keeper_client *c);
 /* A row has just been numbered. */
 void keeper_subscriptions_row(struct keeper *k, const char *row);
 /* After the last row. */

@@ -34,7 +34,7 @@ void keeper_command_text(const struct wire_exec *m, char *dst, size_t size)
 	dst[n] = 0;
 }
 
-static void send_info(struct client *c, uint32_t id, const struct exec *x)
+static void send_info(struct keeper_client *c, uint32_t id, const struct keeper_exec *x)
 {
 	struct exec_record m = x->rec;
 
@@ -43,13 +43,13 @@ static void send_info(struct client *c, uint32_t id, const struct exec *x)
 		m.truncated = m.truncated || (x->run && x->out[s].cut);
 	}
 	if (m.state < EXEC_DONE)
-		m.duration_ms = exec_duration(x);
-	client_sent(c, wire_info_encode(&c->link.out, id, 0, &m));
+		m.duration_ms = keeper_exec_duration(x);
+	keeper_client_sent(c, wire_info_encode(&c->link.out, id, 0, &m));
 }
 
-void exec_list(struct client *c, uint32_t id)
+void keeper_exec_list(struct keeper_client *c, uint32_t id)
 {
 	for (size_t i = 0; i < c->k->exec_count && !c->closing; i++)
 		send_info(c, id, c->k->execs[i]);
-	client_send(c, WIRE_OK, 0, id, NULL, 0);
+	keeper_client_send(c, WIRE_OK, 0, id, NULL, 0);
 }

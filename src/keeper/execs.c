@@ -31,26 +31,26 @@ static size_t place_of(const struct keeper *k, uint64_t id)
 	return low;
 }
 
-struct exec *exec_find(struct keeper *k, uint64_t id)
+struct keeper_exec *keeper_exec_find(struct keeper *k, uint64_t id)
 {
 	size_t at = place_of(k, id);
 
 	return at < k->exec_count && k->execs[at]->rec.exec_id == id ? k->execs[at] : NULL;
 }
 
-unsigned execs_running(const struct keeper *k)
+unsigned keeper_execs_running(const struct keeper *k)
 {
 	return k->running_execs;
 }
 
 /* Ids grow, so a new one goes last. */
-static struct exec *table_add(struct keeper *k, const struct exec_record *rec)
+static struct keeper_exec *table_add(struct keeper *k, const struct exec_record *rec)
 {
-	struct exec *x;
+	struct keeper_exec *x;
 
 	if (k->exec_count == k->exec_cap) {
 		size_t cap = k->exec_cap ? k->exec_cap * 2 : 8;
-		struct exec **grown = realloc(k->execs, cap * sizeof(*grown));
+		struct keeper_exec **grown = realloc(k->execs, cap * sizeof(*grown));
 
 		if (!grown)
 			return NULL;
@@ -62,25 +62,25 @@ static struct exec *table_add(struct keeper *k, const struct exec_record *rec)
 		return NULL;
 	x->k = k;
 	x->rec = *rec;
-	outputs_init(x->out);
+	keeper_outputs_init(x->out);
 	k->execs[k->exec_count++] = x;
 	return x;
 }
 
-static void run_free(struct exec *x)
+static void run_free(struct keeper_exec *x)
 {
 	if (!x->run)
 		return;
 	x->k->running_execs -= x->run->state != RUN_EXITED;
 	ev_timer_stop(x->k->ev, &x->run->backstop);
-	input_done(&x->run->input);
+	keeper_input_done(&x->run->input);
 	free(x->run);
 	x->run = NULL;
 	x->k->open_execs--;
 }
 
 /* The files stay. */
-static void table_remove(struct exec *x)
+static void table_remove(struct keeper_exec *x)
 {
 	struct keeper *k = x->k;
 	size_t at = place_of(k, x->rec.exec_id);
@@ -88,12 +88,12 @@ static void table_remove(struct exec *x)
 	memmove(k->execs + at, k->execs + at + 1, (k->exec_count - at - 1) * sizeof(*k->execs));
 	k->exec_count--;
 	run_free(x);
-	outputs_close(&k->logs, x->out);
+	keeper_outputs_close(&k->logs, x->out);
 	free(x->cwd);
 	free(x);
 }
 
-void execs_free(struct keeper *k)
+void keeper_execs_free(struct keeper *k)
 {
 	while (k->exec_count > 0)
 		table_remove(k->execs[k->exec_count - 1]);
@@ -123,14 +123,14 @@ static void noted(struct keeper *k, int r, const char *what)
 		keeper_note(k, "the %s could not be written: %s", what, strerror(-r));
 }
 
-static int journal(struct exec *x, unsigned lines)
+static int journal(struct keeper_exec *x, unsigned lines)
 {
 	struct keeper *k = x->k;
 	int r;
 
 	if (k->quiet)
 		return 0;
-	r = logs_dir(&k->logs);
+	r = keeper_logs_dir(&k->logs);
 	if (r >= 0)
 		r = journal_add(&k->journal, r, lines, &x->rec);
 	if (r >= 0 && journal_is_large(&k->journal))
@@ -142,7 +142,7 @@ static int journal(struct exec *x, unsigned lines)
 
 /* Before init hears of it. With a token it is on the disk then: whoever repeats the request must
  * find it, whatever happens meanwhile. After a failure the token is the caller's to free. */
-static int journal_begun(struct exec *x, struct err *e)
+static int journal_begun(struct keeper_exec *x, struct err *e)
 {
 	struct keeper *k = x->k;
 	bool token = x->rec.token[0];
@@ -159,7 +159,7 @@ static int journal_begun(struct exec *x, struct err *e)
 }
 
 /* Nothing ran: whoever asks again may start it. */
-static void free_token(struct exec *x)
+static void free_token(struct keeper_exec *x)
 {
 	if (!x->rec.token[0])
 		return;
@@ -169,23 +169,23 @@ static void free_token(struct exec *x)
 	journal(x, JOURNAL_TOKEN);
 }
 
-static void event(struct exec *x, enum event_kind kind)
+static void event(struct keeper_exec *x, enum event_kind kind)
 {
 	struct keeper *k = x->k;
 	const struct exec_record *r = &x->rec;
 	struct event ev = {.kind = kind, .at_ms = clock_wall_ms(), .box = k->name, .exec = r};
 
 	if (!k->quiet && kind == EVENT_RESULT && r->shell[0] && r->cwd)
-		ev.cwd_changed = events_shell_moved(&k->events, r->shell, r->cwd);
+		ev.cwd_changed = keeper_events_shell_moved(&k->events, r->shell, r->cwd);
 	keeper_event(k, &ev);
 }
 
 /* ---- making room ---- */
 
-static struct exec *oldest_closed(struct keeper *k, bool with_log)
+static struct keeper_exec *oldest_closed(struct keeper *k, bool with_log)
 {
 	for (size_t i = 0; i < k->exec_count; i++) {
-		struct exec *x = k->execs[i];
+		struct keeper_exec *x = k->execs[i];
 
 		if (!x->run && !x->followers && (!with_log || x->out[0].kept + x->out[1].kept > 0))
 			return x;
@@ -193,11 +193,11 @@ static struct exec *oldest_closed(struct keeper *k, bool with_log)
 	return NULL;
 }
 
-static void forget(struct exec *x)
+static void forget(struct keeper_exec *x)
 {
 	struct keeper *k = x->k;
 
-	outputs_remove(&k->logs, x->rec.exec_id, x->out);
+	keeper_outputs_remove(&k->logs, x->rec.exec_id, x->out);
 	journal(x, JOURNAL_DROP);
 	table_remove(x);
 }
@@ -206,7 +206,7 @@ static void forget(struct exec *x)
 static void make_log_room(struct keeper *k, size_t n)
 {
 	while (k->logs.bytes + n > k->logs.bytes_max) {
-		struct exec *old = oldest_closed(k, true);
+		struct keeper_exec *old = oldest_closed(k, true);
 
 		if (!old)
 			return;
@@ -214,7 +214,7 @@ static void make_log_room(struct keeper *k, size_t n)
 	}
 }
 
-int execs_load(struct keeper *k, struct err *e)
+int keeper_execs_load(struct keeper *k, struct err *e)
 {
 	struct journal_list list;
 	int r = journal_read(k->logs.box_fd, &list);
@@ -222,7 +222,7 @@ int execs_load(struct keeper *k, struct err *e)
 	k->tokens = list.spent;
 	list.spent = (struct token_set){0};
 	for (size_t i = 0; i < list.count && r == 0; i++) {
-		struct exec *x = table_add(k, &list.records[i]);
+		struct keeper_exec *x = table_add(k, &list.records[i]);
 
 		if (!x) {
 			r = -ENOMEM;
@@ -230,7 +230,7 @@ int execs_load(struct keeper *k, struct err *e)
 		}
 		if (x->rec.token[0])
 			r = tokens_add(&k->tokens, token_key(x->rec.token));
-		outputs_load(&k->logs, x->rec.exec_id, x->out);
+		keeper_outputs_load(&k->logs, x->rec.exec_id, x->out);
 		for (unsigned s = 0; s < OUTPUT_COUNT; s++) {
 			if (x->rec.bytes[s] < x->out[s].kept)
 				x->rec.bytes[s] = x->out[s].kept;
@@ -242,7 +242,7 @@ int execs_load(struct keeper *k, struct err *e)
 	journal_list_done(&list);
 	/* Only now: with any line the list may be written anew, from all that there are. */
 	for (size_t i = 0; i < k->exec_count && r == 0; i++) {
-		struct exec *x = k->execs[i];
+		struct keeper_exec *x = k->execs[i];
 
 		if (x->rec.state >= EXEC_DONE)
 			continue;
@@ -279,7 +279,7 @@ static int check_ask(struct keeper *k, const struct wire_exec *m, struct err *e)
 		return err_set(e, ERR_LIMIT, EAGAIN, "%u commands are running in box '%s'",
 			       k->running_execs, k->name);
 	while (k->exec_count >= KEEPER_EXECS_MAX) {
-		struct exec *old = oldest_closed(k, false);
+		struct keeper_exec *old = oldest_closed(k, false);
 
 		if (!old)
 			return err_set(e, ERR_LIMIT, EAGAIN, "%zu commands of box '%s' are in use",
@@ -294,20 +294,20 @@ static int check_ask(struct keeper *k, const struct wire_exec *m, struct err *e)
 
 static void on_backstop(struct ev_timer *t)
 {
-	struct run *run = container(t, struct run, backstop);
+	struct keeper_run *run = container(t, struct keeper_run, backstop);
 	struct keeper *k = run->exec->k;
 
 	keeper_note(k, "command %u did not end after its timeout", run->exec->rec.exec_id);
 	k->on_end(k, &(struct keeper_end){.cause = "init unresponsive"});
 }
 
-static struct exec *exec_new(struct keeper *k, const struct wire_exec *m)
+static struct keeper_exec *exec_new(struct keeper *k, const struct wire_exec *m)
 {
 	struct exec_record rec = {.exec_id = k->next_exec,
 				  .background = m->background != 0,
 				  .started_ms = clock_wall_ms()};
-	struct run *run = calloc(1, sizeof(*run));
-	struct exec *x;
+	struct keeper_run *run = calloc(1, sizeof(*run));
+	struct keeper_exec *x;
 
 	keeper_command_text(m, rec.command, sizeof(rec.command));
 	if (m->shell)
@@ -326,7 +326,7 @@ static struct exec *exec_new(struct keeper *k, const struct wire_exec *m)
 	run->exec = x;
 	run->backstop.on_timer = on_backstop;
 	run->timeout_ms = m->timeout_ms;
-	input_init(&run->input, m->has_stdin != 0);
+	keeper_input_init(&run->input, m->has_stdin != 0);
 	for (unsigned s = 0; s < OUTPUT_COUNT; s++)
 		run->granted[s] = WIRE_WINDOW;
 	/* A terminal has one stream only. */
@@ -335,7 +335,7 @@ static struct exec *exec_new(struct keeper *k, const struct wire_exec *m)
 }
 
 /* init needs none of what is between the client and us. */
-static void pass_to_init(struct exec *x, const struct wire_exec *m)
+static void pass_to_init(struct keeper_exec *x, const struct wire_exec *m)
 {
 	struct keeper *k = x->k;
 	struct wire_exec passed = *m;
@@ -345,15 +345,15 @@ static void pass_to_init(struct exec *x, const struct wire_exec *m)
 	keeper_sent_init(k, wire_exec_encode(&k->init.out, x->rec.exec_id, 0, &passed));
 }
 
-void exec_ask(struct client *c, uint32_t id, const struct wire_exec *m)
+void keeper_exec_ask(struct keeper_client *c, uint32_t id, const struct wire_exec *m)
 {
 	struct wire_exec asked = *m;
-	struct follow *f = NULL;
+	struct keeper_follow *f = NULL;
 	struct err e;
-	struct exec *x;
+	struct keeper_exec *x;
 
 	if (keeper_token_check(c->k, m, &x, &e) < 0 || (!x && check_ask(c->k, m, &e) < 0)) {
-		client_fail(c, id, &e);
+		keeper_client_fail(c, id, &e);
 		return;
 	}
 	if (x) {
@@ -366,11 +366,11 @@ void exec_ask(struct client *c, uint32_t id, const struct wire_exec *m)
 		asked.timeout_ms = 0;
 	x = exec_new(c->k, &asked);
 	if (x)
-		f = follow_new(c, id, x, m->inline_max);
+		f = keeper_follow_new(c, id, x, m->inline_max);
 	if (!f) {
 		if (x)
 			table_remove(x);
-		client_fail_with(c, id, ERR_FULL, "no memory");
+		keeper_client_fail_with(c, id, ERR_FULL, "no memory");
 		return;
 	}
 	if (m->token) {
@@ -378,10 +378,10 @@ void exec_ask(struct client *c, uint32_t id, const struct wire_exec *m)
 		x->rec.arguments = token_arguments(m);
 	}
 	if (journal_begun(x, &e) < 0) {
-		follow_free(f);
+		keeper_follow_free(f);
 		free_token(x);
 		forget(x);
-		client_fail(c, id, &e);
+		keeper_client_fail(c, id, &e);
 		return;
 	}
 	f->starter = f->stays = true;
@@ -394,9 +394,10 @@ void exec_ask(struct client *c, uint32_t id, const struct wire_exec *m)
 	keeper_gate_wait(&c->gate);
 }
 
-int exec_signal(struct keeper *k, uint32_t exec_id, const struct wire_signal *m, struct err *e)
+int keeper_exec_signal(struct keeper *k, uint32_t exec_id, const struct wire_signal *m,
+		       struct err *e)
 {
-	struct exec *x = exec_find(k, exec_id);
+	struct keeper_exec *x = keeper_exec_find(k, exec_id);
 	struct wire_signal passed = *m;
 
 	if (!x)
@@ -413,12 +414,12 @@ int exec_signal(struct keeper *k, uint32_t exec_id, const struct wire_signal *m,
 	return 0;
 }
 
-void execs_pause(struct keeper *k, bool on)
+void keeper_execs_pause(struct keeper *k, bool on)
 {
 	uint64_t now = ev_now(k->ev);
 
 	for (size_t i = 0; i < k->exec_count; i++) {
-		struct run *run = k->execs[i]->run;
+		struct keeper_run *run = k->execs[i]->run;
 
 		if (!run)
 			continue;
@@ -433,28 +434,28 @@ void execs_pause(struct keeper *k, bool on)
 	}
 }
 
-void execs_signal_all(struct keeper *k, int sig)
+void keeper_execs_signal_all(struct keeper *k, int sig)
 {
 	struct wire_signal m = {.signal = (uint64_t)sig};
 
 	for (size_t i = 0; i < k->exec_count; i++)
 		if (k->execs[i]->run)
-			exec_signal(k, k->execs[i]->rec.exec_id, &m, NULL);
+			keeper_exec_signal(k, k->execs[i]->rec.exec_id, &m, NULL);
 }
 
 /* ---- init says ---- */
 
 /* With clients that hold, no more than the slowest of them allows; never more than a window. A
  * frame is worth sending for half a window, or when init has nothing left. */
-void exec_grant(struct exec *x)
+void keeper_exec_grant(struct keeper_exec *x)
 {
-	struct run *run = x->run;
+	struct keeper_run *run = x->run;
 
 	for (unsigned s = 0; run && s < OUTPUT_COUNT; s++) {
 		uint64_t bytes = x->out[s].bytes, upto = bytes + WIRE_WINDOW;
 
-		for (const struct follow *f = x->followers; f; f = f->next_of_exec) {
-			uint64_t allowed = follow_allows(f, s);
+		for (const struct keeper_follow *f = x->followers; f; f = f->next_of_exec) {
+			uint64_t allowed = keeper_follow_allows(f, s);
 
 			if (allowed < upto)
 				upto = allowed;
@@ -469,7 +470,7 @@ void exec_grant(struct exec *x)
 }
 
 /* Time does not pass for a box that is paused. */
-static void set_backstop(struct exec *x, uint64_t in_ms)
+static void set_backstop(struct keeper_exec *x, uint64_t in_ms)
 {
 	if (x->k->paused)
 		x->run->backstop_left_ms = in_ms;
@@ -479,45 +480,45 @@ static void set_backstop(struct exec *x, uint64_t in_ms)
 
 /* Its time runs from here on, and whoever asked for it is told its id. In the background that
  * completes the answer, unless stdin is still to come. */
-static void tell_starter(struct exec *x)
+static void tell_starter(struct keeper_exec *x)
 {
 	const struct wire_started started = {.exec_id = x->rec.exec_id, .pid = x->rec.pid};
 	const struct wire_queued queued = {.exec_id = x->rec.exec_id};
-	struct run *run = x->run;
-	struct follow *next;
+	struct keeper_run *run = x->run;
+	struct keeper_follow *next;
 
 	if (run->timeout_ms > 0 && run->timeout_ms < UINT64_MAX / 2 && !run->backstop.armed &&
 	    run->backstop_left_ms == 0)
 		set_backstop(x, run->timeout_ms + KEEPER_BACKSTOP_MS);
-	for (struct follow *w = x->followers; w; w = next) {
+	for (struct keeper_follow *w = x->followers; w; w = next) {
 		struct buf *out = &w->client->link.out;
 
 		next = w->next_of_exec;
 		if (!w->starter)
 			continue;
 		if (!w->client->closing)
-			client_sent(w->client,
-				    run->state == RUN_QUEUED
-					    ? wire_queued_encode(out, w->id, 0, &queued)
-					    : wire_started_encode(out, w->id, 0, &started));
+			keeper_client_sent(w->client,
+					   run->state == RUN_QUEUED
+						   ? wire_queued_encode(out, w->id, 0, &queued)
+						   : wire_started_encode(out, w->id, 0, &started));
 		if (w->mute && (!run->input.open || run->input.end_waiting))
-			follow_free(w);
+			keeper_follow_free(w);
 	}
 }
 
 /* From here on its time counts. */
-static void begin(struct exec *x)
+static void begin(struct keeper_exec *x)
 {
 	x->rec.started_ms = clock_wall_ms();
 	x->run->began_ms = ev_now(x->k->ev);
 }
 
-uint64_t exec_duration(const struct exec *x)
+uint64_t keeper_exec_duration(const struct keeper_exec *x)
 {
 	return x->run && x->run->began_ms ? ev_now(x->k->ev) - x->run->began_ms : 0;
 }
 
-static void on_queued(struct exec *x, const struct wire_frame *f)
+static void on_queued(struct keeper_exec *x, const struct wire_frame *f)
 {
 	if (x->run->state != RUN_ASKED || !x->rec.shell[0]) {
 		keeper_broken(x->k, "QUEUED out of turn");
@@ -529,7 +530,7 @@ static void on_queued(struct exec *x, const struct wire_frame *f)
 	tell_starter(x);
 }
 
-static void on_started(struct exec *x, const struct wire_frame *f)
+static void on_started(struct keeper_exec *x, const struct wire_frame *f)
 {
 	struct wire_started m;
 
@@ -545,11 +546,11 @@ static void on_started(struct exec *x, const struct wire_frame *f)
 	tell_starter(x);
 }
 
-static void on_data(struct exec *x, const struct wire_frame *f)
+static void on_data(struct keeper_exec *x, const struct wire_frame *f)
 {
 	struct keeper *k = x->k;
 	unsigned s = f->stream - 1u;
-	struct follow *next;
+	struct keeper_follow *next;
 	uint64_t at;
 
 	if (f->stream == WIRE_STDIN || x->run->state < RUN_STARTED || x->out[s].eof ||
@@ -560,17 +561,17 @@ static void on_data(struct exec *x, const struct wire_frame *f)
 	at = x->out[s].bytes;
 	if (!x->out[s].cut)
 		make_log_room(k, f->len);
-	output_append(&k->logs, x->rec.exec_id, x->out, s, f->payload, f->len);
-	for (struct follow *w = x->followers; w; w = next) {
+	keeper_output_append(&k->logs, x->rec.exec_id, x->out, s, f->payload, f->len);
+	for (struct keeper_follow *w = x->followers; w; w = next) {
 		next = w->next_of_exec;
-		follow_live(w, s, at, f->payload, f->len);
-		follow_serve(w);
+		keeper_follow_live(w, s, at, f->payload, f->len);
+		keeper_follow_serve(w);
 	}
-	exec_grant(x);
+	keeper_exec_grant(x);
 }
 
 /* Exited, and both streams have ended: what is left is the record. */
-static void close_if_over(struct exec *x)
+static void close_if_over(struct keeper_exec *x)
 {
 	bool late = false;
 
@@ -585,10 +586,10 @@ static void close_if_over(struct exec *x)
 		journal(x, JOURNAL_LATE);
 	run_free(x);
 	if (!x->followers)
-		outputs_close(&x->k->logs, x->out);
+		keeper_outputs_close(&x->k->logs, x->out);
 }
 
-static void on_eof(struct exec *x, const struct wire_frame *f)
+static void on_eof(struct keeper_exec *x, const struct wire_frame *f)
 {
 	if (f->stream == WIRE_STDIN || x->run->state < RUN_STARTED) {
 		keeper_broken(x->k, "EOF out of turn");
@@ -599,10 +600,10 @@ static void on_eof(struct exec *x, const struct wire_frame *f)
 }
 
 /* The end of a command whose record is filled in. */
-static void finish(struct exec *x)
+static void finish(struct keeper_exec *x)
 {
 	struct keeper *k = x->k;
-	struct follow *next;
+	struct keeper_follow *next;
 
 	x->run->state = RUN_EXITED;
 	k->running_execs--;
@@ -616,15 +617,15 @@ static void finish(struct exec *x)
 	if (x->rec.timed_out)
 		event(x, EVENT_TIMEOUT);
 	event(x, EVENT_RESULT);
-	input_done(&x->run->input);
-	for (struct follow *f = x->followers; f; f = next) {
+	keeper_input_done(&x->run->input);
+	for (struct keeper_follow *f = x->followers; f; f = next) {
 		next = f->next_of_exec;
-		follow_ended(f);
+		keeper_follow_ended(f);
 	}
-	exec_grant(x);
+	keeper_exec_grant(x);
 	close_if_over(x);
 	k->active_ms = ev_now(k->ev);
-	if (k->on_idle && execs_running(k) == 0)
+	if (k->on_idle && keeper_execs_running(k) == 0)
 		k->on_idle(k);
 }
 
@@ -641,10 +642,10 @@ static const char *known_cause(const struct exec_record *m)
 }
 
 /* What init says of the end; what we know better stays ours. */
-static void take_end(struct exec *x, const struct exec_record *m)
+static void take_end(struct keeper_exec *x, const struct exec_record *m)
 {
 	struct exec_record *r = &x->rec;
-	uint64_t duration_ms = exec_duration(x);
+	uint64_t duration_ms = keeper_exec_duration(x);
 
 	r->state = EXEC_DONE;
 	r->has_exit = m->has_exit;
@@ -668,7 +669,7 @@ static void take_end(struct exec *x, const struct exec_record *m)
 		r->cwd = x->cwd = strdup(m->cwd);
 }
 
-static void on_exec_exit(struct exec *x, const struct wire_frame *f)
+static void on_exec_exit(struct keeper_exec *x, const struct wire_frame *f)
 {
 	struct exec_record *r = &x->rec;
 	struct exec_record m;
@@ -692,16 +693,16 @@ static void on_exec_exit(struct exec *x, const struct wire_frame *f)
 }
 
 /* There will be no EXIT: everybody who waits for one is told why. */
-static void fail_followers(struct exec *x, const struct err *e)
+static void fail_followers(struct keeper_exec *x, const struct err *e)
 {
 	while (x->followers) {
-		client_fail(x->followers->client, x->followers->id, e);
-		follow_free(x->followers);
+		keeper_client_fail(x->followers->client, x->followers->id, e);
+		keeper_follow_free(x->followers);
 	}
 }
 
 /* It has an id, so it has a beginning and an end in the journal, whatever became of it. */
-static void end_without_exit(struct exec *x, enum exec_state state, const char *cause)
+static void end_without_exit(struct keeper_exec *x, enum exec_state state, const char *cause)
 {
 	if (x->run->state == RUN_ASKED)
 		begin(x);
@@ -709,12 +710,12 @@ static void end_without_exit(struct exec *x, enum exec_state state, const char *
 		event(x, EVENT_COMMAND);
 	x->out[OUTPUT_OUT].eof = x->out[OUTPUT_ERR].eof = true;
 	x->rec.state = state;
-	x->rec.duration_ms = exec_duration(x);
+	x->rec.duration_ms = keeper_exec_duration(x);
 	str_copy(x->rec.cause, sizeof(x->rec.cause), cause);
 	finish(x);
 }
 
-static void on_error(struct exec *x, const struct wire_frame *f)
+static void on_error(struct keeper_exec *x, const struct wire_frame *f)
 {
 	struct wire_error m;
 	struct err e;
@@ -731,25 +732,25 @@ static void on_error(struct exec *x, const struct wire_frame *f)
 	end_without_exit(x, EXEC_DONE, x->run->state < RUN_STARTED ? "failed to start" : "failed");
 }
 
-static void on_credit(struct exec *x, const struct wire_frame *f)
+static void on_credit(struct keeper_exec *x, const struct wire_frame *f)
 {
 	struct wire_credit m;
 
 	if (f->stream != WIRE_STDIN || wire_credit_decode(f, &m) < 0)
 		keeper_broken(x->k, "a malformed CREDIT");
 	else
-		input_credit(x, m.bytes);
+		keeper_input_credit(x, m.bytes);
 }
 
-void exec_frame(struct keeper *k, const struct wire_frame *f)
+void keeper_exec_frame(struct keeper *k, const struct wire_frame *f)
 {
-	static void (*const handlers[WIRE_TYPE_COUNT])(struct exec * x,
+	static void (*const handlers[WIRE_TYPE_COUNT])(struct keeper_exec * x,
 						       const struct wire_frame *f) = {
 		[WIRE_STARTED] = on_started, [WIRE_DATA] = on_data,   [WIRE_EOF] = on_eof,
 		[WIRE_EXIT] = on_exec_exit,  [WIRE_ERROR] = on_error, [WIRE_CREDIT] = on_credit,
 		[WIRE_QUEUED] = on_queued,
 	};
-	struct exec *x = exec_find(k, f->id);
+	struct keeper_exec *x = keeper_exec_find(k, f->id);
 
 	if (!wire_type_is_known(f->type) || !handlers[f->type])
 		keeper_broken(k, "a frame that no command has");
@@ -761,7 +762,7 @@ void exec_frame(struct keeper *k, const struct wire_frame *f)
 
 /* ---- the end of the box ---- */
 
-static void interrupt(struct exec *x)
+static void interrupt(struct keeper_exec *x)
 {
 	struct err e;
 
@@ -784,7 +785,7 @@ static void interrupt(struct exec *x)
 	end_without_exit(x, EXEC_INTERRUPTED, x->k->end_cause ? x->k->end_cause : "interrupted");
 }
 
-void execs_interrupt(struct keeper *k)
+void keeper_execs_interrupt(struct keeper *k)
 {
 	for (size_t i = k->exec_count; i-- > 0;)
 		if (k->execs[i]->run)

@@ -2,9 +2,9 @@
  * Following a command's output at byte offsets; see exec.h.
  *
  * Each stream has a position. Bytes that come while the position is at the end go out directly
- * (follow_live); a client that is behind is served from the log (follow_serve) when it gives credit
- * or its queue has drained. Both move the same position, so nothing is sent twice and nothing is
- * left out, except what the log did not keep: that is skipped, and `lost` says so.
+ * (keeper_follow_live); a client that is behind is served from the log (keeper_follow_serve) when
+ * it gives credit or its queue has drained. Both move the same position, so nothing is sent twice
+ * and nothing is left out, except what the log did not keep: that is skipped, and `lost` says so.
  */
 #include "base/limits.h"
 #include "keeper/exec.h"
@@ -20,14 +20,15 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 }
 
 /* How far this stream of this client will ever go. */
-static uint64_t goal(const struct follow_stream *st)
+static uint64_t goal(const struct keeper_follow_stream *st)
 {
 	return min_u64(st->end, st->stop);
 }
 
-struct follow *follow_new(struct client *c, uint32_t id, struct exec *x, uint64_t inline_max)
+struct keeper_follow *keeper_follow_new(struct keeper_client *c, uint32_t id, struct keeper_exec *x,
+					uint64_t inline_max)
 {
-	struct follow *f = calloc(1, sizeof(*f));
+	struct keeper_follow *f = calloc(1, sizeof(*f));
 
 	if (!f)
 		return NULL;
@@ -47,10 +48,10 @@ struct follow *follow_new(struct client *c, uint32_t id, struct exec *x, uint64_
 	return f;
 }
 
-void follow_free(struct follow *f)
+void keeper_follow_free(struct keeper_follow *f)
 {
-	struct follow **at = &f->client->follows;
-	struct exec *x = f->exec;
+	struct keeper_follow **at = &f->client->follows;
+	struct keeper_exec *x = f->exec;
 
 	while (*at != f)
 		at = &(*at)->next_of_client;
@@ -63,38 +64,39 @@ void follow_free(struct follow *f)
 		x->run->input.feeder = NULL;
 	free(f);
 	if (x->run)
-		exec_grant(x);
+		keeper_exec_grant(x);
 	else if (!x->followers)
-		outputs_close(&x->k->logs, x->out);
+		keeper_outputs_close(&x->k->logs, x->out);
 }
 
-struct follow *follow_find(struct client *c, uint32_t id)
+struct keeper_follow *keeper_follow_find(struct keeper_client *c, uint32_t id)
 {
-	for (struct follow *f = c->follows; f; f = f->next_of_client)
+	for (struct keeper_follow *f = c->follows; f; f = f->next_of_client)
 		if (f->id == id)
 			return f;
 	return NULL;
 }
 
-uint64_t follow_allows(const struct follow *f, unsigned s)
+uint64_t keeper_follow_allows(const struct keeper_follow *f, unsigned s)
 {
-	const struct follow_stream *st = &f->s[s];
+	const struct keeper_follow_stream *st = &f->s[s];
 
 	if (!f->holds || f->mute || st->pos >= st->stop)
 		return UINT64_MAX;
 	return st->pos + st->flow.left;
 }
 
-static void advance(struct follow_stream *st, uint64_t n)
+static void advance(struct keeper_follow_stream *st, uint64_t n)
 {
 	st->pos += n;
 	st->flow.left -= n;
 }
 
-void follow_live(struct follow *f, unsigned s, uint64_t at, const uint8_t *p, size_t n)
+void keeper_follow_live(struct keeper_follow *f, unsigned s, uint64_t at, const uint8_t *p,
+			size_t n)
 {
-	struct follow_stream *st = &f->s[s];
-	const struct output *o = &f->exec->out[s];
+	struct keeper_follow_stream *st = &f->s[s];
+	const struct keeper_output *o = &f->exec->out[s];
 	uint64_t skip, can;
 
 	if (f->mute || st->pos < at || st->pos >= at + n)
@@ -106,16 +108,16 @@ void follow_live(struct follow *f, unsigned s, uint64_t at, const uint8_t *p, si
 	can = min_u64(n - skip, min_u64(st->flow.left, goal(st) - st->pos));
 	if (goal(st) <= st->pos || can == 0)
 		return;
-	client_send(f->client, WIRE_DATA, (uint8_t)(s + 1), f->id, p + skip, (size_t)can);
+	keeper_client_send(f->client, WIRE_DATA, (uint8_t)(s + 1), f->id, p + skip, (size_t)can);
 	advance(st, can);
 }
 
 /* One frame from the log, read straight into the client's queue. False if nothing could be sent. */
-static bool send_kept(struct follow *f, unsigned s, uint64_t want)
+static bool send_kept(struct keeper_follow *f, unsigned s, uint64_t want)
 {
 	struct buf *out = &f->client->link.out;
-	struct follow_stream *st = &f->s[s];
-	struct exec *x = f->exec;
+	struct keeper_follow_stream *st = &f->s[s];
+	struct keeper_exec *x = f->exec;
 	size_t at, n = (size_t)min_u64(want, WIRE_DATA_MAX);
 	uint8_t *p;
 	ssize_t r;
@@ -123,7 +125,8 @@ static bool send_kept(struct follow *f, unsigned s, uint64_t want)
 	if (wire_encode_begin(out, &at) < 0)
 		return false;
 	p = buf_reserve(out, n);
-	r = p ? output_read(&x->k->logs, x->rec.exec_id, &x->out[s], s, st->pos, p, n) : -ENOMEM;
+	r = p ? keeper_output_read(&x->k->logs, x->rec.exec_id, &x->out[s], s, st->pos, p, n)
+	      : -ENOMEM;
 	if (r <= 0) {
 		out->len = at;
 		/* The log cannot be read back: the rest of what it kept is lost to this client. */
@@ -132,15 +135,15 @@ static bool send_kept(struct follow *f, unsigned s, uint64_t want)
 		return false;
 	}
 	buf_commit(out, (size_t)r);
-	client_sent(f->client, wire_encode_end(out, at, WIRE_DATA, (uint8_t)(s + 1), f->id));
+	keeper_client_sent(f->client, wire_encode_end(out, at, WIRE_DATA, (uint8_t)(s + 1), f->id));
 	advance(st, (uint64_t)r);
 	return true;
 }
 
-static void serve_stream(struct follow *f, unsigned s)
+static void serve_stream(struct keeper_follow *f, unsigned s)
 {
-	const struct output *o = &f->exec->out[s];
-	struct follow_stream *st = &f->s[s];
+	const struct keeper_output *o = &f->exec->out[s];
+	struct keeper_follow_stream *st = &f->s[s];
 	uint64_t upto = min_u64(o->kept, goal(st));
 
 	while (st->pos < upto && st->flow.left > 0 && !f->client->closing) {
@@ -155,16 +158,16 @@ static void serve_stream(struct follow *f, unsigned s)
 	}
 }
 
-static void send_exit(struct follow *f)
+static void send_exit(struct keeper_follow *f)
 {
 	struct exec_record m = f->exec->rec;
 
 	m.truncated =
 		m.truncated || f->lost || f->s[0].stop < f->s[0].end || f->s[1].stop < f->s[1].end;
-	client_sent(f->client, wire_exit_encode(&f->client->link.out, f->id, 0, &m));
+	keeper_client_sent(f->client, wire_exit_encode(&f->client->link.out, f->id, 0, &m));
 }
 
-void follow_serve(struct follow *f)
+void keeper_follow_serve(struct keeper_follow *f)
 {
 	if (f->mute || f->client->closing)
 		return;
@@ -181,52 +184,53 @@ void follow_serve(struct follow *f)
 	if (f->stays)
 		send_exit(f);
 	else
-		client_send(f->client, WIRE_OK, 0, f->id, NULL, 0);
-	follow_free(f);
+		keeper_client_send(f->client, WIRE_OK, 0, f->id, NULL, 0);
+	keeper_follow_free(f);
 }
 
-void follow_ended(struct follow *f)
+void keeper_follow_ended(struct keeper_follow *f)
 {
 	if (f->mute) {
-		follow_free(f);
+		keeper_follow_free(f);
 		return;
 	}
 	for (unsigned s = 0; s < OUTPUT_COUNT; s++)
 		f->s[s].end = min_u64(f->s[s].end, f->exec->out[s].bytes);
-	follow_serve(f);
+	keeper_follow_serve(f);
 }
 
-void follow_credit(struct follow *f, unsigned s, uint64_t bytes)
+void keeper_follow_credit(struct keeper_follow *f, unsigned s, uint64_t bytes)
 {
-	struct exec *x = f->exec;
+	struct keeper_exec *x = f->exec;
 
 	if (wire_flow_credit(&f->s[s].flow, bytes) < 0) {
-		client_break(f->client, "more credit than it can have");
+		keeper_client_break(f->client, "more credit than it can have");
 		return;
 	}
-	follow_serve(f); /* f may be gone */
-	exec_grant(x);
+	keeper_follow_serve(f); /* f may be gone */
+	keeper_exec_grant(x);
 }
 
-static void attach(struct client *c, uint32_t id, struct exec *x, const struct wire_attach *m)
+static void attach(struct keeper_client *c, uint32_t id, struct keeper_exec *x,
+		   const struct wire_attach *m)
 {
 	uint64_t from[OUTPUT_COUNT] = {m->stdout_from, m->stderr_from};
-	struct follow *f = follow_new(c, id, x, 0);
+	struct keeper_follow *f = keeper_follow_new(c, id, x, 0);
 	struct err e;
 
 	if (!f) {
-		client_fail_with(c, id, ERR_FULL, "no memory");
+		keeper_client_fail_with(c, id, ERR_FULL, "no memory");
 		return;
 	}
-	if (m->input && input_take_over(f, &e) < 0) {
-		follow_free(f);
-		client_fail(c, id, &e);
+	if (m->input && keeper_input_attach(f, &e) < 0) {
+		keeper_follow_free(f);
+		keeper_client_fail(c, id, &e);
 		return;
 	}
 	f->stays = m->follow != 0;
 	f->holds = m->input != 0;
 	for (unsigned s = 0; s < OUTPUT_COUNT; s++) {
-		struct follow_stream *st = &f->s[s];
+		struct keeper_follow_stream *st = &f->s[s];
 
 		st->pos = from[s];
 		if (m->inline_max)
@@ -235,16 +239,16 @@ static void attach(struct client *c, uint32_t id, struct exec *x, const struct w
 		if (!f->stays || !x->run || x->run->state == RUN_EXITED)
 			st->end = x->out[s].bytes;
 	}
-	follow_serve(f);
+	keeper_follow_serve(f);
 }
 
-void follow_attach(struct client *c, uint32_t id, const struct wire_attach *m)
+void keeper_follow_attach(struct keeper_client *c, uint32_t id, const struct wire_attach *m)
 {
-	struct exec *x = exec_find(c->k, m->exec_id);
+	struct keeper_exec *x = keeper_exec_find(c->k, m->exec_id);
 
 	if (!x)
-		client_fail_with(c, id, ERR_NOT_FOUND, "box '%s' has no command %llu", c->k->name,
-				 (unsigned long long)m->exec_id);
+		keeper_client_fail_with(c, id, ERR_NOT_FOUND, "box '%s' has no command %llu",
+					c->k->name, (unsigned long long)m->exec_id);
 	else
 		attach(c, id, x, m);
 }

@@ -4,9 +4,9 @@
 
 #include <errno.h>
 
-void input_init(struct exec_input *in, bool open)
+void keeper_input_init(struct keeper_exec_input *in, bool open)
 {
-	*in = (struct exec_input){
+	*in = (struct keeper_exec_input){
 		.to_init = WIRE_WINDOW,
 		.from_client = WIRE_WINDOW,
 		.open = open,
@@ -14,33 +14,33 @@ void input_init(struct exec_input *in, bool open)
 	buf_init(&in->waiting, WIRE_WINDOW);
 }
 
-void input_done(struct exec_input *in)
+void keeper_input_done(struct keeper_exec_input *in)
 {
 	buf_done(&in->waiting);
 	in->feeder = NULL;
 	in->open = in->end_waiting = false;
 }
 
-static struct exec_input *input_of(const struct follow *f)
+static struct keeper_exec_input *input_of(const struct keeper_follow *f)
 {
-	struct run *run = f->exec->run;
+	struct keeper_run *run = f->exec->run;
 
 	/* Somebody else feeds it now, or nobody can any more: what still comes is dropped. */
 	return run && run->input.open && run->input.feeder == f ? &run->input : NULL;
 }
 
-static void send_eof(struct exec *x)
+static void send_eof(struct keeper_exec *x)
 {
-	struct exec_input *in = &x->run->input;
+	struct keeper_exec_input *in = &x->run->input;
 
 	keeper_send_init(x->k, WIRE_EOF, WIRE_STDIN, x->rec.exec_id, NULL, 0);
 	in->open = in->end_waiting = false;
 }
 
 /* Sends what waits, as far as init's credit goes. */
-static void send_waiting(struct exec *x)
+static void send_waiting(struct keeper_exec *x)
 {
-	struct exec_input *in = &x->run->input;
+	struct keeper_exec_input *in = &x->run->input;
 
 	while (buf_len(&in->waiting) > 0 && in->to_init > 0) {
 		size_t n = buf_len(&in->waiting);
@@ -58,9 +58,9 @@ static void send_waiting(struct exec *x)
 		send_eof(x);
 }
 
-void input_data(struct follow *f, const struct wire_frame *frame)
+void keeper_input_data(struct keeper_follow *f, const struct wire_frame *frame)
 {
-	struct exec_input *in = input_of(f);
+	struct keeper_exec_input *in = input_of(f);
 
 	const uint8_t *p = frame->payload;
 	size_t n = frame->len, skip;
@@ -68,12 +68,12 @@ void input_data(struct follow *f, const struct wire_frame *frame)
 	if (!in || in->end_waiting)
 		return;
 	if (n > in->from_client) {
-		client_break(f->client, "more stdin than it has credit for");
+		keeper_client_break(f->client, "more stdin than it has credit for");
 		return;
 	}
 	skip = n < f->skip ? n : (size_t)f->skip;
 	if (skip > 0)
-		client_credit(f->client, f->id, WIRE_STDIN, skip);
+		keeper_client_credit(f->client, f->id, WIRE_STDIN, skip);
 	f->skip -= skip;
 	p += skip;
 	n -= skip;
@@ -85,28 +85,28 @@ void input_data(struct follow *f, const struct wire_frame *frame)
 		in->to_init -= n;
 		keeper_send_init(f->exec->k, WIRE_DATA, WIRE_STDIN, f->exec->rec.exec_id, p, n);
 	} else if (buf_append(&in->waiting, p, n) < 0) {
-		client_break(f->client, "there is no memory for its stdin");
+		keeper_client_break(f->client, "there is no memory for its stdin");
 		return;
 	}
 	send_waiting(f->exec);
 	keeper_gate_wait(&f->client->gate);
 }
 
-void input_eof(struct follow *f)
+void keeper_input_eof(struct keeper_follow *f)
 {
-	struct exec_input *in = input_of(f);
+	struct keeper_exec_input *in = input_of(f);
 
 	if (!in)
 		return;
 	in->end_waiting = true;
 	send_waiting(f->exec);
 	if (f->mute && f->exec->run->state != RUN_ASKED) /* its answer was sent */
-		follow_free(f);
+		keeper_follow_free(f);
 }
 
-void input_credit(struct exec *x, uint64_t bytes)
+void keeper_input_credit(struct keeper_exec *x, uint64_t bytes)
 {
-	struct exec_input *in = &x->run->input;
+	struct keeper_exec_input *in = &x->run->input;
 	uint64_t more;
 
 	if (bytes > WIRE_WINDOW || in->to_init > WIRE_WINDOW - bytes) {
@@ -121,12 +121,12 @@ void input_credit(struct exec *x, uint64_t bytes)
 		return;
 	more = in->to_init - in->from_client;
 	in->from_client += more;
-	client_credit(in->feeder->client, in->feeder->id, WIRE_STDIN, more);
+	keeper_client_credit(in->feeder->client, in->feeder->id, WIRE_STDIN, more);
 }
 
-int input_take_over(struct follow *f, struct err *e)
+int keeper_input_attach(struct keeper_follow *f, struct err *e)
 {
-	struct run *run = f->exec->run;
+	struct keeper_run *run = f->exec->run;
 	uint32_t id = f->exec->rec.exec_id;
 
 	if (!run || run->state == RUN_EXITED)

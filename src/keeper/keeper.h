@@ -46,10 +46,10 @@
 
 #define KEEPER_FILE_BIT 0x80000000u /* in ids of init and the door: what a client asks of them */
 
-struct exec;
-struct follow;
-struct subscription;
-struct door_side;
+struct keeper_exec;
+struct keeper_follow;
+struct keeper_subscription;
+struct keeper_door;
 struct keeper;
 
 /* Why the box must end. */
@@ -59,14 +59,14 @@ struct keeper_end {
 	bool remove;	   /* and be deleted */
 };
 
-struct client {
+struct keeper_client {
 	struct keeper *k;
-	struct client *next;
+	struct keeper_client *next;
 	struct wire_link link;
 	struct keeper_gate gate;
-	struct follow *follows;		    /* owned */
-	struct keeper_relay *relays;	    /* owned by the keeper's table */
-	struct subscription *subscriptions; /* owned */
+	struct keeper_follow *follows;		   /* owned */
+	struct keeper_relay *relays;		   /* owned by the keeper's table */
+	struct keeper_subscription *subscriptions; /* owned */
 	unsigned request_count;
 	uint32_t stop_id;
 	bool first;    /* the one the keeper was born with */
@@ -113,12 +113,12 @@ struct keeper {
 	uint64_t started_ms;
 	struct buf notes; /* lines: what the box could not have */
 
-	struct logs logs;
+	struct keeper_logs logs;
 	struct journal journal;
 	struct token_set tokens; /* of all commands that there were */
-	struct events events;
+	struct keeper_events events;
 
-	struct exec **execs; /* owned, sorted by id */
+	struct keeper_exec **execs; /* owned, sorted by id */
 	size_t exec_count, exec_cap;
 	uint32_t next_exec;
 	unsigned open_execs;	/* asked for and not yet closed by init */
@@ -126,12 +126,12 @@ struct keeper {
 	uint64_t oom_execs;	/* ended by want of memory, in this life of the box */
 	uint64_t pids_execs;	/* by want of processes */
 
-	struct client *clients; /* owned */
+	struct keeper_client *clients; /* owned */
 	unsigned client_count;
 	int held_fd; /* owned, -1: the first client's end of a one-shot box, closed last of all */
 	struct keeper_relays relays;
-	unsigned blocking;	/* how many hold init */
-	struct door_side *door; /* borrowed; NULL: the box has no network */
+	unsigned blocking;	  /* how many hold init */
+	struct keeper_door *door; /* borrowed; NULL: the box has no network */
 	struct ev_defer reap;
 };
 
@@ -161,28 +161,28 @@ void keeper_error_from_box(const struct wire_error *m, struct err *ret);
 
 /* clients.c. keeper_add_client takes fd, answers HELLO and reads requests. */
 int keeper_add_client(struct keeper *k, int fd, bool first);
-void client_send(struct client *c, enum wire_type type, uint8_t stream, uint32_t id, const void *p,
-		 size_t n);
+void keeper_client_send(struct keeper_client *c, enum wire_type type, uint8_t stream, uint32_t id,
+			const void *p, size_t n);
 /* After an encode into the client's queue: flushes, or closes a client that let it fill up. */
-void client_sent(struct client *c, int r);
-void client_credit(struct client *c, uint32_t id, uint8_t stream, uint64_t bytes);
-void client_fail(struct client *c, uint32_t id, const struct err *e);
-void client_fail_with(struct client *c, uint32_t id, enum err_kind kind, const char *fmt, ...)
-	__attribute__((format(printf, 4, 5)));
+void keeper_client_sent(struct keeper_client *c, int r);
+void keeper_client_credit(struct keeper_client *c, uint32_t id, uint8_t stream, uint64_t bytes);
+void keeper_client_fail(struct keeper_client *c, uint32_t id, const struct err *e);
+void keeper_client_fail_with(struct keeper_client *c, uint32_t id, enum err_kind kind,
+			     const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 /* The client broke the protocol: says so and ends the connection. */
-void client_break(struct client *c, const char *what);
+void keeper_client_break(struct keeper_client *c, const char *what);
 /* After an uncredited frame was queued for a client: stops reading init if the client is behind. */
-void client_check_queue(struct client *c);
+void keeper_client_check_queue(struct keeper_client *c);
 /* state.c: what concerns the box as a whole. */
-void keeper_on_status(struct client *c, const struct wire_frame *f);
-void keeper_on_stats(struct client *c, const struct wire_frame *f);
-void keeper_on_pause(struct client *c, const struct wire_frame *f);
-void keeper_on_stop(struct client *c, const struct wire_frame *f);
+void keeper_on_status(struct keeper_client *c, const struct wire_frame *f);
+void keeper_on_stats(struct keeper_client *c, const struct wire_frame *f);
+void keeper_on_pause(struct keeper_client *c, const struct wire_frame *f);
+void keeper_on_stop(struct keeper_client *c, const struct wire_frame *f);
 /* Is the box frozen? Answers the request if it is. */
-bool client_is_held_up(struct client *c, uint32_t id);
+bool keeper_client_is_held_up(struct keeper_client *c, uint32_t id);
 
 /* The box is gone: answers OK, or the error, to everyone who sent STOP. */
 void keeper_answer_stops(struct keeper *k, const struct err *e);
 /* Writes what is queued for clients, waiting for slow ones at most so long. For the very end. */
 void keeper_flush(struct keeper *k, unsigned timeout_ms);
-void clients_free(struct keeper *k);
+void keeper_clients_free(struct keeper *k);

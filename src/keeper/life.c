@@ -25,29 +25,29 @@ static const bool may_enter[LIFE_STATE_COUNT][LIFE_STATE_COUNT] = {
 };
 
 /* The one writer. */
-static void life_enter(struct life *l, enum life_state next)
+static void life_enter(struct keeper_life *l, enum keeper_life_state next)
 {
 	ASSERT(may_enter[l->state][next]);
 	l->state = next;
 	ev_timer_stop(l->ev, &l->timer);
 }
 
-static struct life *life_of(struct keeper *k)
+static struct keeper_life *life_of(struct keeper *k)
 {
-	return container(k, struct life, k);
+	return container(k, struct keeper_life, k);
 }
 
 /* ---- gone ---- */
 
 /* Takes the box's directory out of sight. */
-static int trash_box(struct life *l, struct err *e)
+static int trash_box(struct keeper_life *l, struct err *e)
 {
 	if (l->trash[0])
 		return 0;
 	return record_trash(&l->st, l->config.spec.name, !l->config.spec.one_shot, l->trash, e);
 }
 
-static int delete_box(struct life *l, struct err *e)
+static int delete_box(struct keeper_life *l, struct err *e)
 {
 	int r = trash_box(l, e);
 
@@ -56,7 +56,7 @@ static int delete_box(struct life *l, struct err *e)
 	return tree_remove_as(&l->ids, l->st.boxes_fd, l->trash, e);
 }
 
-static int record_end(struct life *l, struct err *e)
+static int record_end(struct keeper_life *l, struct err *e)
 {
 	struct event ev = {
 		.kind = EVENT_CLOSE,
@@ -74,7 +74,7 @@ static int record_end(struct life *l, struct err *e)
 
 /* Nothing of a one-shot box runs any more and its name is free: its caller goes on, and the rest is
  * removed behind. A named workspace is let go of first, the caller may want it next. */
-static void release_caller(struct life *l)
+static void release_caller(struct keeper_life *l)
 {
 	if (l->k.held_fd < 0 || !l->trash[0] || !removal_begin(l->removal_fd, l->config.spec.name))
 		return;
@@ -82,20 +82,20 @@ static void release_caller(struct life *l)
 	fd_close(&l->k.held_fd);
 }
 
-static void become_gone(struct life *l)
+static void become_gone(struct keeper_life *l)
 {
 	struct err e;
 	int r;
 
 	life_enter(l, LIFE_GONE);
-	meter_stop(l);
-	network_done(l);
+	keeper_meter_stop(l);
+	keeper_network_done(l);
 	keeper_disconnect(&l->k);
-	execs_interrupt(&l->k);
+	keeper_execs_interrupt(&l->k);
 	err_set(&e, ERR_INTERRUPTED, ECONNRESET, "box '%s' ended before this was done", l->k.name);
 	keeper_relays_end(&l->k, PARTY_INIT, &e);
 	release_caller(l);
-	life_release(l);
+	keeper_life_release(l);
 	r = record_end(l, &e);
 	keeper_answer_stops(&l->k, r < 0 ? &e : NULL);
 	keeper_flush(&l->k, KEEPER_FLUSH_MS);
@@ -108,9 +108,9 @@ static void on_door_over(struct keeper *k);
 
 /* Once init is dead, its last bytes are read and its door has written its last audit rows, in a
  * turn of its own: callers up the stack may be walking what is freed then. */
-static void end_if_over(struct life *l)
+static void end_if_over(struct keeper_life *l)
 {
-	if (l->state != LIFE_ENDING || !network_end(l, on_door_over) || l->has_child)
+	if (l->state != LIFE_ENDING || !keeper_network_end(l, on_door_over) || l->has_child)
 		return;
 	/* Nobody reads the last bytes of a box that is deleted. */
 	if (l->k.linked && !l->k.stale && !l->remove)
@@ -126,7 +126,7 @@ static void on_door_over(struct keeper *k)
 
 static void on_finish(struct ev_defer *d)
 {
-	struct life *l = container(d, struct life, finish);
+	struct keeper_life *l = container(d, struct keeper_life, finish);
 
 	if (l->state == LIFE_ENDING)
 		become_gone(l);
@@ -136,7 +136,7 @@ static void on_finish(struct ev_defer *d)
  * runs again. What cannot go yet is found again, and a failure reported, when all have ended. As an
  * ordinary user deleting takes a process in the box's map, so there it is done once. The place of a
  * one-shot box is taken before its name is free: who takes the name next waits for its groups. */
-static void get_ahead(struct life *l)
+static void get_ahead(struct keeper_life *l)
 {
 	if (l->removal_fd >= 0 && !removal_begin(l->removal_fd, l->config.spec.name))
 		return;
@@ -144,44 +144,44 @@ static void get_ahead(struct life *l)
 		delete_box(l, NULL);
 }
 
-static void kill_box(struct life *l)
+static void kill_box(struct keeper_life *l)
 {
 	ev_timer_stop(l->ev, &l->timer);
-	listener_done(&l->listener); /* whoever comes from now on waits for the end */
+	keeper_listener_done(&l->listener); /* whoever comes from now on waits for the end */
 	if (l->has_child) {
 		l->wall->kill(&l->box);
-		meter_thaw(l); /* in a v1 freezer a process dies when it is let go */
-		(void)network_end(l, on_door_over);
+		keeper_meter_thaw(l); /* in a v1 freezer a process dies when it is let go */
+		(void)keeper_network_end(l, on_door_over);
 		get_ahead(l);
 	}
 	end_if_over(l);
 }
 
-static void begin_end(struct life *l, const struct keeper_end *end)
+static void begin_end(struct keeper_life *l, const struct keeper_end *end)
 {
 	life_enter(l, LIFE_ENDING);
 	l->k.ending = true;
-	meter_stop(l);
+	keeper_meter_stop(l);
 	l->remove = l->remove || end->remove;
 	str_copy(l->cause, sizeof(l->cause), end->cause);
 	str_copy(l->by, sizeof(l->by), end->by ? end->by : "");
-	if (end->grace_ms == 0 || !l->has_child || execs_running(&l->k) == 0) {
+	if (end->grace_ms == 0 || !l->has_child || keeper_execs_running(&l->k) == 0) {
 		kill_box(l);
 		return;
 	}
-	meter_thaw(l);
+	keeper_meter_thaw(l);
 	ev_timer_set(l->ev, &l->timer, end->grace_ms);
-	execs_signal_all(&l->k, SIGTERM);
+	keeper_execs_signal_all(&l->k, SIGTERM);
 }
 
-/* The loop ends and life_run undoes what was made. */
-static void fail_start(struct life *l, const struct err *e)
+/* The loop ends and keeper_life_run undoes what was made. */
+static void fail_start(struct keeper_life *l, const struct err *e)
 {
 	l->failure = *e;
 	ev_quit(l->ev);
 }
 
-void life_end(struct life *l, const struct keeper_end *end)
+void keeper_life_end(struct keeper_life *l, const struct keeper_end *end)
 {
 	struct err e;
 
@@ -209,28 +209,28 @@ void life_end(struct life *l, const struct keeper_end *end)
 
 static void on_end(struct keeper *k, const struct keeper_end *end)
 {
-	life_end(life_of(k), end);
+	keeper_life_end(life_of(k), end);
 }
 
 static void on_first_gone(struct keeper *k)
 {
-	struct life *l = life_of(k);
+	struct keeper_life *l = life_of(k);
 
 	if (l->config.spec.one_shot)
-		life_end(l, &(struct keeper_end){.cause = "client gone"});
+		keeper_life_end(l, &(struct keeper_end){.cause = "client gone"});
 }
 
 static void on_room(struct keeper *k)
 {
-	struct life *l = life_of(k);
+	struct keeper_life *l = life_of(k);
 
 	if (l->state == LIFE_UP)
-		listener_resume(&l->listener);
+		keeper_listener_resume(&l->listener);
 }
 
 static void on_idle(struct keeper *k)
 {
-	struct life *l = life_of(k);
+	struct keeper_life *l = life_of(k);
 
 	if (l->state == LIFE_ENDING && l->has_child)
 		kill_box(l);
@@ -240,19 +240,19 @@ static void on_idle(struct keeper *k)
  * that the record can say how it died. */
 static void on_lost(struct keeper *k, int error)
 {
-	struct life *l = life_of(k);
+	struct keeper_life *l = life_of(k);
 
 	if (l->state == LIFE_ENDING) {
 		end_if_over(l);
 	} else if (l->state != LIFE_GONE && l->has_child) {
-		listener_done(&l->listener);
+		keeper_listener_done(&l->listener);
 		ev_timer_set(l->ev, &l->timer, KEEPER_FLUSH_MS);
 	}
 }
 
 static void on_up(struct keeper *k)
 {
-	struct life *l = life_of(k);
+	struct keeper_life *l = life_of(k);
 	const struct spec *s = &l->config.spec;
 	struct event ev = {
 		.kind = EVENT_OPEN,
@@ -266,19 +266,19 @@ static void on_up(struct keeper *k)
 	life_enter(l, LIFE_UP);
 	k->started_ms = ev.at_ms;
 	keeper_event(&l->k, &ev);
-	meter_start(l);
-	r = listener_open(&l->listener);
+	keeper_meter_start(l);
+	r = keeper_listener_open(&l->listener);
 	if (r == 0)
 		r = keeper_add_client(k, take_fd(l->client_fd), true);
 	if (r < 0)
-		life_end(l, &(struct keeper_end){.cause = "no memory for a client"});
+		keeper_life_end(l, &(struct keeper_end){.cause = "no memory for a client"});
 }
 
 /* ---- what the system says ---- */
 
 static void on_timer(struct ev_timer *t)
 {
-	struct life *l = container(t, struct life, timer);
+	struct keeper_life *l = container(t, struct keeper_life, timer);
 	struct err e;
 
 	switch (l->state) {
@@ -291,7 +291,7 @@ static void on_timer(struct ev_timer *t)
 		fail_start(l, &e);
 		break;
 	case LIFE_UP:
-		life_end(l, &(struct keeper_end){.cause = "init broke the protocol"});
+		keeper_life_end(l, &(struct keeper_end){.cause = "init broke the protocol"});
 		break;
 	case LIFE_ENDING:
 		if (l->has_child)
@@ -315,7 +315,7 @@ static void describe_status(char *ret, size_t size, const char *what, int status
 
 static void on_init_exit(struct ev_child *c, int status)
 {
-	struct life *l = container(c, struct life, child);
+	struct keeper_life *l = container(c, struct keeper_life, child);
 	char cause[64];
 	struct err e;
 
@@ -329,7 +329,7 @@ static void on_init_exit(struct ev_child *c, int status)
 		break;
 	case LIFE_UP:
 		describe_status(cause, sizeof(cause), "init died", status);
-		life_end(l, &(struct keeper_end){.cause = cause});
+		keeper_life_end(l, &(struct keeper_end){.cause = cause});
 		break;
 	case LIFE_ENDING:
 		end_if_over(l);
@@ -342,9 +342,9 @@ static void on_init_exit(struct ev_child *c, int status)
 
 static void on_signal(struct ev_signals *s, int sig)
 {
-	struct life *l = container(s, struct life, signals);
+	struct keeper_life *l = container(s, struct keeper_life, signals);
 
-	life_end(l, &(struct keeper_end){.cause = "stopped", .by = "signal"});
+	keeper_life_end(l, &(struct keeper_end){.cause = "stopped", .by = "signal"});
 }
 
 /* ---- the whole ---- */
@@ -362,7 +362,7 @@ static void send_failure(int fd, const struct err *e)
 }
 
 /* Nothing half-made stays: first everything goes, then the client gets the answer. */
-static int undo_start(struct life *l)
+static int undo_start(struct keeper_life *l)
 {
 	struct event ev = {
 		.kind = EVENT_FAIL,
@@ -374,7 +374,7 @@ static int undo_start(struct life *l)
 	int r = 0;
 
 	life_enter(l, LIFE_GONE);
-	network_done(l);
+	keeper_network_done(l);
 	keeper_disconnect(&l->k);
 	if (l->has_child) {
 		l->wall->kill(&l->box);
@@ -382,7 +382,7 @@ static int undo_start(struct life *l)
 		ev_child_remove(l->ev, &l->child);
 	}
 	if (l->made) {
-		life_release(l);
+		keeper_life_release(l);
 		keeper_event(&l->k, &ev);
 		r = l->config.spec.one_shot
 			    ? delete_box(l, &e)
@@ -395,7 +395,7 @@ static int undo_start(struct life *l)
 	return 1;
 }
 
-static int life_prepare(struct life *l)
+static int life_prepare(struct keeper_life *l)
 {
 	sigset_t set;
 	int r;
@@ -422,13 +422,13 @@ static int life_prepare(struct life *l)
 	l->k.on_first_gone = on_first_gone;
 	l->k.on_room = on_room;
 	l->k.on_idle = on_idle;
-	meter_init(l);
+	keeper_meter_init(l);
 	if (l->config.spec.one_shot)
 		l->removal_fd = removal_open(l->config.run); /* without it its caller waits */
 	return ev_signals_add(l->ev, &l->signals, &set);
 }
 
-static void life_done(struct life *l)
+static void life_done(struct keeper_life *l)
 {
 	keeper_done(&l->k);
 	volume_done(&l->volume);
@@ -444,9 +444,9 @@ static void life_done(struct life *l)
 	keeper_config_done(&l->config);
 }
 
-int life_run(struct keeper_config *config, int client_fd)
+int keeper_life_run(struct keeper_config *config, int client_fd)
 {
-	struct life l = {
+	struct keeper_life l = {
 		.config = *config,
 		.box_fd = -1,
 		.lock_fd = -1,
@@ -470,13 +470,13 @@ int life_run(struct keeper_config *config, int client_fd)
 
 	if (r < 0) {
 		err_errno(&l.failure, -r, "start the keeper");
-	} else if (life_start(&l, &l.failure) == 0) {
+	} else if (keeper_life_start(&l, &l.failure) == 0) {
 		ev_timer_set(l.ev, &l.timer, KEEPER_START_MS);
 		r = ev_run(l.ev);
 	}
 	if (l.state != LIFE_GONE)
 		status = undo_start(&l);
-	limits_leave_own_group(&l);
+	keeper_limits_leave_own_group(&l);
 	life_done(&l);
 	return status;
 }

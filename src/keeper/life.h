@@ -30,18 +30,18 @@
 #include "wall/wall.h"
 
 /* Of a box with a network. */
-struct network {
+struct keeper_network {
 	char ca[NET_CA_NAME_MAX]; /* its authority's file */
 	char *cert;		  /* owned; of the authority; NULL: there is no network */
 };
 
-enum life_state { LIFE_STARTING, LIFE_UP, LIFE_ENDING, LIFE_GONE, LIFE_STATE_COUNT };
+enum keeper_life_state { LIFE_STARTING, LIFE_UP, LIFE_ENDING, LIFE_GONE, LIFE_STATE_COUNT };
 
-struct life {
+struct keeper_life {
 	struct ev *ev;
 	struct keeper k;
 	struct keeper_config config;
-	enum life_state state;
+	enum keeper_life_state state;
 	struct state st; /* only its names, boxes_fd and run_fd; workspaces_fd while starting */
 	int box_fd, lock_fd, range_fd, client_fd; /* owned, -1 without */
 	int removal_fd; /* owned; of a one-shot box; see store/removal.h */
@@ -61,11 +61,11 @@ struct life {
 	const struct wall_ops *wall;
 	struct wall_host host; /* ids and cgroup for the wall */
 	struct wall_box box;
-	struct network network;
+	struct keeper_network network;
 	struct ev_child child; /* init */
 	bool has_child;
 	bool made; /* there is something on disk to record an end for */
-	struct listener listener;
+	struct keeper_listener listener;
 	struct ev_signals signals;
 	struct ev_timer timer; /* starting: for HELLO; ending: grace, then the last bytes */
 	struct ev_timer ttl, idle, refresh, busy;
@@ -77,44 +77,44 @@ struct life {
 };
 
 /* Runs the box from its configuration to its end. Takes both. Returns the exit status. */
-int life_run(struct keeper_config *config, int client_fd);
+int keeper_life_run(struct keeper_config *config, int client_fd);
 
 /* start.c: all steps up to a running init and a link to it. What was made before a failure is in
- * *l, and life_release gives it back. */
-int life_start(struct life *l, struct err *e);
+ * *l, and keeper_life_release gives it back. */
+int keeper_life_start(struct keeper_life *l, struct err *e);
 /* Gives back socket, cgroup, ids, and the volume of a kept box. Twice is fine. */
-void life_release(struct life *l);
+void keeper_life_release(struct keeper_life *l);
 /* Ends the box, in whatever state it is. */
-void life_end(struct life *l, const struct keeper_end *end);
+void keeper_life_end(struct keeper_life *l, const struct keeper_end *end);
 
 /* limits.c: what the box may use, in the order of the start. A limit that cannot be kept is refused
  * if it was asked for, and noted otherwise. */
-struct cgroup_limits limits_grouped(const struct life *l);
-int limits_make_cgroup(struct life *l, struct err *e);
+struct cgroup_limits keeper_limits_grouped(const struct keeper_life *l);
+int keeper_limits_make_cgroup(struct keeper_life *l, struct err *e);
 /* The keeper goes into a group of its own, before it hears the box and before its launcher is
  * forked; last of all it leaves, and removes it. Where that bounds nothing it is noted. */
-void limits_join_own_group(struct life *l);
-void limits_leave_own_group(struct life *l);
-int limits_open_volume(struct life *l, struct err *e);
+void keeper_limits_join_own_group(struct keeper_life *l);
+void keeper_limits_leave_own_group(struct keeper_life *l);
+int keeper_limits_open_volume(struct keeper_life *l, struct err *e);
 /* The limit of a volume as it was asked for, or as it was made where that is something else. */
-uint64_t limits_disk(const struct life *l, const struct volume *v);
-unsigned limits_cpus(const struct life *l);
+uint64_t keeper_limits_disk(const struct keeper_life *l, const struct volume *v);
+unsigned keeper_limits_cpus(const struct keeper_life *l);
 /* Is that limit, where there is one, kept? */
-bool limits_hold(const struct life *l, enum limit_id id);
+bool keeper_limits_hold(const struct keeper_life *l, enum limit_id id);
 
-/* network.c: its way out, where it has one. network_start before the keeper is confined; what the
- * programs inside are told. network_end, which may come twice, begins to end it: true when that is
- * over, otherwise on_over comes (keeper/door.h). network_done waits for nothing. */
+/* network.c: its way out, where it has one. _start before the keeper is confined; _env: what the
+ * programs inside are told. _end, which may come twice, begins to end it: true when that is over,
+ * otherwise on_over comes (keeper/door.h). _done waits for nothing. */
 enum { NETWORK_ENV_COUNT = 18 };
-extern const char *const network_env[NETWORK_ENV_COUNT + 1];
-int network_prepare(struct life *l, struct err *e);
-int network_start(struct life *l, struct err *e);
-bool network_end(struct life *l, void (*on_over)(struct keeper *k));
-void network_done(struct life *l);
+extern const char *const keeper_network_env[NETWORK_ENV_COUNT + 1];
+int keeper_network_prepare(struct keeper_life *l, struct err *e);
+int keeper_network_start(struct keeper_life *l, struct err *e);
+bool keeper_network_end(struct keeper_life *l, void (*on_over)(struct keeper *k));
+void keeper_network_done(struct keeper_life *l);
 
-/* meter.c: what it uses, and how long it may. meter_start when it is up. */
-void meter_init(struct life *l);
-void meter_start(struct life *l);
-void meter_stop(struct life *l);
+/* meter.c: what it uses, and how long it may. keeper_meter_start when it is up. */
+void keeper_meter_init(struct keeper_life *l);
+void keeper_meter_start(struct keeper_life *l);
+void keeper_meter_stop(struct keeper_life *l);
 /* A paused box goes on, so that it can end. */
-void meter_thaw(struct life *l);
+void keeper_meter_thaw(struct keeper_life *l);

@@ -34,7 +34,7 @@ static const struct {
 };
 
 /* It was asked for, and it is not to be had: refused, or noted. */
-static int not_kept(struct life *l, enum limit_id id, const char *why, struct err *e)
+static int not_kept(struct keeper_life *l, enum limit_id id, const char *why, struct err *e)
 {
 	const struct spec *s = &l->config.spec;
 	char text[LIMIT_TEXT];
@@ -48,7 +48,7 @@ static int not_kept(struct life *l, enum limit_id id, const char *why, struct er
 
 /* ---- groups ---- */
 
-struct cgroup_limits limits_grouped(const struct life *l)
+struct cgroup_limits keeper_limits_grouped(const struct keeper_life *l)
 {
 	const uint64_t *v = l->config.spec.limits;
 
@@ -61,9 +61,9 @@ struct cgroup_limits limits_grouped(const struct life *l)
 	};
 }
 
-void limits_join_own_group(struct life *l)
+void keeper_limits_join_own_group(struct keeper_life *l)
 {
-	struct cgroup_limits limits = limits_grouped(l);
+	struct cgroup_limits limits = keeper_limits_grouped(l);
 	unsigned due = (limits.mem_bytes ? 1u << CGROUP_MEMORY : 0) |
 		       (limits.cpu_milli ? 1u << CGROUP_CPU : 0);
 	int r;
@@ -81,7 +81,7 @@ void limits_join_own_group(struct life *l)
 			    l->own_group.why);
 }
 
-void limits_leave_own_group(struct life *l)
+void keeper_limits_leave_own_group(struct keeper_life *l)
 {
 	if (!l->has_own_group)
 		return;
@@ -90,10 +90,10 @@ void limits_leave_own_group(struct life *l)
 	cgroup_helper_done(&l->own_group);
 }
 
-int limits_make_cgroup(struct life *l, struct err *e)
+int keeper_limits_make_cgroup(struct keeper_life *l, struct err *e)
 {
 	const uint64_t *v = l->config.spec.limits;
-	struct cgroup_limits limits = limits_grouped(l);
+	struct cgroup_limits limits = keeper_limits_grouped(l);
 	struct stat st;
 	int r;
 
@@ -116,12 +116,12 @@ int limits_make_cgroup(struct life *l, struct err *e)
 		keeper_note(&l->k, "network buffers: this kernel's cgroup v1 does not count them; "
 				   "boot with systemd.unified_cgroup_hierarchy=1");
 	for (size_t i = 0; i < sizeof(grouped) / sizeof(grouped[0]) && r == 0; i++)
-		if (v[grouped[i].id] && !limits_hold(l, grouped[i].id))
+		if (v[grouped[i].id] && !keeper_limits_hold(l, grouped[i].id))
 			r = not_kept(l, grouped[i].id, l->cgroup.why[grouped[i].part], e);
 	return r;
 }
 
-bool limits_hold(const struct life *l, enum limit_id id)
+bool keeper_limits_hold(const struct keeper_life *l, enum limit_id id)
 {
 	for (size_t i = 0; i < sizeof(grouped) / sizeof(grouped[0]); i++)
 		if (grouped[i].id == id)
@@ -131,7 +131,7 @@ bool limits_hold(const struct life *l, enum limit_id id)
 
 /* ---- processors ---- */
 
-unsigned limits_cpus(const struct life *l)
+unsigned keeper_limits_cpus(const struct keeper_life *l)
 {
 	uint64_t asked = (l->config.spec.limits[LIMIT_CPUS] + 999) / 1000;
 	cpu_set_t set;
@@ -160,7 +160,7 @@ static const struct storage_ops *earlier_storage(const struct storage_place *p)
 	return found;
 }
 
-static int asked_storage(struct life *l, const struct storage_place *p,
+static int asked_storage(struct keeper_life *l, const struct storage_place *p,
 			 const struct storage_ops **ret, struct err *e)
 {
 	const struct spec *s = &l->config.spec;
@@ -187,7 +187,7 @@ static int asked_storage(struct life *l, const struct storage_place *p,
 /* A disk in a file takes its room as it is filled, so where the host has less than the default, a
  * write that the box was told had gone well could be lost. Then it is half of what is free, as a
  * power of two, because every size has its own template. 0: so little that none is made. */
-static uint64_t default_disk(const struct life *l, uint64_t bytes)
+static uint64_t default_disk(const struct keeper_life *l, uint64_t bytes)
 {
 	uint64_t room, size = LIMITS_DISK_LEAST;
 	struct statvfs fs;
@@ -203,7 +203,7 @@ static uint64_t default_disk(const struct life *l, uint64_t bytes)
 }
 
 /* Without a word from the caller about storage. */
-static int fitting_storage(struct life *l, const struct storage_place *p,
+static int fitting_storage(struct keeper_life *l, const struct storage_place *p,
 			   const struct storage_ops **ret, struct err *e)
 {
 	uint64_t *limit = &l->config.spec.limits[LIMIT_DISK];
@@ -228,7 +228,7 @@ static int fitting_storage(struct life *l, const struct storage_place *p,
 	return 0;
 }
 
-static int choose_storage(struct life *l, const struct storage_place *p,
+static int choose_storage(struct keeper_life *l, const struct storage_place *p,
 			  const struct storage_ops **ret, struct err *e)
 {
 	const struct spec *s = &l->config.spec;
@@ -258,12 +258,12 @@ static uint64_t memory_volume_bytes(const struct spec *s)
 	return disk && disk < half ? disk : half;
 }
 
-static void note_host_dir(struct life *l, const char *path)
+static void note_host_dir(struct keeper_life *l, const char *path)
 {
 	keeper_note(&l->k, "host directory '%s': what is written there is not counted", path);
 }
 
-static void note_host_dirs(struct life *l)
+static void note_host_dirs(struct keeper_life *l)
 {
 	const struct spec *s = &l->config.spec;
 
@@ -276,7 +276,7 @@ static void note_host_dirs(struct life *l)
 			note_host_dir(l, s->mounts[i].src);
 }
 
-int limits_open_volume(struct life *l, struct err *e)
+int keeper_limits_open_volume(struct keeper_life *l, struct err *e)
 {
 	const struct spec *s = &l->config.spec;
 	struct storage_place place = {.home_fd = l->st.home_fd, .dir_fd = l->box_fd};
@@ -295,7 +295,7 @@ int limits_open_volume(struct life *l, struct err *e)
 	return 0;
 }
 
-uint64_t limits_disk(const struct life *l, const struct volume *v)
+uint64_t keeper_limits_disk(const struct keeper_life *l, const struct volume *v)
 {
 	/* A filesystem has a little less room than it was asked for, since it is never to be more.
 	 * People are told the limit that was asked for. */

@@ -91,7 +91,7 @@ static void refuse(int fd, const struct keeper *k)
 
 static void on_connection(struct ev_io *io, uint32_t events)
 {
-	struct listener *l = container(io, struct listener, io);
+	struct keeper_listener *l = container(io, struct keeper_listener, io);
 	struct keeper *k = l->k;
 	autoclose int fd = accept4(io->fd, NULL, NULL, SOCK_CLOEXEC);
 
@@ -110,13 +110,14 @@ static void on_connection(struct ev_io *io, uint32_t events)
 	keeper_add_client(k, take_fd(fd), false);
 }
 
-int listener_init(struct listener *l, struct keeper *k, int run_fd, const char *name, struct err *e)
+int keeper_listener_init(struct keeper_listener *l, struct keeper *k, int run_fd, const char *name,
+			 struct err *e)
 {
 	int fd = -1, r = listen_below(run_fd, name, &fd);
 
 	if (r < 0)
 		return err_errno(e, -r, "make the socket of box '%s'", name);
-	*l = (struct listener){
+	*l = (struct keeper_listener){
 		.k = k,
 		.io = {.on_event = on_connection, .fd = fd},
 		.run_fd = run_fd,
@@ -125,19 +126,19 @@ int listener_init(struct listener *l, struct keeper *k, int run_fd, const char *
 	return 0;
 }
 
-int listener_open(struct listener *l)
+int keeper_listener_open(struct keeper_listener *l)
 {
 	return l->io.added ? 0 : ev_io_add(l->k->ev, &l->io, EPOLLIN);
 }
 
-void listener_resume(struct listener *l)
+void keeper_listener_resume(struct keeper_listener *l)
 {
 	/* If it still cannot be watched the next client that leaves tries again. */
 	if (l->k && l->io.fd >= 0)
-		listener_open(l);
+		keeper_listener_open(l);
 }
 
-void listener_done(struct listener *l)
+void keeper_listener_done(struct keeper_listener *l)
 {
 	char path[BOX_NAME_MAX + sizeof("/" SOCKET_NAME)];
 

@@ -7,19 +7,19 @@
 
 #include "keeper/keeper.h"
 
-struct listener {
+struct keeper_listener {
 	struct keeper *k;
 	struct ev_io io;  /* io.fd is owned; -1 while closed */
 	int run_fd;	  /* borrowed: the runtime directory */
 	const char *name; /* of the box, borrowed */
 };
 
-/* Binds and listens. Connections are held by the kernel until listener_open. */
-int listener_init(struct listener *l, struct keeper *k, int run_fd, const char *name,
-		  struct err *e);
+/* Binds and listens. Connections are held by the kernel until keeper_listener_open. */
+int keeper_listener_init(struct keeper_listener *l, struct keeper *k, int run_fd, const char *name,
+			 struct err *e);
 /* Begins to accept. */
-int listener_open(struct listener *l);
+int keeper_listener_open(struct keeper_listener *l);
 /* A client left: accepts again if descriptors had run out. */
-void listener_resume(struct listener *l);
+void keeper_listener_resume(struct keeper_listener *l);
 /* Removes the socket and its directory. A zeroed one is fine. */
-void listener_done(struct listener *l);
+void keeper_listener_done(struct keeper_listener *l);

@@ -92,5 +92,5 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	close(KEEPER_CONFIG_FD);
-	return life_run(&config, KEEPER_CLIENT_FD);
+	return keeper_life_run(&config, KEEPER_CLIENT_FD);
 }

@@ -20,27 +20,27 @@
 
 enum { FRESH_MS = 100, REFRESH_MS = 1000, SLOW_MS = 5000 };
 
-static struct life *life_of(struct keeper *k)
+static struct keeper_life *life_of(struct keeper *k)
 {
-	return container(k, struct life, k);
+	return container(k, struct keeper_life, k);
 }
 
 /* ---- numbers ---- */
 
-static void measure(struct life *l, bool brief, struct cgroup_stats *ret)
+static void measure(struct keeper_life *l, bool brief, struct cgroup_stats *ret)
 {
 	*ret = (struct cgroup_stats){0};
 	if (l->wall->info->flags & WALL_MEASURE)
 		l->wall->measure(&l->box, brief, ret);
 }
 
-static uint64_t if_held(const struct life *l, enum limit_id id)
+static uint64_t if_held(const struct keeper_life *l, enum limit_id id)
 {
-	return limits_hold(l, id) ? l->config.spec.limits[id] : 0;
+	return keeper_limits_hold(l, id) ? l->config.spec.limits[id] : 0;
 }
 
 /* Its own volume and that of its workspace, which have a limit each. */
-static void add_disk(const struct life *l, struct wire_stats *m)
+static void add_disk(const struct keeper_life *l, struct wire_stats *m)
 {
 	const struct volume *const volumes[] = {&l->volume, &l->workspace};
 
@@ -49,18 +49,18 @@ static void add_disk(const struct life *l, struct wire_stats *m)
 
 		volume_usage(volumes[i], &disk);
 		m->disk_bytes += disk.bytes;
-		m->disk_limit_bytes += limits_disk(l, volumes[i]);
+		m->disk_limit_bytes += keeper_limits_disk(l, volumes[i]);
 		m->disk_files += disk.files;
 		m->disk_files_limit += disk.files_limit;
 	}
-	m->disk_own_limit_bytes = limits_disk(l, &l->volume);
+	m->disk_own_limit_bytes = keeper_limits_disk(l, &l->volume);
 	if (l->volume.stat_fd < 0 && l->workspace.stat_fd < 0)
 		m->disk_bytes = m->disk_files = WIRE_UNKNOWN;
 }
 
 static bool has_group(void *arg, uint32_t id)
 {
-	const struct life *l = arg;
+	const struct keeper_life *l = arg;
 	struct stat st;
 	char name[16];
 
@@ -68,7 +68,7 @@ static bool has_group(void *arg, uint32_t id)
 	return fstatat(l->cgroup.v1_work_fd[CGROUP_IO], name, &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-static void add_io(struct life *l, const struct cgroup_stats *now, struct wire_stats *m)
+static void add_io(struct keeper_life *l, const struct cgroup_stats *now, struct wire_stats *m)
 {
 	m->io_read_bytes = now->io_read_bytes;
 	m->io_write_bytes = now->io_write_bytes;
@@ -80,7 +80,7 @@ static void add_io(struct life *l, const struct cgroup_stats *now, struct wire_s
 
 static void on_used(struct keeper *k, const struct exec_record *r)
 {
-	struct life *l = life_of(k);
+	struct keeper_life *l = life_of(k);
 
 	if (l->cgroup.v1_work_fd[CGROUP_IO] >= 0)
 		ledger_add(&l->ledger, r);
@@ -88,10 +88,10 @@ static void on_used(struct keeper *k, const struct exec_record *r)
 
 /* The keeper's own time is its process's; its memory is its group's, or not counted. The door's
  * come from door.c. */
-static void add_helpers(const struct life *l, struct wire_stats *m)
+static void add_helpers(const struct keeper_life *l, struct wire_stats *m)
 {
 	const struct cgroup_helper *h = &l->own_group;
-	struct cgroup_limits limits = limits_grouped(l);
+	struct cgroup_limits limits = keeper_limits_grouped(l);
 	struct timespec t;
 	uint64_t unused;
 
@@ -112,7 +112,7 @@ static void add_helpers(const struct life *l, struct wire_stats *m)
 
 static void on_stats(struct keeper *k, struct wire_stats *m)
 {
-	struct life *l = life_of(k);
+	struct keeper_life *l = life_of(k);
 	struct cgroup_stats now;
 
 	/* Before the count: a group that goes in between is missing for a moment, and not there
@@ -138,12 +138,12 @@ static void on_stats(struct keeper *k, struct wire_stats *m)
 
 enum { BUSY_WATCH_MS = 1000 };
 
-static bool may_yield(const struct life *l)
+static bool may_yield(const struct keeper_life *l)
 {
 	return !l->yield_fails && l->cgroup.can & 1u << CGROUP_CPU;
 }
 
-static void yield_if(struct life *l, bool was_on)
+static void yield_if(struct keeper_life *l, bool was_on)
 {
 	int r;
 
@@ -156,7 +156,7 @@ static void yield_if(struct life *l, bool was_on)
 		keeper_note(&l->k, "this box cannot let others go first: %s", strerror(-r));
 }
 
-static void look_busy(struct life *l, uint64_t cpu_us)
+static void look_busy(struct keeper_life *l, uint64_t cpu_us)
 {
 	bool was_on = l->yield.on;
 
@@ -169,7 +169,7 @@ static void look_busy(struct life *l, uint64_t cpu_us)
 /* Soon after a command starts, and then less and less often, until `refresh` is often enough. */
 static void on_busy(struct ev_timer *t)
 {
-	struct life *l = container(t, struct life, busy);
+	struct keeper_life *l = container(t, struct keeper_life, busy);
 	uint64_t passed_ms = ev_now(l->ev) - l->busy_ms;
 
 	if (l->k.paused)
@@ -179,7 +179,7 @@ static void on_busy(struct ev_timer *t)
 		ev_timer_set(l->ev, t, passed_ms < YIELD_LOOK_MS ? YIELD_LOOK_MS : passed_ms);
 }
 
-static void watch_busy(struct life *l)
+static void watch_busy(struct keeper_life *l)
 {
 	if (!may_yield(l))
 		return;
@@ -198,9 +198,9 @@ static void watch_busy(struct life *l)
 /* When to look again; 0: init is alone, and nobody is there to read. What a command left behind
  * reads them too, but what does nothing, like a shell that waits for its next line, is not worth
  * much; nor is a box whose processes nobody counts. */
-static unsigned next_look(const struct life *l, const struct cgroup_stats *now, bool is_busy)
+static unsigned next_look(const struct keeper_life *l, const struct cgroup_stats *now, bool is_busy)
 {
-	if (execs_running(&l->k) > 0)
+	if (keeper_execs_running(&l->k) > 0)
 		return REFRESH_MS;
 	if (!(l->cgroup.can & 1u << CGROUP_PIDS))
 		return SLOW_MS;
@@ -209,7 +209,7 @@ static unsigned next_look(const struct life *l, const struct cgroup_stats *now, 
 	return is_busy ? REFRESH_MS : SLOW_MS;
 }
 
-static unsigned refresh(struct life *l)
+static unsigned refresh(struct keeper_life *l)
 {
 	struct cgroup_stats now;
 	bool is_busy;
@@ -218,7 +218,7 @@ static unsigned refresh(struct life *l)
 	measure(l, true, &now);
 	is_busy = now.cpu_us != l->truth.cpu_us;
 	look_busy(l, now.cpu_us);
-	r = truth_write(&l->truth, ev_now(l->ev), &now, execs_running(&l->k));
+	r = truth_write(&l->truth, ev_now(l->ev), &now, keeper_execs_running(&l->k));
 	if (r < 0)
 		keeper_note(&l->k, "the box's own /proc could not be written: %s", strerror(-r));
 	return next_look(l, &now, is_busy);
@@ -226,7 +226,7 @@ static unsigned refresh(struct life *l)
 
 static void on_exec(struct keeper *k)
 {
-	struct life *l = life_of(k);
+	struct keeper_life *l = life_of(k);
 	uint64_t now = ev_now(l->ev);
 
 	if (truth_is_old(&l->truth, now, FRESH_MS))
@@ -238,7 +238,7 @@ static void on_exec(struct keeper *k)
 
 static void on_refresh(struct ev_timer *t)
 {
-	struct life *l = container(t, struct life, refresh);
+	struct keeper_life *l = container(t, struct keeper_life, refresh);
 	unsigned wait_ms = l->k.paused ? 0 : refresh(l);
 
 	if (wait_ms)
@@ -247,7 +247,7 @@ static void on_refresh(struct ev_timer *t)
 
 /* ---- standing still ---- */
 
-static int freeze(struct life *l, bool on, struct err *e)
+static int freeze(struct keeper_life *l, bool on, struct err *e)
 {
 	if (!(l->wall->info->flags & WALL_FREEZE))
 		return err_set(e, ERR_UNSUPPORTED, ENOTSUP, "wall '%s' cannot pause a box",
@@ -258,7 +258,7 @@ static int freeze(struct life *l, bool on, struct err *e)
 static int on_pause(struct keeper *k, bool on, struct err *e)
 {
 	struct err missed = {0};
-	struct life *l = life_of(k);
+	struct keeper_life *l = life_of(k);
 	int r = freeze(l, on, e);
 
 	/* Who lists boxes reads it there; a box that is paused is so, whether or not it shows. */
@@ -271,7 +271,7 @@ static int on_pause(struct keeper *k, bool on, struct err *e)
 	return r;
 }
 
-void meter_thaw(struct life *l)
+void keeper_meter_thaw(struct keeper_life *l)
 {
 	struct err e;
 
@@ -284,19 +284,19 @@ void meter_thaw(struct life *l)
 
 /* ---- the ends of its time ---- */
 
-static void expire(struct life *l, const char *cause)
+static void expire(struct keeper_life *l, const char *cause)
 {
 	/* What it interrupts has the same cause. */
 	l->k.end_cause = cause;
-	life_end(l, &(struct keeper_end){.cause = cause,
-					 .by = "cove",
-					 .grace_ms = KEEPER_EXPIRE_GRACE_MS,
-					 .remove = l->config.spec.expiry == EXPIRE_REMOVE});
+	keeper_life_end(l, &(struct keeper_end){.cause = cause,
+						.by = "cove",
+						.grace_ms = KEEPER_EXPIRE_GRACE_MS,
+						.remove = l->config.spec.expiry == EXPIRE_REMOVE});
 }
 
 static void on_ttl(struct ev_timer *t)
 {
-	struct life *l = container(t, struct life, ttl);
+	struct keeper_life *l = container(t, struct keeper_life, ttl);
 
 	if (l->state == LIFE_UP)
 		expire(l, "ttl");
@@ -304,14 +304,14 @@ static void on_ttl(struct ev_timer *t)
 
 static void on_idle_time(struct ev_timer *t)
 {
-	struct life *l = container(t, struct life, idle);
+	struct keeper_life *l = container(t, struct keeper_life, idle);
 	uint64_t idle_ms = l->config.spec.limits[LIMIT_IDLE], now = ev_now(l->ev);
 	struct keeper *k = &l->k;
 
 	if (l->state != LIFE_UP)
 		return;
 	if (k->paused || k->relays.count[RELAY_FILE] + k->relays.count[RELAY_PORT] > 0 ||
-	    execs_running(k) > 0)
+	    keeper_execs_running(k) > 0)
 		k->active_ms = now;
 	if (now >= k->active_ms + idle_ms)
 		expire(l, "idle");
@@ -319,7 +319,7 @@ static void on_idle_time(struct ev_timer *t)
 		ev_timer_set(l->ev, t, k->active_ms + idle_ms - now);
 }
 
-void meter_start(struct life *l)
+void keeper_meter_start(struct keeper_life *l)
 {
 	const uint64_t *v = l->config.spec.limits;
 
@@ -330,7 +330,7 @@ void meter_start(struct life *l)
 		ev_timer_set(l->ev, &l->idle, v[LIMIT_IDLE]);
 }
 
-void meter_init(struct life *l)
+void keeper_meter_init(struct keeper_life *l)
 {
 	l->k.on_stats = on_stats;
 	l->k.on_pause = on_pause;
@@ -342,7 +342,7 @@ void meter_init(struct life *l)
 	l->busy.on_timer = on_busy;
 }
 
-void meter_stop(struct life *l)
+void keeper_meter_stop(struct keeper_life *l)
 {
 	ev_timer_stop(l->ev, &l->ttl);
 	ev_timer_stop(l->ev, &l->idle);

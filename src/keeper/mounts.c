@@ -29,7 +29,8 @@ static int too_long(struct err *e)
 }
 
 /* What the workspace of a box with a disk limit cannot keep. */
-static int not_bounded(struct mounts *m, const struct spec *s, const char *why, struct err *e)
+static int not_bounded(struct keeper_mounts *m, const struct spec *s, const char *why,
+		       struct err *e)
 {
 	if (s->limits_asked & 1u << LIMIT_DISK && !s->best_effort)
 		return err_set(e, ERR_UNSUPPORTED, ENOTSUP,
@@ -42,7 +43,7 @@ static int not_bounded(struct mounts *m, const struct spec *s, const char *why, 
 }
 
 /* It was made by another box with a larger limit, and has what that box put there. */
-static int larger_disk(struct mounts *m, const struct spec *s, uint64_t bytes, struct err *e)
+static int larger_disk(struct keeper_mounts *m, const struct spec *s, uint64_t bytes, struct err *e)
 {
 	/* Up, so that a limit of so much is kept. */
 	uint64_t mib = (bytes + (1 << 20) - 1) >> 20;
@@ -60,7 +61,8 @@ static int larger_disk(struct mounts *m, const struct spec *s, uint64_t bytes, s
 	return 0;
 }
 
-static int open_named(struct mounts *m, const struct spec *s, struct state *st, struct err *e)
+static int open_named(struct keeper_mounts *m, const struct spec *s, struct state *st,
+		      struct err *e)
 {
 	/* Only who asks matters here: the volume is stored with the box's own ids. */
 	const struct ids ids = {.kind = geteuid() == 0 ? IDS_RANGE : IDS_SINGLE};
@@ -90,7 +92,7 @@ static int open_named(struct mounts *m, const struct spec *s, struct state *st, 
 	return 0;
 }
 
-static int open_host_dir(struct mounts *m, const char *path, struct err *e)
+static int open_host_dir(struct keeper_mounts *m, const char *path, struct err *e)
 {
 	if (!str_copy(m->workspace, sizeof(m->workspace), path))
 		return too_long(e);
@@ -105,7 +107,8 @@ static int open_host_dir(struct mounts *m, const char *path, struct err *e)
 	return 0;
 }
 
-static int add_workspace(struct mounts *m, const struct spec *s, struct state *st, struct err *e)
+static int add_workspace(struct keeper_mounts *m, const struct spec *s, struct state *st,
+			 struct err *e)
 {
 	int r;
 
@@ -126,7 +129,7 @@ static int add_workspace(struct mounts *m, const struct spec *s, struct state *s
 	return 0;
 }
 
-static int add_mount(struct mounts *m, const struct spec *s, const struct spec_mount *given,
+static int add_mount(struct keeper_mounts *m, const struct spec *s, const struct spec_mount *given,
 		     const struct state *st, struct err *e)
 {
 	struct wall_mount w = {.src = given->src, .dst = given->dst, .read_only = given->read_only};
@@ -158,7 +161,8 @@ static int add_mount(struct mounts *m, const struct spec *s, const struct spec_m
 	return 0;
 }
 
-int mounts_make(struct mounts *m, const struct keeper_config *c, struct state *st, struct err *e)
+int keeper_mounts_make(struct keeper_mounts *m, const struct keeper_config *c, struct state *st,
+		       struct err *e)
 {
 	int r;
 
@@ -173,7 +177,7 @@ int mounts_make(struct mounts *m, const struct keeper_config *c, struct state *s
 	return r;
 }
 
-void mounts_done(struct mounts *m)
+void keeper_mounts_done(struct keeper_mounts *m)
 {
 	fd_close(&m->workspace_fd);
 	volume_done(&m->volume);

@@ -10,7 +10,7 @@
 #include "store/state.h"
 #include "wall/wall.h"
 
-struct mounts {
+struct keeper_mounts {
 	struct wall_mount list[SPEC_MOUNT_MAX + 1];
 	size_t count;
 	char workspace[BOX_PATH_MAX]; /* host path, empty without one */
@@ -22,7 +22,8 @@ struct mounts {
 #define WORKSPACE_DST "/workspace"
 
 /* st needs its home and run, and home_fd for a new workspace. A disk limit that the caller asked
- * for and that the workspace cannot keep is refused, unless best effort will do. mounts_done when
- * the wall has taken them, also after a failure. */
-int mounts_make(struct mounts *m, const struct keeper_config *c, struct state *st, struct err *e);
-void mounts_done(struct mounts *m);
+ * for and that the workspace cannot keep is refused, unless best effort will do. keeper_mounts_done
+ * when the wall has taken them, also after a failure. */
+int keeper_mounts_make(struct keeper_mounts *m, const struct keeper_config *c, struct state *st,
+		       struct err *e);
+void keeper_mounts_done(struct keeper_mounts *m);

@@ -32,7 +32,7 @@ enum { MAKE_MS = 60000, TEXT_MAX = 16 };
 #define STRING(x)  STRING_(x)
 #define PROXY	   "http://127.0.0.1:" STRING(GUEST_PROXY_PORT)
 
-const char *const network_env[NETWORK_ENV_COUNT + 1] = {
+const char *const keeper_network_env[NETWORK_ENV_COUNT + 1] = {
 	"HTTP_PROXY=" PROXY,
 	"HTTPS_PROXY=" PROXY,
 	"ALL_PROXY=" PROXY,
@@ -78,7 +78,7 @@ static _Noreturn void be_maker(const char *door_path, const char *dir)
 }
 
 /* Fills the spares. */
-static int make_spares(struct life *l, struct err *e)
+static int make_spares(struct keeper_life *l, struct err *e)
 {
 	char dir[sizeof(l->st.home) + 16];
 	const char *path = l->config.door_path;
@@ -117,9 +117,9 @@ static bool has_box(void *arg, const char *box)
 	return faccessat(st->boxes_fd, box, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
 }
 
-int network_prepare(struct life *l, struct err *e)
+int keeper_network_prepare(struct keeper_life *l, struct err *e)
 {
-	struct network *n = &l->network;
+	struct keeper_network *n = &l->network;
 	const char *box = l->config.spec.name;
 	autoclose int ca_fd = -1;
 	int r;
@@ -139,11 +139,11 @@ int network_prepare(struct life *l, struct err *e)
 	return r;
 }
 
-int network_start(struct life *l, struct err *e)
+int keeper_network_start(struct keeper_life *l, struct err *e)
 {
 	const struct spec *s = &l->config.spec;
 	struct door_config config;
-	struct door_side *door;
+	struct keeper_door *door;
 
 	if (!l->network.cert)
 		return 0;
@@ -158,23 +158,23 @@ int network_start(struct life *l, struct err *e)
 		.bytes_max = s->limits[LIMIT_NET_BYTES],
 		.conns_max = s->limits[LIMIT_NET_CONNS],
 	};
-	return door_side_new(&door, &l->k,
-			     &(struct launcher_config){l->config.door_path, &config, l->cgroup_name,
-						       limits_grouped(l)},
-			     e);
+	return keeper_door_new(&door, &l->k,
+			       &(struct launcher_config){l->config.door_path, &config,
+							 l->cgroup_name, keeper_limits_grouped(l)},
+			       e);
 }
 
-bool network_end(struct life *l, void (*on_over)(struct keeper *k))
+bool keeper_network_end(struct keeper_life *l, void (*on_over)(struct keeper *k))
 {
-	return !l->k.door || door_side_end(l->k.door, on_over);
+	return !l->k.door || keeper_door_end(l->k.door, on_over);
 }
 
-void network_done(struct life *l)
+void keeper_network_done(struct keeper_life *l)
 {
-	struct network *n = &l->network;
+	struct keeper_network *n = &l->network;
 
 	if (l->k.door)
-		door_side_free(l->k.door);
+		keeper_door_free(l->k.door);
 	else if (n->cert)
 		/* It never came to a launcher, so it is not confined either. */
 		net_ca_return(l->st.home, n->ca);

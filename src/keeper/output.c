@@ -21,9 +21,9 @@ static struct log_name log_name(uint32_t id, unsigned s)
 	return n;
 }
 
-void logs_init(struct logs *l, int box_fd)
+void keeper_logs_init(struct keeper_logs *l, int box_fd)
 {
-	*l = (struct logs){
+	*l = (struct keeper_logs){
 		.box_fd = box_fd,
 		.dir_fd = -1,
 		.bytes_max = KEEPER_LOGS_BYTES_MAX,
@@ -31,12 +31,12 @@ void logs_init(struct logs *l, int box_fd)
 	};
 }
 
-void logs_done(struct logs *l)
+void keeper_logs_done(struct keeper_logs *l)
 {
 	fd_close(&l->dir_fd);
 }
 
-int logs_dir(struct logs *l)
+int keeper_logs_dir(struct keeper_logs *l)
 {
 	int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 
@@ -51,13 +51,13 @@ int logs_dir(struct logs *l)
 	return l->dir_fd < 0 ? -errno : l->dir_fd;
 }
 
-void outputs_init(struct output *out)
+void keeper_outputs_init(struct keeper_output *out)
 {
 	for (unsigned s = 0; s < OUTPUT_COUNT; s++)
-		out[s] = (struct output){.fd = -1};
+		out[s] = (struct keeper_output){.fd = -1};
 }
 
-static void close_one(struct logs *l, struct output *o)
+static void close_one(struct keeper_logs *l, struct keeper_output *o)
 {
 	if (o->fd < 0)
 		return;
@@ -66,9 +66,9 @@ static void close_one(struct logs *l, struct output *o)
 }
 
 /* Opens the file, for appending and for reading back. */
-static int open_one(struct logs *l, uint32_t id, struct output *o, unsigned s)
+static int open_one(struct keeper_logs *l, uint32_t id, struct keeper_output *o, unsigned s)
 {
-	int dir = logs_dir(l);
+	int dir = keeper_logs_dir(l);
 
 	if (o->fd >= 0)
 		return o->fd;
@@ -84,7 +84,7 @@ static int open_one(struct logs *l, uint32_t id, struct output *o, unsigned s)
 	return o->fd;
 }
 
-static size_t room_for(const struct logs *l, const struct output *out, size_t n)
+static size_t room_for(const struct keeper_logs *l, const struct keeper_output *out, size_t n)
 {
 	uint64_t of_exec = l->exec_bytes_max - out[OUTPUT_OUT].kept - out[OUTPUT_ERR].kept;
 	uint64_t of_box = l->bytes < l->bytes_max ? l->bytes_max - l->bytes : 0;
@@ -111,10 +111,10 @@ static size_t write_at(int fd, uint64_t at, const char *p, size_t n)
 	return done;
 }
 
-void output_append(struct logs *l, uint32_t id, struct output *out, unsigned s, const void *p,
-		   size_t n)
+void keeper_output_append(struct keeper_logs *l, uint32_t id, struct keeper_output *out, unsigned s,
+			  const void *p, size_t n)
 {
-	struct output *o = &out[s];
+	struct keeper_output *o = &out[s];
 	size_t keep = o->cut ? 0 : room_for(l, out, n), done = 0;
 
 	if (keep > 0 && open_one(l, id, o, s) >= 0)
@@ -128,8 +128,8 @@ void output_append(struct logs *l, uint32_t id, struct output *out, unsigned s, 
 		close_one(l, o);
 }
 
-ssize_t output_read(struct logs *l, uint32_t id, struct output *o, unsigned s, uint64_t at, void *p,
-		    size_t n)
+ssize_t keeper_output_read(struct keeper_logs *l, uint32_t id, struct keeper_output *o, unsigned s,
+			   uint64_t at, void *p, size_t n)
 {
 	ssize_t r;
 	int fd;
@@ -151,9 +151,9 @@ ssize_t output_read(struct logs *l, uint32_t id, struct output *o, unsigned s, u
 	return r;
 }
 
-void outputs_load(struct logs *l, uint32_t id, struct output *out)
+void keeper_outputs_load(struct keeper_logs *l, uint32_t id, struct keeper_output *out)
 {
-	int dir = logs_dir(l);
+	int dir = keeper_logs_dir(l);
 
 	for (unsigned s = 0; s < OUTPUT_COUNT && dir >= 0; s++) {
 		struct stat st;
@@ -166,15 +166,15 @@ void outputs_load(struct logs *l, uint32_t id, struct output *out)
 	}
 }
 
-void outputs_close(struct logs *l, struct output *out)
+void keeper_outputs_close(struct keeper_logs *l, struct keeper_output *out)
 {
 	for (unsigned s = 0; s < OUTPUT_COUNT; s++)
 		close_one(l, &out[s]);
 }
 
-void outputs_remove(struct logs *l, uint32_t id, struct output *out)
+void keeper_outputs_remove(struct keeper_logs *l, uint32_t id, struct keeper_output *out)
 {
-	outputs_close(l, out);
+	keeper_outputs_close(l, out);
 	for (unsigned s = 0; s < OUTPUT_COUNT; s++) {
 		if (out[s].kept > 0 && l->dir_fd >= 0)
 			unlinkat(l->dir_fd, log_name(id, s).text, 0);

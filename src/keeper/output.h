@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct logs {
+struct keeper_logs {
 	int box_fd;		 /* borrowed; logs/ is made below it when first needed */
 	int dir_fd;		 /* owned, -1 until then */
 	uint64_t bytes;		 /* on disk, all commands together */
@@ -28,7 +28,7 @@ struct logs {
 /* Index of a stream: its wire number - 1. */
 enum { OUTPUT_OUT = 0, OUTPUT_ERR = 1, OUTPUT_COUNT = 2 };
 
-struct output {
+struct keeper_output {
 	uint64_t bytes; /* printed so far: the true count */
 	uint64_t kept;	/* how many of them, from the first, are in the file */
 	int fd;		/* owned, -1 while closed */
@@ -36,22 +36,22 @@ struct output {
 	bool eof;	/* nothing more comes */
 };
 
-void logs_init(struct logs *l, int box_fd);
-void logs_done(struct logs *l);
+void keeper_logs_init(struct keeper_logs *l, int box_fd);
+void keeper_logs_done(struct keeper_logs *l);
 /* The directory, made when missing; borrowed. Negative errno on failure. */
-int logs_dir(struct logs *l);
+int keeper_logs_dir(struct keeper_logs *l);
 
 /* out is always the pair of a command. */
-void outputs_init(struct output *out);
+void keeper_outputs_init(struct keeper_output *out);
 /* Counts n bytes of a stream and keeps what may be kept. A full disk only cuts the log. */
-void output_append(struct logs *l, uint32_t id, struct output *out, unsigned s, const void *p,
-		   size_t n);
+void keeper_output_append(struct keeper_logs *l, uint32_t id, struct keeper_output *out, unsigned s,
+			  const void *p, size_t n);
 /* Reads kept bytes from an offset. Fewer than asked only at the end of what is kept. */
-ssize_t output_read(struct logs *l, uint32_t id, struct output *o, unsigned s, uint64_t at, void *p,
-		    size_t n);
+ssize_t keeper_output_read(struct keeper_logs *l, uint32_t id, struct keeper_output *o, unsigned s,
+			   uint64_t at, void *p, size_t n);
 /* Learns from the disk what an earlier keeper kept. */
-void outputs_load(struct logs *l, uint32_t id, struct output *out);
+void keeper_outputs_load(struct keeper_logs *l, uint32_t id, struct keeper_output *out);
 /* Closes the descriptors; the files stay. */
-void outputs_close(struct logs *l, struct output *out);
+void keeper_outputs_close(struct keeper_logs *l, struct keeper_output *out);
 /* Closes and deletes the files. */
-void outputs_remove(struct logs *l, uint32_t id, struct output *out);
+void keeper_outputs_remove(struct keeper_logs *l, uint32_t id, struct keeper_output *out);

@@ -13,8 +13,8 @@ enum { ASK_BYTES_MAX = 4096 }; /* of init's */
 
 struct keeper_relay {
 	struct keeper_relay *next, *next_of_client; /* of its bucket; of its client */
-	enum relay_kind kind;
-	struct client *client; /* who asked; NULL: init did */
+	enum keeper_relay_kind kind;
+	struct keeper_client *client; /* who asked; NULL: init did */
 	uint32_t client_id, id;
 	bool answered; /* OK passed */
 	struct relay_end {
@@ -30,7 +30,7 @@ _Static_assert(WIRE_TYPE_COUNT <= 32, "a frame type is a bit");
 
 static const struct relay_rule {
 	enum wire_type asks;
-	enum relay_party asker, answerer;
+	enum keeper_relay_party asker, answerer;
 	unsigned max;			    /* in the box; 0: as many as clients may ask */
 	uint32_t from_asker, from_answerer; /* types of frames */
 	bool is_conn;			    /* OK is its start; it has one EOF each way */
@@ -81,7 +81,7 @@ static struct keeper_relay *find(const struct keeper *k, uint32_t id)
 	return r;
 }
 
-static struct keeper_relay *find_of_client(const struct client *c, uint32_t id)
+static struct keeper_relay *find_of_client(const struct keeper_client *c, uint32_t id)
 {
 	struct keeper_relay *r = c->relays;
 
@@ -90,13 +90,13 @@ static struct keeper_relay *find_of_client(const struct client *c, uint32_t id)
 	return r;
 }
 
-bool keeper_relay_has(const struct client *c, uint32_t id)
+bool keeper_relay_has(const struct keeper_client *c, uint32_t id)
 {
 	return find_of_client(c, id) != NULL;
 }
 
-static struct keeper_relay *relay_new(struct keeper *k, enum relay_kind kind, struct client *c,
-				      uint32_t id)
+static struct keeper_relay *relay_new(struct keeper *k, enum keeper_relay_kind kind,
+				      struct keeper_client *c, uint32_t id)
 {
 	struct keeper_relay *r = calloc(1, sizeof(*r)), **at;
 
@@ -139,42 +139,43 @@ static void relay_free(struct keeper *k, struct keeper_relay *r)
 
 /* ---- to a party ---- */
 
-static void fail_asker(struct keeper *k, struct client *c, uint32_t id, const struct err *e)
+static void fail_asker(struct keeper *k, struct keeper_client *c, uint32_t id, const struct err *e)
 {
 	struct wire_error m = {.kind = e->kind, .code = (uint64_t)e->code, .msg = e->msg};
 
 	if (c)
-		client_fail(c, id, e);
+		keeper_client_fail(c, id, e);
 	else if (k->linked)
 		keeper_sent_init(k, wire_error_encode(&k->init.out, id, 0, &m));
 }
 
-static void punish(struct keeper *k, enum relay_party who, struct client *c, const char *what)
+static void punish(struct keeper *k, enum keeper_relay_party who, struct keeper_client *c,
+		   const char *what)
 {
 	if (who == PARTY_CLIENT)
-		client_break(c, what);
+		keeper_client_break(c, what);
 	else if (who == PARTY_INIT)
 		keeper_broken(k, what);
 	else
-		door_kill(k->door, "it broke the protocol");
+		keeper_door_kill(k->door, "it broke the protocol");
 }
 
 /* The words of the box are made safe to print. */
 static void send_client(const struct keeper_relay *r, const struct wire_frame *f)
 {
-	struct client *c = r->client;
+	struct keeper_client *c = r->client;
 	struct wire_error m;
 	struct err e = {0};
 
 	if (f->type == WIRE_ERROR && rules[r->kind].answerer == PARTY_INIT &&
 	    wire_error_decode(f, &m) == 0) {
 		keeper_error_from_box(&m, &e);
-		client_fail(c, r->client_id, &e);
+		keeper_client_fail(c, r->client_id, &e);
 	} else {
-		client_send(c, f->type, f->stream, r->client_id, f->payload, f->len);
+		keeper_client_send(c, f->type, f->stream, r->client_id, f->payload, f->len);
 	}
 	if (f->type == WIRE_ENTRY) /* it has no credit */
-		client_check_queue(c);
+		keeper_client_check_queue(c);
 }
 
 static void send_init(struct keeper *k, const struct keeper_relay *r, const struct wire_frame *f)
@@ -183,15 +184,15 @@ static void send_init(struct keeper *k, const struct keeper_relay *r, const stru
 	keeper_gate_wait(&r->client->gate);
 }
 
-static void send_to(struct keeper *k, enum relay_party to, const struct keeper_relay *r,
+static void send_to(struct keeper *k, enum keeper_relay_party to, const struct keeper_relay *r,
 		    const struct wire_frame *f)
 {
 	if (to == PARTY_CLIENT)
 		send_client(r, f);
 	else if (to == PARTY_DOOR)
-		door_send(k->door, f, r->id);
+		keeper_door_send(k->door, f, r->id);
 	else if (!r->client)
-		door_pass_to_init(k->door, f);
+		keeper_door_pass_to_init(k->door, f);
 	else
 		send_init(k, r, f);
 }
@@ -223,12 +224,12 @@ static bool is_whole(const struct wire_frame *f)
 }
 
 /* c is NULL where init asks. */
-static void begin(struct keeper *k, struct client *c, const struct wire_frame *f)
+static void begin(struct keeper *k, struct keeper_client *c, const struct wire_frame *f)
 {
-	enum relay_party asker = c ? PARTY_CLIENT : PARTY_INIT;
+	enum keeper_relay_party asker = c ? PARTY_CLIENT : PARTY_INIT;
 	const struct relay_rule *rule;
 	struct keeper_relay *r;
-	enum relay_kind kind = 0;
+	enum keeper_relay_kind kind = 0;
 	struct err e;
 
 	while (rules[kind].asks != f->type)
@@ -240,13 +241,13 @@ static void begin(struct keeper *k, struct client *c, const struct wire_frame *f
 	}
 	if (rule->max > 0 && k->relays.count[kind] >= rule->max) {
 		if (c)
-			client_fail_with(c, f->id, ERR_LIMIT, "%u %s in box '%s'", rule->max,
-					 rule->what, k->name);
+			keeper_client_fail_with(c, f->id, ERR_LIMIT, "%u %s in box '%s'", rule->max,
+						rule->what, k->name);
 		else
 			keeper_broken(k, "more requests than it may have open");
 		return;
 	}
-	if (rule->answerer == PARTY_DOOR && door_ensure(k->door, &e) < 0) {
+	if (rule->answerer == PARTY_DOOR && keeper_door_ensure(k->door, &e) < 0) {
 		fail_asker(k, c, f->id, &e);
 		return;
 	}
@@ -259,7 +260,7 @@ static void begin(struct keeper *k, struct client *c, const struct wire_frame *f
 	send_to(k, rule->answerer, r, f);
 }
 
-void keeper_relay_ask(struct client *c, const struct wire_frame *f)
+void keeper_relay_ask(struct keeper_client *c, const struct wire_frame *f)
 {
 	begin(c->k, c, f);
 }
@@ -272,7 +273,7 @@ static bool is_too_long(const char *path)
 }
 
 /* Keeps the books of a frame. Returns what is wrong with it, or NULL. */
-static const char *book(struct keeper *k, struct keeper_relay *r, enum relay_party from,
+static const char *book(struct keeper *k, struct keeper_relay *r, enum keeper_relay_party from,
 			const struct wire_frame *f)
 {
 	const struct relay_rule *rule = &rules[r->kind];
@@ -329,7 +330,7 @@ static bool is_last(const struct keeper_relay *r, enum wire_type type)
 }
 
 /* What is sent may end a party, and with it its streams: so the stream goes first. */
-static void pass(struct keeper *k, struct keeper_relay *r, enum relay_party from,
+static void pass(struct keeper *k, struct keeper_relay *r, enum keeper_relay_party from,
 		 const struct wire_frame *f)
 {
 	const struct relay_rule *rule = &rules[r->kind];
@@ -346,7 +347,7 @@ static void pass(struct keeper *k, struct keeper_relay *r, enum relay_party from
 }
 
 /* The door answers in its own time, whatever the client does meanwhile. */
-void keeper_relay_from_client(struct client *c, const struct wire_frame *f)
+void keeper_relay_from_client(struct keeper_client *c, const struct wire_frame *f)
 {
 	struct keeper_relay *r = find_of_client(c, f->id);
 
@@ -355,7 +356,7 @@ void keeper_relay_from_client(struct client *c, const struct wire_frame *f)
 }
 
 /* Init's or the door's. Of a stream that is over, it must be one that it could have sent then. */
-static void pass_known(struct keeper *k, enum relay_party from, const struct wire_frame *f)
+static void pass_known(struct keeper *k, enum keeper_relay_party from, const struct wire_frame *f)
 {
 	struct keeper_relay *r = find(k, f->id);
 	bool by_init = !(f->id & KEEPER_FILE_BIT);
@@ -396,7 +397,7 @@ void keeper_relay_from_door(struct keeper *k, const struct wire_frame *f)
 
 /* ---- a party goes ---- */
 
-void keeper_relay_client_gone(struct client *c)
+void keeper_relay_client_gone(struct keeper_client *c)
 {
 	while (c->relays) {
 		if (rules[c->relays->kind].answerer == PARTY_INIT)
@@ -405,14 +406,14 @@ void keeper_relay_client_gone(struct client *c)
 	}
 }
 
-static struct keeper_relay *first_of(struct keeper_relay *r, enum relay_party who)
+static struct keeper_relay *first_of(struct keeper_relay *r, enum keeper_relay_party who)
 {
 	while (r && rules[r->kind].asker != who && rules[r->kind].answerer != who)
 		r = r->next;
 	return r;
 }
 
-void keeper_relays_end(struct keeper *k, enum relay_party gone, const struct err *why)
+void keeper_relays_end(struct keeper *k, enum keeper_relay_party gone, const struct err *why)
 {
 	for (size_t i = 0; i < RELAY_BUCKETS; i++) {
 		struct keeper_relay *r, copy;

@@ -31,10 +31,10 @@
 
 #include <stdbool.h>
 
-struct client;
+struct keeper_client;
 struct keeper;
 
-enum relay_kind {
+enum keeper_relay_kind {
 	RELAY_FILE,
 	RELAY_PORT,
 	RELAY_CONTROL,
@@ -42,7 +42,7 @@ enum relay_kind {
 	RELAY_CONNECT,
 	RELAY_KIND_COUNT
 };
-enum relay_party { PARTY_CLIENT, PARTY_INIT, PARTY_DOOR };
+enum keeper_relay_party { PARTY_CLIENT, PARTY_INIT, PARTY_DOOR };
 enum { RELAY_BUCKETS = 256 };
 
 struct keeper_relay;
@@ -55,12 +55,12 @@ struct keeper_relays {
 };
 
 /* FILE, PORT or DOOR, which begins a stream; its id is free. */
-void keeper_relay_ask(struct client *c, const struct wire_frame *f);
-bool keeper_relay_has(const struct client *c, uint32_t id);
+void keeper_relay_ask(struct keeper_client *c, const struct wire_frame *f);
+bool keeper_relay_has(const struct keeper_client *c, uint32_t id);
 /* A frame that may belong to a stream of this client. */
-void keeper_relay_from_client(struct client *c, const struct wire_frame *f);
+void keeper_relay_from_client(struct keeper_client *c, const struct wire_frame *f);
 void keeper_relay_from_init(struct keeper *k, const struct wire_frame *f);
 void keeper_relay_from_door(struct keeper *k, const struct wire_frame *f);
-void keeper_relay_client_gone(struct client *c);
+void keeper_relay_client_gone(struct keeper_client *c);
 /* Init, or the door, is gone: the other end of each of its streams is told why. */
-void keeper_relays_end(struct keeper *k, enum relay_party gone, const struct err *why);
+void keeper_relays_end(struct keeper *k, enum keeper_relay_party gone, const struct err *why);

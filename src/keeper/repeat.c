@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-struct exec *keeper_token_find(struct keeper *k, const char *token)
+struct keeper_exec *keeper_token_find(struct keeper *k, const char *token)
 {
 	for (size_t i = k->exec_count; i-- > 0;)
 		if (strcmp(k->execs[i]->rec.token, token) == 0)
@@ -17,10 +17,10 @@ struct exec *keeper_token_find(struct keeper *k, const char *token)
 	return NULL;
 }
 
-int keeper_token_check(struct keeper *k, const struct wire_exec *m, struct exec **ret,
+int keeper_token_check(struct keeper *k, const struct wire_exec *m, struct keeper_exec **ret,
 		       struct err *e)
 {
-	struct exec *x;
+	struct keeper_exec *x;
 
 	*ret = NULL;
 	if (!m->token)
@@ -49,49 +49,50 @@ int keeper_token_check(struct keeper *k, const struct wire_exec *m, struct exec 
 }
 
 /* What the command got of its input is skipped; the rest comes from this client. */
-static int feed_rest(struct follow *f, struct err *e)
+static int feed_rest(struct keeper_follow *f, struct err *e)
 {
-	struct run *run = f->exec->run;
+	struct keeper_run *run = f->exec->run;
 	int r;
 
 	if (!run || run->state == RUN_EXITED || !run->input.open || run->input.end_waiting)
 		return 0;
-	r = input_take_over(f, e);
+	r = keeper_input_attach(f, e);
 	if (r == 0)
 		f->skip = run->input.received;
 	return r;
 }
 
-void keeper_exec_repeat(struct client *c, uint32_t id, struct exec *x, const struct wire_exec *m)
+void keeper_exec_repeat(struct keeper_client *c, uint32_t id, struct keeper_exec *x,
+			const struct wire_exec *m)
 {
 	const struct wire_started started = {.exec_id = x->rec.exec_id, .pid = x->rec.pid};
 	const struct wire_queued queued = {.exec_id = x->rec.exec_id};
-	struct follow *f = follow_new(c, id, x, m->inline_max);
+	struct keeper_follow *f = keeper_follow_new(c, id, x, m->inline_max);
 	bool over = !x->run || x->run->state == RUN_EXITED;
 	struct err e;
 
 	if (!f) {
-		client_fail_with(c, id, ERR_FULL, "no memory");
+		keeper_client_fail_with(c, id, ERR_FULL, "no memory");
 		return;
 	}
 	f->stays = true;
 	f->mute = m->background != 0;
 	f->holds = !f->mute;
 	if (m->has_stdin && feed_rest(f, &e) < 0) {
-		follow_free(f);
-		client_fail(c, id, &e);
+		keeper_follow_free(f);
+		keeper_client_fail(c, id, &e);
 		return;
 	}
 	f->starter = !over && x->run->state < RUN_STARTED;
 	if (!f->starter)
-		client_sent(c, wire_started_encode(&c->link.out, id, 0, &started));
+		keeper_client_sent(c, wire_started_encode(&c->link.out, id, 0, &started));
 	else if (x->run->state == RUN_QUEUED)
-		client_sent(c, wire_queued_encode(&c->link.out, id, 0, &queued));
+		keeper_client_sent(c, wire_queued_encode(&c->link.out, id, 0, &queued));
 	for (unsigned s = 0; over && s < OUTPUT_COUNT; s++)
 		f->s[s].end = x->out[s].bytes;
 	/* In the background the answer is complete, unless input is still to come. */
 	if (f->mute && (over || (x->run->state != RUN_ASKED && x->run->input.feeder != f)))
-		follow_free(f);
+		keeper_follow_free(f);
 	else
-		follow_serve(f);
+		keeper_follow_serve(f);
 }

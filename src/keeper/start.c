@@ -38,7 +38,7 @@ enum {
 #define MFD_EXEC 0x0010U
 #endif
 
-static int open_dirs(struct life *l, struct err *e)
+static int open_dirs(struct keeper_life *l, struct err *e)
 {
 	const struct keeper_config *c = &l->config;
 	char path[sizeof(l->st.home) + 8], hex[65];
@@ -67,7 +67,7 @@ static int open_dirs(struct life *l, struct err *e)
 	return 0;
 }
 
-static int take_ids(struct life *l, struct err *e)
+static int take_ids(struct keeper_life *l, struct err *e)
 {
 	static const char *const kinds[] = {
 		[IDS_RANGE] = "range", [IDS_SUBORDINATE] = "subordinate", [IDS_SINGLE] = "single"};
@@ -149,7 +149,7 @@ static void args_add(struct init_args *a, const char *option, const char *value)
 }
 
 /* What init has to know of limits, to say what was hit. */
-static void args_add_limits(struct init_args *a, struct life *l, bool has_disk)
+static void args_add_limits(struct init_args *a, struct keeper_life *l, bool has_disk)
 {
 	if (l->volume.bytes > 0) {
 		snprintf(a->disk, sizeof(a->disk), "%" PRIu64, l->volume.bytes);
@@ -157,13 +157,13 @@ static void args_add_limits(struct init_args *a, struct life *l, bool has_disk)
 		if (has_disk)
 			args_add(a, "--disk", WORKSPACE_DST);
 	}
-	if (l->config.spec.limits[LIMIT_PIDS] && limits_hold(l, LIMIT_PIDS)) {
+	if (l->config.spec.limits[LIMIT_PIDS] && keeper_limits_hold(l, LIMIT_PIDS)) {
 		snprintf(a->pids, sizeof(a->pids), "%" PRIu64, l->config.spec.limits[LIMIT_PIDS]);
 		args_add(a, "--pids-limit", a->pids);
 	}
 }
 
-static bool is_strict(const struct life *l)
+static bool is_strict(const struct keeper_life *l)
 {
 	return l->config.spec.strict || !(l->wall->info->flags & WALL_ROOT_INSIDE);
 }
@@ -174,7 +174,8 @@ static void args_done(struct init_args *a)
 		free(a->made[i]);
 }
 
-static int args_make(struct init_args *a, struct life *l, const struct mounts *m, struct err *e)
+static int args_make(struct init_args *a, struct keeper_life *l, const struct keeper_mounts *m,
+		     struct err *e)
 {
 	const struct spec *s = &l->config.spec;
 	bool is_single = l->ids.kind == IDS_SINGLE;
@@ -194,7 +195,7 @@ static int args_make(struct init_args *a, struct life *l, const struct mounts *m
 	args_add_limits(a, l, m->volume.mount_fd > 0);
 	/* Of two the later wins. */
 	for (size_t i = 0; i < NETWORK_ENV_COUNT && l->network.cert; i++)
-		args_add(a, "--env", network_env[i]);
+		args_add(a, "--env", keeper_network_env[i]);
 	for (size_t i = 0; i < s->env_count; i++)
 		args_add(a, "--env", s->env[i]);
 	for (size_t i = 0; i < s->mount_count; i++) {
@@ -212,7 +213,7 @@ static int args_make(struct init_args *a, struct life *l, const struct mounts *m
 
 /* Everything the wall needs until init runs. On the heap: it is large and soon over. */
 struct ready {
-	struct mounts mounts;
+	struct keeper_mounts mounts;
 	struct init_args args;
 	struct wall_config config;
 	char box_dir[sizeof(((struct state *)0)->home) + BOX_NAME_MAX + 8];
@@ -220,7 +221,7 @@ struct ready {
 
 /* From here on the keeper does only what it has to for a box that runs; it has not yet heard a word
  * from init. */
-static int confine(struct life *l, struct err *e)
+static int confine(struct keeper_life *l, struct err *e)
 {
 	const struct confine c = {
 		.ids = &l->ids,
@@ -240,12 +241,12 @@ static int confine(struct life *l, struct err *e)
 }
 
 /* Does the wall open something of the box's for the keeper that one who is confined cannot? */
-static bool needs_init(const struct life *l)
+static bool needs_init(const struct keeper_life *l)
 {
 	return l->ids.kind == IDS_SUBORDINATE || l->volume.ops->flags & STORAGE_MEMORY;
 }
 
-static int write_live(struct life *l, struct err *e)
+static int write_live(struct keeper_life *l, struct err *e)
 {
 	int r = record_write_live(l->box_fd, !l->config.spec.one_shot, e);
 	char what[BOX_NAME_MAX + 32];
@@ -255,35 +256,36 @@ static int write_live(struct life *l, struct err *e)
 }
 
 /* The keeper's own work, beside the new process. */
-static int prepare_keeper(struct life *l, struct err *e)
+static int prepare_keeper(struct keeper_life *l, struct err *e)
 {
 	int r = write_live(l, e);
 
-	limits_join_own_group(l);
+	keeper_limits_join_own_group(l);
 	if (r == 0)
-		r = network_start(l, e);
+		r = keeper_network_start(l, e);
 	if (r == 0)
 		r = keeper_load(&l->k, e);
 	if (r == 0)
-		r = listener_init(&l->listener, &l->k, l->st.run_fd, l->config.spec.name, e);
+		r = keeper_listener_init(&l->listener, &l->k, l->st.run_fd, l->config.spec.name, e);
 	if (r == 0)
 		r = truth_open(&l->truth, l->host.proc_fds,
-			       limits_hold(l, LIMIT_MEM) ? l->config.spec.limits[LIMIT_MEM] : 0,
-			       limits_cpus(l), e);
+			       keeper_limits_hold(l, LIMIT_MEM) ? l->config.spec.limits[LIMIT_MEM]
+								: 0,
+			       keeper_limits_cpus(l), e);
 	if (r < 0)
 		return r;
 	l->k.init_pid = l->box.pid;
 	return needs_init(l) ? 0 : confine(l, e);
 }
 
-static int configure_wall(struct life *l, struct ready *r, int init_fd, struct err *e)
+static int configure_wall(struct keeper_life *l, struct ready *r, int init_fd, struct err *e)
 {
 	const uint64_t *limits = l->config.spec.limits;
-	int rc = mounts_make(&r->mounts, &l->config, &l->st, e);
+	int rc = keeper_mounts_make(&r->mounts, &l->config, &l->st, e);
 
 	keeper_note(&l->k, "%s", r->mounts.note);
 	if (rc == 0)
-		rc = network_prepare(l, e);
+		rc = keeper_network_prepare(l, e);
 	if (rc == 0)
 		rc = args_make(&r->args, l, &r->mounts, e);
 	if (rc < 0)
@@ -301,7 +303,7 @@ static int configure_wall(struct life *l, struct ready *r, int init_fd, struct e
 		.strict = is_strict(l),
 		.limits = {.files = limits[LIMIT_FILES],
 			   .mem_bytes = limits[LIMIT_MEM],
-			   .cpus = limits_cpus(l)},
+			   .cpus = keeper_limits_cpus(l)},
 		.net = {.on = l->network.cert, .trust_pem = l->network.cert},
 		.mounts = r->mounts.list,
 		.mount_count = r->mounts.count,
@@ -312,7 +314,7 @@ static int configure_wall(struct life *l, struct ready *r, int init_fd, struct e
 	return 0;
 }
 
-static int start_wall(struct life *l, struct ready *r, struct err *e)
+static int start_wall(struct keeper_life *l, struct ready *r, struct err *e)
 {
 	autoclose int init_fd = -1;
 	int rc = seal_init(l->config.init_path, &init_fd, e);
@@ -334,7 +336,7 @@ static int start_wall(struct life *l, struct ready *r, struct err *e)
 }
 
 /* What the kernel could not give the box is noted like a limit that it could not keep. */
-static void note_report(struct life *l)
+static void note_report(struct keeper_life *l)
 {
 	const char *line = l->box.report.missing;
 
@@ -348,7 +350,7 @@ static void note_report(struct life *l)
 	l->k.network = l->box.network ? l->box.network : "none";
 }
 
-static int start_init(struct life *l, struct err *e)
+static int start_init(struct keeper_life *l, struct err *e)
 {
 	autofree struct ready *ready = calloc(1, sizeof(*ready));
 	int r;
@@ -359,7 +361,7 @@ static int start_init(struct life *l, struct err *e)
 	args_done(&ready->args);
 	l->workspace.stat_fd = take_fd(ready->mounts.volume.stat_fd);
 	l->workspace.bytes = ready->mounts.volume.bytes;
-	mounts_done(&ready->mounts);
+	keeper_mounts_done(&ready->mounts);
 	fd_close(&l->st.workspaces_fd);
 	fd_close(&l->volume.mount_fd); /* the box has it now */
 	if (r < 0)
@@ -378,7 +380,7 @@ static int start_init(struct life *l, struct err *e)
 	return r < 0 ? err_errno(e, -r, "watch the box's wire") : 0;
 }
 
-static int reset_oom_score(struct life *l, struct err *e)
+static int reset_oom_score(struct keeper_life *l, struct err *e)
 {
 	autoclose int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
 	bool may_lower = false;
@@ -394,7 +396,7 @@ static int reset_oom_score(struct life *l, struct err *e)
 
 /* What the wall lacks is refused where it was asked for, and noted otherwise; limits.c does so for
  * limits. */
-static int find_wall(struct life *l, struct err *e)
+static int find_wall(struct keeper_life *l, struct err *e)
 {
 	const struct spec *s = &l->config.spec;
 	const char *name = s->wall ? s->wall : WALL_DEFAULT;
@@ -421,7 +423,7 @@ static int find_wall(struct life *l, struct err *e)
 	return 0;
 }
 
-int life_start(struct life *l, struct err *e)
+int keeper_life_start(struct keeper_life *l, struct err *e)
 {
 	int r = open_dirs(l, e);
 
@@ -437,21 +439,21 @@ int life_start(struct life *l, struct err *e)
 	l->k.logs.box_fd = l->box_fd;
 	r = take_ids(l, e);
 	if (r == 0)
-		r = limits_make_cgroup(l, e);
+		r = keeper_limits_make_cgroup(l, e);
 	if (r == 0)
-		r = limits_open_volume(l, e);
+		r = keeper_limits_open_volume(l, e);
 	if (r == 0)
 		r = start_init(l, e);
 	fd_close(&l->st.home_fd);
 	return r;
 }
 
-void life_release(struct life *l)
+void keeper_life_release(struct keeper_life *l)
 {
 	struct err e;
 
 	truth_close(&l->truth);
-	listener_done(&l->listener);
+	keeper_listener_done(&l->listener);
 	if (l->has_cgroup) {
 		l->has_cgroup = false;
 		if (cgroup_end(&l->cgroup, l->cgroup_name, &e) < 0)

@@ -14,12 +14,12 @@
 #include <errno.h>
 #include <string.h>
 
-void keeper_on_status(struct client *c, const struct wire_frame *f)
+void keeper_on_status(struct keeper_client *c, const struct wire_frame *f)
 {
 	struct keeper *k = c->k;
 	struct wire_status m = {
 		.started_ms = k->started_ms,
-		.execs_running = execs_running(k),
+		.execs_running = keeper_execs_running(k),
 		.clients = k->client_count,
 		.init_pid = (uint64_t)k->init_pid,
 		.init_revision = k->init_revision,
@@ -28,40 +28,40 @@ void keeper_on_status(struct client *c, const struct wire_frame *f)
 		.paused = k->paused,
 		.storage = k->storage,
 		.network = k->network,
-		.door = k->door && door_is_running(k->door),
+		.door = k->door && keeper_door_is_running(k->door),
 		.walls = k->walls,
 	};
 
-	client_sent(c, wire_status_encode(&c->link.out, f->id, 0, &m));
+	keeper_client_sent(c, wire_status_encode(&c->link.out, f->id, 0, &m));
 }
 
-void keeper_on_stats(struct client *c, const struct wire_frame *f)
+void keeper_on_stats(struct keeper_client *c, const struct wire_frame *f)
 {
 	struct keeper *k = c->k;
 	struct wire_stats m = {
 		.uptime_ms = k->started_ms ? clock_wall_since_ms(k->started_ms) : 0,
 		.paused = k->paused,
-		.execs_running = execs_running(k),
+		.execs_running = keeper_execs_running(k),
 	};
 
 	if (k->on_stats)
 		k->on_stats(k, &m);
 	if (k->door)
-		door_stats(k->door, &m);
+		keeper_door_stats(k->door, &m);
 	/* A v1 group that is removed takes its count with it. */
 	if (m.oom_kills < k->oom_execs)
 		m.oom_kills = k->oom_execs;
 	/* Before Linux 6.11 a refused fork counts in the group of the command only. */
 	if (m.pids_hits < k->pids_execs)
 		m.pids_hits = k->pids_execs;
-	client_sent(c, wire_stats_encode(&c->link.out, f->id, 0, &m));
+	keeper_client_sent(c, wire_stats_encode(&c->link.out, f->id, 0, &m));
 }
 
-bool client_is_held_up(struct client *c, uint32_t id)
+bool keeper_client_is_held_up(struct keeper_client *c, uint32_t id)
 {
 	if (c->k->paused)
-		client_fail_with(c, id, ERR_CONFLICT, "box '%s' is paused: cove resume %s",
-				 c->k->name, c->k->name);
+		keeper_client_fail_with(c, id, ERR_CONFLICT, "box '%s' is paused: cove resume %s",
+					c->k->name, c->k->name);
 	return c->k->paused;
 }
 
@@ -106,36 +106,36 @@ static int pause_box(struct keeper *k, bool on, const char *by, struct err *e)
 	k->paused = on;
 	if (on)
 		k->paused_ms = clock_mono_ms();
-	execs_pause(k, on);
+	keeper_execs_pause(k, on);
 	tell_pause(k, by);
 	return 0;
 }
 
-void keeper_on_pause(struct client *c, const struct wire_frame *f)
+void keeper_on_pause(struct keeper_client *c, const struct wire_frame *f)
 {
 	char by[64] = "";
 	struct wire_pause m;
 	struct err e;
 
 	if (wire_pause_decode(f, &m) < 0 || f->id == 0) {
-		client_break(c, "a malformed PAUSE");
+		keeper_client_break(c, "a malformed PAUSE");
 		return;
 	}
 	if (m.by)
 		keeper_safe_text(by, sizeof(by), m.by);
 	if (pause_box(c->k, m.on != 0, by, &e) < 0)
-		client_fail(c, f->id, &e);
+		keeper_client_fail(c, f->id, &e);
 	else
-		client_send(c, WIRE_OK, 0, f->id, NULL, 0);
+		keeper_client_send(c, WIRE_OK, 0, f->id, NULL, 0);
 }
 
-void keeper_on_stop(struct client *c, const struct wire_frame *f)
+void keeper_on_stop(struct keeper_client *c, const struct wire_frame *f)
 {
 	char by[64] = "";
 	struct wire_stop m;
 
 	if (wire_stop_decode(f, &m) < 0 || c->stopping) {
-		client_break(c, "a malformed or second STOP");
+		keeper_client_break(c, "a malformed or second STOP");
 		return;
 	}
 	c->stopping = true;

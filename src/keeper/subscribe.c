@@ -17,18 +17,18 @@
 
 enum { EVENT_QUEUE = 256 << 10 };
 
-struct subscription {
-	struct subscription *next_of_client;
-	struct client *client;
+struct keeper_subscription {
+	struct keeper_subscription *next_of_client;
+	struct keeper_client *client;
 	uint32_t id;
 	uint64_t next; /* the row it wants */
 	int fd;	       /* owned; the file it is read from while it is behind, -1 else */
 	uint64_t at, generation;
 };
 
-static void subscription_free(struct subscription *s)
+static void subscription_free(struct keeper_subscription *s)
 {
-	struct subscription **at = &s->client->subscriptions;
+	struct keeper_subscription **at = &s->client->subscriptions;
 
 	while (*at != s)
 		at = &(*at)->next_of_client;
@@ -38,50 +38,50 @@ static void subscription_free(struct subscription *s)
 	free(s);
 }
 
-static struct subscription *find(const struct client *c, uint32_t id)
+static struct keeper_subscription *find(const struct keeper_client *c, uint32_t id)
 {
-	struct subscription *s = c->subscriptions;
+	struct keeper_subscription *s = c->subscriptions;
 
 	while (s && s->id != id)
 		s = s->next_of_client;
 	return s;
 }
 
-bool keeper_subscription_has(const struct client *c, uint32_t id)
+bool keeper_subscription_has(const struct keeper_client *c, uint32_t id)
 {
 	return find(c, id) != NULL;
 }
 
-bool keeper_subscription_cancel(struct client *c, uint32_t id)
+bool keeper_subscription_cancel(struct keeper_client *c, uint32_t id)
 {
-	struct subscription *s = find(c, id);
+	struct keeper_subscription *s = find(c, id);
 
 	if (s)
 		subscription_free(s);
 	return s != NULL;
 }
 
-void keeper_subscriptions_free(struct client *c)
+void keeper_subscriptions_free(struct keeper_client *c)
 {
 	while (c->subscriptions)
 		subscription_free(c->subscriptions);
 }
 
-static bool has_room(const struct subscription *s)
+static bool has_room(const struct keeper_subscription *s)
 {
 	return !s->client->closing && wire_link_queued(&s->client->link) < EVENT_QUEUE;
 }
 
-static void send_event(struct subscription *s, uint64_t seq, const char *text)
+static void send_event(struct keeper_subscription *s, uint64_t seq, const char *text)
 {
 	struct wire_event m = {.seq = seq, .missed = seq - s->next, .text = text};
 
-	client_sent(s->client, wire_event_encode(&s->client->link.out, s->id, 0, &m));
+	keeper_client_sent(s->client, wire_event_encode(&s->client->link.out, s->id, 0, &m));
 	s->next = text ? seq + 1 : seq;
 }
 
 /* Sends the rows of a piece of the log. Returns the bytes of whole lines. */
-static size_t send_rows(struct subscription *s, char *text, size_t n)
+static size_t send_rows(struct keeper_subscription *s, char *text, size_t n)
 {
 	size_t done = 0;
 
@@ -101,14 +101,14 @@ static size_t send_rows(struct subscription *s, char *text, size_t n)
 }
 
 /* One piece from the log. False if there is no more now. */
-static bool serve_once(struct subscription *s, char *piece)
+static bool serve_once(struct keeper_subscription *s, char *piece)
 {
-	struct events *e = &s->client->k->events;
+	struct keeper_events *e = &s->client->k->events;
 	size_t done;
 	ssize_t n;
 
 	if (s->fd < 0) {
-		s->fd = events_open(e, s->client->k->logs.dir_fd, s->generation);
+		s->fd = keeper_events_open(e, s->client->k->logs.dir_fd, s->generation);
 		s->at = 0;
 	}
 	n = s->fd < 0 ? 0 : pread(s->fd, piece, EVENTS_LINE_MAX, (off_t)s->at);
@@ -124,7 +124,7 @@ static bool serve_once(struct subscription *s, char *piece)
 	return true;
 }
 
-static void serve(struct subscription *s)
+static void serve(struct keeper_subscription *s)
 {
 	struct keeper *k = s->client->k;
 	char *piece;
@@ -139,15 +139,16 @@ static void serve(struct subscription *s)
 		fd_close(&s->fd);
 }
 
-void keeper_subscriptions_serve(struct client *c)
+void keeper_subscriptions_serve(struct keeper_client *c)
 {
-	for (struct subscription *s = c->subscriptions; s && !c->closing; s = s->next_of_client)
+	for (struct keeper_subscription *s = c->subscriptions; s && !c->closing;
+	     s = s->next_of_client)
 		serve(s);
 }
 
 bool keeper_has_subscribers(const struct keeper *k)
 {
-	for (const struct client *c = k->clients; c; c = c->next)
+	for (const struct keeper_client *c = k->clients; c; c = c->next)
 		if (c->subscriptions)
 			return true;
 	return false;
@@ -155,8 +156,8 @@ bool keeper_has_subscribers(const struct keeper *k)
 
 void keeper_subscriptions_row(struct keeper *k, const char *row)
 {
-	for (struct client *c = k->clients; c; c = c->next)
-		for (struct subscription *s = c->subscriptions; s; s = s->next_of_client)
+	for (struct keeper_client *c = k->clients; c; c = c->next)
+		for (struct keeper_subscription *s = c->subscriptions; s; s = s->next_of_client)
 			/* A log that is behind is read; without one the row is missed. */
 			if (has_room(s) && s->next <= k->events.seq &&
 			    (k->quiet || s->next == k->events.seq))
@@ -165,29 +166,29 @@ void keeper_subscriptions_row(struct keeper *k, const char *row)
 
 void keeper_subscriptions_end(struct keeper *k)
 {
-	for (struct client *c = k->clients; c; c = c->next) {
+	for (struct keeper_client *c = k->clients; c; c = c->next) {
 		keeper_subscriptions_serve(c);
 		while (c->subscriptions) {
-			struct subscription *s = c->subscriptions;
+			struct keeper_subscription *s = c->subscriptions;
 
 			if (s->next <= k->events.seq)
 				send_event(s, k->events.seq + 1, NULL);
-			client_send(c, WIRE_OK, 0, s->id, NULL, 0);
+			keeper_client_send(c, WIRE_OK, 0, s->id, NULL, 0);
 			subscription_free(s);
 		}
 	}
 }
 
-void keeper_subscribe(struct client *c, uint32_t id, const struct wire_subscribe *m)
+void keeper_subscribe(struct keeper_client *c, uint32_t id, const struct wire_subscribe *m)
 {
-	struct subscription *s = calloc(1, sizeof(*s));
+	struct keeper_subscription *s = calloc(1, sizeof(*s));
 	struct keeper *k = c->k;
 
 	if (!s) {
-		client_fail_with(c, id, ERR_FULL, "no memory");
+		keeper_client_fail_with(c, id, ERR_FULL, "no memory");
 		return;
 	}
-	*s = (struct subscription){
+	*s = (struct keeper_subscription){
 		.client = c,
 		.id = id,
 		.next = m->from ? m->from : k->events.seq + 1,

@@ -172,11 +172,11 @@ static void check_logs(struct world *w)
 	uint64_t all = 0;
 
 	for (size_t i = 0; i < w->k.exec_count; i++) {
-		const struct exec *x = w->k.execs[i];
+		const struct keeper_exec *x = w->k.execs[i];
 
 		MUST(x->out[0].kept + x->out[1].kept <= EXEC_KEPT);
 		for (unsigned s = 0; s < OUTPUT_COUNT; s++) {
-			const struct output *o = &x->out[s];
+			const struct keeper_output *o = &x->out[s];
 			struct stat st = {0};
 			char name[40];
 
@@ -201,7 +201,7 @@ static void end(struct world *w)
 	MUST(!w->k.stale || w->ends > 0);
 	MUST(w->k.paused == w->frozen);
 	keeper_disconnect(&w->k);
-	execs_interrupt(&w->k);
+	keeper_execs_interrupt(&w->k);
 	keeper_relays_end(&w->k, PARTY_INIT, &(struct err){.kind = ERR_INTERRUPTED});
 	keeper_answer_stops(&w->k, NULL);
 	turn(w);
@@ -209,7 +209,7 @@ static void end(struct world *w)
 		MUST(w->k.relays.count[i] == 0);
 	MUST(w->k.open_execs == 0 && w->ends == before);
 	for (size_t i = 0; i < w->k.exec_count; i++)
-		outputs_remove(&w->k.logs, w->k.execs[i]->rec.exec_id, w->k.execs[i]->out);
+		keeper_outputs_remove(&w->k.logs, w->k.execs[i]->rec.exec_id, w->k.execs[i]->out);
 	MUST(w->k.logs.bytes == 0 && w->k.logs.open == 0);
 	keeper_done(&w->k);
 	ev_free(w->ev);

@@ -350,7 +350,7 @@ KEEPER_TEST(stdin_beyond_credit_ends_the_client_only)
 	CHECK_EQ(peer_error(r, p, 0).kind, ERR_PROTOCOL);
 	rig_run(r);
 	CHECK(p->ended);
-	CHECK_EQ(execs_running(&r->k), 1);
+	CHECK_EQ(keeper_execs_running(&r->k), 1);
 	CHECK_EQ(r->ends, 0);
 }
 
@@ -499,7 +499,7 @@ KEEPER_TEST(the_box_ends)
 	CHECK(r->remove);
 	CHECK_EQ(r->grace_ms, 5);
 	keeper_disconnect(&r->k);
-	execs_interrupt(&r->k);
+	keeper_execs_interrupt(&r->k);
 	keeper_relays_end(&r->k, PARTY_INIT, &(struct err){.kind = ERR_INTERRUPTED});
 	keeper_answer_stops(&r->k, NULL);
 	CHECK_EQ(peer_error(r, p, 2).kind, ERR_INTERRUPTED);
@@ -521,14 +521,14 @@ KEEPER_TEST(what_outlives_the_end_of_its_time_was_killed)
 	rig_run(r);
 	r->k.end_cause = "ttl";
 	keeper_disconnect(&r->k);
-	execs_interrupt(&r->k);
+	keeper_execs_interrupt(&r->k);
 	CHECK_EQ(peer_error(r, p, 2).kind, ERR_INTERRUPTED);
 	end = peer_exit(r, p, 1);
 	CHECK_EQ(end.has_exit, 0);
 	CHECK_EQ(end.signal, SIGKILL);
 	CHECK_STR(end.cause, "ttl");
-	CHECK_EQ(exec_find(&r->k, 1)->rec.state, EXEC_DONE);
-	CHECK_EQ(exec_find(&r->k, 2)->rec.state, EXEC_INTERRUPTED);
+	CHECK_EQ(keeper_exec_find(&r->k, 1)->rec.state, EXEC_DONE);
+	CHECK_EQ(keeper_exec_find(&r->k, 2)->rec.state, EXEC_INTERRUPTED);
 }
 
 KEEPER_TEST(io_that_nobody_counts_is_unknown)

@@ -69,7 +69,7 @@ static struct wire_frame hear(struct rig *r, struct peer *p, enum wire_type type
 	return f;
 }
 
-static struct door_side *door_begin(struct rig *r, const char *policy)
+static struct keeper_door *door_begin(struct rig *r, const char *policy)
 {
 	struct door_config config = {.home = "/nonexistent/home",
 				     .box = "rig",
@@ -78,7 +78,7 @@ static struct door_side *door_begin(struct rig *r, const char *policy)
 				     .bytes_max = 1000,
 				     .conns_max = 9};
 	static char self[400];
-	struct door_side *d;
+	struct keeper_door *d;
 	struct err e = {0};
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
@@ -86,20 +86,20 @@ static struct door_side *door_begin(struct rig *r, const char *policy)
 	self[n] = 0;
 	rig_init(r, true);
 	ev_set_clock(r->ev, clock_now, NULL);
-	if (door_side_new(&d, &r->k,
-			  &(struct launcher_config){.door_path = strcmp(policy, "missing") == 0
-									 ? "/nonexistent"
-									 : self,
-						    .door = &config},
-			  &e) < 0)
+	if (keeper_door_new(&d, &r->k,
+			    &(struct launcher_config){.door_path = strcmp(policy, "missing") == 0
+									   ? "/nonexistent"
+									   : self,
+						      .door = &config},
+			    &e) < 0)
 		FAIL(e.msg);
 	CHECK(r->k.door == d);
 	return d;
 }
 
-static void door_end(struct rig *r, struct door_side *d)
+static void door_end(struct rig *r, struct keeper_door *d)
 {
-	door_side_free(d);
+	keeper_door_free(d);
 	rig_done(r);
 }
 
@@ -139,7 +139,7 @@ static struct wire_stats net_of(struct rig *r)
 {
 	struct wire_stats m = {0};
 
-	door_stats(r->k.door, &m);
+	keeper_door_stats(r->k.door, &m);
 	return m;
 }
 
@@ -161,10 +161,10 @@ static void events_have(struct rig *r, const char *what)
 TEST(a_box_that_asks_for_nothing_has_no_door)
 {
 	struct rig r;
-	struct door_side *d = door_begin(&r, "echo");
+	struct keeper_door *d = door_begin(&r, "echo");
 
 	rig_run(&r);
-	CHECK(!door_is_running(d));
+	CHECK(!keeper_door_is_running(d));
 	door_end(&r, d);
 }
 
@@ -173,7 +173,7 @@ TEST(names)
 	struct wire_error m;
 	struct wire_frame f;
 	struct rig r;
-	struct door_side *d = door_begin(&r, "echo");
+	struct keeper_door *d = door_begin(&r, "echo");
 
 	ask_name(&r, 1, "yes.example");
 	ask_name(&r, 2, "no.example");
@@ -182,7 +182,7 @@ TEST(names)
 	CHECK_EQ(f.id, WIRE_NET_BIT | 2);
 	CHECK_EQ(wire_error_decode(&f, &m), 0);
 	CHECK_EQ(m.kind, ERR_DENIED);
-	CHECK(door_is_running(d));
+	CHECK(keeper_door_is_running(d));
 	/* Its id may be used again. */
 	ask_name(&r, 1, "yes.example");
 	CHECK_EQ(hear(&r, &r.init, WIRE_OK).id, WIRE_NET_BIT | 1);
@@ -193,7 +193,7 @@ TEST(a_connection_to_its_end)
 {
 	struct wire_frame f;
 	struct rig r;
-	struct door_side *d = door_begin(&r, "echo");
+	struct keeper_door *d = door_begin(&r, "echo");
 
 	/* All of it before there is a door: it waits. */
 	ask_connect(&r, 5);
@@ -221,7 +221,7 @@ TEST(a_connection_to_its_end)
 TEST(init_cancels)
 {
 	struct rig r;
-	struct door_side *d = door_begin(&r, "echo");
+	struct keeper_door *d = door_begin(&r, "echo");
 
 	ask_connect(&r, 5);
 	CHECK_EQ(hear(&r, &r.init, WIRE_OK).id, WIRE_NET_BIT | 5);
@@ -236,14 +236,14 @@ TEST(init_cancels)
 TEST(the_door_cancels)
 {
 	struct rig r;
-	struct door_side *d = door_begin(&r, "cut");
+	struct keeper_door *d = door_begin(&r, "cut");
 
 	ask_connect(&r, 5);
 	CHECK_EQ(hear(&r, &r.init, WIRE_OK).id, WIRE_NET_BIT | 5);
 	peer_say(&r.init, WIRE_DATA, WIRE_STDOUT, WIRE_NET_BIT | 5, "x", 1);
 	CHECK_EQ(hear(&r, &r.init, WIRE_CANCEL).id, WIRE_NET_BIT | 5);
 	CHECK_EQ(net_of(&r).net_conns, 0);
-	CHECK(door_is_running(d));
+	CHECK(keeper_door_is_running(d));
 	door_end(&r, d);
 }
 
@@ -254,7 +254,7 @@ TEST(a_door_dies)
 	struct wire_say say;
 	struct wire_frame f;
 	struct rig r;
-	struct door_side *d = door_begin(&r, "crash");
+	struct keeper_door *d = door_begin(&r, "crash");
 
 	ask_connect(&r, 1);
 	ask_connect(&r, 2);
@@ -264,7 +264,7 @@ TEST(a_door_dies)
 	hear(&r, &r.init, WIRE_CANCEL);
 	hear(&r, &r.init, WIRE_CANCEL);
 	CHECK_EQ(net_of(&r).net_conns, 0);
-	CHECK(!door_is_running(d));
+	CHECK(!keeper_door_is_running(d));
 	events_have(&r, "ended (signal 9)");
 	ask_connect(&r, 3);
 	CHECK_EQ(hear(&r, &r.init, WIRE_OK).id, WIRE_NET_BIT | 3);
@@ -300,7 +300,7 @@ TEST(a_door_that_cannot_start)
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct rig r;
-		struct door_side *d = door_begin(&r, cases[i].policy);
+		struct keeper_door *d = door_begin(&r, cases[i].policy);
 
 		later_ms = 0;
 		ask_name(&r, 1, "a.example");
@@ -324,7 +324,7 @@ TEST(a_door_that_cannot_start)
 TEST(a_door_that_says_nothing)
 {
 	struct rig r;
-	struct door_side *d = door_begin(&r, "mute");
+	struct keeper_door *d = door_begin(&r, "mute");
 
 	later_ms = 0;
 	ask_connect(&r, 1);
@@ -344,7 +344,7 @@ TEST(a_door_that_does_not_read)
 	struct wire_frame f = {0};
 	uint64_t before;
 	struct rig r;
-	struct door_side *d = door_begin(&r, "deaf");
+	struct keeper_door *d = door_begin(&r, "deaf");
 
 	later_ms = 0;
 	ask_connect(&r, 0);
@@ -379,7 +379,7 @@ TEST(a_door_that_does_not_read)
 TEST(a_door_beyond_its_credit)
 {
 	struct rig r;
-	struct door_side *d = door_begin(&r, "rude");
+	struct keeper_door *d = door_begin(&r, "rude");
 
 	ask_connect(&r, 1);
 	hear(&r, &r.init, WIRE_OK);
@@ -394,7 +394,7 @@ TEST(a_door_beyond_its_credit)
 static void breaks(void (*say)(struct rig *r))
 {
 	struct rig r;
-	struct door_side *d = door_begin(&r, "echo");
+	struct keeper_door *d = door_begin(&r, "echo");
 
 	ask_connect(&r, 1);
 	hear(&r, &r.init, WIRE_OK);
@@ -500,7 +500,7 @@ TEST(what_is_said_without_a_door)
 	struct wire_frame f;
 	struct peer *p;
 	struct rig r;
-	struct door_side *d = door_begin(&r, "echo");
+	struct keeper_door *d = door_begin(&r, "echo");
 
 	p = &r.clients[0];
 	ask_door(p, 1, "status");
@@ -526,12 +526,12 @@ TEST(a_change_is_for_a_door_to_record)
 	struct wire_frame f;
 	struct wire_error m;
 	struct rig r;
-	struct door_side *d = door_begin(&r, "echo");
+	struct keeper_door *d = door_begin(&r, "echo");
 
 	ask_change(&r.clients[0], 1);
 	CHECK_EQ(hear(&r, &r.clients[0], WIRE_SAY).id, 1);
 	CHECK_EQ(hear(&r, &r.clients[0], WIRE_OK).id, 1);
-	CHECK(door_is_running(d));
+	CHECK(keeper_door_is_running(d));
 	door_end(&r, d);
 	/* Where there can be none it is not said to be done. */
 	d = door_begin(&r, "missing");
@@ -548,7 +548,7 @@ TEST(a_door_has_a_clean_environment)
 	struct wire_say say;
 	struct wire_frame f;
 	struct rig r;
-	struct door_side *d;
+	struct keeper_door *d;
 
 	setenv("AWS_SECRET_ACCESS_KEY", "decoy", 1);
 	setenv("COVE_HOME", "/nonexistent", 1);
@@ -575,7 +575,7 @@ TEST(a_door_has_a_clean_environment)
 TEST(a_client_goes_while_it_asks)
 {
 	struct rig r;
-	struct door_side *d = door_begin(&r, "mute");
+	struct keeper_door *d = door_begin(&r, "mute");
 
 	ask_door(&r.clients[0], 1, "once");
 	rig_run(&r);
@@ -592,7 +592,7 @@ TEST(a_client_goes_and_the_door_answers)
 {
 	struct peer *other;
 	struct rig r;
-	struct door_side *d = door_begin(&r, "echo");
+	struct keeper_door *d = door_begin(&r, "echo");
 
 	other = rig_client(&r);
 	ask_change(&r.clients[0], 1);
@@ -605,14 +605,14 @@ TEST(a_client_goes_and_the_door_answers)
 	CHECK_EQ(hear(&r, other, WIRE_SAY).id, 1);
 	CHECK_EQ(hear(&r, other, WIRE_OK).id, 1);
 	CHECK(peer_silent(&r, other));
-	CHECK(door_is_running(d));
+	CHECK(keeper_door_is_running(d));
 	door_end(&r, d);
 }
 
 TEST(a_client_whose_id_is_in_use)
 {
 	struct rig r;
-	struct door_side *d = door_begin(&r, "mute");
+	struct keeper_door *d = door_begin(&r, "mute");
 
 	ask_door(&r.clients[0], 1, "once");
 	ask_door(&r.clients[0], 1, "once");
@@ -660,7 +660,7 @@ TEST(the_end_waits_for_the_door)
 		struct wire_say say;
 		struct wire_frame f;
 		struct rig r;
-		struct door_side *d = door_begin(&r, ways[i]);
+		struct keeper_door *d = door_begin(&r, ways[i]);
 		int pids[2];
 
 		over = 0;
@@ -670,12 +670,12 @@ TEST(the_end_waits_for_the_door)
 		CHECK_EQ(sscanf(strstr(say.text, "pids="), "pids=%d/%d", &pids[0], &pids[1]), 2);
 		door_pidfd = sys_pidfd_open(pids[0]);
 		CHECK(door_pidfd >= 0);
-		CHECK(!door_side_end(d, on_over));
-		CHECK(over || !door_side_end(d, on_over));
+		CHECK(!keeper_door_end(d, on_over));
+		CHECK(over || !keeper_door_end(d, on_over));
 		for (int n = 0; n < TURNS && !over; n++)
 			turn(&r);
 		CHECK_EQ(over, 1);
-		CHECK(door_side_end(d, on_over));
+		CHECK(keeper_door_end(d, on_over));
 		/* Nothing is begun any more. */
 		ask_connect(&r, 1);
 		hear(&r, &r.init, WIRE_ERROR);
@@ -687,9 +687,9 @@ TEST(the_end_waits_for_the_door)
 TEST(an_end_without_a_door_waits_for_nothing)
 {
 	struct rig r;
-	struct door_side *d = door_begin(&r, "echo");
+	struct keeper_door *d = door_begin(&r, "echo");
 
-	CHECK(door_side_end(d, on_over));
+	CHECK(keeper_door_end(d, on_over));
 	door_end(&r, d);
 }
 

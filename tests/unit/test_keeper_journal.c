@@ -10,7 +10,7 @@
 
 struct place {
 	char path[64];
-	struct logs logs;
+	struct keeper_logs logs;
 	int box_fd;
 	struct journal j;
 };
@@ -20,15 +20,15 @@ static void place_init(struct place *p)
 	strcpy(p->path, "/tmp/cove-journal-XXXXXX");
 	CHECK(mkdtemp(p->path));
 	p->box_fd = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	logs_init(&p->logs, p->box_fd);
-	CHECK(logs_dir(&p->logs) >= 0);
+	keeper_logs_init(&p->logs, p->box_fd);
+	CHECK(keeper_logs_dir(&p->logs) >= 0);
 	journal_init(&p->j);
 }
 
 static void place_done(struct place *p)
 {
 	journal_done(&p->j);
-	logs_done(&p->logs);
+	keeper_logs_done(&p->logs);
 	close(p->box_fd);
 	remove_temporary(p->path);
 }

@@ -11,7 +11,7 @@
 
 struct place {
 	char path[64];
-	struct life l;
+	struct keeper_life l;
 };
 
 static void place_init(struct place *p)
@@ -51,7 +51,7 @@ static void must_refuse(struct place *p, enum err_kind kind, const char *word)
 {
 	struct err e = {0};
 
-	CHECK(limits_open_volume(&p->l, &e) < 0);
+	CHECK(keeper_limits_open_volume(&p->l, &e) < 0);
 	CHECK_EQ(e.kind, kind);
 	CHECK(strstr(e.msg, word) != NULL);
 	CHECK_STR(notes_of(p), "");
@@ -61,7 +61,7 @@ static void must_open(struct place *p, const char *storage)
 {
 	struct err e = {0};
 
-	CHECK_EQ(limits_open_volume(&p->l, &e), 0);
+	CHECK_EQ(keeper_limits_open_volume(&p->l, &e), 0);
 	CHECK_STR(p->l.volume.ops->name, storage);
 	CHECK_STR(p->l.k.storage, storage);
 }
@@ -87,7 +87,7 @@ PLACE_TEST(plain_does_not_keep_a_limit)
 	p->l.config.spec.best_effort = true;
 	must_open(p, "plain");
 	CHECK(strncmp(notes_of(p), "disk: ", 6) == 0);
-	CHECK(!limits_hold(&p->l, LIMIT_DISK));
+	CHECK(!keeper_limits_hold(&p->l, LIMIT_DISK));
 }
 
 PLACE_TEST(a_default_is_only_noted)
@@ -107,7 +107,7 @@ TEST(a_default_disk)
 		place_init(&p);
 		p.l.config.spec.one_shot = one_shot;
 		p.l.config.spec.limits[LIMIT_DISK] = 64 << 20;
-		CHECK_EQ(limits_open_volume(&p.l, &e), 0);
+		CHECK_EQ(keeper_limits_open_volume(&p.l, &e), 0);
 		if (p.l.volume.ops == &storage_plain)
 			CHECK(strncmp(notes_of(&p), "disk: ", 6) == 0);
 		else
@@ -135,7 +135,7 @@ PLACE_TEST(a_box_keeps_what_it_was_made_with)
 PLACE_TEST(more_than_the_host_has)
 {
 	p->l.config.spec.limits[LIMIT_DISK] = 1ull << 50;
-	CHECK_EQ(limits_open_volume(&p->l, NULL), 0);
+	CHECK_EQ(keeper_limits_open_volume(&p->l, NULL), 0);
 	if (p->l.volume.ops == &storage_plain) {
 		CHECK(strncmp(notes_of(p), "disk: ", 6) == 0);
 	} else {
@@ -148,20 +148,20 @@ PLACE_TEST(memory_takes_half_by_default)
 {
 	p->l.config.spec.storage = "tmpfs";
 	p->l.config.spec.limits[LIMIT_MEM] = 64 << 20;
-	if (limits_open_volume(&p->l, NULL) < 0) {
+	if (keeper_limits_open_volume(&p->l, NULL) < 0) {
 		place_done(p);
 		SKIP("this host has no tmpfs for a box's writes");
 	}
 	CHECK_EQ(p->l.volume.bytes, 32 << 20);
 	p->l.config.spec.limits_asked = 1u << LIMIT_DISK;
-	CHECK_EQ(limits_open_volume(&p->l, NULL), 0);
+	CHECK_EQ(keeper_limits_open_volume(&p->l, NULL), 0);
 	CHECK_EQ(p->l.volume.bytes, 10ull << 30);
 	p->l.config.spec.limits_asked = 0;
 	p->l.config.spec.limits[LIMIT_DISK] = 16 << 20;
-	CHECK_EQ(limits_open_volume(&p->l, NULL), 0);
+	CHECK_EQ(keeper_limits_open_volume(&p->l, NULL), 0);
 	CHECK_EQ(p->l.volume.bytes, 16 << 20);
 	p->l.config.spec.limits[LIMIT_DISK] = p->l.config.spec.limits[LIMIT_MEM] = 0;
-	CHECK_EQ(limits_open_volume(&p->l, NULL), 0);
+	CHECK_EQ(keeper_limits_open_volume(&p->l, NULL), 0);
 	CHECK(p->l.volume.bytes > 16 << 20);
 }
 
@@ -194,22 +194,22 @@ PLACE_TEST(processors_are_whole_and_no_more_than_there_are)
 	all = (unsigned)CPU_COUNT(&set);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		p->l.config.spec.limits[LIMIT_CPUS] = cases[i].milli;
-		CHECK_EQ(limits_cpus(&p->l), cases[i].cpus);
+		CHECK_EQ(keeper_limits_cpus(&p->l), cases[i].cpus);
 	}
 	p->l.config.spec.limits[LIMIT_CPUS] = 8192 * 1000;
-	CHECK_EQ(limits_cpus(&p->l), all);
+	CHECK_EQ(keeper_limits_cpus(&p->l), all);
 	p->l.config.spec.limits[LIMIT_CPUS] = 0;
-	CHECK_EQ(limits_cpus(&p->l), all);
+	CHECK_EQ(keeper_limits_cpus(&p->l), all);
 	if (all > 1) {
 		p->l.config.spec.limits[LIMIT_CPUS] = 1001;
-		CHECK_EQ(limits_cpus(&p->l), 2);
+		CHECK_EQ(keeper_limits_cpus(&p->l), 2);
 	}
 }
 
 /* A filesystem is never larger than it was asked to be, and a little smaller. */
 TEST(people_are_told_the_limit_they_asked_for)
 {
-	struct life l = {.config.spec.limits = {[LIMIT_DISK] = 200 << 20}};
+	struct keeper_life l = {.config.spec.limits = {[LIMIT_DISK] = 200 << 20}};
 	const struct {
 		uint64_t made, told;
 	} cases[] = {
@@ -221,9 +221,10 @@ TEST(people_are_told_the_limit_they_asked_for)
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		CHECK_EQ(limits_disk(&l, &(struct volume){.bytes = cases[i].made}), cases[i].told);
+		CHECK_EQ(keeper_limits_disk(&l, &(struct volume){.bytes = cases[i].made}),
+			 cases[i].told);
 	l.config.spec.limits[LIMIT_DISK] = 0;
-	CHECK_EQ(limits_disk(&l, &(struct volume){.bytes = 77 << 20}), 77 << 20);
+	CHECK_EQ(keeper_limits_disk(&l, &(struct volume){.bytes = 77 << 20}), 77 << 20);
 }
 
 TAP_MAIN

@@ -148,7 +148,7 @@ KEEPER_TEST(a_forgotten_command_is_not_run_again)
 		say_exit(r, i, 0);
 		peer_exit(r, p, i);
 	}
-	CHECK(!exec_find(&r->k, 1));
+	CHECK(!keeper_exec_find(&r->k, 1));
 	CHECK_EQ(refused(r, p, 5000, &m), ERR_CONFLICT);
 	rig_restart(r);
 	CHECK_EQ(refused(r, p, 1, &m), ERR_CONFLICT);
