@@ -570,19 +570,25 @@ static void on_data(struct keeper_exec *x, const struct wire_frame *f)
 	keeper_exec_grant(x);
 }
 
-/* Exited, and both streams have ended: what is left is the record. */
-static void close_if_over(struct keeper_exec *x)
+/* Into its record. True if there is more than the record had. */
+static bool count_output(struct keeper_exec *x)
 {
-	bool late = false;
+	bool more = false;
 
-	if (!x->run || x->run->state != RUN_EXITED || !x->out[0].eof || !x->out[1].eof)
-		return;
 	for (unsigned s = 0; s < OUTPUT_COUNT; s++) {
-		late = late || x->rec.bytes[s] != x->out[s].bytes;
+		more = more || x->rec.bytes[s] != x->out[s].bytes;
 		x->rec.bytes[s] = x->out[s].bytes;
 		x->rec.truncated = x->rec.truncated || x->out[s].cut;
 	}
-	if (late)
+	return more;
+}
+
+/* Exited, and both streams have ended: what is left is the record. */
+static void close_if_over(struct keeper_exec *x)
+{
+	if (!x->run || x->run->state != RUN_EXITED || !x->out[0].eof || !x->out[1].eof)
+		return;
+	if (count_output(x))
 		journal(x, JOURNAL_LATE);
 	run_free(x);
 	if (!x->followers)
@@ -609,10 +615,7 @@ static void finish(struct keeper_exec *x)
 	k->running_execs--;
 	ev_timer_stop(x->k->ev, &x->run->backstop);
 	x->run->backstop_left_ms = 0;
-	for (unsigned s = 0; s < OUTPUT_COUNT; s++) {
-		x->rec.bytes[s] = x->out[s].bytes;
-		x->rec.truncated = x->rec.truncated || x->out[s].cut;
-	}
+	count_output(x);
 	journal(x, JOURNAL_BEGIN | JOURNAL_END);
 	if (x->rec.timed_out)
 		event(x, EVENT_TIMEOUT);
@@ -641,50 +644,35 @@ static const char *known_cause(const struct exec_record *m)
 	return m->has_exit ? "exit" : "signal";
 }
 
-/* What init says of the end; what we know better stays ours. */
-static void take_end(struct keeper_exec *x, const struct exec_record *m)
-{
-	struct exec_record *r = &x->rec;
-	uint64_t duration_ms = keeper_exec_duration(x);
-
-	r->state = EXEC_DONE;
-	r->has_exit = m->has_exit;
-	r->exit_code = m->exit_code;
-	r->signal = m->signal;
-	r->timed_out = m->timed_out;
-	r->oom_killed = m->oom_killed;
-	r->shell_state = m->shell_state;
-	/* A line may have waited for its shell. */
-	r->duration_ms = m->duration_ms < duration_ms ? m->duration_ms : duration_ms;
-	r->cpu_us = m->cpu_us;
-	r->mem_peak_bytes = m->mem_peak_bytes;
-	if (!x->k->io_unknown) {
-		r->io_read_bytes = m->io_read_bytes;
-		r->io_write_bytes = m->io_write_bytes;
-	}
-	/* What a box's end ended has the box's cause. */
-	str_copy(r->cause, sizeof(r->cause),
-		 x->k->end_cause && r->signal ? x->k->end_cause : known_cause(m));
-	if (m->cwd && strlen(m->cwd) < BOX_PATH_MAX + 16)
-		r->cwd = x->cwd = strdup(m->cwd);
-}
-
+/* What init says of the end, over what we know; what we know better stays ours. */
 static void on_exec_exit(struct keeper_exec *x, const struct wire_frame *f)
 {
-	struct exec_record *r = &x->rec;
-	struct exec_record m;
+	struct exec_record *r = &x->rec, m = *r;
+	uint64_t duration_ms = keeper_exec_duration(x);
 
 	if (x->run->state == RUN_ASKED || x->run->state == RUN_EXITED ||
-	    wire_exit_decode(f, &m) < 0 || m.exit_code > 255 || m.signal > 64 ||
+	    wire_exit_merge(f, &m) < 0 || m.exit_code > 255 || m.signal > 64 ||
 	    m.shell_state > SHELL_RESTARTED) {
 		keeper_broken(x->k, "EXIT out of turn");
 		return;
 	}
+	m.exec_id = r->exec_id;
+	m.state = EXEC_DONE;
+	m.truncated = r->truncated;
+	if (m.duration_ms > duration_ms) /* less: a line may have waited for its shell */
+		m.duration_ms = duration_ms;
+	if (x->k->io_unknown)
+		m.io_read_bytes = m.io_write_bytes = WIRE_UNKNOWN;
+	/* What a box's end ended has the box's cause. */
+	str_copy(m.cause, sizeof(m.cause),
+		 x->k->end_cause && m.signal ? x->k->end_cause : known_cause(&m));
+	x->cwd = m.cwd && strlen(m.cwd) < BOX_PATH_MAX + 16 ? strdup(m.cwd) : NULL;
+	m.cwd = x->cwd;
 	if (x->run->state == RUN_QUEUED) { /* nothing of it ran */
 		x->out[OUTPUT_OUT].eof = x->out[OUTPUT_ERR].eof = true;
 		event(x, EVENT_COMMAND);
 	}
-	take_end(x, &m);
+	*r = m;
 	x->k->oom_execs += r->oom_killed;
 	x->k->pids_execs += strcmp(r->cause, "pids") == 0;
 	if (x->k->on_used)

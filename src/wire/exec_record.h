@@ -3,9 +3,8 @@
  * INFO are encoded from it (msg.c has the tags of each), the keeper's table embeds it, the journal
  * reads and writes it (keeper/journal.c has the lines), an event points at one (store/event.h), and
  * libcove makes its results and JSON of it. A new field is added here, and to the tables of the
- * forms that are to have it. Members are picked by hand only where each is judged: what the keeper
- * believes of an end (keeper/execs.c), and what the structs of cove.h show (core/exec.c,
- * core/history.c).
+ * forms that are to have it. Members are picked by hand only for what the structs of cove.h show
+ * (core/exec.c, core/history.c).
  *
  * What init sends of it is what the box says: the keeper counts bytes and time itself.
  */

@@ -214,6 +214,11 @@ static int decode(const struct wire_frame *frame, const struct wire_field *field
 	}
 WIRE_MESSAGES(WIRE_DEFINE)
 
+int wire_exit_merge(const struct wire_frame *f, struct exec_record *to)
+{
+	return f->type == WIRE_EXIT ? decode(f, exit_fields, to) : -EBADMSG;
+}
+
 int wire_list_add(struct buf *b, const char *item)
 {
 	return buf_append(b, item, strlen(item) + 1);

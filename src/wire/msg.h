@@ -141,3 +141,5 @@ struct wire_stop {
 				 const struct tag *m);                         \
 	int wire_##name##_decode(const struct wire_frame *f, struct tag *ret);
 WIRE_MESSAGES(WIRE_DECLARE)
+/* Over what is known already: members that the frame does not have stay. */
+int wire_exit_merge(const struct wire_frame *f, struct exec_record *to);
