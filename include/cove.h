@@ -359,13 +359,30 @@ struct cove_grant {
 COVE_API int cove_grant(struct cove *cove, const char *box, const struct cove_grant *grant,
 			uint64_t *ret_cut, struct cove_error *err);
 
-/* Requests that wait for a person, one JSON object each; box NULL: of all running boxes. */
-COVE_API int cove_asks(struct cove *cove, const char *box, cove_on_line *on_line, void *arg,
+/* A request that waits for a person. Texts are valid for the call; what is long is cut, and ends
+ * with "...". */
+struct cove_ask {
+	const char *box;
+	uint64_t id;
+	const char *host;
+	uint64_t port;
+	const char *method, *path, *query; /* NULL: a whole connection */
+	const char *rule;		   /* may be NULL */
+	uint64_t exec_id;		   /* 0: not known */
+	uint64_t since_ms;		   /* wall clock */
+	uint64_t left_ms;		   /* until it is denied */
+	uint64_t requests;		   /* that wait for the same answer */
+};
+typedef bool cove_on_ask(void *arg, const struct cove_ask *ask); /* false stops */
+/* box NULL: of all running boxes. */
+COVE_API int cove_asks(struct cove *cove, const char *box, cove_on_ask *on_ask, void *arg,
 		       struct cove_error *err);
+/* As one JSON object; free with free(). NULL: no memory. */
+COVE_API char *cove_ask_json(const struct cove_ask *ask);
 /* id as cove_asks has it. The answer is for what that shows: host and port, and method, path and
  * query of a request. for_ms: it holds for the same, with any query, that long, and what it let in
- * is cut when that is over; 0: for those that wait now. *ret_scope (may be NULL) is the object of
- * cove_asks; free with free(). */
+ * is cut when that is over; 0: for those that wait now. on_scope (may be NULL) gets what was
+ * answered. */
 struct cove_answer {
 	size_t size;
 	uint64_t id;
@@ -374,7 +391,7 @@ struct cove_answer {
 	const char *by; /* who answers, for the audit log; may be NULL */
 };
 COVE_API int cove_answer(struct cove *cove, const char *box, const struct cove_answer *answer,
-			 char **ret_scope, struct cove_error *err);
+			 cove_on_ask *on_scope, void *arg, struct cove_error *err);
 
 /* Credentials, by name. source: "value" (data is the value), "file" or "command" (data is the path
  * or the line). The value is never told again. */
@@ -388,8 +405,32 @@ struct cove_secret_info {
 /* Returns the count; free with free(). */
 COVE_API int cove_secrets(struct cove *cove, struct cove_secret_info **ret, struct cove_error *err);
 
-/* What boxes did at their doors, oldest first, one JSON object per row; also of boxes that are
- * gone. box NULL: all. follow: until on_line returns false. */
+/* What a box did at its door. Texts are valid for the call; NULL and 0: there is none. */
+struct cove_audit_row {
+	const char *box;
+	uint64_t time_ms, seq;
+	/* name, connect, request, ask, answer, policy, grant, door, damage, dropped; done where
+	 * the log is followed */
+	const char *kind;
+	uint64_t about; /* done, answer: the seq of the row that it belongs to */
+	uint64_t exec_id;
+	const char *host;
+	uint64_t port;
+	const char *method, *path;
+	const char *rule;    /* its name */
+	const char *verdict; /* allow, deny, ask; done: ok, cut, failed */
+	const char *reason;
+	const char *address; /* that was dialled */
+	uint64_t status, bytes_up, bytes_down, duration_ms;
+	uint64_t count;		/* of equal ones that this row stands for */
+	const char *credential; /* names of secrets used, comma-separated */
+	const char *by;
+};
+/* false stops. row NULL: it is only asked whether to go on. */
+typedef bool cove_on_row(void *arg, const struct cove_audit_row *row);
+/* As one JSON object; free with free(). NULL: no memory. */
+COVE_API char *cove_audit_row_json(const struct cove_audit_row *row);
+/* Oldest first; also of boxes that are gone. box NULL: all. follow: until on_row returns false. */
 struct cove_audit_options {
 	size_t size;
 	const char *box;
@@ -397,7 +438,7 @@ struct cove_audit_options {
 	uint64_t since_ms; /* wall clock */
 };
 COVE_API int cove_audit(struct cove *cove, const struct cove_audit_options *options,
-			cove_on_line *on_line, void *arg, struct cove_error *err);
+			cove_on_row *on_row, void *arg, struct cove_error *err);
 /* 0 if no row was changed, removed or put in since it was written; ret->size is set before. */
 struct cove_audit_report {
 	size_t size;

@@ -36,9 +36,6 @@ void json_u64(struct json *j, uint64_t v);
 void json_i64(struct json *j, int64_t v);
 void json_bool(struct json *j, bool v);
 void json_null(struct json *j);
-/* An object that somebody else wrote, as it is. False, and nothing written, unless it is one, whole
- * and with plain values only: what is not trusted cannot break out of its place. */
-bool json_copy_object(struct json *j, const char *text);
 
 /* key and value in one line. */
 void json_kv_str(struct json *j, const char *key, const char *s);

@@ -5,36 +5,39 @@
 #include "cli/door.h"
 #include "cli/request.h"
 
+#include <errno.h>
 #include <string.h>
 
 enum { ANSWER_MAX = 128 << 10 };
 
-static int print_json(struct cli *c, const char *result, const char *scope)
+/* What is printed: the object of what was answered, or a sentence. */
+struct answered {
+	struct cli *c;
+	const char *result;
+	struct buf *text;
+	bool is_made;
+	int error;
+};
+
+static bool on_scope(void *arg, const struct cove_ask *scope)
 {
-	struct buf b;
-	int r;
+	struct answered *a = arg;
+	const struct options *o = &a->c->o;
+	autofree char *json = NULL;
 
-	buf_init(&b, ANSWER_MAX);
-	r = buf_printf(&b, "{\"name\":\"%s\",\"result\":\"%s\",\"for_ms\":%llu,\"scope\":%s}\n",
-		       c->o.args[1], result, (unsigned long long)c->o.for_ms,
-		       scope ? scope : "null");
-	r = r < 0 ? cli_error(c, COVE_LIMIT, "the request is too long to print")
-		  : cli_out_buf(c, &b);
-	buf_done(&b);
-	return r;
-}
-
-static int print_text(struct cli *c, const char *result, const char *scope)
-{
-	struct buf b;
-	int r;
-
-	buf_init(&b, ANSWER_MAX);
-	r = door_answer_text(&b, result, c->o.for_ms, scope);
-	r = r < 0 ? cli_error(c, COVE_LIMIT, "the request is too long to print")
-		  : cli_out_buf(c, &b);
-	buf_done(&b);
-	return r;
+	a->is_made = true;
+	if (!o->json) {
+		a->error = door_answer_text(a->text, a->result, o->for_ms, scope);
+		return true;
+	}
+	json = scope ? cove_ask_json(scope) : NULL;
+	a->error = scope && !json ? -ENOMEM
+				  : buf_printf(a->text,
+					       "{\"name\":\"%s\",\"result\":\"%s\",\"for_ms\":%llu,"
+					       "\"scope\":%s}\n",
+					       o->args[1], a->result, (unsigned long long)o->for_ms,
+					       json ? json : "null");
+	return true;
 }
 
 static int run(struct cli *c)
@@ -45,7 +48,9 @@ static int run(struct cli *c)
 				     .allow = strcmp(word, "allow") == 0,
 				     .for_ms = c->o.for_ms,
 				     .by = door_by(by)};
-	autofree char *scope = NULL;
+	struct buf text;
+	struct answered answered = {
+		.c = c, .result = answer.allow ? "allowed" : "denied", .text = &text};
 	struct cove_error err;
 	int r;
 
@@ -57,10 +62,18 @@ static int run(struct cli *c)
 	r = cli_open(c);
 	if (r)
 		return r;
-	if (cove_answer(c->cove, box, &answer, &scope, &err) < 0)
+	buf_init(&text, ANSWER_MAX);
+	if (cove_answer(c->cove, box, &answer, on_scope, &answered, &err) < 0) {
+		buf_done(&text);
 		return cli_fail(c, &err);
-	word = answer.allow ? "allowed" : "denied";
-	return (c->o.json ? print_json : print_text)(c, word, scope);
+	}
+	/* A door that does not say what it was about. */
+	if (!answered.is_made)
+		(void)on_scope(&answered, NULL);
+	r = answered.error < 0 ? cli_error(c, COVE_LIMIT, "the request is too long to print")
+			       : cli_out_buf(c, &text);
+	buf_done(&text);
+	return r;
 }
 
 static const enum opt_id options[] = {OPT_FOR, OPTS_COMMON, OPT_END};

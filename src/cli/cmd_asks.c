@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
+#include "base/str.h"
 #include "cli/door.h"
-#include "cli/fields.h"
 #include "cli/list.h"
 #include "cli/request.h"
 #include "cli/signals.h"
@@ -20,12 +20,12 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { EVERY_MS = 1000 };
+enum { EVERY_MS = 1000, WHAT_MAX = 2048 };
 
 struct ask {
-	char *json; /* owned */
+	struct cove_ask ask; /* its numbers; the texts were valid for the call */
 	char box[BOX_NAME_MAX + 1];
-	uint64_t id;
+	char *rule, *what, *json; /* owned */
 };
 
 struct asks {
@@ -36,28 +36,34 @@ struct asks {
 
 static void asks_done(struct asks *a)
 {
-	for (size_t i = 0; i < a->count; i++)
+	for (size_t i = 0; i < a->count; i++) {
+		free(a->items[i].rule);
+		free(a->items[i].what);
 		free(a->items[i].json);
+	}
 	free(a->items);
 	*a = (struct asks){0};
 }
 
-static bool on_ask(void *arg, const char *json)
+static bool on_ask(void *arg, const struct cove_ask *ask)
 {
 	struct asks *a = arg;
-	struct ask *items = realloc(a->items, (a->count + 1) * sizeof(*items));
-	char *copy = items ? strdup(json) : NULL;
+	struct ask *items = realloc(a->items, (a->count + 1) * sizeof(*items)), *item;
+	char what[WHAT_MAX];
 
-	if (items)
-		a->items = items;
-	if (!copy) {
-		a->failed = true;
+	a->failed = !items;
+	if (!items)
 		return false;
-	}
-	a->items[a->count] = (struct ask){.json = copy, .id = field_u64(json, "id")};
-	field_text(json, "box", a->items[a->count].box, sizeof(a->items[0].box));
-	a->count++;
-	return true;
+	a->items = items;
+	item = &items[a->count++];
+	door_request(ask, what, sizeof(what));
+	*item = (struct ask){.ask = *ask,
+			     .rule = strdup(ask->rule ? ask->rule : ""),
+			     .what = strdup(what),
+			     .json = cove_ask_json(ask)};
+	str_copy(item->box, sizeof(item->box), ask->box);
+	a->failed = !item->rule || !item->what || !item->json;
+	return !a->failed;
 }
 
 static const char *const titles[] = {"BOX", "ID", "RULE", "SINCE", "LEFT", "WAITING", "REQUEST"};
@@ -65,18 +71,15 @@ static const char *const titles[] = {"BOX", "ID", "RULE", "SINCE", "LEFT", "WAIT
 static void row(struct table *t, const void *item)
 {
 	const struct ask *a = item;
-	uint64_t since = field_u64(a->json, "since_ms");
-	char text[2048], time[16];
+	char time[16];
 
 	table_cell(t, a->box);
-	table_cellf(t, "%llu", (unsigned long long)a->id);
-	field_text(a->json, "rule", text, sizeof(text));
-	table_cell(t, text);
-	table_cell(t, text_duration(time, clock_wall_since_ms(since)));
-	table_cell(t, text_duration(time, field_u64(a->json, "left_ms")));
-	table_cellf(t, "%llu", (unsigned long long)field_u64(a->json, "requests"));
-	door_request(a->json, text, sizeof(text));
-	table_cell(t, text);
+	table_cellf(t, "%llu", (unsigned long long)a->ask.id);
+	table_cell(t, a->rule);
+	table_cell(t, text_duration(time, clock_wall_since_ms(a->ask.since_ms)));
+	table_cell(t, text_duration(time, a->ask.left_ms));
+	table_cellf(t, "%llu", (unsigned long long)a->ask.requests);
+	table_cell(t, a->what);
 }
 
 static int print_table(struct cli *c, const struct asks *a, bool redraw, bool title)
@@ -130,7 +133,7 @@ static int look(struct cli *c, struct asks *ret)
 static bool was_seen(const struct asks *last, const struct ask *a)
 {
 	for (size_t i = 0; i < last->count; i++)
-		if (last->items[i].id == a->id && strcmp(last->items[i].box, a->box) == 0)
+		if (last->items[i].ask.id == a->ask.id && strcmp(last->items[i].box, a->box) == 0)
 			return true;
 	return false;
 }

@@ -5,10 +5,10 @@
  * of them and with -f they never end.
  */
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/json.h"
 #include "base/str.h"
 #include "cli/door.h"
-#include "cli/fields.h"
 #include "cli/request.h"
 #include "cli/signals.h"
 #include "cli/table.h"
@@ -64,90 +64,78 @@ static void put(struct buf *b, const char *text, size_t width)
 	(void)buf_printf(b, "%*s", (int)((used < width ? width - used : 0) + 2), "");
 }
 
-/* What led there, if the row says. */
-static void put_field(struct buf *b, const char *json, const char *key, const char *before)
+static void put_text(struct buf *b, const char *before, const char *text)
 {
-	char text[TEXT_MAX];
-
-	if (!field_text(json, key, text, sizeof(text)))
-		return;
 	(void)buf_append_str(b, before);
 	(void)str_escape(b, text, strlen(text));
 }
 
 /* Without what the row begins with already, and no more of a hash than tells it from others. */
-static void put_reason(struct buf *b, const char *json)
+static void put_reason(struct buf *b, const struct cove_audit_row *row)
 {
 	static const char hash[] = "sha256:";
-	char text[TEXT_MAX], host[320], about[352];
-	const char *reason = text;
+	const char *reason = row->reason;
+	char about[352];
+	size_t n;
 
-	if (!field_text(json, "reason", text, sizeof(text)))
-		return;
-	field_text(json, "host", host, sizeof(host));
-	snprintf(about, sizeof(about), "%s port %llu", host,
-		 (unsigned long long)field_u64(json, "port"));
-	if (host[0] && str_starts(reason, about)) {
+	snprintf(about, sizeof(about), "%s port %" PRIu64, row->host ? row->host : "", row->port);
+	if (row->host && str_starts(reason, about)) {
 		reason += strlen(about);
 		reason += strspn(reason, ": ");
 	}
-	if (str_starts(reason, hash) && strlen(reason) > strlen(hash) + HASH_SHOWN)
-		text[strlen(hash) + HASH_SHOWN] = 0;
+	n = strlen(reason);
+	if (str_starts(reason, hash) && n > strlen(hash) + HASH_SHOWN)
+		n = strlen(hash) + HASH_SHOWN;
 	(void)buf_append_str(b, ": ");
-	(void)str_escape(b, reason, strlen(reason));
-}
-
-static void put_bytes(struct buf *b, const char *json)
-{
-	uint64_t up = field_u64(json, "bytes_up"), down = field_u64(json, "bytes_down");
-	char a[16], z[16];
-
-	if (up || down)
-		(void)buf_printf(b, ", %s up, %s down", text_bytes(a, up), text_bytes(z, down));
+	(void)str_escape(b, reason, n);
 }
 
 /* What it was about, in one text: the request, or what happened to the policy or the door. */
-static void put_what(struct buf *b, const char *json)
+static void put_what(struct buf *b, const struct cove_audit_row *row)
 {
-	char text[TEXT_MAX], kind[32], verdict[32];
-	uint64_t status = field_u64(json, "status"), count = field_u64(json, "count");
-	bool is_policy;
+	const struct cove_ask request = {
+		.host = row->host, .port = row->port, .method = row->method, .path = row->path};
+	const char *kind = row->kind;
+	char text[TEXT_MAX], up[16], down[16];
 
-	field_text(json, "kind", kind, sizeof(kind));
-	is_policy = strcmp(kind, "policy") == 0;
-	door_request(json, text, sizeof(text));
-	field_text(json, "verdict", verdict, sizeof(verdict));
+	door_request(&request, text, sizeof(text));
 	if (!text[0] || (strcmp(kind, "connect") != 0 && strcmp(kind, "request") != 0 &&
-			 strcmp(kind, verdict) != 0))
+			 (!row->verdict || strcmp(kind, row->verdict) != 0)))
 		(void)buf_printf(b, "%s%s", kind, text[0] ? " " : "");
 	(void)str_escape(b, text, strlen(text));
-	if (count)
-		(void)buf_printf(b, " x%llu", (unsigned long long)count);
-	if (status)
-		(void)buf_printf(b, " -> %llu", (unsigned long long)status);
-	put_bytes(b, json);
+	if (row->count)
+		(void)buf_printf(b, " x%" PRIu64, row->count);
+	if (row->status)
+		(void)buf_printf(b, " -> %" PRIu64, row->status);
+	if (row->bytes_up || row->bytes_down)
+		(void)buf_printf(b, ", %s up, %s down", text_bytes(up, row->bytes_up),
+				 text_bytes(down, row->bytes_down));
 	/* One without a name of its own is called "rule 1". */
-	field_text(json, "rule", text, sizeof(text));
-	put_field(b, json, "rule", is_policy ? " " : str_starts(text, "rule ") ? ", " : ", rule ");
-	put_field(b, json, "credential", ", with ");
-	put_field(b, json, "by", ", by ");
-	put_reason(b, json);
+	if (row->rule)
+		put_text(b,
+			 strcmp(kind, "policy") == 0	  ? " "
+			 : str_starts(row->rule, "rule ") ? ", "
+							  : ", rule ",
+			 row->rule);
+	if (row->credential)
+		put_text(b, ", with ", row->credential);
+	if (row->by)
+		put_text(b, ", by ", row->by);
+	if (row->reason)
+		put_reason(b, row);
 }
 
 /* The box only where there may be several. What is long comes last, so that it begins within the
  * narrowest terminal. */
-static void put_row(struct buf *b, const char *json, bool all_boxes)
+static void put_row(struct buf *b, const struct cove_audit_row *row, bool all_boxes)
 {
-	char text[TEXT_MAX], time[24];
+	char time[24];
 
-	put(b, wall_time(time, field_u64(json, "time_ms")), TIME_WIDTH);
-	if (all_boxes) {
-		field_text(json, "box", text, sizeof(text));
-		put(b, text, BOX_WIDTH);
-	}
-	field_text(json, "verdict", text, sizeof(text));
-	put(b, text, VERDICT_WIDTH);
-	put_what(b, json);
+	put(b, wall_time(time, row->time_ms), TIME_WIDTH);
+	if (all_boxes)
+		put(b, row->box, BOX_WIDTH);
+	put(b, row->verdict ? row->verdict : "", VERDICT_WIDTH);
+	put_what(b, row);
 	(void)buf_append_str(b, "\n");
 }
 
@@ -171,23 +159,27 @@ static bool must_end(struct rows_reading *r)
 }
 
 /* Without a row: only asked whether to go on. */
-static bool on_line(void *arg, const char *json)
+static bool on_row(void *arg, const struct cove_audit_row *row)
 {
 	struct rows_reading *r = arg;
+	bool all_boxes = r->c->o.arg_count == 0;
+	autofree char *json = NULL;
 	struct buf b;
 
 	if (must_end(r))
 		return false;
-	if (!json)
+	if (!row)
 		return true;
 	buf_init(&b, LINE_MAX_BYTES);
 	if (r->c->o.json) {
-		r->status = cli_out(r->c, json, strlen(json));
+		json = cove_audit_row_json(row);
+		r->status = json ? cli_out(r->c, json, strlen(json))
+				 : cli_error(r->c, COVE_FULL, "out of memory");
 		(void)buf_append_str(&b, "\n");
 	} else {
 		if (!r->titled)
-			put_titles(&b, r->c->o.arg_count == 0);
-		put_row(&b, json, r->c->o.arg_count == 0);
+			put_titles(&b, all_boxes);
+		put_row(&b, row, all_boxes);
 		r->titled = true;
 	}
 	if (r->status == 0)
@@ -217,7 +209,7 @@ static int show(struct cli *c)
 		r = cli_error(c, COVE_INTERNAL, "cannot catch signals");
 	if (r)
 		return r;
-	if (cove_audit(c->cove, &options, on_line, &reading, &err) < 0)
+	if (cove_audit(c->cove, &options, on_row, &reading, &err) < 0)
 		return cli_fail(c, &err);
 	return reading.status;
 }

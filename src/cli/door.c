@@ -2,7 +2,6 @@
 #include "cli/door.h"
 
 #include "base/json.h"
-#include "cli/fields.h"
 
 #include <ctype.h>
 #include <stdio.h>

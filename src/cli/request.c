@@ -2,37 +2,36 @@
 #include "cli/request.h"
 
 #include "base/str.h"
-#include "cli/fields.h"
 #include "cli/table.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { HOST_MAX = 320, PATH_SHOWN = 1024, WHAT_MAX = 8192 };
+enum { WHAT_MAX = 8192 };
 
-void door_request(const char *json, char *ret, size_t size)
+static const char *or_none(const char *s)
 {
-	char host[HOST_MAX], method[64], path[PATH_SHOWN], query[PATH_SHOWN];
-	uint64_t port = field_u64(json, "port");
-	bool is_v6;
-
-	field_text(json, "host", host, sizeof(host));
-	field_text(json, "method", method, sizeof(method));
-	field_text(json, "path", path, sizeof(path));
-	field_text(json, "query", query, sizeof(query));
-	is_v6 = port && strchr(host, ':');
-	if (port)
-		snprintf(ret, size, "%s%s%s%s%s:%llu%s%s%s", method, method[0] ? " " : "",
-			 is_v6 ? "[" : "", host, is_v6 ? "]" : "", (unsigned long long)port, path,
-			 query[0] ? "?" : "", query);
-	else
-		snprintf(ret, size, "%s%s%s%s", method, method[0] ? " " : "", host, path);
+	return s ? s : "";
 }
 
-int door_answer_text(struct buf *b, const char *result, uint64_t for_ms, const char *scope)
+void door_request(const struct cove_ask *ask, char *ret, size_t size)
 {
-	bool is_request = scope && strstr(scope, "\"method\":");
+	const char *host = or_none(ask->host);
+	bool is_v6 = ask->port && strchr(host, ':');
+	char port[24] = "";
+
+	if (ask->port)
+		snprintf(port, sizeof(port), ":%llu", (unsigned long long)ask->port);
+	snprintf(ret, size, "%s%s%s%s%s%s%s%s%s", or_none(ask->method), ask->method ? " " : "",
+		 is_v6 ? "[" : "", host, is_v6 ? "]" : "", port, or_none(ask->path),
+		 ask->query ? "?" : "", or_none(ask->query));
+}
+
+int door_answer_text(struct buf *b, const char *result, uint64_t for_ms,
+		     const struct cove_ask *scope)
+{
+	bool is_request = scope && scope->method;
 	char what[WHAT_MAX] = "", time[16] = "";
 	int r;
 

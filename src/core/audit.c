@@ -1,81 +1,61 @@
-/* The audit log of the door, as JSON rows. */
+/* The audit log of the door. */
 #include "store/audit.h"
-#include "base/json.h"
 #include "core/core.h"
+#include "core/view.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
 
-enum { ROW_JSON_MAX = 256 << 10 };
-
 struct reading {
-	cove_on_line *on_line;
+	cove_on_row *on_row;
 	void *arg;
-	uint64_t last_ms;
 	struct err *e;
 };
 
-static void put_row(struct json *j, const char *box, const struct audit_row *row)
-{
-	const struct {
-		const char *key, *text;
-		uint64_t number;
-	} fields[] = {
-		{"kind", row->kind, 0},
-		{"exec_id", NULL, row->exec_id},
-		{"host", row->host, 0},
-		{"port", NULL, row->port},
-		{"method", row->method, 0},
-		{"path", row->path, 0},
-		{"rule", row->rule, 0},
-		{"verdict", row->verdict, 0},
-		{"reason", row->reason, 0},
-		{"address", row->address, 0},
-		{"status", NULL, row->status},
-		{"bytes_up", NULL, row->bytes_up},
-		{"bytes_down", NULL, row->bytes_down},
-		{"duration_ms", NULL, row->duration_ms},
-		{"count", NULL, row->count},
-		{"credential", row->credential, 0},
-		{"by", row->by, 0},
-		{"about", NULL, row->about},
-	};
+/* clang-format off */
+#define R(name) FIELD_NAMED(cove_audit_row, name)
+static const struct wire_named_field row_fields[] = {
+	FIELD_ALWAYS(cove_audit_row, time_ms), FIELD_ALWAYS(cove_audit_row, box),
+	FIELD_ALWAYS(cove_audit_row, seq), R(kind), R(exec_id), R(host), R(port), R(method),
+	R(path), R(rule), R(verdict), R(reason), R(address), R(status), R(bytes_up),
+	R(bytes_down), R(duration_ms), R(count), R(credential), R(by), R(about), {0}};
+/* clang-format on */
 
-	json_object_begin(j);
-	json_kv_u64(j, "time_ms", row->time_ms);
-	json_kv_str(j, "box", box);
-	json_kv_u64(j, "seq", row->seq);
-	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
-		if (fields[i].text)
-			json_kv_str(j, fields[i].key, fields[i].text);
-		else if (fields[i].number)
-			json_kv_u64(j, fields[i].key, fields[i].number);
-	}
-	json_object_end(j);
+char *cove_audit_row_json(const struct cove_audit_row *row)
+{
+	return view_row_json(row_fields, row);
 }
 
 /* 1 stops: the caller has seen enough. */
 static int on_row(void *arg, const char *box, const struct audit_row *row)
 {
 	struct reading *r = arg;
-	struct buf text;
-	struct json j;
-	const char *line;
-	bool more;
+	const struct cove_audit_row shown = {
+		.box = box,
+		.time_ms = row->time_ms,
+		.seq = row->seq,
+		.kind = row->kind,
+		.about = row->about,
+		.exec_id = row->exec_id,
+		.host = row->host,
+		.port = row->port,
+		.method = row->method,
+		.path = row->path,
+		.rule = row->rule,
+		.verdict = row->verdict,
+		.reason = row->reason,
+		.address = row->address,
+		.status = row->status,
+		.bytes_up = row->bytes_up,
+		.bytes_down = row->bytes_down,
+		.duration_ms = row->duration_ms,
+		.count = row->count,
+		.credential = row->credential,
+		.by = row->by,
+	};
 
-	buf_init(&text, ROW_JSON_MAX);
-	json_init(&j, &text);
-	put_row(&j, box, row);
-	line = j.error ? NULL : buf_cstr(&text);
-	if (!line) {
-		buf_done(&text);
-		return err_errno(r->e, ENOMEM, "show an audit row");
-	}
-	more = r->on_line(r->arg, line);
-	buf_done(&text);
-	r->last_ms = row->time_ms;
-	return more ? 0 : 1;
+	return r->on_row(r->arg, &shown) ? 0 : 1;
 }
 
 /* New rows as they come. A quiet minute asks the caller whether to go on. */
@@ -90,19 +70,19 @@ static int follow(struct cove *cove, const struct audit_filter *f, struct readin
 		r = audit_tail_read(t, on_row, reading, reading->e);
 		if (r == 0 && poll(&p, 1, 1000) < 0 && errno != EINTR)
 			r = err_errno(reading->e, errno, "wait for the audit log");
-		if (r == 0 && !reading->on_line(reading->arg, NULL))
+		if (r == 0 && !reading->on_row(reading->arg, NULL))
 			r = 1;
 	}
 	audit_tail_free(t);
 	return r;
 }
 
-int cove_audit(struct cove *cove, const struct cove_audit_options *options, cove_on_line *on_line,
+int cove_audit(struct cove *cove, const struct cove_audit_options *options, cove_on_row *on_shown,
 	       void *arg, struct cove_error *err)
 {
 	struct cove_audit_options o;
 	struct err e = {0};
-	struct reading reading = {.on_line = on_line, .arg = arg, .e = &e};
+	struct reading reading = {.on_row = on_shown, .arg = arg, .e = &e};
 	int r = core_copy_sized(&o, sizeof(o), options, &e);
 
 	if (r == 0) {

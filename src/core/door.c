@@ -17,9 +17,8 @@
 #include "base/sha256.h"
 #include "base/str.h"
 #include "core/life.h"
+#include "core/view.h"
 #include "store/audit.h"
-#include "store/net.h"
-#include "wire/msg.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -250,31 +249,34 @@ void net_choice_done(struct net_choice *c)
 
 /* ---- its door ---- */
 
-struct hearing {
-	int (*on_say)(void *arg, const char *text);
+/* An answer. -EBADMSG: it is not one to the verb. */
+typedef int on_said(void *arg, const struct wire_frame *f);
+
+struct door_verb {
+	const char *box, *const *words;
+	const char *by; /* may be NULL */
+	on_said *on_say;
 	void *arg;
 };
 
-/* Sends one verb and gives each answer to on_say (may be NULL). */
-static int tell(struct cove *cove, const char *box, const char *const *words, const char *by,
-		int (*on_say)(void *arg, const char *text), void *arg, struct err *e)
+/* Sends one verb and gives each answer to on_say. */
+static int tell(struct cove *cove, const struct door_verb *v, struct err *e)
 {
 	struct core_conn *c = NULL;
-	struct wire_door m = {.by = by};
+	struct wire_door m = {.by = v->by};
 	struct wire_frame f;
-	struct wire_say say;
 	struct buf list;
 	autoclose int box_fd = -1;
 	struct core_call call;
-	int r = box_open_dir(cove, box, &box_fd, e);
+	int r = box_open_dir(cove, v->box, &box_fd, e);
 
 	if (r == 0)
-		r = core_conn_connect(NULL, cove->state.run_fd, box, &c, e);
+		r = core_conn_connect(NULL, cove->state.run_fd, v->box, &c, e);
 	if (r < 0)
 		return r;
 	buf_init(&list, 64 << 10);
-	for (size_t i = 0; words[i] && r == 0; i++)
-		r = wire_list_add(&list, words[i]);
+	for (size_t i = 0; v->words[i] && r == 0; i++)
+		r = wire_list_add(&list, v->words[i]);
 	m.argv = wire_list_of(&list);
 	core_call_begin(&call, c);
 	if (r == 0 && wire_door_encode(core_out(c), call.q.id, 0, &m) < 0)
@@ -285,13 +287,12 @@ static int tell(struct cove *cove, const char *box, const char *const *words, co
 		r = 0;
 		if (f.type == WIRE_OK)
 			break;
-		say = (struct wire_say){0};
-		if (f.type != WIRE_SAY || wire_say_decode(&f, &say) < 0 || !say.text)
-			r = core_unexpected(&call.q, &f, e);
-		else if (on_say)
-			r = on_say(arg, say.text);
-		if (r == 0)
-			continue;
+		r = f.type == WIRE_SAY ? v->on_say(v->arg, &f) : core_unexpected(&call.q, &f, e);
+		if (r == -EBADMSG)
+			r = err_set(e, ERR_PROTOCOL, EPROTO,
+				    "the door of box '%s' does not answer as this Cove expects: "
+				    "start the box again",
+				    v->box);
 	}
 	buf_done(&list);
 	core_call_end(&call, r == 0);
@@ -299,35 +300,39 @@ static int tell(struct cove *cove, const char *box, const char *const *words, co
 	return r;
 }
 
-static int take_text(void *arg, const char *text)
+static int take_status(void *arg, const struct wire_frame *f)
 {
-	char **at = arg;
+	struct net_door *d = arg;
+	struct wire_door_status *m = &d->status;
 
-	free(*at);
-	*at = strdup(text);
-	return *at ? 0 : -ENOMEM;
+	if (wire_door_status_decode(f, m) < 0 || !m->policy)
+		return -EBADMSG;
+	str_copy(d->policy, sizeof(d->policy), m->policy);
+	str_copy(d->trouble, sizeof(d->trouble), m->trouble ? m->trouble : "");
+	m->policy = d->policy;
+	m->trouble = m->trouble ? d->trouble : NULL;
+	return 0;
 }
 
-int net_door_status(struct cove *cove, const char *box, char **ret, struct err *e)
+int net_door_status(struct cove *cove, const char *box, struct net_door *ret, struct err *e)
 {
 	static const char *const words[] = {"status", NULL};
 	int r;
 
-	*ret = NULL;
-	r = tell(cove, box, words, NULL, take_text, ret, e);
-	if (r == 0 && !*ret)
+	*ret = (struct net_door){0};
+	r = tell(cove, &(struct door_verb){box, words, NULL, take_status, ret}, e);
+	if (r == 0 && !ret->status.policy)
 		r = err_set(e, ERR_PROTOCOL, EPROTO, "the door of box '%s' said nothing", box);
-	if (r < 0)
-		free(take_ptr(*ret));
 	return r;
 }
 
-static int take_cut(void *arg, const char *text)
+/* A door of an older Cove says it otherwise, and nothing depends on it. */
+static int take_cut(void *arg, const struct wire_frame *f)
 {
-	const char *at = strstr(text, "\"cut\":");
+	struct wire_cut m;
 
-	if (at)
-		*(uint64_t *)arg = strtoull(at + strlen("\"cut\":"), NULL, 10);
+	if (wire_cut_decode(f, &m) == 0)
+		*(uint64_t *)arg = m.connections;
 	return 0;
 }
 
@@ -337,16 +342,15 @@ static bool is_stopped(int r)
 }
 
 /* The same, where a box that does not run cannot do it. */
-static int tell_running(struct cove *cove, const char *box, const char *const *words,
-			const char *by, const struct hearing *h, struct err *e)
+static int tell_running(struct cove *cove, const struct door_verb *v, struct err *e)
 {
-	int r = tell(cove, box, words, by, h->on_say, h->arg, e);
+	int r = tell(cove, v, e);
 
 	if (is_stopped(r) && e->kind == ERR_CONFLICT)
 		return err_set(e, ERR_CONFLICT, ENOTCONN,
 			       "box '%s' is not running, so nothing of it waits at its door: "
 			       "cove start %s",
-			       box, box);
+			       v->box, v->box);
 	return r;
 }
 
@@ -375,8 +379,9 @@ static int note_change(struct cove *cove, const char *box, int box_fd, struct au
 static int reload(struct cove *cove, const char *box, const char *const *words,
 		  struct audit_row *row, uint64_t *ret_cut, struct err *e)
 {
+	const struct door_verb verb = {box, words, row->by, take_cut, ret_cut};
 	autoclose int box_fd = -1;
-	int r = tell(cove, box, words, row->by, take_cut, ret_cut, e);
+	int r = tell(cove, &verb, e);
 
 	if (is_stopped(r)) {
 		r = box_open_dir(cove, box, &box_fd, e);
@@ -386,7 +391,7 @@ static int reload(struct cove *cove, const char *box, const char *const *words,
 			err_prefix(e, "it is kept, but not in the audit log");
 			return r;
 		}
-		r = tell(cove, box, words, row->by, take_cut, ret_cut, e);
+		r = tell(cove, &verb, e);
 	}
 	if (is_stopped(r)) {
 		r = note_change(cove, box, box_fd, row, e);
@@ -478,13 +483,14 @@ static int put_live(struct buf *text, char *line, uint64_t now_ms)
 }
 
 /* The text comes from the door: it stays within its line. */
-static int put_once(void *arg, const char *text)
+static int put_once(void *arg, const struct wire_frame *f)
 {
 	struct buf *b = arg;
-	int r = buf_append_str(b, "# live: ");
+	struct wire_say m;
+	int r = wire_say_decode(f, &m) < 0 || !m.text ? -EBADMSG : buf_append_str(b, "# live: ");
 
 	if (r == 0)
-		r = str_escape(b, text, strlen(text));
+		r = str_escape(b, m.text, strlen(m.text));
 	return r == 0 ? buf_append_str(b, " for the next connection\n") : r;
 }
 
@@ -495,7 +501,7 @@ static void put_all_once(struct cove *cove, const char *box, struct buf *text)
 	static const char *const words[] = {"grants", NULL};
 	struct err e = {0};
 
-	if (tell(cove, box, words, NULL, put_once, text, &e) < 0)
+	if (tell(cove, &(struct door_verb){box, words, NULL, put_once, text}, &e) < 0)
 		log_debug("the grants for once of '%s': %s", box, e.msg);
 }
 
@@ -624,7 +630,6 @@ int cove_policy_set_default(struct cove *cove, const char *net, struct cove_erro
 static int grant(struct cove *cove, const char *box, const struct cove_grant *g, uint64_t *ret_cut,
 		 struct err *e)
 {
-	const struct hearing hearing = {.on_say = take_cut, .arg = ret_cut};
 	char time[24], reason[48];
 	const char *words[] = {g->once ? "once" : "reload",
 			       g->allow ? "allow" : "deny",
@@ -652,7 +657,8 @@ static int grant(struct cove *cove, const char *box, const struct cove_grant *g,
 	snprintf(reason, sizeof(reason), "for %" PRIu64 " s", g->for_ms / 1000);
 	if (g->once) {
 		words[3] = NULL;
-		return tell_running(cove, box, words, g->by, &hearing, e);
+		return tell_running(cove, &(struct door_verb){box, words, g->by, take_cut, ret_cut},
+				    e);
 	}
 	r = net_grant_add(&cove->state, fd, &fresh, now, e);
 	return r < 0 ? r : reload(cove, box, words, &row, ret_cut, e);
@@ -673,49 +679,65 @@ int cove_grant(struct cove *cove, const char *box, const struct cove_grant *give
 	return core_return(cove, box, r, &e, err);
 }
 
-struct listing {
-	const char *box;
-	cove_on_line *on_line;
-	void *arg;
-	struct err *e;
-};
+/* clang-format off */
+#define A(name) FIELD_ALWAYS(cove_ask, name)
+#define N(name) FIELD_NAMED(cove_ask, name)
+static const struct wire_named_field ask_fields[] = {
+	N(box), A(id), A(host), A(port), N(method), N(path), N(query), N(rule), N(exec_id),
+	A(since_ms), A(left_ms), A(requests), {0}};
+/* clang-format on */
 
-static int on_ask(void *arg, const char *text)
+char *cove_ask_json(const struct cove_ask *ask)
 {
-	struct listing *h = arg;
-	struct buf line;
-	const char *json;
-	int r;
-
-	if (text[0] != '{' || text[1] != '"')
-		return err_set(h->e, ERR_PROTOCOL, EPROTO,
-			       "the door of box '%s' broke the protocol", h->box);
-	buf_init(&line, WIRE_CONTROL_MAX + 128);
-	r = buf_printf(&line, "{\"box\":\"%s\",%s", h->box, text + 1);
-	json = r == 0 ? buf_cstr(&line) : NULL;
-	r = !json		       ? err_errno(h->e, ENOMEM, "list what is asked")
-	    : h->on_line(h->arg, json) ? 0
-				       : 1;
-	buf_done(&line);
-	return r;
+	return view_row_json(ask_fields, ask);
 }
 
-int cove_asks(struct cove *cove, const char *box, cove_on_line *on_line, void *arg,
+struct listing {
+	const char *box;
+	cove_on_ask *on_ask;
+	void *arg;
+};
+
+/* 1 stops. */
+static int on_ask(void *arg, const struct wire_frame *f)
+{
+	struct listing *l = arg;
+	struct wire_ask m;
+	struct cove_ask ask;
+
+	if (wire_ask_decode(f, &m) < 0 || !m.host)
+		return -EBADMSG;
+	ask = (struct cove_ask){.box = l->box,
+				.id = m.id,
+				.host = m.host,
+				.port = m.port,
+				.method = m.method,
+				.path = m.path,
+				.query = m.query,
+				.rule = m.rule,
+				.exec_id = m.exec_id,
+				.since_ms = m.since_ms,
+				.left_ms = m.left_ms,
+				.requests = m.requests};
+	return !l->on_ask || l->on_ask(l->arg, &ask) ? 0 : 1;
+}
+
+int cove_asks(struct cove *cove, const char *box, cove_on_ask *on_shown, void *arg,
 	      struct cove_error *err)
 {
 	static const char *const words[] = {"asks", NULL};
+	struct listing listing = {.box = box, .on_ask = on_shown, .arg = arg};
+	struct door_verb verb = {box, words, NULL, on_ask, &listing};
 	struct err e = {0};
-	struct listing listing = {.box = box, .on_line = on_line, .arg = arg, .e = &e};
-	const struct hearing hearing = {.on_say = on_ask, .arg = &listing};
 	char **names = NULL;
 	size_t count = 0;
-	int r = box ? tell_running(cove, box, words, NULL, &hearing, &e)
+	int r = box ? tell_running(cove, &verb, &e)
 		    : state_names(cove->state.run_fd, &names, &count);
 
 	/* One that ends meanwhile asks nothing any more. */
 	for (size_t i = 0; i < count && r == 0; i++) {
-		listing.box = names[i];
-		r = tell(cove, names[i], words, NULL, on_ask, &listing, &e);
+		verb.box = listing.box = names[i];
+		r = tell(cove, &verb, &e);
 		if (r < 0)
 			r = 0;
 	}
@@ -724,22 +746,19 @@ int cove_asks(struct cove *cove, const char *box, cove_on_line *on_line, void *a
 }
 
 int cove_answer(struct cove *cove, const char *box, const struct cove_answer *given,
-		char **ret_scope, struct cove_error *err)
+		cove_on_ask *on_scope, void *arg, struct cove_error *err)
 {
+	struct listing scope = {.on_ask = on_scope, .arg = arg};
 	char number[24], time[24];
-	autofree char *scope = NULL;
 	struct cove_answer a = {0};
 	struct err e = {0};
 	int r = core_copy_sized(&a, sizeof(a), given, &e);
 	const char *words[] = {
 		"answer", number, a.allow ? "allow" : "deny", a.for_ms ? "for" : NULL, time, NULL};
-	const struct hearing hearing = {.on_say = take_text, .arg = &scope};
 
 	snprintf(number, sizeof(number), "%" PRIu64, a.id);
 	snprintf(time, sizeof(time), "%" PRIu64, a.for_ms);
 	if (r == 0)
-		r = tell_running(cove, box, words, a.by, &hearing, &e);
-	if (ret_scope)
-		*ret_scope = r == 0 ? take_ptr(scope) : NULL;
-	return core_return(cove, box, r, &e, err);
+		r = tell_running(cove, &(struct door_verb){box, words, a.by, on_ask, &scope}, &e);
+	return core_return(cove, box, r > 0 ? 0 : r, &e, err);
 }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "core/core.h"
+#include "store/net.h"
+#include "wire/msg.h"
 
 /* What a caller's `net` stands for. */
 struct net_choice {
@@ -17,8 +19,12 @@ void net_choice_done(struct net_choice *c);
 /* The text of a preset; owned. */
 int net_preset_text(struct cove *cove, const char *preset, char **ret, struct err *e);
 
-/* What the door of a running box says of itself, as one JSON object; owned. */
-int net_door_status(struct cove *cove, const char *box, char **ret, struct err *e);
+/* What the door of a running box says of itself. The texts of status are in it. */
+struct net_door {
+	struct wire_door_status status;
+	char policy[NET_NAME_MAX], trouble[sizeof(((struct err *)0)->msg)];
+};
+int net_door_status(struct cove *cove, const char *box, struct net_door *ret, struct err *e);
 
 /* Checks "HOST[:PORT]". */
 int net_check_pattern(struct cove *cove, bool allow, const char *pattern, struct err *e);

@@ -221,7 +221,8 @@ static void put_limits(struct json *j, const struct spec *s, const struct cove_s
 
 /* What the keeper of this box could not do, as it says. Of a box that does not run it is not
  * known. */
-static void put_not_enforced(struct json *j, bool up, const char *notes, const char *door)
+static void put_not_enforced(struct json *j, bool up, const char *notes,
+			     const struct wire_door_status *door)
 {
 	json_key(j, "not_enforced");
 	if (!up) {
@@ -230,19 +231,31 @@ static void put_not_enforced(struct json *j, bool up, const char *notes, const c
 	}
 	json_array_begin(j);
 	put_lines(j, notes);
-	/* Values are quoted, so it is nowhere else. */
-	if (door && strstr(door, "\"memory_locked\":false"))
+	if (door && door->running && !door->memory_locked)
 		json_str(j,
 			 "locked memory: credentials in the door's memory may be swapped to disk");
 	json_array_end(j);
 }
 
+/* clang-format off */
+#define A(name) FIELD_ALWAYS(wire_door_status, name)
+static const struct wire_named_field door_fields[] = {
+	A(running), FIELD_NAMED(wire_door_status, policy), FIELD_NAMED(wire_door_status, trouble),
+	{0}};
+static const struct wire_named_field door_counts[] = {
+	A(connections), A(bytes_up), A(bytes_down), A(asks), {0}};
+static const struct wire_named_field door_limits[] = {
+	A(connections_max), A(bytes_max), A(memory_locked), {0}};
+/* clang-format on */
+
 /* How the box's programs reach its door (everything by redirect, or only who minds the proxy
  * variables), what the door goes by, and how it is: it is started when something asks. How it is
  * reached is known of a running box only. */
 static void put_network(struct json *j, const struct spec *s, bool up, const struct wire_status *st,
-			const char *door)
+			const struct wire_door_status *door)
 {
+	const struct wire_door_status mute = {.running = st->door,
+					      .trouble = "it does not say how it is"};
 	bool closed = net_is_closed(s->net);
 
 	json_key(j, "network");
@@ -252,10 +265,13 @@ static void put_network(struct json *j, const struct spec *s, bool up, const str
 	json_key(j, "door");
 	if (closed || !up) {
 		json_null(j);
-	} else if (!door || !json_copy_object(j, door)) {
+	} else {
 		json_object_begin(j);
-		json_kv_bool(j, "running", st->door);
-		json_kv_str(j, "trouble", "it does not say how it is");
+		wire_fields_json(j, door_fields, door ? door : &mute);
+		if (door)
+			wire_fields_json(j, door_counts, door);
+		if (door && door->running)
+			wire_fields_json(j, door_limits, door);
 		json_object_end(j);
 	}
 	json_object_end(j);
@@ -299,7 +315,7 @@ static void put_usage(struct json *j, const struct cove_stats *stats)
 
 /* stats is NULL of a box that does not run, or whose keeper does not answer. */
 static void put_live(struct json *j, const struct record *r, const struct wire_status *status,
-		     const struct cove_stats *stats, const char *door)
+		     const struct cove_stats *stats, const struct wire_door_status *door)
 {
 	if (stats)
 		put_status(j, r, status);
@@ -319,7 +335,8 @@ static void put_box(struct json *j, struct cove *cove, const struct record *r)
 {
 	struct wire_status status = {0};
 	struct cove_stats stats = {0};
-	autofree char *door = NULL;
+	struct net_door door;
+	bool has_door;
 	struct core_call call = {0};
 	struct core_conn *c = NULL;
 	struct err e = {0};
@@ -337,9 +354,9 @@ static void put_box(struct json *j, struct cove *cove, const struct record *r)
 		json_kv_str(j, "problem", e.msg);
 	}
 	/* A door that does not answer is shown as such. */
-	if (up && !net_is_closed(r->spec.net))
-		(void)net_door_status(cove, r->spec.name, &door, NULL);
-	put_live(j, r, &status, up ? &stats : NULL, door);
+	has_door = up && !net_is_closed(r->spec.net) &&
+		   net_door_status(cove, r->spec.name, &door, NULL) == 0;
+	put_live(j, r, &status, up ? &stats : NULL, has_door ? &door.status : NULL);
 	core_call_end(&call, up);
 	core_conn_free(c);
 	put_commands(j, cove, r->spec.name);

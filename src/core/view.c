@@ -2,6 +2,9 @@
 #include "core/view.h"
 
 #include <stddef.h>
+#include <string.h>
+
+enum { ROW_JSON_MAX = 256 << 10 };
 
 const char *box_state_name(enum box_state state)
 {
@@ -19,6 +22,22 @@ const char *persistence_name(enum persistence p)
 const char *expiry_name(enum expiry e)
 {
 	return e == EXPIRE_REMOVE ? "remove" : "stop";
+}
+
+char *view_row_json(const struct wire_named_field *fields, const void *row)
+{
+	struct buf text;
+	struct json j;
+	char *copy;
+
+	buf_init(&text, ROW_JSON_MAX);
+	json_init(&j, &text);
+	json_object_begin(&j);
+	wire_fields_json(&j, fields, row);
+	json_object_end(&j);
+	copy = j.error ? NULL : strdup(buf_cstr(&text));
+	buf_done(&text);
+	return copy;
 }
 
 void view_known_u64(struct json *j, const char *key, uint64_t v)

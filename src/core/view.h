@@ -4,10 +4,14 @@
 #include "base/json.h"
 #include "cove.h"
 #include "store/record.h"
+#include "wire/field.h"
 
 const char *box_state_name(enum box_state state);
 const char *persistence_name(enum persistence p);
 const char *expiry_name(enum expiry e);
+
+/* One object of a table; owned, NULL without memory. */
+char *view_row_json(const struct wire_named_field *fields, const void *row);
 
 /* A number that may be unknown: null for 0. */
 void view_known_u64(struct json *j, const char *key, uint64_t v);

@@ -13,7 +13,6 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/json.h"
 #include "base/limits.h"
 #include "base/str.h"
 
@@ -21,8 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of what is shown of a path or a query every byte may become six. */
-enum { ASK_JSON_MAX = 64 << 10, SHOWN_MAX = 1024, BY_MAX = 64 };
+enum { SHOWN_MAX = 1024, SHOWN_SIZE = SHOWN_MAX + sizeof("..."), BY_MAX = 64 };
 
 struct door_ask {
 	struct door_ask *next;
@@ -302,57 +300,40 @@ uint64_t asks_next_end(const struct door *d, uint64_t after_ms)
 }
 
 /* The box says how long it is, so that no more than a part of it is shown. */
-static void show(struct json *j, const char *key, const char *text)
+static const char *shown(const char *text, char cut[SHOWN_SIZE])
 {
-	char cut[SHOWN_MAX + sizeof("...")];
-	size_t n;
+	size_t n = SHOWN_MAX;
 
-	if (!text)
-		return;
-	n = strnlen(text, SHOWN_MAX + 1);
-	if (n > SHOWN_MAX) {
-		for (n = SHOWN_MAX; n > 0 && ((uint8_t)text[n] & 0xc0) == 0x80;)
-			n--;
-		memcpy(cut, text, n);
-		memcpy(cut + n, "...", sizeof("..."));
-		text = cut;
-	}
-	json_kv_str(j, key, text);
+	if (!text || strnlen(text, SHOWN_MAX + 1) <= SHOWN_MAX)
+		return text;
+	while (n > 0 && ((uint8_t)text[n] & 0xc0) == 0x80)
+		n--;
+	memcpy(cut, text, n);
+	memcpy(cut + n, "...", sizeof("..."));
+	return cut;
 }
 
-static int list_one(const struct door_ask *a, int (*on_ask)(void *arg, const char *json), void *arg)
+static int list_one(const struct door_ask *a, ask_on_shown *on_ask, void *arg)
 {
-	uint64_t age = clock_wall_since_ms(a->since_ms), waiting = 0;
-	struct buf text;
-	const char *s;
-	struct json j;
-	int r;
+	uint64_t age = clock_wall_since_ms(a->since_ms);
+	char method[SHOWN_SIZE], path[SHOWN_SIZE], query[SHOWN_SIZE];
+	struct wire_ask ask = {.id = a->id,
+			       .host = a->host,
+			       .port = a->port,
+			       .method = shown(a->method, method),
+			       .path = shown(a->path, path),
+			       .query = shown(a->query, query),
+			       .rule = a->rule,
+			       .exec_id = a->exec_id,
+			       .since_ms = a->since_ms,
+			       .left_ms = a->timeout_ms > age ? a->timeout_ms - age : 0};
 
 	for (const struct ask_wait *w = a->waits; w; w = w->next)
-		waiting++;
-	buf_init(&text, ASK_JSON_MAX);
-	json_init(&j, &text);
-	json_object_begin(&j);
-	json_kv_u64(&j, "id", a->id);
-	json_kv_str(&j, "host", a->host);
-	json_kv_u64(&j, "port", a->port);
-	show(&j, "method", a->method);
-	show(&j, "path", a->path);
-	show(&j, "query", a->query);
-	show(&j, "rule", a->rule);
-	if (a->exec_id)
-		json_kv_u64(&j, "exec_id", a->exec_id);
-	json_kv_u64(&j, "since_ms", a->since_ms);
-	json_kv_u64(&j, "left_ms", a->timeout_ms > age ? a->timeout_ms - age : 0);
-	json_kv_u64(&j, "requests", waiting);
-	json_object_end(&j);
-	s = j.error ? NULL : buf_cstr(&text);
-	r = s ? on_ask(arg, s) : -ENOBUFS;
-	buf_done(&text);
-	return r;
+		ask.requests++;
+	return on_ask(arg, &ask);
 }
 
-int ask_show(struct door *d, uint64_t id, int (*on_ask)(void *arg, const char *json), void *arg)
+int ask_show(struct door *d, uint64_t id, ask_on_shown *on_ask, void *arg)
 {
 	for (struct door_ask *a = d->asks; a; a = a->next)
 		if (a->id == id && !a->is_answered)
@@ -360,7 +341,7 @@ int ask_show(struct door *d, uint64_t id, int (*on_ask)(void *arg, const char *j
 	return -ENOENT;
 }
 
-int asks_list(struct door *d, int (*on_ask)(void *arg, const char *json), void *arg)
+int asks_list(struct door *d, ask_on_shown *on_ask, void *arg)
 {
 	int r = 0;
 

@@ -41,11 +41,12 @@ void ask_cancel(struct ask_wait *w, const char *why);
 /* for_ms: the answer also holds for the same requests that long (0: for those that wait now). */
 int ask_answer(struct door *d, uint64_t id, bool allow, uint64_t for_ms, const char *by,
 	       struct err *e);
-/* One that waits, as an object. -ENOENT if there is none. */
-int ask_show(struct door *d, uint64_t id, int (*on_ask)(void *arg, const char *json), void *arg);
+/* One that waits. -ENOENT if there is none. */
+typedef int ask_on_shown(void *arg, const struct wire_ask *ask);
+int ask_show(struct door *d, uint64_t id, ask_on_shown *on_ask, void *arg);
 /* The first moment after after_ms when an answer ends; 0: none does. */
 uint64_t asks_next_end(const struct door *d, uint64_t after_ms);
-/* One JSON object per ask, in order. What is long is cut, and ends with "...". */
-int asks_list(struct door *d, int (*on_ask)(void *arg, const char *json), void *arg);
+/* All that wait, in order. What is long is cut, and ends with "...". */
+int asks_list(struct door *d, ask_on_shown *on_ask, void *arg);
 unsigned asks_count(const struct door *d);
 void asks_free(struct door *d);

@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/json.h"
 #include "base/limits.h"
 #include "base/lines.h"
 #include "base/locked.h"
@@ -20,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORDS_MAX = 8, STATUS_MAX = 4096, REASON_MAX = 120, BY_MAX = 64 };
+enum { WORDS_MAX = 8, REASON_MAX = 120, BY_MAX = 64 };
 
 /* ---- reading the policy ---- */
 
@@ -318,14 +317,17 @@ struct control {
 	size_t count;
 };
 
-static int say(struct door *d, uint32_t id, const char *text)
+/* An answer was encoded, or not. */
+static int say(struct door *d, int r)
 {
-	struct wire_say m = {.text = text};
-	int r = wire_say_encode(&d->keeper.out, id, 0, &m);
-
 	if (r == 0)
 		wire_link_flush(&d->keeper);
 	return r;
+}
+
+static int say_cut(struct door *d, uint32_t id, unsigned cut)
+{
+	return say(d, wire_cut_encode(&d->keeper.out, id, 0, &(struct wire_cut){cut}));
 }
 
 static void finish(struct door *d, uint32_t id, int r, const struct err *e)
@@ -338,52 +340,25 @@ static void finish(struct door *d, uint32_t id, int r, const struct err *e)
 		wire_link_flush(&d->keeper);
 }
 
-static int say_number(struct door *d, uint32_t id, const char *key, uint64_t value)
-{
-	struct buf text;
-	struct json j;
-	const char *s;
-	int r;
-
-	buf_init(&text, STATUS_MAX);
-	json_init(&j, &text);
-	json_object_begin(&j);
-	json_kv_u64(&j, key, value);
-	json_object_end(&j);
-	s = j.error ? NULL : buf_cstr(&text);
-	r = s ? say(d, id, s) : -ENOBUFS;
-	buf_done(&text);
-	return r;
-}
-
 static int verb_status(const struct control *c, struct err *e)
 {
 	struct door *d = c->door;
-	struct buf text;
-	struct json j;
-	const char *s;
-	int r;
+	const struct err *trouble =
+		d->trouble.kind != ERR_NONE ? &d->trouble : broker_trouble(d->broker);
+	const struct wire_door_status m = {
+		.running = true,
+		.policy = d->policy_name,
+		.trouble = trouble->kind != ERR_NONE ? trouble->msg : NULL,
+		.connections = d->conn_count,
+		.connections_max = door_conns_max(d),
+		.bytes_up = d->bytes_up,
+		.bytes_down = d->bytes_down,
+		.bytes_max = door_bytes_max(d),
+		.asks = asks_count(d),
+		.memory_locked = locked_always() && broker_memory_is_locked(d->broker),
+	};
+	int r = say(d, wire_door_status_encode(&d->keeper.out, c->id, 0, &m));
 
-	buf_init(&text, STATUS_MAX);
-	json_init(&j, &text);
-	json_object_begin(&j);
-	json_kv_str(&j, "policy", d->policy_name);
-	if (d->trouble.kind != ERR_NONE)
-		json_kv_str(&j, "trouble", d->trouble.msg);
-	else if (broker_trouble(d->broker)->kind != ERR_NONE)
-		json_kv_str(&j, "trouble", broker_trouble(d->broker)->msg);
-	json_kv_u64(&j, "connections", d->conn_count);
-	json_kv_u64(&j, "connections_max", door_conns_max(d));
-	json_kv_u64(&j, "bytes_up", d->bytes_up);
-	json_kv_u64(&j, "bytes_down", d->bytes_down);
-	json_kv_u64(&j, "bytes_max", door_bytes_max(d));
-	json_kv_u64(&j, "asks", asks_count(d));
-	json_kv_bool(&j, "running", true);
-	json_kv_bool(&j, "memory_locked", locked_always() && broker_memory_is_locked(d->broker));
-	json_object_end(&j);
-	s = j.error ? NULL : buf_cstr(&text);
-	r = s ? say(d, c->id, s) : -ENOBUFS;
-	buf_done(&text);
 	return r < 0 ? err_errno(e, -r, "the door's status") : 0;
 }
 
@@ -396,7 +371,7 @@ static void on_reloaded(struct door *d, void *arg, struct err *e)
 	struct reloading *l = arg;
 
 	if (e->kind == ERR_NONE)
-		say_number(d, l->id, "cut", d->cut);
+		(void)say_cut(d, l->id, d->cut);
 	else
 		err_prefix(e, "nothing is let through any more");
 	finish(d, l->id, e->kind == ERR_NONE ? 0 : -EIO, e);
@@ -456,7 +431,7 @@ static int verb_once(const struct control *c, struct err *e)
 		door_conns_judge_asked(c->door);
 	else
 		cut = door_conns_judge_again(c->door);
-	r = say_number(c->door, c->id, "cut", cut);
+	r = say_cut(c->door, c->id, cut);
 	return r < 0 ? err_errno(e, -r, "answer") : 0;
 }
 
@@ -471,16 +446,17 @@ static int verb_grants(const struct control *c, struct err *e)
 	for (size_t i = 0; r == 0 && (pattern = grants_once(c->door->grants, i, &action)); i++) {
 		snprintf(text, sizeof(text), "%s %s", action == ACTION_ALLOW ? "allow" : "deny",
 			 pattern);
-		r = say(c->door, c->id, text);
+		r = say(c->door,
+			wire_say_encode(&c->door->keeper.out, c->id, 0, &(struct wire_say){text}));
 	}
 	return r < 0 ? err_errno(e, -r, "list the grants") : 0;
 }
 
-static int say_ask(void *arg, const char *json)
+static int say_ask(void *arg, const struct wire_ask *ask)
 {
 	const struct control *c = arg;
 
-	return say(c->door, c->id, json);
+	return say(c->door, wire_ask_encode(&c->door->keeper.out, c->id, 0, ask));
 }
 
 static int verb_asks(const struct control *c, struct err *e)

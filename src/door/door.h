@@ -124,15 +124,15 @@ void door_watch_ends(struct door *d);
 bool door_has_ended(struct door *d);
 
 /* control.c: answers with SAY frames, then OK, or ERROR. Verbs:
- *	status                     one object: policy, connections, bytes, asks, locked memory
+ *	status                     struct wire_door_status
  *	reload [policy [NAME] | allow|deny HOST[:PORT] [for MS]]
- *	                           reads policy and grants again, and records what changed; {"cut":
- *	                           N}. Grants for once outlive others, but not another policy;
+ *	                           reads policy and grants again, and records what changed; struct
+ *	                           wire_cut. Grants for once outlive others, but not another policy;
  *	                           answers hold as long as they were to, where a rule still asks
- *	once allow|deny HOST[:PORT]  for one connection, not kept
+ *	once allow|deny HOST[:PORT]  for one connection, not kept; struct wire_cut
  *	grants                     "allow|deny HOST[:PORT]" for each of those, not yet used
- *	asks                       one object per held request
- *	answer ID allow|deny [for MS|once]  one object: what the answer is for
+ *	asks                       struct wire_ask for each held request
+ *	answer ID allow|deny [for MS|once]  struct wire_ask: what the answer is for
  */
 void control_start(struct door *d, uint32_t id, const struct wire_door *m);
 /* Policy and grants from the broker; what cannot be read becomes policy_closed, and is said in *e.

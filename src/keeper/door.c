@@ -18,7 +18,6 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/json.h"
 #include "base/limits.h"
 #include "base/str.h"
 #include "keeper/exec.h"
@@ -29,8 +28,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-
-enum { SAY_BYTES_MAX = 4096 };
 
 enum keeper_door_state { DOOR_OFF, DOOR_STARTING, DOOR_UP, DOOR_STATE_COUNT };
 
@@ -387,37 +384,18 @@ int keeper_door_ensure(struct keeper_door *d, struct err *e)
 
 /* ---- control requests ---- */
 
-static void say_status(struct keeper_door *d, struct keeper_client *c, uint32_t id)
-{
-	struct wire_say m;
-	struct json j;
-	struct buf b;
-
-	buf_init(&b, SAY_BYTES_MAX);
-	json_init(&j, &b);
-	json_object_begin(&j);
-	json_kv_bool(&j, "running", false);
-	json_kv_str(&j, "policy", d->policy);
-	json_kv_u64(&j, "connections", 0);
-	json_kv_u64(&j, "bytes_up", d->k->relays.up_bytes);
-	json_kv_u64(&j, "bytes_down", d->k->relays.down_bytes);
-	json_kv_u64(&j, "asks", 0);
-	json_object_end(&j);
-	m.text = j.error == 0 ? buf_cstr(&b) : NULL;
-	if (m.text)
-		keeper_client_sent(c, wire_say_encode(&c->link.out, id, 0, &m));
-	buf_done(&b);
-}
-
 /* What is true of a door that does not run is said without one. */
 static bool answer_here(struct keeper_door *d, struct keeper_client *c, uint32_t id,
 			const char *verb)
 {
+	const struct wire_door_status status = {.policy = d->policy,
+						.bytes_up = d->k->relays.up_bytes,
+						.bytes_down = d->k->relays.down_bytes};
+
 	if (strcmp(verb, "status") == 0)
-		say_status(d, c, id);
+		keeper_client_sent(c, wire_door_status_encode(&c->link.out, id, 0, &status));
 	else if (strcmp(verb, "reload") == 0)
-		keeper_client_sent(c, wire_say_encode(&c->link.out, id, 0,
-						      &(struct wire_say){.text = "{\"cut\":0}"}));
+		keeper_client_sent(c, wire_cut_encode(&c->link.out, id, 0, &(struct wire_cut){0}));
 	else if (strcmp(verb, "asks") != 0)
 		return false;
 	keeper_client_send(c, WIRE_OK, 0, id, NULL, 0);

@@ -8,38 +8,20 @@
 
 #include "base/sha256.h"
 #include "base/str.h"
+#include "wire/field.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define NUMBER(f)                                       \
-	{                                               \
-#f, offsetof(struct audit_row, f), true \
-	}
-#define TEXT(f)                                          \
-	{                                                \
-#f, offsetof(struct audit_row, f), false \
-	}
-
-static const struct {
-	const char *key;
-	size_t offset;
-	bool is_number;
-} fields[] = {
-	NUMBER(seq),	     NUMBER(time_ms), TEXT(kind),    NUMBER(about),    NUMBER(exec_id),
-	TEXT(host),	     NUMBER(port),    TEXT(method),  TEXT(path),       TEXT(rule),
-	TEXT(verdict),	     TEXT(reason),    TEXT(address), NUMBER(bytes_up), NUMBER(bytes_down),
-	NUMBER(duration_ms), NUMBER(status),  NUMBER(count), TEXT(credential), TEXT(by),
-};
-
-enum { FIELD_COUNT = sizeof(fields) / sizeof(fields[0]) };
-
-static void *field_at(const struct audit_row *r, size_t i)
-{
-	return (void *)((uintptr_t)r + fields[i].offset);
-}
+/* clang-format off */
+#define R(name) FIELD_NAMED(audit_row, name)
+static const struct wire_named_field fields[] = {
+	R(seq), R(time_ms), R(kind), R(about), R(exec_id), R(host), R(port), R(method), R(path),
+	R(rule), R(verdict), R(reason), R(address), R(bytes_up), R(bytes_down), R(duration_ms),
+	R(status), R(count), R(credential), R(by), {0}};
+/* clang-format on */
 
 /* ---- the form of a row ---- */
 
@@ -89,17 +71,18 @@ int audit_row_pack(struct buf *out, const struct audit_row *row)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < FIELD_COUNT && r == 0; i++) {
-		const char *const *text = field_at(row, i);
-		const uint64_t *number = field_at(row, i);
+	for (const struct wire_named_field *f = fields; f->key && r == 0; f++) {
+		bool is_number = f->field.kind == FIELD_U64;
+		uint64_t number = is_number ? wire_field_number(&f->field, row) : 0;
+		const char *text = is_number ? NULL : wire_field_text(&f->field, row);
 
-		if (fields[i].is_number && *number)
-			r = buf_printf(out, "%s=%" PRIu64 "\t", fields[i].key, *number);
-		if (fields[i].is_number || !*text)
+		if (number)
+			r = buf_printf(out, "%s=%" PRIu64 "\t", f->key, number);
+		if (!text)
 			continue;
-		r = buf_printf(out, "%s=", fields[i].key);
+		r = buf_printf(out, "%s=", f->key);
 		if (r == 0)
-			r = put_value(out, *text);
+			r = put_value(out, text);
 		if (r == 0)
 			r = buf_append(out, "\t", 1);
 	}
@@ -125,13 +108,17 @@ static int take_field(struct audit_line *l, char *key, char *value)
 		l->prev = value;
 		return 0;
 	}
-	for (size_t i = 0; i < FIELD_COUNT; i++) {
-		if (strcmp(key, fields[i].key) != 0)
+	for (const struct wire_named_field *f = fields; f->key; f++) {
+		uint64_t number;
+
+		if (strcmp(key, f->key) != 0)
 			continue;
-		if (fields[i].is_number)
-			return str_parse_u64(value, UINT64_MAX, field_at(&l->row, i)) ? 0
-										      : -EBADMSG;
-		*(char **)field_at(&l->row, i) = value;
+		if (f->field.kind == FIELD_U64)
+			return str_parse_u64(value, UINT64_MAX, &number) &&
+					       wire_field_put_number(&f->field, &l->row, number)
+				       ? 0
+				       : -EBADMSG;
+		(void)wire_field_put_text(&f->field, &l->row, value);
 		return unescape(value);
 	}
 	return -EBADMSG;

@@ -1,6 +1,7 @@
 /* Fields of a struct as data, and the words of an exec record; see field.h and exec_record.h. */
 #include "wire/field.h"
 
+#include "base/json.h"
 #include "base/str.h"
 #include "wire/exec_record.h"
 
@@ -104,4 +105,22 @@ bool wire_field_put_text(const struct wire_field *f, void *to, const char *s)
 		memcpy(at, &s, sizeof(s));
 	}
 	return true;
+}
+
+void wire_fields_json(struct json *j, const struct wire_named_field *fields, const void *of)
+{
+	for (const struct wire_named_field *f = fields; f->key; f++) {
+		bool is_number = f->field.kind <= FIELD_BOOL;
+		uint64_t number = is_number ? wire_field_number(&f->field, of) : 0;
+		const char *text = is_number ? NULL : wire_field_text(&f->field, of);
+
+		if (!number && !text && !f->is_always)
+			continue;
+		if (f->field.kind == FIELD_BOOL)
+			json_kv_bool(j, f->key, number);
+		else if (is_number)
+			json_kv_u64(j, f->key, number);
+		else
+			json_kv_str(j, f->key, text);
+	}
 }

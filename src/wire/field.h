@@ -1,7 +1,7 @@
 /*
  * Fields of a struct as data: what kind of value lies where. One description serves every form that
- * the struct has: the messages of the wire (msg.c) and the lines of the journal
- * (keeper/journal.c).
+ * the struct has: the messages of the wire (msg.c), the lines of the journal (keeper/journal.c) and
+ * of the audit log (store/audit_row.c), and JSON.
  */
 #pragma once
 
@@ -36,7 +36,20 @@ struct wire_field {
 	 offsetof(struct tag, name), sizeof(((struct tag *)0)->name)}
 #define FIELD_STATE_OF(tag, name) \
 	{FIELD_STATE, offsetof(struct tag, name), sizeof(((struct tag *)0)->name)}
+
+/* With a name, for a form that has names. A table ends with one that has none. */
+struct wire_named_field {
+	const char *key;
+	struct wire_field field;
+	bool is_always; /* JSON: also where it is 0 or NULL */
+};
+#define FIELD_NAMED(tag, name)	{#name, FIELD_OF(tag, name), false}
+#define FIELD_ALWAYS(tag, name) {#name, FIELD_OF(tag, name), true}
 /* clang-format on */
+
+struct json;
+/* The members of an object: numbers, bools and texts. */
+void wire_fields_json(struct json *j, const struct wire_named_field *fields, const void *of);
 
 /* Of FIELD_U64 to FIELD_BOOL. wire_field_put_number: false if it does not fit. */
 uint64_t wire_field_number(const struct wire_field *f, const void *of);

@@ -55,7 +55,7 @@ enum wire_type {
 	WIRE_PAUSE, /* freeze or thaw the box: struct wire_pause; answered by WIRE_OK */
 	WIRE_STATS, /* what it uses now: no payload; answered by struct wire_stats */
 	WIRE_DOOR,  /* to the door: struct wire_door; answered by WIRE_SAY frames, then WIRE_OK */
-	WIRE_SAY,   /* struct wire_say */
+	WIRE_SAY,   /* struct wire_say, wire_cut, wire_ask or wire_door_status */
 
 	WIRE_QUEUED, /* a line waits for its shell: struct wire_queued */
 

@@ -73,6 +73,15 @@ static const struct wire_field connect_fields[] = {F(connect, host), F(connect, 
 static const struct wire_field port_fields[] = {F(port, port), {0}};
 static const struct wire_field door_fields[] = {F(door, argv), F(door, by), {0}};
 static const struct wire_field say_fields[] = {F(say, text), {0}};
+static const struct wire_field cut_fields[] = {F(cut, connections), {0}};
+static const struct wire_field ask_fields[] = {
+	F(ask, id), F(ask, host), F(ask, port), F(ask, method), F(ask, path), F(ask, query),
+	F(ask, rule), F(ask, exec_id), F(ask, since_ms), F(ask, left_ms), F(ask, requests), {0}};
+static const struct wire_field door_status_fields[] = {
+	F(door_status, running), F(door_status, policy), F(door_status, trouble),
+	F(door_status, connections), F(door_status, connections_max), F(door_status, bytes_up),
+	F(door_status, bytes_down), F(door_status, bytes_max), F(door_status, asks),
+	F(door_status, memory_locked), {0}};
 static const struct wire_field subscribe_fields[] = {F(subscribe, from), {0}};
 static const struct wire_field event_fields[] = {
 	F(event, seq), F(event, missed), F(event, text), {0}};

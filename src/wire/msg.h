@@ -132,6 +132,8 @@ struct wire_stop {
 	X(pause, WIRE_PAUSE, wire_pause) X(stats, WIRE_STATS, wire_stats) \
 	X(name, WIRE_NAME, wire_name) X(connect, WIRE_CONNECT, wire_connect) \
 	X(port, WIRE_PORT, wire_port) X(door, WIRE_DOOR, wire_door) X(say, WIRE_SAY, wire_say) \
+	X(cut, WIRE_SAY, wire_cut) X(ask, WIRE_SAY, wire_ask) \
+	X(door_status, WIRE_SAY, wire_door_status) \
 	X(queued, WIRE_QUEUED, wire_queued) X(subscribe, WIRE_SUBSCRIBE, wire_subscribe) \
 	X(event, WIRE_EVENT, wire_event)
 /* clang-format on */

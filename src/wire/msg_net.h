@@ -3,6 +3,7 @@
 
 #include "wire/msg_list.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct wire_name {
@@ -26,6 +27,32 @@ struct wire_door {
 	const char *by; /* who asked, for the record */
 };
 
+/* What the door answers with SAY depends on the verb: a text of `grants`, ... */
 struct wire_say {
-	const char *text; /* one JSON object */
+	const char *text;
+};
+
+/* ... how many connections a change has cut, ... */
+struct wire_cut {
+	uint64_t connections;
+};
+
+/* ... a request that a person decides, or that was just answered, ... */
+struct wire_ask {
+	uint64_t id;
+	const char *host;
+	uint64_t port;
+	const char *method, *path, *query; /* NULL: it is a connection; cut where they are long */
+	const char *rule;		   /* its name; NULL: none */
+	uint64_t exec_id, since_ms;	   /* whose it is, 0: not known; wall clock */
+	uint64_t left_ms, requests;	   /* until it is denied; that wait for the same answer */
+};
+
+/* ... and how the door is. One that does not run is spoken for by its keeper. */
+struct wire_door_status {
+	bool running;
+	const char *policy;
+	const char *trouble; /* why nothing is let through; NULL: none */
+	uint64_t connections, connections_max, bytes_up, bytes_down, bytes_max, asks;
+	bool memory_locked;
 };

@@ -311,19 +311,19 @@ static void box_data(struct seen *s, const struct wire_frame *f)
 
 static void box_verb_frame(const struct wire_frame *f)
 {
-	struct wire_say m;
 	struct wire_error error;
 
 	if (f->type == WIRE_SAY) {
-		CHECK_EQ(wire_say_decode(f, &m), 0);
+		CHECK(f->len <= sizeof(rig.said_payload));
 		rig.says++;
-		copy(rig.say, sizeof(rig.say), m.text);
+		rig.said = *f;
+		memcpy(rig.said_payload, f->payload, f->len);
+		rig.said.payload = rig.said_payload;
 	} else if (f->type == WIRE_OK) {
 		rig.verb_ok++;
 	} else {
 		CHECK_EQ(f->type, WIRE_ERROR);
 		CHECK_EQ(wire_error_decode(f, &error), 0);
-		copy(rig.say, sizeof(rig.say), error.msg);
 		rig.verb_failed++;
 	}
 }

@@ -42,7 +42,8 @@ struct rig {
 	bool link_closed;
 	bool ids_again; /* ids may be used again: what the box sees of them is not checked */
 	unsigned says, verb_ok, verb_failed;
-	char say[4096];
+	struct wire_frame said; /* the last SAY */
+	uint8_t said_payload[4096];
 	/* the broker's double */
 	const char *policy, *grants;
 	struct used used;

@@ -466,16 +466,20 @@ TEST(hundreds_at_once)
 TEST(verbs_answer)
 {
 	unsigned port = upstream_start(UP_ECHO);
+	struct wire_door_status status;
+	struct wire_cut cut;
 	char pattern[32];
 
 	snprintf(pattern, sizeof(pattern), "b.test:%u", port);
 	rig_open(with_port("allow: a.test\n    private: true", port));
 	box_verb("status", NULL, NULL, NULL, NULL);
 	UNTIL(rig.verb_ok == 1 && rig.says == 1);
-	CHECK(strstr(rig.say, "\"connections\":0"));
+	CHECK_EQ(wire_door_status_decode(&rig.said, &status), 0);
+	CHECK(status.running && status.connections == 0);
 	box_verb("reload", NULL, NULL, NULL, NULL);
 	UNTIL(rig.verb_ok == 2 && rig.says == 2);
-	CHECK_STR(rig.say, "{\"cut\":0}");
+	CHECK_EQ(wire_cut_decode(&rig.said, &cut), 0);
+	CHECK_EQ(cut.connections, 0);
 	box_verb("once", "allow", pattern, NULL, NULL);
 	UNTIL(rig.verb_ok == 3);
 	CHECK_STR(rig_row("grant", "allow")->by, "tester");

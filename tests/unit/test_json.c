@@ -76,43 +76,4 @@ TEST(a_full_buffer_is_remembered)
 	buf_done(&out);
 }
 
-TEST(an_object_of_somebody_else)
-{
-	static const char *const bad[] = {
-		"",
-		"{",
-		"}",
-		"[]",
-		"{}x",
-		"{\"a\"}",
-		"{\"a\":}",
-		"{\"a\":1",
-		"{\"a\":1}}",
-		"{\"a\":1,}",
-		"{\"a\":{}}",
-		"{\"a\":x}",
-		"{\"a\":\"x}",
-		"{a:1}",
-		"{\"a\":1} {}",
-		"{\"a\\\":1}",
-		"\"a\"",
-		"{\"a\":1\n}",
-		"{\"a\":-}",
-		"{\"a\":1}\n",
-		"{\"a\":\"\\",
-		"{\"a\":\"\n\"}",
-	};
-
-	begin();
-	json_object_begin(&j);
-	json_key(&j, "x");
-	CHECK(json_copy_object(&j, "{\"a\":1,\"b\":\"q\\\"}\",\"c\":true,\"d\":null}"));
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-		CHECK(!json_copy_object(&j, bad[i]));
-	json_key(&j, "y");
-	CHECK(json_copy_object(&j, "{}"));
-	json_object_end(&j);
-	check("{\"x\":{\"a\":1,\"b\":\"q\\\"}\",\"c\":true,\"d\":null},\"y\":{}}");
-}
-
 TAP_MAIN

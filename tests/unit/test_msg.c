@@ -3,7 +3,9 @@
 
 #include "wire/msg.h"
 
+#include "base/json.h"
 #include "base/limits.h"
+#include "wire/field.h"
 
 static struct buf wire;
 
@@ -143,6 +145,27 @@ TEST(lists_end_with_nul)
 	f.payload = (const uint8_t *)"\1\2\0\0\0a\0";
 	CHECK_EQ(wire_exec_decode(&f, &m), 0);
 	CHECK_EQ(m.argv.count, 1);
+}
+
+TEST(a_table_prints_itself_as_json)
+{
+	/* clang-format off */
+	static const struct wire_named_field fields[] = {
+		FIELD_ALWAYS(wire_door_status, running), FIELD_NAMED(wire_door_status, policy),
+		FIELD_ALWAYS(wire_door_status, trouble), FIELD_NAMED(wire_door_status, asks),
+		FIELD_ALWAYS(wire_door_status, bytes_up), {0}};
+	/* clang-format on */
+	struct json j;
+
+	buf_init(&wire, 1 << 16);
+	json_init(&j, &wire);
+	json_object_begin(&j);
+	wire_fields_json(&j, fields,
+			 &(struct wire_door_status){.policy = "a\"}", .bytes_up = UINT64_MAX});
+	json_object_end(&j);
+	CHECK_STR(buf_cstr(&wire), "{\"running\":false,\"policy\":\"a\\\"}\",\"trouble\":null,"
+				   "\"bytes_up\":18446744073709551615}");
+	buf_done(&wire);
 }
 
 TEST(too_large_or_no_room_changes_nothing)
