@@ -626,11 +626,9 @@ bool web_judge_again(struct web *w)
 		w->config.door->keeps_once && w->req.verdict.rule && w->req.verdict.rule->once;
 	bool is_allowed, is_unfit;
 
-	if (w->state == WEB_OVER)
-		return true;
 	/* An idle upstream goes: the next request dials under the new terms. What was denied
-	 * gets its answer soon. */
-	if (!w->req.is_there || w->req.denied) {
+	 * gets its answer soon. The rule that said so goes with its policy. */
+	if (w->state == WEB_OVER || !w->req.is_there || w->req.denied) {
 		web_drop_up(w, false);
 		w->req.verdict.rule = NULL;
 		return true;
