@@ -96,6 +96,9 @@ uint64_t knob_get_cache(int fd, const char *inactive, const char *active);
 
 /* 1 << part: the controllers that v2 has for a box with these limits. */
 unsigned v2_find(const struct layout *l, const struct cgroup_limits *limits);
+/* What is left of a box that ran one command, as most do that are thrown away. */
+#define CGROUP_FIRST_COMMAND "/work/e1"
+
 /* The v2 group with work/ below it, and init/ where it is to have controllers. */
 int v2_make(const struct layout *l, const struct cgroup_want *w, unsigned controllers,
 	    struct cgroup *cg);

@@ -263,8 +263,10 @@ static void v1_boxes_made(enum layout_tree t, int fd)
 
 static void v1_remove_below(const struct layout *l, enum layout_tree t, const char *box)
 {
-	if (t == LAYOUT_MEMORY)
-		(void)layout_remove(l, t, box, "/work");
+	if (t != LAYOUT_MEMORY)
+		return;
+	(void)layout_remove(l, t, box, CGROUP_FIRST_COMMAND);
+	(void)layout_remove(l, t, box, "/work");
 }
 
 /* ---- numbers ---- */

@@ -278,6 +278,7 @@ static int v2_kill(int fd)
 static void v2_remove_below(const struct layout *l, enum layout_tree t, const char *box)
 {
 	(void)layout_remove(l, t, box, "/init");
+	(void)layout_remove(l, t, box, CGROUP_FIRST_COMMAND);
 	(void)layout_remove(l, t, box, "/work");
 }
 

@@ -12,6 +12,7 @@
  *	--env NAME=VALUE       for every command
  *	--single               only one uid is mapped: never change ids
  *	--strict               nothing runs as root
+ *	--once                 one command comes at once, and most likely no other
  *	--disk-limit BYTES     the box's own, to be named where it is hit; 0: none
  *	--disk DIR             its workspace, where that is a disk of its own with that limit
  *	--pids-limit N         the same

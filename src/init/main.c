@@ -315,6 +315,10 @@ static int set_up(struct init *in, int rfd, int wfd, char *notes)
 		r = init_net_new(in, &in->net_fds, &in->net);
 	if (r == 0)
 		r = send_hello(in, notes);
+	if (r == 0 && in->groups.once) { /* while the keeper reads it */
+		wire_link_push(&in->link);
+		reaper_premake(in);
+	}
 	return r < 0 ? fail("start", -r) : 0;
 }
 

@@ -99,6 +99,7 @@ static const struct option options[] = {
 	{"--pids-events", INHERITED, FIELD(groups.pids_events_fd)},
 	{"--single", FLAG, FIELD(single)},
 	{"--strict", FLAG, FIELD(strict)},
+	{"--once", FLAG, FIELD(groups.once)},
 	{"--guest", NAME, FIELD(guest.name)},
 	{"--guest-mem", NUMBER, FIELD(guest.mem_bytes), .max = INT64_MAX},
 	{"--guest-files", NUMBER, FIELD(guest.files), .max = INT32_MAX},

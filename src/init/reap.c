@@ -51,6 +51,8 @@ void reaper_premake(struct init *in)
 	struct init_tree_groups *g = &in->groups;
 	uint32_t id = in->jobs->last_id + 1;
 
+	if (g->once && in->jobs->last_id > 0)
+		return;
 	if (!g->premade || g->premade->id != id)
 		init_tree_premake(g, id);
 	if (!g->premade)

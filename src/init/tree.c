@@ -154,7 +154,8 @@ static void remove_group(struct init_tree *t, int kind)
 	char name[16];
 
 	group_name(name, sizeof(name), t->id);
-	if (unlinkat(t->groups->fd[kind], name, AT_REMOVEDIR) < 0 && errno == EBUSY &&
+	if (!(t->groups->once && t->id == 1) &&
+	    unlinkat(t->groups->fd[kind], name, AT_REMOVEDIR) < 0 && errno == EBUSY &&
 	    fchmodat(t->groups->fd[kind], name, GROUP_MODE_LEFT, 0) == 0)
 		t->groups->left = true;
 	fd_close(&t->fd[kind]);

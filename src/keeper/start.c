@@ -192,6 +192,8 @@ static int args_make(struct init_args *a, struct keeper_life *l, const struct ke
 		args_add(a, "--single", NULL);
 	if (is_strict(l))
 		args_add(a, "--strict", NULL);
+	if (s->one_shot)
+		args_add(a, "--once", NULL);
 	args_add_limits(a, l, m->volume.mount_fd > 0);
 	/* Of two the later wins. */
 	for (size_t i = 0; i < NETWORK_ENV_COUNT && l->network.cert; i++)
