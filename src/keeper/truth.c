@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 
 /* The order of wall_proc_names. */
 enum { CPUINFO, LOADAVG, MEMINFO, STAT, UPTIME };
@@ -68,19 +69,26 @@ static void host_memory(struct memory *m)
 	m->cached = meminfo_number(text, "\nCached:");
 }
 
-static void box_memory(struct memory *m, uint64_t limit_bytes, const struct cgroup_stats *now)
+/* No more than the limit, nor than the machine has. */
+static uint64_t box_total(uint64_t limit_bytes)
+{
+	struct sysinfo info;
+	uint64_t have = sysinfo(&info) == 0 ? (uint64_t)info.totalram * info.mem_unit : 0;
+
+	return (have > 0 && have < limit_bytes ? have : limit_bytes) / 1024;
+}
+
+static void box_memory(struct memory *m, uint64_t total, const struct cgroup_stats *now)
 {
 	uint64_t used = now->mem_bytes / 1024, cached = now->mem_cache_bytes / 1024;
 
-	if (m->total == 0 || limit_bytes / 1024 < m->total)
-		m->total = limit_bytes / 1024;
-	if (used > m->total)
-		used = m->total;
+	if (used > total)
+		used = total;
 	if (cached > used)
 		cached = used;
-	*m = (struct memory){.total = m->total,
-			     .free = m->total - used,
-			     .available = m->total - used + cached,
+	*m = (struct memory){.total = total,
+			     .free = total - used,
+			     .available = total - used + cached,
 			     .cached = cached};
 }
 
@@ -90,9 +98,10 @@ static void put_meminfo(struct truth *t, struct buf *b, const struct cgroup_stat
 	char digits[24];
 	int width;
 
-	host_memory(&m);
-	if (t->mem_bytes)
-		box_memory(&m, t->mem_bytes, now);
+	if (t->mem_kb)
+		box_memory(&m, t->mem_kb, now);
+	else
+		host_memory(&m);
 	/* As the kernel does it, eight digits; no number is above the total. */
 	width = snprintf(digits, sizeof(digits), "%" PRIu64, m.total);
 	if (width < 8)
@@ -249,19 +258,19 @@ bool truth_is_old(const struct truth *t, uint64_t now_ms, uint64_t max_age_ms)
 int truth_write(struct truth *t, uint64_t now_ms, const struct cgroup_stats *now, unsigned running)
 {
 	uint64_t up_ms = now_ms > t->started_ms ? now_ms - t->started_ms : 0;
+	struct buf b;
 	int first = 0;
 
 	if (t->fd[0] < 0)
 		return 0;
 	average(t, now_ms, now->cpu_us);
 	t->written_ms = now_ms;
+	buf_init(&b, TRUTH_CPUINFO_MAX);
 	for (int i = 0; i < TRUTH_FILES; i++) {
-		struct buf b;
 		int r;
 
 		if (i == CPUINFO)
 			continue;
-		buf_init(&b, TRUTH_CPUINFO_MAX);
 		if (i == MEMINFO)
 			put_meminfo(t, &b, now);
 		else if (i == LOADAVG)
@@ -273,8 +282,9 @@ int truth_write(struct truth *t, uint64_t now_ms, const struct cgroup_stats *now
 		r = write_file(t->fd[i], &b);
 		if (r < 0 && first == 0)
 			first = r;
-		buf_done(&b);
+		buf_consume(&b, buf_len(&b));
 	}
+	buf_done(&b);
 	return first;
 }
 
@@ -299,7 +309,7 @@ int truth_open(struct truth *t, int *fds, uint64_t mem_bytes, unsigned cpus, str
 	*t = TRUTH_NONE;
 	for (int i = 0; i < TRUTH_FILES; i++)
 		t->fd[i] = take_fd(fds[i]);
-	t->mem_bytes = mem_bytes;
+	t->mem_kb = mem_bytes ? box_total(mem_bytes) : 0;
 	t->cpus = cpus;
 	t->started_ms = clock_mono_ms();
 	t->started_s = clock_wall_ms() / 1000;

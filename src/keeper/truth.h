@@ -20,7 +20,7 @@ enum { TRUTH_FILES = 5 };
 
 struct truth {
 	int fd[TRUTH_FILES]; /* owned; -1 where the wall has none */
-	uint64_t mem_bytes;  /* limit; 0: the host's own numbers are shown */
+	uint64_t mem_kb;     /* the box has; 0: the host's own numbers are shown */
 	unsigned cpus;
 	uint64_t started_ms, written_ms; /* monotonic; written_ms 0: never */
 	uint64_t started_s;		 /* wall clock */
