@@ -29,6 +29,11 @@ void fd_close(int *fd)
 	*fd = -1;
 }
 
+int fd_open(const char *path, int flags)
+{
+	return openat(AT_FDCWD, path, flags | O_CLOEXEC);
+}
+
 ssize_t fd_read_full(int fd, void *p, size_t n)
 {
 	size_t done = 0;

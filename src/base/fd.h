@@ -46,6 +46,10 @@ void fd_fill_low(void);
 /* Closes *fd if it is open and leaves -1: idempotent. */
 void fd_close(int *fd);
 
+/* open(2) with O_CLOEXEC, in one system call: musl's own sets the flag once more, for kernels that
+ * did not know it. */
+int fd_open(const char *path, int flags);
+
 /* Loops over short counts and EINTR. fd_read_full returns the bytes read, fewer only at end of
  * file; fd_write_full returns 0. Negative errno on failure. For blocking descriptors. */
 ssize_t fd_read_full(int fd, void *p, size_t n);

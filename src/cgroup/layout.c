@@ -268,7 +268,7 @@ int layout_open_parent(const struct layout *l, enum layout_tree t)
 
 	if (!layout_has(l, t))
 		return -ENOENT;
-	fd = open(l->dir[t].path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	fd = fd_open(l->dir[t].path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 	r = fd < 0 ? -errno : check_kind(l, t, fd);
 	return r < 0 ? r : take_fd(fd);
 }
@@ -284,11 +284,11 @@ int layout_open(const struct layout *l, enum layout_tree t, bool make)
 	if (make && l->dir[t].is_readonly)
 		return -EROFS;
 	snprintf(path, sizeof(path), "%s/" BOXES_DIR, l->dir[t].path);
-	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	fd = fd_open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 	if (fd < 0 && errno == ENOENT && make) {
 		if (mkdir(path, 0755) < 0 && errno != EEXIST)
 			return -errno;
-		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+		fd = fd_open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 		if (fd >= 0 && layout_kind(t)->on_boxes_made)
 			layout_kind(t)->on_boxes_made(t, fd);
 	}
@@ -316,7 +316,7 @@ int layout_make(const struct layout *l, enum layout_tree t, const char *box)
 	}
 	if (r < 0 && r != -EEXIST)
 		return r;
-	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	fd = fd_open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 	r = fd < 0 ? -errno : check_kind(l, t, fd);
 	return r < 0 ? r : take_fd(fd);
 }

@@ -226,7 +226,7 @@ static int move_link(int *ret_rfd, int *ret_wfd)
 		*ret_wfd = fcntl(1, F_DUPFD_CLOEXEC, LINK_FD_FIRST);
 	if (*ret_rfd < 0 || *ret_wfd < 0)
 		return fail("move the link", errno);
-	null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	null = fd_open("/dev/null", O_RDWR);
 	if (null < 0)
 		return fail("open /dev/null", errno);
 	if (dup2(null, 0) < 0 || dup2(null, 1) < 0 || (fcntl(2, F_GETFD) < 0 && dup2(null, 2) < 0))

@@ -60,7 +60,7 @@ enum stage {
  * an init that is not root may not write here, and the command has the same score as init then. */
 static void raise_oom_score(int score)
 {
-	autoclose int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+	autoclose int fd = fd_open("/proc/self/oom_score_adj", O_RDWR);
 	char text[16] = "";
 
 	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0 || atoi(text) >= score)

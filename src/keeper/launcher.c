@@ -314,7 +314,7 @@ static void kill_children(void)
 	int fd;
 
 	snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = fd_open(path, O_RDONLY);
 	n = fd < 0 ? 0 : fd_read_full(fd, text, sizeof(text) - 1);
 	fd_close(&fd);
 	text[n > 0 ? n : 0] = 0;

@@ -21,7 +21,7 @@
  * where a developer asked for debug lines. */
 static int leave_caller(void)
 {
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int null = fd_open("/dev/null", O_RDWR);
 
 	if (null < 0)
 		return -errno;

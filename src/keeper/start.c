@@ -51,14 +51,14 @@ static int open_dirs(struct keeper_life *l, struct err *e)
 	sha256_hex(c->home, strlen(c->home), hex);
 	snprintf(l->st.tag, sizeof(l->st.tag), "%.8s", hex);
 	snprintf(l->cgroup_name, sizeof(l->cgroup_name), "%s-%s", l->st.tag, c->spec.name);
-	l->st.home_fd = open(c->home, flags);
+	l->st.home_fd = fd_open(c->home, flags);
 	if (l->st.home_fd < 0)
 		return err_errno(e, errno, "open '%s'", c->home);
 	snprintf(path, sizeof(path), "%s/boxes", c->home);
-	l->st.boxes_fd = open(path, flags);
+	l->st.boxes_fd = fd_open(path, flags);
 	if (l->st.boxes_fd < 0)
 		return err_errno(e, errno, "open '%s'", path);
-	l->st.run_fd = open(c->run, flags);
+	l->st.run_fd = fd_open(c->run, flags);
 	if (l->st.run_fd < 0)
 		return err_errno(e, errno, "open '%s'", c->run);
 	l->box_fd = openat(l->st.boxes_fd, c->spec.name, flags | O_NOFOLLOW);
@@ -108,7 +108,7 @@ static int copy_file(int to, int from)
 static int seal_init(const char *path, int *ret_fd, struct err *e)
 {
 	unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-	autoclose int from = open(path, O_RDONLY | O_CLOEXEC);
+	autoclose int from = fd_open(path, O_RDONLY);
 	autoclose int fd = -1;
 	int r;
 
@@ -384,7 +384,7 @@ static int start_init(struct keeper_life *l, struct err *e)
 
 static int reset_oom_score(struct keeper_life *l, struct err *e)
 {
-	autoclose int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+	autoclose int fd = fd_open("/proc/self/oom_score_adj", O_RDWR);
 	bool may_lower = false;
 	int r = fd < 0 ? -errno : oom_reset(fd, &may_lower);
 

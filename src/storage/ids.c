@@ -137,7 +137,7 @@ static int ranges_open(const char *run_dir, struct err *e)
 		return err_errno(e, errno, "make '%s'", run_dir);
 	if (mkdir(path, 0700) < 0 && errno != EEXIST)
 		return err_errno(e, errno, "make '%s'", path);
-	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	fd = fd_open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 	return fd < 0 ? err_errno(e, errno, "open '%s'", path) : fd;
 }
 
@@ -252,7 +252,7 @@ static int write_map(pid_t pid, const char *file, const char *text, struct err *
 	int r;
 
 	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
-	autoclose int fd = open(path, O_WRONLY | O_CLOEXEC);
+	autoclose int fd = fd_open(path, O_WRONLY);
 	if (fd < 0)
 		return err_errno(e, errno, "open '%s'", path);
 	r = fd_write_full(fd, text, strlen(text));
@@ -413,7 +413,7 @@ int ids_mount_ns(const struct ids *ids, uid_t owner_uid, gid_t owner_gid, struct
 		r = write_map(pid, "gid_map", text, e);
 	if (r == 0) {
 		snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
-		fd = open(path, O_RDONLY | O_CLOEXEC);
+		fd = fd_open(path, O_RDONLY);
 		r = fd < 0 ? err_errno(e, errno, "open '%s'", path) : 0;
 	}
 	fd_close(&sock);

@@ -71,7 +71,7 @@ static int open_number(int number, struct loopdev *ret)
 	struct stat st;
 
 	snprintf(ret->path, sizeof(ret->path), "/dev/loop%d", number);
-	fd = open(ret->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	fd = fd_open(ret->path, O_RDWR | O_NOFOLLOW);
 	if (fd < 0)
 		return -errno;
 	if (fstat(fd, &st) < 0)
@@ -202,7 +202,7 @@ int loopdev_open(int file_fd, bool alone, struct loopdev *ret, struct err *e)
 		return err_errno(e, -r, "lock the disk");
 	if (r > 0)
 		return 0;
-	control = open(CONTROL_PATH, O_RDWR | O_CLOEXEC);
+	control = fd_open(CONTROL_PATH, O_RDWR);
 	if (control < 0)
 		return no_loop(errno, e);
 	/* What is kept goes to disk once, not through a second cache. What is thrown away had

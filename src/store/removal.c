@@ -34,7 +34,7 @@ int removal_open(const char *run_dir)
 {
 	char path[640];
 	int n = snprintf(path, sizeof(path), "%s/" REMOVALS_FILE, run_dir);
-	int fd = n < (int)sizeof(path) ? open(path, OPEN_FLAGS, 0600) : -1;
+	int fd = n < (int)sizeof(path) ? openat(AT_FDCWD, path, OPEN_FLAGS, 0600) : -1;
 
 	if (fd < 0)
 		return n < (int)sizeof(path) ? -errno : -ENAMETOOLONG;

@@ -473,7 +473,7 @@ static int place_descriptors(const struct enter *n, const struct enter_fds *fds,
 			     int *ret_status)
 {
 	enum { LOW = 3, HIGH = 64 };
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int null = fd_open("/dev/null", O_RDWR);
 	int from[LOW + GIVEN_MAX + GUEST_REDIRECT_FDS + 2] = {fds->wire, fds->wire, null};
 	int count = LOW;
 

@@ -48,7 +48,7 @@ int hold_cpus(unsigned count)
 int hold_landlock(int abi, const int *dirs, size_t count)
 {
 	autoclose int set = landlock_new(abi, 0, LANDLOCK_ABSTRACT_SOCKETS | LANDLOCK_SIGNALS);
-	autoclose int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	autoclose int root = fd_open("/", O_PATH | O_DIRECTORY);
 	int r;
 
 	if (set < 0 || root < 0)

@@ -100,7 +100,7 @@ static int be_owner(const struct ids *ids, bool on, struct err *e)
 
 	if (ids->kind != IDS_RANGE)
 		return 0;
-	if (setresuid((uid_t)-1, on ? owner : 0, (uid_t)-1) < 0 ||
+	if (syscall(SYS_setresuid, -1, on ? owner : 0, -1) < 0 ||
 	    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
 		r = -errno;
 	if (r == 0 && on)
@@ -113,7 +113,7 @@ static int open_in_proc(pid_t pid, const char *what, int flags)
 	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, what);
-	return open(path, flags | O_CLOEXEC);
+	return fd_open(path, flags);
 }
 
 /* Everything that must be done from outside while the child waits. */

@@ -260,7 +260,7 @@ static int open_source(struct plan_source *s, struct err *e)
 	} else if (!s->beneath) {
 		s->fd = mount_clone(AT_FDCWD, s->path, s->recursive);
 	} else {
-		top = open(s->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		top = fd_open(s->path, O_PATH | O_DIRECTORY);
 		if (top < 0)
 			return err_errno(e, errno, "open '%s'", s->path);
 		below = fd_openat2(top, s->beneath, O_PATH, 0, FD_BENEATH | FD_NO_MAGICLINKS);
