@@ -1,8 +1,13 @@
 """The contract of walls: a box behind a wall that only starts init has the same insides as a native one, and what a
-wall cannot do is refused or listed. The wall 'plain' is only in builds with sanitizers."""
+wall cannot do is refused or listed; a start that fails half way says why and leaves nothing. The wall 'plain' is only
+in builds with sanitizers."""
+import glob
+import os
+import pathlib
+
 import pytest
 
-from conftest import needs_base, needs_root
+from conftest import IS_ROOT, needs_base, needs_root, wait_until
 
 # What is in a box, without what differs from box to box.
 LINES = {
@@ -111,3 +116,93 @@ def test_the_wall_of_a_session(cove):
     assert cove.inspect(box)["wall"] == "native"
     assert cove.inspect(box)["isolation"]["shared_kernel"] is True
     cove("close", "walled", "--delete").ok()
+
+
+def left_of(cove, box):
+    """What the host has of a box that does not run: processes that hold something of it, groups, mounts, disks."""
+    place, found = f"{cove.home}/boxes/{box}", []
+    for fd in glob.glob("/proc/[0-9]*/fd/*"):
+        try:
+            if os.readlink(fd).startswith(place):
+                found.append(fd)
+        except OSError:  # ended meanwhile, or somebody else's
+            continue
+    found += glob.glob(f"/sys/fs/cgroup/**/*-{box}", recursive=True)
+    for path in ["/proc/self/mountinfo", *glob.glob("/sys/block/loop*/loop/backing_file")]:
+        try:
+            found += [line for line in pathlib.Path(path).read_text().splitlines() if place in line]
+        except OSError:
+            continue
+    return found
+
+
+def without_source(cove, box, source):
+    """begin opens what the box is shown of the host; of an ordinary user's box the new process does."""
+    source.rename(source.with_name("away"))
+    return "not_found", lambda: source.with_name("away").rename(source)
+
+
+def without_disk(cove, box, source):
+    """finish attaches the layer; the new process is there already, and waits for it."""
+    with open(f"{cove.home}/boxes/{box}/disk.img", "r+b") as disk:
+        disk.seek(1024)
+        block = disk.read(1024)
+        disk.seek(1024)
+        disk.write(bytes(1024))
+
+    def mend():
+        with open(f"{cove.home}/boxes/{box}/disk.img", "r+b") as again:
+            again.seek(1024)
+            again.write(block)
+    return "internal", mend
+
+
+def without_work(cove, box, source):
+    """The new process cannot mount its overlay, which await hears from it."""
+    work = pathlib.Path(f"{cove.home}/boxes/{box}/work")
+    work.rename(work.with_name("away"))
+    work.write_text("")
+
+    def mend():
+        work.unlink()
+        work.with_name("away").rename(work)
+    return "invalid", mend
+
+
+PLAIN = ["--storage", "plain", "--disk", "none"]
+PIECES = {"begin": (without_source, ["--mount", "{}:/given"]), "finish": (without_disk, []),
+          "await": (without_work, PLAIN)}
+
+
+@needs_base
+@pytest.mark.parametrize("moment", PIECES)
+@pytest.mark.parametrize("wall", ["native", "plain"])
+def test_a_start_that_fails_half_way(cove, tmp, wall, moment):
+    """The cause is reported, nothing is left, and once the piece is there again so is the box."""
+    spoil, flags = PIECES[moment]
+    source = tmp / "source"
+    source.mkdir()
+    if moment == "finish" and not IS_ROOT:
+        pytest.skip("disks are root's")
+    if wall == "plain" and moment == "begin":
+        pytest.skip("it shows nothing of the host")
+    made = cove("create", "--wall", wall, *(flag.format(source) for flag in flags))
+    if "there is no wall" in made.errors:
+        pytest.skip("this build has no wall for tests")
+    box = made.ok().text.strip()
+    cove.sh(box, "echo kept > /tmp/f")
+    cove("stop", box).ok()
+    kind, mend = spoil(cove, box, source)
+    why = cove.fails(kind, "start", box)
+    assert moment != "begin" or str(source) in why
+    wait_until(lambda: not left_of(cove, box), f"nothing to be left: {left_of(cove, box)}")
+    assert cove.inspect(box)["state"] == "stopped"
+    mend()
+    cove("start", box).ok()
+    assert cove.sh(box, "cat /tmp/f")["stdout"] == "kept\n"
+
+
+def test_a_one_shot_box_that_fails_half_way(cove, tmp):
+    before = cove.names()
+    cove.fails("not_found", "run", "--mount", f"{tmp}/none:/given", "--", "true")
+    assert cove.names() == before
