@@ -3,6 +3,7 @@
 
 #include "base/fd.h"
 #include "guest/mount.h"
+#include "guest/open.h"
 #include "guest/target.h"
 
 #include <errno.h>
@@ -50,7 +51,7 @@ static int remove_link(struct guest *g, const char *path)
 	autoclose int parent = -1;
 
 	snprintf(dir, sizeof(dir), "%.*s", (int)(name - path), path);
-	parent = fd_openat2(g->root, dir, O_PATH | O_DIRECTORY, 0, FD_IN_ROOT | FD_NO_MAGICLINKS);
+	parent = guest_open_at(g->root, dir, O_PATH | O_DIRECTORY, FD_IN_ROOT | FD_NO_MAGICLINKS);
 	return parent < 0 ? parent : unlinkat(parent, name, 0) < 0 ? -errno : 0;
 }
 

@@ -11,6 +11,7 @@
 #include "guest/guest.h"
 #include "guest/hold.h"
 #include "guest/mount.h"
+#include "guest/open.h"
 #include "guest/target.h"
 #include "guest/trust.h"
 
@@ -46,7 +47,7 @@ static int clone_device(int root, const struct guest_device *d)
 	autoclose int at = -1;
 
 	snprintf(path, sizeof(path), "/dev/%s", d->name);
-	at = fd_openat2(root, path, O_PATH, 0, FD_IN_ROOT | FD_NO_MAGICLINKS | FD_NO_SYMLINKS);
+	at = guest_open_at(root, path, O_PATH, FD_IN_ROOT | FD_NO_MAGICLINKS | FD_NO_SYMLINKS);
 	if (at < 0)
 		return at;
 	if (fstat(at, &st) < 0)

@@ -9,6 +9,7 @@
 
 #include "base/fd.h"
 #include "base/limits.h"
+#include "guest/open.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,8 +28,8 @@ struct target_walk {
 
 static int open_done(const struct target_walk *w, int flags, uint64_t resolve)
 {
-	return fd_openat2(w->root, w->done[0] ? w->done : "/", O_PATH | flags, 0,
-			  FD_IN_ROOT | FD_NO_MAGICLINKS | FD_NO_SYMLINKS | resolve);
+	return guest_open_at(w->root, w->done[0] ? w->done : "/", O_PATH | flags,
+			     FD_IN_ROOT | FD_NO_MAGICLINKS | FD_NO_SYMLINKS | resolve);
 }
 
 /* Takes the first name off rest; it is empty where there is none. */

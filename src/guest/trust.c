@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "guest/jks.h"
 #include "guest/mount.h"
+#include "guest/open.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -42,8 +43,9 @@ static bool is_absent(int r)
 /* A plain file below root, O_PATH or O_RDONLY. -ENOENT where there is none. */
 static int open_plain(int root, const char *path, int flags, struct stat *ret)
 {
-	autoclose int fd = fd_openat2(root, path, flags == O_PATH ? O_PATH : O_RDONLY | O_NONBLOCK,
-				      0, FD_IN_ROOT | FD_NO_MAGICLINKS);
+	autoclose int fd =
+		guest_open_at(root, path, flags == O_PATH ? O_PATH : O_RDONLY | O_NONBLOCK,
+			      FD_IN_ROOT | FD_NO_MAGICLINKS);
 
 	if (fd < 0)
 		return is_absent(fd) ? -ENOENT : fd;

@@ -22,7 +22,7 @@
 #include "init/files.h"
 
 #include "base/fd.h"
-#include "init/open.h"
+#include "guest/open.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -71,8 +71,8 @@ static bool is_gone(int code)
 
 static int open_child(int dir_fd, const char *name, int flags)
 {
-	return init_open_at(dir_fd, name, O_RDONLY | O_NONBLOCK | O_NOCTTY | flags,
-			    FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS);
+	return guest_open_at(dir_fd, name, O_RDONLY | O_NONBLOCK | O_NOCTTY | flags,
+			     FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS);
 }
 
 /* Takes fd. */

@@ -13,7 +13,7 @@
 
 #include "base/fd.h"
 #include "base/str.h"
-#include "init/open.h"
+#include "guest/open.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +27,7 @@ int path_open(const char *path, int flags)
 	/* openat2 refuses flags that mean nothing beside O_PATH. */
 	if (!(flags & O_PATH))
 		flags |= O_NONBLOCK | O_NOCTTY;
-	return init_open_at(AT_FDCWD, path, flags, FD_NO_MAGICLINKS);
+	return guest_open_at(AT_FDCWD, path, flags, FD_NO_MAGICLINKS);
 }
 
 bool path_is_program(const char *path)
@@ -40,7 +40,7 @@ bool path_is_program(const char *path)
 
 static int open_dir_at(int at_fd, const char *path)
 {
-	return init_open_at(at_fd, path, O_PATH | O_DIRECTORY, FD_NO_MAGICLINKS);
+	return guest_open_at(at_fd, path, O_PATH | O_DIRECTORY, FD_NO_MAGICLINKS);
 }
 
 /* One component below fd, made if it is missing. A link that leads nowhere stays an error. */
@@ -179,7 +179,7 @@ int init_place_beneath(int root_fd, const char *rel, struct init_place *ret)
 	r = split(text, &dir, p.name);
 	if (r < 0)
 		return r;
-	p.dir_fd = init_open_at(root_fd, dir, O_PATH | O_DIRECTORY, resolve);
+	p.dir_fd = guest_open_at(root_fd, dir, O_PATH | O_DIRECTORY, resolve);
 	if (p.dir_fd < 0)
 		return p.dir_fd;
 	*ret = p;

@@ -27,7 +27,7 @@
 #include "base/path.h"
 #include "base/rand.h"
 #include "base/str.h"
-#include "init/open.h"
+#include "guest/open.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -194,8 +194,8 @@ static int finish_dir(struct put *p, struct err *e)
 	int r = 0;
 
 	p->dir_path[d->path_len] = '\0';
-	autoclose int fd = init_open_at(p->root_fd, *rel ? rel : ".", O_RDONLY | O_DIRECTORY,
-					FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS);
+	autoclose int fd = guest_open_at(p->root_fd, *rel ? rel : ".", O_RDONLY | O_DIRECTORY,
+					 FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS);
 	p->dir_count--;
 	if (fd == -ENOENT)
 		return 0; /* the box removed it again: its business */

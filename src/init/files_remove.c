@@ -10,7 +10,7 @@
 
 #include "base/fd.h"
 #include "base/path.h"
-#include "init/open.h"
+#include "guest/open.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,8 +31,8 @@ static struct removal *removal_of(struct file_op *op)
 
 static int open_dir(struct removal *m, int dir_fd, const char *name, struct err *e)
 {
-	int fd = init_open_at(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NONBLOCK,
-			      FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS | FD_NO_XDEV);
+	int fd = guest_open_at(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NONBLOCK,
+			       FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS | FD_NO_XDEV);
 	int r;
 
 	if (fd == -ENOENT)

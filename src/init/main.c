@@ -16,9 +16,9 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
+#include "guest/open.h"
 #include "init/job.h"
 #include "init/net.h"
-#include "init/open.h"
 #include "init/options.h"
 #include "init/tree.h"
 
@@ -240,7 +240,7 @@ static int close_inherited(const struct init *in)
 {
 	enum { SET_CLOEXEC = 4 }; /* CLOSE_RANGE_CLOEXEC */
 	unsigned first = INIT_FD_FIRST + in->inherited;
-	int r = init_close_from(first);
+	int r = guest_close_from(first);
 
 	if (r == 0 && in->inherited && sys_close_range(INIT_FD_FIRST, first - 1, SET_CLOEXEC) == 0)
 		return 0;
@@ -297,7 +297,7 @@ static int set_up(struct init *in, int rfd, int wfd, char *notes)
 	if (r < 0)
 		return fail("make an event loop", -r);
 	init_tree_groups_check(&in->groups, notes + have, INIT_NOTES_MAX - have);
-	init_open_check(notes, INIT_NOTES_MAX);
+	guest_open_check(notes, INIT_NOTES_MAX);
 	in->link.on_frame = on_frame;
 	in->link.on_close = on_close;
 	in->link.on_drained = on_drained;

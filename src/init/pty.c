@@ -6,7 +6,7 @@
 #include "init/pty.h"
 
 #include "base/fd.h"
-#include "init/open.h"
+#include "guest/open.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,8 +20,8 @@
 
 int pty_open(uid_t owner, int *ret_master, int *ret_slave, struct err *e)
 {
-	autoclose int master = init_open_at(AT_FDCWD, "/dev/ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK,
-					    FD_NO_MAGICLINKS);
+	autoclose int master = guest_open_at(AT_FDCWD, "/dev/ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK,
+					     FD_NO_MAGICLINKS);
 	autoclose int slave = -1;
 	int unlock = 0;
 

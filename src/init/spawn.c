@@ -25,7 +25,7 @@
 
 #include "base/fd.h"
 #include "base/limits.h"
-#include "init/open.h"
+#include "guest/open.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -84,7 +84,7 @@ static int set_descriptors(const struct spawn *s, int *report_fd)
 	if (*report_fd != REPORT_FD && dup3(*report_fd, REPORT_FD, O_CLOEXEC) < 0)
 		return -errno;
 	*report_fd = REPORT_FD;
-	return init_close_from(REPORT_FD + 1);
+	return guest_close_from(REPORT_FD + 1);
 }
 
 static int set_ids(const struct user *u)
@@ -196,7 +196,7 @@ static enum stage run_program(const struct spawn *s, int *code)
 /* As the user, and through no link that stands for an open descriptor or a process's place. */
 static int enter_directory(const char *path)
 {
-	autoclose int fd = init_open_at(AT_FDCWD, path, O_PATH | O_DIRECTORY, FD_NO_MAGICLINKS);
+	autoclose int fd = guest_open_at(AT_FDCWD, path, O_PATH | O_DIRECTORY, FD_NO_MAGICLINKS);
 
 	if (fd < 0)
 		return fd;

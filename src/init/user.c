@@ -12,7 +12,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/str.h"
-#include "init/open.h"
+#include "guest/open.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@ struct wanted {
 static int read_table(const char *name, char **ret, struct err *e)
 {
 	autoclose int dir_fd =
-		init_open_at(AT_FDCWD, "/etc", O_PATH | O_DIRECTORY, FD_NO_MAGICLINKS);
+		guest_open_at(AT_FDCWD, "/etc", O_PATH | O_DIRECTORY, FD_NO_MAGICLINKS);
 	int r = dir_fd < 0 ? dir_fd : fd_read_file(dir_fd, name, INIT_PASSWD_MAX, ret, NULL);
 
 	if (r == -ENOENT) {
@@ -212,7 +212,7 @@ static bool look_at_files(struct user_cache *c)
 {
 	static const char *const names[2] = {"passwd", "group"};
 	autoclose int dir_fd =
-		init_open_at(AT_FDCWD, "/etc", O_PATH | O_DIRECTORY, FD_NO_MAGICLINKS);
+		guest_open_at(AT_FDCWD, "/etc", O_PATH | O_DIRECTORY, FD_NO_MAGICLINKS);
 	struct timespec now;
 	struct stat st;
 

@@ -25,8 +25,8 @@ static int fuzz_read_file(int dir_fd, const char *path, size_t max, char **ret, 
 }
 
 #define fd_read_file fuzz_read_file
-#include "init/open.c" /* which user.c opens /etc with */
-#include "init/user.c" /* its functions are static: the file is the unit */
+#include "guest/open.c" /* which user.c opens /etc with */
+#include "init/user.c"	/* its functions are static: the file is the unit */
 
 static char *cut(char *text)
 {

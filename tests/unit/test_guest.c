@@ -3,6 +3,9 @@
 
 #include "base/fd.h"
 #include "guest/mount.h"
+#include "guest/setup.h"
+#include "guest/target.h"
+#include "old_kernel.h"
 #include "tap.h"
 
 #include <dirent.h>
@@ -34,7 +37,7 @@ static void enter(void)
 	int uid = (int)geteuid(), gid = (int)getegid(), status;
 	pid_t pid;
 
-	if (unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET) < 0)
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWUTS) < 0)
 		SKIP("no namespaces here");
 	write_text("/proc/self/setgroups", "deny");
 	snprintf(map, sizeof(map), "0 %d 1", uid);
@@ -198,6 +201,56 @@ TEST(dev_has_nodes_links_and_mounts)
 	CHECK(is_on_tmpfs("dev/shm") && is_on_tmpfs("dev/cove") && !is_on_tmpfs("dev/pts"));
 	CHECK_EQ(fstatat(g.dev, "cove", &st, 0), 0);
 	CHECK_EQ(st.st_mode & 07777, 01733);
+}
+
+/* The tree of a box with links of all kinds, as this process's root. */
+static void enter_tree(void)
+{
+	CHECK_EQ(mount("t", "/mnt", "tmpfs", 0, "mode=755"), 0);
+	CHECK_EQ(chdir("/mnt"), 0);
+	CHECK_EQ(system("mkdir -p dev etc/ssl/certs share; echo A > etc/real.pem; "
+			"ln -s ../../../../etc/real.pem etc/ssl/certs/ca-certificates.crt; "
+			"ln -s ../run/none/resolv.conf etc/resolv.conf; ln -s /proc/1/root magic"),
+		 0);
+	for (int i = 0; i < GUEST_DEVICES; i++) {
+		char from[32];
+
+		snprintf(from, sizeof(from), "/dev/%s", guest_devices[i].name);
+		CHECK_EQ(mknod(from + 1, S_IFREG | 0644, 0), 0);
+		CHECK_EQ(mount(from, from + 1, NULL, MS_BIND, NULL), 0);
+	}
+	/* A shared directory of the same filesystem: only the mount tells. */
+	CHECK_EQ(mount("share", "share", NULL, MS_BIND, NULL), 0);
+	CHECK_EQ(symlink("/etc", "share/link"), 0);
+	CHECK_EQ(chroot("."), 0);
+	CHECK_EQ(chdir("/"), 0);
+}
+
+/* init --guest where the kernel has no openat2. */
+TEST(insides_are_made_without_openat2)
+{
+	struct guest_setup c = {.name = "demo", .single = true, .net = true, .trust_pem = "B\n"};
+	struct guest_redirect net;
+	char notes[512] = "";
+	struct err e = {0};
+	int root;
+
+	enter();
+	enter_tree();
+	become_old();
+	if (guest_setup_run(&c, &net, notes, sizeof(notes), &e) == -EPERM)
+		SKIP("the host's own /proc is partly hidden");
+	CHECK_STR(e.msg, "");
+	CHECK_EQ(bytes_of("/etc/resolv.conf"), strlen("nameserver " GUEST_DNS_ADDR "\n"));
+	CHECK_EQ(bytes_of("/etc/hostname"), 4);
+	CHECK_EQ(bytes_of("/etc/real.pem"), strlen("A\n\nB\n")); /* through its link */
+	CHECK_EQ(bytes_of("/dev/cove-trust/box.pem"), 2);
+	CHECK(is_on_tmpfs("/proc/kmsg"));
+	root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	CHECK_EQ(guest_target_open(root, "/share/link/x", true), -ELOOP);
+	CHECK(guest_target_open(root, "/magic/etc", true) < 0);
+	CHECK(guest_target_open(root, "/proc/self/cwd", true) < 0);
+	CHECK(access("/etc/x", F_OK) < 0);
 }
 
 TEST(hosts_of_a_name)

@@ -3,44 +3,16 @@
  * ENOSYS to them. init finds out, says what is weaker, and works.
  */
 #include "exec_client.h"
+#include "old_kernel.h"
 #include "shell_client.h"
 #include "tap.h"
 
 #include "base/fd.h"
 #include "base/limits.h"
-#include "init/open.h"
+#include "guest/open.h"
 
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-
-#define LACKS(call)                                      \
-	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1), \
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS)
-
-/* For this process and all it starts, for good: each test has a process of its own. */
-static void become_old(void)
-{
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		LACKS(SYS_openat2),
-		LACKS(SYS_clone3),
-		LACKS(SYS_close_range),
-		LACKS(SYS_pidfd_open),
-		LACKS(SYS_pidfd_send_signal),
-		LACKS(SYS_landlock_create_ruleset),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog program = {.len = sizeof(code) / sizeof(*code), .filter = code};
-
-	CHECK_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-	CHECK_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
-	CHECK_EQ(fd_openat2(AT_FDCWD, "/", O_PATH, 0, 0), -ENOSYS);
-}
 
 TEST(commands_and_lines_run)
 {
@@ -89,17 +61,78 @@ TEST(a_link_of_proc_is_no_working_directory)
 
 /* --- the walk gives what openat2 gives --- */
 
+static const char *const paths[] = {"a",
+				    "a/",
+				    "a/f",
+				    "a/f/",
+				    "a//b/../f",
+				    "./a/./f",
+				    ".",
+				    "..",
+				    "",
+				    "none",
+				    "none/x",
+				    "a/none",
+				    "to-a",
+				    "to-a/",
+				    "to-a/f",
+				    "to-f",
+				    "to-f/",
+				    "up/f",
+				    "chain",
+				    "loop",
+				    "loop/x",
+				    "dangling",
+				    "absolute",
+				    "proc",
+				    "magic",
+				    "fifo",
+				    "/",
+				    "//",
+				    "/proc",
+				    "a/f/x",
+				    "closed",
+				    "closed/x",
+				    "/proc/self/fd/0",
+				    "/proc/mounts",
+				    "root"};
+
+static const struct {
+	int flags;
+	uint64_t resolve;
+} ways[] = {
+	{O_PATH, FD_NO_MAGICLINKS},
+	{O_PATH | O_DIRECTORY, FD_NO_MAGICLINKS},
+	{O_PATH | O_NOFOLLOW, FD_NO_MAGICLINKS},
+	{O_RDONLY | O_NONBLOCK | O_NOCTTY, FD_NO_MAGICLINKS},
+	{O_RDONLY | O_NONBLOCK, FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS},
+	{O_RDONLY | O_DIRECTORY, FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS},
+	{O_PATH, FD_IN_ROOT | FD_NO_MAGICLINKS},
+	{O_RDONLY | O_NONBLOCK, FD_IN_ROOT | FD_NO_MAGICLINKS},
+	{O_PATH, FD_IN_ROOT | FD_NO_MAGICLINKS | FD_NO_SYMLINKS},
+	{O_PATH | O_DIRECTORY, FD_IN_ROOT | FD_NO_XDEV | FD_NO_MAGICLINKS},
+};
+enum { PATHS = sizeof(paths) / sizeof(*paths), WAYS = sizeof(ways) / sizeof(*ways) };
+
 struct answer {
 	int code;
 	ino_t ino;
 	mode_t mode;
 };
 
-static struct answer look(int fd)
+/* What stays in a root begins at this process's own. */
+static struct answer answer_of(const char *dir, int p, int w)
 {
-	struct answer a = {.code = fd < 0 ? fd : 0};
+	bool in_root = ways[w].resolve & FD_IN_ROOT;
+	autoclose int from = open(in_root ? "/" : dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	struct answer a = {0};
+	char path[96];
 	struct stat st;
+	int fd;
 
+	snprintf(path, sizeof(path), "%s%s%s", in_root ? dir : "", in_root ? "/" : "", paths[p]);
+	fd = guest_open_at(from, path, ways[w].flags, ways[w].resolve);
+	a.code = fd < 0 ? fd : 0;
 	if (fd >= 0) {
 		CHECK_EQ(fstat(fd, &st), 0);
 		CHECK(fcntl(fd, F_GETFD) & FD_CLOEXEC);
@@ -112,92 +145,44 @@ static struct answer look(int fd)
 
 TEST(a_walk_answers_as_the_kernel_does)
 {
-	static const char *const paths[] = {
-		"a",
-		"a/",
-		"a/f",
-		"a/f/",
-		"a//b/../f",
-		"./a/./f",
-		".",
-		"..",
-		"",
-		"none",
-		"none/x",
-		"a/none",
-		"to-a",
-		"to-a/",
-		"to-a/f",
-		"to-f",
-		"to-f/",
-		"up/f",
-		"chain",
-		"loop",
-		"loop/x",
-		"dangling",
-		"absolute",
-		"proc",
-		"magic",
-		"fifo",
-		"/",
-		"//",
-		"/proc",
-		"a/f/x",
-		"closed",
-		"closed/x",
-		"/proc/self/fd/0",
-		"/proc/mounts",
-	};
-	static const struct {
-		int flags;
-		uint64_t resolve;
-	} ways[] = {
-		{O_PATH, FD_NO_MAGICLINKS},
-		{O_PATH | O_DIRECTORY, FD_NO_MAGICLINKS},
-		{O_PATH | O_NOFOLLOW, FD_NO_MAGICLINKS},
-		{O_RDONLY | O_NONBLOCK | O_NOCTTY, FD_NO_MAGICLINKS},
-		{O_RDONLY | O_NONBLOCK, FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS},
-		{O_RDONLY | O_DIRECTORY, FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS},
-	};
-	enum { PATHS = sizeof(paths) / sizeof(*paths), WAYS = sizeof(ways) / sizeof(*ways) };
 	static struct answer by_kernel[PATHS][WAYS];
 	char dir[] = "/tmp/cove-open-XXXXXX", line[64];
-	int fd;
 
 	CHECK(mkdtemp(dir) != NULL);
 	CHECK_EQ(chdir(dir), 0);
 	CHECK_EQ(system("mkdir -p a/b closed; echo x > a/f; ln -s a to-a; ln -s a/f to-f; "
 			"ln -s a/b/.. up; ln -s to-a/b/../../to-f chain; ln -s loop loop; "
 			"ln -s gone dangling; ln -s $PWD/a/f absolute; ln -s /proc/self/mounts "
-			"proc; "
-			"ln -s /proc/self/root/tmp magic; mkfifo fifo; chmod 0 closed"),
+			"proc; ln -s /proc/self/root/tmp magic; mkfifo fifo; chmod 0 closed; "
+			"ln -s / root"),
 		 0);
-	fd = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	for (int p = 0; p < PATHS; p++)
-		for (int w = 0; w < WAYS; w++)
-			by_kernel[p][w] =
-				look(fd_openat2(fd, paths[p], ways[w].flags, 0, ways[w].resolve));
+	for (int i = 0; i < PATHS * WAYS; i++)
+		by_kernel[i / WAYS][i % WAYS] = answer_of(dir, i / WAYS, i % WAYS);
 	become_old();
-	for (int p = 0; p < PATHS; p++)
-		for (int w = 0; w < WAYS; w++) {
-			struct answer a =
-				look(init_open_at(fd, paths[p], ways[w].flags, ways[w].resolve));
-			const struct answer *k = &by_kernel[p][w];
+	for (int i = 0; i < PATHS * WAYS; i++) {
+		const struct answer a = answer_of(dir, i / WAYS, i % WAYS);
+		const struct answer *k = &by_kernel[i / WAYS][i % WAYS];
 
-			if (ways[w].resolve & FD_BENEATH && strstr(paths[p], "..")) {
-				CHECK_EQ(a.code, -EXDEV); /* stricter, as it says */
-				continue;
-			}
-			if (a.code != k->code || a.ino != k->ino || a.mode != k->mode)
-				printf("# '%s' way %d: %d, the kernel says %d\n", paths[p], w,
-				       a.code, k->code);
-			CHECK_EQ(a.code, k->code);
-			CHECK_EQ(a.ino, k->ino);
-			CHECK_EQ(a.mode, k->mode);
+		if (ways[i % WAYS].resolve & FD_BENEATH && strstr(paths[i / WAYS], "..")) {
+			CHECK_EQ(a.code, -EXDEV); /* stricter, as it says */
+			continue;
 		}
-	close(fd);
+		if (a.code != k->code || a.ino != k->ino || a.mode != k->mode)
+			printf("# '%s' way %d: %d, the kernel says %d\n", paths[i / WAYS], i % WAYS,
+			       a.code, k->code);
+		CHECK(a.code == k->code && a.ino == k->ino && a.mode == k->mode);
+	}
 	snprintf(line, sizeof(line), "chmod 700 closed; rm -r %s", dir);
 	CHECK_EQ(system(line), 0);
+}
+
+/* Only the own root keeps `..` in. */
+TEST(another_root_is_not_walked)
+{
+	int fd = open("/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	become_old();
+	CHECK_EQ(guest_open_at(fd, "..", O_PATH, FD_IN_ROOT), -ENOSYS);
 }
 
 TEST(everything_from_a_number_on_is_closed)
@@ -206,7 +191,7 @@ TEST(everything_from_a_number_on_is_closed)
 	for (int i = 0; i < 200; i++)
 		CHECK(open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0);
 	CHECK(fcntl(0, F_DUPFD, 1000) >= 1000);
-	CHECK_EQ(init_close_from(50), 0);
+	CHECK_EQ(guest_close_from(50), 0);
 	for (int fd = 50; fd < 1100; fd++)
 		CHECK(fcntl(fd, F_GETFD) < 0);
 	CHECK(fcntl(49, F_GETFD) >= 0);

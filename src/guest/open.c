@@ -6,9 +6,10 @@
  * The path is walked one name at a time, each opened relative to the directory before it and
  * without following a link; links are read and their text walked in their place, INIT_LINKS_MAX of
  * them at most. A link of /proc is ordinary only in the root of /proc (self, mounts): any other
- * stands for an open descriptor or a process's place, and is refused.
+ * stands for an open descriptor or a process's place, and is refused. What stays in a root is
+ * walked only where that is this process's own, which no `..` leaves, whoever renames what.
  */
-#include "init/open.h"
+#include "guest/open.h"
 
 #include "base/fd.h"
 #include "base/limits.h"
@@ -32,26 +33,46 @@ struct walk_state {
 	char rest[2 * BOX_PATH_MAX]; /* of the path */
 	uint64_t resolve;
 	unsigned links;
-	dev_t dev; /* of the directory it began in */
-	int fd;	   /* owned; where it stands */
+	uint64_t mount; /* that it began on: mount_of */
+	int fd;		/* owned; where it stands */
 };
+
+/* Its number, or where /proc tells none that of the device, which is another for most mounts. */
+static uint64_t mount_of(int fd)
+{
+	char path[40], text[256], *at = NULL;
+	autoclose int info = -1;
+	struct stat st;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	info = open(path, O_RDONLY | O_CLOEXEC);
+	n = info < 0 ? -1 : read(info, text, sizeof(text) - 1);
+	if (n > 0) {
+		text[n] = '\0';
+		at = strstr(text, "mnt_id:");
+	}
+	if (at)
+		return strtoull(at + strlen("mnt_id:"), NULL, 10);
+	return fstat(fd, &st) < 0 ? 0 : (uint64_t)st.st_dev;
+}
 
 /* Stands where a path begins: at the root, or where it stood. */
 static int stand(struct walk_state *w)
 {
-	struct stat st;
-
 	if (w->rest[0] == '/') {
 		if (w->resolve & FD_BENEATH)
 			return -EXDEV;
 		fd_close(&w->fd);
 		w->fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	}
-	if (w->fd < 0 || fstat(w->fd, &st) < 0)
+	if (w->fd < 0)
 		return -errno;
+	if (!(w->resolve & FD_NO_XDEV))
+		return 0;
 	if (w->links == 0)
-		w->dev = st.st_dev;
-	return 0;
+		w->mount = mount_of(w->fd);
+	return mount_of(w->fd) == w->mount ? 0 : -EXDEV;
 }
 
 /* Puts the text of the link `name` before the rest of the path. */
@@ -112,13 +133,15 @@ static int walk_open(struct walk_state *w, int flags)
 			r = follow(w, name);
 			continue;
 		}
-		if (w->resolve & FD_NO_XDEV && st.st_dev != w->dev)
-			return -EXDEV;
 		fd = openat(w->fd, name,
 			    (last ? flags : O_PATH) | (is_dir ? O_DIRECTORY : 0) | O_NOFOLLOW |
 				    O_CLOEXEC);
 		if (fd < 0)
 			return -errno;
+		if (w->resolve & FD_NO_XDEV && mount_of(fd) != w->mount) {
+			close(fd);
+			return -EXDEV;
+		}
 		if (last)
 			return fd;
 		fd_close(&w->fd);
@@ -131,10 +154,11 @@ static int walk_open(struct walk_state *w, int flags)
 	return fd < 0 ? -errno : fd;
 }
 
-int init_open_at(int dir_fd, const char *path, int flags, uint64_t resolve)
+int guest_open_at(int dir_fd, const char *path, int flags, uint64_t resolve)
 {
 	int r = fd_openat2(dir_fd, path, flags, 0, resolve);
 	struct walk_state w = {.resolve = resolve, .fd = -1};
+	struct stat own, asked;
 
 	if (r != -ENOSYS)
 		return r;
@@ -144,7 +168,13 @@ int init_open_at(int dir_fd, const char *path, int flags, uint64_t resolve)
 		return -ENAMETOOLONG;
 	w.fd = dir_fd == AT_FDCWD ? open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)
 				  : fcntl(dir_fd, F_DUPFD_CLOEXEC, 3);
-	r = w.fd < 0 ? -errno : walk_open(&w, flags);
+	if (w.fd < 0)
+		return -errno;
+	if (resolve & FD_IN_ROOT && (stat("/", &own) < 0 || fstat(dir_fd, &asked) < 0 ||
+				     own.st_dev != asked.st_dev || own.st_ino != asked.st_ino))
+		r = -ENOSYS;
+	else
+		r = walk_open(&w, flags);
 	fd_close(&w.fd);
 	return r;
 }
@@ -163,7 +193,7 @@ static bool close_listed(DIR *dir, unsigned first)
 	return closed;
 }
 
-int init_close_from(unsigned first)
+int guest_close_from(unsigned first)
 {
 	struct rlimit files;
 	int r = sys_close_range(first, ~0u, 0);
@@ -185,15 +215,14 @@ int init_close_from(unsigned first)
 	return 0;
 }
 
-void init_open_check(char *notes, size_t size)
+void guest_open_check(char *notes, size_t size)
 {
 	int r = fd_openat2(AT_FDCWD, "/", O_PATH | O_DIRECTORY, 0, 0), fd = r;
 	size_t at = strlen(notes);
 
 	fd_close(&fd);
 	if (r == -ENOSYS)
-		snprintf(
-			notes + at, size - at,
-			"no openat2: paths are resolved step by step, and a mount of the same file "
-			"system looks like a directory\n");
+		snprintf(notes + at, size - at,
+			 "no openat2: paths are resolved step by step, and where /proc does not "
+			 "tell mounts apart their devices do\n");
 }
