@@ -20,8 +20,8 @@ enum {
 	REDIRECT_PORT = 61128, /* src/guest/redirect.h */
 	PROXY_PORT = 3128,     /* src/guest/redirect.h */
 	STUB_ADDR = 0x7f000035,
-	CONNECT_MS = 5000,
-	ANSWER_MS = 30000,
+	CONNECT_MS = 60000,
+	ANSWER_MS = 60000,
 };
 
 /* ---- connections ---- */

@@ -524,7 +524,7 @@ def redirect(rig):
     got = g.run("""
 import urllib.request
 try: say(urllib.request.build_opener(urllib.request.ProxyHandler({})).open('https://api.test:%d/' % tls,
-    timeout=10).status)
+    timeout=60).status)
 except OSError as e: say(str(e))""", tls=g.raw.tls_port)
     g.raw.clear()
     need(b"/loot" in g.evil.all(), f"the redirect was not followed: {got}")

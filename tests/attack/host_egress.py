@@ -651,8 +651,8 @@ def no_variables(rig):
     g.raw.clear()
     result = rig.cove.run_json(g.box, "/usr/bin/env", "-i", PYTHON, "-B", "-c",
                                "import socket\n"
-                               f"def t(h):\n  try:\n    s = socket.create_connection((h, {g.raw.port}), 8)\n"
-                               "    s.sendall(b'GET / HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n'); s.settimeout(8)\n"
+                               f"def t(h):\n  try:\n    s = socket.create_connection((h, {g.raw.port}), 60)\n"
+                               "    s.sendall(b'GET / HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n'); s.settimeout(60)\n"
                                "    return s.recv(99)\n  except OSError: return b''\n"
                                "print([t(h) for h in ('denied.test', '192.0.2.1', 'elsewhere.example')])")
     need(result["stdout"].strip() == "[b'', b'', b'']", f"{result['stdout']!r} {result['stderr'][-300:]!r}")

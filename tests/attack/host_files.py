@@ -244,7 +244,7 @@ def hard_link(rig):
 
 # ---- A14: what a download can meet ----
 
-def download(rig, box, path, seconds=20):
+def download(rig, box, path, seconds=DEADLINE):
     """Bytes that came in the time, and whether it ended by itself."""
     target = rig.tmp / "download"
     target.unlink(missing_ok=True)
@@ -289,7 +289,7 @@ def endless_case(name, held, path):
     @case(name, "A14", held)
     def run(rig):
         box = rig.box()
-        rc, err = download(rig, box, path, 5)
+        rc, err = download(rig, box, path)
         need(memory_of(rig.keeper(box)) < KEEPER_MAX, "the keeper holds it")
         size = (rig.tmp / "download").stat().st_size if (rig.tmp / "download").exists() else 0
         (rig.tmp / "download").unlink(missing_ok=True)
@@ -308,7 +308,7 @@ endless_case("A14_download_mem_of_init", "/proc/1/mem cannot be downloaded", "/p
 def fifo(rig):
     box = rig.box()
     rig.cove("exec", box, "--", "bash", "-c", "rm -f /tmp/ff; mkfifo /tmp/ff").ok()
-    rc, err = download(rig, box, "/tmp/ff", 10)
+    rc, err = download(rig, box, "/tmp/ff")
     need(rc is not None, "it hangs")
     return f"rc {rc} {err.strip()[:80]}"
 
@@ -320,7 +320,7 @@ def flicker(rig):
     wait_until(lambda: rig.cove("exec", box, "--", "test", "-e", "/tmp/flicker").rc == 0, "the file")
     ended = []
     while process.poll() is None and len(ended) < 40:
-        rc, _ = download(rig, box, "/tmp/flicker", 20)
+        rc, _ = download(rig, box, "/tmp/flicker")
         need(rc is not None, "a download hangs")
         ended.append(rc)
     end(process)
@@ -619,7 +619,7 @@ CONNECT = """
 import os, socket, sys
 for way in (sys.argv[1], f"/proc/self/fd/{sys.argv[2]}"):
     peer = socket.socket(socket.AF_UNIX)
-    peer.settimeout(10)
+    peer.settimeout(60)
     try:
         peer.connect(way)
         peer.send(b"x" * 64)

@@ -154,14 +154,14 @@ static int reach(uint32_t address)
 
 	to.sin_port = htons((uint16_t)canary_number("CANARY_PORT"));
 	if (connect(fd, (struct sockaddr *)&to, sizeof(to)) < 0 &&
-	    (errno != EINPROGRESS || poll(&wait, 1, 1500) != 1 ||
+	    (errno != EINPROGRESS || poll(&wait, 1, 60000) != 1 ||
 	     getsockopt(fd, SOL_SOCKET, SO_ERROR, &code, &len) < 0 || code != 0)) {
 		close(fd);
 		return -1;
 	}
 	/* The box's own end of the door takes every connection, and cuts it: nobody was reached. */
 	wait.events = POLLIN;
-	code = poll(&wait, 1, 30000) == 1 && recv(fd, &byte, 1, 0) <= 0 ? -1 : 0;
+	code = poll(&wait, 1, 60000) == 1 && recv(fd, &byte, 1, 0) <= 0 ? -1 : 0;
 	close(fd);
 	return code;
 }

@@ -85,7 +85,7 @@ def test_many_at_once(cove, shared):
     running = [cove.start("exec", shared, "--", "sh", "-c", f"echo {i}; cat", stdin=subprocess.PIPE)
                for i in range(24)]
     for i, process in enumerate(running):
-        out, _ = process.communicate(f"in{i}".encode(), timeout=60)
+        out, _ = process.communicate(f"in{i}".encode(), timeout=DEADLINE)
         assert out.decode() == f"{i}\nin{i}"
 
 

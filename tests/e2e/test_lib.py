@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from conftest import PREFIX
+from conftest import DEADLINE, PREFIX
 
 pytestmark = pytest.mark.once("root")
 
@@ -53,14 +53,14 @@ def sanitizer_preload():
 def test_example_runs(cove, built):
     before = cove.names()
     got = subprocess.run([built], env={**cove.env, **sanitizer_preload()}, capture_output=True, text=True,
-                         timeout=60)
+                         timeout=DEADLINE)
     if cove.image == "host" and got.returncode != 0:
         pytest.skip("no base image: the Debian mirror was not reached")
     assert got.returncode == 0, got.stderr
     assert got.stdout.strip()
     # A program that closed its own descriptors, as daemons do, and ignores what it can.
     argv = ["sh", "-c", "trap '' HUP INT PIPE TERM; exec \"$0\" <&- >&- 2>&-", built]
-    assert subprocess.run(argv, env={**cove.env, **sanitizer_preload()}, timeout=60).returncode == 0
+    assert subprocess.run(argv, env={**cove.env, **sanitizer_preload()}, timeout=DEADLINE).returncode == 0
     assert cove.names() == before
 
 
@@ -220,5 +220,5 @@ def test_an_embedding_program_notices_nothing(cove, tmp):
     assert made.returncode == 0, made.stderr
     got = subprocess.run([tmp / "e", cove.image or "base"],
                          env={**cove.env, **sanitizer_preload(), "EMBEDDER_SECRET": "hunter2"},
-                         capture_output=True, text=True, timeout=60)
+                         capture_output=True, text=True, timeout=DEADLINE)
     assert got.returncode == 0, got.stdout + got.stderr

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from conftest import IS_ROOT, needs_root
+from conftest import DEADLINE, IS_ROOT, needs_root
 
 
 @pytest.fixture
@@ -281,7 +281,7 @@ def test_a_part_of_a_workspace_that_is_mounted_from_the_state(cove, work):
     line = f'mount --bind "$1" "{work}/sub" || exit 77; shift; exec "$@"'
     argv = cove.argv(["run", "--workspace", str(work), "--mount", "sub:/m", "--", "true"])
     got = subprocess.run([*probe, "sh", "-c", line, "sh", cove.home, *argv], env=cove.env, capture_output=True,
-                         timeout=60)
+                         timeout=DEADLINE)
     if got.returncode == 77 or not IS_ROOT:
         pytest.skip("cannot mount here")
     assert got.returncode == 125 and b"Cove's own state" in got.stderr, got

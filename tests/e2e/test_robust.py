@@ -318,7 +318,7 @@ def test_no_user_namespaces(new_home):
     script = ('echo 0 > /proc/sys/user/max_user_namespaces || exit 99; '
               f'exec "{cove.program}" run --image host -- true')
     got = subprocess.run(["unshare", "--user", "--map-user=1000", "--map-group=1000", "--keep-caps",
-                          "sh", "-c", script], env=cove.env, capture_output=True, text=True, timeout=60)
+                          "sh", "-c", script], env=cove.env, capture_output=True, text=True, timeout=DEADLINE)
     if got.returncode == 99 or "unshare:" in got.stderr:
         pytest.skip("cannot make a user namespace with a limit of its own here")
     assert got.returncode not in (0, 139) and "user namespace" in got.stderr, got.stderr
@@ -360,7 +360,7 @@ def test_junk_on_the_keepers_socket(cove, box):
     import socket
     for junk in (b"", b"\0" * 12, b"\xff" * 4096, b"GET / HTTP/1.0\r\n\r\n", os.urandom(70000)):
         s = socket.socket(socket.AF_UNIX)
-        s.settimeout(20)
+        s.settimeout(DEADLINE)
         s.connect(f"{cove.home}/run/{box}/keeper.sock")
         try:
             s.sendall(junk)
@@ -375,7 +375,7 @@ def test_many_connections(cove, box):
     held = []
     for _ in range(200):
         s = socket.socket(socket.AF_UNIX)
-        s.settimeout(5)
+        s.settimeout(DEADLINE)
         try:
             s.connect(f"{cove.home}/run/{box}/keeper.sock")
         except OSError:

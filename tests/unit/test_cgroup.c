@@ -17,7 +17,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
-enum { LOOK_MS = 10, LOOKS = 3000 };
+enum { LOOK_MS = 10, LOOKS = 6000 };
 
 TEST(making_twice_and_removing_twice_is_fine)
 {

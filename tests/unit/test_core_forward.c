@@ -257,7 +257,7 @@ static int overrun_client(unsigned port, void *arg)
 	char byte;
 
 	/* It reads nothing until it is cut. */
-	CHECK(poll(&p, 1, 30000) > 0);
+	CHECK(poll(&p, 1, 60000) > 0);
 	second = dial(port);
 	CHECK_EQ(recv(second, &byte, 1, 0), 1);
 	CHECK_EQ(byte, 'x');

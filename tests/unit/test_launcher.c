@@ -82,7 +82,7 @@ TEST(one_that_a_door_had_is_deleted)
 	ground_make();
 	launcher = p.fd = launcher_new("rig.00.pem");
 	CHECK_EQ(launcher_send(launcher, &note), 0);
-	CHECK_EQ(poll(&p, 1, 20000), 1);
+	CHECK_EQ(poll(&p, 1, 60000), 1);
 	CHECK_EQ(launcher_receive(launcher, &note, &gift), 1);
 	CHECK_EQ(note.type, LAUNCHER_STARTED);
 	CHECK(gift.link >= 0);
@@ -133,10 +133,10 @@ TEST(what_a_door_left_running_ends_with_the_box)
 	held = p.fd = open(fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	CHECK(held >= 0);
 	CHECK_EQ(launcher_send(launcher, &note), 0);
-	CHECK_EQ(poll(&p, 1, 20000), 1);
+	CHECK_EQ(poll(&p, 1, 60000), 1);
 	CHECK_EQ(read(held, word, 3), 3);
 	p.fd = launcher;
-	CHECK_EQ(poll(&p, 1, 20000), 1);
+	CHECK_EQ(poll(&p, 1, 60000), 1);
 	CHECK_EQ(launcher_receive(launcher, &note, &gift), 1);
 	launcher_gift_done(&gift);
 	launcher_end(launcher);

@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
-enum { ORIGINAL_DST = 80, WAIT_MS = 20000 };
+enum { ORIGINAL_DST = 80, WAIT_MS = 60000 };
 
 static struct guest_redirect net;
 
