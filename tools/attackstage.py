@@ -1,8 +1,8 @@
-"""Where a run of tools/attack keeps everything, and what ends it: also a run that was killed.
+"""Where a run of tools/attack or tools/test-runner keeps everything, and what ends it: also a run that was killed.
 
-All of a run is below /tmp/cove-attack.PID.*: programs, state directories, canaries; its user is
-called cove-tPIDk. A run that is alive holds the directory's lock. clear() ends and removes what is
-in one such directory; sweep() does so for every one whose run is gone.
+All of a run is below /tmp/cove-attack.PID.* or /tmp/cove-test.PID.*: programs, state directories, canaries; its users
+and their groups are called cove-tPID and a letter. A run that is alive holds the directory's lock. clear() ends and
+removes what is in one such directory; sweep() does so for every one whose run is gone.
 """
 import ctypes
 import fcntl
@@ -17,16 +17,16 @@ import stat
 import subprocess
 import tempfile
 
-from testuser import TestUser
+from testuser import Delegated, TestUser
 
 TOP = pathlib.Path("/tmp")
-NAME = re.compile(r"cove-attack\.(\d+)\.\w+")
+NAME = re.compile(r"cove-(?:attack|test)\.(\d+)\.\w+")
 SECONDS = 120  # until what was asked to end is ended
 
 
-def make():
+def make(kind="attack"):
     """A new directory, locked, and the descriptor of its lock."""
-    path = pathlib.Path(tempfile.mkdtemp(prefix=f"cove-attack.{os.getpid()}.", dir=TOP))
+    path = pathlib.Path(tempfile.mkdtemp(prefix=f"cove-{kind}.{os.getpid()}.", dir=TOP))
     lock = open(path / "lock", "w")
     fcntl.flock(lock, fcntl.LOCK_EX)
     path.chmod(0o755)
@@ -130,13 +130,15 @@ def sweep():
     """What runs left that were killed. Returns the names."""
     swept = []
     for user in pwd.getpwall() if os.geteuid() == 0 else []:
-        match = re.fullmatch(r"cove-t(\d+)k", user.pw_name)
-        if match and user.pw_dir.startswith(f"{TOP}/cove-attack.{match[1]}.") and is_gone(match[1]):
+        match = re.fullmatch(r"cove-t(\d+)[a-z]", user.pw_name)
+        if match and re.match(rf"{TOP}/cove-(attack|test)\.{match[1]}\.", user.pw_dir) and is_gone(match[1]):
             stale = TestUser.__new__(TestUser)
             stale.name, stale.made_files = user.pw_name, []
+            group = Delegated.find(stale)
             stale.remove()
+            group.remove()
             swept.append(user.pw_name)
-    for path in TOP.glob("cove-attack.*"):
+    for path in TOP.glob("cove-*"):
         match = NAME.fullmatch(path.name)
         status = path.lstat()
         if not match or not is_gone(match[1]) or status.st_uid != os.geteuid() or \

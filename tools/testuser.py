@@ -103,13 +103,8 @@ class Delegated:
     for nobody."""
 
     def __init__(self, user):
-        self.path = None
-        if not user:
-            return
-        mounts = [line.split() for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()]
-        tops = [fields[4] for fields in mounts if fields[fields.index("-") + 1] == "cgroup2"]
-        self.path = pathlib.Path(tops[0]) / user.name if tops else None
-        if not tops:
+        self.path = self.place(user) if user else None
+        if not self.path:
             return
         try:
             self.path.mkdir()
@@ -119,6 +114,19 @@ class Delegated:
         owner = pwd.getpwnam(user.name)
         for name in (".", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"):
             os.chown(self.path / name, owner.pw_uid, owner.pw_gid)
+
+    @staticmethod
+    def place(user):
+        mounts = [line.split() for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()]
+        tops = [fields[4] for fields in mounts if fields[fields.index("-") + 1] == "cgroup2"]
+        return pathlib.Path(tops[0]) / user.name if tops else None
+
+    @classmethod
+    def find(cls, user):
+        """The one that a killed run left, or nobody's."""
+        group = cls(None)
+        group.path = cls.place(user)
+        return group
 
     def take(self, pid):
         if self.path:

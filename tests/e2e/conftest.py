@@ -7,7 +7,7 @@ tools/test-runner gives the place of the programs in the environment; by hand:
 COVE_TEST_PREFIX is an installed prefix (bin/, libexec/cove/, lib/, include/). COVE_TEST_TAR is the
 base image as a tar; without it boxes are made with --image host and what needs more is skipped.
 Every run works in a state directory of its own below /tmp, with a short name: socket paths are.
-COVE_TEST_HOME names one that has the base image already and is kept.
+COVE_TEST_HOME names one that has the base image already and is kept; COVE_TEST_RUN begins the names below /tmp.
 
 Several runs at once as one user share the tests out: with COVE_TEST_CLAIMS, a directory, each begins what no other
 has begun, a part of a file at a time. With COVE_TEST_SPLIT there are runs as root and as another user, and
@@ -137,8 +137,7 @@ class Cove(programs.Cove):
 
 def short_dir():
     """A new directory with a short name that everyone may pass through."""
-    path = tempfile.mkdtemp(prefix="cv", dir="/tmp")
-    return path
+    return tempfile.mkdtemp(prefix=f"cv{os.environ.get('COVE_TEST_RUN', '')}", dir="/tmp")
 
 
 def remove_tree(path):

@@ -1,11 +1,12 @@
 #!/usr/bin/python3
-"""tools/test-runner: what is left of an end-to-end run that is terminated. Speaks TAP.
+"""tools/test-runner: what is left of an end-to-end run that is terminated or killed. Speaks TAP.
 
 The run is the real one, as root and as users made for it, with one test that waits; no program of Cove's is installed.
 """
 import os
 import pathlib
 import pwd
+import select
 import signal
 import subprocess
 import sys
@@ -53,8 +54,16 @@ def try_one(number, base):
     with open(fifo) as told:
         line = told.readline().split()
     os.unlink(fifo)
-    process.send_signal(number)
+    if number == signal.SIGKILL:  # its pytest ends by itself, the next run removes the rest
+        pytest = os.pidfd_open(int(line[0]))
+        os.kill(int(line[1]), number)
+        select.select([pytest], [], [], 200)
+        os.close(pytest)
+    else:
+        process.send_signal(number)
     status = process.wait(200)
+    if number == signal.SIGKILL:
+        attackstage.sweep()
     return [f"exit status {status}"] * (status != 128 + number) + left(*line)
 
 
@@ -62,14 +71,15 @@ if os.geteuid() != 0:
     print("1..0 # skip needs root: users are made")
     sys.exit(0)
 sys.path.insert(0, str(TREE / "tools"))
+import attackstage  # noqa: E402
 import plainstart  # noqa: E402
 plainstart.plain_signals()
 failed = 0
-for count, number in enumerate((signal.SIGTERM, signal.SIGHUP), 1):
+for count, number in enumerate((signal.SIGTERM, signal.SIGHUP, signal.SIGKILL), 1):
     with tempfile.TemporaryDirectory() as base:
         found = try_one(number, base)
     failed += bool(found)
     print("".join(f"# left: {one}\n" for one in found) + f"{'not ok' if found else 'ok'} {count} - "
           f"nothing_is_left_of_a_run_ended_by_{number.name}")
-print("1..2")
+print("1..3")
 sys.exit(failed > 0)
