@@ -344,8 +344,8 @@ TEST(http_for_a_named_host_is_webs_with_the_upstream_that_is_there)
 	UNTIL(rig.ids[1].ok);
 	box_send(1, request, 12);
 	box_send(1, request + 12, sizeof(request) - 13);
-	UNTIL(rig.web_ups == 1);
-	CHECK_STR(rig.web_first, request);
+	UNTIL(strcmp(rig.web_first, request) == 0);
+	CHECK_EQ(rig.web_ups, 1);
 	CHECK(!rig.web_tls && !rig.web_proxied && !rig.web_asked);
 	CHECK_STR(rig.web_host.text, "up.test");
 	CHECK_EQ(rig.lookups, 1);
@@ -367,9 +367,8 @@ TEST(http_within_a_tunnel_is_webs_too)
 	snprintf(text, sizeof(text), "CONNECT up.test:%u HTTP/1.1\r\nHost: up.test:%u\r\n\r\n%s",
 		 port, port, request);
 	proxy_says(1, text);
-	UNTIL(rig.webs == 1);
-	CHECK(!rig.web_proxied);
-	CHECK_STR(rig.web_first, request);
+	UNTIL(strcmp(rig.web_first, request) == 0);
+	CHECK(rig.webs == 1 && !rig.web_proxied);
 	rig_close();
 }
 
@@ -594,9 +593,8 @@ TEST(a_request_in_absolute_form_goes_to_web_whole)
 	snprintf(text, sizeof(text), "GET http://up.test:%u/x HTTP/1.1\r\nHost: up.test:%u\r\n\r\n",
 		 port, port);
 	proxy_says(1, text);
-	UNTIL(rig.webs == 1);
-	CHECK_STR(rig.web_first, text);
-	CHECK(rig.web_proxied && !rig.web_tls);
+	UNTIL(strcmp(rig.web_first, text) == 0);
+	CHECK(rig.webs == 1 && rig.web_proxied && !rig.web_tls);
 	rig_close();
 }
 
