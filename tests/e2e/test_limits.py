@@ -54,6 +54,13 @@ def yields(box):
     return pathlib.Path(found[0]).read_text().strip() == "1" if found else None
 
 
+def spins(box):
+    """It yields as soon as it has had a quarter of its limit, and is as before where the host does not give it that."""
+    if os.getloadavg()[0] > 4 * os.cpu_count():
+        pytest.skip("this host is too busy: no box gets what counts as busy")
+    wait_until(lambda: yields(box), "it to yield")
+
+
 def test_a_busy_box_lets_others_go_first(cove):
     box = make(cove, "--cpus", "1", "--best-effort")
     if yields(box) is None:
@@ -61,7 +68,7 @@ def test_a_busy_box_lets_others_go_first(cove):
     assert run(cove, box, "true")["exit_code"] == 0
     assert yields(box) is False
     spinner = cove("exec", "-d", box, "--", "sh", "-c", "while :; do :; done").ok().text.strip()
-    wait_until(lambda: yields(box), "it to yield")
+    spins(box)
     cove("pause", box).ok()
     cove("resume", box).ok()
     assert yields(box) is True
@@ -74,7 +81,7 @@ def test_a_busy_job_in_the_background_too(cove):
     if yields(box) is None:
         pytest.skip("the box has no cpu group, or this kernel no cpu.idle")
     cove.sh(box, "while :; do :; done &")
-    wait_until(lambda: yields(box), "it to yield")
+    spins(box)
     cove.sh(box, "kill %1")
     wait_until(lambda: not yields(box), "it to be as before")
 
