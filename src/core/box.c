@@ -10,10 +10,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/str.h"
-#include "core/door.h"
 #include "core/life.h"
-#include "storage/tree.h"
-#include "store/removal.h"
 #include "wire/msg.h"
 
 #include <errno.h>
@@ -127,58 +124,13 @@ static void event_open(struct cove *cove, const struct spec *spec)
 		   });
 }
 
-/* Starts the box just made, whose operation lock we hold. If it does not start nothing is left of
- * it. Takes lock_fd. */
-static int start_new(struct cove *cove, const struct core_spec *s, const struct image *image,
-		     int lock_fd, struct core_conn **ret, struct err *e)
-{
-	const struct spec *spec = &s->spec;
-	struct core_conn *conn = NULL;
-	/* Held past a failure, so that nobody else finds the box half-made. */
-	autoclose int kept = fcntl(lock_fd, F_DUPFD_CLOEXEC, 3);
-	int r = network_write(cove, s, lock_fd, e);
-
-	if (r == 0)
-		r = life_spawn(cove, NULL, spec, image, lock_fd, &conn, e);
-	else
-		close(lock_fd);
-	if (r == 0 && !spec->one_shot)
-		r = core_conn_wait_ready(conn, START_WAIT_MS, e);
-	if (r == 0) {
-		*ret = conn;
-		return 0;
-	}
-	if (conn)
-		life_wait_free(cove, spec->name, kept, KILL_WAIT_MS);
-	if (life_trash(cove, spec->name, kept, !spec->one_shot, NULL) < 0)
-		err_prefix(e, "not all of box '%s' could be removed again", spec->name);
-	core_conn_free(conn);
-	return r;
-}
-
 int box_create(struct cove *cove, struct core_spec *s, const struct cove_box_options *o,
 	       struct cove_box **ret, struct err *e)
 {
 	const struct spec *spec = &s->spec;
-	autoclose int lock_fd = -1;
 	struct core_conn *conn = NULL;
-	struct image image;
-	int r = spawn_find_programs(cove, e);
+	int r = life_create(cove, s, o, &conn, e);
 
-	if (r == 0)
-		r = state_make(&cove->state, e);
-	/* What can be known to fail is known before anything is made of the box. */
-	if (r == 0)
-		r = network_choose(cove, s, o, e);
-	if (r == 0)
-		r = life_image(cove, spec->image, &image, e);
-	if (r == 0)
-		r = record_create(&cove->state, spec, &lock_fd, e);
-	/* The name may be of one that is removed behind its caller, which took its place first. */
-	if (r == 0 && (o->name || !spec->one_shot))
-		removal_wait(cove->state.run_fd, spec->name, STOP_WAIT_MS);
-	if (r == 0)
-		r = start_new(cove, s, &image, take_fd(lock_fd), &conn, e);
 	if (r == 0 && spec->one_shot)
 		core_sweep_seldom(cove); /* while it comes up */
 	if (r == 0)

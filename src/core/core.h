@@ -4,7 +4,8 @@
  *	cove.c	    struct cove, the boundary: struct err -> struct cove_error, events to the caller
  *	spawn.c	    finding the helper programs, starting a keeper
  *	async.c	    requests to keepers on an event loop; call.c the blocking calls over it
- *	client.c    what a server holds: shared connections, commands; up.c a box started or joined
+ *	client.c    what a server holds: shared connections, commands
+ *	up.c	    a box started or joined; create.c one that is made
  *	box.c	    boxes and handles as a caller sees them; options.c what a caller asks for
  *	life.c	    a box's way to running; end.c ending and deleting it
  *	session.c   a caller's own id -> one box

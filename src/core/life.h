@@ -19,7 +19,9 @@ int life_spawn(struct cove *cove, struct ev *ev, const struct spec *spec, const 
 	       int lock_fd, struct core_conn **ret, struct err *e);
 
 /* Makes and starts a box from a checked spec, with the network of o. A one-shot box may still be
- * starting afterwards. */
+ * starting afterwards. The first: its connection, the second: a handle. */
+int life_create(struct cove *cove, struct core_spec *s, const struct cove_box_options *o,
+		struct core_conn **ret, struct err *e);
 int box_create(struct cove *cove, struct core_spec *s, const struct cove_box_options *o,
 	       struct cove_box **ret, struct err *e);
 

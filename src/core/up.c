@@ -115,7 +115,7 @@ static bool is_running(const struct core_watch *w)
 	return record_is_locked(w->lock_fd) && !life_has_moved(w->cove, w->name, w->box_fd);
 }
 
-static int check_free(struct core_watch *w)
+int core_watch_free(struct core_watch *w)
 {
 	return is_running(w) ? -EINPROGRESS : 0;
 }
@@ -149,7 +149,7 @@ static void up_end(struct core_up *u, int r, const struct err *e)
 		core_conn_free(conn);
 	else
 		conn->on_ready = NULL, conn->on_lost = NULL;
-	u->on_done(u, r < 0 ? NULL : conn, r, e);
+	u->on_done(u->arg, r < 0 ? NULL : conn, r, e);
 }
 
 static void up_fail(struct core_up *u, int r, const struct err *e)
@@ -202,7 +202,7 @@ static void on_up_lost(struct core_conn *c, int r, const struct err *e)
 	core_conn_free(take_ptr(u->conn));
 	fd_close(&u->box_fd);
 	if (box_open_dir(u->cove, u->name, &u->box_fd, NULL) == 0)
-		up_wait(u, check_free, on_ended, STOP_WAIT_MS);
+		up_wait(u, core_watch_free, on_ended, STOP_WAIT_MS);
 	else
 		ev_defer(u->ev, &u->begin);
 }
@@ -293,7 +293,7 @@ static void on_locked(struct core_watch *w, int r)
 	else if (e.kind == ERR_NOT_FOUND)
 		up_fail(u, r, &e);
 	else if (record_is_live(u->box_fd))
-		up_wait(u, check_free, on_free, STOP_WAIT_MS);
+		up_wait(u, core_watch_free, on_free, STOP_WAIT_MS);
 	else
 		up_spawn(u);
 }
@@ -355,45 +355,68 @@ void core_up_cancel(struct core_up *u)
 /* ---- blocking ---- */
 
 struct up_call {
-	struct core_up up;
+	struct ev *ev;
 	struct core_conn *conn;
 	int result;
 	struct err e;
 };
 
-static void call_done(struct core_up *u, struct core_conn *conn, int r, const struct err *e)
+static void call_done(void *arg, struct core_conn *conn, int r, const struct err *e)
 {
-	struct up_call *c = container(u, struct up_call, up);
+	struct up_call *c = arg;
 
 	c->conn = conn;
 	c->result = r;
 	c->e = *e;
-	ev_quit(u->ev);
+	ev_quit(c->ev);
+}
+
+/* The loop is the connection's from now on. */
+static int call_result(struct up_call *c, int r, struct core_conn **ret, struct err *e)
+{
+	if (r < 0)
+		r = err_errno(e, -r, "start a box");
+	else if (c->result < 0 && e)
+		*e = c->e;
+	r = r < 0 ? r : c->result;
+	if (r < 0) {
+		ev_free(c->ev);
+		return r;
+	}
+	c->conn->owns_ev = true;
+	*ret = c->conn;
+	return 0;
 }
 
 int box_up(struct cove *cove, const char *name, struct core_conn **ret, struct err *e)
 {
-	struct up_call c = {.up.on_done = call_done};
-	struct ev *ev;
-	int r = ev_new(&ev);
+	struct up_call c = {0};
+	struct core_up up = {.on_done = call_done, .arg = &c};
+	int r = ev_new(&c.ev);
 
 	if (r == 0) {
-		core_up_start(&c.up, ev, cove, name);
-		r = ev_run(ev);
+		core_up_start(&up, c.ev, cove, name);
+		r = ev_run(c.ev);
 		if (r < 0)
-			core_up_cancel(&c.up);
+			core_up_cancel(&up);
 	}
-	if (r < 0)
-		return err_errno(e, -r, "start box '%s'", name);
-	if (c.result < 0) {
-		ev_free(ev);
-		if (e)
-			*e = c.e;
-		return c.result;
+	return call_result(&c, r, ret, e);
+}
+
+int life_create(struct cove *cove, struct core_spec *s, const struct cove_box_options *o,
+		struct core_conn **ret, struct err *e)
+{
+	struct up_call c = {0};
+	struct core_create create = {.on_done = call_done, .arg = &c};
+	int r = ev_new(&c.ev);
+
+	if (r == 0) {
+		core_create_start(&create, c.ev, cove, s, o);
+		r = ev_run(c.ev);
+		if (r < 0)
+			core_create_cancel(&create);
 	}
-	c.conn->owns_ev = true;
-	*ret = c.conn;
-	return 0;
+	return call_result(&c, r, ret, e);
 }
 
 struct watch_call {
@@ -440,7 +463,7 @@ int life_connect(struct cove *cove, const char *name, int box_fd, int timeout_ms
 
 int life_wait_free(struct cove *cove, const char *name, int box_fd, int timeout_ms)
 {
-	return wait_for(cove, name, box_fd, check_free, timeout_ms, NULL);
+	return wait_for(cove, name, box_fd, core_watch_free, timeout_ms, NULL);
 }
 
 int life_lock(struct cove *cove, const char *name, int box_fd, int timeout_ms, struct err *e)

@@ -12,13 +12,15 @@
  *	spawn a keeper; the operation lock is held until its HELLO
  *
  * All waiting is for events: inotify on the box's directory and on that of its socket, HELLO, and
- * one timer. What is done in place is work on local files, and clone.
+ * timers; so no box waits for another. What is done in place is work on a box's own small files
+ * (record, policy, socket, groups; the image's record is read), clone, and the check of a policy
+ * file or of inline rules by a cove-door that reads nothing else. Sweeping is not part of it: that
+ * looks at all boxes, and is for the blocking calls, or a process of its own.
  */
 #pragma once
 
-#include "core/async.h"
-
-struct cove;
+#include "core/core.h"
+#include "store/image.h"
 
 /* Waits for a change of one box. */
 struct core_watch {
@@ -41,10 +43,15 @@ struct core_watch {
 /* Set check, on_done, cove, name and box_fd first. check is called from the loop. */
 int core_watch_start(struct core_watch *w, struct ev *ev, int timeout_ms);
 void core_watch_stop(struct core_watch *w); /* idempotent */
+/* For check: nobody holds the box's lock, or the box is gone. */
+int core_watch_free(struct core_watch *w);
+
+/* Once: a connection that has said HELLO and is the caller's, or why not. */
+typedef void core_on_up(void *arg, struct core_conn *conn, int r, const struct err *e);
 
 struct core_up {
-	/* Once: a connection that has said HELLO and is the caller's, or why not. */
-	void (*on_done)(struct core_up *u, struct core_conn *conn, int r, const struct err *e);
+	core_on_up *on_done;
+	void *arg;
 
 	struct cove *cove;
 	struct ev *ev;
@@ -57,7 +64,42 @@ struct core_up {
 	struct ev_defer begin;
 };
 
-/* Set on_done first. It is called from the loop. */
+/* Set on_done and arg first. It is called from the loop. */
 void core_up_start(struct core_up *u, struct ev *ev, struct cove *cove, const char *name);
 /* on_done does not come any more; a keeper that was started comes up all the same. */
 void core_up_cancel(struct core_up *u);
+
+/*
+ * Making a box and starting it:
+ *
+ *	record -> no removal has the place of its name (a timer) -> policy, spawn -> HELLO -> done
+ *		what fails after the record: its keeper is gone -> the box is trash -> why
+ */
+struct core_create {
+	/* As for core_up; HELLO of a one-shot box is yet to come. Nothing is left of a box that
+	 * failed. */
+	core_on_up *on_done;
+	void *arg;
+
+	struct cove *cove;
+	struct ev *ev;
+	struct core_spec *spec;			/* borrowed */
+	const struct cove_box_options *options; /* borrowed */
+	struct image image;
+	int box_fd;		/* owned; with the operation lock */
+	struct core_conn *conn; /* owned until on_done */
+	struct core_watch watch;
+	struct ev_timer timer;
+	struct ev_defer begin;
+	uint64_t since_ms;
+	int result;
+	struct err why;
+};
+
+/* Set on_done and arg first. spec is of a box that is not there yet (-EEXIST), made from options;
+ * both are borrowed until on_done. */
+void core_create_start(struct core_create *c, struct ev *ev, struct cove *cove,
+		       struct core_spec *spec, const struct cove_box_options *options);
+/* on_done does not come any more. A keeper that was started comes up all the same, before that
+ * nothing is left. */
+void core_create_cancel(struct core_create *c);

@@ -6,12 +6,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 
 #define REMOVALS_FILE ".removals"
-enum { STEP_MS = 2, OPEN_FLAGS = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC };
+enum { OPEN_FLAGS = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC };
 
 /* FNV-1a: spreads names well enough, and is the same in every version. */
 static off_t place_of(const char *name)
@@ -46,15 +45,10 @@ bool removal_begin(int fd, const char *name)
 	return fd >= 0 && lock_place(fd, name) == 0;
 }
 
-void removal_wait(int run_fd, const char *name, unsigned timeout_ms)
+bool removal_is_behind(int run_fd, const char *name)
 {
 	autoclose int fd = openat(run_fd, REMOVALS_FILE, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+	int r = fd < 0 ? 0 : lock_place(fd, name);
 
-	for (unsigned waited = 0; fd >= 0 && waited < timeout_ms; waited += STEP_MS) {
-		int r = lock_place(fd, name);
-
-		if (r != -EAGAIN && r != -EACCES)
-			return;
-		poll(NULL, 0, STEP_MS);
-	}
+	return r == -EAGAIN || r == -EACCES;
 }

@@ -24,5 +24,5 @@ int removal_open(const char *run_dir);
 /* Is there a place for this box? It is kept until fd is closed. A negative fd has none. */
 bool removal_begin(int fd, const char *name);
 
-/* Returns when no removal has the place of that name, or so much later. */
-void removal_wait(int run_fd, const char *name, unsigned timeout_ms);
+/* Has a removal the place of that name? */
+bool removal_is_behind(int run_fd, const char *name);

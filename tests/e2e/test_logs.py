@@ -119,8 +119,8 @@ def test_events_are_followed_to_the_end(cove, box, end):
         cove("stop", box).ok()
     else:
         os.kill(keeper, signal.SIGKILL)
-    seen = [follower.communicate()[0].splitlines() for follower in followers]
-    assert [follower.returncode for follower in followers] == [0, 0]
+    seen = [follower.stdout.read().splitlines() for follower in followers]
+    assert [follower.wait() for follower in followers] == [0, 0]
     rows = [json.loads(line) for line in cove("logs", "--json", box).ok().text.splitlines()]
     assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1))
     assert all([json.loads(line) for line in lines] == rows[1:] for lines in seen)

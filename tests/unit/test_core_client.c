@@ -7,6 +7,8 @@
 #include "core/life.h"
 #include "core/up.h"
 #include "core_peer.h"
+#include "keeper/config.h"
+#include "store/removal.h"
 #include "tap.h"
 
 #include <errno.h>
@@ -16,6 +18,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 enum { BOXES = 60 };
 
@@ -362,21 +365,21 @@ struct start {
 	struct core_conn *conn;
 };
 
-static void on_up(struct core_up *u, struct core_conn *conn, int r, const struct err *e)
+static void on_up(void *arg, struct core_conn *conn, int r, const struct err *e)
 {
-	struct start *s = container(u, struct start, up);
+	struct start *s = arg;
 
 	CHECK(!s->done);
 	s->done = true;
 	s->conn = conn;
 	s->result = r;
 	s->why = *e;
-	ev_quit(u->ev);
+	ev_quit(s->up.ev);
 }
 
 static void up(struct start *s, struct ev *ev, struct cove *cove, const char *name)
 {
-	*s = (struct start){.up.on_done = on_up};
+	*s = (struct start){.up.on_done = on_up, .up.arg = s};
 	core_up_start(&s->up, ev, cove, name);
 }
 
@@ -408,6 +411,128 @@ TEST(who_waits_for_one_box_holds_up_no_other)
 	CHECK_EQ(ev_run(ev), 0);
 	CHECK(held.done && held.result < 0 && held.why.kind == ERR_UNSUPPORTED && !held.conn);
 	CHECK(!cancelled.done);
+	ev_free(ev);
+	finish(cove);
+}
+
+/* ---- create ---- */
+
+/* A keeper for core_create: this program under another name. Its box comes up, unless it is called
+ * "bad": then it dies. */
+__attribute__((constructor)) static void be_a_keeper(void)
+{
+	struct wire_hello hello = wire_hello_ours();
+	char config[4096];
+	struct buf out;
+	ssize_t n;
+
+	if (strcmp(program_invocation_short_name, "cove-keeper") != 0)
+		return;
+	n = pread(KEEPER_CONFIG_FD, config, sizeof(config) - 1, 0);
+	config[n > 0 ? n : 0] = 0;
+	if (n <= 0 || strstr(config, "name bad"))
+		_exit(1);
+	buf_init(&out, WIRE_OUT_MAX);
+	hello.name = "box";
+	if (wire_hello_encode(&out, 0, 0, &hello) < 0 ||
+	    fd_write_full(KEEPER_CLIENT_FD, buf_data(&out), buf_len(&out)) < 0)
+		_exit(1);
+	while (read(KEEPER_CLIENT_FD, config, sizeof(config)) > 0)
+		;
+	_exit(0);
+}
+
+struct making {
+	struct core_create create;
+	struct core_spec spec;
+	struct cove_box_options o;
+	bool done;
+	int result;
+	struct core_conn *conn;
+};
+
+static void on_made(void *arg, struct core_conn *conn, int r, const struct err *e)
+{
+	struct making *m = arg;
+
+	CHECK(!m->done);
+	m->done = true;
+	m->conn = conn;
+	m->result = r;
+	ev_quit(m->create.ev);
+}
+
+static void make(struct making *m, struct ev *ev, struct cove *cove, const char *name)
+{
+	*m = (struct making){
+		.create = {.on_done = on_made, .arg = m},
+		.o = {.size = sizeof(m->o), .name = name, .image = "host", .net = "closed"}};
+	CHECK_EQ(core_spec_init(&m->spec, &m->o, NULL, NULL, NULL), 0);
+	core_create_start(&m->create, ev, cove, &m->spec, &m->o);
+}
+
+static void use_own_keeper(void)
+{
+	char self[256], path[sizeof(home) + 32];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	CHECK(n > 0);
+	self[n] = 0;
+	snprintf(path, sizeof(path), "%s/cove-keeper", home);
+	CHECK_EQ(symlink(self, path), 0);
+	snprintf(path, sizeof(path), "%s/cove-init", home);
+	CHECK_EQ(symlink(self, path), 0);
+	setenv("COVE_LIBEXEC", home, 1);
+}
+
+static void unmake(struct cove *cove, struct making *m)
+{
+	core_conn_free(m->conn);
+	CHECK_EQ(cove_remove(cove, m->spec.name, true, NULL), 0);
+	core_spec_done(&m->spec);
+}
+
+TEST(a_create_that_waits_holds_up_no_other)
+{
+	struct making held, other, bad, again, cancelled;
+	struct cove *cove = start();
+	int place = removal_open(cove->state.run);
+	struct ev *ev;
+
+	use_own_keeper();
+	CHECK_EQ(ev_new(&ev), 0);
+	/* Somebody removes a box of that name behind. */
+	CHECK(removal_begin(place, "held"));
+	make(&held, ev, cove, "held");
+	make(&other, ev, cove, "other");
+	CHECK_EQ(ev_run(ev), 0);
+	CHECK(other.done && other.result == 0 && other.conn->ready && !held.done);
+	/* The name is taken from the beginning. */
+	make(&again, ev, cove, "held");
+	CHECK_EQ(ev_run(ev), 0);
+	CHECK(again.done && again.result == -EEXIST && !again.conn && !held.done);
+	core_spec_done(&again.spec);
+	/* One whose keeper dies leaves nothing. */
+	make(&bad, ev, cove, "bad");
+	CHECK_EQ(ev_run(ev), 0);
+	CHECK(bad.done && bad.result < 0 && !bad.conn && !held.done);
+	CHECK(faccessat(cove->state.boxes_fd, "bad", F_OK, 0) < 0);
+	core_spec_done(&bad.spec);
+	/* Nor does one that is given up while it waits. */
+	CHECK(removal_begin(place, "cancelled"));
+	make(&cancelled, ev, cove, "cancelled");
+	make(&again, ev, cove, "held");
+	CHECK_EQ(ev_run(ev), 0);
+	CHECK(faccessat(cove->state.boxes_fd, "cancelled", F_OK, 0) == 0);
+	core_create_cancel(&cancelled.create);
+	CHECK(faccessat(cove->state.boxes_fd, "cancelled", F_OK, 0) < 0 && !cancelled.done);
+	core_spec_done(&cancelled.spec);
+	core_spec_done(&again.spec);
+	close(place);
+	CHECK_EQ(ev_run(ev), 0);
+	CHECK(held.done && held.result == 0 && held.conn->ready);
+	unmake(cove, &held);
+	unmake(cove, &other);
 	ev_free(ev);
 	finish(cove);
 }
