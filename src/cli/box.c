@@ -4,7 +4,6 @@
 #include "base/fd.h"
 #include "cli/signals.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,16 +11,6 @@ void box_hold_signals(void)
 {
 	/* Without the pipe a signal ends us as usual. */
 	(void)signals_catch();
-}
-
-static int signal_came(void)
-{
-	int sig;
-
-	do {
-		sig = signals_next();
-	} while (sig == SIGWINCH || sig == SIGTSTP);
-	return sig;
 }
 
 static int say_made(struct cli *c, const char *name)
@@ -42,7 +31,7 @@ static int say_made(struct cli *c, const char *name)
 int box_made(struct cli *c, const char *name, bool fresh)
 {
 	struct cove_error err;
-	int sig = signal_came();
+	int sig = signals_next_end();
 	int status = sig ? EXIT_SIGNAL + sig : say_made(c, name);
 
 	/* Whoever was not told the name does not know that the box is there. */

@@ -2,7 +2,6 @@
 #include "cli/cli.h"
 
 #include "base/fd.h"
-#include "base/json.h"
 #include "base/size.h"
 #include "base/str.h"
 #include "cli/term.h"
@@ -18,7 +17,7 @@
 #include <sys/stat.h>
 
 /* The longest line on stderr: a sentence of which every byte is escaped fits. */
-enum { MESSAGE_MAX = 4096, ERROR_JSON_MAX = 8192, PRETTY_MAX = 64 << 20 };
+enum { MESSAGE_MAX = 4096, OBJECT_MAX = 8 << 20, PRETTY_MAX = 64 << 20 };
 
 static void say(const char *text)
 {
@@ -43,26 +42,20 @@ void cli_note(const char *fmt, ...)
 	say(text);
 }
 
-static void say_json(const struct cove_error *err, const char *message)
+static void say_json(struct cli *c, const struct cove_error *err, const char *message)
 {
 	const char *code = err->code > 0 ? strerrorname_np(err->code) : NULL;
-	struct buf b;
-	struct json j;
+	struct cli_object o;
+	struct json *j = cli_object_begin(&o);
 
-	buf_init(&b, ERROR_JSON_MAX);
-	json_init(&j, &b);
-	json_object_begin(&j);
-	json_key(&j, "error");
-	json_object_begin(&j);
-	json_kv_str(&j, "kind", cove_error_name(err->kind));
+	json_key(j, "error");
+	json_object_begin(j);
+	json_kv_str(j, "kind", cove_error_name(err->kind));
 	if (code)
-		json_kv_str(&j, "code", code);
-	json_kv_str(&j, "message", message);
-	json_object_end(&j);
-	json_object_end(&j);
-	if (j.error == 0 && buf_append_str(&b, "\n") == 0)
-		(void)fd_write_full(STDOUT_FILENO, buf_data(&b), buf_len(&b));
-	buf_done(&b);
+		json_kv_str(j, "code", code);
+	json_kv_str(j, "message", message);
+	json_object_end(j);
+	(void)cli_object_end(c, &o);
 }
 
 /* The message may be longer than the error's own. */
@@ -70,7 +63,7 @@ static int fail(struct cli *c, const struct cove_error *err, const char *message
 {
 	say(message);
 	if (c->o.json)
-		say_json(err, message);
+		say_json(c, err, message);
 	return err_kind_exit((enum err_kind)err->kind);
 }
 
@@ -164,6 +157,30 @@ int cli_out(struct cli *c, const void *p, size_t n)
 int cli_out_buf(struct cli *c, const struct buf *b)
 {
 	return buf_len(b) ? cli_out(c, buf_data(b), buf_len(b)) : 0;
+}
+
+struct json *cli_object_begin(struct cli_object *o)
+{
+	buf_init(&o->text, OBJECT_MAX);
+	json_init(&o->j, &o->text);
+	json_object_begin(&o->j);
+	return &o->j;
+}
+
+int cli_object_end(struct cli *c, struct cli_object *o)
+{
+	int r;
+
+	json_object_end(&o->j);
+	r = o->j.error ? o->j.error : buf_append_str(&o->text, "\n");
+	if (r < 0) {
+		cli_note("the answer is too long to print");
+		r = EXIT_COVE;
+	} else {
+		r = cli_out_buf(c, &o->text);
+	}
+	buf_done(&o->text);
+	return r;
 }
 
 /* Where a string of compact JSON ends, given where it begins. */
@@ -370,26 +387,10 @@ int cli_result_status(struct cli *c, const char *box, const struct cove_result *
 	return EXIT_COVE;
 }
 
-static int say_done_json(struct cli *c, const char *name, const char *result)
-{
-	struct buf b;
-	struct json j;
-	int r;
-
-	buf_init(&b, ERROR_JSON_MAX);
-	json_init(&j, &b);
-	json_object_begin(&j);
-	json_kv_str(&j, "name", name);
-	json_kv_str(&j, "result", result);
-	json_object_end(&j);
-	r = j.error == 0 ? buf_append_str(&b, "\n") : j.error;
-	r = r < 0 ? cli_error(c, COVE_LIMIT, "the name is too long") : cli_out_buf(c, &b);
-	buf_done(&b);
-	return r;
-}
-
 int cli_done(struct cli *c, const char *name, const char *result, unsigned events)
 {
+	struct cli_object o;
+	struct json *j;
 	struct buf b;
 
 	buf_init(&b, MESSAGE_MAX);
@@ -397,7 +398,12 @@ int cli_done(struct cli *c, const char *name, const char *result, unsigned event
 	    str_escape(&b, name, strlen(name)) == 0 && buf_printf(&b, ": %s\n", result) == 0)
 		(void)fd_write_full(STDERR_FILENO, buf_data(&b), buf_len(&b));
 	buf_done(&b);
-	return c->o.json ? say_done_json(c, name, result) : 0;
+	if (!c->o.json)
+		return 0;
+	j = cli_object_begin(&o);
+	json_kv_str(j, "name", name);
+	json_kv_str(j, "result", result);
+	return cli_object_end(c, &o);
 }
 
 int cli_each(struct cli *c, size_t first, const char *result,

@@ -16,6 +16,7 @@
 #pragma once
 
 #include "base/buf.h"
+#include "base/json.h"
 #include "cli/options.h"
 #include "cove.h"
 
@@ -40,16 +41,25 @@ struct cli {
 	bool no_stdout;	      /* it was closed, or opened for reading */
 };
 
+struct list_form;
+
 struct verb {
 	const char *name;
 	const char *synopsis; /* without "cove "; one line */
 	const char *summary;  /* one line, for the list of verbs */
 	const char *help;     /* how it works and examples, for `cove help VERB` */
 	const enum opt_id *options;
-	int command_after;	/* see struct opt_spec */
-	int args_min, args_max; /* -1: any number */
-	bool answers;		/* does something and says on stdout what */
+	size_t command_at; /* one more than command_after of struct opt_spec; 0: it has none */
+	int args[2];	   /* at least, at most; -1: any number */
+	bool answers;	   /* does something and says on stdout what */
+	/* What it does, one of: */
 	int (*run)(struct cli *c);
+	const struct list_form *list;					      /* list_run */
+	int (*each)(struct cli *c, const char *name, struct cove_error *err); /* cli_each, and */
+	const char *result;
+	/* The first argument is one of these; the last has no name. Of them only name, synopsis,
+	 * args (without that name) and what they do are set. */
+	const struct verb *subs;
 };
 
 extern const struct verb verb_run, verb_create, verb_open, verb_close, verb_exec, verb_sh,
@@ -87,6 +97,15 @@ int cli_out(struct cli *c, const void *p, size_t n);
 int cli_out_buf(struct cli *c, const struct buf *b);
 /* The same, indented for a person; one line with --json. Frees nothing. */
 int cli_out_json(struct cli *c, const char *json);
+
+/* One JSON object on stdout: write its members to the writer that begin returns. The end prints it
+ * and returns the exit status. */
+struct cli_object {
+	struct buf text;
+	struct json j;
+};
+struct json *cli_object_begin(struct cli_object *o);
+int cli_object_end(struct cli *c, struct cli_object *o);
 
 /* Options as libcove wants them; everything is borrowed from o. */
 struct cove_box_options cli_box_options(const struct options *o);

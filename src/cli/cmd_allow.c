@@ -6,8 +6,6 @@ static int run(struct cli *c)
 	return door_grant(c, true);
 }
 
-static const enum opt_id options[] = {OPT_ONCE, OPT_FOR, OPTS_COMMON, OPT_END};
-
 const struct verb verb_allow = {
 	.name = "allow",
 	.synopsis = "allow BOX HOST[:PORT]... [--for TIME]",
@@ -23,9 +21,7 @@ const struct verb verb_allow = {
 		"  cove allow dev api.example.org:443\n"
 		"  cove allow dev '*.example.org' --for 10m\n"
 		"  cove allow dev db.example.org:5432 --once\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 2,
-	.args_max = -1,
+	.options = (const enum opt_id[]){OPT_ONCE, OPT_FOR, OPTS_COMMON, OPT_END},
+	.args = {2, -1},
 	.run = run,
 };

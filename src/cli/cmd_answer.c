@@ -76,8 +76,6 @@ static int run(struct cli *c)
 	return r;
 }
 
-static const enum opt_id options[] = {OPT_FOR, OPTS_COMMON, OPT_END};
-
 const struct verb verb_answer = {
 	.name = "answer",
 	.synopsis = "answer BOX ID allow|deny [--for TIME]",
@@ -91,9 +89,7 @@ const struct verb verb_answer = {
 		"Examples\n"
 		"  cove answer dev 3 allow\n"
 		"  cove answer dev 4 deny --for 1h\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 3,
-	.args_max = 3,
+	.options = (const enum opt_id[]){OPT_FOR, OPTS_COMMON, OPT_END},
+	.args = {3, 3},
 	.run = run,
 };

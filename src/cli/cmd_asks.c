@@ -12,10 +12,7 @@
 #include "cli/list.h"
 #include "cli/request.h"
 #include "cli/signals.h"
-#include "cli/term.h"
 
-#include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -66,8 +63,6 @@ static bool on_ask(void *arg, const struct cove_ask *ask)
 	return !a->failed;
 }
 
-static const char *const titles[] = {"BOX", "ID", "RULE", "SINCE", "LEFT", "WAITING", "REQUEST"};
-
 static void row(struct table *t, const void *item)
 {
 	const struct ask *a = item;
@@ -82,29 +77,16 @@ static void row(struct table *t, const void *item)
 	table_cell(t, a->what);
 }
 
+static const struct list_form form = {
+	.titles = {"BOX", "ID", "RULE", "SINCE", "LEFT", "WAITING", "REQUEST"},
+	.right = 1 << 1 | 1 << 5,
+	.size = sizeof(struct ask),
+	.row = row,
+};
+
 static int print_table(struct cli *c, const struct asks *a, bool redraw, bool title)
 {
-	unsigned rows, cols;
-	const char *text;
-	struct table t;
-	struct buf b;
-	int r;
-
-	buf_init(&b, TABLE_BYTES_MAX);
-	table_init(&t, titles, sizeof(titles) / sizeof(titles[0]), 1 << 1 | 1 << 5);
-	for (size_t i = 0; i < a->count; i++)
-		row(&t, &a->items[i]);
-	r = redraw ? buf_append_str(&b, "\033[H\033[J") : 0;
-	if (r == 0)
-		r = table_print(&t, term_size(STDOUT_FILENO, &rows, &cols) ? cols : 0, &b);
-	text = r == 0 ? buf_cstr(&b) : NULL;
-	if (text && !title)
-		text = strchr(text, '\n') + 1;
-	r = text ? cli_out(c, text, strlen(text))
-		 : cli_error(c, COVE_LIMIT, "the list is too long to print");
-	table_done(&t);
-	buf_done(&b);
-	return r;
+	return list_print_table(c, &form, a->items, a->count, redraw, title);
 }
 
 static int print_json(struct cli *c, const struct asks *a)
@@ -151,23 +133,11 @@ static int pick_new(struct cli *c, const struct asks *last, const struct asks *n
 	return 0;
 }
 
-static int wait_turn(void)
-{
-	struct pollfd p = {.fd = signals_fd(), .events = POLLIN};
-	int sig;
-
-	(void)poll(&p, 1, EVERY_MS);
-	while ((sig = signals_next()) != 0)
-		if (sig != SIGWINCH && sig != SIGTSTP)
-			return EXIT_SIGNAL + sig;
-	return 0;
-}
-
 static int watch(struct cli *c)
 {
 	bool redraw = isatty(STDOUT_FILENO) && !c->o.json, title = true;
 	struct asks last = {0}, now, fresh;
-	int r = signals_catch() < 0 ? cli_error(c, COVE_INTERNAL, "cannot catch signals") : 0;
+	int r = signals_catch() < 0 ? cli_error(c, COVE_INTERNAL, "cannot catch signals") : 0, sig;
 
 	while (r == 0) {
 		r = look(c, &now);
@@ -184,8 +154,9 @@ static int watch(struct cli *c)
 		}
 		asks_done(&last);
 		last = now;
-		if (r == 0)
-			r = wait_turn();
+		sig = r == 0 ? signals_wait_ms(EVERY_MS) : 0;
+		if (sig)
+			r = EXIT_SIGNAL + sig;
 	}
 	asks_done(&last);
 	return r;
@@ -211,8 +182,6 @@ static int run(struct cli *c)
 	return r;
 }
 
-static const enum opt_id options[] = {OPT_WATCH, OPTS_COMMON, OPT_END};
-
 const struct verb verb_asks = {
 	.name = "asks",
 	.synopsis = "asks [BOX] [--watch] [--json]",
@@ -225,9 +194,7 @@ const struct verb verb_asks = {
 		"Examples\n"
 		"  cove asks\n"
 		"  cove asks --watch --json | while read -r ask; do ...; done\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 0,
-	.args_max = 1,
+	.options = (const enum opt_id[]){OPT_WATCH, OPTS_COMMON, OPT_END},
+	.args = {0, 1},
 	.run = run,
 };

@@ -104,9 +104,6 @@ static int run(struct cli *c)
 	return r;
 }
 
-static const enum opt_id options[] = {OPT_FROM,	    OPT_INTERACTIVE, OPT_TTY, OPT_VERBOSE,
-				      OPT_LOG_FILE, OPT_HELP,	     OPT_END};
-
 const struct verb verb_attach = {
 	.name = "attach",
 	.synopsis = "attach [--from BYTE] BOX EXEC",
@@ -121,9 +118,8 @@ const struct verb verb_attach = {
 		"  id=$(cove exec -d -i dev -- python3 -i)\n"
 		"  echo 'print(6 * 7)' | cove attach dev $id\n"
 		"  cove attach --from 4096 dev $id\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 2,
-	.args_max = 2,
+	.options = (const enum opt_id[]){OPT_FROM, OPT_INTERACTIVE, OPT_TTY, OPT_VERBOSE,
+					 OPT_LOG_FILE, OPT_HELP, OPT_END},
+	.args = {2, 2},
 	.run = run,
 };

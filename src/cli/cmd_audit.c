@@ -150,11 +150,10 @@ static void put_titles(struct buf *b, bool all_boxes)
 
 static bool must_end(struct rows_reading *r)
 {
-	int sig;
+	int sig = signals_next_end();
 
-	while ((sig = signals_next()) != 0)
-		if (sig != SIGWINCH && sig != SIGTSTP)
-			r->status = EXIT_SIGNAL + sig;
+	if (sig)
+		r->status = EXIT_SIGNAL + sig;
 	return r->status != 0;
 }
 
@@ -226,30 +225,28 @@ static int say_rows(struct cli *c, const char *what, const char *result, uint64_
 
 static int say_report(struct cli *c, const char *what, const struct cove_audit_report *report)
 {
+	struct cli_object o;
+	struct json *j;
 	struct buf b;
-	struct json j;
 	int r;
 
-	buf_init(&b, LINE_MAX_BYTES);
 	if (c->o.json) {
-		json_init(&j, &b);
-		json_object_begin(&j);
-		json_kv_str(&j, "name", what);
-		json_kv_str(&j, "result", "verified");
-		json_kv_u64(&j, "rows", report->rows);
-		json_kv_u64(&j, "dropped", report->dropped);
-		json_kv_u64(&j, "cut", report->cut);
-		json_object_end(&j);
-	} else {
-		(void)buf_printf(&b, "%" PRIu64 " row%s verified", report->rows,
-				 report->rows == 1 ? "" : "s");
-		if (report->dropped)
-			(void)buf_printf(&b, ", %" PRIu64 " older dropped by rotation",
-					 report->dropped);
-		if (report->cut)
-			(void)buf_printf(&b, ", %" PRIu64 " log%s cut short by a crash",
-					 report->cut, report->cut == 1 ? "" : "s");
+		j = cli_object_begin(&o);
+		json_kv_str(j, "name", what);
+		json_kv_str(j, "result", "verified");
+		json_kv_u64(j, "rows", report->rows);
+		json_kv_u64(j, "dropped", report->dropped);
+		json_kv_u64(j, "cut", report->cut);
+		return cli_object_end(c, &o);
 	}
+	buf_init(&b, LINE_MAX_BYTES);
+	(void)buf_printf(&b, "%" PRIu64 " row%s verified", report->rows,
+			 report->rows == 1 ? "" : "s");
+	if (report->dropped)
+		(void)buf_printf(&b, ", %" PRIu64 " older dropped by rotation", report->dropped);
+	if (report->cut)
+		(void)buf_printf(&b, ", %" PRIu64 " log%s cut short by a crash", report->cut,
+				 report->cut == 1 ? "" : "s");
 	(void)buf_append_str(&b, "\n");
 	r = cli_out_buf(c, &b);
 	buf_done(&b);
@@ -332,9 +329,6 @@ static int run(struct cli *c)
 	return is_rm ? remove_rows(c) : is_verify ? verify(c) : is_keep ? keep(c) : show(c);
 }
 
-static const enum opt_id options[] = {OPT_TAIL,	  OPT_DENIED,  OPT_SINCE,
-				      OPT_BEFORE, OPTS_COMMON, OPT_END};
-
 const struct verb verb_audit = {
 	.name = "audit",
 	.synopsis = "audit [BOX] [-f] | verify | rm | keep",
@@ -354,9 +348,8 @@ const struct verb verb_audit = {
 		"  cove audit dev --denied\n"
 		"  cove audit -f --json | jq -r '[.box, .host, .verdict] | @tsv'\n"
 		"  cove audit keep 90d\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 0,
-	.args_max = -1,
+	.options = (const enum opt_id[]){OPT_TAIL, OPT_DENIED, OPT_SINCE, OPT_BEFORE, OPTS_COMMON,
+					 OPT_END},
+	.args = {0, -1},
 	.run = run,
 };

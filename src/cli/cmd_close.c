@@ -15,8 +15,6 @@ static int run(struct cli *c)
 	return cli_done(c, c->o.args[0], "closed", events);
 }
 
-static const enum opt_id options[] = {OPT_PREFIX, OPT_DELETE, OPTS_COMMON, OPT_END};
-
 const struct verb verb_close = {
 	.name = "close",
 	.synopsis = "close SESSION [--prefix P] [--delete]",
@@ -30,9 +28,7 @@ const struct verb verb_close = {
 		"Examples\n"
 		"  cove close ticket-4711\n"
 		"  cove close ticket-4711 --prefix support-prod-acme --delete\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 1,
-	.args_max = 1,
+	.options = (const enum opt_id[]){OPT_PREFIX, OPT_DELETE, OPTS_COMMON, OPT_END},
+	.args = {1, 1},
 	.run = run,
 };

@@ -32,7 +32,7 @@ struct progress {
 	int signal; /* that ended it, or 0 */
 };
 
-enum { FIRST_MS = 1000, EVERY_MS = 200, COPIED_JSON_MAX = 64 << 10 };
+enum { FIRST_MS = 1000, EVERY_MS = 200 };
 
 static struct place place_of(const char *text)
 {
@@ -60,9 +60,7 @@ static bool on_progress(void *arg, uint64_t bytes, uint64_t files)
 
 	p->bytes = bytes;
 	p->files = files;
-	for (int sig = signals_next(); sig && !p->signal; sig = signals_next())
-		if (sig == SIGINT || sig == SIGTERM || sig == SIGHUP || sig == SIGQUIT)
-			p->signal = sig;
+	p->signal = p->signal ? p->signal : signals_next_end();
 	if (p->signal)
 		return false;
 	if (!p->on_terminal || spent < FIRST_MS || now - p->shown_ms < EVERY_MS)
@@ -97,30 +95,13 @@ static int transfer(struct cove_box *box, const struct place *from, const struct
 	return cove_get(box, from->path, to->path, on_progress, p, err);
 }
 
-static int say_copied_json(struct cli *c, const char *from, int left_out)
-{
-	struct buf b;
-	struct json j;
-	int r;
-
-	buf_init(&b, COPIED_JSON_MAX);
-	json_init(&j, &b);
-	json_object_begin(&j);
-	json_kv_str(&j, "from", from);
-	json_kv_str(&j, "to", c->o.args[c->o.arg_count - 1]);
-	json_kv_i64(&j, "left_out", left_out);
-	json_object_end(&j);
-	r = j.error == 0 ? buf_append_str(&b, "\n") : j.error;
-	r = r < 0 ? cli_error(c, COVE_LIMIT, "the path is too long") : cli_out_buf(c, &b);
-	buf_done(&b);
-	return r;
-}
-
 /* stdout may be where the file went. */
 static int say_copied(struct cli *c, const struct place *from, const struct place *to,
 		      const struct progress *p, int left_out)
 {
 	char amount[16], count[40] = "";
+	struct cli_object o;
+	struct json *j;
 
 	if (left_out > 0)
 		cli_note("%d %s left out of '%.80s': neither file, directory nor link", left_out,
@@ -135,7 +116,11 @@ static int say_copied(struct cli *c, const struct place *from, const struct plac
 	}
 	if (!c->o.json || to->is_stream)
 		return 0;
-	return say_copied_json(c, from->text, left_out);
+	j = cli_object_begin(&o);
+	json_kv_str(j, "from", from->text);
+	json_kv_str(j, "to", c->o.args[c->o.arg_count - 1]);
+	json_kv_i64(j, "left_out", left_out);
+	return cli_object_end(c, &o);
 }
 
 static int copy(struct cli *c, const struct place *from, const struct place *to)
@@ -217,8 +202,6 @@ static int run(struct cli *c)
 	return r;
 }
 
-static const enum opt_id options[] = {OPTS_COMMON, OPT_END};
-
 const struct verb verb_cp = {
 	.name = "cp",
 	.synopsis = "cp SRC... BOX:DST | BOX:SRC... DST",
@@ -235,9 +218,7 @@ const struct verb verb_cp = {
 		"  cove cp dev:/workspace/out.csv .\n"
 		"  cove cp dev:/etc/os-release - | head -2\n"
 		"  echo hello | cove cp - dev:/tmp/hello.txt\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 2,
-	.args_max = -1,
+	.options = (const enum opt_id[]){OPTS_COMMON, OPT_END},
+	.args = {2, -1},
 	.run = run,
 };

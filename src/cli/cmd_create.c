@@ -19,8 +19,6 @@ static int run(struct cli *c)
 	return r;
 }
 
-static const enum opt_id options[] = {OPT_NAME, OPTS_BOX, OPTS_COMMON, OPTS_LIMITS, OPT_END};
-
 const struct verb verb_create = {
 	.name = "create",
 	.synopsis = "create [FLAGS]",
@@ -38,10 +36,7 @@ const struct verb verb_create = {
 		"  cove create --mount /srv/data:/data:ro\n"
 		"  cove create --net ./policy.yaml --net-bytes 1G\n"
 		"  cove create --mem 1G --disk 2G --idle 30m --expire remove\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 0,
-	.args_max = 0,
+	.options = (const enum opt_id[]){OPT_NAME, OPTS_BOX, OPTS_COMMON, OPTS_LIMITS, OPT_END},
 	.answers = true,
 	.run = run,
 };

@@ -6,8 +6,6 @@ static int run(struct cli *c)
 	return door_grant(c, false);
 }
 
-static const enum opt_id options[] = {OPT_ONCE, OPT_FOR, OPTS_COMMON, OPT_END};
-
 const struct verb verb_deny = {
 	.name = "deny",
 	.synopsis = "deny BOX HOST[:PORT]... [--for TIME]",
@@ -19,9 +17,7 @@ const struct verb verb_deny = {
 		"Examples\n"
 		"  cove deny dev paste.example.org\n"
 		"  cove deny dev '*.example.org:80' --for 1h\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 2,
-	.args_max = -1,
+	.options = (const enum opt_id[]){OPT_ONCE, OPT_FOR, OPTS_COMMON, OPT_END},
+	.args = {2, -1},
 	.run = run,
 };

@@ -233,8 +233,6 @@ static int run(struct cli *c)
 	return r;
 }
 
-static const enum opt_id options[] = {OPT_NO_TEST, OPT_JSON, OPT_HELP, OPT_END};
-
 const struct verb verb_doctor = {
 	.name = "doctor",
 	.synopsis = "doctor [--no-test] [--json]",
@@ -251,9 +249,6 @@ const struct verb verb_doctor = {
 		"\n"
 		"Exit status: 0 if boxes work, also with less; 1 if something that was tried in a\n"
 		"box did not hold; 125 if no box can run here.\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 0,
-	.args_max = 0,
+	.options = (const enum opt_id[]){OPT_NO_TEST, OPT_JSON, OPT_HELP, OPT_END},
 	.run = run,
 };

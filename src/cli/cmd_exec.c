@@ -29,9 +29,6 @@ static int run(struct cli *c)
 	return r;
 }
 
-static const enum opt_id options[] = {OPTS_COMMAND,   OPT_TTY,	 OPT_NO_TTY,  OPT_INTERACTIVE,
-				      OPT_BACKGROUND, OPT_TOKEN, OPTS_COMMON, OPT_END};
-
 const struct verb verb_exec = {
 	.name = "exec",
 	.synopsis = "exec [FLAGS] BOX [--] CMD [ARG...]",
@@ -54,9 +51,9 @@ const struct verb verb_exec = {
 		"box's memory ran out, and a line on stderr says so); 124 timed out; 125 Cove\n"
 		"failed; 126 the command cannot be executed; 127 no such command; 2 wrong\n"
 		"usage.\n",
-	.options = options,
-	.command_after = 1,
-	.args_min = 1,
-	.args_max = -1,
+	.options = (const enum opt_id[]){OPTS_COMMAND, OPT_TTY, OPT_NO_TTY, OPT_INTERACTIVE,
+					 OPT_BACKGROUND, OPT_TOKEN, OPTS_COMMON, OPT_END},
+	.command_at = 2,
+	.args = {1, -1},
 	.run = run,
 };

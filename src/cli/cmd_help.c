@@ -11,16 +11,12 @@ static int run(struct cli *c)
 	return v ? help_print_verb(c, v) : help_unknown(c, c->o.args[0]);
 }
 
-static const enum opt_id options[] = {OPT_HELP, OPT_END};
-
 const struct verb verb_help = {
 	.name = "help",
 	.synopsis = "help [VERB]",
 	.summary = "this list, or how to use one verb",
 	.help = "Also `cove VERB --help`.\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 0,
-	.args_max = 1,
+	.options = (const enum opt_id[]){OPT_HELP, OPT_END},
+	.args = {0, 1},
 	.run = run,
 };

@@ -4,12 +4,11 @@
 #include "cli/base_image.h"
 #include "cli/list.h"
 #include "cli/watch.h"
+#include "core/view.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-
-static const char *const titles[] = {"NAME", "ID", "USER", "SIZE", "AGE"};
 
 static void row(struct table *t, const void *item)
 {
@@ -31,40 +30,26 @@ static void object(struct json *j, const void *item)
 	const struct cove_image_info *i = item;
 
 	json_kv_str(j, "name", i->name);
-	list_kv_str(j, "id", i->id);
-	list_kv_str(j, "user", i->user);
-	list_kv_u64(j, "bytes", i->bytes);
-	list_kv_u64(j, "created_ms", i->created_ms);
+	view_text(j, "id", i->id);
+	view_text(j, "user", i->user);
+	view_known_u64(j, "bytes", i->bytes);
+	view_known_u64(j, "created_ms", i->created_ms);
 }
 
-static void name(struct buf *b, const void *item)
+static int get(struct cli *c, void *ret, struct cove_error *err)
 {
-	(void)buf_append_str(b, ((const struct cove_image_info *)item)->name);
+	return cove_images(c->cove, ret, err);
 }
 
 static const struct list_form form = {
-	.titles = titles,
-	.columns = sizeof(titles) / sizeof(titles[0]),
+	.titles = {"NAME", "ID", "USER", "SIZE", "AGE"},
 	.right = 1 << 3,
 	.empty = "no images; make one with `cove image make`",
+	.size = sizeof(struct cove_image_info),
+	.get = get,
 	.row = row,
 	.object = object,
-	.name = name,
 };
-
-static int list(struct cli *c)
-{
-	autofree struct cove_image_info *items = NULL;
-	struct cove_error err;
-	int r = cli_open(c), count;
-
-	if (r)
-		return r;
-	count = cove_images(c->cove, &items, &err);
-	if (count < 0)
-		return cli_fail(c, &err);
-	return list_print(c, &form, items, sizeof(*items), (size_t)count);
-}
 
 /* The program that turns such a file into the plain tar we read, or NULL if it is none of these. */
 static const char *unpacker_of(int fd)
@@ -135,27 +120,6 @@ static int remove_one(struct cli *c, const char *image, struct cove_error *err)
 	return cove_image_remove(c->cove, image, err);
 }
 
-static int run(struct cli *c)
-{
-	const char *what = c->o.args[0];
-
-	if (strcmp(what, "ls") == 0)
-		return c->o.arg_count > 1
-			       ? cli_usage(c, "unexpected argument '%.60s'", c->o.args[1])
-			       : list(c);
-	if (strcmp(what, "make") == 0)
-		return make(c);
-	if (strcmp(what, "import") == 0)
-		return c->o.arg_count != 3 ? cli_usage(c, "usage: cove image import NAME TAR|-")
-					   : import(c);
-	if (strcmp(what, "rm") == 0)
-		return c->o.arg_count < 2 ? cli_usage(c, "which image? `cove image ls` lists them")
-					  : cli_each(c, 1, "removed", remove_one);
-	return cli_usage(c, "no '%.60s' here: ls, make, import or rm", what);
-}
-
-static const enum opt_id options[] = {OPT_IMAGE_USER, OPT_QUIET, OPTS_COMMON, OPT_END};
-
 const struct verb verb_image = {
 	.name = "image",
 	.synopsis = "image ls|make|import|rm [NAME] [TAR]",
@@ -170,9 +134,21 @@ const struct verb verb_image = {
 		"  cove image make\n"
 		"  cove image make tools -- --add vim-tiny,sqlite3\n"
 		"  docker export $(docker create alpine) | cove image import alpine -\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 1,
-	.args_max = -1,
-	.run = run,
+	.options = (const enum opt_id[]){OPT_IMAGE_USER, OPT_QUIET, OPTS_COMMON, OPT_END},
+	.args = {1, -1},
+	.subs = (const struct verb[]){{.name = "ls", .synopsis = "image ls", .list = &form},
+				      {.name = "make",
+				       .synopsis = "image make [NAME]",
+				       .args = {0, -1},
+				       .run = make},
+				      {.name = "import",
+				       .synopsis = "image import NAME TAR|-",
+				       .args = {2, 2},
+				       .run = import},
+				      {.name = "rm",
+				       .synopsis = "image rm NAME...",
+				       .args = {1, -1},
+				       .each = remove_one,
+				       .result = "removed"},
+				      {0}},
 };

@@ -15,8 +15,6 @@ static int run(struct cli *c)
 	return cli_each(c, 0, NULL, inspect);
 }
 
-static const enum opt_id options[] = {OPTS_COMMON, OPT_END};
-
 const struct verb verb_inspect = {
 	.name = "inspect",
 	.synopsis = "inspect BOX...",
@@ -29,9 +27,7 @@ const struct verb verb_inspect = {
 		"Examples\n"
 		"  cove inspect dev\n"
 		"  cove inspect --json dev | jq .not_enforced\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 1,
-	.args_max = -1,
+	.options = (const enum opt_id[]){OPTS_COMMON, OPT_END},
+	.args = {1, -1},
 	.run = run,
 };

@@ -29,8 +29,6 @@ static int run(struct cli *c)
 	return r;
 }
 
-static const enum opt_id options[] = {OPT_SIGNAL, OPTS_COMMON, OPT_END};
-
 const struct verb verb_kill = {
 	.name = "kill",
 	.synopsis = "kill [-s SIGNAL] BOX EXEC...",
@@ -42,9 +40,7 @@ const struct verb verb_kill = {
 		"  cove kill dev 7\n"
 		"  cove kill -s INT dev 7\n"
 		"  cove kill -s KILL dev $(cove ps -q dev)\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 2,
-	.args_max = -1,
+	.options = (const enum opt_id[]){OPT_SIGNAL, OPTS_COMMON, OPT_END},
+	.args = {2, -1},
 	.run = run,
 };

@@ -120,8 +120,6 @@ static int run(struct cli *c)
 		       : 0;
 }
 
-static const enum opt_id options[] = {OPT_FOLLOW, OPT_EXEC, OPT_FROM, OPTS_COMMON, OPT_END};
-
 const struct verb verb_logs = {
 	.name = "logs",
 	.synopsis = "logs [-f] [--exec ID] [--from BYTE] BOX",
@@ -137,9 +135,7 @@ const struct verb verb_logs = {
 		"  cove logs -f --exec 7 dev\n"
 		"  cove logs --exec 7 --from 4096:120 dev   # bytes of stdout and stderr\n"
 		"  cove logs -f --json dev | jq .\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 1,
-	.args_max = 1,
+	.options = (const enum opt_id[]){OPT_FOLLOW, OPT_EXEC, OPT_FROM, OPTS_COMMON, OPT_END},
+	.args = {1, 1},
 	.run = run,
 };

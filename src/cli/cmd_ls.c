@@ -1,11 +1,9 @@
 /* cove ls: the boxes. */
 #include "base/clock.h"
-#include "base/fd.h"
 #include "cli/list.h"
+#include "core/view.h"
 
 #include <string.h>
-
-static const char *const titles[] = {"NAME", "STATE", "IMAGE", "WORKSPACE", "AGE", "ENDED BY"};
 
 static void row(struct table *t, const void *item)
 {
@@ -31,60 +29,43 @@ static void object(struct json *j, const void *item)
 	json_kv_str(j, "state", b->state);
 	json_kv_bool(j, "outdated", b->outdated);
 	json_kv_str(j, "image", b->image);
-	list_kv_str(j, "workspace", b->workspace);
-	list_kv_str(j, "session", b->session);
+	view_text(j, "workspace", b->workspace);
+	view_text(j, "session", b->session);
 	json_kv_str(j, "persistence", b->persistence);
 	json_kv_u64(j, "created_ms", b->created_ms);
-	list_kv_u64(j, "started_ms", b->started_ms);
-	list_kv_u64(j, "ended_ms", b->ended_ms);
-	list_kv_str(j, "cause", b->cause);
-	list_kv_str(j, "by", b->by);
-	list_kv_u64(j, "keeper_pid", (uint64_t)b->keeper_pid);
+	view_known_u64(j, "started_ms", b->started_ms);
+	view_known_u64(j, "ended_ms", b->ended_ms);
+	view_text(j, "cause", b->cause);
+	view_text(j, "by", b->by);
+	view_known_u64(j, "keeper_pid", (uint64_t)b->keeper_pid);
 }
 
-static void name(struct buf *b, const void *item)
+/* A person hears of an old init what to do; who reads JSON has the field. */
+static int get(struct cli *c, void *ret, struct cove_error *err)
 {
-	(void)buf_append_str(b, ((const struct cove_box_info *)item)->name);
-}
+	struct cove_box_info **boxes = ret;
+	int count = cove_list(c->cove, boxes, err);
 
-static const struct list_form form = {
-	.titles = titles,
-	.columns = sizeof(titles) / sizeof(titles[0]),
-	.empty = "no boxes; make one with `cove create`, or just `cove run -- CMD`",
-	.row = row,
-	.object = object,
-	.name = name,
-};
+	for (int i = 0; i < count && !c->o.json && !c->o.quiet; i++) {
+		const char *name = (*boxes)[i].name;
 
-/* A person hears what to do; who reads JSON has the field. */
-static void note_outdated(const struct cove_box_info *boxes, int count)
-{
-	for (int i = 0; i < count; i++)
-		if (boxes[i].outdated)
+		if ((*boxes)[i].outdated)
 			cli_note(
 				"box '%s' runs with an init from before a security mend: cove stop "
 				"%s && cove start %s",
-				boxes[i].name, boxes[i].name, boxes[i].name);
+				name, name, name);
+	}
+	return count;
 }
 
-static int run(struct cli *c)
-{
-	autofree struct cove_box_info *boxes = NULL;
-	struct cove_error err;
-	int r = cli_open(c), count;
-
-	if (r)
-		return r;
-	count = cove_list(c->cove, &boxes, &err);
-	if (count < 0)
-		return cli_fail(c, &err);
-	r = list_print(c, &form, boxes, sizeof(*boxes), (size_t)count);
-	if (!c->o.json && !c->o.quiet)
-		note_outdated(boxes, count);
-	return r;
-}
-
-static const enum opt_id options[] = {OPT_QUIET, OPTS_COMMON, OPT_END};
+static const struct list_form form = {
+	.titles = {"NAME", "STATE", "IMAGE", "WORKSPACE", "AGE", "ENDED BY"},
+	.empty = "no boxes; make one with `cove create`, or just `cove run -- CMD`",
+	.size = sizeof(struct cove_box_info),
+	.get = get,
+	.row = row,
+	.object = object,
+};
 
 const struct verb verb_ls = {
 	.name = "ls",
@@ -98,9 +79,6 @@ const struct verb verb_ls = {
 		"  cove ls\n"
 		"  cove ls --json | jq -r '.[] | select(.state == \"stopped\") | .name'\n"
 		"  cove rm -f $(cove ls -q)                    # all of them\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 0,
-	.args_max = 0,
-	.run = run,
+	.options = (const enum opt_id[]){OPT_QUIET, OPTS_COMMON, OPT_END},
+	.list = &form,
 };

@@ -19,9 +19,6 @@ static int run(struct cli *c)
 	return r;
 }
 
-static const enum opt_id options[] = {OPT_PREFIX,  OPT_PERSISTENCE, OPTS_BOX,
-				      OPTS_COMMON, OPTS_LIMITS,	    OPT_END};
-
 const struct verb verb_open = {
 	.name = "open",
 	.synopsis = "open SESSION [--prefix P] [FLAGS]",
@@ -35,10 +32,9 @@ const struct verb verb_open = {
 		"  box=$(cove open ticket-4711 --prefix support-prod-acme)\n"
 		"  cove sh $box 'git clone ... && make'\n"
 		"  cove close ticket-4711 --prefix support-prod-acme\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 1,
-	.args_max = 1,
+	.options = (const enum opt_id[]){OPT_PREFIX, OPT_PERSISTENCE, OPTS_BOX, OPTS_COMMON,
+					 OPTS_LIMITS, OPT_END},
+	.args = {1, 1},
 	.answers = true,
 	.run = run,
 };

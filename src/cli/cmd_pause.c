@@ -6,13 +6,6 @@ static int pause_box(struct cli *c, const char *name, struct cove_error *err)
 	return cove_pause(c->cove, name, err);
 }
 
-static int run(struct cli *c)
-{
-	return cli_each(c, 0, "paused", pause_box);
-}
-
-static const enum opt_id options[] = {OPTS_COMMON, OPT_END};
-
 const struct verb verb_pause = {
 	.name = "pause",
 	.synopsis = "pause BOX...",
@@ -26,9 +19,8 @@ const struct verb verb_pause = {
 		"Examples\n"
 		"  cove pause dev\n"
 		"  cove resume dev\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 1,
-	.args_max = -1,
-	.run = run,
+	.options = (const enum opt_id[]){OPTS_COMMON, OPT_END},
+	.args = {1, -1},
+	.each = pause_box,
+	.result = "paused",
 };

@@ -8,19 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHOWN_MAX = 8 * DOOR_POLICY_MAX };
-
 struct warnings {
-	bool json;
-	struct json list;
+	bool as_json;
+	struct cli_object o;
 };
 
 static void on_warning(void *arg, const char *text)
 {
 	struct warnings *w = arg;
 
-	if (w->json)
-		json_str(&w->list, text);
+	if (w->as_json)
+		json_str(&w->o.j, text);
 	else
 		cli_note("%s", text);
 }
@@ -28,55 +26,29 @@ static void on_warning(void *arg, const char *text)
 static int check(struct cli *c)
 {
 	const char *file = c->o.args[1];
-	struct warnings w = {.json = c->o.json};
+	struct warnings w = {.as_json = c->o.json};
 	struct cove_error err;
 	char line[512];
-	struct buf b;
+	struct json *j;
 	int r = cli_open(c);
 
 	if (r)
 		return r;
-	buf_init(&b, SHOWN_MAX);
-	json_init(&w.list, &b);
-	json_object_begin(&w.list);
-	json_kv_str(&w.list, "name", file);
-	json_kv_str(&w.list, "result", "valid");
-	json_key(&w.list, "warnings");
-	json_array_begin(&w.list);
+	j = cli_object_begin(&w.o);
+	json_kv_str(j, "name", file);
+	json_kv_str(j, "result", "valid");
+	json_key(j, "warnings");
+	json_array_begin(j);
 	r = cove_policy_check_file(c->cove, file, on_warning, &w, &err);
-	json_array_end(&w.list);
-	json_object_end(&w.list);
+	json_array_end(j);
+	if (r >= 0 && c->o.json)
+		return cli_object_end(c, &w.o);
+	buf_done(&w.o.text);
 	if (r < 0)
-		r = cli_fail(c, &err);
-	else if (c->o.json)
-		r = w.list.error || buf_append_str(&b, "\n") < 0
-			    ? cli_error(c, COVE_LIMIT, "the warnings are too long to print")
-			    : cli_out_buf(c, &b);
-	buf_done(&b);
-	if (r != 0 || c->o.json)
-		return r;
+		return cli_fail(c, &err);
 	snprintf(line, sizeof(line), "%.400s: the policy is valid\n",
 		 strcmp(file, "-") == 0 ? "stdin" : file);
 	return cli_out(c, line, strlen(line));
-}
-
-static int print_json(struct cli *c, const char *name, const char *text)
-{
-	struct buf b;
-	struct json j;
-	int r;
-
-	buf_init(&b, SHOWN_MAX);
-	json_init(&j, &b);
-	json_object_begin(&j);
-	json_kv_str(&j, "name", name);
-	json_kv_str(&j, "text", text);
-	json_object_end(&j);
-	r = j.error ? j.error : buf_append_str(&b, "\n");
-	r = r < 0 ? cli_error(c, COVE_LIMIT, "the policy is too long to print")
-		  : cli_out_buf(c, &b);
-	buf_done(&b);
-	return r;
 }
 
 static int show(struct cli *c)
@@ -84,6 +56,8 @@ static int show(struct cli *c)
 	const char *what = c->o.arg_count > 1 ? c->o.args[1] : NULL;
 	bool preset = what && cove_policy_is_preset(what);
 	autofree char *text = NULL;
+	struct cli_object o;
+	struct json *j;
 	struct cove_error err;
 	int r = cli_open(c);
 
@@ -93,8 +67,12 @@ static int show(struct cli *c)
 		what = "closed";
 	if (cove_policy_text(c->cove, preset ? NULL : what, preset ? what : NULL, &text, &err) < 0)
 		return cli_fail(c, &err);
-	return c->o.json ? print_json(c, what ? what : "default", text)
-			 : cli_out(c, text, strlen(text));
+	if (!c->o.json)
+		return cli_out(c, text, strlen(text));
+	j = cli_object_begin(&o);
+	json_kv_str(j, "name", what ? what : "default");
+	json_kv_str(j, "text", text);
+	return cli_object_end(c, &o);
 }
 
 static int apply(struct cli *c)
@@ -125,33 +103,6 @@ static int set_default(struct cli *c)
 	return cli_done(c, c->o.args[1], "default", c->events);
 }
 
-static int run(struct cli *c)
-{
-	static const struct {
-		const char *name;
-		size_t min, max;
-		const char *usage;
-		int (*run)(struct cli *c);
-	} verbs[] = {
-		{"check", 2, 2, "cove policy check FILE", check},
-		{"show", 1, 2, "cove policy show [BOX|PRESET]", show},
-		{"apply", 3, 3, "cove policy apply BOX FILE|PRESET", apply},
-		{"set-default", 2, 2, "cove policy set-default FILE|PRESET", set_default},
-	};
-	const char *what = c->o.args[0];
-
-	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
-		if (strcmp(what, verbs[i].name) != 0)
-			continue;
-		if (c->o.arg_count < verbs[i].min || c->o.arg_count > verbs[i].max)
-			return cli_usage(c, "usage: %s", verbs[i].usage);
-		return verbs[i].run(c);
-	}
-	return cli_usage(c, "no '%.60s' here: check, show, apply or set-default", what);
-}
-
-static const enum opt_id options[] = {OPTS_COMMON, OPT_END};
-
 const struct verb verb_policy = {
 	.name = "policy",
 	.synopsis = "policy check|show|apply|set-default ...",
@@ -174,9 +125,23 @@ const struct verb verb_policy = {
 		"  cove policy check policy.yaml\n"
 		"  cove policy apply dev ./policy.yaml\n"
 		"  cove policy set-default closed\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 1,
-	.args_max = -1,
-	.run = run,
+	.options = (const enum opt_id[]){OPTS_COMMON, OPT_END},
+	.args = {1, -1},
+	.subs = (const struct verb[]){{.name = "check",
+				       .synopsis = "policy check FILE",
+				       .args = {1, 1},
+				       .run = check},
+				      {.name = "show",
+				       .synopsis = "policy show [BOX|PRESET]",
+				       .args = {0, 1},
+				       .run = show},
+				      {.name = "apply",
+				       .synopsis = "policy apply BOX FILE|PRESET",
+				       .args = {2, 2},
+				       .run = apply},
+				      {.name = "set-default",
+				       .synopsis = "policy set-default FILE|PRESET",
+				       .args = {1, 1},
+				       .run = set_default},
+				      {0}},
 };

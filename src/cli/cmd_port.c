@@ -57,31 +57,26 @@ static void on_ready(void *arg, const char *address, unsigned local)
 	struct port *p = arg;
 	bool is_v6 = strchr(address, ':') != NULL;
 	char url[128];
-	struct buf b;
-	struct json j;
+	struct cli_object o;
+	struct json *j;
 
-	snprintf(url, sizeof(url), "http://%s%s%s:%u/", is_v6 ? "[" : "", address, is_v6 ? "]" : "",
-		 local);
+	snprintf(url, sizeof(url), "http://%s%s%s:%u/%s", is_v6 ? "[" : "", address,
+		 is_v6 ? "]" : "", local, p->c->o.json ? "" : "\n");
 	if (!is_loopback(address))
 		cli_note("WARNING: %s is not only this machine: whoever can reach it there can "
 			 "reach port %u of box '%s', and nobody is asked for a password",
 			 address, p->inner, p->box);
-	buf_init(&b, 1024);
 	if (p->c->o.json) {
-		json_init(&j, &b);
-		json_object_begin(&j);
-		json_kv_str(&j, "box", p->box);
-		json_kv_u64(&j, "port", p->inner);
-		json_kv_str(&j, "address", address);
-		json_kv_u64(&j, "local_port", local);
-		json_kv_str(&j, "url", url);
-		json_object_end(&j);
+		j = cli_object_begin(&o);
+		json_kv_str(j, "box", p->box);
+		json_kv_u64(j, "port", p->inner);
+		json_kv_str(j, "address", address);
+		json_kv_u64(j, "local_port", local);
+		json_kv_str(j, "url", url);
+		p->status = cli_object_end(p->c, &o);
 	} else {
-		(void)buf_append_str(&b, url);
+		p->status = cli_out(p->c, url, strlen(url));
 	}
-	(void)buf_append_str(&b, "\n");
-	p->status = cli_out_buf(p->c, &b);
-	buf_done(&b);
 	if (p->status)
 		(void)raise(SIGTERM); /* it is blocked, and ends the forwarding */
 	if (!p->status && !p->c->o.json && isatty(STDERR_FILENO))
@@ -153,8 +148,6 @@ static int run(struct cli *c)
 	return r;
 }
 
-static const enum opt_id options[] = {OPT_ADDRESS, OPTS_COMMON, OPT_END};
-
 const struct verb verb_port = {
 	.name = "port",
 	.synopsis = "port BOX PORT[:LOCAL]",
@@ -169,10 +162,8 @@ const struct verb verb_port = {
 		"  cove port dev 8000\n"
 		"  cove port dev 5432:15432\n"
 		"  cove port dev 3000:0 --json\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 2,
-	.args_max = 2,
+	.options = (const enum opt_id[]){OPT_ADDRESS, OPTS_COMMON, OPT_END},
+	.args = {2, 2},
 	.answers = true,
 	.run = run,
 };

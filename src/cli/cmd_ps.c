@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const titles[] = {"EXEC", "STATE", "STATUS", "SHELL",
-				     "TIME", "OUT",   "ERR",	"COMMAND"};
 enum { RIGHT = 1 << 0 | 1 << 5 | 1 << 6 };
 
 /* "exit 0", "KILL", or the cause where neither says it. */
@@ -61,31 +59,21 @@ static void name(struct buf *b, const void *item)
 			 (unsigned long long)((const struct cove_exec_info *)item)->exec_id);
 }
 
+static int get(struct cli *c, void *ret, struct cove_error *err)
+{
+	return cove_execs(c->cove, c->o.args[0], ret, err);
+}
+
 static const struct list_form form = {
-	.titles = titles,
-	.columns = sizeof(titles) / sizeof(titles[0]),
+	.titles = {"EXEC", "STATE", "STATUS", "SHELL", "TIME", "OUT", "ERR", "COMMAND"},
 	.right = RIGHT,
 	.empty = "no commands yet",
+	.size = sizeof(struct cove_exec_info),
+	.get = get,
 	.row = row,
 	.object = object,
 	.name = name,
 };
-
-static int run(struct cli *c)
-{
-	autofree struct cove_exec_info *execs = NULL;
-	struct cove_error err;
-	int r = cli_open(c), count;
-
-	if (r)
-		return r;
-	count = cove_execs(c->cove, c->o.args[0], &execs, &err);
-	if (count < 0)
-		return cli_fail(c, &err);
-	return list_print(c, &form, execs, sizeof(*execs), (size_t)count);
-}
-
-static const enum opt_id options[] = {OPT_QUIET, OPTS_COMMON, OPT_END};
 
 const struct verb verb_ps = {
 	.name = "ps",
@@ -98,9 +86,7 @@ const struct verb verb_ps = {
 		"Examples\n"
 		"  cove ps dev\n"
 		"  cove ps --json dev | jq '.[] | select(.state == \"running\")'\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 1,
-	.args_max = 1,
-	.run = run,
+	.options = (const enum opt_id[]){OPT_QUIET, OPTS_COMMON, OPT_END},
+	.args = {1, 1},
+	.list = &form,
 };

@@ -6,13 +6,6 @@ static int resume(struct cli *c, const char *name, struct cove_error *err)
 	return cove_resume(c->cove, name, err);
 }
 
-static int run(struct cli *c)
-{
-	return cli_each(c, 0, "resumed", resume);
-}
-
-static const enum opt_id options[] = {OPTS_COMMON, OPT_END};
-
 const struct verb verb_resume = {
 	.name = "resume",
 	.synopsis = "resume BOX...",
@@ -24,9 +17,8 @@ const struct verb verb_resume = {
 		"  cove resume dev\n"
 		"  cove ls --json | jq -r '.[] | select(.state == \"paused\").name' |\n"
 		"      xargs cove resume\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 1,
-	.args_max = -1,
-	.run = run,
+	.options = (const enum opt_id[]){OPTS_COMMON, OPT_END},
+	.args = {1, -1},
+	.each = resume,
+	.result = "resumed",
 };

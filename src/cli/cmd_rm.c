@@ -14,8 +14,6 @@ static int run(struct cli *c)
 	return cli_each(c, 0, "removed", remove_box);
 }
 
-static const enum opt_id options[] = {OPT_FORCE, OPTS_COMMON, OPT_END};
-
 const struct verb verb_rm = {
 	.name = "rm",
 	.synopsis = "rm [-f] BOX...",
@@ -25,9 +23,7 @@ const struct verb verb_rm = {
 		"Examples\n"
 		"  cove rm dev\n"
 		"  cove rm -f $(cove ls -q)\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 0,
-	.args_max = -1,
+	.options = (const enum opt_id[]){OPT_FORCE, OPTS_COMMON, OPT_END},
+	.args = {0, -1},
 	.run = run,
 };

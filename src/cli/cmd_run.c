@@ -33,9 +33,6 @@ static int run(struct cli *c)
 	return r;
 }
 
-static const enum opt_id options[] = {OPT_NAME,	       OPTS_BOX,    OPT_TTY,	 OPT_NO_TTY,
-				      OPT_INTERACTIVE, OPTS_COMMON, OPTS_LIMITS, OPT_END};
-
 const struct verb verb_run = {
 	.name = "run",
 	.synopsis = "run [FLAGS] [--] CMD [ARG...]",
@@ -60,9 +57,9 @@ const struct verb verb_run = {
 		"box's memory ran out, and a line on stderr says so); 124 timed out; 125 Cove\n"
 		"failed; 126 the command cannot be executed; 127 no such command; 2 wrong\n"
 		"usage.\n",
-	.options = options,
-	.command_after = 0,
-	.args_min = 0,
-	.args_max = -1,
+	.options = (const enum opt_id[]){OPT_NAME, OPTS_BOX, OPT_TTY, OPT_NO_TTY, OPT_INTERACTIVE,
+					 OPTS_COMMON, OPTS_LIMITS, OPT_END},
+	.command_at = 1,
+	.args = {0, -1},
 	.run = run,
 };

@@ -12,9 +12,9 @@
 #include "cli/door.h"
 #include "cli/list.h"
 #include "cli/signals.h"
+#include "core/view.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,8 +26,6 @@
 enum { VALUE_ROOM = DOOR_SECRET_MAX + 3 };
 /* A terminal drops what is beyond this of one line, without a word. */
 enum { TERMINAL_LINE = 4095 };
-
-static const char *const titles[] = {"NAME", "SOURCE", "CHANGED", "WHERE"};
 
 static void row(struct table *t, const void *item)
 {
@@ -46,48 +44,23 @@ static void object(struct json *j, const void *item)
 
 	json_kv_str(j, "name", s->name);
 	json_kv_str(j, "source", s->source);
-	list_kv_str(j, "where", s->where);
+	view_text(j, "where", s->where);
 	json_kv_u64(j, "changed_ms", s->changed_ms);
 }
 
-static void name(struct buf *b, const void *item)
+static int get(struct cli *c, void *ret, struct cove_error *err)
 {
-	(void)buf_append_str(b, ((const struct cove_secret_info *)item)->name);
+	return cove_secrets(c->cove, ret, err);
 }
 
 static const struct list_form form = {
-	.titles = titles,
-	.columns = sizeof(titles) / sizeof(titles[0]),
+	.titles = {"NAME", "SOURCE", "CHANGED", "WHERE"},
 	.empty = "no secrets; `cove secret set NAME` stores one",
+	.size = sizeof(struct cove_secret_info),
+	.get = get,
 	.row = row,
 	.object = object,
-	.name = name,
 };
-
-static int list(struct cli *c)
-{
-	autofree struct cove_secret_info *items = NULL;
-	struct cove_error err;
-	int r = cli_open(c), count;
-
-	if (r)
-		return r;
-	count = cove_secrets(c->cove, &items, &err);
-	if (count < 0)
-		return cli_fail(c, &err);
-	return list_print(c, &form, items, sizeof(*items), (size_t)count);
-}
-
-/* A signal that should end us; the terminal is put back first. */
-static bool must_end(void)
-{
-	int sig;
-
-	while ((sig = signals_next()) != 0)
-		if (sig != SIGWINCH && sig != SIGTSTP)
-			return true;
-	return false;
-}
 
 /* A line from the terminal that does not show. */
 static ssize_t read_silently(const char *what, char *p, size_t room)
@@ -107,7 +80,7 @@ static ssize_t read_silently(const char *what, char *p, size_t room)
 		return -errno;
 	do {
 		n = read(STDIN_FILENO, p, room);
-	} while (n < 0 && errno == EINTR && !must_end());
+	} while (n < 0 && errno == EINTR && !signals_next_end());
 	n = n < 0 ? -errno : n;
 	(void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &was);
 	return n >= TERMINAL_LINE ? -E2BIG : n;
@@ -226,16 +199,13 @@ static int run(struct cli *c)
 	if (strcmp(what, "ls") == 0)
 		return c->o.arg_count > 1
 			       ? cli_usage(c, "unexpected argument; usage: cove secret ls")
-			       : list(c);
+			       : list_run(c, &form);
 	if (strcmp(what, "rm") == 0)
 		return c->o.arg_count < 2
 			       ? cli_usage(c, "which secret? `cove secret ls` lists them")
 			       : cli_each(c, 1, "removed", remove_one);
 	return cli_usage(c, "no '%.60s' here: set, ls or rm", what);
 }
-
-static const enum opt_id options[] = {OPT_SECRET_FILE, OPT_SECRET_COMMAND, OPT_QUIET, OPTS_COMMON,
-				      OPT_END};
 
 const struct verb verb_secret = {
 	.name = "secret",
@@ -255,9 +225,8 @@ const struct verb verb_secret = {
 		"  pass show api | cove secret set API_TOKEN\n"
 		"  cove secret set API_TOKEN --command 'pass show api'\n"
 		"  cove secret ls\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 1,
-	.args_max = -1,
+	.options = (const enum opt_id[]){OPT_SECRET_FILE, OPT_SECRET_COMMAND, OPT_QUIET,
+					 OPTS_COMMON, OPT_END},
+	.args = {1, -1},
 	.run = run,
 };

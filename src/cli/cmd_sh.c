@@ -72,9 +72,6 @@ static int run(struct cli *c)
 	return r;
 }
 
-static const enum opt_id options[] = {OPT_SHELL, OPT_TIMEOUT, OPT_INTERACTIVE, OPT_BACKGROUND,
-				      OPT_TOKEN, OPTS_COMMON, OPT_END};
-
 const struct verb verb_sh = {
 	.name = "sh",
 	.synopsis = "sh [--shell NAME] BOX LINE",
@@ -106,9 +103,9 @@ const struct verb verb_sh = {
 		"Exit status: the line's own; 128+N ended by signal N (137: also when the box's\n"
 		"memory ran out, and a line on stderr says so); 124 timed out; 125 Cove failed;\n"
 		"2 wrong usage.\n",
-	.options = options,
-	.command_after = 1,
-	.args_min = 2,
-	.args_max = -1,
+	.options = (const enum opt_id[]){OPT_SHELL, OPT_TIMEOUT, OPT_INTERACTIVE, OPT_BACKGROUND,
+					 OPT_TOKEN, OPTS_COMMON, OPT_END},
+	.command_at = 2,
+	.args = {2, -1},
 	.run = run,
 };

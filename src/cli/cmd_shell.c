@@ -38,9 +38,6 @@ static int run(struct cli *c)
 	return r;
 }
 
-static const enum opt_id options[] = {OPTS_BOX, OPT_VERBOSE, OPT_LOG_FILE,
-				      OPT_HELP, OPTS_LIMITS, OPT_END};
-
 const struct verb verb_shell = {
 	.name = "shell",
 	.synopsis = "shell [FLAGS] [BOX]",
@@ -55,9 +52,8 @@ const struct verb verb_shell = {
 		"  cove shell --workspace . --image host\n"
 		"\n"
 		"Exit status: the shell's own; 125 Cove failed; 2 wrong usage.\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 0,
-	.args_max = 1,
+	.options = (const enum opt_id[]){OPTS_BOX, OPT_VERBOSE, OPT_LOG_FILE, OPT_HELP, OPTS_LIMITS,
+					 OPT_END},
+	.args = {0, 1},
 	.run = run,
 };

@@ -6,13 +6,6 @@ static int start(struct cli *c, const char *name, struct cove_error *err)
 	return cove_start(c->cove, name, err);
 }
 
-static int run(struct cli *c)
-{
-	return cli_each(c, 0, "started", start);
-}
-
-static const enum opt_id options[] = {OPTS_COMMON, OPT_END};
-
 const struct verb verb_start = {
 	.name = "start",
 	.synopsis = "start BOX...",
@@ -23,9 +16,8 @@ const struct verb verb_start = {
 		"Examples\n"
 		"  cove start dev\n"
 		"  cove start dev && cove sh dev pwd\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 1,
-	.args_max = -1,
-	.run = run,
+	.options = (const enum opt_id[]){OPTS_COMMON, OPT_END},
+	.args = {1, -1},
+	.each = start,
+	.result = "started",
 };

@@ -11,11 +11,8 @@
 #include "base/size.h"
 #include "cli/list.h"
 #include "cli/signals.h"
-#include "cli/term.h"
 #include "core/view.h"
 
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,11 +32,6 @@ struct look {
 	struct sample *boxes; /* owned */
 	size_t count;
 };
-
-static const char *const titles[] = {
-	"NAME",	  "CPU%",	 "MEM/LIMIT", "PIDS/LIMIT",	  "DISK/LIMIT",
-	"IO R/W", "NET UP/DOWN", "CONNS",     "HELPERS CPU%/MEM", "UPTIME"};
-enum { COLUMNS = sizeof(titles) / sizeof(titles[0]) };
 
 static const char *counted(char text[SIZE_TEXT], uint64_t bytes)
 {
@@ -125,35 +117,13 @@ static int print_json(struct cli *c, const struct look *l)
 	return r;
 }
 
-/* On a terminal that is watched the table stays where it is; into a pipe its title comes once. */
-static int print_table(struct cli *c, const struct look *l, bool redraw, bool title)
-{
-	unsigned rows, cols;
-	const char *text;
-	struct table t;
-	struct buf b;
-	int r;
-
-	buf_init(&b, TABLE_BYTES_MAX);
-	table_init(&t, titles, COLUMNS, 1 << 1);
-	for (size_t i = 0; i < l->count; i++)
-		row(&t, &l->boxes[i]);
-	r = redraw ? buf_append_str(&b, "\033[H\033[J") : 0;
-	if (r == 0)
-		r = table_print(&t, term_size(STDOUT_FILENO, &rows, &cols) ? cols : 0, &b);
-	text = r == 0 ? buf_cstr(&b) : NULL;
-	if (!text)
-		r = cli_error(c, COVE_LIMIT, "the list is too long to print");
-	else if (title)
-		r = cli_out(c, text, strlen(text));
-	else {
-		text = strchr(text, '\n') + 1;
-		r = cli_out(c, text, strlen(text));
-	}
-	table_done(&t);
-	buf_done(&b);
-	return r;
-}
+static const struct list_form form = {
+	.titles = {"NAME", "CPU%", "MEM/LIMIT", "PIDS/LIMIT", "DISK/LIMIT", "IO R/W", "NET UP/DOWN",
+		   "CONNS", "HELPERS CPU%/MEM", "UPTIME"},
+	.right = 1 << 1,
+	.size = sizeof(struct sample),
+	.row = row,
+};
 
 static const struct sample *find_sample(const struct look *l, const char *name)
 {
@@ -237,24 +207,6 @@ static int look(struct cli *c, const struct look *last, struct look *ret)
 	return c->o.arg_count ? look_at_named(c, last, ret) : look_at_all(c, last, ret);
 }
 
-/* 0 when the time has passed, or the status of a signal that came. */
-static int wait_ms(int ms)
-{
-	uint64_t end = clock_mono_ms() + (uint64_t)ms;
-	uint64_t now;
-	int sig;
-
-	while ((now = clock_mono_ms()) < end) {
-		struct pollfd p = {.fd = signals_fd(), .events = POLLIN};
-
-		(void)poll(&p, 1, (int)(end - now));
-		while ((sig = signals_next()) != 0)
-			if (sig != SIGWINCH && sig != SIGTSTP)
-				return EXIT_SIGNAL + sig;
-	}
-	return 0;
-}
-
 /* Prints looks until something ends it. *last is the look before the first one printed. */
 static int show(struct cli *c, struct look *last)
 {
@@ -263,12 +215,15 @@ static int show(struct cli *c, struct look *last)
 
 	do {
 		struct look now = {0};
-		int r = wait_ms(wait);
+		int r = signals_wait_ms(wait);
 
 		if (r)
-			return r;
+			return EXIT_SIGNAL + r;
 		status = look(c, last, &now);
-		r = c->o.json ? print_json(c, &now) : print_table(c, &now, redraw, redraw || first);
+		/* On a terminal the table stays where it is; into a pipe its title comes once. */
+		r = c->o.json ? print_json(c, &now)
+			      : list_print_table(c, &form, now.boxes, now.count, redraw,
+						 redraw || first);
 		free(last->boxes);
 		*last = now;
 		status = r ? r : status;
@@ -297,8 +252,6 @@ static int run(struct cli *c)
 	return r;
 }
 
-static const enum opt_id options[] = {OPT_WATCH, OPTS_COMMON, OPT_END};
-
 const struct verb verb_stats = {
 	.name = "stats",
 	.synopsis = "stats [--watch] [--json] [BOX...]",
@@ -316,9 +269,7 @@ const struct verb verb_stats = {
 		"  cove stats\n"
 		"  cove stats --watch dev\n"
 		"  cove stats --json | jq 'select(.mem_bytes > 1e9) | .name'\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 0,
-	.args_max = -1,
+	.options = (const enum opt_id[]){OPT_WATCH, OPTS_COMMON, OPT_END},
+	.args = {0, -1},
 	.run = run,
 };

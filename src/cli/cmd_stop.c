@@ -7,13 +7,6 @@ static int stop(struct cli *c, const char *name, struct cove_error *err)
 			 err);
 }
 
-static int run(struct cli *c)
-{
-	return cli_each(c, 0, "stopped", stop);
-}
-
-static const enum opt_id options[] = {OPT_GRACE, OPTS_COMMON, OPT_END};
-
 const struct verb verb_stop = {
 	.name = "stop",
 	.synopsis = "stop [--grace TIME] BOX...",
@@ -24,9 +17,8 @@ const struct verb verb_stop = {
 		"Examples\n"
 		"  cove stop dev\n"
 		"  cove stop --grace 30s dev other\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 1,
-	.args_max = -1,
-	.run = run,
+	.options = (const enum opt_id[]){OPT_GRACE, OPTS_COMMON, OPT_END},
+	.args = {1, -1},
+	.each = stop,
+	.result = "stopped",
 };

@@ -13,16 +13,11 @@ static int run(struct cli *c)
 	return cli_out(c, text, (size_t)n);
 }
 
-static const enum opt_id options[] = {OPT_JSON, OPT_HELP, OPT_END};
-
 const struct verb verb_version = {
 	.name = "version",
 	.synopsis = "version [--json]",
 	.summary = "print the version",
 	.help = "Also `cove --version`.\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 0,
-	.args_max = 0,
+	.options = (const enum opt_id[]){OPT_JSON, OPT_HELP, OPT_END},
 	.run = run,
 };

@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const titles[] = {"NAME", "FILES", "SIZE", "IN USE"};
-
 static void row(struct table *t, const void *item)
 {
 	const struct cove_workspace_info *w = item;
@@ -29,56 +27,24 @@ static void object(struct json *j, const void *item)
 	json_kv_bool(j, "in_use", w->in_use);
 }
 
-static void name(struct buf *b, const void *item)
+static int get(struct cli *c, void *ret, struct cove_error *err)
 {
-	(void)buf_append_str(b, ((const struct cove_workspace_info *)item)->name);
+	return cove_workspaces(c->cove, ret, err);
 }
 
 static const struct list_form form = {
-	.titles = titles,
-	.columns = sizeof(titles) / sizeof(titles[0]),
+	.titles = {"NAME", "FILES", "SIZE", "IN USE"},
 	.right = 1 << 1 | 1 << 2,
 	.empty = "no workspaces; `--workspace NAME` makes one",
+	.size = sizeof(struct cove_workspace_info),
+	.get = get,
 	.row = row,
 	.object = object,
-	.name = name,
 };
-
-static int list(struct cli *c)
-{
-	autofree struct cove_workspace_info *items = NULL;
-	struct cove_error err;
-	int r = cli_open(c), count;
-
-	if (r)
-		return r;
-	count = cove_workspaces(c->cove, &items, &err);
-	if (count < 0)
-		return cli_fail(c, &err);
-	return list_print(c, &form, items, sizeof(*items), (size_t)count);
-}
 
 static int remove_one(struct cli *c, const char *workspace, struct cove_error *err)
 {
 	return cove_workspace_remove(c->cove, workspace, err);
-}
-
-static int chown_json(struct cli *c, const char *dir, uint64_t changed)
-{
-	struct buf b;
-	struct json j;
-	int r;
-
-	buf_init(&b, 32768);
-	json_init(&j, &b);
-	json_object_begin(&j);
-	json_kv_str(&j, "directory", dir);
-	json_kv_u64(&j, "changed", changed);
-	json_object_end(&j);
-	r = j.error == 0 ? buf_append_str(&b, "\n") : j.error;
-	r = r < 0 ? cli_error(c, COVE_LIMIT, "the path is too long") : cli_out_buf(c, &b);
-	buf_done(&b);
-	return r;
 }
 
 static int chown_one(struct cli *c, const char *dir, struct cove_error *err)
@@ -94,36 +60,19 @@ static int chown_one(struct cli *c, const char *dir, struct cove_error *err)
 			dir);
 	if (r < 0)
 		return r;
-	if (c->o.json)
-		return chown_json(c, dir, changed);
+	if (c->o.json) {
+		struct cli_object o;
+		struct json *j = cli_object_begin(&o);
+
+		json_kv_str(j, "directory", dir);
+		json_kv_u64(j, "changed", changed);
+		return cli_object_end(c, &o);
+	}
 	if (!c->o.quiet)
 		cli_note("%llu file%s given back", (unsigned long long)changed,
 			 changed == 1 ? "" : "s");
 	return 0;
 }
-
-static int run(struct cli *c)
-{
-	const char *what = c->o.args[0];
-
-	if (strcmp(what, "ls") == 0) {
-		if (c->o.arg_count > 1)
-			return cli_usage(c, "unexpected argument '%.60s'", c->o.args[1]);
-		return list(c);
-	}
-	if (strcmp(what, "chown") == 0) {
-		if (c->o.arg_count < 2)
-			return cli_usage(c, "name a directory of the host");
-		return cli_each(c, 1, NULL, chown_one);
-	}
-	if (strcmp(what, "rm") != 0)
-		return cli_usage(c, "no '%.60s' here: ls, rm or chown", what);
-	if (c->o.arg_count < 2)
-		return cli_usage(c, "which workspace? `cove workspace ls` lists them");
-	return cli_each(c, 1, "removed", remove_one);
-}
-
-static const enum opt_id options[] = {OPT_QUIET, OPTS_COMMON, OPT_END};
 
 const struct verb verb_workspace = {
 	.name = "workspace",
@@ -141,9 +90,17 @@ const struct verb verb_workspace = {
 		"  cove workspace ls\n"
 		"  cove workspace rm old-project\n"
 		"  cove workspace chown ./project\n",
-	.options = options,
-	.command_after = -1,
-	.args_min = 1,
-	.args_max = -1,
-	.run = run,
+	.options = (const enum opt_id[]){OPT_QUIET, OPTS_COMMON, OPT_END},
+	.args = {1, -1},
+	.subs = (const struct verb[]){{.name = "ls", .synopsis = "workspace ls", .list = &form},
+				      {.name = "rm",
+				       .synopsis = "workspace rm NAME...",
+				       .args = {1, -1},
+				       .each = remove_one,
+				       .result = "removed"},
+				      {.name = "chown",
+				       .synopsis = "workspace chown DIRECTORY...",
+				       .args = {1, -1},
+				       .each = chown_one},
+				      {0}},
 };

@@ -9,8 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { DONE_MAX = 4096 };
-
 /* The environment is anybody's: only what a name is made of is kept of it. */
 static void add_word(char ret[BY_MAX], const char *what, const char *name)
 {
@@ -42,23 +40,16 @@ void door_say_cut(struct cli *c, uint64_t cut)
 
 int door_done(struct cli *c, const char *name, const char *result, const char *key, uint64_t n)
 {
-	struct buf b;
-	struct json j;
-	int r;
+	struct cli_object o;
+	struct json *j;
 
 	if (!c->o.json)
 		return cli_done(c, name, result, c->events);
-	buf_init(&b, DONE_MAX);
-	json_init(&j, &b);
-	json_object_begin(&j);
-	json_kv_str(&j, "name", name);
-	json_kv_str(&j, "result", result);
-	json_kv_u64(&j, key, n);
-	json_object_end(&j);
-	r = j.error ? j.error : buf_append_str(&b, "\n");
-	r = r < 0 ? cli_error(c, COVE_LIMIT, "the name is too long") : cli_out_buf(c, &b);
-	buf_done(&b);
-	return r;
+	j = cli_object_begin(&o);
+	json_kv_str(j, "name", name);
+	json_kv_str(j, "result", result);
+	json_kv_u64(j, key, n);
+	return cli_object_end(c, &o);
 }
 
 int door_grant(struct cli *c, bool allow)

@@ -7,19 +7,22 @@
 #include "cli/table.h"
 
 struct list_form {
-	const char *const *titles;
-	size_t columns;
+	const char *titles[TABLE_COLUMNS_MAX + 1];
 	unsigned right;	   /* see table.h */
 	const char *empty; /* said on stderr where there is nothing and somebody looks */
+	size_t size;	   /* of an item */
+	/* The count of them, in *ret (a pointer to the first), which is freed with free(). */
+	int (*get)(struct cli *c, void *ret, struct cove_error *err);
 	void (*row)(struct table *t, const void *item);
 	void (*object)(struct json *j, const void *item);
-	void (*name)(struct buf *b, const void *item); /* without newline */
+	/* Without newline. NULL: an item begins with its name. */
+	void (*name)(struct buf *b, const void *item);
 };
 
-/* A number or a text that may be missing: null then. */
-void list_kv_u64(struct json *j, const char *key, uint64_t v);
-void list_kv_str(struct json *j, const char *key, const char *s);
+/* Gets the items and prints them. Returns the exit status. */
+int list_run(struct cli *c, const struct list_form *form);
 
-/* Prints count items of the given size. Returns the exit status. */
-int list_print(struct cli *c, const struct list_form *form, const void *items, size_t size,
-	       size_t count);
+/* Prints items again and again, as a table. redraw: in the place of the last one; title: with the
+ * line of titles. Returns the exit status. */
+int list_print_table(struct cli *c, const struct list_form *form, const void *items, size_t count,
+		     bool redraw, bool title);

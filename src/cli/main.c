@@ -6,7 +6,7 @@
  */
 #include "base/fd.h"
 #include "base/log.h"
-#include "cli/cli.h"
+#include "cli/list.h"
 #include "cli/signals.h"
 
 #include <fcntl.h>
@@ -109,16 +109,34 @@ static bool asks_json(int argc, char **argv)
 	return false;
 }
 
-static int check_count(struct cli *c)
+static int check_count(struct cli *c, const struct verb *v, size_t first)
 {
-	const struct verb *v = c->verb;
-
-	if (v->args_min >= 0 && c->o.arg_count < (size_t)v->args_min)
+	if (c->o.arg_count < first + (size_t)v->args[0])
 		return cli_usage(c, "too few arguments; usage: cove %s", v->synopsis);
-	if (v->args_max >= 0 && c->o.arg_count > (size_t)v->args_max)
+	if (v->args[1] >= 0 && c->o.arg_count > first + (size_t)v->args[1])
 		return cli_usage(c, "unexpected argument '%.60s'; usage: cove %s",
-				 c->o.args[v->args_max], v->synopsis);
+				 c->o.args[first + (size_t)v->args[1]], v->synopsis);
 	return 0;
+}
+
+/* Its arguments begin with the first one. */
+static int act(struct cli *c, const struct verb *v, size_t first)
+{
+	const struct verb *s = v->subs;
+	int r;
+
+	if (s) {
+		while (s->name && strcmp(s->name, c->o.args[first]) != 0)
+			s++;
+		if (!s->name)
+			return cli_usage(c, "no '%.60s' here; usage: cove %s", c->o.args[first],
+					 v->synopsis);
+		r = check_count(c, s, first + 1);
+		return r ? r : act(c, s, first + 1);
+	}
+	if (v->list)
+		return list_run(c, v->list);
+	return v->run ? v->run(c) : cli_each(c, first, v->result, v->each);
 }
 
 /* Who could not be told what was made must not find it made. */
@@ -137,7 +155,7 @@ static int run_verb(struct cli *c, int argc, char **argv)
 {
 	struct opt_spec spec = {.verb = c->verb->name,
 				.allowed = c->verb->options,
-				.command_after = c->verb->command_after};
+				.command_after = (int)c->verb->command_at - 1};
 	struct err e = {0};
 	int r = options_parse(&c->o, &spec, argc, argv, &e);
 
@@ -148,10 +166,10 @@ static int run_verb(struct cli *c, int argc, char **argv)
 		cli_error(c, (enum cove_error_kind)e.kind, "%s", e.msg);
 		return EXIT_USAGE;
 	}
-	r = check_count(c);
+	r = check_count(c, c->verb, 0);
 	if (r == 0)
 		r = check_stdout(c);
-	return r ? r : c->verb->run(c);
+	return r ? r : act(c, c->verb, 0);
 }
 
 /* -h, --help, -V and --version stand where a verb would. */

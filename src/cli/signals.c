@@ -1,8 +1,11 @@
 /* Signals through a pipe; see signals.h. The two descriptors are what a handler can reach. */
 #include "cli/signals.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stddef.h>
 #include <unistd.h>
@@ -63,4 +66,28 @@ int signals_next(void)
 	if (pipe_fds[0] < 0 || read(pipe_fds[0], &byte, 1) != 1)
 		return 0;
 	return byte;
+}
+
+int signals_next_end(void)
+{
+	int sig;
+
+	do {
+		sig = signals_next();
+	} while (sig == SIGWINCH || sig == SIGTSTP);
+	return sig;
+}
+
+int signals_wait_ms(int ms)
+{
+	uint64_t end = clock_mono_ms() + (uint64_t)ms, now;
+	int sig = 0;
+
+	while (sig == 0 && (now = clock_mono_ms()) < end) {
+		struct pollfd p = {.fd = pipe_fds[0], .events = POLLIN};
+
+		(void)poll(&p, 1, (int)(end - now));
+		sig = signals_next_end();
+	}
+	return sig;
 }

@@ -14,6 +14,10 @@ int signals_catch(void);
 int signals_fd(void);
 /* The next signal caught, or 0. */
 int signals_next(void);
+/* The next one that asks us to end, or 0; the others are dropped. */
+int signals_next_end(void);
+/* 0 when that time has passed, or the signal that asked us to end. */
+int signals_wait_ms(int ms);
 /* SIGPIPE: a closed reader is an error of write(2), not the end. SIGCHLD: where a caller ignores
  * it, nobody could wait for a child. */
 void signals_at_start(void);

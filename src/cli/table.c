@@ -12,13 +12,14 @@
 
 enum { GAP = 2 };
 
-void table_init(struct table *t, const char *const *titles, size_t columns, unsigned right)
+void table_init(struct table *t, const char *const *titles, unsigned right)
 {
-	ASSERT(columns > 0 && columns <= TABLE_COLUMNS_MAX);
-	*t = (struct table){.titles = titles, .columns = columns, .right = right};
+	*t = (struct table){.titles = titles, .right = right};
 	buf_init(&t->text, TABLE_BYTES_MAX);
-	for (size_t i = 0; i < columns; i++)
+	for (size_t i = 0; titles[i]; i++) {
+		ASSERT(++t->columns <= TABLE_COLUMNS_MAX);
 		t->width[i] = text_width(titles[i], strlen(titles[i]));
+	}
 }
 
 void table_done(struct table *t)

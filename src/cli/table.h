@@ -26,8 +26,8 @@ struct table {
 	int error; /* first failure, or 0 */
 };
 
-/* titles: columns of them. */
-void table_init(struct table *t, const char *const *titles, size_t columns, unsigned right);
+/* titles: as many as columns, then NULL. */
+void table_init(struct table *t, const char *const *titles, unsigned right);
 void table_done(struct table *t);
 
 /* The next cell; an empty one shows as "-". */

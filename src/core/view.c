@@ -58,7 +58,7 @@ void view_counted(struct json *j, const char *key, uint64_t v)
 		json_u64(j, v);
 }
 
-static void kv_text(struct json *j, const char *key, const char *s)
+void view_text(struct json *j, const char *key, const char *s)
 {
 	json_kv_str(j, key, s[0] ? s : NULL);
 }
@@ -78,7 +78,7 @@ void view_exec(struct json *j, const struct cove_exec_info *x)
 	json_kv_u64(j, "exec_id", x->exec_id);
 	json_kv_str(j, "command", x->command);
 	json_kv_str(j, "state", x->state);
-	kv_text(j, "shell", x->shell);
+	view_text(j, "shell", x->shell);
 	json_kv_bool(j, "background", x->background);
 	view_known_u64(j, "pid", (uint64_t)x->pid);
 	view_known_u64(j, "started_ms", x->started_ms);
@@ -89,7 +89,7 @@ void view_exec(struct json *j, const struct cove_exec_info *x)
 	else
 		json_null(j);
 	view_known_u64(j, "signal", (uint64_t)x->signal);
-	kv_text(j, "cause", x->cause);
+	view_text(j, "cause", x->cause);
 	json_kv_bool(j, "oom_killed", x->oom_killed);
 	json_kv_u64(j, "stdout_bytes", x->out_bytes);
 	json_kv_u64(j, "stderr_bytes", x->err_bytes);

@@ -13,6 +13,9 @@ const char *expiry_name(enum expiry e);
 /* One object of a table; owned, NULL without memory. */
 char *view_row_json(const struct wire_named_field *fields, const void *row);
 
+/* A text that may be missing: null for an empty one. */
+void view_text(struct json *j, const char *key, const char *s);
+
 /* A number that may be unknown: null for 0. */
 void view_known_u64(struct json *j, const char *key, uint64_t v);
 

@@ -3,7 +3,7 @@
 #include "cli/table.h"
 #include "tap.h"
 
-static const char *const titles[] = {"NAME", "SIZE", "WHAT"};
+static const char *const titles[] = {"NAME", "SIZE", "WHAT", NULL};
 
 static const char *print(struct table *t, struct buf *out, size_t line_max)
 {
@@ -18,7 +18,7 @@ TEST(columns_are_as_wide_as_their_widest_cell)
 	struct buf out;
 
 	buf_init(&out, 4096);
-	table_init(&t, titles, 3, 1 << 1);
+	table_init(&t, titles, 1 << 1);
 	table_cell(&t, "a");
 	table_cell(&t, "5");
 	table_cell(&t, "x");
@@ -39,7 +39,7 @@ TEST(no_text_can_break_a_line)
 	size_t lines = 0;
 
 	buf_init(&out, 4096);
-	table_init(&t, titles, 3, 0);
+	table_init(&t, titles, 0);
 	table_cell(&t, "a\nb");
 	table_cell(&t, "\033[2Jx\r");
 	table_cell(&t, "\xff\xfe\tz");
@@ -60,7 +60,7 @@ TEST(the_last_column_is_cut_to_the_terminal)
 	struct buf out;
 
 	buf_init(&out, 4096);
-	table_init(&t, titles, 3, 0);
+	table_init(&t, titles, 0);
 	table_cell(&t, "a");
 	table_cell(&t, "b");
 	table_cell(&t, "a very long command line");
@@ -85,7 +85,7 @@ TEST(only_titles)
 	struct buf out;
 
 	buf_init(&out, 4096);
-	table_init(&t, titles, 3, 0);
+	table_init(&t, titles, 0);
 	CHECK_STR(print(&t, &out, 0), "NAME  SIZE  WHAT\n");
 	buf_done(&out);
 }
@@ -118,12 +118,12 @@ TEST(durations_for_people)
 
 TEST(quotes_and_backslashes_stay_as_they_are)
 {
-	static const char *const one[] = {"A"};
+	static const char *const one[] = {"A", NULL};
 	struct table t;
 	struct buf out;
 
 	buf_init(&out, 1 << 10);
-	table_init(&t, one, 1, 0);
+	table_init(&t, one, 0);
 	table_cell(&t, "\"\\a\"\n\\");
 	CHECK_EQ(table_print(&t, 0, &out), 0);
 	CHECK_STR(buf_cstr(&out), "A\n\"\\a\"\\n\\\n");
