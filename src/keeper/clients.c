@@ -261,8 +261,7 @@ static void on_resize(struct keeper_client *c, const struct wire_frame *f)
 	if (wire_resize_decode(f, &m) < 0)
 		keeper_client_break(c, "a malformed RESIZE");
 	else if (follow && follow->exec->run)
-		keeper_send_init(c->k, WIRE_RESIZE, 0, follow->exec->rec.exec_id, f->payload,
-				 f->len);
+		keeper_exec_send(follow->exec, WIRE_RESIZE, 0, f->payload, f->len);
 	keeper_gate_wait(&c->gate);
 }
 

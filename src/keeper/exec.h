@@ -30,8 +30,13 @@ struct keeper_exec_input {
 	bool end_waiting;	      /* EOF comes after what waits */
 };
 
+/* Of its start on the disk; see sync.c. */
+enum keeper_run_sync { SYNC_NONE, SYNC_WAITS, SYNC_RUNS };
+
 struct keeper_run {
 	enum keeper_run_state state;
+	enum keeper_run_sync sync;
+	struct buf held;		/* frames for init that wait for the sync */
 	uint64_t granted[OUTPUT_COUNT]; /* bytes of a stream that init may have sent so far */
 	struct keeper_exec_input input;
 	struct ev_timer backstop;
@@ -77,7 +82,6 @@ void keeper_exec_ask(struct keeper_client *c, uint32_t id, const struct wire_exe
 int keeper_exec_signal(struct keeper *k, uint32_t exec_id, const struct wire_signal *m,
 		       struct err *e);
 struct keeper_exec *keeper_exec_find(struct keeper *k, uint64_t id);
-unsigned keeper_execs_running(const struct keeper *k);
 /* The box stands still, or goes on: so do the timers of its commands. */
 void keeper_execs_pause(struct keeper *k, bool on);
 /* Sends a signal to every running command. */
@@ -92,6 +96,16 @@ void keeper_exec_frame(struct keeper *k, const struct wire_frame *f);
 void keeper_exec_grant(struct keeper_exec *x);
 /* How long it has been running, by a clock that nobody sets; 0 before that. */
 uint64_t keeper_exec_duration(const struct keeper_exec *x);
+
+/* A frame of a command that runs, for init. */
+void keeper_exec_send(struct keeper_exec *x, enum wire_type type, uint8_t stream, const void *p,
+		      size_t n);
+/* Its start is on the disk, or r says why not: it is passed to init, or refused. */
+void keeper_exec_synced(struct keeper_exec *x, int r);
+
+/* sync.c */
+void keeper_sync_begin(struct keeper *k);
+void keeper_sync_done(struct keeper *k);
 
 /* repeat.c: tokens. keeper_token_check: 0, and the command with this token if there is one; an
  * error where the token cannot be used. */

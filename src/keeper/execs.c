@@ -38,11 +38,6 @@ struct keeper_exec *keeper_exec_find(struct keeper *k, uint64_t id)
 	return at < k->exec_count && k->execs[at]->rec.exec_id == id ? k->execs[at] : NULL;
 }
 
-unsigned keeper_execs_running(const struct keeper *k)
-{
-	return k->running_execs;
-}
-
 /* Ids grow, so a new one goes last. */
 static struct keeper_exec *table_add(struct keeper *k, const struct exec_record *rec)
 {
@@ -74,6 +69,7 @@ static void run_free(struct keeper_exec *x)
 	x->k->running_execs -= x->run->state != RUN_EXITED;
 	ev_timer_stop(x->k->ev, &x->run->backstop);
 	keeper_input_done(&x->run->input);
+	buf_done(&x->run->held);
 	free(x->run);
 	x->run = NULL;
 	x->k->open_execs--;
@@ -95,6 +91,7 @@ static void table_remove(struct keeper_exec *x)
 
 void keeper_execs_free(struct keeper *k)
 {
+	keeper_sync_done(k);
 	while (k->exec_count > 0)
 		table_remove(k->execs[k->exec_count - 1]);
 	free(k->execs);
@@ -116,13 +113,6 @@ static const struct exec_record *next_record(void *arg)
 	return w->at < w->k->exec_count ? &w->k->execs[w->at++]->rec : NULL;
 }
 
-/* What cannot be written is told where people look for it: in the box's notes. */
-static void noted(struct keeper *k, int r, const char *what)
-{
-	if (r < 0)
-		keeper_note(k, "the %s could not be written: %s", what, strerror(-r));
-}
-
 static int journal(struct keeper_exec *x, unsigned lines)
 {
 	struct keeper *k = x->k;
@@ -136,12 +126,13 @@ static int journal(struct keeper_exec *x, unsigned lines)
 	if (r >= 0 && journal_is_large(&k->journal))
 		r = journal_rewrite(&k->journal, k->logs.dir_fd, k->next_exec, &k->tokens,
 				    next_record, &(struct exec_walk){.k = k});
-	noted(k, r, "list of commands");
+	if (r < 0)
+		keeper_note(k, "the list of commands could not be written: %s", strerror(-r));
 	return r < 0 ? r : 0;
 }
 
-/* Before init hears of it. With a token it is on the disk then: whoever repeats the request must
- * find it, whatever happens meanwhile. After a failure the token is the caller's to free. */
+/* Before init hears of it; with a token it waits for a sync. After a failure the token is the
+ * caller's to free. */
 static int journal_begun(struct keeper_exec *x, struct err *e)
 {
 	struct keeper *k = x->k;
@@ -154,7 +145,7 @@ static int journal_begun(struct keeper_exec *x, struct err *e)
 	if (!token)
 		return 0;
 	if (r == 0 && !k->quiet && k->journal.fd >= 0)
-		r = journal_sync(&k->journal, k->logs.dir_fd, k->logs.box_fd);
+		x->run->sync = SYNC_WAITS;
 	return r < 0 ? err_errno(e, -r, "remember the token of a command") : 0;
 }
 
@@ -324,6 +315,7 @@ static struct keeper_exec *exec_new(struct keeper *k, const struct wire_exec *m)
 	k->running_execs++;
 	x->run = run;
 	run->exec = x;
+	buf_init(&run->held, WIRE_OUT_MAX);
 	run->backstop.on_timer = on_backstop;
 	run->timeout_ms = m->timeout_ms;
 	keeper_input_init(&run->input, m->has_stdin != 0);
@@ -334,15 +326,17 @@ static struct keeper_exec *exec_new(struct keeper *k, const struct wire_exec *m)
 	return x;
 }
 
-/* init needs none of what is between the client and us. */
-static void pass_to_init(struct keeper_exec *x, const struct wire_exec *m)
+static struct buf *queue_of(struct keeper_exec *x)
 {
-	struct keeper *k = x->k;
-	struct wire_exec passed = *m;
+	return x->run->sync == SYNC_NONE ? &x->k->init.out : &x->run->held;
+}
 
-	passed.background = passed.inline_max = 0;
-	passed.token = NULL;
-	keeper_sent_init(k, wire_exec_encode(&k->init.out, x->rec.exec_id, 0, &passed));
+void keeper_exec_send(struct keeper_exec *x, enum wire_type type, uint8_t stream, const void *p,
+		      size_t n)
+{
+	if (x->k->linked)
+		keeper_sent_init(x->k,
+				 wire_encode(queue_of(x), type, stream, x->rec.exec_id, p, n));
 }
 
 void keeper_exec_ask(struct keeper_client *c, uint32_t id, const struct wire_exec *m)
@@ -390,7 +384,11 @@ void keeper_exec_ask(struct keeper_client *c, uint32_t id, const struct wire_exe
 	x->run->input.feeder = f;
 	if (c->k->on_exec)
 		c->k->on_exec(c->k);
-	pass_to_init(x, &asked);
+	/* init needs none of what is between the client and us. */
+	asked.background = asked.inline_max = 0;
+	asked.token = NULL;
+	keeper_sent_init(c->k, wire_exec_encode(queue_of(x), x->rec.exec_id, 0, &asked));
+	keeper_sync_begin(c->k);
 	keeper_gate_wait(&c->gate);
 }
 
@@ -410,7 +408,7 @@ int keeper_exec_signal(struct keeper *k, uint32_t exec_id, const struct wire_sig
 			       (unsigned long long)m->signal);
 	passed.exec_id = 0;
 	if (k->linked)
-		keeper_sent_init(k, wire_signal_encode(&k->init.out, exec_id, 0, &passed));
+		keeper_sent_init(k, wire_signal_encode(queue_of(x), exec_id, 0, &passed));
 	return 0;
 }
 
@@ -469,15 +467,6 @@ void keeper_exec_grant(struct keeper_exec *x)
 	}
 }
 
-/* Time does not pass for a box that is paused. */
-static void set_backstop(struct keeper_exec *x, uint64_t in_ms)
-{
-	if (x->k->paused)
-		x->run->backstop_left_ms = in_ms;
-	else
-		ev_timer_set(x->k->ev, &x->run->backstop, in_ms);
-}
-
 /* Its time runs from here on, and whoever asked for it is told its id. In the background that
  * completes the answer, unless stdin is still to come. */
 static void tell_starter(struct keeper_exec *x)
@@ -488,8 +477,14 @@ static void tell_starter(struct keeper_exec *x)
 	struct keeper_follow *next;
 
 	if (run->timeout_ms > 0 && run->timeout_ms < UINT64_MAX / 2 && !run->backstop.armed &&
-	    run->backstop_left_ms == 0)
-		set_backstop(x, run->timeout_ms + KEEPER_BACKSTOP_MS);
+	    run->backstop_left_ms == 0) {
+		/* Time does not pass for a box that is paused. */
+		if (x->k->paused)
+			run->backstop_left_ms = run->timeout_ms + KEEPER_BACKSTOP_MS;
+		else
+			ev_timer_set(x->k->ev, &run->backstop,
+				     run->timeout_ms + KEEPER_BACKSTOP_MS);
+	}
 	for (struct keeper_follow *w = x->followers; w; w = next) {
 		struct buf *out = &w->client->link.out;
 
@@ -628,7 +623,7 @@ static void finish(struct keeper_exec *x)
 	keeper_exec_grant(x);
 	close_if_over(x);
 	k->active_ms = ev_now(k->ev);
-	if (k->on_idle && keeper_execs_running(k) == 0)
+	if (k->on_idle && k->running_execs == 0)
 		k->on_idle(k);
 }
 
@@ -689,6 +684,25 @@ static void fail_followers(struct keeper_exec *x, const struct err *e)
 	}
 }
 
+void keeper_exec_synced(struct keeper_exec *x, int r)
+{
+	struct keeper_run *run = x->run;
+	struct err e;
+
+	if (r < 0) {
+		err_errno(&e, -r, "remember the token of a command");
+		fail_followers(x, &e);
+		free_token(x);
+		forget(x);
+		return;
+	}
+	run->sync = SYNC_NONE;
+	if (x->k->linked)
+		keeper_sent_init(x->k, buf_append(&x->k->init.out, buf_data(&run->held),
+						  buf_len(&run->held)));
+	buf_done(&run->held);
+}
+
 /* It has an id, so it has a beginning and an end in the journal, whatever became of it. */
 static void end_without_exit(struct keeper_exec *x, enum exec_state state, const char *cause)
 {
@@ -742,7 +756,7 @@ void keeper_exec_frame(struct keeper *k, const struct wire_frame *f)
 
 	if (!wire_type_is_known(f->type) || !handlers[f->type])
 		keeper_broken(k, "a frame that no command has");
-	else if (!x || !x->run)
+	else if (!x || !x->run || x->run->sync != SYNC_NONE)
 		keeper_broken(k, "a frame of an unknown command");
 	else
 		handlers[f->type](x, f);
@@ -778,4 +792,5 @@ void keeper_execs_interrupt(struct keeper *k)
 	for (size_t i = k->exec_count; i-- > 0;)
 		if (k->execs[i]->run)
 			interrupt(k->execs[i]);
+	keeper_sync_done(k);
 }

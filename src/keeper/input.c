@@ -33,7 +33,7 @@ static void send_eof(struct keeper_exec *x)
 {
 	struct keeper_exec_input *in = &x->run->input;
 
-	keeper_send_init(x->k, WIRE_EOF, WIRE_STDIN, x->rec.exec_id, NULL, 0);
+	keeper_exec_send(x, WIRE_EOF, WIRE_STDIN, NULL, 0);
 	in->open = in->end_waiting = false;
 }
 
@@ -49,8 +49,7 @@ static void send_waiting(struct keeper_exec *x)
 			n = WIRE_DATA_MAX;
 		if (n > in->to_init)
 			n = (size_t)in->to_init;
-		keeper_send_init(x->k, WIRE_DATA, WIRE_STDIN, x->rec.exec_id,
-				 buf_data(&in->waiting), n);
+		keeper_exec_send(x, WIRE_DATA, WIRE_STDIN, buf_data(&in->waiting), n);
 		in->to_init -= n;
 		buf_consume(&in->waiting, n);
 	}
@@ -83,7 +82,7 @@ void keeper_input_data(struct keeper_follow *f, const struct wire_frame *frame)
 		return;
 	if (buf_len(&in->waiting) == 0 && n <= in->to_init) {
 		in->to_init -= n;
-		keeper_send_init(f->exec->k, WIRE_DATA, WIRE_STDIN, f->exec->rec.exec_id, p, n);
+		keeper_exec_send(f->exec, WIRE_DATA, WIRE_STDIN, p, n);
 	} else if (buf_append(&in->waiting, p, n) < 0) {
 		keeper_client_break(f->client, "there is no memory for its stdin");
 		return;

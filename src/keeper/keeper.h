@@ -3,7 +3,7 @@
  * and ends nothing: life.c gives it a link to init and clients, and is told when the box must end.
  * So the same code is driven by tests and fuzzers over plain socket pairs.
  *
- *	clients.c  a client's frames -> execs.c   EXEC, SIGNAL, RESIZE; repeat.c: with a known token
+ *	clients.c  a client's frames -> execs.c   EXEC, SIGNAL, RESIZE; repeat.c, sync.c: tokens
  *	                             -> exec_list.c EXECS
  *	                             -> input.c   DATA, EOF to a command's stdin
  *	                             -> follow.c  ATTACH, CREDIT
@@ -116,6 +116,8 @@ struct keeper {
 	struct keeper_logs logs;
 	struct journal journal;
 	struct token_set tokens; /* of all commands that there were */
+	struct ev_child syncer;	 /* of the journal; see sync.c */
+	bool syncing;
 	struct keeper_events events;
 
 	struct keeper_exec **execs; /* owned, sorted by id */

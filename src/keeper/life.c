@@ -165,7 +165,7 @@ static void begin_end(struct keeper_life *l, const struct keeper_end *end)
 	l->remove = l->remove || end->remove;
 	str_copy(l->cause, sizeof(l->cause), end->cause);
 	str_copy(l->by, sizeof(l->by), end->by ? end->by : "");
-	if (end->grace_ms == 0 || !l->has_child || keeper_execs_running(&l->k) == 0) {
+	if (end->grace_ms == 0 || !l->has_child || l->k.running_execs == 0) {
 		kill_box(l);
 		return;
 	}

@@ -200,7 +200,7 @@ static void watch_busy(struct keeper_life *l)
  * much; nor is a box whose processes nobody counts. */
 static unsigned next_look(const struct keeper_life *l, const struct cgroup_stats *now, bool is_busy)
 {
-	if (keeper_execs_running(&l->k) > 0)
+	if (l->k.running_execs > 0)
 		return REFRESH_MS;
 	if (!(l->cgroup.can & 1u << CGROUP_PIDS))
 		return SLOW_MS;
@@ -218,7 +218,7 @@ static unsigned refresh(struct keeper_life *l)
 	measure(l, true, &now);
 	is_busy = now.cpu_us != l->truth.cpu_us;
 	look_busy(l, now.cpu_us);
-	r = truth_write(&l->truth, ev_now(l->ev), &now, keeper_execs_running(&l->k));
+	r = truth_write(&l->truth, ev_now(l->ev), &now, l->k.running_execs);
 	if (r < 0)
 		keeper_note(&l->k, "the box's own /proc could not be written: %s", strerror(-r));
 	return next_look(l, &now, is_busy);
@@ -311,7 +311,7 @@ static void on_idle_time(struct ev_timer *t)
 	if (l->state != LIFE_UP)
 		return;
 	if (k->paused || k->relays.count[RELAY_FILE] + k->relays.count[RELAY_PORT] > 0 ||
-	    keeper_execs_running(k) > 0)
+	    k->running_execs > 0)
 		k->active_ms = now;
 	if (now >= k->active_ms + idle_ms)
 		expire(l, "idle");

@@ -19,7 +19,7 @@ void keeper_on_status(struct keeper_client *c, const struct wire_frame *f)
 	struct keeper *k = c->k;
 	struct wire_status m = {
 		.started_ms = k->started_ms,
-		.execs_running = keeper_execs_running(k),
+		.execs_running = k->running_execs,
 		.clients = k->client_count,
 		.init_pid = (uint64_t)k->init_pid,
 		.init_revision = k->init_revision,
@@ -41,7 +41,7 @@ void keeper_on_stats(struct keeper_client *c, const struct wire_frame *f)
 	struct wire_stats m = {
 		.uptime_ms = k->started_ms ? clock_wall_since_ms(k->started_ms) : 0,
 		.paused = k->paused,
-		.execs_running = keeper_execs_running(k),
+		.execs_running = k->running_execs,
 	};
 
 	if (k->on_stats)

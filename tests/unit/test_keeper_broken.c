@@ -197,7 +197,7 @@ static void must_close(struct rig *r)
 	rig_run(r);
 	CHECK(r->clients[0].ended);
 	CHECK_EQ(r->ends, 0);
-	CHECK_EQ(keeper_execs_running(&r->k), 1);
+	CHECK_EQ(r->k.running_execs, 1);
 	peer_say(other, WIRE_STATUS, 0, 1, NULL, 0);
 	peer_next(r, other, WIRE_STATUS);
 	rig_done(r);
@@ -235,7 +235,7 @@ COMMAND_TEST(client_sends_garbage)
 	CHECK_EQ(buf_append(&p->out, "GET / HTTP/1.1\r\n\r\n", 18), 0);
 	rig_run(r);
 	CHECK(p->ended);
-	CHECK_EQ(keeper_execs_running(&r->k), 1);
+	CHECK_EQ(r->k.running_execs, 1);
 	CHECK_EQ(r->ends, 0);
 }
 

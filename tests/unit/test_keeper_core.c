@@ -350,7 +350,7 @@ KEEPER_TEST(stdin_beyond_credit_ends_the_client_only)
 	CHECK_EQ(peer_error(r, p, 0).kind, ERR_PROTOCOL);
 	rig_run(r);
 	CHECK(p->ended);
-	CHECK_EQ(keeper_execs_running(&r->k), 1);
+	CHECK_EQ(r->k.running_execs, 1);
 	CHECK_EQ(r->ends, 0);
 }
 

@@ -187,6 +187,26 @@ KEEPER_TEST(a_list_that_is_too_long_at_the_start)
 	}
 }
 
+/* What comes for a command while its start is being synced comes to init behind it. */
+KEEPER_TEST(the_loop_goes_on_while_a_start_is_synced)
+{
+	struct wire_exec m = with_token("t"), other = with_token("u");
+
+	m.has_stdin = 1;
+	CHECK_EQ(wire_exec_encode(&p->out, 1, 0, &m), 0);
+	peer_say(p, WIRE_DATA, WIRE_STDIN, 1, "abc", 3);
+	CHECK_EQ(wire_signal_encode(&p->out, 1, 0, &(struct wire_signal){.signal = 15}), 0);
+	peer_say(p, WIRE_EOF, WIRE_STDIN, 1, NULL, 0);
+	CHECK_EQ(wire_exec_encode(&p->out, 2, 0, &other), 0); /* waits for the next sync */
+	peer_say(p, WIRE_STATUS, 0, 3, NULL, 0);
+	CHECK_EQ(peer_next(r, p, WIRE_STATUS).id, 3);
+	CHECK_EQ(peer_next(r, &r->init, WIRE_EXEC).id, 1);
+	CHECK_EQ(peer_next(r, &r->init, WIRE_DATA).id, 1);
+	CHECK_EQ(peer_next(r, &r->init, WIRE_SIGNAL).id, 1);
+	CHECK_EQ(peer_next(r, &r->init, WIRE_EOF).id, 1);
+	CHECK_EQ(peer_next(r, &r->init, WIRE_EXEC).id, 2);
+}
+
 /* What was never passed to init has not used its token up, for a later keeper neither. */
 KEEPER_TEST(a_token_that_could_not_be_synced_is_free)
 {

@@ -1,0 +1,90 @@
+/*
+ * The start of a command with a token is on the disk before init hears of it: whoever repeats the
+ * request must find it, whatever happens meanwhile. A sync may take long, so a child makes it while
+ * the loop goes on; one at a time, for all lines that were written before it began. What is sent to
+ * the command meanwhile waits in its buffer.
+ */
+#include "base/fd.h"
+#include "keeper/exec.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Ends all that waited for this sync, and begins the next. */
+static void end_sync(struct keeper *k, int r)
+{
+	k->syncing = false;
+	if (r == 0)
+		k->journal.fresh = false;
+	for (size_t i = k->exec_count; i-- > 0;)
+		if (k->execs[i]->run && k->execs[i]->run->sync == SYNC_RUNS)
+			keeper_exec_synced(k->execs[i], r);
+	keeper_sync_begin(k);
+}
+
+static void on_synced(struct ev_child *c, int status)
+{
+	end_sync(container(c, struct keeper, syncer),
+		 WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO);
+}
+
+/* In the child: nothing else of the keeper's stays open in it. */
+static int sync_alone(struct keeper *k)
+{
+	unsigned first = 3;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (;;) {
+		const int keep[] = {k->journal.fd, k->logs.dir_fd, k->logs.box_fd};
+		unsigned next = ~0u;
+
+		for (size_t i = 0; i < sizeof(keep) / sizeof(keep[0]); i++)
+			if ((unsigned)keep[i] >= first && (unsigned)keep[i] < next)
+				next = (unsigned)keep[i];
+		if (next > first)
+			sys_close_range(first, next - (next != ~0u), 0);
+		if (next == ~0u)
+			break;
+		first = next + 1;
+	}
+	return journal_sync(&k->journal, k->logs.dir_fd, k->logs.box_fd);
+}
+
+void keeper_sync_begin(struct keeper *k)
+{
+	bool wanted = false;
+	pid_t pid;
+
+	for (size_t i = 0; i < k->exec_count && !k->syncing; i++) {
+		struct keeper_run *run = k->execs[i]->run;
+
+		if (!run || run->sync != SYNC_WAITS)
+			continue;
+		run->sync = SYNC_RUNS;
+		wanted = true;
+	}
+	if (!wanted)
+		return;
+	k->syncing = true;
+	k->syncer.on_exit = on_synced;
+	pid = fork();
+	if (pid == 0)
+		_exit(-sync_alone(k));
+	if (pid > 0 && ev_child_add(k->ev, &k->syncer, pid, -1) == 0)
+		return;
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+	end_sync(k, journal_sync(&k->journal, k->logs.dir_fd, k->logs.box_fd));
+}
+
+void keeper_sync_done(struct keeper *k)
+{
+	if (!k->syncing)
+		return;
+	waitpid(k->syncer.pid, NULL, 0);
+	ev_child_remove(k->ev, &k->syncer);
+	k->syncing = false;
+}
