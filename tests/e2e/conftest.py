@@ -11,7 +11,8 @@ COVE_TEST_HOME names one that has the base image already and is kept; COVE_TEST_
 
 Several runs at once as one user share the tests out: with COVE_TEST_CLAIMS, a directory, each begins what no other
 has begun, a part of a file at a time. With COVE_TEST_SPLIT there are runs as root and as another user, and
-what a file or a test is marked with (`pytestmark = pytest.mark.once("root")`) runs as that one only.
+what a file or a test is marked with (`pytestmark = pytest.mark.once("root")`) runs as that one only; where that is
+"single", for one more user, nothing that is marked so runs.
 """
 import fcntl
 import os
@@ -34,8 +35,9 @@ TAR = os.environ.get("COVE_TEST_TAR", "")
 CLAIMS = os.environ.get("COVE_TEST_CLAIMS", "")
 CLAIM_TESTS = 16  # of one file that are begun together
 # The files that take longest, in that order; the others come after them.
-LONGEST = ["test_door", "test_door_cli", "test_door_live", "test_disk", "test_limits", "test_sh", "test_limits_cli",
-           "test_robust", "test_wall", "test_wall_hard", "test_door_secrets", "test_cli", "test_doctor"]
+LONGEST = ["test_door", "test_door_cli", "test_door_live", "test_sh", "test_disk", "test_cli", "test_door_desync",
+           "test_limits", "test_run", "test_limits_cli", "test_usage", "test_robust", "test_door_secrets",
+           "test_wall_hard", "test_mounts", "test_persistence", "test_trust", "test_sessions", "test_doctor"]
 IS_ROOT = os.geteuid() == 0
 
 
@@ -81,6 +83,8 @@ def is_wanted(item):
     """Whether it runs in this one of the runs as root and as a user; what is about one of them says so itself."""
     once = item.get_closest_marker("once")
     about = [m.kwargs.get("reason") for m in item.iter_markers("skipif")]
+    if os.environ["COVE_TEST_SPLIT"] == "single":
+        return not once
     return not once or once.args[0] in ("both", "root" if IS_ROOT else "user") or ROOT_ONLY in about or \
         USER_ONLY in about
 

@@ -249,6 +249,7 @@ def test_a_session_with_another_network_is_a_conflict(cove, tmp_path):
 
 # ---- allow, deny, apply: live ----
 
+@pytest.mark.once("both")
 def test_a_box_and_its_record(cove, tmp_path, upstream):
     box = cove("create", "--net", policy(tmp_path, here(upstream))).ok().text.strip()
     fetch(cove, box, upstream)
@@ -350,6 +351,7 @@ def test_rows_are_there_when_a_box_ends(cove, tmp_path, upstream, verb):
         cove("rm", "-f", box).ok()
 
 
+@pytest.mark.once("both")
 def test_a_changed_row_shows(new_home, tmp_path, upstream):
     cove = new_home()
     box = cove("create", "--net", policy(tmp_path, here(upstream))).ok().text.strip()
@@ -406,6 +408,7 @@ def test_an_audit_log_that_is_gone_shows(new_home, tmp_path, upstream):
     cove.fails("conflict", "audit", "verify", box)
 
 
+@pytest.mark.once("both")
 def test_allow_and_deny(cove, box):
     got = cove("allow", "--json", box, "example.org:443", "*.example.com").ok()
     assert [json.loads(line)["result"] for line in got.out.splitlines()] == ["allowed"] * 2
@@ -489,6 +492,7 @@ def test_changes_are_recorded_with_who_asked(cove, tmp_path):
 
 # ---- asks ----
 
+@pytest.mark.once("both")
 def test_asks_and_answers(cove, tmp_path, upstream):
     box = cove("create", "--net", policy(tmp_path, here(upstream, "ask"))).ok().text.strip()
     assert cove("asks").ok().out == b"" and cove("asks", box, "--json").ok().out == b""
@@ -618,6 +622,7 @@ def termios_echo(fd):
     return termios.tcgetattr(fd)[3] & termios.ECHO
 
 
+@pytest.mark.once("both")
 def test_a_secret_is_used_and_not_seen(secrets, tmp_path, upstream):
     cove = secrets
     cove("secret", "set", "TOKEN", input=DECOY.encode()).ok()
@@ -660,6 +665,7 @@ def test_audit_keep(new_home):
     assert cove("audit", "rm", "--before", "30d").ok().text == "0 rows deleted\n"
 
 
+@pytest.mark.once("both")
 def test_audit_follow(cove, tmp_path, upstream):
     box = cove("create", "--net", policy(tmp_path, here(upstream))).ok().text.strip()
     p = cove.start("audit", "-f", "--json", box)
@@ -719,6 +725,7 @@ def port_of(url):
     return int(url.rstrip("/").rsplit(":", 1)[1])
 
 
+@pytest.mark.once("both")
 def test_port(cove, echo_box):
     with forwarded(cove, echo_box, "7000:0") as (p, url):
         assert url.startswith("http://127.0.0.1:")

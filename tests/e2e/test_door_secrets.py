@@ -46,6 +46,7 @@ def test_header(door, rig, form, way):
     assert (row["verdict"], row["rule"], row["credential"], row["method"]) == ("allow", "the api", "TOKEN", "GET")
 
 
+@pytest.mark.once("both")
 def test_query_parameter(door, rig):
     value = door.secret("TOKEN")
     box = door.box([inject(query={"key": "{{ secret.TOKEN }}"})])
@@ -55,6 +56,7 @@ def test_query_parameter(door, rig):
     assert value not in json.dumps(door.rows(box))
 
 
+@pytest.mark.once("both")
 def test_two_secrets_in_one_request(door, rig):
     one, two = door.secret("TOKEN"), door.secret("SECOND")
     box = door.box([inject(headers={"X-A": "{{ secret.TOKEN }}:{{ secret.SECOND }}"},
@@ -185,6 +187,7 @@ def test_rotation(door, rig):
     assert header(rig.web.last("before"), "X-Key") == [first] and header(rig.web.last("after"), "X-Key") == [second]
 
 
+@pytest.mark.once("both")
 def test_rotation_between_two_requests_of_a_connection(door, rig):
     door.secret("TURN", rig.secret("TURN_ONE"))
     box = door.box([inject(headers={"X-Key": "{{ secret.TURN }}"})])
@@ -206,6 +209,7 @@ for word in ("kept-one", "kept-two"):
     assert header(rig.web.last("kept-two"), "X-Key") == [rig.secret("TURN_TWO")]
 
 
+@pytest.mark.once("both")
 @pytest.mark.parametrize("source", ["file", "command"])
 def test_from_a_file_or_a_command(door, rig, source):
     path = rig.dir / f"value-{source}"
@@ -260,6 +264,7 @@ def test_what_a_command_leaves_running_ends_with_the_box(door, rig, how):
     door("rm", "-f", box).ok()
 
 
+@pytest.mark.once("both")
 def test_client_certificate(door, rig):
     cert, key = rig.ca.issue("the box's operator", client=True)
     for name, path in (("CERT", cert), ("KEY", key)):

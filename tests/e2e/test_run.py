@@ -197,6 +197,7 @@ def test_base_image(cove, shared, line, words):
     assert words in cove("exec", shared, "--", "bash", "-c", line).ok().text
 
 
+@pytest.mark.once("user")
 @needs_base
 def test_base_image_has_no_pep_668_wall(cove, shared):
     got = cove("exec", shared, "--", "pip", "install", "--no-index", "no-such-package")
@@ -204,6 +205,7 @@ def test_base_image_has_no_pep_668_wall(cove, shared):
     cove("exec", shared, "--", "sh", "-c", "python -m venv /tmp/v && /tmp/v/bin/python -c 'import sys'").ok()
 
 
+@pytest.mark.once("user")
 @needs_base
 def test_base_image_compiles(cove, shared):
     line = "cd /tmp; echo 'int main(void) { return 42; }' > a.c; gcc a.c -o a && ./a"

@@ -7,6 +7,9 @@ import pytest
 
 from conftest import DEADLINE, wait_until
 
+# Its trees are ended with a group or without one: those tests run as both.
+pytestmark = pytest.mark.once("root")
+
 
 def raw(value):
     """A stream of a result object as bytes: text, or base64 where it is not UTF-8."""
@@ -20,6 +23,7 @@ def usable(cove, shared):
     assert cove.sh(shared, "cd; echo still here")["stdout"] == "still here\n"
 
 
+@pytest.mark.once("both")
 def test_result_object(cove, usable):
     got = cove.sh(usable, "cd /tmp; echo out; echo err >&2; (exit 4)")
     assert isinstance(got["exec_id"], int)
@@ -183,6 +187,7 @@ def test_output_beyond_the_kept_log_is_said(cove, usable):
     assert got["truncated"] is True and got["stdout_bytes"] == 2000000 and got["stderr"] == "err\n"
 
 
+@pytest.mark.once("both")
 @pytest.mark.parametrize("line", [
     "sleep 1000 &", "sleep 1000 & echo x", "setsid sleep 1000 &", "nohup sleep 1000 &",
     "(sleep 1000 &)", "setsid sh -c 'sleep 1000 & sleep 1000' &",
@@ -209,6 +214,7 @@ def test_jobs_stay(cove, usable):
     cove.sh(usable, "kill $job; wait $job")
 
 
+@pytest.mark.once("both")
 def test_kill_9_of_the_shell_by_itself(cove, usable):
     got = cove.sh(usable, "echo before; kill -9 $$")
     assert got["signal"] == 9 or got["signal"] == "KILL"
@@ -216,6 +222,7 @@ def test_kill_9_of_the_shell_by_itself(cove, usable):
     assert got["stdout"] == "before\n"
 
 
+@pytest.mark.once("both")
 @pytest.mark.parametrize("line", [
     "trap '' TERM; sleep 1000", "trap '' INT TERM HUP; while :; do sleep 1000; done",
     "while :; do :; done", "sleep 1000 & wait", "kill -STOP $$", "cat < <(sleep 1000)",
@@ -234,6 +241,7 @@ def test_timeout_exits_124_and_keeps_output(cove, usable):
     assert got.rc == 124 and got.out == b"out\n" and got.err.startswith(b"err\n")
 
 
+@pytest.mark.once("both")
 def test_timeout_keeps_the_state_and_ends_the_tree(cove, usable):
     cove.sh(usable, "cd /tmp; v=kept; sleep 777 & old=$!")
     got = cove.sh(usable, "setsid sleep 888 & sleep 888", "--timeout", "300ms")
