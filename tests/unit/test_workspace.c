@@ -111,7 +111,6 @@ STORE_TEST(removed_unless_a_box_uses_it)
 	CHECK_EQ(record_create(&s, &spec, &fd, &why), 0);
 	close(fd);
 	CHECK_EQ(workspace_remove(&s, &ids, "code", &why), -EBUSY);
-	CHECK(strstr(why.msg, "'dev'") != NULL);
 	CHECK_EQ(record_trash(&s, "dev", false, trash, NULL), 0);
 	CHECK_EQ(workspace_remove(&s, &ids, "code", &why), 0);
 	CHECK_EQ(count_names(s.workspaces_fd), 0);
