@@ -33,6 +33,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -87,6 +88,7 @@ static ssize_t sink_write(enum sink_kind kind, int fd, const void *p, size_t n)
 {
 	struct iovec iov = {.iov_base = (void *)p, .iov_len = n};
 	struct pollfd ready = {.fd = fd, .events = POLLOUT};
+	enum { NO_WAIT = 8 }; /* RWF_NOWAIT */
 	ssize_t r;
 
 	if (kind == SINK_SOCKET) {
@@ -94,7 +96,7 @@ static ssize_t sink_write(enum sink_kind kind, int fd, const void *p, size_t n)
 		return r < 0 ? -errno : r;
 	}
 	if (kind == SINK_PIPE) {
-		r = pwritev2(fd, &iov, 1, -1, RWF_NOWAIT);
+		r = syscall(SYS_pwritev2, fd, &iov, 1, -1L, -1L, NO_WAIT);
 		if (r >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS))
 			return r < 0 ? -errno : r;
 	}

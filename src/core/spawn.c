@@ -26,7 +26,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/close_range.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
@@ -75,7 +74,7 @@ static IN_CHILD int place_fds(const struct launch *l)
 	}
 	if (dup2(low3, KEEPER_CONFIG_FD) < 0 || dup2(low4, KEEPER_CLIENT_FD) < 0)
 		return -1;
-	return close_range(5, ~0u, 0);
+	return sys_close_range(5, ~0u, 0);
 }
 
 /* An ignored signal would stay ignored in the new program, any other would not. */
