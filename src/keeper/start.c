@@ -455,6 +455,7 @@ void keeper_life_release(struct keeper_life *l)
 	struct err e;
 
 	truth_close(&l->truth);
+	fd_close(&l->host.mounts_fd);
 	keeper_listener_done(&l->listener);
 	if (l->has_cgroup) {
 		l->has_cgroup = false;

@@ -199,6 +199,9 @@ static int start_child(struct native_build *w, struct wall_box *b, struct err *e
 	fd_close(&ch->wire[1]);
 	fd_close(&ch->status[1]);
 	fd_close(&ch->go[1]);
+	/* What the caller brought in may be wanted by others as soon as the box has ended. */
+	if (w->plan.config->throw_away && w->plan.config->mount_count == 0)
+		b->host->mounts_fd = open_in_proc(pid, "ns/mnt", O_RDONLY);
 	r = prepare_child(&w->plan, pid, e);
 	if (r < 0)
 		return r;
@@ -359,6 +362,8 @@ static void native_abort(struct wall_box *b)
 	fd_close(&b->rfd);
 	for (int i = 0; b->host && i < WALL_PROC_FILE_COUNT; i++)
 		fd_close(&b->host->proc_fds[i]);
+	if (b->host)
+		fd_close(&b->host->mounts_fd);
 	*b = WALL_BOX_NONE;
 }
 
