@@ -93,7 +93,7 @@ static IN_CHILD void reset_signals(uint64_t ignored)
 /* One file instead of a question for each. Where it cannot be read it may be any. */
 static uint64_t find_ignored(void)
 {
-	autoclose int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+	autoclose int fd = fd_open("/proc/self/status", O_RDONLY);
 	char text[4096];
 	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
 	const char *at;
@@ -177,7 +177,7 @@ void spawn_as_children(struct cove *cove)
 /* as_child: of the calling process, which does not wait for it. */
 static int launch(const char *path, const int fds[2], int group_fd, bool as_child, struct err *e)
 {
-	autoclose int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	autoclose int null_fd = fd_open("/dev/null", O_RDWR);
 	autofree struct launch *l = malloc(sizeof(*l));
 	const char *env[CHILD_ENV_MAX + 1];
 	const char *argv[] = {path_base(path), NULL};

@@ -126,11 +126,11 @@ int keeper_network_prepare(struct keeper_life *l, struct err *e)
 
 	if (net_is_closed(l->config.spec.net))
 		return 0;
-	ca_fd = net_ca_dir(&l->st, true, e);
-	if (ca_fd < 0)
-		return ca_fd;
 	r = net_ca_take(&l->st, box, n->ca, &n->cert, e);
 	if (r == -ENOENT) {
+		ca_fd = net_ca_dir(&l->st, true, e);
+		if (ca_fd < 0)
+			return ca_fd;
 		net_ca_sweep(&l->st, has_box, &l->st);
 		r = make_spares(l, e);
 		if (r == 0)

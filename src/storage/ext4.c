@@ -437,14 +437,15 @@ static int copy_bytes(int to, int from, off_t at, off_t end)
 	return 0;
 }
 
-/* The file with its holes. A clone where the filesystem has such a thing. */
-static int copy_sparse(int to, int from)
+/* The file with its holes. A clone where the filesystem has such a thing. See ext4_copy for dev. */
+static int copy_sparse(int to, int from, int dev)
 {
+	bool is_cloned = ioctl(to, CLONE_FILE, from) == 0;
 	off_t at = 0, end;
 	struct stat st;
 	int r = 0;
 
-	if (ioctl(to, CLONE_FILE, from) == 0)
+	if (is_cloned && dev < 0)
 		return 0;
 	if (fstat(from, &st) < 0 || ftruncate(to, st.st_size) < 0)
 		return -errno;
@@ -455,7 +456,10 @@ static int copy_sparse(int to, int from)
 		end = lseek(from, at, SEEK_HOLE);
 		if (end < 0)
 			return -errno;
-		r = copy_bytes(to, from, at, end);
+		if (!is_cloned)
+			r = copy_bytes(to, from, at, end);
+		if (r == 0 && dev >= 0)
+			readahead(dev, at, (size_t)(end - at));
 		at = end;
 	}
 	return r;
@@ -486,9 +490,9 @@ int ext4_template(int home_fd, const struct ext4_size *asked, struct err *e)
 	return r < 0 ? r : open_template(home_fd, &size, e);
 }
 
-int ext4_copy(int to_fd, int template_fd, struct err *e)
+int ext4_copy(int to_fd, int template_fd, int dev_fd, struct err *e)
 {
-	int r = copy_sparse(to_fd, template_fd);
+	int r = copy_sparse(to_fd, template_fd, dev_fd);
 
 	return r < 0 ? err_errno(e, -r, "make the disk") : 0;
 }
@@ -505,7 +509,7 @@ int ext4_make(int home_fd, int dir_fd, const char *name, const struct ext4_size 
 	to = openat(dir_fd, NEW_DISK, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (to < 0)
 		return err_errno(e, errno, "make the disk '%s'", name);
-	r = copy_sparse(to, from);
+	r = copy_sparse(to, from, -1);
 	if (r == 0 && durable && fsync(to) < 0)
 		r = -errno;
 	if (r == 0 && syscall(SYS_renameat2, dir_fd, NEW_DISK, dir_fd, name, RENAME_KEEP) < 0)

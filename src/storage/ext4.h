@@ -29,9 +29,11 @@ int ext4_make(int home_fd, int dir_fd, const char *name, const struct ext4_size 
 	      struct err *e);
 
 /* The same in two halves, for a file that is open already: the template, which is as long as the
- * filesystem and says its counts, and the copy. */
+ * filesystem and says its counts, and the copy. The copy's
+ * blocks are read ahead of dev_fd, its device, if that is not -1: mounting would wait for one after
+ * the other, each time for a kernel thread, and on a busy machine that is most of its time. */
 int ext4_template(int home_fd, const struct ext4_size *size, struct err *e);
-int ext4_copy(int to_fd, int template_fd, struct err *e);
+int ext4_copy(int to_fd, int template_fd, int dev_fd, struct err *e);
 
 /* What the superblock in a file says. Only as new as the last time it was written. */
 struct ext4_counts {

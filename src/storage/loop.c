@@ -34,7 +34,7 @@
 
 #define GIB_MASK ((1ull << 30) - 1)
 #define TRIM_ALL 0xC0185879u /* FITRIM */
-enum { LOCK_STEP_MS = 5, PATH_SIZE = 160, UNUSED_MAX = 8 << 20, SEGMENTS_MAX = 16 };
+enum { LOCK_STEP_MS = 5, PATH_SIZE = 160, UNUSED_MAX = 8 << 20 };
 
 void disk_name(const struct storage_place *p, char ret[DISK_NAME_SIZE])
 {
@@ -192,22 +192,6 @@ static void give_back(int file_fd, const struct volume *v, const struct volume_u
 		ioctl(root_fd, TRIM_ALL, &all);
 }
 
-/* A new disk's blocks are asked for all at once: mounting would wait for one after the other, each
- * time for a kernel thread, and on a busy machine that is most of its time. */
-static void read_ahead(int file_fd, int dev_fd)
-{
-	off_t at = 0, end;
-
-	for (int i = 0; i < SEGMENTS_MAX; i++) {
-		at = lseek(file_fd, at, SEEK_DATA);
-		end = at < 0 ? -1 : lseek(file_fd, at, SEEK_HOLE);
-		if (end < 0)
-			return;
-		readahead(dev_fd, at, (size_t)(end - at));
-		at = end;
-	}
-}
-
 /* Attaches a device to the file, fills it where it is still empty, and mounts it. */
 static int attach(int file_fd, int from_fd, bool throw_away, struct volume *ret, struct err *e)
 {
@@ -218,9 +202,7 @@ static int attach(int file_fd, int from_fd, bool throw_away, struct volume *ret,
 	if (r < 0)
 		return r;
 	if (from_fd >= 0)
-		r = ext4_copy(file_fd, from_fd, e);
-	if (r == 0 && throw_away)
-		read_ahead(file_fd, dev.fd);
+		r = ext4_copy(file_fd, from_fd, throw_away ? dev.fd : -1, e);
 	if (r == 0)
 		r = mount_device(&dev, throw_away, file_fd, ret, e);
 	fd_close(&dev.fd);

@@ -57,11 +57,14 @@ bool net_is_closed(const char *policy)
 
 static int open_below(int dir_fd, const char *name, bool make)
 {
-	int fd;
+	enum { FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
+	int fd = openat(dir_fd, name, FLAGS);
 
-	if (make && mkdirat(dir_fd, name, 0700) < 0 && errno != EEXIST)
-		return -errno;
-	fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 && errno == ENOENT && make) {
+		if (mkdirat(dir_fd, name, 0700) < 0 && errno != EEXIST)
+			return -errno;
+		fd = openat(dir_fd, name, FLAGS);
+	}
 	return fd < 0 ? -errno : fd;
 }
 
@@ -179,13 +182,10 @@ static int take_premade(int ca_fd, const char *name, int used_fd, const char *us
  * there may be many. */
 static int take_any(int ca_fd, int used_fd, const char *box, char *ret_name, char **ret_cert)
 {
-	autoclose int dir = openat(ca_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	_Alignas(struct fd_dirent) char names[1024];
 	long n;
 
-	if (dir < 0)
-		return -errno;
-	while ((n = syscall(SYS_getdents64, dir, names, sizeof(names))) > 0) {
+	while ((n = syscall(SYS_getdents64, ca_fd, names, sizeof(names))) > 0) {
 		for (long at = 0; at < n;) {
 			struct fd_dirent *d = (struct fd_dirent *)(void *)(names + at);
 			int r;

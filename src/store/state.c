@@ -155,7 +155,7 @@ static int make_path(const char *path)
 /* 0 and the directory, or -1 in its place where there is none. */
 static int open_top(const char *path, bool make, const char *what, int *ret_fd, struct err *e)
 {
-	autoclose int fd = open(path, DIR_FLAGS);
+	autoclose int fd = fd_open(path, DIR_FLAGS);
 	struct stat st;
 	int r;
 
@@ -165,7 +165,7 @@ static int open_top(const char *path, bool make, const char *what, int *ret_fd, 
 		r = make_path(path);
 		if (r < 0)
 			return dir_error(-r, path, what, e);
-		fd = open(path, DIR_FLAGS);
+		fd = fd_open(path, DIR_FLAGS);
 	}
 	if (fd < 0)
 		return dir_error(errno, path, what, e);
