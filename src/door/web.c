@@ -281,7 +281,8 @@ static void on_dialled(struct dial *d, struct channel *up, struct err *e)
 	const struct tls_upstream to = {
 		.host = w->config.host.text,
 		.port = w->config.port,
-		.id = w->req.injection ? injection_identity(w->req.injection) : NULL};
+		.id = w->req.injection ? injection_identity(w->req.injection) : NULL,
+		.is_secret = w->req.injection != NULL};
 	struct err why = *e; /* the dial goes with the upstream */
 
 	str_copy(w->address, sizeof(w->address), d->address);

@@ -664,6 +664,9 @@ struct channel *channel_tls_connect(struct tls *t, struct ev *ev, struct channel
 		channel_free(&c->channel, true);
 		return cannot_begin(e, to->host);
 	}
+	/* It costs as much as a copy of all that is read. */
+	if (to->is_secret)
+		SSL_set_options(c->ssl, SSL_OP_CLEANSE_PLAINTEXT);
 	c->port = to->port;
 	c->has_id = to->id && to->id->cert_pem;
 	if (c->has_id && use_identity(c->ssl, to->id, to->host, e) < 0) {

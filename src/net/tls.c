@@ -44,7 +44,6 @@ static SSL_CTX *make_context(const SSL_METHOD *method)
 		return NULL;
 	SSL_CTX_set_security_level(ctx, 2);
 	SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
-					 SSL_OP_CLEANSE_PLAINTEXT |
 					 SSL_OP_CIPHER_SERVER_PREFERENCE);
 	SSL_CTX_clear_options(ctx, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_LEGACY_SERVER_CONNECT |
 					   SSL_OP_ALLOW_CLIENT_RENEGOTIATION);

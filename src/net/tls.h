@@ -50,6 +50,7 @@ struct tls_upstream {
 	const char *host;
 	uint16_t port;
 	const struct tls_identity *id;
+	bool is_secret; /* a credential goes there and may come back: what was read is wiped */
 };
 struct channel *channel_tls_connect(struct tls *t, struct ev *ev, struct channel *below,
 				    const struct tls_upstream *to, struct err *e);
