@@ -7,93 +7,43 @@
 #include <string.h>
 #include <strings.h>
 
-enum credential_place { IN_HEADER, IN_QUERY, IN_PROTOCOL };
-
-struct credential {
-	enum credential_place place;
-	const char *name; /* IN_PROTOCOL: how an item of Sec-WebSocket-Protocol begins */
-	const char *with; /* not NULL: only where the rule injects this header */
-};
-
 static const char protocol[] = "Sec-WebSocket-Protocol";
 
-static const struct credential known[] = {
+static const char *const headers[] = {
 	/* of HTTP */
-	{IN_HEADER, "Authorization", NULL},
-	{IN_HEADER, "Proxy-Authorization", NULL},
-	{IN_HEADER, "Cookie", NULL},
-	{IN_HEADER, "Cookie2", NULL},
+	"Authorization", "Proxy-Authorization", "Cookie", "Cookie2",
 	/* by habit */
-	{IN_HEADER, "Authentication", NULL},
-	{IN_HEADER, "X-Authorization", NULL},
-	{IN_HEADER, "X-Forwarded-Authorization", NULL},
-	{IN_HEADER, "X-Api-Key", NULL},
-	{IN_HEADER, "X-ApiKey", NULL},
-	{IN_HEADER, "Api-Key", NULL},
-	{IN_HEADER, "ApiKey", NULL},
-	{IN_HEADER, "X-Api-Token", NULL},
-	{IN_HEADER, "X-Access-Token", NULL},
-	{IN_HEADER, "Access-Token", NULL},
-	{IN_HEADER, "X-Auth-Token", NULL},
-	{IN_HEADER, "X-Auth-Key", NULL},
-	{IN_HEADER, "X-Session-Token", NULL},
-	{IN_HEADER, "X-Subscription-Token", NULL},
-	{IN_HEADER, "X-User-Token", NULL},
-	{IN_HEADER, "X-Token", NULL},
+	"Authentication", "X-Authorization", "X-Forwarded-Authorization", "X-Api-Key", "X-ApiKey",
+	"Api-Key", "ApiKey", "X-Api-Token", "X-Access-Token", "Access-Token", "X-Auth-Token",
+	"X-Auth-Key", "X-Session-Token", "X-Subscription-Token", "X-User-Token", "X-Token",
 	/* of one service each */
-	{IN_HEADER, "X-Goog-Api-Key", NULL},
-	{IN_HEADER, "X-Goog-Iam-Authorization-Token", NULL},
-	{IN_HEADER, "X-Amz-Security-Token", NULL},
-	{IN_HEADER, "X-Amz-Access-Token", NULL},
-	{IN_HEADER, "X-Ms-Authorization-Auxiliary", NULL},
-	{IN_HEADER, "Ocp-Apim-Subscription-Key", NULL},
-	{IN_HEADER, "X-Functions-Key", NULL},
-	{IN_HEADER, "X-Vault-Token", NULL},
-	{IN_HEADER, "X-Consul-Token", NULL},
-	{IN_HEADER, "X-Nomad-Token", NULL},
-	{IN_HEADER, "X-Registry-Auth", NULL},
-	{IN_HEADER, "Private-Token", NULL},
-	{IN_HEADER, "Job-Token", NULL},
-	{IN_HEADER, "Deploy-Token", NULL},
-	{IN_HEADER, "X-Gitlab-Token", NULL},
-	{IN_HEADER, "X-Github-Token", NULL},
-	{IN_HEADER, "X-Figma-Token", NULL},
-	{IN_HEADER, "X-Shopify-Access-Token", NULL},
-	{IN_HEADER, "X-Sentry-Auth", NULL},
-	{IN_HEADER, "X-Honeycomb-Team", NULL},
-	{IN_HEADER, "Dd-Api-Key", NULL},
-	{IN_HEADER, "Dd-Application-Key", NULL},
-	{IN_HEADER, "Xi-Api-Key", NULL},
-	{IN_HEADER, "Circle-Token", NULL},
-	{IN_HEADER, "Fastly-Key", NULL},
-	{IN_QUERY, "access_token", NULL},
-	{IN_QUERY, "api_key", NULL},
-	{IN_QUERY, "api-key", NULL},
-	{IN_QUERY, "apikey", NULL},
-	{IN_QUERY, "auth_token", NULL},
-	{IN_QUERY, "oauth_token", NULL},
-	{IN_QUERY, "private_token", NULL},
-	{IN_QUERY, "subscription-key", NULL},
-	{IN_QUERY, "X-Amz-Credential", NULL},
-	{IN_QUERY, "X-Amz-Signature", NULL},
-	{IN_QUERY, "X-Amz-Security-Token", NULL},
-	{IN_QUERY, "AWSAccessKeyId", NULL},
-	{IN_QUERY, "X-Goog-Credential", NULL},
-	{IN_QUERY, "X-Goog-Signature", NULL},
-	{IN_QUERY, "sig", NULL},
-	/* Elsewhere it is a word as any other. */
-	{IN_QUERY, "key", "X-Goog-Api-Key"},
-	{IN_PROTOCOL, "openai-insecure-api-key.", NULL},
-	{IN_PROTOCOL, "base64url.bearer.authorization.k8s.io.", NULL},
-};
-enum { KNOWN_COUNT = sizeof(known) / sizeof(known[0]) };
+	"X-Goog-Api-Key", "X-Goog-Iam-Authorization-Token", "X-Amz-Security-Token",
+	"X-Amz-Access-Token", "X-Ms-Authorization-Auxiliary", "Ocp-Apim-Subscription-Key",
+	"X-Functions-Key", "X-Vault-Token", "X-Consul-Token", "X-Nomad-Token", "X-Registry-Auth",
+	"Private-Token", "Job-Token", "Deploy-Token", "X-Gitlab-Token", "X-Github-Token",
+	"X-Figma-Token", "X-Shopify-Access-Token", "X-Sentry-Auth", "X-Honeycomb-Team",
+	"Dd-Api-Key", "Dd-Application-Key", "Xi-Api-Key", "Circle-Token", "Fastly-Key", NULL};
+static const char *const parameters[] = {
+	"access_token", "api_key", "api-key", "apikey", "auth_token", "oauth_token",
+	"private_token", "subscription-key", "sig", "key", "AWSAccessKeyId",
+	/* of signed requests */
+	"X-Amz-Credential", "X-Amz-Signature", "X-Amz-Security-Token", "X-Goog-Credential",
+	"X-Goog-Signature", NULL};
+/* How an item of Sec-WebSocket-Protocol begins. */
+static const char *const keys[] = {"openai-insecure-api-key.",
+				   "base64url.bearer.authorization.k8s.io.", NULL};
+
+static bool is_among(const char *const *list, const char *name)
+{
+	while (*list && strcasecmp(*list, name) != 0)
+		list++;
+	return *list;
+}
 
 bool credential_is_known(const char *name)
 {
-	for (size_t i = 0; i < KNOWN_COUNT; i++)
-		if (known[i].place != IN_PROTOCOL && strcasecmp(known[i].name, name) == 0)
-			return true;
-	return strcasecmp(name, protocol) == 0;
+	return is_among(headers, name) || is_among(parameters, name) ||
+	       strcasecmp(name, protocol) == 0;
 }
 
 static bool injects(const struct rule *rule, const char *header)
@@ -104,12 +54,8 @@ static bool injects(const struct rule *rule, const char *header)
 	return false;
 }
 
-static bool is_kept(const struct credential *c, const struct rule *rule)
+static bool is_kept(const char *name, const struct rule *rule)
 {
-	const char *name = c->place == IN_PROTOCOL ? protocol : c->name;
-
-	if (c->with && !injects(rule, c->with))
-		return true;
 	for (size_t i = 0; rule && i < rule->kept_count; i++)
 		if (strcasecmp(rule->kept[i], name) == 0)
 			return true;
@@ -129,11 +75,13 @@ static int remove_parameters(struct http_head *h, const struct rule *rule)
 	buf_init(&bufs[0], DOOR_HEAD_MAX);
 	buf_init(&bufs[1], DOOR_HEAD_MAX);
 	r = buf_append_str(query, mark + 1);
-	for (size_t i = 0; i < KNOWN_COUNT && r >= 0; i++) {
-		if (known[i].place != IN_QUERY || is_kept(&known[i], rule))
+	for (const char *const *p = parameters; *p && r >= 0; p++) {
+		/* "key" is a word as any other but where Google's is injected. */
+		if (is_kept(*p, rule) ||
+		    (strcmp(*p, "key") == 0 && !injects(rule, "X-Goog-Api-Key")))
 			continue;
 		buf_clear(next);
-		r = http_query_remove(buf_cstr(query), known[i].name, next);
+		r = http_query_remove(buf_cstr(query), *p, next);
 		if (r <= 0)
 			continue;
 		removed += r;
@@ -156,12 +104,11 @@ static int remove_parameters(struct http_head *h, const struct rule *rule)
 	return r < 0 ? r : 0;
 }
 
-static bool is_key(const char *item, size_t n, const struct rule *rule)
+static bool is_key(const char *item, size_t n)
 {
-	for (size_t i = 0; i < KNOWN_COUNT; i++)
-		if (known[i].place == IN_PROTOCOL && n >= strlen(known[i].name) &&
-		    strncasecmp(item, known[i].name, strlen(known[i].name)) == 0)
-			return !is_kept(&known[i], rule);
+	for (const char *const *k = keys; *k; k++)
+		if (n >= strlen(*k) && strncasecmp(item, *k, strlen(*k)) == 0)
+			return true;
 	return false;
 }
 
@@ -172,7 +119,7 @@ static int remove_protocols(struct http_head *h, const struct rule *rule)
 	bool removed = false;
 	int r = 0;
 
-	if (!http_head_find(h, protocol))
+	if (!http_head_find(h, protocol) || is_kept(protocol, rule))
 		return 0;
 	buf_init(&list, DOOR_HEAD_MAX);
 	for (size_t i = 0; i < h->field_count && r == 0; i++) {
@@ -185,9 +132,10 @@ static int remove_protocols(struct http_head *h, const struct rule *rule)
 			n = strcspn(p, ", \t");
 			if (n == 0)
 				continue;
-			removed |= is_key(p, n, rule);
-			if (is_key(p, n, rule))
+			if (is_key(p, n)) {
+				removed = true;
 				continue;
+			}
 			if (buf_len(&list) > 0)
 				r = buf_append_str(&list, ", ");
 			if (r == 0)
@@ -207,9 +155,9 @@ int credentials_remove(struct http_head *h, const struct rule *rule)
 {
 	int r;
 
-	for (size_t i = 0; i < KNOWN_COUNT; i++)
-		if (known[i].place == IN_HEADER && !is_kept(&known[i], rule))
-			http_head_remove(h, known[i].name);
+	for (const char *const *p = headers; *p; p++)
+		if (!is_kept(*p, rule))
+			http_head_remove(h, *p);
 	r = remove_protocols(h, rule);
 	return r < 0 ? r : remove_parameters(h, rule);
 }

@@ -161,31 +161,13 @@ void http_body_set_secret(struct http_body *b)
 static bool may_trail(const char *name)
 {
 	static const char *const refused[] = {
-		"transfer-encoding",
-		"content-length",
-		"host",
-		"connection",
-		"keep-alive",
-		"te",
-		"trailer",
-		"upgrade",
-		"expect",
-		"content-encoding",
-		"content-type",
-		"content-range",
-		"range",
-		"authorization",
-		"proxy-authorization",
-		"proxy-connection",
-		"cookie",
-		"set-cookie",
-		"max-forwards",
-		"cache-control",
-		"www-authenticate",
-		"location",
-		"proxy-authenticate",
-		"proxy",
-	};
+		/* framing */
+		"transfer-encoding", "content-length", "connection", "keep-alive", "te", "trailer",
+		"upgrade", "expect", "content-encoding", "content-type", "content-range", "range",
+		/* routing, and who asks */
+		"host", "max-forwards", "proxy", "proxy-connection", "location", "cache-control",
+		"authorization", "proxy-authorization", "www-authenticate", "proxy-authenticate",
+		"cookie", "set-cookie"};
 
 	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
 		if (http_name_like(name, refused[i]))
