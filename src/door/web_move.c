@@ -388,8 +388,8 @@ int web_move_response(struct web *w, struct err *e)
 	if (w->up.was_used && w->up.head_left > 0 && buf_len(&w->up.side.in) > 0)
 		return err_set(e, ERR_PROTOCOL, EBADMSG, "%.120s answered before it was asked",
 			       w->config.host.text);
-	r = (w->req.injection ? http_response_parse_secret : http_response_parse)(
-		&head, buf_data(&w->up.side.in), buf_len(&w->up.side.in), &used, e);
+	r = http_response_parse(&head, buf_data(&w->up.side.in), buf_len(&w->up.side.in),
+				w->req.injection, &used, e);
 	if (r < 0)
 		return r;
 	if (r == 0)

@@ -289,16 +289,10 @@ int http_request_parse(struct http_head *ret, const void *p, size_t n, size_t *r
 	return parse(ret, p, n, REQUEST, ret_used, e);
 }
 
-int http_response_parse(struct http_head *ret, const void *p, size_t n, size_t *ret_used,
-			struct err *e)
+int http_response_parse(struct http_head *ret, const void *p, size_t n, bool is_secret,
+			size_t *ret_used, struct err *e)
 {
-	return parse(ret, p, n, RESPONSE, ret_used, e);
-}
-
-int http_response_parse_secret(struct http_head *ret, const void *p, size_t n, size_t *ret_used,
-			       struct err *e)
-{
-	return parse(ret, p, n, SECRET_RESPONSE, ret_used, e);
+	return parse(ret, p, n, is_secret ? SECRET_RESPONSE : RESPONSE, ret_used, e);
 }
 
 void http_head_done(struct http_head *h)

@@ -57,11 +57,9 @@ enum { HTTP_METHOD_MAX = 32 };
 int http_head_set_secret(struct http_head *h);
 int http_request_parse(struct http_head *ret, const void *p, size_t n, size_t *ret_used,
 		       struct err *e);
-int http_response_parse(struct http_head *ret, const void *p, size_t n, size_t *ret_used,
-			struct err *e);
-/* Into locked memory. */
-int http_response_parse_secret(struct http_head *ret, const void *p, size_t n, size_t *ret_used,
-			       struct err *e);
+/* is_secret: into locked memory. */
+int http_response_parse(struct http_head *ret, const void *p, size_t n, bool is_secret,
+			size_t *ret_used, struct err *e);
 void http_head_done(struct http_head *h); /* wipes: a head may hold a credential */
 
 bool http_name_is(const char *name, const char *other); /* ASCII case does not matter */

@@ -87,7 +87,7 @@ static int parse(struct script *s, struct http_head *h, size_t *used, struct err
 
 	ASSERT(exact);
 	memcpy(exact, buf_data(&s->in), n);
-	r = s->method ? http_response_parse(h, exact, n, used, e)
+	r = s->method ? http_response_parse(h, exact, n, false, used, e)
 		      : http_request_parse(h, exact, n, used, e);
 	free(exact);
 	return r;

@@ -191,7 +191,7 @@ static void check_answer(const char *request, const char *response, int want)
 	size_t used;
 
 	CHECK_EQ(ask(request, &a), 0);
-	CHECK_EQ(http_response_parse(&b, response, strlen(response), &used, NULL), 1);
+	CHECK_EQ(http_response_parse(&b, response, strlen(response), false, &used, NULL), 1);
 	CHECK_EQ(ws_check_response(&a, &b, &e), want);
 	CHECK(want == 0 || e.code == 502);
 	http_head_done(&a);
