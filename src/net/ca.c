@@ -176,19 +176,21 @@ static bool add_alt_name(X509 *x, const char *host)
 	return ok;
 }
 
-/* A self-signed certificate for the key, or NULL. */
-static X509 *make_authority(EVP_PKEY *key)
+/* A certificate for the key, signed by the authority; without a host it is an authority, signed by
+ * itself. NULL: it failed. */
+static X509 *make_cert(const char *cn, const char *host, EVP_PKEY *key, X509 *issuer,
+		       EVP_PKEY *issuer_key)
 {
-	char id[17], cn[COMMON_NAME_MAX];
 	X509 *x = X509_new();
 
-	rand_hex(id, 8);
-	snprintf(cn, sizeof(cn), "Cove box authority %s", id);
-	if (x && X509_set_version(x, X509_VERSION_3) && add_serial(x) && add_validity(x, CA_DAYS) &&
+	issuer = issuer ? issuer : x;
+	if (x && X509_set_version(x, X509_VERSION_3) && add_serial(x) &&
+	    add_validity(x, host ? CA_LEAF_DAYS : CA_DAYS) &&
 	    set_name(X509_get_subject_name(x), cn) &&
-	    X509_set_issuer_name(x, X509_get_subject_name(x)) && X509_set_pubkey(x, key) &&
-	    add_constraints(x, true) && add_usage(x, true) && add_key_ids(x, x) &&
-	    X509_sign(x, key, EVP_sha256()))
+	    X509_set_issuer_name(x, X509_get_subject_name(issuer)) && X509_set_pubkey(x, key) &&
+	    add_constraints(x, !host) && add_usage(x, !host) &&
+	    (!host || (add_server_auth(x) && add_alt_name(x, host))) && add_key_ids(x, issuer) &&
+	    X509_sign(x, issuer_key, EVP_sha256()))
 		return x;
 	X509_free(x);
 	return NULL;
@@ -197,20 +199,11 @@ static X509 *make_authority(EVP_PKEY *key)
 static X509 *make_leaf(struct ca *ca, const char *host)
 {
 	char cn[COMMON_NAME_MAX + 1];
-	X509 *x = X509_new();
 
 	/* A common name holds 64 bytes; clients look at the alternative name. */
 	if (!str_copy(cn, sizeof(cn), host))
 		str_copy(cn, sizeof(cn), "cove-door");
-	if (x && X509_set_version(x, X509_VERSION_3) && add_serial(x) &&
-	    add_validity(x, CA_LEAF_DAYS) && set_name(X509_get_subject_name(x), cn) &&
-	    X509_set_issuer_name(x, X509_get_subject_name(ca->cert)) &&
-	    X509_set_pubkey(x, ca->leaf_key) && add_constraints(x, false) && add_usage(x, false) &&
-	    add_server_auth(x) && add_alt_name(x, host) && add_key_ids(x, ca->cert) &&
-	    X509_sign(x, ca->key, EVP_sha256()))
-		return x;
-	X509_free(x);
-	return NULL;
+	return make_cert(cn, host, ca->leaf_key, ca->cert, ca->key);
 }
 
 static int append_pem(struct buf *out, X509 *x, EVP_PKEY *key)
@@ -233,9 +226,14 @@ static int append_pem(struct buf *out, X509 *x, EVP_PKEY *key)
 int ca_make(struct buf *out, struct err *e)
 {
 	EVP_PKEY *key = EVP_EC_gen("P-256");
-	X509 *x = key ? make_authority(key) : NULL;
-	int r = x ? append_pem(out, x, key) : -EIO;
+	char id[17], cn[COMMON_NAME_MAX];
+	X509 *x;
+	int r;
 
+	rand_hex(id, 8);
+	snprintf(cn, sizeof(cn), "Cove box authority %s", id);
+	x = key ? make_cert(cn, NULL, key, NULL, key) : NULL;
+	r = x ? append_pem(out, x, key) : -EIO;
 	X509_free(x);
 	EVP_PKEY_free(key);
 	return r < 0 ? crypto_failed(e, "make a certificate authority") : 0;
