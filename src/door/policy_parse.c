@@ -10,18 +10,19 @@
 #include "door/policy_form.h"
 #include "http/http.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { ASK_MS_MAX = 24 * 3600 * 1000, KEYS_MAX = 24, WORD_MAX = 24, METHOD_MAX = 32 };
 
+/* read is for what is special; read_at for a value that only has to be put into its place. */
 struct key {
 	const char *name;
 	int (*read)(struct policy_reading *x, struct entry *r, const struct policy_node *v);
+	int (*read_at)(struct policy_reading *x, const struct policy_node *v, void *at);
+	size_t at; /* in struct entry, or at the top in struct policy */
 };
 
 int reading_no_memory(struct policy_reading *x)
@@ -117,7 +118,10 @@ static int read_map(struct policy_reading *x, struct entry *r, const struct poli
 			k++;
 		if (!k->name)
 			return reading_unknown(x, v, names);
-		rc = k->read(x, r, v);
+		if (k->read)
+			rc = k->read(x, r, v);
+		else
+			rc = k->read_at(x, v, (r ? (char *)r : (char *)x->policy) + k->at);
 		if (rc < 0)
 			return rc;
 	}
@@ -179,25 +183,29 @@ int reading_texts(struct policy_reading *x, const struct policy_node *v, struct 
 	return 0;
 }
 
-static int read_bool(struct policy_reading *x, const struct policy_node *v, bool *ret)
+static int read_bool(struct policy_reading *x, const struct policy_node *v, void *at)
 {
 	if (v->kind == NODE_TEXT && !v->quoted && strcmp(v->text, "true") == 0)
-		*ret = true;
+		*(bool *)at = true;
 	else if (v->kind != NODE_TEXT || v->quoted || strcmp(v->text, "false") != 0)
 		return source_error(&x->src, v->line, "'%s' must be true or false", v->key);
 	return 0;
 }
 
-static int read_size(struct policy_reading *x, const struct policy_node *v, uint64_t *ret)
+static int read_size(struct policy_reading *x, const struct policy_node *v, void *at)
 {
+	uint64_t *ret = at;
+
 	if (v->kind != NODE_TEXT || !size_parse(v->text, ret) || *ret == 0)
 		return source_error(&x->src, v->line,
 				    "'%s' must be a size above 0, such as 500KiB or 1GiB", v->key);
 	return 0;
 }
 
-static int read_ask_ms(struct policy_reading *x, const struct policy_node *v, uint64_t *ret)
+static int read_ask_ms(struct policy_reading *x, const struct policy_node *v, void *at)
 {
+	uint64_t *ret = at;
+
 	if (v->kind != NODE_TEXT || !str_parse_ms(v->text, ret) || *ret == 0 || *ret > ASK_MS_MAX)
 		return source_error(&x->src, v->line,
 				    "'%s' must be a time up to 24h, such as 90s or 5m", v->key);
@@ -254,8 +262,8 @@ const char *pattern_parse(struct pattern *ret, struct arena *a, const char *text
 	return NULL;
 }
 
-static int read_hosts(struct policy_reading *x, struct entry *r, const struct policy_node *v,
-		      enum action action)
+/* allow, ask or deny. */
+static int read_hosts(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
 	const struct policy_node *item;
 	size_t count;
@@ -270,7 +278,9 @@ static int read_hosts(struct policy_reading *x, struct entry *r, const struct po
 	r->patterns = arena_array(&x->policy->arena, count, sizeof(*r->patterns));
 	if (!r->patterns)
 		return reading_no_memory(x);
-	r->rule.action = action;
+	r->rule.action = strcmp(v->key, "deny") == 0  ? ACTION_DENY
+			 : strcmp(v->key, "ask") == 0 ? ACTION_ASK
+						      : ACTION_ALLOW;
 	for (; item && r->pattern_count < count; item = item->next) {
 		const char *wrong = item->kind == NODE_TEXT
 					    ? pattern_parse(&r->patterns[r->pattern_count++],
@@ -282,21 +292,6 @@ static int read_hosts(struct policy_reading *x, struct entry *r, const struct po
 					    item->text, wrong);
 	}
 	return 0;
-}
-
-static int read_allow(struct policy_reading *x, struct entry *r, const struct policy_node *v)
-{
-	return read_hosts(x, r, v, ACTION_ALLOW);
-}
-
-static int read_ask(struct policy_reading *x, struct entry *r, const struct policy_node *v)
-{
-	return read_hosts(x, r, v, ACTION_ASK);
-}
-
-static int read_deny(struct policy_reading *x, struct entry *r, const struct policy_node *v)
-{
-	return read_hosts(x, r, v, ACTION_DENY);
 }
 
 static int read_name(struct policy_reading *x, struct entry *r, const struct policy_node *v)
@@ -417,35 +412,20 @@ static const char *check_query(const char *text)
 	return text[0] == '?' ? "is written without the '?'" : NULL;
 }
 
+static int read_paths(struct policy_reading *x, const struct policy_node *v, void *at)
+{
+	return reading_texts(x, v, at, check_path);
+}
+
+static int read_queries(struct policy_reading *x, const struct policy_node *v, void *at)
+{
+	return reading_texts(x, v, at, check_query);
+}
+
 static int read_methods(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
 	r->rule.by_method = true;
 	return reading_texts(x, v, &r->methods, check_method);
-}
-
-static int read_paths(struct policy_reading *x, struct entry *r, const struct policy_node *v)
-{
-	return reading_texts(x, v, &r->paths, check_path);
-}
-
-static int read_query(struct policy_reading *x, struct entry *r, const struct policy_node *v)
-{
-	return reading_texts(x, v, &r->queries, check_query);
-}
-
-static int read_private(struct policy_reading *x, struct entry *r, const struct policy_node *v)
-{
-	return read_bool(x, v, &r->rule.private);
-}
-
-static int read_plain_http(struct policy_reading *x, struct entry *r, const struct policy_node *v)
-{
-	return read_bool(x, v, &r->rule.plain_http);
-}
-
-static int read_reuse(struct policy_reading *x, struct entry *r, const struct policy_node *v)
-{
-	return read_bool(x, v, &r->rule.reuse);
 }
 
 static int read_rate(struct policy_reading *x, struct entry *r, const struct policy_node *v)
@@ -471,21 +451,6 @@ static int read_rate(struct policy_reading *x, struct entry *r, const struct pol
 	return 0;
 }
 
-static int read_bytes_up(struct policy_reading *x, struct entry *r, const struct policy_node *v)
-{
-	return read_size(x, v, &r->rule.bytes_up);
-}
-
-static int read_bytes_down(struct policy_reading *x, struct entry *r, const struct policy_node *v)
-{
-	return read_size(x, v, &r->rule.bytes_down);
-}
-
-static int read_ask_timeout(struct policy_reading *x, struct entry *r, const struct policy_node *v)
-{
-	return read_ask_ms(x, v, &r->rule.ask_timeout_ms);
-}
-
 static int read_tls(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
 	r->rule.intercept = strcmp(v->text, "intercept") == 0;
@@ -495,27 +460,29 @@ static int read_tls(struct policy_reading *x, struct entry *r, const struct poli
 	return 0;
 }
 
+#define AT(how, name) .read_at = how, .at = offsetof(struct entry, name)
+
 static const struct key rule_keys[] = {
-	{"name", read_name},
-	{"allow", read_allow},
-	{"ask", read_ask},
-	{"deny", read_deny},
-	{"ports", read_ports},
-	{"methods", read_methods},
-	{"paths", read_paths},
-	{"query", read_query},
-	{"private", read_private},
-	{"plain_http", read_plain_http},
-	{"reuse", read_reuse},
-	{"rate", read_rate},
-	{"bytes_up", read_bytes_up},
-	{"bytes_down", read_bytes_down},
-	{"ask_timeout", read_ask_timeout},
-	{"tls", read_tls},
-	{"inject", inject_parse},
-	{"client_cert", client_cert_parse},
-	{"pass", pass_parse},
-	{NULL, NULL},
+	{"name", .read = read_name},
+	{"allow", .read = read_hosts},
+	{"ask", .read = read_hosts},
+	{"deny", .read = read_hosts},
+	{"ports", .read = read_ports},
+	{"methods", .read = read_methods},
+	{"paths", AT(read_paths, paths)},
+	{"query", AT(read_queries, queries)},
+	{"private", AT(read_bool, rule.private)},
+	{"plain_http", AT(read_bool, rule.plain_http)},
+	{"reuse", AT(read_bool, rule.reuse)},
+	{"rate", .read = read_rate},
+	{"bytes_up", AT(read_size, rule.bytes_up)},
+	{"bytes_down", AT(read_size, rule.bytes_down)},
+	{"ask_timeout", AT(read_ask_ms, rule.ask_timeout_ms)},
+	{"tls", .read = read_tls},
+	{"inject", .read = inject_parse},
+	{"client_cert", .read = client_cert_parse},
+	{"pass", .read = pass_parse},
+	{0},
 };
 
 static int read_rule(struct policy_reading *x, struct entry *r, const struct policy_node *v,
@@ -595,30 +562,15 @@ static int read_connections(struct policy_reading *x, struct entry *r, const str
 	return 0;
 }
 
-static int read_bytes(struct policy_reading *x, struct entry *r, const struct policy_node *v)
-{
-	return read_size(x, v, &x->policy->limits.bytes);
-}
-
 static int read_resolver(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
-	struct sockaddr_storage *ss = &x->policy->limits.resolver;
-	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)ss;
-	struct sockaddr_in *in = (struct sockaddr_in *)ss;
 	struct host h;
 	uint16_t port;
 
 	if (v->kind != NODE_TEXT || host_parse_authority(&h, v->text, &port) < 0 || !h.is_address)
 		return source_error(&x->src, v->line,
 				    "'resolver' must be an address, such as 127.0.0.1:5353");
-	port = htons(port ? port : 53);
-	if (h.family == AF_INET) {
-		*in = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = port};
-		memcpy(&in->sin_addr, h.addr, 4);
-	} else {
-		*in6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = port};
-		memcpy(&in6->sin6_addr, h.addr, 16);
-	}
+	addr_socket(&x->policy->limits.resolver, h.family, h.addr, port ? port : 53);
 	return 0;
 }
 
@@ -670,10 +622,14 @@ static int read_rules(struct policy_reading *x, struct entry *r, const struct po
 }
 
 static const struct key top_keys[] = {
-	{"version", read_version},   {"connections", read_connections},
-	{"bytes", read_bytes},	     {"ask_timeout", read_timeout},
-	{"resolver", read_resolver}, {"tls", read_top_tls},
-	{"rules", read_rules},	     {NULL, NULL},
+	{"version", .read = read_version},
+	{"connections", .read = read_connections},
+	{"bytes", .read_at = read_size, .at = offsetof(struct policy, limits.bytes)},
+	{"ask_timeout", .read = read_timeout},
+	{"resolver", .read = read_resolver},
+	{"tls", .read = read_top_tls},
+	{"rules", .read = read_rules},
+	{0},
 };
 
 static int read_policy(struct policy_reading *x, const struct policy_node *root)

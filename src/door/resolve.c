@@ -108,19 +108,9 @@ static int parse_address(const char *text, struct resolved *ret)
 	return 0;
 }
 
-static void set_server(struct sockaddr_storage *ret, const struct resolved *a, uint16_t port)
+static void add_server(struct resolver *r, const struct resolved *a)
 {
-	struct sockaddr_in *v4 = (struct sockaddr_in *)ret;
-	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)ret;
-
-	*ret = (struct sockaddr_storage){.ss_family = (sa_family_t)a->family};
-	if (a->family == AF_INET) {
-		v4->sin_port = htons(port);
-		memcpy(&v4->sin_addr, a->addr, 4);
-	} else {
-		v6->sin6_port = htons(port);
-		memcpy(&v6->sin6_addr, a->addr, 16);
-	}
+	(void)addr_socket(&r->servers[r->server_count++], a->family, a->addr, 53);
 }
 
 /* "nameserver ADDRESS" lines; without any it is this host, as for everyone else. */
@@ -144,12 +134,10 @@ static int read_conf(struct resolver *r)
 			continue;
 		word = strtok_r(NULL, " \t\r", &more);
 		if (word && parse_address(word, &a) == 0)
-			set_server(&r->servers[r->server_count++], &a, 53);
+			add_server(r, &a);
 	}
-	if (r->server_count == 0) {
-		a = (struct resolved){.family = AF_INET, .addr = {127, 0, 0, 1}};
-		set_server(&r->servers[r->server_count++], &a, 53);
-	}
+	if (r->server_count == 0)
+		add_server(r, &(struct resolved){AF_INET, {127, 0, 0, 1}});
 	return 0;
 }
 

@@ -164,3 +164,19 @@ int addr_own_load(void)
 	own_loaded = true;
 	return 0;
 }
+
+socklen_t addr_socket(struct sockaddr_storage *ret, int family, const uint8_t *addr, uint16_t port)
+{
+	struct sockaddr_in *v4 = (struct sockaddr_in *)ret;
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)ret;
+
+	*ret = (struct sockaddr_storage){.ss_family = (sa_family_t)family};
+	if (family == AF_INET) {
+		v4->sin_port = htons(port);
+		memcpy(&v4->sin_addr, addr, sizeof(v4->sin_addr));
+		return sizeof(*v4);
+	}
+	v6->sin6_port = htons(port);
+	memcpy(&v6->sin6_addr, addr, sizeof(v6->sin6_addr));
+	return sizeof(*v6);
+}

@@ -9,6 +9,7 @@
 
 #include "base/fd.h"
 #include "base/limits.h"
+#include "net/host.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -176,20 +177,15 @@ static int make_socket(int family, bool is_wide)
 int channel_tcp_connect(struct channel **ret, struct ev *ev, struct tcp_room *room,
 			const struct tcp_address *to)
 {
-	struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(to->port)};
-	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(to->port)};
-	bool is_v4 = to->family == AF_INET, is_wide = room->wide < room->wide_max;
-	autoclose int fd = make_socket(is_v4 ? AF_INET : AF_INET6, is_wide);
-	bool connecting;
+	struct sockaddr_storage address;
+	socklen_t len = addr_socket(&address, to->family, to->addr, to->port);
+	bool is_wide = room->wide < room->wide_max, connecting;
+	autoclose int fd = make_socket(to->family, is_wide);
 	int r;
 
 	if (fd < 0)
 		return fd;
-	memcpy(&v4.sin_addr, to->addr, sizeof(v4.sin_addr));
-	if (!is_v4)
-		memcpy(&v6.sin6_addr, to->addr, sizeof(v6.sin6_addr));
-	r = is_v4 ? connect(fd, (struct sockaddr *)&v4, sizeof(v4))
-		  : connect(fd, (struct sockaddr *)&v6, sizeof(v6));
+	r = connect(fd, (struct sockaddr *)&address, len);
 	connecting = r < 0;
 	if (r < 0 && errno != EINPROGRESS)
 		return -errno;

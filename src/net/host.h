@@ -37,6 +37,9 @@ struct cidr {
 int cidr_parse(struct cidr *ret, const char *text);
 bool cidr_has(const struct cidr *c, int family, const uint8_t *addr);
 
+/* As system calls have it; returns its length. */
+socklen_t addr_socket(struct sockaddr_storage *ret, int family, const uint8_t *addr, uint16_t port);
+
 /* May this address be dialled without `private: true`? Not: unspecified, loopback, private, shared
  * (100.64/10), link-local, metadata (169.254.169.254, fd00:ec2::254, 100.100.100.200), benchmark
  * (198.18/15, which are the box's synthetic ones), documentation, multicast, broadcast, reserved,
