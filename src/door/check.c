@@ -3,7 +3,6 @@
 
 #include "base/buf.h"
 #include "base/fd.h"
-#include "base/json.h"
 #include "door/policy_form.h"
 #include "store/secret.h"
 
@@ -13,16 +12,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { WARNING_MAX = 512 };
-
 struct policy_check {
-	bool json;
 	const char *home, *name, *file;
 };
 
 static int usage(void)
 {
-	fputs("usage: cove-door check [--json] [--home DIR] [--name NAME] [FILE|-]\n", stderr);
+	fputs("usage: cove-door check [--home DIR] [--name NAME] [FILE|-]\n", stderr);
 	return 2;
 }
 
@@ -35,8 +31,6 @@ static int parse_args(struct policy_check *c, int argc, char **argv)
 
 		if (value && i + 1 < argc)
 			*value = argv[++i];
-		else if (strcmp(argv[i], "--json") == 0)
-			c->json = true;
 		else if (value || c->file || (argv[i][0] == '-' && argv[i][1]))
 			return -EINVAL;
 		else
@@ -100,68 +94,14 @@ static int check_secrets(const struct policy_check *c, const struct policy *p, s
 	return r;
 }
 
-/* One sentence per rule; NULL after the last. */
-static const struct rule *next_warning(const struct policy_check *c, const struct policy *p,
-				       const struct rule *after, char *ret, size_t size)
+static void say_warnings(const struct policy_check *c, const struct policy *p)
 {
-	const struct rule *rule = p ? policy_next_fronted(p, after) : NULL;
-
-	if (rule)
-		snprintf(ret, size,
-			 "%.80s:%u: warning: '%.64s' lets TLS through by its name alone; the host "
-			 "that is asked for inside may be another (domain fronting). Write 'tls: "
-			 "intercept' there or at the top, or 'tls: pass' to have it so",
-			 c->name, rule->line, rule->name);
-	return rule;
-}
-
-static void say_warnings(const struct policy_check *c, const struct policy *p, struct json *j)
-{
-	const struct rule *rule = NULL;
-	char text[WARNING_MAX];
-
-	if (j) {
-		json_key(j, "warnings");
-		json_array_begin(j);
-	}
-	while ((rule = next_warning(c, p, rule, text, sizeof(text)))) {
-		if (j)
-			json_str(j, text);
-		else
-			fprintf(stderr, "%s\n", text);
-	}
-	if (j)
-		json_array_end(j);
-}
-
-static int say(const struct policy_check *c, const struct policy *p, int r,
-	       const struct source *src)
-{
-	struct json j;
-	struct buf b;
-
-	if (!c->json) {
-		if (r < 0)
-			fprintf(stderr, "%s\n", src->err->msg);
-		else
-			say_warnings(c, p, NULL);
-		return r < 0;
-	}
-	buf_init(&b, 4096 + 2 * WARNING_MAX * DOOR_RULES_MAX);
-	json_init(&j, &b);
-	json_object_begin(&j);
-	json_kv_bool(&j, "ok", r == 0);
-	if (r < 0) {
-		json_kv_u64(&j, "line", src->line);
-		json_kv_str(&j, "error", src->err->msg);
-	} else {
-		say_warnings(c, p, &j);
-	}
-	json_object_end(&j);
-	if (j.error == 0)
-		printf("%s\n", buf_cstr(&b));
-	buf_done(&b);
-	return r < 0 || j.error || fflush(stdout) != 0;
+	for (const struct rule *rule = NULL; (rule = policy_next_fronted(p, rule));)
+		fprintf(stderr,
+			"%.80s:%u: warning: '%.64s' lets TLS through by its name alone; the host "
+			"that is asked for inside may be another (domain fronting). Write 'tls: "
+			"intercept' there or at the top, or 'tls: pass' to have it so\n",
+			c->name, rule->line, rule->name);
 }
 
 int check_main(int argc, char **argv)
@@ -183,10 +123,13 @@ int check_main(int argc, char **argv)
 				    buf_len(&b));
 	if (r == 0)
 		r = check_secrets(&c, p, &src);
-	r = say(&c, p, r, &src);
+	if (r < 0)
+		fprintf(stderr, "%s\n", e.msg);
+	else
+		say_warnings(&c, p);
 	policy_free(p);
 	buf_done(&b);
-	return r;
+	return r < 0;
 }
 
 int preset_main(int argc, char **argv)
