@@ -467,19 +467,17 @@ static void wall_time(char *ret, size_t size, uint64_t ms, uint64_t now_ms)
 /* "# live: allow x.org until 17:20:05". What is over is not said. */
 static int put_live(struct buf *text, char *line, uint64_t now_ms)
 {
-	char *until = strchr(line, ' '), *host = until ? strchr(until + 1, ' ') : NULL;
-	uint64_t until_ms;
+	struct net_grant g;
+	const char *verdict;
 	char when[32];
 
-	if (!host)
+	if (net_grant_parse(line, &g) < 0 || (g.until_ms && g.until_ms <= now_ms))
 		return 0;
-	*until++ = *host++ = 0;
-	if (!str_parse_u64(until, UINT64_MAX, &until_ms) || (until_ms && until_ms <= now_ms))
-		return 0;
-	if (until_ms == 0)
-		return buf_printf(text, "# live: %s %s for ever\n", line, host);
-	wall_time(when, sizeof(when), until_ms, now_ms);
-	return buf_printf(text, "# live: %s %s until %s\n", line, host, when);
+	verdict = g.allow ? "allow" : "deny";
+	if (g.until_ms == 0)
+		return buf_printf(text, "# live: %s %s for ever\n", verdict, g.pattern);
+	wall_time(when, sizeof(when), g.until_ms, now_ms);
+	return buf_printf(text, "# live: %s %s until %s\n", verdict, g.pattern, when);
 }
 
 /* The text comes from the door: it stays within its line. */

@@ -12,7 +12,6 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/locked.h"
-#include "door/broker_wire.h"
 #include "store/audit_row.h"
 
 #include <errno.h>
@@ -164,28 +163,16 @@ static void start_call(struct broker *k, struct broker_call *c)
 	k->calls = c;
 }
 
-void broker_ask_policy(struct broker *k, struct broker_call *c)
+void broker_ask(struct broker *k, struct broker_call *c, enum broker_verb verb)
 {
 	start_call(k, c);
-	send_packet(k, BROKER_POLICY, c->id, NULL, 0);
-}
-
-void broker_ask_grants(struct broker *k, struct broker_call *c)
-{
-	start_call(k, c);
-	send_packet(k, BROKER_GRANTS, c->id, NULL, 0);
+	send_packet(k, verb, c->id, NULL, 0);
 }
 
 void broker_ask_secret(struct broker *k, struct broker_call *c, const char *name)
 {
 	start_call(k, c);
 	send_packet(k, BROKER_SECRET, c->id, name, strlen(name));
-}
-
-void broker_ask_used(struct broker *k, struct broker_call *c)
-{
-	start_call(k, c);
-	send_packet(k, BROKER_USED, c->id, NULL, 0);
 }
 
 void broker_say_used(struct broker *k, const char *text, size_t len)
@@ -370,41 +357,38 @@ int broker_start(struct broker **ret, struct ev *ev, const struct door_config *c
 		 struct err *e)
 {
 	struct broker *k = calloc(1, sizeof(*k));
-	int pair[2], end[2];
+	autoclose int theirs = -1, their_end = -1;
+	int pair[2], end[2], r = -ENOMEM;
 
 	if (!k)
 		return err_errno(e, ENOMEM, "start the door's broker");
-	k->ev = ev;
-	k->end_fd = -1;
-	k->last = &k->first;
-	k->io = (struct ev_io){.fd = -1, .on_event = on_packet};
-	k->tell.on_defer = on_tell;
-	k->room.on_defer = on_room;
-	k->in = locked_alloc(BROKER_PACKET_MAX);
-	if (!k->in || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
-		err_errno(e, k->in ? errno : ENOMEM, "start the door's broker");
-		broker_free(k);
-		return -e->code;
+	*k = (struct broker){.ev = ev,
+			     .end_fd = -1,
+			     .last = &k->first,
+			     .io = {.fd = -1, .on_event = on_packet},
+			     .tell.on_defer = on_tell,
+			     .room.on_defer = on_room,
+			     .in = locked_alloc(BROKER_PACKET_MAX)};
+	if (k->in)
+		r = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0 ? -errno : 0;
+	if (r == 0) {
+		k->io.fd = pair[0];
+		theirs = pair[1];
+		fd_set_send_room(pair[0], 4 * BROKER_PACKET_MAX);
+		fd_set_send_room(pair[1], 4 * BROKER_PACKET_MAX);
+		r = pipe2(end, O_CLOEXEC) < 0 ? -errno : 0;
 	}
-	k->io.fd = pair[0];
-	if (pipe2(end, O_CLOEXEC) < 0) {
-		err_errno(e, errno, "start the door's broker");
-		close(pair[1]);
-		broker_free(k);
-		return -e->code;
+	if (r == 0) {
+		k->end_fd = end[1];
+		their_end = end[0];
+		k->pid = fork();
+		if (k->pid == 0)
+			become_broker(theirs, their_end, config);
+		r = k->pid < 0 ? -errno : ev_io_add(ev, &k->io, EPOLLIN);
 	}
-	k->end_fd = end[1];
-	fd_set_send_room(pair[0], 4 * BROKER_PACKET_MAX);
-	fd_set_send_room(pair[1], 4 * BROKER_PACKET_MAX);
-	k->pid = fork();
-	if (k->pid == 0)
-		become_broker(pair[1], end[0], config);
-	close(pair[1]);
-	close(end[0]);
-	if (k->pid < 0 || ev_io_add(ev, &k->io, EPOLLIN) < 0) {
-		err_errno(e, errno, "start the door's broker");
+	if (r < 0) {
 		broker_free(k);
-		return -e->code;
+		return err_errno(e, -r, "start the door's broker");
 	}
 	*ret = k;
 	return 0;

@@ -17,6 +17,7 @@
 #pragma once
 
 #include "base/err.h"
+#include "door/broker_wire.h"
 #include "door/config.h"
 #include "door/secret.h"
 #include "ev/ev.h"
@@ -53,13 +54,12 @@ bool broker_memory_is_locked(const struct broker *k);
 struct ev *broker_ev(const struct broker *k);
 void broker_free(struct broker *k); /* waits until all rows are written */
 
-void broker_ask_policy(struct broker *k, struct broker_call *c);
-void broker_ask_grants(struct broker *k, struct broker_call *c);
+/* BROKER_POLICY, BROKER_GRANTS or BROKER_USED: a text, in the call. */
+void broker_ask(struct broker *k, struct broker_call *c, enum broker_verb verb);
 void broker_ask_secret(struct broker *k, struct broker_call *c, const char *name);
-/* What was used of budgets, and more of it: text of used.h, no more than BROKER_USED_MAX bytes. It
+/* More of what was used of budgets: text of used.h, no more than BROKER_USED_MAX bytes. It
  * is on the disk half a second later, or when the proxy has ended, however it did. */
 enum { BROKER_USED_MAX = 32 << 10 };
-void broker_ask_used(struct broker *k, struct broker_call *c);
 void broker_say_used(struct broker *k, const char *text, size_t len);
 /* c may be NULL: no answer is wanted. */
 void broker_record(struct broker *k, struct broker_call *c, const struct audit_row *row);

@@ -434,29 +434,10 @@ static void frame_of_ended(struct wire_channel *w, const struct wire_frame *f)
 		forget(w);
 }
 
-static void take_eof(struct wire_channel *w)
-{
-	if (w->got_eof) {
-		broke_rules(w);
-		return;
-	}
-	w->got_eof = true;
-	look(w);
-}
-
-static void take_credit(struct wire_channel *w, const struct wire_frame *f)
-{
-	struct wire_credit m;
-
-	if (wire_credit_decode(f, &m) < 0 || wire_flow_credit(&w->out, m.bytes) < 0)
-		broke_rules(w);
-	else
-		look(w);
-}
-
 bool exchange_frame(struct exchange *x, const struct wire_frame *f)
 {
 	struct wire_channel *w = find(x, f->id);
+	struct wire_credit m;
 	/* Credit is for the stream to the box, the rest is on the one from it. */
 	uint8_t stream = f->type == WIRE_CREDIT ? WIRE_STDIN : WIRE_STDOUT;
 
@@ -471,14 +452,15 @@ bool exchange_frame(struct exchange *x, const struct wire_frame *f)
 	if (f->type == WIRE_CANCEL) {
 		w->is_cancelled = true;
 		cancelled(w, -ECONNRESET);
-	} else if (f->stream != stream) {
+	} else if (f->stream != stream || (f->type == WIRE_EOF && w->got_eof) ||
+		   (f->type == WIRE_CREDIT &&
+		    (wire_credit_decode(f, &m) < 0 || wire_flow_credit(&w->out, m.bytes) < 0))) {
 		broke_rules(w);
 	} else if (f->type == WIRE_DATA) {
 		take_data(w, f);
-	} else if (f->type == WIRE_EOF) {
-		take_eof(w);
-	} else if (f->type == WIRE_CREDIT) {
-		take_credit(w, f);
+	} else {
+		w->got_eof = w->got_eof || f->type == WIRE_EOF;
+		look(w);
 	}
 	return true;
 }

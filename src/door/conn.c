@@ -345,14 +345,6 @@ static void on_timer(struct ev_timer *t)
 	door_conn_fail(c, &e);
 }
 
-static void refuse_id(struct door *d, uint32_t id, const struct err *e)
-{
-	struct wire_error m = {.kind = e->kind, .code = (uint64_t)e->code, .msg = e->msg};
-
-	if (wire_error_encode(&d->keeper.out, id, 0, &m) == 0)
-		wire_link_flush(&d->keeper);
-}
-
 static int conn_new(struct door_conn **ret, struct door *d, uint32_t id,
 		    const struct wire_connect *m)
 {
@@ -416,7 +408,7 @@ void door_conn_start(struct door *d, uint32_t id, const struct wire_connect *m)
 
 	if (r < 0) {
 		err_errno(&e, -r, "a connection");
-		refuse_id(d, id, &e);
+		door_reply(d, id, r, &e);
 		return;
 	}
 	if (m->proxy) {
@@ -499,7 +491,7 @@ static bool judge_again(struct door_conn *c)
 	}
 }
 
-static unsigned judge_all(struct door *d, bool only_asked)
+unsigned door_conns_judge(struct door *d, bool only_asked)
 {
 	struct err e;
 	unsigned cut = 0;
@@ -515,16 +507,6 @@ static unsigned judge_all(struct door *d, bool only_asked)
 		cut++;
 	}
 	return cut;
-}
-
-unsigned door_conns_judge_again(struct door *d)
-{
-	return judge_all(d, false);
-}
-
-void door_conns_judge_asked(struct door *d)
-{
-	(void)judge_all(d, true);
 }
 
 void door_conns_free(struct door *d)

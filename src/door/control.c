@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
-#include "base/lines.h"
 #include "base/locked.h"
 #include "base/sha256.h"
 #include "base/str.h"
@@ -26,7 +25,10 @@ enum { WORDS_MAX = 8, REASON_MAX = 120, BY_MAX = 64 };
 struct reload {
 	struct door *door;
 	struct reload *next; /* the door's list */
-	struct broker_call policy, grants, used;
+	struct reload_part {
+		struct broker_call call;
+		struct reload *of;
+	} policy, grants, used;
 	unsigned left;
 	struct err error;
 	/* What is recorded about it; see struct policy_change. */
@@ -42,12 +44,12 @@ static bool is_grant(const struct reload *l)
 }
 
 /* No later line is about the same. */
-static bool is_last(const struct lines *rest, const char *pattern)
+static bool is_last(const char *rest, const char *pattern)
 {
 	char end[DNS_NAME_MAX + 16];
 
 	snprintf(end, sizeof(end), " %s\n", pattern);
-	return !rest->next || !strstr(rest->next, end);
+	return !rest || !strstr(rest, end);
 }
 
 /* The new one is the last of all; those for once are older than it, and it may stand against one of
@@ -55,38 +57,24 @@ static bool is_last(const struct lines *rest, const char *pattern)
 static int parse_grants(struct reload *l, struct grants *all, struct err *e)
 {
 	bool carries = is_grant(l);
-	const char *key, *value;
-	struct lines lines;
-	int r;
+	char *line, *rest = l->grants.call.text;
+	struct net_grant g;
+	int r = 0;
 
-	lines_init(&lines, l->grants.text, l->grants.len);
-	while ((r = lines_next(&lines, &key, &value)) > 0) {
-		bool is_allow = strcmp(key, "allow") == 0;
-		char until[24];
-		uint64_t until_ms;
-		const char *space = strchr(value, ' ');
-
-		if ((!is_allow && strcmp(key, "deny") != 0) || !space ||
-		    (size_t)(space - value) >= sizeof(until))
+	while (r == 0 && (line = strsep(&rest, "\n"))) {
+		if (!*line)
+			continue;
+		if (net_grant_parse(line, &g) < 0)
 			return err_set(e, ERR_INVALID, EBADMSG, "the grants are damaged");
-		memcpy(until, value, (size_t)(space - value));
-		until[space - value] = 0;
-		if (!str_parse_u64(until, UINT64_MAX, &until_ms))
-			return err_set(e, ERR_INVALID, EBADMSG, "the grants are damaged");
-		if (carries && strcmp(space + 1, l->pattern) == 0 && is_last(&lines, l->pattern)) {
+		if (carries && strcmp(g.pattern, l->pattern) == 0 && is_last(rest, l->pattern)) {
 			carries = false;
 			r = grants_carry_once(all, l->door->grants, e);
-			if (r < 0)
-				return r;
 		}
-		r = grants_add(all, is_allow ? ACTION_ALLOW : ACTION_DENY, space + 1, until_ms,
-			       false, e);
-		if (r < 0)
-			return r;
+		if (r == 0)
+			r = grants_add(all, g.allow ? ACTION_ALLOW : ACTION_DENY, g.pattern,
+				       g.until_ms, false, e);
 	}
-	if (r < 0)
-		return err_set(e, ERR_INVALID, EBADMSG, "the grants are damaged");
-	return carries ? grants_carry_once(all, l->door->grants, e) : 0;
+	return r == 0 && carries ? grants_carry_once(all, l->door->grants, e) : r;
 }
 
 static void record_policy(const struct reload *l)
@@ -104,7 +92,7 @@ static void record_policy(const struct reload *l)
 	};
 
 	if (!is_closed)
-		sha256_hex(l->policy.text, l->policy.len, reason + strlen(reason));
+		sha256_hex(l->policy.call.text, l->policy.call.len, reason + strlen(reason));
 	broker_record(d->broker, NULL, &row);
 }
 
@@ -145,8 +133,8 @@ static void name_policy(struct door *d, const struct reload *l)
 							      : d->config.policy;
 	char copy[NET_NAME_MAX];
 
-	for (size_t i = 0; l->policy.text && i < sizeof(presets) / sizeof(presets[0]); i++)
-		if (strcmp(l->policy.text, policy_preset(presets[i])) == 0)
+	for (size_t i = 0; l->policy.call.text && i < sizeof(presets) / sizeof(presets[0]); i++)
+		if (strcmp(l->policy.call.text, policy_preset(presets[i])) == 0)
 			name = presets[i];
 	str_copy(copy, sizeof(copy), name);
 	str_copy(d->policy_name, sizeof(d->policy_name), copy);
@@ -159,7 +147,8 @@ static int load_used(struct reload *l, struct err *e)
 	struct used_line box = {0};
 	uint64_t bytes = d->bytes_up + d->bytes_down;
 
-	if (l->used.text && ledger_load(&d->ledger, l->used.text, l->used.len, &box) < 0)
+	if (l->used.call.text &&
+	    ledger_load(&d->ledger, l->used.call.text, l->used.call.len, &box) < 0)
 		return err_set(e, ERR_INVALID, EBADMSG, "what was used of budgets is damaged");
 	/* This door's own bytes are in it if it said any. */
 	if (box.up > bytes)
@@ -175,7 +164,7 @@ static void on_end(struct ev_timer *t)
 	struct door *d = container(t, struct door, ends);
 
 	if (door_has_ended(d)) {
-		(void)door_conns_judge_again(d);
+		(void)door_conns_judge(d, false);
 		names_judge_again(d);
 	}
 	door_watch_ends(d);
@@ -189,17 +178,18 @@ static void use_policy(struct reload *l)
 	struct policy *fresh = NULL, *old = d->policy;
 	struct grants *granted = NULL, *old_grants = d->grants;
 
-	if (l->error.kind == ERR_NONE && l->policy.text)
-		policy_parse(&fresh, d->config.policy, l->policy.text, l->policy.len, &l->error);
+	if (l->error.kind == ERR_NONE && l->policy.call.text)
+		policy_parse(&fresh, d->config.policy, l->policy.call.text, l->policy.call.len,
+			     &l->error);
 	else if (l->error.kind == ERR_NONE)
 		err_set(&l->error, ERR_INTERNAL, EIO, "there is no policy");
 	if (fresh) {
 		granted = grants_new(policy_grants_intercept(fresh));
 		if (!granted)
 			err_errno(&l->error, ENOMEM, "read the grants");
-		else if (l->grants.text && parse_grants(l, granted, &l->error) == 0)
+		else if (l->grants.call.text && parse_grants(l, granted, &l->error) == 0)
 			(void)load_used(l, &l->error);
-		else if (!l->grants.text)
+		else if (!l->grants.call.text)
 			(void)load_used(l, &l->error);
 	}
 	if (l->error.kind != ERR_NONE) {
@@ -216,7 +206,7 @@ static void use_policy(struct reload *l)
 	d->trouble = l->error;
 	name_policy(d, l);
 	d->keeps_once = is_grant(l) && l->error.kind == ERR_NONE;
-	d->cut = door_conns_judge_again(d);
+	d->cut = door_conns_judge(d, false);
 	names_judge_again(d);
 	d->keeps_once = true;
 	policy_free(old);
@@ -226,6 +216,12 @@ static void use_policy(struct reload *l)
 	record_change(l);
 }
 
+static void part_done(struct reload_part *p)
+{
+	broker_cancel(p->of->door->broker, &p->call);
+	free(p->call.text);
+}
+
 static void reload_free(struct reload *l)
 {
 	struct reload **at = &l->door->reloads;
@@ -233,20 +229,16 @@ static void reload_free(struct reload *l)
 	while (*at != l)
 		at = &(*at)->next;
 	*at = l->next;
-	if (l->policy.id)
-		broker_cancel(l->door->broker, &l->policy);
-	if (l->grants.id)
-		broker_cancel(l->door->broker, &l->grants);
-	if (l->used.id)
-		broker_cancel(l->door->broker, &l->used);
-	free(l->policy.text);
-	free(l->grants.text);
-	free(l->used.text);
+	part_done(&l->policy);
+	part_done(&l->grants);
+	part_done(&l->used);
 	free(l);
 }
 
-static void took(struct reload *l, int r, struct err *e)
+static void on_part(struct broker_call *call, int r, struct err *e)
 {
+	struct reload *l = container(call, struct reload_part, call)->of;
+
 	if (r < 0 && l->error.kind == ERR_NONE)
 		l->error = *e;
 	if (--l->left > 0)
@@ -254,21 +246,6 @@ static void took(struct reload *l, int r, struct err *e)
 	use_policy(l);
 	l->on_done(l->door, l->arg, &l->error);
 	reload_free(l);
-}
-
-static void on_policy(struct broker_call *call, int r, struct err *e)
-{
-	took(container(call, struct reload, policy), r, e);
-}
-
-static void on_grants(struct broker_call *call, int r, struct err *e)
-{
-	took(container(call, struct reload, grants), r, e);
-}
-
-static void on_used(struct broker_call *call, int r, struct err *e)
-{
-	took(container(call, struct reload, used), r, e);
 }
 
 void door_reload(struct door *d, const struct policy_change *change,
@@ -284,21 +261,19 @@ void door_reload(struct door *d, const struct policy_change *change,
 	}
 	*l = (struct reload){.door = d,
 			     .next = d->reloads,
-			     .policy = {.on_answer = on_policy},
-			     .grants = {.on_answer = on_grants},
-			     .used = {.on_answer = on_used},
 			     .left = 3,
 			     .for_ms = change->for_ms,
 			     .on_done = on_done,
 			     .arg = arg};
+	l->policy = l->grants = l->used = (struct reload_part){.call.on_answer = on_part, .of = l};
 	str_copy(l->by, sizeof(l->by), change->by ? change->by : "");
 	str_copy(l->verdict, sizeof(l->verdict), change->verdict ? change->verdict : "");
 	str_copy(l->pattern, sizeof(l->pattern), change->pattern ? change->pattern : "");
 	d->reloads = l;
-	broker_ask_policy(d->broker, &l->policy);
-	broker_ask_grants(d->broker, &l->grants);
+	broker_ask(d->broker, &l->policy.call, BROKER_POLICY);
+	broker_ask(d->broker, &l->grants.call, BROKER_GRANTS);
 	door_say_used(d);
-	broker_ask_used(d->broker, &l->used);
+	broker_ask(d->broker, &l->used.call, BROKER_USED);
 }
 
 void reloads_free(struct door *d)
@@ -328,16 +303,6 @@ static int say(struct door *d, int r)
 static int say_cut(struct door *d, uint32_t id, unsigned cut)
 {
 	return say(d, wire_cut_encode(&d->keeper.out, id, 0, &(struct wire_cut){cut}));
-}
-
-static void finish(struct door *d, uint32_t id, int r, const struct err *e)
-{
-	struct wire_error m = {.kind = e->kind, .code = (uint64_t)e->code, .msg = e->msg};
-
-	if (r == 0)
-		wire_link_send(&d->keeper, WIRE_OK, 0, id, NULL, 0);
-	else if (wire_error_encode(&d->keeper.out, id, 0, &m) == 0)
-		wire_link_flush(&d->keeper);
 }
 
 static int verb_status(const struct control *c, struct err *e)
@@ -374,7 +339,7 @@ static void on_reloaded(struct door *d, void *arg, struct err *e)
 		(void)say_cut(d, l->id, d->cut);
 	else
 		err_prefix(e, "nothing is let through any more");
-	finish(d, l->id, e->kind == ERR_NONE ? 0 : -EIO, e);
+	door_reply(d, l->id, e->kind == ERR_NONE ? 0 : -EIO, e);
 	free(l);
 }
 
@@ -410,7 +375,7 @@ static int verb_reload(const struct control *c, struct err *e)
 static int verb_once(const struct control *c, struct err *e)
 {
 	bool is_allow;
-	unsigned cut = 0;
+	unsigned cut;
 	int r;
 
 	if (c->count != 3 || !verdict_word(c, 1))
@@ -427,10 +392,7 @@ static int verb_once(const struct control *c, struct err *e)
 	record_grant(c->door, c->words[1], c->words[2], "once", c->by);
 	/* One more allow cuts no connection; and what was let through once would not be a second
 	 * time. */
-	if (is_allow)
-		door_conns_judge_asked(c->door);
-	else
-		cut = door_conns_judge_again(c->door);
+	cut = door_conns_judge(c->door, is_allow);
 	r = say_cut(c->door, c->id, cut);
 	return r < 0 ? err_errno(e, -r, "answer") : 0;
 }
@@ -511,5 +473,5 @@ void control_start(struct door *d, uint32_t id, const struct wire_door *m)
 			break;
 		}
 	if (r != -EINPROGRESS)
-		finish(d, id, r, &e);
+		door_reply(d, id, r, &e);
 }

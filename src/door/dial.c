@@ -12,6 +12,7 @@
  */
 #include "door/dial.h"
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/str.h"
@@ -177,6 +178,28 @@ static void on_resolved(struct resolve *q, int r, const struct resolved *addrs, 
 	else
 		err_errno(&d->error, -r, "resolve %s", d->host.text);
 	try_next(d);
+}
+
+bool name_pay(struct door *d, const struct rule *r, const struct host *h, bool takes_rate,
+	      struct err *e)
+{
+	size_t len = strlen(h->text);
+
+	if (resolver_knows(d->resolver, h))
+		return true;
+	if (door_room(d, r, true) < len) {
+		err_set(e, ERR_LIMIT, EDQUOT, "%.120s: a byte budget is used up", h->text);
+		return false;
+	}
+	if (takes_rate && r && !ledger_take_name(&d->ledger, r, clock_wall_ms())) {
+		err_set(e, ERR_LIMIT, EDQUOT, "%.120s: the rate of '%.40s' is used up", h->text,
+			r->name);
+		return false;
+	}
+	(void)door_count(d, r, len, 0);
+	if (takes_rate && r && r->rate_count)
+		door_say_used(d);
+	return true;
 }
 
 static void on_step(struct ev_defer *s)

@@ -37,3 +37,8 @@ void dial_done(struct dial *d); /* ends what is under way; idempotent */
 /* May this address be dialled? NULL, or what it is. */
 const char *dial_refused(struct door *door, const struct host *address, uint16_t port,
 			 bool private);
+
+/* Before a name is asked for outside: its bytes are counted, as they leave. One that is known, or
+ * asked for already, costs nothing. False: a budget is used up, *e says which. */
+bool name_pay(struct door *d, const struct rule *r, const struct host *h, bool takes_rate,
+	      struct err *e);

@@ -122,6 +122,16 @@ uint64_t door_room(const struct door *d, const struct rule *r, bool is_up)
 
 /* ---- frames ---- */
 
+void door_reply(struct door *d, uint32_t id, int r, const struct err *e)
+{
+	struct wire_error m = {.kind = e->kind, .code = (uint64_t)e->code, .msg = e->msg};
+
+	if (r >= 0)
+		wire_link_send(&d->keeper, WIRE_OK, 0, id, NULL, 0);
+	else if (wire_error_encode(&d->keeper.out, id, 0, &m) == 0)
+		wire_link_flush(&d->keeper);
+}
+
 static bool is_box_id(uint32_t id)
 {
 	return (id & ~(WIRE_NET_BIT - 1)) == WIRE_NET_BIT;

@@ -100,10 +100,9 @@ uint64_t door_room(const struct door *d, const struct rule *r, bool is_up);
 /* conn.c */
 void door_conn_start(struct door *d, uint32_t id, const struct wire_connect *m);
 bool door_conn_frame(struct door *d, const struct wire_frame *f); /* DATA, EOF, CREDIT, CANCEL */
-/* A new policy or grant: every open connection is judged again, and cut if it would not be allowed
- * now. Returns how many were cut. */
-unsigned door_conns_judge_again(struct door *d);
-void door_conns_judge_asked(struct door *d); /* only those that wait for a person: one more allow */
+/* A new policy or grant: every open connection, or (one more allow) those that wait for a person,
+ * is judged again, and cut if it would not be allowed now. Returns how many were cut. */
+unsigned door_conns_judge(struct door *d, bool only_asked);
 void door_conns_free(struct door *d);
 
 /* names.c */
@@ -111,10 +110,6 @@ void name_start(struct door *d, uint32_t id, const struct wire_name *m);
 bool name_cancel(struct door *d, uint32_t id);
 /* Every name that is on its way to the resolver is judged again. */
 void names_judge_again(struct door *d);
-/* Before a name is asked for outside: its bytes are counted, as they leave. One that is known, or
- * asked for already, costs nothing. False: a budget is used up, *e says which. */
-bool name_pay(struct door *d, const struct rule *r, const struct host *h, bool takes_rate,
-	      struct err *e);
 void names_free(struct door *d);
 
 /* ends.c */
@@ -143,5 +138,7 @@ void reloads_free(struct door *d);
 
 /* door.c: a whole life, with descriptors 3 and 4 as config.h says; the exit status. */
 int door_run(void);
+/* The last answer to a request of the keeper's: OK, or where r is negative *e. */
+void door_reply(struct door *d, uint32_t id, int r, const struct err *e);
 /* A frame of the keeper's: false if it breaks the protocol. */
 bool door_frame(struct door *d, const struct wire_frame *f);

@@ -9,7 +9,7 @@
  * A name that is asked for outside is something that leaves: its bytes count, and it takes one of
  * the rule's rate. One that is known already costs nothing.
  */
-#include "door/door.h"
+#include "door/dial.h"
 
 #include "base/clock.h"
 #include "base/limits.h"
@@ -47,16 +47,6 @@ static void query_remove(struct name_query *q)
 	query_free(q);
 }
 
-static void say(struct door *d, uint32_t id, int r, const struct err *e)
-{
-	struct wire_error m = {.kind = e->kind, .code = (uint64_t)e->code, .msg = e->msg};
-
-	if (r == 0)
-		wire_link_send(&d->keeper, WIRE_OK, 0, id, NULL, 0);
-	else if (wire_error_encode(&d->keeper.out, id, 0, &m) == 0)
-		wire_link_flush(&d->keeper);
-}
-
 static void on_resolved(struct resolve *resolve, int r, const struct resolved *addrs, size_t count)
 {
 	struct name_query *q = container(resolve, struct name_query, resolve);
@@ -68,7 +58,7 @@ static void on_resolved(struct resolve *resolve, int r, const struct resolved *a
 		err_set(&e, ERR_NOT_FOUND, ENOENT, "no such name: %s", q->host.text);
 	else if (r < 0)
 		err_set(&e, ERR_TIMEOUT, -r, "%s could not be resolved", q->host.text);
-	say(q->door, q->id, r, &e);
+	door_reply(q->door, q->id, r, &e);
 	query_remove(q);
 }
 
@@ -105,7 +95,7 @@ static void on_recorded(struct broker_call *call, int r, struct err *e)
 		return;
 	if (r == -ENOBUFS)
 		err_set(e, ERR_TIMEOUT, ENOBUFS, "too many names are being resolved");
-	say(q->door, q->id, r, e);
+	door_reply(q->door, q->id, r, e);
 	query_remove(q);
 }
 
@@ -125,7 +115,7 @@ static void ask_outside(struct door *d, uint32_t id, const struct host *h, const
 
 	if (!q) {
 		err_set(&e, ERR_TIMEOUT, ENOBUFS, "too many names are being asked for");
-		say(d, id, -ENOBUFS, &e);
+		door_reply(d, id, -ENOBUFS, &e);
 		return;
 	}
 	q->door = d;
@@ -148,7 +138,7 @@ void name_start(struct door *d, uint32_t id, const struct wire_name *m)
 
 	if (!m->name || host_parse(&h, m->name) < 0 || h.is_address) {
 		err_set(&e, ERR_DENIED, EINVAL, "not a name");
-		say(d, id, -EINVAL, &e);
+		door_reply(d, id, -EINVAL, &e);
 		return;
 	}
 	door_decide(d, &about, &v);
@@ -159,29 +149,7 @@ void name_start(struct door *d, uint32_t id, const struct wire_name *m)
 	record(d, NULL, &h, &v, NULL);
 	if (v.action == ACTION_DENY)
 		decision_explain(&v, &about, d->config.box, &e);
-	say(d, id, v.action == ACTION_DENY ? -EACCES : 0, &e);
-}
-
-bool name_pay(struct door *d, const struct rule *r, const struct host *h, bool takes_rate,
-	      struct err *e)
-{
-	size_t len = strlen(h->text);
-
-	if (resolver_knows(d->resolver, h))
-		return true;
-	if (door_room(d, r, true) < len) {
-		err_set(e, ERR_LIMIT, EDQUOT, "%.120s: a byte budget is used up", h->text);
-		return false;
-	}
-	if (takes_rate && r && !ledger_take_name(&d->ledger, r, clock_wall_ms())) {
-		err_set(e, ERR_LIMIT, EDQUOT, "%.120s: the rate of '%.40s' is used up", h->text,
-			r->name);
-		return false;
-	}
-	(void)door_count(d, r, len, 0);
-	if (takes_rate && r && r->rate_count)
-		door_say_used(d);
-	return true;
+	door_reply(d, id, v.action == ACTION_DENY ? -EACCES : 0, &e);
 }
 
 void names_judge_again(struct door *d)
@@ -198,7 +166,7 @@ void names_judge_again(struct door *d)
 		/* Where a person is to be asked it is not resolved until then. */
 		record(d, NULL, &q->host, &v, "the policy changed meanwhile");
 		err_set(&e, ERR_DENIED, EACCES, "no rule allows %s any more", q->host.text);
-		say(d, q->id, v.action == ACTION_DENY ? -EACCES : 0, &e);
+		door_reply(d, q->id, v.action == ACTION_DENY ? -EACCES : 0, &e);
 		query_remove(q);
 	}
 }

@@ -386,25 +386,33 @@ static bool replaces(uint64_t until_ms, uint64_t old_ms)
 	return until_ms == 0 || (old_ms != 0 && old_ms <= until_ms);
 }
 
+int net_grant_parse(char *line, struct net_grant *ret)
+{
+	char *time = strchr(line, ' '), *host = time ? strchr(time + 1, ' ') : NULL;
+
+	if (!host)
+		return -EBADMSG;
+	*time++ = *host++ = 0;
+	*ret = (struct net_grant){.allow = strcmp(line, "allow") == 0, .pattern = host};
+	if ((!ret->allow && strcmp(line, "deny") != 0) || !*host ||
+	    !str_parse_u64(time, UINT64_MAX, &ret->until_ms))
+		return -EBADMSG;
+	return 0;
+}
+
 /* Keeps a line of the old text unless its time is over or the new one replaces it. */
 static int keep_line(struct buf *out, const char *line, size_t n, const struct net_grant *fresh,
 		     uint64_t now_ms)
 {
-	char word[GRANT_LINE_MAX], *time, *host;
-	uint64_t until;
+	char word[GRANT_LINE_MAX];
+	struct net_grant g;
 
 	if (n == 0 || n >= sizeof(word))
 		return 0;
 	memcpy(word, line, n);
 	word[n] = 0;
-	time = strchr(word, ' ');
-	host = time ? strchr(time + 1, ' ') : NULL;
-	if (!host)
-		return 0;
-	*time++ = 0;
-	*host++ = 0;
-	if (!str_parse_u64(time, UINT64_MAX, &until) || (until != 0 && until <= now_ms) ||
-	    (strcmp(host, fresh->pattern) == 0 && replaces(fresh->until_ms, until)))
+	if (net_grant_parse(word, &g) < 0 || (g.until_ms != 0 && g.until_ms <= now_ms) ||
+	    (strcmp(g.pattern, fresh->pattern) == 0 && replaces(fresh->until_ms, g.until_ms)))
 		return 0;
 	return buf_printf(out, "%.*s\n", (int)n, line);
 }

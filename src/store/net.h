@@ -75,6 +75,8 @@ struct net_grant {
 	uint64_t until_ms; /* 0: for ever */
 };
 
+/* One line of the file: "allow|deny UNTIL_MS HOST[:PORT]"; cut in place. -EBADMSG. */
+int net_grant_parse(char *line, struct net_grant *ret);
 /* Live grants of a box. Expired ones are dropped on the way, and those for the same pattern that do
  * not outlast the new one. One that does stays before it: it holds again afterwards. */
 int net_grant_add(struct state *st, int box_fd, const struct net_grant *g, uint64_t now_ms,

@@ -93,25 +93,15 @@ static void give_text(struct broker_call *c, const char *text)
 	c->len = strlen(c->text);
 }
 
-void broker_ask_policy(struct broker *k, struct broker_call *c)
-{
-	give_text(c, rig.policy);
-	broker_queue(c, 2);
-}
-
-void broker_ask_grants(struct broker *k, struct broker_call *c)
-{
-	give_text(c, rig.grants);
-	broker_queue(c, 2);
-}
-
-void broker_ask_used(struct broker *k, struct broker_call *c)
+void broker_ask(struct broker *k, struct broker_call *c, enum broker_verb verb)
 {
 	struct buf text;
 
 	buf_init(&text, USED_TEXT_MAX);
 	CHECK_EQ(used_write(&rig.used, &text), 0);
-	give_text(c, buf_cstr(&text));
+	give_text(c, verb == BROKER_POLICY   ? rig.policy
+		     : verb == BROKER_GRANTS ? rig.grants
+					     : buf_cstr(&text));
 	buf_done(&text);
 	broker_queue(c, 2);
 }

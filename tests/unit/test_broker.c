@@ -111,13 +111,13 @@ BROKER_TEST(the_policy_and_the_grants)
 	struct wish w;
 
 	wish_init(&w);
-	broker_ask_policy(broker, &w.call);
+	broker_ask(broker, &w.call, BROKER_POLICY);
 	CHECK_EQ(ev_run(ev), 0);
 	CHECK_EQ(w.r, 0);
 	CHECK_STR(w.call.text, policy_text);
 	free(w.call.text);
 	wish_init(&w);
-	broker_ask_grants(broker, &w.call);
+	broker_ask(broker, &w.call, BROKER_GRANTS);
 	CHECK_EQ(ev_run(ev), 0);
 	CHECK_EQ(w.call.len, 0);
 	free(w.call.text);
@@ -132,7 +132,7 @@ BROKER_TEST(a_policy_of_many_parts)
 	big[DOOR_POLICY_MAX - 1] = 0;
 	put_policy(big);
 	wish_init(&w);
-	broker_ask_policy(broker, &w.call);
+	broker_ask(broker, &w.call, BROKER_POLICY);
 	CHECK_EQ(ev_run(ev), 0);
 	CHECK_EQ(w.r, 0);
 	CHECK_STR(w.call.text, big);
@@ -146,7 +146,7 @@ BROKER_TEST(without_a_policy_there_is_an_error)
 
 	CHECK_EQ(unlinkat(box_fd, NET_POLICY_FILE, 0), 0);
 	wish_init(&w);
-	broker_ask_policy(broker, &w.call);
+	broker_ask(broker, &w.call, BROKER_POLICY);
 	CHECK_EQ(ev_run(ev), 0);
 	CHECK_EQ(w.r, -ENOENT);
 	ask(&w, "NAMED");
@@ -502,7 +502,7 @@ TEST(a_broker_that_dies_is_told)
 	broker_on_gone(broker, on_gone, &gone);
 	wish_init(&w);
 	waiting = 2; /* on_gone ends the loop */
-	broker_ask_policy(broker, &w.call);
+	broker_ask(broker, &w.call, BROKER_POLICY);
 	CHECK_EQ(ev_run(ev), 0);
 	CHECK_EQ(gone, 1);
 	CHECK_EQ(w.answers, 1);

@@ -335,7 +335,8 @@ static void show(struct world *w, int fd, const struct tls_identity *id)
 	struct channel *c = rig_channel_new(w->ev, fd, 0);
 	struct side s;
 
-	c = channel_tls_connect(w->tls, w->ev, c, &(struct tls_upstream){"good.test", 443, id},
+	c = channel_tls_connect(w->tls, w->ev, c,
+				&(struct tls_upstream){.host = "good.test", .port = 443, .id = id},
 				&w->e);
 	side_init(&s, w->ev, c, "a question");
 	side_run(&s);
@@ -398,9 +399,10 @@ TLS_TEST(client_certificate_that_is_none)
 		struct tls_identity id = {i == 0 ? "nonsense" : cert, i == 1 ? "" : key};
 
 		CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-		CHECK(channel_tls_connect(w->tls, w->ev, rig_channel_new(w->ev, pair[0], 0),
-					  &(struct tls_upstream){"good.test", 443, &id},
-					  &w->e) == NULL);
+		CHECK(channel_tls_connect(
+			      w->tls, w->ev, rig_channel_new(w->ev, pair[0], 0),
+			      &(struct tls_upstream){.host = "good.test", .port = 443, .id = &id},
+			      &w->e) == NULL);
 		CHECK_STR(w->e.msg, sentences[i]);
 		close(pair[1]);
 	}
