@@ -64,14 +64,6 @@ static const struct program programs[] = {
 	SH("/bin/sh", "sh"), SH("/bin/dash", "dash"), SH("/bin/busybox", "busybox", "sh"),
 };
 
-static const struct program *find_program(void)
-{
-	for (size_t i = 0; i < sizeof(programs) / sizeof(*programs); i++)
-		if (path_is_program(programs[i].path))
-			return &programs[i];
-	return NULL;
-}
-
 /* --- the group --- */
 
 /* Has it children at all? If the kernel does not say, it may have. */
@@ -162,22 +154,40 @@ int shell_unread(const struct shell *sh)
 	return ioctl(sh->feed_fd, FIONREAD, &n) < 0 ? 0 : n;
 }
 
+/* A number of so many digits at the most, and what comes after it. */
+static bool take_number(const char **at, unsigned digits, unsigned *ret)
+{
+	const char *s = *at;
+
+	for (*ret = 0; s < *at + digits && *s >= '0' && *s <= '9'; s++)
+		*ret = *ret * 10 + (unsigned)(*s - '0');
+	if (s == *at || *s != ':')
+		return false;
+	*at = s + 1;
+	return true;
+}
+
 /* [xROUND]:STATUS:OPTIONS: after the token */
 static bool parse_end(const char *s, size_t n, unsigned *ret_round, unsigned *ret_status,
 		      char ret_options[OPTIONS_MAX + 1])
 {
 	char text[OPTIONS_MAX + 16];
-	int used = 0;
+	const char *at = text + 1;
 
 	*ret_round = 0;
 	n = n < sizeof(text) - 1 ? n : sizeof(text) - 1;
 	memcpy(text, s, n);
 	text[n] = '\0';
-	if (text[0] == 'x')
-		sscanf(text, "x%5u:%3u:%31[a-zA-Z]:%n", ret_round, ret_status, ret_options, &used);
-	else
-		sscanf(text, ":%3u:%31[a-zA-Z]:%n", ret_status, ret_options, &used);
-	return used > 0;
+	if (text[0] == 'x' ? !take_number(&at, 5, ret_round) : text[0] != ':')
+		return false;
+	if (!take_number(&at, 3, ret_status))
+		return false;
+	n = strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ");
+	if (n == 0 || n > OPTIONS_MAX || at[n] != ':')
+		return false;
+	memcpy(ret_options, at, n);
+	ret_options[n] = '\0';
+	return true;
 }
 
 /* The end of the latest round in what was said; if it was said twice, the first has the status. */
@@ -187,7 +197,7 @@ static bool find_end(struct shell *sh, const char *p, size_t n, unsigned *ret_ro
 	const char *token = sh->current && sh->current->io ? sh->current->io->token : NULL;
 	const char *at = p, *end = p + n;
 	char options[OPTIONS_MAX + 1];
-	unsigned round, status;
+	unsigned round = 0, status = 0;
 	bool found = false;
 
 	while (token && (at = memmem(at, (size_t)(end - at), token, TOKEN_LEN))) {
@@ -214,7 +224,7 @@ static void close_reply(struct shell *sh)
 bool shell_listen(struct shell *sh, unsigned *ret_round, unsigned *ret_status)
 {
 	char text[REPLY_KEEP + REPLY_BYTES];
-	unsigned round, status;
+	unsigned round = 0, status = 0;
 	bool found = false;
 	ssize_t n;
 
@@ -347,10 +357,12 @@ static int spawn_shell(struct shell *sh, const struct line *l, const struct prog
 
 int shell_start(struct shell *sh, struct line *l, struct err *e)
 {
-	const struct program *p = find_program();
+	const struct program *p = programs, *end = p + sizeof(programs) / sizeof(*programs);
 	int r = 0;
 
-	if (!p)
+	while (p < end && !path_is_program(p->path))
+		p++;
+	if (p == end)
 		return err_set(e, ERR_NOT_FOUND, ENOENT,
 			       "this image has no shell: neither bash nor sh");
 	/* A line that goes to a second shell stays with who ran the first. */
