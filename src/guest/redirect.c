@@ -117,7 +117,8 @@ struct batch {
 	uint32_t sequence;
 };
 
-/* All sizes are known when this is written: the buffer holds them. */
+/* All sizes are known when this is written: the buffer holds them. The message's own length, its
+ * first field, grows with it. */
 static void *put(struct batch *b, const void *p, size_t n)
 {
 	void *at = b->p + b->n;
@@ -126,6 +127,7 @@ static void *put(struct batch *b, const void *p, size_t n)
 	if (p)
 		memcpy(at, p, n);
 	b->n += (n + 3) & ~3ul;
+	((struct message_head *)(void *)(b->p + b->message))->len = (uint32_t)(b->n - b->message);
 	return at;
 }
 
@@ -136,13 +138,6 @@ static void message_begin(struct batch *b, uint16_t type, uint16_t flags)
 
 	b->message = b->n;
 	put(b, &h, sizeof(h));
-}
-
-static void message_end(struct batch *b)
-{
-	struct message_head *h = (void *)(b->p + b->message);
-
-	h->len = (uint32_t)(b->n - b->message);
 }
 
 static void put_attr(struct batch *b, uint16_t type, const void *p, size_t n)
@@ -228,7 +223,6 @@ static void put_route(struct batch *b, uint8_t family)
 	put_attr(b, ATTR_OUT, &out, sizeof(out));
 	if (family == AF_INET)
 		put_attr(b, ATTR_SOURCE, &source, sizeof(source));
-	message_end(b);
 }
 
 /* The address of the box's own name in /etc/hosts. A machine that has none but 127.0.0.1 has no
@@ -244,7 +238,6 @@ static void put_own_address(struct batch *b)
 	put(b, &h, sizeof(h));
 	put_attr(b, ATTR_LOCAL, &address, sizeof(address));
 	put_attr(b, ATTR_ADDRESS, &address, sizeof(address));
-	message_end(b);
 }
 
 static int add_routes(bool v6)
@@ -281,7 +274,6 @@ static void put_chain(struct batch *b, const char *name, const char *type, int p
 	put_number(b, HOOK_PRIORITY, (uint32_t)priority);
 	nest_end(b, hook);
 	put_text(b, CHAIN_TYPE, type);
-	message_end(b);
 }
 
 static const uint8_t loopback4[4] = {127, 0, 0, 1}, loopback6[16] = {[15] = 1};
@@ -357,11 +349,6 @@ static void put_loopback(struct batch *b, uint8_t family, unsigned op)
 	put_compare(b, op, is4 ? loopback4 : loopback6, len);
 }
 
-static void put_beyond(struct batch *b, uint8_t family)
-{
-	put_loopback(b, family, OP_OTHER);
-}
-
 static size_t rule_begin(struct batch *b, const char *chain, uint16_t flags)
 {
 	table_message(b, NEW_RULE, F_CREATE | F_APPEND | flags, PROTO_INET, 0);
@@ -376,7 +363,7 @@ static void put_redirect(struct batch *b, uint8_t family)
 	uint16_t port = htons(GUEST_REDIRECT_PORT);
 	struct expr x;
 
-	put_beyond(b, family);
+	put_loopback(b, family, OP_OTHER);
 	put_meta(b, META_KEY_PROTOCOL, OP_EQUAL, IPPROTO_TCP);
 	x = expr_begin(b, "immediate");
 	put_number(b, IMMEDIATE_TO, REGISTER);
@@ -386,7 +373,6 @@ static void put_redirect(struct batch *b, uint8_t family)
 	put_number(b, REDIR_PORT, REGISTER);
 	expr_end(b, x);
 	nest_end(b, list);
-	message_end(b);
 }
 
 static void put_refuse(struct batch *b, uint8_t family, uint16_t flags)
@@ -395,13 +381,12 @@ static void put_refuse(struct batch *b, uint8_t family, uint16_t flags)
 	uint8_t code = CODE_PORT;
 	struct expr x;
 
-	put_beyond(b, family);
+	put_loopback(b, family, OP_OTHER);
 	x = expr_begin(b, "reject");
 	put_number(b, REJECT_TYPE, REJECT_ANY_ICMP);
 	put_attr(b, REJECT_CODE, &code, sizeof(code));
 	expr_end(b, x);
 	nest_end(b, list);
-	message_end(b);
 }
 
 static void put_notrack(struct batch *b)
@@ -433,19 +418,16 @@ static void put_untracked(struct batch *b)
 	put_meta(b, META_KEY_PROTOCOL, OP_OTHER, IPPROTO_TCP);
 	put_notrack(b);
 	nest_end(b, list);
-	message_end(b);
 	list = rule_begin(b, "untracked", 0);
 	put_payload(b, BASE_TRANSPORT, 0, sizeof(port));
 	put_compare(b, OP_EQUAL, &port, sizeof(port));
 	put_accept(b);
 	nest_end(b, list);
-	message_end(b);
 	for (size_t i = 0; i < sizeof(families); i++) {
 		list = rule_begin(b, "untracked", 0);
 		put_loopback(b, families[i], OP_EQUAL);
 		put_notrack(b);
 		nest_end(b, list);
-		message_end(b);
 	}
 }
 
@@ -455,10 +437,8 @@ static int add_rules(bool untracked)
 	uint32_t last;
 
 	table_message(&b, BATCH_BEGIN, 0, 0, NFTABLES);
-	message_end(&b);
 	table_message(&b, NEW_TABLE, F_CREATE, PROTO_INET, 0);
 	put_text(&b, TABLE_NAME, "cove");
-	message_end(&b);
 	if (untracked) {
 		put_chain(&b, "untracked", "filter", PRIORITY_RAW);
 		put_untracked(&b);
@@ -471,7 +451,6 @@ static int add_rules(bool untracked)
 	put_refuse(&b, PROTO_IPV6, F_ACK);
 	last = b.sequence;
 	table_message(&b, BATCH_END, 0, 0, NFTABLES);
-	message_end(&b);
 	return converse(NETLINK_TO_NETFILTER, &b, last);
 }
 
@@ -483,30 +462,23 @@ static void give(struct guest_redirect *r, int fd, const char *option)
 	r->options[r->count++] = option;
 }
 
-/* A bound socket, listening if it is a stream. Neither address nor port is shared with anybody. */
+/* A bound socket, listening if it is a stream; without an address at ::1. Neither address nor port
+ * is shared with anybody. */
 static int open_bound(int type, const char *addr, uint16_t port)
 {
-	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
-	autoclose int fd = socket(AF_INET, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
+	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6,
+				  .sin6_port = htons(port),
+				  .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+	const struct sockaddr *to = addr ? (const void *)&v4 : (const void *)&v6;
+	autoclose int fd = socket(to->sa_family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	if (fd < 0)
 		return -errno;
-	to.sin_addr.s_addr = inet_addr(addr);
-	if (bind(fd, (const struct sockaddr *)&to, sizeof(to)) < 0 ||
+	if (addr)
+		v4.sin_addr.s_addr = inet_addr(addr);
+	if (bind(fd, to, addr ? sizeof(v4) : sizeof(v6)) < 0 ||
 	    (type == SOCK_STREAM && listen(fd, BACKLOG) < 0))
-		return -errno;
-	return take_fd(fd);
-}
-
-static int open_bound6(uint16_t port)
-{
-	struct sockaddr_in6 to = {.sin6_family = AF_INET6,
-				  .sin6_port = htons(port),
-				  .sin6_addr = IN6ADDR_LOOPBACK_INIT};
-	autoclose int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-	if (fd < 0 || bind(fd, (const struct sockaddr *)&to, sizeof(to)) < 0 ||
-	    listen(fd, BACKLOG) < 0)
 		return -errno;
 	return take_fd(fd);
 }
@@ -541,7 +513,7 @@ static int open_plain(struct guest_redirect *r)
 /* A kernel without IPv6 has nothing that would need to be led anywhere. */
 static int open_redirect(struct guest_redirect *r)
 {
-	autoclose int v6 = open_bound6(GUEST_REDIRECT_PORT), v4 = -1;
+	autoclose int v6 = open_bound(SOCK_STREAM, NULL, GUEST_REDIRECT_PORT), v4 = -1;
 	int code;
 
 	if (v6 < 0 && v6 != -EAFNOSUPPORT && v6 != -EADDRNOTAVAIL)

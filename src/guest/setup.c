@@ -32,13 +32,6 @@ struct setup {
 	size_t size;
 };
 
-static void note(struct setup *s, const char *what, int code)
-{
-	size_t n = strlen(s->notes);
-
-	snprintf(s->notes + n, s->size - n, "%s: %s\n", what, strerror(code));
-}
-
 /* One that the wall left. */
 static int clone_device(int root, const struct guest_device *d)
 {
@@ -106,14 +99,16 @@ static int make_proc(struct setup *s)
 
 static int make_net(struct setup *s)
 {
+	size_t n = strlen(s->notes);
 	int r = guest_loopback_up();
 
 	if (r < 0 || !s->config->net)
 		return r;
 	r = guest_redirect_make(s->net);
 	if (r == 0 && s->net->missing)
-		note(s, "network: only programs that use the proxy variables reach the door",
-		     s->net->missing);
+		snprintf(s->notes + n, s->size - n,
+			 "network: only programs that use the proxy variables reach the door: %s\n",
+			 strerror(s->net->missing));
 	return r;
 }
 

@@ -83,27 +83,13 @@ static int copy_bundle(int root, int to)
 	return 0;
 }
 
-static int make_bundle(int root, int scratch, const char *pem)
+/* A new file on the scratch with the image's bundle, if it is to have that, and the authority. */
+static int make_file(const struct guest *g, const char *name, bool bundle, const char *pem)
 {
-	autoclose int fd = -1;
-	int r;
+	autoclose int fd = openat(g->scratch, name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0444);
+	int r = fd < 0 ? -errno : bundle ? copy_bundle(g->root, fd) : 0;
 
-	if (mkdirat(scratch, TRUST_DIR, 0755) < 0)
-		return -errno;
-	fd = openat(scratch, BUNDLE, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0444);
-	if (fd < 0)
-		return -errno;
-	r = copy_bundle(root, fd);
 	return r < 0 ? r : fd_write_full(fd, pem, strlen(pem));
-}
-
-/* For programs that add a file to what they trust anyway: reading the whole bundle would cost each
- * of them tens of milliseconds. */
-static int make_own(int scratch, const char *pem)
-{
-	autoclose int fd = openat(scratch, OWN, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0444);
-
-	return fd < 0 ? -errno : fd_write_full(fd, pem, strlen(pem));
 }
 
 /* The bundle in Java's form. */
@@ -178,10 +164,12 @@ int guest_trust_show(struct guest *g, const char *pem)
 {
 	int root = g->root, dev = g->dev, scratch = g->scratch;
 	bool java = false;
-	int r = make_bundle(root, scratch, pem);
+	int r = mkdirat(scratch, TRUST_DIR, 0755) < 0 ? -errno : make_file(g, BUNDLE, true, pem);
 
+	/* For programs that add a file to what they trust anyway: reading the whole bundle would
+	 * cost each of them tens of milliseconds. */
 	if (r == 0)
-		r = make_own(scratch, pem);
+		r = make_file(g, OWN, false, pem);
 	if (r == 0) {
 		r = make_java(root, scratch, pem);
 		java = r > 0;
