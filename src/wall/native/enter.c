@@ -392,15 +392,6 @@ static int run_steps(struct enter *n, struct err *e)
 	return 0;
 }
 
-/* The groups that a process cannot be born in. */
-static int join_groups(const struct cgroup *cg, struct err *e)
-{
-	for (size_t i = 0; i < cg->join_count; i++)
-		if (write(cg->join_fd[i], "0", 1) != 1)
-			return err_errno(e, errno, "join the box's cgroup");
-	return 0;
-}
-
 int enter_explain(int code, struct err *e)
 {
 	if (code == EPERM || code == EACCES)
@@ -421,14 +412,6 @@ int enter_explain(int code, struct err *e)
 		return err_set(e, ERR_LIMIT, code,
 			       "too many processes on this host to start a box");
 	return err_errno(e, code, "make the box's namespaces");
-}
-
-/* Owned by the box's user namespace, which this process is in from birth. The cgroup namespace
- * comes with the ids. */
-static int leave_namespaces(struct err *e)
-{
-	return unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0 ? enter_explain(errno, e)
-								       : 0;
 }
 
 static int become_box_root(const struct ids *ids, struct err *e)
@@ -505,7 +488,7 @@ static void fail(int status_fd, const struct err *e)
 	_exit(1);
 }
 
-/* In the environment, which nobody but init can read: it is not dumpable. */
+/* In the environment, which only init can read: it is not dumpable. */
 #define SECRET_NAME "COVE_SECRET="
 
 static void format_secret(const struct plan *p, char *ret)
@@ -518,6 +501,7 @@ static void format_secret(const struct plan *p, char *ret)
 void enter_box(struct plan *p, const struct enter_fds *fds)
 {
 	struct enter n = {.plan = p, .guest = GUEST_NONE, .go = fds->go};
+	const struct cgroup *cg = p->config->host->cgroup;
 	char secret[sizeof(SECRET_NAME) + 2 * FILTER_SECRET_BYTES];
 	char *env[] = {secret, NULL}, **argv;
 	struct err e = {0};
@@ -526,8 +510,18 @@ void enter_box(struct plan *p, const struct enter_fds *fds)
 	char go;
 
 	format_secret(p, secret);
-	if (join_groups(p->config->host->cgroup, &e) < 0 || leave_namespaces(&e) < 0)
+	/* The groups that a process cannot be born in. */
+	for (size_t i = 0; i < cg->join_count; i++)
+		if (write(cg->join_fd[i], "0", 1) != 1) {
+			err_errno(&e, errno, "join the box's cgroup");
+			fail(status, &e);
+		}
+	/* Owned by the box's user namespace, which this process is in from birth. The cgroup
+	 * namespace comes with the ids. */
+	if (unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0) {
+		enter_explain(errno, &e);
 		fail(status, &e);
+	}
 	if (read(fds->go, &go, 1) != 1)
 		_exit(1);
 	sigemptyset(&none);

@@ -53,15 +53,6 @@ static void channel_close(struct native_channel *ch)
 	}
 }
 
-static int channel_open(struct native_channel *ch, struct err *e)
-{
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ch->wire) < 0 ||
-	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ch->status) < 0 ||
-	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ch->go) < 0)
-		return err_errno(e, errno, "make sockets for the box");
-	return 0;
-}
-
 /* Forks into the namespaces that cannot come later. The others take longer to make, so the new
  * process makes them itself, while this one goes on. */
 static pid_t clone_box(int cgroup_fd, int *ret_pidfd, struct err *e)
@@ -89,9 +80,9 @@ static pid_t clone_box(int cgroup_fd, int *ret_pidfd, struct err *e)
 /*
  * What the kernel counts per user (inotify instances and watches, pending signals and timers,
  * message queues, locked memory, namespaces) it counts for the owner of a user namespace too, who
- * made it. So that a box takes of nobody else's share, root makes it under an id of the box's own
- * range, the last one, which nobody inside has. Capabilities stay in effect meanwhile, and so does
- * being dumpable, without which the new process's files in /proc are out of reach.
+ * made it. So that a box takes of its own share only, root makes it under an id of the box's own
+ * range, the last one, which no process inside has. Capabilities stay in effect meanwhile, and so
+ * does being dumpable, without which the new process's files in /proc are out of reach.
  */
 static int be_owner(const struct ids *ids, bool on, struct err *e)
 {
@@ -150,7 +141,7 @@ static int await_exec(int status_fd, struct err *e)
 	return why.code > 0 ? -why.code : -EIO;
 }
 
-/* The box's own files in /proc come over the channel that it was told to go by. A child that ended
+/* The box's own files in /proc come over the channel that let it go on. A child that ended
  * sends none, and says why elsewhere. */
 static int receive_proc_fds(const struct native_channel *ch, int *ret, struct err *e)
 {
@@ -253,15 +244,6 @@ static void report(const struct plan *p, struct wall_report *ret)
 			 : "");
 }
 
-/* No crash in the box starts a program of the host's, nor does one of the keeper's. */
-static int stop_core_dumps(struct plan *p, struct err *e)
-{
-	int r = coredump_off();
-
-	p->dumps_core = r == -EPERM && coredump_target() == COREDUMP_PROGRAM;
-	return r < 0 && r != -EPERM ? err_errno(e, -r, "set the limit of core files") : 0;
-}
-
 static void free_build(struct wall_box *b)
 {
 	struct native_build *w = take_ptr(b->build);
@@ -288,17 +270,25 @@ static int native_begin(const struct wall_config *c, struct wall_box *b, struct 
 	p = &w->plan;
 	w->ch = (struct native_channel){{-1, -1}, {-1, -1}, {-1, -1}};
 	r = plan_make(p, c, e);
-	if (r == 0)
-		r = stop_core_dumps(p, e);
-	if (r == 0 && p->ids->kind == IDS_RANGE) {
+	if (r < 0)
+		return r;
+	/* No crash in the box starts a program of the host's, nor does one of the keeper's. */
+	r = coredump_off();
+	if (r < 0 && r != -EPERM)
+		return err_errno(e, -r, "set the limit of core files");
+	p->dumps_core = r == -EPERM && coredump_target() == COREDUMP_PROGRAM;
+	r = 0;
+	if (p->ids->kind == IDS_RANGE) {
 		r = plan_open_sources(p, e);
 		if (r == 0)
 			r = plan_open_given(p, e);
-	} else if (r == 0) {
+	} else {
 		r = plan_find_given(p, e);
 	}
-	if (r == 0)
-		r = channel_open(&w->ch, e);
+	if (r == 0 && (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, w->ch.wire) < 0 ||
+		       socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, w->ch.status) < 0 ||
+		       socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, w->ch.go) < 0))
+		r = err_errno(e, errno, "make sockets for the box");
 	if (r == 0)
 		r = start_child(w, b, e);
 	if (r == 0)

@@ -38,7 +38,7 @@ static int write_file(int dir, const char *path, const char *text)
 	return fd < 0 ? -errno : fd_write_full(fd, text, strlen(text));
 }
 
-/* From the outer namespace: nobody but its root may write a map of many ids. */
+/* From the outer namespace: only its root may write a map of many ids. */
 static int map_parent(int self, int go)
 {
 	char text[96], word;
@@ -99,7 +99,7 @@ int nest_enter(int self, int sys)
 	if (r == 0 && write(go[1], "g", 1) != 1)
 		r = -errno;
 	close(go[0]);
-	close(go[1]); /* a child that was not told to go ends here */
+	close(go[1]); /* a child that was not let go ends here */
 	if (pid < 0)
 		return r;
 	mapped = await_mapper(pid);

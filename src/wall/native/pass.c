@@ -37,16 +37,6 @@ int pass_send(int sock, const int *fds, size_t count)
 	return sendmsg(sock, &m, MSG_NOSIGNAL) == 1 ? 0 : failure(errno);
 }
 
-static void close_all(const struct cmsghdr *c)
-{
-	size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-	int fds[PASS_MAX];
-
-	memcpy(fds, CMSG_DATA(c), count * sizeof(int));
-	for (size_t i = 0; i < count; i++)
-		close(fds[i]);
-}
-
 int pass_receive(int sock, int *ret_fds, size_t count)
 {
 	union control control = {0};
@@ -57,6 +47,8 @@ int pass_receive(int sock, int *ret_fds, size_t count)
 			   .msg_control = &control,
 			   .msg_controllen = sizeof(control)};
 	struct cmsghdr *c;
+	int fds[PASS_MAX];
+	size_t got;
 	ssize_t n;
 
 	do {
@@ -67,10 +59,13 @@ int pass_receive(int sock, int *ret_fds, size_t count)
 	c = n == 1 ? CMSG_FIRSTHDR(&m) : NULL;
 	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 		return -EPIPE;
-	if (c->cmsg_len != CMSG_LEN(count * sizeof(int))) {
-		close_all(c);
-		return -EPIPE;
+	got = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+	memcpy(fds, CMSG_DATA(c), got * sizeof(int));
+	if (got == count) {
+		memcpy(ret_fds, fds, sizeof(int) * count);
+		return 0;
 	}
-	memcpy(ret_fds, CMSG_DATA(c), count * sizeof(int));
-	return 0;
+	for (size_t i = 0; i < got; i++)
+		close(fds[i]);
+	return -EPIPE;
 }

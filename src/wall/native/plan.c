@@ -97,7 +97,7 @@ static void plan_mounts(struct plan *p)
 	}
 }
 
-/* Nobody but the caller can be charged for an ordinary user's box; where it has one id only, the
+/* Only the caller can be charged for an ordinary user's box; where it has one id only, the
  * maxima of its namespace hold for all of it. */
 static bool is_nested(const struct plan *p)
 {
@@ -279,19 +279,16 @@ static int open_source(struct plan_source *s, struct err *e)
 	return check_source(s, e);
 }
 
-/* Only who is root in the first user namespace, and may, can make nodes that work; others get the
- * host's. */
-static int make_nodes(struct plan *p, struct err *e)
-{
-	int r = guest_dev_nodes(&p->nodes);
-
-	return r < 0 && r != -EPERM ? err_errno(e, -r, "make the box's devices") : 0;
-}
-
 int plan_open_sources(struct plan *p, struct err *e)
 {
-	int r = p->ids->kind == IDS_RANGE ? make_nodes(p, e) : 0;
+	/* Only who is root in the first user namespace, and may, can make nodes that work; others
+	 * get the host's. */
+	int r = p->ids->kind == IDS_RANGE ? guest_dev_nodes(&p->nodes) : 0;
 
+	if (r == -EPERM)
+		r = 0;
+	if (r < 0)
+		return err_errno(e, -r, "make the box's devices");
 	for (int i = 0; i < p->source_count && r == 0; i++) {
 		struct plan_source *s = &p->sources[i];
 
@@ -310,23 +307,17 @@ int plan_open_sources(struct plan *p, struct err *e)
 	return r;
 }
 
-/* A root caller hands a directory of somebody in: what the box writes is that somebody's. */
-static int owner_ns(const struct ids *ids, const struct plan_source *s, struct err *e)
-{
-	struct stat st;
-
-	if (fstat(s->fd, &st) < 0)
-		return err_errno(e, errno, "look at '%s'", s->path);
-	return ids_mount_ns(ids, st.st_uid, st.st_gid, e);
-}
-
 static int idmap_source(struct plan *p, struct plan_source *s, struct err *e)
 {
 	autoclose int own = -1;
+	struct stat st;
 	int ns = p->box_ns, r;
 
+	/* Root hands a directory of somebody in: what the box writes is that somebody's. */
 	if (s->idmap == IDMAP_OWNER) {
-		own = owner_ns(p->ids, s, e);
+		if (fstat(s->fd, &st) < 0)
+			return err_errno(e, errno, "look at '%s'", s->path);
+		own = ids_mount_ns(p->ids, st.st_uid, st.st_gid, e);
 		if (own < 0)
 			return own;
 		ns = own;

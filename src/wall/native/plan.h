@@ -61,7 +61,7 @@ enum step_kind {
 	STEP_TRUST,	/* what it trusts besides the image's own: trust.h */
 	STEP_HOSTNAME,
 	STEP_LOOPBACK,
-	STEP_NET,   /* the way to the door: redirect.h; told to the keeper */
+	STEP_NET,   /* the way to the door: redirect.h; the keeper hears of it */
 	STEP_PIVOT, /* the host's mounts are gone from here on */
 	STEP_KEYRING,
 	STEP_RLIMITS,
