@@ -52,29 +52,6 @@ static struct init_get *get_of(struct file_op *op)
 	return (struct init_get *)op;
 }
 
-/* A link's text, or NULL for anything else. A link longer than a path cannot exist. */
-static const char *link_text(int dir_fd, const char *name, const struct stat *st, char *text)
-{
-	ssize_t n;
-
-	if (!S_ISLNK(st->st_mode))
-		return NULL;
-	n = readlinkat(dir_fd, name, text, BOX_PATH_MAX - 1);
-	text[n > 0 ? n : 0] = '\0';
-	return text;
-}
-
-static bool is_gone(int code)
-{
-	return code == ENOENT || code == ELOOP || code == ENXIO || code == ENOTDIR;
-}
-
-static int open_child(int dir_fd, const char *name, int flags)
-{
-	return guest_open_at(dir_fd, name, O_RDONLY | O_NONBLOCK | O_NOCTTY | flags,
-			     FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS);
-}
-
 /* Takes fd. */
 static int begin_file(struct init_get *g, int fd, const struct stat *st)
 {
@@ -142,15 +119,6 @@ static int get_start(struct file_op *op, const struct wire_file *m, struct err *
 	return r < 0 ? file_error(op, -r, "send", "", e) : FILE_AGAIN;
 }
 
-static int end_file(struct init_get *g, struct err *e)
-{
-	fd_close(&g->fd);
-	g->op.streaming = false;
-	if (wire_link_send(&g->op.in->link, WIRE_EOF, WIRE_STDOUT, g->op.id, NULL, 0) < 0)
-		return file_error(&g->op, ENOBUFS, "send", g->walk.path, e);
-	return g->walk.top ? FILE_AGAIN : FILE_DONE;
-}
-
 /* Reads straight into the link's queue: one DATA frame, or the end of the file. */
 static int send_data(struct init_get *g, struct err *e)
 {
@@ -195,9 +163,13 @@ static int send_data(struct init_get *g, struct err *e)
 /* The next piece of the open file, or its end. */
 static int step_file(struct init_get *g, struct err *e)
 {
-	if (g->left == 0)
-		return end_file(g, e);
-	return g->flow.left == 0 ? FILE_WAIT : send_data(g, e);
+	if (g->left > 0)
+		return g->flow.left == 0 ? FILE_WAIT : send_data(g, e);
+	fd_close(&g->fd);
+	g->op.streaming = false;
+	if (wire_link_send(&g->op.in->link, WIRE_EOF, WIRE_STDOUT, g->op.id, NULL, 0) < 0)
+		return file_error(&g->op, ENOBUFS, "send", g->walk.path, e);
+	return g->walk.top ? FILE_AGAIN : FILE_DONE;
 }
 
 static int get_stream(struct file_op *op, struct err *e)
@@ -211,16 +183,20 @@ static int get_stream(struct file_op *op, struct err *e)
 	return r;
 }
 
-/* Opens what the walk stands on, a file or a directory, and sends its entry. */
+/* Opens what the walk stands on, a file or a directory, and sends its entry. What is gone
+ * or another thing meanwhile is passed over. */
 static int enter_child(struct init_get *g, const char *name, mode_t type, struct err *e)
 {
-	autoclose int fd =
-		open_child(init_walk_fd(&g->walk), name, S_ISDIR(type) ? O_DIRECTORY : 0);
+	int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | (S_ISDIR(type) ? O_DIRECTORY : 0);
+	autoclose int fd = guest_open_at(init_walk_fd(&g->walk), name, flags,
+					 FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS);
 	struct stat st;
 	int r;
 
+	if (fd == -ENOENT || fd == -ELOOP || fd == -ENXIO || fd == -ENOTDIR)
+		return 0;
 	if (fd < 0)
-		return is_gone(-fd) ? 0 : file_error(&g->op, -fd, "read", g->walk.path, e);
+		return file_error(&g->op, -fd, "read", g->walk.path, e);
 	if (fstat(fd, &st) < 0)
 		return file_error(&g->op, errno, "look at", g->walk.path, e);
 	if ((st.st_mode & S_IFMT) != type)
@@ -234,10 +210,13 @@ static int enter_child(struct init_get *g, const char *name, mode_t type, struct
 
 static int send_other(struct init_get *g, const char *name, const struct stat *st, struct err *e)
 {
-	char text[BOX_PATH_MAX];
-	const char *target = link_text(init_walk_fd(&g->walk), name, st, text);
-	int r = file_send_entry(&g->op, g->walk.path, st, target);
+	bool is_link = S_ISLNK(st->st_mode);
+	char text[BOX_PATH_MAX] = ""; /* a link longer than a path cannot exist */
+	int r;
 
+	if (is_link && readlinkat(init_walk_fd(&g->walk), name, text, sizeof(text) - 1) < 0)
+		text[0] = '\0';
+	r = file_send_entry(&g->op, g->walk.path, st, is_link ? text : NULL);
 	return r < 0 ? file_error(&g->op, -r, "send", g->walk.path, e) : 0;
 }
 

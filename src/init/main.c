@@ -68,16 +68,6 @@ static void on_exec(struct init *in, const struct wire_frame *f)
 		init_exec_start(in, f->id, &m);
 }
 
-static void on_file(struct init *in, const struct wire_frame *f)
-{
-	struct wire_file m;
-
-	if (wire_file_decode(f, &m) < 0)
-		init_broken(in, "a FILE that cannot be read");
-	else
-		file_start(in, f->id, &m);
-}
-
 static int send_hello(struct init *in, const char *notes)
 {
 	struct wire_hello m = wire_hello_ours();
@@ -115,35 +105,6 @@ static uint64_t box_clock(void *arg)
 	return clock_mono_ms() - in->still_ms;
 }
 
-static void on_pause(struct init *in, const struct wire_frame *f)
-{
-	struct wire_pause m;
-
-	if (wire_pause_decode(f, &m) < 0) {
-		init_broken(in, "a malformed PAUSE");
-		return;
-	}
-	in->still_ms += m.for_ms;
-	ev_set_clock(in->ev, box_clock, in); /* and is read anew: this turn has timers to come */
-}
-
-/* A frame for a request that has just ended has no owner, which is normal. */
-static void on_request_frame(struct init *in, const struct wire_frame *f)
-{
-	if (!init_job_frame(in, f) && !file_frame(in, f))
-		init_port_frame(in, f);
-}
-
-static void on_port(struct init *in, const struct wire_frame *f)
-{
-	struct wire_port m;
-
-	if (wire_port_decode(f, &m) < 0)
-		init_broken(in, "a PORT that cannot be read");
-	else
-		init_port_start(in, f->id, &m);
-}
-
 /* Only what init itself asks for has such an id. */
 static bool is_of_net(const struct wire_frame *f)
 {
@@ -155,6 +116,10 @@ static bool is_of_net(const struct wire_frame *f)
 static void on_frame(struct wire_link *l, const struct wire_frame *f)
 {
 	struct init *in = init_of_link(l);
+	struct wire_file file;
+	struct wire_port port;
+	struct wire_pause pause;
+	int r = 0;
 
 	if (in->broken)
 		return;
@@ -170,13 +135,22 @@ static void on_frame(struct wire_link *l, const struct wire_frame *f)
 		on_exec(in, f);
 		break;
 	case WIRE_FILE:
-		on_file(in, f);
+		r = wire_file_decode(f, &file);
+		if (r == 0)
+			file_start(in, f->id, &file);
 		break;
 	case WIRE_PORT:
-		on_port(in, f);
+		r = wire_port_decode(f, &port);
+		if (r == 0)
+			init_port_start(in, f->id, &port);
 		break;
 	case WIRE_PAUSE:
-		on_pause(in, f);
+		r = wire_pause_decode(f, &pause);
+		if (r == 0) {
+			in->still_ms += pause.for_ms;
+			/* And is read anew: this turn has timers to come. */
+			ev_set_clock(in->ev, box_clock, in);
+		}
 		break;
 	case WIRE_DATA:
 	case WIRE_EOF:
@@ -185,7 +159,9 @@ static void on_frame(struct wire_link *l, const struct wire_frame *f)
 	case WIRE_RESIZE:
 	case WIRE_CANCEL:
 	case WIRE_ENTRY:
-		on_request_frame(in, f);
+		/* One for a request that has just ended has no owner, which is normal. */
+		if (!init_job_frame(in, f) && !file_frame(in, f))
+			init_port_frame(in, f);
 		break;
 	default:
 		if (wire_type_is_known(f->type))
@@ -194,6 +170,8 @@ static void on_frame(struct wire_link *l, const struct wire_frame *f)
 			init_broken(in, "no room for an answer");
 		wire_link_flush(&in->link);
 	}
+	if (r < 0)
+		init_broken(in, "a request that cannot be read");
 }
 
 static void on_close(struct wire_link *l, int error)
@@ -251,23 +229,18 @@ static int close_inherited(const struct init *in)
 	return r < 0 ? fail("close inherited descriptors", -r) : 0;
 }
 
-/* What a program that is started finds ignored; handlers it never inherits. */
-static uint64_t ignored_signals(void)
-{
-	autofree char *text = NULL;
-	const char *at = NULL;
-
-	if (fd_read_file(AT_FDCWD, "/proc/self/status", 16 << 10, &text, NULL) == 0)
-		at = strstr(text, "\nSigIgn:");
-	return at ? strtoull(at + strlen("\nSigIgn:"), NULL, 16) : ~0ull;
-}
-
 static void set_up_process(struct init *in)
 {
 	static const unsigned long by_default[4]; /* the kernel's struct sigaction, all zero */
-	uint64_t ignored = ignored_signals();
 	struct rlimit files = {.rlim_cur = OPEN_FILES};
+	autofree char *text = NULL;
+	const char *at = NULL;
+	uint64_t ignored;
 
+	/* What a program that is started finds ignored; handlers it never inherits. */
+	if (fd_read_file(AT_FDCWD, "/proc/self/status", 16 << 10, &text, NULL) == 0)
+		at = strstr(text, "\nSigIgn:");
+	ignored = at ? strtoull(at + strlen("\nSigIgn:"), NULL, 16) : ~0ull;
 	/* libc's own among them: a caller started by make hands them down ignored, and libc's
 	 * sigaction refuses to touch them. */
 	for (int sig = 1; sig <= 64; sig++)

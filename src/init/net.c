@@ -116,28 +116,22 @@ static void begin(struct init_net *net, int fd, struct wire_connect *m)
 	wire_link_flush(&in->link);
 }
 
-/* An IPv4 address in the clothes of an IPv6 one is what it is. */
-static void normalise(union net_addr *a)
-{
-	struct sockaddr_in v4 = {.sin_family = AF_INET};
-
-	if (a->any.sa_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&a->v6.sin6_addr))
-		return;
-	v4.sin_port = a->v6.sin6_port;
-	memcpy(&v4.sin_addr, a->v6.sin6_addr.s6_addr + 12, 4);
-	a->v4 = v4;
-}
-
 /* Where a redirected connection was going. */
 static int original_aim(int fd, sa_family_t family, union net_addr *ret)
 {
 	socklen_t len = sizeof(*ret);
 	int level = family == AF_INET ? IPPROTO_IP : IPPROTO_IPV6;
+	struct sockaddr_in v4 = {.sin_family = AF_INET};
 
 	memset(ret, 0, sizeof(*ret));
 	if (getsockopt(fd, level, ORIGINAL_DST, ret, &len) < 0)
 		return -errno;
-	normalise(ret);
+	/* An IPv4 address in the clothes of an IPv6 one is what it is. */
+	if (ret->any.sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&ret->v6.sin6_addr)) {
+		v4.sin_port = ret->v6.sin6_port;
+		memcpy(&v4.sin_addr, ret->v6.sin6_addr.s6_addr + 12, 4);
+		ret->v4 = v4;
+	}
 	return 0;
 }
 
@@ -230,25 +224,19 @@ bool init_net_frame(struct init *in, const struct wire_frame *f)
 	return true;
 }
 
-static unsigned conns_max(void)
-{
-	struct rlimit files;
-
-	if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur / 2 > INIT_CONNS_MAX)
-		return INIT_CONNS_MAX;
-	return files.rlim_cur < 4 ? 1 : (unsigned)files.rlim_cur / 2;
-}
-
 int init_net_new(struct init *in, const struct net_fds *fds, struct init_net **ret)
 {
 	const int listeners[LISTENERS] = {fds->redirect4, fds->redirect6, fds->proxy};
 	struct init_net *net = calloc(1, sizeof(*net));
+	struct rlimit files;
 	int r;
 
 	if (!net)
 		return -ENOMEM;
 	net->in = in;
-	net->conns_max = conns_max();
+	net->conns_max = INIT_CONNS_MAX;
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur / 2 < INIT_CONNS_MAX)
+		net->conns_max = files.rlim_cur < 4 ? 1 : (unsigned)files.rlim_cur / 2;
 	net->retry.on_timer = on_retry;
 	net->owner = (struct owner){.diag_fd = fds->diag, .work_fd = in->groups.fd[TREE_V2]};
 	names_init(&net->names);

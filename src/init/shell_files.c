@@ -140,24 +140,27 @@ static int make_fifo(struct line_io *io, char kind, const struct user *u)
 	return give(io, n.text, u);
 }
 
+/* A file of the shell's user, with nothing in it; or -errno. */
+static int make_file(struct line_io *io, char kind, int flags, const struct user *u)
+{
+	struct name n = name_of(io->token, kind);
+	autoclose int fd =
+		openat(io->table->dir_fd, n.text, flags | O_CREAT | O_EXCL | O_CLOEXEC, FILE_MODE);
+	int r = fd < 0 ? -errno : give(io, n.text, u);
+
+	if (r == 0)
+		return take_fd(fd);
+	if (fd >= 0)
+		unlinkat(io->table->dir_fd, n.text, 0);
+	return r;
+}
+
 static int open_fifo(const struct line_io *io, char kind, int flags)
 {
 	struct name n = name_of(io->token, kind);
 	int fd = openat(io->table->dir_fd, n.text, flags | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
 
 	return fd < 0 ? -errno : fd;
-}
-
-static int make_text(struct line_io *io, const struct user *u)
-{
-	struct name n = name_of(io->token, 'c');
-
-	io->text_fd = openat(io->table->dir_fd, n.text, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
-			     FILE_MODE);
-	if (io->text_fd < 0)
-		return -errno;
-	forget_read(io->text_fd);
-	return give(io, n.text, u);
 }
 
 static int make_output(struct line_io *io, int i, const struct user *u)
@@ -190,8 +193,10 @@ int line_io_new(struct shell_table *t, const struct user *u, struct line_io **re
 	snprintf(io->shown, sizeof(io->shown), "%s/%sc: ", t->dir, io->token);
 	io->out[1].hide = io->shown;
 	io->named = true;
-	r = make_text(io, u);
-	for (int i = 0; i < 2 && r == 0; i++)
+	r = io->text_fd = make_file(io, 'c', O_WRONLY, u);
+	if (r >= 0)
+		forget_read(r);
+	for (int i = 0; i < 2 && r >= 0; i++)
 		r = make_output(io, i, u);
 	if (r < 0) {
 		line_io_free(io);
@@ -256,22 +261,9 @@ void line_io_free(struct line_io *io)
 
 /* --- the text --- */
 
-/* What ends a part, and what begins the next one: $? goes over. Nothing of it is traced. */
-static int put_mark(struct buf *out, unsigned n)
-{
-	return buf_printf(out, "; }; { __cove=m%u:$?; } 2>/dev/null", n);
-}
-
-static int put_guard(struct buf *out, const struct shell_table *t, unsigned n)
-{
-	return buf_printf(out,
-			  "{ [[ ${__cove-} == m%u:* ]] || \\builtin return 1; "
-			  "\\builtin source %s/%s \"${__cove#*:}\" '' && :; } 2>/dev/null; ",
-			  n, t->dir, t->status_file);
-}
-
 /* Adds no line before the text's last, so that lines are counted right. After it a newline for a
- * last backslash to eat. */
+ * last backslash to eat. What ends a part and begins the next carries $? over, and nothing of it is
+ * traced. */
 static int put_braced(struct buf *out, const struct shell *sh, const char *text)
 {
 	size_t len = text_head_len(text);
@@ -285,12 +277,16 @@ static int put_braced(struct buf *out, const struct shell *sh, const char *text)
 			break;
 		r = buf_append(out, text, len);
 		if (r == 0)
-			r = put_mark(out, n);
+			r = buf_printf(out, "; }; { __cove=m%u:$?; } 2>/dev/null", n);
 		if (r == 0)
 			r = buf_append(out, text + len, 1);
 		len++;
 		if (r == 0)
-			r = put_guard(out, sh->table, n);
+			r = buf_printf(out,
+				       "{ [[ ${__cove-} == m%u:* ]] || \\builtin return 1; "
+				       "\\builtin source %s/%s \"${__cove#*:}\" '' && :; } "
+				       "2>/dev/null; ",
+				       n, sh->table->dir, sh->table->status_file);
 	}
 	if (r == 0)
 		r = buf_append_str(out, text);
@@ -308,32 +304,9 @@ static int put_plain(struct buf *out, const char *text)
 	return r;
 }
 
-/* The text without braces, for the shell to take if it does not parse within them. */
-static int make_plain(struct line_io *io, const struct user *u, const char *text)
-{
-	struct name n = name_of(io->token, 'p');
-	autoclose int fd = openat(io->table->dir_fd, n.text,
-				  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, FILE_MODE);
-	int r = fd < 0 ? -errno : 0;
-
-	io->braced = fd >= 0;
-	if (r == 0)
-		r = fd_write_full(fd, text, strlen(text));
-	return r < 0 ? r : give(io, n.text, u);
-}
-
-/* For a text after which the shell is asked for its functions. */
-static int make_functions(struct line_io *io, const struct user *u)
-{
-	struct name n = name_of(io->token, 'f');
-
-	io->functions_fd =
-		openat(io->table->dir_fd, n.text, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, FILE_MODE);
-	return io->functions_fd < 0 ? -errno : give(io, n.text, u);
-}
-
 int line_io_write(struct line_io *io, const char *text, struct shell *sh)
 {
+	autoclose int plain = -1;
 	bool may_abort;
 	struct buf out;
 	int r = 0;
@@ -342,12 +315,16 @@ int line_io_write(struct line_io *io, const char *text, struct shell *sh)
 	may_abort = sh->may_abort || sh->nounset || text_sets_nounset(text);
 	buf_init(&out, 2 * strlen(text) + TEXT_ROOM);
 	if (sh->bash && sh->may_abort && !sh->lean && !sh->plain)
-		r = make_functions(io, &sh->user);
-	if (r == 0 && sh->bash && may_abort && text_needs_braces(text, sh->errexit)) {
-		r = make_plain(io, &sh->user, text);
+		r = io->functions_fd = make_file(io, 'f', O_RDWR, &sh->user);
+	if (r >= 0 && sh->bash && may_abort && text_needs_braces(text, sh->errexit)) {
+		/* The text without braces, for the shell to take if it does not parse within. */
+		r = plain = make_file(io, 'p', O_WRONLY, &sh->user);
+		io->braced = plain >= 0;
+		if (r >= 0)
+			r = fd_write_full(plain, text, strlen(text));
 		if (r == 0)
 			r = put_braced(&out, sh, text);
-	} else if (r == 0)
+	} else if (r >= 0)
 		r = put_plain(&out, text);
 	if (r == 0)
 		r = fd_write_full(io->text_fd, buf_data(&out), buf_len(&out));

@@ -98,15 +98,6 @@ static int set_ids(const struct user *u)
 	return prctl(PR_SET_DUMPABLE, 0) < 0 ? -errno : 0;
 }
 
-/* A pipe belongs to init, which made it; a script that writes to /dev/stderr opens it anew, and
- * that is for its owner only. Where it cannot be given away, only that does not work. */
-static void give_stdio(const struct spawn *s)
-{
-	for (int fd = s->in == 0; fd <= 2 && s->tty < 0; fd++)
-		if (fchown(fd, s->user->uid, s->user->gid) < 0)
-			continue;
-}
-
 /* In a strict box init has its capabilities through the inheritable set (guest/hold.c): a
  * command is to have none of any kind. */
 static int drop_inheritable(void)
@@ -123,14 +114,6 @@ static int drop_inheritable(void)
 		return -errno;
 	data[0].inheritable = data[1].inheritable = 0;
 	return syscall(SYS_capset, &head, data) < 0 ? -errno : 0;
-}
-
-static const char *path_of(char *const *env)
-{
-	for (; *env; env++)
-		if (strncmp(*env, "PATH=", 5) == 0)
-			return *env + 5;
-	return "/usr/local/bin:/usr/bin:/bin";
 }
 
 /* Returns only on failure: the stage, and the errno in *code. */
@@ -154,9 +137,14 @@ static enum stage try_exec(const char *path, const struct spawn *s, int *code)
 static enum stage search_exec(const struct spawn *s, int *code)
 {
 	enum stage stage = STAGE_MISSING;
-	const char *dir = path_of(s->env), *end;
+	const char *dir = "/usr/local/bin:/usr/bin:/bin", *end;
 	char path[BOX_PATH_MAX];
 
+	for (char *const *env = s->env; *env; env++)
+		if (strncmp(*env, "PATH=", 5) == 0) {
+			dir = *env + 5;
+			break;
+		}
 	*code = ENOENT;
 	for (;; dir = end + 1) {
 		int n, one;
@@ -201,15 +189,6 @@ static int enter_directory(const char *path)
 	if (fd < 0)
 		return fd;
 	return fchdir(fd) < 0 ? -errno : 0;
-}
-
-static void be_ordinary(void)
-{
-	sigset_t none;
-
-	sigemptyset(&none);
-	signal(SIGPIPE, SIG_DFL); /* the one disposition init changed for itself */
-	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
 /* EAGAIN is what the kernel says at a limit of processes, here and (RLIMIT_NPROC) at exec. */
@@ -314,6 +293,7 @@ static enum stage become(const struct init *in, const struct spawn *s, bool ente
 			 int *code)
 {
 	int r = init_tree_join(s->tree, enter);
+	sigset_t none;
 
 	*code = -r;
 	if (r < 0)
@@ -334,8 +314,11 @@ static enum stage become(const struct init *in, const struct spawn *s, bool ente
 	*code = -r;
 	if (r < 0)
 		return STAGE_SETUP;
-	if (!in->single && !s->own_pipes)
-		give_stdio(s);
+	/* A pipe belongs to init, which made it; a script that writes to /dev/stderr opens it anew,
+	 * and that is for its owner only. Where it cannot be given away, only that fails. */
+	for (int fd = s->in == 0; fd <= 2 && s->tty < 0 && !in->single && !s->own_pipes; fd++)
+		if (fchown(fd, s->user->uid, s->user->gid) < 0)
+			continue;
 	r = in->single ? 0 : set_ids(s->user);
 	*code = -r;
 	if (r < 0)
@@ -344,7 +327,9 @@ static enum stage become(const struct init *in, const struct spawn *s, bool ente
 	*code = -r;
 	if (r < 0)
 		return STAGE_CWD;
-	be_ordinary();
+	signal(SIGPIPE, SIG_DFL); /* the one disposition init changed for itself */
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
 	return run_program(s, code);
 }
 

@@ -86,21 +86,6 @@ static void answer(struct stub *s, const struct asker *a, enum dns_code code, co
 		conn_send(a->conn, out, (size_t)n);
 }
 
-static bool is_localhost(const char *name)
-{
-	size_t n = strlen(name);
-
-	return strcmp(name, "localhost") == 0 ||
-	       (n > 10 && strcmp(name + n - 10, ".localhost") == 0);
-}
-
-static void answer_localhost(struct stub *s, const struct asker *a)
-{
-	static const uint8_t v4[4] = {127, 0, 0, 1}, v6[16] = {[15] = 1};
-
-	answer(s, a, DNS_OK, a->q.type == DNS_A ? v4 : v6);
-}
-
 /* The name may be used: its address, or that there is none of this type. */
 static void answer_name(struct stub *s, const struct asker *a)
 {
@@ -242,20 +227,21 @@ static int wait_for_name(struct stub *s, const struct asker *a)
 /* One question, from wherever; *a says from where. */
 static void on_question(struct stub *s, struct asker *a, const uint8_t *p, size_t n)
 {
+	static const uint8_t v4[4] = {127, 0, 0, 1}, v6[16] = {[15] = 1};
 	int r = dns_question_parse(&a->q, p, n);
+	const char *last;
 
-	if (r == -EBADMSG && a->conn) {
+	if (r == -EBADMSG && a->conn)
 		conn_close(a->conn);
-		return;
-	}
-	if (r == -EBADMSG)
-		return;
-	if (r < 0)
+	else if (r < 0 && r != -EBADMSG)
 		answer(s, a, r == -EOPNOTSUPP ? DNS_NOTIMP : DNS_FORMERR, NULL);
-	else if ((a->q.type != DNS_A && a->q.type != DNS_AAAA) || !a->q.name[0])
+	if (r < 0)
+		return;
+	last = strrchr(a->q.name, '.');
+	if ((a->q.type != DNS_A && a->q.type != DNS_AAAA) || !a->q.name[0])
 		answer(s, a, DNS_OK, NULL);
-	else if (is_localhost(a->q.name))
-		answer_localhost(s, a);
+	else if (strcmp(last ? last + 1 : a->q.name, "localhost") == 0)
+		answer(s, a, DNS_OK, a->q.type == DNS_A ? v4 : v6);
 	else if (wait_for_name(s, a) < 0)
 		answer(s, a, DNS_SERVFAIL, NULL);
 }

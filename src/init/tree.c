@@ -32,13 +32,6 @@ enum {
 
 /* --- the box's groups --- */
 
-static void add_note(char *notes, size_t size, const char *what, int code, const char *so)
-{
-	size_t at = strlen(notes);
-
-	snprintf(notes + at, size - at, "%s cannot be used (%s): %s\n", what, strerror(code), so);
-}
-
 /* What a group takes new members through. */
 static const char *entry_of(int kind)
 {
@@ -58,11 +51,15 @@ void init_tree_groups_check(struct init_tree_groups *g, char *notes, size_t size
 		"I/O is not known per command",
 	};
 
+	size_t at;
+
 	notes[0] = '\0';
 	for (int i = 0; i < TREE_KINDS; i++) {
 		if (g->fd[i] < 0 || faccessat(g->fd[i], entry_of(i), W_OK, 0) == 0)
 			continue;
-		add_note(notes, size, what[i], errno, so[i]);
+		at = strlen(notes);
+		snprintf(notes + at, size - at, "%s cannot be used (%s): %s\n", what[i],
+			 strerror(errno), so[i]);
 		fd_close(&g->fd[i]);
 	}
 	/* The members of a v1 group are exactly known, too. */
@@ -77,27 +74,24 @@ static void group_name(char *ret, size_t size, uint32_t id)
 	snprintf(ret, size, "e%u", (unsigned)id);
 }
 
-/* v1 counts a socket's buffers only where the group of its maker counts them, which is not
- * inherited; the limit is the box's. A kernel that cannot count them has no such file. */
-static int count_tcp(int group_fd)
-{
-	autoclose int fd = openat(group_fd, CGROUP_TCP_LIMIT, O_WRONLY | O_CLOEXEC);
-
-	if (fd < 0)
-		return errno == ENOENT ? 0 : -errno;
-	return fd_write_full(fd, CGROUP_TCP_COUNTED, strlen(CGROUP_TCP_COUNTED));
-}
-
 static int make_group(struct init_tree *t, int kind, const char *name)
 {
 	int parent = t->groups->fd[kind];
+	autoclose int tcp = -1;
 
 	if (mkdirat(parent, name, GROUP_MODE) < 0 && errno != EEXIST)
 		return -errno;
 	t->fd[kind] = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (t->fd[kind] < 0)
 		return -errno;
-	return kind == TREE_MEMORY ? count_tcp(t->fd[kind]) : 0;
+	if (kind != TREE_MEMORY)
+		return 0;
+	/* v1 counts a socket's buffers only where the group of its maker counts them, which is not
+	 * inherited; the limit is the box's. A kernel that cannot count them has no such file. */
+	tcp = openat(t->fd[kind], CGROUP_TCP_LIMIT, O_WRONLY | O_CLOEXEC);
+	if (tcp < 0)
+		return errno == ENOENT ? 0 : -errno;
+	return fd_write_full(tcp, CGROUP_TCP_COUNTED, strlen(CGROUP_TCP_COUNTED));
 }
 
 void init_tree_drop_premade(struct init_tree_groups *g)

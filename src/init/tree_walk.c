@@ -171,14 +171,9 @@ static void mark_inside(const struct init_tree *t, pid_t root, struct procs *ps)
 		judge(ps, &ps->list[i]);
 }
 
-static bool is_dead(const struct proc *p)
-{
-	return p->state == 'Z' || p->state == 'X';
-}
-
 static bool is_member(const struct proc *p, pid_t except_pid)
 {
-	return p->verdict == INSIDE && p->pid != except_pid && !is_dead(p);
+	return p->verdict == INSIDE && p->pid != except_pid && p->state != 'Z' && p->state != 'X';
 }
 
 static void look(const struct init_tree *t, struct procs *ps)

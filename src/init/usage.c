@@ -233,21 +233,16 @@ bool disk_is_bounded(const struct init *in, const char *path)
 	return find_bounded(in, path, &fs);
 }
 
-/* A write that is refused may have been a large one: some room is left then. */
-static bool has_little_room(const struct statvfs *fs)
-{
-	uint64_t room = (uint64_t)fs->f_bavail * fs->f_frsize;
-	uint64_t little = (uint64_t)fs->f_blocks * fs->f_frsize / DISK_ROOM_SHARE;
-
-	if (little < DISK_ROOM_MIN)
-		little = DISK_ROOM_MIN;
-	return room < (little > DISK_ROOM_MAX ? DISK_ROOM_MAX : little);
-}
-
 bool disk_is_full(const struct init *in, const char *path)
 {
 	struct statvfs fs;
+	uint64_t little;
 
-	return find_bounded(in, path, &fs) &&
-	       (has_little_room(&fs) || (fs.f_files > 0 && fs.f_favail == 0));
+	if (!find_bounded(in, path, &fs))
+		return false;
+	/* A write that is refused may have been a large one: some room is left then. */
+	little = (uint64_t)fs.f_blocks * fs.f_frsize / DISK_ROOM_SHARE;
+	little = little < DISK_ROOM_MIN ? DISK_ROOM_MIN : little;
+	little = little > DISK_ROOM_MAX ? DISK_ROOM_MAX : little;
+	return (uint64_t)fs.f_bavail * fs.f_frsize < little || (fs.f_files > 0 && fs.f_favail == 0);
 }
