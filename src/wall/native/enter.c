@@ -491,25 +491,20 @@ static void fail(int status_fd, const struct err *e)
 /* In the environment, which only init can read: it is not dumpable. */
 #define SECRET_NAME "COVE_SECRET="
 
-static void format_secret(const struct plan *p, char *ret)
-{
-	ret = stpcpy(ret, SECRET_NAME);
-	for (size_t i = 0; i < sizeof(p->secret); i++)
-		ret += snprintf(ret, 3, "%02x", p->secret[i]);
-}
-
 void enter_box(struct plan *p, const struct enter_fds *fds)
 {
 	struct enter n = {.plan = p, .guest = GUEST_NONE, .go = fds->go};
 	const struct cgroup *cg = p->config->host->cgroup;
 	char secret[sizeof(SECRET_NAME) + 2 * FILTER_SECRET_BYTES];
-	char *env[] = {secret, NULL}, **argv;
+	char *env[] = {secret, NULL}, **argv, *at;
 	struct err e = {0};
 	int status = fds->status, program, r;
 	sigset_t none;
 	char go;
 
-	format_secret(p, secret);
+	at = stpcpy(secret, SECRET_NAME);
+	for (size_t i = 0; i < sizeof(p->secret); i++)
+		at += snprintf(at, 3, "%02x", p->secret[i]);
 	/* The groups that a process cannot be born in. */
 	for (size_t i = 0; i < cg->join_count; i++)
 		if (write(cg->join_fd[i], "0", 1) != 1) {

@@ -153,19 +153,6 @@ static int receive_proc_fds(const struct native_channel *ch, int *ret, struct er
 	return why < 0 && r == -EPIPE ? why : err_errno(e, -r, "receive the box's files in /proc");
 }
 
-/* What it found out about its network, before it became init. */
-static int receive_net(const struct native_channel *ch, struct plan *p, struct wall_box *b,
-		       struct err *e)
-{
-	uint8_t missing;
-
-	if (fd_read_full(ch->go[0], &missing, sizeof(missing)) != sizeof(missing))
-		return err_set(e, ERR_INTERNAL, EIO, "the box says nothing about its network");
-	p->net_missing = missing;
-	b->network = missing ? "proxy" : "redirect";
-	return 0;
-}
-
 /* Makes the child and sees it on its way. */
 static int start_child(struct native_build *w, struct wall_box *b, struct err *e)
 {
@@ -329,11 +316,18 @@ static int native_await(struct wall_box *b, struct err *e)
 {
 	struct native_build *w = b->build;
 	int r = await_exec(w->ch.status[0], e);
+	uint8_t missing = 0;
 
-	if (r == 0 && w->plan.config->net.on)
-		r = receive_net(&w->ch, &w->plan, b, e);
 	if (r < 0)
 		return r;
+	if (w->plan.config->net.on) {
+		/* What it found out about its network, before it became init. */
+		if (fd_read_full(w->ch.go[0], &missing, sizeof(missing)) != sizeof(missing))
+			return err_set(e, ERR_INTERNAL, EIO,
+				       "the box says nothing about its network");
+		b->network = missing ? "proxy" : "redirect";
+	}
+	w->plan.net_missing = missing;
 	report(&w->plan, &b->report);
 	open_late(&w->plan, b);
 	free_build(b);
