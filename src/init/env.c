@@ -56,26 +56,22 @@ int env_user(const struct init *in, const char *asked, struct user *ret, struct 
 	return user_find(self, ret, e);
 }
 
-/* One that leads through links of /proc is there: the command that is to start in it hears why it
- * cannot. */
-static bool has_home(const struct user *u)
-{
-	autoclose int fd = path_open(u->home, O_PATH);
-
-	return fd >= 0 || fd == -ELOOP;
-}
-
 int env_cwd(const struct init *in, const struct user *u, const char *asked, char *ret, size_t size,
 	    struct err *e)
 {
 	const char *start = in->cwd;
+	autoclose int home = -1;
 	bool fits;
 
 	if (asked && asked[0] == '/') {
 		fits = str_copy(ret, size, asked);
 	} else {
-		if (!start)
-			start = has_home(u) ? u->home : "/";
+		/* A home that leads through links of /proc is there: the command that is to start
+		 * in it hears why it cannot. */
+		if (!start) {
+			home = path_open(u->home, O_PATH);
+			start = home >= 0 || home == -ELOOP ? u->home : "/";
+		}
 		fits = asked ? path_join(ret, size, start, asked) : str_copy(ret, size, start);
 	}
 	return fits ? 0
@@ -111,18 +107,6 @@ static void put_default(struct init_env_builder *b, char **text, const char *nam
 	*text += n;
 }
 
-static void put_defaults(struct init_env_builder *b, char *text, const struct user *u, bool tty)
-{
-	put_default(b, &text, "PATH", DEFAULT_PATH);
-	put_default(b, &text, "HOME", u->home);
-	put_default(b, &text, "USER", u->name);
-	put_default(b, &text, "LOGNAME", u->name);
-	put_default(b, &text, "SHELL", u->shell);
-	put_default(b, &text, "LANG", "C.UTF-8");
-	if (tty)
-		put_default(b, &text, "TERM", "xterm-256color");
-}
-
 static int check_request(const struct wire_list *add, struct err *e)
 {
 	const char *item;
@@ -144,6 +128,7 @@ int env_build(const struct init *in, const struct user *u, const struct wire_lis
 	size_t slots = DEFAULTS + 1;
 	uint32_t pos = 0;
 	const char *item;
+	char *text;
 	int r = check_request(add, e);
 
 	if (r < 0)
@@ -154,7 +139,15 @@ int env_build(const struct init *in, const struct user *u, const struct wire_lis
 	b.list = calloc(1, slots * sizeof(*b.list) + DEFAULTS_BYTES);
 	if (!b.list)
 		return err_errno(e, ENOMEM, "environment");
-	put_defaults(&b, (char *)(b.list + slots), u, tty);
+	text = (char *)(b.list + slots);
+	put_default(&b, &text, "PATH", DEFAULT_PATH);
+	put_default(&b, &text, "HOME", u->home);
+	put_default(&b, &text, "USER", u->name);
+	put_default(&b, &text, "LOGNAME", u->name);
+	put_default(&b, &text, "SHELL", u->shell);
+	put_default(&b, &text, "LANG", "C.UTF-8");
+	if (tty)
+		put_default(&b, &text, "TERM", "xterm-256color");
 	for (const char *const *p = in->env; p && *p; p++)
 		put(&b, (char *)(uintptr_t)*p);
 	while ((item = wire_list_next(add, &pos)))

@@ -156,23 +156,18 @@ bool file_may_send(const struct file_op *op)
 	return init_has_room(op->in);
 }
 
-static uint64_t type_of(mode_t mode)
-{
-	if (S_ISREG(mode))
-		return 'f';
-	if (S_ISDIR(mode))
-		return 'd';
-	return S_ISLNK(mode) ? 'l' : 'o';
-}
-
 int file_send_entry(struct file_op *op, const char *path, const struct stat *st, const char *target)
 {
+	mode_t mode = st->st_mode;
 	struct wire_entry m = {
-		.type = type_of(st->st_mode),
+		.type = S_ISREG(mode)	? 'f'
+			: S_ISDIR(mode) ? 'd'
+			: S_ISLNK(mode) ? 'l'
+					: 'o',
 		.path = path,
 		.target = target,
-		.mode = st->st_mode & 07777,
-		.size = S_ISREG(st->st_mode) ? (uint64_t)st->st_size : 0,
+		.mode = mode & 07777,
+		.size = S_ISREG(mode) ? (uint64_t)st->st_size : 0,
 		.mtime_ns = st->st_mtim.tv_sec > 0 ? (uint64_t)st->st_mtim.tv_sec * 1000000000u +
 							     (uint64_t)st->st_mtim.tv_nsec
 						   : 0,
@@ -331,21 +326,6 @@ static struct file_op *op_find(const struct file_table *t, uint32_t id)
 	return NULL;
 }
 
-static int op_prepare(struct file_op *op, const struct wire_file *m, struct err *e)
-{
-	struct init *in = op->in;
-	int r = env_find_user(in, m->user, &op->user, e);
-
-	if (r < 0 && !(in->single && !m->user))
-		return r;
-	if (in->single && m->user && op->user.uid != geteuid())
-		return err_set(
-			e, ERR_UNSUPPORTED, EPERM,
-			"only one user exists in this box: file work as '%s' is not possible",
-			m->user);
-	return box_path(op, m->path, op->path, e);
-}
-
 static int op_new(struct init *in, uint32_t id, const struct wire_file *m, struct file_op **ret,
 		  struct err *e)
 {
@@ -367,7 +347,15 @@ static int op_new(struct init *in, uint32_t id, const struct wire_file *m, struc
 		return err_set(e, ERR_FULL, ENOMEM, "no memory for a file operation");
 	*op = (struct file_op){.in = in, .kind = kind, .id = id, .turn = {.on_defer = on_turn}};
 	str_copy(op->user.home, sizeof(op->user.home), "/");
-	r = op_prepare(op, m, e);
+	r = env_find_user(in, m->user, &op->user, e);
+	if (r < 0 && !(in->single && !m->user))
+		return r;
+	if (in->single && m->user && op->user.uid != geteuid())
+		return err_set(
+			e, ERR_UNSUPPORTED, EPERM,
+			"only one user exists in this box: file work as '%s' is not possible",
+			m->user);
+	r = box_path(op, m->path, op->path, e);
 	if (r < 0)
 		return r;
 	op->next = t->first;
@@ -396,23 +384,6 @@ void file_start(struct init *in, uint32_t id, const struct wire_file *m)
 	act_on(op, r, &e);
 }
 
-static int op_frame(struct file_op *op, const struct wire_frame *f, struct err *e)
-{
-	int r;
-
-	if (f->type == WIRE_CANCEL)
-		return err_set(e, ERR_INTERRUPTED, ECANCELED, "cancelled");
-	if ((f->type == WIRE_DATA || f->type == WIRE_CREDIT) && op->kind->data)
-		return op->kind->data(op, f, e);
-	if (!op->kind->frame)
-		return err_set(e, ERR_PROTOCOL, EPROTO, "unexpected frame for a file operation");
-	r = enter_user(op, e);
-	if (r == 0)
-		r = op->kind->frame(op, f, e);
-	leave_user(op);
-	return r;
-}
-
 bool file_frame(struct init *in, const struct wire_frame *f)
 {
 	struct file_op *op = op_find(in->files, f->id);
@@ -421,7 +392,18 @@ bool file_frame(struct init *in, const struct wire_frame *f)
 
 	if (!op)
 		return false;
-	r = op_frame(op, f, &e);
+	if (f->type == WIRE_CANCEL) {
+		r = err_set(&e, ERR_INTERRUPTED, ECANCELED, "cancelled");
+	} else if ((f->type == WIRE_DATA || f->type == WIRE_CREDIT) && op->kind->data) {
+		r = op->kind->data(op, f, &e);
+	} else if (!op->kind->frame) {
+		r = err_set(&e, ERR_PROTOCOL, EPROTO, "unexpected frame for a file operation");
+	} else {
+		r = enter_user(op, &e);
+		if (r == 0)
+			r = op->kind->frame(op, f, &e);
+		leave_user(op);
+	}
 	act_on(op, r, &e);
 	return true;
 }

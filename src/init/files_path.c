@@ -43,18 +43,7 @@ static int open_dir_at(int at_fd, const char *path)
 	return guest_open_at(at_fd, path, O_PATH | O_DIRECTORY, FD_NO_MAGICLINKS);
 }
 
-/* One component below fd, made if it is missing. A link that leads nowhere stays an error. */
-static int step_into(int fd, const char *name)
-{
-	int next = open_dir_at(fd, name);
-
-	if (next != -ENOENT)
-		return next;
-	if (mkdirat(fd, name, DIR_MODE) < 0 && errno != EEXIST)
-		return -errno;
-	return open_dir_at(fd, name);
-}
-
+/* Makes what is missing on the way. A link that leads nowhere stays an error. */
 static int make_dir(int at_fd, const char *path)
 {
 	autoclose int fd = open_dir_at(at_fd, path[0] == '/' ? "/" : ".");
@@ -73,7 +62,11 @@ static int make_dir(int at_fd, const char *path)
 		memcpy(name, path, n);
 		name[n] = '\0';
 		path += n;
-		next = step_into(fd, name);
+		next = open_dir_at(fd, name);
+		if (next == -ENOENT)
+			next = mkdirat(fd, name, DIR_MODE) < 0 && errno != EEXIST
+				       ? -errno
+				       : open_dir_at(fd, name);
 		fd_close(&fd);
 		fd = next;
 	}
@@ -119,25 +112,13 @@ static int split(char *text, const char **ret_dir, char *ret_name)
 	return 0;
 }
 
-/* 1 and the link's text if the place is a link, 0 if it is anything else or nothing yet. */
-static int read_link(const struct init_place *p, char *text)
-{
-	ssize_t n = readlinkat(p->dir_fd, p->name, text, BOX_PATH_MAX);
-
-	if (n < 0)
-		return errno == EINVAL || errno == ENOENT ? 0 : -errno;
-	if (n >= (ssize_t)BOX_PATH_MAX)
-		return -ENAMETOOLONG;
-	text[n] = '\0';
-	return n > 0;
-}
-
 int init_place_find(const char *path, unsigned flags, struct init_place *ret)
 {
 	struct init_place p = PLACE_NONE;
 	char text[BOX_PATH_MAX];
 	const char *dir;
-	int r;
+	ssize_t n;
+	int r = 0;
 
 	if (!*path)
 		return -ENOENT;
@@ -154,16 +135,18 @@ int init_place_find(const char *path, unsigned flags, struct init_place *ret)
 		if (next < 0)
 			return next;
 		p.dir_fd = next;
-		r = flags & PLACE_FOLLOW ? read_link(&p, text) : 0;
-		if (r == 0) {
-			*ret = p;
+		n = flags & PLACE_FOLLOW ? readlinkat(p.dir_fd, p.name, text, sizeof(text)) : 0;
+		if (n == 0 || (n < 0 && (errno == EINVAL || errno == ENOENT))) {
+			*ret = p; /* no link, or nothing yet */
 			return 0;
 		}
-		if (r < 0)
+		r = n < 0 ? -errno : n == (ssize_t)sizeof(text) ? -ENAMETOOLONG : -ELOOP;
+		if (n < 0 || n == (ssize_t)sizeof(text))
 			break;
+		text[n] = '\0';
 	}
 	init_place_done(&p);
-	return r < 0 ? r : -ELOOP;
+	return r;
 }
 
 int init_place_beneath(int root_fd, const char *rel, struct init_place *ret)

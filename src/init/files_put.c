@@ -223,20 +223,6 @@ static int leave_dirs(struct put *p, const char *path, struct err *e)
 	return r;
 }
 
-static int remember_dir(struct put *p, const struct wire_entry *m, struct err *e)
-{
-	if (p->dir_count >= INIT_DEPTH_MAX)
-		return err_set(e, ERR_LIMIT, ELOOP, "'%.120s' is more than %u directories deep",
-			       p->op.path, INIT_DEPTH_MAX);
-	str_copy(p->dir_path, sizeof(p->dir_path), p->rel);
-	p->dirs[p->dir_count++] = (struct put_dir){
-		.path_len = strlen(p->rel),
-		.mode = m->mode ? m->mode & 07777 : 0755,
-		.mtime_ns = m->mtime_ns,
-	};
-	return FILE_WAIT;
-}
-
 static int make_dir(struct put *p, const struct wire_entry *m, struct err *e)
 {
 	struct init_place at = PLACE_NONE;
@@ -255,7 +241,16 @@ static int make_dir(struct put *p, const struct wire_entry *m, struct err *e)
 		return FILE_WAIT;
 	if (code)
 		return file_error(&p->op, code, "make the directory", p->rel, e);
-	return remember_dir(p, m, e);
+	if (p->dir_count >= INIT_DEPTH_MAX)
+		return err_set(e, ERR_LIMIT, ELOOP, "'%.120s' is more than %u directories deep",
+			       p->op.path, INIT_DEPTH_MAX);
+	str_copy(p->dir_path, sizeof(p->dir_path), p->rel);
+	p->dirs[p->dir_count++] = (struct put_dir){
+		.path_len = strlen(p->rel),
+		.mode = m->mode ? m->mode & 07777 : 0755,
+		.mtime_ns = m->mtime_ns,
+	};
+	return FILE_WAIT;
 }
 
 static int put_dir(struct put *p, const struct wire_entry *m, struct err *e)

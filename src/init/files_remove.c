@@ -75,22 +75,6 @@ static int remove_start(struct file_op *op, const struct wire_file *m, struct er
 	return rm->walk.top ? FILE_AGAIN : FILE_DONE;
 }
 
-/* The current directory has no more names: take it away too. */
-static int finish_dir(struct removal *m, struct err *e)
-{
-	int up = init_walk_parent_fd(&m->walk);
-	const char *name = up >= 0 ? path_base(m->walk.path) : m->place.name;
-
-	if (unlinkat(up >= 0 ? up : m->place.dir_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT) {
-		if (errno == ENOTEMPTY && m->refills++ < REFILLS_MAX &&
-		    init_walk_rewind(&m->walk) == 0)
-			return FILE_AGAIN;
-		return file_error(&m->op, errno, "remove", m->walk.path, e);
-	}
-	init_walk_up(&m->walk);
-	return m->walk.top ? FILE_AGAIN : FILE_DONE;
-}
-
 static int remove_next(struct removal *m, struct err *e)
 {
 	const char *name;
@@ -98,8 +82,20 @@ static int remove_next(struct removal *m, struct err *e)
 
 	if (r < 0)
 		return file_error(&m->op, -r, "read the directory", m->walk.path, e);
-	if (r == 0)
-		return finish_dir(m, e);
+	if (r == 0) { /* the directory has no more names: it goes, too */
+		int up = init_walk_parent_fd(&m->walk);
+
+		name = up >= 0 ? path_base(m->walk.path) : m->place.name;
+		if (unlinkat(up >= 0 ? up : m->place.dir_fd, name, AT_REMOVEDIR) == 0 ||
+		    errno == ENOENT) {
+			init_walk_up(&m->walk);
+			return m->walk.top ? FILE_AGAIN : FILE_DONE;
+		}
+		if (errno == ENOTEMPTY && m->refills++ < REFILLS_MAX &&
+		    init_walk_rewind(&m->walk) == 0)
+			return FILE_AGAIN;
+		return file_error(&m->op, errno, "remove", m->walk.path, e);
+	}
 	if (unlinkat(init_walk_fd(&m->walk), name, 0) == 0 || errno == ENOENT)
 		return FILE_AGAIN;
 	if (errno != EISDIR)

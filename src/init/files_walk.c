@@ -56,48 +56,38 @@ int init_walk_down(struct init_walk *w, int dir_fd)
 	return 0;
 }
 
-static int set_path(struct init_walk *w, const char *name)
-{
-	size_t at = w->top->path_len, n = strlen(name);
-
-	if (at + n + 2 > sizeof(w->path))
-		return -ENAMETOOLONG;
-	if (at > 0)
-		w->path[at++] = '/';
-	memcpy(w->path + at, name, n + 1);
-	w->path_len = at + n;
-	return 0;
-}
-
-static bool is_dots(const char *name)
-{
-	return name[0] == '.' && (!name[1] || (name[1] == '.' && !name[2]));
-}
-
 int init_walk_next(struct init_walk *w, const char **ret_name)
 {
 	struct walk_level *l = w->top;
 
 	for (;;) {
 		const struct fd_dirent *d;
+		size_t at = l->path_len, n;
 
 		if (l->pos >= l->len) {
-			long n = syscall(SYS_getdents64, l->fd, l->names, sizeof(l->names));
+			long got = syscall(SYS_getdents64, l->fd, l->names, sizeof(l->names));
 
 			/* A directory removed under us has simply no more names. */
-			if (n < 0 && errno != ENOENT)
+			if (got < 0 && errno != ENOENT)
 				return -errno;
 			l->pos = 0;
-			l->len = n < 0 ? 0 : (size_t)n;
+			l->len = got < 0 ? 0 : (size_t)got;
 			if (l->len == 0)
 				break;
 		}
 		d = (const struct fd_dirent *)(const void *)(l->names + l->pos);
 		l->pos += d->reclen;
-		if (is_dots(d->name))
+		if (strcmp(d->name, ".") == 0 || strcmp(d->name, "..") == 0)
 			continue;
 		*ret_name = d->name;
-		return set_path(w, d->name) < 0 ? -ENAMETOOLONG : 1;
+		n = strlen(d->name);
+		if (at + n + 2 > sizeof(w->path))
+			return -ENAMETOOLONG;
+		if (at > 0)
+			w->path[at++] = '/';
+		memcpy(w->path + at, d->name, n + 1);
+		w->path_len = at + n;
+		return 1;
 	}
 	w->path_len = l->path_len;
 	w->path[w->path_len] = '\0';

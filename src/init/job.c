@@ -333,44 +333,14 @@ void init_job_on_stream(struct out_stream *s)
 
 /* --- frames --- */
 
-static void on_credit(struct init_job *j, const struct wire_frame *f)
-{
-	struct out_stream *s = f->stream == WIRE_STDERR ? j->out[1] : j->out[0];
-	struct wire_credit m;
-
-	if (wire_credit_decode(f, &m) < 0 || f->stream == WIRE_STDIN) {
-		init_broken(j->in, "a CREDIT that cannot be read");
-		return;
-	}
-	if (s)
-		out_stream_credit(s, m.bytes);
-	if (j->draining)
-		drain(j);
-}
-
-static void on_signal(struct init_job *j, const struct wire_frame *f)
-{
-	struct wire_signal m;
-
-	if (wire_signal_decode(f, &m) < 0)
-		init_broken(j->in, "a SIGNAL that cannot be read");
-	else if (m.tree || (m.signal > 0 && m.signal <= (uint64_t)SIGRTMAX))
-		j->kind->stop(j, m.tree ? SIGKILL : (int)m.signal, m.tree || m.signal == SIGKILL);
-}
-
-static void on_resize(struct init_job *j, const struct wire_frame *f)
-{
-	struct wire_resize m;
-
-	if (wire_resize_decode(f, &m) < 0)
-		init_broken(j->in, "a RESIZE that cannot be read");
-	else if (j->pty && (!j->out[0] || !j->out[0]->ended))
-		pty_resize(j->pty_fd, m.rows, m.cols);
-}
-
 bool init_job_frame(struct init *in, const struct wire_frame *f)
 {
 	struct init_job *j = init_job_find(in, f->id);
+	struct wire_credit credit;
+	struct wire_signal sig;
+	struct wire_resize size;
+	struct out_stream *out;
+	int r = 0;
 
 	if (!j)
 		return false;
@@ -384,16 +354,28 @@ bool init_job_frame(struct init *in, const struct wire_frame *f)
 			in_stream_eof(&j->input);
 		break;
 	case WIRE_CREDIT:
-		on_credit(j, f);
+		r = f->stream == WIRE_STDIN ? -EBADMSG : wire_credit_decode(f, &credit);
+		out = j->out[f->stream == WIRE_STDERR];
+		if (r == 0 && out)
+			out_stream_credit(out, credit.bytes);
+		if (r == 0 && j->draining)
+			drain(j);
 		break;
 	case WIRE_SIGNAL:
-		on_signal(j, f);
+		r = wire_signal_decode(f, &sig);
+		if (r == 0 && (sig.tree || (sig.signal > 0 && sig.signal <= (uint64_t)SIGRTMAX)))
+			j->kind->stop(j, sig.tree ? SIGKILL : (int)sig.signal,
+				      sig.tree || sig.signal == SIGKILL);
 		break;
 	case WIRE_RESIZE:
-		on_resize(j, f);
+		r = wire_resize_decode(f, &size);
+		if (r == 0 && j->pty && (!j->out[0] || !j->out[0]->ended))
+			pty_resize(j->pty_fd, size.rows, size.cols);
 		break;
 	default: /* CANCEL: the job goes on */
 		break;
 	}
+	if (r < 0)
+		init_broken(in, "a frame for a command that cannot be read");
 	return true;
 }

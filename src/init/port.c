@@ -135,13 +135,6 @@ static void on_connected(struct ev_io *io, uint32_t events)
 	init_conn_go(&p->conn);
 }
 
-static int table(struct init *in)
-{
-	if (!in->ports)
-		in->ports = calloc(1, sizeof(*in->ports));
-	return in->ports ? 0 : -ENOMEM;
-}
-
 void init_port_start(struct init *in, uint32_t id, const struct wire_port *m)
 {
 	struct init_port *p;
@@ -152,7 +145,9 @@ void init_port_start(struct init *in, uint32_t id, const struct wire_port *m)
 		init_fail(in, id, EINVAL, "%llu is no port", (unsigned long long)m->port);
 		return;
 	}
-	if (table(in) < 0 || in->ports->conns.count >= INIT_PORTS_MAX) {
+	if (!in->ports)
+		in->ports = calloc(1, sizeof(*in->ports));
+	if (!in->ports || in->ports->conns.count >= INIT_PORTS_MAX) {
 		init_fail(in, id, EMFILE, "more than %u connections to ports of the box at once",
 			  INIT_PORTS_MAX);
 		return;

@@ -166,15 +166,6 @@ static void on_prepare(struct ev_defer *d)
 		line_io_new(sh->table, &sh->user, &sh->premade);
 }
 
-static struct shell *shell_find(struct shell_table *t, const char *name)
-{
-	struct shell *sh = t->shells;
-
-	while (sh && strcmp(sh->name, name) != 0)
-		sh = sh->next;
-	return sh;
-}
-
 /* Forgets a shell that is not alive and has no lines. False if there is none. */
 static bool forget_one(struct shell_table *t)
 {
@@ -221,16 +212,6 @@ static struct line *queue_pop(struct shell *sh)
 	l->next = NULL;
 	sh->queued--;
 	return l;
-}
-
-static void queue_put(struct shell *sh, struct line *l)
-{
-	if (sh->last)
-		sh->last->next = l;
-	else
-		sh->first = l;
-	sh->last = l;
-	sh->queued++;
 }
 
 static void queue_remove(struct shell *sh, struct line *l)
@@ -380,7 +361,7 @@ static int line_new(struct shell *sh, uint32_t id, const struct wire_exec *m, st
 static int add_line(struct shell_table *t, uint32_t id, const struct wire_exec *m, struct err *e)
 {
 	const char *name = m->shell[0] ? m->shell : SHELL_DEFAULT;
-	struct shell *sh = shell_find(t, name);
+	struct shell *sh = t->shells;
 	struct line *l;
 	int r = check_request(m, name, e);
 
@@ -388,6 +369,8 @@ static int add_line(struct shell_table *t, uint32_t id, const struct wire_exec *
 		r = shell_dir_open(t, e);
 	if (r < 0)
 		return r;
+	while (sh && strcmp(sh->name, name) != 0)
+		sh = sh->next;
 	if (init_job_count(t->in, JOB_LINE) >= INIT_LINES_MAX ||
 	    (sh && sh->queued >= INIT_SHELL_QUEUE))
 		return err_set(e, ERR_LIMIT, EAGAIN, "too many lines wait in shell '%s'", name);
@@ -399,7 +382,9 @@ static int add_line(struct shell_table *t, uint32_t id, const struct wire_exec *
 		shell_next(sh); /* a new one goes again */
 		return err_errno(e, ENOMEM, "run a line");
 	}
-	queue_put(sh, l);
+	*(sh->last ? &sh->last->next : &sh->first) = l;
+	sh->last = l;
+	sh->queued++;
 	shell_next(sh);
 	return 0;
 }

@@ -47,16 +47,6 @@ static int check_running(const struct shell *sh, const struct line *l, struct er
 		       sh->name, sh->user.name);
 }
 
-static int open_input(struct line *l, struct err *e)
-{
-	int r;
-
-	if (!l->job.has_input || l->io->input)
-		return 0;
-	r = line_io_add_input(l->io, &l->shell->user);
-	return r < 0 ? err_errno(e, -r, "open the input of a line") : 0;
-}
-
 static int take_io(struct line *l, struct err *e)
 {
 	struct shell *sh = l->shell;
@@ -191,10 +181,12 @@ int line_begin(struct line *l, struct err *e)
 
 	if (r == 0)
 		r = take_io(l, e);
-	if (r == 0)
-		r = open_input(l, e);
 	if (r < 0)
 		return r;
+	if (l->job.has_input && !l->io->input)
+		r = line_io_add_input(l->io, &sh->user);
+	if (r < 0)
+		return err_errno(e, -r, "open the input of a line");
 	sh->current = l;
 	sh->ready = false;
 	sh->seen.pids_hits = usage_pids_hits(&sh->table->in->groups, &sh->tree);
@@ -379,18 +371,6 @@ void shell_on_end(struct shell *sh, unsigned round, unsigned status)
 		line_run_again(l);
 }
 
-static void end_with_shell(struct line *l, int wait_status)
-{
-	bool exited = WIFEXITED(wait_status);
-
-	l->job.result.has_exit = exited;
-	if (exited)
-		l->job.result.exit_code = WEXITSTATUS(wait_status);
-	else
-		l->job.result.signal = WTERMSIG(wait_status);
-	end_unasked(l, SHELL_EXITED);
-}
-
 void shell_on_death(struct shell *sh, int wait_status)
 {
 	struct line *l = sh->current;
@@ -414,6 +394,11 @@ void shell_on_death(struct shell *sh, int wait_status)
 		end_normally(l, status);
 	} else {
 		sh->lost = false; /* this line says it */
-		end_with_shell(l, wait_status);
+		l->job.result.has_exit = WIFEXITED(wait_status);
+		if (WIFEXITED(wait_status))
+			l->job.result.exit_code = WEXITSTATUS(wait_status);
+		else
+			l->job.result.signal = WTERMSIG(wait_status);
+		end_unasked(l, SHELL_EXITED);
 	}
 }

@@ -51,13 +51,6 @@ enum {
 	SEEN_MAX = 256, /* processes that get a requested signal */
 };
 
-static const char *cause_of(const struct line *l)
-{
-	if (l->job.result.timed_out)
-		return "timeout";
-	return l->stop_by_force ? "killed" : "signal";
-}
-
 static void finish(struct line *l, enum wire_shell_state state)
 {
 	struct shell *sh = l->shell;
@@ -67,7 +60,10 @@ static void finish(struct line *l, enum wire_shell_state state)
 	l->job.result.signal = l->stop_signal;
 	sh->status = 128u + (unsigned)l->stop_signal;
 	line_measure(l);
-	line_end(l, state, cause_of(l));
+	line_end(l, state,
+		 l->job.result.timed_out ? "timeout"
+		 : l->stop_by_force	 ? "killed"
+					 : "signal");
 }
 
 void line_stopped_by_death(struct line *l)

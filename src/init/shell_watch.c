@@ -62,12 +62,6 @@ void shell_on_noise(struct shell *sh)
 		ev_timer_set(sh->table->in->ev, &sh->watch, NOISE_MS);
 }
 
-static bool ignores_feed(const struct shell *sh)
-{
-	return sh->used && ev_now(sh->table->in->ev) >= sh->watch_since_ms + UNREAD_MS &&
-	       !line_io_was_read(sh->current->io);
-}
-
 /* All of the feed was read, and still there is no end. */
 static void miss_end(struct shell *sh)
 {
@@ -103,7 +97,8 @@ void shell_on_watch(struct ev_timer *t)
 	if (shell_is_replaced(sh)) {
 		return; /* its death is the end */
 	} else if (shell_unread(sh) > 0) {
-		if (ignores_feed(sh))
+		if (sh->used && !line_has_run(l) &&
+		    ev_now(sh->table->in->ev) >= sh->watch_since_ms + UNREAD_MS)
 			line_run_again(l);
 	} else if (sh->probe == PROBE_NONE) {
 		feed_probe(sh);

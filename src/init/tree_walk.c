@@ -91,9 +91,10 @@ static int add_proc(struct procs *ps, const struct proc *p)
 	return 0;
 }
 
+/* Of struct proc and of struct tree_proc: both begin with it. */
 static int by_pid(const void *a, const void *b)
 {
-	pid_t x = ((const struct proc *)a)->pid, y = ((const struct proc *)b)->pid;
+	pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;
 
 	return (x > y) - (x < y);
 }
@@ -124,24 +125,6 @@ static struct proc *find_proc(const struct procs *ps, pid_t pid)
 	return ps->count ? bsearch(&key, ps->list, ps->count, sizeof(key), by_pid) : NULL;
 }
 
-static int by_kept_pid(const void *a, const void *b)
-{
-	pid_t x = ((const struct tree_proc *)a)->pid, y = ((const struct tree_proc *)b)->pid;
-
-	return (x > y) - (x < y);
-}
-
-/* The list was made of a sorted one. */
-static bool is_kept(const struct init_tree *t, const struct proc *p)
-{
-	struct tree_proc key = {.pid = p->pid}, *k;
-
-	if (t->keep_count == 0)
-		return false;
-	k = bsearch(&key, t->keep, t->keep_count, sizeof(key), by_kept_pid);
-	return k && k->start == p->start;
-}
-
 /* Up to the first who has a verdict, and down again with it: so everybody is passed twice, whatever
  * shape the tree was given. A list that was read while pids were reused may hold a circle. */
 static void judge(const struct procs *ps, struct proc *p)
@@ -161,10 +144,14 @@ static void mark_inside(const struct init_tree *t, pid_t root, struct procs *ps)
 {
 	for (size_t i = 0; i < ps->count; i++) {
 		struct proc *p = &ps->list[i];
+		const struct tree_proc key = {.pid = p->pid}, *kept = NULL;
 
+		/* The list of those was made of a sorted one. */
+		if (t->keep_count > 0)
+			kept = bsearch(&key, t->keep, t->keep_count, sizeof(key), by_pid);
 		if (p->pid == root)
 			p->verdict = INSIDE;
-		else if (is_kept(t, p))
+		else if (kept && kept->start == p->start)
 			p->verdict = OUTSIDE;
 	}
 	for (size_t i = 0; i < ps->count; i++)
