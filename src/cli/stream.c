@@ -19,11 +19,11 @@
 #include "cli/stream.h"
 
 #include "base/clock.h"
-#include "base/collect.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "cli/signals.h"
 #include "cli/term.h"
+#include "core/result.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -167,23 +167,6 @@ static int on_output(struct stream *s, int fd, const void *data, size_t len)
 	return write_piece(s);
 }
 
-static int on_exit_event(struct stream *s, const struct cove_result *result)
-{
-	struct cove_result *r = &s->end->result;
-
-	*r = *result;
-	r->cwd = result->cwd ? strdup(result->cwd) : NULL;
-	r->out = r->err_out = NULL;
-	r->out_len = r->err_len = 0;
-	s->done = s->end->ended = true;
-	if (!s->o->collect)
-		return 0;
-	r->out = collect_copy(&s->collect, 0, &r->out_len);
-	r->err_out = collect_copy(&s->collect, 1, &r->err_len);
-	r->truncated |= collect_is_cut(&s->collect);
-	return r->out && r->err_out ? 0 : -ENOMEM;
-}
-
 /* A person who waits sees what for; a program has the state in `cove ps`. */
 static void say_queued(void)
 {
@@ -212,7 +195,9 @@ static int on_event(struct stream *s, const struct cove_event *ev)
 	case COVE_EVENT_ERR:
 		return on_output(s, STDERR_FILENO, ev->data, ev->len);
 	case COVE_EVENT_EXIT:
-		return on_exit_event(s, &ev->result);
+		s->done = s->end->ended = true;
+		return result_collected(&ev->result, s->o->collect ? &s->collect : NULL,
+					&s->end->result);
 	}
 	return 0;
 }

@@ -113,7 +113,7 @@ int box_open_dir(struct cove *cove, const char *name, int *ret_fd, struct err *e
 	return 0;
 }
 
-static void event_open(struct cove *cove, const struct spec *spec)
+void box_event_open(struct cove *cove, const struct spec *spec)
 {
 	core_event(cove,
 		   &(struct event){
@@ -136,7 +136,7 @@ int box_create(struct cove *cove, struct core_spec *s, const struct cove_box_opt
 	if (r == 0)
 		r = box_handle_take(cove, spec->name, spec->one_shot, conn, ret, e);
 	if (r == 0)
-		event_open(cove, spec);
+		box_event_open(cove, spec);
 	return r;
 }
 
@@ -212,22 +212,16 @@ int cove_find(struct cove *cove, const char *name, struct cove_box **ret, struct
 	return core_return(cove, name, find(cove, name, ret, &e), &e, err);
 }
 
-static int start(struct cove *cove, const char *name, struct err *e)
+int cove_start(struct cove *cove, const char *name, struct cove_error *err)
 {
 	struct core_conn *conn = NULL;
+	struct err e = {0};
 	int r;
 
 	core_sweep(cove);
-	r = box_up(cove, name, &conn, e);
+	r = box_up(cove, name, &conn, &e);
 	core_conn_free(conn);
-	return r;
-}
-
-int cove_start(struct cove *cove, const char *name, struct cove_error *err)
-{
-	struct err e = {0};
-
-	return core_return(cove, name, start(cove, name, &e), &e, err);
+	return core_return(cove, name, r, &e, err);
 }
 
 int cove_stop(struct cove *cove, const char *name, const char *by, uint64_t grace_ms,

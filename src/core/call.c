@@ -136,6 +136,20 @@ int core_conn_flush(struct core_conn *c, struct err *e)
 	return 0;
 }
 
+int core_call_send(struct core_call *c, int r, struct err *e)
+{
+	return r < 0 ? err_errno(e, ENOBUFS, "ask the box's keeper") : core_conn_flush(c->conn, e);
+}
+
+int core_call_finish(struct core_call *c, int r, int timeout_ms, struct err *e)
+{
+	r = core_call_send(c, r, e);
+	if (r == 0)
+		r = core_call_wait_ok(c, timeout_ms, e);
+	core_call_end(c, r != -ETIMEDOUT);
+	return r;
+}
+
 /* Runs until the connection is ready (or lost), or the time is over. */
 static int wait_state(struct core_conn *c, bool until_lost, int timeout_ms)
 {

@@ -33,6 +33,11 @@ int core_call_next(struct core_call *c, int timeout_ms, struct wire_frame *ret, 
 /* Waits for OK and nothing else. */
 int core_call_wait_ok(struct core_call *c, int timeout_ms, struct err *e);
 
+/* After its first frame was encoded, which gave r: sends it. */
+int core_call_send(struct core_call *c, int r, struct err *e);
+/* And waits for OK, and ends the call. */
+int core_call_finish(struct core_call *c, int r, int timeout_ms, struct err *e);
+
 /* Writes all that is queued. A keeper that is gone is no error here: what it said before it went
  * may still be there to read. */
 int core_conn_flush(struct core_conn *c, struct err *e);

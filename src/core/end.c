@@ -38,22 +38,15 @@ void box_cgroup_name(struct cove *cove, const char *name, char *ret, size_t size
 	snprintf(ret, size, "%s-%s", cove->state.tag, name);
 }
 
-/* Only what a keeper makes there: a directory with anything else in it is not ours. */
-static void clear_run_dir(int run_fd, const char *name)
-{
-	char socket[BOX_NAME_MAX + 16];
-
-	snprintf(socket, sizeof(socket), "%s/keeper.sock", name);
-	unlinkat(run_fd, socket, 0);
-	unlinkat(run_fd, name, AT_REMOVEDIR);
-}
-
 void box_clear_runtime(struct cove *cove, const char *name)
 {
-	char group[96];
+	char group[96], socket[BOX_NAME_MAX + 16];
 	struct err e = {0};
 
-	clear_run_dir(cove->state.run_fd, name);
+	/* Only what a keeper makes there: a directory with anything else in it is not ours. */
+	snprintf(socket, sizeof(socket), "%s/keeper.sock", name);
+	unlinkat(cove->state.run_fd, socket, 0);
+	unlinkat(cove->state.run_fd, name, AT_REMOVEDIR);
 	box_cgroup_name(cove, name, group, sizeof(group));
 	if (cgroup_remove(group, &e) < 0)
 		log_debug("clear cgroup of %s: %s", name, e.msg);
@@ -140,16 +133,10 @@ static int ask_stop(struct core_conn *c, const struct wire_stop *how, struct err
 {
 	uint64_t grace_ms = how->grace_ms < 600000 ? how->grace_ms : 600000;
 	struct core_call call;
-	int r;
 
 	core_call_begin(&call, c);
-	r = wire_stop_encode(core_out(c), call.q.id, 0, how);
-	if (r == 0)
-		r = core_conn_flush(c, e);
-	if (r == 0)
-		r = core_call_wait_ok(&call, (int)grace_ms + STOP_WAIT_MS, e);
-	core_call_end(&call, true);
-	return r;
+	return core_call_finish(&call, wire_stop_encode(core_out(c), call.q.id, 0, how),
+				(int)grace_ms + STOP_WAIT_MS, e);
 }
 
 /* Through the keeper; by force if it does not answer. A keeper that answers with an error has ended

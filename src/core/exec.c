@@ -237,23 +237,8 @@ static void event_result(struct cove_exec *x, const struct exec_record *r)
 
 void exec_result(const struct exec_record *m, struct cove_result *r)
 {
-	*r = (struct cove_result){
-		.exec_id = m->exec_id,
-		.has_exit = m->has_exit,
-		.exit_code = m->has_exit ? m->exit_code & 0xff : 0,
-		.signal = m->signal < 128 ? m->signal : 0,
-		.out_bytes = m->stdout_bytes,
-		.err_bytes = m->stderr_bytes,
-		.duration_ms = m->duration_ms,
-		.timed_out = m->timed_out,
-		.oom_killed = m->oom_killed,
-		.truncated = m->truncated,
-		.shell = exec_shell_word(m),
-		.cpu_us = m->cpu_us,
-		.mem_peak_bytes = m->mem_peak_bytes,
-		.io_read_bytes = m->io_read_bytes,
-		.io_write_bytes = m->io_write_bytes,
-	};
+	*r = (struct cove_result){EXEC_SHOWN(m), .timed_out = m->timed_out,
+				  .shell = exec_shell_word(m)};
 	core_show(r->cause, sizeof(r->cause), m->cause[0] ? m->cause : "unknown");
 }
 
@@ -280,31 +265,21 @@ static int take_exit(struct cove_exec *x, const struct wire_frame *f, struct cov
 	return 1;
 }
 
-static int take_started(struct cove_exec *x, const struct wire_frame *f, struct cove_event *ret,
-			struct err *e)
+static int take_begun(struct cove_exec *x, const struct wire_frame *f, struct cove_event *ret,
+		      struct err *e)
 {
-	struct wire_started m;
+	bool queued = f->type == WIRE_QUEUED;
+	struct wire_started m = {0};
+	struct wire_queued q = {0};
 
-	if (wire_started_decode(f, &m) < 0)
+	if ((queued ? wire_queued_decode(f, &q) : wire_started_decode(f, &m)) < 0)
 		return core_unexpected(&x->call.q, f, e);
-	x->exec_id = m.exec_id;
-	x->queued = false;
-	if (!x->quiet)
+	x->exec_id = queued ? q.exec_id : m.exec_id;
+	x->queued = queued;
+	if (!queued && !x->quiet)
 		event_command(x);
-	*ret = (struct cove_event){.type = COVE_EVENT_STARTED, .exec_id = m.exec_id};
-	return 1;
-}
-
-static int take_queued(struct cove_exec *x, const struct wire_frame *f, struct cove_event *ret,
-		       struct err *e)
-{
-	struct wire_queued m;
-
-	if (wire_queued_decode(f, &m) < 0)
-		return core_unexpected(&x->call.q, f, e);
-	x->exec_id = m.exec_id;
-	x->queued = true;
-	*ret = (struct cove_event){.type = COVE_EVENT_QUEUED, .exec_id = m.exec_id};
+	*ret = (struct cove_event){.type = queued ? COVE_EVENT_QUEUED : COVE_EVENT_STARTED,
+				   .exec_id = x->exec_id};
 	return 1;
 }
 
@@ -323,9 +298,8 @@ int core_exec_frame(struct cove_exec *x, const struct wire_frame *f, struct cove
 {
 	switch (f->type) {
 	case WIRE_QUEUED:
-		return take_queued(x, f, ret, e);
 	case WIRE_STARTED:
-		return take_started(x, f, ret, e);
+		return take_begun(x, f, ret, e);
 	case WIRE_DATA:
 		if (f->stream == WIRE_STDIN)
 			return core_unexpected(&x->call.q, f, e);
@@ -354,17 +328,15 @@ int core_exec_frame(struct cove_exec *x, const struct wire_frame *f, struct cove
 	}
 }
 
-/* The caller came back, so it has taken what it was given. */
-static int settle(struct cove_exec *x, struct err *e)
+int core_exec_took(struct cove_exec *x, struct err *e)
 {
 	struct wire_credit m = {.bytes = wire_flow_took(&x->output[x->owed_stream], x->owed)};
 
 	x->owed = 0;
-	if (m.bytes == 0)
-		return 0;
-	if (wire_credit_encode(core_out(x->conn), x->call.q.id, x->owed_stream, &m) < 0)
+	if (m.bytes > 0 &&
+	    wire_credit_encode(core_out(x->conn), x->call.q.id, x->owed_stream, &m) < 0)
 		return err_errno(e, ENOBUFS, "queue credit");
-	return core_conn_flush(x->conn, e);
+	return 0;
 }
 
 static int exec_next(struct cove_exec *x, int timeout_ms, struct cove_event *ret, struct err *e)
@@ -377,7 +349,10 @@ static int exec_next(struct cove_exec *x, int timeout_ms, struct cove_event *ret
 		return core_log_next(x, timeout_ms, ret, e);
 	if (x->done)
 		return -EPIPE;
-	r = settle(x, e);
+	/* The caller came back, so it has taken what it was given. */
+	r = core_exec_took(x, e);
+	if (r == 0)
+		r = core_conn_flush(x->conn, e);
 	while (r == 0) {
 		r = core_call_next(&x->call, timeout_ms, &f, e);
 		if (r <= 0)

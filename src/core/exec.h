@@ -51,9 +51,23 @@ void core_exec_end(struct cove_exec *x);
 /* Queues as much of data as the window allows; returns how much. */
 size_t core_exec_feed(struct cove_exec *x, const void *data, size_t len);
 
+/* The output of the last event was taken: queues credit for it. */
+int core_exec_took(struct cove_exec *x, struct err *e);
+
 /* Handles one frame. 1: *ret is an event, 0: it was only credit. */
 int core_exec_frame(struct cove_exec *x, const struct wire_frame *f, struct cove_event *ret,
 		    struct err *e);
+
+/* What the structs of cove.h show of a record, under the same names in both: its one transcription.
+ * Where init's word goes in it is bounded here. */
+#define EXEC_SHOWN(r)                                                                             \
+	.exec_id = (r)->exec_id, .duration_ms = (r)->duration_ms, .out_bytes = (r)->stdout_bytes, \
+	.err_bytes = (r)->stderr_bytes, .has_exit = (r)->has_exit,                                \
+	.exit_code = (r)->has_exit ? (r)->exit_code & 0xff : 0,                                   \
+	.signal = (r)->signal < 128 ? (r)->signal : 0, .truncated = (r)->truncated,               \
+	.oom_killed = (r)->oom_killed, .cpu_us = (r)->cpu_us,                                     \
+	.mem_peak_bytes = (r)->mem_peak_bytes, .io_read_bytes = (r)->io_read_bytes,               \
+	.io_write_bytes = (r)->io_write_bytes
 
 /* What a record says, for the caller. */
 void exec_result(const struct exec_record *m, struct cove_result *r);

@@ -80,24 +80,8 @@ static int read_journal(const struct history *h, struct journal_list *ret, struc
 
 static void info_of_record(struct cove_exec_info *i, const struct exec_record *r)
 {
-	*i = (struct cove_exec_info){
-		.exec_id = r->exec_id,
-		.started_ms = r->started_ms,
-		.duration_ms = r->duration_ms,
-		.out_bytes = r->bytes[0],
-		.err_bytes = r->bytes[1],
-		.pid = (int64_t)r->pid,
-		.has_exit = r->has_exit,
-		.background = r->background,
-		.exit_code = r->exit_code & 0xff,
-		.signal = r->signal & 0x7f,
-		.truncated = r->truncated,
-		.oom_killed = r->oom_killed,
-		.cpu_us = r->cpu_us,
-		.mem_peak_bytes = r->mem_peak_bytes,
-		.io_read_bytes = r->io_read_bytes,
-		.io_write_bytes = r->io_write_bytes,
-	};
+	*i = (struct cove_exec_info){EXEC_SHOWN(r), .started_ms = r->started_ms,
+				     .pid = (int64_t)r->pid, .background = r->background};
 	str_copy(i->command, sizeof(i->command), r->command);
 	str_copy(i->state, sizeof(i->state), exec_state_name(r->state));
 	str_copy(i->shell, sizeof(i->shell), r->shell);
@@ -140,13 +124,12 @@ static int execs_of_keeper(struct core_conn *c, struct cove_exec_info **ret, str
 {
 	autofree struct cove_exec_info *infos = calloc(KEEPER_EXECS_MAX + 1, sizeof(*infos));
 	struct core_call call;
-	int r = 0;
+	int r;
 
+	if (!infos)
+		return err_errno(e, ENOMEM, "list commands");
 	core_call_begin(&call, c);
-	if (!infos || wire_encode(core_out(c), WIRE_EXECS, 0, call.q.id, NULL, 0) < 0)
-		r = err_errno(e, ENOMEM, "list commands");
-	if (r == 0)
-		r = core_conn_flush(c, e);
+	r = core_call_send(&call, wire_encode(core_out(c), WIRE_EXECS, 0, call.q.id, NULL, 0), e);
 	if (r == 0)
 		r = collect_infos(&call, infos, e);
 	core_call_end(&call, r >= 0);
@@ -398,9 +381,10 @@ static int follow_keeper(struct event_reader *v, struct history *h, struct err *
 			       "cove stop %s; cove start %s",
 			       h->box, h->box, h->box);
 	core_call_begin(&call, h->conn);
-	r = wire_subscribe_encode(core_out(h->conn), call.q.id, 0, &(struct wire_subscribe){0});
-	if (r == 0)
-		r = core_conn_flush(h->conn, e);
+	r = core_call_send(
+		&call,
+		wire_subscribe_encode(core_out(h->conn), call.q.id, 0, &(struct wire_subscribe){0}),
+		e);
 	while (r == 0 && !v->stopped) {
 		r = core_call_next(&call, -1, &f, e);
 		if (r > 0 && f.type == WIRE_OK)

@@ -6,16 +6,18 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static int list(struct cove *cove, struct cove_image_info **ret, struct err *e)
+int cove_images(struct cove *cove, struct cove_image_info **ret, struct cove_error *err)
 {
-	struct cove_image_info *infos;
+	struct cove_image_info *infos = NULL;
 	struct image *images = NULL;
 	size_t count = 0;
-	int r = image_list(&cove->state, &images, &count, e);
+	struct err e = {0};
+	int r = image_list(&cove->state, &images, &count, &e);
 
-	if (r < 0)
-		return r;
-	infos = calloc(count + 1, sizeof(*infos));
+	if (r == 0) {
+		infos = calloc(count + 1, sizeof(*infos));
+		r = infos ? (int)count : err_errno(&e, ENOMEM, "list images");
+	}
 	for (size_t i = 0; infos && i < count; i++) {
 		str_copy(infos[i].name, sizeof(infos[i].name), images[i].name);
 		str_copy(infos[i].id, sizeof(infos[i].id), images[i].id);
@@ -24,17 +26,9 @@ static int list(struct cove *cove, struct cove_image_info **ret, struct err *e)
 		infos[i].bytes = images[i].bytes;
 	}
 	free(images);
-	if (!infos)
-		return err_errno(e, ENOMEM, "list images");
-	*ret = infos;
-	return (int)count;
-}
-
-int cove_images(struct cove *cove, struct cove_image_info **ret, struct cove_error *err)
-{
-	struct err e = {0};
-
-	return core_return(cove, NULL, list(cove, ret, &e), &e, err);
+	if (r >= 0)
+		*ret = infos;
+	return core_return(cove, NULL, r, &e, err);
 }
 
 int cove_image_import(struct cove *cove, const char *name, const char *user, int tar_fd,

@@ -25,6 +25,8 @@ int life_create(struct cove *cove, struct core_spec *s, const struct cove_box_op
 int box_create(struct cove *cove, struct core_spec *s, const struct cove_box_options *o,
 	       struct cove_box **ret, struct err *e);
 
+void box_event_open(struct cove *cove, const struct spec *spec);
+
 /* Takes the operation lock, waiting so long for whoever has it. -ENOENT if the box is gone by then.
  */
 int life_lock(struct cove *cove, const char *name, int box_fd, int timeout_ms, struct err *e);

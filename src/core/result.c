@@ -1,5 +1,5 @@
 /* Running a command to its end, and its result as JSON. */
-#include "base/collect.h"
+#include "core/result.h"
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/str.h"
@@ -11,18 +11,6 @@
 #include <string.h>
 
 enum { JSON_RESULT_MAX = 16 << 20 };
-
-/* Gives back what was taken at once: it is in our buffers. */
-static int give_credit(struct cove_exec *x, struct err *e)
-{
-	struct wire_credit m = {.bytes = wire_flow_took(&x->output[x->owed_stream], x->owed)};
-
-	x->owed = 0;
-	if (m.bytes > 0 &&
-	    wire_credit_encode(core_out(x->conn), x->call.q.id, x->owed_stream, &m) < 0)
-		return err_errno(e, ENOBUFS, "queue credit");
-	return 0;
-}
 
 /* stdin as far as the window goes; EOF after the last byte. */
 static int feed(struct cove_exec *x, const struct cove_command *c, size_t *fed, bool *closed,
@@ -37,20 +25,6 @@ static int feed(struct cove_exec *x, const struct cove_command *c, size_t *fed, 
 	return wire_encode(core_out(x->conn), WIRE_EOF, WIRE_STDIN, x->call.q.id, NULL, 0) < 0
 		       ? err_errno(e, ENOBUFS, "queue stdin")
 		       : 0;
-}
-
-static int fill_result(struct cove_result *ret, const struct cove_event *ev, struct collect *c,
-		       struct err *e)
-{
-	*ret = ev->result;
-	ret->cwd = ev->result.cwd ? strdup(ev->result.cwd) : NULL;
-	ret->out = collect_copy(c, 0, &ret->out_len);
-	ret->err_out = collect_copy(c, 1, &ret->err_len);
-	ret->truncated |= collect_is_cut(c);
-	if (ret->out && ret->err_out && !ret->cwd == !ev->result.cwd)
-		return 0;
-	cove_result_free(ret);
-	return err_errno(e, ENOMEM, "keep the command's result");
 }
 
 /* Until EXIT, or STARTED or QUEUED of a background command. */
@@ -81,7 +55,7 @@ static int run_to_end(struct cove_exec *x, const struct cove_command *command, s
 		if (ev->type == COVE_EVENT_OUT || ev->type == COVE_EVENT_ERR) {
 			if (collect_add(c, ev->type == COVE_EVENT_ERR, ev->data, ev->len) < 0)
 				return err_errno(e, ENOMEM, "keep the command's output");
-			r = give_credit(x, e);
+			r = core_exec_took(x, e);
 			if (r < 0)
 				return r;
 		}
@@ -119,8 +93,8 @@ static int run(struct cove_box *box, const struct cove_command *command, struct 
 	r = run_to_end(&x, &cmd, &c, &ev, e);
 	if (r == 0 && ev.type != COVE_EVENT_EXIT)
 		leave_running(&x, &ev);
-	if (r == 0)
-		r = fill_result(ret, &ev, &c, e);
+	if (r == 0 && result_collected(&ev.result, &c, ret) < 0)
+		r = err_errno(e, ENOMEM, "keep the command's result");
 	core_exec_end(&x);
 	collect_done(&c);
 	return r;
@@ -158,11 +132,7 @@ static void put_result(struct json *j, const struct cove_result *r)
 {
 	json_object_begin(j);
 	json_kv_u64(j, "exec_id", r->exec_id);
-	json_key(j, "exit_code");
-	if (r->has_exit)
-		json_i64(j, r->exit_code);
-	else
-		json_null(j);
+	view_exit_code(j, r->has_exit, r->exit_code);
 	if (r->signal)
 		json_kv_i64(j, "signal", r->signal);
 	put_stream(j, "stdout", "stdout_base64", r->out, r->out_len);

@@ -44,13 +44,7 @@ static void event_open(struct cove *cove, const char *name)
 
 	if (!cove->on_event || record_load(&cove->state, name, &record, NULL) < 0)
 		return;
-	core_event(cove, &(struct event){
-				 .kind = EVENT_OPEN,
-				 .box = name,
-				 .image = record.spec.image,
-				 .workspace = record.spec.workspace ? record.spec.workspace
-								    : record.spec.workspace_dir,
-			 });
+	box_event_open(cove, &record.spec);
 	record_done(&record);
 }
 

@@ -21,13 +21,8 @@ static int send_signal(struct cove_box *box, uint64_t exec_id, int sig, struct e
 	if (r < 0)
 		return r;
 	core_call_begin(&call, c);
-	if (wire_signal_encode(core_out(c), call.q.id, 0, &m) < 0)
-		r = err_errno(e, ENOBUFS, "queue a signal");
-	if (r == 0)
-		r = core_conn_flush(c, e);
-	if (r == 0)
-		r = core_call_wait_ok(&call, STOP_WAIT_MS, e);
-	core_call_end(&call, r != -ETIMEDOUT);
+	r = core_call_finish(&call, wire_signal_encode(core_out(c), call.q.id, 0, &m), STOP_WAIT_MS,
+			     e);
 	box_conn_put(box, c);
 	return r;
 }

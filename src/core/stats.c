@@ -6,6 +6,7 @@
 
 #include "base/fd.h"
 #include "core/life.h"
+#include "core/view.h"
 
 #include <errno.h>
 
@@ -13,13 +14,10 @@
 static int ask(struct core_call *call, struct core_conn *c, enum wire_type type, int timeout_ms,
 	       struct wire_frame *ret, struct err *e)
 {
-	int r = 0;
+	int r;
 
 	core_call_begin(call, c);
-	if (wire_encode(core_out(c), type, 0, call->q.id, NULL, 0) < 0)
-		r = err_errno(e, ENOBUFS, "ask the keeper");
-	if (r == 0)
-		r = core_conn_flush(c, e);
+	r = core_call_send(call, wire_encode(core_out(c), type, 0, call->q.id, NULL, 0), e);
 	if (r == 0)
 		r = core_call_next(call, timeout_ms, ret, e);
 	if (r == 0)
@@ -55,39 +53,7 @@ int stats_ask(struct core_conn *c, struct cove_stats *ret, struct err *e)
 	core_call_end(&call, r == 0);
 	if (r < 0)
 		return r;
-	*ret = (struct cove_stats){
-		.uptime_ms = m.uptime_ms,
-		.paused = m.paused != 0,
-		.cpu_us = m.cpu_us,
-		.cpu_limit_milli = m.cpu_limit_milli,
-		.throttled_us = m.throttled_us,
-		.mem_bytes = m.mem_bytes,
-		.mem_peak_bytes = m.mem_peak_bytes,
-		.mem_limit_bytes = m.mem_limit_bytes,
-		.oom_kills = m.oom_kills,
-		.pids = m.pids,
-		.pids_limit = m.pids_limit,
-		.pids_hits = m.pids_hits,
-		.disk_bytes = m.disk_bytes,
-		.disk_limit_bytes = m.disk_limit_bytes,
-		.disk_files = m.disk_files,
-		.disk_files_limit = m.disk_files_limit,
-		.io_read_bytes = m.io_read_bytes,
-		.io_write_bytes = m.io_write_bytes,
-		.execs_running = m.execs_running,
-		.disk_own_limit_bytes = m.disk_own_limit_bytes,
-		.net_up_bytes = m.net_up_bytes,
-		.net_down_bytes = m.net_down_bytes,
-		.net_conns = m.net_conns,
-		.keeper_cpu_us = m.keeper_cpu_us,
-		.keeper_cpu_limit_milli = m.keeper_cpu_limit_milli,
-		.keeper_mem_bytes = m.keeper_mem_bytes,
-		.keeper_mem_limit_bytes = m.keeper_mem_limit_bytes,
-		.door_cpu_us = m.door_cpu_us,
-		.door_cpu_limit_milli = m.door_cpu_limit_milli,
-		.door_mem_bytes = m.door_mem_bytes,
-		.door_mem_limit_bytes = m.door_mem_limit_bytes,
-	};
+	view_stats_fill(ret, &m);
 	return 0;
 }
 
@@ -110,17 +76,10 @@ int stats_tell_pause(struct core_conn *c, bool on, const char *by, struct err *e
 {
 	struct wire_pause m = {.on = on, .by = by};
 	struct core_call call;
-	int r = 0;
 
 	core_call_begin(&call, c);
-	if (wire_pause_encode(core_out(c), call.q.id, 0, &m) < 0)
-		r = err_errno(e, ENOBUFS, "ask the keeper");
-	if (r == 0)
-		r = core_conn_flush(c, e);
-	if (r == 0)
-		r = core_call_wait_ok(&call, STOP_WAIT_MS, e);
-	core_call_end(&call, r == 0);
-	return r;
+	return core_call_finish(&call, wire_pause_encode(core_out(c), call.q.id, 0, &m),
+				STOP_WAIT_MS, e);
 }
 
 int cove_stats(struct cove *cove, const char *name, struct cove_stats *ret, struct cove_error *err)

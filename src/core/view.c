@@ -73,6 +73,15 @@ void view_usage(struct json *j, uint64_t cpu_us, uint64_t mem_peak_bytes, uint64
 	view_counted(j, "io_write_bytes", io_write_bytes);
 }
 
+void view_exit_code(struct json *j, bool has_exit, int code)
+{
+	json_key(j, "exit_code");
+	if (has_exit)
+		json_i64(j, code);
+	else
+		json_null(j);
+}
+
 void view_exec(struct json *j, const struct cove_exec_info *x)
 {
 	json_kv_u64(j, "exec_id", x->exec_id);
@@ -83,11 +92,7 @@ void view_exec(struct json *j, const struct cove_exec_info *x)
 	view_known_u64(j, "pid", (uint64_t)x->pid);
 	view_known_u64(j, "started_ms", x->started_ms);
 	json_kv_u64(j, "duration_ms", x->duration_ms);
-	json_key(j, "exit_code");
-	if (x->has_exit)
-		json_i64(j, x->exit_code);
-	else
-		json_null(j);
+	view_exit_code(j, x->has_exit, x->exit_code);
 	view_known_u64(j, "signal", (uint64_t)x->signal);
 	view_text(j, "cause", x->cause);
 	json_kv_bool(j, "oom_killed", x->oom_killed);
@@ -97,38 +102,57 @@ void view_exec(struct json *j, const struct cove_exec_info *x)
 	view_usage(j, x->cpu_us, x->mem_peak_bytes, x->io_read_bytes, x->io_write_bytes);
 }
 
-/* Every box that runs has some time, memory and a process: 0 means that nobody counts it. */
+/* What there is of each number: always some, none where it is 0, none where it is COVE_UNKNOWN. Every
+ * box that runs has some time, memory and a process: 0 means that nobody counts it. */
+enum stat_form { STAT_PLAIN, STAT_KNOWN, STAT_COUNTED };
+
+#define STAT(form, name)                                                                     \
+	{                                                                                    \
+#name, offsetof(struct wire_stats, name), offsetof(struct cove_stats, name), \
+			STAT_##form                                                          \
+	}
+
+/* clang-format off */
+static const struct {
+	const char *key;
+	size_t from, at;
+	enum stat_form form;
+} stats[] = {
+	STAT(KNOWN, cpu_us), STAT(KNOWN, cpu_limit_milli), STAT(PLAIN, throttled_us),
+	STAT(KNOWN, mem_bytes), STAT(KNOWN, mem_peak_bytes), STAT(KNOWN, mem_limit_bytes),
+	STAT(PLAIN, oom_kills), STAT(KNOWN, pids), STAT(KNOWN, pids_limit), STAT(PLAIN, pids_hits),
+	STAT(COUNTED, disk_bytes), STAT(KNOWN, disk_limit_bytes), STAT(KNOWN, disk_own_limit_bytes),
+	STAT(COUNTED, disk_files), STAT(KNOWN, disk_files_limit), STAT(COUNTED, io_read_bytes),
+	STAT(COUNTED, io_write_bytes), STAT(PLAIN, net_up_bytes), STAT(PLAIN, net_down_bytes),
+	STAT(PLAIN, net_conns), STAT(PLAIN, execs_running), STAT(PLAIN, keeper_cpu_us),
+	STAT(KNOWN, keeper_cpu_limit_milli), STAT(KNOWN, keeper_mem_bytes),
+	STAT(KNOWN, keeper_mem_limit_bytes), STAT(KNOWN, door_cpu_us),
+	STAT(KNOWN, door_cpu_limit_milli), STAT(KNOWN, door_mem_bytes),
+	STAT(KNOWN, door_mem_limit_bytes),
+};
+/* clang-format on */
+
+void view_stats_fill(struct cove_stats *ret, const struct wire_stats *m)
+{
+	*ret = (struct cove_stats){.uptime_ms = m->uptime_ms, .paused = m->paused != 0};
+	for (size_t i = 0; i < sizeof(stats) / sizeof(stats[0]); i++)
+		memcpy((char *)ret + stats[i].at, (const char *)m + stats[i].from,
+		       sizeof(uint64_t));
+}
+
 void view_stats(struct json *j, const struct cove_stats *s)
 {
 	json_kv_u64(j, "uptime_ms", s->uptime_ms);
 	json_kv_bool(j, "paused", s->paused);
-	view_known_u64(j, "cpu_us", s->cpu_us);
-	view_known_u64(j, "cpu_limit_milli", s->cpu_limit_milli);
-	json_kv_u64(j, "throttled_us", s->throttled_us);
-	view_known_u64(j, "mem_bytes", s->mem_bytes);
-	view_known_u64(j, "mem_peak_bytes", s->mem_peak_bytes);
-	view_known_u64(j, "mem_limit_bytes", s->mem_limit_bytes);
-	json_kv_u64(j, "oom_kills", s->oom_kills);
-	view_known_u64(j, "pids", s->pids);
-	view_known_u64(j, "pids_limit", s->pids_limit);
-	json_kv_u64(j, "pids_hits", s->pids_hits);
-	view_counted(j, "disk_bytes", s->disk_bytes);
-	view_known_u64(j, "disk_limit_bytes", s->disk_limit_bytes);
-	view_known_u64(j, "disk_own_limit_bytes", s->disk_own_limit_bytes);
-	view_counted(j, "disk_files", s->disk_files);
-	view_known_u64(j, "disk_files_limit", s->disk_files_limit);
-	view_counted(j, "io_read_bytes", s->io_read_bytes);
-	view_counted(j, "io_write_bytes", s->io_write_bytes);
-	json_kv_u64(j, "net_up_bytes", s->net_up_bytes);
-	json_kv_u64(j, "net_down_bytes", s->net_down_bytes);
-	json_kv_u64(j, "net_conns", s->net_conns);
-	json_kv_u64(j, "execs_running", s->execs_running);
-	json_kv_u64(j, "keeper_cpu_us", s->keeper_cpu_us);
-	view_known_u64(j, "keeper_cpu_limit_milli", s->keeper_cpu_limit_milli);
-	view_known_u64(j, "keeper_mem_bytes", s->keeper_mem_bytes);
-	view_known_u64(j, "keeper_mem_limit_bytes", s->keeper_mem_limit_bytes);
-	view_known_u64(j, "door_cpu_us", s->door_cpu_us);
-	view_known_u64(j, "door_cpu_limit_milli", s->door_cpu_limit_milli);
-	view_known_u64(j, "door_mem_bytes", s->door_mem_bytes);
-	view_known_u64(j, "door_mem_limit_bytes", s->door_mem_limit_bytes);
+	for (size_t i = 0; i < sizeof(stats) / sizeof(stats[0]); i++) {
+		uint64_t v;
+
+		memcpy(&v, (const char *)s + stats[i].at, sizeof(v));
+		if (stats[i].form == STAT_COUNTED)
+			view_counted(j, stats[i].key, v);
+		else if (stats[i].form == STAT_KNOWN)
+			view_known_u64(j, stats[i].key, v);
+		else
+			json_kv_u64(j, stats[i].key, v);
+	}
 }

@@ -5,6 +5,7 @@
 #include "cove.h"
 #include "store/record.h"
 #include "wire/field.h"
+#include "wire/msg.h"
 
 const char *box_state_name(enum box_state state);
 const char *persistence_name(enum persistence p);
@@ -27,5 +28,8 @@ void view_usage(struct json *j, uint64_t cpu_us, uint64_t mem_peak_bytes, uint64
 		uint64_t io_write_bytes);
 /* The members of one command's object. */
 void view_exec(struct json *j, const struct cove_exec_info *x);
-/* The members of a running box's object of numbers. */
+/* "exit_code": null where there is none. */
+void view_exit_code(struct json *j, bool has_exit, int code);
+/* What a keeper says of its box's numbers, and the members of their object. */
+void view_stats_fill(struct cove_stats *ret, const struct wire_stats *m);
 void view_stats(struct json *j, const struct cove_stats *s);

@@ -4,7 +4,7 @@
  * reads and writes it (keeper/journal.c has the lines), an event points at one (store/event.h), and
  * libcove makes its results and JSON of it. A new field is added here, and to the tables of the
  * forms that are to have it. Members are picked by hand only for what the structs of cove.h show
- * (core/exec.c, core/history.c).
+ * (EXEC_SHOWN in core/exec.h).
  *
  * What init sends of it is what the box says: the keeper counts bytes and time itself.
  */

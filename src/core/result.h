@@ -1,0 +1,28 @@
+/* The one collector of a command's output, for cove_run and the command line. */
+#pragma once
+
+#include "base/collect.h"
+#include "cove.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A result of the caller's own (cove_result_free), from that of an EXIT event and the output that
+ * was collected; NULL: none was. */
+static inline int result_collected(const struct cove_result *ended, struct collect *c,
+				   struct cove_result *ret)
+{
+	*ret = *ended;
+	ret->cwd = ended->cwd ? strdup(ended->cwd) : NULL;
+	ret->out = c ? collect_copy(c, 0, &ret->out_len) : NULL;
+	ret->err_out = c ? collect_copy(c, 1, &ret->err_len) : NULL;
+	ret->truncated |= c && collect_is_cut(c);
+	if (!ret->cwd == !ended->cwd && (!c || (ret->out && ret->err_out)))
+		return 0;
+	free(ret->cwd);
+	free(ret->out);
+	free(ret->err_out);
+	*ret = (struct cove_result){0};
+	return -ENOMEM;
+}
