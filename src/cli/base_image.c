@@ -170,9 +170,6 @@ int base_image_make(struct cli *c, const char *name, const char **args)
 
 	if (spawn_find_program(BUILDER, path, sizeof(path), &e) < 0)
 		return cli_error(c, (enum cove_error_kind)e.kind, "%s", e.msg);
-	r = cli_open(c);
-	if (r)
-		return r;
 	r = start(path, args, &tar_fd, &pid);
 	if (r < 0)
 		return cli_error(c, COVE_INTERNAL, "start '%.120s': %s", path, strerror(-r));

@@ -350,10 +350,7 @@ struct cove_command cli_command(const struct options *o)
 int cli_find(struct cli *c, struct cove_box **ret)
 {
 	struct cove_error err;
-	int r = cli_open(c);
 
-	if (r)
-		return r;
 	return cove_find(c->cove, c->o.args[0], ret, &err) < 0 ? cli_fail(c, &err) : 0;
 }
 
@@ -441,10 +438,8 @@ int cli_each(struct cli *c, size_t first, const char *result,
 	     int (*call)(struct cli *c, const char *name, struct cove_error *err))
 {
 	struct cove_error err;
-	int status = cli_open(c);
+	int status = 0;
 
-	if (status)
-		return status;
 	for (size_t i = first; i < c->o.arg_count; i++) {
 		const char *name = c->o.args[i];
 		unsigned events = c->events;

@@ -59,9 +59,6 @@ static int run(struct cli *c)
 				 c->o.args[1]);
 	if (!answer.allow && strcmp(word, "deny") != 0)
 		return cli_usage(c, "'%.60s' is no answer: allow or deny", word);
-	r = cli_open(c);
-	if (r)
-		return r;
 	buf_init(&text, ANSWER_MAX);
 	if (cove_answer(c->cove, box, &answer, on_scope, &answered, &err) < 0) {
 		buf_done(&text);

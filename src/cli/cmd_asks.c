@@ -165,10 +165,8 @@ static int watch(struct cli *c)
 static int run(struct cli *c)
 {
 	struct asks asks = {0};
-	int r = cli_open(c);
+	int r;
 
-	if (r)
-		return r;
 	if (c->o.watch)
 		return watch(c);
 	r = look(c, &asks);

@@ -199,15 +199,11 @@ static int show(struct cli *c)
 	};
 	struct rows_reading reading = {.c = c};
 	struct cove_error err;
-	int r;
 
 	if (c->o.arg_count > 1)
 		return cli_usage(c, "unexpected argument '%.60s'", c->o.args[1]);
-	r = cli_open(c);
-	if (r == 0 && c->o.follow && signals_catch() < 0)
-		r = cli_error(c, COVE_INTERNAL, "cannot catch signals");
-	if (r)
-		return r;
+	if (c->o.follow && signals_catch() < 0)
+		return cli_error(c, COVE_INTERNAL, "cannot catch signals");
 	if (cove_audit(c->cove, &options, on_row, &reading, &err) < 0)
 		return cli_fail(c, &err);
 	return reading.status;
@@ -258,13 +254,9 @@ static int verify(struct cli *c)
 	const char *box = c->o.arg_count > 1 ? c->o.args[1] : NULL;
 	struct cove_audit_report report = {.size = sizeof(report)};
 	struct cove_error err;
-	int r;
 
 	if (c->o.arg_count > 2)
 		return cli_usage(c, "usage: cove audit verify [BOX]");
-	r = cli_open(c);
-	if (r)
-		return r;
 	if (cove_audit_verify(c->cove, box, &report, &err) < 0)
 		return cli_broken(c, &err);
 	return say_report(c, box ? box : "all", &report);
@@ -276,13 +268,9 @@ static int remove_rows(struct cli *c)
 	uint64_t now = clock_wall_ms(), rows = 0;
 	char by[BY_MAX];
 	struct cove_error err;
-	int r;
 
 	if (c->o.arg_count > 2 || !box == !c->o.has_before)
 		return cli_usage(c, "usage: cove audit rm BOX, or cove audit rm --before TIME");
-	r = cli_open(c);
-	if (r)
-		return r;
 	if (cove_audit_delete(c->cove, box, c->o.before_ms < now ? now - c->o.before_ms : 0,
 			      door_by(by), &rows, &err) < 0)
 		return cli_fail(c, &err);
@@ -295,15 +283,11 @@ static int keep(struct cli *c)
 	struct cove_error err;
 	char line[64], text[16];
 	uint64_t ms = 0;
-	int r;
 
 	if (c->o.arg_count > 2)
 		return cli_usage(c, "usage: cove audit keep [TIME|forever]");
 	if (time && strcmp(time, "forever") != 0 && (!str_parse_ms(time, &ms) || ms == 0))
 		return cli_usage(c, "'%.60s' is no time: write 90d, 12h or forever", time);
-	r = cli_open(c);
-	if (r)
-		return r;
 	if (cove_audit_keep(c->cove, time ? &ms : NULL, &ms, &err) < 0)
 		return cli_fail(c, &err);
 	if (c->o.json)

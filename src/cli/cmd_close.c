@@ -4,12 +4,8 @@
 static int run(struct cli *c)
 {
 	struct cove_error err;
-	unsigned events;
-	int r = cli_open(c);
+	unsigned events = c->events;
 
-	if (r)
-		return r;
-	events = c->events;
 	if (cove_close(c->cove, c->o.args[0], c->o.prefix, c->o.remove, &err) < 0)
 		return cli_fail(c, &err);
 	return cli_done(c, c->o.args[0], "closed", events);

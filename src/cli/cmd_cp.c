@@ -190,8 +190,6 @@ static int run(struct cli *c)
 	struct place to = place_of(c->o.args[sources]);
 	int r = check(c, &to, sources);
 
-	if (r == 0)
-		r = cli_open(c);
 	if (r == 0 && sources > 1)
 		r = check_directory(c, &to);
 	for (size_t i = 0; r == 0 && i < sources; i++) {

@@ -250,5 +250,6 @@ const struct verb verb_doctor = {
 		"Exit status: 0 if boxes work, also with less; 1 if something that was tried in a\n"
 		"box did not hold; 125 if no box can run here.\n",
 	.options = (const enum opt_id[]){OPT_NO_TEST, OPT_JSON, OPT_HELP, OPT_END},
+	.no_home = true,
 	.run = run,
 };

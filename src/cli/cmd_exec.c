@@ -1,32 +1,13 @@
 /* cove exec: one command in a box, with no memory of others. */
 #include "cli/command.h"
 
-static int check(struct cli *c)
-{
-	if (c->o.arg_count < 2)
-		return cli_usage(c, "no command; usage: cove %s", c->verb->synopsis);
-	if (c->o.tty && c->o.no_tty)
-		return cli_usage(c, "-t and -T exclude each other");
-	return 0;
-}
-
 static int run(struct cli *c)
 {
 	struct cove_command command = cli_command(&c->o);
-	struct cove_box *box;
-	int r = check(c);
 
-	if (r == 0)
-		r = cli_find(c, &box);
-	if (r)
-		return r;
 	command.argv = c->o.args + 1;
-	if (c->o.background)
-		r = command_background(c, box, &command);
-	else
-		r = command_run(c, box, &command, true, false);
-	cove_box_free(box);
-	return r;
+	return c->o.background ? command_background(c, c->box, &command)
+			       : command_run(c, c->box, &command, true, false);
 }
 
 const struct verb verb_exec = {
@@ -54,6 +35,7 @@ const struct verb verb_exec = {
 	.options = (const enum opt_id[]){OPTS_COMMAND, OPT_TTY, OPT_NO_TTY, OPT_INTERACTIVE,
 					 OPT_BACKGROUND, OPT_TOKEN, OPTS_COMMON, OPT_END},
 	.command_at = 2,
-	.args = {1, -1},
+	.args = {2, -1},
+	.has_box = true,
 	.run = run,
 };

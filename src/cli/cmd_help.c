@@ -18,5 +18,6 @@ const struct verb verb_help = {
 	.help = "Also `cove VERB --help`.\n",
 	.options = (const enum opt_id[]){OPT_HELP, OPT_END},
 	.args = {0, 1},
+	.no_home = true,
 	.run = run,
 };

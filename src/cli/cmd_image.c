@@ -93,9 +93,6 @@ static int import(struct cli *c)
 		return cli_error(c, COVE_UNSUPPORTED,
 				 "'%.80s' is compressed; try: %s %.80s | cove image import %s -",
 				 file, unpacker, is_stdin ? "FILE" : file, image);
-	r = cli_open(c);
-	if (r)
-		return r;
 	events = c->events;
 	watch_start(&w, fd, is_stdin ? "stdin" : file);
 	r = cove_image_import(c->cove, image, c->o.image_user, fd, &err);

@@ -10,11 +10,6 @@ static int inspect(struct cli *c, const char *name, struct cove_error *err)
 	return r < 0 ? r : cli_out_json(c, json);
 }
 
-static int run(struct cli *c)
-{
-	return cli_each(c, 0, NULL, inspect);
-}
-
 const struct verb verb_inspect = {
 	.name = "inspect",
 	.synopsis = "inspect BOX...",
@@ -29,5 +24,5 @@ const struct verb verb_inspect = {
 		"  cove inspect --json dev | jq .not_enforced\n",
 	.options = (const enum opt_id[]){OPTS_COMMON, OPT_END},
 	.args = {1, -1},
-	.run = run,
+	.each = inspect,
 };

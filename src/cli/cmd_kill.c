@@ -20,13 +20,7 @@ static int signal_one(struct cli *c, const char *text, struct cove_error *err)
 
 static int run(struct cli *c)
 {
-	int r = cli_find(c, &c->box);
-
-	if (r)
-		return r;
-	r = cli_each(c, 1, "signalled", signal_one);
-	cove_box_free(c->box);
-	return r;
+	return cli_each(c, 1, "signalled", signal_one);
 }
 
 const struct verb verb_kill = {
@@ -42,5 +36,6 @@ const struct verb verb_kill = {
 		"  cove kill -s KILL dev $(cove ps -q dev)\n",
 	.options = (const enum opt_id[]){OPT_SIGNAL, OPTS_COMMON, OPT_END},
 	.args = {2, -1},
+	.has_box = true,
 	.run = run,
 };

@@ -101,16 +101,12 @@ static bool on_line(void *arg, const char *json)
 static int run(struct cli *c)
 {
 	struct cove_error err;
-	int r;
 
 	if (c->o.has_from && !c->o.has_exec)
 		return cli_usage(c, "--from needs --exec ID");
 	if (c->o.json && c->o.has_exec)
 		return cli_usage(
 			c, "--json prints the box's events, --exec a command's output: choose one");
-	r = cli_open(c);
-	if (r)
-		return r;
 	if (c->o.has_exec)
 		return print_exec(c, c->o.exec_id, c->o.follow);
 	if (!c->o.json)

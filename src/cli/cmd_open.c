@@ -7,10 +7,8 @@ static int run(struct cli *c)
 	struct cove_box_options options = cli_box_options(&c->o);
 	struct cove_box *box;
 	struct cove_error err;
-	int r = cli_open(c);
+	int r;
 
-	if (r)
-		return r;
 	box_hold_signals();
 	if (cove_open(c->cove, c->o.args[0], c->o.prefix, &options, &box, &err) < 0)
 		return cli_fail(c, &err);

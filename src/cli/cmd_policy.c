@@ -30,10 +30,8 @@ static int check(struct cli *c)
 	struct cove_error err;
 	char line[512];
 	struct json *j;
-	int r = cli_open(c);
+	int r;
 
-	if (r)
-		return r;
 	j = cli_object_begin(&w.o);
 	json_kv_str(j, "name", file);
 	json_kv_str(j, "result", "valid");
@@ -59,10 +57,7 @@ static int show(struct cli *c)
 	struct cli_object o;
 	struct json *j;
 	struct cove_error err;
-	int r = cli_open(c);
 
-	if (r)
-		return r;
 	if (preset && strcmp(what, "none") == 0)
 		what = "closed";
 	if (cove_policy_text(c->cove, preset ? NULL : what, preset ? what : NULL, &text, &err) < 0)
@@ -81,10 +76,7 @@ static int apply(struct cli *c)
 	char by[BY_MAX];
 	struct cove_error err;
 	uint64_t cut = 0;
-	int r = cli_open(c);
 
-	if (r)
-		return r;
 	if (cove_policy_apply(c->cove, box, c->o.args[2], door_by(by), &cut, &err) < 0)
 		return cli_fail(c, &err);
 	door_say_cut(c, cut);
@@ -94,10 +86,7 @@ static int apply(struct cli *c)
 static int set_default(struct cli *c)
 {
 	struct cove_error err;
-	int r = cli_open(c);
 
-	if (r)
-		return r;
 	if (cove_policy_set_default(c->cove, c->o.args[1], &err) < 0)
 		return cli_fail(c, &err);
 	return cli_done(c, c->o.args[1], "default", c->events);

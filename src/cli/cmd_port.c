@@ -126,23 +126,19 @@ static int run(struct cli *c)
 				       .arg = &port};
 	struct signalfd_siginfo sig = {0};
 	autoclose int stop_fd = -1;
-	struct cove_box *box;
 	struct cove_error err;
 	int r = parse(c, &forward.port, &forward.local_port);
 
-	if (r == 0)
-		r = cli_find(c, &box);
 	if (r)
 		return r;
 	port.inner = forward.port;
 	forward.stop_fd = stop_fd = catch_end();
 	if (stop_fd < 0)
 		r = cli_error(c, COVE_INTERNAL, "cannot catch signals");
-	else if (cove_forward(box, &forward, &err) < 0)
+	else if (cove_forward(c->box, &forward, &err) < 0)
 		r = cli_fail(c, &err);
 	else
 		r = port.status;
-	cove_box_free(box);
 	if (r == 0 && read(stop_fd, &sig, sizeof(sig)) == sizeof(sig))
 		r = EXIT_SIGNAL + (int)sig.ssi_signo;
 	return r;
@@ -165,5 +161,6 @@ const struct verb verb_port = {
 	.options = (const enum opt_id[]){OPT_ADDRESS, OPTS_COMMON, OPT_END},
 	.args = {2, 2},
 	.answers = true,
+	.has_box = true,
 	.run = run,
 };

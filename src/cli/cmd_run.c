@@ -1,31 +1,19 @@
 /* cove run: a fresh box, one command, and the box is gone. */
 #include "cli/command.h"
 
-/* The command line of the user's own, or an error that shows how. */
-static int check(struct cli *c)
-{
-	if (c->o.arg_count == 0)
-		return cli_usage(
-			c, "no command; try `cove run -- ls /`, or `cove shell` for a terminal");
-	if (c->o.tty && c->o.no_tty)
-		return cli_usage(c, "-t and -T exclude each other");
-	return 0;
-}
-
 static int run(struct cli *c)
 {
 	struct cove_box_options options = cli_box_options(&c->o);
 	struct cove_command command = {.size = sizeof(command), .argv = c->o.args};
 	struct cove_box *box;
 	struct cove_error err;
-	int r = check(c);
+	int r;
 
+	if (c->o.arg_count == 0)
+		return cli_usage(
+			c, "no command; try `cove run -- ls /`, or `cove shell` for a terminal");
 	/* A signal while the box is made ends us at once, and the box with us: it is one-shot. */
 	options.one_shot = true;
-	if (r == 0)
-		r = cli_open(c);
-	if (r)
-		return r;
 	if (cove_create(c->cove, &options, &box, &err) < 0)
 		return cli_fail(c, &err);
 	r = command_run(c, box, &command, true, true);

@@ -100,7 +100,6 @@ static int store(struct cli *c, const char *what, char *value)
 	ssize_t n = is_terminal ? read_silently(what, value, VALUE_ROOM)
 				: fd_read_full(STDIN_FILENO, value, VALUE_ROOM);
 	struct cove_error err;
-	int r;
 
 	if (n == -EINTR)
 		return cli_error(c, COVE_INTERRUPTED, "given up; nothing was stored");
@@ -114,9 +113,6 @@ static int store(struct cli *c, const char *what, char *value)
 	if ((size_t)n == VALUE_ROOM)
 		return cli_error(c, COVE_LIMIT, "a secret has at most %u bytes; nothing was stored",
 				 DOOR_SECRET_MAX);
-	r = cli_open(c);
-	if (r)
-		return r;
 	if (cove_secret_set(c->cove, what, "value", value, without_line_end(value, (size_t)n),
 			    &err) < 0)
 		return cli_fail(c, &err);
@@ -152,10 +148,7 @@ static int set_place(struct cli *c, const char *what)
 	autofree char *path = NULL;
 	const char *place = c->o.secret_command;
 	struct cove_error err;
-	int r = cli_open(c);
 
-	if (r)
-		return r;
 	if (is_file) {
 		path = realpath(c->o.secret_file, NULL);
 		if (!path)

@@ -49,25 +49,19 @@ static int get_line(struct cli *c, struct buf *line)
 static int run(struct cli *c)
 {
 	struct cove_command command = cli_command(&c->o);
-	struct cove_box *box;
 	struct buf line;
 	int r;
 
 	buf_init(&line, LINE_BYTES_MAX + 1); /* and its end */
 	r = get_line(c, &line);
-	if (r == 0)
-		r = cli_find(c, &box);
-	if (r == 0) {
-		command.line = buf_cstr(&line);
-		command.shell = c->o.shell ? c->o.shell : "default";
-		if (!command.line)
-			r = cli_error(c, COVE_LIMIT, "the line is too long");
-		else if (c->o.background)
-			r = command_background(c, box, &command);
-		else
-			r = command_run(c, box, &command, false, false);
-		cove_box_free(box);
-	}
+	command.line = buf_cstr(&line);
+	command.shell = c->o.shell ? c->o.shell : "default";
+	if (r == 0 && !command.line)
+		r = cli_error(c, COVE_LIMIT, "the line is too long");
+	else if (r == 0 && c->o.background)
+		r = command_background(c, c->box, &command);
+	else if (r == 0)
+		r = command_run(c, c->box, &command, false, false);
 	buf_done(&line);
 	return r;
 }
@@ -107,5 +101,6 @@ const struct verb verb_sh = {
 					 OPT_TOKEN, OPTS_COMMON, OPT_END},
 	.command_at = 2,
 	.args = {2, -1},
+	.has_box = true,
 	.run = run,
 };

@@ -5,7 +5,6 @@ static int get_box(struct cli *c, struct cove_box **ret)
 {
 	struct cove_box_options options = cli_box_options(&c->o);
 	struct cove_error err;
-	int r;
 
 	if (c->o.arg_count > 0) {
 		if (c->o.image || c->o.wall || c->o.workspace || c->o.mounts.count ||
@@ -18,9 +17,6 @@ static int get_box(struct cli *c, struct cove_box **ret)
 		return cli_find(c, ret);
 	}
 	options.one_shot = true;
-	r = cli_open(c);
-	if (r)
-		return r;
 	return cove_create(c->cove, &options, ret, &err) < 0 ? cli_fail(c, &err) : 0;
 }
 

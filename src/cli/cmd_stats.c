@@ -236,12 +236,11 @@ static int show(struct cli *c, struct look *last)
 static int run(struct cli *c)
 {
 	struct look last = {0};
-	int r = cli_open(c);
+	int r;
 
-	if (r == 0 && signals_catch() < 0)
-		r = cli_error(c, COVE_INTERNAL, "cannot catch signals");
-	if (r == 0)
-		r = look(c, &(struct look){0}, &last);
+	if (signals_catch() < 0)
+		return cli_error(c, COVE_INTERNAL, "cannot catch signals");
+	r = look(c, &(struct look){0}, &last);
 	if (r == 0 && last.count == 0 && !c->o.watch) {
 		if (!c->o.json && isatty(STDERR_FILENO))
 			cli_note("no running boxes; `cove ls` lists all");

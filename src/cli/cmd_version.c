@@ -19,5 +19,6 @@ const struct verb verb_version = {
 	.summary = "print the version",
 	.help = "Also `cove --version`.\n",
 	.options = (const enum opt_id[]){OPT_JSON, OPT_HELP, OPT_END},
+	.no_home = true,
 	.run = run,
 };

@@ -62,14 +62,13 @@ int door_grant(struct cli *c, bool allow)
 				   .by = door_by(by)};
 	const char *box = c->o.args[0];
 	struct cove_error err;
-	int status;
+	int status = 0;
 
 	if (c->o.once && c->o.has_for)
 		return cli_usage(c, "--once and --for exclude each other");
 	if (c->o.has_for && c->o.for_ms == 0)
 		return cli_usage(c,
 				 "--for 0 is no time; leave it out for as long as the box lives");
-	status = cli_open(c);
 	for (size_t i = 1; i < c->o.arg_count && status == 0; i++) {
 		uint64_t cut = 0;
 

@@ -58,11 +58,8 @@ int list_run(struct cli *c, const struct list_form *form)
 	autofree void *items = NULL;
 	struct cove_error err;
 	struct buf out;
-	int r = cli_open(c), count;
+	int r, count = form->get(c, &items, &err);
 
-	if (r)
-		return r;
-	count = form->get(c, &items, &err);
 	if (count < 0)
 		return cli_fail(c, &err);
 	if (count == 0 && !c->o.json && !c->o.quiet) {

@@ -134,6 +134,11 @@ static int act(struct cli *c, const struct verb *v, size_t first)
 		r = check_count(c, s, first + 1);
 		return r ? r : act(c, s, first + 1);
 	}
+	r = v->no_home ? 0 : cli_open(c);
+	if (r == 0 && v->has_box)
+		r = cli_find(c, &c->box);
+	if (r)
+		return r;
 	if (v->list)
 		return list_run(c, v->list);
 	return v->run ? v->run(c) : cli_each(c, first, v->result, v->each);
@@ -167,6 +172,8 @@ static int run_verb(struct cli *c, int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	r = check_count(c, c->verb, 0);
+	if (r == 0 && c->o.tty && c->o.no_tty)
+		r = cli_usage(c, "-t and -T exclude each other");
 	if (r == 0)
 		r = check_stdout(c);
 	return r ? r : act(c, c->verb, 0);
@@ -212,6 +219,7 @@ int main(int argc, char **argv)
 	}
 	status = run_verb(&c, argc - 2, argv + 2);
 	options_done(&c.o);
+	cove_box_free(c.box);
 	cove_free(c.cove);
 	fd_close(&c.log_fd);
 	return status;

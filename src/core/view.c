@@ -102,8 +102,8 @@ void view_exec(struct json *j, const struct cove_exec_info *x)
 	view_usage(j, x->cpu_us, x->mem_peak_bytes, x->io_read_bytes, x->io_write_bytes);
 }
 
-/* What there is of each number: always some, none where it is 0, none where it is COVE_UNKNOWN. Every
- * box that runs has some time, memory and a process: 0 means that nobody counts it. */
+/* A number that is always there, one that is not known where it is 0, one that is not counted where
+ * it is COVE_UNKNOWN. Every box that runs has some time, memory and a process. */
 enum stat_form { STAT_PLAIN, STAT_KNOWN, STAT_COUNTED };
 
 #define STAT(form, name)                                                                     \
