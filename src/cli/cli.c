@@ -278,11 +278,11 @@ int cli_out_json(struct cli *c, const char *json)
 /* A directory is told from a name by its slash: "." and ".." mean directories too. */
 static const char *workspace_of(const struct options *o)
 {
-	if (o->workspace && strcmp(o->workspace, ".") == 0)
+	if (o->box.workspace && strcmp(o->box.workspace, ".") == 0)
 		return "./";
-	if (o->workspace && strcmp(o->workspace, "..") == 0)
+	if (o->box.workspace && strcmp(o->box.workspace, "..") == 0)
 		return "../";
-	return o->workspace;
+	return o->box.workspace;
 }
 
 /* Who forgot the slash looks for the files of a directory in an empty workspace. */
@@ -299,38 +299,17 @@ static void note_workspace(const char *workspace)
 
 struct cove_box_options cli_box_options(const struct options *o)
 {
+	struct cove_box_options b = o->box;
+
 	note_workspace(workspace_of(o));
-	return (struct cove_box_options){
-		.size = sizeof(struct cove_box_options),
-		.name = o->name,
-		.image = o->image,
-		.workspace = workspace_of(o),
-		.mounts = o->mounts.items,
-		.env = o->env.items,
-		.labels = o->labels.items,
-		.cwd = o->workdir,
-		.user = o->user,
-		.timeout_ms = o->timeout_ms,
-		.persistence = o->persistence,
-		.mem_bytes = o->mem_bytes,
-		.cpu_milli = o->cpu_milli,
-		.pids = o->pids,
-		.disk_bytes = o->disk_bytes,
-		.files = o->files,
-		.io_bytes = o->io_bytes,
-		.ttl_ms = o->ttl_ms,
-		.idle_ms = o->idle_ms,
-		.net_bytes = o->net_bytes,
-		.net_conns = o->net_conns,
-		.expire = o->expire,
-		.storage = o->storage,
-		.best_effort = o->best_effort,
-		.strict = o->strict,
-		.net = o->net,
-		.allow = o->allow.items,
-		.deny = o->deny.items,
-		.wall = o->wall,
-	};
+	b.size = sizeof(b);
+	b.workspace = workspace_of(o);
+	b.mounts = o->mounts.items;
+	b.env = o->env.items;
+	b.labels = o->labels.items;
+	b.allow = o->allow.items;
+	b.deny = o->deny.items;
+	return b;
 }
 
 struct cove_command cli_command(const struct options *o)
@@ -338,10 +317,10 @@ struct cove_command cli_command(const struct options *o)
 	return (struct cove_command){
 		.size = sizeof(struct cove_command),
 		.env = o->env.items,
-		.cwd = o->workdir,
-		.user = o->user,
-		.timeout_ms =
-			o->has_timeout && o->timeout_ms == 0 ? COVE_NO_TIMEOUT : o->timeout_ms,
+		.cwd = o->box.cwd,
+		.user = o->box.user,
+		.timeout_ms = o->given[OPT_TIMEOUT] && o->box.timeout_ms == 0 ? COVE_NO_TIMEOUT
+									      : o->box.timeout_ms,
 		.background = o->background,
 		.token = o->token,
 	};

@@ -195,7 +195,7 @@ static int show(struct cli *c)
 		.box = c->o.arg_count ? c->o.args[0] : NULL,
 		.denied_only = c->o.denied,
 		.follow = c->o.follow,
-		.since_ms = c->o.has_since && c->o.since_ms < now ? now - c->o.since_ms : 0,
+		.since_ms = c->o.given[OPT_SINCE] && c->o.since_ms < now ? now - c->o.since_ms : 0,
 	};
 	struct rows_reading reading = {.c = c};
 	struct cove_error err;
@@ -269,7 +269,7 @@ static int remove_rows(struct cli *c)
 	char by[BY_MAX];
 	struct cove_error err;
 
-	if (c->o.arg_count > 2 || !box == !c->o.has_before)
+	if (c->o.arg_count > 2 || !box == !c->o.given[OPT_BEFORE])
 		return cli_usage(c, "usage: cove audit rm BOX, or cove audit rm --before TIME");
 	if (cove_audit_delete(c->cove, box, c->o.before_ms < now ? now - c->o.before_ms : 0,
 			      door_by(by), &rows, &err) < 0)
@@ -305,9 +305,10 @@ static int run(struct cli *c)
 	bool is_rm = strcmp(what, "rm") == 0, is_verify = strcmp(what, "verify") == 0;
 	bool is_keep = strcmp(what, "keep") == 0;
 
-	if (c->o.has_before && !is_rm)
+	if (c->o.given[OPT_BEFORE] && !is_rm)
 		return cli_usage(c, "--before is for rm; --since shows what is newer");
-	if ((is_rm || is_verify || is_keep) && (c->o.follow || c->o.denied || c->o.has_since))
+	if ((is_rm || is_verify || is_keep) &&
+	    (c->o.follow || c->o.denied || c->o.given[OPT_SINCE]))
 		return cli_usage(c, "-f, --denied and --since choose rows to show, not for %s",
 				 what);
 	return is_rm ? remove_rows(c) : is_verify ? verify(c) : is_keep ? keep(c) : show(c);

@@ -102,12 +102,12 @@ static int run(struct cli *c)
 {
 	struct cove_error err;
 
-	if (c->o.has_from && !c->o.has_exec)
+	if (c->o.given[OPT_FROM] && !c->o.given[OPT_EXEC])
 		return cli_usage(c, "--from needs --exec ID");
-	if (c->o.json && c->o.has_exec)
+	if (c->o.json && c->o.given[OPT_EXEC])
 		return cli_usage(
 			c, "--json prints the box's events, --exec a command's output: choose one");
-	if (c->o.has_exec)
+	if (c->o.given[OPT_EXEC])
 		return print_exec(c, c->o.exec_id, c->o.follow);
 	if (!c->o.json)
 		return print_all(c);

@@ -7,7 +7,7 @@ static int get_box(struct cli *c, struct cove_box **ret)
 	struct cove_error err;
 
 	if (c->o.arg_count > 0) {
-		if (c->o.image || c->o.wall || c->o.workspace || c->o.mounts.count ||
+		if (c->o.box.image || c->o.box.wall || c->o.box.workspace || c->o.mounts.count ||
 		    c->o.labels.count || options_has_limits(&c->o))
 			return cli_usage(
 				c,

@@ -3,8 +3,8 @@
 
 static int stop(struct cli *c, const char *name, struct cove_error *err)
 {
-	return cove_stop(c->cove, name, "cove stop", c->o.has_grace ? c->o.grace_ms : COVE_GRACE_MS,
-			 err);
+	return cove_stop(c->cove, name, "cove stop",
+			 c->o.given[OPT_GRACE] ? c->o.grace_ms : COVE_GRACE_MS, err);
 }
 
 const struct verb verb_stop = {

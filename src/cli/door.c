@@ -64,9 +64,9 @@ int door_grant(struct cli *c, bool allow)
 	struct cove_error err;
 	int status = 0;
 
-	if (c->o.once && c->o.has_for)
+	if (c->o.once && c->o.given[OPT_FOR])
 		return cli_usage(c, "--once and --for exclude each other");
-	if (c->o.has_for && c->o.for_ms == 0)
+	if (c->o.given[OPT_FOR] && c->o.for_ms == 0)
 		return cli_usage(c,
 				 "--for 0 is no time; leave it out for as long as the box lives");
 	for (size_t i = 1; i < c->o.arg_count && status == 0; i++) {

@@ -42,126 +42,11 @@ struct opt {
 	const char *help;
 };
 
-#define AT(field) offsetof(struct options, field)
-
 static const struct opt opts[OPT_COUNT] = {
-	[OPT_NAME] = {"name", 0, KIND_TEXT, AT(name), "NAME",
-		      "name of the box (lower-case letters, digits, dashes); default: a fresh one"},
-	[OPT_IMAGE] =
-		{"image", 0, KIND_TEXT, AT(image), "NAME",
-		 "what the box starts from; default 'base'; 'host': this machine's own programs"},
-	[OPT_WORKSPACE] =
-		{"workspace", 0, KIND_TEXT, AT(workspace), "NAME|DIR",
-		 "kept workspace NAME, or a host directory (with a slash), at /workspace"},
-	[OPT_MOUNT] =
-		{"mount", 0, KIND_LIST, AT(mounts), "SRC:DST[:ro][,env=NAME]",
-		 "show SRC of the host at DST; a relative SRC is in the workspace; repeatable"},
-	[OPT_ENV] = {"env", 'e', KIND_ENV, AT(env), "NAME[=VALUE]",
-		     "set a variable; without VALUE, your own; repeatable"},
-	[OPT_WORKDIR] = {"workdir", 'w', KIND_TEXT, AT(workdir), "DIR", "start in this directory"},
-	[OPT_USER] = {"user", 'u', KIND_TEXT, AT(user), "USER",
-		      "run as this user: a name or UID[:GID]"},
-	[OPT_TIMEOUT] = {"timeout", 0, KIND_MS, AT(timeout_ms), "TIME",
-			 "end the command after TIME (90, 1.5s, 250ms, 10m, 2h, 1d; 0: never); "
-			 "exit status 124"},
-	[OPT_LABEL] = {"label", 0, KIND_LIST, AT(labels), "NAME=VALUE",
-		       "a note kept with the box; repeatable"},
-	[OPT_NET] = {"net", 0, KIND_TEXT, AT(net), "POLICY",
-		     "what may leave: closed, balanced (fetch but not send), open, or a file; "
-		     "default 'balanced', see `cove help policy`"},
-	[OPT_ALLOW] = {"allow", 0, KIND_LIST, AT(allow), "HOST[:PORT]",
-		       "also let it reach this host (*.example.org, 10.0.0.0/8); repeatable"},
-	[OPT_DENY] = {"deny", 0, KIND_LIST, AT(deny), "HOST[:PORT]",
-		      "never let it reach this host; wins over everything; repeatable"},
-	[OPT_TTY] = {"tty", 't', KIND_FLAG, AT(tty), NULL, "give the command a terminal"},
-	[OPT_NO_TTY] = {"no-tty", 'T', KIND_FLAG, AT(no_tty), NULL,
-			"do not, even where there is one"},
-	[OPT_INTERACTIVE] = {"interactive", 'i', KIND_FLAG, AT(interactive), NULL,
-			     "pass stdin, also when it is a terminal"},
-	[OPT_BACKGROUND] = {"background", 'd', KIND_FLAG, AT(background), NULL,
-			    "do not wait; print the exec id"},
-	[OPT_TOKEN] = {"token", 0, KIND_TEXT, AT(token), "TOKEN",
-		       "your name for this request: repeated, it finds the command it started"},
-	[OPT_SHELL] = {"shell", 0, KIND_TEXT, AT(shell), "NAME",
-		       "which of the box's shells; default 'default'; made when first used"},
-	[OPT_PREFIX] =
-		{"prefix", 0, KIND_TEXT, AT(prefix), "PREFIX",
-		 "first part of the box's name; the same id under another prefix is another box"},
-	[OPT_PERSISTENCE] = {"persistence", 0, KIND_TEXT, AT(persistence), "workspace|box",
-			     "what close keeps: only the workspace (default), or the whole box"},
-	[OPT_DELETE] = {"delete", 0, KIND_FLAG, AT(remove), NULL,
-			"remove the box whatever its persistence; the workspace stays"},
-	[OPT_FOLLOW] = {"follow", 'f', KIND_FLAG, AT(follow), NULL,
-			"stay until the command ends and print as it comes"},
-	[OPT_EXEC] = {"exec", 0, KIND_ID, AT(exec_id), "ID",
-		      "only this command (ids: cove ps BOX)"},
-	[OPT_FROM] = {"from", 0, KIND_FROM, AT(out_from), "BYTE[:BYTE]",
-		      "start at this byte of stdout (and of stderr)"},
-	[OPT_SIGNAL] = {"signal", 's', KIND_SIGNAL, AT(signal), "SIGNAL",
-			"name or number; default TERM; KILL ends the whole tree"},
-	[OPT_GRACE] = {"grace", 0, KIND_MS, AT(grace_ms), "TIME",
-		       "how long SIGTERM has before SIGKILL; default 2s; 0: SIGKILL at once"},
-	[OPT_FORCE] = {"force", 'f', KIND_FLAG, AT(force), NULL,
-		       "also a running box; a box that is not there is fine"},
-	[OPT_IMAGE_USER] = {"user", 'u', KIND_TEXT, AT(image_user), "USER",
-			    "who commands run as; default: the image's uid 1000, else root"},
-	[OPT_WATCH] = {"watch", 0, KIND_FLAG, AT(watch), NULL,
-		       "go on: redraw every second on a terminal, else print lines as they come"},
-	[OPT_ONCE] = {"once", 0, KIND_FLAG, AT(once), NULL, "for the next connection only"},
-	[OPT_FOR] = {"for", 0, KIND_MS, AT(for_ms), "TIME", "only for so long (30s, 10m, 2h)"},
-	[OPT_SECRET_FILE] = {"file", 0, KIND_TEXT, AT(secret_file), "PATH",
-			     "read the value from this file whenever it is needed"},
-	[OPT_SECRET_COMMAND] = {"command", 0, KIND_TEXT, AT(secret_command), "LINE",
-				"run this by `sh -c` whenever it is needed, and take its output"},
-	[OPT_TAIL] = {"follow", 'f', KIND_FLAG, AT(follow), NULL,
-		      "stay, and print rows as they come, until Ctrl-C"},
-	[OPT_DENIED] = {"denied", 0, KIND_FLAG, AT(denied), NULL, "only what was refused"},
-	[OPT_SINCE] = {"since", 0, KIND_MS, AT(since_ms), "TIME",
-		       "only rows that are not older (10m, 1h, 7d)"},
-	[OPT_BEFORE] = {"before", 0, KIND_MS, AT(before_ms), "TIME",
-			"of all boxes that are gone: what was last written longer ago (30d)"},
-	[OPT_ADDRESS] = {"address", 0, KIND_TEXT, AT(address), "ADDRESS",
-			 "listen on this address of the host; default 127.0.0.1, nothing else"},
-	[OPT_MEM] = {"mem", 0, KIND_LIMIT_SIZE, AT(mem_bytes), "SIZE",
-		     "memory, page cache and tmpfs included (512M, 1.5GiB); default 2G"},
-	[OPT_CPUS] = {"cpus", 0, KIND_LIMIT_CPUS, AT(cpu_milli), "N",
-		      "processors' worth of time (0.5, 2); default 2"},
-	[OPT_PIDS] = {"pids", 0, KIND_LIMIT_COUNT, AT(pids), "N",
-		      "processes and threads; default 1024"},
-	[OPT_DISK] = {"disk", 0, KIND_LIMIT_SIZE, AT(disk_bytes), "SIZE",
-		      "all that it writes, and a named workspace as much; default 10G"},
-	[OPT_FILES] = {"files", 0, KIND_LIMIT_COUNT, AT(files), "N",
-		       "open files of one process; default 65536"},
-	[OPT_IO] = {"io", 0, KIND_LIMIT_SIZE, AT(io_bytes), "SIZE",
-		    "bytes read, and bytes written, per second; default none"},
-	[OPT_TTL] = {"ttl", 0, KIND_LIMIT_MS, AT(ttl_ms), "TIME",
-		     "end the box so long after its start; default never"},
-	[OPT_IDLE] = {"idle", 0, KIND_LIMIT_MS, AT(idle_ms), "TIME",
-		      "end it after so long without a command; default never"},
-	[OPT_EXPIRE] = {"expire", 0, KIND_TEXT, AT(expire), "stop|remove",
-			"what --ttl and --idle do with the box; default stop"},
-	[OPT_NET_BYTES] = {"net-bytes", 0, KIND_LIMIT_SIZE, AT(net_bytes), "SIZE",
-			   "through its network door, both ways together; default none"},
-	[OPT_NET_CONNS] = {"net-conns", 0, KIND_LIMIT_COUNT, AT(net_conns), "N",
-			   "connections through that door at once; default 1024"},
-	[OPT_STORAGE] = {"storage", 0, KIND_TEXT, AT(storage), "plain|loop|tmpfs",
-			 "where writes live: a directory, a disk in a file, or memory"},
-	[OPT_BEST_EFFORT] = {"best-effort", 0, KIND_FLAG, AT(best_effort), NULL,
-			     "go without what this host cannot enforce; `cove inspect` lists it"},
-	[OPT_STRICT] = {"strict", 0, KIND_FLAG, AT(strict), NULL,
-			"no new privileges and no root inside: sudo does not work"},
-	[OPT_WALL] = {"wall", 0, KIND_TEXT, AT(wall), "NAME",
-		      "what separates it from the host; default native: namespaces"},
-	[OPT_QUIET] = {"quiet", 'q', KIND_FLAG, AT(quiet), NULL,
-		       "names (ps: ids) only, one per line"},
-	[OPT_NO_TEST] = {"no-test", 0, KIND_FLAG, AT(no_test), NULL,
-			 "start no box to try things in"},
-	[OPT_JSON] = {"json", 0, KIND_FLAG, AT(json), NULL, "print JSON; errors too"},
-	[OPT_VERBOSE] = {"verbose", 'v', KIND_FLAG, AT(verbose), NULL,
-			 "say what happens, as [cove] lines on stderr"},
-	[OPT_LOG_FILE] = {"log-file", 0, KIND_TEXT, AT(log_file), "FILE",
-			  "append the same events as JSON lines; also $COVE_LOG"},
-	[OPT_HELP] = {"help", 'h', KIND_FLAG, AT(help), NULL, "show this help"},
+#define OPT_ROW(id, name, letter, kind, field, arg, help) \
+	[OPT_##id] = {name, letter, KIND_##kind, offsetof(struct options, field), arg, help},
+	OPTIONS(OPT_ROW)
+#undef OPT_ROW
 };
 
 struct parser {
@@ -225,7 +110,6 @@ static int set_from(struct parser *p, const struct opt *opt, const char *value)
 	const char *colon = strchr(value, ':');
 	char out[24];
 
-	p->o->has_from = true;
 	if (!colon) {
 		if (str_parse_u64(value, UINT64_MAX, &p->o->out_from))
 			return 0;
@@ -266,6 +150,7 @@ static int set_limit(struct parser *p, const struct opt *opt, const char *value)
 
 static int set_value(struct parser *p, const struct opt *opt, const char *value)
 {
+	p->o->given[opt - opts] = true;
 	switch (opt->kind) {
 	case KIND_FLAG:
 		*(bool *)field(p->o, opt) = true;
@@ -282,16 +167,10 @@ static int set_value(struct parser *p, const struct opt *opt, const char *value)
 	case KIND_ENV:
 		return set_env(p, opt, value);
 	case KIND_MS:
-		p->o->has_grace |= opt == &opts[OPT_GRACE];
-		p->o->has_timeout |= opt == &opts[OPT_TIMEOUT];
-		p->o->has_for |= opt == &opts[OPT_FOR];
-		p->o->has_since |= opt == &opts[OPT_SINCE];
-		p->o->has_before |= opt == &opts[OPT_BEFORE];
 		if (str_parse_ms(value, field(p->o, opt)))
 			return 0;
 		return bad_value(p, opt, value, "not a time; write 90, 1.5s, 250ms, 10m, 2h or 1d");
 	case KIND_ID:
-		p->o->has_exec = true;
 		if (str_parse_u64(value, UINT64_MAX, field(p->o, opt)))
 			return 0;
 		return bad_value(p, opt, value, "not an exec id; `cove ps BOX` lists them");
@@ -454,9 +333,10 @@ void options_done(struct options *o)
 
 bool options_has_limits(const struct options *o)
 {
-	return o->mem_bytes || o->cpu_milli || o->pids || o->disk_bytes || o->files ||
-	       o->io_bytes || o->ttl_ms || o->idle_ms || o->net_bytes || o->net_conns ||
-	       o->expire || o->storage || o->best_effort || o->strict;
+	return o->box.mem_bytes || o->box.cpu_milli || o->box.pids || o->box.disk_bytes ||
+	       o->box.files || o->box.io_bytes || o->box.ttl_ms || o->box.idle_ms ||
+	       o->box.net_bytes || o->box.net_conns || o->box.expire || o->box.storage ||
+	       o->box.best_effort || o->box.strict;
 }
 
 /* Two columns within 80; a left side that is too wide stands alone above its help. */

@@ -10,73 +10,130 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "cove.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+/* All of them: id, name, letter or 0, kind of value (options.c), where in struct options, how help
+ * names the value, help. */
+/* clang-format off */
+#define OPTIONS(X) \
+	X(NAME, "name", 0, TEXT, box.name, "NAME", \
+		"name of the box (lower-case letters, digits, dashes); default: a fresh one") \
+	X(IMAGE, "image", 0, TEXT, box.image, "NAME", \
+		"what the box starts from; default 'base'; 'host': this machine's own " \
+		"programs") \
+	X(WORKSPACE, "workspace", 0, TEXT, box.workspace, "NAME|DIR", \
+		"kept workspace NAME, or a host directory (with a slash), at /workspace") \
+	X(MOUNT, "mount", 0, LIST, mounts, "SRC:DST[:ro][,env=NAME]", \
+		"show SRC of the host at DST; a relative SRC is in the workspace; repeatable") \
+	X(ENV, "env", 'e', ENV, env, "NAME[=VALUE]", \
+		"set a variable; without VALUE, your own; repeatable") \
+	X(WORKDIR, "workdir", 'w', TEXT, box.cwd, "DIR", "start in this directory") \
+	X(USER, "user", 'u', TEXT, box.user, "USER", "run as this user: a name or UID[:GID]") \
+	X(TIMEOUT, "timeout", 0, MS, box.timeout_ms, "TIME", \
+		"end the command after TIME (90, 1.5s, 250ms, 10m, 2h, 1d; 0: never); exit " \
+		"status 124") \
+	X(LABEL, "label", 0, LIST, labels, "NAME=VALUE", "a note kept with the box; repeatable") \
+	X(NET, "net", 0, TEXT, box.net, "POLICY", \
+		"what may leave: closed, balanced (fetch but not send), open, or a file; " \
+		"default 'balanced', see `cove help policy`") \
+	X(ALLOW, "allow", 0, LIST, allow, "HOST[:PORT]", \
+		"also let it reach this host (*.example.org, 10.0.0.0/8); repeatable") \
+	X(DENY, "deny", 0, LIST, deny, "HOST[:PORT]", \
+		"never let it reach this host; wins over everything; repeatable") \
+	X(TTY, "tty", 't', FLAG, tty, NULL, "give the command a terminal") \
+	X(NO_TTY, "no-tty", 'T', FLAG, no_tty, NULL, "do not, even where there is one") \
+	X(INTERACTIVE, "interactive", 'i', FLAG, interactive, NULL, \
+		"pass stdin, also when it is a terminal") \
+	X(BACKGROUND, "background", 'd', FLAG, background, NULL, \
+		"do not wait; print the exec id") \
+	X(TOKEN, "token", 0, TEXT, token, "TOKEN", \
+		"your name for this request: repeated, it finds the command it started") \
+	X(SHELL, "shell", 0, TEXT, shell, "NAME", \
+		"which of the box's shells; default 'default'; made when first used") \
+	X(PREFIX, "prefix", 0, TEXT, prefix, "PREFIX", \
+		"first part of the box's name; the same id under another prefix is another " \
+		"box") \
+	X(PERSISTENCE, "persistence", 0, TEXT, box.persistence, "workspace|box", \
+		"what close keeps: only the workspace (default), or the whole box") \
+	X(DELETE, "delete", 0, FLAG, remove, NULL, \
+		"remove the box whatever its persistence; the workspace stays") \
+	X(FOLLOW, "follow", 'f', FLAG, follow, NULL, \
+		"stay until the command ends and print as it comes") \
+	X(EXEC, "exec", 0, ID, exec_id, "ID", "only this command (ids: cove ps BOX)") \
+	X(FROM, "from", 0, FROM, out_from, "BYTE[:BYTE]", \
+		"start at this byte of stdout (and of stderr)") \
+	X(SIGNAL, "signal", 's', SIGNAL, signal, "SIGNAL", \
+		"name or number; default TERM; KILL ends the whole tree") \
+	X(GRACE, "grace", 0, MS, grace_ms, "TIME", \
+		"how long SIGTERM has before SIGKILL; default 2s; 0: SIGKILL at once") \
+	X(FORCE, "force", 'f', FLAG, force, NULL, \
+		"also a running box; a box that is not there is fine") \
+	X(IMAGE_USER, "user", 'u', TEXT, image_user, "USER", \
+		"who commands run as; default: the image's uid 1000, else root") \
+	X(WATCH, "watch", 0, FLAG, watch, NULL, \
+		"go on: redraw every second on a terminal, else print lines as they come") \
+	X(ONCE, "once", 0, FLAG, once, NULL, "for the next connection only") \
+	X(FOR, "for", 0, MS, for_ms, "TIME", "only for so long (30s, 10m, 2h)") \
+	X(SECRET_FILE, "file", 0, TEXT, secret_file, "PATH", \
+		"read the value from this file whenever it is needed") \
+	X(SECRET_COMMAND, "command", 0, TEXT, secret_command, "LINE", \
+		"run this by `sh -c` whenever it is needed, and take its output") \
+	X(TAIL, "follow", 'f', FLAG, follow, NULL, \
+		"stay, and print rows as they come, until Ctrl-C") \
+	X(DENIED, "denied", 0, FLAG, denied, NULL, "only what was refused") \
+	X(SINCE, "since", 0, MS, since_ms, "TIME", "only rows that are not older (10m, 1h, 7d)") \
+	X(BEFORE, "before", 0, MS, before_ms, "TIME", \
+		"of all boxes that are gone: what was last written longer ago (30d)") \
+	X(ADDRESS, "address", 0, TEXT, address, "ADDRESS", \
+		"listen on this address of the host; default 127.0.0.1, nothing else") \
+	X(MEM, "mem", 0, LIMIT_SIZE, box.mem_bytes, "SIZE", \
+		"memory, page cache and tmpfs included (512M, 1.5GiB); default 2G") \
+	X(CPUS, "cpus", 0, LIMIT_CPUS, box.cpu_milli, "N", \
+		"processors' worth of time (0.5, 2); default 2") \
+	X(PIDS, "pids", 0, LIMIT_COUNT, box.pids, "N", "processes and threads; default 1024") \
+	X(DISK, "disk", 0, LIMIT_SIZE, box.disk_bytes, "SIZE", \
+		"all that it writes, and a named workspace as much; default 10G") \
+	X(FILES, "files", 0, LIMIT_COUNT, box.files, "N", "open files of one process; default 65536") \
+	X(IO, "io", 0, LIMIT_SIZE, box.io_bytes, "SIZE", \
+		"bytes read, and bytes written, per second; default none") \
+	X(TTL, "ttl", 0, LIMIT_MS, box.ttl_ms, "TIME", \
+		"end the box so long after its start; default never") \
+	X(IDLE, "idle", 0, LIMIT_MS, box.idle_ms, "TIME", \
+		"end it after so long without a command; default never") \
+	X(EXPIRE, "expire", 0, TEXT, box.expire, "stop|remove", \
+		"what --ttl and --idle do with the box; default stop") \
+	X(NET_BYTES, "net-bytes", 0, LIMIT_SIZE, box.net_bytes, "SIZE", \
+		"through its network door, both ways together; default none") \
+	X(NET_CONNS, "net-conns", 0, LIMIT_COUNT, box.net_conns, "N", \
+		"connections through that door at once; default 1024") \
+	X(STORAGE, "storage", 0, TEXT, box.storage, "plain|loop|tmpfs", \
+		"where writes live: a directory, a disk in a file, or memory") \
+	X(BEST_EFFORT, "best-effort", 0, FLAG, box.best_effort, NULL, \
+		"go without what this host cannot enforce; `cove inspect` lists it") \
+	X(STRICT, "strict", 0, FLAG, box.strict, NULL, \
+		"no new privileges and no root inside: sudo does not work") \
+	X(WALL, "wall", 0, TEXT, box.wall, "NAME", \
+		"what separates it from the host; default native: namespaces") \
+	X(QUIET, "quiet", 'q', FLAG, quiet, NULL, "names (ps: ids) only, one per line") \
+	X(NO_TEST, "no-test", 0, FLAG, no_test, NULL, "start no box to try things in") \
+	X(JSON, "json", 0, FLAG, json, NULL, "print JSON; errors too") \
+	X(VERBOSE, "verbose", 'v', FLAG, verbose, NULL, \
+		"say what happens, as [cove] lines on stderr") \
+	X(LOG_FILE, "log-file", 0, TEXT, log_file, "FILE", \
+		"append the same events as JSON lines; also $COVE_LOG") \
+	X(HELP, "help", 'h', FLAG, help, NULL, "show this help")
+/* clang-format on */
+
 enum opt_id {
 	OPT_END = 0, /* ends a verb's list */
-	OPT_NAME,
-	OPT_IMAGE,
-	OPT_WORKSPACE,
-	OPT_MOUNT,
-	OPT_ENV,
-	OPT_WORKDIR,
-	OPT_USER,
-	OPT_TIMEOUT,
-	OPT_LABEL,
-	OPT_NET,
-	OPT_ALLOW,
-	OPT_DENY,
-	OPT_TTY,
-	OPT_NO_TTY,
-	OPT_INTERACTIVE,
-	OPT_BACKGROUND,
-	OPT_TOKEN,
-	OPT_SHELL,
-	OPT_PREFIX,
-	OPT_PERSISTENCE,
-	OPT_DELETE,
-	OPT_FOLLOW,
-	OPT_EXEC,
-	OPT_FROM,
-	OPT_SIGNAL,
-	OPT_GRACE,
-	OPT_FORCE,
-	OPT_IMAGE_USER,
-	OPT_WATCH,
-	OPT_ONCE,
-	OPT_FOR,
-	OPT_SECRET_FILE,
-	OPT_SECRET_COMMAND,
-	OPT_TAIL,
-	OPT_DENIED,
-	OPT_SINCE,
-	OPT_BEFORE,
-	OPT_ADDRESS,
-	OPT_MEM,
-	OPT_CPUS,
-	OPT_PIDS,
-	OPT_DISK,
-	OPT_FILES,
-	OPT_IO,
-	OPT_TTL,
-	OPT_IDLE,
-	OPT_EXPIRE,
-	OPT_NET_BYTES,
-	OPT_NET_CONNS,
-	OPT_STORAGE,
-	OPT_BEST_EFFORT,
-	OPT_STRICT,
-	OPT_WALL,
-	OPT_NO_TEST,
-	OPT_QUIET,
-	OPT_JSON,
-	OPT_VERBOSE,
-	OPT_LOG_FILE,
-	OPT_HELP,
-	OPT_COUNT
+#define OPT_ID(id, ...) OPT_##id,
+	OPTIONS(OPT_ID)
+#undef OPT_ID
+		OPT_COUNT
 };
 
 /* Lists that many verbs share; each is used inside an array of enum opt_id. */
@@ -97,21 +154,17 @@ struct opt_list {
 };
 
 struct options {
-	const char *name, *image, *workspace, *workdir, *user, *log_file, *net;
-	const char *shell, *prefix, *persistence, *image_user;
+	/* Without what comes as a list; a limit of UINT64_MAX is none. cli_box_options. */
+	struct cove_box_options box;
+	const char *log_file, *shell, *prefix, *image_user, *token;
 	const char *secret_file, *secret_command, *address;
 	struct opt_list mounts, env, labels, allow, deny, kept;
-	uint64_t timeout_ms, exec_id, grace_ms, for_ms, since_ms, before_ms;
+	uint64_t exec_id, grace_ms, for_ms, since_ms, before_ms;
 	uint64_t out_from, err_from;
-	/* Limits: 0 not given, UINT64_MAX none. */
-	uint64_t mem_bytes, cpu_milli, pids, disk_bytes, files, io_bytes;
-	uint64_t ttl_ms, idle_ms, net_bytes, net_conns;
-	const char *expire, *storage, *wall, *token;
-	bool best_effort, strict, watch;
 	int signal;
-	bool tty, no_tty, interactive, background, remove, follow, force, quiet;
+	bool tty, no_tty, interactive, background, remove, follow, force, quiet, watch;
 	bool json, verbose, help, no_test, once, denied;
-	bool has_exec, has_from, has_grace, has_timeout, has_for, has_since, has_before;
+	bool given[OPT_COUNT];
 	const char **args; /* owned array, borrowed strings, NULL-terminated */
 	size_t arg_count;
 	size_t plain_count; /* of those, before a `--` */

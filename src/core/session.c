@@ -126,39 +126,40 @@ static int limits_agree(const struct spec *have, const struct cove_box_options *
 		if (have->best_effort && !o->best_effort)
 			return differs(have, "--best-effort", "set", "without it", e);
 	}
-	if (o->expire && have->expiry != asked->expiry)
-		return differs(have, "--expire", expiry_name(have->expiry),
-			       expiry_name(asked->expiry), e);
-	if (o->storage && !is_same(have->storage, asked->storage))
-		return differs(have, "--storage", have->storage, asked->storage, e);
-	if (o->wall && !is_same(have->wall, asked->wall))
-		return differs(have, "--wall", have->wall, asked->wall, e);
 	if (o->strict && !have->strict)
 		return differs(have, "--strict", NULL, "set", e);
 	return 0;
+}
+
+/* A name and a path are told apart by the path's slash. */
+static const char *place_of(const struct spec *s)
+{
+	return s->workspace ? s->workspace : s->workspace_dir;
 }
 
 /* asked was made from o and holds defaults besides; only what o gives counts. */
 static int spec_agrees(const struct spec *have, const struct cove_box_options *o,
 		       const struct spec *asked, struct err *e)
 {
-	const char *space = asked->workspace ? asked->workspace : asked->workspace_dir;
+	const struct {
+		const char *option, *given, *is, *asked;
+	} texts[] = {
+		{"--image", o->image, have->image, asked->image},
+		{"--workspace", o->workspace, place_of(have), place_of(asked)},
+		{"--user", o->user, have->user, asked->user},
+		{"--workdir", o->cwd, have->cwd, asked->cwd},
+		{"--persistence", o->persistence, persistence_name(have->persistence),
+		 persistence_name(asked->persistence)},
+		{"--expire", o->expire, expiry_name(have->expiry), expiry_name(asked->expiry)},
+		{"--storage", o->storage, have->storage, asked->storage},
+		{"--wall", o->wall, have->wall, asked->wall},
+	};
 	char is[24], wanted[24];
 	int r;
 
-	if (o->image && !is_same(have->image, asked->image))
-		return differs(have, "--image", have->image, asked->image, e);
-	if (o->workspace && (!is_same(have->workspace, asked->workspace) ||
-			     !is_same(have->workspace_dir, asked->workspace_dir)))
-		return differs(have, "--workspace",
-			       have->workspace ? have->workspace : have->workspace_dir, space, e);
-	if (o->user && !is_same(have->user, asked->user))
-		return differs(have, "--user", have->user, asked->user, e);
-	if (o->cwd && !is_same(have->cwd, asked->cwd))
-		return differs(have, "--workdir", have->cwd, asked->cwd, e);
-	if (o->persistence && have->persistence != asked->persistence)
-		return differs(have, "--persistence", persistence_name(have->persistence),
-			       persistence_name(asked->persistence), e);
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		if (texts[i].given && !is_same(texts[i].is, texts[i].asked))
+			return differs(have, texts[i].option, texts[i].is, texts[i].asked, e);
 	if (o->timeout_ms && have->timeout_ms != asked->timeout_ms) {
 		snprintf(is, sizeof(is), "%llums", (unsigned long long)have->timeout_ms);
 		snprintf(wanted, sizeof(wanted), "%llums", (unsigned long long)asked->timeout_ms);

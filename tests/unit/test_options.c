@@ -32,10 +32,10 @@ TEST(values_attached_and_apart)
 
 	CHECK_EQ(parse(&o, -1, &e, "--name=a", "--image", "b", "-w/tmp", "-u", "root", "x", NULL),
 		 0);
-	CHECK_STR(o.name, "a");
-	CHECK_STR(o.image, "b");
-	CHECK_STR(o.workdir, "/tmp");
-	CHECK_STR(o.user, "root");
+	CHECK_STR(o.box.name, "a");
+	CHECK_STR(o.box.image, "b");
+	CHECK_STR(o.box.cwd, "/tmp");
+	CHECK_STR(o.box.user, "root");
 	CHECK_EQ(o.arg_count, 1);
 	CHECK_STR(o.args[0], "x");
 	CHECK(o.args[1] == NULL);
@@ -91,7 +91,7 @@ TEST(two_dashes_end_options)
 	struct err e = {0};
 
 	CHECK_EQ(parse(&o, -1, &e, "a", "--", "--name", "-x", "--", NULL), 0);
-	CHECK(o.name == NULL);
+	CHECK(o.box.name == NULL);
 	CHECK_EQ(o.arg_count, 4);
 	CHECK_STR(o.args[1], "--name");
 	CHECK_STR(o.args[3], "--");
@@ -106,12 +106,12 @@ TEST(the_command_begins_at_its_first_word)
 	CHECK_EQ(parse(&o, 0, &e, "-v", "ls", "-l", "--name", "x", NULL), 0);
 	CHECK_EQ(o.arg_count, 4);
 	CHECK_STR(o.args[1], "-l");
-	CHECK(o.name == NULL);
+	CHECK(o.box.name == NULL);
 	options_done(&o);
 	/* With a box before it, options may still stand behind the box. */
 	CHECK_EQ(parse(&o, 1, &e, "box", "-w", "/", "ls", "-v", NULL), 0);
 	CHECK_EQ(o.arg_count, 3);
-	CHECK_STR(o.workdir, "/");
+	CHECK_STR(o.box.cwd, "/");
 	CHECK_STR(o.args[2], "-v");
 	CHECK(!o.verbose);
 	options_done(&o);
@@ -140,9 +140,9 @@ TEST(numbers_times_and_signals)
 	CHECK_EQ(parse(&o, -1, &e, "--timeout", "1.5s", "--exec", "7", "-s", "SIGINT", "--grace=0",
 		       NULL),
 		 0);
-	CHECK_EQ(o.timeout_ms, 1500);
+	CHECK_EQ(o.box.timeout_ms, 1500);
 	CHECK_EQ(o.exec_id, 7);
-	CHECK(o.has_exec && o.has_grace && !o.has_from);
+	CHECK(o.given[OPT_EXEC] && o.given[OPT_GRACE] && !o.given[OPT_FROM]);
 	CHECK_EQ(o.grace_ms, 0);
 	CHECK_EQ(o.signal, 2);
 	options_done(&o);
@@ -169,19 +169,19 @@ TEST(limits)
 		       "--expire", "remove", "--net-bytes", "1G", "--net-conns", "8", "--storage",
 		       "loop", "--best-effort", "--strict", NULL),
 		 0);
-	CHECK_EQ(o.mem_bytes, 512 << 20);
-	CHECK_EQ(o.cpu_milli, 500);
-	CHECK_EQ(o.pids, 64);
-	CHECK_EQ(o.disk_bytes, 3ull << 29);
-	CHECK_EQ(o.files, 1024);
-	CHECK_EQ(o.io_bytes, 10 << 20);
-	CHECK_EQ(o.ttl_ms, 3600000);
-	CHECK_EQ(o.idle_ms, 90000);
-	CHECK_EQ(o.net_bytes, 1 << 30);
-	CHECK_EQ(o.net_conns, 8);
-	CHECK_STR(o.expire, "remove");
-	CHECK_STR(o.storage, "loop");
-	CHECK(o.best_effort && o.strict && options_has_limits(&o));
+	CHECK_EQ(o.box.mem_bytes, 512 << 20);
+	CHECK_EQ(o.box.cpu_milli, 500);
+	CHECK_EQ(o.box.pids, 64);
+	CHECK_EQ(o.box.disk_bytes, 3ull << 29);
+	CHECK_EQ(o.box.files, 1024);
+	CHECK_EQ(o.box.io_bytes, 10 << 20);
+	CHECK_EQ(o.box.ttl_ms, 3600000);
+	CHECK_EQ(o.box.idle_ms, 90000);
+	CHECK_EQ(o.box.net_bytes, 1 << 30);
+	CHECK_EQ(o.box.net_conns, 8);
+	CHECK_STR(o.box.expire, "remove");
+	CHECK_STR(o.box.storage, "loop");
+	CHECK(o.box.best_effort && o.box.strict && options_has_limits(&o));
 	options_done(&o);
 }
 
@@ -199,11 +199,11 @@ TEST(a_limit_is_lifted_by_0_and_by_none)
 
 			CHECK_EQ(parse(&o, -1, &e, names[i], values[k], NULL), 0);
 			CHECK(options_has_limits(&o));
-			CHECK(o.mem_bytes == UINT64_MAX || o.cpu_milli == UINT64_MAX ||
-			      o.pids == UINT64_MAX || o.disk_bytes == UINT64_MAX ||
-			      o.files == UINT64_MAX || o.io_bytes == UINT64_MAX ||
-			      o.ttl_ms == UINT64_MAX || o.idle_ms == UINT64_MAX ||
-			      o.net_bytes == UINT64_MAX || o.net_conns == UINT64_MAX);
+			CHECK(o.box.mem_bytes == UINT64_MAX || o.box.cpu_milli == UINT64_MAX ||
+			      o.box.pids == UINT64_MAX || o.box.disk_bytes == UINT64_MAX ||
+			      o.box.files == UINT64_MAX || o.box.io_bytes == UINT64_MAX ||
+			      o.box.ttl_ms == UINT64_MAX || o.box.idle_ms == UINT64_MAX ||
+			      o.box.net_bytes == UINT64_MAX || o.box.net_conns == UINT64_MAX);
 			options_done(&o);
 		}
 }
@@ -266,19 +266,19 @@ TEST(the_network)
 	CHECK_EQ(parse(&o, -1, &e, "--net", "./policy.yaml", "--allow", "a.example:443", "--deny",
 		       "b.example", "--allow=*.c.example", NULL),
 		 0);
-	CHECK_STR(o.net, "./policy.yaml");
+	CHECK_STR(o.box.net, "./policy.yaml");
 	CHECK_EQ(o.allow.count, 2);
 	CHECK_STR(o.allow.items[0], "a.example:443");
 	CHECK_STR(o.allow.items[1], "*.c.example");
 	CHECK(!o.allow.items[2]);
 	CHECK_EQ(o.deny.count, 1);
 	CHECK_STR(o.deny.items[0], "b.example");
-	CHECK(!o.has_for && !o.has_since && !o.has_before);
+	CHECK(!o.given[OPT_FOR] && !o.given[OPT_SINCE] && !o.given[OPT_BEFORE]);
 	options_done(&o);
 	CHECK_EQ(parse(&o, -1, &e, "--for", "10m", "--since", "1h", "--before", "0", "--once",
 		       "--denied", "--file", "/a", "--command", "b c", "--address", "::1", NULL),
 		 0);
-	CHECK(o.has_for && o.has_since && o.has_before && o.once && o.denied);
+	CHECK(o.given[OPT_FOR] && o.given[OPT_SINCE] && o.given[OPT_BEFORE] && o.once && o.denied);
 	CHECK_EQ(o.for_ms, 600000);
 	CHECK_EQ(o.since_ms, 3600000);
 	CHECK_EQ(o.before_ms, 0);
