@@ -7,12 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-void box_hold_signals(void)
-{
-	/* Without the pipe a signal ends us as usual. */
-	(void)signals_catch();
-}
-
 static int say_made(struct cli *c, const char *name)
 {
 	autofree char *json = NULL;
@@ -28,14 +22,24 @@ static int say_made(struct cli *c, const char *name)
 	return cli_out_json(c, json);
 }
 
-int box_made(struct cli *c, const char *name, bool fresh)
+int box_make(struct cli *c, bool is_session)
 {
+	struct cove_box_options options = cli_box_options(&c->o);
+	struct cove_box *box;
 	struct cove_error err;
-	int sig = signals_next_end();
-	int status = sig ? EXIT_SIGNAL + sig : say_made(c, name);
+	int r, sig;
 
-	/* Whoever was not told the name does not know that the box is there. */
-	if (status && fresh && cove_remove(c->cove, name, true, &err) < 0)
+	/* Without the pipe a signal ends us as usual. */
+	(void)signals_catch();
+	r = is_session ? cove_open(c->cove, c->o.args[0], c->o.prefix, &options, &box, &err)
+		       : cove_create(c->cove, &options, &box, &err);
+	if (r < 0)
 		return cli_fail(c, &err);
-	return status;
+	sig = signals_next_end();
+	r = sig ? EXIT_SIGNAL + sig : say_made(c, cove_box_name(box));
+	/* Whoever was not told the name does not know that the box is there. */
+	if (r && !is_session && cove_remove(c->cove, cove_box_name(box), true, &err) < 0)
+		r = cli_fail(c, &err);
+	cove_box_free(box);
+	return r;
 }

@@ -1,13 +1,11 @@
-/* Making a box that stays: what create, open and start share. */
+/* Making a box that stays: what create and open share. */
 #pragma once
 
 #include "cli/cli.h"
 
 #include <stdbool.h>
 
-/* From here on Ctrl-C, TERM and HUP wait, so that a box is made whole or not at all. */
-void box_hold_signals(void);
-
-/* After the box was made: honours a signal that came meanwhile, else prints the name, or everything
- * with --json. Where that fails, a fresh box is removed again. Returns the exit status. */
-int box_made(struct cli *c, const char *name, bool fresh);
+/* Makes a box, or opens the session's of the first argument, and prints its name, or everything
+ * with --json. Ctrl-C, TERM and HUP wait meanwhile: a box is made whole or not at all. After one of
+ * them, or where its name cannot be printed, a fresh box is removed again. The exit status. */
+int box_make(struct cli *c, bool is_session);

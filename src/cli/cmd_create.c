@@ -1,20 +1,9 @@
 /* cove create: make and start a box that stays, and print its name. */
-#include "base/fd.h"
 #include "cli/box.h"
 
 static int run(struct cli *c)
 {
-	struct cove_box_options options = cli_box_options(&c->o);
-	struct cove_box *box;
-	struct cove_error err;
-	int r;
-
-	box_hold_signals();
-	if (cove_create(c->cove, &options, &box, &err) < 0)
-		return cli_fail(c, &err);
-	r = box_made(c, cove_box_name(box), true);
-	cove_box_free(box);
-	return r;
+	return box_make(c, false);
 }
 
 const struct verb verb_create = {

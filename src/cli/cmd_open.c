@@ -1,20 +1,9 @@
 /* cove open: a session's box, made, started or joined. */
-#include "base/fd.h"
 #include "cli/box.h"
 
 static int run(struct cli *c)
 {
-	struct cove_box_options options = cli_box_options(&c->o);
-	struct cove_box *box;
-	struct cove_error err;
-	int r;
-
-	box_hold_signals();
-	if (cove_open(c->cove, c->o.args[0], c->o.prefix, &options, &box, &err) < 0)
-		return cli_fail(c, &err);
-	r = box_made(c, cove_box_name(box), false);
-	cove_box_free(box);
-	return r;
+	return box_make(c, true);
 }
 
 const struct verb verb_open = {

@@ -97,7 +97,8 @@
 	X(PIDS, "pids", 0, LIMIT_COUNT, box.pids, "N", "processes and threads; default 1024") \
 	X(DISK, "disk", 0, LIMIT_SIZE, box.disk_bytes, "SIZE", \
 		"all that it writes, and a named workspace as much; default 10G") \
-	X(FILES, "files", 0, LIMIT_COUNT, box.files, "N", "open files of one process; default 65536") \
+	X(FILES, "files", 0, LIMIT_COUNT, box.files, "N", \
+		"open files of one process; default 65536") \
 	X(IO, "io", 0, LIMIT_SIZE, box.io_bytes, "SIZE", \
 		"bytes read, and bytes written, per second; default none") \
 	X(TTL, "ttl", 0, LIMIT_MS, box.ttl_ms, "TIME", \

@@ -194,16 +194,21 @@ static int locate(struct get *g, const char *path, int *ret_dir, const char **re
 	return 0;
 }
 
-static int begin_file(struct get *g, int dir_fd, const char *name, const struct wire_entry *m,
-		      struct err *e)
+static void set_temp(struct get *g)
 {
 	char token[17];
 
+	rand_hex(token, 8);
+	snprintf(g->temp, sizeof(g->temp), ".cove-%s", token);
+}
+
+static int begin_file(struct get *g, int dir_fd, const char *name, const struct wire_entry *m,
+		      struct err *e)
+{
 	if (!*name || g->must_be_dir)
 		return err_set(e, ERR_INVALID, ENOTDIR,
 			       "the destination is a directory, '%.150s' a file", g->shown);
-	rand_hex(token, 8);
-	snprintf(g->temp, sizeof(g->temp), ".cove-%s", token);
+	set_temp(g);
 	if (!str_copy(g->file_name, sizeof(g->file_name), name))
 		return err_errno(e, ENAMETOOLONG, "write '%.150s'", g->shown);
 	g->file_fd = openat(dir_fd, g->temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
@@ -244,13 +249,11 @@ static int end_file(struct get *g, struct err *e)
 
 static int make_link(struct get *g, int dir_fd, const char *name, const char *target, struct err *e)
 {
-	char token[17];
 	int r = 0;
 
 	if (!*name || !target || !*target || strlen(target) >= BOX_PATH_MAX)
 		return err_set(e, ERR_PROTOCOL, EPROTO, "the box sent a link without a target");
-	rand_hex(token, 8);
-	snprintf(g->temp, sizeof(g->temp), ".cove-%s", token);
+	set_temp(g);
 	if (symlinkat(target, dir_fd, g->temp) < 0)
 		r = errno;
 	else if (renameat(dir_fd, g->temp, dir_fd, name) < 0) {
@@ -462,36 +465,26 @@ int cove_get_fd(struct cove_box *box, const char *box_path, int fd, struct cove_
 	return core_return(box->cove, box->name, r, &e, err);
 }
 
-static int get_data(struct cove_box *box, const char *path, size_t max, void **ret, size_t *ret_len,
-		    struct err *e)
-{
-	struct sink s = {.fd = -1};
-	char *copy;
-	int r;
-
-	buf_init(&s.bytes, max);
-	r = get_one(box, path, &s, e);
-	if (r == 0) {
-		copy = malloc(buf_len(&s.bytes) + 1);
-		if (!copy)
-			r = err_errno(e, ENOMEM, "keep the file's bytes");
-	}
-	if (r == 0) {
-		if (buf_len(&s.bytes) > 0)
-			memcpy(copy, buf_data(&s.bytes), buf_len(&s.bytes));
-		copy[buf_len(&s.bytes)] = 0;
-		*ret_len = buf_len(&s.bytes);
-		*ret = copy;
-	}
-	buf_done(&s.bytes);
-	return r;
-}
-
 int cove_get_data(struct cove_box *box, const char *box_path, size_t max, void **ret,
 		  size_t *ret_len, struct cove_error *err)
 {
+	struct sink s = {.fd = -1};
 	struct err e = {0};
-	int r = get_data(box, box_path, max, ret, ret_len, &e);
+	char *copy = NULL;
+	size_t len;
+	int r;
 
+	buf_init(&s.bytes, max);
+	r = get_one(box, box_path, &s, &e);
+	len = buf_len(&s.bytes);
+	if (r == 0 && !(copy = calloc(1, len + 1)))
+		r = err_errno(&e, ENOMEM, "keep the file's bytes");
+	if (r == 0) {
+		if (len > 0)
+			memcpy(copy, buf_data(&s.bytes), len);
+		*ret_len = len;
+		*ret = copy;
+	}
+	buf_done(&s.bytes);
 	return core_return(box->cove, box->name, r, &e, err);
 }

@@ -21,9 +21,14 @@
 /* Of a box's commands the last few are shown; `cove ps` has them all. */
 enum { INSPECT_BYTES_MAX = 8 << 20, INSPECT_COMMANDS = 16 };
 
-/* Writes each of the lines of text as a string. */
-static void put_lines(struct json *j, const char *text)
+/* What a keeper says, one string for each line, and one more; null of a box that does not run. */
+static void put_lines(struct json *j, bool up, const char *text, const char *more)
 {
+	if (!up) {
+		json_null(j);
+		return;
+	}
+	json_array_begin(j);
 	while (text && *text) {
 		size_t n = strcspn(text, "\n");
 
@@ -31,6 +36,9 @@ static void put_lines(struct json *j, const char *text)
 			json_strn(j, text, n);
 		text += n + (text[n] == '\n');
 	}
+	if (more)
+		json_str(j, more);
+	json_array_end(j);
 }
 
 static void put_strings(struct json *j, const char *key, const char *const *items, size_t count)
@@ -219,24 +227,6 @@ static void put_limits(struct json *j, const struct spec *s, const struct cove_s
 	json_kv_str(j, "expire", expiry_name(s->expiry));
 }
 
-/* What the keeper of this box could not do, as it says. Of a box that does not run it is not
- * known. */
-static void put_not_enforced(struct json *j, bool up, const char *notes,
-			     const struct wire_door_status *door)
-{
-	json_key(j, "not_enforced");
-	if (!up) {
-		json_null(j);
-		return;
-	}
-	json_array_begin(j);
-	put_lines(j, notes);
-	if (door && door->running && !door->memory_locked)
-		json_str(j,
-			 "locked memory: credentials in the door's memory may be swapped to disk");
-	json_array_end(j);
-}
-
 /* clang-format off */
 #define A(name) FIELD_ALWAYS(wire_door_status, name)
 static const struct wire_named_field door_fields[] = {
@@ -277,18 +267,6 @@ static void put_network(struct json *j, const struct spec *s, bool up, const str
 	json_object_end(j);
 }
 
-static void put_walls(struct json *j, bool up, const char *walls)
-{
-	json_key(j, "walls");
-	if (!up) {
-		json_null(j);
-		return;
-	}
-	json_array_begin(j);
-	put_lines(j, walls);
-	json_array_end(j);
-}
-
 static void put_commands(struct json *j, struct cove *cove, const char *name)
 {
 	autofree struct cove_exec_info *infos = NULL;
@@ -305,14 +283,6 @@ static void put_commands(struct json *j, struct cove *cove, const char *name)
 	json_array_end(j);
 }
 
-static void put_usage(struct json *j, const struct cove_stats *stats)
-{
-	json_key(j, "usage");
-	json_object_begin(j);
-	view_stats(j, stats);
-	json_object_end(j);
-}
-
 /* stats is NULL of a box that does not run, or whose keeper does not answer. */
 static void put_live(struct json *j, const struct record *r, const struct wire_status *status,
 		     const struct cove_stats *stats, const struct wire_door_status *door)
@@ -322,13 +292,22 @@ static void put_live(struct json *j, const struct record *r, const struct wire_s
 	json_kv_bool(j, "paused", status->paused);
 	json_kv_str(j, "storage", status->storage ? status->storage : r->spec.storage);
 	put_isolation(j, status->ids, &r->spec);
-	put_walls(j, stats != NULL, status->walls);
+	json_key(j, "walls");
+	put_lines(j, stats != NULL, status->walls, NULL);
 	put_limits(j, &r->spec, stats, status->notes);
 	put_network(j, &r->spec, stats != NULL, status, door);
 	put_refused(j);
-	put_not_enforced(j, stats != NULL, status->notes, door);
-	if (stats)
-		put_usage(j, stats);
+	json_key(j, "not_enforced");
+	put_lines(j, stats != NULL, status->notes,
+		  door && door->running && !door->memory_locked
+			  ? "locked memory: credentials in the door's memory may be swapped to disk"
+			  : NULL);
+	if (stats) {
+		json_key(j, "usage");
+		json_object_begin(j);
+		view_stats(j, stats);
+		json_object_end(j);
+	}
 }
 
 static void put_box(struct json *j, struct cove *cove, const struct record *r)

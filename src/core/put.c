@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 
 enum { PUT_BATCH = 4 * WIRE_DATA_MAX };
 
@@ -317,36 +318,6 @@ int cove_put(struct cove_box *box, const char *host_path, const char *box_path,
 	return core_return(box->cove, box->name, r, &e, err);
 }
 
-/* The frames of a put of one file, up to its content. */
-static int begin_file(struct transfer *t, struct cove_box *box, const char *box_path, unsigned mode,
-		      struct err *e)
-{
-	struct wire_file m = {.op = FILE_PUT, .path = box_path};
-	struct wire_entry entry = {.type = 'f', .path = "", .mode = mode & 0777};
-	int r = transfer_begin(t, box, &m, e);
-
-	if (r < 0)
-		return r;
-	r = send_entry(t, &entry, e);
-	return r < 0 ? transfer_end(t, r) : 0;
-}
-
-int cove_put_fd(struct cove_box *box, int fd, const char *box_path, unsigned mode,
-		struct cove_error *err)
-{
-	struct transfer t = {0};
-	struct err e = {0};
-	int r = begin_file(&t, box, box_path, mode, &e);
-
-	if (r == 0) {
-		r = send_content(&t, fd, "the given descriptor", &e);
-		if (r == 0)
-			r = finish(&t, &e);
-		r = transfer_end(&t, r);
-	}
-	return core_return(box->cove, box->name, r, &e, err);
-}
-
 static int send_memory(struct transfer *t, const char *data, size_t len, struct err *e)
 {
 	while (len > 0) {
@@ -373,18 +344,41 @@ static int send_memory(struct transfer *t, const char *data, size_t len, struct 
 		       : 0;
 }
 
+/* One file: data, or (NULL) what fd gives. */
+static int put_one(struct cove_box *box, const char *box_path, unsigned mode, int fd,
+		   const struct iovec *data, struct err *e)
+{
+	struct wire_file m = {.op = FILE_PUT, .path = box_path};
+	struct wire_entry entry = {.type = 'f', .path = "", .mode = mode & 0777};
+	struct transfer t = {0};
+	int r = transfer_begin(&t, box, &m, e);
+
+	if (r < 0)
+		return r;
+	r = send_entry(&t, &entry, e);
+	if (r == 0)
+		r = data ? send_memory(&t, data->iov_base, data->iov_len, e)
+			 : send_content(&t, fd, "the given descriptor", e);
+	if (r == 0)
+		r = finish(&t, e);
+	return transfer_end(&t, r);
+}
+
+int cove_put_fd(struct cove_box *box, int fd, const char *box_path, unsigned mode,
+		struct cove_error *err)
+{
+	struct err e = {0};
+	int r = put_one(box, box_path, mode, fd, NULL, &e);
+
+	return core_return(box->cove, box->name, r, &e, err);
+}
+
 int cove_put_data(struct cove_box *box, const char *box_path, const void *data, size_t len,
 		  unsigned mode, struct cove_error *err)
 {
-	struct transfer t = {0};
+	struct iovec bytes = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
 	struct err e = {0};
-	int r = begin_file(&t, box, box_path, mode, &e);
+	int r = put_one(box, box_path, mode, -1, &bytes, &e);
 
-	if (r == 0) {
-		r = send_memory(&t, data, len, &e);
-		if (r == 0)
-			r = finish(&t, &e);
-		r = transfer_end(&t, r);
-	}
 	return core_return(box->cove, box->name, r, &e, err);
 }

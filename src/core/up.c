@@ -371,18 +371,19 @@ static void call_done(void *arg, struct core_conn *conn, int r, const struct err
 	ev_quit(c->ev);
 }
 
-/* The loop is the connection's from now on. */
-static int call_result(struct up_call *c, int r, struct core_conn **ret, struct err *e)
+/* Runs the loop to the end of what was started on it, which is then the connection's. */
+static int call_run(struct up_call *c, struct core_conn **ret, struct err *e)
 {
-	if (r < 0)
-		r = err_errno(e, -r, "start a box");
-	else if (c->result < 0 && e)
-		*e = c->e;
-	r = r < 0 ? r : c->result;
+	int r = ev_run(c->ev);
+
 	if (r < 0) {
-		ev_free(c->ev);
+		err_errno(e, -r, "start a box");
 		return r;
 	}
+	if (c->result < 0 && e)
+		*e = c->e;
+	if (c->result < 0)
+		return c->result;
 	c->conn->owns_ev = true;
 	*ret = c->conn;
 	return 0;
@@ -394,13 +395,15 @@ int box_up(struct cove *cove, const char *name, struct core_conn **ret, struct e
 	struct core_up up = {.on_done = call_done, .arg = &c};
 	int r = ev_new(&c.ev);
 
-	if (r == 0) {
-		core_up_start(&up, c.ev, cove, name);
-		r = ev_run(c.ev);
-		if (r < 0)
-			core_up_cancel(&up);
+	if (r < 0)
+		return err_errno(e, -r, "start box '%s'", name);
+	core_up_start(&up, c.ev, cove, name);
+	r = call_run(&c, ret, e);
+	if (r < 0) {
+		core_up_cancel(&up);
+		ev_free(c.ev);
 	}
-	return call_result(&c, r, ret, e);
+	return r;
 }
 
 int life_create(struct cove *cove, struct core_spec *s, const struct cove_box_options *o,
@@ -410,13 +413,15 @@ int life_create(struct cove *cove, struct core_spec *s, const struct cove_box_op
 	struct core_create create = {.on_done = call_done, .arg = &c};
 	int r = ev_new(&c.ev);
 
-	if (r == 0) {
-		core_create_start(&create, c.ev, cove, s, o);
-		r = ev_run(c.ev);
-		if (r < 0)
-			core_create_cancel(&create);
+	if (r < 0)
+		return err_errno(e, -r, "make box '%s'", s->name);
+	core_create_start(&create, c.ev, cove, s, o);
+	r = call_run(&c, ret, e);
+	if (r < 0) {
+		core_create_cancel(&create);
+		ev_free(c.ev);
 	}
-	return call_result(&c, r, ret, e);
+	return r;
 }
 
 struct watch_call {

@@ -11,23 +11,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int list(struct cove *cove, struct cove_workspace_info **ret, struct err *e)
+int cove_workspaces(struct cove *cove, struct cove_workspace_info **ret, struct cove_error *err)
 {
-	struct cove_workspace_info *infos;
+	struct cove_workspace_info *infos = NULL;
 	struct workspace *spaces = NULL;
 	char box[BOX_NAME_MAX + 1];
 	size_t count = 0;
+	struct err e = {0};
 	int r;
 
 	core_sweep(cove);
-	r = core_ids(cove, e);
-	if (r == 0 && workspace_sweep(&cove->state, &cove->ids, e) < 0)
-		log_debug("sweep the workspaces: %s", e->msg);
+	r = core_ids(cove, &e);
+	if (r == 0 && workspace_sweep(&cove->state, &cove->ids, &e) < 0)
+		log_debug("sweep the workspaces: %s", e.msg);
 	if (r == 0)
-		r = workspace_list(&cove->state, &cove->ids, &spaces, &count, e);
-	if (r < 0)
-		return r;
-	infos = calloc(count + 1, sizeof(*infos));
+		r = workspace_list(&cove->state, &cove->ids, &spaces, &count, &e);
+	if (r == 0) {
+		infos = calloc(count + 1, sizeof(*infos));
+		r = infos ? (int)count : err_errno(&e, ENOMEM, "list workspaces");
+	}
 	for (size_t i = 0; infos && i < count; i++) {
 		str_copy(infos[i].name, sizeof(infos[i].name), spaces[i].name);
 		infos[i].bytes = spaces[i].bytes;
@@ -36,17 +38,9 @@ static int list(struct cove *cove, struct cove_workspace_info **ret, struct err 
 			record_find_user(&cove->state, NULL, spaces[i].name, box, NULL) > 0;
 	}
 	free(spaces);
-	if (!infos)
-		return err_errno(e, ENOMEM, "list workspaces");
-	*ret = infos;
-	return (int)count;
-}
-
-int cove_workspaces(struct cove *cove, struct cove_workspace_info **ret, struct cove_error *err)
-{
-	struct err e = {0};
-
-	return core_return(cove, NULL, list(cove, ret, &e), &e, err);
+	if (r >= 0)
+		*ret = infos;
+	return core_return(cove, NULL, r, &e, err);
 }
 
 int cove_workspace_remove(struct cove *cove, const char *name, struct cove_error *err)
