@@ -366,19 +366,14 @@ static void say_limit(struct cli *c, const char *box, const struct cove_result *
 		cli_note("disk full (--disk)");
 }
 
-/* The box's time was over, and what ran in it was ended with it. */
-static void say_expired(const struct cove_result *result)
+int cli_result_status(struct cli *c, const char *box, const struct cove_result *result)
 {
+	say_limit(c, box, result);
+	/* The box's time was over, and what ran in it was ended with it. */
 	if (strcmp(result->cause, "ttl") == 0)
 		cli_note("the box's time was over (--ttl)");
 	else if (strcmp(result->cause, "idle") == 0)
 		cli_note("the box was idle for too long (--idle)");
-}
-
-int cli_result_status(struct cli *c, const char *box, const struct cove_result *result)
-{
-	say_limit(c, box, result);
-	say_expired(result);
 	if (result->never_started)
 		cli_note("it waited for its shell and never started");
 	if (result->timed_out) {

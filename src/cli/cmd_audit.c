@@ -148,24 +148,18 @@ static void put_titles(struct buf *b, bool all_boxes)
 	(void)buf_append_str(b, "WHAT\n");
 }
 
-static bool must_end(struct rows_reading *r)
-{
-	int sig = signals_next_end();
-
-	if (sig)
-		r->status = EXIT_SIGNAL + sig;
-	return r->status != 0;
-}
-
 /* Without a row: only asked whether to go on. */
 static bool on_row(void *arg, const struct cove_audit_row *row)
 {
 	struct rows_reading *r = arg;
 	bool all_boxes = r->c->o.arg_count == 0;
+	int sig = signals_next_end();
 	autofree char *json = NULL;
 	struct buf b;
 
-	if (must_end(r))
+	if (sig)
+		r->status = EXIT_SIGNAL + sig;
+	if (r->status)
 		return false;
 	if (!row)
 		return true;
@@ -207,16 +201,6 @@ static int show(struct cli *c)
 	if (cove_audit(c->cove, &options, on_row, &reading, &err) < 0)
 		return cli_fail(c, &err);
 	return reading.status;
-}
-
-static int say_rows(struct cli *c, const char *what, const char *result, uint64_t rows)
-{
-	char line[128];
-
-	if (c->o.json)
-		return door_done(c, what, result, "rows", rows);
-	snprintf(line, sizeof(line), "%" PRIu64 " row%s %s\n", rows, rows == 1 ? "" : "s", result);
-	return cli_out(c, line, strlen(line));
 }
 
 static int say_report(struct cli *c, const char *what, const struct cove_audit_report *report)
@@ -266,7 +250,7 @@ static int remove_rows(struct cli *c)
 {
 	const char *box = c->o.arg_count > 1 ? c->o.args[1] : NULL;
 	uint64_t now = clock_wall_ms(), rows = 0;
-	char by[BY_MAX];
+	char by[BY_MAX], line[64];
 	struct cove_error err;
 
 	if (c->o.arg_count > 2 || !box == !c->o.given[OPT_BEFORE])
@@ -274,7 +258,10 @@ static int remove_rows(struct cli *c)
 	if (cove_audit_delete(c->cove, box, c->o.before_ms < now ? now - c->o.before_ms : 0,
 			      door_by(by), &rows, &err) < 0)
 		return cli_fail(c, &err);
-	return say_rows(c, box ? box : "all", "deleted", rows);
+	if (c->o.json)
+		return door_done(c, box ? box : "all", "deleted", "rows", rows);
+	snprintf(line, sizeof(line), "%" PRIu64 " row%s deleted\n", rows, rows == 1 ? "" : "s");
+	return cli_out(c, line, strlen(line));
 }
 
 static int keep(struct cli *c)

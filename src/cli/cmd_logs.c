@@ -11,27 +11,24 @@
 
 enum { TITLE_MAX = 1024 };
 
-/* Bytes that are missing have to be missed: a copy of a log would look whole. */
-static void say_truncated(const struct cove_exec_info *x)
-{
-	char why[40] = "";
-
-	/* One that wrote less met the limit of its box, or a full disk: nobody recorded which. */
-	if (x->out_bytes + x->err_bytes > KEEPER_LOG_BYTES_MAX)
-		snprintf(why, sizeof(why), " (%u MiB per command)", KEEPER_LOG_BYTES_MAX >> 20);
-	cli_note("truncated: not all output of command %llu was kept%s",
-		 (unsigned long long)x->exec_id, why);
-}
-
-/* Says it if what was kept of a command is less than what it wrote. */
+/* Says it if what was kept of a command is less than what it wrote: a copy of a log would look
+ * whole. One that wrote less than the limit met that of its box, or a full disk: nobody recorded
+ * which. */
 static void say_if_truncated(struct cli *c, uint64_t exec_id)
 {
 	autofree struct cove_exec_info *execs = NULL;
 	int count = cove_execs(c->cove, c->o.args[0], &execs, NULL);
+	char why[40] = "";
 
-	for (int i = 0; i < count; i++)
-		if (execs[i].exec_id == exec_id && execs[i].truncated)
-			say_truncated(&execs[i]);
+	for (int i = 0; i < count; i++) {
+		if (execs[i].exec_id != exec_id || !execs[i].truncated)
+			continue;
+		if (execs[i].out_bytes + execs[i].err_bytes > KEEPER_LOG_BYTES_MAX)
+			snprintf(why, sizeof(why), " (%u MiB per command)",
+				 KEEPER_LOG_BYTES_MAX >> 20);
+		cli_note("truncated: not all output of command %llu was kept%s",
+			 (unsigned long long)exec_id, why);
+	}
 }
 
 /* One command's output to its end, or to where it stands now. */

@@ -161,20 +161,12 @@ int command_run(struct cli *c, struct cove_box *box, struct cove_command *comman
 	return r;
 }
 
-static int print_id(struct cli *c, uint64_t exec_id)
-{
-	char text[64];
-	int n = snprintf(text, sizeof(text), c->o.json ? "{\"exec_id\":%llu}\n" : "%llu\n",
-			 (unsigned long long)exec_id);
-
-	return cli_out(c, text, (size_t)n);
-}
-
 int command_background(struct cli *c, struct cove_box *box, struct cove_command *command)
 {
 	struct cove_event ev = {0};
 	struct cove_exec *exec = NULL;
 	struct cove_error err;
+	char text[64];
 	int r;
 
 	command->pty = c->o.tty;
@@ -183,7 +175,9 @@ int command_background(struct cli *c, struct cove_box *box, struct cove_command 
 	r = cove_exec_start(box, command, &exec, &err);
 	if (r >= 0)
 		r = cove_exec_next(exec, -1, &ev, &err);
-	r = r < 0 ? command_fail(c, box, &err) : print_id(c, ev.exec_id);
+	snprintf(text, sizeof(text), c->o.json ? "{\"exec_id\":%llu}\n" : "%llu\n",
+		 (unsigned long long)ev.exec_id);
+	r = r < 0 ? command_fail(c, box, &err) : cli_out(c, text, strlen(text));
 	cove_exec_free(exec);
 	return r;
 }

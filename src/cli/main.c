@@ -179,16 +179,6 @@ static int run_verb(struct cli *c, int argc, char **argv)
 	return r ? r : act(c, c->verb, 0);
 }
 
-/* -h, --help, -V and --version stand where a verb would. */
-static const char *verb_name(const char *word)
-{
-	if (strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0)
-		return "help";
-	if (strcmp(word, "-V") == 0 || strcmp(word, "--version") == 0)
-		return "version";
-	return word;
-}
-
 /* In stdout's place stands what cannot be written to: output that is lost is a failure, as with any
  * program. */
 static void fill_low_fds(bool no_stdout)
@@ -212,7 +202,13 @@ int main(int argc, char **argv)
 	signals_at_start();
 	if (argc < 2)
 		return help_print(&c);
-	c.verb = verb_find(verb_name(argv[1]));
+	/* -h, --help, -V and --version stand where a verb would. */
+	if (strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "--help") == 0)
+		c.verb = &verb_help;
+	else if (strcmp(argv[1], "-V") == 0 || strcmp(argv[1], "--version") == 0)
+		c.verb = &verb_version;
+	else
+		c.verb = verb_find(argv[1]);
 	if (!c.verb) {
 		c.o.json = asks_json(argc - 2, argv + 2);
 		return help_unknown(&c, argv[1]);

@@ -192,18 +192,13 @@ static int set_value(struct parser *p, const struct opt *opt, const char *value)
 	return -EINVAL;
 }
 
-static const struct opt *find_long(const struct opt_spec *spec, const char *name, size_t len)
+/* By its name, or (NULL) by its letter. */
+static const struct opt *find(const struct opt_spec *spec, const char *name, size_t len,
+			      char letter)
 {
 	for (const enum opt_id *id = spec->allowed; *id != OPT_END; id++)
-		if (strlen(opts[*id].name) == len && strncmp(opts[*id].name, name, len) == 0)
-			return &opts[*id];
-	return NULL;
-}
-
-static const struct opt *find_letter(const struct opt_spec *spec, char letter)
-{
-	for (const enum opt_id *id = spec->allowed; *id != OPT_END; id++)
-		if (opts[*id].letter == letter)
+		if (name ? strlen(opts[*id].name) == len && strncmp(opts[*id].name, name, len) == 0
+			 : opts[*id].letter == letter)
 			return &opts[*id];
 	return NULL;
 }
@@ -245,7 +240,7 @@ static int parse_long(struct parser *p, const char *word)
 {
 	const char *name = word + 2, *equals = strchr(name, '='), *value = NULL;
 	size_t len = equals ? (size_t)(equals - name) : strlen(name);
-	const struct opt *opt = find_long(p->spec, name, len);
+	const struct opt *opt = find(p->spec, name, len, 0);
 	int r;
 
 	if (!opt)
@@ -263,7 +258,7 @@ static int parse_long(struct parser *p, const char *word)
 static int parse_letters(struct parser *p, const char *word)
 {
 	for (const char *c = word + 1; *c; c++) {
-		const struct opt *opt = find_letter(p->spec, *c);
+		const struct opt *opt = find(p->spec, NULL, 0, *c);
 		const char *value = NULL;
 		int r;
 

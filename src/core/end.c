@@ -31,7 +31,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-enum { END_TRIES = 8 };
+enum { END_TRIES = 8, GRACE_MAX_MS = 600000 };
 
 void box_cgroup_name(struct cove *cove, const char *name, char *ret, size_t size)
 {
@@ -129,30 +129,24 @@ static int recorded_pidfd(struct cove *cove, const char *name, int box_fd)
 	return take_fd(pidfd);
 }
 
-static int ask_stop(struct core_conn *c, const struct wire_stop *how, struct err *e)
-{
-	uint64_t grace_ms = how->grace_ms < 600000 ? how->grace_ms : 600000;
-	struct core_call call;
-
-	core_call_begin(&call, c);
-	return core_call_finish(&call, wire_stop_encode(core_out(c), call.q.id, 0, how),
-				(int)grace_ms + STOP_WAIT_MS, e);
-}
-
 /* Through the keeper; by force if it does not answer. A keeper that answers with an error has ended
  * the box and could not finish (a full disk, say): that is the caller's to know. -EAGAIN where
  * there is none to talk to. */
 static int end_by_socket(struct cove *cove, const char *name, const struct wire_stop *how,
 			 bool *ret_forced, struct err *e)
 {
+	uint64_t grace_ms = how->grace_ms < GRACE_MAX_MS ? how->grace_ms : GRACE_MAX_MS;
 	autoclose int pidfd = -1;
 	struct core_conn *c = NULL;
+	struct core_call call;
 	int r = core_conn_connect(NULL, cove->state.run_fd, name, &c, e);
 
 	if (r < 0)
 		return -EAGAIN;
 	pidfd = peer_pidfd(c);
-	r = ask_stop(c, how, e);
+	core_call_begin(&call, c);
+	r = core_call_finish(&call, wire_stop_encode(core_out(c), call.q.id, 0, how),
+			     (int)grace_ms + STOP_WAIT_MS, e);
 	if (pidfd >= 0 && (r == -ETIMEDOUT || !wait_dead(pidfd, STOP_WAIT_MS))) {
 		*ret_forced = true;
 		r = kill_keeper(pidfd, name, e);

@@ -283,19 +283,11 @@ static int take_begun(struct cove_exec *x, const struct wire_frame *f, struct co
 	return 1;
 }
 
-static int take_credit(struct cove_exec *x, const struct wire_frame *f, struct err *e)
-{
-	struct wire_credit m;
-
-	if (f->stream != WIRE_STDIN || wire_credit_decode(f, &m) < 0 ||
-	    wire_flow_credit(&x->input, m.bytes) < 0)
-		return core_unexpected(&x->call.q, f, e);
-	return 0;
-}
-
 int core_exec_frame(struct cove_exec *x, const struct wire_frame *f, struct cove_event *ret,
 		    struct err *e)
 {
+	struct wire_credit credit;
+
 	switch (f->type) {
 	case WIRE_QUEUED:
 	case WIRE_STARTED:
@@ -316,7 +308,10 @@ int core_exec_frame(struct cove_exec *x, const struct wire_frame *f, struct cove
 		x->eof[f->stream] = true;
 		return 0;
 	case WIRE_CREDIT:
-		return take_credit(x, f, e);
+		if (f->stream != WIRE_STDIN || wire_credit_decode(f, &credit) < 0 ||
+		    wire_flow_credit(&x->input, credit.bytes) < 0)
+			return core_unexpected(&x->call.q, f, e);
+		return 0;
 	case WIRE_EXIT:
 		return take_exit(x, f, ret, e);
 	case WIRE_OK: /* an attach that does not follow has shown all there is */

@@ -316,25 +316,19 @@ static int take_entry(struct get *g, const struct wire_frame *f, struct err *e)
 	return r;
 }
 
-static int take_data(struct get *g, const struct wire_frame *f, struct err *e)
+static int take_frame(struct get *g, const struct wire_frame *f, struct err *e)
 {
 	int r;
 
-	if (g->file_fd < 0 || f->stream != WIRE_STDOUT)
-		return core_unexpected(&g->t.call.q, f, e);
-	r = write_some(g->file_fd, f->payload, f->len);
-	if (r < 0)
-		return fail_write(-r, g->shown, g->t.bytes, e);
-	return transfer_took(&g->t, f->len, e);
-}
-
-static int take_frame(struct get *g, const struct wire_frame *f, struct err *e)
-{
 	switch (f->type) {
 	case WIRE_ENTRY:
 		return take_entry(g, f, e);
 	case WIRE_DATA:
-		return take_data(g, f, e);
+		if (g->file_fd < 0 || f->stream != WIRE_STDOUT)
+			return core_unexpected(&g->t.call.q, f, e);
+		r = write_some(g->file_fd, f->payload, f->len);
+		return r < 0 ? fail_write(-r, g->shown, g->t.bytes, e)
+			     : transfer_took(&g->t, f->len, e);
 	case WIRE_EOF:
 		return g->file_fd >= 0 ? end_file(g, e) : core_unexpected(&g->t.call.q, f, e);
 	case WIRE_OK:

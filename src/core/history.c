@@ -222,16 +222,6 @@ static int open_log(const struct history *h, const struct wire_attach *m, struct
 	return 0;
 }
 
-static int end_of_log(struct cove_exec *x, struct cove_event *ret)
-{
-	if (x->done || !x->log->follow)
-		return -EPIPE;
-	x->done = true;
-	*ret = (struct cove_event){.type = COVE_EVENT_EXIT, .exec_id = x->exec_id};
-	exec_result(&x->log->record, &ret->result);
-	return 1;
-}
-
 int core_log_next(struct cove_exec *x, int timeout_ms, struct cove_event *ret, struct err *e)
 {
 	struct log_reader *l = x->log;
@@ -257,7 +247,12 @@ int core_log_next(struct cove_exec *x, int timeout_ms, struct cove_event *ret, s
 		};
 		return 1;
 	}
-	return end_of_log(x, ret);
+	if (x->done || !l->follow)
+		return -EPIPE;
+	x->done = true;
+	*ret = (struct cove_event){.type = COVE_EVENT_EXIT, .exec_id = x->exec_id};
+	exec_result(&l->record, &ret->result);
+	return 1;
 }
 
 static int log_open(struct cove *cove, const char *name, const struct wire_attach *m,

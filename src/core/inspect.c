@@ -84,15 +84,6 @@ static void put_spec(struct json *j, const struct spec *s)
 	json_kv_u64(j, "created_ms", s->created_ms);
 }
 
-static void put_life(struct json *j, const struct record *r)
-{
-	json_kv_str(j, "state", box_state_name(r->state));
-	json_kv_str(j, "cause", r->cause[0] ? r->cause : NULL);
-	json_kv_str(j, "by", r->by[0] ? r->by : NULL);
-	json_kv_u64(j, "started_ms", r->started_ms);
-	json_kv_u64(j, "ended_ms", r->ended_ms);
-}
-
 static void put_status(struct json *j, const struct record *r, const struct wire_status *s)
 {
 	uint64_t since = s->started_ms ? s->started_ms : r->started_ms;
@@ -323,7 +314,11 @@ static void put_box(struct json *j, struct cove *cove, const struct record *r)
 
 	json_object_begin(j);
 	put_spec(j, &r->spec);
-	put_life(j, r);
+	json_kv_str(j, "state", box_state_name(r->state));
+	view_text(j, "cause", r->cause);
+	view_text(j, "by", r->by);
+	json_kv_u64(j, "started_ms", r->started_ms);
+	json_kv_u64(j, "ended_ms", r->ended_ms);
 	/* The status last: it points into the connection. */
 	if (up && (core_conn_connect(NULL, cove->state.run_fd, r->spec.name, &c, &e) < 0 ||
 		   stats_ask(c, &stats, &e) < 0 ||

@@ -62,14 +62,6 @@ static int run_to_end(struct cove_exec *x, const struct cove_command *command, s
 	}
 }
 
-/* A background command lives on; its request is over with STARTED or QUEUED. */
-static void leave_running(struct cove_exec *x, struct cove_event *ev)
-{
-	x->done = x->eof[WIRE_STDOUT] = x->eof[WIRE_STDERR] = true;
-	ev->result.exec_id = ev->exec_id;
-	str_copy(ev->result.cause, sizeof(ev->result.cause), x->queued ? "queued" : "running");
-}
-
 static int run(struct cove_box *box, const struct cove_command *command, struct cove_result *ret,
 	       struct err *e)
 {
@@ -91,8 +83,12 @@ static int run(struct cove_box *box, const struct cove_command *command, struct 
 		return r;
 	collect_init(&c, RESULT_INLINE_MAX);
 	r = run_to_end(&x, &cmd, &c, &ev, e);
-	if (r == 0 && ev.type != COVE_EVENT_EXIT)
-		leave_running(&x, &ev);
+	/* A background command lives on; its request is over with STARTED or QUEUED. */
+	if (r == 0 && ev.type != COVE_EVENT_EXIT) {
+		x.done = x.eof[WIRE_STDOUT] = x.eof[WIRE_STDERR] = true;
+		ev.result.exec_id = ev.exec_id;
+		str_copy(ev.result.cause, sizeof(ev.result.cause), x.queued ? "queued" : "running");
+	}
 	if (r == 0 && result_collected(&ev.result, &c, ret) < 0)
 		r = err_errno(e, ENOMEM, "keep the command's result");
 	core_exec_end(&x);

@@ -214,19 +214,14 @@ static int launch(const char *path, const int fds[2], int group_fd, bool as_chil
 	return 0;
 }
 
-/* The directory that a program is built in. */
-static const char *room_of(const char *program)
-{
-	return str_starts(program, "cove-") ? program + strlen("cove-") : "cli";
-}
-
 /* dir/cove-keeper as installed, or dir/keeper/cove-keeper as built. */
 static bool find_in(const char *dir, const char *program, char *ret, size_t size)
 {
 	snprintf(ret, size, "%s/%s", dir, program);
 	if (access(ret, X_OK) == 0)
 		return true;
-	snprintf(ret, size, "%s/%s/%s", dir, room_of(program), program);
+	snprintf(ret, size, "%s/%s/%s", dir,
+		 str_starts(program, "cove-") ? program + strlen("cove-") : "cli", program);
 	return access(ret, X_OK) == 0;
 }
 

@@ -204,16 +204,6 @@ static bool was_swept_lately(struct cove *cove)
 	return at <= now && now - at < SWEEP_EVERY_MS;
 }
 
-/* Before the sweep begins, so that those who come meanwhile do not sweep as well. */
-static void note_sweep(struct cove *cove)
-{
-	autoclose int fd = openat(cove->state.run_fd, SWEPT_FILE,
-				  O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-
-	if (fd >= 0)
-		(void)futimens(fd, NULL);
-}
-
 void core_sweep_seldom(struct cove *cove)
 {
 	if (!cove->swept && !was_swept_lately(cove))
@@ -223,12 +213,17 @@ void core_sweep_seldom(struct cove *cove)
 
 void core_sweep(struct cove *cove)
 {
+	autoclose int swept_fd = -1;
 	struct sweep s = {.cove = cove};
 
 	if (cove->swept || cove->state.boxes_fd < 0)
 		return;
 	cove->swept = true;
-	note_sweep(cove);
+	/* Before it begins, so that those who come meanwhile do not sweep as well. */
+	swept_fd = openat(cove->state.run_fd, SWEPT_FILE,
+			  O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (swept_fd >= 0)
+		(void)futimens(swept_fd, NULL);
 	if (record_names(&cove->state, &s.names, &s.count, NULL) < 0)
 		return;
 	s.busy = calloc(s.count + 1, sizeof(*s.busy));

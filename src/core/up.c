@@ -141,22 +141,15 @@ static int check_connect(struct core_watch *w)
 
 static void up_end(struct core_up *u, int r, const struct err *e)
 {
-	struct core_conn *conn = u->conn;
+	struct core_conn *conn = take_ptr(u->conn);
+	struct err why = *e; /* which may be the connection's */
 
-	u->conn = NULL;
 	core_up_cancel(u);
 	if (r < 0)
-		core_conn_free(conn);
+		core_conn_free(take_ptr(conn));
 	else
 		conn->on_ready = NULL, conn->on_lost = NULL;
-	u->on_done(u->arg, r < 0 ? NULL : conn, r, e);
-}
-
-static void up_fail(struct core_up *u, int r, const struct err *e)
-{
-	struct err why = *e;
-
-	up_end(u, r, &why);
+	u->on_done(u->arg, conn, r, &why);
 }
 
 static void up_wait(struct core_up *u, int (*check)(struct core_watch *w),
@@ -172,7 +165,7 @@ static void up_wait(struct core_up *u, int (*check)(struct core_watch *w),
 				       .box_fd = u->box_fd};
 	r = core_watch_start(&u->watch, u->ev, timeout_ms);
 	if (r < 0)
-		up_fail(u, err_errno(&e, -r, "watch box '%s'", u->name), &e);
+		up_end(u, err_errno(&e, -r, "watch box '%s'", u->name), &e);
 }
 
 static void up_try(struct core_up *u);
@@ -195,7 +188,7 @@ static void on_up_lost(struct core_conn *c, int r, const struct err *e)
 	struct core_up *u = c->arg;
 
 	if (r != -ECONNRESET || c->first || u->tries == UP_TRIES) {
-		up_fail(u, r, e);
+		up_end(u, r, e);
 		return;
 	}
 	ev_timer_stop(u->ev, &u->timer);
@@ -211,10 +204,10 @@ static void on_up_late(struct ev_timer *t)
 {
 	struct err e;
 
-	up_fail(container(t, struct core_up, timer),
-		err_set(&e, ERR_TIMEOUT, ETIMEDOUT, "the box did not come up in %d s",
-			START_WAIT_MS / 1000),
-		&e);
+	up_end(container(t, struct core_up, timer),
+	       err_set(&e, ERR_TIMEOUT, ETIMEDOUT, "the box did not come up in %d s",
+		       START_WAIT_MS / 1000),
+	       &e);
 }
 
 static void up_await_hello(struct core_up *u)
@@ -245,7 +238,7 @@ static void up_spawn(struct core_up *u)
 		record_done(&record);
 	}
 	if (r < 0)
-		up_fail(u, r, &e);
+		up_end(u, r, &e);
 	else
 		up_await_hello(u);
 }
@@ -258,12 +251,12 @@ static void on_free(struct core_watch *w, int r)
 	if (r == 0)
 		up_spawn(u);
 	else
-		up_fail(u,
-			err_set(&e, ERR_TIMEOUT, ETIMEDOUT,
-				"box '%s' is locked and does not answer; end it with 'cove rm -f "
-				"%s'",
-				u->name, u->name),
-			&e);
+		up_end(u,
+		       err_set(&e, ERR_TIMEOUT, ETIMEDOUT,
+			       "box '%s' is locked and does not answer; end it with 'cove rm -f "
+			       "%s'",
+			       u->name, u->name),
+		       &e);
 }
 
 static int err_operation(int r, const char *name, int timeout_ms, struct err *e)
@@ -288,10 +281,8 @@ static void on_locked(struct core_watch *w, int r)
 		r = core_conn_connect(u->ev, u->cove->state.run_fd, u->name, &u->conn, &e);
 	if (r == 0)
 		up_await_hello(u);
-	else if (r != -ENOENT && r != -ECONNREFUSED)
-		up_fail(u, r, &e);
-	else if (e.kind == ERR_NOT_FOUND)
-		up_fail(u, r, &e);
+	else if ((r != -ENOENT && r != -ECONNREFUSED) || e.kind == ERR_NOT_FOUND)
+		up_end(u, r, &e);
 	else if (record_is_live(u->box_fd))
 		up_wait(u, core_watch_free, on_free, STOP_WAIT_MS);
 	else
@@ -311,7 +302,7 @@ static void up_try(struct core_up *u)
 		return;
 	}
 	if (r != -ENOENT && r != -ECONNREFUSED) {
-		up_fail(u, r, &e);
+		up_end(u, r, &e);
 		return;
 	}
 	r = box_open_dir(u->cove, u->name, &u->box_fd, &e);
@@ -319,7 +310,7 @@ static void up_try(struct core_up *u)
 	if (r == 0)
 		r = state_make(&u->cove->state, &e);
 	if (r < 0)
-		up_fail(u, r, &e);
+		up_end(u, r, &e);
 	else
 		up_wait(u, check_locked, on_locked, START_WAIT_MS);
 }

@@ -303,13 +303,6 @@ static int overlay_on_tmpfs(void)
 		       : 0;
 }
 
-static int try_overlay(void)
-{
-	int r = geteuid() == 0 ? 0 : enter_user_ns();
-
-	return r < 0 ? r : overlay_on_tmpfs();
-}
-
 static int try_overlay_as_user(void)
 {
 	int r = enter_user_ns();
@@ -319,13 +312,13 @@ static int try_overlay_as_user(void)
 
 void doctor_check_overlay(struct doctor *d, struct doctor_check *c)
 {
-	int r = try_in_child(try_overlay);
-	bool in_userns = try_in_child(try_overlay_as_user) == 0;
+	int as_user = try_in_child(try_overlay_as_user);
+	int r = geteuid() == 0 ? try_in_child(overlay_on_tmpfs) : as_user;
 
 	if (r == 0) {
 		doctor_found(c, "can be mounted, %s",
-			     in_userns ? "also in a user namespace (userxattr)"
-				       : "but not in a user namespace");
+			     as_user == 0 ? "also in a user namespace (userxattr)"
+					  : "but not in a user namespace");
 		return;
 	}
 	doctor_found(c, "mounting an overlay fails: %s", strerror(-r));

@@ -525,23 +525,11 @@ static int load_probe(struct selftest *s, char *why, size_t size)
 	return 0;
 }
 
-/* What ends a program by hand ends the child; we clean up after it and then go too. */
-static void hold_signals(sigset_t *ret_old)
-{
-	sigset_t held;
-
-	sigemptyset(&held);
-	sigaddset(&held, SIGINT);
-	sigaddset(&held, SIGTERM);
-	sigaddset(&held, SIGHUP);
-	sigprocmask(SIG_BLOCK, &held, ret_old);
-}
-
 void doctor_selftest(struct doctor *d, const char *home, struct doctor_report *report)
 {
 	char temp[sizeof(d->place) + 32] = "";
 	struct selftest s = {0};
-	sigset_t mask;
+	sigset_t held, mask;
 	int r = 0;
 
 	if (!report->can_run) {
@@ -553,7 +541,12 @@ void doctor_selftest(struct doctor *d, const char *home, struct doctor_report *r
 		return;
 	s.report = mmap(NULL, sizeof(*report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 			-1, 0);
-	hold_signals(&mask);
+	/* What ends a program by hand ends the child; we clean up after it and then go too. */
+	sigemptyset(&held);
+	sigaddset(&held, SIGINT);
+	sigaddset(&held, SIGTERM);
+	sigaddset(&held, SIGHUP);
+	sigprocmask(SIG_BLOCK, &held, &mask);
 	if (d->cove.state.home_fd < 0)
 		r = make_home(d, temp, sizeof(temp));
 	if (s.report == MAP_FAILED || r < 0) {
