@@ -415,6 +415,7 @@ void rig_open(const char *policy)
 	struct err e;
 	int pair[2];
 
+	tap_state.at_end = rig_close;
 	signal(SIGPIPE, SIG_IGN);
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
 	CHECK_EQ(ev_new(&d->ev), 0);
@@ -444,6 +445,7 @@ void rig_close(void)
 {
 	struct door *d = &rig.door;
 
+	tap_state.at_end = NULL;
 	door_conns_free(d);
 	names_free(d);
 	asks_free(d);

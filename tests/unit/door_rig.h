@@ -63,6 +63,7 @@ struct rig {
 
 extern struct rig rig;
 
+/* It is closed when the test returns; before that by what holds locals of the test. */
 void rig_open(const char *policy);
 void rig_close(void);
 void rig_reload(const char *policy);

@@ -36,6 +36,7 @@ struct tap {
 	struct tap_test *first, *last;
 	char *skip; /* shared between the runner and the test's process */
 	int failed;
+	void (*at_end)(void); /* a rig says how it is taken down when the test returns */
 };
 
 enum { TAP_SKIP_BYTES = 256, TAP_EXIT_SKIP = 77 };

@@ -90,6 +90,8 @@ static inline void tap_child(const struct tap_test *t)
 	tap_plain_start();
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	t->run();
+	if (tap_state.at_end)
+		tap_state.at_end();
 	exit(0); /* not _exit: this is when a leak checker looks */
 }
 

@@ -57,7 +57,6 @@ TEST(an_ask_waits_and_an_answer_lets_it_through)
 	/* That answer was for those who waited. */
 	box_connect(4, "a.test", port);
 	UNTIL(asks_count(&rig.door) == 1);
-	rig_close();
 }
 
 TEST(an_answer_may_hold_for_a_while_and_over_a_new_policy)
@@ -75,7 +74,6 @@ TEST(an_answer_may_hold_for_a_while_and_over_a_new_policy)
 	UNTIL(rig.ids[3].ok);
 	CHECK(!rig.ids[1].cancelled && !rig.ids[2].cancelled);
 	CHECK_EQ(rig_rows("ask", "ask"), 1);
-	rig_close();
 }
 
 /* It is over with its time for what it let in, too: that is asked anew, or cut. */
@@ -97,7 +95,6 @@ TEST(an_answer_for_a_while_ends_with_it)
 	CHECK(!rig.ids[2].cancelled);
 	box_connect(3, "a.test", port);
 	UNTIL(asks_count(&rig.door) == 1);
-	rig_close();
 }
 
 static uint64_t clock_ms; /* added to the time */
@@ -152,7 +149,7 @@ TEST(what_differs_in_its_query_or_its_rule_is_another_question)
 	ask_for(&w[5], "/x", "a=3", &one);
 	ask_for(&w[6], "/x", "a=1", &one);
 	CHECK_EQ(asks_count(&rig.door), 5);
-	rig_close();
+	rig_close(); /* w is in it */
 }
 
 TEST(a_question_as_long_as_can_be_is_shown_cut)
@@ -169,7 +166,7 @@ TEST(a_question_as_long_as_can_be_is_shown_cut)
 	UNTIL(rig.verb_ok + rig.verb_failed == 1);
 	CHECK_EQ(rig.verb_ok, 1);
 	CHECK_EQ(rig.says, 2);
-	rig_close();
+	rig_close(); /* w is in it */
 }
 
 TEST(an_ask_that_nobody_answers_is_denied)
@@ -187,7 +184,6 @@ TEST(an_ask_that_nobody_answers_is_denied)
 	CHECK_EQ(rig.ids[1].error.kind, ERR_DENIED);
 	CHECK_EQ(rig_rows("answer", "deny"), 1);
 	CHECK_EQ(rig_rows("connect", "deny"), 1);
-	rig_close();
 }
 
 TEST(who_gives_up_waits_no_more_and_the_last_takes_the_question_along)
@@ -210,7 +206,6 @@ TEST(who_gives_up_waits_no_more_and_the_last_takes_the_question_along)
 	box_verb("answer", "1", "allow", NULL, NULL);
 	UNTIL(rig.verb_failed == 1);
 	CHECK_EQ(rig.lookups, 0);
-	rig_close();
 }
 
 TEST(who_says_all_and_closes_is_not_sent_for_later)
@@ -232,7 +227,6 @@ TEST(who_says_all_and_closes_is_not_sent_for_later)
 	UNTIL(rig.ids[2].failed);
 	CHECK_EQ(rig.lookups, 0);
 	CHECK_EQ(rig_rows("connect", "allow"), 0);
-	rig_close();
 }
 
 TEST(what_is_cut_by_a_deny_is_asked_no_more)
@@ -246,7 +240,6 @@ TEST(what_is_cut_by_a_deny_is_asked_no_more)
 	UNTIL(rig.ids[1].failed && rig.verb_ok == 1);
 	CHECK_EQ(asks_count(&rig.door), 1);
 	CHECK(!rig.ids[2].failed);
-	rig_close();
 }
 
 TEST(a_new_policy_decides_what_was_asked)
@@ -261,7 +254,6 @@ TEST(a_new_policy_decides_what_was_asked)
 		 "version: 1\nrules:\n  - {allow: a.test, ports: [%u], private: true}\n", port);
 	rig_reload(text);
 	UNTIL(rig.ids[1].ok && rig.ids[2].failed);
-	rig_close();
 }
 
 TEST(there_are_only_so_many_asks)
@@ -276,7 +268,6 @@ TEST(there_are_only_so_many_asks)
 	UNTIL(rig.ids[DOOR_ASKS_MAX + 1].failed);
 	CHECK_EQ(rig.ids[DOOR_ASKS_MAX + 1].error.kind, ERR_LIMIT);
 	CHECK_EQ(asks_count(&rig.door), DOOR_ASKS_MAX);
-	rig_close();
 }
 
 TAP_MAIN

@@ -53,7 +53,6 @@ TEST(an_allowed_connection_passes_bytes_and_both_ends)
 	CHECK_EQ(rig.door.conn_count, 0);
 	CHECK_EQ(rig.door.bytes_up, 5 + strlen("up.test")); /* the name left as well */
 	CHECK(!is_over(1));
-	rig_close();
 }
 
 TEST(what_no_rule_allows_is_refused_recorded_and_causes_no_lookup)
@@ -77,7 +76,6 @@ TEST(what_no_rule_allows_is_refused_recorded_and_causes_no_lookup)
 	CHECK_EQ(rig.lookups, 0);
 	CHECK_EQ(rig_rows("connect", "deny"), 7);
 	CHECK_EQ(rig_rows("connect", "allow"), 0);
-	rig_close();
 }
 
 TEST(a_policy_that_cannot_be_read_lets_nothing_through)
@@ -98,7 +96,6 @@ TEST(a_policy_that_cannot_be_read_lets_nothing_through)
 	rig_reload(with_port("allow: up.test\n    private: true", port));
 	box_connect(4, "up.test", port);
 	UNTIL(rig.ids[4].ok);
-	rig_close();
 }
 
 TEST(a_private_address_needs_a_rule_that_says_so)
@@ -117,7 +114,6 @@ TEST(a_private_address_needs_a_rule_that_says_so)
 		CHECK(!rig.ids[i].ok);
 	}
 	CHECK_EQ(rig_rows("connect", "deny"), 5);
-	rig_close();
 }
 
 TEST(an_address_in_another_spelling_of_a_private_one_is_private)
@@ -131,7 +127,6 @@ TEST(an_address_in_another_spelling_of_a_private_one_is_private)
 	box_connect(1, "up.test", port);
 	UNTIL(rig.ids[1].failed);
 	CHECK_EQ(rig.ids[1].error.kind, ERR_DENIED);
-	rig_close();
 }
 
 TEST(a_denied_network_holds_for_names_that_lead_there)
@@ -146,7 +141,6 @@ TEST(a_denied_network_holds_for_names_that_lead_there)
 	box_connect(1, "up.test", port);
 	UNTIL(rig.ids[1].failed);
 	CHECK_EQ(rig.ids[1].error.kind, ERR_DENIED);
-	rig_close();
 }
 
 TEST(the_next_address_is_tried_where_one_refuses)
@@ -160,7 +154,6 @@ TEST(the_next_address_is_tried_where_one_refuses)
 	box_connect(1, "up.test", port);
 	box_send(1, "x", 1);
 	UNTIL(rig.ids[1].bytes == 1);
-	rig_close();
 }
 
 static struct err dial_error;
@@ -194,7 +187,6 @@ TEST(an_address_is_checked_right_before_it_is_dialled)
 	CHECK_EQ(dial_answers, 1);
 	CHECK_EQ(dial_error.kind, ERR_DENIED);
 	dial_done(&d);
-	rig_close();
 }
 
 TEST(an_upstream_that_refuses_is_an_error_and_a_row)
@@ -211,7 +203,6 @@ TEST(an_upstream_that_refuses_is_an_error_and_a_row)
 	CHECK_EQ(rig_rows("connect", "allow"), 2);
 	CHECK_EQ(rig_rows("done", "failed"), 2);
 	CHECK_EQ(rig_rows("connect", "deny"), 0);
-	rig_close();
 }
 
 TEST(what_cannot_be_recorded_does_not_leave)
@@ -224,7 +215,6 @@ TEST(what_cannot_be_recorded_does_not_leave)
 	box_name(2, "up.test");
 	UNTIL(rig.ids[1].failed && rig.ids[2].failed);
 	CHECK_EQ(rig.lookups, 0);
-	rig_close();
 }
 
 TEST(a_cancel_ends_it_in_every_state)
@@ -244,7 +234,6 @@ TEST(a_cancel_ends_it_in_every_state)
 	UNTIL(rig.door.conn_count == 0);
 	rig_settle();
 	CHECK(!rig.ids[1].ok && !is_over(1) && !is_over(2) && !is_over(3));
-	rig_close();
 }
 
 TEST(names_are_judged_before_they_are_asked_for)
@@ -264,7 +253,6 @@ TEST(names_are_judged_before_they_are_asked_for)
 	CHECK_EQ(rig_rows("name", "deny"), 1);
 	CHECK_EQ(rig_rows("name", "allow"), 3);
 	CHECK_EQ(rig_rows("name", "ask"), 1);
-	rig_close();
 }
 
 TEST(a_new_policy_cuts_what_it_does_not_allow)
@@ -286,7 +274,6 @@ TEST(a_new_policy_cuts_what_it_does_not_allow)
 	/* The same name, but no longer a private address. */
 	rig_reload(with_port("allow: b.test", port));
 	UNTIL(is_over(2));
-	rig_close();
 }
 
 TEST(a_byte_budget_cuts)
@@ -298,7 +285,6 @@ TEST(a_byte_budget_cuts)
 	UNTIL(is_over(1));
 	CHECK_EQ(rig.ids[1].bytes, 100u << 10);
 	CHECK_EQ(rig_rows("done", "cut"), 1);
-	rig_close();
 }
 
 TEST(a_byte_budget_that_is_used_up_lets_nothing_out)
@@ -316,7 +302,6 @@ TEST(a_byte_budget_that_is_used_up_lets_nothing_out)
 		UNTIL(is_over(i));
 		CHECK_EQ(rig.door.bytes_up, 4096);
 	}
-	rig_close();
 }
 
 TEST(the_box_has_a_byte_cap_of_its_own)
@@ -330,7 +315,6 @@ TEST(the_box_has_a_byte_cap_of_its_own)
 	box_connect(2, "up.test", port);
 	UNTIL(rig.ids[2].failed);
 	CHECK_EQ(rig.ids[2].error.kind, ERR_LIMIT);
-	rig_close();
 }
 
 TEST(connections_at_once_are_capped)
@@ -347,7 +331,6 @@ TEST(connections_at_once_are_capped)
 	UNTIL(rig.ids[1].eof && rig.door.conn_count == 1);
 	box_connect(4, "up.test", port);
 	UNTIL(rig.ids[4].ok);
-	rig_close();
 }
 
 TEST(a_rate_is_taken_from)
@@ -359,7 +342,6 @@ TEST(a_rate_is_taken_from)
 		box_connect(i, "up.test", port);
 	UNTIL(rig.ids[1].ok && rig.ids[2].ok && rig.ids[3].failed);
 	CHECK_EQ(rig.ids[3].error.kind, ERR_LIMIT);
-	rig_close();
 }
 
 TEST(a_name_that_is_asked_for_outside_takes_from_rate_and_bytes)
@@ -400,7 +382,6 @@ TEST(a_name_that_is_asked_for_outside_takes_from_rate_and_bytes)
 	UNTIL(rig.ids[2].failed);
 	CHECK_EQ(rig.lookups, 1);
 	CHECK_EQ(rig.door.bytes_up, strlen("abcd.up.test"));
-	rig_close();
 }
 
 TEST(a_name_on_its_way_is_judged_by_a_new_policy)
@@ -415,7 +396,6 @@ TEST(a_name_on_its_way_is_judged_by_a_new_policy)
 	UNTIL(rig.ids[1].failed);
 	CHECK_EQ(rig.lookups, 0);
 	CHECK_EQ(rig_rows("name", "deny"), 1);
-	rig_close();
 }
 
 TEST(what_was_used_outlives_a_policy_that_cannot_be_read)
@@ -439,7 +419,6 @@ TEST(what_was_used_outlives_a_policy_that_cannot_be_read)
 	CHECK(strstr(rig.ids[2].msg, "rate"));
 	CHECK_EQ(rig.used.count, 2);
 	CHECK_EQ(rig.used.lines[1].up + rig.used.lines[0].up, 2 * (4 + strlen("up.test")) + 4);
-	rig_close();
 }
 
 TEST(hundreds_at_once)
@@ -460,7 +439,6 @@ TEST(hundreds_at_once)
 	for (unsigned i = 1; i <= 300; i++)
 		done += rig.ids[i].eof && !is_over(i);
 	CHECK_EQ(done, 300);
-	rig_close();
 }
 
 TEST(verbs_answer)
@@ -491,7 +469,6 @@ TEST(verbs_answer)
 	box_verb("reload", NULL, NULL, NULL, NULL);
 	UNTIL(rig.verb_failed == 4);
 	CHECK(rig.door.trouble.kind != ERR_NONE);
-	rig_close();
 }
 
 TEST(who_changed_what_is_recorded)
@@ -526,7 +503,6 @@ TEST(who_changed_what_is_recorded)
 	UNTIL(rig.verb_failed == 4);
 	CHECK_STR(rig_row("grant", "allow")->host, "d.test");
 	CHECK_STR(rig_row("policy", "deny")->by, "tester");
-	rig_close();
 }
 
 /* What a grant let in goes when its time is over, where nothing else allows it. */
@@ -552,7 +528,6 @@ TEST(a_grant_for_a_while_ends_with_it)
 	box_connect(2, "b.test", port);
 	box_send(2, "x", 1);
 	UNTIL(rig.ids[2].bytes == 1);
-	rig_close();
 }
 
 /* Live words outlive a reload: those for once, what they let in, and answers that hold. */
@@ -595,7 +570,6 @@ TEST(what_was_said_live_survives_another_grant)
 	box_connect(7, "up.test", port);
 	UNTIL(rig.ids[7].ok);
 	CHECK_EQ(rig_rows("ask", "ask"), 1);
-	rig_close();
 }
 
 /* The later word holds, also against one for once that is carried over. */
@@ -614,7 +588,6 @@ TEST(a_deny_stands_against_an_older_word_for_once)
 	UNTIL(rig.verb_ok == 2);
 	box_connect(1, "127.0.0.1", port);
 	UNTIL(rig.ids[1].failed);
-	rig_close();
 }
 
 /* By name, by address, and by the address that a name leads to. */
@@ -635,7 +608,6 @@ TEST(a_deny_for_once_is_for_one_connection)
 		box_connect(++id, "up.test", port);
 		UNTIL(rig.ids[id].ok);
 	}
-	rig_close();
 }
 
 /* A grant for it would be refused. */
@@ -649,7 +621,6 @@ TEST(the_remedy_for_a_private_address_is_a_rule)
 	CHECK(strstr(rig_row("connect", "deny")->reason,
 		     "a loopback address: it needs a rule with"));
 	CHECK(!strstr(rig_row("connect", "deny")->reason, "cove allow"));
-	rig_close();
 }
 
 TEST(frames_that_break_the_protocol_end_the_door)
@@ -661,7 +632,6 @@ TEST(frames_that_break_the_protocol_end_the_door)
 	UNTIL(rig.ids[1].ok);
 	box_connect(1, "up.test", port);
 	UNTIL(rig.link_closed);
-	rig_close();
 }
 
 TEST(a_box_that_sends_more_than_its_window_is_cut)
@@ -678,7 +648,6 @@ TEST(a_box_that_sends_more_than_its_window_is_cut)
 	box_send(1, "x", 1);
 	UNTIL(rig.ids[1].cancelled);
 	CHECK_EQ(rig.door.conn_count, 0);
-	rig_close();
 }
 
 TAP_MAIN

@@ -51,7 +51,6 @@ TEST(tls_passes_when_it_names_the_host_however_it_is_cut)
 	box_send(9, buf_data(&hello), buf_len(&hello));
 	UNTIL(rig.ids[9].bytes == buf_len(&hello));
 	buf_done(&hello);
-	rig_close();
 }
 
 /* A server may ask for a second hello, and it may come at once: no byte that makes it whole
@@ -82,7 +81,6 @@ TEST(a_second_hello_names_the_same_host)
 	}
 	buf_done(&hello);
 	buf_done(&second);
-	rig_close();
 }
 
 static void refused(unsigned n, unsigned port, const char *host, const char *why)
@@ -112,7 +110,6 @@ TEST(tls_that_names_another_host_or_none_or_hides_it_is_cut)
 	box_send(5, buf_data(&hello), buf_len(&hello));
 	UNTIL(rig.ids[5].bytes == buf_len(&hello));
 	buf_done(&hello);
-	rig_close();
 }
 
 TEST(a_hello_that_is_too_long_or_half_is_cut)
@@ -131,7 +128,6 @@ TEST(a_hello_that_is_too_long_or_half_is_cut)
 	UNTIL(rig.ids[2].cancelled);
 	CHECK_EQ(rig.ids[2].bytes, 0);
 	buf_done(&hello);
-	rig_close();
 }
 
 /* ---- proxy ---- */
@@ -167,7 +163,6 @@ TEST(a_proxy_tunnel_is_judged_and_answered)
 	CHECK_STR(answer(1) + 39, "ping");
 	box_eof(1);
 	UNTIL(rig_rows("done", "ok") == 1);
-	rig_close();
 }
 
 TEST(a_proxy_says_why_not)
@@ -205,7 +200,6 @@ TEST(a_proxy_says_why_not)
 	UNTIL(rig.door.conn_count == 0);
 	for (unsigned i = 1; i <= 6; i++)
 		CHECK(!rig.ids[i].cancelled && !rig.ids[i].failed);
-	rig_close();
 }
 
 TEST(a_tunnel_to_an_upstream_that_refuses_is_a_bad_gateway)
@@ -219,7 +213,6 @@ TEST(a_tunnel_to_an_upstream_that_refuses_is_a_bad_gateway)
 	proxy_says(1, text);
 	UNTIL(rig.ids[1].eof);
 	CHECK(strncmp(answer(1), "HTTP/1.1 502 ", 13) == 0);
-	rig_close();
 }
 
 TEST(the_name_in_a_tunnel_is_checked_too)
@@ -235,7 +228,6 @@ TEST(the_name_in_a_tunnel_is_checked_too)
 	UNTIL(rig.ids[1].cancelled);
 	CHECK_EQ(rig_row("done", "failed")->up, 0);
 	buf_done(&hello);
-	rig_close();
 }
 
 /* ---- intercepted ---- */
@@ -260,7 +252,6 @@ TEST(http_that_is_intercepted_goes_to_web)
 	rig_reload(policy);
 	CHECK_EQ(rig.webs, 0);
 	UNTIL(rig.ids[1].cancelled);
-	rig_close();
 }
 
 /* Moves what the client has to say to the door, and what the door said to the client. */
@@ -315,7 +306,6 @@ TEST(tls_that_is_intercepted_is_opened_for_web)
 	SSL_free(ssl);
 	SSL_CTX_free(context);
 	buf_done(&pem);
-	rig_close();
 }
 
 TEST(tls_that_is_intercepted_must_name_the_host_too)
@@ -329,7 +319,6 @@ TEST(tls_that_is_intercepted_must_name_the_host_too)
 	CHECK_EQ(rig.webs, 0);
 	CHECK_EQ(rig.ids[1].error.kind, ERR_DENIED);
 	buf_done(&hello);
-	rig_close();
 }
 
 /* ---- HTTP that nobody asked to look into ---- */
@@ -356,7 +345,6 @@ TEST(http_for_a_named_host_is_webs_with_the_upstream_that_is_there)
 	rig.web_allows = true;
 	rig_reload(policy);
 	CHECK_EQ(rig.webs, 1);
-	rig_close();
 }
 
 TEST(http_within_a_tunnel_is_webs_too)
@@ -369,7 +357,6 @@ TEST(http_within_a_tunnel_is_webs_too)
 	proxy_says(1, text);
 	UNTIL(strcmp(rig.web_first, request) == 0);
 	CHECK(rig.webs == 1 && !rig.web_proxied);
-	rig_close();
 }
 
 TEST(a_connection_that_a_person_allowed_is_not_asked_about_again)
@@ -387,7 +374,6 @@ TEST(a_connection_that_a_person_allowed_is_not_asked_about_again)
 	box_send(1, request, sizeof(request) - 1);
 	UNTIL(rig.webs == 1);
 	CHECK(rig.web_asked);
-	rig_close();
 }
 
 TEST(http_in_pieces_is_cut_before_its_host_is_said)
@@ -409,7 +395,6 @@ TEST(http_in_pieces_is_cut_before_its_host_is_said)
 	CHECK_EQ(rig.webs, 0);
 	/* The server spoke first, as an echo does and no server of HTTP: it may go on. */
 	CHECK(!rig.ids[1].cancelled);
-	rig_close();
 }
 
 TEST(http_in_pieces_to_a_server_that_waits_is_cut)
@@ -432,7 +417,6 @@ TEST(http_in_pieces_to_a_server_that_waits_is_cut)
 	CHECK(strstr(rig_row("connect", "deny")->reason, "in pieces"));
 	/* No more than the line without its version left. */
 	CHECK(rig_row("done", "failed")->up < strlen("GET / HTTP/"));
-	rig_close();
 }
 
 TEST(what_is_no_http_passes_at_once)
@@ -457,7 +441,6 @@ TEST(what_is_no_http_passes_at_once)
 	CHECK_EQ(rig.webs, 0);
 	CHECK(strstr(rig_row("connect", "deny")->reason, "half an HTTP request"));
 	CHECK_EQ(rig_row("done", "failed")->up, 0);
-	rig_close();
 }
 
 TEST(a_request_without_a_version_is_webs)
@@ -472,7 +455,6 @@ TEST(a_request_without_a_version_is_webs)
 		UNTIL(rig.webs == i + 1);
 		CHECK_EQ(rig.ids[i + 1].bytes, 0);
 	}
-	rig_close();
 }
 
 TEST(tls_that_is_no_hello_does_not_pass)
@@ -489,7 +471,6 @@ TEST(tls_that_is_no_hello_does_not_pass)
 	CHECK_EQ(buf_append(&hello, "\x17\3\3\0\1x", 6), 0);
 	refused(3, port, "up.test", "broken");
 	buf_done(&hello);
-	rig_close();
 }
 
 static const uint8_t ssl_request[] = {0, 0, 0, 8, 4, 0xd2, 0x16, 0x2f};
@@ -540,7 +521,6 @@ TEST(a_hello_after_a_request_for_tls_is_looked_at)
 	box_eof(5);
 	UNTIL(rig.ids[5].bytes == 5);
 	buf_done(&hello);
-	rig_close();
 }
 
 TEST(http_passes_where_any_name_may_or_the_rule_says_so)
@@ -595,7 +575,6 @@ TEST(a_request_in_absolute_form_goes_to_web_whole)
 	proxy_says(1, text);
 	UNTIL(strcmp(rig.web_first, text) == 0);
 	CHECK(rig.webs == 1 && rig.web_proxied && !rig.web_tls);
-	rig_close();
 }
 
 TAP_MAIN

@@ -26,7 +26,6 @@ TEST(a_server_may_speak_first)
 	box_eof(1);
 	UNTIL(rig_rows("done", "ok") == 1);
 	CHECK_STR(buf_cstr(&rig.ids[1].data), "220 hello\r\nEHLO");
-	rig_close();
 }
 
 TEST(much_goes_up_whole_and_in_order)
@@ -44,7 +43,6 @@ TEST(much_goes_up_whole_and_in_order)
 	UNTIL(rig_rows("done", "ok") == 1);
 	CHECK_STR(buf_cstr(&rig.ids[1].data), "8388608");
 	CHECK_EQ(rig_row("done", "ok")->up, all);
-	rig_close();
 }
 
 TEST(much_comes_down_whole_and_in_order)
@@ -56,7 +54,6 @@ TEST(much_comes_down_whole_and_in_order)
 		CHECK_EQ(buf_data(&rig.ids[1].data)[i], (uint8_t)(i / 65536));
 	box_eof(1);
 	UNTIL(rig_rows("done", "ok") == 1);
-	rig_close();
 }
 
 TEST(a_slow_reader_holds_the_upstream_back)
@@ -69,7 +66,6 @@ TEST(a_slow_reader_holds_the_upstream_back)
 	CHECK(rig.ids[1].bytes <= WIRE_NET_WINDOW);
 	CHECK(wire_link_queued(&rig.door.keeper) == 0);
 	CHECK_EQ(rig.door.conn_count, 1);
-	rig_close();
 }
 
 TEST(a_slow_upstream_holds_the_box_back)
@@ -90,7 +86,6 @@ TEST(a_slow_upstream_holds_the_box_back)
 	CHECK_EQ(quiet, 50);
 	CHECK(rig.ids[1].out.left < sizeof(block));
 	CHECK(!rig.ids[1].cancelled && !rig.ids[1].failed);
-	rig_close();
 }
 
 TEST(the_upstream_may_end_its_side_first)
@@ -103,7 +98,6 @@ TEST(the_upstream_may_end_its_side_first)
 	box_eof(1);
 	UNTIL(rig_rows("done", "ok") == 1);
 	CHECK_EQ(rig_row("done", "ok")->up, 4);
-	rig_close();
 }
 
 TEST(the_box_may_end_its_side_before_it_said_anything)
@@ -112,7 +106,6 @@ TEST(the_box_may_end_its_side_before_it_said_anything)
 	box_eof(1);
 	UNTIL(rig_rows("done", "ok") == 1);
 	CHECK_STR(buf_cstr(&rig.ids[1].data), "220 hello\r\n");
-	rig_close();
 }
 
 TEST(a_reset_is_passed_on)
@@ -122,7 +115,6 @@ TEST(a_reset_is_passed_on)
 	box_send(1, "xy", 2);
 	UNTIL(rig.ids[1].cancelled);
 	CHECK_EQ(rig_rows("done", "failed"), 1);
-	rig_close();
 }
 
 static uint64_t clock_ms; /* added to the time */
@@ -152,7 +144,6 @@ TEST(a_connection_without_a_byte_is_cut_in_the_end)
 	clock_ms += DOOR_IDLE_MS;
 	UNTIL(rig.ids[1].cancelled);
 	CHECK_EQ(rig_rows("done", "cut"), 1);
-	rig_close();
 }
 
 static void let_go(unsigned n)
@@ -183,7 +174,6 @@ TEST(what_still_comes_for_an_ended_channel_is_dropped_for_a_while)
 	}
 	CHECK(rig.ids[6].cancelled && !rig.ids[5].cancelled);
 	CHECK(!exchange_has(&rig.door.exchange, RIG_ID(6)));
-	rig_close();
 }
 
 TAP_MAIN

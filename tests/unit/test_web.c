@@ -51,7 +51,6 @@ TEST(one_request)
 	box_ends();
 	wr_settle();
 	CHECK(wr.done && wr.box.freed && !wr.box.cut && wr.ups[0].freed);
-	wr_close();
 }
 
 TEST(kept_and_pipelined)
@@ -72,7 +71,6 @@ TEST(kept_and_pipelined)
 	wr.box.turns = wr.ups[0].turns = 0;
 	wr_settle();
 	CHECK_EQ(wr.box.turns + wr.ups[0].turns, 0);
-	wr_close();
 }
 
 TEST(denied_then_allowed)
@@ -94,7 +92,6 @@ TEST(denied_then_allowed)
 	CHECK(begins(box_hears(), "HTTP/1.1 403 Denied by Cove policy\r\n"));
 	CHECK(wr.done && wr.box.ended && wr.dials == 1);
 	CHECK_STR(up_hears(0), "");
-	wr_close();
 }
 
 TEST(refused)
@@ -144,7 +141,6 @@ TEST(h2c_is_not_asked_for)
 		"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n");
 	CHECK(begins(box_hears(), "HTTP/1.1 502 "));
 	CHECK(wr.ups[0].cut);
-	wr_close();
 }
 
 /* Any cut of the bytes gives the same. */
@@ -189,7 +185,6 @@ TEST(expect_continue)
 	up_says(0, "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" OK);
 	CHECK_STR(box_hears(), "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" OK);
 	CHECK(!wr.done);
-	wr_close();
 }
 
 TEST(early_answer)
@@ -202,7 +197,6 @@ TEST(early_answer)
 			       "Connection: close\r\n\r\nno");
 	CHECK(wr.done && wr.box.freed && !wr.box.cut && wr.ups[0].cut);
 	CHECK_EQ(wr_rows("done", "ok"), 1);
-	wr_close();
 }
 
 /* It answers, reads no more and closes: the answer still comes. */
@@ -221,7 +215,6 @@ TEST(early_answer_of_a_deaf_upstream)
 	CHECK_STR(box_hears(),
 		  "HTTP/1.1 401 No\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno");
 	free(body);
-	wr_close();
 }
 
 TEST(answers_without_a_body)
@@ -247,7 +240,6 @@ TEST(answers_without_a_body)
 	box_says(GET);
 	wr_settle();
 	CHECK_EQ(wr.dials, 2);
-	wr_close();
 }
 
 TEST(old_client)
@@ -259,7 +251,6 @@ TEST(old_client)
 		   "\r\n2\r\nhi\r\n0\r\nX: y\r\n\r\n");
 	CHECK_STR(box_hears(), "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhi");
 	CHECK(wr.done && wr.box.freed && !wr.box.cut);
-	wr_close();
 }
 
 TEST(until_close)
@@ -308,7 +299,6 @@ TEST(whole_answer_then_reset)
 	CHECK_STR(up_hears(1), GET_SENT);
 	up_says(1, OK);
 	CHECK_STR(box_hears(), OK);
-	wr_close();
 }
 
 TEST(kept_upstream_closes)
@@ -330,7 +320,6 @@ TEST(kept_upstream_closes)
 	up_ends(0);
 	CHECK(begins(box_hears(), "HTTP/1.1 502 Bad Gateway\r\n"));
 	CHECK(!wr.done && wr.dials == 1);
-	wr_close();
 }
 
 /* An answer that was there before its request was is none. */
@@ -348,7 +337,6 @@ TEST(answer_before_its_request)
 	wr_settle();
 	CHECK_STR(box_hears(), "");
 	CHECK_STR(up_hears(2), GET_SENT);
-	wr_close();
 }
 
 TEST(dial_fails)
@@ -363,7 +351,6 @@ TEST(dial_fails)
 	box_says("POST /p HTTP/1.1\r\nHost: up.test\r\nContent-Length: 3\r\n\r\nabc");
 	CHECK(begins(box_hears(), "HTTP/1.1 502 Bad Gateway\r\n"));
 	CHECK(wr.done && wr.up_count == 0);
-	wr_close();
 }
 
 TEST(a_rule_may_allow_a_private_address)
@@ -371,7 +358,6 @@ TEST(a_rule_may_allow_a_private_address)
 	memcpy(wr.address, (uint8_t[]){127, 0, 0, 1}, 4);
 	wr_open("version: 1\nrules:\n  - {allow: up.test, tls: intercept, private: true}\n", GET);
 	CHECK_STR(up_hears(0), GET_SENT);
-	wr_close();
 }
 
 /* Nothing went there yet, so it serves as if it had been dialled for the request. */
@@ -381,7 +367,6 @@ TEST(an_upstream_that_is_there_already_is_used)
 	wr_open(ALLOW, GET);
 	CHECK(begins(up_hears(0), "GET /a"));
 	CHECK_EQ(wr.dials, 0);
-	wr_close();
 }
 
 TEST(an_upstream_of_an_older_policy_is_not_used)
@@ -393,7 +378,6 @@ TEST(an_upstream_of_an_older_policy_is_not_used)
 	box_says(GET);
 	CHECK(begins(up_hears(1), "GET /a"));
 	CHECK(wr.ups[0].freed && wr.dials == 1);
-	wr_close();
 }
 
 TEST(no_row_no_request)
@@ -402,7 +386,6 @@ TEST(no_row_no_request)
 	wr_open(ALLOW, GET);
 	CHECK(begins(box_hears(), "HTTP/1.1 502 "));
 	CHECK_EQ(wr.dials, 0);
-	wr_close();
 }
 
 #define ASK                   \
@@ -441,7 +424,6 @@ TEST(what_is_allowed_after_its_client_left_is_not_sent)
 	CHECK_EQ(ask_answer(&wr.door, 1, true, 0, "t", &e), 0);
 	CHECK_STR(up_hears(0), "POST /p HTTP/1.1\r\nContent-Length: 3\r\nHost: up.test\r\n"
 			       "Connection: close\r\n\r\nabc");
-	wr_close();
 }
 
 TEST(half_a_request)
@@ -464,7 +446,6 @@ TEST(half_a_request)
 	up_says(0, OK);
 	CHECK_STR(box_hears(), OK);
 	CHECK(wr.done && !wr.box.cut);
-	wr_close();
 }
 
 TEST(slow_readers_hold_back)
@@ -498,7 +479,6 @@ TEST(slow_readers_hold_back)
 		wr_settle();
 		CHECK(n < 4 << 20);
 	}
-	wr_close();
 }
 
 /* So many of them at once make no more rows than one for each connection. */
@@ -508,7 +488,6 @@ TEST(a_denial_is_told_when_its_row_is_written)
 	wr.record_fails = true;
 	box_says("GET /admin HTTP/1.1\r\nHost: up.test\r\n\r\n");
 	CHECK(begins(box_hears(), "HTTP/1.1 502 "));
-	wr_close();
 }
 
 /* Denied ones are answered no faster than they are read. */
@@ -531,7 +510,6 @@ TEST(pipelined_denials_are_bounded)
 		heard++;
 	CHECK_EQ(heard, n);
 	CHECK(!wr.done);
-	wr_close();
 }
 
 TEST(events_come_at_once)
@@ -545,7 +523,6 @@ TEST(events_come_at_once)
 		up_says(0, "8\r\ndata: x\n\r\n");
 		CHECK_STR(box_hears(), "8\r\ndata: x\n\r\n");
 	}
-	wr_close();
 }
 
 #define WS                                                             \
@@ -606,7 +583,6 @@ TEST(websocket_refused)
 	up_says(0, OK);
 	CHECK_STR(box_hears(), OK);
 	CHECK(!wr.done);
-	wr_close();
 }
 
 TEST(times)
@@ -631,7 +607,6 @@ TEST(times)
 	wr.now += DOOR_IDLE_MS + 1;
 	wr_settle();
 	CHECK(wr.done && !wr.box.cut);
-	wr_close();
 }
 
 TEST(proxied_is_one_request)
@@ -643,7 +618,6 @@ TEST(proxied_is_one_request)
 	up_says(0, OK);
 	CHECK_STR(box_hears(), CLOSED);
 	CHECK(wr.done);
-	wr_close();
 }
 
 TEST(odd_body)
@@ -655,7 +629,6 @@ TEST(odd_body)
 	box_says(GET);
 	wr_settle();
 	CHECK_EQ(wr.dials, 2);
-	wr_close();
 }
 
 static void mutate(char *text, size_t n, unsigned count)

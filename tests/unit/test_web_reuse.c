@@ -105,7 +105,6 @@ TEST(no_body_is_said)
 	wr_close();
 	wr_open(RULE, GET);
 	CHECK_STR(up_hears(0), GET);
-	wr_close();
 }
 
 /* An answer before all of the body was sent: the rest goes nowhere. */
@@ -152,7 +151,6 @@ TEST(interim_answers)
 	up_says(0, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n");
 	wr_settle();
 	CHECK(strstr(box_hears(), "HTTP/1.1 502 ") && wr.ups[0].cut && wr.done);
-	wr_close();
 }
 
 /* What the box says after an Upgrade waits for the 101; where that does not come, it is the next
@@ -171,7 +169,6 @@ TEST(a_refused_upgrade_is_the_last_on_its_connection)
 	up_says(1, OK);
 	CHECK(strstr(box_hears(), "HTTP/1.1 403 "));
 	CHECK_STR(up_hears(1), "");
-	wr_close();
 }
 
 /* Bytes after an answer, and after one that has no body whatever its head says. */
@@ -227,5 +224,4 @@ TEST(credentials_of_two_rules_go_two_ways)
 	up_says(0, OK);
 	box_says("GET /b HTTP/1.1\r\nHost: up.test\r\n\r\n");
 	CHECK(strstr(up_hears(1), "decoy-two") && wr.ups[0].ended);
-	wr_close();
 }

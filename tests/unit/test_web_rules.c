@@ -98,7 +98,6 @@ TEST(paths_under_a_new_policy)
 	/* And is sent as it came where no rule looks. */
 	wr_open(OPEN, "GET /@a%2fb//c HTTP/1.1\r\nHost: up.test\r\n\r\n");
 	CHECK(strstr(up_hears(0), "GET /@a%2fb//c HTTP/1.1\r\n"));
-	wr_close();
 }
 
 TEST(methods_under_a_new_policy)
@@ -139,7 +138,6 @@ TEST(credentials_go_their_own_way)
 	box_says("PUT /a HTTP/1.1\r\nHost: up.test\r\nContent-Length: 2\r\n\r\nhi");
 	CHECK(strstr(up_hears(2), "PUT /a"));
 	CHECK_EQ(wr.dials, 3);
-	wr_close();
 }
 
 /* Where a secret is kept is no business of the box: only the audit log says why there is none. */
@@ -159,5 +157,4 @@ TEST(why_there_is_no_credential)
 	wr_open(OPEN, GET);
 	heard = box_hears();
 	CHECK(strstr(heard, "could not be recorded") && !strstr(heard, "disk full"));
-	wr_close();
 }

@@ -44,7 +44,6 @@ TEST(bearer)
 	CHECK(strstr(sent, "X-Echo: Bearer **********\r\n**********: v\r\n"));
 	CHECK(strstr(sent, "\r\n\r\nd\r\n\"**********\",\r\n0\r\nX-Sum: **********\r\n\r\n"));
 	CHECK_STR(wr_row("request", "allow")->credential, "TOK");
-	wr_close();
 }
 
 TEST(basic_and_query)
@@ -61,7 +60,6 @@ TEST(basic_and_query)
 	CHECK_STR(box_hears(), "HTTP/1.1 302 Found\r\nLocation: /a/?key=x***********\r\n"
 			       "Content-Length: 35\r\n\r\n**************** ************** 12\n");
 	CHECK_STR(wr_row("request", "allow")->path, "/a");
-	wr_close();
 }
 
 /* Every cut of an answer, and of what is written. */
@@ -102,7 +100,6 @@ TEST(large_answer_is_searched_to_the_end)
 	CHECK_EQ(strlen(heard), strlen(head) + n);
 	CHECK_STR(heard + strlen(heard) - 10, "t*********");
 	free(body);
-	wr_close();
 }
 
 TEST(no_secret_no_request)
@@ -124,7 +121,6 @@ TEST(no_secret_no_request)
 	wr_open(RULE("query: {key: \"{{ secret.TOK }}\"}"), GET);
 	CHECK(strstr(box_hears(), "cannot stand in a query"));
 	CHECK_EQ(wr.dials, 0);
-	wr_close();
 }
 
 TEST(not_without_tls)
@@ -139,7 +135,6 @@ TEST(not_without_tls)
 	wr.plain = true;
 	wr_open(BEARER "    plain_http: true\n", "GET /a HTTP/1.1\r\nHost: up.test:443\r\n\r\n");
 	CHECK(strstr(up_hears(0), "decoy-4711"));
-	wr_close();
 }
 
 /* What hides it is not passed on. */
@@ -154,7 +149,6 @@ TEST(coded_answer)
 	wr_settle();
 	up_says(1, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n");
 	CHECK_STR(box_hears(), "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n");
-	wr_close();
 }
 
 TEST(websocket_frames)
@@ -279,7 +273,6 @@ TEST(lines_are_prompt)
 	CHECK(strstr(heard, "\r\n14\r\ndata: ********** 1\n\n\r\n"));
 	up_says(0, "0\r\n\r\n");
 	CHECK_STR(box_hears(), "1\r\nd\r\n0\r\n\r\n");
-	wr_close();
 }
 
 /* A header of a frame is none of its text. */
@@ -308,7 +301,6 @@ TEST(frame_headers_stay)
 			       "\x81\x05");
 	up_says(0, "ecoy");
 	CHECK_STR(box_hears(), "decoy");
-	wr_close();
 }
 
 static void open_websocket(void)
@@ -417,7 +409,6 @@ TEST(websocket_large_messages_in_pieces)
 	up_ends(0);
 	wr_settle();
 	CHECK_MEM(buf_data(&wr.box.got), "\1\4half", 6);
-	wr_close();
 }
 
 /* The next request has the value of its own time. */
@@ -431,7 +422,6 @@ TEST(rotated)
 	box_says(GET);
 	CHECK(strstr(up_hears(0), "Bearer second-one"));
 	CHECK_EQ(wr.dials, 1);
-	wr_close();
 }
 
 TEST(client_certificate)
@@ -447,7 +437,6 @@ TEST(client_certificate)
 	/* It is not kept for the next, which may be another rule's. */
 	wr_settle();
 	CHECK_EQ(wr.dials, 2);
-	wr_close();
 }
 
 /* ---- a policy that changes ---- */
@@ -478,7 +467,6 @@ TEST(policy_changes)
 	box_hears();
 	box_says(GET);
 	CHECK(strstr(box_hears(), "HTTP/1.1 403 "));
-	wr_close();
 }
 
 /* What was prepared under the old rule is not sent under a new one that says otherwise. */
@@ -519,7 +507,6 @@ TEST(budgets)
 	box_says(GET);
 	CHECK(strstr(box_hears(), "HTTP/1.1 429 "));
 	CHECK_EQ(wr_rows("request", "deny"), 1);
-	wr_close();
 }
 
 /* A body of which a part was read is never taken for the next request. */
@@ -545,7 +532,6 @@ TEST(a_refused_body_is_no_request)
 	for (unsigned i = 0; i < wr.up_count; i++)
 		CHECK(!strstr(up_hears(i), "/smuggled"));
 	CHECK_EQ(wr_rows("request", "allow"), 1);
-	wr_close();
 }
 
 TEST(asked)
@@ -569,7 +555,6 @@ TEST(asked)
 	/* The policy decides before a person does. */
 	wr_policy("version: 1\nrules:\n  - allow: up.test\n    tls: intercept\n");
 	CHECK(strstr(up_hears(wr.up_count - 1), "GET /a"));
-	wr_close();
 }
 
 #define INJECTS                                                    \
@@ -632,7 +617,6 @@ TEST(credentials_of_the_box_are_removed)
 	}
 	heard = heard_of(INJECTS, "GET /a?sig=evil", "");
 	CHECK(strstr(heard, "GET /a HTTP/1.1\r\n"));
-	wr_close();
 }
 
 TEST(credentials_that_a_rule_lets_pass)
@@ -650,7 +634,6 @@ TEST(credentials_that_a_rule_lets_pass)
 			 "{x-goog-api-key: \"{{ secret.TOK }}\"}}\n",
 			 "GET /a?key=evil", "X-Goog-Api-Key: evil\r\n");
 	CHECK(strstr(heard, "decoy-4711") && !strstr(heard, "evil"));
-	wr_close();
 }
 
 TEST(credentials_among_protocols_and_trailers)
@@ -668,7 +651,6 @@ TEST(credentials_among_protocols_and_trailers)
 	box_says("2\r\nhi\r\n0\r\nX-Auth-Token: evil\r\nX-Mine: 1\r\n\r\n");
 	heard = up_hears(0);
 	CHECK(strstr(heard, "X-Mine: 1\r\n") && !strstr(heard, "evil"));
-	wr_close();
 }
 
 /* An answer for a while is over with it, for a request under way and for those that follow. */
@@ -699,5 +681,4 @@ TEST(asked_for_a_while)
 	web_free(wr.web);
 	wr.web = NULL;
 	CHECK(wr.ups[0].cut);
-	wr_close();
 }

@@ -335,6 +335,7 @@ void wr_open(const char *policy, const char *first)
 			       .up_address = "93.184.216.34",
 			       .on_done = on_done};
 
+	tap_state.at_end = wr_close;
 	CHECK_EQ(host_parse(&c.host, "up.test"), 0);
 	CHECK_EQ(ev_new(&wr.door.ev), 0);
 	wr.now = 1000000;
@@ -360,6 +361,7 @@ static void end_close(struct wr_end *end)
 
 void wr_close(void)
 {
+	tap_state.at_end = NULL;
 	web_free(wr.web);
 	CHECK(!the_broker.first);
 	end_close(&wr.box);

@@ -60,7 +60,7 @@ struct wr {
 
 extern struct wr wr;
 
-/* For up.test port 443. first: what was read before; may be NULL. */
+/* For up.test port 443. first: what was read before; may be NULL. Closed when the test returns. */
 void wr_open(const char *policy, const char *first);
 void wr_close(void);
 /* Until nothing moves any more. */
