@@ -86,15 +86,15 @@ static void run_script(int fd, void (*script)(struct peer *p, void *arg), void *
 	_exit(0);
 }
 
-void peer_start(struct cove *cove, void (*script)(struct peer *p, void *arg), void *arg,
-		struct cove_box **ret)
+struct cove_box *peer_box(void (*script)(struct peer *p, void *arg), void *arg)
 {
+	static struct cove cove;
 	struct core_conn *conn;
+	struct cove_box *box;
 	int pair[2];
 	pid_t pid;
 
-	memset(cove, 0, sizeof(*cove));
-	cove->state.run_fd = -1;
+	cove.state.run_fd = -1;
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
 	pid = fork();
 	CHECK(pid >= 0);
@@ -105,5 +105,6 @@ void peer_start(struct cove *cove, void (*script)(struct peer *p, void *arg), vo
 	close(pair[1]);
 	CHECK_EQ(core_conn_new(NULL, pair[0], &conn, NULL), 0);
 	conn->first = true;
-	CHECK_EQ(box_handle_take(cove, "box", false, conn, ret, NULL), 0);
+	CHECK_EQ(box_handle_take(&cove, "box", false, conn, &box, NULL), 0);
+	return box;
 }

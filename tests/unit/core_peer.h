@@ -14,8 +14,7 @@ struct peer {
 };
 
 /* Forks script(p, arg) as the keeper of a box that has already said HELLO. */
-void peer_start(struct cove *cove, void (*script)(struct peer *p, void *arg), void *arg,
-		struct cove_box **ret);
+struct cove_box *peer_box(void (*script)(struct peer *p, void *arg), void *arg);
 
 /* For scripts. A connection that ends is the end of the script. */
 struct wire_frame peer_expect(struct peer *p, enum wire_type type);

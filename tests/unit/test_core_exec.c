@@ -61,10 +61,8 @@ TEST(late_output_is_never_mixed_in)
 {
 	struct cove_result r;
 	struct cove_error err;
-	struct cove_box *box;
-	struct cove cove;
+	struct cove_box *box = peer_box(two_lines, NULL);
 
-	peer_start(&cove, two_lines, NULL, &box);
 	CHECK_EQ(cove_run(box, LINE("echo hello"), &r, &err), 0);
 	CHECK_EQ(r.exec_id, 7);
 	CHECK(r.has_exit);
@@ -103,10 +101,8 @@ TEST(a_command_with_too_much_stdin_takes_nothing_else_back)
 	struct cove_exec *x = NULL;
 	struct cove_result r;
 	struct cove_error err;
-	struct cove_box *box;
-	struct cove cove;
+	struct cove_box *box = peer_box(hello_and_a_line, NULL);
 
-	peer_start(&cove, hello_and_a_line, NULL, &box);
 	CHECK_EQ(cove_exec_start(box, &command, &x, &err), -E2BIG);
 	CHECK(!x);
 	CHECK_EQ(cove_run(box, LINE("true"), &r, &err), 0);
@@ -144,10 +140,8 @@ TEST(output_beyond_the_cap_is_counted)
 {
 	struct cove_result r;
 	struct cove_error err;
-	struct cove_box *box;
-	struct cove cove;
+	struct cove_box *box = peer_box(much_output, NULL);
 
-	peer_start(&cove, much_output, NULL, &box);
 	CHECK_EQ(cove_run(box, LINE("yes"), &r, &err), 0);
 	CHECK_EQ(r.out_len, RESULT_INLINE_MAX);
 	CHECK_EQ(r.out_bytes, 3 * WIRE_WINDOW);
@@ -190,11 +184,9 @@ TEST(stdin_larger_than_the_window)
 		.size = sizeof(c), .line = "wc -c", .input = input, .input_len = sizeof(input)};
 	struct cove_result r;
 	struct cove_error err;
-	struct cove_box *box;
-	struct cove cove;
+	struct cove_box *box = peer_box(count_input, (void *)sizeof(input));
 	char want[32];
 
-	peer_start(&cove, count_input, (void *)sizeof(input), &box);
 	CHECK_EQ(cove_run(box, &c, &r, &err), 0);
 	snprintf(want, sizeof(want), "%zu", sizeof(input));
 	CHECK_STR(r.out, want);
@@ -209,11 +201,9 @@ TEST(streamed_stdin_respects_the_window)
 	struct cove_exec *x;
 	struct cove_event ev;
 	struct cove_error err;
-	struct cove_box *box;
-	struct cove cove;
+	struct cove_box *box = peer_box(count_input, (void *)(sizeof(input) + 5));
 	int r;
 
-	peer_start(&cove, count_input, (void *)(sizeof(input) + 5), &box);
 	CHECK_EQ(cove_exec_start(box, &c, &x, &err), 0);
 	CHECK_EQ(cove_exec_input_room(x), WIRE_WINDOW);
 	CHECK_EQ(cove_exec_write(x, input, sizeof(input), &err), 0);
@@ -260,11 +250,9 @@ TEST(nothing_is_left_inside_when_there_is_nothing)
 	struct cove_event ev = {0};
 	struct cove_error err;
 	struct cove_exec *x;
-	struct cove_box *box;
-	struct cove cove;
+	struct cove_box *box = peer_box(answer_at_once, NULL);
 	int r = 0;
 
-	peer_start(&cove, answer_at_once, NULL, &box);
 	CHECK_EQ(cove_exec_start(box, &c, &x, &err), 0);
 	CHECK_EQ(cove_exec_write(x, input, sizeof(input), &err), 0);
 	while (r >= 0 && ev.type != COVE_EVENT_EXIT) {
@@ -292,10 +280,8 @@ TEST(a_lost_keeper_is_an_interrupted_command)
 {
 	struct cove_result r;
 	struct cove_error err;
-	struct cove_box *box;
-	struct cove cove;
+	struct cove_box *box = peer_box(vanish, NULL);
 
-	peer_start(&cove, vanish, NULL, &box);
 	CHECK(cove_run(box, LINE("make"), &r, &err) < 0);
 	CHECK_EQ(err.kind, COVE_INTERRUPTED);
 	cove_box_free(box);
@@ -318,10 +304,9 @@ TEST(nonsense_is_a_protocol_error)
 	struct cove_result r;
 	struct cove_error err;
 	struct cove_box *box;
-	struct cove cove;
 
 	for (int i = 0; i < 2; i++) {
-		peer_start(&cove, babble, i ? (void *)"" : NULL, &box);
+		box = peer_box(babble, i ? (void *)"" : NULL);
 		CHECK(cove_run(box, LINE("true"), &r, &err) < 0);
 		CHECK_EQ(err.kind, COVE_PROTOCOL);
 		CHECK(!box->idle); /* nobody asks this one again */
@@ -343,10 +328,8 @@ TEST(bad_commands_are_refused_here)
 	};
 	struct cove_result r;
 	struct cove_error err;
-	struct cove_box *box;
-	struct cove cove;
+	struct cove_box *box = peer_box(vanish, NULL);
 
-	peer_start(&cove, vanish, NULL, &box);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		CHECK(cove_run(box, &bad[i], &r, &err) < 0);
 		CHECK_EQ(err.kind, COVE_INVALID);
@@ -368,10 +351,8 @@ TEST(another_version_is_said)
 {
 	struct cove_result r;
 	struct cove_error err;
-	struct cove_box *box;
-	struct cove cove;
+	struct cove_box *box = peer_box(older_keeper, NULL);
 
-	peer_start(&cove, older_keeper, NULL, &box);
 	CHECK(cove_run(box, LINE("true"), &r, &err) < 0);
 	CHECK_EQ(err.kind, COVE_UNSUPPORTED);
 	cove_box_free(box);
@@ -388,10 +369,8 @@ TEST(a_failed_start_says_why)
 {
 	struct cove_result r;
 	struct cove_error err;
-	struct cove_box *box;
-	struct cove cove;
+	struct cove_box *box = peer_box(fail_start, NULL);
 
-	peer_start(&cove, fail_start, NULL, &box);
 	CHECK_EQ(cove_run(box, LINE("true"), &r, &err), -ENOSPC);
 	CHECK_STR(err.message, "no room for the box");
 	cove_box_free(box);

@@ -88,11 +88,9 @@ static void send_tree(struct peer *p, void *arg)
 
 static int get(const struct sent *tree, struct cove_error *err)
 {
-	struct cove cove;
-	struct cove_box *box;
+	struct cove_box *box = peer_box(send_tree, (void *)(uintptr_t)tree);
 	int r;
 
-	peer_start(&cove, send_tree, (void *)(uintptr_t)tree, &box);
 	r = cove_get(box, "/data", out, NULL, NULL, err);
 	cove_box_free(box);
 	return r;
@@ -217,12 +215,11 @@ static void send_error(struct peer *p, void *arg)
 
 TEST(the_boxes_words_are_made_safe)
 {
-	struct cove cove;
 	struct cove_box *box;
 	struct cove_error err;
 
 	make_place();
-	peer_start(&cove, send_error, NULL, &box);
+	box = peer_box(send_error, NULL);
 	CHECK_EQ(cove_get(box, "/data", out, NULL, NULL, &err), -EACCES);
 	CHECK_EQ(err.kind, COVE_DENIED);
 	CHECK(!strchr(err.message, '\n'));
@@ -249,13 +246,12 @@ static void send_forever(struct peer *p, void *arg)
 TEST(an_endless_file_ends)
 {
 	struct rlimit limit = {.rlim_cur = 3 << 20, .rlim_max = 3 << 20};
-	struct cove cove;
 	struct cove_box *box;
 	struct cove_error err;
 	struct stat st;
 
 	make_place();
-	peer_start(&cove, send_forever, NULL, &box);
+	box = peer_box(send_forever, NULL);
 	signal(SIGXFSZ, SIG_IGN);
 	CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
 	CHECK(cove_get(box, "/data", out, NULL, NULL, &err) < 0);
@@ -267,13 +263,11 @@ TEST(an_endless_file_ends)
 
 TEST(get_data_stops_at_its_maximum)
 {
-	struct cove cove;
-	struct cove_box *box;
+	struct cove_box *box = peer_box(send_forever, NULL);
 	struct cove_error err;
 	void *data;
 	size_t len;
 
-	peer_start(&cove, send_forever, NULL, &box);
 	CHECK_EQ(cove_get_data(box, "/data", 100000, &data, &len, &err), -EFBIG);
 	CHECK_EQ(err.kind, COVE_LIMIT);
 	cove_box_free(box);
@@ -296,14 +290,13 @@ TEST(listed_names_are_names)
 	struct cove_file_info *list;
 	struct cove_error err;
 	struct cove_box *box;
-	struct cove cove;
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		peer_start(&cove, list_lies, (void *)(uintptr_t)bad[i], &box);
+		box = peer_box(list_lies, (void *)(uintptr_t)bad[i]);
 		CHECK(cove_list_dir(box, "/", &list, &err) < 0);
 		cove_box_free(box);
 	}
-	peer_start(&cove, list_lies, (void *)"good", &box);
+	box = peer_box(list_lies, (void *)"good");
 	CHECK_EQ(cove_list_dir(box, "/", &list, &err), 2);
 	CHECK_STR(list[1].name, "good");
 	cove_file_info_free(list, 2);
@@ -336,12 +329,11 @@ TEST(put_waits_for_credit_and_hears_errors)
 	static char data[3 * WIRE_WINDOW - 1];
 	struct cove_error err;
 	struct cove_box *box;
-	struct cove cove;
 
-	peer_start(&cove, take_put, NULL, &box);
+	box = peer_box(take_put, NULL);
 	CHECK_EQ(cove_put_data(box, "/x", data, sizeof(data), 0644, &err), 0);
 	cove_box_free(box);
-	peer_start(&cove, take_put, (void *)"", &box);
+	box = peer_box(take_put, (void *)"");
 	CHECK_EQ(cove_put_data(box, "/x", data, sizeof(data), 0644, &err), -ENOSPC);
 	CHECK_STR(err.message, "the box is full");
 	cove_box_free(box);

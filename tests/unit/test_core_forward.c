@@ -58,14 +58,13 @@ static void on_ready(void *arg, const char *address, unsigned port)
 static int forward(void (*script)(struct peer *p, void *arg), struct client *c, int *ret_result,
 		   struct cove_error *err)
 {
-	struct cove cove;
 	struct cove_box *box;
 	struct cove_forward o = {.size = sizeof(o), .port = 8000, .on_ready = on_ready, .arg = c};
 	autoclose int stop_fd = eventfd(0, EFD_CLOEXEC);
 	int status = -1;
 
 	o.stop_fd = c->stop_fd = stop_fd;
-	peer_start(&cove, script, c->arg, &box);
+	box = peer_box(script, c->arg);
 	*ret_result = cove_forward(box, &o, err);
 	if (c->pid > 0)
 		CHECK_EQ(waitpid(c->pid, &status, 0), c->pid);
@@ -485,11 +484,9 @@ TEST(what_cannot_be_listened_on)
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	autoclose int taken = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	socklen_t len = sizeof(at);
-	struct cove cove;
-	struct cove_box *box;
+	struct cove_box *box = peer_box(idle_script, NULL);
 	struct cove_error err;
 
-	peer_start(&cove, idle_script, NULL, &box);
 	CHECK_EQ(bind(taken, (struct sockaddr *)&at, len), 0);
 	CHECK_EQ(listen(taken, 1), 0);
 	CHECK_EQ(getsockname(taken, (struct sockaddr *)&at, &len), 0);

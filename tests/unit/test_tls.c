@@ -48,12 +48,7 @@ TLS_TEST(right_name)
 	struct side s;
 	pid_t pid;
 
-	converse(w, &s,
-		 peer_start(&(struct peer){.is_server = true,
-					   .cert = &w->leaf,
-					   .alpn = "\x08http/1.1",
-					   .talk = talk_echo_good},
-			    &pid),
+	converse(w, &s, peer_start(SERVER(w, .alpn = "\x08http/1.1", .talk = talk_echo_good), &pid),
 		 0, "good.test");
 	CHECK_EQ(s.result, 0);
 	CHECK(channel_tls_is_up(s.channel));
@@ -66,14 +61,11 @@ TLS_TEST(right_name)
 
 TLS_TEST(wrong_name)
 {
-	expect_refused(w, &(struct peer){.is_server = true, .cert = &w->leaf, .talk = talk_refused},
-		       "evil.test",
+	expect_refused(w, SERVER(w, .talk = talk_refused), "evil.test",
 		       "the certificate of 'evil.test' is for 'good.test', '192.0.2.7'");
-	expect_refused(w, &(struct peer){.is_server = true, .cert = &w->leaf, .talk = talk_refused},
-		       "sub.good.test",
+	expect_refused(w, SERVER(w, .talk = talk_refused), "sub.good.test",
 		       "the certificate of 'sub.good.test' is for 'good.test', '192.0.2.7'");
-	expect_refused(w, &(struct peer){.is_server = true, .cert = &w->leaf, .talk = talk_refused},
-		       "192.0.2.8",
+	expect_refused(w, SERVER(w, .talk = talk_refused), "192.0.2.8",
 		       "the certificate of '192.0.2.8' is for 'good.test', '192.0.2.7'");
 }
 
@@ -82,8 +74,8 @@ TEST(common_name_is_no_name)
 	struct world w;
 
 	world_init(&w, &(struct rig_cert_options){.name = "good.test"}, NULL);
-	expect_refused(&w, &(struct peer){.is_server = true, .cert = &w.leaf, .talk = talk_refused},
-		       "good.test", "the certificate of 'good.test' names no host at all");
+	expect_refused(&w, SERVER(&w, .talk = talk_refused), "good.test",
+		       "the certificate of 'good.test' names no host at all");
 	world_done(&w);
 }
 
@@ -92,8 +84,8 @@ TEST(hostile_name_is_shown_plain)
 	struct world w;
 
 	world_init(&w, &(struct rig_cert_options){.name = "x", .alt = "DNS:a\x1b[31m'b\nc"}, NULL);
-	expect_refused(&w, &(struct peer){.is_server = true, .cert = &w.leaf, .talk = talk_refused},
-		       "good.test", "the certificate of 'good.test' is for 'a?[31m?b?c'");
+	expect_refused(&w, SERVER(&w, .talk = talk_refused), "good.test",
+		       "the certificate of 'good.test' is for 'a?[31m?b?c'");
 	world_done(&w);
 }
 
@@ -108,11 +100,7 @@ TLS_TEST(address_in_the_certificate)
 	struct side s;
 	pid_t pid;
 
-	converse(
-		w, &s,
-		peer_start(&(struct peer){.is_server = true, .cert = &w->leaf, .talk = talk_no_sni},
-			   &pid),
-		0, "192.0.2.7");
+	converse(w, &s, peer_start(SERVER(w, .talk = talk_no_sni), &pid), 0, "192.0.2.7");
 	CHECK_EQ(s.result, 0);
 	CHECK_EQ(s.got_len, 10);
 	side_done(&s);
@@ -132,8 +120,7 @@ TEST(expired_and_too_early)
 	strftime(day, sizeof(day), "%Y-%m-%d", gmtime(&at));
 	snprintf(sentence, sizeof(sentence), "the certificate of 'good.test' has expired (on %s)",
 		 day);
-	expect_refused(&w, &(struct peer){.is_server = true, .cert = &w.leaf, .talk = talk_refused},
-		       "good.test", sentence);
+	expect_refused(&w, SERVER(&w, .talk = talk_refused), "good.test", sentence);
 	world_done(&w);
 	young.from_days = 5;
 	world_init(&w, &young, NULL);
@@ -141,8 +128,7 @@ TEST(expired_and_too_early)
 	strftime(day, sizeof(day), "%Y-%m-%d", gmtime(&at));
 	snprintf(sentence, sizeof(sentence),
 		 "the certificate of 'good.test' is not valid yet (before %s)", day);
-	expect_refused(&w, &(struct peer){.is_server = true, .cert = &w.leaf, .talk = talk_refused},
-		       "good.test", sentence);
+	expect_refused(&w, SERVER(&w, .talk = talk_refused), "good.test", sentence);
 	world_done(&w);
 }
 
@@ -226,12 +212,8 @@ static void expect_protocol(struct world *w, const struct peer *p, int result, c
 TLS_TEST(old_versions_are_refused)
 {
 	for (int v = TLS1_VERSION; v <= TLS1_1_VERSION; v++)
-		expect_protocol(w,
-				&(struct peer){.is_server = true,
-					       .cert = &w->leaf,
-					       .max_version = v,
-					       .talk = talk_refused},
-				-EPROTO, "'good.test' speaks neither TLS 1.2 nor TLS 1.3");
+		expect_protocol(w, SERVER(w, .max_version = v, .talk = talk_refused), -EPROTO,
+				"'good.test' speaks neither TLS 1.2 nor TLS 1.3");
 }
 
 /* Which of us notices, and so the sentence, depends on OpenSSL's version. */
@@ -240,13 +222,8 @@ TLS_TEST(protocol_that_was_not_offered)
 	struct side s;
 	pid_t pid;
 
-	converse(w, &s,
-		 peer_start(&(struct peer){.is_server = true,
-					   .cert = &w->leaf,
-					   .alpn = "\x02h2",
-					   .talk = talk_refused},
-			    &pid),
-		 0, "good.test");
+	converse(w, &s, peer_start(SERVER(w, .alpn = "\x02h2", .talk = talk_refused), &pid), 0,
+		 "good.test");
 	CHECK_EQ(s.result, -EPROTO);
 	CHECK_EQ(s.sent, 0);
 	side_done(&s);
@@ -300,11 +277,8 @@ TEST(sessions_are_resumed_per_host_and_port)
 
 	for (int v = TLS1_2_VERSION; v <= TLS1_3_VERSION; v++) {
 		world_init(&w, &o, NULL);
-		peer_start_many(&(struct peer){.is_server = true,
-					       .cert = &w.leaf,
-					       .max_version = v,
-					       .talk = talk_first_then_resumed},
-				fds, 5, &pid);
+		peer_start_many(SERVER(&w, .max_version = v, .talk = talk_first_then_resumed), fds,
+				5, &pid);
 		for (int i = 0; i < 5; i++) {
 			struct side s;
 
@@ -369,11 +343,7 @@ TLS_TEST(client_certificate)
 	}
 	for (int v = TLS1_2_VERSION; v <= TLS1_3_VERSION; v++)
 		expect_protocol(w,
-				&(struct peer){.is_server = true,
-					       .cert = &w->leaf,
-					       .ask = &w->root,
-					       .max_version = v,
-					       .talk = talk_refused},
+				SERVER(w, .ask = &w->root, .max_version = v, .talk = talk_refused),
 				-EKEYREJECTED,
 				"'good.test' wants a client certificate, and the rule gives none: "
 				"see client_cert");
@@ -431,10 +401,7 @@ TLS_TEST(no_renegotiation)
 	pid_t pid;
 
 	converse(w, &s,
-		 peer_start(&(struct peer){.is_server = true,
-					   .cert = &w->leaf,
-					   .max_version = TLS1_2_VERSION,
-					   .talk = talk_renegotiate},
+		 peer_start(SERVER(w, .max_version = TLS1_2_VERSION, .talk = talk_renegotiate),
 			    &pid),
 		 0, "good.test");
 	CHECK(s.result < 0);
@@ -453,10 +420,7 @@ TEST(key_log_is_not_written)
 	snprintf(path, sizeof(path), "%s/keys", rig_dir());
 	setenv("SSLKEYLOGFILE", path, 1);
 	world_init(&w, &good_leaf, NULL);
-	converse(&w, &s,
-		 peer_start(&(struct peer){.is_server = true, .cert = &w.leaf, .talk = talk_echo},
-			    &pid),
-		 0, "good.test");
+	converse(&w, &s, peer_start(SERVER(&w, .talk = talk_echo), &pid), 0, "good.test");
 	CHECK_EQ(s.result, 0);
 	side_done(&s);
 	CHECK_EQ(peer_wait(pid), 0);

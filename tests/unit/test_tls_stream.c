@@ -24,10 +24,7 @@ TLS_TEST(end_without_close_notify)
 	struct side s;
 	pid_t pid;
 
-	converse(w, &s,
-		 peer_start(&(struct peer){.is_server = true, .cert = &w->leaf, .talk = talk_cut},
-			    &pid),
-		 0, "good.test");
+	converse(w, &s, peer_start(SERVER(w, .talk = talk_cut), &pid), 0, "good.test");
 	CHECK_EQ(s.result, -ECONNRESET);
 	CHECK(!s.ended);
 	CHECK_EQ(s.got_len, 12);
@@ -57,12 +54,8 @@ TLS_TEST(half_close)
 
 	for (int v = TLS1_2_VERSION; v <= TLS1_3_VERSION; v++) {
 		converse(w, &s,
-			 peer_start(&(struct peer){.is_server = true,
-						   .cert = &w->leaf,
-						   .max_version = v,
-						   .talk = talk_after_end},
-				    &pid),
-			 0, "good.test");
+			 peer_start(SERVER(w, .max_version = v, .talk = talk_after_end), &pid), 0,
+			 "good.test");
 		CHECK_EQ(s.result, 0);
 		CHECK_EQ(s.got_len, 10000);
 		side_done(&s);
@@ -76,13 +69,8 @@ TLS_TEST(byte_by_byte)
 	pid_t pid;
 
 	for (int v = TLS1_2_VERSION; v <= TLS1_3_VERSION; v++) {
-		converse(w, &s,
-			 peer_start(&(struct peer){.is_server = true,
-						   .cert = &w->leaf,
-						   .max_version = v,
-						   .talk = talk_echo},
-				    &pid),
-			 1, "good.test");
+		converse(w, &s, peer_start(SERVER(w, .max_version = v, .talk = talk_echo), &pid), 1,
+			 "good.test");
 		CHECK_EQ(s.result, 0);
 		CHECK_EQ(s.got_len, 10);
 		side_done(&s);
@@ -98,8 +86,7 @@ TLS_TEST(small_reads_of_a_large_record)
 	pid_t pid;
 	int fd;
 
-	fd = peer_start(&(struct peer){.is_server = true, .cert = &w->leaf, .talk = talk_after_end},
-			&pid);
+	fd = peer_start(SERVER(w, .talk = talk_after_end), &pid);
 	c = channel_tls_connect(w->tls, w->ev, rig_channel_new(w->ev, fd, 0), &up_good, &w->e);
 	side_init(&s, w->ev, c, "");
 	s.read_size = 3;
@@ -147,8 +134,7 @@ TEST(much_with_back_pressure)
 	for (size_t i = 0; i < BYTES; i++)
 		p[i] = (uint8_t)(i * 2654435761u >> 13);
 	world_init(&w, &good_leaf, NULL);
-	fd = peer_start(&(struct peer){.is_server = true, .cert = &w.leaf, .talk = talk_slow_echo},
-			&pid);
+	fd = peer_start(SERVER(&w, .talk = talk_slow_echo), &pid);
 	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
 	c = channel_tls_connect(w.tls, w.ev, rig_channel_new(w.ev, fd, 0), &up_good, &w.e);
 	side_init(&s, w.ev, c, "");
@@ -185,8 +171,7 @@ TLS_TEST(answer_before_the_end_of_the_question)
 	pid_t pid;
 	int fd;
 
-	fd = peer_start(&(struct peer){.is_server = true, .cert = &w->leaf, .talk = talk_early},
-			&pid);
+	fd = peer_start(SERVER(w, .talk = talk_early), &pid);
 	c = channel_tls_connect(w->tls, w->ev, rig_channel_new(w->ev, fd, 0), &up_good, &w->e);
 	side_init(&s, w->ev, c, "");
 	s.send = p;
@@ -223,12 +208,7 @@ TLS_TEST(key_updates_without_end)
 	pid_t pid;
 
 	getrusage(RUSAGE_SELF, &before);
-	converse(w, &s,
-		 peer_start(&(struct peer){.is_server = true,
-					   .cert = &w->leaf,
-					   .talk = talk_key_updates},
-			    &pid),
-		 0, "good.test");
+	converse(w, &s, peer_start(SERVER(w, .talk = talk_key_updates), &pid), 0, "good.test");
 	getrusage(RUSAGE_SELF, &after);
 	CHECK(s.result < 0);
 #ifndef __SANITIZE_ADDRESS__

@@ -99,6 +99,9 @@ extern const struct rig_cert_options good_leaf;
 void world_init(struct world *w, const struct rig_cert_options *leaf, const char *ca_pem);
 void world_done(struct world *w);
 
+/* A server of the world, with its certificate and what else is said of it. */
+#define SERVER(w, ...) (&(struct peer){.is_server = true, .cert = &(w)->leaf, __VA_ARGS__})
+
 /* A test in a world whose server has the good certificate. */
 #define TLS_TEST(name)                                        \
 	TEST_IN(name, (struct world * w), struct world world; \
