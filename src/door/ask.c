@@ -75,7 +75,6 @@ static void ask_remove(struct door_ask *a)
 static struct audit_row row_of(const struct door_ask *a, const char *kind, const char *verdict)
 {
 	return (struct audit_row){
-		.time_ms = clock_wall_ms(),
 		.kind = kind,
 		.verdict = verdict,
 		.about = a->seq,

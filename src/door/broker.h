@@ -61,6 +61,6 @@ void broker_ask_secret(struct broker *k, struct broker_call *c, const char *name
  * is on the disk half a second later, or when the proxy has ended, however it did. */
 enum { BROKER_USED_MAX = 32 << 10 };
 void broker_say_used(struct broker *k, const char *text, size_t len);
-/* c may be NULL: no answer is wanted. */
+/* The broker gives the row its time. c may be NULL: no answer is wanted. */
 void broker_record(struct broker *k, struct broker_call *c, const struct audit_row *row);
 void broker_cancel(struct broker *k, struct broker_call *c); /* the answer is dropped and wiped */

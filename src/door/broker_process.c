@@ -456,15 +456,6 @@ static void say_secret(struct process *p, uint32_t id, const char *name)
 
 /* ---- the audit log ---- */
 
-/* Whoever is beyond the rate rests. The end of the proxy is heard all the same. */
-static void pay_rate(struct process *p, uint64_t bytes)
-{
-	uint64_t rest_ms = row_rate_pay(&p->rate, bytes, ev_now(p->ev));
-
-	if (rest_ms && !p->rest.armed && ev_io_set(p->ev, &p->io, 0) == 0)
-		ev_timer_set(p->ev, &p->rest, rest_ms);
-}
-
 static void on_rest(struct ev_timer *t)
 {
 	struct process *p = container(t, struct process, rest);
@@ -552,18 +543,23 @@ static void on_sync(struct ev_timer *t)
 
 static int write_row(struct process *p, struct audit_row *row, struct err *e)
 {
-	uint64_t before = p->record.bytes;
+	uint64_t before = p->record.bytes, now, rest_ms;
 	int r;
 
 	if (before >= p->record.segment_bytes_max)
 		await_sync(p);
 	row->time_ms = clock_wall_ms();
 	r = audit_append(&p->record, row, e);
-	if (r == 0 && !p->sync.armed)
+	if (r < 0)
+		return r;
+	if (!p->sync.armed)
 		ev_timer_set(p->ev, &p->sync, SYNC_MS);
-	if (r == 0)
-		pay_rate(p, p->record.bytes > before ? p->record.bytes - before : 0);
-	return r;
+	/* Whoever is beyond the rate rests. The end of the proxy is heard all the same. */
+	now = p->record.bytes;
+	rest_ms = row_rate_pay(&p->rate, now > before ? now - before : 0, ev_now(p->ev));
+	if (rest_ms && !p->rest.armed && ev_io_set(p->ev, &p->io, 0) == 0)
+		ev_timer_set(p->ev, &p->rest, rest_ms);
+	return 0;
 }
 
 static void record_row(struct process *p, uint32_t id, char *text)

@@ -73,11 +73,6 @@ static void forget(struct wire_channel *w)
 
 /* ---- what it is ready for ---- */
 
-static size_t held(const struct wire_channel *w)
-{
-	return buf_len(&w->buf) + w->fresh_len;
-}
-
 /* A whole frame, or nothing: the last bit of a window is not worth one of its own, and credit comes
  * in halves of a window as soon as the box took what is on its way. */
 static size_t room(const struct wire_channel *w)
@@ -94,7 +89,7 @@ static unsigned ready_for(const struct wire_channel *w)
 {
 	unsigned what = 0;
 
-	if (w->error || held(w) > 0 || w->got_eof)
+	if (w->error || buf_len(&w->buf) + w->fresh_len > 0 || w->got_eof)
 		what |= CHANNEL_IN;
 	if (w->error || room(w) > 0)
 		what |= CHANNEL_OUT;
@@ -148,21 +143,10 @@ ssize_t channel_wire_peek(struct channel *c, const uint8_t **ret)
 	return w->got_eof ? 0 : -EAGAIN;
 }
 
-static void give_credit(struct wire_channel *w, size_t n)
-{
-	struct wire_credit m = {.bytes = wire_flow_took(&w->in, n)};
-
-	/* After its EOF the box needs no more credit. */
-	if (m.bytes == 0 || w->got_eof)
-		return;
-	w->owed -= m.bytes;
-	if (wire_credit_encode(&w->x->link->out, w->id, WIRE_STDOUT, &m) == 0)
-		wire_link_flush(w->x->link);
-}
-
 void channel_wire_took(struct channel *c, size_t n)
 {
 	struct wire_channel *w = wire_of(c);
+	struct wire_credit m;
 
 	if (buf_len(&w->buf) > 0) {
 		buf_consume(&w->buf, n);
@@ -173,7 +157,13 @@ void channel_wire_took(struct channel *c, size_t n)
 		w->fresh += n;
 		w->fresh_len -= n;
 	}
-	give_credit(w, n);
+	m.bytes = wire_flow_took(&w->in, n);
+	/* After its EOF the box needs no more credit. */
+	if (m.bytes == 0 || w->got_eof)
+		return;
+	w->owed -= m.bytes;
+	if (wire_credit_encode(&w->x->link->out, w->id, WIRE_STDOUT, &m) == 0)
+		wire_link_flush(w->x->link);
 }
 
 static ssize_t wire_read(struct channel *c, void *p, size_t n)

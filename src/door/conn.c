@@ -14,7 +14,6 @@
  */
 #include "door/conn.h"
 
-#include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/str.h"
@@ -32,7 +31,6 @@ enum { ANSWER_MAX = 8192 };
 static struct audit_row row_of(const struct door_conn *c, const char *kind, const char *verdict)
 {
 	return (struct audit_row){
-		.time_ms = clock_wall_ms(),
 		.kind = kind,
 		.verdict = verdict,
 		.exec_id = c->exec_id,
@@ -113,7 +111,8 @@ static void answer(struct door_conn *c, const struct err *e)
 		channel_wire_refuse(c->box, e);
 }
 
-void door_conn_fail(struct door_conn *c, const struct err *e)
+/* It was allowed, and did not work. */
+static void conn_fail(struct door_conn *c, const struct err *e)
 {
 	answer(c, e);
 	door_conn_end(c, "failed", e->msg);
@@ -126,7 +125,7 @@ void door_conn_deny(struct door_conn *c, const struct err *e)
 	row.reason = e->msg;
 	row.address = c->dial.address[0] ? c->dial.address : NULL;
 	broker_record(c->door->broker, NULL, &row);
-	door_conn_fail(c, e);
+	conn_fail(c, e);
 }
 
 /* ---- judged ---- */
@@ -182,7 +181,7 @@ static void on_recorded(struct broker_call *call, int r, struct err *e)
 			"%.100s could not be recorded, so it is not let through; see `cove "
 			"inspect %s`",
 			c->host.text, c->door->config.box);
-		door_conn_fail(c, &said);
+		conn_fail(c, &said);
 		return;
 	}
 	c->seq = call->seq;
@@ -257,7 +256,7 @@ static void on_dialled(struct dial *d, struct channel *up, struct err *e)
 	struct door_conn *c = container(d, struct door_conn, dial);
 
 	if (!up) {
-		(e->kind == ERR_DENIED ? door_conn_deny : door_conn_fail)(c, e);
+		(e->kind == ERR_DENIED ? door_conn_deny : conn_fail)(c, e);
 	} else if (say_ok(c) < 0) {
 		channel_free(up, true);
 		door_conn_end(c, "failed", "the keeper does not listen");
@@ -300,25 +299,19 @@ void door_conn_judge(struct door_conn *c)
 
 /* ---- the beginning ---- */
 
-/* While a person is waited for. */
-static void ended_early(struct door_conn *c)
-{
-	struct err e;
-
-	err_set(&e, ERR_DENIED, ECONNRESET, ASK_ENDED);
-	door_conn_fail(c, &e);
-}
-
 static void on_ready(struct channel *channel, unsigned what)
 {
 	struct door_conn *c = channel->owner;
+	struct err e;
 
-	if (c->state == CONN_HEAD)
+	if (c->state == CONN_HEAD) {
 		door_conn_read_head(c);
-	else if (c->state == CONN_FIRST)
+	} else if (c->state == CONN_FIRST) {
 		door_conn_read_first(c);
-	else if (c->state == CONN_ASK && what & CHANNEL_END)
-		ended_early(c);
+	} else if (c->state == CONN_ASK && what & CHANNEL_END) {
+		err_set(&e, ERR_DENIED, ECONNRESET, ASK_ENDED);
+		conn_fail(c, &e);
+	}
 }
 
 static void on_later(struct ev_defer *l)
@@ -342,7 +335,7 @@ static void on_timer(struct ev_timer *t)
 	struct err e;
 
 	err_set(&e, ERR_TIMEOUT, ETIMEDOUT, "nothing to look at came in %u s", DOOR_HEAD_MS / 1000);
-	door_conn_fail(c, &e);
+	conn_fail(c, &e);
 }
 
 static int conn_new(struct door_conn **ret, struct door *d, uint32_t id,

@@ -5,7 +5,6 @@
 #include "door/ask.h"
 #include "door/door.h"
 
-#include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/locked.h"
@@ -83,7 +82,6 @@ static void record_policy(const struct reload *l)
 	bool is_closed = d->trouble.kind != ERR_NONE;
 	char reason[REASON_MAX] = "sha256:";
 	struct audit_row row = {
-		.time_ms = clock_wall_ms(),
 		.kind = "policy",
 		.verdict = is_closed ? "deny" : "allow",
 		.rule = d->policy_name,
@@ -100,7 +98,6 @@ static void record_grant(struct door *d, const char *verdict, const char *patter
 			 const char *reason, const char *by)
 {
 	struct audit_row row = {
-		.time_ms = clock_wall_ms(),
 		.kind = "grant",
 		.host = pattern,
 		.verdict = verdict,

@@ -254,18 +254,6 @@ static bool allows_any_name(const struct policy *p, const struct grants *granted
 	return any;
 }
 
-static void judge(const struct policy *p, const struct grants *granted, uint64_t now_ms,
-		  struct judging *j)
-{
-	const struct host *h = j->subject->host;
-
-	for (const struct grant *g = NULL; !j->denied && (g = grants_next(granted, g, now_ms));)
-		if (match_host(&g->entry, h) && grants_holds(granted, g, now_ms))
-			consider(j, &g->entry, true);
-	for (size_t i = 0; i < p->entry_count && !j->denied; i++)
-		consider(j, &p->entries[i], false);
-}
-
 /* Conditions and paths rank below the host, so whatever a request is, a rule that needs no
  * interception and names the host more exactly decides it. */
 static bool must_intercept(const struct judging *j)
@@ -339,7 +327,11 @@ void decision_make(const struct policy *p, const struct grants *granted, const s
 		verdict_set(ret, e ? e->rule.action : ACTION_DENY, e);
 		return;
 	}
-	judge(p, granted, now_ms, &j);
+	for (const struct grant *g = NULL; !j.denied && (g = grants_next(granted, g, now_ms));)
+		if (match_host(&g->entry, s->host) && grants_holds(granted, g, now_ms))
+			consider(&j, &g->entry, true);
+	for (size_t i = 0; i < p->entry_count && !j.denied; i++)
+		consider(&j, &p->entries[i], false);
 	e = j.denied ? j.denied : j.best.entry;
 	verdict_set(ret, e ? e->rule.action : ACTION_DENY, e);
 	if (s->kind == SUBJECT_REQUEST || j.denied || !e)

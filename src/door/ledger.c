@@ -54,11 +54,6 @@ static struct ledger_line *line_of(struct door_ledger *l, const struct rule *r)
 	return line;
 }
 
-static bool is_grant(const struct rule *r)
-{
-	return r->line == 0;
-}
-
 void ledger_retain(struct door_ledger *l, const struct policy *p)
 {
 	size_t kept = 0;
@@ -141,7 +136,8 @@ bool ledger_count(struct door_ledger *l, const struct rule *r, uint64_t up, uint
 {
 	struct ledger_line *line;
 
-	if (is_grant(r))
+	/* A grant has no budget. */
+	if (r->line == 0)
 		return true;
 	line = line_of(l, r);
 	if (!line)

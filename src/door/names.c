@@ -11,7 +11,6 @@
  */
 #include "door/dial.h"
 
-#include "base/clock.h"
 #include "base/limits.h"
 #include "wire/msg.h"
 
@@ -66,7 +65,6 @@ static void record(struct door *d, struct name_query *q, const struct host *h,
 		   const struct verdict *v, const char *reason)
 {
 	struct audit_row row = {
-		.time_ms = clock_wall_ms(),
 		.kind = "name",
 		.host = h->text,
 		.rule = v->rule ? v->rule->name : NULL,

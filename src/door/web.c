@@ -13,7 +13,6 @@
  * A rule belongs to the policy of the moment. When that changes web_judge_again gives the request
  * under way its new rule, or ends it.
  */
-#include "base/clock.h"
 #include "base/fd.h"
 #include "base/str.h"
 #include "door/web_parts.h"
@@ -28,8 +27,7 @@ enum { ROUNDS_MAX = 16 };
 struct audit_row web_row(const struct web *w, const char *kind, const char *verdict,
 			 const char *reason)
 {
-	return (struct audit_row){.time_ms = clock_wall_ms(),
-				  .kind = kind,
+	return (struct audit_row){.kind = kind,
 				  .verdict = verdict,
 				  .reason = reason,
 				  .exec_id = w->config.exec_id,
@@ -85,6 +83,8 @@ static void finish(struct web *w)
 	ev_defer(w->config.door->ev, &w->done);
 }
 
+static void drop_up(struct web *w, bool abort);
+
 /* Both sides see that it broke. */
 void web_cut(struct web *w, const struct err *e)
 {
@@ -96,7 +96,7 @@ void web_cut(struct web *w, const struct err *e)
 	}
 	web_record_end(w, e->kind == ERR_LIMIT ? "cut" : "failed", e->msg);
 	channel_free(take_ptr(w->box.channel), true);
-	web_drop_up(w, true);
+	drop_up(w, true);
 	finish(w);
 }
 
@@ -109,7 +109,7 @@ static void forget(struct buf *b)
 	b->is_secret = false;
 }
 
-void web_drop_up(struct web *w, bool abort)
+static void drop_up(struct web *w, bool abort)
 {
 	struct web_upstream *u = &w->up;
 
@@ -175,7 +175,7 @@ void web_next(struct web *w)
 	if (keep_up && w->keep_box)
 		w->up.was_used = w->up.side.channel != NULL;
 	else
-		web_drop_up(w, is_half);
+		drop_up(w, is_half);
 	w->state = w->keep_box ? WEB_HEAD : WEB_CLOSE;
 	free_idle(&w->box.in);
 	free_idle(&w->up.side.in);
@@ -232,7 +232,7 @@ void web_send_request(struct web *w)
 	struct err e;
 
 	if (w->up.side.channel && (id || !may_use_up(w, private, rule)))
-		web_drop_up(w, false);
+		drop_up(w, false);
 	w->up.injects = w->req.injection != NULL;
 	str_copy(w->up.rule, sizeof(w->up.rule), rule);
 	if (write_request(w, &e) < 0) {
@@ -264,16 +264,6 @@ static void take_up(struct web *w, struct channel *up)
 	w->up.side.channel = up;
 }
 
-/* No address of the host may be dialled. */
-static void record_refused(struct web *w, const struct err *e)
-{
-	struct audit_row row = web_row(w, "connect", "deny", e->msg);
-
-	row.rule = w->req.verdict.rule ? w->req.verdict.rule->name : NULL;
-	row.address = w->address[0] ? w->address : NULL;
-	broker_record(w->config.door->broker, NULL, &row);
-}
-
 static void on_dialled(struct dial *d, struct channel *up, struct err *e)
 {
 	struct web *w = container(d, struct web, up.dial);
@@ -286,8 +276,14 @@ static void on_dialled(struct dial *d, struct channel *up, struct err *e)
 	struct err why = *e; /* the dial goes with the upstream */
 
 	str_copy(w->address, sizeof(w->address), d->address);
-	if (!up && e->kind == ERR_DENIED)
-		record_refused(w, &why);
+	/* No address of the host may be dialled. */
+	if (!up && e->kind == ERR_DENIED) {
+		struct audit_row row = web_row(w, "connect", "deny", why.msg);
+
+		row.rule = w->req.verdict.rule ? w->req.verdict.rule->name : NULL;
+		row.address = w->address[0] ? w->address : NULL;
+		broker_record(door->broker, NULL, &row);
+	}
 	if (up && w->config.tls)
 		up = channel_tls_connect(door->tls, door->ev, up, &to, &why);
 	if (up) {
@@ -426,7 +422,7 @@ static int step_switched(struct web *w, struct err *e)
 		return r;
 	web_record_end(w, "ok", NULL);
 	channel_free(take_ptr(w->box.channel), false);
-	web_drop_up(w, false);
+	drop_up(w, false);
 	finish(w);
 	return 0;
 }
@@ -461,7 +457,7 @@ static int step(struct web *w, struct err *e)
 	/* A kept one that closes, or says something unasked, is of no more use. */
 	if ((w->state == WEB_HEAD || w->state == WEB_DECIDE) && w->up.side.channel &&
 	    (w->up.side.ended || buf_len(&w->up.side.in) > 0))
-		web_drop_up(w, false);
+		drop_up(w, false);
 	switch (w->state) {
 	case WEB_HEAD:
 		return web_has_room(&w->box) && web_read_request(w) > 0;
@@ -575,7 +571,7 @@ int web_new(struct web **ret, const struct web_config *c, struct channel *box, c
 	box->on_ready = on_ready;
 	buf_init(&w->box.in, DOOR_BUFFER_MAX + 1);
 	buf_init(&w->box.out, WEB_OUT_MAX);
-	web_drop_up(w, false);
+	drop_up(w, false);
 	response_reset(&w->resp);
 	if (c->up) {
 		take_up(w, c->up);
@@ -630,7 +626,7 @@ bool web_judge_again(struct web *w)
 	/* An idle upstream goes: the next request dials under the new terms. What was denied
 	 * gets its answer soon. The rule that said so goes with its policy. */
 	if (w->state == WEB_OVER || !w->req.is_there || w->req.denied) {
-		web_drop_up(w, false);
+		drop_up(w, false);
 		w->req.verdict.rule = NULL;
 		return true;
 	}
@@ -655,7 +651,7 @@ bool web_judge_again(struct web *w)
 		is_allowed = w->req.verdict.rule && w->req.verdict.rule->private;
 	if (is_allowed && w->up.side.channel && !is_up_allowed(w)) {
 		is_allowed = w->state == WEB_DECIDE;
-		web_drop_up(w, true);
+		drop_up(w, true);
 	}
 	if (is_allowed)
 		return true;
@@ -676,7 +672,7 @@ void web_free(struct web *w)
 	ev_defer_cancel(w->config.door->ev, &w->run);
 	ev_defer_cancel(w->config.door->ev, &w->done);
 	channel_free(w->box.channel, true);
-	web_drop_up(w, true);
+	drop_up(w, true);
 	reset_exchange(w);
 	buf_done(&w->box.in);
 	buf_done(&w->box.out);

@@ -145,8 +145,6 @@ bool web_is_unfit(const struct web *w);
 int web_choose_reuse(struct web *w, struct err *e);
 /* Allowed by a rule, and by a person where the rule wants one: what is needed to send it. */
 void web_allowed(struct web *w);
-/* An answer of our own, where the box has none yet; then the next request, or the end. */
-void web_answer(struct web *w, unsigned status, const struct err *e);
 /* The request was allowed and did not work: a 502, or where the answer has begun a cut. */
 void web_fail(struct web *w, const struct err *e);
 void web_on_recorded(struct broker_call *c, int r, struct err *e);
@@ -156,7 +154,6 @@ void web_on_answer(struct ask_wait *wait, bool is_allowed, const char *by);
 void web_run(struct web *w);
 void web_next(struct web *w); /* ready for the next request, or for the last bytes */
 void web_cut(struct web *w, const struct err *e);
-void web_drop_up(struct web *w, bool abort);
 void web_send_request(struct web *w);
 void web_limit(struct web *w, uint64_t ms); /* from now on; 0: none */
 /* A row about it, to be filled further. */

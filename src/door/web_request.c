@@ -31,8 +31,9 @@ static void record(struct web *w, const char *verdict, const char *reason)
 
 /* ---- answers of our own ---- */
 
-/* Nothing was said to the box yet. The connection goes on only where no body is on its way. */
-void web_answer(struct web *w, unsigned status, const struct err *e)
+/* Nothing was said to the box yet. Then the next request, or the end: the connection goes on only
+ * where no body is on its way. */
+static void answer_box(struct web *w, unsigned status, const struct err *e)
 {
 	struct answer a = {.status = status,
 			   .host = w->config.host.text,
@@ -72,7 +73,7 @@ void web_fail(struct web *w, const struct err *e)
 	}
 	web_record_end(w, "failed", e->msg);
 	w->up.keeps = false;
-	web_answer(w, answer_status(e), e);
+	answer_box(w, answer_status(e), e);
 }
 
 /* ---- deciding ---- */
@@ -108,12 +109,6 @@ static int check_method(const struct http_head *h, struct err *e)
 	return 0;
 }
 
-static int copy_path(char **ret, const struct buf *path)
-{
-	*ret = strndup((const char *)buf_data(path), buf_len(path));
-	return *ret ? 0 : -ENOMEM;
-}
-
 static bool judges_paths(const struct web *w)
 {
 	return policy_has_paths(w->config.door->policy, &w->config.host, w->config.port);
@@ -133,9 +128,9 @@ static int take_path(struct web *w, const struct http_target *t, struct err *e)
 	else
 		r = buf_append(&normal, t->path, t->path_len);
 	if (r == 0)
-		rc = copy_path(&w->req.normal, &normal);
-	else if (r != -EINVAL)
-		rc = r;
+		w->req.normal = strndup((const char *)buf_data(&normal), buf_len(&normal));
+	if (r != -EINVAL)
+		rc = r == 0 && !w->req.normal ? -ENOMEM : r;
 	buf_done(&normal);
 	if (rc == 0 && r == -EINVAL && by_path)
 		return err_set(
@@ -187,7 +182,7 @@ void web_on_recorded(struct broker_call *c, int r, struct err *e)
 			"the request could not be recorded, so it is not sent; see `cove inspect`");
 		web_fail(w, &said);
 	} else if (w->req.denied) {
-		web_answer(w, w->req.denied, &w->req.denial);
+		answer_box(w, w->req.denied, &w->req.denial);
 	} else {
 		w->req.seq = c->seq;
 		web_send_request(w);

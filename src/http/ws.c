@@ -10,6 +10,7 @@
  */
 #include "http/ws.h"
 
+#include "base/base64.h"
 #include "base/sha1.h"
 #include "http/text.h"
 
@@ -18,6 +19,8 @@
 enum { OP_MORE = 0, OP_TEXT = 1, OP_BINARY = 2, OP_CLOSE = 8, OP_PING = 9, OP_PONG = 10 };
 enum { FIN = 0x80, RESERVED = 0x70, MASKED = 0x80, FIRST = 2, SHORT_MAX = 125, KEY_CHARS = 24 };
 #define LENGTH_MAX ((uint64_t)1 << 62)
+
+static const char base64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 void ws_relay_init(struct ws_relay *w, bool from_client, bool extended)
 {
@@ -170,22 +173,6 @@ static bool upgrades(const struct http_head *h)
 	       !http_head_find(h, "transfer-encoding");
 }
 
-static bool is_base64(char c)
-{
-	return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
-	       c == '+' || c == '/';
-}
-
-/* 16 bytes in base64. */
-static bool key_ok(const char *key)
-{
-	size_t n = 0;
-
-	while (is_base64(key[n]))
-		n++;
-	return n == KEY_CHARS - 2 && strcmp(key + n, "==") == 0;
-}
-
 int ws_check_request(const struct http_head *h, struct err *e)
 {
 	const char *version = find_single(h, "sec-websocket-version");
@@ -198,7 +185,8 @@ int ws_check_request(const struct http_head *h, struct err *e)
 		return http_refuse(e, -EINVAL, 400, "not a plain upgrade to websocket");
 	if (!version || strcmp(version, "13") != 0)
 		return http_refuse(e, -EINVAL, 400, "a WebSocket version that is not 13");
-	if (!key || !key_ok(key))
+	/* 16 bytes in base64. */
+	if (!key || strspn(key, base64) != KEY_CHARS - 2 || strcmp(key + KEY_CHARS - 2, "==") != 0)
 		return http_refuse(e, -EINVAL, 400, "a WebSocket key that is not 16 bytes");
 	return 0;
 }
@@ -207,23 +195,14 @@ int ws_check_request(const struct http_head *h, struct err *e)
 static void accept_of(const char *key, char ret[29])
 {
 	static const char guid[] = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-	static const char digits[] =
-		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-	uint8_t sum[SHA1_BYTES + 1] = {0};
+	uint8_t sum[SHA1_BYTES];
 	struct sha1 s;
 
 	sha1_init(&s);
 	sha1_add(&s, key, strlen(key));
 	sha1_add(&s, guid, sizeof(guid) - 1);
 	sha1_end(&s, sum);
-	for (size_t i = 0, at = 0; i < sizeof(sum); i += 3) {
-		unsigned v = (unsigned)sum[i] << 16 | (unsigned)sum[i + 1] << 8 | sum[i + 2];
-
-		for (int shift = 18; shift >= 0; shift -= 6)
-			ret[at++] = digits[v >> shift & 63];
-	}
-	ret[27] = '=';
-	ret[28] = '\0';
+	ret[base64_encode(sum, sizeof(sum), false, (uint8_t *)ret)] = 0;
 }
 
 /* Is the extension at p, up to its parameters, one that the client offered? */

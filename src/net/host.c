@@ -28,11 +28,6 @@ static char lower(char c)
 	return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
 
-static bool is_hex(char c)
-{
-	return is_digit(c) || (lower(c) >= 'a' && lower(c) <= 'f');
-}
-
 /* IPv4 in IPv6 is the IPv4 address: what is dialled is the same. */
 static bool unmap(int *family, uint8_t addr[16])
 {
@@ -62,16 +57,11 @@ static int parse_address(struct host *ret, const char *text)
  */
 static bool is_number(const char *label)
 {
-	const char *p = label;
+	size_t n = strspn(label, "0123456789");
 
-	if (p[0] == '0' && lower(p[1]) == 'x') {
-		for (p += 2; is_hex(*p);)
-			p++;
-		return !*p;
-	}
-	while (is_digit(*p))
-		p++;
-	return !*p && p > label;
+	if (label[0] == '0' && lower(label[1]) == 'x')
+		return !label[2 + strspn(label + 2, "0123456789abcdefABCDEF")];
+	return n > 0 && !label[n];
 }
 
 static bool is_label(const char *p, size_t n)
