@@ -23,7 +23,6 @@
 #include "store/image_internal.h"
 #include "store/record.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -97,13 +96,11 @@ static const char *const copied[] = {
 	"xml",
 };
 
-struct skeleton_dir {
+static const struct {
 	const char *path;
 	mode_t mode;
 	bool of_user;
-};
-
-static const struct skeleton_dir dirs[] = {
+} dirs[] = {
 	{"usr", 0755, false},	    {"etc", 0755, false},      {"proc", 0555, false},
 	{"sys", 0555, false},	    {"dev", 0755, false},      {"run", 0755, false},
 	{"run/lock", 01777, false}, {"tmp", 01777, false},     {"var", 0755, false},
@@ -177,52 +174,41 @@ static int copy_link(int src_dir, int dst_dir, const char *name)
 	return symlinkat(target, dst_dir, name) < 0 ? -errno : 0;
 }
 
-static bool is_private(const char *name)
+static int make_subdir(int dir_fd, const char *name)
 {
-	size_t n = strlen(name);
+	int fd;
 
-	return strcmp(name, "private") == 0 || (n > 4 && strcmp(name + n - 4, ".key") == 0);
+	if (mkdirat(dir_fd, name, 0755) < 0 && errno != EEXIST)
+		return -errno;
+	fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	return fd < 0 ? -errno : fd;
 }
 
 static int copy_entry(struct copier *c, int src_dir, int dst_dir, const char *name, int depth);
 
-/* Takes src_fd. */
-static int copy_dir_content(struct copier *c, int src_fd, int dst_fd, int depth)
+static int copy_dir(struct copier *c, int src_fd, int dst_dir, const char *name, int depth)
 {
-	DIR *dir = fdopendir(src_fd);
-	struct dirent *d;
-	int r = 0;
+	autoclose int dst_fd = make_subdir(dst_dir, name);
+	size_t count;
+	char **names;
+	int r = dst_fd < 0 ? dst_fd : state_all_names(src_fd, &names, &count);
 
-	if (!dir) {
-		r = -errno;
-		close(src_fd);
+	if (r < 0)
 		return r;
-	}
-	while (r == 0 && (d = readdir(dir)))
-		if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
-			r = copy_entry(c, dirfd(dir), dst_fd, d->d_name, depth + 1);
-	closedir(dir);
+	for (size_t i = 0; i < count && r == 0; i++)
+		r = copy_entry(c, src_fd, dst_fd, names[i], depth + 1);
+	state_names_free(names, count);
 	return r;
 }
 
-static int copy_dir(struct copier *c, int src_fd, int dst_dir, const char *name, int depth)
-{
-	if (mkdirat(dst_dir, name, 0755) < 0 && errno != EEXIST)
-		return -errno;
-	autoclose int dst_fd =
-		openat(dst_dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	autoclose int copy = dst_fd < 0 ? -1 : fcntl(src_fd, F_DUPFD_CLOEXEC, 3);
-	if (copy < 0)
-		return -errno;
-	return copy_dir_content(c, take_fd(copy), dst_fd, depth);
-}
-
-/* What cannot be read, or is none of link, directory and file, is left out. */
+/* What cannot be read, or is none of link, directory and file, is left out; so are keys. */
 static int copy_entry(struct copier *c, int src_dir, int dst_dir, const char *name, int depth)
 {
+	size_t n = strlen(name);
 	struct stat st;
 
-	if (depth > COPY_DEPTH_MAX || c->files_left == 0 || is_private(name))
+	if (depth > COPY_DEPTH_MAX || c->files_left == 0 || strcmp(name, "private") == 0 ||
+	    (n > 4 && strcmp(name + n - 4, ".key") == 0))
 		return 0;
 	if (fstatat(src_dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return 0;
@@ -253,28 +239,55 @@ static int copy_named(struct copier *c, int src_dir, int dst_dir, const char *pa
 	autoclose int src = openat(src_dir, part, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (src < 0)
 		return 0;
-	if (mkdirat(dst_dir, part, 0755) < 0 && errno != EEXIST)
-		return -errno;
-	autoclose int dst = openat(dst_dir, part, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	return dst < 0 ? -errno : copy_named(c, src, dst, slash + 1);
-}
-
-static int copy_etc(int etc_fd)
-{
-	struct copier c = {HOST_COPY_MAX, COPY_FILES_MAX};
-	autoclose int src = open("/etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int r = src < 0 ? -errno : 0;
-
-	for (size_t i = 0; i < sizeof(copied) / sizeof(copied[0]) && r == 0; i++)
-		r = copy_named(&c, src, etc_fd, copied[i]);
-	return r;
+	autoclose int dst = make_subdir(dst_dir, part);
+	return dst < 0 ? dst : copy_named(c, src, dst, slash + 1);
 }
 
 /* ---- what is generated ---- */
 
-static int write_accounts(int etc_fd)
+/* What is generated in /etc. The PAM stacks are our own: the host's may ask a directory server or
+ * a token. */
+static const struct {
+	const char *name, *text;
+	mode_t mode;
+	bool for_sudo;
+} generated[] = {
+	{"group", "root:x:0:\ntty:x:5:\nsudo:x:27:user\nnogroup:x:65534:\nuser:x:1000:\n", 0644,
+	 false},
+	{"shadow",
+	 "root:*:19000:0:99999:7:::\nnobody:*:19000:0:99999:7:::\nuser:*:19000:0:99999:7:::\n",
+	 0600, false},
+	{"hostname", "box\n", 0644, false},
+	{"hosts", "127.0.0.1\tlocalhost box\n::1\tlocalhost ip6-localhost ip6-loopback\n", 0644,
+	 false},
+	{"resolv.conf", "", 0644, false},
+	{"nsswitch.conf",
+	 "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\n"
+	 "protocols: files\nservices: files\nethers: files\nrpc: files\n",
+	 0644, false},
+	{"sudoers",
+	 "Defaults env_reset, !fqdn, !pam_session, !pam_setcred\n"
+	 "Defaults secure_path=\"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\"\n"
+	 "root ALL=(ALL:ALL) ALL\nuser ALL=(ALL:ALL) NOPASSWD: ALL\n",
+	 0440, true},
+	{"pam.d/other",
+	 "auth required pam_deny.so\naccount required pam_permit.so\n"
+	 "password required pam_deny.so\nsession required pam_permit.so\n",
+	 0644, true},
+	{"pam.d/sudo",
+	 "auth required pam_permit.so\naccount required pam_permit.so\n"
+	 "session required pam_permit.so\n",
+	 0644, true},
+	{"pam.d/su",
+	 "auth sufficient pam_rootok.so\nauth required pam_deny.so\n"
+	 "account required pam_permit.so\nsession required pam_permit.so\n",
+	 0644, true},
+};
+
+static int generate_etc(int etc_fd)
 {
 	const char *shell = access("/bin/bash", X_OK) == 0 ? "/bin/bash" : "/bin/sh";
+	bool sudo = access("/usr/bin/sudo", F_OK) == 0;
 	char passwd[512];
 	int r;
 
@@ -284,81 +297,15 @@ static int write_accounts(int etc_fd)
 		 "user:x:1000:1000:user:/home/user:%s\n",
 		 shell, shell);
 	r = write_text(etc_fd, "passwd", passwd, 0644);
-	if (r == 0)
-		r = write_text(
-			etc_fd, "group",
-			"root:x:0:\ntty:x:5:\nsudo:x:27:user\nnogroup:x:65534:\nuser:x:1000:\n",
-			0644);
-	if (r == 0)
-		r = write_text(etc_fd, "shadow",
-			       "root:*:19000:0:99999:7:::\nnobody:*:19000:0:99999:7:::\n"
-			       "user:*:19000:0:99999:7:::\n",
-			       0600);
-	return r;
-}
-
-static int write_network(int etc_fd)
-{
-	int r = write_text(etc_fd, "hostname", "box\n", 0644);
-
-	if (r == 0)
-		r = write_text(
-			etc_fd, "hosts",
-			"127.0.0.1\tlocalhost box\n::1\tlocalhost ip6-localhost ip6-loopback\n",
-			0644);
-	if (r == 0)
-		r = write_text(etc_fd, "resolv.conf", "", 0644);
-	if (r == 0)
-		r = write_text(etc_fd, "nsswitch.conf",
-			       "passwd: files\ngroup: files\nshadow: files\nhosts: files "
-			       "dns\nnetworks: files\n"
-			       "protocols: files\nservices: files\nethers: files\nrpc: files\n",
-			       0644);
+	if (r == 0 && sudo && mkdirat(etc_fd, "pam.d", 0755) < 0)
+		r = -errno;
+	for (size_t i = 0; i < sizeof(generated) / sizeof(generated[0]) && r == 0; i++)
+		if (sudo || !generated[i].for_sudo)
+			r = write_text(etc_fd, generated[i].name, generated[i].text,
+				       generated[i].mode);
 	if (r == 0 && symlinkat("/proc/self/mounts", etc_fd, "mtab") < 0)
 		r = -errno;
 	return r;
-}
-
-/* PAM stacks of our own: the host's may ask a directory server or a token. */
-static int write_pam(int etc_fd)
-{
-	static const struct {
-		const char *name, *text;
-	} stacks[] = {
-		{"other", "auth required pam_deny.so\naccount required pam_permit.so\n"
-			  "password required pam_deny.so\nsession required pam_permit.so\n"},
-		{"sudo", "auth required pam_permit.so\naccount required pam_permit.so\n"
-			 "session required pam_permit.so\n"},
-		{"su", "auth sufficient pam_rootok.so\nauth required pam_deny.so\n"
-		       "account required pam_permit.so\nsession required pam_permit.so\n"},
-	};
-	int r = 0;
-
-	if (mkdirat(etc_fd, "pam.d", 0755) < 0)
-		return -errno;
-	autoclose int fd = openat(etc_fd, "pam.d", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	for (size_t i = 0; i < sizeof(stacks) / sizeof(stacks[0]) && r == 0; i++)
-		r = write_text(fd, stacks[i].name, stacks[i].text, 0644);
-	return r;
-}
-
-static int write_sudo(int etc_fd)
-{
-	int r;
-
-	if (access("/usr/bin/sudo", F_OK) < 0)
-		return 0;
-	r = write_text(
-		etc_fd, "sudoers",
-		"Defaults env_reset, !fqdn, !pam_session, !pam_setcred\n"
-		"Defaults "
-		"secure_path=\"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\"\n"
-		"root ALL=(ALL:ALL) ALL\n"
-		"user ALL=(ALL:ALL) NOPASSWD: ALL\n",
-		0440);
-	return r < 0 ? r : write_pam(etc_fd);
 }
 
 static int make_dirs(int root_fd, bool single)
@@ -402,21 +349,19 @@ static int make_usr_links(int root_fd)
 
 static int fill_skeleton(int root_fd, bool single)
 {
+	struct copier c = {HOST_COPY_MAX, COPY_FILES_MAX};
 	int r = make_dirs(root_fd, single);
 
 	if (r == 0)
 		r = make_usr_links(root_fd);
+	autoclose int src = open("/etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	autoclose int etc_fd = openat(root_fd, "etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (r == 0 && etc_fd < 0)
+	if (r == 0 && (src < 0 || etc_fd < 0))
 		r = -errno;
 	if (r == 0)
-		r = write_accounts(etc_fd);
-	if (r == 0)
-		r = write_network(etc_fd);
-	if (r == 0)
-		r = write_sudo(etc_fd);
-	if (r == 0)
-		r = copy_etc(etc_fd);
+		r = generate_etc(etc_fd);
+	for (size_t i = 0; i < sizeof(copied) / sizeof(copied[0]) && r == 0; i++)
+		r = copy_named(&c, src, etc_fd, copied[i]);
 	if (r == 0 && syncfs(root_fd) < 0)
 		r = -errno;
 	return r;
@@ -456,22 +401,13 @@ static void skeleton_name(const struct ids *ids, char ret[64])
 
 static int make_skeleton(struct state *s, const struct ids *ids, const char *name, struct err *e)
 {
+	struct skeleton_job j = {.job.run = skeleton_inside, .single = ids->kind == IDS_SINGLE};
 	struct layer_new layer = {.fd = -1};
-	struct skeleton_job *j;
 	int r = layers_new(s, &layer, e);
 
-	if (r < 0)
-		return r;
-	j = inside_alloc(sizeof(*j));
-	if (j) {
-		*j = (struct skeleton_job){.job.run = skeleton_inside,
-					   .layer_fd = layer.fd,
-					   .single = ids->kind == IDS_SINGLE};
-		r = inside_run(ids, &j->job, e);
-	} else {
-		r = err_errno(e, ENOMEM, "make the skeleton of the host image");
-	}
-	inside_free(j, sizeof(*j));
+	j.layer_fd = layer.fd;
+	if (r == 0)
+		r = inside_run(ids, &j.job, sizeof(j), e);
 	if (r == 0)
 		r = layers_place(s, ids, &layer, name, e);
 	layers_drop(s, ids, &layer);
@@ -494,18 +430,6 @@ static int trash_skeletons(struct state *s, const char *keep)
 	return r;
 }
 
-/* Old skeletons go when no box of the host image could have one mounted. One that stays costs disk
- * space and nothing else. */
-static void drop_old_skeletons(struct state *s, const struct ids *ids, const char *current)
-{
-	char box[BOX_NAME_MAX + 1];
-
-	if (record_find_user(s, IMAGE_HOST, NULL, box, NULL) != 0)
-		return;
-	trash_skeletons(s, current);
-	layers_sweep(s, ids);
-}
-
 int image_host_drop(struct state *s, const struct ids *ids, struct err *e)
 {
 	int r = trash_skeletons(s, NULL);
@@ -518,8 +442,8 @@ int image_host_drop(struct state *s, const struct ids *ids, struct err *e)
 
 int image_host_prepare(struct state *s, const struct ids *ids, struct image *ret, struct err *e)
 {
+	char path[80], box[BOX_NAME_MAX + 1];
 	struct image im;
-	char path[80];
 	int r = image_find(s, IMAGE_HOST, &im, e);
 
 	if (r < 0)
@@ -530,7 +454,12 @@ int image_host_prepare(struct state *s, const struct ids *ids, struct image *ret
 		r = make_skeleton(s, ids, im.id, e);
 		if (r < 0)
 			return r;
-		drop_old_skeletons(s, ids, im.id);
+		/* Old ones go when no box of the host image could have one mounted. One that stays
+		 * costs disk space and nothing else. */
+		if (record_find_user(s, IMAGE_HOST, NULL, box, NULL) == 0) {
+			trash_skeletons(s, im.id);
+			layers_sweep(s, ids);
+		}
 	}
 	snprintf(im.root, sizeof(im.root), "%s/layers/%s/rootfs", s->home, im.id);
 	*ret = im;

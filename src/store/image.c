@@ -189,14 +189,6 @@ static int lock_layers(struct state *s, int *ret_fd, struct err *e)
 	return 0;
 }
 
-static bool any_image_has(const struct image *list, size_t count, const char *id)
-{
-	for (size_t i = 0; i < count; i++)
-		if (strcmp(list[i].id, id) == 0)
-			return true;
-	return false;
-}
-
 /* Every image's record, or an error if one cannot be read: its layer would look unused. */
 static int read_all_images(struct state *s, struct image **ret, size_t *ret_count)
 {
@@ -237,9 +229,14 @@ static void trash_unused(struct state *s)
 	if (read_all_images(s, &list, &count) < 0)
 		return;
 	if (state_all_names(s->layers_fd, &names, &name_count) == 0) {
-		for (size_t i = 0; i < name_count; i++)
-			if (is_layer_id(names[i]) && !any_image_has(list, count, names[i]))
+		for (size_t i = 0; i < name_count; i++) {
+			size_t k = 0;
+
+			while (k < count && strcmp(list[k].id, names[i]) != 0)
+				k++;
+			if (k == count && is_layer_id(names[i]))
 				layers_trash(s, names[i]);
+		}
 		state_names_free(names, name_count);
 	}
 	free(list);
@@ -291,16 +288,6 @@ static bool next_passwd_line(char **text, const char **ret_name, uint64_t *ret_u
 	return false;
 }
 
-/* Without a passwd file there is only root, who needs none. */
-static int read_passwd(int root_fd, char **ret)
-{
-	autoclose int fd =
-		fd_openat2(root_fd, "etc", O_PATH | O_DIRECTORY, 0, FD_IN_ROOT | FD_NO_MAGICLINKS);
-	size_t len;
-
-	return fd < 0 ? fd : fd_read_file(fd, "passwd", PASSWD_FILE_MAX, ret, &len);
-}
-
 static int find_user(struct import_job *j, int root_fd, struct err *e)
 {
 	autofree char *text = NULL;
@@ -308,12 +295,16 @@ static int find_user(struct import_job *j, int root_fd, struct err *e)
 	const char *name;
 	uint64_t uid;
 	bool given = j->want_user[0] != 0;
+	size_t len;
 
 	str_copy(j->user, sizeof(j->user), given ? j->want_user : "root");
 	if (given &&
 	    (strspn(j->user, "0123456789:") == strlen(j->user) || !strcmp(j->user, "root")))
 		return 0;
-	if (read_passwd(root_fd, &text) == 0) {
+	/* Without a passwd file there is only root, who needs none. */
+	autoclose int fd =
+		fd_openat2(root_fd, "etc", O_PATH | O_DIRECTORY, 0, FD_IN_ROOT | FD_NO_MAGICLINKS);
+	if (fd >= 0 && fd_read_file(fd, "passwd", PASSWD_FILE_MAX, &text, &len) == 0) {
 		rest = text;
 		while (next_passwd_line(&rest, &name, &uid)) {
 			if (given ? strcmp(name, j->user) != 0 : uid != IDS_USER)
@@ -383,25 +374,6 @@ static int publish(struct state *s, const struct ids *ids, struct layer_new *lay
 	return r;
 }
 
-static int unpack_layer(const struct ids *ids, struct import_job *j, const char *name,
-			struct image *ret, struct err *e)
-{
-	int r = inside_run(ids, &j->job, e);
-
-	if (r < 0)
-		return r;
-	memset(ret, 0, sizeof(*ret));
-	str_copy(ret->name, sizeof(ret->name), name);
-	str_copy(ret->user, sizeof(ret->user), j->user);
-	if (j->single)
-		sha256_hex(j->result.id, 64, ret->id);
-	else
-		str_copy(ret->id, sizeof(ret->id), j->result.id);
-	ret->created_ms = clock_wall_ms();
-	ret->bytes = j->result.bytes;
-	return 0;
-}
-
 static int check_import(struct state *s, const char *name, const char *user, struct err *e)
 {
 	int r = check_image_name(name, e);
@@ -420,9 +392,10 @@ static int check_import(struct state *s, const char *name, const char *user, str
 int image_import(struct state *s, const struct ids *ids, const char *name, const char *user,
 		 int tar_fd, struct err *e)
 {
+	struct import_job j = {
+		.job.run = import_inside, .tar_fd = tar_fd, .single = ids->kind == IDS_SINGLE};
 	struct layer_new layer = {.fd = -1};
-	struct import_job *j;
-	struct image im;
+	struct image im = {0};
 	int r = check_import(s, name, user, e);
 
 	if (r < 0)
@@ -431,20 +404,20 @@ int image_import(struct state *s, const struct ids *ids, const char *name, const
 	r = layers_new(s, &layer, e);
 	if (r < 0)
 		return r;
-	j = inside_alloc(sizeof(*j));
-	if (j) {
-		*j = (struct import_job){.job.run = import_inside,
-					 .tar_fd = tar_fd,
-					 .layer_fd = layer.fd,
-					 .single = ids->kind == IDS_SINGLE};
-		str_copy(j->want_user, sizeof(j->want_user), user ? user : "");
-		r = unpack_layer(ids, j, name, &im, e);
-	} else {
-		r = err_errno(e, ENOMEM, "import an image");
-	}
-	inside_free(j, sizeof(*j));
-	if (r == 0)
+	j.layer_fd = layer.fd;
+	str_copy(j.want_user, sizeof(j.want_user), user ? user : "");
+	r = inside_run(ids, &j.job, sizeof(j), e);
+	if (r == 0) {
+		str_copy(im.name, sizeof(im.name), name);
+		str_copy(im.user, sizeof(im.user), j.user);
+		if (j.single)
+			sha256_hex(j.result.id, 64, im.id);
+		else
+			str_copy(im.id, sizeof(im.id), j.result.id);
+		im.created_ms = clock_wall_ms();
+		im.bytes = j.result.bytes;
 		r = publish(s, ids, &layer, &im, e);
+	}
 	layers_drop(s, ids, &layer);
 	layers_sweep(s, ids);
 	return r;

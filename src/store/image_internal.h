@@ -26,14 +26,12 @@ int layers_place(struct state *s, const struct ids *ids, struct layer_new *l, co
 		 struct err *e);
 void layers_drop(struct state *s, const struct ids *ids, struct layer_new *l);
 
-/* Runs fn inside the box's ids with a result it can write to, which is shared with the caller: a
- * child cannot return a sentence. fn returns 0 or a negative errno. */
+/* What is run inside the box's ids, by a child: run returns 0 or a negative errno with a sentence
+ * in err. The job is the first member of a larger structure of size bytes without pointers to
+ * itself; what the child writes there, its caller reads there. */
 struct inside_job {
 	int (*run)(struct inside_job *job);
 	struct err err;
 	int code;
 };
-int inside_run(const struct ids *ids, struct inside_job *job, struct err *e);
-/* Memory that a child's writes are seen in; NULL without memory. */
-void *inside_alloc(size_t size);
-void inside_free(void *p, size_t size);
+int inside_run(const struct ids *ids, struct inside_job *job, size_t size, struct err *e);

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -72,19 +73,6 @@ void layers_drop(struct state *s, const struct ids *ids, struct layer_new *l)
 	fd_close(&l->fd);
 }
 
-void *inside_alloc(size_t size)
-{
-	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-	return p == MAP_FAILED ? NULL : p;
-}
-
-void inside_free(void *p, size_t size)
-{
-	if (p)
-		munmap(p, size);
-}
-
 static int run_job(void *arg)
 {
 	struct inside_job *job = arg;
@@ -94,12 +82,18 @@ static int run_job(void *arg)
 	return job->code < 0 ? 1 : 0;
 }
 
-int inside_run(const struct ids *ids, struct inside_job *job, struct err *e)
+int inside_run(const struct ids *ids, struct inside_job *job, size_t size, struct err *e)
 {
+	void *shared = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int r;
 
+	if (shared == MAP_FAILED)
+		return err_errno(e, errno, "start a helper process for images");
 	job->code = -ECHILD; /* what stays if the child dies before it can say */
-	r = ids_run_inside(ids, run_job, job, e);
+	memcpy(shared, job, size);
+	r = ids_run_inside(ids, run_job, shared, e);
+	memcpy(job, shared, size);
+	munmap(shared, size);
 	if (r < 0)
 		return r;
 	if (r == 0 && job->code >= 0)

@@ -106,25 +106,16 @@ const char *limit_word(enum limit_id id)
 	return limits[id].word;
 }
 
-/* In the largest unit that it is a whole number of. */
-static void format_time(unsigned long long ms, char ret[LIMIT_TEXT])
+const char *limit_format(enum limit_id id, uint64_t value, char ret[LIMIT_TEXT])
 {
 	static const struct {
 		unsigned ms;
 		const char *name;
-	} units[] = {{86400000, "d"}, {3600000, "h"}, {60000, "min"}, {1000, "s"}, {1, "ms"}};
-	size_t i = 0;
-
-	while (ms % units[i].ms)
-		i++;
-	snprintf(ret, LIMIT_TEXT, "%llu %s", ms / units[i].ms, units[i].name);
-}
-
-const char *limit_format(enum limit_id id, uint64_t value, char ret[LIMIT_TEXT])
-{
+	} times[] = {{86400000, "d"}, {3600000, "h"}, {60000, "min"}, {1000, "s"}, {1, "ms"}};
 	enum limit_unit unit = limits[id].unit;
 	unsigned long long v = value;
 	char size[SIZE_TEXT];
+	size_t i = 0;
 
 	if (v == 0)
 		snprintf(ret, LIMIT_TEXT, "none");
@@ -135,22 +126,13 @@ const char *limit_format(enum limit_id id, uint64_t value, char ret[LIMIT_TEXT])
 		snprintf(ret, LIMIT_TEXT, "%llu", v);
 	else if (unit == UNIT_MILLI)
 		snprintf(ret, LIMIT_TEXT, "%g", (double)v / 1000);
-	else
-		format_time(v, ret);
-	return ret;
-}
-
-static int format_limits(const struct spec *s, struct buf *out)
-{
-	int r = 0;
-
-	for (size_t i = 0; i < LIMIT_COUNT && r == 0; i++) {
-		if (s->limits[i])
-			r = lines_put_u64(out, limits[i].key, s->limits[i]);
-		if (r == 0 && s->limits_asked & 1u << i)
-			r = lines_put(out, "asked", limits[i].key);
+	else {
+		/* In the largest unit that it is a whole number of. */
+		while (v % times[i].ms)
+			i++;
+		snprintf(ret, LIMIT_TEXT, "%llu %s", v / times[i].ms, times[i].name);
 	}
-	return r;
+	return ret;
 }
 
 static int format_mount(const struct spec_mount *m, struct buf *out)
@@ -184,8 +166,12 @@ int spec_format(const struct spec *s, struct buf *out)
 		r = lines_put_u64(out, "timeout_ms", s->timeout_ms);
 	if (r == 0)
 		r = lines_put_u64(out, "created_ms", s->created_ms);
-	if (r == 0)
-		r = format_limits(s, out);
+	for (size_t i = 0; i < LIMIT_COUNT && r == 0; i++) {
+		if (s->limits[i])
+			r = lines_put_u64(out, limits[i].key, s->limits[i]);
+		if (r == 0 && s->limits_asked & 1u << i)
+			r = lines_put(out, "asked", limits[i].key);
+	}
 	for (size_t i = 0; i < s->env_count && r == 0; i++)
 		r = lines_put(out, "env", s->env[i]);
 	for (size_t i = 0; i < s->label_count && r == 0; i++)
@@ -195,16 +181,12 @@ int spec_format(const struct spec *s, struct buf *out)
 	return r;
 }
 
-static bool take_string(struct spec *s, const char *key, const char *value, bool *ret_twice)
+static int take_text(const char **field, const char *value)
 {
-	for (size_t i = 0; i < STRING_COUNT; i++) {
-		if (strcmp(key, strings[i].key) != 0)
-			continue;
-		*ret_twice = *string_field(s, i) != NULL;
-		*string_field(s, i) = value;
-		return true;
-	}
-	return false;
+	int r = *field ? -EBADMSG : 0;
+
+	*field = value;
+	return r;
 }
 
 static bool take_flag(bool *flag, const char *value)
@@ -212,24 +194,6 @@ static bool take_flag(bool *flag, const char *value)
 	bool ok = !*flag && strcmp(value, "1") == 0;
 
 	*flag = true;
-	return ok;
-}
-
-/* Only what is not the default is written. */
-static bool take_persistence(struct spec *s, const char *value)
-{
-	bool ok = s->persistence == PERSIST_WORKSPACE && strcmp(value, "box") == 0;
-
-	s->persistence = PERSIST_BOX;
-	return ok;
-}
-
-/* Of two words the one that is not the default. */
-static bool take_expiry(struct spec *s, const char *value)
-{
-	bool ok = s->expiry == EXPIRE_STOP && strcmp(value, "remove") == 0;
-
-	s->expiry = EXPIRE_REMOVE;
 	return ok;
 }
 
@@ -251,18 +215,6 @@ static bool take_asked(struct spec *s, const char *value)
 	return false;
 }
 
-/* -ENOENT if key is neither a limit nor a flag. None is written by leaving a limit out. */
-static int take_limit_or_flag(struct spec *s, const char *key, const char *value)
-{
-	for (size_t i = 0; i < LIMIT_COUNT; i++)
-		if (strcmp(key, limits[i].key) == 0)
-			return take_number(&s->limits[i], value) && s->limits[i] ? 0 : -EBADMSG;
-	for (size_t i = 0; i < FLAG_COUNT; i++)
-		if (strcmp(key, flags[i].key) == 0)
-			return take_flag(flag_field(s, i), value) ? 0 : -EBADMSG;
-	return -ENOENT;
-}
-
 static bool take_item(const char **list, size_t *count, size_t max, const char *value)
 {
 	if (*count >= max)
@@ -275,7 +227,6 @@ static bool take_item(const char **list, size_t *count, size_t max, const char *
 static int take_mount_line(struct spec *s, const char *key, const char *value)
 {
 	struct spec_mount *m = s->mount_count ? &s->mounts[s->mount_count - 1] : NULL;
-	const char **field;
 
 	if (strcmp(key, "mount_src") == 0) {
 		if (s->mount_count >= SPEC_MOUNT_MAX)
@@ -288,34 +239,34 @@ static int take_mount_line(struct spec *s, const char *key, const char *value)
 	if (strcmp(key, "mount_ro") == 0)
 		return take_flag(&m->read_only, value) ? 0 : -EBADMSG;
 	if (strcmp(key, "mount_dst") == 0)
-		field = &m->dst;
-	else if (strcmp(key, "mount_env") == 0)
-		field = &m->env;
-	else
-		return -ENOENT;
-	if (*field)
-		return -EBADMSG;
-	*field = value;
-	return 0;
+		return take_text(&m->dst, value);
+	return strcmp(key, "mount_env") == 0 ? take_text(&m->env, value) : -ENOENT;
 }
 
 int spec_take(struct spec *s, const char *key, const char *value)
 {
-	bool twice = false, ok;
-	int r;
+	bool ok;
 
-	if (take_string(s, key, value, &twice))
-		return twice ? -EBADMSG : 0;
+	for (size_t i = 0; i < STRING_COUNT; i++)
+		if (strcmp(key, strings[i].key) == 0)
+			return take_text(string_field(s, i), value);
 	if (str_starts(key, "mount_"))
 		return take_mount_line(s, key, value);
-	r = take_limit_or_flag(s, key, value);
-	if (r != -ENOENT)
-		return r;
-	if (strcmp(key, "persistence") == 0)
-		ok = take_persistence(s, value);
-	else if (strcmp(key, "expire") == 0)
-		ok = take_expiry(s, value);
-	else if (strcmp(key, "asked") == 0)
+	/* None is written by leaving a limit out. */
+	for (size_t i = 0; i < LIMIT_COUNT; i++)
+		if (strcmp(key, limits[i].key) == 0)
+			return take_number(&s->limits[i], value) && s->limits[i] ? 0 : -EBADMSG;
+	for (size_t i = 0; i < FLAG_COUNT; i++)
+		if (strcmp(key, flags[i].key) == 0)
+			return take_flag(flag_field(s, i), value) ? 0 : -EBADMSG;
+	/* Of two words only the one that is not the default is written. */
+	if (strcmp(key, "persistence") == 0) {
+		ok = s->persistence == PERSIST_WORKSPACE && strcmp(value, "box") == 0;
+		s->persistence = PERSIST_BOX;
+	} else if (strcmp(key, "expire") == 0) {
+		ok = s->expiry == EXPIRE_STOP && strcmp(value, "remove") == 0;
+		s->expiry = EXPIRE_REMOVE;
+	} else if (strcmp(key, "asked") == 0)
 		ok = take_asked(s, value);
 	else if (strcmp(key, "timeout_ms") == 0)
 		ok = take_number(&s->timeout_ms, value);
@@ -452,20 +403,6 @@ static int check_mount(const struct spec *s, const struct spec_mount *m, struct 
 	return 0;
 }
 
-static int check_mounts(const struct spec *s, struct err *e)
-{
-	int r = 0;
-
-	for (size_t i = 0; i < s->mount_count && r == 0; i++) {
-		r = check_mount(s, &s->mounts[i], e);
-		for (size_t k = 0; k < i && r == 0; k++)
-			if (strcmp(s->mounts[i].dst, s->mounts[k].dst) == 0)
-				r = err_set(e, ERR_INVALID, EINVAL, "two mounts at '%.100s'",
-					    s->mounts[i].dst);
-	}
-	return r;
-}
-
 static int check_lists(const struct spec *s, struct err *e)
 {
 	int r = 0;
@@ -478,7 +415,14 @@ static int check_lists(const struct spec *s, struct err *e)
 		r = check_pair("variable", s->env[i], true, e);
 	for (size_t i = 0; i < s->label_count && r == 0; i++)
 		r = check_pair("label", s->labels[i], false, e);
-	return r < 0 ? r : check_mounts(s, e);
+	for (size_t i = 0; i < s->mount_count && r == 0; i++) {
+		r = check_mount(s, &s->mounts[i], e);
+		for (size_t k = 0; k < i && r == 0; k++)
+			if (strcmp(s->mounts[i].dst, s->mounts[k].dst) == 0)
+				r = err_set(e, ERR_INVALID, EINVAL, "two mounts at '%.100s'",
+					    s->mounts[i].dst);
+	}
+	return r;
 }
 
 static int check_size(const struct spec *s, struct err *e)
@@ -545,14 +489,6 @@ static int check_storage(const char *storage, struct err *e)
 		       storage);
 }
 
-static int check_net(const char *net, struct err *e)
-{
-	if (!net || net_is_preset(net) || strcmp(net, "file") == 0)
-		return 0;
-	return err_set(e, ERR_INVALID, EINVAL,
-		       "'%.40s' is no policy: closed, balanced, open or a file", net);
-}
-
 int spec_check(const struct spec *s, struct err *e)
 {
 	int r = check_name("box", s->name, e);
@@ -567,8 +503,9 @@ int spec_check(const struct spec *s, struct err *e)
 		r = check_limits(s, e);
 	if (r == 0)
 		r = check_storage(s->storage, e);
-	if (r == 0)
-		r = check_net(s->net, e);
+	if (r == 0 && s->net && !net_is_preset(s->net) && strcmp(s->net, "file") != 0)
+		r = err_set(e, ERR_INVALID, EINVAL,
+			    "'%.40s' is no policy: closed, balanced, open or a file", s->net);
 	if (r == 0)
 		r = check_place(s, e);
 	if (r == 0)

@@ -249,20 +249,15 @@ static int usage_inside(struct inside_job *job)
  * may. */
 static int measure_tree(struct state *s, const struct ids *ids, struct workspace *w, struct err *e)
 {
-	struct usage_job *j;
+	struct usage_job j = {.job.run = usage_inside, .dir_fd = s->workspaces_fd};
 	int r = tree_usage(s->workspaces_fd, w->name, &w->bytes, &w->files, e);
 
 	if (r != -EACCES || ids->kind != IDS_SUBORDINATE)
 		return r;
-	j = inside_alloc(sizeof(*j));
-	if (!j)
-		return err_errno(e, ENOMEM, "measure a workspace");
-	*j = (struct usage_job){.job.run = usage_inside, .dir_fd = s->workspaces_fd};
-	str_copy(j->name, sizeof(j->name), w->name);
-	r = inside_run(ids, &j->job, e);
-	w->bytes = j->bytes;
-	w->files = j->files;
-	inside_free(j, sizeof(*j));
+	str_copy(j.name, sizeof(j.name), w->name);
+	r = inside_run(ids, &j.job, sizeof(j), e);
+	w->bytes = j.bytes;
+	w->files = j.files;
 	return r;
 }
 
@@ -295,14 +290,6 @@ static int measure_disk(const struct storage_place *place, const struct ids *ids
 	return 0;
 }
 
-static int measure(struct state *s, const struct ids *ids, struct workspace *w, struct err *e)
-{
-	struct storage_place place = place_of(s, w->name);
-
-	return storage_detect(&place) == &storage_loop ? measure_disk(&place, ids, w, e)
-						       : measure_tree(s, ids, w, e);
-}
-
 int workspace_list(struct state *s, const struct ids *ids, struct workspace **ret,
 		   size_t *ret_count, struct err *e)
 {
@@ -317,8 +304,11 @@ int workspace_list(struct state *s, const struct ids *ids, struct workspace **re
 	if (!list)
 		r = err_errno(e, ENOMEM, "list the workspaces");
 	for (size_t i = 0; i < count && r == 0; i++) {
+		struct storage_place place = place_of(s, names[i]);
+
 		str_copy(list[n].name, sizeof(list[n].name), names[i]);
-		r = measure(s, ids, &list[n], e);
+		r = storage_detect(&place) == &storage_loop ? measure_disk(&place, ids, &list[n], e)
+							    : measure_tree(s, ids, &list[n], e);
 		/* One that was removed meanwhile is not an error. */
 		if (r == -ENOENT)
 			r = 0;
@@ -452,7 +442,7 @@ static int open_inside(int dir_fd, const char *path, int flags)
 	return fd;
 }
 
-/* A directory made by root on behalf of the box belongs to whoever owns the one above. */
+/* A directory made by root for the box belongs to whoever owns the one above. */
 static int make_child(int parent_fd, const char *name)
 {
 	struct stat st;

@@ -36,15 +36,10 @@ static int chown_inside(struct inside_job *job)
 
 static int chown_mapped(const struct ids *ids, int dir_fd, struct tree_given *ret, struct err *e)
 {
-	struct chown_job *j = inside_alloc(sizeof(*j));
-	int r;
+	struct chown_job j = {.job.run = chown_inside, .dir_fd = dir_fd};
+	int r = inside_run(ids, &j.job, sizeof(j), e);
 
-	if (!j)
-		return err_errno(e, ENOMEM, "give files back");
-	*j = (struct chown_job){.job.run = chown_inside, .dir_fd = dir_fd};
-	r = inside_run(ids, &j->job, e);
-	*ret = j->given;
-	inside_free(j, sizeof(*j));
+	*ret = j.given;
 	return r;
 }
 
