@@ -147,9 +147,10 @@ static void get_ahead(struct keeper_life *l)
 static void kill_box(struct keeper_life *l)
 {
 	ev_timer_stop(l->ev, &l->timer);
+	if (l->has_child)
+		l->wall->kill(&l->box);
 	keeper_listener_done(&l->listener); /* whoever comes from now on waits for the end */
 	if (l->has_child) {
-		l->wall->kill(&l->box);
 		keeper_meter_thaw(l); /* in a v1 freezer a process dies when it is let go */
 		(void)keeper_network_end(l, on_door_over);
 		get_ahead(l);

@@ -270,10 +270,10 @@ static int prepare_keeper(struct keeper_life *l, struct err *e)
 	if (r == 0)
 		r = keeper_listener_init(&l->listener, &l->k, l->st.run_fd, l->config.spec.name, e);
 	if (r == 0)
-		r = truth_open(&l->truth, l->host.proc_fds,
-			       keeper_limits_hold(l, LIMIT_MEM) ? l->config.spec.limits[LIMIT_MEM]
-								: 0,
-			       keeper_limits_cpus(l), e);
+		r = truth_open(
+			&l->truth, l->host.proc_fds,
+			keeper_limits_hold(l, LIMIT_MEM) ? l->config.spec.limits[LIMIT_MEM] : 0,
+			l->config.spec.limits_asked & 1u << LIMIT_MEM, keeper_limits_cpus(l), e);
 	if (r < 0)
 		return r;
 	l->k.init_pid = l->box.pid;

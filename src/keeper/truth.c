@@ -301,7 +301,8 @@ static int write_cpuinfo(struct truth *t)
 	return r;
 }
 
-int truth_open(struct truth *t, int *fds, uint64_t mem_bytes, unsigned cpus, struct err *e)
+int truth_open(struct truth *t, int *fds, uint64_t mem_bytes, bool mem_asked, unsigned cpus,
+	       struct err *e)
 {
 	struct cgroup_stats nothing = {0};
 	int r;
@@ -309,7 +310,7 @@ int truth_open(struct truth *t, int *fds, uint64_t mem_bytes, unsigned cpus, str
 	*t = TRUTH_NONE;
 	for (int i = 0; i < TRUTH_FILES; i++)
 		t->fd[i] = take_fd(fds[i]);
-	t->mem_kb = mem_bytes ? box_total(mem_bytes) : 0;
+	t->mem_kb = mem_asked ? box_total(mem_bytes) : mem_bytes / 1024;
 	t->cpus = cpus;
 	t->started_ms = clock_mono_ms();
 	t->started_s = clock_wall_ms() / 1000;

@@ -31,8 +31,10 @@ struct truth {
 #define TRUTH_NONE ((struct truth){.fd = {-1, -1, -1, -1, -1}})
 
 /* Takes the files, in the order of wall_proc_names, and writes them. All of them -1: nothing is
- * ever written. */
-int truth_open(struct truth *t, int *fds, uint64_t mem_bytes, unsigned cpus, struct err *e);
+ * ever written. mem_asked: the caller's word, which may be more than the machine has; a default
+ * never is. */
+int truth_open(struct truth *t, int *fds, uint64_t mem_bytes, bool mem_asked, unsigned cpus,
+	       struct err *e);
 /* Is what is written older than that? */
 bool truth_is_old(const struct truth *t, uint64_t now_ms, uint64_t max_age_ms);
 /* Writes them anew. running: commands. Negative errno of the first write that failed. */

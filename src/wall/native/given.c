@@ -76,6 +76,9 @@ int given_open(struct given *g, struct err *e)
 		return 0;
 	}
 	g->fd = openat(fd, g->file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	/* It stays open until this process ends: to let go of a detached mount is to wait for all
+	 * processors of the machine. */
+	(void)take_fd(fd);
 	return g->fd < 0 ? err_errno(e, errno, "open %s of the box's cgroup", g->file) : 0;
 }
 
