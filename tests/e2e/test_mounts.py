@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from conftest import DEADLINE, IS_ROOT, needs_root
+from conftest import DEADLINE, IS_ROOT, needs_base, needs_root
 
 
 @pytest.fixture
@@ -172,13 +172,14 @@ def test_target_below_a_shared_directory_follows_no_link(cove, work, tmp, target
     (work / "deep/link").symlink_to("/etc")
     (work / "dangling").symlink_to("/home/new")
     cove.fails("invalid", "run", "--workspace", work, "--mount", f"{tmp}/elsewhere:/other", "--mount",
-         f"{tmp}/extra:/workspace/{target}", "--", "true")
+               f"{tmp}/extra:/workspace/{target}", "--", "true")
     assert not list((tmp / "elsewhere").iterdir())
     got = cove("run", "--workspace", work, "--mount", f"{tmp}/extra:/workspace/deep/new/place", "--",
                "sh", "-c", "touch deep/new/place/f").ok()
     assert (tmp / "extra/f").exists(), repr(got)
 
 
+@needs_base
 def test_a_link_into_a_shared_directory_changes_nothing(cove, work, tmp):
     """A link of the image's leads there; below it no link is followed, either."""
     for name in ("shared", "elsewhere", "extra"):
