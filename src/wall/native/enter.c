@@ -194,49 +194,14 @@ static int step_bind(struct enter *n, const struct step *s)
 	return guest_attach(&n->guest, src->fd, s->a, src->is_dir);
 }
 
-/* Opens a place of the box's own tree that an earlier mount brought, making directories that are
- * missing, for the box's user. */
-static int open_beneath(struct enter *n, int top, const char *path)
-{
-	char prefix[BOX_PATH_MAX];
-	bool single = n->plan->ids->kind == IDS_SINGLE;
-	int fd = fd_openat2(top, path, O_PATH, 0, FD_BENEATH | FD_NO_MAGICLINKS);
-
-	if (fd != -ENOENT)
-		return fd;
-	for (const char *end = path; *end;) {
-		autoclose int parent = -1;
-		char *name;
-
-		end = strchrnul(end + 1, '/');
-		if ((size_t)(end - path) >= sizeof(prefix))
-			return -ENAMETOOLONG;
-		memcpy(prefix, path, (size_t)(end - path));
-		prefix[end - path] = 0;
-		name = strrchr(prefix, '/');
-		if (name)
-			*name++ = 0;
-		parent = fd_openat2(top, name ? prefix : ".", O_PATH | O_DIRECTORY, 0,
-				    FD_BENEATH | FD_NO_MAGICLINKS);
-		if (parent < 0)
-			return parent;
-		name = name ? name : prefix;
-		if (mkdirat(parent, name, 0755) < 0) {
-			if (errno != EEXIST)
-				return -errno;
-		} else if (!single &&
-			   fchownat(parent, name, IDS_USER, IDS_USER, AT_SYMLINK_NOFOLLOW) < 0) {
-			return -errno;
-		}
-	}
-	return fd_openat2(top, path, O_PATH, 0, FD_BENEATH | FD_NO_MAGICLINKS);
-}
-
+/* A place of the box's own tree that an earlier mount brought; the keeper has made what was missing
+ * there. */
 static int step_bind_in(struct enter *n, const struct step *s)
 {
 	const struct wall_mount *m = &n->plan->config->mounts[s->source];
 	autoclose int top = guest_target_open(n->guest.root, s->a, true);
-	autoclose int place = top < 0 ? top : open_beneath(n, top, s->b);
+	autoclose int place =
+		top < 0 ? top : fd_openat2(top, s->b, O_PATH, 0, FD_BENEATH | FD_NO_MAGICLINKS);
 	autoclose int copy = place < 0 ? place : mount_clone(place, "", false);
 	struct stat st;
 	int r;
