@@ -44,24 +44,19 @@ static const char sh_setup[] = "trap 'trap - INT; kill -INT $$' 50\n";
 
 /* --- what can be a shell --- */
 
-struct program {
+static const char *const bash_argv[] = {"bash", "--noprofile", "--norc", "--noediting", "-i", NULL};
+
+static const struct program {
 	const char *path;
-	const char *argv[6];
+	const char *const *argv;
 	bool bash;
-};
-
-#define BASH(at)                                                                       \
-	{                                                                              \
-		at, {"bash", "--noprofile", "--norc", "--noediting", "-i", NULL}, true \
-	}
-#define SH(at, ...)                                  \
-	{                                            \
-		at, {__VA_ARGS__, "-i", NULL}, false \
-	}
-
-static const struct program programs[] = {
-	BASH("/bin/bash"),   BASH("/usr/bin/bash"),   BASH("/usr/local/bin/bash"),
-	SH("/bin/sh", "sh"), SH("/bin/dash", "dash"), SH("/bin/busybox", "busybox", "sh"),
+} programs[] = {
+	{"/bin/bash", bash_argv, true},
+	{"/usr/bin/bash", bash_argv, true},
+	{"/usr/local/bin/bash", bash_argv, true},
+	{"/bin/sh", (const char *const[]){"sh", "-i", NULL}, false},
+	{"/bin/dash", (const char *const[]){"dash", "-i", NULL}, false},
+	{"/bin/busybox", (const char *const[]){"busybox", "sh", "-i", NULL}, false},
 };
 
 /* --- the group --- */
