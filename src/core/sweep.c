@@ -68,9 +68,6 @@ static void judge(struct cove *cove, const char *name, int box_fd)
 		return;
 	}
 	record_done(&record);
-	/* A keeper was killed: its range may be waiting to be let go, too. */
-	if (getuid() == 0)
-		ids_ranges_sweep(state_machine_run_dir());
 	if (r < 0)
 		log_debug("sweep box %s: %s", name, e.msg);
 }

@@ -129,7 +129,6 @@ static void allow_reports(struct rules *l)
 static int hold_files(const struct confine *c)
 {
 	struct rules l = {.abi = landlock_abi()};
-	char path[512];
 
 	if (l.abi < 0)
 		return l.abi;
@@ -144,10 +143,6 @@ static int hold_files(const struct confine *c)
 	allow(&l, c->boxes_fd, LANDLOCK_MAKE_DIR | LANDLOCK_REMOVE_DIR);
 	allow(&l, c->run_fd, LANDLOCK_REMOVE_DIR);
 	allow_below(&l, c->run_fd, c->name, LANDLOCK_REMOVE_FILE);
-	if (c->ids_dir) {
-		snprintf(path, sizeof(path), "%s/" IDS_RANGES_DIR, c->ids_dir);
-		allow_below(&l, AT_FDCWD, path, LANDLOCK_REMOVE_FILE);
-	}
 	if (c->cgroup)
 		allow_groups(&l, c->cgroup);
 	allow_proc(&l);

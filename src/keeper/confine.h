@@ -18,9 +18,8 @@ struct confine {
 	const char *name;	     /* of the box */
 	int boxes_fd;		     /* where it is renamed before it goes */
 	int box_fd;
-	int run_fd;	     /* where its socket's directory is */
-	int volume_fd;	     /* the root of a volume that is emptied at the end */
-	const char *ids_dir; /* ids_range_free's; NULL: no range */
+	int run_fd;    /* where its socket's directory is */
+	int volume_fd; /* the root of a volume that is emptied at the end */
 };
 
 /* 0, or 1 where the kernel truly has no Landlock of use: a note is in *e, and all else holds. What

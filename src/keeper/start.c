@@ -233,7 +233,6 @@ static int confine(struct keeper_life *l, struct err *e)
 		.box_fd = l->box_fd,
 		.run_fd = l->st.run_fd,
 		.volume_fd = l->volume.throw_away ? l->volume.stat_fd : -1,
-		.ids_dir = l->range_fd >= 0 ? state_machine_run_dir() : NULL,
 	};
 	int r = confine_keeper(&c, e);
 
@@ -465,6 +464,5 @@ void keeper_life_release(struct keeper_life *l)
 	if (!l->volume.throw_away) /* or last of all: nobody has to wait for that */
 		volume_done(&l->volume);
 	volume_done(&l->workspace);
-	if (l->range_fd >= 0)
-		ids_range_free(&l->ids, state_machine_run_dir(), take_fd(l->range_fd));
+	fd_close(&l->range_fd);
 }

@@ -4,10 +4,9 @@
  * A range is a slot of 65,536 ids between IDS_SLOT_FIRST and IDS_SLOT_LAST, a region that neither
  * /etc/subuid's usual numbers nor systemd's allocate from (the two slots above are systemd's range
  * for foreign files, and our own for host directories, share.h), and below 2^31, where old tools
- * still see a sign. A slot is taken by locking its file; the search begins at a random slot, so
- * that a range given back is rarely used again at once. Whoever removes the file holds its lock,
- * and whoever locks it checks that it is still the one in the directory, so two holders cannot
- * meet.
+ * still see a sign. A slot is one byte of a file that all boxes of the machine share, and is taken
+ * by locking that byte (F_OFD_SETLK); the search begins at a random slot, so that a range given
+ * back is rarely used again at once.
  */
 #include "storage/ids.h"
 
@@ -17,14 +16,12 @@
 #include "base/str.h"
 #include "storage/share.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -127,95 +124,34 @@ int ids_detect(struct ids *ret, char *why, size_t why_size, struct err *e)
 
 /* ---- ranges ---- */
 
-static int ranges_open(const char *run_dir, struct err *e)
-{
-	char path[512];
-	int fd;
-
-	snprintf(path, sizeof(path), "%s/" IDS_RANGES_DIR, run_dir);
-	if (mkdir(run_dir, 0700) < 0 && errno != EEXIST)
-		return err_errno(e, errno, "make '%s'", run_dir);
-	if (mkdir(path, 0700) < 0 && errno != EEXIST)
-		return err_errno(e, errno, "make '%s'", path);
-	fd = fd_open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-	return fd < 0 ? err_errno(e, errno, "open '%s'", path) : fd;
-}
-
-/* Locks the slot's file. -EAGAIN if somebody has it. */
-static int slot_lock(int dir_fd, const char *name)
-{
-	struct stat mine, there;
-	autoclose int fd = openat(dir_fd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-
-	if (fd < 0)
-		return -errno;
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-		return -errno;
-	if (fstat(fd, &mine) < 0 || fstatat(dir_fd, name, &there, AT_SYMLINK_NOFOLLOW) < 0 ||
-	    mine.st_ino != there.st_ino)
-		return -EAGAIN;
-	return take_fd(fd);
-}
-
 int ids_range_take(struct ids *ids, const char *run_dir, int *ret_lock_fd, struct err *e)
 {
 	const unsigned slots = IDS_SLOT_LAST - IDS_SLOT_FIRST + 1;
-	autoclose int dir_fd = ranges_open(run_dir, e);
+	autoclose int fd = -1;
+	char path[512];
 	uint32_t start;
 
-	if (dir_fd < 0)
-		return dir_fd;
+	if (mkdir(run_dir, 0700) < 0 && errno != EEXIST)
+		return err_errno(e, errno, "make '%s'", run_dir);
+	snprintf(path, sizeof(path), "%s/" IDS_RANGES_FILE, run_dir);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return err_errno(e, errno, "open '%s'", path);
 	rand_bytes(&start, sizeof(start));
 	for (unsigned i = 0; i < slots; i++) {
 		unsigned slot = IDS_SLOT_FIRST + (start % slots + i) % slots;
-		char name[16];
-		int fd;
+		struct flock l = {.l_type = F_WRLCK, .l_start = (off_t)slot, .l_len = 1};
 
-		snprintf(name, sizeof(name), "%x", slot);
-		fd = slot_lock(dir_fd, name);
-		if (fd >= 0) {
+		if (fcntl(fd, F_OFD_SETLK, &l) == 0) {
 			ids->uid_base = (uid_t)slot << 16;
-			*ret_lock_fd = fd;
+			*ret_lock_fd = take_fd(fd);
 			return 0;
 		}
-		if (fd != -EAGAIN)
-			return err_errno(e, -fd, "take a uid range in '%s'", run_dir);
+		if (errno != EAGAIN && errno != EACCES)
+			return err_errno(e, errno, "take a uid range in '%s'", path);
 	}
 	return err_set(e, ERR_LIMIT, EAGAIN, "all %u uid ranges are in use: stop some boxes",
 		       slots);
-}
-
-void ids_range_free(const struct ids *ids, const char *run_dir, int lock_fd)
-{
-	char path[512];
-
-	if (lock_fd < 0)
-		return;
-	snprintf(path, sizeof(path), "%s/" IDS_RANGES_DIR "/%x", run_dir,
-		 (unsigned)(ids->uid_base >> 16));
-	unlink(path);
-	close(lock_fd);
-}
-
-void ids_ranges_sweep(const char *run_dir)
-{
-	int dir_fd = ranges_open(run_dir, NULL);
-	DIR *dir = dir_fd < 0 ? NULL : fdopendir(dir_fd);
-	struct dirent *d;
-
-	if (!dir) {
-		fd_close(&dir_fd);
-		return;
-	}
-	while ((d = readdir(dir))) {
-		int fd = d->d_name[0] == '.' ? -1 : slot_lock(dir_fd, d->d_name);
-
-		if (fd < 0)
-			continue;
-		unlinkat(dir_fd, d->d_name, 0);
-		close(fd);
-	}
-	closedir(dir);
 }
 
 /* ---- mapping ---- */

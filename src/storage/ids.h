@@ -31,21 +31,17 @@ struct ids {
 };
 
 /* In a directory that all boxes of the machine share; no box can be called this. */
-#define IDS_RANGES_DIR ".ranges"
+#define IDS_RANGES_FILE ".slots"
 
 /* What this caller can have. For root uid_base is 0 until ids_range_take. `why` (may be
  * NULL) gets a sentence when it is IDS_SINGLE: what is missing and how to get it. */
 int ids_detect(struct ids *ret, char *why, size_t why_size, struct err *e);
 
-/* Takes a free range for as long as the returned descriptor stays open (it holds a lock on a slot's
- * file in run_dir; the kernel gives it back even after kill -9). Ranges are global to the machine:
- * all state directories share run_dir. Nothing on disk is stored with range ids, so a box gets
- * another range at every start. */
+/* Takes a free range for as long as the returned descriptor stays open (it holds a lock in a file
+ * in run_dir; the kernel gives it back even after kill -9). Ranges are global to the machine: all
+ * state directories share run_dir. Nothing on disk is stored with range ids, so a box gets another
+ * range at every start. */
 int ids_range_take(struct ids *ids, const char *run_dir, int *ret_lock_fd, struct err *e);
-/* Also removes the lock's file. */
-void ids_range_free(const struct ids *ids, const char *run_dir, int lock_fd);
-/* Removes the files of holders that were killed. */
-void ids_ranges_sweep(const char *run_dir);
 
 /* The host id of a box id. */
 uid_t ids_host_uid(const struct ids *ids, uid_t inside);

@@ -116,9 +116,8 @@ def test_cli_killed_at_any_moment(cove):
         return cove.names() == [] and os.listdir(cove.home + "/boxes") == []
 
     wait_until(is_swept, "all one-shot boxes and their directories to be gone")
-    assert os.listdir(cove.home + "/run") in ([], ["ranges"]) or \
-        wait_until(lambda: not [n for n in os.listdir(cove.home + "/run") if os.path.isdir(f"{cove.home}/run/{n}/.")
-                                and n != "ranges"])
+    wait_until(lambda: not [n for n in os.listdir(cove.home + "/run") if os.path.isdir(f"{cove.home}/run/{n}/.")],
+               "their runtime directories to be gone")
     assert mounts_below(cove.home) == []
 
 

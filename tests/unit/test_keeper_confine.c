@@ -18,7 +18,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-/* boxes/{mine,other}, run/{mine,other}/keeper.sock, .ranges/7000, file */
+/* boxes/{mine,other}, run/{mine,other}/keeper.sock, file */
 struct ground {
 	char dir[64];
 	int fd, boxes, box, run, ca;
@@ -37,13 +37,16 @@ static void ground_init(struct ground *g)
 	static const char *const dirs[] = {
 		"boxes",       "boxes/mine", "boxes/mine/deep", "boxes/mine/deep/er",
 		"boxes/other", "run",	     "run/mine",	"run/other",
-		".ranges",     "ca",
+		"ca",
 	};
 	static const char *const files[] = {
-		"boxes/mine/record",	 "boxes/mine/deep/er/file",
-		"boxes/other/record",	 "run/mine/keeper.sock",
-		"run/other/keeper.sock", ".ranges/7000",
-		"ca/spare.pem",		 "file",
+		"boxes/mine/record",
+		"boxes/mine/deep/er/file",
+		"boxes/other/record",
+		"run/mine/keeper.sock",
+		"run/other/keeper.sock",
+		"ca/spare.pem",
+		"file",
 	};
 
 	strcpy(g->dir, "/tmp/cove-confine.XXXXXX");
@@ -82,7 +85,6 @@ static int confine(struct ground *g, struct err *e)
 		.box_fd = g->box,
 		.run_fd = g->run,
 		.volume_fd = -1,
-		.ids_dir = g->dir,
 	};
 
 	return confine_keeper(&c, e);
@@ -136,7 +138,6 @@ static void live_and_end(struct ground *g)
 	CHECK_EQ(renameat(g->box, "deep/er", g->box, "up"), 0);
 	CHECK_EQ(unlinkat(g->run, "mine/keeper.sock", 0), 0);
 	CHECK_EQ(unlinkat(g->run, "mine", AT_REMOVEDIR), 0);
-	CHECK_EQ(unlinkat(g->fd, ".ranges/7000", 0), 0);
 	CHECK_EQ(renameat(g->boxes, "mine", g->boxes, ".gone-mine"), 0);
 	CHECK_EQ(tree_remove(g->boxes, ".gone-mine", &e), 0);
 	CHECK_EQ(tree_remove(g->boxes, ".gone-mine", &e), 0);
