@@ -111,14 +111,12 @@ void fd_set_send_room(int fd, unsigned bytes)
 	(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &value, sizeof(value));
 }
 
-int fd_read_file(int dir_fd, const char *path, size_t max, char **ret, size_t *ret_len)
+/* A file of /proc gives what it has in parts; of a regular one less than was asked for is all. */
+static int read_whole(int fd, bool regular, size_t max, char **ret, size_t *ret_len)
 {
-	autoclose int fd = openat(dir_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	autofree char *text = NULL;
 	size_t cap = 4096, len = 0;
 
-	if (fd < 0)
-		return -errno;
 	for (;;) {
 		char *grown;
 		ssize_t n;
@@ -129,9 +127,10 @@ int fd_read_file(int dir_fd, const char *path, size_t max, char **ret, size_t *r
 		if (!grown)
 			return -ENOMEM;
 		text = grown;
-		n = fd_read_full(fd, text + len, cap - len);
+		n = regular ? read(fd, text + len, cap - len)
+			    : fd_read_full(fd, text + len, cap - len);
 		if (n < 0)
-			return (int)n;
+			return regular ? -errno : (int)n;
 		len += (size_t)n;
 		if (len > max)
 			return -EFBIG;
@@ -144,6 +143,18 @@ int fd_read_file(int dir_fd, const char *path, size_t max, char **ret, size_t *r
 	if (ret_len)
 		*ret_len = len;
 	return 0;
+}
+
+int fd_read_file(int dir_fd, const char *path, size_t max, char **ret, size_t *ret_len)
+{
+	autoclose int fd = openat(dir_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+
+	return fd < 0 ? -errno : read_whole(fd, false, max, ret, ret_len);
+}
+
+int fd_read_regular(int fd, size_t max, char **ret, size_t *ret_len)
+{
+	return read_whole(fd, true, max, ret, ret_len);
 }
 
 int fd_write_file(int dir_fd, const char *name, const void *p, size_t n, mode_t mode, bool durable)

@@ -67,6 +67,8 @@ void fd_set_send_room(int fd, unsigned bytes);
 /* Reads a whole small file relative to dir_fd (or AT_FDCWD) without following a final link. The
  * result is owned and NUL-terminated. -EFBIG beyond max. */
 int fd_read_file(int dir_fd, const char *path, size_t max, char **ret, size_t *ret_len);
+/* The same of an open file on a disk, with one call less. */
+int fd_read_regular(int fd, size_t max, char **ret, size_t *ret_len);
 
 /* Writes a file so that readers see the old or the new content, never a part: a temporary name in
  * the same directory, then rename. With durable, file and directory are fsynced. */

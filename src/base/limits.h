@@ -100,7 +100,7 @@
 
 /* What is kept on disk (src/store). */
 #define STATE_NAMES_MAX	  100000u      /* boxes, images or workspaces in one state directory */
-#define RECORD_FILE_MAX	  4096u	       /* live and end, and an image's record */
+#define RECORD_FILE_MAX	  4096u	       /* an image's record */
 #define AUDIT_TEXT_MAX	  2048u	       /* one text of an audit row */
 #define AUDIT_SEGMENT_MAX (16u << 20)  /* bytes of one file of an audit log, and one row more */
 #define AUDIT_SEGMENTS	  16u	       /* of one log; the oldest are dropped */

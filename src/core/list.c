@@ -1,7 +1,7 @@
 /*
  * The list of boxes, from their files alone: the record, the lock, and what the keeper wrote into
- * `live`. No keeper is asked, so a thousand boxes are listed in the time of a few thousand system
- * calls and one that hangs holds up nothing.
+ * it. No keeper is asked, so a thousand boxes are listed in the time of a few thousand system calls
+ * (seven for each) and one that hangs holds up nothing.
  */
 #include "base/limits.h"
 #include "base/str.h"

@@ -9,10 +9,10 @@
  * lock     an open file description lock (fcntl F_OFD_SETLK). Asking (F_OFD_GETLK) takes nothing,
  *          so looking at a box never disturbs a keeper that is starting, which flock(LOCK_SH)
  *          would. The kernel drops it when the keeper's last descriptor closes, however it died.
- * live/end each run has a random token, written in live and repeated in end. An end without the
- *          token of live belongs to an earlier run and counts for nothing: no clock is compared.
- * premade  a file of the box's own, made with live, that is filled and renamed to end when the disk
- *          has no room for a new one: how a box ended is known although it filled the disk.
+ *          What the file says is always written whole, in one write of RUN_BYTES within its first
+ *          block: a crash leaves the text before or after it, and once there is one the next
+ *          needs no room on the disk. So how a box ended is known although it filled the disk.
+ *          The text ends at the first empty line; a reader who meets a writer looks again.
  * oplock   the operation lock: flock(2) on the directory, held by whoever makes, starts or removes
  *          the box. The creator has it from the first moment, so a sweep can tell a box whose
  *          keeper is about to start from one that was left behind.
@@ -22,7 +22,6 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/lines.h"
-#include "base/rand.h"
 #include "base/str.h"
 #include "wire/msg.h"
 
@@ -33,17 +32,16 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#define PREMADE_NAME "premade"
+#define LOCK_FILE "lock"
 
-/* More than live and end can take, whatever is escaped in them. */
-enum { BOOT_ID_LEN = 36, RUN_TOKEN_LEN = 16, PREMADE_BYTES = 1024 };
+/* More than the text can take, whatever is escaped in it. */
+enum { BOOT_ID_LEN = 36, RUN_BYTES = 1024, READ_TRIES = 3 };
 
-/* What live and end say. */
+/* What the lock's file says of the last run. */
 struct record_run {
-	char run[RUN_TOKEN_LEN + 1];
 	char boot[BOOT_ID_LEN + 1];
 	char cause[64], by[64];
-	uint64_t pid, at_ms, init, paused;
+	uint64_t pid, started_ms, ended_ms, init, paused;
 };
 
 static int check_box_name(const char *name, struct err *e)
@@ -86,14 +84,14 @@ static int place_box(struct state *s, const struct spec *spec, const struct buf 
 		return r;
 	r = write_new_file(fd, "record", record, durable);
 	if (r == 0)
-		r = write_new_file(fd, "lock", NULL, durable);
+		r = write_new_file(fd, LOCK_FILE, NULL, durable);
 	if (r == 0 && durable && fsync(fd) < 0)
 		r = -errno;
 	if (r == 0 && renameat(s->boxes_fd, tmp, s->boxes_fd, spec->name) < 0)
 		r = errno == ENOTEMPTY ? -EEXIST : -errno;
 	if (r < 0) {
 		unlinkat(fd, "record", 0);
-		unlinkat(fd, "lock", 0);
+		unlinkat(fd, LOCK_FILE, 0);
 		unlinkat(s->boxes_fd, tmp, AT_REMOVEDIR);
 		close(fd);
 		return r;
@@ -159,162 +157,136 @@ static void boot_id(char ret[BOOT_ID_LEN + 1])
 	}
 }
 
-static int take_life_line(struct record_run *l, const char *key, const char *value)
+static int parse_run_line(struct record_run *l, const char *key, const char *value)
 {
 	static const struct {
 		const char *key;
-		size_t offset, size;
+		size_t offset, size; /* size 0: a number */
+		uint64_t max;
 	} fields[] = {
-		{"run", offsetof(struct record_run, run), sizeof(((struct record_run *)0)->run)},
-		{"boot", offsetof(struct record_run, boot), sizeof(((struct record_run *)0)->boot)},
-		{"cause", offsetof(struct record_run, cause),
-		 sizeof(((struct record_run *)0)->cause)},
-		{"by", offsetof(struct record_run, by), sizeof(((struct record_run *)0)->by)},
+		{"pid", offsetof(struct record_run, pid), 0, INT32_MAX},
+		{"boot", offsetof(struct record_run, boot), BOOT_ID_LEN + 1, 0},
+		{"started_ms", offsetof(struct record_run, started_ms), 0, UINT64_MAX},
+		{"init", offsetof(struct record_run, init), 0, UINT32_MAX},
+		{"paused", offsetof(struct record_run, paused), 0, 1},
+		{"cause", offsetof(struct record_run, cause), 64, 0},
+		{"by", offsetof(struct record_run, by), 64, 0},
+		{"ended_ms", offsetof(struct record_run, ended_ms), 0, UINT64_MAX},
 	};
 
-	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
-		if (strcmp(key, fields[i].key) == 0)
-			return str_copy((char *)l + fields[i].offset, fields[i].size, value)
-				       ? 0
-				       : -EBADMSG;
-	if (strcmp(key, "pid") == 0)
-		return str_parse_u64(value, INT32_MAX, &l->pid) ? 0 : -EBADMSG;
-	if (strcmp(key, "at_ms") == 0)
-		return str_parse_u64(value, UINT64_MAX, &l->at_ms) ? 0 : -EBADMSG;
-	if (strcmp(key, "init") == 0)
-		return str_parse_u64(value, UINT32_MAX, &l->init) ? 0 : -EBADMSG;
-	if (strcmp(key, "paused") == 0)
-		return str_parse_u64(value, 1, &l->paused) ? 0 : -EBADMSG;
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+		char *at = (char *)l + fields[i].offset;
+
+		if (strcmp(key, fields[i].key) != 0)
+			continue;
+		return (fields[i].size ? str_copy(at, fields[i].size, value)
+				       : str_parse_u64(value, fields[i].max, (uint64_t *)at))
+			       ? 0
+			       : -EBADMSG;
+	}
 	return -EBADMSG;
 }
 
-/* 1 and what the file says, 0 if there is none. */
-static int read_run(int box_fd, const char *name, struct record_run *ret)
+static int parse_run(char text[RUN_BYTES + 2], size_t len, struct record_run *ret)
 {
-	autofree char *text = NULL;
-	const char *key, *value;
+	const char *key, *value, *end = strstr(text, "\n\n");
 	struct lines lines;
-	size_t len;
-	int r = fd_read_file(box_fd, name, RECORD_FILE_MAX, &text, &len);
+	int r;
 
-	memset(ret, 0, sizeof(*ret));
-	if (r == -ENOENT)
-		return 0;
-	if (r < 0)
-		return r;
+	*ret = (struct record_run){0};
+	if (end) {
+		len = (size_t)(end - text) + 1;
+		text[len] = 0;
+	}
 	lines_init(&lines, text, len);
 	while ((r = lines_next(&lines, &key, &value)) > 0)
-		if (take_life_line(ret, key, value) < 0)
+		if (parse_run_line(ret, key, value) < 0)
 			return -EBADMSG;
-	if (r == 0 && strlen(ret->run) != RUN_TOKEN_LEN)
-		r = -EBADMSG;
-	return r < 0 ? r : 1;
+	return r < 0 ? r : ret->started_ms || ret->ended_ms ? 1 : -EBADMSG;
 }
 
-static int format_run(struct buf *b, const struct record_run *l)
+/* 1 and what the open lock's file says, 0 if there is nothing. */
+static int read_run(int fd, struct record_run *ret)
 {
-	int r = lines_put(b, "run", l->run);
+	char text[RUN_BYTES + 2];
+	int r = -EBADMSG;
 
-	if (r == 0 && l->pid)
-		r = lines_put_u64(b, "pid", l->pid);
-	if (r == 0 && l->boot[0])
-		r = lines_put(b, "boot", l->boot);
-	if (r == 0 && l->cause[0])
-		r = lines_put(b, "cause", l->cause);
-	if (r == 0 && l->by[0])
-		r = lines_put(b, "by", l->by);
-	if (r == 0)
-		r = lines_put_u64(b, "at_ms", l->at_ms);
-	/* In live only; record_set_paused finds the digit. */
-	if (r == 0 && l->init)
-		r = lines_put_u64(b, "init", l->init);
-	if (r == 0 && l->init)
-		r = lines_put_u64(b, "paused", l->paused);
+	for (int i = 0; i < READ_TRIES && r == -EBADMSG; i++) {
+		ssize_t n = pread(fd, text, RUN_BYTES + 1, 0);
+
+		if (n < 0)
+			return -errno;
+		text[n] = 0;
+		r = n == 0 ? 0 : n > RUN_BYTES ? -EFBIG : parse_run(text, (size_t)n, ret);
+	}
 	return r;
 }
 
-/* Its blocks are there already, and nothing new is needed for a rename in the same directory. */
-static int use_premade(int box_fd, const char *name, const struct buf *b, bool durable)
-{
-	autoclose int fd = openat(box_fd, PREMADE_NAME, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-	int r;
-
-	if (fd < 0)
-		return -errno;
-	r = fd_write_full(fd, buf_data(b), buf_len(b));
-	if (r == 0 && ftruncate(fd, (off_t)buf_len(b)) < 0)
-		r = -errno;
-	if (r == 0 && durable && fsync(fd) < 0)
-		r = -errno;
-	if (r == 0 && renameat(box_fd, PREMADE_NAME, box_fd, name) < 0)
-		r = -errno;
-	if (r == 0 && durable && fsync(box_fd) < 0)
-		r = -errno;
-	return r;
-}
-
-/* Real bytes, because not every filesystem can set room aside. */
-static int make_premade(int box_fd)
-{
-	char nothing[PREMADE_BYTES] = "";
-	autoclose int fd =
-		openat(box_fd, PREMADE_NAME, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-
-	return fd < 0 ? -errno : fd_write_full(fd, nothing, sizeof(nothing));
-}
-
-static int write_run(int box_fd, const char *name, const struct record_run *l, bool durable)
+static int write_run(int fd, const struct record_run *l, bool durable)
 {
 	struct buf b;
-	int r;
+	int r = 0;
 
-	buf_init(&b, PREMADE_BYTES);
-	r = format_run(&b, l);
-	if (r == 0)
-		r = fd_write_file(box_fd, name, buf_data(&b), buf_len(&b), 0600, durable);
-	if ((r == -ENOSPC || r == -EDQUOT) && use_premade(box_fd, name, &b, durable) == 0)
-		r = 0;
+	buf_init(&b, RUN_BYTES);
+	if (l->started_ms) {
+		r = lines_put_u64(&b, "pid", l->pid);
+		if (r == 0 && l->boot[0])
+			r = lines_put(&b, "boot", l->boot);
+		if (r == 0)
+			r = lines_put_u64(&b, "started_ms", l->started_ms);
+		if (r == 0)
+			r = lines_put_u64(&b, "init", l->init);
+		if (r == 0)
+			r = lines_put_u64(&b, "paused", l->paused);
+	}
+	if (r == 0 && l->ended_ms) {
+		r = lines_put(&b, "cause", l->cause);
+		if (r == 0)
+			r = lines_put(&b, "by", l->by);
+		if (r == 0)
+			r = lines_put_u64(&b, "ended_ms", l->ended_ms);
+	}
+	while (r == 0 && buf_len(&b) < RUN_BYTES)
+		r = buf_append(&b, "\n", 1);
+	if (r == 0) {
+		ssize_t n = pwrite(fd, buf_data(&b), RUN_BYTES, 0);
+
+		r = n == RUN_BYTES ? 0 : n < 0 ? -errno : -ENOSPC;
+	}
+	if (r == 0 && durable && fsync(fd) < 0)
+		r = -errno;
 	buf_done(&b);
 	return r;
 }
 
 /* How a run without an end must have ended. */
-static const char *lost_cause(const struct record_run *live)
+static const char *lost_cause(const struct record_run *l)
 {
 	char now[BOOT_ID_LEN + 1];
 
 	boot_id(now);
-	return live->boot[0] && now[0] && strcmp(live->boot, now) != 0 ? "host reboot"
-								       : "keeper lost";
+	return l->boot[0] && now[0] && strcmp(l->boot, now) != 0 ? "host reboot" : "keeper lost";
 }
 
 /* The table of record.h. */
-static int load_state(int box_fd, struct record *ret)
+static int load_state(int lock_fd, struct record *ret)
 {
-	struct record_run live, end;
-	int has_live, has_end;
-	bool running = record_is_live(box_fd);
+	bool running = record_is_locked(lock_fd);
+	struct record_run l = {0};
+	int r = read_run(lock_fd, &l);
 
-	has_live = read_run(box_fd, "live", &live);
-	has_end = running ? 0 : read_run(box_fd, "end", &end);
-	if (has_live < 0 || has_end < 0)
-		return has_live < 0 ? has_live : has_end;
-	ret->state = running ? BOX_RUNNING : has_live || has_end ? BOX_STOPPED : BOX_CREATED;
-	if (has_live) {
-		ret->keeper_pid = running ? (pid_t)live.pid : 0;
-		ret->started_ms = live.at_ms;
-	}
-	if (running) {
-		ret->paused = live.paused != 0;
-		ret->init_revision = live.init;
-		return 0;
-	}
-	if (has_end && (!has_live || strcmp(end.run, live.run) == 0)) {
-		ret->ended_ms = end.at_ms;
-		str_copy(ret->cause, sizeof(ret->cause), end.cause);
-		str_copy(ret->by, sizeof(ret->by), end.by);
-	} else if (has_live) {
-		str_copy(ret->cause, sizeof(ret->cause), lost_cause(&live));
+	if (r < 0)
+		return r;
+	ret->state = running ? BOX_RUNNING : r > 0 ? BOX_STOPPED : BOX_CREATED;
+	ret->started_ms = l.started_ms;
+	if (running && !l.ended_ms) {
+		ret->keeper_pid = (pid_t)l.pid;
+		ret->paused = l.paused != 0;
+		ret->init_revision = l.init;
+	} else if (!running && r > 0) {
+		ret->ended_ms = l.ended_ms;
+		str_copy(ret->cause, sizeof(ret->cause), l.ended_ms ? l.cause : lost_cause(&l));
+		str_copy(ret->by, sizeof(ret->by), l.by);
 	}
 	return 0;
 }
@@ -325,16 +297,26 @@ static int damaged(const char *name, int code, struct err *e)
 		       "the record of box '%s' is damaged (cove rm -f %s removes it)", name, name);
 }
 
+/* A file of a box, without opening its directory. */
+static int open_in_box(struct state *s, const char *name, const char *file)
+{
+	char path[BOX_NAME_MAX + 16];
+
+	snprintf(path, sizeof(path), "%s/%s", name, file);
+	return fd_openat2(s->boxes_fd, path, O_RDONLY | O_NONBLOCK, 0, FD_BENEATH | FD_NO_SYMLINKS);
+}
+
 int record_load(struct state *s, const char *name, struct record *ret, struct err *e)
 {
-	autoclose int fd = -1;
+	autoclose int fd = -1, lock_fd = -1;
 	struct record got = {0};
 	size_t len;
-	int r = record_open(s, name, &fd, e);
+	int r = check_box_name(name, e);
 
 	if (r < 0)
 		return r;
-	r = fd_read_file(fd, "record", SPEC_BYTES_MAX, &got.text, &len);
+	fd = s->boxes_fd < 0 ? -ENOENT : open_in_box(s, name, "record");
+	r = fd < 0 ? fd : fd_read_regular(fd, SPEC_BYTES_MAX, &got.text, &len);
 	if (r < 0)
 		return r == -ENOENT ? record_missing(name, e) : damaged(name, -r, e);
 	r = spec_parse(&got.spec, got.text, len, e);
@@ -343,7 +325,11 @@ int record_load(struct state *s, const char *name, struct record *ret, struct er
 		err_prefix(e, "box '%s'", name);
 		return r;
 	}
-	r = strcmp(got.spec.name, name) == 0 ? load_state(fd, &got) : -EBADMSG;
+	lock_fd = open_in_box(s, name, LOCK_FILE);
+	if (strcmp(got.spec.name, name) != 0)
+		r = -EBADMSG;
+	else if (lock_fd != -ENOENT) /* without one it never ran */
+		r = lock_fd < 0 ? lock_fd : load_state(lock_fd, &got);
 	if (r < 0) {
 		record_done(&got);
 		return damaged(name, -r, e);
@@ -358,10 +344,15 @@ void record_done(struct record *r)
 	memset(r, 0, sizeof(*r));
 }
 
+static int open_lock(int box_fd)
+{
+	return openat(box_fd, LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
 int record_lock(int box_fd, int *ret_lock_fd, struct err *e)
 {
 	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-	autoclose int fd = openat(box_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	autoclose int fd = open_lock(box_fd);
 
 	if (fd < 0)
 		return err_errno(e, errno, "open the box's lock");
@@ -383,7 +374,7 @@ bool record_is_locked(int lock_fd)
 
 bool record_is_live(int box_fd)
 {
-	autoclose int fd = openat(box_fd, "lock", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	autoclose int fd = openat(box_fd, LOCK_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 
 	return record_is_locked(fd);
 }
@@ -405,63 +396,48 @@ int record_lock_operation(int box_fd, bool wait, struct err *e)
 
 int record_write_live(int box_fd, bool durable, struct err *e)
 {
-	struct record_run live = {
-		.pid = (uint64_t)getpid(), .at_ms = clock_wall_ms(), .init = WIRE_INIT_REVISION};
+	struct record_run l = {.pid = (uint64_t)getpid(),
+			       .started_ms = clock_wall_ms(),
+			       .init = WIRE_INIT_REVISION};
+	autoclose int fd = open_lock(box_fd);
 	int r;
 
-	rand_hex(live.run, RUN_TOKEN_LEN / 2);
-	boot_id(live.boot);
-	r = write_run(box_fd, "live", &live, durable);
-	if (r < 0)
-		return err_errno(e, -r, "write that the box is live");
-	if (unlinkat(box_fd, "end", 0) < 0 && errno != ENOENT)
-		return err_errno(e, errno, "remove the box's last end");
-	/* One that is not kept has no end to be read later. */
-	r = durable ? make_premade(box_fd) : 0;
-	return r < 0 ? err_errno(e, -r, "set room aside for the box's end") : 0;
+	boot_id(l.boot);
+	r = fd < 0 ? -errno : write_run(fd, &l, durable);
+	return r < 0 ? err_errno(e, -r, "write that the box is live") : 0;
 }
 
 int record_set_paused(int box_fd, bool on, struct err *e)
 {
-	static const char key[] = "\npaused ";
-	autoclose int fd = openat(box_fd, "live", O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-	char text[PREMADE_BYTES + 1];
-	const char *at;
-	ssize_t n = fd < 0 ? -1 : pread(fd, text, PREMADE_BYTES, 0);
+	autoclose int fd = open_lock(box_fd);
+	struct record_run l;
+	int r = fd < 0 ? -errno : read_run(fd, &l);
 
-	if (n < 0)
-		return err_errno(e, errno, "read what the box's live file says");
-	text[n] = 0;
-	at = strstr(text, key);
-	if (!at)
-		return err_set(e, ERR_INTERNAL, EBADMSG, "the box's live file is damaged");
-	if (pwrite(fd, on ? "1" : "0", 1, at - text + (off_t)strlen(key)) != 1)
-		return err_errno(e, errno, "write whether the box is paused");
-	return 0;
+	if (r == 0 || (r > 0 && !l.started_ms))
+		r = -EBADMSG;
+	l.paused = on;
+	if (r > 0)
+		r = write_run(fd, &l, false);
+	return r < 0 ? err_errno(e, -r, "write whether the box is paused") : 0;
 }
 
 int record_write_end(int box_fd, const char *cause, const char *by, bool durable, struct err *e)
 {
-	struct record_run live, end;
-	int has_live = read_run(box_fd, "live", &live);
-	int r;
+	autoclose int fd = open_lock(box_fd);
+	struct record_run l = {0};
+	int r = fd < 0 ? -errno : read_run(fd, &l);
 
+	if (r == -EBADMSG || r == -EFBIG)
+		l = (struct record_run){0};
 	/* The first end of a run is the true one: a sweep does not overwrite what the keeper
 	 * said. */
-	if (has_live > 0 && read_run(box_fd, "end", &end) > 0 && strcmp(end.run, live.run) == 0)
+	if (r > 0 && l.ended_ms)
 		return 0;
-	end = (struct record_run){.at_ms = clock_wall_ms()};
-	if (has_live > 0)
-		str_copy(end.run, sizeof(end.run), live.run);
-	else
-		rand_hex(end.run, RUN_TOKEN_LEN / 2);
-	str_copy(end.cause, sizeof(end.cause), cause ? cause : "");
-	str_copy(end.by, sizeof(end.by), by ? by : "");
-	r = write_run(box_fd, "end", &end, durable);
-	if (r < 0)
-		return err_errno(e, -r, "write why the box ended");
-	unlinkat(box_fd, PREMADE_NAME, 0); /* usually there still; the next start makes it anew */
-	return 0;
+	l.ended_ms = clock_wall_ms();
+	str_copy(l.cause, sizeof(l.cause), cause ? cause : "");
+	str_copy(l.by, sizeof(l.by), by ? by : "");
+	r = fd < 0 ? r : write_run(fd, &l, durable);
+	return r < 0 ? err_errno(e, -r, "write why the box ended") : 0;
 }
 
 int record_trash(struct state *s, const char *name, bool durable, char ret_trash[64], struct err *e)

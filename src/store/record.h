@@ -1,17 +1,16 @@
 /*
- * The life of a box on disk, as a few small files with one writer each.
+ * The life of a box on disk, as two small files.
  *
  *	record	the spec; written once by create, durable before the box is named
- *	live	keeper pid, boot id, start time, revision of init; written by the keeper when it
- *		starts. And whether the box is paused: one byte, written in place
- *	end	cause, by whom, when; written by the keeper when it ends the box, or by the sweep
- *	premade	a file for end, should the disk be full by then; while it runs
- *	lock	locked by the keeper for as long as it lives: the only truth about liveness
+ *	lock	locked by the keeper for as long as it lives: the only truth about liveness. Its
+ *		text: keeper pid, boot id, start time, revision of init, whether the box is paused;
+ *		then cause, by whom and when it ended. Written by the keeper, or by the sweep after
+ *		it
  *
- *	lock held			running
- *	free, end of the run in live	stopped: the cause is in end
- *	free, live and no such end	the keeper was lost, or the host rebooted (boot id differs)
- *	free, neither			created, never started
+ *	locked				running
+ *	free, with an end		stopped
+ *	free, with a start, no end	the keeper was lost, or the host rebooted (boot id differs)
+ *	free, empty			created, never started
  *
  * Besides, whoever makes, starts or removes a box holds its operation lock: flock(2) on
  * boxes/<name>. A box that is neither live nor locked so was left behind: the sweep may judge it.
@@ -60,13 +59,13 @@ int record_lock_operation(int box_fd, bool wait, struct err *e);
 int record_load(struct state *s, const char *name, struct record *ret, struct err *e);
 void record_done(struct record *r);
 
-/* Keeper: lock for life (-EBUSY if held), then say live. `end` is removed. */
+/* Keeper: lock for life (-EBUSY if held), then say live. The last end is forgotten. */
 int record_lock(int box_fd, int *ret_lock_fd, struct err *e);
 int record_write_live(int box_fd, bool durable, struct err *e);
 /* Keeper: the box is frozen, or runs again. Needs no room on the disk. */
 int record_set_paused(int box_fd, bool on, struct err *e);
-/* The first end of a run stays: a later one changes nothing. On a full disk the file that
- * record_write_live made before is used. */
+/* The first end of a run stays: a later one changes nothing. Needs no room on the disk after
+ * record_write_live. */
 int record_write_end(int box_fd, const char *cause, const char *by, bool durable, struct err *e);
 
 /* Is the lock held by somebody else? Only asks, so it never gets in a keeper's way. Who asks again

@@ -2,7 +2,7 @@
  * The state directory: where everything Cove keeps lives, and where the sockets are.
  *
  *	$COVE_HOME	root: /var/lib/cove, user: $XDG_DATA_HOME/cove or ~/.local/share/cove; 0700
- *	  boxes/<name>/	  record, live, end, lock, upper/, work/, logs/
+ *	  boxes/<name>/	  record, lock, upper/, work/, logs/
  *	  images/<name>	  which layer, which user; lines
  *	  layers/<id>/	  rootfs/
  *	  workspaces/<name>/

@@ -244,9 +244,9 @@ def test_a_box_with_an_older_init_is_named(cove, box):
     assert "outdated" not in cove("ls").ok().text
     fresh = next(b for b in cove("ls", "--json").ok().json if b["name"] == box)
     assert fresh["outdated"] is False
-    live = pathlib.Path(cove.home) / "boxes" / box / "live"
-    assert "\ninit 1\n" in live.read_text()
-    live.write_text(live.read_text().replace("init 1\n", ""))  # as a keeper of before wrote it
+    lock = pathlib.Path(cove.home) / "boxes" / box / "lock"
+    assert "\ninit 1\n" in lock.read_text()
+    lock.write_text(lock.read_text().replace("init 1\n", ""))  # as a keeper of before wrote it
     older = OlderKeeper(f"{cove.home}/run/{box}/keeper.sock")
     try:
         listed = cove("ls").ok()
