@@ -206,10 +206,15 @@ void v1_limit(const struct layout *l, const struct cgroup_want *w, enum cgroup_p
 			 "cache; " CGROUP_REMEDY_V2);
 	else if (asked)
 		cg->limits |= 1u << part;
-	/* init's own sockets are counted in this group, a command's in the one that init makes. */
-	if (asked && part == CGROUP_MEMORY)
-		cg->tcp_uncounted = knob_set_max(cg->v1_fd[part], CGROUP_TCP_LIMIT,
-						 tcp_of_memory(w->limits->mem_bytes)) < 0;
+	/* init's own sockets are counted in this group, a command's in the one that init makes, or
+	 * where it makes none in work/. */
+	if (asked && part == CGROUP_MEMORY) {
+		uint64_t bytes = tcp_of_memory(w->limits->mem_bytes);
+
+		cg->tcp_uncounted = knob_set_max(cg->v1_fd[part], CGROUP_TCP_LIMIT, bytes) < 0 ||
+				    (w->limits->brief && knob_set_max(cg->v1_work_fd[part],
+								      CGROUP_TCP_LIMIT, bytes) < 0);
+	}
 }
 
 /* Freezing. There is no event: reading the state is what moves it on. */

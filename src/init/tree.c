@@ -74,11 +74,20 @@ static void group_name(char *ret, size_t size, uint32_t id)
 	snprintf(ret, size, "e%u", (unsigned)id);
 }
 
+static bool is_whole(const struct init_tree_groups *g, int kind)
+{
+	return g->once && kind == TREE_MEMORY && g->fd[TREE_V2] >= 0;
+}
+
 static int make_group(struct init_tree *t, int kind, const char *name)
 {
 	int parent = t->groups->fd[kind];
 	autoclose int tcp = -1;
 
+	if (is_whole(t->groups, kind)) {
+		t->fd[kind] = openat(parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		return t->fd[kind] < 0 ? -errno : 0;
+	}
 	if (mkdirat(parent, name, GROUP_MODE) < 0 && errno != EEXIST)
 		return -errno;
 	t->fd[kind] = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -148,7 +157,7 @@ static void remove_group(struct init_tree *t, int kind)
 	char name[16];
 
 	group_name(name, sizeof(name), t->id);
-	if (!(t->groups->once && t->id == 1) &&
+	if (!(t->groups->once && t->id == 1) && !is_whole(t->groups, kind) &&
 	    unlinkat(t->groups->fd[kind], name, AT_REMOVEDIR) < 0 && errno == EBUSY &&
 	    fchmodat(t->groups->fd[kind], name, GROUP_MODE_LEFT, 0) == 0)
 		t->groups->left = true;

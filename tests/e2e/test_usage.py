@@ -127,6 +127,24 @@ def test_io_that_is_not_counted_is_null(cove):
     assert cove.execs(box)[0]["io_write_bytes"] is None
 
 
+def test_the_command_of_a_one_shot_box(cove):
+    """It tells the same, and where v2 has its tree no group is made for its memory alone."""
+    done = cove("run", "--json", "--mem", "96M", "--best-effort", "--", "sh", "-c", grow(48)).ok().json
+    hit = cove("run", "--json", "--mem", "96M", "--best-effort", "--", "sh", "-c", "tail -n 1 /dev/zero").json
+    if not os.path.isdir("/sys/fs/cgroup/unified") or os.geteuid() != 0:
+        return
+    assert 48 * MIB <= done["mem_peak_bytes"] <= 96 * MIB
+    assert (hit["oom_killed"], hit["cause"]) == (True, "oom")
+    running = cove.start("run", "--", "sleep", "1000")
+    try:
+        box = wait_until(lambda: next(iter(cove.names()), None), "the box")
+        wait_until(lambda: "e1" in names(box), "the command")
+        assert [top for top, found in groups(box).items() if found and "/memory/" in top] == []
+    finally:
+        running.terminate()
+        running.wait()
+
+
 # ---- limits, told to whom they happened ----
 
 def test_out_of_memory_is_of_one_command(cove, small):
