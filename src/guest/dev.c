@@ -82,13 +82,29 @@ static int put_mount(const char *place, const char *type, const char *options)
 	return mkdir(place, 0755) < 0 ? -errno : mount_here(type, place, flags, options);
 }
 
+/* Where shell lines pass through: a mount point, so that root inside cannot put something else in
+ * its place, but of /dev's file system. Each one more costs the whole machine: a memory
+ * group that goes walks over all of them. */
+static int put_shells(void)
+{
+	static const char dir[] = "dev/cove";
+
+	if (mkdir(dir, 0700) < 0 || chmod(dir, 01733) < 0 ||
+	    mount(dir, dir, NULL, MS_BIND, NULL) < 0 ||
+	    mount(NULL, dir, NULL, MS_REMOUNT | MS_BIND | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) <
+		    0)
+		return -errno;
+	return 0;
+}
+
 int guest_dev_make(struct guest *g, const struct guest_dev *d)
 {
 	const char *pts = d->single ? "ptmxmode=0666,mode=0620,max=256"
 				    : "ptmxmode=0666,mode=0620,gid=5,max=256";
 	char shm[80] = "mode=1777,nr_inodes=65536"; /* half of the machine's, as everywhere */
+	/* Most of the room is for shell lines. */
 	int r = mount_here("tmpfs", "dev", MS_NOSUID | MS_NOEXEC,
-			   "size=64k,nr_inodes=64,mode=0755");
+			   "size=32m,nr_inodes=16384,mode=0755");
 
 	if (d->mem_bytes / 2 > 0)
 		snprintf(shm, sizeof(shm), "mode=1777,nr_inodes=65536,size=%llu",
@@ -104,7 +120,7 @@ int guest_dev_make(struct guest *g, const struct guest_dev *d)
 	if (r == 0)
 		r = put_mount("dev/shm", "tmpfs", shm);
 	if (r == 0)
-		r = put_mount("dev/cove", "tmpfs", "size=32m,nr_inodes=16384,mode=1733");
+		r = put_shells();
 	return r;
 }
 
