@@ -134,13 +134,14 @@ static void on_finish(struct ev_defer *d)
 
 /* While the kernel ends the processes, on another core, what they leave goes already: none of them
  * runs again. What cannot go yet is found again, and a failure reported, when all have ended. As an
- * ordinary user deleting takes a process in the box's map, so there it is done once. The place of a
- * one-shot box is taken before its name is free: who takes the name next waits for its groups. */
+ * ordinary user deleting takes a process in the box's map, so there it is done once. The box's
+ * place among removals is taken before its name is free: who takes the name next waits for its
+ * groups. */
 static void get_ahead(struct keeper_life *l)
 {
-	if (l->removal_fd >= 0 && !removal_begin(l->removal_fd, l->config.spec.name))
+	if (!l->remove || !removal_begin(l->removal_fd, l->config.spec.name))
 		return;
-	if (l->remove && trash_box(l, NULL) == 0 && l->ids.kind == IDS_RANGE)
+	if (trash_box(l, NULL) == 0 && l->ids.kind == IDS_RANGE)
 		delete_box(l, NULL);
 }
 
@@ -424,8 +425,7 @@ static int life_prepare(struct keeper_life *l)
 	l->k.on_room = on_room;
 	l->k.on_idle = on_idle;
 	keeper_meter_init(l);
-	if (l->config.spec.one_shot)
-		l->removal_fd = removal_open(l->config.run); /* without it its caller waits */
+	l->removal_fd = removal_open(l->config.run); /* without it its caller waits */
 	return ev_signals_add(l->ev, &l->signals, &set);
 }
 

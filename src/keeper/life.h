@@ -44,7 +44,7 @@ struct keeper_life {
 	enum keeper_life_state state;
 	struct state st; /* only its names, boxes_fd and run_fd; workspaces_fd while starting */
 	int box_fd, lock_fd, range_fd, client_fd; /* owned, -1 without */
-	int removal_fd; /* owned; of a one-shot box; see store/removal.h */
+	int removal_fd;				  /* owned; see store/removal.h */
 	struct ids ids;
 	struct cgroup cgroup;
 	bool has_cgroup;

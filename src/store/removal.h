@@ -10,7 +10,7 @@
  * sweep.
  *
  * Who makes a box with a name that was used before waits for the place of that name, because its
- * groups have the same names.
+ * groups have the same names: a named box's keeper takes its place, too, before it frees the name.
  */
 #pragma once
 

@@ -184,6 +184,17 @@ def test_racing_removes(cove, box):
     assert box not in cove.names()
 
 
+def test_a_name_that_was_just_freed(cove):
+    """The keeper of the old box still has to remove its groups, which are called like the new one's."""
+    cove("create", "--name", "again").ok()
+    for _ in range(8):
+        removal = cove.start("rm", "-f", "again")
+        wait_until(lambda: cove("create", "--name", "again").rc == 0, "the name to be free")
+        removal.communicate(timeout=DEADLINE)
+        assert cove("exec", "again", "--", "echo", "ready").ok().text == "ready\n"
+        assert cove.inspect("again")["state"] == "running"
+
+
 def test_racing_creates_of_one_name(cove):
     racing = [cove.start("create", "--name", "race") for _ in range(6)]
     codes = []
