@@ -131,8 +131,8 @@ static void make_in_v1(struct making *m, enum cgroup_part part)
 	set_limit(m, t, part, fd);
 }
 
-void cgroup_helper_make_in(const struct layout *l, const char *box, enum cgroup_helper_kind kind,
-			   const struct cgroup_limits *limits, struct cgroup_helper *ret)
+static void make_in(const struct layout *l, const char *box, enum cgroup_helper_kind kind,
+		    const struct cgroup_limits *limits, struct cgroup_helper *ret)
 {
 	struct making m = {.l = l, .kind = kind, .h = ret};
 	unsigned in_v2;
@@ -161,14 +161,14 @@ void cgroup_helper_make(const char *box, enum cgroup_helper_kind kind,
 	struct layout l;
 
 	layout_find(&l);
-	cgroup_helper_make_in(&l, box, kind, limits, ret);
+	make_in(&l, box, kind, limits, ret);
 }
 
 void cgroup_helper_make_beside(const struct cgroup *cg, const char *box,
 			       const struct cgroup_limits *limits, struct cgroup_helper *ret)
 {
 	if (cg->layout)
-		cgroup_helper_make_in(cg->layout, box, CGROUP_KEEPER, limits, ret);
+		make_in(cg->layout, box, CGROUP_KEEPER, limits, ret);
 	else
 		cgroup_helper_make(box, CGROUP_KEEPER, limits, ret);
 }

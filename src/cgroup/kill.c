@@ -42,21 +42,13 @@ static void hold(struct kill_batch *b, const char *word)
 	b->held[b->count++] = (struct pollfd){.fd = fd, .events = POLLIN};
 }
 
-static bool is_listed(const char *text, pid_t pid)
-{
-	char line[16];
-
-	snprintf(line, sizeof(line), "%d", (int)pid);
-	return knob_has_line(text, line);
-}
-
 /* Only those that the group still lists once they are held can be meant. */
 static void kill_group(int fd, void *arg)
 {
 	struct kill_batch *b = arg;
 	autofree char *before = NULL, *after = NULL;
 	unsigned first = b->count;
-	char *at, *word;
+	char *at, *word, line[16];
 
 	if (fd_read_file(fd, "cgroup.procs", CGROUP_PROCS_MAX, &before, NULL) < 0 || !before[0])
 		return;
@@ -66,9 +58,11 @@ static void kill_group(int fd, void *arg)
 			hold(b, word);
 	if (fd_read_file(fd, "cgroup.procs", CGROUP_PROCS_MAX, &after, NULL) < 0)
 		return;
-	for (unsigned i = first; i < b->count; i++)
-		if (is_listed(after, b->pids[i]))
+	for (unsigned i = first; i < b->count; i++) {
+		snprintf(line, sizeof(line), "%d", (int)b->pids[i]);
+		if (knob_has_line(after, line))
 			sys_pidfd_send_signal(b->held[i].fd, SIGKILL);
+	}
 }
 
 /* Waits for the end of those that are held, and lets go of them. */

@@ -73,6 +73,4 @@ int cgroup_make_in(const struct layout *l, const struct cgroup_want *w, struct c
 		   struct err *e);
 int cgroup_remove_in(const struct layout *l, const char *box, struct err *e);
 int cgroup_each_in(const struct layout *l, void (*on_box)(const char *box, void *arg), void *arg);
-void cgroup_helper_make_in(const struct layout *l, const char *box, enum cgroup_helper_kind kind,
-			   const struct cgroup_limits *limits, struct cgroup_helper *ret);
 void cgroup_probe_in(struct layout *l, struct cgroup_offer *ret);

@@ -44,17 +44,6 @@ unsigned v2_find(const struct layout *l, const struct cgroup_limits *lim)
 	return mask;
 }
 
-/* init may make groups below work/ and move processes there from its own: for the latter the kernel
- * wants the nearest common ancestor's cgroup.procs to be writable, and that is the box's. */
-static int give_to(const struct cgroup *cg, uid_t uid, gid_t gid)
-{
-	if (fchownat(cg->fd, "cgroup.procs", uid, gid, 0) < 0 ||
-	    fchown(cg->work_fd, uid, gid) < 0 ||
-	    fchownat(cg->work_fd, "cgroup.procs", uid, gid, 0) < 0)
-		return -errno;
-	return 0;
-}
-
 int v2_make(const struct layout *l, const struct cgroup_want *w, unsigned controllers,
 	    struct cgroup *cg)
 {
@@ -74,8 +63,13 @@ int v2_make(const struct layout *l, const struct cgroup_want *w, unsigned contro
 			controllers ? group_make(cg->fd, "init") : group_open(cg->fd, ".");
 	if (r >= 0)
 		r = cg->work_fd = group_make(cg->fd, "work");
-	if (r >= 0)
-		r = give_to(cg, w->uid, w->gid);
+	/* init may make groups below work/ and move processes there from its own: for the latter
+	 * the kernel wants the nearest common ancestor's cgroup.procs to be writable, and that is
+	 * the box's. */
+	if (r >= 0 && (fchownat(cg->fd, "cgroup.procs", w->uid, w->gid, 0) < 0 ||
+		       fchown(cg->work_fd, w->uid, w->gid) < 0 ||
+		       fchownat(cg->work_fd, "cgroup.procs", w->uid, w->gid, 0) < 0))
+		r = -errno;
 	/* A user may not give to its subordinate ids. In its user namespace init can take them. */
 	if (r == -EPERM && !l->is_root)
 		r = 0;
@@ -101,18 +95,12 @@ static int enable(int fd, unsigned mask)
 	return knob_set(fd, "cgroup.subtree_control", text);
 }
 
-static bool is_marked_delegated(int fd)
-{
-	char mark[4] = "";
-
-	return fgetxattr(fd, "user.delegate", mark, sizeof(mark) - 1) == 1 && mark[0] == '1';
-}
-
 int v2_make_room(int parent)
 {
 	autoclose int callers = -1;
+	char mark[4] = "";
 
-	if (!is_marked_delegated(parent))
+	if (fgetxattr(parent, "user.delegate", mark, sizeof(mark) - 1) != 1 || mark[0] != '1')
 		return -EBUSY;
 	callers = group_make(parent, CALLERS_DIR);
 	if (callers < 0)

@@ -17,6 +17,7 @@
  */
 #include "storage/ext4.h"
 
+#include "base/child.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/rand.h"
@@ -29,14 +30,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
 #define TEMPLATES "templates"
 #define SEED	  ".seed"
@@ -144,37 +143,6 @@ int ext4_check(struct err *e)
 		       "mke2fs is missing: install the package 'e2fsprogs'");
 }
 
-/* What it says goes to out_fd; it reads nothing and inherits no environment. */
-static int spawn_quiet(const char *path, char *const argv[], int out_fd)
-{
-	static char *const environment[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", NULL};
-	/* Above what the child's own go to: a caller of the library may have those closed. */
-	autoclose int out = fcntl(out_fd, F_DUPFD_CLOEXEC, 3);
-	posix_spawn_file_actions_t actions;
-	int status, r;
-	pid_t pid;
-
-	if (out < 0)
-		return -errno;
-	r = posix_spawn_file_actions_init(&actions);
-	if (r != 0)
-		return -r;
-	r = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-	if (r == 0)
-		r = posix_spawn_file_actions_adddup2(&actions, out, 1);
-	if (r == 0)
-		r = posix_spawn_file_actions_adddup2(&actions, out, 2);
-	if (r == 0)
-		r = posix_spawn(&pid, path, &actions, NULL, argv, environment);
-	posix_spawn_file_actions_destroy(&actions);
-	if (r != 0)
-		return -r;
-	while (waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			return -errno;
-	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EIO;
-}
-
 /* The last words of mke2fs, on one line. */
 static int mke2fs_error(int out_fd, struct err *e)
 {
@@ -207,6 +175,8 @@ static int run_mke2fs(const char *path, const char *seed, const struct ext4_size
 	/* clang-format on */
 	int n = 19;
 	autoclose int out = sys_memfd_create("mke2fs", MFD_CLOEXEC);
+	autoclose int nothing = fd_open("/dev/null", O_RDONLY);
+	pid_t pid;
 	int r;
 
 	if (!program)
@@ -226,8 +196,10 @@ static int run_mke2fs(const char *path, const char *seed, const struct ext4_size
 		argv[n++] = seed;
 	}
 	argv[n++] = path;
-	r = spawn_quiet(program, (char *const *)(uintptr_t)argv, out);
-	if (r == -EIO)
+	r = child_start(program, (char *const *)(uintptr_t)argv, (int[]){nothing, out, out}, &pid);
+	if (r == 0)
+		r = child_wait(pid);
+	if (r > 0)
 		return mke2fs_error(out, e);
 	return r < 0 ? err_errno(e, -r, "run %s", program) : 0;
 }
@@ -326,13 +298,6 @@ static int tidy_root(int fd, struct err *e)
 	return 0;
 }
 
-static void template_name(const struct ext4_size *size, char ret[NAME_SIZE])
-{
-	snprintf(ret, NAME_SIZE, "ext4-2-%llu-%llu%s%s", (unsigned long long)size->bytes,
-		 (unsigned long long)size->inodes, size->journal ? "-journal" : "",
-		 size->layer ? "-layer" : "");
-}
-
 /* Removes the oldest file beyond so many. Whoever is copying it has it open. */
 static void prune(int dir_fd, unsigned keep)
 {
@@ -400,7 +365,9 @@ static int open_template(int home_fd, const struct ext4_size *size, struct err *
 	autoclose int dir_fd = -1;
 	int fd;
 
-	template_name(size, name);
+	snprintf(name, sizeof(name), "ext4-2-%llu-%llu%s%s", (unsigned long long)size->bytes,
+		 (unsigned long long)size->inodes, size->journal ? "-journal" : "",
+		 size->layer ? "-layer" : "");
 	dir_fd = openat(home_fd, TEMPLATES, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (dir_fd < 0 && errno == ENOENT) {
 		if (mkdirat(home_fd, TEMPLATES, 0700) < 0 && errno != EEXIST)

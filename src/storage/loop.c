@@ -90,25 +90,17 @@ static int disk_lock(const struct storage_place *p)
 	return take_fd(fd);
 }
 
-/* The host's path, for messages. */
-static void disk_path(int file_fd, char ret[PATH_SIZE])
-{
-	char link[32];
-	ssize_t n;
-
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", file_fd);
-	n = readlink(link, ret, PATH_SIZE - 1);
-	ret[n < 0 ? 0 : n] = 0;
-}
-
 static int cannot_mount(int code, const char *why, int file_fd, struct err *e)
 {
-	char path[PATH_SIZE];
+	char link[32], path[PATH_SIZE];
+	ssize_t n;
 
 	if (code == ENODEV)
 		return err_set(e, ERR_UNSUPPORTED, ENODEV,
 			       "this kernel has no ext4: run 'modprobe ext4'");
-	disk_path(file_fd, path);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", file_fd);
+	n = readlink(link, path, sizeof(path) - 1);
+	path[n < 0 ? 0 : n] = 0;
 	return err_set(e, ERR_INTERNAL, code, "cannot mount '%s' (%.40s): run 'e2fsck -f' on it",
 		       path, *why ? why : "ext4");
 }

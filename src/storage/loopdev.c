@@ -154,13 +154,6 @@ static int attach(int control_fd, int file_fd, unsigned flags, struct loopdev *r
 	return r;
 }
 
-static int record_number(int file_fd, const char *path)
-{
-	const char *number = path + strlen("/dev/loop");
-
-	return fsetxattr(file_fd, NUMBER_ATTR, number, strlen(number), 0) < 0 ? -errno : 0;
-}
-
 /* The open file carries a lock from here on. The device keeps the open file, and so the lock, until
  * it lets go of it: whoever does not find the device but finds the lock must not make a second one.
  * Not flock(2), which callers use for a shorter time. */
@@ -189,6 +182,7 @@ static int find_or_lock(int file_fd, struct loopdev *ret)
 
 int loopdev_open(int file_fd, bool alone, struct loopdev *ret, struct err *e)
 {
+	const char *number = ret->path + strlen("/dev/loop");
 	autoclose int control = -1;
 	int r;
 
@@ -218,10 +212,9 @@ int loopdev_open(int file_fd, bool alone, struct loopdev *ret, struct err *e)
 	if (r < 0)
 		return err_errno(e, -r, "attach a loop device");
 	/* Before anybody mounts it: if we die here, the device goes with us. */
-	r = alone ? 0 : record_number(file_fd, ret->path);
-	if (r < 0) {
-		fd_close(&ret->fd);
-		return err_errno(e, -r, "remember the disk's loop device");
-	}
-	return 0;
+	if (alone || fsetxattr(file_fd, NUMBER_ATTR, number, strlen(number), 0) == 0)
+		return 0;
+	r = err_errno(e, errno, "remember the disk's loop device");
+	fd_close(&ret->fd);
+	return r;
 }

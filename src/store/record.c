@@ -259,19 +259,11 @@ static int write_run(int fd, const struct record_run *l, bool durable)
 	return r;
 }
 
-/* How a run without an end must have ended. */
-static const char *lost_cause(const struct record_run *l)
-{
-	char now[BOOT_ID_LEN + 1];
-
-	boot_id(now);
-	return l->boot[0] && now[0] && strcmp(l->boot, now) != 0 ? "host reboot" : "keeper lost";
-}
-
 /* The table of record.h. */
 static int load_state(int lock_fd, struct record *ret)
 {
 	bool running = record_is_locked(lock_fd);
+	char now[BOOT_ID_LEN + 1];
 	struct record_run l = {0};
 	int r = read_run(lock_fd, &l);
 
@@ -283,10 +275,15 @@ static int load_state(int lock_fd, struct record *ret)
 		ret->keeper_pid = (pid_t)l.pid;
 		ret->paused = l.paused != 0;
 		ret->init_revision = l.init;
-	} else if (!running && r > 0) {
+	} else if (!running && l.ended_ms) {
 		ret->ended_ms = l.ended_ms;
-		str_copy(ret->cause, sizeof(ret->cause), l.ended_ms ? l.cause : lost_cause(&l));
+		str_copy(ret->cause, sizeof(ret->cause), l.cause);
 		str_copy(ret->by, sizeof(ret->by), l.by);
+	} else if (!running && r > 0) {
+		boot_id(now);
+		str_copy(ret->cause, sizeof(ret->cause),
+			 l.boot[0] && now[0] && strcmp(l.boot, now) != 0 ? "host reboot"
+									 : "keeper lost");
 	}
 	return 0;
 }

@@ -350,21 +350,12 @@ static int name_list_add(struct name_list *l, const char *name)
 	return 0;
 }
 
-static int pick_name(int dir_fd, const char *name,
-		     bool (*pick)(int dir_fd, char name[NAME_MAX + 1]), struct name_list *list)
-{
-	char picked[NAME_MAX + 1];
-
-	if (!str_copy(picked, sizeof(picked), name) || !pick(dir_fd, picked))
-		return 0;
-	return name_list_add(list, picked);
-}
-
 /* Names below dir_fd that pick() accepts, as it may have changed them; sorted. */
 static int list_dir(int dir_fd, bool (*pick)(int dir_fd, char name[NAME_MAX + 1]),
 		    char ***ret_names, size_t *ret_count)
 {
 	struct name_list list = {0};
+	char name[NAME_MAX + 1];
 	struct dirent *d;
 	int fd, r = 0;
 	DIR *dir;
@@ -383,7 +374,8 @@ static int list_dir(int dir_fd, bool (*pick)(int dir_fd, char name[NAME_MAX + 1]
 		return r;
 	}
 	while (r == 0 && (errno = 0, d = readdir(dir)))
-		r = pick_name(dir_fd, d->d_name, pick, &list);
+		if (str_copy(name, sizeof(name), d->d_name) && pick(dir_fd, name))
+			r = name_list_add(&list, name);
 	if (r == 0 && errno != 0)
 		r = -errno;
 	closedir(dir);
