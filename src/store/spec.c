@@ -281,32 +281,6 @@ int spec_take(struct spec *s, const char *key, const char *value)
 	return ok ? 0 : -EBADMSG;
 }
 
-int spec_parse(struct spec *ret, char *text, size_t len, struct err *e)
-{
-	const char *key, *value;
-	struct lines lines;
-	int r;
-
-	memset(ret, 0, sizeof(*ret));
-	if (len > SPEC_BYTES_MAX)
-		return err_set(e, ERR_LIMIT, E2BIG, "the record of a box is too large");
-	lines_init(&lines, text, len);
-	while ((r = lines_next(&lines, &key, &value)) > 0) {
-		r = spec_take(ret, key, value);
-		if (r == -ENOENT)
-			return err_set(
-				e, ERR_PROTOCOL, EBADMSG,
-				"unknown key '%.64s' in a box's record: made by a newer Cove?",
-				key);
-		if (r < 0)
-			return err_set(e, ERR_PROTOCOL, EBADMSG, "bad '%.64s' in a box's record",
-				       key);
-	}
-	if (r < 0)
-		return err_set(e, ERR_PROTOCOL, EBADMSG, "a box's record is damaged");
-	return spec_check(ret, e);
-}
-
 static int check_name(const char *what, const char *name, struct err *e)
 {
 	if (name && str_is_name(name, BOX_NAME_MAX))
@@ -425,21 +399,6 @@ static int check_lists(const struct spec *s, struct err *e)
 	return r;
 }
 
-static int check_size(const struct spec *s, struct err *e)
-{
-	struct buf b;
-	int r;
-
-	buf_init(&b, SPEC_BYTES_MAX);
-	r = spec_format(s, &b);
-	buf_done(&b);
-	if (r == -ENOBUFS)
-		return err_set(e, ERR_LIMIT, E2BIG,
-			       "variables, labels and mounts together are larger than %u KiB",
-			       SPEC_BYTES_MAX >> 10);
-	return r < 0 ? err_errno(e, -r, "write the record") : 0;
-}
-
 static int check_place(const struct spec *s, struct err *e)
 {
 	int r = 0;
@@ -489,7 +448,7 @@ static int check_storage(const char *storage, struct err *e)
 		       storage);
 }
 
-int spec_check(const struct spec *s, struct err *e)
+static int check_values(const struct spec *s, struct err *e)
 {
 	int r = check_name("box", s->name, e);
 
@@ -508,11 +467,50 @@ int spec_check(const struct spec *s, struct err *e)
 			    "'%.40s' is no policy: closed, balanced, open or a file", s->net);
 	if (r == 0)
 		r = check_place(s, e);
-	if (r == 0)
-		r = check_lists(s, e);
-	if (r == 0)
-		r = check_size(s, e);
-	return r;
+	return r < 0 ? r : check_lists(s, e);
+}
+
+int spec_parse(struct spec *ret, char *text, size_t len, struct err *e)
+{
+	const char *key, *value;
+	struct lines lines;
+	int r;
+
+	memset(ret, 0, sizeof(*ret));
+	if (len > SPEC_BYTES_MAX)
+		return err_set(e, ERR_LIMIT, E2BIG, "the record of a box is too large");
+	lines_init(&lines, text, len);
+	while ((r = lines_next(&lines, &key, &value)) > 0) {
+		r = spec_take(ret, key, value);
+		if (r == -ENOENT)
+			return err_set(
+				e, ERR_PROTOCOL, EBADMSG,
+				"unknown key '%.64s' in a box's record: made by a newer Cove?",
+				key);
+		if (r < 0)
+			return err_set(e, ERR_PROTOCOL, EBADMSG, "bad '%.64s' in a box's record",
+				       key);
+	}
+	if (r < 0)
+		return err_set(e, ERR_PROTOCOL, EBADMSG, "a box's record is damaged");
+	return check_values(ret, e); /* its size is known */
+}
+
+int spec_check(const struct spec *s, struct err *e)
+{
+	struct buf b;
+	int r = check_values(s, e);
+
+	if (r < 0)
+		return r;
+	buf_init(&b, SPEC_BYTES_MAX);
+	r = spec_format(s, &b);
+	buf_done(&b);
+	if (r == -ENOBUFS)
+		return err_set(e, ERR_LIMIT, E2BIG,
+			       "variables, labels and mounts together are larger than %u KiB",
+			       SPEC_BYTES_MAX >> 10);
+	return r < 0 ? err_errno(e, -r, "write the record") : 0;
 }
 
 /* "./a//" -> "a": what people write for a relative directory. A lone "/" stays. */
