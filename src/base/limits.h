@@ -91,6 +91,7 @@
 #define KEEPER_FLUSH_MS	       1000u  /* for last answers when the box is gone */
 #define KEEPER_EXPIRE_GRACE_MS 2000u  /* SIGTERM to SIGKILL when a box's time is over */
 #define KEEPER_DOOR_QUEUE      (1u << 20)  /* bytes queued for the door beyond which init waits */
+#define KEEPER_KILL_MS	       60000u	   /* for the end of a box that was killed; then again */
 #define KEEPER_DOOR_END_MS     5000u	   /* for the last audit rows of a door whose box ends */
 #define KEEPER_DOOR_RETRY_MS   1000u	   /* from a door that could not be started to the next */
 #define TRUTH_HOST_MAX	       65536u	   /* of the host's /proc/meminfo */

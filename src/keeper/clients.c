@@ -407,7 +407,6 @@ void keeper_clients_free(struct keeper *k)
 
 void keeper_answer_stops(struct keeper *k, const struct err *e)
 {
-	keeper_subscriptions_end(k);
 	for (struct keeper_client *c = k->clients; c; c = c->next) {
 		if (!c->stopping)
 			continue;

@@ -27,9 +27,10 @@ struct launcher {
 	struct cgroup_helper group; /* the door's */
 	bool has_group;
 	const char *env[DOOR_ENV_MAX + 1];
-	pid_t pid;    /* the door, 0 without */
-	int pidfd;    /* owned */
-	int child_fd; /* owned: readable when a child has ended */
+	pid_t pid;     /* the door, 0 without */
+	int pidfd;     /* owned */
+	int child_fd;  /* owned: readable when a child has ended */
+	int keeper_fd; /* owned: its pidfd */
 	uint32_t number;
 	bool had_door;
 };
@@ -348,26 +349,32 @@ static void await_children(const struct launcher *u, bool kills)
 /* The door's second process ends by itself once the first is gone. What then still runs is what a
  * command that provides a secret left there: it was the box's, and ends with it. One that cannot be
  * killed (another user's) is left, and its group is for a sweep. */
-static void end_groups(struct launcher *u)
+static void end_groups(struct launcher *u, bool keeper_ends)
 {
+	struct pollfd keeper = {.fd = u->keeper_fd, .events = POLLIN};
+
 	await_children(u, false);
 	await_children(u, true);
 	if (!u->c.box_group)
 		return;
 	if (u->has_group)
 		cgroup_helper_remove(&u->group);
+	/* Its link is closed before it is out of its group, which is the last one's to remove. */
+	if (keeper_ends)
+		(void)poll(&keeper, 1, LAUNCHER_GRACE_MS);
 	cgroup_helper_leave_named(u->c.box_group, CGROUP_KEEPER);
 }
 
 static _Noreturn void serve(struct launcher *u)
 {
+	int r = 0;
+
 	for (;;) {
 		struct pollfd p[] = {{.fd = SOCK_FD, .events = POLLIN},
 				     {.fd = u->pidfd, .events = POLLIN},
 				     {.fd = u->child_fd, .events = POLLIN}};
 		struct launcher_gift none;
 		struct launcher_msg n;
-		int r;
 
 		if (poll(p, 3, -1) < 0 && errno != EINTR)
 			break;
@@ -386,7 +393,7 @@ static _Noreturn void serve(struct launcher *u)
 	reap_door(u, LAUNCHER_GRACE_MS);
 	if (u->c.door->ca)
 		(u->had_door ? net_ca_drop : net_ca_return)(u->c.door->home, u->c.door->ca);
-	end_groups(u);
+	end_groups(u, r < 0);
 	_exit(0);
 }
 
@@ -404,13 +411,14 @@ static int watch_children(void)
 	return fd < 0 ? -errno : fd;
 }
 
-static _Noreturn void be_launcher(int fd, const struct launcher_config *c)
+static _Noreturn void be_launcher(int fd, pid_t keeper, const struct launcher_config *c)
 {
 	struct launcher u = {.c = *c, .pidfd = -1};
 
 	if (fd != SOCK_FD && dup3(fd, SOCK_FD, O_CLOEXEC) < 0)
 		_exit(1);
 	sys_close_range(SOCK_FD + 1, ~0u, 0);
+	u.keeper_fd = sys_pidfd_open(keeper);
 	u.child_fd = watch_children();
 	if (u.child_fd < 0)
 		_exit(1);
@@ -424,8 +432,8 @@ static _Noreturn void be_launcher(int fd, const struct launcher_config *c)
 int launcher_start(const struct launcher_config *c, int *ret_fd, struct err *e)
 {
 	autoclose int ours = -1, theirs = -1;
+	pid_t keeper = getpid(), pid;
 	int pair[2];
-	pid_t pid;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return err_errno(e, errno, "make a socket for the launcher");
@@ -435,7 +443,7 @@ int launcher_start(const struct launcher_config *c, int *ret_fd, struct err *e)
 	if (pid < 0)
 		return err_errno(e, errno, "start the launcher");
 	if (pid == 0)
-		be_launcher(theirs, c);
+		be_launcher(theirs, keeper, c);
 	*ret_fd = take_fd(ours);
 	return 0;
 }

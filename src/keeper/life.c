@@ -97,6 +97,7 @@ static void become_gone(struct keeper_life *l)
 	release_caller(l);
 	keeper_life_release(l);
 	r = record_end(l, &e);
+	keeper_subscriptions_end(&l->k);
 	keeper_answer_stops(&l->k, r < 0 ? &e : NULL);
 	keeper_flush(&l->k, KEEPER_FLUSH_MS);
 	ev_quit(l->ev);
@@ -152,11 +153,27 @@ static void kill_box(struct keeper_life *l)
 		l->wall->kill(&l->box);
 	keeper_listener_done(&l->listener); /* whoever comes from now on waits for the end */
 	if (l->has_child) {
+		l->killed = true;
 		keeper_meter_thaw(l); /* in a v1 freezer a process dies when it is let go */
 		(void)keeper_network_end(l, on_door_over);
 		get_ahead(l);
+		ev_timer_set(l->ev, &l->timer, KEEPER_KILL_MS);
 	}
 	end_if_over(l);
+}
+
+/* A process that waits in the kernel cannot be killed. The box is not gone until it is: who waits
+ * for that gets an error, and it is tried again. */
+static void kill_again(struct keeper_life *l)
+{
+	struct err e;
+
+	err_set(&e, ERR_TIMEOUT, ETIMEDOUT,
+		"the processes of box '%s' do not end: one waits in the kernel, for a disk or a "
+		"mount; it goes on ending",
+		l->k.name);
+	keeper_answer_stops(&l->k, &e);
+	kill_box(l);
 }
 
 static void begin_end(struct keeper_life *l, const struct keeper_end *end)
@@ -296,7 +313,9 @@ static void on_timer(struct ev_timer *t)
 		keeper_life_end(l, &(struct keeper_end){.cause = "init broke the protocol"});
 		break;
 	case LIFE_ENDING:
-		if (l->has_child)
+		if (l->has_child && l->killed)
+			kill_again(l);
+		else if (l->has_child)
 			kill_box(l);
 		else
 			become_gone(l);
@@ -334,6 +353,7 @@ static void on_init_exit(struct ev_child *c, int status)
 		keeper_life_end(l, &(struct keeper_end){.cause = cause});
 		break;
 	case LIFE_ENDING:
+		ev_timer_stop(l->ev, &l->timer);
 		end_if_over(l);
 		break;
 	case LIFE_GONE:

@@ -64,7 +64,8 @@ struct keeper_life {
 	struct keeper_network network;
 	struct ev_child child; /* init */
 	bool has_child;
-	bool made; /* there is something on disk to record an end for */
+	bool killed; /* SIGKILL was sent to it */
+	bool made;   /* there is something on disk to record an end for */
 	struct keeper_listener listener;
 	struct ev_signals signals;
 	struct ev_timer timer; /* starting: for HELLO; ending: grace, then the last bytes */

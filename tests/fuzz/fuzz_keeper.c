@@ -203,6 +203,7 @@ static void end(struct world *w)
 	keeper_disconnect(&w->k);
 	keeper_execs_interrupt(&w->k);
 	keeper_relays_end(&w->k, PARTY_INIT, &(struct err){.kind = ERR_INTERRUPTED});
+	keeper_subscriptions_end(&w->k);
 	keeper_answer_stops(&w->k, NULL);
 	turn(w);
 	for (size_t i = 0; i < RELAY_KIND_COUNT; i++)

@@ -362,6 +362,7 @@ KEEPER_TEST(rows_as_they_come_and_from_a_number)
 	CHECK_EQ(next_event(r, p, 6).seq, 5);
 	CHECK_EQ(next_event(r, p, 6).seq, 6);
 	CHECK(peer_silent(r, p));
+	keeper_subscriptions_end(&r->k);
 	keeper_answer_stops(&r->k, NULL);
 	CHECK_EQ(peer_next(r, p, WIRE_OK).id, 6);
 	/* Numbers go on in the next keeper. */
@@ -424,6 +425,7 @@ KEEPER_TEST(missed_rows_are_counted)
 	CHECK_EQ(unlinkat(r->k.logs.dir_fd, "events.jsonl", 0), 0);
 	p = rig_client(r);
 	subscribe(r, p, 1, 1, 1);
+	keeper_subscriptions_end(&r->k);
 	keeper_answer_stops(&r->k, NULL);
 	m = next_event(r, p, 1);
 	CHECK(!m.text);
