@@ -94,14 +94,6 @@ void keeper_client_check_queue(struct keeper_client *c)
 
 /* ---- from a client ---- */
 
-/* Looking at a box does not use it. */
-static bool is_use(enum wire_type type)
-{
-	return wire_type_is_known(type) && type != WIRE_HELLO && type != WIRE_STATUS &&
-	       type != WIRE_STATS && type != WIRE_EXECS && type != WIRE_DOOR &&
-	       type != WIRE_SUBSCRIBE;
-}
-
 /* May this frame begin a request? Answers if not. */
 static bool may_begin(struct keeper_client *c, uint32_t id)
 {
@@ -294,7 +286,10 @@ static void on_frame(struct wire_link *l, const struct wire_frame *f)
 
 	if (c->closing)
 		return;
-	if (is_use(f->type))
+	/* Looking at a box does not use it. */
+	if (wire_type_is_known(f->type) && f->type != WIRE_HELLO && f->type != WIRE_STATUS &&
+	    f->type != WIRE_STATS && f->type != WIRE_EXECS && f->type != WIRE_DOOR &&
+	    f->type != WIRE_SUBSCRIBE)
 		c->k->active_ms = ev_now(c->k->ev);
 	if (!wire_type_is_known(f->type))
 		keeper_client_sent(c, wire_unknown_encode(&c->link.out, f));

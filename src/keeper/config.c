@@ -32,27 +32,21 @@ static const char **string_at(const struct keeper_config *c, size_t i)
 	return (const char **)((uintptr_t)c + strings[i].offset);
 }
 
-static int format(const struct keeper_config *c, struct buf *out)
-{
-	int r = 0;
-
-	for (size_t i = 0; i < STRING_COUNT && r == 0; i++)
-		if (*string_at(c, i))
-			r = lines_put(out, strings[i].key, *string_at(c, i));
-	if (r == 0 && c->image_is_host)
-		r = lines_put(out, "image_is_host", "1");
-	if (r == 0)
-		r = lines_put(out, "spec", "");
-	return r == 0 ? spec_format(&c->spec, out) : r;
-}
-
 int keeper_config_write(const struct keeper_config *c, int *ret_fd, struct err *e)
 {
 	struct buf text;
-	int r;
+	int r = 0;
 
 	buf_init(&text, CONFIG_BYTES_MAX);
-	r = format(c, &text);
+	for (size_t i = 0; i < STRING_COUNT && r == 0; i++)
+		if (*string_at(c, i))
+			r = lines_put(&text, strings[i].key, *string_at(c, i));
+	if (r == 0 && c->image_is_host)
+		r = lines_put(&text, "image_is_host", "1");
+	if (r == 0)
+		r = lines_put(&text, "spec", "");
+	if (r == 0)
+		r = spec_format(&c->spec, &text);
 	if (r == 0)
 		r = fd_seal("cove-keeper-config", buf_data(&text), buf_len(&text), ret_fd);
 	buf_done(&text);

@@ -161,23 +161,19 @@ static void on_hello(struct keeper *k, const struct wire_frame *f)
 	k->on_up(k);
 }
 
-/* A newer init's; how many they are is bounded by the time it takes to send them. */
-static void on_unknown(struct keeper *k, const struct wire_frame *f)
-{
-	if (k->unknown_frames++ == 0)
-		keeper_note(k, "init sends frames that this Cove does not know (type %u)",
-			    (unsigned)f->type);
-}
-
 static void on_init_frame(struct wire_link *l, const struct wire_frame *f)
 {
 	struct keeper *k = container(l, struct keeper, init);
 
 	if (k->stale)
 		return;
+	/* A newer init's; how many they are is bounded by the time it takes to send them. */
+	if (!wire_type_is_known(f->type) && k->unknown_frames++ == 0)
+		keeper_note(k, "init sends frames that this Cove does not know (type %u)",
+			    (unsigned)f->type);
 	if (!wire_type_is_known(f->type))
-		on_unknown(k, f);
-	else if (!k->up || f->type == WIRE_HELLO)
+		return;
+	if (!k->up || f->type == WIRE_HELLO)
 		on_hello(k, f);
 	else if (f->id & (KEEPER_FILE_BIT | WIRE_NET_BIT))
 		keeper_relay_from_init(k, f);

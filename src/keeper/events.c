@@ -117,31 +117,20 @@ int keeper_events_add(struct keeper_events *e, int logs_fd, const struct event *
 	return r;
 }
 
-static struct shell_place *place_of(struct keeper_events *e, const char *shell)
-{
-	struct shell_place *p;
-
-	for (p = e->shells; p; p = p->next)
-		if (strcmp(p->name, shell) == 0)
-			return p;
-	if (e->shell_count >= INIT_SHELLS_MAX)
-		return NULL;
-	p = calloc(1, sizeof(*p));
-	if (!p)
-		return NULL;
-	snprintf(p->name, sizeof(p->name), "%s", shell);
-	p->next = e->shells;
-	e->shells = p;
-	e->shell_count++;
-	return p;
-}
-
 bool keeper_events_shell_moved(struct keeper_events *e, const char *shell, const char *cwd)
 {
-	struct shell_place *p = place_of(e, shell);
+	struct shell_place *p = e->shells;
 	char *copy;
 	bool moved;
 
+	while (p && strcmp(p->name, shell) != 0)
+		p = p->next;
+	if (!p && e->shell_count < INIT_SHELLS_MAX && (p = calloc(1, sizeof(*p)))) {
+		snprintf(p->name, sizeof(p->name), "%s", shell);
+		p->next = e->shells;
+		e->shells = p;
+		e->shell_count++;
+	}
 	if (!p || (p->cwd && strcmp(p->cwd, cwd) == 0))
 		return false;
 	copy = strdup(cwd);

@@ -246,23 +246,19 @@ int keeper_execs_load(struct keeper *k, struct err *e)
 
 /* ---- a client asks ---- */
 
-/* It is a word in the journal and a part of file names in the box. */
-static bool is_shell_name(const char *s)
-{
-	size_t n = strlen(s);
-
-	return n > 0 && n <= SHELL_NAME_MAX &&
-	       strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
-}
-
 static int check_ask(struct keeper *k, const struct wire_exec *m, struct err *e)
 {
+	/* It is a word in the journal and a part of file names in the box. */
+	static const char letters[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+	size_t n = m->shell ? strlen(m->shell) : 0;
+
 	if (m->argv.count == 0 && !m->line)
 		return err_set(e, ERR_INVALID, EINVAL, "there is no command to run");
 	if (m->shell && !m->line)
 		return err_set(e, ERR_INVALID, EINVAL,
 			       "a shell takes a line, not a list of arguments");
-	if (m->shell && !is_shell_name(m->shell))
+	if (m->shell && (n == 0 || n > SHELL_NAME_MAX || strspn(m->shell, letters) != n))
 		return err_set(e, ERR_INVALID, EINVAL,
 			       "the name of a shell has 1 to %u letters, digits, '.', '_' or '-'",
 			       SHELL_NAME_MAX);

@@ -72,16 +72,6 @@ static int record_end(struct keeper_life *l, struct err *e)
 	return record_write_end(l->box_fd, l->cause, l->by, true, e);
 }
 
-/* Nothing of a one-shot box runs any more and its name is free: its caller goes on, and the rest is
- * removed behind. A named workspace is let go of first, the caller may want it next. */
-static void release_caller(struct keeper_life *l)
-{
-	if (l->k.held_fd < 0 || !l->trash[0] || !removal_begin(l->removal_fd, l->config.spec.name))
-		return;
-	volume_done(&l->workspace);
-	fd_close(&l->k.held_fd);
-}
-
 static void become_gone(struct keeper_life *l)
 {
 	struct err e;
@@ -94,7 +84,13 @@ static void become_gone(struct keeper_life *l)
 	keeper_execs_interrupt(&l->k);
 	err_set(&e, ERR_INTERRUPTED, ECONNRESET, "box '%s' ended before this was done", l->k.name);
 	keeper_relays_end(&l->k, PARTY_INIT, &e);
-	release_caller(l);
+	/* Nothing of a one-shot box runs any more and its name is free: its caller goes on, and the
+	 * rest is removed behind. A named workspace is let go of first, the caller may want it
+	 * next. */
+	if (l->k.held_fd >= 0 && l->trash[0] && removal_begin(l->removal_fd, l->config.spec.name)) {
+		volume_done(&l->workspace);
+		fd_close(&l->k.held_fd);
+	}
 	keeper_life_release(l);
 	r = record_end(l, &e);
 	keeper_subscriptions_end(&l->k);
@@ -371,18 +367,6 @@ static void on_signal(struct ev_signals *s, int sig)
 
 /* ---- the whole ---- */
 
-/* The only answer a client gets whose box could not be started. */
-static void send_failure(int fd, const struct err *e)
-{
-	struct wire_error m = {.kind = e->kind, .code = (uint64_t)e->code, .msg = e->msg};
-	struct buf out;
-
-	buf_init(&out, 4096);
-	if (wire_error_encode(&out, 0, 0, &m) == 0)
-		send(fd, buf_data(&out), buf_len(&out), MSG_NOSIGNAL);
-	buf_done(&out);
-}
-
 /* Nothing half-made stays: first everything goes, then the client gets the answer. */
 static int undo_start(struct keeper_life *l)
 {
@@ -392,6 +376,9 @@ static int undo_start(struct keeper_life *l)
 		.box = l->config.spec.name,
 		.cause = l->failure.msg,
 	};
+	struct wire_error m = {
+		.kind = l->failure.kind, .code = (uint64_t)l->failure.code, .msg = l->failure.msg};
+	struct buf out;
 	struct err e;
 	int r = 0;
 
@@ -412,8 +399,11 @@ static int undo_start(struct keeper_life *l)
 	}
 	if (r < 0)
 		log_debug("undo: %s", e.msg);
-	if (l->client_fd >= 0)
-		send_failure(l->client_fd, &l->failure);
+	/* The only answer that a client gets then. */
+	buf_init(&out, 4096);
+	if (l->client_fd >= 0 && wire_error_encode(&out, 0, 0, &m) == 0)
+		send(l->client_fd, buf_data(&out), buf_len(&out), MSG_NOSIGNAL);
+	buf_done(&out);
 	return 1;
 }
 

@@ -22,43 +22,24 @@
 
 enum { BACKLOG = 64 };
 
-static int bind_below(int sock, int dir_fd)
-{
-	struct sockaddr_un addr = {.sun_family = AF_UNIX};
-
-	snprintf(addr.sun_path, sizeof(addr.sun_path), "/proc/self/fd/%d/" SOCKET_NAME, dir_fd);
-	if (bind(sock, (struct sockaddr *)&addr, sizeof(addr)) == 0)
-		return 0;
-	if (errno != EADDRINUSE)
-		return -errno;
-	/* We hold the box's lock, so whoever made it is gone. */
-	if (unlinkat(dir_fd, SOCKET_NAME, 0) < 0)
-		return -errno;
-	return bind(sock, (struct sockaddr *)&addr, sizeof(addr)) < 0 ? -errno : 0;
-}
-
-static int open_dir(int run_fd, const char *name)
-{
-	int fd;
-
-	if (mkdirat(run_fd, name, 0700) < 0 && errno != EEXIST)
-		return -errno;
-	fd = openat(run_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
-}
-
 static int listen_below(int run_fd, const char *name, int *ret_fd)
 {
 	autoclose int sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	autoclose int dir = open_dir(run_fd, name);
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	autoclose int dir = -1;
 	int r;
 
-	if (sock < 0 || dir < 0)
-		return sock < 0 ? -errno : dir;
-	r = bind_below(sock, dir);
-	if (r < 0)
-		return r;
-	if (listen(sock, BACKLOG) < 0 || fchmodat(dir, SOCKET_NAME, 0600, 0) < 0)
+	if (sock < 0 || (mkdirat(run_fd, name, 0700) < 0 && errno != EEXIST))
+		return -errno;
+	dir = openat(run_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (dir < 0)
+		return -errno;
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "/proc/self/fd/%d/" SOCKET_NAME, dir);
+	r = bind(sock, (struct sockaddr *)&addr, sizeof(addr));
+	/* We hold the box's lock, so whoever made it is gone. */
+	if (r < 0 && errno == EADDRINUSE && unlinkat(dir, SOCKET_NAME, 0) == 0)
+		r = bind(sock, (struct sockaddr *)&addr, sizeof(addr));
+	if (r < 0 || listen(sock, BACKLOG) < 0 || fchmodat(dir, SOCKET_NAME, 0600, 0) < 0)
 		return -errno;
 	*ret_fd = take_fd(sock);
 	return 0;

@@ -68,16 +68,6 @@ static bool has_group(void *arg, uint32_t id)
 	return fstatat(l->cgroup.v1_work_fd[CGROUP_IO], name, &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-static void add_io(struct keeper_life *l, const struct cgroup_stats *now, struct wire_stats *m)
-{
-	m->io_read_bytes = now->io_read_bytes;
-	m->io_write_bytes = now->io_write_bytes;
-	if (!(l->cgroup.can & 1u << CGROUP_IO))
-		m->io_read_bytes = m->io_write_bytes = WIRE_UNKNOWN;
-	else if (l->cgroup.v1_work_fd[CGROUP_IO] >= 0)
-		ledger_sum(&l->ledger, &m->io_read_bytes, &m->io_write_bytes);
-}
-
 static void on_used(struct keeper *k, const struct exec_record *r)
 {
 	struct keeper_life *l = life_of(k);
@@ -120,7 +110,12 @@ static void on_stats(struct keeper *k, struct wire_stats *m)
 	ledger_close_ended(&l->ledger, has_group, l);
 	measure(l, false, &now);
 	add_disk(l, m);
-	add_io(l, &now, m);
+	m->io_read_bytes = now.io_read_bytes;
+	m->io_write_bytes = now.io_write_bytes;
+	if (!(l->cgroup.can & 1u << CGROUP_IO))
+		m->io_read_bytes = m->io_write_bytes = WIRE_UNKNOWN;
+	else if (l->cgroup.v1_work_fd[CGROUP_IO] >= 0)
+		ledger_sum(&l->ledger, &m->io_read_bytes, &m->io_write_bytes);
 	m->cpu_us = now.cpu_us;
 	m->throttled_us = now.throttled_us;
 	m->cpu_limit_milli = if_held(l, LIMIT_CPUS);
@@ -143,10 +138,14 @@ static bool may_yield(const struct keeper_life *l)
 	return !l->yield_fails && l->cgroup.can & 1u << CGROUP_CPU;
 }
 
-static void yield_if(struct keeper_life *l, bool was_on)
+static void look_busy(struct keeper_life *l, uint64_t cpu_us)
 {
+	bool was_on = l->yield.on;
 	int r;
 
+	if (!may_yield(l))
+		return;
+	yield_look(&l->yield, ev_now(l->ev), cpu_us, l->config.spec.limits[LIMIT_CPUS]);
 	if (l->yield.on == was_on)
 		return;
 	r = cgroup_yield(&l->cgroup, l->yield.on);
@@ -154,16 +153,6 @@ static void yield_if(struct keeper_life *l, bool was_on)
 	/* Older kernels have no such thing. It is for the others' sake and no limit of this box. */
 	if (r < 0 && r != -ENOENT)
 		keeper_note(&l->k, "this box cannot let others go first: %s", strerror(-r));
-}
-
-static void look_busy(struct keeper_life *l, uint64_t cpu_us)
-{
-	bool was_on = l->yield.on;
-
-	if (!may_yield(l))
-		return;
-	yield_look(&l->yield, ev_now(l->ev), cpu_us, l->config.spec.limits[LIMIT_CPUS]);
-	yield_if(l, was_on);
 }
 
 /* Soon after a command starts, and then less and less often, until `refresh` is often enough. */
@@ -195,20 +184,9 @@ static void watch_busy(struct keeper_life *l)
 
 /* ---- the box's own /proc ---- */
 
-/* When to look again; 0: init is alone, and nobody is there to read. What a command left behind
- * reads them too, but what does nothing, like a shell that waits for its next line, is not worth
- * much; nor is a box whose processes nobody counts. */
-static unsigned next_look(const struct keeper_life *l, const struct cgroup_stats *now, bool is_busy)
-{
-	if (l->k.running_execs > 0)
-		return REFRESH_MS;
-	if (!(l->cgroup.can & 1u << CGROUP_PIDS))
-		return SLOW_MS;
-	if (now->pids <= 1)
-		return 0;
-	return is_busy ? REFRESH_MS : SLOW_MS;
-}
-
+/* Returns when to look again; 0: init is alone, and nobody is there to read. What a command left
+ * behind reads them too, but what does nothing, like a shell that waits for its next line, is not
+ * worth much; nor is a box whose processes nobody counts. */
 static unsigned refresh(struct keeper_life *l)
 {
 	struct cgroup_stats now;
@@ -221,7 +199,13 @@ static unsigned refresh(struct keeper_life *l)
 	r = truth_write(&l->truth, ev_now(l->ev), &now, l->k.running_execs);
 	if (r < 0)
 		keeper_note(&l->k, "the box's own /proc could not be written: %s", strerror(-r));
-	return next_look(l, &now, is_busy);
+	if (l->k.running_execs > 0)
+		return REFRESH_MS;
+	if (!(l->cgroup.can & 1u << CGROUP_PIDS))
+		return SLOW_MS;
+	if (now.pids <= 1)
+		return 0;
+	return is_busy ? REFRESH_MS : SLOW_MS;
 }
 
 static void on_exec(struct keeper *k)

@@ -84,16 +84,6 @@ static int open_one(struct keeper_logs *l, uint32_t id, struct keeper_output *o,
 	return o->fd;
 }
 
-static size_t room_for(const struct keeper_logs *l, const struct keeper_output *out, size_t n)
-{
-	uint64_t of_exec = l->exec_bytes_max - out[OUTPUT_OUT].kept - out[OUTPUT_ERR].kept;
-	uint64_t of_box = l->bytes < l->bytes_max ? l->bytes_max - l->bytes : 0;
-
-	if (n > of_exec)
-		n = (size_t)of_exec;
-	return n > of_box ? (size_t)of_box : n;
-}
-
 /* Returns how many bytes reached the file. */
 static size_t write_at(int fd, uint64_t at, const char *p, size_t n)
 {
@@ -114,8 +104,11 @@ static size_t write_at(int fd, uint64_t at, const char *p, size_t n)
 void keeper_output_append(struct keeper_logs *l, uint32_t id, struct keeper_output *out, unsigned s,
 			  const void *p, size_t n)
 {
+	uint64_t of_exec = l->exec_bytes_max - out[OUTPUT_OUT].kept - out[OUTPUT_ERR].kept;
+	uint64_t of_box = l->bytes < l->bytes_max ? l->bytes_max - l->bytes : 0;
+	uint64_t room = of_exec < of_box ? of_exec : of_box;
 	struct keeper_output *o = &out[s];
-	size_t keep = o->cut ? 0 : room_for(l, out, n), done = 0;
+	size_t keep = o->cut ? 0 : n < room ? n : (size_t)room, done = 0;
 
 	if (keep > 0 && open_one(l, id, o, s) >= 0)
 		done = write_at(o->fd, o->kept, p, keep);

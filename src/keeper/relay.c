@@ -28,47 +28,30 @@ struct keeper_relay {
 #define ANSWER	  (BIT(WIRE_OK) | BIT(WIRE_ERROR))
 _Static_assert(WIRE_TYPE_COUNT <= 32, "a frame type is a bit");
 
+#define CANCEL BIT(WIRE_CANCEL)
+#define ENTRY  BIT(WIRE_ENTRY)
+#define SAY    BIT(WIRE_SAY)
+
+/* clang-format off */
 static const struct relay_rule {
 	enum wire_type asks;
 	enum keeper_relay_party asker, answerer;
-	unsigned max;			    /* in the box; 0: as many as clients may ask */
 	uint32_t from_asker, from_answerer; /* types of frames */
-	bool is_conn;			    /* OK is its start; it has one EOF each way */
-	const char *what;		    /* there are too many of */
+	bool is_conn;	  /* OK is its start; it has one EOF each way */
+	unsigned max;	  /* in the box; 0: as many as clients may ask */
+	const char *what; /* there are too many of */
 } rules[RELAY_KIND_COUNT] = {
-	[RELAY_FILE] = {.asks = WIRE_FILE,
-			.asker = PARTY_CLIENT,
-			.answerer = PARTY_INIT,
-			.max = INIT_FILE_OPS_MAX,
-			.from_asker = BYTES | BIT(WIRE_ENTRY) | BIT(WIRE_CANCEL),
-			.from_answerer = BYTES | BIT(WIRE_ENTRY) | ANSWER,
-			.what = "file operations are under way"},
-	[RELAY_PORT] = {.asks = WIRE_PORT,
-			.asker = PARTY_CLIENT,
-			.answerer = PARTY_INIT,
-			.max = INIT_PORTS_MAX,
-			.from_asker = BYTES | BIT(WIRE_CANCEL),
-			.from_answerer = BYTES | BIT(WIRE_CANCEL) | ANSWER,
-			.is_conn = true,
-			.what = "forwarded connections are open"},
-	[RELAY_CONTROL] = {.asks = WIRE_DOOR,
-			   .asker = PARTY_CLIENT,
-			   .answerer = PARTY_DOOR,
-			   .from_answerer = BIT(WIRE_SAY) | ANSWER},
-	[RELAY_NAME] = {.asks = WIRE_NAME,
-			.asker = PARTY_INIT,
-			.answerer = PARTY_DOOR,
-			.max = INIT_ASKED_MAX,
-			.from_asker = BIT(WIRE_CANCEL),
-			.from_answerer = ANSWER},
-	[RELAY_CONNECT] = {.asks = WIRE_CONNECT,
-			   .asker = PARTY_INIT,
-			   .answerer = PARTY_DOOR,
-			   .max = INIT_CONNS_MAX,
-			   .from_asker = BYTES | BIT(WIRE_CANCEL),
-			   .from_answerer = BYTES | BIT(WIRE_CANCEL) | ANSWER,
-			   .is_conn = true},
+	[RELAY_FILE] = {WIRE_FILE, PARTY_CLIENT, PARTY_INIT, BYTES | ENTRY | CANCEL,
+		BYTES | ENTRY | ANSWER, false, INIT_FILE_OPS_MAX, "file operations are under way"},
+	[RELAY_PORT] = {WIRE_PORT, PARTY_CLIENT, PARTY_INIT, BYTES | CANCEL,
+		BYTES | CANCEL | ANSWER, true, INIT_PORTS_MAX, "forwarded connections are open"},
+	[RELAY_CONTROL] = {WIRE_DOOR, PARTY_CLIENT, PARTY_DOOR, 0, SAY | ANSWER, false, 0, NULL},
+	[RELAY_NAME] = {WIRE_NAME, PARTY_INIT, PARTY_DOOR, CANCEL, ANSWER, false,
+		INIT_ASKED_MAX, NULL},
+	[RELAY_CONNECT] = {WIRE_CONNECT, PARTY_INIT, PARTY_DOOR, BYTES | CANCEL,
+		BYTES | CANCEL | ANSWER, true, INIT_CONNS_MAX, NULL},
 };
+/* clang-format on */
 
 /* ---- the table ---- */
 
@@ -178,12 +161,6 @@ static void send_client(const struct keeper_relay *r, const struct wire_frame *f
 		keeper_client_check_queue(c);
 }
 
-static void send_init(struct keeper *k, const struct keeper_relay *r, const struct wire_frame *f)
-{
-	keeper_send_init(k, f->type, f->stream, r->id, f->payload, f->len);
-	keeper_gate_wait(&r->client->gate);
-}
-
 static void send_to(struct keeper *k, enum keeper_relay_party to, const struct keeper_relay *r,
 		    const struct wire_frame *f)
 {
@@ -193,8 +170,10 @@ static void send_to(struct keeper *k, enum keeper_relay_party to, const struct k
 		keeper_door_send(k->door, f, r->id);
 	else if (!r->client)
 		keeper_door_pass_to_init(k->door, f);
-	else
-		send_init(k, r, f);
+	else {
+		keeper_send_init(k, f->type, f->stream, r->id, f->payload, f->len);
+		keeper_gate_wait(&r->client->gate);
+	}
 }
 
 /* ---- a stream begins ---- */

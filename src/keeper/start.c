@@ -168,12 +168,6 @@ static bool is_strict(const struct keeper_life *l)
 	return l->config.spec.strict || !(l->wall->info->flags & WALL_ROOT_INSIDE);
 }
 
-static void args_done(struct init_args *a)
-{
-	for (size_t i = 0; i < a->made_count; i++)
-		free(a->made[i]);
-}
-
 static int args_make(struct init_args *a, struct keeper_life *l, const struct keeper_mounts *m,
 		     struct err *e)
 {
@@ -247,20 +241,15 @@ static bool needs_init(const struct keeper_life *l)
 	return l->ids.kind == IDS_SUBORDINATE || l->volume.ops->flags & STORAGE_MEMORY;
 }
 
-static int write_live(struct keeper_life *l, struct err *e)
+/* The keeper's own work, beside the new process. */
+static int prepare_keeper(struct keeper_life *l, struct err *e)
 {
 	int r = record_write_live(l->box_fd, !l->config.spec.one_shot, e);
 	char what[BOX_NAME_MAX + 32];
 
 	snprintf(what, sizeof(what), "start box '%s' in", l->config.spec.name);
-	return r == -ENOSPC || r == -EDQUOT ? state_error(&l->st, -r, what, e) : r;
-}
-
-/* The keeper's own work, beside the new process. */
-static int prepare_keeper(struct keeper_life *l, struct err *e)
-{
-	int r = write_live(l, e);
-
+	if (r == -ENOSPC || r == -EDQUOT)
+		r = state_error(&l->st, -r, what, e);
 	keeper_limits_join_own_group(l);
 	if (r == 0)
 		r = keeper_network_start(l, e);
@@ -336,30 +325,17 @@ static int start_wall(struct keeper_life *l, struct ready *r, struct err *e)
 	return rc;
 }
 
-/* What the kernel could not give the box is noted like a limit that it could not keep. */
-static void note_report(struct keeper_life *l)
-{
-	const char *line = l->box.report.missing;
-
-	while (*line) {
-		size_t n = strcspn(line, "\n");
-
-		keeper_note(&l->k, "%.*s", (int)n, line);
-		line += n + (line[n] == '\n');
-	}
-	l->k.walls = l->box.report.walls;
-	l->k.network = l->box.network ? l->box.network : "none";
-}
-
 static int start_init(struct keeper_life *l, struct err *e)
 {
 	autofree struct ready *ready = calloc(1, sizeof(*ready));
+	const char *line = l->box.report.missing;
 	int r;
 
 	if (!ready)
 		return err_errno(e, ENOMEM, "start the box");
 	r = start_wall(l, ready, e);
-	args_done(&ready->args);
+	for (size_t i = 0; i < ready->args.made_count; i++)
+		free(ready->args.made[i]);
 	l->workspace.stat_fd = take_fd(ready->mounts.volume.stat_fd);
 	l->workspace.bytes = ready->mounts.volume.bytes;
 	keeper_mounts_done(&ready->mounts);
@@ -367,7 +343,13 @@ static int start_init(struct keeper_life *l, struct err *e)
 	fd_close(&l->volume.mount_fd); /* the box has it now */
 	if (r < 0)
 		return r;
-	note_report(l);
+	/* What the kernel could not give the box is noted like a limit that it could not keep. */
+	for (size_t n; *line; line += n + (line[n] == '\n')) {
+		n = strcspn(line, "\n");
+		keeper_note(&l->k, "%.*s", (int)n, line);
+	}
+	l->k.walls = l->box.report.walls;
+	l->k.network = l->box.network ? l->box.network : "none";
 	r = ev_child_add(l->ev, &l->child, l->box.pid, l->box.pidfd);
 	if (r < 0) {
 		l->wall->abort(&l->box);

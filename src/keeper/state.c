@@ -65,39 +65,27 @@ bool keeper_client_is_held_up(struct keeper_client *c, uint32_t id)
 	return c->k->paused;
 }
 
-static void tell_pause(struct keeper *k, const char *by)
-{
-	struct event ev = {
-		.kind = k->paused ? EVENT_PAUSE : EVENT_RESUME,
-		.at_ms = clock_wall_ms(),
-		.box = k->name,
-		.by = by[0] ? by : NULL,
-	};
-
-	keeper_event(k, &ev);
-}
-
-/* It is in init's socket before init moves, so that no timeout of a command comes first. */
-static void tell_how_long(struct keeper *k)
+static int pause_box(struct keeper *k, bool on, const char *by, struct err *e)
 {
 	uint64_t now = clock_mono_ms();
 	struct wire_pause m = {.for_ms = now - k->paused_ms};
-
-	k->paused_ms = now; /* should it not thaw, the rest is told the next time */
-	keeper_sent_init(k, wire_pause_encode(&k->init.out, 0, 0, &m));
-	wire_link_push(&k->init);
-}
-
-static int pause_box(struct keeper *k, bool on, const char *by, struct err *e)
-{
+	struct event ev = {.kind = on ? EVENT_PAUSE : EVENT_RESUME,
+			   .at_ms = clock_wall_ms(),
+			   .box = k->name,
+			   .by = by[0] ? by : NULL};
 	int r;
 
 	if (k->ending || !k->linked)
 		return err_set(e, ERR_CONFLICT, EBUSY, "box '%s' is ending", k->name);
 	if (on == k->paused)
 		return 0;
-	if (!on)
-		tell_how_long(k);
+	/* It is in init's socket before init moves, so that no timeout of a command comes first.
+	 * Should it not thaw, the rest comes the next time. */
+	if (!on) {
+		keeper_sent_init(k, wire_pause_encode(&k->init.out, 0, 0, &m));
+		wire_link_push(&k->init);
+		k->paused_ms = now;
+	}
 	r = k->on_pause
 		    ? k->on_pause(k, on, e)
 		    : err_set(e, ERR_UNSUPPORTED, ENOTSUP, "box '%s' cannot be paused", k->name);
@@ -107,7 +95,7 @@ static int pause_box(struct keeper *k, bool on, const char *by, struct err *e)
 	if (on)
 		k->paused_ms = clock_mono_ms();
 	keeper_execs_pause(k, on);
-	tell_pause(k, by);
+	keeper_event(k, &ev);
 	return 0;
 }
 

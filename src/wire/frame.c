@@ -70,14 +70,6 @@ void wire_decoder_trim(struct wire_decoder *d)
 		buf_done(&d->in);
 }
 
-static bool is_valid_header(const uint8_t *h)
-{
-	unsigned type = h[4];
-
-	return type > 0 && h[5] < WIRE_STREAM_COUNT && h[6] == 0 && h[7] == 0 &&
-	       get_u32(h) <= payload_max(type);
-}
-
 int wire_decoder_next(struct wire_decoder *d, struct wire_frame *ret)
 {
 	const uint8_t *h;
@@ -89,11 +81,12 @@ int wire_decoder_next(struct wire_decoder *d, struct wire_frame *ret)
 	if (buf_len(&d->in) < WIRE_HEADER)
 		return 0;
 	h = buf_data(&d->in);
-	if (!is_valid_header(h)) {
+	len = get_u32(h);
+	if (h[4] == 0 || h[5] >= WIRE_STREAM_COUNT || h[6] != 0 || h[7] != 0 ||
+	    len > payload_max(h[4])) {
 		d->error = -EBADMSG;
 		return d->error;
 	}
-	len = get_u32(h);
 	if (buf_len(&d->in) < WIRE_HEADER + (size_t)len)
 		return 0;
 	*ret = (struct wire_frame){

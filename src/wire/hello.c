@@ -26,22 +26,12 @@ struct wire_hello wire_hello_ours(void)
 	};
 }
 
-static uint32_t known_features(const struct wire_list *list)
-{
-	uint32_t pos = 0, bits = 0;
-	const char *name;
-
-	while ((name = wire_list_next(list, &pos)))
-		for (size_t i = 0; i < sizeof(features) / sizeof(*features); i++)
-			if (strcmp(name, features[i].name) == 0)
-				bits |= features[i].bit;
-	return bits;
-}
-
 int wire_hello_agree(const struct wire_hello *theirs, const char *who, const char *remedy,
 		     struct wire_peer *ret, struct err *e)
 {
 	uint64_t highest = theirs->highest ? theirs->highest : theirs->lowest;
+	uint32_t pos = 0;
+	const char *name;
 
 	if (theirs->lowest == 0 || highest < theirs->lowest)
 		return err_set(e, ERR_PROTOCOL, EPROTO,
@@ -54,8 +44,11 @@ int wire_hello_agree(const struct wire_hello *theirs, const char *who, const cha
 			       WIRE_VERSION_MIN, WIRE_VERSION_MAX, remedy);
 	*ret = (struct wire_peer){
 		.version = highest < WIRE_VERSION_MAX ? (uint32_t)highest : WIRE_VERSION_MAX,
-		.features = known_features(&theirs->features),
 	};
+	while ((name = wire_list_next(&theirs->features, &pos)))
+		for (size_t i = 0; i < sizeof(features) / sizeof(*features); i++)
+			if (strcmp(name, features[i].name) == 0)
+				ret->features |= features[i].bit;
 	return 0;
 }
 

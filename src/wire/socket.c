@@ -76,23 +76,11 @@ static int read_once(struct wire_socket *s)
 	return 0;
 }
 
-static int give_credit(struct wire_socket *s, size_t n)
-{
-	struct wire_credit m = {.bytes = wire_flow_took(&s->back, n)};
-
-	if (m.bytes == 0 || s->wire_end)
-		return 0;
-	if (wire_credit_encode(&s->link->out, s->id, s->from_wire, &m) < 0)
-		return -ENOBUFS;
-	wire_link_flush(s->link);
-	return 0;
-}
-
 /* Writes what it can. Returns the bytes taken, or -errno. */
 static ssize_t write_some(struct wire_socket *s, const uint8_t *p, size_t n)
 {
+	struct wire_credit m;
 	size_t done = 0;
-	int r;
 
 	while (done < n) {
 		ssize_t sent = send(s->io.fd, p + done, n - done, MSG_NOSIGNAL);
@@ -105,8 +93,13 @@ static ssize_t write_some(struct wire_socket *s, const uint8_t *p, size_t n)
 			return -errno;
 		done += (size_t)sent;
 	}
-	r = done > 0 ? give_credit(s, done) : 0;
-	return r < 0 ? r : (ssize_t)done;
+	m.bytes = wire_flow_took(&s->back, done);
+	if (m.bytes > 0 && !s->wire_end) {
+		if (wire_credit_encode(&s->link->out, s->id, s->from_wire, &m) < 0)
+			return -ENOBUFS;
+		wire_link_flush(s->link);
+	}
+	return (ssize_t)done;
 }
 
 /* The wire's end becomes the socket's, behind the last byte. */
@@ -161,17 +154,10 @@ static int take_data(struct wire_socket *s, const struct wire_frame *f)
 		       : buf_append(&s->waiting, f->payload + done, f->len - (size_t)done);
 }
 
-static int take_credit(struct wire_socket *s, const struct wire_frame *f)
+int wire_socket_frame(struct wire_socket *s, const struct wire_frame *f)
 {
 	struct wire_credit m;
 
-	if (wire_credit_decode(f, &m) < 0 || f->stream != s->to_wire)
-		return -EBADMSG;
-	return s->read_end ? 0 : wire_flow_credit(&s->out, m.bytes);
-}
-
-int wire_socket_frame(struct wire_socket *s, const struct wire_frame *f)
-{
 	switch (f->type) {
 	case WIRE_DATA:
 		return take_data(s, f);
@@ -179,7 +165,9 @@ int wire_socket_frame(struct wire_socket *s, const struct wire_frame *f)
 		s->wire_end = true;
 		return pass_end(s);
 	case WIRE_CREDIT:
-		return take_credit(s, f);
+		if (wire_credit_decode(f, &m) < 0 || f->stream != s->to_wire)
+			return -EBADMSG;
+		return s->read_end ? 0 : wire_flow_credit(&s->out, m.bytes);
 	default:
 		return -EBADMSG;
 	}
