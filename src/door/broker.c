@@ -212,69 +212,42 @@ void broker_cancel(struct broker *k, struct broker_call *c)
 
 /* ---- receiving ---- */
 
-static struct broker_call *take_call(struct broker *k, uint32_t id)
-{
-	for (struct broker_call **at = &k->calls; *at; at = &(*at)->next)
-		if ((*at)->id == id) {
-			struct broker_call *c = *at;
-
-			*at = c->next;
-			return c;
-		}
-	return NULL;
-}
-
-/* One more part of a text. */
-static int add_part(struct broker_call *c, const uint8_t *p, size_t n)
-{
-	char *grown;
-
-	if (c->len + n > DOOR_POLICY_MAX)
-		return -EFBIG;
-	grown = realloc(c->text, c->len + n + 1);
-	if (!grown)
-		return -ENOMEM;
-	if (n > 0)
-		memcpy(grown + c->len, p, n);
-	c->text = grown;
-	c->len += n;
-	c->text[c->len] = 0;
-	return 0;
-}
-
-/* What is wrong may pass: a disk that is full, for one. */
-static void note_record(struct broker *k, const struct broker_head *head, const uint8_t *p,
-			size_t n)
-{
-	if (head->verb != BROKER_RECORD)
-		return;
-	if (head->r < 0)
-		err_set(&k->trouble, (enum err_kind)head->kind, -head->r, "%.*s", (int)n,
-			(const char *)p);
-	else
-		k->trouble = (struct err){0};
-}
-
 static void hear(struct broker *k, const struct broker_head *head, const uint8_t *p, size_t n)
 {
-	struct broker_call *c = head->id ? take_call(k, head->id) : NULL;
+	struct broker_call **at = &k->calls, *c;
 	struct err e = {0};
+	char *grown;
 	int r = head->r;
 
-	note_record(k, head, p, n);
+	if (r < 0)
+		err_set(&e, (enum err_kind)head->kind, -r, "%.*s", (int)n, (const char *)p);
+	/* What is wrong may pass: a disk that is full, for one. */
+	if (head->verb == BROKER_RECORD)
+		k->trouble = e;
+	while (*at && (*at)->id != head->id)
+		at = &(*at)->next;
+	c = *at;
 	if (!c) {
 		/* A row without a waiting call could not be written: nothing more may pass. */
 		if (head->verb == BROKER_RECORD && r < 0)
 			fail(k);
 		return;
 	}
+	*at = c->next;
 	c->seq = head->seq;
-	if (r < 0)
-		r = err_set(&e, (enum err_kind)head->kind, -r, "%.*s", (int)n, (const char *)p);
-	else if (head->verb == BROKER_SECRET)
+	if (r >= 0 && head->verb == BROKER_SECRET) {
 		r = secret_init(&c->secret, p, n);
-	else if (head->verb != BROKER_RECORD)
-		r = add_part(c, p, n);
+	} else if (r >= 0 && head->verb != BROKER_RECORD) {
+		/* One more part of a text. */
+		grown = c->len + n <= DOOR_POLICY_MAX ? realloc(c->text, c->len + n + 1) : NULL;
+		r = grown ? 0 : c->len + n > DOOR_POLICY_MAX ? -EFBIG : -ENOMEM;
+		if (grown) {
+			c->text = grown;
+			memcpy(c->text + c->len, p, n);
+			c->len += n;
+			c->text[c->len] = 0;
+		}
+	}
 	if (r == 0 && head->more) {
 		c->next = k->calls;
 		k->calls = c;

@@ -143,49 +143,40 @@ static int read_policy(struct process *p, char **ret, size_t *ret_len, struct er
 	return *ret ? 0 : err_errno(e, ENOMEM, "read the policy");
 }
 
-static void say_policy(struct process *p, uint32_t id)
-{
-	autofree char *text = NULL;
-	struct err e;
-	size_t len;
-
-	if (read_policy(p, &text, &len, &e) < 0)
-		refuse(p, id, BROKER_POLICY, &e);
-	else
-		answer_text(p, id, BROKER_POLICY, text, len);
-}
-
-static void say_grants(struct process *p, uint32_t id)
+/* The policy, or the grants. */
+static void say_file(struct process *p, uint32_t id, enum broker_verb verb)
 {
 	autofree char *text = NULL;
 	struct err e;
 	size_t len = 0;
-	int r = fd_read_file(p->box_fd, NET_GRANTS_FILE, DOOR_POLICY_MAX, &text, &len);
+	int r;
 
-	if (r < 0 && r != -ENOENT) {
-		err_errno(&e, -r, "read the grants of box '%s'", p->config->box);
-		refuse(p, id, BROKER_GRANTS, &e);
-		return;
+	if (verb == BROKER_POLICY) {
+		r = read_policy(p, &text, &len, &e);
+	} else {
+		r = fd_read_file(p->box_fd, NET_GRANTS_FILE, DOOR_POLICY_MAX, &text, &len);
+		r = r == -ENOENT ? 0 : r;
+		if (r < 0)
+			err_errno(&e, -r, "read the grants of box '%s'", p->config->box);
 	}
-	answer_text(p, id, BROKER_GRANTS, text ? text : "", len);
-}
-
-static bool is_same_file(const struct stat *a, const struct stat *b)
-{
-	return a->st_ino == b->st_ino && a->st_size == b->st_size &&
-	       a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+	if (r < 0)
+		refuse(p, id, verb, &e);
+	else
+		answer_text(p, id, verb, text ? text : "", len);
 }
 
 /* The policy that holds now. */
 static const struct policy *current_policy(struct process *p, struct err *e)
 {
 	autofree char *text = NULL;
+	const struct stat *was = &p->policy_stat;
 	struct stat st = {0};
 	size_t len;
 
 	if (fstatat(p->box_fd, NET_POLICY_FILE, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		st = (struct stat){0};
-	if (p->policy_known && is_same_file(&st, &p->policy_stat))
+	if (p->policy_known && st.st_ino == was->st_ino && st.st_size == was->st_size &&
+	    st.st_mtim.tv_sec == was->st_mtim.tv_sec && st.st_mtim.tv_nsec == was->st_mtim.tv_nsec)
 		return p->policy;
 	policy_free(p->policy);
 	p->policy = NULL;
@@ -196,21 +187,6 @@ static const struct policy *current_policy(struct process *p, struct err *e)
 	p->policy_stat = st;
 	p->policy_known = true;
 	return p->policy;
-}
-
-static int check_named(struct process *p, const char *name, struct err *e)
-{
-	const struct policy *policy = current_policy(p, e);
-	const struct rule *rule;
-	const char *named;
-
-	if (!policy)
-		return -EACCES;
-	for (size_t i = 0; policy_secret(policy, i, &named, &rule); i++)
-		if (strcmp(named, name) == 0)
-			return 0;
-	return err_set(e, ERR_DENIED, EACCES, "the policy of box '%s' names no secret '%s'",
-		       p->config->box, name);
 }
 
 /* ---- secrets ---- */
@@ -313,21 +289,9 @@ static void on_late(struct ev_timer *t)
 	command_done(c);
 }
 
-static void run_line(const char *line, int out)
-{
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-	if (setpgid(0, 0) < 0 || null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 ||
-	    dup2(null, 2) < 0 || sys_close_range(3, ~0u, 0) < 0)
-		_exit(126);
-	signal(SIGPIPE, SIG_DFL);
-	execl("/bin/sh", "sh", "-c", line, (char *)NULL);
-	_exit(127);
-}
-
 static int start_command(struct command *c)
 {
-	int out[2];
+	int out[2], null;
 
 	c->value = locked_alloc(DOOR_SECRET_MAX + 1);
 	if (!c->value)
@@ -336,8 +300,15 @@ static int start_command(struct command *c)
 		return -errno;
 	c->child.pid = fork();
 	if (c->child.pid == 0) {
+		/* Its line is not what was read: that is empty here. */
 		fd_set_nonblock(out[1], false);
-		run_line(c->line, out[1]); /* not what was read: that is empty here */
+		null = open("/dev/null", O_RDWR | O_CLOEXEC);
+		if (setpgid(0, 0) < 0 || null < 0 || dup2(null, 0) < 0 || dup2(out[1], 1) < 0 ||
+		    dup2(null, 2) < 0 || sys_close_range(3, ~0u, 0) < 0)
+			_exit(126);
+		signal(SIGPIPE, SIG_DFL);
+		execl("/bin/sh", "sh", "-c", c->line, (char *)NULL);
+		_exit(127);
 	}
 	close(out[1]);
 	c->out.fd = out[0];
@@ -346,17 +317,6 @@ static int start_command(struct command *c)
 	c->ended = false;
 	(void)setpgid(c->child.pid, c->child.pid); /* whoever of us is first */
 	return ev_child_add(c->p->ev, &c->child, c->child.pid, -1);
-}
-
-static int command_await(struct command *c, uint32_t id)
-{
-	uint32_t *ids = reallocarray(c->ids, c->id_count + 1, sizeof(*ids));
-
-	if (!ids)
-		return -ENOMEM;
-	c->ids = ids;
-	c->ids[c->id_count++] = id;
-	return 0;
 }
 
 /* One that runs already, or a new one that does not run yet. */
@@ -391,9 +351,14 @@ static void provide_by_command(struct process *p, uint32_t id, const char *name,
 {
 	struct command *c = command_find(p, name, line);
 	bool runs = c && c->value;
-	int r = c ? command_await(c, id) : -ENOMEM;
+	uint32_t *ids = c ? reallocarray(c->ids, c->id_count + 1, sizeof(*ids)) : NULL;
+	int r = ids ? 0 : -ENOMEM;
 	struct err e;
 
+	if (ids) {
+		c->ids = ids;
+		c->ids[c->id_count++] = id;
+	}
 	if (r == 0 && runs)
 		return;
 	if (r == 0)
@@ -433,13 +398,22 @@ static void provide_from_file(struct process *p, uint32_t id, const char *name, 
 
 static void say_secret(struct process *p, uint32_t id, const char *name)
 {
-	enum secret_source source;
-	char *data = NULL;
 	struct err e;
+	const struct policy *policy = current_policy(p, &e);
+	enum secret_source source;
+	const char *named;
+	const struct rule *rule;
+	char *data = NULL;
 	size_t len = 0;
-	int r = check_named(p, name, &e);
+	bool is_named = false;
+	int r = -EACCES;
 
-	if (r == 0)
+	for (size_t i = 0; policy && !is_named && policy_secret(policy, i, &named, &rule); i++)
+		is_named = strcmp(named, name) == 0;
+	if (policy && !is_named)
+		err_set(&e, ERR_DENIED, EACCES, "the policy of box '%s' names no secret '%s'",
+			p->config->box, name);
+	if (is_named)
 		r = secret_read(&p->st, name, &source, &data, &len, &e);
 	if (r < 0) {
 		refuse(p, id, BROKER_SECRET, &e);
@@ -660,10 +634,8 @@ static void on_packet(struct ev_io *io, uint32_t events)
 	}
 	memcpy(&head, p->in, sizeof(head));
 	p->in[n] = 0;
-	if (head.verb == BROKER_POLICY)
-		say_policy(p, head.id);
-	else if (head.verb == BROKER_GRANTS)
-		say_grants(p, head.id);
+	if (head.verb == BROKER_POLICY || head.verb == BROKER_GRANTS)
+		say_file(p, head.id, head.verb);
 	else if (head.verb == BROKER_SECRET)
 		say_secret(p, head.id, payload);
 	else if (head.verb == BROKER_RECORD)
@@ -674,20 +646,6 @@ static void on_packet(struct ev_io *io, uint32_t events)
 		keep_used(p, payload, (size_t)n - sizeof(head));
 	else
 		ev_quit(p->ev);
-}
-
-static int open_all(struct process *p, struct err *e)
-{
-	int r = state_open(&p->st, p->config->home, false, e);
-
-	if (r < 0)
-		return r;
-	p->box_fd = openat(p->st.boxes_fd, p->config->box,
-			   O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (p->box_fd < 0)
-		return err_errno(e, errno, "open the directory of box '%s'", p->config->box);
-	p->used_error = used_load(&p->used, p->box_fd);
-	return audit_open(&p->record, &p->st, p->config->box, p->config->created_ms, e);
 }
 
 int broker_process(int fd, int end_fd, const struct door_config *config)
@@ -714,7 +672,17 @@ int broker_process(int fd, int end_fd, const struct door_config *config)
 	if (p.in)
 		r = ev_new(&p.ev);
 	if (r == 0)
-		r = open_all(&p, &e);
+		r = state_open(&p.st, config->home, false, &e);
+	if (r == 0) {
+		p.box_fd = openat(p.st.boxes_fd, config->box,
+				  O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (p.box_fd < 0)
+			r = err_errno(&e, errno, "open the directory of box '%s'", config->box);
+	}
+	if (r == 0) {
+		p.used_error = used_load(&p.used, p.box_fd);
+		r = audit_open(&p.record, &p.st, config->box, config->created_ms, &e);
+	}
 	/* The first question gets the reason; the proxy then ends. */
 	if (r < 0) {
 		refuse(&p, 0, BROKER_RECORD, &e);

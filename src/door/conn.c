@@ -40,27 +40,22 @@ static struct audit_row row_of(const struct door_conn *c, const char *kind, cons
 	};
 }
 
-static void record_end(struct door_conn *c, const char *verdict, const char *reason)
-{
-	struct audit_row row = row_of(c, "done", verdict);
-
-	if (c->seq == 0)
-		return;
-	row.about = c->seq;
-	row.reason = reason;
-	row.address = c->dial.address[0] ? c->dial.address : NULL;
-	row.bytes_up = c->bytes_up;
-	row.bytes_down = c->bytes_down;
-	row.duration_ms = ev_now(c->door->ev) - c->started_ms;
-	broker_record(c->door->broker, NULL, &row);
-}
-
 /* ---- the end ---- */
 
-static void conn_free(struct door_conn *c)
+void door_conn_end(struct door_conn *c, const char *verdict, const char *reason)
 {
 	struct door *d = c->door;
+	struct audit_row row = row_of(c, "done", verdict);
 
+	if (c->seq) {
+		row.about = c->seq;
+		row.reason = reason;
+		row.address = c->dial.address[0] ? c->dial.address : NULL;
+		row.bytes_up = c->bytes_up;
+		row.bytes_down = c->bytes_down;
+		row.duration_ms = ev_now(d->ev) - c->started_ms;
+		broker_record(d->broker, NULL, &row);
+	}
 	ask_cancel(&c->wait, d->ending ? "the door ends" : ASK_GAVE_UP);
 	if (c->call.id)
 		broker_cancel(d->broker, &c->call);
@@ -79,14 +74,7 @@ static void conn_free(struct door_conn *c)
 	free(c);
 }
 
-void door_conn_end(struct door_conn *c, const char *verdict, const char *reason)
-{
-	record_end(c, verdict, reason);
-	conn_free(c);
-}
-
-/* As a proxy answers. It fits into the first window, so there is nothing to wait for. */
-static void answer_http(struct door_conn *c, const struct err *e)
+static void answer(struct door_conn *c, const struct err *e)
 {
 	struct answer a = {.status = answer_status(e),
 			   .host = c->host.text[0] ? c->host.text : NULL,
@@ -94,21 +82,18 @@ static void answer_http(struct door_conn *c, const struct err *e)
 			   .rule = c->verdict.rule ? c->verdict.rule->name : NULL};
 	struct buf text;
 
+	if (!c->box)
+		return;
+	if (!c->is_proxied || c->is_answered) {
+		channel_wire_refuse(c->box, e);
+		return;
+	}
+	/* As a proxy answers. It fits into the first window, so there is nothing to wait for. */
 	buf_init(&text, ANSWER_MAX);
 	if (answer_write(&text, &a, e) == 0 &&
 	    channel_write(c->box, buf_data(&text), buf_len(&text)) == (ssize_t)buf_len(&text))
 		channel_free(take_ptr(c->box), false);
 	buf_done(&text);
-}
-
-static void answer(struct door_conn *c, const struct err *e)
-{
-	if (!c->box)
-		return;
-	if (c->is_proxied && !c->is_answered)
-		answer_http(c, e);
-	else
-		channel_wire_refuse(c->box, e);
 }
 
 /* It was allowed, and did not work. */
@@ -201,12 +186,10 @@ static void on_answer(struct ask_wait *w, bool is_allowed, const char *by)
 		allowed(c);
 		return;
 	}
-	if (by)
-		err_set(&e, ERR_DENIED, EACCES, "%.120s port %u was denied by %.40s", c->host.text,
-			c->port, by);
-	else
-		err_set(&e, ERR_DENIED, EACCES, "%.120s port %u: it was not allowed in time",
-			c->host.text, c->port);
+	err_set(&e, ERR_DENIED, EACCES,
+		by ? "%.120s port %u was denied by %.40s"
+		   : "%.120s port %u: it was not allowed in time",
+		c->host.text, c->port, by);
 	door_conn_deny(c, &e);
 }
 
@@ -265,18 +248,6 @@ static void on_dialled(struct dial *d, struct channel *up, struct err *e)
 	}
 }
 
-/* Each request of it will be judged by itself. */
-static void look_inside(struct door_conn *c)
-{
-	if (say_ok(c) < 0) {
-		door_conn_end(c, "failed", NULL);
-		return;
-	}
-	c->state = CONN_FIRST;
-	ev_timer_set(c->door->ev, &c->timer, DOOR_HEAD_MS);
-	door_conn_read_first(c);
-}
-
 void door_conn_judge(struct door_conn *c)
 {
 	const struct subject about = subject_of(c);
@@ -285,16 +256,21 @@ void door_conn_judge(struct door_conn *c)
 	ev_timer_stop(c->door->ev, &c->timer);
 	channel_want(c->box, 0);
 	door_decide(c->door, &about, v);
-	if (v->action == ACTION_DENY)
+	if (v->action == ACTION_DENY) {
 		deny_by_rule(c);
-	else if (c->is_proxied && !c->said_connect)
+	} else if (c->is_proxied && !c->said_connect) {
 		door_conn_to_web(c, false, NULL);
-	else if (v->inspect)
-		look_inside(c);
-	else if (v->action == ACTION_ASK)
+	} else if (v->inspect && say_ok(c) < 0) {
+		door_conn_end(c, "failed", NULL);
+	} else if (v->inspect) { /* each request of it will be judged by itself */
+		c->state = CONN_FIRST;
+		ev_timer_set(c->door->ev, &c->timer, DOOR_HEAD_MS);
+		door_conn_read_first(c);
+	} else if (v->action == ACTION_ASK) {
 		ask(c);
-	else
+	} else {
 		allowed(c);
+	}
 }
 
 /* ---- the beginning ---- */
@@ -338,40 +314,6 @@ static void on_timer(struct ev_timer *t)
 	conn_fail(c, &e);
 }
 
-static int conn_new(struct door_conn **ret, struct door *d, uint32_t id,
-		    const struct wire_connect *m)
-{
-	struct door_conn *c = calloc(1, sizeof(*c));
-	int r = c ? channel_wire_new(&c->box, &d->exchange, id, on_cancel, c) : -ENOMEM;
-
-	if (r < 0) {
-		free(c);
-		return r;
-	}
-	c->door = d;
-	c->id = id;
-	c->exec_id = m->exec_id;
-	c->is_proxied = m->proxy;
-	c->started_ms = ev_now(d->ev);
-	c->box->owner = c;
-	c->box->on_ready = on_ready;
-	c->timer.on_timer = on_timer;
-	c->later.on_defer = on_later;
-	c->wait.on_answer = on_answer;
-	c->call.on_answer = on_recorded;
-	buf_init(&c->first, DOOR_HEAD_MAX);
-	dial_init(&c->dial, d);
-	c->dial.on_done = on_dialled;
-	c->next = d->conns;
-	c->at = &d->conns;
-	if (c->next)
-		c->next->at = &c->next;
-	d->conns = c;
-	d->conn_count++;
-	*ret = c;
-	return 0;
-}
-
 /* True if there is room for one more. */
 static bool check_caps(struct door_conn *c)
 {
@@ -395,15 +337,37 @@ static bool check_caps(struct door_conn *c)
 
 void door_conn_start(struct door *d, uint32_t id, const struct wire_connect *m)
 {
-	struct door_conn *c;
+	struct door_conn *c = calloc(1, sizeof(*c));
 	struct err e;
-	int r = conn_new(&c, d, id, m);
+	int r = c ? channel_wire_new(&c->box, &d->exchange, id, on_cancel, c) : -ENOMEM;
 
 	if (r < 0) {
+		free(c);
 		err_errno(&e, -r, "a connection");
 		door_reply(d, id, r, &e);
 		return;
 	}
+	*c = (struct door_conn){.door = d,
+				.id = id,
+				.exec_id = m->exec_id,
+				.box = c->box,
+				.is_proxied = m->proxy,
+				.started_ms = ev_now(d->ev),
+				.timer.on_timer = on_timer,
+				.later.on_defer = on_later,
+				.wait.on_answer = on_answer,
+				.call.on_answer = on_recorded,
+				.next = d->conns,
+				.at = &d->conns};
+	c->box->owner = c;
+	c->box->on_ready = on_ready;
+	buf_init(&c->first, DOOR_HEAD_MAX);
+	dial_init(&c->dial, d);
+	c->dial.on_done = on_dialled;
+	if (c->next)
+		c->next->at = &c->next;
+	d->conns = c;
+	d->conn_count++;
 	if (m->proxy) {
 		if (!check_caps(c))
 			return;
@@ -447,18 +411,6 @@ static bool is_still_allowed(struct door_conn *c, const struct verdict *v)
 	return is_private || !c->dial.private;
 }
 
-/* Of one that waits for a person: the policy may have decided meanwhile. */
-static bool judge_asked_again(struct door_conn *c, const struct verdict *v)
-{
-	if (v->action == ACTION_ASK && !v->inspect)
-		return true;
-	ask_cancel(&c->wait, ASK_DECIDED);
-	if (v->action == ACTION_DENY)
-		return false;
-	door_conn_judge(c);
-	return true;
-}
-
 /* False: it is to be cut. */
 static bool judge_again(struct door_conn *c)
 {
@@ -471,8 +423,14 @@ static bool judge_again(struct door_conn *c)
 	c->verdict.rule = v.rule;
 	c->verdict.any_name = v.any_name;
 	switch (c->state) {
-	case CONN_ASK:
-		return judge_asked_again(c, &v);
+	case CONN_ASK: /* the policy may have decided meanwhile */
+		if (v.action == ACTION_ASK && !v.inspect)
+			return true;
+		ask_cancel(&c->wait, ASK_DECIDED);
+		if (v.action == ACTION_DENY)
+			return false;
+		door_conn_judge(c);
+		return true;
 	case CONN_FIRST:
 		c->verdict = v;
 		return v.action != ACTION_DENY && v.inspect;

@@ -355,21 +355,10 @@ static uint64_t room(void *arg, bool is_up)
 	return door_room(c->door, c->verdict.rule, is_up);
 }
 
-/* From here on every request is judged, so this one's share of the rule is given back. */
-static void hand_over(struct door_conn *c)
-{
-	struct channel *up;
-
-	tunnel_release(c->tunnel, &c->box, &up, &c->first);
-	tunnel_free(take_ptr(c->tunnel));
-	if (c->verdict.rule)
-		door_give_back(c->door, c->verdict.rule);
-	door_conn_to_web(c, false, up);
-}
-
 static void tunnel_ended(void *arg, enum tunnel_end end, int error)
 {
 	struct door_conn *c = arg;
+	struct channel *up;
 	struct err e;
 
 	switch (end) {
@@ -383,7 +372,13 @@ static void tunnel_ended(void *arg, enum tunnel_end end, int error)
 		door_conn_end(c, "cut", "nothing passed for too long");
 		break;
 	case TUNNEL_HANDED:
-		hand_over(c);
+		/* From here on every request is judged, so this one's share of the rule is given
+		 * back. */
+		tunnel_release(c->tunnel, &c->box, &up, &c->first);
+		tunnel_free(take_ptr(c->tunnel));
+		if (c->verdict.rule)
+			door_give_back(c->door, c->verdict.rule);
+		door_conn_to_web(c, false, up);
 		break;
 	case TUNNEL_REFUSED:
 		door_conn_deny(c, &c->dial.error);

@@ -42,30 +42,23 @@ static bool is_grant(const struct reload *l)
 	return l->verdict[0];
 }
 
-/* No later line is about the same. */
-static bool is_last(const char *rest, const char *pattern)
-{
-	char end[DNS_NAME_MAX + 16];
-
-	snprintf(end, sizeof(end), " %s\n", pattern);
-	return !rest || !strstr(rest, end);
-}
-
 /* The new one is the last of all; those for once are older than it, and it may stand against one of
  * them. */
 static int parse_grants(struct reload *l, struct grants *all, struct err *e)
 {
 	bool carries = is_grant(l);
-	char *line, *rest = l->grants.call.text;
+	char *line, *rest = l->grants.call.text, same[DNS_NAME_MAX + 16];
 	struct net_grant g;
 	int r = 0;
 
+	snprintf(same, sizeof(same), " %s\n", l->pattern);
 	while (r == 0 && (line = strsep(&rest, "\n"))) {
 		if (!*line)
 			continue;
 		if (net_grant_parse(line, &g) < 0)
 			return err_set(e, ERR_INVALID, EBADMSG, "the grants are damaged");
-		if (carries && strcmp(g.pattern, l->pattern) == 0 && is_last(rest, l->pattern)) {
+		if (carries && strcmp(g.pattern, l->pattern) == 0 &&
+		    (!rest || !strstr(rest, same))) { /* no later line is about the same */
 			carries = false;
 			r = grants_carry_once(all, l->door->grants, e);
 		}
@@ -74,24 +67,6 @@ static int parse_grants(struct reload *l, struct grants *all, struct err *e)
 				       g.until_ms, false, e);
 	}
 	return r == 0 && carries ? grants_carry_once(all, l->door->grants, e) : r;
-}
-
-static void record_policy(const struct reload *l)
-{
-	struct door *d = l->door;
-	bool is_closed = d->trouble.kind != ERR_NONE;
-	char reason[REASON_MAX] = "sha256:";
-	struct audit_row row = {
-		.kind = "policy",
-		.verdict = is_closed ? "deny" : "allow",
-		.rule = d->policy_name,
-		.reason = is_closed ? d->trouble.msg : reason,
-		.by = l->by[0] ? l->by : NULL,
-	};
-
-	if (!is_closed)
-		sha256_hex(l->policy.call.text, l->policy.call.len, reason + strlen(reason));
-	broker_record(d->broker, NULL, &row);
 }
 
 static void record_grant(struct door *d, const char *verdict, const char *pattern,
@@ -110,13 +85,26 @@ static void record_grant(struct door *d, const char *verdict, const char *patter
 
 static void record_change(const struct reload *l)
 {
+	struct door *d = l->door;
+	bool is_closed = d->trouble.kind != ERR_NONE;
 	char reason[REASON_MAX];
+	struct audit_row row = {
+		.kind = "policy",
+		.verdict = is_closed ? "deny" : "allow",
+		.rule = d->policy_name,
+		.reason = is_closed ? d->trouble.msg : reason,
+		.by = l->by[0] ? l->by : NULL,
+	};
 
 	snprintf(reason, sizeof(reason), "for %llu s", (unsigned long long)(l->for_ms / 1000));
 	if (is_grant(l))
-		record_grant(l->door, l->verdict, l->pattern, l->for_ms ? reason : NULL, l->by);
-	if (!is_grant(l) || l->error.kind != ERR_NONE)
-		record_policy(l);
+		record_grant(d, l->verdict, l->pattern, l->for_ms ? reason : NULL, l->by);
+	if (is_grant(l) && l->error.kind == ERR_NONE)
+		return;
+	str_copy(reason, sizeof(reason), "sha256:");
+	if (!is_closed)
+		sha256_hex(l->policy.call.text, l->policy.call.len, reason + strlen(reason));
+	broker_record(d->broker, NULL, &row);
 }
 
 /* What the text is called: a preset that says the same, or the name that came with it. A grant
@@ -184,9 +172,7 @@ static void use_policy(struct reload *l)
 		granted = grants_new(policy_grants_intercept(fresh));
 		if (!granted)
 			err_errno(&l->error, ENOMEM, "read the grants");
-		else if (l->grants.call.text && parse_grants(l, granted, &l->error) == 0)
-			(void)load_used(l, &l->error);
-		else if (!l->grants.call.text)
+		else if (!l->grants.call.text || parse_grants(l, granted, &l->error) == 0)
 			(void)load_used(l, &l->error);
 	}
 	if (l->error.kind != ERR_NONE) {
@@ -324,20 +310,15 @@ static int verb_status(const struct control *c, struct err *e)
 	return r < 0 ? err_errno(e, -r, "the door's status") : 0;
 }
 
-struct reloading {
-	uint32_t id;
-};
-
 static void on_reloaded(struct door *d, void *arg, struct err *e)
 {
-	struct reloading *l = arg;
+	uint32_t id = (uint32_t)(uintptr_t)arg;
 
 	if (e->kind == ERR_NONE)
-		(void)say_cut(d, l->id, d->cut);
+		(void)say_cut(d, id, d->cut);
 	else
 		err_prefix(e, "nothing is let through any more");
-	door_reply(d, l->id, e->kind == ERR_NONE ? 0 : -EIO, e);
-	free(l);
+	door_reply(d, id, e->kind == ERR_NONE ? 0 : -EIO, e);
 }
 
 /* "allow" or "deny"; NULL if it is neither. */
@@ -354,18 +335,13 @@ static int verb_reload(const struct control *c, struct err *e)
 	struct policy_change change = {.by = c->by, .verdict = verdict_word(c, 1)};
 	bool has_for = c->count == 5 && strcmp(c->words[3], "for") == 0 &&
 		       str_parse_u64(c->words[4], UINT64_MAX, &change.for_ms);
-	struct reloading *l;
 
 	if (change.verdict ? c->count != 3 && !has_for
 			   : c->count > 3 || (c->count >= 2 && strcmp(c->words[1], "policy") != 0))
 		return err_set(e, ERR_INVALID, EINVAL,
 			       "reload [policy [NAME] | allow|deny HOST[:PORT] [for MS]]");
 	change.pattern = c->count > 2 ? c->words[2] : NULL;
-	l = malloc(sizeof(*l));
-	if (!l)
-		return err_set(e, ERR_FULL, ENOMEM, "no memory");
-	l->id = c->id;
-	door_reload(c->door, &change, on_reloaded, l);
+	door_reload(c->door, &change, on_reloaded, (void *)(uintptr_t)c->id);
 	return -EINPROGRESS;
 }
 

@@ -124,17 +124,6 @@ static void drop_up(struct web *w, bool abort)
 	u->dial.on_done = on_dialled;
 }
 
-static void request_reset(struct web_request *r)
-{
-	http_head_done(&r->head);
-	http_body_done(&r->body);
-	injection_free(r->injection);
-	free(r->path);
-	free(r->normal);
-	free(r->query);
-	*r = (struct web_request){0};
-}
-
 static void response_reset(struct web_response *r)
 {
 	http_head_done(&r->head);
@@ -153,7 +142,13 @@ static void reset_exchange(struct web *w)
 		forget(&w->up.side.in);
 	if (buf_len(&w->up.side.out) == 0)
 		forget(&w->up.side.out);
-	request_reset(&w->req);
+	http_head_done(&w->req.head);
+	http_body_done(&w->req.body);
+	injection_free(w->req.injection);
+	free(w->req.path);
+	free(w->req.normal);
+	free(w->req.query);
+	w->req = (struct web_request){0};
 	response_reset(&w->resp);
 }
 
@@ -186,56 +181,43 @@ void web_next(struct web *w)
 
 /* ---- the upstream ---- */
 
-/* A credential goes through these, and perhaps comes back. */
-static int keep_secret(struct web *w)
-{
-	struct buf *all[] = {&w->up.side.in, &w->up.side.out, &w->resp.held,
-			     &w->resp.frames.control};
-	int r = 0;
-
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && r == 0; i++)
-		r = buf_set_secret(all[i], true);
-	return r;
-}
-
-static int write_request(struct web *w, struct err *e)
-{
-	size_t before = buf_len(&w->up.side.out);
-
-	if (web_choose_reuse(w, e) < 0)
-		return -EIO;
-	if (w->req.injection && keep_secret(w) < 0)
-		return err_errno(e, ENOMEM, "write a request");
-	if (http_head_write(&w->req.head, &w->up.side.out) < 0)
-		return err_set(e, ERR_LIMIT, EMSGSIZE, "the request's head is too long");
-	w->up.head_left = buf_len(&w->up.side.out) - before;
-	w->up.holds_secret = w->req.injection != NULL;
-	return web_count(w, buf_len(&w->up.side.out) - before, 0, e);
-}
-
-/* One that closed meanwhile, or that was dialled under another rule's terms, is not used; nor one
- * that a request of another kind went to, which a server might take for the beginning of one with a
- * credential, or whose late answer would be searched for another credential than it may have. */
-static bool may_use_up(struct web *w, bool private, const char *rule)
-{
-	if (w->up.private != private || w->up.injects != (w->req.injection != NULL))
-		return false;
-	return (!w->req.injection || strcmp(w->up.rule, rule) == 0) && web_is_up_quiet(w);
-}
-
 void web_send_request(struct web *w)
 {
 	const struct tls_identity *id =
 		w->req.injection ? injection_identity(w->req.injection) : NULL;
 	bool private = w->req.verdict.rule && w->req.verdict.rule->private;
 	const char *rule = w->req.verdict.rule ? w->req.verdict.rule->name : "";
+	bool is_same_kind = w->up.private == private &&
+			    w->up.injects == (w->req.injection != NULL) &&
+			    (!w->req.injection || strcmp(w->up.rule, rule) == 0);
+	/* A credential goes through these, and perhaps comes back. */
+	struct buf *all[] = {&w->up.side.in, &w->up.side.out, &w->resp.held,
+			     &w->resp.frames.control};
+	size_t before;
 	struct err e;
+	int r;
 
-	if (w->up.side.channel && (id || !may_use_up(w, private, rule)))
+	/* One that closed meanwhile, or that was dialled under another rule's terms, is not used;
+	 * nor one that a request of another kind went to, which a server might take for the
+	 * beginning of one with a credential, or whose late answer would be searched for another
+	 * credential than it may have. */
+	if (w->up.side.channel && (id || !is_same_kind || !web_is_up_quiet(w)))
 		drop_up(w, false);
 	w->up.injects = w->req.injection != NULL;
 	str_copy(w->up.rule, sizeof(w->up.rule), rule);
-	if (write_request(w, &e) < 0) {
+	before = buf_len(&w->up.side.out);
+	r = web_choose_reuse(w, &e);
+	for (size_t i = 0; r == 0 && w->req.injection && i < sizeof(all) / sizeof(all[0]); i++)
+		if (buf_set_secret(all[i], true) < 0)
+			r = err_errno(&e, ENOMEM, "write a request");
+	if (r == 0 && http_head_write(&w->req.head, &w->up.side.out) < 0)
+		r = err_set(&e, ERR_LIMIT, EMSGSIZE, "the request's head is too long");
+	if (r == 0) {
+		w->up.head_left = buf_len(&w->up.side.out) - before;
+		w->up.holds_secret = w->req.injection != NULL;
+		r = web_count(w, w->up.head_left, 0, &e);
+	}
+	if (r < 0) {
 		web_fail(w, &e);
 		return;
 	}
@@ -329,42 +311,6 @@ static int switch_protocols(struct web *w, struct err *e)
 	return write_response(w, e);
 }
 
-/* A coding was not asked for where a credential is; what it hides cannot be searched. */
-static int check_coding(const struct web *w, struct err *e)
-{
-	const char *coding = http_head_find(&w->resp.head, "Content-Encoding");
-
-	if (!w->req.injection || !injection_names(w->req.injection)[0] || !coding ||
-	    http_name_is(coding, "identity") || w->resp.body.framing == HTTP_NO_BODY)
-		return 0;
-	return err_set(e, ERR_PROTOCOL, EBADMSG,
-		       "%.120s answered a request with a credential in a coding that was not asked "
-		       "for (%.20s), so it cannot be searched",
-		       w->config.host.text, coding);
-}
-
-/* How its content goes on to the box. Without a length an older client learns it only from the end.
- * */
-static int frame_response(struct web *w, struct err *e)
-{
-	int r = 0;
-
-	w->resp.framing = w->resp.body.framing;
-	if (w->resp.framing == HTTP_UNTIL_CLOSE || w->resp.framing == HTTP_CHUNKED) {
-		w->resp.framing = w->req.head.minor > 0 ? HTTP_CHUNKED : HTTP_UNTIL_CLOSE;
-		if (w->resp.framing == HTTP_CHUNKED)
-			r = http_head_add(&w->resp.head, "Transfer-Encoding", "chunked");
-		else
-			w->keep_box = false;
-	}
-	/* An answer before the end of the request: the rest of it is not waited for. */
-	if (!w->req.is_sent)
-		w->keep_box = false;
-	if (r == 0 && !w->keep_box)
-		r = http_head_add(&w->resp.head, "Connection", "close");
-	return r < 0 ? err_errno(e, -r, "write an answer") : write_response(w, e);
-}
-
 /* 100 and the like: more is to come. A 100 that the box did not ask for is of no use to it, and
  * some clients take it for the answer. */
 static int pass_interim(struct web *w, struct err *e)
@@ -386,6 +332,7 @@ static int pass_interim(struct web *w, struct err *e)
 int web_take_response(struct web *w, struct err *e)
 {
 	struct http_head *h = &w->resp.head;
+	const char *coding;
 	int r;
 
 	if (w->req.injection)
@@ -398,10 +345,16 @@ int web_take_response(struct web *w, struct err *e)
 	if (h->status < 200)
 		return pass_interim(w, e);
 	r = http_body_init_response(&w->resp.body, h, w->req.head.method, e);
-	if (r == 0)
-		r = check_coding(w, e);
 	if (r < 0)
 		return r;
+	/* A coding was not asked for where a credential is; what it hides cannot be searched. */
+	coding = http_head_find(h, "Content-Encoding");
+	if (w->req.injection && injection_names(w->req.injection)[0] && coding &&
+	    !http_name_is(coding, "identity") && w->resp.body.framing != HTTP_NO_BODY)
+		return err_set(e, ERR_PROTOCOL, EBADMSG,
+			       "%.120s answered a request with a credential in a coding that was "
+			       "not asked for (%.20s), so it cannot be searched",
+			       w->config.host.text, coding);
 	w->up.keeps = h->minor > 0 && !http_head_has_token(h, "Connection", "close") &&
 		      w->resp.body.framing != HTTP_UNTIL_CLOSE;
 	w->resp.redacts = w->req.injection != NULL;
@@ -409,51 +362,30 @@ int web_take_response(struct web *w, struct err *e)
 		http_body_set_secret(&w->resp.body);
 	w->resp.is_there = true;
 	http_head_strip_hop(h);
-	return frame_response(w, e);
+	/* Without a length an older client learns the content's end only from the connection's. */
+	w->resp.framing = w->resp.body.framing;
+	if (w->resp.framing == HTTP_UNTIL_CLOSE || w->resp.framing == HTTP_CHUNKED) {
+		w->resp.framing = w->req.head.minor > 0 ? HTTP_CHUNKED : HTTP_UNTIL_CLOSE;
+		if (w->resp.framing == HTTP_CHUNKED)
+			r = http_head_add(h, "Transfer-Encoding", "chunked");
+		else
+			w->keep_box = false;
+	}
+	/* An answer before the end of the request: the rest of it is not waited for. */
+	if (!w->req.is_sent)
+		w->keep_box = false;
+	if (r == 0 && !w->keep_box)
+		r = http_head_add(h, "Connection", "close");
+	return r < 0 ? err_errno(e, -r, "write an answer") : write_response(w, e);
 }
 
 /* ---- the loop ---- */
 
-static int step_switched(struct web *w, struct err *e)
-{
-	int r = web_move_frames(w, e);
-
-	if (r != 0 || !w->box.finished || !w->up.side.finished)
-		return r;
-	web_record_end(w, "ok", NULL);
-	channel_free(take_ptr(w->box.channel), false);
-	drop_up(w, false);
-	finish(w);
-	return 0;
-}
-
-/* One exchange is over when the answer is: an upstream need not wait for the request's end. */
-static int step_move(struct web *w, struct err *e)
-{
-	int up = web_move_request(w, e);
-	int down = up < 0 ? up : web_move_response(w, e);
-
-	if (down < 0 || !w->resp.is_sent)
-		return down < 0 ? down : up | down;
-	web_record_end(w, "ok", NULL);
-	web_next(w);
-	return 1;
-}
-
-static int step_close(struct web *w, struct err *e)
-{
-	/* One that takes nothing more has gone by itself. */
-	int r = w->box.ended && w->box.is_broken ? -EIO : web_finish_side(w, &w->box, e);
-
-	if (r == 0)
-		return 0;
-	channel_free(take_ptr(w->box.channel), r < 0);
-	finish(w);
-	return 0;
-}
-
+/* 1: it may go on at once; 0: not; negative: broken. */
 static int step(struct web *w, struct err *e)
 {
+	int r, down;
+
 	/* A kept one that closes, or says something unasked, is of no more use. */
 	if ((w->state == WEB_HEAD || w->state == WEB_DECIDE) && w->up.side.channel &&
 	    (w->up.side.ended || buf_len(&w->up.side.in) > 0))
@@ -468,53 +400,67 @@ static int step(struct web *w, struct err *e)
 		ask_cancel(&w->wait, ASK_GAVE_UP);
 		return err_set(e, ERR_DENIED, ECONNRESET, ASK_ENDED);
 	case WEB_MOVE:
-		return step_move(w, e);
+		r = web_move_request(w, e);
+		down = r < 0 ? r : web_move_response(w, e);
+		/* It is over when the answer is: an upstream need not wait for the request's end.
+		 */
+		if (down < 0 || !w->resp.is_sent)
+			return down < 0 ? down : r | down;
+		web_record_end(w, "ok", NULL);
+		web_next(w);
+		return 1;
 	case WEB_SWITCHED:
-		return step_switched(w, e);
+		r = web_move_frames(w, e);
+		if (r != 0 || !w->box.finished || !w->up.side.finished)
+			return r;
+		web_record_end(w, "ok", NULL);
+		channel_free(take_ptr(w->box.channel), false);
+		drop_up(w, false);
+		finish(w);
+		return 0;
 	case WEB_CLOSE:
-		return step_close(w, e);
+		/* One that takes nothing more has gone by itself. */
+		r = w->box.ended && w->box.is_broken ? -EIO : web_finish_side(w, &w->box, e);
+		if (r != 0) {
+			channel_free(take_ptr(w->box.channel), r < 0);
+			finish(w);
+		}
+		return 0;
 	default:
 		return 0;
 	}
 }
 
-/* Reads, goes on until nothing more comes of what was read, writes. */
-static int round_trip(struct web *w, struct err *e)
-{
-	int moved = web_read(w), r = 1;
-
-	while (r > 0 && w->state != WEB_OVER) {
-		r = step(w, e);
-		moved |= r > 0;
-	}
-	if (r == 0 && w->state != WEB_OVER) {
-		r = web_write(w, e);
-		moved |= r > 0;
-	}
-	return r < 0 ? r : moved;
-}
-
-/* Goes on until nothing moves; then waits for either side. */
+/* Reads, goes on until nothing more comes of what was read, writes; and so on until nothing moves.
+ * Then waits for either side. */
 void web_run(struct web *w)
 {
 	struct err e = {0};
-	int moved = 1;
+	int moved = 1, r = 0;
 
 	if (w->is_running || w->state == WEB_OVER)
 		return;
 	w->is_running = true;
-	for (unsigned rounds = 0; moved > 0 && w->state != WEB_OVER; rounds++) {
+	for (unsigned rounds = 0; r >= 0 && moved && w->state != WEB_OVER; rounds++) {
 		if (rounds == ROUNDS_MAX) {
 			ev_defer(w->config.door->ev, &w->run);
 			break;
 		}
-		moved = round_trip(w, &e);
-		if (moved > 0 && (w->state == WEB_MOVE || w->state == WEB_SWITCHED)) {
+		moved = web_read(w);
+		do {
+			r = step(w, &e);
+			moved |= r > 0;
+		} while (r > 0 && w->state != WEB_OVER);
+		if (r == 0 && w->state != WEB_OVER) {
+			r = web_write(w, &e);
+			moved |= r > 0;
+		}
+		if (r >= 0 && moved && (w->state == WEB_MOVE || w->state == WEB_SWITCHED)) {
 			w->moved_ms = ev_now(w->config.door->ev);
 			w->limit_ms = DOOR_IDLE_MS;
 		}
 	}
-	if (moved < 0 && w->state != WEB_OVER)
+	if (r < 0 && w->state != WEB_OVER)
 		web_fail(w, &e);
 	w->is_running = false;
 	if (w->state == WEB_OVER)
@@ -565,8 +511,14 @@ int web_new(struct web **ret, const struct web_config *c, struct channel *box, c
 		channel_free(c->up, true);
 		return err_errno(e, ENOMEM, "intercept a connection");
 	}
-	w->config = *c;
-	w->box.channel = box;
+	*w = (struct web){.config = *c,
+			  .box.channel = box,
+			  .timer.on_timer = on_timer,
+			  .run.on_defer = on_run,
+			  .done.on_defer = on_done,
+			  .wait.on_answer = web_on_answer,
+			  .call.on_answer = web_on_recorded,
+			  .keep_box = true};
 	box->owner = w;
 	box->on_ready = on_ready;
 	buf_init(&w->box.in, DOOR_BUFFER_MAX + 1);
@@ -579,12 +531,6 @@ int web_new(struct web **ret, const struct web_config *c, struct channel *box, c
 		w->up.keeps = true;
 		str_copy(w->address, sizeof(w->address), c->up_address);
 	}
-	w->timer.on_timer = on_timer;
-	w->run.on_defer = on_run;
-	w->done.on_defer = on_done;
-	w->wait.on_answer = web_on_answer;
-	w->call.on_answer = web_on_recorded;
-	w->keep_box = true;
 	if (n > 0 && buf_append(&w->box.in, first, n) < 0) {
 		web_free(w);
 		return err_errno(e, ENOMEM, "intercept a connection");
@@ -608,20 +554,12 @@ static bool is_still_right(const struct web *w)
 	       (w->req.kept_count == rule->kept_count || !w->req.is_stripped);
 }
 
-/* A rule may deny the address that the host led to. */
-static bool is_up_allowed(struct web *w)
-{
-	struct host address;
-
-	return host_parse(&address, w->address) == 0 &&
-	       !dial_refused(w->config.door, &address, w->config.port, w->up.private);
-}
-
 bool web_judge_again(struct web *w)
 {
 	bool was_once =
 		w->config.door->keeps_once && w->req.verdict.rule && w->req.verdict.rule->once;
 	bool is_allowed, is_unfit;
+	struct host address;
 
 	/* An idle upstream goes: the next request dials under the new terms. What was denied
 	 * gets its answer soon. The rule that said so goes with its policy. */
@@ -649,7 +587,10 @@ bool web_judge_again(struct web *w)
 	/* It went, or is going, where the new rule does not let it. */
 	if (is_allowed && w->state != WEB_DECIDE && w->up.private)
 		is_allowed = w->req.verdict.rule && w->req.verdict.rule->private;
-	if (is_allowed && w->up.side.channel && !is_up_allowed(w)) {
+	/* A rule may deny the address that the host led to. */
+	if (is_allowed && w->up.side.channel &&
+	    (host_parse(&address, w->address) < 0 ||
+	     dial_refused(w->config.door, &address, w->config.port, w->up.private))) {
 		is_allowed = w->state == WEB_DECIDE;
 		drop_up(w, true);
 	}

@@ -30,31 +30,25 @@ static int put_head(struct web *w, const struct ws_frame *f, struct err *e)
 	return put(w, head, ws_frame_write(f, head), e);
 }
 
-/* A piece of a message that is cut anew. */
-static int put_piece(struct web *w, size_t n, struct err *e)
-{
-	struct web_frames *s = &w->resp.frames;
-	struct ws_frame f = {
-		.op = s->op, .is_last = s->owes_last && n == buf_len(&w->resp.held), .len = n};
-
-	s->op = 0;
-	if (f.is_last)
-		s->owes_last = s->is_cut = false;
-	return put_head(w, &f, e);
-}
-
 /* What was searched goes on, as far as there is room. */
 static int drain_frames(struct web *w, struct err *e)
 {
+	struct web_frames *s = &w->resp.frames;
 	int moved = 0, r = 0;
 
 	while (r == 0 && web_has_room(&w->box) &&
-	       (w->resp.held_safe > 0 ||
-		(w->resp.frames.owes_last && buf_len(&w->resp.held) == 0))) {
+	       (w->resp.held_safe > 0 || (s->owes_last && buf_len(&w->resp.held) == 0))) {
 		size_t n = w->resp.held_safe < STEP ? w->resp.held_safe : STEP;
+		struct ws_frame piece = {.op = s->op,
+					 .is_last = s->owes_last && n == buf_len(&w->resp.held),
+					 .len = n};
 
-		if (w->resp.frames.is_cut)
-			r = put_piece(w, n, e);
+		if (s->is_cut) {
+			s->op = 0;
+			if (piece.is_last)
+				s->owes_last = s->is_cut = false;
+			r = put_head(w, &piece, e);
+		}
 		if (r == 0)
 			r = put(w, buf_data(&w->resp.held), n, e);
 		buf_consume(&w->resp.held, n);
@@ -100,31 +94,27 @@ static int take_payload(struct web *w, size_t *used, struct err *e)
 	return 0;
 }
 
-static int end_control(struct web *w, struct err *e)
-{
-	struct web_frames *s = &w->resp.frames;
-	int r;
-
-	injection_redact_whole(w->req.injection, s->control.data + s->control.start,
-			       buf_len(&s->control));
-	r = put_head(w, &s->frame, e);
-	if (r == 0)
-		r = put(w, buf_data(&s->control), buf_len(&s->control), e);
-	buf_clear(&s->control);
-	return r;
-}
-
 static int search_payload(struct web *w, struct err *e)
 {
 	struct web_frames *s = &w->resp.frames;
 	bool is_frame_over = w->resp.from_up.left == 0;
 	bool is_over = (is_frame_over && s->frame.is_last) ||
 		       (w->up.side.ended && buf_len(&w->up.side.in) == 0);
+	int r;
 
 	if (is_frame_over)
 		s->in_frame = false;
-	if (s->frame.is_control)
-		return is_frame_over ? end_control(w, e) : 0;
+	if (s->frame.is_control && !is_frame_over)
+		return 0;
+	if (s->frame.is_control) {
+		injection_redact_whole(w->req.injection, s->control.data + s->control.start,
+				       buf_len(&s->control));
+		r = put_head(w, &s->frame, e);
+		if (r == 0)
+			r = put(w, buf_data(&s->control), buf_len(&s->control), e);
+		buf_clear(&s->control);
+		return r;
+	}
 	if (is_frame_over && s->frame.is_last && s->is_cut)
 		s->owes_last = true;
 	w->resp.held_safe =

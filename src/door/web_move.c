@@ -236,18 +236,6 @@ static int emit_end(struct web *w, struct web_side *s, const struct http_body *b
 
 /* ---- the request ---- */
 
-static int end_request(struct web *w, struct err *e)
-{
-	w->req.is_sent = true;
-	/* What is injected cannot be said a second time at the end. */
-	if (w->req.injection) {
-		injection_strip(w->req.injection, &w->req.body.trailers);
-		if (credentials_remove(&w->req.body.trailers, w->req.verdict.rule) < 0)
-			return err_errno(e, ENOMEM, "remove the box's own credentials");
-	}
-	return emit_end(w, &w->up.side, &w->req.body, e);
-}
-
 int web_move_request(struct web *w, struct err *e)
 {
 	const uint8_t *data;
@@ -265,8 +253,16 @@ int web_move_request(struct web *w, struct err *e)
 			r = emit(w, &w->up.side, data, len, e);
 		if (r == 0)
 			buf_consume(&w->box.in, used);
-		if (r == 0 && over > 0)
-			r = end_request(w, e);
+		if (r == 0 && over > 0) {
+			w->req.is_sent = true;
+			/* What is injected cannot be said a second time at the end. */
+			if (w->req.injection)
+				injection_strip(w->req.injection, &w->req.body.trailers);
+			if (w->req.injection &&
+			    credentials_remove(&w->req.body.trailers, w->req.verdict.rule) < 0)
+				return err_errno(e, ENOMEM, "remove the box's own credentials");
+			r = emit_end(w, &w->up.side, &w->req.body, e);
+		}
 		if (r < 0)
 			return r;
 		moved |= used > 0 || over > 0;
@@ -311,14 +307,6 @@ static int pass_content(struct web *w, const uint8_t *p, size_t n, bool more, st
 	return drain_held(w, e);
 }
 
-static int end_response(struct web *w, struct err *e)
-{
-	if (w->req.injection)
-		injection_redact_head(w->req.injection, &w->resp.body.trailers);
-	w->resp.is_sent = true;
-	return emit_end(w, &w->box, &w->resp.body, e);
-}
-
 /* One part of the body. 1: something moved, 0: not. */
 static int move_part(struct web *w, struct err *e)
 {
@@ -341,8 +329,12 @@ static int move_part(struct web *w, struct err *e)
 	if (r < 0)
 		return r;
 	buf_consume(&w->up.side.in, used);
-	if (over > 0 && w->resp.held_safe == 0)
-		r = end_response(w, e);
+	if (over > 0 && w->resp.held_safe == 0) {
+		if (w->req.injection)
+			injection_redact_head(w->req.injection, &w->resp.body.trailers);
+		w->resp.is_sent = true;
+		r = emit_end(w, &w->box, &w->resp.body, e);
+	}
 	return r < 0 ? r : used > 0 || over > 0;
 }
 
@@ -360,18 +352,6 @@ static int move_body(struct web *w, struct err *e)
 		moved |= r > 0;
 	}
 	return r < 0 ? r : moved;
-}
-
-static int no_answer(struct web *w, struct err *e)
-{
-	/* Where a kept connection had run out the box sees the same: its program knows
-	 * whether the request may be sent again. */
-	w->req.is_stale = w->up.was_used && buf_len(&w->up.side.in) == 0;
-	if (w->up.side.error.kind != ERR_NONE) {
-		*e = w->up.side.error;
-		return -EIO;
-	}
-	return err_set(e, ERR_PROTOCOL, EBADMSG, "%.120s gave no answer", w->config.host.text);
 }
 
 int web_move_response(struct web *w, struct err *e)
@@ -392,8 +372,18 @@ int web_move_response(struct web *w, struct err *e)
 				w->req.injection, &used, e);
 	if (r < 0)
 		return r;
-	if (r == 0)
-		return w->up.side.ended ? no_answer(w, e) : 0;
+	if (r == 0 && !w->up.side.ended)
+		return 0;
+	if (r == 0) {
+		/* Where a kept connection had run out the box sees the same: its program knows
+		 * whether the request may be sent again. */
+		w->req.is_stale = w->up.was_used && buf_len(&w->up.side.in) == 0;
+		if (w->up.side.error.kind == ERR_NONE)
+			return err_set(e, ERR_PROTOCOL, EBADMSG, "%.120s gave no answer",
+				       w->config.host.text);
+		*e = w->up.side.error;
+		return -EIO;
+	}
 	buf_consume(&w->up.side.in, used);
 	w->resp.head = head;
 	r = web_take_response(w, e);

@@ -78,37 +78,6 @@ void web_fail(struct web *w, const struct err *e)
 
 /* ---- deciding ---- */
 
-/* Every request must be for the host that the connection is for. */
-static int check_target(struct web *w, struct http_target *t, struct err *e)
-{
-	struct host host;
-	int r = http_target_parse(&w->req.head, t, e);
-
-	if (r < 0)
-		return r;
-	if (strcmp(w->req.head.method, "CONNECT") == 0)
-		return err_set(e, ERR_INVALID, 400, "CONNECT within a connection");
-	if (host_parse(&host, t->host) < 0 || strcmp(host.text, w->config.host.text) != 0 ||
-	    (t->port && t->port != w->config.port))
-		return err_set(e, ERR_DENIED, 421,
-			       "this connection is for %.100s, and the request for %.100s",
-			       w->config.host.text, t->host);
-	if (t->scheme[0] && (strcmp(t->scheme, "https") == 0) != w->config.tls)
-		return err_set(e, ERR_INVALID, 400, "the scheme is not that of the connection");
-	return 0;
-}
-
-/* Methods are written in upper case, since there are servers that do so with what they get: "get"
- * would be judged as one and done as the other. WEBSOCKET is a word of rules. */
-static int check_method(const struct http_head *h, struct err *e)
-{
-	const char *m = h->method;
-
-	if (m[strspn(m, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-")] || strcmp(m, "WEBSOCKET") == 0)
-		return err_set(e, ERR_INVALID, 400, "a method that is not known to be one");
-	return 0;
-}
-
 static bool judges_paths(const struct web *w)
 {
 	return policy_has_paths(w->config.door->policy, &w->config.host, w->config.port);
@@ -316,59 +285,42 @@ static bool is_bodiless(const struct web *w)
 	return false;
 }
 
-/* A body that no server needs to expect stands alone whatever the rule says. Expect comes with a
- * body, or the parser has refused it. */
-static bool is_last_on_upstream(const struct web *w)
-{
-	const struct rule *rule = w->req.verdict.rule;
-
-	if (w->req.websocket)
-		return true;
-	if (w->req.body.ended)
-		return false;
-	return is_bodiless(w) || !(rule && rule->reuse);
-}
-
 int web_choose_reuse(struct web *w, struct err *e)
 {
+	const struct rule *rule = w->req.verdict.rule;
 	int r = 0;
 
-	w->req.is_last = is_last_on_upstream(w);
+	/* A body that no server needs to expect stands alone whatever the rule says. Expect comes
+	 * with a body, or the parser has refused it. */
+	w->req.is_last = w->req.websocket ||
+			 (!w->req.body.ended && (is_bodiless(w) || !(rule && rule->reuse)));
 	/* A WebSocket's Connection says Upgrade; one that is refused is only not used again. */
 	if (w->req.is_last && !w->req.websocket)
 		r = http_head_add(&w->req.head, "Connection", "close");
 	return r < 0 ? err_errno(e, -r, "write a request anew") : 0;
 }
 
-/* The target in origin form, and with the path that was judged. */
-static int rewrite_target(struct web *w)
-{
-	struct buf target;
-	int r;
-
-	if (w->req.path[0] != '/')
-		return 0;
-	buf_init(&target, 2 * DOOR_HEAD_MAX);
-	r = buf_append_str(&target, w->req.path);
-	if (r == 0 && w->req.query)
-		r = buf_append(&target, "?", 1);
-	if (r == 0 && w->req.query)
-		r = buf_append_str(&target, w->req.query);
-	if (r == 0)
-		r = http_head_set_target(&w->req.head, buf_cstr(&target));
-	buf_done(&target);
-	return r;
-}
-
-/* Written anew: origin form, one Host, our own framing. */
+/* Written anew: origin form, with the path that was judged; one Host, our own framing. */
 static int rewrite(struct web *w, struct err *e)
 {
 	struct http_head *h = &w->req.head;
 	bool usual = w->config.port == (w->config.tls ? 443 : 80);
 	bool is_v6 = w->config.host.is_address && w->config.host.family == AF_INET6;
 	char host[sizeof(w->config.host.text) + 16];
-	int r = rewrite_target(w);
+	struct buf target;
+	int r = 0;
 
+	if (w->req.path[0] == '/') {
+		buf_init(&target, 2 * DOOR_HEAD_MAX);
+		r = buf_append_str(&target, w->req.path);
+		if (r == 0 && w->req.query)
+			r = buf_append(&target, "?", 1);
+		if (r == 0 && w->req.query)
+			r = buf_append_str(&target, w->req.query);
+		if (r == 0)
+			r = http_head_set_target(h, buf_cstr(&target));
+		buf_done(&target);
+	}
 	snprintf(host, sizeof(host), usual ? "%s%s%s" : "%s%s%s:%u", is_v6 ? "[" : "",
 		 w->config.host.text, is_v6 ? "]" : "", w->config.port);
 	http_head_strip_hop(h);
@@ -392,6 +344,7 @@ static int take_request(struct web *w, struct err *e)
 {
 	const char *method = w->req.head.method;
 	struct http_target t;
+	struct host host;
 	int r = http_body_init_request(&w->req.body, &w->req.head, e);
 
 	w->req.websocket = http_head_has_token(&w->req.head, "Connection", "upgrade") &&
@@ -405,16 +358,31 @@ static int take_request(struct web *w, struct err *e)
 	/* A proxy's next request may be for another host, which is another connection of ours. */
 	w->keep_box = r == 0 && w->req.head.minor > 0 && !w->config.proxied &&
 		      !http_head_has_token(&w->req.head, "Connection", "close");
-	if (r == 0)
-		r = check_method(&w->req.head, e);
-	if (r == 0)
-		r = check_target(w, &t, e);
-	if (r == 0)
-		r = take_path(w, &t, e);
-	if (r == 0 && w->req.websocket && ws_check_request(&w->req.head, e) < 0)
-		r = err_set(e, ERR_INVALID, 400, "%s", e->msg);
 	if (r < 0)
 		return r;
+	/* Methods are written in upper case, since there are servers that do so with what they get:
+	 * "get" would be judged as one and done as the other. WEBSOCKET is a word of rules. */
+	if (method[strspn(method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-")] ||
+	    strcmp(method, "WEBSOCKET") == 0)
+		return err_set(e, ERR_INVALID, 400, "a method that is not known to be one");
+	r = http_target_parse(&w->req.head, &t, e);
+	if (r < 0)
+		return r;
+	if (strcmp(method, "CONNECT") == 0)
+		return err_set(e, ERR_INVALID, 400, "CONNECT within a connection");
+	/* Every request must be for the host that the connection is for. */
+	if (host_parse(&host, t.host) < 0 || strcmp(host.text, w->config.host.text) != 0 ||
+	    (t.port && t.port != w->config.port))
+		return err_set(e, ERR_DENIED, 421,
+			       "this connection is for %.100s, and the request for %.100s",
+			       w->config.host.text, t.host);
+	if (t.scheme[0] && (strcmp(t.scheme, "https") == 0) != w->config.tls)
+		return err_set(e, ERR_INVALID, 400, "the scheme is not that of the connection");
+	r = take_path(w, &t, e);
+	if (r < 0)
+		return r;
+	if (w->req.websocket && ws_check_request(&w->req.head, e) < 0)
+		return err_set(e, ERR_INVALID, 400, "%s", e->msg);
 	web_judge(w, t.query);
 	if (web_is_unfit(w))
 		return err_set(e, ERR_INVALID, 400,
