@@ -35,7 +35,7 @@
 #define LOCK_FILE "lock"
 
 /* More than the text can take, whatever is escaped in it. */
-enum { BOOT_ID_LEN = 36, RUN_BYTES = 1024, READ_TRIES = 3 };
+enum { BOOT_ID_LEN = 36, RUN_TOKEN_LEN = 16, RUN_BYTES = 1024, READ_TRIES = 3 };
 
 /* What the lock's file says of the last run. */
 struct record_run {
@@ -259,14 +259,66 @@ static int write_run(int fd, const struct record_run *l, bool durable)
 	return r;
 }
 
+static int damaged(const char *name, int code, struct err *e)
+{
+	return err_set(e, ERR_INTERNAL, code,
+		       "the record of box '%s' is damaged (cove rm -f %s removes it)", name, name);
+}
+
+/* A file of a box, without opening its directory. */
+static int open_in_box(struct state *s, const char *name, const char *file)
+{
+	char path[BOX_NAME_MAX + 16];
+
+	snprintf(path, sizeof(path), "%s/%s", name, file);
+	return fd_openat2(s->boxes_fd, path, O_RDONLY | O_NONBLOCK, 0, FD_BENEATH | FD_NO_SYMLINKS);
+}
+
+/* What an older Cove said of the last run: in a file live, and in a file end, which counts if it
+ * names the same run. Without them its box would look abandoned, and be swept away. */
+static int read_older(struct state *s, const char *name, struct record_run *ret)
+{
+	char run[2][RUN_TOKEN_LEN + 1] = {"", ""};
+
+	for (int i = 0; i < 2; i++) {
+		autoclose int fd = open_in_box(s, name, i == 0 ? "live" : "end");
+		const char *at = i == 0 ? "started_ms" : "ended_ms", *key, *value;
+		autofree char *text = NULL;
+		struct lines lines;
+		size_t len;
+		int r = fd < 0 ? fd : fd_read_regular(fd, RUN_BYTES, &text, &len);
+
+		if (r == -ENOENT)
+			continue;
+		if (r < 0)
+			return r;
+		lines_init(&lines, text, len);
+		while ((r = lines_next(&lines, &key, &value)) > 0)
+			if (strcmp(key, "run") == 0
+				    ? !str_copy(run[i], sizeof(run[i]), value)
+				    : parse_run_line(ret, strcmp(key, "at_ms") == 0 ? at : key,
+						     value) < 0)
+				return -EBADMSG;
+		if (r < 0)
+			return r;
+	}
+	if (ret->started_ms && strcmp(run[0], run[1]) != 0) {
+		ret->ended_ms = 0;
+		ret->cause[0] = ret->by[0] = 0;
+	}
+	return ret->started_ms || ret->ended_ms;
+}
+
 /* The table of record.h. */
-static int load_state(int lock_fd, struct record *ret)
+static int load_state(struct state *s, int lock_fd, struct record *ret)
 {
 	bool running = record_is_locked(lock_fd);
 	char now[BOOT_ID_LEN + 1];
 	struct record_run l = {0};
 	int r = read_run(lock_fd, &l);
 
+	if (r == 0)
+		r = read_older(s, ret->spec.name, &l);
 	if (r < 0)
 		return r;
 	ret->state = running ? BOX_RUNNING : r > 0 ? BOX_STOPPED : BOX_CREATED;
@@ -286,21 +338,6 @@ static int load_state(int lock_fd, struct record *ret)
 									 : "keeper lost");
 	}
 	return 0;
-}
-
-static int damaged(const char *name, int code, struct err *e)
-{
-	return err_set(e, ERR_INTERNAL, code,
-		       "the record of box '%s' is damaged (cove rm -f %s removes it)", name, name);
-}
-
-/* A file of a box, without opening its directory. */
-static int open_in_box(struct state *s, const char *name, const char *file)
-{
-	char path[BOX_NAME_MAX + 16];
-
-	snprintf(path, sizeof(path), "%s/%s", name, file);
-	return fd_openat2(s->boxes_fd, path, O_RDONLY | O_NONBLOCK, 0, FD_BENEATH | FD_NO_SYMLINKS);
 }
 
 int record_load(struct state *s, const char *name, struct record *ret, struct err *e)
@@ -326,7 +363,7 @@ int record_load(struct state *s, const char *name, struct record *ret, struct er
 	if (strcmp(got.spec.name, name) != 0)
 		r = -EBADMSG;
 	else if (lock_fd != -ENOENT) /* without one it never ran */
-		r = lock_fd < 0 ? lock_fd : load_state(lock_fd, &got);
+		r = lock_fd < 0 ? lock_fd : load_state(s, lock_fd, &got);
 	if (r < 0) {
 		record_done(&got);
 		return damaged(name, -r, e);

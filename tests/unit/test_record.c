@@ -146,6 +146,45 @@ HOME_TEST(a_reader_beside_a_writer)
 	close(box_fd);
 }
 
+/* An older Cove kept it in two files beside an empty lock. */
+HOME_TEST(what_an_older_cove_said_counts)
+{
+	static const char live[] = "run 8f551af0fe41d9d2\npid 7\nat_ms 5\ninit 1\npaused 1\n";
+	static const char end[] = "run 8f551af0fe41d9d2\ncause stopped\nby cove stop\nat_ms 9\n";
+	static const char other[] = "run 0000000000000000\ncause stopped\nby x\nat_ms 3\n";
+	struct record r;
+	int box_fd, lock_fd;
+
+	CHECK_EQ(create(s, "dev", NULL), 0);
+	put_file(s, "dev", "live", live, strlen(live));
+	put_file(s, "dev", "end", other, strlen(other));
+	CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
+	CHECK_EQ(r.state, BOX_STOPPED);
+	CHECK_STR(r.cause, "keeper lost");
+	CHECK(r.started_ms == 5 && r.ended_ms == 0);
+	record_done(&r);
+	put_file(s, "dev", "end", end, strlen(end));
+	CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
+	CHECK_EQ(r.state, BOX_STOPPED);
+	CHECK_STR(r.cause, "stopped");
+	CHECK_STR(r.by, "cove stop");
+	CHECK(r.started_ms == 5 && r.ended_ms == 9);
+	record_done(&r);
+	/* Its keeper still runs; then one of this Cove. */
+	CHECK_EQ(record_open(s, "dev", &box_fd, NULL), 0);
+	CHECK_EQ(unlinkat(box_fd, "end", 0), 0);
+	CHECK_EQ(record_lock(box_fd, &lock_fd, NULL), 0);
+	CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
+	CHECK(r.state == BOX_RUNNING && r.keeper_pid == 7 && r.paused && r.init_revision == 1);
+	record_done(&r);
+	CHECK_EQ(record_write_live(box_fd, false, NULL), 0);
+	CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
+	CHECK(r.state == BOX_RUNNING && r.keeper_pid == getpid() && !r.paused);
+	record_done(&r);
+	close(lock_fd);
+	close(box_fd);
+}
+
 HOME_TEST(another_boot_is_a_reboot)
 {
 	static const char text[] = "pid 1\nboot 00000000-0000-0000-0000-000000000000\n"
