@@ -66,7 +66,7 @@ struct cove;
 struct cove_options {
 	size_t size;
 	const char *home; /* absolute; NULL: $COVE_HOME or the usual place */
-	/* Called with one complete line (no newline) per event, for a person and as JSON. */
+	/* Called with one complete line (no newline) per event, human-readable and as JSON. */
 	void (*on_event)(void *arg, const char *line, const char *json);
 	void *arg;
 };
@@ -122,7 +122,7 @@ struct cove_box_options {
 	const char *wall;
 };
 #define COVE_UNLIMITED UINT64_MAX
-#define COVE_UNKNOWN   UINT64_MAX /* in what is told: nobody counts it here */
+#define COVE_UNKNOWN   UINT64_MAX /* in a result: it is not counted here */
 
 /* Makes and starts a box. A one-shot box is still starting when this returns, so that its first
  * command need not wait: where it cannot start, the first call on the handle says why. */
@@ -166,8 +166,8 @@ struct cove_box_info {
 };
 /* Returns the count; free with free(). */
 COVE_API int cove_list(struct cove *cove, struct cove_box_info **ret, struct cove_error *err);
-/* Freezes every process of a box in memory, and thaws it; returns when they stand still or run.
- * Twice is fine. A paused box answers commands and file operations with COVE_CONFLICT; looking at
+/* Freezes every process of a box in memory, and thaws it; returns when they are frozen or run.
+ * Idempotent. A paused box answers commands and file operations with COVE_CONFLICT; looking at
  * it, stopping and removing it work. COVE_UNSUPPORTED with the remedy where the host cannot. */
 COVE_API int cove_pause(struct cove *cove, const char *name, struct cove_error *err);
 COVE_API int cove_resume(struct cove *cove, const char *name, struct cove_error *err);
@@ -394,7 +394,7 @@ COVE_API int cove_answer(struct cove *cove, const char *box, const struct cove_a
 			 cove_on_ask *on_scope, void *arg, struct cove_error *err);
 
 /* Credentials, by name. source: "value" (data is the value), "file" or "command" (data is the path
- * or the line). The value is never told again. */
+ * or the line). The value is never shown again. */
 COVE_API int cove_secret_set(struct cove *cove, const char *name, const char *source,
 			     const void *data, size_t len, struct cove_error *err);
 COVE_API int cove_secret_remove(struct cove *cove, const char *name, struct cove_error *err);
@@ -458,7 +458,7 @@ COVE_API int cove_audit_keep(struct cove *cove, const uint64_t *set_ms, uint64_t
 			     struct cove_error *err);
 
 /* The other way: forwards a port of this host to one in the box, until stop_fd is readable.
- * on_ready is told the port that it listens on. */
+ * on_ready gets the port that it listens on. */
 struct cove_forward {
 	size_t size;
 	unsigned port;	     /* in the box */

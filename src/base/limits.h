@@ -175,8 +175,8 @@
 #define DOOR_ASK_MS	  300000u	/* for an answer, unless the rule says otherwise */
 #define DOOR_END_CHECK_MS 60000u	/* at most, to the next look whether a grant has ended */
 #define DOOR_START_MS	  10000u	/* for a door to say that it is there */
-#define DOOR_SPARES	  64u		/* certificate authorities made at once, for later boxes */
-#define DOOR_SPARES_MAX	  4096u		/* that one call makes */
+#define DOOR_PREMADE	  64u		/* certificate authorities made at once, for later boxes */
+#define DOOR_PREMADE_MAX  4096u		/* that one call makes */
 #define DNS_NAME_MAX	  253u
 #define DNS_MESSAGE_MAX	  4096u
 

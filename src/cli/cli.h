@@ -78,7 +78,7 @@ int help_print_verb(struct cli *c, const struct verb *v);
 /* "no verb 'x'", with the closest one. */
 int help_unknown(struct cli *c, const char *name);
 
-/* Connects to the state directory; twice is fine. 0, or an exit status after the error was
+/* Connects to the state directory; idempotent. 0, or an exit status after the error was
  * printed. */
 int cli_open(struct cli *c);
 
@@ -97,7 +97,7 @@ void cli_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Writes to stdout. 0, or an exit status: quietly 128+SIGPIPE where the reader left. */
 int cli_out(struct cli *c, const void *p, size_t n);
 int cli_out_buf(struct cli *c, const struct buf *b);
-/* The same, indented for a person; one line with --json. Frees nothing. */
+/* The same, indented for reading; one line with --json. Frees nothing. */
 int cli_out_json(struct cli *c, const char *json);
 
 /* One JSON object on stdout: write its members to the writer that begin returns. The end prints it

@@ -12,7 +12,7 @@ const struct verb verb_open = {
 	.summary = "make, start or join a session's box",
 	.help = "SESSION is your own id (a ticket, a chat, a user): any text, always the same\n"
 		"box. The box is named PREFIX-<16 hex digits of the id's SHA-256>, which is\n"
-		"printed; opening twice is fine. Its workspace has the same name unless\n"
+		"printed; opening it again is no error. Its workspace has the same name unless\n"
 		"--workspace says otherwise.\n"
 		"\n"
 		"Examples\n"

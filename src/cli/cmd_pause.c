@@ -10,10 +10,11 @@ const struct verb verb_pause = {
 	.name = "pause",
 	.synopsis = "pause BOX...",
 	.summary = "freeze a box in memory",
-	.help = "Every process of the box stands still where it is and keeps its memory, until\n"
+	.help = "Every process of the box is frozen where it is and keeps its memory, until\n"
 		"`cove resume`. Commands are refused meanwhile; stop, rm, logs, ps and inspect\n"
-		"work. Time stands still for its commands' timeouts and for --idle; --ttl goes\n"
-		"on. Pausing twice is fine. It needs cgroups, which an ordinary user has where\n"
+		"work. Time stops for its commands' timeouts and for --idle; --ttl goes\n"
+		"on. Pausing again is no error. It needs cgroups, which an ordinary user has "
+		"where\n"
 		"they are delegated (`cove doctor` says).\n"
 		"\n"
 		"Examples\n"

@@ -19,9 +19,9 @@ struct port {
 	struct cli *c;
 	const char *box;
 	unsigned inner;
-	int status;	  /* of printing */
-	uint64_t said_ms; /* when a failure was said last */
-	unsigned unsaid;  /* since then */
+	int status;	     /* of printing */
+	uint64_t said_ms;    /* when a failure was said last */
+	unsigned unreported; /* since then */
 };
 
 static int parse(struct cli *c, unsigned *ret_inner, unsigned *ret_local)
@@ -91,14 +91,14 @@ static void on_failed(void *arg, const char *why)
 	uint64_t now = clock_mono_ms();
 
 	if (p->said_ms && now - p->said_ms < SAY_EVERY_MS) {
-		p->unsaid++;
+		p->unreported++;
 		return;
 	}
-	if (p->unsaid)
-		cli_note("%u more connections to port %u of box '%s' failed", p->unsaid, p->inner,
-			 p->box);
+	if (p->unreported)
+		cli_note("%u more connections to port %u of box '%s' failed", p->unreported,
+			 p->inner, p->box);
 	cli_note("a connection to port %u of box '%s' failed: %s", p->inner, p->box, why);
-	p->unsaid = 0;
+	p->unreported = 0;
 	p->said_ms = now;
 }
 

@@ -25,7 +25,7 @@ static void status_cell(struct table *t, const struct cove_exec_info *x)
 		table_cell(t, x->cause);
 }
 
-/* For a person: an empty line is seen, and `cove shell` is what he typed. */
+/* For the eye: an empty line is seen, and `cove shell` is what he typed. */
 static const char *shown_command(const char *command)
 {
 	if (strcmp(command, COMMAND_LOGIN) == 0)

@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-/* Starts catching; twice is fine. SIGPIPE becomes an error of write(2). */
+/* Starts catching; idempotent. SIGPIPE becomes an error of write(2). */
 int signals_catch(void);
 /* Readable when signals_next has one; -1 before signals_catch. */
 int signals_fd(void);

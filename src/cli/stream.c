@@ -333,7 +333,7 @@ static void count_presses(struct stream *s, const uint8_t *data, size_t n)
 		hint(s);
 }
 
-/* The command may have closed its stdin, or ended: what is left of ours is then nobody's. */
+/* The command may have closed its stdin, or ended: what is left of ours is then dropped. */
 static void take_input(struct stream *s, size_t room)
 {
 	uint8_t data[WIRE_DATA_MAX];

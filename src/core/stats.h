@@ -10,5 +10,5 @@ bool status_is_outdated(const struct wire_status *s);
 int stats_ask_status(struct core_call *call, struct core_conn *c, int timeout_ms,
 		     struct wire_status *ret, struct err *e);
 int stats_ask(struct core_conn *c, struct cove_stats *ret, struct err *e);
-/* Returns when all of the box stands still, or runs again. */
+/* Returns when all of the box is frozen, or runs again. */
 int stats_tell_pause(struct core_conn *c, bool on, const char *by, struct err *e);

@@ -22,8 +22,8 @@ static int make_ca(const char *dir, const char *count)
 	struct err e;
 	uint64_t n;
 
-	if (!str_parse_u64(count, DOOR_SPARES_MAX, &n) || n == 0) {
-		fprintf(stderr, "cove-door: COUNT must be 1 to %u\n", DOOR_SPARES_MAX);
+	if (!str_parse_u64(count, DOOR_PREMADE_MAX, &n) || n == 0) {
+		fprintf(stderr, "cove-door: COUNT must be 1 to %u\n", DOOR_PREMADE_MAX);
 		return 2;
 	}
 	if (ca_make_many(dir, (unsigned)n, &e) < 0) {

@@ -32,7 +32,7 @@
 
 #define KEPT_CAPS (CAP_BIT(CAP_DAC_OVERRIDE) | CAP_BIT(CAP_FOWNER) | CAP_BIT(CAP_KILL))
 
-/* *ret_can_look: there is no directory that it cannot look into. */
+/* *ret_can_look: there is no directory that it cannot list. */
 static int drop_caps(bool is_root, bool *ret_can_look)
 {
 	uint32_t left = 0;

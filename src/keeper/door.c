@@ -114,7 +114,7 @@ void keeper_door_send(struct keeper_door *d, const struct wire_frame *f, uint32_
 	int r;
 
 	if (up && f->type != WIRE_DATA)
-		wire_link_settle(&d->link);
+		wire_link_write_lent(&d->link);
 	r = up && f->type == WIRE_DATA
 		    ? wire_link_pass(&d->link, &d->k->init, f)
 		    : wire_encode(out, f->type, f->stream, id, f->payload, f->len);
@@ -181,7 +181,7 @@ void keeper_door_pass_to_init(struct keeper_door *d, const struct wire_frame *f)
 	if (!k->linked)
 		return;
 	if (f->type != WIRE_DATA)
-		wire_link_settle(&k->init);
+		wire_link_write_lent(&k->init);
 	keeper_sent_init(k, f->type == WIRE_DATA ? wire_link_pass(&k->init, &d->link, f)
 						 : wire_encode(&k->init.out, f->type, f->stream,
 							       f->id, f->payload, f->len));

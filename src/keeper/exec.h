@@ -82,7 +82,7 @@ void keeper_exec_ask(struct keeper_client *c, uint32_t id, const struct wire_exe
 int keeper_exec_signal(struct keeper *k, uint32_t exec_id, const struct wire_signal *m,
 		       struct err *e);
 struct keeper_exec *keeper_exec_find(struct keeper *k, uint64_t id);
-/* The box stands still, or goes on: so do the timers of its commands. */
+/* The box is frozen, or goes on: so do the timers of its commands. */
 void keeper_execs_pause(struct keeper *k, bool on);
 /* Sends a signal to every running command. */
 void keeper_execs_signal_all(struct keeper *k, int sig);

@@ -10,8 +10,8 @@
  *	        END                        ->  as at the keeper's end, below
  *	                                   ->  ENDED(number, wait status), whenever a door ends
  *
- * It also does what the keeper must not: at the end it returns the box's authority to the spares if
- * there was no door, since nobody else could have read it, and deletes it otherwise.
+ * It also does what the keeper must not: at the end it returns the box's authority to the premade
+ * ones if there was no door, since nobody else could have read it, and deletes it otherwise.
  *
  * One door at a time: one that still runs when the next is asked for has LAUNCHER_GRACE_MS to end.
  * End of file is the keeper's end: the door sees it on its link as well, has the same grace (it

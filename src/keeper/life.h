@@ -83,7 +83,7 @@ int keeper_life_run(struct keeper_config *config, int client_fd);
 /* start.c: all steps up to a running init and a link to it. What was made before a failure is in
  * *l, and keeper_life_release gives it back. */
 int keeper_life_start(struct keeper_life *l, struct err *e);
-/* Gives back socket, cgroup, ids, and the volume of a kept box. Twice is fine. */
+/* Gives back socket, cgroup, ids, and the volume of a kept box. Idempotent. */
 void keeper_life_release(struct keeper_life *l);
 /* Ends the box, in whatever state it is. */
 void keeper_life_end(struct keeper_life *l, const struct keeper_end *end);

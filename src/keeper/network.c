@@ -69,7 +69,7 @@ static _Noreturn void be_maker(const char *door_path, const char *dir)
 	const char *env[] = {"LANG=C", NULL};
 	sigset_t none;
 
-	snprintf(count, sizeof(count), "%u", DOOR_SPARES);
+	snprintf(count, sizeof(count), "%u", DOOR_PREMADE);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	/* All descriptors but the first three close by themselves. */
@@ -77,8 +77,8 @@ static _Noreturn void be_maker(const char *door_path, const char *dir)
 	_exit(errno == ENOENT || errno == EACCES ? 127 : 126);
 }
 
-/* Fills the spares. */
-static int make_spares(struct keeper_life *l, struct err *e)
+/* Fills the stock of premade authorities. */
+static int premake(struct keeper_life *l, struct err *e)
 {
 	char dir[sizeof(l->st.home) + 16];
 	const char *path = l->config.door_path;
@@ -132,7 +132,7 @@ int keeper_network_prepare(struct keeper_life *l, struct err *e)
 		if (ca_fd < 0)
 			return ca_fd;
 		net_ca_sweep(&l->st, has_box, &l->st);
-		r = make_spares(l, e);
+		r = premake(l, e);
 		if (r == 0)
 			r = net_ca_take(&l->st, box, n->ca, &n->cert, e);
 	}

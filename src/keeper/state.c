@@ -1,7 +1,7 @@
 /*
  * What a client asks of the box as a whole; see keeper.h.
  *
- * A paused box stands still with init in it, so nothing that init would have to do can be asked of
+ * A paused box is frozen with init in it, so nothing that init would have to do can be asked of
  * it: a new command, a file operation or a signal is refused with the remedy. What was asked before
  * goes on when it is resumed, and a client of a running command may still type: its bytes wait, up
  * to their credit. Looking at it, following output, ending and deleting it work as ever.

@@ -39,4 +39,4 @@ int truth_open(struct truth *t, int *fds, uint64_t mem_bytes, bool mem_asked, un
 bool truth_is_old(const struct truth *t, uint64_t now_ms, uint64_t max_age_ms);
 /* Writes them anew. running: commands. Negative errno of the first write that failed. */
 int truth_write(struct truth *t, uint64_t now_ms, const struct cgroup_stats *now, unsigned running);
-void truth_close(struct truth *t); /* twice is fine */
+void truth_close(struct truth *t); /* idempotent */

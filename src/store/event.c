@@ -1,5 +1,5 @@
 /*
- * Events as a line for a person and as a line of JSON; see event.h.
+ * Events as a human-readable line and as a line of JSON; see event.h.
  *
  * How it works: numbers and words of ours are printed, everything that came from outside goes
  * through str_escape or the JSON writer, both of which let no byte end the line. A line that does

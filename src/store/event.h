@@ -1,5 +1,5 @@
 /*
- * Events of a box's life, in two forms: a line for a person and a JSON line for a program. Every
+ * Events of a box's life, in two forms: a human-readable line and a JSON line for a program. Every
  * piece of text that came from a user or a box is escaped (str_escape), so no text can forge or
  * break a line.
  *

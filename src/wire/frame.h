@@ -80,7 +80,7 @@ struct wire_frame {
 struct wire_decoder {
 	struct buf in;
 	size_t taken; /* bytes of the frame handed out last, dropped at the next call */
-	bool hungry;  /* the last read filled all the room it was offered */
+	bool hungry;  /* the last read filled all the space it was offered */
 	int error;    /* 0, or the negative errno that ended it */
 };
 

@@ -80,7 +80,7 @@ static void take_back(struct wire_link *l)
 }
 
 /* What cannot be written now is for the flush that comes, and so is any failure. */
-void wire_link_settle(struct wire_link *l)
+void wire_link_write_lent(struct wire_link *l)
 {
 	const uint8_t *p = l->lent;
 	size_t n = l->lent_len;
@@ -105,9 +105,9 @@ int wire_link_pass(struct wire_link *l, struct wire_link *from, const struct wir
 	size_t n = WIRE_HEADER + (size_t)f->len;
 
 	if (l->lender && (l->lender != from || l->lent + l->lent_len != p))
-		wire_link_settle(l);
+		wire_link_write_lent(l);
 	if (from->borrower && from->borrower != l)
-		wire_link_settle(from->borrower);
+		wire_link_write_lent(from->borrower);
 	if (!l->lender && buf_len(&l->out) > 0) {
 		int r = buf_append(&l->out, p, n);
 
@@ -140,11 +140,11 @@ static bool deliver(struct wire_link *l)
 		}
 		/* Before the decoder is asked again: its memory may go with its last frame. */
 		if (l->borrower && wire_decoder_is_last(&l->decoder))
-			wire_link_settle(l->borrower);
+			wire_link_write_lent(l->borrower);
 	}
 	l->gone = outer;
 	if (l->borrower)
-		wire_link_settle(l->borrower);
+		wire_link_write_lent(l->borrower);
 	if (r < 0) {
 		fail(l, r); /* which may free it */
 		return false;
@@ -290,7 +290,7 @@ void wire_link_done(struct wire_link *l)
 	if (l->gone)
 		*l->gone = true;
 	if (l->borrower)
-		wire_link_settle(l->borrower);
+		wire_link_write_lent(l->borrower);
 	take_back(l);
 	stop_watching(l);
 	if (l->wfd != l->rfd)

@@ -57,10 +57,10 @@ int wire_link_send(struct wire_link *l, enum wire_type type, uint8_t stream, uin
 
 /* From within from's on_frame: passes that frame on as it is. Where nothing is queued it is not
  * copied: it is written, with those that follow it, when from has handed out its last. It may so
- * come behind what is queued meanwhile; wire_link_settle writes it before something that must not
- * come first. */
+ * come behind what is queued meanwhile; wire_link_write_lent writes it before something that must
+ * not come first. */
 int wire_link_pass(struct wire_link *l, struct wire_link *from, const struct wire_frame *f);
-void wire_link_settle(struct wire_link *l);
+void wire_link_write_lent(struct wire_link *l);
 
 /* Stops or resumes reading, for back-pressure. */
 void wire_link_pause(struct wire_link *l, bool on);

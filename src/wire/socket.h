@@ -30,7 +30,7 @@ struct wire_socket {
 /* Takes fd, on failure too, and makes it non-blocking. to_wire is the stream that is sent. */
 int wire_socket_init(struct wire_socket *s, struct wire_link *link, int fd, uint32_t id,
 		     enum wire_stream to_wire);
-/* Closes; the peer sees a reset unless it is over. Twice is fine. */
+/* Closes; the peer sees a reset unless it is over. Idempotent. */
 void wire_socket_done(struct wire_socket *s);
 
 /* All of these: 0, or -errno when the connection is to be cut: its peer is gone, the other side
