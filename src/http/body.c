@@ -38,54 +38,39 @@ static bool parse_length(const char *s, uint64_t *ret)
 	return true;
 }
 
-static int take_coding(const struct http_head *h, const char *value, struct http_framed *f,
-		       struct err *e)
-{
-	int bad = h->status ? 502 : 400;
-
-	if (f->chunked)
-		return http_refuse(e, -EBADMSG, bad, "more than one Transfer-Encoding");
-	if (h->minor == 0)
-		return http_refuse(e, -EBADMSG, bad, "Transfer-Encoding in HTTP/1.0");
-	if (!http_name_is(value, "chunked"))
-		return http_refuse(e, -EBADMSG, h->status ? 502 : 501,
-				   "a transfer coding that is not chunked");
-	f->chunked = true;
-	return 0;
-}
-
-static int take_length(const struct http_head *h, const char *value, struct http_framed *f,
-		       struct err *e)
-{
-	int bad = h->status ? 502 : 400;
-
-	if (f->has_length)
-		return http_refuse(e, -EBADMSG, bad, "more than one Content-Length");
-	if (!parse_length(value, &f->length))
-		return http_refuse(e, -EBADMSG, bad, "a Content-Length that is not a plain number");
-	f->has_length = true;
-	return 0;
-}
-
 int http_framing_find(const struct http_head *h, struct http_framed *ret, struct err *e)
 {
 	static const char length[] = "content-length", coding[] = "transfer-encoding";
 	struct http_framed f = {0};
-	int bad = h->status ? 502 : 400, r = 0;
+	int bad = h->status ? 502 : 400;
 
-	for (size_t i = 0; i < h->field_count && r == 0; i++) {
+	for (size_t i = 0; i < h->field_count; i++) {
 		const char *name = h->fields[i].name, *value = h->fields[i].value;
 
-		if (http_name_is(name, coding))
-			r = take_coding(h, value, &f, e);
-		else if (http_name_is(name, length))
-			r = take_length(h, value, &f, e);
-		else if (http_name_like(name, coding) || http_name_like(name, length))
-			r = http_refuse(e, -EBADMSG, bad, "a field that passes for another: %s",
-					name);
+		if (http_name_is(name, coding)) {
+			if (f.chunked)
+				return http_refuse(e, -EBADMSG, bad,
+						   "more than one Transfer-Encoding");
+			if (h->minor == 0)
+				return http_refuse(e, -EBADMSG, bad,
+						   "Transfer-Encoding in HTTP/1.0");
+			if (!http_name_is(value, "chunked"))
+				return http_refuse(e, -EBADMSG, h->status ? 502 : 501,
+						   "a transfer coding that is not chunked");
+			f.chunked = true;
+		} else if (http_name_is(name, length)) {
+			if (f.has_length)
+				return http_refuse(e, -EBADMSG, bad,
+						   "more than one Content-Length");
+			if (!parse_length(value, &f.length))
+				return http_refuse(e, -EBADMSG, bad,
+						   "a Content-Length that is not a plain number");
+			f.has_length = true;
+		} else if (http_name_like(name, coding) || http_name_like(name, length)) {
+			return http_refuse(e, -EBADMSG, bad, "a field that passes for another: %s",
+					   name);
+		}
 	}
-	if (r < 0)
-		return r;
 	if (f.chunked && f.has_length)
 		return http_refuse(e, -EBADMSG, bad, "Content-Length and Transfer-Encoding");
 	*ret = f;

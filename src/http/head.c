@@ -37,18 +37,6 @@ struct lines_found {
 	size_t count, end; /* end: behind the empty line */
 };
 
-static int check_version(const char *p, size_t n, unsigned *ret_minor, struct err *e)
-{
-	if (n == 8 && memcmp(p, "HTTP/1.", 7) == 0 && (p[7] == '0' || p[7] == '1')) {
-		*ret_minor = (unsigned)(p[7] - '0');
-		return 0;
-	}
-	if (n == 8 && memcmp(p, "HTTP/", 5) == 0 && p[5] >= '0' && p[5] <= '9' && p[6] == '.' &&
-	    p[7] >= '0' && p[7] <= '9')
-		return http_refuse(e, -EBADMSG, 505, "only HTTP/1.0 and HTTP/1.1 are spoken");
-	return http_refuse(e, -EBADMSG, 400, "a request line without a version");
-}
-
 /* The method at p, of which n bytes are there: its length, or negative. */
 static int check_method(const char *p, size_t n, struct err *e)
 {
@@ -84,7 +72,15 @@ static int check_request_line(const char *p, size_t n, struct first_line *ret, s
 	ret->target_len = at - ret->method_len - 1;
 	if (ret->target_len == 0 || at == n || p[at] != ' ')
 		return http_refuse(e, -EBADMSG, 400, "a bad byte or space in the request line");
-	return check_version(p + at + 1, n - at - 1, &ret->minor, e);
+	p += at + 1;
+	n -= at + 1;
+	if (n != 8 || memcmp(p, "HTTP/", 5) != 0 || p[5] < '0' || p[5] > '9' || p[6] != '.' ||
+	    p[7] < '0' || p[7] > '9')
+		return http_refuse(e, -EBADMSG, 400, "a request line without a version");
+	if (p[5] != '1' || p[7] > '1')
+		return http_refuse(e, -EBADMSG, 505, "only HTTP/1.0 and HTTP/1.1 are spoken");
+	ret->minor = (unsigned)(p[7] - '0');
+	return 0;
 }
 
 static int check_status_line(const char *p, size_t n, struct first_line *ret, struct err *e)
@@ -109,31 +105,24 @@ static int check_status_line(const char *p, size_t n, struct first_line *ret, st
 	return 0;
 }
 
-/* What has come of a line that is not whole. */
-static int check_beginning(const char *p, size_t n, bool request, bool full, struct err *e)
-{
-	int r = 0;
-
-	if (request)
-		r = check_method(p, n, e);
-	else if (memcmp(p, "HTTP/1.", n < 7 ? n : 7) != 0)
-		r = http_refuse(e, -EBADMSG, 502, "not an HTTP/1 response");
-	if (r < 0 || !full)
-		return r < 0 ? r : 0;
-	return http_refuse(e, -EBADMSG, request ? 414 : 502, "a first line of more than %u bytes",
-			   DOOR_HEAD_MAX);
-}
-
 /* 1 when the first line is whole and good, 0 when more is needed. full: there cannot be more. */
 static int find_first_line(const char *p, size_t n, bool request, bool full, struct first_line *ret,
 			   struct err *e)
 {
 	const char *eol = memchr(p, '\n', n);
 	size_t len;
-	int r;
+	int r = 0;
 
-	if (!eol)
-		return check_beginning(p, n, request, full, e);
+	if (!eol) { /* what has come of a line that is not whole */
+		if (request)
+			r = check_method(p, n, e);
+		else if (memcmp(p, "HTTP/1.", n < 7 ? n : 7) != 0)
+			r = http_refuse(e, -EBADMSG, 502, "not an HTTP/1 response");
+		if (r < 0 || !full)
+			return r < 0 ? r : 0;
+		return http_refuse(e, -EBADMSG, request ? 414 : 502,
+				   "a first line of more than %u bytes", DOOR_HEAD_MAX);
+	}
 	len = (size_t)(eol - p);
 	ret->end = len + 1;
 	/* A bare LF must be seen as late as a first line that is wrong before it. */
@@ -173,16 +162,6 @@ static int find_lines(const char *p, size_t n, size_t at, int status, struct lin
 	}
 }
 
-static int check_expect(const struct http_head *h, const char *value,
-			const struct http_framed *framed, struct err *e)
-{
-	if (!http_name_is(value, "100-continue") || http_head_count(h, "expect") > 1)
-		return http_refuse(e, -EBADMSG, 417, "an expectation that is not 100-continue");
-	if (h->minor == 0 || (!framed->chunked && !framed->has_length))
-		return http_refuse(e, -EBADMSG, 417, "100-continue without a body");
-	return 0;
-}
-
 /* What the fields mean together. */
 static int check_request(const struct http_head *h, struct err *e)
 {
@@ -201,18 +180,10 @@ static int check_request(const struct http_head *h, struct err *e)
 		return r;
 	if (connect && (framed.chunked || framed.length > 0))
 		return http_refuse(e, -EBADMSG, 400, "a CONNECT with a body");
-	return expect ? check_expect(h, expect, &framed, e) : 0;
-}
-
-static int check_response(const struct http_head *h, struct err *e)
-{
-	struct http_framed framed;
-	int r = http_framing_find(h, &framed, e);
-
-	if (r < 0)
-		return r;
-	if ((h->status < 200 || h->status == 204) && (framed.chunked || framed.length > 0))
-		return http_refuse(e, -EBADMSG, 502, "a body in a response that has none");
+	if (expect && (!http_name_is(expect, "100-continue") || http_head_count(h, "expect") > 1))
+		return http_refuse(e, -EBADMSG, 417, "an expectation that is not 100-continue");
+	if (expect && (h->minor == 0 || (!framed.chunked && !framed.has_length)))
+		return http_refuse(e, -EBADMSG, 417, "100-continue without a body");
 	return 0;
 }
 
@@ -221,6 +192,7 @@ static int cut_up(struct http_head *h, const char *p, const struct first_line *f
 		  const struct lines_found *lines, struct err *e)
 {
 	size_t n = lines->end - 2;
+	struct http_framed framed;
 	char *text;
 	int r = http_head_reserve(h, lines->count + EXTRA_FIELDS, n + EXTRA_TEXT);
 
@@ -243,7 +215,14 @@ static int cut_up(struct http_head *h, const char *p, const struct first_line *f
 	r = http_fields_parse(h, text + first->end, n - first->end, first->status ? 502 : 400, e);
 	if (r < 0)
 		return r;
-	return first->status ? check_response(h, e) : check_request(h, e);
+	if (!first->status)
+		return check_request(h, e);
+	r = http_framing_find(h, &framed, e);
+	if (r < 0)
+		return r;
+	if ((h->status < 200 || h->status == 204) && (framed.chunked || framed.length > 0))
+		return http_refuse(e, -EBADMSG, 502, "a body in a response that has none");
+	return 0;
 }
 
 static int parse(struct http_head *ret, const char *p, size_t n, enum head_kind kind,

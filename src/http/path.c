@@ -105,14 +105,6 @@ static bool twice_escaped(const char *p, size_t n)
 	return false;
 }
 
-/* A segment, decoded, that is no dot segment. */
-static bool segment_ok(const char *p, size_t n)
-{
-	if (p[n - 1] == '.' || (n >= 3 && memcmp(p + n - 3, "%20", 3) == 0))
-		return false;
-	return !twice_escaped(p, n);
-}
-
 /* What decoding put behind `start`, which is behind a slash. */
 static bool end_segment(struct out *o, size_t start, bool last, bool *doubled)
 {
@@ -134,7 +126,7 @@ static bool end_segment(struct out *o, size_t start, bool last, bool *doubled)
 			;
 		return true;
 	}
-	if (!segment_ok(p, n))
+	if (p[n - 1] == '.' || (n >= 3 && memcmp(p + n - 3, "%20", 3) == 0) || twice_escaped(p, n))
 		return false;
 	if (!last)
 		o->p[o->len++] = '/';

@@ -4,6 +4,7 @@
 #include "base/limits.h"
 
 #include <arpa/inet.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { LABEL_MAX = 63, PORT_MAX = 65535, PORT_DIGITS_MAX = 5 };
@@ -13,34 +14,10 @@ static int bad(struct err *e, const char *what)
 	return http_refuse(e, -EINVAL, 400, "%s", what);
 }
 
-/* "[::1]" without its brackets, in the one form that inet_ntop gives it. */
-static bool copy_ipv6(const char *p, size_t n, char ret[256])
-{
-	struct in6_addr addr;
-	char text[INET6_ADDRSTRLEN];
-
-	if (n == 0 || n >= sizeof(text))
-		return false;
-	memcpy(text, p, n);
-	text[n] = '\0';
-	return inet_pton(AF_INET6, text, &addr) == 1 && inet_ntop(AF_INET6, &addr, ret, 256);
-}
-
-/* A last label that some would take for a number is only good in four plain ones. */
-static bool number_ok(const char *name)
-{
-	const char *dot = strrchr(name, '.'), *label = dot ? dot + 1 : name;
-	struct in_addr addr;
-	size_t digits;
-
-	if (label[0] == '0' && label[1] == 'x')
-		return label[2 + strspn(label + 2, "0123456789abcdef")] != '\0';
-	digits = strspn(label, "0123456789");
-	return label[digits] != '\0' || inet_pton(AF_INET, name, &addr) == 1;
-}
-
 static bool copy_name(const char *p, size_t n, char ret[256])
 {
+	struct in_addr addr;
+	const char *last;
 	size_t label = 0;
 
 	if (n > 0 && p[n - 1] == '.')
@@ -59,7 +36,13 @@ static bool copy_name(const char *p, size_t n, char ret[256])
 		label = c == '.' ? 0 : label + 1;
 	}
 	ret[n] = '\0';
-	return label > 0 && number_ok(ret);
+	if (label == 0)
+		return false;
+	/* A last label that some would take for a number is only good in four plain ones. */
+	last = strrchr(ret, '.') ? strrchr(ret, '.') + 1 : ret;
+	if (last[0] == '0' && last[1] == 'x')
+		return last[2 + strspn(last + 2, "0123456789abcdef")] != '\0';
+	return last[strspn(last, "0123456789")] != '\0' || inet_pton(AF_INET, ret, &addr) == 1;
 }
 
 /* ":443" or nothing. */
@@ -87,6 +70,8 @@ static int parse_authority(const char *p, size_t n, char host[256], unsigned *re
 			   struct err *e)
 {
 	const char *end = n > 0 && p[0] == '[' ? memchr(p, ']', n) : memchr(p, ':', n);
+	char text[INET6_ADDRSTRLEN];
+	struct in6_addr addr;
 	size_t len;
 	bool ok;
 
@@ -94,7 +79,11 @@ static int parse_authority(const char *p, size_t n, char host[256], unsigned *re
 		if (!end)
 			return bad(e, "an address without its closing bracket");
 		len = (size_t)(end - p) + 1;
-		ok = copy_ipv6(p + 1, len - 2, host);
+		/* Without its brackets, in the one form that inet_ntop gives it. */
+		ok = len > 2 && len - 2 < sizeof(text);
+		snprintf(text, sizeof(text), "%.*s", ok ? (int)len - 2 : 0, p + 1);
+		ok = ok && inet_pton(AF_INET6, text, &addr) == 1 &&
+		     inet_ntop(AF_INET6, &addr, host, 256);
 	} else {
 		len = end ? (size_t)(end - p) : n;
 		ok = copy_name(p, len, host);
@@ -104,19 +93,6 @@ static int parse_authority(const char *p, size_t n, char host[256], unsigned *re
 	if (!parse_port(p + len, n - len, ret_port))
 		return bad(e, "a bad port");
 	return 0;
-}
-
-/* Length of "http://" or "https://" at the beginning, any case; 0 for anything else. */
-static size_t parse_scheme(const char *target, char ret[6])
-{
-	const char *colon = strstr(target, "://");
-	size_t n = colon ? (size_t)(colon - target) : 0;
-
-	if (n == 0 || (!http_token_is(target, n, "http") && !http_token_is(target, n, "https")))
-		return 0;
-	memcpy(ret, "https", 6);
-	ret[n] = '\0';
-	return n + 3;
 }
 
 static void set_path(struct http_target *t, const char *p)
@@ -176,8 +152,9 @@ int http_target_parse(const struct http_head *h, struct http_target *ret, struct
 {
 	const char *value = http_head_find(h, "host");
 	bool connect = strcmp(h->method, "CONNECT") == 0;
+	const char *colon = strstr(h->target, "://");
+	size_t scheme = colon ? (size_t)(colon - h->target) : 0; /* its length */
 	struct http_target t = {0};
-	size_t scheme;
 	int r = 0;
 
 	if (!value && !connect)
@@ -190,14 +167,15 @@ int http_target_parse(const struct http_head *h, struct http_target *ret, struct
 		return bad(e, "a fragment in a target");
 	if (connect) {
 		r = parse_connect(h, value, &t, e);
-	} else if (h->target[0] == '/') {
+	} else if (h->target[0] == '/' ||
+		   (strcmp(h->target, "*") == 0 && strcmp(h->method, "OPTIONS") == 0)) {
 		set_path(&t, h->target);
-	} else if (strcmp(h->target, "*") == 0 && strcmp(h->method, "OPTIONS") == 0) {
-		set_path(&t, h->target);
+	} else if (http_token_is(h->target, scheme, "http") ||
+		   http_token_is(h->target, scheme, "https")) {
+		memcpy(t.scheme, "https", scheme);
+		r = parse_absolute(h, colon + 3, &t, e);
 	} else {
-		scheme = parse_scheme(h->target, t.scheme);
-		r = scheme ? parse_absolute(h, h->target + scheme, &t, e)
-			   : bad(e, "a target that is neither a path nor an http address");
+		r = bad(e, "a target that is neither a path nor an http address");
 	}
 	if (r == 0)
 		*ret = t;

@@ -191,20 +191,6 @@ int ws_check_request(const struct http_head *h, struct err *e)
 	return 0;
 }
 
-/* What a server that read the key must answer. */
-static void accept_of(const char *key, char ret[29])
-{
-	static const char guid[] = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-	uint8_t sum[SHA1_BYTES];
-	struct sha1 s;
-
-	sha1_init(&s);
-	sha1_add(&s, key, strlen(key));
-	sha1_add(&s, guid, sizeof(guid) - 1);
-	sha1_end(&s, sum);
-	ret[base64_encode(sum, sizeof(sum), false, (uint8_t *)ret)] = 0;
-}
-
 /* Is the extension at p, up to its parameters, one that the client offered? */
 static bool was_offered(const struct http_head *request, const char *p, size_t n)
 {
@@ -254,13 +240,21 @@ int ws_check_response(const struct http_head *request, const struct http_head *r
 	const char *accept = find_single(response, "sec-websocket-accept");
 	const char *protocol = http_head_find(response, "sec-websocket-protocol");
 	const char *key = http_head_find(request, "sec-websocket-key");
+	static const char guid[] = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+	uint8_t sum[SHA1_BYTES];
+	struct sha1 s;
 	char want[29];
 
 	if (response->status != 101 || !upgrades(response))
 		return http_refuse(e, -EINVAL, 502, "not an agreement to a WebSocket");
 	if (!key || !accept)
 		return http_refuse(e, -EINVAL, 502, "a WebSocket without a key or its answer");
-	accept_of(key, want);
+	/* What a server that read the key must answer. */
+	sha1_init(&s);
+	sha1_add(&s, key, strlen(key));
+	sha1_add(&s, guid, sizeof(guid) - 1);
+	sha1_end(&s, sum);
+	want[base64_encode(sum, sizeof(sum), false, (uint8_t *)want)] = 0;
 	if (strcmp(accept, want) != 0)
 		return http_refuse(e, -EINVAL, 502, "the answer to another WebSocket's key");
 	if (protocol && (!find_single(response, "sec-websocket-protocol") ||

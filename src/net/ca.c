@@ -49,7 +49,7 @@ struct ca {
 	uint64_t tick;
 };
 
-static int crypto_failed(struct err *e, const char *what)
+int crypto_failed(struct err *e, const char *what)
 {
 	const char *why = ERR_reason_error_string(ERR_peek_last_error());
 
@@ -69,12 +69,6 @@ static bool add_serial(X509 *x)
 	ok = n && BN_to_ASN1_INTEGER(n, X509_get_serialNumber(x));
 	BN_free(n);
 	return ok;
-}
-
-static bool add_validity(X509 *x, int days)
-{
-	return X509_gmtime_adj(X509_getm_notBefore(x), -DAY_S) &&
-	       X509_gmtime_adj(X509_getm_notAfter(x), (long)days * DAY_S);
 }
 
 static bool set_name(X509_NAME *name, const char *cn)
@@ -185,7 +179,8 @@ static X509 *make_cert(const char *cn, const char *host, EVP_PKEY *key, X509 *is
 
 	issuer = issuer ? issuer : x;
 	if (x && X509_set_version(x, X509_VERSION_3) && add_serial(x) &&
-	    add_validity(x, host ? CA_LEAF_DAYS : CA_DAYS) &&
+	    X509_gmtime_adj(X509_getm_notBefore(x), -DAY_S) &&
+	    X509_gmtime_adj(X509_getm_notAfter(x), (host ? CA_LEAF_DAYS : CA_DAYS) * (long)DAY_S) &&
 	    set_name(X509_get_subject_name(x), cn) &&
 	    X509_set_issuer_name(x, X509_get_subject_name(issuer)) && X509_set_pubkey(x, key) &&
 	    add_constraints(x, !host) && add_usage(x, !host) &&
@@ -196,72 +191,35 @@ static X509 *make_cert(const char *cn, const char *host, EVP_PKEY *key, X509 *is
 	return NULL;
 }
 
-static X509 *make_leaf(struct ca *ca, const char *host)
+int ca_make(struct buf *out, struct err *e)
 {
-	char cn[COMMON_NAME_MAX + 1];
-
-	/* A common name holds 64 bytes; clients look at the alternative name. */
-	if (!str_copy(cn, sizeof(cn), host))
-		str_copy(cn, sizeof(cn), "cove-door");
-	return make_cert(cn, host, ca->leaf_key, ca->cert, ca->key);
-}
-
-static int append_pem(struct buf *out, X509 *x, EVP_PKEY *key)
-{
+	EVP_PKEY *key = EVP_EC_gen("P-256");
 	BIO *bio = BIO_new(BIO_s_secmem());
-	char *text = NULL;
-	int r = -ENOMEM;
+	char id[17], cn[COMMON_NAME_MAX], *text = NULL;
+	int r = -EIO;
+	X509 *x;
 	long n;
 
-	if (bio && PEM_write_bio_X509(bio, x) &&
+	rand_hex(id, 8);
+	snprintf(cn, sizeof(cn), "Cove box authority %s", id);
+	x = key ? make_cert(cn, NULL, key, NULL, key) : NULL;
+	if (x && bio && PEM_write_bio_X509(bio, x) &&
 	    PEM_write_bio_PrivateKey(bio, key, NULL, NULL, 0, NULL, NULL)) {
 		n = BIO_get_mem_data(bio, &text);
 		r = buf_append(out, text, (size_t)n);
 		OPENSSL_cleanse(text, (size_t)n);
 	}
 	BIO_free(bio);
-	return r;
-}
-
-int ca_make(struct buf *out, struct err *e)
-{
-	EVP_PKEY *key = EVP_EC_gen("P-256");
-	char id[17], cn[COMMON_NAME_MAX];
-	X509 *x;
-	int r;
-
-	rand_hex(id, 8);
-	snprintf(cn, sizeof(cn), "Cove box authority %s", id);
-	x = key ? make_cert(cn, NULL, key, NULL, key) : NULL;
-	r = x ? append_pem(out, x, key) : -EIO;
 	X509_free(x);
 	EVP_PKEY_free(key);
 	return r < 0 ? crypto_failed(e, "make a certificate authority") : 0;
 }
 
-static int make_one(int dir_fd, struct err *e)
-{
-	char id[33], name[40];
-	struct buf pem;
-	int r;
-
-	rand_hex(id, 16);
-	snprintf(name, sizeof(name), "%s.pem", id);
-	buf_init(&pem, CA_PEM_MAX);
-	r = ca_make(&pem, e);
-	if (r == 0) {
-		r = fd_write_file(dir_fd, name, buf_data(&pem), buf_len(&pem), 0600, false);
-		if (r < 0)
-			err_errno(e, -r, "write the certificate authority %s", name);
-		explicit_bzero(pem.data, pem.cap);
-	}
-	buf_done(&pem);
-	return r;
-}
-
 int ca_make_many(const char *dir, unsigned count, struct err *e)
 {
 	autoclose int dir_fd = -1;
+	char id[33], name[40];
+	struct buf pem;
 	int r = 0;
 
 	if (mkdir(dir, 0700) < 0 && errno != EEXIST)
@@ -269,8 +227,19 @@ int ca_make_many(const char *dir, unsigned count, struct err *e)
 	dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir_fd < 0)
 		return err_errno(e, errno, "open %s", dir);
-	for (unsigned i = 0; i < count && r == 0; i++)
-		r = make_one(dir_fd, e);
+	for (unsigned i = 0; i < count && r == 0; i++) {
+		rand_hex(id, 16);
+		snprintf(name, sizeof(name), "%s.pem", id);
+		buf_init(&pem, CA_PEM_MAX);
+		r = ca_make(&pem, e);
+		if (r == 0) {
+			r = fd_write_file(dir_fd, name, buf_data(&pem), buf_len(&pem), 0600, false);
+			if (r < 0)
+				err_errno(e, -r, "write the certificate authority %s", name);
+			explicit_bzero(pem.data, pem.cap);
+		}
+		buf_done(&pem);
+	}
 	return r;
 }
 
@@ -280,10 +249,15 @@ static int no_password(char *p, int size, int rw, void *arg)
 	return -1;
 }
 
-static int read_pem(struct ca *ca, const char *pem, struct err *e)
+int ca_open(struct ca **ret, const char *pem, struct err *e)
 {
-	BIO *bio = BIO_new_mem_buf(pem, -1);
+	struct ca *ca = calloc(1, sizeof(*ca));
+	BIO *bio;
+	int r = 0;
 
+	if (!ca)
+		return err_errno(e, ENOMEM, "open the box's certificate authority");
+	bio = BIO_new_mem_buf(pem, -1);
 	if (bio)
 		ca->cert = PEM_read_bio_X509(bio, NULL, no_password, NULL);
 	BIO_free(bio);
@@ -291,22 +265,9 @@ static int read_pem(struct ca *ca, const char *pem, struct err *e)
 	if (bio)
 		ca->key = PEM_read_bio_PrivateKey(bio, NULL, no_password, NULL);
 	BIO_free(bio);
-	if (!ca->cert || !ca->key) {
-		ERR_clear_error();
-		return err_set(e, ERR_INVALID, EINVAL, "the box's certificate authority has no %s",
-			       ca->cert ? "key" : "certificate");
-	}
-	return 0;
-}
-
-int ca_open(struct ca **ret, const char *pem, struct err *e)
-{
-	struct ca *ca = calloc(1, sizeof(*ca));
-	int r;
-
-	if (!ca)
-		return err_errno(e, ENOMEM, "open the box's certificate authority");
-	r = read_pem(ca, pem, e);
+	if (!ca->cert || !ca->key)
+		r = err_set(e, ERR_INVALID, EINVAL, "the box's certificate authority has no %s",
+			    ca->cert ? "key" : "certificate");
 	if (r == 0 && X509_check_private_key(ca->cert, ca->key) != 1)
 		r = err_set(e, ERR_INVALID, EINVAL,
 			    "the key of the box's certificate authority is not its own");
@@ -349,49 +310,38 @@ void ca_free(struct ca *ca)
 	free(ca);
 }
 
-/* What the door's own parser (host.h) lets through, checked again: it goes into a certificate. */
-static bool is_host(const char *host)
-{
-	uint8_t addr[16];
-	size_t n = strlen(host);
-
-	if (inet_pton(AF_INET, host, addr) == 1 || inet_pton(AF_INET6, host, addr) == 1)
-		return true;
-	return n > 0 && n <= DNS_NAME_MAX &&
-	       strspn(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._") ==
-		       n;
-}
-
-/* The place of the host's leaf: where it is, a free one, or that of the least recently used. */
-static struct leaf *leaf_place(struct ca *ca, const char *host)
-{
-	struct leaf *oldest = NULL;
-
-	for (unsigned i = 0; i < ca->count; i++) {
-		struct leaf *l = &ca->leaves[i];
-
-		if (strcmp(l->host, host) == 0)
-			return l;
-		if (!oldest || l->used < oldest->used)
-			oldest = l;
-	}
-	return ca->count < DOOR_LEAVES_MAX ? &ca->leaves[ca->count] : oldest;
-}
-
 int ca_leaf(struct ca *ca, const char *host, X509 **ret, struct err *e)
 {
-	struct leaf *l = leaf_place(ca, host);
+	static const char letters[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
+	struct leaf *l = ca->leaves, *end = ca->leaves + ca->count;
+	char cn[COMMON_NAME_MAX + 1];
 	time_t now = time(NULL);
+	size_t n = strlen(host);
+	uint8_t addr[16];
 
+	/* Its place: where it is, a free one, or that of the least recently used. */
+	while (l < end && strcmp(l->host, host) != 0)
+		l++;
+	if (l == end && ca->count == DOOR_LEAVES_MAX)
+		for (struct leaf *i = l = ca->leaves; i < end; i++)
+			l = i->used < l->used ? i : l;
 	if (!l->host || strcmp(l->host, host) != 0 || now > l->until) {
 		struct leaf fresh = {.until = now + (CA_LEAF_DAYS - 1) * (time_t)DAY_S};
 
-		if (!is_host(host))
+		/* What the door's own parser (host.h) lets through, checked again: it goes into a
+		 * certificate. */
+		if (inet_pton(AF_INET, host, addr) != 1 && inet_pton(AF_INET6, host, addr) != 1 &&
+		    (n == 0 || n > DNS_NAME_MAX || strspn(host, letters) != n))
 			return err_set(e, ERR_INVALID, EINVAL,
 				       "no certificate can be made for this host: it is neither a "
 				       "name nor an address");
 		fresh.host = strdup(host);
-		fresh.cert = fresh.host ? make_leaf(ca, host) : NULL;
+		/* A common name holds 64 bytes; clients look at the alternative name. */
+		if (!str_copy(cn, sizeof(cn), host))
+			str_copy(cn, sizeof(cn), "cove-door");
+		if (fresh.host)
+			fresh.cert = make_cert(cn, host, ca->leaf_key, ca->cert, ca->key);
 		if (!fresh.cert) {
 			leaf_drop(&fresh);
 			return crypto_failed(e, "make a certificate");

@@ -34,3 +34,6 @@ void ca_free(struct ca *ca); /* NULL is fine */
 int ca_leaf(struct ca *ca, const char *host, struct x509_st **ret, struct err *e);
 struct evp_pkey_st *ca_leaf_key(struct ca *ca); /* borrowed */
 unsigned ca_leaf_count(const struct ca *ca);
+
+/* Says what failed, and why in OpenSSL's words. */
+int crypto_failed(struct err *e, const char *what);

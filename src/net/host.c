@@ -18,11 +18,6 @@ enum { LABEL_MAX = 63, MAPPED_BITS = 96 };
 
 static const uint8_t mapped_prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
-static bool is_digit(char c)
-{
-	return c >= '0' && c <= '9';
-}
-
 static char lower(char c)
 {
 	return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
@@ -64,22 +59,13 @@ static bool is_number(const char *label)
 	return n > 0 && !label[n];
 }
 
-static bool is_label(const char *p, size_t n)
-{
-	if (n == 0 || n > LABEL_MAX || p[0] == '-' || p[n - 1] == '-')
-		return false;
-	for (size_t i = 0; i < n; i++)
-		if (!is_digit(p[i]) && !(p[i] >= 'a' && p[i] <= 'z') && p[i] != '-' && p[i] != '_')
-			return false;
-	return true;
-}
-
 static bool is_name(const char *text)
 {
 	for (const char *p = text;;) {
 		size_t n = strcspn(p, ".");
 
-		if (!is_label(p, n))
+		if (n == 0 || n > LABEL_MAX || p[0] == '-' || p[n - 1] == '-' ||
+		    strspn(p, "abcdefghijklmnopqrstuvwxyz0123456789-_") != n)
 			return false;
 		if (!p[n])
 			return !is_number(p);
@@ -163,36 +149,26 @@ int host_parse_authority(struct host *ret, const char *text, uint16_t *ret_port)
 	return r;
 }
 
-/* The number after the slash; without one the whole address. */
-static int parse_bits(const char *slash, unsigned max, unsigned *ret)
-{
-	uint64_t bits;
-
-	if (!slash) {
-		*ret = max;
-		return 0;
-	}
-	if ((slash[1] == '0' && slash[2]) || !str_parse_u64(slash + 1, max, &bits))
-		return -EINVAL;
-	*ret = (unsigned)bits;
-	return 0;
-}
-
 int cidr_parse(struct cidr *ret, const char *text)
 {
 	const char *slash = strchr(text, '/');
 	size_t n = slash ? (size_t)(slash - text) : strlen(text);
 	char address[INET6_ADDRSTRLEN] = "";
 	struct cidr c = {0};
+	uint64_t bits;
+	unsigned max;
 
 	if (n >= sizeof(address))
 		return -EINVAL;
 	memcpy(address, text, n);
 	c.family = strchr(address, ':') ? AF_INET6 : AF_INET;
+	bits = max = c.family == AF_INET ? 32 : 128;
+	/* Without a slash it is the whole address. */
 	if (inet_pton(c.family, address, c.addr) != 1 ||
-	    parse_bits(slash, c.family == AF_INET ? 32 : 128, &c.bits) < 0)
+	    (slash && ((slash[1] == '0' && slash[2]) || !str_parse_u64(slash + 1, max, &bits))))
 		return -EINVAL;
-	for (unsigned i = c.bits; i < (c.family == AF_INET ? 32u : 128u); i++)
+	c.bits = (unsigned)bits;
+	for (unsigned i = c.bits; i < max; i++)
 		if (c.addr[i / 8] & (0x80u >> (i % 8)))
 			return -EINVAL;
 	if (c.bits >= MAPPED_BITS && unmap(&c.family, c.addr))

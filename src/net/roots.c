@@ -67,13 +67,6 @@ static int add_file(struct roots *r, int dir_fd, const char *path)
 	return buf_append(&r->text, "\n", 1);
 }
 
-/* "5ed36f99.0": how OpenSSL finds a certificate in a directory. */
-static bool is_hash_name(const char *s)
-{
-	return strspn(s, "0123456789abcdef") == 8 && s[8] == '.' && s[9] &&
-	       strspn(s + 9, "0123456789") == strlen(s + 9);
-}
-
 static int add_dir(struct roots *r, const char *path)
 {
 	DIR *dir = opendir(path);
@@ -84,7 +77,11 @@ static int add_dir(struct roots *r, const char *path)
 	if (!dir)
 		return -errno;
 	while (res == 0 && (entry = readdir(dir))) {
-		if (!is_hash_name(entry->d_name))
+		const char *s = entry->d_name;
+
+		/* "5ed36f99.0": how OpenSSL finds a certificate in a directory. */
+		if (strspn(s, "0123456789abcdef") != 8 || s[8] != '.' || !s[9] ||
+		    strspn(s + 9, "0123456789") != strlen(s + 9))
 			continue;
 		if (++files > ROOTS_FILES_MAX)
 			res = -ENOBUFS;
@@ -298,14 +295,6 @@ static int make_index(struct roots *r)
 	return res;
 }
 
-static X509 *parse_root(const struct roots *r, const struct root *root)
-{
-	const uint8_t *p = buf_data(&r->der) + root->at;
-
-	return root->trusted_form ? d2i_X509_AUX(NULL, &p, (long)root->len)
-				  : d2i_X509(NULL, &p, (long)root->len);
-}
-
 static int add_signers(struct roots *r, X509_STORE *store, const X509_NAME *issuer, int depth)
 {
 	int ok = 0, res = 0;
@@ -313,13 +302,15 @@ static int add_signers(struct roots *r, X509_STORE *store, const X509_NAME *issu
 
 	for (unsigned i = 0; ok && i < r->count && res == 0; i++) {
 		struct root *root = &r->list[i];
+		const uint8_t *p = buf_data(&r->der) + root->at;
 		X509 *x;
 
 		if (root->hash != hash || root->added)
 			continue;
 		root->added = true;
 		r->used++;
-		x = parse_root(r, root);
+		x = root->trusted_form ? d2i_X509_AUX(NULL, &p, (long)root->len)
+				       : d2i_X509(NULL, &p, (long)root->len);
 		if (!x) {
 			ERR_clear_error();
 			continue;

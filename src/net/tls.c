@@ -27,14 +27,6 @@ enum { KEYS_BYTES = 1 << 20, KEYS_PART_MIN = 64 };
 static const uint8_t alpn_http1[] = "\x08http/1.1";
 enum { ALPN_LEN = sizeof(alpn_http1) - 1 };
 
-static int tls_failed(struct err *e, const char *what)
-{
-	const char *why = ERR_reason_error_string(ERR_peek_last_error());
-
-	ERR_clear_error();
-	return err_set(e, ERR_INTERNAL, 0, "%s: %s", what, why ? why : "out of memory");
-}
-
 /* Both sides alike. */
 static SSL_CTX *make_context(const SSL_METHOD *method)
 {
@@ -92,28 +84,14 @@ static SSL_CTX *make_server(void)
 	return ctx;
 }
 
-/* For the sentence about it. */
-static void keep_refused(X509_STORE_CTX *ctx, X509 *leaf)
-{
-	SSL *ssl = X509_STORE_CTX_get_ex_data(ctx, SSL_get_ex_data_X509_STORE_CTX_idx());
-	struct channel_tls *c = SSL_get_app_data(ssl);
-	X509 *x = X509_STORE_CTX_get_current_cert(ctx);
-
-	if (!x)
-		x = leaf;
-	if (x && X509_up_ref(x)) {
-		X509_free(c->refused);
-		c->refused = x;
-		c->refused_depth = X509_STORE_CTX_get_error_depth(ctx);
-	}
-}
-
 /* Parses what the chain leads to, then lets OpenSSL verify. */
 static int verify(X509_STORE_CTX *ctx, void *arg)
 {
 	STACK_OF(X509) *chain = X509_STORE_CTX_get0_untrusted(ctx);
 	X509_STORE *store = X509_STORE_CTX_get0_store(ctx);
-	X509 *leaf = X509_STORE_CTX_get0_cert(ctx);
+	SSL *ssl = X509_STORE_CTX_get_ex_data(ctx, SSL_get_ex_data_X509_STORE_CTX_idx());
+	X509 *leaf = X509_STORE_CTX_get0_cert(ctx), *x;
+	struct channel_tls *c = SSL_get_app_data(ssl);
 	struct tls *t = arg;
 	int r = leaf ? roots_add_issuers(t->roots, store, leaf) : -EINVAL;
 
@@ -123,7 +101,14 @@ static int verify(X509_STORE_CTX *ctx, void *arg)
 		X509_STORE_CTX_set_error(ctx, X509_V_ERR_OUT_OF_MEM);
 	else if (X509_verify_cert(ctx) > 0)
 		return 1;
-	keep_refused(ctx, leaf);
+	/* For the sentence about it. */
+	x = X509_STORE_CTX_get_current_cert(ctx);
+	x = x ? x : leaf;
+	if (x && X509_up_ref(x)) {
+		X509_free(c->refused);
+		c->refused = x;
+		c->refused_depth = X509_STORE_CTX_get_error_depth(ctx);
+	}
 	return 0;
 }
 
@@ -230,7 +215,7 @@ int tls_new(struct tls **ret, const char *ca_pem, struct err *e)
 	if (!OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CONFIG, NULL) ||
 	    (!CRYPTO_secure_malloc_initialized() &&
 	     !CRYPTO_secure_malloc_init(KEYS_BYTES, KEYS_PART_MIN)))
-		return tls_failed(e, "start OpenSSL");
+		return crypto_failed(e, "start OpenSSL");
 	t = calloc(1, sizeof(*t));
 	if (!t)
 		return err_errno(e, ENOMEM, "start TLS");
@@ -242,7 +227,7 @@ int tls_new(struct tls **ret, const char *ca_pem, struct err *e)
 		t->server = t->ca ? make_server() : NULL;
 		t->client = make_client(t);
 		if (!t->bio || (t->ca && !t->server) || !t->client)
-			r = tls_failed(e, "start TLS");
+			r = crypto_failed(e, "start TLS");
 	}
 	if (r < 0) {
 		tls_free(t);

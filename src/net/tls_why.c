@@ -25,20 +25,11 @@ static void add_plain(char *text, size_t size, const uint8_t *p, size_t n)
 	text[at] = '\0';
 }
 
-static void add_address(char *text, size_t size, const ASN1_OCTET_STRING *ip)
-{
-	char s[INET6_ADDRSTRLEN] = "?";
-	int n = ASN1_STRING_length(ip);
-
-	if (n == 4 || n == 16)
-		inet_ntop(n == 4 ? AF_INET : AF_INET6, ASN1_STRING_get0_data(ip), s, sizeof(s));
-	add_plain(text, size, (const uint8_t *)s, strlen(s));
-}
-
 /* "'a', 'b' and others", or "". */
 static void names_of(X509 *x, char *text, size_t size)
 {
 	GENERAL_NAMES *names = X509_get_ext_d2i(x, NID_subject_alt_name, NULL, NULL);
+	char ip[INET6_ADDRSTRLEN];
 	int shown = 0;
 
 	*text = '\0';
@@ -46,6 +37,8 @@ static void names_of(X509 *x, char *text, size_t size)
 		int type;
 		const ASN1_STRING *v =
 			GENERAL_NAME_get0_value(sk_GENERAL_NAME_value(names, i), &type);
+		const uint8_t *p = ASN1_STRING_get0_data(v);
+		size_t n = (size_t)ASN1_STRING_length(v);
 
 		if (type != GEN_DNS && type != GEN_IPADD)
 			continue;
@@ -54,27 +47,17 @@ static void names_of(X509 *x, char *text, size_t size)
 			break;
 		}
 		strncat(text, shown > 1 ? ", '" : "'", size - strlen(text) - 1);
-		if (type == GEN_IPADD)
-			add_address(text, size, v);
-		else
-			add_plain(text, size, ASN1_STRING_get0_data(v),
-				  (size_t)ASN1_STRING_length(v));
+		if (type == GEN_IPADD) {
+			str_copy(ip, sizeof(ip), "?");
+			if (n == 4 || n == 16)
+				inet_ntop(n == 4 ? AF_INET : AF_INET6, p, ip, sizeof(ip));
+			p = (const uint8_t *)ip;
+			n = strlen(ip);
+		}
+		add_plain(text, size, p, n);
 		strncat(text, "'", size - strlen(text) - 1);
 	}
 	GENERAL_NAMES_free(names);
-}
-
-static int why_other_name(struct channel_tls *c)
-{
-	char names[128] = "";
-
-	if (c->refused)
-		names_of(c->refused, names, sizeof(names));
-	if (!*names)
-		return err_set(&c->channel.error, ERR_DENIED, EKEYREJECTED,
-			       "the certificate of '%s' names no host at all", c->host);
-	return err_set(&c->channel.error, ERR_DENIED, EKEYREJECTED,
-		       "the certificate of '%s' is for %s", c->host, names);
 }
 
 static int why_time(struct channel_tls *c, bool expired)
@@ -97,11 +80,17 @@ static int why_time(struct channel_tls *c, bool expired)
 static int why_certificate(struct channel_tls *c, long verdict)
 {
 	const char *how = "";
+	char names[128] = "";
 
 	switch (verdict) {
 	case X509_V_ERR_HOSTNAME_MISMATCH:
 	case X509_V_ERR_IP_ADDRESS_MISMATCH:
-		return why_other_name(c);
+		if (c->refused)
+			names_of(c->refused, names, sizeof(names));
+		return err_set(&c->channel.error, ERR_DENIED, EKEYREJECTED,
+			       *names ? "the certificate of '%s' is for %s"
+				      : "the certificate of '%s' names no host at all",
+			       c->host, names);
 	case X509_V_ERR_CERT_HAS_EXPIRED:
 		return why_time(c, true);
 	case X509_V_ERR_CERT_NOT_YET_VALID:
@@ -125,21 +114,6 @@ static int why_certificate(struct channel_tls *c, long verdict)
 		       c->host, how, roots_note(c->tls->roots));
 }
 
-/* "unknown_ca", as the standards spell it; OpenSSL has "unknown CA". */
-static void alert_name(int alert, char *ret, size_t size)
-{
-	const char *name = SSL_alert_desc_string_long(alert);
-
-	if (alert == ALERT_CERTIFICATE_REQUIRED)
-		name = "certificate_required";
-	if (strcmp(name, "unknown") == 0)
-		snprintf(ret, size, "%d", alert);
-	else
-		str_copy(ret, size, name);
-	for (char *p = ret; *p; p++)
-		*p = *p == ' ' ? '_' : (char)tolower(*p);
-}
-
 static int why_box_alert(struct channel_tls *c, int alert, const char *name)
 {
 	switch (alert) {
@@ -159,18 +133,13 @@ static int why_box_alert(struct channel_tls *c, int alert, const char *name)
 	}
 }
 
-/* How servers say that they wanted a certificate differs; that they asked for one is sure. */
-static bool wanted_certificate(const struct channel_tls *c, int alert)
-{
-	if (alert == ALERT_CERTIFICATE_REQUIRED)
-		return true;
-	return c->asked && (alert == SSL_AD_HANDSHAKE_FAILURE || alert == SSL_AD_BAD_CERTIFICATE ||
-			    alert == SSL_AD_ACCESS_DENIED || alert == SSL_AD_CERTIFICATE_UNKNOWN);
-}
-
 static int why_upstream_alert(struct channel_tls *c, int alert, const char *name)
 {
-	if (wanted_certificate(c, alert))
+	/* How servers say that they wanted a certificate differs; that they asked for one is sure.
+	 */
+	if (alert == ALERT_CERTIFICATE_REQUIRED ||
+	    (c->asked && (alert == SSL_AD_HANDSHAKE_FAILURE || alert == SSL_AD_BAD_CERTIFICATE ||
+			  alert == SSL_AD_ACCESS_DENIED || alert == SSL_AD_CERTIFICATE_UNKNOWN)))
 		return err_set(&c->channel.error, ERR_DENIED, EKEYREJECTED,
 			       "'%s' wants a client certificate, and the rule gives none: see "
 			       "client_cert",
@@ -247,17 +216,24 @@ int tls_why(struct channel_tls *c)
 {
 	unsigned long code = ERR_peek_error();
 	long verdict = SSL_get_verify_result(c->ssl);
-	int reason = ERR_GET_REASON(code), r;
+	int reason = ERR_GET_REASON(code), alert = reason - SSL_AD_REASON_OFFSET, r;
 	char name[48];
 
 	if (c->below_error < 0) {
 		r = tls_why_below(c, c->below_error);
 	} else if (!c->is_server && !c->up && verdict != X509_V_OK) {
 		r = why_certificate(c, verdict);
-	} else if (ERR_GET_LIB(code) == ERR_LIB_SSL && reason > SSL_AD_REASON_OFFSET) {
-		alert_name(reason - SSL_AD_REASON_OFFSET, name, sizeof(name));
-		r = c->is_server ? why_box_alert(c, reason - SSL_AD_REASON_OFFSET, name)
-				 : why_upstream_alert(c, reason - SSL_AD_REASON_OFFSET, name);
+	} else if (ERR_GET_LIB(code) == ERR_LIB_SSL && alert > 0) {
+		/* "unknown_ca", as the standards spell it; OpenSSL has "unknown CA". */
+		str_copy(name, sizeof(name),
+			 alert == ALERT_CERTIFICATE_REQUIRED ? "certificate_required"
+							     : SSL_alert_desc_string_long(alert));
+		if (strcmp(name, "unknown") == 0)
+			snprintf(name, sizeof(name), "%d", alert);
+		for (char *p = name; *p; p++)
+			*p = *p == ' ' ? '_' : (char)tolower(*p);
+		r = c->is_server ? why_box_alert(c, alert, name)
+				 : why_upstream_alert(c, alert, name);
 	} else {
 		r = why_protocol(c, reason);
 	}
