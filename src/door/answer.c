@@ -51,11 +51,14 @@ static const char *phrase_of(unsigned status)
 	return "Refused";
 }
 
-static int write_body(struct buf *out, const struct answer *a, const struct err *e)
+int answer_write(struct buf *out, const struct answer *a, const struct err *e)
 {
+	struct buf body;
 	struct json j;
+	int r;
 
-	json_init(&j, out);
+	buf_init(&body, BODY_MAX);
+	json_init(&j, &body);
 	json_object_begin(&j);
 	json_kv_str(&j, "error", err_kind_name(e->kind));
 	if (a->host)
@@ -66,16 +69,7 @@ static int write_body(struct buf *out, const struct answer *a, const struct err 
 		json_kv_str(&j, "rule", a->rule);
 	json_kv_str(&j, "message", e->msg);
 	json_object_end(&j);
-	return j.error ? j.error : buf_append_str(out, "\n");
-}
-
-int answer_write(struct buf *out, const struct answer *a, const struct err *e)
-{
-	struct buf body;
-	int r;
-
-	buf_init(&body, BODY_MAX);
-	r = write_body(&body, a, e);
+	r = j.error ? j.error : buf_append_str(&body, "\n");
 	if (r == 0)
 		r = buf_printf(out,
 			       "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\n"

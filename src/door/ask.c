@@ -155,40 +155,6 @@ static char *copy(const char *s, int *r)
 	return p;
 }
 
-static int ask_new(struct door_ask **ret, struct door *d, const struct ask_what *what)
-{
-	struct door_ask *a = calloc(1, sizeof(*a));
-	int r = 0;
-
-	if (!a)
-		return -ENOMEM;
-	a->door = d;
-	a->host = copy(what->host, &r);
-	a->method = copy(what->method, &r);
-	a->path = copy(what->path, &r);
-	a->query = copy(what->query, &r);
-	a->rule = copy(what->rule ? what->rule->name : NULL, &r);
-	a->port = what->port;
-	a->exec_id = what->exec_id;
-	a->since_ms = clock_wall_ms();
-	a->timeout_ms = what->timeout_ms ? what->timeout_ms : DOOR_ASK_MS;
-	a->timer.on_timer = on_timer;
-	a->tell.on_defer = on_tell;
-	a->call.on_answer = on_recorded;
-	if (r < 0) {
-		ask_free(a);
-		return r;
-	}
-	*ret = a;
-	return 0;
-}
-
-static bool is_request(const struct door_ask *a, const struct ask_what *what)
-{
-	return is_same(a->method, what->method) && is_same(a->path, what->path) &&
-	       (a->is_answered || is_same(a->query, what->query));
-}
-
 /* One that waits for the same answer, or has one that holds for it. */
 static struct door_ask *find_same(struct door *d, const struct ask_what *what, unsigned *ret_count)
 {
@@ -199,12 +165,15 @@ static struct door_ask *find_same(struct door *d, const struct ask_what *what, u
 	for (struct door_ask *a = d->asks, *next; a; a = next) {
 		bool is_place = a->port == what->port && is_same(a->host, what->host) &&
 				is_same(a->rule, what->rule ? what->rule->name : NULL);
+		bool is_request = is_same(a->method, what->method) &&
+				  is_same(a->path, what->path) &&
+				  (a->is_answered || is_same(a->query, what->query));
 
 		next = a->next;
 		*ret_count += !a->is_answered;
 		if (a->is_answered && a->until_ms <= now && !a->waits)
 			ask_remove(a);
-		else if (is_place && is_request(a, what))
+		else if (is_place && is_request)
 			found = a;
 	}
 	return found;
@@ -215,14 +184,33 @@ int ask_start(struct door *d, struct ask_wait *w, const struct ask_what *what)
 	unsigned count;
 	struct door_ask *a = find_same(d, what, &count), **at = &d->asks;
 	struct audit_row row;
-	int r;
+	int r = 0;
 
 	if (!a && count >= DOOR_ASKS_MAX)
 		return -ENOBUFS;
 	if (!a) {
-		r = ask_new(&a, d, what);
-		if (r < 0)
+		a = calloc(1, sizeof(*a));
+		if (!a)
+			return -ENOMEM;
+		*a = (struct door_ask){
+			.door = d,
+			.host = copy(what->host, &r),
+			.method = copy(what->method, &r),
+			.path = copy(what->path, &r),
+			.query = copy(what->query, &r),
+			.rule = copy(what->rule ? what->rule->name : NULL, &r),
+			.port = what->port,
+			.exec_id = what->exec_id,
+			.since_ms = clock_wall_ms(),
+			.timeout_ms = what->timeout_ms ? what->timeout_ms : DOOR_ASK_MS,
+			.timer.on_timer = on_timer,
+			.tell.on_defer = on_tell,
+			.call.on_answer = on_recorded,
+		};
+		if (r < 0) {
+			ask_free(a);
 			return r;
+		}
 		a->id = ++d->next_ask;
 		while (*at)
 			at = &(*at)->next;

@@ -412,18 +412,6 @@ bool exchange_has(const struct exchange *x, uint32_t id)
 	return find(x, id);
 }
 
-/* Of a channel that was freed. What was on its way is dropped: cutting it off at the
- * first byte could cost the box the answer that it has not read yet. */
-static void frame_of_ended(struct wire_channel *w, const struct wire_frame *f)
-{
-	if (f->type == WIRE_DATA)
-		w->owed += f->len;
-	if (w->owed > WIRE_NET_WINDOW)
-		say_cancel(w);
-	if (w->is_cancelled || f->type == WIRE_EOF || f->type == WIRE_CANCEL)
-		forget(w);
-}
-
 bool exchange_frame(struct exchange *x, const struct wire_frame *f)
 {
 	struct wire_channel *w = find(x, f->id);
@@ -433,8 +421,14 @@ bool exchange_frame(struct exchange *x, const struct wire_frame *f)
 
 	if (!w)
 		return false;
+	/* Of one that was freed, what was on its way is dropped: cutting it off at the first byte
+	 * could cost the box the answer that it has not read yet. */
 	if (w->ended) {
-		frame_of_ended(w, f);
+		w->owed += f->type == WIRE_DATA ? f->len : 0;
+		if (w->owed > WIRE_NET_WINDOW)
+			say_cancel(w);
+		if (w->is_cancelled || f->type == WIRE_EOF || f->type == WIRE_CANCEL)
+			forget(w);
 		return true;
 	}
 	if (w->error)

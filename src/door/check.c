@@ -94,16 +94,6 @@ static int check_secrets(const struct policy_check *c, const struct policy *p, s
 	return r;
 }
 
-static void say_warnings(const struct policy_check *c, const struct policy *p)
-{
-	for (const struct rule *rule = NULL; (rule = policy_next_fronted(p, rule));)
-		fprintf(stderr,
-			"%.80s:%u: warning: '%.64s' lets TLS through by its name alone; the host "
-			"that is asked for inside may be another (domain fronting). Write 'tls: "
-			"intercept' there or at the top, or 'tls: pass' to have it so\n",
-			c->name, rule->line, rule->name);
-}
-
 int check_main(int argc, char **argv)
 {
 	struct err e = {0};
@@ -125,8 +115,12 @@ int check_main(int argc, char **argv)
 		r = check_secrets(&c, p, &src);
 	if (r < 0)
 		fprintf(stderr, "%s\n", e.msg);
-	else
-		say_warnings(&c, p);
+	for (const struct rule *rule = NULL; r == 0 && (rule = policy_next_fronted(p, rule));)
+		fprintf(stderr,
+			"%.80s:%u: warning: '%.64s' lets TLS through by its name alone; the host "
+			"that is asked for inside may be another (domain fronting). Write 'tls: "
+			"intercept' there or at the top, or 'tls: pass' to have it so\n",
+			c.name, rule->line, rule->name);
 	policy_free(p);
 	buf_done(&b);
 	return r < 0;

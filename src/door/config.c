@@ -35,46 +35,25 @@ static void *field_at(const struct door_config *c, size_t i)
 	return (void *)((uintptr_t)c + fields[i].offset);
 }
 
-static int format(const struct door_config *c, struct buf *out)
-{
-	int r = 0;
-
-	for (size_t i = 0; i < FIELD_COUNT && r == 0; i++) {
-		const char *const *text = field_at(c, i);
-		const uint64_t *number = field_at(c, i);
-
-		if (fields[i].is_number)
-			r = lines_put_u64(out, fields[i].key, *number);
-		else if (*text)
-			r = lines_put(out, fields[i].key, *text);
-	}
-	return r;
-}
-
 int door_config_write(const struct door_config *c, int *ret_fd, struct err *e)
 {
 	struct buf text;
-	int r;
+	int r = 0;
 
 	buf_init(&text, CONFIG_BYTES_MAX);
-	r = format(c, &text);
+	for (size_t i = 0; i < FIELD_COUNT && r == 0; i++) {
+		const char *const *word = field_at(c, i);
+		const uint64_t *number = field_at(c, i);
+
+		if (fields[i].is_number)
+			r = lines_put_u64(&text, fields[i].key, *number);
+		else if (*word)
+			r = lines_put(&text, fields[i].key, *word);
+	}
 	if (r == 0)
 		r = fd_seal("cove-door-config", buf_data(&text), buf_len(&text), ret_fd);
 	buf_done(&text);
 	return r < 0 ? err_errno(e, -r, "write the door's configuration") : 0;
-}
-
-static int take_line(struct door_config *c, const char *key, const char *value)
-{
-	for (size_t i = 0; i < FIELD_COUNT; i++) {
-		if (strcmp(key, fields[i].key) != 0)
-			continue;
-		if (fields[i].is_number)
-			return str_parse_u64(value, UINT64_MAX, field_at(c, i)) ? 0 : -EBADMSG;
-		*(const char **)field_at(c, i) = value;
-		return 0;
-	}
-	return -EBADMSG;
 }
 
 int door_config_read(struct door_config *ret, int fd, struct err *e)
@@ -89,9 +68,17 @@ int door_config_read(struct door_config *ret, int fd, struct err *e)
 	if (r < 0)
 		return err_errno(e, -r, "read the door's configuration");
 	lines_init(&lines, ret->text, len);
-	while ((r = lines_next(&lines, &key, &value)) > 0)
-		if (take_line(ret, key, value) < 0)
+	while ((r = lines_next(&lines, &key, &value)) > 0) {
+		size_t i = 0;
+
+		while (i < FIELD_COUNT && strcmp(key, fields[i].key) != 0)
+			i++;
+		if (i == FIELD_COUNT ||
+		    (fields[i].is_number && !str_parse_u64(value, UINT64_MAX, field_at(ret, i))))
 			break;
+		if (!fields[i].is_number)
+			*(const char **)field_at(ret, i) = value;
+	}
 	if (r == 0 && ret->home && ret->box && ret->policy)
 		return 0;
 	door_config_done(ret);

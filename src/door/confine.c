@@ -13,23 +13,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* What a sanitizer's report is made from. */
-static int allow_reports(int set, int abi)
-{
-	static const char *const dirs[] = {"/proc", "/usr", "/lib", "/lib64"};
-	int r = 0;
-
-	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]) && r == 0; i++) {
-		autoclose int fd = open(dirs[i], O_PATH | O_CLOEXEC);
-
-		if (fd >= 0)
-			r = landlock_allow(set, abi, fd, LANDLOCK_READ_FILE | LANDLOCK_READ_DIR);
-	}
-	return r;
-}
-
 static int hold_files(void)
 {
+	/* What a sanitizer's report is made from. */
+	static const char *const dirs[] = {"/proc", "/usr", "/lib", "/lib64"};
 	autoclose int set = -1;
 	int abi = landlock_abi(), r = 0;
 
@@ -38,8 +25,13 @@ static int hold_files(void)
 	set = landlock_new(abi, LANDLOCK_BIND_TCP, LANDLOCK_ABSTRACT_SOCKETS | LANDLOCK_SIGNALS);
 	if (set < 0)
 		return set;
-	if (FILTER_IS_SANITIZED)
-		r = allow_reports(set, abi);
+	for (size_t i = 0; FILTER_IS_SANITIZED && i < sizeof(dirs) / sizeof(dirs[0]) && r == 0;
+	     i++) {
+		autoclose int fd = open(dirs[i], O_PATH | O_CLOEXEC);
+
+		if (fd >= 0)
+			r = landlock_allow(set, abi, fd, LANDLOCK_READ_FILE | LANDLOCK_READ_DIR);
+	}
 	return r < 0 ? r : landlock_enter(set);
 }
 

@@ -174,22 +174,16 @@ static bool match_path(const struct entry *e, const char *path, size_t *ret)
 	return found;
 }
 
-static bool rank_is_higher(const struct rank *a, const struct rank *b)
-{
-	if (a->granted != b->granted)
-		return a->granted;
-	if (a->host != b->host)
-		return a->host > b->host;
-	if (a->conditions != b->conditions)
-		return a->conditions;
-	if (a->path != b->path)
-		return a->path > b->path;
-	return a->ask && !b->ask;
-}
-
 static void keep_higher(struct match *best, const struct match *m)
 {
-	if (!best->entry || rank_is_higher(&m->rank, &best->rank))
+	const struct rank *a = &m->rank, *b = &best->rank;
+	bool is_higher = a->granted != b->granted	  ? a->granted
+			 : a->host != b->host		  ? a->host > b->host
+			 : a->conditions != b->conditions ? a->conditions
+			 : a->path != b->path		  ? a->path > b->path
+							  : a->ask && !b->ask;
+
+	if (!best->entry || is_higher)
 		*best = *m;
 }
 
@@ -254,17 +248,6 @@ static bool allows_any_name(const struct policy *p, const struct grants *granted
 	return any;
 }
 
-/* Conditions and paths rank below the host, so whatever a request is, a rule that needs no
- * interception and names the host more exactly decides it. */
-static bool must_intercept(const struct judging *j)
-{
-	const struct match *look = &j->best_look, *plain = &j->best_plain;
-
-	return j->deny_looks ||
-	       (look->entry && !(plain->entry && (plain->rank.granted > look->rank.granted ||
-						  plain->rank.host > look->rank.host)));
-}
-
 /* Ports that are denied to a host, whatever is asked there. */
 struct shut {
 	uint8_t ports[PORTS / 8];
@@ -319,6 +302,7 @@ void decision_make(const struct policy *p, const struct grants *granted, const s
 		   uint64_t now_ms, struct verdict *ret)
 {
 	struct judging j = {.subject = s};
+	const struct match *look = &j.best_look, *plain = &j.best_plain;
 	const struct entry *e;
 
 	ASSERT(s->kind != SUBJECT_REQUEST || s->request);
@@ -336,12 +320,16 @@ void decision_make(const struct policy *p, const struct grants *granted, const s
 	verdict_set(ret, e ? e->rule.action : ACTION_DENY, e);
 	if (s->kind == SUBJECT_REQUEST || j.denied || !e)
 		return;
-	if (must_intercept(&j)) {
+	/* Conditions and paths rank below the host, so whatever a request is, a rule that needs no
+	 * interception and names the host more exactly decides it. */
+	if (j.deny_looks ||
+	    (look->entry && !(plain->entry && (plain->rank.granted > look->rank.granted ||
+					       plain->rank.host > look->rank.host)))) {
 		ret->action = ACTION_ALLOW;
 		ret->inspect = true;
 		return;
 	}
-	verdict_set(ret, j.best_plain.entry->rule.action, j.best_plain.entry);
+	verdict_set(ret, plain->entry->rule.action, plain->entry);
 	ret->any_name = allows_any_name(p, granted, s->port, now_ms);
 }
 

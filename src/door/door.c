@@ -137,48 +137,31 @@ static bool is_box_id(uint32_t id)
 	return (id & ~(WIRE_NET_BIT - 1)) == WIRE_NET_BIT;
 }
 
-static bool take_name(struct door *d, const struct wire_frame *f)
-{
-	struct wire_name m;
-
-	if (!is_box_id(f->id) || wire_name_decode(f, &m) < 0)
-		return false;
-	name_start(d, f->id, &m);
-	return true;
-}
-
-static bool take_connect(struct door *d, const struct wire_frame *f)
-{
-	struct wire_connect m;
-
-	if (!is_box_id(f->id) || wire_connect_decode(f, &m) < 0 ||
-	    exchange_has(&d->exchange, f->id))
-		return false;
-	door_conn_start(d, f->id, &m);
-	return true;
-}
-
-static bool take_verb(struct door *d, const struct wire_frame *f)
-{
-	struct wire_door m;
-
-	if (is_box_id(f->id) || wire_door_decode(f, &m) < 0)
-		return false;
-	control_start(d, f->id, &m);
-	return true;
-}
-
 bool door_frame(struct door *d, const struct wire_frame *f)
 {
+	struct wire_connect connect;
+	struct wire_name name;
+	struct wire_door verb;
+
 	switch (f->type) {
 	case WIRE_HELLO:
 		return true;
 	case WIRE_NAME:
-		return take_name(d, f);
+		if (!is_box_id(f->id) || wire_name_decode(f, &name) < 0)
+			return false;
+		name_start(d, f->id, &name);
+		return true;
 	case WIRE_CONNECT:
-		return take_connect(d, f);
+		if (!is_box_id(f->id) || wire_connect_decode(f, &connect) < 0 ||
+		    exchange_has(&d->exchange, f->id))
+			return false;
+		door_conn_start(d, f->id, &connect);
+		return true;
 	case WIRE_DOOR:
-		return take_verb(d, f);
+		if (is_box_id(f->id) || wire_door_decode(f, &verb) < 0)
+			return false;
+		control_start(d, f->id, &verb);
+		return true;
 	case WIRE_CANCEL:
 		/* What is over already may still be given up. */
 		if (!door_conn_frame(d, f))
@@ -244,23 +227,10 @@ static void say_error(struct door *d, const struct err *e)
 		wire_link_push(&d->keeper);
 }
 
-static void say_hello(struct door *d, const char *notes)
-{
-	struct wire_hello m = wire_hello_ours();
-
-	m.pid = (uint64_t)getpid();
-	m.name = d->config.box;
-	m.notes = notes;
-	if (wire_hello_encode(&d->keeper.out, 0, 0, &m) < 0)
-		ev_quit(d->ev);
-	d->is_open = true;
-	wire_link_pause(&d->keeper, false);
-	wire_link_flush(&d->keeper);
-}
-
 /* The policy is there, or is closed: nothing is needed from the host any more. */
 static void on_policy(struct door *d, void *arg, struct err *trouble)
 {
+	struct wire_hello m = wire_hello_ours();
 	struct err e = {0};
 	int r = confine_door(&e);
 
@@ -270,7 +240,14 @@ static void on_policy(struct door *d, void *arg, struct err *trouble)
 		ev_quit(d->ev);
 		return;
 	}
-	say_hello(d, r > 0 ? e.msg : NULL);
+	m.pid = (uint64_t)getpid();
+	m.name = d->config.box;
+	m.notes = r > 0 ? e.msg : NULL;
+	if (wire_hello_encode(&d->keeper.out, 0, 0, &m) < 0)
+		ev_quit(d->ev);
+	d->is_open = true;
+	wire_link_pause(&d->keeper, false);
+	wire_link_flush(&d->keeper);
 }
 
 static void on_broker_gone(void *arg)
@@ -285,20 +262,6 @@ static void on_broker_gone(void *arg)
 static void on_signal(struct ev_signals *s, int sig)
 {
 	ev_quit(container(s, struct door, signals)->ev);
-}
-
-static int harden(struct err *e)
-{
-	int r = coredump_off();
-
-	/* Where the limit cannot be raised to 1, not being dumpable is what holds. Leaks are looked
-	 * for by a process that traces this one. */
-	if (r < 0 && r != -EPERM)
-		return err_errno(e, -r, "make the door safe to hold secrets");
-	if ((!FILTER_IS_SANITIZED && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) ||
-	    signal(SIGPIPE, SIG_IGN) == SIG_ERR)
-		return err_errno(e, errno, "make the door safe to hold secrets");
-	return 0;
 }
 
 static int open_tls(struct door *d, struct err *e)
@@ -337,9 +300,15 @@ static int door_open(struct door *d, struct err *e)
 	close(DOOR_CONFIG_FD);
 	d->bytes_up = d->config.bytes_used;
 	tcp_room_init(&d->tcp_room);
-	r = harden(e);
-	if (r == 0)
-		r = broker_start(&d->broker, d->ev, &d->config, e);
+	/* Where the limit cannot be raised to 1, not being dumpable is what holds. Leaks are looked
+	 * for by a process that traces this one. */
+	r = coredump_off();
+	if (r < 0 && r != -EPERM)
+		return err_errno(e, -r, "make the door safe to hold secrets");
+	if ((!FILTER_IS_SANITIZED && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) ||
+	    signal(SIGPIPE, SIG_IGN) == SIG_ERR)
+		return err_errno(e, errno, "make the door safe to hold secrets");
+	r = broker_start(&d->broker, d->ev, &d->config, e);
 	if (r < 0)
 		return r;
 	broker_on_gone(d->broker, on_broker_gone, d);
@@ -354,33 +323,6 @@ static int door_open(struct door *d, struct err *e)
 	if (r == 0 && addr_own_load() < 0)
 		r = err_set(e, ERR_INTERNAL, EIO, "read the host's own addresses");
 	return r;
-}
-
-static void door_close(struct door *d)
-{
-	d->ending = true;
-	door_conns_free(d);
-	names_free(d);
-	asks_free(d);
-	if (d->broker)
-		reloads_free(d);
-	if (d->broker)
-		door_say_used(d);
-	/* The rows come first: whoever waits for the end of the door waits for them. */
-	broker_free(take_ptr(d->broker));
-	exchange_done(&d->exchange);
-	resolver_free(d->resolver);
-	tls_free(d->tls);
-	policy_free(d->policy);
-	grants_free(d->grants);
-	ledger_done(&d->ledger);
-	/* What was queued last, an ERROR perhaps, is pushed without waiting. */
-	if (d->keeper.ev)
-		wire_link_push(&d->keeper);
-	wire_link_done(&d->keeper);
-	ev_signals_remove(d->ev, &d->signals);
-	ev_free(d->ev);
-	door_config_done(&d->config);
 }
 
 int door_run(void)
@@ -410,7 +352,29 @@ int door_run(void)
 	} else {
 		say_error(d, &e);
 	}
-	r = r < 0 || d->failed;
-	door_close(d);
-	return r;
+	d->failed = d->failed || r < 0;
+	d->ending = true;
+	door_conns_free(d);
+	names_free(d);
+	asks_free(d);
+	if (d->broker) {
+		reloads_free(d);
+		door_say_used(d);
+	}
+	/* The rows come first: whoever waits for the end of the door waits for them. */
+	broker_free(take_ptr(d->broker));
+	exchange_done(&d->exchange);
+	resolver_free(d->resolver);
+	tls_free(d->tls);
+	policy_free(d->policy);
+	grants_free(d->grants);
+	ledger_done(&d->ledger);
+	/* What was queued last, an ERROR perhaps, is pushed without waiting. */
+	if (d->keeper.ev)
+		wire_link_push(&d->keeper);
+	wire_link_done(&d->keeper);
+	ev_signals_remove(d->ev, &d->signals);
+	ev_free(d->ev);
+	door_config_done(&d->config);
+	return d->failed;
 }

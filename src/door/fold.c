@@ -27,20 +27,6 @@ static bool may_fold(const struct audit_row *row)
 	       (is_one_of(row->verdict, verdicts) || strcmp(row->kind, "name") == 0);
 }
 
-static int pack(const struct audit_row *row, char **ret)
-{
-	struct audit_row same = *row;
-	struct buf text;
-	int r;
-
-	same.seq = same.time_ms = same.count = same.duration_ms = 0;
-	buf_init(&text, AUDIT_ROW_MAX);
-	r = audit_row_pack(&text, &same);
-	*ret = r == 0 && buf_cstr(&text) ? strdup(buf_cstr(&text)) : NULL;
-	buf_done(&text);
-	return *ret ? 0 : -ENOMEM;
-}
-
 /* Writes its count, if it has any. */
 static int flush(struct folds *f, struct fold *one)
 {
@@ -72,12 +58,21 @@ static int drop(struct folds *f, struct fold *one)
 
 int folds_take(struct folds *f, const struct audit_row *row, uint64_t now_ms)
 {
+	struct audit_row same = *row;
 	struct fold *place = &f->list[0];
+	struct buf packed;
 	char *text;
-	int r = may_fold(row) ? pack(row, &text) : -ENOENT;
+	int r;
 
-	if (r < 0)
-		return r == -ENOENT ? 0 : r;
+	if (!may_fold(row))
+		return 0;
+	same.seq = same.time_ms = same.count = same.duration_ms = 0;
+	buf_init(&packed, AUDIT_ROW_MAX);
+	r = audit_row_pack(&packed, &same);
+	text = r == 0 && buf_cstr(&packed) ? strdup(buf_cstr(&packed)) : NULL;
+	buf_done(&packed);
+	if (!text)
+		return -ENOMEM;
 	for (size_t i = 0; i < FOLDS_MAX; i++) {
 		struct fold *one = &f->list[i];
 

@@ -107,22 +107,6 @@ static bool take_alpn(struct hello *h, struct hello_reader body)
 	return true;
 }
 
-static bool take_extension(struct hello *h, unsigned type, struct hello_reader body)
-{
-	switch (type) {
-	case EXT_SERVER_NAME:
-		return !h->sni[0] && take_name(h, body);
-	case EXT_ALPN:
-		return !h->has_alpn && take_alpn(h, body);
-	case EXT_ECH:
-	case EXT_ESNI:
-		h->has_ech = true;
-		return true;
-	default:
-		return true;
-	}
-}
-
 static int parse_message(struct hello *ret, struct hello_reader m)
 {
 	struct hello_reader extensions;
@@ -141,17 +125,13 @@ static int parse_message(struct hello *ret, struct hello_reader m)
 		unsigned type = take_number(&extensions, 2);
 		struct hello_reader body = take_vector(&extensions, 2);
 
-		if (extensions.failed || !take_extension(ret, type, body))
+		if (extensions.failed ||
+		    (type == EXT_SERVER_NAME && (ret->sni[0] || !take_name(ret, body))) ||
+		    (type == EXT_ALPN && (ret->has_alpn || !take_alpn(ret, body))))
 			return -EBADMSG;
+		ret->has_ech |= type == EXT_ECH || type == EXT_ESNI;
 	}
 	return 1;
-}
-
-/* Is what is there of a record's header one that a ClientHello can have? Servers do not look at the
- * minor version, so it says nothing here either. */
-static bool is_record(const uint8_t *p, size_t n)
-{
-	return p[0] == RECORD_HANDSHAKE && (n < 2 || p[1] == RECORD_MAJOR);
 }
 
 /* 1: some server may take it for TLS, 0: that cannot be said yet, -EPROTO: none does. */
@@ -175,7 +155,8 @@ static int join(const uint8_t *p, size_t n, uint8_t *message, size_t *ret_len, s
 
 		if (n == 0)
 			return 0;
-		if (!is_record(p, n))
+		/* Servers do not look at the minor version, so it says nothing here either. */
+		if (p[0] != RECORD_HANDSHAKE || (n > 1 && p[1] != RECORD_MAJOR))
 			return -EBADMSG;
 		if (n < RECORD_HEADER)
 			return 0;

@@ -75,24 +75,6 @@ static int keep(struct hello_watch *w, const uint8_t *p, size_t n)
 	return buf_append(&w->hello, p, n) < 0 ? -EBADMSG : 0;
 }
 
-/* A record has ended. 1: and with it a hello. */
-static int end_record(struct hello_watch *w, struct hello *ret)
-{
-	int r;
-
-	w->client.have = 0;
-	if (w->client.header[0] != RECORD_HANDSHAKE)
-		return 0;
-	r = hello_parse(ret, buf_data(&w->hello), buf_len(&w->hello));
-	if (r < 0)
-		return -EBADMSG;
-	if (r == 0)
-		return 0;
-	w->hellos++;
-	buf_clear(&w->hello);
-	return 1;
-}
-
 int hello_watch_client(struct hello_watch *w, const uint8_t *p, size_t n, size_t *ret_used,
 		       struct hello *ret)
 {
@@ -116,22 +98,24 @@ int hello_watch_client(struct hello_watch *w, const uint8_t *p, size_t n, size_t
 			used += part;
 			w->client.left -= part;
 		}
-		if (r == 0 && w->client.left == 0)
-			r = end_record(w, ret);
+		if (r < 0 || w->client.left > 0)
+			continue;
+		w->client.have = 0;
+		if (w->client.header[0] != RECORD_HANDSHAKE)
+			continue;
+		r = hello_parse(ret, buf_data(&w->hello), buf_len(&w->hello));
+		if (r < 0)
+			return -EBADMSG;
+		if (r > 0) {
+			w->hellos++;
+			buf_clear(&w->hello);
+		}
 	}
 	*ret_used = used;
 	return r;
 }
 
 /* ---- the server ---- */
-
-/* As much of the server's message as is needed is there: is it its choice? */
-static void look_at_message(struct hello_watch *w)
-{
-	if (w->message[0] == SERVER_HELLO && w->message_have == WATCH_SERVER_HELLO &&
-	    memcmp(w->message + RANDOM_AT, retry_random, sizeof(retry_random)) != 0)
-		w->is_on = false;
-}
 
 static void take_message(struct hello_watch *w, const uint8_t *p, size_t n)
 {
@@ -147,7 +131,11 @@ static void take_message(struct hello_watch *w, const uint8_t *p, size_t n)
 						  (size_t)w->message[2] << 8 | w->message[3];
 			else if (w->message_have > MESSAGE_HEADER)
 				w->message_left--;
-			look_at_message(w);
+			/* As much of it as is needed is there: is it the server's choice? */
+			if (w->message[0] == SERVER_HELLO &&
+			    w->message_have == WATCH_SERVER_HELLO &&
+			    memcmp(w->message + RANDOM_AT, retry_random, sizeof(retry_random)) != 0)
+				w->is_on = false;
 		} else {
 			part = w->message_left < n ? w->message_left : n;
 			w->message_left -= part;

@@ -146,24 +146,18 @@ static int render_basic(struct buf *out)
 	return r;
 }
 
-/* Bytes that it takes, at most, with a NUL. */
-static size_t rendered_size(struct injection *i, const struct item *item)
-{
-	size_t n = strlen(item->text) + (item->user ? strlen(item->user) + 1 : 0), before;
-	const char *text = item->text;
-	char name[72];
-
-	while (next_secret(&text, &before, name))
-		n += find_used(i, name)->value.len;
-	return (item->user ? 4 * (n + 2) / 3 + sizeof("Basic ") + 4 : n) + 1;
-}
-
 static int render(struct injection *i, struct item *item)
 {
-	size_t room = rendered_size(i, item);
+	size_t n = strlen(item->text) + (item->user ? strlen(item->user) + 1 : 0), before, room;
+	const char *text = item->text;
 	struct buf out;
+	char name[72];
 	int r;
 
+	/* Bytes that it takes, at most, with a NUL. */
+	while (next_secret(&text, &before, name))
+		n += find_used(i, name)->value.len;
+	room = (item->user ? 4 * (n + 2) / 3 + sizeof("Basic ") + 4 : n) + 1;
 	buf_init(&out, room);
 	out.is_secret = true;
 	r = buf_reserve(&out, room) ? 0 : -ENOMEM;
@@ -226,23 +220,9 @@ static int copy_rule(struct injection *i, const struct rule *rule)
 	return r == 0 ? note_secrets(i, i->key.text) : r;
 }
 
-/* Each secret, and what is made of one with a user's name. */
-static int look_for_all(struct injection *i)
-{
-	size_t basic = strlen("Basic ");
-	int r = 0;
-
-	for (size_t n = 0; n < i->used_count && r == 0; n++)
-		r = redact_add(&i->values, i->used[n].value.data, i->used[n].value.len);
-	for (size_t n = 0; n < i->item_count && r == 0; n++)
-		if (i->items[n].user)
-			r = redact_add(&i->values, i->items[n].value.data + basic,
-				       i->items[n].value.len - basic);
-	return r;
-}
-
 static int render_all(struct injection *i)
 {
+	size_t basic = strlen("Basic ");
 	int r = 0;
 
 	for (size_t n = 0; n < i->item_count && r == 0; n++)
@@ -254,7 +234,14 @@ static int render_all(struct injection *i)
 	if (r == 0 && i->cert.text)
 		i->identity = (struct tls_identity){.cert_pem = value_of(&i->cert),
 						    .key_pem = value_of(&i->key)};
-	return r < 0 ? r : look_for_all(i);
+	/* Each secret is looked for, and what is made of one with a user's name. */
+	for (size_t n = 0; n < i->used_count && r == 0; n++)
+		r = redact_add(&i->values, i->used[n].value.data, i->used[n].value.len);
+	for (size_t n = 0; n < i->item_count && r == 0; n++)
+		if (i->items[n].user)
+			r = redact_add(&i->values, i->items[n].value.data + basic,
+				       i->items[n].value.len - basic);
+	return r;
 }
 
 static void finish(struct injection *i)
@@ -350,17 +337,6 @@ static int cannot_stand(const struct injection *i, const char *where, struct err
 		       i->names, where);
 }
 
-/* How long the target can become. */
-static size_t target_room(const struct injection *i, const struct http_head *h)
-{
-	size_t n = strlen(h->target) + 2;
-
-	for (size_t k = 0; k < i->item_count; k++)
-		if (i->items[k].query)
-			n += 3 * (strlen(i->items[k].query) + i->items[k].value.len) + 2;
-	return n;
-}
-
 static int replace_query(const struct item *item, struct buf *query, struct buf *next)
 {
 	struct buf swap;
@@ -381,11 +357,14 @@ static int replace_query(const struct item *item, struct buf *query, struct buf 
 static int apply_queries(const struct injection *i, struct http_head *h, struct err *e)
 {
 	const char *mark = strchr(h->target, '?');
-	size_t room = target_room(i, h),
-	       path = mark ? (size_t)(mark - h->target) : strlen(h->target);
+	size_t path = mark ? (size_t)(mark - h->target) : strlen(h->target);
+	size_t room = strlen(h->target) + 2;
 	struct buf bufs[3], *query = &bufs[0], *next = &bufs[1], *target = &bufs[2];
 	int r = 0;
 
+	for (size_t k = 0; k < i->item_count; k++)
+		if (i->items[k].query)
+			room += 3 * (strlen(i->items[k].query) + i->items[k].value.len) + 2;
 	for (size_t k = 0; k < 3; k++) {
 		buf_init(&bufs[k], room);
 		bufs[k].is_secret = true;

@@ -33,17 +33,12 @@ static int make_ca(const char *dir, const char *count)
 	return 0;
 }
 
-static bool has_keeper(void)
-{
-	return fcntl(DOOR_CONFIG_FD, F_GETFD) >= 0 && fcntl(DOOR_LINK_FD, F_GETFD) >= 0;
-}
-
 int main(int argc, char **argv)
 {
 	bool is_run = argc == 1 || (argc == 2 && strcmp(argv[1], "run") == 0);
 
 	fd_fill_low();
-	if (is_run && has_keeper())
+	if (is_run && fcntl(DOOR_CONFIG_FD, F_GETFD) >= 0 && fcntl(DOOR_LINK_FD, F_GETFD) >= 0)
 		return door_run();
 	if (argc == 4 && strcmp(argv[1], "make-ca") == 0)
 		return make_ca(argv[2], argv[3]);

@@ -97,32 +97,27 @@ static void on_recorded(struct broker_call *call, int r, struct err *e)
 	query_remove(q);
 }
 
-static unsigned query_count(const struct door *d)
-{
-	unsigned n = 0;
-
-	for (const struct name_query *q = d->names; q; q = q->next)
-		n++;
-	return n;
-}
-
 static void ask_outside(struct door *d, uint32_t id, const struct host *h, const struct verdict *v)
 {
-	struct name_query *q = query_count(d) < DOOR_LOOKUPS_MAX ? calloc(1, sizeof(*q)) : NULL;
+	struct name_query *q;
+	unsigned count = 0;
 	struct err e;
 
+	for (q = d->names; q; q = q->next)
+		count++;
+	q = count < DOOR_LOOKUPS_MAX ? calloc(1, sizeof(*q)) : NULL;
 	if (!q) {
 		err_set(&e, ERR_TIMEOUT, ENOBUFS, "too many names are being asked for");
 		door_reply(d, id, -ENOBUFS, &e);
 		return;
 	}
-	q->door = d;
-	q->id = id;
-	q->host = *h;
-	q->rule = v->rule;
-	q->call.on_answer = on_recorded;
-	q->resolve.on_done = on_resolved;
-	q->next = d->names;
+	*q = (struct name_query){.door = d,
+				 .next = d->names,
+				 .id = id,
+				 .host = *h,
+				 .rule = v->rule,
+				 .call.on_answer = on_recorded,
+				 .resolve.on_done = on_resolved};
 	d->names = q;
 	record(d, q, h, v, NULL);
 }

@@ -94,24 +94,6 @@ static bool pattern_init(struct redact_pattern *x, const struct redact_value *v,
 	return (bits - (shift ? 6 - shift : 0)) / 6 >= BASE64_MIN;
 }
 
-/* Six bits of the value, and which of them are its own. */
-static unsigned base64_symbol(const struct redact_pattern *x, size_t i, unsigned *ret_mask)
-{
-	unsigned shift = base64_shift(x->kind), pair, mask = 63;
-	size_t bit = 6 * i - shift, byte = bit / 8, left;
-
-	if (i == 0 && shift > 0) {
-		*ret_mask = 63u >> shift;
-		return (unsigned)x->p[0] >> (2 + shift);
-	}
-	left = 8 * x->n - bit;
-	if (left < 6)
-		mask &= ~((1u << (6 - left)) - 1);
-	pair = (unsigned)x->p[byte] << 8 | (byte + 1 < x->n ? x->p[byte + 1] : 0u);
-	*ret_mask = mask;
-	return pair >> (10 - bit % 8) & mask;
-}
-
 /* What a character is worth to a pattern of this kind. */
 static int classify(enum kind kind, uint32_t c)
 {
@@ -134,7 +116,8 @@ static int classify(enum kind kind, uint32_t c)
 
 static bool symbol_is(const struct redact_pattern *x, size_t i, int class)
 {
-	unsigned mask, want;
+	unsigned shift, mask = 63, want;
+	size_t bit, byte, left;
 
 	if (class < 0)
 		return false;
@@ -143,7 +126,17 @@ static bool symbol_is(const struct redact_pattern *x, size_t i, int class)
 		return x->p[i] == class || (class == '+' && x->p[i] == ' ');
 	if (x->kind == KIND_HEX)
 		return (i % 2 ? x->p[i / 2] & 15 : x->p[i / 2] >> 4) == class;
-	want = base64_symbol(x, i, &mask);
+	/* Six bits of the value, of which the mask's are its own. */
+	shift = base64_shift(x->kind);
+	if (i == 0 && shift > 0)
+		return ((unsigned)class & 63u >> shift) == (unsigned)x->p[0] >> (2 + shift);
+	bit = 6 * i - shift;
+	byte = bit / 8;
+	left = 8 * x->n - bit;
+	if (left < 6)
+		mask &= ~((1u << (6 - left)) - 1);
+	want = (unsigned)x->p[byte] << 8 | (byte + 1 < x->n ? x->p[byte + 1] : 0u);
+	want = want >> (10 - bit % 8) & mask;
 	return ((unsigned)class & mask) == want;
 }
 
@@ -187,30 +180,27 @@ static uint8_t count_up(uint8_t n)
 	return n < WRAP_MIN ? (uint8_t)(n + 1) : n;
 }
 
-static void run_take(struct redact_run *run, uint8_t c)
-{
-	bool is_blank = c == ' ' || c == '\t' || c == '\r';
-	bool is_letter = classify(KIND_BASE64, c) >= 0 || c == '=' || c == ';' || c == '#' ||
-			 escape_begins(c);
-	bool is_digit = (c != '\n' && classify(KIND_HEX, c) != CLASS_NONE) || c == 'x';
-
-	if (is_blank && run->blanks < SKIP_MAX)
-		run->blanks++;
-	else
-		run->letters = is_letter ? count_up(run->blanks ? 0 : run->letters) : 0;
-	if (!is_blank)
-		run->blanks = 0;
-	run->digits = is_digit ? count_up(run->digits) : 0;
-}
-
 /* The run that ends at this place. */
 static struct redact_run run_at(const uint8_t *p, size_t at, const struct redact_run *before)
 {
 	size_t from = at > RUN_BYTES ? at - RUN_BYTES : 0;
 	struct redact_run run = from == 0 ? *before : (struct redact_run){0};
 
-	while (from < at)
-		run_take(&run, p[from++]);
+	for (; from < at; from++) {
+		uint8_t c = p[from];
+		bool is_blank = c == ' ' || c == '\t' || c == '\r';
+		bool is_letter = classify(KIND_BASE64, c) >= 0 || c == '=' || c == ';' ||
+				 c == '#' || escape_begins(c);
+		bool is_digit = (c != '\n' && classify(KIND_HEX, c) != CLASS_NONE) || c == 'x';
+
+		if (is_blank && run.blanks < SKIP_MAX)
+			run.blanks++;
+		else
+			run.letters = is_letter ? count_up(run.blanks ? 0 : run.letters) : 0;
+		if (!is_blank)
+			run.blanks = 0;
+		run.digits = is_digit ? count_up(run.digits) : 0;
+	}
 	return run;
 }
 
@@ -231,20 +221,6 @@ static void thread_add(struct search *s, size_t at, size_t symbol, unsigned skip
 			return;
 	if (s->count < THREADS_MAX)
 		s->threads[s->count++] = (struct thread){at, symbol, skipped};
-}
-
-/* The one that is behind the others, so that two which meet are seen to. */
-static struct thread thread_take(struct search *s)
-{
-	unsigned first = 0;
-	struct thread t;
-
-	for (unsigned i = 1; i < s->count; i++)
-		if (s->threads[i].at < s->threads[first].at)
-			first = i;
-	t = s->threads[first];
-	s->threads[first] = s->threads[--s->count];
-	return t;
 }
 
 /* Goes on with one reading of the text. */
@@ -288,8 +264,15 @@ static size_t match(struct search *s, const struct redact_pattern *x, size_t sta
 	s->count = 0;
 	thread_add(s, start, 0, 0);
 	while (s->count > 0) {
-		struct thread t = thread_take(s);
+		unsigned first = 0;
+		struct thread t;
 
+		/* The one that is behind the others, so that two which meet are seen to. */
+		for (unsigned i = 1; i < s->count; i++)
+			if (s->threads[i].at < s->threads[first].at)
+				first = i;
+		t = s->threads[first];
+		s->threads[first] = s->threads[--s->count];
 		if (t.symbol == x->count)
 			found = t.at > found ? t.at : found;
 		else if (t.at < s->end)
@@ -379,17 +362,6 @@ static void filter_add_short(struct filter *f)
 	}
 }
 
-static void filter_init(struct filter *f)
-{
-	f->first['%'] |= filter_bit(FILTER_PERCENT);
-	f->first['\\'] |= filter_bit(FILTER_BACKSLASH);
-	f->first['&'] |= filter_bit(FILTER_AMPERSAND);
-	filter_add_all(f->second, "0123456789abcdefABCDEFu%\\&", FILTER_PERCENT);
-	filter_add_all(f->second, "ux%\\&", FILTER_BACKSLASH);
-	filter_add_all(f->second, ESCAPE_NAMES_BEGIN "#%\\&", FILTER_AMPERSAND);
-	filter_add_all(f->second, " \t\r\n", FILTER_BLANK);
-}
-
 /* Those of a set whose second byte may stand here, or behind blanks. */
 static uint32_t filter_second(const struct filter *f, uint32_t set, const uint8_t *p,
 			      const uint8_t *end)
@@ -438,8 +410,17 @@ int redact_add(struct redact *r, const void *value, size_t n)
 		rc = secret_init(&r->filter, nothing, sizeof(nothing));
 	if (rc < 0)
 		return rc;
-	if (is_new)
-		filter_init(filter_of(r));
+	if (is_new) {
+		struct filter *f = filter_of(r);
+
+		f->first['%'] |= filter_bit(FILTER_PERCENT);
+		f->first['\\'] |= filter_bit(FILTER_BACKSLASH);
+		f->first['&'] |= filter_bit(FILTER_AMPERSAND);
+		filter_add_all(f->second, "0123456789abcdefABCDEFu%\\&", FILTER_PERCENT);
+		filter_add_all(f->second, "ux%\\&", FILTER_BACKSLASH);
+		filter_add_all(f->second, ESCAPE_NAMES_BEGIN "#%\\&", FILTER_AMPERSAND);
+		filter_add_all(f->second, " \t\r\n", FILTER_BLANK);
+	}
 	for (unsigned kind = 0; kind < KIND_COUNT; kind++) {
 		unsigned bit = (unsigned)(r->count * KIND_COUNT + kind) % FILTER_PATTERNS;
 		struct redact_pattern x;

@@ -542,28 +542,6 @@ static void on_time(struct ev_timer *t)
 
 /* ---- the beginning ---- */
 
-static struct lookup *lookup_new(struct resolver *r, const struct host *name)
-{
-	struct lookup *l = calloc(1, sizeof(*l));
-
-	if (!l)
-		return NULL;
-	l->resolver = r;
-	l->name = *name;
-	l->last = &l->first;
-	l->udp.fd = -1;
-	l->timer.on_timer = on_time;
-	l->deliver.on_defer = on_deliver;
-	for (int i = 0; i < 2; i++) {
-		l->ask[i].lookup = l;
-		l->ask[i].tcp.fd = -1;
-	}
-	l->next = r->lookups;
-	r->lookups = l;
-	r->lookup_count++;
-	return l;
-}
-
 static struct lookup *lookup_find(const struct resolver *r, const char *name)
 {
 	for (struct lookup *l = r->lookups; l; l = l->next)
@@ -587,9 +565,20 @@ int resolve_start(struct resolver *r, struct resolve *q, const struct host *name
 	if (!l) {
 		if (r->lookup_count == DOOR_LOOKUPS_MAX)
 			return -ENOBUFS;
-		l = lookup_new(r, name);
+		l = calloc(1, sizeof(*l));
 		if (!l)
 			return -ENOMEM;
+		*l = (struct lookup){
+			.resolver = r,
+			.name = *name,
+			.next = r->lookups,
+			.last = &l->first,
+			.ask = {{.lookup = l, .tcp.fd = -1}, {.lookup = l, .tcp.fd = -1}},
+			.udp.fd = -1,
+			.timer.on_timer = on_time,
+			.deliver.on_defer = on_deliver};
+		r->lookups = l;
+		r->lookup_count++;
 		if (name->is_address) {
 			l->addrs[l->count].family = name->family;
 			memcpy(l->addrs[l->count++].addr, name->addr, sizeof(name->addr));

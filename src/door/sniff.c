@@ -79,34 +79,32 @@ static void in_line(struct sniff *s, uint8_t c)
 		s->found = SNIFF_OPEN;
 }
 
-static void feed_one(struct sniff *s, uint8_t c)
-{
-	switch (s->at) {
-	case SNIFF_BEFORE:
-		if (is_method(c))
-			s->at = SNIFF_METHOD;
-		else if (c != '\n' && !is_space(c))
-			know(s, SNIFF_OTHER);
-		break;
-	case SNIFF_METHOD:
-		if (is_space(c)) {
-			s->at = SNIFF_LINE;
-			s->found = c == ' ' || c == '\t' ? SNIFF_LIKELY : SNIFF_OPEN;
-		} else if (!is_method(c)) {
-			know(s, SNIFF_OTHER);
-		}
-		break;
-	case SNIFF_LINE:
-		in_line(s, c);
-		break;
-	case SNIFF_KNOWN:
-		break;
-	}
-}
-
 enum sniff_found sniff_feed(struct sniff *s, const uint8_t *p, size_t n)
 {
-	for (size_t i = 0; i < n && s->at != SNIFF_KNOWN; i++)
-		feed_one(s, p[i]);
+	for (size_t i = 0; i < n && s->at != SNIFF_KNOWN; i++) {
+		uint8_t c = p[i];
+
+		switch (s->at) {
+		case SNIFF_BEFORE:
+			if (is_method(c))
+				s->at = SNIFF_METHOD;
+			else if (c != '\n' && !is_space(c))
+				know(s, SNIFF_OTHER);
+			break;
+		case SNIFF_METHOD:
+			if (is_space(c)) {
+				s->at = SNIFF_LINE;
+				s->found = c == ' ' || c == '\t' ? SNIFF_LIKELY : SNIFF_OPEN;
+			} else if (!is_method(c)) {
+				know(s, SNIFF_OTHER);
+			}
+			break;
+		case SNIFF_LINE:
+			in_line(s, c);
+			break;
+		case SNIFF_KNOWN:
+			break;
+		}
+	}
 	return s->found;
 }

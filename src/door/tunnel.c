@@ -196,23 +196,13 @@ static void tunnel_up(struct tunnel *p)
 
 /* ---- down: to the box ---- */
 
-static void finish_down(struct tunnel *p)
-{
-	int r = channel_finish(p->c.box);
-
-	p->down_full = r == -EAGAIN;
-	if (r == 0)
-		p->down_ended = true;
-	else if (r != -EAGAIN)
-		end(p, TUNNEL_FAILED, r);
-}
-
 static void tunnel_down(struct tunnel *p)
 {
 	for (int i = 0; i < READS_MAX && !p->down_ended; i++) {
 		size_t room = 0, fits;
 		uint8_t *to = channel_wire_space(p->c.box, &room);
 		ssize_t n;
+		int r;
 
 		p->down_full = !to;
 		if (!to)
@@ -227,7 +217,11 @@ static void tunnel_down(struct tunnel *p)
 			return;
 		}
 		if (n == 0) {
-			finish_down(p);
+			r = channel_finish(p->c.box);
+			p->down_full = r == -EAGAIN;
+			p->down_ended = r == 0;
+			if (r != 0 && r != -EAGAIN)
+				end(p, TUNNEL_FAILED, r);
 			return;
 		}
 		if (fits == 0) {

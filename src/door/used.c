@@ -68,22 +68,15 @@ bool used_line_raise(struct used_line *to, const struct used_line *from)
 
 /* ---- the broker's ---- */
 
-static struct used_line *find(const struct used *u, const char *name)
-{
-	for (size_t i = u->count; i-- > 0;)
-		if (strcmp(u->lines[i].name, name) == 0)
-			return &u->lines[i];
-	return NULL;
-}
-
 static int add_line(struct used *u, const struct used_line *line)
 {
-	struct used_line *known = find(u, line->name), *grown;
+	struct used_line *grown;
 
-	if (known) {
-		u->is_changed = used_line_raise(known, line) || u->is_changed;
-		return 0;
-	}
+	for (size_t i = u->count; i-- > 0;)
+		if (strcmp(u->lines[i].name, line->name) == 0) {
+			u->is_changed = used_line_raise(&u->lines[i], line) || u->is_changed;
+			return 0;
+		}
 	if (u->count == USED_LINES_MAX)
 		memmove(u->lines, u->lines + 1, --u->count * sizeof(*line));
 	grown = reallocarray(u->lines, u->count + 1, sizeof(*line));
