@@ -233,9 +233,10 @@ static void on_signal(struct keeper_client *c, const struct wire_frame *f)
 	if (wire_signal_decode(f, &m) < 0) {
 		keeper_client_break(c, "a malformed SIGNAL");
 	} else if (m.exec_id == 0) {
-		if (follow)
-			keeper_exec_signal(c->k, follow->exec->rec.exec_id, &m, NULL);
-		keeper_gate_wait(&c->gate);
+		if (!follow)
+			return;
+		keeper_exec_signal(c->k, follow->exec->rec.exec_id, &m, NULL);
+		keeper_exec_wait(follow->exec, &c->gate);
 	} else if (may_begin(c, f->id) && !keeper_client_is_held_up(c, f->id)) {
 		if (keeper_exec_signal(c->k, m.exec_id <= INT32_MAX ? (uint32_t)m.exec_id : 0, &m,
 				       &e) < 0)
@@ -254,7 +255,8 @@ static void on_resize(struct keeper_client *c, const struct wire_frame *f)
 		keeper_client_break(c, "a malformed RESIZE");
 	else if (follow && follow->exec->run)
 		keeper_exec_send(follow->exec, WIRE_RESIZE, 0, f->payload, f->len);
-	keeper_gate_wait(&c->gate);
+	if (follow)
+		keeper_exec_wait(follow->exec, &c->gate);
 }
 
 static void (*const handlers[WIRE_TYPE_COUNT])(struct keeper_client *c,

@@ -103,7 +103,9 @@ void keeper_exec_send(struct keeper_exec *x, enum wire_type type, uint8_t stream
 /* Its start is on the disk, or r says why not: it is passed to init, or refused. */
 void keeper_exec_synced(struct keeper_exec *x, int r);
 
-/* sync.c */
+/* sync.c. keeper_exec_wait, after something was sent to a command on a client's behalf: that is not
+ * read if init, or what waits for a sync, is behind. */
+void keeper_exec_wait(const struct keeper_exec *x, struct keeper_gate *g);
 void keeper_sync_begin(struct keeper *k);
 void keeper_sync_done(struct keeper *k);
 

@@ -384,8 +384,8 @@ void keeper_exec_ask(struct keeper_client *c, uint32_t id, const struct wire_exe
 	asked.background = asked.inline_max = 0;
 	asked.token = NULL;
 	keeper_sent_init(c->k, wire_exec_encode(queue_of(x), x->rec.exec_id, 0, &asked));
+	keeper_exec_wait(x, &c->gate);
 	keeper_sync_begin(c->k);
-	keeper_gate_wait(&c->gate);
 }
 
 int keeper_exec_signal(struct keeper *k, uint32_t exec_id, const struct wire_signal *m,

@@ -12,11 +12,27 @@ void keeper_gate_wait(struct keeper_gate *g)
 	wire_link_pause(g->link, true);
 }
 
+void keeper_gate_wait_sync(struct keeper_gate *g)
+{
+	g->waits_sync = true;
+	wire_link_pause(g->link, true);
+}
+
 void keeper_gate_go_on(struct keeper_gate *g)
 {
-	if (g->waits_init)
+	if (g->waits_init && !g->waits_sync)
 		wire_link_pause(g->link, false);
 	g->waits_init = false;
+}
+
+void keeper_gate_synced(struct keeper_gate *g)
+{
+	if (!g->waits_sync)
+		return;
+	g->waits_sync = false;
+	keeper_gate_wait(g); /* what was held is queued for init now */
+	if (!g->waits_init)
+		wire_link_pause(g->link, false);
 }
 
 static void on_stall(struct ev_timer *t)

@@ -88,7 +88,7 @@ void keeper_input_data(struct keeper_follow *f, const struct wire_frame *frame)
 		return;
 	}
 	send_waiting(f->exec);
-	keeper_gate_wait(&f->client->gate);
+	keeper_exec_wait(f->exec, &f->client->gate);
 }
 
 void keeper_input_eof(struct keeper_follow *f)

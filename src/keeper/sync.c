@@ -2,9 +2,11 @@
  * The start of a command with a token is on the disk before init hears of it: whoever repeats the
  * request must find it, whatever happens meanwhile. A sync may take long, so a child makes it while
  * the loop goes on; one at a time, for all lines that were written before it began. What is sent to
- * the command meanwhile waits in its buffer.
+ * the command meanwhile waits in its buffer, and where that is much, so does its sender: all of it
+ * goes to init at once.
  */
 #include "base/fd.h"
+#include "base/limits.h"
 #include "keeper/exec.h"
 
 #include <errno.h>
@@ -22,7 +24,23 @@ static void end_sync(struct keeper *k, int r)
 	for (size_t i = k->exec_count; i-- > 0;)
 		if (k->execs[i]->run && k->execs[i]->run->sync == SYNC_RUNS)
 			keeper_exec_synced(k->execs[i], r);
+	for (struct keeper_client *c = k->clients; c; c = c->next)
+		keeper_gate_synced(&c->gate);
 	keeper_sync_begin(k);
+}
+
+void keeper_exec_wait(const struct keeper_exec *x, struct keeper_gate *g)
+{
+	const struct keeper *k = x->k;
+	size_t held = 0;
+
+	keeper_gate_wait(g);
+	if (!x->run || x->run->sync == SYNC_NONE)
+		return;
+	for (size_t i = 0; i < k->exec_count; i++)
+		held += k->execs[i]->run ? buf_len(&k->execs[i]->run->held) : 0;
+	if (held > KEEPER_INIT_QUEUE)
+		keeper_gate_wait_sync(g);
 }
 
 static void on_synced(struct ev_child *c, int status)

@@ -208,7 +208,7 @@ void rig_run(struct rig *r)
 		for (unsigned i = 0; i < r->client_count; i++)
 			moved |= peer_move(&r->clients[i]);
 		one_turn(r);
-		if (moved || r->k.syncing)
+		if (moved || (r->k.syncing && !r->sync_hangs))
 			quiet = 0;
 	}
 }

@@ -26,7 +26,8 @@ struct rig {
 	struct peer clients[RIG_PEERS];
 	unsigned client_count;
 	bool up, lost, first_gone;
-	unsigned ends; /* how often the box was to be ended */
+	bool sync_hangs; /* rig_run does not wait for it */
+	unsigned ends;	 /* how often the box was to be ended */
 	char cause[64], by[64];
 	bool remove;
 	uint64_t grace_ms;

@@ -207,6 +207,55 @@ KEEPER_TEST(the_loop_goes_on_while_a_start_is_synced)
 	CHECK_EQ(peer_next(r, &r->init, WIRE_EXEC).id, 2);
 }
 
+/* As if another command's start were on its way to a slow disk, until hang_sync(r, false). */
+static void hang_sync(struct rig *r, bool on)
+{
+	r->sync_hangs = r->k.syncing = on;
+	if (!on)
+		keeper_sync_begin(&r->k);
+}
+
+/* What waits for a slow sync is held back at its client, and does not flood init behind it. */
+KEEPER_TEST(what_waits_for_a_sync_is_bounded)
+{
+	enum { COUNT = 24, FRAMES = WIRE_WINDOW / WIRE_DATA_MAX };
+	static const char bytes[WIRE_DATA_MAX];
+	struct wire_exec m = {.line = "cat", .has_stdin = 1};
+	struct peer *q = rig_client(r);
+	unsigned execs = 0;
+	size_t held = 0;
+	char token[8];
+
+	hang_sync(r, true);
+	for (uint32_t id = 1; id <= COUNT; id++) {
+		snprintf(token, sizeof(token), "t%u", (unsigned)id);
+		m.token = token;
+		CHECK_EQ(wire_exec_encode(&p->out, id, 0, &m), 0);
+		for (unsigned i = 0; i < FRAMES; i++)
+			peer_say(p, WIRE_DATA, WIRE_STDIN, id, bytes, sizeof(bytes));
+		rig_run(r);
+	}
+	for (size_t i = 0; i < r->k.exec_count; i++)
+		held += buf_len(&r->k.execs[i]->run->held);
+	CHECK(held < 2 * KEEPER_INIT_QUEUE);
+	/* Others go on meanwhile, and what init takes of theirs lets nobody else send more. */
+	start_command(r, q, 1, &(struct wire_exec){.line = "true"});
+	start_command(r, q, 2, &(struct wire_exec){.line = "true"});
+	for (size_t i = 0; i < r->k.exec_count; i++)
+		held -= buf_len(&r->k.execs[i]->run->held);
+	CHECK_EQ(held, 0);
+	hang_sync(r, false);
+	for (unsigned i = 0; i < COUNT * (FRAMES + 1); i++) {
+		struct wire_frame f = {0};
+
+		while (wire_decoder_next(&r->init.decoder, &f) == 0)
+			rig_run(r);
+		execs += f.type == WIRE_EXEC;
+	}
+	CHECK_EQ(execs, COUNT);
+	CHECK_EQ(r->ends, 0);
+}
+
 /* What was never passed to init has not used its token up, for a later keeper neither. */
 KEEPER_TEST(a_token_that_could_not_be_synced_is_free)
 {
