@@ -141,6 +141,8 @@ int journal_add(struct journal *j, int logs_fd, unsigned lines, const struct exe
 
 int journal_sync(struct journal *j, int logs_fd, int box_fd)
 {
+	if (j->fd < 0) /* the list was just written anew, durably where there is a token */
+		return 0;
 	if (fdatasync(j->fd) < 0)
 		return -errno;
 	if (j->fresh && (fsync(logs_fd) < 0 || fsync(box_fd) < 0))

@@ -256,6 +256,23 @@ KEEPER_TEST(what_waits_for_a_sync_is_bounded)
 	CHECK_EQ(r->ends, 0);
 }
 
+/* Then it is on the disk already. */
+KEEPER_TEST(a_list_written_anew_before_a_sync)
+{
+	struct wire_exec m = with_token("t"), plain = plain_command();
+
+	start_command(r, p, 1, &plain);
+	hang_sync(r, true);
+	CHECK_EQ(wire_exec_encode(&p->out, 2, 0, &m), 0);
+	rig_run(r);
+	r->k.journal.bytes = KEEPER_JOURNAL_MAX;
+	say_exit(r, 1, 0);
+	peer_exit(r, p, 1);
+	CHECK_EQ(r->k.journal.fd, -1);
+	hang_sync(r, false);
+	CHECK_EQ(peer_next(r, &r->init, WIRE_EXEC).id, 2);
+}
+
 /* What was never passed to init has not used its token up, for a later keeper neither. */
 KEEPER_TEST(a_token_that_could_not_be_synced_is_free)
 {
