@@ -179,28 +179,23 @@ static bool read_name(struct escape_cursor *c, struct escape_reading *ret)
 	return false;
 }
 
-static bool read_ampersand(struct escape_cursor *c, struct escape_reading *ret)
+/* What stands behind its first character, which was read. */
+static bool read_escape(struct escape_cursor *c, uint32_t first, struct escape_reading *ret)
 {
 	struct escape_cursor ahead = *c;
 	uint32_t what;
 
-	if (!next_char(&ahead, &what))
-		return false;
-	if (what != '#')
-		return read_name(c, ret);
-	*c = ahead;
-	return read_number(c, ret);
-}
-
-/* What stands behind its first character, which was read. */
-static bool read_escape(struct escape_cursor *c, uint32_t first, struct escape_reading *ret)
-{
 	*ret = (struct escape_reading){0};
 	if (first == '%')
 		return read_percent(c, ret);
 	if (first == '\\')
 		return read_backslash(c, ret);
-	return first == '&' && read_ampersand(c, ret);
+	if (first != '&' || !next_char(&ahead, &what))
+		return false;
+	if (what != '#')
+		return read_name(c, ret);
+	*c = ahead;
+	return read_number(c, ret);
 }
 
 unsigned escape_read(const uint8_t *p, size_t n, struct escape_reading ret[ESCAPE_READINGS])

@@ -161,29 +161,12 @@ static int grant_aim(struct grants *all, struct entry *g, const char *pattern, s
 	return 0;
 }
 
-/* Takes out of the list what is used up, and what a newer one that lasts for ever stands before.
- * Their memory stays. Returns how many are left. */
-static size_t prune(struct grants *all, const struct grant *newer)
-{
-	bool replaces = newer->until_ms == 0 && !newer->entry.rule.once;
-	struct grant **at = &all->newest;
-	size_t count = 0;
-
-	while (*at) {
-		if ((*at)->is_spent || (replaces && same_aim(&newer->entry, &(*at)->entry))) {
-			*at = (*at)->older;
-		} else {
-			at = &(*at)->older;
-			count++;
-		}
-	}
-	return count;
-}
-
 int grants_add(struct grants *all, enum action action, const char *pattern, uint64_t until_ms,
 	       bool once, struct err *e)
 {
-	struct grant *g;
+	bool replaces = until_ms == 0 && !once;
+	struct grant *g, **at = &all->newest;
+	size_t count = 0;
 	int r;
 
 	if (action == ACTION_ASK)
@@ -203,7 +186,17 @@ int grants_add(struct grants *all, enum action action, const char *pattern, uint
 	r = grant_aim(all, &g->entry, pattern, e);
 	if (r < 0)
 		return r;
-	if (prune(all, g) >= DOOR_GRANTS_MAX)
+	/* What is used up goes out of the list, and what a newer one that lasts for ever stands
+	 * before. Their memory stays. */
+	while (*at) {
+		if ((*at)->is_spent || (replaces && same_aim(&g->entry, &(*at)->entry))) {
+			*at = (*at)->older;
+		} else {
+			at = &(*at)->older;
+			count++;
+		}
+	}
+	if (count >= DOOR_GRANTS_MAX)
 		return err_set(e, ERR_LIMIT, ENOSPC,
 			       "more than %u grants: put them into the policy, or clear them",
 			       DOOR_GRANTS_MAX);

@@ -7,29 +7,6 @@
 #include <string.h>
 #include <strings.h>
 
-static bool keeps_private(const struct entry *r)
-{
-	for (size_t i = 0; i < r->pattern_count; i++)
-		if (pattern_is_private(&r->patterns[i]))
-			return !r->rule.private && r->rule.action != ACTION_DENY;
-	return false;
-}
-
-/* A credential goes to hosts that are named. */
-static bool is_too_wide(const struct entry *r)
-{
-	for (size_t i = 0; i < r->pattern_count; i++) {
-		const struct pattern *p = &r->patterns[i];
-
-		if (p->kind == PATTERN_ANY ||
-		    (p->kind == PATTERN_SUFFIX && !strchr(p->text + 1, '.')) ||
-		    (p->kind == PATTERN_CIDR &&
-		     p->cidr.bits != (p->cidr.family == AF_INET ? 32 : 128)))
-			return true;
-	}
-	return false;
-}
-
 /* What passes must be what would be removed. */
 static int check_pass(struct policy_reading *x, const struct entry *r, const struct policy_node *v)
 {
@@ -67,9 +44,12 @@ int policy_check_rule(struct policy_reading *x, const struct entry *r, const str
 		if ((n = reading_find(v, for_deny[i])))
 			return source_error(&x->src, n->key_line,
 					    "'%s' means nothing in a deny; leave it out", n->key);
-	if (keeps_private(r))
-		return source_error(&x->src, v->line,
-				    "the rule names private addresses; add 'private: true'");
+	for (size_t i = 0; i < r->pattern_count; i++)
+		if (!r->rule.private && r->rule.action != ACTION_DENY &&
+		    pattern_is_private(&r->patterns[i]))
+			return source_error(
+				&x->src, v->line,
+				"the rule names private addresses; add 'private: true'");
 	if (r->rule.action != ACTION_ASK && (n = reading_find(v, "ask_timeout")))
 		return source_error(&x->src, n->key_line,
 				    "'ask_timeout' is for a rule with 'ask'; leave it out");
@@ -77,11 +57,18 @@ int policy_check_rule(struct policy_reading *x, const struct entry *r, const str
 		return source_error(&x->src, reading_find(v, "plain_http")->key_line,
 				    "'plain_http' is about 'inject'; 'ports: [80]' is what lets "
 				    "plain HTTP out");
-	if (sends && is_too_wide(r))
-		return source_error(
-			&x->src, v->line,
-			"a credential needs hosts that are named: not '*', a network or "
-			"a top-level domain");
+	for (size_t i = 0; sends && i < r->pattern_count; i++) {
+		const struct pattern *p = &r->patterns[i];
+
+		if (p->kind == PATTERN_ANY ||
+		    (p->kind == PATTERN_SUFFIX && !strchr(p->text + 1, '.')) ||
+		    (p->kind == PATTERN_CIDR &&
+		     p->cidr.bits != (p->cidr.family == AF_INET ? 32 : 128)))
+			return source_error(
+				&x->src, v->line,
+				"a credential needs hosts that are named: not '*', a network or "
+				"a top-level domain");
+	}
 	if (tls && !r->rule.intercept && entry_looks_inside(r))
 		return source_error(
 			&x->src, tls->key_line,

@@ -89,27 +89,6 @@ static const char *copy_text(struct policy_builder *b, const yaml_event_t *ev, u
 	return copy;
 }
 
-static int take_key(struct policy_builder *b, struct policy_level *l, const yaml_event_t *ev)
-{
-	unsigned line = (unsigned)ev->start_mark.line + 1;
-
-	if (ev->type != YAML_SCALAR_EVENT)
-		return source_error(b->src, line, "a key must be text, not a list or a mapping");
-	if (l->node->count >= POLICY_KEYS_MAX)
-		return source_error(b->src, line, "more than %u keys in one mapping",
-				    POLICY_KEYS_MAX);
-	l->key = copy_text(b, ev, line);
-	l->key_line = line;
-	if (!l->key)
-		return -EINVAL;
-	for (const struct policy_node *n = l->node->first; n; n = n->next)
-		if (strcmp(n->key, l->key) == 0)
-			return source_error(b->src, line,
-					    "'%.40s' stands here twice, first in line %u; keep one",
-					    l->key, n->key_line);
-	return 0;
-}
-
 /* Into the list or mapping that is open, or as the root. */
 static void place(struct policy_builder *b, struct policy_node *node)
 {
@@ -187,6 +166,7 @@ static int check_plain(struct policy_builder *b, const yaml_event_t *ev)
 static int take_event(struct policy_builder *b, const yaml_event_t *ev)
 {
 	struct policy_level *l = b->depth ? &b->levels[b->depth - 1] : NULL;
+	unsigned line = (unsigned)ev->start_mark.line + 1;
 	int r = check_plain(b, ev);
 
 	if (r < 0)
@@ -194,8 +174,7 @@ static int take_event(struct policy_builder *b, const yaml_event_t *ev)
 	switch (ev->type) {
 	case YAML_DOCUMENT_START_EVENT:
 		if (b->ended)
-			return source_error(b->src, (unsigned)ev->start_mark.line + 1,
-					    "a second document; a policy is one");
+			return source_error(b->src, line, "a second document; a policy is one");
 		return 0;
 	case YAML_DOCUMENT_END_EVENT:
 		b->ended = true;
@@ -207,12 +186,28 @@ static int take_event(struct policy_builder *b, const yaml_event_t *ev)
 	case YAML_SCALAR_EVENT:
 	case YAML_SEQUENCE_START_EVENT:
 	case YAML_MAPPING_START_EVENT:
-		if (l && l->node->kind == NODE_MAP && !l->key)
-			return take_key(b, l, ev);
-		return take_value(b, ev);
+		if (!l || l->node->kind != NODE_MAP || l->key)
+			return take_value(b, ev);
+		break;
 	default:
 		return 0;
 	}
+	/* The key of a mapping. */
+	if (ev->type != YAML_SCALAR_EVENT)
+		return source_error(b->src, line, "a key must be text, not a list or a mapping");
+	if (l->node->count >= POLICY_KEYS_MAX)
+		return source_error(b->src, line, "more than %u keys in one mapping",
+				    POLICY_KEYS_MAX);
+	l->key = copy_text(b, ev, line);
+	l->key_line = line;
+	if (!l->key)
+		return -EINVAL;
+	for (const struct policy_node *n = l->node->first; n; n = n->next)
+		if (strcmp(n->key, l->key) == 0)
+			return source_error(b->src, line,
+					    "'%.40s' stands here twice, first in line %u; keep one",
+					    l->key, n->key_line);
+	return 0;
 }
 
 static int build(struct policy_builder *b)

@@ -243,8 +243,7 @@ int ca_make_many(const char *dir, unsigned count, struct err *e)
 	return r;
 }
 
-/* No password can be asked for: a key that has one is an error. */
-static int no_password(char *p, int size, int rw, void *arg)
+int pem_no_password(char *p, int size, int rw, void *arg)
 {
 	return -1;
 }
@@ -259,11 +258,11 @@ int ca_open(struct ca **ret, const char *pem, struct err *e)
 		return err_errno(e, ENOMEM, "open the box's certificate authority");
 	bio = BIO_new_mem_buf(pem, -1);
 	if (bio)
-		ca->cert = PEM_read_bio_X509(bio, NULL, no_password, NULL);
+		ca->cert = PEM_read_bio_X509(bio, NULL, pem_no_password, NULL);
 	BIO_free(bio);
 	bio = BIO_new_mem_buf(pem, -1);
 	if (bio)
-		ca->key = PEM_read_bio_PrivateKey(bio, NULL, no_password, NULL);
+		ca->key = PEM_read_bio_PrivateKey(bio, NULL, pem_no_password, NULL);
 	BIO_free(bio);
 	if (!ca->cert || !ca->key)
 		r = err_set(e, ERR_INVALID, EINVAL, "the box's certificate authority has no %s",

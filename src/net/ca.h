@@ -37,3 +37,5 @@ unsigned ca_leaf_count(const struct ca *ca);
 
 /* Says what failed, and why in OpenSSL's words. */
 int crypto_failed(struct err *e, const char *what);
+/* For OpenSSL: none can be asked for, so a key that has one is an error. */
+int pem_no_password(char *p, int size, int rw, void *arg);

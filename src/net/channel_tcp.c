@@ -155,36 +155,20 @@ void tcp_room_init(struct tcp_room *r)
 		r->wide_max = 1; /* a door with one connection may be fast on any host */
 }
 
-/* Before it connects, so that no larger window is ever offered. */
-static int bound_buffers(int fd)
-{
-	int bytes = DOOR_TCP_NARROW;
-
-	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)) < 0 ||
-	    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)) < 0)
-		return -errno;
-	return 0;
-}
-
-static int make_socket(int family, bool is_wide)
-{
-	autoclose int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	int r = fd < 0 ? -errno : is_wide ? 0 : bound_buffers(fd);
-
-	return r < 0 ? r : take_fd(fd);
-}
-
 int channel_tcp_connect(struct channel **ret, struct ev *ev, struct tcp_room *room,
 			const struct tcp_address *to)
 {
 	struct sockaddr_storage address;
 	socklen_t len = addr_socket(&address, to->family, to->addr, to->port);
 	bool is_wide = room->wide < room->wide_max, connecting;
-	autoclose int fd = make_socket(to->family, is_wide);
-	int r;
+	autoclose int fd = socket(to->family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int r, bytes = DOOR_TCP_NARROW;
 
-	if (fd < 0)
-		return fd;
+	/* Before it connects, so that no larger window is ever offered. */
+	if (fd < 0 ||
+	    (!is_wide && (setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)) < 0 ||
+			  setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)) < 0)))
+		return -errno;
 	r = connect(fd, (struct sockaddr *)&address, len);
 	connecting = r < 0;
 	if (r < 0 && errno != EINPROGRESS)

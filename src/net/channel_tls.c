@@ -176,13 +176,19 @@ static int fail(struct channel_tls *c)
 	return c->failed;
 }
 
-/* Below takes no more. An alert that came before says more than "broken pipe"; where there is
- * something else to read it stays there. */
-static int why_no_write(struct channel_tls *c)
+/* 0 if bytes can be sent, else why not. */
+static int may_send(struct channel_tls *c)
 {
+	bool empty = flush_out(c);
 	char byte;
 	int ret;
 
+	if (c->below_error)
+		return fail(c);
+	if (!c->write_error)
+		return empty ? 0 : -EAGAIN;
+	/* Below takes no more. An alert that came before says more than "broken pipe"; where there
+	 * is something else to read it stays there. */
 	ERR_clear_error();
 	ret = SSL_peek(c->ssl, &byte, 1);
 	c->more = ret == 1;
@@ -190,18 +196,6 @@ static int why_no_write(struct channel_tls *c)
 		return fail(c);
 	ERR_clear_error();
 	return tls_why_below(c, c->write_error);
-}
-
-/* 0 if bytes can be sent, else why not. */
-static int may_send(struct channel_tls *c)
-{
-	bool empty = flush_out(c);
-
-	if (c->below_error)
-		return fail(c);
-	if (c->write_error)
-		return why_no_write(c);
-	return empty ? 0 : -EAGAIN;
 }
 
 /* After a call of OpenSSL that gave nothing: -EAGAIN, or what ended it. */
@@ -219,18 +213,10 @@ static int after_call(struct channel_tls *c, int ret)
 	}
 }
 
-/* Not every version of OpenSSL looks itself at what the server chose. */
-static bool alpn_is_right(const SSL *ssl)
-{
-	const uint8_t *p;
-	unsigned n;
-
-	SSL_get0_alpn_selected(ssl, &p, &n);
-	return n == 0 || (n == 8 && memcmp(p, "http/1.1", 8) == 0);
-}
-
 static int handshake(struct channel_tls *c)
 {
+	const uint8_t *alpn;
+	unsigned n;
 	int ret;
 
 	if (c->failed)
@@ -249,7 +235,9 @@ static int handshake(struct channel_tls *c)
 		return fail(c);
 	if (!c->is_server && SSL_get_verify_result(c->ssl) != X509_V_OK)
 		return fail(c);
-	if (!c->is_server && !alpn_is_right(c->ssl)) {
+	/* Not every version of OpenSSL looks itself at what the server chose. */
+	SSL_get0_alpn_selected(c->ssl, &alpn, &n);
+	if (!c->is_server && n != 0 && (n != 8 || memcmp(alpn, "http/1.1", 8) != 0)) {
 		c->failed = err_set(&c->channel.error, ERR_PROTOCOL, EPROTO,
 				    "'%s' chose a protocol that was not offered", c->host);
 		return c->failed;
@@ -374,25 +362,11 @@ static size_t encrypt(struct channel_tls *c, const uint8_t *p, size_t n, int *re
 	return done;
 }
 
-/* The scratch goes down; what is not taken waits in `out`, which was empty. */
-static void send_scratch(struct channel_tls *c)
-{
-	const uint8_t *p = c->tls->scratch;
-	size_t sent = send_down(c, p, c->corked);
-
-	if (sent < c->corked) {
-		int r = buf_append(&c->out, p + sent, c->corked - sent);
-
-		if (r < 0)
-			note_refusal(c, r);
-	}
-}
-
 static ssize_t write_by_scratch(struct channel_tls *c, const uint8_t *p, size_t n)
 {
 	struct tls *t = c->tls;
-	size_t done;
-	int last;
+	size_t done, sent;
+	int last, r = 0;
 
 	/* TLS in TLS would need the scratch twice; nothing does that. */
 	ASSERT(!t->scratch_used);
@@ -404,7 +378,12 @@ static ssize_t write_by_scratch(struct channel_tls *c, const uint8_t *p, size_t 
 	c->cork = t->scratch;
 	c->cork_room = TLS_SCRATCH;
 	done = encrypt(c, p, n, &last);
-	send_scratch(c);
+	/* What is not taken waits in `out`, which was empty. */
+	sent = send_down(c, t->scratch, c->corked);
+	if (sent < c->corked)
+		r = buf_append(&c->out, t->scratch + sent, c->corked - sent);
+	if (r < 0)
+		note_refusal(c, r);
 	t->scratch_used = false;
 	return done > 0 || last == 1 ? (ssize_t)done : after_call(c, last);
 }
@@ -584,41 +563,27 @@ int channel_tls_feed(struct channel *channel, const void *p, size_t n)
 	return buf_append(&tls_of(channel)->fed, p, n);
 }
 
-/* A key with a password cannot be used: none can be asked for. */
-static int no_password(char *p, int size, int rw, void *arg)
+static int use_identity(SSL *ssl, const struct tls_identity *id, const char *host, struct err *e)
 {
-	return -1;
-}
-
-static bool use_chain(SSL *ssl, const char *pem)
-{
-	BIO *bio = BIO_new_mem_buf(pem, -1);
-	X509 *x = bio ? PEM_read_bio_X509_AUX(bio, NULL, no_password, NULL) : NULL;
-	bool ok = x && SSL_use_certificate(ssl, x) == 1;
+	BIO *bio = BIO_new_mem_buf(id->cert_pem, -1);
+	X509 *x = bio ? PEM_read_bio_X509_AUX(bio, NULL, pem_no_password, NULL) : NULL;
+	int ok = x && SSL_use_certificate(ssl, x) == 1;
+	EVP_PKEY *key = NULL;
 
 	X509_free(x);
-	while (ok && (x = PEM_read_bio_X509(bio, NULL, no_password, NULL)) != NULL) {
+	while (ok && (x = PEM_read_bio_X509(bio, NULL, pem_no_password, NULL)) != NULL) {
 		ok = SSL_add1_chain_cert(ssl, x) == 1;
 		X509_free(x);
 	}
 	BIO_free(bio);
 	ERR_clear_error();
-	return ok;
-}
-
-static int use_identity(SSL *ssl, const struct tls_identity *id, const char *host, struct err *e)
-{
-	EVP_PKEY *key = NULL;
-	BIO *bio;
-	int ok;
-
-	if (!use_chain(ssl, id->cert_pem))
+	if (!ok)
 		return err_set(e, ERR_INVALID, EINVAL,
 			       "the client certificate for '%.100s' is not a certificate in PEM",
 			       host);
 	bio = BIO_new_mem_buf(id->key_pem, -1);
 	if (bio)
-		key = PEM_read_bio_PrivateKey(bio, NULL, no_password, NULL);
+		key = PEM_read_bio_PrivateKey(bio, NULL, pem_no_password, NULL);
 	BIO_free(bio);
 	if (!key) {
 		ERR_clear_error();
@@ -637,30 +602,28 @@ static int use_identity(SSL *ssl, const struct tls_identity *id, const char *hos
 	return 0;
 }
 
-/* What the certificate must be for. */
-static bool expect_host(SSL *ssl, const char *host)
-{
-	X509_VERIFY_PARAM *param = SSL_get0_param(ssl);
-	uint8_t addr[16];
-
-	/* Only alternative names count: a common name is free text. */
-	X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS |
-						       X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
-	if (inet_pton(AF_INET, host, addr) == 1 || inet_pton(AF_INET6, host, addr) == 1)
-		return X509_VERIFY_PARAM_set1_ip_asc(param, host) == 1;
-	return *host && X509_VERIFY_PARAM_set1_host(param, host, 0) == 1 &&
-	       SSL_set_tlsext_host_name(ssl, host) == 1;
-}
-
 struct channel *channel_tls_connect(struct tls *t, struct ev *ev, struct channel *below,
 				    const struct tls_upstream *to, struct err *e)
 {
 	struct channel_tls *c = tls_begin(t, ev, below, to->host, false);
+	X509_VERIFY_PARAM *param;
 	SSL_SESSION *session;
+	uint8_t addr[16];
+	bool ok;
 
 	if (!c)
 		return cannot_begin(e, to->host);
-	if (!expect_host(c->ssl, to->host)) {
+	/* What the certificate must be for. Only alternative names count: a common name is free
+	 * text. */
+	param = SSL_get0_param(c->ssl);
+	X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS |
+						       X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
+	if (inet_pton(AF_INET, to->host, addr) == 1 || inet_pton(AF_INET6, to->host, addr) == 1)
+		ok = X509_VERIFY_PARAM_set1_ip_asc(param, to->host) == 1;
+	else
+		ok = *to->host && X509_VERIFY_PARAM_set1_host(param, to->host, 0) == 1 &&
+		     SSL_set_tlsext_host_name(c->ssl, to->host) == 1;
+	if (!ok) {
 		channel_free(&c->channel, true);
 		return cannot_begin(e, to->host);
 	}
