@@ -35,7 +35,7 @@ struct cli {
 	const struct verb *verb;
 	struct options o;
 	struct cove *cove;    /* owned; NULL until cli_open */
-	struct cove_box *box; /* owned; of a verb with has_box */
+	struct cove_box *box; /* owned; NULL until cli_find */
 	int log_fd;	      /* owned, -1 without --log-file */
 	unsigned events;      /* how many came so far */
 	bool no_stdout;	      /* it was closed, or opened for reading */
@@ -52,8 +52,10 @@ struct verb {
 	size_t command_at; /* one more than command_after of struct opt_spec; 0: it has none */
 	int args[2];	   /* at least, at most; -1: any number */
 	bool no_home;	   /* without cli_open before it */
-	bool has_box;	   /* cli.box is the one that the first argument names, running */
-	bool answers;	   /* does something and says on stdout what */
+	/* cli.box is the one that the first argument names, running. A verb that looks at its
+	 * other arguments, or at stdin, before that calls cli_find itself. */
+	bool has_box;
+	bool answers; /* does something and says on stdout what */
 	/* What it does, one of: */
 	int (*run)(struct cli *c);
 	const struct list_form *list;					      /* list_run */

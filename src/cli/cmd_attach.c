@@ -90,11 +90,13 @@ static int attach(struct cli *c, struct cove_box *box, uint64_t exec_id)
 static int run(struct cli *c)
 {
 	uint64_t exec_id;
+	int r;
 
 	if (!str_parse_u64(c->o.args[1], UINT64_MAX, &exec_id))
 		return cli_usage(c, "'%.60s' is not an exec id; `cove ps %.60s` lists them",
 				 c->o.args[1], c->o.args[0]);
-	return attach(c, c->box, exec_id);
+	r = cli_find(c, &c->box);
+	return r ? r : attach(c, c->box, exec_id);
 }
 
 const struct verb verb_attach = {
@@ -114,6 +116,5 @@ const struct verb verb_attach = {
 	.options = (const enum opt_id[]){OPT_FROM, OPT_INTERACTIVE, OPT_TTY, OPT_VERBOSE,
 					 OPT_LOG_FILE, OPT_HELP, OPT_END},
 	.args = {2, 2},
-	.has_box = true,
 	.run = run,
 };

@@ -129,6 +129,8 @@ static int run(struct cli *c)
 	struct cove_error err;
 	int r = parse(c, &forward.port, &forward.local_port);
 
+	if (r == 0)
+		r = cli_find(c, &c->box);
 	if (r)
 		return r;
 	port.inner = forward.port;
@@ -161,6 +163,5 @@ const struct verb verb_port = {
 	.options = (const enum opt_id[]){OPT_ADDRESS, OPTS_COMMON, OPT_END},
 	.args = {2, 2},
 	.answers = true,
-	.has_box = true,
 	.run = run,
 };

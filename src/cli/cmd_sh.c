@@ -54,6 +54,8 @@ static int run(struct cli *c)
 
 	buf_init(&line, LINE_BYTES_MAX + 1); /* and its end */
 	r = get_line(c, &line);
+	if (r == 0)
+		r = cli_find(c, &c->box);
 	command.line = buf_cstr(&line);
 	command.shell = c->o.shell ? c->o.shell : "default";
 	if (r == 0 && !command.line)
@@ -101,6 +103,5 @@ const struct verb verb_sh = {
 					 OPT_TOKEN, OPTS_COMMON, OPT_END},
 	.command_at = 2,
 	.args = {2, -1},
-	.has_box = true,
 	.run = run,
 };

@@ -54,6 +54,9 @@ def test_a_session_with_another_network(cove):
 def test_a_wrong_command_line(cove, box):
     says(cove, "invalid", "rnu", words=["cove run"])
     says(cove, "invalid", "sh", box, "sleep 5", "--timeout", "300ms", words=["quote", "--timeout"])
+    # What is wrong whatever the box is, is said before it is looked for.
+    for words in (["sh", "nope", "true", "more"], ["attach", "nope", "x"], ["port", "nope", "99999"]):
+        cove(*words).refused(rc=2)
     says(cove, "invalid", "secret", "set", "TOKEN", "value", words=["argument", "stdin"])
     says(cove, "invalid", "run", "--net", "sometimes", "--", "true", words=["closed, balanced, open"])
 
