@@ -15,6 +15,7 @@
 #include "core/view.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -62,26 +63,33 @@ static const struct list_form form = {
 	.object = object,
 };
 
-/* A line from the terminal that does not show. */
+/* A line from the terminal that does not show: nothing does from before the prompt on. */
 static ssize_t read_silently(const char *what, char *p, size_t room)
 {
+	struct pollfd fds[] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.events = POLLIN}};
 	struct termios was, silent;
-	ssize_t n;
+	ssize_t n = -EAGAIN;
 
 	if (signals_catch() < 0 || tcgetattr(STDIN_FILENO, &was) < 0)
 		return -errno;
 	silent = was;
 	silent.c_lflag &= ~(tcflag_t)(ECHO | ECHOE | ECHOK);
 	silent.c_lflag |= ICANON | ECHONL;
+	if (tcsetattr(STDIN_FILENO, TCSAFLUSH, &silent) < 0)
+		return -errno;
 	(void)fd_write_full(STDERR_FILENO, "value of ", 9);
 	(void)fd_write_full(STDERR_FILENO, what, strlen(what));
 	(void)fd_write_full(STDERR_FILENO, " (it does not show): ", 21);
-	if (tcsetattr(STDIN_FILENO, TCSAFLUSH, &silent) < 0)
-		return -errno;
-	do {
-		n = read(STDIN_FILENO, p, room);
-	} while (n < 0 && errno == EINTR && !signals_next_end());
-	n = n < 0 ? -errno : n;
+	fds[1].fd = signals_fd();
+	while (n == -EAGAIN) {
+		/* A signal that came before a read would not interrupt it. */
+		if (poll(fds, 2, -1) < 0 && errno != EINTR)
+			n = -errno;
+		else if (signals_next_end())
+			n = -EINTR;
+		else if (fds[0].revents && (n = read(STDIN_FILENO, p, room)) < 0)
+			n = errno == EINTR ? -EAGAIN : -errno;
+	}
 	(void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &was);
 	return n >= TERMINAL_LINE ? -E2BIG : n;
 }
