@@ -94,8 +94,8 @@
 #define KEEPER_KILL_MS	       60000u	   /* for the end of a box that was killed; then again */
 #define KEEPER_DOOR_END_MS     5000u	   /* for the last audit rows of a door whose box ends */
 #define KEEPER_DOOR_RETRY_MS   1000u	   /* from a door that could not be started to the next */
-#define TRUTH_HOST_MAX	       65536u	   /* of the host's /proc/meminfo */
-#define TRUTH_CPUINFO_MAX      (16u << 20) /* of the host's /proc/cpuinfo, and of the box's files */
+#define PROC_FILES_HOST_MAX    65536u	   /* of the host's /proc/meminfo */
+#define PROC_FILES_CPUINFO_MAX (16u << 20) /* of the host's /proc/cpuinfo, and of the box's files */
 #define EXEC_COMMAND_MAX       95u	   /* bytes of a command's first line that are remembered */
 #define EXEC_TOKEN_MAX	       64u	   /* bytes of the token a caller gives a command */
 

@@ -467,7 +467,7 @@ int keeper_life_run(struct keeper_config *config, int client_fd)
 		.remove = config->spec.one_shot,
 		.volume = VOLUME_NONE,
 		.workspace = VOLUME_NONE,
-		.truth = TRUTH_NONE,
+		.proc_files = PROC_FILES_NONE,
 		.host = WALL_HOST_NONE,
 		.box = WALL_BOX_NONE,
 		.st = {.home_fd = -1,

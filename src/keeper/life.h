@@ -21,7 +21,7 @@
 #include "keeper/keeper.h"
 #include "keeper/ledger.h"
 #include "keeper/listener.h"
-#include "keeper/truth.h"
+#include "keeper/proc_files.h"
 #include "keeper/yield.h"
 #include "storage/storage.h"
 #include "store/net.h"
@@ -52,7 +52,7 @@ struct keeper_life {
 	bool has_own_group;
 	struct volume volume;
 	struct volume workspace; /* of a named one: only its stat_fd and bytes */
-	struct truth truth;
+	struct proc_files proc_files;
 	struct ledger ledger;
 	struct yield yield;
 	bool yield_fails;

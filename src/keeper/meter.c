@@ -194,9 +194,9 @@ static unsigned refresh(struct keeper_life *l)
 	int r;
 
 	measure(l, true, &now);
-	is_busy = now.cpu_us != l->truth.cpu_us;
+	is_busy = now.cpu_us != l->proc_files.cpu_us;
 	look_busy(l, now.cpu_us);
-	r = truth_write(&l->truth, ev_now(l->ev), &now, l->k.running_execs);
+	r = proc_files_write(&l->proc_files, ev_now(l->ev), &now, l->k.running_execs);
 	if (r < 0)
 		keeper_note(&l->k, "the box's own /proc could not be written: %s", strerror(-r));
 	if (l->k.running_execs > 0)
@@ -213,7 +213,7 @@ static void on_exec(struct keeper *k)
 	struct keeper_life *l = life_of(k);
 	uint64_t now = ev_now(l->ev);
 
-	if (truth_is_old(&l->truth, now, FRESH_MS))
+	if (proc_files_is_old(&l->proc_files, now, FRESH_MS))
 		refresh(l);
 	watch_busy(l);
 	if (!l->refresh.armed || l->refresh.at_ms > now + REFRESH_MS)

@@ -258,8 +258,8 @@ static int prepare_keeper(struct keeper_life *l, struct err *e)
 	if (r == 0)
 		r = keeper_listener_init(&l->listener, &l->k, l->st.run_fd, l->config.spec.name, e);
 	if (r == 0)
-		r = truth_open(
-			&l->truth, l->host.proc_fds,
+		r = proc_files_open(
+			&l->proc_files, l->host.proc_fds,
 			keeper_limits_hold(l, LIMIT_MEM) ? l->config.spec.limits[LIMIT_MEM] : 0,
 			l->config.spec.limits_asked & 1u << LIMIT_MEM, keeper_limits_cpus(l), e);
 	if (r < 0)
@@ -435,7 +435,7 @@ void keeper_life_release(struct keeper_life *l)
 {
 	struct err e;
 
-	truth_close(&l->truth);
+	proc_files_close(&l->proc_files);
 	fd_close(&l->host.mounts_fd);
 	keeper_listener_done(&l->listener);
 	if (l->has_cgroup) {

@@ -7,7 +7,7 @@
 #include "cgroup/cgroup.h"
 #include "storage/ids.h"
 
-/* Files of /proc that tell a box's truth instead of the host's. They are in the box's own memory,
+/* Files of /proc with a box's own numbers instead of the host's. They are in the box's own memory,
  * so nothing in the box names a place on the host, and are written through descriptors. */
 enum { WALL_PROC_FILE_COUNT = 5 };
 extern const char *const wall_proc_names[WALL_PROC_FILE_COUNT];

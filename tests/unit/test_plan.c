@@ -68,7 +68,7 @@ TEST(the_steps_come_in_the_order_that_makes_them_safe)
 	CHECK(position(text, "step show-dev") < position(text, "step pivot"));
 	CHECK(position(text, "step sysctl user/max_user_namespaces") <
 	      position(text, "step read-only sys"));
-	CHECK(position(text, "step truths") < position(text, "step pivot"));
+	CHECK(position(text, "step own-proc") < position(text, "step pivot"));
 	CHECK(position(text, "step masks") < position(text, "step show-proc"));
 	CHECK(position(text, "step read-only sys") < position(text, "step show-proc"));
 	CHECK(position(text, "step show-proc") < position(text, "step pivot"));

@@ -135,7 +135,7 @@ static int step_sysctl(struct enter *n, const struct step *s)
 
 /* The box's own files are opened for writing before the mount that is shown becomes read-only: it
  * is another mount of the same directory. */
-static int step_truths(struct enter *n, const struct step *s)
+static int step_own_proc(struct enter *n, const struct step *s)
 {
 	int fds[WALL_PROC_FILE_COUNT], r = 0;
 
@@ -299,7 +299,7 @@ static const struct {
 	[STEP_ROOT] = {step_root, "mount the box's root (overlay)"},
 	[STEP_PROC] = {step_proc, "mount /proc"},
 	[STEP_SYSCTL] = {step_sysctl, "set sysctl"},
-	[STEP_TRUTHS] = {step_truths, "make the box's own files in /proc"},
+	[STEP_OWN_PROC] = {step_own_proc, "make the box's own files in /proc"},
 	[STEP_MASKS] = {step_masks, "mask parts of /proc"},
 	[STEP_READONLY] = {step_readonly, "make read-only /proc/"},
 	[STEP_DEV] = {step_dev, "make /dev"},

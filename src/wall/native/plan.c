@@ -126,7 +126,7 @@ static void plan_proc(struct plan *p)
 	add_step(p, STEP_SYSCTL, "user/max_user_namespaces", is_nested(p) ? "1" : "0", -1);
 	if (p->ids->kind != IDS_RANGE)
 		plan_share(p);
-	add_step(p, STEP_TRUTHS, NULL, NULL, -1);
+	add_step(p, STEP_OWN_PROC, NULL, NULL, -1);
 	add_step(p, STEP_MASKS, NULL, NULL, -1);
 	for (size_t i = 0; guest_proc_read_only_paths[i]; i++)
 		add_step(p, STEP_READONLY, guest_proc_read_only_paths[i], NULL, -1);
@@ -383,7 +383,7 @@ static const char *const step_names[STEP_KIND_COUNT] = {
 	[STEP_BIND] = "bind",	    [STEP_HOSTNAME] = "hostname", [STEP_LOOPBACK] = "loopback",
 	[STEP_TRUST] = "trust",	    [STEP_NET] = "net",		  [STEP_PIVOT] = "pivot",
 	[STEP_KEYRING] = "keyring", [STEP_RLIMITS] = "rlimits",	  [STEP_CAPS] = "caps",
-	[STEP_BIND_IN] = "bind",    [STEP_TRUTHS] = "truths",	  [STEP_SHOW_PROC] = "show-proc",
+	[STEP_BIND_IN] = "bind",    [STEP_OWN_PROC] = "own-proc", [STEP_SHOW_PROC] = "show-proc",
 	[STEP_CPUS] = "cpus",	    [STEP_LANDLOCK] = "landlock", [STEP_SECCOMP] = "seccomp",
 	[STEP_NEST] = "nest",
 };

@@ -49,7 +49,7 @@ enum step_kind {
 	STEP_ROOT,	/* the overlay that becomes / */
 	STEP_PROC,	/* the new pid namespace's, on the scratch */
 	STEP_SYSCTL,	/* a = file below /proc/sys, b = value */
-	STEP_TRUTHS,	/* the box's own files in /proc, handed to the keeper */
+	STEP_OWN_PROC,	/* the box's own files in /proc, handed to the keeper */
 	STEP_MASKS,	/* parts of /proc: nothing to see */
 	STEP_READONLY,	/* a = path below /proc */
 	STEP_DEV,	/* its nodes, pts, shm and the shells' directory, on the scratch */

@@ -1,6 +1,6 @@
 /* The box's own /proc: what it says, that it keeps its length, and that nothing is left of it. */
 #include "base/fd.h"
-#include "keeper/truth.h"
+#include "keeper/proc_files.h"
 #include "keeper_rig.h"
 #include "tap.h"
 #include "wall/host.h"
@@ -12,29 +12,29 @@
 struct place {
 	char path[64];
 	int run_fd;
-	struct truth t;
+	struct proc_files t;
 };
 
 static void place_init(struct place *p, uint64_t mem_bytes, unsigned cpus)
 {
-	int fds[TRUTH_FILES];
+	int fds[PROC_FILES_COUNT];
 
-	strcpy(p->path, "/tmp/cove-truth-XXXXXX");
+	strcpy(p->path, "/tmp/cove-proc-XXXXXX");
 	CHECK(mkdtemp(p->path));
 	p->run_fd = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	for (int i = 0; i < TRUTH_FILES; i++) {
+	for (int i = 0; i < PROC_FILES_COUNT; i++) {
 		fds[i] = openat(p->run_fd, wall_proc_names[i], O_RDWR | O_CREAT | O_CLOEXEC, 0444);
 		CHECK(fds[i] >= 0);
 	}
-	CHECK_EQ(truth_open(&p->t, fds, mem_bytes, mem_bytes > 0, cpus, NULL), 0);
-	for (int i = 0; i < TRUTH_FILES; i++)
+	CHECK_EQ(proc_files_open(&p->t, fds, mem_bytes, mem_bytes > 0, cpus, NULL), 0);
+	for (int i = 0; i < PROC_FILES_COUNT; i++)
 		CHECK_EQ(fds[i], -1);
 }
 
 static void place_done(struct place *p)
 {
-	truth_close(&p->t);
-	truth_close(&p->t);
+	proc_files_close(&p->t);
+	proc_files_close(&p->t);
 	close(p->run_fd);
 	remove_temporary(p->path);
 }
@@ -79,7 +79,7 @@ TEST(memory_is_the_boxs)
 	CHECK_EQ(number_after(text, "MemTotal:"), 65536);
 	CHECK_EQ(number_after(text, "MemFree:"), 65536);
 	free(text);
-	CHECK_EQ(truth_write(&p.t, p.t.started_ms + 50, &now, 1), 0);
+	CHECK_EQ(proc_files_write(&p.t, p.t.started_ms + 50, &now, 1), 0);
 	text = text_of(&p, "meminfo");
 	CHECK_EQ(number_after(text, "MemTotal:"), 65536);
 	CHECK_EQ(number_after(text, "MemFree:"), 40960);
@@ -89,7 +89,7 @@ TEST(memory_is_the_boxs)
 	/* The reserve that is init's can make it use more than its limit. */
 	now.mem_bytes = 80 << 20;
 	now.mem_cache_bytes = 90 << 20;
-	CHECK_EQ(truth_write(&p.t, p.t.started_ms + 60, &now, 1), 0);
+	CHECK_EQ(proc_files_write(&p.t, p.t.started_ms + 60, &now, 1), 0);
 	text = text_of(&p, "meminfo");
 	CHECK_EQ(number_after(text, "MemFree:"), 0);
 	CHECK_EQ(number_after(text, "MemAvailable:"), 65536);
@@ -141,7 +141,7 @@ TEST(time_is_the_boxs)
 	char *text;
 
 	place_init(&p, 0, 2);
-	CHECK_EQ(truth_write(&p.t, p.t.started_ms + 12340, &now, 2), 0);
+	CHECK_EQ(proc_files_write(&p.t, p.t.started_ms + 12340, &now, 2), 0);
 	text = text_of(&p, "uptime");
 	CHECK(strncmp(text, "12.34 21.18 ", 12) == 0);
 	free(text);
@@ -164,17 +164,17 @@ TEST(load)
 	place_init(&p, 0, 2);
 	for (uint64_t s = 1; s <= 600; s++) {
 		now.cpu_us = s * 1000000;
-		CHECK_EQ(truth_write(&p.t, p.t.started_ms + s * 1000, &now, 1), 0);
+		CHECK_EQ(proc_files_write(&p.t, p.t.started_ms + s * 1000, &now, 1), 0);
 	}
 	CHECK(p.t.load[0] > 0.99 && p.t.load[0] < 1.01);
 	CHECK(p.t.load[1] > 0.8 && p.t.load[1] < 0.93);
 	CHECK(p.t.load[2] > 0.4 && p.t.load[2] < 0.55);
 	/* Then nothing for an hour, seen only at its end. */
-	CHECK_EQ(truth_write(&p.t, p.t.started_ms + 4200000, &now, 1), 0);
+	CHECK_EQ(proc_files_write(&p.t, p.t.started_ms + 4200000, &now, 1), 0);
 	CHECK(p.t.load[0] < 0.01 && p.t.load[2] < 0.1);
 	/* Numbers that go back are a group that was made anew. */
 	now.cpu_us = 5;
-	CHECK_EQ(truth_write(&p.t, p.t.started_ms + 4201000, &now, 1), 0);
+	CHECK_EQ(proc_files_write(&p.t, p.t.started_ms + 4201000, &now, 1), 0);
 	CHECK(p.t.load[0] >= 0);
 	place_done(&p);
 }
@@ -192,7 +192,7 @@ TEST(no_file_changes_its_length)
 	for (int i = 0; i < 5; i++) {
 		CHECK_EQ(fstatat(p.run_fd, wall_proc_names[i], &before[i], 0), 0);
 	}
-	CHECK_EQ(truth_write(&p.t, p.t.started_ms + (1ull << 40), &huge, UINT32_MAX), 0);
+	CHECK_EQ(proc_files_write(&p.t, p.t.started_ms + (1ull << 40), &huge, UINT32_MAX), 0);
 	for (int i = 0; i < 5; i++) {
 		CHECK_EQ(fstatat(p.run_fd, wall_proc_names[i], &after, 0), 0);
 		CHECK_EQ(after.st_size, before[i].st_size);
@@ -204,28 +204,28 @@ TEST(no_file_changes_its_length)
 /* A file that cannot be written is an error at the start, and later one that is told. */
 TEST(a_file_that_cannot_be_written)
 {
-	int fds[TRUTH_FILES] = {-1, -1, -1, -1, -1};
-	struct truth t;
+	int fds[PROC_FILES_COUNT] = {-1, -1, -1, -1, -1};
+	struct proc_files t;
 	struct err e = {0};
 
-	CHECK_EQ(truth_open(&t, fds, 0, false, 1, &e), 0);
-	for (int i = 0; i < TRUTH_FILES; i++)
+	CHECK_EQ(proc_files_open(&t, fds, 0, false, 1, &e), 0);
+	for (int i = 0; i < PROC_FILES_COUNT; i++)
 		fds[i] = open("/dev/full", O_RDWR | O_CLOEXEC);
-	CHECK_EQ(truth_open(&t, fds, 0, false, 1, &e), -ENOSPC);
-	CHECK_EQ(truth_write(&t, 1, &(struct cgroup_stats){0}, 0), -ENOSPC);
-	truth_close(&t);
+	CHECK_EQ(proc_files_open(&t, fds, 0, false, 1, &e), -ENOSPC);
+	CHECK_EQ(proc_files_write(&t, 1, &(struct cgroup_stats){0}, 0), -ENOSPC);
+	proc_files_close(&t);
 }
 
 TEST(age)
 {
-	struct truth none = TRUTH_NONE;
+	struct proc_files none = PROC_FILES_NONE;
 	struct place p;
 
-	CHECK(!truth_is_old(&none, 1000, 0));
-	CHECK_EQ(truth_write(&none, 5, &(struct cgroup_stats){0}, 0), 0);
+	CHECK(!proc_files_is_old(&none, 1000, 0));
+	CHECK_EQ(proc_files_write(&none, 5, &(struct cgroup_stats){0}, 0), 0);
 	place_init(&p, 0, 1);
-	CHECK(!truth_is_old(&p.t, p.t.written_ms + 99, 100));
-	CHECK(truth_is_old(&p.t, p.t.written_ms + 100, 100));
+	CHECK(!proc_files_is_old(&p.t, p.t.written_ms + 99, 100));
+	CHECK(proc_files_is_old(&p.t, p.t.written_ms + 100, 100));
 	place_done(&p);
 }
 

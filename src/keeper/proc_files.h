@@ -16,11 +16,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { TRUTH_FILES = 5 };
+enum { PROC_FILES_COUNT = 5 };
 
-struct truth {
-	int fd[TRUTH_FILES]; /* owned; -1 where the wall has none */
-	uint64_t mem_kb;     /* the box has; 0: the host's own numbers are shown */
+struct proc_files {
+	int fd[PROC_FILES_COUNT]; /* owned; -1 where the wall has none */
+	uint64_t mem_kb;	  /* the box has; 0: the host's own numbers are shown */
 	unsigned cpus;
 	uint64_t started_ms, written_ms; /* monotonic; written_ms 0: never */
 	uint64_t started_s;		 /* wall clock */
@@ -28,15 +28,16 @@ struct truth {
 	double load[3];
 };
 
-#define TRUTH_NONE ((struct truth){.fd = {-1, -1, -1, -1, -1}})
+#define PROC_FILES_NONE ((struct proc_files){.fd = {-1, -1, -1, -1, -1}})
 
 /* Takes the files, in the order of wall_proc_names, and writes them. All of them -1: nothing is
  * ever written. mem_asked: the caller's word, which may be more than the machine has; a default
  * never is. */
-int truth_open(struct truth *t, int *fds, uint64_t mem_bytes, bool mem_asked, unsigned cpus,
-	       struct err *e);
+int proc_files_open(struct proc_files *t, int *fds, uint64_t mem_bytes, bool mem_asked,
+		    unsigned cpus, struct err *e);
 /* Is what is written older than that? */
-bool truth_is_old(const struct truth *t, uint64_t now_ms, uint64_t max_age_ms);
+bool proc_files_is_old(const struct proc_files *t, uint64_t now_ms, uint64_t max_age_ms);
 /* Writes them anew. running: commands. Negative errno of the first write that failed. */
-int truth_write(struct truth *t, uint64_t now_ms, const struct cgroup_stats *now, unsigned running);
-void truth_close(struct truth *t); /* idempotent */
+int proc_files_write(struct proc_files *t, uint64_t now_ms, const struct cgroup_stats *now,
+		     unsigned running);
+void proc_files_close(struct proc_files *t); /* idempotent */

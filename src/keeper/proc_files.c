@@ -1,11 +1,11 @@
 /*
- * /proc as it is for the box; see truth.h.
+ * /proc as it is for the box; see proc_files.h.
  *
  * Numbers grow while a file must keep its length, so every line is filled up with spaces at its
  * end, where all who split it into words pass over them. What the box is told and cannot be known
  * from outside (interrupts, context switches) is 0; how many processes were ever made is left out.
  */
-#include "keeper/truth.h"
+#include "keeper/proc_files.h"
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -61,7 +61,7 @@ static void host_memory(struct memory *m)
 	autofree char *text = NULL;
 
 	*m = (struct memory){0};
-	if (fd_read_file(AT_FDCWD, "/proc/meminfo", TRUTH_HOST_MAX, &text, NULL) < 0)
+	if (fd_read_file(AT_FDCWD, "/proc/meminfo", PROC_FILES_HOST_MAX, &text, NULL) < 0)
 		return;
 	m->total = meminfo_number(text, "MemTotal:");
 	m->free = meminfo_number(text, "MemFree:");
@@ -92,7 +92,7 @@ static void box_memory(struct memory *m, uint64_t total, const struct cgroup_sta
 			     .cached = cached};
 }
 
-static void put_meminfo(struct truth *t, struct buf *b, const struct cgroup_stats *now)
+static void put_meminfo(struct proc_files *t, struct buf *b, const struct cgroup_stats *now)
 {
 	struct memory m;
 	char digits[24];
@@ -167,18 +167,18 @@ static void put_cpuinfo(struct buf *b, const char *host, unsigned cpus)
 	}
 }
 
-static int make_cpuinfo(struct truth *t, struct buf *b)
+static int make_cpuinfo(struct proc_files *t, struct buf *b)
 {
 	autofree char *text = NULL;
-	int r = fd_read_file(AT_FDCWD, "/proc/cpuinfo", TRUTH_CPUINFO_MAX, &text, NULL);
+	int r = fd_read_file(AT_FDCWD, "/proc/cpuinfo", PROC_FILES_CPUINFO_MAX, &text, NULL);
 
 	if (r == 0)
 		put_cpuinfo(b, text, t->cpus);
 	return r;
 }
 
-static void put_stat(struct truth *t, struct buf *b, const struct cgroup_stats *now, uint64_t up_ms,
-		     unsigned running)
+static void put_stat(struct proc_files *t, struct buf *b, const struct cgroup_stats *now,
+		     uint64_t up_ms, unsigned running)
 {
 	uint64_t busy = now->cpu_us / (1000000 / TICKS_PER_S);
 	uint64_t all = up_ms * t->cpus / (1000 / TICKS_PER_S);
@@ -202,7 +202,7 @@ static double left_after(double x)
 	return 1 / (1 + x + x * x / 2 + x * x * x / 6 + x * x * x * x / 24);
 }
 
-static void average(struct truth *t, uint64_t now_ms, uint64_t cpu_us)
+static void average(struct proc_files *t, uint64_t now_ms, uint64_t cpu_us)
 {
 	static const double minutes[] = {1, 5, 15};
 	uint64_t since = t->written_ms ? t->written_ms : t->started_ms;
@@ -219,7 +219,7 @@ static void average(struct truth *t, uint64_t now_ms, uint64_t cpu_us)
 	}
 }
 
-static void put_loadavg(struct truth *t, struct buf *b, const struct cgroup_stats *now,
+static void put_loadavg(struct proc_files *t, struct buf *b, const struct cgroup_stats *now,
 			unsigned running)
 {
 	uint64_t pids = now->pids > running ? now->pids : running + 1;
@@ -228,7 +228,7 @@ static void put_loadavg(struct truth *t, struct buf *b, const struct cgroup_stat
 		 t->load[2], running, pids, pids);
 }
 
-static void put_uptime(struct truth *t, struct buf *b, uint64_t up_ms, uint64_t cpu_us)
+static void put_uptime(struct proc_files *t, struct buf *b, uint64_t up_ms, uint64_t cpu_us)
 {
 	uint64_t all = up_ms * t->cpus, busy = cpu_us / 1000, idle = all > busy ? all - busy : 0;
 
@@ -250,12 +250,13 @@ static int write_file(int fd, struct buf *b)
 	return (size_t)n == buf_len(b) ? 0 : -ENOSPC;
 }
 
-bool truth_is_old(const struct truth *t, uint64_t now_ms, uint64_t max_age_ms)
+bool proc_files_is_old(const struct proc_files *t, uint64_t now_ms, uint64_t max_age_ms)
 {
 	return t->fd[0] >= 0 && (t->written_ms == 0 || now_ms >= t->written_ms + max_age_ms);
 }
 
-int truth_write(struct truth *t, uint64_t now_ms, const struct cgroup_stats *now, unsigned running)
+int proc_files_write(struct proc_files *t, uint64_t now_ms, const struct cgroup_stats *now,
+		     unsigned running)
 {
 	uint64_t up_ms = now_ms > t->started_ms ? now_ms - t->started_ms : 0;
 	struct buf b;
@@ -265,8 +266,8 @@ int truth_write(struct truth *t, uint64_t now_ms, const struct cgroup_stats *now
 		return 0;
 	average(t, now_ms, now->cpu_us);
 	t->written_ms = now_ms;
-	buf_init(&b, TRUTH_CPUINFO_MAX);
-	for (int i = 0; i < TRUTH_FILES; i++) {
+	buf_init(&b, PROC_FILES_CPUINFO_MAX);
+	for (int i = 0; i < PROC_FILES_COUNT; i++) {
 		int r;
 
 		if (i == CPUINFO)
@@ -288,12 +289,12 @@ int truth_write(struct truth *t, uint64_t now_ms, const struct cgroup_stats *now
 	return first;
 }
 
-static int write_cpuinfo(struct truth *t)
+static int write_cpuinfo(struct proc_files *t)
 {
 	struct buf b;
 	int r;
 
-	buf_init(&b, TRUTH_CPUINFO_MAX);
+	buf_init(&b, PROC_FILES_CPUINFO_MAX);
 	r = make_cpuinfo(t, &b);
 	if (r == 0)
 		r = write_file(t->fd[CPUINFO], &b);
@@ -301,14 +302,14 @@ static int write_cpuinfo(struct truth *t)
 	return r;
 }
 
-int truth_open(struct truth *t, int *fds, uint64_t mem_bytes, bool mem_asked, unsigned cpus,
-	       struct err *e)
+int proc_files_open(struct proc_files *t, int *fds, uint64_t mem_bytes, bool mem_asked,
+		    unsigned cpus, struct err *e)
 {
 	struct cgroup_stats nothing = {0};
 	int r;
 
-	*t = TRUTH_NONE;
-	for (int i = 0; i < TRUTH_FILES; i++)
+	*t = PROC_FILES_NONE;
+	for (int i = 0; i < PROC_FILES_COUNT; i++)
 		t->fd[i] = take_fd(fds[i]);
 	t->mem_kb = mem_asked ? box_total(mem_bytes) : mem_bytes / 1024;
 	t->cpus = cpus;
@@ -318,12 +319,12 @@ int truth_open(struct truth *t, int *fds, uint64_t mem_bytes, bool mem_asked, un
 		return 0;
 	r = write_cpuinfo(t);
 	if (r == 0)
-		r = truth_write(t, t->started_ms, &nothing, 0);
+		r = proc_files_write(t, t->started_ms, &nothing, 0);
 	return r < 0 ? err_errno(e, -r, "write the box's own files in /proc") : 0;
 }
 
-void truth_close(struct truth *t)
+void proc_files_close(struct proc_files *t)
 {
-	for (int i = 0; i < TRUTH_FILES; i++)
+	for (int i = 0; i < PROC_FILES_COUNT; i++)
 		fd_close(&t->fd[i]);
 }
