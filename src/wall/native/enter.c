@@ -272,12 +272,12 @@ static int step_cpus(struct enter *n, const struct step *s)
 
 static int step_landlock(struct enter *n, const struct step *s)
 {
-	int dirs[GIVEN_MAX];
+	int dirs[INIT_FDS_MAX];
 	size_t count = 0;
 
-	for (size_t i = 0; i < n->plan->given_count; i++)
-		if (!n->plan->given[i].file)
-			dirs[count++] = n->plan->given[i].fd;
+	for (size_t i = 0; i < n->plan->init_fd_count; i++)
+		if (!n->plan->init_fds[i].file)
+			dirs[count++] = n->plan->init_fds[i].fd;
 	return hold_landlock(n->plan->landlock_abi, dirs, count);
 }
 
@@ -404,12 +404,12 @@ static char **init_arguments(const struct enter *n)
 
 	while (from[count])
 		count++;
-	argv = calloc(count + p->given_count + n->net.count + 1, sizeof(*argv));
+	argv = calloc(count + p->init_fd_count + n->net.count + 1, sizeof(*argv));
 	if (!argv)
 		return NULL;
 	memcpy(argv, from, count * sizeof(*argv));
-	for (size_t i = 0; i < p->given_count; i++)
-		argv[count++] = (char *)(uintptr_t)p->given[i].option;
+	for (size_t i = 0; i < p->init_fd_count; i++)
+		argv[count++] = (char *)(uintptr_t)p->init_fds[i].option;
 	for (size_t i = 0; i < n->net.count; i++)
 		argv[count + i] = (char *)(uintptr_t)n->net.options[i];
 	return argv;
@@ -422,11 +422,11 @@ static int place_descriptors(const struct enter *n, const struct enter_fds *fds,
 {
 	enum { LOW = 3, HIGH = 64 };
 	int null = fd_open("/dev/null", O_RDWR);
-	int from[LOW + GIVEN_MAX + GUEST_REDIRECT_FDS + 2] = {fds->wire, fds->wire, null};
+	int from[LOW + INIT_FDS_MAX + GUEST_REDIRECT_FDS + 2] = {fds->wire, fds->wire, null};
 	int count = LOW;
 
-	for (size_t i = 0; i < n->plan->given_count; i++)
-		from[count++] = n->plan->given[i].fd;
+	for (size_t i = 0; i < n->plan->init_fd_count; i++)
+		from[count++] = n->plan->init_fds[i].fd;
 	for (size_t i = 0; i < n->net.count; i++)
 		from[count++] = n->net.fds[i];
 	*ret_program = count;
@@ -488,12 +488,12 @@ void enter_box(struct plan *p, const struct enter_fds *fds)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	setsid();
 	if (p->ids->kind != IDS_RANGE &&
-	    (plan_open_sources(p, &e) < 0 || plan_open_given(p, &e) < 0))
+	    (plan_open_sources(p, &e) < 0 || plan_open_init_fds(p, &e) < 0))
 		fail(status, &e);
 	if (become_box_root(p->ids, &e) < 0)
 		fail(status, &e);
-	for (size_t i = 0; i < p->given_count && p->ids->kind != IDS_RANGE; i++)
-		given_take(&p->given[i]);
+	for (size_t i = 0; i < p->init_fd_count && p->ids->kind != IDS_RANGE; i++)
+		init_fd_take(&p->init_fds[i]);
 	if (run_steps(&n, &e) < 0)
 		fail(status, &e);
 	argv = init_arguments(&n);

@@ -268,9 +268,9 @@ static int native_begin(const struct wall_config *c, struct wall_box *b, struct 
 	if (p->ids->kind == IDS_RANGE) {
 		r = plan_open_sources(p, e);
 		if (r == 0)
-			r = plan_open_given(p, e);
+			r = plan_open_init_fds(p, e);
 	} else {
-		r = plan_find_given(p, e);
+		r = plan_find_init_fds(p, e);
 	}
 	if (r == 0 && (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, w->ch.wire) < 0 ||
 		       socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, w->ch.status) < 0 ||

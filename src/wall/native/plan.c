@@ -87,7 +87,7 @@ static void plan_mounts(struct plan *p)
 		add_step(p, STEP_BIND, m->dst, NULL,
 			 add_source(p, (struct plan_source){
 					       .path = m->src,
-					       .given = m->volume ? m->volume->mount_fd : -1,
+					       .mount_fd = m->volume ? m->volume->mount_fd : -1,
 					       .beneath = m->beneath,
 					       .attrs = MA_NOSUID | MA_NODEV |
 							(m->read_only ? MA_RDONLY : 0),
@@ -184,12 +184,12 @@ int plan_make(struct plan *p, const struct wall_config *c, struct err *e)
 	*p = (struct plan){.config = c, .ids = c->host->ids, .nodes = -1, .box_ns = -1};
 	if (r < 0)
 		return r;
-	p->given_count = given_list(c->host->cgroup, p->given, &p->forks_untold);
+	p->init_fd_count = init_fds_list(c->host->cgroup, p->init_fds, &p->forks_untold);
 	add_source(p, (struct plan_source){.path = c->image_root,
 					   .attrs = MA_RDONLY | MA_NODEV,
 					   .idmap = IDMAP_BOX});
 	add_source(p, (struct plan_source){.path = c->box_dir,
-					   .given = c->layer->mount_fd,
+					   .mount_fd = c->layer->mount_fd,
 					   .absent = in_memory,
 					   .late = c->layer->file_fd >= 0 && !in_memory,
 					   .attrs = MA_NODEV,
@@ -225,8 +225,8 @@ void plan_done(struct plan *p)
 {
 	for (int i = 0; i < p->source_count; i++)
 		fd_close(&p->sources[i].fd);
-	for (size_t i = 0; i < p->given_count; i++)
-		fd_close(&p->given[i].fd);
+	for (size_t i = 0; i < p->init_fd_count; i++)
+		fd_close(&p->init_fds[i].fd);
 	fd_close(&p->nodes);
 	fd_close(&p->box_ns);
 }
@@ -253,8 +253,8 @@ static int open_source(struct plan_source *s, struct err *e)
 {
 	autoclose int top = -1, below = -1;
 
-	if (s->given > 0) {
-		s->fd = fcntl(s->given, F_DUPFD_CLOEXEC, 3);
+	if (s->mount_fd > 0) {
+		s->fd = fcntl(s->mount_fd, F_DUPFD_CLOEXEC, 3);
 		if (s->fd < 0)
 			return err_errno(e, errno, "hold the volume '%s'", s->path);
 	} else if (!s->beneath) {
@@ -334,21 +334,21 @@ static int idmap_source(struct plan *p, struct plan_source *s, struct err *e)
 	return r < 0 ? err_errno(e, -r, "id-map '%s'", s->path) : 0;
 }
 
-int plan_find_given(struct plan *p, struct err *e)
+int plan_find_init_fds(struct plan *p, struct err *e)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < p->given_count && r == 0; i++)
-		r = given_find(&p->given[i], e);
+	for (size_t i = 0; i < p->init_fd_count && r == 0; i++)
+		r = init_fd_find(&p->init_fds[i], e);
 	return r;
 }
 
-int plan_open_given(struct plan *p, struct err *e)
+int plan_open_init_fds(struct plan *p, struct err *e)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < p->given_count && r == 0; i++)
-		r = given_open(&p->given[i], e);
+	for (size_t i = 0; i < p->init_fd_count && r == 0; i++)
+		r = init_fd_open(&p->init_fds[i], e);
 	return r;
 }
 
@@ -371,7 +371,7 @@ int plan_open_late(struct plan *p, struct err *e)
 	struct plan_source *s = &p->sources[PLAN_RW];
 	int r;
 
-	s->given = p->config->layer->mount_fd;
+	s->mount_fd = p->config->layer->mount_fd;
 	r = open_source(s, e);
 	return r < 0 ? r : idmap_source(p, s, e);
 }
@@ -398,9 +398,9 @@ int plan_format(const struct plan *p, struct buf *out)
 
 		r = buf_printf(out, "source %d %s%s%s%s%s%s\n", i, s->path,
 			       s->beneath ? " beneath " : "", s->beneath ? s->beneath : "",
-			       s->absent		 ? " (tmpfs)"
-			       : s->given > 0 || s->late ? " (volume)"
-							 : "",
+			       s->absent		    ? " (tmpfs)"
+			       : s->mount_fd > 0 || s->late ? " (volume)"
+							    : "",
 			       maps[s->idmap], s->attrs & MA_RDONLY ? " ro" : "");
 	}
 	for (int i = 0; i < p->step_count && r == 0; i++) {

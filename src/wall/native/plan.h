@@ -13,7 +13,7 @@
 #include "guest/guest.h"
 #include "storage/storage.h"
 #include "wall/host.h"
-#include "wall/native/given.h"
+#include "wall/native/init_fds.h"
 #include "wall/native/nest.h"
 #include "wall/wall.h"
 
@@ -31,7 +31,7 @@ enum idmap { IDMAP_NONE, IDMAP_BOX, IDMAP_OWNER };
 /* Something of the host that the box gets: a detached mount, made where there is the right to. */
 struct plan_source {
 	const char *path;
-	int given;	     /* above 0: a detached mount instead of the path, borrowed */
+	int mount_fd;	     /* above 0: a detached mount instead of the path, borrowed */
 	bool absent;	     /* not there: the step that uses it makes its own */
 	bool late;	     /* the step that uses it gets it from the keeper: plan_open_late */
 	const char *beneath; /* resolved below path, cannot leave it; may be NULL */
@@ -86,8 +86,8 @@ struct plan {
 	int source_count;
 	int first_device; /* index of the first device source */
 	int nodes; /* owned; a mount with device nodes of the box's own, or -1: the sources */
-	struct given given[GIVEN_MAX];
-	size_t given_count;
+	struct init_fd init_fds[INIT_FDS_MAX];
+	size_t init_fd_count;
 	bool forks_untold; /* refused forks are not known per command */
 	int box_ns;	   /* owned; the box's user namespace, or -1: as root, once it is there */
 	struct step steps[PLAN_STEPS_MAX];
@@ -113,9 +113,9 @@ int plan_format(const struct plan *p, struct buf *out);
  * otherwise in the new process, whose copy of the mounts it may clone. */
 int plan_open_sources(struct plan *p, struct err *e);
 
-/* The same for what init is given, in the same process; plan_find_given before it exists. */
-int plan_find_given(struct plan *p, struct err *e);
-int plan_open_given(struct plan *p, struct err *e);
+/* The same for what init is given, in the same process; plan_find_init_fds before it exists. */
+int plan_find_init_fds(struct plan *p, struct err *e);
+int plan_open_init_fds(struct plan *p, struct err *e);
 
 /* As root, once the box's ids are mapped: makes the sources id-mapped, by box_ns. */
 int plan_idmap_sources(struct plan *p, struct err *e);

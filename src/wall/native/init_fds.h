@@ -8,28 +8,28 @@
 #include "base/err.h"
 #include "cgroup/cgroup.h"
 
-enum { GIVEN_MAX = 4, GIVEN_PATH_MAX = 1024 };
+enum { INIT_FDS_MAX = 4, INIT_FD_PATH_MAX = 1024 };
 
 /* One of them while the box is built. In their order they are init's descriptors 3, 4, ..., and the
  * options its last arguments. */
-struct given {
+struct init_fd {
 	const char *option; /* of init, for this descriptor */
 	int dir_fd;	    /* borrowed; a group */
 	const char *file;   /* not NULL: this file in it, for reading, and not the directory */
 	bool take; /* the box's root is to own it, where the keeper could not see to that */
 	int fd;	   /* owned; -1 until it was made */
-	char path[GIVEN_PATH_MAX]; /* not root only: where it is on the host */
+	char path[INIT_FD_PATH_MAX]; /* not root only: where it is on the host */
 };
 
 /* What there is for init in a box's groups: those for its commands, and the count of refused forks.
  * Returns how many. *ret_untold: there is such a count, and it cannot be read. */
-size_t given_list(const struct cgroup *cg, struct given ret[GIVEN_MAX], bool *ret_untold);
+size_t init_fds_list(const struct cgroup *cg, struct init_fd ret[INIT_FDS_MAX], bool *ret_untold);
 /* Notes where it is, for a process that has only a copy of the caller's mounts. */
-int given_find(struct given *g, struct err *e);
+int init_fd_find(struct init_fd *g, struct err *e);
 /* Makes the detached copy: of the descriptor itself, or of what has the same path in this process's
  * own copy of the mounts, which must be the same directory. */
-int given_open(struct given *g, struct err *e);
+int init_fd_open(struct init_fd *g, struct err *e);
 /* An ordinary user cannot give a group to its subordinate ids from outside; the box's root, whose
  * map covers the caller too, takes it. Where it cannot, init finds a group that it may not use, and
  * says so. */
-void given_take(const struct given *g);
+void init_fd_take(const struct init_fd *g);

@@ -1,5 +1,5 @@
-/* What init is given of the host; see given.h. */
-#include "wall/native/given.h"
+/* What init is given of the host; see init_fds.h. */
+#include "wall/native/init_fds.h"
 
 #include "base/fd.h"
 #include "guest/mount.h"
@@ -9,11 +9,11 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-size_t given_list(const struct cgroup *cg, struct given ret[GIVEN_MAX], bool *ret_untold)
+size_t init_fds_list(const struct cgroup *cg, struct init_fd ret[INIT_FDS_MAX], bool *ret_untold)
 {
 	/* On v2 the limit is the box's, so its own count is the one that tells; before Linux 6.11
 	 * the one of the command's group does, which init reads itself. */
-	const struct given all[GIVEN_MAX] = {
+	const struct init_fd all[INIT_FDS_MAX] = {
 		{.option = "--cgroup", .dir_fd = cg->work_fd, .take = true},
 		{.option = "--memory-v1", .dir_fd = cg->v1_work_fd[CGROUP_MEMORY]},
 		{.option = "--io-v1", .dir_fd = cg->v1_work_fd[CGROUP_IO]},
@@ -24,7 +24,7 @@ size_t given_list(const struct cgroup *cg, struct given ret[GIVEN_MAX], bool *re
 	size_t count = 0;
 
 	*ret_untold = false;
-	for (size_t i = 0; i < GIVEN_MAX; i++) {
+	for (size_t i = 0; i < INIT_FDS_MAX; i++) {
 		if (all[i].dir_fd < 0)
 			continue;
 		if (all[i].file && faccessat(all[i].dir_fd, all[i].file, R_OK, 0) < 0) {
@@ -37,7 +37,7 @@ size_t given_list(const struct cgroup *cg, struct given ret[GIVEN_MAX], bool *re
 	return count;
 }
 
-int given_find(struct given *g, struct err *e)
+int init_fd_find(struct init_fd *g, struct err *e)
 {
 	char link[32];
 	ssize_t n;
@@ -50,7 +50,7 @@ int given_find(struct given *g, struct err *e)
 	return 0;
 }
 
-static int clone_same(const struct given *g)
+static int clone_same(const struct init_fd *g)
 {
 	autoclose int fd = mount_clone(AT_FDCWD, g->path, false);
 	struct stat a, b;
@@ -62,7 +62,7 @@ static int clone_same(const struct given *g)
 	return a.st_dev == b.st_dev && a.st_ino == b.st_ino ? take_fd(fd) : -ESTALE;
 }
 
-int given_open(struct given *g, struct err *e)
+int init_fd_open(struct init_fd *g, struct err *e)
 {
 	autoclose int fd = -1;
 	int r;
@@ -82,7 +82,7 @@ int given_open(struct given *g, struct err *e)
 	return g->fd < 0 ? err_errno(e, errno, "open %s of the box's cgroup", g->file) : 0;
 }
 
-void given_take(const struct given *g)
+void init_fd_take(const struct init_fd *g)
 {
 	if (!g->take || faccessat(g->dir_fd, "cgroup.procs", W_OK, 0) == 0)
 		return;
