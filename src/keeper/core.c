@@ -175,7 +175,7 @@ static void on_init_frame(struct wire_link *l, const struct wire_frame *f)
 		return;
 	if (!k->up || f->type == WIRE_HELLO)
 		on_hello(k, f);
-	else if (f->id & (KEEPER_FILE_BIT | WIRE_NET_BIT))
+	else if (f->id & (KEEPER_REQUEST_BIT | WIRE_NET_BIT))
 		keeper_relay_from_init(k, f);
 	else
 		keeper_exec_frame(k, f);

@@ -251,7 +251,7 @@ static void on_frame(struct wire_link *l, const struct wire_frame *f)
 		on_reason(d, f);
 	else if (d->state == DOOR_STARTING)
 		on_hello(d, f);
-	else if (f->id & (KEEPER_FILE_BIT | WIRE_NET_BIT))
+	else if (f->id & (KEEPER_REQUEST_BIT | WIRE_NET_BIT))
 		keeper_relay_from_door(d->k, f);
 	else
 		keeper_door_kill(d, "it broke the protocol");

@@ -13,7 +13,7 @@
  *	                             -> state.c   STATUS, STATS, PAUSE, STOP
  *	core.c     init's frames     -> execs.c   QUEUED, STARTED, DATA, EOF, EXIT
  *	                                          -> output.c, follow.c
- *	                             -> relay.c   (ids with KEEPER_FILE_BIT or WIRE_NET_BIT)
+ *	                             -> relay.c   (ids with KEEPER_REQUEST_BIT or WIRE_NET_BIT)
  *	door.c     the door's frames -> relay.c; it is started by launcher.c
  *
  * Who is believed: init is the box, and the box is hostile. A frame that an honest init cannot
@@ -44,7 +44,7 @@
 
 #include <stdbool.h>
 
-#define KEEPER_FILE_BIT 0x80000000u /* in ids of init and the door: what a client asks of them */
+#define KEEPER_REQUEST_BIT 0x80000000u /* in ids of init and the door: what a client asks of them */
 
 struct keeper_exec;
 struct keeper_follow;

@@ -86,7 +86,7 @@ static struct keeper_relay *relay_new(struct keeper *k, enum keeper_relay_kind k
 	if (!r)
 		return NULL;
 	r->kind = kind;
-	r->id = c ? KEEPER_FILE_BIT | (++k->relays.next_id & ~KEEPER_FILE_BIT) : id;
+	r->id = c ? KEEPER_REQUEST_BIT | (++k->relays.next_id & ~KEEPER_REQUEST_BIT) : id;
 	(kind == RELAY_FILE ? wire_flow_init : wire_flow_init_net)(&r->asker.flow);
 	r->answerer = r->asker;
 	at = &k->relays.bucket[r->id % RELAY_BUCKETS];
@@ -338,7 +338,7 @@ void keeper_relay_from_client(struct keeper_client *c, const struct wire_frame *
 static void pass_known(struct keeper *k, enum keeper_relay_party from, const struct wire_frame *f)
 {
 	struct keeper_relay *r = find(k, f->id);
-	bool by_init = !(f->id & KEEPER_FILE_BIT);
+	bool by_init = !(f->id & KEEPER_REQUEST_BIT);
 	uint32_t may = 0;
 
 	for (size_t i = 0; i < RELAY_KIND_COUNT; i++) {
@@ -349,8 +349,8 @@ static void pass_known(struct keeper *k, enum keeper_relay_party from, const str
 		else if (rules[i].answerer == from)
 			may |= rules[i].from_answerer;
 	}
-	if (!(may & BIT(f->type)) || f->id == KEEPER_FILE_BIT ||
-	    (!by_init && (f->id & ~KEEPER_FILE_BIT) > k->relays.next_id))
+	if (!(may & BIT(f->type)) || f->id == KEEPER_REQUEST_BIT ||
+	    (!by_init && (f->id & ~KEEPER_REQUEST_BIT) > k->relays.next_id))
 		punish(k, from, NULL, "a frame that no request has");
 	else if (r && (rules[r->kind].asker == from || rules[r->kind].answerer == from))
 		pass(k, r, from, f);
@@ -358,7 +358,7 @@ static void pass_known(struct keeper *k, enum keeper_relay_party from, const str
 
 void keeper_relay_from_init(struct keeper *k, const struct wire_frame *f)
 {
-	bool by_init = !(f->id & KEEPER_FILE_BIT);
+	bool by_init = !(f->id & KEEPER_REQUEST_BIT);
 	bool asks = by_init && (f->type == WIRE_CONNECT || f->type == WIRE_NAME);
 
 	if (by_init && (!k->door || (asks && find(k, f->id))))

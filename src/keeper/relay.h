@@ -9,7 +9,7 @@
  *	CONNECT  init    door                         the start WIRE_NET_WINDOW
  *
  * Ids: on the links of init and the door a stream has the same id, by which it is found. Init
- * chooses it (WIRE_NET_BIT), or, for what a client asks, the keeper (KEEPER_FILE_BIT). The client
+ * chooses it (WIRE_NET_BIT), or, for what a client asks, the keeper (KEEPER_REQUEST_BIT). The client
  * has its own id for it.
  *
  * What an end may send: the frames of its kind (relay.c has the table), and bytes as far as the

@@ -234,7 +234,7 @@ static void say_frame(int fd, struct input *in, bool init)
 	if (n > in->n)
 		n = in->n;
 	if (init && (low & 0x80))
-		id = KEEPER_FILE_BIT | (low & 0x7f);
+		id = KEEPER_REQUEST_BIT | (low & 0x7f);
 	buf_init(&b, WIRE_DATA_MAX + WIRE_HEADER);
 	if (wire_encode(&b, (enum wire_type)(type % WIRE_TYPE_COUNT), stream % 4, id, in->p, n) ==
 	    0)

@@ -155,7 +155,7 @@ ENDS_THE_BOX(frames_only_a_client_sends)
 
 ENDS_THE_BOX(an_unknown_file_operation)
 {
-	peer_say(&r->init, WIRE_OK, 0, KEEPER_FILE_BIT | 5, NULL, 0);
+	peer_say(&r->init, WIRE_OK, 0, KEEPER_REQUEST_BIT | 5, NULL, 0);
 }
 
 ENDS_THE_BOX(a_broken_frame)

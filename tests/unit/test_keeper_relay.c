@@ -13,7 +13,7 @@ static uint32_t ask(struct rig *r, struct peer *p, uint32_t id, uint64_t op)
 
 	CHECK_EQ(wire_file_encode(&p->out, id, 0, &m), 0);
 	f = peer_next(r, &r->init, WIRE_FILE);
-	CHECK(f.id & KEEPER_FILE_BIT);
+	CHECK(f.id & KEEPER_REQUEST_BIT);
 	CHECK_EQ(wire_file_decode(&f, &heard), 0);
 	CHECK_STR(heard.path, "/tmp/x");
 	return f.id;
@@ -168,7 +168,7 @@ static uint32_t ask_port(struct rig *r, struct peer *p, uint32_t id)
 
 	CHECK_EQ(wire_port_encode(&p->out, id, 0, &(struct wire_port){.port = 8000}), 0);
 	f = peer_next(r, &r->init, WIRE_PORT);
-	CHECK(f.id & KEEPER_FILE_BIT);
+	CHECK(f.id & KEEPER_REQUEST_BIT);
 	CHECK_EQ(wire_port_decode(&f, &heard), 0);
 	CHECK_EQ(heard.port, 8000);
 	peer_say(&r->init, WIRE_OK, 0, f.id, NULL, 0);
