@@ -132,8 +132,8 @@ static void fail_asker(struct keeper *k, struct keeper_client *c, uint32_t id, c
 		keeper_sent_init(k, wire_error_encode(&k->init.out, id, 0, &m));
 }
 
-static void punish(struct keeper *k, enum keeper_relay_party who, struct keeper_client *c,
-		   const char *what)
+static void end_violator(struct keeper *k, enum keeper_relay_party who, struct keeper_client *c,
+			 const char *what)
 {
 	if (who == PARTY_CLIENT)
 		keeper_client_break(c, what);
@@ -215,7 +215,7 @@ static void begin(struct keeper *k, struct keeper_client *c, const struct wire_f
 		kind++;
 	rule = &rules[kind];
 	if (!is_whole(f)) {
-		punish(k, asker, c, "a malformed request");
+		end_violator(k, asker, c, "a malformed request");
 		return;
 	}
 	if (rule->max > 0 && k->relays.count[kind] >= rule->max) {
@@ -251,9 +251,9 @@ static bool is_too_long(const char *path)
 	return path && strnlen(path, BOX_PATH_MAX) == BOX_PATH_MAX;
 }
 
-/* Keeps the books of a frame. Returns what is wrong with it, or NULL. */
-static const char *book(struct keeper *k, struct keeper_relay *r, enum keeper_relay_party from,
-			const struct wire_frame *f)
+/* Checks a frame and counts it: credit, ends, answers. Returns what is wrong with it, or NULL. */
+static const char *check_frame(struct keeper *k, struct keeper_relay *r,
+			       enum keeper_relay_party from, const struct wire_frame *f)
 {
 	const struct relay_rule *rule = &rules[r->kind];
 	bool asks = rule->asker == from;
@@ -313,11 +313,11 @@ static void pass(struct keeper *k, struct keeper_relay *r, enum keeper_relay_par
 		 const struct wire_frame *f)
 {
 	const struct relay_rule *rule = &rules[r->kind];
-	const char *wrong = book(k, r, from, f);
+	const char *wrong = check_frame(k, r, from, f);
 	struct keeper_relay copy = *r;
 
 	if (wrong) {
-		punish(k, from, r->client, wrong);
+		end_violator(k, from, r->client, wrong);
 		return;
 	}
 	if (is_last(r, f->type))
@@ -351,7 +351,7 @@ static void pass_known(struct keeper *k, enum keeper_relay_party from, const str
 	}
 	if (!(may & BIT(f->type)) || f->id == KEEPER_REQUEST_BIT ||
 	    (!by_init && (f->id & ~KEEPER_REQUEST_BIT) > k->relays.next_id))
-		punish(k, from, NULL, "a frame that no request has");
+		end_violator(k, from, NULL, "a frame that no request has");
 	else if (r && (rules[r->kind].asker == from || rules[r->kind].answerer == from))
 		pass(k, r, from, f);
 }

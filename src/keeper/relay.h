@@ -14,7 +14,7 @@
  *
  * What an end may send: the frames of its kind (relay.c has the table), and bytes as far as the
  * other end gave credit. Credit goes through end to end, so what passes is bounded whoever lies.
- * Who breaks a rule ends: a client's connection, the door, or for init the box.
+ * The keeper ends a party that breaks a rule: it disconnects a client, kills the door, ends init's box.
  *
  * The end: ERROR, CANCEL, OK where it is the end, EOF both ways where it is not. A file operation
  * is answered after CANCEL too. Frames for a stream that is over are dropped, since the other side
