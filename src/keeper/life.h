@@ -18,8 +18,8 @@
 #include "cgroup/cgroup.h"
 #include "cgroup/helper.h"
 #include "keeper/config.h"
+#include "keeper/ended_io.h"
 #include "keeper/keeper.h"
-#include "keeper/ledger.h"
 #include "keeper/listener.h"
 #include "keeper/proc_files.h"
 #include "keeper/yield.h"
@@ -53,7 +53,7 @@ struct keeper_life {
 	struct volume volume;
 	struct volume workspace; /* of a named one: only its stat_fd and bytes */
 	struct proc_files proc_files;
-	struct ledger ledger;
+	struct ended_io ended_io;
 	struct yield yield;
 	bool yield_fails;
 	uint64_t busy_ms; /* since when it is watched closely */

@@ -73,7 +73,7 @@ static void on_used(struct keeper *k, const struct exec_record *r)
 	struct keeper_life *l = life_of(k);
 
 	if (l->cgroup.v1_work_fd[CGROUP_IO] >= 0)
-		ledger_add(&l->ledger, r);
+		ended_io_add(&l->ended_io, r);
 }
 
 /* The keeper's own time is its process's; its memory is its group's, or not counted. The door's
@@ -107,7 +107,7 @@ static void on_stats(struct keeper *k, struct wire_stats *m)
 
 	/* Before the count: a group that goes in between is missing for a moment, and not there
 	 * twice. */
-	ledger_close_ended(&l->ledger, has_group, l);
+	ended_io_update(&l->ended_io, has_group, l);
 	measure(l, false, &now);
 	add_disk(l, m);
 	m->io_read_bytes = now.io_read_bytes;
@@ -115,7 +115,7 @@ static void on_stats(struct keeper *k, struct wire_stats *m)
 	if (!(l->cgroup.can & 1u << CGROUP_IO))
 		m->io_read_bytes = m->io_write_bytes = WIRE_UNKNOWN;
 	else if (l->cgroup.v1_work_fd[CGROUP_IO] >= 0)
-		ledger_sum(&l->ledger, &m->io_read_bytes, &m->io_write_bytes);
+		ended_io_sum(&l->ended_io, &m->io_read_bytes, &m->io_write_bytes);
 	m->cpu_us = now.cpu_us;
 	m->throttled_us = now.throttled_us;
 	m->cpu_limit_milli = if_held(l, LIMIT_CPUS);

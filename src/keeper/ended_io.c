@@ -1,5 +1,5 @@
-/* What ended commands read and wrote; see ledger.h. */
-#include "keeper/ledger.h"
+/* What ended commands read and wrote; see ended_io.h. */
+#include "keeper/ended_io.h"
 
 #include "base/str.h"
 #include "wire/msg.h"
@@ -13,30 +13,30 @@ static void add_to(uint64_t sum[2], const uint64_t more[2])
 		sum[i] = more[i] > INT64_MAX - sum[i] ? INT64_MAX : sum[i] + more[i];
 }
 
-static void close_entry(struct ledger *l, unsigned at)
+static void close_entry(struct ended_io *l, unsigned at)
 {
 	add_to(l->gone, l->open[at].bytes);
 	l->count--;
 	memmove(&l->open[at], &l->open[at + 1], (l->count - at) * sizeof(l->open[0]));
 }
 
-static struct ledger_entry *find(struct ledger *l, const struct exec_record *r)
+static struct ended_io_group *find(struct ended_io *l, const struct exec_record *r)
 {
 	for (unsigned i = 0; r->shell[0] && i < l->count; i++)
 		if (strcmp(l->open[i].shell, r->shell) == 0)
 			return &l->open[i];
-	if (l->count == LEDGER_OPEN)
+	if (l->count == ENDED_IO_GROUPS)
 		close_entry(l, 0);
-	l->open[l->count] = (struct ledger_entry){.id = r->shell[0] ? 0 : r->exec_id};
+	l->open[l->count] = (struct ended_io_group){.id = r->shell[0] ? 0 : r->exec_id};
 	str_copy(l->open[l->count].shell, sizeof(l->open[0].shell), r->shell);
 	return &l->open[l->count++];
 }
 
-void ledger_add(struct ledger *l, const struct exec_record *r)
+void ended_io_add(struct ended_io *l, const struct exec_record *r)
 {
 	const uint64_t more[2] = {r->io_read_bytes, r->io_write_bytes};
 	bool ended = r->shell_state == SHELL_EXITED || r->shell_state == SHELL_RESTARTED;
-	struct ledger_entry *e;
+	struct ended_io_group *e;
 
 	if (more[0] == WIRE_UNKNOWN || more[1] == WIRE_UNKNOWN)
 		return;
@@ -46,14 +46,14 @@ void ledger_add(struct ledger *l, const struct exec_record *r)
 		close_entry(l, (unsigned)(e - l->open));
 }
 
-void ledger_close_ended(struct ledger *l, bool (*has_group)(void *arg, uint32_t id), void *arg)
+void ended_io_update(struct ended_io *l, bool (*has_group)(void *arg, uint32_t id), void *arg)
 {
 	for (unsigned i = l->count; i-- > 0;)
 		if (l->open[i].id != 0 && !has_group(arg, l->open[i].id))
 			close_entry(l, i);
 }
 
-void ledger_sum(struct ledger *l, uint64_t *read_bytes, uint64_t *write_bytes)
+void ended_io_sum(struct ended_io *l, uint64_t *read_bytes, uint64_t *write_bytes)
 {
 	uint64_t *const now[2] = {read_bytes, write_bytes};
 	uint64_t sum[2] = {*read_bytes, *write_bytes};

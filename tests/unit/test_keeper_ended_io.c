@@ -1,5 +1,5 @@
 /* What ended commands read and wrote is counted once, whenever their groups go. */
-#include "keeper/ledger.h"
+#include "keeper/ended_io.h"
 #include "tap.h"
 #include "wire/msg.h"
 
@@ -11,7 +11,7 @@ static bool among(void *arg, uint32_t id)
 	return false;
 }
 
-static void add(struct ledger *l, uint32_t id, const char *shell, unsigned state, uint64_t bytes)
+static void add(struct ended_io *l, uint32_t id, const char *shell, unsigned state, uint64_t bytes)
 {
 	struct exec_record r = {.exec_id = id,
 				.shell_state = (uint8_t)state,
@@ -19,23 +19,23 @@ static void add(struct ledger *l, uint32_t id, const char *shell, unsigned state
 				.io_write_bytes = 2 * bytes};
 
 	snprintf(r.shell, sizeof(r.shell), "%s", shell);
-	ledger_add(l, &r);
+	ended_io_add(l, &r);
 }
 
-/* The box's own count is live; what the ledger makes of it. */
-static uint64_t sum(struct ledger *l, uint64_t live, uint32_t *groups)
+/* The box's own count is live; what all of it comes to. */
+static uint64_t sum(struct ended_io *l, uint64_t live, uint32_t *groups)
 {
 	uint64_t r = live, w = 2 * live;
 
-	ledger_close_ended(l, among, groups);
-	ledger_sum(l, &r, &w);
+	ended_io_update(l, among, groups);
+	ended_io_sum(l, &r, &w);
 	CHECK_EQ(w, 2 * r);
 	return r;
 }
 
 TEST(a_command_counts_when_its_group_is_gone)
 {
-	struct ledger l = {0};
+	struct ended_io l = {0};
 	uint32_t none[] = {0}, one[] = {7, 0};
 
 	CHECK_EQ(sum(&l, 5, none), 5);
@@ -49,7 +49,7 @@ TEST(a_command_counts_when_its_group_is_gone)
 
 TEST(lines_of_a_shell_count_when_it_ends)
 {
-	struct ledger l = {0};
+	struct ended_io l = {0};
 	uint32_t none[] = {0};
 
 	add(&l, 1, "default", SHELL_KEPT, 100);
@@ -65,7 +65,7 @@ TEST(lines_of_a_shell_count_when_it_ends)
 
 TEST(it_never_falls)
 {
-	struct ledger l = {0};
+	struct ended_io l = {0};
 	uint32_t none[] = {0};
 
 	add(&l, 1, "default", SHELL_KEPT, 100);
@@ -75,22 +75,22 @@ TEST(it_never_falls)
 
 TEST(more_than_it_holds_and_what_no_init_says)
 {
-	struct ledger l = {0};
-	uint32_t all[LEDGER_OPEN + 11], none[] = {0};
+	struct ended_io l = {0};
+	uint32_t all[ENDED_IO_GROUPS + 11], none[] = {0};
 
-	for (uint32_t i = 0; i < LEDGER_OPEN + 10; i++) {
+	for (uint32_t i = 0; i < ENDED_IO_GROUPS + 10; i++) {
 		all[i] = i + 1;
 		add(&l, i + 1, "", SHELL_NONE, 1);
 	}
-	all[LEDGER_OPEN + 10] = 0;
-	CHECK_EQ(l.count, LEDGER_OPEN);
+	all[ENDED_IO_GROUPS + 10] = 0;
+	CHECK_EQ(l.count, ENDED_IO_GROUPS);
 	CHECK_EQ(sum(&l, 0, all), 10);
-	CHECK_EQ(sum(&l, 0, none), LEDGER_OPEN + 10);
+	CHECK_EQ(sum(&l, 0, none), ENDED_IO_GROUPS + 10);
 	add(&l, 200, "", SHELL_NONE, WIRE_UNKNOWN);
 	CHECK_EQ(l.count, 0);
 	add(&l, 201, "", SHELL_NONE, INT64_MAX / 2);
 	add(&l, 202, "", SHELL_NONE, INT64_MAX / 2);
-	ledger_close_ended(&l, among, none);
+	ended_io_update(&l, among, none);
 	CHECK(l.gone[1] == INT64_MAX);
 }
 

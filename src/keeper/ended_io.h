@@ -13,25 +13,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { LEDGER_OPEN = 64 };
+enum { ENDED_IO_GROUPS = 64 };
 
 /* One command, or all lines of one shell, whose group may still be there. */
-struct ledger_entry {
+struct ended_io_group {
 	uint32_t id;			/* 0: of a shell */
 	char shell[SHELL_NAME_MAX + 1]; /* empty: a command of its own */
 	uint64_t bytes[2];		/* read, written */
 };
 
-struct ledger {
-	struct ledger_entry open[LEDGER_OPEN];
+struct ended_io {
+	struct ended_io_group open[ENDED_IO_GROUPS];
 	unsigned count;
 	uint64_t gone[2];     /* of groups that are not there any more */
 	uint64_t reported[2]; /* what was answered last: it only grows */
 };
 
 /* A command has ended. Where there are too many with groups the oldest counts as gone. */
-void ledger_add(struct ledger *l, const struct exec_record *r);
+void ended_io_add(struct ended_io *l, const struct exec_record *r);
 /* Before the box's own count is read. has_group: is the group of that command there? */
-void ledger_close_ended(struct ledger *l, bool (*has_group)(void *arg, uint32_t id), void *arg);
+void ended_io_update(struct ended_io *l, bool (*has_group)(void *arg, uint32_t id), void *arg);
 /* From what the box's groups count now to what the box has used in all. */
-void ledger_sum(struct ledger *l, uint64_t *read_bytes, uint64_t *write_bytes);
+void ended_io_sum(struct ended_io *l, uint64_t *read_bytes, uint64_t *write_bytes);
