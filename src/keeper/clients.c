@@ -89,7 +89,7 @@ static void on_stalled(struct keeper_gate *g)
 void keeper_client_check_queue(struct keeper_client *c)
 {
 	if (!c->closing)
-		keeper_gate_hold(&c->gate, wire_link_queued(&c->link), CLIENT_QUEUE_MAX);
+		keeper_gate_pause_init(&c->gate, wire_link_queued(&c->link), CLIENT_QUEUE_MAX);
 }
 
 /* ---- from a client ---- */
@@ -311,7 +311,7 @@ static void on_drained(struct wire_link *l)
 	struct keeper_client *c = container(l, struct keeper_client, link);
 	struct keeper_follow *next;
 
-	keeper_gate_release(&c->gate);
+	keeper_gate_resume_init(&c->gate);
 	for (struct keeper_follow *f = c->follows; f && !c->closing; f = next) {
 		next = f->next_of_client;
 		keeper_follow_serve(f);
@@ -330,7 +330,7 @@ static void client_free(struct keeper_client *c)
 		at = &(*at)->next;
 	*at = c->next;
 	k->client_count--;
-	keeper_gate_release(&c->gate);
+	keeper_gate_resume_init(&c->gate);
 	while (c->follows)
 		keeper_follow_free(c->follows);
 	keeper_relay_client_gone(c);

@@ -197,7 +197,7 @@ static void on_init_drained(struct wire_link *l)
 	struct keeper *k = container(l, struct keeper, init);
 
 	for (struct keeper_client *c = k->clients; c; c = c->next)
-		keeper_gate_go_on(&c->gate);
+		keeper_gate_resume_link(&c->gate);
 	if (k->door)
 		keeper_door_init_drained(k->door);
 }

@@ -70,11 +70,11 @@ static void become_off(struct keeper_door *d, const struct err *e)
 	ev_timer_stop(d->k->ev, &d->timer);
 	if (d->linked)
 		wire_link_done(&d->link);
-	d->linked = d->gate.waits_init = false;
+	d->linked = d->gate.paused_by_init = false;
 	buf_done(&d->waiting);
 	buf_init(&d->waiting, WIRE_OUT_MAX);
 	keeper_relays_end(d->k, PARTY_DOOR, e);
-	keeper_gate_release(&d->gate);
+	keeper_gate_resume_init(&d->gate);
 }
 
 /* The keeper's own decision; the record says why when the launcher has it reaped. */
@@ -124,7 +124,7 @@ void keeper_door_send(struct keeper_door *d, const struct wire_frame *f, uint32_
 	}
 	if (up)
 		wire_link_flush(&d->link);
-	keeper_gate_hold(&d->gate, door_queued(d), KEEPER_DOOR_QUEUE);
+	keeper_gate_pause_init(&d->gate, door_queued(d), KEEPER_DOOR_QUEUE);
 }
 
 /* Nothing of the door is left to wait for. */
@@ -168,7 +168,7 @@ static void on_drained(struct wire_link *l)
 	struct keeper_door *d = container(l, struct keeper_door, link);
 
 	if (d->state == DOOR_UP)
-		keeper_gate_release(&d->gate);
+		keeper_gate_resume_init(&d->gate);
 }
 
 /* ---- from the door ---- */
@@ -186,12 +186,12 @@ void keeper_door_pass_to_init(struct keeper_door *d, const struct wire_frame *f)
 						 : wire_encode(&k->init.out, f->type, f->stream,
 							       f->id, f->payload, f->len));
 	if (d->linked)
-		keeper_gate_wait(&d->gate);
+		keeper_gate_pause_link(&d->gate);
 }
 
 void keeper_door_init_drained(struct keeper_door *d)
 {
-	keeper_gate_go_on(&d->gate);
+	keeper_gate_resume_link(&d->gate);
 }
 
 static void on_hello(struct keeper_door *d, const struct wire_frame *f)
@@ -218,8 +218,8 @@ static void on_hello(struct keeper_door *d, const struct wire_frame *f)
 	buf_done(&d->waiting);
 	buf_init(&d->waiting, WIRE_OUT_MAX);
 	wire_link_flush(&d->link);
-	keeper_gate_release(&d->gate);
-	keeper_gate_hold(&d->gate, door_queued(d), KEEPER_DOOR_QUEUE);
+	keeper_gate_resume_init(&d->gate);
+	keeper_gate_pause_init(&d->gate, door_queued(d), KEEPER_DOOR_QUEUE);
 }
 
 /* Its own reason: why it cannot start, or why it ends. */

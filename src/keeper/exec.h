@@ -36,7 +36,7 @@ enum keeper_run_sync { SYNC_NONE, SYNC_WAITS, SYNC_RUNS };
 struct keeper_run {
 	enum keeper_run_state state;
 	enum keeper_run_sync sync;
-	struct buf held;		/* frames for init that wait for the sync */
+	struct buf unsynced;		/* frames for init that wait for the sync */
 	uint64_t granted[OUTPUT_COUNT]; /* bytes of a stream that init may have sent so far */
 	struct keeper_exec_input input;
 	struct ev_timer backstop;
@@ -69,12 +69,12 @@ struct keeper_follow {
 	struct keeper_follow *next_of_client, *next_of_exec;
 	uint32_t id;
 	struct keeper_follow_stream s[OUTPUT_COUNT];
-	uint64_t skip; /* bytes of stdin that this client sends again, and the command has */
-	bool holds;    /* back-pressure: init gets no more credit than this client gives */
-	bool stays;    /* until the command ends, then EXIT; otherwise OK */
-	bool mute;     /* background: it feeds stdin and gets no output */
-	bool lost;     /* some bytes were not kept and could not be sent */
-	bool starter;  /* asked for the command: gets STARTED */
+	uint64_t skip;	 /* bytes of stdin that this client sends again, and the command has */
+	bool paces_init; /* back-pressure: init gets no more credit than this client gives */
+	bool stays;	 /* until the command ends, then EXIT; otherwise OK */
+	bool mute;	 /* background: it feeds stdin and gets no output */
+	bool lost;	 /* some bytes were not kept and could not be sent */
+	bool starter;	 /* asked for the command: gets STARTED */
 };
 
 /* execs.c, from clients. */

@@ -69,7 +69,7 @@ static void run_free(struct keeper_exec *x)
 	x->k->running_execs -= x->run->state != RUN_EXITED;
 	ev_timer_stop(x->k->ev, &x->run->backstop);
 	keeper_input_done(&x->run->input);
-	buf_done(&x->run->held);
+	buf_done(&x->run->unsynced);
 	free(x->run);
 	x->run = NULL;
 	x->k->open_execs--;
@@ -311,7 +311,7 @@ static struct keeper_exec *exec_new(struct keeper *k, const struct wire_exec *m)
 	k->running_execs++;
 	x->run = run;
 	run->exec = x;
-	buf_init(&run->held, WIRE_OUT_MAX);
+	buf_init(&run->unsynced, WIRE_OUT_MAX);
 	run->backstop.on_timer = on_backstop;
 	run->timeout_ms = m->timeout_ms;
 	keeper_input_init(&run->input, m->has_stdin != 0);
@@ -324,7 +324,7 @@ static struct keeper_exec *exec_new(struct keeper *k, const struct wire_exec *m)
 
 static struct buf *queue_of(struct keeper_exec *x)
 {
-	return x->run->sync == SYNC_NONE ? &x->k->init.out : &x->run->held;
+	return x->run->sync == SYNC_NONE ? &x->k->init.out : &x->run->unsynced;
 }
 
 void keeper_exec_send(struct keeper_exec *x, enum wire_type type, uint8_t stream, const void *p,
@@ -376,7 +376,7 @@ void keeper_exec_ask(struct keeper_client *c, uint32_t id, const struct wire_exe
 	}
 	f->starter = f->stays = true;
 	f->mute = m->background != 0;
-	f->holds = !f->mute;
+	f->paces_init = !f->mute;
 	x->run->input.feeder = f;
 	if (c->k->on_exec)
 		c->k->on_exec(c->k);
@@ -694,9 +694,9 @@ void keeper_exec_synced(struct keeper_exec *x, int r)
 	}
 	run->sync = SYNC_NONE;
 	if (x->k->linked)
-		keeper_sent_init(x->k, buf_append(&x->k->init.out, buf_data(&run->held),
-						  buf_len(&run->held)));
-	buf_done(&run->held);
+		keeper_sent_init(x->k, buf_append(&x->k->init.out, buf_data(&run->unsynced),
+						  buf_len(&run->unsynced)));
+	buf_done(&run->unsynced);
 }
 
 /* It has an id, so it has a beginning and an end in the journal, whatever became of it. */

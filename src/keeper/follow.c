@@ -81,7 +81,7 @@ uint64_t keeper_follow_allows(const struct keeper_follow *f, unsigned s)
 {
 	const struct keeper_follow_stream *st = &f->s[s];
 
-	if (!f->holds || f->mute || st->pos >= st->stop)
+	if (!f->paces_init || f->mute || st->pos >= st->stop)
 		return UINT64_MAX;
 	return st->pos + st->flow.left;
 }
@@ -228,7 +228,7 @@ static void attach(struct keeper_client *c, uint32_t id, struct keeper_exec *x,
 		return;
 	}
 	f->stays = m->follow != 0;
-	f->holds = m->input != 0;
+	f->paces_init = m->input != 0;
 	for (unsigned s = 0; s < OUTPUT_COUNT; s++) {
 		struct keeper_follow_stream *st = &f->s[s];
 

@@ -22,8 +22,8 @@
  * connection, a request that cannot be served gets an ERROR, and frames for a request that is over
  * are dropped.
  *
- * Flow control: a stream of a command may be WIRE_WINDOW bytes ahead of whoever holds it back. A
- * foreground client holds: init gets credit only as that client gives it, so what the command
+ * Flow control: a stream of a command may be WIRE_WINDOW bytes ahead of what paces it. A
+ * foreground client does: init gets credit only as that client gives it, so what the command
  * prints always fits the client's own credit and nothing is lost past the end of the log. Without
  * one, output is taken as fast as the log takes it.
  *

@@ -172,7 +172,7 @@ static void send_to(struct keeper *k, enum keeper_relay_party to, const struct k
 		keeper_door_pass_to_init(k->door, f);
 	else {
 		keeper_send_init(k, f->type, f->stream, r->id, f->payload, f->len);
-		keeper_gate_wait(&r->client->gate);
+		keeper_gate_pause_link(&r->client->gate);
 	}
 }
 

@@ -9,12 +9,13 @@
  *	CONNECT  init    door                         the start WIRE_NET_WINDOW
  *
  * Ids: on the links of init and the door a stream has the same id, by which it is found. Init
- * chooses it (WIRE_NET_BIT), or, for what a client asks, the keeper (KEEPER_REQUEST_BIT). The client
- * has its own id for it.
+ * chooses it (WIRE_NET_BIT), or, for what a client asks, the keeper (KEEPER_REQUEST_BIT). The
+ * client has its own id for it.
  *
  * What an end may send: the frames of its kind (relay.c has the table), and bytes as far as the
  * other end gave credit. Credit goes through end to end, so what passes is bounded whoever lies.
- * The keeper ends a party that breaks a rule: it disconnects a client, kills the door, ends init's box.
+ * The keeper disconnects a party that breaks a rule: a client's connection is closed, the door is
+ * killed, and for init the box ends.
  *
  * The end: ERROR, CANCEL, OK where it is the end, EOF both ways where it is not. A file operation
  * is answered after CANCEL too. Frames for a stream that is over are dropped, since the other side

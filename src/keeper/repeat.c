@@ -77,7 +77,7 @@ void keeper_exec_repeat(struct keeper_client *c, uint32_t id, struct keeper_exec
 	}
 	f->stays = true;
 	f->mute = m->background != 0;
-	f->holds = !f->mute;
+	f->paces_init = !f->mute;
 	if (m->has_stdin && feed_rest(f, &e) < 0) {
 		keeper_follow_free(f);
 		keeper_client_fail(c, id, &e);

@@ -34,13 +34,13 @@ void keeper_exec_wait(const struct keeper_exec *x, struct keeper_gate *g)
 	const struct keeper *k = x->k;
 	size_t held = 0;
 
-	keeper_gate_wait(g);
+	keeper_gate_pause_link(g);
 	if (!x->run || x->run->sync == SYNC_NONE)
 		return;
 	for (size_t i = 0; i < k->exec_count; i++)
-		held += k->execs[i]->run ? buf_len(&k->execs[i]->run->held) : 0;
+		held += k->execs[i]->run ? buf_len(&k->execs[i]->run->unsynced) : 0;
 	if (held > KEEPER_INIT_QUEUE)
-		keeper_gate_wait_sync(g);
+		keeper_gate_pause_for_sync(g);
 }
 
 static void on_synced(struct ev_child *c, int status)

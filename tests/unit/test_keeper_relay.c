@@ -131,7 +131,7 @@ KEEPER_TEST(a_long_listing)
 		CHECK_EQ(wire_entry_encode(&r->init.out, id, 0, &e), 0);
 	peer_say(&r->init, WIRE_OK, 0, id, NULL, 0);
 	rig_run(r);
-	CHECK(r->k.clients->gate.holds_init);
+	CHECK(r->k.clients->gate.pauses_init);
 	CHECK(wire_link_queued(&r->k.clients->link) < 3 * CLIENT_QUEUE_MAX);
 	p->deaf = false;
 	for (;;) {

@@ -236,13 +236,13 @@ KEEPER_TEST(what_waits_for_a_sync_is_bounded)
 		rig_run(r);
 	}
 	for (size_t i = 0; i < r->k.exec_count; i++)
-		held += buf_len(&r->k.execs[i]->run->held);
+		held += buf_len(&r->k.execs[i]->run->unsynced);
 	CHECK(held < 2 * KEEPER_INIT_QUEUE);
 	/* Others go on meanwhile, and what init takes of theirs lets nobody else send more. */
 	start_command(r, q, 1, &(struct wire_exec){.line = "true"});
 	start_command(r, q, 2, &(struct wire_exec){.line = "true"});
 	for (size_t i = 0; i < r->k.exec_count; i++)
-		held -= buf_len(&r->k.execs[i]->run->held);
+		held -= buf_len(&r->k.execs[i]->run->unsynced);
 	CHECK_EQ(held, 0);
 	hang_sync(r, false);
 	for (unsigned i = 0; i < COUNT * (FRAMES + 1); i++) {
