@@ -60,8 +60,9 @@ struct cove_error {
 };
 COVE_API const char *cove_error_name(enum cove_error_kind kind);
 
-/* One per program: finds the state directory, sweeps up what a crash left. The directory is made by
- * the first call that puts something there; before that everything is simply empty. */
+/* One per program: finds the state directory. It is made by the first call that puts something
+ * there; before that everything is simply empty. Nothing is swept up here: later calls remove what
+ * a crash left. */
 struct cove;
 struct cove_options {
 	size_t size;

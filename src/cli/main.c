@@ -144,7 +144,7 @@ static int act(struct cli *c, const struct verb *v, size_t first)
 	return v->run ? v->run(c) : cli_each(c, first, v->result, v->each);
 }
 
-/* Who could not be told what was made must not find it made. */
+/* Without stdout a verb that answers there is refused before it acts. */
 static int check_stdout(struct cli *c)
 {
 	if (!c->no_stdout || !(c->verb->answers || c->o.background || c->o.json))

@@ -85,11 +85,13 @@ struct keeper_config;
 /* Starts a keeper and returns the socket that is its first client. */
 int spawn_keeper(struct cove *cove, const struct keeper_config *config, int *ret_fd, struct err *e);
 
-/* ---- box.c ---- */
+/* ---- up.c ---- */
 
 /* Whatever state the box is in, ends with a connection to its keeper that has said HELLO: joins it,
  * starts it, or waits for who is doing so. */
 int box_up(struct cove *cove, const char *name, struct core_conn **ret, struct err *e);
+
+/* ---- end.c ---- */
 
 /* Ends the box if it runs, takes its name away and deletes it. Missing is success. */
 int box_destroy(struct cove *cove, const char *name, const char *by, struct err *e);
@@ -98,6 +100,8 @@ int box_halt(struct cove *cove, const char *name, const char *by, uint64_t grace
 /* Deletes what cannot be in use any more of a box whose keeper is gone: socket and cgroup. */
 void box_clear_runtime(struct cove *cove, const char *name);
 void box_cgroup_name(struct cove *cove, const char *name, char *ret, size_t size);
+
+/* ---- box.c ---- */
 
 /* A handle on a connection that has said HELLO, or that will (one_shot). Takes conn. */
 int box_handle_take(struct cove *cove, const char *name, bool one_shot, struct core_conn *conn,

@@ -3,8 +3,8 @@
  *
  * The keeper of a running box is asked to stop it. One whose keeper does not answer in time is
  * ended by killing that keeper: init then loses its wire and the kernel ends the box. The keeper is
- * the process at the other end of the box's socket, or the one `live` names if it really has the
- * box's lock open; a pidfd makes sure that the process we looked at is the one we kill.
+ * the process at the other end of the box's socket, or the one that the lock's text names if it
+ * really has that file open; a pidfd makes sure that the process we looked at is the one we kill.
  *
  * Deleting: with the operation lock held (so nobody starts it meanwhile) its socket and cgroup go,
  * its directory is renamed out of sight, and then the tree is deleted. A crash in between leaves
@@ -109,7 +109,7 @@ static bool has_open(pid_t pid, const struct stat *lock)
 	return found;
 }
 
-/* The process that `live` names, if it is the one which holds the lock. */
+/* The process that the lock's text names, if it is the one which holds the lock. */
 static int recorded_pidfd(struct cove *cove, const char *name, int box_fd)
 {
 	autoclose int pidfd = -1;

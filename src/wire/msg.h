@@ -14,10 +14,17 @@
  *	                 DATA(id, 1|2)..., EXIT(id); a stream's EOF may come after EXIT when a
  *	                 background child holds it. The asker may send
  *	                 DATA(id, 0), EOF(id, 0), SIGNAL(id), RESIZE(id) at any time until EXIT.
+ *	ATTACH(id)       client -> keeper, to a command: DATA(id, 1|2)..., then EXIT(id) if it
+ *	                 follows, OK(id) otherwise; or ERROR(id). With input as EXEC(id).
+ *	EXECS(id)        client -> keeper: INFO(id)..., then OK(id)
+ *	STATUS(id)       client -> keeper: STATUS(id)
+ *	STATS(id)        client -> keeper: STATS(id)
+ *	STOP(id)         client -> keeper: OK(id) | ERROR(id), then the socket closes
  *	SUBSCRIBE(id)    client -> keeper: EVENT(id)..., then OK(id) at the end of the box
  *	FILE(id)         -> by operation, see enum wire_file_op; ends with OK(id) or ERROR(id), also
  *	                 after CANCEL(id): ERROR with ECANCELED unless it was done already.
- *	PAUSE            keeper -> init, as a paused box goes on; not answered
+ *	PAUSE(id)        client -> keeper: OK(id) | ERROR(id). Keeper -> init with id 0, as a paused
+ *	                 box goes on: not answered.
  *	NAME(id)         init -> door: OK(id) | ERROR(id): DENIED, NOT_FOUND, TIMEOUT
  *	CONNECT(id)      init -> door: OK(id) once bytes may flow | ERROR(id). Then DATA and EOF
  *	                 each way, in windows of WIRE_NET_WINDOW. It is over when both sides sent
