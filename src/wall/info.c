@@ -14,12 +14,10 @@ const struct wall_info wall_plain_info = {
 	.name = "plain",
 	.flags = WALL_SHARED_KERNEL | WALL_ROOT_INSIDE,
 };
-static const struct wall_info *const infos[] = {&wall_native_info, &wall_plain_info};
-#define NAMES "native, plain (for tests)"
-#else
-static const struct wall_info *const infos[] = {&wall_native_info};
-#define NAMES "native"
 #endif
+
+#define WALL_INFO_ROW(name) &wall_##name##_info,
+static const struct wall_info *const infos[] = {WALLS(WALL_INFO_ROW)};
 
 const struct wall_info *wall_info_find(const char *name)
 {
@@ -29,7 +27,8 @@ const struct wall_info *wall_info_find(const char *name)
 	return NULL;
 }
 
+#define WALL_NAME(name) ", " #name
 const char *wall_names(void)
 {
-	return NAMES;
+	return &WALLS(WALL_NAME)[2];
 }

@@ -23,6 +23,13 @@ struct wall_info {
 	unsigned flags;
 };
 
+/* The one list: <name> has wall_<name>_info here, and its calls, wall_<name>, in wall.h. */
+#ifdef COVE_TEST_WALLS
+#define WALLS(X) X(native) X(plain)
+#else
+#define WALLS(X) X(native)
+#endif
+
 #define WALL_DEFAULT "native"
 
 /* NULL: there is none of that name. */
@@ -30,7 +37,5 @@ const struct wall_info *wall_info_find(const char *name);
 /* The names, with commas between. */
 const char *wall_names(void);
 
-extern const struct wall_info wall_native_info;
-#ifdef COVE_TEST_WALLS
-extern const struct wall_info wall_plain_info;
-#endif
+#define WALL_INFO_DECLARE(name) extern const struct wall_info wall_##name##_info;
+WALLS(WALL_INFO_DECLARE)

@@ -8,12 +8,8 @@
 const char *const wall_proc_names[WALL_PROC_FILE_COUNT] = {"cpuinfo", "loadavg", "meminfo", "stat",
 							   "uptime"};
 
-static const struct wall_ops *const walls[] = {
-	&wall_native,
-#ifdef COVE_TEST_WALLS
-	&wall_plain,
-#endif
-};
+#define WALL_ROW(name) &wall_##name,
+static const struct wall_ops *const walls[] = {WALLS(WALL_ROW)};
 
 const struct wall_ops *wall_find(const char *name)
 {

@@ -109,7 +109,5 @@ struct wall_ops {
 /* The wall with that name, or NULL. */
 const struct wall_ops *wall_find(const char *name);
 
-extern const struct wall_ops wall_native;
-#ifdef COVE_TEST_WALLS
-extern const struct wall_ops wall_plain;
-#endif
+#define WALL_DECLARE(name) extern const struct wall_ops wall_##name;
+WALLS(WALL_DECLARE)
