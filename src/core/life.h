@@ -43,7 +43,7 @@ int life_connect(struct cove *cove, const char *name, int box_fd, int timeout_ms
  * name may already be another box's. */
 bool life_has_moved(struct cove *cove, const char *name, int box_fd);
 
-/* end.c. With the operation lock held through box_fd and the box not live: clears socket and cgroup, frees
- * the name, deletes the tree. Does nothing where the name is not that box's any more. box_fd -1:
- * whatever has the name is no box. */
+/* end.c. With the operation lock held through box_fd and the box not live: clears socket and
+ * cgroup, frees the name, deletes the tree. Does nothing where the name is not that box's any more.
+ * box_fd -1: whatever has the name is no box. */
 int life_trash(struct cove *cove, const char *name, int box_fd, bool durable, struct err *e);

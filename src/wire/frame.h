@@ -52,7 +52,7 @@ enum wire_type {
 	WIRE_INFO,   /* one command: struct exec_record */
 	WIRE_STATUS, /* is the box up; answered by struct wire_status */
 	WIRE_STOP,  /* end the box: struct wire_stop; answered by WIRE_OK, then the socket closes */
-	WIRE_PAUSE, /* freeze or thaw the box: struct wire_pause; answered by WIRE_OK. To init too */
+	WIRE_PAUSE, /* freeze or thaw the box: struct wire_pause; answered by WIRE_OK; init too */
 	WIRE_STATS, /* what it uses now: no payload; answered by struct wire_stats */
 	WIRE_DOOR,  /* to the door: struct wire_door; answered by WIRE_SAY frames, then WIRE_OK */
 	WIRE_SAY,   /* struct wire_say, wire_cut, wire_ask or wire_door_status */
