@@ -46,18 +46,16 @@ TEST(json_of_a_report)
 TEST(json_of_the_fullest_report_fits)
 {
 	struct doctor_report *r = new_report();
+	struct doctor_check full = {.name = "name"};
 	autofree char *json = NULL;
 
+	memset(full.found, '\1', sizeof(full.found) - 1);
+	memset(full.consequence, '\1', sizeof(full.consequence) - 1);
+	memset(full.remedy, '\1', sizeof(full.remedy) - 1);
 	r->count = DOCTOR_CHECKS_MAX;
 	r->test_count = DOCTOR_TESTS_MAX;
-	for (size_t i = 0; i < r->count; i++) {
-		struct doctor_check *c = &r->checks[i];
-
-		c->name = "name";
-		memset(c->found, '\1', sizeof(c->found) - 1);
-		memset(c->consequence, '\1', sizeof(c->consequence) - 1);
-		memset(c->remedy, '\1', sizeof(c->remedy) - 1);
-	}
+	for (size_t i = 0; i < r->count; i++)
+		r->checks[i] = full;
 	for (size_t i = 0; i < r->test_count; i++) {
 		r->tests[i].name = "test";
 		memset(r->tests[i].saw, '\1', sizeof(r->tests[i].saw) - 1);

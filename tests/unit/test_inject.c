@@ -20,7 +20,7 @@ static void on_done(void *arg, int r, struct err *e)
 		why = *e;
 }
 
-static struct rule *rule_of(const char *method)
+static const struct rule *rule_of(const char *method)
 {
 	struct request r = {.method = method, .path = "/a"};
 	struct verdict v;

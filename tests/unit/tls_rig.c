@@ -194,7 +194,11 @@ static void rig_free(struct channel *channel, bool abort)
 
 struct channel *rig_channel_new(struct ev *ev, int fd, size_t chunk)
 {
-	static const struct channel_ops ops = {rig_read, rig_write, rig_finish, rig_want, rig_free};
+	static const struct channel_ops ops = {.read = rig_read,
+					       .write = rig_write,
+					       .finish = rig_finish,
+					       .want = rig_want,
+					       .free = rig_free};
 	struct rig_channel *c = calloc(1, sizeof(*c));
 
 	CHECK(c);
