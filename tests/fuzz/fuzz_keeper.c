@@ -70,6 +70,18 @@ static void on_exec(struct keeper *k)
 	MUST(!world_of(k)->frozen);
 }
 
+/* For the whole program. A child that syncs the journal is dear under a sanitizer, so most inputs
+ * have none: the keeper then syncs in place. */
+static bool no_child;
+
+pid_t fork(void)
+{
+	if (!no_child)
+		return _Fork();
+	errno = EAGAIN;
+	return -1;
+}
+
 /* One directory for all runs of this process, empty between them and removed at its end. */
 static char temporary_path[] = "/tmp/cove-fuzz-XXXXXX";
 
@@ -284,7 +296,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
 	struct input in = {.p = p, .n = n};
 	struct world w;
+	unsigned sum = 0;
 
+	for (size_t i = 0; i < n; i++)
+		sum += p[i];
+	no_child = sum % 8 != 0;
 	begin(&w);
 	for (int i = 0; i < STEPS_MAX && in.n > 0; i++)
 		step(&w, &in);
