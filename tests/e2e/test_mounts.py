@@ -1,5 +1,6 @@
 """Workspaces and extra mounts."""
 import os
+import pathlib
 import subprocess
 
 import pytest
@@ -250,7 +251,7 @@ def test_nothing_inside_the_state_directory(cove, below):
 def test_nothing_that_holds_the_state_directory(cove, tmp):
     """A read-only mount is enough to read other boxes' disks and to connect to their keepers."""
     above = os.path.dirname(cove.home)
-    for source in ("/", above):
+    for source in {above, *map(str, pathlib.Path(os.path.realpath(cove.home)).parents)}:
         refused(cove, "--mount", f"{source}:/m:ro")
         refused(cove, "--workspace", source)
     (tmp / "link").symlink_to(above)

@@ -51,6 +51,15 @@ def test_a_session_with_another_network(cove):
     cove("close", "said", "--delete").ok()
 
 
+def test_a_session_with_other_limits(cove):
+    cove("open", "said", "--best-effort", "--files", "256").ok()
+    for flags, word in ((["--files", "512", "--best-effort"], "--files 256, not 512"),
+                        (["--pids", "1024", "--best-effort"], "--pids unset, not 1024"),
+                        (["--files", "256"], "--best-effort"), (["--strict"], "--strict")):
+        says(cove, "conflict", "open", "said", *flags, words=[word])
+    cove("close", "said", "--delete").ok()
+
+
 def test_a_wrong_command_line(cove, box):
     says(cove, "invalid", "rnu", words=["cove run"])
     says(cove, "invalid", "sh", box, "sleep 5", "--timeout", "300ms", words=["quote", "--timeout"])
@@ -66,6 +75,40 @@ def test_a_limit_that_cannot_be_kept(cove):
          words=["--disk", "cannot be kept here", "--storage loop"])
 
 
+@pytest.mark.parametrize("flag, value", [("--mem", "64M"), ("--cpus", "0.5"), ("--pids", "50"), ("--disk", "64M"),
+                                         ("--io", "10M")])
+@pytest.mark.once("both")
+def test_a_limit_that_is_refused(cove, flag, value):
+    if cove("create", flag, value).rc == 0:
+        pytest.skip("this host keeps it")
+    for words in (["create", flag, value], ["run", flag, value, "--", "true"]):
+        message = cove.fails("unsupported", *words)
+        reason = message.split("cannot be kept here: ")[1]
+        ways = ("--best-effort", "cove doctor", "root", "boot with")
+        assert flag in message and any(way in reason for way in ways), message
+
+
+@pytest.mark.once("both")
+def test_as_many_processes_as_there_may_be(cove):
+    made = cove("create", "--pids", "64")
+    if made.rc:
+        pytest.skip(made.errors.strip())
+    box = made.text.strip()
+    cove("exec", box, "--", "sh", "-c", "i=0; while [ $i -lt 200 ]; do sleep 1000 & i=$((i+1)); done")
+    cove("exec", "-d", box, "--", "sleep", "1000").ok()  # what that left has every place but its own
+    says(cove, "limit", "exec", box, "--", "true", words=["limit of 64 processes", "--pids"])
+    said = cove("exec", box, "--", "true").refused(rc=125).errors
+    assert all(way in said for way in (f"cove ps {box}", f"cove kill {box} ID", f"cove stop {box}")), said
+
+
 @not_root
 def test_a_limit_that_needs_root(cove):
     says(cove, "unsupported", "create", "--storage", "loop", words=["loop", "root"])
+
+
+def test_a_directory_with_the_state(cove):
+    for flag, end in (("--mount", ":/m:ro"), ("--workspace", "")):
+        says(cove, "denied", "run", flag, f"{cove.home}/boxes{end}", "--", "true",
+             words=[f"'{cove.home}/boxes' is inside Cove's own state", "a box cannot have it"])
+        says(cove, "denied", "run", flag, f"/{end}", "--", "true",
+             words=["'/' holds Cove's own state", "a directory below it", "COVE_HOME"])
