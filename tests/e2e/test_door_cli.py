@@ -333,7 +333,7 @@ def test_a_full_audit_log_drops_its_oldest_rows_and_the_box_goes_on(new_home, tm
     assert "cut short" not in cove("audit", "verify").ok().text
     # A segment that somebody removed is.
     log.joinpath("9").unlink()
-    cove.fails("conflict", "audit", "verify", "verify")
+    assert "segment 9 is gone" in cove.fails("conflict", "audit", "verify", "verify")
 
 
 @pytest.mark.parametrize("verb", [("stop",), ("rm", "-f")])
@@ -404,8 +404,8 @@ def test_an_audit_log_that_is_gone_shows(new_home, tmp_path, upstream):
     cove("stop", box).ok()
     audit_log(cove, box)
     os.rename(f"{cove.home}/audit", f"{cove.home}/away")
-    cove.fails("conflict", "audit", "verify")
-    cove.fails("conflict", "audit", "verify", box)
+    assert f"box '{box}' had a door" in cove.fails("conflict", "audit", "verify")
+    assert "is gone" in cove.fails("conflict", "audit", "verify", box)
 
 
 @pytest.mark.once("both")
