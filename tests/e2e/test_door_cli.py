@@ -542,10 +542,10 @@ class Hiding(Cove):
 
 
 @pytest.fixture
-def secrets(cove):
-    yield Hiding(cove.home, cove.image)
-    for name in cove("secret", "ls", "-q").ok().text.split():
-        cove("secret", "rm", name).ok()
+def secrets(new_home):
+    """In a home of its own: secrets of other tests stay, and are not listed."""
+    cove = new_home()
+    return Hiding(cove.home, cove.image)
 
 
 def test_secret_set_ls_rm(secrets, tmp_path):
