@@ -140,7 +140,10 @@ def sweep():
             swept.append(user.pw_name)
     for path in TOP.glob("cove-*"):
         match = NAME.fullmatch(path.name)
-        status = path.lstat()
+        try:
+            status = path.lstat()
+        except FileNotFoundError:  # another run's, which has just ended
+            continue
         if not match or not is_gone(match[1]) or status.st_uid != os.geteuid() or \
                 not stat.S_ISDIR(status.st_mode) or is_locked(path):
             continue
