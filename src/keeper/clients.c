@@ -227,6 +227,7 @@ static void on_cancel(struct keeper_client *c, const struct wire_frame *f)
 static void on_signal(struct keeper_client *c, const struct wire_frame *f)
 {
 	struct keeper_follow *follow = keeper_follow_find(c, f->id);
+	const struct keeper_exec *x;
 	struct wire_signal m;
 	struct err e;
 
@@ -243,6 +244,9 @@ static void on_signal(struct keeper_client *c, const struct wire_frame *f)
 			keeper_client_fail(c, f->id, &e);
 		else
 			keeper_client_send(c, WIRE_OK, 0, f->id, NULL, 0);
+		x = keeper_exec_find(c->k, m.exec_id);
+		if (x)
+			keeper_exec_wait(x, &c->gate);
 	}
 }
 

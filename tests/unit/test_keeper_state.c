@@ -259,6 +259,20 @@ STATE_TEST(a_flood_for_a_paused_box)
 	CHECK(wire_link_queued(&r->k.init) < 2 * KEEPER_INIT_QUEUE);
 }
 
+/* So is what it says to any command by its number, while init is busy. */
+STATE_TEST(a_flood_of_signals_by_number)
+{
+	struct wire_exec m = plain_command();
+	struct wire_signal sig = {.signal = 2, .exec_id = start_command(r, p, 9, &m)};
+
+	r->init.deaf = true;
+	for (uint32_t i = 0; i < 500000; i++)
+		CHECK_EQ(wire_signal_encode(&p->out, 10 + i, 0, &sig), 0);
+	rig_run(r);
+	CHECK_EQ(r->ends, 0);
+	CHECK(wire_link_queued(&r->k.init) < 2 * KEEPER_INIT_QUEUE);
+}
+
 STATE_TEST(numbers)
 {
 	struct wire_exec m = plain_command();
