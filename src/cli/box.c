@@ -37,7 +37,7 @@ int box_make(struct cli *c, bool is_session)
 		return cli_fail(c, &err);
 	sig = signals_next_end();
 	r = sig ? EXIT_SIGNAL + sig : say_made(c, cove_box_name(box));
-	/* Whoever was not told the name does not know that the box is there. */
+	/* A caller that did not get the name does not know that the box is there. */
 	if (r && !is_session && cove_remove(c->cove, cove_box_name(box), true, &err) < 0)
 		r = cli_fail(c, &err);
 	cove_box_free(box);

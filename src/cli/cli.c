@@ -24,7 +24,7 @@ static void say(const char *text)
 	struct buf b;
 
 	buf_init(&b, MESSAGE_MAX);
-	/* A note that cannot be written has nobody to read it. */
+	/* A note that cannot be written has no reader. */
 	if (buf_append_str(&b, "cove: ") == 0 && str_escape(&b, text, strlen(text)) == 0 &&
 	    buf_append_str(&b, "\n") == 0)
 		(void)fd_write_full(STDERR_FILENO, buf_data(&b), buf_len(&b));
@@ -275,7 +275,7 @@ int cli_out_json(struct cli *c, const char *json)
 	return r;
 }
 
-/* A directory is told from a name by its slash: "." and ".." mean directories too. */
+/* A slash makes it a directory and not a name: "." and ".." mean directories too. */
 static const char *workspace_of(const struct options *o)
 {
 	if (o->box.workspace && strcmp(o->box.workspace, ".") == 0)

@@ -51,7 +51,7 @@ static int follow(struct cli *c, struct cove_box *box, uint64_t exec_id,
 	return r;
 }
 
-/* What a command wrote and nobody kept did not come by here. */
+/* What the keeper did not keep of a command's output did not come by here. */
 static int ended(struct cli *c, const struct stream_end *end)
 {
 	const struct cove_result *r = &end->result;

@@ -12,8 +12,8 @@
 enum { TITLE_MAX = 1024 };
 
 /* Says it if what was kept of a command is less than what it wrote: a copy of a log would look
- * whole. One that wrote less than the limit met that of its box, or a full disk: nobody recorded
- * which. */
+ * whole. One that wrote less than the limit met that of its box, or a full disk: which is not
+ * recorded. */
 static void say_if_truncated(struct cli *c, uint64_t exec_id)
 {
 	autofree struct cove_exec_info *execs = NULL;

@@ -51,7 +51,7 @@ static bool is_loopback(const char *address)
 	return inet_pton(AF_INET6, address, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
-/* The address is told as a URL, because that is what most will do with it; any TCP passes. */
+/* The address is printed as a URL, because that is what most will do with it; any TCP passes. */
 static void on_ready(void *arg, const char *address, unsigned local)
 {
 	struct port *p = arg;

@@ -170,7 +170,7 @@ int command_background(struct cli *c, struct cove_box *box, struct cove_command 
 	int r;
 
 	command->pty = c->o.tty;
-	/* A terminal that nobody can ever type into is of no use to `cove attach`. */
+	/* A terminal that takes no input is of no use to `cove attach`. */
 	command->stream_input = c->o.interactive || c->o.tty;
 	r = cove_exec_start(box, command, &exec, &err);
 	if (r >= 0)

@@ -19,5 +19,5 @@ int signals_next_end(void);
 /* 0 when that time has passed, or the signal that asked us to end. */
 int signals_wait_ms(int ms);
 /* SIGPIPE: a closed reader is an error of write(2), not the end. SIGCHLD: where a caller ignores
- * it, nobody could wait for a child. */
+ * it, we could not wait for a child. */
 void signals_at_start(void);

@@ -7,12 +7,12 @@
  * Ctrl-C works while `| less` is full.
  *
  * Ctrl-C, SIGTERM, SIGHUP: the first is passed on, so that the command can clean up. The second, or
- * GRACE_MS after a TERM or HUP (nobody may be there to press anything), is SIGKILL to its whole
+ * GRACE_MS after a TERM or HUP (no user may be there to press anything), is SIGKILL to its whole
  * tree. The third, or FORCE_MS later, leaves. With options.leave the first leaves.
  *
  * A raw terminal's Ctrl-C is a byte for the command like any other: it may mean something there, so
- * we never act on it. PRESSES of them within PRESS_MS are somebody who wants to get out: they are
- * told, once, how to.
+ * we never act on it. PRESSES of them within PRESS_MS are a user who wants to get out: a line says,
+ * once, how to.
  *
  * A reader that is gone (`| head`) ends the command as SIGPIPE would, and says nothing.
  */
@@ -211,7 +211,7 @@ static int take_events(struct stream *s)
 	while (!s->done && s->out_len == 0) {
 		r = cove_exec_next(s->exec, 0, &ev, s->err);
 		if (r == -EPIPE && s->o->leave && !s->err->kind) {
-			s->done = true; /* the end of a log that nobody follows */
+			s->done = true; /* the end of a log that is not followed */
 			return 0;
 		}
 		if (r <= 0)

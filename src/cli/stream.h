@@ -21,7 +21,7 @@ struct stream_end {
 	bool ended;		   /* the command did; otherwise we left it */
 	struct cove_result result; /* owned (cove_result_free); with out and err_out if collected */
 	int left_by;		   /* the signal that made us leave, or 0 */
-	bool reader_gone;	   /* nobody reads our output any more */
+	bool reader_gone;	   /* our output has no reader any more */
 	uint64_t out_seen, err_seen; /* bytes that passed */
 };
 

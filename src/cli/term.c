@@ -1,7 +1,7 @@
 /*
  * The user's terminal; see term.h.
  *
- * The saved settings are static because the ways out that nobody planned (a crash, exit in a
+ * The saved settings are static because the ways out that are not planned (a crash, exit in a
  * library) have no other way to find them.
  */
 #include "cli/term.h"

@@ -5,7 +5,7 @@
 
 struct watch {
 	int fd;	   /* owned; closed when the reading is over */
-	pid_t pid; /* 0: nobody watches */
+	pid_t pid; /* 0: no child watches */
 };
 
 /* Does nothing where stderr is no terminal. fd's position is what is shown, as a share of its size;

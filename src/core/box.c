@@ -174,7 +174,7 @@ int cove_create(struct cove *cove, const struct cove_box_options *options, struc
 	return core_return(cove, NULL, create(cove, options, ret, &e), &e, err);
 }
 
-/* Nobody answers: it may be coming up this very moment. */
+/* No keeper answers: it may be coming up this very moment. */
 static int wait_for(struct cove *cove, const char *name, int box_fd, struct core_conn **ret,
 		    struct err *e)
 {

@@ -374,7 +374,7 @@ static int note_change(struct cove *cove, const char *box, int box_fd, struct au
 }
 
 /* Tells a running box's door to read its files again, and to record why. One that does not run has
- * nothing to read: its row is written here, with the operation lock held so that nobody starts it,
+ * nothing to read: its row is written here, with the operation lock held so that none starts it,
  * and a door with it, meanwhile. */
 static int reload(struct cove *cove, const char *box, const char *const *words,
 		  struct audit_row *row, uint64_t *ret_cut, struct err *e)

@@ -6,7 +6,7 @@
  * the process at the other end of the box's socket, or the one that the lock's text names if it
  * really has that file open; a pidfd makes sure that the process we looked at is the one we kill.
  *
- * Deleting: with the operation lock held (so nobody starts it meanwhile) its socket and cgroup go,
+ * Deleting: with the operation lock held (so none starts it meanwhile) its socket and cgroup go,
  * its directory is renamed out of sight, and then the tree is deleted. A crash in between leaves
  * trash that the next sweep deletes. A lock that somebody does not let go of holds up nothing for
  * long: delete always works.

@@ -6,7 +6,7 @@
  *	socket -> DATA(id, 0)	as far as the box's credit and the room on the link go
  *	DATA(id, 1) -> socket	what it does not take waits, at most a window; then comes credit
  *	end of file <-> EOF	each way for itself; after both the connection is over
- *	reset <-> CANCEL	at once, from either side; where nobody listens, a reset too
+ *	reset <-> CANCEL	at once, from either side; where no program listens, a reset too
  *
  * It runs in the caller's thread, in a loop of its own, until stop_fd is readable or the box ends.
  * At FORWARD_CONNS_MAX it stops accepting, and who comes then waits in the kernel's queue. A socket
@@ -37,8 +37,8 @@ struct forward {
 	struct ev_timer retry;	     /* after an accept that found no descriptor left */
 	struct route *routes;
 	unsigned count;
-	bool full;   /* more is queued for the keeper than it should be: nobody reads */
-	bool ending; /* nobody is let in any more */
+	bool full;   /* more is queued for the keeper than it should be: no socket is read */
+	bool ending; /* no connection is accepted any more */
 	int result;
 	struct err *e;
 	void (*on_failed)(void *arg, const char *why); /* the caller's; may be NULL */

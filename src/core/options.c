@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <sys/sysinfo.h>
 
-/* What a box may use when nobody said. */
+/* What a box may use where its maker did not say. */
 #define DEFAULT_MEM   (2ull << 30)
 #define DEFAULT_CPUS  2u
 #define DEFAULT_PIDS  1024u

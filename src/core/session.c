@@ -4,7 +4,7 @@
  * open   no such box: make and start it. There: start or join it. Two programs that open one
  *        session at the same moment race to rename the record into place; the loser joins the
  *        winner's box. What the caller asks for and the box that is there does not have is refused:
- *        a box is never other than its opener was told. What was not asked for is as it is.
+ *        a box is never other than its opener asked for. What was not asked for is as it is.
  * close  persistence "workspace": the box is removed, its workspace stays. "box": it is stopped.
  *        With remove it is removed in both.
  */
@@ -131,7 +131,7 @@ static int limits_agree(const struct spec *have, const struct cove_box_options *
 	return 0;
 }
 
-/* A name and a path are told apart by the path's slash. */
+/* A path has a slash, a name has none. */
 static const char *place_of(const struct spec *s)
 {
 	return s->workspace ? s->workspace : s->workspace_dir;

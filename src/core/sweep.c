@@ -1,13 +1,13 @@
 /*
  * Putting in order what a crash left.
  *
- * Every box that nobody runs (its lock is free) and nobody works on (so is its operation lock) is
- * looked at: a one-shot is deleted; one whose keeper was lost gets its end written, with the cause,
- * and its socket and cgroup are removed. Then: half-made and half-deleted directories; sockets,
- * cgroups and certificate authorities of boxes that are gone or do not run. In the usual case,
- * where nothing is left, that is one listing of each directory and one question to a lock per box:
- * what was found out about a box then is remembered for its socket and its groups, and only who is
- * not known to run is asked again.
+ * Every box without a keeper (its lock is free) that is not being made, started or removed (so is
+ * its operation lock) is looked at: a one-shot is deleted; one whose keeper was lost gets its end
+ * written, with the cause, and its socket and cgroup are removed. Then: half-made and half-deleted
+ * directories; sockets, cgroups and certificate authorities of boxes that are gone or do not run.
+ * In the usual case, where nothing is left, that is one listing of each directory and one question
+ * to a lock per box: what was found out about a box then is remembered for its socket and its
+ * groups, and only a box that is not known to run is looked at again.
  *
  * That still grows with the boxes there are, so what happens often (create, run, open) sweeps only
  * if no sweep began within SWEEP_EVERY_MS: run/.swept says when the last one did. What concerns one
@@ -81,7 +81,7 @@ static bool look_at(struct cove *cove, const char *name)
 		return false;
 	if (record_is_live(box_fd) || record_lock_operation(box_fd, false, NULL) < 0)
 		return true;
-	/* Only now does nobody else change it. */
+	/* Only now does no other process change it. */
 	if (record_is_live(box_fd))
 		return true;
 	if (!life_has_moved(cove, name, box_fd))

@@ -1,4 +1,4 @@
-/* EXECS: what a client is told of the commands of a box, and what is shown of one. */
+/* EXECS: what a client learns of the commands of a box, and what is shown of one. */
 #include "keeper/exec.h"
 
 #include <string.h>

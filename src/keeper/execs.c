@@ -463,7 +463,7 @@ void keeper_exec_grant(struct keeper_exec *x)
 	}
 }
 
-/* Its time runs from here on, and whoever asked for it is told its id. In the background that
+/* Its time runs from here on, and the client that asked for it gets its id. In the background that
  * completes the answer, unless stdin is still to come. */
 static void tell_starter(struct keeper_exec *x)
 {
@@ -671,7 +671,7 @@ static void on_exec_exit(struct keeper_exec *x, const struct wire_frame *f)
 	finish(x);
 }
 
-/* There will be no EXIT: everybody who waits for one is told why. */
+/* There will be no EXIT: clients that wait for one get an ERROR that says why. */
 static void fail_followers(struct keeper_exec *x, const struct err *e)
 {
 	while (x->followers) {

@@ -25,7 +25,7 @@ static struct keeper_exec_input *input_of(const struct keeper_follow *f)
 {
 	struct keeper_run *run = f->exec->run;
 
-	/* Somebody else feeds it now, or nobody can any more: what still comes is dropped. */
+	/* Another client feeds it now, or none can any more: what still comes is dropped. */
 	return run && run->input.open && run->input.feeder == f ? &run->input : NULL;
 }
 

@@ -320,7 +320,7 @@ static void kill_children(void)
 	fd_close(&fd);
 	text[n > 0 ? n : 0] = 0;
 	/* More than fit come with the next look. A child is ours until it is waited for, so its
-	 * number is nobody else's; a number that was cut off is no child's to be sure of. */
+	 * number is no other process's; a number that was cut off is no child's to be sure of. */
 	for (char *end; (end = strchr(at, ' ')); at = end + 1) {
 		pid_t pid = (pid_t)strtol(at, NULL, 10);
 

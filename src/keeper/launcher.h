@@ -11,7 +11,7 @@
  *	                                   ->  ENDED(number, wait status), whenever a door ends
  *
  * It also does what the keeper must not: at the end it returns the box's authority to the premade
- * ones if there was no door, since nobody else could have read it, and deletes it otherwise.
+ * ones if there was no door, since no other process can have read it, and deletes it otherwise.
  *
  * One door at a time: one that still runs when the next is asked for has LAUNCHER_GRACE_MS to end.
  * End of file is the keeper's end: the door sees it on its link as well, has the same grace (it

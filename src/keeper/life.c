@@ -109,7 +109,7 @@ static void end_if_over(struct keeper_life *l)
 {
 	if (l->state != LIFE_ENDING || !keeper_network_end(l, on_door_over) || l->has_child)
 		return;
-	/* Nobody reads the last bytes of a box that is deleted. */
+	/* The last bytes of a box that is deleted have no reader. */
 	if (l->k.linked && !l->k.stale && !l->remove)
 		ev_timer_set(l->ev, &l->timer, KEEPER_FLUSH_MS);
 	else

@@ -185,7 +185,7 @@ static int asked_storage(struct keeper_life *l, const struct storage_place *p,
 }
 
 /* A disk in a file takes its room as it is filled, so where the host has less than the default, a
- * write that the box was told had gone well could be lost. Then it is half of what is free, as a
+ * write that succeeded for the box could be lost. Then it is half of what is free, as a
  * power of two, because every size has its own template. 0: so little that none is made. */
 static uint64_t default_disk(const struct keeper_life *l, uint64_t bytes)
 {
@@ -298,7 +298,7 @@ int keeper_limits_open_volume(struct keeper_life *l, struct err *e)
 uint64_t keeper_limits_disk(const struct keeper_life *l, const struct volume *v)
 {
 	/* A filesystem has a little less room than it was asked for, since it is never to be more.
-	 * People are told the limit that was asked for. */
+	 * What is shown is the limit that was asked for. */
 	enum { SHARE = 16, SLACK = 256 << 10 };
 	uint64_t limit = l->config.spec.limits[LIMIT_DISK];
 	uint64_t least = limit - limit / SHARE;

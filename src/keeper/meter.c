@@ -184,9 +184,9 @@ static void watch_busy(struct keeper_life *l)
 
 /* ---- the box's own /proc ---- */
 
-/* Returns when to look again; 0: init is alone, and nobody is there to read. What a command left
+/* Returns when to look again; 0: init is alone, and no program reads. What a command left
  * behind reads them too, but what does nothing, like a shell that waits for its next line, is not
- * worth much; nor is a box whose processes nobody counts. */
+ * worth much; nor is a box whose processes are not counted. */
 static unsigned refresh(struct keeper_life *l)
 {
 	struct cgroup_stats now;

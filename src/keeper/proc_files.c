@@ -2,7 +2,7 @@
  * /proc as it is for the box; see proc_files.h.
  *
  * Numbers grow while a file must keep its length, so every line is filled up with spaces at its
- * end, where all who split it into words pass over them. What the box is told and cannot be known
+ * end, where all who split it into words pass over them. What a file has and cannot be known
  * from outside (interrupts, context switches) is 0; how many processes were ever made is left out.
  */
 #include "keeper/proc_files.h"

@@ -63,5 +63,5 @@ void keeper_relay_from_client(struct keeper_client *c, const struct wire_frame *
 void keeper_relay_from_init(struct keeper *k, const struct wire_frame *f);
 void keeper_relay_from_door(struct keeper *k, const struct wire_frame *f);
 void keeper_relay_client_gone(struct keeper_client *c);
-/* Init, or the door, is gone: the other end of each of its streams is told why. */
+/* Init, or the door, is gone: the other end of each of its streams gets the reason. */
 void keeper_relays_end(struct keeper *k, enum keeper_relay_party gone, const struct err *why);

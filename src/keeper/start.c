@@ -418,7 +418,7 @@ int keeper_life_start(struct keeper_life *l, struct err *e)
 		r = record_lock(l->box_fd, &l->lock_fd, e);
 	if (r < 0)
 		return r;
-	l->made = true; /* and ours: nobody else runs it */
+	l->made = true; /* and ours: no other keeper runs it */
 	l->k.logs.box_fd = l->box_fd;
 	r = take_ids(l, e);
 	if (r == 0)
@@ -443,7 +443,7 @@ void keeper_life_release(struct keeper_life *l)
 		if (cgroup_end(&l->cgroup, l->cgroup_name, &e) < 0)
 			keeper_note(&l->k, "%s", e.msg);
 	}
-	if (!l->volume.throw_away) /* or last of all: nobody has to wait for that */
+	if (!l->volume.throw_away) /* or last of all: no caller has to wait for that */
 		volume_done(&l->volume);
 	volume_done(&l->workspace);
 	fd_close(&l->range_fd);

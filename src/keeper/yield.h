@@ -4,10 +4,10 @@
  * Among boxes of equal weight a process that has just been started, or was woken, may have to wait
  * for the end of a busy neighbour's turn, which the kernel looks for at its next tick only: 4 ms on
  * many, and that at each step of a command. So a box that uses a processor up is put behind those
- * that do not; and, sooner, one that is not being asked anything while it works: nobody waits for
+ * that do not; and, sooner, one that is not being asked anything while it works: none waits for
  * the answer to its next command. This is among the boxes only: beside the host's own processes it
  * counts as before, and busy boxes share alike. One that gets too little to be called busy is busy
- * no more at the next look, so that nobody starves.
+ * no more at the next look, so that none starves.
  */
 #pragma once
 

@@ -128,7 +128,7 @@ static int note_segment(struct places *p, int log_fd, size_t first, const struct
 	return r == -ENOENT || r == -EBADMSG ? 0 : r;
 }
 
-/* Rows that were dropped are told by the row that says so, where the others begin. */
+/* Rows that were dropped are shown as the row that says so, where the others begin. */
 static int note_dropped(struct places *p, size_t first, uint64_t rows, const struct audit_filter *f)
 {
 	struct audit_place place = {.seq = rows, .is_dropped = true, .keep = true};

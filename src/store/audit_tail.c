@@ -162,7 +162,7 @@ static int tail_segment(struct tailing *g, int log_fd)
 	return r == -ENOENT || r == -EBADMSG ? 0 : r;
 }
 
-/* The segment to go on with was dropped, with rows that nobody saw. */
+/* The segment to go on with was dropped, with rows that were never shown. */
 static int tail_skip(struct tailing *g, int log_fd, uint64_t first)
 {
 	struct audit_row gap = {.kind = "dropped", .reason = "older rows were dropped by rotation"};
