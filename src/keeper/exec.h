@@ -143,6 +143,8 @@ void keeper_follow_live(struct keeper_follow *f, unsigned s, uint64_t at, const 
 void keeper_follow_serve(struct keeper_follow *f);
 /* The command ended with these counts. May free f. */
 void keeper_follow_ended(struct keeper_follow *f);
+/* Does a client that paces init get these bytes as they come? */
+bool keeper_follow_gets(const struct keeper_follow *list, unsigned s, uint64_t at, size_t n);
 /* Up to which offset this client lets init go. */
 uint64_t keeper_follow_allows(const struct keeper_follow *f, unsigned s);
 void keeper_follow_credit(struct keeper_follow *f, unsigned s, uint64_t bytes);

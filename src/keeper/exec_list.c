@@ -40,7 +40,7 @@ static void send_info(struct keeper_client *c, uint32_t id, const struct keeper_
 
 	for (unsigned s = 0; s < OUTPUT_COUNT; s++) {
 		m.bytes[s] = x->out[s].bytes;
-		m.truncated = m.truncated || (x->run && x->out[s].cut);
+		m.truncated = m.truncated || (x->run && x->out[s].cut && !x->k->quiet);
 	}
 	if (m.state < EXEC_DONE)
 		m.duration_ms = keeper_exec_duration(x);

@@ -550,9 +550,14 @@ static void on_data(struct keeper_exec *x, const struct wire_frame *f)
 		return;
 	}
 	at = x->out[s].bytes;
-	if (!x->out[s].cut)
-		make_log_room(k, f->len);
-	keeper_output_append(&k->logs, x->rec.exec_id, x->out, s, f->payload, f->len);
+	if (k->quiet && keeper_follow_gets(x->followers, s, at, f->len)) {
+		x->out[s].bytes += f->len;
+		x->out[s].cut = true;
+	} else {
+		if (!x->out[s].cut)
+			make_log_room(k, f->len);
+		keeper_output_append(&k->logs, x->rec.exec_id, x->out, s, f->payload, f->len);
+	}
 	for (struct keeper_follow *w = x->followers; w; w = next) {
 		next = w->next_of_exec;
 		keeper_follow_live(w, s, at, f->payload, f->len);
@@ -569,7 +574,7 @@ static bool count_output(struct keeper_exec *x)
 	for (unsigned s = 0; s < OUTPUT_COUNT; s++) {
 		more = more || x->rec.bytes[s] != x->out[s].bytes;
 		x->rec.bytes[s] = x->out[s].bytes;
-		x->rec.truncated = x->rec.truncated || x->out[s].cut;
+		x->rec.truncated = x->rec.truncated || (x->out[s].cut && !x->k->quiet);
 	}
 	return more;
 }

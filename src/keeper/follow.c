@@ -77,6 +77,18 @@ struct keeper_follow *keeper_follow_find(struct keeper_client *c, uint32_t id)
 	return NULL;
 }
 
+bool keeper_follow_gets(const struct keeper_follow *list, unsigned s, uint64_t at, size_t n)
+{
+	for (const struct keeper_follow *f = list; f; f = f->next_of_exec) {
+		const struct keeper_follow_stream *st = &f->s[s];
+
+		if (f->paces_init && !f->mute && st->pos == at && st->flow.left >= n &&
+		    goal(st) - at >= n)
+			return true;
+	}
+	return false;
+}
+
 uint64_t keeper_follow_allows(const struct keeper_follow *f, unsigned s)
 {
 	const struct keeper_follow_stream *st = &f->s[s];

@@ -79,7 +79,7 @@ struct keeper {
 	struct ev *ev;			 /* borrowed */
 	const char *name;		 /* borrowed */
 	uint64_t timeout_ms;		 /* for commands that give none */
-	bool quiet;			 /* a one-shot box: neither journal nor events are kept */
+	bool quiet;			 /* a one-shot box: no journal, event or output is kept */
 	void (*on_up)(struct keeper *k); /* init said HELLO */
 	void (*on_lost)(struct keeper *k, int error); /* init's link ended; it is closed already */
 	void (*on_end)(struct keeper *k, const struct keeper_end *end);

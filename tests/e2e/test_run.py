@@ -27,6 +27,16 @@ def test_stdin(cove):
     assert cove("run", "--", "cat", input=data).out == data
 
 
+def test_no_log_is_kept(cove):
+    """What the caller reads as it comes is on no disk; all of it arrives, however slowly it reads."""
+    size = 20 << 20
+    running = cove.start("run", "--name", "unlogged", "--", "sh", "-c", f"echo begin; head -c {size} /dev/zero")
+    assert running.stdout.readline() == b"begin\n"
+    box = os.path.join(cove.env["COVE_HOME"], "boxes", "unlogged")
+    assert os.path.exists(f"{box}/record") and not os.path.exists(f"{box}/logs")
+    assert len(running.stdout.read()) == size and running.wait() == 0
+
+
 def test_stdin_that_nobody_reads(cove):
     assert cove("run", "--", "true", input=b"x" * (4 << 20)).rc == 0
 
