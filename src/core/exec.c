@@ -170,8 +170,7 @@ int core_exec_feed_all(struct cove_exec *x, const struct cove_command *c, struct
 void core_exec_end(struct cove_exec *x)
 {
 	if (x->conn) {
-		/* Output of a child left behind would go on coming. */
-		core_call_end(&x->call, x->done && x->eof[WIRE_STDOUT] && x->eof[WIRE_STDERR]);
+		core_call_end(&x->call, x->over);
 		/* It travels with the next request, unless there may be none. */
 		if (!x->done)
 			core_conn_flush(x->conn, NULL);
@@ -251,7 +250,7 @@ static int take_exit(struct cove_exec *x, const struct wire_frame *f, struct cov
 		return core_unexpected(&x->call.q, f, e);
 	free(x->cwd);
 	x->cwd = m.cwd ? strdup(m.cwd) : NULL;
-	x->done = true;
+	x->done = x->over = true;
 	*ret = (struct cove_event){.type = COVE_EVENT_EXIT, .exec_id = x->exec_id};
 	if (m.exec_id == 0)
 		m.exec_id = (uint32_t)x->exec_id;
@@ -304,9 +303,6 @@ int core_exec_frame(struct cove_exec *x, const struct wire_frame *f, struct cove
 			.exec_id = x->exec_id,
 		};
 		return 1;
-	case WIRE_EOF:
-		x->eof[f->stream] = true;
-		return 0;
 	case WIRE_CREDIT:
 		if (f->stream != WIRE_STDIN || wire_credit_decode(f, &credit) < 0 ||
 		    wire_flow_credit(&x->input, credit.bytes) < 0)
@@ -315,8 +311,7 @@ int core_exec_frame(struct cove_exec *x, const struct wire_frame *f, struct cove
 	case WIRE_EXIT:
 		return take_exit(x, f, ret, e);
 	case WIRE_OK: /* an attach that does not follow has shown all there is */
-		x->done = true;
-		x->eof[WIRE_STDOUT] = x->eof[WIRE_STDERR] = true;
+		x->done = x->over = true;
 		return -EPIPE;
 	default:
 		return core_unexpected(&x->call.q, f, e);

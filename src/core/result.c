@@ -85,7 +85,7 @@ static int run(struct cove_box *box, const struct cove_command *command, struct 
 	r = run_to_end(&x, &cmd, &c, &ev, e);
 	/* A background command lives on; its request is over with STARTED or QUEUED. */
 	if (r == 0 && ev.type != COVE_EVENT_EXIT) {
-		x.done = x.eof[WIRE_STDOUT] = x.eof[WIRE_STDERR] = true;
+		x.done = x.over = true;
 		ev.result.exec_id = ev.exec_id;
 		str_copy(ev.result.cause, sizeof(ev.result.cause), x.queued ? "queued" : "running");
 	}

@@ -29,6 +29,7 @@ struct wire_frame peer_expect(struct peer *p, enum wire_type type)
 		if (r > 0 && f.type == type)
 			return f;
 		/* HELLO comes first, credit when it likes. */
+		p->cancelled = p->cancelled || (r > 0 && f.type == WIRE_CANCEL);
 		if (r > 0)
 			CHECK(f.type == WIRE_HELLO || f.type == WIRE_CREDIT ||
 			      f.type == WIRE_DATA || f.type == WIRE_CANCEL);

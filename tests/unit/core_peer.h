@@ -11,6 +11,7 @@ struct peer {
 	int fd;
 	struct wire_decoder decoder;
 	struct buf out;
+	bool cancelled; /* a CANCEL came that was not expected */
 };
 
 /* Forks script(p, arg) as the keeper of a box that has already said HELLO. */

@@ -48,6 +48,7 @@ static void two_lines(struct peer *p, void *arg)
 	peer_flush(p);
 	second = peer_expect(p, WIRE_EXEC).id;
 	CHECK(second != first);
+	CHECK(!p->cancelled); /* EXIT was the end of the first */
 	peer_data(p, first, WIRE_STDOUT, "late", 4);
 	send_started(p, second, 8);
 	peer_data(p, first, WIRE_STDOUT, "later", 5);
