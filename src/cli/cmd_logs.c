@@ -14,21 +14,27 @@ enum { TITLE_MAX = 1024 };
 /* Says it if what was kept of a command is less than what it wrote: a copy of a log would look
  * whole. One that wrote less than the limit met that of its box, or a full disk: which is not
  * recorded. */
-static void say_if_truncated(struct cli *c, uint64_t exec_id)
+static void say_if_truncated(const struct cove_exec_info *x)
+{
+	char why[40] = "";
+
+	if (!x->truncated)
+		return;
+	if (x->out_bytes + x->err_bytes > KEEPER_LOG_BYTES_MAX)
+		snprintf(why, sizeof(why), " (%u MiB per command)", KEEPER_LOG_BYTES_MAX >> 20);
+	cli_note("truncated: not all output of command %llu was kept%s",
+		 (unsigned long long)x->exec_id, why);
+}
+
+/* The same, as it is now. */
+static void say_if_truncated_now(struct cli *c, uint64_t exec_id)
 {
 	autofree struct cove_exec_info *execs = NULL;
 	int count = cove_execs(c->cove, c->o.args[0], &execs, NULL);
-	char why[40] = "";
 
-	for (int i = 0; i < count; i++) {
-		if (execs[i].exec_id != exec_id || !execs[i].truncated)
-			continue;
-		if (execs[i].out_bytes + execs[i].err_bytes > KEEPER_LOG_BYTES_MAX)
-			snprintf(why, sizeof(why), " (%u MiB per command)",
-				 KEEPER_LOG_BYTES_MAX >> 20);
-		cli_note("truncated: not all output of command %llu was kept%s",
-			 (unsigned long long)exec_id, why);
-	}
+	for (int i = 0; i < count; i++)
+		if (execs[i].exec_id == exec_id)
+			say_if_truncated(&execs[i]);
 }
 
 /* One command's output to its end, or to where it stands now. */
@@ -50,8 +56,6 @@ static int print_exec(struct cli *c, uint64_t exec_id, bool follow)
 		r = EXIT_SIGNAL + SIGPIPE;
 	else
 		r = end.left_by ? EXIT_SIGNAL + end.left_by : 0;
-	if (r == 0)
-		say_if_truncated(c, exec_id);
 	cove_result_free(&end.result);
 	cove_exec_free(exec);
 	return r;
@@ -81,9 +85,15 @@ static int print_all(struct cli *c)
 	if (count < 0)
 		return cli_fail(c, &err);
 	for (int i = 0; r == 0 && i < count; i++) {
+		bool follow = c->o.follow && i == count - 1;
+
 		r = print_title(c, &execs[i], i == 0);
 		if (r == 0)
-			r = print_exec(c, execs[i].exec_id, c->o.follow && i == count - 1);
+			r = print_exec(c, execs[i].exec_id, follow);
+		if (r == 0 && follow)
+			say_if_truncated_now(c, execs[i].exec_id);
+		else if (r == 0)
+			say_if_truncated(&execs[i]);
 	}
 	return r;
 }
@@ -98,14 +108,19 @@ static bool on_line(void *arg, const char *json)
 static int run(struct cli *c)
 {
 	struct cove_error err;
+	int r;
 
 	if (c->o.given[OPT_FROM] && !c->o.given[OPT_EXEC])
 		return cli_usage(c, "--from needs --exec ID");
 	if (c->o.json && c->o.given[OPT_EXEC])
 		return cli_usage(
 			c, "--json prints the box's events, --exec a command's output: choose one");
-	if (c->o.given[OPT_EXEC])
-		return print_exec(c, c->o.exec_id, c->o.follow);
+	if (c->o.given[OPT_EXEC]) {
+		r = print_exec(c, c->o.exec_id, c->o.follow);
+		if (r == 0)
+			say_if_truncated_now(c, c->o.exec_id);
+		return r;
+	}
 	if (!c->o.json)
 		return print_all(c);
 	return cove_events(c->cove, c->o.args[0], c->o.follow, on_line, c, &err) < 0
