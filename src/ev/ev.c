@@ -286,14 +286,6 @@ void ev_child_remove(struct ev *ev, struct ev_child *c)
 	*at = c->next;
 }
 
-bool ev_child_is_watched(const struct ev *ev, pid_t pid)
-{
-	for (const struct ev_child *c = ev->children; c; c = c->next)
-		if (c->pid == pid)
-			return true;
-	return false;
-}
-
 static void on_signal_event(struct ev_io *io, uint32_t events)
 {
 	struct ev_signals *s = container(io, struct ev_signals, io);

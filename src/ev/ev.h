@@ -86,8 +86,6 @@ void ev_timer_stop(struct ev *ev, struct ev_timer *t);
  * otherwise it is taken. After on_exit, or after ev_child_remove, the pidfd is closed. */
 int ev_child_add(struct ev *ev, struct ev_child *c, pid_t pid, int pidfd);
 void ev_child_remove(struct ev *ev, struct ev_child *c);
-/* Somebody watches this pid and will reap it: a reaper of orphans has to leave it alone. */
-bool ev_child_is_watched(const struct ev *ev, pid_t pid);
 
 void ev_defer(struct ev *ev, struct ev_defer *d);
 void ev_defer_cancel(struct ev *ev, struct ev_defer *d);
