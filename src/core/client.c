@@ -165,12 +165,11 @@ int core_async_exec_start(struct core_async_exec *a, struct core_conn *conn,
 
 int core_async_exec_took(struct core_async_exec *a, enum wire_stream stream, size_t n)
 {
-	struct wire_credit m = {.bytes = wire_flow_took(&a->x.output[stream], n)};
 	int r;
 
-	if (m.bytes == 0 || !a->x.call.q.conn)
+	if (!a->x.call.q.conn)
 		return 0;
-	r = wire_credit_encode(core_out(a->x.conn), a->x.call.q.id, stream, &m);
+	r = core_exec_took(&a->x, stream, n, NULL);
 	core_send(a->x.conn);
 	return r;
 }

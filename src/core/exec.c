@@ -318,13 +318,11 @@ int core_exec_frame(struct cove_exec *x, const struct wire_frame *f, struct cove
 	}
 }
 
-int core_exec_took(struct cove_exec *x, struct err *e)
+int core_exec_took(struct cove_exec *x, enum wire_stream stream, size_t n, struct err *e)
 {
-	struct wire_credit m = {.bytes = wire_flow_took(&x->output[x->owed_stream], x->owed)};
+	struct wire_credit m = {.bytes = wire_flow_took(&x->output[stream], n)};
 
-	x->owed = 0;
-	if (m.bytes > 0 &&
-	    wire_credit_encode(core_out(x->conn), x->call.q.id, x->owed_stream, &m) < 0)
+	if (m.bytes > 0 && wire_credit_encode(core_out(x->conn), x->call.q.id, stream, &m) < 0)
 		return err_errno(e, ENOBUFS, "queue credit");
 	return 0;
 }
@@ -340,7 +338,8 @@ static int exec_next(struct cove_exec *x, int timeout_ms, struct cove_event *ret
 	if (x->done)
 		return -EPIPE;
 	/* The caller came back, so it has taken what it was given. */
-	r = core_exec_took(x, e);
+	r = core_exec_took(x, x->owed_stream, x->owed, e);
+	x->owed = 0;
 	if (r == 0)
 		r = core_conn_flush(x->conn, e);
 	while (r == 0) {

@@ -51,8 +51,8 @@ void core_exec_end(struct cove_exec *x);
 /* Queues as much of data as the window allows; returns how much. */
 size_t core_exec_feed(struct cove_exec *x, const void *data, size_t len);
 
-/* The output of the last event was taken: queues credit for it. */
-int core_exec_took(struct cove_exec *x, struct err *e);
+/* So much output was consumed: queues credit for it. */
+int core_exec_took(struct cove_exec *x, enum wire_stream stream, size_t n, struct err *e);
 
 /* Handles one frame. 1: *ret is an event, 0: it was only credit. */
 int core_exec_frame(struct cove_exec *x, const struct wire_frame *f, struct cove_event *ret,

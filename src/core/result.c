@@ -55,7 +55,7 @@ static int run_to_end(struct cove_exec *x, const struct cove_command *command, s
 		if (ev->type == COVE_EVENT_OUT || ev->type == COVE_EVENT_ERR) {
 			if (collect_add(c, ev->type == COVE_EVENT_ERR, ev->data, ev->len) < 0)
 				return err_errno(e, ENOMEM, "keep the command's output");
-			r = core_exec_took(x, e);
+			r = core_exec_took(x, x->owed_stream, x->owed, e);
 			if (r < 0)
 				return r;
 		}
