@@ -34,7 +34,6 @@ struct ev {
 	void *clock_arg;
 	struct ev_timer *timers; /* the heap's top */
 	uint64_t timer_order;
-	struct ev_child *children;
 	struct ev_defer *defer_first, *defer_last;
 	unsigned defer_count;
 	struct epoll_event batch[EV_BATCH];
@@ -264,26 +263,17 @@ int ev_child_add(struct ev *ev, struct ev_child *c, pid_t pid, int pidfd)
 	c->ev = ev;
 	c->io = (struct ev_io){.on_event = on_child_event, .fd = pidfd};
 	r = ev_io_add(ev, &c->io, EPOLLIN);
-	if (r < 0) {
+	if (r < 0)
 		fd_close(&c->io.fd);
-		return r;
-	}
-	c->next = ev->children;
-	ev->children = c;
-	return 0;
+	return r;
 }
 
 void ev_child_remove(struct ev *ev, struct ev_child *c)
 {
-	struct ev_child **at = &ev->children;
-
 	if (!c->io.added)
 		return;
 	ev_io_remove(ev, &c->io);
 	fd_close(&c->io.fd);
-	while (*at != c)
-		at = &(*at)->next;
-	*at = c->next;
 }
 
 static void on_signal_event(struct ev_io *io, uint32_t events)

@@ -43,7 +43,6 @@ struct ev_child {
 	pid_t pid;
 	struct ev_io io; /* the pidfd, owned */
 	struct ev *ev;
-	struct ev_child *next; /* the loop's list */
 };
 
 struct ev_defer {
