@@ -195,7 +195,6 @@ static int find_record(const struct history *h, uint64_t id, struct exec_record 
 static int open_log(const struct history *h, const struct wire_attach *m, struct cove_exec **ret,
 		    struct err *e)
 {
-	static const char *const suffix[] = {"out", "err"};
 	struct cove_exec *x = calloc(1, sizeof(*x));
 	struct log_reader *l = calloc(1, sizeof(*l));
 	int r = x && l ? find_record(h, m->exec_id, &l->record, e)
@@ -206,10 +205,11 @@ static int open_log(const struct history *h, const struct wire_attach *m, struct
 		free(l);
 		return r;
 	}
-	for (int s = 0; s < 2; s++) {
+	for (unsigned s = 0; s < 2; s++) {
 		char path[40];
 
-		snprintf(path, sizeof(path), "logs/%u.%s", l->record.exec_id, suffix[s]);
+		snprintf(path, sizeof(path), "logs/%s",
+			 journal_log_name(l->record.exec_id, s).text);
 		l->fd[s] = open_file(h, path);
 	}
 	l->from[0] = m->stdout_from;

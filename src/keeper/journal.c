@@ -364,3 +364,11 @@ void journal_list_done(struct journal_list *l)
 	tokens_done(&l->spent);
 	*l = (struct journal_list){0};
 }
+
+struct journal_log journal_log_name(uint32_t id, unsigned stream)
+{
+	struct journal_log n;
+
+	snprintf(n.text, sizeof(n.text), "%u.%s", id, stream == 0 ? "out" : "err");
+	return n;
+}

@@ -41,6 +41,12 @@ struct journal_list {
 int journal_read(int box_fd, struct journal_list *ret);
 void journal_list_done(struct journal_list *l);
 
+/* The file beside it in logs/ with what a command printed: stream 0 is stdout, 1 stderr. */
+struct journal_log {
+	char text[24];
+};
+struct journal_log journal_log_name(uint32_t id, unsigned stream);
+
 struct journal {
 	int fd;		/* owned, -1 while closed */
 	uint64_t bytes; /* in the file */

@@ -3,23 +3,11 @@
 
 #include "base/fd.h"
 #include "base/limits.h"
+#include "keeper/journal.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <sys/stat.h>
-
-struct log_name {
-	char text[24];
-};
-
-static struct log_name log_name(uint32_t id, unsigned s)
-{
-	struct log_name n;
-
-	snprintf(n.text, sizeof(n.text), "%u.%s", id, s == OUTPUT_OUT ? "out" : "err");
-	return n;
-}
 
 void keeper_logs_init(struct keeper_logs *l, int box_fd)
 {
@@ -75,7 +63,7 @@ static int open_one(struct keeper_logs *l, uint32_t id, struct keeper_output *o,
 	if (dir < 0)
 		return dir;
 	/* A number is never used twice, so a file of that name is what a lost keeper left. */
-	o->fd = openat(dir, log_name(id, s).text,
+	o->fd = openat(dir, journal_log_name(id, s).text,
 		       O_RDWR | O_CLOEXEC | O_NOFOLLOW | (o->kept == 0 ? O_CREAT | O_TRUNC : 0),
 		       0600);
 	if (o->fd < 0)
@@ -151,7 +139,7 @@ void keeper_outputs_load(struct keeper_logs *l, uint32_t id, struct keeper_outpu
 	for (unsigned s = 0; s < OUTPUT_COUNT && dir >= 0; s++) {
 		struct stat st;
 
-		if (fstatat(dir, log_name(id, s).text, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+		if (fstatat(dir, journal_log_name(id, s).text, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
 		    !S_ISREG(st.st_mode) || st.st_size <= 0)
 			continue;
 		out[s].kept = (uint64_t)st.st_size;
@@ -170,7 +158,7 @@ void keeper_outputs_remove(struct keeper_logs *l, uint32_t id, struct keeper_out
 	keeper_outputs_close(l, out);
 	for (unsigned s = 0; s < OUTPUT_COUNT; s++) {
 		if (out[s].kept > 0 && l->dir_fd >= 0)
-			unlinkat(l->dir_fd, log_name(id, s).text, 0);
+			unlinkat(l->dir_fd, journal_log_name(id, s).text, 0);
 		l->bytes -= out[s].kept;
 		out[s].kept = 0;
 		out[s].cut = true;
