@@ -129,7 +129,7 @@ int ids_range_take(struct ids *ids, const char *run_dir, int *ret_lock_fd, struc
 {
 	const unsigned slots = IDS_SLOT_LAST - IDS_SLOT_FIRST + 1;
 	autoclose int fd = -1;
-	char path[512];
+	char path[512], older[520];
 	uint32_t start;
 
 	if (mkdir(run_dir, 0700) < 0 && errno != EEXIST)
@@ -143,6 +143,10 @@ int ids_range_take(struct ids *ids, const char *run_dir, int *ret_lock_fd, struc
 		unsigned slot = IDS_SLOT_FIRST + (start % slots + i) % slots;
 		struct flock l = {.l_type = F_WRLCK, .l_start = (off_t)slot, .l_len = 1};
 
+		/* A box of a Cove that had a file for each range may still run. */
+		snprintf(older, sizeof(older), "%s/.ranges/%x", run_dir, slot);
+		if (access(older, F_OK) == 0)
+			continue;
 		if (fcntl(fd, F_OFD_SETLK, &l) == 0) {
 			ids->uid_base = (uid_t)slot << 16;
 			*ret_lock_fd = take_fd(fd);

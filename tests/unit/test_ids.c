@@ -77,6 +77,33 @@ TEST(a_killed_holder_gives_its_range_back)
 	remove_run_dir();
 }
 
+TEST(a_range_that_a_box_of_an_older_cove_has_is_not_taken)
+{
+	const unsigned last = IDS_SLOT_LAST;
+	char path[96];
+	struct ids ids = {0};
+	struct err e;
+	int lock;
+
+	make_run_dir();
+	snprintf(path, sizeof(path), "%s/.ranges", run_dir);
+	CHECK_EQ(mkdir(path, 0700), 0);
+	for (unsigned slot = IDS_SLOT_FIRST; slot < last; slot++) {
+		snprintf(path, sizeof(path), "%s/.ranges/%x", run_dir, slot);
+		CHECK_EQ(mknod(path, S_IFREG | 0600, 0), 0);
+	}
+	CHECK_EQ(ids_range_take(&ids, run_dir, &lock, &e), 0);
+	CHECK_EQ(ids.uid_base >> 16, last);
+	CHECK_EQ(ids_range_take(&ids, run_dir, &lock, &e), -EAGAIN);
+	for (unsigned slot = IDS_SLOT_FIRST; slot < last; slot++) {
+		snprintf(path, sizeof(path), "%s/.ranges/%x", run_dir, slot);
+		CHECK_EQ(unlink(path), 0);
+	}
+	snprintf(path, sizeof(path), "%s/.ranges", run_dir);
+	CHECK_EQ(rmdir(path), 0);
+	remove_run_dir();
+}
+
 TEST(an_unwritable_runtime_directory_is_an_error)
 {
 	struct ids ids = {0};
