@@ -4,11 +4,8 @@
 #include "base/str.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdbool.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -107,49 +104,4 @@ int child_wait(pid_t pid)
 		if (errno != EINTR)
 			return -errno;
 	return status_of(status);
-}
-
-/* ---- a function apart ---- */
-
-struct apart {
-	child_apart_fn *fn;
-	void *arg;
-	sigset_t mask;
-	bool ended;
-};
-
-static int run_apart(void *p)
-{
-	struct apart *a = p;
-
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	signal(SIGCHLD, SIG_DFL); /* ignored, no child could be waited for */
-	a->fn(a->arg, &a->mask);
-	a->ended = true;
-	return 0;
-}
-
-int child_apart(child_apart_fn *fn, void *arg)
-{
-	enum { STACK_BYTES = 8 << 20 }; /* as much as a program's own; only what is used costs */
-	struct apart a = {.fn = fn, .arg = arg};
-	char *stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
-			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
-	sigset_t all;
-	int r;
-
-	if (stack == MAP_FAILED)
-		return -errno;
-	mprotect(stack, (size_t)sysconf(_SC_PAGESIZE), PROT_NONE);
-	/* No handler of the caller's may run there, and no signal may end it with a lock held. */
-	sigfillset(&all);
-	sigprocmask(SIG_BLOCK, &all, &a.mask);
-	r = clone(run_apart, stack + STACK_BYTES, CLONE_VM | CLONE_VFORK, &a);
-	if (r < 0)
-		r = -errno;
-	else
-		r = child_wait(r) < 0 || !a.ended ? -EINTR : 0;
-	sigprocmask(SIG_SETMASK, &a.mask, NULL);
-	munmap(stack, STACK_BYTES);
-	return r;
 }

@@ -8,7 +8,6 @@
  */
 #pragma once
 
-#include <signal.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -24,12 +23,3 @@ int child_start(const char *program, char *const argv[], const int fds[3], pid_t
 
 /* Waits for its end: the exit status, or 128 and the signal. */
 int child_wait(pid_t pid);
-
-/*
- * Runs fn in a process of its own that shares the caller's memory, so that the children fn makes
- * are not the caller's: it must wait for them. The calling thread waits meanwhile, as in
- * vfork, so fn may do what that thread may: allocate, and fork() as libc knows it. All signals are
- * blocked in fn; *mask is the caller's, for a child. -EINTR: it was killed.
- */
-typedef void child_apart_fn(void *arg, const sigset_t *mask);
-int child_apart(child_apart_fn *fn, void *arg);

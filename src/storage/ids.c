@@ -25,7 +25,6 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 enum { SUBID_FILE_MAX = 1 << 20 };
@@ -293,19 +292,12 @@ static int reap(pid_t pid)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -EINTR;
 }
 
-/* As _exit. That is known not to return, which sanitizers take for the moment to clear the thread's
- * stack, and child_apart's is another. */
-static void leave(int code)
-{
-	syscall(SYS_exit_group, code);
-}
-
 /*
  * Forks a child that is in new namespaces when this returns. Both sides hold one end of a socket:
  * the parent speaks when the ids are mapped. fork and unshare rather than clone3, because libc must
- * know about a fork whose child goes on to allocate memory. The child gets `mask`; NULL: as it is.
+ * know about a fork whose child goes on to allocate memory.
  */
-static pid_t fork_unshared(int flags, int ns_fd, const sigset_t *mask, int *ret_sock, struct err *e)
+static pid_t fork_unshared(int flags, int ns_fd, int *ret_sock, struct err *e)
 {
 	int pair[2], code = 0;
 	pid_t pid;
@@ -319,8 +311,6 @@ static pid_t fork_unshared(int flags, int ns_fd, const sigset_t *mask, int *ret_
 		return err_errno(e, errno, "fork");
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (mask)
-			sigprocmask(SIG_SETMASK, mask, NULL);
 		prctl(PR_SET_DUMPABLE, 1); /* or the files its map is written to are root's */
 		fd_close(&mine);
 		if (ns_fd > 0 && setns(ns_fd, CLONE_NEWUSER) < 0)
@@ -328,7 +318,7 @@ static pid_t fork_unshared(int flags, int ns_fd, const sigset_t *mask, int *ret_
 		else if (flags && unshare(flags) < 0)
 			code = errno;
 		if (fd_write_full(childs, &code, sizeof(code)) < 0 || code != 0)
-			leave(126);
+			_exit(126);
 		*ret_sock = take_fd(childs);
 		return 0;
 	}
@@ -349,13 +339,13 @@ int ids_mount_ns(const struct ids *ids, uid_t owner_uid, gid_t owner_gid, struct
 {
 	char path[64], text[SHARE_MAP_TEXT];
 	autoclose int sock = -1;
-	pid_t pid = fork_unshared(CLONE_NEWUSER, 0, NULL, &sock, e);
+	pid_t pid = fork_unshared(CLONE_NEWUSER, 0, &sock, e);
 	int r, fd = -1;
 
 	if (pid < 0)
 		return pid;
 	if (pid == 0)
-		leave(read(sock, path, 1) == 0 ? 0 : 126); /* until the parent is done with it */
+		_exit(read(sock, path, 1) == 0 ? 0 : 126); /* until the parent is done with it */
 	share_map_format(SHARE_UIDS, ids->uid_base, owner_uid, text);
 	r = write_map(pid, "uid_map", text, e);
 	share_map_format(SHARE_GIDS, ids->uid_base, owner_gid, text);
@@ -371,55 +361,35 @@ int ids_mount_ns(const struct ids *ids, uid_t owner_uid, gid_t owner_gid, struct
 	return r < 0 ? r : fd;
 }
 
-struct inside_call {
-	const struct ids *ids;
-	int (*fn)(void *arg);
-	void *arg;
-	struct err *e;
-	int r;
-};
-
-static void run_in_child(const struct inside_call *c, int sock)
+static void run_in_child(const struct ids *ids, int sock, int (*fn)(void *arg), void *arg)
 {
 	char go;
 
 	if (read(sock, &go, 1) != 1)
-		leave(126);
-	if (c->ids->kind == IDS_SUBORDINATE && (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0))
-		leave(126);
-	leave(c->fn(c->arg) & 127);
-}
-
-static void run_inside(void *arg, const sigset_t *mask)
-{
-	struct inside_call *c = arg;
-	const struct ids *ids = c->ids;
-	bool map = ids->kind != IDS_RANGE && ids->ns_fd <= 0;
-	int flags = (map ? CLONE_NEWUSER : 0) | (ids->kind != IDS_RANGE ? CLONE_NEWNS : 0);
-	autoclose int sock = -1;
-	pid_t pid = fork_unshared(flags, ids->ns_fd, mask, &sock, c->e);
-	int status;
-
-	c->r = pid;
-	if (pid < 0)
-		return;
-	if (pid == 0)
-		run_in_child(c, sock);
-	c->r = map ? ids_map_process(ids, pid, c->e) : 0;
-	if (c->r == 0)
-		c->r = fd_write_full(sock, "g", 1);
-	fd_close(&sock); /* a child that got no "g" ends here */
-	status = reap(pid);
-	if (c->r == 0)
-		c->r = status == 126 ? err_set(c->e, ERR_INTERNAL, EPERM, "become box root")
-				     : status;
+		_exit(126);
+	if (ids->kind == IDS_SUBORDINATE && (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0))
+		_exit(126);
+	_exit(fn(arg) & 127);
 }
 
 int ids_run_inside(const struct ids *ids, int (*fn)(void *arg), void *arg, struct err *e)
 {
-	struct inside_call c = {ids, fn, arg, e, 0};
-	/* libcove's caller is to have no children but its own. */
-	int r = child_apart(run_inside, &c);
+	bool map = ids->kind != IDS_RANGE && ids->ns_fd <= 0;
+	int flags = (map ? CLONE_NEWUSER : 0) | (ids->kind != IDS_RANGE ? CLONE_NEWNS : 0);
+	autoclose int sock = -1;
+	pid_t pid = fork_unshared(flags, ids->ns_fd, &sock, e);
+	int r, status;
 
-	return r < 0 ? err_errno(e, -r, "start a helper process") : c.r;
+	if (pid < 0)
+		return pid;
+	if (pid == 0)
+		run_in_child(ids, sock, fn, arg);
+	r = map ? ids_map_process(ids, pid, e) : 0;
+	if (r == 0)
+		r = fd_write_full(sock, "g", 1);
+	fd_close(&sock); /* a child that got no "g" ends here */
+	status = reap(pid);
+	if (r < 0)
+		return r;
+	return status == 126 ? err_set(e, ERR_INTERNAL, EPERM, "become box root") : status;
 }
