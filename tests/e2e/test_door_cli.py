@@ -384,13 +384,15 @@ def test_rows_fit_a_narrow_terminal(cove, tmp_path, upstream):
     fetch(cove, box, 1, want="403")
     wait_rows(cove, box, upstream, 1)
     cove("policy", "apply", box, "closed").ok()
+    wait_until(lambda: any(r["kind"] == "policy" and r.get("rule") == "closed" for r in rows(cove, box)),
+               "the policy's row")
     title, *lines = cove("audit", box).ok().text.splitlines()
     assert title.split() == ["TIME", "VERDICT", "WHAT"] and not any(line.split()[1] == box for line in lines)
     assert any(f"GET 127.0.0.1:{upstream}/ -> 200" in line[:60] and ", rule here" in line for line in lines), lines
     (denied,) = [line for line in lines if line.split()[1] == "deny" and "127.0.0.1:1" in line[:60]]
     assert "127.0.0.1:1: no rule allows it" in denied and "port 1:" not in denied
-    (applied,) = [line for line in lines if "policy closed, by uid" in line[:60]]
-    assert len(applied.rsplit("sha256:")[1]) == 12
+    applied = [line for line in lines if "policy closed, by uid" in line[:60]]
+    assert len(applied) == 1 and len(applied[0].rsplit("sha256:")[1]) == 12, lines
     title, *lines = cove("audit").ok().text.splitlines()
     assert title.split() == ["TIME", "BOX", "VERDICT", "WHAT"] and title.index("WHAT") < 50
     assert any(line.split()[1] == box for line in lines)
