@@ -18,6 +18,7 @@
 #include "storage/ext4.h"
 
 #include "base/child.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/rand.h"
@@ -298,6 +299,8 @@ static int tidy_root(int fd, struct err *e)
 	return 0;
 }
 
+enum { MAKING_S = 600 };
+
 /* Removes the oldest file beyond so many. Whoever is copying it has it open. */
 static void prune(int dir_fd, unsigned keep)
 {
@@ -318,6 +321,10 @@ static void prune(int dir_fd, unsigned keep)
 
 			if (fstatat(dir_fd, d->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
 			    !S_ISREG(st.st_mode))
+				continue;
+			/* One that is being made at this moment is its maker's. */
+			if (str_starts(d->d_name, ".new-") &&
+			    clock_wall_ms() / 1000 < (uint64_t)st.st_mtim.tv_sec + MAKING_S)
 				continue;
 			count++;
 			if (!oldest[0] || st.st_mtim.tv_sec < when.tv_sec ||
