@@ -18,7 +18,6 @@
 #include "storage/ext4.h"
 
 #include "base/child.h"
-#include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/rand.h"
@@ -33,6 +32,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -299,8 +299,6 @@ static int tidy_root(int fd, struct err *e)
 	return 0;
 }
 
-enum { MAKING_S = 600 };
-
 /* Removes the oldest file beyond so many. Whoever is copying it has it open. */
 static void prune(int dir_fd, unsigned keep)
 {
@@ -321,10 +319,6 @@ static void prune(int dir_fd, unsigned keep)
 
 			if (fstatat(dir_fd, d->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
 			    !S_ISREG(st.st_mode))
-				continue;
-			/* One that is being made at this moment is its maker's. */
-			if (str_starts(d->d_name, ".new-") &&
-			    clock_wall_ms() / 1000 < (uint64_t)st.st_mtim.tv_sec + MAKING_S)
 				continue;
 			count++;
 			if (!oldest[0] || st.st_mtim.tv_sec < when.tv_sec ||
@@ -385,8 +379,16 @@ static int open_template(int home_fd, const struct ext4_size *size, struct err *
 	if (dir_fd < 0)
 		return err_errno(e, errno, "open " TEMPLATES "/ in the state directory");
 	fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	if (fd < 0 && errno == ENOENT)
-		return make_template(dir_fd, name, size, e);
+	if (fd < 0 && errno == ENOENT) {
+		/* One is made at a time: many boxes in a new home make it once, and what has no
+		 * name yet was left by a maker that was killed. */
+		while (flock(dir_fd, LOCK_EX) < 0)
+			if (errno != EINTR)
+				return err_errno(e, errno, "lock " TEMPLATES "/");
+		fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+		if (fd < 0 && errno == ENOENT)
+			return make_template(dir_fd, name, size, e);
+	}
 	return fd < 0 ? err_errno(e, errno, "open the template '%s'", name) : fd;
 }
 
