@@ -309,11 +309,13 @@ void ev_signals_remove(struct ev *ev, struct ev_signals *s)
 	fd_close(&s->io.fd);
 }
 
-static void run_timers(struct ev *ev)
+/* What was due before the descriptors were looked at: a process that stood still between the two
+ * hears first what came in the meantime, which may be that the time does not count. */
+static void run_timers(struct ev *ev, uint64_t looked_ms)
 {
-	uint64_t now = ev->now_ms;
+	uint64_t due = looked_ms < ev->now_ms ? looked_ms : ev->now_ms;
 
-	while (ev->timers && ev->timers->at_ms <= now && !ev->quit) {
+	while (ev->timers && ev->timers->at_ms <= due && !ev->quit) {
 		struct ev_timer *t = ev->timers;
 
 		take_out(ev, t);
@@ -375,8 +377,10 @@ int ev_run(struct ev *ev)
 	ev->now_ms = ev->clock(ev->clock_arg);
 	run_deferred(ev);
 	while (!ev->quit && r == 0) {
+		uint64_t looked_ms = ev->now_ms;
+
 		r = run_events(ev);
-		run_timers(ev);
+		run_timers(ev, looked_ms);
 		run_deferred(ev);
 	}
 	return r;

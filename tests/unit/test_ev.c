@@ -138,6 +138,50 @@ TEST(many_timers_run_in_order)
 	ev_free(ev);
 }
 
+/* A process stands still just after it looked at its descriptors: meanwhile an hour passes, and a
+ * message comes that says so. */
+static int message_fds[2];
+static uint64_t still_ms;
+static unsigned clock_reads;
+
+static uint64_t stopping_clock(void *arg)
+{
+	if (++clock_reads == 3) {
+		fake_now += 3600000;
+		CHECK_EQ(write(message_fds[1], "x", 1), 1);
+	}
+	return fake_now - still_ms;
+}
+
+static void on_message(struct ev_io *io, uint32_t events)
+{
+	note("message");
+	ev_io_remove(ev, io);
+	still_ms = 3600000;
+	ev_set_clock(ev, stopping_clock, NULL);
+	fake_now += 1000;
+}
+
+TEST(a_timer_waits_for_what_came_while_the_process_stood_still)
+{
+	struct named_timer soon = {{.on_timer = on_timer}, "soon", false};
+	struct named_timer late = {{.on_timer = on_timer}, "late", true};
+	struct ev_io io = {.on_event = on_message};
+
+	CHECK_EQ(pipe2(message_fds, O_CLOEXEC), 0);
+	io.fd = message_fds[0];
+	CHECK_EQ(ev_new(&ev), 0);
+	ev_set_clock(ev, stopping_clock, NULL);
+	CHECK_EQ(ev_io_add(ev, &io, EPOLLIN), 0);
+	ev_timer_set(ev, &soon.t, 0);
+	ev_timer_set(ev, &late.t, 1000);
+	CHECK_EQ(ev_run(ev), 0);
+	CHECK_STR(seen, "soon message late ");
+	ev_free(ev);
+	fd_close(&message_fds[0]);
+	fd_close(&message_fds[1]);
+}
+
 TEST(deferred_calls_share_the_loop)
 {
 	struct counter a = {{.on_defer = on_defer}, NULL, 3, "a"};
