@@ -123,7 +123,7 @@ def test_kill_ends_the_whole_tree(cove, box):
     wait_until(lambda: cove("exec", box, "--", "pgrep", "-fc", "^sleep 5432").text == "3\n", "three sleeps")
     cove("kill", "--signal", "KILL", box, number).ok()
     wait_until(lambda: cove("exec", box, "--", "pgrep", "-f", "^sleep 5432").rc == 1, "none to be left")
-    assert find(cove, box, number)["state"] == "done"
+    wait_until(lambda: find(cove, box, number)["state"] == "done", "its end on record")
 
 
 def test_kill_of_what_does_not_exist(cove, box):
