@@ -368,6 +368,22 @@ TEST(presets)
 	CHECK_STR(requests(p, "pypi.org", "GET", "/simple/", NULL), "allow python packages");
 	CHECK_STR(requests(p, "pypi.org", "POST", "/legacy/", NULL), "deny");
 	CHECK_STR(requests(p, "registry.npmjs.org", "PUT", "/x", NULL), "deny");
+	/* What registries redirect to. A host of many customers is open for one path alone. */
+	CHECK_STR(requests(p, "storage.googleapis.com", "GET",
+			   "/proxy-golang-org-prod/8e29db-google.golang.org:api-v0.1.zip",
+			   "Expires=1722887934&Signature=x"),
+		  "allow go module archives");
+	CHECK_STR(requests(p, "storage.googleapis.com", "GET", "/other/x", NULL), "deny");
+	CHECK_STR(requests(p, "storage.googleapis.com", "GET", "/proxy-golang-org-prod-2/x", NULL),
+		  "deny");
+	CHECK_STR(requests(p, "storage.googleapis.com", "PUT", "/proxy-golang-org-prod/x", NULL),
+		  "deny");
+	CHECK_STR(requests(p, "production.cloudfront.docker.com", "GET", "/registry-v2/x", NULL),
+		  "allow container images");
+	CHECK_STR(requests(p, "docker-images-prod.s3.dualstack.us-east-1.amazonaws.com", "PUT",
+			   "/x", NULL),
+		  "deny");
+	CHECK_STR(connects(p, "other.s3.dualstack.us-east-1.amazonaws.com", 443, 1), "deny");
 	CHECK_STR(requests(p, "github.com", "GET", "/a/b", NULL), "allow code");
 	CHECK_STR(requests(p, "github.com", "GET", "/a/b/info/refs", "service=git-upload-pack"),
 		  "allow code");
