@@ -84,7 +84,8 @@ static bool judges_paths(const struct web *w)
 }
 
 /* The path in its one form, which rules see, also those that come while the request is under way.
- * It is sent in that form only where a rule looks at it, and must have one only there. */
+ * It is sent in that form only where a rule looks at it, and must have one only there. Escapes that
+ * change nothing about which path it is stay as they are: signed addresses have them. */
 static int take_path(struct web *w, const struct http_target *t, struct err *e)
 {
 	bool by_path = judges_paths(w);
@@ -107,7 +108,9 @@ static int take_path(struct web *w, const struct http_target *t, struct err *e)
 			"the path could be read in more than one way, so no rule about paths "
 			"can judge it");
 	w->req.path =
-		by_path && w->req.normal ? strdup(w->req.normal) : strndup(t->path, t->path_len);
+		by_path && w->req.normal && !http_path_spells(t->path, t->path_len, w->req.normal)
+			? strdup(w->req.normal)
+			: strndup(t->path, t->path_len);
 	w->req.query = t->query ? strdup(t->query) : NULL;
 	return rc == 0 && w->req.path && (w->req.query || !t->query)
 		       ? 0

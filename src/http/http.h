@@ -107,6 +107,9 @@ int http_target_parse(const struct http_head *h, struct http_target *ret, struct
  * space (others drop those), ".." above the root or after a doubled slash. So it is for hosts whose
  * rules have paths; others need not pay with "%2f". out is as it was if it fails. */
 int http_path_normalise(const char *path, size_t n, struct buf *out);
+/* Does the path differ from its normal form in nothing but escapes of "!$&'()*+,=:@"? Those mean
+ * the same to whoever decodes a path, but an address is signed as they were written. */
+bool http_path_spells(const char *path, size_t n, const char *normal);
 
 /* Appends the query (without '?') without all parameters of that name; names are compared after
  * percent-decoding ('+' is a space), ';' separates like '&'. Returns how many were removed. */

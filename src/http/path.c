@@ -175,6 +175,21 @@ int http_path_normalise(const char *path, size_t n, struct buf *out)
 	return 0;
 }
 
+bool http_path_spells(const char *path, size_t n, const char *normal)
+{
+	for (size_t i = 0; i < n; normal++) {
+		int c = escape_at(path + i, n - i);
+
+		if (path[i] == *normal)
+			i++;
+		else if (c > 0 && c == *normal && strchr("!$&'()*+,=:@", c))
+			i += 3;
+		else
+			return false;
+	}
+	return !*normal;
+}
+
 /* Is the name of this parameter, decoded, the one? The case of letters does not matter, since it
  * does not to some servers. */
 static bool param_is(const char *p, size_t n, const char *name)

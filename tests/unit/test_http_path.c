@@ -205,6 +205,37 @@ TEST(F6_two_spellings_one_form)
 	check("/100%25x", "/100%25x");
 }
 
+/* Is a path sent as it was written, or in its normal form? */
+static bool spells(const char *path)
+{
+	struct buf b;
+	bool is;
+
+	buf_init(&b, 4096);
+	CHECK_EQ(http_path_normalise(path, strlen(path), &b), 0);
+	is = http_path_spells(path, strlen(path), buf_cstr(&b));
+	buf_done(&b);
+	return is;
+}
+
+TEST(F6_escapes_that_change_nothing)
+{
+	CHECK(spells("/"));
+	CHECK(spells("/a/b:c@d!e"));
+	CHECK(spells("/b/%21burnt%21sushi%3Atoml%40v1%2B%2C%3D%28%29.zip"));
+	CHECK(spells("/b/%21%C3%A9%20x"));
+	CHECK(!spells("/b/%61"));
+	CHECK(!spells("/b/%21/%2e%2e/c"));
+	CHECK(!spells("/b/%21/../c"));
+	CHECK(!spells("/b//%21"));
+	CHECK(!spells("/b/%21%7e"));
+	CHECK(!spells("/b/%c3%a9"));
+	CHECK(!http_path_spells("/b/%21", 6, "/b/!x"));
+	CHECK(!http_path_spells("/b/%21x", 7, "/b/!"));
+	CHECK(!http_path_spells("/b/%2", 5, "/b/!"));
+	CHECK(!http_path_spells("/b/%00", 6, "/b/"));
+}
+
 TEST(no_room)
 {
 	struct buf out;

@@ -100,6 +100,17 @@ TEST(paths_under_a_new_policy)
 	CHECK(strstr(up_hears(0), "GET /@a%2fb//c HTTP/1.1\r\n"));
 }
 
+/* The proxy of Go modules signs an address with "%21" in it: "!" there would be another one. */
+TEST(signed_paths_stay_as_they_are)
+{
+	wr_open(NO_ADMIN, "GET /p/a-%21b%3Ac.zip?Signature=x HTTP/1.1\r\nHost: up.test\r\n\r\n");
+	CHECK(strstr(up_hears(0), "GET /p/a-%21b%3Ac.zip?Signature=x HTTP/1.1\r\n"));
+	wr_close();
+	wr_open(NO_ADMIN, "GET /p/%61/./%21 HTTP/1.1\r\nHost: up.test\r\n\r\n");
+	CHECK(strstr(up_hears(0), "GET /p/a/! HTTP/1.1\r\n"));
+	wr_close();
+}
+
 TEST(methods_under_a_new_policy)
 {
 	CHECK(!goes_on(OPEN, "GET /a HTTP/1.1\r\nHost: up.test\r\nContent-Length: 5\r\n\r\nh",
