@@ -4,7 +4,6 @@
 #include "cli/base_image.h"
 #include "cli/list.h"
 #include "cli/watch.h"
-#include "core/view.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,16 +24,12 @@ static void row(struct table *t, const void *item)
 			      : "");
 }
 
-static void object(struct json *j, const void *item)
-{
-	const struct cove_image_info *i = item;
-
-	json_kv_str(j, "name", i->name);
-	view_text(j, "id", i->id);
-	view_text(j, "user", i->user);
-	view_known_u64(j, "bytes", i->bytes);
-	view_known_u64(j, "created_ms", i->created_ms);
-}
+/* clang-format off */
+#define A(name) FIELD_ALWAYS(cove_image_info, name)
+#define K(name) FIELD_KNOWN(cove_image_info, name)
+static const struct wire_named_field fields[] = {
+	A(name), K(id), K(user), K(bytes), K(created_ms), {0}};
+/* clang-format on */
 
 static int get(struct cli *c, void *ret, struct cove_error *err)
 {
@@ -48,7 +43,7 @@ static const struct list_form form = {
 	.size = sizeof(struct cove_image_info),
 	.get = get,
 	.row = row,
-	.object = object,
+	.fields = fields,
 };
 
 /* The program that turns such a file into the plain tar we read, or NULL if it is none of these. */

@@ -1,7 +1,6 @@
 /* cove ls: the boxes. */
 #include "base/clock.h"
 #include "cli/list.h"
-#include "core/view.h"
 
 #include <string.h>
 
@@ -21,24 +20,13 @@ static void row(struct table *t, const void *item)
 		table_cell(t, b->cause);
 }
 
-static void object(struct json *j, const void *item)
-{
-	const struct cove_box_info *b = item;
-
-	json_kv_str(j, "name", b->name);
-	json_kv_str(j, "state", b->state);
-	json_kv_bool(j, "outdated", b->outdated);
-	json_kv_str(j, "image", b->image);
-	view_text(j, "workspace", b->workspace);
-	view_text(j, "session", b->session);
-	json_kv_str(j, "persistence", b->persistence);
-	json_kv_u64(j, "created_ms", b->created_ms);
-	view_known_u64(j, "started_ms", b->started_ms);
-	view_known_u64(j, "ended_ms", b->ended_ms);
-	view_text(j, "cause", b->cause);
-	view_text(j, "by", b->by);
-	view_known_u64(j, "keeper_pid", (uint64_t)b->keeper_pid);
-}
+/* clang-format off */
+#define A(name) FIELD_ALWAYS(cove_box_info, name)
+#define K(name) FIELD_KNOWN(cove_box_info, name)
+static const struct wire_named_field fields[] = {
+	A(name), A(state), A(outdated), A(image), K(workspace), K(session), A(persistence),
+	A(created_ms), K(started_ms), K(ended_ms), K(cause), K(by), K(keeper_pid), {0}};
+/* clang-format on */
 
 /* A person hears of an old init what to do; who reads JSON has the field. */
 static int get(struct cli *c, void *ret, struct cove_error *err)
@@ -64,7 +52,7 @@ static const struct list_form form = {
 	.size = sizeof(struct cove_box_info),
 	.get = get,
 	.row = row,
-	.object = object,
+	.fields = fields,
 };
 
 const struct verb verb_ls = {

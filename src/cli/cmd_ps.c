@@ -3,7 +3,6 @@
 #include "base/str.h"
 #include "cli/command.h"
 #include "cli/list.h"
-#include "core/view.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -48,11 +47,6 @@ static void row(struct table *t, const void *item)
 	table_cell(t, shown_command(x->command));
 }
 
-static void object(struct json *j, const void *item)
-{
-	view_exec(j, item);
-}
-
 static void name(struct buf *b, const void *item)
 {
 	(void)buf_printf(b, "%llu",
@@ -71,7 +65,7 @@ static const struct list_form form = {
 	.size = sizeof(struct cove_exec_info),
 	.get = get,
 	.row = row,
-	.object = object,
+	.fields = view_exec_fields,
 	.name = name,
 };
 

@@ -12,7 +12,6 @@
 #include "cli/door.h"
 #include "cli/list.h"
 #include "cli/signals.h"
-#include "core/view.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -39,15 +38,12 @@ static void row(struct table *t, const void *item)
 	table_cell(t, s->where);
 }
 
-static void object(struct json *j, const void *item)
-{
-	const struct cove_secret_info *s = item;
-
-	json_kv_str(j, "name", s->name);
-	json_kv_str(j, "source", s->source);
-	view_text(j, "where", s->where);
-	json_kv_u64(j, "changed_ms", s->changed_ms);
-}
+/* clang-format off */
+#define A(name) FIELD_ALWAYS(cove_secret_info, name)
+#define K(name) FIELD_KNOWN(cove_secret_info, name)
+static const struct wire_named_field fields[] = {
+	A(name), A(source), K(where), A(changed_ms), {0}};
+/* clang-format on */
 
 static int get(struct cli *c, void *ret, struct cove_error *err)
 {
@@ -60,7 +56,7 @@ static const struct list_form form = {
 	.size = sizeof(struct cove_secret_info),
 	.get = get,
 	.row = row,
-	.object = object,
+	.fields = fields,
 };
 
 /* A line from the terminal that does not show: nothing does from before the prompt on. */

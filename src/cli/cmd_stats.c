@@ -106,9 +106,12 @@ static int print_json(struct cli *c, const struct look *l)
 		json_init(&j, &b);
 		json_object_begin(&j);
 		json_kv_str(&j, "name", l->boxes[i].name);
-		view_counted(&j, "cpu_milli",
-			     l->boxes[i].now.cpu_us ? l->boxes[i].cpu_milli : COVE_UNKNOWN);
-		view_stats(&j, &l->boxes[i].now);
+		json_key(&j, "cpu_milli");
+		if (l->boxes[i].now.cpu_us)
+			json_u64(&j, l->boxes[i].cpu_milli);
+		else
+			json_null(&j);
+		wire_fields_json(&j, view_stats_fields, &l->boxes[i].now);
 		json_object_end(&j);
 		r = j.error ? j.error : buf_append_str(&b, "\n");
 	}

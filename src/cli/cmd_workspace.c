@@ -17,15 +17,11 @@ static void row(struct table *t, const void *item)
 	table_cell(t, w->in_use ? "yes" : "");
 }
 
-static void object(struct json *j, const void *item)
-{
-	const struct cove_workspace_info *w = item;
-
-	json_kv_str(j, "name", w->name);
-	json_kv_u64(j, "files", w->files);
-	json_kv_u64(j, "bytes", w->bytes);
-	json_kv_bool(j, "in_use", w->in_use);
-}
+/* clang-format off */
+#define A(name) FIELD_ALWAYS(cove_workspace_info, name)
+static const struct wire_named_field fields[] = {
+	A(name), A(files), A(bytes), A(in_use), {0}};
+/* clang-format on */
 
 static int get(struct cli *c, void *ret, struct cove_error *err)
 {
@@ -39,7 +35,7 @@ static const struct list_form form = {
 	.size = sizeof(struct cove_workspace_info),
 	.get = get,
 	.row = row,
-	.object = object,
+	.fields = fields,
 };
 
 static int remove_one(struct cli *c, const char *workspace, struct cove_error *err)

@@ -31,7 +31,7 @@ static int fill_json(const struct list_form *form, const char *items, size_t cou
 	json_array_begin(&j);
 	for (size_t i = 0; i < count; i++) {
 		json_object_begin(&j);
-		form->object(&j, items + i * form->size);
+		wire_fields_json(&j, form->fields, items + i * form->size);
 		json_object_end(&j);
 	}
 	json_array_end(&j);

@@ -3,8 +3,8 @@
 
 #include "cli/cli.h"
 
-#include "base/json.h"
 #include "cli/table.h"
+#include "core/view.h"
 
 struct list_form {
 	const char *titles[TABLE_COLUMNS_MAX + 1];
@@ -14,7 +14,7 @@ struct list_form {
 	/* The count of them, in *ret (a pointer to the first), which is freed with free(). */
 	int (*get)(struct cli *c, void *ret, struct cove_error *err);
 	void (*row)(struct table *t, const void *item);
-	void (*object)(struct json *j, const void *item);
+	const struct wire_named_field *fields; /* of its JSON object */
 	/* Without newline. NULL: an item begins with its name. */
 	void (*name)(struct buf *b, const void *item);
 };

@@ -65,19 +65,22 @@ static void put_mounts(struct json *j, const struct spec *s)
 	json_array_end(j);
 }
 
+/* clang-format off */
+#define S(name) FIELD_ALWAYS(spec, name)
+static const struct wire_named_field spec_names[] = {
+	S(name), S(image), S(wall), S(session), S(workspace), S(workspace_dir), {0}};
+static const struct wire_named_field spec_use[] = {
+	S(one_shot), S(user), S(cwd), S(timeout_ms), {0}};
+static const struct wire_named_field record_fields[] = {
+	FIELD_KNOWN(record, cause), FIELD_KNOWN(record, by), FIELD_ALWAYS(record, started_ms),
+	FIELD_ALWAYS(record, ended_ms), {0}};
+/* clang-format on */
+
 static void put_spec(struct json *j, const struct spec *s)
 {
-	json_kv_str(j, "name", s->name);
-	json_kv_str(j, "image", s->image);
-	json_kv_str(j, "wall", s->wall);
-	json_kv_str(j, "session", s->session);
-	json_kv_str(j, "workspace", s->workspace);
-	json_kv_str(j, "workspace_dir", s->workspace_dir);
+	wire_fields_json(j, spec_names, s);
 	json_kv_str(j, "persistence", persistence_name(s->persistence));
-	json_kv_bool(j, "one_shot", s->one_shot);
-	json_kv_str(j, "user", s->user);
-	json_kv_str(j, "cwd", s->cwd);
-	json_kv_u64(j, "timeout_ms", s->timeout_ms);
+	wire_fields_json(j, spec_use, s);
 	put_mounts(j, s);
 	put_strings(j, "env", s->env, s->env_count);
 	put_strings(j, "labels", s->labels, s->label_count);
@@ -268,7 +271,7 @@ static void put_commands(struct json *j, struct cove *cove, const char *name)
 	json_array_begin(j);
 	for (int i = from; i < count; i++) {
 		json_object_begin(j);
-		view_exec(j, &infos[i]);
+		wire_fields_json(j, view_exec_fields, &infos[i]);
 		json_object_end(j);
 	}
 	json_array_end(j);
@@ -296,7 +299,7 @@ static void put_live(struct json *j, const struct record *r, const struct wire_s
 	if (stats) {
 		json_key(j, "usage");
 		json_object_begin(j);
-		view_stats(j, stats);
+		wire_fields_json(j, view_stats_fields, stats);
 		json_object_end(j);
 	}
 }
@@ -315,10 +318,7 @@ static void put_box(struct json *j, struct cove *cove, const struct record *r)
 	json_object_begin(j);
 	put_spec(j, &r->spec);
 	json_kv_str(j, "state", box_state_name(r->state));
-	view_text(j, "cause", r->cause);
-	view_text(j, "by", r->by);
-	json_kv_u64(j, "started_ms", r->started_ms);
-	json_kv_u64(j, "ended_ms", r->ended_ms);
+	wire_fields_json(j, record_fields, r);
 	/* The status last: it points into the connection. */
 	if (up && (core_conn_connect(NULL, cove->state.run_fd, r->spec.name, &c, &e) < 0 ||
 		   stats_ask(c, &stats, &e) < 0 ||

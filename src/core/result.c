@@ -124,29 +124,18 @@ static void put_stream(struct json *j, const char *key, const char *key64, const
 	json_base64(j, p, n);
 }
 
-static void put_result(struct json *j, const struct cove_result *r)
-{
-	json_object_begin(j);
-	json_kv_u64(j, "exec_id", r->exec_id);
-	view_exit_code(j, r->has_exit, r->exit_code);
-	if (r->signal)
-		json_kv_i64(j, "signal", r->signal);
-	put_stream(j, "stdout", "stdout_base64", r->out, r->out_len);
-	put_stream(j, "stderr", "stderr_base64", r->err_out, r->err_len);
-	json_kv_str(j, "cwd", r->cwd);
-	json_kv_u64(j, "duration_ms", r->duration_ms);
-	json_kv_bool(j, "timed_out", r->timed_out);
-	json_kv_bool(j, "oom_killed", r->oom_killed);
-	json_kv_bool(j, "truncated", r->truncated);
-	if (r->never_started)
-		json_kv_bool(j, "never_started", true);
-	json_kv_u64(j, "stdout_bytes", r->out_bytes);
-	json_kv_u64(j, "stderr_bytes", r->err_bytes);
-	json_kv_str(j, "shell", r->shell);
-	json_kv_str(j, "cause", r->cause);
-	view_usage(j, r->cpu_us, r->mem_peak_bytes, r->io_read_bytes, r->io_write_bytes);
-	json_object_end(j);
-}
+/* clang-format off */
+#define A(name) FIELD_ALWAYS(cove_result, name)
+#define N(name) FIELD_NAMED(cove_result, name)
+static const struct wire_named_field before_streams[] = {
+	A(exec_id), FIELD_IF(cove_result, exit_code, has_exit), N(signal), {0}};
+static const struct wire_named_field after_streams[] = {
+	{"cwd", {FIELD_STR, offsetof(struct cove_result, cwd), 0}, SHOW_ALWAYS, 0}, A(duration_ms),
+	A(timed_out), A(oom_killed), A(truncated), N(never_started),
+	FIELD_SHOWN(cove_result, "stdout_bytes", out_bytes, ALWAYS),
+	FIELD_SHOWN(cove_result, "stderr_bytes", err_bytes, ALWAYS), A(shell), A(cause),
+	VIEW_USED(cove_result), {0}};
+/* clang-format on */
 
 char *cove_result_json(const struct cove_result *result)
 {
@@ -156,7 +145,12 @@ char *cove_result_json(const struct cove_result *result)
 
 	buf_init(&b, JSON_RESULT_MAX);
 	json_init(&j, &b);
-	put_result(&j, result);
+	json_object_begin(&j);
+	wire_fields_json(&j, before_streams, result);
+	put_stream(&j, "stdout", "stdout_base64", result->out, result->out_len);
+	put_stream(&j, "stderr", "stderr_base64", result->err_out, result->err_len);
+	wire_fields_json(&j, after_streams, result);
+	json_object_end(&j);
 	if (j.error == 0 && buf_cstr(&b))
 		text = strdup(buf_cstr(&b));
 	buf_done(&b);

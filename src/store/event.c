@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/str.h"
+#include "wire/field.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -101,11 +102,13 @@ static int put_open(struct buf *out, const struct event *ev)
 	return r;
 }
 
-static int put_change(struct buf *out, const char *what, const struct event *ev)
+static int put_change(struct buf *out, const struct event *ev)
 {
 	bool has_cause = ev->cause && *ev->cause;
-	int r = put_text(out, what, ev->box ? ev->box : "");
+	int r = buf_printf(out, "%-6s ", kind_names[ev->kind]);
 
+	if (r == 0)
+		r = put_text(out, "", ev->box ? ev->box : "");
 	if (r == 0 && has_cause)
 		r = put_text(out, "  ", ev->cause);
 	if (r == 0 && ev->by && *ev->by)
@@ -139,13 +142,10 @@ static int put_line(struct buf *out, const struct event *ev)
 	case EVENT_FAIL:
 		return put_text(out, "fail   ", ev->cause ? ev->cause : "");
 	case EVENT_CLOSE:
-		return put_change(out, "close  ", ev);
 	case EVENT_PAUSE:
-		return put_change(out, "pause  ", ev);
 	case EVENT_RESUME:
-		return put_change(out, "resume ", ev);
 	case EVENT_DOOR:
-		return put_change(out, "door   ", ev);
+		return put_change(out, ev);
 	}
 	return -EINVAL;
 }
@@ -164,11 +164,22 @@ int event_format(const struct event *ev, struct buf *out)
 	return r;
 }
 
-static void json_text(struct json *j, const char *key, const char *text)
-{
-	if (text)
-		json_kv_str(j, key, text);
-}
+/* clang-format off */
+#define V(name) FIELD_NAMED(event, name)
+static const struct wire_named_field number_fields[] = {V(seq), FIELD_ALWAYS(event, at_ms), {0}};
+static const struct wire_named_field box_fields[] = {V(box), V(image), V(workspace), {0}};
+static const struct wire_named_field end_fields[] = {V(cause), V(by), {0}};
+
+/* What an event shows of its command, around what the event says itself. */
+#define A(name) FIELD_ALWAYS(exec_record, name)
+#define R(name) FIELD_NAMED(exec_record, name)
+static const struct wire_named_field exec_fields[][2][8] = {
+	[EVENT_COMMAND] = {{A(exec_id)}, {R(shell), R(cause)}},
+	[EVENT_RESULT] = {{A(exec_id), FIELD_IF(exec_record, exit_code, has_exit), R(signal),
+		A(stdout_bytes), A(stderr_bytes), R(shell), R(cwd)}, {A(duration_ms), R(cause)}},
+	[EVENT_TIMEOUT] = {{A(exec_id)}, {A(duration_ms), R(cause)}},
+};
+/* clang-format on */
 
 static void json_command(struct json *j, const char *command)
 {
@@ -180,44 +191,11 @@ static void json_command(struct json *j, const char *command)
 		json_kv_bool(j, "command_truncated", true);
 }
 
-static void json_result(struct json *j, const struct exec_record *x)
-{
-	json_key(j, "exit_code");
-	if (x->has_exit)
-		json_i64(j, x->exit_code);
-	else
-		json_null(j);
-	if (x->signal)
-		json_kv_i64(j, "signal", x->signal);
-	json_kv_u64(j, "stdout_bytes", x->stdout_bytes);
-	json_kv_u64(j, "stderr_bytes", x->stderr_bytes);
-}
-
-static void json_exec(struct json *j, const struct event *ev)
-{
-	const struct exec_record *x = exec_of(ev);
-	bool is_result = ev->kind == EVENT_RESULT;
-
-	json_kv_u64(j, "exec_id", x->exec_id);
-	if (ev->kind == EVENT_COMMAND)
-		json_command(j, command_of(ev));
-	if (is_result)
-		json_result(j, x);
-	if (ev->kind != EVENT_TIMEOUT)
-		json_text(j, "shell", x->shell[0] ? x->shell : NULL);
-	if (is_result && x->cwd) {
-		json_kv_str(j, "cwd", x->cwd);
-		json_kv_bool(j, "cwd_changed", ev->cwd_changed);
-	}
-	if (ev->kind != EVENT_COMMAND)
-		json_kv_u64(j, "duration_ms", x->duration_ms);
-	json_text(j, "cause", x->cause[0] ? x->cause : NULL);
-}
-
 int event_format_json(const struct event *ev, struct buf *out)
 {
 	bool of_exec =
 		ev->kind == EVENT_COMMAND || ev->kind == EVENT_RESULT || ev->kind == EVENT_TIMEOUT;
+	const struct exec_record *x = exec_of(ev);
 	size_t before = buf_len(out);
 	struct json j;
 	int r;
@@ -226,17 +204,18 @@ int event_format_json(const struct event *ev, struct buf *out)
 		return -EINVAL;
 	json_init(&j, out);
 	json_object_begin(&j);
-	if (ev->seq)
-		json_kv_u64(&j, "seq", ev->seq);
-	json_kv_u64(&j, "at_ms", ev->at_ms);
+	wire_fields_json(&j, number_fields, ev);
 	json_kv_str(&j, "event", kind_names[ev->kind]);
-	json_text(&j, "box", ev->box);
-	json_text(&j, "image", ev->image);
-	json_text(&j, "workspace", ev->workspace);
-	if (of_exec)
-		json_exec(&j, ev);
-	json_text(&j, "cause", ev->cause);
-	json_text(&j, "by", ev->by);
+	wire_fields_json(&j, box_fields, ev);
+	if (of_exec) {
+		wire_fields_json(&j, exec_fields[ev->kind][0], x);
+		if (ev->kind == EVENT_COMMAND)
+			json_command(&j, command_of(ev));
+		if (ev->kind == EVENT_RESULT && x->cwd)
+			json_kv_bool(&j, "cwd_changed", ev->cwd_changed);
+		wire_fields_json(&j, exec_fields[ev->kind][1], x);
+	}
+	wire_fields_json(&j, end_fields, ev);
 	json_object_end(&j);
 	r = j.error ? j.error : buf_append(out, "\n", 1);
 	if (r < 0)

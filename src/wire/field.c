@@ -113,10 +113,21 @@ void wire_fields_json(struct json *j, const struct wire_named_field *fields, con
 		bool is_number = f->field.kind <= FIELD_BOOL;
 		uint64_t number = is_number ? wire_field_number(&f->field, of) : 0;
 		const char *text = is_number ? NULL : wire_field_text(&f->field, of);
+		bool is_shown = number || text;
 
-		if (!number && !text && !f->is_always)
+		if (f->show == SHOW_SET && !is_shown)
 			continue;
-		if (f->field.kind == FIELD_BOOL)
+		if (f->show == SHOW_ALWAYS && f->field.kind == FIELD_TEXT && !text)
+			text = "";
+		else if (f->show == SHOW_COUNTED)
+			is_shown = number != WIRE_UNKNOWN;
+		else if (f->show == SHOW_IF)
+			memcpy(&is_shown, (const char *)of + f->if_offset, sizeof(is_shown));
+		else if (f->show == SHOW_US_AS_MS)
+			number = number / 1000 + (number % 1000 != 0);
+		if (f->show != SHOW_ALWAYS && !is_shown)
+			json_kv_str(j, f->key, NULL);
+		else if (f->field.kind == FIELD_BOOL)
 			json_kv_bool(j, f->key, number);
 		else if (is_number)
 			json_kv_u64(j, f->key, number);

@@ -168,6 +168,41 @@ TEST(a_table_prints_itself_as_json)
 	buf_done(&wire);
 }
 
+/* What is not known is null, whatever says so; an empty text that is always there is "". */
+TEST(a_table_tells_what_is_not_known)
+{
+	/* clang-format off */
+	static const struct wire_named_field fields[] = {
+		FIELD_ALWAYS(exec_record, command), FIELD_KNOWN(exec_record, shell),
+		FIELD_KNOWN(exec_record, pid), FIELD_COUNTED(exec_record, io_read_bytes),
+		FIELD_IF(exec_record, exit_code, has_exit),
+		FIELD_SHOWN(exec_record, "cpu_ms", cpu_us, US_AS_MS), {0}};
+	/* clang-format on */
+	static const struct {
+		struct exec_record of;
+		const char *json;
+	} cases[] = {
+		{{.io_read_bytes = WIRE_UNKNOWN, .exit_code = 7},
+		 "{\"command\":\"\",\"shell\":null,\"pid\":null,\"io_read_bytes\":null,"
+		 "\"exit_code\":null,\"cpu_ms\":null}"},
+		{{.has_exit = true, .cpu_us = 1, .pid = 5, .shell = "a", .command = "b"},
+		 "{\"command\":\"b\",\"shell\":\"a\",\"pid\":5,\"io_read_bytes\":0,"
+		 "\"exit_code\":0,\"cpu_ms\":1}"},
+	};
+
+	for (size_t i = 0; i < 2; i++) {
+		struct json j;
+
+		buf_init(&wire, 1 << 16);
+		json_init(&j, &wire);
+		json_object_begin(&j);
+		wire_fields_json(&j, fields, &cases[i].of);
+		json_object_end(&j);
+		CHECK_STR(buf_cstr(&wire), cases[i].json);
+		buf_done(&wire);
+	}
+}
+
 TEST(too_large_or_no_room_changes_nothing)
 {
 	char *line = malloc(WIRE_CONTROL_MAX + 1);
