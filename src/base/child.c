@@ -17,15 +17,15 @@
 
 extern char **environ;
 
-void child_env(const char *env[CHILD_ENV_MAX + 1])
+void child_env(const char *env[CHILD_ENV_MAX + 1], bool with_cove)
 {
 	static const char *const wanted[] = {
-		"PATH=",	 "COVE_",	  "LANG=",	    "SSL_CERT_FILE=",
+		"COVE_",	 "PATH=",	  "LANG=",	    "SSL_CERT_FILE=",
 		"SSL_CERT_DIR=", "ASAN_OPTIONS=", "UBSAN_OPTIONS=", "LSAN_OPTIONS="};
 	size_t n = 0;
 
 	for (char **v = environ; v && *v && n < CHILD_ENV_MAX; v++) {
-		for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+		for (size_t i = with_cove ? 0 : 1; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
 			if (str_starts(*v, wanted[i])) {
 				env[n++] = *v;
 				break;
@@ -33,6 +33,18 @@ void child_env(const char *env[CHILD_ENV_MAX + 1])
 		}
 	}
 	env[n] = NULL;
+}
+
+__attribute__((no_sanitize("address", "undefined"))) void child_reset_signals(uint64_t ignored)
+{
+	struct sigaction dfl = {.sa_handler = SIG_DFL};
+	sigset_t none;
+
+	for (int sig = 1; sig < NSIG; sig++)
+		if (ignored >> (sig - 1) & 1)
+			sigaction(sig, &dfl, NULL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
 static int status_of(int wait_status)
@@ -81,7 +93,7 @@ int child_start(const char *program, char *const argv[], const int fds[3], pid_t
 	long pid;
 	int code;
 
-	child_env(env);
+	child_env(env, true);
 	/* No handler of the caller's may run in the process between. */
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, &old);

@@ -77,19 +77,6 @@ static IN_CHILD int place_fds(const struct launch *l)
 	return sys_close_range(5, ~0u, 0);
 }
 
-/* An ignored signal would stay ignored in the new program, any other would not. */
-static IN_CHILD void reset_signals(uint64_t ignored)
-{
-	struct sigaction dfl = {.sa_handler = SIG_DFL};
-	sigset_t none;
-
-	for (int sig = 1; sig < NSIG; sig++)
-		if (ignored >> (sig - 1) & 1)
-			sigaction(sig, &dfl, NULL);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
 /* One file instead of a question for each. Where it cannot be read it may be any. */
 static uint64_t find_ignored(void)
 {
@@ -108,7 +95,7 @@ static IN_CHILD int inner_child(void *arg)
 	struct launch *l = arg;
 
 	if (setsid() >= 0 && chdir("/") == 0 && place_fds(l) == 0) {
-		reset_signals(l->ignored);
+		child_reset_signals(l->ignored);
 		execve(l->path, l->argv, l->envp);
 	}
 	l->error = errno;
@@ -187,7 +174,7 @@ static int launch(const char *path, const int fds[2], int group_fd, bool as_chil
 
 	if (null_fd < 0 || !l)
 		return err_errno(e, errno, "prepare to start '%s'", path);
-	child_env(env);
+	child_env(env, true);
 	l->path = path;
 	l->argv = (char *const *)(uintptr_t)argv;
 	l->envp = (char *const *)(uintptr_t)env;

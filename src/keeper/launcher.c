@@ -1,6 +1,7 @@
 /* The launcher; see launcher.h. */
 #include "keeper/launcher.h"
 
+#include "base/child.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/str.h"
@@ -20,13 +21,13 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-enum { SOCK_FD = 3, DOOR_ENV_MAX = 12 };
+enum { SOCK_FD = 3 };
 
 struct launcher {
 	struct launcher_config c;
 	struct cgroup_helper group; /* the door's */
 	bool has_group;
-	const char *env[DOOR_ENV_MAX + 1];
+	const char *env[CHILD_ENV_MAX + 1];
 	pid_t pid;     /* the door, 0 without */
 	int pidfd;     /* owned */
 	int child_fd;  /* owned: readable when a child has ended */
@@ -126,38 +127,6 @@ int launcher_receive(int fd, struct launcher_msg *ret, struct launcher_gift *ret
 
 /* ---- the door ---- */
 
-/* A caller's environment may hold secrets; the door needs this much of it. */
-static void choose_env(const char **env)
-{
-	static const char *const wanted[] = {"PATH=", "LANG=", "SSL_CERT_FILE=", "SSL_CERT_DIR="};
-	static const char *const reports[] = {"ASAN_OPTIONS=", "UBSAN_OPTIONS=", "LSAN_OPTIONS="};
-	size_t n = 0;
-
-	for (char **v = environ; *v && n < DOOR_ENV_MAX; v++) {
-		bool is_wanted = false;
-
-		for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
-			is_wanted = is_wanted || str_starts(*v, wanted[i]);
-		for (size_t i = 0; FILTER_IS_SANITIZED && i < sizeof(reports) / sizeof(reports[0]);
-		     i++)
-			is_wanted = is_wanted || str_starts(*v, reports[i]);
-		if (is_wanted)
-			env[n++] = *v;
-	}
-	env[n] = NULL;
-}
-
-static void reset_signals(void)
-{
-	struct sigaction dfl = {.sa_handler = SIG_DFL};
-	sigset_t none;
-
-	for (int sig = 1; sig < NSIG; sig++)
-		sigaction(sig, &dfl, NULL);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
 /* 0 to 2 are nothing already. The last descriptor says why there is no door, if there is none. */
 static _Noreturn void become_door(const struct launcher *u, int config_fd, int link_fd,
 				  int status_fd)
@@ -176,7 +145,7 @@ static _Noreturn void become_door(const struct launcher *u, int config_fd, int l
 	    dup3(status, STATUS_FD, O_CLOEXEC) >= 0) {
 		status = STATUS_FD;
 		sys_close_range(STATUS_FD + 1, ~0u, 0);
-		reset_signals();
+		child_reset_signals(UINT64_MAX);
 		execve(u->c.door_path, (char *const *)(uintptr_t)argv,
 		       (char *const *)(uintptr_t)u->env);
 	}
@@ -425,7 +394,7 @@ static _Noreturn void be_launcher(int fd, pid_t keeper, const struct launcher_co
 	prctl(PR_SET_NAME, "cove-launcher");
 	if (!FILTER_IS_SANITIZED && prctl(PR_SET_DUMPABLE, 0) < 0)
 		_exit(1);
-	choose_env(u.env);
+	child_env(u.env, false);
 	serve(&u);
 }
 
