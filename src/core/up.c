@@ -139,7 +139,7 @@ static int check_connect(struct core_watch *w)
 
 /* ---- up ---- */
 
-static void up_end(struct core_up *u, int r, const struct err *e)
+void core_up_end(struct core_up *u, int r, const struct err *e)
 {
 	struct core_conn *conn = take_ptr(u->conn);
 	struct err why = *e; /* which may be the connection's */
@@ -152,20 +152,25 @@ static void up_end(struct core_up *u, int r, const struct err *e)
 	u->on_done(u->arg, conn, r, &why);
 }
 
-static void up_wait(struct core_up *u, int (*check)(struct core_watch *w),
-		    void (*on_done)(struct core_watch *w, int r), int timeout_ms)
+int core_up_watch(struct core_up *u, int (*check)(struct core_watch *w),
+		  void (*on_done)(struct core_watch *w, int r), int timeout_ms)
 {
-	struct err e = {0};
-	int r;
-
 	u->watch = (struct core_watch){.check = check,
 				       .on_done = on_done,
 				       .cove = u->cove,
 				       .name = u->name,
 				       .box_fd = u->box_fd};
-	r = core_watch_start(&u->watch, u->ev, timeout_ms);
+	return core_watch_start(&u->watch, u->ev, timeout_ms);
+}
+
+static void up_wait(struct core_up *u, int (*check)(struct core_watch *w),
+		    void (*on_done)(struct core_watch *w, int r), int timeout_ms)
+{
+	int r = core_up_watch(u, check, on_done, timeout_ms);
+	struct err e = {0};
+
 	if (r < 0)
-		up_end(u, err_errno(&e, -r, "watch box '%s'", u->name), &e);
+		core_up_end(u, err_errno(&e, -r, "watch box '%s'", u->name), &e);
 }
 
 static void up_try(struct core_up *u);
@@ -179,7 +184,7 @@ static void on_up_ready(struct core_conn *c)
 {
 	struct err e = {0};
 
-	up_end(c->arg, 0, &e);
+	core_up_end(c->arg, 0, &e);
 }
 
 /* One that we started ourselves has failed for good; another was just ending. */
@@ -188,7 +193,7 @@ static void on_up_lost(struct core_conn *c, int r, const struct err *e)
 	struct core_up *u = c->arg;
 
 	if (r != -ECONNRESET || c->first || u->tries == UP_TRIES) {
-		up_end(u, r, e);
+		core_up_end(u, r, e);
 		return;
 	}
 	ev_timer_stop(u->ev, &u->timer);
@@ -202,19 +207,21 @@ static void on_up_lost(struct core_conn *c, int r, const struct err *e)
 
 static void on_up_late(struct ev_timer *t)
 {
+	struct core_up *u = container(t, struct core_up, timer);
 	struct err e;
+	int r = err_set(&e, ERR_TIMEOUT, ETIMEDOUT, "the box did not come up in %d s",
+			START_WAIT_MS / 1000);
 
-	up_end(container(t, struct core_up, timer),
-	       err_set(&e, ERR_TIMEOUT, ETIMEDOUT, "the box did not come up in %d s",
-		       START_WAIT_MS / 1000),
-	       &e);
+	u->fail(u, r, &e);
 }
 
-static void up_await_hello(struct core_up *u)
+void core_up_await_hello(struct core_up *u,
+			 void (*on_lost)(struct core_conn *c, int r, const struct err *e))
 {
 	u->conn->arg = u;
 	u->conn->on_ready = on_up_ready;
-	u->conn->on_lost = on_up_lost;
+	u->conn->on_lost = on_lost;
+	u->timer.on_timer = on_up_late;
 	ev_timer_set(u->ev, &u->timer, START_WAIT_MS);
 }
 
@@ -238,9 +245,9 @@ static void up_spawn(struct core_up *u)
 		record_done(&record);
 	}
 	if (r < 0)
-		up_end(u, r, &e);
+		core_up_end(u, r, &e);
 	else
-		up_await_hello(u);
+		core_up_await_hello(u, on_up_lost);
 }
 
 static void on_free(struct core_watch *w, int r)
@@ -248,15 +255,14 @@ static void on_free(struct core_watch *w, int r)
 	struct core_up *u = container(w, struct core_up, watch);
 	struct err e;
 
-	if (r == 0)
+	if (r == 0) {
 		up_spawn(u);
-	else
-		up_end(u,
-		       err_set(&e, ERR_TIMEOUT, ETIMEDOUT,
-			       "box '%s' is locked and does not answer; end it with 'cove rm -f "
-			       "%s'",
-			       u->name, u->name),
-		       &e);
+		return;
+	}
+	r = err_set(&e, ERR_TIMEOUT, ETIMEDOUT,
+		    "box '%s' is locked and does not answer; end it with 'cove rm -f %s'", u->name,
+		    u->name);
+	core_up_end(u, r, &e);
 }
 
 static int err_operation(int r, const char *name, int timeout_ms, struct err *e)
@@ -280,9 +286,9 @@ static void on_locked(struct core_watch *w, int r)
 	if (r == 0)
 		r = core_conn_connect(u->ev, u->cove->state.run_fd, u->name, &u->conn, &e);
 	if (r == 0)
-		up_await_hello(u);
+		core_up_await_hello(u, on_up_lost);
 	else if ((r != -ENOENT && r != -ECONNREFUSED) || e.kind == ERR_NOT_FOUND)
-		up_end(u, r, &e);
+		core_up_end(u, r, &e);
 	else if (record_is_live(u->box_fd))
 		up_wait(u, core_watch_free, on_free, STOP_WAIT_MS);
 	else
@@ -298,11 +304,11 @@ static void up_try(struct core_up *u)
 	u->tries++;
 	r = core_conn_connect(u->ev, u->cove->state.run_fd, u->name, &u->conn, &e);
 	if (r == 0) {
-		up_await_hello(u);
+		core_up_await_hello(u, on_up_lost);
 		return;
 	}
 	if (r != -ENOENT && r != -ECONNREFUSED) {
-		up_end(u, r, &e);
+		core_up_end(u, r, &e);
 		return;
 	}
 	r = box_open_dir(u->cove, u->name, &u->box_fd, &e);
@@ -310,7 +316,7 @@ static void up_try(struct core_up *u)
 	if (r == 0)
 		r = state_make(&u->cove->state, &e);
 	if (r < 0)
-		up_end(u, r, &e);
+		core_up_end(u, r, &e);
 	else
 		up_wait(u, check_locked, on_locked, START_WAIT_MS);
 }
@@ -329,7 +335,8 @@ void core_up_start(struct core_up *u, struct ev *ev, struct cove *cove, const ch
 	u->tries = 0;
 	u->conn = NULL;
 	u->watch = (struct core_watch){0};
-	u->timer = (struct ev_timer){.on_timer = on_up_late};
+	u->timer = (struct ev_timer){0};
+	u->fail = core_up_end;
 	u->begin = (struct ev_defer){.on_defer = on_begin};
 	ev_defer(ev, &u->begin);
 }
@@ -401,7 +408,7 @@ int life_create(struct cove *cove, struct core_spec *s, const struct cove_box_op
 		struct core_conn **ret, struct err *e)
 {
 	struct up_call c = {0};
-	struct core_create create = {.on_done = call_done, .arg = &c};
+	struct core_create create = {.up = {.on_done = call_done, .arg = &c}};
 	int r = ev_new(&c.ev);
 
 	if (r < 0)

@@ -62,12 +62,21 @@ struct core_up {
 	struct core_conn *conn; /* owned until HELLO came */
 	struct ev_timer timer;
 	struct ev_defer begin;
+	/* No HELLO came in time. */
+	void (*fail)(struct core_up *u, int r, const struct err *e);
 };
 
 /* Set on_done and arg first. It is called from the loop. */
 void core_up_start(struct core_up *u, struct ev *ev, struct cove *cove, const char *name);
 /* on_done does not come any more; a keeper that was started comes up all the same. */
 void core_up_cancel(struct core_up *u);
+
+/* For create.c: the end, waiting for a change of the box, and for HELLO. */
+void core_up_end(struct core_up *u, int r, const struct err *e);
+int core_up_watch(struct core_up *u, int (*check)(struct core_watch *w),
+		  void (*on_done)(struct core_watch *w, int r), int timeout_ms);
+void core_up_await_hello(struct core_up *u,
+			 void (*on_lost)(struct core_conn *c, int r, const struct err *e));
 
 /*
  * Making a box and starting it:
@@ -76,28 +85,19 @@ void core_up_cancel(struct core_up *u);
  *		what fails after the record: its keeper is gone -> the box is trash -> why
  */
 struct core_create {
-	/* As for core_up; HELLO of a one-shot box is yet to come. Nothing is left of a box that
+	/* HELLO of a one-shot box is yet to come when it is done. Nothing is left of a box that
 	 * failed. */
-	core_on_up *on_done;
-	void *arg;
-
-	struct cove *cove;
-	struct ev *ev;
+	struct core_up up;
 	struct core_spec *spec;			/* borrowed */
 	const struct cove_box_options *options; /* borrowed */
 	struct image image;
-	int box_fd;		/* owned; with the operation lock */
-	struct core_conn *conn; /* owned until on_done */
-	struct core_watch watch;
-	struct ev_timer timer;
-	struct ev_defer begin;
 	uint64_t since_ms;
 	int result;
 	struct err why;
 };
 
-/* Set on_done and arg first. spec is of a box that is not there yet (-EEXIST), made from options;
- * both are borrowed until on_done. */
+/* Set up.on_done and up.arg first. spec is of a box that is not there yet (-EEXIST), made from
+ * options; both are borrowed until on_done. */
 void core_create_start(struct core_create *c, struct ev *ev, struct cove *cove,
 		       struct core_spec *spec, const struct cove_box_options *options);
 /* on_done does not come any more. A keeper that was started comes up all the same, before that

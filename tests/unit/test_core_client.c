@@ -459,13 +459,13 @@ static void on_made(void *arg, struct core_conn *conn, int r, const struct err *
 	m->done = true;
 	m->conn = conn;
 	m->result = r;
-	ev_quit(m->create.ev);
+	ev_quit(m->create.up.ev);
 }
 
 static void make(struct making *m, struct ev *ev, struct cove *cove, const char *name)
 {
 	*m = (struct making){
-		.create = {.on_done = on_made, .arg = m},
+		.create = {.up = {.on_done = on_made, .arg = m}},
 		.o = {.size = sizeof(m->o), .name = name, .image = "host", .net = "closed"}};
 	CHECK_EQ(core_spec_init(&m->spec, &m->o, NULL, NULL, NULL), 0);
 	core_create_start(&m->create, ev, cove, &m->spec, &m->o);
