@@ -129,46 +129,23 @@ static void on_hello(struct keeper_client *c, const struct wire_frame *f)
 	}
 }
 
-static void on_exec(struct keeper_client *c, const struct wire_frame *f)
-{
-	struct wire_exec m;
-
-	if (wire_exec_decode(f, &m) < 0)
-		keeper_client_break(c, "a malformed EXEC");
-	else if (may_begin(c, f->id) && !keeper_client_is_held_up(c, f->id))
-		keeper_exec_ask(c, f->id, &m);
-}
-
-static void on_attach(struct keeper_client *c, const struct wire_frame *f)
-{
-	struct wire_attach m;
-
-	if (wire_attach_decode(f, &m) < 0)
-		keeper_client_break(c, "a malformed ATTACH");
-	else if (may_begin(c, f->id))
-		keeper_follow_attach(c, f->id, &m);
-}
-
-static void on_subscribe(struct keeper_client *c, const struct wire_frame *f)
-{
-	struct wire_subscribe m;
-
-	if (wire_subscribe_decode(f, &m) < 0)
-		keeper_client_break(c, "a malformed SUBSCRIBE");
-	else if (may_begin(c, f->id))
-		keeper_subscribe(c, f->id, &m);
-}
-
-static void on_file(struct keeper_client *c, const struct wire_frame *f)
-{
-	if (may_begin(c, f->id) && !keeper_client_is_held_up(c, f->id))
-		keeper_relay_ask(c, f);
-}
+/* A request that is decoded and passed on. */
+#define REQUEST(name, word, ask)                                                   \
+	static void on_##name(struct keeper_client *c, const struct wire_frame *f) \
+	{                                                                          \
+		struct wire_##name m;                                              \
+                                                                                   \
+		if (wire_##name##_decode(f, &m) < 0)                               \
+			keeper_client_break(c, "a malformed " word);               \
+		else                                                               \
+			ask(c, f->id, &m);                                         \
+	}
+REQUEST(exec, "EXEC", keeper_exec_ask)
+REQUEST(attach, "ATTACH", keeper_follow_attach)
+REQUEST(subscribe, "SUBSCRIBE", keeper_subscribe)
 
 static void on_door(struct keeper_client *c, const struct wire_frame *f)
 {
-	if (!may_begin(c, f->id))
-		return;
 	if (c->k->door)
 		keeper_door_from_client(c->k->door, c, f);
 	else
@@ -177,12 +154,6 @@ static void on_door(struct keeper_client *c, const struct wire_frame *f)
 			"box '%s' was started without a network (--net closed): start it "
 			"again after changing its policy",
 			c->k->name);
-}
-
-static void on_execs(struct keeper_client *c, const struct wire_frame *f)
-{
-	if (may_begin(c, f->id))
-		keeper_exec_list(c, f->id);
 }
 
 static void on_data(struct keeper_client *c, const struct wire_frame *f)
@@ -263,46 +234,56 @@ static void on_resize(struct keeper_client *c, const struct wire_frame *f)
 		keeper_exec_wait(follow->exec, &c->gate);
 }
 
-static void (*const handlers[WIRE_TYPE_COUNT])(struct keeper_client *c,
-					       const struct wire_frame *f) = {
-	[WIRE_HELLO] = on_hello,
-	[WIRE_CANCEL] = on_cancel,
-	[WIRE_DATA] = on_data,
-	[WIRE_EOF] = on_data,
-	[WIRE_CREDIT] = on_credit,
-	[WIRE_EXEC] = on_exec,
-	[WIRE_SIGNAL] = on_signal,
-	[WIRE_RESIZE] = on_resize,
-	[WIRE_FILE] = on_file,
-	[WIRE_ENTRY] = keeper_relay_from_client,
-	[WIRE_ATTACH] = on_attach,
-	[WIRE_EXECS] = on_execs,
-	[WIRE_STATUS] = keeper_on_status,
-	[WIRE_STATS] = keeper_on_stats,
-	[WIRE_PAUSE] = keeper_on_pause,
-	[WIRE_SUBSCRIBE] = on_subscribe,
-	[WIRE_STOP] = keeper_on_stop,
-	[WIRE_PORT] = on_file,
-	[WIRE_DOOR] = on_door,
+enum {
+	BEGINS = 1, /* a request */
+	RUNS = 2,   /* not in a paused box */
+	LOOKS = 4,  /* looking at a box does not use it */
+};
+
+static const struct {
+	void (*handle)(struct keeper_client *c, const struct wire_frame *f);
+	unsigned flags;
+} handlers[WIRE_TYPE_COUNT] = {
+	[WIRE_HELLO] = {on_hello, LOOKS},
+	[WIRE_CANCEL] = {on_cancel},
+	[WIRE_DATA] = {on_data},
+	[WIRE_EOF] = {on_data},
+	[WIRE_CREDIT] = {on_credit},
+	[WIRE_EXEC] = {on_exec, BEGINS | RUNS},
+	[WIRE_SIGNAL] = {on_signal},
+	[WIRE_RESIZE] = {on_resize},
+	[WIRE_FILE] = {keeper_relay_ask, BEGINS | RUNS},
+	[WIRE_ENTRY] = {keeper_relay_from_client},
+	[WIRE_ATTACH] = {on_attach, BEGINS},
+	[WIRE_EXECS] = {keeper_exec_list, BEGINS | LOOKS},
+	[WIRE_STATUS] = {keeper_on_status, LOOKS},
+	[WIRE_STATS] = {keeper_on_stats, LOOKS},
+	[WIRE_PAUSE] = {keeper_on_pause},
+	[WIRE_SUBSCRIBE] = {on_subscribe, BEGINS | LOOKS},
+	[WIRE_STOP] = {keeper_on_stop},
+	[WIRE_PORT] = {keeper_relay_ask, BEGINS | RUNS},
+	[WIRE_DOOR] = {on_door, BEGINS | LOOKS},
 };
 
 static void on_frame(struct wire_link *l, const struct wire_frame *f)
 {
 	struct keeper_client *c = container(l, struct keeper_client, link);
+	unsigned flags;
 
 	if (c->closing)
 		return;
-	/* Looking at a box does not use it. */
-	if (wire_type_is_known(f->type) && f->type != WIRE_HELLO && f->type != WIRE_STATUS &&
-	    f->type != WIRE_STATS && f->type != WIRE_EXECS && f->type != WIRE_DOOR &&
-	    f->type != WIRE_SUBSCRIBE)
-		c->k->active_ms = ev_now(c->k->ev);
-	if (!wire_type_is_known(f->type))
+	if (!wire_type_is_known(f->type)) {
 		keeper_client_sent(c, wire_unknown_encode(&c->link.out, f));
-	else if (handlers[f->type])
-		handlers[f->type](c, f);
-	else
+		return;
+	}
+	flags = handlers[f->type].flags;
+	if (!(flags & LOOKS))
+		c->k->active_ms = ev_now(c->k->ev);
+	if (!handlers[f->type].handle)
 		keeper_client_break(c, "a frame that only a box sends");
+	else if ((!(flags & BEGINS) || may_begin(c, f->id)) &&
+		 (!(flags & RUNS) || !keeper_client_is_held_up(c, f->id)))
+		handlers[f->type].handle(c, f);
 }
 
 static void on_close(struct wire_link *l, int error)

@@ -120,7 +120,7 @@ void keeper_exec_repeat(struct keeper_client *c, uint32_t id, struct keeper_exec
 
 /* exec_list.c. The text is the first line of the command, cut where a character begins. */
 void keeper_command_text(const struct wire_exec *m, char *dst, size_t size);
-void keeper_exec_list(struct keeper_client *c, uint32_t id);
+void keeper_exec_list(struct keeper_client *c, const struct wire_frame *f);
 
 /* input.c */
 void keeper_input_init(struct keeper_exec_input *in, bool open);

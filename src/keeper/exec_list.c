@@ -47,9 +47,9 @@ static void send_info(struct keeper_client *c, uint32_t id, const struct keeper_
 	keeper_client_sent(c, wire_info_encode(&c->link.out, id, 0, &m));
 }
 
-void keeper_exec_list(struct keeper_client *c, uint32_t id)
+void keeper_exec_list(struct keeper_client *c, const struct wire_frame *f)
 {
 	for (size_t i = 0; i < c->k->exec_count && !c->closing; i++)
-		send_info(c, id, c->k->execs[i]);
-	keeper_client_send(c, WIRE_OK, 0, id, NULL, 0);
+		send_info(c, f->id, c->k->execs[i]);
+	keeper_client_send(c, WIRE_OK, 0, f->id, NULL, 0);
 }
