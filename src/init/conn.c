@@ -32,15 +32,6 @@ void init_conn_remove(struct init_conn_table *t, struct init_conn *c)
 	t->count--;
 }
 
-/* Ends it both ways; a reset for the peer. */
-static void cancel(struct init_conn *c)
-{
-	if (wire_link_send(&c->in->link, WIRE_CANCEL, 0, c->s.id, NULL, 0) < 0)
-		init_broken(c->in, "no room for the end of a connection");
-	init_conn_done(c);
-	c->on_over(c);
-}
-
 /* After a step: goes on, or ends it. */
 static void proceed(struct init_conn *c, int r)
 {
@@ -48,17 +39,18 @@ static void proceed(struct init_conn *c, int r)
 
 	if (r == 0 && c->s.held)
 		return;
-	if (r == 0 && wire_socket_is_over(&c->s)) {
-		init_conn_done(c);
-		c->on_over(c);
-		return;
-	}
-	if (r == 0 && !has_room && wire_socket_may_read(&c->s))
-		init_wait_room(c->in, &c->room);
-	if (r == 0)
+	if (r == 0 && !wire_socket_is_over(&c->s)) {
+		if (!has_room && wire_socket_may_read(&c->s))
+			init_wait_room(c->in, &c->room);
 		r = wire_socket_watch(&c->s, c->in->ev, has_room);
-	if (r < 0)
-		cancel(c);
+		if (r == 0)
+			return;
+	}
+	/* A reset for the peer. */
+	if (r < 0 && wire_link_send(&c->in->link, WIRE_CANCEL, 0, c->s.id, NULL, 0) < 0)
+		init_broken(c->in, "no room for the end of a connection");
+	init_conn_done(c);
+	c->on_over(c);
 }
 
 static void on_event(struct ev_io *io, uint32_t events)

@@ -107,20 +107,6 @@ static void put_default(struct init_env_builder *b, char **text, const char *nam
 	*text += n;
 }
 
-static int check_request(const struct wire_list *add, struct err *e)
-{
-	const char *item;
-	uint32_t pos = 0;
-
-	if (add->count > INIT_ENV_MAX)
-		return err_set(e, ERR_LIMIT, E2BIG, "more than %u environment variables",
-			       INIT_ENV_MAX);
-	while ((item = wire_list_next(add, &pos)))
-		if (item[0] == '=' || !strchr(item, '='))
-			return err_set(e, ERR_INVALID, EINVAL, "'%.100s' is not NAME=VALUE", item);
-	return 0;
-}
-
 int env_build(const struct init *in, const struct user *u, const struct wire_list *add, bool tty,
 	      char ***ret, struct err *e)
 {
@@ -129,10 +115,13 @@ int env_build(const struct init *in, const struct user *u, const struct wire_lis
 	uint32_t pos = 0;
 	const char *item;
 	char *text;
-	int r = check_request(add, e);
 
-	if (r < 0)
-		return r;
+	if (add->count > INIT_ENV_MAX)
+		return err_set(e, ERR_LIMIT, E2BIG, "more than %u environment variables",
+			       INIT_ENV_MAX);
+	while ((item = wire_list_next(add, &pos)))
+		if (item[0] == '=' || !strchr(item, '='))
+			return err_set(e, ERR_INVALID, EINVAL, "'%.100s' is not NAME=VALUE", item);
 	for (const char *const *p = in->env; p && *p; p++)
 		slots++;
 	slots += add->count;
@@ -150,6 +139,7 @@ int env_build(const struct init *in, const struct user *u, const struct wire_lis
 		put_default(&b, &text, "TERM", "xterm-256color");
 	for (const char *const *p = in->env; p && *p; p++)
 		put(&b, (char *)(uintptr_t)*p);
+	pos = 0;
 	while ((item = wire_list_next(add, &pos)))
 		put(&b, (char *)(uintptr_t)item);
 	*ret = b.list;

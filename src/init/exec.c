@@ -247,26 +247,13 @@ static void on_started(struct init_proc *p, const struct err *why)
 	}
 }
 
-/* A shell by a path of its own: a command's PATH may lead anywhere. */
-static const char *find_shell(const char **ret_name)
-{
-	static const char *const paths[] = {"/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"};
-
-	for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++)
-		if (path_is_program(paths[i])) {
-			*ret_name = "bash";
-			return paths[i];
-		}
-	*ret_name = "sh";
-	return "/bin/sh";
-}
-
 /* argv of the request, one allocation. *ret_path is set where it is not to be searched. */
 static int build_argv(const struct wire_exec *m, char ***ret, const char **ret_path, struct err *e)
 {
+	static const char *const shells[] = {"/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"};
 	size_t slots = m->argv.count > 0 ? m->argv.count + 1 : 4;
 	autofree char **argv = calloc(slots, sizeof(*argv));
-	const char *item, *shell;
+	const char *item;
 	uint32_t pos = 0;
 	size_t n = 0;
 
@@ -278,8 +265,14 @@ static int build_argv(const struct wire_exec *m, char ***ret, const char **ret_p
 		argv[n++] = (char *)(uintptr_t)item;
 	*ret_path = NULL;
 	if (n == 0) {
-		*ret_path = find_shell(&shell);
-		argv[0] = (char *)(uintptr_t)shell;
+		/* By a path of its own: a command's PATH may lead anywhere. */
+		*ret_path = "/bin/sh";
+		argv[0] = (char *)(uintptr_t) "sh";
+		for (size_t i = 0; i < sizeof(shells) / sizeof(*shells) && !argv[0][2]; i++)
+			if (path_is_program(shells[i])) {
+				*ret_path = shells[i];
+				argv[0] = (char *)(uintptr_t) "bash";
+			}
 		argv[1] = (char *)(uintptr_t) "-c";
 		argv[2] = (char *)(uintptr_t)m->line;
 	}

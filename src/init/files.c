@@ -151,11 +151,6 @@ static void on_turn(struct ev_defer *d)
 	act_on(op, r, &e);
 }
 
-bool file_may_send(const struct file_op *op)
-{
-	return init_has_room(op->in);
-}
-
 int file_send_entry(struct file_op *op, const char *path, const struct stat *st, const char *target)
 {
 	mode_t mode = st->st_mode;

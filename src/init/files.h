@@ -54,8 +54,6 @@ struct file_op {
 
 extern const struct file_kind file_put, file_get, file_list, file_remove;
 
-/* True if the operation may queue more on the link; false: file_drained will wake it. */
-bool file_may_send(const struct file_op *op);
 /* Queues one ENTRY frame. target is a link's text or NULL. */
 int file_send_entry(struct file_op *op, const char *path, const struct stat *st,
 		    const char *target);

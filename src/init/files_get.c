@@ -179,7 +179,7 @@ static int get_stream(struct file_op *op, struct err *e)
 
 	for (unsigned i = 0; i < TURN_BYTES / WIRE_DATA_MAX && r == FILE_AGAIN && op->streaming;
 	     i++)
-		r = file_may_send(op) ? step_file(g, e) : FILE_WAIT;
+		r = init_has_room(op->in) ? step_file(g, e) : FILE_WAIT;
 	return r;
 }
 
@@ -208,23 +208,13 @@ static int enter_child(struct init_get *g, const char *name, mode_t type, struct
 	return r < 0 ? file_error(&g->op, -r, "send", g->walk.path, e) : 0;
 }
 
-static int send_other(struct init_get *g, const char *name, const struct stat *st, struct err *e)
-{
-	bool is_link = S_ISLNK(st->st_mode);
-	char text[BOX_PATH_MAX] = ""; /* a link longer than a path cannot exist */
-	int r;
-
-	if (is_link && readlinkat(init_walk_fd(&g->walk), name, text, sizeof(text) - 1) < 0)
-		text[0] = '\0';
-	r = file_send_entry(&g->op, g->walk.path, st, is_link ? text : NULL);
-	return r < 0 ? file_error(&g->op, -r, "send", g->walk.path, e) : 0;
-}
-
 /* One step of the walk. FILE_AGAIN, FILE_DONE at the end of the tree, or an error. */
 static int next_entry(struct init_get *g, bool descend, struct err *e)
 {
+	char text[BOX_PATH_MAX] = ""; /* a link longer than a path cannot exist */
 	const char *name;
 	struct stat st;
+	bool is_link;
 	int r = init_walk_next(&g->walk, &name);
 
 	if (r < 0)
@@ -236,11 +226,15 @@ static int next_entry(struct init_get *g, bool descend, struct err *e)
 	if (fstatat(init_walk_fd(&g->walk), name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? FILE_AGAIN
 				       : file_error(&g->op, errno, "look at", g->walk.path, e);
-	if (descend && (S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)))
+	if (descend && (S_ISDIR(st.st_mode) || S_ISREG(st.st_mode))) {
 		r = enter_child(g, name, st.st_mode & S_IFMT, e);
-	else
-		r = send_other(g, name, &st, e);
-	return r < 0 ? r : FILE_AGAIN;
+		return r < 0 ? r : FILE_AGAIN;
+	}
+	is_link = S_ISLNK(st.st_mode);
+	if (is_link && readlinkat(init_walk_fd(&g->walk), name, text, sizeof(text) - 1) < 0)
+		text[0] = '\0';
+	r = file_send_entry(&g->op, g->walk.path, &st, is_link ? text : NULL);
+	return r < 0 ? file_error(&g->op, -r, "send", g->walk.path, e) : FILE_AGAIN;
 }
 
 static int get_turn(struct file_op *op, struct err *e)
@@ -250,7 +244,7 @@ static int get_turn(struct file_op *op, struct err *e)
 	int r = FILE_AGAIN;
 
 	for (int i = 0; i < ENTRIES_PER_TURN && r == FILE_AGAIN && !op->streaming; i++) {
-		if (!file_may_send(op))
+		if (!init_has_room(op->in))
 			return FILE_WAIT;
 		r = g->fd < 0 ? next_entry(g, true, e) : step_file(g, e);
 		if (before - g->flow.left >= TURN_BYTES)
@@ -264,7 +258,7 @@ static int list_turn(struct file_op *op, struct err *e)
 	int r = FILE_AGAIN;
 
 	for (int i = 0; i < ENTRIES_PER_TURN && r == FILE_AGAIN; i++) {
-		if (!file_may_send(op))
+		if (!init_has_room(op->in))
 			return FILE_WAIT;
 		r = next_entry(get_of(op), false, e);
 	}

@@ -315,19 +315,10 @@ static int make_guest(struct init *in, char *notes)
 	return r < 0 ? fail("use the sockets of the box's network", -r) : 0;
 }
 
-/* Only needed where no kernel does it: as PID 1 our exit ends everybody. */
-static void end_everything(void)
-{
-	struct init_tree all = TREE_NONE;
-
-	all.root = getpid();
-	for (int i = 0; i < END_ROUNDS && init_tree_kill(&all, getpid()) > 0; i++)
-		continue;
-}
-
 int main(int argc, char **argv)
 {
 	struct init in = {.groups = TREE_GROUPS_NONE, .net_fds = NET_FDS_NONE};
+	struct init_tree all = TREE_NONE;
 	char notes[INIT_NOTES_MAX] = "";
 	int rfd = -1, wfd = -1, r;
 
@@ -340,7 +331,9 @@ int main(int argc, char **argv)
 		return 1;
 	r = ev_run(in.ev);
 	file_table_free(in.files);
-	if (getpid() != 1)
-		end_everything();
+	/* Only needed where no kernel does it: as PID 1 our exit ends everybody. */
+	all.root = getpid();
+	for (int i = 0; i < END_ROUNDS && all.root != 1 && init_tree_kill(&all, all.root) > 0; i++)
+		continue;
 	return r < 0 || in.broken ? 1 : 0;
 }

@@ -59,21 +59,6 @@ static void put_addr(const union net_addr *a, uint8_t *ret, uint16_t *ret_port)
 	}
 }
 
-static bool ask(int fd, const union net_addr *from, const union net_addr *to)
-{
-	struct diag_request r = {
-		.head = {.len = sizeof(r), .type = BY_FAMILY, .flags = REQUEST, .sequence = 1},
-		.family = (uint8_t)from->any.sa_family,
-		.protocol = IPPROTO_TCP,
-		.states = ~0u,
-		.id = {.cookie = {~0u, ~0u}},
-	};
-
-	put_addr(from, r.id.src, &r.id.sport);
-	put_addr(to, r.id.dst, &r.id.dport);
-	return send(fd, &r, sizeof(r), MSG_DONTWAIT) == sizeof(r);
-}
-
 /* The group in an answer, or 0. */
 static uint64_t find_group(const uint8_t *p, size_t n)
 {
@@ -124,6 +109,13 @@ static uint64_t find_command(int work_fd, uint64_t group)
 
 uint64_t owner_find(struct owner *o, const union net_addr *from, const union net_addr *to)
 {
+	struct diag_request q = {
+		.head = {.len = sizeof(q), .type = BY_FAMILY, .flags = REQUEST, .sequence = 1},
+		.family = (uint8_t)from->any.sa_family,
+		.protocol = IPPROTO_TCP,
+		.states = ~0u,
+		.id = {.cookie = {~0u, ~0u}},
+	};
 	uint8_t answer[1024] __attribute__((aligned(4)));
 	uint64_t group;
 	ssize_t n;
@@ -134,7 +126,9 @@ uint64_t owner_find(struct owner *o, const union net_addr *from, const union net
 	for (int i = 0; i < AGAIN_MAX; i++)
 		if (recv(o->diag_fd, answer, sizeof(answer), MSG_DONTWAIT) < 0)
 			break;
-	if (!ask(o->diag_fd, from, to))
+	put_addr(from, q.id.src, &q.id.sport);
+	put_addr(to, q.id.dst, &q.id.dport);
+	if (send(o->diag_fd, &q, sizeof(q), MSG_DONTWAIT) != sizeof(q))
 		return 0;
 	n = recv(o->diag_fd, answer, sizeof(answer), MSG_DONTWAIT);
 	group = n > 0 ? find_group(answer, (size_t)n) : 0;

@@ -29,89 +29,42 @@ struct init_port {
 	bool is_v6;
 };
 
-static void port_free(struct init_port *p)
-{
-	struct init *in = p->conn.in;
-
-	ev_io_remove(in->ev, &p->io);
-	init_conn_remove(&in->ports->conns, &p->conn);
-	free(p);
-}
-
 static void on_over(struct init_conn *c)
 {
-	port_free(container(c, struct init_port, conn));
-}
+	struct init_port *p = container(c, struct init_port, conn);
 
-static int connect_now(int fd, bool is_v6, uint16_t port)
-{
-	struct sockaddr_in v4 = {.sin_family = AF_INET,
-				 .sin_port = htons(port),
-				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6,
-				  .sin6_port = htons(port),
-				  .sin6_addr = IN6ADDR_LOOPBACK_INIT};
-	int r = is_v6 ? connect(fd, (const struct sockaddr *)&v6, sizeof(v6))
-		      : connect(fd, (const struct sockaddr *)&v4, sizeof(v4));
-
-	return r == 0 || errno == EINPROGRESS ? 0 : -errno;
+	ev_io_remove(c->in->ev, &p->io);
+	init_conn_remove(&c->in->ports->conns, c);
+	free(p);
 }
 
 /* A socket on its way; its answer comes as EPOLLOUT. */
 static int start_connect(bool is_v6, uint16_t port)
 {
+	const struct sockaddr_in v4 = {.sin_family = AF_INET,
+				       .sin_port = htons(port),
+				       .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	const struct sockaddr_in6 v6 = {.sin6_family = AF_INET6,
+					.sin6_port = htons(port),
+					.sin6_addr = IN6ADDR_LOOPBACK_INIT};
 	autoclose int fd =
 		socket(is_v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	int r = fd < 0 ? -errno : connect_now(fd, is_v6, port);
+	int r = fd < 0	? -1
+		: is_v6 ? connect(fd, (const struct sockaddr *)&v6, sizeof(v6))
+			: connect(fd, (const struct sockaddr *)&v4, sizeof(v4));
 
-	if (r < 0)
-		return r;
+	if (r < 0 && errno != EINPROGRESS)
+		return -errno;
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
 	return take_fd(fd);
 }
 
-/* Refused at once is possible on the loopback: then the other family comes at once too. What IPv4
- * said is the better reason. */
-static int start_any(bool *ret_v6, uint16_t port)
-{
-	int fd = start_connect(false, port), other;
-
-	*ret_v6 = fd < 0;
-	if (fd >= 0)
-		return fd;
-	other = start_connect(true, port);
-	return other < 0 ? fd : other;
-}
-
-static void say_failure(struct init *in, uint32_t id, uint16_t port, int code)
-{
-	init_fail(in, id, code, "connect to port %u in the box: %s", port,
-		  code == ECONNREFUSED ? "nobody listens there" : strerror(code));
-}
-
 static void fail(struct init_port *p, int code)
 {
-	say_failure(p->conn.in, p->conn.s.id, p->port, code);
+	init_fail(p->conn.in, p->conn.s.id, code, "connect to port %u in the box: %s", p->port,
+		  code == ECONNREFUSED ? "nobody listens there" : strerror(code));
 	init_conn_done(&p->conn);
-	port_free(p);
-}
-
-/* The other family, once. */
-static int try_v6(struct init_port *p, int code)
-{
-	int fd, r;
-
-	if (p->is_v6)
-		return -code;
-	p->is_v6 = true;
-	fd = start_connect(true, p->port);
-	if (fd < 0)
-		return -code; /* what IPv4 said is the better reason */
-	ev_io_remove(p->conn.in->ev, &p->io);
-	fd_close(&p->conn.s.io.fd);
-	p->conn.s.io.fd = p->io.fd = fd;
-	r = ev_io_add(p->conn.in->ev, &p->io, EPOLLOUT);
-	return r;
+	on_over(&p->conn);
 }
 
 static void on_connected(struct ev_io *io, uint32_t events)
@@ -119,14 +72,23 @@ static void on_connected(struct ev_io *io, uint32_t events)
 	struct init_port *p = container(io, struct init_port, io);
 	struct init *in = p->conn.in;
 	socklen_t len = sizeof(int);
-	int code = 0;
+	int code = 0, fd;
 
 	if (getsockopt(io->fd, SOL_SOCKET, SO_ERROR, &code, &len) < 0)
 		code = errno;
+	/* The other family, once; what IPv4 said is the better reason. */
+	fd = code == 0 || p->is_v6 ? -1 : start_connect(true, p->port);
+	if (fd >= 0) {
+		p->is_v6 = true;
+		ev_io_remove(in->ev, io);
+		fd_close(&p->conn.s.io.fd);
+		p->conn.s.io.fd = io->fd = fd;
+		code = -ev_io_add(in->ev, io, EPOLLOUT);
+		if (code == 0)
+			return;
+	}
 	if (code != 0) {
-		code = -try_v6(p, code);
-		if (code != 0)
-			fail(p, code);
+		fail(p, code);
 		return;
 	}
 	ev_io_remove(in->ev, io);
@@ -138,8 +100,7 @@ static void on_connected(struct ev_io *io, uint32_t events)
 void init_port_start(struct init *in, uint32_t id, const struct wire_port *m)
 {
 	struct init_port *p;
-	bool is_v6;
-	int fd, r;
+	int fd, other = -1, r;
 
 	if (m->port == 0 || m->port > UINT16_MAX) {
 		init_fail(in, id, EINVAL, "%llu is no port", (unsigned long long)m->port);
@@ -152,19 +113,24 @@ void init_port_start(struct init *in, uint32_t id, const struct wire_port *m)
 			  INIT_PORTS_MAX);
 		return;
 	}
-	fd = start_any(&is_v6, (uint16_t)m->port);
-	p = fd < 0 ? NULL : calloc(1, sizeof(*p));
+	p = calloc(1, sizeof(*p));
 	if (!p) {
-		r = fd < 0 ? -fd : ENOMEM;
-		fd_close(&fd);
-		say_failure(in, id, (uint16_t)m->port, r);
+		init_fail(in, id, ENOMEM, "connect to a port in the box");
 		return;
 	}
 	p->port = (uint16_t)m->port;
-	p->is_v6 = is_v6;
+	/* Refused at once is possible on the loopback: then the other family comes at once too. */
+	fd = start_connect(false, p->port);
+	if (fd < 0)
+		other = start_connect(true, p->port);
+	if (other >= 0)
+		fd = other;
+	p->is_v6 = other >= 0;
 	p->conn.on_over = on_over;
 	p->io = (struct ev_io){.on_event = on_connected, .fd = fd};
 	r = init_conn_init(&p->conn, in, fd, id, true);
+	if (fd < 0)
+		r = fd;
 	init_conn_add(&in->ports->conns, &p->conn);
 	if (r == 0)
 		r = ev_io_add(in->ev, &p->io, EPOLLOUT);

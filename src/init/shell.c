@@ -166,23 +166,16 @@ static void on_prepare(struct ev_defer *d)
 		line_io_new(sh->table, &sh->user, &sh->premade);
 }
 
-/* Forgets a shell that is not alive and has no lines. False if there is none. */
-static bool forget_one(struct shell_table *t)
+static int shell_new(struct shell_table *t, const char *name, struct shell **ret, struct err *e)
 {
 	struct shell *sh = t->shells;
 
+	/* At the limit one is forgotten that is not alive and has no lines. */
 	while (sh && (sh->alive || sh->current || sh->first))
 		sh = sh->next;
-	if (sh)
+	if (t->shell_count >= INIT_SHELLS_MAX && sh)
 		shell_free(sh);
-	return sh != NULL;
-}
-
-static int shell_new(struct shell_table *t, const char *name, struct shell **ret, struct err *e)
-{
-	struct shell *sh;
-
-	if (t->shell_count >= INIT_SHELLS_MAX && !forget_one(t))
+	else if (t->shell_count >= INIT_SHELLS_MAX)
 		return err_set(e, ERR_LIMIT, EAGAIN,
 			       "this box has %u shells already: end one with `exit`",
 			       INIT_SHELLS_MAX);
@@ -212,22 +205,6 @@ static struct line *queue_pop(struct shell *sh)
 	l->next = NULL;
 	sh->queued--;
 	return l;
-}
-
-static void queue_remove(struct shell *sh, struct line *l)
-{
-	struct line **at = &sh->first;
-
-	sh->last = NULL;
-	while (*at) {
-		if (*at == l)
-			*at = l->next;
-		else {
-			sh->last = *at;
-			at = &(*at)->next;
-		}
-	}
-	sh->queued--;
 }
 
 void shell_queue_first(struct shell *sh, struct line *l)
@@ -300,7 +277,19 @@ void shell_next(struct shell *sh)
 
 void line_end_waiting(struct line *l, int sig)
 {
-	queue_remove(l->shell, l);
+	struct shell *sh = l->shell;
+	struct line **at = &sh->first;
+
+	sh->last = NULL;
+	while (*at) {
+		if (*at == l)
+			*at = l->next;
+		else {
+			sh->last = *at;
+			at = &(*at)->next;
+		}
+	}
+	sh->queued--;
 	l->job.result.signal = sig;
 	line_end(l, SHELL_KEPT, l->job.result.timed_out ? "timeout" : "killed");
 }
@@ -316,21 +305,6 @@ int shell_table_new(struct init *in, struct shell_table **ret)
 	t->in = in;
 	t->dir_fd = -1;
 	*ret = t;
-	return 0;
-}
-
-static int check_request(const struct wire_exec *m, const char *name, struct err *e)
-{
-	if (!m->line || m->argv.count > 0)
-		return err_set(e, ERR_INVALID, EINVAL,
-			       "a persistent shell runs a line, not arguments");
-	if (m->pty)
-		return err_set(e, ERR_INVALID, EINVAL, "a persistent shell has no terminal");
-	if (!str_is_name(name, SHELL_NAME_MAX))
-		return err_set(
-			e, ERR_INVALID, EINVAL,
-			"a shell's name is lower-case letters, digits and inner dashes, at most %u",
-			SHELL_NAME_MAX);
 	return 0;
 }
 
@@ -363,10 +337,19 @@ static int add_line(struct shell_table *t, uint32_t id, const struct wire_exec *
 	const char *name = m->shell[0] ? m->shell : SHELL_DEFAULT;
 	struct shell *sh = t->shells;
 	struct line *l;
-	int r = check_request(m, name, e);
+	int r;
 
-	if (r == 0)
-		r = shell_dir_open(t, e);
+	if (!m->line || m->argv.count > 0)
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "a persistent shell runs a line, not arguments");
+	if (m->pty)
+		return err_set(e, ERR_INVALID, EINVAL, "a persistent shell has no terminal");
+	if (!str_is_name(name, SHELL_NAME_MAX))
+		return err_set(
+			e, ERR_INVALID, EINVAL,
+			"a shell's name is lower-case letters, digits and inner dashes, at most %u",
+			SHELL_NAME_MAX);
+	r = shell_dir_open(t, e);
 	if (r < 0)
 		return r;
 	while (sh && strcmp(sh->name, name) != 0)

@@ -48,13 +48,6 @@ static struct name name_of(const char *token, char kind)
 
 /* --- the directory --- */
 
-static bool is_plain_path(const char *s)
-{
-	return s[0] == '/' &&
-	       s[strspn(s, "/abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")] ==
-		       '\0';
-}
-
 static void forget_read(int fd)
 {
 	const struct timespec times[2] = {{0}, {.tv_nsec = UTIME_OMIT}};
@@ -102,12 +95,15 @@ void shell_dir_mend(const struct shell_table *t)
 
 int shell_dir_open(struct shell_table *t, struct err *e)
 {
+	/* What the driver's sentences need no quotes for. */
+	static const char plain[] =
+		"/abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
 	const char *dir = t->in->shell_dir ? t->in->shell_dir : INIT_SHELL_DIR;
 	int r;
 
 	if (t->dir_fd >= 0)
 		return 0;
-	if (!is_plain_path(dir) || !str_copy(t->dir, sizeof(t->dir), dir))
+	if (dir[0] != '/' || dir[strspn(dir, plain)] || !str_copy(t->dir, sizeof(t->dir), dir))
 		return err_set(e, ERR_INVALID, EINVAL, "shells cannot use the directory '%.100s'",
 			       dir);
 	t->dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -163,24 +159,9 @@ static int open_fifo(const struct line_io *io, char kind, int flags)
 	return fd < 0 ? -errno : fd;
 }
 
-static int make_output(struct line_io *io, int i, const struct user *u)
-{
-	static const char kinds[] = {'o', 'e'};
-	struct init *in = io->table->in;
-	int r = make_fifo(io, kinds[i], u), fd;
-
-	if (r < 0)
-		return r;
-	fd = open_fifo(io, kinds[i], O_RDONLY);
-	if (fd < 0)
-		return fd;
-	io->hold_fd[i] = open_fifo(io, kinds[i], O_WRONLY);
-	r = out_stream_start(&io->out[i], in->ev, &in->link, fd, 0, (uint8_t)(WIRE_STDOUT + i));
-	return io->hold_fd[i] < 0 ? io->hold_fd[i] : r;
-}
-
 int line_io_new(struct shell_table *t, const struct user *u, struct line_io **ret)
 {
+	static const char kinds[] = {'o', 'e'};
 	struct line_io *io = calloc(1, sizeof(*io));
 	int r;
 
@@ -196,8 +177,18 @@ int line_io_new(struct shell_table *t, const struct user *u, struct line_io **re
 	r = io->text_fd = make_file(io, 'c', O_WRONLY, u);
 	if (r >= 0)
 		forget_read(r);
-	for (int i = 0; i < 2 && r >= 0; i++)
-		r = make_output(io, i, u);
+	for (int i = 0; i < 2 && r >= 0; i++) {
+		r = make_fifo(io, kinds[i], u);
+		if (r == 0)
+			r = open_fifo(io, kinds[i], O_RDONLY);
+		if (r < 0)
+			break;
+		io->hold_fd[i] = open_fifo(io, kinds[i], O_WRONLY);
+		r = out_stream_start(&io->out[i], t->in->ev, &t->in->link, r, 0,
+				     (uint8_t)(WIRE_STDOUT + i));
+		if (io->hold_fd[i] < 0)
+			r = io->hold_fd[i];
+	}
 	if (r < 0) {
 		line_io_free(io);
 		return r;
@@ -293,27 +284,17 @@ static int put_braced(struct buf *out, const struct shell *sh, const char *text)
 	return r < 0 ? r : buf_append_str(out, "\n\n}\n");
 }
 
-static int put_plain(struct buf *out, const char *text)
-{
-	size_t len = strlen(text);
-	int r = buf_append(out, text, len);
-
-	/* A file without a byte is never read. */
-	if (r == 0 && (len == 0 || text[len - 1] == '\\'))
-		r = buf_append_str(out, "\n");
-	return r;
-}
-
 int line_io_write(struct line_io *io, const char *text, struct shell *sh)
 {
 	autoclose int plain = -1;
 	bool may_abort;
+	size_t len = strlen(text);
 	struct buf out;
 	int r = 0;
 
 	sh->may_abort = sh->may_abort || text_defines_abort(text);
 	may_abort = sh->may_abort || sh->nounset || text_sets_nounset(text);
-	buf_init(&out, 2 * strlen(text) + TEXT_ROOM);
+	buf_init(&out, 2 * len + TEXT_ROOM);
 	if (sh->bash && sh->may_abort && !sh->lean && !sh->plain)
 		r = io->functions_fd = make_file(io, 'f', O_RDWR, &sh->user);
 	if (r >= 0 && sh->bash && may_abort && text_needs_braces(text, sh->errexit)) {
@@ -321,11 +302,15 @@ int line_io_write(struct line_io *io, const char *text, struct shell *sh)
 		r = plain = make_file(io, 'p', O_WRONLY, &sh->user);
 		io->braced = plain >= 0;
 		if (r >= 0)
-			r = fd_write_full(plain, text, strlen(text));
+			r = fd_write_full(plain, text, len);
 		if (r == 0)
 			r = put_braced(&out, sh, text);
-	} else if (r >= 0)
-		r = put_plain(&out, text);
+	} else if (r >= 0) {
+		r = buf_append(&out, text, len);
+		/* A file without a byte is never read. */
+		if (r == 0 && (len == 0 || text[len - 1] == '\\'))
+			r = buf_append_str(&out, "\n");
+	}
 	if (r == 0)
 		r = fd_write_full(io->text_fd, buf_data(&out), buf_len(&out));
 	buf_done(&out);

@@ -109,20 +109,6 @@ static void print_end(const struct shell *sh, const char *mark, const char *also
 			 mark, also);
 }
 
-/* A text that does not parse within braces loses its beginning, and bash may go on with what comes
- * after the error: so another bash parses it first, and where that fails it goes without braces. */
-static void put_check(const struct line *l, char *ret, size_t size)
-{
-	const char *dir = l->shell->table->dir, *token = l->io->token;
-
-	ret[0] = '\0';
-	if (l->io->braced)
-		snprintf(ret, size,
-			 "\\builtin command %s -nO extglob %s/%sc </dev/null >/dev/null 2>&1 || "
-			 "\\builtin printf '%%s\\n' \"$(<%s/%sp)\" >|%s/%sc; ",
-			 l->shell->path, dir, token, dir, token, dir, token);
-}
-
 /* The sentence that runs the text. With input, Ts is opened when Ti is. */
 static void feed_driver(struct line *l)
 {
@@ -132,8 +118,15 @@ static void feed_driver(struct line *l)
 	char text[DRIVER_MAX], back[DRIVER_MAX / 4], end[2 * END_MAX];
 	char also[END_MAX], check[2 * END_MAX];
 
-	back[0] = '\0';
-	put_check(l, check, sizeof(check));
+	back[0] = check[0] = '\0';
+	/* A text that does not parse within braces loses its beginning, and bash may go on with
+	 * what comes after the error: so another bash parses it first, and where that fails it goes
+	 * without braces. */
+	if (l->io->braced)
+		snprintf(check, sizeof(check),
+			 "\\builtin command %s -nO extglob %s/%sc </dev/null >/dev/null 2>&1 || "
+			 "\\builtin printf '%%s\\n' \"$(<%s/%sp)\" >|%s/%sc; ",
+			 sh->path, dir, token, dir, token, dir, token);
 	snprintf(also, sizeof(also), "%s", sh->lean ? STAY_OR_EXIT : "");
 	if (l->io->functions_fd >= 0)
 		snprintf(also, sizeof(also), "\\builtin declare -f >|%s/%sf; ", dir, token);

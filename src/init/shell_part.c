@@ -95,15 +95,6 @@ static const char *skip_quoted(struct scan *st, const char *s)
 	return s;
 }
 
-static const char *take_bracket(struct scan *st, const char *s)
-{
-	if (st->cases == 0 && *s == '(')
-		st->open++;
-	if (st->cases == 0 && *s == ')' && --st->open < 0)
-		st->lost = true;
-	return s + 1;
-}
-
 /* One word, or what stands between words. */
 static const char *take_plain(struct scan *st, const char *line, const char *s)
 {
@@ -116,8 +107,10 @@ static const char *take_plain(struct scan *st, const char *line, const char *s)
 	}
 	if (strncmp(s, "<<", 2) == 0)
 		return take_heredoc(st, s);
-	if (*s == '(' || *s == ')')
-		return take_bracket(st, s);
+	if (st->cases == 0 && *s == '(')
+		st->open++;
+	if (st->cases == 0 && *s == ')' && --st->open < 0)
+		st->lost = true;
 	if (ends_word(*s))
 		return s + 1;
 	while (!ends_word(s[n]) && !strchr("'\"\\", s[n]))

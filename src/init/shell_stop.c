@@ -79,14 +79,6 @@ struct stop_seen {
 	bool waits; /* did not get it yet */
 };
 
-static struct stop_seen *find_seen(const struct line *l, pid_t pid)
-{
-	for (size_t i = 0; i < l->stop_seen_count; i++)
-		if (l->stop_seen[i].pid == pid)
-			return &l->stop_seen[i];
-	return NULL;
-}
-
 /* A copy of the shell that has yet to become the command it is for: it would take the signal for
  * the shell and forget it. */
 static bool is_unborn(const struct shell *sh, pid_t pid)
@@ -99,34 +91,32 @@ static bool is_unborn(const struct shell *sh, pid_t pid)
 	       a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-static void pass_on_to(struct line *l, pid_t pid)
-{
-	struct stop_seen *s = find_seen(l, pid);
-
-	if (!s) {
-		if (l->stop_seen_count == SEEN_MAX)
-			return;
-		s = &l->stop_seen[l->stop_seen_count++];
-		*s = (struct stop_seen){.pid = pid, .waits = true};
-		if (is_unborn(l->shell, pid))
-			return; /* a subshell gets it in the next round */
-	}
-	if (s->waits)
-		kill(pid, l->stop_signal);
-	s->waits = false;
-}
-
 /* Passes the signal on to those who did not get it yet. */
 static void pass_on(struct line *l)
 {
 	struct shell *sh = l->shell;
 	pid_t now[SEEN_MAX];
-	size_t n = init_tree_members(&sh->tree, sh->proc.pid, now, SEEN_MAX);
+	int n = init_tree_visit(&sh->tree, 0, sh->proc.pid, now, SEEN_MAX);
 
 	if (!l->stop_seen)
 		l->stop_seen = calloc(SEEN_MAX, sizeof(*l->stop_seen));
-	for (size_t i = 0; l->stop_seen && i < n; i++)
-		pass_on_to(l, now[i]);
+	for (int i = 0; l->stop_seen && i < n && i < SEEN_MAX; i++) {
+		struct stop_seen *s = l->stop_seen, *end = s + l->stop_seen_count;
+
+		while (s < end && s->pid != now[i])
+			s++;
+		if (s == end) {
+			if (l->stop_seen_count == SEEN_MAX)
+				continue;
+			l->stop_seen_count++;
+			*s = (struct stop_seen){.pid = now[i], .waits = true};
+			if (is_unborn(sh, now[i]))
+				continue; /* a subshell gets it in the next round */
+		}
+		if (s->waits)
+			kill(now[i], l->stop_signal);
+		s->waits = false;
+	}
 }
 
 /* --- the shell is stopped --- */
@@ -141,26 +131,13 @@ static void end_by_itself(struct line *l, unsigned status)
 	shell_on_end(sh, 0, status);
 }
 
-/* Everything that has to happen before it moves again. */
-static void interrupt(struct line *l)
-{
-	struct shell *sh = l->shell;
-
-	l->stop_round++;
-	line_ask_end(l, l->stop_round);
-	shell_signal(sh, SIGNAL_INTERRUPT);
-	if (l->stop_by_force)
-		init_tree_kill(&sh->tree, sh->proc.pid);
-	else
-		pass_on(l);
-}
-
 /* A probe is fed only to a shell that has read the driver. */
 static bool is_driver_unread(const struct shell *sh)
 {
 	return sh->probe == PROBE_NONE && shell_unread(sh) > 0;
 }
 
+/* Everything that has to happen before it moves again. */
 static void act_while_stopped(struct line *l)
 {
 	struct shell *sh = l->shell;
@@ -172,69 +149,53 @@ static void act_while_stopped(struct line *l)
 		return;
 	}
 	line_io_remove_text(l->io);
-	if (l->stop_round > 0 || !is_driver_unread(sh))
-		interrupt(l);
+	if (l->stop_round > 0 || !is_driver_unread(sh)) {
+		line_ask_end(l, ++l->stop_round);
+		shell_signal(sh, SIGNAL_INTERRUPT);
+		if (l->stop_by_force)
+			init_tree_kill(&sh->tree, sh->proc.pid);
+		else
+			pass_on(l);
+	}
 	shell_signal(sh, SIGCONT);
 }
 
 /* --- the rounds --- */
 
-static void step_by_force(struct line *l)
-{
-	struct shell *sh = l->shell;
-
-	l->stop_round++;
-	if (l->stop_round % 3 != 0)
-		shell_signal(sh, SIGINT);
-	init_tree_kill(&sh->tree, sh->proc.pid);
-	line_ask_end(l, l->stop_round);
-}
-
-static void step_on_request(struct line *l, bool quick)
-{
-	if (shell_unread(l->shell) == 0) {
-		l->stop_round++;
-		line_ask_end(l, l->stop_round);
-	}
-	if (quick)
-		pass_on(l);
-}
-
-/* The time of force is over. */
-static void step_of_death(struct line *l, uint64_t now)
-{
-	struct shell *sh = l->shell;
-
-	if (now >= l->stop_until_ms + GIVE_UP_MS) {
-		line_stopped_by_death(l);
-		return;
-	}
-	init_tree_kill(&sh->tree, sh->proc.pid);
-	shell_signal(sh, SIGKILL);
-	l->stop_killed = true;
-}
-
 static void step(struct line *l)
 {
+	struct shell *sh = l->shell;
 	struct ev *ev = l->job.in->ev;
 	uint64_t now = ev_now(ev);
 	bool in_time = now < l->stop_until_ms;
 
 	ev_timer_set(ev, &l->step, l->stop_by_force || in_time ? STEP_MS : SLOW_STEP_MS);
 	if (l->stop_by_force && !in_time) {
-		step_of_death(l, now);
-	} else if (l->stop_holding && !shell_is_stopped(l->shell)) {
+		if (now >= l->stop_until_ms + GIVE_UP_MS) {
+			line_stopped_by_death(l);
+			return;
+		}
+		init_tree_kill(&sh->tree, sh->proc.pid);
+		shell_signal(sh, SIGKILL);
+		l->stop_killed = true;
+	} else if (l->stop_holding && !shell_is_stopped(sh)) {
 		ev_timer_set(ev, &l->step, in_time ? HOLD_MS : SLOW_STEP_MS);
 	} else if (l->stop_holding) {
 		l->stop_holding = false;
 		l->stop_until_ms = now + (l->stop_by_force ? FORCE_MS : QUICK_MS);
 		act_while_stopped(l);
-	} else if (l->stop_round == 0 && is_driver_unread(l->shell)) {
+	} else if (l->stop_round == 0 && is_driver_unread(sh)) {
 		return; /* it has yet to find that there is no text */
 	} else if (l->stop_by_force) {
-		step_by_force(l);
+		if (++l->stop_round % 3 != 0)
+			shell_signal(sh, SIGINT);
+		init_tree_kill(&sh->tree, sh->proc.pid);
+		line_ask_end(l, l->stop_round);
 	} else {
-		step_on_request(l, in_time);
+		if (shell_unread(sh) == 0)
+			line_ask_end(l, ++l->stop_round);
+		if (in_time)
+			pass_on(l);
 	}
 }
 

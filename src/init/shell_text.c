@@ -39,14 +39,6 @@ static bool begins_word(const char *text, const char *at)
 	return at == text || strchr(" \t\n;&|(){`", at[-1]) != NULL;
 }
 
-static bool ends_with_word(const char *text, const char *end, const char *word)
-{
-	size_t n = strlen(word);
-
-	return (size_t)(end - text) >= n && memcmp(end - n, word, n) == 0 &&
-	       begins_word(text, end - n);
-}
-
 /* Is what begins here a command's name? */
 static bool begins_command(const char *text, const char *at)
 {
@@ -55,9 +47,13 @@ static bool begins_command(const char *text, const char *at)
 
 	while (end > text && strchr(blanks, end[-1]))
 		end--;
-	for (size_t i = 0; i < sizeof(before) / sizeof(*before); i++)
-		if (ends_with_word(text, end, before[i]))
+	for (size_t i = 0; i < sizeof(before) / sizeof(*before); i++) {
+		size_t n = strlen(before[i]);
+
+		if ((size_t)(end - text) >= n && memcmp(end - n, before[i], n) == 0 &&
+		    begins_word(text, end - n))
 			return true;
+	}
 	return begins_word(text, end);
 }
 
@@ -189,20 +185,15 @@ bool text_is_nothing(const char *s)
 	return true;
 }
 
-/* Is errexit on in all of it? */
-static bool exits(const char *s, bool errexit)
-{
-	return (errexit || sets_option(s, '-', 'e') || strstr(s, "-o errexit")) &&
-	       !sets_option(s, '+', 'e') && !strstr(s, "+o errexit");
-}
-
 bool text_needs_braces(const char *s, bool errexit)
 {
 	size_t lines = count_lines(s);
+	bool exits = (errexit || sets_option(s, '-', 'e') || strstr(s, "-o errexit")) &&
+		     !sets_option(s, '+', 'e') && !strstr(s, "+o errexit"); /* in all of it */
 
 	/* Braces around nothing would not parse. */
-	return lines > 1 && lines <= INIT_BRACED_MAX && !exits(s, errexit) &&
-	       !has_open_heredoc(s) && !text_is_nothing(s + text_head_len(s));
+	return lines > 1 && lines <= INIT_BRACED_MAX && !exits && !has_open_heredoc(s) &&
+	       !text_is_nothing(s + text_head_len(s));
 }
 
 /* One line, without its end: an option or an alias, complete in itself, that expands nothing. */

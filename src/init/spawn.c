@@ -87,17 +87,6 @@ static int set_descriptors(const struct spawn *s, int *report_fd)
 	return guest_close_from(REPORT_FD + 1);
 }
 
-static int set_ids(const struct user *u)
-{
-	/* The raw calls: libc's would reach for other threads, and there are none. */
-	if (syscall(SYS_setgroups, u->group_count, u->groups) < 0 ||
-	    syscall(SYS_setresgid, u->gid, u->gid, u->gid) < 0 ||
-	    syscall(SYS_setresuid, u->uid, u->uid, u->uid) < 0)
-		return -errno;
-	/* A change of ids sets the kernel's default, which the host may have changed. */
-	return prctl(PR_SET_DUMPABLE, 0) < 0 ? -errno : 0;
-}
-
 /* In a strict box init has its capabilities through the inheritable set (guest/hold.c): a
  * command is to have none of any kind. */
 static int drop_inheritable(void)
@@ -179,16 +168,6 @@ static enum stage run_program(const struct spawn *s, int *code)
 		return STAGE_MISSING;
 	}
 	return strchr(s->argv[0], '/') ? try_exec(s->argv[0], s, code) : search_exec(s, code);
-}
-
-/* As the user, and through no link that stands for an open descriptor or a process's place. */
-static int enter_directory(const char *path)
-{
-	autoclose int fd = guest_open_at(AT_FDCWD, path, O_PATH | O_DIRECTORY, FD_NO_MAGICLINKS);
-
-	if (fd < 0)
-		return fd;
-	return fchdir(fd) < 0 ? -errno : 0;
 }
 
 /* EAGAIN is what the kernel says at a limit of processes, here and (RLIMIT_NPROC) at exec. */
@@ -292,7 +271,8 @@ static int explain(const struct init *in, const struct spawn *s, enum stage stag
 static enum stage become(const struct init *in, const struct spawn *s, bool enter, int *report_fd,
 			 int *code)
 {
-	int r = init_tree_join(s->tree, enter);
+	const struct user *u = s->user;
+	int r = init_tree_join(s->tree, enter), cwd;
 	sigset_t none;
 
 	*code = -r;
@@ -317,32 +297,30 @@ static enum stage become(const struct init *in, const struct spawn *s, bool ente
 	/* A pipe belongs to init, which made it; a script that writes to /dev/stderr opens it anew,
 	 * and that is for its owner only. Where it cannot be given away, only that fails. */
 	for (int fd = s->in == 0; fd <= 2 && s->tty < 0 && !in->single && !s->own_pipes; fd++)
-		if (fchown(fd, s->user->uid, s->user->gid) < 0)
+		if (fchown(fd, u->uid, u->gid) < 0)
 			continue;
-	r = in->single ? 0 : set_ids(s->user);
-	*code = -r;
-	if (r < 0)
+	/* The raw calls: libc's would reach for other threads, and there are none. A change of ids
+	 * makes the process as dumpable as the kernel's default, which the host may have
+	 * changed. */
+	if (!in->single &&
+	    (syscall(SYS_setgroups, u->group_count, u->groups) < 0 ||
+	     syscall(SYS_setresgid, u->gid, u->gid, u->gid) < 0 ||
+	     syscall(SYS_setresuid, u->uid, u->uid, u->uid) < 0 || prctl(PR_SET_DUMPABLE, 0) < 0)) {
+		*code = errno;
 		return STAGE_IDS;
-	r = enter_directory(s->cwd);
-	*code = -r;
-	if (r < 0)
+	}
+	/* As the user, and through no link that stands for an open descriptor or a process's
+	 * place. */
+	cwd = guest_open_at(AT_FDCWD, s->cwd, O_PATH | O_DIRECTORY, FD_NO_MAGICLINKS);
+	if (cwd < 0 || fchdir(cwd) < 0) {
+		*code = cwd < 0 ? -cwd : errno;
 		return STAGE_CWD;
+	}
+	fd_close(&cwd);
 	signal(SIGPIPE, SIG_DFL); /* the one disposition init changed for itself */
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	return run_program(s, code);
-}
-
-/* In the child. If even the report fails init sees a clean start and exit status 127. */
-static void run_child(const struct init *in, const struct spawn *s, bool enter, int report_fd)
-{
-	struct err e = {0};
-	int code;
-	enum stage stage = become(in, s, enter, &report_fd, &code);
-
-	explain(in, s, stage, code, &e);
-	fd_write_full(report_fd, &e, sizeof(e));
-	_exit(127);
 }
 
 /* Returns 0 in the child (with *ret_enter: it has yet to enter its group), the pid, or -errno. */
@@ -446,7 +424,8 @@ void init_proc_drop(struct init_proc *p)
 
 int init_proc_start(struct init_proc *p, struct init *in, const struct spawn *s, struct err *e)
 {
-	int fds[2], r;
+	int fds[2], r, code;
+	enum stage stage;
 	bool enter;
 	pid_t pid;
 
@@ -460,8 +439,13 @@ int init_proc_start(struct init_proc *p, struct init *in, const struct spawn *s,
 	p->report.fd = fds[0];
 	r = ev_io_add(in->ev, &p->report, EPOLLIN);
 	pid = r < 0 ? r : fork_into(s->tree->fd[TREE_V2], &enter);
-	if (pid == 0)
-		run_child(in, s, enter, fds[1]);
+	if (pid == 0) {
+		stage = become(in, s, enter, &fds[1], &code);
+		explain(in, s, stage, code, e);
+		/* If even this fails init sees a clean start and exit status 127. */
+		fd_write_full(fds[1], e, sizeof(*e));
+		_exit(127);
+	}
 	close(fds[1]);
 	if (pid < 0) {
 		close_report(p);

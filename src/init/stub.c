@@ -86,25 +86,6 @@ static void answer(struct stub *s, const struct asker *a, enum dns_code code, co
 		conn_send(a->conn, out, (size_t)n);
 }
 
-/* The name may be used: its address, or that there is none of this type. */
-static void answer_name(struct stub *s, const struct asker *a)
-{
-	uint32_t addr;
-	uint8_t bytes[4];
-
-	if (a->q.type != DNS_A) {
-		answer(s, a, DNS_OK, NULL);
-		return;
-	}
-	if (names_give(s->names, a->q.name, &addr) < 0) {
-		answer(s, a, DNS_SERVFAIL, NULL);
-		return;
-	}
-	addr = htonl(addr);
-	memcpy(bytes, &addr, sizeof(bytes));
-	answer(s, a, DNS_OK, bytes);
-}
-
 /* ---- asks ---- */
 
 static bool is_full(const struct stub *s)
@@ -143,6 +124,7 @@ static void end_ask(struct init_ask *k, enum dns_code code)
 	struct stub *s = k->stub;
 	struct init_ask **at = &s->asks;
 	struct asker *a;
+	uint32_t addr;
 
 	while (*at != k)
 		at = &(*at)->next;
@@ -154,10 +136,14 @@ static void end_ask(struct init_ask *k, enum dns_code code)
 		s->asker_count--;
 		if (a->conn)
 			a->conn->asker = NULL;
-		if (code == DNS_OK)
-			answer_name(s, a);
-		else
-			answer(s, a, code, NULL);
+		if (code != DNS_OK || a->q.type != DNS_A) {
+			answer(s, a, code, NULL); /* a name has no address of another type */
+		} else if (names_give(s->names, a->q.name, &addr) < 0) {
+			answer(s, a, DNS_SERVFAIL, NULL);
+		} else {
+			addr = htonl(addr);
+			answer(s, a, DNS_OK, (const uint8_t *)&addr);
+		}
 		free(a);
 	}
 	free(k);

@@ -261,16 +261,15 @@ int init_tree_kill(struct init_tree *t, pid_t except_pid)
 				      : init_walk_kill(t, except_pid);
 }
 
-int init_tree_signal(struct init_tree *t, int sig, pid_t except_pid)
+int init_tree_visit(struct init_tree *t, int sig, pid_t except_pid, pid_t *ret, int max)
 {
-	return init_tree_has_group(t) ? init_group_signal(t, sig, except_pid)
-				      : init_walk_signal(t, sig, except_pid);
+	return init_tree_has_group(t) ? init_group_visit(t, sig, except_pid, ret, max)
+				      : init_walk_visit(t, sig, except_pid, ret, max);
 }
 
-size_t init_tree_members(struct init_tree *t, pid_t except_pid, pid_t *ret, size_t max)
+int init_tree_signal(struct init_tree *t, int sig, pid_t except_pid)
 {
-	return init_tree_has_group(t) ? init_group_members(t, except_pid, ret, max)
-				      : init_walk_members(t, except_pid, ret, max);
+	return init_tree_visit(t, sig, except_pid, NULL, 0);
 }
 
 /* --- groups that were left --- */

@@ -87,8 +87,8 @@ int init_tree_kill(struct init_tree *t, pid_t except_pid);
 /* Any other signal, once, to every member but `except_pid`; 0 only counts. Returns how many it
  * saw. */
 int init_tree_signal(struct init_tree *t, int sig, pid_t except_pid);
-/* The members but `except_pid`, at most max of them. Returns how many were written. */
-size_t init_tree_members(struct init_tree *t, pid_t except_pid, pid_t *ret, size_t max);
+/* The same, and writes the first max of them to ret. */
+int init_tree_visit(struct init_tree *t, int sig, pid_t except_pid, pid_t *ret, int max);
 
 /* Removes left groups that have become empty. Called after orphans ended. */
 void init_tree_sweep(struct init_tree_groups *g);

@@ -60,7 +60,7 @@ static pid_t next_pid(char **at, pid_t except_pid)
 	return 0;
 }
 
-int init_group_signal(const struct init_tree *t, int sig, pid_t except_pid)
+int init_group_visit(const struct init_tree *t, int sig, pid_t except_pid, pid_t *ret, int max)
 {
 	autofree char *text = read_procs(t);
 	char *at = text;
@@ -68,23 +68,13 @@ int init_group_signal(const struct init_tree *t, int sig, pid_t except_pid)
 	pid_t pid;
 
 	while (at && (pid = next_pid(&at, except_pid)) > 0) {
+		if (seen < max)
+			ret[seen] = pid;
 		seen++;
 		if (sig)
 			kill(pid, sig);
 	}
 	return seen;
-}
-
-size_t init_group_members(const struct init_tree *t, pid_t except_pid, pid_t *ret, size_t max)
-{
-	autofree char *text = read_procs(t);
-	char *at = text;
-	size_t n = 0;
-	pid_t pid;
-
-	while (at && n < max && (pid = next_pid(&at, except_pid)) > 0)
-		ret[n++] = pid;
-	return n;
 }
 
 static int kill_frozen(const struct init_tree *t, pid_t except_pid)
@@ -93,7 +83,7 @@ static int kill_frozen(const struct init_tree *t, pid_t except_pid)
 
 	write_at(t->fd[TREE_V2], "cgroup.freeze", "1");
 	for (int round = 0; round < FROZEN_ROUNDS; round++) {
-		int left = init_group_signal(t, SIGKILL, except_pid);
+		int left = init_group_visit(t, SIGKILL, except_pid, NULL, 0);
 
 		if (left > seen)
 			seen = left;
@@ -104,24 +94,21 @@ static int kill_frozen(const struct init_tree *t, pid_t except_pid)
 	return seen;
 }
 
-/* True if those are the members that were there before, too. Takes both texts. */
-static bool is_same(char **before, char *now)
-{
-	bool same = *before && now && strcmp(*before, now) == 0;
-
-	free(*before);
-	*before = now;
-	return same;
-}
-
 static int kill_stopped(const struct init_tree *t, pid_t except_pid)
 {
-	char *before = NULL;
+	char *before = NULL, *now;
+	bool same = false;
 
-	for (int round = 0; round < STOP_ROUNDS && !is_same(&before, read_procs(t)); round++)
-		init_group_signal(t, SIGSTOP, except_pid);
+	for (int round = 0; round < STOP_ROUNDS && !same; round++) {
+		now = read_procs(t);
+		same = before && now && strcmp(before, now) == 0;
+		free(before);
+		before = now;
+		if (!same)
+			init_group_visit(t, SIGSTOP, except_pid, NULL, 0);
+	}
 	free(before);
-	return init_group_signal(t, SIGKILL, except_pid);
+	return init_group_visit(t, SIGKILL, except_pid, NULL, 0);
 }
 
 int init_group_kill(const struct init_tree *t, pid_t except_pid)
@@ -132,7 +119,7 @@ int init_group_kill(const struct init_tree *t, pid_t except_pid)
 		return kill_stopped(t, except_pid);
 	if (except_pid)
 		return kill_frozen(t, except_pid);
-	seen = init_group_signal(t, 0, 0);
+	seen = init_group_visit(t, 0, 0, NULL, 0);
 	if (seen == 0)
 		return 0;
 	/* cgroup.kill came with Linux 5.14. */

@@ -225,7 +225,7 @@ int init_walk_kill(const struct init_tree *t, pid_t except_pid)
 	return seen;
 }
 
-int init_walk_signal(const struct init_tree *t, int sig, pid_t except_pid)
+int init_walk_visit(const struct init_tree *t, int sig, pid_t except_pid, pid_t *ret, int max)
 {
 	struct procs ps;
 	int seen = 0;
@@ -236,6 +236,8 @@ int init_walk_signal(const struct init_tree *t, int sig, pid_t except_pid)
 	for (size_t i = 0; i < ps.count; i++) {
 		if (!is_member(&ps.list[i], except_pid))
 			continue;
+		if (seen < max)
+			ret[seen] = ps.list[i].pid;
 		seen++;
 		if (sig)
 			kill(ps.list[i].pid, sig);
@@ -244,28 +246,10 @@ int init_walk_signal(const struct init_tree *t, int sig, pid_t except_pid)
 	return seen;
 }
 
-size_t init_walk_members(const struct init_tree *t, pid_t except_pid, pid_t *ret, size_t max)
-{
-	struct procs ps;
-	size_t n = 0;
-
-	if (t->root <= 0)
-		return 0;
-	look(t, &ps);
-	for (size_t i = 0; i < ps.count && n < max; i++)
-		if (is_member(&ps.list[i], except_pid))
-			ret[n++] = ps.list[i].pid;
-	free(ps.list);
-	return n;
-}
-
 void init_walk_keep_current(struct init_tree *t, pid_t shell)
 {
 	struct procs ps;
 
-	free(t->keep);
-	t->keep = NULL;
-	t->keep_count = 0;
 	scan(&ps);
 	mark_inside(t, shell, &ps);
 	t->keep = calloc(TREE_KEEP_MAX, sizeof(*t->keep));

@@ -155,21 +155,6 @@ static int finish(struct user *u, bool known, struct err *e)
 	return known ? find_groups(u, e) : 0;
 }
 
-static int find_default(struct user *ret, struct err *e)
-{
-	int r;
-
-	start_with(ret, 1000, 1000);
-	r = find_passwd(&(struct wanted){.uid = 1000}, ret, e);
-	if (r == 0) {
-		start_with(ret, 0, 0);
-		r = find_passwd(&(struct wanted){.uid = 0}, ret, e);
-		if (r == 0)
-			str_copy(ret->name, sizeof(ret->name), "root");
-	}
-	return r < 0 ? r : finish(ret, r > 0, e);
-}
-
 /* "UID" or "UID:GID". With an explicit group the user has that one only. */
 static int find_number(const char *text, struct user *ret, struct err *e)
 {
@@ -198,8 +183,17 @@ int user_find(const char *name, struct user *ret, struct err *e)
 {
 	int r;
 
-	if (!name)
-		return find_default(ret, e);
+	if (!name) {
+		start_with(ret, 1000, 1000);
+		r = find_passwd(&(struct wanted){.uid = 1000}, ret, e);
+		if (r == 0) {
+			start_with(ret, 0, 0);
+			r = find_passwd(&(struct wanted){.uid = 0}, ret, e);
+			if (r == 0)
+				str_copy(ret->name, sizeof(ret->name), "root");
+		}
+		return r < 0 ? r : finish(ret, r > 0, e);
+	}
 	start_with(ret, 0, 0);
 	r = find_passwd(&(struct wanted){.name = name}, ret, e);
 	if (r < 0)
