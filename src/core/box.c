@@ -60,9 +60,7 @@ void box_conn_put(struct cove_box *box, struct core_conn *c)
 	if (!c)
 		return;
 	broken = c->lost || c->violated;
-	if (box->idle && (broken || !c->first)) {
-		core_conn_free(c);
-	} else if (broken && !(c->first && box->one_shot)) {
+	if ((box->idle && (broken || !c->first)) || (broken && !(c->first && box->one_shot))) {
 		core_conn_free(c);
 	} else {
 		core_conn_free(box->idle);
@@ -100,17 +98,8 @@ const char *cove_box_name(const struct cove_box *box)
 
 int box_open_dir(struct cove *cove, const char *name, int *ret_fd, struct err *e)
 {
-	int fd;
-
-	if (!str_is_name(name, BOX_NAME_MAX) || cove->state.boxes_fd < 0)
-		return record_missing(name, e);
-	fd = openat(cove->state.boxes_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0 && errno == ENOENT)
-		return record_missing(name, e);
-	if (fd < 0)
-		return err_errno(e, errno, "open box '%s'", name);
-	*ret_fd = fd;
-	return 0;
+	return str_is_name(name, BOX_NAME_MAX) ? record_open(&cove->state, name, ret_fd, e)
+					       : record_missing(name, e);
 }
 
 void box_event_open(struct cove *cove, const struct spec *spec)
@@ -174,42 +163,31 @@ int cove_create(struct cove *cove, const struct cove_box_options *options, struc
 	return core_return(cove, NULL, create(cove, options, ret, &e), &e, err);
 }
 
-/* No keeper answers: it may be coming up this very moment. */
-static int wait_for(struct cove *cove, const char *name, int box_fd, struct core_conn **ret,
-		    struct err *e)
-{
-	int r = -EAGAIN;
-
-	if (record_is_live(box_fd))
-		r = life_connect(cove, name, box_fd, START_WAIT_MS, ret);
-	if (r == -EAGAIN)
-		return err_set(e, ERR_CONFLICT, ENOTCONN,
-			       "box '%s' is stopped; start it first (cove start %s)", name, name);
-	return r < 0 ? err_errno(e, -r, "connect to box '%s'", name) : 0;
-}
-
-static int find(struct cove *cove, const char *name, struct cove_box **ret, struct err *e)
+int cove_find(struct cove *cove, const char *name, struct cove_box **ret, struct cove_error *err)
 {
 	autoclose int box_fd = -1;
 	struct core_conn *conn = NULL;
-	int r = box_open_dir(cove, name, &box_fd, e);
+	struct err e = {0};
+	int r = box_open_dir(cove, name, &box_fd, &e);
 
-	if (r < 0)
-		return r;
-	r = core_conn_connect(NULL, cove->state.run_fd, name, &conn, e);
-	if (r == -ENOENT || r == -ECONNREFUSED) {
+	if (r == 0)
+		r = core_conn_connect(NULL, cove->state.run_fd, name, &conn, &e);
+	if (box_fd >= 0 && (r == -ENOENT || r == -ECONNREFUSED)) {
 		core_sweep_box(cove, name);
-		r = wait_for(cove, name, box_fd, &conn, e);
+		/* No keeper answers: it may be coming up this very moment. */
+		r = record_is_live(box_fd) ? life_connect(cove, name, box_fd, START_WAIT_MS, &conn)
+					   : -EAGAIN;
+		if (r == -EAGAIN)
+			r = err_set(&e, ERR_CONFLICT, ENOTCONN,
+				    "box '%s' is stopped; start it first (cove start %s)", name,
+				    name);
+		else if (r < 0)
+			err_errno(&e, -r, "connect to box '%s'", name);
 	}
 	/* HELLO is looked at when it comes: the first request need not wait for it. */
-	return r < 0 ? r : box_handle_take(cove, name, false, conn, ret, e);
-}
-
-int cove_find(struct cove *cove, const char *name, struct cove_box **ret, struct cove_error *err)
-{
-	struct err e = {0};
-
-	return core_return(cove, name, find(cove, name, ret, &e), &e, err);
+	if (r == 0)
+		r = box_handle_take(cove, name, false, conn, ret, &e);
+	return core_return(cove, name, r, &e, err);
 }
 
 int cove_start(struct cove *cove, const char *name, struct cove_error *err)

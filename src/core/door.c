@@ -70,17 +70,6 @@ static int run_door(struct cove *cove, char *const argv[], int input, int stream
 	return 0;
 }
 
-/* Gives each line to on_warning. */
-static void pass_warnings(char *said, cove_on_warning *on_warning, void *arg)
-{
-	for (char *line = said, *end; on_warning && *line; line = end) {
-		end = line + strcspn(line, "\n");
-		if (*end)
-			*end++ = 0;
-		on_warning(arg, line);
-	}
-}
-
 static int check_warned(struct cove *cove, const char *name, const char *text, size_t len,
 			cove_on_warning *on_warning, void *arg, struct err *e)
 {
@@ -103,10 +92,14 @@ static int check_warned(struct cove *cove, const char *name, const char *text, s
 	r = run_door(cove, argv, input, 2, &said, &status, e);
 	if (r < 0)
 		return r;
-	if (status == 0) {
-		pass_warnings(said, on_warning, arg);
-		return 0;
+	for (char *line = said, *end; status == 0 && on_warning && *line; line = end) {
+		end = line + strcspn(line, "\n");
+		if (*end)
+			*end++ = 0;
+		on_warning(arg, line);
 	}
+	if (status == 0)
+		return 0;
 	said[strcspn(said, "\n")] = 0;
 	return err_set(e, ERR_INVALID, EINVAL, "%.220s",
 		       said[0] ? said : "cove-door ended without a word: install Cove again");
@@ -450,33 +443,28 @@ bool cove_policy_is_preset(const char *name)
 	return net_is_preset(name);
 }
 
-/* The day only where it is another. */
-static void wall_time(char *ret, size_t size, uint64_t ms, uint64_t now_ms)
-{
-	time_t then = (time_t)(ms / 1000), now = (time_t)(now_ms / 1000);
-	struct tm a, b;
-	size_t n = 0;
-
-	if (localtime_r(&then, &a) && localtime_r(&now, &b))
-		n = a.tm_year == b.tm_year && a.tm_yday == b.tm_yday
-			    ? strftime(ret, size, "%H:%M:%S", &a)
-			    : strftime(ret, size, "%Y-%m-%d %H:%M:%S", &a);
-	ret[n] = 0;
-}
-
 /* "# live: allow x.org until 17:20:05". What is over is not said. */
 static int put_live(struct buf *text, char *line, uint64_t now_ms)
 {
+	time_t now = (time_t)(now_ms / 1000), until;
 	struct net_grant g;
 	const char *verdict;
-	char when[32];
+	char when[32] = "";
+	struct tm a, b;
 
 	if (net_grant_parse(line, &g) < 0 || (g.until_ms && g.until_ms <= now_ms))
 		return 0;
 	verdict = g.allow ? "allow" : "deny";
 	if (g.until_ms == 0)
 		return buf_printf(text, "# live: %s %s for ever\n", verdict, g.pattern);
-	wall_time(when, sizeof(when), g.until_ms, now_ms);
+	until = (time_t)(g.until_ms / 1000);
+	/* The day only where it is another. */
+	if (localtime_r(&until, &a) && localtime_r(&now, &b) &&
+	    strftime(when, sizeof(when),
+		     a.tm_year == b.tm_year && a.tm_yday == b.tm_yday ? "%H:%M:%S"
+								      : "%Y-%m-%d %H:%M:%S",
+		     &a) == 0)
+		when[0] = 0;
 	return buf_printf(text, "# live: %s %s until %s\n", verdict, g.pattern, when);
 }
 
@@ -492,23 +480,14 @@ static int put_once(void *arg, const struct wire_frame *f)
 	return r == 0 ? buf_append_str(b, " for the next connection\n") : r;
 }
 
-/* Grants for once are only in the door. One that does not run, or is of an older Cove, has none to
- * tell; and a policy can be read without it. */
-static void put_all_once(struct cove *cove, const char *box, struct buf *text)
-{
-	static const char *const words[] = {"grants", NULL};
-	struct err e = {0};
-
-	if (tell(cove, &(struct door_verb){box, words, NULL, put_once, text}, &e) < 0)
-		log_debug("the grants for once of '%s': %s", box, e.msg);
-}
-
 /* Grants stand above as comments: they are rules, but not of this text. */
 static int box_text(struct cove *cove, const char *box, char **ret, struct err *e)
 {
+	static const char *const words[] = {"grants", NULL};
 	autofree char *policy = NULL, *grants = NULL;
 	autoclose int fd = -1;
 	struct record record = {0};
+	struct err said = {0};
 	size_t len = 0, grants_len = 0;
 	char *line, *rest;
 	struct buf text;
@@ -535,7 +514,10 @@ static int box_text(struct cove *cove, const char *box, char **ret, struct err *
 	r = 0;
 	for (rest = grants; r == 0 && (line = strsep(&rest, "\n"));)
 		r = put_live(&text, line, clock_wall_ms());
-	put_all_once(cove, box, &text);
+	/* Grants for once are only in the door. One that does not run, or is of an older Cove, has
+	 * none to tell; and a policy can be read without it. */
+	if (tell(cove, &(struct door_verb){box, words, NULL, put_once, &text}, &said) < 0)
+		log_debug("the grants for once of '%s': %s", box, said.msg);
 	if (r == 0)
 		r = buf_append_str(&text, policy);
 	*ret = r == 0 ? strdup(buf_cstr(&text)) : NULL;

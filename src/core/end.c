@@ -78,17 +78,6 @@ static int kill_keeper(int pidfd, const char *name, struct err *e)
 	return 0;
 }
 
-/* The process that listens on the box's socket. */
-static int peer_pidfd(const struct core_conn *c)
-{
-	struct ucred cred;
-	socklen_t len = sizeof(cred);
-
-	if (getsockopt(core_conn_fd(c), SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
-		return -errno;
-	return cred.pid > 0 ? sys_pidfd_open(cred.pid) : -ESRCH;
-}
-
 static bool has_open(pid_t pid, const struct stat *lock)
 {
 	char path[32];
@@ -139,11 +128,15 @@ static int end_by_socket(struct cove *cove, const char *name, const struct wire_
 	autoclose int pidfd = -1;
 	struct core_conn *c = NULL;
 	struct core_call call;
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
 	int r = core_conn_connect(NULL, cove->state.run_fd, name, &c, e);
 
 	if (r < 0)
 		return -EAGAIN;
-	pidfd = peer_pidfd(c);
+	/* The process that listens on the box's socket. */
+	if (getsockopt(core_conn_fd(c), SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.pid > 0)
+		pidfd = sys_pidfd_open(cred.pid);
 	core_call_begin(&call, c);
 	r = core_call_finish(&call, wire_stop_encode(core_out(c), call.q.id, 0, how),
 			     (int)grace_ms + STOP_WAIT_MS, e);
@@ -227,19 +220,6 @@ int life_trash(struct cove *cove, const char *name, int box_fd, bool durable, st
 	return tree_remove_as(&cove->ids, cove->state.boxes_fd, trash, e);
 }
 
-/* Its authorities, found while the name is this box's for sure. One that cannot be listed is for
- * its launcher or a sweep. */
-static void find_authorities(struct cove *cove, const char *name, int box_fd, char ***ret_names,
-			     size_t *ret_count)
-{
-	if (net_ca_names(&cove->state, name, ret_names, ret_count) < 0 ||
-	    !life_has_moved(cove, name, box_fd))
-		return;
-	state_names_free(*ret_names, *ret_count);
-	*ret_names = NULL;
-	*ret_count = 0;
-}
-
 int box_destroy(struct cove *cove, const char *name, const char *by, struct err *e)
 {
 	struct wire_stop how = {.by = by, .remove = 1};
@@ -253,7 +233,13 @@ int box_destroy(struct cove *cove, const char *name, const char *by, struct err 
 		r = life_lock(cove, name, box_fd, STOP_WAIT_MS, e);
 		if (r == -ENOENT)
 			return 0;
-		find_authorities(cove, name, box_fd, &authorities, &count);
+		/* Its authorities, found while the name is this box's for sure. One that cannot be
+		 * listed is for its launcher or a sweep. */
+		if (net_ca_names(&cove->state, name, &authorities, &count) == 0 &&
+		    life_has_moved(cove, name, box_fd)) {
+			state_names_free(take_ptr(authorities), count);
+			count = 0;
+		}
 		r = end_running(cove, name, box_fd, &how, e);
 	}
 	if (r >= 0) {

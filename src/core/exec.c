@@ -105,19 +105,6 @@ static void init_flows(struct cove_exec *x)
 		wire_flow_init(&x->output[s]);
 }
 
-/* A keeper of an older Cove would run the command, and again when it is asked again. */
-static int wait_for_tokens(struct core_conn *conn, const char *box, struct err *e)
-{
-	int r = core_conn_wait_ready(conn, START_WAIT_MS, e);
-
-	if (r == 0 && !(conn->peer.features & WIRE_FEATURE_TOKEN))
-		r = err_set(e, ERR_UNSUPPORTED, ENOTSUP,
-			    "box '%s' was started by a Cove without tokens: cove stop %s; cove "
-			    "start %s",
-			    box, box, box);
-	return r;
-}
-
 int core_exec_begin(struct cove_exec *x, struct core_conn *conn, const struct cove_command *command,
 		    uint64_t inline_max, struct err *e)
 {
@@ -146,8 +133,14 @@ int core_exec_open(struct cove_exec *x, struct cove_box *box, const struct cove_
 	x->conn = conn;
 	x->box = box;
 	box->refs++;
+	/* A keeper of an older Cove would run the command, and again when it is asked again. */
 	if (command->token)
-		r = wait_for_tokens(conn, box->name, e);
+		r = core_conn_wait_ready(conn, START_WAIT_MS, e);
+	if (r == 0 && command->token && !(conn->peer.features & WIRE_FEATURE_TOKEN))
+		r = err_set(e, ERR_UNSUPPORTED, ENOTSUP,
+			    "box '%s' was started by a Cove without tokens: cove stop %s; cove "
+			    "start %s",
+			    box->name, box->name, box->name);
 	if (r == 0)
 		r = core_exec_begin(x, conn, command, inline_max, e);
 	if (r < 0)
@@ -201,17 +194,6 @@ size_t core_exec_feed(struct cove_exec *x, const void *data, size_t len)
 		done += n;
 	}
 	return done;
-}
-
-static void event_command(struct cove_exec *x)
-{
-	struct exec_record r = {.exec_id = (uint32_t)x->exec_id};
-
-	str_copy(r.shell, sizeof(r.shell), x->shell);
-	core_event(x->box->cove, &(struct event){.kind = EVENT_COMMAND,
-						 .box = x->box->name,
-						 .exec = &r,
-						 .command = x->command});
 }
 
 static void event_result(struct cove_exec *x, const struct exec_record *r)
@@ -270,13 +252,20 @@ static int take_begun(struct cove_exec *x, const struct wire_frame *f, struct co
 	bool queued = f->type == WIRE_QUEUED;
 	struct wire_started m = {0};
 	struct wire_queued q = {0};
+	struct exec_record shown = {0};
 
 	if ((queued ? wire_queued_decode(f, &q) : wire_started_decode(f, &m)) < 0)
 		return core_unexpected(&x->call.q, f, e);
 	x->exec_id = queued ? q.exec_id : m.exec_id;
 	x->queued = queued;
-	if (!queued && !x->quiet)
-		event_command(x);
+	if (!queued && !x->quiet) {
+		shown.exec_id = (uint32_t)x->exec_id;
+		str_copy(shown.shell, sizeof(shown.shell), x->shell);
+		core_event(x->box->cove, &(struct event){.kind = EVENT_COMMAND,
+							 .box = x->box->name,
+							 .exec = &shown,
+							 .command = x->command});
+	}
 	*ret = (struct cove_event){.type = queued ? COVE_EVENT_QUEUED : COVE_EVENT_STARTED,
 				   .exec_id = x->exec_id};
 	return 1;
@@ -370,39 +359,28 @@ int cove_exec_next(struct cove_exec *exec, int timeout_ms, struct cove_event *re
 	return core_return(cove, exec->box ? exec->box->name : NULL, r, &e, err);
 }
 
-static int start(struct cove_box *box, const struct cove_command *command, struct cove_exec **ret,
-		 struct err *e)
-{
-	struct cove_exec *x = malloc(sizeof(*x));
-	struct cove_command c;
-	int r = core_copy_sized(&c, sizeof(c), command, e);
-
-	if (r == 0 && !x)
-		r = err_errno(e, ENOMEM, "start a command");
-	if (r == 0)
-		r = core_exec_open(x, box, &c, 0, e);
-	if (r < 0) {
-		free(x);
-		return r;
-	}
-	r = core_exec_feed_all(x, &c, e);
-	if (r == 0)
-		r = core_conn_flush(x->conn, e);
-	if (r < 0) {
-		core_exec_end(x);
-		free(x);
-		return r;
-	}
-	*ret = x;
-	return 0;
-}
-
 int cove_exec_start(struct cove_box *box, const struct cove_command *command,
 		    struct cove_exec **ret, struct cove_error *err)
 {
+	autofree struct cove_exec *x = malloc(sizeof(*x));
+	struct cove_command c;
 	struct err e = {0};
+	int r = core_copy_sized(&c, sizeof(c), command, &e);
 
-	return core_return(box->cove, box->name, start(box, command, ret, &e), &e, err);
+	if (r == 0 && !x)
+		r = err_errno(&e, ENOMEM, "start a command");
+	if (r == 0)
+		r = core_exec_open(x, box, &c, 0, &e);
+	if (r == 0) {
+		r = core_exec_feed_all(x, &c, &e);
+		if (r == 0)
+			r = core_conn_flush(x->conn, &e);
+		if (r < 0)
+			core_exec_end(x);
+	}
+	if (r == 0)
+		*ret = take_ptr(x);
+	return core_return(box->cove, box->name, r, &e, err);
 }
 
 int core_exec_attach(struct cove_box *box, const struct wire_attach *m, struct cove_exec **ret,
@@ -459,25 +437,19 @@ static int may_write(const struct cove_exec *x, struct err *e)
 	return 0;
 }
 
-static int write_input(struct cove_exec *x, const void *data, size_t len, struct err *e)
-{
-	int r = may_write(x, e);
-
-	if (r < 0)
-		return r;
-	if (len > x->input.left)
-		return err_set(e, ERR_LIMIT, EAGAIN, "stdin takes %zu bytes now, not %zu",
-			       (size_t)x->input.left, len);
-	if (core_exec_feed(x, data, len) < len)
-		return err_errno(e, ENOBUFS, "queue stdin");
-	return core_conn_flush(x->conn, e);
-}
-
 int cove_exec_write(struct cove_exec *exec, const void *data, size_t len, struct cove_error *err)
 {
 	struct err e = {0};
+	int r = may_write(exec, &e);
 
-	return core_return(NULL, NULL, write_input(exec, data, len, &e), &e, err);
+	if (r == 0 && len > exec->input.left)
+		r = err_set(&e, ERR_LIMIT, EAGAIN, "stdin takes %zu bytes now, not %zu",
+			    (size_t)exec->input.left, len);
+	if (r == 0 && core_exec_feed(exec, data, len) < len)
+		r = err_errno(&e, ENOBUFS, "queue stdin");
+	if (r == 0)
+		r = core_conn_flush(exec->conn, &e);
+	return core_return(NULL, NULL, r, &e, err);
 }
 
 int cove_exec_close_input(struct cove_exec *exec, struct cove_error *err)

@@ -103,39 +103,36 @@ static int execs_of_files(const struct history *h, struct cove_exec_info **ret, 
 	return r;
 }
 
-static int collect_infos(struct core_call *c, struct cove_exec_info *infos, struct err *e)
-{
-	struct exec_record m;
-	struct wire_frame f;
-	int n = 0, r;
-
-	while ((r = core_call_next(c, STOP_WAIT_MS, &f, e)) > 0) {
-		if (f.type == WIRE_OK)
-			return n;
-		if (f.type != WIRE_INFO || n == (int)KEEPER_EXECS_MAX ||
-		    wire_info_decode(&f, &m) < 0)
-			return core_unexpected(&c->q, &f, e);
-		info_of_record(&infos[n++], &m);
-	}
-	return r < 0 ? r : err_set(e, ERR_TIMEOUT, ETIMEDOUT, "the keeper does not answer");
-}
-
 static int execs_of_keeper(struct core_conn *c, struct cove_exec_info **ret, struct err *e)
 {
 	autofree struct cove_exec_info *infos = calloc(KEEPER_EXECS_MAX + 1, sizeof(*infos));
 	struct core_call call;
-	int r;
+	struct exec_record m;
+	struct wire_frame f;
+	int n = 0, r;
 
 	if (!infos)
 		return err_errno(e, ENOMEM, "list commands");
 	core_call_begin(&call, c);
 	r = core_call_send(&call, wire_encode(core_out(c), WIRE_EXECS, 0, call.q.id, NULL, 0), e);
-	if (r == 0)
-		r = collect_infos(&call, infos, e);
+	while (r == 0) {
+		r = core_call_next(&call, STOP_WAIT_MS, &f, e);
+		if (r == 0)
+			r = err_set(e, ERR_TIMEOUT, ETIMEDOUT, "the keeper does not answer");
+		if (r < 0 || f.type == WIRE_OK)
+			break;
+		r = f.type != WIRE_INFO || n == (int)KEEPER_EXECS_MAX ||
+				    wire_info_decode(&f, &m) < 0
+			    ? core_unexpected(&call.q, &f, e)
+			    : 0;
+		if (r == 0)
+			info_of_record(&infos[n++], &m);
+	}
 	core_call_end(&call, r >= 0);
-	if (r >= 0)
-		*ret = take_ptr(infos);
-	return r;
+	if (r < 0)
+		return r;
+	*ret = take_ptr(infos);
+	return n;
 }
 
 int core_exec_infos(struct cove *cove, const char *box, struct cove_exec_info **ret, struct err *e)

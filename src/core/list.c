@@ -14,26 +14,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A long path keeps its end, which says more. */
-static void copy_tail(char *dst, size_t size, const char *text)
-{
-	size_t len = strlen(text);
-
-	if (len < size)
-		memcpy(dst, text, len + 1);
-	else
-		snprintf(dst, size, "...%s", text + len - (size - 4));
-}
-
 static void fill_info(struct cove_box_info *i, const struct record *r)
 {
 	const struct spec *s = &r->spec;
+	const char *place = s->workspace ? s->workspace : s->workspace_dir;
+	size_t len = place ? strlen(place) : 0;
 
 	str_copy(i->image, sizeof(i->image), s->image);
-	if (s->workspace)
-		str_copy(i->workspace, sizeof(i->workspace), s->workspace);
-	else if (s->workspace_dir)
-		copy_tail(i->workspace, sizeof(i->workspace), s->workspace_dir);
+	/* A long path keeps its end, which says more. */
+	if (len < sizeof(i->workspace))
+		str_copy(i->workspace, sizeof(i->workspace), place ? place : "");
+	else
+		snprintf(i->workspace, sizeof(i->workspace), "...%s",
+			 place + len - (sizeof(i->workspace) - 4));
 	str_copy(i->state, sizeof(i->state), r->paused ? "paused" : box_state_name(r->state));
 	str_copy(i->cause, sizeof(i->cause), r->cause);
 	str_copy(i->by, sizeof(i->by), r->by);
@@ -80,25 +73,26 @@ static bool load_info(struct cove *cove, const char *name, bool sweep, struct co
 	return true;
 }
 
-static int list(struct cove *cove, struct cove_box_info **ret, struct err *e)
+int cove_list(struct cove *cove, struct cove_box_info **ret, struct cove_error *err)
 {
-	struct cove_box_info *infos;
-	char **names;
-	size_t count, n = 0;
-	int r;
+	struct cove_box_info *infos = NULL;
+	char **names = NULL;
+	size_t count = 0;
+	struct err e = {0};
+	int r, n = 0;
 
 	core_sweep_seldom(cove);
-	r = record_names(&cove->state, &names, &count, e);
-	if (r < 0)
-		return r;
-	infos = calloc(count + 1, sizeof(*infos));
+	r = record_names(&cove->state, &names, &count, &e);
+	if (r == 0) {
+		infos = calloc(count + 1, sizeof(*infos));
+		r = infos ? 0 : err_errno(&e, ENOMEM, "list boxes");
+	}
 	for (size_t i = 0; infos && i < count; i++)
 		n += load_info(cove, names[i], true, &infos[n]) ? 1 : 0;
-	record_names_free(names, count);
-	if (!infos)
-		return err_errno(e, ENOMEM, "list boxes");
-	*ret = infos;
-	return (int)n;
+	state_names_free(names, count);
+	if (r == 0)
+		*ret = infos;
+	return core_return(cove, NULL, r < 0 ? r : n, &e, err);
 }
 
 int list_outdated(struct cove *cove, char *ret, size_t size)
@@ -120,13 +114,6 @@ int list_outdated(struct cove *cove, char *ret, size_t size)
 						info.name);
 		found++;
 	}
-	record_names_free(names, count);
+	state_names_free(names, count);
 	return found;
-}
-
-int cove_list(struct cove *cove, struct cove_box_info **ret, struct cove_error *err)
-{
-	struct err e = {0};
-
-	return core_return(cove, NULL, list(cove, ret, &e), &e, err);
 }

@@ -122,24 +122,8 @@ static int set_persistence(struct spec *spec, const char *given, struct err *e)
 	return 0;
 }
 
-/* Two, or what this host has. */
-static uint64_t default_cpu_milli(void)
-{
-	cpu_set_t set;
-	int n = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
-
-	return (n > 0 && n < (int)DEFAULT_CPUS ? (uint64_t)n : DEFAULT_CPUS) * 1000;
-}
-
-static uint64_t default_mem_bytes(void)
-{
-	struct sysinfo info;
-	uint64_t have = sysinfo(&info) == 0 ? (uint64_t)info.totalram * info.mem_unit : 0;
-
-	return have > 0 && have < DEFAULT_MEM ? have : DEFAULT_MEM;
-}
-
-/* 0 is the default, which is kept where it can be; the rest is the caller's word. */
+/* 0 is the default, or what this host has, and is kept where it can be; the rest is the caller's
+ * word. */
 static void set_limits(struct spec *spec, const struct cove_box_options *o)
 {
 	const uint64_t given[LIMIT_COUNT] = {
@@ -149,9 +133,14 @@ static void set_limits(struct spec *spec, const struct cove_box_options *o)
 		[LIMIT_TTL] = o->ttl_ms,	  [LIMIT_IDLE] = o->idle_ms,
 		[LIMIT_NET_BYTES] = o->net_bytes, [LIMIT_NET_CONNS] = o->net_conns,
 	};
+	cpu_set_t set;
+	struct sysinfo info;
+	int cpus = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
+	uint64_t mem = sysinfo(&info) == 0 ? (uint64_t)info.totalram * info.mem_unit : 0;
 
-	spec->limits[LIMIT_MEM] = default_mem_bytes();
-	spec->limits[LIMIT_CPUS] = default_cpu_milli();
+	spec->limits[LIMIT_MEM] = mem > 0 && mem < DEFAULT_MEM ? mem : DEFAULT_MEM;
+	spec->limits[LIMIT_CPUS] =
+		(cpus > 0 && cpus < (int)DEFAULT_CPUS ? (uint64_t)cpus : DEFAULT_CPUS) * 1000;
 	spec->limits[LIMIT_PIDS] = DEFAULT_PIDS;
 	spec->limits[LIMIT_DISK] = DEFAULT_DISK;
 	spec->limits[LIMIT_FILES] = DEFAULT_FILES;
@@ -177,26 +166,6 @@ static int set_expiry(struct spec *spec, const char *given, struct err *e)
 			       "expire says what happens when --ttl or --idle is over: give one "
 			       "of them");
 	return 0;
-}
-
-static int fill(struct core_spec *s, const struct cove_box_options *o, struct err *e)
-{
-	struct spec *spec = &s->spec;
-	int r = set_workspace(s, o->workspace, e);
-
-	if (r == 0)
-		r = set_persistence(spec, o->persistence, e);
-	set_limits(spec, o);
-	if (r == 0)
-		r = set_expiry(spec, o->expire, e);
-	if (r == 0)
-		r = add_list(o->env, spec->env, &spec->env_count, SPEC_ENV_MAX, "variables", e);
-	if (r == 0)
-		r = add_list(o->labels, spec->labels, &spec->label_count, SPEC_LABEL_MAX, "labels",
-			     e);
-	if (r == 0)
-		r = add_mounts(s, o->mounts, e);
-	return r;
 }
 
 int core_spec_init(struct core_spec *ret, const struct cove_box_options *o, const char *name,
@@ -228,7 +197,19 @@ int core_spec_init(struct core_spec *ret, const struct cove_box_options *o, cons
 	spec->storage = o->storage;
 	spec->timeout_ms = o->timeout_ms;
 	spec->created_ms = clock_wall_ms();
-	r = fill(ret, o, e);
+	set_limits(spec, o);
+	r = set_workspace(ret, o->workspace, e);
+	if (r == 0)
+		r = set_persistence(spec, o->persistence, e);
+	if (r == 0)
+		r = set_expiry(spec, o->expire, e);
+	if (r == 0)
+		r = add_list(o->env, spec->env, &spec->env_count, SPEC_ENV_MAX, "variables", e);
+	if (r == 0)
+		r = add_list(o->labels, spec->labels, &spec->label_count, SPEC_LABEL_MAX, "labels",
+			     e);
+	if (r == 0)
+		r = add_mounts(ret, o->mounts, e);
 	if (r == 0 && session && !spec->workspace && !spec->workspace_dir)
 		spec->workspace = ret->name;
 	if (r == 0)

@@ -12,34 +12,25 @@
 
 enum { JSON_RESULT_MAX = 16 << 20 };
 
-/* stdin as far as the window goes; EOF after the last byte. */
-static int feed(struct cove_exec *x, const struct cove_command *c, size_t *fed, bool *closed,
-		struct err *e)
-{
-	if (!c->input || *closed)
-		return 0;
-	*fed += core_exec_feed(x, (const char *)c->input + *fed, c->input_len - *fed);
-	if (*fed < c->input_len)
-		return 0;
-	*closed = true;
-	return wire_encode(core_out(x->conn), WIRE_EOF, WIRE_STDIN, x->call.q.id, NULL, 0) < 0
-		       ? err_errno(e, ENOBUFS, "queue stdin")
-		       : 0;
-}
-
 /* Until EXIT, or STARTED or QUEUED of a background command. */
 static int run_to_end(struct cove_exec *x, const struct cove_command *command, struct collect *c,
 		      struct cove_event *ev, struct err *e)
 {
-	bool closed = false;
+	size_t left = command->input ? command->input_len : 0;
+	bool closed = !command->input;
 	struct wire_frame f;
-	size_t fed = 0;
 	int r;
 
 	for (;;) {
-		r = feed(x, command, &fed, &closed, e);
-		if (r == 0)
-			r = core_conn_flush(x->conn, e);
+		/* stdin as far as the window goes; EOF after the last byte. */
+		if (left > 0)
+			left -= core_exec_feed(
+				x, (const char *)command->input + command->input_len - left, left);
+		if (left == 0 && !closed &&
+		    wire_encode(core_out(x->conn), WIRE_EOF, WIRE_STDIN, x->call.q.id, NULL, 0) < 0)
+			return err_errno(e, ENOBUFS, "queue stdin");
+		closed = left == 0;
+		r = core_conn_flush(x->conn, e);
 		if (r == 0)
 			r = core_call_next(&x->call, -1, &f, e);
 		if (r > 0)

@@ -7,27 +7,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int parse_source(const char *name, enum secret_source *ret, struct err *e)
-{
-	for (int i = SECRET_VALUE; i <= SECRET_COMMAND; i++)
-		if (name && strcmp(name, secret_source_name((enum secret_source)i)) == 0) {
-			*ret = (enum secret_source)i;
-			return 0;
-		}
-	return err_set(e, ERR_INVALID, EINVAL,
-		       "a secret comes from 'value', 'file' or 'command', not '%.40s'",
-		       name ? name : "");
-}
-
 int cove_secret_set(struct cove *cove, const char *name, const char *source, const void *data,
 		    size_t len, struct cove_error *err)
 {
-	enum secret_source from = SECRET_VALUE;
+	int from = SECRET_VALUE, r;
 	struct err e = {0};
-	int r = parse_source(source, &from, &e);
 
-	if (r == 0)
-		r = secret_set(&cove->state, name, from, data, len, &e);
+	while (from <= SECRET_COMMAND && source &&
+	       strcmp(source, secret_source_name((enum secret_source)from)) != 0)
+		from++;
+	if (from > SECRET_COMMAND || !source)
+		r = err_set(&e, ERR_INVALID, EINVAL,
+			    "a secret comes from 'value', 'file' or 'command', not '%.40s'",
+			    source ? source : "");
+	else
+		r = secret_set(&cove->state, name, (enum secret_source)from, data, len, &e);
 	return core_return(cove, NULL, r, &e, err);
 }
 

@@ -33,19 +33,16 @@ static int session_name(const char *session, const char *prefix, char ret[BOX_NA
 static int join(struct cove *cove, const char *name, struct cove_box **ret, struct err *e)
 {
 	struct core_conn *conn = NULL;
+	struct record record;
 	int r = box_up(cove, name, &conn, e);
 
-	return r < 0 ? r : box_handle_take(cove, name, false, conn, ret, e);
-}
-
-static void event_open(struct cove *cove, const char *name)
-{
-	struct record record;
-
-	if (!cove->on_event || record_load(&cove->state, name, &record, NULL) < 0)
-		return;
-	box_event_open(cove, &record.spec);
-	record_done(&record);
+	if (r == 0)
+		r = box_handle_take(cove, name, false, conn, ret, e);
+	if (r == 0 && cove->on_event && record_load(&cove->state, name, &record, NULL) == 0) {
+		box_event_open(cove, &record.spec);
+		record_done(&record);
+	}
+	return r;
 }
 
 static int differs(const struct spec *have, const char *option, const char *is, const char *asked,
@@ -212,8 +209,6 @@ static int open_named(struct cove *cove, const struct cove_box_options *o, struc
 			r = check_agrees(cove, o, spec, e);
 			if (r == 0)
 				r = join(cove, spec->name, ret, e);
-			if (r == 0)
-				event_open(cove, spec->name);
 		} else if (r == -ENOENT) {
 			r = box_create(cove, s, o, ret, e);
 		}

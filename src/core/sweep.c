@@ -41,31 +41,26 @@ struct sweep {
 	size_t count;
 };
 
-/* Whoever was creating it was killed before it ever ran, so it was never given to anybody. A keeper
- * on its way has long arrived by then. */
-static bool was_abandoned(const struct record *r)
-{
-	return r->state == BOX_CREATED && clock_wall_ms() > r->spec.created_ms + ABANDONED_MS;
-}
-
 /* The operation lock is held and the box is not live. */
 static void judge(struct cove *cove, const char *name, int box_fd)
 {
 	struct record record;
+	bool was_abandoned;
 	struct err e = {0};
 	int r = record_load(&cove->state, name, &record, &e);
 
 	/* A damaged record is its owner's to look at, and to remove. */
 	if (r < 0)
 		return;
-	if (record.spec.one_shot || was_abandoned(&record)) {
+	/* Whoever was creating it was killed before it ever ran, so it was never given to anybody.
+	 * A keeper on its way has long arrived by then. */
+	was_abandoned = record.state == BOX_CREATED &&
+			clock_wall_ms() > record.spec.created_ms + ABANDONED_MS;
+	if (record.spec.one_shot || was_abandoned) {
 		r = life_trash(cove, name, box_fd, false, &e);
 	} else if (record.state == BOX_STOPPED && record.ended_ms == 0) {
 		r = record_write_end(box_fd, record.cause, "", true, &e);
 		box_clear_runtime(cove, name);
-	} else {
-		record_done(&record);
-		return;
 	}
 	record_done(&record);
 	if (r < 0)
@@ -168,7 +163,6 @@ static void on_group(const char *group, void *arg)
 	if (cgroup_helper_box(group, of_box, sizeof(of_box)))
 		group = of_box;
 	name = group + tag + 1;
-
 	if (strncmp(group, cove->state.tag, tag) != 0 || group[tag] != '-' ||
 	    !str_is_name(name, BOX_NAME_MAX) || was_busy(s, name) || is_live(cove, name))
 		return;
@@ -189,21 +183,17 @@ void core_sweep_box(struct cove *cove, const char *name)
 		(void)look_at(cove, name);
 }
 
-/* A time that is yet to come is of a clock that was set back since. */
-static bool was_swept_lately(struct cove *cove)
-{
-	uint64_t now = clock_wall_ms(), at;
-	struct stat st;
-
-	if (fstatat(cove->state.run_fd, SWEPT_FILE, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return false;
-	at = (uint64_t)st.st_mtim.tv_sec * 1000 + (uint64_t)st.st_mtim.tv_nsec / 1000000;
-	return at <= now && now - at < SWEEP_EVERY_MS;
-}
-
 void core_sweep_seldom(struct cove *cove)
 {
-	if (!cove->swept && !was_swept_lately(cove))
+	uint64_t now = clock_wall_ms(), at = UINT64_MAX;
+	struct stat st;
+
+	if (cove->swept)
+		return;
+	if (fstatat(cove->state.run_fd, SWEPT_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		at = (uint64_t)st.st_mtim.tv_sec * 1000 + (uint64_t)st.st_mtim.tv_nsec / 1000000;
+	/* A time that is yet to come is of a clock that was set back since. */
+	if (at > now || now - at >= SWEEP_EVERY_MS)
 		core_sweep(cove);
 	cove->swept = true;
 }
@@ -235,5 +225,5 @@ void core_sweep(struct cove *cove)
 	if (s.busy && cgroup_each(on_group, &s) < 0)
 		log_debug("sweep: cgroups cannot be listed");
 	free(s.busy);
-	record_names_free(s.names, s.count);
+	state_names_free(s.names, s.count);
 }
