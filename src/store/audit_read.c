@@ -51,17 +51,6 @@ static int places_add(struct places *p, const struct audit_place *one)
 	return 0;
 }
 
-static int parts_add(struct places *p, size_t log, uint64_t segment)
-{
-	struct part *grown = reallocarray(p->parts, p->part_count + 1, sizeof(*grown));
-
-	if (!grown)
-		return -ENOMEM;
-	p->parts = grown;
-	p->parts[p->part_count++] = (struct part){log, segment};
-	return 0;
-}
-
 static bool is_verdict(const struct audit_row *row, const char *verdict)
 {
 	return row->verdict && strcmp(row->verdict, verdict) == 0;
@@ -158,9 +147,13 @@ static int note_log(struct places *p, size_t log, const struct audit_filter *f)
 		dropped.rows = 0;
 	}
 	for (unsigned i = 0; i < 2 * AUDIT_SEGMENTS && from <= segments.last && r == 0; i++) {
-		r = parts_add(p, log, from++);
-		if (r == 0)
-			r = note_segment(p, fd, first, f);
+		struct part *grown = reallocarray(p->parts, p->part_count + 1, sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		p->parts = grown;
+		p->parts[p->part_count++] = (struct part){log, from++};
+		r = note_segment(p, fd, first, f);
 	}
 	return r < 0 ? r : note_dropped(p, first, dropped.rows, f);
 }
@@ -214,26 +207,21 @@ static int read_line(int fd, uint64_t at, size_t len, char **ret, struct audit_l
 	return audit_row_parse(row, *ret, len);
 }
 
-/* One that was let through and did not end well is shown as what became of it, and why. */
+/* What became of one; that it did not end well, and why, where it was let through. */
 static void take_end(struct audit_row *row, const struct audit_row *done)
 {
 	bool is_bad = is_verdict(done, "cut") || is_verdict(done, "failed");
 
+	row->bytes_up = done->bytes_up;
+	row->bytes_down = done->bytes_down;
+	row->duration_ms = done->duration_ms;
+	row->status = done->status;
+	if (done->address)
+		row->address = done->address;
 	if (is_bad && is_verdict(row, "allow"))
 		row->verdict = done->verdict;
 	if (done->reason && (is_bad || !row->reason))
 		row->reason = done->reason;
-}
-
-static int give_dropped(const struct audit_place *p, const char *box, audit_on_row *on_row,
-			void *arg)
-{
-	struct audit_row row = {.kind = "dropped",
-				.time_ms = p->time_ms,
-				.count = p->seq,
-				.reason = "older rows were dropped by rotation"};
-
-	return on_row(arg, box, &row);
 }
 
 struct giving {
@@ -254,7 +242,12 @@ static int give_one(struct giving *g, const struct audit_place *p)
 	if (!audit_box_of(all->names[all->parts[p->part].log], box))
 		return 0;
 	if (p->is_dropped)
-		return give_dropped(p, box, g->on_row, g->arg);
+		return g->on_row(
+			g->arg, box,
+			&(struct audit_row){.kind = "dropped",
+					    .time_ms = p->time_ms,
+					    .count = p->seq,
+					    .reason = "older rows were dropped by rotation"});
 	r = cursor_move(&g->row, all, p->part);
 	if (r == 0)
 		r = read_line(g->row.fd, p->at, p->len, &line, &row);
@@ -262,15 +255,8 @@ static int give_one(struct giving *g, const struct audit_place *p)
 		r = cursor_move(&g->done, all, p->done_part);
 		if (r == 0)
 			r = read_line(g->done.fd, p->done_at, p->done_len, &done_line, &done);
-		if (r == 0) {
-			row.row.bytes_up = done.row.bytes_up;
-			row.row.bytes_down = done.row.bytes_down;
-			row.row.duration_ms = done.row.duration_ms;
-			row.row.status = done.row.status;
-			if (done.row.address)
-				row.row.address = done.row.address;
+		if (r == 0)
 			take_end(&row.row, &done.row);
-		}
 	}
 	/* Deleted, dropped or changed since the first pass: not there. */
 	if (r == -ENOENT || r == -EBADMSG || r == -EIO)

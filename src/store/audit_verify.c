@@ -41,17 +41,10 @@ static bool is_kind(const struct audit_row *row, const char *kind)
 	return strcmp(row->kind, kind) == 0;
 }
 
-/* The row that the head names is where it says. */
-static bool is_at_head(const struct check *c, uint64_t segment, uint64_t end)
-{
-	return strcmp(c->at.last, c->head.at.last) == 0 && c->head.segment == segment &&
-	       c->head.bytes == end;
-}
-
 static int check_row(struct check *c, uint64_t segment, const struct audit_reader *at,
 		     const struct audit_line *line, struct err *e)
 {
-	uint64_t row = c->at.rows + 1;
+	uint64_t row = c->at.rows + 1, end = at->line_at + at->line_len + 1;
 
 	if (line->row.seq != row)
 		return wrong(e, c->name, row, "is missing, or another stands in its place");
@@ -62,7 +55,8 @@ static int check_row(struct check *c, uint64_t segment, const struct audit_reade
 	if (is_kind(&line->row, "damage"))
 		return wrong(e, c->name, row,
 			     line->row.reason ? line->row.reason : "rows before it were damaged");
-	if (row == c->head.at.rows && !is_at_head(c, segment, at->line_at + at->line_len + 1))
+	if (row == c->head.at.rows && (strcmp(c->at.last, c->head.at.last) != 0 ||
+				       c->head.segment != segment || c->head.bytes != end))
 		return wrong(e, c->name, row, "is another than when the log was last synced");
 	return c->on_row ? c->on_row(c->arg, c->name, &line->row) : 0;
 }
@@ -189,13 +183,6 @@ static int by_name_and_seq(const void *a, const void *b)
 	return r ? r : x->seq < y->seq ? -1 : x->seq > y->seq;
 }
 
-static void listing_done(struct audit_listing *l)
-{
-	for (size_t i = 0; i < l->count; i++)
-		free(l->list[i].name);
-	free(l->list);
-}
-
 /* Of several rows about one log the last is left. */
 static void listing_sort(struct audit_listing *l)
 {
@@ -215,11 +202,6 @@ static void listing_sort(struct audit_listing *l)
 static int compare_listed(const void *name, const void *one)
 {
 	return strcmp(name, ((const struct listed *)one)->name);
-}
-
-static const struct listed *listing_find(const struct audit_listing *l, const char *name)
-{
-	return l->count ? bsearch(name, l->list, l->count, sizeof(*l->list), compare_listed) : NULL;
 }
 
 static int read_list(struct state *st, struct audit_listing *l, struct err *e)
@@ -248,7 +230,9 @@ static int check_one(int logs_fd, const char *name, const struct audit_listing *
 		     struct audit_report *report, struct err *e)
 {
 	autoclose int fd = audit_log_open(logs_fd, name);
-	const struct listed *listed = listing_find(l, name);
+	const struct listed *listed =
+		l->count ? bsearch(name, l->list, l->count, sizeof(*l->list), compare_listed)
+			 : NULL;
 	struct check c = {.name = name};
 	int h, r;
 
@@ -272,20 +256,6 @@ static int check_one(int logs_fd, const char *name, const struct audit_listing *
 		return err_set(e, ERR_CONFLICT, EBADMSG,
 			       "audit log %s was put there: the list of logs does not know it",
 			       name);
-	return 0;
-}
-
-static int check_listed(int logs_fd, const struct audit_listing *l, struct err *e)
-{
-	struct stat st;
-
-	for (size_t i = 0; i < l->count; i++)
-		if (!l->list[i].is_deleted &&
-		    fstatat(logs_fd, l->list[i].name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-			return err_set(
-				e, ERR_CONFLICT, EBADMSG,
-				"audit log %s is gone, and nobody deleted it with `cove audit rm`",
-				l->list[i].name);
 	return 0;
 }
 
@@ -324,6 +294,7 @@ static int verify_once(struct state *st, const char *box, struct audit_report *r
 {
 	autoclose int logs = audit_logs_open(st, false, e);
 	struct audit_listing listing = {.box = box};
+	struct stat s;
 	char **names = NULL;
 	size_t count = 0;
 	int r = logs == -ENOENT ? 0 : logs;
@@ -338,12 +309,19 @@ static int verify_once(struct state *st, const char *box, struct audit_report *r
 		err_errno(e, -r, "list the audit logs");
 	if (r == 0)
 		r = read_list(st, &listing, e);
-	if (r == 0)
-		r = check_listed(logs, &listing, e);
+	for (size_t i = 0; i < listing.count && r == 0; i++)
+		if (!listing.list[i].is_deleted &&
+		    fstatat(logs, listing.list[i].name, &s, AT_SYMLINK_NOFOLLOW) < 0)
+			r = err_set(
+				e, ERR_CONFLICT, EBADMSG,
+				"audit log %s is gone, and nobody deleted it with `cove audit rm`",
+				listing.list[i].name);
 	for (size_t i = 0; i < count && r == 0; i++)
 		r = check_one(logs, names[i], &listing, ret, e);
 	state_names_free(names, count);
-	listing_done(&listing);
+	for (size_t i = 0; i < listing.count; i++)
+		free(listing.list[i].name);
+	free(listing.list);
 	return r < 0 ? r : audit_check_known(st, box, count, e);
 }
 

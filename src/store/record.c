@@ -157,24 +157,27 @@ static void boot_id(char ret[BOOT_ID_LEN + 1])
 	}
 }
 
+static const struct {
+	const char *key;
+	size_t offset, size; /* size 0: a number */
+	uint64_t max;
+} fields[] = {
+	{"pid", offsetof(struct record_run, pid), 0, INT32_MAX},
+	{"boot", offsetof(struct record_run, boot), BOOT_ID_LEN + 1, 0},
+	{"started_ms", offsetof(struct record_run, started_ms), 0, UINT64_MAX},
+	{"init", offsetof(struct record_run, init), 0, UINT32_MAX},
+	{"paused", offsetof(struct record_run, paused), 0, 1},
+	/* Of one that ended: */
+	{"cause", offsetof(struct record_run, cause), 64, 0},
+	{"by", offsetof(struct record_run, by), 64, 0},
+	{"ended_ms", offsetof(struct record_run, ended_ms), 0, UINT64_MAX},
+};
+
+enum { FIELD_COUNT = sizeof(fields) / sizeof(fields[0]), FIRST_OF_END = 5 };
+
 static int parse_run_line(struct record_run *l, const char *key, const char *value)
 {
-	static const struct {
-		const char *key;
-		size_t offset, size; /* size 0: a number */
-		uint64_t max;
-	} fields[] = {
-		{"pid", offsetof(struct record_run, pid), 0, INT32_MAX},
-		{"boot", offsetof(struct record_run, boot), BOOT_ID_LEN + 1, 0},
-		{"started_ms", offsetof(struct record_run, started_ms), 0, UINT64_MAX},
-		{"init", offsetof(struct record_run, init), 0, UINT32_MAX},
-		{"paused", offsetof(struct record_run, paused), 0, 1},
-		{"cause", offsetof(struct record_run, cause), 64, 0},
-		{"by", offsetof(struct record_run, by), 64, 0},
-		{"ended_ms", offsetof(struct record_run, ended_ms), 0, UINT64_MAX},
-	};
-
-	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+	for (size_t i = 0; i < FIELD_COUNT; i++) {
 		char *at = (char *)l + fields[i].offset;
 
 		if (strcmp(key, fields[i].key) != 0)
@@ -228,23 +231,13 @@ static int write_run(int fd, const struct record_run *l, bool durable)
 	int r = 0;
 
 	buf_init(&b, RUN_BYTES);
-	if (l->started_ms) {
-		r = lines_put_u64(&b, "pid", l->pid);
-		if (r == 0 && l->boot[0])
-			r = lines_put(&b, "boot", l->boot);
-		if (r == 0)
-			r = lines_put_u64(&b, "started_ms", l->started_ms);
-		if (r == 0)
-			r = lines_put_u64(&b, "init", l->init);
-		if (r == 0)
-			r = lines_put_u64(&b, "paused", l->paused);
-	}
-	if (r == 0 && l->ended_ms) {
-		r = lines_put(&b, "cause", l->cause);
-		if (r == 0)
-			r = lines_put(&b, "by", l->by);
-		if (r == 0)
-			r = lines_put_u64(&b, "ended_ms", l->ended_ms);
+	for (size_t i = 0; i < FIELD_COUNT && r == 0; i++) {
+		const char *at = (const char *)l + fields[i].offset;
+
+		if (!(i < FIRST_OF_END ? l->started_ms : l->ended_ms) || (at == l->boot && !*at))
+			continue;
+		r = fields[i].size ? lines_put(&b, fields[i].key, at)
+				   : lines_put_u64(&b, fields[i].key, *(const uint64_t *)at);
 	}
 	while (r == 0 && buf_len(&b) < RUN_BYTES)
 		r = buf_append(&b, "\n", 1);
@@ -501,26 +494,6 @@ int record_names(struct state *s, char ***ret_names, size_t *ret_count, struct e
 	return r < 0 ? err_errno(e, -r, "list the boxes in '%.140s'", s->home) : 0;
 }
 
-void record_names_free(char **names, size_t count)
-{
-	state_names_free(names, count);
-}
-
-/* Does the spec of that box name this image or workspace? A damaged record counts for nothing: its
- * box cannot be started, only removed. */
-static bool record_uses(struct state *s, const char *box, const char *image, const char *workspace)
-{
-	struct record r = {0};
-	bool uses;
-
-	if (record_load(s, box, &r, NULL) < 0)
-		return false;
-	uses = (image && strcmp(r.spec.image, image) == 0) ||
-	       (workspace && r.spec.workspace && strcmp(r.spec.workspace, workspace) == 0);
-	record_done(&r);
-	return uses;
-}
-
 int record_find_user(struct state *s, const char *image, const char *workspace,
 		     char ret_box[BOX_NAME_MAX + 1], struct err *e)
 {
@@ -530,12 +503,18 @@ int record_find_user(struct state *s, const char *image, const char *workspace,
 
 	if (r < 0)
 		return r;
+	/* A damaged record counts for nothing: its box cannot be started, only removed. */
 	for (size_t i = 0; i < count && r == 0; i++) {
-		if (!record_uses(s, names[i], image, workspace))
+		struct record box = {0};
+
+		if (record_load(s, names[i], &box, NULL) < 0)
 			continue;
-		str_copy(ret_box, BOX_NAME_MAX + 1, names[i]);
-		r = 1;
+		r = (image && strcmp(box.spec.image, image) == 0) ||
+		    (workspace && box.spec.workspace && strcmp(box.spec.workspace, workspace) == 0);
+		if (r > 0)
+			str_copy(ret_box, BOX_NAME_MAX + 1, names[i]);
+		record_done(&box);
 	}
-	record_names_free(names, count);
+	state_names_free(names, count);
 	return r;
 }

@@ -82,7 +82,6 @@ int record_trash(struct state *s, const char *name, bool durable, char ret_trash
 
 /* Names of all boxes, sorted. */
 int record_names(struct state *s, char ***ret_names, size_t *ret_count, struct err *e);
-void record_names_free(char **names, size_t count);
 
 /* 1 and a box whose spec names this image or this workspace (either may be NULL), 0 if none
  * does. */

@@ -1,7 +1,7 @@
 /*
  * A box's specification: its text form, and what may stand in it; see spec.h.
  *
- * How it works: one table of the plain string fields serves writing and reading. A mount is a run
+ * How it works: one table of the plain fields serves writing and reading. A mount is a run
  * of lines that begins with mount_src. Another table says of each limit how it is named and counted
  * and between what it must lie; a line `asked KEY` stands beside those that are the caller's own
  * word. A field that may be given once and comes twice is an error, and so is an unknown key.
@@ -15,38 +15,20 @@
 #include "base/size.h"
 #include "base/str.h"
 #include "store/net.h"
+#include "wire/field.h"
 
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-static const struct {
-	const char *key;
-	size_t offset;
-} strings[] = {
-	{"name", offsetof(struct spec, name)},
-	{"image", offsetof(struct spec, image)},
-	{"wall", offsetof(struct spec, wall)},
-	{"workspace", offsetof(struct spec, workspace)},
-	{"workspace_dir", offsetof(struct spec, workspace_dir)},
-	{"user", offsetof(struct spec, user)},
-	{"cwd", offsetof(struct spec, cwd)},
-	{"session", offsetof(struct spec, session)},
-	{"storage", offsetof(struct spec, storage)},
-	{"net", offsetof(struct spec, net)},
-};
-
-static const struct {
-	const char *key;
-	size_t offset;
-} flags[] = {
-	{"one_shot", offsetof(struct spec, one_shot)},
-	{"best_effort", offsetof(struct spec, best_effort)},
-	{"strict", offsetof(struct spec, strict)},
-};
-
-enum { FLAG_COUNT = sizeof(flags) / sizeof(flags[0]) };
+/* clang-format off */
+#define S(name) FIELD_NAMED(spec, name)
+static const struct wire_named_field fields[] = {
+	S(name), S(image), S(wall), S(workspace), S(workspace_dir), S(user), S(cwd), S(session),
+	S(storage), S(net), S(one_shot), S(best_effort), S(strict), S(timeout_ms), S(created_ms),
+	{0}};
+/* clang-format on */
 
 enum limit_unit { UNIT_BYTES, UNIT_RATE, UNIT_MILLI, UNIT_COUNT, UNIT_MS };
 
@@ -69,27 +51,7 @@ static const struct {
 	[LIMIT_NET_CONNS] = {"net_conns", "--net-conns", "net_conns", UNIT_COUNT, 1, 1 << 20},
 };
 
-enum { STRING_COUNT = sizeof(strings) / sizeof(strings[0]), USER_NAME_MAX = 63 };
-
-static const char **string_field(struct spec *s, size_t i)
-{
-	return (const char **)(void *)((char *)s + strings[i].offset);
-}
-
-static const char *string_value(const struct spec *s, size_t i)
-{
-	return *(const char *const *)(const void *)((const char *)s + strings[i].offset);
-}
-
-static bool *flag_field(struct spec *s, size_t i)
-{
-	return (bool *)(void *)((char *)s + flags[i].offset);
-}
-
-static bool flag_value(const struct spec *s, size_t i)
-{
-	return *(const bool *)(const void *)((const char *)s + flags[i].offset);
-}
+enum { USER_NAME_MAX = 63 };
 
 const char *limit_key(enum limit_id id)
 {
@@ -135,37 +97,23 @@ const char *limit_format(enum limit_id id, uint64_t value, char ret[LIMIT_TEXT])
 	return ret;
 }
 
-static int format_mount(const struct spec_mount *m, struct buf *out)
-{
-	int r = lines_put(out, "mount_src", m->src);
-
-	if (r == 0)
-		r = lines_put(out, "mount_dst", m->dst);
-	if (r == 0 && m->env)
-		r = lines_put(out, "mount_env", m->env);
-	if (r == 0 && m->read_only)
-		r = lines_put(out, "mount_ro", "1");
-	return r;
-}
-
 int spec_format(const struct spec *s, struct buf *out)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < STRING_COUNT && r == 0; i++)
-		if (string_value(s, i))
-			r = lines_put(out, strings[i].key, string_value(s, i));
+	for (const struct wire_named_field *f = fields; f->key && r == 0; f++) {
+		bool is_number = f->field.kind == FIELD_U64 || f->field.kind == FIELD_BOOL;
+		uint64_t number = is_number ? wire_field_number(&f->field, s) : 0;
+		const char *text = is_number ? NULL : wire_field_text(&f->field, s);
+
+		if (number || text)
+			r = text ? lines_put(out, f->key, text)
+				 : lines_put_u64(out, f->key, number);
+	}
 	if (r == 0 && s->persistence == PERSIST_BOX)
 		r = lines_put(out, "persistence", "box");
-	for (size_t i = 0; i < FLAG_COUNT && r == 0; i++)
-		if (flag_value(s, i))
-			r = lines_put(out, flags[i].key, "1");
 	if (r == 0 && s->expiry == EXPIRE_REMOVE)
 		r = lines_put(out, "expire", "remove");
-	if (r == 0 && s->timeout_ms)
-		r = lines_put_u64(out, "timeout_ms", s->timeout_ms);
-	if (r == 0)
-		r = lines_put_u64(out, "created_ms", s->created_ms);
 	for (size_t i = 0; i < LIMIT_COUNT && r == 0; i++) {
 		if (s->limits[i])
 			r = lines_put_u64(out, limits[i].key, s->limits[i]);
@@ -176,8 +124,16 @@ int spec_format(const struct spec *s, struct buf *out)
 		r = lines_put(out, "env", s->env[i]);
 	for (size_t i = 0; i < s->label_count && r == 0; i++)
 		r = lines_put(out, "label", s->labels[i]);
-	for (size_t i = 0; i < s->mount_count && r == 0; i++)
-		r = format_mount(&s->mounts[i], out);
+	for (const struct spec_mount *m = s->mounts; m < s->mounts + s->mount_count && r == 0;
+	     m++) {
+		r = lines_put(out, "mount_src", m->src);
+		if (r == 0)
+			r = lines_put(out, "mount_dst", m->dst);
+		if (r == 0 && m->env)
+			r = lines_put(out, "mount_env", m->env);
+		if (r == 0 && m->read_only)
+			r = lines_put(out, "mount_ro", "1");
+	}
 	return r;
 }
 
@@ -247,18 +203,22 @@ int spec_take(struct spec *s, const char *key, const char *value)
 {
 	bool ok;
 
-	for (size_t i = 0; i < STRING_COUNT; i++)
-		if (strcmp(key, strings[i].key) == 0)
-			return take_text(string_field(s, i), value);
+	for (const struct wire_named_field *f = fields; f->key; f++) {
+		void *at = (char *)s + f->field.offset;
+
+		if (strcmp(key, f->key) != 0)
+			continue;
+		if (f->field.kind == FIELD_STR)
+			return take_text(at, value);
+		ok = f->field.kind == FIELD_BOOL ? take_flag(at, value) : take_number(at, value);
+		return ok ? 0 : -EBADMSG;
+	}
 	if (str_starts(key, "mount_"))
 		return take_mount_line(s, key, value);
 	/* None is written by leaving a limit out. */
 	for (size_t i = 0; i < LIMIT_COUNT; i++)
 		if (strcmp(key, limits[i].key) == 0)
 			return take_number(&s->limits[i], value) && s->limits[i] ? 0 : -EBADMSG;
-	for (size_t i = 0; i < FLAG_COUNT; i++)
-		if (strcmp(key, flags[i].key) == 0)
-			return take_flag(flag_field(s, i), value) ? 0 : -EBADMSG;
 	/* Of two words only the one that is not the default is written. */
 	if (strcmp(key, "persistence") == 0) {
 		ok = s->persistence == PERSIST_WORKSPACE && strcmp(value, "box") == 0;
@@ -268,10 +228,6 @@ int spec_take(struct spec *s, const char *key, const char *value)
 		s->expiry = EXPIRE_REMOVE;
 	} else if (strcmp(key, "asked") == 0)
 		ok = take_asked(s, value);
-	else if (strcmp(key, "timeout_ms") == 0)
-		ok = take_number(&s->timeout_ms, value);
-	else if (strcmp(key, "created_ms") == 0)
-		ok = take_number(&s->created_ms, value);
 	else if (strcmp(key, "env") == 0)
 		ok = take_item(s->env, &s->env_count, SPEC_ENV_MAX, value);
 	else if (strcmp(key, "label") == 0)
@@ -437,17 +393,6 @@ static int check_limits(const struct spec *s, struct err *e)
 	return 0;
 }
 
-static int check_storage(const char *storage, struct err *e)
-{
-	static const char *const known[] = {"plain", "loop", "tmpfs"};
-
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		if (!storage || strcmp(storage, known[i]) == 0)
-			return 0;
-	return err_set(e, ERR_INVALID, EINVAL, "storage is 'plain', 'loop' or 'tmpfs', not '%.40s'",
-		       storage);
-}
-
 static int check_values(const struct spec *s, struct err *e)
 {
 	int r = check_name("box", s->name, e);
@@ -460,8 +405,10 @@ static int check_values(const struct spec *s, struct err *e)
 		r = err_set(e, ERR_INVALID, EINVAL, "persistence is 'workspace' or 'box'");
 	if (r == 0)
 		r = check_limits(s, e);
-	if (r == 0)
-		r = check_storage(s->storage, e);
+	if (r == 0 && s->storage && strcmp(s->storage, "plain") != 0 &&
+	    strcmp(s->storage, "loop") != 0 && strcmp(s->storage, "tmpfs") != 0)
+		r = err_set(e, ERR_INVALID, EINVAL,
+			    "storage is 'plain', 'loop' or 'tmpfs', not '%.40s'", s->storage);
 	if (r == 0 && s->net && !net_is_preset(s->net) && strcmp(s->net, "file") != 0)
 		r = err_set(e, ERR_INVALID, EINVAL,
 			    "'%.40s' is no policy: closed, balanced, open or a file", s->net);

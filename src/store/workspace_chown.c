@@ -34,27 +34,6 @@ static int chown_inside(struct inside_job *job)
 	return tree_give(j->dir_fd, &to, &j->given, &job->err);
 }
 
-static int chown_mapped(const struct ids *ids, int dir_fd, struct tree_given *ret, struct err *e)
-{
-	struct chown_job j = {.job.run = chown_inside, .dir_fd = dir_fd};
-	int r = inside_run(ids, &j.job, sizeof(j), e);
-
-	*ret = j.given;
-	return r;
-}
-
-static int chown_ranges(int dir_fd, struct tree_given *ret, struct err *e)
-{
-	struct tree_give to = {.kind = TREE_GIVE_RANGES};
-	struct stat st;
-
-	if (fstat(dir_fd, &st) < 0)
-		return err_errno(e, errno, "look at the directory");
-	to.uid = share_is_box_id(st.st_uid) ? 0 : st.st_uid;
-	to.gid = share_is_box_id(st.st_gid) ? 0 : st.st_gid;
-	return tree_give(dir_fd, &to, ret, e);
-}
-
 /* The directory itself: a link in its place may be a box's doing. */
 static int open_given(const char *dir, struct err *e)
 {
@@ -76,15 +55,24 @@ int workspace_chown(const struct state *s, const struct ids *ids, const char *di
 		    uint64_t *ret_changed, struct err *e)
 {
 	autoclose int fd = open_given(dir, e);
+	struct tree_give to = {.kind = TREE_GIVE_RANGES};
+	struct chown_job job = {.job.run = chown_inside, .dir_fd = fd};
 	struct tree_given given = {0};
+	struct stat st;
 	int r = fd < 0 ? fd : own_refuse_fd(s, dir, fd, e);
 
 	if (r < 0)
 		return r;
-	if (ids->kind == IDS_RANGE)
-		r = chown_ranges(fd, &given, e);
-	else if (ids->kind == IDS_SUBORDINATE)
-		r = chown_mapped(ids, fd, &given, e);
+	if (ids->kind == IDS_RANGE && fstat(fd, &st) < 0) {
+		r = err_errno(e, errno, "look at the directory");
+	} else if (ids->kind == IDS_RANGE) {
+		to.uid = share_is_box_id(st.st_uid) ? 0 : st.st_uid;
+		to.gid = share_is_box_id(st.st_gid) ? 0 : st.st_gid;
+		r = tree_give(fd, &to, &given, e);
+	} else if (ids->kind == IDS_SUBORDINATE) {
+		r = inside_run(ids, &job.job, sizeof(job), e);
+		given = job.given;
+	}
 	/* With a single id all that a box writes is the caller's. */
 	if (r < 0) {
 		err_prefix(e, "'%.80s'", dir);

@@ -332,14 +332,14 @@ HOME_TEST(kill_in_the_middle_leaves_nothing_visible)
 		CHECK_EQ(record_load(s, names[i], &r, NULL), 0);
 		record_done(&r);
 	}
-	record_names_free(names, count);
+	state_names_free(names, count);
 	CHECK_EQ(state_leftovers(s->boxes_fd, &names, &count), 0);
 	for (size_t i = 0; i < count; i++)
 		CHECK_EQ(tree_remove(s->boxes_fd, names[i], NULL), 0);
 	state_names_free(names, count);
 	CHECK_EQ(record_names(s, &names, &count, NULL), 0);
 	CHECK_EQ(count_names(s->boxes_fd), (int)count);
-	record_names_free(names, count);
+	state_names_free(names, count);
 }
 
 HOME_TEST(a_creator_is_known_by_its_claim)
@@ -413,7 +413,7 @@ HOME_TEST(burying_frees_the_name_and_twice_is_fine)
 	CHECK(str_starts(trash, ".gone-"));
 	CHECK_EQ(record_names(s, &names, &count, NULL), 0);
 	CHECK_EQ(count, 0);
-	record_names_free(names, count);
+	state_names_free(names, count);
 	CHECK_EQ(create(s, "dev", NULL), 0);
 	CHECK_EQ(tree_remove(s->boxes_fd, trash, NULL), 0);
 	CHECK_EQ(record_trash(s, "missing", true, trash, NULL), 0);
