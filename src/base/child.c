@@ -4,8 +4,11 @@
 #include "base/str.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -13,6 +16,12 @@
 
 #ifndef SYS_close_range
 #define SYS_close_range 436
+#endif
+
+/* <linux/futex.h>, which not every libc comes with */
+#ifndef FUTEX_WAIT
+#define FUTEX_WAIT 0
+#define FUTEX_WAKE 1
 #endif
 
 extern char **environ;
@@ -62,6 +71,7 @@ static void stand_between(const char *program, char *const argv[], char *const e
 	pid_t pid;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	signal(SIGCHLD, SIG_DFL); /* ignored, no child could be waited for */
 	/* First out of the way of each other. */
 	int moved[3];
 	for (int i = 0; i < 3; i++)
@@ -116,4 +126,105 @@ int child_wait(pid_t pid)
 		if (errno != EINTR)
 			return -errno;
 	return status_of(status);
+}
+
+/* ---- a function in a process of its own ---- */
+
+enum {
+	HOLDER_WORKS = 1, /* any other number than what the kernel leaves at its end, 0 */
+	HOLDER_FORKED = 2,
+	FORKED_STACK_BYTES = 8 << 20, /* as much as a program's own; only what is used costs */
+};
+
+/* At the low end of the stack that the holder runs on. */
+struct holder {
+	_Atomic(int) state;
+	int (*fn)(void *arg);
+	void *arg;
+	pid_t self, pid;
+	int error;
+};
+
+void child_end_with(pid_t parent)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(127);
+}
+
+/* As _exit. That is known not to return, which sanitizers take for the moment to clear the thread's
+ * stack, and here another one is in use. */
+static void leave(int code)
+{
+	syscall(SYS_exit_group, code);
+}
+
+/*
+ * The process between. It has the caller's memory and thread pointer, and the caller's thread waits
+ * in the kernel until HOLDER_FORKED: until then it may do what that thread may, fork() with all its
+ * locks among it. After that errno is the caller's again, so only system calls that do not fail are
+ * left.
+ */
+static int hold(void *arg)
+{
+	struct holder *h = arg;
+	int status = 127 << 8;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	signal(SIGCHLD, SIG_DFL);
+	h->self = getpid();
+	h->pid = fork();
+	if (h->pid == 0) {
+		child_end_with(h->self);
+		leave(h->fn(h->arg));
+	}
+	h->error = h->pid < 0 ? errno : 0;
+	syscall(SYS_close_range, 0u, ~0u, 0u);
+	pid_t pid = h->pid;
+	atomic_store(&h->state, HOLDER_FORKED);
+	syscall(SYS_futex, &h->state, FUTEX_WAKE, 1, NULL, NULL, 0);
+	if (pid > 0)
+		syscall(SYS_wait4, pid, &status, 0, NULL);
+	leave(status_of(status));
+	return 0;
+}
+
+int child_fork(int (*fn)(void *arg), void *arg, struct child_forked *ret)
+{
+	char *stack = mmap(NULL, FORKED_STACK_BYTES, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	struct holder *h = (void *)stack;
+	sigset_t all, old;
+	int between, r;
+
+	if (stack == MAP_FAILED)
+		return -errno;
+	mprotect(stack + page, page, PROT_NONE); /* between the holder's words and its stack */
+	*h = (struct holder){.state = HOLDER_WORKS, .fn = fn, .arg = arg};
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &old);
+	between = clone(hold, stack + FORKED_STACK_BYTES, CLONE_VM | CLONE_CHILD_CLEARTID, h, NULL,
+			NULL, &h->state);
+	r = between < 0 ? -errno : 0;
+	/* The kernel wakes us, too, if it is killed. */
+	while (r == 0 && atomic_load(&h->state) == HOLDER_WORKS)
+		syscall(SYS_futex, &h->state, FUTEX_WAIT, HOLDER_WORKS, NULL, NULL, 0);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	*ret = (struct child_forked){.pid = h->pid, .between = between, .stack = stack};
+	if (r == 0 && h->pid <= 0) {
+		r = h->error ? -h->error : -EINTR;
+		child_forked_wait(ret);
+	} else if (r < 0) {
+		munmap(stack, FORKED_STACK_BYTES);
+	}
+	return r;
+}
+
+int child_forked_wait(struct child_forked *c)
+{
+	int status = child_wait(c->between);
+
+	munmap(c->stack, FORKED_STACK_BYTES);
+	return status;
 }

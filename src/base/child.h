@@ -1,10 +1,10 @@
 /*
- * Helper programs that a library runs for a moment.
+ * Helper programs, and processes for some work of ours, that a library has for a moment.
  *
  * The program that uses the library must not notice: no SIGCHLD, nothing that its own waitpid(-1)
  * could take away, none of its descriptors and only those of its variables that helpers use. So
  * between the two stands a process that was cloned without a signal, which waits for the helper
- * and ends as it ended.
+ * and ends as it ended, and which ends when its caller does.
  */
 #pragma once
 
@@ -30,3 +30,23 @@ int child_start(const char *program, char *const argv[], const int fds[3], pid_t
 
 /* Waits for its end: the exit status, or 128 and the signal. */
 int child_wait(pid_t pid);
+
+struct child_forked {
+	pid_t pid;     /* where fn runs; not the caller's to wait for */
+	pid_t between; /* its parent */
+	void *stack;   /* of both */
+};
+
+/*
+ * As fork(): runs fn in a process that has a copy of the caller's memory and descriptors, and ends
+ * with what fn returns (0 to 125). libc knows about it, so fn may allocate though the caller has
+ * threads. All signals are blocked there: it ends by itself or with its caller, whom any signal
+ * ends as ever.
+ */
+int child_fork(int (*fn)(void *arg), void *arg, struct child_forked *ret);
+/* As child_wait; once for each that was forked. */
+int child_forked_wait(struct child_forked *c);
+
+/* In fn, after it took other ids, with its getppid() from before: a process that does so does no
+ * longer end with its parent until this is said again. */
+void child_end_with(pid_t parent);

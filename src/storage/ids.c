@@ -19,13 +19,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 enum { SUBID_FILE_MAX = 1 << 20 };
 
@@ -282,114 +280,120 @@ int ids_map_process(const struct ids *ids, pid_t pid, struct err *e)
 
 /* ---- namespaces made for a moment ---- */
 
-static int reap(pid_t pid)
-{
-	int status;
+enum { INSIDE_FAILED = 126 };
 
-	while (waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			return -errno;
-	return WIFEXITED(status) ? WEXITSTATUS(status) : -EINTR;
+/* A process in namespaces of its own. Each side has one end of a socket: the process tells the
+ * errno of its entering, the caller "g" for go when the ids are mapped. */
+struct ids_inside {
+	const struct ids *ids;
+	int flags, ns_fd;
+	int (*fn)(void *arg);
+	void *arg;
+	int ours, its;
+	struct child_forked child;
+};
+
+static int run_inside(void *arg)
+{
+	struct ids_inside *in = arg;
+	pid_t parent = getppid();
+	int code = 0;
+	char word;
+
+	prctl(PR_SET_DUMPABLE, 1); /* or the files its map is written to are root's */
+	fd_close(&in->ours);
+	if (in->ns_fd > 0 && setns(in->ns_fd, CLONE_NEWUSER) < 0)
+		code = errno;
+	else if (in->flags && unshare(in->flags) < 0)
+		code = errno;
+	if (fd_write_full(in->its, &code, sizeof(code)) < 0 || code != 0)
+		return INSIDE_FAILED;
+	if (read(in->its, &word, 1) != 1 || word != 'g')
+		return INSIDE_FAILED;
+	if (in->ids->kind == IDS_SUBORDINATE && (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0))
+		return INSIDE_FAILED;
+	child_end_with(parent);
+	return in->fn(in->arg) & 127;
 }
 
-/*
- * Forks a child that is in new namespaces when this returns. Both sides hold one end of a socket:
- * the parent speaks when the ids are mapped. fork and unshare rather than clone3, because libc must
- * know about a fork whose child goes on to allocate memory.
- */
-static pid_t fork_unshared(int flags, int ns_fd, int *ret_sock, struct err *e)
+/* fork and unshare rather than clone3, because libc must know about a fork whose child goes on to
+ * allocate memory. */
+static int inside_start(struct ids_inside *in, struct err *e)
 {
-	int pair[2], code = 0;
-	pid_t pid;
+	int pair[2], code = 0, r;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
 		return err_errno(e, errno, "make a socket pair");
-	autoclose int mine = pair[0];
-	autoclose int childs = pair[1];
-	pid = fork();
-	if (pid < 0)
-		return err_errno(e, errno, "fork");
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		prctl(PR_SET_DUMPABLE, 1); /* or the files its map is written to are root's */
-		fd_close(&mine);
-		if (ns_fd > 0 && setns(ns_fd, CLONE_NEWUSER) < 0)
-			code = errno;
-		else if (flags && unshare(flags) < 0)
-			code = errno;
-		if (fd_write_full(childs, &code, sizeof(code)) < 0 || code != 0)
-			_exit(126);
-		*ret_sock = take_fd(childs);
-		return 0;
+	in->ours = pair[0];
+	in->its = pair[1];
+	r = child_fork(run_inside, in, &in->child);
+	fd_close(&in->its);
+	if (r < 0) {
+		fd_close(&in->ours);
+		return err_errno(e, -r, "fork");
 	}
-	fd_close(&childs);
-	if (fd_read_full(mine, &code, sizeof(code)) != (ssize_t)sizeof(code))
+	if (fd_read_full(in->ours, &code, sizeof(code)) != (ssize_t)sizeof(code))
 		code = ECHILD;
-	if (code != 0) {
-		reap(pid);
-		return err_set(e, ERR_UNSUPPORTED, code,
-			       "cannot make a user namespace (%s): see `cove doctor`",
-			       strerror(code));
-	}
-	*ret_sock = take_fd(mine);
-	return pid;
+	if (code == 0)
+		return 0;
+	fd_close(&in->ours);
+	child_forked_wait(&in->child);
+	return err_set(e, ERR_UNSUPPORTED, code,
+		       "cannot make a user namespace (%s): see `cove doctor`", strerror(code));
+}
+
+/* Lets it go on, or end, and waits for its end. A word says which: another thread's fork may have
+ * a copy of our end. */
+static int inside_finish(struct ids_inside *in, bool go)
+{
+	(void)send(in->ours, go ? "g" : "n", 1, MSG_NOSIGNAL); /* one that died is waited for */
+	fd_close(&in->ours);
+	return child_forked_wait(&in->child);
 }
 
 int ids_mount_ns(const struct ids *ids, uid_t owner_uid, gid_t owner_gid, struct err *e)
 {
+	struct ids_inside in = {.ids = ids, .flags = CLONE_NEWUSER};
 	char path[64], text[SHARE_MAP_TEXT];
-	autoclose int sock = -1;
-	pid_t pid = fork_unshared(CLONE_NEWUSER, 0, &sock, e);
-	int r, fd = -1;
+	int r = inside_start(&in, e), fd = -1;
 
-	if (pid < 0)
-		return pid;
-	if (pid == 0)
-		_exit(read(sock, path, 1) == 0 ? 0 : 126); /* until the parent is done with it */
+	if (r < 0)
+		return r;
 	share_map_format(SHARE_UIDS, ids->uid_base, owner_uid, text);
-	r = write_map(pid, "uid_map", text, e);
+	r = write_map(in.child.pid, "uid_map", text, e);
 	share_map_format(SHARE_GIDS, ids->uid_base, owner_gid, text);
 	if (r == 0)
-		r = write_map(pid, "gid_map", text, e);
+		r = write_map(in.child.pid, "gid_map", text, e);
 	if (r == 0) {
-		snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
+		snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)in.child.pid);
 		fd = fd_open(path, O_RDONLY);
 		r = fd < 0 ? err_errno(e, errno, "open '%s'", path) : 0;
 	}
-	fd_close(&sock);
-	reap(pid);
+	inside_finish(&in, false);
 	return r < 0 ? r : fd;
-}
-
-static void run_in_child(const struct ids *ids, int sock, int (*fn)(void *arg), void *arg)
-{
-	char go;
-
-	if (read(sock, &go, 1) != 1)
-		_exit(126);
-	if (ids->kind == IDS_SUBORDINATE && (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0))
-		_exit(126);
-	_exit(fn(arg) & 127);
 }
 
 int ids_run_inside(const struct ids *ids, int (*fn)(void *arg), void *arg, struct err *e)
 {
 	bool map = ids->kind != IDS_RANGE && ids->ns_fd <= 0;
-	int flags = (map ? CLONE_NEWUSER : 0) | (ids->kind != IDS_RANGE ? CLONE_NEWNS : 0);
-	autoclose int sock = -1;
-	pid_t pid = fork_unshared(flags, ids->ns_fd, &sock, e);
-	int r, status;
+	struct ids_inside in = {.ids = ids,
+				.flags = (map ? CLONE_NEWUSER : 0) |
+					 (ids->kind != IDS_RANGE ? CLONE_NEWNS : 0),
+				.ns_fd = ids->ns_fd,
+				.fn = fn,
+				.arg = arg};
+	int r = inside_start(&in, e), status;
 
-	if (pid < 0)
-		return pid;
-	if (pid == 0)
-		run_in_child(ids, sock, fn, arg);
-	r = map ? ids_map_process(ids, pid, e) : 0;
-	if (r == 0)
-		r = fd_write_full(sock, "g", 1);
-	fd_close(&sock); /* a child that got no "g" ends here */
-	status = reap(pid);
 	if (r < 0)
 		return r;
-	return status == 126 ? err_set(e, ERR_INTERNAL, EPERM, "become box root") : status;
+	r = map ? ids_map_process(ids, in.child.pid, e) : 0;
+	status = inside_finish(&in, r == 0);
+	if (r < 0)
+		return r;
+	if (status > INSIDE_FAILED) /* a signal */
+		return err_set(e, ERR_INTERNAL, EINTR, "the helper process was killed");
+	if (status < 0)
+		return err_errno(e, -status, "wait for the helper process");
+	return status == INSIDE_FAILED ? err_set(e, ERR_INTERNAL, EPERM, "become box root")
+				       : status;
 }

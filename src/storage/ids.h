@@ -62,5 +62,5 @@ int ids_mount_ns(const struct ids *ids, uid_t owner_uid, gid_t owner_gid, struct
 /* Runs fn in a child which has the box's ids mapped and is box root (or the caller, when single),
  * in its own mount namespace: for unpacking and deleting trees that an ordinary user does not own
  * on the host. With ns_fd that namespace is joined, and no map has to be written. Returns fn's
- * value (0..125), or -errno. As root it only forks. */
+ * value (0..125), or -errno. As root it only forks. Not a child of the caller (base/child.h). */
 int ids_run_inside(const struct ids *ids, int (*fn)(void *arg), void *arg, struct err *e);

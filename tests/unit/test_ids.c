@@ -5,8 +5,12 @@
 #include "tap.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 enum { HOLDERS = 64 };
 
@@ -162,6 +166,114 @@ TEST(work_inside_is_box_root_or_the_single_user)
 	CHECK_EQ(ids_detect(&ids, NULL, 0, &e), 0);
 	want = ids.kind == IDS_SINGLE ? IDS_USER : 0;
 	CHECK_EQ(ids_run_inside(&ids, who_am_i, (void *)(uintptr_t)want, &e), 0);
+}
+
+static atomic_int children, signals;
+static atomic_bool over;
+
+static void on_child(int sig)
+{
+	(void)sig;
+	signals++;
+}
+
+/* A program that has threads, and reaps whatever child there is. */
+static void *reap_all(void *arg)
+{
+	while (!over) {
+		children += waitpid(-1, NULL, WNOHANG) >= 0;
+		free(malloc(4096));
+	}
+	return arg;
+}
+
+static int allocate(void *arg)
+{
+	for (size_t n = 1; n < 1 << 20; n *= 2)
+		free(malloc(n));
+	*(char *)arg = 1;
+	return 5;
+}
+
+TEST(work_inside_makes_no_child_of_the_callers)
+{
+	sigset_t before = {0}, after = {0};
+	struct err e = {0};
+	pthread_t thread;
+	struct ids ids;
+	char done = 0;
+
+	CHECK_EQ(ids_detect(&ids, NULL, 0, &e), 0);
+	CHECK(signal(SIGCHLD, on_child) != SIG_ERR);
+	sigprocmask(SIG_SETMASK, NULL, &before);
+	CHECK_EQ(pthread_create(&thread, NULL, reap_all, NULL), 0);
+	for (int i = 0; i < 20; i++)
+		CHECK_EQ(ids_run_inside(&ids, allocate, &done, &e), 5);
+	over = true;
+	pthread_join(thread, NULL);
+	sigprocmask(SIG_SETMASK, NULL, &after);
+	CHECK_EQ(memcmp(&before, &after, sizeof(before)), 0);
+	CHECK_EQ(children, 0);
+	CHECK_EQ(signals, 0);
+	CHECK_EQ(done, 0);
+	CHECK_EQ(waitpid(-1, NULL, __WALL), -1);
+	/* Nor does it need SIGCHLD for itself. */
+	CHECK(signal(SIGCHLD, SIG_IGN) != SIG_ERR);
+	CHECK_EQ(ids_run_inside(&ids, allocate, &done, &e), 5);
+}
+
+/* Says that it runs, and goes on until it is ended. */
+static int work_for_ever(void *arg)
+{
+	if (write(*(int *)arg, "w", 1) != 1)
+		return 1;
+	for (;;)
+		pause();
+}
+
+/* The end that came over the pipe is that of the last process which had it open. */
+static void ends_with_its_caller(int sig)
+{
+	struct err e = {0};
+	struct ids ids;
+	int pipes[2];
+	char word;
+	pid_t pid;
+
+	CHECK_EQ(ids_detect(&ids, NULL, 0, &e), 0);
+	CHECK_EQ(pipe2(pipes, O_CLOEXEC), 0);
+	pid = fork();
+	if (pid == 0)
+		_exit(ids_run_inside(&ids, work_for_ever, &pipes[1], &e) == 0);
+	close(pipes[1]);
+	CHECK_EQ(read(pipes[0], &word, 1), 1);
+	CHECK_EQ(kill(pid, sig), 0);
+	CHECK_EQ(read(pipes[0], &word, 1), 0);
+	CHECK_EQ(waitpid(pid, NULL, 0), pid);
+	close(pipes[0]);
+}
+
+TEST(work_inside_ends_when_its_caller_is_ended)
+{
+	ends_with_its_caller(SIGINT);
+	ends_with_its_caller(SIGTERM);
+	ends_with_its_caller(SIGKILL);
+}
+
+static int die(void *arg)
+{
+	(void)arg;
+	return kill(getpid(), SIGKILL);
+}
+
+TEST(work_inside_that_is_killed_is_an_error)
+{
+	struct err e = {0};
+	struct ids ids;
+
+	CHECK_EQ(ids_detect(&ids, NULL, 0, &e), 0);
+	CHECK_EQ(ids_run_inside(&ids, die, NULL, &e), -EINTR);
+	CHECK_EQ(e.kind, ERR_INTERNAL);
 }
 
 TEST(a_mount_namespace_shows_the_owner_as_the_boxs_user)
