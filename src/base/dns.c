@@ -56,11 +56,6 @@ static uint16_t get16(const uint8_t *p)
 	return (uint16_t)(p[0] << 8 | p[1]);
 }
 
-static uint32_t get32(const uint8_t *p)
-{
-	return (uint32_t)get16(p) << 16 | get16(p + 2);
-}
-
 static uint8_t *put16(uint8_t *p, unsigned v)
 {
 	p[0] = (uint8_t)(v >> 8);
@@ -80,22 +75,6 @@ static char name_byte(uint8_t c)
 		return (char)(c | 0x20);
 	return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ? (char)c
 											: 0;
-}
-
-static int append_label(struct dns_name *name, size_t *len, const uint8_t *label, size_t n)
-{
-	if (*len + (*len > 0) + n > DNS_NAME_MAX)
-		return -EBADMSG;
-	if (*len > 0)
-		name->text[(*len)++] = '.';
-	for (size_t i = 0; i < n; i++) {
-		char c = name_byte(label[i]);
-
-		if (!c)
-			name->odd = true;
-		name->text[(*len)++] = c ? c : '?';
-	}
-	return 0;
 }
 
 /* Reads the name at r->at and goes behind it. */
@@ -127,9 +106,16 @@ static int read_name(struct dns_reader *r, struct dns_name *ret)
 			return -EBADMSG;
 		if (n == 0)
 			break;
-		if (append_label(ret, &len, r->p + at, n) < 0)
+		if (len + (len > 0) + n > DNS_NAME_MAX)
 			return -EBADMSG;
-		at += n;
+		if (len > 0)
+			ret->text[len++] = '.';
+		for (; n > 0; n--) {
+			char c = name_byte(r->p[at++]);
+
+			ret->odd = ret->odd || !c;
+			ret->text[len++] = c ? c : '?';
+		}
 	}
 	if (!jumped)
 		r->at = at;
@@ -146,7 +132,7 @@ static int read_record(struct dns_reader *r, struct dns_record *ret)
 	p = r->p + r->at;
 	ret->type = get16(p);
 	ret->class = get16(p + 2);
-	ret->ttl_s = get32(p + 4);
+	ret->ttl_s = (uint32_t)get16(p + 4) << 16 | get16(p + 6);
 	if (ret->ttl_s > INT32_MAX) /* RFC 2181: as if it were none */
 		ret->ttl_s = 0;
 	ret->len = get16(p + 8);
@@ -297,11 +283,6 @@ int dns_question_format(const struct dns_question *q, void *out, size_t size)
 	return p ? (int)(p - (uint8_t *)out) : -EINVAL;
 }
 
-static bool is_name(const struct dns_name *name, const char *text)
-{
-	return !name->odd && strcmp(name->text, text) == 0;
-}
-
 /* One look through the answers for `owner`: takes its addresses, or tells what it is another name
  * of. 1: another name, in *ret_next. */
 static int read_answers(const struct dns_reader *from, unsigned records,
@@ -316,7 +297,7 @@ static int read_answers(const struct dns_reader *from, unsigned records,
 	for (; records > 0; records--) {
 		if (read_record(&r, &rec) < 0)
 			return -EBADMSG;
-		if (rec.class != CLASS_IN || !is_name(&rec.name, owner))
+		if (rec.class != CLASS_IN || rec.name.odd || strcmp(rec.name.text, owner) != 0)
 			continue;
 		if (rec.type == q->type && (q->type == DNS_A || q->type == DNS_AAAA)) {
 			if (rec.len != len)
@@ -337,16 +318,12 @@ static int read_answers(const struct dns_reader *from, unsigned records,
 	return a->count == 0 && alias && !ret_next->odd;
 }
 
-static enum dns_code known_code(unsigned code)
-{
-	return code <= DNS_REFUSED ? (enum dns_code)code : DNS_SERVFAIL;
-}
-
 int dns_answer_parse(struct dns_answer *ret, const struct dns_question *q, const void *p, size_t n)
 {
 	struct dns_reader r = {.p = p, .n = n, .at = HEADER};
 	uint16_t flags, type, class;
 	struct dns_name owner, next;
+	unsigned code;
 	int follow = 1;
 
 	if (n < HEADER || get16(r.p) != q->id)
@@ -356,8 +333,10 @@ int dns_answer_parse(struct dns_answer *ret, const struct dns_question *q, const
 	    read_question(&r, &owner, &type, &class) < 0 || type != q->type || class != CLASS_IN ||
 	    owner.odd || strcasecmp(owner.text, q->name) != 0)
 		return -EBADMSG;
-	*ret = (struct dns_answer){
-		.code = known_code(flags & FLAG_CODE), .cut = flags & FLAG_CUT, .ttl_s = INT32_MAX};
+	code = flags & FLAG_CODE;
+	*ret = (struct dns_answer){.code = code <= DNS_REFUSED ? (enum dns_code)code : DNS_SERVFAIL,
+				   .cut = flags & FLAG_CUT,
+				   .ttl_s = INT32_MAX};
 	for (int i = 0; follow == 1 && !ret->cut && ret->code == DNS_OK; i++) {
 		if (i > DNS_CHAIN_MAX)
 			return -EBADMSG;

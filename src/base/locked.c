@@ -15,6 +15,7 @@
 #include "base/locked.h"
 
 #include "base/err.h"
+#include "base/list.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -60,29 +61,12 @@ static struct pool *pool_new(size_t bytes, bool alone)
 	return p;
 }
 
-static void pool_drop(struct pool *p)
-{
-	struct pool **at = &pools;
-
-	while (*at != p)
-		at = &(*at)->next;
-	*at = p->next;
-	explicit_bzero(p->pages, p->bytes);
-	munmap(p->pages, p->bytes);
-	free(p);
-}
-
 static struct pool *pool_find(const uint8_t *data)
 {
 	for (struct pool *p = pools; p; p = p->next)
 		if (data >= p->pages && data < p->pages + p->bytes)
 			return p;
 	return NULL;
-}
-
-static size_t units_of(size_t n)
-{
-	return n ? (n + UNIT - 1) / UNIT : 1;
 }
 
 /* Units in a row, or NULL. */
@@ -102,70 +86,54 @@ static uint8_t *pool_take(struct pool *p, size_t want)
 	return NULL;
 }
 
-/* The whole of the value that begins at this unit: its owner may have made it shorter. */
-static void pool_give_back(struct pool *p, size_t unit)
-{
-	ASSERT(p->used[unit] == UNIT_FIRST);
-	do {
-		explicit_bzero(p->pages + unit * UNIT, UNIT);
-		p->used[unit++] = UNIT_FREE;
-	} while (unit < UNITS && p->used[unit] == UNIT_NEXT);
-}
-
-static uint8_t *take_shared(size_t want)
-{
-	struct pool *fresh;
-
-	for (struct pool *p = pools; p; p = p->next) {
-		uint8_t *data = p->alone ? NULL : pool_take(p, want);
-
-		if (data)
-			return data;
-	}
-	fresh = pool_new(POOL_BYTES, false);
-	return fresh ? pool_take(fresh, want) : NULL;
-}
-
-static uint8_t *take_alone(size_t n)
-{
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	struct pool *p;
-
-	if (n > SIZE_MAX - page)
-		return NULL;
-	p = pool_new((n + page - 1) / page * page, true);
-	if (!p)
-		return NULL;
-	p->count = 1;
-	return p->pages;
-}
-
-/* The only pool for small values stays: the next request takes and gives back as many again. */
-static bool is_last_shared(const struct pool *p)
-{
-	for (const struct pool *other = pools; other; other = other->next)
-		if (other != p && !other->alone)
-			return false;
-	return !p->alone;
-}
-
 void *locked_alloc(size_t n)
 {
-	return n > SHARED_MAX ? take_alone(n) : take_shared(units_of(n));
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), units = n ? (n + UNIT - 1) / UNIT : 1;
+	uint8_t *data = NULL;
+	struct pool *p;
+
+	if (n > SHARED_MAX) {
+		p = n > SIZE_MAX - page ? NULL : pool_new((n + page - 1) / page * page, true);
+		if (!p)
+			return NULL;
+		p->count = 1;
+		return p->pages;
+	}
+	for (p = pools; p && !data; p = p->next)
+		data = p->alone ? NULL : pool_take(p, units);
+	if (data)
+		return data;
+	p = pool_new(POOL_BYTES, false);
+	return p ? pool_take(p, units) : NULL;
 }
 
 void locked_free(void *data)
 {
-	struct pool *p;
+	struct pool *p = data ? pool_find(data) : NULL;
+	bool is_last = true;
+	size_t unit;
 
 	if (!data)
 		return;
-	p = pool_find(data);
 	ASSERT(p);
+	unit = (size_t)((uint8_t *)data - p->pages) / UNIT;
+	/* The whole of the value that begins there: its owner may have made it shorter. */
+	ASSERT(p->alone || p->used[unit] == UNIT_FIRST);
 	if (!p->alone)
-		pool_give_back(p, (size_t)((uint8_t *)data - p->pages) / UNIT);
-	if (--p->count == 0 && !is_last_shared(p))
-		pool_drop(p);
+		do {
+			explicit_bzero(p->pages + unit * UNIT, UNIT);
+			p->used[unit++] = UNIT_FREE;
+		} while (unit < UNITS && p->used[unit] == UNIT_NEXT);
+	/* The only pool for small values stays: the next request takes and gives back as many
+	 * again. */
+	for (const struct pool *other = pools; other; other = other->next)
+		is_last = is_last && (other == p || other->alone);
+	if (--p->count > 0 || (!p->alone && is_last))
+		return;
+	list_remove(&pools, p);
+	explicit_bzero(p->pages, p->bytes);
+	munmap(p->pages, p->bytes);
+	free(p);
 }
 
 bool locked_is(const void *data)

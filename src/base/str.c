@@ -230,3 +230,51 @@ const char *str_signal_name(int sig)
 			return signals[i].name;
 	return NULL;
 }
+
+/* Edit distance, a swap of neighbours counting as one; words longer than the table are far. */
+static unsigned distance(const char *a, const char *b)
+{
+	enum { WORD = 24 };
+	unsigned d[WORD + 1][WORD + 1];
+	size_t la = strlen(a), lb = strlen(b);
+
+	if (la > WORD || lb > WORD)
+		return WORD;
+	for (size_t i = 0; i <= la; i++)
+		d[i][0] = (unsigned)i;
+	for (size_t j = 0; j <= lb; j++)
+		d[0][j] = (unsigned)j;
+	for (size_t i = 1; i <= la; i++)
+		for (size_t j = 1; j <= lb; j++) {
+			unsigned best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+
+			if (d[i - 1][j] + 1 < best)
+				best = d[i - 1][j] + 1;
+			if (d[i][j - 1] + 1 < best)
+				best = d[i][j - 1] + 1;
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+			    d[i - 2][j - 2] + 1 < best)
+				best = d[i - 2][j - 2] + 1;
+			d[i][j] = best;
+		}
+	return d[la][lb];
+}
+
+const char *str_closest(const char *word, const char *const *candidates)
+{
+	const char *best = NULL;
+	unsigned least = 3; /* two slips are a typo, three are another word */
+	size_t len = strlen(word);
+
+	for (; len && *candidates; candidates++) {
+		unsigned n = distance(word, *candidates);
+
+		if (len >= 2 && str_starts(*candidates, word))
+			n = n < 1 ? n : 1;
+		if (n < least && n < len) {
+			least = n;
+			best = *candidates;
+		}
+	}
+	return best;
+}

@@ -40,6 +40,9 @@ bool str_is_tricky(uint32_t rune);
 /* True if all of it is valid UTF-8. */
 bool str_is_utf8(const void *p, size_t n);
 
+/* The candidate (the last is followed by NULL) that was meant by a word with a typo, or NULL. */
+const char *str_closest(const char *word, const char *const *candidates);
+
 /* Signals by name: "TERM", "SIGTERM", "15". 0 if unknown. str_signal_name gives "TERM", or NULL. */
 int str_parse_signal(const char *s);
 const char *str_signal_name(int sig);

@@ -115,17 +115,6 @@ static int start(const char *path, const char **args, int *ret_fd, pid_t *ret_pi
 	return 0;
 }
 
-static int wait_for(pid_t pid)
-{
-	int status;
-
-	while (waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			return -errno;
-	builder_pid = 0;
-	return status;
-}
-
 static int judge(struct cli *c, const char *name, int status, int imported, struct cove_error *err)
 {
 	int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -166,7 +155,7 @@ int base_image_make(struct cli *c, const char *name, const char **args)
 	struct err e = {0};
 	char path[512];
 	pid_t pid;
-	int r;
+	int r, status = -1;
 
 	if (spawn_find_program(BUILDER, path, sizeof(path), &e) < 0)
 		return cli_error(c, (enum cove_error_kind)e.kind, "%s", e.msg);
@@ -178,5 +167,8 @@ int base_image_make(struct cli *c, const char *name, const char **args)
 	/* A tar that is none says that the builder has ended; anything else, that it may. */
 	if (r < 0 && err.kind != COVE_INVALID)
 		kill(pid, SIGTERM);
-	return judge(c, name, wait_for(pid), r, &err);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	builder_pid = 0;
+	return judge(c, name, status, r, &err);
 }

@@ -73,28 +73,25 @@ static char *code_name(int code)
 	return code > 0 && at && *at != '-' ? strndup(at, strcspn(at, " ")) : NULL;
 }
 
-static void say_json(struct cli *c, const struct cove_error *err, const char *message)
-{
-	autofree char *code = code_name(err->code);
-	struct cli_object o;
-	struct json *j = cli_object_begin(&o);
-
-	json_key(j, "error");
-	json_object_begin(j);
-	json_kv_str(j, "kind", cove_error_name(err->kind));
-	if (code)
-		json_kv_str(j, "code", code);
-	json_kv_str(j, "message", message);
-	json_object_end(j);
-	(void)cli_object_end(c, &o);
-}
-
 /* The message may be longer than the error's own. */
 static int fail(struct cli *c, const struct cove_error *err, const char *message)
 {
+	autofree char *code = code_name(err->code);
+	struct cli_object o;
+	struct json *j;
+
 	say(message);
-	if (c->o.json)
-		say_json(c, err, message);
+	if (c->o.json) {
+		j = cli_object_begin(&o);
+		json_key(j, "error");
+		json_object_begin(j);
+		json_kv_str(j, "kind", cove_error_name(err->kind));
+		if (code)
+			json_kv_str(j, "code", code);
+		json_kv_str(j, "message", message);
+		json_object_end(j);
+		(void)cli_object_end(c, &o);
+	}
 	return err_kind_exit((enum err_kind)err->kind);
 }
 
@@ -214,15 +211,6 @@ int cli_object_end(struct cli *c, struct cli_object *o)
 	return r;
 }
 
-/* Where a string of compact JSON ends, given where it begins. */
-static size_t string_end(const char *s, size_t at)
-{
-	for (at++; s[at] && s[at] != '"'; at++)
-		if (s[at] == '\\' && s[at + 1])
-			at++;
-	return s[at] ? at + 1 : at;
-}
-
 static void new_line(struct buf *b, int depth)
 {
 	(void)buf_printf(b, "\n%*s", depth * 2, "");
@@ -236,7 +224,9 @@ static int indent_json(struct buf *b, const char *s)
 	for (size_t i = 0, end; s[i]; i = end) {
 		end = i + 1;
 		if (s[i] == '"') {
-			end = string_end(s, i);
+			while (s[end] && s[end] != '"')
+				end += s[end] == '\\' && s[end + 1] ? 2 : 1;
+			end += s[end] == '"';
 			(void)buf_append(b, s + i, end - i);
 		} else if ((s[i] == '{' && s[end] == '}') || (s[i] == '[' && s[end] == ']')) {
 			(void)buf_append(b, s + i, 2);
@@ -275,35 +265,23 @@ int cli_out_json(struct cli *c, const char *json)
 	return r;
 }
 
-/* A slash makes it a directory and not a name: "." and ".." mean directories too. */
-static const char *workspace_of(const struct options *o)
-{
-	if (o->box.workspace && strcmp(o->box.workspace, ".") == 0)
-		return "./";
-	if (o->box.workspace && strcmp(o->box.workspace, "..") == 0)
-		return "../";
-	return o->box.workspace;
-}
-
-/* Who forgot the slash looks for the files of a directory in an empty workspace. */
-static void note_workspace(const char *workspace)
-{
-	struct stat st;
-
-	if (workspace && *workspace && !strchr(workspace, '/') && stat(workspace, &st) == 0 &&
-	    S_ISDIR(st.st_mode))
-		cli_note("'%.60s' names a kept workspace; for the directory that is here say "
-			 "--workspace ./%.60s",
-			 workspace, workspace);
-}
-
 struct cove_box_options cli_box_options(const struct options *o)
 {
 	struct cove_box_options b = o->box;
+	struct stat st;
 
-	note_workspace(workspace_of(o));
+	/* A slash makes it a directory and not a name: "." and ".." mean directories too. */
+	if (b.workspace && strcmp(b.workspace, ".") == 0)
+		b.workspace = "./";
+	else if (b.workspace && strcmp(b.workspace, "..") == 0)
+		b.workspace = "../";
+	/* Who forgot the slash looks for the files of a directory in an empty workspace. */
+	if (b.workspace && *b.workspace && !strchr(b.workspace, '/') &&
+	    stat(b.workspace, &st) == 0 && S_ISDIR(st.st_mode))
+		cli_note("'%.60s' names a kept workspace; for the directory that is here say "
+			 "--workspace ./%.60s",
+			 b.workspace, b.workspace);
 	b.size = sizeof(b);
-	b.workspace = workspace_of(o);
 	b.mounts = o->mounts.items;
 	b.env = o->env.items;
 	b.labels = o->labels.items;

@@ -112,14 +112,6 @@ static int look(struct cli *c, struct asks *ret)
 	return ret->failed ? cli_error(c, COVE_FULL, "out of memory") : 0;
 }
 
-static bool was_seen(const struct asks *last, const struct ask *a)
-{
-	for (size_t i = 0; i < last->count; i++)
-		if (last->items[i].ask.id == a->ask.id && strcmp(last->items[i].box, a->box) == 0)
-			return true;
-	return false;
-}
-
 /* A view of what is new; the texts stay with now. */
 static int pick_new(struct cli *c, const struct asks *last, const struct asks *now,
 		    struct asks *ret)
@@ -127,9 +119,15 @@ static int pick_new(struct cli *c, const struct asks *last, const struct asks *n
 	*ret = (struct asks){.items = calloc(now->count + 1, sizeof(*ret->items))};
 	if (!ret->items)
 		return cli_error(c, COVE_FULL, "out of memory");
-	for (size_t i = 0; i < now->count; i++)
-		if (!was_seen(last, &now->items[i]))
-			ret->items[ret->count++] = now->items[i];
+	for (size_t i = 0; i < now->count; i++) {
+		const struct ask *a = &now->items[i], *b = last->items;
+		size_t left = last->count;
+
+		for (; left && (b->ask.id != a->ask.id || strcmp(b->box, a->box) != 0); left--)
+			b++;
+		if (left == 0)
+			ret->items[ret->count++] = *a;
+	}
 	return 0;
 }
 

@@ -9,28 +9,6 @@
 #include <signal.h>
 #include <stdio.h>
 
-static struct stream_options plan(const struct options *o)
-{
-	bool tty = isatty(STDIN_FILENO), asked = o->interactive || o->tty;
-
-	return (struct stream_options){
-		.leave = true,
-		.raw = o->tty && term_is_ours(STDIN_FILENO),
-		.input = (!tty || asked) && command_has_stdin(),
-	};
-}
-
-/* Where to go on is what a person needs who only wanted to leave. */
-static int say_left(struct cli *c, const struct stream_end *end)
-{
-	if (end->reader_gone)
-		return EXIT_SIGNAL + SIGPIPE;
-	cli_note("left it running; back with `cove attach %s %s --from %llu:%llu`", c->o.args[0],
-		 c->o.args[1], (unsigned long long)(c->o.out_from + end->out_seen),
-		 (unsigned long long)(c->o.err_from + end->err_seen));
-	return EXIT_SIGNAL + end->left_by;
-}
-
 /* With its stdin, or only reading. */
 static int follow(struct cli *c, struct cove_box *box, uint64_t exec_id,
 		  const struct stream_options *options, struct stream_end *end,
@@ -51,20 +29,14 @@ static int follow(struct cli *c, struct cove_box *box, uint64_t exec_id,
 	return r;
 }
 
-/* What the keeper did not keep of a command's output did not come by here. */
-static int ended(struct cli *c, const struct stream_end *end)
-{
-	const struct cove_result *r = &end->result;
-
-	if (c->o.out_from + end->out_seen < r->out_bytes ||
-	    c->o.err_from + end->err_seen < r->err_bytes)
-		cli_note("truncated: not all output of the command was kept");
-	return cli_result_status(c, c->o.args[0], r);
-}
-
 static int attach(struct cli *c, struct cove_box *box, uint64_t exec_id)
 {
-	struct stream_options options = plan(&c->o);
+	const struct options *o = &c->o;
+	struct stream_options options = {
+		.leave = true,
+		.raw = o->tty && term_is_ours(STDIN_FILENO),
+		.input = (!isatty(STDIN_FILENO) || o->interactive || o->tty) && command_has_stdin(),
+	};
 	struct stream_end end = {0};
 	struct cove_error err;
 	int r = follow(c, box, exec_id, &options, &end, &err);
@@ -77,12 +49,23 @@ static int attach(struct cli *c, struct cove_box *box, uint64_t exec_id)
 		options.input = options.raw = false;
 		r = follow(c, box, exec_id, &options, &end, &err);
 	}
-	if (r < 0)
+	if (r < 0) {
 		r = cli_fail(c, &err);
-	else if (end.ended && !end.reader_gone)
-		r = ended(c, &end);
-	else
-		r = say_left(c, &end);
+	} else if (end.reader_gone) {
+		r = EXIT_SIGNAL + SIGPIPE;
+	} else if (end.ended) {
+		/* What the keeper did not keep of its output did not come by here. */
+		if (o->out_from + end.out_seen < end.result.out_bytes ||
+		    o->err_from + end.err_seen < end.result.err_bytes)
+			cli_note("truncated: not all output of the command was kept");
+		r = cli_result_status(c, o->args[0], &end.result);
+	} else {
+		/* Where to go on is what a person needs who only wanted to leave. */
+		cli_note("left it running; back with `cove attach %s %s --from %llu:%llu`",
+			 o->args[0], o->args[1], (unsigned long long)(o->out_from + end.out_seen),
+			 (unsigned long long)(o->err_from + end.err_seen));
+		r = EXIT_SIGNAL + end.left_by;
+	}
 	cove_result_free(&end.result);
 	return r;
 }

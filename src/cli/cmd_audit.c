@@ -125,29 +125,6 @@ static void put_what(struct buf *b, const struct cove_audit_row *row)
 		put_reason(b, row);
 }
 
-/* The box only where there may be several. What is long comes last, so that it begins within the
- * narrowest terminal. */
-static void put_row(struct buf *b, const struct cove_audit_row *row, bool all_boxes)
-{
-	char time[24];
-
-	put(b, wall_time(time, row->time_ms), TIME_WIDTH);
-	if (all_boxes)
-		put(b, row->box, BOX_WIDTH);
-	put(b, row->verdict ? row->verdict : "", VERDICT_WIDTH);
-	put_what(b, row);
-	(void)buf_append_str(b, "\n");
-}
-
-static void put_titles(struct buf *b, bool all_boxes)
-{
-	put(b, "TIME", TIME_WIDTH);
-	if (all_boxes)
-		put(b, "BOX", BOX_WIDTH);
-	put(b, "VERDICT", VERDICT_WIDTH);
-	(void)buf_append_str(b, "WHAT\n");
-}
-
 /* Without a row: only asked whether to go on. */
 static bool on_row(void *arg, const struct cove_audit_row *row)
 {
@@ -155,6 +132,7 @@ static bool on_row(void *arg, const struct cove_audit_row *row)
 	bool all_boxes = r->c->o.arg_count == 0;
 	int sig = signals_next_end();
 	autofree char *json = NULL;
+	char time[24];
 	struct buf b;
 
 	if (sig)
@@ -170,9 +148,21 @@ static bool on_row(void *arg, const struct cove_audit_row *row)
 				 : cli_error(r->c, COVE_FULL, "out of memory");
 		(void)buf_append_str(&b, "\n");
 	} else {
-		if (!r->titled)
-			put_titles(&b, all_boxes);
-		put_row(&b, row, all_boxes);
+		/* The box only where there may be several. What is long comes last, so that it
+		 * begins within the narrowest terminal. */
+		if (!r->titled) {
+			put(&b, "TIME", TIME_WIDTH);
+			if (all_boxes)
+				put(&b, "BOX", BOX_WIDTH);
+			put(&b, "VERDICT", VERDICT_WIDTH);
+			(void)buf_append_str(&b, "WHAT\n");
+		}
+		put(&b, wall_time(time, row->time_ms), TIME_WIDTH);
+		if (all_boxes)
+			put(&b, row->box, BOX_WIDTH);
+		put(&b, row->verdict ? row->verdict : "", VERDICT_WIDTH);
+		put_what(&b, row);
+		(void)buf_append_str(&b, "\n");
 		r->titled = true;
 	}
 	if (r->status == 0)

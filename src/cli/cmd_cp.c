@@ -74,27 +74,6 @@ static bool on_progress(void *arg, uint64_t bytes, uint64_t files)
 	return true;
 }
 
-static void end_progress(const struct progress *p)
-{
-	if (p->shown_ms)
-		(void)fd_write_full(STDERR_FILENO, "\r\033[K", 4);
-}
-
-/* 0 or more: how many entries were left out. */
-static int transfer(struct cove_box *box, const struct place *from, const struct place *to,
-		    struct progress *p, struct cove_error *err)
-{
-	if (from->is_stream)
-		return cove_put_fd(box, STDIN_FILENO, to->path, 0644, err);
-	if (to->is_stream)
-		return cove_get_fd(box, from->path, STDOUT_FILENO, err);
-	if (signals_catch() < 0)
-		cli_note("signals cannot be caught: an interrupted copy may leave a part behind");
-	if (to->box[0])
-		return cove_put(box, from->path, to->path, on_progress, p, err);
-	return cove_get(box, from->path, to->path, on_progress, p, err);
-}
-
 /* stdout may be where the file went. */
 static int say_copied(struct cli *c, const struct place *from, const struct place *to,
 		      const struct progress *p, int left_out)
@@ -133,8 +112,19 @@ static int copy(struct cli *c, const struct place *from, const struct place *to)
 
 	if (cove_find(c->cove, to->box[0] ? to->box : from->box, &box, &err) < 0)
 		return cli_fail(c, &err);
-	r = transfer(box, from, to, &p, &err);
-	end_progress(&p);
+	if (from->is_stream) {
+		r = cove_put_fd(box, STDIN_FILENO, to->path, 0644, &err);
+	} else if (to->is_stream) {
+		r = cove_get_fd(box, from->path, STDOUT_FILENO, &err);
+	} else {
+		if (signals_catch() < 0)
+			cli_note("signals cannot be caught: an interrupted copy may leave a part "
+				 "behind");
+		r = (to->box[0] ? cove_put : cove_get)(box, from->path, to->path, on_progress, &p,
+						       &err);
+	}
+	if (p.shown_ms)
+		(void)fd_write_full(STDERR_FILENO, "\r\033[K", 4);
 	cove_box_free(box);
 	if (r < 0 && p.signal) {
 		cli_note("the copy was interrupted; nothing half-written was left");
@@ -167,30 +157,25 @@ static int check_directory(struct cli *c, const struct place *to)
 	return 0;
 }
 
-static int check(struct cli *c, const struct place *to, size_t sources)
-{
-	for (size_t i = 0; i < sources; i++) {
-		struct place from = place_of(c->o.args[i]);
-
-		if (!from.box[0] && !to->box[0])
-			return cli_usage(
-				c, "neither side is in a box: write BOX:PATH for one of them");
-		if (from.box[0] && to->box[0])
-			return cli_usage(c, "both sides are in boxes; copy through here: "
-					    "`cove cp A:FILE - | cove cp - B:FILE`");
-		if ((from.is_stream || to->is_stream) && sources > 1)
-			return cli_usage(c, "'-' is for one file");
-	}
-	return 0;
-}
-
 static int run(struct cli *c)
 {
 	size_t sources = c->o.arg_count - 1;
 	struct place to = place_of(c->o.args[sources]);
-	int r = check(c, &to, sources);
+	int r = 0;
 
-	if (r == 0 && sources > 1)
+	for (size_t i = 0; i < sources; i++) {
+		struct place from = place_of(c->o.args[i]);
+
+		if (!from.box[0] && !to.box[0])
+			return cli_usage(
+				c, "neither side is in a box: write BOX:PATH for one of them");
+		if (from.box[0] && to.box[0])
+			return cli_usage(c, "both sides are in boxes; copy through here: "
+					    "`cove cp A:FILE - | cove cp - B:FILE`");
+		if ((from.is_stream || to.is_stream) && sources > 1)
+			return cli_usage(c, "'-' is for one file");
+	}
+	if (sources > 1)
 		r = check_directory(c, &to);
 	for (size_t i = 0; r == 0 && i < sources; i++) {
 		struct place from = place_of(c->o.args[i]);

@@ -77,14 +77,6 @@ static void put_title(struct page *p, const char *title)
 			 p->colour ? "\033[0m" : "");
 }
 
-/* Never cut: a remedy is there to be copied. */
-static void put_arrow(struct page *p, const char *text)
-{
-	(void)buf_printf(&p->b, "      %s ", p->utf8 ? "→" : "->");
-	(void)str_escape(&p->b, text, strlen(text));
-	(void)buf_append_str(&p->b, "\n");
-}
-
 /* Are both there because of the same thing? Then one arrow is enough. */
 static bool is_alike(const struct doctor_check *a, const struct doctor_check *b)
 {
@@ -113,8 +105,12 @@ static void put_check(struct page *p, const struct doctor_check *k,
 		(void)buf_append_str(&p->b, "      ");
 		put_text(p, k->consequence, 6);
 	}
-	if (!after || !is_alike(k, after))
-		put_arrow(p, k->remedy);
+	/* Never cut: a remedy is there to be copied. */
+	if (!after || !is_alike(k, after)) {
+		(void)buf_printf(&p->b, "      %s ", p->utf8 ? "→" : "->");
+		(void)str_escape(&p->b, k->remedy, strlen(k->remedy));
+		(void)buf_append_str(&p->b, "\n");
+	}
 }
 
 static void put_checks(struct page *p, const struct doctor_report *report)

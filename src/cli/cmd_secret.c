@@ -90,14 +90,6 @@ static ssize_t read_silently(const char *what, char *p, size_t room)
 	return n >= TERMINAL_LINE ? -E2BIG : n;
 }
 
-/* The last line end is the shell's, not the value's. */
-static size_t without_line_end(const char *p, size_t n)
-{
-	if (n > 0 && p[n - 1] == '\n')
-		n--;
-	return n > 0 && p[n - 1] == '\r' ? n - 1 : n;
-}
-
 static int store(struct cli *c, const char *what, char *value)
 {
 	bool is_terminal = isatty(STDIN_FILENO);
@@ -117,8 +109,10 @@ static int store(struct cli *c, const char *what, char *value)
 	if ((size_t)n == VALUE_ROOM)
 		return cli_error(c, COVE_LIMIT, "a secret has at most %u bytes; nothing was stored",
 				 DOOR_SECRET_MAX);
-	if (cove_secret_set(c->cove, what, "value", value, without_line_end(value, (size_t)n),
-			    &err) < 0)
+	/* The last line end is the shell's, not the value's. */
+	n -= n > 0 && value[n - 1] == '\n';
+	n -= n > 0 && value[n - 1] == '\r';
+	if (cove_secret_set(c->cove, what, "value", value, (size_t)n, &err) < 0)
 		return cli_fail(c, &err);
 	return cli_done(c, what, "stored", c->events);
 }

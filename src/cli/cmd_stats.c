@@ -128,33 +128,11 @@ static const struct list_form form = {
 	.row = row,
 };
 
-static const struct sample *find_sample(const struct look *l, const char *name)
-{
-	for (size_t i = 0; i < l->count; i++)
-		if (strcmp(l->boxes[i].name, name) == 0)
-			return &l->boxes[i];
-	return NULL;
-}
-
-/* Against the look before, if the box was there and has not been started anew since. */
-static void set_share(struct sample *s, const struct sample *last)
-{
-	uint64_t helpers = s->now.keeper_cpu_us + s->now.door_cpu_us, before, passed;
-
-	if (!last || s->at_us <= last->at_us)
-		return;
-	passed = s->at_us - last->at_us;
-	before = last->now.keeper_cpu_us + last->now.door_cpu_us;
-	if (s->now.cpu_us >= last->now.cpu_us)
-		s->cpu_milli = (s->now.cpu_us - last->now.cpu_us) * 1000 / passed;
-	if (helpers >= before)
-		s->helpers_milli = (helpers - before) * 1000 / passed;
-}
-
 static int take(struct cli *c, const char *name, const struct look *last, struct look *l,
 		struct cove_error *err)
 {
 	struct sample *s = &l->boxes[l->count];
+	uint64_t helpers, before, passed;
 	int r;
 
 	*s = (struct sample){0};
@@ -163,51 +141,46 @@ static int take(struct cli *c, const char *name, const struct look *last, struct
 		return r;
 	s->at_us = clock_mono_ns() / 1000;
 	snprintf(s->name, sizeof(s->name), "%s", name);
-	set_share(s, find_sample(last, name));
+	helpers = s->now.keeper_cpu_us + s->now.door_cpu_us;
+	/* Against the look before, if the box was there and has not been started anew since. */
+	for (size_t i = 0; i < last->count; i++) {
+		const struct sample *was = &last->boxes[i];
+
+		if (strcmp(was->name, name) != 0 || s->at_us <= was->at_us)
+			continue;
+		passed = s->at_us - was->at_us;
+		before = was->now.keeper_cpu_us + was->now.door_cpu_us;
+		if (s->now.cpu_us >= was->now.cpu_us)
+			s->cpu_milli = (s->now.cpu_us - was->now.cpu_us) * 1000 / passed;
+		if (helpers >= before)
+			s->helpers_milli = (helpers - before) * 1000 / passed;
+	}
 	l->count++;
 	return 0;
 }
 
-/* Every running box; one that ends this very moment is left out. */
-static int look_at_all(struct cli *c, const struct look *last, struct look *l)
+/* The boxes that were named: what fails is said, and the others are shown all the same. Otherwise
+ * every running one; what ends this very moment is left out. */
+static int look(struct cli *c, const struct look *last, struct look *ret)
 {
 	autofree struct cove_box_info *infos = NULL;
 	struct cove_error err;
-	int count = cove_list(c->cove, &infos, &err);
+	size_t named = c->o.arg_count;
+	int status = 0, count = named ? 0 : cove_list(c->cove, &infos, &err);
 
+	*ret = (struct look){0};
 	if (count < 0)
 		return cli_fail(c, &err);
-	l->boxes = calloc((size_t)count + 1, sizeof(*l->boxes));
-	if (!l->boxes)
+	ret->boxes = calloc(named + (size_t)count + 1, sizeof(*ret->boxes));
+	if (!ret->boxes)
 		return cli_error(c, COVE_FULL, "out of memory");
-	for (int i = 0; i < count; i++) {
-		const char *state = infos[i].state;
-
-		if (strcmp(state, "running") == 0 || strcmp(state, "paused") == 0)
-			(void)take(c, infos[i].name, last, l, NULL);
-	}
-	return 0;
-}
-
-/* The named ones. What fails is said, and the others are shown all the same. */
-static int look_at_named(struct cli *c, const struct look *last, struct look *l)
-{
-	struct cove_error err;
-	int status = 0;
-
-	l->boxes = calloc(c->o.arg_count, sizeof(*l->boxes));
-	if (!l->boxes)
-		return cli_error(c, COVE_FULL, "out of memory");
-	for (size_t i = 0; i < c->o.arg_count; i++)
-		if (take(c, c->o.args[i], last, l, &err) < 0)
+	for (size_t i = 0; i < named; i++)
+		if (take(c, c->o.args[i], last, ret, &err) < 0)
 			status = cli_fail(c, &err);
+	for (int i = 0; i < count; i++)
+		if (strcmp(infos[i].state, "running") == 0 || strcmp(infos[i].state, "paused") == 0)
+			(void)take(c, infos[i].name, last, ret, NULL);
 	return status;
-}
-
-static int look(struct cli *c, const struct look *last, struct look *ret)
-{
-	*ret = (struct look){0};
-	return c->o.arg_count ? look_at_named(c, last, ret) : look_at_all(c, last, ret);
 }
 
 /* Prints looks until something ends it. *last is the look before the first one printed. */

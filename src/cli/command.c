@@ -74,28 +74,11 @@ struct command_plan {
 	char term[64];
 };
 
-/* TERM first, so that the user's own -e TERM=... wins. */
-static int plan_env(struct command_plan *p, struct cove_command *command)
-{
-	size_t n = 0;
-
-	while (command->env && command->env[n])
-		n++;
-	p->env = calloc(n + 2, sizeof(*p->env));
-	if (!p->env)
-		return -ENOMEM;
-	snprintf(p->term, sizeof(p->term), "TERM=%s", term_type());
-	p->env[0] = p->term;
-	for (size_t i = 0; i < n; i++)
-		p->env[i + 1] = command->env[i];
-	command->env = p->env;
-	return 0;
-}
-
 static int plan_make(struct command_plan *p, const struct options *o, struct cove_command *command,
 		     bool pass_stdin)
 {
 	bool ours = term_is_ours(STDIN_FILENO);
+	size_t n = 0;
 
 	command->pty =
 		o->tty || (!o->no_tty && !o->json && pass_stdin && ours && isatty(STDOUT_FILENO));
@@ -110,7 +93,18 @@ static int plan_make(struct command_plan *p, const struct options *o, struct cov
 		return 0;
 	if (!term_size(STDIN_FILENO, &command->rows, &command->cols))
 		term_size(STDOUT_FILENO, &command->rows, &command->cols);
-	return plan_env(p, command);
+	/* TERM first, so that the user's own -e TERM=... wins. */
+	while (command->env && command->env[n])
+		n++;
+	p->env = calloc(n + 2, sizeof(*p->env));
+	if (!p->env)
+		return -ENOMEM;
+	snprintf(p->term, sizeof(p->term), "TERM=%s", term_type());
+	p->env[0] = p->term;
+	for (size_t i = 0; i < n; i++)
+		p->env[i + 1] = command->env[i];
+	command->env = p->env;
+	return 0;
 }
 
 static int finish(struct cli *c, struct cove_box *box, const struct stream_end *end, bool one_shot)

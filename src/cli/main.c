@@ -6,6 +6,7 @@
  */
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/str.h"
 #include "cli/list.h"
 #include "cli/signals.h"
 
@@ -54,7 +55,7 @@ int help_unknown(struct cli *c, const char *name)
 	for (size_t i = 0; i < SECTIONS; i++)
 		for (const struct verb *const *v = sections[i].verbs; *v && n < VERBS_MAX; v++)
 			names[n++] = (*v)->name;
-	near = options_closest(name, names);
+	near = str_closest(name, names);
 	if (name[0] == '-')
 		cli_error(c, COVE_INVALID, "'%.60s': options stand after the verb; see `cove help`",
 			  name);
@@ -144,18 +145,6 @@ static int act(struct cli *c, const struct verb *v, size_t first)
 	return v->run ? v->run(c) : cli_each(c, first, v->result, v->each);
 }
 
-/* Without stdout a verb that answers there is refused before it acts. */
-static int check_stdout(struct cli *c)
-{
-	if (!c->no_stdout || !(c->verb->answers || c->o.background || c->o.json))
-		return 0;
-	c->o.json = false;
-	return cli_error(c, COVE_INTERNAL,
-			 "stdout is closed or cannot be written to, and `cove %s` answers there: "
-			 "nothing was done",
-			 c->verb->name);
-}
-
 static int run_verb(struct cli *c, int argc, char **argv)
 {
 	struct opt_spec spec = {.verb = c->verb->name,
@@ -174,20 +163,15 @@ static int run_verb(struct cli *c, int argc, char **argv)
 	r = check_count(c, c->verb, 0);
 	if (r == 0 && c->o.tty && c->o.no_tty)
 		r = cli_usage(c, "-t and -T exclude each other");
-	if (r == 0)
-		r = check_stdout(c);
-	return r ? r : act(c, c->verb, 0);
-}
-
-/* In stdout's place stands what cannot be written to: output that is lost is a failure, as with any
- * program. */
-static void fill_low_fds(bool no_stdout)
-{
-	fd_fill_low();
-	if (no_stdout) {
-		close(STDOUT_FILENO);
-		(void)open("/dev/null", O_RDONLY);
+	/* Without stdout a verb that answers there is refused before it acts. */
+	if (r == 0 && c->no_stdout && (c->verb->answers || c->o.background || c->o.json)) {
+		c->o.json = false;
+		return cli_error(c, COVE_INTERNAL,
+				 "stdout is closed or cannot be written to, and `cove %s` answers "
+				 "there: nothing was done",
+				 c->verb->name);
 	}
+	return r ? r : act(c, c->verb, 0);
 }
 
 int main(int argc, char **argv)
@@ -198,7 +182,13 @@ int main(int argc, char **argv)
 	log_init();
 	c.no_stdout = out_flags < 0 || (out_flags & O_ACCMODE) == O_RDONLY;
 	if (fcntl(STDIN_FILENO, F_GETFD) < 0 || out_flags < 0 || fcntl(STDERR_FILENO, F_GETFD) < 0)
-		fill_low_fds(out_flags < 0);
+		fd_fill_low();
+	/* In stdout's place stands what cannot be written to: output that is lost is a failure, as
+	 * with any program. */
+	if (out_flags < 0) {
+		close(STDOUT_FILENO);
+		(void)open("/dev/null", O_RDONLY);
+	}
 	signals_at_start();
 	if (argc < 2)
 		return help_print(&c);

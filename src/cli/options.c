@@ -108,16 +108,12 @@ static int set_env(struct parser *p, const struct opt *opt, const char *value)
 static int set_from(struct parser *p, const struct opt *opt, const char *value)
 {
 	const char *colon = strchr(value, ':');
+	size_t n = colon ? (size_t)(colon - value) : strlen(value);
 	char out[24];
 
-	if (!colon) {
-		if (str_parse_u64(value, UINT64_MAX, &p->o->out_from))
-			return 0;
-		return bad_value(p, opt, value, "a byte offset, or two with a colon between");
-	}
-	snprintf(out, sizeof(out), "%.*s", (int)(colon - value), value);
-	if (str_parse_u64(out, UINT64_MAX, &p->o->out_from) &&
-	    str_parse_u64(colon + 1, UINT64_MAX, &p->o->err_from))
+	snprintf(out, sizeof(out), "%.*s", (int)n, value);
+	if (n < sizeof(out) && str_parse_u64(out, UINT64_MAX, &p->o->out_from) &&
+	    (!colon || str_parse_u64(colon + 1, UINT64_MAX, &p->o->err_from)))
 		return 0;
 	return bad_value(p, opt, value, "a byte offset, or two with a colon between");
 }
@@ -215,7 +211,7 @@ static int unknown(struct parser *p, const char *text, size_t len)
 	for (const enum opt_id *id = p->spec->allowed; *id != OPT_END; id++)
 		names[n++] = opts[*id].name;
 	if (str_starts(word, "--"))
-		near = options_closest(word + 2, names);
+		near = str_closest(word + 2, names);
 	if (near)
 		return err_set(p->e, ERR_INVALID, EINVAL,
 			       "unknown option '%s'; did you mean '--%s'? See `cove help %s`", word,
@@ -275,16 +271,6 @@ static int parse_letters(struct parser *p, const char *word)
 	return 0;
 }
 
-static void add_arg(struct parser *p, const char *word)
-{
-	p->o->args[p->o->arg_count++] = word;
-}
-
-static bool in_command(const struct parser *p)
-{
-	return p->spec->command_after >= 0 && p->o->arg_count > (size_t)p->spec->command_after;
-}
-
 int options_parse(struct options *ret, const struct opt_spec *spec, int argc, char **argv,
 		  struct err *e)
 {
@@ -294,13 +280,14 @@ int options_parse(struct options *ret, const struct opt_spec *spec, int argc, ch
 	*ret = (struct options){.args = calloc((size_t)argc + 1, sizeof(*ret->args))};
 	if (!ret->args)
 		return err_set(e, ERR_FULL, ENOMEM, "out of memory");
-	while (r == 0 && p.next < argc && !in_command(&p)) {
+	while (r == 0 && p.next < argc &&
+	       (spec->command_after < 0 || ret->arg_count <= (size_t)spec->command_after)) {
 		const char *word = argv[p.next++];
 
 		if (strcmp(word, "--") == 0)
 			break;
 		if (word[0] != '-' || !word[1])
-			add_arg(&p, word);
+			ret->args[ret->arg_count++] = word;
 		else if (word[1] == '-')
 			r = parse_long(&p, word);
 		else
@@ -308,7 +295,7 @@ int options_parse(struct options *ret, const struct opt_spec *spec, int argc, ch
 	}
 	ret->plain_count = ret->arg_count;
 	while (r == 0 && p.next < argc)
-		add_arg(&p, argv[p.next++]);
+		ret->args[ret->arg_count++] = argv[p.next++];
 	return r;
 }
 
@@ -349,17 +336,6 @@ static size_t wrap_at(const char *s)
 	return cut ? cut : len;
 }
 
-static void help_text(struct buf *out, const char *s)
-{
-	for (size_t n = wrap_at(s); *s; n = wrap_at(s)) {
-		(void)buf_printf(out, "%.*s\n", (int)n, s);
-		s += n;
-		s += *s == ' ';
-		if (*s)
-			(void)buf_printf(out, "%*s", HELP_INDENT, "");
-	}
-}
-
 void options_help(const enum opt_id *allowed, struct buf *out)
 {
 	for (const enum opt_id *id = allowed; *id != OPT_END; id++) {
@@ -378,54 +354,14 @@ void options_help(const enum opt_id *allowed, struct buf *out)
 			(void)buf_printf(out, "%s\n%*s", left, HELP_INDENT, "");
 		else
 			(void)buf_printf(out, "%-*s", HELP_INDENT, left);
-		help_text(out, o->help);
-	}
-}
+		for (const char *s = o->help; *s;) {
+			size_t len = wrap_at(s);
 
-/* Edit distance, a swap of neighbours counting as one; words longer than the table are far. */
-static unsigned distance(const char *a, const char *b)
-{
-	enum { WORD = 24 };
-	unsigned d[WORD + 1][WORD + 1];
-	size_t la = strlen(a), lb = strlen(b);
-
-	if (la > WORD || lb > WORD)
-		return WORD;
-	for (size_t i = 0; i <= la; i++)
-		d[i][0] = (unsigned)i;
-	for (size_t j = 0; j <= lb; j++)
-		d[0][j] = (unsigned)j;
-	for (size_t i = 1; i <= la; i++)
-		for (size_t j = 1; j <= lb; j++) {
-			unsigned best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
-
-			if (d[i - 1][j] + 1 < best)
-				best = d[i - 1][j] + 1;
-			if (d[i][j - 1] + 1 < best)
-				best = d[i][j - 1] + 1;
-			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
-			    d[i - 2][j - 2] + 1 < best)
-				best = d[i - 2][j - 2] + 1;
-			d[i][j] = best;
-		}
-	return d[la][lb];
-}
-
-const char *options_closest(const char *word, const char *const *candidates)
-{
-	const char *best = NULL;
-	unsigned least = 3; /* two slips are a typo, three are another word */
-	size_t len = strlen(word);
-
-	for (; len && *candidates; candidates++) {
-		unsigned n = distance(word, *candidates);
-
-		if (len >= 2 && str_starts(*candidates, word))
-			n = n < 1 ? n : 1;
-		if (n < least && n < len) {
-			least = n;
-			best = *candidates;
+			(void)buf_printf(out, "%.*s\n", (int)len, s);
+			s += len;
+			s += *s == ' ';
+			if (*s)
+				(void)buf_printf(out, "%*s", HELP_INDENT, "");
 		}
 	}
-	return best;
 }

@@ -190,6 +190,3 @@ bool options_has_limits(const struct options *o);
 
 /* Appends the help lines of a verb's options. */
 void options_help(const enum opt_id *allowed, struct buf *out);
-
-/* The candidate nearest to a mistyped word, or NULL if none is near. The list ends with NULL. */
-const char *options_closest(const char *word, const char *const *candidates);

@@ -120,16 +120,6 @@ static void pass_signal(struct stream *s, int sig)
 		(void)cove_signal(s->box, s->exec_id, sig, &ignored);
 }
 
-static void reader_left(struct stream *s)
-{
-	s->end->reader_gone = true;
-	s->out_len = 0;
-	if (s->o->leave)
-		s->done = true;
-	else
-		pass_signal(s, SIGKILL);
-}
-
 static int write_piece(struct stream *s)
 {
 	while (s->out_len > 0) {
@@ -138,7 +128,12 @@ static int write_piece(struct stream *s)
 		if (n == -EAGAIN || n == -EINTR)
 			return 0;
 		if (n == -EPIPE || n == -EIO) {
-			reader_left(s);
+			s->end->reader_gone = true;
+			s->out_len = 0;
+			if (s->o->leave)
+				s->done = true;
+			else
+				pass_signal(s, SIGKILL);
 			return 0;
 		}
 		if (n < 0) {
@@ -167,20 +162,15 @@ static int on_output(struct stream *s, int fd, const void *data, size_t len)
 	return write_piece(s);
 }
 
-/* A person who waits sees what for; a program has the state in `cove ps`. */
-static void say_queued(void)
-{
-	static const char note[] = "cove: queued: the shell is busy with another line\n";
-
-	if (isatty(STDERR_FILENO))
-		(void)fd_write_full(STDERR_FILENO, note, sizeof(note) - 1);
-}
-
 static int on_event(struct stream *s, const struct cove_event *ev)
 {
+	static const char queued[] = "cove: queued: the shell is busy with another line\n";
+
 	switch (ev->type) {
 	case COVE_EVENT_QUEUED:
-		say_queued();
+		/* A person who waits sees what for; a program has the state in `cove ps`. */
+		if (isatty(STDERR_FILENO))
+			(void)fd_write_full(STDERR_FILENO, queued, sizeof(queued) - 1);
 		s->exec_id = ev->exec_id;
 		if (s->asked)
 			pass_signal(s, s->asked_signal);
@@ -232,16 +222,6 @@ static void send_size(struct stream *s)
 		(void)cove_exec_resize(s->exec, rows, cols, NULL);
 }
 
-/* Stopped from outside: the terminal is the shell's until we go on. */
-static void suspend(struct stream *s)
-{
-	term_restore();
-	raise(SIGSTOP);
-	if (s->o->raw)
-		(void)term_raw();
-	send_size(s);
-}
-
 static void leave(struct stream *s)
 {
 	s->end->left_by = s->asked_signal;
@@ -262,12 +242,18 @@ static void on_ask(struct stream *s, int sig)
 static void take_signals(struct stream *s)
 {
 	for (int sig = signals_next(); sig && !s->done; sig = signals_next()) {
-		if (sig == SIGWINCH)
-			send_size(s);
-		else if (sig == SIGTSTP)
-			suspend(s);
-		else
+		if (sig != SIGWINCH && sig != SIGTSTP) {
 			on_ask(s, sig);
+			continue;
+		}
+		/* Stopped from outside: the terminal is the shell's until we go on. */
+		if (sig == SIGTSTP) {
+			term_restore();
+			raise(SIGSTOP);
+			if (s->o->raw)
+				(void)term_raw();
+		}
+		send_size(s);
 	}
 }
 
@@ -305,48 +291,39 @@ static void on_late(struct stream *s)
 	}
 }
 
-static void hint(struct stream *s)
-{
-	char note[160];
-	int n = snprintf(note, sizeof(note),
-			 "%scove: still running; from another terminal, `cove kill -s KILL %s "
-			 "%llu` ends it%s",
-			 term_eol(), cove_box_name(s->box), (unsigned long long)s->exec_id,
-			 term_eol());
-
-	s->noted = true;
-	(void)fd_write_full(STDERR_FILENO, note, (size_t)n);
-}
-
-static void count_presses(struct stream *s, const uint8_t *data, size_t n)
-{
-	const uint8_t *end = data + n;
-
-	if (!s->o->raw || !s->box || !s->exec_id || s->noted)
-		return;
-	while ((data = memchr(data, CTRL_C, (size_t)(end - data)))) {
-		memmove(s->pressed_ms + 1, s->pressed_ms, sizeof(s->pressed_ms[0]) * (PRESSES - 1));
-		s->pressed_ms[0] = clock_mono_ms();
-		data++;
-	}
-	if (s->pressed_ms[PRESSES - 1] && s->pressed_ms[0] - s->pressed_ms[PRESSES - 1] < PRESS_MS)
-		hint(s);
-}
-
 /* The command may have closed its stdin, or ended: what is left of ours is then dropped. */
 static void take_input(struct stream *s, size_t room)
 {
 	uint8_t data[WIRE_DATA_MAX];
 	ssize_t n = read(STDIN_FILENO, data, room < sizeof(data) ? room : sizeof(data));
+	char note[160];
+	int len;
 
 	if (n < 0 && (errno == EINTR || errno == EAGAIN))
 		return;
-	if (n > 0 && cove_exec_write(s->exec, data, (size_t)n, NULL) == 0) {
-		count_presses(s, data, (size_t)n);
+	if (n <= 0 || cove_exec_write(s->exec, data, (size_t)n, NULL) < 0) {
+		s->input_open = false;
+		(void)cove_exec_close_input(s->exec, NULL);
 		return;
 	}
-	s->input_open = false;
-	(void)cove_exec_close_input(s->exec, NULL);
+	if (!s->o->raw || !s->box || !s->exec_id || s->noted)
+		return;
+	for (ssize_t i = 0; i < n; i++) {
+		if (data[i] != CTRL_C)
+			continue;
+		memmove(s->pressed_ms + 1, s->pressed_ms, sizeof(s->pressed_ms[0]) * (PRESSES - 1));
+		s->pressed_ms[0] = clock_mono_ms();
+	}
+	if (!s->pressed_ms[PRESSES - 1] ||
+	    s->pressed_ms[0] - s->pressed_ms[PRESSES - 1] >= PRESS_MS)
+		return;
+	s->noted = true;
+	len = snprintf(note, sizeof(note),
+		       "%scove: still running; from another terminal, `cove kill -s KILL %s %llu` "
+		       "ends it%s",
+		       term_eol(), cove_box_name(s->box), (unsigned long long)s->exec_id,
+		       term_eol());
+	(void)fd_write_full(STDERR_FILENO, note, (size_t)len);
 }
 
 static int turn(struct stream *s)

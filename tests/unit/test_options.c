@@ -1,5 +1,6 @@
 /* The option table and its parser: every form, every kind of value, every way to be wrong. */
 #include "base/fd.h"
+#include "base/str.h"
 #include "cli/options.h"
 #include "tap.h"
 
@@ -343,12 +344,12 @@ TEST(closest_word)
 {
 	static const char *const verbs[] = {"run", "create", "rm", "ls", "inspect", NULL};
 
-	CHECK_STR(options_closest("craete", verbs), "create");
-	CHECK_STR(options_closest("insp", verbs), "inspect");
-	CHECK_STR(options_closest("rn", verbs), "run");
-	CHECK(options_closest("x", verbs) == NULL);
-	CHECK(options_closest("", verbs) == NULL);
-	CHECK(options_closest("completely-different", verbs) == NULL);
+	CHECK_STR(str_closest("craete", verbs), "create");
+	CHECK_STR(str_closest("insp", verbs), "inspect");
+	CHECK_STR(str_closest("rn", verbs), "run");
+	CHECK(str_closest("x", verbs) == NULL);
+	CHECK(str_closest("", verbs) == NULL);
+	CHECK(str_closest("completely-different", verbs) == NULL);
 }
 
 TEST(help_shows_every_option_within_80_columns)
