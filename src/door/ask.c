@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
+#include "base/list.h"
 #include "base/str.h"
 
 #include <errno.h>
@@ -64,11 +65,7 @@ static void ask_free(struct door_ask *a)
 
 static void ask_remove(struct door_ask *a)
 {
-	struct door_ask **at = &a->door->asks;
-
-	while (*at != a)
-		at = &(*at)->next;
-	*at = a->next;
+	list_remove(&a->door->asks, a);
 	ask_free(a);
 }
 
@@ -234,11 +231,7 @@ void ask_cancel(struct ask_wait *w, const char *why)
 
 	if (!a)
 		return;
-	for (struct ask_wait **at = &a->waits; *at; at = &(*at)->next)
-		if (*at == w) {
-			*at = w->next;
-			break;
-		}
+	list_remove(&a->waits, w);
 	w->ask = NULL;
 	/* An answered one may be telling its answer just now, and is its teller's. */
 	if (a->waits || a->is_answered)

@@ -11,6 +11,7 @@
 
 #include "base/fd.h"
 #include "base/limits.h"
+#include "base/list.h"
 #include "base/locked.h"
 #include "store/audit_row.h"
 
@@ -34,7 +35,7 @@ struct broker {
 	struct ev_io io; /* fd owned */
 	int end_fd;	 /* owned: its end says to the broker that the last rows come */
 	pid_t pid;
-	void (*on_gone)(void *arg);
+	void (*on_gone)(void *arg), (*on_room)(void *arg);
 	void *arg;
 	struct broker_call *calls; /* under way; embedded in their owners */
 	struct packet *first, **last;
@@ -43,8 +44,6 @@ struct broker {
 	bool gone;
 	struct err trouble;
 	struct ev_defer tell;
-	void (*on_room)(void *arg);
-	void *room_arg;
 	bool waits_for_room; /* somebody waits for on_room */
 	struct ev_defer room;
 	uint8_t *in;   /* owned, locked: BROKER_PACKET_MAX */
@@ -101,13 +100,13 @@ static int flush(struct broker *k, bool wait)
 	return 0;
 }
 
-static void on_room(struct ev_defer *d)
+static void tell_room(struct ev_defer *d)
 {
 	struct broker *k = container(d, struct broker, room);
 
 	k->waits_for_room = false;
 	if (k->on_room)
-		k->on_room(k->room_arg);
+		k->on_room(k->arg);
 }
 
 bool broker_is_busy(struct broker *k)
@@ -116,12 +115,6 @@ bool broker_is_busy(struct broker *k)
 
 	k->waits_for_room = k->waits_for_room || is_busy;
 	return is_busy;
-}
-
-void broker_on_room(struct broker *k, void (*fn)(void *arg), void *arg)
-{
-	k->on_room = fn;
-	k->room_arg = arg;
 }
 
 static void send_packet(struct broker *k, enum broker_verb verb, uint32_t id, const void *p,
@@ -198,13 +191,9 @@ void broker_record(struct broker *k, struct broker_call *c, const struct audit_r
 
 void broker_cancel(struct broker *k, struct broker_call *c)
 {
-	struct broker_call **at = &k->calls;
-
 	if (c->id == 0)
 		return;
-	while (*at != c)
-		at = &(*at)->next;
-	*at = c->next;
+	list_remove(&k->calls, c);
 	c->id = 0;
 	free(c->text);
 	c->text = NULL;
@@ -288,9 +277,11 @@ static void on_packet(struct ev_io *io, uint32_t events)
 
 /* ---- its life ---- */
 
-void broker_on_gone(struct broker *k, void (*on_gone)(void *arg), void *arg)
+void broker_watch(struct broker *k, void (*on_gone)(void *arg), void (*on_room)(void *arg),
+		  void *arg)
 {
 	k->on_gone = on_gone;
+	k->on_room = on_room;
 	k->arg = arg;
 }
 
@@ -340,7 +331,7 @@ int broker_start(struct broker **ret, struct ev *ev, const struct door_config *c
 			     .last = &k->first,
 			     .io = {.fd = -1, .on_event = on_packet},
 			     .tell.on_defer = on_tell,
-			     .room.on_defer = on_room,
+			     .room.on_defer = tell_room,
 			     .in = locked_alloc(BROKER_PACKET_MAX)};
 	if (k->in)
 		r = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0 ? -errno : 0;

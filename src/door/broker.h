@@ -40,12 +40,12 @@ struct broker_call {
 /* Forks. Must be called before anything is confined or threaded. */
 int broker_start(struct broker **ret, struct ev *ev, const struct door_config *config,
 		 struct err *e);
-/* Set by the owner: the broker is gone. */
-void broker_on_gone(struct broker *k, void (*on_gone)(void *arg), void *arg);
+/* The owner learns that the broker is gone, and when there is room again; either may be NULL. */
+void broker_watch(struct broker *k, void (*on_gone)(void *arg), void (*on_room)(void *arg),
+		  void *arg);
 /* More waits for it than it took so far: nothing that makes rows should be begun. Whoever asked
- * learns when there is room again, never from within a call here. */
+ * learns when there is room again (on_room), never from within a call here. */
 bool broker_is_busy(struct broker *k);
-void broker_on_room(struct broker *k, void (*on_room)(void *arg), void *arg);
 /* Why rows are refused, and with them all that is to be let through: they cannot be written.
  * ERR_NONE while all is well. */
 const struct err *broker_trouble(const struct broker *k);

@@ -19,6 +19,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/lines.h"
+#include "base/list.h"
 #include "base/locked.h"
 #include "door/broker_wire.h"
 #include "door/config.h"
@@ -191,20 +192,9 @@ static const struct policy *current_policy(struct process *p, struct err *e)
 
 /* ---- secrets ---- */
 
-static void give_value(struct process *p, uint32_t id, const void *value, size_t len)
-{
-	struct broker_head head = {.id = id, .verb = BROKER_SECRET};
-
-	answer(p, &head, value, len);
-}
-
 static void command_free(struct command *c)
 {
-	struct command **at = &c->p->commands;
-
-	while (*at != c)
-		at = &(*at)->next;
-	*at = c->next;
+	list_remove(&c->p->commands, c);
 	ev_timer_stop(c->p->ev, &c->timer);
 	ev_io_remove(c->p->ev, &c->out);
 	fd_close(&c->out.fd);
@@ -237,7 +227,8 @@ static void command_done(struct command *c)
 	else {
 		n -= c->value[n - 1] == '\n';
 		for (size_t i = 0; i < c->id_count; i++)
-			give_value(c->p, c->ids[i], c->value, n);
+			answer(c->p, &(struct broker_head){.id = c->ids[i], .verb = BROKER_SECRET},
+			       c->value, n);
 		command_free(c);
 		return;
 	}
@@ -384,7 +375,7 @@ static void provide_from_file(struct process *p, uint32_t id, const char *name, 
 
 	if (n > 0 && n <= (ssize_t)DOOR_SECRET_MAX) {
 		n -= n > 1 && value[n - 1] == '\n';
-		give_value(p, id, value, (size_t)n);
+		answer(p, &(struct broker_head){.id = id, .verb = BROKER_SECRET}, value, (size_t)n);
 	} else {
 		if (n < 0)
 			err_errno(&e, (int)-n, "read the file '%.100s' of secret '%s'", path, name);
@@ -420,7 +411,7 @@ static void say_secret(struct process *p, uint32_t id, const char *name)
 		return;
 	}
 	if (source == SECRET_VALUE)
-		give_value(p, id, data, len);
+		answer(p, &(struct broker_head){.id = id, .verb = BROKER_SECRET}, data, len);
 	else if (source == SECRET_FILE)
 		provide_from_file(p, id, name, data);
 	else
@@ -606,17 +597,6 @@ static void say_used(struct process *p, uint32_t id)
 	buf_done(&text);
 }
 
-static void keep_used(struct process *p, const char *text, size_t len)
-{
-	/* What could not be read is not written over. */
-	if (p->used_error < 0)
-		return;
-	if (used_add(&p->used, text, len) < 0)
-		ev_quit(p->ev);
-	else if (p->used.is_changed && !p->sync.armed)
-		ev_timer_set(p->ev, &p->sync, SYNC_MS);
-}
-
 /* ---- its life ---- */
 
 static void on_packet(struct ev_io *io, uint32_t events)
@@ -642,10 +622,14 @@ static void on_packet(struct ev_io *io, uint32_t events)
 		record_row(p, head.id, payload);
 	else if (head.verb == BROKER_USED && head.id)
 		say_used(p, head.id);
-	else if (head.verb == BROKER_USED)
-		keep_used(p, payload, (size_t)n - sizeof(head));
-	else
+	else if (head.verb != BROKER_USED)
 		ev_quit(p->ev);
+	else if (p->used_error < 0)
+		return; /* what could not be read is not written over */
+	else if (used_add(&p->used, payload, (size_t)n - sizeof(head)) < 0)
+		ev_quit(p->ev);
+	else if (p->used.is_changed && !p->sync.armed)
+		ev_timer_set(p->ev, &p->sync, SYNC_MS);
 }
 
 int broker_process(int fd, int end_fd, const struct door_config *config)

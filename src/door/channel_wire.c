@@ -10,6 +10,7 @@
 #include "door/channel_wire.h"
 
 #include "base/limits.h"
+#include "base/list.h"
 #include "wire/msg.h"
 
 #include <errno.h>
@@ -59,11 +60,7 @@ static struct wire_channel *find(const struct exchange *x, uint32_t id)
 
 static void forget(struct wire_channel *w)
 {
-	struct wire_channel **at = slot_of(w->x, w->id);
-
-	while (*at != w)
-		at = &(*at)->next;
-	*at = w->next;
+	list_remove(slot_of(w->x, w->id), w);
 	if (w->ended)
 		w->x->ended--;
 	ev_defer_cancel(w->x->ev, &w->ready);

@@ -16,12 +16,6 @@ struct policy_check {
 	const char *home, *name, *file;
 };
 
-static int usage(void)
-{
-	fputs("usage: cove-door check [--home DIR] [--name NAME] [FILE|-]\n", stderr);
-	return 2;
-}
-
 static int parse_args(struct policy_check *c, int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++) {
@@ -103,8 +97,10 @@ int check_main(int argc, char **argv)
 	struct buf b;
 	int r;
 
-	if (parse_args(&c, argc, argv) < 0)
-		return usage();
+	if (parse_args(&c, argc, argv) < 0) {
+		fputs("usage: cove-door check [--home DIR] [--name NAME] [FILE|-]\n", stderr);
+		return 2;
+	}
 	src.name = c.name;
 	buf_init(&b, DOOR_POLICY_MAX + 65536);
 	r = read_text(&c, &b, &e);

@@ -120,23 +120,6 @@ static struct subject subject_of(const struct door_conn *c)
 	return (struct subject){SUBJECT_CONNECTION, &c->host, c->port, NULL};
 }
 
-static void deny_by_rule(struct door_conn *c)
-{
-	const struct rule *rule = c->verdict.rule;
-	const struct subject about = subject_of(c);
-	struct err e;
-
-	if (rule && rule->once)
-		(void)door_take(c->door, rule);
-	if (c->door->trouble.kind != ERR_NONE)
-		err_set(&e, ERR_DENIED, EACCES,
-			"nothing is let through: the policy cannot be read; see `cove inspect %s`",
-			c->door->config.box);
-	else
-		decision_explain(&c->verdict, &about, c->door->config.box, &e);
-	door_conn_deny(c, &e);
-}
-
 /* A row that allows it; what comes next waits until it is written. */
 static void allowed(struct door_conn *c)
 {
@@ -252,12 +235,21 @@ void door_conn_judge(struct door_conn *c)
 {
 	const struct subject about = subject_of(c);
 	struct verdict *v = &c->verdict;
+	struct err e;
 
 	ev_timer_stop(c->door->ev, &c->timer);
 	channel_want(c->box, 0);
 	door_decide(c->door, &about, v);
 	if (v->action == ACTION_DENY) {
-		deny_by_rule(c);
+		if (v->rule && v->rule->once)
+			(void)door_take(c->door, v->rule);
+		decision_explain(v, &about, c->door->config.box, &e);
+		if (c->door->trouble.kind != ERR_NONE)
+			err_set(&e, ERR_DENIED, EACCES,
+				"nothing is let through: the policy cannot be read; see `cove "
+				"inspect %s`",
+				c->door->config.box);
+		door_conn_deny(c, &e);
 	} else if (c->is_proxied && !c->said_connect) {
 		door_conn_to_web(c, false, NULL);
 	} else if (v->inspect && say_ok(c) < 0) {
@@ -387,35 +379,14 @@ void door_conn_start(struct door *d, uint32_t id, const struct wire_connect *m)
 		door_conn_judge(c);
 }
 
-bool door_conn_frame(struct door *d, const struct wire_frame *f)
-{
-	return exchange_frame(&d->exchange, f);
-}
-
 /* ---- a new policy ---- */
-
-static bool is_still_allowed(struct door_conn *c, const struct verdict *v)
-{
-	bool is_private = v->rule && v->rule->private;
-
-	/* What let it in is used up, and nothing speaks against it. */
-	if (c->was_once && c->door->keeps_once && !v->rule)
-		return true;
-	if (v->action == ACTION_DENY || v->inspect ||
-	    (v->action == ACTION_ASK && !ask_holds(c->was_asked, c->asked_until_ms)))
-		return false;
-	/* It was dialled, or is being dialled, at an address that the new rule does not give. */
-	if (c->dial.next > 0 && c->dial.next <= c->dial.count)
-		return !dial_refused(c->door, &c->dial.addrs[c->dial.next - 1], c->port,
-				     is_private);
-	return is_private || !c->dial.private;
-}
 
 /* False: it is to be cut. */
 static bool judge_again(struct door_conn *c)
 {
 	const struct subject about = subject_of(c);
 	struct verdict v;
+	bool is_private;
 
 	if (c->state == CONN_HEAD)
 		return true;
@@ -438,8 +409,20 @@ static bool judge_again(struct door_conn *c)
 		c->verdict.action = v.action;
 		return web_judge_again(c->web);
 	default:
-		return is_still_allowed(c, &v);
+		break;
 	}
+	/* What let it in is used up, and nothing speaks against it. */
+	if (c->was_once && c->door->keeps_once && !v.rule)
+		return true;
+	if (v.action == ACTION_DENY || v.inspect ||
+	    (v.action == ACTION_ASK && !ask_holds(c->was_asked, c->asked_until_ms)))
+		return false;
+	/* It was dialled, or is being dialled, at an address that the new rule does not give. */
+	is_private = v.rule && v.rule->private;
+	if (c->dial.next > 0 && c->dial.next <= c->dial.count)
+		return !dial_refused(c->door, &c->dial.addrs[c->dial.next - 1], c->port,
+				     is_private);
+	return is_private || !c->dial.private;
 }
 
 unsigned door_conns_judge(struct door *d, bool only_asked)

@@ -110,9 +110,7 @@ static int check_hello(struct door_conn *c, const struct hello *h, bool passes, 
 			       "%.120s: its TLS hello has an encrypted name (ECH), which cannot be "
 			       "judged",
 			       c->host.text);
-	if (c->host.is_address && !h->sni[0])
-		return 0;
-	if (strcmp(h->sni, c->host.text) == 0)
+	if ((c->host.is_address && !h->sni[0]) || strcmp(h->sni, c->host.text) == 0)
 		return 0;
 	if (!h->sni[0])
 		return err_set(e, ERR_DENIED, EACCES, "%.120s: its TLS hello names no host (SNI)",
@@ -136,11 +134,9 @@ static int judge_first(struct door_conn *c, const void *p, size_t n, bool passes
 		return err_set(e, ERR_DENIED, EBADMSG,
 			       "%.120s: its TLS hello is broken or too long to be judged",
 			       c->host.text);
-	if (r == 1)
-		r = check_hello(c, &hello, passes, e);
-	else
-		return 0;
-	return r < 0 ? r : 1;
+	if (r == 1 && check_hello(c, &hello, passes, e) < 0)
+		return -EACCES;
+	return r;
 }
 
 /* ---- intercepted ---- */

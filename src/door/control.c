@@ -7,6 +7,7 @@
 
 #include "base/fd.h"
 #include "base/limits.h"
+#include "base/list.h"
 #include "base/locked.h"
 #include "base/sha256.h"
 #include "base/str.h"
@@ -207,11 +208,7 @@ static void part_done(struct reload_part *p)
 
 static void reload_free(struct reload *l)
 {
-	struct reload **at = &l->door->reloads;
-
-	while (*at != l)
-		at = &(*at)->next;
-	*at = l->next;
+	list_remove(&l->door->reloads, l);
 	part_done(&l->policy);
 	part_done(&l->grants);
 	part_done(&l->used);

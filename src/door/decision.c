@@ -27,7 +27,7 @@ enum { RANK_EXACT = 1000, PORTS = 65536, HINT_MAX = 130 };
 /* How specific a match is; compared from the top. */
 struct rank {
 	bool granted;
-	unsigned host; /* RANK_EXACT, or longer suffixes and prefixes before shorter ones */
+	int host; /* RANK_EXACT, or longer suffixes and prefixes before shorter ones */
 	bool conditions;
 	size_t path; /* length of the pattern */
 	bool ask;
@@ -76,52 +76,42 @@ bool glob_matches(const char *pattern, const char *text, bool segments)
 	}
 }
 
-static bool pattern_matches(const struct pattern *p, const struct host *h)
+/* How exactly a pattern names this host; negative: not at all. */
+static int pattern_rank(const struct pattern *p, const struct host *h)
 {
 	size_t n = strlen(h->text);
 
 	switch (p->kind) {
 	case PATTERN_ANY:
-		return true;
-	case PATTERN_NAME:
-		return !h->is_address && strcmp(p->text, h->text) == 0;
-	case PATTERN_SUFFIX:
-		return !h->is_address && n > p->len && strcmp(h->text + n - p->len, p->text) == 0;
-	case PATTERN_CIDR:
-		return h->is_address && cidr_has(&p->cidr, h->family, h->addr);
-	}
-	return false;
-}
-
-static unsigned pattern_rank(const struct pattern *p)
-{
-	switch (p->kind) {
-	case PATTERN_ANY:
 		return 0;
 	case PATTERN_NAME:
-		return RANK_EXACT;
+		return !h->is_address && strcmp(p->text, h->text) == 0 ? RANK_EXACT : -1;
 	case PATTERN_SUFFIX:
-		return 1 + (unsigned)p->len;
+		if (h->is_address || n <= p->len || strcmp(h->text + n - p->len, p->text) != 0)
+			return -1;
+		return 1 + (int)p->len;
 	case PATTERN_CIDR:
-		return p->cidr.bits == (p->cidr.family == AF_INET ? 32 : 128) ? RANK_EXACT
-									      : 1 + p->cidr.bits;
+		if (!h->is_address || !cidr_has(&p->cidr, h->family, h->addr))
+			return -1;
+		return p->cidr.bits == (p->cidr.family == AF_INET ? 32 : 128)
+			       ? RANK_EXACT
+			       : 1 + (int)p->cidr.bits;
 	}
-	return 0;
+	return -1;
 }
 
-/* The most specific of a rule's hosts that matches. */
-static const struct pattern *match_host(const struct entry *e, const struct host *h)
+/* How exactly the rule names this host: the rank of its best pattern; negative: not at all. */
+static int match_host(const struct entry *e, const struct host *h)
 {
-	const struct pattern *best = NULL;
+	int best = -1;
 
 	if (h->is_address && e->rule.action != ACTION_DENY && !e->rule.private &&
 	    addr_refused(h->family, h->addr))
-		return NULL;
+		return -1;
 	for (size_t i = 0; i < e->pattern_count; i++) {
-		const struct pattern *p = &e->patterns[i];
+		int rank = pattern_rank(&e->patterns[i], h);
 
-		if (pattern_matches(p, h) && (!best || pattern_rank(p) > pattern_rank(best)))
-			best = p;
+		best = rank > best ? rank : best;
 	}
 	return best;
 }
@@ -190,10 +180,10 @@ static void keep_higher(struct match *best, const struct match *m)
 static void consider(struct judging *j, const struct entry *e, bool granted)
 {
 	const struct request *r = j->subject->request;
-	const struct pattern *p = match_host(e, j->subject->host);
-	struct match m = {.entry = e, .rank.granted = granted};
+	struct match m = {.entry = e,
+			  .rank = {.granted = granted, .host = match_host(e, j->subject->host)}};
 
-	if (!p || !match_port(e, j->subject->port))
+	if (m.rank.host < 0 || !match_port(e, j->subject->port))
 		return;
 	if (r && (!match_method(e, r) || !match_query(e, r->query ? r->query : "") ||
 		  !match_path(e, r->path, &m.rank.path)))
@@ -205,7 +195,6 @@ static void consider(struct judging *j, const struct entry *e, bool granted)
 			j->denied = e;
 		return;
 	}
-	m.rank.host = pattern_rank(p);
 	m.rank.conditions = entry_has_conditions(e);
 	m.rank.ask = e->rule.action == ACTION_ASK;
 	keep_higher(&j->best, &m);
@@ -256,7 +245,7 @@ struct shut {
 
 static void shut_add(struct shut *s, const struct entry *e, const struct host *h)
 {
-	if (e->rule.action != ACTION_DENY || entry_has_conditions(e) || !match_host(e, h))
+	if (e->rule.action != ACTION_DENY || entry_has_conditions(e) || match_host(e, h) < 0)
 		return;
 	if (e->port_count == 0)
 		s->all = e;
@@ -281,7 +270,7 @@ static const struct entry *judge_name(const struct policy *p, const struct grant
 
 	/* A deny for once is for a connection: a name that is not found leads to none. */
 	for (const struct grant *g = NULL; (g = grants_next(granted, g, now_ms));)
-		if (!g->entry.rule.once && match_host(&g->entry, h) &&
+		if (!g->entry.rule.once && match_host(&g->entry, h) >= 0 &&
 		    grants_holds(granted, g, now_ms))
 			shut_add(&shut, &g->entry, h);
 	for (size_t i = 0; i < p->entry_count; i++)
@@ -289,7 +278,7 @@ static const struct entry *judge_name(const struct policy *p, const struct grant
 	if (shut.all)
 		return shut.all;
 	for (const struct grant *g = NULL; (g = grants_next(granted, g, now_ms));)
-		if (g->entry.rule.action != ACTION_DENY && match_host(&g->entry, h) &&
+		if (g->entry.rule.action != ACTION_DENY && match_host(&g->entry, h) >= 0 &&
 		    grants_holds(granted, g, now_ms) && shut_leaves(&shut, &g->entry))
 			consider(j, &g->entry, true);
 	for (size_t i = 0; i < p->entry_count; i++)
@@ -312,7 +301,7 @@ void decision_make(const struct policy *p, const struct grants *granted, const s
 		return;
 	}
 	for (const struct grant *g = NULL; !j.denied && (g = grants_next(granted, g, now_ms));)
-		if (match_host(&g->entry, s->host) && grants_holds(granted, g, now_ms))
+		if (match_host(&g->entry, s->host) >= 0 && grants_holds(granted, g, now_ms))
 			consider(&j, &g->entry, true);
 	for (size_t i = 0; i < p->entry_count && !j.denied; i++)
 		consider(&j, &p->entries[i], false);
@@ -338,7 +327,7 @@ bool policy_has_paths(const struct policy *p, const struct host *h, uint16_t por
 	for (size_t i = 0; i < p->entry_count; i++) {
 		const struct entry *e = &p->entries[i];
 
-		if (e->paths.count && match_host(e, h) && match_port(e, port))
+		if (e->paths.count && match_host(e, h) >= 0 && match_port(e, port))
 			return true;
 	}
 	return false;

@@ -58,7 +58,6 @@ const char *dial_refused(struct door *door, const struct host *address, uint16_t
 
 static void finish(struct dial *d, struct channel *up)
 {
-	d->active = false;
 	ev_timer_stop(d->door->ev, &d->timer);
 	if (up)
 		channel_want(up, 0);
@@ -240,7 +239,6 @@ void dial_start(struct dial *d, const struct host *host, uint16_t port, const st
 	d->private = rule && rule->private;
 	d->error = (struct err){0};
 	d->address[0] = 0;
-	d->active = true;
 	/* A box that resolved the name itself has paid for it; through a proxy it did not. */
 	(void)name_pay(d->door, rule, host, false, &d->error);
 	ev_timer_set(d->door->ev, &d->timer, DOOR_CONNECT_MS);
@@ -251,7 +249,6 @@ void dial_done(struct dial *d)
 {
 	if (!d->door)
 		return;
-	d->active = false;
 	resolve_cancel(&d->resolve);
 	ev_timer_stop(d->door->ev, &d->timer);
 	ev_defer_cancel(d->door->ev, &d->step);

@@ -25,7 +25,6 @@ struct dial {
 	struct ev_defer step;
 	struct err error;
 	char address[INET6_ADDRSTRLEN]; /* that was dialled last; "" before */
-	bool active;
 };
 
 void dial_init(struct dial *d, struct door *door);

@@ -164,13 +164,13 @@ bool door_frame(struct door *d, const struct wire_frame *f)
 		return true;
 	case WIRE_CANCEL:
 		/* What is over already may still be given up. */
-		if (!door_conn_frame(d, f))
+		if (!exchange_frame(&d->exchange, f))
 			(void)name_cancel(d, f->id);
 		return true;
 	case WIRE_DATA:
 	case WIRE_EOF:
 	case WIRE_CREDIT:
-		(void)door_conn_frame(d, f);
+		(void)exchange_frame(&d->exchange, f);
 		return true;
 	default:
 		wire_link_flush(&d->keeper);
@@ -220,11 +220,9 @@ static void on_drained(struct wire_link *l)
 
 static void say_error(struct door *d, const struct err *e)
 {
-	struct wire_error m = {.kind = e->kind, .code = (uint64_t)e->code, .msg = e->msg};
-
 	fprintf(stderr, "cove-door: %s\n", e->msg);
-	if (d->keeper.ev && wire_error_encode(&d->keeper.out, 0, 0, &m) == 0)
-		wire_link_push(&d->keeper);
+	if (d->keeper.ev)
+		door_reply(d, 0, -EIO, e);
 }
 
 /* The policy is there, or is closed: nothing is needed from the host any more. */
@@ -311,8 +309,7 @@ static int door_open(struct door *d, struct err *e)
 	r = broker_start(&d->broker, d->ev, &d->config, e);
 	if (r < 0)
 		return r;
-	broker_on_gone(d->broker, on_broker_gone, d);
-	broker_on_room(d->broker, listen_again, d);
+	broker_watch(d->broker, on_broker_gone, listen_again, d);
 	d->signals.on_signal = on_signal;
 	r = ev_signals_add(d->ev, &d->signals, &set);
 	if (r < 0)

@@ -99,7 +99,6 @@ uint64_t door_room(const struct door *d, const struct rule *r, bool is_up);
 
 /* conn.c */
 void door_conn_start(struct door *d, uint32_t id, const struct wire_connect *m);
-bool door_conn_frame(struct door *d, const struct wire_frame *f); /* DATA, EOF, CREDIT, CANCEL */
 /* A new policy or grant: every open connection, or (one more allow) those that wait for a person,
  * is judged again, and cut if it would not be allowed now. Returns how many were cut. */
 unsigned door_conns_judge(struct door *d, bool only_asked);

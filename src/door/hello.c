@@ -101,8 +101,6 @@ static bool take_alpn(struct hello *h, struct hello_reader body)
 
 		if (list.failed || name.n == 0)
 			return false;
-		h->has_h2 |= name.n == 2 && memcmp(name.p, "h2", 2) == 0;
-		h->has_http1 |= name.n == 8 && memcmp(name.p, "http/1.1", 8) == 0;
 	}
 	return true;
 }

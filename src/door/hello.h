@@ -6,9 +6,8 @@
 #include <stdint.h>
 
 struct hello {
-	char sni[256];		/* lower case; "" if there is none */
-	bool has_ech;		/* an encrypted name beside it: cannot be judged */
-	bool has_h2, has_http1; /* ALPN */
+	char sni[256]; /* lower case; "" if there is none */
+	bool has_ech;  /* an encrypted name beside it: cannot be judged */
 	bool has_alpn;
 	size_t len; /* bytes of the records that it stood in */
 };

@@ -263,7 +263,7 @@ static void on_secret(struct broker_call *c, int r, struct err *e)
 	struct injection *i = container(c, struct injection, call);
 
 	if (r == 0) {
-		secret_move(&i->used[i->asked++].value, &c->secret);
+		i->used[i->asked++].value = c->secret;
 		c->secret = (struct secret){0};
 		if (i->asked < i->used_count) {
 			broker_ask_secret(i->broker, c, i->used[i->asked].name);
@@ -337,21 +337,6 @@ static int cannot_stand(const struct injection *i, const char *where, struct err
 		       i->names, where);
 }
 
-static int replace_query(const struct item *item, struct buf *query, struct buf *next)
-{
-	struct buf swap;
-	int r = strlen(value_of(item)) == item->value.len ? 0 : -EINVAL;
-
-	buf_clear(next);
-	if (r == 0)
-		r = http_query_remove(buf_cstr(query), item->query, next);
-	r = r < 0 ? r : http_query_add(next, item->query, value_of(item));
-	swap = *query;
-	*query = *next;
-	*next = swap;
-	return r;
-}
-
 /* The target with its query parameters replaced. The texts hold a credential: each has its whole
  * room from the start, so that it leaves no copy behind when it grows, and is wiped. */
 static int apply_queries(const struct injection *i, struct http_head *h, struct err *e)
@@ -359,7 +344,7 @@ static int apply_queries(const struct injection *i, struct http_head *h, struct 
 	const char *mark = strchr(h->target, '?');
 	size_t path = mark ? (size_t)(mark - h->target) : strlen(h->target);
 	size_t room = strlen(h->target) + 2;
-	struct buf bufs[3], *query = &bufs[0], *next = &bufs[1], *target = &bufs[2];
+	struct buf bufs[3], *query = &bufs[0], *next = &bufs[1], *target = &bufs[2], *swap;
 	int r = 0;
 
 	for (size_t k = 0; k < i->item_count; k++)
@@ -373,9 +358,20 @@ static int apply_queries(const struct injection *i, struct http_head *h, struct 
 	}
 	if (r == 0)
 		r = buf_append_str(query, mark ? mark + 1 : "");
-	for (size_t n = 0; n < i->item_count && r == 0; n++)
-		if (i->items[n].query)
-			r = replace_query(&i->items[n], query, next);
+	for (size_t n = 0; n < i->item_count && r == 0; n++) {
+		const struct item *item = &i->items[n];
+
+		if (!item->query)
+			continue;
+		buf_clear(next);
+		r = strlen(value_of(item)) == item->value.len
+			    ? http_query_remove(buf_cstr(query), item->query, next)
+			    : -EINVAL;
+		r = r < 0 ? r : http_query_add(next, item->query, value_of(item));
+		swap = query;
+		query = next;
+		next = swap;
+	}
 	if (r == 0)
 		r = buf_append(target, h->target, path);
 	if (r == 0)

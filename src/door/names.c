@@ -12,6 +12,7 @@
 #include "door/dial.h"
 
 #include "base/limits.h"
+#include "base/list.h"
 #include "wire/msg.h"
 
 #include <errno.h>
@@ -38,11 +39,7 @@ static void query_free(struct name_query *q)
 
 static void query_remove(struct name_query *q)
 {
-	struct name_query **at = &q->door->names;
-
-	while (*at != q)
-		at = &(*at)->next;
-	*at = q->next;
+	list_remove(&q->door->names, q);
 	query_free(q);
 }
 

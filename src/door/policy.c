@@ -45,14 +45,6 @@ bool policy_secret(const struct policy *p, size_t i, const char **ret_name,
 	return true;
 }
 
-bool policy_intercepts(const struct policy *p)
-{
-	for (size_t i = 0; i < p->entry_count; i++)
-		if (entry_looks_inside(&p->entries[i]))
-			return true;
-	return p->intercepts;
-}
-
 bool policy_grants_intercept(const struct policy *p)
 {
 	return p->intercepts;

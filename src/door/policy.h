@@ -85,6 +85,12 @@ struct rule {
 	uint64_t bytes_up, bytes_down;
 };
 
+/* It adds a credential of ours to what it lets through. */
+static inline bool rule_injects(const struct rule *r)
+{
+	return r->inject_count > 0 || r->client_cert.text;
+}
+
 /* Never changes once it was read. */
 struct policy;
 
@@ -109,6 +115,5 @@ const struct policy_limits *policy_limits(const struct policy *p);
  * */
 bool policy_secret(const struct policy *p, size_t i, const char **ret_name,
 		   const struct rule **ret_rule);
-bool policy_intercepts(const struct policy *p); /* some rule intercepts */
 /* `tls: intercept` at the top: grants intercept too. */
 bool policy_grants_intercept(const struct policy *p);

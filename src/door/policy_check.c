@@ -10,7 +10,7 @@
 /* What passes must be what would be removed. */
 static int check_pass(struct policy_reading *x, const struct entry *r, const struct policy_node *v)
 {
-	if (!r->rule.inject_count && !r->rule.client_cert.text)
+	if (!rule_injects(&r->rule))
 		return source_error(
 			&x->src, v->key_line,
 			"'pass' is about 'inject': without it nothing is removed; leave "
@@ -35,8 +35,6 @@ int policy_check_rule(struct policy_reading *x, const struct entry *r, const str
 					       "bytes_up",    "bytes_down", "tls",   "inject",
 					       "client_cert", "pass",	    NULL};
 	const struct policy_node *tls = reading_find(v, "tls"), *n;
-	bool sends = r->rule.inject_count || r->rule.client_cert.text;
-
 	if (!r->patterns)
 		return source_error(&x->src, v->line,
 				    "a rule needs one of allow, ask and deny, with its hosts");
@@ -57,7 +55,7 @@ int policy_check_rule(struct policy_reading *x, const struct entry *r, const str
 		return source_error(&x->src, reading_find(v, "plain_http")->key_line,
 				    "'plain_http' is about 'inject'; 'ports: [80]' is what lets "
 				    "plain HTTP out");
-	for (size_t i = 0; sends && i < r->pattern_count; i++) {
+	for (size_t i = 0; rule_injects(&r->rule) && i < r->pattern_count; i++) {
 		const struct pattern *p = &r->patterns[i];
 
 		if (p->kind == PATTERN_ANY ||
@@ -102,26 +100,21 @@ static bool judges_names(const struct policy *p)
 	return false;
 }
 
-/* A name is judged, and what is asked for inside may be another. Where every name is allowed there
- * is nothing to gain by it. */
-static bool is_fronted(const struct policy *p, const struct entry *e)
-{
-	if (e->rule.action == ACTION_DENY || e->rule.pass || entry_looks_inside(e) ||
-	    !may_carry_tls(e))
-		return false;
-	for (size_t i = 0; i < e->pattern_count; i++)
-		if (e->patterns[i].kind == PATTERN_NAME || e->patterns[i].kind == PATTERN_SUFFIX ||
-		    (e->patterns[i].kind == PATTERN_ANY && judges_names(p)))
-			return true;
-	return false;
-}
-
 const struct rule *policy_next_fronted(const struct policy *p, const struct rule *after)
 {
 	const struct entry *e = after ? (const struct entry *)(const void *)after + 1 : p->entries;
 
-	for (; p->entries && e < p->entries + p->entry_count; e++)
-		if (is_fronted(p, e))
-			return &e->rule;
+	for (; p->entries && e < p->entries + p->entry_count; e++) {
+		if (e->rule.action == ACTION_DENY || e->rule.pass || entry_looks_inside(e) ||
+		    !may_carry_tls(e))
+			continue;
+		/* A name is judged, and what is asked for inside may be another. Where every name
+		 * is allowed there is nothing to gain by it. */
+		for (size_t i = 0; i < e->pattern_count; i++)
+			if (e->patterns[i].kind == PATTERN_NAME ||
+			    e->patterns[i].kind == PATTERN_SUFFIX ||
+			    (e->patterns[i].kind == PATTERN_ANY && judges_names(p)))
+				return &e->rule;
+	}
 	return NULL;
 }

@@ -58,8 +58,7 @@ static inline bool entry_has_conditions(const struct entry *e)
 /* Must the door intercept for it? */
 static inline bool entry_looks_inside(const struct entry *e)
 {
-	return entry_has_conditions(e) || e->rule.inject_count || e->rule.client_cert.text ||
-	       e->rule.intercept;
+	return entry_has_conditions(e) || rule_injects(&e->rule) || e->rule.intercept;
 }
 
 /* Texts against patterns: any byte run is '**'; '*' is one without a slash where segments is set,
@@ -88,7 +87,6 @@ int policy_check_rule(struct policy_reading *x, const struct entry *r, const str
 const struct rule *policy_next_fronted(const struct policy *p, const struct rule *after);
 
 /* policy_parse.c, for the others. */
-int reading_no_memory(struct policy_reading *x);
 /* Text that is not empty. */
 int reading_text(struct policy_reading *x, const struct policy_node *v, const char **ret);
 int reading_map(struct policy_reading *x, const struct policy_node *v);

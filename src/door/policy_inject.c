@@ -42,7 +42,7 @@ static int add_secret(struct policy_reading *x, const struct entry *r, unsigned 
 				    DOOR_SECRETS_MAX);
 	copy = arena_strdup(&p->arena, name, n);
 	if (!copy)
-		return reading_no_memory(x);
+		return source_no_memory(&x->src);
 	p->secrets[p->secret_count++] = (struct secret_use){copy, &r->rule};
 	return 0;
 }
@@ -120,7 +120,7 @@ static int read_field(struct policy_reading *x, struct entry *r, const struct po
 	int rc;
 
 	if (!name)
-		return reading_no_memory(x);
+		return source_no_memory(&x->src);
 	if (n == 0 || v->key[n])
 		return source_error(&x->src, v->key_line, "'%.40s' is no name of a %s", v->key,
 				    header ? "header" : "query parameter");
@@ -164,7 +164,7 @@ int inject_parse(struct policy_reading *x, struct entry *r, const struct policy_
 	r->rule.inject =
 		arena_array(&x->policy->arena, 2 * POLICY_KEYS_MAX + 1, sizeof(*r->rule.inject));
 	if (!r->rule.inject)
-		return reading_no_memory(x);
+		return source_no_memory(&x->src);
 	for (const struct policy_node *v = map->first; rc == 0 && v; v = v->next) {
 		bool header = strcmp(v->key, "headers") == 0;
 

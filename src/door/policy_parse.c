@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ASK_MS_MAX = 24 * 3600 * 1000, KEYS_MAX = 24, WORD_MAX = 24, METHOD_MAX = 32 };
+enum { ASK_MS_MAX = 24 * 3600 * 1000, KEYS_MAX = 24, METHOD_MAX = 32 };
 
 /* read is for what is special; read_at for a value that only has to be put into its place. */
 struct key {
@@ -25,49 +25,10 @@ struct key {
 	size_t at; /* in struct entry, or at the top in struct policy */
 };
 
-int reading_no_memory(struct policy_reading *x)
-{
-	return err_set(x->src.err, ERR_FULL, ENOMEM, "%.80s: no memory", x->src.name);
-}
-
-/* How many letters must change, for short words. */
-static unsigned distance(const char *a, const char *b)
-{
-	unsigned row[WORD_MAX + 1];
-	size_t n = strlen(b);
-
-	if (strlen(a) > WORD_MAX || n > WORD_MAX)
-		return WORD_MAX;
-	for (unsigned i = 0; i <= n; i++)
-		row[i] = i;
-	for (unsigned i = 0; a[i]; i++) {
-		unsigned diagonal = row[0];
-
-		row[0] = i + 1;
-		for (unsigned k = 1; k <= n; k++) {
-			unsigned best = diagonal + (a[i] != b[k - 1]);
-
-			diagonal = row[k];
-			if (row[k] + 1 < best)
-				best = row[k] + 1;
-			if (row[k - 1] + 1 < best)
-				best = row[k - 1] + 1;
-			row[k] = best;
-		}
-	}
-	return row[n];
-}
-
 int reading_unknown(struct policy_reading *x, const struct policy_node *v, const char *const *names)
 {
-	const char *near = NULL;
-	unsigned least = 4;
+	const char *near = str_closest(v->key, names);
 
-	for (; *names; names++)
-		if (distance(v->key, *names) < least) {
-			least = distance(v->key, *names);
-			near = *names;
-		}
 	if (near)
 		return source_error(&x->src, v->key_line, "no key '%.40s' here; did you mean '%s'?",
 				    v->key, near);
@@ -100,7 +61,7 @@ int reading_text(struct policy_reading *x, const struct policy_node *v, const ch
 		return source_error(&x->src, v->line,
 				    "'%s' is empty; give it a value or leave it out", key);
 	*ret = arena_strdup(&x->policy->arena, v->text, strlen(v->text));
-	return *ret ? 0 : reading_no_memory(x);
+	return *ret ? 0 : source_no_memory(&x->src);
 }
 
 static int read_map(struct policy_reading *x, struct entry *r, const struct policy_node *map,
@@ -164,7 +125,7 @@ int reading_texts(struct policy_reading *x, const struct policy_node *v, struct 
 		return r;
 	ret->items = arena_array(&x->policy->arena, count, sizeof(*ret->items));
 	if (!ret->items)
-		return reading_no_memory(x);
+		return source_no_memory(&x->src);
 	for (size_t i = 0; i < count; i++, item = item->next) {
 		const char *wrong;
 
@@ -177,7 +138,7 @@ int reading_texts(struct policy_reading *x, const struct policy_node *v, struct 
 					    item->text, wrong);
 		ret->items[i] = arena_strdup(&x->policy->arena, item->text, strlen(item->text));
 		if (!ret->items[i])
-			return reading_no_memory(x);
+			return source_no_memory(&x->src);
 		ret->count++;
 	}
 	return 0;
@@ -277,7 +238,7 @@ static int read_hosts(struct policy_reading *x, struct entry *r, const struct po
 				    v->key);
 	r->patterns = arena_array(&x->policy->arena, count, sizeof(*r->patterns));
 	if (!r->patterns)
-		return reading_no_memory(x);
+		return source_no_memory(&x->src);
 	r->rule.action = strcmp(v->key, "deny") == 0  ? ACTION_DENY
 			 : strcmp(v->key, "ask") == 0 ? ACTION_ASK
 						      : ACTION_ALLOW;
@@ -329,7 +290,7 @@ static int read_ports(struct policy_reading *x, struct entry *r, const struct po
 		return 0;
 	r->ports = arena_array(&x->policy->arena, count, sizeof(*r->ports));
 	if (!r->ports)
-		return reading_no_memory(x);
+		return source_no_memory(&x->src);
 	for (; item && r->port_count < count; item = item->next) {
 		uint64_t port = 0;
 
@@ -504,7 +465,7 @@ static int read_rule(struct policy_reading *x, struct entry *r, const struct pol
 	if (!reading_find(v, "ports") && r->rule.action != ACTION_DENY) {
 		r->ports = arena_array(&x->policy->arena, 2, sizeof(*r->ports));
 		if (!r->ports)
-			return reading_no_memory(x);
+			return source_no_memory(&x->src);
 		memcpy(r->ports, web, sizeof(web));
 		r->port_count = 2;
 	}
@@ -512,7 +473,7 @@ static int read_rule(struct policy_reading *x, struct entry *r, const struct pol
 		snprintf(name, sizeof(name), "rule %zu", number);
 		r->rule.name = arena_strdup(&x->policy->arena, name, strlen(name));
 	}
-	return r->rule.name ? 0 : reading_no_memory(x);
+	return r->rule.name ? 0 : source_no_memory(&x->src);
 }
 
 static int by_name(const void *a, const void *b)
@@ -532,7 +493,7 @@ static int check_names(struct policy_reading *x)
 	int r = 0;
 
 	if (!sorted)
-		return reading_no_memory(x);
+		return source_no_memory(&x->src);
 	for (size_t i = 0; i < n; i++)
 		sorted[i] = &x->policy->entries[i];
 	qsort(sorted, n, sizeof(struct entry *), by_name);
@@ -610,7 +571,7 @@ static int read_rules(struct policy_reading *x, struct entry *r, const struct po
 	p->entries = arena_array(&p->arena, v->count, sizeof(*p->entries));
 	p->secrets = arena_array(&p->arena, DOOR_SECRETS_MAX, sizeof(*p->secrets));
 	if (!p->entries || !p->secrets)
-		return reading_no_memory(x);
+		return source_no_memory(&x->src);
 	for (const struct policy_node *i = v->first; i; i = i->next) {
 		size_t n = p->entry_count++;
 
@@ -665,14 +626,16 @@ static int read_policy(struct policy_reading *x, const struct policy_node *root)
 int policy_parse_at(struct policy **ret, struct source *src, const char *text, size_t len)
 {
 	struct policy_reading x = {.src = *src};
-	struct policy_tree *tree = NULL;
+	const struct policy_node *root;
+	struct arena tree = {0};
 	int r;
 
 	x.policy = policy_closed();
-	r = x.policy ? policy_tree_parse(&tree, &x.src, text, len) : reading_no_memory(&x);
+	r = x.policy ? policy_tree_parse(&tree, &root, &x.src, text, len)
+		     : source_no_memory(&x.src);
 	if (r == 0)
-		r = read_policy(&x, policy_tree_root(tree));
-	policy_tree_free(tree);
+		r = read_policy(&x, root);
+	arena_done(&tree);
 	src->line = x.src.line;
 	if (r < 0) {
 		policy_free(x.policy);

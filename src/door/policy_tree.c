@@ -17,11 +17,6 @@
 #include <string.h>
 #include <yaml.h>
 
-struct policy_tree {
-	struct arena arena;
-	struct policy_node *root;
-};
-
 struct policy_level {
 	struct policy_node *node;
 	struct policy_node **end; /* where the next child goes */
@@ -31,7 +26,8 @@ struct policy_level {
 
 struct policy_builder {
 	yaml_parser_t yaml;
-	struct policy_tree *tree;
+	struct arena *arena;
+	struct policy_node *root;
 	struct source *src;
 	const char *text;
 	size_t nodes;
@@ -52,24 +48,9 @@ int source_error(struct source *s, unsigned line, const char *fmt, ...)
 	return err_set(s->err, ERR_INVALID, EINVAL, "%.80s:%u: %s", s->name, line, sentence);
 }
 
-static int no_memory(struct policy_builder *b)
+int source_no_memory(struct source *s)
 {
-	return err_set(b->src->err, ERR_FULL, ENOMEM, "%.80s: no memory", b->src->name);
-}
-
-static int yaml_error(struct policy_builder *b)
-{
-	const char *problem = b->yaml.problem ? b->yaml.problem : "unreadable";
-	size_t line = b->yaml.problem_mark.line + 1;
-
-	if (b->yaml.error == YAML_MEMORY_ERROR)
-		return no_memory(b);
-	if (b->yaml.error == YAML_READER_ERROR) {
-		line = 1;
-		for (size_t i = 0; i < b->yaml.problem_offset; i++)
-			line += b->text[i] == '\n';
-	}
-	return source_error(b->src, (unsigned)line, "not YAML: %s", problem);
+	return err_set(s->err, ERR_FULL, ENOMEM, "%.80s: no memory", s->name);
 }
 
 static const char *copy_text(struct policy_builder *b, const yaml_event_t *ev, unsigned line)
@@ -83,9 +64,9 @@ static const char *copy_text(struct policy_builder *b, const yaml_event_t *ev, u
 			source_error(b->src, line, "text with a line break or a control character");
 			return NULL;
 		}
-	copy = arena_strdup(&b->tree->arena, (const char *)p, n);
+	copy = arena_strdup(b->arena, (const char *)p, n);
 	if (!copy)
-		no_memory(b);
+		source_no_memory(b->src);
 	return copy;
 }
 
@@ -95,7 +76,7 @@ static void place(struct policy_builder *b, struct policy_node *node)
 	struct policy_level *l = b->depth ? &b->levels[b->depth - 1] : NULL;
 
 	if (!l) {
-		b->tree->root = node;
+		b->root = node;
 		return;
 	}
 	node->key = l->key;
@@ -113,9 +94,9 @@ static int take_value(struct policy_builder *b, const yaml_event_t *ev)
 
 	if (++b->nodes > POLICY_NODES_MAX)
 		return source_error(b->src, line, "more than %u values", POLICY_NODES_MAX);
-	node = arena_alloc(&b->tree->arena, sizeof(*node));
+	node = arena_alloc(b->arena, sizeof(*node));
 	if (!node)
-		return no_memory(b);
+		return source_no_memory(b->src);
 	node->line = line;
 	node->text = "";
 	if (ev->type == YAML_SCALAR_EVENT) {
@@ -212,59 +193,49 @@ static int take_event(struct policy_builder *b, const yaml_event_t *ev)
 
 static int build(struct policy_builder *b)
 {
+	size_t line;
 	bool over = false;
 	yaml_event_t ev;
 	int r = 0;
 
 	while (r == 0 && !over) {
-		if (!yaml_parser_parse(&b->yaml, &ev))
-			return yaml_error(b);
+		if (!yaml_parser_parse(&b->yaml, &ev)) {
+			if (b->yaml.error == YAML_MEMORY_ERROR)
+				return source_no_memory(b->src);
+			line = b->yaml.problem_mark.line + 1;
+			if (b->yaml.error == YAML_READER_ERROR) {
+				line = 1;
+				for (size_t i = 0; i < b->yaml.problem_offset; i++)
+					line += b->text[i] == '\n';
+			}
+			return source_error(b->src, (unsigned)line, "not YAML: %s",
+					    b->yaml.problem ? b->yaml.problem : "unreadable");
+		}
 		over = ev.type == YAML_STREAM_END_EVENT;
 		r = take_event(b, &ev);
 		yaml_event_delete(&ev);
 	}
-	if (r == 0 && !b->tree->root)
+	if (r == 0 && !b->root)
 		return source_error(b->src, 1,
 				    "empty; the least that is a policy is 'version: 1' and "
 				    "'rules: []', which lets nothing out");
 	return r;
 }
 
-int policy_tree_parse(struct policy_tree **ret, struct source *src, const char *text, size_t len)
+int policy_tree_parse(struct arena *a, const struct policy_node **ret, struct source *src,
+		      const char *text, size_t len)
 {
-	struct policy_builder b = {.src = src, .text = text};
+	struct policy_builder b = {.arena = a, .src = src, .text = text};
 	int r;
 
 	if (len > DOOR_POLICY_MAX)
 		return source_error(src, 1, "larger than %u bytes", DOOR_POLICY_MAX);
-	b.tree = calloc(1, sizeof(*b.tree));
-	if (!b.tree)
-		return no_memory(&b);
-	if (!yaml_parser_initialize(&b.yaml)) {
-		policy_tree_free(b.tree);
-		return no_memory(&b);
-	}
+	if (!yaml_parser_initialize(&b.yaml))
+		return source_no_memory(src);
 	yaml_parser_set_encoding(&b.yaml, YAML_UTF8_ENCODING);
 	yaml_parser_set_input_string(&b.yaml, (const unsigned char *)text, len);
 	r = build(&b);
 	yaml_parser_delete(&b.yaml);
-	if (r < 0) {
-		policy_tree_free(b.tree);
-		return r;
-	}
-	*ret = b.tree;
-	return 0;
-}
-
-void policy_tree_free(struct policy_tree *t)
-{
-	if (!t)
-		return;
-	arena_done(&t->arena);
-	free(t);
-}
-
-const struct policy_node *policy_tree_root(const struct policy_tree *t)
-{
-	return t->root;
+	*ret = b.root;
+	return r;
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "base/err.h"
+#include "door/arena.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,6 +23,8 @@ struct source {
 int source_error(struct source *s, unsigned line, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
+int source_no_memory(struct source *s);
+
 enum policy_node_kind { NODE_TEXT, NODE_LIST, NODE_MAP };
 
 struct policy_node {
@@ -35,9 +38,6 @@ struct policy_node {
 	struct policy_node *first, *next;
 };
 
-struct policy_tree;
-
-/* The root is never NULL: text with no document in it is an error. */
-int policy_tree_parse(struct policy_tree **ret, struct source *src, const char *text, size_t len);
-void policy_tree_free(struct policy_tree *t); /* NULL is fine */
-const struct policy_node *policy_tree_root(const struct policy_tree *t);
+/* The root; all of it is in the arena. Text with no document in it is an error. */
+int policy_tree_parse(struct arena *a, const struct policy_node **ret, struct source *src,
+		      const char *text, size_t len);

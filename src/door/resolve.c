@@ -18,6 +18,7 @@
 #include "base/dns.h"
 #include "base/fd.h"
 #include "base/limits.h"
+#include "base/list.h"
 #include "base/rand.h"
 
 #include <arpa/inet.h>
@@ -230,13 +231,9 @@ static void stop_asking(struct lookup *l)
 static void lookup_free(struct lookup *l)
 {
 	struct resolver *r = l->resolver;
-	struct lookup **at = &r->lookups;
-
 	stop_asking(l);
 	ev_defer_cancel(r->ev, &l->deliver);
-	while (*at != l)
-		at = &(*at)->next;
-	*at = l->next;
+	list_remove(&r->lookups, l);
 	r->lookup_count--;
 	free(l);
 }

@@ -25,14 +25,3 @@ void secret_done(struct secret *s)
 	locked_free(s->data);
 	*s = (struct secret){0};
 }
-
-void secret_move(struct secret *to, struct secret *from)
-{
-	*to = *from;
-	*from = (struct secret){0};
-}
-
-bool secret_is_locked(const struct secret *s)
-{
-	return locked_is(s->data);
-}

@@ -11,10 +11,6 @@ struct secret {
 	size_t len;
 };
 
-/* Copies. -ENOMEM; where memory cannot be locked it goes on (RLIMIT_MEMLOCK), secret_is_locked says
- * so. */
+/* Copies. -ENOMEM; where memory cannot be locked it goes on (RLIMIT_MEMLOCK), locked_is says so. */
 int secret_init(struct secret *s, const void *p, size_t n);
 void secret_done(struct secret *s); /* wipes; idempotent */
-/* to is written over: it holds none before. */
-void secret_move(struct secret *to, struct secret *from);
-bool secret_is_locked(const struct secret *s);

@@ -311,28 +311,11 @@ static int switch_protocols(struct web *w, struct err *e)
 	return write_response(w, e);
 }
 
-/* 100 and the like: more is to come. A 100 that the box did not ask for is of no use to it, and
- * some clients take it for the answer. */
-static int pass_interim(struct web *w, struct err *e)
-{
-	bool is_wanted = w->resp.head.status != 100 || http_head_find(&w->req.head, "Expect");
-	int r = 0;
-
-	if (++w->req.interims > DOOR_INTERIM_MAX)
-		return err_set(e, ERR_PROTOCOL, EBADMSG,
-			       "%.120s gave more than %u interim answers to one request",
-			       w->config.host.text, DOOR_INTERIM_MAX);
-	http_head_strip_hop(&w->resp.head);
-	if (w->req.head.minor > 0 && is_wanted)
-		r = write_response(w, e);
-	http_head_done(&w->resp.head);
-	return r;
-}
-
 int web_take_response(struct web *w, struct err *e)
 {
 	struct http_head *h = &w->resp.head;
 	const char *coding;
+	bool is_wanted;
 	int r;
 
 	if (w->req.injection)
@@ -342,8 +325,19 @@ int web_take_response(struct web *w, struct err *e)
 			       ? switch_protocols(w, e)
 			       : err_set(e, ERR_PROTOCOL, EBADMSG,
 					 "%.120s switched protocols unasked", w->config.host.text);
-	if (h->status < 200)
-		return pass_interim(w, e);
+	if (h->status < 200) { /* more is to come */
+		if (++w->req.interims > DOOR_INTERIM_MAX)
+			return err_set(e, ERR_PROTOCOL, EBADMSG,
+				       "%.120s gave more than %u interim answers to one request",
+				       w->config.host.text, DOOR_INTERIM_MAX);
+		http_head_strip_hop(h);
+		/* A 100 that the box did not ask for is of no use to it, and some clients take it
+		 * for the answer. */
+		is_wanted = h->status != 100 || http_head_find(&w->req.head, "Expect");
+		r = w->req.head.minor > 0 && is_wanted ? write_response(w, e) : 0;
+		http_head_done(h);
+		return r;
+	}
 	r = http_body_init_response(&w->resp.body, h, w->req.head.method, e);
 	if (r < 0)
 		return r;
@@ -542,22 +536,11 @@ int web_new(struct web **ret, const struct web_config *c, struct channel *box, c
 	return 0;
 }
 
-/* The request is not on its way yet: what was prepared must still be what the rule says. */
-static bool is_still_right(const struct web *w)
-{
-	const struct rule *rule = w->req.verdict.rule;
-	bool injects = rule && (rule->inject_count > 0 || rule->client_cert.text);
-
-	if (!injects || !w->req.injection)
-		return !injects && !w->req.injection;
-	return (w->config.tls || rule->plain_http) && injection_is_of(w->req.injection, rule) &&
-	       (w->req.kept_count == rule->kept_count || !w->req.is_stripped);
-}
-
 bool web_judge_again(struct web *w)
 {
 	bool was_once =
 		w->config.door->keeps_once && w->req.verdict.rule && w->req.verdict.rule->once;
+	const struct rule *rule;
 	bool is_allowed, is_unfit;
 	struct host address;
 
@@ -569,11 +552,12 @@ bool web_judge_again(struct web *w)
 		return true;
 	}
 	web_judge(w, w->req.query);
+	rule = w->req.verdict.rule;
 	is_unfit = web_is_unfit(w);
 	is_allowed = !is_unfit && (w->req.verdict.action == ACTION_ALLOW ||
 				   (w->req.verdict.action == ACTION_ASK &&
 				    ask_holds(w->req.was_asked, w->req.asked_until_ms)) ||
-				   (was_once && !w->req.verdict.rule));
+				   (was_once && !rule));
 	if (w->wait.ask && w->req.verdict.action == ACTION_ASK && !is_unfit)
 		return true;
 	if (is_allowed && w->wait.ask) {
@@ -582,11 +566,20 @@ bool web_judge_again(struct web *w)
 		ev_defer(w->config.door->ev, &w->run);
 		return true;
 	}
-	if (is_allowed && (w->state == WEB_DECIDE || w->state == WEB_DIAL))
-		is_allowed = was_once || is_still_right(w);
+	/* The request is not on its way yet: what was prepared must still be what the rule says. */
+	if (is_allowed && !was_once && (w->state == WEB_DECIDE || w->state == WEB_DIAL)) {
+		bool injects = rule && rule_injects(rule);
+
+		if (injects && w->req.injection)
+			is_allowed = (w->config.tls || rule->plain_http) &&
+				     injection_is_of(w->req.injection, rule) &&
+				     (w->req.kept_count == rule->kept_count || !w->req.is_stripped);
+		else
+			is_allowed = !injects && !w->req.injection;
+	}
 	/* It went, or is going, where the new rule does not let it. */
 	if (is_allowed && w->state != WEB_DECIDE && w->up.private)
-		is_allowed = w->req.verdict.rule && w->req.verdict.rule->private;
+		is_allowed = rule && rule->private;
 	/* A rule may deny the address that the host led to. */
 	if (is_allowed && w->up.side.channel &&
 	    (host_parse(&address, w->address) < 0 ||

@@ -78,22 +78,6 @@ static int begin_frame(struct web *w, size_t *ret_used, struct err *e)
 	return 0;
 }
 
-/* Its payload goes to where it is searched. */
-static int take_payload(struct web *w, size_t *used, struct err *e)
-{
-	struct web_frames *s = &w->resp.frames;
-	const uint8_t *p = buf_data(&w->up.side.in) + *used;
-	size_t n = buf_len(&w->up.side.in) - *used;
-
-	n = n < STEP ? n : STEP;
-	n = w->resp.from_up.left < n ? (size_t)w->resp.from_up.left : n;
-	if (n > 0 && buf_append(s->frame.is_control ? &s->control : &w->resp.held, p, n) < 0)
-		return err_errno(e, ENOMEM, "look at a frame");
-	w->resp.from_up.left -= n;
-	*used += n;
-	return 0;
-}
-
 static int search_payload(struct web *w, struct err *e)
 {
 	struct web_frames *s = &w->resp.frames;
@@ -125,18 +109,28 @@ static int search_payload(struct web *w, struct err *e)
 
 static int move_searched(struct web *w, struct err *e)
 {
+	struct web_frames *s = &w->resp.frames;
 	bool has_ended = w->up.side.ended && buf_len(&w->up.side.in) == 0;
 	int moved = drain_frames(w, e), r = moved < 0 ? moved : 0;
-	size_t used = 0;
+	size_t used = 0, n;
 
 	if (r < 0 || w->resp.held_safe > 0 || !web_has_room(&w->box))
 		return r < 0 ? r : moved;
-	if (!w->resp.frames.in_frame)
+	if (!s->in_frame)
 		r = begin_frame(w, &used, e);
-	if (r == 0 && w->resp.frames.in_frame)
-		r = take_payload(w, &used, e);
+	/* Its payload goes to where it is searched. */
+	if (r == 0 && s->in_frame) {
+		n = buf_len(&w->up.side.in) - used;
+		n = n < STEP ? n : STEP;
+		n = w->resp.from_up.left < n ? (size_t)w->resp.from_up.left : n;
+		if (n > 0 && buf_append(s->frame.is_control ? &s->control : &w->resp.held,
+					buf_data(&w->up.side.in) + used, n) < 0)
+			r = err_errno(e, ENOMEM, "look at a frame");
+		w->resp.from_up.left -= n;
+		used += n;
+	}
 	buf_consume(&w->up.side.in, used);
-	if (r == 0 && w->resp.frames.in_frame && used > 0)
+	if (r == 0 && s->in_frame && used > 0)
 		r = search_payload(w, e);
 	/* Half a message, and there will not be more of it. */
 	if (r == 0 && has_ended && w->resp.held_safe == 0 && buf_len(&w->resp.held) > 0)

@@ -294,19 +294,6 @@ static int drain_held(struct web *w, struct err *e)
 	return r;
 }
 
-/* Through the search, where something was injected. */
-static int pass_content(struct web *w, const uint8_t *p, size_t n, bool more, struct err *e)
-{
-	if (!w->resp.redacts)
-		return n > 0 ? emit(w, &w->box, p, n, e) : 0;
-	if (n > 0 && buf_append(&w->resp.held, p, n) < 0)
-		return err_errno(e, ENOMEM, "look at an answer");
-	w->resp.held_safe =
-		injection_redact(w->req.injection, w->resp.held.data + w->resp.held.start,
-				 buf_len(&w->resp.held), more);
-	return drain_held(w, e);
-}
-
 /* One part of the body. 1: something moved, 0: not. */
 static int move_part(struct web *w, struct err *e)
 {
@@ -324,8 +311,16 @@ static int move_part(struct web *w, struct err *e)
 		over = r == 0;
 	}
 	/* A search for what may still begin at its end is over with the body. */
-	if (r == 0 && !was_over && (len > 0 || over > 0))
-		r = pass_content(w, data, len, !over, e);
+	if (r == 0 && !was_over && w->resp.redacts && (len > 0 || over > 0)) {
+		if (len > 0 && buf_append(&w->resp.held, data, len) < 0)
+			return err_errno(e, ENOMEM, "look at an answer");
+		w->resp.held_safe =
+			injection_redact(w->req.injection, w->resp.held.data + w->resp.held.start,
+					 buf_len(&w->resp.held), !over);
+		r = drain_held(w, e);
+	} else if (r == 0 && !was_over && len > 0) {
+		r = emit(w, &w->box, data, len, e);
+	}
 	if (r < 0)
 		return r;
 	buf_consume(&w->up.side.in, used);
@@ -338,30 +333,21 @@ static int move_part(struct web *w, struct err *e)
 	return r < 0 ? r : used > 0 || over > 0;
 }
 
-static int move_body(struct web *w, struct err *e)
-{
-	int moved = 0, r = 1;
-
-	while (r > 0 && !w->resp.is_sent && web_has_room(&w->box)) {
-		if (w->resp.held_safe > 0) {
-			r = drain_held(w, e);
-			r = r < 0 ? r : 1;
-		} else {
-			r = move_part(w, e);
-		}
-		moved |= r > 0;
-	}
-	return r < 0 ? r : moved;
-}
-
 int web_move_response(struct web *w, struct err *e)
 {
 	struct http_head head = {0};
 	size_t used;
-	int r;
+	int r = 1, moved = 0;
 
+	while (w->resp.is_there && r > 0 && !w->resp.is_sent && web_has_room(&w->box)) {
+		if (w->resp.held_safe > 0)
+			r = drain_held(w, e) < 0 ? -EIO : 1;
+		else
+			r = move_part(w, e);
+		moved |= r > 0;
+	}
 	if (w->resp.is_there)
-		return move_body(w, e);
+		return r < 0 ? r : moved;
 	if (!web_has_room(&w->box))
 		return 0;
 	/* What a kept connection says before it has the request is not the answer to it. */

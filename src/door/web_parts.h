@@ -137,7 +137,7 @@ bool web_has_room(const struct web_side *s);
 /* The next head of the box. 1: there was one, and it is decided or being decided; 0: not yet;
  * negative: all is over. */
 int web_read_request(struct web *w);
-enum action web_judge(struct web *w, const char *query);
+void web_judge(struct web *w, const char *query);
 /* It has a body where the rule that allows it means to fetch, not to send; or a path that no rule
  * can judge, and there are rules about paths. */
 bool web_is_unfit(const struct web *w);

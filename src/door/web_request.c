@@ -117,7 +117,7 @@ static int take_path(struct web *w, const struct http_target *t, struct err *e)
 		       : err_errno(e, ENOMEM, "look at a request");
 }
 
-enum action web_judge(struct web *w, const char *query)
+void web_judge(struct web *w, const char *query)
 {
 	struct request r = {.method = w->req.head.method,
 			    .path = w->req.normal ? w->req.normal : w->req.path,
@@ -127,7 +127,6 @@ enum action web_judge(struct web *w, const char *query)
 	door_decide(w->config.door,
 		    &(struct subject){SUBJECT_REQUEST, &w->config.host, w->config.port, &r},
 		    &w->req.verdict);
-	return w->req.verdict.action;
 }
 
 bool web_is_unfit(const struct web *w)
@@ -135,11 +134,6 @@ bool web_is_unfit(const struct web *w)
 	return (!w->req.normal && judges_paths(w)) ||
 	       (w->req.has_fetch_body && w->req.verdict.action != ACTION_DENY &&
 		w->req.verdict.rule && w->req.verdict.rule->by_method);
-}
-
-static bool injects(const struct rule *r)
-{
-	return r && (r->inject_count > 0 || r->client_cert.text);
 }
 
 void web_on_recorded(struct broker_call *c, int r, struct err *e)
@@ -206,7 +200,7 @@ void web_allowed(struct web *w)
 	if (!door_take(w->config.door, rule)) {
 		err_set(&e, ERR_LIMIT, EDQUOT, "the rate of '%.60s' is used up", rule->name);
 		deny(w, 429, &e);
-	} else if (!injects(rule)) {
+	} else if (!rule || !rule_injects(rule)) {
 		record_allowed(w);
 	} else if (!w->config.tls && !rule->plain_http) {
 		err_set(&e, ERR_DENIED, EACCES,
@@ -261,18 +255,6 @@ static void ask(struct web *w)
 		return;
 	err_set(&e, ERR_LIMIT, ENOBUFS, "too many requests wait for an answer");
 	deny(w, 429, &e);
-}
-
-static void deny_by_rule(struct web *w)
-{
-	const struct request shown = {.method = w->req.head.method, .path = w->req.path};
-	const struct subject about = {SUBJECT_REQUEST, &w->config.host, w->config.port, &shown};
-	struct err e;
-
-	if (w->req.verdict.rule && w->req.verdict.rule->once)
-		(void)door_take(w->config.door, w->req.verdict.rule);
-	decision_explain(&w->req.verdict, &about, w->config.door->config.box, &e);
-	deny(w, 403, &e);
 }
 
 /* ---- the request's head ---- */
@@ -420,6 +402,8 @@ static int await_more(struct web *w)
 /* One head. 1: there was one, 0: not yet, negative: over. */
 int web_read_request(struct web *w)
 {
+	const struct verdict *v = &w->req.verdict;
+	struct request shown;
 	struct err e = {0};
 	size_t used;
 	int r = http_request_parse(&w->req.head, buf_data(&w->box.in), buf_len(&w->box.in), &used,
@@ -437,13 +421,19 @@ int web_read_request(struct web *w)
 		/* The status is in the code; what follows on the connection cannot be trusted. */
 		w->keep_box = false;
 		deny(w, answer_status(&e), &e);
-		return 1;
-	}
-	if (w->req.verdict.action == ACTION_DENY)
-		deny_by_rule(w);
-	else if (w->req.verdict.action == ACTION_ASK && !w->req.was_asked)
+	} else if (v->action == ACTION_DENY) {
+		if (v->rule && v->rule->once)
+			(void)door_take(w->config.door, v->rule);
+		shown = (struct request){.method = w->req.head.method, .path = w->req.path};
+		decision_explain(
+			v,
+			&(struct subject){SUBJECT_REQUEST, &w->config.host, w->config.port, &shown},
+			w->config.door->config.box, &e);
+		deny(w, 403, &e);
+	} else if (v->action == ACTION_ASK && !w->req.was_asked) {
 		ask(w);
-	else
+	} else {
 		web_allowed(w);
+	}
 	return 1;
 }

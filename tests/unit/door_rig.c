@@ -65,17 +65,14 @@ const struct err *broker_trouble(const struct broker *k)
 	return &none;
 }
 
-void broker_on_gone(struct broker *k, void (*on_gone)(void *arg), void *arg)
+void broker_watch(struct broker *k, void (*on_gone)(void *arg), void (*on_room)(void *arg),
+		  void *arg)
 {
 }
 
 bool broker_is_busy(struct broker *k)
 {
 	return false;
-}
-
-void broker_on_room(struct broker *k, void (*on_room)(void *arg), void *arg)
-{
 }
 
 int broker_start(struct broker **ret, struct ev *ev, const struct door_config *config,

@@ -396,7 +396,7 @@ TEST(a_sync_that_is_killed_gives_no_budget_back)
 	int list;
 
 	set_up();
-	broker_on_gone(broker, is_gone, NULL);
+	broker_watch(broker, is_gone, NULL, NULL);
 	broker_say_used(broker, used_text, sizeof(used_text) - 1);
 	list = hold_list();
 	CHECK_EQ(kill(only_child(only_child(getpid())), SIGKILL), 0);
@@ -441,8 +441,7 @@ TEST(a_busy_broker_says_so_and_when_there_is_room)
 	memset(path, 'a', sizeof(path) - 1);
 	path[sizeof(path) - 1] = 0;
 	set_up();
-	broker_on_room(broker, on_room, NULL);
-	broker_on_gone(broker, is_gone, NULL);
+	broker_watch(broker, is_gone, on_room, NULL);
 	CHECK(!broker_is_busy(broker));
 	for (unsigned i = 0; i < count && !deaths; i++) {
 		if (broker_is_busy(broker))
@@ -480,7 +479,7 @@ TEST(the_last_rows_of_a_flood_do_not_wait)
 	path[sizeof(path) - 1] = 0;
 	still_after = getpid();
 	set_up();
-	broker_on_room(broker, on_room, NULL);
+	broker_watch(broker, NULL, on_room, NULL);
 	for (unsigned i = 0; i < burst + more; i++) {
 		if (i < burst && broker_is_busy(broker))
 			CHECK_EQ(ev_run(ev), 0);
@@ -510,7 +509,7 @@ TEST(a_broker_that_dies_is_told)
 	CHECK_EQ(ev_new(&ev), 0);
 	config.box = "missing";
 	CHECK_EQ(broker_start(&broker, ev, &config, &e), 0);
-	broker_on_gone(broker, on_gone, &gone);
+	broker_watch(broker, on_gone, NULL, &gone);
 	wish_init(&w);
 	waiting = 2; /* on_gone ends the loop */
 	broker_ask(broker, &w.call, BROKER_POLICY);

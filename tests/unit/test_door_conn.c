@@ -180,7 +180,7 @@ TEST(an_address_is_checked_right_before_it_is_dialled)
 	d.addrs = calloc(1, sizeof(*d.addrs));
 	CHECK(d.addrs && host_parse(d.addrs, "127.0.0.1") == 0);
 	d.port = (uint16_t)port;
-	d.private = d.active = true;
+	d.private = true;
 	d.count = 1;
 	/* The one before it did not answer in time. */
 	d.timer.on_timer(&d.timer);
