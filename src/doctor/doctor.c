@@ -18,24 +18,7 @@
 
 enum { REPORT_BYTES_MAX = 256 << 10 };
 
-/* The nearest directory above a path that is there. */
-static int open_above(const char *path, char *above, size_t size, int *ret_fd, struct err *e)
-{
-	int fd = -1;
-
-	str_copy(above, size, path);
-	do {
-		char *slash = strrchr(above, '/');
-
-		slash[slash == above] = 0;
-		fd = open(above, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	} while (fd < 0 && errno == ENOENT && above[1]);
-	if (fd < 0)
-		return err_errno(e, errno, "open '%.140s'", above);
-	*ret_fd = fd;
-	return 0;
-}
-
+/* The state directory, or the nearest directory above it that is there. */
 static void find_place(struct doctor *d, const char *home)
 {
 	struct state *s = &d->cove.state;
@@ -44,10 +27,18 @@ static void find_place(struct doctor *d, const char *home)
 	if (state_open(s, home, false, &d->state_error) < 0)
 		return;
 	str_copy(d->place, sizeof(d->place), s->home);
-	if (s->home_fd >= 0)
+	if (s->home_fd >= 0) {
 		d->place_fd = fcntl(s->home_fd, F_DUPFD_CLOEXEC, 3);
-	else
-		open_above(s->home, d->place, sizeof(d->place), &d->place_fd, &d->state_error);
+		return;
+	}
+	do {
+		char *slash = strrchr(d->place, '/');
+
+		slash[slash == d->place] = 0;
+		d->place_fd = open(d->place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	} while (d->place_fd < 0 && errno == ENOENT && d->place[1]);
+	if (d->place_fd < 0)
+		err_errno(&d->state_error, errno, "open '%.140s'", d->place);
 }
 
 void doctor_set(struct doctor_check *c, enum doctor_status status, const char *consequence,

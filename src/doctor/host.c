@@ -26,22 +26,6 @@
 #define FS_NFS	   0x6969
 #define FS_FUSE	   0x65735546
 
-static const char *find_program(const char *name, char *ret, size_t size)
-{
-	const char *path = getenv("PATH");
-	char dirs[4096];
-
-	snprintf(dirs, sizeof(dirs), "%s:/usr/sbin:/sbin:/usr/local/bin", path ? path : "");
-	for (char *dir = dirs, *end; dir; dir = end) {
-		end = strchr(dir, ':');
-		if (end)
-			*end++ = 0;
-		if (dir[0] == '/' && path_join(ret, size, dir, name) && access(ret, X_OK) == 0)
-			return ret;
-	}
-	return NULL;
-}
-
 /* Can something be written there? What is tried has no name and is gone when it is closed. */
 static int try_write(int dir_fd)
 {
@@ -172,11 +156,19 @@ void doctor_check_kvm(struct doctor *d, struct doctor_check *c)
 
 void doctor_check_gvisor(struct doctor *d, struct doctor_check *c)
 {
-	char path[512];
+	const char *path = getenv("PATH");
+	char dirs[4096], program[512];
 
-	if (find_program("runsc", path, sizeof(path))) {
-		doctor_found(c, "%.150s", path);
-		return;
+	snprintf(dirs, sizeof(dirs), "%s:/usr/sbin:/sbin:/usr/local/bin", path ? path : "");
+	for (char *dir = dirs, *end; dir; dir = end) {
+		end = strchr(dir, ':');
+		if (end)
+			*end++ = 0;
+		if (dir[0] == '/' && path_join(program, sizeof(program), dir, "runsc") &&
+		    access(program, X_OK) == 0) {
+			doctor_found(c, "%.150s", program);
+			return;
+		}
 	}
 	doctor_found(c, "no runsc in PATH");
 	doctor_set(c, DOCTOR_ABSENT, "no gVisor walls later on",

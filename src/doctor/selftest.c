@@ -390,24 +390,6 @@ static void test_run(struct selftest *s, const char *home)
 	cove_result_free(&result);
 }
 
-static void test_all(struct selftest *s, const char *home)
-{
-	test_run(s, home);
-	if (s->report->can_run) {
-		test_processes(s);
-		test_canary(s);
-		test_refused(s, "mounting is refused", "mount");
-		test_refused(s, "a user namespace is refused", "userns");
-		test_filter(s);
-		test_memory(s);
-		test_pids(s);
-		test_disk(s);
-		test_timeout(s);
-	}
-	cove_box_free(s->box);
-	cove_free(s->cove);
-}
-
 /* A process for the box not to see. It ends with us. */
 static void make_witness(struct selftest *s)
 {
@@ -443,14 +425,6 @@ static void make_canary(struct selftest *s)
 		s->canary[0] = 0;
 	else if (fchmod(fd, 0644) < 0 || fd_write_full(fd, "canary\n", 7) < 0)
 		unlink(s->canary);
-}
-
-/* Beside where the state directory will be, so that the same filesystem is tried. */
-static int make_home(const struct doctor *d, char *ret, size_t size)
-{
-	if (!path_join(ret, size, d->place, ".cove-doctor-XXXXXX"))
-		return -ENAMETOOLONG;
-	return mkdtemp(ret) ? 0 : -errno;
 }
 
 /* The keeper of a box that went may still be deleting: both get there. */
@@ -495,7 +469,20 @@ static void run_in_child(struct selftest *s, const char *home, const sigset_t *m
 		sigprocmask(SIG_SETMASK, mask, NULL);
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		make_witness(s);
-		test_all(s, home);
+		test_run(s, home);
+		if (s->report->can_run) {
+			test_processes(s);
+			test_canary(s);
+			test_refused(s, "mounting is refused", "mount");
+			test_refused(s, "a user namespace is refused", "userns");
+			test_filter(s);
+			test_memory(s);
+			test_pids(s);
+			test_disk(s);
+			test_timeout(s);
+		}
+		cove_box_free(s->box);
+		cove_free(s->cove);
 		if (s->witness > 0) {
 			kill(s->witness, SIGKILL);
 			waitpid(s->witness, NULL, 0);
@@ -547,8 +534,11 @@ void doctor_selftest(struct doctor *d, const char *home, struct doctor_report *r
 	sigaddset(&held, SIGTERM);
 	sigaddset(&held, SIGHUP);
 	sigprocmask(SIG_BLOCK, &held, &mask);
+	/* Beside where the state directory will be, so that the same filesystem is tried. */
 	if (d->cove.state.home_fd < 0)
-		r = make_home(d, temp, sizeof(temp));
+		r = !path_join(temp, sizeof(temp), d->place, ".cove-doctor-XXXXXX") ? -ENAMETOOLONG
+		    : mkdtemp(temp)						    ? 0
+										    : -errno;
 	if (s.report == MAP_FAILED || r < 0) {
 		snprintf(report->not_tested, sizeof(report->not_tested), "no place for it: %s",
 			 strerror(r < 0 ? -r : errno));

@@ -178,18 +178,6 @@ static uint32_t value_of(const char *word)
 	return 0;
 }
 
-/* A name that this processor does not have is passed over: NULL. */
-static struct call *call_of(struct list *list, const char *word)
-{
-	int nr = seccomp_syscall_resolve_name(word);
-
-	if (nr == __NR_SCMP_ERROR)
-		die("no such system call", word);
-	if (nr >= CALLS_MAX)
-		die("number too large", word);
-	return nr < 0 ? NULL : &list->calls[nr];
-}
-
 static char *next_word(char **at)
 {
 	char *word = strsep(at, " \t");
@@ -197,11 +185,6 @@ static char *next_word(char **at)
 	while (word && !*word)
 		word = strsep(at, " \t");
 	return word;
-}
-
-static bool ends_clause(const char *word)
-{
-	return strcmp(word, "and") == 0 || strcmp(word, "else") == 0 || strcmp(word, "then") == 0;
 }
 
 /* WHAT:N [& MASK] is [not] VALUE ... | is null | has no VALUE ... ; returns the word that ended
@@ -237,10 +220,12 @@ static char *read_clause(struct clause *c, char *word, char **at)
 		c->test = TEST_IS_NULL;
 		return next_word(at);
 	}
-	for (; word && !ends_clause(word); word = next_word(at)) {
+	while (word && strcmp(word, "and") != 0 && strcmp(word, "else") != 0 &&
+	       strcmp(word, "then") != 0) {
 		if (c->count == VALUES_MAX)
 			die("too many values", word);
 		c->values[c->count++] = value_of(word);
+		word = next_word(at);
 	}
 	if (c->count == 0)
 		die("no values", "");
@@ -284,12 +269,16 @@ static void read_names(const struct heading *h, char *text)
 	struct call skipped = {0};
 
 	for (char *word; (word = next_word(&text));) {
-		struct call *c = call_of(h->list, word);
+		int nr = seccomp_syscall_resolve_name(word);
+		/* A name that this processor does not have is passed over. */
+		struct call *c = nr < 0 ? &skipped : &h->list->calls[nr];
 		bool has_if = text && strncmp(text + strspn(text, " \t"), "if ", 3) == 0;
 
-		if (!c)
-			c = &skipped;
-		else if (c->named && (!has_if || c->count == 0))
+		if (nr == __NR_SCMP_ERROR)
+			die("no such system call", word);
+		if (nr >= CALLS_MAX)
+			die("number too large", word);
+		if (c != &skipped && c->named && (!has_if || c->count == 0))
 			die("named twice", word);
 		c->named = true;
 		c->is_allowed = h->is_allow;
@@ -479,13 +468,6 @@ static void emit_tree(struct bpf_program *p, struct range *r, unsigned n)
 	emit_tree(p, r + half, n - half);
 }
 
-static uint32_t answer_of(const struct call *c)
-{
-	if (c->named && c->is_allowed)
-		return RET_ALLOW;
-	return RET_ERRNO | (c->named ? c->refusal : ENOSYS);
-}
-
 static unsigned make_ranges(const struct list *list, struct range *ret)
 {
 	unsigned n = 0;
@@ -493,19 +475,15 @@ static unsigned make_ranges(const struct list *list, struct range *ret)
 	for (unsigned i = 0; i <= CALLS_MAX; i++) {
 		const struct call none = {0};
 		const struct call *c = i < CALLS_MAX ? &list->calls[i] : &none;
-		struct range r = {i, c->count ? (int)i : -1, answer_of(c), 0};
+		uint32_t answer = c->named && c->is_allowed
+					  ? RET_ALLOW
+					  : RET_ERRNO | (c->named ? c->refusal : ENOSYS);
+		struct range r = {i, c->count ? (int)i : -1, answer, 0};
 
 		if (n == 0 || r.call >= 0 || ret[n - 1].call >= 0 || ret[n - 1].answer != r.answer)
 			ret[n++] = r;
 	}
 	return n;
-}
-
-/* What only init can say is not allowed to the box. */
-static bool counts(const struct call *c)
-{
-	return c->named && c->is_allowed &&
-	       !(c->count && c->lines[0].clauses[0].test == TEST_SECRET);
 }
 
 static void make_program(const struct list *list, struct bpf_program *p)
@@ -532,8 +510,10 @@ static void make_program(const struct list *list, struct bpf_program *p)
 		p->ops[ranges[i].jump_at].k = p->count - ranges[i].jump_at - 1;
 		emit_call(p, &list->calls[ranges[i].call]);
 	}
-	for (unsigned i = 0; i < CALLS_MAX; i++)
-		p->allowed += counts(&list->calls[i]);
+	/* What only init can say is not allowed to the box. */
+	for (const struct call *c = list->calls; c < list->calls + CALLS_MAX; c++)
+		p->allowed += c->named && c->is_allowed &&
+			      !(c->count && c->lines[0].clauses[0].test == TEST_SECRET);
 }
 
 struct named {
@@ -548,14 +528,6 @@ static void write_ops(FILE *out, const char *name, const struct bpf_program *p)
 		fprintf(out, "\t{0x%02x, %u, %u, 0x%08x},\n", p->ops[i].code, p->ops[i].jt,
 			p->ops[i].jf, p->ops[i].k);
 	fprintf(out, "};\n\n");
-}
-
-static void write_program(FILE *out, const char *name, const struct bpf_program *p)
-{
-	fprintf(out, "{%s, %u, %u, {", name, p->count, p->allowed);
-	for (unsigned i = 0; i < SECRET_PLACES; i++)
-		fprintf(out, "%u, ", p->secret_at[i]);
-	fprintf(out, "}}");
 }
 
 static void make_box(const char *path, struct bpf_program *box, struct bpf_program *shared)
@@ -600,9 +572,12 @@ static void write_table(FILE *out, const char *head, const struct named *program
 {
 	fprintf(out, "const struct filter_program %s = {\n", head);
 	for (size_t i = 0; i < count; i++) {
-		fprintf(out, "\t");
-		write_program(out, programs[i].name, programs[i].program);
-		fprintf(out, ",\n");
+		const struct bpf_program *p = programs[i].program;
+
+		fprintf(out, "\t{%s, %u, %u, {", programs[i].name, p->count, p->allowed);
+		for (unsigned k = 0; k < SECRET_PLACES; k++)
+			fprintf(out, "%u, ", p->secret_at[k]);
+		fprintf(out, "}},\n");
 	}
 	fprintf(out, "};\n");
 }

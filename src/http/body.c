@@ -152,13 +152,9 @@ static bool may_trail(const char *name)
 		/* routing, and who asks */
 		"host", "max-forwards", "proxy", "proxy-connection", "location", "cache-control",
 		"authorization", "proxy-authorization", "www-authenticate", "proxy-authenticate",
-		"cookie", "set-cookie"};
+		"cookie", "set-cookie", NULL};
 
-	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
-		if (http_name_like(name, refused[i]))
-			return false;
-	}
-	return true;
+	return !http_name_among(name, refused);
 }
 
 /* b->line holds all lines of the trailers and the empty one. */
@@ -261,40 +257,28 @@ static int take_framing(struct http_body *b, uint8_t c, struct err *e)
 	return 0;
 }
 
-/* Eats framing until content is next, the body has ended, or there is no more. */
-static int skip_framing(struct http_body *b, const uint8_t *p, size_t n, size_t *ret_used,
-			struct err *e)
-{
-	size_t used = 0, took;
-	int r = 0;
-
-	while (used < n && r == 0 && b->state != DATA && !b->ended) {
-		took = 1;
-		if (b->state == TRAILERS)
-			r = take_trailer(b, p + used, n - used, &took, e);
-		else
-			r = take_framing(b, p[used], e);
-		used += took;
-	}
-	*ret_used = used;
-	return r;
-}
-
 int http_body_feed(struct http_body *b, const void *p, size_t n, size_t *ret_used,
 		   const uint8_t **ret_data, size_t *ret_len, struct err *e)
 {
-	size_t used = 0, take;
-	int r = 0;
+	size_t used = 0, take = 0;
+	int r;
 
 	*ret_used = 0;
 	*ret_data = NULL;
 	*ret_len = 0;
 	if (b->ended)
 		return 1;
-	if (b->framing == HTTP_CHUNKED)
-		r = skip_framing(b, p, n, &used, e);
-	if (r < 0)
-		return r;
+	/* Framing is eaten until content is next, the body has ended, or there is no more. */
+	for (; b->framing == HTTP_CHUNKED && used < n && b->state != DATA && !b->ended;
+	     used += take) {
+		take = 1;
+		if (b->state == TRAILERS)
+			r = take_trailer(b, (const uint8_t *)p + used, n - used, &take, e);
+		else
+			r = take_framing(b, ((const uint8_t *)p)[used], e);
+		if (r < 0)
+			return r;
+	}
 	take = b->ended ? 0 : n - used;
 	if ((b->framing == HTTP_CHUNKED || b->framing == HTTP_LENGTH) && take > b->left)
 		take = (size_t)b->left;

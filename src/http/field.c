@@ -68,6 +68,13 @@ bool http_name_like(const char *name, const char *other)
 	return loose(*name) == loose(*other);
 }
 
+bool http_name_among(const char *name, const char *const *list)
+{
+	while (*list && !http_name_like(name, *list))
+		list++;
+	return *list;
+}
+
 bool http_token_is(const char *p, size_t n, const char *token)
 {
 	size_t i = 0;
@@ -205,7 +212,7 @@ static bool concerns_hop(const char *name, const void *arg)
 {
 	static const char *const names[] = {
 		"connection", "keep-alive",	"te",		"trailer", "transfer-encoding",
-		"upgrade",    "http2-settings", "max-forwards", "proxy",
+		"upgrade",    "http2-settings", "max-forwards", "proxy",   NULL,
 	};
 	static const char prefix[] = "proxy-";
 	size_t i = 0;
@@ -214,13 +221,7 @@ static bool concerns_hop(const char *name, const void *arg)
 		return false;
 	while (prefix[i] && loose(name[i]) == prefix[i])
 		i++;
-	if (!prefix[i])
-		return true;
-	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (http_name_like(name, names[i]))
-			return true;
-	}
-	return false;
+	return !prefix[i] || http_name_among(name, names);
 }
 
 /* Fields that a Connection lists get a name that goes, so that the lists stay where they are until
@@ -254,17 +255,22 @@ void http_head_strip_hop(struct http_head *h)
 static bool overrides(const char *name, const void *arg)
 {
 	static const char *const names[] = {
-		"x-http-method-override", "x-http-method",   "x-method-override",
-		"x-original-method",	  "x-original-url",  "x-rewrite-url",
-		"x-original-uri",	  "x-forwarded-uri", "x-forwarded-host",
-		"x-original-host",	  "x-host",	     "forwarded",
+		"x-http-method-override",
+		"x-http-method",
+		"x-method-override",
+		"x-original-method",
+		"x-original-url",
+		"x-rewrite-url",
+		"x-original-uri",
+		"x-forwarded-uri",
+		"x-forwarded-host",
+		"x-original-host",
+		"x-host",
+		"forwarded",
+		NULL,
 	};
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (http_name_like(name, names[i]))
-			return true;
-	}
-	return false;
+	return http_name_among(name, names);
 }
 
 void http_head_strip_overrides(struct http_head *h)

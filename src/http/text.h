@@ -37,6 +37,8 @@ static inline char http_lower(char c)
 	((void)err_set(e, ERR_PROTOCOL, status, __VA_ARGS__), (int)(r))
 
 /* Is it this name for those as well who read '_' as '-'? */
+/* Like one of a list that ends with NULL. */
+bool http_name_among(const char *name, const char *const *list);
 bool http_name_like(const char *name, const char *other);
 /* Token of n bytes at p, which need not end there, against a whole string; case does not matter. */
 bool http_token_is(const char *p, size_t n, const char *token);

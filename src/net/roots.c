@@ -98,23 +98,7 @@ static void note_failed(struct roots *r, const char *variable, const char *path,
 		 strerror(code));
 }
 
-/* A list of directories, as OpenSSL has it. */
-static void add_dirs(struct roots *r, const char *list)
-{
-	autofree char *copy = strdup(list);
-	char *save = NULL;
-
-	if (!copy)
-		return;
-	for (char *p = strtok_r(copy, ":", &save); p; p = strtok_r(NULL, ":", &save)) {
-		int res = add_dir(r, p);
-
-		if (res < 0)
-			note_failed(r, X509_get_default_cert_dir_env(), p, -res);
-	}
-}
-
-static void add_usual(struct roots *r)
+int roots_new(struct roots **ret, struct err *e)
 {
 	static const char *const bundles[] = {
 		"/etc/ssl/certs/ca-certificates.crt",
@@ -123,34 +107,38 @@ static void add_usual(struct roots *r)
 		"/etc/ssl/ca-bundle.pem",
 		"/etc/ssl/cert.pem",
 	};
-
-	for (size_t i = 0; i < sizeof(bundles) / sizeof(*bundles); i++)
-		if (add_file(r, AT_FDCWD, bundles[i]) == 0)
-			return;
-	if (add_file(r, AT_FDCWD, X509_get_default_cert_file()) < 0)
-		add_dir(r, X509_get_default_cert_dir());
-}
-
-int roots_new(struct roots **ret, struct err *e)
-{
 	const char *file = getenv(X509_get_default_cert_file_env());
 	const char *dirs = getenv(X509_get_default_cert_dir_env());
+	autofree char *copy = dirs && *dirs ? strdup(dirs) : NULL;
 	struct roots *r = calloc(1, sizeof(*r));
+	char *save = NULL;
+	size_t i = 0;
+	int res;
 
 	if (!r)
 		return err_errno(e, ENOMEM, "read the host's certificates");
 	buf_init(&r->text, ROOTS_BYTES_MAX);
 	buf_init(&r->der, ROOTS_BYTES_MAX);
 	if (file && *file) {
-		int res = add_file(r, AT_FDCWD, file);
-
+		res = add_file(r, AT_FDCWD, file);
 		if (res < 0)
 			note_failed(r, X509_get_default_cert_file_env(), file, -res);
 	}
-	if (dirs && *dirs)
-		add_dirs(r, dirs);
-	if ((!file || !*file) && (!dirs || !*dirs))
-		add_usual(r);
+	/* A list of directories, as OpenSSL has it. */
+	for (char *p = copy ? strtok_r(copy, ":", &save) : NULL; p;
+	     p = strtok_r(NULL, ":", &save)) {
+		res = add_dir(r, p);
+		if (res < 0)
+			note_failed(r, X509_get_default_cert_dir_env(), p, -res);
+	}
+	if ((!file || !*file) && (!dirs || !*dirs)) {
+		while (i < sizeof(bundles) / sizeof(*bundles) &&
+		       add_file(r, AT_FDCWD, bundles[i]) < 0)
+			i++;
+		if (i == sizeof(bundles) / sizeof(*bundles) &&
+		    add_file(r, AT_FDCWD, X509_get_default_cert_file()) < 0)
+			add_dir(r, X509_get_default_cert_dir());
+	}
 	if (buf_len(&r->text) == 0 && !*r->note)
 		snprintf(r->note, sizeof(r->note),
 			 " (this host has no store of certificates: install ca-certificates)");
@@ -203,20 +191,6 @@ static bool subject_hash(const uint8_t *p, size_t n, unsigned long *ret)
 	return ok;
 }
 
-/* A bundle and a directory of the same host have the same certificates. */
-static bool have_root(const struct roots *r, const uint8_t *p, const struct root *root)
-{
-	for (unsigned i = 0; i < r->count; i++) {
-		const struct root *other = &r->list[i];
-
-		if (other->hash == root->hash && other->len == root->len &&
-		    other->trusted_form == root->trusted_form &&
-		    memcmp(buf_data(&r->der) + other->at, p, root->len) == 0)
-			return true;
-	}
-	return false;
-}
-
 static int add_root(struct roots *r, const char *base64, size_t n, bool trusted_form)
 {
 	EVP_ENCODE_CTX *ctx = EVP_ENCODE_CTX_new();
@@ -236,8 +210,14 @@ static int add_root(struct roots *r, const char *base64, size_t n, bool trusted_
 	EVP_ENCODE_CTX_free(ctx);
 	root.len = (size_t)(a + b);
 	/* What OpenSSL could not read either is no certificate. */
-	if (!ok || !subject_hash(to, root.len, &root.hash) || have_root(r, to, &root))
+	if (!ok || !subject_hash(to, root.len, &root.hash))
 		return 0;
+	/* A bundle and a directory of the same host have the same certificates. */
+	for (unsigned i = 0; i < r->count; i++)
+		if (r->list[i].hash == root.hash && r->list[i].len == root.len &&
+		    r->list[i].trusted_form == root.trusted_form &&
+		    memcmp(buf_data(&r->der) + r->list[i].at, to, root.len) == 0)
+			return 0;
 	list = reallocarray(r->list, r->count + 1, sizeof(*list));
 	if (!list)
 		return -ENOMEM;
