@@ -53,20 +53,6 @@ int keeper_config_write(const struct keeper_config *c, int *ret_fd, struct err *
 	return r < 0 ? err_errno(e, -r, "write the keeper's configuration") : 0;
 }
 
-static int take_line(struct keeper_config *c, const char *key, const char *value)
-{
-	if (strcmp(key, "image_is_host") == 0) {
-		c->image_is_host = true;
-		return 0;
-	}
-	for (size_t i = 0; i < STRING_COUNT; i++)
-		if (strcmp(key, strings[i].key) == 0 && !*string_at(c, i)) {
-			*string_at(c, i) = value;
-			return 0;
-		}
-	return -EBADMSG;
-}
-
 static int parse(struct keeper_config *c, size_t len, struct err *e)
 {
 	const char *key, *value;
@@ -74,10 +60,20 @@ static int parse(struct keeper_config *c, size_t len, struct err *e)
 	int r;
 
 	lines_init(&lines, c->text, len);
-	while ((r = lines_next(&lines, &key, &value)) > 0 && strcmp(key, "spec") != 0)
-		if (take_line(c, key, value) < 0)
+	while ((r = lines_next(&lines, &key, &value)) > 0 && strcmp(key, "spec") != 0) {
+		size_t i = 0;
+
+		if (strcmp(key, "image_is_host") == 0) {
+			c->image_is_host = true;
+			continue;
+		}
+		while (i < STRING_COUNT && (strcmp(key, strings[i].key) != 0 || *string_at(c, i)))
+			i++;
+		if (i == STRING_COUNT)
 			return err_set(e, ERR_INTERNAL, EBADMSG, "the keeper does not know '%s'",
 				       key);
+		*string_at(c, i) = value;
+	}
 	if (r <= 0 || !c->home || !c->run || !c->init_path || !c->image_root)
 		return err_set(e, ERR_INTERNAL, EBADMSG,
 			       "the keeper's configuration is incomplete");

@@ -97,37 +97,11 @@ static void allow_group(struct rules *l, int fd)
 	allow_below(l, fd, "..", LANDLOCK_READ_DIR | LANDLOCK_REMOVE_DIR);
 }
 
-static void allow_groups(struct rules *l, const struct cgroup *cg)
-{
-	allow_group(l, cg->fd);
-	allow_group(l, cg->v1_acct_fd);
-	for (int i = 0; i < CGROUP_PART_COUNT; i++)
-		allow_group(l, cg->v1_fd[i]);
-	/* One that the box has only for init to make others in. */
-	if (cg->v1_fd[CGROUP_IO] < 0)
-		allow_group(l, cg->v1_work_fd[CGROUP_IO]);
-}
-
-/* A rule is about an inode, and /proc makes a new one when it has forgotten a name. A name that is
- * open is not forgotten, so these descriptors stay until the keeper ends. */
-static void allow_proc(struct rules *l)
-{
-	(void)allow_path(l, AT_FDCWD, "/proc/self", READ);
-	(void)allow_path(l, AT_FDCWD, "/proc/meminfo", LANDLOCK_READ_FILE);
-}
-
-/* What a sanitizer's report is made from. */
-static void allow_reports(struct rules *l)
-{
-	static const char *const dirs[] = {"/proc", "/usr", "/lib", "/lib64"};
-
-	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++)
-		allow_below(l, AT_FDCWD, dirs[i], READ);
-	allow_below(l, AT_FDCWD, "/proc/self/exe", LANDLOCK_READ_FILE);
-}
-
 static int hold_files(const struct confine *c)
 {
+	/* What a sanitizer's report is made from. */
+	static const char *const reports[] = {"/proc", "/usr", "/lib", "/lib64"};
+	const struct cgroup *cg = c->cgroup;
 	struct rules l = {.abi = landlock_abi()};
 
 	if (l.abi < 0)
@@ -143,11 +117,24 @@ static int hold_files(const struct confine *c)
 	allow(&l, c->boxes_fd, LANDLOCK_MAKE_DIR | LANDLOCK_REMOVE_DIR);
 	allow(&l, c->run_fd, LANDLOCK_REMOVE_DIR);
 	allow_below(&l, c->run_fd, c->name, LANDLOCK_REMOVE_FILE);
-	if (c->cgroup)
-		allow_groups(&l, c->cgroup);
-	allow_proc(&l);
-	if (FILTER_IS_SANITIZED)
-		allow_reports(&l);
+	if (cg) {
+		allow_group(&l, cg->fd);
+		allow_group(&l, cg->v1_acct_fd);
+		for (int i = 0; i < CGROUP_PART_COUNT; i++)
+			allow_group(&l, cg->v1_fd[i]);
+		/* One that the box has only for init to make others in. */
+		if (cg->v1_fd[CGROUP_IO] < 0)
+			allow_group(&l, cg->v1_work_fd[CGROUP_IO]);
+	}
+	/* A rule is about an inode, and /proc makes a new one when it has forgotten a name. A name
+	 * that is open is not forgotten, so these descriptors stay until the keeper ends. */
+	(void)allow_path(&l, AT_FDCWD, "/proc/self", READ);
+	(void)allow_path(&l, AT_FDCWD, "/proc/meminfo", LANDLOCK_READ_FILE);
+	if (FILTER_IS_SANITIZED) {
+		for (size_t i = 0; i < sizeof(reports) / sizeof(reports[0]); i++)
+			allow_below(&l, AT_FDCWD, reports[i], READ);
+		allow_below(&l, AT_FDCWD, "/proc/self/exe", LANDLOCK_READ_FILE);
+	}
 	if (l.r == 0)
 		l.r = landlock_enter(l.set);
 	fd_close(&l.set);

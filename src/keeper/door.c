@@ -278,21 +278,6 @@ static void on_close(struct wire_link *l, int error)
 
 /* ---- the launcher ---- */
 
-static void take_link(struct keeper_door *d, int fd)
-{
-	struct err e;
-	int r;
-
-	d->link = (struct wire_link){
-		.on_frame = on_frame, .on_close = on_close, .on_drained = on_drained};
-	r = wire_link_init(&d->link, d->k->ev, fd, fd);
-	d->linked = true;
-	if (r < 0) {
-		err_errno(&e, -r, "watch the door's link");
-		fail_start(d, &e);
-	}
-}
-
 static void tell_end(struct keeper_door *d, int status)
 {
 	char cause[120];
@@ -328,6 +313,7 @@ static void on_launcher(struct ev_io *io, uint32_t events)
 	struct launcher_gift gift;
 	struct launcher_msg n;
 	int r = launcher_receive(d->launcher_fd, &n, &gift);
+	struct err e = {0};
 	bool is_now;
 
 	if (r < 0)
@@ -343,14 +329,19 @@ static void on_launcher(struct ev_io *io, uint32_t events)
 	if (n.type == LAUNCHER_STARTED && is_now && gift.link >= 0) {
 		cgroup_meter_done(&d->meter);
 		d->meter = gift.meter;
-		take_link(d, gift.link);
+		d->link = (struct wire_link){
+			.on_frame = on_frame, .on_close = on_close, .on_drained = on_drained};
+		r = wire_link_init(&d->link, d->k->ev, gift.link, gift.link);
+		d->linked = true;
+		if (r < 0) {
+			err_errno(&e, -r, "watch the door's link");
+			fail_start(d, &e);
+		}
 		return;
 	}
 	launcher_gift_done(&gift);
 	if (n.type == LAUNCHER_FAILED && is_now) {
-		struct err e = {.kind = ERR_UNSUPPORTED, .code = n.status};
-
-		str_copy(e.msg, sizeof(e.msg), n.why);
+		err_set(&e, ERR_UNSUPPORTED, n.status, "%s", n.why);
 		fail_start(d, &e);
 	} else if (d->is_ending) {
 		if (!d->has_rows)

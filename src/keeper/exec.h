@@ -113,7 +113,6 @@ void keeper_sync_done(struct keeper *k);
  * error where the token cannot be used. */
 int keeper_token_check(struct keeper *k, const struct wire_exec *m, struct keeper_exec **ret,
 		       struct err *e);
-struct keeper_exec *keeper_token_find(struct keeper *k, const char *token);
 /* Answers as if this client had asked for the command. */
 void keeper_exec_repeat(struct keeper_client *c, uint32_t id, struct keeper_exec *x,
 			const struct wire_exec *m);

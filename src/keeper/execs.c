@@ -193,18 +193,6 @@ static void forget(struct keeper_exec *x)
 	table_remove(x);
 }
 
-/* Log space for n more bytes, at the cost of the oldest commands. */
-static void make_log_room(struct keeper *k, size_t n)
-{
-	while (k->logs.bytes + n > k->logs.bytes_max) {
-		struct keeper_exec *old = oldest_closed(k, true);
-
-		if (!old)
-			return;
-		forget(old);
-	}
-}
-
 int keeper_execs_load(struct keeper *k, struct err *e)
 {
 	struct journal_list list;
@@ -542,6 +530,7 @@ static void on_data(struct keeper_exec *x, const struct wire_frame *f)
 	struct keeper *k = x->k;
 	unsigned s = f->stream - 1u;
 	struct keeper_follow *next;
+	struct keeper_exec *old;
 	uint64_t at;
 
 	if (f->stream == WIRE_STDIN || x->run->state < RUN_STARTED || x->out[s].eof ||
@@ -554,8 +543,10 @@ static void on_data(struct keeper_exec *x, const struct wire_frame *f)
 		x->out[s].bytes += f->len;
 		x->out[s].cut = true;
 	} else {
-		if (!x->out[s].cut)
-			make_log_room(k, f->len);
+		/* Log space for these bytes, at the cost of the oldest commands. */
+		while (!x->out[s].cut && k->logs.bytes + f->len > k->logs.bytes_max &&
+		       (old = oldest_closed(k, true)))
+			forget(old);
 		keeper_output_append(&k->logs, x->rec.exec_id, x->out, s, f->payload, f->len);
 	}
 	for (struct keeper_follow *w = x->followers; w; w = next) {

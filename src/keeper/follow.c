@@ -170,17 +170,10 @@ static void serve_stream(struct keeper_follow *f, unsigned s)
 	}
 }
 
-static void send_exit(struct keeper_follow *f)
-{
-	struct exec_record m = f->exec->rec;
-
-	m.truncated =
-		m.truncated || f->lost || f->s[0].stop < f->s[0].end || f->s[1].stop < f->s[1].end;
-	keeper_client_sent(f->client, wire_exit_encode(&f->client->link.out, f->id, 0, &m));
-}
-
 void keeper_follow_serve(struct keeper_follow *f)
 {
+	struct exec_record m;
+
 	if (f->mute || f->client->closing)
 		return;
 	for (unsigned s = 0; s < OUTPUT_COUNT; s++)
@@ -193,10 +186,14 @@ void keeper_follow_serve(struct keeper_follow *f)
 		if (f->s[s].end == UINT64_MAX)
 			return; /* enough was sent, but the end is still to come */
 	}
-	if (f->stays)
-		send_exit(f);
-	else
+	if (f->stays) {
+		m = f->exec->rec;
+		m.truncated = m.truncated || f->lost || f->s[0].stop < f->s[0].end ||
+			      f->s[1].stop < f->s[1].end;
+		keeper_client_sent(f->client, wire_exit_encode(&f->client->link.out, f->id, 0, &m));
+	} else {
 		keeper_client_send(f->client, WIRE_OK, 0, f->id, NULL, 0);
+	}
 	keeper_follow_free(f);
 }
 
@@ -223,13 +220,19 @@ void keeper_follow_credit(struct keeper_follow *f, unsigned s, uint64_t bytes)
 	keeper_exec_grant(x);
 }
 
-static void attach(struct keeper_client *c, uint32_t id, struct keeper_exec *x,
-		   const struct wire_attach *m)
+void keeper_follow_attach(struct keeper_client *c, uint32_t id, const struct wire_attach *m)
 {
-	uint64_t from[OUTPUT_COUNT] = {m->stdout_from, m->stderr_from};
-	struct keeper_follow *f = keeper_follow_new(c, id, x, 0);
+	const uint64_t from[OUTPUT_COUNT] = {m->stdout_from, m->stderr_from};
+	struct keeper_exec *x = keeper_exec_find(c->k, m->exec_id);
+	struct keeper_follow *f;
 	struct err e;
 
+	if (!x) {
+		keeper_client_fail_with(c, id, ERR_NOT_FOUND, "box '%s' has no command %llu",
+					c->k->name, (unsigned long long)m->exec_id);
+		return;
+	}
+	f = keeper_follow_new(c, id, x, 0);
 	if (!f) {
 		keeper_client_fail_with(c, id, ERR_FULL, "no memory");
 		return;
@@ -252,15 +255,4 @@ static void attach(struct keeper_client *c, uint32_t id, struct keeper_exec *x,
 			st->end = x->out[s].bytes;
 	}
 	keeper_follow_serve(f);
-}
-
-void keeper_follow_attach(struct keeper_client *c, uint32_t id, const struct wire_attach *m)
-{
-	struct keeper_exec *x = keeper_exec_find(c->k, m->exec_id);
-
-	if (!x)
-		keeper_client_fail_with(c, id, ERR_NOT_FOUND, "box '%s' has no command %llu",
-					c->k->name, (unsigned long long)m->exec_id);
-	else
-		attach(c, id, x, m);
 }

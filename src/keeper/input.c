@@ -29,14 +29,6 @@ static struct keeper_exec_input *input_of(const struct keeper_follow *f)
 	return run && run->input.open && run->input.feeder == f ? &run->input : NULL;
 }
 
-static void send_eof(struct keeper_exec *x)
-{
-	struct keeper_exec_input *in = &x->run->input;
-
-	keeper_exec_send(x, WIRE_EOF, WIRE_STDIN, NULL, 0);
-	in->open = in->end_waiting = false;
-}
-
 /* Sends what waits, as far as init's credit goes. */
 static void send_waiting(struct keeper_exec *x)
 {
@@ -53,8 +45,10 @@ static void send_waiting(struct keeper_exec *x)
 		in->to_init -= n;
 		buf_consume(&in->waiting, n);
 	}
-	if (in->end_waiting && buf_len(&in->waiting) == 0)
-		send_eof(x);
+	if (in->end_waiting && buf_len(&in->waiting) == 0) {
+		keeper_exec_send(x, WIRE_EOF, WIRE_STDIN, NULL, 0);
+		in->open = in->end_waiting = false;
+	}
 }
 
 void keeper_input_data(struct keeper_follow *f, const struct wire_frame *frame)

@@ -190,16 +190,6 @@ int journal_rewrite(struct journal *j, int logs_fd, uint32_t next, const struct 
 
 /* ---- reading ---- */
 
-static bool parse_id(const char *s, uint32_t *ret)
-{
-	uint64_t id;
-
-	if (!str_parse_u64(s, INT32_MAX, &id) || id == 0)
-		return false;
-	*ret = (uint32_t)id;
-	return true;
-}
-
 static struct exec_record *find(struct journal_list *l, uint32_t id)
 {
 	size_t low = 0, high = l->count;
@@ -286,24 +276,25 @@ static void read_record_line(struct journal_list *list, const struct journal_lin
 {
 	char *space = strchr(value, ' ');
 	struct exec_record parsed, *r;
-	uint32_t id;
+	uint64_t id;
 
 	if (space)
 		*space = 0;
-	if (!parse_id(value, &id) || !space != (l->fields[0].kind == FIELD_END))
+	if (!str_parse_u64(value, INT32_MAX, &id) || id == 0 ||
+	    !space != (l->fields[0].kind == FIELD_END))
 		return;
-	r = find(list, id);
+	r = find(list, (uint32_t)id);
 	if (l->bit == JOURNAL_START ? r != NULL : !r)
 		return;
 	if (l->bit == JOURNAL_DROP) {
 		drop(list, r);
 		return;
 	}
-	parsed = r ? *r : (struct exec_record){.exec_id = id};
+	parsed = r ? *r : (struct exec_record){.exec_id = (uint32_t)id};
 	if (!parse_fields(l, space + 1, &parsed))
 		return;
 	if (!r)
-		r = add(list, id);
+		r = add(list, (uint32_t)id);
 	if (r)
 		*r = parsed;
 }

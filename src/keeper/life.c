@@ -56,24 +56,14 @@ static int delete_box(struct keeper_life *l, struct err *e)
 	return tree_remove_as(&l->ids, l->st.boxes_fd, l->trash, e);
 }
 
-static int record_end(struct keeper_life *l, struct err *e)
+static void become_gone(struct keeper_life *l)
 {
 	struct event ev = {
 		.kind = EVENT_CLOSE,
-		.at_ms = clock_wall_ms(),
 		.box = l->config.spec.name,
 		.cause = l->cause,
 		.by = l->by[0] ? l->by : NULL,
 	};
-
-	if (l->remove)
-		return delete_box(l, e);
-	keeper_event(&l->k, &ev);
-	return record_write_end(l->box_fd, l->cause, l->by, true, e);
-}
-
-static void become_gone(struct keeper_life *l)
-{
 	struct err e;
 	int r;
 
@@ -92,7 +82,13 @@ static void become_gone(struct keeper_life *l)
 		fd_close(&l->k.held_fd);
 	}
 	keeper_life_release(l);
-	r = record_end(l, &e);
+	if (l->remove) {
+		r = delete_box(l, &e);
+	} else {
+		ev.at_ms = clock_wall_ms();
+		keeper_event(&l->k, &ev);
+		r = record_write_end(l->box_fd, l->cause, l->by, true, &e);
+	}
 	keeper_subscriptions_end(&l->k);
 	keeper_answer_stops(&l->k, r < 0 ? &e : NULL);
 	keeper_flush(&l->k, KEEPER_FLUSH_MS);
@@ -156,20 +152,6 @@ static void kill_box(struct keeper_life *l)
 		ev_timer_set(l->ev, &l->timer, KEEPER_KILL_MS);
 	}
 	end_if_over(l);
-}
-
-/* A process that waits in the kernel cannot be killed. The box is not gone until it is: who waits
- * for that gets an error, and it is tried again. */
-static void kill_again(struct keeper_life *l)
-{
-	struct err e;
-
-	err_set(&e, ERR_TIMEOUT, ETIMEDOUT,
-		"the processes of box '%s' do not end: one waits in the kernel, for a disk or a "
-		"mount; it goes on ending",
-		l->k.name);
-	keeper_answer_stops(&l->k, &e);
-	kill_box(l);
 }
 
 static void begin_end(struct keeper_life *l, const struct keeper_end *end)
@@ -309,9 +291,16 @@ static void on_timer(struct ev_timer *t)
 		keeper_life_end(l, &(struct keeper_end){.cause = "init broke the protocol"});
 		break;
 	case LIFE_ENDING:
-		if (l->has_child && l->killed)
-			kill_again(l);
-		else if (l->has_child)
+		/* A process that waits in the kernel cannot be killed. The box is not gone until it
+		 * is: who waits for that gets an error, and it is tried again. */
+		if (l->has_child && l->killed) {
+			err_set(&e, ERR_TIMEOUT, ETIMEDOUT,
+				"the processes of box '%s' do not end: one waits in the kernel, "
+				"for a disk or a mount; it goes on ending",
+				l->k.name);
+			keeper_answer_stops(&l->k, &e);
+		}
+		if (l->has_child)
 			kill_box(l);
 		else
 			become_gone(l);
@@ -439,22 +428,6 @@ static int life_prepare(struct keeper_life *l)
 	return ev_signals_add(l->ev, &l->signals, &set);
 }
 
-static void life_done(struct keeper_life *l)
-{
-	keeper_done(&l->k);
-	volume_done(&l->volume);
-	ev_signals_remove(l->ev, &l->signals);
-	ev_free(l->ev);
-	fd_close(&l->lock_fd);
-	fd_close(&l->box_fd);
-	fd_close(&l->st.home_fd);
-	fd_close(&l->st.boxes_fd);
-	fd_close(&l->st.run_fd);
-	fd_close(&l->client_fd);
-	fd_close(&l->removal_fd);
-	keeper_config_done(&l->config);
-}
-
 int keeper_life_run(struct keeper_config *config, int client_fd)
 {
 	struct keeper_life l = {
@@ -488,6 +461,17 @@ int keeper_life_run(struct keeper_config *config, int client_fd)
 	if (l.state != LIFE_GONE)
 		status = undo_start(&l);
 	keeper_limits_leave_own_group(&l);
-	life_done(&l);
+	keeper_done(&l.k);
+	volume_done(&l.volume);
+	ev_signals_remove(l.ev, &l.signals);
+	ev_free(l.ev);
+	fd_close(&l.lock_fd);
+	fd_close(&l.box_fd);
+	fd_close(&l.st.home_fd);
+	fd_close(&l.st.boxes_fd);
+	fd_close(&l.st.run_fd);
+	fd_close(&l.client_fd);
+	fd_close(&l.removal_fd);
+	keeper_config_done(&l.config);
 	return status;
 }

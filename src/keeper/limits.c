@@ -150,16 +150,6 @@ unsigned keeper_limits_cpus(const struct keeper_life *l)
 
 /* ---- the volume ---- */
 
-/* A box that was started before keeps what it was made with. */
-static const struct storage_ops *earlier_storage(const struct storage_place *p)
-{
-	const struct storage_ops *found = storage_detect(p);
-
-	if (found == &storage_plain && faccessat(p->dir_fd, "upper", F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-		return NULL;
-	return found;
-}
-
 static int asked_storage(struct keeper_life *l, const struct storage_place *p,
 			 const struct storage_ops **ret, struct err *e)
 {
@@ -234,7 +224,10 @@ static int choose_storage(struct keeper_life *l, const struct storage_place *p,
 	const struct spec *s = &l->config.spec;
 	int r = 0;
 
-	*ret = earlier_storage(p);
+	/* A box that was started before keeps what it was made with. */
+	*ret = storage_detect(p);
+	if (*ret == &storage_plain && faccessat(p->dir_fd, "upper", F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+		*ret = NULL;
 	if (!*ret && !s->storage)
 		return fitting_storage(l, p, ret, e);
 	if (!*ret)
@@ -263,19 +256,6 @@ static void note_host_dir(struct keeper_life *l, const char *path)
 	keeper_note(&l->k, "host directory '%s': what is written there is not counted", path);
 }
 
-static void note_host_dirs(struct keeper_life *l)
-{
-	const struct spec *s = &l->config.spec;
-
-	if (s->limits[LIMIT_DISK] == 0)
-		return;
-	if (s->workspace_dir)
-		note_host_dir(l, s->workspace_dir);
-	for (size_t i = 0; i < s->mount_count; i++)
-		if (s->mounts[i].src[0] == '/' && !s->mounts[i].read_only)
-			note_host_dir(l, s->mounts[i].src);
-}
-
 int keeper_limits_open_volume(struct keeper_life *l, struct err *e)
 {
 	const struct spec *s = &l->config.spec;
@@ -291,7 +271,13 @@ int keeper_limits_open_volume(struct keeper_life *l, struct err *e)
 	if (r < 0)
 		return r;
 	l->k.storage = ops->name;
-	note_host_dirs(l);
+	if (s->limits[LIMIT_DISK] == 0)
+		return 0;
+	if (s->workspace_dir)
+		note_host_dir(l, s->workspace_dir);
+	for (size_t i = 0; i < s->mount_count; i++)
+		if (s->mounts[i].src[0] == '/' && !s->mounts[i].read_only)
+			note_host_dir(l, s->mounts[i].src);
 	return 0;
 }
 

@@ -168,20 +168,6 @@ static void on_busy(struct ev_timer *t)
 		ev_timer_set(l->ev, t, passed_ms < YIELD_LOOK_MS ? YIELD_LOOK_MS : passed_ms);
 }
 
-static void watch_busy(struct keeper_life *l)
-{
-	if (!may_yield(l))
-		return;
-	/* What made it busy may be over. */
-	if (l->yield.on)
-		look_busy(l, cgroup_cpu_us(&l->cgroup));
-	l->yield.asked = true;
-	if (l->busy.armed)
-		return;
-	l->busy_ms = ev_now(l->ev);
-	ev_timer_set(l->ev, &l->busy, YIELD_LOOK_MS);
-}
-
 /* ---- the box's own /proc ---- */
 
 /* Returns when to look again; 0: init is alone, and no program reads. What a command left
@@ -215,7 +201,16 @@ static void on_exec(struct keeper *k)
 
 	if (proc_files_is_old(&l->proc_files, now, FRESH_MS))
 		refresh(l);
-	watch_busy(l);
+	if (may_yield(l)) {
+		/* What made it busy may be over. */
+		if (l->yield.on)
+			look_busy(l, cgroup_cpu_us(&l->cgroup));
+		l->yield.asked = true;
+		if (!l->busy.armed) {
+			l->busy_ms = now;
+			ev_timer_set(l->ev, &l->busy, YIELD_LOOK_MS);
+		}
+	}
 	if (!l->refresh.armed || l->refresh.at_ms > now + REFRESH_MS)
 		ev_timer_set(l->ev, &l->refresh, REFRESH_MS);
 }

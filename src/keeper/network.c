@@ -62,37 +62,31 @@ static int no_door(const char *path, int code, struct err *e)
 		       path ? path : "(no place is known)");
 }
 
-static _Noreturn void be_maker(const char *door_path, const char *dir)
-{
-	char count[TEXT_MAX];
-	const char *argv[] = {"cove-door", "make-ca", dir, count, NULL};
-	const char *env[] = {"LANG=C", NULL};
-	sigset_t none;
-
-	snprintf(count, sizeof(count), "%u", DOOR_PREMADE);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	/* All descriptors but the first three close by themselves. */
-	execve(door_path, (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)env);
-	_exit(errno == ENOENT || errno == EACCES ? 127 : 126);
-}
-
 /* Fills the stock of premade authorities. */
 static int premake(struct keeper_life *l, struct err *e)
 {
-	char dir[sizeof(l->st.home) + 16];
+	char dir[sizeof(l->st.home) + 16], count[TEXT_MAX];
 	const char *path = l->config.door_path;
+	const char *argv[] = {"cove-door", "make-ca", dir, count, NULL};
+	const char *env[] = {"LANG=C", NULL};
 	int status = 0;
+	sigset_t none;
 	pid_t pid;
 
 	if (!path)
 		return no_door(path, ENOENT, e);
 	snprintf(dir, sizeof(dir), "%s/door/ca", l->st.home);
+	snprintf(count, sizeof(count), "%u", DOOR_PREMADE);
 	pid = fork();
 	if (pid < 0)
 		return err_errno(e, errno, "start '%.120s'", path);
-	if (pid == 0)
-		be_maker(path, dir);
+	if (pid == 0) {
+		sigemptyset(&none);
+		sigprocmask(SIG_SETMASK, &none, NULL);
+		/* All descriptors but the first three close by themselves. */
+		execve(path, (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)env);
+		_exit(errno == ENOENT || errno == EACCES ? 127 : 126);
+	}
 	autoclose int pidfd = sys_pidfd_open(pid);
 	struct pollfd p = {.fd = pidfd, .events = POLLIN};
 

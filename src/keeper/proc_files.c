@@ -69,15 +69,6 @@ static void host_memory(struct memory *m)
 	m->cached = meminfo_number(text, "\nCached:");
 }
 
-/* No more than the limit, nor than the machine has. */
-static uint64_t box_total(uint64_t limit_bytes)
-{
-	struct sysinfo info;
-	uint64_t have = sysinfo(&info) == 0 ? (uint64_t)info.totalram * info.mem_unit : 0;
-
-	return (have > 0 && have < limit_bytes ? have : limit_bytes) / 1024;
-}
-
 static void box_memory(struct memory *m, uint64_t total, const struct cgroup_stats *now)
 {
 	uint64_t used = now->mem_bytes / 1024, cached = now->mem_cache_bytes / 1024;
@@ -167,16 +158,6 @@ static void put_cpuinfo(struct buf *b, const char *host, unsigned cpus)
 	}
 }
 
-static int make_cpuinfo(struct proc_files *t, struct buf *b)
-{
-	autofree char *text = NULL;
-	int r = fd_read_file(AT_FDCWD, "/proc/cpuinfo", PROC_FILES_CPUINFO_MAX, &text, NULL);
-
-	if (r == 0)
-		put_cpuinfo(b, text, t->cpus);
-	return r;
-}
-
 static void put_stat(struct proc_files *t, struct buf *b, const struct cgroup_stats *now,
 		     uint64_t up_ms, unsigned running)
 {
@@ -196,12 +177,6 @@ static void put_stat(struct proc_files *t, struct buf *b, const struct cgroup_st
 
 /* ---- load and time ---- */
 
-/* What is left of an average after a time: 1/e for x = 1, close enough for any x, without libm. */
-static double left_after(double x)
-{
-	return 1 / (1 + x + x * x / 2 + x * x * x / 6 + x * x * x * x / 24);
-}
-
 static void average(struct proc_files *t, uint64_t now_ms, uint64_t cpu_us)
 {
 	static const double minutes[] = {1, 5, 15};
@@ -213,27 +188,12 @@ static void average(struct proc_files *t, uint64_t now_ms, uint64_t cpu_us)
 	busy = cpu_us > t->cpu_us ? (double)(cpu_us - t->cpu_us) / 1000 / passed : 0;
 	t->cpu_us = cpu_us;
 	for (size_t i = 0; i < 3; i++) {
-		double left = left_after(passed / (minutes[i] * 60000));
+		/* 1/e for x = 1, close enough for any x, without libm. */
+		double x = passed / (minutes[i] * 60000);
+		double left = 1 / (1 + x + x * x / 2 + x * x * x / 6 + x * x * x * x / 24);
 
 		t->load[i] = t->load[i] * left + busy * (1 - left);
 	}
-}
-
-static void put_loadavg(struct proc_files *t, struct buf *b, const struct cgroup_stats *now,
-			unsigned running)
-{
-	uint64_t pids = now->pids > running ? now->pids : running + 1;
-
-	put_line(b, LINE_WIDTH, "%.2f %.2f %.2f %u/%" PRIu64 " %" PRIu64, t->load[0], t->load[1],
-		 t->load[2], running, pids, pids);
-}
-
-static void put_uptime(struct proc_files *t, struct buf *b, uint64_t up_ms, uint64_t cpu_us)
-{
-	uint64_t all = up_ms * t->cpus, busy = cpu_us / 1000, idle = all > busy ? all - busy : 0;
-
-	put_line(b, LINE_WIDTH, "%" PRIu64 ".%02" PRIu64 " %" PRIu64 ".%02" PRIu64, up_ms / 1000,
-		 up_ms % 1000 / 10, idle / 1000, idle % 1000 / 10);
 }
 
 /* ---- the files ---- */
@@ -259,6 +219,9 @@ int proc_files_write(struct proc_files *t, uint64_t now_ms, const struct cgroup_
 		     unsigned running)
 {
 	uint64_t up_ms = now_ms > t->started_ms ? now_ms - t->started_ms : 0;
+	uint64_t pids = now->pids > running ? now->pids : running + 1;
+	uint64_t all_ms = up_ms * t->cpus, busy_ms = now->cpu_us / 1000;
+	uint64_t idle_ms = all_ms > busy_ms ? all_ms - busy_ms : 0;
 	struct buf b;
 	int first = 0;
 
@@ -275,9 +238,12 @@ int proc_files_write(struct proc_files *t, uint64_t now_ms, const struct cgroup_
 		if (i == MEMINFO)
 			put_meminfo(t, &b, now);
 		else if (i == LOADAVG)
-			put_loadavg(t, &b, now, running);
+			put_line(&b, LINE_WIDTH, "%.2f %.2f %.2f %u/%" PRIu64 " %" PRIu64,
+				 t->load[0], t->load[1], t->load[2], running, pids, pids);
 		else if (i == UPTIME)
-			put_uptime(t, &b, up_ms, now->cpu_us);
+			put_line(&b, LINE_WIDTH, "%" PRIu64 ".%02" PRIu64 " %" PRIu64 ".%02" PRIu64,
+				 up_ms / 1000, up_ms % 1000 / 10, idle_ms / 1000,
+				 idle_ms % 1000 / 10);
 		else
 			put_stat(t, &b, now, up_ms, running);
 		r = write_file(t->fd[i], &b);
@@ -291,13 +257,15 @@ int proc_files_write(struct proc_files *t, uint64_t now_ms, const struct cgroup_
 
 static int write_cpuinfo(struct proc_files *t)
 {
+	autofree char *text = NULL;
 	struct buf b;
-	int r;
+	int r = fd_read_file(AT_FDCWD, "/proc/cpuinfo", PROC_FILES_CPUINFO_MAX, &text, NULL);
 
+	if (r < 0)
+		return r;
 	buf_init(&b, PROC_FILES_CPUINFO_MAX);
-	r = make_cpuinfo(t, &b);
-	if (r == 0)
-		r = write_file(t->fd[CPUINFO], &b);
+	put_cpuinfo(&b, text, t->cpus);
+	r = write_file(t->fd[CPUINFO], &b);
 	buf_done(&b);
 	return r;
 }
@@ -306,12 +274,15 @@ int proc_files_open(struct proc_files *t, int *fds, uint64_t mem_bytes, bool mem
 		    unsigned cpus, struct err *e)
 {
 	struct cgroup_stats nothing = {0};
+	struct sysinfo info;
+	uint64_t have = sysinfo(&info) == 0 ? (uint64_t)info.totalram * info.mem_unit : 0;
 	int r;
 
 	*t = PROC_FILES_NONE;
 	for (int i = 0; i < PROC_FILES_COUNT; i++)
 		t->fd[i] = take_fd(fds[i]);
-	t->mem_kb = mem_asked ? box_total(mem_bytes) : mem_bytes / 1024;
+	/* No more than the limit, nor than the machine has. */
+	t->mem_kb = (mem_asked && have > 0 && have < mem_bytes ? have : mem_bytes) / 1024;
 	t->cpus = cpus;
 	t->started_ms = clock_mono_ms();
 	t->started_s = clock_wall_ms() / 1000;

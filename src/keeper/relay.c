@@ -301,13 +301,6 @@ static const char *check_frame(struct keeper *k, struct keeper_relay *r,
 	}
 }
 
-static bool is_last(const struct keeper_relay *r, enum wire_type type)
-{
-	return type == WIRE_ERROR || (type == WIRE_OK && !rules[r->kind].is_conn) ||
-	       (type == WIRE_CANCEL && r->kind != RELAY_FILE) ||
-	       (r->asker.ended && r->answerer.ended);
-}
-
 /* What is sent may end a party, and with it its streams: so the stream goes first. */
 static void pass(struct keeper *k, struct keeper_relay *r, enum keeper_relay_party from,
 		 const struct wire_frame *f)
@@ -320,7 +313,9 @@ static void pass(struct keeper *k, struct keeper_relay *r, enum keeper_relay_par
 		end_violator(k, from, r->client, wrong);
 		return;
 	}
-	if (is_last(r, f->type))
+	if (f->type == WIRE_ERROR || (f->type == WIRE_OK && !rule->is_conn) ||
+	    (f->type == WIRE_CANCEL && r->kind != RELAY_FILE) ||
+	    (r->asker.ended && r->answerer.ended))
 		relay_free(k, r);
 	send_to(k, rule->asker == from ? rule->answerer : rule->asker, &copy, f);
 }

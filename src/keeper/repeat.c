@@ -9,18 +9,10 @@
 #include <errno.h>
 #include <string.h>
 
-struct keeper_exec *keeper_token_find(struct keeper *k, const char *token)
-{
-	for (size_t i = k->exec_count; i-- > 0;)
-		if (strcmp(k->execs[i]->rec.token, token) == 0)
-			return k->execs[i];
-	return NULL;
-}
-
 int keeper_token_check(struct keeper *k, const struct wire_exec *m, struct keeper_exec **ret,
 		       struct err *e)
 {
-	struct keeper_exec *x;
+	struct keeper_exec *x = NULL;
 
 	*ret = NULL;
 	if (!m->token)
@@ -36,7 +28,9 @@ int keeper_token_check(struct keeper *k, const struct wire_exec *m, struct keepe
 					 "box '%s' remembers %u tokens and takes no new one: run "
 					 "it without, or in a new box",
 					 k->name, KEEPER_TOKENS_MAX);
-	x = keeper_token_find(k, m->token);
+	for (size_t i = k->exec_count; i-- > 0 && !x;)
+		if (strcmp(k->execs[i]->rec.token, m->token) == 0)
+			x = k->execs[i];
 	if (!x)
 		return err_set(e, ERR_CONFLICT, ESTALE,
 			       "the command with this token was run and is not remembered any "

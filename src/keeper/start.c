@@ -148,21 +148,6 @@ static void args_add(struct init_args *a, const char *option, const char *value)
 		a->argv[a->count++] = value;
 }
 
-/* What init has to know of limits, to say what was hit. */
-static void args_add_limits(struct init_args *a, struct keeper_life *l, bool has_disk)
-{
-	if (l->volume.bytes > 0) {
-		snprintf(a->disk, sizeof(a->disk), "%" PRIu64, l->volume.bytes);
-		args_add(a, "--disk-limit", a->disk);
-		if (has_disk)
-			args_add(a, "--disk", WORKSPACE_DST);
-	}
-	if (l->config.spec.limits[LIMIT_PIDS] && keeper_limits_hold(l, LIMIT_PIDS)) {
-		snprintf(a->pids, sizeof(a->pids), "%" PRIu64, l->config.spec.limits[LIMIT_PIDS]);
-		args_add(a, "--pids-limit", a->pids);
-	}
-}
-
 static bool is_strict(const struct keeper_life *l)
 {
 	return l->config.spec.strict || !(l->wall->info->flags & WALL_ROOT_INSIDE);
@@ -188,7 +173,17 @@ static int args_make(struct init_args *a, struct keeper_life *l, const struct ke
 		args_add(a, "--strict", NULL);
 	if (s->one_shot)
 		args_add(a, "--once", NULL);
-	args_add_limits(a, l, m->volume.mount_fd > 0);
+	/* What init has to know of limits, to say what was hit. */
+	if (l->volume.bytes > 0) {
+		snprintf(a->disk, sizeof(a->disk), "%" PRIu64, l->volume.bytes);
+		args_add(a, "--disk-limit", a->disk);
+		if (m->volume.mount_fd > 0)
+			args_add(a, "--disk", WORKSPACE_DST);
+	}
+	if (s->limits[LIMIT_PIDS] && keeper_limits_hold(l, LIMIT_PIDS)) {
+		snprintf(a->pids, sizeof(a->pids), "%" PRIu64, s->limits[LIMIT_PIDS]);
+		args_add(a, "--pids-limit", a->pids);
+	}
 	/* Of two the later wins. */
 	for (size_t i = 0; i < NETWORK_ENV_COUNT && l->network.cert; i++)
 		args_add(a, "--env", keeper_network_env[i]);
