@@ -65,25 +65,9 @@ static void kill_group(int fd, void *arg)
 	}
 }
 
-/* Waits for the end of those that are held, and lets go of them. */
-static void await(struct kill_batch *b)
-{
-	uint64_t until = clock_mono_ms() + KILL_LOOK_MS;
-
-	for (unsigned i = 0; i < b->count; i++) {
-		uint64_t now = clock_mono_ms();
-
-		if (now < until)
-			(void)poll(&b->held[i], 1, (int)(until - now));
-		fd_close(&b->held[i].fd);
-	}
-	if (b->count == 0)
-		(void)poll(NULL, 0, LOOK_AGAIN_MS);
-}
-
 int group_kill_members(int box_fd, const struct cgroup_kind *kind)
 {
-	uint64_t until = clock_mono_ms() + GROUP_WAIT_MS;
+	uint64_t until = clock_mono_ms() + GROUP_WAIT_MS, look_until, now;
 
 	for (int i = 0; i < KILL_PASSES && clock_mono_ms() < until; i++) {
 		struct kill_batch b = {.count = 0};
@@ -95,7 +79,16 @@ int group_kill_members(int box_fd, const struct cgroup_kind *kind)
 		(void)kind->freeze(box_fd, false, 0);
 		if (!b.seen)
 			return 0;
-		await(&b);
+		/* Waits for the end of those that are held, and lets go of them. */
+		look_until = clock_mono_ms() + KILL_LOOK_MS;
+		for (unsigned k = 0; k < b.count; k++) {
+			now = clock_mono_ms();
+			if (now < look_until)
+				(void)poll(&b.held[k], 1, (int)(look_until - now));
+			fd_close(&b.held[k].fd);
+		}
+		if (b.count == 0)
+			(void)poll(NULL, 0, LOOK_AGAIN_MS);
 	}
 	return -ETIMEDOUT;
 }

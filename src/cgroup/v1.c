@@ -36,22 +36,15 @@ static int *group_of(struct cgroup *cg, enum layout_tree t)
 	return t == LAYOUT_CPUACCT ? &cg->v1_acct_fd : &cg->v1_fd[t];
 }
 
-/* Controllers on one mount share the group: it is joined once. */
-static bool is_joined(const struct layout *l, enum layout_tree t, struct cgroup *cg)
-{
-	for (int i = LAYOUT_V2 + 1; i < LAYOUT_COUNT; i++)
-		if (i != (int)t && strcmp(l->dir[i].path, l->dir[t].path) == 0 &&
-		    *group_of(cg, (enum layout_tree)i) >= 0)
-			return true;
-	return false;
-}
-
 static int join(const struct layout *l, enum layout_tree t, struct cgroup *cg)
 {
 	int fd;
 
-	if (is_joined(l, t, cg))
-		return 0;
+	/* Controllers on one mount share the group: it is joined once. */
+	for (int i = LAYOUT_V2 + 1; i < LAYOUT_COUNT; i++)
+		if (i != (int)t && strcmp(l->dir[i].path, l->dir[t].path) == 0 &&
+		    *group_of(cg, (enum layout_tree)i) >= 0)
+			return 0;
 	fd = openat(*group_of(cg, t), "tasks", O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
 		return -errno;

@@ -240,17 +240,6 @@ static void put_own_address(struct batch *b)
 	put_attr(b, ATTR_ADDRESS, &address, sizeof(address));
 }
 
-static int add_routes(bool v6)
-{
-	struct batch b = {0};
-
-	put_own_address(&b);
-	put_route(&b, AF_INET);
-	if (v6)
-		put_route(&b, AF_INET6);
-	return converse(NETLINK_TO_ROUTES, &b, b.sequence);
-}
-
 /* ---- rules ---- */
 
 static void table_message(struct batch *b, uint16_t type, uint16_t flags, uint8_t family,
@@ -514,6 +503,7 @@ static int open_plain(struct guest_redirect *r)
 static int open_redirect(struct guest_redirect *r)
 {
 	autoclose int v6 = open_bound(SOCK_STREAM, NULL, GUEST_REDIRECT_PORT), v4 = -1;
+	struct batch routes = {0};
 	int code;
 
 	if (v6 < 0 && v6 != -EAFNOSUPPORT && v6 != -EADDRNOTAVAIL)
@@ -522,8 +512,13 @@ static int open_redirect(struct guest_redirect *r)
 	code = v4 < 0 ? v4 : add_rules(true);
 	if (code == -ENOENT)
 		code = add_rules(false);
-	if (code == 0)
-		code = add_routes(v6 >= 0);
+	if (code < 0)
+		return code;
+	put_own_address(&routes);
+	put_route(&routes, AF_INET);
+	if (v6 >= 0)
+		put_route(&routes, AF_INET6);
+	code = converse(NETLINK_TO_ROUTES, &routes, routes.sequence);
 	if (code < 0)
 		return code;
 	give(r, take_fd(v4), "--net-redirect");

@@ -144,19 +144,6 @@ int ext4_check(struct err *e)
 		       "mke2fs is missing: install the package 'e2fsprogs'");
 }
 
-/* The last words of mke2fs, on one line. */
-static int mke2fs_error(int out_fd, struct err *e)
-{
-	char text[160];
-	ssize_t n = pread(out_fd, text, sizeof(text) - 1, 0);
-
-	text[n < 0 ? 0 : n] = 0;
-	for (char *p = text; *p; p++)
-		if (*p < ' ' || *p > '~')
-			*p = ' ';
-	return err_set(e, ERR_INTERNAL, EIO, "mke2fs failed: %s", text);
-}
-
 static unsigned journal_mib(uint64_t bytes)
 {
 	return bytes < (256ull << 20) ? 4 : bytes < (4ull << 30) ? 16 : 32;
@@ -165,7 +152,7 @@ static unsigned journal_mib(uint64_t bytes)
 static int run_mke2fs(const char *path, const char *seed, const struct ext4_size *size,
 		      struct err *e)
 {
-	char inodes[24], journal[24], features[192];
+	char inodes[24], journal[24], features[192], text[160];
 	const char *program = find_mke2fs();
 	/* clang-format off */
 	const char *argv[26] = {
@@ -177,6 +164,7 @@ static int run_mke2fs(const char *path, const char *seed, const struct ext4_size
 	int n = 19;
 	autoclose int out = sys_memfd_create("mke2fs", MFD_CLOEXEC);
 	autoclose int nothing = fd_open("/dev/null", O_RDONLY);
+	ssize_t said;
 	pid_t pid;
 	int r;
 
@@ -200,23 +188,18 @@ static int run_mke2fs(const char *path, const char *seed, const struct ext4_size
 	r = child_start(program, (char *const *)(uintptr_t)argv, (int[]){nothing, out, out}, &pid);
 	if (r == 0)
 		r = child_wait(pid);
-	if (r > 0)
-		return mke2fs_error(out, e);
+	if (r > 0) { /* its last words, on one line */
+		said = pread(out, text, sizeof(text) - 1, 0);
+		text[said < 0 ? 0 : said] = 0;
+		for (char *p = text; *p; p++)
+			if (*p < ' ' || *p > '~')
+				*p = ' ';
+		return err_set(e, ERR_INTERNAL, EIO, "mke2fs failed: %s", text);
+	}
 	return r < 0 ? err_errno(e, -r, "run %s", program) : 0;
 }
 
 /* ---- templates ---- */
-
-/* The bookkeeping as far as it can be foreseen. */
-static uint64_t first_guess(const struct ext4_size *size)
-{
-	uint64_t bytes =
-		size->bytes + size->inodes * INODE_BYTES + (2ull << 20) + size->bytes / 4096;
-
-	if (size->journal)
-		bytes += (uint64_t)journal_mib(size->bytes) << 20;
-	return bytes;
-}
 
 /* A descriptor as a path for another program: no name that could be another file by then. */
 static void fd_path(int fd, char ret[FD_PATH_SIZE])
@@ -248,7 +231,11 @@ static int fill_template(int fd, int seed_fd, const struct ext4_size *size, stru
 	char path[FD_PATH_SIZE], seed[FD_PATH_SIZE];
 	/* The directories that are in it from the start count as written. */
 	const int64_t wanted = (int64_t)(size->bytes / BLOCK) - FIRST_BLOCKS;
-	int64_t blocks = (int64_t)(first_guess(size) / BLOCK);
+	/* The bookkeeping as far as it can be foreseen. */
+	uint64_t guess = size->bytes + size->inodes * INODE_BYTES + (2ull << 20) +
+			 size->bytes / 4096 +
+			 (size->journal ? (uint64_t)journal_mib(size->bytes) << 20 : 0);
+	int64_t blocks = (int64_t)(guess / BLOCK);
 
 	fd_path(fd, path);
 	fd_path(seed_fd, seed);
@@ -441,29 +428,23 @@ static int copy_sparse(int to, int from, int dev)
 	return r;
 }
 
-static int check_size(struct ext4_size *size, struct err *e)
-{
-	if (size->bytes < DISK_BYTES_MIN || size->bytes > DISK_BYTES_MAX)
-		return err_set(e, ERR_INVALID, EINVAL,
-			       "a disk limit is from %llu MiB to %llu TiB, not %llu bytes",
-			       DISK_BYTES_MIN >> 20, DISK_BYTES_MAX >> 40,
-			       (unsigned long long)size->bytes);
-	size->bytes -= size->bytes % BLOCK;
-	if (size->inodes == 0)
-		size->inodes = size->bytes / BYTES_PER_INODE;
-	if (size->inodes < DISK_INODES_MIN)
-		size->inodes = DISK_INODES_MIN;
-	if (size->inodes > DISK_INODES_MAX)
-		size->inodes = DISK_INODES_MAX;
-	return 0;
-}
-
 int ext4_template(int home_fd, const struct ext4_size *asked, struct err *e)
 {
 	struct ext4_size size = *asked;
-	int r = check_size(&size, e);
 
-	return r < 0 ? r : open_template(home_fd, &size, e);
+	if (size.bytes < DISK_BYTES_MIN || size.bytes > DISK_BYTES_MAX)
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "a disk limit is from %llu MiB to %llu TiB, not %llu bytes",
+			       DISK_BYTES_MIN >> 20, DISK_BYTES_MAX >> 40,
+			       (unsigned long long)size.bytes);
+	size.bytes -= size.bytes % BLOCK;
+	if (size.inodes == 0)
+		size.inodes = size.bytes / BYTES_PER_INODE;
+	if (size.inodes < DISK_INODES_MIN)
+		size.inodes = DISK_INODES_MIN;
+	if (size.inodes > DISK_INODES_MAX)
+		size.inodes = DISK_INODES_MAX;
+	return open_template(home_fd, &size, e);
 }
 
 int ext4_copy(int to_fd, int template_fd, int dev_fd, struct err *e)

@@ -154,24 +154,18 @@ static int attach(int control_fd, int file_fd, unsigned flags, struct loopdev *r
 	return r;
 }
 
-/* The open file carries a lock from here on. The device keeps the open file, and so the lock, until
- * it lets go of it: whoever does not find the device but finds the lock must not make a second one.
- * Not flock(2), which callers use for a shorter time. */
-static bool lock_file(int file_fd)
+/* 1: the live device is in *ret; 0: there is none, and the open file carries a lock from here on.
+ * The device keeps the open file, and so the lock, until it lets go of it: whoever does not find
+ * the device but finds the lock must not make a second one. Not flock(2), which callers use for a
+ * shorter time. A device that is on its way out is waited for. */
+static int find_or_lock(int file_fd, struct loopdev *ret)
 {
 	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 
-	return fcntl(file_fd, OFD_SETLK, &whole) == 0;
-}
-
-/* 1: the live device is in *ret; 0: there is none, and the file is locked. A device that is on its
- * way out is waited for. */
-static int find_or_lock(int file_fd, struct loopdev *ret)
-{
 	for (int waited = 0; waited < DISK_LOCK_MS; waited += WAIT_STEP_MS) {
 		if (find_live(file_fd, ret) == 0)
 			return 1;
-		if (lock_file(file_fd))
+		if (fcntl(file_fd, OFD_SETLK, &whole) == 0)
 			return 0;
 		if (errno != EAGAIN && errno != EACCES && errno != EINTR)
 			return -errno;

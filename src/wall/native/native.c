@@ -44,15 +44,6 @@ struct native_build {
 	struct native_channel ch;
 };
 
-static void channel_close(struct native_channel *ch)
-{
-	for (int i = 0; i < 2; i++) {
-		fd_close(&ch->wire[i]);
-		fd_close(&ch->status[i]);
-		fd_close(&ch->go[i]);
-	}
-}
-
 /* Forks into the namespaces that cannot come later. The others take longer to make, so the new
  * process makes them itself, while this one goes on. */
 static pid_t clone_box(int cgroup_fd, int *ret_pidfd, struct err *e)
@@ -141,18 +132,6 @@ static int await_exec(int status_fd, struct err *e)
 	return why.code > 0 ? -why.code : -EIO;
 }
 
-/* The box's own files in /proc come over the channel that let it go on. A child that ended
- * sends none, and says why elsewhere. */
-static int receive_proc_fds(const struct native_channel *ch, int *ret, struct err *e)
-{
-	int r = pass_receive(ch->go[0], ret, WALL_PROC_FILE_COUNT), why;
-
-	if (r == 0)
-		return 0;
-	why = r == -EPIPE ? await_exec(ch->status[0], e) : r;
-	return why < 0 && r == -EPIPE ? why : err_errno(e, -r, "receive the box's files in /proc");
-}
-
 /* Makes the child and sees it on its way. */
 static int start_child(struct native_build *w, struct wall_box *b, struct err *e)
 {
@@ -238,7 +217,11 @@ static void free_build(struct wall_box *b)
 	if (!w)
 		return;
 	plan_done(&w->plan);
-	channel_close(&w->ch);
+	for (int i = 0; i < 2; i++) {
+		fd_close(&w->ch.wire[i]);
+		fd_close(&w->ch.status[i]);
+		fd_close(&w->ch.go[i]);
+	}
 	free(w);
 }
 
@@ -286,7 +269,7 @@ static int native_begin(const struct wall_config *c, struct wall_box *b, struct 
 static int native_finish(struct wall_box *b, struct err *e)
 {
 	struct native_build *w = b->build;
-	int r = 0;
+	int r = 0, why;
 
 	if (w->plan.sources[PLAN_RW].late) {
 		r = volume_attach(w->plan.config->layer, e);
@@ -298,18 +281,13 @@ static int native_finish(struct wall_box *b, struct err *e)
 		if (r < 0 && r != -EPIPE)
 			return err_errno(e, -r, "give the box its layer");
 	}
-	return receive_proc_fds(&w->ch, b->host->proc_fds, e);
-}
-
-/* What the keeper needs of the box's own, and can only be opened now. Without it deleting what the
- * box's ids own takes two more programs, and how full a layer in memory is (an overlay tells the
- * numbers of the layer that it writes to) is not known. */
-static void open_late(const struct plan *p, const struct wall_box *b)
-{
-	if (p->ids->kind == IDS_SUBORDINATE)
-		b->host->ids->ns_fd = open_in_proc(b->pid, "ns/user", O_RDONLY);
-	if (p->sources[PLAN_RW].absent)
-		p->config->layer->stat_fd = open_in_proc(b->pid, "root", O_PATH | O_DIRECTORY);
+	/* The box's own files in /proc come over the channel that let it go on. A child that ended
+	 * sends none, and says why elsewhere. */
+	r = pass_receive(w->ch.go[0], b->host->proc_fds, WALL_PROC_FILE_COUNT);
+	why = r == -EPIPE ? await_exec(w->ch.status[0], e) : 0;
+	if (why < 0)
+		return why;
+	return r < 0 ? err_errno(e, -r, "receive the box's files in /proc") : 0;
 }
 
 static int native_await(struct wall_box *b, struct err *e)
@@ -329,7 +307,13 @@ static int native_await(struct wall_box *b, struct err *e)
 	}
 	w->plan.net_missing = missing;
 	report(&w->plan, &b->report);
-	open_late(&w->plan, b);
+	/* What the keeper needs of the box's own, and can only be opened now. Without it deleting
+	 * what the box's ids own takes two more programs, and how full a layer in memory is (an
+	 * overlay tells the numbers of the layer that it writes to) is not known. */
+	if (w->plan.ids->kind == IDS_SUBORDINATE)
+		b->host->ids->ns_fd = open_in_proc(b->pid, "ns/user", O_RDONLY);
+	if (w->plan.sources[PLAN_RW].absent)
+		w->plan.config->layer->stat_fd = open_in_proc(b->pid, "root", O_PATH | O_DIRECTORY);
 	free_build(b);
 	return 0;
 }

@@ -53,16 +53,6 @@ static int map_parent(int self, int go)
 	return r < 0 ? r : write_file(self, "gid_map", text);
 }
 
-static int await_mapper(pid_t pid)
-{
-	int status;
-
-	while (waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			return -errno;
-	return WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO;
-}
-
 /* What all inside may lock, and how many processes they may be, is this process's soft limit as the
  * namespace is made. Of locked memory the kernel takes it for a number of pages. */
 static int unshare_user(void)
@@ -84,7 +74,7 @@ static int unshare_user(void)
 
 int nest_enter(int self, int sys)
 {
-	int go[2], r, mapped;
+	int go[2], r, status;
 	pid_t pid;
 
 	/* Or its map's files would be the host's root's. */
@@ -102,8 +92,10 @@ int nest_enter(int self, int sys)
 	close(go[1]); /* a child that was not let go ends here */
 	if (pid < 0)
 		return r;
-	mapped = await_mapper(pid);
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return r < 0 ? r : -errno;
 	if (r == 0)
-		r = mapped;
+		r = WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO;
 	return r < 0 ? r : write_file(sys, "user/max_user_namespaces", "0");
 }

@@ -132,15 +132,6 @@ static void plan_proc(struct plan *p)
 		add_step(p, STEP_READONLY, guest_proc_read_only_paths[i], NULL, -1);
 }
 
-/* What is written there is on the host as it was written, set-user-ID bits too. */
-static bool has_writable_host_dir(const struct wall_config *c)
-{
-	for (size_t i = 0; i < c->mount_count; i++)
-		if (!c->mounts[i].owned && !c->mounts[i].read_only)
-			return true;
-	return false;
-}
-
 /* What the box holds, and what holds the box, once nothing of the host is in sight. */
 static int plan_hold(struct plan *p, struct err *e)
 {
@@ -155,7 +146,12 @@ static int plan_hold(struct plan *p, struct err *e)
 		return landlock_refused(-p->landlock_abi, e);
 	if (p->landlock_abi > 0)
 		add_step(p, STEP_LANDLOCK, NULL, NULL, -1);
-	p->filter = has_writable_host_dir(p->config) ? FILTER_BOX_SHARED : FILTER_BOX;
+	/* What is written to a directory of the host is there as it was written, set-user-ID bits
+	 * too. */
+	p->filter = FILTER_BOX;
+	for (size_t i = 0; i < p->config->mount_count; i++)
+		if (!p->config->mounts[i].owned && !p->config->mounts[i].read_only)
+			p->filter = FILTER_BOX_SHARED;
 	rand_bytes(p->secret, sizeof(p->secret));
 	add_step(p, STEP_SECCOMP, p->filter == FILTER_BOX_SHARED ? "shared" : NULL, NULL, -1);
 	add_step(p, STEP_CAPS, NULL, NULL, -1);
@@ -231,27 +227,10 @@ void plan_done(struct plan *p)
 	fd_close(&p->box_ns);
 }
 
-static int check_source(struct plan_source *s, struct err *e)
-{
-	struct stat st;
-
-	if (fstat(s->fd, &st) < 0)
-		return err_errno(e, errno, "look at '%s'", s->path);
-	s->is_dir = S_ISDIR(st.st_mode);
-	if (!s->device)
-		return s->is_dir || S_ISREG(st.st_mode)
-			       ? 0
-			       : err_set(e, ERR_INVALID, EINVAL,
-					 "'%s' is neither a directory nor a file", s->path);
-	if (!S_ISCHR(st.st_mode) || st.st_rdev != makedev(s->device >> 8, s->device & 0xff))
-		return err_set(e, ERR_DENIED, EINVAL,
-			       "'%s' on this host is not the device it should be", s->path);
-	return 0;
-}
-
 static int open_source(struct plan_source *s, struct err *e)
 {
 	autoclose int top = -1, below = -1;
+	struct stat st;
 
 	if (s->mount_fd > 0) {
 		s->fd = fcntl(s->mount_fd, F_DUPFD_CLOEXEC, 3);
@@ -276,7 +255,17 @@ static int open_source(struct plan_source *s, struct err *e)
 			       s->path);
 	if (s->fd < 0)
 		return err_errno(e, -s->fd, "give '%s' to the box", s->path);
-	return check_source(s, e);
+	if (fstat(s->fd, &st) < 0)
+		return err_errno(e, errno, "look at '%s'", s->path);
+	s->is_dir = S_ISDIR(st.st_mode);
+	if (!s->device && !s->is_dir && !S_ISREG(st.st_mode))
+		return err_set(e, ERR_INVALID, EINVAL, "'%s' is neither a directory nor a file",
+			       s->path);
+	if (s->device &&
+	    (!S_ISCHR(st.st_mode) || st.st_rdev != makedev(s->device >> 8, s->device & 0xff)))
+		return err_set(e, ERR_DENIED, EINVAL,
+			       "'%s' on this host is not the device it should be", s->path);
+	return 0;
 }
 
 int plan_open_sources(struct plan *p, struct err *e)
@@ -374,43 +363,4 @@ int plan_open_late(struct plan *p, struct err *e)
 	s->mount_fd = p->config->layer->mount_fd;
 	r = open_source(s, e);
 	return r < 0 ? r : idmap_source(p, s, e);
-}
-
-static const char *const step_names[STEP_KIND_COUNT] = {
-	[STEP_SCRATCH] = "scratch", [STEP_ROOT] = "root",	  [STEP_PROC] = "proc",
-	[STEP_SYSCTL] = "sysctl",   [STEP_MASKS] = "masks",	  [STEP_READONLY] = "read-only",
-	[STEP_DEV] = "dev",	    [STEP_SHOW_DEV] = "show-dev", [STEP_FILE] = "file",
-	[STEP_BIND] = "bind",	    [STEP_HOSTNAME] = "hostname", [STEP_LOOPBACK] = "loopback",
-	[STEP_TRUST] = "trust",	    [STEP_NET] = "net",		  [STEP_PIVOT] = "pivot",
-	[STEP_KEYRING] = "keyring", [STEP_RLIMITS] = "rlimits",	  [STEP_CAPS] = "caps",
-	[STEP_BIND_IN] = "bind",    [STEP_OWN_PROC] = "own-proc", [STEP_SHOW_PROC] = "show-proc",
-	[STEP_CPUS] = "cpus",	    [STEP_LANDLOCK] = "landlock", [STEP_SECCOMP] = "seccomp",
-	[STEP_NEST] = "nest",
-};
-
-int plan_format(const struct plan *p, struct buf *out)
-{
-	static const char *const maps[] = {"", " idmap=box", " idmap=owner"};
-	int r = 0;
-
-	for (int i = 0; i < p->source_count && r == 0; i++) {
-		const struct plan_source *s = &p->sources[i];
-
-		r = buf_printf(out, "source %d %s%s%s%s%s%s\n", i, s->path,
-			       s->beneath ? " beneath " : "", s->beneath ? s->beneath : "",
-			       s->absent		    ? " (tmpfs)"
-			       : s->mount_fd > 0 || s->late ? " (volume)"
-							    : "",
-			       maps[s->idmap], s->attrs & MA_RDONLY ? " ro" : "");
-	}
-	for (int i = 0; i < p->step_count && r == 0; i++) {
-		const struct step *s = &p->steps[i];
-
-		r = buf_printf(out, "step %s%s%s", step_names[s->kind], s->a ? " " : "",
-			       s->a ? s->a : "");
-		if (r == 0)
-			r = s->source >= 0 ? buf_printf(out, " <- source %d\n", s->source)
-					   : buf_append_str(out, "\n");
-	}
-	return r;
 }

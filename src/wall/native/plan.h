@@ -1,6 +1,6 @@
 /*
  * How a native box is built, as data: which parts of the host it is given (sources), and the steps
- * that the new process takes, in order. plan_make decides, plan_format prints, enter.c executes.
+ * that the new process takes, in order. plan_make decides, enter.c executes.
  * Nothing in a plan is resolved inside the box's tree by host code: destinations are looked up by
  * the new process, beneath its own root.
  */
@@ -105,9 +105,6 @@ enum { PLAN_LOWER = 0, PLAN_RW = 1 };
 
 int plan_make(struct plan *p, const struct wall_config *c, struct err *e);
 void plan_done(struct plan *p); /* closes the sources */
-
-/* One line per source and per step. */
-int plan_format(const struct plan *p, struct buf *out);
 
 /* Makes the detached mounts. As root before the new process exists, with the host's own rights;
  * otherwise in the new process, whose copy of the mounts it may clone. */
