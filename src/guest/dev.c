@@ -15,24 +15,20 @@ const struct guest_device guest_devices[GUEST_DEVICES] = {
 	{"random", 0x108}, {"urandom", 0x109}, {"tty", 0x500},
 };
 
-int guest_dev_nodes(int *ret_fd)
+int guest_dev_nodes(int scratch)
 {
-	static const char *const options[] = {"size", "4k",   "nr_inodes", "16",
-					      "mode", "0755", NULL};
-	autoclose int fd = mount_new("tmpfs", options, MA_NOSUID | MA_NOEXEC);
 	mode_t mask = umask(0);
-	int r = fd < 0 ? fd : 0;
+	int r = mkdirat(scratch, "nodes", 0755) < 0 ? -errno : 0;
 
 	for (size_t i = 0; i < GUEST_DEVICES && r == 0; i++) {
 		uint32_t number = guest_devices[i].number;
+		char path[32];
 
-		if (mknodat(fd, guest_devices[i].name, S_IFCHR | 0666,
-			    makedev(number >> 8, number & 0xff)) < 0)
+		snprintf(path, sizeof(path), "nodes/%s", guest_devices[i].name);
+		if (mknodat(scratch, path, S_IFCHR | 0666, makedev(number >> 8, number & 0xff)) < 0)
 			r = -errno;
 	}
 	umask(mask);
-	if (r == 0)
-		*ret_fd = take_fd(fd);
 	return r;
 }
 
@@ -50,21 +46,25 @@ static int put_links(int dev)
 	return 0;
 }
 
+static int hold_no_devices(const char *place)
+{
+	return mount(NULL, place, NULL, MS_REMOUNT | MS_BIND | MS_NOSUID | MS_NODEV | MS_NOEXEC,
+		     NULL);
+}
+
 /* Nodes of the box's own are bound as others would be, so that root inside cannot put something
- * else in their place. */
+ * else in their place. They are the only devices on the scratch. */
 static int put_nodes(struct guest *g, const struct guest_dev *d)
 {
 	int r = 0;
 
-	if (d->nodes >= 0)
-		r = mkdir("nodes", 0700) < 0 ? -errno : mount_attach(d->nodes, AT_FDCWD, "nodes");
 	for (int i = 0; i < GUEST_DEVICES && r == 0; i++) {
 		const char *name = guest_devices[i].name;
 		char from[32], to[32];
 
 		if (mknodat(g->dev, name, S_IFREG | 0644, 0) < 0)
 			return -errno;
-		if (d->nodes < 0) {
+		if (!d->has_nodes) {
 			r = mount_attach(d->devices[i], g->dev, name);
 			continue;
 		}
@@ -72,6 +72,8 @@ static int put_nodes(struct guest *g, const struct guest_dev *d)
 		snprintf(to, sizeof(to), "dev/%s", name);
 		r = mount(from, to, NULL, MS_BIND, NULL) < 0 ? -errno : 0;
 	}
+	if (r == 0 && d->has_nodes && (hold_no_devices(".") < 0 || hold_no_devices("dev") < 0))
+		r = -errno;
 	return r;
 }
 
@@ -83,28 +85,25 @@ static int put_mount(const char *place, const char *type, const char *options)
 }
 
 /* Where shell lines pass through: a mount point, so that root inside cannot put something else in
- * its place, but of /dev's file system. Each one more costs the whole machine: a memory
- * group that goes walks over all of them. */
+ * its place. */
 static int put_shells(void)
 {
 	static const char dir[] = "dev/cove";
 
 	if (mkdir(dir, 0700) < 0 || chmod(dir, 01733) < 0 ||
-	    mount(dir, dir, NULL, MS_BIND, NULL) < 0 ||
-	    mount(NULL, dir, NULL, MS_REMOUNT | MS_BIND | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) <
-		    0)
+	    mount(dir, dir, NULL, MS_BIND, NULL) < 0 || hold_no_devices(dir) < 0)
 		return -errno;
 	return 0;
 }
 
+/* /dev and the shells' directory are of the scratch's file system. Each one more costs the whole
+ * machine: a memory group that goes walks over all of them, and every group has room for each. */
 int guest_dev_make(struct guest *g, const struct guest_dev *d)
 {
 	const char *pts = d->single ? "ptmxmode=0666,mode=0620,max=256"
 				    : "ptmxmode=0666,mode=0620,gid=5,max=256";
 	char shm[80] = "mode=1777,nr_inodes=65536"; /* half of the machine's, as everywhere */
-	/* Most of the room is for shell lines. */
-	int r = mount_here("tmpfs", "dev", MS_NOSUID | MS_NOEXEC,
-			   "size=32m,nr_inodes=16384,mode=0755");
+	int r = mount("dev", "dev", NULL, MS_BIND, NULL) < 0 ? -errno : 0;
 
 	if (d->mem_bytes / 2 > 0)
 		snprintf(shm, sizeof(shm), "mode=1777,nr_inodes=65536,size=%llu",

@@ -15,12 +15,38 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+int guest_scratch_new(uid_t uid, gid_t gid, bool *ret_has_nodes)
+{
+	enum { HELD = MA_NOSUID | MA_NODEV | MA_NOEXEC };
+	char user[16], group[16];
+	/* Most of the room is for shell lines. */
+	const char *options[] = {"size", "64m", "nr_inodes", "16384", "mode", "0755",
+				 "uid",	 user,	"gid",	     group,   NULL};
+	autoclose int fd = -1;
+	int r = 0;
+
+	if (uid == GUEST_OWN_UID)
+		options[6] = NULL;
+	snprintf(user, sizeof(user), "%u", (unsigned)uid);
+	snprintf(group, sizeof(group), "%u", (unsigned)gid);
+	fd = mount_new("tmpfs", options, ret_has_nodes ? HELD & ~MA_NODEV : HELD);
+	if (fd < 0)
+		return fd;
+	if (ret_has_nodes) {
+		r = guest_dev_nodes(fd);
+		*ret_has_nodes = r == 0;
+		if (r == -EPERM)
+			r = mount_set(fd, HELD, -1);
+	}
+	return r < 0 ? r : take_fd(fd);
+}
+
 int guest_scratch_make(struct guest *g, int place)
 {
-	static const char *const options[] = {"size", "32m", "mode", "0755", NULL};
 	int r;
 
-	g->scratch = mount_new("tmpfs", options, MA_NOSUID | MA_NODEV | MA_NOEXEC);
+	if (g->scratch < 0)
+		g->scratch = guest_scratch_new(GUEST_OWN_UID, 0, NULL);
 	if (g->scratch < 0)
 		return g->scratch;
 	r = mount_attach(g->scratch, place, place == AT_FDCWD ? "/dev" : "");

@@ -8,7 +8,7 @@
  * and shown when it is whole: a box that is started again brings a tree it has written itself, so
  * places in that tree are opened with guest_target_open only.
  *
- *	scratch/dev	/dev while it is made; scratch/nodes holds devices of the box's own
+ *	scratch/dev	becomes /dev; scratch/nodes holds devices of the box's own
  *	scratch/proc	/proc while it is made
  *	scratch/covers	what lies over files and directories there; read-only once that is so
  *
@@ -18,6 +18,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 enum { GUEST_DEVICES = 6 };
 
@@ -37,16 +38,22 @@ struct guest {
 #define GUEST_NONE ((struct guest){-1, -1, -1, -1})
 void guest_done(struct guest *g); /* closes them; the mounts stay */
 
-/* Mounts the scratch at the directory `place` (a descriptor, or AT_FDCWD for the host's /dev, which
- * goes with all else of the host), goes there and makes the directories for dev and proc. */
+/* A detached scratch, whose top these ids own, or GUEST_OWN_UID: this process's. With ret_has_nodes
+ * it gets device nodes of the box's own where this process may make some: on the host's, locks and
+ * watches would reach from box to box and to the host. A descriptor, or -errno. */
+#define GUEST_OWN_UID ((uid_t)-1)
+int guest_scratch_new(uid_t uid, gid_t gid, bool *ret_has_nodes);
+
+/* Mounts the scratch (g->scratch, or a new one) at the directory `place` (a descriptor, or AT_FDCWD
+ * for the host's /dev, which goes with all else of the host), goes there and makes the directories
+ * for dev and proc. */
 int guest_scratch_make(struct guest *g, int place);
 
-/* A mount with device nodes of the box's own: on the host's nodes, locks and watches would reach
- * from box to box and to the host. -EPERM where this process may make none. */
-int guest_dev_nodes(int *ret_fd);
+/* The nodes of a scratch. -EPERM where this process may make none. */
+int guest_dev_nodes(int scratch);
 
 struct guest_dev {
-	int nodes;	    /* from guest_dev_nodes, or -1: */
+	bool has_nodes;	    /* the scratch has, or: */
 	const int *devices; /* a detached mount of each, in the order of guest_devices */
 	uint64_t mem_bytes; /* the box's memory: /dev/shm is half of it. 0: half of the machine's */
 	bool single;	    /* only one id is mapped: there is no group tty */

@@ -26,7 +26,8 @@
 struct setup {
 	const struct guest_setup *config;
 	struct guest guest;
-	int nodes, devices[GUEST_DEVICES];
+	bool has_nodes;
+	int devices[GUEST_DEVICES];
 	struct guest_redirect *net;
 	char *notes;
 	size_t size;
@@ -52,10 +53,11 @@ static int clone_device(int root, const struct guest_device *d)
 
 static int find_devices(struct setup *s)
 {
-	int r = guest_dev_nodes(&s->nodes);
+	int r;
 
-	if (r != -EPERM)
-		return r;
+	s->guest.scratch = guest_scratch_new(GUEST_OWN_UID, 0, &s->has_nodes);
+	if (s->guest.scratch < 0 || s->has_nodes)
+		return s->guest.scratch;
 	for (int i = 0; i < GUEST_DEVICES; i++) {
 		s->devices[i] = clone_device(s->guest.root, &guest_devices[i]);
 		r = s->devices[i] < 0 ? s->devices[i]
@@ -71,13 +73,13 @@ static int make_dev(struct setup *s)
 	autoclose int place = -1;
 	int r = find_devices(s);
 
-	if (r == 0)
+	if (r >= 0)
 		r = place = guest_target_open(s->guest.root, "/dev", true);
 	if (r >= 0)
 		r = guest_scratch_make(&s->guest, place);
 	return r < 0 ? r
 		     : guest_dev_make(&s->guest,
-				      &(struct guest_dev){.nodes = s->nodes,
+				      &(struct guest_dev){.has_nodes = s->has_nodes,
 							  .devices = s->devices,
 							  .mem_bytes = s->config->mem_bytes,
 							  .single = s->config->single});
@@ -156,7 +158,6 @@ int guest_setup_run(const struct guest_setup *c, struct guest_redirect *ret_net,
 	};
 	struct setup s = {.config = c,
 			  .guest = GUEST_NONE,
-			  .nodes = -1,
 			  .devices = {-1, -1, -1, -1, -1, -1},
 			  .net = ret_net,
 			  .notes = notes,
@@ -174,7 +175,6 @@ int guest_setup_run(const struct guest_setup *c, struct guest_redirect *ret_net,
 			err_set(e, err_kind_of(-r), -r, "%s: %s", steps[i].what, strerror(-r));
 	}
 	guest_done(&s.guest);
-	fd_close(&s.nodes);
 	for (int i = 0; i < GUEST_DEVICES; i++)
 		fd_close(&s.devices[i]);
 	return r;

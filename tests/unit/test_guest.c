@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 
@@ -167,16 +168,31 @@ TEST(a_small_file_over_whatever_the_tree_has)
 	CHECK(guest_put_file(&g, "/etc/dir", "x") < 0);
 }
 
+/* With an id of its own namespace only, it may make none that work; then no device works there. */
+TEST(scratch_without_nodes_has_no_devices)
+{
+	bool has_nodes = true;
+	struct statvfs fs;
+	int fd;
+
+	enter();
+	fd = guest_scratch_new(GUEST_OWN_UID, 0, &has_nodes);
+	CHECK(fd >= 0 && !has_nodes);
+	CHECK_EQ(fstatvfs(fd, &fs), 0);
+	CHECK_EQ(fs.f_flag & (ST_NODEV | ST_NOSUID | ST_NOEXEC), ST_NODEV | ST_NOSUID | ST_NOEXEC);
+	CHECK_EQ(fs.f_blocks * fs.f_frsize, 64u << 20);
+	CHECK_EQ(fs.f_files, 16384);
+	close(fd);
+}
+
 TEST(dev_has_nodes_links_and_mounts)
 {
 	static const char *const links[] = {"fd", "stdin", "stdout", "stderr", "ptmx"};
-	int devices[GUEST_DEVICES], nodes = -1;
+	int devices[GUEST_DEVICES];
+	struct stat st, dev;
 	struct guest g;
-	struct stat st;
 
 	enter();
-	/* With an id of its own namespace only, it may make none that work. */
-	CHECK_EQ(guest_dev_nodes(&nodes), -EPERM);
 	make_scratch(&g);
 	for (int i = 0; i < GUEST_DEVICES; i++) {
 		char path[32];
@@ -185,7 +201,7 @@ TEST(dev_has_nodes_links_and_mounts)
 		devices[i] = mount_clone(AT_FDCWD, path, false);
 		CHECK(devices[i] >= 0);
 	}
-	CHECK_EQ(guest_dev_make(&g, &(struct guest_dev){.nodes = -1,
+	CHECK_EQ(guest_dev_make(&g, &(struct guest_dev){.has_nodes = false,
 							.devices = devices,
 							.mem_bytes = 8 << 20,
 							.single = true}),
@@ -199,7 +215,13 @@ TEST(dev_has_nodes_links_and_mounts)
 		CHECK(S_ISLNK(st.st_mode));
 	}
 	CHECK(is_on_tmpfs("dev/shm") && is_on_tmpfs("dev/cove") && !is_on_tmpfs("dev/pts"));
+	/* One file system more for the machine, not three. */
+	CHECK_EQ(fstat(g.scratch, &st), 0);
+	CHECK_EQ(fstat(g.dev, &dev), 0);
+	CHECK_EQ(dev.st_dev, st.st_dev);
+	CHECK_EQ(dev.st_mode & 07777, 0755);
 	CHECK_EQ(fstatat(g.dev, "cove", &st, 0), 0);
+	CHECK_EQ(dev.st_dev, st.st_dev);
 	CHECK_EQ(st.st_mode & 07777, 01733);
 }
 

@@ -53,6 +53,7 @@ static int step_scratch(struct enter *n, const struct step *s)
 
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return -errno;
+	n->guest.scratch = take_fd(n->plan->scratch);
 	r = guest_scratch_make(&n->guest, AT_FDCWD);
 	if (r == 0 &&
 	    (mkdir("lower", 0700) < 0 || mkdir("rw", 0700) < 0 || mkdir("root", 0700) < 0))
@@ -171,7 +172,7 @@ static int step_dev(struct enter *n, const struct step *s)
 	for (int i = 0; i < GUEST_DEVICES; i++)
 		devices[i] = p->sources[p->first_device + i].fd;
 	return guest_dev_make(&n->guest,
-			      &(struct guest_dev){.nodes = p->nodes,
+			      &(struct guest_dev){.has_nodes = p->has_nodes,
 						  .devices = devices,
 						  .mem_bytes = p->config->limits.mem_bytes,
 						  .single = p->ids->kind == IDS_SINGLE});

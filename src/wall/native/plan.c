@@ -177,7 +177,7 @@ int plan_make(struct plan *p, const struct wall_config *c, struct err *e)
 	bool in_memory = c->layer->ops->flags & STORAGE_MEMORY;
 	int r = check_mounts(c, e);
 
-	*p = (struct plan){.config = c, .ids = c->host->ids, .nodes = -1, .box_ns = -1};
+	*p = (struct plan){.config = c, .ids = c->host->ids, .scratch = -1, .box_ns = -1};
 	if (r < 0)
 		return r;
 	p->init_fd_count = init_fds_list(c->host->cgroup, p->init_fds, &p->forks_untold);
@@ -223,7 +223,7 @@ void plan_done(struct plan *p)
 		fd_close(&p->sources[i].fd);
 	for (size_t i = 0; i < p->init_fd_count; i++)
 		fd_close(&p->init_fds[i].fd);
-	fd_close(&p->nodes);
+	fd_close(&p->scratch);
 	fd_close(&p->box_ns);
 }
 
@@ -270,18 +270,20 @@ static int open_source(struct plan_source *s, struct err *e)
 
 int plan_open_sources(struct plan *p, struct err *e)
 {
+	int r = 0;
+
 	/* Only who is root in the first user namespace, and may, can make nodes that work; others
 	 * get the host's. */
-	int r = p->ids->kind == IDS_RANGE ? guest_dev_nodes(&p->nodes) : 0;
-
-	if (r == -EPERM)
-		r = 0;
-	if (r < 0)
-		return err_errno(e, -r, "make the box's devices");
+	if (p->ids->kind == IDS_RANGE) {
+		p->scratch = guest_scratch_new(ids_host_uid(p->ids, 0), ids_host_gid(p->ids, 0),
+					       &p->has_nodes);
+		if (p->scratch < 0)
+			return err_errno(e, -p->scratch, "make the box's devices");
+	}
 	for (int i = 0; i < p->source_count && r == 0; i++) {
 		struct plan_source *s = &p->sources[i];
 
-		if (s->absent || s->late || (s->device && p->nodes >= 0))
+		if (s->absent || s->late || (s->device && p->has_nodes))
 			continue;
 		r = open_source(s, e);
 		if (r < 0)

@@ -85,7 +85,8 @@ struct plan {
 	struct plan_source sources[PLAN_SOURCES_MAX];
 	int source_count;
 	int first_device; /* index of the first device source */
-	int nodes; /* owned; a mount with device nodes of the box's own, or -1: the sources */
+	int scratch;	  /* owned; -1: the new process makes it */
+	bool has_nodes;	  /* the scratch has device nodes of the box's own, or: the sources */
 	struct init_fd init_fds[INIT_FDS_MAX];
 	size_t init_fd_count;
 	bool forks_untold; /* refused forks are not known per command */
