@@ -45,8 +45,9 @@ static bool is_combining(uint32_t r)
 /* One rune: its bytes and its columns. A byte that is no UTF-8 counts as one of each. */
 static size_t rune_step(const char *s, size_t n, size_t *ret_columns)
 {
-	uint32_t rune;
-	size_t len = str_utf8((const uint8_t *)s, n, &rune);
+	uint32_t rune = 0;
+	/* Nearly all of what is shown is ASCII. */
+	size_t len = (uint8_t)*s < 0x80 ? 0 : str_utf8((const uint8_t *)s, n, &rune);
 
 	if (len == 0) {
 		*ret_columns = 1;
@@ -125,6 +126,16 @@ void table_cellf(struct table *t, const char *fmt, ...)
 	table_cell(t, text);
 }
 
+static void put_spaces(struct buf *out, size_t n)
+{
+	static const char spaces[] = "                                ";
+
+	for (size_t part; n > 0; n -= part) {
+		part = n < sizeof(spaces) ? n : sizeof(spaces) - 1;
+		(void)buf_append(out, spaces, part);
+	}
+}
+
 /* One line; cells are C strings one after the other. Returns where the next line's begin. */
 static const char *print_line(const struct table *t, const char *const *titles, const char *cells,
 			      size_t line_max, struct buf *out)
@@ -144,7 +155,7 @@ static const char *print_line(const struct table *t, const char *const *titles, 
 		}
 		pad = t->width[i] > width ? t->width[i] - width : 0;
 		if (t->right & 1u << i)
-			(void)buf_printf(out, "%*s", (int)pad, "");
+			put_spaces(out, pad);
 		(void)buf_append(out, s, len);
 		if (cut)
 			(void)buf_append_str(out, "…");
@@ -152,7 +163,7 @@ static const char *print_line(const struct table *t, const char *const *titles, 
 			break;
 		if (t->right & 1u << i)
 			pad = 0;
-		(void)buf_printf(out, "%*s", (int)(pad + GAP), "");
+		put_spaces(out, pad + GAP);
 		used += t->width[i] + GAP;
 	}
 	(void)buf_append_str(out, "\n");

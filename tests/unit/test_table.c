@@ -3,6 +3,9 @@
 #include "cli/table.h"
 #include "tap.h"
 
+#include <stdio.h>
+#include <string.h>
+
 static const char *const titles[] = {"NAME", "SIZE", "WHAT", NULL};
 
 static const char *print(struct table *t, struct buf *out, size_t line_max)
@@ -29,6 +32,30 @@ TEST(columns_are_as_wide_as_their_widest_cell)
 				      "a             5  x\n"
 				      "longer  1234567  -\n");
 	buf_done(&out);
+}
+
+TEST(a_column_of_any_width_is_filled_up)
+{
+	static const size_t widths[] = {31, 32, 33, 64, 65, 200};
+
+	for (size_t i = 0; i < sizeof(widths) / sizeof(widths[0]); i++) {
+		char wide[256], want[1024];
+		int width = (int)widths[i];
+		struct table t;
+		struct buf out;
+
+		memset(wide, 'w', widths[i]);
+		wide[widths[i]] = 0;
+		buf_init(&out, 4096);
+		table_init(&t, titles, 1 << 1);
+		table_cell(&t, wide);
+		table_cell(&t, wide);
+		table_cell(&t, "x");
+		snprintf(want, sizeof(want), "%-*s  %*s  WHAT\n%s  %s  x\n", width, "NAME", width,
+			 "SIZE", wide, wide);
+		CHECK_STR(print(&t, &out, 0), want);
+		buf_done(&out);
+	}
 }
 
 TEST(no_text_can_break_a_line)
