@@ -111,6 +111,27 @@ _cove()
 			;;
 		esac
 		;;
+	sbx)
+		case $(_cove_arg 0) in
+		'') _cove_words 'version diagnose login daemon policy ls create exec stop rm' ;;
+		daemon) _cove_words start ;;
+		policy)
+			case $(_cove_arg 1) in
+			'') _cove_words set-default ;;
+			*) _cove_words 'allow-all balanced deny-all' ;;
+			esac
+			;;
+		create)
+			if [[ -z $(_cove_arg 1) ]]; then
+				_cove_words shell
+			else
+				mapfile -t COMPREPLY < <(compgen -d -- "$cur")
+			fi
+			;;
+		exec) [[ -z $(_cove_arg 1) ]] && _cove_words "$(cove ls -q 2>/dev/null)" ;;
+		stop | rm) _cove_words "$(cove ls -q 2>/dev/null)" ;;
+		esac
+		;;
 	policy)
 		case $(_cove_arg 0) in
 		'') _cove_words 'check show apply set-default' ;;

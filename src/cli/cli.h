@@ -64,16 +64,20 @@ struct verb {
 	/* The first argument is one of these; the last has no name. Of them only name, synopsis,
 	 * args (without that name) and what they do are set. */
 	const struct verb *subs;
+	/* Another program's verbs, whose names begin with this one's: "sbx create". Each has
+	 * options and help of its own; the last has no name. */
+	const struct verb *own;
 };
 
 extern const struct verb verb_run, verb_create, verb_open, verb_close, verb_exec, verb_sh,
 	verb_shell, verb_attach, verb_ls, verb_inspect, verb_logs, verb_cp, verb_ps, verb_kill,
 	verb_stop, verb_start, verb_rm, verb_stats, verb_pause, verb_resume, verb_workspace,
 	verb_image, verb_policy, verb_allow, verb_deny, verb_asks, verb_answer, verb_secret,
-	verb_audit, verb_port, verb_doctor, verb_version, verb_help;
+	verb_audit, verb_port, verb_doctor, verb_sbx, verb_version, verb_help;
 
-/* The verb with that name, or NULL. */
-const struct verb *verb_find(const char *name);
+/* The verb with that name, or NULL. Where it has verbs of its own and next names one, that one;
+ * next may be NULL. */
+const struct verb *verb_find(const char *name, const char *next);
 /* Prints the list of verbs, or one verb's help. */
 int help_print(struct cli *c);
 int help_print_verb(struct cli *c, const struct verb *v);

@@ -83,6 +83,7 @@ static int plan_make(struct command_plan *p, const struct options *o, struct cov
 	command->pty =
 		o->tty || (!o->no_tty && !o->json && pass_stdin && ours && isatty(STDOUT_FILENO));
 	p->stream.collect = o->json;
+	p->stream.grace_ms = o->grace_ms;
 	p->stream.raw = command->pty && ours;
 	if (o->interactive || command->pty)
 		p->stream.input = command_has_stdin();

@@ -6,6 +6,7 @@
  */
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "base/str.h"
 #include "cli/list.h"
 #include "cli/signals.h"
@@ -33,18 +34,26 @@ static const struct {
 	 {&verb_policy, &verb_allow, &verb_deny, &verb_asks, &verb_answer, &verb_secret,
 	  &verb_audit, &verb_port}},
 	{"What boxes stand on", {&verb_image, &verb_workspace, &verb_doctor}},
+	{"Another program's verbs", {&verb_sbx}},
 	{"About", {&verb_help, &verb_version}},
 };
 
 #define SECTIONS (sizeof(sections) / sizeof(sections[0]))
 
-const struct verb *verb_find(const char *name)
+const struct verb *verb_find(const char *name, const char *next)
 {
-	for (size_t i = 0; i < SECTIONS; i++)
-		for (const struct verb *const *v = sections[i].verbs; *v; v++)
+	const struct verb *found = NULL;
+
+	for (size_t i = 0; i < SECTIONS && !found; i++)
+		for (const struct verb *const *v = sections[i].verbs; *v && !found; v++)
 			if (strcmp((*v)->name, name) == 0)
-				return *v;
-	return NULL;
+				found = *v;
+	if (!found || !found->own || !next)
+		return found;
+	for (const struct verb *v = found->own; v->name; v++)
+		if (strcmp(v->name + strlen(name) + 1, next) == 0)
+			return v;
+	return found;
 }
 
 int help_unknown(struct cli *c, const char *name)
@@ -177,7 +186,7 @@ static int run_verb(struct cli *c, int argc, char **argv)
 int main(int argc, char **argv)
 {
 	struct cli c = {.log_fd = -1};
-	int out_flags = fcntl(STDOUT_FILENO, F_GETFL), status;
+	int out_flags = fcntl(STDOUT_FILENO, F_GETFL), used = 2, status;
 
 	log_init();
 	c.no_stdout = out_flags < 0 || (out_flags & O_ACCMODE) == O_RDONLY;
@@ -190,20 +199,24 @@ int main(int argc, char **argv)
 		(void)open("/dev/null", O_RDONLY);
 	}
 	signals_at_start();
-	if (argc < 2)
+	if (argc > 0 && strcmp(path_base(argv[0]), verb_sbx.name) == 0) {
+		used = 1;
+		c.verb = verb_find(verb_sbx.name, argv[1]);
+	} else if (argc < 2) {
 		return help_print(&c);
-	/* -h, --help, -V and --version stand where a verb would. */
-	if (strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "--help") == 0)
-		c.verb = &verb_help;
-	else if (strcmp(argv[1], "-V") == 0 || strcmp(argv[1], "--version") == 0)
+	} else if (strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "--help") == 0) {
+		c.verb = &verb_help; /* these stand where a verb would */
+	} else if (strcmp(argv[1], "-V") == 0 || strcmp(argv[1], "--version") == 0) {
 		c.verb = &verb_version;
-	else
-		c.verb = verb_find(argv[1]);
+	} else {
+		c.verb = verb_find(argv[1], argv[2]);
+	}
 	if (!c.verb) {
 		c.o.json = asks_json(argc - 2, argv + 2);
 		return help_unknown(&c, argv[1]);
 	}
-	status = run_verb(&c, argc - 2, argv + 2);
+	used += strchr(c.verb->name, ' ') != NULL; /* a second word names it */
+	status = run_verb(&c, argc - used, argv + used);
 	options_done(&c.o);
 	cove_box_free(c.box);
 	cove_free(c.cove);

@@ -62,8 +62,7 @@ static void *field(struct options *o, const struct opt *opt)
 	return (char *)o + opt->at;
 }
 
-/* Room for one item more and the NULL after it. */
-static int list_add(struct opt_list *l, const char *item)
+int options_add(struct opt_list *l, const char *item)
 {
 	const char **items = realloc(l->items, (l->count + 2) * sizeof(*items));
 
@@ -95,12 +94,12 @@ static int set_env(struct parser *p, const struct opt *opt, const char *value)
 			return bad_value(p, opt, value, "not set here; write NAME=VALUE");
 		if (asprintf(&text, "%s=%s", value, own) < 0)
 			return err_set(p->e, ERR_FULL, ENOMEM, "out of memory");
-		r = list_add(&p->o->kept, text);
+		r = options_add(&p->o->kept, text);
 		if (r < 0)
 			return err_set(p->e, ERR_FULL, ENOMEM, "out of memory");
 		value = take_ptr(text);
 	}
-	r = list_add(list, value);
+	r = options_add(list, value);
 	return r < 0 ? err_set(p->e, ERR_FULL, ENOMEM, "out of memory") : 0;
 }
 
@@ -157,7 +156,7 @@ static int set_value(struct parser *p, const struct opt *opt, const char *value)
 		*(const char **)field(p->o, opt) = value;
 		return 0;
 	case KIND_LIST:
-		if (list_add(field(p->o, opt), value) < 0)
+		if (options_add(field(p->o, opt), value) < 0)
 			return err_set(p->e, ERR_FULL, ENOMEM, "out of memory");
 		return 0;
 	case KIND_ENV:

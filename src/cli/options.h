@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "cli/options_sbx.h"
 #include "cove.h"
 
 #include <stdbool.h>
@@ -126,7 +127,8 @@
 		"say what happens, as [cove] lines on stderr") \
 	X(LOG_FILE, "log-file", 0, TEXT, log_file, "FILE", \
 		"append the same events as JSON lines; also $COVE_LOG") \
-	X(HELP, "help", 'h', FLAG, help, NULL, "show this help")
+	X(HELP, "help", 'h', FLAG, help, NULL, "show this help") \
+	OPTIONS_SBX(X)
 /* clang-format on */
 
 enum opt_id {
@@ -158,7 +160,7 @@ struct options {
 	/* Without what comes as a list; a limit of UINT64_MAX is none. cli_box_options. */
 	struct cove_box_options box;
 	const char *log_file, *shell, *prefix, *image_user, *token;
-	const char *secret_file, *secret_command, *address;
+	const char *secret_file, *secret_command, *address, *output;
 	struct opt_list mounts, env, labels, allow, deny, kept;
 	uint64_t exec_id, grace_ms, for_ms, since_ms, before_ms;
 	uint64_t out_from, err_from;
@@ -184,6 +186,9 @@ struct opt_spec {
 int options_parse(struct options *ret, const struct opt_spec *spec, int argc, char **argv,
 		  struct err *e);
 void options_done(struct options *o);
+
+/* One item more, and the NULL after it. 0 or -ENOMEM. */
+int options_add(struct opt_list *l, const char *item);
 
 /* Was any of OPTS_LIMITS given? */
 bool options_has_limits(const struct options *o);

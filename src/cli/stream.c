@@ -265,11 +265,12 @@ static bool is_unattended(const struct stream *s)
 /* Milliseconds until on_late has something to do, or -1. */
 static int time_left(const struct stream *s)
 {
+	uint64_t grace_ms = s->o->grace_ms ? s->o->grace_ms : GRACE_MS;
 	uint64_t limit, now = clock_mono_ms();
 
 	if (s->asked == 0 || (s->asked == 1 && !is_unattended(s) && s->noted))
 		return -1;
-	limit = s->asked > 1 ? FORCE_MS : is_unattended(s) ? GRACE_MS : NOTE_MS;
+	limit = s->asked > 1 ? FORCE_MS : is_unattended(s) ? grace_ms : NOTE_MS;
 	return s->asked_ms + limit > now ? (int)(s->asked_ms + limit - now) : 0;
 }
 

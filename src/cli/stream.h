@@ -15,6 +15,8 @@ struct stream_options {
 	bool collect;  /* keep the output in the result instead of writing it */
 	bool leave;    /* a signal or a reader that left ends the watching, not the command */
 	bool one_shot; /* the box ends with us: leaving is always clean */
+	/* From our SIGTERM or SIGHUP to the command's SIGKILL; 0: 10 s. */
+	uint64_t grace_ms;
 };
 
 struct stream_end {

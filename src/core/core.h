@@ -141,6 +141,10 @@ void core_spec_done(struct core_spec *s);
  * cut where they do not fit. Sweeps nothing. */
 int list_outdated(struct cove *cove, char *ret, size_t size);
 
+/* Appends what of the host a box shows, its workspace first, each with its NUL; with ":ro" where it
+ * can only be read. 0, -ENOENT for a box that is gone, or another negative errno. */
+int list_host_paths(struct cove *cove, const char *name, struct buf *ret);
+
 /* ---- sweep.c ---- */
 
 /* Puts in order what a crash left; once per struct cove, and only where it is needed. Never fails:

@@ -117,3 +117,27 @@ int list_outdated(struct cove *cove, char *ret, size_t size)
 	state_names_free(names, count);
 	return found;
 }
+
+int list_host_paths(struct cove *cove, const char *name, struct buf *ret)
+{
+	struct record record;
+	const struct spec *s = &record.spec;
+	struct err e = {0};
+	int r = record_load(&cove->state, name, &record, &e);
+
+	if (r < 0)
+		return r;
+	if (s->workspace_dir)
+		r = buf_append(ret, s->workspace_dir, strlen(s->workspace_dir) + 1);
+	for (size_t i = 0; i < s->mount_count && r == 0; i++) {
+		const struct spec_mount *m = &s->mounts[i];
+
+		if (m->src[0] != '/') /* within the workspace */
+			continue;
+		r = buf_printf(ret, "%s%s", m->src, m->read_only ? ":ro" : "");
+		if (r == 0)
+			r = buf_append(ret, "", 1);
+	}
+	record_done(&record);
+	return r;
+}

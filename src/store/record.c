@@ -117,7 +117,7 @@ int record_create(struct state *s, const struct spec *spec, int *ret_box_fd, str
 	buf_done(&text);
 	if (r == -EEXIST)
 		return err_set(e, ERR_EXISTS, EEXIST,
-			       "there is already a box '%s'; remove it (cove rm -f %s) or choose "
+			       "box '%s' already exists; remove it (cove rm -f %s) or choose "
 			       "another name",
 			       spec->name, spec->name);
 	if (r < 0)

@@ -352,6 +352,35 @@ TEST(closest_word)
 	CHECK(str_closest("completely-different", verbs) == NULL);
 }
 
+/* The same letters mean other things there, and sizes are as Docker writes them. */
+TEST(the_words_of_sbx)
+{
+	static const enum opt_id create[] = {OPT_NAME, OPT_SBX_TEMPLATE, OPT_SBX_MEMORY, OPT_QUIET,
+					     OPT_END};
+	static const char *const good[] = {"8g", "8gb", "8G", "8GiB", "8192m", "8388608K"};
+	static const char *const bad[] = {"", "g", "8x", "-8g", "8 g", "8g8g", "99999999999g"};
+	struct opt_spec spec = {.verb = "sbx create", .allowed = create, .command_after = -1};
+	struct options o;
+	struct err e = {0};
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		char *argv[] = {"shell", "-m", (char *)good[i], "-t", "image", "-q", "/w:ro"};
+
+		CHECK_EQ(options_parse(&o, &spec, 7, argv, &e), 0);
+		CHECK_EQ(o.box.mem_bytes, 8ull << 30);
+		CHECK_STR(o.box.image, "image");
+		CHECK(o.quiet && !o.tty && o.arg_count == 2);
+		options_done(&o);
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		char *argv[] = {"shell", "--memory", (char *)bad[i], "/w"};
+
+		CHECK_EQ(options_parse(&o, &spec, 4, argv, &e), -EINVAL);
+		CHECK(strstr(e.msg, "--memory") && strstr(e.msg, "cove help sbx create"));
+		options_done(&o);
+	}
+}
+
 TEST(help_shows_every_option_within_80_columns)
 {
 	struct buf b;
