@@ -375,7 +375,8 @@ struct cove_ask {
 	uint64_t requests;		   /* that wait for the same answer */
 };
 typedef bool cove_on_ask(void *arg, const struct cove_ask *ask); /* false stops */
-/* box NULL: of all running boxes. */
+/* box NULL: of all running boxes, which are asked at once. One that does not answer within 15 s is
+ * the error, when what the others said has been given to on_ask. */
 COVE_API int cove_asks(struct cove *cove, const char *box, cove_on_ask *on_ask, void *arg,
 		       struct cove_error *err);
 /* As one JSON object; free with free(). NULL: no memory. */

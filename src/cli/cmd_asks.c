@@ -101,15 +101,36 @@ static int print_json(struct cli *c, const struct asks *a)
 	return r;
 }
 
-static int look(struct cli *c, struct asks *ret)
+/* Boxes answer in any order. */
+static int compare(const void *a, const void *b)
+{
+	const struct ask *x = a, *y = b;
+	int r = strcmp(x->box, y->box);
+
+	return r ? r : (x->ask.id > y->ask.id) - (x->ask.id < y->ask.id);
+}
+
+/* What has come is in *ret whatever is returned. A box that does not answer is no end of a watch
+ * over all of them: it is said once. */
+static int look(struct cli *c, struct asks *ret, char *said, size_t said_size)
 {
 	const char *box = c->o.arg_count ? c->o.args[0] : NULL;
 	struct cove_error err;
+	int r;
 
 	*ret = (struct asks){0};
-	if (cove_asks(c->cove, box, on_ask, ret, &err) < 0)
-		return cli_fail(c, &err);
-	return ret->failed ? cli_error(c, COVE_FULL, "out of memory") : 0;
+	r = cove_asks(c->cove, box, on_ask, ret, &err);
+	if (ret->count)
+		qsort(ret->items, ret->count, sizeof(*ret->items), compare);
+	if (ret->failed)
+		return cli_error(c, COVE_FULL, "out of memory");
+	if (r == 0)
+		said[0] = 0;
+	if (r == 0 || (c->o.watch && !box && strcmp(said, err.message) == 0))
+		return 0;
+	str_copy(said, said_size, err.message);
+	r = cli_fail(c, &err);
+	return c->o.watch && !box ? 0 : r;
 }
 
 /* A view of what is new; the texts stay with now. */
@@ -135,10 +156,11 @@ static int watch(struct cli *c)
 {
 	bool redraw = isatty(STDOUT_FILENO) && !c->o.json, title = true;
 	struct asks last = {0}, now, fresh;
+	char said[sizeof(((struct cove_error *)0)->message)] = "";
 	int r = signals_catch() < 0 ? cli_error(c, COVE_INTERNAL, "cannot catch signals") : 0, sig;
 
 	while (r == 0) {
-		r = look(c, &now);
+		r = look(c, &now, said, sizeof(said));
 		if (r == 0 && redraw) {
 			r = print_table(c, &now, true, true);
 		} else if (r == 0) {
@@ -162,20 +184,21 @@ static int watch(struct cli *c)
 
 static int run(struct cli *c)
 {
+	char said[sizeof(((struct cove_error *)0)->message)] = "";
 	struct asks asks = {0};
-	int r;
+	int r, printed = 0;
 
 	if (c->o.watch)
 		return watch(c);
-	r = look(c, &asks);
-	if (r == 0 && c->o.json)
-		r = print_json(c, &asks);
-	else if (r == 0 && asks.count)
-		r = print_table(c, &asks, false, true);
+	r = look(c, &asks, said, sizeof(said));
+	if (c->o.json)
+		printed = print_json(c, &asks);
+	else if (asks.count)
+		printed = print_table(c, &asks, false, true);
 	else if (r == 0 && isatty(STDERR_FILENO))
 		cli_note("nothing waits for an answer");
 	asks_done(&asks);
-	return r;
+	return r ? r : printed;
 }
 
 const struct verb verb_asks = {

@@ -17,6 +17,7 @@
 #include "base/sha256.h"
 #include "base/str.h"
 #include "core/life.h"
+#include "core/round.h"
 #include "core/view.h"
 #include "store/audit.h"
 
@@ -242,58 +243,100 @@ void net_choice_done(struct net_choice *c)
 
 /* ---- its door ---- */
 
-/* An answer. -EBADMSG: it is not one to the verb. */
-typedef int on_said(void *arg, const struct wire_frame *f);
+/* An answer. -EBADMSG: it is not one to the verb. 1: no more is wanted, of any box. */
+typedef int on_said(void *arg, const char *box, const struct wire_frame *f);
 
 struct door_verb {
-	const char *box, *const *words;
-	const char *by; /* may be NULL */
+	const char *box, *const *words; /* box NULL: all that run */
+	const char *by;			/* may be NULL */
 	on_said *on_say;
 	void *arg;
 };
 
-/* Sends one verb and gives each answer to on_say. */
-static int tell(struct cove *cove, const struct door_verb *v, struct err *e)
-{
-	struct core_conn *c = NULL;
-	struct wire_door m = {.by = v->by};
-	struct wire_frame f;
-	struct buf list;
-	autoclose int box_fd = -1;
-	struct core_call call;
-	int r = box_open_dir(cove, v->box, &box_fd, e);
+struct telling {
+	struct core_round round;
+	const struct door_verb *verb;
+	int r; /* of the box that failed first */
+	struct err why;
+};
 
-	if (r == 0)
-		r = core_conn_connect(NULL, cove->state.run_fd, v->box, &c, e);
-	if (r < 0)
-		return r;
+static int encode_verb(struct core_round *round, struct buf *out, uint32_t id)
+{
+	const struct door_verb *v = container(round, struct telling, round)->verb;
+	struct wire_door m = {.by = v->by};
+	struct buf list;
+	int r = 0;
+
 	buf_init(&list, 64 << 10);
 	for (size_t i = 0; v->words[i] && r == 0; i++)
 		r = wire_list_add(&list, v->words[i]);
 	m.argv = wire_list_of(&list);
-	core_call_begin(&call, c);
-	if (r == 0 && wire_door_encode(core_out(c), call.q.id, 0, &m) < 0)
-		r = err_errno(e, ENOBUFS, "ask the keeper");
 	if (r == 0)
-		r = core_conn_flush(c, e);
-	while (r == 0 && (r = core_call_next(&call, DOOR_WAIT_MS, &f, e)) > 0) {
-		r = 0;
-		if (f.type == WIRE_OK)
-			break;
-		r = f.type == WIRE_SAY ? v->on_say(v->arg, &f) : core_unexpected(&call.q, &f, e);
-		if (r == -EBADMSG)
-			r = err_set(e, ERR_PROTOCOL, EPROTO,
-				    "the door of box '%s' does not answer as this Cove expects: "
-				    "start the box again",
-				    v->box);
-	}
+		r = wire_door_encode(out, id, 0, &m);
 	buf_done(&list);
-	core_call_end(&call, r == 0);
-	core_conn_free(c);
 	return r;
 }
 
-static int take_status(void *arg, const struct wire_frame *f)
+static int on_door_frame(struct core_round *round, struct core_request *q,
+			 const struct wire_frame *f, struct err *e)
+{
+	const struct door_verb *v = container(round, struct telling, round)->verb;
+	const char *box = q->conn->box;
+	int r;
+
+	if (f->type != WIRE_SAY)
+		return f->type == WIRE_OK ? 1 : core_unexpected(q, f, e);
+	r = v->on_say(v->arg, box, f);
+	round->stopped = r > 0;
+	if (r == -EBADMSG)
+		return err_set(e, ERR_PROTOCOL, EPROTO,
+			       "the door of box '%s' does not answer as this Cove expects: "
+			       "start the box again",
+			       box);
+	return r < 0 ? err_errno(e, -r, "hear the door of box '%s'", box) : r;
+}
+
+static void on_door_end(struct core_round *round, const char *box, int r, const struct err *e)
+{
+	struct telling *t = container(round, struct telling, round);
+
+	if (r == 0 || t->r < 0)
+		return;
+	/* Of all boxes, one that ends meanwhile or has no door has nothing to say. */
+	if (!t->verb->box &&
+	    (e->kind == ERR_CONFLICT || e->kind == ERR_INTERRUPTED || e->kind == ERR_NOT_FOUND))
+		return;
+	t->r = r;
+	t->why = *e;
+	if (!t->verb->box && !strstr(t->why.msg, box))
+		err_prefix(&t->why, "%s", box);
+}
+
+/* Sends one verb, and gives each answer to on_say. The first failure is the result; of all boxes,
+ * when the others have been heard. */
+static int tell(struct cove *cove, const struct door_verb *v, struct err *e)
+{
+	struct telling t = {
+		.round = {.encode = encode_verb, .on_frame = on_door_frame, .on_end = on_door_end},
+		.verb = v};
+	autoclose int box_fd = -1;
+	char **names = NULL;
+	size_t count = 1;
+	int r = v->box ? box_open_dir(cove, v->box, &box_fd, e)
+		       : state_names(cove->state.run_fd, &names, &count);
+
+	if (r < 0)
+		return v->box ? r : err_errno(e, -r, "list the boxes that run");
+	r = core_round_run(&t.round, cove, v->box ? &v->box : (const char *const *)(void *)names,
+			   count, DOOR_WAIT_MS, e);
+	if (!v->box)
+		state_names_free(names, count);
+	if (r == 0 && t.r < 0 && e)
+		*e = t.why;
+	return r < 0 ? r : t.r;
+}
+
+static int take_status(void *arg, const char *box, const struct wire_frame *f)
 {
 	struct net_door *d = arg;
 	struct wire_door_status *m = &d->status;
@@ -320,7 +363,7 @@ int net_door_status(struct cove *cove, const char *box, struct net_door *ret, st
 }
 
 /* A door of an older Cove says it otherwise, and nothing depends on it. */
-static int take_cut(void *arg, const struct wire_frame *f)
+static int take_cut(void *arg, const char *box, const struct wire_frame *f)
 {
 	struct wire_cut m;
 
@@ -469,7 +512,7 @@ static int put_live(struct buf *text, char *line, uint64_t now_ms)
 }
 
 /* The text comes from the door: it stays within its line. */
-static int put_once(void *arg, const struct wire_frame *f)
+static int put_once(void *arg, const char *box, const struct wire_frame *f)
 {
 	struct buf *b = arg;
 	struct wire_say m;
@@ -673,13 +716,13 @@ char *cove_ask_json(const struct cove_ask *ask)
 }
 
 struct listing {
-	const char *box;
+	bool names_box;
 	cove_on_ask *on_ask;
 	void *arg;
 };
 
 /* 1 stops. */
-static int on_ask(void *arg, const struct wire_frame *f)
+static int on_ask(void *arg, const char *box, const struct wire_frame *f)
 {
 	struct listing *l = arg;
 	struct wire_ask m;
@@ -687,7 +730,7 @@ static int on_ask(void *arg, const struct wire_frame *f)
 
 	if (wire_ask_decode(f, &m) < 0 || !m.host)
 		return -EBADMSG;
-	ask = (struct cove_ask){.box = l->box,
+	ask = (struct cove_ask){.box = l->names_box ? box : NULL,
 				.id = m.id,
 				.host = m.host,
 				.port = m.port,
@@ -706,23 +749,12 @@ int cove_asks(struct cove *cove, const char *box, cove_on_ask *on_shown, void *a
 	      struct cove_error *err)
 {
 	static const char *const words[] = {"asks", NULL};
-	struct listing listing = {.box = box, .on_ask = on_shown, .arg = arg};
-	struct door_verb verb = {box, words, NULL, on_ask, &listing};
+	struct listing listing = {.names_box = true, .on_ask = on_shown, .arg = arg};
+	const struct door_verb verb = {box, words, NULL, on_ask, &listing};
 	struct err e = {0};
-	char **names = NULL;
-	size_t count = 0;
-	int r = box ? tell_running(cove, &verb, &e)
-		    : state_names(cove->state.run_fd, &names, &count);
+	int r = box ? tell_running(cove, &verb, &e) : tell(cove, &verb, &e);
 
-	/* One that ends meanwhile asks nothing any more. */
-	for (size_t i = 0; i < count && r == 0; i++) {
-		verb.box = listing.box = names[i];
-		r = tell(cove, &verb, &e);
-		if (r < 0)
-			r = 0;
-	}
-	state_names_free(names, count);
-	return core_return(cove, box, r > 0 ? 0 : r, &e, err);
+	return core_return(cove, box, r, &e, err);
 }
 
 int cove_answer(struct cove *cove, const char *box, const struct cove_answer *given,
@@ -740,5 +772,5 @@ int cove_answer(struct cove *cove, const char *box, const struct cove_answer *gi
 	snprintf(time, sizeof(time), "%" PRIu64, a.for_ms);
 	if (r == 0)
 		r = tell_running(cove, &(struct door_verb){box, words, a.by, on_ask, &scope}, &e);
-	return core_return(cove, box, r > 0 ? 0 : r, &e, err);
+	return core_return(cove, box, r, &e, err);
 }

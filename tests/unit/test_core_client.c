@@ -5,6 +5,7 @@
 #include "base/limits.h"
 #include "core/client.h"
 #include "core/life.h"
+#include "core/round.h"
 #include "core/up.h"
 #include "core_peer.h"
 #include "keeper/config.h"
@@ -44,6 +45,30 @@ static void on_fake_close(struct wire_link *l, int error)
 	free(container(l, struct fake_conn, link));
 }
 
+/* Box 1 answers nothing, box 2 hangs up in the middle, box 3 has no network; at the doors of all
+ * others one request waits. */
+static void answer_asks(struct fake_conn *c, uint32_t id)
+{
+	struct wire_ask ask = {.id = (uint64_t)c->index, .host = "x.org", .port = 443};
+	struct wire_error none = {.kind = ERR_NOT_FOUND, .code = ENOENT, .msg = "no network"};
+	struct buf *out = &c->link.out;
+
+	if (c->index == 1)
+		return;
+	if (c->index == 3)
+		CHECK_EQ(wire_error_encode(out, id, 0, &none), 0);
+	else
+		CHECK_EQ(wire_ask_encode(out, id, 0, &ask), 0);
+	if (c->index == 2) {
+		wire_link_push(&c->link);
+		on_fake_close(&c->link, 0);
+		return;
+	}
+	if (c->index != 3)
+		CHECK_EQ(wire_encode(out, WIRE_OK, 0, id, NULL, 0), 0);
+	wire_link_flush(&c->link);
+}
+
 /* Box 1 answers nothing, box 2 hangs up in the middle; all others print their number and end. */
 static void on_fake_frame(struct wire_link *l, const struct wire_frame *f)
 {
@@ -53,6 +78,8 @@ static void on_fake_frame(struct wire_link *l, const struct wire_frame *f)
 		.exec_id = f->id, .has_exit = 1, .exit_code = 3, .cause = "exit", .cwd = "/"};
 	char text[16];
 
+	if (f->type == WIRE_DOOR)
+		answer_asks(c, f->id);
 	if (f->type != WIRE_EXEC || c->index == 1)
 		return;
 	CHECK_EQ(wire_started_encode(&l->out, f->id, 0, &started), 0);
@@ -220,6 +247,98 @@ static void job_start(struct job *j, struct core_client *client, struct ev *ev, 
 	CHECK_EQ(core_client_conn(client, box_name(i), &conn, NULL), 0);
 	CHECK_EQ(core_async_exec_start(&j->a, conn, &command, 0, NULL), 0);
 	++*left;
+}
+
+/* ---- one question to all ---- */
+
+static bool count_ask(void *arg, const struct cove_ask *ask)
+{
+	unsigned *seen = arg;
+
+	CHECK(ask->id < BOXES && strcmp(ask->box, box_name((int)ask->id)) == 0);
+	seen[ask->id]++;
+	return true;
+}
+
+TEST(a_box_that_does_not_answer_is_a_failure_of_its_own)
+{
+	struct cove *cove = start();
+	struct cove_error err = {0};
+	unsigned seen[BOXES] = {0};
+
+	CHECK(cove_asks(cove, NULL, count_ask, seen, &err) < 0);
+	CHECK_EQ(err.kind, COVE_TIMEOUT);
+	CHECK(strstr(err.message, "'b1'"));
+	for (unsigned i = 0; i < BOXES; i++)
+		CHECK_EQ(seen[i], i != 1 && i != 3);
+	finish(cove);
+}
+
+static bool stop_at_once(void *arg, const struct cove_ask *ask)
+{
+	++*(unsigned *)arg;
+	return false;
+}
+
+TEST(an_answer_can_end_a_question_to_all)
+{
+	struct cove *cove = start();
+	struct cove_error err = {0};
+	unsigned count = 0;
+
+	CHECK_EQ(cove_asks(cove, NULL, stop_at_once, &count, &err), 0);
+	CHECK_EQ(count, 1);
+	finish(cove);
+}
+
+struct short_round {
+	struct core_round round;
+	unsigned frames, ended, late;
+};
+
+static int encode_asks(struct core_round *round, struct buf *out, uint32_t id)
+{
+	return wire_door_encode(out, id, 0, &(struct wire_door){0});
+}
+
+static int count_frame(struct core_round *round, struct core_request *q, const struct wire_frame *f,
+		       struct err *e)
+{
+	container(round, struct short_round, round)->frames++;
+	return f->type == WIRE_OK;
+}
+
+static void count_end(struct core_round *round, const char *box, int r, const struct err *e)
+{
+	struct short_round *s = container(round, struct short_round, round);
+
+	s->ended++;
+	s->late += r == -ETIMEDOUT;
+	if (r == -ETIMEDOUT)
+		CHECK_EQ(e->kind, ERR_TIMEOUT);
+}
+
+/* More than are asked at once, most of which answer nothing: those that were not begun are late,
+ * too, and each is told of once. */
+TEST(one_time_limit_is_for_all_boxes)
+{
+	enum { MANY = 300 };
+	const char *boxes[MANY] = {"b0", "none", "b2", "b3"};
+	struct short_round s = {
+		.round = {.encode = encode_asks, .on_frame = count_frame, .on_end = count_end}};
+	struct cove *cove = start();
+
+	for (int i = 4; i < MANY; i++)
+		boxes[i] = "b1";
+	boxes[MANY - 1] = "b4";
+	CHECK_EQ(core_round_run(&s.round, cove, boxes, MANY, 1500, NULL), 0);
+	CHECK_EQ(s.ended, MANY);
+	CHECK_EQ(s.late, MANY - 4);
+	CHECK_EQ(s.frames, 3);
+	/* None at all. */
+	CHECK_EQ(core_round_run(&s.round, cove, boxes, 0, 1500, NULL), 0);
+	CHECK_EQ(s.ended, MANY);
+	finish(cove);
 }
 
 TEST(a_thread_runs_commands_in_many_boxes)

@@ -1,0 +1,136 @@
+/* One question to many boxes; see round.h. */
+#include "core/round.h"
+
+#include "base/fd.h"
+#include "core/core.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Connections at the same time: a program's descriptors are bounded, often to 1,024. */
+enum { AT_ONCE_MAX = 256 };
+
+struct asked {
+	struct core_request q;
+	struct core_conn *conn; /* owned; NULL: not begun, or over */
+	struct asking *all;
+	const char *box;
+};
+
+struct asking {
+	struct core_round *round;
+	struct cove *cove;
+	struct ev *ev;
+	struct asked *boxes;
+	size_t count, begun, open;
+	struct ev_timer timer;
+	bool is_late;
+};
+
+static void end_one(struct asked *a, int r, const struct err *e)
+{
+	struct asking *all = a->all;
+
+	all->open--;
+	all->round->on_end(all->round, a->box, r, e); /* *e may be in the connection */
+	core_conn_free(take_ptr(a->conn));
+}
+
+static void begin_one(struct asked *a)
+{
+	struct asking *all = a->all;
+	struct err e = {0};
+	int r = core_conn_connect(all->ev, all->cove->state.run_fd, a->box, &a->conn, &e);
+
+	all->open++;
+	if (r == 0) {
+		core_request_begin(&a->q, a->conn);
+		r = all->round->encode(all->round, core_out(a->conn), a->q.id);
+		if (r < 0)
+			err_errno(&e, -r, "ask box '%s'", a->box);
+	}
+	if (r == 0) {
+		core_send(a->conn);
+		return;
+	}
+	core_request_cancel(&a->q);
+	end_one(a, r, &e);
+}
+
+/* As many as may be; quits the loop when there is nothing left to wait for. */
+static void go_on(struct asking *all)
+{
+	while (!all->round->stopped && all->begun < all->count && all->open < AT_ONCE_MAX)
+		begin_one(&all->boxes[all->begun++]);
+	if (all->round->stopped || all->open == 0)
+		ev_quit(all->ev);
+}
+
+static int on_frame(struct core_request *q, const struct wire_frame *f, struct err *e)
+{
+	struct core_round *round = container(q, struct asked, q)->all->round;
+
+	return round->on_frame(round, q, f, e);
+}
+
+static void on_done(struct core_request *q, int r, const struct err *e)
+{
+	struct asked *a = container(q, struct asked, q);
+	struct asking *all = a->all;
+
+	end_one(a, r, e);
+	go_on(all);
+}
+
+static void on_late(struct ev_timer *t)
+{
+	struct asking *all = container(t, struct asking, timer);
+
+	all->is_late = true;
+	ev_quit(all->ev);
+}
+
+/* What is under way is given up, and what was not begun, too. */
+static void give_up(struct asking *all, int timeout_ms)
+{
+	struct err e = {0};
+
+	for (size_t i = 0; i < all->count; i++) {
+		struct asked *a = &all->boxes[i];
+
+		if (i < all->begun && !a->conn)
+			continue;
+		core_request_cancel(&a->q);
+		core_conn_free(take_ptr(a->conn));
+		if (all->round->stopped)
+			continue;
+		err_set(&e, ERR_TIMEOUT, ETIMEDOUT, "box '%s' did not answer in %d s", a->box,
+			timeout_ms / 1000);
+		all->round->on_end(all->round, a->box, -ETIMEDOUT, &e);
+	}
+}
+
+int core_round_run(struct core_round *round, struct cove *cove, const char *const *boxes,
+		   size_t count, int timeout_ms, struct err *e)
+{
+	struct asking all = {
+		.round = round, .cove = cove, .count = count, .timer.on_timer = on_late};
+	autofree struct asked *asked = calloc(count + 1, sizeof(*asked));
+	int r = asked ? ev_new(&all.ev) : -ENOMEM;
+
+	if (r < 0)
+		return err_errno(e, -r, "ask the boxes");
+	all.boxes = asked;
+	for (size_t i = 0; i < count; i++)
+		asked[i] = (struct asked){.q = {.on_frame = on_frame, .on_done = on_done},
+					  .all = &all,
+					  .box = boxes[i]};
+	ev_timer_set(all.ev, &all.timer, (uint64_t)timeout_ms);
+	go_on(&all);
+	while (r == 0 && all.open > 0 && !round->stopped && !all.is_late)
+		r = ev_run(all.ev);
+	give_up(&all, timeout_ms);
+	ev_timer_stop(all.ev, &all.timer);
+	ev_free(all.ev);
+	return r < 0 ? err_errno(e, -r, "wait for the boxes") : 0;
+}
