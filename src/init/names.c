@@ -20,15 +20,6 @@ void names_init(struct names *n)
 	*n = (struct names){0};
 }
 
-void names_done(struct names *n)
-{
-	for (uint32_t i = 0; i < n->count; i++)
-		free(n->texts[i]);
-	free(n->texts);
-	free(n->slots);
-	names_init(n);
-}
-
 bool names_is_synthetic(uint32_t addr)
 {
 	return (addr & NET_MASK) == (FIRST & NET_MASK);

@@ -25,7 +25,6 @@ struct names {
 };
 
 void names_init(struct names *n);
-void names_done(struct names *n);
 /* The address of a name, in host order; a new one the first time. -ENOSPC at INIT_NAMES_MAX. */
 int names_give(struct names *n, const char *name, uint32_t *ret_addr);
 /* The name that an address was given out for, or NULL. */

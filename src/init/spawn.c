@@ -159,17 +159,6 @@ static enum stage search_exec(const struct spawn *s, int *code)
 	}
 }
 
-static enum stage run_program(const struct spawn *s, int *code)
-{
-	if (s->path)
-		return try_exec(s->path, s, code);
-	if (!s->argv[0][0]) {
-		*code = ENOENT;
-		return STAGE_MISSING;
-	}
-	return strchr(s->argv[0], '/') ? try_exec(s->argv[0], s, code) : search_exec(s, code);
-}
-
 /* EAGAIN is what the kernel says at a limit of processes, here and (RLIMIT_NPROC) at exec. */
 static int explain_fork(const struct init *in, int code, struct err *e)
 {
@@ -320,7 +309,10 @@ static enum stage become(const struct init *in, const struct spawn *s, bool ente
 	signal(SIGPIPE, SIG_DFL); /* the one disposition init changed for itself */
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	return run_program(s, code);
+	if (s->path || strchr(s->argv[0], '/'))
+		return try_exec(s->path ? s->path : s->argv[0], s, code);
+	*code = ENOENT;
+	return s->argv[0][0] ? search_exec(s, code) : STAGE_MISSING;
 }
 
 /* Returns 0 in the child (with *ret_enter: it has yet to enter its group), the pid, or -errno. */

@@ -31,7 +31,7 @@ struct proc {
 
 struct procs {
 	struct proc *list; /* owned, sorted by pid */
-	size_t count, cap;
+	size_t count;
 };
 
 /* "PID (any bytes) S PPID ... START ...": the name may hold anything, so parsing starts at its end.
@@ -73,24 +73,6 @@ static bool read_proc(int proc_fd, const char *name, struct proc *ret)
 	return parse_stat(text, ret);
 }
 
-static int add_proc(struct procs *ps, const struct proc *p)
-{
-	if (ps->count == ps->cap) {
-		size_t cap = ps->cap ? ps->cap * 2 : 64;
-		struct proc *grown;
-
-		if (cap > INIT_PROCS_MAX)
-			return -ENOBUFS;
-		grown = realloc(ps->list, cap * sizeof(*grown));
-		if (!grown)
-			return -ENOMEM;
-		ps->list = grown;
-		ps->cap = cap;
-	}
-	ps->list[ps->count++] = *p;
-	return 0;
-}
-
 /* Of struct proc and of struct tree_proc: both begin with it. */
 static int by_pid(const void *a, const void *b)
 {
@@ -103,16 +85,27 @@ static int by_pid(const void *a, const void *b)
 static void scan(struct procs *ps)
 {
 	DIR *dir = opendir("/proc");
+	struct proc p, *grown;
 	struct dirent *d;
-	struct proc p;
+	size_t cap = 0;
 
 	*ps = (struct procs){0};
 	if (!dir)
 		return;
-	while ((d = readdir(dir)))
-		if (d->d_name[0] >= '1' && d->d_name[0] <= '9' &&
-		    read_proc(dirfd(dir), d->d_name, &p) && add_proc(ps, &p) < 0)
-			break;
+	while ((d = readdir(dir))) {
+		if (d->d_name[0] < '1' || d->d_name[0] > '9' ||
+		    !read_proc(dirfd(dir), d->d_name, &p))
+			continue;
+		if (ps->count == cap) {
+			cap = cap ? cap * 2 : 64;
+			grown = cap > INIT_PROCS_MAX ? NULL
+						     : realloc(ps->list, cap * sizeof(*grown));
+			if (!grown)
+				break;
+			ps->list = grown;
+		}
+		ps->list[ps->count++] = p;
+	}
 	closedir(dir);
 	if (ps->count)
 		qsort(ps->list, ps->count, sizeof(*ps->list), by_pid);
@@ -169,22 +162,6 @@ static void look(const struct init_tree *t, struct procs *ps)
 	mark_inside(t, t->root, ps);
 }
 
-/* Stops whoever still runs. Returns how many that were. */
-static int stop_members(const struct procs *ps, pid_t except_pid)
-{
-	int running = 0;
-
-	for (size_t i = 0; i < ps->count; i++) {
-		const struct proc *p = &ps->list[i];
-
-		if (!is_member(p, except_pid) || p->state == 'T' || p->state == 't')
-			continue;
-		kill(p->pid, SIGSTOP);
-		running++;
-	}
-	return running;
-}
-
 /* The first process only once it is alone: until then it is whom orphans come to. */
 static int kill_members(const struct init_tree *t, const struct procs *ps, pid_t except_pid)
 {
@@ -218,7 +195,15 @@ int init_walk_kill(const struct init_tree *t, pid_t except_pid)
 		if (round > 0)
 			free(ps.list);
 		look(t, &ps);
-		still = stop_members(&ps, except_pid) == 0;
+		still = true; /* unless one of them still runs */
+		for (size_t i = 0; i < ps.count; i++) {
+			const struct proc *p = &ps.list[i];
+
+			if (!is_member(p, except_pid) || p->state == 'T' || p->state == 't')
+				continue;
+			kill(p->pid, SIGSTOP);
+			still = false;
+		}
 	}
 	seen = kill_members(t, &ps, except_pid);
 	free(ps.list);

@@ -34,22 +34,19 @@ void keeper_command_text(const struct wire_exec *m, char *dst, size_t size)
 	dst[n] = 0;
 }
 
-static void send_info(struct keeper_client *c, uint32_t id, const struct keeper_exec *x)
-{
-	struct exec_record m = x->rec;
-
-	for (unsigned s = 0; s < OUTPUT_COUNT; s++) {
-		m.bytes[s] = x->out[s].bytes;
-		m.truncated = m.truncated || (x->run && x->out[s].cut && !x->k->quiet);
-	}
-	if (m.state < EXEC_DONE)
-		m.duration_ms = keeper_exec_duration(x);
-	keeper_client_sent(c, wire_info_encode(&c->link.out, id, 0, &m));
-}
-
 void keeper_exec_list(struct keeper_client *c, const struct wire_frame *f)
 {
-	for (size_t i = 0; i < c->k->exec_count && !c->closing; i++)
-		send_info(c, f->id, c->k->execs[i]);
+	for (size_t i = 0; i < c->k->exec_count && !c->closing; i++) {
+		const struct keeper_exec *x = c->k->execs[i];
+		struct exec_record m = x->rec;
+
+		for (unsigned s = 0; s < OUTPUT_COUNT; s++) {
+			m.bytes[s] = x->out[s].bytes;
+			m.truncated = m.truncated || (x->run && x->out[s].cut && !x->k->quiet);
+		}
+		if (m.state < EXEC_DONE)
+			m.duration_ms = keeper_exec_duration(x);
+		keeper_client_sent(c, wire_info_encode(&c->link.out, f->id, 0, &m));
+	}
 	keeper_client_send(c, WIRE_OK, 0, f->id, NULL, 0);
 }

@@ -125,19 +125,6 @@ static void on_finish(struct ev_defer *d)
 		become_gone(l);
 }
 
-/* While the kernel ends the processes, on another core, what they leave goes already: none of them
- * runs again. What cannot go yet is found again, and a failure reported, when all have ended. As an
- * ordinary user deleting takes a process in the box's map, so there it is done once. The box's
- * place among removals is taken before its name is free: who takes the name next waits for its
- * groups. */
-static void get_ahead(struct keeper_life *l)
-{
-	if (!l->remove || !removal_begin(l->removal_fd, l->config.spec.name))
-		return;
-	if (trash_box(l, NULL) == 0 && l->ids.kind == IDS_RANGE)
-		delete_box(l, NULL);
-}
-
 static void kill_box(struct keeper_life *l)
 {
 	ev_timer_stop(l->ev, &l->timer);
@@ -148,7 +135,15 @@ static void kill_box(struct keeper_life *l)
 		l->killed = true;
 		keeper_meter_thaw(l); /* in a v1 freezer a process dies when it is let go */
 		(void)keeper_network_end(l, on_door_over);
-		get_ahead(l);
+		/* While the kernel ends the processes, on another core, what they leave goes
+		 * already: none of them runs again. What cannot go yet is found again, and a
+		 * failure reported, when all have ended. As an ordinary user deleting takes a
+		 * process in the box's map, so there it is done once. The box's place among
+		 * removals is taken before its name is free: who takes the name next waits for
+		 * its groups. */
+		if (l->remove && removal_begin(l->removal_fd, l->config.spec.name) &&
+		    trash_box(l, NULL) == 0 && l->ids.kind == IDS_RANGE)
+			delete_box(l, NULL);
 		ev_timer_set(l->ev, &l->timer, KEEPER_KILL_MS);
 	}
 	end_if_over(l);

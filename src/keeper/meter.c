@@ -39,25 +39,6 @@ static uint64_t if_held(const struct keeper_life *l, enum limit_id id)
 	return keeper_limits_hold(l, id) ? l->config.spec.limits[id] : 0;
 }
 
-/* Its own volume and that of its workspace, which have a limit each. */
-static void add_disk(const struct keeper_life *l, struct wire_stats *m)
-{
-	const struct volume *const volumes[] = {&l->volume, &l->workspace};
-
-	for (size_t i = 0; i < sizeof(volumes) / sizeof(volumes[0]); i++) {
-		struct volume_usage disk;
-
-		volume_usage(volumes[i], &disk);
-		m->disk_bytes += disk.bytes;
-		m->disk_limit_bytes += keeper_limits_disk(l, volumes[i]);
-		m->disk_files += disk.files;
-		m->disk_files_limit += disk.files_limit;
-	}
-	m->disk_own_limit_bytes = keeper_limits_disk(l, &l->volume);
-	if (l->volume.stat_fd < 0 && l->workspace.stat_fd < 0)
-		m->disk_bytes = m->disk_files = WIRE_UNKNOWN;
-}
-
 static bool has_group(void *arg, uint32_t id)
 {
 	const struct keeper_life *l = arg;
@@ -103,13 +84,26 @@ static void add_helpers(const struct keeper_life *l, struct wire_stats *m)
 static void on_stats(struct keeper *k, struct wire_stats *m)
 {
 	struct keeper_life *l = life_of(k);
+	/* Its own volume and that of its workspace, which have a limit each. */
+	const struct volume *const volumes[] = {&l->volume, &l->workspace};
 	struct cgroup_stats now;
 
 	/* Before the count: a group that goes in between is missing for a moment, and not there
 	 * twice. */
 	ended_io_update(&l->ended_io, has_group, l);
 	measure(l, false, &now);
-	add_disk(l, m);
+	for (size_t i = 0; i < sizeof(volumes) / sizeof(volumes[0]); i++) {
+		struct volume_usage disk;
+
+		volume_usage(volumes[i], &disk);
+		m->disk_bytes += disk.bytes;
+		m->disk_limit_bytes += keeper_limits_disk(l, volumes[i]);
+		m->disk_files += disk.files;
+		m->disk_files_limit += disk.files_limit;
+	}
+	m->disk_own_limit_bytes = keeper_limits_disk(l, &l->volume);
+	if (l->volume.stat_fd < 0 && l->workspace.stat_fd < 0)
+		m->disk_bytes = m->disk_files = WIRE_UNKNOWN;
 	m->io_read_bytes = now.io_read_bytes;
 	m->io_write_bytes = now.io_write_bytes;
 	if (!(l->cgroup.can & 1u << CGROUP_IO))

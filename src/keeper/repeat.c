@@ -42,20 +42,6 @@ int keeper_token_check(struct keeper *k, const struct wire_exec *m, struct keepe
 	return 0;
 }
 
-/* What the command got of its input is skipped; the rest comes from this client. */
-static int feed_rest(struct keeper_follow *f, struct err *e)
-{
-	struct keeper_run *run = f->exec->run;
-	int r;
-
-	if (!run || run->state == RUN_EXITED || !run->input.open || run->input.end_waiting)
-		return 0;
-	r = keeper_input_attach(f, e);
-	if (r == 0)
-		f->skip = run->input.received;
-	return r;
-}
-
 void keeper_exec_repeat(struct keeper_client *c, uint32_t id, struct keeper_exec *x,
 			const struct wire_exec *m)
 {
@@ -72,10 +58,14 @@ void keeper_exec_repeat(struct keeper_client *c, uint32_t id, struct keeper_exec
 	f->stays = true;
 	f->mute = m->background != 0;
 	f->paces_init = !f->mute;
-	if (m->has_stdin && feed_rest(f, &e) < 0) {
-		keeper_follow_free(f);
-		keeper_client_fail(c, id, &e);
-		return;
+	/* What the command got of its input is skipped; the rest comes from this client. */
+	if (m->has_stdin && !over && x->run->input.open && !x->run->input.end_waiting) {
+		if (keeper_input_attach(f, &e) < 0) {
+			keeper_follow_free(f);
+			keeper_client_fail(c, id, &e);
+			return;
+		}
+		f->skip = x->run->input.received;
 	}
 	f->starter = !over && x->run->state < RUN_STARTED;
 	if (!f->starter)

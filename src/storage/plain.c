@@ -21,21 +21,6 @@ static const struct {
 
 enum { DIR_COUNT = sizeof(dirs) / sizeof(dirs[0]) };
 
-/* An existing directory of an earlier, interrupted attempt is fine. */
-static int make_dirs(int box_fd)
-{
-	for (int i = 0; i < DIR_COUNT; i++) {
-		if (mkdirat(box_fd, dirs[i].name, 0700) < 0) {
-			if (errno == EEXIST)
-				continue;
-			return -errno;
-		}
-		if (fchmodat(box_fd, dirs[i].name, dirs[i].mode, 0) < 0)
-			return -errno;
-	}
-	return 0;
-}
-
 static int plain_check(const struct storage_place *p, const struct ids *ids, struct err *e)
 {
 	return 0;
@@ -44,10 +29,14 @@ static int plain_check(const struct storage_place *p, const struct ids *ids, str
 static int plain_open(const struct storage_place *p, const struct ids *ids,
 		      const struct storage_size *size, struct volume *ret, struct err *e)
 {
-	int r = make_dirs(p->dir_fd);
+	for (int i = 0; i < DIR_COUNT; i++) {
+		int r = mkdirat(p->dir_fd, dirs[i].name, 0700);
 
-	if (r < 0)
-		return err_errno(e, -r, "cannot make the box's directories");
+		if (r < 0 && errno == EEXIST) /* of an earlier, interrupted attempt */
+			continue;
+		if (r < 0 || fchmodat(p->dir_fd, dirs[i].name, dirs[i].mode, 0) < 0)
+			return err_errno(e, errno, "cannot make the box's directories");
+	}
 	*ret = VOLUME_NONE;
 	ret->ops = &storage_plain;
 	return 0;

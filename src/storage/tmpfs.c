@@ -49,24 +49,19 @@ static int tmpfs_check(const struct storage_place *p, const struct ids *ids, str
 	return r;
 }
 
-/* What an empty file takes of the kernel's memory is not among a tmpfs's bytes: the number of files
- * is bounded as it is on a disk of that size. */
-static uint64_t inodes_for(const struct storage_size *size)
-{
-	uint64_t count = size->bytes / BYTES_PER_INODE;
-
-	if (size->inodes || !size->bytes)
-		return size->inodes;
-	return count < DISK_INODES_MIN ? DISK_INODES_MIN : count;
-}
-
 static int tmpfs_open(const struct storage_place *p, const struct ids *ids,
 		      const struct storage_size *size, struct volume *ret, struct err *e)
 {
 	*ret = VOLUME_NONE;
 	ret->ops = &storage_tmpfs;
 	ret->bytes = size->bytes;
-	ret->inodes = inodes_for(size);
+	ret->inodes = size->inodes;
+	/* What an empty file takes of the kernel's memory is not among a tmpfs's bytes: the number
+	 * of files is bounded as it is on a disk of that size. */
+	if (!size->inodes && size->bytes)
+		ret->inodes = size->bytes / BYTES_PER_INODE < DISK_INODES_MIN
+				      ? DISK_INODES_MIN
+				      : size->bytes / BYTES_PER_INODE;
 	return 0;
 }
 

@@ -98,23 +98,6 @@ static int open_in_proc(pid_t pid, const char *what, int flags)
 	return fd_open(path, flags);
 }
 
-/* Everything that must be done from outside while the child waits. */
-static int prepare_child(struct plan *p, pid_t pid, struct err *e)
-{
-	bool is_root = p->ids->kind == IDS_RANGE;
-	int r = ids_map_process(p->ids, pid, e), back;
-
-	if (r == 0 && is_root) {
-		p->box_ns = open_in_proc(pid, "ns/user", O_RDONLY);
-		if (p->box_ns < 0)
-			r = err_errno(e, errno, "open the box's user namespace");
-	}
-	back = be_owner(p->ids, false, r < 0 ? NULL : e);
-	if (r == 0)
-		r = back;
-	return r == 0 && is_root ? plan_idmap_sources(p, e) : r;
-}
-
 /* Waits for exec, or for the reason why not. */
 static int await_exec(int status_fd, struct err *e)
 {
@@ -137,7 +120,8 @@ static int start_child(struct native_build *w, struct wall_box *b, struct err *e
 {
 	struct native_channel *ch = &w->ch;
 	const struct wall_host *host = b->host;
-	int r = be_owner(host->ids, true, e);
+	bool is_root = host->ids->kind == IDS_RANGE;
+	int r = be_owner(host->ids, true, e), back;
 	pid_t pid = r < 0 ? r : clone_box(host->cgroup->init_fd, &b->pidfd, e);
 
 	if (pid < 0) {
@@ -159,7 +143,18 @@ static int start_child(struct native_build *w, struct wall_box *b, struct err *e
 	/* What the caller brought in may be wanted by others as soon as the box has ended. */
 	if (w->plan.config->throw_away && w->plan.config->mount_count == 0)
 		b->host->mounts_fd = open_in_proc(pid, "ns/mnt", O_RDONLY);
-	r = prepare_child(&w->plan, pid, e);
+	/* Everything that must be done from outside while the child waits. */
+	r = ids_map_process(host->ids, pid, e);
+	if (r == 0 && is_root) {
+		w->plan.box_ns = open_in_proc(pid, "ns/user", O_RDONLY);
+		if (w->plan.box_ns < 0)
+			r = err_errno(e, errno, "open the box's user namespace");
+	}
+	back = be_owner(host->ids, false, r < 0 ? NULL : e);
+	if (r == 0)
+		r = back;
+	if (r == 0 && is_root)
+		r = plan_idmap_sources(&w->plan, e);
 	if (r < 0)
 		return r;
 	r = fd_write_full(ch->go[0], "g", 1);
