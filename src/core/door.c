@@ -568,26 +568,20 @@ static int box_text(struct cove *cove, const char *box, char **ret, struct err *
 	return *ret ? 0 : err_errno(e, ENOMEM, "show the policy of '%s'", box);
 }
 
-static int default_text(struct cove *cove, char **ret, struct err *e)
-{
-	char policy[32];
-	size_t len;
-	int r = net_default(&cove->state, policy, e);
-
-	if (r < 0)
-		return r;
-	return strcmp(policy, "file") == 0 ? net_default_text(&cove->state, ret, &len, e)
-					   : net_preset_text(cove, policy, ret, e);
-}
-
 int cove_policy_text(struct cove *cove, const char *box, const char *preset, char **ret_text,
 		     struct cove_error *err)
 {
+	char policy[32];
 	struct err e = {0};
-	int r = box	 ? box_text(cove, box, ret_text, &e)
-		: preset ? net_preset_text(cove, preset, ret_text, &e)
-			 : default_text(cove, ret_text, &e);
+	size_t len;
+	int r = box || preset ? 0 : net_default(&cove->state, policy, &e);
 
+	if (box)
+		r = box_text(cove, box, ret_text, &e);
+	else if (r == 0 && !preset && strcmp(policy, "file") == 0)
+		r = net_default_text(&cove->state, ret_text, &len, &e);
+	else if (r == 0)
+		r = net_preset_text(cove, preset ? preset : policy, ret_text, &e);
 	return core_return(cove, box, r, &e, err);
 }
 

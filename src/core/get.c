@@ -220,16 +220,6 @@ static int begin_file(struct get *g, int dir_fd, const char *name, const struct 
 	return 0;
 }
 
-static void drop_file(struct get *g)
-{
-	if (g->file_fd < 0)
-		return;
-	fd_close(&g->file_fd);
-	if (g->temp[0])
-		unlinkat(g->file_dir_fd, g->temp, 0);
-	g->temp[0] = 0;
-}
-
 static int end_file(struct get *g, struct err *e)
 {
 	int r = close(take_fd(g->file_fd)) < 0 ? errno : 0;
@@ -354,7 +344,9 @@ static int get(struct get *g, struct cove_box *box, const char *box_path, const 
 		if (r > 0)
 			r = take_frame(g, &f, e);
 	} while (r == 0);
-	drop_file(g);
+	/* What did not come whole. */
+	if (g->file_fd >= 0 && g->temp[0])
+		unlinkat(g->file_dir_fd, g->temp, 0);
 	if (r > 0)
 		transfer_report(&g->t, NULL); /* too late to give it up */
 	return transfer_end(&g->t, r < 0 ? r : (int)g->t.left_out);
@@ -389,19 +381,6 @@ struct sink {
 	struct buf bytes; /* when fd is -1 */
 };
 
-static int sink_write(struct sink *s, const struct wire_frame *f, struct err *e)
-{
-	int r = s->fd >= 0 ? write_some(s->fd, f->payload, f->len)
-			   : buf_append(&s->bytes, f->payload, f->len);
-
-	if (r == -ENOBUFS)
-		return err_set(e, ERR_LIMIT, EFBIG, "the file is larger than %zu bytes",
-			       s->bytes.max);
-	if (r < 0)
-		return err_errno(e, -r, "write the file's bytes");
-	return 0;
-}
-
 /* ENTRY of a file, DATA, EOF, OK, and nothing else. 1 at the end. */
 static int sink_frame(struct transfer *t, struct sink *s, int *step, const struct wire_frame *f,
 		      struct err *e)
@@ -420,8 +399,13 @@ static int sink_frame(struct transfer *t, struct sink *s, int *step, const struc
 		return 0;
 	}
 	if (f->type == WIRE_DATA && *step == 1) {
-		r = sink_write(s, f, e);
-		return r < 0 ? r : transfer_took(t, f->len, e);
+		r = s->fd >= 0 ? write_some(s->fd, f->payload, f->len)
+			       : buf_append(&s->bytes, f->payload, f->len);
+		if (r == -ENOBUFS)
+			return err_set(e, ERR_LIMIT, EFBIG, "the file is larger than %zu bytes",
+				       s->bytes.max);
+		return r < 0 ? err_errno(e, -r, "write the file's bytes")
+			     : transfer_took(t, f->len, e);
 	}
 	if (f->type == WIRE_EOF && *step == 1) {
 		*step = 2;

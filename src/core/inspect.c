@@ -87,19 +87,6 @@ static void put_spec(struct json *j, const struct spec *s)
 	json_kv_u64(j, "created_ms", s->created_ms);
 }
 
-static void put_status(struct json *j, const struct record *r, const struct wire_status *s)
-{
-	uint64_t since = s->started_ms ? s->started_ms : r->started_ms;
-
-	json_kv_i64(j, "keeper_pid", r->keeper_pid);
-	json_kv_u64(j, "init_pid", s->init_pid);
-	json_kv_u64(j, "init_revision", s->init_revision);
-	json_kv_bool(j, "outdated", status_is_outdated(s));
-	json_kv_u64(j, "uptime_ms", clock_wall_since_ms(since));
-	json_kv_u64(j, "execs_running", s->execs_running);
-	json_kv_u64(j, "clients", s->clients);
-}
-
 /* What separates the box from the host, as its keeper says: of a stopped one it is not known, since
  * its next start may find other ids. */
 static void put_isolation(struct json *j, const char *ids, const struct spec *s)
@@ -121,19 +108,13 @@ static void put_isolation(struct json *j, const char *ids, const struct spec *s)
 }
 
 /* What every box is refused whatever it asks. */
-static void put_refused(struct json *j)
-{
-	static const char *const refused[] = {
-		"docker: a container engine cannot run inside a box",
-		"nested user namespaces: programs with a sandbox of their own (some browsers) must "
-		"be "
-		"started without it",
-		"network: nothing but the box's own loopback and what its policy lets through the "
-		"door (TCP, names) is reachable",
-	};
-
-	put_strings(j, "refused", refused, sizeof(refused) / sizeof(refused[0]));
-}
+static const char *const refused[] = {
+	"docker: a container engine cannot run inside a box",
+	"nested user namespaces: programs with a sandbox of their own (some browsers) must be "
+	"started without it",
+	"network: nothing but the box's own loopback and what its policy lets through the door "
+	"(TCP, names) is reachable",
+};
 
 /* Does a line of notes begin with "word:"? */
 static bool has_note(const char *notes, const char *word)
@@ -168,14 +149,6 @@ static bool is_enforced(enum limit_id id, const struct cove_stats *stats, const 
 	}
 }
 
-/* Where the host has little room the keeper makes a smaller disk than the default. */
-static uint64_t value_of(enum limit_id id, const struct spec *s, const struct cove_stats *stats)
-{
-	if (id == LIMIT_DISK && s->limits[id] && stats && stats->disk_own_limit_bytes)
-		return stats->disk_own_limit_bytes;
-	return s->limits[id];
-}
-
 /* What was wanted, and what may take as much as there is, each for itself. */
 static void put_disks(struct json *j, const struct spec *s)
 {
@@ -201,10 +174,15 @@ static void put_limits(struct json *j, const struct spec *s, const struct cove_s
 	json_object_begin(j);
 	for (unsigned i = 0; i < LIMIT_COUNT; i++) {
 		enum limit_id id = (enum limit_id)i;
+		uint64_t value = s->limits[i];
 
+		/* Where the host has little room the keeper makes a smaller disk than the
+		 * default. */
+		if (id == LIMIT_DISK && value && stats && stats->disk_own_limit_bytes)
+			value = stats->disk_own_limit_bytes;
 		json_key(j, limit_key(id));
 		json_object_begin(j);
-		view_known_u64(j, "value", value_of(id, s, stats));
+		view_known_u64(j, "value", value);
 		json_kv_bool(j, "asked", s->limits_asked & 1u << i);
 		if (id == LIMIT_DISK && s->limits[i])
 			put_disks(j, s);
@@ -281,8 +259,17 @@ static void put_commands(struct json *j, struct cove *cove, const char *name)
 static void put_live(struct json *j, const struct record *r, const struct wire_status *status,
 		     const struct cove_stats *stats, const struct wire_door_status *door)
 {
-	if (stats)
-		put_status(j, r, status);
+	if (stats) {
+		json_kv_i64(j, "keeper_pid", r->keeper_pid);
+		json_kv_u64(j, "init_pid", status->init_pid);
+		json_kv_u64(j, "init_revision", status->init_revision);
+		json_kv_bool(j, "outdated", status_is_outdated(status));
+		json_kv_u64(j, "uptime_ms",
+			    clock_wall_since_ms(status->started_ms ? status->started_ms
+								   : r->started_ms));
+		json_kv_u64(j, "execs_running", status->execs_running);
+		json_kv_u64(j, "clients", status->clients);
+	}
 	json_kv_bool(j, "paused", status->paused);
 	json_kv_str(j, "storage", status->storage ? status->storage : r->spec.storage);
 	put_isolation(j, status->ids, &r->spec);
@@ -290,7 +277,7 @@ static void put_live(struct json *j, const struct record *r, const struct wire_s
 	put_lines(j, stats != NULL, status->walls, NULL);
 	put_limits(j, &r->spec, stats, status->notes);
 	put_network(j, &r->spec, stats != NULL, status, door);
-	put_refused(j);
+	put_strings(j, "refused", refused, sizeof(refused) / sizeof(refused[0]));
 	json_key(j, "not_enforced");
 	put_lines(j, stats != NULL, status->notes,
 		  door && door->running && !door->memory_locked

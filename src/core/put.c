@@ -56,12 +56,29 @@ static int await(struct transfer *t, bool until_ok, struct err *e)
 	return r < 0 ? r : 0;
 }
 
-static ssize_t read_some(int fd, void *p, size_t n)
-{
-	struct pollfd wait = {.fd = fd, .events = POLLIN};
+/* Where a file's bytes are: behind a descriptor, or (-1) in memory. */
+struct put_source {
+	int fd;
+	const char *data;
+	size_t len;
+	const char *shown;
+};
 
+static ssize_t read_some(struct put_source *s, void *p, size_t n)
+{
+	struct pollfd wait = {.fd = s->fd, .events = POLLIN};
+
+	if (s->fd < 0) {
+		n = n < s->len ? n : s->len;
+		if (n > 0) {
+			memcpy(p, s->data, n);
+			s->data += n;
+			s->len -= n;
+		}
+		return (ssize_t)n;
+	}
 	for (;;) {
-		ssize_t got = read(fd, p, n);
+		ssize_t got = read(s->fd, p, n);
 
 		if (got >= 0)
 			return got;
@@ -72,8 +89,8 @@ static ssize_t read_some(int fd, void *p, size_t n)
 	}
 }
 
-/* Reads up to one frame's worth of fd straight into the queue. Returns the bytes, 0 at the end. */
-static ssize_t send_data(struct transfer *t, int fd, struct err *e)
+/* Reads up to one frame's worth straight into the queue. Returns the bytes, 0 at the end. */
+static ssize_t send_data(struct transfer *t, struct put_source *s, struct err *e)
 {
 	size_t want = t->flow.left < WIRE_DATA_MAX ? (size_t)t->flow.left : WIRE_DATA_MAX;
 	struct buf *out = core_out(t->conn);
@@ -83,7 +100,7 @@ static ssize_t send_data(struct transfer *t, int fd, struct err *e)
 
 	if (wire_encode_begin(out, &at) < 0 || !(space = buf_reserve(out, want)))
 		return err_errno(e, ENOMEM, "queue a file's bytes");
-	n = read_some(fd, space, want);
+	n = read_some(s, space, want);
 	if (n <= 0) {
 		/* Takes the begun header back: it is the last thing in the queue. */
 		out->len = at;
@@ -97,7 +114,7 @@ static ssize_t send_data(struct transfer *t, int fd, struct err *e)
 	return n;
 }
 
-static int send_content(struct transfer *t, int fd, const char *shown, struct err *e)
+static int send_content(struct transfer *t, struct put_source *s, struct err *e)
 {
 	ssize_t n = 1;
 	int r = 0;
@@ -110,9 +127,9 @@ static int send_content(struct transfer *t, int fd, const char *shown, struct er
 			if (r < 0)
 				return r;
 		}
-		n = send_data(t, fd, e);
+		n = send_data(t, s, e);
 		if (n < 0)
-			return err_errno(e, (int)-n, "read '%.150s'", shown);
+			return err_errno(e, (int)-n, "read '%.150s'", s->shown);
 		r = send_batch(t, PUT_BATCH, e);
 		if (r < 0)
 			return r;
@@ -246,7 +263,9 @@ static int put_opened(struct put_walk *w, int fd, struct err *e)
 	r = send_entry(w->t, &m, e);
 	if (r < 0)
 		return r;
-	return S_ISDIR(st.st_mode) ? put_children(w, fd, e) : send_content(w->t, fd, w->path, e);
+	return S_ISDIR(st.st_mode)
+		       ? put_children(w, fd, e)
+		       : send_content(w->t, &(struct put_source){.fd = fd, .shown = w->path}, e);
 }
 
 /* Where it goes: inside an existing directory, as with cp -r. */
@@ -318,32 +337,6 @@ int cove_put(struct cove_box *box, const char *host_path, const char *box_path,
 	return core_return(box->cove, box->name, r, &e, err);
 }
 
-static int send_memory(struct transfer *t, const char *data, size_t len, struct err *e)
-{
-	while (len > 0) {
-		size_t n = len < WIRE_DATA_MAX ? len : WIRE_DATA_MAX;
-		int r = t->flow.left == 0 ? await(t, false, e) : 0;
-
-		if (r < 0)
-			return r;
-		if (n > t->flow.left)
-			n = (size_t)t->flow.left;
-		if (wire_encode(core_out(t->conn), WIRE_DATA, WIRE_STDIN, t->call.q.id, data, n) <
-		    0)
-			return err_errno(e, ENOBUFS, "queue a file's bytes");
-		t->flow.left -= n;
-		t->bytes += n;
-		data += n;
-		len -= n;
-		r = send_batch(t, PUT_BATCH, e);
-		if (r < 0)
-			return r;
-	}
-	return wire_encode(core_out(t->conn), WIRE_EOF, WIRE_STDIN, t->call.q.id, NULL, 0) < 0
-		       ? err_errno(e, ENOBUFS, "queue a file's end")
-		       : 0;
-}
-
 /* One file: data, or (NULL) what fd gives. */
 static int put_one(struct cove_box *box, const char *box_path, unsigned mode, int fd,
 		   const struct iovec *data, struct err *e)
@@ -357,8 +350,12 @@ static int put_one(struct cove_box *box, const char *box_path, unsigned mode, in
 		return r;
 	r = send_entry(&t, &entry, e);
 	if (r == 0)
-		r = data ? send_memory(&t, data->iov_base, data->iov_len, e)
-			 : send_content(&t, fd, "the given descriptor", e);
+		r = send_content(&t,
+				 &(struct put_source){.fd = fd,
+						      .data = data ? data->iov_base : NULL,
+						      .len = data ? data->iov_len : 0,
+						      .shown = "the given descriptor"},
+				 e);
 	if (r == 0)
 		r = finish(&t, e);
 	return transfer_end(&t, r);

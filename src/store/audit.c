@@ -15,11 +15,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int write_error(const struct audit_writer *w, int r, struct err *e)
-{
-	return err_errno(e, -r, "write to the audit log '%s'", w->name);
-}
-
 /* ---- rows and segments ---- */
 
 static int segment_open(const struct audit_writer *w, uint64_t number, int flags)
@@ -160,7 +155,7 @@ int audit_append(struct audit_writer *w, struct audit_row *row, struct err *e)
 	}
 	if (r == 0)
 		r = put_row(w, w->fd, &w->bytes, row);
-	return r < 0 ? write_error(w, r, e) : 0;
+	return r < 0 ? err_errno(e, -r, "write to the audit log '%s'", w->name) : 0;
 }
 
 /* ---- what is durable ---- */
@@ -200,13 +195,6 @@ static bool box_is_marked(const struct audit_writer *w)
 	       strcmp(known, w->name) == 0;
 }
 
-static int mark_box(const struct audit_writer *w)
-{
-	autoclose int fd = box_dir_open(w);
-
-	return fd < 0 ? 0 : fd_write_file(fd, AUDIT_MARK, w->name, strlen(w->name), 0600, false);
-}
-
 /* The log has its rows: from now on it, or its head, cannot go unseen. */
 static int enlist(struct audit_writer *w, struct err *e)
 {
@@ -216,10 +204,13 @@ static int enlist(struct audit_writer *w, struct err *e)
 	int r = head < 0 || fsync(w->dir_fd) < 0 || fsync(w->logs_fd) < 0 ? -errno : 0;
 
 	if (r == 0 && w->st) {
+		autoclose int box = box_dir_open(w);
+
 		r = audit_list_add(w->st, &row, e);
 		if (r < 0)
 			return r;
-		r = mark_box(w);
+		if (box >= 0)
+			r = fd_write_file(box, AUDIT_MARK, w->name, strlen(w->name), 0600, false);
 	}
 	w->is_listed = r == 0;
 	return r < 0 ? err_errno(e, -r, "sync the audit log '%s'", w->name) : 0;

@@ -106,49 +106,17 @@ int audit_logs_each(int logs_fd, const char *box, audit_on_log *on_log, void *ar
 	return r;
 }
 
-struct log_names {
-	char **list; /* owned */
-	size_t count, cap;
-};
-
 static int add_name(void *arg, const char *name)
 {
-	struct log_names *n = arg;
-	size_t cap = n->cap ? 2 * n->cap : 32;
-	char **grown;
-
-	if (n->count >= AUDIT_LOGS_MAX)
-		return -E2BIG;
-	if (n->count == n->cap) {
-		grown = reallocarray(n->list, cap, sizeof(*grown));
-		if (!grown)
-			return -ENOMEM;
-		n->list = grown;
-		n->cap = cap;
-	}
-	n->list[n->count] = strdup(name);
-	return n->list[n->count] ? (n->count++, 0) : -ENOMEM;
-}
-
-static int by_name(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
+	return state_list_add(arg, name, AUDIT_LOGS_MAX);
 }
 
 int audit_logs_list(int logs_fd, const char *box, char ***ret, size_t *ret_count)
 {
-	struct log_names names = {0};
+	struct state_list names = {0};
 	int r = audit_logs_each(logs_fd, box, add_name, &names);
 
-	if (r < 0) {
-		state_names_free(names.list, names.count);
-		return r;
-	}
-	if (names.count > 1)
-		qsort(names.list, names.count, sizeof(*names.list), by_name);
-	*ret = names.list;
-	*ret_count = names.count;
-	return 0;
+	return state_list_take(&names, r, ret, ret_count);
 }
 
 int audit_check_known(const struct state *st, const char *box, size_t count, struct err *e)

@@ -31,16 +31,6 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-static int check_image_name(const char *name, struct err *e)
-{
-	if (str_is_name(name, BOX_NAME_MAX))
-		return 0;
-	return err_set(
-		e, ERR_INVALID, EINVAL,
-		"'%.80s' is not the name of an image: lower-case letters, digits and inner dashes",
-		name);
-}
-
 static int no_such_image(const char *name, struct err *e)
 {
 	if (strcmp(name, IMAGE_DEFAULT) == 0)
@@ -126,7 +116,7 @@ static void host_image(struct image *ret)
 int image_find(struct state *s, const char *name, struct image *ret, struct err *e)
 {
 	char layer[80];
-	int r = check_image_name(name, e);
+	int r = state_check_name("image", name, e);
 
 	if (r < 0)
 		return r;
@@ -149,7 +139,8 @@ int image_find(struct state *s, const char *name, struct image *ret, struct err 
 	return 0;
 }
 
-int image_list(struct state *s, struct image **ret, size_t *ret_count, struct err *e)
+/* The images' records, with room for one more. strict: an error if one cannot be read. */
+static int read_images(struct state *s, bool strict, struct image **ret, size_t *ret_count)
 {
 	struct image *list;
 	char **names;
@@ -157,17 +148,32 @@ int image_list(struct state *s, struct image **ret, size_t *ret_count, struct er
 	int r = state_names(s->images_fd, &names, &count);
 
 	if (r < 0)
-		return err_errno(e, -r, "list the images in '%.140s'", s->home);
+		return r;
 	list = calloc(count + 1, sizeof(*list));
-	for (size_t i = 0; i < count && list; i++)
-		if (read_image(s, names[i], &list[n]) == 0)
-			n++;
+	r = list ? 0 : -ENOMEM;
+	for (size_t i = 0; i < count && r == 0; i++) {
+		r = read_image(s, names[i], &list[n]);
+		n += r == 0;
+		if (!strict || r == -ENOENT)
+			r = 0;
+	}
 	state_names_free(names, count);
-	if (!list)
-		return err_errno(e, ENOMEM, "list the images");
-	host_image(&list[n++]);
+	if (r < 0) {
+		free(list);
+		return r;
+	}
 	*ret = list;
 	*ret_count = n;
+	return 0;
+}
+
+int image_list(struct state *s, struct image **ret, size_t *ret_count, struct err *e)
+{
+	int r = read_images(s, false, ret, ret_count);
+
+	if (r < 0)
+		return err_errno(e, -r, "list the images in '%.140s'", s->home);
+	host_image(&(*ret)[(*ret_count)++]);
 	return 0;
 }
 
@@ -189,35 +195,6 @@ static int lock_layers(struct state *s, int *ret_fd, struct err *e)
 	return 0;
 }
 
-/* Every image's record, or an error if one cannot be read: its layer would look unused. */
-static int read_all_images(struct state *s, struct image **ret, size_t *ret_count)
-{
-	struct image *list;
-	char **names;
-	size_t count, n = 0;
-	int r = state_names(s->images_fd, &names, &count);
-
-	if (r < 0)
-		return r;
-	list = calloc(count + 1, sizeof(*list));
-	r = list ? 0 : -ENOMEM;
-	for (size_t i = 0; i < count && r == 0; i++) {
-		r = read_image(s, names[i], &list[n]);
-		if (r == 0)
-			n++;
-		else if (r == -ENOENT)
-			r = 0;
-	}
-	state_names_free(names, count);
-	if (r < 0) {
-		free(list);
-		return r;
-	}
-	*ret = list;
-	*ret_count = n;
-	return 0;
-}
-
 /* Under the lock: trashes every layer that no image names. A failure costs disk space and nothing
  * else, and the next import or removal tries again. */
 static void trash_unused(struct state *s)
@@ -226,7 +203,8 @@ static void trash_unused(struct state *s)
 	char **names;
 	size_t count, name_count;
 
-	if (read_all_images(s, &list, &count) < 0)
+	/* The layer of one that cannot be read would look unused. */
+	if (read_images(s, true, &list, &count) < 0)
 		return;
 	if (state_all_names(s->layers_fd, &names, &name_count) == 0) {
 		for (size_t i = 0; i < name_count; i++) {
@@ -376,7 +354,7 @@ static int publish(struct state *s, const struct ids *ids, struct layer_new *lay
 
 static int check_import(struct state *s, const char *name, const char *user, struct err *e)
 {
-	int r = check_image_name(name, e);
+	int r = state_check_name("image", name, e);
 
 	if (r < 0)
 		return r;
@@ -426,7 +404,7 @@ int image_import(struct state *s, const struct ids *ids, const char *name, const
 int image_remove(struct state *s, const struct ids *ids, const char *name, struct err *e)
 {
 	struct image im;
-	int lock_fd = -1, r = check_image_name(name, e);
+	int lock_fd = -1, r = state_check_name("image", name, e);
 
 	if (r < 0)
 		return r;

@@ -44,13 +44,6 @@ struct record_run {
 	uint64_t pid, started_ms, ended_ms, init, paused;
 };
 
-static int check_box_name(const char *name, struct err *e)
-{
-	if (str_is_name(name, BOX_NAME_MAX))
-		return 0;
-	return err_set(e, ERR_INVALID, EINVAL, "'%.80s' is not the name of a box", name);
-}
-
 int record_missing(const char *name, struct err *e)
 {
 	return err_set(e, ERR_NOT_FOUND, ENOENT, "no box '%.80s' (cove ls shows all)", name);
@@ -128,7 +121,7 @@ int record_create(struct state *s, const struct spec *spec, int *ret_box_fd, str
 
 int record_open(struct state *s, const char *name, int *ret_box_fd, struct err *e)
 {
-	int r = check_box_name(name, e), fd;
+	int r = state_check_name("box", name, e), fd;
 
 	if (r < 0)
 		return r;
@@ -338,7 +331,7 @@ int record_load(struct state *s, const char *name, struct record *ret, struct er
 	autoclose int fd = -1, lock_fd = -1;
 	struct record got = {0};
 	size_t len;
-	int r = check_box_name(name, e);
+	int r = state_check_name("box", name, e);
 
 	if (r < 0)
 		return r;
@@ -470,7 +463,7 @@ int record_write_end(int box_fd, const char *cause, const char *by, bool durable
 int record_trash(struct state *s, const char *name, bool durable, char ret_trash[64], struct err *e)
 {
 	char trash[32];
-	int r = check_box_name(name, e);
+	int r = state_check_name("box", name, e);
 
 	if (r < 0)
 		return r;

@@ -15,6 +15,7 @@
 #include "base/size.h"
 #include "base/str.h"
 #include "store/net.h"
+#include "store/state.h"
 #include "wire/field.h"
 
 #include <errno.h>
@@ -237,16 +238,6 @@ int spec_take(struct spec *s, const char *key, const char *value)
 	return ok ? 0 : -EBADMSG;
 }
 
-static int check_name(const char *what, const char *name, struct err *e)
-{
-	if (name && str_is_name(name, BOX_NAME_MAX))
-		return 0;
-	return err_set(
-		e, ERR_INVALID, EINVAL,
-		"%s '%.80s' is not a name: lower-case letters, digits and inner dashes, at most %u",
-		what, name ? name : "", BOX_NAME_MAX);
-}
-
 static int check_path(const char *what, const char *path, struct err *e)
 {
 	if (path_is_absolute(path))
@@ -363,7 +354,7 @@ static int check_place(const struct spec *s, struct err *e)
 		return err_set(e, ERR_INVALID, EINVAL,
 			       "a box has one workspace: a name or a directory, not both");
 	if (s->workspace)
-		r = check_name("workspace", s->workspace, e);
+		r = state_check_name("workspace", s->workspace, e);
 	if (r == 0 && s->workspace_dir)
 		r = check_path("workspace", s->workspace_dir, e);
 	if (r == 0 && s->user)
@@ -395,12 +386,12 @@ static int check_limits(const struct spec *s, struct err *e)
 
 static int check_values(const struct spec *s, struct err *e)
 {
-	int r = check_name("box", s->name, e);
+	int r = state_check_name("box", s->name, e);
 
 	if (r == 0)
-		r = check_name("image", s->image, e);
+		r = state_check_name("image", s->image, e);
 	if (r == 0)
-		r = check_name("wall", s->wall, e);
+		r = state_check_name("wall", s->wall, e);
 	if (r == 0 && s->persistence != PERSIST_WORKSPACE && s->persistence != PERSIST_BOX)
 		r = err_set(e, ERR_INVALID, EINVAL, "persistence is 'workspace' or 'box'");
 	if (r == 0)

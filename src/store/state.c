@@ -70,71 +70,58 @@ int state_error(const struct state *s, int code, const char *what, struct err *e
 	return dir_error(code, s->home, what, e);
 }
 
-/* A relative one would be another directory in every place a command is typed. */
-static int given_home(const char *given, char *ret, size_t size, struct err *e)
+int state_check_name(const char *what, const char *name, struct err *e)
 {
-	if (given[0] != '/')
-		return err_set(
-			e, ERR_INVALID, EINVAL,
-			"the state directory '%.120s' is not an absolute path; set COVE_HOME "
-			"to one that begins with '/'",
-			given);
-	if (!path_normalize(ret, size, given))
-		return err_set(e, ERR_INVALID, ENAMETOOLONG,
-			       "the path of the state directory is too long; set COVE_HOME");
-	return 0;
+	if (name && str_is_name(name, BOX_NAME_MAX))
+		return 0;
+	return err_set(
+		e, ERR_INVALID, EINVAL,
+		"%s '%.80s' is not a name: lower-case letters, digits and inner dashes, at most %u",
+		what, name ? name : "", BOX_NAME_MAX);
 }
 
-/* $XDG_DATA_HOME/cove or ~/.local/share/cove. A relative XDG variable is to be ignored. */
-static int user_home(char *ret, size_t size, struct err *e)
-{
-	const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
-	char path[BOX_PATH_MAX];
-	bool fits;
-
-	if (data && data[0] == '/') {
-		fits = path_join(path, sizeof(path), data, "cove");
-	} else if (home && home[0] == '/') {
-		fits = path_join(path, sizeof(path), home, ".local/share/cove");
-	} else {
-		return err_set(
-			e, ERR_INVALID, EINVAL,
-			"HOME is not set, so there is no place for Cove's state; set COVE_HOME");
-	}
-	if (!fits || !path_normalize(ret, size, path))
-		return err_set(e, ERR_INVALID, ENAMETOOLONG,
-			       "the path of the state directory is too long; set COVE_HOME");
-	return 0;
-}
-
+/* What was given, or $COVE_HOME; root's own; $XDG_DATA_HOME/cove or ~/.local/share/cove. A relative
+ * XDG variable is to be ignored. */
 static int find_home(struct state *s, const char *home, struct err *e)
 {
-	const char *runtime = getenv("XDG_RUNTIME_DIR");
-	bool fits = true;
-	int r;
+	const char *runtime = getenv("XDG_RUNTIME_DIR"), *data = getenv("XDG_DATA_HOME");
+	const char *own = getenv("HOME");
+	char path[BOX_PATH_MAX];
+	bool fits;
 
 	if (!home || !*home)
 		home = getenv("COVE_HOME");
 	if (home && *home) {
-		r = given_home(home, s->home, sizeof(s->home), e);
+		/* A relative one would be another directory in every place a command is typed. */
+		if (home[0] != '/')
+			return err_set(e, ERR_INVALID, EINVAL,
+				       "the state directory '%.120s' is not an absolute path; set "
+				       "COVE_HOME to one that begins with '/'",
+				       home);
+		fits = path_normalize(s->home, sizeof(s->home), home);
 		runtime = NULL;
 	} else if (geteuid() == 0) {
 		str_copy(s->home, sizeof(s->home), ROOT_HOME);
 		str_copy(s->run, sizeof(s->run), MACHINE_RUN_DIR);
 		return 0;
 	} else {
-		r = user_home(s->home, sizeof(s->home), e);
+		bool has_data = data && data[0] == '/';
+
+		if (!has_data && !(own && own[0] == '/'))
+			return err_set(e, ERR_INVALID, EINVAL,
+				       "HOME is not set, so there is no place for Cove's state; "
+				       "set COVE_HOME");
+		fits = path_join(path, sizeof(path), has_data ? data : own,
+				 has_data ? "cove" : ".local/share/cove") &&
+		       path_normalize(s->home, sizeof(s->home), path);
 	}
-	if (r < 0)
-		return r;
-	if (runtime && runtime[0] == '/')
+	if (fits && runtime && runtime[0] == '/')
 		fits = path_join(s->run, sizeof(s->run), runtime, "cove");
-	else
+	else if (fits)
 		fits = path_join(s->run, sizeof(s->run), s->home, "run");
-	if (!fits)
-		return err_set(e, ERR_INVALID, ENAMETOOLONG,
-			       "the path of the state directory is too long; set COVE_HOME");
-	return 0;
+	return fits ? 0
+		    : err_set(e, ERR_INVALID, ENAMETOOLONG,
+			      "the path of the state directory is too long; set COVE_HOME");
 }
 
 /* mkdir -p: parents as usual, the directory itself for its owner only. */
@@ -325,14 +312,9 @@ static int compare_names(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-struct name_list {
-	char **names; /* owned */
-	size_t count, cap;
-};
-
-static int name_list_add(struct name_list *l, const char *name)
+int state_list_add(struct state_list *l, const char *name, size_t max)
 {
-	if (l->count >= STATE_NAMES_MAX)
+	if (l->count >= max)
 		return -E2BIG;
 	if (l->count == l->cap) {
 		size_t cap = l->cap ? l->cap * 2 : 32;
@@ -344,9 +326,19 @@ static int name_list_add(struct name_list *l, const char *name)
 		l->cap = cap;
 	}
 	l->names[l->count] = strdup(name);
-	if (!l->names[l->count])
-		return -ENOMEM;
-	l->count++;
+	return l->names[l->count] ? (l->count++, 0) : -ENOMEM;
+}
+
+int state_list_take(struct state_list *l, int r, char ***ret_names, size_t *ret_count)
+{
+	if (r < 0) {
+		state_names_free(l->names, l->count);
+		return r;
+	}
+	if (l->count > 1)
+		qsort(l->names, l->count, sizeof(*l->names), compare_names);
+	*ret_names = l->names;
+	*ret_count = l->count;
 	return 0;
 }
 
@@ -354,7 +346,7 @@ static int name_list_add(struct name_list *l, const char *name)
 static int list_dir(int dir_fd, bool (*pick)(int dir_fd, char name[NAME_MAX + 1]),
 		    char ***ret_names, size_t *ret_count)
 {
-	struct name_list list = {0};
+	struct state_list list = {0};
 	char name[NAME_MAX + 1];
 	struct dirent *d;
 	int fd, r = 0;
@@ -375,19 +367,11 @@ static int list_dir(int dir_fd, bool (*pick)(int dir_fd, char name[NAME_MAX + 1]
 	}
 	while (r == 0 && (errno = 0, d = readdir(dir)))
 		if (str_copy(name, sizeof(name), d->d_name) && pick(dir_fd, name))
-			r = name_list_add(&list, name);
+			r = state_list_add(&list, name, STATE_NAMES_MAX);
 	if (r == 0 && errno != 0)
 		r = -errno;
 	closedir(dir);
-	if (r < 0) {
-		state_names_free(list.names, list.count);
-		return r;
-	}
-	if (list.count > 1)
-		qsort(list.names, list.count, sizeof(*list.names), compare_names);
-	*ret_names = list.names;
-	*ret_count = list.count;
-	return 0;
+	return state_list_take(&list, r, ret_names, ret_count);
 }
 
 static bool pick_thing(int dir_fd, char name[NAME_MAX + 1])

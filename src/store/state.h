@@ -41,6 +41,9 @@ const char *state_machine_run_dir(void);
 /* What to say when a write below the state directory failed: the errno's kind, and the remedy. */
 int state_error(const struct state *s, int code, const char *what, struct err *e);
 
+/* Is it a name of boxes, images, workspaces? what is for the sentence. */
+int state_check_name(const char *what, const char *name, struct err *e);
+
 /* A directory that others can tell from a dead one: makes .new-<random> below dir_fd and holds
  * flock(2) on it for as long as *ret_fd is open. A sweep leaves such a directory alone and deletes
  * it when its maker is gone. */
@@ -58,3 +61,11 @@ void state_gone_name(char ret_name[32]);
 int state_names(int dir_fd, char ***ret_names, size_t *ret_count);
 int state_all_names(int dir_fd, char ***ret_names, size_t *ret_count);
 void state_names_free(char **names, size_t count);
+
+/* Names that are collected: -E2BIG beyond max. Then taken out, sorted, or (r < 0) let go. */
+struct state_list {
+	char **names; /* owned */
+	size_t count, cap;
+};
+int state_list_add(struct state_list *l, const char *name, size_t max);
+int state_list_take(struct state_list *l, int r, char ***ret_names, size_t *ret_count);

@@ -201,15 +201,10 @@ static bool key_is(const struct record_text *r, const char *key)
 	return r->key_len == strlen(key) && memcmp(r->key, key, r->key_len) == 0;
 }
 
-static bool key_starts(const struct record_text *r, const char *prefix)
-{
-	size_t n = strlen(prefix);
-
-	return r->key_len >= n && memcmp(r->key, prefix, n) == 0;
-}
-
 static int take_pax_record(struct tar_extra *x, const struct record_text *r, struct err *e)
 {
+	static const char sparse[] = "GNU.sparse.";
+
 	if (key_is(r, "path"))
 		return take_text(&x->path, r->value, r->value_len, e);
 	if (key_is(r, "linkpath"))
@@ -222,7 +217,7 @@ static int take_pax_record(struct tar_extra *x, const struct record_text *r, str
 		return take_decimal(&x->has_gid, &x->gid, r->value, r->value_len, e);
 	if (key_is(r, "mtime"))
 		return take_time(x, r->value, r->value_len, e);
-	if (key_starts(r, "GNU.sparse."))
+	if (r->key_len >= strlen(sparse) && memcmp(r->key, sparse, strlen(sparse)) == 0)
 		return err_set(e, ERR_UNSUPPORTED, EBADMSG,
 			       "the tar stream has sparse files; make it without --sparse");
 	return 0;
@@ -273,21 +268,19 @@ static int take_pax(struct tar *t, struct err *e)
 	return r;
 }
 
-static int take_gnu_name(struct tar *t, struct err *e)
+static int take_meta(struct tar *t, struct err *e)
 {
 	const char *p = (const char *)buf_data(&t->meta);
 	size_t n = buf_len(&t->meta);
+	int r;
 
 	/* GNU tar counts the closing NUL. */
 	if (n > 0 && p[n - 1] == 0)
 		n--;
-	return take_text(t->meta_type == 'L' ? &t->extra.path : &t->extra.target, p, n, e);
-}
-
-static int take_meta(struct tar *t, struct err *e)
-{
-	int r = t->meta_type == 'x' || t->meta_type == 'g' ? take_pax(t, e) : take_gnu_name(t, e);
-
+	if (t->meta_type == 'x' || t->meta_type == 'g')
+		r = take_pax(t, e);
+	else
+		r = take_text(t->meta_type == 'L' ? &t->extra.path : &t->extra.target, p, n, e);
 	buf_clear(&t->meta);
 	return r;
 }
@@ -512,20 +505,14 @@ static int not_a_tar(const struct tar *t, struct err *e)
 	return bad(e, t->entries ? "a header is damaged" : "this is not a tar archive");
 }
 
-static bool is_zero_block(const uint8_t *p)
-{
-	static const uint8_t zero[TAR_BLOCK];
-
-	return memcmp(p, zero, TAR_BLOCK) == 0;
-}
-
 static int take_header(struct tar *t, struct err *e)
 {
+	static const uint8_t zero[TAR_BLOCK];
 	const uint8_t *magic = t->block + AT_MAGIC;
 	bool is_gnu = memcmp(magic, "ustar  ", 8) == 0;
 	char type = (char)t->block[AT_TYPE];
 
-	if (is_zero_block(t->block)) {
+	if (memcmp(t->block, zero, TAR_BLOCK) == 0) {
 		if (t->pending)
 			return bad(e, "an extended header without an entry");
 		if (++t->zero_blocks == 2)
@@ -577,14 +564,6 @@ static int feed_payload(struct tar *t, const uint8_t *p, size_t n, size_t *ret_u
 	return meta ? take_meta(t, e) : end_entry(t, e);
 }
 
-static int feed_end(const uint8_t *p, size_t n, struct err *e)
-{
-	for (size_t i = 0; i < n; i++)
-		if (p[i])
-			return bad(e, "bytes after the end of the archive");
-	return 0;
-}
-
 static int feed_some(struct tar *t, const uint8_t *p, size_t n, size_t *ret_used, struct err *e)
 {
 	switch (t->state) {
@@ -601,7 +580,10 @@ static int feed_some(struct tar *t, const uint8_t *p, size_t n, size_t *ret_used
 		return 0;
 	case TAR_END:
 		*ret_used = n;
-		return feed_end(p, n, e);
+		for (size_t i = 0; i < n; i++)
+			if (p[i])
+				return bad(e, "bytes after the end of the archive");
+		return 0;
 	}
 	return -EINVAL;
 }

@@ -40,16 +40,6 @@ enum { OPEN_TRIES = 32, LOCK_STEP_MS = 5 };
 
 #define KERNEL_RENAME_NOREPLACE 1u /* from the kernel's headers, which musl does not bring */
 
-static int check_workspace_name(const char *name, struct err *e)
-{
-	if (str_is_name(name, BOX_NAME_MAX))
-		return 0;
-	return err_set(e, ERR_INVALID, EINVAL,
-		       "'%.80s' is not the name of a workspace: lower-case letters, digits and "
-		       "inner dashes",
-		       name);
-}
-
 /* Renames without ever replacing: an empty workspace that somebody just made is in use. */
 static int rename_new(int dir_fd, const char *from, const char *to)
 {
@@ -164,7 +154,7 @@ static int open_or_make(struct state *s, const char *name, int *ret_fd, struct e
 
 static int lock_for(struct state *s, const char *name, int *ret_fd, struct err *e)
 {
-	int r = check_workspace_name(name, e);
+	int r = state_check_name("workspace", name, e);
 
 	if (r < 0)
 		return r;
@@ -327,20 +317,6 @@ int workspace_list(struct state *s, const struct ids *ids, struct workspace **re
 
 /* ---- removing ---- */
 
-static int delete_leftovers(struct state *s, const struct ids *ids, struct err *e)
-{
-	char **names;
-	size_t count;
-	int r = state_leftovers(s->workspaces_fd, &names, &count);
-
-	if (r < 0)
-		return err_errno(e, -r, "list the workspaces in '%.140s'", s->home);
-	for (size_t i = 0; i < count && r == 0; i++)
-		r = tree_remove_as(ids, s->workspaces_fd, names[i], e);
-	state_names_free(names, count);
-	return r;
-}
-
 /* Disks whose directory is gone or was never there. Under the lock. */
 static int drop_lone_disks(struct state *s)
 {
@@ -368,6 +344,8 @@ static int drop_lone_disks(struct state *s)
 int workspace_sweep(struct state *s, const struct ids *ids, struct err *e)
 {
 	autoclose int lock = s->workspaces_fd < 0 ? -1 : lock_all(s, 0);
+	char **names;
+	size_t count;
 	int r;
 
 	if (s->workspaces_fd < 0)
@@ -377,7 +355,13 @@ int workspace_sweep(struct state *s, const struct ids *ids, struct err *e)
 	if (r < 0)
 		return state_error(s, -r, "sweep the workspaces in", e);
 	fd_close(&lock);
-	return delete_leftovers(s, ids, e);
+	r = state_leftovers(s->workspaces_fd, &names, &count);
+	if (r < 0)
+		return err_errno(e, -r, "list the workspaces in '%.140s'", s->home);
+	for (size_t i = 0; i < count && r == 0; i++)
+		r = tree_remove_as(ids, s->workspaces_fd, names[i], e);
+	state_names_free(names, count);
+	return r;
 }
 
 /* Takes the names away, which is what counts: the directory first. Under the lock. */
@@ -403,7 +387,7 @@ int workspace_remove(struct state *s, const struct ids *ids, const char *name, s
 {
 	char box[BOX_NAME_MAX + 1];
 	autoclose int lock = -1;
-	int r = check_workspace_name(name, e);
+	int r = state_check_name("workspace", name, e);
 
 	if (r < 0)
 		return r;
