@@ -296,23 +296,6 @@ int core_conn_new(struct ev *ev, int fd, struct core_conn **ret, struct err *e)
 	return 0;
 }
 
-/* A state directory may lie deeper than the 107 bytes a socket address holds; a descriptor's own
- * name is always short. */
-static int connect_below(int sock, int run_fd, const char *box)
-{
-	struct sockaddr_un addr = {.sun_family = AF_UNIX};
-	int n = snprintf(addr.sun_path, sizeof(addr.sun_path), "/proc/self/fd/%d/%s/keeper.sock",
-			 run_fd, box);
-
-	if (n < 0 || (size_t)n >= sizeof(addr.sun_path))
-		return -ENAMETOOLONG;
-	while (connect(sock, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
-		if (errno != EINTR)
-			return -errno;
-	}
-	return 0;
-}
-
 static int err_connect(int r, const char *box, struct err *e)
 {
 	if (r == -ENOENT || r == -ECONNREFUSED) {
@@ -322,16 +305,25 @@ static int err_connect(int r, const char *box, struct err *e)
 	return err_errno(e, -r, "connect to the keeper of box '%s'", box);
 }
 
-/* 0: connected, or the keeper's queue is full and it is tried again. */
+/* 0: connected, or the keeper's queue is full and it is tried again. A state directory may lie
+ * deeper than the 107 bytes a socket address holds; a descriptor's own name is always short. */
 static int try_connect(struct core_conn *c)
 {
-	int r = connect_below(c->sock, c->run_fd, c->box);
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	int n = snprintf(addr.sun_path, sizeof(addr.sun_path), "/proc/self/fd/%d/%s/keeper.sock",
+			 c->run_fd, c->box);
 
-	if (r == -EAGAIN) {
-		ev_timer_set(c->ev, &c->retry, CONNECT_RETRY_MS);
-		return 0;
+	if (n < 0 || (size_t)n >= sizeof(addr.sun_path))
+		return -ENAMETOOLONG;
+	while (connect(c->sock, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
+		if (errno == EAGAIN) {
+			ev_timer_set(c->ev, &c->retry, CONNECT_RETRY_MS);
+			return 0;
+		}
+		if (errno != EINTR)
+			return -errno;
 	}
-	return r < 0 ? r : join_link(c, take_fd(c->sock));
+	return join_link(c, take_fd(c->sock));
 }
 
 static void on_retry(struct ev_timer *t)

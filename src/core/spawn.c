@@ -230,31 +230,11 @@ static bool find_self(char self[SELF_MAX])
 	return true;
 }
 
-static bool find_beside_self(const char *program, char *ret, size_t size)
-{
-	char self[SELF_MAX], dir[SELF_MAX + 40];
-
-	if (!find_self(self))
-		return false;
-	snprintf(dir, sizeof(dir), "%s/libexec/cove", self);
-	return find_in(dir, program, ret, size) || find_in(self, program, ret, size);
-}
-
-static int no_program(const char *program, struct err *e)
-{
-	char self[SELF_MAX];
-
-	if (!find_self(self))
-		snprintf(self, sizeof(self), "%s", COVE_LIBEXEC_DIR);
-	return err_set(e, ERR_UNSUPPORTED, ENOENT,
-		       "no %s below '%.70s' nor in '%.60s': build it (make) or install Cove again "
-		       "(make install)",
-		       program, self, COVE_LIBEXEC_DIR);
-}
-
 int spawn_find_program(const char *program, char *ret, size_t size, struct err *e)
 {
 	const char *dir = secure_getenv("COVE_LIBEXEC");
+	char self[SELF_MAX], installed[SELF_MAX + 40];
+	bool has_self;
 
 	if (dir && *dir) {
 		if (find_in(dir, program, ret, size))
@@ -265,10 +245,17 @@ int spawn_find_program(const char *program, char *ret, size_t size, struct err *
 			       "it at them",
 			       program, dir);
 	}
-	if (find_beside_self(program, ret, size) || find_in(COVE_LIBEXEC_DIR, program, ret, size))
+	has_self = find_self(self);
+	snprintf(installed, sizeof(installed), "%s/libexec/cove", self);
+	if ((has_self &&
+	     (find_in(installed, program, ret, size) || find_in(self, program, ret, size))) ||
+	    find_in(COVE_LIBEXEC_DIR, program, ret, size))
 		return 0;
 	ret[0] = 0;
-	return no_program(program, e);
+	return err_set(e, ERR_UNSUPPORTED, ENOENT,
+		       "no %s below '%.70s' nor in '%.60s': build it (make) or install Cove again "
+		       "(make install)",
+		       program, has_self ? self : COVE_LIBEXEC_DIR, COVE_LIBEXEC_DIR);
 }
 
 int spawn_find_programs(struct cove *cove, struct err *e)

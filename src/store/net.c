@@ -400,34 +400,27 @@ int net_grant_parse(char *line, struct net_grant *ret)
 	return 0;
 }
 
-/* Keeps a line of the old text unless its time is over or the new one replaces it. */
-static int keep_line(struct buf *out, const char *line, size_t n, const struct net_grant *fresh,
-		     uint64_t now_ms)
-{
-	char word[GRANT_LINE_MAX];
-	struct net_grant g;
-
-	if (n == 0 || n >= sizeof(word))
-		return 0;
-	memcpy(word, line, n);
-	word[n] = 0;
-	if (net_grant_parse(word, &g) < 0 || (g.until_ms != 0 && g.until_ms <= now_ms) ||
-	    (strcmp(g.pattern, fresh->pattern) == 0 && replaces(fresh->until_ms, g.until_ms)))
-		return 0;
-	return buf_printf(out, "%.*s\n", (int)n, line);
-}
-
+/* Keeps the lines of the old text whose time is not over and that the new one does not replace. */
 static int keep_lines(struct buf *out, const char *text, const struct net_grant *fresh,
 		      uint64_t now_ms, unsigned *ret_count)
 {
 	int r = 0;
 
-	while (*text && r == 0) {
-		size_t n = strcspn(text, "\n"), before = buf_len(out);
+	for (size_t n; *text && r == 0; text += n + (text[n] == '\n')) {
+		char word[GRANT_LINE_MAX];
+		struct net_grant g;
 
-		r = keep_line(out, text, n, fresh, now_ms);
-		*ret_count += buf_len(out) > before;
-		text += n + (text[n] == '\n');
+		n = strcspn(text, "\n");
+		if (n == 0 || n >= sizeof(word))
+			continue;
+		memcpy(word, text, n);
+		word[n] = 0;
+		if (net_grant_parse(word, &g) < 0 || (g.until_ms != 0 && g.until_ms <= now_ms) ||
+		    (strcmp(g.pattern, fresh->pattern) == 0 &&
+		     replaces(fresh->until_ms, g.until_ms)))
+			continue;
+		r = buf_printf(out, "%.*s\n", (int)n, text);
+		++*ret_count;
 	}
 	return r;
 }
