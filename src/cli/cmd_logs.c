@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "cli/stream.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,17 +38,23 @@ static void say_if_truncated_now(struct cli *c, uint64_t exec_id)
 			say_if_truncated(&execs[i]);
 }
 
-/* One command's output to its end, or to where it stands now. */
-static int print_exec(struct cli *c, uint64_t exec_id, bool follow)
+/* One command's output to its end, or to where it stands now: over the box's connection, if there
+ * is one (NULL: none). Whoever follows a command over that would take its stdin; and a box that has
+ * ended meanwhile has left files. */
+static int print_exec(struct cli *c, struct cove_box *box, uint64_t exec_id, bool follow)
 {
 	static const struct stream_options options = {.leave = true};
+	uint64_t from[2] = {c->o.out_from, c->o.err_from};
 	struct cove_exec *exec = NULL;
 	struct stream_end end = {0};
 	struct cove_error err;
-	int r;
+	int r = -ENOTCONN;
 
-	r = cove_log_open(c->cove, c->o.args[0], exec_id, c->o.out_from, c->o.err_from, follow,
-			  &exec, &err);
+	if (box && !follow)
+		r = cove_exec_attach(box, exec_id, from[0], from[1], false, &exec, &err);
+	if (r < 0)
+		r = cove_log_open(c->cove, c->o.args[0], exec_id, from[0], from[1], follow, &exec,
+				  &err);
 	if (r >= 0)
 		r = stream_drive(NULL, exec, &options, &end, &err);
 	if (r < 0)
@@ -79,22 +86,27 @@ static int print_title(struct cli *c, const struct cove_exec_info *x, bool first
 static int print_all(struct cli *c)
 {
 	autofree struct cove_exec_info *execs = NULL;
+	struct cove_box *box = NULL;
 	struct cove_error err;
 	int r = 0, count = cove_execs(c->cove, c->o.args[0], &execs, &err);
 
 	if (count < 0)
 		return cli_fail(c, &err);
+	/* One connection for all of them. A box that does not run needs none. */
+	if (count > 1)
+		(void)cove_find(c->cove, c->o.args[0], &box, NULL);
 	for (int i = 0; r == 0 && i < count; i++) {
 		bool follow = c->o.follow && i == count - 1;
 
 		r = print_title(c, &execs[i], i == 0);
 		if (r == 0)
-			r = print_exec(c, execs[i].exec_id, follow);
+			r = print_exec(c, box, execs[i].exec_id, follow);
 		if (r == 0 && follow)
 			say_if_truncated_now(c, execs[i].exec_id);
 		else if (r == 0)
 			say_if_truncated(&execs[i]);
 	}
+	cove_box_free(box);
 	return r;
 }
 
@@ -116,7 +128,7 @@ static int run(struct cli *c)
 		return cli_usage(
 			c, "--json prints the box's events, --exec a command's output: choose one");
 	if (c->o.given[OPT_EXEC]) {
-		r = print_exec(c, c->o.exec_id, c->o.follow);
+		r = print_exec(c, NULL, c->o.exec_id, c->o.follow);
 		if (r == 0)
 			say_if_truncated_now(c, c->o.exec_id);
 		return r;
