@@ -15,31 +15,6 @@
 
 enum { ARGS_MAX = 32, WAIT_MS = 60000, OUT_MAX = 128 << 20 };
 
-/* Descriptors 3, 4, ... as given. They are moved out of each other's way first. */
-static void give_inherited(const struct inherited *i)
-{
-	int away[INHERITED_MAX];
-
-	for (unsigned n = 0; n < i->count; n++)
-		away[n] = fcntl(i->fd[n], F_DUPFD, 64);
-	for (unsigned n = 0; n < i->count; n++)
-		dup2(away[n], 3 + (int)n);
-}
-
-static void become_init(const char *program, const int fds[2], const struct inherited *inherited,
-			const char *const args[])
-{
-	char *argv[ARGS_MAX] = {(char[]){"cove-init"}};
-
-	for (int i = 0; args[i] && i < ARGS_MAX - 2; i++)
-		argv[i + 1] = (char *)(uintptr_t)args[i];
-	dup2(fds[0], 0);
-	dup2(fds[1], 1);
-	give_inherited(inherited);
-	execv(program, argv);
-	_exit(127);
-}
-
 static void open_link(struct client *c, bool pipes, int *ret_in, int *ret_out)
 {
 	int a[2], b[2];
@@ -48,8 +23,7 @@ static void open_link(struct client *c, bool pipes, int *ret_in, int *ret_out)
 		CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, a), 0);
 		c->rfd = a[0];
 		c->wfd = fcntl(a[0], F_DUPFD_CLOEXEC, 3);
-		*ret_in = a[1];
-		*ret_out = fcntl(a[1], F_DUPFD_CLOEXEC, 3);
+		*ret_in = *ret_out = a[1];
 		return;
 	}
 	CHECK_EQ(pipe2(a, O_CLOEXEC), 0);
@@ -74,22 +48,13 @@ struct client *client_start_in(int group_fd, bool pipes, const char *const args[
 struct client *client_start_with(const struct inherited *inherited, bool pipes,
 				 const char *const args[])
 {
-	const char *program = getenv("COVE_INIT");
 	struct client *c = calloc(1, sizeof(*c));
-	int fds[2] = {-1, -1};
+	int in = -1, out = -1;
 
-	if (!program)
-		SKIP("COVE_INIT is not set");
-	open_link(c, pipes, &fds[0], &fds[1]);
+	open_link(c, pipes, &in, &out);
 	wire_decoder_init(&c->decoder);
 	buf_init(&c->out, WIRE_OUT_MAX);
-	signal(SIGPIPE, SIG_IGN);
-	c->pid = fork();
-	CHECK(c->pid >= 0);
-	if (c->pid == 0)
-		become_init(program, fds, inherited, args);
-	close(fds[0]);
-	close(fds[1]);
+	c->pid = init_spawn(in, out, inherited, args);
 	fd_set_nonblock(c->wfd, true);
 	while (!c->notes[0])
 		CHECK(client_pump(c, true));
@@ -116,9 +81,8 @@ int client_stop(struct client *c)
 
 /* Never blocks without reading: init may be waiting for us at the same time. Reading may want to
  * send credit; that then only queues, behind the frame that is half written. */
-void client_send(struct client *c, const void *p, size_t n)
+void client_flush(struct client *c)
 {
-	CHECK_EQ(buf_append(&c->out, p, n), 0);
 	if (c->sending)
 		return;
 	c->sending = true;
@@ -140,10 +104,10 @@ void client_send(struct client *c, const void *p, size_t n)
 	c->sending = false;
 }
 
-static void send_buf(struct client *c, struct buf *b)
+void client_send(struct client *c, const void *p, size_t n)
 {
-	client_send(c, buf_data(b), buf_len(b));
-	buf_done(b);
+	CHECK_EQ(buf_append(&c->out, p, n), 0);
+	client_flush(c);
 }
 
 static struct run *run_find(struct client *c, uint32_t id)
@@ -276,7 +240,6 @@ bool client_pump(struct client *c, bool wait)
 struct run *run_start(struct client *c, const struct wire_exec *m)
 {
 	struct run *r = calloc(1, sizeof(*r));
-	struct buf b;
 
 	CHECK(c->count < CLIENT_RUNS_MAX);
 	c->runs[c->count++] = r;
@@ -285,9 +248,8 @@ struct run *run_start(struct client *c, const struct wire_exec *m)
 		wire_flow_init(&r->flow[s]);
 		buf_init(&r->out[s], OUT_MAX);
 	}
-	buf_init(&b, WIRE_OUT_MAX);
-	CHECK_EQ(wire_exec_encode(&b, r->id, 0, m), 0);
-	send_buf(c, &b);
+	CHECK_EQ(wire_exec_encode(&c->out, r->id, 0, m), 0);
+	client_flush(c);
 	return r;
 }
 
@@ -345,7 +307,6 @@ void run_send(struct client *c, struct run *r, const void *p, size_t n)
 	while (n > 0) {
 		uint64_t left = r->flow[WIRE_STDIN].left;
 		size_t now = n < WIRE_DATA_MAX ? n : WIRE_DATA_MAX;
-		struct buf b;
 
 		if (left == 0) {
 			CHECK(client_pump(c, true));
@@ -353,10 +314,9 @@ void run_send(struct client *c, struct run *r, const void *p, size_t n)
 		}
 		if (now > left)
 			now = (size_t)left;
-		buf_init(&b, WIRE_OUT_MAX);
-		CHECK_EQ(wire_encode(&b, WIRE_DATA, WIRE_STDIN, r->id, at, now), 0);
+		CHECK_EQ(wire_encode(&c->out, WIRE_DATA, WIRE_STDIN, r->id, at, now), 0);
 		r->flow[WIRE_STDIN].left -= now;
-		send_buf(c, &b);
+		client_flush(c);
 		at += now;
 		n -= now;
 	}
@@ -364,31 +324,24 @@ void run_send(struct client *c, struct run *r, const void *p, size_t n)
 
 void run_send_eof(struct client *c, struct run *r)
 {
-	struct buf b;
-
-	buf_init(&b, WIRE_OUT_MAX);
-	CHECK_EQ(wire_encode(&b, WIRE_EOF, WIRE_STDIN, r->id, NULL, 0), 0);
-	send_buf(c, &b);
+	CHECK_EQ(wire_encode(&c->out, WIRE_EOF, WIRE_STDIN, r->id, NULL, 0), 0);
+	client_flush(c);
 }
 
 void run_signal(struct client *c, struct run *r, int sig, bool tree)
 {
 	struct wire_signal m = {.signal = (uint64_t)sig, .tree = tree};
-	struct buf b;
 
-	buf_init(&b, WIRE_OUT_MAX);
-	CHECK_EQ(wire_signal_encode(&b, r->id, 0, &m), 0);
-	send_buf(c, &b);
+	CHECK_EQ(wire_signal_encode(&c->out, r->id, 0, &m), 0);
+	client_flush(c);
 }
 
 void run_credit(struct client *c, struct run *r, uint8_t stream, uint64_t bytes)
 {
 	struct wire_credit m = {.bytes = bytes};
-	struct buf b;
 
-	buf_init(&b, WIRE_OUT_MAX);
-	CHECK_EQ(wire_credit_encode(&b, r->id, stream, &m), 0);
-	send_buf(c, &b);
+	CHECK_EQ(wire_credit_encode(&c->out, r->id, stream, &m), 0);
+	client_flush(c);
 }
 
 struct run *run_finished(struct client *c, const char *line)

@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include "init_spawn.h"
+
 #include "base/buf.h"
 #include "wire/link.h"
 #include "wire/msg.h"
@@ -44,12 +46,6 @@ struct client {
 
 /* args after the program's name, NULL-terminated. Skips the test where there is no COVE_INIT. */
 struct client *client_start(bool pipes, const char *const args[]);
-/* Descriptors for init from 3 on. */
-enum { INHERITED_MAX = 4 };
-struct inherited {
-	int fd[INHERITED_MAX]; /* borrowed */
-	unsigned count;
-};
 struct client *client_start_with(const struct inherited *inherited, bool pipes,
 				 const char *const args[]);
 /* With a cgroup directory as descriptor 3. */
@@ -75,6 +71,7 @@ void run_send_eof(struct client *c, struct run *r);
 void run_signal(struct client *c, struct run *r, int sig, bool tree);
 void run_credit(struct client *c, struct run *r, uint8_t stream, uint64_t bytes);
 void client_send(struct client *c, const void *p, size_t n);
+void client_flush(struct client *c); /* sends what was encoded into out */
 
 /* Runs a line to its end. */
 struct run *run_finished(struct client *c, const char *line);

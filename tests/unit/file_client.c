@@ -1,43 +1,25 @@
 /* A keeper for tests of file operations; see file_client.h. */
 #include "file_client.h"
 
-#include "tap.h"
+#include "init_spawn.h"
 
 #include "base/fd.h"
 #include "base/limits.h"
 
 #include <sys/socket.h>
 
-enum { ARGS_MAX = 16, WAIT_MS = 60000 };
+enum { WAIT_MS = 60000 };
 
-static void become_init(const char *program, int sock, char *const args[])
+struct client client_start(const char *const args[])
 {
-	char *argv[ARGS_MAX] = {(char[]){"cove-init"}};
-
-	for (int i = 0; args[i] && i < ARGS_MAX - 2; i++)
-		argv[i + 1] = args[i];
-	dup2(sock, 0);
-	dup2(sock, 1);
-	execv(program, argv);
-	_exit(127);
-}
-
-struct client client_start(char *const args[])
-{
-	const char *program = getenv("COVE_INIT");
 	struct client c = {.fd = -1};
 	struct wire_frame f;
 	int pair[2];
 
-	if (!program)
-		SKIP("COVE_INIT is not set");
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
 	wire_decoder_init(&c.decoder);
-	c.pid = fork();
-	CHECK(c.pid >= 0);
-	if (c.pid == 0)
-		become_init(program, pair[1], args);
-	close(pair[1]);
+	buf_init(&c.out, WIRE_OUT_MAX);
+	c.pid = init_spawn(pair[1], pair[1], &(struct inherited){.count = 0}, args);
 	c.fd = pair[0];
 	client_next(&c, &f);
 	CHECK_EQ(f.type, WIRE_HELLO);
@@ -50,24 +32,22 @@ void client_stop(struct client *c)
 
 	fd_close(&c->fd);
 	wire_decoder_done(&c->decoder);
+	buf_done(&c->out);
 	CHECK_EQ(waitpid(c->pid, &status, 0), c->pid);
 	CHECK(WIFEXITED(status));
 }
 
-static void send_buf(struct client *c, struct buf *b)
+static void flush(struct client *c)
 {
-	CHECK_EQ(fd_write_full(c->fd, buf_data(b), buf_len(b)), 0);
-	buf_done(b);
+	CHECK_EQ(fd_write_full(c->fd, buf_data(&c->out), buf_len(&c->out)), 0);
+	buf_clear(&c->out);
 }
 
 void client_send(struct client *c, enum wire_type type, uint8_t stream, uint32_t id, const void *p,
 		 size_t n)
 {
-	struct buf b;
-
-	buf_init(&b, WIRE_OUT_MAX);
-	CHECK_EQ(wire_encode(&b, type, stream, id, p, n), 0);
-	send_buf(c, &b);
+	CHECK_EQ(wire_encode(&c->out, type, stream, id, p, n), 0);
+	flush(c);
 }
 
 void client_next(struct client *c, struct wire_frame *ret)
@@ -92,21 +72,16 @@ void client_next(struct client *c, struct wire_frame *ret)
 uint32_t client_begin(struct client *c, const struct wire_file *m)
 {
 	uint32_t id = ++c->last_id;
-	struct buf b;
 
-	buf_init(&b, WIRE_OUT_MAX);
-	CHECK_EQ(wire_file_encode(&b, id, 0, m), 0);
-	send_buf(c, &b);
+	CHECK_EQ(wire_file_encode(&c->out, id, 0, m), 0);
+	flush(c);
 	return id;
 }
 
 void client_entry(struct client *c, uint32_t id, const struct wire_entry *m)
 {
-	struct buf b;
-
-	buf_init(&b, WIRE_OUT_MAX);
-	CHECK_EQ(wire_entry_encode(&b, id, 0, m), 0);
-	send_buf(c, &b);
+	CHECK_EQ(wire_entry_encode(&c->out, id, 0, m), 0);
+	flush(c);
 }
 
 void client_put_file(struct client *c, uint32_t id, const char *path, mode_t mode, const void *p,
@@ -154,15 +129,13 @@ static void take_data(struct client *c, struct client_result *r, struct wire_flo
 		      const struct wire_frame *f)
 {
 	struct wire_credit m;
-	struct buf b;
 
 	CHECK_EQ(buf_append(&r->data, f->payload, f->len), 0);
 	m.bytes = wire_flow_took(flow, f->len);
 	if (m.bytes == 0)
 		return;
-	buf_init(&b, WIRE_OUT_MAX);
-	CHECK_EQ(wire_credit_encode(&b, f->id, f->stream, &m), 0);
-	send_buf(c, &b);
+	CHECK_EQ(wire_credit_encode(&c->out, f->id, f->stream, &m), 0);
+	flush(c);
 }
 
 /* True when the operation has been answered. */

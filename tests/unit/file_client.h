@@ -14,6 +14,7 @@ struct client {
 	int fd;	   /* owned */
 	pid_t pid; /* of init */
 	struct wire_decoder decoder;
+	struct buf out; /* encoded, not yet written */
 	uint32_t last_id;
 };
 
@@ -28,7 +29,7 @@ struct client_result {
 };
 
 /* args after the program's name, NULL-terminated. Skips the test where there is no COVE_INIT. */
-struct client client_start(char *const args[]);
+struct client client_start(const char *const args[]);
 /* Hangs up and waits until init has ended. */
 void client_stop(struct client *c);
 

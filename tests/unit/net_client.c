@@ -13,43 +13,19 @@
 
 enum { WAIT_MS = 60000, IN_MAX = 64 << 20 };
 
-static void become_init(const char *program, int link, const struct rig_fds *fds)
-{
-	char *argv[NET_ARGS_MAX + 2] = {(char[]){"cove-init"}};
-	int away[NET_ARGS_MAX];
-
-	for (unsigned i = 0; i < fds->count; i++) {
-		argv[i + 1] = (char *)(uintptr_t)fds->option[i];
-		away[i] = fcntl(fds->fd[i], F_DUPFD, 64);
-	}
-	link = fcntl(link, F_DUPFD, 64);
-	dup2(link, 0);
-	dup2(link, 1);
-	for (unsigned i = 0; i < fds->count; i++)
-		dup2(away[i], 3 + (int)i);
-	execv(program, argv);
-	_exit(127);
-}
-
 struct rig *rig_start_with(const struct rig_fds *fds)
 {
-	const char *program = getenv("COVE_INIT");
+	struct inherited inherited = {.count = fds->count};
 	struct rig *r = calloc(1, sizeof(*r));
 	int pair[2];
 
-	if (!program)
-		SKIP("COVE_INIT is not set");
 	CHECK(r != NULL);
+	memcpy(inherited.fd, fds->fd, sizeof(inherited.fd));
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
 	r->fd = pair[0];
 	wire_decoder_init(&r->decoder);
 	buf_init(&r->out, WIRE_OUT_MAX);
-	signal(SIGPIPE, SIG_IGN);
-	r->pid = fork();
-	CHECK(r->pid >= 0);
-	if (r->pid == 0)
-		become_init(program, pair[1], fds);
-	close(pair[1]);
+	r->pid = init_spawn(pair[1], pair[1], &inherited, fds->option);
 	fd_set_nonblock(r->fd, true);
 	while (!r->said_hello)
 		rig_pump(r, -1, false);

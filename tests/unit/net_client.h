@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include "init_spawn.h"
+
 #include "base/buf.h"
 #include "base/dns.h"
 #include "wire/link.h"
@@ -14,7 +16,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-enum { WAYS_MAX = 4096, NET_ARGS_MAX = 16 };
+enum { WAYS_MAX = 4096 };
 
 /* A NAME or CONNECT of init's, or a PORT of ours. */
 struct way {
@@ -44,8 +46,8 @@ struct rig {
 
 /* What init gets from 3 on, and the option for each. */
 struct rig_fds {
-	int fd[NET_ARGS_MAX]; /* borrowed */
-	const char *option[NET_ARGS_MAX];
+	int fd[INHERITED_MAX]; /* borrowed */
+	const char *option[INHERITED_MAX + 1];
 	unsigned count;
 };
 

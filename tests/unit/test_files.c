@@ -32,7 +32,7 @@ static void remove_dir(void)
 
 static struct client start(void)
 {
-	char *const args[] = {(char[]){"--single"}, (char[]){"--cwd"}, dir, NULL};
+	const char *const args[] = {"--single", "--cwd", dir, NULL};
 
 	snprintf(dir, sizeof(dir), "/tmp/cove-files-XXXXXX");
 	CHECK(mkdtemp(dir) != NULL);
@@ -84,7 +84,7 @@ static bool exists(const char *rel)
 static int count_names(const char *rel)
 {
 	struct client_result r;
-	char *const args[] = {(char[]){"--single"}, NULL};
+	const char *const args[] = {"--single", NULL};
 	struct client c = client_start(args);
 	int n;
 
@@ -660,7 +660,7 @@ TEST(many_files)
 
 TEST(work_is_done_as_the_user)
 {
-	char *const args[] = {(char[]){"--user"}, (char[]){"1000:1000"}, NULL};
+	const char *const args[] = {"--user", "1000:1000", NULL};
 	struct client c;
 	struct client_result r;
 	struct stat st;

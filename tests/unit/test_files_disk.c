@@ -26,9 +26,8 @@ static void fill_disk(unsigned mib)
 static void upload(const char *limit, struct client_result *ret)
 {
 	static const char data[256 << 10];
-	char *const args[] = {
-		(char[]){"--single"},	  (char[]){"--cwd"},  path, (char[]){"--disk-limit"},
-		(char *)(uintptr_t)limit, (char[]){"--disk"}, path, NULL};
+	const char *const args[] = {"--single", "--cwd",  path, "--disk-limit",
+				    limit,	"--disk", path, NULL};
 	struct client c = client_start(args);
 	uint32_t id = client_begin(&c, &(struct wire_file){.op = FILE_PUT, .path = "new/big"});
 

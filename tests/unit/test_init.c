@@ -419,12 +419,9 @@ INIT_TEST(with_one_id_nobody_else_can_be_asked_for)
 static void resize(struct client *c, struct run *r, uint64_t rows, uint64_t cols)
 {
 	struct wire_resize m = {.rows = rows, .cols = cols};
-	struct buf b;
 
-	buf_init(&b, 256);
-	CHECK_EQ(wire_resize_encode(&b, r->id, 0, &m), 0);
-	client_send(c, buf_data(&b), buf_len(&b));
-	buf_done(&b);
+	CHECK_EQ(wire_resize_encode(&c->out, r->id, 0, &m), 0);
+	client_flush(c);
 }
 
 INIT_TEST(terminal_echo_size_and_end)
@@ -603,17 +600,14 @@ TEST(nonsense_ends_the_link)
 {
 	for (int i = 0; i < 3; i++) {
 		struct client *c = start();
-		struct buf b;
 
-		buf_init(&b, 1024);
-		CHECK_EQ(wire_encode(&b,
+		CHECK_EQ(wire_encode(&c->out,
 				     i == 0   ? WIRE_EXEC
 				     : i == 1 ? WIRE_STATUS
 					      : WIRE_FILE,
 				     0, 7, "\1\2", 2),
 			 0);
-		client_send(c, buf_data(&b), buf_len(&b));
-		buf_done(&b);
+		client_flush(c);
 		while (client_pump(c, true))
 			continue;
 		CHECK(client_stop(c) != 0);
