@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/log.h"
-#include "base/sha256.h"
+#include "base/sha.h"
 #include "base/str.h"
 #include "core/life.h"
 #include "core/round.h"

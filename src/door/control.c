@@ -9,7 +9,7 @@
 #include "base/limits.h"
 #include "base/list.h"
 #include "base/locked.h"
-#include "base/sha256.h"
+#include "base/sha.h"
 #include "base/str.h"
 #include "wire/msg.h"
 

@@ -3,7 +3,7 @@
 
 #include "base/base64.h"
 #include "base/fd.h"
-#include "base/sha1.h"
+#include "base/sha.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -98,11 +98,11 @@ static int put_cert(struct buf *out, unsigned number, const char *p, const char 
 	return r < 0 ? r : 1;
 }
 
-static void seal_begin(struct sha1 *s)
+static void seal_begin(struct sha *s)
 {
 	sha1_init(s);
-	sha1_add(s, "\0c\0h\0a\0n\0g\0e\0i\0t", 16);
-	sha1_add(s, "Mighty Aphrodite", 16);
+	sha_add(s, "\0c\0h\0a\0n\0g\0e\0i\0t", 16);
+	sha_add(s, "Mighty Aphrodite", 16);
 }
 
 /* Appends what pem has, at most so many that there are GUEST_JKS_CERTS_MAX; returns how many. */
@@ -132,7 +132,7 @@ static int put_certs(struct buf *out, unsigned count, const char *pem, size_t le
 int guest_jks_make(struct buf *out, const char *pem, size_t len)
 {
 	uint8_t digest[SHA1_BYTES];
-	struct sha1 seal;
+	struct sha seal;
 	int r = buf_append(out, jks_head, sizeof(jks_head));
 
 	if (r == 0)
@@ -143,19 +143,19 @@ int guest_jks_make(struct buf *out, const char *pem, size_t len)
 		return r;
 	set_number(out->data + out->start + COUNT_AT, (uint32_t)r);
 	seal_begin(&seal);
-	sha1_add(&seal, buf_data(out), buf_len(out));
-	sha1_end(&seal, digest);
+	sha_add(&seal, buf_data(out), buf_len(out));
+	sha_end(&seal, digest);
 	return buf_append(out, digest, sizeof(digest));
 }
 
 /* Writes what is hashed. */
-static int pass(struct sha1 *seal, int to, const void *p, size_t n)
+static int pass(struct sha *seal, int to, const void *p, size_t n)
 {
-	sha1_add(seal, p, n);
+	sha_add(seal, p, n);
 	return fd_write_full(to, p, n);
 }
 
-static int pass_rest(struct sha1 *seal, int to, int from, size_t left)
+static int pass_rest(struct sha *seal, int to, int from, size_t left)
 {
 	uint8_t chunk[16 << 10];
 	int r = 0;
@@ -176,7 +176,7 @@ int guest_jks_extend(int to, int from, size_t size, const char *pem)
 {
 	uint8_t head[COUNT_AT + 4], digest[SHA1_BYTES];
 	uint32_t count = 0;
-	struct sha1 seal;
+	struct sha seal;
 	struct buf more;
 	int r;
 
@@ -202,6 +202,6 @@ int guest_jks_extend(int to, int from, size_t size, const char *pem)
 	buf_done(&more);
 	if (r < 0)
 		return r;
-	sha1_end(&seal, digest);
+	sha_end(&seal, digest);
 	return fd_write_full(to, digest, sizeof(digest));
 }

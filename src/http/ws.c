@@ -11,7 +11,7 @@
 #include "http/ws.h"
 
 #include "base/base64.h"
-#include "base/sha1.h"
+#include "base/sha.h"
 #include "http/text.h"
 
 #include <string.h>
@@ -242,7 +242,7 @@ int ws_check_response(const struct http_head *request, const struct http_head *r
 	const char *key = http_head_find(request, "sec-websocket-key");
 	static const char guid[] = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 	uint8_t sum[SHA1_BYTES];
-	struct sha1 s;
+	struct sha s;
 	char want[29];
 
 	if (response->status != 101 || !upgrades(response))
@@ -251,9 +251,9 @@ int ws_check_response(const struct http_head *request, const struct http_head *r
 		return http_refuse(e, -EINVAL, 502, "a WebSocket without a key or its answer");
 	/* What a server that read the key must answer. */
 	sha1_init(&s);
-	sha1_add(&s, key, strlen(key));
-	sha1_add(&s, guid, sizeof(guid) - 1);
-	sha1_end(&s, sum);
+	sha_add(&s, key, strlen(key));
+	sha_add(&s, guid, sizeof(guid) - 1);
+	sha_end(&s, sum);
 	want[base64_encode(sum, sizeof(sum), false, (uint8_t *)want)] = 0;
 	if (strcmp(accept, want) != 0)
 		return http_refuse(e, -EINVAL, 502, "the answer to another WebSocket's key");

@@ -9,7 +9,7 @@
  */
 #include "base/fd.h"
 #include "base/path.h"
-#include "base/sha256.h"
+#include "base/sha.h"
 #include "base/str.h"
 #include "keeper/confine.h"
 #include "keeper/life.h"

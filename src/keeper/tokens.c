@@ -2,7 +2,7 @@
 #include "keeper/tokens.h"
 
 #include "base/limits.h"
-#include "base/sha256.h"
+#include "base/sha.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -80,36 +80,36 @@ bool token_is_valid(const char *token)
 	return n > 0 && n <= EXEC_TOKEN_MAX;
 }
 
-static uint64_t number_of(struct sha256 *s)
+static uint64_t number_of(struct sha *s)
 {
 	uint8_t hash[32];
 	uint64_t n;
 
-	sha256_end(s, hash);
+	sha_end(s, hash);
 	memcpy(&n, hash, sizeof(n));
 	return n;
 }
 
 uint64_t token_key(const char *token)
 {
-	struct sha256 s;
+	struct sha s;
 
 	sha256_init(&s);
-	sha256_add(&s, token, strlen(token));
+	sha_add(&s, token, strlen(token));
 	return number_of(&s);
 }
 
 /* Each part with its length, so that no two commands look the same. */
-static void add_part(struct sha256 *s, const void *p, size_t n)
+static void add_part(struct sha *s, const void *p, size_t n)
 {
 	uint64_t len = p ? n + 1 : 0;
 
-	sha256_add(s, &len, sizeof(len));
+	sha_add(s, &len, sizeof(len));
 	if (p)
-		sha256_add(s, p, n);
+		sha_add(s, p, n);
 }
 
-static void add_text(struct sha256 *s, const char *text)
+static void add_text(struct sha *s, const char *text)
 {
 	add_part(s, text, text ? strlen(text) : 0);
 }
@@ -117,7 +117,7 @@ static void add_text(struct sha256 *s, const char *text)
 uint64_t token_arguments(const struct wire_exec *m)
 {
 	const uint64_t numbers[] = {m->timeout_ms, m->pty, m->has_stdin};
-	struct sha256 s;
+	struct sha s;
 
 	sha256_init(&s);
 	add_part(&s, m->argv.data, m->argv.bytes);

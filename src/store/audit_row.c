@@ -6,7 +6,7 @@
  */
 #include "store/audit_row.h"
 
-#include "base/sha256.h"
+#include "base/sha.h"
 #include "base/str.h"
 #include "wire/field.h"
 

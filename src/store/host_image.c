@@ -18,7 +18,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/log.h"
-#include "base/sha256.h"
+#include "base/sha.h"
 #include "base/str.h"
 #include "store/image_internal.h"
 #include "store/record.h"

@@ -18,7 +18,7 @@
 #include "base/limits.h"
 #include "base/lines.h"
 #include "base/path.h"
-#include "base/sha256.h"
+#include "base/sha.h"
 #include "base/str.h"
 #include "store/image_internal.h"
 #include "store/record.h"

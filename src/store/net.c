@@ -12,7 +12,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/rand.h"
-#include "base/sha256.h"
+#include "base/sha.h"
 #include "base/str.h"
 
 #include <errno.h>

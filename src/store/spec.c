@@ -11,7 +11,7 @@
 #include "base/fd.h"
 #include "base/lines.h"
 #include "base/path.h"
-#include "base/sha256.h"
+#include "base/sha.h"
 #include "base/size.h"
 #include "base/str.h"
 #include "store/net.h"

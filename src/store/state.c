@@ -17,7 +17,7 @@
 #include "base/limits.h"
 #include "base/path.h"
 #include "base/rand.h"
-#include "base/sha256.h"
+#include "base/sha.h"
 #include "base/str.h"
 
 #include <dirent.h>

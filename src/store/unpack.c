@@ -18,7 +18,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/path.h"
-#include "base/sha256.h"
+#include "base/sha.h"
 #include "base/str.h"
 #include "store/tar.h"
 
@@ -361,7 +361,7 @@ static int read_stream(int tar_fd, struct tar *t, struct unpack_result *result, 
 {
 	static const char digits[] = "0123456789abcdef";
 	autofree uint8_t *block = malloc(READ_BYTES);
-	struct sha256 hash;
+	struct sha hash;
 	uint8_t sum[32];
 	ssize_t n;
 	int r = 0;
@@ -372,12 +372,12 @@ static int read_stream(int tar_fd, struct tar *t, struct unpack_result *result, 
 	while (r == 0 && (n = fd_read_full(tar_fd, block, READ_BYTES)) != 0) {
 		if (n < 0)
 			return err_errno(e, (int)-n, "read the tar stream");
-		sha256_add(&hash, block, (size_t)n);
+		sha_add(&hash, block, (size_t)n);
 		r = tar_feed(t, block, (size_t)n, e);
 	}
 	if (r == 0)
 		r = tar_finish(t, e);
-	sha256_end(&hash, sum);
+	sha_end(&hash, sum);
 	for (size_t i = 0; i < sizeof(sum); i++) {
 		result->id[2 * i] = digits[sum[i] >> 4];
 		result->id[2 * i + 1] = digits[sum[i] & 15];

@@ -4,7 +4,7 @@
  */
 #include "store/image.h"
 
-#include "base/sha256.h"
+#include "base/sha.h"
 #include "base/str.h"
 #include "store/record.h"
 #include "store_home.h"

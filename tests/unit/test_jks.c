@@ -1,6 +1,6 @@
 /* The Java trust store that is made from a bundle. */
 #include "base/fd.h"
-#include "base/sha1.h"
+#include "base/sha.h"
 #include "guest/jks.h"
 #include "tap.h"
 
@@ -38,7 +38,7 @@ TEST(form)
 				    "\0\0\0\5"
 				    "\x30\3\2\1\1";
 	uint8_t digest[SHA1_BYTES];
-	struct sha1 s;
+	struct sha s;
 	struct buf b;
 
 	make(&b, ONE);
@@ -46,9 +46,9 @@ TEST(form)
 	CHECK_EQ(buf_len(&b), 12 + sizeof(entry) - 1 + SHA1_BYTES);
 	CHECK_MEM(buf_data(&b) + 12, entry, sizeof(entry) - 1);
 	sha1_init(&s);
-	sha1_add(&s, "\0c\0h\0a\0n\0g\0e\0i\0tMighty Aphrodite", 32);
-	sha1_add(&s, buf_data(&b), buf_len(&b) - SHA1_BYTES);
-	sha1_end(&s, digest);
+	sha_add(&s, "\0c\0h\0a\0n\0g\0e\0i\0tMighty Aphrodite", 32);
+	sha_add(&s, buf_data(&b), buf_len(&b) - SHA1_BYTES);
+	sha_end(&s, digest);
 	CHECK_MEM(buf_data(&b) + buf_len(&b) - SHA1_BYTES, digest, SHA1_BYTES);
 	buf_done(&b);
 }

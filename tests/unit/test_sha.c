@@ -1,0 +1,69 @@
+/* SHA-1 and SHA-256 against the vectors of FIPS 180-4 and its neighbours. */
+#include "tap.h"
+
+#include "base/sha.h"
+
+static void (*const inits[])(struct sha *s) = {sha1_init, sha256_init};
+
+static void check(const void *p, size_t n, const char *want1, const char *want256)
+{
+	uint8_t sum[SHA1_BYTES];
+	char hex[65];
+	struct sha s;
+
+	sha1_init(&s);
+	sha_add(&s, p, n);
+	sha_end(&s, sum);
+	for (size_t i = 0; i < SHA1_BYTES; i++)
+		snprintf(hex + 2 * i, 3, "%02x", sum[i]);
+	CHECK_STR(hex, want1);
+	sha256_hex(p, n, hex);
+	CHECK_STR(hex, want256);
+}
+
+TEST(vectors)
+{
+	check("", 0, "da39a3ee5e6b4b0d3255bfef95601890afd80709",
+	      "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+	check("abc", 3, "a9993e364706816aba3e25717850c26c9cd0d89d",
+	      "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+	check("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 56,
+	      "84983e441c3bd26ebaae4aa1f95129e5e54670f1",
+	      "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+}
+
+TEST(a_million)
+{
+	char *a = malloc(1000000);
+
+	memset(a, 'a', 1000000);
+	check(a, 1000000, "34aa973cd4c4daa4f61eeb2bdbad27316534016f",
+	      "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+	free(a);
+}
+
+/* How the bytes are cut does not change the sum; lengths around the block size. */
+TEST(cuts)
+{
+	uint8_t bytes[300], want[SHA256_BYTES] = {0}, got[SHA256_BYTES] = {0};
+	struct sha s;
+
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)(i * 31);
+	for (size_t n = 50; n < 2 * sizeof(bytes); n++) {
+		size_t len = n % sizeof(bytes);
+
+		inits[n / sizeof(bytes)](&s);
+		sha_add(&s, bytes, len);
+		sha_end(&s, want);
+		for (size_t cut = 1; cut < 130; cut += 9) {
+			inits[n / sizeof(bytes)](&s);
+			for (size_t at = 0; at < len; at += cut)
+				sha_add(&s, bytes + at, len - at < cut ? len - at : cut);
+			sha_end(&s, got);
+			CHECK_MEM(got, want, SHA256_BYTES);
+		}
+	}
+}
+
+TAP_MAIN
