@@ -17,7 +17,7 @@ FIND_LIBRARY = { \
 	ldconfig -p | grep -qF "$$lib/libcove.so.1" || \
 		echo "Programs that use libcove need: export LD_LIBRARY_PATH=$$lib"; }
 
-.PHONY: all quickstart test test-quick test-all attack attack-selftest vm-test bench faults churn lint fuzz format tidy install clean help
+.PHONY: all quickstart test test-quick test-all attack attack-selftest conformance vm-test bench faults churn lint fuzz format tidy install clean help
 
 all: ## build the programs, the library and the manual into ./build (the default)
 	@tools/packages build
@@ -51,6 +51,9 @@ attack: all ## attack boxes from inside and see whether the walls hold; a table 
 attack-selftest: ## switch one protection off at a time: the attack suite must notice each
 	@tools/packages build test
 	@$(PYTHON) -B tools/attack --selftest
+
+conformance: all ## other people's programs against Cove, as published; what a registry does not give is skipped
+	@$(PYTHON) -B tools/conformance
 
 vm-test: all ## limits on a real cgroup v2 host: Debian's kernel in a virtual machine, without KVM
 	@tools/packages vm
