@@ -21,46 +21,6 @@ static struct cgroup groups;
 static struct wall_host held;
 static struct volume layer;
 
-static const char *const step_names[STEP_KIND_COUNT] = {
-	[STEP_SCRATCH] = "scratch", [STEP_ROOT] = "root",	  [STEP_PROC] = "proc",
-	[STEP_SYSCTL] = "sysctl",   [STEP_MASKS] = "masks",	  [STEP_READONLY] = "read-only",
-	[STEP_DEV] = "dev",	    [STEP_SHOW_DEV] = "show-dev", [STEP_FILE] = "file",
-	[STEP_BIND] = "bind",	    [STEP_HOSTNAME] = "hostname", [STEP_LOOPBACK] = "loopback",
-	[STEP_TRUST] = "trust",	    [STEP_NET] = "net",		  [STEP_PIVOT] = "pivot",
-	[STEP_KEYRING] = "keyring", [STEP_RLIMITS] = "rlimits",	  [STEP_CAPS] = "caps",
-	[STEP_BIND_IN] = "bind",    [STEP_OWN_PROC] = "own-proc", [STEP_SHOW_PROC] = "show-proc",
-	[STEP_CPUS] = "cpus",	    [STEP_LANDLOCK] = "landlock", [STEP_SECCOMP] = "seccomp",
-	[STEP_NEST] = "nest",
-};
-
-/* One line per source and per step. */
-static int plan_format(const struct plan *p, struct buf *out)
-{
-	static const char *const maps[] = {"", " idmap=box", " idmap=owner"};
-	int r = 0;
-
-	for (int i = 0; i < p->source_count && r == 0; i++) {
-		const struct plan_source *s = &p->sources[i];
-
-		r = buf_printf(out, "source %d %s%s%s%s%s%s\n", i, s->path,
-			       s->beneath ? " beneath " : "", s->beneath ? s->beneath : "",
-			       s->absent		    ? " (tmpfs)"
-			       : s->mount_fd > 0 || s->late ? " (volume)"
-							    : "",
-			       maps[s->idmap], s->attrs & MA_RDONLY ? " ro" : "");
-	}
-	for (int i = 0; i < p->step_count && r == 0; i++) {
-		const struct step *s = &p->steps[i];
-
-		r = buf_printf(out, "step %s%s%s", step_names[s->kind], s->a ? " " : "",
-			       s->a ? s->a : "");
-		if (r == 0)
-			r = s->source >= 0 ? buf_printf(out, " <- source %d\n", s->source)
-					   : buf_append_str(out, "\n");
-	}
-	return r;
-}
-
 /* A box on a plain directory, without groups. */
 static struct wall_config config(const char *image_root, const char *box_dir, enum ids_kind kind)
 {
