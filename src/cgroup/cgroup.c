@@ -64,7 +64,6 @@ int cgroup_end(struct cgroup *cg, const char *box, struct err *e)
 	/* Mounts do not move in the life of a brief box; for another they are looked up again. */
 	autofree struct layout *layout = take_ptr(cg->layout);
 
-	cgroup_done(cg);
 	return layout ? cgroup_remove_in(layout, box, e) : cgroup_remove(box, e);
 }
 

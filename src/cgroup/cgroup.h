@@ -90,7 +90,7 @@ void cgroup_none(struct cgroup *ret, const char *why);
 /* Removes the groups of a box and all below, killing what is left. Missing is success. */
 int cgroup_remove(const char *box, struct err *e);
 
-/* cgroup_done, and then the same for the box that it was made for. */
+/* The same for the box that it was made for, by a process that ends next: cg stays open. */
 int cgroup_end(struct cgroup *cg, const char *box, struct err *e);
 
 void cgroup_done(struct cgroup *cg); /* closes; a zeroed one is not valid, a failed make is */

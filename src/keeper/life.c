@@ -456,17 +456,11 @@ int keeper_life_run(struct keeper_config *config, int client_fd)
 	if (l.state != LIFE_GONE)
 		status = undo_start(&l);
 	keeper_limits_leave_own_group(&l);
+	/* The process ends next, and its descriptors with it. The disk goes before its place among
+	 * removals does: then nothing of the box is left. */
 	keeper_done(&l.k);
 	volume_done(&l.volume);
-	ev_signals_remove(l.ev, &l.signals);
 	ev_free(l.ev);
-	fd_close(&l.lock_fd);
-	fd_close(&l.box_fd);
-	fd_close(&l.st.home_fd);
-	fd_close(&l.st.boxes_fd);
-	fd_close(&l.st.run_fd);
-	fd_close(&l.client_fd);
-	fd_close(&l.removal_fd);
 	keeper_config_done(&l.config);
 	return status;
 }

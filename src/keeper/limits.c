@@ -87,7 +87,6 @@ void keeper_limits_leave_own_group(struct keeper_life *l)
 		return;
 	l->has_own_group = false;
 	cgroup_helper_leave(&l->own_group);
-	cgroup_helper_done(&l->own_group);
 }
 
 int keeper_limits_make_cgroup(struct keeper_life *l, struct err *e)

@@ -293,9 +293,3 @@ int proc_files_open(struct proc_files *t, int *fds, uint64_t mem_bytes, bool mem
 		r = proc_files_write(t, t->started_ms, &nothing, 0);
 	return r < 0 ? err_errno(e, -r, "write the box's own files in /proc") : 0;
 }
-
-void proc_files_close(struct proc_files *t)
-{
-	for (int i = 0; i < PROC_FILES_COUNT; i++)
-		fd_close(&t->fd[i]);
-}

@@ -40,4 +40,3 @@ bool proc_files_is_old(const struct proc_files *t, uint64_t now_ms, uint64_t max
 /* Writes them anew. running: commands. Negative errno of the first write that failed. */
 int proc_files_write(struct proc_files *t, uint64_t now_ms, const struct cgroup_stats *now,
 		     unsigned running);
-void proc_files_close(struct proc_files *t); /* idempotent */

@@ -430,8 +430,7 @@ void keeper_life_release(struct keeper_life *l)
 {
 	struct err e;
 
-	proc_files_close(&l->proc_files);
-	fd_close(&l->host.mounts_fd);
+	fd_close(&l->host.mounts_fd); /* it keeps the box's mounts, and these its disk */
 	keeper_listener_done(&l->listener);
 	if (l->has_cgroup) {
 		l->has_cgroup = false;
