@@ -56,6 +56,23 @@ __attribute__((no_sanitize("address", "undefined"))) void child_reset_signals(ui
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+int child_close_but(unsigned first, const int *keep, size_t count)
+{
+	unsigned next = first;
+	int r = 0;
+
+	for (; next != ~0u && r == 0; first = next + 1) {
+		next = ~0u;
+		for (size_t i = 0; i < count; i++)
+			if (keep[i] >= 0 && (unsigned)keep[i] >= first && (unsigned)keep[i] < next)
+				next = (unsigned)keep[i];
+		if (next > first)
+			r = syscall(SYS_close_range, first, next - (next != ~0u), 0u) < 0 ? -errno
+											  : 0;
+	}
+	return r;
+}
+
 static int status_of(int wait_status)
 {
 	return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);

@@ -24,6 +24,9 @@ void child_env(const char *env[CHILD_ENV_MAX + 1], bool with_cove);
  * 0 of ignored is signal 1. Blocks none. For a child that shares our memory too. */
 void child_reset_signals(uint64_t ignored);
 
+/* In a child of ours: closes all descriptors from first on but those; a -1 among them is none. */
+int child_close_but(unsigned first, const int *keep, size_t count);
+
 /* Starts a program, looked for in PATH unless it has a slash, with these descriptors as 0 to 2 (-1:
  * the caller's own) and no others. Whether it could be executed is said by its end: status 127. */
 int child_start(const char *program, char *const argv[], const int fds[3], pid_t *ret_pid);

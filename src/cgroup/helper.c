@@ -1,6 +1,7 @@
 /* The groups of a box's keeper and door; see helper.h. */
 #include "cgroup/helper.h"
 
+#include "base/child.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/str.h"
@@ -192,32 +193,24 @@ void cgroup_helper_remove(const struct cgroup_helper *h)
 		(void)unlinkat(h->trees[i].parent_fd, h->name, AT_REMOVEDIR);
 }
 
-void cgroup_helper_leave(struct cgroup_helper *h)
+void cgroup_helper_leave(const struct cgroup_helper *h)
 {
 	for (unsigned i = 0; i < h->count; i++)
 		(void)fd_write_full(h->trees[i].leave_fd, "0", 1);
 	cgroup_helper_remove(h);
 }
 
-void cgroup_helper_leave_named(const char *box, enum cgroup_helper_kind kind)
+int cgroup_helper_close_others(const struct cgroup_helper *h, unsigned first)
 {
-	static const enum layout_tree trees[] = {LAYOUT_V2, LAYOUT_MEMORY, LAYOUT_CPU};
-	char name[sizeof(((struct cgroup_helper *)0)->name)];
-	struct layout l;
+	int keep[2 * CGROUP_HELPER_TREES];
+	size_t count = 0;
 
-	layout_find(&l);
-	snprintf(name, sizeof(name), "%s%s", box, suffixes[kind]);
-	for (size_t i = 0; i < sizeof(trees) / sizeof(trees[0]); i++) {
-		autoclose int parent = layout_open(&l, trees[i], false);
-		autoclose int leave = -1;
-
-		if (parent < 0 || faccessat(parent, name, F_OK, 0) < 0)
-			continue;
-		leave = layout_kind(trees[i])->open_exit(&l, parent);
-		if (leave >= 0)
-			(void)fd_write_full(leave, "0", 1);
-		(void)unlinkat(parent, name, AT_REMOVEDIR);
+	for (unsigned i = 0; i < h->count; i++) {
+		ASSERT(h->trees[i].parent_fd >= (int)first && h->trees[i].leave_fd >= (int)first);
+		keep[count++] = h->trees[i].parent_fd;
+		keep[count++] = h->trees[i].leave_fd;
 	}
+	return child_close_but(first, keep, count);
 }
 
 void cgroup_helper_done(struct cgroup_helper *h)

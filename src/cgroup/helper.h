@@ -65,9 +65,9 @@ void cgroup_helper_make_beside(const struct cgroup *cg, const char *box,
 /* The calling process goes into the v1 groups. 0 or -errno. */
 int cgroup_helper_join(const struct cgroup_helper *h);
 /* It goes elsewhere (if it is in there), and the groups are removed if they are empty then. */
-void cgroup_helper_leave(struct cgroup_helper *h);
-/* The same for a process that has none of the descriptors any more. */
-void cgroup_helper_leave_named(const char *box, enum cgroup_helper_kind kind);
+void cgroup_helper_leave(const struct cgroup_helper *h);
+/* In a child: closes all descriptors from first on but those that it takes to leave. */
+int cgroup_helper_close_others(const struct cgroup_helper *h, unsigned first);
 /* Removes the groups if they are empty, without having been in them. */
 void cgroup_helper_remove(const struct cgroup_helper *h);
 void cgroup_helper_done(struct cgroup_helper *h);

@@ -298,17 +298,20 @@ static void kill_children(void)
 	}
 }
 
-/* All processes below us come to us once their parents are gone. Until none is left, or so long. */
-static void await_children(const struct launcher *u, bool kills)
+/* All processes below us come to us once their parents are gone. Until none is left: true, or so
+ * long. */
+static bool await_children(const struct launcher *u, bool kills)
 {
 	struct pollfd p = {.fd = u->child_fd, .events = POLLIN};
 	uint64_t end = clock_mono_ms() + LAUNCHER_GRACE_MS, now;
 
 	for (;;) {
 		reap_others(u);
+		if (!has_children())
+			return true;
 		now = clock_mono_ms();
-		if (!has_children() || now >= end)
-			return;
+		if (now >= end)
+			return false;
 		if (kills)
 			kill_children();
 		(void)poll(&p, 1, (int)(end - now));
@@ -322,8 +325,8 @@ static void end_groups(struct launcher *u, bool keeper_ends)
 {
 	struct pollfd keeper = {.fd = u->keeper_fd, .events = POLLIN};
 
-	await_children(u, false);
-	await_children(u, true);
+	if (!await_children(u, false))
+		(void)await_children(u, true);
 	if (!u->c.box_group)
 		return;
 	if (u->has_group)
@@ -331,7 +334,7 @@ static void end_groups(struct launcher *u, bool keeper_ends)
 	/* Its link is closed before it is out of its group, which is the last one's to remove. */
 	if (keeper_ends)
 		(void)poll(&keeper, 1, LAUNCHER_GRACE_MS);
-	cgroup_helper_leave_named(u->c.box_group, CGROUP_KEEPER);
+	cgroup_helper_leave(&u->c.own_group);
 }
 
 static _Noreturn void serve(struct launcher *u)
@@ -349,7 +352,8 @@ static _Noreturn void serve(struct launcher *u)
 			break;
 		if (u->pid && p[1].revents)
 			reap_door(u, 0);
-		reap_others(u);
+		if (p[2].revents)
+			reap_others(u);
 		r = launcher_receive(SOCK_FD, &n, &none);
 		launcher_gift_done(&none);
 		if (r < 0 || (r > 0 && n.type == LAUNCHER_END))
@@ -386,7 +390,8 @@ static _Noreturn void be_launcher(int fd, pid_t keeper, const struct launcher_co
 
 	if (fd != SOCK_FD && dup3(fd, SOCK_FD, O_CLOEXEC) < 0)
 		_exit(1);
-	sys_close_range(SOCK_FD + 1, ~0u, 0);
+	if (cgroup_helper_close_others(&u.c.own_group, SOCK_FD + 1) < 0)
+		_exit(1);
 	u.keeper_fd = sys_pidfd_open(keeper);
 	u.child_fd = watch_children();
 	if (u.child_fd < 0)

@@ -55,8 +55,9 @@ struct launcher_msg {
 struct launcher_config {
 	const char *door_path;
 	const struct door_config *door;
-	const char *box_group;	     /* the box's, beside which the helpers' are; NULL: none */
-	struct cgroup_limits limits; /* the box's */
+	const char *box_group;		/* the box's, beside which the helpers' are; NULL: none */
+	struct cgroup_limits limits;	/* the box's */
+	struct cgroup_helper own_group; /* the keeper's, which the launcher is born in */
 };
 int launcher_start(const struct launcher_config *c, int *ret_fd, struct err *e);
 

@@ -154,7 +154,8 @@ int keeper_network_start(struct keeper_life *l, struct err *e)
 	};
 	return keeper_door_new(&door, &l->k,
 			       &(struct launcher_config){l->config.door_path, &config,
-							 l->cgroup_name, keeper_limits_grouped(l)},
+							 l->cgroup_name, keeper_limits_grouped(l),
+							 l->own_group},
 			       e);
 }
 

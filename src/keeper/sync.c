@@ -5,6 +5,7 @@
  * the command meanwhile waits in its buffer, and where that is much, so does its sender: all of it
  * goes to init at once.
  */
+#include "base/child.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "keeper/exec.h"
@@ -52,22 +53,10 @@ static void on_synced(struct ev_child *c, int status)
 /* In the child: nothing else of the keeper's stays open in it. */
 static int sync_alone(struct keeper *k)
 {
-	unsigned first = 3;
+	const int keep[] = {k->journal.fd, k->logs.dir_fd, k->logs.box_fd};
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	for (;;) {
-		const int keep[] = {k->journal.fd, k->logs.dir_fd, k->logs.box_fd};
-		unsigned next = ~0u;
-
-		for (size_t i = 0; i < sizeof(keep) / sizeof(keep[0]); i++)
-			if ((unsigned)keep[i] >= first && (unsigned)keep[i] < next)
-				next = (unsigned)keep[i];
-		if (next > first)
-			sys_close_range(first, next - (next != ~0u), 0);
-		if (next == ~0u)
-			break;
-		first = next + 1;
-	}
+	(void)child_close_but(3, keep, sizeof(keep) / sizeof(keep[0]));
 	return journal_sync(&k->journal, k->logs.dir_fd, k->logs.box_fd);
 }
 

@@ -1,6 +1,7 @@
 /* Descriptors, whole files, and passing descriptors. */
 #include "tap.h"
 
+#include "base/child.h"
 #include "base/fd.h"
 
 #include <fcntl.h>
@@ -49,6 +50,24 @@ TEST(owned_descriptors_close_themselves)
 	fd_close(&copy);
 	CHECK_EQ(copy, -1);
 	fd_close(&copy);
+}
+
+TEST(all_are_closed_but_some)
+{
+	int fds[6], keep[] = {-1, 0, -1, 0};
+
+	for (size_t i = 0; i < 6; i++) {
+		fds[i] = fcntl(0, F_DUPFD_CLOEXEC, 200 + 2 * (int)i);
+		CHECK_EQ(fds[i], 200 + 2 * (int)i);
+	}
+	keep[0] = fds[4];
+	keep[1] = fds[0]; /* below the first */
+	keep[3] = fds[1];
+	CHECK_EQ(child_close_but(202, keep, 4), 0);
+	for (size_t i = 0; i < 6; i++)
+		CHECK_EQ(fcntl(fds[i], F_GETFD) >= 0, i == 0 || i == 1 || i == 4);
+	CHECK_EQ(child_close_but(200, NULL, 0), 0);
+	CHECK(fcntl(fds[4], F_GETFD) < 0);
 }
 
 DIR_TEST(write_and_read_a_file)
