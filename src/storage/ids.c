@@ -132,7 +132,7 @@ int ids_range_take(struct ids *ids, const char *run_dir, int *ret_lock_fd, struc
 	if (mkdir(run_dir, 0700) < 0 && errno != EEXIST)
 		return err_errno(e, errno, "make '%s'", run_dir);
 	snprintf(path, sizeof(path), "%s/" IDS_RANGES_FILE, run_dir);
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	fd = openat(AT_FDCWD, path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return err_errno(e, errno, "open '%s'", path);
 	rand_bytes(&start, sizeof(start));

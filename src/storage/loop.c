@@ -106,7 +106,8 @@ static int cannot_mount(int code, const char *why, int file_fd, struct err *e)
 }
 
 /* Mounted twice: the wall shows the first to the box with the box's ids. The second stays as it is
- * stored, for the host's own work and to see how full it is. */
+ * stored, for the host's own work and to see how full it is; what it is a mount of was configured
+ * by the first. */
 static int mount_device(const struct loopdev *dev, bool throw_away, int file_fd, struct volume *ret,
 			struct err *e)
 {
@@ -122,6 +123,7 @@ static int mount_device(const struct loopdev *dev, bool throw_away, int file_fd,
 	mount_fd = mount_detached("ext4", options, MOUNT_NODEV | MOUNT_NOATIME, why, sizeof(why));
 	if (mount_fd < 0)
 		return cannot_mount(-mount_fd, why, file_fd, e);
+	options[2] = NULL;
 	stat_fd = mount_detached("ext4", options,
 				 MOUNT_NODEV | MOUNT_NOSUID | MOUNT_NOEXEC | MOUNT_NOATIME, why,
 				 sizeof(why));
