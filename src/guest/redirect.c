@@ -209,7 +209,7 @@ static int converse(int protocol, const struct batch *b, uint32_t last)
 
 /* ---- routes ---- */
 
-static void put_route(struct batch *b, uint8_t family)
+static void put_route(struct batch *b, uint8_t family, uint16_t flags)
 {
 	struct route_head h = {.family = family,
 			       .table = TABLE_MAIN,
@@ -218,7 +218,7 @@ static void put_route(struct batch *b, uint8_t family)
 			       .type = TYPE_UNICAST};
 	uint32_t out = LOOPBACK_INDEX, source = htonl(INADDR_LOOPBACK);
 
-	message_begin(b, NEW_ROUTE, F_CREATE | F_ACK);
+	message_begin(b, NEW_ROUTE, F_CREATE | flags);
 	put(b, &h, sizeof(h));
 	put_attr(b, ATTR_OUT, &out, sizeof(out));
 	if (family == AF_INET)
@@ -234,7 +234,7 @@ static void put_own_address(struct batch *b)
 		.family = AF_INET, .prefix_len = 32, .scope = SCOPE_HOST, .index = LOOPBACK_INDEX};
 	uint32_t address = htonl(0x7f000101);
 
-	message_begin(b, NEW_ADDRESS, F_CREATE | F_ACK);
+	message_begin(b, NEW_ADDRESS, F_CREATE);
 	put(b, &h, sizeof(h));
 	put_attr(b, ATTR_LOCAL, &address, sizeof(address));
 	put_attr(b, ATTR_ADDRESS, &address, sizeof(address));
@@ -514,10 +514,11 @@ static int open_redirect(struct guest_redirect *r)
 		code = add_rules(false);
 	if (code < 0)
 		return code;
+	/* A failure is told in any case, success of the last one only. */
 	put_own_address(&routes);
-	put_route(&routes, AF_INET);
+	put_route(&routes, AF_INET, v6 < 0 ? F_ACK : 0);
 	if (v6 >= 0)
-		put_route(&routes, AF_INET6);
+		put_route(&routes, AF_INET6, F_ACK);
 	code = converse(NETLINK_TO_ROUTES, &routes, routes.sequence);
 	if (code < 0)
 		return code;
