@@ -112,9 +112,10 @@ struct cove_box_options {
 	bool best_effort; /* keep the limits that can be kept; cove_inspect lists the others */
 	bool strict;	  /* no_new_privs, and no root inside */
 
-	/* What may leave: "closed" (or "none"), "balanced", "open", or a path with a slash in it
-	 * for a policy file. NULL: the default, "balanced" unless cove_policy_set_default said
-	 * otherwise. */
+	/* What may leave: "closed" (or "none"), "balanced", "open"; "closed" or "balanced" with
+	 * groups that open more ("balanced,huggingface", see cove_policy_groups); or a path with a
+	 * slash in it for a policy file. NULL: the default, "balanced" unless
+	 * cove_policy_set_default said otherwise. */
 	const char *net;
 	const char *const *allow; /* "HOST[:PORT]" beside it, NULL-terminated */
 	const char *const *deny;
@@ -336,12 +337,19 @@ COVE_API int cove_policy_check(struct cove *cove, const char *name, const char *
 typedef void cove_on_warning(void *arg, const char *text);
 COVE_API int cove_policy_check_file(struct cove *cove, const char *path,
 				    cove_on_warning *on_warning, void *arg, struct cove_error *err);
-/* Is it one of the policies that are built in, and no box or file? */
+/* Is it one of the policies that are built in, or such a one with groups, and no box or file? */
 COVE_API bool cove_policy_is_preset(const char *name);
-/* The text that holds for a box, with grants as comments; or (box NULL) of a preset; or (both
- * NULL) of the default. Free with free(). */
+/* The text that holds for a box, with grants as comments; or (box NULL) of a preset, a group or a
+ * preset with groups; or (both NULL) of the default. Free with free(). */
 COVE_API int cove_policy_text(struct cove *cove, const char *box, const char *preset,
 			      char **ret_text, struct cove_error *err);
+/* The groups that there are; returns their count. hosts: with a space between. Free with free(). */
+struct cove_policy_group {
+	char name[32], summary[64];
+	char hosts[4096];
+};
+COVE_API int cove_policy_groups(struct cove *cove, struct cove_policy_group **ret,
+				struct cove_error *err);
 /* net as in cove_box_options. Kept for the box; open connections are judged again at once, and
  * *ret_cut (may be NULL) of them were cut. Live grants go. by: who asks, for the audit log; may
  * be NULL. */

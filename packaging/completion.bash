@@ -31,6 +31,15 @@ _cove_arg()
 	done
 }
 
+# Presets, and one with the groups that may follow it: "balanced,conda". A comma does not end a word.
+_cove_policies()
+{
+	case $cur in
+	*,*) _cove_words "$(cove policy groups -q 2>/dev/null | sed "s/^/${cur%,*},/")" ;;
+	*) _cove_words 'closed balanced open' ;;
+	esac
+}
+
 _cove_words()
 {
 	mapfile -t COMPREPLY < <(compgen -W "$1" -- "$cur")
@@ -59,7 +68,7 @@ _cove()
 	--log-file | --mount) mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
 	--persistence) _cove_words 'workspace box'; return ;;
 	--net)
-		_cove_words 'closed balanced open'
+		_cove_policies
 		mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "$cur")
 		return
 		;;
@@ -134,19 +143,19 @@ _cove()
 		;;
 	policy)
 		case $(_cove_arg 0) in
-		'') _cove_words 'check show apply set-default' ;;
-		show) _cove_words "closed balanced open $(cove ls -q 2>/dev/null)" ;;
+		'') _cove_words 'check show groups apply set-default' ;;
+		show) _cove_words "closed balanced open $(cove policy groups -q 2>/dev/null) $(cove ls -q 2>/dev/null)" ;;
 		apply)
 			if [[ -z $(_cove_arg 1) ]]; then
 				_cove_words "$(cove ls -q 2>/dev/null)"
 			else
-				_cove_words 'closed balanced open'
+				_cove_policies
 				mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "$cur")
 			fi
 			;;
 		check) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 		set-default)
-			_cove_words 'closed balanced open'
+			_cove_policies
 			mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "$cur")
 			;;
 		esac

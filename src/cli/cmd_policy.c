@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/limits.h"
 #include "cli/door.h"
+#include "cli/list.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +53,7 @@ static int check(struct cli *c)
 static int show(struct cli *c)
 {
 	const char *what = c->o.arg_count > 1 ? c->o.args[1] : NULL;
-	bool preset = what && cove_policy_is_preset(what);
+	bool preset = what && (cove_policy_is_preset(what) || strchr(what, ','));
 	autofree char *text = NULL;
 	struct cli_object o;
 	struct json *j;
@@ -60,7 +61,11 @@ static int show(struct cli *c)
 
 	if (preset && strcmp(what, "none") == 0)
 		what = "closed";
-	if (cove_policy_text(c->cove, preset ? NULL : what, preset ? what : NULL, &text, &err) < 0)
+	/* A box goes before a group of its name. */
+	if (cove_policy_text(c->cove, preset ? NULL : what, preset ? what : NULL, &text, &err) <
+		    0 &&
+	    (!what || preset || err.kind != COVE_NOT_FOUND ||
+	     cove_policy_text(c->cove, NULL, what, &text, NULL) < 0))
 		return cli_fail(c, &err);
 	if (!c->o.json)
 		return cli_out(c, text, strlen(text));
@@ -68,6 +73,50 @@ static int show(struct cli *c)
 	json_kv_str(j, "name", what ? what : "default");
 	json_kv_str(j, "text", text);
 	return cli_object_end(c, &o);
+}
+
+static void group_row(struct table *t, const void *item)
+{
+	const struct cove_policy_group *g = item;
+
+	table_cell(t, g->name);
+	table_cell(t, g->summary);
+	table_cell(t, g->hosts);
+}
+
+static void group_hosts(struct json *j, const void *item)
+{
+	const struct cove_policy_group *g = item;
+
+	json_key(j, "hosts");
+	json_array_begin(j);
+	for (const char *h = g->hosts; *h; h += strspn(h, " ")) {
+		json_strn(j, h, strcspn(h, " "));
+		h += strcspn(h, " ");
+	}
+	json_array_end(j);
+}
+
+static int get_groups(struct cli *c, void *ret, struct cove_error *err)
+{
+	return cove_policy_groups(c->cove, ret, err);
+}
+
+static int groups(struct cli *c)
+{
+	static const struct wire_named_field fields[] = {FIELD_ALWAYS(cove_policy_group, name),
+							 FIELD_ALWAYS(cove_policy_group, summary),
+							 {0}};
+	static const struct list_form form = {
+		.titles = {"NAME", "OPENS", "HOSTS"},
+		.size = sizeof(struct cove_policy_group),
+		.get = get_groups,
+		.row = group_row,
+		.fields = fields,
+		.more = group_hosts,
+	};
+
+	return list_run(c, &form);
 }
 
 static int apply(struct cli *c)
@@ -94,36 +143,44 @@ static int set_default(struct cli *c)
 
 const struct verb verb_policy = {
 	.name = "policy",
-	.synopsis = "policy check|show|apply|set-default ...",
+	.synopsis = "policy check|show|groups|apply|set-default ...",
 	.summary = "what may leave boxes",
 	.help = "check FILE               is the policy good? names line and fault (-: stdin);\n"
 		"                         warns of rules that let TLS through by its name alone\n"
-		"show [BOX|PRESET]        the text that holds for a box, or of a preset, or the\n"
-		"                         default's; grants stand above it as comments\n"
+		"show [BOX|PRESET|GROUP]  the text that holds for a box, or of a preset or group,\n"
+		"                         or the default's; grants stand above it as comments\n"
+		"groups                   what can be opened beside a preset, and its hosts\n"
 		"apply BOX FILE|PRESET    from now on; open connections are judged again, and\n"
 		"                         grants (`cove allow`) go\n"
 		"set-default FILE|PRESET  for boxes made from now on without --net\n"
 		"\n"
 		"A policy is YAML or JSON. The presets are policies too, good to start from:\n"
 		"closed (nothing leaves), balanced (fetch from registries and code hosts, send\n"
-		"nothing), open (the public internet). Any deny that matches wins; else the most\n"
-		"specific of allow and ask; what no rule matches is refused.\n"
+		"nothing), open (the public internet). Groups after a comma open more for\n"
+		"fetching: balanced,huggingface,pytorch; closed,conda is conda and nothing else.\n"
+		"In a file they are `use: [balanced, conda]`. Any deny that matches wins; else\n"
+		"the most specific of allow and ask; what no rule matches is refused.\n"
 		"\n"
 		"Examples\n"
 		"  cove policy show balanced > policy.yaml\n"
 		"  cove policy check policy.yaml\n"
 		"  cove policy apply dev ./policy.yaml\n"
+		"  cove policy apply dev balanced,huggingface\n"
 		"  cove policy set-default closed\n",
-	.options = (const enum opt_id[]){OPTS_COMMON, OPT_END},
+	.options = (const enum opt_id[]){OPT_QUIET, OPTS_COMMON, OPT_END},
 	.args = {1, -1},
 	.subs = (const struct verb[]){{.name = "check",
 				       .synopsis = "policy check FILE",
 				       .args = {1, 1},
 				       .run = check},
 				      {.name = "show",
-				       .synopsis = "policy show [BOX|PRESET]",
+				       .synopsis = "policy show [BOX|PRESET|GROUP]",
 				       .args = {0, 1},
 				       .run = show},
+				      {.name = "groups",
+				       .synopsis = "policy groups",
+				       .args = {0, 0},
+				       .run = groups},
 				      {.name = "apply",
 				       .synopsis = "policy apply BOX FILE|PRESET",
 				       .args = {2, 2},

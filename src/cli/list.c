@@ -32,6 +32,8 @@ static int fill_json(const struct list_form *form, const char *items, size_t cou
 	for (size_t i = 0; i < count; i++) {
 		json_object_begin(&j);
 		wire_fields_json(&j, form->fields, items + i * form->size);
+		if (form->more)
+			form->more(&j, items + i * form->size);
 		json_object_end(&j);
 	}
 	json_array_end(&j);

@@ -15,6 +15,8 @@ struct list_form {
 	int (*get)(struct cli *c, void *ret, struct cove_error *err);
 	void (*row)(struct table *t, const void *item);
 	const struct wire_named_field *fields; /* of its JSON object */
+	/* What else the object has that is no number, bool or text. NULL: nothing. */
+	void (*more)(struct json *j, const void *item);
 	/* Without newline. NULL: an item begins with its name. */
 	void (*name)(struct buf *b, const void *item);
 };

@@ -26,6 +26,7 @@
 #include "cove.h"
 #include "storage/ids.h"
 #include "store/event.h"
+#include "store/net.h"
 #include "store/record.h"
 #include "store/state.h"
 
@@ -124,8 +125,8 @@ struct core_spec {
 	char name[BOX_NAME_MAX + 1];
 	char *text[SPEC_MOUNT_MAX + 1]; /* owned */
 	size_t text_count;
-	char net[32]; /* spec.net; empty before network_choose (door.h) */
-	char *policy; /* owned; the text where that is "file" */
+	char net[NET_NAME_MAX]; /* spec.net; empty before network_choose (door.h) */
+	char *policy;		/* owned; the text where that is "file" */
 	size_t policy_len;
 	const char *const *allow; /* borrowed from the options */
 	const char *const *deny;

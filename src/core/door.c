@@ -39,9 +39,8 @@ enum {
 
 /* ---- the program ---- */
 
-/* What it printed on `stream` (owned); its exit status as child_wait has it. */
-static int run_door(struct cove *cove, char *const argv[], int input, int stream, char **ret,
-		    int *ret_status, struct err *e)
+int net_run_door(struct cove *cove, char *const argv[], int input, int stream, char **ret,
+		 int *ret_status, struct err *e)
 {
 	autofree char *text = calloc(1, ANSWER_MAX + 1);
 	int out[2], fds[3] = {input, -1, -1}, r = spawn_find_door(cove, e);
@@ -90,7 +89,7 @@ static int check_warned(struct cove *cove, const char *name, const char *text, s
 	if (r < 0)
 		return err_errno(e, -r, "check a policy");
 	lseek(input, 0, SEEK_SET);
-	r = run_door(cove, argv, input, 2, &said, &status, e);
+	r = net_run_door(cove, argv, input, 2, &said, &status, e);
 	if (r < 0)
 		return r;
 	for (char *line = said, *end; status == 0 && on_warning && *line; line = end) {
@@ -115,13 +114,15 @@ static int check_text(struct cove *cove, const char *name, const char *text, siz
 int net_preset_text(struct cove *cove, const char *preset, char **ret, struct err *e)
 {
 	char *argv[] = {(char *)"cove-door", (char *)"preset", (char *)(uintptr_t)preset, NULL};
-	int status = 0, r = run_door(cove, argv, -1, 1, ret, &status, e);
+	int status = 0, r = net_run_door(cove, argv, -1, 1, ret, &status, e);
 
 	if (r < 0 || status == 0)
 		return r;
+	(*ret)[strcspn(*ret, "\n")] = 0;
+	r = err_set(e, ERR_INVALID, EINVAL, "%.220s",
+		    (*ret)[0] ? *ret : "cove-door ended without a word: install Cove again");
 	free(take_ptr(*ret));
-	return err_set(e, ERR_NOT_FOUND, ENOENT,
-		       "there is no preset '%.40s': closed, balanced and open are", preset);
+	return r;
 }
 
 /* The reader's word on the rule that was made of a pattern, without the place in that text. */
@@ -204,6 +205,14 @@ static int read_policy_file(const char *path, bool may_be_stdin, char **ret, siz
 	return 0;
 }
 
+/* Is there all that it names? */
+static int check_list(struct cove *cove, const char *net, struct err *e)
+{
+	autofree char *text = NULL;
+
+	return net_preset_text(cove, net, &text, e);
+}
+
 int net_choose(struct cove *cove, const char *net, struct net_choice *ret, struct err *e)
 {
 	int r = 0;
@@ -219,15 +228,28 @@ int net_choose(struct cove *cove, const char *net, struct net_choice *ret, struc
 	} else if (net_is_preset(net)) {
 		str_copy(ret->policy, sizeof(ret->policy),
 			 strcmp(net, "none") == 0 ? "closed" : net);
+		r = strchr(net, ',') ? check_list(cove, net, e) : 0;
 	} else if (strchr(net, '/') || strchr(net, '.')) {
 		r = read_policy_file(net, false, &ret->text, &ret->len, e);
 		str_copy(ret->policy, sizeof(ret->policy), "file");
 		if (r == 0)
 			r = check_text(cove, net, ret->text, ret->len, e);
+	} else if (strchr(net, ',')) {
+		r = check_list(cove, net, e);
+		if (r == 0)
+			r = err_set(e, ERR_LIMIT, E2BIG,
+				    "a list of groups has at most %u bytes: write a policy file "
+				    "with 'use: [...]'",
+				    NET_NAME_MAX - 1);
+	} else if (check_list(cove, net, NULL) == 0) {
+		r = err_set(e, ERR_INVALID, EINVAL,
+			    "'%s' is a group, to go with a preset: balanced,%s, or closed,%s for "
+			    "nothing else",
+			    net, net, net);
 	} else {
 		r = err_set(e, ERR_INVALID, EINVAL,
-			    "there is no policy '%.60s': closed, balanced, open, or a file (write "
-			    "./%.60s for one of that name)",
+			    "there is no policy '%.60s': closed, balanced, open, one of these and "
+			    "groups (balanced,huggingface), or a file (./%.60s)",
 			    net, net);
 	}
 	if (r < 0)
@@ -571,7 +593,7 @@ static int box_text(struct cove *cove, const char *box, char **ret, struct err *
 int cove_policy_text(struct cove *cove, const char *box, const char *preset, char **ret_text,
 		     struct cove_error *err)
 {
-	char policy[32];
+	char policy[NET_NAME_MAX];
 	struct err e = {0};
 	size_t len;
 	int r = box || preset ? 0 : net_default(&cove->state, policy, &e);

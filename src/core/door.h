@@ -7,8 +7,8 @@
 
 /* What a caller's `net` stands for. */
 struct net_choice {
-	char policy[32]; /* a preset's name, or "file" */
-	char *text;	 /* owned; the text where it is "file" */
+	char policy[NET_NAME_MAX]; /* a preset's name, a list or "file" */
+	char *text;		   /* owned; the text where it is "file" */
 	size_t len;
 };
 
@@ -16,7 +16,11 @@ struct net_choice {
 int net_choose(struct cove *cove, const char *net, struct net_choice *ret, struct err *e);
 void net_choice_done(struct net_choice *c);
 
-/* The text of a preset; owned. */
+/* Runs cove-door: what it printed on `stream` (owned), and its exit status as child_wait has it. */
+int net_run_door(struct cove *cove, char *const argv[], int input, int stream, char **ret,
+		 int *ret_status, struct err *e);
+
+/* The text of a preset, a group, or a list of one preset and groups; owned. */
 int net_preset_text(struct cove *cove, const char *preset, char **ret, struct err *e);
 
 /* What the door of a running box says of itself. The texts of status are in it. */

@@ -124,6 +124,7 @@ int network_check(struct cove *cove, const char *name, int box_fd, struct err *e
 static int is_policy(struct cove *cove, const struct spec *have, int box_fd, const char *net,
 		     bool *ret, struct err *e)
 {
+	const char *made_with = net_is_closed(have->net) ? "closed" : have->net;
 	autofree char *text = NULL;
 	struct net_choice choice;
 	size_t len = 0;
@@ -132,19 +133,22 @@ static int is_policy(struct cove *cove, const struct spec *have, int box_fd, con
 	if (r < 0)
 		return r;
 	r = fd_read_file(box_fd, NET_POLICY_FILE, DOOR_POLICY_MAX, &text, &len);
+	if (r == -ENOENT && !choice.text && strcmp(choice.policy, made_with) == 0) {
+		*ret = true;
+		return 0;
+	}
+	/* The same groups in another order are the same policy. */
 	if (r == -ENOENT) {
-		*ret = !choice.text &&
-		       strcmp(choice.policy, net_is_closed(have->net) ? "closed" : have->net) == 0;
-		r = 0;
+		r = net_preset_text(cove, made_with, &text, e);
+		len = r == 0 ? strlen(text) : 0;
 	} else if (r < 0) {
 		err_errno(e, -r, "read the policy of box '%s'", have->name);
-	} else {
-		if (!choice.text) {
-			r = net_preset_text(cove, choice.policy, &choice.text, e);
-			choice.len = r == 0 ? strlen(choice.text) : 0;
-		}
-		*ret = r == 0 && len == choice.len && memcmp(text, choice.text, len) == 0;
 	}
+	if (r == 0 && !choice.text) {
+		r = net_preset_text(cove, choice.policy, &choice.text, e);
+		choice.len = r == 0 ? strlen(choice.text) : 0;
+	}
+	*ret = r == 0 && len == choice.len && memcmp(text, choice.text, len) == 0;
 	net_choice_done(&choice);
 	return r;
 }

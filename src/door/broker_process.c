@@ -25,6 +25,7 @@
 #include "door/config.h"
 #include "door/fold.h"
 #include "door/policy.h"
+#include "door/presets.h"
 #include "door/used.h"
 #include "ev/ev.h"
 #include "store/audit.h"
@@ -126,22 +127,21 @@ static void answer_text(struct process *p, uint32_t id, enum broker_verb verb, c
 
 /* ---- policy and grants ---- */
 
-/* Owned text, of the box's own file or, where it has none, of its preset. */
+/* Owned text, of the box's own file or, where it has none, of what is built in. */
 static int read_policy(struct process *p, char **ret, size_t *ret_len, struct err *e)
 {
-	const char *preset = policy_preset(p->config->policy);
 	int r = fd_read_file(p->box_fd, NET_POLICY_FILE, DOOR_POLICY_MAX, ret, ret_len);
 
 	if (r == 0)
 		return 0;
 	if (r != -ENOENT)
 		return err_errno(e, -r, "read the policy of box '%s'", p->config->box);
-	if (!preset)
+	if (strcmp(p->config->policy, "file") == 0)
 		return err_set(e, ERR_NOT_FOUND, ENOENT, "the policy of box '%s' is missing",
 			       p->config->box);
-	*ret = strdup(preset);
-	*ret_len = strlen(preset);
-	return *ret ? 0 : err_errno(e, ENOMEM, "read the policy");
+	r = preset_text(p->config->policy, ret, e);
+	*ret_len = r == 0 ? strlen(*ret) : 0;
+	return r;
 }
 
 /* The policy, or the grants. */

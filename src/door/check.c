@@ -1,14 +1,16 @@
-/* cove-door check and preset; see check.h. */
+/* cove-door check, preset and groups; see check.h. */
 #include "door/check.h"
 
 #include "base/buf.h"
 #include "base/fd.h"
 #include "door/policy_form.h"
+#include "door/presets.h"
 #include "store/secret.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -124,12 +126,56 @@ int check_main(int argc, char **argv)
 
 int preset_main(int argc, char **argv)
 {
-	const char *text = argc == 2 ? policy_preset(argv[1]) : NULL;
+	struct err e = {0};
+	char *text = NULL;
+	int r;
 
-	if (!text) {
-		fputs("usage: cove-door preset closed|balanced|open\n", stderr);
+	if (argc != 2) {
+		fputs("usage: cove-door preset NAME[,GROUP...]\n", stderr);
 		return 2;
 	}
-	fputs(text, stdout);
+	r = preset_text(argv[1], &text, &e);
+	fputs(r < 0 ? e.msg : text, stdout);
+	free(text);
+	return fflush(stdout) != 0 ? 1 : r < 0 ? 2 : 0;
+}
+
+/* Was this host named by an earlier rule of the policy, or earlier in this one? */
+static bool is_named(const struct policy *p, size_t rule, size_t at)
+{
+	const struct pattern *is = &p->entries[rule].patterns[at];
+
+	for (size_t i = 0; i <= rule; i++)
+		for (size_t k = 0; k < (i < rule ? p->entries[i].pattern_count : at); k++)
+			if (strcmp(p->entries[i].patterns[k].text, is->text) == 0)
+				return true;
+	return false;
+}
+
+int groups_main(void)
+{
+	for (const struct preset *g = presets; g->name; g++) {
+		const char *what = g->text + strlen("# ") + strlen(g->name) + strlen(": ");
+		struct policy *p = NULL;
+		struct err e;
+
+		if (!g->is_group)
+			continue;
+		if (policy_parse(&p, g->name, g->text, strlen(g->text), &e) < 0) {
+			fprintf(stderr, "%s\n", e.msg);
+			return 1;
+		}
+		printf("%s\t%.*s\t", g->name, (int)strcspn(what, "\n"), what);
+		for (size_t i = 0; i < p->entry_count; i++)
+			for (size_t k = 0; k < p->entries[i].pattern_count; k++) {
+				const struct pattern *h = &p->entries[i].patterns[k];
+
+				if (!is_named(p, i, k))
+					printf("%s%s%s", i || k ? " " : "",
+					       h->kind == PATTERN_SUFFIX ? "*" : "", h->text);
+			}
+		puts("");
+		policy_free(p);
+	}
 	return fflush(stdout) != 0;
 }

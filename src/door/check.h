@@ -5,5 +5,9 @@
  * "-"), and looks for every secret that it names. Fine: exit 0, and warnings on standard error.
  * Not: exit 1, and the sentence there. Exit 2: wrong use. */
 int check_main(int argc, char **argv);
-/* preset NAME: prints its text; exit 2 without one of that name. */
+/* preset NAME[,GROUP...]: prints the text (presets.h). Exit 2 where there is none, and the sentence
+ * in its place. */
 int preset_main(int argc, char **argv);
+/* groups: a line for each group: its name, what it is for and its hosts with a space between, with
+ * a tab between these. */
+int groups_main(void);

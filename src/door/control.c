@@ -4,6 +4,7 @@
  */
 #include "door/ask.h"
 #include "door/door.h"
+#include "door/presets.h"
 
 #include "base/fd.h"
 #include "base/limits.h"
@@ -108,20 +109,23 @@ static void record_change(const struct reload *l)
 	broker_record(d->broker, NULL, &row);
 }
 
-/* What the text is called: a preset that says the same, or the name that came with it. A grant
- * changes nothing of it. */
+/* What the text is called: what is built in and says the same, or the name that came with it. A
+ * grant changes nothing of it. */
 static void name_policy(struct door *d, const struct reload *l)
 {
-	static const char *const presets[] = {"closed", "balanced", "open"};
+	const char *known[] = {d->config.policy, "closed", "balanced", "open"};
 	const char *name = l->pattern[0] && !is_grant(l)      ? l->pattern
 			   : is_grant(l) && d->policy_name[0] ? d->policy_name
-			   : policy_preset(d->config.policy)  ? "file"
-							      : d->config.policy;
+							      : "file";
 	char copy[NET_NAME_MAX];
 
-	for (size_t i = 0; l->policy.call.text && i < sizeof(presets) / sizeof(presets[0]); i++)
-		if (strcmp(l->policy.call.text, policy_preset(presets[i])) == 0)
-			name = presets[i];
+	for (size_t i = 0; l->policy.call.text && i < sizeof(known) / sizeof(known[0]); i++) {
+		autofree char *text = NULL;
+
+		if (preset_text(known[i], &text, NULL) == 0 &&
+		    strcmp(l->policy.call.text, text) == 0)
+			name = known[i];
+	}
 	str_copy(copy, sizeof(copy), name);
 	str_copy(d->policy_name, sizeof(d->policy_name), copy);
 }

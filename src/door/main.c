@@ -4,7 +4,8 @@
  *	run                  be a box's door (door.h), with descriptors 3 and 4 as config.h says
  *	make-ca DIR COUNT    certificate authorities made ahead of time
  *	check [FILE]         is it a policy (check.h)
- *	preset NAME          a policy that is built in
+ *	preset NAME[,GROUP]  a policy that is built in
+ *	groups               the groups that are
  */
 #include "base/fd.h"
 #include "base/limits.h"
@@ -46,7 +47,9 @@ int main(int argc, char **argv)
 		return check_main(argc - 1, argv + 1);
 	if (argc > 1 && strcmp(argv[1], "preset") == 0)
 		return preset_main(argc - 1, argv + 1);
+	if (argc == 2 && strcmp(argv[1], "groups") == 0)
+		return groups_main();
 	fprintf(stderr, "cove-door is started by a box's keeper; by hand: make-ca DIR COUNT, "
-			"check, preset\n");
+			"check, preset, groups\n");
 	return 2;
 }

@@ -20,7 +20,7 @@ static int put_file(FILE *out, const char *path)
 		else
 			putc(c, out);
 	}
-	fputs("\"},\n", out);
+	fprintf(out, "\",\n\t %s},\n", strstr(path, "/groups/") ? "true" : "false");
 	c = ferror(in);
 	fclose(in);
 	return c ? -EIO : 0;

@@ -2,20 +2,8 @@
 #include "door/policy.h"
 
 #include "door/policy_form.h"
-#include "door/presets.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-const char *policy_preset(const char *name)
-{
-	if (strcmp(name, "none") == 0)
-		name = "closed";
-	for (const struct preset *p = presets; p->name; p++)
-		if (strcmp(p->name, name) == 0)
-			return p->text;
-	return NULL;
-}
 
 struct policy *policy_closed(void)
 {

@@ -1,6 +1,6 @@
 /*
- * A box's policy: what may leave, and what is added on the way. docs/policy.md is its grammar; the
- * presets (presets/closed.yaml, balanced.yaml, open.yaml) are built in.
+ * A box's policy: what may leave, and what is added on the way. docs/policy.md is its grammar; some
+ * are built in (presets.h).
  *
  *	version: 1
  *	connections: 64            # at once; the lower of this and --net-conns holds
@@ -8,6 +8,7 @@
  *	ask_timeout: 5m
  *	tls: intercept             # for every rule that does not say "tls: pass"
  *	resolver: 127.0.0.1:5353   # instead of the host's; an address, port 53 unless given
+ *	use: [balanced, conda]     # the rules of presets and groups, as if they stood below
  *	rules:
  *	  - name: openai           # for the audit log; "rule 1" otherwise
  *	    allow: api.openai.com  # or deny, or ask: a host, "*.suffix", "*", an address, a CIDR;
@@ -93,9 +94,6 @@ static inline bool rule_injects(const struct rule *r)
 
 /* Never changes once it was read. */
 struct policy;
-
-/* The text of a preset ("closed", "none", "balanced", "open"), or NULL. */
-const char *policy_preset(const char *name);
 
 /* name is for messages: "policy.yaml:12: ...". YAML, of which JSON is a part. Empty text is an
  * error, as is everything that is not understood. */

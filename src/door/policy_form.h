@@ -9,6 +9,8 @@
 #include "door/policy.h"
 #include "door/policy_tree.h"
 
+enum { POLICY_USE_MAX = 32 }; /* presets and groups there are, at most */
+
 enum pattern_kind { PATTERN_ANY, PATTERN_NAME, PATTERN_SUFFIX, PATTERN_CIDR };
 
 /* A host as a rule writes it. */
@@ -75,10 +77,18 @@ bool pattern_is_private(const struct pattern *p);
 struct policy_reading {
 	struct source src;
 	struct policy *policy;
+	struct arena *tree; /* of all texts that are read */
+	/* What it uses: only their rules count. */
+	const struct policy_node *used[POLICY_USE_MAX];
+	size_t used_count;
+	unsigned use_line;
 };
 int inject_parse(struct policy_reading *x, struct entry *r, const struct policy_node *v);
 int client_cert_parse(struct policy_reading *x, struct entry *r, const struct policy_node *v);
 int pass_parse(struct policy_reading *x, struct entry *r, const struct policy_node *v);
+
+/* policy_use.c: `use`. */
+int use_parse(struct policy_reading *x, struct entry *r, const struct policy_node *v);
 
 /* policy_check.c */
 int policy_check_rule(struct policy_reading *x, const struct entry *r, const struct policy_node *v);

@@ -558,28 +558,61 @@ static int read_timeout(struct policy_reading *x, struct entry *r, const struct 
 	return rc;
 }
 
+/* Read by read_all_rules, once it is known what else is used. */
 static int read_rules(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
-	struct policy *p = x->policy;
-	int rc;
-
 	if (v->kind != NODE_LIST)
 		return source_error(&x->src, v->line,
 				    "'rules' must be a list; 'rules: []' lets nothing out");
-	if (v->count > DOOR_RULES_MAX)
-		return source_error(&x->src, v->line, "more than %u rules", DOOR_RULES_MAX);
-	p->entries = arena_array(&p->arena, v->count, sizeof(*p->entries));
+	return 0;
+}
+
+/* Reads the rules of one list into the entries that are left. use_line: of rules that are used; 0
+ * for those that stand here. */
+static int read_list(struct policy_reading *x, const struct policy_node *list, unsigned use_line)
+{
+	struct policy *p = x->policy;
+
+	for (const struct policy_node *i = list->first; i; i = i->next) {
+		size_t n = p->entry_count++;
+		int rc = read_rule(x, &p->entries[n], i, n + 1);
+
+		if (rc < 0)
+			return rc;
+		if (use_line)
+			p->entries[n].rule.line = use_line;
+	}
+	return 0;
+}
+
+static const struct policy_node *used_rules(const struct policy_reading *x, size_t i)
+{
+	return reading_find(x->used[i], "rules");
+}
+
+static int read_all_rules(struct policy_reading *x, const struct policy_node *root)
+{
+	const struct policy_node *own = reading_find(root, "rules");
+	size_t count = own ? own->count : 0;
+	struct policy *p = x->policy;
+	int rc;
+
+	if (!own && !x->used_count)
+		return source_error(&x->src, root->line,
+				    "'rules' is missing; 'rules: []' lets nothing out");
+	for (size_t i = 0; i < x->used_count; i++)
+		count += used_rules(x, i)->count;
+	if (count > DOOR_RULES_MAX)
+		return source_error(&x->src, own ? own->line : root->line, "more than %u rules",
+				    DOOR_RULES_MAX);
+	p->entries = arena_array(&p->arena, count, sizeof(*p->entries));
 	p->secrets = arena_array(&p->arena, DOOR_SECRETS_MAX, sizeof(*p->secrets));
 	if (!p->entries || !p->secrets)
 		return source_no_memory(&x->src);
-	for (const struct policy_node *i = v->first; i; i = i->next) {
-		size_t n = p->entry_count++;
-
-		rc = read_rule(x, &p->entries[n], i, n + 1);
-		if (rc < 0)
-			return rc;
-	}
-	return check_names(x);
+	rc = own ? read_list(x, own, 0) : 0;
+	for (size_t i = 0; i < x->used_count && rc == 0; i++)
+		rc = read_list(x, used_rules(x, i), x->use_line);
+	return rc < 0 ? rc : check_names(x);
 }
 
 static const struct key top_keys[] = {
@@ -589,6 +622,7 @@ static const struct key top_keys[] = {
 	{"ask_timeout", .read = read_timeout},
 	{"resolver", .read = read_resolver},
 	{"tls", .read = read_top_tls},
+	{"use", .read = use_parse},
 	{"rules", .read = read_rules},
 	{0},
 };
@@ -604,11 +638,10 @@ static int read_policy(struct policy_reading *x, const struct policy_node *root)
 	if (root->count && !reading_find(root, "version"))
 		return source_error(&x->src, root->line, "'version: 1' is missing");
 	r = read_map(x, NULL, root, top_keys);
+	if (r == 0)
+		r = read_all_rules(x, root);
 	if (r < 0)
 		return r;
-	if (!reading_find(root, "rules"))
-		return source_error(&x->src, root->line,
-				    "'rules' is missing; 'rules: []' lets nothing out");
 	timeout = reading_find(root, "ask_timeout");
 	if (timeout)
 		(void)read_timeout(x, NULL, timeout);
@@ -625,9 +658,9 @@ static int read_policy(struct policy_reading *x, const struct policy_node *root)
 
 int policy_parse_at(struct policy **ret, struct source *src, const char *text, size_t len)
 {
-	struct policy_reading x = {.src = *src};
-	const struct policy_node *root;
 	struct arena tree = {0};
+	struct policy_reading x = {.src = *src, .tree = &tree};
+	const struct policy_node *root;
 	int r;
 
 	x.policy = policy_closed();

@@ -38,12 +38,27 @@ enum {
 	SHA256_HEX = 64,
 };
 
+/* Groups after a comma each. */
+static bool are_groups(const char *text)
+{
+	while (*text == ',') {
+		size_t n = strspn(++text, "abcdefghijklmnopqrstuvwxyz0123456789-");
+
+		if (n == 0)
+			return false;
+		text += n;
+	}
+	return !*text;
+}
+
 bool net_is_preset(const char *name)
 {
 	static const char *const presets[] = {"closed", "none", "balanced", "open"};
 
+	if (!name || strlen(name) >= NET_NAME_MAX)
+		return false;
 	for (size_t i = 0; i < sizeof(presets) / sizeof(presets[0]); i++)
-		if (name && strcmp(name, presets[i]) == 0)
+		if (str_starts(name, presets[i]) && are_groups(name + strlen(presets[i])))
 			return true;
 	return false;
 }
@@ -68,15 +83,15 @@ static int open_below(int dir_fd, const char *name, bool make)
 	return fd < 0 ? -errno : fd;
 }
 
-int net_default(struct state *st, char ret[32], struct err *e)
+int net_default(struct state *st, char ret[NET_NAME_MAX], struct err *e)
 {
 	autoclose int dir = st->home_fd < 0 ? -ENOENT : open_below(st->home_fd, DOOR_DIR, false);
 	autofree char *text = NULL;
 	size_t len = 0;
-	int r = dir < 0 ? dir : fd_read_file(dir, DEFAULT_FILE, 31, &text, &len);
+	int r = dir < 0 ? dir : fd_read_file(dir, DEFAULT_FILE, NET_NAME_MAX, &text, &len);
 
 	if (r == -ENOENT) {
-		str_copy(ret, 32, "balanced");
+		str_copy(ret, NET_NAME_MAX, "balanced");
 		return 0;
 	}
 	if (r < 0 && r != -EFBIG)
@@ -87,7 +102,7 @@ int net_default(struct state *st, char ret[32], struct err *e)
 		return err_set(e, ERR_INVALID, EBADMSG,
 			       "the default policy is damaged; set it again: cove policy "
 			       "set-default balanced");
-	str_copy(ret, 32, text);
+	str_copy(ret, NET_NAME_MAX, text);
 	return 0;
 }
 
@@ -96,7 +111,7 @@ int net_set_default(struct state *st, const char *preset, const char *text, size
 {
 	bool is_file = preset && strcmp(preset, "file") == 0;
 	autoclose int dir = -1;
-	char line[32];
+	char line[NET_NAME_MAX + 1];
 	int n, r;
 
 	if (!is_file && !net_is_preset(preset))

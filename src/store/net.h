@@ -1,7 +1,7 @@
 /*
  * What is kept of a box's network, and of the machine's: small files, one writer each.
  *
- *	boxes/<name>/policy   the policy's text, where it is not a preset          libcove
+ *	boxes/<name>/policy   the policy's text, where it is not built in          libcove
  *	boxes/<name>/policy.name  "SHA256 NAME": what the text with that hash is   libcove
  *	                      called: a preset, or a file as it was typed
  *	boxes/<name>/grants   grants: lines "allow|deny UNTIL_MS HOST[:PORT]",
@@ -12,7 +12,7 @@
  *	door/used/<name>.<hex>.pem  that of a box which runs. Not in the box's     its launcher
  *	                      directory: what a keeper can read, once it met its
  *	                      box, must not be another box's authority later
- *	door/default          the policy for boxes that name none: a preset's name, or "file"
+ *	door/default          the policy for boxes that name none: a preset's name, a list or "file"
  *	door/default.policy   its text, then
  */
 #pragma once
@@ -32,13 +32,14 @@
 
 enum { NET_CA_NAME_MAX = BOX_NAME_MAX + 48, NET_NAME_MAX = 120 };
 
-/* Is it one of the presets' names? "none" is "closed". */
+/* Is it the name of a preset ("none" is "closed"), or a list that begins with one, with groups
+ * after it: "balanced,huggingface"? Which groups there are the door knows. */
 bool net_is_preset(const char *name);
 /* A box without network: NULL, "closed" or "none". */
 bool net_is_closed(const char *policy);
 
-/* The default: "balanced" unless set. ret is a preset's name, or "file". */
-int net_default(struct state *st, char ret[32], struct err *e);
+/* The default: "balanced" unless set. ret is a preset's name, a list, or "file". */
+int net_default(struct state *st, char ret[NET_NAME_MAX], struct err *e);
 int net_set_default(struct state *st, const char *preset, const char *text, size_t len,
 		    struct err *e);
 /* The text where it is "file"; owned. */

@@ -69,8 +69,8 @@ struct spec {
 	bool strict;		      /* no_new_privs, and no root inside */
 	const char *storage;	      /* "plain", "loop", "tmpfs"; NULL: what fits */
 	enum expiry expiry;
-	/* Its policy: a preset's name, or "file" (boxes/<name>/policy). NULL or closed: no network
-	 * at all, whatever is granted later. */
+	/* Its policy: a preset's name, a list (net.h) or "file" (boxes/<name>/policy). NULL or
+	 * closed: no network at all, whatever is granted later. */
 	const char *net;
 	const char *env[SPEC_ENV_MAX]; /* NAME=VALUE */
 	size_t env_count;

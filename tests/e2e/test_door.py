@@ -56,6 +56,19 @@ def test_tls_is_intercepted_where_a_rule_needs_it(door, rig, out, way):
     assert "server accepted http/1.1" in got.errors, "HTTP/2 is not offered there"
 
 
+def test_a_group_decides(door, rig):
+    """The rig knows no name of a group, so what a group lets go ends there: past its rule, and no further."""
+    box = door.box([{"name": "mine", "allow": "web.test"}], use=["closed", "apt"])
+    for host, method in (("deb.nodesource.com", "GET"), ("deb.nodesource.com", "POST"), ("deb.debian.org", "GET")):
+        door.curl(box, "-X", method, f"http://{host}/", way="proxy")
+    row = door.row(box, host="deb.nodesource.com", method="GET")
+    assert row["rule"] == "apt" and row["verdict"] == "failed" and "resolve" in row["reason"]
+    row = door.row(box, host="deb.nodesource.com", method="POST")
+    assert row["verdict"] == "deny" and "rule" not in row
+    assert door.row(box, host="deb.debian.org")["verdict"] == "deny"
+    door.curl(box, rig.url("/echo", tls=False), way="proxy").ok()
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("host", ["web.test", "other.test"])
 def test_plain_http(door, rig, out, way, host):

@@ -199,7 +199,57 @@ def test_a_preset_leaves_no_file(cove, box):
     assert not os.path.exists(f"{cove.home}/boxes/{box}/grants")
 
 
+def test_policy_groups(cove):
+    """What can be opened beside a preset: a table, names, JSON, and each as a policy."""
+    found = cove("policy", "groups", "--json").ok().json
+    by_name = {g["name"]: g for g in found}
+    assert {"huggingface", "pytorch", "conda", "nuget", "packagist", "cran", "git-lfs", "registries",
+            "browsers"} <= by_name.keys()
+    assert "download.pytorch.org" in by_name["pytorch"]["hosts"] and "*.hf.co" in by_name["huggingface"]["hosts"]
+    assert cove("policy", "groups", "-q").ok().text.split() == [g["name"] for g in found]
+    table = cove("policy", "groups").ok().text
+    assert all(g["name"] in table and g["summary"] in table for g in found)
+    for name in by_name:
+        cove("policy", "check", "-", input=cove("policy", "show", name).ok().out).ok()
+    assert cove("policy", "check", "-", input=cove("policy", "show", "balanced,conda,cran").ok().out).ok().errors == ""
+
+
 # ---- --net, --allow, --deny ----
+
+def test_net_with_groups(new_home):
+    cove = new_home()
+    box = cove("create", "--net", "balanced,huggingface,conda,conda").ok().text.strip()
+    assert cove.inspect(box)["network"]["policy"] == "balanced,huggingface,conda,conda"
+    assert not os.path.exists(f"{cove.home}/boxes/{box}/policy")
+    assert "use: [balanced, conda, huggingface]" in cove("policy", "show", box).ok().text
+    cove("policy", "apply", box, "closed,pytorch").ok()
+    assert cove.inspect(box)["network"]["policy"] == "closed,pytorch"
+    assert "use: [closed, pytorch]" in cove("policy", "show", box).ok().text
+    # The same groups are the same policy.
+    assert cove("open", "groups", "--net", "balanced,conda,cran").ok().text == \
+        cove("open", "groups", "--net", "balanced,cran,conda,cran").ok().text
+    cove.fails("conflict", "open", "groups", "--net", "balanced,cran")
+    cove.fails("conflict", "open", "groups", "--net", "balanced")
+    cove("close", "groups", "--delete").ok()
+    cove("policy", "set-default", "balanced,registries").ok()
+    assert "use: [balanced, registries]" in cove("policy", "show").ok().text
+    box = cove("create").ok().text.strip()
+    assert cove.inspect(box)["network"]["policy"] == "balanced,registries"
+    cove.fails("invalid", "policy", "set-default", "balanced,nothing")
+    assert "registries" in cove("policy", "show").ok().text
+
+
+def test_groups_that_there_are_not(cove):
+    before = cove.names()
+    for net, says in (("balanced,hugingface", "did you mean 'huggingface'?"), ("balanced,HuggingFace", "huggingface"),
+                      ("balanced,zzzzzzzz", "There are apt"), (",", "empty"), ("balanced,,conda", "empty"),
+                      ("balanced,", "empty"), ("," * 10000, "empty"), ("huggingface", "balanced,huggingface"),
+                      ("huggingface,balanced", "begins with"), ("open,conda", "everything"),
+                      ("balanced,closed", "has one"), ("balanced, conda", "did you mean 'conda'?")):
+        assert says in cove.fails("invalid", "create", "--net", net), net
+    cove.fails("limit", "create", "--net", "balanced" + ",conda" * 100)
+    assert cove.names() == before
+
 
 def test_net_modes(cove):
     for mode in ("closed", "none", "balanced", "open"):

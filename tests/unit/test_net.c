@@ -28,10 +28,25 @@ static void put(int dir_fd, const char *name, const char *text)
 
 TEST(presets)
 {
+	static char many[10001];
+
 	CHECK(net_is_preset("closed") && net_is_preset("none") && net_is_preset("balanced") &&
 	      net_is_preset("open"));
 	CHECK(!net_is_preset("file") && !net_is_preset("") && !net_is_preset(NULL) &&
 	      !net_is_preset("Open"));
+	CHECK(net_is_preset("balanced,conda") && net_is_preset("closed,git-lfs,conda,conda"));
+	CHECK(!net_is_preset(",") && !net_is_preset("balanced,") &&
+	      !net_is_preset("balanced,,conda") && !net_is_preset(",balanced") &&
+	      !net_is_preset("conda,balanced") && !net_is_preset("balancedconda") &&
+	      !net_is_preset("balanced,Conda") && !net_is_preset("balanced, conda") &&
+	      !net_is_preset("balanced,./conda") && !net_is_preset("balanced,conda\nopen"));
+	memset(many, ',', sizeof(many) - 1);
+	CHECK(!net_is_preset(many));
+	snprintf(many, sizeof(many), "balanced,%0*d", NET_NAME_MAX - 1 - 9, 0);
+	CHECK(net_is_preset(many));
+	snprintf(many, sizeof(many), "balanced,%0*d", NET_NAME_MAX - 9, 0);
+	CHECK(!net_is_preset(many));
+	CHECK(!net_is_closed("closed,conda"));
 	CHECK(net_is_closed(NULL) && net_is_closed("none") && net_is_closed("closed"));
 	CHECK(!net_is_closed("balanced") && !net_is_closed("open") && !net_is_closed("file"));
 }
@@ -40,7 +55,7 @@ HOME_TEST(the_default)
 {
 	autofree char *text = NULL;
 	struct err e;
-	char is[32];
+	char is[NET_NAME_MAX];
 	size_t len;
 
 	CHECK_EQ(net_default(s, is, &e), 0);
@@ -48,6 +63,10 @@ HOME_TEST(the_default)
 	CHECK_EQ(net_set_default(s, "closed", NULL, 0, &e), 0);
 	CHECK_EQ(net_default(s, is, &e), 0);
 	CHECK_STR(is, "closed");
+	CHECK_EQ(net_set_default(s, "balanced,huggingface,pytorch,conda", NULL, 0, &e), 0);
+	CHECK_EQ(net_default(s, is, &e), 0);
+	CHECK_STR(is, "balanced,huggingface,pytorch,conda");
+	CHECK_EQ(net_set_default(s, "balanced,", NULL, 0, &e), -EINVAL);
 	CHECK_EQ(net_set_default(s, "file", "version: 1\n", 11, &e), 0);
 	CHECK_EQ(net_default(s, is, &e), 0);
 	CHECK_STR(is, "file");
@@ -68,7 +87,7 @@ HOME_TEST(a_damaged_default_is_an_error)
 					    "balanced balanced balanced balanced\n"};
 	autoclose int door = -1;
 	struct err e;
-	char is[32];
+	char is[NET_NAME_MAX];
 
 	CHECK_EQ(net_set_default(s, "open", NULL, 0, &e), 0);
 	door = openat(s->home_fd, "door", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -2,6 +2,7 @@
 #include "door/decision.h"
 #include "door/grants.h"
 #include "door/ledger.h"
+#include "door/presets.h"
 #include "tap.h"
 
 static struct policy *parse(const char *text)
@@ -362,10 +363,11 @@ TEST(later_grants_and_their_number)
 
 TEST(presets)
 {
-	struct policy *closed = parse(policy_preset("none")), *open = parse(policy_preset("open"));
-	struct policy *p = parse(policy_preset("balanced"));
+	struct policy *closed = parse(preset_find("none")->text);
+	struct policy *open = parse(preset_find("open")->text);
+	struct policy *p = parse(preset_find("balanced")->text);
 
-	CHECK(!policy_preset("other"));
+	CHECK(!preset_find("other"));
 	CHECK_STR(connects(closed, "pypi.org", 443, 1), "deny");
 	CHECK_STR(connects(open, "any.example", 22, 1), "allow public internet");
 	CHECK_STR(connects(open, "10.0.0.1", 22, 1), "deny");

@@ -1,5 +1,6 @@
 /* What is no policy: the line, the key and what to do about it. Nothing is guessed. */
 #include "door/policy.h"
+#include "door/presets.h"
 #include "tap.h"
 
 #define TOP "version: 1\nrules:\n"
@@ -199,7 +200,7 @@ TEST(sizes_are_bounded)
 /* Cut anywhere, a policy is refused or is one; never half of it taken for nothing. */
 TEST(every_prefix)
 {
-	const char *text = policy_preset("balanced");
+	const char *text = preset_find("balanced")->text;
 
 	for (size_t n = 0; n < strlen(text); n += 7) {
 		char *cut = strndup(text, n);
