@@ -7,7 +7,7 @@ static int run(struct cli *c)
 
 	command.argv = c->o.args + 1;
 	return c->o.background ? command_background(c, c->box, &command)
-			       : command_run(c, c->box, &command, true, false);
+			       : command_run(c, c->box, &command, COMMAND_TERMINAL);
 }
 
 const struct verb verb_exec = {
@@ -15,14 +15,17 @@ const struct verb verb_exec = {
 	.synopsis = "exec [FLAGS] BOX [--] CMD [ARG...]",
 	.summary = "one command in a box",
 	.help = "Each command starts afresh in the box's directory with the box's\n"
-		"environment; `cove sh` is the one that remembers. stdin, stdout, stderr and\n"
-		"the exit status pass through. With -d it runs on by itself: `cove ps`, `cove\n"
-		"logs`, `cove attach` and `cove kill` know its id; -d with -i or -t keeps its\n"
-		"stdin open for `cove attach`. Ctrl-C goes to the command; where it has no\n"
-		"terminal (-T, or in a pipe) a second one ends it.\n"
+		"environment; `cove sh` is the one that remembers. stdout, stderr and the exit\n"
+		"status pass through. stdin is passed with -i, and in a terminal (-t, or where\n"
+		"stdin and stdout are one); else it is empty, so that a loop that reads a list\n"
+		"keeps its own. With -d it runs on by itself: `cove ps`, `cove logs`, `cove\n"
+		"attach` and `cove kill` know its id; -d with -i or -t keeps its stdin open for\n"
+		"`cove attach`. Ctrl-C goes to the command; where it has no terminal (-T, or in\n"
+		"a pipe) a second one ends it.\n"
 		"\n"
 		"Examples\n"
 		"  cove exec dev -- ls -l\n"
+		"  cove exec -i dev -- tar x < source.tar\n"
 		"  cove exec -u root -w / dev -- apt-get --version\n"
 		"  id=$(cove exec -d dev -- python3 -m http.server)\n"
 		"  cove logs -f --exec $id dev\n"

@@ -16,7 +16,7 @@ static int run(struct cli *c)
 	options.one_shot = true;
 	if (cove_create(c->cove, &options, &box, &err) < 0)
 		return cli_fail(c, &err);
-	r = command_run(c, box, &command, true, true);
+	r = command_run(c, box, &command, COMMAND_TERMINAL | COMMAND_STDIN | COMMAND_ONE_SHOT);
 	cove_box_free(box);
 	return r;
 }

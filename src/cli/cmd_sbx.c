@@ -422,7 +422,7 @@ static int exec(struct cli *c)
 	command.argv = c->o.args + 1;
 	c->o.grace_ms = GRACE_MS;
 	return c->o.background ? command_background(c, c->box, &command)
-			       : command_run(c, c->box, &command, false, false);
+			       : command_run(c, c->box, &command, 0);
 }
 
 static int stop(struct cli *c, const char *name, struct cove_error *err)
@@ -549,7 +549,7 @@ static const struct verb verbs[] = {
 		.name = "sbx exec",
 		.synopsis = "sbx exec [FLAGS] BOX CMD [ARG...]",
 		.summary = "one command in a box, which is started if it is stopped",
-		.help = "As `cove exec`, but stdin is passed with -i only. Exit status: the\n"
+		.help = "As `cove exec`, but a terminal is given with -t only. Exit status: the\n"
 			"command's own, and `cove help exec` has the others.\n"
 			"\n"
 			"Examples\n"

@@ -63,7 +63,7 @@ static int run(struct cli *c)
 	else if (r == 0 && c->o.background)
 		r = command_background(c, c->box, &command);
 	else if (r == 0)
-		r = command_run(c, c->box, &command, false, false);
+		r = command_run(c, c->box, &command, 0);
 	buf_done(&line);
 	return r;
 }

@@ -29,7 +29,9 @@ static int run(struct cli *c)
 	if (r)
 		return r;
 	command.line = COMMAND_LOGIN;
-	r = command_run(c, box, &command, true, c->o.arg_count == 0);
+	r = command_run(c, box, &command,
+			COMMAND_TERMINAL | COMMAND_STDIN |
+				(c->o.arg_count == 0 ? COMMAND_ONE_SHOT : 0));
 	cove_box_free(box);
 	return r;
 }

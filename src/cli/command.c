@@ -75,20 +75,21 @@ struct command_plan {
 };
 
 static int plan_make(struct command_plan *p, const struct options *o, struct cove_command *command,
-		     bool pass_stdin)
+		     unsigned flags)
 {
 	bool ours = term_is_ours(STDIN_FILENO);
 	size_t n = 0;
 
-	command->pty =
-		o->tty || (!o->no_tty && !o->json && pass_stdin && ours && isatty(STDOUT_FILENO));
+	command->pty = o->tty || (!o->no_tty && !o->json && (flags & COMMAND_TERMINAL) && ours &&
+				  isatty(STDOUT_FILENO));
 	p->stream.collect = o->json;
 	p->stream.grace_ms = o->grace_ms;
 	p->stream.raw = command->pty && ours;
 	if (o->interactive || command->pty)
 		p->stream.input = command_has_stdin();
 	else
-		p->stream.input = pass_stdin && !isatty(STDIN_FILENO) && command_has_stdin();
+		p->stream.input =
+			(flags & COMMAND_STDIN) && !isatty(STDIN_FILENO) && command_has_stdin();
 	command->stream_input = p->stream.input;
 	if (!command->pty)
 		return 0;
@@ -135,14 +136,14 @@ static int finish(struct cli *c, struct cove_box *box, const struct stream_end *
 	return cli_result_status(c, cove_box_name(box), &end->result);
 }
 
-int command_run(struct cli *c, struct cove_box *box, struct cove_command *command, bool pass_stdin,
-		bool one_shot)
+int command_run(struct cli *c, struct cove_box *box, struct cove_command *command, unsigned flags)
 {
+	bool one_shot = flags & COMMAND_ONE_SHOT;
 	struct command_plan plan = {.stream.one_shot = one_shot};
 	struct cove_exec *exec = NULL;
 	struct stream_end end = {0};
 	struct cove_error err;
-	int r = plan_make(&plan, &c->o, command, pass_stdin);
+	int r = plan_make(&plan, &c->o, command, flags);
 
 	if (r < 0)
 		return cli_error(c, COVE_FULL, "out of memory");

@@ -9,11 +9,15 @@
 /* What `cove shell` runs: bash where there is one, reading its profile as a login does. */
 #define COMMAND_LOGIN "exec $(command -v bash || echo sh) -l"
 
+enum command_flag {
+	COMMAND_TERMINAL = 1, /* also without -t, where 0 and 1 are one */
+	COMMAND_STDIN = 2,    /* also without -i, where it is no terminal */
+	COMMAND_ONE_SHOT = 4, /* the box ends with this process */
+};
+
 /* Fills in the terminal and stdin part of command from the options and what 0 and 1 are, runs it
- * and returns the exit status. pass_stdin: also without -i, when stdin is no terminal. one_shot:
- * the box ends with this process. */
-int command_run(struct cli *c, struct cove_box *box, struct cove_command *command, bool pass_stdin,
-		bool one_shot);
+ * and returns the exit status. flags: enum command_flag. */
+int command_run(struct cli *c, struct cove_box *box, struct cove_command *command, unsigned flags);
 
 /* Whether there is a stdin worth passing: not closed, not /dev/null, not a terminal of others. */
 bool command_has_stdin(void);

@@ -48,7 +48,7 @@
 	X(TTY, "tty", 't', FLAG, tty, NULL, "give the command a terminal") \
 	X(NO_TTY, "no-tty", 'T', FLAG, no_tty, NULL, "do not, even where there is one") \
 	X(INTERACTIVE, "interactive", 'i', FLAG, interactive, NULL, \
-		"pass stdin, also when it is a terminal") \
+		"pass stdin; also when it is a terminal") \
 	X(BACKGROUND, "background", 'd', FLAG, background, NULL, \
 		"do not wait; print the exec id") \
 	X(TOKEN, "token", 0, TEXT, token, "TOKEN", \

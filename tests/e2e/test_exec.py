@@ -1,5 +1,6 @@
 """cove exec: commands without state, in the foreground and in the background."""
 import os
+import shlex
 import signal
 import subprocess
 
@@ -29,17 +30,30 @@ def test_no_state_between_commands(cove, shared):
 
 def test_stdin_stream(cove, shared):
     data = os.urandom(5 << 20)
-    assert cove("exec", shared, "--", "cat", input=data).out == data
+    assert cove("exec", "-i", shared, "--", "cat", input=data).out == data
 
 
 def test_stdin_goes_as_it_comes(cove, shared):
-    process = cove.start("exec", shared, "--", "cat")
+    process = cove.start("exec", "-i", shared, "--", "cat")
     for word in (b"one\n", b"two\n"):
         process.stdin.write(word)
         process.stdin.flush()
         assert process.stdout.readline() == word
     process.stdin.close()
     assert process.wait(DEADLINE) == 0
+
+
+@pytest.mark.once("root")
+def test_a_loop_keeps_its_stdin(cove, shared):
+    """Without -i a command takes nothing of its caller's stdin, whatever it reads itself."""
+    words = " ".join(shlex.quote(os.fsdecode(word)) for word in cove.argv(["exec", shared, "--"]))
+    for command in ("echo $f", "sh -c \"cat; echo $f\""):
+        done = subprocess.run(["bash", "-c", f"while read f; do {words} {command}; done"], input=b"a\nb\nc\n",
+                              env=cove.env, capture_output=True, timeout=DEADLINE)
+        assert (done.stdout, done.stderr) == (b"a\nb\nc\n", b"")
+    assert cove("exec", shared, "--", "cat", input=b"lost").ok().out == b""
+    assert cove("exec", "-i", shared, "--", "cat", input=b"kept").ok().out == b"kept"
+    assert b"typed" in cove("exec", "-t", shared, "--", "head", "-n1", input=b"typed\n").ok().out
 
 
 @pytest.mark.parametrize("command", [["cat"], ["python3", "-c", "input()"], ["sh", "-c", "read x"]])
@@ -82,7 +96,7 @@ def test_only_standard_descriptors(cove, shared):
 
 
 def test_many_at_once(cove, shared):
-    running = [cove.start("exec", shared, "--", "sh", "-c", f"echo {i}; cat", stdin=subprocess.PIPE)
+    running = [cove.start("exec", "-i", shared, "--", "sh", "-c", f"echo {i}; cat", stdin=subprocess.PIPE)
                for i in range(24)]
     for i, process in enumerate(running):
         out, _ = process.communicate(f"in{i}".encode(), timeout=DEADLINE)
