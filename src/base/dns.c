@@ -22,8 +22,9 @@ enum {
 	LABEL_MAX = 63,
 	POINTER = 0xc0,
 	CLASS_IN = 1,
-	RECORD_FIXED = 10, /* after its name: type, class, ttl, length */
-	UDP_ROOM = 1232,   /* what we tell others that we can take, below any usual MTU */
+	RECORD_FIXED = 10,    /* after its name: type, class, ttl, length */
+	SOA_DATA = 2 + 5 * 4, /* two names that are the root, five numbers */
+	UDP_ROOM = 1232,      /* what we tell others that we can take, below any usual MTU */
 
 	FLAG_ANSWER = 0x8000,
 	FLAG_OPCODE = 0x7800,
@@ -233,14 +234,28 @@ static uint8_t *put_opt(uint8_t *p)
 	return put16(put32(put16(put16(p, DNS_OPT), UDP_ROOM), 0), 0);
 }
 
+/* For how long there is no such name (RFC 2308). The zone is the name that was asked for; its
+ * server and who is responsible for it are the root. */
+static uint8_t *put_soa(uint8_t *p, uint32_t ttl_s)
+{
+	p = put16(put16(put16(p, POINTER << 8 | HEADER), DNS_SOA), CLASS_IN);
+	p = put16(put32(p, ttl_s), SOA_DATA);
+	*p++ = 0;
+	*p++ = 0;
+	for (int i = 0; i < 4; i++) /* serial, refresh, retry, expire */
+		p = put32(p, 1);
+	return put32(p, ttl_s);
+}
+
 enum { OPT_BYTES = 1 + RECORD_FIXED };
 
 int dns_answer_format(const struct dns_question *q, enum dns_code code, const uint8_t (*addrs)[16],
 		      size_t count, uint32_t ttl_s, void *out, size_t size)
 {
 	size_t len = q->type == DNS_A ? 4 : 16;
+	bool has_soa = code == DNS_NXDOMAIN && q->type;
 	size_t need = HEADER + question_bytes(q) + count * (2 + RECORD_FIXED + len) +
-		      (q->edns ? OPT_BYTES : 0);
+		      (has_soa ? 2 + RECORD_FIXED + SOA_DATA : 0) + (q->edns ? OPT_BYTES : 0);
 	uint8_t *p = out;
 
 	if (strnlen(q->name, sizeof(q->name)) == sizeof(q->name) ||
@@ -251,7 +266,8 @@ int dns_answer_format(const struct dns_question *q, enum dns_code code, const ui
 	p = put16(p, q->id);
 	p = put16(p, FLAG_ANSWER | (q->recursion ? FLAG_ASK : 0) | FLAG_CAN |
 			     ((unsigned)code & FLAG_CODE));
-	p = put16(put16(put16(put16(p, q->type ? 1 : 0), (unsigned)count), 0), q->edns ? 1 : 0);
+	p = put16(put16(p, q->type ? 1 : 0), (unsigned)count);
+	p = put16(put16(p, has_soa ? 1 : 0), q->edns ? 1 : 0);
 	if (q->type)
 		p = put_question(p, q);
 	if (!p)
@@ -262,6 +278,8 @@ int dns_answer_format(const struct dns_question *q, enum dns_code code, const ui
 		memcpy(p, addrs[i], len);
 		p += len;
 	}
+	if (has_soa)
+		p = put_soa(p, ttl_s);
 	if (q->edns)
 		p = put_opt(p);
 	return (int)(p - (uint8_t *)out);

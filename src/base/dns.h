@@ -33,7 +33,8 @@ struct dns_question {
  * (ret->id is set then, and the type is 0). */
 int dns_question_parse(struct dns_question *ret, const void *p, size_t n);
 /* An answer with these addresses (of the question's type; IPv4 in the first four bytes), or none.
- * Returns its length, -ENOBUFS, or -EINVAL if the question is none that could be asked. */
+ * One that says NXDOMAIN says by an SOA record that this holds for ttl_s. Returns its length,
+ * -ENOBUFS, or -EINVAL if the question is none that could be asked. */
 int dns_answer_format(const struct dns_question *q, enum dns_code code, const uint8_t (*addrs)[16],
 		      size_t count, uint32_t ttl_s, void *out, size_t size);
 

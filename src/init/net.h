@@ -9,8 +9,8 @@
  *	names.c  name <-> synthetic address (198.18.0.0/15), given out once and never for another
  *	         name in this life of the box; the table is full at INIT_NAMES_MAX
  *	stub.c   --net-dns (UDP) and --net-dns-tcp: A gives the synthetic address of a name that the
- *	         door allowed, AAAA gives none, a denied name is REFUSED (so nothing else is tried),
- *	         an unknown one NXDOMAIN; other types have no answers. localhost is answered here
+ *	         door allowed, AAAA gives none, a denied or unknown name is NXDOMAIN, for no longer
+ *	         than this answer; other types have no answers. localhost is answered here
  *	port.c   PORT: a connection from the host to 127.0.0.1 or ::1 in the box
  *	owner.c  --net-diag: whose a connection is: the socket's cgroup, which names the command
  *

@@ -22,7 +22,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { TTL_S = 30, TURN_MAX = 32, ANSWER_MAX = 512 };
+/* That there is no such name is not to be remembered: it may have been denied, and be allowed
+ * now. */
+enum { TTL_S = 30, TTL_NONE_S = 0, TURN_MAX = 32, ANSWER_MAX = 512 };
 
 struct dns_conn {
 	struct stub *stub;
@@ -74,8 +76,8 @@ static void answer(struct stub *s, const struct asker *a, enum dns_code code, co
 
 	if (addr)
 		memcpy(addrs[0], addr, a->q.type == DNS_A ? 4 : 16);
-	n = dns_answer_format(&a->q, code, (const uint8_t(*)[16])addrs, addr ? 1 : 0, TTL_S, out,
-			      sizeof(out));
+	n = dns_answer_format(&a->q, code, (const uint8_t(*)[16])addrs, addr ? 1 : 0,
+			      addr ? TTL_S : TTL_NONE_S, out, sizeof(out));
 	if (n < 0)
 		return;
 	if (!a->tcp)
@@ -244,10 +246,12 @@ bool stub_frame(struct stub *s, const struct wire_frame *f)
 	else if (f->type == WIRE_CANCEL)
 		end_ask(k, DNS_SERVFAIL);
 	else if (f->type == WIRE_ERROR)
-		end_ask(k, wire_error_decode(f, &m) < 0 ? DNS_SERVFAIL
-			   : m.kind == ERR_DENIED	? DNS_REFUSED
-			   : m.kind == ERR_NOT_FOUND	? DNS_NXDOMAIN
-							: DNS_SERVFAIL);
+		/* Programs believe at once that there is no such name; they try again for minutes
+		 * where a server only says that it will not answer. */
+		end_ask(k, wire_error_decode(f, &m) == 0 &&
+					   (m.kind == ERR_DENIED || m.kind == ERR_NOT_FOUND)
+				   ? DNS_NXDOMAIN
+				   : DNS_SERVFAIL);
 	return true;
 }
 

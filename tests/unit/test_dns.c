@@ -226,7 +226,34 @@ TEST(an_answer_there_and_back)
 		 -ENOBUFS);
 	q.type = 16;
 	CHECK_EQ(dns_answer_format(&q, DNS_OK, addrs, 1, 30, out, sizeof(out)), -EINVAL);
-	CHECK(dns_answer_format(&q, DNS_NXDOMAIN, NULL, 0, 30, out, sizeof(out)) > 0);
+}
+
+/* RFC 2308: without an SOA record whoever remembers the answer chooses for how long. */
+TEST(no_such_name_holds_for_as_long_as_it_says)
+{
+	/* Name: as in the question; SOA, IN, ttl 7, 22 bytes: root, root, five numbers. */
+	static const uint8_t soa[] = {0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 7, 0, 22, 0, 0, 0, 0, 0,
+				      1,    0,	0, 0, 1, 0, 0, 0, 1, 0, 0, 0,  1, 0, 0, 0, 7};
+	struct dns_question q = ask("some.host", DNS_A);
+	struct dns_answer a;
+	uint8_t out[512];
+	int plain = dns_answer_format(&q, DNS_OK, NULL, 0, 7, out, sizeof(out));
+	int n = dns_answer_format(&q, DNS_NXDOMAIN, NULL, 0, 7, out, sizeof(out));
+
+	CHECK_EQ(n, plain + (int)sizeof(soa));
+	CHECK_EQ(out[9], 1); /* one record of authority */
+	CHECK_MEM(out + plain, soa, sizeof(soa));
+	CHECK_EQ(dns_answer_parse(&a, &q, out, (size_t)n), 0);
+	CHECK_EQ(a.code, DNS_NXDOMAIN);
+	CHECK_EQ(a.count, 0);
+	CHECK_EQ(dns_answer_format(&q, DNS_NXDOMAIN, NULL, 0, 7, out, (size_t)n - 1), -ENOBUFS);
+	q.edns = true;
+	CHECK_EQ(dns_answer_format(&q, DNS_NXDOMAIN, NULL, 0, 7, out, sizeof(out)), n + 11);
+	CHECK_EQ(out[9], 1);
+	CHECK_EQ(out[11], 1);
+	/* What could not be read is no name. */
+	q = (struct dns_question){.id = 1};
+	CHECK_EQ(dns_answer_format(&q, DNS_NXDOMAIN, NULL, 0, 7, out, sizeof(out)), 12);
 }
 
 TEST(only_the_answer_to_this_question)

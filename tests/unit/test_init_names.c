@@ -60,7 +60,7 @@ NET_TEST(what_the_door_says_of_others)
 	for (int v6 = 0; v6 < 2; v6++) {
 		uint16_t type = v6 ? DNS_AAAA : DNS_A;
 
-		CHECK_EQ(resolve(r, fd, "no.example", type, ERR_DENIED, &a), DNS_REFUSED);
+		CHECK_EQ(resolve(r, fd, "no.example", type, ERR_DENIED, &a), DNS_NXDOMAIN);
 		CHECK_EQ(resolve(r, fd, "no.example", type, ERR_NOT_FOUND, &a), DNS_NXDOMAIN);
 		CHECK_EQ(resolve(r, fd, "no.example", type, ERR_TIMEOUT, &a), DNS_SERVFAIL);
 		CHECK_EQ(resolve(r, fd, "no.example", type, ERR_LIMIT, &a), DNS_SERVFAIL);
@@ -95,8 +95,8 @@ NET_TEST(some_questions_go_no_further)
 	CHECK_EQ(a.count, 0);
 	CHECK_EQ(r->count, 0);
 	/* And these do. */
-	CHECK_EQ(resolve(r, fd, "localhost.example", DNS_A, ERR_DENIED, &a), DNS_REFUSED);
-	CHECK_EQ(resolve(r, fd, "notlocalhost", DNS_A, ERR_DENIED, &a), DNS_REFUSED);
+	CHECK_EQ(resolve(r, fd, "localhost.example", DNS_A, ERR_DENIED, &a), DNS_NXDOMAIN);
+	CHECK_EQ(resolve(r, fd, "notlocalhost", DNS_A, ERR_DENIED, &a), DNS_NXDOMAIN);
 	close(fd);
 }
 
@@ -137,7 +137,7 @@ NET_TEST(one_ask_for_many_askers)
 	}
 	w = rig_way(r, 0);
 	/* Another name behind them: all of them have been read. */
-	CHECK_EQ(resolve(r, fds[0], "other.example", DNS_A, ERR_DENIED, &a), DNS_REFUSED);
+	CHECK_EQ(resolve(r, fds[0], "other.example", DNS_A, ERR_DENIED, &a), DNS_NXDOMAIN);
 	CHECK_EQ(r->count, 2);
 	close(fds[49]); /* one does not wait */
 	way_ok(r, w);
@@ -224,7 +224,7 @@ NET_TEST(questions_over_tcp)
 	m = tcp_question(out + n, sizeof(out) - n, "b.example", 3);
 	tcp_write(r, fd, out, n + m);
 	way_error(r, rig_way(r, 1), ERR_DENIED);
-	tcp_answer(r, fd, "a.example", 2, DNS_REFUSED);
+	tcp_answer(r, fd, "a.example", 2, DNS_NXDOMAIN);
 	way_error(r, rig_way(r, 2), ERR_NOT_FOUND);
 	tcp_answer(r, fd, "b.example", 3, DNS_NXDOMAIN);
 	n = tcp_question(out, sizeof(out), "localhost", 4);
