@@ -196,6 +196,11 @@ struct cove_stats {
 };
 COVE_API int cove_stats(struct cove *cove, const char *name, struct cove_stats *ret,
 			struct cove_error *err);
+/* Of several boxes, all asked at once: one that hangs delays no other, and is COVE_TIMEOUT after
+ * 10 s. ret and errs have count elements; ret[i] is valid where errs[i].kind is COVE_OK. Negative
+ * only where none could be asked. */
+COVE_API int cove_stats_of(struct cove *cove, const char *const *names, size_t count,
+			   struct cove_stats *ret, struct cove_error *errs, struct cove_error *err);
 /* Everything known about a box as one JSON object; free with free(). */
 COVE_API int cove_inspect(struct cove *cove, const char *name, char **ret_json,
 			  struct cove_error *err);

@@ -128,18 +128,13 @@ static const struct list_form form = {
 	.row = row,
 };
 
-static int take(struct cli *c, const char *name, const struct look *last, struct look *l,
-		struct cove_error *err)
+static void take(const char *name, const struct cove_stats *stats, const struct look *last,
+		 struct look *l)
 {
-	struct sample *s = &l->boxes[l->count];
+	struct sample *s = &l->boxes[l->count++];
 	uint64_t helpers, before, passed;
-	int r;
 
-	*s = (struct sample){0};
-	r = cove_stats(c->cove, name, &s->now, err);
-	if (r < 0)
-		return r;
-	s->at_us = clock_mono_ns() / 1000;
+	*s = (struct sample){.now = *stats, .at_us = clock_mono_ns() / 1000};
 	snprintf(s->name, sizeof(s->name), "%s", name);
 	helpers = s->now.keeper_cpu_us + s->now.door_cpu_us;
 	/* Against the look before, if the box was there and has not been started anew since. */
@@ -155,8 +150,6 @@ static int take(struct cli *c, const char *name, const struct look *last, struct
 		if (helpers >= before)
 			s->helpers_milli = (helpers - before) * 1000 / passed;
 	}
-	l->count++;
-	return 0;
 }
 
 /* The boxes that were named: what fails is said, and the others are shown all the same. Otherwise
@@ -164,22 +157,35 @@ static int take(struct cli *c, const char *name, const struct look *last, struct
 static int look(struct cli *c, const struct look *last, struct look *ret)
 {
 	autofree struct cove_box_info *infos = NULL;
+	autofree struct cove_stats *stats = NULL;
+	autofree struct cove_error *errs = NULL;
+	autofree const char **names = NULL;
 	struct cove_error err;
-	size_t named = c->o.arg_count;
-	int status = 0, count = named ? 0 : cove_list(c->cove, &infos, &err);
+	size_t named = c->o.arg_count, count = 0;
+	int status = 0, found = named ? 0 : cove_list(c->cove, &infos, &err);
 
 	*ret = (struct look){0};
-	if (count < 0)
+	if (found < 0)
 		return cli_fail(c, &err);
-	ret->boxes = calloc(named + (size_t)count + 1, sizeof(*ret->boxes));
-	if (!ret->boxes)
+	names = calloc(named + (size_t)found + 1, sizeof(*names));
+	stats = calloc(named + (size_t)found + 1, sizeof(*stats));
+	errs = calloc(named + (size_t)found + 1, sizeof(*errs));
+	ret->boxes = calloc(named + (size_t)found + 1, sizeof(*ret->boxes));
+	if (!names || !stats || !errs || !ret->boxes)
 		return cli_error(c, COVE_FULL, "out of memory");
 	for (size_t i = 0; i < named; i++)
-		if (take(c, c->o.args[i], last, ret, &err) < 0)
-			status = cli_fail(c, &err);
-	for (int i = 0; i < count; i++)
+		names[count++] = c->o.args[i];
+	for (int i = 0; i < found; i++)
 		if (strcmp(infos[i].state, "running") == 0 || strcmp(infos[i].state, "paused") == 0)
-			(void)take(c, infos[i].name, last, ret, NULL);
+			names[count++] = infos[i].name;
+	if (cove_stats_of(c->cove, names, count, stats, errs, &err) < 0)
+		return cli_fail(c, &err);
+	for (size_t i = 0; i < count; i++) {
+		if (errs[i].kind == COVE_OK)
+			take(names[i], &stats[i], last, ret);
+		else if (named || errs[i].kind == COVE_TIMEOUT)
+			status = cli_fail(c, &errs[i]);
+	}
 	return status;
 }
 

@@ -299,11 +299,11 @@ static int encode_verb(struct core_round *round, struct buf *out, uint32_t id)
 	return r;
 }
 
-static int on_door_frame(struct core_round *round, struct core_request *q,
+static int on_door_frame(struct core_round *round, size_t i, struct core_request *q,
 			 const struct wire_frame *f, struct err *e)
 {
 	const struct door_verb *v = container(round, struct telling, round)->verb;
-	const char *box = q->conn->box;
+	const char *box = round->boxes[i];
 	int r;
 
 	if (f->type != WIRE_SAY)
@@ -318,7 +318,7 @@ static int on_door_frame(struct core_round *round, struct core_request *q,
 	return r < 0 ? err_errno(e, -r, "hear the door of box '%s'", box) : r;
 }
 
-static void on_door_end(struct core_round *round, const char *box, int r, const struct err *e)
+static void on_door_end(struct core_round *round, size_t i, int r, const struct err *e)
 {
 	struct telling *t = container(round, struct telling, round);
 
@@ -330,8 +330,8 @@ static void on_door_end(struct core_round *round, const char *box, int r, const 
 		return;
 	t->r = r;
 	t->why = *e;
-	if (!t->verb->box && !strstr(t->why.msg, box))
-		err_prefix(&t->why, "%s", box);
+	if (!t->verb->box && !strstr(t->why.msg, round->boxes[i]))
+		err_prefix(&t->why, "%s", round->boxes[i]);
 }
 
 /* Sends one verb, and gives each answer to on_say. The first failure is the result; of all boxes,

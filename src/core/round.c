@@ -2,7 +2,9 @@
 #include "core/round.h"
 
 #include "base/fd.h"
+#include "base/str.h"
 #include "core/core.h"
+#include "store/record.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -14,7 +16,6 @@ struct asked {
 	struct core_request q;
 	struct core_conn *conn; /* owned; NULL: not begun, or over */
 	struct asking *all;
-	const char *box;
 };
 
 struct asking {
@@ -27,27 +28,35 @@ struct asking {
 	bool is_late;
 };
 
+static size_t place_of(const struct asked *a)
+{
+	return (size_t)(a - a->all->boxes);
+}
+
 static void end_one(struct asked *a, int r, const struct err *e)
 {
 	struct asking *all = a->all;
 
 	all->open--;
-	all->round->on_end(all->round, a->box, r, e); /* *e may be in the connection */
+	all->round->on_end(all->round, place_of(a), r, e); /* *e may be in the connection */
 	core_conn_free(take_ptr(a->conn));
 }
 
 static void begin_one(struct asked *a)
 {
 	struct asking *all = a->all;
+	const char *box = all->round->boxes[place_of(a)];
 	struct err e = {0};
-	int r = core_conn_connect(all->ev, all->cove->state.run_fd, a->box, &a->conn, &e);
+	int r = str_is_name(box, BOX_NAME_MAX)
+			? core_conn_connect(all->ev, all->cove->state.run_fd, box, &a->conn, &e)
+			: record_missing(box, &e);
 
 	all->open++;
 	if (r == 0) {
 		core_request_begin(&a->q, a->conn);
 		r = all->round->encode(all->round, core_out(a->conn), a->q.id);
 		if (r < 0)
-			err_errno(&e, -r, "ask box '%s'", a->box);
+			err_errno(&e, -r, "ask box '%s'", box);
 	}
 	if (r == 0) {
 		core_send(a->conn);
@@ -68,9 +77,9 @@ static void go_on(struct asking *all)
 
 static int on_frame(struct core_request *q, const struct wire_frame *f, struct err *e)
 {
-	struct core_round *round = container(q, struct asked, q)->all->round;
+	struct asked *a = container(q, struct asked, q);
 
-	return round->on_frame(round, q, f, e);
+	return a->all->round->on_frame(a->all->round, place_of(a), q, f, e);
 }
 
 static void on_done(struct core_request *q, int r, const struct err *e)
@@ -104,9 +113,9 @@ static void give_up(struct asking *all, int timeout_ms)
 		core_conn_free(take_ptr(a->conn));
 		if (all->round->stopped)
 			continue;
-		err_set(&e, ERR_TIMEOUT, ETIMEDOUT, "box '%s' did not answer in %d s", a->box,
-			timeout_ms / 1000);
-		all->round->on_end(all->round, a->box, -ETIMEDOUT, &e);
+		err_set(&e, ERR_TIMEOUT, ETIMEDOUT, "box '%s' did not answer in %d s",
+			all->round->boxes[i], timeout_ms / 1000);
+		all->round->on_end(all->round, i, -ETIMEDOUT, &e);
 	}
 }
 
@@ -121,10 +130,10 @@ int core_round_run(struct core_round *round, struct cove *cove, const char *cons
 	if (r < 0)
 		return err_errno(e, -r, "ask the boxes");
 	all.boxes = asked;
+	round->boxes = boxes;
 	for (size_t i = 0; i < count; i++)
 		asked[i] = (struct asked){.q = {.on_frame = on_frame, .on_done = on_done},
-					  .all = &all,
-					  .box = boxes[i]};
+					  .all = &all};
 	ev_timer_set(all.ev, &all.timer, (uint64_t)timeout_ms);
 	go_on(&all);
 	while (r == 0 && all.open > 0 && !round->stopped && !all.is_late)

@@ -6,9 +6,11 @@
 
 #include "base/fd.h"
 #include "core/life.h"
+#include "core/round.h"
 #include "core/view.h"
 
 #include <errno.h>
+#include <string.h>
 
 /* One request without payload, one frame as its answer, which is valid until the call is ended. */
 static int ask(struct core_call *call, struct core_conn *c, enum wire_type type, int timeout_ms,
@@ -82,16 +84,72 @@ int stats_tell_pause(struct core_conn *c, bool on, const char *by, struct err *e
 				STOP_WAIT_MS, e);
 }
 
+struct stats_round {
+	struct core_round round;
+	struct cove *cove;
+	struct cove_stats *stats;
+	struct cove_error *errs;
+};
+
+static int encode_stats(struct core_round *round, struct buf *out, uint32_t id)
+{
+	return wire_encode(out, WIRE_STATS, 0, id, NULL, 0);
+}
+
+static int on_stats(struct core_round *round, size_t i, struct core_request *q,
+		    const struct wire_frame *f, struct err *e)
+{
+	struct wire_stats m;
+
+	if (wire_stats_decode(f, &m) < 0)
+		return core_unexpected(q, f, e);
+	view_stats_fill(&container(round, struct stats_round, round)->stats[i], &m);
+	return 1;
+}
+
+static void on_stats_end(struct core_round *round, size_t i, int r, const struct err *e)
+{
+	struct stats_round *s = container(round, struct stats_round, round);
+	const char *name = round->boxes[i];
+	autoclose int box_fd = -1;
+	struct err why = r < 0 ? *e : (struct err){0};
+
+	if (r == -ENOENT || r == -ECONNREFUSED) {
+		r = box_open_dir(s->cove, name, &box_fd, &why);
+		if (r == 0) {
+			core_sweep_box(s->cove, name);
+			r = -ENOTCONN;
+		}
+	}
+	(void)core_return(s->cove, name, r, &why, &s->errs[i]); /* is for the caller to read */
+}
+
+int cove_stats_of(struct cove *cove, const char *const *names, size_t count, struct cove_stats *ret,
+		  struct cove_error *errs, struct cove_error *err)
+{
+	struct stats_round s = {
+		.round = {.encode = encode_stats, .on_frame = on_stats, .on_end = on_stats_end},
+		.cove = cove,
+		.stats = ret,
+		.errs = errs};
+	struct err e = {0};
+	int r;
+
+	memset(errs, 0, count * sizeof(*errs));
+	r = core_round_run(&s.round, cove, names, count, STOP_WAIT_MS, &e);
+	return core_return(cove, NULL, r, &e, err);
+}
+
 int cove_stats(struct cove *cove, const char *name, struct cove_stats *ret, struct cove_error *err)
 {
-	struct core_conn *c = NULL;
-	struct err e = {0};
-	int r = reach(cove, name, &c, &e);
+	struct cove_error own = {0};
+	int r = cove_stats_of(cove, &name, 1, ret, &own, err);
 
-	if (r == 0)
-		r = stats_ask(c, ret, &e);
-	core_conn_free(c);
-	return core_return(cove, name, r, &e, err);
+	if (r < 0 || own.kind == COVE_OK)
+		return r;
+	if (err)
+		*err = own;
+	return -own.code;
 }
 
 static int set_paused(struct cove *cove, const char *name, bool on, struct cove_error *err)

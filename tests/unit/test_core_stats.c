@@ -248,6 +248,21 @@ TEST(numbers_come_as_they_are)
 	finish(cove);
 }
 
+TEST(each_of_several_boxes_has_an_end_of_its_own)
+{
+	static const char *const names[] = {"nope", "box", "", "../box", "box"};
+	struct cove *cove = start(&(struct act){0});
+	struct cove_error errs[5], err;
+	struct cove_stats s[5];
+
+	CHECK_EQ(cove_stats_of(cove, names, 5, s, errs, &err), 0);
+	for (int i = 0; i < 5; i++)
+		CHECK_EQ(errs[i].kind, strcmp(names[i], "box") ? COVE_NOT_FOUND : COVE_OK);
+	CHECK(s[1].uptime_ms == 1234 && s[4].uptime_ms == 1234);
+	CHECK_EQ(cove_stats_of(cove, names, 0, s, errs, &err), 0);
+	finish(cove);
+}
+
 TEST(a_stopped_box_has_no_numbers)
 {
 	struct cove *cove = start(&(struct act){0});
