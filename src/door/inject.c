@@ -45,6 +45,7 @@ struct injection {
 	struct item cert, key;
 	struct used_secret used[USED_MAX];
 	size_t used_count, asked;
+	size_t sent_count; /* of used: these go into the request; the others are the identity's */
 	struct broker_call call;
 	struct ev_defer later;
 	struct tls_identity identity;
@@ -211,6 +212,7 @@ static int copy_rule(struct injection *i, const struct rule *rule)
 		if (r == 0)
 			r = note_secrets(i, to->text);
 	}
+	i->sent_count = i->used_count;
 	if (r == 0)
 		r = copy_text(&i->cert.text, rule->client_cert.text);
 	if (r == 0)
@@ -234,8 +236,8 @@ static int render_all(struct injection *i)
 	if (r == 0 && i->cert.text)
 		i->identity = (struct tls_identity){.cert_pem = value_of(&i->cert),
 						    .key_pem = value_of(&i->key)};
-	/* Each secret is looked for, and what is made of one with a user's name. */
-	for (size_t n = 0; n < i->used_count && r == 0; n++)
+	/* Each secret that is sent is looked for, and what is made of one with a user's name. */
+	for (size_t n = 0; n < i->sent_count && r == 0; n++)
 		r = redact_add(&i->values, i->used[n].value.data, i->used[n].value.len);
 	for (size_t n = 0; n < i->item_count && r == 0; n++)
 		if (i->items[n].user)
@@ -415,7 +417,7 @@ int injection_apply(const struct injection *i, struct http_head *h, struct err *
 	}
 	if (has_query)
 		r = apply_queries(i, h, e);
-	if (r < 0 || i->used_count == 0)
+	if (r < 0 || !injection_is_searched(i))
 		return r;
 	/* What comes back must be whole and in plain text to be searched. */
 	http_head_remove(h, "Range");
@@ -427,6 +429,11 @@ int injection_apply(const struct injection *i, struct http_head *h, struct err *
 	http_head_remove(h, "Accept-Encoding");
 	r = http_head_add(h, "Accept-Encoding", "identity");
 	return r < 0 ? err_errno(e, -r, "prepare the request") : 0;
+}
+
+bool injection_is_searched(const struct injection *i)
+{
+	return i->values.count > 0;
 }
 
 const char *injection_names(const struct injection *i)

@@ -27,6 +27,9 @@ int injection_apply(const struct injection *i, struct http_head *request, struct
 void injection_strip(const struct injection *i, struct http_head *h);
 /* It is what this rule, perhaps of a newer policy, injects. */
 bool injection_is_of(const struct injection *i, const struct rule *rule);
+/* A secret is in the request, so the answer is searched for it. A client certificate alone is not:
+ * its key never leaves the door. */
+bool injection_is_searched(const struct injection *i);
 /* Names of the secrets used, "A,B", for the audit log. */
 const char *injection_names(const struct injection *i);
 /* The client certificate and key of the rule, or NULL. */

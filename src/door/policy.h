@@ -86,7 +86,8 @@ struct rule {
 	uint64_t bytes_up, bytes_down;
 };
 
-/* It adds a credential of ours to what it lets through. */
+/* It adds a credential of ours to what it lets through: to its requests, or as the identity of the
+ * connection, where requests stay as they are. */
 static inline bool rule_injects(const struct rule *r)
 {
 	return r->inject_count > 0 || r->client_cert.text;

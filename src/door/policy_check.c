@@ -10,7 +10,7 @@
 /* What passes must be what would be removed. */
 static int check_pass(struct policy_reading *x, const struct entry *r, const struct policy_node *v)
 {
-	if (!rule_injects(&r->rule))
+	if (!r->rule.inject_count)
 		return source_error(
 			&x->src, v->key_line,
 			"'pass' is about 'inject': without it nothing is removed; leave "

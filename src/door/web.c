@@ -207,14 +207,14 @@ void web_send_request(struct web *w)
 	str_copy(w->up.rule, sizeof(w->up.rule), rule);
 	before = buf_len(&w->up.side.out);
 	r = web_choose_reuse(w, &e);
-	for (size_t i = 0; r == 0 && w->req.injection && i < sizeof(all) / sizeof(all[0]); i++)
+	for (size_t i = 0; r == 0 && web_has_secret(w) && i < sizeof(all) / sizeof(all[0]); i++)
 		if (buf_set_secret(all[i], true) < 0)
 			r = err_errno(&e, ENOMEM, "write a request");
 	if (r == 0 && http_head_write(&w->req.head, &w->up.side.out) < 0)
 		r = err_set(&e, ERR_LIMIT, EMSGSIZE, "the request's head is too long");
 	if (r == 0) {
 		w->up.head_left = buf_len(&w->up.side.out) - before;
-		w->up.holds_secret = w->req.injection != NULL;
+		w->up.holds_secret = web_has_secret(w);
 		r = web_count(w, w->up.head_left, 0, &e);
 	}
 	if (r < 0) {
@@ -254,7 +254,7 @@ static void on_dialled(struct dial *d, struct channel *up, struct err *e)
 		.host = w->config.host.text,
 		.port = w->config.port,
 		.id = w->req.injection ? injection_identity(w->req.injection) : NULL,
-		.is_secret = w->req.injection != NULL};
+		.is_secret = web_has_secret(w)};
 	struct err why = *e; /* the dial goes with the upstream */
 
 	str_copy(w->address, sizeof(w->address), d->address);
@@ -343,15 +343,15 @@ int web_take_response(struct web *w, struct err *e)
 		return r;
 	/* A coding was not asked for where a credential is; what it hides cannot be searched. */
 	coding = http_head_find(h, "Content-Encoding");
-	if (w->req.injection && injection_names(w->req.injection)[0] && coding &&
-	    !http_name_is(coding, "identity") && w->resp.body.framing != HTTP_NO_BODY)
+	if (web_has_secret(w) && coding && !http_name_is(coding, "identity") &&
+	    w->resp.body.framing != HTTP_NO_BODY)
 		return err_set(e, ERR_PROTOCOL, EBADMSG,
 			       "%.120s answered a request with a credential in a coding that was "
 			       "not asked for (%.20s), so it cannot be searched",
 			       w->config.host.text, coding);
 	w->up.keeps = h->minor > 0 && !http_head_has_token(h, "Connection", "close") &&
 		      w->resp.body.framing != HTTP_UNTIL_CLOSE;
-	w->resp.redacts = w->req.injection != NULL;
+	w->resp.redacts = web_has_secret(w);
 	if (w->resp.redacts)
 		http_body_set_secret(&w->resp.body);
 	w->resp.is_there = true;

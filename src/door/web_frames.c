@@ -148,7 +148,7 @@ static int move_frames(struct web *w, struct web_side *from, struct web_side *to
 	size_t used = 0, before = buf_len(&to->out), n;
 	int r = 0;
 
-	if (from == &w->up.side && w->req.injection)
+	if (from == &w->up.side && web_has_secret(w))
 		return move_searched(w, e);
 	/* Also without new bytes: a header may have waited for room. */
 	if (web_has_room(to))

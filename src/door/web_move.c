@@ -25,6 +25,11 @@ bool web_has_room(const struct web_side *s)
 	return buf_len(&s->out) < DOOR_BUFFER_MAX / 2;
 }
 
+bool web_has_secret(const struct web *w)
+{
+	return w->req.injection && injection_is_searched(w->req.injection);
+}
+
 static bool may_read(const struct web_side *s)
 {
 	return s->channel && !s->ended && buf_len(&s->in) < DOOR_BUFFER_MAX;
@@ -258,7 +263,7 @@ int web_move_request(struct web *w, struct err *e)
 			/* What is injected cannot be said a second time at the end. */
 			if (w->req.injection)
 				injection_strip(w->req.injection, &w->req.body.trailers);
-			if (w->req.injection &&
+			if (w->req.is_stripped &&
 			    credentials_remove(&w->req.body.trailers, w->req.verdict.rule) < 0)
 				return err_errno(e, ENOMEM, "remove the box's own credentials");
 			r = emit_end(w, &w->up.side, &w->req.body, e);
@@ -355,7 +360,7 @@ int web_move_response(struct web *w, struct err *e)
 		return err_set(e, ERR_PROTOCOL, EBADMSG, "%.120s answered before it was asked",
 			       w->config.host.text);
 	r = http_response_parse(&head, buf_data(&w->up.side.in), buf_len(&w->up.side.in),
-				w->req.injection, &used, e);
+				web_has_secret(w), &used, e);
 	if (r < 0)
 		return r;
 	if (r == 0 && !w->up.side.ended)

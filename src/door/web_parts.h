@@ -132,6 +132,8 @@ void web_want(struct web *w);
 /* Counts bytes of a message that are about to go. Negative: they may not. */
 int web_count(struct web *w, uint64_t up, uint64_t down, struct err *e);
 bool web_has_room(const struct web_side *s);
+/* A credential is in the request, and may come back in the answer. */
+bool web_has_secret(const struct web *w);
 
 /* web_request.c */
 /* The next head of the box. 1: there was one, and it is decided or being decided; 0: not yet;

@@ -169,9 +169,11 @@ static void on_injected(void *arg, int r, struct err *e)
 
 	if (w->state != WEB_DECIDE)
 		return;
-	w->req.is_stripped = true;
-	w->req.kept_count = w->req.verdict.rule ? w->req.verdict.rule->kept_count : 0;
-	if (r == 0 && credentials_remove(&w->req.head, w->req.verdict.rule) < 0)
+	/* Beside a certificate of ours alone the box's own credentials stay: they say who asks. */
+	w->req.is_stripped = w->req.verdict.rule && w->req.verdict.rule->inject_count > 0;
+	w->req.kept_count = w->req.is_stripped ? w->req.verdict.rule->kept_count : 0;
+	if (r == 0 && w->req.is_stripped &&
+	    credentials_remove(&w->req.head, w->req.verdict.rule) < 0)
 		r = err_errno(e, ENOMEM, "remove the box's own credentials");
 	if (r == 0)
 		r = injection_apply(w->req.injection, &w->req.head, e);

@@ -5,6 +5,7 @@ That no decoy comes out of a command, is in a box's files or in its memory is ch
 """
 import base64
 import glob
+import gzip
 import json
 import os
 import signal
@@ -273,6 +274,11 @@ def test_client_certificate(door, rig):
     box = door.box([{"allow": "mtls.test", "client_cert": {"cert": "{{ secret.CERT }}", "key": "{{ secret.KEY }}"}}])
     got = door.echoed(box, f"https://mtls.test:{web.tls_port}/echo")
     assert got["peer"] == "the box's operator"
+    # Nothing is in the request that could come back: what the box asks for is asked for, and nothing waits.
+    there = f"https://mtls.test:{web.tls_port}"
+    got = door.curl(box, "-i", "-H", "Accept-Encoding: gzip", "-H", "Authorization: mine", there + "/gzip?own").ok()
+    assert b"Content-Encoding: gzip" in got.out and gzip.compress(b"compressed " * 1000)[10:20] in got.out
+    assert header(web.last("/gzip?own"), "Authorization") == ["mine"]
     bare = door.box([{"allow": "mtls.test", "tls": "intercept"}])
     assert door.code(bare, f"https://mtls.test:{web.tls_port}/echo") in (403, 502)
 

@@ -123,6 +123,44 @@ TEST(without_a_secret)
 	end();
 }
 
+/* Its key stays here, and its certificate is no secret: requests pass as they are. */
+TEST(a_certificate_alone)
+{
+	struct http_head h;
+	uint8_t text[] = "one two";
+
+	wr.secrets[0] = (struct wr_secret){"A", "one", 0};
+	wr.secrets[1] = (struct wr_secret){"B", "two", 0};
+	start("    client_cert: {cert: \"{{ secret.A }}\", key: \"{{ secret.B }}\"}\n");
+	CHECK(answers == 1 && result == 0);
+	CHECK(injection_identity(it) && !injection_is_searched(it));
+	CHECK_STR(injection_names(it), "A,B");
+	request(&h, "GET / HTTP/1.1\r\nHost: h\r\nAuthorization: mine\r\nAccept-Encoding: gzip\r\n"
+		    "Range: bytes=1-\r\n\r\n");
+	CHECK_EQ(injection_apply(it, &h, NULL), 0);
+	CHECK_STR(written(&h), "GET / HTTP/1.1\r\nHost: h\r\nAuthorization: mine\r\n"
+			       "Accept-Encoding: gzip\r\nRange: bytes=1-\r\n\r\n");
+	http_head_done(&h);
+	CHECK_EQ(injection_redact(it, text, 7, true), 7);
+	CHECK_STR((char *)text, "one two");
+	end();
+}
+
+/* Beside a header only what goes into that is looked for: the key's length holds nothing back. */
+TEST(a_certificate_and_a_header)
+{
+	uint8_t text[] = "cert and token";
+
+	wr.secrets[0] = (struct wr_secret){"A", "cert", 0};
+	wr.secrets[1] = (struct wr_secret){"T", "token", 0};
+	start("    inject: {headers: {X-A: \"{{ secret.T }}\"}}\n"
+	      "    client_cert: {cert: \"{{ secret.A }}\", key: \"{{ secret.A }}\"}\n");
+	CHECK(answers == 1 && result == 0 && injection_is_searched(it));
+	injection_redact_whole(it, text, 14);
+	CHECK_STR((char *)text, "cert and *****");
+	end();
+}
+
 TEST(missing)
 {
 	wr.secrets[0] = (struct wr_secret){"A", "one", 0};
