@@ -62,7 +62,7 @@ def test_a_group_decides(door, rig):
     for host, method in (("deb.nodesource.com", "GET"), ("deb.nodesource.com", "POST"), ("deb.debian.org", "GET")):
         door.curl(box, "-X", method, f"http://{host}/", way="proxy")
     row = door.row(box, host="deb.nodesource.com", method="GET")
-    assert row["rule"] == "apt" and row["verdict"] == "failed" and "resolve" in row["reason"]
+    assert row["rule"] == "apt" and row["verdict"] == "failed"
     row = door.row(box, host="deb.nodesource.com", method="POST")
     assert row["verdict"] == "deny" and "rule" not in row
     assert door.row(box, host="deb.debian.org")["verdict"] == "deny"
