@@ -344,7 +344,8 @@ static int put_one(struct cove_box *box, const char *box_path, unsigned mode, in
 	struct wire_file m = {.op = FILE_PUT, .path = box_path};
 	struct wire_entry entry = {.type = 'f', .path = "", .mode = mode & 0777};
 	struct transfer t = {0};
-	int r = transfer_begin(&t, box, &m, e);
+	int r = data || fd >= 0 ? transfer_begin(&t, box, &m, e)
+				: err_errno(e, EBADF, "read the given descriptor");
 
 	if (r < 0)
 		return r;

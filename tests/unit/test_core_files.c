@@ -339,4 +339,14 @@ TEST(put_waits_for_credit_and_hears_errors)
 	cove_box_free(box);
 }
 
+/* A caller whose open() failed does not get an empty file in the box. */
+TEST(put_of_no_descriptor_is_an_error)
+{
+	struct cove_box *box = peer_box(take_put, NULL);
+	struct cove_error err;
+
+	CHECK_EQ(cove_put_fd(box, -1, "/x", 0644, &err), -EBADF);
+	cove_box_free(box);
+}
+
 TAP_MAIN
