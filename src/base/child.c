@@ -158,7 +158,7 @@ struct holder {
 	_Atomic(int) state;
 	int (*fn)(void *arg);
 	void *arg;
-	pid_t self, pid;
+	pid_t caller, self, pid;
 	int error;
 };
 
@@ -187,7 +187,11 @@ static int hold(void *arg)
 	struct holder *h = arg;
 	int status = 127 << 8;
 
+	/* Not by a flag of clone(), which musl refuses from 1.2.5 on. */
+	syscall(SYS_set_tid_address, &h->state);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != h->caller)
+		leave(127); /* it was killed before it could be asked for */
 	signal(SIGCHLD, SIG_DFL);
 	h->self = getpid();
 	h->pid = fork();
@@ -206,8 +210,17 @@ static int hold(void *arg)
 	return 0;
 }
 
+static bool has_ended(pid_t pid)
+{
+	siginfo_t end = {0};
+
+	return waitid(P_PID, (id_t)pid, &end, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 &&
+	       end.si_pid == pid;
+}
+
 int child_fork(int (*fn)(void *arg), void *arg, struct child_forked *ret)
 {
+	const struct timespec look = {.tv_sec = 1};
 	char *stack = mmap(NULL, FORKED_STACK_BYTES, PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -218,15 +231,17 @@ int child_fork(int (*fn)(void *arg), void *arg, struct child_forked *ret)
 	if (stack == MAP_FAILED)
 		return -errno;
 	mprotect(stack + page, page, PROT_NONE); /* between the holder's words and its stack */
-	*h = (struct holder){.state = HOLDER_WORKS, .fn = fn, .arg = arg};
+	*h = (struct holder){.state = HOLDER_WORKS, .fn = fn, .arg = arg, .caller = getpid()};
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &old);
-	between = clone(hold, stack + FORKED_STACK_BYTES, CLONE_VM | CLONE_CHILD_CLEARTID, h, NULL,
-			NULL, &h->state);
+	between = clone(hold, stack + FORKED_STACK_BYTES, CLONE_VM, h);
 	r = between < 0 ? -errno : 0;
-	/* The kernel wakes us, too, if it is killed. */
-	while (r == 0 && atomic_load(&h->state) == HOLDER_WORKS)
-		syscall(SYS_futex, &h->state, FUTEX_WAIT, HOLDER_WORKS, NULL, NULL, 0);
+	/* The kernel wakes us, too, if it is killed, but not before it said where. */
+	while (r == 0 && atomic_load(&h->state) == HOLDER_WORKS) {
+		syscall(SYS_futex, &h->state, FUTEX_WAIT, HOLDER_WORKS, &look, NULL, 0);
+		if (atomic_load(&h->state) == HOLDER_WORKS && has_ended(between))
+			break;
+	}
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	*ret = (struct child_forked){.pid = h->pid, .between = between, .stack = stack};
 	if (r == 0 && h->pid <= 0) {

@@ -1,10 +1,12 @@
 /* Which host ids a box's ids are: ranges never shared, maps right, work done inside the map. */
 #include "storage/ids.h"
 
+#include "base/child.h"
 #include "base/fd.h"
 #include "tap.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -258,6 +260,51 @@ TEST(work_inside_ends_when_its_caller_is_ended)
 	ends_with_its_caller(SIGINT);
 	ends_with_its_caller(SIGTERM);
 	ends_with_its_caller(SIGKILL);
+}
+
+static _Atomic(bool) begins;
+
+static void *kill_all(void *arg)
+{
+	while (!begins)
+		;
+	for (volatile int i = *(int *)arg; i > 0; i--)
+		;
+	kill(getpid(), SIGKILL);
+	return NULL;
+}
+
+/* Longer than the test waits for its end. */
+static int work_long(void *arg)
+{
+	(void)arg;
+	return (int)sleep(20);
+}
+
+/* The moments are some microseconds apart, from before there is a helper to after it runs. */
+TEST(a_helper_ends_with_its_caller_whenever_that_is_killed)
+{
+	for (int turns = 0; turns < 120000; turns += 800) {
+		struct pollfd end = {.events = POLLIN};
+		struct child_forked child;
+		pthread_t killer;
+		int pipes[2];
+		pid_t pid;
+
+		CHECK_EQ(pipe2(pipes, O_CLOEXEC), 0);
+		pid = fork();
+		if (pid == 0) {
+			CHECK_EQ(pthread_create(&killer, NULL, kill_all, &turns), 0);
+			begins = true;
+			CHECK_EQ(child_fork(work_long, NULL, &child), 0);
+			child_forked_wait(&child);
+		}
+		close(pipes[1]);
+		CHECK_EQ(waitpid(pid, NULL, 0), pid);
+		end.fd = pipes[0];
+		CHECK_EQ(poll(&end, 1, 10000), 1);
+		close(pipes[0]);
+	}
 }
 
 static int die(void *arg)
