@@ -144,6 +144,11 @@ COVE_API int cove_close(struct cove *cove, const char *session, const char *pref
 /* A running box by name. COVE_CONFLICT if it is stopped. */
 COVE_API int cove_find(struct cove *cove, const char *name, struct cove_box **ret,
 		       struct cove_error *err);
+/* The same for file operations, also of a stopped box: that one is started for this handle alone,
+ * with none of its commands, and stops with it. No other caller joins it meanwhile: one that wants
+ * to start it waits. */
+COVE_API int cove_visit(struct cove *cove, const char *name, struct cove_box **ret,
+			struct cove_error *err);
 COVE_API const char *cove_box_name(const struct cove_box *box);
 COVE_API void cove_box_free(struct cove_box *box);
 
@@ -496,22 +501,30 @@ struct cove_file_info {
 	unsigned mode, uid, gid;
 	uint64_t size, mtime_ns;
 };
+/* A path in a box is absolute, or relative to where commands start; `~` and `~/x` are the user's
+ * home. */
+/* How to copy; all of it may be left out, and where a pointer to it is taken it may be NULL. */
+struct cove_copy {
+	size_t size;	  /* of this struct */
+	const char *user; /* whose rights apply in the box, and who owns what is written there */
+	/* Called now and then, also while nothing moves. False gives up: COVE_INTERRUPTED, and what
+	 * was half written is removed. */
+	bool (*progress)(void *arg, uint64_t bytes, uint64_t files);
+	void *arg;
+};
 /* Host path to box path and back, files or whole directories. What is copied onto an existing
- * directory goes inside it, as with cp -r. progress may be NULL. They return how many entries were
- * left out because they are no file, directory or link. Nothing that comes out of a box is followed
- * or trusted: its links are made, never walked through, and no file gets setuid bits. */
-/* Called now and then, also while nothing moves. False gives up: COVE_INTERRUPTED, and what was
- * half written is removed. */
-typedef bool cove_progress(void *arg, uint64_t bytes, uint64_t files);
+ * directory goes inside it, as with cp -r. They return how many entries were left out because they
+ * are no file, directory or link. Nothing that comes out of a box is followed or trusted: its links
+ * are made, never walked through, and no file gets setuid bits. */
 COVE_API int cove_put(struct cove_box *box, const char *host_path, const char *box_path,
-		      cove_progress *progress, void *arg, struct cove_error *err);
+		      const struct cove_copy *how, struct cove_error *err);
 COVE_API int cove_get(struct cove_box *box, const char *box_path, const char *host_path,
-		      cove_progress *progress, void *arg, struct cove_error *err);
+		      const struct cove_copy *how, struct cove_error *err);
 /* From and to a descriptor; one file. */
 COVE_API int cove_put_fd(struct cove_box *box, int fd, const char *box_path, unsigned mode,
-			 struct cove_error *err);
+			 const struct cove_copy *how, struct cove_error *err);
 COVE_API int cove_get_fd(struct cove_box *box, const char *box_path, int fd,
-			 struct cove_error *err);
+			 const struct cove_copy *how, struct cove_error *err);
 /* From and to memory. get fails with COVE_LIMIT beyond max; free *ret with free(). */
 COVE_API int cove_put_data(struct cove_box *box, const char *box_path, const void *data, size_t len,
 			   unsigned mode, struct cove_error *err);

@@ -102,30 +102,40 @@ static int say_copied(struct cli *c, const struct place *from, const struct plac
 	return cli_object_end(c, &o);
 }
 
-static int copy(struct cli *c, const struct place *from, const struct place *to)
+/* The box of a place; the one before is kept if it is the same. */
+static int open_box(struct cli *c, const char *name, struct cove_box **box)
+{
+	struct cove_error err;
+
+	if (*box && strcmp(cove_box_name(*box), name) == 0)
+		return 0;
+	cove_box_free(take_ptr(*box));
+	return cove_visit(c->cove, name, box, &err) < 0 ? cli_fail(c, &err) : 0;
+}
+
+static int copy(struct cli *c, struct cove_box *box, const struct place *from,
+		const struct place *to)
 {
 	struct progress p = {.started_ms = clock_mono_ms(),
 			     .on_terminal = isatty(STDERR_FILENO) && !c->o.quiet};
+	struct cove_copy how = {
+		.size = sizeof(how), .user = c->o.box.user, .progress = on_progress, .arg = &p};
+	struct cove_copy stream = {.size = sizeof(stream), .user = c->o.box.user};
 	struct cove_error err;
-	struct cove_box *box;
 	int r;
 
-	if (cove_find(c->cove, to->box[0] ? to->box : from->box, &box, &err) < 0)
-		return cli_fail(c, &err);
 	if (from->is_stream) {
-		r = cove_put_fd(box, STDIN_FILENO, to->path, 0644, &err);
+		r = cove_put_fd(box, STDIN_FILENO, to->path, 0644, &stream, &err);
 	} else if (to->is_stream) {
-		r = cove_get_fd(box, from->path, STDOUT_FILENO, &err);
+		r = cove_get_fd(box, from->path, STDOUT_FILENO, &stream, &err);
 	} else {
 		if (signals_catch() < 0)
 			cli_note("signals cannot be caught: an interrupted copy may leave a part "
 				 "behind");
-		r = (to->box[0] ? cove_put : cove_get)(box, from->path, to->path, on_progress, &p,
-						       &err);
+		r = (to->box[0] ? cove_put : cove_get)(box, from->path, to->path, &how, &err);
 	}
 	if (p.shown_ms)
 		(void)fd_write_full(STDERR_FILENO, "\r\033[K", 4);
-	cove_box_free(box);
 	if (r < 0 && p.signal) {
 		cli_note("the copy was interrupted; nothing half-written was left");
 		return 128 + p.signal;
@@ -134,22 +144,17 @@ static int copy(struct cli *c, const struct place *from, const struct place *to)
 }
 
 /* Several sources need a directory to go into. */
-static int check_directory(struct cli *c, const struct place *to)
+static int check_directory(struct cli *c, struct cove_box *box, const struct place *to)
 {
 	struct cove_file_info info = {0};
-	struct cove_box *box = NULL;
 	struct cove_error err;
 	struct stat st;
 	bool is_dir;
 
-	if (!to->box[0]) {
-		is_dir = stat(to->path, &st) == 0 && S_ISDIR(st.st_mode);
-	} else {
-		if (cove_find(c->cove, to->box, &box, &err) < 0)
-			return cli_fail(c, &err);
+	if (to->box[0])
 		is_dir = cove_stat(box, to->path, &info, &err) >= 0 && info.type == 'd';
-		cove_box_free(box);
-	}
+	else
+		is_dir = stat(to->path, &st) == 0 && S_ISDIR(st.st_mode);
 	if (!is_dir)
 		return cli_error(c, COVE_INVALID,
 				 "'%.80s' is not a directory, and there are several sources",
@@ -161,6 +166,7 @@ static int run(struct cli *c)
 {
 	size_t sources = c->o.arg_count - 1;
 	struct place to = place_of(c->o.args[sources]);
+	struct cove_box *box = NULL;
 	int r = 0;
 
 	for (size_t i = 0; i < sources; i++) {
@@ -175,13 +181,19 @@ static int run(struct cli *c)
 		if ((from.is_stream || to.is_stream) && sources > 1)
 			return cli_usage(c, "'-' is for one file");
 	}
-	if (sources > 1)
-		r = check_directory(c, &to);
+	if (to.box[0])
+		r = open_box(c, to.box, &box);
+	if (r == 0 && sources > 1)
+		r = check_directory(c, box, &to);
 	for (size_t i = 0; r == 0 && i < sources; i++) {
 		struct place from = place_of(c->o.args[i]);
 
-		r = copy(c, &from, &to);
+		if (from.box[0])
+			r = open_box(c, from.box, &box);
+		if (r == 0)
+			r = copy(c, box, &from, &to);
 	}
+	cove_box_free(box);
 	return r;
 }
 
@@ -191,17 +203,20 @@ const struct verb verb_cp = {
 	.summary = "copy files and directories in and out",
 	.help = "Directories are copied whole; what goes onto an existing directory goes\n"
 		"inside it, as with cp -r. A relative path in the box starts at its directory\n"
-		"(/workspace, or the home). `-` is stdin or stdout, for one file. Files\n"
-		"arrive as the box's user, and come out as you; links are copied as links and\n"
-		"never followed out of the box. Copying stops at the first file that may not\n"
-		"be read; what is neither file, directory nor link is left out and counted.\n"
+		"(/workspace, or the home), and ~ is the home. `-` is stdin or stdout, for one\n"
+		"file. Files arrive as the box's user (-u USER: another), and come out as you;\n"
+		"links are copied as links and never followed out of the box. A stopped box is\n"
+		"up for the copy alone and runs none of its commands. Copying stops at the\n"
+		"first file that may not be read; what is neither file, directory nor link is\n"
+		"left out and counted.\n"
 		"\n"
 		"Examples\n"
 		"  cove cp ./src dev:/workspace\n"
 		"  cove cp dev:/workspace/out.csv .\n"
+		"  cove cp -u root ./site.conf dev:/etc/nginx/conf.d\n"
 		"  cove cp dev:/etc/os-release - | head -2\n"
 		"  echo hello | cove cp - dev:/tmp/hello.txt\n",
-	.options = (const enum opt_id[]){OPTS_COMMON, OPT_END},
+	.options = (const enum opt_id[]){OPT_COPY_USER, OPTS_COMMON, OPT_END},
 	.args = {2, -1},
 	.run = run,
 };

@@ -131,7 +131,8 @@ static int conn_frame(struct core_conn *c, const struct wire_frame *f, struct er
 	if (r < 0)
 		return r;
 	c->ready = true;
-	fd_close(&c->start_lock_fd);
+	if (!c->visit)
+		fd_close(&c->start_lock_fd);
 	if (c->owns_ev)
 		ev_quit(c->ev);
 	if (c->on_ready)

@@ -59,7 +59,9 @@ struct core_conn {
 	bool lost;	       /* nothing more can be asked; `why` says why */
 	bool closing;	       /* the link has ended; what had come before is still handed out */
 	bool violated;	       /* a request found a frame out of turn */
-	int start_lock_fd;     /* owned; of a box that starts, closed when HELLO came. -1: none */
+	bool visit;	       /* the box is up for this connection alone */
+	int start_lock_fd;     /* owned; of a box that starts, closed when HELLO came, or at the
+				* end of a visit. -1: none */
 
 	struct wire_link link; /* connected: link.ev is set */
 	struct buf early;      /* queued before that */

@@ -80,6 +80,13 @@ void box_unref(struct cove_box *box)
 		core_event(
 			box->cove,
 			&(struct event){.kind = EVENT_CLOSE, .box = box->name, .cause = "removed"});
+	} else if (box->visit && box->idle) {
+		autoclose int box_fd = -1;
+
+		/* The next command finds it stopped. */
+		core_conn_wait_end(box->idle, STOP_WAIT_MS);
+		if (box_open_dir(box->cove, box->name, &box_fd, NULL) == 0)
+			(void)life_wait_free(box->cove, box->name, box_fd, STOP_WAIT_MS);
 	}
 	core_conn_free(box->idle);
 	free(box->last_cwd);
@@ -163,31 +170,49 @@ int cove_create(struct cove *cove, const struct cove_box_options *options, struc
 	return core_return(cove, NULL, create(cove, options, ret, &e), &e, err);
 }
 
-int cove_find(struct cove *cove, const char *name, struct cove_box **ret, struct cove_error *err)
+static int find(struct cove *cove, const char *name, bool visit, struct cove_box **ret,
+		struct err *e)
 {
 	autoclose int box_fd = -1;
 	struct core_conn *conn = NULL;
-	struct err e = {0};
-	int r = box_open_dir(cove, name, &box_fd, &e);
+	int r = box_open_dir(cove, name, &box_fd, e);
 
 	if (r == 0)
-		r = core_conn_connect(NULL, cove->state.run_fd, name, &conn, &e);
+		r = core_conn_connect(NULL, cove->state.run_fd, name, &conn, e);
 	if (box_fd >= 0 && (r == -ENOENT || r == -ECONNREFUSED)) {
 		core_sweep_box(cove, name);
 		/* No keeper answers: it may be coming up this very moment. */
 		r = record_is_live(box_fd) ? life_connect(cove, name, box_fd, START_WAIT_MS, &conn)
 					   : -EAGAIN;
-		if (r == -EAGAIN)
-			r = err_set(&e, ERR_CONFLICT, ENOTCONN,
+		if (r == -EAGAIN && visit)
+			r = box_up(cove, name, true, &conn, e);
+		else if (r == -EAGAIN)
+			r = err_set(e, ERR_CONFLICT, ENOTCONN,
 				    "box '%s' is stopped; start it first (cove start %s)", name,
 				    name);
 		else if (r < 0)
-			err_errno(&e, -r, "connect to box '%s'", name);
+			err_errno(e, -r, "connect to box '%s'", name);
 	}
 	/* HELLO is looked at when it comes: the first request need not wait for it. */
 	if (r == 0)
-		r = box_handle_take(cove, name, false, conn, ret, &e);
-	return core_return(cove, name, r, &e, err);
+		r = box_handle_take(cove, name, false, conn, ret, e);
+	if (r == 0)
+		(*ret)->visit = conn->visit;
+	return r;
+}
+
+int cove_find(struct cove *cove, const char *name, struct cove_box **ret, struct cove_error *err)
+{
+	struct err e = {0};
+
+	return core_return(cove, name, find(cove, name, false, ret, &e), &e, err);
+}
+
+int cove_visit(struct cove *cove, const char *name, struct cove_box **ret, struct cove_error *err)
+{
+	struct err e = {0};
+
+	return core_return(cove, name, find(cove, name, true, ret, &e), &e, err);
 }
 
 int cove_start(struct cove *cove, const char *name, struct cove_error *err)
@@ -197,7 +222,7 @@ int cove_start(struct cove *cove, const char *name, struct cove_error *err)
 	int r;
 
 	core_sweep(cove);
-	r = box_up(cove, name, &conn, &e);
+	r = box_up(cove, name, false, &conn, &e);
 	core_conn_free(conn);
 	return core_return(cove, name, r, &e, err);
 }

@@ -48,6 +48,7 @@ struct cove_box {
 	unsigned refs; /* the caller's handle and every cove_exec */
 	char name[64];
 	bool one_shot;
+	bool visit;		/* up for this handle alone */
 	struct core_conn *idle; /* owned; a connection nobody is using, or NULL */
 	char *last_cwd;		/* owned; where the shell named last_shell was, for events */
 	char last_shell[40];
@@ -89,8 +90,9 @@ int spawn_keeper(struct cove *cove, const struct keeper_config *config, int *ret
 /* ---- up.c ---- */
 
 /* Whatever state the box is in, ends with a connection to its keeper that has said HELLO: joins it,
- * starts it, or waits for who is doing so. */
-int box_up(struct cove *cove, const char *name, struct core_conn **ret, struct err *e);
+ * starts it, or waits for who is doing so. visit: a box that is started is up for this connection
+ * alone, and stops with it. */
+int box_up(struct cove *cove, const char *name, bool visit, struct core_conn **ret, struct err *e);
 
 /* ---- end.c ---- */
 

@@ -55,7 +55,11 @@ static void create_spawn(struct core_create *c)
 	if (r == 0)
 		r = network_write(u->cove, c->spec, u->box_fd, &e);
 	if (r == 0)
-		r = life_spawn(u->cove, u->ev, spec, &c->image, take_fd(lock_fd), &u->conn, &e);
+		r = life_spawn(u->cove, u->ev,
+			       &(struct life_start){.spec = spec,
+						    .image = &c->image,
+						    .lock_fd = take_fd(lock_fd)},
+			       &u->conn, &e);
 	fd_close(&lock_fd);
 	if (r < 0)
 		create_fail(u, r, &e);

@@ -10,6 +10,12 @@
 
 enum { REPORT_MS = 250 };
 
+int transfer_init(struct transfer *t, const struct cove_copy *how, struct err *e)
+{
+	*t = (struct transfer){0};
+	return how ? core_copy_sized(&t->how, sizeof(t->how), how, e) : 0;
+}
+
 int transfer_begin(struct transfer *t, struct cove_box *box, const struct wire_file *m,
 		   struct err *e)
 {
@@ -46,7 +52,7 @@ int transfer_next(struct transfer *t, struct wire_frame *ret, struct err *e)
 {
 	int r;
 
-	while ((r = core_call_next(&t->call, t->progress ? REPORT_MS : -1, ret, e)) == 0) {
+	while ((r = core_call_next(&t->call, t->how.progress ? REPORT_MS : -1, ret, e)) == 0) {
 		r = transfer_report(t, e);
 		if (r < 0)
 			break;
@@ -56,7 +62,7 @@ int transfer_next(struct transfer *t, struct wire_frame *ret, struct err *e)
 
 int transfer_report(struct transfer *t, struct err *e)
 {
-	if (!t->progress || t->progress(t->arg, t->bytes, t->files))
+	if (!t->how.progress || t->how.progress(t->how.arg, t->bytes, t->files))
 		return 0;
 	return err_set(e, ERR_INTERRUPTED, ECANCELED, "the copy was given up");
 }
@@ -111,19 +117,18 @@ static int take_info(struct core_call *c, const struct wire_frame *f, const char
 	return err_errno(e, ENOMEM, "keep what the box said of a file");
 }
 
-static int stat_box(struct cove_box *box, const char *path, bool follow, struct cove_file_info *ret,
+static int stat_box(struct cove_box *box, const struct wire_file *m, struct cove_file_info *ret,
 		    struct err *e)
 {
-	struct wire_file m = {.op = FILE_STAT, .path = path, .follow = follow};
 	struct transfer t = {0};
 	struct wire_frame f;
-	int r = transfer_begin(&t, box, &m, e);
+	int r = transfer_begin(&t, box, m, e);
 
 	if (r < 0)
 		return r;
 	r = transfer_next(&t, &f, e);
 	if (r > 0)
-		r = take_info(&t.call, &f, path_base(path), ret, e);
+		r = take_info(&t.call, &f, path_base(m->path), ret, e);
 	if (r == 0) {
 		r = core_call_wait_ok(&t.call, -1, e);
 		if (r < 0)
@@ -132,10 +137,12 @@ static int stat_box(struct cove_box *box, const char *path, bool follow, struct 
 	return transfer_end(&t, r);
 }
 
-int files_probe(struct cove_box *box, const char *path, char *ret_type, struct err *e)
+int files_probe(struct cove_box *box, const char *path, const char *user, char *ret_type,
+		struct err *e)
 {
+	struct wire_file m = {.op = FILE_STAT, .path = path, .user = user, .follow = 1};
 	struct cove_file_info info;
-	int r = stat_box(box, path, true, &info, e);
+	int r = stat_box(box, &m, &info, e);
 
 	if (r == -ENOENT)
 		return 0;
@@ -150,7 +157,7 @@ int cove_stat(struct cove_box *box, const char *path, struct cove_file_info *ret
 	      struct cove_error *err)
 {
 	struct err e = {0};
-	int r = stat_box(box, path, false, ret, &e);
+	int r = stat_box(box, &(struct wire_file){.op = FILE_STAT, .path = path}, ret, &e);
 
 	return core_return(box->cove, box->name, r, &e, err);
 }

@@ -80,6 +80,11 @@ static int open_dir(const char *path, int *ret_fd, struct err *e)
 {
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
+	if (fd < 0 && errno == ENOENT)
+		return err_set(e, ERR_NOT_FOUND, ENOENT,
+			       "there is no directory '%.80s' to copy to; make it (mkdir -p), or "
+			       "choose another place",
+			       path);
 	if (fd < 0)
 		return err_errno(e, errno, "open the directory '%.150s'", path);
 	*ret_fd = fd;
@@ -97,7 +102,9 @@ static int into_dir(struct get *g, const char *host_path, const char *box_path, 
 	for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--)
 		path[n - 1] = 0;
 	base = path_base(path);
-	if (path_is_safe_relative(base) && !str_copy(g->name, sizeof(g->name), base))
+	/* The home's own name is not known here: its content comes, as with ".". */
+	if (strcmp(path, "~") != 0 && path_is_safe_relative(base) &&
+	    !str_copy(g->name, sizeof(g->name), base))
 		return err_set(e, ERR_INVALID, ENAMETOOLONG, "'%.100s' is too long a name", base);
 	return open_dir(host_path, &g->parent_fd, e);
 }
@@ -331,7 +338,7 @@ static int take_frame(struct get *g, const struct wire_frame *f, struct err *e)
 static int get(struct get *g, struct cove_box *box, const char *box_path, const char *host_path,
 	       struct err *e)
 {
-	struct wire_file m = {.op = FILE_GET, .path = box_path};
+	struct wire_file m = {.op = FILE_GET, .path = box_path, .user = g->t.how.user};
 	struct wire_frame f;
 	int r = find_destination(g, host_path, box_path, e);
 
@@ -353,7 +360,7 @@ static int get(struct get *g, struct cove_box *box, const char *box_path, const 
 }
 
 int cove_get(struct cove_box *box, const char *box_path, const char *host_path,
-	     cove_progress *progress, void *arg, struct cove_error *err)
+	     const struct cove_copy *how, struct cove_error *err)
 {
 	struct get *g = calloc(1, sizeof(*g));
 	struct err e = {0};
@@ -362,9 +369,9 @@ int cove_get(struct cove_box *box, const char *box_path, const char *host_path,
 	if (!g)
 		return core_return(box->cove, box->name, err_errno(&e, ENOMEM, "copy"), &e, err);
 	g->parent_fd = g->root_fd = g->dir_fd = g->file_fd = -1;
-	g->t.progress = progress;
-	g->t.arg = arg;
-	r = get(g, box, box_path, host_path, &e);
+	r = transfer_init(&g->t, how, &e);
+	if (r == 0)
+		r = get(g, box, box_path, host_path, &e);
 	fd_close(&g->file_fd);
 	fd_close(&g->dir_fd);
 	fd_close(&g->root_fd);
@@ -414,16 +421,18 @@ static int sink_frame(struct transfer *t, struct sink *s, int *step, const struc
 	return f->type == WIRE_OK && *step == 2 ? 1 : core_unexpected(&t->call.q, f, e);
 }
 
-static int get_one(struct cove_box *box, const char *path, struct sink *s, struct err *e)
+static int get_one(struct cove_box *box, const char *path, struct sink *s,
+		   const struct cove_copy *how, struct err *e)
 {
 	struct wire_file m = {.op = FILE_GET, .path = path};
-	struct transfer t = {0};
+	struct transfer t;
 	struct wire_frame f;
-	int step = 0, r;
+	int step = 0, r = transfer_init(&t, how, e);
 
 	s->path = path;
-	r = transfer_begin(&t, box, &m, e);
-
+	m.user = t.how.user;
+	if (r == 0)
+		r = transfer_begin(&t, box, &m, e);
 	if (r < 0)
 		return r;
 	do {
@@ -434,11 +443,12 @@ static int get_one(struct cove_box *box, const char *path, struct sink *s, struc
 	return transfer_end(&t, r < 0 ? r : 0);
 }
 
-int cove_get_fd(struct cove_box *box, const char *box_path, int fd, struct cove_error *err)
+int cove_get_fd(struct cove_box *box, const char *box_path, int fd, const struct cove_copy *how,
+		struct cove_error *err)
 {
 	struct sink s = {.fd = fd};
 	struct err e = {0};
-	int r = get_one(box, box_path, &s, &e);
+	int r = get_one(box, box_path, &s, how, &e);
 
 	return core_return(box->cove, box->name, r, &e, err);
 }
@@ -453,7 +463,7 @@ int cove_get_data(struct cove_box *box, const char *box_path, size_t max, void *
 	int r;
 
 	buf_init(&s.bytes, max);
-	r = get_one(box, box_path, &s, &e);
+	r = get_one(box, box_path, &s, NULL, &e);
 	len = buf_len(&s.bytes);
 	if (r == 0 && !(copy = calloc(1, len + 1)))
 		r = err_errno(&e, ENOMEM, "keep the file's bytes");

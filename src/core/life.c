@@ -18,9 +18,10 @@ int life_image(struct cove *cove, const char *name, struct image *ret, struct er
 	return r < 0 ? r : image_host_prepare(&cove->state, &cove->ids, ret, e);
 }
 
-int life_spawn(struct cove *cove, struct ev *ev, const struct spec *spec, const struct image *image,
-	       int lock_fd, struct core_conn **ret, struct err *e)
+int life_spawn(struct cove *cove, struct ev *ev, const struct life_start *start,
+	       struct core_conn **ret, struct err *e)
 {
+	const struct image *image = start->image;
 	struct keeper_config config = {
 		.home = cove->state.home,
 		.run = cove->state.run,
@@ -29,11 +30,12 @@ int life_spawn(struct cove *cove, struct ev *ev, const struct spec *spec, const 
 		.image_root = image->root,
 		.image_user = image->user,
 		.image_is_host = image->is_host,
-		.spec = *spec,
+		.visit = start->visit,
+		.spec = *start->spec,
 	};
-	autoclose int lock = lock_fd;
+	autoclose int lock = start->lock_fd;
 	int fd = -1;
-	int r = net_is_closed(spec->net) ? 0 : spawn_find_door(cove, e);
+	int r = net_is_closed(start->spec->net) ? 0 : spawn_find_door(cove, e);
 
 	if (r == 0)
 		r = spawn_keeper(cove, &config, &fd, e);
@@ -42,6 +44,7 @@ int life_spawn(struct cove *cove, struct ev *ev, const struct spec *spec, const 
 	if (r < 0)
 		return r;
 	(*ret)->first = true;
+	(*ret)->visit = start->visit;
 	(*ret)->start_lock_fd = take_fd(lock);
 	return 0;
 }

@@ -13,10 +13,17 @@ enum { START_WAIT_MS = 60000, STOP_WAIT_MS = 10000, KILL_WAIT_MS = 5000, ONE_SHO
 /* The image a name stands for, made ready for use. */
 int life_image(struct cove *cove, const char *name, struct image *ret, struct err *e);
 
-/* Starts a keeper for a box whose record exists; HELLO is not waited for. Takes lock_fd, the
- * operation lock, which is held until HELLO came. ev NULL: a loop of its own. */
-int life_spawn(struct cove *cove, struct ev *ev, const struct spec *spec, const struct image *image,
-	       int lock_fd, struct core_conn **ret, struct err *e);
+struct life_start {
+	const struct spec *spec;
+	const struct image *image;
+	int lock_fd; /* the operation lock, held until HELLO came; taken */
+	bool visit;  /* up for this connection alone; the lock is held until its end */
+};
+
+/* Starts a keeper for a box whose record exists; HELLO is not waited for. ev NULL: a loop of its
+ * own. */
+int life_spawn(struct cove *cove, struct ev *ev, const struct life_start *start,
+	       struct core_conn **ret, struct err *e);
 
 /* Makes and starts a box from a checked spec, with the network of o. A one-shot box may still be
  * starting afterwards. The first: its connection, the second: a handle. */

@@ -19,7 +19,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 
 enum { PUT_BATCH = 4 * WIRE_DATA_MAX };
 
@@ -270,7 +269,7 @@ static int put_opened(struct put_walk *w, int fd, struct err *e)
 
 /* Where it goes: inside an existing directory, as with cp -r. */
 static int target_path(struct cove_box *box, const char *host_path, const char *box_path,
-		       char ret[BOX_PATH_MAX], struct err *e)
+		       const char *user, char ret[BOX_PATH_MAX], struct err *e)
 {
 	char full[BOX_PATH_MAX], type = 0;
 	size_t len = strlen(box_path);
@@ -282,7 +281,7 @@ static int target_path(struct cove_box *box, const char *host_path, const char *
 	for (size_t n = strlen(full); n > 1 && full[n - 1] == '/'; n--)
 		full[n - 1] = 0;
 	base = path_base(full);
-	r = files_probe(box, box_path, &type, e);
+	r = files_probe(box, box_path, user, &type, e);
 	if (r < 0)
 		return r;
 	str_copy(ret, BOX_PATH_MAX, box_path);
@@ -300,7 +299,7 @@ static int put(struct transfer *t, struct cove_box *box, const char *host_path,
 {
 	autoclose int fd = open(host_path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	char target[BOX_PATH_MAX];
-	struct wire_file m = {.op = FILE_PUT, .path = target};
+	struct wire_file m = {.op = FILE_PUT, .path = target, .user = t->how.user};
 	struct put_walk w = {.t = t};
 	struct stat st;
 	int r;
@@ -316,7 +315,7 @@ static int put(struct transfer *t, struct cove_box *box, const char *host_path,
 			e, ERR_INVALID, EINVAL,
 			"'%.150s' is neither a file nor a directory; give its bytes on stdin",
 			host_path);
-	r = target_path(box, host_path, box_path, target, e);
+	r = target_path(box, host_path, box_path, t->how.user, target, e);
 	if (r == 0)
 		r = transfer_begin(t, box, &m, e);
 	if (r < 0)
@@ -328,45 +327,46 @@ static int put(struct transfer *t, struct cove_box *box, const char *host_path,
 }
 
 int cove_put(struct cove_box *box, const char *host_path, const char *box_path,
-	     cove_progress *progress, void *arg, struct cove_error *err)
+	     const struct cove_copy *how, struct cove_error *err)
 {
-	struct transfer t = {.progress = progress, .arg = arg};
+	struct transfer t;
 	struct err e = {0};
-	int r = put(&t, box, host_path, box_path, &e);
+	int r = transfer_init(&t, how, &e);
+
+	if (r == 0)
+		r = put(&t, box, host_path, box_path, &e);
 
 	return core_return(box->cove, box->name, r, &e, err);
 }
 
-/* One file: data, or (NULL) what fd gives. */
-static int put_one(struct cove_box *box, const char *box_path, unsigned mode, int fd,
-		   const struct iovec *data, struct err *e)
+static int put_one(struct cove_box *box, const char *box_path, unsigned mode, struct put_source *s,
+		   const struct cove_copy *how, struct err *e)
 {
 	struct wire_file m = {.op = FILE_PUT, .path = box_path};
 	struct wire_entry entry = {.type = 'f', .path = "", .mode = mode & 0777};
-	struct transfer t = {0};
-	int r = data || fd >= 0 ? transfer_begin(&t, box, &m, e)
-				: err_errno(e, EBADF, "read the given descriptor");
+	struct transfer t;
+	int r = transfer_init(&t, how, e);
 
+	m.user = t.how.user;
+	if (r == 0)
+		r = transfer_begin(&t, box, &m, e);
 	if (r < 0)
 		return r;
 	r = send_entry(&t, &entry, e);
 	if (r == 0)
-		r = send_content(&t,
-				 &(struct put_source){.fd = fd,
-						      .data = data ? data->iov_base : NULL,
-						      .len = data ? data->iov_len : 0,
-						      .shown = "the given descriptor"},
-				 e);
+		r = send_content(&t, s, e);
 	if (r == 0)
 		r = finish(&t, e);
 	return transfer_end(&t, r);
 }
 
 int cove_put_fd(struct cove_box *box, int fd, const char *box_path, unsigned mode,
-		struct cove_error *err)
+		const struct cove_copy *how, struct cove_error *err)
 {
+	struct put_source s = {.fd = fd, .shown = "the given descriptor"};
 	struct err e = {0};
-	int r = put_one(box, box_path, mode, fd, NULL, &e);
+	int r = fd < 0 ? err_errno(&e, EBADF, "read the given descriptor")
+		       : put_one(box, box_path, mode, &s, how, &e);
 
 	return core_return(box->cove, box->name, r, &e, err);
 }
@@ -374,9 +374,9 @@ int cove_put_fd(struct cove_box *box, int fd, const char *box_path, unsigned mod
 int cove_put_data(struct cove_box *box, const char *box_path, const void *data, size_t len,
 		  unsigned mode, struct cove_error *err)
 {
-	struct iovec bytes = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
+	struct put_source s = {.fd = -1, .data = data, .len = len};
 	struct err e = {0};
-	int r = put_one(box, box_path, mode, -1, &bytes, &e);
+	int r = put_one(box, box_path, mode, &s, NULL, &e);
 
 	return core_return(box->cove, box->name, r, &e, err);
 }

@@ -34,7 +34,7 @@ static int join(struct cove *cove, const char *name, struct cove_box **ret, stru
 {
 	struct core_conn *conn = NULL;
 	struct record record;
-	int r = box_up(cove, name, &conn, e);
+	int r = box_up(cove, name, false, &conn, e);
 
 	if (r == 0)
 		r = box_handle_take(cove, name, false, conn, ret, e);

@@ -13,12 +13,13 @@ struct transfer {
 	struct core_conn *conn; /* borrowed from the box */
 	struct core_call call;
 	struct wire_flow flow; /* of the one stream that flows */
-	cove_progress *progress;
-	void *arg;
+	struct cove_copy how;
 	uint64_t bytes, files;
 	unsigned left_out; /* entries that are no file, directory or link */
 };
 
+/* how may be NULL. */
+int transfer_init(struct transfer *t, const struct cove_copy *how, struct err *e);
 /* Sends the request, with what was queued after it; transfer_end gives the connection back, and
  * gives the request up if r, what became of it, is negative. Returns r. */
 int transfer_begin(struct transfer *t, struct cove_box *box, const struct wire_file *m,
@@ -33,5 +34,6 @@ int transfer_took(struct transfer *t, size_t n, struct err *e);
 /* Tells the caller how far it is; an error if the caller gives up. */
 int transfer_report(struct transfer *t, struct err *e);
 
-/* Stat, following a final link: 1 and the type and mode, 0 if there is nothing there. */
-int files_probe(struct cove_box *box, const char *path, char *ret_type, struct err *e);
+/* Stat as that user, following a final link: 1 and the type, 0 if there is nothing there. */
+int files_probe(struct cove_box *box, const char *path, const char *user, char *ret_type,
+		struct err *e);

@@ -240,7 +240,11 @@ static void up_spawn(struct core_up *u)
 		if (r == 0)
 			r = network_check(u->cove, u->name, u->box_fd, &e);
 		if (r == 0)
-			r = life_spawn(u->cove, u->ev, &record.spec, &image, take_fd(u->box_fd),
+			r = life_spawn(u->cove, u->ev,
+				       &(struct life_start){.spec = &record.spec,
+							    .image = &image,
+							    .lock_fd = take_fd(u->box_fd),
+							    .visit = u->visit},
 				       &u->conn, &e);
 		record_done(&record);
 	}
@@ -387,10 +391,10 @@ static int call_run(struct up_call *c, struct core_conn **ret, struct err *e)
 	return 0;
 }
 
-int box_up(struct cove *cove, const char *name, struct core_conn **ret, struct err *e)
+int box_up(struct cove *cove, const char *name, bool visit, struct core_conn **ret, struct err *e)
 {
 	struct up_call c = {0};
-	struct core_up up = {.on_done = call_done, .arg = &c};
+	struct core_up up = {.on_done = call_done, .arg = &c, .visit = visit};
 	int r = ev_new(&c.ev);
 
 	if (r < 0)

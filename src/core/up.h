@@ -52,6 +52,7 @@ typedef void core_on_up(void *arg, struct core_conn *conn, int r, const struct e
 struct core_up {
 	core_on_up *on_done;
 	void *arg;
+	bool visit; /* one that we start is up for this connection alone */
 
 	struct cove *cove;
 	struct ev *ev;

@@ -254,13 +254,20 @@ static int mkdir_start(struct file_op *op, const struct wire_file *m, struct err
 	return r < 0 ? file_error(op, -r, "make the directory", "", e) : FILE_DONE;
 }
 
-/* A path of the request as an absolute one: relative ones start where commands start. */
+/* A path of the request as an absolute one: relative ones start where commands start, and those
+ * that begin with ~ at the user's home. */
 static int box_path(const struct file_op *op, const char *path, char *ret, struct err *e)
 {
 	const char *base = op->in->cwd ? op->in->cwd : op->user.home;
+	bool is_home = path && path[0] == '~' && (!path[1] || path[1] == '/');
 
 	if (!path || !*path)
 		return err_set(e, ERR_INVALID, EINVAL, "the file operation names no path");
+	if (is_home) {
+		base = op->user.home;
+		path += 1 + strspn(path + 1, "/");
+		path = *path ? path : ".";
+	}
 	if (path[0] == '/' ? !str_copy(ret, BOX_PATH_MAX, path)
 			   : !path_join(ret, BOX_PATH_MAX, base, path))
 		return err_set(e, ERR_INVALID, ENAMETOOLONG, "the path is longer than %u bytes",

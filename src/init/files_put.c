@@ -119,7 +119,11 @@ static int begin_file(struct put *p, const struct wire_entry *m, struct err *e)
 	int r;
 
 	if (!*p->rel && p->op.path[strlen(p->op.path) - 1] == '/')
-		return file_error(&p->op, EISDIR, "write", "", e);
+		return err_set(
+			e, ERR_INVALID, EISDIR,
+			"there is no directory '%.120s' in the box; make it (cove exec BOX -- "
+			"mkdir -p DIR), or leave out the last slash",
+			p->op.path);
 	r = find_place(p, m, &p->place, e);
 	if (r < 0)
 		return r;

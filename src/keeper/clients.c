@@ -320,8 +320,8 @@ static void client_free(struct keeper_client *c)
 		keeper_follow_free(c->follows);
 	keeper_relay_client_gone(c);
 	keeper_subscriptions_free(c);
-	/* Whoever waits for the end of a one-shot box sees it when all is gone, not now. */
-	if (c->first && k->quiet && k->held_fd < 0)
+	/* Whoever waits for the end of its box sees it when all is gone, not now. */
+	if (c->first && k->ends_with_first && k->held_fd < 0)
 		k->held_fd = fcntl(c->link.rfd, F_DUPFD_CLOEXEC, 0);
 	wire_link_done(&c->link);
 	free(c);

@@ -43,6 +43,8 @@ int keeper_config_write(const struct keeper_config *c, int *ret_fd, struct err *
 			r = lines_put(&text, strings[i].key, *string_at(c, i));
 	if (r == 0 && c->image_is_host)
 		r = lines_put(&text, "image_is_host", "1");
+	if (r == 0 && c->visit)
+		r = lines_put(&text, "visit", "1");
 	if (r == 0)
 		r = lines_put(&text, "spec", "");
 	if (r == 0)
@@ -65,6 +67,10 @@ static int parse(struct keeper_config *c, size_t len, struct err *e)
 
 		if (strcmp(key, "image_is_host") == 0) {
 			c->image_is_host = true;
+			continue;
+		}
+		if (strcmp(key, "visit") == 0) {
+			c->visit = true;
 			continue;
 		}
 		while (i < STRING_COUNT && (strcmp(key, strings[i].key) != 0 || *string_at(c, i)))

@@ -5,7 +5,7 @@
  * Descriptors at birth: 3 this configuration, 4 one end of a socketpair which is the keeper's first
  * client. The client may send requests at once; HELLO comes when the box is up, ERROR (id 0) and a
  * closed socket when it could not be started. For a one-shot box the end of this client is the end
- * of the box.
+ * of the box; for a visit it is its stop, and there is no socket: no other client joins.
  */
 #pragma once
 
@@ -24,6 +24,7 @@ struct keeper_config {
 	const char *image_root; /* resolved image */
 	const char *image_user;
 	bool image_is_host;
+	bool visit; /* up for its first client alone */
 	struct spec spec;
 	char *text; /* owned when read; everything points into it */
 };

@@ -130,7 +130,8 @@ struct keeper {
 
 	struct keeper_client *clients; /* owned */
 	unsigned client_count;
-	int held_fd; /* owned, -1: the first client's end of a one-shot box, closed last of all */
+	bool ends_with_first; /* a one-shot box, or a visit */
+	int held_fd;	      /* owned, -1: the end of that first client, closed last of all */
 	struct keeper_relays relays;
 	unsigned blocking;	  /* how many hold init */
 	struct keeper_door *door; /* borrowed; NULL: the box has no network */

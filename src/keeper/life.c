@@ -210,6 +210,8 @@ static void on_first_gone(struct keeper *k)
 
 	if (l->config.spec.one_shot)
 		keeper_life_end(l, &(struct keeper_end){.cause = "client gone"});
+	else if (l->config.visit)
+		keeper_life_end(l, &(struct keeper_end){.cause = "stopped", .by = "visit"});
 }
 
 static void on_room(struct keeper *k)
@@ -259,7 +261,7 @@ static void on_up(struct keeper *k)
 	k->started_ms = ev.at_ms;
 	keeper_event(&l->k, &ev);
 	keeper_meter_start(l);
-	r = keeper_listener_open(&l->listener);
+	r = l->config.visit ? 0 : keeper_listener_open(&l->listener);
 	if (r == 0)
 		r = keeper_add_client(k, take_fd(l->client_fd), true);
 	if (r < 0)
@@ -412,6 +414,7 @@ static int life_prepare(struct keeper_life *l)
 	l->k.name = l->config.spec.name;
 	l->k.timeout_ms = l->config.spec.timeout_ms;
 	l->k.quiet = l->config.spec.one_shot;
+	l->k.ends_with_first = l->config.spec.one_shot || l->config.visit;
 	l->k.on_up = on_up;
 	l->k.on_lost = on_lost;
 	l->k.on_end = on_end;

@@ -250,7 +250,7 @@ static int prepare_keeper(struct keeper_life *l, struct err *e)
 		r = keeper_network_start(l, e);
 	if (r == 0)
 		r = keeper_load(&l->k, e);
-	if (r == 0)
+	if (r == 0 && !l->config.visit)
 		r = keeper_listener_init(&l->listener, &l->k, l->st.run_fd, l->config.spec.name, e);
 	if (r == 0)
 		r = proc_files_open(

@@ -19,7 +19,7 @@ enum wire_file_op {
 
 struct wire_file {
 	uint64_t op;
-	const char *path; /* absolute, or relative to the box's start directory */
+	const char *path; /* absolute, relative to the box's start directory, or ~ and ~/x: home */
 	const char *to;
 	const char *user; /* NULL: the box's user */
 	uint64_t mode;

@@ -102,6 +102,55 @@ def test_relative_path_starts_where_commands_start(cove, shared, tmp):
     assert in_box(cove, shared, "cat rel") == "r"
 
 
+def test_tilde_is_the_home(cove, shared, tmp):
+    (tmp / "f").write_text("at home")
+    cove("cp", tmp / "f", f"{shared}:~").ok()
+    cove("cp", tmp / "f", f"{shared}:~/sub/g").ok()
+    assert in_box(cove, shared, "cat ~/f ~/sub/g") == "at homeat home"
+    assert cove("cp", f"{shared}:~/sub/g", "-").ok().text == "at home"
+    cove("cp", f"{shared}:~", tmp / "home").ok()
+    assert (tmp / "home/sub/g").read_text() == "at home"
+    # A name that only begins so is a name.
+    cove("cp", tmp / "f", f"{shared}:~x").ok()
+    assert in_box(cove, shared, "cat ./~x") == "at home"
+
+
+def test_copy_as_another_user(cove, shared, tmp):
+    (tmp / "f").write_text("f")
+    cove("cp", "-u", "root", tmp / "f", f"{shared}:/etc/cove-u").ok()
+    assert in_box(cove, shared, "stat -c %u:%g /etc/cove-u") == "0:0\n"
+    in_box(cove, shared, "install -m 600 /dev/null /tmp/own; echo own > /tmp/own")
+    cove.fails("denied", "cp", "-u", "nobody", f"{shared}:/tmp/own", tmp / "own")
+    assert cove("cp", "-u", "root", f"{shared}:/tmp/own", "-").ok().text == "own\n"
+    cove("cp", "-u", "root", "-", f"{shared}:~/by-root", input=b"r").ok()
+    assert cove("exec", "-u", "root", shared, "--", "cat", "/root/by-root").ok().text == "r"
+    assert cove("cp", "-u", "no-such-user", tmp / "f", f"{shared}:/tmp/f").rc == 125
+
+
+def test_a_stopped_box_is_up_for_the_copy_alone(cove, box, tmp):
+    (tmp / "f").write_text("f")
+    cove("sh", box, "echo kept > ~/kept").ok()
+    cove("stop", box).ok()
+    cove("cp", tmp / "f", f"{box}:~/f").ok()
+    assert cove("cp", f"{box}:~/kept", "-").ok().text == "kept\n"
+    assert cove.inspect(box)["state"] == "stopped"
+    # Nobody joins while it lasts; who wants to start it waits and has a box of their own.
+    copying = cove.start("cp", "-", f"{box}:~/slow")
+    wait_until(lambda: cove.inspect(box)["state"] == "running")
+    starting = cove.start("start", box)
+    copying.stdin.write(b"slow")
+    copying.stdin.close()
+    assert copying.wait(DEADLINE) == 0
+    assert starting.wait(DEADLINE) == 0
+    assert in_box(cove, box, "cat ~/f ~/slow") == "fslow"
+
+
+def test_missing_directories_have_a_remedy(cove, shared, tmp):
+    (tmp / "f").write_text("f")
+    assert "mkdir -p" in cove.fails("not_found", "cp", f"{shared}:/etc/passwd", tmp / "no/such")
+    assert "mkdir -p" in cove.fails("invalid", "cp", tmp / "f", f"{shared}:/tmp/not-there/", rc=125)
+
+
 def test_overwrite(cove, shared, tmp):
     for text in ("a longer first text", "short"):
         (tmp / "f").write_text(text)

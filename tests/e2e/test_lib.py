@@ -216,8 +216,8 @@ int main(int argc, char **argv)
 	/* Where there is no root in the box there is no such file. */
 	if (cove_run(box, &others, &result, &err) == 0)
 		cove_result_free(&result);
-	MUST(cove_put(box, argv[2], "/tmp/in", NULL, NULL, &err) == 0);
-	MUST(cove_get(box, "/tmp/in", argv[3], NULL, NULL, &err) == 0);
+	MUST(cove_put(box, argv[2], "/tmp/in", NULL, &err) == 0);
+	MUST(cove_get(box, "/tmp/in", argv[3], NULL, &err) == 0);
 	MUST(leaks() == 0);
 	/* Runs the door's own reader, and hears how it ended. */
 	MUST(cove_policy_text(cove, NULL, "balanced", &text, &err) == 0);

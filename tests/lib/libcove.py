@@ -48,14 +48,14 @@ class Box:
         fd = os.memfd_create("put")
         try:
             os.pwrite(fd, data, 0)
-            self.call("cove_put_fd", self.box, fd, path.encode(), 0o644)
+            self.call("cove_put_fd", self.box, fd, path.encode(), 0o644, None)
         finally:
             os.close(fd)
 
     def get(self, path):
         fd = os.memfd_create("get")
         try:
-            self.call("cove_get_fd", self.box, path.encode(), fd)
+            self.call("cove_get_fd", self.box, path.encode(), fd, None)
             return os.pread(fd, 1 << 20, 0)
         finally:
             os.close(fd)

@@ -91,7 +91,7 @@ static int get(const struct sent *tree, struct cove_error *err)
 	struct cove_box *box = peer_box(send_tree, (void *)(uintptr_t)tree);
 	int r;
 
-	r = cove_get(box, "/data", out, NULL, NULL, err);
+	r = cove_get(box, "/data", out, NULL, err);
 	cove_box_free(box);
 	return r;
 }
@@ -220,7 +220,7 @@ TEST(the_boxes_words_are_made_safe)
 
 	make_place();
 	box = peer_box(send_error, NULL);
-	CHECK_EQ(cove_get(box, "/data", out, NULL, NULL, &err), -EACCES);
+	CHECK_EQ(cove_get(box, "/data", out, NULL, &err), -EACCES);
 	CHECK_EQ(err.kind, COVE_DENIED);
 	CHECK(!strchr(err.message, '\n'));
 	CHECK(!strchr(err.message, '\033'));
@@ -254,7 +254,7 @@ TEST(an_endless_file_ends)
 	box = peer_box(send_forever, NULL);
 	signal(SIGXFSZ, SIG_IGN);
 	CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-	CHECK(cove_get(box, "/data", out, NULL, NULL, &err) < 0);
+	CHECK(cove_get(box, "/data", out, NULL, &err) < 0);
 	/* Nothing half-written stays. */
 	CHECK(stat(out, &st) < 0);
 	cove_box_free(box);
@@ -345,7 +345,7 @@ TEST(put_of_no_descriptor_is_an_error)
 	struct cove_box *box = peer_box(take_put, NULL);
 	struct cove_error err;
 
-	CHECK_EQ(cove_put_fd(box, -1, "/x", 0644, &err), -EBADF);
+	CHECK_EQ(cove_put_fd(box, -1, "/x", 0644, NULL, &err), -EBADF);
 	cove_box_free(box);
 }
 

@@ -13,6 +13,7 @@ TEST(round_trip)
 					     .image_root = "/layers/x/rootfs",
 					     .image_user = "user",
 					     .image_is_host = true,
+					     .visit = true,
 					     .spec =
 						     {
 							     .name = "dev",
@@ -43,6 +44,7 @@ TEST(round_trip)
 	CHECK_STR(back.image_root, c.image_root);
 	CHECK_STR(back.image_user, "user");
 	CHECK(back.image_is_host);
+	CHECK(back.visit);
 	CHECK_STR(back.spec.name, "dev");
 	CHECK_STR(back.spec.workspace, "dev");
 	CHECK(!back.spec.workspace_dir);
