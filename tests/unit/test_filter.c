@@ -103,9 +103,9 @@ static int ask_shared(long nr, const uint64_t *a)
 	return ask(FILTER_BOX_SHARED, nr, a[0], a[1], a[2], a[3]);
 }
 
-TEST(at_most_230_calls_are_allowed)
+TEST(at_most_250_calls_are_allowed)
 {
-	CHECK(filter_allowed(FILTER_BOX) <= 230);
+	CHECK(filter_allowed(FILTER_BOX) <= 250);
 	CHECK(filter_allowed(FILTER_BOX) >= 180);
 	CHECK(filter_allowed(FILTER_BOX_SHARED) <= filter_allowed(FILTER_BOX));
 	CHECK(filter_programs[FILTER_KEEPER].allowed <= 130);
@@ -160,6 +160,49 @@ TEST(ordinary_calls_are_allowed_and_dangerous_ones_are_not)
 		CHECK_EQ(BOX(allowed[i], 0), ALLOWED);
 	CHECK_EQ(BOX(SYS_io_uring_setup, 0), ENOSYS);
 	CHECK_EQ(BOX(SYS_seccomp, 0), ENOSYS);
+	CHECK_EQ(BOX(SYS_mincore, 0), ENOSYS);
+	CHECK_EQ(BOX(SYS_sync, 0), FAKED);
+	CHECK_EQ(BOX(SYS_syncfs, 3), FAKED);
+}
+
+/* Reading or writing that tells what is cached, or drops it, is as on a file system without. */
+TEST(the_page_cache_is_neither_asked_nor_emptied)
+{
+	static const long calls[] = {SYS_preadv2, SYS_pwritev2};
+
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+		for (int bit = 0; bit < 64; bit++) {
+			struct data d = {.nr = (uint32_t)calls[i], .arch = NATIVE};
+			bool asks = bit == 3 || bit == 7;
+
+			d.args[5] = 1ull << bit;
+			CHECK_EQ(run(filter_program(FILTER_BOX), &d), asks ? EOPNOTSUPP : ALLOWED);
+			CHECK_EQ(run(filter_program(FILTER_BOX_SHARED), &d),
+				 asks ? EOPNOTSUPP : ALLOWED);
+		}
+}
+
+TEST(flags_of_memory_files_that_no_kernel_knows_are_invalid)
+{
+	CHECK_EQ(BOX(SYS_memfd_create, 0, ~0ull), EINVAL);
+	CHECK_EQ(BOX(SYS_memfd_create, 0, 0xffffffff), EINVAL);
+	/* Without the one bit it is the kernel that says so. */
+	CHECK_EQ(BOX(SYS_memfd_create, 0, 0xffffffff & ~MFD_HUGETLB), ALLOWED);
+	for (int bit = 5; bit < 26; bit++)
+		CHECK_EQ(BOX(SYS_memfd_create, 0, MFD_HUGETLB | 1u << bit), EINVAL);
+}
+
+TEST(no_real_time_class_at_the_disks)
+{
+	const uint64_t high = 1ull << 32, class = 1 << 13;
+
+	for (uint64_t c = 0; c < 8; c++) {
+		CHECK_EQ(BOX(SYS_ioprio_set, 1, 0, c * class | 4), c == 1 ? EPERM : ALLOWED);
+		CHECK_EQ(BOX(SYS_ioprio_set, 2, 7, high | c * class), c == 1 ? EPERM : ALLOWED);
+	}
+	CHECK_EQ(BOX(SYS_ioprio_set, 3, 0, 2 * class), EPERM); /* all of a user's */
+	CHECK_EQ(BOX(SYS_ioprio_set, high | 3, 0, 2 * class), EPERM);
+	CHECK_EQ(BOX(SYS_ioprio_get, 3, 0), ALLOWED);
 }
 
 TEST(unknown_numbers_do_not_exist)
@@ -331,7 +374,8 @@ TEST(huge_pages_are_out_of_memory)
 
 TEST(init_is_scheduled_by_nobody_inside)
 {
-	static const long calls[] = {SYS_prlimit64, SYS_sched_setaffinity, SYS_sched_setscheduler};
+	static const long calls[] = {SYS_prlimit64, SYS_sched_setaffinity, SYS_sched_setscheduler,
+				     SYS_sched_setparam};
 	const uint64_t high = 1ull << 32;
 
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
@@ -346,8 +390,8 @@ TEST(init_is_scheduled_by_nobody_inside)
 		CHECK_EQ(BOX(SYS_setpriority, PRIO_USER, who), EPERM);
 	}
 	CHECK_EQ(BOX(SYS_sched_setattr, 1), ENOSYS);
-	CHECK_EQ(BOX(SYS_sched_setparam, 1), ENOSYS);
-	CHECK_EQ(BOX(SYS_ioprio_set, 1, 1), ENOSYS);
+	CHECK_EQ(BOX(SYS_ioprio_set, 1, 1), EPERM);
+	CHECK_EQ(BOX(SYS_ioprio_set, 2, high | 1), EPERM);
 }
 
 TEST(no_set_id_bits_reach_a_directory_of_the_host)
