@@ -23,7 +23,7 @@ struct asking {
 	struct cove *cove;
 	struct ev *ev;
 	struct asked *boxes;
-	size_t count, begun, open;
+	size_t count, begun, open, open_max;
 	struct ev_timer timer;
 	bool is_late;
 };
@@ -51,6 +51,12 @@ static void begin_one(struct asked *a)
 			? core_conn_connect(all->ev, all->cove->state.run_fd, box, &a->conn, &e)
 			: record_missing(box, &e);
 
+	/* Without a descriptor left it waits until another has ended. */
+	if (r == -EMFILE && all->open > 0) {
+		all->open_max = all->open;
+		all->begun--;
+		return;
+	}
 	all->open++;
 	if (r == 0) {
 		core_request_begin(&a->q, a->conn);
@@ -69,7 +75,7 @@ static void begin_one(struct asked *a)
 /* As many as may be; quits the loop when there is nothing left to wait for. */
 static void go_on(struct asking *all)
 {
-	while (!all->round->stopped && all->begun < all->count && all->open < AT_ONCE_MAX)
+	while (!all->round->stopped && all->begun < all->count && all->open < all->open_max)
 		begin_one(&all->boxes[all->begun++]);
 	if (all->round->stopped || all->open == 0)
 		ev_quit(all->ev);
@@ -122,8 +128,11 @@ static void give_up(struct asking *all, int timeout_ms)
 int core_round_run(struct core_round *round, struct cove *cove, const char *const *boxes,
 		   size_t count, int timeout_ms, struct err *e)
 {
-	struct asking all = {
-		.round = round, .cove = cove, .count = count, .timer.on_timer = on_late};
+	struct asking all = {.round = round,
+			     .cove = cove,
+			     .count = count,
+			     .open_max = AT_ONCE_MAX,
+			     .timer.on_timer = on_late};
 	autofree struct asked *asked = calloc(count + 1, sizeof(*asked));
 	int r = asked ? ev_new(&all.ev) : -ENOMEM;
 

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -338,6 +339,25 @@ TEST(one_time_limit_is_for_all_boxes)
 	/* None at all. */
 	CHECK_EQ(core_round_run(&s.round, cove, boxes, 0, 1500, NULL), 0);
 	CHECK_EQ(s.ended, MANY);
+	finish(cove);
+}
+
+/* A program that has few left asks fewer at once. */
+TEST(boxes_wait_for_descriptors)
+{
+	const char *boxes[] = {"b4", "b5", "b6", "b7", "b8", "b9", "b10", "b11"};
+	enum { COUNT = sizeof(boxes) / sizeof(boxes[0]) };
+	struct short_round s = {
+		.round = {.encode = encode_asks, .on_frame = count_frame, .on_end = count_end}};
+	struct cove *cove = start();
+	int next = fcntl(0, F_DUPFD_CLOEXEC, 3);
+	struct rlimit few = {(rlim_t)next + 4, (rlim_t)next + 4};
+
+	close(next);
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+	CHECK_EQ(core_round_run(&s.round, cove, boxes, COUNT, 60000, NULL), 0);
+	CHECK_EQ(s.ended, COUNT);
+	CHECK_EQ(s.frames, 2 * COUNT);
 	finish(cove);
 }
 
