@@ -43,7 +43,9 @@ def left(pid, runner, tmp, tree):
     """What is still there of the run that told this."""
     found = [p for p in (tmp, tree, f"/proc/{pid}", f"/proc/{runner}") if os.path.exists(p)]
     found += [user.pw_name for user in pwd.getpwall() if user.pw_name.startswith(f"cove-t{runner}")]
-    return found + [str(p) for p in pathlib.Path("/sys/fs/cgroup").glob(f"**/cove-t{runner}*")]
+    # Others' groups come and go meanwhile.
+    return found + [f"{at}/{name}" for at, names, _ in os.walk("/sys/fs/cgroup") for name in names
+                    if name.startswith(f"cove-t{runner}")]
 
 
 def try_one(number, base):
