@@ -122,6 +122,8 @@ struct cove_box_options {
 
 	/* What separates it from the host. NULL: "native", Linux namespaces. */
 	const char *wall;
+
+	bool ptrace; /* its processes may trace each other: gdb, strace, leak checkers */
 };
 #define COVE_UNLIMITED UINT64_MAX
 #define COVE_UNKNOWN   UINT64_MAX /* in a result: it is not counted here */

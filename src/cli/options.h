@@ -120,6 +120,7 @@
 		"go without what this host cannot enforce; `cove inspect` lists it") \
 	X(STRICT, "strict", 0, FLAG, box.strict, NULL, \
 		"no new privileges and no root inside: sudo does not work") \
+	X(PTRACE, "ptrace", 0, FLAG, box.ptrace, NULL, "let gdb, strace, leak checkers work") \
 	X(WALL, "wall", 0, TEXT, box.wall, "NAME", \
 		"what separates it from the host; default native: namespaces") \
 	X(QUIET, "quiet", 'q', FLAG, quiet, NULL, "names (ps: ids) only, one per line") \
@@ -145,7 +146,7 @@ enum opt_id {
 #define OPTS_COMMON OPT_JSON, OPT_VERBOSE, OPT_LOG_FILE, OPT_HELP
 #define OPTS_BOX                                                                          \
 	OPT_IMAGE, OPT_WORKSPACE, OPT_MOUNT, OPT_ENV, OPT_WORKDIR, OPT_USER, OPT_TIMEOUT, \
-		OPT_LABEL, OPT_NET, OPT_ALLOW, OPT_DENY, OPT_WALL
+		OPT_LABEL, OPT_NET, OPT_ALLOW, OPT_DENY, OPT_PTRACE, OPT_WALL
 /* Last in a verb's list: they have a heading of their own in its help. */
 #define OPTS_LIMITS                                                                              \
 	OPT_MEM, OPT_CPUS, OPT_PIDS, OPT_DISK, OPT_FILES, OPT_IO, OPT_TTL, OPT_IDLE, OPT_EXPIRE, \

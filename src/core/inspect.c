@@ -196,6 +196,7 @@ static void put_limits(struct json *j, const struct spec *s, const struct cove_s
 	json_object_end(j);
 	json_kv_bool(j, "best_effort", s->best_effort);
 	json_kv_bool(j, "strict", s->strict);
+	json_kv_bool(j, "ptrace", s->ptrace);
 	json_kv_str(j, "expire", expiry_name(s->expiry));
 }
 

@@ -19,9 +19,12 @@
 #define FILTER_IS_SANITIZED 0
 #endif
 
+/* What a box has besides is a bit of its kind. */
 enum filter_kind {
 	FILTER_BOX,
-	FILTER_BOX_SHARED, /* a box with a writable directory of the host */
+	FILTER_BOX_SHARED = 1 << 0, /* a box with a writable directory of the host */
+	FILTER_BOX_PTRACE = 1 << 1, /* its processes may trace each other */
+	FILTER_BOX_SHARED_PTRACE = FILTER_BOX_SHARED | FILTER_BOX_PTRACE,
 	FILTER_KEEPER,
 	FILTER_KEEPER_ROOT, /* root's needs less: it deletes without the box's user namespace */
 	FILTER_DOOR,	    /* the proxy: network, no files */

@@ -536,15 +536,20 @@ static void write_ops(FILE *out, const char *name, const struct bpf_program *p)
 	fprintf(out, "};\n\n");
 }
 
-static void make_box(const char *path, struct bpf_program *box, struct bpf_program *shared)
+/* In the order of enum filter_kind: each section is a bit of it. */
+static void make_boxes(const char *path, struct bpf_program boxes[4])
 {
-	static struct section sections[2] = {{.name = "shared"}};
-	static struct list base, both;
+	static struct section sections[3] = {{.name = "shared"}, {.name = "ptrace"}};
+	static struct list base, some;
 
 	read_list(path, sections, &base);
-	merge(&both, &base, &sections[0].list);
-	make_program(&base, box);
-	make_program(&both, shared);
+	for (unsigned bits = 0; bits < 4; bits++) {
+		some = base;
+		for (unsigned i = 0; i < 2; i++)
+			if (bits >> i & 1)
+				merge(&some, &some, &sections[i].list);
+		make_program(&some, &boxes[bits]);
+	}
 }
 
 /* An ordinary user's and root's, each also for a build with sanitizers. */
@@ -590,16 +595,12 @@ static void write_table(FILE *out, const char *head, const struct named *program
 
 int main(int argc, char **argv)
 {
-	static struct bpf_program box, shared, user[2], root[2], door[2];
+	static struct bpf_program boxes[4], user[2], root[2], door[2];
 	/* In the order of enum filter_kind; then again those of our own processes. */
 	static const struct named programs[] = {
-		{"box", &box},
-		{"shared", &shared},
-		{"keeper", &user[0]},
-		{"keeper_root", &root[0]},
-		{"door", &door[0]},
-		{"sanitized", &user[1]},
-		{"sanitized_root", &root[1]},
+		{"box", &boxes[0]},	      {"shared", &boxes[1]},   {"ptrace", &boxes[2]},
+		{"shared_ptrace", &boxes[3]}, {"keeper", &user[0]},    {"keeper_root", &root[0]},
+		{"door", &door[0]},	      {"sanitized", &user[1]}, {"sanitized_root", &root[1]},
 		{"sanitized_door", &door[1]},
 	};
 	enum { COUNT = sizeof(programs) / sizeof(programs[0]), OWN = 3 };
@@ -609,7 +610,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: make-filter BOX KEEPER DOOR OUTPUT\n");
 		return 2;
 	}
-	make_box(argv[1], &box, &shared);
+	make_boxes(argv[1], boxes);
 	make_keepers(argv[2], user, root);
 	make_door(argv[3], door);
 	out = fopen(argv[4], "we");

@@ -185,6 +185,8 @@ static int args_make(struct init_args *a, struct keeper_life *l, const struct ke
 		args_add(a, "--pids-limit", a->pids);
 	}
 	/* Of two the later wins. */
+	if (!s->ptrace) /* which finding leaks needs: a program that tries would fail at its end */
+		args_add(a, "--env", "LSAN_OPTIONS=detect_leaks=0");
 	for (size_t i = 0; i < NETWORK_ENV_COUNT && l->network.cert; i++)
 		args_add(a, "--env", keeper_network_env[i]);
 	for (size_t i = 0; i < s->env_count; i++)
@@ -286,6 +288,7 @@ static int configure_wall(struct keeper_life *l, struct ready *r, int init_fd, s
 		.image_is_host = l->config.image_is_host,
 		.throw_away = l->config.spec.one_shot,
 		.strict = is_strict(l),
+		.ptrace = l->config.spec.ptrace,
 		.limits = {.files = limits[LIMIT_FILES],
 			   .mem_bytes = limits[LIMIT_MEM],
 			   .cpus = keeper_limits_cpus(l)},

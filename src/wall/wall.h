@@ -61,6 +61,7 @@ struct wall_config {
 	const char *box_dir;	/* boxes/<id>: holds them where the layer is a plain directory */
 	bool throw_away;	/* the writes are never used again: do not sync them */
 	bool strict;		/* no_new_privs and no root inside */
+	bool ptrace;		/* its processes may trace each other */
 	struct wall_limits limits;
 	struct wall_net net;
 	const struct wall_mount *mounts; /* WALL_HOST_MOUNTS */

@@ -65,3 +65,53 @@ def test_a_package_links_its_manual_pages_as_a_jdk_does(cove, box, inner_root):
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="has numbers of x86-64")
 def test_calls_that_ordinary_programs_make(cove, shared):
     assert cove("exec", shared, "--", "python3", "-c", CALLS).ok().text == ""
+
+
+LEAK = """
+#include <stdlib.h>
+#include <string.h>
+int main(int c, char **v) { char *p = malloc(1234); memset(p, c, 1234); p = malloc(1); return p == NULL; }
+"""
+# Reads a child's memory as a debugger does, then tries the same with init.
+TRACER = """
+import ctypes, os, signal
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_long] * 4
+
+def peek(pid):
+    local, remote = ctypes.create_string_buffer(8), ctypes.c_char_p(b"secret!")
+    where = ctypes.cast(remote, ctypes.c_void_p).value
+    iov = lambda at: (ctypes.c_size_t * 2)(at, 8)
+    got = libc.process_vm_readv(pid, iov(ctypes.addressof(local)), ctypes.c_ulong(1), iov(where), ctypes.c_ulong(1),
+                                ctypes.c_ulong(0))
+    return local.value if got == 8 else os.strerror(ctypes.get_errno())
+
+child = os.fork()
+if child == 0:
+    signal.pause()
+print("attach", libc.ptrace(16, child, 0, 0), "init", libc.ptrace(16, 1, 0, 0), libc.ptrace(0x4206, 1, 0, 0))
+print("read", peek(child), "init", peek(1))
+os.kill(child, signal.SIGKILL)
+"""
+
+
+@needs_base
+def test_a_program_with_address_sanitizer_runs_and_finds_leaks_with_ptrace(cove, box):
+    build = f"cd /tmp && cat > a.c <<'E'\n{LEAK}E\ngcc -fsanitize=address -o a a.c"
+    cove("exec", box, "--", "sh", "-c", build).ok()
+    assert cove("exec", box, "--", "/tmp/a").ok().errors == ""
+    assert cove("exec", "-e", "LSAN_OPTIONS=detect_leaks=1", box, "--", "/tmp/a").rc != 0
+    with_it = cove("create", "--ptrace").ok().text.strip()
+    cove("exec", with_it, "--", "sh", "-c", build).ok()
+    got = cove("exec", with_it, "--", "/tmp/a")
+    assert got.rc != 0 and "detected memory leaks" in got.errors and "1234 byte" in got.errors
+
+
+def test_ptrace_is_for_the_boxs_own_processes(cove, box, inner_root):
+    refused = "attach -1 init -1 -1\nread Operation not permitted init Operation not permitted\n"
+    assert cove("exec", "-u", "root", box, "--", "python3", "-c", TRACER).ok().text == refused
+    assert cove.inspect(box)["ptrace"] is False
+    with_it = cove("create", "--ptrace").ok().text.strip()
+    assert cove.inspect(with_it)["ptrace"] is True
+    got = cove("exec", "-u", "root", with_it, "--", "python3", "-c", TRACER).ok().text
+    assert got == "attach 0 init -1 -1\nread b'secret!' init Operation not permitted\n"

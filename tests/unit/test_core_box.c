@@ -291,6 +291,7 @@ TEST(a_session_is_never_silently_another)
 		{"--expire stop, not remove", {.ttl_ms = 60000, .expire = "remove"}},
 		{"--storage unset, not plain", {.storage = "plain"}},
 		{"--strict", {.strict = true}},
+		{"--ptrace", {.ptrace = true}},
 	};
 	struct cove *cove = open_home();
 	struct cove_error err;

@@ -115,8 +115,8 @@ TEST(at_most_250_calls_are_allowed)
 /* What doctor reckons with. */
 TEST(filters_fit_the_memory_that_is_reckoned_for_a_box)
 {
-	CHECK((filter_programs[FILTER_BOX_SHARED].count + filter_programs[FILTER_KEEPER].count +
-	       filter_programs[FILTER_DOOR].count) *
+	CHECK((filter_programs[FILTER_BOX_SHARED_PTRACE].count +
+	       filter_programs[FILTER_KEEPER].count + filter_programs[FILTER_DOOR].count) *
 		      16 <=
 	      FILTERS_BYTES_MAX);
 }
@@ -370,6 +370,39 @@ TEST(huge_pages_are_out_of_memory)
 		CHECK_EQ(BOX(SYS_memfd_create, 0, flag), flag == MFD_HUGETLB ? ENOMEM : ALLOWED);
 		CHECK_EQ(BOX(SYS_shmget, 0, 9, flag), flag == SHM_HUGETLB ? ENOMEM : ALLOWED);
 	}
+}
+
+static bool is_for_tracing(long nr)
+{
+#ifdef SYS_getdents
+	if (nr == SYS_getdents)
+		return true;
+#endif
+	return nr == SYS_ptrace || nr == SYS_process_vm_readv || nr == SYS_process_vm_writev;
+}
+
+/* And of init never; all else is as in a box without. */
+TEST(processes_trace_each_other_where_the_box_was_made_so)
+{
+	static const enum filter_kind with[] = {FILTER_BOX_PTRACE, FILTER_BOX_SHARED_PTRACE};
+	const uint64_t high = 1ull << 32, attach = 16;
+
+	for (size_t i = 0; i < sizeof(with) / sizeof(with[0]); i++) {
+		CHECK_EQ(ask(with[i], SYS_ptrace, 0, 0, 0, 0), ALLOWED); /* TRACEME */
+		CHECK_EQ(ask(with[i], SYS_ptrace, attach, 7, 0, 0), ALLOWED);
+		CHECK_EQ(ask(with[i], SYS_ptrace, attach, 1, 0, 0), EPERM);
+		CHECK_EQ(ask(with[i], SYS_ptrace, attach, high | 1, 0, 0), EPERM);
+		CHECK_EQ(ask(with[i], SYS_process_vm_readv, 7, 0, 0, 0), ALLOWED);
+		CHECK_EQ(ask(with[i], SYS_process_vm_readv, 1, 0, 0, 0), EPERM);
+		CHECK_EQ(ask(with[i], SYS_process_vm_writev, high | 1, 0, 0, 0), EPERM);
+		CHECK_EQ(ask(with[i], SYS_pidfd_getfd, 0, 0, 0, 0), EPERM);
+		CHECK(filter_allowed(with[i]) <= 250);
+		for (long nr = 0; nr < 500; nr++)
+			if (!is_for_tracing(nr))
+				CHECK_EQ(ask(with[i], nr, 1, 2, 04644, 04755),
+					 ask(with[i] & FILTER_BOX_SHARED, nr, 1, 2, 04644, 04755));
+	}
+	CHECK_EQ(SHARED(SYS_ptrace, 0), EPERM);
 }
 
 TEST(init_is_scheduled_by_nobody_inside)

@@ -35,7 +35,7 @@ TEST(everything_comes_back)
 	s.created_ms = 1700000000000;
 	s.storage = "tmpfs";
 	s.net = "balanced";
-	s.best_effort = s.strict = true;
+	s.best_effort = s.strict = s.ptrace = true;
 	s.expiry = EXPIRE_REMOVE;
 	for (unsigned i = 0; i < LIMIT_COUNT; i++)
 		s.limits[i] = 100000000 + i;
@@ -60,7 +60,7 @@ TEST(everything_comes_back)
 	CHECK(got.one_shot && got.timeout_ms == 5000 && got.created_ms == s.created_ms);
 	CHECK_EQ(memcmp(got.limits, s.limits, sizeof(s.limits)), 0);
 	CHECK_EQ(got.limits_asked, s.limits_asked);
-	CHECK(got.best_effort && got.strict && got.expiry == EXPIRE_REMOVE);
+	CHECK(got.best_effort && got.strict && got.ptrace && got.expiry == EXPIRE_REMOVE);
 	CHECK_STR(got.storage, "tmpfs");
 	CHECK_STR(got.net, "balanced");
 	CHECK_EQ(got.env_count, 3);

@@ -179,15 +179,16 @@ static void report(const struct plan *p, struct wall_report *ret)
 			strerror(p->net_missing));
 	if (p->landlock_abi > 0)
 		snprintf(landlock, sizeof(landlock), "landlock: ABI %d\n", p->landlock_abi);
-	if (p->filter == FILTER_BOX_SHARED)
+	if (p->filter & FILTER_BOX_SHARED)
 		snprintf(shared, sizeof(shared), ", no set-user-ID files (host directory)");
 	snprintf(ret->walls, sizeof(ret->walls),
 		 "namespaces: user pid mount network ipc uts cgroup\n"
-		 "seccomp: %u system calls allowed%s\n"
+		 "seccomp: %u system calls allowed%s%s\n"
 		 "%s"
 		 "capabilities: %s\n"
 		 "%s",
-		 filter_allowed(p->filter), shared, landlock,
+		 filter_allowed(p->filter), shared,
+		 p->config->ptrace ? ", tracing inside (--ptrace)" : "", landlock,
 		 guest_hold_caps_text(p->config->strict),
 		 p->config->strict ? "no_new_privs\n" : "");
 	snprintf(ret->missing, sizeof(ret->missing), "%s%s%s%s", net, core,

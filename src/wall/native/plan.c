@@ -148,12 +148,12 @@ static int plan_hold(struct plan *p, struct err *e)
 		add_step(p, STEP_LANDLOCK, NULL, NULL, -1);
 	/* What is written to a directory of the host is there as it was written, set-user-ID bits
 	 * too. */
-	p->filter = FILTER_BOX;
+	p->filter = p->config->ptrace ? FILTER_BOX_PTRACE : FILTER_BOX;
 	for (size_t i = 0; i < p->config->mount_count; i++)
 		if (!p->config->mounts[i].owned && !p->config->mounts[i].read_only)
-			p->filter = FILTER_BOX_SHARED;
+			p->filter |= FILTER_BOX_SHARED;
 	rand_bytes(p->secret, sizeof(p->secret));
-	add_step(p, STEP_SECCOMP, p->filter == FILTER_BOX_SHARED ? "shared" : NULL, NULL, -1);
+	add_step(p, STEP_SECCOMP, p->filter & FILTER_BOX_SHARED ? "shared" : NULL, NULL, -1);
 	add_step(p, STEP_CAPS, NULL, NULL, -1);
 	return 0;
 }
