@@ -419,7 +419,11 @@ static int exec(struct cli *c)
 
 	if (find_running(c, c->o.args[0], &err) < 0)
 		return cli_fail(c, &err);
+	/* After BOX all is the command, as Docker has it, also what looks like a flag: a caller may
+	 * pass on somebody else's words. */
 	command.argv = c->o.args + 1;
+	if (strcmp(command.argv[0], "--") == 0 && command.argv[1])
+		command.argv++;
 	c->o.grace_ms = GRACE_MS;
 	return c->o.background ? command_background(c, c->box, &command)
 			       : command_run(c, c->box, &command, 0);
@@ -558,7 +562,7 @@ static const struct verb verbs[] = {
 		.options = (const enum opt_id[]){OPT_INTERACTIVE, OPT_TTY, OPT_ENV, OPT_WORKDIR,
 						 OPT_USER, OPT_SBX_DETACH, OPT_SBX_DEBUG, OPT_HELP,
 						 OPT_END},
-		.command_at = 2,
+		.command_at = 1,
 		.args = {2, -1},
 		.run = exec,
 	},

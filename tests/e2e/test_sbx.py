@@ -336,6 +336,8 @@ def test_exec_of_hostile_callers(sbx, tmp):
     sbx.refuses("exec", "--privileged", "e", "true", words="--privileged")
     # Flags of the command are its own; stdin goes in with -i only.
     assert sbx.ok("exec", "e", "echo", "-i", "-e", "--", "-h").text == "-i -e -- -h\n"
+    sbx.refuses("exec", "e", "-u", "root", "id", words="-u", rc=(127,))
+    assert sbx.ok("exec", "e", "--", "echo", "-u").text == "-u\n"
     assert sbx.ok("exec", "e", "cat", stdin=b"lost").text == ""
     blob = bytes(range(256)) * 4000
     assert sbx.ok("exec", "-i", "e", "cat", stdin=blob).stdout == blob
