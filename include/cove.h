@@ -513,16 +513,19 @@ struct cove_copy {
 	 * was half written is removed. */
 	bool (*progress)(void *arg, uint64_t bytes, uint64_t files);
 	void *arg;
+	/* Something below the path could not be read and was left out. NULL: that ends the copy. */
+	void (*on_skipped)(void *arg, const char *path, const char *why);
 };
 /* Host path to box path and back, files or whole directories. What is copied onto an existing
  * directory goes inside it, as with cp -r. They return how many entries were left out because they
- * are no file, directory or link. Nothing that comes out of a box is followed or trusted: its links
- * are made, never walked through, and no file gets setuid bits. */
+ * are no file, directory or link. Permissions, times, holes and hard links are kept; what comes out
+ * is never writable for more than the caller's umask lets it. Nothing that comes out of a box is
+ * followed or trusted: its links are made, never walked through, and no file gets setuid bits. */
 COVE_API int cove_put(struct cove_box *box, const char *host_path, const char *box_path,
 		      const struct cove_copy *how, struct cove_error *err);
 COVE_API int cove_get(struct cove_box *box, const char *box_path, const char *host_path,
 		      const struct cove_copy *how, struct cove_error *err);
-/* From and to a descriptor; one file. */
+/* From and to a descriptor; one file. A directory comes as a tar stream. */
 COVE_API int cove_put_fd(struct cove_box *box, int fd, const char *box_path, unsigned mode,
 			 const struct cove_copy *how, struct cove_error *err);
 COVE_API int cove_get_fd(struct cove_box *box, const char *box_path, int fd,

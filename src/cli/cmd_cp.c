@@ -30,9 +30,10 @@ struct progress {
 	uint64_t started_ms, shown_ms, bytes, files;
 	bool on_terminal;
 	int signal; /* that ended it, or 0 */
+	unsigned skipped;
 };
 
-enum { FIRST_MS = 1000, EVERY_MS = 200 };
+enum { FIRST_MS = 1000, EVERY_MS = 200, SKIPPED_SHOWN = 10 };
 
 static struct place place_of(const char *text)
 {
@@ -72,6 +73,14 @@ static bool on_progress(void *arg, uint64_t bytes, uint64_t files)
 		     text_bytes(rate, bytes * 1000 / spent));
 	(void)fd_write_full(STDERR_FILENO, line, (size_t)n);
 	return true;
+}
+
+static void on_skipped(void *arg, const char *path, const char *why)
+{
+	struct progress *p = arg;
+
+	if (p->skipped++ < SKIPPED_SHOWN)
+		cli_note("'%.150s' was left out: %s", path, why);
 }
 
 /* stdout may be where the file went. */
@@ -118,9 +127,13 @@ static int copy(struct cli *c, struct cove_box *box, const struct place *from,
 {
 	struct progress p = {.started_ms = clock_mono_ms(),
 			     .on_terminal = isatty(STDERR_FILENO) && !c->o.quiet};
-	struct cove_copy how = {
-		.size = sizeof(how), .user = c->o.box.user, .progress = on_progress, .arg = &p};
-	struct cove_copy stream = {.size = sizeof(stream), .user = c->o.box.user};
+	struct cove_copy how = {.size = sizeof(how),
+				.user = c->o.box.user,
+				.progress = on_progress,
+				.on_skipped = on_skipped,
+				.arg = &p};
+	struct cove_copy stream = {
+		.size = sizeof(stream), .user = c->o.box.user, .on_skipped = on_skipped, .arg = &p};
 	struct cove_error err;
 	int r;
 
@@ -140,7 +153,13 @@ static int copy(struct cli *c, struct cove_box *box, const struct place *from,
 		cli_note("the copy was interrupted; nothing half-written was left");
 		return 128 + p.signal;
 	}
-	return r < 0 ? cli_broken(c, &err) : say_copied(c, from, to, &p, r);
+	if (r < 0)
+		return cli_broken(c, &err);
+	if (p.skipped > 0)
+		return cli_error(c, COVE_DENIED,
+				 "%u %s below '%.80s' could not be read; the rest was copied",
+				 p.skipped, p.skipped == 1 ? "entry" : "entries", from->path);
+	return say_copied(c, from, to, &p, r);
 }
 
 /* Several sources need a directory to go into. */
@@ -204,17 +223,19 @@ const struct verb verb_cp = {
 	.help = "Directories are copied whole; what goes onto an existing directory goes\n"
 		"inside it, as with cp -r. A relative path in the box starts at its directory\n"
 		"(/workspace, or the home), and ~ is the home. `-` is stdin or stdout, for one\n"
-		"file. Files arrive as the box's user (-u USER: another), and come out as you;\n"
+		"file; a directory comes as a tar. Files arrive as the box's user (-u USER:\n"
+		"another), and come out as you; modes, times, holes and hard links are kept;\n"
 		"links are copied as links and never followed out of the box. A stopped box is\n"
-		"up for the copy alone and runs none of its commands. Copying stops at the\n"
-		"first file that may not be read; what is neither file, directory nor link is\n"
-		"left out and counted.\n"
+		"up for the copy alone and runs none of its commands. What may not be read is\n"
+		"named and left out, and the status is 125 then; what is neither file, directory\n"
+		"nor link is left out and counted.\n"
 		"\n"
 		"Examples\n"
 		"  cove cp ./src dev:/workspace\n"
 		"  cove cp dev:/workspace/out.csv .\n"
 		"  cove cp -u root ./site.conf dev:/etc/nginx/conf.d\n"
 		"  cove cp dev:/etc/os-release - | head -2\n"
+		"  cove cp dev:/workspace - | gzip > workspace.tar.gz\n"
 		"  echo hello | cove cp - dev:/tmp/hello.txt\n",
 	.options = (const enum opt_id[]){OPT_COPY_USER, OPTS_COMMON, OPT_END},
 	.args = {2, -1},

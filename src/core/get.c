@@ -9,16 +9,20 @@
  *	a file	is written under a fresh name and renamed into place when it is whole; a link in
  *		its place is replaced, not written through
  *	a link	is made as it is, and never followed
- *	modes	lose setuid, setgid and sticky bits and obey the caller's umask
+ *	a hard link is made only to a file that came in the same copy
+ *	modes	lose setuid, setgid and sticky bits, and are never writable for more than the
+ *		caller's umask lets them; a directory gets its own when all in it has come
  *	an endless stream ends when the caller's disk is full, and what was half-written is removed
  *
  * The destination itself is the caller's word: its parent directories are followed as usual.
  */
 #include "base/fd.h"
+#include "base/inodes.h"
 #include "base/limits.h"
 #include "base/path.h"
 #include "base/rand.h"
 #include "base/str.h"
+#include "core/tar_out.h"
 #include "core/transfer.h"
 
 #include <errno.h>
@@ -29,6 +33,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+/* A directory that was made here and is being filled. */
+struct get_dir {
+	size_t path_len;
+	unsigned mode;
+	uint64_t mtime_ns;
+};
 
 struct get {
 	struct transfer t;
@@ -43,7 +54,13 @@ struct get {
 	int file_fd;	 /* owned; the file being written, -1 between files */
 	int file_dir_fd; /* borrowed; where it is */
 	char temp[32], file_name[NAME_MAX + 1];
-	char shown[160]; /* the entry's path, safe to show */
+	struct wire_entry file; /* it, without its strings */
+	bool has_holes;
+	struct inodes linked; /* files that came and have further names */
+	struct get_dir dirs[INIT_DEPTH_MAX];
+	unsigned dir_count;
+	char made_path[BOX_PATH_MAX]; /* of the innermost of them */
+	char shown[160];	      /* the entry's path, safe to show */
 };
 
 static int write_some(int fd, const void *p, size_t n)
@@ -201,6 +218,44 @@ static int locate(struct get *g, const char *path, int *ret_dir, const char **re
 	return 0;
 }
 
+/* Its permissions as they came; for group and others to write only where the umask let them when it
+ * was made. */
+static int finish_mode(int fd, unsigned mode, uint64_t mtime_ns)
+{
+	struct timespec times[2] = {
+		{.tv_nsec = UTIME_OMIT},
+		{.tv_sec = (time_t)(mtime_ns / 1000000000u),
+		 .tv_nsec = (long)(mtime_ns % 1000000000u)},
+	};
+	struct stat st;
+
+	if (fstat(fd, &st) < 0 || fchmod(fd, (st.st_mode & mode & 0022) | (mode & 0755)) < 0)
+		return -errno;
+	return mtime_ns && futimens(fd, times) < 0 ? -errno : 0;
+}
+
+/* Finishes the directories that an entry at path is not below; all of them for NULL. */
+static int leave_dirs(struct get *g, const char *path, struct err *e)
+{
+	while (g->dir_count > 0) {
+		const struct get_dir *d = &g->dirs[g->dir_count - 1];
+		size_t n = d->path_len;
+		int fd, r;
+
+		if (path && (n == 0 || (strncmp(path, g->made_path, n) == 0 && path[n] == '/')))
+			break;
+		g->made_path[n] = 0;
+		fd = fd_openat2(g->root_fd, n ? g->made_path : ".", O_RDONLY | O_DIRECTORY, 0,
+				FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS);
+		r = fd < 0 ? fd : finish_mode(fd, d->mode, d->mtime_ns);
+		fd_close(&fd);
+		g->dir_count--;
+		if (r < 0)
+			return err_errno(e, -r, "finish the directory '%.150s'", g->made_path);
+	}
+	return 0;
+}
+
 static void set_temp(struct get *g)
 {
 	char token[17];
@@ -224,13 +279,25 @@ static int begin_file(struct get *g, int dir_fd, const char *name, const struct 
 		return fail_write(errno, g->shown, g->t.bytes, e);
 	/* The entry's directory stays what it is until the next entry. */
 	g->file_dir_fd = dir_fd;
+	g->file = *m;
+	g->has_holes = false;
 	return 0;
 }
 
 static int end_file(struct get *g, struct err *e)
 {
-	int r = close(take_fd(g->file_fd)) < 0 ? errno : 0;
+	struct stat st = {0};
+	int r = 0;
 
+	/* The last hole may be its end. */
+	if (g->has_holes && ftruncate(g->file_fd, lseek(g->file_fd, 0, SEEK_CUR)) < 0)
+		r = errno;
+	if (r == 0 && !g->in_place)
+		r = -finish_mode(g->file_fd, (unsigned)g->file.mode, g->file.mtime_ns);
+	if (r == 0 && g->file.links > 1 && fstat(g->file_fd, &st) == 0)
+		(void)inodes_add(&g->linked, st.st_dev, st.st_ino, "");
+	if (close(take_fd(g->file_fd)) < 0 && r == 0)
+		r = errno;
 	g->t.files++;
 	if (r == 0 && g->temp[0] &&
 	    renameat(g->file_dir_fd, g->temp, g->file_dir_fd, g->file_name) < 0)
@@ -244,8 +311,15 @@ static int end_file(struct get *g, struct err *e)
 	return r != 0 ? fail_write(r, g->shown, g->t.bytes, e) : 0;
 }
 
-static int make_link(struct get *g, int dir_fd, const char *name, const char *target, struct err *e)
+static int make_link(struct get *g, int dir_fd, const char *name, const struct wire_entry *m,
+		     struct err *e)
 {
+	struct timespec times[2] = {
+		{.tv_nsec = UTIME_OMIT},
+		{.tv_sec = (time_t)(m->mtime_ns / 1000000000u),
+		 .tv_nsec = (long)(m->mtime_ns % 1000000000u)},
+	};
+	const char *target = m->target;
 	int r = 0;
 
 	if (!*name || !target || !*target || strlen(target) >= BOX_PATH_MAX)
@@ -253,22 +327,58 @@ static int make_link(struct get *g, int dir_fd, const char *name, const char *ta
 	set_temp(g);
 	if (symlinkat(target, dir_fd, g->temp) < 0)
 		r = errno;
-	else if (renameat(dir_fd, g->temp, dir_fd, name) < 0) {
+	else if (m->mtime_ns && utimensat(dir_fd, g->temp, times, AT_SYMLINK_NOFOLLOW) < 0)
 		r = errno;
+	else if (renameat(dir_fd, g->temp, dir_fd, name) < 0)
+		r = errno;
+	if (r != 0)
 		unlinkat(dir_fd, g->temp, 0);
-	}
 	g->temp[0] = 0;
 	return r != 0 ? fail_write(r, g->shown, g->t.bytes, e) : 0;
 }
 
-/* Its owner can always work in it, so that what belongs inside can be put there. */
-static int make_dir(struct get *g, int dir_fd, const char *name, unsigned mode, bool is_root,
-		    struct err *e)
+/* Another name of a file that came before: of no other, whatever is there already. */
+static int make_hard_link(struct get *g, int dir_fd, const char *name, const char *target,
+			  struct err *e)
 {
 	autoclose int fd = -1;
+	char path[32];
+	struct stat st;
+	int r = 0;
 
-	if (*name && mkdirat(dir_fd, name, (mode & 0777) | 0700) < 0 && errno != EEXIST)
-		return fail_write(errno, g->shown, g->t.bytes, e);
+	if (!*name || !target || !path_is_safe_relative(target) || g->root_fd < 0)
+		return err_set(e, ERR_PROTOCOL, EPROTO, "the box sent a link without a target");
+	fd = fd_openat2(g->root_fd, target, O_PATH, 0,
+			FD_BENEATH | FD_NO_SYMLINKS | FD_NO_MAGICLINKS);
+	if (fd < 0 || fstat(fd, &st) < 0 || !inodes_find(&g->linked, st.st_dev, st.st_ino))
+		return err_set(e, ERR_PROTOCOL, EPROTO,
+			       "the box sent '%.150s' as a name of a file that did not come",
+			       g->shown);
+	set_temp(g);
+	/* The file that was looked at, by its descriptor. */
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	if (linkat(AT_FDCWD, path, dir_fd, g->temp, AT_SYMLINK_FOLLOW) < 0)
+		r = errno;
+	else if (renameat(dir_fd, g->temp, dir_fd, name) < 0)
+		r = errno;
+	/* It is still there also where both were names of one file before. */
+	unlinkat(dir_fd, g->temp, 0);
+	g->temp[0] = 0;
+	return r != 0 ? fail_write(r, g->shown, g->t.bytes, e) : 0;
+}
+
+/* While it is filled its owner can always work in it. One that was there stays as it is. */
+static int make_dir(struct get *g, int dir_fd, const char *name, const struct wire_entry *m,
+		    struct err *e)
+{
+	bool is_root = !*m->path, made = false;
+	autoclose int fd = -1;
+
+	if (*name) {
+		made = mkdirat(dir_fd, name, (m->mode & 0777) | 0700) == 0;
+		if (!made && errno != EEXIST)
+			return fail_write(errno, g->shown, g->t.bytes, e);
+	}
 	fd = openat(dir_fd, *name ? name : ".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 && (errno == ELOOP || errno == ENOTDIR))
 		return err_set(e, ERR_EXISTS, ENOTDIR, "'%.150s' exists and is not a directory",
@@ -277,7 +387,34 @@ static int make_dir(struct get *g, int dir_fd, const char *name, unsigned mode, 
 		return err_errno(e, errno, "open the directory '%.150s'", g->shown);
 	if (is_root)
 		g->root_fd = take_fd(fd);
+	if (made && g->dir_count == INIT_DEPTH_MAX)
+		return err_set(e, ERR_LIMIT, ELOOP, "'%.150s' is deeper than %u directories",
+			       g->shown, INIT_DEPTH_MAX);
+	if (made) {
+		str_copy(g->made_path, sizeof(g->made_path), m->path);
+		g->dirs[g->dir_count++] = (struct get_dir){.path_len = strlen(m->path),
+							   .mode = (unsigned)m->mode,
+							   .mtime_ns = m->mtime_ns};
+	}
 	return 0;
+}
+
+static int take_hole(struct get *g, const struct wire_entry *m, struct err *e)
+{
+	if (m->size > INT64_MAX || lseek(g->file_fd, (off_t)m->size, SEEK_CUR) < 0)
+		return fail_write(EFBIG, g->shown, g->t.bytes, e);
+	g->has_holes = true;
+	return 0;
+}
+
+/* Both texts are the box's word. */
+static void take_skipped(const struct transfer *t, const struct wire_entry *m)
+{
+	char path[160], why[80];
+
+	core_show(path, sizeof(path), m->path);
+	core_show(why, sizeof(why), m->target ? m->target : "it cannot be read");
+	t->how.on_skipped(t->how.arg, path, why);
 }
 
 static int take_entry(struct get *g, const struct wire_frame *f, struct err *e)
@@ -287,27 +424,38 @@ static int take_entry(struct get *g, const struct wire_frame *f, struct err *e)
 	struct stat st;
 	int dir_fd, r;
 
-	if (wire_entry_decode(f, &m) < 0 || !m.path || (g->file_fd >= 0 && !g->in_place) ||
-	    g->began != (*m.path != 0))
+	if (wire_entry_decode(f, &m) < 0 || !m.path)
+		return core_unexpected(&g->t.call.q, f, e);
+	if (m.type == 'z' && g->file_fd >= 0 && !g->in_place)
+		return take_hole(g, &m, e);
+	if ((g->file_fd >= 0 && !g->in_place) || g->began != (*m.path != 0))
 		return core_unexpected(&g->t.call.q, f, e);
 	g->began = true;
 	core_show(g->shown, sizeof(g->shown), *m.path ? m.path : g->name);
 	if (g->in_place)
 		return m.type == 'f' ? 0
 				     : err_set(e, ERR_INVALID, EISDIR, "only a file can go there");
-	if (m.type != 'f' && m.type != 'd' && m.type != 'l') {
+	if (m.type == 'x' && g->t.how.on_skipped) {
+		take_skipped(&g->t, &m);
+		return 0;
+	}
+	if (m.type != 'f' && m.type != 'd' && m.type != 'l' && m.type != 'h') {
 		g->t.left_out++;
 		return 0;
 	}
-	r = locate(g, m.path, &dir_fd, &name, e);
+	r = leave_dirs(g, m.path, e);
+	if (r == 0)
+		r = locate(g, m.path, &dir_fd, &name, e);
 	if (r < 0)
 		return r;
 	if (m.type == 'f')
 		r = begin_file(g, dir_fd, name, &m, e);
 	else if (m.type == 'l')
-		r = make_link(g, dir_fd, name, m.target, e);
+		r = make_link(g, dir_fd, name, &m, e);
+	else if (m.type == 'h')
+		r = make_hard_link(g, dir_fd, name, m.target, e);
 	else
-		r = make_dir(g, dir_fd, name, (unsigned)m.mode, !*m.path, e);
+		r = make_dir(g, dir_fd, name, &m, e);
 	if (r < 0 && fstat(dir_fd, &st) == 0)
 		core_hint_owner(g->t.box->cove, st.st_uid, e);
 	return r;
@@ -329,7 +477,10 @@ static int take_frame(struct get *g, const struct wire_frame *f, struct err *e)
 	case WIRE_EOF:
 		return g->file_fd >= 0 ? end_file(g, e) : core_unexpected(&g->t.call.q, f, e);
 	case WIRE_OK:
-		return g->file_fd < 0 && g->began ? 1 : core_unexpected(&g->t.call.q, f, e);
+		if (g->file_fd >= 0 || !g->began)
+			return core_unexpected(&g->t.call.q, f, e);
+		r = leave_dirs(g, NULL, e);
+		return r < 0 ? r : 1;
 	default:
 		return core_unexpected(&g->t.call.q, f, e);
 	}
@@ -341,6 +492,9 @@ static int get(struct get *g, struct cove_box *box, const char *box_path, const 
 	struct wire_file m = {.op = FILE_GET, .path = box_path, .user = g->t.how.user};
 	struct wire_frame f;
 	int r = find_destination(g, host_path, box_path, e);
+
+	m.skip = g->t.how.on_skipped != NULL;
+	m.links = m.holes = !g->in_place;
 
 	if (r == 0)
 		r = transfer_begin(&g->t, box, &m, e);
@@ -376,6 +530,7 @@ int cove_get(struct cove_box *box, const char *box_path, const char *host_path,
 	fd_close(&g->dir_fd);
 	fd_close(&g->root_fd);
 	fd_close(&g->parent_fd);
+	inodes_done(&g->linked);
 	free(g);
 	return core_return(box->cove, box->name, r, &e, err);
 }
@@ -385,8 +540,51 @@ int cove_get(struct cove_box *box, const char *box_path, const char *host_path,
 struct sink {
 	const char *path; /* borrowed; in the box */
 	int fd;
-	struct buf bytes; /* when fd is -1 */
+	struct buf bytes;   /* when fd is -1; otherwise what is to be written, of a tar */
+	bool is_tar;	    /* it is a directory */
+	struct tar_out tar; /* then */
 };
+
+static int sink_flush(struct sink *s, int r, struct err *e)
+{
+	int written = r < 0 ? 0 : write_some(s->fd, buf_data(&s->bytes), buf_len(&s->bytes));
+
+	buf_clear(&s->bytes);
+	return written < 0 ? err_errno(e, -written, "write the tar") : r;
+}
+
+/* The same for a directory: all of its entries. */
+static int sink_tar_frame(struct transfer *t, struct sink *s, const struct wire_frame *f,
+			  struct err *e)
+{
+	struct wire_entry m;
+	int r = 0;
+
+	if (f->type == WIRE_ENTRY && !s->tar.in_file) {
+		if (wire_entry_decode(f, &m) < 0 || !m.path)
+			return core_unexpected(&t->call.q, f, e);
+		if (m.type == 'x' && t->how.on_skipped)
+			take_skipped(t, &m);
+		else
+			r = tar_out_entry(&s->tar, &m, e);
+		t->left_out += r > 0;
+		return sink_flush(s, r < 0 ? r : 0, e);
+	}
+	if (f->type == WIRE_DATA && s->tar.in_file) {
+		r = sink_flush(s, tar_out_data(&s->tar, f->payload, f->len, e), e);
+		return r < 0 ? r : transfer_took(t, f->len, e);
+	}
+	if (f->type == WIRE_EOF && s->tar.in_file) {
+		do
+			r = sink_flush(s, tar_out_pad(&s->tar, e), e);
+		while (r > 0);
+		return r < 0 ? r : sink_flush(s, tar_out_file_end(&s->tar, e), e);
+	}
+	if (f->type != WIRE_OK || s->tar.in_file)
+		return core_unexpected(&t->call.q, f, e);
+	r = sink_flush(s, tar_out_end(&s->tar, e), e);
+	return r < 0 ? r : 1;
+}
 
 /* ENTRY of a file, DATA, EOF, OK, and nothing else. 1 at the end. */
 static int sink_frame(struct transfer *t, struct sink *s, int *step, const struct wire_frame *f,
@@ -395,9 +593,14 @@ static int sink_frame(struct transfer *t, struct sink *s, int *step, const struc
 	struct wire_entry m;
 	int r;
 
+	if (s->is_tar)
+		return sink_tar_frame(t, s, f, e);
 	if (f->type == WIRE_ENTRY && *step == 0) {
-		if (wire_entry_decode(f, &m) < 0)
+		if (wire_entry_decode(f, &m) < 0 || !m.path)
 			return core_unexpected(&t->call.q, f, e);
+		s->is_tar = m.type == 'd' && s->fd >= 0;
+		if (s->is_tar)
+			return sink_tar_frame(t, s, f, e);
 		if (m.type != 'f')
 			return err_set(e, ERR_INVALID, m.type == 'd' ? EISDIR : EINVAL,
 				       "'%.150s' is %s", s->path,
@@ -431,6 +634,8 @@ static int get_one(struct cove_box *box, const char *path, struct sink *s,
 
 	s->path = path;
 	m.user = t.how.user;
+	m.links = s->fd >= 0;
+	m.skip = t.how.on_skipped != NULL;
 	if (r == 0)
 		r = transfer_begin(&t, box, &m, e);
 	if (r < 0)
@@ -440,16 +645,25 @@ static int get_one(struct cove_box *box, const char *path, struct sink *s,
 		if (r > 0)
 			r = sink_frame(&t, s, &step, &f, e);
 	} while (r == 0);
-	return transfer_end(&t, r < 0 ? r : 0);
+	return transfer_end(&t, r < 0 ? r : (int)t.left_out);
 }
 
 int cove_get_fd(struct cove_box *box, const char *box_path, int fd, const struct cove_copy *how,
 		struct cove_error *err)
 {
-	struct sink s = {.fd = fd};
+	struct sink *s = calloc(1, sizeof(*s));
 	struct err e = {0};
-	int r = get_one(box, box_path, &s, how, &e);
+	int r = s ? 0 : err_errno(&e, ENOMEM, "copy");
 
+	if (r == 0) {
+		s->fd = fd;
+		buf_init(&s->bytes, INIT_UNSIZED_MAX + (1u << 20));
+		tar_out_init(&s->tar, &s->bytes, box_path);
+		r = get_one(box, box_path, s, how, &e);
+		tar_out_done(&s->tar);
+		buf_done(&s->bytes);
+	}
+	free(s);
 	return core_return(box->cove, box->name, r, &e, err);
 }
 

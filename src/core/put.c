@@ -7,6 +7,7 @@
  * only when the window is used up. An error that the box reports is met there, or at the end.
  */
 #include "base/fd.h"
+#include "base/inodes.h"
 #include "base/limits.h"
 #include "base/path.h"
 #include "base/str.h"
@@ -61,6 +62,8 @@ struct put_source {
 	const char *data;
 	size_t len;
 	const char *shown;
+	bool sparse;
+	off_t size, at, data_end; /* if it is; as in init/files_get.c */
 };
 
 static ssize_t read_some(struct put_source *s, void *p, size_t n)
@@ -97,6 +100,8 @@ static ssize_t send_data(struct transfer *t, struct put_source *s, struct err *e
 	ssize_t n;
 	size_t at;
 
+	if (s->sparse && (off_t)want > s->data_end - s->at)
+		want = (size_t)(s->data_end - s->at);
 	if (wire_encode_begin(out, &at) < 0 || !(space = buf_reserve(out, want)))
 		return err_errno(e, ENOMEM, "queue a file's bytes");
 	n = read_some(s, space, want);
@@ -109,8 +114,28 @@ static ssize_t send_data(struct transfer *t, struct put_source *s, struct err *e
 	if (wire_encode_end(out, at, WIRE_DATA, WIRE_STDIN, t->call.q.id) < 0)
 		return err_errno(e, EMSGSIZE, "queue a file's bytes");
 	t->flow.left -= (uint64_t)n;
+	s->at += n;
 	t->bytes += (uint64_t)n;
 	return n;
+}
+
+/* Passes over a hole and finds where the next one begins. What is added to the file behind the size
+ * that it had is read on. */
+static int send_hole(struct transfer *t, struct put_source *s, struct err *e)
+{
+	off_t data = lseek(s->fd, s->at, SEEK_DATA), hole;
+	struct wire_entry m = {.type = 'z', .path = ""};
+
+	if (data < 0)
+		data = errno == ENXIO && s->size > s->at ? s->size : s->at;
+	hole = data < s->size ? lseek(s->fd, data, SEEK_HOLE) : -1;
+	if (lseek(s->fd, data, SEEK_SET) < 0)
+		return err_errno(e, errno, "read '%.150s'", s->shown);
+	m.size = (uint64_t)(data - s->at);
+	s->at = data;
+	s->data_end = hole;
+	s->sparse = hole > data;
+	return m.size > 0 ? send_entry(t, &m, e) : 0;
 }
 
 static int send_content(struct transfer *t, struct put_source *s, struct err *e)
@@ -126,6 +151,10 @@ static int send_content(struct transfer *t, struct put_source *s, struct err *e)
 			if (r < 0)
 				return r;
 		}
+		if (s->sparse && s->at >= s->data_end)
+			r = send_hole(t, s, e);
+		if (r < 0)
+			return r;
 		n = send_data(t, s, e);
 		if (n < 0)
 			return err_errno(e, (int)-n, "read '%.150s'", s->shown);
@@ -164,6 +193,8 @@ struct put_walk {
 	char path[BOX_PATH_MAX];
 	size_t len;
 	unsigned depth;
+	bool exact; /* the box knows holes and hard links */
+	struct inodes seen;
 };
 
 static int put_opened(struct put_walk *w, int fd, struct err *e);
@@ -185,13 +216,29 @@ static int put_link(struct put_walk *w, int dir_fd, const char *name, const stru
 	return send_entry(w->t, &m, e);
 }
 
+/* What the walk stands on cannot be read: left out and named, or the end. */
+static int leave_out(struct put_walk *w, int code, uid_t owner, struct err *e)
+{
+	const struct cove_copy *how = &w->t->how;
+	bool is_ours = code == EMFILE || code == ENFILE || code == ENOMEM;
+	int r;
+
+	if (how->on_skipped && !is_ours) {
+		how->on_skipped(how->arg, w->path, strerror(code));
+		return 0;
+	}
+	r = err_errno(e, code, "read '%.100s'", w->path);
+	core_hint_owner(w->t->box->cove, owner, e);
+	return r;
+}
+
 static int put_named(struct put_walk *w, int dir_fd, const char *name, struct err *e)
 {
 	autoclose int fd = -1;
 	struct stat st;
 
 	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return err_errno(e, errno, "read '%.150s'", w->path);
+		return leave_out(w, errno, (uid_t)-1, e);
 	if (S_ISLNK(st.st_mode))
 		return put_link(w, dir_fd, name, &st, e);
 	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) {
@@ -199,13 +246,7 @@ static int put_named(struct put_walk *w, int dir_fd, const char *name, struct er
 		return 0;
 	}
 	fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	if (fd < 0) {
-		int r = err_errno(e, errno, "read '%.100s'", w->path);
-
-		core_hint_owner(w->t->box->cove, st.st_uid, e);
-		return r;
-	}
-	return put_opened(w, fd, e);
+	return fd < 0 ? leave_out(w, errno, st.st_uid, e) : put_opened(w, fd, e);
 }
 
 static int put_children(struct put_walk *w, int fd, struct err *e)
@@ -247,12 +288,23 @@ static int put_children(struct put_walk *w, int fd, struct err *e)
 
 static int put_opened(struct put_walk *w, int fd, struct err *e)
 {
+	struct put_source source = {.fd = fd, .shown = w->path};
 	struct stat st;
 	struct wire_entry m = {.path = w->path};
 	int r;
 
 	if (fstat(fd, &st) < 0)
 		return err_errno(e, errno, "read '%.150s'", w->path);
+	if (w->exact && S_ISREG(st.st_mode) && st.st_nlink > 1 && *w->path) {
+		m.target = inodes_find(&w->seen, st.st_dev, st.st_ino);
+		m.type = 'h';
+		if (m.target)
+			return send_entry(w->t, &m, e);
+		/* One too many to remember: its other names are files of their own. */
+		(void)inodes_add(&w->seen, st.st_dev, st.st_ino, w->path);
+	}
+	source.size = st.st_size;
+	source.sparse = w->exact && S_ISREG(st.st_mode) && st.st_blocks < st.st_size / 512;
 	m.type = S_ISDIR(st.st_mode) ? 'd' : 'f';
 	m.mode = st.st_mode & 0777;
 	m.size = (uint64_t)st.st_size;
@@ -262,9 +314,7 @@ static int put_opened(struct put_walk *w, int fd, struct err *e)
 	r = send_entry(w->t, &m, e);
 	if (r < 0)
 		return r;
-	return S_ISDIR(st.st_mode)
-		       ? put_children(w, fd, e)
-		       : send_content(w->t, &(struct put_source){.fd = fd, .shown = w->path}, e);
+	return S_ISDIR(st.st_mode) ? put_children(w, fd, e) : send_content(w->t, &source, e);
 }
 
 /* Where it goes: inside an existing directory, as with cp -r. */
@@ -320,7 +370,9 @@ static int put(struct transfer *t, struct cove_box *box, const char *host_path,
 		r = transfer_begin(t, box, &m, e);
 	if (r < 0)
 		return r;
+	w.exact = t->conn->peer.features & WIRE_FEATURE_COPY;
 	r = put_opened(&w, fd, e);
+	inodes_done(&w.seen);
 	if (r == 0)
 		r = finish(t, e);
 	return transfer_end(t, r < 0 ? r : (int)t->left_out);

@@ -155,7 +155,7 @@ int file_send_entry(struct file_op *op, const char *path, const struct stat *st,
 {
 	mode_t mode = st->st_mode;
 	struct wire_entry m = {
-		.type = S_ISREG(mode)	? 'f'
+		.type = S_ISREG(mode)	? (target ? 'h' : 'f')
 			: S_ISDIR(mode) ? 'd'
 			: S_ISLNK(mode) ? 'l'
 					: 'o',
@@ -168,7 +168,18 @@ int file_send_entry(struct file_op *op, const char *path, const struct stat *st,
 						   : 0,
 		.uid = st->st_uid,
 		.gid = st->st_gid,
+		.links = S_ISREG(mode) ? st->st_nlink : 0,
 	};
+
+	wire_link_flush(&op->in->link);
+	return wire_entry_encode(&op->in->link.out, op->id, 0, &m);
+}
+
+int file_send_mark(struct file_op *op, char type, const char *path, const char *target,
+		   uint64_t size)
+{
+	struct wire_entry m = {
+		.type = (uint64_t)type, .path = path, .target = target, .size = size};
 
 	wire_link_flush(&op->in->link);
 	return wire_entry_encode(&op->in->link.out, op->id, 0, &m);

@@ -54,9 +54,12 @@ struct file_op {
 
 extern const struct file_kind file_put, file_get, file_list, file_remove;
 
-/* Queues one ENTRY frame. target is a link's text or NULL. */
+/* Queues one ENTRY frame. target is a link's text, the earlier name of a file, or NULL. */
 int file_send_entry(struct file_op *op, const char *path, const struct stat *st,
 		    const char *target);
+/* The same for what is no thing of its own: 'z' or 'x', see wire/msg_file.h. */
+int file_send_mark(struct file_op *op, char type, const char *path, const char *target,
+		   uint64_t size);
 
 /* "cannot WHAT 'PATH/REL': words of code"; returns -code. rel may be "". A long path keeps its
  * end. */

@@ -15,13 +15,14 @@
  * afterwards.
  *
  * In a tree no link is followed. A child that vanished or changed its type between looking and
- * opening is left out, as if we had come a moment later; one that may not be read is an error,
- * since a copy that silently lacks files is worse than none. Below the operation's root the
- * kernel's own filesystems (proc, sysfs, cgroups) are named but not entered.
+ * opening is left out, as if we had come a moment later; one that may not be read is an error, or
+ * named as left out if the asker wants to go on: a copy never lacks files silently. Below the
+ * operation's root the kernel's own filesystems (proc, sysfs, cgroups) are named but not entered.
  */
 #include "init/files.h"
 
 #include "base/fd.h"
+#include "base/inodes.h"
 #include "guest/open.h"
 
 #include <errno.h>
@@ -41,10 +42,14 @@ struct init_get {
 	struct file_op op;
 	struct init_walk walk;
 	struct wire_flow flow;
-	int fd;	       /* the file being sent, owned; -1 between files */
-	uint64_t left; /* of it, at most */
-	bool unsized;  /* it did not say how long it is */
-	dev_t dev;     /* of the directory entered last */
+	int fd;			 /* the file being sent, owned; -1 between files */
+	uint64_t left;		 /* of it, at most */
+	bool unsized;		 /* it did not say how long it is */
+	bool sparse;		 /* it has holes, and the asker knows them: */
+	off_t at, data_end;	 /* where we are in it, and where the next hole is */
+	bool skip, links, holes; /* what the asker understands, see wire/msg_file.h */
+	struct inodes seen;
+	dev_t dev; /* of the directory entered last */
 };
 
 static struct init_get *get_of(struct file_op *op)
@@ -55,7 +60,20 @@ static struct init_get *get_of(struct file_op *op)
 /* Takes fd. */
 static int begin_file(struct init_get *g, int fd, const struct stat *st)
 {
+	const char *first;
+
+	if (g->links && st->st_nlink > 1 && *g->walk.path) {
+		first = inodes_find(&g->seen, st->st_dev, st->st_ino);
+		if (first) {
+			close(fd);
+			return file_send_entry(&g->op, g->walk.path, st, first);
+		}
+		/* One name too many to remember: its other names are files of their own. */
+		(void)inodes_add(&g->seen, st->st_dev, st->st_ino, g->walk.path);
+	}
 	g->fd = fd;
+	g->sparse = g->holes && st->st_blocks < st->st_size / 512;
+	g->at = g->data_end = 0;
 	g->unsized = st->st_size <= 0;
 	/* One frame beyond the maximum, so that reaching into it shows that there is more. */
 	g->left = g->unsized ? INIT_UNSIZED_MAX + WIRE_DATA_MAX : (uint64_t)st->st_size;
@@ -98,6 +116,9 @@ static int get_start(struct file_op *op, const struct wire_file *m, struct err *
 	int r;
 
 	g->fd = -1;
+	g->skip = m->skip;
+	g->links = m->links;
+	g->holes = m->holes;
 	wire_flow_init(&g->flow);
 	if (look < 0)
 		return file_error(op, -look, "read", "", e);
@@ -131,6 +152,8 @@ static int send_data(struct init_get *g, struct err *e)
 		want = (size_t)g->left;
 	if (want > g->flow.left)
 		want = (size_t)g->flow.left;
+	if (g->sparse && (off_t)want > g->data_end - g->at)
+		want = (size_t)(g->data_end - g->at);
 	if (wire_encode_begin(out, &at) < 0)
 		return file_error(&g->op, ENOBUFS, "send", g->walk.path, e);
 	p = buf_reserve(out, want);
@@ -151,6 +174,7 @@ static int send_data(struct init_get *g, struct err *e)
 	wire_encode_end(out, at, WIRE_DATA, WIRE_STDOUT, g->op.id);
 	wire_link_flush(&g->op.in->link);
 	g->left -= (uint64_t)n;
+	g->at += n;
 	g->flow.left -= (uint64_t)n;
 	if (g->unsized && g->left < WIRE_DATA_MAX)
 		return err_set(e, ERR_LIMIT, EFBIG,
@@ -160,9 +184,35 @@ static int send_data(struct init_get *g, struct err *e)
 	return FILE_AGAIN;
 }
 
+/* Passes over a hole and finds where the next one begins. */
+static int pass_hole(struct init_get *g, struct err *e)
+{
+	off_t end = g->at + (off_t)g->left;
+	off_t data = lseek(g->fd, g->at, SEEK_DATA), hole;
+
+	if (data < 0 && errno != ENXIO)
+		g->sparse = false;
+	data = data < 0 ? (g->sparse ? end : g->at) : data < end ? data : end;
+	hole = g->sparse && data < end ? lseek(g->fd, data, SEEK_HOLE) : -1;
+	g->data_end = hole > data ? hole : end;
+	if (lseek(g->fd, data, SEEK_SET) < 0)
+		return file_error(&g->op, errno, "read", g->walk.path, e);
+	if (data > g->at && file_send_mark(&g->op, 'z', "", NULL, (uint64_t)(data - g->at)) < 0)
+		return file_error(&g->op, ENOBUFS, "send", g->walk.path, e);
+	g->left -= (uint64_t)(data - g->at);
+	g->at = data;
+	return 0;
+}
+
 /* The next piece of the open file, or its end. */
 static int step_file(struct init_get *g, struct err *e)
 {
+	if (g->left > 0 && g->sparse && g->at >= g->data_end) {
+		int r = pass_hole(g, e);
+
+		if (r < 0)
+			return r;
+	}
 	if (g->left > 0)
 		return g->flow.left == 0 ? FILE_WAIT : send_data(g, e);
 	fd_close(&g->fd);
@@ -183,6 +233,18 @@ static int get_stream(struct file_op *op, struct err *e)
 	return r;
 }
 
+/* What the walk stands on cannot be read: named as left out, or the end. */
+static int leave_out(struct init_get *g, int code, const char *what, struct err *e)
+{
+	bool is_ours = code == EMFILE || code == ENFILE || code == ENOMEM;
+
+	if (!g->skip || is_ours)
+		return file_error(&g->op, code, what, g->walk.path, e);
+	if (file_send_mark(&g->op, 'x', g->walk.path, strerror(code), 0) < 0)
+		return file_error(&g->op, ENOBUFS, "send", g->walk.path, e);
+	return 0;
+}
+
 /* Opens what the walk stands on, a file or a directory, and sends its entry. What is gone
  * or another thing meanwhile is passed over. */
 static int enter_child(struct init_get *g, const char *name, mode_t type, struct err *e)
@@ -196,7 +258,7 @@ static int enter_child(struct init_get *g, const char *name, mode_t type, struct
 	if (fd == -ENOENT || fd == -ELOOP || fd == -ENXIO || fd == -ENOTDIR)
 		return 0;
 	if (fd < 0)
-		return file_error(&g->op, -fd, "read", g->walk.path, e);
+		return leave_out(g, -fd, "read", e);
 	if (fstat(fd, &st) < 0)
 		return file_error(&g->op, errno, "look at", g->walk.path, e);
 	if ((st.st_mode & S_IFMT) != type)
@@ -224,8 +286,11 @@ static int next_entry(struct init_get *g, bool descend, struct err *e)
 		return g->walk.top ? FILE_AGAIN : FILE_DONE;
 	}
 	if (fstatat(init_walk_fd(&g->walk), name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT ? FILE_AGAIN
-				       : file_error(&g->op, errno, "look at", g->walk.path, e);
+		r = errno == ENOENT ? 0 : leave_out(g, errno, "look at", e);
+	else
+		r = 1;
+	if (r <= 0)
+		return r < 0 ? r : FILE_AGAIN;
 	if (descend && (S_ISDIR(st.st_mode) || S_ISREG(st.st_mode))) {
 		r = enter_child(g, name, st.st_mode & S_IFMT, e);
 		return r < 0 ? r : FILE_AGAIN;
@@ -292,6 +357,7 @@ static void get_stop(struct file_op *op)
 {
 	fd_close(&get_of(op)->fd);
 	init_walk_done(&get_of(op)->walk);
+	inodes_done(&get_of(op)->seen);
 }
 
 const struct file_kind file_get = {

@@ -6,7 +6,8 @@
  *	ENTRY 'f' --> begin_file: a temporary name beside the target
  *	DATA      --> written straight from the frame, credit goes back
  *	EOF       --> end_file: mode, time, rename over the target
- *	ENTRY 'd' --> put_dir;  ENTRY 'l' --> put_link;  ENTRY 'E' --> end
+ *	ENTRY 'd' --> put_dir;  ENTRY 'l' --> put_link;  ENTRY 'h' --> put_hard_link
+ *	ENTRY 'z' --> a hole in the file at work;  ENTRY 'E' --> end
  *
  * A half upload is never seen under its own name: the data goes to ".cove-put-<random>" in the
  * same directory until it is complete. An error, CANCEL or the loss of the keeper removes that
@@ -49,6 +50,7 @@ struct put {
 	char tmp[32];
 	mode_t mode;
 	uint64_t mtime_ns;
+	bool has_holes;
 	char rel[BOX_PATH_MAX];		     /* of the entry at work, for sentences */
 	struct put_dir dirs[INIT_DEPTH_MAX]; /* made here and not finished */
 	unsigned dir_count;
@@ -140,6 +142,7 @@ static int begin_file(struct put *p, const struct wire_entry *m, struct err *e)
 		return file_error(&p->op, errno, "write", p->rel, e);
 	p->mode = m->mode ? m->mode & 07777 : 0644;
 	p->mtime_ns = m->mtime_ns;
+	p->has_holes = false;
 	return FILE_WAIT;
 }
 
@@ -156,7 +159,10 @@ static int end_file(struct put *p, struct err *e)
 {
 	int r = 0;
 
-	if (fchmod(p->fd, p->mode) < 0)
+	/* The last hole may be its end. */
+	if (p->has_holes && ftruncate(p->fd, lseek(p->fd, 0, SEEK_CUR)) < 0)
+		r = -errno;
+	if (r == 0 && fchmod(p->fd, p->mode) < 0)
 		r = -errno;
 	if (r == 0)
 		r = set_mtime(p->place.dir_fd, p->tmp, p->mtime_ns);
@@ -293,11 +299,49 @@ static int put_link(struct put *p, const struct wire_entry *m, struct err *e)
 	return r < 0 ? file_error(&p->op, -r, "make the link", p->rel, e) : FILE_WAIT;
 }
 
+static int put_hole(struct put *p, const struct wire_entry *m, struct err *e)
+{
+	if (p->fd < 0)
+		return bad_frame(e);
+	if (m->size > INT64_MAX || lseek(p->fd, (off_t)m->size, SEEK_CUR) < 0)
+		return file_error(&p->op, EFBIG, "write", p->rel, e);
+	p->has_holes = true;
+	return FILE_WAIT;
+}
+
+/* Another name of a file that was put: both are found below the path, through no link. */
+static int put_hard_link(struct put *p, const struct wire_entry *m, struct err *e)
+{
+	struct init_place at = PLACE_NONE, from = PLACE_NONE;
+	int r;
+
+	if (!*p->rel || !m->target || !path_is_safe_relative(m->target))
+		return bad_frame(e);
+	r = find_place(p, m, &at, e);
+	if (r < 0)
+		return r;
+	r = init_place_beneath(p->root_fd, m->target, &from);
+	make_tmp_name(p);
+	if (r == 0 && linkat(from.dir_fd, from.name, at.dir_fd, p->tmp, 0) < 0)
+		r = -errno;
+	if (r == 0) {
+		if (renameat(at.dir_fd, p->tmp, at.dir_fd, at.name) < 0)
+			r = -errno;
+		/* It is still there also where both were names of one file before. */
+		unlinkat(at.dir_fd, p->tmp, 0);
+	}
+	init_place_done(&from);
+	init_place_done(&at);
+	return r < 0 ? file_error(&p->op, -r, "link", p->rel, e) : FILE_WAIT;
+}
+
 static int put_entry(struct put *p, const struct wire_entry *m, struct err *e)
 {
 	const char *path = m->path ? m->path : "";
 	int r;
 
+	if (m->type == 'z')
+		return put_hole(p, m, e);
 	if (p->fd >= 0)
 		return bad_frame(e);
 	if (m->type == 'E') {
@@ -320,6 +364,8 @@ static int put_entry(struct put *p, const struct wire_entry *m, struct err *e)
 		return put_dir(p, m, e);
 	case 'l':
 		return put_link(p, m, e);
+	case 'h':
+		return put_hard_link(p, m, e);
 	default:
 		return err_set(e, ERR_INVALID, EINVAL,
 			       "'%.150s': only files, directories and links can be put", path);

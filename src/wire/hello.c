@@ -13,16 +13,17 @@ static const struct {
 } features[] = {
 	{"token", WIRE_FEATURE_TOKEN},
 	{"events", WIRE_FEATURE_EVENTS},
+	{"copy", WIRE_FEATURE_COPY},
 };
 
 struct wire_hello wire_hello_ours(void)
 {
-	static const char names[] = "token\0events";
+	static const char names[] = "token\0events\0copy";
 
 	return (struct wire_hello){
 		.lowest = WIRE_VERSION_MIN,
 		.highest = WIRE_VERSION_MAX,
-		.features = {.data = names, .bytes = sizeof(names), .count = 2},
+		.features = {.data = names, .bytes = sizeof(names), .count = 3},
 	};
 }
 

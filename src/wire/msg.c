@@ -33,10 +33,10 @@ static const struct wire_field signal_fields[] = {
 static const struct wire_field resize_fields[] = {F(resize, rows), F(resize, cols), {0}};
 static const struct wire_field file_fields[] = {
 	F(file, op), F(file, path), F(file, to), F(file, user), F(file, mode),
-	F(file, recursive), F(file, follow), {0}};
+	F(file, recursive), F(file, follow), F(file, skip), F(file, links), F(file, holes), {0}};
 static const struct wire_field entry_fields[] = {
 	F(entry, type), F(entry, path), F(entry, target), F(entry, mode), F(entry, size),
-	F(entry, mtime_ns), F(entry, uid), F(entry, gid), {0}};
+	F(entry, mtime_ns), F(entry, uid), F(entry, gid), F(entry, links), {0}};
 static const struct wire_field attach_fields[] = {
 	F(attach, exec_id), F(attach, stdout_from), F(attach, stderr_from),
 	F(attach, follow), F(attach, inline_max), F(attach, input), {0}};

@@ -7,7 +7,8 @@ enum wire_file_op {
 	FILE_PUT = 1, /* asker: ENTRY, DATA(0)..., EOF(0) for each file, in order; ENTRY alone for a
 		       * directory or link; CANCEL gives up. Ends the sequence with ENTRY type 'E'.
 		       * Answer: OK, or the first ERROR: nothing more is taken then. */
-	FILE_GET,     /* answer: ENTRY, DATA(1)..., EOF(1) for each file; ENTRY alone else; OK */
+	FILE_GET,     /* answer: ENTRY, DATA(1)..., EOF(1) for each file; ENTRY alone else; OK.
+		       * Within a file, both ways: ENTRY 'z' where it has a hole. */
 	FILE_STAT,    /* answer: one ENTRY, OK */
 	FILE_LIST,    /* answer: one ENTRY per name (not "." and ".."), OK */
 	FILE_MKDIR,   /* with parents; existing is fine */
@@ -25,14 +26,21 @@ struct wire_file {
 	uint64_t mode;
 	uint64_t recursive;
 	uint64_t follow; /* stat: follow a final link */
+	/* get: what the asker understands. Of a put WIRE_FEATURE_COPY says it. */
+	uint64_t skip;	/* what cannot be read below the path comes as 'x' */
+	uint64_t links; /* further names of a file that came come as 'h' */
+	uint64_t holes; /* and holes as 'z' */
 };
 
 struct wire_entry {
-	uint64_t type;	    /* 'f' file, 'd' directory, 'l' link, 'o' other, 'E' end of a put */
+	/* 'f' file, 'd' directory, 'l' link, 'o' other, 'E' end of a put; 'h' hard link to target,
+	 * the path of an earlier file; 'z' a hole of size bytes; 'x' left out, target says why */
+	uint64_t type;
 	const char *path;   /* relative to the operation's path; "" is that path itself */
 	const char *target; /* link */
 	uint64_t mode;	    /* permission bits; a put with 0 gets 0644, a directory 0755 */
 	uint64_t size;	    /* a hint: the data frames decide */
 	uint64_t mtime_ns;  /* since 1970 */
 	uint64_t uid, gid;
+	uint64_t links; /* how many names a file has */
 };

@@ -227,7 +227,7 @@ def test_status_2_is_only_for_a_wrong_command_line(cove, box, tmp):
     (tmp / "file").write_text("no tar")
     assert cove("ls", env={"COVE_HOME": str(tmp / "file")}).rc == 125
     assert cove("image", "import", "x", str(tmp / "file")).rc == 125
-    assert cove("cp", f"{box}:/tmp/", "-").rc == 125
+    assert cove("cp", f"{box}:/no/such", "-").rc == 125
     assert cove("cp", "a", "b").rc == 2
 
 

@@ -102,6 +102,96 @@ def test_relative_path_starts_where_commands_start(cove, shared, tmp):
     assert in_box(cove, shared, "cat rel") == "r"
 
 
+def make_exact(tree):
+    (tree / "sub").mkdir(parents=True)
+    (tree / "one").write_text("one")
+    (tree / "one").chmod(0o640)
+    os.link(tree / "one", tree / "two")
+    os.link(tree / "one", tree / "sub/three")
+    with open(tree / "hole", "wb") as f:
+        f.seek(2 << 30)
+        f.write(b"x")
+        f.truncate(3 << 30)
+    (tree / "closed").mkdir()
+    (tree / "closed/f").write_text("f")
+    (tree / "closed").chmod(0o555)
+    for name in ("one", "closed", "sub", "."):
+        os.utime(tree / name, ns=(10**18, 10**18 + 7))
+
+
+def test_modes_times_holes_and_hard_links_both_ways(cove, shared, tmp):
+    make_exact(tmp / "exact")
+    cove("cp", tmp / "exact", f"{shared}:/tmp/exact").ok()
+    assert in_box(cove, shared, "cd /tmp/exact; stat -c '%a %h %.9Y' one closed .; stat -c %s hole; "
+                  "du -k hole | cut -f1; test one -ef sub/three && test one -ef two && echo linked").split() == \
+        "640 3 1000000000.000000007 555 2 1000000000.000000007 755 4 1000000000.000000007".split() + \
+        [str(3 << 30), in_box(cove, shared, "du -k /tmp/exact/hole | cut -f1").strip(), "linked"]
+    assert int(in_box(cove, shared, "du -k /tmp/exact/hole | cut -f1")) < 1000
+    cove("cp", f"{shared}:/tmp/exact", tmp / "back").ok()
+    one, two = (tmp / "back/one").stat(), (tmp / "back/sub/three").stat()
+    assert one.st_ino == two.st_ino and one.st_nlink == 3 and one.st_mode & 0o777 == 0o640
+    for name in ("one", "closed", "sub", "."):
+        assert (tmp / "back" / name).stat().st_mtime_ns == 10**18 + 7
+    assert (tmp / "back/closed").stat().st_mode & 0o777 == 0o555
+    hole = (tmp / "back/hole").stat()
+    assert hole.st_size == 3 << 30 and hole.st_blocks < 2000
+    with open(tmp / "back/hole", "rb") as f:
+        f.seek(2 << 30)
+        assert f.read(2) == b"x\0"
+
+
+def test_directory_as_a_tar_stream(cove, shared, tmp):
+    in_box(cove, shared, "mkdir -p /tmp/tarred/sub; cd /tmp/tarred; echo a > a; ln -f a sub/b; ln -sf ../a sub/l; "
+           f"echo long > {'n' * 150}; chmod 600 a; truncate -s 100000 zeros; cp /proc/uptime unsized; mkfifo p || true")
+    got = cove("cp", f"{shared}:/tmp/tarred", "-").ok()
+    with tarfile.open(fileobj=io.BytesIO(got.out)) as tar:
+        names = {m.name for m in tar.getmembers()}
+        assert {"tarred", "tarred/a", "tarred/sub/b", "tarred/sub/l", "tarred/" + "n" * 150, "tarred/zeros"} <= names
+        assert "tarred/p" not in names
+        assert tar.extractfile("tarred/" + "n" * 150).read() == b"long\n"
+        assert tar.extractfile("tarred/a").read() == tar.extractfile("tarred/sub/b").read() == b"a\n"
+        assert tar.getmember("tarred/a").mode == 0o600
+        assert tar.getmember("tarred/sub/l").linkname == "../a"
+        assert tar.getmember("tarred/zeros").size == 100000
+    assert subprocess.run(["tar", "-xf", "-", "-C", tmp], input=got.out).returncode == 0
+    assert (tmp / "tarred/a").stat().st_ino == (tmp / "tarred/sub/b").stat().st_ino
+
+
+def test_an_unreadable_file_does_not_end_the_copy(cove, shared, tmp):
+    in_box(cove, shared, "mkdir -p /tmp/some/z; cd /tmp/some; echo a > a; echo z > z/z; echo no > no; chmod 0 no")
+    result = cove("cp", f"{shared}:/tmp/some", tmp / "some")
+    assert result.rc == 125 and result.err.count(b"'no' was left out") == 1
+    assert (tmp / "some/a").read_text() == "a\n" and (tmp / "some/z/z").read_text() == "z\n"
+    assert not (tmp / "some/no").exists()
+    with tarfile.open(fileobj=io.BytesIO(cove("cp", f"{shared}:/tmp/some", "-").out)) as tar:
+        assert "some/z/z" in tar.getnames() and "some/no" not in tar.getnames()
+    # Very many are counted, and a few are named.
+    in_box(cove, shared, "mkdir -p /tmp/most; cd /tmp/most; touch {1..50}; chmod 0 *")
+    result = cove("cp", f"{shared}:/tmp/most", tmp / "most")
+    assert result.rc == 125 and result.err.count(b"was left out") == 10 and b"50 entries" in result.err
+    if IS_ROOT:
+        return
+    (tmp / "in").mkdir()
+    (tmp / "in/a").write_text("a")
+    (tmp / "in/no").write_text("no")
+    (tmp / "in/no").chmod(0)
+    result = cove("cp", tmp / "in", f"{shared}:/tmp/in")
+    assert result.rc == 125 and b"'no' was left out" in result.err
+    assert in_box(cove, shared, "ls /tmp/in") == "a\n"
+
+
+def test_a_hard_link_planted_before_is_not_written_through(cove, shared, tmp):
+    in_box(cove, shared, "mkdir -p /tmp/planted; echo new > /tmp/planted/f; ln -f /tmp/planted/f /tmp/planted/g")
+    (tmp / "precious").write_text("old")
+    (tmp / "to/planted").mkdir(parents=True)
+    os.link(tmp / "precious", tmp / "to/planted/f")
+    os.link(tmp / "precious", tmp / "to/planted/g")
+    cove("cp", f"{shared}:/tmp/planted", tmp / "to").ok()
+    assert (tmp / "precious").read_text() == "old"
+    assert (tmp / "to/planted/g").read_text() == "new\n"
+    assert sorted(os.listdir(tmp / "to/planted")) == ["f", "g"]
+
+
 def test_tilde_is_the_home(cove, shared, tmp):
     (tmp / "f").write_text("at home")
     cove("cp", tmp / "f", f"{shared}:~").ok()

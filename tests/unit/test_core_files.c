@@ -75,7 +75,7 @@ static void send_tree(struct peer *p, void *arg)
 	uint32_t id = peer_expect(p, WIRE_FILE).id;
 
 	for (const struct sent *s = arg; s->type; s++) {
-		peer_entry(p, id, s->type, s->path, s->type == 'l' ? s->text : NULL);
+		peer_entry(p, id, s->type, s->path, s->type != 'f' ? s->text : NULL);
 		if (s->type != 'f')
 			continue;
 		peer_data(p, id, WIRE_STDOUT, s->text, strlen(s->text));
@@ -188,9 +188,18 @@ TEST(lies_are_refused)
 	static const struct sent twice[] = {{'d', "", NULL}, {'d', "", NULL}, {0}};
 	static const struct sent no_target[] = {{'d', "", NULL}, {'l', "a", NULL}, {0}};
 	static const struct sent orphan[] = {{'f', "", "x"}, {'f', "a", "evil"}, {0}};
-	static const struct sent *const trees[] = {dotdot,	inner,	   absolute, through,
-						   dir_through, empty,	   dot,	     no_root,
-						   twice,	no_target, orphan};
+	static const struct sent hard_out[] = {{'d', "", NULL}, {'h', "a", "../canary"}, {0}};
+	static const struct sent hard_other[] = {
+		{'d', "", NULL}, {'f', "a", "x"}, {'h', "b", "a"}, {0}}; /* it had one name */
+	static const struct sent hard_through[] = {
+		{'d', "", NULL}, {'l', "up", ".."}, {'h', "b", "up/canary"}, {0}};
+	static const struct sent hard_bare[] = {{'d', "", NULL}, {'h', "b", NULL}, {0}};
+	static const struct sent hard_root[] = {{'h', "", "a"}, {0}};
+	static const struct sent hole[] = {{'d', "", NULL}, {'z', "", NULL}, {0}};
+	static const struct sent *const trees[] = {
+		dotdot,	    inner,	  absolute,  through,	dir_through, empty,
+		dot,	    no_root,	  twice,     no_target, orphan,	     hard_out,
+		hard_other, hard_through, hard_bare, hard_root, hole};
 
 	for (size_t i = 0; i < sizeof(trees) / sizeof(trees[0]); i++) {
 		struct cove_error err;
@@ -200,6 +209,93 @@ TEST(lies_are_refused)
 		CHECK(err.message[0]);
 		check_canary();
 		CHECK(access("/tmp/cove-evil", F_OK) < 0);
+		remove_place();
+	}
+}
+
+static void send_exact(struct peer *p, void *arg)
+{
+	const struct wire_entry dir = {.type = 'd', .path = "", .mode = 0500, .mtime_ns = 1000};
+	const struct wire_entry file = {.type = 'f',
+					.path = "a",
+					.mode = 06777,
+					.mtime_ns = 1500000000000000001u,
+					.links = 2};
+	const struct wire_entry hole = {.type = 'z', .path = "", .size = *(uint64_t *)arg};
+	const struct wire_entry name = {.type = 'h', .path = "b", .target = "a"};
+	const struct wire_entry left = {
+		.type = 'x', .path = "c\033[31m", .target = "no\n[cove] forged"};
+	uint32_t id = peer_expect(p, WIRE_FILE).id;
+
+	CHECK_EQ(wire_entry_encode(&p->out, id, 0, &dir), 0);
+	CHECK_EQ(wire_entry_encode(&p->out, id, 0, &file), 0);
+	CHECK_EQ(wire_entry_encode(&p->out, id, 0, &hole), 0);
+	peer_data(p, id, WIRE_STDOUT, "x", 1);
+	CHECK_EQ(wire_entry_encode(&p->out, id, 0, &hole), 0);
+	peer_send(p, WIRE_EOF, WIRE_STDOUT, id);
+	CHECK_EQ(wire_entry_encode(&p->out, id, 0, &name), 0);
+	CHECK_EQ(wire_entry_encode(&p->out, id, 0, &left), 0);
+	peer_send(p, WIRE_OK, 0, id);
+	peer_flush(p);
+	peer_expect(p, WIRE_SAY);
+}
+
+static void count_skipped(void *arg, const char *path, const char *why)
+{
+	CHECK(!strchr(path, '\033'));
+	CHECK(!strchr(why, '\n'));
+	++*(unsigned *)arg;
+}
+
+TEST(modes_times_holes_and_names_are_kept)
+{
+	unsigned skipped = 0;
+	struct cove_copy how = {.size = sizeof(how), .on_skipped = count_skipped, .arg = &skipped};
+	uint64_t size = 1 << 20;
+	struct cove_error err;
+	struct cove_box *box;
+	struct stat a, b, d;
+	char path[128];
+
+	make_place();
+	umask(022);
+	box = peer_box(send_exact, &size);
+	CHECK_EQ(cove_get(box, "/data", out, &how, &err), 0);
+	CHECK_EQ(skipped, 1);
+	below(path, sizeof(path), "a");
+	CHECK_EQ(lstat(path, &a), 0);
+	below(path, sizeof(path), "b");
+	CHECK_EQ(lstat(path, &b), 0);
+	CHECK_EQ(stat(out, &d), 0);
+	CHECK_EQ(a.st_ino, b.st_ino);
+	CHECK_EQ(a.st_size, 2 * size + 1);
+	CHECK(a.st_blocks < 64);
+	CHECK_EQ(a.st_mode & 07777, 0755); /* no setuid, and the umask keeps others from writing */
+	CHECK_EQ(a.st_mtim.tv_sec, 1500000000);
+	CHECK_EQ(a.st_mtim.tv_nsec, 1);
+	CHECK_EQ(d.st_mode & 07777, 0500);
+	CHECK_EQ(d.st_mtim.tv_nsec, 1000);
+	CHECK_EQ(chmod(out, 0700), 0);
+	cove_box_free(box);
+	remove_place();
+}
+
+TEST(an_impossible_hole_is_refused)
+{
+	static uint64_t sizes[] = {UINT64_MAX, INT64_MAX, (uint64_t)INT64_MAX + 1};
+	struct cove_error err;
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		struct cove_box *box;
+		char path[128];
+
+		make_place();
+		box = peer_box(send_exact, &sizes[i]);
+		CHECK(cove_get(box, "/data", out, NULL, &err) < 0);
+		below(path, sizeof(path), "a");
+		CHECK(access(path, F_OK) < 0);
+		CHECK_EQ(chmod(out, 0700), 0);
+		cove_box_free(box);
 		remove_place();
 	}
 }

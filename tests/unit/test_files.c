@@ -203,6 +203,40 @@ TEST(tree_both_ways)
 	finish(&c);
 }
 
+/* Each is the second entry of a put below a directory, and refused. */
+TEST(marks_out_of_place_are_refused)
+{
+	static const struct {
+		struct wire_entry entry;
+		int code;
+	} cases[] = {
+		{{.type = 'z', .path = "", .size = 5}, EPROTO},
+		{{.type = 'h', .path = "b", .target = "../secret"}, EPROTO},
+		{{.type = 'h', .path = "b", .target = "/etc/passwd"}, EPROTO},
+		{{.type = 'h', .path = "b"}, EPROTO},
+		{{.type = 'h', .path = "b", .target = "missing"}, ENOENT},
+		{{.type = 'h', .path = "b", .target = "up/secret"}, ELOOP},
+		{{.type = 'x', .path = "b", .target = "why"}, EINVAL},
+	};
+	struct client c = start();
+
+	write_file("secret", "s", 1);
+	CHECK_EQ(mkdir(at("t"), 0755), 0);
+	CHECK_EQ(symlink("..", at("t/up")), 0);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint32_t id = client_begin(&c, &(struct wire_file){.op = FILE_PUT, .path = "t"});
+		struct client_result r;
+
+		client_entry(&c, id, &(struct wire_entry){.type = 'd', .path = "", .mode = 0755});
+		client_entry(&c, id, &cases[i].entry);
+		r = client_finish(&c, id);
+		CHECK_EQ(r.code, cases[i].code);
+		client_result_done(&r);
+		CHECK(!exists("t/b"));
+	}
+	finish(&c);
+}
+
 TEST(put_onto_a_directory_is_refused)
 {
 	struct client c = start();
