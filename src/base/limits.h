@@ -160,6 +160,8 @@
 #define DOOR_SECRETS_MAX  256u		/* names in one policy */
 #define REDACT_VALUES_MAX 192u		/* looked for in one answer */
 #define REDACT_HELD_MAX	  (2u << 20)	/* of an answer that is searched */
+#define INFLATE_FREE_MAX  (16u << 20)	/* of a compressed answer, however little came */
+#define INFLATE_RATIO_MAX 100u		/* beyond that: for each byte that came */
 #define BROKER_QUEUE_MAX  4096u		/* rows and questions that wait for the broker */
 #define BROKER_QUEUE_LOW  256u		/* of those beyond which the box is not listened to */
 #define BROKER_COMMAND_MS 10000u	/* for a command that provides a secret */

@@ -129,11 +129,11 @@ void doctor_check_door(struct doctor *d, struct doctor_check *c)
 		doctor_found(c, "%.120s does not run", d->cove.door_path);
 	else
 		doctor_found(c, "%s", e.msg);
-	doctor_set(c, DOCTOR_LIMITED,
-		   "boxes start only with --net closed, which is not the default",
-		   d->cove.door_path[0]
-			   ? "run `ldd` on it and install what is missing (OpenSSL 3, libyaml)"
-			   : "make or make install, or set COVE_LIBEXEC to where cove-door is");
+	doctor_set(
+		c, DOCTOR_LIMITED, "boxes start only with --net closed, which is not the default",
+		d->cove.door_path[0]
+			? "run `ldd` on it and install what is missing (OpenSSL 3, libyaml, zlib)"
+			: "make or make install, or set COVE_LIBEXEC to where cove-door is");
 }
 
 /* ---- other walls: looked for, not used by this version ---- */

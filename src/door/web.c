@@ -18,6 +18,7 @@
 #include "door/web_parts.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,9 +129,12 @@ static void response_reset(struct web_response *r)
 {
 	http_head_done(&r->head);
 	http_body_done(&r->body);
+	inflater_free(r->inflater);
+	buf_done(&r->packed);
 	buf_done(&r->held);
 	buf_done(&r->frames.control);
 	*r = (struct web_response){0};
+	buf_init(&r->packed, DOOR_BUFFER_MAX);
 	buf_init(&r->held, REDACT_HELD_MAX);
 	buf_init(&r->frames.control, WS_CONTROL_MAX);
 }
@@ -191,7 +195,7 @@ void web_send_request(struct web *w)
 			    w->up.injects == (w->req.injection != NULL) &&
 			    (!w->req.injection || strcmp(w->up.rule, rule) == 0);
 	/* A credential goes through these, and perhaps comes back. */
-	struct buf *all[] = {&w->up.side.in, &w->up.side.out, &w->resp.held,
+	struct buf *all[] = {&w->up.side.in, &w->up.side.out, &w->resp.packed, &w->resp.held,
 			     &w->resp.frames.control};
 	size_t before;
 	struct err e;
@@ -311,10 +315,45 @@ static int switch_protocols(struct web *w, struct err *e)
 	return write_response(w, e);
 }
 
+/* The coding of what is searched, which was not asked for: it is undone where that can be. The head
+ * then speaks of the plain text: how long that is nobody knows yet, and what names or sums up the
+ * bytes as they came is of other bytes. */
+static int undo_coding(struct web *w, struct err *e)
+{
+	static const char *const of_packed[] = {
+		"Content-Encoding", "Content-Length", "Accept-Ranges", "Content-MD5",
+		"Digest",	    "Content-Digest", "Repr-Digest"};
+	struct http_head *h = &w->resp.head;
+	const char *coding = http_head_find(h, "Content-Encoding"),
+		   *tag = http_head_find(h, "ETag");
+	unsigned count = 0;
+	char weak[256];
+	int r;
+
+	for (size_t i = 0; i < h->field_count; i++)
+		count += http_name_is(h->fields[i].name, "Content-Encoding");
+	if (count == 0 || (count == 1 && http_name_is(coding, "identity")) ||
+	    w->resp.body.framing == HTTP_NO_BODY)
+		return 0;
+	r = count == 1 ? inflater_new(&w->resp.inflater, coding) : -EOPNOTSUPP;
+	if (r == -EOPNOTSUPP)
+		return err_set(e, ERR_PROTOCOL, EBADMSG,
+			       "%.120s answered a request with a credential in a coding that was "
+			       "not asked for (%.20s), so it cannot be searched",
+			       w->config.host.text, count == 1 ? coding : "several");
+	if (r == 0 && tag && tag[0] == '"' && strlen(tag) < sizeof(weak) - 2) {
+		snprintf(weak, sizeof(weak), "W/%s", tag);
+		http_head_remove(h, "ETag");
+		r = http_head_add(h, "ETag", weak);
+	}
+	for (size_t i = 0; i < sizeof(of_packed) / sizeof(of_packed[0]); i++)
+		http_head_remove(h, of_packed[i]);
+	return r < 0 ? err_errno(e, -r, "inflate an answer") : 0;
+}
+
 int web_take_response(struct web *w, struct err *e)
 {
 	struct http_head *h = &w->resp.head;
-	const char *coding;
 	bool is_wanted;
 	int r;
 
@@ -341,14 +380,9 @@ int web_take_response(struct web *w, struct err *e)
 	r = http_body_init_response(&w->resp.body, h, w->req.head.method, e);
 	if (r < 0)
 		return r;
-	/* A coding was not asked for where a credential is; what it hides cannot be searched. */
-	coding = http_head_find(h, "Content-Encoding");
-	if (web_has_secret(w) && coding && !http_name_is(coding, "identity") &&
-	    w->resp.body.framing != HTTP_NO_BODY)
-		return err_set(e, ERR_PROTOCOL, EBADMSG,
-			       "%.120s answered a request with a credential in a coding that was "
-			       "not asked for (%.20s), so it cannot be searched",
-			       w->config.host.text, coding);
+	r = web_has_secret(w) ? undo_coding(w, e) : 0;
+	if (r < 0)
+		return r;
 	w->up.keeps = h->minor > 0 && !http_head_has_token(h, "Connection", "close") &&
 		      w->resp.body.framing != HTTP_UNTIL_CLOSE;
 	w->resp.redacts = web_has_secret(w);
@@ -358,7 +392,8 @@ int web_take_response(struct web *w, struct err *e)
 	http_head_strip_hop(h);
 	/* Without a length an older client learns the content's end only from the connection's. */
 	w->resp.framing = w->resp.body.framing;
-	if (w->resp.framing == HTTP_UNTIL_CLOSE || w->resp.framing == HTTP_CHUNKED) {
+	if (w->resp.inflater || w->resp.framing == HTTP_UNTIL_CLOSE ||
+	    w->resp.framing == HTTP_CHUNKED) {
 		w->resp.framing = w->req.head.minor > 0 ? HTTP_CHUNKED : HTTP_UNTIL_CLOSE;
 		if (w->resp.framing == HTTP_CHUNKED)
 			r = http_head_add(h, "Transfer-Encoding", "chunked");

@@ -21,9 +21,11 @@
  * business: the next request is judged by itself, so a credential never follows it elsewhere.
  *
  * An answer is searched for what was injected in its head, its trailers, its content whatever its
- * type and length, and the frames of a WebSocket, each by itself. One with a Content-Encoding,
- * which was not asked for, is a 502 where a credential was sent. What waits meanwhile, and so in
- * which pieces the rest goes on, depends on lengths and line ends alone: see injection_redact.
+ * type and length, and the frames of a WebSocket, each by itself. One in gzip or deflate, which was
+ * not asked for, is inflated first (inflate.h); in another coding it is a 502. Compressed answers
+ * are not asked for since their lengths would tell a box that has guesses echoed which are right.
+ * What waits meanwhile, and so in which pieces the rest goes on, depends on lengths and line ends
+ * alone: see injection_redact.
  */
 #pragma once
 

@@ -7,6 +7,7 @@
  * A side that breaks has only ended, with a reason: what it said before is still looked at, and may
  * be all that was needed.
  */
+#include "base/fd.h"
 #include "door/credential.h"
 #include "door/web_parts.h"
 
@@ -299,6 +300,34 @@ static int drain_held(struct web *w, struct err *e)
 	return r;
 }
 
+/* What is held is searched, and goes on as far as it may. */
+static int search_held(struct web *w, bool more, struct err *e)
+{
+	w->resp.held_safe =
+		injection_redact(w->req.injection, w->resp.held.data + w->resp.held.start,
+				 buf_len(&w->resp.held), more);
+	return drain_held(w, e);
+}
+
+/* Some of what came compressed becomes plain. As much as one step at a time: a little may be a lot.
+ */
+static int inflate_part(struct web *w, struct err *e)
+{
+	uint8_t *to = buf_reserve(&w->resp.held, STEP);
+	size_t used, len;
+	int r = to ? inflater_feed(w->resp.inflater, buf_data(&w->resp.packed),
+				   buf_len(&w->resp.packed), &used, to, STEP, &len, e)
+		   : err_errno(e, ENOMEM, "look at an answer");
+
+	if (r < 0)
+		return r;
+	w->resp.has_more = r > 0;
+	buf_commit(&w->resp.held, len);
+	buf_consume(&w->resp.packed, used);
+	r = search_held(w, true, e);
+	return r < 0 ? r : 1;
+}
+
 /* One part of the body. 1: something moved, 0: not. */
 static int move_part(struct web *w, struct err *e)
 {
@@ -317,19 +346,25 @@ static int move_part(struct web *w, struct err *e)
 	}
 	/* A search for what may still begin at its end is over with the body. */
 	if (r == 0 && !was_over && w->resp.redacts && (len > 0 || over > 0)) {
-		if (len > 0 && buf_append(&w->resp.held, data, len) < 0)
+		struct buf *to = w->resp.inflater ? &w->resp.packed : &w->resp.held;
+
+		if (len > 0 && buf_append(to, data, len) < 0)
 			return err_errno(e, ENOMEM, "look at an answer");
-		w->resp.held_safe =
-			injection_redact(w->req.injection, w->resp.held.data + w->resp.held.start,
-					 buf_len(&w->resp.held), !over);
-		r = drain_held(w, e);
+		if (!w->resp.inflater)
+			r = search_held(w, !over, e);
 	} else if (r == 0 && !was_over && len > 0) {
 		r = emit(w, &w->box, data, len, e);
 	}
 	if (r < 0)
 		return r;
 	buf_consume(&w->up.side.in, used);
-	if (over > 0 && w->resp.held_safe == 0) {
+	if (over > 0 && w->resp.inflater && buf_len(&w->resp.packed) == 0) {
+		r = inflater_close(w->resp.inflater, e);
+		inflater_free(take_ptr(w->resp.inflater));
+		if (r == 0)
+			r = search_held(w, false, e);
+	}
+	if (r == 0 && over > 0 && !w->resp.inflater && w->resp.held_safe == 0) {
 		if (w->req.injection)
 			injection_redact_head(w->req.injection, &w->resp.body.trailers);
 		w->resp.is_sent = true;
@@ -347,6 +382,8 @@ int web_move_response(struct web *w, struct err *e)
 	while (w->resp.is_there && r > 0 && !w->resp.is_sent && web_has_room(&w->box)) {
 		if (w->resp.held_safe > 0)
 			r = drain_held(w, e) < 0 ? -EIO : 1;
+		else if (buf_len(&w->resp.packed) > 0 || w->resp.has_more)
+			r = inflate_part(w, e);
 		else
 			r = move_part(w, e);
 		moved |= r > 0;

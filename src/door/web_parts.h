@@ -4,6 +4,7 @@
 #include "base/limits.h"
 #include "door/ask.h"
 #include "door/dial.h"
+#include "door/inflate.h"
 #include "door/inject.h"
 #include "door/web.h"
 #include "http/http.h"
@@ -75,8 +76,11 @@ struct web_response {
 	struct http_body body;
 	enum http_framing framing;
 	bool is_there, is_sent, redacts;
-	struct buf held;  /* content that is searched before it goes on */
-	size_t held_safe; /* bytes of it that were */
+	struct inflater *inflater; /* owned; NULL: its content is plain, or nobody searches it */
+	struct buf packed;	   /* content that is not inflated yet */
+	bool has_more;		   /* the inflater has more to say */
+	struct buf held;	   /* content that is searched before it goes on */
+	size_t held_safe;	   /* bytes of it that were */
 	struct ws_relay from_box, from_up;
 	struct web_frames frames;
 };

@@ -100,6 +100,18 @@ def test_no_compression_where_a_credential_is(door, rig):
     assert header(rig.web.last("/gzip?narrow"), "Accept-Encoding") in ([], ["identity"])
 
 
+@pytest.mark.parametrize("form", ["gzip", "deflate"])
+def test_an_answer_that_is_compressed_anyway(door, rig, form):
+    """curl gets it plain and searched, as any client that did not ask for it expects."""
+    door.secret("TOKEN")
+    box = door.box([FORMS["bearer"][1]])
+    got = door.curl(box, "-i", "--compressed", rig.url(f"/packed?as={form}")).ok()
+    assert b"compressed compressed" in got.out and got.out.endswith(b"the end") and b"Bearer ****" in got.out
+    assert b"ncoding: " + form.encode() not in got.out and b'W/"packed"' in got.out
+    assert door.code(box, rig.url("/packed?as=br")) == 502
+    assert "(br)" in door.row(box, verdict="failed")["reason"]
+
+
 # ---- it goes nowhere else ----
 
 def test_redirect_elsewhere_does_not_carry_it(door, rig):

@@ -21,6 +21,7 @@ import struct
 import subprocess
 import threading
 import urllib.parse
+import zlib
 
 LOOPBACK = "127.0.0.1"
 WAIT = 90  # seconds that a server waits for a test or a client before it gives up
@@ -482,6 +483,13 @@ class Connection:
         self.closing = True
         self.head(200, ("Content-Type", "application/octet-stream"), ("Content-Length", 100000))
         self.conn.sendall(b"x" * 50000)
+
+    def page_packed(self):
+        """Compressed whatever was asked for, with what the request had in it."""
+        text = b"compressed " * 1000 + repr(self.headers).encode() + b"the end"
+        form = self.query.get("as", "gzip")
+        data = {"gzip": gzip.compress, "deflate": zlib.compress}.get(form, bytes)(text)
+        self.reply(data, headers=(("Content-Encoding", form), ("ETag", '"packed"')))
 
     def page_gzip(self):
         data = b"compressed " * 1000

@@ -1,6 +1,11 @@
 /* Credentials through a web: who gets them, and that they do not come back. */
 #include "web_rig.h"
 
+#include "base/str.h"
+
+#define ZLIB_CONST
+#include <zlib.h>
+
 #include "base/clock.h"
 
 TAP_MAIN
@@ -143,12 +148,93 @@ TEST(coded_answer)
 	with_secret("decoy-4711");
 	wr_open(BEARER, GET);
 	wr_settle();
-	up_says(0, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nxyz");
+	up_says(0, "HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 3\r\n\r\nxyz");
 	CHECK(strstr(box_hears(), "HTTP/1.1 502 "));
+	CHECK(strstr(wr_row("done", "failed")->reason, "(br)"));
 	box_says("HEAD /a HTTP/1.1\r\nHost: up.test\r\n\r\n");
 	wr_settle();
 	up_says(1, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n");
 	CHECK_STR(box_hears(), "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n");
+}
+
+static size_t pack(const char *text, uint8_t *to, size_t room)
+{
+	z_stream s = {.next_in = (const uint8_t *)text,
+		      .avail_in = (unsigned)strlen(text),
+		      .next_out = to,
+		      .avail_out = (unsigned)room};
+
+	CHECK_EQ(deflateInit2(&s, 6, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+	CHECK_EQ(deflate(&s, Z_FINISH), Z_STREAM_END);
+	CHECK_EQ(deflateEnd(&s), Z_OK);
+	return s.total_out;
+}
+
+/* One that was not asked for, and can be undone: the head then speaks of the plain text. */
+TEST(a_compressed_answer_is_inflated)
+{
+	uint8_t packed[256];
+	size_t n = pack("xx decoy-4711 yy ZGVjb3ktNDcxMQ== decoy-471", packed, sizeof(packed));
+	char head[256];
+	const char *heard;
+
+	for (int chunk = 0; chunk < 9; chunk++) {
+		with_secret("decoy-4711");
+		wr.chunk = (size_t)chunk;
+		wr_open(BEARER, GET);
+		wr_settle();
+		snprintf(head, sizeof(head),
+			 "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nETag: \"a\"\r\n"
+			 "Content-MD5: x\r\nContent-Length: %zu\r\n\r\n",
+			 n);
+		up_says(0, head);
+		up_says_bytes(0, packed, n);
+		heard = box_hears();
+		CHECK(str_starts(heard, "HTTP/1.1 200 OK\r\nETag: W/\"a\"\r\n"
+					"Transfer-Encoding: chunked\r\n\r\n"));
+		CHECK(!strstr(heard, "decoy-4711") && !strstr(heard, "ZGVjb3kt"));
+		CHECK(strstr(heard, "0\r\n\r\n"));
+		CHECK_EQ(wr_row("done", "ok")->status, 200);
+		wr_close();
+	}
+}
+
+/* What is broken or half never looks whole, and nothing that was not searched goes on. */
+TEST(a_broken_compressed_answer_is_cut)
+{
+	uint8_t packed[256];
+	size_t n = pack("xx decoy-4711 yy", packed, sizeof(packed));
+	const char *heard;
+
+	for (size_t cut = 1; cut < n; cut++) {
+		with_secret("decoy-4711");
+		wr_open(BEARER, GET);
+		wr_settle();
+		up_says(0, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n"
+			   "Transfer-Encoding: chunked\r\n\r\n");
+		for (size_t i = 0; i < cut; i++) {
+			char piece[] = {'1', '\r', '\n', (char)packed[i], '\r', '\n'};
+
+			up_says_bytes(0, piece, sizeof(piece));
+		}
+		up_says(0, "0\r\n\r\n");
+		heard = box_hears();
+		CHECK(str_starts(heard, "HTTP/1.1 200 OK\r\n") && !strstr(heard, "decoy") &&
+		      !strstr(heard, "0\r\n\r\n"));
+		CHECK(strstr(wr_row("done", "failed")->reason, "compressed"));
+		wr_close();
+	}
+}
+
+/* Two codings, one of them behind a harmless one. */
+TEST(several_codings_are_refused)
+{
+	with_secret("decoy-4711");
+	wr_open(BEARER, GET);
+	wr_settle();
+	up_says(0, "HTTP/1.1 200 OK\r\nContent-Encoding: identity\r\nContent-Encoding: gzip\r\n"
+		   "Content-Length: 3\r\n\r\nxyz");
+	CHECK(strstr(box_hears(), "HTTP/1.1 502 "));
 }
 
 TEST(websocket_frames)
