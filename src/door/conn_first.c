@@ -105,10 +105,12 @@ void door_conn_read_head(struct door_conn *c)
 static int check_hello(struct door_conn *c, const struct hello *h, bool passes, struct err *e)
 {
 	/* Where any name would be allowed the hidden one is, whatever it is. */
-	if (h->has_ech && passes && !c->verdict.any_name)
+	if (h->has_ech && passes && !c->verdict.any_name &&
+	    !(c->verdict.rule && c->verdict.rule->ech))
 		return err_set(e, ERR_DENIED, EACCES,
-			       "%.120s: its TLS hello has an encrypted name (ECH), which cannot be "
-			       "judged",
+			       "%.80s: its TLS hello has an encrypted name (ECH), which cannot be "
+			       "judged: say `tls: intercept` in its rule, or `ech: true` to let it "
+			       "pass",
 			       c->host.text);
 	if ((c->host.is_address && !h->sni[0]) || strcmp(h->sni, c->host.text) == 0)
 		return 0;

@@ -43,6 +43,7 @@ struct injection {
 	struct item items[ITEMS_MAX];
 	size_t item_count;
 	struct item cert, key;
+	bool ranges; /* as in the rule */
 	struct used_secret used[USED_MAX];
 	size_t used_count, asked;
 	size_t sent_count; /* of used: these go into the request; the others are the identity's */
@@ -196,6 +197,7 @@ static int copy_rule(struct injection *i, const struct rule *rule)
 	int r = 0;
 
 	snprintf(i->rule, sizeof(i->rule), "%.60s", rule->name);
+	i->ranges = rule->ranges;
 	if (rule->inject_count > ITEMS_MAX)
 		return -E2BIG;
 	for (size_t n = 0; n < rule->inject_count && r == 0; n++) {
@@ -420,9 +422,11 @@ int injection_apply(const struct injection *i, struct http_head *h, struct err *
 	if (r < 0 || !injection_is_searched(i))
 		return r;
 	/* What comes back must be whole and in plain text to be searched. */
-	http_head_remove(h, "Range");
-	http_head_remove(h, "If-Range");
-	http_head_remove(h, "Request-Range");
+	if (!i->ranges) {
+		http_head_remove(h, "Range");
+		http_head_remove(h, "If-Range");
+		http_head_remove(h, "Request-Range");
+	}
 	http_head_remove(h, "A-IM");
 	http_head_remove(h, "Accept-Charset");
 	http_head_remove(h, "Sec-WebSocket-Extensions");
@@ -453,7 +457,7 @@ static bool same_text(const char *a, const char *b)
 
 bool injection_is_of(const struct injection *i, const struct rule *rule)
 {
-	if (rule->inject_count != i->item_count ||
+	if (rule->inject_count != i->item_count || rule->ranges != i->ranges ||
 	    !same_text(rule->client_cert.text, i->cert.text) ||
 	    !same_text(rule->client_key.text, i->key.text))
 		return false;

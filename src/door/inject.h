@@ -20,8 +20,8 @@ void injection_free(struct injection *i); /* wipes; cancels what is under way */
 /* Fields of the same names are removed first, whatever their case; query parameters of the same
  * names are removed from the target. Where a secret is used the answer must be whole and in plain
  * text, to be searched: Accept-Encoding becomes identity, a WebSocket's extensions go (they
- * compress), and so does Range (a credential could otherwise be fetched in two halves; a server may
- * ignore it anyway). */
+ * compress), and so does Range, unless the rule has `ranges` (a credential could be fetched in two
+ * halves; a server may ignore it anyway). */
 int injection_apply(const struct injection *i, struct http_head *request, struct err *e);
 /* Removes the fields that it injects. */
 void injection_strip(const struct injection *i, struct http_head *h);

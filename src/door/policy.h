@@ -32,6 +32,8 @@
  *	      headers: {Authorization: "Bearer {{ secret.OPENAI }}"}
  *	      query: {key: "{{ secret.KEY }}"}
  *	      basic: {user: x, password: "{{ secret.PW }}"}
+ *	    ranges: true           # parts of an answer may be asked for beside `inject`
+ *	    ech: true              # a hello with an encrypted name passes, whatever it hides
  *	    pass: [Cookie]         # credentials that the box sends and that are not removed
  *	    client_cert: {cert: "{{ secret.CERT }}", key: "{{ secret.KEY }}"}
  *
@@ -69,6 +71,8 @@ struct rule {
 	unsigned line;	  /* 0: a grant's */
 	enum action action;
 	bool private, plain_http, intercept;
+	bool ranges;	/* with inject: Range passes, so an answer may come in parts */
+	bool ech;	/* passed through: a hidden name beside the judged one is no matter */
 	bool reuse;	/* its upstreams read bodies: a connection outlives a request with one */
 	bool pass;	/* said so: passed through, and no Host is compared */
 	bool once;	/* a grant for one connection: grants_spend uses it up */

@@ -31,9 +31,9 @@ static int check_pass(struct policy_reading *x, const struct entry *r, const str
 /* What keys say together. */
 int policy_check_rule(struct policy_reading *x, const struct entry *r, const struct policy_node *v)
 {
-	static const char *const for_deny[] = {"private",     "plain_http", "reuse", "rate",
-					       "bytes_up",    "bytes_down", "tls",   "inject",
-					       "client_cert", "pass",	    NULL};
+	static const char *const for_deny[] = {
+		"private", "plain_http",  "reuse", "rate",   "bytes_up", "bytes_down", "tls",
+		"inject",  "client_cert", "pass",  "ranges", "ech",	 NULL};
 	const struct policy_node *tls = reading_find(v, "tls"), *n;
 	if (!r->patterns)
 		return source_error(&x->src, v->line,
@@ -55,6 +55,14 @@ int policy_check_rule(struct policy_reading *x, const struct entry *r, const str
 		return source_error(&x->src, reading_find(v, "plain_http")->key_line,
 				    "'plain_http' is about 'inject'; 'ports: [80]' is what lets "
 				    "plain HTTP out");
+	if (r->rule.ranges && !r->rule.inject_count)
+		return source_error(&x->src, reading_find(v, "ranges")->key_line,
+				    "'ranges' is about 'inject': without it they pass; leave it "
+				    "out");
+	if (r->rule.ech && entry_looks_inside(r))
+		return source_error(&x->src, reading_find(v, "ech")->key_line,
+				    "'ech' is for what passes through, and the rule intercepts, "
+				    "where encrypted names do no harm; leave it out");
 	for (size_t i = 0; rule_injects(&r->rule) && i < r->pattern_count; i++) {
 		const struct pattern *p = &r->patterns[i];
 

@@ -435,6 +435,8 @@ static const struct key rule_keys[] = {
 	{"private", AT(read_bool, rule.private)},
 	{"plain_http", AT(read_bool, rule.plain_http)},
 	{"reuse", AT(read_bool, rule.reuse)},
+	{"ranges", AT(read_bool, rule.ranges)},
+	{"ech", AT(read_bool, rule.ech)},
 	{"rate", .read = read_rate},
 	{"bytes_up", AT(read_size, rule.bytes_up)},
 	{"bytes_down", AT(read_size, rule.bytes_down)},

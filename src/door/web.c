@@ -335,7 +335,8 @@ static int undo_coding(struct web *w, struct err *e)
 	if (count == 0 || (count == 1 && http_name_is(coding, "identity")) ||
 	    w->resp.body.framing == HTTP_NO_BODY)
 		return 0;
-	r = count == 1 ? inflater_new(&w->resp.inflater, coding) : -EOPNOTSUPP;
+	/* A part of what was packed cannot be unpacked by itself. */
+	r = count == 1 && h->status != 206 ? inflater_new(&w->resp.inflater, coding) : -EOPNOTSUPP;
 	if (r == -EOPNOTSUPP)
 		return err_set(e, ERR_PROTOCOL, EBADMSG,
 			       "%.120s answered a request with a credential in a coding that was "

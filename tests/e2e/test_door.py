@@ -15,6 +15,32 @@ from door_servers import LOOPBACK, Web, header, pattern, talk_then_listen
 pytestmark = pytest.mark.once("user")
 
 # Passed through: the box sees the upstream's own certificate. Looked into: one of the box's authority.
+# A hello as browsers send it: with an encrypted name (ECH) that hides nothing. Prints what the answer begins with.
+GREASE_HELLO = """
+import socket, ssl, sys
+out = ssl.MemoryBIO()
+tls = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), out, server_hostname=sys.argv[1])
+try:
+    tls.do_handshake()
+except ssl.SSLWantReadError:
+    pass
+hello = bytearray(out.read())
+at = 5 + 4 + 2 + 32
+at += 1 + hello[at]
+at += 2 + int.from_bytes(hello[at:at + 2], "big")
+at += 1 + hello[at]
+hello += b"\\xfe\\x0d" + (40).to_bytes(2, "big") + bytes(40)
+for place, size in ((3, 2), (6, 3), (at, 2)):
+    more = int.from_bytes(hello[place:place + size], "big") + 44
+    hello[place:place + size] = more.to_bytes(size, "big")
+conn = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+conn.sendall(hello)
+try:
+    print(conn.recv(1).hex() or "closed")
+except ConnectionResetError:
+    print("closed")
+"""
+
 PASS = {"name": "pass", "allow": ["web.test", "*.web.test", "nginx.test", "echo.test", "ws.test"]}
 LOOK = {"name": "look", "allow": "other.test", "tls": "intercept"}
 UP_SIZE = 16 << 20
@@ -655,3 +681,15 @@ def test_port_that_nobody_listens_on(door, rig, forwarded):
 
     wait_until(refused, "a connection that is closed at once")
     assert process.poll() is None
+
+
+def test_encrypted_hellos_of_browsers(door, rig):
+    """Ignored where the door intercepts, refused where it passes through, unless the rule says `ech: true`."""
+    for rule, first in (({"tls": "intercept"}, "16"), ({}, "closed"), ({"ech": True}, "16")):
+        box = door.box([{"allow": "web.test", **rule}])
+        door.put(box, "/tmp/hello.py", GREASE_HELLO)
+        got = door.do(box, DIRECT + f"python3 /tmp/hello.py web.test {rig.web.tls_port}").ok()
+        assert got.text.strip() == first, rule
+        if first == "closed":
+            reason = door.row(box, kind="connect", verdict="deny")["reason"]
+            assert "`tls: intercept`" in reason and "`ech: true`" in reason

@@ -112,6 +112,18 @@ def test_an_answer_that_is_compressed_anyway(door, rig, form):
     assert "(br)" in door.row(box, verdict="failed")["reason"]
 
 
+def test_a_download_goes_on_where_the_rule_has_ranges(door, rig):
+    door.secret("TOKEN")
+    url = rig.url("/part")
+    line = f"cd /tmp && {DIRECT} curl -sS {url} >whole && head -c 40000 whole >half && " \
+           f"{DIRECT} curl -sS -C - -o half {url} && cmp whole half && echo same"
+    box = door.box([{**FORMS["bearer"][1], "ranges": True}])
+    assert door.do(box, line).ok().text.strip() == "same"
+    assert header(rig.web.last("/part"), "Range") == ["bytes=40000-"]
+    box = door.box([FORMS["bearer"][1]])
+    assert "same" not in door.do(box, line).text and not header(rig.web.last("/part"), "Range")
+
+
 # ---- it goes nowhere else ----
 
 def test_redirect_elsewhere_does_not_carry_it(door, rig):

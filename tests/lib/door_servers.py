@@ -484,6 +484,14 @@ class Connection:
         self.head(200, ("Content-Type", "application/octet-stream"), ("Content-Length", 100000))
         self.conn.sendall(b"x" * 50000)
 
+    def page_part(self):
+        """All of it, or the one range that was asked for."""
+        data, span = pattern(100000), self.names.get("range")
+        if not span:
+            return self.reply(data, headers=(("Accept-Ranges", "bytes"),))
+        first, last = (int(n) if n else len(data) - 1 for n in span.removeprefix("bytes=").split("-"))
+        self.reply(data[first:last + 1], 206, headers=(("Content-Range", f"bytes {first}-{last}/{len(data)}"),))
+
     def page_packed(self):
         """Compressed whatever was asked for, with what the request had in it."""
         text = b"compressed " * 1000 + repr(self.headers).encode() + b"the end"

@@ -103,6 +103,8 @@ TEST(tls_that_names_another_host_or_none_or_hides_it_is_cut)
 	refused(2, port, "up.test", "no host");
 	hello_make(&hello, "up.test", 1, 0);
 	refused(3, port, "up.test", "ECH");
+	CHECK(strstr(rig_row("connect", "deny")->reason, "`tls: intercept`"));
+	CHECK(strstr(rig_row("connect", "deny")->reason, "`ech: true`"));
 	hello_make(&hello, "up.test", 0, 0);
 	refused(4, port, "127.0.0.1", "another host");
 	hello_make(&hello, NULL, 0, 0);
@@ -540,6 +542,20 @@ TEST(http_passes_where_any_name_may_or_the_rule_says_so)
 }
 
 /* A name is hidden: where every one is allowed it does not matter which it is. */
+/* The name beside it must still be the judged one. */
+TEST(a_hidden_name_passes_where_the_rule_says_so)
+{
+	unsigned port = open_with("up.test", "    ech: true\n");
+
+	hello_make(&hello, "up.test", 1, 0);
+	box_connect(1, "up.test", port);
+	box_send(1, buf_data(&hello), buf_len(&hello));
+	UNTIL(rig.ids[1].bytes == buf_len(&hello));
+	hello_make(&hello, "evil.test", 1, 0);
+	refused(2, port, "up.test", "another host");
+	buf_done(&hello);
+}
+
 TEST(a_hidden_name_passes_only_where_any_name_may)
 {
 	static const char *const more[] = {"", "  - deny: evil.test\n",

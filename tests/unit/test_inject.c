@@ -107,6 +107,22 @@ TEST(answers_come_whole_and_plain)
 	end();
 }
 
+/* The rule gives up that halves of a credential are found. */
+TEST(ranges_where_the_rule_says_so)
+{
+	struct http_head h;
+
+	wr.secrets[0] = (struct wr_secret){"A", "one", 0};
+	start("    inject: {headers: {X-A: \"{{ secret.A }}\"}}\n    ranges: true\n");
+	CHECK(answers == 1 && result == 0);
+	request(&h, "GET / HTTP/1.1\r\nHost: h\r\nRange: bytes=1-\r\nIf-Range: x\r\n\r\n");
+	CHECK_EQ(injection_apply(it, &h, NULL), 0);
+	CHECK_STR(written(&h), "GET / HTTP/1.1\r\nHost: h\r\nRange: bytes=1-\r\nIf-Range: x\r\n"
+			       "X-A: one\r\nAccept-Encoding: identity\r\n\r\n");
+	http_head_done(&h);
+	end();
+}
+
 /* Nothing secret in it: nothing is searched for, and nothing narrowed. */
 TEST(without_a_secret)
 {
