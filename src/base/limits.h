@@ -124,7 +124,8 @@
 /* The network in a box (src/init): connections to the door, and its names. */
 #define INIT_CONNS_MAX	 1200u	/* accepted and not over; a little more than the door takes */
 #define INIT_PORTS_MAX	 256u	/* forwarded from the host, open at once */
-#define INIT_NAMES_MAX	 16384u /* names that have an address in this life of the box */
+#define INIT_NAMES_MAX	 16384u /* names that have an address */
+#define INIT_NAME_MS	 60000u /* that an address stays with a name nobody uses */
 #define INIT_ASKED_MAX	 256u	/* names being asked for */
 #define INIT_ASKERS_MAX	 1024u	/* questions that wait for them */
 #define INIT_ASK_MS	 30000u /* for the door to know a name */

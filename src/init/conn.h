@@ -18,6 +18,7 @@ struct init_conn {
 	struct wire_socket s;
 	struct room_wait room;
 	struct init_conn *next; /* of its bucket */
+	uint32_t name_addr;	/* net.c: the synthetic address that it holds; 0: none */
 };
 
 struct init_conn_table {

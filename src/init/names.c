@@ -3,8 +3,15 @@
  *
  * The addresses are those that are set aside for measuring networks (198.18.0.0/15), so no host of
  * any use has one. They are counted up from 198.18.0.1: the number of a name is its address. A
- * client that got one and comes much later still means the same name. The table of hashes is never
- * more than half full.
+ * client that got one and comes much later still means the same name, unless so many others were
+ * asked for meanwhile that the table was full: then the name that was used least recently gives its
+ * address away, if nobody can rightly have it in use: no connection to it is open, and
+ * INIT_NAME_MS passed, which is more than the answer may be remembered.
+ *
+ *	slots   a hash of the names; those of one slot are a chain
+ *	used    a list through all names without a connection, the oldest use first
+ *
+ * The hash has at least as many slots as there are names.
  */
 #include "base/limits.h"
 #include "init/net_parts.h"
@@ -15,8 +22,26 @@
 
 enum { FIRST = 0xc6120001u, NET_MASK = 0xfffe0000u, SLOTS_FIRST = 64 };
 
-void names_init(struct names *n)
+/* Numbers are stored as number + 1 everywhere; 0 is none. */
+struct names_entry {
+	char *text; /* owned */
+	uint64_t used_ms;
+	uint16_t next;	       /* of its chain */
+	uint16_t older, newer; /* in the list */
+	uint16_t conns;	       /* open; then it is not in the list */
+};
+
+void names_init(struct names *n, uint32_t max)
 {
+	*n = (struct names){.max = max};
+}
+
+void names_done(struct names *n)
+{
+	for (uint32_t i = 0; i < n->count; i++)
+		free(n->entries[i].text);
+	free(n->entries);
+	free(n->slots);
 	*n = (struct names){0};
 }
 
@@ -27,41 +52,93 @@ bool names_is_synthetic(uint32_t addr)
 
 const char *names_find(const struct names *n, uint32_t addr)
 {
-	return names_is_synthetic(addr) && addr - FIRST < n->count ? n->texts[addr - FIRST] : NULL;
+	return names_is_synthetic(addr) && addr - FIRST < n->count ? n->entries[addr - FIRST].text
+								   : NULL;
 }
 
-static uint32_t hash(const char *s)
+/* ---- the list ---- */
+
+static struct names_entry *entry_of(const struct names *n, uint16_t at)
+{
+	return &n->entries[at - 1];
+}
+
+static void list_remove(struct names *n, uint16_t at)
+{
+	struct names_entry *e = entry_of(n, at);
+
+	*(e->older ? &entry_of(n, e->older)->newer : &n->oldest) = e->newer;
+	*(e->newer ? &entry_of(n, e->newer)->older : &n->newest) = e->older;
+	e->older = e->newer = 0;
+}
+
+static void list_add(struct names *n, uint16_t at, uint64_t now_ms)
+{
+	struct names_entry *e = entry_of(n, at);
+
+	e->used_ms = now_ms;
+	e->older = n->newest;
+	*(n->newest ? &entry_of(n, n->newest)->newer : &n->oldest) = at;
+	n->newest = at;
+}
+
+void names_hold(struct names *n, uint32_t addr)
+{
+	uint16_t at = (uint16_t)(addr - FIRST + 1);
+
+	if (entry_of(n, at)->conns++ == 0)
+		list_remove(n, at);
+}
+
+void names_release(struct names *n, uint32_t addr, uint64_t now_ms)
+{
+	uint16_t at = (uint16_t)(addr - FIRST + 1);
+
+	if (--entry_of(n, at)->conns == 0)
+		list_add(n, at, now_ms);
+}
+
+/* ---- the hash ---- */
+
+static uint16_t *slot_of(const struct names *n, const char *s)
 {
 	uint32_t h = 2166136261u;
 
 	for (; *s; s++)
 		h = (h ^ (uint8_t)*s) * 16777619u;
-	return h ^ h >> 15;
+	return &n->slots[(h ^ h >> 15) & (n->slot_count - 1)];
 }
 
-/* Where the name is, or the free slot where it belongs. */
-static uint16_t *find_slot(const struct names *n, const char *name)
+static void chain_add(struct names *n, uint16_t at)
 {
-	uint32_t at = hash(name) & (n->slot_count - 1);
+	uint16_t *slot = slot_of(n, entry_of(n, at)->text);
 
-	while (n->slots[at] && strcmp(n->texts[n->slots[at] - 1], name) != 0)
-		at = (at + 1) & (n->slot_count - 1);
-	return &n->slots[at];
+	entry_of(n, at)->next = *slot;
+	*slot = at;
+}
+
+static void chain_remove(struct names *n, uint16_t at)
+{
+	uint16_t *link = slot_of(n, entry_of(n, at)->text);
+
+	while (*link != at)
+		link = &entry_of(n, *link)->next;
+	*link = entry_of(n, at)->next;
 }
 
 /* Room for one more in both tables. */
 static int make_room(struct names *n)
 {
 	uint32_t count = n->slot_count ? 2 * n->slot_count : SLOTS_FIRST;
+	struct names_entry *entries;
 	uint16_t *slots;
-	char **texts;
 
-	if (n->slot_count && 2 * (n->count + 1) <= n->slot_count)
+	if (n->count < n->slot_count)
 		return 0;
-	texts = realloc(n->texts, count / 2 * sizeof(*texts));
-	if (!texts)
+	entries = realloc(n->entries, count * sizeof(*entries));
+	if (!entries)
 		return -ENOMEM;
-	n->texts = texts;
+	n->entries = entries;
 	slots = calloc(count, sizeof(*slots));
 	if (!slots)
 		return -ENOMEM;
@@ -69,30 +146,56 @@ static int make_room(struct names *n)
 	n->slots = slots;
 	n->slot_count = count;
 	for (uint32_t i = 0; i < n->count; i++)
-		*find_slot(n, n->texts[i]) = (uint16_t)(i + 1);
+		chain_add(n, (uint16_t)(i + 1));
 	return 0;
 }
 
-int names_give(struct names *n, const char *name, uint32_t *ret_addr)
+/* ---- a name's address ---- */
+
+/* Where a new name goes: a number of its own, or that of the oldest, which is taken out. */
+static int take_number(struct names *n, uint64_t now_ms, uint16_t *ret)
 {
-	uint16_t *slot = n->slot_count ? find_slot(n, name) : NULL;
 	int r;
 
-	if (!slot || !*slot) {
-		char *text;
-
-		if (n->count >= INIT_NAMES_MAX)
-			return -ENOSPC;
+	if (n->count < n->max) {
 		r = make_room(n);
 		if (r < 0)
 			return r;
-		text = strdup(name);
-		if (!text)
-			return -ENOMEM;
-		slot = find_slot(n, name);
-		n->texts[n->count++] = text;
-		*slot = (uint16_t)n->count;
+		n->entries[n->count] = (struct names_entry){0};
+		*ret = (uint16_t)++n->count;
+		return 0;
 	}
-	*ret_addr = FIRST + *slot - 1u;
+	if (!n->oldest || now_ms - entry_of(n, n->oldest)->used_ms < INIT_NAME_MS)
+		return -ENOSPC;
+	*ret = n->oldest;
+	chain_remove(n, *ret);
+	list_remove(n, *ret);
+	free(entry_of(n, *ret)->text);
+	return 0;
+}
+
+int names_give(struct names *n, const char *name, uint64_t now_ms, uint32_t *ret_addr)
+{
+	uint16_t at = n->slot_count ? *slot_of(n, name) : 0;
+	char *text;
+	int r;
+
+	while (at && strcmp(entry_of(n, at)->text, name) != 0)
+		at = entry_of(n, at)->next;
+	if (!at) {
+		text = strdup(name);
+		r = text ? take_number(n, now_ms, &at) : -ENOMEM;
+		if (r < 0) {
+			free(text);
+			return r;
+		}
+		entry_of(n, at)->text = text;
+		chain_add(n, at);
+		list_add(n, at, now_ms);
+	} else if (entry_of(n, at)->conns == 0) {
+		list_remove(n, at);
+		list_add(n, at, now_ms);
+	}
+	*ret_addr = FIRST + at - 1u;
 	return 0;
 }

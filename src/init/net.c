@@ -82,6 +82,8 @@ static void on_over(struct init_conn *c)
 	struct init_net *net = c->in->net;
 
 	init_conn_remove(&net->conns, c);
+	if (c->name_addr)
+		names_release(&net->names, c->name_addr, ev_now(net->in->ev));
 	free(c);
 	listen_again(net);
 }
@@ -94,8 +96,8 @@ static void reset(int fd)
 	close(fd);
 }
 
-/* Takes fd. */
-static void begin(struct init_net *net, int fd, struct wire_connect *m)
+/* Takes fd. name_addr: synthetic, or 0. */
+static void begin(struct init_net *net, int fd, uint32_t name_addr, struct wire_connect *m)
 {
 	struct init_conn *c = calloc(1, sizeof(*c));
 	struct init *in = net->in;
@@ -111,6 +113,9 @@ static void begin(struct init_net *net, int fd, struct wire_connect *m)
 		return;
 	}
 	init_conn_add(&net->conns, c);
+	c->name_addr = name_addr;
+	if (name_addr)
+		names_hold(&net->names, name_addr);
 	if (wire_connect_encode(&in->link.out, c->s.id, 0, m) < 0)
 		init_broken(in, "no room for a connection");
 	wire_link_flush(&in->link);
@@ -137,7 +142,7 @@ static int original_aim(int fd, sa_family_t family, union net_addr *ret)
 
 /* The name or address that is meant, and the port. Loopback is what came here by itself. */
 static int aim_text(const struct init_net *net, const union net_addr *a, char *text, size_t size,
-		    struct wire_connect *m)
+		    struct wire_connect *m, uint32_t *ret_name_addr)
 {
 	uint32_t v4;
 
@@ -154,6 +159,7 @@ static int aim_text(const struct init_net *net, const union net_addr *a, char *t
 		return -EHOSTUNREACH;
 	if (names_is_synthetic(v4)) {
 		m->host = names_find(&net->names, v4);
+		*ret_name_addr = v4;
 		return m->host ? 0 : -EHOSTUNREACH;
 	}
 	return inet_ntop(AF_INET, &a->v4.sin_addr, text, (socklen_t)size) ? 0 : -errno;
@@ -166,6 +172,7 @@ static void on_connection(struct init_listener *l, int fd, union net_addr *from)
 	char text[INET6_ADDRSTRLEN];
 	union net_addr aim;
 	socklen_t len = sizeof(aim);
+	uint32_t name_addr = 0;
 	int r;
 
 	if (l->proxy) {
@@ -174,14 +181,14 @@ static void on_connection(struct init_listener *l, int fd, union net_addr *from)
 	} else {
 		r = original_aim(fd, from->any.sa_family, &aim);
 		if (r == 0)
-			r = aim_text(net, &aim, text, sizeof(text), &m);
+			r = aim_text(net, &aim, text, sizeof(text), &m, &name_addr);
 	}
 	if (r < 0) {
 		reset(fd);
 		return;
 	}
 	m.exec_id = owner_find(&net->owner, from, &aim);
-	begin(net, fd, &m);
+	begin(net, fd, name_addr, &m);
 }
 
 static void on_accept(struct ev_io *io, uint32_t events)
@@ -239,7 +246,7 @@ int init_net_new(struct init *in, const struct net_fds *fds, struct init_net **r
 		net->conns_max = files.rlim_cur < 4 ? 1 : (unsigned)files.rlim_cur / 2;
 	net->retry.on_timer = on_retry;
 	net->owner = (struct owner){.diag_fd = fds->diag, .work_fd = in->groups.fd[TREE_V2]};
-	names_init(&net->names);
+	names_init(&net->names, INIT_NAMES_MAX);
 	r = stub_new(net, in, &net->names, (const int[2]){fds->dns, fds->dns_tcp}, &net->stub);
 	for (int i = 0; i < LISTENERS; i++) {
 		net->listeners[i] = (struct init_listener){

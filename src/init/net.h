@@ -6,8 +6,8 @@
  *	         synthetic address means the name it was given out for. --net-proxy: connections of
  *	         clients that use the proxy variables
  *	conn.c   one connection: a socket and an id on the wire
- *	names.c  name <-> synthetic address (198.18.0.0/15), given out once and never for another
- *	         name in this life of the box; the table is full at INIT_NAMES_MAX
+ *	names.c  name <-> synthetic address (198.18.0.0/15), of which the least recently used is
+ *	         given to another name once there are INIT_NAMES_MAX
  *	stub.c   --net-dns (UDP) and --net-dns-tcp: A gives the synthetic address of a name that the
  *	         door allowed, AAAA gives none, a denied or unknown name is NXDOMAIN, for no longer
  *	         than this answer; other types have no answers. localhost is answered here

@@ -17,16 +17,23 @@ union net_addr {
 /* An id for NAME or CONNECT that nothing alive has. */
 uint32_t init_net_id(struct init_net *net);
 
-/* names.c: a name has one address of 198.18.0.0/15 for as long as the box lives. */
+/* names.c: a name has one address of 198.18.0.0/15 for as long as it is used. */
+struct names_entry;
 struct names {
-	char **texts;	 /* owned; by number of the address */
-	uint16_t *slots; /* owned; a hash of them: number + 1, 0 is free */
-	uint32_t count, slot_count;
+	struct names_entry *entries; /* owned; by number of the address */
+	uint16_t *slots;	     /* owned */
+	uint16_t oldest, newest;
+	uint32_t count, slot_count, max;
 };
 
-void names_init(struct names *n);
-/* The address of a name, in host order; a new one the first time. -ENOSPC at INIT_NAMES_MAX. */
-int names_give(struct names *n, const char *name, uint32_t *ret_addr);
+void names_init(struct names *n, uint32_t max); /* at most INIT_NAMES_MAX */
+void names_done(struct names *n);
+/* The address of a name, in host order; a new one the first time, or that of another which was not
+ * used for INIT_NAME_MS. -ENOSPC: all are in use. */
+int names_give(struct names *n, const char *name, uint64_t now_ms, uint32_t *ret_addr);
+/* A connection to an address that names_find knows begins, and has ended. */
+void names_hold(struct names *n, uint32_t addr);
+void names_release(struct names *n, uint32_t addr, uint64_t now_ms);
 /* The name that an address was given out for, or NULL. */
 const char *names_find(const struct names *n, uint32_t addr);
 /* It is one that only names have. */

@@ -140,7 +140,7 @@ static void end_ask(struct init_ask *k, enum dns_code code)
 			a->conn->asker = NULL;
 		if (code != DNS_OK || a->q.type != DNS_A) {
 			answer(s, a, code, NULL); /* a name has no address of another type */
-		} else if (names_give(s->names, a->q.name, &addr) < 0) {
+		} else if (names_give(s->names, a->q.name, ev_now(s->in->ev), &addr) < 0) {
 			answer(s, a, DNS_SERVFAIL, NULL);
 		} else {
 			addr = htonl(addr);

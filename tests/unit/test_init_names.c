@@ -292,29 +292,75 @@ TEST(names_keep_their_addresses_until_the_table_is_full)
 	uint32_t addr, again;
 	char name[32];
 
-	names_init(&n);
+	names_init(&n, INIT_NAMES_MAX);
 	CHECK(!names_find(&n, 0xc6120001));
 	for (uint32_t i = 0; i < INIT_NAMES_MAX; i++) {
 		snprintf(name, sizeof(name), "n%u.x", i);
-		CHECK_EQ(names_give(&n, name, &addr), 0);
+		CHECK_EQ(names_give(&n, name, 1000, &addr), 0);
 		CHECK_EQ(addr, 0xc6120001 + i);
 		CHECK(names_is_synthetic(addr));
 		CHECK_STR(names_find(&n, addr), name);
 		CHECK(!names_find(&n, addr + 1));
 	}
-	CHECK_EQ(names_give(&n, "one.more", &addr), -ENOSPC);
+	CHECK_EQ(names_give(&n, "one.more", 1000, &addr), -ENOSPC);
 	for (uint32_t i = 0; i < INIT_NAMES_MAX; i += 7) {
 		snprintf(name, sizeof(name), "n%u.x", i);
-		CHECK_EQ(names_give(&n, name, &again), 0);
+		CHECK_EQ(names_give(&n, name, 1000, &again), 0);
 		CHECK_EQ(again, 0xc6120001 + i);
 	}
 	CHECK(!names_find(&n, 0xc6120000));
 	CHECK(!names_find(&n, 0x7f000001));
 	CHECK(!names_is_synthetic(0xc6140000) && names_is_synthetic(0xc613ffff));
-	for (uint32_t i = 0; i < n.count; i++)
-		free(n.texts[i]);
-	free(n.texts);
-	free(n.slots);
+	/* A box that asks for ever: every name has an address once the others' time is over. */
+	for (uint32_t i = 0; i < 3 * INIT_NAMES_MAX; i++) {
+		snprintf(name, sizeof(name), "later%u.x", i);
+		CHECK_EQ(names_give(&n, name, 1000 + INIT_NAME_MS * (1 + i / 9000), &addr), 0);
+		CHECK_STR(names_find(&n, addr), name);
+	}
+	CHECK_EQ(n.count, INIT_NAMES_MAX);
+	names_done(&n);
+}
+
+TEST(the_least_recently_used_name_gives_its_address_away)
+{
+	static const char *const first[] = {"a", "b", "c", "d"};
+	uint64_t late = INIT_NAME_MS + 10;
+	struct names n;
+	uint32_t addrs[4], addr;
+
+	names_init(&n, 4);
+	for (uint32_t i = 0; i < 4; i++)
+		CHECK_EQ(names_give(&n, first[i], i, &addrs[i]), 0);
+	CHECK_EQ(names_give(&n, "e", INIT_NAME_MS - 1, &addr), -ENOSPC);
+	/* Two connections to a, of which one ends; b is asked for again; c is the oldest then. */
+	names_hold(&n, addrs[0]);
+	names_hold(&n, addrs[0]);
+	names_release(&n, addrs[0], 5);
+	CHECK_EQ(names_give(&n, "b", 9, &addr), 0);
+	CHECK_EQ(addr, addrs[1]);
+	CHECK_EQ(names_give(&n, "e", late, &addr), 0);
+	CHECK_EQ(addr, addrs[2]);
+	CHECK_STR(names_find(&n, addr), "e");
+	CHECK_EQ(names_give(&n, "c", late, &addr), 0);
+	CHECK_EQ(addr, addrs[3]);
+	CHECK_EQ(names_give(&n, "f", late, &addr), 0);
+	CHECK_EQ(addr, addrs[1]);
+	/* All others are new, and a has a connection, however old it is. */
+	CHECK_EQ(names_give(&n, "g", late, &addr), -ENOSPC);
+	CHECK_STR(names_find(&n, addrs[0]), "a");
+	CHECK_EQ(names_give(&n, "a", late, &addr), 0);
+	CHECK_EQ(addr, addrs[0]);
+	/* Its time begins with the end of the last connection. */
+	names_release(&n, addrs[0], 2 * late);
+	for (int i = 0; i < 3; i++) {
+		char name[] = {(char)('h' + i), '\0'};
+
+		CHECK_EQ(names_give(&n, name, 2 * late, &addr), 0);
+		CHECK(addr != addrs[0]);
+	}
+	CHECK_EQ(names_give(&n, "z", 2 * late + INIT_NAME_MS, &addr), 0);
+	CHECK_EQ(addr, addrs[0]);
+	names_done(&n);
 }
 
 /* ---- all of it, with the real redirect ---- */
