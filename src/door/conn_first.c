@@ -381,6 +381,9 @@ static void tunnel_ended(void *arg, enum tunnel_end end, int error)
 	case TUNNEL_REFUSED:
 		door_conn_deny(c, &c->dial.error);
 		break;
+	case TUNNEL_RESET:
+		door_conn_end(c, "ok", "it ended with a reset");
+		break;
 	case TUNNEL_FAILED:
 		err_errno(&e, -error, "the connection broke");
 		door_conn_end(c, "failed", e.msg);

@@ -51,6 +51,19 @@ static void end(struct tunnel *p, enum tunnel_end how, int error)
 	ev_defer(p->c.door->ev, &p->ending);
 }
 
+/* A side is gone. Where one had said its end before, it is how the other ends: PostgreSQL's server
+ * closes with a client's last bytes unread, which is a reset. What the box has said and was not
+ * looked at yet may be its end. */
+static void broken(struct tunnel *p, int error)
+{
+	const uint8_t *from;
+	bool has_ended = p->up_ended || p->down_ended || p->box_ended ||
+			 channel_wire_peek(p->c.box, &from) == 0;
+	bool is_reset = error == -ECONNRESET || error == -EPIPE || error == -ENOTCONN;
+
+	end(p, has_ended && is_reset ? TUNNEL_RESET : TUNNEL_FAILED, error);
+}
+
 static void on_ending(struct ev_defer *d)
 {
 	struct tunnel *p = container(d, struct tunnel, ending);
@@ -82,12 +95,10 @@ static bool finish_up(struct tunnel *p)
 {
 	int r = channel_finish(p->c.up);
 
-	if (r < 0) {
-		end(p, TUNNEL_FAILED, r);
-		return false;
-	}
 	p->up_ended = true;
-	return true;
+	if (r < 0)
+		broken(p, r);
+	return r >= 0;
 }
 
 /* Writes n bytes: how many went, 0 when it is full, negative when it is over. */
@@ -105,7 +116,7 @@ static ssize_t write_up(struct tunnel *p, const uint8_t *from, size_t n)
 	if (r == -EAGAIN)
 		return 0;
 	if (r < 0) {
-		end(p, TUNNEL_FAILED, (int)r);
+		broken(p, (int)r);
 		return r;
 	}
 	return count(p, (uint64_t)r, 0) ? r : -ECANCELED;
@@ -213,7 +224,7 @@ static void tunnel_down(struct tunnel *p)
 		if (n == -EAGAIN)
 			return;
 		if (n < 0) {
-			end(p, TUNNEL_FAILED, (int)n);
+			broken(p, (int)n);
 			return;
 		}
 		if (n == 0) {

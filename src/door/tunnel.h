@@ -11,6 +11,7 @@ struct tunnel;
 
 enum tunnel_end {
 	TUNNEL_OK,	/* both sides ended in peace */
+	TUNNEL_RESET,	/* one side had ended, and a reset said the rest: as many programs end */
 	TUNNEL_FAILED,	/* one of them broke */
 	TUNNEL_CUT,	/* a budget is over */
 	TUNNEL_IDLE,	/* nothing happened for DOOR_IDLE_MS */

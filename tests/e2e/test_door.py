@@ -3,7 +3,9 @@ import hashlib
 import json
 import os
 import socket
+import struct
 import subprocess
+import threading
 
 import pytest
 
@@ -15,32 +17,6 @@ from door_servers import LOOPBACK, Web, header, pattern, talk_then_listen
 pytestmark = pytest.mark.once("user")
 
 # Passed through: the box sees the upstream's own certificate. Looked into: one of the box's authority.
-# A hello as browsers send it: with an encrypted name (ECH) that hides nothing. Prints what the answer begins with.
-GREASE_HELLO = """
-import socket, ssl, sys
-out = ssl.MemoryBIO()
-tls = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), out, server_hostname=sys.argv[1])
-try:
-    tls.do_handshake()
-except ssl.SSLWantReadError:
-    pass
-hello = bytearray(out.read())
-at = 5 + 4 + 2 + 32
-at += 1 + hello[at]
-at += 2 + int.from_bytes(hello[at:at + 2], "big")
-at += 1 + hello[at]
-hello += b"\\xfe\\x0d" + (40).to_bytes(2, "big") + bytes(40)
-for place, size in ((3, 2), (6, 3), (at, 2)):
-    more = int.from_bytes(hello[place:place + size], "big") + 44
-    hello[place:place + size] = more.to_bytes(size, "big")
-conn = socket.create_connection((sys.argv[1], int(sys.argv[2])))
-conn.sendall(hello)
-try:
-    print(conn.recv(1).hex() or "closed")
-except ConnectionResetError:
-    print("closed")
-"""
-
 PASS = {"name": "pass", "allow": ["web.test", "*.web.test", "nginx.test", "echo.test", "ws.test"]}
 LOOK = {"name": "look", "allow": "other.test", "tls": "intercept"}
 UP_SIZE = 16 << 20
@@ -683,6 +659,33 @@ def test_port_that_nobody_listens_on(door, rig, forwarded):
     assert process.poll() is None
 
 
+# A hello as browsers send it: with an encrypted name (ECH) that hides nothing. Prints what the answer begins with.
+GREASE_HELLO = """
+import socket, ssl, sys
+out = ssl.MemoryBIO()
+tls = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), out, server_hostname=sys.argv[1])
+try:
+    tls.do_handshake()
+except ssl.SSLWantReadError:
+    pass
+hello = bytearray(out.read())
+at = 5 + 4 + 2 + 32
+at += 1 + hello[at]
+at += 2 + int.from_bytes(hello[at:at + 2], "big")
+at += 1 + hello[at]
+hello += b"\\xfe\\x0d" + (40).to_bytes(2, "big") + bytes(40)
+for place, size in ((3, 2), (6, 3), (at, 2)):
+    more = int.from_bytes(hello[place:place + size], "big") + 44
+    hello[place:place + size] = more.to_bytes(size, "big")
+conn = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+conn.sendall(hello)
+try:
+    print(conn.recv(1).hex() or "closed")
+except ConnectionResetError:
+    print("closed")
+"""
+
+
 def test_encrypted_hellos_of_browsers(door, rig):
     """Ignored where the door intercepts, refused where it passes through, unless the rule says `ech: true`."""
     for rule, first in (({"tls": "intercept"}, "16"), ({}, "closed"), ({"ech": True}, "16")):
@@ -693,3 +696,41 @@ def test_encrypted_hellos_of_browsers(door, rig):
         if first == "closed":
             reason = door.row(box, kind="connect", verdict="deny")["reason"]
             assert "`tls: intercept`" in reason and "`ech: true`" in reason
+
+
+# As psql ends with TLS: the last word, close_notify, and the socket is closed.
+LIKE_PSQL = """
+import socket, ssl, sys
+conn = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+context = ssl.create_default_context()
+context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+tls = context.wrap_socket(conn, server_hostname=sys.argv[1])
+tls.sendall(b"Q")
+assert tls.recv(1) == b"Z"
+tls.sendall(b"X")
+tls.setblocking(False)
+try:
+    tls.unwrap()
+except ssl.SSLWantReadError:
+    pass
+tls.close()
+"""
+
+
+def test_an_ordinary_end_of_psql(door, rig):
+    """A server that reads the Terminate and closes with the goodbye unread, which is a reset."""
+    gone = threading.Event()
+
+    def serve(conn):
+        assert conn.recv(1) == b"Q"
+        conn.sendall(b"Z")
+        assert conn.recv(1) == b"X" and gone.wait(DEADLINE)
+        conn.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    server = rig.new_tcp(serve, tls=rig.ca.context("db.test"))
+    box = door.box([{"allow": "db.test", "ports": [server.port], "tls": "pass"}])
+    door.put(box, "/tmp/like_psql.py", LIKE_PSQL)
+    door.do(box, DIRECT + f"python3 /tmp/like_psql.py db.test {server.port}").ok()
+    gone.set()
+    wait_until(lambda: door.rows(box, kind="done"), "the end of the connection")
+    assert [r["verdict"] for r in door.rows(box, kind="done")] == ["ok"]

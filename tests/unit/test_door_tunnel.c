@@ -117,6 +117,18 @@ TEST(a_reset_is_passed_on)
 	CHECK_EQ(rig_rows("done", "failed"), 1);
 }
 
+/* The box has ended: that is how psql's server closes, with the last bytes unread. */
+TEST(a_reset_after_an_end_is_an_end)
+{
+	open_with(UP_RESET);
+	UNTIL(rig.ids[1].ok);
+	box_send(1, "xy", 2);
+	box_eof(1);
+	UNTIL(rig_rows("done", "ok") == 1);
+	CHECK_STR(rig_row("done", "ok")->reason, "it ended with a reset");
+	CHECK_EQ(rig_rows("done", "failed"), 0);
+}
+
 static uint64_t clock_ms; /* added to the time */
 
 static uint64_t fake_clock(void *arg)
