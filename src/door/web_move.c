@@ -373,6 +373,15 @@ static int move_part(struct web *w, struct err *e)
 	return r < 0 ? r : used > 0 || over > 0;
 }
 
+/* A server of HTTP/2 begins with its SETTINGS, whatever it is asked: a length in three bytes, the
+ * type, flags, and 0 for the stream. */
+static bool is_http2(const uint8_t *p, size_t n)
+{
+	static const uint8_t stream[4] = {0};
+
+	return n >= 9 && p[0] == 0 && p[3] == 4 && memcmp(p + 5, stream, 4) == 0;
+}
+
 int web_move_response(struct web *w, struct err *e)
 {
 	struct http_head head = {0};
@@ -398,6 +407,11 @@ int web_move_response(struct web *w, struct err *e)
 			       w->config.host.text);
 	r = http_response_parse(&head, buf_data(&w->up.side.in), buf_len(&w->up.side.in),
 				web_has_secret(w), &used, e);
+	if (r < 0 && is_http2(buf_data(&w->up.side.in), buf_len(&w->up.side.in)))
+		return err_set(e, ERR_PROTOCOL, EBADMSG,
+			       "%.100s speaks HTTP/2 only (as gRPC does), and the door HTTP/1.1 "
+			       "where it intercepts: give it a rule with tls: pass",
+			       w->config.host.text);
 	if (r < 0)
 		return r;
 	if (r == 0 && !w->up.side.ended)

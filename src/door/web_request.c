@@ -413,6 +413,12 @@ int web_read_request(struct web *w)
 
 	if (r == 0)
 		return await_more(w);
+	/* Whoever begins with it means HTTP/2 without having agreed on it. */
+	if (r < 0 && e.code == 505)
+		err_set(&e, ERR_INVALID, 505,
+			"the door reads HTTP/1.1, and this is HTTP/2 (as gRPC speaks it): give "
+			"%.100s a rule with tls: pass",
+			w->config.host.text);
 	w->req.is_there = r > 0;
 	w->had_request = true;
 	if (r > 0) {

@@ -160,6 +160,12 @@ static int why_upstream_alert(struct channel_tls *c, int alert, const char *name
 	case SSL_AD_PROTOCOL_VERSION:
 		return err_set(&c->channel.error, ERR_PROTOCOL, EPROTO,
 			       "'%s' speaks neither TLS 1.2 nor TLS 1.3", c->host);
+	case SSL_AD_NO_APPLICATION_PROTOCOL:
+		return err_set(
+			&c->channel.error, ERR_PROTOCOL, EPROTO,
+			"'%s' speaks HTTP/2 only (as gRPC does), and the door HTTP/1.1 where "
+			"it intercepts: give it a rule with tls: pass",
+			c->host);
 	case SSL_AD_UNRECOGNIZED_NAME:
 		return err_set(&c->channel.error, ERR_PROTOCOL, EPROTO,
 			       "the server at '%s' does not know that name", c->host);
@@ -202,10 +208,11 @@ static int why_protocol(struct channel_tls *c, int reason)
 		return err_set(&c->channel.error, ERR_PROTOCOL, EPROTO,
 			       "%s for '%s' does not speak TLS here", who, c->host);
 	case SSL_R_NO_APPLICATION_PROTOCOL:
-		return err_set(&c->channel.error, ERR_PROTOCOL, EPROTO,
-			       "%s for '%s' does not speak HTTP/1.1, and nothing else is looked "
-			       "into: give the host a rule with tls: pass",
-			       who, c->host);
+		return err_set(
+			&c->channel.error, ERR_PROTOCOL, EPROTO,
+			"%s for '%s' offers HTTP/2 only (gRPC does) or another protocol, and "
+			"the door reads HTTP/1.1: give the host a rule with tls: pass",
+			who, c->host);
 	default:
 		return err_set(&c->channel.error, ERR_PROTOCOL, EPROTO, "TLS with %s for '%s': %s",
 			       who, c->host, why ? why : "it failed");

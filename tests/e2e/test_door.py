@@ -734,3 +734,41 @@ def test_an_ordinary_end_of_psql(door, rig):
     gone.set()
     wait_until(lambda: door.rows(box, kind="done"), "the end of the connection")
     assert [r["verdict"] for r in door.rows(box, kind="done")] == ["ok"]
+
+
+# A client that offers HTTP/2 and nothing else, as gRPC's do. Prints how TLS ended.
+H2_ONLY = """
+import socket, ssl, sys
+context = ssl.create_default_context()
+context.set_alpn_protocols(["h2"])
+try:
+    context.wrap_socket(socket.create_connection((sys.argv[1], int(sys.argv[2]))), server_hostname=sys.argv[1])
+    print("agreed")
+except ssl.SSLError as e:
+    print(e.reason)
+"""
+
+
+def test_http2_only_is_named(door, rig):
+    """gRPC: a server or a client of HTTP/2 alone gets a sentence with the cause and the remedy, and passes with it."""
+    def serve(conn):
+        conn.sendall(b"\0\0\0\4\0\0\0\0\0")
+        while conn.recv(4096):
+            pass
+
+    context = rig.ca.context("grpc.test")
+    context.set_alpn_protocols(["h2"])
+    server = rig.new_tcp(serve, tls=context)
+    rule = {"name": "grpc", "allow": "grpc.test", "ports": [server.port]}
+    box = door.box([{**rule, "tls": "intercept"}])
+    got = door.curl(box, f"https://grpc.test:{server.port}/")
+    assert "HTTP/2" in got.text and "tls: pass" in got.text
+    assert "tls: pass" in door.row(box, kind="done", verdict="failed")["reason"]
+    door.put(box, "/tmp/h2.py", H2_ONLY)
+    line = DIRECT + f"python3 /tmp/h2.py grpc.test {server.port}"
+    assert "NO_APPLICATION_PROTOCOL" in door.do(box, line).ok().text
+    assert "tls: pass" in door.row(box, kind="connect", verdict="failed")["reason"]
+    box = door.box([{**rule, "tls": "pass"}])
+    door.put(box, "/tmp/h2.py", H2_ONLY)
+    door.put(box, "/tmp/rig.pem", rig.ca.pem.read_text())
+    assert door.do(box, "export SSL_CERT_FILE=/tmp/rig.pem; " + line).ok().text.strip() == "agreed"

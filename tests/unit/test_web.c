@@ -1,6 +1,8 @@
 /* Exchanges through a web: what each side says and hears, byte for byte. */
 #include "web_rig.h"
 
+#include "base/str.h"
+
 #include "base/limits.h"
 
 #include <errno.h>
@@ -718,4 +720,23 @@ TEST(mutations_of_both_sides)
 		CHECK(wr.done);
 		wr_close();
 	}
+}
+
+/* HTTP/2 from either side: the sentence says what it is, and what to do. */
+TEST(http2_is_named)
+{
+	static const char settings[] = "\0\0\6\4\0\0\0\0\0\0\3\0\0\0\x64";
+	const char *heard;
+
+	wr_open(ALLOW, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+	heard = box_hears();
+	CHECK(str_starts(heard, "HTTP/1.1 505 ") && strstr(heard, "tls: pass"));
+	CHECK(strstr(wr_row("request", "deny")->reason, "HTTP/2"));
+	wr_close();
+	wr_open(ALLOW, "GET / HTTP/1.1\r\nHost: up.test\r\n\r\n");
+	wr_settle();
+	up_says_bytes(0, settings, sizeof(settings) - 1);
+	heard = box_hears();
+	CHECK(str_starts(heard, "HTTP/1.1 502 ") && strstr(heard, "tls: pass"));
+	CHECK(strstr(wr_row("done", "failed")->reason, "HTTP/2"));
 }
