@@ -240,6 +240,16 @@ struct cove_command {
 	const char *token;
 };
 
+/* What the box's door denied. */
+struct cove_denial {
+	char host[256];	 /* empty: what was sent named none */
+	unsigned port;	 /* 0: a name was looked up */
+	char method[32]; /* of a request; empty: a name or a connection */
+	char reason[120];
+	char remedy[240]; /* for the box's owner; empty where nothing should be done about it */
+	bool shared;	  /* several commands ran, and it is not known which of them it was */
+};
+
 struct cove_result {
 	uint64_t exec_id;
 	bool has_exit; /* exit_code is valid; otherwise it ended by signal, timeout or is unknown */
@@ -258,6 +268,10 @@ struct cove_result {
 	char cause[32];
 	/* Of the whole tree of the command; 0 where the host cannot tell, of I/O COVE_UNKNOWN. */
 	uint64_t cpu_us, mem_peak_bytes, io_read_bytes, io_write_bytes;
+	/* What was denied while it ran, each once; known as long as the box runs. */
+	struct cove_denial *denied; /* owned */
+	size_t denied_count;
+	uint64_t denied_more; /* further ones: `cove audit` has them */
 };
 /* Runs a command to its end. */
 COVE_API int cove_run(struct cove_box *box, const struct cove_command *command,
@@ -282,7 +296,7 @@ struct cove_event {
 	const void *data; /* OUT, ERR: borrowed until the next call */
 	size_t len;
 	uint64_t exec_id;
-	struct cove_result result; /* EXIT: without out and err_out; cwd is borrowed */
+	struct cove_result result; /* EXIT: without out and err_out; cwd and denied are borrowed */
 };
 COVE_API int cove_exec_start(struct cove_box *box, const struct cove_command *command,
 			     struct cove_exec **ret, struct cove_error *err);
@@ -447,6 +461,9 @@ struct cove_audit_row {
 	uint64_t count;		/* of equal ones that this row stands for */
 	const char *credential; /* names of secrets used, comma-separated */
 	const char *by;
+	/* deny: unmatched, request, rule, private, metadata, budget, limit, person, credential,
+	 * form or policy */
+	const char *why;
 };
 /* false stops. row NULL: it is only asked whether to go on. */
 typedef bool cove_on_row(void *arg, const struct cove_audit_row *row);

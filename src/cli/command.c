@@ -109,6 +109,29 @@ static int plan_make(struct command_plan *p, const struct options *o, struct cov
 	return 0;
 }
 
+/* A program has them in its JSON. */
+static void say_denied(const struct cli *c, const struct cove_result *r)
+{
+	char line[700];
+
+	if (!c->o.verbose && !isatty(STDERR_FILENO))
+		return;
+	for (size_t i = 0; i < r->denied_count; i++) {
+		const struct cove_denial *d = &r->denied[i];
+		char port[16] = "";
+
+		if (d->port)
+			snprintf(port, sizeof(port), ":%u", d->port);
+		snprintf(line, sizeof(line), "[cove] denied: %s%s%s%s (%s)%s%s%s", d->method,
+			 d->method[0] ? " " : "", d->host[0] ? d->host : "a request", port,
+			 d->reason, d->remedy[0] ? "; " : "", d->remedy, term_eol());
+		(void)fd_write_full(STDERR_FILENO, line, strlen(line));
+	}
+	if (r->denied_more)
+		cli_note("%llu more were denied: cove audit --denied",
+			 (unsigned long long)r->denied_more);
+}
+
 static int finish(struct cli *c, struct cove_box *box, const struct stream_end *end, bool one_shot)
 {
 	autofree char *json = NULL;
@@ -122,6 +145,7 @@ static int finish(struct cli *c, struct cove_box *box, const struct stream_end *
 	}
 	if (end->reader_gone)
 		return EXIT_SIGNAL + SIGPIPE;
+	say_denied(c, &end->result);
 	if (c->o.json) {
 		json = cove_result_json(&end->result);
 		if (!json)

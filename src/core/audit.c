@@ -19,7 +19,7 @@ static const struct wire_named_field row_fields[] = {
 	FIELD_ALWAYS(cove_audit_row, time_ms), FIELD_ALWAYS(cove_audit_row, box),
 	FIELD_ALWAYS(cove_audit_row, seq), R(kind), R(exec_id), R(host), R(port), R(method),
 	R(path), R(rule), R(verdict), R(reason), R(address), R(status), R(bytes_up),
-	R(bytes_down), R(duration_ms), R(count), R(credential), R(by), R(about), {0}};
+	R(bytes_down), R(duration_ms), R(count), R(credential), R(by), R(about), R(why), {0}};
 /* clang-format on */
 
 char *cove_audit_row_json(const struct cove_audit_row *row)
@@ -53,6 +53,7 @@ static int on_row(void *arg, const char *box, const struct audit_row *row)
 		.count = row->count,
 		.credential = row->credential,
 		.by = row->by,
+		.why = row->why,
 	};
 
 	return r->on_row(r->arg, &shown) ? 0 : 1;

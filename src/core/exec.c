@@ -5,6 +5,7 @@
 #include "base/limits.h"
 #include "base/str.h"
 #include "core/life.h"
+#include "wire/denials.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -173,6 +174,7 @@ void core_exec_end(struct cove_exec *x)
 		core_log_free(x->log);
 	if (x->box)
 		box_unref(x->box);
+	free(x->denied);
 	free(x->cwd);
 }
 
@@ -223,6 +225,30 @@ void exec_result(const struct exec_record *m, struct cove_result *r)
 	core_show(r->cause, sizeof(r->cause), m->cause[0] ? m->cause : "unknown");
 }
 
+/* Behind the EXIT event, as its directory is. Without memory there are none. */
+static void take_denials(struct cove_exec *x, const struct exec_record *m, struct cove_result *r)
+{
+	char text[DENIAL_TEXT_MAX];
+	struct wire_denial d;
+	uint32_t pos = 0;
+
+	free(x->denied);
+	x->denied = m->denied.count ? calloc(DENIALS_MAX, sizeof(*x->denied)) : NULL;
+	r->denied = x->denied;
+	r->denied_more = m->denied_more;
+	while (x->denied && r->denied_count < DENIALS_MAX &&
+	       wire_denials_next(&m->denied, &pos, text, &d)) {
+		struct cove_denial *to = &x->denied[r->denied_count++];
+
+		to->port = (unsigned)d.port;
+		to->shared = d.shared;
+		core_show(to->host, sizeof(to->host), d.host);
+		core_show(to->method, sizeof(to->method), d.method ? d.method : "");
+		core_show(to->reason, sizeof(to->reason), d.reason);
+		core_show(to->remedy, sizeof(to->remedy), d.remedy ? d.remedy : "");
+	}
+}
+
 static int take_exit(struct cove_exec *x, const struct wire_frame *f, struct cove_event *ret,
 		     struct err *e)
 {
@@ -241,6 +267,7 @@ static int take_exit(struct cove_exec *x, const struct wire_frame *f, struct cov
 	exec_result(&m, &ret->result);
 	ret->result.never_started = x->queued;
 	ret->result.cwd = x->cwd;
+	take_denials(x, &m, &ret->result);
 	if (!x->quiet)
 		event_result(x, &m);
 	return 1;

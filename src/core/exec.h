@@ -25,13 +25,14 @@ struct cove_exec {
 	struct wire_flow output[WIRE_STREAM_COUNT];
 	uint8_t owed_stream; /* what the caller has in its hands */
 	uint32_t owed;
-	bool quiet;	      /* no events for on_event: an attach, a log */
-	bool queued;	      /* QUEUED came, and STARTED has yet to */
-	bool background;      /* over with STARTED or QUEUED */
-	bool done;	      /* there is no next event */
-	bool over;	      /* the keeper knows that too: nothing is to be cancelled */
-	size_t queued_before; /* bytes that waited on the connection when it was begun */
-	char *cwd;	      /* owned; behind the EXIT event */
+	bool quiet;		    /* no events for on_event: an attach, a log */
+	bool queued;		    /* QUEUED came, and STARTED has yet to */
+	bool background;	    /* over with STARTED or QUEUED */
+	bool done;		    /* there is no next event */
+	bool over;		    /* the keeper knows that too: nothing is to be cancelled */
+	size_t queued_before;	    /* bytes that waited on the connection when it was begun */
+	char *cwd;		    /* owned; behind the EXIT event */
+	struct cove_denial *denied; /* the same */
 	char command[96], shell[40];
 };
 

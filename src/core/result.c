@@ -102,6 +102,7 @@ void cove_result_free(struct cove_result *result)
 	free(result->out);
 	free(result->err_out);
 	free(result->cwd);
+	free(result->denied);
 	memset(result, 0, sizeof(*result));
 }
 
@@ -125,8 +126,24 @@ static const struct wire_named_field after_streams[] = {
 	A(timed_out), A(oom_killed), A(truncated), N(never_started),
 	FIELD_SHOWN(cove_result, "stdout_bytes", out_bytes, ALWAYS),
 	FIELD_SHOWN(cove_result, "stderr_bytes", err_bytes, ALWAYS), A(shell), A(cause),
-	VIEW_USED(cove_result), {0}};
+	VIEW_USED(cove_result), N(denied_more), {0}};
+static const struct wire_named_field denial_fields[] = {
+	FIELD_ALWAYS(cove_denial, host), FIELD_SHOWN(cove_denial, "port", port, KNOWN),
+	FIELD_NAMED(cove_denial, method), FIELD_ALWAYS(cove_denial, reason),
+	FIELD_NAMED(cove_denial, remedy), FIELD_NAMED(cove_denial, shared), {0}};
 /* clang-format on */
+
+static void put_denials(struct json *j, const struct cove_result *result)
+{
+	json_key(j, "denied");
+	json_array_begin(j);
+	for (size_t i = 0; i < result->denied_count; i++) {
+		json_object_begin(j);
+		wire_fields_json(j, denial_fields, &result->denied[i]);
+		json_object_end(j);
+	}
+	json_array_end(j);
+}
 
 char *cove_result_json(const struct cove_result *result)
 {
@@ -141,6 +158,7 @@ char *cove_result_json(const struct cove_result *result)
 	put_stream(&j, "stdout", "stdout_base64", result->out, result->out_len);
 	put_stream(&j, "stderr", "stderr_base64", result->err_out, result->err_len);
 	wire_fields_json(&j, after_streams, result);
+	put_denials(&j, result);
 	json_object_end(&j);
 	if (j.error == 0 && buf_cstr(&b))
 		text = strdup(buf_cstr(&b));

@@ -18,8 +18,15 @@ static inline int result_collected(const struct cove_result *ended, struct colle
 	ret->out = c ? collect_copy(c, 0, &ret->out_len) : NULL;
 	ret->err_out = c ? collect_copy(c, 1, &ret->err_len) : NULL;
 	ret->truncated |= c && collect_is_cut(c);
-	if (!ret->cwd == !ended->cwd && (!c || (ret->out && ret->err_out)))
+	ret->denied = NULL;
+	if (ended->denied_count)
+		ret->denied = calloc(ended->denied_count, sizeof(*ret->denied));
+	if (ret->denied)
+		memcpy(ret->denied, ended->denied, ended->denied_count * sizeof(*ret->denied));
+	if (!ret->cwd == !ended->cwd && !ret->denied == !ended->denied_count &&
+	    (!c || (ret->out && ret->err_out)))
 		return 0;
+	free(ret->denied);
 	free(ret->cwd);
 	free(ret->out);
 	free(ret->err_out);

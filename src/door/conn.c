@@ -103,13 +103,13 @@ static void conn_fail(struct door_conn *c, const struct err *e)
 	door_conn_end(c, "failed", e->msg);
 }
 
-void door_conn_deny(struct door_conn *c, const struct err *e)
+void door_conn_deny(struct door_conn *c, enum denial why, const struct err *e)
 {
 	struct audit_row row = row_of(c, "connect", "deny");
 
 	row.reason = e->msg;
 	row.address = c->dial.address[0] ? c->dial.address : NULL;
-	broker_record(c->door->broker, NULL, &row);
+	door_deny(c->door, NULL, &row, why);
 	conn_fail(c, e);
 }
 
@@ -129,7 +129,7 @@ static void allowed(struct door_conn *c)
 	if (!door_take(c->door, c->verdict.rule)) {
 		err_set(&e, ERR_LIMIT, EDQUOT, "%.120s port %u: the rate of '%.40s' is used up",
 			c->host.text, c->port, c->verdict.rule->name);
-		door_conn_deny(c, &e);
+		door_conn_deny(c, DENIAL_BUDGET, &e);
 		return;
 	}
 	c->state = CONN_RECORD;
@@ -173,7 +173,7 @@ static void on_answer(struct ask_wait *w, bool is_allowed, const char *by)
 		by ? "%.120s port %u was denied by %.40s"
 		   : "%.120s port %u: it was not allowed in time",
 		c->host.text, c->port, by);
-	door_conn_deny(c, &e);
+	door_conn_deny(c, DENIAL_PERSON, &e);
 }
 
 static void ask(struct door_conn *c)
@@ -197,7 +197,7 @@ static void ask(struct door_conn *c)
 		return;
 	err_set(&e, ERR_LIMIT, -r, "%.120s port %u: too many requests wait for an answer",
 		c->host.text, c->port);
-	door_conn_deny(c, &e);
+	door_conn_deny(c, DENIAL_PERSON, &e);
 }
 
 /* The box may send: a direct connection gets OK, a CONNECT its 200. */
@@ -221,8 +221,10 @@ static void on_dialled(struct dial *d, struct channel *up, struct err *e)
 {
 	struct door_conn *c = container(d, struct door_conn, dial);
 
-	if (!up) {
-		(e->kind == ERR_DENIED ? door_conn_deny : conn_fail)(c, e);
+	if (!up && e->kind == ERR_DENIED) {
+		door_conn_deny(c, d->why, e);
+	} else if (!up) {
+		conn_fail(c, e);
 	} else if (say_ok(c) < 0) {
 		channel_free(up, true);
 		door_conn_end(c, "failed", "the keeper does not listen");
@@ -235,6 +237,7 @@ void door_conn_judge(struct door_conn *c)
 {
 	const struct subject about = subject_of(c);
 	struct verdict *v = &c->verdict;
+	enum denial why;
 	struct err e;
 
 	ev_timer_stop(c->door->ev, &c->timer);
@@ -243,13 +246,15 @@ void door_conn_judge(struct door_conn *c)
 	if (v->action == ACTION_DENY) {
 		if (v->rule && v->rule->once)
 			(void)door_take(c->door, v->rule);
-		decision_explain(v, &about, c->door->config.box, &e);
-		if (c->door->trouble.kind != ERR_NONE)
+		why = decision_explain(v, &about, c->door->config.box, &e);
+		if (c->door->trouble.kind != ERR_NONE) {
+			why = DENIAL_POLICY;
 			err_set(&e, ERR_DENIED, EACCES,
 				"nothing is let through: the policy cannot be read; see `cove "
 				"inspect %s`",
 				c->door->config.box);
-		door_conn_deny(c, &e);
+		}
+		door_conn_deny(c, why, &e);
 	} else if (c->is_proxied && !c->said_connect) {
 		door_conn_to_web(c, false, NULL);
 	} else if (v->inspect && say_ok(c) < 0) {
@@ -323,7 +328,7 @@ static bool check_caps(struct door_conn *c)
 			(unsigned long long)bytes);
 	else
 		return true;
-	door_conn_deny(c, &e);
+	door_conn_deny(c, DENIAL_LIMIT, &e);
 	return false;
 }
 
@@ -372,7 +377,7 @@ void door_conn_start(struct door *d, uint32_t id, const struct wire_connect *m)
 	c->port = (uint16_t)m->port;
 	if (!m->host || m->port == 0 || m->port > UINT16_MAX || host_parse(&c->host, m->host) < 0) {
 		err_set(&e, ERR_INVALID, EINVAL, "not a host and a port");
-		door_conn_deny(c, &e);
+		door_conn_deny(c, DENIAL_FORM, &e);
 		return;
 	}
 	if (check_caps(c))

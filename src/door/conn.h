@@ -59,7 +59,7 @@ void door_conn_judge(struct door_conn *c);
 /* Frees it. verdict and reason are for the row about its end, if one allowed it. */
 void door_conn_end(struct door_conn *c, const char *verdict, const char *reason);
 /* A row of its own that says no, an answer to the box in the form that it understands, the end. */
-void door_conn_deny(struct door_conn *c, const struct err *e);
+void door_conn_deny(struct door_conn *c, enum denial why, const struct err *e);
 
 /* conn_first.c */
 void door_conn_read_head(struct door_conn *c);	/* CONN_HEAD */

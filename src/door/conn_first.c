@@ -94,7 +94,7 @@ void door_conn_read_head(struct door_conn *c)
 	if (r < 0) {
 		/* The parser says which status it is to be answered with. */
 		e.kind = ERR_INVALID;
-		door_conn_deny(c, &e);
+		door_conn_deny(c, DENIAL_FORM, &e);
 		return;
 	}
 	door_conn_judge(c);
@@ -199,7 +199,7 @@ void door_conn_read_first(struct door_conn *c)
 	if (r == 0 && is_end)
 		r = err_set(&e, ERR_DENIED, EBADMSG, "%.120s: half a TLS hello", c->host.text);
 	if (r < 0)
-		door_conn_deny(c, &e);
+		door_conn_deny(c, DENIAL_FORM, &e);
 	else if (r == 0)
 		channel_want(c->box, CHANNEL_IN);
 	else
@@ -379,7 +379,7 @@ static void tunnel_ended(void *arg, enum tunnel_end end, int error)
 		door_conn_to_web(c, false, up);
 		break;
 	case TUNNEL_REFUSED:
-		door_conn_deny(c, &c->dial.error);
+		door_conn_deny(c, DENIAL_FORM, &c->dial.error);
 		break;
 	case TUNNEL_RESET:
 		door_conn_end(c, "ok", "it ended with a reset");

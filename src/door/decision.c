@@ -22,7 +22,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { RANK_EXACT = 1000, PORTS = 65536, HINT_MAX = 130 };
+#define REMEDY ". Remedy: "
+enum { RANK_EXACT = 1000, PORTS = 65536 };
 
 /* How specific a match is; compared from the top. */
 struct rank {
@@ -333,51 +334,47 @@ bool policy_has_paths(const struct policy *p, const struct host *h, uint16_t por
 	return false;
 }
 
-/* What `cove allow` needs to hear: a pattern without a port is for 443 and 80. */
-static void explain_unmatched(const struct subject *s, const char *box, struct err *e)
+enum denial denial_of_address(const char *refused)
 {
-	const struct host *h = s->host;
-	bool six = h->is_address && h->family == AF_INET6;
-	char port[8] = "", pattern[80], start[110] = "";
-	const char *special = h->is_address ? addr_refused(h->family, h->addr) : NULL;
-
-	/* No grant is given for such a one. */
-	if (special) {
-		err_set(e, ERR_DENIED, EACCES,
-			"%.70s port %u: no rule allows it. It is %s: it needs a rule with "
-			"'private: true' in the box's policy (cove policy apply %.63s FILE)",
-			h->text, s->port, special, box);
-		return;
-	}
-	if (s->port != 443 && s->port != 80)
-		snprintf(port, sizeof(port), ":%u", s->port);
-	snprintf(pattern, sizeof(pattern), "%s%.70s%s%s", six ? "[" : "", h->text, six ? "]" : "",
-		 port);
-	/* A sentence that is cut off would say another name. */
-	if (2 * strlen(pattern) + strlen(h->text) + strlen(box) < HINT_MAX)
-		snprintf(start, sizeof(start), ", or --allow %s at its start", pattern);
-	err_set(e, ERR_DENIED, EACCES,
-		"%.70s port %u: no rule allows it. To allow it: cove allow %s %s%s", h->text,
-		s->port, box, pattern, start);
+	return refused == addr_metadata ? DENIAL_METADATA : DENIAL_PRIVATE;
 }
 
-void decision_explain(const struct verdict *v, const struct subject *s, const char *box,
-		      struct err *e)
+enum denial decision_explain(const struct verdict *v, const struct subject *s, const char *box,
+			     struct err *e)
 {
 	const struct request *r = s->request;
+	const struct host *h = s->host;
+	/* No grant is given for such a one. */
+	const char *special =
+		h->is_address && !r && !v->rule ? addr_refused(h->family, h->addr) : NULL;
+	const struct denied d = {.why = v->rule	  ? DENIAL_RULE
+					: r	  ? DENIAL_REQUEST
+					: special ? denial_of_address(special)
+						  : DENIAL_UNMATCHED,
+				 .box = box,
+				 .host = h->text,
+				 .port = s->port,
+				 .method = r ? r->method : NULL,
+				 .path = r ? r->path : NULL,
+				 .rule = v->rule ? v->rule->name : NULL};
+	char remedy[DENIAL_REMEDY_MAX] = "", port[16] = "";
+	size_t used;
 
-	if (s->kind == SUBJECT_NAME)
-		err_set(e, ERR_DENIED, EACCES, "no rule allows %s", s->host->text);
-	else if (s->kind == SUBJECT_CONNECTION && v->rule)
-		err_set(e, ERR_DENIED, EACCES, "%.120s port %u is denied by '%.40s'", s->host->text,
-			s->port, v->rule->name);
-	else if (s->kind == SUBJECT_CONNECTION)
-		explain_unmatched(s, box, e);
-	else if (v->rule)
-		err_set(e, ERR_DENIED, EACCES, "%s %.100s on %.80s is denied by '%.40s'", r->method,
-			r->path, s->host->text, v->rule->name);
+	if (s->port)
+		snprintf(port, sizeof(port), " port %u", s->port);
+	if (r)
+		err_set(e, ERR_DENIED, EACCES, "%.20s %.60s on %.60s: %s", r->method, r->path,
+			d.host, denial_reason(d.why));
 	else
-		err_set(e, ERR_DENIED, EACCES,
-			"%s %.60s on %.60s: no rule allows it. See `cove policy show %s`",
-			r->method, r->path, s->host->text, box);
+		err_set(e, ERR_DENIED, EACCES, "%.70s%s: %s%s", d.host, port,
+			special ? "no rule allows it. It is " : denial_reason(d.why),
+			special ? special : "");
+	/* What is cut off would be another name: it fits, or is not said. */
+	used = strlen(e->msg);
+	denial_remedy(&d, remedy, sizeof(remedy));
+	if (remedy[0] && used + strlen(REMEDY) + strlen(remedy) >= sizeof(e->msg))
+		denial_remedy(&d, remedy, sizeof(e->msg) - used - strlen(REMEDY));
+	if (remedy[0])
+		snprintf(e->msg + used, sizeof(e->msg) - used, REMEDY "%s", remedy);
+	return d.why;
 }

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "door/policy.h"
 #include "net/host.h"
+#include "store/denial.h"
 
 struct grants;
 
@@ -41,10 +42,12 @@ struct verdict {
 /* granted may be NULL. now_ms is wall clock. */
 void decision_make(const struct policy *p, const struct grants *granted, const struct subject *s,
 		   uint64_t now_ms, struct verdict *ret);
+/* For what addr_refused says of one. */
+enum denial denial_of_address(const char *refused);
 /* Why a verdict denies, and what its owner can do about it, as an ERR_DENIED. Of a request `path`
  * is what is shown. */
-void decision_explain(const struct verdict *v, const struct subject *s, const char *box,
-		      struct err *e);
+enum denial decision_explain(const struct verdict *v, const struct subject *s, const char *box,
+			     struct err *e);
 /* Some rule that matches host and port looks at paths: only then is a path brought into its one
  * form, or refused because it has none. */
 bool policy_has_paths(const struct policy *p, const struct host *h, uint16_t port);

@@ -71,9 +71,11 @@ static bool is_refused_now(struct dial *d)
 {
 	const char *why = dial_refused(d->door, &d->addrs[d->next - 1], d->port, d->private);
 
-	if (why)
+	if (why) {
+		d->why = why == denied ? DENIAL_RULE : denial_of_address(why);
 		err_set(&d->error, ERR_DENIED, EACCES, "%s %s %s", d->host.text,
 			d->host.is_address ? "is" : "leads to", why);
+	}
 	return why;
 }
 
@@ -160,7 +162,8 @@ static void take_addresses(struct dial *d, const struct resolved *addrs, size_t 
 		(void)door_take(d->door, once);
 	if (!d->addrs)
 		err_set(&d->error, ERR_FULL, ENOMEM, "no memory for addresses of %s", d->host.text);
-	else if (d->count == 0)
+	d->why = why == denied ? DENIAL_RULE : denial_of_address(why);
+	if (d->addrs && d->count == 0)
 		err_set(&d->error, ERR_DENIED, EACCES, "%s %s %s%s", d->host.text,
 			d->host.is_address ? "is" : "leads to", why,
 			why == denied ? "" : ", and no rule says 'private: true' for it");

@@ -24,6 +24,7 @@ struct dial {
 	struct ev_timer timer;
 	struct ev_defer step;
 	struct err error;
+	enum denial why;		/* where that is ERR_DENIED */
 	char address[INET6_ADDRSTRLEN]; /* that was dialled last; "" before */
 };
 

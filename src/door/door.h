@@ -31,6 +31,7 @@
 #include "net/channel.h"
 #include "net/channel_tcp.h"
 #include "net/tls.h"
+#include "store/denial.h"
 #include "store/net.h"
 #include "wire/link.h"
 #include "wire/msg.h"
@@ -96,6 +97,10 @@ void door_say_used(struct door *d);			   /* what has changed, to the broker */
 /* How many bytes may still go that way: no more than these are written, or a budget would let a
  * piece out with every connection. */
 uint64_t door_room(const struct door *d, const struct rule *r, bool is_up);
+
+/* Records a row that denies (call may be NULL), and tells the keeper; before the box has its
+ * answer, so that the command it is for has not ended yet. */
+void door_deny(struct door *d, struct broker_call *call, struct audit_row *row, enum denial why);
 
 /* conn.c */
 void door_conn_start(struct door *d, uint32_t id, const struct wire_connect *m);

@@ -59,7 +59,7 @@ static void on_resolved(struct resolve *resolve, int r, const struct resolved *a
 }
 
 static void record(struct door *d, struct name_query *q, const struct host *h,
-		   const struct verdict *v, const char *reason)
+		   const struct verdict *v, enum denial why, const char *reason)
 {
 	struct audit_row row = {
 		.kind = "name",
@@ -71,7 +71,10 @@ static void record(struct door *d, struct name_query *q, const struct host *h,
 		.reason = reason,
 	};
 
-	broker_record(d->broker, q ? &q->call : NULL, &row);
+	if (v->action == ACTION_DENY)
+		door_deny(d, q ? &q->call : NULL, &row, why);
+	else
+		broker_record(d->broker, q ? &q->call : NULL, &row);
 }
 
 static void on_recorded(struct broker_call *call, int r, struct err *e)
@@ -80,7 +83,8 @@ static void on_recorded(struct broker_call *call, int r, struct err *e)
 
 	if (r == 0 && !name_pay(q->door, q->rule, &q->host, true, e)) {
 		r = -e->code;
-		record(q->door, NULL, &q->host, &(struct verdict){.rule = q->rule}, e->msg);
+		record(q->door, NULL, &q->host, &(struct verdict){.rule = q->rule}, DENIAL_BUDGET,
+		       e->msg);
 	} else if (r == 0) {
 		r = resolve_start(q->door->resolver, &q->resolve, &q->host);
 	} else {
@@ -116,13 +120,14 @@ static void ask_outside(struct door *d, uint32_t id, const struct host *h, const
 				 .call.on_answer = on_recorded,
 				 .resolve.on_done = on_resolved};
 	d->names = q;
-	record(d, q, h, v, NULL);
+	record(d, q, h, v, DENIAL_RULE, NULL);
 }
 
 void name_start(struct door *d, uint32_t id, const struct wire_name *m)
 {
 	struct host h;
 	const struct subject about = {SUBJECT_NAME, &h, 0, NULL};
+	enum denial why = DENIAL_UNMATCHED;
 	struct verdict v;
 	struct err e = {0};
 
@@ -136,9 +141,9 @@ void name_start(struct door *d, uint32_t id, const struct wire_name *m)
 		ask_outside(d, id, &h, &v);
 		return;
 	}
-	record(d, NULL, &h, &v, NULL);
 	if (v.action == ACTION_DENY)
-		decision_explain(&v, &about, d->config.box, &e);
+		why = decision_explain(&v, &about, d->config.box, &e);
+	record(d, NULL, &h, &v, d->trouble.kind ? DENIAL_POLICY : why, NULL);
 	door_reply(d, id, v.action == ACTION_DENY ? -EACCES : 0, &e);
 }
 
@@ -154,7 +159,8 @@ void names_judge_again(struct door *d)
 		if (v.action == ACTION_ALLOW)
 			continue;
 		/* Where a person is to be asked it is not resolved until then. */
-		record(d, NULL, &q->host, &v, "the policy changed meanwhile");
+		record(d, NULL, &q->host, &v, v.rule ? DENIAL_RULE : DENIAL_UNMATCHED,
+		       "the policy changed meanwhile");
 		err_set(&e, ERR_DENIED, EACCES, "no rule allows %s any more", q->host.text);
 		door_reply(d, q->id, v.action == ACTION_DENY ? -EACCES : 0, &e);
 		query_remove(q);

@@ -268,7 +268,7 @@ static void on_dialled(struct dial *d, struct channel *up, struct err *e)
 
 		row.rule = w->req.verdict.rule ? w->req.verdict.rule->name : NULL;
 		row.address = w->address[0] ? w->address : NULL;
-		broker_record(door->broker, NULL, &row);
+		door_deny(door, NULL, &row, d->why);
 	}
 	if (up && w->config.tls)
 		up = channel_tls_connect(door->tls, door->ev, up, &to, &why);

@@ -64,6 +64,7 @@ struct web_request {
 	size_t kept_count;	     /* but for so many that the rule lists */
 	struct injection *injection; /* owned */
 	unsigned denied; /* not 0: the row that is being written says no; the status to answer */
+	enum denial why;
 	struct err denial;
 	uint64_t seq, started_ms, bytes_up, bytes_down;
 	unsigned interims; /* answers of 1xx */

@@ -26,7 +26,10 @@ static void record(struct web *w, const char *verdict, const char *reason)
 	row.rule = w->req.verdict.rule ? w->req.verdict.rule->name : NULL;
 	if (!w->req.denied && w->req.injection && injection_names(w->req.injection)[0])
 		row.credential = injection_names(w->req.injection);
-	broker_record(w->config.door->broker, &w->call, &row);
+	if (w->req.denied)
+		door_deny(w->config.door, &w->call, &row, w->req.why);
+	else
+		broker_record(w->config.door->broker, &w->call, &row);
 }
 
 /* ---- answers of our own ---- */
@@ -54,8 +57,9 @@ static void answer_box(struct web *w, unsigned status, const struct err *e)
 
 /* It is answered when the row is written: a box that is denied a thousand times at once would
  * otherwise write rows faster than the broker takes them. */
-static void deny(struct web *w, unsigned status, const struct err *e)
+static void deny(struct web *w, enum denial why, unsigned status, const struct err *e)
 {
+	w->req.why = why;
 	w->req.denied = status;
 	w->req.denial = *e;
 	w->state = WEB_DECIDE;
@@ -178,7 +182,7 @@ static void on_injected(void *arg, int r, struct err *e)
 	if (r == 0)
 		r = injection_apply(w->req.injection, &w->req.head, e);
 	if (r < 0) {
-		deny(w, 502, e);
+		deny(w, DENIAL_CREDENTIAL, 502, e);
 		/* Where it is kept, and how it is fetched, is no business of the box. */
 		if (!is_there)
 			err_set(&w->req.denial, e->kind, e->code,
@@ -201,7 +205,7 @@ void web_allowed(struct web *w)
 	web_limit(w, 0);
 	if (!door_take(w->config.door, rule)) {
 		err_set(&e, ERR_LIMIT, EDQUOT, "the rate of '%.60s' is used up", rule->name);
-		deny(w, 429, &e);
+		deny(w, DENIAL_BUDGET, 429, &e);
 	} else if (!rule || !rule_injects(rule)) {
 		record_allowed(w);
 	} else if (!w->config.tls && !rule->plain_http) {
@@ -209,11 +213,11 @@ void web_allowed(struct web *w)
 			"'%.60s' adds a credential, and this connection has no TLS that proves who "
 			"gets it: use https",
 			rule->name);
-		deny(w, 403, &e);
+		deny(w, DENIAL_CREDENTIAL, 403, &e);
 	} else if ((r = injection_start(&w->req.injection, w->config.door->broker, rule,
 					on_injected, w)) < 0) {
 		err_errno(&e, -r, "prepare what '%.60s' injects", rule->name);
-		deny(w, 502, &e);
+		deny(w, DENIAL_CREDENTIAL, 502, &e);
 	}
 }
 
@@ -233,7 +237,7 @@ void web_on_answer(struct ask_wait *wait, bool is_allowed, const char *by)
 			by ? "%s %.120s was denied by %.40s"
 			   : "%s %.120s: it was not allowed in time",
 			w->req.head.method, w->req.path, by);
-		deny(w, 403, &e);
+		deny(w, DENIAL_PERSON, 403, &e);
 	}
 	web_run(w);
 }
@@ -256,7 +260,7 @@ static void ask(struct web *w)
 	if (ask_start(w->config.door, &w->wait, &what) == 0)
 		return;
 	err_set(&e, ERR_LIMIT, ENOBUFS, "too many requests wait for an answer");
-	deny(w, 429, &e);
+	deny(w, DENIAL_PERSON, 429, &e);
 }
 
 /* ---- the request's head ---- */
@@ -406,6 +410,7 @@ int web_read_request(struct web *w)
 {
 	const struct verdict *v = &w->req.verdict;
 	struct request shown;
+	enum denial why;
 	struct err e = {0};
 	size_t used;
 	int r = http_request_parse(&w->req.head, buf_data(&w->box.in), buf_len(&w->box.in), &used,
@@ -428,16 +433,16 @@ int web_read_request(struct web *w)
 	if (r < 0) {
 		/* The status is in the code; what follows on the connection cannot be trusted. */
 		w->keep_box = false;
-		deny(w, answer_status(&e), &e);
+		deny(w, DENIAL_FORM, answer_status(&e), &e);
 	} else if (v->action == ACTION_DENY) {
 		if (v->rule && v->rule->once)
 			(void)door_take(w->config.door, v->rule);
 		shown = (struct request){.method = w->req.head.method, .path = w->req.path};
-		decision_explain(
+		why = decision_explain(
 			v,
 			&(struct subject){SUBJECT_REQUEST, &w->config.host, w->config.port, &shown},
 			w->config.door->config.box, &e);
-		deny(w, 403, &e);
+		deny(w, why, 403, &e);
 	} else if (v->action == ACTION_ASK && !w->req.was_asked) {
 		ask(w);
 	} else {

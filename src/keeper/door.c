@@ -244,6 +244,7 @@ static void on_reason(struct keeper_door *d, const struct wire_frame *f)
 static void on_frame(struct wire_link *l, const struct wire_frame *f)
 {
 	struct keeper_door *d = container(l, struct keeper_door, link);
+	struct wire_denied denied;
 
 	if (!wire_type_is_known(f->type))
 		return; /* a newer door's */
@@ -253,6 +254,8 @@ static void on_frame(struct wire_link *l, const struct wire_frame *f)
 		on_hello(d, f);
 	else if (f->id & (KEEPER_REQUEST_BIT | WIRE_NET_BIT))
 		keeper_relay_from_door(d->k, f);
+	else if (f->type == WIRE_DENIED && f->id == 0 && wire_denied_decode(f, &denied) == 0)
+		keeper_denied(d->k, &denied);
 	else
 		keeper_door_kill(d, "it broke the protocol");
 }

@@ -53,6 +53,7 @@ struct keeper_exec {
 	struct keeper_follow *followers; /* owned by their clients */
 	struct keeper_run *run;		 /* owned; NULL once closed */
 	char *cwd;			 /* owned, may be NULL */
+	struct buf denied;		 /* behind rec.denied */
 };
 
 struct keeper_follow_stream {
@@ -108,6 +109,9 @@ void keeper_exec_synced(struct keeper_exec *x, int r);
 void keeper_exec_wait(const struct keeper_exec *x, struct keeper_gate *g);
 void keeper_sync_begin(struct keeper *k);
 void keeper_sync_done(struct keeper *k);
+
+/* denied.c: for the commands that run now. */
+void keeper_denied(struct keeper *k, const struct wire_denied *m);
 
 /* repeat.c: tokens. keeper_token_check: 0, and the command with this token if there is one; an
  * error where the token cannot be used. */

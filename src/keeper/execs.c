@@ -3,6 +3,7 @@
 #include "base/limits.h"
 #include "base/str.h"
 #include "keeper/exec.h"
+#include "wire/denials.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -57,6 +58,7 @@ static struct keeper_exec *table_add(struct keeper *k, const struct exec_record 
 		return NULL;
 	x->k = k;
 	x->rec = *rec;
+	buf_init(&x->denied, DENIALS_BYTES_MAX);
 	keeper_outputs_init(x->out);
 	k->execs[k->exec_count++] = x;
 	return x;
@@ -86,6 +88,7 @@ static void table_remove(struct keeper_exec *x)
 	run_free(x);
 	keeper_outputs_close(&k->logs, x->out);
 	free(x->cwd);
+	buf_done(&x->denied);
 	free(x);
 }
 
@@ -646,6 +649,8 @@ static void on_exec_exit(struct keeper_exec *x, const struct wire_frame *f)
 	m.exec_id = r->exec_id;
 	m.state = EXEC_DONE;
 	m.truncated = r->truncated;
+	m.denied = r->denied;
+	m.denied_more = r->denied_more;
 	if (m.duration_ms > duration_ms) /* less: a line may have waited for its shell */
 		m.duration_ms = duration_ms;
 	if (x->k->io_unknown)

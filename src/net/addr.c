@@ -20,11 +20,13 @@ struct block {
 	const char *what;
 };
 
+const char addr_metadata[] = "a cloud's metadata service";
+
 static const struct block blocks4[] = {
-	{{169, 254, 169, 254}, 32, "a cloud's metadata service"},
-	{{100, 100, 100, 200}, 32, "a cloud's metadata service"},
-	{{192, 0, 0, 192}, 32, "a cloud's metadata service"},
-	{{168, 63, 129, 16}, 32, "a cloud's metadata service"},
+	{{169, 254, 169, 254}, 32, addr_metadata},
+	{{100, 100, 100, 200}, 32, addr_metadata},
+	{{192, 0, 0, 192}, 32, addr_metadata},
+	{{168, 63, 129, 16}, 32, addr_metadata},
 	{{0}, 8, "an unspecified address"},
 	{{127}, 8, "a loopback address"},
 	{{10}, 8, "a private address"},
@@ -44,8 +46,8 @@ static const struct block blocks4[] = {
 };
 
 static const struct block blocks6[] = {
-	{{0xfd, 0x00, 0x0e, 0xc2, [14] = 0x02, 0x54}, 128, "a cloud's metadata service"},
-	{{0xfd, 0x20, 0x00, 0xce, [14] = 0x02, 0x54}, 128, "a cloud's metadata service"},
+	{{0xfd, 0x00, 0x0e, 0xc2, [14] = 0x02, 0x54}, 128, addr_metadata},
+	{{0xfd, 0x20, 0x00, 0xce, [14] = 0x02, 0x54}, 128, addr_metadata},
 	{{0}, 128, "an unspecified address"},
 	{{[15] = 1}, 128, "a loopback address"},
 	{{0xfc}, 7, "a unique local address"},

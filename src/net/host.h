@@ -47,6 +47,7 @@ socklen_t addr_socket(struct sockaddr_storage *ret, int family, const uint8_t *a
  * forms of any of these, Teredo, and any address of the host's own. Returns NULL if it may, else
  * what it is ("a loopback address"). */
 const char *addr_refused(int family, const uint8_t *addr);
+extern const char addr_metadata[]; /* what it returns for a metadata service */
 /* The same without the host's own: what an address is anywhere. */
 const char *addr_special(int family, const uint8_t *addr);
 /* Reads the host's own addresses again (getifaddrs); at start and before each check that follows a

@@ -57,6 +57,7 @@ struct audit_row {
 	const char *rule;    /* its name */
 	const char *verdict; /* allow, deny, ask; done: ok, cut, failed */
 	const char *reason;  /* one sentence where there is more to say; never a secret */
+	const char *why;     /* deny: denial_word */
 	const char *address; /* that was dialled */
 	uint64_t bytes_up, bytes_down, duration_ms, status;
 	uint64_t count;		/* of equal ones that this row stands for; 0: itself */

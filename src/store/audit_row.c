@@ -20,7 +20,7 @@
 static const struct wire_named_field fields[] = {
 	R(seq), R(time_ms), R(kind), R(about), R(exec_id), R(host), R(port), R(method), R(path),
 	R(rule), R(verdict), R(reason), R(address), R(bytes_up), R(bytes_down), R(duration_ms),
-	R(status), R(count), R(credential), R(by), {0}};
+	R(status), R(count), R(credential), R(by), R(why), {0}};
 /* clang-format on */
 
 /* ---- the form of a row ---- */

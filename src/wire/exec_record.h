@@ -11,6 +11,7 @@
 #pragma once
 
 #include "base/limits.h"
+#include "wire/msg_list.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,6 +42,9 @@ struct exec_record {
 	/* Of its whole tree, as far as the host's cgroups can tell; 0 where they cannot. keeper:
 	 * I/O that is not counted is WIRE_UNKNOWN. */
 	uint64_t cpu_us, mem_peak_bytes, io_read_bytes, io_write_bytes;
+	/* keeper: what the door denied while it ran; borrowed, see denials.h; not journalled. */
+	struct wire_list denied;
+	uint32_t denied_more;		    /* that the list has no room for */
 	uint64_t arguments;		    /* keeper: what was asked for, as a number */
 	const char *cwd;		    /* borrowed; of the shell after a line; may be NULL */
 	char command[EXEC_COMMAND_MAX + 1]; /* first line, cut; any bytes */

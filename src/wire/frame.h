@@ -62,6 +62,8 @@ enum wire_type {
 	/* Between a client and the keeper, if both have the feature. */
 	WIRE_SUBSCRIBE, /* the box's events: struct wire_subscribe; answered by WIRE_EVENT frames */
 	WIRE_EVENT,	/* struct wire_event */
+
+	WIRE_DENIED, /* door to keeper, id 0, no answer: struct wire_denied */
 	WIRE_TYPE_COUNT
 };
 

@@ -27,7 +27,11 @@ static const struct wire_field queued_fields[] = {F(queued, exec_id), {0}};
 static const struct wire_field exit_fields[] = {
 	R(exec_id), R(exit_code), R(has_exit), R(signal), R(timed_out), R(oom_killed),
 	R(stdout_bytes), R(stderr_bytes), R(truncated), R(duration_ms), R(shell_state), R(cwd),
-	R(cause), R(cpu_us), R(mem_peak_bytes), R(io_read_bytes), R(io_write_bytes), {0}};
+	R(cause), R(cpu_us), R(mem_peak_bytes), R(io_read_bytes), R(io_write_bytes), R(denied),
+	R(denied_more), {0}};
+static const struct wire_field denied_fields[] = {
+	F(denied, exec_id), F(denied, host), F(denied, port), F(denied, method),
+	F(denied, reason), F(denied, remedy), {0}};
 static const struct wire_field signal_fields[] = {
 	F(signal, exec_id), F(signal, signal), F(signal, tree), {0}};
 static const struct wire_field resize_fields[] = {F(resize, rows), F(resize, cols), {0}};

@@ -32,6 +32,7 @@
  *	                 once. Bytes may come before OK: they wait.
  *	PORT(id)         client -> init: the same, the other way round.
  *	DOOR(id)         client -> door: SAY(id)..., then OK(id) | ERROR(id)
+ *	DENIED           door -> keeper, with id 0, as it denies something: not answered
  *	CREDIT(id, s)    lets the sender of stream s go on. Each stream starts with WIRE_WINDOW.
  *
  * On the init link the id of a command is its exec id, ids with the top bit are file operations and
@@ -142,7 +143,7 @@ struct wire_stop {
 	X(cut, WIRE_SAY, wire_cut) X(ask, WIRE_SAY, wire_ask) \
 	X(door_status, WIRE_SAY, wire_door_status) \
 	X(queued, WIRE_QUEUED, wire_queued) X(subscribe, WIRE_SUBSCRIBE, wire_subscribe) \
-	X(event, WIRE_EVENT, wire_event)
+	X(event, WIRE_EVENT, wire_event) X(denied, WIRE_DENIED, wire_denied)
 /* clang-format on */
 
 #define WIRE_DECLARE(name, frame_type, tag)                                    \

@@ -17,6 +17,15 @@ struct wire_connect {
 	uint64_t exec_id; /* whose it is, 0 if not known */
 };
 
+/* Something was denied: before the answer that the box gets. */
+struct wire_denied {
+	uint64_t exec_id; /* whose it was, 0 if not known */
+	const char *host; /* NULL: what was sent named none */
+	uint64_t port;	  /* 0: a name was looked up */
+	const char *method;
+	const char *reason, *remedy; /* store/denial.h */
+};
+
 struct wire_port {
 	uint64_t port; /* on the box's own loopback */
 };

@@ -639,7 +639,7 @@ static void raise_files(void)
 	setrlimit(RLIMIT_NOFILE, &files);
 }
 
-/* Is a name that no rule allows still refused by the stub? */
+/* Is a name that no rule allows still not there, says the stub? */
 static int stub_answers(void)
 {
 	static const char q[] = "\x77\x01\x01\0\0\1\0\0\0\0\0\0\6denied\7example\0\0\1\0\1";
@@ -656,7 +656,7 @@ static int stub_answers(void)
 			n = recv(fd, answer, sizeof(answer), 0);
 		close(fd);
 		if (n >= 12 && answer[0] == 0x77 && answer[1] == 1)
-			return (answer[3] & 15) == 5 ? 0 : answer[3] & 15;
+			return (answer[3] & 15) == 3 ? 0 : answer[3] & 15;
 	}
 	return -1;
 }

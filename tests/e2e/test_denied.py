@@ -1,6 +1,9 @@
 """What a command learns of a denial, and what whoever runs it does: real clients, a real door, servers on loopback."""
+import json
+
 import pytest
 
+from conftest import wait_until
 from door_kit import DIRECT
 
 pytestmark = pytest.mark.once("user")
@@ -55,3 +58,57 @@ print(look(), flush=True)
     process.stdin.close()
     assert process.stdout.readline().startswith(b"{'198.18"), "it was just allowed"
     assert process.wait() == 0
+
+
+# ---- what its result says ----
+
+def denied(door, box, line):
+    """What a result lists, by its host."""
+    got = json.loads(door("exec", "--json", box, "--", "sh", "-c", line).out)
+    return {d.pop("host"): d for d in got["denied"]}
+
+
+def test_a_result_says_what_was_denied(door, rig, box):
+    got = denied(door, box, DIRECT + "curl -sS http://no.test/; " + DIRECT + "curl -sS http://10.1.2.3:81/; "
+                 f"curl -sS {rig.url('/echo', tls=False)}")
+    assert set(got) == {"no.test", "10.1.2.3"}, "what was allowed is not listed"
+    name, address = got["no.test"], got["10.1.2.3"]
+    assert name["remedy"].startswith(f"cove allow {box} no.test") and "shared" not in name
+    assert address["port"] == 81 and "private: true" in address["remedy"] and "cove allow" not in address["remedy"]
+    assert denied(door, box, "true") == {}, "none is carried over"
+    assert "remedy" not in denied(door, box, "curl -sS http://169.254.169.254/")["169.254.169.254"]
+
+
+def test_the_remedy_works(door, rig, box):
+    url = f"http://no.test:{rig.web.port}/"
+    remedy = denied(door, box, f"curl -sS {url}")["no.test"]["remedy"]
+    door(*remedy.split(",")[0].split()[1:]).ok()
+    assert denied(door, box, f"curl -sS {url}").get("no.test", {}).get("reason") != "no rule allows it"
+
+
+def test_a_request_that_is_denied_names_its_method(door, rig):
+    box = door.box([{"name": "read", "allow": "web.test", "methods": ["GET"]}])
+    got = denied(door, box, f"curl -sS -X DELETE {rig.url('/echo', tls=False)}")["web.test"]
+    assert got["method"] == "DELETE" and got["port"] == rig.web.port
+    assert door.row(box, method="DELETE")["why"] == "request"
+
+
+def test_denials_of_several_commands_are_shared_or_ones_own(door, box):
+    door.need(box, "python3")
+    other = door.start("exec", "--json", "-i", box, "--", "cat")
+    other.stdin.write(b"x")
+    other.stdin.flush()
+    wait_until(lambda: '"state":"running"' in door("ps", box, "--json").out.decode(), "the other one to run")
+    try:
+        got = denied(door, box, DIRECT + "python3 -c 'import socket; socket.getaddrinfo(\"both.test\", 80)'")
+        assert got["both.test"]["shared"] is True
+    finally:
+        out, _ = other.communicate()
+    assert [d["host"] for d in json.loads(out)["denied"]] == ["both.test"]
+
+
+def test_verbose_says_it_on_stderr(door, box):
+    got = door("exec", "-v", box, "--", "curl", "-sS", "http://10.1.2.3:81/")
+    (line,) = [text for text in got.errors.splitlines() if text.startswith("[cove] denied: ")]
+    assert line.startswith("[cove] denied: 10.1.2.3:81 (") and "private: true" in line
+    assert "denied:" not in door("exec", box, "--", "curl", "-sS", "http://10.1.2.3:81/").errors

@@ -318,6 +318,7 @@ static void box_verb_frame(const struct wire_frame *f)
 static void box_frame(struct wire_link *l, const struct wire_frame *f)
 {
 	struct seen *s = &rig.ids[f->id & (WIRE_NET_BIT - 1)];
+	struct wire_denied denied;
 	struct wire_credit m;
 
 	if (f->id & 0x80000000u && !rig.ids_again) {
@@ -326,6 +327,16 @@ static void box_frame(struct wire_link *l, const struct wire_frame *f)
 	}
 	if (rig.ids_again)
 		return;
+	if (f->type == WIRE_DENIED) {
+		CHECK_EQ(f->id, 0);
+		CHECK_EQ(wire_denied_decode(f, &denied), 0);
+		copy(rig.denied, sizeof(rig.denied), denied.host ? denied.host : "");
+		copy(rig.denied_remedy, sizeof(rig.denied_remedy), denied.remedy);
+		rig.denied_port = denied.port;
+		rig.denied_exec = denied.exec_id;
+		rig.denials++;
+		return;
+	}
 	CHECK((f->id & (WIRE_NET_BIT - 1)) < RIG_IDS_MAX);
 	if (f->type == WIRE_OK) {
 		CHECK(!s->ok && !s->failed);

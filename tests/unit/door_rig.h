@@ -40,6 +40,9 @@ struct rig {
 	struct rig_row rows[RIG_ROWS_MAX];
 	unsigned row_count;
 	bool link_closed;
+	unsigned denials; /* DENIED notices; the last one: */
+	char denied[DNS_NAME_MAX + 1], denied_remedy[DENIAL_REMEDY_MAX];
+	uint64_t denied_port, denied_exec;
 	bool ids_again; /* ids may be used again: what the box sees of them is not checked */
 	unsigned says, verb_ok, verb_failed;
 	struct wire_frame said; /* the last SAY */

@@ -399,7 +399,7 @@ TEST(result_as_json)
 		"\"stderr_base64\":\"/w==\",\"cwd\":\"/tmp\",\"duration_ms\":5,\"timed_out\":false,"
 		"\"oom_killed\":false,\"truncated\":false,\"stdout_bytes\":3,\"stderr_bytes\":1,"
 		"\"shell\":\"kept\",\"cause\":\"exit\",\"cpu_ms\":null,\"mem_peak_bytes\":null,"
-		"\"io_read_bytes\":0,\"io_write_bytes\":0}");
+		"\"io_read_bytes\":0,\"io_write_bytes\":0,\"denied\":[]}");
 	free(json);
 	r.has_exit = false;
 	r.signal = 9;
@@ -412,7 +412,7 @@ TEST(result_as_json)
 	CHECK(strstr(json, "\"exit_code\":null,\"signal\":9,"));
 	CHECK(strstr(json, "\"oom_killed\":true,"));
 	CHECK(strstr(json, "\"cpu_ms\":1,\"mem_peak_bytes\":4096,\"io_read_bytes\":5,"
-			   "\"io_write_bytes\":6}"));
+			   "\"io_write_bytes\":6,"));
 	free(json);
 }
 

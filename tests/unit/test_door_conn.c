@@ -74,6 +74,7 @@ TEST(what_no_rule_allows_is_refused_recorded_and_causes_no_lookup)
 	CHECK_EQ(rig.ids[1].error.kind, ERR_DENIED);
 	CHECK(strstr(rig.ids[1].msg, "cove allow box other.test"));
 	CHECK_EQ(rig.lookups, 0);
+	CHECK_EQ(rig.denials, 7);
 	CHECK_EQ(rig_rows("connect", "deny"), 7);
 	CHECK_EQ(rig_rows("connect", "allow"), 0);
 }
@@ -250,6 +251,10 @@ TEST(names_are_judged_before_they_are_asked_for)
 	CHECK_EQ(rig.ids[2].error.kind, ERR_DENIED);
 	CHECK_EQ(rig.ids[3].error.kind, ERR_NOT_FOUND);
 	CHECK_EQ(rig.lookups, 3);
+	CHECK_EQ(rig.denials, 1);
+	CHECK_STR(rig.denied, "other.test");
+	CHECK_EQ(rig.denied_port, 0);
+	CHECK(strstr(rig.denied_remedy, "cove allow box other.test"));
 	CHECK_EQ(rig_rows("name", "deny"), 1);
 	CHECK_EQ(rig_rows("name", "allow"), 3);
 	CHECK_EQ(rig_rows("name", "ask"), 1);
@@ -618,9 +623,10 @@ TEST(the_remedy_for_a_private_address_is_a_rule)
 	rig_open(with_port("allow: up.test\n    private: true", port));
 	box_connect(1, "127.0.0.1", port);
 	UNTIL(rig.ids[1].failed);
-	CHECK(strstr(rig_row("connect", "deny")->reason,
-		     "a loopback address: it needs a rule with"));
+	CHECK(strstr(rig_row("connect", "deny")->reason, "a rule for 127.0.0.1 with 'private: "));
 	CHECK(!strstr(rig_row("connect", "deny")->reason, "cove allow"));
+	CHECK(strstr(rig.denied_remedy, "private: true"));
+	CHECK_EQ(rig.denied_port, port);
 }
 
 TEST(frames_that_break_the_protocol_end_the_door)
