@@ -1,4 +1,5 @@
-/* The two clocks: monotonic for durations and timers, wall time for records people read. */
+/* The clocks: monotonic for durations and timers, wall time for records people read, and the
+ * machine's own. */
 #pragma once
 
 #include <stdint.h>
@@ -20,6 +21,12 @@ static inline uint64_t clock_mono_ns(void)
 static inline uint64_t clock_mono_ms(void)
 {
 	return clock_mono_ns() / 1000000u;
+}
+
+/* Since the machine was started, with the time that it slept. */
+static inline uint64_t clock_boot_ms(void)
+{
+	return clock_ns_of(CLOCK_BOOTTIME) / 1000000u;
 }
 
 /* Milliseconds since 1970. */

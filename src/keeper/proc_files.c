@@ -28,6 +28,7 @@ enum {
 	TICKS_PER_S = 100, /* USER_HZ, the same on every machine */
 	LINE_WIDTH = 63,
 	STAT_WIDTH = 127,
+	AHEAD_MS = 1000, /* uptime is written anew after that, while a command runs */
 };
 
 /* One line of a fixed length. */
@@ -170,7 +171,7 @@ static void put_stat(struct proc_files *t, struct buf *b, const struct cgroup_st
 		put_line(b, STAT_WIDTH, "cpu%u %" PRIu64 " 0 0 %" PRIu64 " 0 0 0 0 0 0", i,
 			 busy / t->cpus, idle / t->cpus);
 	buf_printf(b, "intr 0\nctxt 0\n");
-	put_line(b, LINE_WIDTH, "btime %" PRIu64, t->started_s);
+	put_line(b, LINE_WIDTH, "btime %" PRIu64, (clock_wall_ms() - clock_boot_ms()) / 1000);
 	put_line(b, LINE_WIDTH, "procs_running %u", running ? running : 1);
 	buf_printf(b, "procs_blocked 0\nsoftirq 0 0 0 0 0 0 0 0 0 0 0\n");
 }
@@ -222,6 +223,7 @@ int proc_files_write(struct proc_files *t, uint64_t now_ms, const struct cgroup_
 	uint64_t pids = now->pids > running ? now->pids : running + 1;
 	uint64_t all_ms = up_ms * t->cpus, busy_ms = now->cpu_us / 1000;
 	uint64_t idle_ms = all_ms > busy_ms ? all_ms - busy_ms : 0;
+	uint64_t boot_ms = now_ms + clock_boot_ms() - clock_mono_ms() + AHEAD_MS;
 	struct buf b;
 	int first = 0;
 
@@ -242,7 +244,7 @@ int proc_files_write(struct proc_files *t, uint64_t now_ms, const struct cgroup_
 				 t->load[0], t->load[1], t->load[2], running, pids, pids);
 		else if (i == UPTIME)
 			put_line(&b, LINE_WIDTH, "%" PRIu64 ".%02" PRIu64 " %" PRIu64 ".%02" PRIu64,
-				 up_ms / 1000, up_ms % 1000 / 10, idle_ms / 1000,
+				 boot_ms / 1000, boot_ms % 1000 / 10, idle_ms / 1000,
 				 idle_ms % 1000 / 10);
 		else
 			put_stat(t, &b, now, up_ms, running);
@@ -285,7 +287,6 @@ int proc_files_open(struct proc_files *t, int *fds, uint64_t mem_bytes, bool mem
 	t->mem_kb = (mem_asked && have > 0 && have < mem_bytes ? have : mem_bytes) / 1024;
 	t->cpus = cpus;
 	t->started_ms = clock_mono_ms();
-	t->started_s = clock_wall_ms() / 1000;
 	if (t->fd[0] < 0)
 		return 0;
 	r = write_cpuinfo(t);

@@ -6,7 +6,9 @@
  * with one call and never changes its length, so a reader sees one state or the next.
  *
  * cpuinfo is the host's, cut to as many processors as the box has. The load is how many processors
- * the box kept busy, averaged as the kernel averages.
+ * the box kept busy, averaged as the kernel averages. The boot is the machine's: the kernel says in
+ * /proc/PID/stat how long after it a process began. uptime is ahead by the second that passes until
+ * it is written again: of a process that began after it, ps would make an age below zero.
  */
 #pragma once
 
@@ -23,7 +25,6 @@ struct proc_files {
 	uint64_t mem_kb;	  /* the box has; 0: the host's own numbers are shown */
 	unsigned cpus;
 	uint64_t started_ms, written_ms; /* monotonic; written_ms 0: never */
-	uint64_t started_s;		 /* wall clock */
 	uint64_t cpu_us;		 /* when last written */
 	double load[3];
 };

@@ -238,12 +238,10 @@ def test_free_and_uptime_agree_with_it(cove, shared):
     assert run(cove, shared, "uptime")["exit_code"] == 0
 
 
-def test_uptime_is_the_boxs_own_and_grows(cove, box):
+def test_uptime_is_the_machines_and_grows(cove, box):
     host = float(pathlib.Path("/proc/uptime").read_text().split()[0])
     first = float(run(cove, box, "cat /proc/uptime")["stdout"].split()[0])
-    if host < 1000:
-        pytest.skip("the host has just been started")
-    assert first < host - 500
+    assert host - 1 < first < host + 60
     done = run(cove, box, """
         first=$(cat /proc/uptime); i=0
         while [ "$(cat /proc/uptime)" = "$first" ] && [ $i -lt 300 ]; do sleep 0.1; i=$((i+1)); done

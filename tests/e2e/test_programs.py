@@ -115,3 +115,11 @@ def test_ptrace_is_for_the_boxs_own_processes(cove, box, inner_root):
     assert cove.inspect(with_it)["ptrace"] is True
     got = cove("exec", "-u", "root", with_it, "--", "python3", "-c", TRACER).ok().text
     assert got == "attach 0 init -1 -1\nread b'secret!' init Operation not permitted\n"
+
+
+@needs_base
+def test_ps_says_when_and_how_long(cove, box):
+    got = cove.sh(box, "sleep 3; date +%s; date -d \"$(ps -o lstart= -p $$)\" +%s; ps -o etimes= -p $$; "
+                       "sh -c 'ps -o etimes= -p $$'")["stdout"].split()
+    now, began, age, fresh = (int(word) for word in got)
+    assert 2 <= now - began < 60 and 2 <= age < 60 and 0 <= fresh < 60
