@@ -133,7 +133,8 @@
 #define INIT_DNS_TCP_MS	 10000u /* for the next question on one */
 
 /* What a box trusts (src/guest/trust.c). */
-#define TRUST_BUNDLE_MAX (4u << 20) /* of an image's certificates */
+#define TRUST_BUNDLE_MAX (4u << 20)  /* of an image's certificates */
+#define TRUST_EXTRA_MAX	 (64u << 10) /* of those that the host's administrator added */
 
 /* The door (src/door). */
 #define DOOR_CONNS_MAX	  1024u	      /* at once, unless --net-conns says less */

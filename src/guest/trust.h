@@ -14,7 +14,7 @@
 #include "guest/guest.h"
 
 #define GUEST_TRUST_FILE     "/dev/cove-trust/bundle.pem" /* the image's bundle and the authority */
-#define GUEST_TRUST_OWN_FILE "/dev/cove-trust/box.pem"	  /* the authority alone */
+#define GUEST_TRUST_OWN_FILE "/dev/cove-trust/box.pem"	  /* without the image's */
 
-/* Once /dev is shown and nothing more is mounted. */
+/* Once /dev is shown and nothing more is mounted. pem: the authority, and roots of the host's. */
 int guest_trust_show(struct guest *g, const char *pem);

@@ -14,6 +14,7 @@
 #include "guest/trust.h"
 #include "keeper/door.h"
 #include "keeper/life.h"
+#include "keeper/roots.h"
 #include "store/net.h"
 
 #include <errno.h>
@@ -111,6 +112,25 @@ static bool has_box(void *arg, const char *box)
 	return faccessat(st->boxes_fd, box, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
 }
 
+/* The box trusts its authority, and what the host's administrator trusts. */
+static int add_host_roots(struct keeper_network *n, struct err *e)
+{
+	struct buf roots;
+	char *all = NULL;
+	int r;
+
+	buf_init(&roots, TRUST_EXTRA_MAX);
+	r = keeper_roots_read(keeper_roots_places, &roots);
+	if (r == 0 && buf_len(&roots) > 0)
+		r = asprintf(&all, "%s\n%s", n->cert, buf_cstr(&roots)) < 0 ? -ENOMEM : 0;
+	if (r == 0 && all) {
+		free(n->cert);
+		n->cert = all;
+	}
+	buf_done(&roots);
+	return r < 0 ? err_errno(e, -r, "read what this host trusts") : 0;
+}
+
 int keeper_network_prepare(struct keeper_life *l, struct err *e)
 {
 	struct keeper_network *n = &l->network;
@@ -130,7 +150,7 @@ int keeper_network_prepare(struct keeper_life *l, struct err *e)
 		if (r == 0)
 			r = net_ca_take(&l->st, box, n->ca, &n->cert, e);
 	}
-	return r;
+	return r < 0 ? r : add_host_roots(n, e);
 }
 
 int keeper_network_start(struct keeper_life *l, struct err *e)

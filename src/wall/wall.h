@@ -49,7 +49,7 @@ struct wall_limits {
  * redirect; UDP and the rest are refused at once. */
 struct wall_net {
 	bool on;
-	const char *trust_pem; /* a certificate to be trusted inside; or NULL */
+	const char *trust_pem; /* certificates to be trusted inside; or NULL */
 };
 
 /* Borrowed, with all that it points to, until await or abort returns; host until the box ends. */

@@ -6,9 +6,10 @@ import os
 import pathlib
 import shutil
 import signal
+import subprocess
 
 import pytest
-from conftest import PREFIX, wait_until
+from conftest import DEADLINE, PREFIX, wait_until
 
 TRUST = "/dev/cove-trust/bundle.pem"
 OWN = "/dev/cove-trust/box.pem"
@@ -211,3 +212,18 @@ def test_without_the_program(cove, tmp_path):
     set_net(cove, box, "balanced")
     cove.fails("unsupported", "start", box, env=env)
     cove("start", box).ok()
+
+
+def test_what_the_administrator_trusts(cove):
+    """A root of a network that inspects TLS, where update-ca-certificates looks for such: trusted inside, too."""
+    added = pathlib.Path("/usr/local/share/ca-certificates")
+    if not added.is_dir():
+        pytest.skip(f"this host has no {added}")
+    root = pathlib.Path(BUNDLE).read_text().split("-----END")[0] + "-----END CERTIFICATE-----"
+    line = f'mount -t tmpfs none {added} && mkdir {added}/corp && cat >{added}/corp/inspection.crt && exec "$@"'
+    argv = cove.argv(["run", "--net", "balanced", "--", "cat", OWN])
+    got = subprocess.run(["unshare", "-m", "sh", "-c", line, "sh", *argv], input=root.encode(), env=cove.env,
+                         capture_output=True, timeout=DEADLINE)
+    assert got.returncode == 0, got
+    inside = got.stdout.decode()
+    assert inside.count("BEGIN CERTIFICATE") == 2 and root.split("\n", 1)[1] in inside
