@@ -31,6 +31,7 @@ struct progress {
 	bool on_terminal;
 	int signal; /* that ended it, or 0 */
 	unsigned skipped;
+	char why[160]; /* the first of them was */
 };
 
 enum { FIRST_MS = 1000, EVERY_MS = 200, SKIPPED_SHOWN = 10 };
@@ -79,6 +80,8 @@ static void on_skipped(void *arg, const char *path, const char *why)
 {
 	struct progress *p = arg;
 
+	if (p->skipped == 0)
+		str_copy(p->why, sizeof(p->why), why);
 	if (p->skipped++ < SKIPPED_SHOWN)
 		cli_note("'%.150s' was left out: %s", path, why);
 }
@@ -157,8 +160,9 @@ static int copy(struct cli *c, struct cove_box *box, const struct place *from,
 		return cli_broken(c, &err);
 	if (p.skipped > 0)
 		return cli_error(c, COVE_DENIED,
-				 "%u %s below '%.80s' could not be read; the rest was copied",
-				 p.skipped, p.skipped == 1 ? "entry" : "entries", from->path);
+				 "%u %s below '%.80s' could not be read (%s); the rest was copied",
+				 p.skipped, p.skipped == 1 ? "entry" : "entries", from->path,
+				 p.why);
 	return say_copied(c, from, to, &p, r);
 }
 

@@ -221,10 +221,13 @@ static int leave_out(struct put_walk *w, int code, uid_t owner, struct err *e)
 {
 	const struct cove_copy *how = &w->t->how;
 	bool is_ours = code == EMFILE || code == ENFILE || code == ENOMEM;
+	struct err why = {0};
 	int r;
 
 	if (how->on_skipped && !is_ours) {
-		how->on_skipped(how->arg, w->path, strerror(code));
+		err_set(&why, ERR_DENIED, code, "%s", strerror(code));
+		core_hint_owner(w->t->box->cove, owner, &why);
+		how->on_skipped(how->arg, w->path, why.msg);
 		return 0;
 	}
 	r = err_errno(e, code, "read '%.100s'", w->path);
