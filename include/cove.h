@@ -51,6 +51,7 @@ enum cove_error_kind {
 	COVE_INTERRUPTED,
 	COVE_PROTOCOL,
 	COVE_INTERNAL,
+	COVE_DAMAGED, /* a file that Cove keeps is not as it was written */
 };
 
 struct cove_error {
@@ -340,7 +341,8 @@ struct cove_exec_info {
 	uint64_t cpu_us, mem_peak_bytes, io_read_bytes, io_write_bytes;
 };
 /* Returns the count; free with free(). Works on a stopped box too. A command that could not start
- * is there too: it ended with the cause "failed to start". */
+ * is there too: it ended with the cause "failed to start". Of a list that is damaged the rest is
+ * returned, and *err says so (COVE_DAMAGED). */
 COVE_API int cove_execs(struct cove *cove, const char *box, struct cove_exec_info **ret,
 			struct cove_error *err);
 

@@ -26,6 +26,7 @@ static const struct {
 	[ERR_INTERRUPTED] = {"interrupted", 125},
 	[ERR_PROTOCOL] = {"protocol", 125},
 	[ERR_INTERNAL] = {"internal", 125},
+	[ERR_DAMAGED] = {"damaged", 125},
 };
 
 static int err_vset(struct err *e, enum err_kind kind, int code, const char *fmt, va_list ap)

@@ -24,6 +24,7 @@ enum err_kind {
 	ERR_INTERRUPTED, /* the outcome is unknown; it was not tried again */
 	ERR_PROTOCOL,	 /* the other side broke the protocol */
 	ERR_INTERNAL,	 /* anything else the kernel said */
+	ERR_DAMAGED,	 /* a file that Cove keeps is not as it was written */
 	ERR_KIND_COUNT
 };
 

@@ -1,7 +1,10 @@
 /* Lines of "key value"; see lines.h. */
 #include "base/lines.h"
 
+#include "base/crc.h"
+
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 static bool is_key(const char *s, size_t n)
@@ -48,6 +51,39 @@ int lines_put_u64(struct buf *b, const char *key, uint64_t value)
 		value /= 10;
 	} while (value);
 	return lines_put(b, key, digits + at);
+}
+
+static void format_sum(char ret[LINES_SUM_BYTES + 1], const char *text, size_t len)
+{
+	snprintf(ret, LINES_SUM_BYTES + 1, "sum crc32c:%08x\n", crc32c(text, len));
+}
+
+int lines_begin_sum(struct buf *b)
+{
+	char line[LINES_SUM_BYTES + 1];
+
+	format_sum(line, "", 0);
+	return buf_append(b, line, LINES_SUM_BYTES);
+}
+
+void lines_end_sum(struct buf *b)
+{
+	char *text = (char *)b->data + b->start, line[LINES_SUM_BYTES + 1];
+
+	format_sum(line, text + LINES_SUM_BYTES, buf_len(b) - LINES_SUM_BYTES);
+	memcpy(text, line, LINES_SUM_BYTES);
+}
+
+int lines_check_sum(const char *text, size_t len)
+{
+	char line[LINES_SUM_BYTES + 1];
+
+	if (len < 4 || memcmp(text, "sum ", 4) != 0)
+		return 0;
+	if (len < LINES_SUM_BYTES)
+		return -EBADMSG;
+	format_sum(line, text + LINES_SUM_BYTES, len - LINES_SUM_BYTES);
+	return memcmp(text, line, LINES_SUM_BYTES) == 0 ? 1 : -EBADMSG;
 }
 
 void lines_init(struct lines *l, char *text, size_t len)

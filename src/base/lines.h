@@ -3,6 +3,9 @@
  *
  * A key is [a-z_]+; the value is the rest of the line with newline and backslash escaped as
  * \n and \\. Keys may repeat (lists). A person can read it with cat, and it needs no library.
+ *
+ * A file that is kept says first what it must sum up to (CRC-32C of all that follows), so that one
+ * whose bytes changed, or that was cut, is not read: `sum crc32c:9f3a01bc`.
  */
 #pragma once
 
@@ -13,6 +16,15 @@
 
 int lines_put(struct buf *b, const char *key, const char *value);
 int lines_put_u64(struct buf *b, const char *key, uint64_t value);
+
+/* Begins a text with the line of its sum, which lines_end_sum fills in once all is appended. Both
+ * are of the whole buffer. */
+enum { LINES_SUM_BYTES = 20 };
+int lines_begin_sum(struct buf *b);
+void lines_end_sum(struct buf *b);
+/* 1: the sum is right, the lines begin after LINES_SUM_BYTES; 0: the text has none, being of an
+ * older Cove; -EBADMSG: it is damaged. */
+int lines_check_sum(const char *text, size_t len);
 
 struct lines {
 	char *text; /* borrowed, written to while reading */

@@ -13,7 +13,7 @@ static void row(struct table *t, const void *item)
 	table_cellf(t, "%s%s", b->state, b->outdated ? " (outdated)" : "");
 	table_cell(t, b->image);
 	table_cell(t, b->workspace);
-	table_cell(t, text_duration(age, clock_wall_since_ms(b->created_ms)));
+	table_cell(t, b->created_ms ? text_duration(age, clock_wall_since_ms(b->created_ms)) : "");
 	if (b->by[0] && strcmp(b->cause, b->by) != 0)
 		table_cellf(t, "%s (%s)", b->cause, b->by);
 	else
@@ -25,7 +25,7 @@ static void row(struct table *t, const void *item)
 #define K(name) FIELD_KNOWN(cove_box_info, name)
 static const struct wire_named_field fields[] = {
 	A(name), A(state), A(outdated), A(image), K(workspace), K(session), A(persistence),
-	A(created_ms), K(started_ms), K(ended_ms), K(cause), K(by), K(keeper_pid), {0}};
+	K(created_ms), K(started_ms), K(ended_ms), K(cause), K(by), K(keeper_pid), {0}};
 /* clang-format on */
 
 /* A person hears of an old init what to do; who reads JSON has the field. */
@@ -60,8 +60,9 @@ const struct verb verb_ls = {
 	.synopsis = "ls [-q] [--json]",
 	.summary = "list boxes",
 	.help = "A box is created, running, paused or stopped. A stopped one shows why it ended\n"
-		"and who asked. -q prints names only. One that is (outdated) runs with an init\n"
-		"from before a security mend: stop and start it.\n"
+		"and who asked. One that is damaged has a file that is not as it was written:\n"
+		"`cove inspect` says which, and what to do. One that is (outdated) runs with an\n"
+		"init from before a security mend: stop and start it. -q prints names only.\n"
 		"\n"
 		"Examples\n"
 		"  cove ls\n"

@@ -55,7 +55,11 @@ static void name(struct buf *b, const void *item)
 
 static int get(struct cli *c, void *ret, struct cove_error *err)
 {
-	return cove_execs(c->cove, c->o.args[0], ret, err);
+	int count = cove_execs(c->cove, c->o.args[0], ret, err);
+
+	if (count >= 0 && err->kind == COVE_DAMAGED)
+		cli_note("%s", err->message);
+	return count;
 }
 
 static const struct list_form form = {

@@ -14,7 +14,7 @@
 #include <string.h>
 
 _Static_assert((int)COVE_INTERNAL == (int)ERR_INTERNAL && (int)COVE_INVALID == (int)ERR_INVALID &&
-		       (int)COVE_FULL == (int)ERR_FULL && (int)COVE_INTERNAL == ERR_KIND_COUNT - 1,
+		       (int)COVE_FULL == (int)ERR_FULL && (int)COVE_DAMAGED == ERR_KIND_COUNT - 1,
 	       "the public kinds are ours, in our order");
 _Static_assert(sizeof(((struct cove_error *)0)->message) == sizeof(((struct err *)0)->msg),
 	       "a sentence fits");

@@ -203,7 +203,9 @@ int box_halt(struct cove *cove, const char *name, const char *by, uint64_t grace
 	autoclose int box_fd = -1;
 	int r = box_open_dir(cove, name, &box_fd, e);
 
-	return r < 0 ? r : end_running(cove, name, box_fd, &how, e);
+	if (r == 0)
+		r = end_running(cove, name, box_fd, &how, e);
+	return r == 0 ? record_mend_lock(box_fd, by, e) : r;
 }
 
 int life_trash(struct cove *cove, const char *name, int box_fd, bool durable, struct err *e)

@@ -60,13 +60,20 @@ static int open_file(const struct history *h, const char *path)
 
 /* ---- the list of commands ---- */
 
-/* Without a keeper nothing runs: what has no end was interrupted. */
+/* Without a keeper nothing runs: what has no end was interrupted. Of a damaged list what can be
+ * read, and *e says so although it is a success. */
 static int read_journal(const struct history *h, struct journal_list *ret, struct err *e)
 {
 	int r = journal_read(h->box_fd, ret);
 
 	if (r < 0)
 		return err_errno(e, -r, "read the commands of box '%s'", h->box);
+	if (ret->damaged)
+		err_set(e, ERR_DAMAGED, EBADMSG,
+			"%zu line%s of the list of commands of box '%s' %s damaged: those commands "
+			"are missing or shown as interrupted",
+			ret->damaged, ret->damaged == 1 ? "" : "s", h->box,
+			ret->damaged == 1 ? "is" : "are");
 	for (size_t i = 0; i < ret->count; i++) {
 		struct exec_record *x = &ret->records[i];
 
@@ -150,8 +157,14 @@ int cove_execs(struct cove *cove, const char *box, struct cove_exec_info **ret,
 	       struct cove_error *err)
 {
 	struct err e = {0};
+	int r = core_return(cove, box, core_exec_infos(cove, box, ret, &e), &e, err);
 
-	return core_return(cove, box, core_exec_infos(cove, box, ret, &e), &e, err);
+	/* The one success with a reservation. */
+	if (r >= 0 && e.kind == ERR_DAMAGED && err) {
+		*err = (struct cove_error){.kind = COVE_DAMAGED, .code = e.code};
+		str_copy(err->message, sizeof(err->message), e.msg);
+	}
+	return r;
 }
 
 /* ---- the output of one command ---- */
@@ -182,6 +195,8 @@ static int find_record(const struct history *h, uint64_t id, struct exec_record 
 		i++;
 	if (r == 0 && i < list.count)
 		*ret = list.records[i];
+	else if (r == 0 && list.damaged)
+		r = -EBADMSG;
 	else if (r == 0)
 		r = err_set(e, ERR_NOT_FOUND, ENOENT, "box '%s' has no command %llu (cove ps %s)",
 			    h->box, (unsigned long long)id, h->box);

@@ -2,6 +2,7 @@
 #include "core/up.h"
 
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "core/door.h"
 #include "core/life.h"
@@ -234,6 +235,9 @@ static void up_spawn(struct core_up *u)
 	int r = record_load(&u->cove->state, u->name, &record, &e);
 
 	if (r == 0) {
+		/* One that cannot be written is as good as it was. */
+		if (!record.has_sum && record_renew(u->box_fd, &record.spec, &e) < 0)
+			log_debug("%s", e.msg);
 		r = spawn_find_programs(u->cove, &e);
 		if (r == 0)
 			r = life_image(u->cove, record.spec.image, &image, &e);

@@ -90,6 +90,11 @@ void keeper_execs_signal_all(struct keeper *k, int sig);
 /* The box is ending: whatever runs is interrupted, and its followers are told. */
 void keeper_execs_interrupt(struct keeper *k);
 int keeper_execs_load(struct keeper *k, struct err *e);
+/* Writes the file of all commands anew. */
+int keeper_journal_rewrite(struct keeper *k);
+/* The same of an older or damaged file, once all is loaded that it had. A damaged one is kept, for
+ * whoever wants to look. Where it cannot be written, the next lines are appended as ever. */
+void keeper_journal_renew(struct keeper *k);
 void keeper_execs_free(struct keeper *k);
 /* execs.c, from init. */
 void keeper_exec_frame(struct keeper *k, const struct wire_frame *f);

@@ -1,6 +1,8 @@
-/* EXECS: what a client learns of the commands of a box, and what is shown of one. */
+/* The commands of a box as a list: what a client learns of them (EXECS), what is shown of one, and
+ * how the file of them is written anew. */
 #include "keeper/exec.h"
 
+#include <errno.h>
 #include <string.h>
 
 void keeper_command_text(const struct wire_exec *m, char *dst, size_t size)
@@ -49,4 +51,40 @@ void keeper_exec_list(struct keeper_client *c, const struct wire_frame *f)
 		keeper_client_sent(c, wire_info_encode(&c->link.out, f->id, 0, &m));
 	}
 	keeper_client_send(c, WIRE_OK, 0, f->id, NULL, 0);
+}
+
+struct exec_walk {
+	struct keeper *k;
+	size_t at;
+};
+
+static const struct exec_record *next_record(void *arg)
+{
+	struct exec_walk *w = arg;
+
+	return w->at < w->k->exec_count ? &w->k->execs[w->at++]->rec : NULL;
+}
+
+int keeper_journal_rewrite(struct keeper *k)
+{
+	return journal_rewrite(&k->journal, k->logs.dir_fd, k->next_exec, &k->tokens, next_record,
+			       &(struct exec_walk){.k = k});
+}
+
+void keeper_journal_renew(struct keeper *k)
+{
+	bool one = k->damaged_lines == 1;
+	int r = keeper_logs_dir(&k->logs);
+
+	if (r >= 0 && k->damaged_lines) {
+		keeper_note(k,
+			    "%zu line%s of the list of commands %s damaged: those commands are "
+			    "lost or interrupted (logs/execs.damaged has them)",
+			    k->damaged_lines, one ? "" : "s", one ? "was" : "were");
+		r = journal_set_aside(k->logs.dir_fd);
+	}
+	if (r >= 0)
+		r = keeper_journal_rewrite(k);
+	if (r < 0)
+		keeper_note(k, "the list of commands could not be written anew: %s", strerror(-r));
 }

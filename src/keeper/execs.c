@@ -104,18 +104,6 @@ void keeper_execs_free(struct keeper *k)
 
 /* ---- journal and events ---- */
 
-struct exec_walk {
-	struct keeper *k;
-	size_t at;
-};
-
-static const struct exec_record *next_record(void *arg)
-{
-	struct exec_walk *w = arg;
-
-	return w->at < w->k->exec_count ? &w->k->execs[w->at++]->rec : NULL;
-}
-
 static int journal(struct keeper_exec *x, unsigned lines)
 {
 	struct keeper *k = x->k;
@@ -127,8 +115,7 @@ static int journal(struct keeper_exec *x, unsigned lines)
 	if (r >= 0)
 		r = journal_add(&k->journal, r, lines, &x->rec);
 	if (r >= 0 && journal_is_large(&k->journal))
-		r = journal_rewrite(&k->journal, k->logs.dir_fd, k->next_exec, &k->tokens,
-				    next_record, &(struct exec_walk){.k = k});
+		r = keeper_journal_rewrite(k);
 	if (r < 0)
 		keeper_note(k, "the list of commands could not be written: %s", strerror(-r));
 	return r < 0 ? r : 0;
@@ -221,6 +208,9 @@ int keeper_execs_load(struct keeper *k, struct err *e)
 		}
 	}
 	k->next_exec = list.next;
+	k->damaged_lines = list.damaged;
+	if (r == 0 && (list.damaged || list.is_older))
+		keeper_journal_renew(k);
 	journal_list_done(&list);
 	/* Only now: with any line the list may be written anew, from all that there are. */
 	for (size_t i = 0; i < k->exec_count && r == 0; i++) {

@@ -2,6 +2,7 @@
 #include "keeper/journal.h"
 
 #include "base/buf.h"
+#include "base/crc.h"
 #include "base/fd.h"
 #include "base/lines.h"
 #include "base/str.h"
@@ -15,12 +16,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#define JOURNAL_NAME "execs"
+#define JOURNAL_NAME	"execs"
+#define JOURNAL_DAMAGED "execs.damaged"
 
-enum { LINE_MAX_BYTES = 512, FIELDS_MAX = 13 };
+enum { LINE_MAX_BYTES = 512, FIELDS_MAX = 13, SUM_DIGITS = 8 };
 
 /* After the id: the last field is the rest of the line, an empty text before it is "-". A line has
- * the fields it always had, since an older Cove may have to read it: a new field is a new line. */
+ * the fields it always had, since an older Cove may have written it: a new field is a new line. */
 struct journal_line {
 	const char *key;
 	unsigned bit;
@@ -53,6 +55,38 @@ static bool is_number(const struct wire_field *f)
 
 /* ---- writing ---- */
 
+static void format_sum(char ret[SUM_DIGITS + 1], const char *line, size_t len)
+{
+	snprintf(ret, SUM_DIGITS + 1, "%08x", crc32c(line, len));
+}
+
+/* "SUM KEY VALUE", the sum of what stands between it and the newline. */
+static int put_summed(struct buf *b, const char *key, const char *value)
+{
+	char sum[SUM_DIGITS + 1], *line;
+	size_t before = buf_len(b);
+	int r = buf_append(b, "........ ", SUM_DIGITS + 1);
+
+	if (r == 0)
+		r = lines_put(b, key, value);
+	if (r < 0) {
+		b->len = before;
+		return r;
+	}
+	line = (char *)b->data + b->start + before;
+	format_sum(sum, line + SUM_DIGITS + 1, buf_len(b) - before - SUM_DIGITS - 2);
+	memcpy(line, sum, SUM_DIGITS);
+	return 0;
+}
+
+static int put_summed_u64(struct buf *b, const char *key, uint64_t value)
+{
+	char digits[24];
+
+	snprintf(digits, sizeof(digits), "%" PRIu64, value);
+	return put_summed(b, key, digits);
+}
+
 static int put_line(struct buf *b, const struct journal_line *l, const struct exec_record *r)
 {
 	char value[LINE_MAX_BYTES];
@@ -81,7 +115,7 @@ static int put_line(struct buf *b, const struct journal_line *l, const struct ex
 	/* What is not known is not said. */
 	if (l->fields[0].offset == offsetof(struct exec_record, cpu_us) && !has_numbers)
 		return 0;
-	return lines_put(b, l->key, value);
+	return put_summed(b, l->key, value);
 }
 
 static int put_lines(struct buf *b, unsigned lines, const struct exec_record *r)
@@ -175,10 +209,10 @@ int journal_rewrite(struct journal *j, int logs_fd, uint32_t next, const struct 
 	}
 	for (size_t i = 0; i < tokens->count && r == 0; i++)
 		if (!tokens_has(&live, tokens->keys[i]))
-			r = lines_put_u64(&text, "spent", tokens->keys[i]);
+			r = put_summed_u64(&text, "spent", tokens->keys[i]);
 	tokens_done(&live);
 	if (r == 0)
-		r = lines_put_u64(&text, "next", next);
+		r = put_summed_u64(&text, "next", next);
 	if (r == 0)
 		r = fd_write_file(logs_fd, JOURNAL_NAME, buf_data(&text), buf_len(&text), 0600,
 				  tokens->count > 0);
@@ -186,6 +220,13 @@ int journal_rewrite(struct journal *j, int logs_fd, uint32_t next, const struct 
 	if (r == 0)
 		journal_done(j); /* the next line opens the new file */
 	return r;
+}
+
+int journal_set_aside(int logs_fd)
+{
+	return linkat(logs_fd, JOURNAL_NAME, logs_fd, JOURNAL_DAMAGED, 0) < 0 && errno != EEXIST
+		       ? -errno
+		       : 0;
 }
 
 /* ---- reading ---- */
@@ -272,7 +313,8 @@ static bool parse_fields(const struct journal_line *l, char *value, struct exec_
 	return true;
 }
 
-static void read_record_line(struct journal_list *list, const struct journal_line *l, char *value)
+/* False: the line is damaged. One of a command whose start is not there is not: that one was. */
+static bool read_record_line(struct journal_list *list, const struct journal_line *l, char *value)
 {
 	char *space = strchr(value, ' ');
 	struct exec_record parsed, *r;
@@ -282,39 +324,71 @@ static void read_record_line(struct journal_list *list, const struct journal_lin
 		*space = 0;
 	if (!str_parse_u64(value, INT32_MAX, &id) || id == 0 ||
 	    !space != (l->fields[0].kind == FIELD_END))
-		return;
+		return false;
 	r = find(list, (uint32_t)id);
 	if (l->bit == JOURNAL_START ? r != NULL : !r)
-		return;
+		return l->bit != JOURNAL_START;
 	if (l->bit == JOURNAL_DROP) {
 		drop(list, r);
-		return;
+		return true;
 	}
 	parsed = r ? *r : (struct exec_record){.exec_id = (uint32_t)id};
 	if (!parse_fields(l, space + 1, &parsed))
-		return;
+		return false;
 	if (!r)
 		r = add(list, (uint32_t)id);
 	if (r)
 		*r = parsed;
+	return r != NULL;
 }
 
-static void read_line(struct journal_list *list, char *line, size_t len)
+/* Checks and takes the sum away. False: it is wrong, or missing where it should not be. */
+static bool take_sum(struct journal_list *list, char **line, size_t *len)
+{
+	char sum[SUM_DIGITS + 1], *at = *line;
+
+	if (*len <= SUM_DIGITS + 2 || at[SUM_DIGITS] != ' ' ||
+	    strspn(at, "0123456789abcdef") != SUM_DIGITS) {
+		list->is_older = true;
+		return !list->has_sums;
+	}
+	list->has_sums = true;
+	*line += SUM_DIGITS + 1;
+	*len -= SUM_DIGITS + 1;
+	format_sum(sum, *line, *len - 1);
+	return memcmp(at, sum, SUM_DIGITS) == 0;
+}
+
+/* False: the line is damaged. */
+static bool read_line(struct journal_list *list, char *line, size_t len)
 {
 	const char *key, *value;
 	struct lines l;
 	uint64_t n;
 
+	if (!take_sum(list, &line, &len))
+		return false;
 	lines_init(&l, line, len);
 	if (lines_next(&l, &key, &value) <= 0)
-		return;
-	if (strcmp(key, "next") == 0 && str_parse_u64(value, INT32_MAX, &n) && n > list->next)
-		list->next = (uint32_t)n;
-	if (strcmp(key, "spent") == 0 && str_parse_u64(value, UINT64_MAX, &n))
+		return false;
+	if (strcmp(key, "next") == 0) {
+		if (!str_parse_u64(value, INT32_MAX, &n))
+			return false;
+		if (n > list->next)
+			list->next = (uint32_t)n;
+		return true;
+	}
+	if (strcmp(key, "spent") == 0) {
+		if (!str_parse_u64(value, UINT64_MAX, &n))
+			return false;
 		add_spent(list, n);
+		return true;
+	}
 	for (size_t i = 0; i < LINE_COUNT; i++)
 		if (strcmp(key, lines_of_record[i].key) == 0)
-			read_record_line(list, &lines_of_record[i], (char *)(uintptr_t)value);
+			return read_record_line(list, &lines_of_record[i],
+						(char *)(uintptr_t)value);
+	return false;
 }
 
 /* Line by line, so that one damaged line costs itself only. */
@@ -325,11 +399,19 @@ static void read_lines(struct journal_list *list, char *text, size_t len)
 	while (text < end) {
 		char *stop = memchr(text, '\n', (size_t)(end - text)), after;
 
-		if (!stop)
+		/* Torn; or whole, and its newline is something else now. */
+		if (!stop) {
+			struct journal_list last = {0};
+			size_t rest = (size_t)(end - text);
+
+			if (take_sum(&last, &text, &rest) && last.has_sums)
+				list->damaged++;
 			return;
+		}
 		after = stop[1];
 		stop[1] = 0;
-		read_line(list, text, (size_t)(stop + 1 - text));
+		if (!read_line(list, text, (size_t)(stop + 1 - text)))
+			list->damaged++;
 		stop[1] = after;
 		text = stop + 1;
 	}
@@ -346,6 +428,8 @@ int journal_read(int box_fd, struct journal_list *ret)
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	read_lines(ret, text, len);
+	if (ret->damaged)
+		ret->next += (uint32_t)(ret->damaged < INT32_MAX - ret->next ? ret->damaged : 0);
 	return ret->error;
 }
 

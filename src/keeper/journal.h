@@ -1,6 +1,7 @@
 /*
  * The list of a box's commands on disk: logs/execs, lines that are only ever appended. Each is a
- * word and fields of an exec record (journal.c has the table).
+ * sum (CRC-32C of the rest, eight hex digits), a word and fields of an exec record (journal.c has
+ * the table).
  *
  *	start ID STARTED_MS PID BACKGROUND SHELL COMMAND...	before it is passed to init
  *	token ID ARGUMENTS TOKEN	with its start; without a token: that one is free again
@@ -17,6 +18,11 @@
  * start without an end, where no keeper holds the box, is a command whose outcome is unknown:
  * interrupted. When the file grows past half its maximum it is written anew from what is
  * remembered.
+ *
+ * A line whose sum is wrong is not used, and counted. A last line without its newline is what a
+ * crash leaves: it is not damage. An older Cove wrote lines without sums; they are read where they
+ * stand before the first with one. The keeper that reads such a file, or a damaged one, writes it
+ * anew; a damaged one stays beside it as logs/execs.damaged.
  */
 #pragma once
 
@@ -30,14 +36,17 @@
 struct journal_list {
 	struct exec_record *records; /* owned, oldest first */
 	size_t count, cap;
-	uint32_t next;		/* the first free id */
-	struct token_set spent; /* of commands that are not in the list any more */
-	int error;		/* a token that could not be remembered */
+	uint32_t next;		 /* the first free id */
+	struct token_set spent;	 /* of commands that are not in the list any more */
+	int error;		 /* a token that could not be remembered */
+	size_t damaged;		 /* lines that are not used */
+	bool has_sums, is_older; /* lines with a sum were met, and lines without */
 };
 
 /* Reads the list of a box whose directory is box_fd. A missing file is an empty list. Damaged lines
- * are skipped. Commands without an end are returned as running: the caller knows whether a keeper
- * lives. After a failure too, journal_list_done. */
+ * are skipped and counted; an id that one of them may have had is not free. Commands without an end
+ * are returned as running: the caller knows whether a keeper lives. After a failure too,
+ * journal_list_done. */
 int journal_read(int box_fd, struct journal_list *ret);
 void journal_list_done(struct journal_list *l);
 
@@ -77,3 +86,5 @@ bool journal_is_large(const struct journal *j);
  * those of the records too. With a token in it, it is fsynced. */
 int journal_rewrite(struct journal *j, int logs_fd, uint32_t next, const struct token_set *tokens,
 		    const struct exec_record *(*each)(void *arg), void *arg);
+/* Keeps the file as it is beside the one that is written next. */
+int journal_set_aside(int logs_fd);

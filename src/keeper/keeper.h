@@ -123,6 +123,7 @@ struct keeper {
 	struct keeper_exec **execs; /* owned, sorted by id */
 	size_t exec_count, exec_cap;
 	uint32_t next_exec;
+	size_t damaged_lines;	/* of the list of commands, when it was read */
 	unsigned open_execs;	/* asked for and not yet closed by init */
 	unsigned running_execs; /* of them: not yet ended */
 	uint64_t oom_execs;	/* ended by want of memory, in this life of the box */

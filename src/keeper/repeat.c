@@ -21,6 +21,14 @@ int keeper_token_check(struct keeper *k, const struct wire_exec *m, struct keepe
 		return err_set(e, ERR_INVALID, EINVAL,
 			       "a token is 1 to %u printable characters without a space",
 			       EXEC_TOKEN_MAX);
+	/* It may be one of those that cannot be read any more. */
+	if (k->damaged_lines && !tokens_has(&k->tokens, token_key(m->token)))
+		return err_set(
+			e, ERR_DAMAGED, EBADMSG,
+			"the list of commands of box '%s' was damaged, so whether this token "
+			"was used is not known; look first, then `cove stop %s`, `cove "
+			"start %s`",
+			k->name, k->name, k->name);
 	if (!tokens_has(&k->tokens, token_key(m->token)))
 		return k->tokens.count < KEEPER_TOKENS_MAX
 			       ? 0

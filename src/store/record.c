@@ -12,7 +12,8 @@
  *          What the file says is always written whole, in one write of RUN_BYTES within its first
  *          block: a crash leaves the text before or after it, and once there is one the next
  *          needs no room on the disk. So how a box ended is known although it filled the disk.
- *          The text ends at the first empty line; a reader who meets a writer looks again.
+ *          The text ends at the first empty line, its sum is of all RUN_BYTES; a reader who meets
+ *          a writer looks again.
  * oplock   the operation lock: flock(2) on the directory, held by whoever makes, starts or removes
  *          the box. The creator has it from the first moment, so a sweep can tell a box whose
  *          keeper is about to start from one that was left behind.
@@ -35,7 +36,8 @@
 #define LOCK_FILE "lock"
 
 /* More than the text can take, whatever is escaped in it. */
-enum { BOOT_ID_LEN = 36, RUN_TOKEN_LEN = 16, RUN_BYTES = 1024, READ_TRIES = 3 };
+enum { BOOT_ID_LEN = 36, RUN_TOKEN_LEN = 16, RUN_BYTES = 1024, READ_TRIES = 8 };
+enum { RECORD_BYTES_MAX = LINES_SUM_BYTES + SPEC_BYTES_MAX };
 
 /* What the lock's file says of the last run. */
 struct record_run {
@@ -95,6 +97,31 @@ static int place_box(struct state *s, const struct spec *spec, const struct buf 
 	return r;
 }
 
+/* The text of a record. Negative errno; buf_done in every case. */
+static int format_record(const struct spec *spec, struct buf *text)
+{
+	int r;
+
+	buf_init(text, RECORD_BYTES_MAX);
+	r = lines_begin_sum(text);
+	if (r == 0)
+		r = spec_format(spec, text);
+	if (r == 0)
+		lines_end_sum(text);
+	return r;
+}
+
+int record_renew(int box_fd, const struct spec *spec, struct err *e)
+{
+	struct buf text;
+	int r = format_record(spec, &text);
+
+	if (r == 0)
+		r = fd_write_file(box_fd, "record", buf_data(&text), buf_len(&text), 0600, true);
+	buf_done(&text);
+	return r < 0 ? err_errno(e, -r, "write the record of box '%s' anew", spec->name) : 0;
+}
+
 int record_create(struct state *s, const struct spec *spec, int *ret_box_fd, struct err *e)
 {
 	autoclose int fd = -1;
@@ -103,8 +130,7 @@ int record_create(struct state *s, const struct spec *spec, int *ret_box_fd, str
 
 	if (r < 0)
 		return r;
-	buf_init(&text, SPEC_BYTES_MAX);
-	r = spec_format(spec, &text);
+	r = format_record(spec, &text);
 	if (r == 0)
 		r = place_box(s, spec, &text, &fd);
 	buf_done(&text);
@@ -185,16 +211,20 @@ static int parse_run_line(struct record_run *l, const char *key, const char *val
 
 static int parse_run(char text[RUN_BYTES + 2], size_t len, struct record_run *ret)
 {
-	const char *key, *value, *end = strstr(text, "\n\n");
+	char *end = strstr(text, "\n\n");
+	const char *key, *value;
 	struct lines lines;
 	int r;
 
 	*ret = (struct record_run){0};
-	if (end) {
-		len = (size_t)(end - text) + 1;
-		text[len] = 0;
-	}
-	lines_init(&lines, text, len);
+	r = lines_check_sum(text, len);
+	if (r < 0)
+		return r;
+	if (r > 0)
+		text += LINES_SUM_BYTES;
+	if (end)
+		end[1] = 0;
+	lines_init(&lines, text, end ? (size_t)(end + 1 - text) : len);
 	while ((r = lines_next(&lines, &key, &value)) > 0)
 		if (parse_run_line(ret, key, value) < 0)
 			return -EBADMSG;
@@ -221,9 +251,10 @@ static int read_run(int fd, struct record_run *ret)
 static int write_run(int fd, const struct record_run *l, bool durable)
 {
 	struct buf b;
-	int r = 0;
+	int r;
 
 	buf_init(&b, RUN_BYTES);
+	r = lines_begin_sum(&b);
 	for (size_t i = 0; i < FIELD_COUNT && r == 0; i++) {
 		const char *at = (const char *)l + fields[i].offset;
 
@@ -235,7 +266,10 @@ static int write_run(int fd, const struct record_run *l, bool durable)
 	while (r == 0 && buf_len(&b) < RUN_BYTES)
 		r = buf_append(&b, "\n", 1);
 	if (r == 0) {
-		ssize_t n = pwrite(fd, buf_data(&b), RUN_BYTES, 0);
+		ssize_t n;
+
+		lines_end_sum(&b);
+		n = pwrite(fd, buf_data(&b), RUN_BYTES, 0);
 
 		r = n == RUN_BYTES ? 0 : n < 0 ? -errno : -ENOSPC;
 	}
@@ -245,10 +279,19 @@ static int write_run(int fd, const struct record_run *l, bool durable)
 	return r;
 }
 
-static int damaged(const char *name, int code, struct err *e)
+/* Without its record a box cannot be started; without the text of its lock only how its last run
+ * went is lost, and whoever ends the box writes it anew. */
+static int damaged(struct state *s, const char *name, const char *file, struct err *e)
 {
-	return err_set(e, ERR_INTERNAL, code,
-		       "the record of box '%s' is damaged (cove rm -f %s removes it)", name, name);
+	if (strcmp(file, LOCK_FILE) == 0)
+		return err_set(e, ERR_DAMAGED, EBADMSG,
+			       "the file '%s' of box '%s' is damaged: how its last run went is "
+			       "lost; `cove stop %s` writes it anew",
+			       file, name, name);
+	return err_set(e, ERR_DAMAGED, EBADMSG,
+		       "the file '%s' of box '%s' is damaged: save what you need from "
+		       "%.90s/boxes/%s, then `cove rm -f %s`",
+		       file, name, s->home, name, name);
 }
 
 /* A file of a box, without opening its directory. */
@@ -326,33 +369,50 @@ static int load_state(struct state *s, int lock_fd, struct record *ret)
 	return 0;
 }
 
+/* The spec of a box. What cannot be read for want of rights or room is not called damage. */
+static int load_spec(struct state *s, const char *name, struct record *ret, struct err *e)
+{
+	autoclose int fd = s->boxes_fd < 0 ? -ENOENT : open_in_box(s, name, "record");
+	size_t len, skip;
+	int r = fd < 0 ? fd : fd_read_regular(fd, RECORD_BYTES_MAX, &ret->text, &len);
+
+	if (r == -ENOENT)
+		return record_missing(name, e);
+	if (r == -EACCES || r == -EPERM || r == -EMFILE || r == -ENFILE || r == -ENOMEM)
+		return err_errno(e, -r, "read the record of box '%s'", name);
+	if (r == 0)
+		r = lines_check_sum(ret->text, len);
+	ret->has_sum = r > 0;
+	skip = r > 0 ? LINES_SUM_BYTES : 0;
+	if (r >= 0)
+		r = spec_parse(&ret->spec, ret->text + skip, len - skip, e);
+	/* As it was written, and not understood: by a newer Cove. */
+	if (r < 0 && ret->has_sum) {
+		err_prefix(e, "box '%s'", name);
+		return r;
+	}
+	return r < 0 || strcmp(ret->spec.name, name) != 0 ? damaged(s, name, "record", e) : 0;
+}
+
 int record_load(struct state *s, const char *name, struct record *ret, struct err *e)
 {
-	autoclose int fd = -1, lock_fd = -1;
 	struct record got = {0};
-	size_t len;
 	int r = state_check_name("box", name, e);
 
 	if (r < 0)
 		return r;
-	fd = s->boxes_fd < 0 ? -ENOENT : open_in_box(s, name, "record");
-	r = fd < 0 ? fd : fd_read_regular(fd, SPEC_BYTES_MAX, &got.text, &len);
-	if (r < 0)
-		return r == -ENOENT ? record_missing(name, e) : damaged(name, -r, e);
-	r = spec_parse(&got.spec, got.text, len, e);
-	if (r < 0) {
-		record_done(&got);
-		err_prefix(e, "box '%s'", name);
-		return r;
+	r = load_spec(s, name, &got, e);
+	if (r == 0) {
+		autoclose int lock_fd = open_in_box(s, name, LOCK_FILE);
+
+		if (lock_fd != -ENOENT) /* without one it never ran */
+			r = lock_fd < 0 ? lock_fd : load_state(s, lock_fd, &got);
+		if (r < 0)
+			r = damaged(s, name, LOCK_FILE, e);
 	}
-	lock_fd = open_in_box(s, name, LOCK_FILE);
-	if (strcmp(got.spec.name, name) != 0)
-		r = -EBADMSG;
-	else if (lock_fd != -ENOENT) /* without one it never ran */
-		r = lock_fd < 0 ? lock_fd : load_state(s, lock_fd, &got);
 	if (r < 0) {
 		record_done(&got);
-		return damaged(name, -r, e);
+		return r;
 	}
 	*ret = got;
 	return 0;
@@ -460,6 +520,19 @@ int record_write_end(int box_fd, const char *cause, const char *by, bool durable
 	return r < 0 ? err_errno(e, -r, "write why the box ended") : 0;
 }
 
+int record_mend_lock(int box_fd, const char *by, struct err *e)
+{
+	autoclose int fd = open_lock(box_fd);
+	struct record_run l;
+	int r = fd < 0 ? -errno : read_run(fd, &l);
+
+	if (r != -EBADMSG && r != -EFBIG)
+		return 0;
+	if (ftruncate(fd, RUN_BYTES) < 0)
+		return err_errno(e, errno, "write the box's lock anew");
+	return record_write_end(box_fd, "damaged", by, true, e);
+}
+
 int record_trash(struct state *s, const char *name, bool durable, char ret_trash[64], struct err *e)
 {
 	char trash[32];
@@ -500,8 +573,10 @@ int record_find_user(struct state *s, const char *image, const char *workspace,
 	for (size_t i = 0; i < count && r == 0; i++) {
 		struct record box = {0};
 
-		if (record_load(s, names[i], &box, NULL) < 0)
+		if (load_spec(s, names[i], &box, NULL) < 0) {
+			record_done(&box);
 			continue;
+		}
 		r = (image && strcmp(box.spec.image, image) == 0) ||
 		    (workspace && box.spec.workspace && strcmp(box.spec.workspace, workspace) == 0);
 		if (r > 0)

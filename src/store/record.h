@@ -1,5 +1,6 @@
 /*
- * The life of a box on disk, as two small files.
+ * The life of a box on disk, as two small files. Each begins with the sum of the rest
+ * (base/lines.h): one that is damaged is never used (ERR_DAMAGED).
  *
  *	record	the spec; written once by create, durable before the box is named
  *	lock	locked by the keeper for as long as it lives: the only truth about liveness. Its
@@ -38,6 +39,7 @@ struct record {
 	/* Of one that runs: */
 	bool paused;
 	uint64_t init_revision; /* WIRE_INIT_REVISION of its keeper; 0: an older keeper */
+	bool has_sum;		/* the record has; one of an older Cove has none */
 };
 
 /* Makes boxes/<name> whole or not at all: a temporary directory, record and lock inside, then one
@@ -55,8 +57,10 @@ int record_open(struct state *s, const char *name, int *ret_box_fd, struct err *
  * if another process has it and wait is not set. After waiting the box may be gone: load it. */
 int record_lock_operation(int box_fd, bool wait, struct err *e);
 
-/* ERR_NOT_FOUND if there is no such box. */
+/* ERR_NOT_FOUND if there is no such box, ERR_DAMAGED if one of its files is not as written. */
 int record_load(struct state *s, const char *name, struct record *ret, struct err *e);
+/* Writes a record anew, with its sum. The caller has the operation lock. */
+int record_renew(int box_fd, const struct spec *spec, struct err *e);
 void record_done(struct record *r);
 
 /* Keeper: lock for life (-EBUSY if held), then say live. The last end is forgotten. */
@@ -67,6 +71,9 @@ int record_set_paused(int box_fd, bool on, struct err *e);
 /* The first end of a run stays: a later one changes nothing. Needs no room on the disk after
  * record_write_live. */
 int record_write_end(int box_fd, const char *cause, const char *by, bool durable, struct err *e);
+/* Of a box that does not run: a lock whose text is damaged says that it ended, and that how is not
+ * known. Others are left as they are. */
+int record_mend_lock(int box_fd, const char *by, struct err *e);
 
 /* Is the lock held by somebody else? Only asks, so it never gets in a keeper's way. Who asks again
  * and again while watching the directory opens the lock once and asks record_is_locked: closing it

@@ -167,6 +167,49 @@ def test_remove_always_works(cove):
         assert not os.path.exists(where)
 
 
+def flip(path, at):
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.once("root")
+def test_a_flipped_bit_is_reported_by_name(cove):
+    box = cove("create").ok().text.strip()
+    where = pathlib.Path(cove.home) / "boxes" / box
+    cove("exec", box, "--", "echo", "first").ok()
+    cove("exec", box, "--", "echo", "second").ok()
+    cove("stop", box).ok()
+
+    # The list of commands: the other line is used, the damage is said.
+    journal = where / "logs/execs"
+    flip(journal, journal.read_bytes().index(b"second"))
+    listed = cove("ps", "--json", box).ok()
+    assert [x["command"] for x in listed.json] == ["echo first"]
+    assert "damaged" in listed.errors and box in listed.errors
+    cove("start", box).ok()
+    assert any("damaged" in note for note in cove.inspect(box)["not_enforced"])
+    cove.fails("damaged", "exec", "--token", "t", box, "--", "true")
+    cove("stop", box).ok()
+    cove("start", box).ok()
+    cove("exec", "--token", "t", box, "--", "true").ok()
+    cove("stop", box).ok()
+
+    # How the last run went: `cove stop` writes it anew.
+    flip(where / "lock", 60)
+    assert {b["name"]: b["state"] for b in cove("ls", "--json").ok().json}[box] == "damaged"
+    cove.fails("damaged", "start", box)
+    cove("stop", box).ok()
+    cove("start", box).ok()
+    cove("stop", box).ok()
+
+    # What the box is: it is named and can be removed.
+    flip(where / "record", 40)
+    assert "'record'" in cove.fails("damaged", "inspect", box)
+    cove.fails("damaged", "start", box)
+    cove("rm", "-f", box).ok()
+
+
 def test_record_that_cannot_be_read_hides_no_other_box(cove, box):
     broken = cove("create").ok().text.strip()
     cove("stop", broken).ok()

@@ -1,6 +1,7 @@
 /*
  * Lines. Text that parses is written again from its pairs and is the same text; any string as a
- * value comes back as it was.
+ * value comes back as it was. A text with its sum is known as whole; with one bit changed, or cut,
+ * it is not.
  */
 #include "fuzz.h"
 
@@ -28,6 +29,29 @@ static void check_value(const char *value)
 	buf_done(&b);
 }
 
+static void check_sum(const uint8_t *p, size_t n)
+{
+	size_t bit = n > 0 ? p[0] * 8u + p[n - 1] % 8u : 0;
+	struct buf b;
+	char *text;
+
+	buf_init(&b, LINES_SUM_BYTES + n + 1);
+	MUST(lines_begin_sum(&b) == 0 && buf_append(&b, p, n) == 0);
+	lines_end_sum(&b);
+	text = (char *)b.data + b.start;
+	MUST(lines_check_sum(text, buf_len(&b)) == 1);
+	bit %= buf_len(&b) * 8;
+	text[bit / 8] = (char)(text[bit / 8] ^ 1 << bit % 8);
+	MUST(lines_check_sum(text, buf_len(&b)) != 1);
+	text[bit / 8] = (char)(text[bit / 8] ^ 1 << bit % 8);
+	if (n > 0 && p[n - 1] != 0)
+		MUST(lines_check_sum(text, buf_len(&b) - 1) != 1);
+	buf_done(&b);
+	/* As it came: whatever it begins with. */
+	if (n > 0)
+		MUST(lines_check_sum((const char *)p, n) <= 1);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
 	char *text = input_text(&(struct input){p, n});
@@ -37,6 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 	int r;
 
 	check_value(text);
+	check_sum(p, n);
 	buf_init(&b, n + 1);
 	lines_init(&l, text, n);
 	while ((r = lines_next(&l, &key, &value)) > 0)

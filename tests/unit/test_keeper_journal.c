@@ -158,11 +158,94 @@ PLACE_TEST(damage)
 	CHECK_EQ(fd_write_file(p->logs.dir_fd, "execs", text, sizeof(text) - 1, 0600, false), 0);
 	CHECK_EQ(journal_read(p->box_fd, &l), 0);
 	CHECK_EQ(l.count, 2);
-	CHECK_EQ(l.next, 4);
+	CHECK_EQ(l.damaged, 6); /* the end of a command that is not there is not one */
+	CHECK_EQ(l.next, 10);	/* each of them may have had an id */
 	CHECK_STR(l.records[0].command, "first");
 	CHECK_EQ(l.records[0].state, EXEC_RUNNING);
 	CHECK_STR(l.records[1].command, "third");
 	CHECK_EQ(l.records[1].state, EXEC_RUNNING);
+	journal_list_done(&l);
+}
+
+/* Three commands: their lines, and what reading them gives. */
+static size_t write_three(struct place *p, char *ret, size_t size)
+{
+	int fd;
+	ssize_t n;
+
+	for (uint32_t id = 1; id <= 3; id++) {
+		struct exec_record r = sample(id);
+
+		strcpy(r.command, "echo * JJ end 1 done");
+		snprintf(r.token, sizeof(r.token), "t%u", id);
+		CHECK_EQ(journal_add(&p->j, p->logs.dir_fd, JOURNAL_START | JOURNAL_TOKEN, &r), 0);
+		r.state = EXEC_DONE;
+		CHECK_EQ(journal_add(&p->j, p->logs.dir_fd, JOURNAL_END, &r), 0);
+	}
+	fd = openat(p->logs.dir_fd, "execs", O_RDONLY | O_CLOEXEC);
+	n = read(fd, ret, size);
+	CHECK(n > 0 && n < (ssize_t)size);
+	close(fd);
+	return (size_t)n;
+}
+
+static bool is_same(const struct exec_record *a, const struct exec_record *b)
+{
+	return a->exec_id == b->exec_id && a->state == b->state && a->exit_code == b->exit_code &&
+	       a->started_ms == b->started_ms && a->cpu_us == b->cpu_us &&
+	       strcmp(a->command, b->command) == 0 && strcmp(a->token, b->token) == 0 &&
+	       strcmp(a->cause, b->cause) == 0;
+}
+
+/* No flip of a single bit is used or dropped in silence: it is counted, the other commands are as
+ * they were, and no id is free that may have been used. */
+PLACE_TEST(every_flipped_bit_is_seen)
+{
+	struct journal_list whole, l;
+	char text[4096];
+	size_t n = write_three(p, text, sizeof(text));
+
+	CHECK_EQ(journal_read(p->box_fd, &whole), 0);
+	CHECK(whole.count == 3 && whole.damaged == 0 && whole.has_sums && !whole.is_older);
+	for (size_t bit = 0; bit < n * 8; bit++) {
+		size_t same = 0;
+
+		text[bit / 8] = (char)(text[bit / 8] ^ 1 << bit % 8);
+		CHECK_EQ(fd_write_file(p->logs.dir_fd, "execs", text, n, 0600, false), 0);
+		CHECK_EQ(journal_read(p->box_fd, &l), 0);
+		CHECK(l.damaged == 1 || l.damaged == 2); /* it may make two lines of one */
+		CHECK(l.next >= 4 && l.count >= 2);
+		for (size_t i = 0; i < l.count; i++)
+			for (size_t k = 0; k < 3; k++)
+				same += is_same(&l.records[i], &whole.records[k]);
+		CHECK(same >= 1);
+		journal_list_done(&l);
+		text[bit / 8] = (char)(text[bit / 8] ^ 1 << bit % 8);
+	}
+	/* Cut anywhere, it is what a crash leaves. */
+	for (size_t cut = 0; cut < n; cut++) {
+		CHECK_EQ(fd_write_file(p->logs.dir_fd, "execs", text, cut, 0600, false), 0);
+		CHECK_EQ(journal_read(p->box_fd, &l), 0);
+		CHECK_EQ(l.damaged, 0);
+		journal_list_done(&l);
+	}
+	journal_list_done(&whole);
+}
+
+/* A line without a sum counts before the first with one, never after it. */
+PLACE_TEST(older_lines_stand_first)
+{
+	static const char old[] = "start 1 5 6 0 - first\n";
+	struct exec_record r = sample(2);
+	struct journal_list l;
+
+	CHECK_EQ(fd_write_file(p->logs.dir_fd, "execs", old, strlen(old), 0600, false), 0);
+	CHECK_EQ(journal_add(&p->j, p->logs.dir_fd, JOURNAL_START, &r), 0);
+	CHECK_EQ(fd_write_full(p->j.fd, "start 3 5 6 0 - third\n", 22), 0);
+	CHECK_EQ(journal_read(p->box_fd, &l), 0);
+	CHECK_EQ(l.count, 2);
+	CHECK_EQ(l.damaged, 1);
+	CHECK(l.is_older && l.has_sums);
 	journal_list_done(&l);
 }
 

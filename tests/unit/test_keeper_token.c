@@ -1,5 +1,6 @@
 /* What a later version added: EXEC with a token, SUBSCRIBE, HELLO with a range; and what an older
  * Cove says. */
+#include "base/crc.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "keeper/exec.h"
@@ -159,11 +160,12 @@ KEEPER_TEST(a_forgotten_command_is_not_run_again)
 KEEPER_TEST(a_list_that_is_too_long_at_the_start)
 {
 	struct wire_exec m = with_token("t"), plain = plain_command();
-	static const char line[] = "late 1 1 1\n";
 	struct buf text;
 	struct stat st;
+	char line[32];
 	int fd;
 
+	snprintf(line, sizeof(line), "%08x late 1 1 1\n", crc32c("late 1 1 1", 10));
 	start_command(r, &r->clients[0], 1, &plain); /* never ends */
 	start_command(r, &r->clients[0], 2, &m);
 	say_exit(r, 2, 7);
@@ -185,6 +187,34 @@ KEEPER_TEST(a_list_that_is_too_long_at_the_start)
 		CHECK_EQ(peer_exit(r, p, 1).exit_code, 7);
 		CHECK(peer_silent(r, &r->init));
 	}
+}
+
+/* A token that may be in a line which cannot be read is not taken, until somebody has looked and
+ * the box was started once more. The file is kept, and what stands in the good lines counts. */
+KEEPER_TEST(a_damaged_list_takes_no_new_token)
+{
+	struct wire_exec m = with_token("t"), other = with_token("u"), plain = plain_command();
+	struct stat st;
+	int fd;
+
+	start_command(r, p, 1, &m);
+	say_exit(r, 1, 7);
+	rig_run(r);
+	fd = openat(r->k.logs.dir_fd, "execs", O_WRONLY | O_APPEND | O_CLOEXEC);
+	CHECK_EQ(fd_write_full(fd, "00000000 start 2 5 6 0 - x\n", 27), 0);
+	close(fd);
+	rig_restart(r);
+	CHECK_EQ(r->k.damaged_lines, 1);
+	CHECK(strstr(buf_cstr(&r->k.notes), "damaged") != NULL);
+	CHECK_EQ(fstatat(r->k.logs.box_fd, "logs/execs.damaged", &st, 0), 0);
+	CHECK_EQ(refused(r, p, 1, &other), ERR_DAMAGED);
+	CHECK_EQ(start_command(r, p, 2, &plain), 3);
+	CHECK_EQ(wire_exec_encode(&p->out, 3, 0, &m), 0);
+	CHECK_EQ(peer_next(r, p, WIRE_STARTED).id, 3);
+	CHECK_EQ(peer_exit(r, p, 3).exit_code, 7);
+	rig_restart(r);
+	CHECK_EQ(r->k.damaged_lines, 0);
+	start_command(r, p, 1, &other);
 }
 
 /* What comes for a command while its start is being synced comes to init behind it. */

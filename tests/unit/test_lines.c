@@ -1,6 +1,7 @@
 /* Lines of "key value". */
 #include "tap.h"
 
+#include "base/crc.h"
 #include "base/lines.h"
 
 TEST(round_trip)
@@ -86,6 +87,33 @@ TEST(bad_text_is_refused)
 	CHECK_EQ(first("a \\x\n", 5), -EBADMSG); /* an escape we never write */
 	CHECK_EQ(first("a \\\n", 4), -EBADMSG);	 /* an escape cut short */
 	CHECK_EQ(first("a b\0c\n", 6), -EBADMSG);
+}
+
+TEST(sums)
+{
+	static const char old[] = "a b\n";
+	struct buf b;
+	char text[64];
+	size_t n;
+
+	CHECK_EQ(crc32c("123456789", 9), 0xe3069283); /* the check value of CRC-32C */
+	CHECK_EQ(crc32c("", 0), 0);
+	buf_init(&b, sizeof(text));
+	CHECK_EQ(lines_begin_sum(&b), 0);
+	CHECK_EQ(lines_put(&b, "a", "b"), 0);
+	lines_end_sum(&b);
+	n = buf_len(&b);
+	memcpy(text, buf_data(&b), n);
+	CHECK_EQ(n, LINES_SUM_BYTES + 4);
+	CHECK_EQ(lines_check_sum(text, n), 1);
+	CHECK_EQ(lines_check_sum(old, 4), 0);
+	CHECK_EQ(lines_check_sum("", 0), 0);
+	CHECK_EQ(lines_check_sum("sum", 3), 0); /* a line that cannot be read */
+	for (size_t cut = 4; cut < n; cut++)
+		CHECK_EQ(lines_check_sum(text, cut), -EBADMSG);
+	text[n - 1] ^= 1;
+	CHECK_EQ(lines_check_sum(text, n), -EBADMSG);
+	buf_done(&b);
 }
 
 TAP_MAIN

@@ -1,4 +1,5 @@
 /* Records: made whole or not at all, read strictly, and honest about who is alive. */
+#include "base/lines.h"
 #include "base/str.h"
 #include "store/record.h"
 #include "store_home.h"
@@ -116,6 +117,132 @@ HOME_TEST(a_second_run_forgets_the_first_end)
 	CHECK_STR(r.cause, "keeper lost");
 	CHECK_EQ(r.ended_ms, 0);
 	record_done(&r);
+	close(box_fd);
+}
+
+/* The text of a file of a box that is to be damaged. */
+static size_t read_file(struct state *s, const char *file, char *ret, size_t size)
+{
+	int box_fd, fd;
+	ssize_t n;
+
+	CHECK_EQ(record_open(s, "dev", &box_fd, NULL), 0);
+	fd = openat(box_fd, file, O_RDONLY | O_CLOEXEC);
+	n = read(fd, ret, size);
+	CHECK(n > 0 && n < (ssize_t)size);
+	close(fd);
+	close(box_fd);
+	return (size_t)n;
+}
+
+static void must_be_damaged(struct state *s)
+{
+	struct record r;
+	struct err e = {0};
+
+	CHECK(record_load(s, "dev", &r, &e) < 0);
+	CHECK_EQ(e.kind, ERR_DAMAGED);
+	CHECK(strstr(e.msg, "'dev'") != NULL);
+}
+
+/* No flip of a single bit, and no cut, is ever used. */
+HOME_TEST(every_flipped_bit_is_seen)
+{
+	static const char *const files[] = {"record", "lock"};
+	static const char *const env[] = {"A=b c", "B=\\\n"};
+	struct spec spec = spec_of("dev");
+	char text[2048];
+	struct record r;
+	int box_fd;
+
+	memcpy(spec.env, env, sizeof(env));
+	spec.env_count = 2;
+	CHECK_EQ(record_create(s, &spec, &box_fd, NULL), 0);
+	CHECK_EQ(record_write_live(box_fd, false, NULL), 0);
+	CHECK_EQ(record_write_end(box_fd, "stopped", "cove stop", false, NULL), 0);
+	for (size_t f = 0; f < 2; f++) {
+		size_t n = read_file(s, files[f], text, sizeof(text));
+
+		for (size_t bit = 0; bit < n * 8; bit++) {
+			text[bit / 8] = (char)(text[bit / 8] ^ 1 << bit % 8);
+			put_file(s, "dev", files[f], text, n);
+			must_be_damaged(s);
+			text[bit / 8] = (char)(text[bit / 8] ^ 1 << bit % 8);
+		}
+		/* An empty lock is of a box that never ran. */
+		for (size_t cut = 1; cut < n; cut++) {
+			put_file(s, "dev", files[f], text, cut);
+			must_be_damaged(s);
+		}
+		put_file(s, "dev", files[f], text, n);
+		CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
+		CHECK(r.has_sum && r.spec.env_count == 2);
+		CHECK_STR(r.spec.env[1], env[1]);
+		record_done(&r);
+	}
+	close(box_fd);
+}
+
+HOME_TEST(a_damaged_lock_is_mended_by_who_ends_the_box)
+{
+	static const char *const texts[] = {"sum crc32c:00000000\npid 1\nstarted_ms 1\n", "sum ",
+					    "\0\0\0"};
+	struct spec spec = spec_of("dev");
+	char huge[3000];
+	struct record r;
+	int box_fd;
+
+	CHECK_EQ(record_create(s, &spec, &box_fd, NULL), 0);
+	CHECK_EQ(record_mend_lock(box_fd, "cove stop", NULL), 0);
+	CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
+	CHECK_EQ(r.state, BOX_CREATED);
+	record_done(&r);
+	memset(huge, 'a', sizeof(huge));
+	for (size_t i = 0; i < 4; i++) {
+		put_file(s, "dev", "lock", i < 3 ? texts[i] : huge,
+			 i == 2	 ? 3
+			 : i < 3 ? strlen(texts[i])
+				 : sizeof(huge));
+		must_be_damaged(s);
+		CHECK_EQ(record_mend_lock(box_fd, "cove stop", NULL), 0);
+		CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
+		CHECK_EQ(r.state, BOX_STOPPED);
+		CHECK_STR(r.cause, "damaged");
+		record_done(&r);
+	}
+	close(box_fd);
+}
+
+HOME_TEST(a_record_without_a_sum_is_read_and_renewed)
+{
+	static const char old[] = "name dev\nimage base\nwall native\ncreated_ms 1\n";
+	static const char newer[] = "name dev\nimage base\nwall native\nholograms 1\n";
+	struct spec spec = spec_of("dev");
+	struct err e = {0};
+	struct record r;
+	struct buf b;
+	int box_fd;
+
+	CHECK_EQ(record_create(s, &spec, &box_fd, NULL), 0);
+	put_file(s, "dev", "record", old, strlen(old));
+	CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
+	CHECK(!r.has_sum);
+	CHECK_EQ(record_renew(box_fd, &r.spec, NULL), 0);
+	record_done(&r);
+	CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
+	CHECK(r.has_sum && r.spec.created_ms == 1);
+	record_done(&r);
+	/* What a newer Cove wrote is not called damaged. */
+	buf_init(&b, 1024);
+	CHECK_EQ(lines_begin_sum(&b), 0);
+	CHECK_EQ(buf_append_str(&b, newer), 0);
+	lines_end_sum(&b);
+	put_file(s, "dev", "record", buf_data(&b), buf_len(&b));
+	buf_done(&b);
+	CHECK(record_load(s, "dev", &r, &e) < 0);
+	CHECK_EQ(e.kind, ERR_PROTOCOL);
+	put_file(s, "dev", "record", newer, strlen(newer));
+	must_be_damaged(s);
 	close(box_fd);
 }
 
