@@ -112,6 +112,9 @@ struct cove_box_options {
 	const char *storage;	       /* "plain", "loop" or "tmpfs"; NULL: what fits the limits */
 	bool best_effort; /* keep the limits that can be kept; cove_inspect lists the others */
 	bool strict;	  /* no_new_privs, and no root inside */
+	/* What makes the host run something (.git/hooks, .vscode, .envrc ...) is writable in host
+	 * directories too. Without it that is read-only inside where it is there at the start. */
+	bool trust_dir;
 
 	/* What may leave: "closed" (or "none"), "balanced", "open"; "closed" or "balanced" with
 	 * groups that open more ("balanced,huggingface", see cove_policy_groups); or a path with a

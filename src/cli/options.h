@@ -73,8 +73,7 @@
 		"how long SIGTERM has before SIGKILL; default 2s; 0: SIGKILL at once") \
 	X(FORCE, "force", 'f', FLAG, force, NULL, \
 		"also a running box; a box that is not there is fine") \
-	X(COPY_USER, "user", 'u', TEXT, box.user, "USER", \
-	  "with this user's rights; what arrives in the box is theirs") \
+	X(COPY_USER, "user", 'u', TEXT, box.user, "USER", "as this user; files put are theirs") \
 	X(IMAGE_USER, "user", 'u', TEXT, image_user, "USER", \
 		"who commands run as; default: the image's uid 1000, else root") \
 	X(WATCH, "watch", 0, FLAG, watch, NULL, \
@@ -121,6 +120,7 @@
 	X(STRICT, "strict", 0, FLAG, box.strict, NULL, \
 		"no new privileges and no root inside: sudo does not work") \
 	X(PTRACE, "ptrace", 0, FLAG, box.ptrace, NULL, "let gdb, strace, leak checkers work") \
+	X(TRUST_DIR, "trust-dir", 0, FLAG, box.trust_dir, NULL, "may write .git/hooks and such") \
 	X(WALL, "wall", 0, TEXT, box.wall, "NAME", \
 		"what separates it from the host; default native: namespaces") \
 	X(QUIET, "quiet", 'q', FLAG, quiet, NULL, "names (ps: ids) only, one per line") \
@@ -146,7 +146,7 @@ enum opt_id {
 #define OPTS_COMMON OPT_JSON, OPT_VERBOSE, OPT_LOG_FILE, OPT_HELP
 #define OPTS_BOX                                                                          \
 	OPT_IMAGE, OPT_WORKSPACE, OPT_MOUNT, OPT_ENV, OPT_WORKDIR, OPT_USER, OPT_TIMEOUT, \
-		OPT_LABEL, OPT_NET, OPT_ALLOW, OPT_DENY, OPT_PTRACE, OPT_WALL
+		OPT_LABEL, OPT_NET, OPT_ALLOW, OPT_DENY, OPT_TRUST_DIR, OPT_PTRACE, OPT_WALL
 /* Last in a verb's list: they have a heading of their own in its help. */
 #define OPTS_LIMITS                                                                              \
 	OPT_MEM, OPT_CPUS, OPT_PIDS, OPT_DISK, OPT_FILES, OPT_IO, OPT_TTL, OPT_IDLE, OPT_EXPIRE, \

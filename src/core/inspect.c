@@ -196,6 +196,7 @@ static void put_limits(struct json *j, const struct spec *s, const struct cove_s
 	json_object_end(j);
 	json_kv_bool(j, "best_effort", s->best_effort);
 	json_kv_bool(j, "strict", s->strict);
+	json_kv_bool(j, "trust_dir", s->trust_dir);
 	json_kv_bool(j, "ptrace", s->ptrace);
 	json_kv_str(j, "expire", expiry_name(s->expiry));
 }
@@ -276,6 +277,8 @@ static void put_live(struct json *j, const struct record *r, const struct wire_s
 	put_isolation(j, status->ids, &r->spec);
 	json_key(j, "walls");
 	put_lines(j, stats != NULL, status->walls, NULL);
+	json_key(j, "pinned");
+	put_lines(j, stats != NULL, status->pinned, NULL);
 	put_limits(j, &r->spec, stats, status->notes);
 	put_network(j, &r->spec, stats != NULL, status, door);
 	put_strings(j, "refused", refused, sizeof(refused) / sizeof(refused[0]));

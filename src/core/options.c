@@ -194,6 +194,7 @@ int core_spec_init(struct core_spec *ret, const struct cove_box_options *o, cons
 	spec->one_shot = o->one_shot;
 	spec->best_effort = o->best_effort;
 	spec->strict = o->strict;
+	spec->trust_dir = o->trust_dir;
 	spec->ptrace = o->ptrace;
 	spec->storage = o->storage;
 	spec->timeout_ms = o->timeout_ms;

@@ -125,6 +125,8 @@ static int limits_agree(const struct spec *have, const struct cove_box_options *
 	}
 	if (o->strict && !have->strict)
 		return differs(have, "--strict", NULL, "set", e);
+	if (o->trust_dir && !have->trust_dir)
+		return differs(have, "--trust-dir", NULL, "set", e);
 	if (o->ptrace && !have->ptrace)
 		return differs(have, "--ptrace", NULL, "set", e);
 	return 0;
@@ -172,10 +174,10 @@ static int spec_agrees(const struct spec *have, const struct cove_box_options *o
 static bool asks_nothing(const struct cove_box_options *o, const struct spec *asked)
 {
 	return !asked->limits_asked && !o->expire && !o->storage && !o->wall && !o->strict &&
-	       !o->ptrace && !o->image && !o->workspace && !o->user && !o->cwd && !o->persistence &&
-	       !o->timeout_ms && !(o->env && o->env[0]) && !(o->labels && o->labels[0]) &&
-	       !(o->mounts && o->mounts[0]) && !o->net && !(o->allow && o->allow[0]) &&
-	       !(o->deny && o->deny[0]);
+	       !o->trust_dir && !o->ptrace && !o->image && !o->workspace && !o->user && !o->cwd &&
+	       !o->persistence && !o->timeout_ms && !(o->env && o->env[0]) &&
+	       !(o->labels && o->labels[0]) && !(o->mounts && o->mounts[0]) && !o->net &&
+	       !(o->allow && o->allow[0]) && !(o->deny && o->deny[0]);
 }
 
 static int check_agrees(struct cove *cove, const struct cove_box_options *o,

@@ -229,6 +229,7 @@ void keeper_disconnect(struct keeper *k)
 void keeper_init(struct keeper *k, int box_fd)
 {
 	buf_init(&k->notes, KEEPER_NOTES_MAX + 1);
+	buf_init(&k->pinned, 16 * BOX_PATH_MAX);
 	keeper_logs_init(&k->logs, box_fd);
 	journal_init(&k->journal);
 	keeper_events_init(&k->events);
@@ -251,5 +252,6 @@ void keeper_done(struct keeper *k)
 	tokens_done(&k->tokens);
 	keeper_events_done(&k->events);
 	buf_done(&k->notes);
+	buf_done(&k->pinned);
 	fd_close(&k->held_fd);
 }

@@ -109,6 +109,7 @@ struct keeper {
 	/* For STATUS: static, NULL before they are known. */
 	const char *ids, *storage, *network;
 	const char *walls; /* borrowed; lines */
+	struct buf pinned; /* lines: what of shared directories is read-only in the box */
 	bool io_unknown;   /* no group counts a command's I/O */
 	uint64_t started_ms;
 	struct buf notes; /* lines: what the box could not have */

@@ -126,7 +126,9 @@ static int add_workspace(struct keeper_mounts *m, const struct spec *s, struct s
 		.owned = s->workspace != NULL,
 		.volume = m->volume.mount_fd >= 0 ? &m->volume : NULL,
 	};
-	return 0;
+	return s->workspace || s->trust_dir
+		       ? 0
+		       : keeper_pins_add(m, m->workspace_fd, &m->list[m->count - 1], e);
 }
 
 static int add_mount(struct keeper_mounts *m, const struct spec *s, const struct spec_mount *given,
@@ -140,6 +142,8 @@ static int add_mount(struct keeper_mounts *m, const struct spec *s, const struct
 		r = own_refuse_path(st, given->src, e);
 		if (r < 0)
 			return r;
+		/* A file has nothing in it; one that cannot be opened is the wall's to name. */
+		fd = open(given->src, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
 	} else {
 		if (m->workspace_fd < 0)
 			return err_set(e, ERR_INVALID, EINVAL,
@@ -158,7 +162,9 @@ static int add_mount(struct keeper_mounts *m, const struct spec *s, const struct
 		w.owned = s->workspace != NULL;
 	}
 	m->list[m->count++] = w;
-	return 0;
+	if (fd < 0 || w.owned || w.read_only || s->trust_dir)
+		return 0;
+	return keeper_pins_add(m, fd, &w, e);
 }
 
 int keeper_mounts_make(struct keeper_mounts *m, const struct keeper_config *c, struct state *st,
@@ -171,6 +177,7 @@ int keeper_mounts_make(struct keeper_mounts *m, const struct keeper_config *c, s
 	m->workspace_fd = -1;
 	m->volume = VOLUME_NONE;
 	m->note[0] = 0;
+	m->pin_count = 0;
 	r = add_workspace(m, &c->spec, st, e);
 	for (size_t i = 0; i < c->spec.mount_count && r == 0; i++)
 		r = add_mount(m, &c->spec, &c->spec.mounts[i], st, e);
@@ -181,4 +188,5 @@ void keeper_mounts_done(struct keeper_mounts *m)
 {
 	fd_close(&m->workspace_fd);
 	volume_done(&m->volume);
+	keeper_pins_done(m);
 }

@@ -11,11 +11,16 @@
 #include "wall/wall.h"
 
 struct keeper_mounts {
-	struct wall_mount list[SPEC_MOUNT_MAX + 1];
+	struct wall_mount list[WALL_MOUNTS_MAX];
 	size_t count;
 	char workspace[BOX_PATH_MAX]; /* host path, empty without one */
 	int workspace_fd;	      /* owned, -1 without one; its files with ids as stored */
 	struct volume volume;	      /* of a named workspace that has one */
+	struct {
+		char *dst, *below; /* owned; below: NULL where it is a name at the top */
+		bool read_only;	   /* or a parent of such */
+	} pins[WALL_PINS_MAX];
+	size_t pin_count;
 	char note[320]; /* "disk: ..." where its workspace is not bounded so, or empty */
 };
 
@@ -27,3 +32,9 @@ struct keeper_mounts {
 int keeper_mounts_make(struct keeper_mounts *m, const struct keeper_config *c, struct state *st,
 		       struct err *e);
 void keeper_mounts_done(struct keeper_mounts *m);
+
+/* pins.c: adds mounts that show read-only what, in a host directory, makes the host run something.
+ * dir_fd is that directory, `of` its mount. */
+int keeper_pins_add(struct keeper_mounts *m, int dir_fd, const struct wall_mount *of,
+		    struct err *e);
+void keeper_pins_done(struct keeper_mounts *m);

@@ -271,6 +271,10 @@ static int configure_wall(struct keeper_life *l, struct ready *r, int init_fd, s
 	int rc = keeper_mounts_make(&r->mounts, &l->config, &l->st, e);
 
 	keeper_note(&l->k, "%s", r->mounts.note);
+	for (size_t i = 0; i < r->mounts.pin_count && rc == 0; i++)
+		if (r->mounts.pins[i].read_only &&
+		    buf_printf(&l->k.pinned, "%s\n", r->mounts.pins[i].dst) < 0)
+			rc = err_errno(e, ENOMEM, "list what is read-only");
 	if (rc == 0)
 		rc = keeper_network_prepare(l, e);
 	if (rc == 0)

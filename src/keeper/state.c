@@ -30,6 +30,7 @@ void keeper_on_status(struct keeper_client *c, const struct wire_frame *f)
 		.network = k->network,
 		.door = k->door && keeper_door_is_running(k->door),
 		.walls = k->walls,
+		.pinned = buf_cstr(&k->pinned),
 	};
 
 	keeper_client_sent(c, wire_status_encode(&c->link.out, f->id, 0, &m));

@@ -27,7 +27,8 @@
 #define S(name) FIELD_NAMED(spec, name)
 static const struct wire_named_field fields[] = {
 	S(name), S(image), S(wall), S(workspace), S(workspace_dir), S(user), S(cwd), S(session),
-	S(storage), S(net), S(one_shot), S(best_effort), S(strict), S(ptrace), S(timeout_ms),
+	S(storage), S(net), S(one_shot), S(best_effort), S(strict), S(trust_dir), S(ptrace),
+	S(timeout_ms),
 	S(created_ms),
 	{0}};
 /* clang-format on */

@@ -67,8 +67,9 @@ struct spec {
 	unsigned limits_asked;	      /* 1 << id: the caller's own word, to be kept or refused */
 	bool best_effort;	      /* what cannot be kept is listed, not refused */
 	bool strict;		      /* no_new_privs, and no root inside */
-	bool ptrace;		      /* its processes may trace each other */
-	const char *storage;	      /* "plain", "loop", "tmpfs"; NULL: what fits */
+	bool trust_dir;	     /* nothing in a host directory is made read-only: keeper/pins.c */
+	bool ptrace;	     /* its processes may trace each other */
+	const char *storage; /* "plain", "loop", "tmpfs"; NULL: what fits */
 	enum expiry expiry;
 	/* Its policy: a preset's name, a list (net.h) or "file" (boxes/<name>/policy). NULL or
 	 * closed: no network at all, whatever is granted later. */

@@ -17,6 +17,7 @@
 #pragma once
 
 #include "base/err.h"
+#include "base/limits.h"
 #include "wall/info.h"
 
 #include <stdbool.h>
@@ -26,6 +27,10 @@
 struct cgroup_stats;
 struct volume;
 struct wall_host;
+
+/* Parts of the mounts that are mounted once more, read-only: keeper/pins.c. */
+#define WALL_PINS_MAX	48u
+#define WALL_MOUNTS_MAX (SPEC_MOUNT_MAX + 1 + WALL_PINS_MAX)
 
 struct wall_mount {
 	const char *src;	     /* host path */

@@ -54,7 +54,7 @@ static const struct wire_field status_fields[] = {
 	F(status, started_ms), F(status, execs_running), F(status, clients),
 	F(status, init_pid), F(status, notes), F(status, ids), F(status, paused),
 	F(status, storage), F(status, walls), F(status, network), F(status, door),
-	F(status, init_revision), {0}};
+	F(status, init_revision), F(status, pinned), {0}};
 static const struct wire_field stop_fields[] = {
 	F(stop, by), F(stop, remove), F(stop, grace_ms), {0}};
 static const struct wire_field pause_fields[] = {F(pause, on), F(pause, by), F(pause, for_ms),

@@ -95,6 +95,7 @@ struct wire_status {
 	uint64_t door;	     /* 1: a door runs now */
 	const char *walls; /* what stands between it and the kernel: seccomp, landlock...; lines */
 	uint64_t init_revision; /* as init said in its HELLO */
+	const char *pinned;	/* what of shared directories is read-only in it; lines */
 };
 
 /* All of the box, now. A number that this host cannot tell is 0, of disk and I/O WIRE_UNKNOWN; a

@@ -116,6 +116,60 @@ def test_git_in_a_shared_directory(cove, work):
     assert got.text == "m\nsecond\nm\n" and got.err == b""
 
 
+# ---- what makes the host run something ----
+
+GUARDED = {".git/hooks/pre-commit": "#!/bin/sh\n", ".git/config": "[core]\n", ".vscode/tasks.json": "{}",
+           ".envrc": "true\n", ".claude/settings.json": "{}", ".mcp.json": "{}"}
+PINNED = [".git/hooks", ".git/config", ".vscode", ".envrc", ".claude", ".mcp.json"]
+ATTACKS = ["echo evil > .git/hooks/pre-commit", "echo evil > .git/hooks/post-checkout", "echo evil >> .git/config",
+           "mv .git .git2", "mv .git/hooks .git/old", "rm -rf .git", "rm -f .envrc", "echo evil > new && mv new .envrc",
+           "rm -rf .vscode", "mv .claude c", "ln .envrc e2 && echo evil > e2", "chmod 777 .mcp.json", "touch .mcp.json",
+           "umount .git/hooks && echo evil > .git/hooks/pre-commit", "umount -l .git", "mount -o remount,rw .vscode",
+           "mount --bind /tmp .git/hooks", "mount -t tmpfs x .claude"]
+
+
+def make_guarded(work):
+    for name, text in GUARDED.items():
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).write_text(text)
+
+
+@pytest.mark.parametrize("user", ["user", "root"])
+def test_what_the_host_runs_is_read_only_inside(cove, work, user):
+    make_guarded(work)
+    (work / ".idea").symlink_to("/etc")
+    names = sorted(p.relative_to(work) for p in work.rglob("*"))
+    box = cove("create", "--workspace", work).ok().text.strip()
+    assert cove.inspect(box)["pinned"] == [f"/workspace/{name}" for name in PINNED]
+    for line in ATTACKS:
+        result = cove("exec", "-u", user, "-w", "/workspace", box, "--", "sh", "-c", line)
+        if "no user" in result.err.decode() or "only one user" in result.err.decode():
+            pytest.skip("there is no root inside")
+        assert result.rc != 0, line
+    for name, text in GUARDED.items():
+        assert (work / name).read_text() == text
+    # The rest of the directory, and of .git, is as writable as ever.
+    cove("exec", "-w", "/workspace", box, "--", "sh", "-ec", "rm -f new e2; echo x > f; echo x > .git/HEAD; "
+         "mkdir .git/objects; cat .git/hooks/pre-commit .envrc; rm f .git/HEAD; rmdir .git/objects").ok()
+    assert sorted(p.relative_to(work) for p in work.rglob("*")) == names
+
+
+def test_trust_dir_and_other_mounts(cove, work, tmp):
+    make_guarded(work)
+    cove("run", "--trust-dir", "--workspace", work, "--", "sh", "-ec", "echo y > .envrc; mv .git g; mv g .git").ok()
+    assert (work / ".envrc").read_text() == "y\n"
+    assert cove("run", "--mount", f"{work}:/m", "--", "sh", "-c", "echo z > /m/.envrc").rc != 0
+    assert cove("run", "--mount", f"{work}:/m", "--", "sh", "-c", "mv /m/.git /m/g").rc != 0
+    assert (work / ".envrc").read_text() == "y\n"
+    plain = tmp / "plain"
+    plain.mkdir()
+    (plain / ".git").write_text("gitdir: /elsewhere\n")
+    (plain / ".vscode").symlink_to(tmp)
+    box = cove("create", "--workspace", plain).ok().text.strip()
+    assert cove.inspect(box)["pinned"] == ["/workspace/.git"]
+    assert cove("exec", box, "--", "sh", "-c", "echo x > /workspace/.git").rc != 0
+
+
 # ---- giving them back ----
 
 def chown(cove, *dirs):

@@ -362,12 +362,12 @@ TEST(mounts_keep_their_order_and_their_trust)
 
 TEST(too_many_mounts_are_refused)
 {
-	static struct wall_mount mounts[SPEC_MOUNT_MAX + 2];
+	static struct wall_mount mounts[WALL_MOUNTS_MAX + 1];
 	struct wall_config c = config("/i", "/b", IDS_RANGE);
 	struct err e = {0};
 
 	c.mounts = mounts;
-	c.mount_count = SPEC_MOUNT_MAX + 2;
+	c.mount_count = WALL_MOUNTS_MAX + 1;
 	CHECK(plan_make(&plan, &c, &e) < 0);
 	CHECK_EQ(e.kind, ERR_LIMIT);
 }

@@ -160,8 +160,8 @@ static int plan_hold(struct plan *p, struct err *e)
 
 static int check_mounts(const struct wall_config *c, struct err *e)
 {
-	if (c->mount_count > SPEC_MOUNT_MAX + 1)
-		return err_set(e, ERR_LIMIT, E2BIG, "more than %u mounts", SPEC_MOUNT_MAX);
+	if (c->mount_count > WALL_MOUNTS_MAX)
+		return err_set(e, ERR_LIMIT, E2BIG, "more than %u mounts", WALL_MOUNTS_MAX);
 	for (size_t i = 0; i < c->mount_count; i++) {
 		const struct wall_mount *m = &c->mounts[i];
 
