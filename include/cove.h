@@ -256,9 +256,12 @@ struct cove_denial {
 
 struct cove_result {
 	uint64_t exec_id;
-	bool has_exit; /* exit_code is valid; otherwise it ended by signal, timeout or is unknown */
+	/* It has ended, and exit_code is what `cove` exits with: its own status, 128+N after signal
+	 * N, 124 where its time was over (then timed_out). False while it runs, and where it is not
+	 * known how it ended (cause "interrupted"). */
+	bool has_exit;
 	int exit_code;
-	int signal;
+	int signal;	     /* that ended it, or 0 */
 	char *out, *err_out; /* owned; NUL-terminated, may hold NULs; at most 1 MiB each */
 	size_t out_len, err_len;
 	uint64_t out_bytes, err_bytes; /* true counts */
@@ -338,8 +341,8 @@ struct cove_exec_info {
 	int64_t pid;
 	char command[96], state[16], shell[40], cause[32];
 	bool has_exit, background;
-	int exit_code, signal;
-	bool truncated; /* not all of its output was kept: reading it ends before its end */
+	int exit_code, signal; /* as in struct cove_result */
+	bool truncated;	       /* not all of its output was kept: reading it ends before its end */
 	bool oom_killed;
 	uint64_t cpu_us, mem_peak_bytes, io_read_bytes, io_write_bytes;
 };

@@ -142,6 +142,18 @@ int err_kind_exit(enum err_kind kind)
 	return (unsigned)kind < ERR_KIND_COUNT ? kinds[kind].exit_status : 125;
 }
 
+int err_exec_exit(enum err_kind kind, int code)
+{
+	int status = err_kind_exit(kind);
+
+	if (status != 125 && status != 2)
+		return status;
+	if (code == ENOENT)
+		return 127;
+	return code == EACCES || code == ENOEXEC || code == EISDIR || code == ELIBBAD ? 126
+										      : status;
+}
+
 void assert_failed(const char *cond, const char *file, int line)
 {
 	char msg[256];

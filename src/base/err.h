@@ -52,6 +52,10 @@ void err_prefix(struct err *e, const char *fmt, ...) __attribute__((format(print
 const char *err_kind_name(enum err_kind kind);
 int err_kind_exit(enum err_kind kind);
 
+/* Of a command that could not be started: 127 there is none, 126 it cannot be executed, else the
+ * kind's. */
+int err_exec_exit(enum err_kind kind, int code);
+
 /* Our own bugs, always compiled in: prints file, line and condition, then aborts. */
 void assert_failed(const char *cond, const char *file, int line) __attribute__((noreturn, cold));
 #define ASSERT(cond) ((cond) ? (void)0 : assert_failed(#cond, __FILE__, __LINE__))

@@ -354,14 +354,10 @@ int cli_result_status(struct cli *c, const char *box, const struct cove_result *
 		cli_note("the box was idle for too long (--idle)");
 	if (result->never_started)
 		cli_note("it waited for its shell and never started");
-	if (result->timed_out) {
+	if (result->timed_out)
 		cli_note("timed out after %.1f s", (double)result->duration_ms / 1000);
-		return EXIT_TIMEOUT;
-	}
 	if (result->has_exit)
 		return result->exit_code;
-	if (result->signal)
-		return EXIT_SIGNAL + result->signal;
 	cli_note("the command's outcome is unknown (%s); it was not run again",
 		 result->cause[0] ? result->cause : "interrupted");
 	return EXIT_COVE;

@@ -22,14 +22,7 @@
 
 #include <stdbool.h>
 
-enum {
-	EXIT_USAGE = 2,
-	EXIT_TIMEOUT = 124,
-	EXIT_COVE = 125,
-	EXIT_NO_EXEC = 126,
-	EXIT_NO_COMMAND = 127,
-	EXIT_SIGNAL = 128
-};
+enum { EXIT_USAGE = 2, EXIT_COVE = 125, EXIT_SIGNAL = 128 };
 
 struct cli {
 	const struct verb *verb;

@@ -14,12 +14,13 @@ static void status_cell(struct table *t, const struct cove_exec_info *x)
 {
 	const char *name = str_signal_name(x->signal);
 
-	if (x->has_exit)
-		table_cellf(t, "exit %d", x->exit_code);
-	else if (x->signal && x->cause[0] && !str_starts(x->cause, "signal"))
+	if (x->signal && x->cause[0] && !str_starts(x->cause, "signal"))
 		table_cellf(t, "%s (%s)", x->cause, name ? name : "signal");
 	else if (x->signal)
 		table_cellf(t, "signal %s", name ? name : "?");
+	else if (x->has_exit && strcmp(x->cause, "timeout") != 0 &&
+		 strcmp(x->cause, "failed to start") != 0)
+		table_cellf(t, "exit %d", x->exit_code);
 	else
 		table_cell(t, x->cause);
 }

@@ -1,6 +1,7 @@
 /* Running a command for a user; see command.h. */
 #include "cli/command.h"
 
+#include "base/err.h"
 #include "base/fd.h"
 #include "cli/stream.h"
 #include "cli/term.h"
@@ -47,14 +48,8 @@ static int command_fail(struct cli *c, struct cove_box *box, const struct cove_e
 	int status = cli_fail(c, err);
 
 	say_remedy(c, cove_box_name(box), err);
-	if ((status != EXIT_COVE && status != EXIT_USAGE) || is_box_gone(cove_box_name(box)))
-		return status;
-	if (err->code == ENOENT)
-		return EXIT_NO_COMMAND;
-	if (err->code == EACCES || err->code == ENOEXEC || err->code == EISDIR ||
-	    err->code == ELIBBAD)
-		return EXIT_NO_EXEC;
-	return status;
+	return is_box_gone(cove_box_name(box)) ? status
+					       : err_exec_exit((enum err_kind)err->kind, err->code);
 }
 
 bool command_has_stdin(void)

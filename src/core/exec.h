@@ -63,8 +63,8 @@ int core_exec_frame(struct cove_exec *x, const struct wire_frame *f, struct cove
  * Where init's word goes in it is bounded here. */
 #define EXEC_SHOWN(r)                                                                             \
 	.exec_id = (r)->exec_id, .duration_ms = (r)->duration_ms, .out_bytes = (r)->stdout_bytes, \
-	.err_bytes = (r)->stderr_bytes, .has_exit = (r)->has_exit,                                \
-	.exit_code = (r)->has_exit ? (r)->exit_code & 0xff : 0,                                   \
+	.err_bytes = (r)->stderr_bytes, .has_exit = exec_status(r) >= 0,                          \
+	.exit_code = exec_status(r) >= 0 ? exec_status(r) : 0,                                    \
 	.signal = (r)->signal < 128 ? (r)->signal : 0, .truncated = (r)->truncated,               \
 	.oom_killed = (r)->oom_killed, .cpu_us = (r)->cpu_us,                                     \
 	.mem_peak_bytes = (r)->mem_peak_bytes, .io_read_bytes = (r)->io_read_bytes,               \

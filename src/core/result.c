@@ -120,7 +120,8 @@ static void put_stream(struct json *j, const char *key, const char *key64, const
 #define A(name) FIELD_ALWAYS(cove_result, name)
 #define N(name) FIELD_NAMED(cove_result, name)
 static const struct wire_named_field before_streams[] = {
-	A(exec_id), FIELD_IF(cove_result, exit_code, has_exit), N(signal), {0}};
+	A(exec_id), FIELD_IF(cove_result, exit_code, has_exit), FIELD_KNOWN(cove_result, signal),
+	{0}};
 static const struct wire_named_field after_streams[] = {
 	{"cwd", {FIELD_STR, offsetof(struct cove_result, cwd), 0}, SHOW_ALWAYS, 0}, A(duration_ms),
 	A(timed_out), A(oom_killed), A(truncated), N(never_started),

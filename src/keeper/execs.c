@@ -715,8 +715,11 @@ static void on_error(struct keeper_exec *x, const struct wire_frame *f)
 	}
 	keeper_error_from_box(&m, &e);
 	fail_followers(x, &e);
-	if (x->run->state < RUN_STARTED)
+	if (x->run->state < RUN_STARTED) {
 		free_token(x);
+		x->rec.has_exit = true;
+		x->rec.exit_code = err_exec_exit(e.kind, e.code);
+	}
 	/* One that began and could not go on is a line whose shell could not be made again. */
 	end_without_exit(x, EXEC_DONE, x->run->state < RUN_STARTED ? "failed to start" : "failed");
 }

@@ -175,8 +175,9 @@ static const struct wire_named_field end_fields[] = {V(cause), V(by), {0}};
 #define R(name) FIELD_NAMED(exec_record, name)
 static const struct wire_named_field exec_fields[][2][8] = {
 	[EVENT_COMMAND] = {{A(exec_id)}, {R(shell), R(cause)}},
-	[EVENT_RESULT] = {{A(exec_id), FIELD_IF(exec_record, exit_code, has_exit), R(signal),
-		A(stdout_bytes), A(stderr_bytes), R(shell), R(cwd)}, {A(duration_ms), R(cause)}},
+	[EVENT_RESULT] = {{A(exec_id), FIELD_IF(exec_record, exit_code, has_exit),
+		FIELD_KNOWN(exec_record, signal), A(stdout_bytes), A(stderr_bytes), R(shell),
+		R(cwd)}, {A(duration_ms), R(cause)}},
 	[EVENT_TIMEOUT] = {{A(exec_id)}, {A(duration_ms), R(cause)}},
 };
 /* clang-format on */
@@ -195,25 +196,27 @@ int event_format_json(const struct event *ev, struct buf *out)
 {
 	bool of_exec =
 		ev->kind == EVENT_COMMAND || ev->kind == EVENT_RESULT || ev->kind == EVENT_TIMEOUT;
-	const struct exec_record *x = exec_of(ev);
+	struct exec_record x = *exec_of(ev);
 	size_t before = buf_len(out);
 	struct json j;
 	int r;
 
 	if ((unsigned)ev->kind >= sizeof(kind_names) / sizeof(kind_names[0]))
 		return -EINVAL;
+	x.exit_code = exec_status(&x);
+	x.has_exit = x.exit_code >= 0;
 	json_init(&j, out);
 	json_object_begin(&j);
 	wire_fields_json(&j, number_fields, ev);
 	json_kv_str(&j, "event", kind_names[ev->kind]);
 	wire_fields_json(&j, box_fields, ev);
 	if (of_exec) {
-		wire_fields_json(&j, exec_fields[ev->kind][0], x);
+		wire_fields_json(&j, exec_fields[ev->kind][0], &x);
 		if (ev->kind == EVENT_COMMAND)
 			json_command(&j, command_of(ev));
-		if (ev->kind == EVENT_RESULT && x->cwd)
+		if (ev->kind == EVENT_RESULT && x.cwd)
 			json_kv_bool(&j, "cwd_changed", ev->cwd_changed);
-		wire_fields_json(&j, exec_fields[ev->kind][1], x);
+		wire_fields_json(&j, exec_fields[ev->kind][1], &x);
 	}
 	wire_fields_json(&j, end_fields, ev);
 	json_object_end(&j);

@@ -53,6 +53,10 @@ struct exec_record {
 	char cause[32]; /* exit, signal, timeout, oom, pids, disk, killed, interrupted, ... */
 };
 
+/* What `cove` exits with for it: 124 where its time was over, its own status, or 128+N after signal
+ * N. -1 while it runs, and where it is not known how it ended. */
+int exec_status(const struct exec_record *r);
+
 /* "running", "queued", "done", "interrupted". */
 const char *exec_state_name(enum exec_state state);
 bool exec_state_parse(const char *word, enum exec_state *ret);

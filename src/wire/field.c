@@ -16,6 +16,15 @@ static const char *const state_names[EXEC_STATE_COUNT] = {
 	[EXEC_INTERRUPTED] = "interrupted",
 };
 
+int exec_status(const struct exec_record *r)
+{
+	if (r->timed_out)
+		return 124;
+	if (r->has_exit)
+		return r->exit_code & 0xff;
+	return r->signal > 0 && r->signal < 128 ? 128 + r->signal : -1;
+}
+
 const char *exec_state_name(enum exec_state state)
 {
 	return state_names[state];

@@ -1,4 +1,5 @@
 """cove exec: commands without state, in the foreground and in the background."""
+import json
 import os
 import shlex
 import signal
@@ -111,8 +112,24 @@ def test_json(cove, shared):
 
 def test_json_of_a_signal(cove, shared):
     got = cove("exec", "--json", shared, "--", "sh", "-c", "kill -KILL $$")
-    assert got.json["exit_code"] is None and got.json["signal"] in (9, "KILL")
+    assert got.json["exit_code"] == got.rc == 137 and got.json["signal"] == 9
     assert got.json["cause"] == "signal"
+
+
+@pytest.mark.once("root")
+@pytest.mark.parametrize("flags, command, rc, sig", [
+    ([], "exit 3", 3, None), ([], "kill -TERM $$", 143, 15), (["--timeout", "100ms"], "sleep 1000", 124, ...)])
+def test_the_json_has_the_exit_status(cove, shared, flags, command, rc, sig):
+    """exit_code is what cove exits with, in the result, in ps and in the events."""
+    got = cove("exec", "--json", *flags, shared, "--", "sh", "-c", command)
+    info = find(cove, shared, got.json["exec_id"])
+    rows = [json.loads(row) for row in cove("logs", "--json", shared).ok().text.splitlines()]
+    row = [row for row in rows if row["event"] == "result" and row["exec_id"] == got.json["exec_id"]][-1]
+    for what in (got.json, info, row):
+        assert what["exit_code"] == rc == got.rc and (sig is ... or what["signal"] == sig), what
+    number = int(cove("exec", "-d", shared, "--", "sleep", "1000").ok().text)
+    assert (find(cove, shared, number)["exit_code"], find(cove, shared, number)["signal"]) == (None, None)
+    cove("kill", "-s", "KILL", shared, number).ok()
 
 
 def test_background_is_listed_and_ends(cove, box):
@@ -208,7 +225,7 @@ def test_exec_in_a_stopped_box(cove, box):
 def test_what_could_not_start_is_listed(cove, box):
     cove.fails("not_found", "exec", box, "--", "/no/such", rc=127)
     running = cove.execs(box)
-    assert [(x["exec_id"], x["cause"], x["exit_code"]) for x in running] == [(1, "failed to start", None)]
+    assert [(x["exec_id"], x["cause"], x["exit_code"]) for x in running] == [(1, "failed to start", 127)]
     cove("stop", box).ok()
     assert cove.execs(box) == running
 

@@ -393,13 +393,13 @@ TEST(result_as_json)
 				.cause = "exit"};
 	char *json = cove_result_json(&r);
 
-	CHECK_STR(
-		json,
-		"{\"exec_id\":4,\"exit_code\":0,\"stdout\":\"a\\\"b\",\"stderr\":\"\xef\xbf\xbd\","
-		"\"stderr_base64\":\"/w==\",\"cwd\":\"/tmp\",\"duration_ms\":5,\"timed_out\":false,"
-		"\"oom_killed\":false,\"truncated\":false,\"stdout_bytes\":3,\"stderr_bytes\":1,"
-		"\"shell\":\"kept\",\"cause\":\"exit\",\"cpu_ms\":null,\"mem_peak_bytes\":null,"
-		"\"io_read_bytes\":0,\"io_write_bytes\":0,\"denied\":[]}");
+	CHECK_STR(json,
+		  "{\"exec_id\":4,\"exit_code\":0,\"signal\":null,\"stdout\":\"a\\\"b\","
+		  "\"stderr\":\"\xef\xbf\xbd\",\"stderr_base64\":\"/w==\",\"cwd\":\"/"
+		  "tmp\",\"duration_ms\":5,\"timed_out\":false,"
+		  "\"oom_killed\":false,\"truncated\":false,\"stdout_bytes\":3,\"stderr_bytes\":1,"
+		  "\"shell\":\"kept\",\"cause\":\"exit\",\"cpu_ms\":null,\"mem_peak_bytes\":null,"
+		  "\"io_read_bytes\":0,\"io_write_bytes\":0,\"denied\":[]}");
 	free(json);
 	r.has_exit = false;
 	r.signal = 9;

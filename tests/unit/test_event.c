@@ -76,7 +76,7 @@ TEST(json_lines)
 	ev = (struct event){.kind = EVENT_RESULT, .seq = 12, .at_ms = 8, .box = "dev", .exec = &x};
 	CHECK_STR(json(&ev),
 		  "{\"seq\":12,\"at_ms\":8,\"event\":\"result\",\"box\":\"dev\",\"exec_id\":3,"
-		  "\"exit_code\":null,\"signal\":9,\"stdout_bytes\":0,\"stderr_bytes\":0,"
+		  "\"exit_code\":137,\"signal\":9,\"stdout_bytes\":0,\"stderr_bytes\":0,"
 		  "\"cwd\":\"/\",\"cwd_changed\":false,\"duration_ms\":5}\n");
 }
 

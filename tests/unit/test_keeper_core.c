@@ -101,7 +101,8 @@ KEEPER_TEST(a_command_that_cannot_start)
 	CHECK_EQ(info.exec_id, 1);
 	CHECK_STR(exec_state_name(info.state), "done");
 	CHECK_STR(info.cause, "failed to start");
-	CHECK_EQ(info.has_exit, 0);
+	CHECK_EQ(info.has_exit, 1); /* as a shell has it */
+	CHECK_EQ(info.exit_code, 127);
 	CHECK_EQ(info.truncated, 0);
 	CHECK_EQ(peer_next(r, p, WIRE_OK).id, 6);
 	CHECK_EQ(start_command(r, p, 5, &m), 2);

@@ -223,4 +223,28 @@ TEST(too_large_or_no_room_changes_nothing)
 	free(line);
 }
 
+TEST(the_status_of_a_command)
+{
+	static const struct {
+		struct exec_record r;
+		int status;
+	} cases[] = {
+		{{0}, -1}, /* it runs, or was interrupted */
+		{{.has_exit = true}, 0},
+		{{.has_exit = true, .exit_code = 255}, 255},
+		{{.has_exit = true, .exit_code = 256 + 3}, 3},
+		{{.has_exit = true, .exit_code = -1}, 255},
+		{{.signal = 9}, 137},
+		{{.signal = 64}, 192},
+		{{.signal = 128}, -1},
+		{{.signal = -9}, -1},
+		{{.timed_out = true}, 124},
+		{{.timed_out = true, .signal = 9}, 124},
+		{{.timed_out = true, .has_exit = true}, 124}, /* it heeded the TERM */
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		CHECK_EQ(exec_status(&cases[i].r), cases[i].status);
+}
+
 TAP_MAIN
