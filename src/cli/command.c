@@ -127,6 +127,28 @@ static void say_denied(const struct cli *c, const struct cove_result *r)
 			 (unsigned long long)r->denied_more);
 }
 
+/* What JSON has as "shell". */
+static void say_shell(const struct cli *c, const struct cove_result *result)
+{
+	static const struct {
+		const char *state, *text;
+	} words[] = {
+		{"restarted", "[cove] the shell was restarted: directory, variables and jobs are "
+			      "those of a new shell"},
+		{"exited", "[cove] the shell ended with this line: the next one has a new shell's "
+			   "directory and variables"},
+	};
+	char line[160];
+	int n;
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]) && result->shell; i++) {
+		if (c->o.json || strcmp(result->shell, words[i].state) != 0)
+			continue;
+		n = snprintf(line, sizeof(line), "%s%s", words[i].text, term_eol());
+		(void)fd_write_full(STDERR_FILENO, line, (size_t)n);
+	}
+}
+
 static int finish(struct cli *c, struct cove_box *box, const struct stream_end *end, bool one_shot)
 {
 	autofree char *json = NULL;
@@ -149,9 +171,7 @@ static int finish(struct cli *c, struct cove_box *box, const struct stream_end *
 		if (r)
 			return r;
 	}
-	if (end->result.shell && strcmp(end->result.shell, "restarted") == 0)
-		cli_note("the shell had to be restarted; its directory, variables and jobs are "
-			 "gone");
+	say_shell(c, &end->result);
 	return cli_result_status(c, cove_box_name(box), &end->result);
 }
 

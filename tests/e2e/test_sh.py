@@ -214,6 +214,20 @@ def test_jobs_stay(cove, usable):
     cove.sh(usable, "kill $job; wait $job")
 
 
+@pytest.mark.once("root")
+def test_a_lost_state_is_said(cove, usable):
+    """One [cove] line on stderr where directory and variables are gone; none where they stay."""
+    for line in ("exit 3", "set -e; false", "kill -9 $$"):
+        assert cove("sh", usable, "cd /tmp; x=1").ok().err == b""
+        got = cove("sh", usable, line)
+        assert got.errors.startswith("[cove] the shell ") and got.errors.count("\n") == 1, repr(got)
+        assert cove("sh", usable, "pwd; echo [$x]").text.split()[1] == "[]"
+    pid = cove("sh", usable, "echo $$").ok().text.strip()
+    cove("exec", usable, "--", "kill", "-9", pid).ok()
+    got = cove("sh", usable, "echo new")
+    assert got.out == b"new\n" and got.errors.startswith("[cove] the shell was restarted"), repr(got)
+
+
 @pytest.mark.once("both")
 def test_kill_9_of_the_shell_by_itself(cove, usable):
     got = cove.sh(usable, "echo before; kill -9 $$")
