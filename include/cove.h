@@ -242,7 +242,12 @@ struct cove_command {
 	 * connection, it gives the same command's output from the start and its end. With other
 	 * arguments, or when the command is not remembered any more, COVE_CONFLICT. */
 	const char *token;
+	/* When its time is over it gets SIGTERM, and so much later SIGKILL with all it started. 0:
+	 * COVE_GRACE_MS; COVE_NO_GRACE: SIGKILL at once, as where commands have no cgroup of their
+	 * own (then only a shell's lines get SIGTERM) and in a box of an older Cove. */
+	uint64_t grace_ms;
 };
+#define COVE_NO_GRACE UINT64_MAX
 
 /* What the box's door denied. */
 struct cove_denial {

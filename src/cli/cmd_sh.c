@@ -77,7 +77,8 @@ const struct verb verb_sh = {
 		"same time queue: `cove ps` calls them queued, waiting counts into --timeout,\n"
 		"and Ctrl-C takes a line out of the queue; -d returns at once with its id.\n"
 		"stdin is empty unless -i. LINE '-' reads the line from stdin. A line that\n"
-		"times out is ended with everything it started; the shell stays if it can.\n"
+		"times out is ended with everything it started, by SIGTERM and after --grace by\n"
+		"SIGKILL; the shell stays if it can.\n"
 		"`exit 3` returns 3 and the next line starts a fresh shell; so do `exec`,\n"
 		"`kill $$` and a failure under `set -e`, which end it as they end a script. A\n"
 		"[cove] line on stderr says that the shell's state was lost.\n"
@@ -100,8 +101,8 @@ const struct verb verb_sh = {
 		"Exit status: the line's own; 128+N ended by signal N (137: also when the box's\n"
 		"memory ran out, and a line on stderr says so); 124 timed out; 125 Cove failed;\n"
 		"2 wrong usage.\n",
-	.options = (const enum opt_id[]){OPT_SHELL, OPT_TIMEOUT, OPT_INTERACTIVE, OPT_BACKGROUND,
-					 OPT_TOKEN, OPTS_COMMON, OPT_END},
+	.options = (const enum opt_id[]){OPT_SHELL, OPT_TIMEOUT, OPT_GRACE, OPT_INTERACTIVE,
+					 OPT_BACKGROUND, OPT_TOKEN, OPTS_COMMON, OPT_END},
 	.command_at = 2,
 	.args = {2, -1},
 	.run = run,

@@ -71,6 +71,9 @@ static int encode(struct cove_exec *x, const struct cove_command *c, uint64_t in
 		.cwd = c->cwd,
 		.user = c->user,
 		.timeout_ms = c->timeout_ms,
+		.grace_ms = c->grace_ms == COVE_NO_GRACE ? 0
+			    : c->grace_ms		 ? c->grace_ms
+							 : COVE_GRACE_MS,
 		.pty = c->pty,
 		.rows = c->rows,
 		.cols = c->cols,

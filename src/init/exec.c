@@ -4,6 +4,9 @@
  * The leader's end is the one and only completion. Daemons of a command that ended by itself are
  * left alone. One whose time ran out, or that is to be killed, has its tree killed again and again
  * until it is empty, or KILL_MS_MAX passed (a process in the kernel's hands does not die).
+ *
+ * A grace is given only where the tree is a cgroup: a leader that heeds SIGTERM leaves children
+ * behind, and without a group they could not be found any more.
  */
 #include "init/job.h"
 
@@ -110,9 +113,23 @@ static void kill_round(struct init_exec *x)
 	finish(x);
 }
 
+/* The leader has heeded SIGTERM: what it started has the rest of the grace. */
+static void wait_round(struct init_exec *x)
+{
+	if (init_tree_signal(&x->tree, 0, 0) > 0)
+		ev_timer_set(x->job.in->ev, &x->retry, KILL_RETRY_MS);
+	else
+		finish(x);
+}
+
 static void on_retry(struct ev_timer *t)
 {
-	kill_round(container(t, struct init_exec, retry));
+	struct init_exec *x = container(t, struct init_exec, retry);
+
+	if (x->killing)
+		kill_round(x);
+	else
+		wait_round(x);
 }
 
 static void on_exit_proc(struct init_proc *p, int status)
@@ -124,6 +141,8 @@ static void on_exit_proc(struct init_proc *p, int status)
 	x->tree.root = 0; /* the pid may soon be another's */
 	if (x->killing)
 		kill_round(x);
+	else if (x->job.result.timed_out && x->job.state < JOB_ENDED)
+		wait_round(x);
 	else
 		finish(x);
 }
@@ -338,6 +357,7 @@ void init_exec_start(struct init *in, uint32_t id, const struct wire_exec *m)
 		.in = in,
 		.id = id,
 		.timeout_ms = m->timeout_ms,
+		.grace_ms = m->grace_ms,
 		.has_input = m->has_stdin != 0,
 		.pty = m->pty != 0,
 	};
@@ -357,6 +377,8 @@ void init_exec_start(struct init *in, uint32_t id, const struct wire_exec *m)
 		r = err_errno(&e, ENOMEM, "start a command");
 	if (r == 0)
 		r = spawn_leader(x, &user, m, &e);
+	if (!init_tree_has_group(&x->tree))
+		x->job.grace_ms = 0;
 	if (r < 0)
 		init_job_refuse(&x->job, &e);
 	else

@@ -200,16 +200,27 @@ static void answer(struct init_job *j)
 		j->kind->on_ended(j);
 }
 
+static uint64_t bounded(uint64_t ms)
+{
+	return ms < TIMEOUT_MS_MAX ? ms : TIMEOUT_MS_MAX;
+}
+
+/* Its time is up, then its grace. */
 static void on_timer(struct ev_timer *t)
 {
 	struct init_job *j = container(t, struct init_job, timer);
+	bool asks;
 
 	if (j->state >= JOB_ENDED) {
 		answer(j);
 		return;
 	}
+	/* One that waits has nothing yet that could heed it. */
+	asks = !j->result.timed_out && j->grace_ms > 0 && j->state > JOB_QUEUED;
 	j->result.timed_out = 1;
-	j->kind->stop(j, SIGKILL, true);
+	if (asks)
+		ev_timer_set(j->in->ev, &j->timer, bounded(j->grace_ms));
+	j->kind->stop(j, asks ? SIGTERM : SIGKILL, !asks);
 }
 
 static void on_flush(struct ev_timer *t)
@@ -250,8 +261,7 @@ void init_job_add(struct init_job *j)
 static void set_timeout(struct init_job *j)
 {
 	if (j->timeout_ms > 0 && !j->timer.armed)
-		ev_timer_set(j->in->ev, &j->timer,
-			     j->timeout_ms < TIMEOUT_MS_MAX ? j->timeout_ms : TIMEOUT_MS_MAX);
+		ev_timer_set(j->in->ev, &j->timer, bounded(j->timeout_ms));
 }
 
 void init_job_queue(struct init_job *j)

@@ -73,6 +73,7 @@ struct init_job {
 	struct ev_timer timer;	   /* the timeout; once ended, the wait for memory */
 	struct ev_timer flush;	   /* of what need not be written at once */
 	uint64_t timeout_ms;	   /* 0: none */
+	uint64_t grace_ms;	   /* after that, from SIGTERM to SIGKILL; 0: at once */
 	uint64_t started_ms;	   /* when it ceased to wait */
 	unsigned memory_rounds;	   /* waits for memory that are left */
 	bool has_input, pty;
@@ -98,7 +99,8 @@ struct init_job_table {
 struct init_job *init_job_find(const struct init *in, uint32_t id);
 /* Jobs of a kind that are not over but for a held stream. */
 unsigned init_job_count(const struct init *in, int kind);
-/* The new job is JOB_ASKED. kind, in, id, timeout_ms, has_input and pty are set already. */
+/* The new job is JOB_ASKED. kind, in, id, timeout_ms, grace_ms, has_input and pty are set
+ * already. */
 void init_job_add(struct init_job *j);
 
 /* The steps of its life; which may follow which is a table in job.c. */

@@ -319,6 +319,7 @@ static int line_new(struct shell *sh, uint32_t id, const struct wire_exec *m, st
 		.in = sh->table->in,
 		.id = id,
 		.timeout_ms = m->timeout_ms,
+		.grace_ms = m->grace_ms,
 		.has_input = m->has_stdin != 0,
 	};
 	l->step.on_timer = line_on_step;

@@ -24,7 +24,9 @@
  *			answer says so
  *	on request	(SIGINT, SIGTERM, SIGHUP, SIGQUIT) as with Ctrl-C on a terminal, what the
  *			line started decides for itself. The shell may have been about to start
- *			one more command: for QUICK_MS newcomers get the signal, too
+ *			one more command: for QUICK_MS newcomers get the signal, too. SIGTERM
+ *			because the line's time is up is such a request; the end waits for the
+ *			line's background, too, and after the grace it is by force
  *
  * An interrupt throws the rest of the driver away, the end with it; so each round feeds an end of
  * its own, after its signals were sent. Only the last one counts: by then every signal has had its
@@ -217,6 +219,11 @@ void line_heard(struct line *l, unsigned round, unsigned status)
 	 * the shell itself only its death counts. */
 	if (l->stop_by_force &&
 	    (init_tree_kill(&l->shell->tree, l->shell->proc.pid) > 0 || l->stop_killed))
+		return;
+	/* Its time is up, and what it left in the background has heard SIGTERM: the next step looks
+	 * again, and the end of the grace is by force. */
+	if (l->job.result.timed_out && !l->stop_by_force &&
+	    init_tree_signal(&l->shell->tree, 0, l->shell->proc.pid) > 0)
 		return;
 	finish(l, SHELL_KEPT);
 }

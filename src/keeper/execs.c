@@ -295,6 +295,8 @@ static struct keeper_exec *exec_new(struct keeper *k, const struct wire_exec *m)
 	buf_init(&run->unsynced, WIRE_OUT_MAX);
 	run->backstop.on_timer = on_backstop;
 	run->timeout_ms = m->timeout_ms;
+	if (m->timeout_ms > 0 && m->timeout_ms < UINT64_MAX / 4)
+		run->timeout_ms += m->grace_ms < UINT64_MAX / 4 ? m->grace_ms : UINT64_MAX / 4;
 	keeper_input_init(&run->input, m->has_stdin != 0);
 	for (unsigned s = 0; s < OUTPUT_COUNT; s++)
 		run->granted[s] = WIRE_WINDOW;

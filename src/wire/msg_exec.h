@@ -31,6 +31,7 @@ struct wire_exec {
 	 * shapes the answer: background, inline_max, rows, cols) are ERROR CONFLICT; and so is a
 	 * token whose command was forgotten to make room. One that did not start is free again. */
 	const char *token;
+	uint64_t grace_ms; /* from SIGTERM, when its time is over, to SIGKILL; 0: at once */
 };
 
 struct wire_started {

@@ -87,6 +87,32 @@ def test_timeout_ends_the_tree(cove, shared):
     wait_until(lambda: cove("exec", shared, "--", "pgrep", "-f", "^sleep 4321").rc == 1, "the tree to end")
 
 
+TIDY = "trap 'echo tidy; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+
+
+@pytest.mark.once("root")
+@pytest.mark.parametrize("how", ["exec", "sh"])
+def test_a_timeout_lets_a_command_tidy_up(cove, box, how):
+    """SIGTERM first; what does not heed it, and all it started, is gone after the grace."""
+    def ask(flags, text):
+        words = [box, "--", "bash", "-c", text] if how == "exec" else [box, f"bash -c {shlex.quote(text)}"]
+        return cove(how, "--json", "--timeout", "300ms", *flags, *words)
+
+    if how == "exec" and b"no cgroup" in cove("inspect", box).ok().out:
+        pytest.skip("commands have no cgroups here")
+    got = ask(["--grace", "60s"], TIDY)
+    assert (got.rc, got.json["exit_code"], got.json["timed_out"], got.json["cause"]) == (124, 124, True, "timeout")
+    assert got.json["stdout"] == "up\ntidy\n"
+    assert ask(["--grace", "0"], TIDY).json["stdout"] == "up\n"
+    deaf = ask(["--grace", "200ms"], "trap '' TERM; setsid sleep 8765 & sleep 8765; sleep 8765")
+    assert (deaf.rc, deaf.json["signal"], deaf.json["cause"]) == (124, 9, "timeout")
+    left = ask(["--grace", "200ms"], "(trap '' TERM; setsid sleep 8765 & sleep 8765) & sleep 8765")
+    assert (left.rc, left.json["cause"]) == (124, "timeout")
+    assert cove("exec", box, "--", "pgrep", "-f", "^sleep 8765").rc == 1
+    for bad in ("-1", "x", "1e99", "99999999999999999999d", ""):
+        cove.fails("invalid", "exec", "--grace", bad, box, "--", "true")
+
+
 def test_returns_though_a_child_holds_the_pipes(cove, shared):
     assert cove("exec", shared, "--", "sh", "-c", "sleep 1000 & echo x").out == b"x\n"
 

@@ -53,6 +53,7 @@ TEST(exec_round_trip)
 		.pty = 1,
 		.rows = 24,
 		.cols = 80,
+		.grace_ms = UINT64_MAX,
 	};
 	CHECK_EQ(wire_exec_encode(&wire, 77, 2, &m), 0);
 	f = frame();
@@ -69,7 +70,7 @@ TEST(exec_round_trip)
 	CHECK_STR(got.user, "");
 	CHECK(got.line == NULL);
 	CHECK(got.shell == NULL);
-	CHECK(got.timeout_ms == UINT64_MAX);
+	CHECK(got.timeout_ms == UINT64_MAX && got.grace_ms == UINT64_MAX);
 	CHECK_EQ(got.cols, 80);
 	CHECK_EQ(got.has_stdin, 0);
 	buf_done(&wire);

@@ -574,3 +574,36 @@ TEST(a_plain_sh_where_bash_is_missing)
 	kept(c, "echo [$v]", 0, "[]\n");
 	shells_end(c);
 }
+
+/* SIGTERM first, for the line and its background; what does not heed it has its grace. */
+SHELL_TEST(a_timeout_asks_first)
+{
+	static const struct {
+		const char *line;
+		uint64_t grace_ms;
+		int signal;
+		const char *out;
+	} cases[] = {
+		{"bash -c 'trap \"echo tidy; exit 3\" TERM; while :; do sleep 0.02; done'", 60000,
+		 SIGTERM, "tidy\n"},
+		{"while :; do :; done", UINT64_MAX, SIGTERM, ""},
+		{"bash -c 'trap \"echo tidy\" TERM; while :; do sleep 0.02; done'", 0, SIGKILL, ""},
+		{"bash -c 'trap \"\" TERM; while :; do sleep 0.02; done'", 50, SIGKILL, ""},
+		{"(trap '' TERM; setsid sleep 99171 & sleep 99171) & wait", 50, SIGKILL, ""},
+	};
+
+	kept(c, "x=1", 0, "");
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct run *r = run_start(c, &(struct wire_exec){.line = cases[i].line,
+								 .shell = "",
+								 .timeout_ms = 400,
+								 .grace_ms = cases[i].grace_ms});
+
+		run_wait(c, r);
+		CHECK_STR(r->cause, "timeout");
+		CHECK(r->exit.timed_out && !r->exit.has_exit);
+		CHECK_EQ(r->exit.signal, cases[i].signal);
+		CHECK_STR(run_out(r), cases[i].out);
+		kept(c, "echo $x; pgrep -f '^sleep 99171' | wc -l", 0, "1\n0\n");
+	}
+}
