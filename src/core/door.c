@@ -593,7 +593,7 @@ static int box_text(struct cove *cove, const char *box, char **ret, struct err *
 int cove_policy_text(struct cove *cove, const char *box, const char *preset, char **ret_text,
 		     struct cove_error *err)
 {
-	char policy[NET_NAME_MAX];
+	char policy[NET_NAME_MAX] = "";
 	struct err e = {0};
 	size_t len;
 	int r = box || preset ? 0 : net_default(&cove->state, policy, &e);
