@@ -308,8 +308,8 @@ def test_time_and_keys(cove, shared, inner_root):
 
 
 def test_environment_of_commands_is_clean(cove, shared):
-    got = cove("exec", shared, "--", "env", env={"DECOY": "leak", "LD_PRELOAD": ""}).text
-    assert "leak" not in got and "COVE_HOME" not in got
+    got = cove("exec", shared, "--", "env", env={"DECOY": "spilled", "LD_PRELOAD": ""}).text
+    assert "spilled" not in got and "COVE_HOME" not in got
     assert "PATH=" in got and "HOME=" in got
 
 
