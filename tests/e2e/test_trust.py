@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.once("root"), pytest.mark.skipif(not (PREFIX / "libexe
 def set_net(cove, box, net):
     """Gives a stopped box another policy, in its record."""
     record = pathlib.Path(cove.home, "boxes", box, "record")
-    lines = [line for line in record.read_text().splitlines() if not line.startswith("net ")]
+    lines = [line for line in record.read_text().splitlines() if not line.startswith(("net ", "sum "))]
     record.write_text("\n".join(lines + ["net " + net]) + "\n")
 
 

@@ -370,7 +370,7 @@ TEST(anything_can_be_removed)
 	CHECK_EQ(symlinkat("/etc", boxes, "broken/upper"), 0);
 	CHECK_EQ(cove_list(cove, &list, &err), 2);
 	CHECK_STR(list[0].name, "broken");
-	CHECK_STR(list[0].state, "broken");
+	CHECK_STR(list[0].state, "damaged");
 	CHECK_STR(list[1].name, "link");
 	free(list);
 	CHECK_EQ(cove_remove(cove, "empty", false, &err), 0);

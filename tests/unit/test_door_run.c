@@ -85,14 +85,17 @@ static void start_door(const char *policy)
 	run_door();
 }
 
-/* The next frame, or false when the door is gone. */
+/* The next frame but word of a denial, which comes before its answer; false: the door is gone. */
 static bool next(struct wire_frame *f)
 {
 	size_t room;
 	uint8_t *p;
 	ssize_t n;
+	int r;
 
-	while (wire_decoder_next(&decoder, f) == 0) {
+	while ((r = wire_decoder_next(&decoder, f)) == 0 || (r > 0 && f->type == WIRE_DENIED)) {
+		if (r > 0)
+			continue;
 		p = wire_decoder_space(&decoder, &room);
 		CHECK(p);
 		n = read(link_fd, p, room);
