@@ -46,8 +46,8 @@ enum {
 	HOLD_MS = 1,	       /* until the next look whether it has stopped */
 	STEP_MS = 20,
 	HOLD_MS_MAX = 2000, /* the kernel stops it as soon as it gets a processor */
-	FORCE_MS = 250,
-	GIVE_UP_MS = 5000, /* a process in the kernel's hands does not even die by SIGKILL */
+	FORCE_MS = 1000,    /* a shell that waits for a processor is not lost */
+	GIVE_UP_MS = 5000,  /* a process in the kernel's hands does not even die by SIGKILL */
 	SLOW_STEP_MS = 1000,
 	QUICK_MS = 200,
 	SEEN_MAX = 256, /* processes that get a requested signal */
