@@ -39,9 +39,19 @@ def test_waits(tmp):
 """
 
 
+def is_running(pid):
+    """One that has ended but was not yet waited for is the concern of whoever adopted it."""
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rsplit(")", 1)[1].split()[0] not in "XZ"
+
+
 def left(pid, runner, tmp, tree):
     """What is still there of the run that told this."""
-    found = [p for p in (tmp, tree, f"/proc/{pid}", f"/proc/{runner}") if os.path.exists(p)]
+    found = [p for p in (tmp, tree) if os.path.exists(p)]
+    found += [f"process {p}" for p in (pid, runner) if is_running(p)]
     found += [user.pw_name for user in pwd.getpwall() if user.pw_name.startswith(f"cove-t{runner}")]
     # Others' groups come and go meanwhile.
     return found + [f"{at}/{name}" for at, names, _ in os.walk("/sys/fs/cgroup") for name in names
