@@ -275,8 +275,9 @@ struct cove_result {
 	bool timed_out, oom_killed, truncated;
 	bool never_started; /* a line that was ended while it waited for its shell: nothing ran */
 	const char *shell;  /* "kept", "exited", "restarted", or NULL for exec */
-	/* Why it ended: "exit", "signal", "timeout", "killed", "interrupted"; or the limit it met:
-	 * "oom" (then oom_killed), "pids", "disk", or "ttl" with its whole box. */
+	/* Why it ended: "exit", "signal", "timeout", "killed", "interrupted"; the limit it met:
+	 * "oom" (then oom_killed), "pids", "disk"; or its box ended: "stopped" (stop, close, rm),
+	 * "ttl", "idle". */
 	char cause[32];
 	/* Of the whole tree of the command; 0 where the host cannot tell, of I/O COVE_UNKNOWN. */
 	uint64_t cpu_us, mem_peak_bytes, io_read_bytes, io_write_bytes;

@@ -353,6 +353,8 @@ int cli_result_status(struct cli *c, const char *box, const struct cove_result *
 		cli_note("the box's time was over (--ttl)");
 	else if (strcmp(result->cause, "idle") == 0)
 		cli_note("the box was idle for too long (--idle)");
+	else if (strcmp(result->cause, "stopped") == 0)
+		cli_note("the box was stopped");
 	if (result->never_started)
 		cli_note("it waited for its shell and never started");
 	if (result->timed_out)

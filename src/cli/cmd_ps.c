@@ -9,7 +9,7 @@
 
 enum { RIGHT = 1 << 0 | 1 << 5 | 1 << 6 };
 
-/* "exit 0", "KILL", or the cause where neither says it. */
+/* "exit 0", "signal KILL", "stopped (TERM)", or the cause where no number says more. */
 static void status_cell(struct table *t, const struct cove_exec_info *x)
 {
 	const char *name = str_signal_name(x->signal);
@@ -18,6 +18,8 @@ static void status_cell(struct table *t, const struct cove_exec_info *x)
 		table_cellf(t, "%s (%s)", x->cause, name ? name : "signal");
 	else if (x->signal)
 		table_cellf(t, "signal %s", name ? name : "?");
+	else if (x->has_exit && strcmp(x->cause, "stopped") == 0)
+		table_cellf(t, "stopped (exit %d)", x->exit_code);
 	else if (x->has_exit && strcmp(x->cause, "timeout") != 0 &&
 		 strcmp(x->cause, "failed to start") != 0)
 		table_cellf(t, "exit %d", x->exit_code);

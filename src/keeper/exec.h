@@ -44,6 +44,7 @@ struct keeper_run {
 	uint64_t timeout_ms;	   /* with its grace */
 	uint64_t began_ms;	   /* by the loop's clock: nobody can set that back */
 	uint64_t backstop_left_ms; /* while the box is paused */
+	bool told_to_end;	   /* it got the signal with which its box ends */
 };
 
 struct keeper_exec {
@@ -85,8 +86,8 @@ int keeper_exec_signal(struct keeper *k, uint32_t exec_id, const struct wire_sig
 struct keeper_exec *keeper_exec_find(struct keeper *k, uint64_t id);
 /* The box is frozen, or goes on: so do the timers of its commands. */
 void keeper_execs_pause(struct keeper *k, bool on);
-/* Sends a signal to every running command. */
-void keeper_execs_signal_all(struct keeper *k, int sig);
+/* The box begins to end: sends a signal to every running command. */
+void keeper_execs_tell_end(struct keeper *k, int sig);
 /* The box is ending: whatever runs is interrupted, and its followers are told. */
 void keeper_execs_interrupt(struct keeper *k);
 int keeper_execs_load(struct keeper *k, struct err *e);

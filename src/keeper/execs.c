@@ -411,13 +411,16 @@ void keeper_execs_pause(struct keeper *k, bool on)
 	}
 }
 
-void keeper_execs_signal_all(struct keeper *k, int sig)
+void keeper_execs_tell_end(struct keeper *k, int sig)
 {
 	struct wire_signal m = {.signal = (uint64_t)sig};
 
-	for (size_t i = 0; i < k->exec_count; i++)
-		if (k->execs[i]->run)
-			keeper_exec_signal(k, k->execs[i]->rec.exec_id, &m, NULL);
+	for (size_t i = 0; i < k->exec_count; i++) {
+		struct keeper_run *run = k->execs[i]->run;
+
+		if (run && keeper_exec_signal(k, k->execs[i]->rec.exec_id, &m, NULL) == 0)
+			run->told_to_end = true;
+	}
 }
 
 /* ---- init says ---- */
@@ -614,12 +617,15 @@ static void finish(struct keeper_exec *x)
 		k->on_idle(k);
 }
 
-/* Only words that we know; in place of any other the one that the numbers say. */
-static const char *known_cause(const struct exec_record *m)
+/* Only words that we know; in place of any other the one that the numbers say. What a box's end
+ * ended, or what exits after it was told to end with the box, has the box's cause. */
+static const char *cause_of(const struct keeper_exec *x, const struct exec_record *m)
 {
 	static const char *const known[] = {"exit", "signal", "timeout", "oom",
 					    "pids", "disk",   "killed",	 "interrupted"};
 
+	if (x->k->end_cause && !m->timed_out && (m->signal || x->run->told_to_end))
+		return x->k->end_cause;
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
 		if (strcmp(m->cause, known[i]) == 0)
 			return known[i];
@@ -647,9 +653,7 @@ static void on_exec_exit(struct keeper_exec *x, const struct wire_frame *f)
 		m.duration_ms = duration_ms;
 	if (x->k->io_unknown)
 		m.io_read_bytes = m.io_write_bytes = WIRE_UNKNOWN;
-	/* What a box's end ended has the box's cause. */
-	str_copy(m.cause, sizeof(m.cause),
-		 x->k->end_cause && m.signal ? x->k->end_cause : known_cause(&m));
+	str_copy(m.cause, sizeof(m.cause), cause_of(x, &m));
 	x->cwd = m.cwd && strlen(m.cwd) < BOX_PATH_MAX + 16 ? strdup(m.cwd) : NULL;
 	m.cwd = x->cwd;
 	if (x->run->state == RUN_QUEUED) { /* nothing of it ran */

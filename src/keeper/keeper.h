@@ -57,6 +57,7 @@ struct keeper_end {
 	const char *cause, *by;
 	uint64_t grace_ms; /* SIGTERM first, then so long */
 	bool remove;	   /* and be deleted */
+	bool is_ordered;   /* somebody wants it, or its time is over: no failure */
 };
 
 struct keeper_client {
@@ -102,7 +103,7 @@ struct keeper {
 	bool ending; /* no new requests; set by the owner */
 	bool paused;
 	uint64_t paused_ms;	/* monotonic: since when all stood still */
-	const char *end_cause;	/* of the box, where commands that it interrupts have the same */
+	const char *end_cause;	/* of the box, where commands that it ends have the same */
 	uint64_t active_ms;	/* ev_now: the last request, or the end of the last command */
 	pid_t init_pid;		/* for STATUS */
 	uint64_t init_revision; /* the same; 0 until it said HELLO */

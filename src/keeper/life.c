@@ -155,6 +155,9 @@ static void begin_end(struct keeper_life *l, const struct keeper_end *end)
 	l->k.ending = true;
 	keeper_meter_stop(l);
 	l->remove = l->remove || end->remove;
+	/* What it ends has the same cause; after a failure of init's nothing is known of it. */
+	if (end->is_ordered)
+		l->k.end_cause = l->cause;
 	str_copy(l->cause, sizeof(l->cause), end->cause);
 	str_copy(l->by, sizeof(l->by), end->by ? end->by : "");
 	if (end->grace_ms == 0 || !l->has_child || l->k.running_execs == 0) {
@@ -163,7 +166,7 @@ static void begin_end(struct keeper_life *l, const struct keeper_end *end)
 	}
 	keeper_meter_thaw(l);
 	ev_timer_set(l->ev, &l->timer, end->grace_ms);
-	keeper_execs_signal_all(&l->k, SIGTERM);
+	keeper_execs_tell_end(&l->k, SIGTERM);
 }
 
 /* The loop ends and keeper_life_run undoes what was made. */
@@ -211,7 +214,8 @@ static void on_first_gone(struct keeper *k)
 	if (l->config.spec.one_shot)
 		keeper_life_end(l, &(struct keeper_end){.cause = "client gone"});
 	else if (l->config.visit)
-		keeper_life_end(l, &(struct keeper_end){.cause = "stopped", .by = "visit"});
+		keeper_life_end(l, &(struct keeper_end){
+					   .cause = "stopped", .by = "visit", .is_ordered = true});
 }
 
 static void on_room(struct keeper *k)
@@ -348,7 +352,8 @@ static void on_signal(struct ev_signals *s, int sig)
 {
 	struct keeper_life *l = container(s, struct keeper_life, signals);
 
-	keeper_life_end(l, &(struct keeper_end){.cause = "stopped", .by = "signal"});
+	keeper_life_end(
+		l, &(struct keeper_end){.cause = "stopped", .by = "signal", .is_ordered = true});
 }
 
 /* ---- the whole ---- */

@@ -259,10 +259,9 @@ void keeper_meter_thaw(struct keeper_life *l)
 
 static void expire(struct keeper_life *l, const char *cause)
 {
-	/* What it interrupts has the same cause. */
-	l->k.end_cause = cause;
 	keeper_life_end(l, &(struct keeper_end){.cause = cause,
 						.by = "cove",
+						.is_ordered = true,
 						.grace_ms = KEEPER_EXPIRE_GRACE_MS,
 						.remove = l->config.spec.expiry == EXPIRE_REMOVE});
 }

@@ -133,6 +133,7 @@ void keeper_on_stop(struct keeper_client *c, const struct wire_frame *f)
 		keeper_safe_text(by, sizeof(by), m.by);
 	c->k->on_end(c->k, &(struct keeper_end){.cause = "stopped",
 						.by = by,
+						.is_ordered = true,
 						.grace_ms = m.grace_ms,
 						.remove = m.remove != 0});
 }

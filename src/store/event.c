@@ -77,8 +77,11 @@ static int put_how_ended(struct buf *out, const struct exec_record *x)
 
 static int put_result(struct buf *out, const struct event *ev, const struct exec_record *x)
 {
+	bool stopped = strcmp(x->cause, "stopped") == 0 && (x->has_exit || x->signal);
 	int r = put_how_ended(out, x);
 
+	if (r == 0 && stopped)
+		r = buf_append_str(out, " (stopped)");
 	if (r == 0)
 		r = buf_printf(out, ", %" PRIu64 " B out, %" PRIu64 " B err", x->stdout_bytes,
 			       x->stderr_bytes);

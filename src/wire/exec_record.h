@@ -50,7 +50,9 @@ struct exec_record {
 	char command[EXEC_COMMAND_MAX + 1]; /* first line, cut; any bytes */
 	char shell[SHELL_NAME_MAX + 1];	    /* the named shell; empty: not a line of one */
 	char token[EXEC_TOKEN_MAX + 1];	    /* the caller's; empty: none */
-	char cause[32]; /* exit, signal, timeout, oom, pids, disk, killed, interrupted, ... */
+	/* exit, signal, timeout, oom, pids, disk, killed; of the box: stopped, ttl, idle;
+	 * interrupted, failed to start, failed */
+	char cause[32];
 };
 
 /* What `cove` exits with for it: 124 where its time was over, its own status, or 128+N after signal

@@ -248,6 +248,30 @@ def test_exec_in_a_stopped_box(cove, box):
     cove.fails("conflict", "exec", box, "--", "true")
 
 
+@pytest.mark.parametrize("end", [("stop",), ("stop", "--grace", "0"), ("rm", "-f")])
+def test_the_end_of_the_box_is_the_cause(cove, box, end):
+    """What a stop ends says so: to who waits for it, in ps and in the events."""
+    deaf = cove.start("exec", "--json", box, "--", "bash", "-c", "trap '' TERM; echo up >&2; sleep 1000")
+    polite = cove.start("exec", "--json", box, "--", "bash", "-c",
+                        "trap 'exit 7' TERM; while :; do sleep 0.02; done")
+    line = cove.start("sh", box, "echo up; sleep 1000", text=True)
+    assert line.stdout.readline() == "up\n"
+    wait_until(lambda: len([x for x in cove.execs(box) if x["state"] == "running"]) == 3, "three commands")
+    wait_until(lambda: find(cove, box, next(x["exec_id"] for x in cove.execs(box) if "up >&2" in x["command"]))
+               ["stderr_bytes"], "the trap")
+    cove(*end, box, timeout=60).ok()
+    got = [json.loads(p.communicate(timeout=DEADLINE)[0]) for p in (deaf, polite)]
+    err = line.communicate(timeout=DEADLINE)[1]
+    assert [x["cause"] for x in got] == ["stopped", "stopped"] and got[0]["exit_code"] == 137
+    assert "stopped" in err and line.returncode in (137, 143)
+    if end == ("stop",):
+        assert (got[1]["exit_code"], got[1]["signal"]) == (7, None)
+        assert {x["cause"] for x in cove.execs(box)} == {"stopped"}
+        assert cove("ps", box).text.count("stopped (") == 3
+        rows = [json.loads(row) for row in cove("logs", "--json", box).text.splitlines()]
+        assert {row["cause"] for row in rows if row["event"] == "result"} == {"stopped"}
+
+
 def test_what_could_not_start_is_listed(cove, box):
     cove.fails("not_found", "exec", box, "--", "/no/such", rc=127)
     running = cove.execs(box)

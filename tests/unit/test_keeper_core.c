@@ -532,6 +532,38 @@ KEEPER_TEST(what_outlives_the_end_of_its_time_was_killed)
 	CHECK_EQ(keeper_exec_find(&r->k, 2)->rec.state, EXEC_INTERRUPTED);
 }
 
+/* Told to end with its box, a command may exit by itself: it is the box's end all the same, unless
+ * its own time was over before. */
+KEEPER_TEST(what_its_box_ends_has_the_cause_of_the_box)
+{
+	struct wire_exec m = plain_command();
+	struct exec_record said[] = {{.has_exit = 1, .exit_code = 7, .cause = "exit"},
+				     {.signal = SIGTERM, .cause = "signal"},
+				     {.signal = SIGTERM, .timed_out = 1, .cause = "timeout"}};
+	static const char *const causes[] = {"stopped", "stopped", "timeout"};
+
+	for (uint32_t i = 0; i < 3; i++)
+		start_command(r, p, i + 1, &m);
+	r->k.end_cause = "stopped";
+	keeper_execs_tell_end(&r->k, SIGTERM);
+	for (uint32_t i = 0; i < 3; i++) {
+		CHECK_EQ(wire_exit_encode(&r->init.out, i + 1, 0, &said[i]), 0);
+		CHECK_STR(peer_exit(r, p, i + 1).cause, causes[i]);
+	}
+}
+
+/* One that ended by itself just before its box was killed. */
+KEEPER_TEST(what_nobody_told_to_end_has_its_own_cause)
+{
+	struct exec_record said = {.has_exit = 1, .cause = "exit"};
+	struct wire_exec m = plain_command();
+
+	start_command(r, p, 1, &m);
+	r->k.end_cause = "stopped";
+	CHECK_EQ(wire_exit_encode(&r->init.out, 1, 0, &said), 0);
+	CHECK_STR(peer_exit(r, p, 1).cause, "exit");
+}
+
 KEEPER_TEST(io_that_nobody_counts_is_unknown)
 {
 	struct exec_record said = {.has_exit = 1, .io_read_bytes = 5, .io_write_bytes = 6}, end;
