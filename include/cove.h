@@ -322,6 +322,11 @@ COVE_API int cove_exec_attach(struct cove_box *box, uint64_t exec_id, uint64_t o
 COVE_API int cove_log_open(struct cove *cove, const char *box, uint64_t exec_id, uint64_t out_from,
 			   uint64_t err_from, bool follow, struct cove_exec **ret,
 			   struct cove_error *err);
+/* Waits until a command of a running or a stopped box has ended, however it was started; one that
+ * has ended already answers at once. The result is that of cove_run, with what its log has of the
+ * output. timeout_ms: COVE_TIMEOUT after so long, and the command goes on. */
+COVE_API int cove_wait(struct cove *cove, const char *box, uint64_t exec_id, uint64_t timeout_ms,
+		       struct cove_result *ret, struct cove_error *err);
 /* Readable when more came than cove_exec_next has already handed out: call that until it gives 0,
  * then wait here. */
 COVE_API int cove_exec_fd(const struct cove_exec *exec);

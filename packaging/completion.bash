@@ -95,7 +95,7 @@ _cove()
 	exec | sh | shell | ps | logs | allow | deny | asks | port)
 		[[ -z $(_cove_arg 0) ]] && _cove_words "$(cove ls -q 2>/dev/null)"
 		;;
-	attach | kill)
+	attach | wait | kill)
 		if [[ -z $(_cove_arg 0) ]]; then
 			_cove_words "$(cove ls -q 2>/dev/null)"
 		else

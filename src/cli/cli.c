@@ -312,6 +312,14 @@ int cli_find(struct cli *c, struct cove_box **ret)
 	return cove_find(c->cove, c->o.args[0], ret, &err) < 0 ? cli_fail(c, &err) : 0;
 }
 
+int cli_exec_id(struct cli *c, const char *text, uint64_t *ret)
+{
+	if (str_parse_u64(text, UINT64_MAX, ret))
+		return 0;
+	return cli_usage(c, "'%.60s' is not an exec id; `cove ps %.60s` lists them", text,
+			 c->o.args[0]);
+}
+
 /* A command that met one of its box's limits: which, and how much that is. */
 static void say_limit(struct cli *c, const char *box, const struct cove_result *result)
 {

@@ -1,6 +1,5 @@
 /* cove attach: join a running command again: its output from a byte on, and its stdin. */
 #include "base/fd.h"
-#include "base/str.h"
 #include "cli/command.h"
 #include "cli/stream.h"
 #include "cli/term.h"
@@ -73,12 +72,10 @@ static int attach(struct cli *c, struct cove_box *box, uint64_t exec_id)
 static int run(struct cli *c)
 {
 	uint64_t exec_id;
-	int r;
+	int r = cli_exec_id(c, c->o.args[1], &exec_id);
 
-	if (!str_parse_u64(c->o.args[1], UINT64_MAX, &exec_id))
-		return cli_usage(c, "'%.60s' is not an exec id; `cove ps %.60s` lists them",
-				 c->o.args[1], c->o.args[0]);
-	r = cli_find(c, &c->box);
+	if (r == 0)
+		r = cli_find(c, &c->box);
 	return r ? r : attach(c, c->box, exec_id);
 }
 

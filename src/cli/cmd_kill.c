@@ -1,5 +1,4 @@
 /* cove kill: a signal for commands of a box. */
-#include "base/str.h"
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -10,9 +9,9 @@ static int signal_one(struct cli *c, const char *text, struct cove_error *err)
 	int sig = c->o.signal ? c->o.signal : SIGTERM, r;
 	uint64_t exec_id;
 
-	if (!str_parse_u64(text, UINT64_MAX, &exec_id))
-		return cli_usage(c, "'%.60s' is not an exec id; `cove ps %.60s` lists them", text,
-				 c->o.args[0]);
+	r = cli_exec_id(c, text, &exec_id);
+	if (r)
+		return r;
 	r = cove_signal(c->box, exec_id, sig, err);
 	/* What is to be dead and is already is fine: it may have ended between a list and now. */
 	return r < 0 && sig == SIGKILL && err->code == ESRCH ? 0 : r;

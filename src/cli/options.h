@@ -37,6 +37,8 @@
 	X(TIMEOUT, "timeout", 0, MS, box.timeout_ms, "TIME", \
 		"end the command after TIME (90, 1.5s, 250ms, 10m, 2h, 1d; 0: never); exit " \
 		"status 124") \
+	X(WAIT_TIMEOUT, "timeout", 0, MS, wait_ms, "TIME", \
+		"wait no longer than TIME (90, 1.5s, 10m; 0: for ever); exit status 124") \
 	X(LABEL, "label", 0, LIST, labels, "NAME=VALUE", "a note kept with the box; repeatable") \
 	X(NET, "net", 0, TEXT, box.net, "POLICY", \
 		"what may leave: closed, balanced (fetch but not send), open, or a file; " \
@@ -165,7 +167,7 @@ struct options {
 	const char *log_file, *shell, *prefix, *image_user, *token;
 	const char *secret_file, *secret_command, *address, *output;
 	struct opt_list mounts, env, labels, allow, deny, kept;
-	uint64_t exec_id, grace_ms, for_ms, since_ms, before_ms;
+	uint64_t exec_id, grace_ms, for_ms, since_ms, before_ms, wait_ms;
 	uint64_t out_from, err_from;
 	int signal;
 	bool tty, no_tty, interactive, background, remove, follow, force, quiet, watch;

@@ -11,15 +11,18 @@
  * up on a reader that was slow) is followed by the same again, from the number that was reached;
  * once the box's lock is free, by the rest of the files.
  */
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/str.h"
 #include "core/exec.h"
 #include "core/life.h"
+#include "core/result.h"
 #include "keeper/journal.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -297,6 +300,96 @@ int cove_log_open(struct cove *cove, const char *box, uint64_t exec_id, uint64_t
 	struct err e = {0};
 
 	return core_return(cove, box, log_open(cove, box, &m, ret, &e), &e, err);
+}
+
+/* ---- the end of one command ---- */
+
+struct waiting {
+	uint64_t exec_id;
+	uint64_t until_ms; /* monotonic; UINT64_MAX: for ever */
+	struct collect output;
+};
+
+static int time_left(const struct waiting *w)
+{
+	uint64_t now = clock_mono_ms();
+
+	if (w->until_ms == UINT64_MAX)
+		return -1;
+	if (w->until_ms <= now)
+		return 0;
+	return w->until_ms - now < INT_MAX ? (int)(w->until_ms - now) : INT_MAX;
+}
+
+static int wait_end(struct waiting *w, struct cove_exec *x, const char *box,
+		    struct cove_result *ret, struct err *e)
+{
+	struct cove_error why = {0};
+	struct cove_event ev;
+	int r, left;
+
+	do {
+		left = time_left(w);
+		r = cove_exec_next(x, left, &ev, &why);
+		if (r < 0)
+			return err_set(e, (enum err_kind)why.kind, why.code, "%s", why.message);
+		if (r == 0 && left == 0)
+			return err_set(e, ERR_TIMEOUT, ETIMEDOUT,
+				       "command %llu of box '%s' is still running",
+				       (unsigned long long)w->exec_id, box);
+		if (r > 0 && (ev.type == COVE_EVENT_OUT || ev.type == COVE_EVENT_ERR) &&
+		    collect_add(&w->output, ev.type == COVE_EVENT_ERR, ev.data, ev.len) < 0)
+			return err_errno(e, ENOMEM, "keep the command's output");
+	} while (r == 0 || ev.type != COVE_EVENT_EXIT);
+	r = result_collected(&ev.result, &w->output, ret);
+	return r < 0 ? err_errno(e, -r, "keep the command's result") : 0;
+}
+
+static int wait_once(struct waiting *w, struct cove *cove, const char *box, struct cove_result *ret,
+		     struct err *e)
+{
+	const struct wire_attach m = {
+		.exec_id = w->exec_id, .follow = 1, .inline_max = RESULT_INLINE_MAX};
+	struct cove_exec *x = NULL;
+	int r;
+
+	*e = (struct err){0};
+	collect_init(&w->output, RESULT_INLINE_MAX);
+	r = log_open(cove, box, &m, &x, e);
+	if (r == 0)
+		r = wait_end(w, x, box, ret, e);
+	cove_exec_free(x);
+	collect_done(&w->output);
+	return r;
+}
+
+/* A keeper that was lost, or that ends its box and takes no more requests: the files have the rest
+ * once it is gone. */
+static bool may_wait_again(struct cove *cove, const char *box, const struct err *why)
+{
+	autoclose int box_fd = -1;
+	struct err e;
+
+	if (why->kind != ERR_INTERRUPTED && why->kind != ERR_CONFLICT)
+		return false;
+	return box_open_dir(cove, box, &box_fd, &e) == 0 &&
+	       life_wait_free(cove, box, box_fd, START_WAIT_MS) == 0;
+}
+
+int cove_wait(struct cove *cove, const char *box, uint64_t exec_id, uint64_t timeout_ms,
+	      struct cove_result *ret, struct cove_error *err)
+{
+	uint64_t now = clock_mono_ms();
+	struct waiting w = {.exec_id = exec_id, .until_ms = UINT64_MAX};
+	struct err e;
+	int r, tries = 0;
+
+	if (timeout_ms > 0 && timeout_ms < UINT64_MAX - now)
+		w.until_ms = now + timeout_ms;
+	do {
+		r = wait_once(&w, cove, box, ret, &e);
+	} while (r < 0 && ++tries < FOLLOW_TRIES && may_wait_again(cove, box, &e));
+	return core_return(cove, box, r, &e, err);
 }
 
 /* ---- events ---- */

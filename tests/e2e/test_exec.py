@@ -248,6 +248,49 @@ def test_exec_in_a_stopped_box(cove, box):
     cove.fails("conflict", "exec", box, "--", "true")
 
 
+def test_wait(cove, box):
+    """Its status and its result, whenever it ends, and again when it has ended; also of a stopped box."""
+    number = background(cove, box, "sh", "-c", "echo out; read x; echo err >&2; exit 5", flags=["-i"])
+    late = cove("wait", "--timeout", "0.1", "--json", box, number)
+    assert (late.rc, late.json["error"]["kind"]) == (124, "timeout") and find(cove, box, number)["state"] == "running"
+    waiter = cove.start("wait", "--json", box, number)
+    cove("attach", box, number, input=b"\n")
+    got = json.loads(waiter.communicate(timeout=DEADLINE)[0])
+    assert waiter.returncode == got["exit_code"] == 5
+    assert (got["exec_id"], got["stdout"], got["stderr"], got["cause"]) == (number, "out\n", "err\n", "exit")
+    again = cove("wait", box, number)
+    assert (again.rc, again.out, again.err) == (5, b"", b"")
+    cove("sh", box, "cd /tmp; kill -9 $$")
+    assert cove("wait", box, number + 1).rc == 137
+    cove.fails("not_found", "wait", box, 99)
+    cove.fails("not_found", "wait", box, 2 ** 64 - 1)
+    cove("stop", box).ok()
+    assert cove("wait", "--json", box, number).json["stdout"] == "out\n"
+    assert cove("wait", box, number).rc == 5
+    cove.fails("not_found", "wait", box, 99)
+
+
+def test_wait_through_the_end_of_the_box(cove, box):
+    """Stopped or lost, the box's end is the end of the waiting too."""
+    number = background(cove, box, "sleep", "1000")
+    waiters = [cove.start("wait", "--json", box, number) for _ in range(3)]
+    cove("stop", "--grace", "0", box).ok()
+    ends = [json.loads(w.communicate(timeout=DEADLINE)[0]) for w in waiters]
+    assert [(x["cause"], x["exit_code"]) for x in ends] == [("stopped", 137)] * 3
+    cove("start", box).ok()
+    number = background(cove, box, "sleep", "1000")
+    waiter = cove.start("wait", "--json", box, number)
+    os.kill(cove.inspect(box)["keeper_pid"], signal.SIGKILL)
+    end = json.loads(waiter.communicate(timeout=DEADLINE)[0])
+    assert (waiter.returncode, end["cause"], end["exit_code"]) == (125, "interrupted", None)
+
+
+def test_wait_for_much_output(cove, box):
+    number = background(cove, box, "sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x")
+    got = cove("wait", "--json", box, number, timeout=120).json
+    assert (got["truncated"], got["stdout_bytes"], len(got["stdout"])) == (True, 3000000, 1 << 20)
+
+
 @pytest.mark.parametrize("end", [("stop",), ("stop", "--grace", "0"), ("rm", "-f")])
 def test_the_end_of_the_box_is_the_cause(cove, box, end):
     """What a stop ends says so: to who waits for it, in ps and in the events."""
