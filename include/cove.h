@@ -246,6 +246,10 @@ struct cove_command {
 	 * COVE_GRACE_MS; COVE_NO_GRACE: SIGKILL at once, as where commands have no cgroup of their
 	 * own (then only a shell's lines get SIGTERM) and in a box of an older Cove. */
 	uint64_t grace_ms;
+	/* With shell: where this line starts it, it reads the profile and ~/.bashrc first. A shell
+	 * that runs and did not, or runs with another directory (cwd), environment (env) or user
+	 * than are given here, is COVE_INVALID: a shell has those of its first line. */
+	bool login;
 };
 #define COVE_NO_GRACE UINT64_MAX
 

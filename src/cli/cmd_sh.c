@@ -58,6 +58,7 @@ static int run(struct cli *c)
 		r = cli_find(c, &c->box);
 	command.line = buf_cstr(&line);
 	command.shell = c->o.shell ? c->o.shell : "default";
+	command.login = c->o.login;
 	if (r == 0 && !command.line)
 		r = cli_error(c, COVE_LIMIT, "the line is too long");
 	else if (r == 0 && c->o.background)
@@ -82,6 +83,10 @@ const struct verb verb_sh = {
 		"`exit 3` returns 3 and the next line starts a fresh shell; so do `exec`,\n"
 		"`kill $$` and a failure under `set -e`, which end it as they end a script. A\n"
 		"[cove] line on stderr says that the shell's state was lost.\n"
+		"-e, -w, -u and --login are for the line that starts the shell, which has them\n"
+		"from then on; in a shell that runs already -e and -w, --login where it did not,\n"
+		"and another user are errors: use cd and export, or another --shell. There is\n"
+		"no -t: the letter is for a terminal, which these shells have not.\n"
 		"NAME is up to 32 lower-case letters, digits and inner dashes; LINE has at most\n"
 		"983,040 bytes. A client that is killed leaves its line running: use --timeout.\n"
 		"A result holds the first 1 MiB of each stream; `cove logs --exec ID` has all.\n"
@@ -98,12 +103,15 @@ const struct verb verb_sh = {
 		"  cove sh dev 'pwd; echo $A'                  # /tmp, 1\n"
 		"  cove sh --json --timeout 10s dev make | jq .exit_code\n"
 		"  cove sh --shell second dev - < script.sh\n"
+		"  cove sh --shell admin -u root -w / -e A=1 dev 'id; pwd; echo $A'\n"
+		"  cove sh --shell mine --login dev 'type nvm'\n"
 		"\n"
 		"Exit status: the line's own; 128+N ended by signal N (137: also when the box's\n"
 		"memory ran out, and a line on stderr says so); 124 timed out; 125 Cove failed;\n"
 		"2 wrong usage.\n",
-	.options = (const enum opt_id[]){OPT_SHELL, OPT_TIMEOUT, OPT_GRACE, OPT_INTERACTIVE,
-					 OPT_BACKGROUND, OPT_TOKEN, OPTS_COMMON, OPT_END},
+	.options = (const enum opt_id[]){OPT_SHELL, OPTS_COMMAND, OPT_LOGIN, OPT_GRACE,
+					 OPT_INTERACTIVE, OPT_BACKGROUND, OPT_TOKEN, OPTS_COMMON,
+					 OPT_END},
 	.command_at = 2,
 	.args = {2, -1},
 	.run = run,

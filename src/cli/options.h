@@ -57,6 +57,8 @@
 		"your name for this request: repeated, it finds the command it started") \
 	X(SHELL, "shell", 0, TEXT, shell, "NAME", \
 		"which of the box's shells; default 'default'; made when first used") \
+	X(LOGIN, "login", 0, FLAG, login, NULL, \
+		"a shell that LINE starts reads the profile and ~/.bashrc first") \
 	X(PREFIX, "prefix", 0, TEXT, prefix, "PREFIX", \
 		"first part of the box's name; the same id under another prefix is another " \
 		"box") \
@@ -171,7 +173,7 @@ struct options {
 	uint64_t out_from, err_from;
 	int signal;
 	bool tty, no_tty, interactive, background, remove, follow, force, quiet, watch;
-	bool json, verbose, help, no_test, once, denied;
+	bool json, login, verbose, help, no_test, once, denied;
 	bool given[OPT_COUNT];
 	const char **args; /* owned array, borrowed strings, NULL-terminated */
 	size_t arg_count;

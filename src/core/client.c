@@ -146,6 +146,9 @@ int core_async_exec_start(struct core_async_exec *a, struct core_conn *conn,
 	/* Known once HELLO came: an older keeper would run the command again. */
 	if (r == 0 && c.token && !(conn->peer.features & WIRE_FEATURE_TOKEN))
 		r = err_set(e, ERR_UNSUPPORTED, ENOTSUP, "the box's keeper knows no tokens (yet)");
+	if (r == 0 && c.login && !(conn->peer.features & WIRE_FEATURE_SHELLS))
+		r = err_set(e, ERR_UNSUPPORTED, ENOTSUP,
+			    "the box's keeper knows no login shells (yet)");
 	if (r == 0)
 		r = core_exec_begin(&a->x, conn, &c, inline_max, e);
 	if (r == 0)

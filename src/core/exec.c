@@ -36,6 +36,8 @@ static int check(const struct cove_command *c, struct err *e)
 			       "a shell's name is lower-case letters, digits and "
 			       "inner dashes, at most %u",
 			       SHELL_NAME_MAX);
+	if (c->login && !c->shell)
+		return err_set(e, ERR_INVALID, EINVAL, "only a persistent shell logs in");
 	if (c->shell && c->pty)
 		return err_set(e, ERR_INVALID, EINVAL, "a persistent shell has no terminal");
 	if (c->input && c->stream_input)
@@ -81,6 +83,7 @@ static int encode(struct cove_exec *x, const struct cove_command *c, uint64_t in
 		.background = c->background,
 		.inline_max = inline_max,
 		.token = c->token,
+		.login = c->login,
 	};
 	int r;
 
@@ -125,6 +128,29 @@ int core_exec_begin(struct cove_exec *x, struct core_conn *conn, const struct co
 	return encode(x, command, inline_max, e);
 }
 
+/* A keeper of an older Cove would run the command, and again when it is asked again, or in a shell
+ * that did not log in. */
+static int check_peer(const struct cove_box *box, struct core_conn *conn,
+		      const struct cove_command *command, struct err *e)
+{
+	const char *lacks = NULL;
+	int r = 0;
+
+	if (command->token || command->login)
+		r = core_conn_wait_ready(conn, START_WAIT_MS, e);
+	if (r < 0)
+		return r;
+	if (command->token && !(conn->peer.features & WIRE_FEATURE_TOKEN))
+		lacks = "tokens";
+	else if (command->login && !(conn->peer.features & WIRE_FEATURE_SHELLS))
+		lacks = "login shells";
+	return lacks ? err_set(e, ERR_UNSUPPORTED, ENOTSUP,
+			       "box '%s' was started by a Cove without %s: cove stop %s; cove "
+			       "start %s",
+			       box->name, lacks, box->name, box->name)
+		     : 0;
+}
+
 int core_exec_open(struct cove_exec *x, struct cove_box *box, const struct cove_command *command,
 		   uint64_t inline_max, struct err *e)
 {
@@ -137,14 +163,7 @@ int core_exec_open(struct cove_exec *x, struct cove_box *box, const struct cove_
 	x->conn = conn;
 	x->box = box;
 	box->refs++;
-	/* A keeper of an older Cove would run the command, and again when it is asked again. */
-	if (command->token)
-		r = core_conn_wait_ready(conn, START_WAIT_MS, e);
-	if (r == 0 && command->token && !(conn->peer.features & WIRE_FEATURE_TOKEN))
-		r = err_set(e, ERR_UNSUPPORTED, ENOTSUP,
-			    "box '%s' was started by a Cove without tokens: cove stop %s; cove "
-			    "start %s",
-			    box->name, box->name, box->name);
+	r = check_peer(box, conn, command, e);
 	if (r == 0)
 		r = core_exec_begin(x, conn, command, inline_max, e);
 	if (r < 0)

@@ -25,6 +25,7 @@ struct line_request {
 	char *text, *cwd, *user;
 	char *env;
 	uint32_t env_bytes, env_count;
+	bool login;
 };
 
 struct line {
@@ -65,7 +66,8 @@ struct shell {
 	bool nounset, errexit; /* options, after the last line */
 	bool traced;	       /* a text spoke of the DEBUG trap */
 	bool plain; /* the prompt is out of init's hands (readonly PS1): ends are printed */
-	bool lost;  /* it died between two lines: the next one has to say so */
+	bool login, login_due; /* it reads the profile, and has yet to */
+	bool lost;	       /* it died between two lines: the next one has to say so */
 	struct init_proc proc;
 	int proc_fd;	    /* /proc/PID; owned */
 	int feed_fd;	    /* owned */

@@ -22,7 +22,7 @@
 #define CLEAR	 "PROMPT_COMMAND=() TMOUT= PS0= PS2="
 #define SH_CLEAR "PS0= PS2= PROMPT_COMMAND= TMOUT="
 
-enum { DRIVER_MAX = 5120, END_MAX = 512 };
+enum { DRIVER_MAX = 8192, END_MAX = 512 };
 
 /* --- the start --- */
 
@@ -35,16 +35,23 @@ static int check_running(const struct shell *sh, const struct line *l, struct er
 	if (l->ask.cwd || l->ask.env_count > 0)
 		return err_set(e, ERR_INVALID, EINVAL,
 			       "shell '%s' is already running: its directory and environment are "
-			       "those of its "
-			       "first line; use cd and export in it",
+			       "those of its first line; use cd and export in the line, or another "
+			       "shell (--shell)",
+			       sh->name);
+	if (l->ask.login && !sh->login)
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "shell '%s' is already running and is no login shell: end it with "
+			       "`exit`, or use another one (--shell)",
 			       sh->name);
 	if (!l->ask.user)
 		return 0;
 	r = env_user(sh->table->in, l->ask.user, &user, e);
 	if (r < 0 || user.uid == sh->user.uid)
 		return r;
-	return err_set(e, ERR_INVALID, EINVAL, "shell '%s' is already running as another user (%s)",
-		       sh->name, sh->user.name);
+	return err_set(e, ERR_INVALID, EINVAL,
+		       "shell '%s' is already running as another user (%s): use another shell for "
+		       "'%s' (--shell)",
+		       sh->name, sh->user.name, l->ask.user);
 }
 
 static int take_io(struct line *l, struct err *e)
@@ -109,6 +116,28 @@ static void print_end(const struct shell *sh, const char *mark, const char *also
 			 mark, also);
 }
 
+/* What a login reads. A profile that speaks of ~/.bashrc reads it by itself. */
+#define LOGIN                                                                                      \
+	"{ [[ ! -f /etc/profile ]] || \\builtin source /etc/profile; for __cove in "               \
+	"~/.bash_profile ~/.bash_login ~/.profile /dev/null; do [[ ! -r $__cove ]] || break; "     \
+	"done; \\builtin source \"$__cove\"; [[ ! -f ~/.bashrc || $(<\"$__cove\") == *bashrc* ]] " \
+	"|| "                                                                                      \
+	"\\builtin source ~/.bashrc; }"
+#define SH_LOGIN "{ [ ! -f /etc/profile ] || . /etc/profile; [ ! -f ~/.profile ] || . ~/.profile; }"
+
+/* Before the first line, with its output. */
+static void print_login(const struct line *l, char *ret, size_t size)
+{
+	const char *dir = l->shell->table->dir, *token = l->io->token;
+	bool bash = l->shell->bash;
+
+	ret[0] = '\0';
+	if (l->shell->login_due)
+		snprintf(ret, size, "%s </dev/null >%s/%so 2>%s/%se%s", bash ? LOGIN : SH_LOGIN,
+			 dir, token, dir, token, bash ? "; " : "\n");
+	l->shell->login_due = false;
+}
+
 /* The sentence that runs the text. With input, Ts is opened when Ti is. */
 static void feed_driver(struct line *l)
 {
@@ -116,9 +145,10 @@ static void feed_driver(struct line *l)
 	const char *dir = l->shell->table->dir, *token = l->io->token;
 	const char *source = sh->bash ? "\\builtin source" : ".";
 	char text[DRIVER_MAX], back[DRIVER_MAX / 4], end[2 * END_MAX];
-	char also[END_MAX], check[2 * END_MAX];
+	char also[END_MAX], check[2 * END_MAX], login[3 * END_MAX];
 
 	back[0] = check[0] = '\0';
+	print_login(l, login, sizeof(login));
 	/* A text that does not parse within braces loses its beginning, and bash may go on with
 	 * what comes after the error: so another bash parses it first, and where that fails it goes
 	 * without braces. */
@@ -134,13 +164,13 @@ static void feed_driver(struct line *l)
 	print_end(sh, token, also, end, sizeof(end));
 	if (l->io->input)
 		snprintf(text, sizeof(text),
-			 "%s{ >%s/%ss; %s%s %s/%sc >%s/%so 2>%s/%se; } <%s/%si%s%s", check, dir,
-			 token, back, source, dir, token, dir, token, dir, token, dir, token,
+			 "%s%s{ >%s/%ss; %s%s %s/%sc >%s/%so 2>%s/%se; } <%s/%si%s%s", check, login,
+			 dir, token, back, source, dir, token, dir, token, dir, token, dir, token,
 			 sh->bash ? "; " : "\n", end);
 	else
-		snprintf(text, sizeof(text), "%s%s%s %s/%sc </dev/null >%s/%so 2>%s/%se%s%s", check,
-			 back, source, dir, token, dir, token, dir, token, sh->bash ? "; " : "\n",
-			 end);
+		snprintf(text, sizeof(text), "%s%s%s%s %s/%sc </dev/null >%s/%so 2>%s/%se%s%s",
+			 check, login, back, source, dir, token, dir, token, dir, token,
+			 sh->bash ? "; " : "\n", end);
 	shell_feed(l->shell, text);
 	l->shell->traced = sh->traced || strstr(l->ask.text, "DEBUG");
 }

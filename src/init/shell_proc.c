@@ -377,6 +377,7 @@ int shell_start(struct shell *sh, struct line *l, struct err *e)
 	sh->reply.on_event = on_reply;
 	sh->kept_len = 0;
 	sh->status = 0;
+	sh->login = sh->login_due = l->ask.login;
 	sh->used = sh->may_abort = sh->lean = sh->traced = sh->plain = sh->nounset = sh->errexit =
 		false;
 	return 0;

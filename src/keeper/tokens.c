@@ -127,5 +127,7 @@ uint64_t token_arguments(const struct wire_exec *m)
 	add_text(&s, m->cwd);
 	add_text(&s, m->user);
 	add_part(&s, numbers, sizeof(numbers));
+	if (m->login) /* added later: without it the number is what it was */
+		add_text(&s, "login");
 	return number_of(&s);
 }

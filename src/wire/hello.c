@@ -14,16 +14,17 @@ static const struct {
 	{"token", WIRE_FEATURE_TOKEN},
 	{"events", WIRE_FEATURE_EVENTS},
 	{"copy", WIRE_FEATURE_COPY},
+	{"shells", WIRE_FEATURE_SHELLS},
 };
 
 struct wire_hello wire_hello_ours(void)
 {
-	static const char names[] = "token\0events\0copy";
+	static const char names[] = "token\0events\0copy\0shells";
 
 	return (struct wire_hello){
 		.lowest = WIRE_VERSION_MIN,
 		.highest = WIRE_VERSION_MAX,
-		.features = {.data = names, .bytes = sizeof(names), .count = 3},
+		.features = {.data = names, .bytes = sizeof(names), .count = 4},
 	};
 }
 

@@ -32,6 +32,9 @@ struct wire_exec {
 	 * token whose command was forgotten to make room. One that did not start is free again. */
 	const char *token;
 	uint64_t grace_ms; /* from SIGTERM, when its time is over, to SIGKILL; 0: at once */
+	/* 1: the shell that the line starts reads the profile and ~/.bashrc first, with the line's
+	 * output; for a running shell that did not it is an error. Feature "shells". */
+	uint64_t login;
 };
 
 struct wire_started {

@@ -423,3 +423,77 @@ def test_line_in_the_background(cove, usable):
 @pytest.mark.parametrize("name", ["", "A b", "x" * 33, "../x", "a/b"])
 def test_bad_shell_names(cove, usable, name):
     cove.fails("invalid", "sh", "--shell", name, usable, "true")
+
+
+def test_a_shell_has_what_its_first_line_asked_for(cove, box, inner_root):
+    """Directory, environment and user are the shell's, for all its lines; another line cannot change them."""
+    flags = ["--shell", "admin", "-u", "root", "-w", "/usr", "-e", "A=one two", "-e", "B="]
+    assert cove("sh", *flags, box, "id -u; pwd; echo \"$A\" ${B-unset}").text == "0\n/usr\none two\n"
+    assert cove("sh", "--shell", "admin", box, "cd /tmp; id -u; echo $A").text == "0\none two\n"
+    for flag in (["-w", "/"], ["-e", "A=2"], ["-u", "1000"]):
+        cove.fails("invalid", "sh", "--shell", "admin", *flag, box, "echo no")
+    assert cove("sh", "--shell", "admin", "-u", "root", box, "pwd").text == "/tmp\n"
+    assert cove("sh", box, "id -u").text != "0\n"
+    cove("sh", "--shell", "admin", box, "exit")
+    assert cove("sh", "--shell", "admin", "-w", "/", box, "pwd; echo $A").text == "/\n\n"
+
+
+@pytest.mark.parametrize("flags", [["-w", "/no/such"], ["-u", "nobody-here"], ["-w", "/etc/passwd"]])
+def test_a_shell_that_cannot_start_as_asked(cove, box, flags):
+    assert cove("sh", "--json", *flags, box, "echo no").rc != 0
+    assert cove("ps", box).text.count("echo no") == 1
+    assert cove("sh", box, "echo yes").ok().text == "yes\n"
+
+
+def test_no_letter_for_the_time(cove, box):
+    """-t is a terminal for every verb that takes it, and a shell has none."""
+    cove("sh", "-t", "5", box, "true").refused(rc=2)
+
+
+PROFILE = """cat > ~/.profile <<'E'
+echo profile
+export FROM_PROFILE=1 ORDER=$ORDER.profile
+. ~/.bashrc
+E
+cat > ~/.bashrc <<'E'
+case $- in *i*) ;; *) return;; esac
+export ORDER=$ORDER.rc
+alias ll='echo aliased'
+hello() { echo "hello $1"; }
+PS1='mine> '
+E
+rm -f ~/.bash_profile ~/.bash_login
+"""
+
+
+def test_login(cove, box):
+    """The profile and ~/.bashrc, each once, before the first line; what they print is its output."""
+    cove("sh", box, PROFILE).ok()
+    assert cove("sh", box, "echo [$FROM_PROFILE$ORDER]").text == "[]\n"
+    cove.fails("invalid", "sh", "--login", box, "true")
+    got = cove.sh(box, "echo $FROM_PROFILE $ORDER; hello you", "--shell", "in", "--login")
+    assert (got["stdout"], got["stderr"], got["exit_code"]) == ("profile\n1 .profile.rc\nhello you\n", "", 0)
+    again = cove.sh(box, "ll; echo $ORDER \"$PS1\"", "--shell", "in", "--login")
+    assert again["stdout"] == "aliased\n.profile.rc mine> \n"
+    assert cove("sh", "-i", "--shell", "fed", "--login", box, "cat", input=b"input").text == "profile\ninput"
+    cove("sh", box, "sed -i /bashrc/d ~/.profile; echo 'echo first' > ~/.bash_profile")
+    assert cove.sh(box, "echo $ORDER", "--shell", "other", "--login")["stdout"] == "first\n.rc\n"
+    cove("sh", box, "rm ~/.profile ~/.bashrc ~/.bash_profile")
+    assert cove.sh(box, "echo bare", "--shell", "bare", "--login")["stdout"] == "bare\n"
+
+
+@pytest.mark.parametrize("text", ["${NO:?}", "return 3", "false", "syntax (", "unset __cove; PS1=", "set -- x"])
+def test_a_profile_with_faults(cove, box, text):
+    cove("cp", "-", f"{box}:.profile", input=text.encode() + b"\n").ok()
+    got = cove.sh(box, "echo ran; exit 4", "--login")
+    assert "ran\n" in got["stdout"] and got["exit_code"] == 4
+
+
+def test_a_profile_that_hangs_or_exits(cove, box):
+    cove("cp", "-", f"{box}:.profile", input=b"sleep 1000\n").ok()
+    late = cove("sh", "--json", "--login", "--timeout", "0.3", "--grace", "0", box, "echo no")
+    assert (late.rc, late.json["stdout"], late.json["cause"]) == (124, "", "timeout")
+    cove("cp", "-", f"{box}:.profile", input=b"exit 3\n").ok()
+    gone = cove("sh", "--json", "--shell", "two", "--login", box, "echo no")
+    assert gone.rc != 0 and gone.json["stdout"] == ""
+    assert cove("sh", "--shell", "two", box, "echo yes").ok().text == "yes\n"

@@ -500,6 +500,22 @@ SHELL_TEST(only_the_first_line_chooses_directory_environment_and_user)
 	CHECK_EQ(r->code, EINVAL);
 	kept(c, "pwd", 0, "/usr\n");
 	expect(c, "exit", 0, "");
+	m.login = 1; /* of one that lives: too late; of a new one: it stays */
+	m.cwd = NULL;
+	m.env = (struct wire_list){0};
+	kept(c, "echo plain", 0, "plain\n");
+	r = run_start(c, &m);
+	run_wait(c, r);
+	CHECK_EQ(r->code, EINVAL);
+	m.shell = "in";
+	for (int i = 0; i < 2; i++) {
+		r = run_start(c, &m);
+		run_wait(c, r);
+		CHECK_EQ(r->code, 0);
+	}
+	expect(c, "exit", 0, "");
+	m.shell = "default";
+	m.login = 0;
 	m.cwd = "/nonexistent";
 	r = run_start(c, &m);
 	run_wait(c, r);
