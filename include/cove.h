@@ -185,10 +185,10 @@ COVE_API int cove_list(struct cove *cove, struct cove_box_info **ret, struct cov
 COVE_API int cove_pause(struct cove *cove, const char *name, struct cove_error *err);
 COVE_API int cove_resume(struct cove *cove, const char *name, struct cove_error *err);
 
-/* What a running box uses now. A number that this host cannot tell is 0, of disk and I/O
- * COVE_UNKNOWN; a limit of 0 is none or not enforced. disk_* are of its own writes and those in its
- * named workspace, which have a limit each: disk_limit_bytes is both. cpu_us, throttled_us,
- * oom_kills, pids_hits and io_* only grow while it runs. */
+/* What a running box uses now. What this host cannot tell is 0 of what every box has some (cpu_us,
+ * mem_*, pids), COVE_UNKNOWN of the rest; a limit of 0 is none or not enforced. disk_* are of its
+ * own writes and those in its named workspace, which have a limit each: disk_limit_bytes is both.
+ * cpu_us, throttled_us, oom_kills, pids_hits and io_* only grow while it runs. */
 struct cove_stats {
 	uint64_t uptime_ms;
 	bool paused;

@@ -91,14 +91,12 @@ static int print_table(struct cli *c, const struct asks *a, bool redraw, bool ti
 
 static int print_json(struct cli *c, const struct asks *a)
 {
+	struct list_rows rows = {.c = c, .as_lines = c->o.watch};
 	int r = 0;
 
-	for (size_t i = 0; i < a->count && r == 0; i++) {
-		r = cli_out(c, a->items[i].json, strlen(a->items[i].json));
-		if (r == 0)
-			r = cli_out(c, "\n", 1);
-	}
-	return r;
+	for (size_t i = 0; i < a->count && r == 0; i++)
+		r = list_rows_add(&rows, a->items[i].json);
+	return r ? r : list_rows_end(&rows);
 }
 
 /* Boxes answer in any order. */
@@ -191,11 +189,11 @@ static int run(struct cli *c)
 	if (c->o.watch)
 		return watch(c);
 	r = look(c, &asks, said, sizeof(said));
-	if (c->o.json)
+	if (c->o.json && (r == 0 || asks.count))
 		printed = print_json(c, &asks);
 	else if (asks.count)
 		printed = print_table(c, &asks, false, true);
-	else if (r == 0 && isatty(STDERR_FILENO))
+	else if (r == 0)
 		cli_note("nothing waits for an answer");
 	asks_done(&asks);
 	return r ? r : printed;
@@ -207,8 +205,8 @@ const struct verb verb_asks = {
 	.summary = "requests that wait for a person",
 	.help = "A rule of a policy that says `ask` holds a connection until somebody answers\n"
 		"(`cove answer`), or its time is over and it is denied. WAITING is how many wait\n"
-		"for the same answer. With --json one object per line; with --watch in a pipe\n"
-		"each request comes once.\n"
+		"for the same answer. With --json one array; with --watch one object per line,\n"
+		"and in a pipe each request comes once.\n"
 		"\n"
 		"Examples\n"
 		"  cove asks\n"

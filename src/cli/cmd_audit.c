@@ -7,11 +7,12 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/json.h"
+#include "base/size.h"
 #include "base/str.h"
 #include "cli/door.h"
+#include "cli/list.h"
 #include "cli/request.h"
 #include "cli/signals.h"
-#include "cli/table.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -31,6 +32,7 @@ enum {
 
 struct rows_reading {
 	struct cli *c;
+	struct list_rows json;
 	bool titled;
 	int status;
 };
@@ -96,7 +98,7 @@ static void put_what(struct buf *b, const struct cove_audit_row *row)
 	const struct cove_ask request = {
 		.host = row->host, .port = row->port, .method = row->method, .path = row->path};
 	const char *kind = row->kind;
-	char text[TEXT_MAX], up[16], down[16];
+	char text[TEXT_MAX], up[SIZE_TEXT], down[SIZE_TEXT];
 
 	door_request(&request, text, sizeof(text));
 	if (!text[0] || (strcmp(kind, "connect") != 0 && strcmp(kind, "request") != 0 &&
@@ -108,8 +110,8 @@ static void put_what(struct buf *b, const struct cove_audit_row *row)
 	if (row->status)
 		(void)buf_printf(b, " -> %" PRIu64, row->status);
 	if (row->bytes_up || row->bytes_down)
-		(void)buf_printf(b, ", %s up, %s down", text_bytes(up, row->bytes_up),
-				 text_bytes(down, row->bytes_down));
+		(void)buf_printf(b, ", %s up, %s down", size_format(up, row->bytes_up),
+				 size_format(down, row->bytes_down));
 	/* One without a name of its own is called "rule 1". */
 	if (row->rule)
 		put_text(b,
@@ -144,9 +146,8 @@ static bool on_row(void *arg, const struct cove_audit_row *row)
 	buf_init(&b, LINE_MAX_BYTES);
 	if (r->c->o.json) {
 		json = cove_audit_row_json(row);
-		r->status = json ? cli_out(r->c, json, strlen(json))
+		r->status = json ? list_rows_add(&r->json, json)
 				 : cli_error(r->c, COVE_FULL, "out of memory");
-		(void)buf_append_str(&b, "\n");
 	} else {
 		/* The box only where there may be several. What is long comes last, so that it
 		 * begins within the narrowest terminal. */
@@ -181,16 +182,19 @@ static int show(struct cli *c)
 		.follow = c->o.follow,
 		.since_ms = c->o.given[OPT_SINCE] && c->o.since_ms < now ? now - c->o.since_ms : 0,
 	};
-	struct rows_reading reading = {.c = c};
+	struct rows_reading reading = {.c = c, .json = {.c = c, .as_lines = c->o.follow}};
 	struct cove_error err;
+	int r;
 
 	if (c->o.arg_count > 1)
 		return cli_usage(c, "unexpected argument '%.60s'", c->o.args[1]);
 	if (c->o.follow && signals_catch() < 0)
 		return cli_error(c, COVE_INTERNAL, "cannot catch signals");
-	if (cove_audit(c->cove, &options, on_row, &reading, &err) < 0)
-		return cli_fail(c, &err);
-	return reading.status;
+	r = cove_audit(c->cove, &options, on_row, &reading, &err);
+	/* The array is whole also where the rows end early; the error is an object after it. */
+	if (c->o.json && reading.status == 0 && (r == 0 || reading.json.begun))
+		reading.status = list_rows_end(&reading.json);
+	return r < 0 ? cli_fail(c, &err) : reading.status;
 }
 
 static int say_report(struct cli *c, const char *what, const struct cove_audit_report *report)
@@ -297,7 +301,7 @@ const struct verb verb_audit = {
 	.summary = "what boxes did at their doors",
 	.help = "Every decision is a row: what was asked for, which rule said what, bytes, the\n"
 		"names of the credentials used. Rows stay when a box is gone. With --json one\n"
-		"object per line.\n"
+		"array, with -f as well one object per line.\n"
 		"\n"
 		"  cove audit verify [BOX]         was a row changed, removed or put in?\n"
 		"  cove audit rm BOX               delete the rows of a box that is gone\n"

@@ -8,10 +8,10 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/limits.h"
+#include "base/size.h"
 #include "base/str.h"
 #include "cli/cli.h"
 #include "cli/signals.h"
-#include "cli/table.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -57,7 +57,7 @@ static bool on_progress(void *arg, uint64_t bytes, uint64_t files)
 {
 	struct progress *p = arg;
 	uint64_t now = clock_mono_ms(), spent = now - p->started_ms;
-	char line[128], amount[16], rate[16], count[40] = "";
+	char line[128], amount[SIZE_TEXT], rate[SIZE_TEXT], count[40] = "";
 	int n;
 
 	p->bytes = bytes;
@@ -70,8 +70,8 @@ static bool on_progress(void *arg, uint64_t bytes, uint64_t files)
 	p->shown_ms = now;
 	if (files > 1)
 		snprintf(count, sizeof(count), ", %llu files", (unsigned long long)files);
-	n = snprintf(line, sizeof(line), "\r  %s%s, %s/s\033[K", text_bytes(amount, bytes), count,
-		     text_bytes(rate, bytes * 1000 / spent));
+	n = snprintf(line, sizeof(line), "\r  %s%s, %s/s\033[K", size_format(amount, bytes), count,
+		     size_format(rate, bytes * 1000 / spent));
 	(void)fd_write_full(STDERR_FILENO, line, (size_t)n);
 	return true;
 }
@@ -90,7 +90,7 @@ static void on_skipped(void *arg, const char *path, const char *why)
 static int say_copied(struct cli *c, const struct place *from, const struct place *to,
 		      const struct progress *p, int left_out)
 {
-	char amount[16], count[40] = "";
+	char amount[SIZE_TEXT], count[40] = "";
 	struct cli_object o;
 	struct json *j;
 
@@ -101,7 +101,7 @@ static int say_copied(struct cli *c, const struct place *from, const struct plac
 		snprintf(count, sizeof(count), "%llu %s, ", (unsigned long long)p->files,
 			 p->files == 1 ? "file" : "files");
 		fprintf(stderr, "[cove] %s: copied %s%s\n", to->box[0] ? to->box : from->box, count,
-			text_bytes(amount, p->bytes));
+			size_format(amount, p->bytes));
 	} else if (c->o.verbose) {
 		fprintf(stderr, "[cove] %s: copied\n", to->box[0] ? to->box : from->box);
 	}

@@ -1,6 +1,7 @@
 /* cove image: what boxes start from. Making the base image is in base_image.c. */
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/size.h"
 #include "cli/base_image.h"
 #include "cli/list.h"
 #include "cli/watch.h"
@@ -13,12 +14,12 @@ static void row(struct table *t, const void *item)
 {
 	const struct cove_image_info *i = item;
 	uint64_t now = clock_wall_ms();
-	char text[16];
+	char text[SIZE_TEXT];
 
 	table_cell(t, i->name);
 	table_cellf(t, "%.12s", i->id);
 	table_cell(t, i->user);
-	table_cell(t, i->bytes ? text_bytes(text, i->bytes) : "");
+	table_cell(t, i->bytes ? size_format(text, i->bytes) : "");
 	table_cell(t, i->created_ms && now > i->created_ms
 			      ? text_duration(text, now - i->created_ms)
 			      : "");

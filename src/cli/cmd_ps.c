@@ -1,5 +1,6 @@
 /* cove ps: the commands of a box, running and finished. */
 #include "base/fd.h"
+#include "base/size.h"
 #include "base/str.h"
 #include "cli/command.h"
 #include "cli/list.h"
@@ -38,15 +39,15 @@ static const char *shown_command(const char *command)
 static void row(struct table *t, const void *item)
 {
 	const struct cove_exec_info *x = item;
-	char text[16];
+	char text[SIZE_TEXT];
 
 	table_cellf(t, "%llu", (unsigned long long)x->exec_id);
 	table_cell(t, x->state);
 	status_cell(t, x);
 	table_cell(t, x->shell);
 	table_cell(t, text_duration(text, x->duration_ms));
-	table_cell(t, text_bytes(text, x->out_bytes));
-	table_cell(t, text_bytes(text, x->err_bytes));
+	table_cell(t, size_format(text, x->out_bytes));
+	table_cell(t, size_format(text, x->err_bytes));
 	table_cell(t, shown_command(x->command));
 }
 

@@ -96,6 +96,7 @@ static void row(struct table *t, const void *item)
 
 static int print_json(struct cli *c, const struct look *l)
 {
+	struct list_rows rows = {.c = c, .as_lines = c->o.watch};
 	struct buf b;
 	int r = 0;
 
@@ -103,6 +104,7 @@ static int print_json(struct cli *c, const struct look *l)
 	for (size_t i = 0; i < l->count && r == 0; i++) {
 		struct json j;
 
+		buf_clear(&b);
 		json_init(&j, &b);
 		json_object_begin(&j);
 		json_kv_str(&j, "name", l->boxes[i].name);
@@ -113,11 +115,11 @@ static int print_json(struct cli *c, const struct look *l)
 			json_null(&j);
 		wire_fields_json(&j, view_stats_fields, &l->boxes[i].now);
 		json_object_end(&j);
-		r = j.error ? j.error : buf_append_str(&b, "\n");
+		r = j.error ? cli_error(c, COVE_FULL, "out of memory")
+			    : list_rows_add(&rows, buf_cstr(&b));
 	}
-	r = r < 0 ? cli_error(c, COVE_LIMIT, "the list is too long to print") : cli_out_buf(c, &b);
 	buf_done(&b);
-	return r;
+	return r ? r : list_rows_end(&rows);
 }
 
 static const struct list_form form = {
@@ -224,7 +226,9 @@ static int run(struct cli *c)
 		return cli_error(c, COVE_INTERNAL, "cannot catch signals");
 	r = look(c, &(struct look){0}, &last);
 	if (r == 0 && last.count == 0 && !c->o.watch) {
-		if (!c->o.json && isatty(STDERR_FILENO))
+		if (c->o.json)
+			r = print_json(c, &last);
+		else
 			cli_note("no running boxes; `cove ls` lists all");
 	} else if (r == 0) {
 		r = show(c, &last);
@@ -243,13 +247,13 @@ const struct verb verb_stats = {
 		"NET is what went through its door since it started, CONNS how many connections\n"
 		"there are now. HELPERS are its keeper and its door on the host, which are not\n"
 		"in the other numbers and have shares of their own. --watch goes on until Ctrl-C.\n"
-		"With --json one object per box and line, null for what is not counted;\n"
-		"cpu_milli there is thousandths of a processor.\n"
+		"With --json one array (with --watch one object per box and line), null for what\n"
+		"is not counted; cpu_milli there is thousandths of a processor.\n"
 		"\n"
 		"Examples\n"
 		"  cove stats\n"
 		"  cove stats --watch dev\n"
-		"  cove stats --json | jq 'select(.mem_bytes > 1e9) | .name'\n",
+		"  cove stats --json | jq '.[] | select(.mem_bytes > 1e9) | .name'\n",
 	.options = (const enum opt_id[]){OPT_WATCH, OPTS_COMMON, OPT_END},
 	.args = {0, -1},
 	.run = run,

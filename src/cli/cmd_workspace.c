@@ -1,5 +1,6 @@
 /* cove workspace: the directories that outlive boxes. */
 #include "base/fd.h"
+#include "base/size.h"
 #include "cli/list.h"
 
 #include <errno.h>
@@ -9,11 +10,11 @@
 static void row(struct table *t, const void *item)
 {
 	const struct cove_workspace_info *w = item;
-	char size[16];
+	char size[SIZE_TEXT];
 
 	table_cell(t, w->name);
 	table_cellf(t, "%llu", (unsigned long long)w->files);
-	table_cell(t, text_bytes(size, w->bytes));
+	table_cell(t, size_format(size, w->bytes));
 	table_cell(t, w->in_use ? "yes" : "");
 }
 

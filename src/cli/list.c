@@ -65,8 +65,7 @@ int list_run(struct cli *c, const struct list_form *form)
 	if (count < 0)
 		return cli_fail(c, &err);
 	if (count == 0 && !c->o.json && !c->o.quiet) {
-		if (isatty(STDERR_FILENO))
-			cli_note("%s", form->empty);
+		cli_note("%s", form->empty);
 		return 0;
 	}
 	buf_init(&out, TABLE_BYTES_MAX);
@@ -77,6 +76,23 @@ int list_run(struct cli *c, const struct list_form *form)
 		  : cli_out_buf(c, &out);
 	buf_done(&out);
 	return r;
+}
+
+int list_rows_add(struct list_rows *l, const char *json)
+{
+	int r = l->as_lines ? 0 : cli_out(l->c, l->begun ? ",\n" : "[", l->begun ? 2 : 1);
+
+	l->begun = true;
+	if (r == 0)
+		r = cli_out(l->c, json, strlen(json));
+	return r == 0 && l->as_lines ? cli_out(l->c, "\n", 1) : r;
+}
+
+int list_rows_end(struct list_rows *l)
+{
+	const char *text = l->begun ? "]\n" : "[]\n";
+
+	return l->as_lines ? 0 : cli_out(l->c, text, strlen(text));
 }
 
 int list_print_table(struct cli *c, const struct list_form *form, const void *items, size_t count,

@@ -183,22 +183,6 @@ int table_print(struct table *t, size_t line_max, struct buf *out)
 	return 0;
 }
 
-const char *text_bytes(char ret[16], uint64_t bytes)
-{
-	static const char *const units[] = {"kB", "MB", "GB", "TB", "PB", "EB"};
-	double v = (double)bytes / 1000;
-	size_t i = 0;
-
-	if (bytes < 1000) {
-		snprintf(ret, 16, "%u B", (unsigned)bytes);
-		return ret;
-	}
-	for (; v >= 999.5 && i + 1 < sizeof(units) / sizeof(units[0]); i++)
-		v /= 1000;
-	snprintf(ret, 16, v < 9.95 ? "%.1f %s" : "%.0f %s", v, units[i]);
-	return ret;
-}
-
 const char *text_duration(char ret[16], uint64_t ms)
 {
 	uint64_t s = ms / 1000;

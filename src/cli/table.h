@@ -41,6 +41,5 @@ int table_print(struct table *t, size_t line_max, struct buf *out);
 /* How many terminal columns the text takes. */
 size_t text_width(const char *s, size_t n);
 
-/* "1.2 GB", "832 B" into ret; "3 days", "12 s". */
-const char *text_bytes(char ret[16], uint64_t bytes);
+/* "3 days", "12 s" into ret. Sizes: base/size.h. */
 const char *text_duration(char ret[16], uint64_t ms);

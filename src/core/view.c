@@ -61,9 +61,9 @@ const struct wire_named_field view_exec_fields[] = {
 /* Every box that runs has some time, memory and a process: 0 of these is not known. */
 #define STATS(X) \
 	X(ALWAYS, uptime_ms) X(ALWAYS, paused) X(KNOWN, cpu_us) X(KNOWN, cpu_limit_milli) \
-	X(ALWAYS, throttled_us) X(KNOWN, mem_bytes) X(KNOWN, mem_peak_bytes) \
-	X(KNOWN, mem_limit_bytes) X(ALWAYS, oom_kills) X(KNOWN, pids) X(KNOWN, pids_limit) \
-	X(ALWAYS, pids_hits) X(COUNTED, disk_bytes) X(KNOWN, disk_limit_bytes) \
+	X(COUNTED, throttled_us) X(KNOWN, mem_bytes) X(KNOWN, mem_peak_bytes) \
+	X(KNOWN, mem_limit_bytes) X(COUNTED, oom_kills) X(KNOWN, pids) X(KNOWN, pids_limit) \
+	X(COUNTED, pids_hits) X(COUNTED, disk_bytes) X(KNOWN, disk_limit_bytes) \
 	X(KNOWN, disk_own_limit_bytes) X(COUNTED, disk_files) X(KNOWN, disk_files_limit) \
 	X(COUNTED, io_read_bytes) X(COUNTED, io_write_bytes) X(ALWAYS, net_up_bytes) \
 	X(ALWAYS, net_down_bytes) X(ALWAYS, net_conns) X(ALWAYS, execs_running) \

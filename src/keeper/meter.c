@@ -120,6 +120,12 @@ static void on_stats(struct keeper *k, struct wire_stats *m)
 	m->pids = now.pids;
 	m->pids_limit = if_held(l, LIMIT_PIDS);
 	m->pids_hits = now.pids_hits;
+	if (!(l->cgroup.can & 1u << CGROUP_CPU))
+		m->throttled_us = WIRE_UNKNOWN;
+	if (!(l->cgroup.can & 1u << CGROUP_MEMORY))
+		m->oom_kills = WIRE_UNKNOWN;
+	if (!(l->cgroup.can & 1u << CGROUP_PIDS))
+		m->pids_hits = WIRE_UNKNOWN;
 	add_helpers(l, m);
 }
 

@@ -181,7 +181,8 @@ static const struct wire_named_field exec_fields[][2][8] = {
 	[EVENT_RESULT] = {{A(exec_id), FIELD_IF(exec_record, exit_code, has_exit),
 		FIELD_KNOWN(exec_record, signal), A(stdout_bytes), A(stderr_bytes), R(shell),
 		R(cwd)}, {A(duration_ms), R(cause)}},
-	[EVENT_TIMEOUT] = {{A(exec_id)}, {A(duration_ms), R(cause)}},
+	[EVENT_TIMEOUT] = {{A(exec_id), FIELD_IF(exec_record, exit_code, has_exit),
+		FIELD_KNOWN(exec_record, signal)}, {A(duration_ms), R(cause)}},
 };
 /* clang-format on */
 

@@ -149,9 +149,9 @@ def answer_when_asked(rig, box, *flags):
     """Waits for an ask and allows it."""
     def run():
         for _ in range(300):
-            out = rig.cove("asks", box, "--json").ok().text
-            if out.strip():
-                number = out.split('"id":')[1].split(",")[0].strip("} \n")
+            asks = rig.cove("asks", box, "--json").ok().json
+            if asks:
+                number = str(asks[0]["id"])
                 said.append(rig.cove("answer", box, number, "allow", *flags).ok().text)
                 return
             done.wait(0.1)

@@ -71,7 +71,7 @@ def throttled(rig):
     box = rig.make("--cpus", "0.2")
 
     def numbers():
-        return rig.cove("stats", "--json", box).ok().json
+        return rig.cove("stats", "--json", box).ok().json[0]
     before = numbers()
     need(before["cpu_limit_milli"] == 200, f"the limit is {before['cpu_limit_milli']}")
     for _ in range(5):

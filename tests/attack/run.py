@@ -95,7 +95,7 @@ class InBox:
         if "stats" not in rig.cove("help").text:
             return
         hits = rig.cove("stats", "--json", box)
-        if hits.rc == 0 and not hits.json.get("pids_hits"):
+        if hits.rc == 0 and not hits.json[0].get("pids_hits"):
             raise Broke(f"stats does not count the refused forks: {hits.text[:300]}")
 
 

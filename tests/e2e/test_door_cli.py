@@ -73,7 +73,7 @@ def fetch(cove, box, port, path="", want="200"):
 
 
 def rows(cove, *args):
-    return [json.loads(line) for line in cove("audit", "--json", *args).ok().out.splitlines()]
+    return cove("audit", "--json", *args).ok().json
 
 
 def wait_rows(cove, box, *ports):
@@ -317,7 +317,7 @@ def test_a_box_and_its_record(cove, tmp_path, upstream):
     cove("policy", "apply", box, policy(tmp_path, here(upstream), "again.yaml")).ok()
     assert "# live" not in cove("policy", "show", box).ok().text
     fetch(cove, box, upstream)
-    stats = json.loads(cove("stats", "--json", box).ok().out.splitlines()[-1])
+    (stats,) = cove("stats", "--json", box).ok().json
     assert stats["net_up_bytes"] > 0 and stats["net_down_bytes"] > 0
     assert "NET UP/DOWN" in cove("stats", box).ok().text
     # Rows of a box that is there are not deleted; afterwards they are, and that shows nothing wrong.
@@ -547,11 +547,10 @@ def test_changes_are_recorded_with_who_asked(cove, tmp_path):
 @pytest.mark.once("both")
 def test_asks_and_answers(cove, tmp_path, upstream):
     box = cove("create", "--net", policy(tmp_path, here(upstream, "ask"))).ok().text.strip()
-    assert cove("asks").ok().out == b"" and cove("asks", box, "--json").ok().out == b""
+    assert cove("asks").ok().out == b"" and cove("asks", box, "--json").ok().json == []
     for word, code in (("allow", "200"), ("deny", "403")):
         p = cove.start("exec", box, "--", "sh", "-c", FETCH % (upstream, word))
-        (line,) = wait_until(lambda: cove("asks", "--json", box).ok().out.splitlines(), "an ask")
-        ask = json.loads(line)
+        (ask,) = wait_until(lambda: cove("asks", "--json", box).ok().json, "an ask")
         assert ask["box"] == box and ask["port"] == upstream and ask["rule"] == "here" and ask["requests"] == 1
         shown = cove("asks").ok().text
         assert shown.startswith("BOX") and f"127.0.0.1:{upstream}" in shown

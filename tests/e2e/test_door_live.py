@@ -147,7 +147,7 @@ def start_get(door, box, url):
 
 
 def the_ask(door, box):
-    return wait_until(lambda: [json.loads(x) for x in door("asks", "--json", box).ok().out.splitlines()], "an ask")[0]
+    return wait_until(lambda: door("asks", "--json", box).ok().json, "an ask")[0]
 
 
 @pytest.mark.parametrize("word,code", [("allow", b"200"), ("deny", b"403")])
@@ -219,7 +219,7 @@ def test_who_gave_up_is_not_sent_for(door, rig, rule, tls):
     assert ask["requests"] == 1
     door.do(box, "kill $(cat /tmp/pid)").ok()
     client.communicate(timeout=DEADLINE)
-    wait_until(lambda: not door("asks", "--json", box).ok().out, "an ask to end")
+    wait_until(lambda: not door("asks", "--json", box).ok().json, "an ask to end")
     door.fails("not_found", "answer", box, ask["id"], "allow")
     assert door.row(box, kind="answer")["reason"] == "the box gave it up"
     assert not rig.web.seen("?gone")
@@ -407,7 +407,7 @@ def test_rows(door, rig):
     assert row.get("exec_id", 0) > 0 or not IS_ROOT, "which command it was; not known where commands have no groups"
     row = door.row(box, host="other.test", verdict="deny")
     assert row["rule"] == "no"
-    denied = [json.loads(x) for x in door("audit", box, "--denied", "--json").ok().out.splitlines()]
+    denied = door("audit", box, "--denied", "--json").ok().json
     assert denied and all(r["verdict"] == "deny" for r in denied)
 
 

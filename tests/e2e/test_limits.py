@@ -28,14 +28,9 @@ def run(cove, box, script, *flags, shell="sh"):
     return done.json
 
 
-def stats(cove, box):
-    return cove("stats", "--json", box).ok().json
-
-
 def numbers(cove, box):
-    """What `stats --json` says of one box, whether it is a list or not."""
-    got = stats(cove, box)
-    return got[0] if isinstance(got, list) else got
+    """What `stats --json` says of one box."""
+    return cove("stats", "--json", box).ok().json[0]
 
 
 def still_works(cove, box, init_pid):

@@ -312,7 +312,7 @@ def test_stats_of_all(cove, plain):
 
 
 def test_stats_as_json(cove, plain):
-    found = json.loads(cove("stats", "--json", plain).ok().out)
+    (found,) = cove("stats", "--json", plain).ok().json
     limits = cove.inspect(plain)["limits"]
     assert found["name"] == plain and found["paused"] is False and found["uptime_ms"] > 0
     assert isinstance(found["execs_running"], int)
@@ -352,7 +352,7 @@ def test_stats_of_what_is_not_there(cove, plain):
 def test_stats_without_boxes(new_home):
     got = new_home()("stats")
     assert got.rc == 0 and got.out == b""
-    assert new_home()("stats", "--json").ok().out == b""
+    assert new_home()("stats", "--json").ok().json == []
 
 
 def test_watching_prints_a_line_each_time_until_interrupted(cove, plain):
@@ -428,7 +428,7 @@ def test_pause_and_resume(cove, can_pause, tmp):
     cove("pause", box).ok()
     assert state_of(cove, box) == "paused" and "paused" in cove("ls").text
     assert cove.inspect(box)["paused"] is True
-    assert json.loads(cove("stats", "--json", box).ok().out)["paused"] is True
+    assert cove("stats", "--json", box).ok().json[0]["paused"] is True
     (tmp / "f").write_text("x")
     for args in (["exec", box, "--", "true"], ["sh", box, "true"], ["cp", str(tmp / "f"), f"{box}:/tmp/f"],
                  ["cp", f"{box}:/tmp/ticks", str(tmp / "t")]):

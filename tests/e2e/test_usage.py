@@ -94,7 +94,7 @@ def test_a_child_that_moved_away_counts(cove, small):
 def test_what_ended_commands_wrote_stays_counted(cove):
     """A v1 group takes its count with it; a loop device and its file's disk are the same bytes."""
     box = cove("create", "--disk", "200M").ok().text.strip()
-    start = cove("stats", "--json", box).ok().json["io_write_bytes"]
+    start = cove("stats", "--json", box).ok().json[0]["io_write_bytes"]
     if start is None:
         pytest.skip("I/O is not counted here")
     write = "dd if=/dev/zero of=/var/tmp/x bs=1M count=16 oflag=direct 2>/dev/null"
@@ -103,7 +103,7 @@ def test_what_ended_commands_wrote_stays_counted(cove):
         pytest.skip("no direct I/O is counted on this disk")
 
     def written():
-        return cove("stats", "--json", box).ok().json["io_write_bytes"] - start
+        return cove("stats", "--json", box).ok().json[0]["io_write_bytes"] - start
 
     for _ in range(20):  # before and after its group is gone
         assert 16 * MIB <= written() < 20 * MIB

@@ -152,9 +152,7 @@ class Ground:
 
     def rows(self, box=None, *flags):
         """The record, as objects."""
-        out = self.rig.cove("audit", *([box] if box else []), "--json", *flags).ok().text
-        out = out.strip()
-        return json.loads(out) if out.startswith("[") else [json.loads(line) for line in out.splitlines()]
+        return self.rig.cove("audit", *([box] if box else []), "--json", *flags).ok().json
 
     def doors(self, box):
         """Process numbers of the door of a box: the proxy first, then the broker. [] where none runs."""

@@ -70,7 +70,7 @@ class Door(Cove):
 
     def rows(self, box, **fields):
         """Rows of the record with these values."""
-        rows = [json.loads(line) for line in self("audit", box, "--json").ok().out.splitlines()]
+        rows = self("audit", box, "--json").ok().json
         return [r for r in rows if all(r.get(k) == v for k, v in fields.items())]
 
     def row(self, box, **fields):

@@ -117,19 +117,6 @@ TEST(only_titles)
 	buf_done(&out);
 }
 
-TEST(bytes_for_people)
-{
-	char s[16];
-
-	CHECK_STR(text_bytes(s, 0), "0 B");
-	CHECK_STR(text_bytes(s, 999), "999 B");
-	CHECK_STR(text_bytes(s, 1000), "1.0 kB");
-	CHECK_STR(text_bytes(s, 12345678), "12 MB");
-	CHECK_STR(text_bytes(s, 999999), "1.0 MB");
-	CHECK_STR(text_bytes(s, 732000000), "732 MB");
-	CHECK_STR(text_bytes(s, UINT64_MAX), "18 EB");
-}
-
 TEST(durations_for_people)
 {
 	char s[16];

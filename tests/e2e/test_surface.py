@@ -1,0 +1,110 @@
+"""What every verb has in common for who reads it: one rule for JSON, the same units everywhere."""
+import json
+import re
+
+import pytest
+
+from conftest import DEADLINE, wait_until
+
+pytestmark = pytest.mark.once("both")
+
+LISTS = [["ls"], ["stats"], ["asks"], ["audit"], ["image", "ls"], ["workspace", "ls"], ["secret", "ls"],
+         ["policy", "groups"]]
+
+
+# ---- JSON ----
+
+@pytest.mark.parametrize("words", LISTS, ids=" ".join)
+def test_a_list_is_one_array_also_an_empty_one(new_home, words):
+    got = new_home()(*words, "--json").ok()
+    assert isinstance(json.loads(got.out), list), repr(got)
+
+
+def test_lists_with_something_in_them(cove, shared):
+    cove("exec", shared, "--", "true").ok()
+    for words in (["ls"], ["stats"], ["stats", shared], ["ps", shared]):
+        found = cove(*words, "--json").ok().json
+        assert isinstance(found, list) and all(isinstance(x, dict) for x in found) and found, words
+    cove("deny", shared, "nothing.example").ok()
+    rows = wait_until(lambda: cove("audit", shared, "--json").ok().json, "a row")
+    assert all(row["box"] == shared for row in rows)
+
+
+def test_streams_are_one_object_per_line(cove, shared):
+    cove("deny", shared, "stream.example").ok()
+    cove("exec", shared, "--", "true").ok()
+    for words in (["stats", "--watch"], ["audit", "-f"], ["logs", "-f"]):
+        p = cove.start(*words, "--json", shared)
+        assert isinstance(json.loads(p.stdout.readline()), dict), words
+        p.terminate()
+        p.communicate(timeout=DEADLINE)
+    for line in cove("logs", "--json", shared).ok().text.splitlines():
+        assert isinstance(json.loads(line), dict)
+    two = cove("inspect", "--json", shared, shared).ok().text.splitlines()
+    assert [json.loads(line)["name"] for line in two] == [shared, shared]
+
+
+def test_an_error_is_an_object_on_a_line_of_its_own(cove, shared):
+    lines = cove("stats", "--json", shared, "no-such-box").text.splitlines()
+    kinds = [x["error"]["kind"] for x in map(json.loads, lines) if isinstance(x, dict)]
+    assert kinds == ["not_found"]
+    got = cove("audit", "--json", "no-such-box")
+    assert json.loads(got.text.splitlines()[-1])["error"]["kind"] == "not_found"
+
+
+@pytest.mark.parametrize("line, signal", [("true", None), ("exit 3", None), ("kill -9 $$", 9)])
+def test_the_signal_is_always_there(cove, shared, tmp, line, signal):
+    log = tmp / "events"
+    got = cove("exec", "--json", "--log-file", log, shared, "--", "sh", "-c", line).json
+    assert "signal" in got and got["signal"] == signal
+    found = {x["exec_id"]: x for x in cove("ps", "--json", shared).ok().json}
+    assert found[got["exec_id"]]["signal"] == signal
+    events = [json.loads(row) for row in log.read_text().splitlines()]
+    (end,) = [e for e in events if e["event"] == "result"]
+    assert end["signal"] == signal and "exit_code" in end
+
+
+def test_a_timeout_has_its_status_and_signal(cove, shared, tmp):
+    log = tmp / "events"
+    cove("exec", "--log-file", log, "--timeout", "200ms", "--grace", "0", shared, "--", "sleep", "1000")
+    (end,) = [e for e in map(json.loads, log.read_text().splitlines()) if e["event"] == "timeout"]
+    assert end["exit_code"] == 124 and end["signal"] == 9
+
+
+def test_kinds_tell_failures_apart(cove, box, tmp):
+    cove.fails("not_found", "ps", "no-such-box")
+    cove.fails("exists", "create", "--name", box)
+    cove.fails("invalid", "create", "--name", "Not A Name")
+    cove.fails("limit", "sh", box, "-", input=b"x" * 983041)
+    cove("stop", box).ok()
+    cove.fails("conflict", "stats", box)
+    cove.fails("conflict", "exec", box, "--", "true")
+
+
+def test_what_is_not_known_is_null_and_not_0(cove, shared):
+    (found,) = cove("stats", "--json", shared).ok().json
+    usage = cove.inspect(shared)["usage"]
+    counts = {"cpu_us": "throttled_us", "mem_bytes": "oom_kills", "pids": "pids_hits"}
+    for shown in (found, usage):
+        for known, counted in counts.items():
+            assert shown[known] != 0, known
+            assert shown[known] is not None or shown[counted] is None, (counted, shown)
+
+
+# ---- units ----
+
+def test_sizes_are_powers_of_1024_everywhere(cove, shared):
+    cove("exec", shared, "--", "head", "-c", "3000000", "/dev/zero").ok()
+    pages = [cove(*words).ok().text for words in
+             (["ps", shared], ["image", "ls"], ["workspace", "ls"], ["stats"], ["audit"], ["doctor", "--no-test"])]
+    assert re.search(r"\b2\.9 MiB\b", pages[0])
+    for page in pages:
+        assert not re.search(r"\d ?[kKMGT]B\b", page), page
+
+
+def test_an_empty_list_says_so_wherever_stderr_is(new_home):
+    cove = new_home()
+    for words in (["ls"], ["workspace", "ls"], ["secret", "ls"], ["stats"], ["asks"]):
+        got = cove(*words).ok()
+        assert got.out == b"" and got.errors.startswith("cove: no"), repr(got)
+    assert cove("ls", "-q").ok().err == b"" and cove("ls", "--json").ok().err == b""
