@@ -404,6 +404,19 @@ COVE_API int cove_policy_groups(struct cove *cove, struct cove_policy_group **re
  * be NULL. */
 COVE_API int cove_policy_apply(struct cove *cove, const char *box, const char *net, const char *by,
 			       uint64_t *ret_cut, struct cove_error *err);
+/* The policy of a box with the rules that would have let pass what was denied to it, and no more; a
+ * policy as any other, with comments that say how often and why. What no rule lets pass is a
+ * comment, too. Of a box that is gone only the rules. ret->size is set before; free text with
+ * free(). */
+struct cove_suggestion {
+	size_t size;
+	uint64_t denied;  /* rows of the audit log */
+	uint64_t rules;	  /* that were added */
+	uint64_t remarks; /* denials that no rule lets pass */
+	char *text;	  /* owned by the caller */
+};
+COVE_API int cove_policy_suggest(struct cove *cove, const char *box, struct cove_suggestion *ret,
+				 struct cove_error *err);
 COVE_API int cove_policy_set_default(struct cove *cove, const char *net, struct cove_error *err);
 
 /* "HOST[:PORT]" beside the policy. for_ms 0: until the box is gone; once: for one connection. */

@@ -143,7 +143,8 @@ _cove()
 		;;
 	policy)
 		case $(_cove_arg 0) in
-		'') _cove_words 'check show groups apply set-default' ;;
+		'') _cove_words 'check show groups suggest apply set-default' ;;
+		suggest) [[ -z $(_cove_arg 1) ]] && _cove_words "$(cove ls -q 2>/dev/null)" ;;
 		show) _cove_words "closed balanced open $(cove policy groups -q 2>/dev/null) $(cove ls -q 2>/dev/null)" ;;
 		apply)
 			if [[ -z $(_cove_arg 1) ]]; then

@@ -119,6 +119,29 @@ static int groups(struct cli *c)
 	return list_run(c, &form);
 }
 
+static int suggest(struct cli *c)
+{
+	struct cove_suggestion got = {.size = sizeof(got)};
+	const char *box = c->o.args[1];
+	autofree char *text = NULL;
+	struct cli_object o;
+	struct cove_error err;
+	struct json *j;
+
+	if (cove_policy_suggest(c->cove, box, &got, &err) < 0)
+		return cli_fail(c, &err);
+	text = got.text;
+	if (!c->o.json)
+		return cli_out(c, text, strlen(text));
+	j = cli_object_begin(&o);
+	json_kv_str(j, "name", box);
+	json_kv_u64(j, "denied", got.denied);
+	json_kv_u64(j, "rules", got.rules);
+	json_kv_u64(j, "remarks", got.remarks);
+	json_kv_str(j, "text", text);
+	return cli_object_end(c, &o);
+}
+
 static int apply(struct cli *c)
 {
 	const char *box = c->o.args[1];
@@ -143,13 +166,15 @@ static int set_default(struct cli *c)
 
 const struct verb verb_policy = {
 	.name = "policy",
-	.synopsis = "policy check|show|groups|apply|set-default ...",
+	.synopsis = "policy check|show|groups|suggest|apply|set-default ...",
 	.summary = "what may leave boxes",
 	.help = "check FILE               is the policy good? names line and fault (-: stdin);\n"
 		"                         warns of rules that let TLS through by its name alone\n"
 		"show [BOX|PRESET|GROUP]  the text that holds for a box, or of a preset or group,\n"
 		"                         or the default's; grants stand above it as comments\n"
 		"groups                   what can be opened beside a preset, and its hosts\n"
+		"suggest BOX              its policy with the fewest rules that let pass what was\n"
+		"                         denied, from the audit log\n"
 		"apply BOX FILE|PRESET    from now on; open connections are judged again, and\n"
 		"                         grants (`cove allow`) go\n"
 		"set-default FILE|PRESET  for boxes made from now on without --net\n"
@@ -164,6 +189,7 @@ const struct verb verb_policy = {
 		"Examples\n"
 		"  cove policy show balanced > policy.yaml\n"
 		"  cove policy check policy.yaml\n"
+		"  cove policy suggest dev > policy.yaml\n"
 		"  cove policy apply dev ./policy.yaml\n"
 		"  cove policy apply dev balanced,huggingface\n"
 		"  cove policy set-default closed\n",
@@ -181,6 +207,10 @@ const struct verb verb_policy = {
 				       .synopsis = "policy groups",
 				       .args = {0, 0},
 				       .run = groups},
+				      {.name = "suggest",
+				       .synopsis = "policy suggest BOX",
+				       .args = {1, 1},
+				       .run = suggest},
 				      {.name = "apply",
 				       .synopsis = "policy apply BOX FILE|PRESET",
 				       .args = {2, 2},

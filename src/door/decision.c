@@ -32,6 +32,7 @@ struct rank {
 	bool conditions;
 	size_t path; /* length of the pattern */
 	bool ask;
+	bool private;
 };
 
 struct match {
@@ -172,7 +173,8 @@ static void keep_higher(struct match *best, const struct match *m)
 			 : a->host != b->host		  ? a->host > b->host
 			 : a->conditions != b->conditions ? a->conditions
 			 : a->path != b->path		  ? a->path > b->path
-							  : a->ask && !b->ask;
+			 : a->ask != b->ask		  ? a->ask
+							  : a->private && !b->private;
 
 	if (!best->entry || is_higher)
 		*best = *m;
@@ -198,6 +200,7 @@ static void consider(struct judging *j, const struct entry *e, bool granted)
 	}
 	m.rank.conditions = entry_has_conditions(e);
 	m.rank.ask = e->rule.action == ACTION_ASK;
+	m.rank.private = e->rule.private;
 	keep_higher(&j->best, &m);
 	keep_higher(entry_looks_inside(e) ? &j->best_look : &j->best_plain, &m);
 }

@@ -6,12 +6,14 @@
  *	check [FILE]         is it a policy (check.h)
  *	preset NAME[,GROUP]  a policy that is built in
  *	groups               the groups that are
+ *	suggest BOX          what a policy lacks for what was denied (suggest.h)
  */
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/str.h"
 #include "door/check.h"
 #include "door/door.h"
+#include "door/suggest.h"
 #include "net/ca.h"
 
 #include <fcntl.h>
@@ -49,7 +51,9 @@ int main(int argc, char **argv)
 		return preset_main(argc - 1, argv + 1);
 	if (argc == 2 && strcmp(argv[1], "groups") == 0)
 		return groups_main();
+	if (argc == 3 && strcmp(argv[1], "suggest") == 0)
+		return suggest_main(argv[2]);
 	fprintf(stderr, "cove-door is started by a box's keeper; by hand: make-ca DIR COUNT, "
-			"check, preset, groups\n");
+			"check, preset, groups, suggest\n");
 	return 2;
 }

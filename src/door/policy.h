@@ -39,9 +39,9 @@
  *
  * Judging: any matching deny wins; otherwise the most specific of allow and ask (an exact name or
  * address before a longer suffix or prefix before a shorter one before "*"; then with methods or
- * paths before without; then a longer path pattern); ask wins ties. Nothing matching: deny. An
- * unknown key, a key twice, a wrong type or an empty list is an error with its line: nothing is
- * guessed.
+ * paths before without; then a longer path pattern); ask wins ties, then `private: true`. Nothing
+ * matching: deny. An unknown key, a key twice, a wrong type or an empty list is an error
+ * with its line: nothing is guessed.
  */
 #pragma once
 

@@ -1,7 +1,8 @@
 /*
  * What a policy is once it was read: made by policy_parse.c and policy_inject.c, and not changed
- * after that; decision.c and grants.c use it. Only check.c includes this besides, for the line of
- * an error, and the fuzz target and the tests, which judge a second time in their own way.
+ * after that; decision.c and grants.c use it. Only check.c and suggest.c include this besides, for
+ * the line of an error and for where a text can be added to, and the fuzz target and the tests,
+ * which judge a second time in their own way.
  */
 #pragma once
 
@@ -70,6 +71,9 @@ bool glob_matches(const char *pattern, const char *text, bool segments);
 
 /* A host as a rule writes it, checked: NULL, or what is wrong and how to write it. */
 const char *pattern_parse(struct pattern *ret, struct arena *a, const char *text);
+/* One of `methods` or `paths`, likewise. */
+const char *policy_method_wrong(const char *text);
+const char *policy_path_wrong(const char *text);
 /* Is every address that it has one that needs `private: true`? */
 bool pattern_is_private(const struct pattern *p);
 

@@ -303,7 +303,7 @@ static int read_ports(struct policy_reading *x, struct entry *r, const struct po
 	return 0;
 }
 
-static const char *check_method(const char *text)
+const char *policy_method_wrong(const char *text)
 {
 	size_t n = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-");
 
@@ -340,7 +340,7 @@ static const char *explain_path(const char *text)
 
 /* A pattern that no path in its normal form can match would be a deny that denies nothing. A star
  * is a character of paths as any other, so a pattern must be its own normal form. */
-static const char *check_path(const char *text)
+const char *policy_path_wrong(const char *text)
 {
 	const char *wrong;
 	struct buf normal;
@@ -375,7 +375,7 @@ static const char *check_query(const char *text)
 
 static int read_paths(struct policy_reading *x, const struct policy_node *v, void *at)
 {
-	return reading_texts(x, v, at, check_path);
+	return reading_texts(x, v, at, policy_path_wrong);
 }
 
 static int read_queries(struct policy_reading *x, const struct policy_node *v, void *at)
@@ -386,7 +386,7 @@ static int read_queries(struct policy_reading *x, const struct policy_node *v, v
 static int read_methods(struct policy_reading *x, struct entry *r, const struct policy_node *v)
 {
 	r->rule.by_method = true;
-	return reading_texts(x, v, &r->methods, check_method);
+	return reading_texts(x, v, &r->methods, policy_method_wrong);
 }
 
 static int read_rate(struct policy_reading *x, struct entry *r, const struct policy_node *v)

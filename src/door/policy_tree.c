@@ -109,6 +109,10 @@ static int take_value(struct policy_builder *b, const yaml_event_t *ev)
 		return 0;
 	}
 	node->kind = ev->type == YAML_MAPPING_START_EVENT ? NODE_MAP : NODE_LIST;
+	node->flow = node->kind == NODE_MAP
+			     ? ev->data.mapping_start.style == YAML_FLOW_MAPPING_STYLE
+			     : ev->data.sequence_start.style == YAML_FLOW_SEQUENCE_STYLE;
+	node->column = (unsigned)ev->start_mark.column;
 	if (b->depth == POLICY_DEPTH_MAX)
 		return source_error(b->src, line, "nested deeper than %u levels", POLICY_DEPTH_MAX);
 	place(b, node);
@@ -163,6 +167,8 @@ static int take_event(struct policy_builder *b, const yaml_event_t *ev)
 	case YAML_SEQUENCE_END_EVENT:
 	case YAML_MAPPING_END_EVENT:
 		b->depth--;
+		l->node->end_line = line;
+		l->node->end_column = (unsigned)ev->start_mark.column;
 		return 0;
 	case YAML_SCALAR_EVENT:
 	case YAML_SEQUENCE_START_EVENT:

@@ -36,6 +36,10 @@ struct policy_node {
 	const char *text; /* never NULL; "" for a list or a mapping */
 	size_t count;	  /* of what is below */
 	struct policy_node *first, *next;
+	/* Of a list or a mapping: is it written in brackets; the column of its first item (from
+	 * 0, in characters); where it ends: the bracket, or the line of what comes after it. */
+	bool flow;
+	unsigned column, end_line, end_column;
 };
 
 /* The root; all of it is in the arena. Text with no document in it is an error. */

@@ -299,7 +299,7 @@ def test_completion_skips_values_of_flags(cove, box):
 
 
 def test_completion_of_the_network(cove, box):
-    assert {"check", "show", "apply", "set-default", "groups"} <= set(complete(cove, "cove", "policy", "''"))
+    assert {"check", "show", "apply", "set-default", "groups", "suggest"} <= set(complete(cove, "cove", "policy", "''"))
     assert {"closed", "balanced", "open", box} <= set(complete(cove, "cove", "policy", "show", "''"))
     assert complete(cove, "cove", "run", "--net", "bal") == ["balanced"]
     for verb in ("allow", "deny", "asks", "answer", "port", "audit"):

@@ -112,3 +112,68 @@ def test_verbose_says_it_on_stderr(door, box):
     (line,) = [text for text in got.errors.splitlines() if text.startswith("[cove] denied: ")]
     assert line.startswith("[cove] denied: 10.1.2.3:81 (") and "private: true" in line
     assert "denied:" not in door("exec", box, "--", "curl", "-sS", "http://10.1.2.3:81/").errors
+
+
+# ---- cove policy suggest ----
+
+def suggestion(door, box, tmp_path):
+    """What is suggested, as a file that the checker takes; and what is said of it."""
+    got = json.loads(door("policy", "suggest", box, "--json").ok().out)
+    text = door("policy", "suggest", box).ok().text
+    assert got["text"] == text
+    path = tmp_path / "suggested.yaml"
+    path.write_text(text)
+    door("policy", "check", path).ok()
+    return path, got
+
+
+def test_what_was_denied_passes_with_what_is_suggested(door, rig, tmp_path):
+    """Its name is allowed first; then it shows that it leads to no public address."""
+    box = door.box([{"name": "other", "allow": "other.test"}])
+    url = rig.url("/echo", tls=False)
+    assert door.code(box, url, way="proxy") in (0, 403)
+    door.row(box, host="web.test", verdict="deny")
+    for why in ("unmatched", "private"):
+        door.row(box, host="web.test", why=why)
+        path, got = suggestion(door, box, tmp_path)
+        assert got["rules"] == 1 and f"ports\": [{rig.web.port}]" in path.read_text()
+        door("policy", "apply", box, path).ok()
+        code = door.code(box, url, way="proxy")
+    assert code == 200
+    assert door.code(box, f"http://web.test:{rig.web.port + 1}/", way="proxy") in (0, 403)
+    assert "other.test" in door("policy", "show", box).ok().text, "what it had it keeps"
+
+
+def test_a_request_that_was_denied_passes_then(door, rig, tmp_path):
+    box = door.box([{"name": "read", "allow": "web.test", "ports": [rig.web.port], "methods": ["GET"],
+                     "private": True}])
+    url = rig.url("/echo", tls=False)
+    assert door.code(box, url, "-X", "PUT") == 403
+    door.row(box, method="PUT", why="request")
+    path, got = suggestion(door, box, tmp_path)
+    assert got["rules"] == 1
+    door("policy", "apply", box, path).ok()
+    assert door.code(box, url, "-X", "PUT") == 200
+    assert door.code(box, rig.url("/other", tls=False), "-X", "PUT") == 403
+    assert door.code(box, url) == 200
+
+
+def test_what_is_built_in_is_suggested_by_its_name(cove, tmp_path):
+    box = cove("create", "--net", "balanced,conda").ok().text.strip()
+    try:
+        assert "Nothing was denied" in cove("policy", "suggest", box).ok().text
+        cove("exec", box, "--", "sh", "-c", "curl -sS http://no.test:81/; curl -sS http://169.254.169.254/; true").ok()
+        wait_until(lambda: b"metadata" in cove("audit", box, "--denied", "--json").ok().out, "the rows")
+        path, got = suggestion(cove, box, tmp_path)
+        text = path.read_text()
+        assert "use: [balanced, conda]" in text and "ports: [81]" in text
+        assert got["rules"] == 1 and got["remarks"] == 1 and got["denied"] == 2
+        assert not [line for line in text.splitlines() if "169.254" in line and not line.startswith("#")]
+        cove("policy", "apply", box, path).ok()
+        again = json.loads(cove("policy", "suggest", box, "--json").ok().out)
+        assert again["rules"] == 0, "it is allowed by now"
+    finally:
+        cove("rm", "-f", box).ok()
+    gone = json.loads(cove("policy", "suggest", box, "--json").ok().out)
+    assert gone["rules"] == 1 and "no.test" in gone["text"] and "gone" in gone["text"]
+    cove.fails("not_found", "policy", "suggest", "never-was")
