@@ -112,32 +112,51 @@ void fd_set_send_room(int fd, unsigned bytes)
 }
 
 /* A file of /proc gives what it has in parts; of a regular one less than was asked for is all. */
+static ssize_t read_part(int fd, bool regular, char *to, size_t room)
+{
+	ssize_t n;
+
+	if (!regular)
+		return fd_read_full(fd, to, room);
+	n = read(fd, to, room);
+	return n < 0 ? -errno : n;
+}
+
+/* Most files are small: read here first they take memory of their own size, which the allocator has
+ * at hand; 4 KiB each it maps and unmaps. */
 static int read_whole(int fd, bool regular, size_t max, char **ret, size_t *ret_len)
 {
 	autofree char *text = NULL;
-	size_t cap = 4096, len = 0;
+	char first[4096];
+	size_t cap = sizeof(first) > max ? max + 1 : sizeof(first), len = 0;
+	ssize_t n = read_part(fd, regular, first, cap);
 
-	for (;;) {
+	while (n >= 0) {
+		bool whole = len + (size_t)n < cap;
 		char *grown;
-		ssize_t n;
 
-		if (cap > max + 1)
-			cap = max + 1;
-		grown = realloc(text, cap + 1);
-		if (!grown)
-			return -ENOMEM;
-		text = grown;
-		n = regular ? read(fd, text + len, cap - len)
-			    : fd_read_full(fd, text + len, cap - len);
-		if (n < 0)
-			return regular ? -errno : (int)n;
 		len += (size_t)n;
-		if (len > max)
-			return -EFBIG;
-		if (len < cap)
+		if (len > max) {
+			n = -EFBIG;
 			break;
-		cap *= 2;
+		}
+		if (!whole)
+			cap = cap > max / 2 ? max + 1 : 2 * cap;
+		grown = realloc(text, (whole ? len : cap) + 1);
+		if (!grown) {
+			n = -ENOMEM;
+			break;
+		}
+		if (!text)
+			memcpy(grown, first, len);
+		text = grown;
+		if (whole)
+			break;
+		n = read_part(fd, regular, text + len, cap - len);
 	}
+	explicit_bzero(first, len < sizeof(first) ? len : sizeof(first));
+	if (n < 0)
+		return (int)n;
 	text[len] = 0;
 	*ret = take_ptr(text);
 	if (ret_len)

@@ -12,7 +12,7 @@
  *          What the file says is always written whole, in one write of RUN_BYTES within its first
  *          block: a crash leaves the text before or after it, and once there is one the next
  *          needs no room on the disk. So how a box ended is known although it filled the disk.
- *          The text ends at the first empty line, its sum is of all RUN_BYTES; a reader who meets
+ *          The text ends at the first empty line, and empty lines fill the rest; a reader who meets
  *          a writer looks again.
  * oplock   the operation lock: flock(2) on the directory, held by whoever makes, starts or removes
  *          the box. The creator has it from the first moment, so a sweep can tell a box whose
@@ -214,17 +214,21 @@ static int parse_run(char text[RUN_BYTES + 2], size_t len, struct record_run *re
 	char *end = strstr(text, "\n\n");
 	const char *key, *value;
 	struct lines lines;
+	bool filled;
 	int r;
 
 	*ret = (struct record_run){0};
-	r = lines_check_sum(text, len);
-	if (r < 0)
-		return r;
-	if (r > 0)
-		text += LINES_SUM_BYTES;
-	if (end)
+	filled = end && len == RUN_BYTES && strspn(end, "\n") == (size_t)(text + len - end);
+	if (end) {
 		end[1] = 0;
-	lines_init(&lines, text, end ? (size_t)(end + 1 - text) : len);
+		len = (size_t)(end + 1 - text);
+	}
+	r = lines_check_sum(text, len);
+	if (r < 0 || (r > 0 && !filled))
+		return -EBADMSG;
+	if (r > 0)
+		r = LINES_SUM_BYTES;
+	lines_init(&lines, text + r, len - (size_t)r);
 	while ((r = lines_next(&lines, &key, &value)) > 0)
 		if (parse_run_line(ret, key, value) < 0)
 			return -EBADMSG;
@@ -263,13 +267,12 @@ static int write_run(int fd, const struct record_run *l, bool durable)
 		r = fields[i].size ? lines_put(&b, fields[i].key, at)
 				   : lines_put_u64(&b, fields[i].key, *(const uint64_t *)at);
 	}
+	if (r == 0)
+		lines_end_sum(&b);
 	while (r == 0 && buf_len(&b) < RUN_BYTES)
 		r = buf_append(&b, "\n", 1);
 	if (r == 0) {
-		ssize_t n;
-
-		lines_end_sum(&b);
-		n = pwrite(fd, buf_data(&b), RUN_BYTES, 0);
+		ssize_t n = pwrite(fd, buf_data(&b), RUN_BYTES, 0);
 
 		r = n == RUN_BYTES ? 0 : n < 0 ? -errno : -ENOSPC;
 	}
