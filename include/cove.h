@@ -351,10 +351,28 @@ COVE_API void cove_exec_free(struct cove_exec *exec); /* the command goes on */
 /* exec_id may be of any command of the box. SIGKILL goes to its whole tree. */
 COVE_API int cove_signal(struct cove_box *box, uint64_t exec_id, int sig, struct cove_error *err);
 
+/* The persistent shells of a box, which the first line to one makes; at most 32 at a time. state:
+ * "idle", "busy" (exec_id), "starting", or "lost": it died since its last line. */
+struct cove_shell_info {
+	char name[72], user[64], state[16];
+	int64_t pid;
+	uint64_t exec_id, queued; /* the line that runs, or 0; lines that wait */
+	bool login;
+	char cwd[4096]; /* empty: not known */
+};
+/* Returns the count; free with free(). */
+COVE_API int cove_shells(struct cove_box *box, struct cove_shell_info **ret,
+			 struct cove_error *err);
+/* Ends a shell: COVE_CONFLICT if lines run in it or wait, COVE_NOT_FOUND if there is none; with
+ * force those are ended too, and one that is not there is fine. Returns when it is gone; the next
+ * line to that name starts a new one. Jobs that its lines left in the background live on. */
+COVE_API int cove_shell_remove(struct cove_box *box, const char *name, bool force,
+			       struct cove_error *err);
+
 struct cove_exec_info {
 	uint64_t exec_id, started_ms, duration_ms, out_bytes, err_bytes;
 	int64_t pid;
-	char command[96], state[16], shell[40], cause[32];
+	char command[96], state[16], shell[72], cause[32];
 	bool has_exit, background;
 	int exit_code, signal; /* as in struct cove_result */
 	bool truncated;	       /* not all of its output was kept: reading it ends before its end */

@@ -95,6 +95,13 @@ _cove()
 	exec | sh | shell | ps | logs | allow | deny | asks | port)
 		[[ -z $(_cove_arg 0) ]] && _cove_words "$(cove ls -q 2>/dev/null)"
 		;;
+	shells)
+		case $(_cove_arg 0),$(_cove_arg 1) in
+		,*) _cove_words 'ls rm' ;;
+		*,) _cove_words "$(cove ls -q 2>/dev/null)" ;;
+		rm,*) _cove_words "$(cove shells ls -q "$(_cove_arg 1)" 2>/dev/null)" ;;
+		esac
+		;;
 	attach | wait | kill)
 		if [[ -z $(_cove_arg 0) ]]; then
 			_cove_words "$(cove ls -q 2>/dev/null)"

@@ -5,7 +5,7 @@
 #define BOX_NAME_MAX	   63u	 /* box, workspace and image names, bytes without the NUL */
 #define SESSION_PREFIX_MAX 46u	 /* leaves room for '-' and 16 hex digits */
 #define SESSION_ID_MAX	   1024u /* a caller's own id, any bytes but NUL */
-#define SHELL_NAME_MAX	   32u
+#define SHELL_NAME_MAX	   64u
 #define BOX_PATH_MAX	   4096u
 
 /* The wire (src/wire). */

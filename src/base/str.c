@@ -1,6 +1,8 @@
 /* String checks, escapes and parsing; see str.h. */
 #include "base/str.h"
 
+#include "base/limits.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -38,6 +40,15 @@ bool str_is_name(const char *s, size_t max)
 		if (!(s[i] >= 'a' && s[i] <= 'z') && !is_digit(s[i]) && s[i] != '-')
 			return false;
 	return true;
+}
+
+bool str_is_shell_name(const char *s)
+{
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				      "0123456789._-";
+	size_t n = strspn(s, letters);
+
+	return n > 0 && n <= SHELL_NAME_MAX && !s[n] && !strchr("._-", s[0]);
 }
 
 bool str_is_env_name(const char *s)

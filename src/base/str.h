@@ -15,6 +15,13 @@ bool str_starts(const char *s, const char *prefix);
 /* Lower-case letters, digits and inner dashes, 1 to max bytes: box, workspace, image, prefix. */
 bool str_is_name(const char *s, size_t max);
 
+/* Of a box's persistent shell: letters, digits, dots, underscores and dashes, the first a letter or
+ * a digit, 1 to SHELL_NAME_MAX bytes; so also a UUID. The rule as a sentence, for printf. */
+bool str_is_shell_name(const char *s);
+#define SHELL_NAME_RULE                                                                         \
+	"the name of a shell has 1 to %u letters, digits, '.', '_' or '-', the first a letter " \
+	"or a digit"
+
 /* NAME of an environment variable: [A-Za-z_][A-Za-z0-9_]*. */
 bool str_is_env_name(const char *s);
 

@@ -77,6 +77,8 @@
 		"how long SIGTERM has before SIGKILL; default 2s; 0: SIGKILL at once") \
 	X(FORCE, "force", 'f', FLAG, force, NULL, \
 		"also a running box; a box that is not there is fine") \
+	X(SHELL_FORCE, "force", 'f', FLAG, force, NULL, \
+		"also one with lines that run or wait; one that is not there is fine") \
 	X(COPY_USER, "user", 'u', TEXT, box.user, "USER", "as this user; files put are theirs") \
 	X(IMAGE_USER, "user", 'u', TEXT, image_user, "USER", \
 		"who commands run as; default: the image's uid 1000, else root") \

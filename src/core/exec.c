@@ -31,11 +31,8 @@ static int check(const struct cove_command *c, struct err *e)
 		return err_set(e, ERR_INVALID, EINVAL,
 			       c->shell ? "a persistent shell runs a line, not argv"
 					: "argv is empty");
-	if (c->shell && !str_is_name(c->shell, SHELL_NAME_MAX))
-		return err_set(e, ERR_INVALID, EINVAL,
-			       "a shell's name is lower-case letters, digits and "
-			       "inner dashes, at most %u",
-			       SHELL_NAME_MAX);
+	if (c->shell && !str_is_shell_name(c->shell))
+		return err_set(e, ERR_INVALID, EINVAL, SHELL_NAME_RULE, SHELL_NAME_MAX);
 	if (c->login && !c->shell)
 		return err_set(e, ERR_INVALID, EINVAL, "only a persistent shell logs in");
 	if (c->shell && c->pty)

@@ -33,7 +33,7 @@ struct cove_exec {
 	size_t queued_before;	    /* bytes that waited on the connection when it was begun */
 	char *cwd;		    /* owned; behind the EXIT event */
 	struct cove_denial *denied; /* the same */
-	char command[96], shell[40];
+	char command[96], shell[SHELL_NAME_MAX + 1];
 };
 
 /* Queues EXEC on a connection; nothing is sent yet. inline_max as in struct wire_exec. Where it

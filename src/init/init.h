@@ -101,6 +101,8 @@ int init_job_table_new(struct init_job_table **ret);
 void init_exec_start(struct init *in, uint32_t id, const struct wire_exec *m);
 int shell_table_new(struct init *in, struct shell_table **ret);
 void shell_line(struct init *in, uint32_t id, const struct wire_exec *m);
+/* shell_list.c: lists the shells, or ends one. */
+void shell_ask(struct init *in, uint32_t id, const struct wire_shell *m);
 
 /* files.c: file operations. The same shape. An operation that failed or was cancelled is gone at
  * once: frames that still come for it are unknown, and main.c drops them. */

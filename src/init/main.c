@@ -118,6 +118,7 @@ static void on_frame(struct wire_link *l, const struct wire_frame *f)
 	struct init *in = init_of_link(l);
 	struct wire_file file;
 	struct wire_port port;
+	struct wire_shell shell;
 	struct wire_pause pause;
 	int r = 0;
 
@@ -143,6 +144,11 @@ static void on_frame(struct wire_link *l, const struct wire_frame *f)
 		r = wire_port_decode(f, &port);
 		if (r == 0)
 			init_port_start(in, f->id, &port);
+		break;
+	case WIRE_SHELL:
+		r = wire_shell_decode(f, &shell);
+		if (r == 0)
+			shell_ask(in, f->id, &shell);
 		break;
 	case WIRE_PAUSE:
 		r = wire_pause_decode(f, &pause);

@@ -155,7 +155,7 @@ static void on_prepare(struct ev_defer *d)
 {
 	struct shell *sh = container(d, struct shell, prepare);
 
-	if (sh->first || !sh->alive) {
+	if (sh->first || !sh->alive || sh->remove_id) {
 		shell_next(sh); /* which may free it */
 		return;
 	}
@@ -178,7 +178,8 @@ static int shell_new(struct shell_table *t, const char *name, struct shell **ret
 		shell_free(sh);
 	else if (t->shell_count >= INIT_SHELLS_MAX)
 		return err_set(e, ERR_LIMIT, EAGAIN,
-			       "this box has %u shells already: end one with `exit`",
+			       "this box has %u shells already, the most it can have: end one "
+			       "(cove shells ls, cove shells rm)",
 			       INIT_SHELLS_MAX);
 	sh = calloc(1, sizeof(*sh));
 	if (!sh)
@@ -249,6 +250,7 @@ void shell_next(struct shell *sh)
 {
 	struct ev *ev = sh->table->in->ev;
 
+	shell_remove_if_asked(sh);
 	while (!sh->current && sh->first && !shell_is_starting(sh)) {
 		struct line *l = sh->first;
 		struct err e = {0};
@@ -346,11 +348,8 @@ static int add_line(struct shell_table *t, uint32_t id, const struct wire_exec *
 			       "a persistent shell runs a line, not arguments");
 	if (m->pty)
 		return err_set(e, ERR_INVALID, EINVAL, "a persistent shell has no terminal");
-	if (!str_is_name(name, SHELL_NAME_MAX))
-		return err_set(
-			e, ERR_INVALID, EINVAL,
-			"a shell's name is lower-case letters, digits and inner dashes, at most %u",
-			SHELL_NAME_MAX);
+	if (!str_is_shell_name(name))
+		return err_set(e, ERR_INVALID, EINVAL, SHELL_NAME_RULE, SHELL_NAME_MAX);
 	r = shell_dir_open(t, e);
 	if (r < 0)
 		return r;

@@ -81,6 +81,7 @@ struct shell {
 	struct line *current;
 	struct line *first, *last; /* waiting */
 	unsigned queued;
+	uint32_t remove_id;	 /* the request that it be ended; 0: none */
 	struct line_io *premade; /* owned */
 	struct ev_defer prepare;
 	struct ev_timer watch;
@@ -140,6 +141,9 @@ void shell_on_death(struct shell *sh, int wait_status);
 
 bool line_has_run(const struct line *l); /* anything of it */
 void line_run_again(struct line *l);	 /* nothing did; but only once */
+
+/* shell_list.c: ends it, where that was asked for and no line runs in it. */
+void shell_remove_if_asked(struct shell *sh);
 
 /* shell_watch.c: looking after a running line. */
 void shell_watch(struct shell *sh);

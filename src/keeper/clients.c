@@ -262,6 +262,7 @@ static const struct {
 	[WIRE_SUBSCRIBE] = {on_subscribe, BEGINS | LOOKS},
 	[WIRE_STOP] = {keeper_on_stop},
 	[WIRE_PORT] = {keeper_relay_ask, BEGINS | RUNS},
+	[WIRE_SHELL] = {keeper_relay_ask, BEGINS | RUNS},
 	[WIRE_DOOR] = {on_door, BEGINS | LOOKS},
 };
 

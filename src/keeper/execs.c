@@ -229,20 +229,13 @@ int keeper_execs_load(struct keeper *k, struct err *e)
 
 static int check_ask(struct keeper *k, const struct wire_exec *m, struct err *e)
 {
-	/* It is a word in the journal and a part of file names in the box. */
-	static const char letters[] =
-		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-	size_t n = m->shell ? strlen(m->shell) : 0;
-
 	if (m->argv.count == 0 && !m->line)
 		return err_set(e, ERR_INVALID, EINVAL, "there is no command to run");
 	if (m->shell && !m->line)
 		return err_set(e, ERR_INVALID, EINVAL,
 			       "a shell takes a line, not a list of arguments");
-	if (m->shell && (n == 0 || n > SHELL_NAME_MAX || strspn(m->shell, letters) != n))
-		return err_set(e, ERR_INVALID, EINVAL,
-			       "the name of a shell has 1 to %u letters, digits, '.', '_' or '-'",
-			       SHELL_NAME_MAX);
+	if (m->shell && !str_is_shell_name(m->shell)) /* it is a word in the journal */
+		return err_set(e, ERR_INVALID, EINVAL, SHELL_NAME_RULE, SHELL_NAME_MAX);
 	if (k->running_execs >= INIT_EXECS_MAX)
 		return err_set(e, ERR_LIMIT, EAGAIN, "%u commands are running in box '%s'",
 			       k->running_execs, k->name);

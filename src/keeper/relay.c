@@ -31,6 +31,7 @@ _Static_assert(WIRE_TYPE_COUNT <= 32, "a frame type is a bit");
 #define CANCEL BIT(WIRE_CANCEL)
 #define ENTRY  BIT(WIRE_ENTRY)
 #define SAY    BIT(WIRE_SAY)
+#define SHELL  BIT(WIRE_SHELL)
 
 /* clang-format off */
 static const struct relay_rule {
@@ -45,6 +46,8 @@ static const struct relay_rule {
 		BYTES | ENTRY | ANSWER, false, INIT_FILE_OPS_MAX, "file operations are under way"},
 	[RELAY_PORT] = {WIRE_PORT, PARTY_CLIENT, PARTY_INIT, BYTES | CANCEL,
 		BYTES | CANCEL | ANSWER, true, INIT_PORTS_MAX, "forwarded connections are open"},
+	[RELAY_SHELL] = {WIRE_SHELL, PARTY_CLIENT, PARTY_INIT, CANCEL, SHELL | ANSWER, false, 0,
+		NULL},
 	[RELAY_CONTROL] = {WIRE_DOOR, PARTY_CLIENT, PARTY_DOOR, 0, SAY | ANSWER, false, 0, NULL},
 	[RELAY_NAME] = {WIRE_NAME, PARTY_INIT, PARTY_DOOR, CANCEL, ANSWER, false,
 		INIT_ASKED_MAX, NULL},
@@ -157,7 +160,7 @@ static void send_client(const struct keeper_relay *r, const struct wire_frame *f
 	} else {
 		keeper_client_send(c, f->type, f->stream, r->client_id, f->payload, f->len);
 	}
-	if (f->type == WIRE_ENTRY) /* it has no credit */
+	if (f->type == WIRE_ENTRY || f->type == WIRE_SHELL) /* they have no credit */
 		keeper_client_check_queue(c);
 }
 
@@ -183,6 +186,7 @@ static bool is_whole(const struct wire_frame *f)
 	union {
 		struct wire_file file;
 		struct wire_port port;
+		struct wire_shell shell;
 		struct wire_name name;
 		struct wire_connect connect;
 		struct wire_door door;
@@ -193,6 +197,8 @@ static bool is_whole(const struct wire_frame *f)
 		return wire_file_decode(f, &m.file) == 0;
 	case WIRE_PORT:
 		return wire_port_decode(f, &m.port) == 0;
+	case WIRE_SHELL:
+		return f->len <= ASK_BYTES_MAX && wire_shell_decode(f, &m.shell) == 0;
 	case WIRE_NAME:
 		return f->len <= ASK_BYTES_MAX && wire_name_decode(f, &m.name) == 0;
 	case WIRE_CONNECT:
@@ -262,6 +268,7 @@ static const char *check_frame(struct keeper *k, struct keeper_relay *r,
 	uint8_t stream = from == PARTY_INIT ? WIRE_STDOUT : WIRE_STDIN; /* for its bytes */
 	struct wire_credit credit;
 	struct wire_entry entry;
+	struct wire_shell shell;
 	struct wire_error error;
 
 	if (!((asks ? rule->from_asker : rule->from_answerer) & BIT(f->type)))
@@ -288,6 +295,10 @@ static const char *check_frame(struct keeper *k, struct keeper_relay *r,
 		return wire_entry_decode(f, &entry) < 0 || (!asks && (is_too_long(entry.path) ||
 								      is_too_long(entry.target)))
 			       ? "a malformed ENTRY"
+			       : NULL;
+	case WIRE_SHELL:
+		return wire_shell_decode(f, &shell) < 0 || is_too_long(shell.cwd)
+			       ? "a malformed SHELL"
 			       : NULL;
 	case WIRE_OK:
 		if (r->answered)

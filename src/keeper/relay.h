@@ -4,6 +4,7 @@
  *	kind     asks    answers  frames of its own   OK is     windows
  *	FILE     client  init     ENTRY               the end   WIRE_WINDOW
  *	PORT     client  init                         the start WIRE_NET_WINDOW
+ *	SHELL    client  init     SHELL               the end   no bytes
  *	CONTROL  client  door     SAY                 the end   no bytes
  *	NAME     init    door                         the end   no bytes
  *	CONNECT  init    door                         the start WIRE_NET_WINDOW
@@ -38,6 +39,7 @@ struct keeper;
 enum keeper_relay_kind {
 	RELAY_FILE,
 	RELAY_PORT,
+	RELAY_SHELL,
 	RELAY_CONTROL,
 	RELAY_NAME,
 	RELAY_CONNECT,
@@ -55,7 +57,7 @@ struct keeper_relays {
 	uint64_t up_bytes, down_bytes; /* of all connections so far, from and to the box */
 };
 
-/* FILE, PORT or DOOR, which begins a stream; its id is free. */
+/* FILE, PORT, SHELL or DOOR, which begins a stream; its id is free. */
 void keeper_relay_ask(struct keeper_client *c, const struct wire_frame *f);
 bool keeper_relay_has(const struct keeper_client *c, uint32_t id);
 /* A frame that may belong to a stream of this client. */

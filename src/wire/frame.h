@@ -64,6 +64,10 @@ enum wire_type {
 	WIRE_EVENT,	/* struct wire_event */
 
 	WIRE_DENIED, /* door to keeper, id 0, no answer: struct wire_denied */
+
+	/* From a client through the keeper to init, if both have the feature: the box's shells.
+	 * Answered by WIRE_SHELL frames, then WIRE_OK: struct wire_shell both ways. */
+	WIRE_SHELL,
 	WIRE_TYPE_COUNT
 };
 

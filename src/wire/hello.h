@@ -32,7 +32,7 @@ enum wire_feature {
 	WIRE_FEATURE_TOKEN = 1 << 0,  /* "token": EXEC's token is kept */
 	WIRE_FEATURE_EVENTS = 1 << 1, /* "events": SUBSCRIBE */
 	WIRE_FEATURE_COPY = 1 << 2,   /* "copy": ~ in paths; hard links and holes in a put */
-	WIRE_FEATURE_SHELLS = 1 << 3, /* "shells": EXEC's login */
+	WIRE_FEATURE_SHELLS = 1 << 3, /* "shells": EXEC's login, SHELL */
 };
 
 /* What both sides of a link speak. All zero: the other one did not say HELLO yet. */

@@ -87,6 +87,9 @@ static const struct wire_field door_status_fields[] = {
 	F(door_status, connections), F(door_status, connections_max), F(door_status, bytes_up),
 	F(door_status, bytes_down), F(door_status, bytes_max), F(door_status, asks),
 	F(door_status, memory_locked), {0}};
+static const struct wire_field shell_fields[] = {
+	F(shell, remove), F(shell, name), F(shell, user), F(shell, state), F(shell, cwd),
+	F(shell, pid), F(shell, exec_id), F(shell, queued), F(shell, login), {0}};
 static const struct wire_field subscribe_fields[] = {F(subscribe, from), {0}};
 static const struct wire_field event_fields[] = {
 	F(event, seq), F(event, missed), F(event, text), {0}};

@@ -23,6 +23,7 @@
  *	SUBSCRIBE(id)    client -> keeper: EVENT(id)..., then OK(id) at the end of the box
  *	FILE(id)         -> by operation, see enum wire_file_op; ends with OK(id) or ERROR(id), also
  *	                 after CANCEL(id): ERROR with ECANCELED unless it was done already.
+ *	SHELL(id)        client -> init: SHELL(id)... of a list, then OK(id) | ERROR(id)
  *	PAUSE(id)        client -> keeper: OK(id) | ERROR(id). Keeper -> init with id 0, as a paused
  *	                 box goes on: not answered.
  *	NAME(id)         init -> door: OK(id) | ERROR(id): DENIED, NOT_FOUND, TIMEOUT
@@ -35,11 +36,11 @@
  *	DENIED           door -> keeper, with id 0, as it denies something: not answered
  *	CREDIT(id, s)    lets the sender of stream s go on. Each stream starts with WIRE_WINDOW.
  *
- * On the init link the id of a command is its exec id, ids with the top bit are file operations and
- * PORT, and ids with only the second bit (WIRE_NET_BIT) are NAME and CONNECT, chosen by init. The
- * door's link has the same ids, and DOOR with the top bit. On a client link the client chose the id
- * and STARTED carries the exec id; EXIT is the last frame of a command there (EOF is not passed
- * on), and SIGNAL is answered by OK or ERROR only if it names an exec_id.
+ * On the init link the id of a command is its exec id, ids with the top bit are file operations,
+ * SHELL and PORT, and ids with only the second bit (WIRE_NET_BIT) are NAME and CONNECT, chosen by
+ * init. The door's link has the same ids, and DOOR with the top bit. On a client link the client
+ * chose the id and STARTED carries the exec id; EXIT is the last frame of a command there (EOF is
+ * not passed on), and SIGNAL is answered by OK or ERROR only if it names an exec_id.
  */
 #pragma once
 
@@ -144,7 +145,8 @@ struct wire_stop {
 	X(cut, WIRE_SAY, wire_cut) X(ask, WIRE_SAY, wire_ask) \
 	X(door_status, WIRE_SAY, wire_door_status) \
 	X(queued, WIRE_QUEUED, wire_queued) X(subscribe, WIRE_SUBSCRIBE, wire_subscribe) \
-	X(event, WIRE_EVENT, wire_event) X(denied, WIRE_DENIED, wire_denied)
+	X(event, WIRE_EVENT, wire_event) X(denied, WIRE_DENIED, wire_denied) \
+	X(shell, WIRE_SHELL, wire_shell)
 /* clang-format on */
 
 #define WIRE_DECLARE(name, frame_type, tag)                                    \

@@ -47,6 +47,19 @@ struct wire_queued {
 	uint64_t exec_id;
 };
 
+/* The box's persistent shells. As a request: a list of them, or the end of one. As an answer: one
+ * of them. */
+struct wire_shell {
+	uint64_t remove;  /* request; 1: end it if no line runs in it or waits; 2: end those too */
+	const char *name; /* with remove: which */
+	const char *user;
+	const char *state;     /* idle, busy, starting; lost: it died since its last line */
+	const char *cwd;       /* NULL: not known */
+	uint64_t pid, exec_id; /* inside the box; the line that runs. 0: none */
+	uint64_t queued;       /* lines that wait */
+	uint64_t login;
+};
+
 struct wire_signal {
 	uint64_t exec_id; /* client link: which command, 0 for the one of this frame's id */
 	uint64_t signal;

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.once("root")
 
 VERBS = ["run", "create", "open", "close", "exec", "sh", "shell", "ls", "inspect", "logs", "cp", "ps", "kill", "stop",
          "start", "rm", "stats", "pause", "resume", "workspace", "image", "doctor", "version", "attach", "wait",
+         "shells",
          "policy", "allow", "deny", "asks", "answer", "secret", "audit", "port", "sbx"]
 
 
@@ -93,6 +94,7 @@ def test_unknown_option(cove, verb):
     ["run", "--timeout", "soon", "--", "true"], ["run", "--timeout"], ["run", "-e", "1X=y", "--", "true"],
     ["run", "-e", "", "--", "true"], ["create", "--label", "no-equals"], ["logs", "--from", "x", "b"],
     ["kill", "--signal", "NOPE", "b", "1"], ["kill", "b", "x"],
+    ["shells"], ["shells", "ls"], ["shells", "rm", "b"], ["shells", "frob", "b"],
     ["wait", "b"], ["wait", "b", "x"], ["wait", "b", "1", "2"], ["run", "-w", "relative", "--", "true"],
 ])
 def test_wrong_arguments(cove, args):
@@ -103,8 +105,8 @@ def test_wrong_arguments(cove, args):
 
 def test_every_verb_on_a_missing_box(cove):
     for args in (["exec", "nope", "--", "true"], ["sh", "nope", "true"], ["inspect", "nope"],
-                 ["logs", "nope"], ["ps", "nope"], ["wait", "nope", "1"],
-                 ["kill", "nope", "1"], ["stop", "nope"], ["start", "nope"],
+                 ["logs", "nope"], ["ps", "nope"], ["wait", "nope", "1"], ["shells", "ls", "nope"],
+                 ["shells", "rm", "nope", "x"], ["kill", "nope", "1"], ["stop", "nope"], ["start", "nope"],
                  ["rm", "nope"], ["stats", "nope"], ["pause", "nope"], ["resume", "nope"]):
         cove.fails("not_found", *args)
     cove("shell", "nope").refused(rc=125)

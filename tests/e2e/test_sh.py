@@ -1,5 +1,6 @@
 """The persistent shell: state that stays, and the abuses it has to survive."""
 import base64
+import json
 import signal
 import subprocess
 
@@ -497,3 +498,75 @@ def test_a_profile_that_hangs_or_exits(cove, box):
     gone = cove("sh", "--json", "--shell", "two", "--login", box, "echo no")
     assert gone.rc != 0 and gone.json["stdout"] == ""
     assert cove("sh", "--shell", "two", box, "echo yes").ok().text == "yes\n"
+
+
+UUID = "3F2504E0-4f89-41d3-9a0c-0305e82c3301"
+
+
+def shells(cove, box):
+    return {s["name"]: s for s in cove("shells", "ls", "--json", box).ok().json}
+
+
+def test_shells_ls(cove, box):
+    assert cove("shells", "ls", "--json", box).json == []
+    cove("sh", "-w", "/tmp", box, "true").ok()
+    cove("sh", "--shell", UUID, "-w", "/", box, "true").ok()
+    cove("sh", "--shell", "dead", box, "(sleep 0.05; kill -9 $$) &").ok()
+    number = int(cove("sh", "-d", "--shell", "busy", "--login", box, "sleep 1000").ok().text)
+    cove("sh", "-d", "--shell", "busy", box, "echo waits").ok()
+    wait_until(lambda: shells(cove, box)["dead"]["state"] == "lost", "its death")
+    wait_until(lambda: shells(cove, box)["busy"]["state"] == "busy", "the line")
+    now = shells(cove, box)
+    assert set(now) == {"default", UUID, "dead", "busy"}
+    assert (now["default"]["state"], now["default"]["cwd"], now["default"]["queued"]) == ("idle", "/tmp", 0)
+    assert now["default"]["pid"] > 1 and now[UUID]["cwd"] == "/"
+    assert (now["busy"]["exec_id"], now["busy"]["queued"], now["busy"]["login"]) == (number, 1, True)
+    assert cove("shells", "ls", "-q", box).text.split() != []
+    table = cove("shells", "ls", box).text
+    assert table.startswith("NAME") and UUID in table
+    assert next(x for x in cove.execs(box) if x["shell"] == UUID)["state"] == "done"
+    cove("stop", box).ok()
+    cove.fails("conflict", "shells", "ls", box)
+
+
+def test_shells_rm(cove, box):
+    cove("sh", box, "export A=1; sleep 1000 & echo $! > /tmp/job").ok()
+    cove("shells", "rm", box, "default").ok()
+    assert shells(cove, box) == {}
+    got = cove.sh(box, "echo [$A]; kill -0 $(cat /tmp/job) && echo job lives")
+    assert (got["stdout"], got["shell"]) == ("[]\njob lives\n", "kept")
+    cove.fails("not_found", "shells", "rm", box, "other")
+    cove("shells", "rm", "-f", box, "other").ok()
+    for bad in ("", "-x", "a b", "x" * 65, "a/b", "ä"):
+        cove("shells", "rm", box, "--", bad).refused()
+        cove("sh", "--shell", bad, box, "true").refused()
+    assert cove("shells", "rm", "--json", box, "default").json == {"name": "default", "result": "removed"}
+
+
+def test_shells_rm_with_lines(cove, box):
+    """Only with -f; what ran is killed, what waited never starts, and a new line has a new shell."""
+    runs = cove.start("sh", "--json", box, "echo up >&2; trap '' TERM INT; sleep 1000")
+    wait_until(lambda: shells(cove, box).get("default", {}).get("state") == "busy", "the line")
+    waits = cove.start("sh", "--json", box, "echo no")
+    wait_until(lambda: shells(cove, box)["default"]["queued"] == 1, "the queue")
+    cove.fails("conflict", "shells", "rm", box, "default")
+    enders = [cove.start("shells", "rm", "-f", box, "default") for _ in range(3)]
+    assert [p.wait(DEADLINE) for p in enders] == [0, 0, 0]
+    first, second = (subprocess_json(p) for p in (runs, waits))
+    assert (first["cause"], first["signal"], first["exit_code"]) == ("killed", 9, 137)
+    assert (second["cause"], second["never_started"], second["stdout"]) == ("killed", True, "")
+    assert cove.sh(box, "echo ok")["stdout"] == "ok\n"
+
+
+def subprocess_json(process):
+    return json.loads(process.communicate(timeout=DEADLINE)[0])
+
+
+def test_as_many_shells_as_there_may_be(cove, box):
+    for i in range(32):
+        cove("sh", "--shell", f"s{i}", box, ":").ok()
+    got = cove.fails("limit", "sh", "--shell", "one-more", box, ":")
+    assert "32" in got and "cove shells" in got
+    cove("shells", "rm", box, "s7").ok()
+    cove("sh", "--shell", "x" * 64, box, ":").ok()
+    assert len(shells(cove, box)) == 32

@@ -28,6 +28,9 @@ static struct wire_frame payload_of(const struct buf *b, enum wire_type type)
 	return frame_of(type, buf_data(b) + WIRE_HEADER, buf_len(b) - WIRE_HEADER);
 }
 
+/* A state that was left out is said: "running". */
+enum { STATE_BYTES = 16 };
+
 #define TARGET(name, frame_type, tag)                                \
 	static void try_##name(const uint8_t *p, size_t n)           \
 	{                                                            \
@@ -36,8 +39,8 @@ static struct wire_frame payload_of(const struct buf *b, enum wire_type type)
 		struct buf one, two;                                 \
 		if (wire_##name##_decode(&f, &m) < 0)                \
 			return;                                      \
-		buf_init(&one, n + WIRE_HEADER);                     \
-		buf_init(&two, n + WIRE_HEADER);                     \
+		buf_init(&one, n + WIRE_HEADER + STATE_BYTES);       \
+		buf_init(&two, n + WIRE_HEADER + STATE_BYTES);       \
 		MUST(wire_##name##_encode(&one, 7, 1, &m) == 0);     \
 		f = payload_of(&one, frame_type);                    \
 		MUST(wire_##name##_decode(&f, &again) == 0);         \

@@ -160,6 +160,28 @@ KEEPER_TEST(too_many)
 	CHECK_EQ(r->k.relays.count[RELAY_FILE], 0);
 }
 
+KEEPER_TEST(shells_are_listed_through_the_keeper)
+{
+	struct wire_shell m = {.name = "default", .state = "idle", .pid = 7}, heard;
+	struct wire_frame f;
+	uint32_t id;
+
+	CHECK_EQ(wire_shell_encode(&p->out, 5, 0, &(struct wire_shell){0}), 0);
+	id = peer_next(r, &r->init, WIRE_SHELL).id;
+	CHECK(id & KEEPER_REQUEST_BIT);
+	CHECK_EQ(wire_shell_encode(&r->init.out, id, 0, &m), 0);
+	f = peer_next(r, p, WIRE_SHELL);
+	CHECK(f.id == 5 && wire_shell_decode(&f, &heard) == 0 && heard.pid == 7);
+	CHECK_STR(heard.name, "default");
+	peer_say(&r->init, WIRE_OK, 0, id, NULL, 0);
+	CHECK_EQ(peer_next(r, p, WIRE_OK).id, 5);
+	CHECK_EQ(r->k.relays.count[RELAY_SHELL], 0);
+	/* Late: dropped. */
+	CHECK_EQ(wire_shell_encode(&r->init.out, id, 0, &m), 0);
+	rig_run(r);
+	CHECK_EQ(r->ends, 0);
+}
+
 /* A port: OK is its beginning. */
 static uint32_t ask_port(struct rig *r, struct peer *p, uint32_t id)
 {

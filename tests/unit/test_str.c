@@ -32,6 +32,15 @@ TEST(names)
 
 TEST(env_names)
 {
+	CHECK(str_is_shell_name("default") && str_is_shell_name("A.b_c-1"));
+	CHECK(str_is_shell_name("550e8400-e29b-41d4-a716-446655440000"));
+	CHECK(str_is_shell_name(
+		"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"));
+	CHECK(!str_is_shell_name(
+		"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"));
+	CHECK(!str_is_shell_name("") && !str_is_shell_name("-a") && !str_is_shell_name(".."));
+	CHECK(!str_is_shell_name("a b") && !str_is_shell_name("a/b") &&
+	      !str_is_shell_name("\xc3\xa4"));
 	CHECK(str_is_env_name("PATH"));
 	CHECK(str_is_env_name("_a1"));
 	CHECK(!str_is_env_name(""));
