@@ -13,12 +13,14 @@
 #include "cli/list.h"
 #include "cli/request.h"
 #include "cli/signals.h"
+#include "cli/term.h"
 
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
 	LINE_MAX_BYTES = 64 << 10,
@@ -28,11 +30,13 @@ enum {
 	BOX_WIDTH = 16,
 	VERDICT_WIDTH = 7,
 	HASH_SHOWN = 12,
+	WHAT_LEAST = 20,
 };
 
 struct rows_reading {
 	struct cli *c;
 	struct list_rows json;
+	size_t columns; /* of the terminal, 0: there is none */
 	bool titled;
 	int status;
 };
@@ -56,14 +60,36 @@ static const char *wall_time(char ret[24], uint64_t ms)
 	return ret;
 }
 
-/* A cell made safe to show, at least so wide. */
-static void put(struct buf *b, const char *text, size_t width)
+/* A cell made safe to show, at least so wide; cut: no wider. */
+static void put(struct buf *b, const char *text, size_t width, bool cut)
 {
 	size_t before = buf_len(b), used;
 
 	(void)str_escape(b, *text ? text : "-", strlen(*text ? text : "-"));
 	used = text_width((const char *)buf_data(b) + before, buf_len(b) - before);
+	if (cut && used > width) {
+		used = width;
+		b->len = before + text_wrap((const char *)buf_data(b) + before, buf_len(b) - before,
+					    width - 1);
+		(void)buf_append_str(b, "…");
+	}
 	(void)buf_printf(b, "%*s", (int)((used < width ? width - used : 0) + 2), "");
+}
+
+/* What does not fit the line goes on in the next, below its own beginning: nothing is lost. */
+static void put_wrapped(struct buf *b, const char *text, size_t indent, size_t columns)
+{
+	size_t room = columns > indent + WHAT_LEAST ? columns - indent : 0, n;
+
+	for (size_t left = strlen(text); left > 0; left -= n, text += n) {
+		n = text_wrap(text, left, room);
+		(void)buf_append(b, text, n);
+		(void)buf_append_str(b, "\n");
+		if (n < left) {
+			n += text[n] == ' ';
+			(void)buf_printf(b, "%*s", (int)indent, "");
+		}
+	}
 }
 
 static void put_text(struct buf *b, const char *before, const char *text)
@@ -127,14 +153,39 @@ static void put_what(struct buf *b, const struct cove_audit_row *row)
 		put_reason(b, row);
 }
 
+/* The box only where there may be several. What is long comes last, so that it begins within the
+ * narrowest terminal. */
+static void put_row(struct rows_reading *r, const struct cove_audit_row *row, struct buf *b)
+{
+	bool all_boxes = r->c->o.arg_count == 0, cut = r->columns > 0;
+	size_t indent = TIME_WIDTH + 2 + (all_boxes ? BOX_WIDTH + 2 : 0) + VERDICT_WIDTH + 2;
+	struct buf what;
+	char time[24];
+
+	if (!r->titled) {
+		put(b, "TIME", TIME_WIDTH, cut);
+		if (all_boxes)
+			put(b, "BOX", BOX_WIDTH, cut);
+		put(b, "VERDICT", VERDICT_WIDTH, cut);
+		(void)buf_append_str(b, "WHAT\n");
+		r->titled = true;
+	}
+	put(b, wall_time(time, row->time_ms), TIME_WIDTH, cut);
+	if (all_boxes)
+		put(b, row->box, BOX_WIDTH, cut);
+	put(b, row->verdict ? row->verdict : "", VERDICT_WIDTH, cut);
+	buf_init(&what, LINE_MAX_BYTES);
+	put_what(&what, row);
+	put_wrapped(b, buf_len(&what) ? buf_cstr(&what) : "-", indent, r->columns);
+	buf_done(&what);
+}
+
 /* Without a row: only asked whether to go on. */
 static bool on_row(void *arg, const struct cove_audit_row *row)
 {
 	struct rows_reading *r = arg;
-	bool all_boxes = r->c->o.arg_count == 0;
 	int sig = signals_next_end();
 	autofree char *json = NULL;
-	char time[24];
 	struct buf b;
 
 	if (sig)
@@ -149,22 +200,7 @@ static bool on_row(void *arg, const struct cove_audit_row *row)
 		r->status = json ? list_rows_add(&r->json, json)
 				 : cli_error(r->c, COVE_FULL, "out of memory");
 	} else {
-		/* The box only where there may be several. What is long comes last, so that it
-		 * begins within the narrowest terminal. */
-		if (!r->titled) {
-			put(&b, "TIME", TIME_WIDTH);
-			if (all_boxes)
-				put(&b, "BOX", BOX_WIDTH);
-			put(&b, "VERDICT", VERDICT_WIDTH);
-			(void)buf_append_str(&b, "WHAT\n");
-		}
-		put(&b, wall_time(time, row->time_ms), TIME_WIDTH);
-		if (all_boxes)
-			put(&b, row->box, BOX_WIDTH);
-		put(&b, row->verdict ? row->verdict : "", VERDICT_WIDTH);
-		put_what(&b, row);
-		(void)buf_append_str(&b, "\n");
-		r->titled = true;
+		put_row(r, row, &b);
 	}
 	if (r->status == 0)
 		r->status = cli_out_buf(r->c, &b);
@@ -184,8 +220,11 @@ static int show(struct cli *c)
 	};
 	struct rows_reading reading = {.c = c, .json = {.c = c, .as_lines = c->o.follow}};
 	struct cove_error err;
+	unsigned lines, columns;
 	int r;
 
+	if (term_size(STDOUT_FILENO, &lines, &columns))
+		reading.columns = columns;
 	if (c->o.arg_count > 1)
 		return cli_usage(c, "unexpected argument '%.60s'", c->o.args[1]);
 	if (c->o.follow && signals_catch() < 0)

@@ -40,6 +40,7 @@ static int get(struct cli *c, void *ret, struct cove_error *err)
 static const struct list_form form = {
 	.titles = {"NAME", "ID", "USER", "SIZE", "AGE"},
 	.right = 1 << 3,
+	.whole = 1 << 1 | 1 << 4,
 	.empty = "no images; make one with `cove image make`",
 	.size = sizeof(struct cove_image_info),
 	.get = get,

@@ -126,6 +126,8 @@ static const struct list_form form = {
 	.titles = {"NAME", "CPU%", "MEM/LIMIT", "PIDS/LIMIT", "DISK/LIMIT", "IO R/W", "NET UP/DOWN",
 		   "CONNS", "HELPERS CPU%/MEM", "UPTIME"},
 	.right = 1 << 1,
+	.whole = ~1u,
+	.optional = 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8,
 	.size = sizeof(struct sample),
 	.row = row,
 };
@@ -246,7 +248,8 @@ const struct verb verb_stats = {
 		"own writes and its named workspace have a limit of --disk each: DISK is both.\n"
 		"NET is what went through its door since it started, CONNS how many connections\n"
 		"there are now. HELPERS are its keeper and its door on the host, which are not\n"
-		"in the other numbers and have shares of their own. --watch goes on until Ctrl-C.\n"
+		"in the other numbers and have shares of their own. A narrow terminal shows\n"
+		"what it has room for, a pipe all columns. --watch goes on until Ctrl-C.\n"
 		"With --json one array (with --watch one object per box and line), null for what\n"
 		"is not counted; cpu_milli there is thousandths of a processor.\n"
 		"\n"

@@ -16,6 +16,8 @@ static int fill_table(const struct list_form *form, const char *items, size_t co
 	int r;
 
 	table_init(&t, form->titles, form->right);
+	t.whole = form->whole;
+	t.optional = form->optional;
 	for (size_t i = 0; i < count; i++)
 		form->row(&t, items + i * form->size);
 	r = table_print(&t, term_size(STDOUT_FILENO, &rows, &cols) ? cols : 0, out);

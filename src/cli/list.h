@@ -13,9 +13,9 @@
 
 struct list_form {
 	const char *titles[TABLE_COLUMNS_MAX + 1];
-	unsigned right;	   /* see table.h */
-	const char *empty; /* said on stderr where there is nothing */
-	size_t size;	   /* of an item */
+	unsigned right, whole, optional; /* see table.h */
+	const char *empty;		 /* said on stderr where there is nothing */
+	size_t size;			 /* of an item */
 	/* The count of them, in *ret (a pointer to the first), which is freed with free(). */
 	int (*get)(struct cli *c, void *ret, struct cove_error *err);
 	void (*row)(struct table *t, const void *item);

@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { GAP = 2 };
+/* No text is cut below this, its ellipsis included. */
+enum { GAP = 2, CUT_LEAST = 10 };
 
 void table_init(struct table *t, const char *const *titles, unsigned right)
 {
@@ -136,35 +137,101 @@ static void put_spaces(struct buf *out, size_t n)
 	}
 }
 
-/* One line; cells are C strings one after the other. Returns where the next line's begin. */
-static const char *print_line(const struct table *t, const char *const *titles, const char *cells,
-			      size_t line_max, struct buf *out)
+/* How the table fits its line: the widths, and the columns that are left out. */
+struct fit {
+	size_t width[TABLE_COLUMNS_MAX];
+	size_t last; /* the last column shown */
+	unsigned hidden;
+};
+
+static size_t fit_total(const struct table *t, const struct fit *f)
 {
-	size_t used = 0;
+	size_t total = 0;
 
-	for (size_t i = 0; i < t->columns; i++) {
-		const char *s = titles ? titles[i] : cells;
-		size_t len = strlen(s), width = text_width(s, len), pad;
-		bool last = i + 1 == t->columns, cut = false;
+	for (size_t i = 0; i < t->columns; i++)
+		if (!(f->hidden & 1u << i))
+			total += f->width[i] + (total ? GAP : 0);
+	return total;
+}
 
-		if (!titles)
-			cells += len + 1;
-		if (last && line_max > used + 1 && used + width > line_max) {
-			len = text_fit(s, len, line_max - used - 1);
-			cut = true;
-		}
-		pad = t->width[i] > width ? t->width[i] - width : 0;
-		if (t->right & 1u << i)
-			put_spaces(out, pad);
-		(void)buf_append(out, s, len);
-		if (cut)
-			(void)buf_append_str(out, "…");
-		if (last)
+/* Numbers are whole or not there: half of one is another. */
+static bool may_cut(const struct table *t, size_t column)
+{
+	return !((t->right | t->whole) & 1u << column);
+}
+
+static size_t least_width(const struct table *t, size_t column)
+{
+	size_t title = text_width(t->titles[column], strlen(t->titles[column]));
+	size_t least = title > CUT_LEAST ? title : CUT_LEAST;
+
+	return may_cut(t, column) && least < t->width[column] ? least : t->width[column];
+}
+
+/* Leaves out what may be, the last of them first, until the rest can be made to fit; then cuts, a
+ * little of the widest at a time. The last column is cut before others: it is the text that goes on
+ * and on. */
+static void fit_line(const struct table *t, size_t line_max, struct fit *ret)
+{
+	struct fit least = {0};
+
+	*ret = (struct fit){.last = t->columns - 1};
+	memcpy(ret->width, t->width, sizeof(ret->width));
+	if (line_max == 0)
+		return;
+	for (size_t i = 0; i < t->columns; i++)
+		least.width[i] = least_width(t, i);
+	for (size_t i = t->columns; i-- > 0 && fit_total(t, &least) > line_max;)
+		least.hidden |= t->optional & 1u << i;
+	ret->hidden = least.hidden;
+	while (ret->hidden & 1u << ret->last)
+		ret->last--;
+	while (fit_total(t, ret) > line_max) {
+		size_t widest = t->columns;
+
+		if (ret->width[ret->last] > least.width[ret->last])
+			widest = ret->last;
+		for (size_t i = 0; i < t->columns && widest != ret->last; i++)
+			if (!(ret->hidden & 1u << i) && ret->width[i] > least.width[i] &&
+			    (widest == t->columns || ret->width[i] > ret->width[widest]))
+				widest = i;
+		if (widest == t->columns)
 			break;
-		if (t->right & 1u << i)
-			pad = 0;
-		put_spaces(out, pad + GAP);
-		used += t->width[i] + GAP;
+		ret->width[widest]--;
+	}
+	while (may_cut(t, ret->last) && ret->width[ret->last] > 1 && fit_total(t, ret) > line_max)
+		ret->width[ret->last]--;
+}
+
+static void put_cell(const struct table *t, const struct fit *f, size_t column, const char *s,
+		     struct buf *out)
+{
+	size_t len = strlen(s), width = text_width(s, len), room = f->width[column];
+	bool is_right = t->right & 1u << column;
+
+	if (width > room) {
+		len = text_fit(s, len, room - 1);
+		width = text_width(s, len) + 1;
+	}
+	if (is_right)
+		put_spaces(out, room - width);
+	(void)buf_append(out, s, len);
+	if (s[len])
+		(void)buf_append_str(out, "…");
+	if (column == f->last)
+		return;
+	put_spaces(out, (is_right ? 0 : room - width) + GAP);
+}
+
+/* One line; cells are C strings one after the other. Returns where the next line's begin. */
+static const char *print_line(const struct table *t, const struct fit *f, const char *const *titles,
+			      const char *cells, struct buf *out)
+{
+	for (size_t i = 0; i < t->columns; i++) {
+		if (!(f->hidden & 1u << i))
+			put_cell(t, f, i, titles ? titles[i] : cells, out);
+		if (!titles)
+			cells += strlen(cells) + 1;
 	}
 	(void)buf_append_str(out, "\n");
 	return cells;
@@ -173,14 +240,27 @@ static const char *print_line(const struct table *t, const char *const *titles, 
 int table_print(struct table *t, size_t line_max, struct buf *out)
 {
 	const char *cells = (const char *)buf_data(&t->text);
+	struct fit f;
 
 	if (t->error)
 		return t->error;
 	ASSERT(t->cells % t->columns == 0);
-	print_line(t, t->titles, NULL, line_max, out);
+	fit_line(t, line_max, &f);
+	print_line(t, &f, t->titles, NULL, out);
 	for (size_t row = 0; row < t->cells / t->columns; row++)
-		cells = print_line(t, NULL, cells, line_max, out);
+		cells = print_line(t, &f, NULL, cells, out);
 	return 0;
+}
+
+size_t text_wrap(const char *s, size_t n, size_t room)
+{
+	size_t fits = room ? text_fit(s, n, room) : n, at = fits;
+
+	if (fits == n)
+		return n;
+	while (at > 0 && s[at] != ' ')
+		at--;
+	return at ? at : fits ? fits : 1;
 }
 
 const char *text_duration(char ret[16], uint64_t ms)

@@ -2,9 +2,9 @@
  * Columns for people: ls, ps, image ls, workspace ls.
  *
  * Cells are copied and escaped (str_escape, but quotes and backslashes stay as they are: a cell has
- * no quotes to leave), so nothing that a user or a box named can break the table. The last column
- * takes the rest of the line and is cut to the terminal's width, if there is one; the others are as
- * wide as their widest cell.
+ * no quotes to leave), so nothing that a user or a box named can break the table. A column is as wide
+ * as its widest cell. Where that is more than a terminal is wide, columns that may be are left out,
+ * and texts are cut with an ellipsis, the last column first; numbers never. A pipe gets it all.
  */
 #pragma once
 
@@ -19,8 +19,10 @@ enum { TABLE_COLUMNS_MAX = 12 };
 struct table {
 	const char *const *titles; /* borrowed */
 	size_t columns;
-	unsigned right;	 /* bit i: column i is aligned to the right */
-	struct buf text; /* cells one after the other, each with its NUL */
+	unsigned right;	   /* bit i: column i is aligned to the right, and never cut */
+	unsigned whole;	   /* these are never cut either */
+	unsigned optional; /* these are left out where there is no room, the last first */
+	struct buf text;   /* cells one after the other, each with its NUL */
 	size_t cells;
 	size_t width[TABLE_COLUMNS_MAX];
 	int error; /* first failure, or 0 */
@@ -40,6 +42,9 @@ int table_print(struct table *t, size_t line_max, struct buf *out);
 
 /* How many terminal columns the text takes. */
 size_t text_width(const char *s, size_t n);
+/* How many bytes of it make the next line of so many columns: up to a space, if there is one. At
+ * least one byte; all of them with room 0. */
+size_t text_wrap(const char *s, size_t n, size_t room);
 
 /* "3 days", "12 s" into ret. Sizes: base/size.h. */
 const char *text_duration(char ret[16], uint64_t ms);

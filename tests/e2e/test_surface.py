@@ -1,6 +1,13 @@
 """What every verb has in common for who reads it: one rule for JSON, the same units everywhere."""
+import fcntl
 import json
+import os
+import pty
 import re
+import struct
+import subprocess
+import termios
+import unicodedata
 
 import pytest
 
@@ -108,3 +115,71 @@ def test_an_empty_list_says_so_wherever_stderr_is(new_home):
         got = cove(*words).ok()
         assert got.out == b"" and got.errors.startswith("cove: no"), repr(got)
     assert cove("ls", "-q").ok().err == b"" and cove("ls", "--json").ok().err == b""
+
+
+# ---- tables ----
+
+LONG = "n" * 63
+CUT = "…"
+
+
+def on_terminal(cove, *words, columns=80):
+    """What a terminal of that width is given."""
+    main, side = pty.openpty()
+    fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    p = cove.start(*words, stdin=side, stdout=side, stderr=subprocess.DEVNULL)
+    os.close(side)
+    text = b""
+    with os.fdopen(main, "rb", buffering=0) as reader:
+        while part := read_some(reader):
+            text += part
+    assert p.wait(DEADLINE) == 0, text
+    return text.decode().replace("\r\n", "\n")
+
+
+def read_some(reader):
+    try:
+        return reader.read(65536)
+    except OSError:  # the terminal's other side is closed
+        return b""
+
+
+def width(line):
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
+
+
+@pytest.fixture
+def crowded(cove):
+    """A box whose every name is as long as it may be."""
+    cove("create", "--name", LONG, "--workspace", "w" * 63, "--label", "x=" + "y" * 60).ok()
+    cove("sh", "--shell", "s" * 32, LONG, "echo " + "c" * 300).ok()
+    cove("exec", "--timeout", "100ms", "--grace", "0", LONG, "--", "sleep", "1000")
+    for i in range(3):
+        cove("deny", LONG, f"host-{i}." + "d" * 50 + ".example").ok()
+    cove("secret", "set", "S" * 60, input=b"x").ok()
+    cove("secret", "set", "T" * 60, "--command", "echo " + "z" * 200).ok()
+    yield LONG
+    cove("secret", "rm", "S" * 60, "T" * 60).ok()
+    cove("rm", "-f", LONG).ok()
+    cove("workspace", "rm", "w" * 63).ok()
+
+
+def test_tables_fit_80_columns(cove, crowded):
+    stopped = cove("create", "--name", "m" * 63).ok().text.strip()
+    cove("stop", stopped).ok()
+    for words in (["ls"], ["ps", crowded], ["stats"], ["stats", crowded], ["audit"], ["audit", crowded], ["image", "ls"],
+                  ["workspace", "ls"], ["secret", "ls"], ["policy", "groups"], ["asks"], ["sbx", "ls"],
+                  ["doctor", "--no-test"]):
+        for columns in (80, 100, 200):
+            page = on_terminal(cove, *words, columns=columns)
+            wide = [line for line in page.splitlines() if width(line) > columns and "→" not in line]
+            assert not wide, (words, columns, wide)
+    cove("rm", stopped).ok()
+    page = on_terminal(cove, "ls")
+    assert CUT in page and "running" in page
+    # Numbers are whole, and a pipe gets everything.
+    assert "UPTIME" in on_terminal(cove, "stats") and "HELPERS" in on_terminal(cove, "stats", columns=250)
+    assert LONG in cove("ls").ok().text and "HELPERS" in cove("stats").ok().text
+    whole = cove("audit", crowded).ok().text
+    folded = on_terminal(cove, "audit", crowded)
+    assert "".join(whole.split()) == "".join(folded.split())

@@ -96,6 +96,50 @@ TEST(the_last_column_is_cut_to_the_terminal)
 	buf_done(&out);
 }
 
+/* Names of 63 letters in every column of text, numbers that must stay whole. */
+TEST(a_table_fits_any_terminal_that_has_room_for_its_numbers)
+{
+	static const char *const many[] = {"NAME", "SIZE", "MEM/LIMIT", "IO", "WHAT", NULL};
+	static const char name[] =
+		"nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn";
+
+	for (size_t columns = 40; columns <= 200; columns++) {
+		struct table t;
+		struct buf out;
+		const char *text;
+
+		buf_init(&out, 4096);
+		table_init(&t, many, 1 << 1);
+		t.whole = 1 << 2 | 1 << 3;
+		t.optional = 1 << 3;
+		table_cell(&t, name);
+		table_cell(&t, "1234");
+		table_cell(&t, "1 / 2");
+		table_cell(&t, "10 MiB / 20 MiB");
+		table_cell(&t, name);
+		text = print(&t, &out, columns);
+		CHECK(strstr(text, " 1234  1 / 2 "));
+		CHECK((columns >= 56) == (strstr(text, "10 MiB / 20 MiB") != NULL));
+		for (const char *p = text, *end; *p; p = end + 1) {
+			end = strchr(p, '\n');
+			CHECK(text_width(p, (size_t)(end - p)) <= columns);
+		}
+		buf_done(&out);
+	}
+}
+
+TEST(text_goes_on_in_the_next_line_at_a_space)
+{
+	CHECK_EQ(text_wrap("one two three", 13, 0), 13);
+	CHECK_EQ(text_wrap("one two three", 13, 13), 13);
+	CHECK_EQ(text_wrap("one two three", 13, 12), 7);
+	CHECK_EQ(text_wrap("one two three", 13, 7), 7);
+	CHECK_EQ(text_wrap("one two three", 13, 6), 3);
+	CHECK_EQ(text_wrap("unbroken", 8, 5), 5);
+	CHECK_EQ(text_wrap("日本", 6, 1), 1);
+	CHECK_EQ(text_wrap("", 0, 5), 0);
+}
+
 TEST(width_of_text)
 {
 	CHECK_EQ(text_width("abc", 3), 3);
