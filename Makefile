@@ -3,30 +3,38 @@
 # The release build and the sanitized one; both are ordinary meson build directories.
 BUILD      = build
 BUILD_TEST = build-test
-PREFIX     = /usr/local
-DESTDIR    =
+# Both may come from the environment as well; a relative one is below this directory.
+PREFIX     ?= /usr/local
+DESTDIR    ?=
 PYTHON     = /usr/bin/python3
 FUZZ_SECONDS = 60
 ROUNDS     = 100000
 
-# Makes the new library known to the dynamic linker; where that cannot be, says what a program needs.
-FIND_LIBRARY = { \
+# Whole, without a slash at its end: `make install PREFIX=./x/` and the environment mean the same.
+whole = $(if $(filter ~/%,$(1)),$(patsubst ~/%,$(HOME)/%,$(1)),$(if $(filter /%,$(1)),$(1),$(CURDIR)/$(1)))
+no_slash = $(if $(filter-out /,$(1)),$(patsubst %/,%,$(1)),$(1))
+prefix  := $(call no_slash,$(call whole,$(PREFIX)))
+destdir := $(if $(DESTDIR),$(call whole,$(DESTDIR)))
+
+# Makes the new library known to the dynamic linker, and says what this shell does not find there.
+FIND_INSTALLED = { \
 	lib=$$(pkg-config --variable=libdir $(BUILD)/meson-private/cove.pc); \
-	export PATH="$$PATH:/usr/sbin:/sbin"; \
-	test "$$(id -u)" -ne 0 || ldconfig; \
-	ldconfig -p | grep -qF "$$lib/libcove.so.1" || \
-		echo "Programs that use libcove need: export LD_LIBRARY_PATH=$$lib"; }
+	bin=$$(pkg-config --variable=prefix $(BUILD)/meson-private/cove.pc)/bin; \
+	test "$$(id -u)" -ne 0 || PATH="$$PATH:/usr/sbin:/sbin" ldconfig; \
+	case ":$$PATH:" in *":$$bin:"*) ;; *) echo "To find cove: export PATH=$$bin:\$$PATH";; esac; \
+	test "$$(pkg-config --variable=libdir cove 2>/dev/null)" = "$$lib" || \
+		echo "To build programs with libcove: export PKG_CONFIG_PATH=$$lib/pkgconfig"; }
 
 .PHONY: all quickstart test test-quick test-all attack attack-selftest conformance vm-test bench faults churn lint fuzz format tidy install clean help
 
 all: ## build the programs, the library and the manual into ./build (the default)
 	@tools/packages build
 	@test -f $(BUILD)/build.ninja || \
-		meson setup $(BUILD) -Dbuildtype=release -Dtests=false --prefix=$(PREFIX) >$(BUILD).log 2>&1 || \
+		meson setup $(BUILD) -Dbuildtype=release -Dtests=false --prefix='$(prefix)' >$(BUILD).log 2>&1 || \
 		{ cat $(BUILD).log; rm -f $(BUILD).log; exit 1; }
 	@rm -f $(BUILD).log
 ifneq ($(origin PREFIX),file)
-	@grep -qxF 'prefix=$(PREFIX)' $(BUILD)/meson-private/cove.pc || meson configure $(BUILD) -Dprefix='$(PREFIX)'
+	@grep -qxF 'prefix=$(prefix)' $(BUILD)/meson-private/cove.pc || meson configure $(BUILD) -Dprefix='$(prefix)'
 endif
 	@ninja -C $(BUILD)
 	@ln -sfn src/cli/cove $(BUILD)/cove
@@ -88,8 +96,8 @@ tidy: all ## clang-tidy over src/, for a curious afternoon; not part of the test
 	@clang-tidy -p $(BUILD) --quiet $$(git ls-files 'src/*.c')
 
 install: all ## install below PREFIX (/usr/local, or the one given last); honours DESTDIR
-	@DESTDIR='$(DESTDIR)' meson install -C $(BUILD) --no-rebuild
-	@test -n '$(DESTDIR)' || $(FIND_LIBRARY)
+	@DESTDIR='$(destdir)' meson install -C $(BUILD) --no-rebuild
+	@test -n '$(destdir)' || $(FIND_INSTALLED)
 
 clean: ## remove the build directories (the cached test image goes with them)
 	@rm -rf $(BUILD) $(BUILD_TEST) build-fuzz build-vm build-controls

@@ -2,8 +2,9 @@
  * Starting a keeper.
  *
  * Where the helper programs are: $COVE_LIBEXEC if it is set (and nowhere else then); beside the
- * running program, as installed (../libexec/cove) or as built (../keeper, ../init, ../cli); the
- * directory chosen when Cove was configured.
+ * running program, as installed (../libexec/cove) or as built (../keeper, ../init, ../cli); below
+ * the prefix that libcove.so was loaded from, wherever that is now; the directory chosen when Cove
+ * was configured.
  *
  * How: two vfork-like clones that share our memory. The first child starts the second and ends, so
  * that the keeper belongs to the machine's init and the program that uses libcove never sees a
@@ -24,6 +25,7 @@
 #include "core/core.h"
 #include "keeper/config.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -230,6 +232,25 @@ static bool find_self(char self[SELF_MAX])
 	return true;
 }
 
+/* Of a program that is not below Cove's prefix: libcove.so is, in lib or in lib/<machine>. */
+static bool find_by_library(const char *program, char *ret, size_t size)
+{
+	char place[SELF_MAX], dir[SELF_MAX + 40], *slash;
+	Dl_info self;
+
+	if (dladdr((const void *)(uintptr_t)spawn_find_program, &self) == 0 || !self.dli_fname ||
+	    strlen(self.dli_fname) >= sizeof(place))
+		return false;
+	str_copy(place, sizeof(place), self.dli_fname);
+	for (int up = 0; up < 3 && (slash = strrchr(place, '/')) != NULL; up++) {
+		*slash = 0;
+		snprintf(dir, sizeof(dir), "%s/libexec/cove", place);
+		if (up > 0 && find_in(dir, program, ret, size))
+			return true;
+	}
+	return false;
+}
+
 int spawn_find_program(const char *program, char *ret, size_t size, struct err *e)
 {
 	const char *dir = secure_getenv("COVE_LIBEXEC");
@@ -249,7 +270,7 @@ int spawn_find_program(const char *program, char *ret, size_t size, struct err *
 	snprintf(installed, sizeof(installed), "%s/libexec/cove", self);
 	if ((has_self &&
 	     (find_in(installed, program, ret, size) || find_in(self, program, ret, size))) ||
-	    find_in(COVE_LIBEXEC_DIR, program, ret, size))
+	    find_by_library(program, ret, size) || find_in(COVE_LIBEXEC_DIR, program, ret, size))
 		return 0;
 	ret[0] = 0;
 	return err_set(e, ERR_UNSUPPORTED, ENOENT,
