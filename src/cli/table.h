@@ -2,9 +2,9 @@
  * Columns for people: ls, ps, image ls, workspace ls.
  *
  * Cells are copied and escaped (str_escape, but quotes and backslashes stay as they are: a cell has
- * no quotes to leave), so nothing that a user or a box named can break the table. A column is as wide
- * as its widest cell. Where that is more than a terminal is wide, columns that may be are left out,
- * and texts are cut with an ellipsis, the last column first; numbers never. A pipe gets it all.
+ * no quotes to leave), so nothing that a user or a box named can break the table. A column is as
+ * wide as its widest cell. Where that is more than a terminal is wide, columns that may be are left
+ * out, and texts are cut with an ellipsis, the last column first; numbers never. A pipe gets all.
  */
 #pragma once
 

@@ -37,8 +37,8 @@ def tree(tmp):
         shutil.rmtree(tmp / "t/build", ignore_errors=True)
         (tmp / "log").unlink(missing_ok=True)
         got = subprocess.run(["make", *words], cwd=tmp / "t", capture_output=True, text=True, timeout=DEADLINE,
-                             env={"PATH": f"{tmp}/bin:{os.environ['PATH']}", "HOME": "/home/me", "LOG": str(tmp / "log"),
-                                  **env})
+                             env={"PATH": f"{tmp}/bin:{os.environ['PATH']}", "HOME": "/home/me",
+                                  "LOG": str(tmp / "log"), **env})
         assert got.returncode == 0, got.stderr
         lines = (tmp / "log").read_text().splitlines()
         setup = next(line for line in lines if line.startswith("meson setup"))
@@ -74,8 +74,9 @@ def test_the_example_runs_from_any_prefix(cove, tmp):
     place.parent.mkdir()
     shutil.copytree(PREFIX, place, symlinks=True)
     config = next(place.glob("lib/**/pkgconfig/cove.pc"))
-    flags = subprocess.run(["pkg-config", f"--define-variable=prefix={place}".replace(" ", "\\ "), "--cflags", "--libs",
-                            "cove"], capture_output=True, text=True, env={**os.environ, "PKG_CONFIG_PATH": config.parent})
+    where = f"--define-variable=prefix={place}".replace(" ", "\\ ")
+    flags = subprocess.run(["pkg-config", where, "--cflags", "--libs", "cove"], capture_output=True, text=True,
+                           env={**os.environ, "PKG_CONFIG_PATH": config.parent})
     assert flags.returncode == 0, flags.stderr
     made = subprocess.run(["sh", "-c", f"cc {example()} {flags.stdout.strip()} -o '{tmp}/hello'"], capture_output=True,
                           text=True)

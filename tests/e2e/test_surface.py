@@ -167,8 +167,8 @@ def crowded(cove):
 def test_tables_fit_80_columns(cove, crowded):
     stopped = cove("create", "--name", "m" * 63).ok().text.strip()
     cove("stop", stopped).ok()
-    for words in (["ls"], ["ps", crowded], ["stats"], ["stats", crowded], ["audit"], ["audit", crowded], ["image", "ls"],
-                  ["workspace", "ls"], ["secret", "ls"], ["policy", "groups"], ["asks"], ["sbx", "ls"],
+    for words in (["ls"], ["ps", crowded], ["stats"], ["stats", crowded], ["audit"], ["audit", crowded],
+                  ["image", "ls"], ["workspace", "ls"], ["secret", "ls"], ["policy", "groups"], ["asks"], ["sbx", "ls"],
                   ["doctor", "--no-test"]):
         for columns in (80, 100, 200):
             page = on_terminal(cove, *words, columns=columns)
