@@ -250,6 +250,10 @@ struct cove_command {
 	 * that runs and did not, or runs with another directory (cwd), environment (env) or user
 	 * than are given here, is COVE_INVALID: a shell has those of its first line. */
 	bool login;
+	/* cove_run: of each stream keep so many bytes, at most 1 MiB, half of its beginning and
+	 * half of its end, with a line between that says how many are missing. 0: the first 1 MiB.
+	 */
+	size_t max_output;
 };
 #define COVE_NO_GRACE UINT64_MAX
 

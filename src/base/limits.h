@@ -186,8 +186,9 @@
 
 /* What a call returns inline. */
 #define RESULT_INLINE_MAX (1u << 20)
-#define LIST_ENTRIES_MAX  1000000u    /* names of one directory */
-#define LIST_BYTES_MAX	  (64u << 20) /* of one directory's listing, as it came */
+#define OUTPUT_ENDS_MAX	  (256u << 20) /* of a stream whose beginning and end are printed */
+#define LIST_ENTRIES_MAX  1000000u     /* names of one directory */
+#define LIST_BYTES_MAX	  (64u << 20)  /* of one directory's listing, as it came */
 
 /* Ports of a box on the host (src/core/forward.c). */
 #define FORWARD_CONNS_MAX 240u	     /* at once; the next wait: a client has 256 requests */

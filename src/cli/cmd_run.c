@@ -47,8 +47,9 @@ const struct verb verb_run = {
 		"box's memory ran out, and a line on stderr says so); 124 timed out; 125 Cove\n"
 		"failed; 126 the command cannot be executed; 127 no such command; 2 wrong\n"
 		"usage.\n",
-	.options = (const enum opt_id[]){OPT_NAME, OPTS_BOX, OPT_GRACE, OPT_TTY, OPT_NO_TTY,
-					 OPT_INTERACTIVE, OPTS_COMMON, OPTS_LIMITS, OPT_END},
+	.options = (const enum opt_id[]){OPT_NAME, OPTS_BOX, OPT_GRACE, OPT_MAX_OUTPUT, OPT_TTY,
+					 OPT_NO_TTY, OPT_INTERACTIVE, OPTS_COMMON, OPTS_LIMITS,
+					 OPT_END},
 	.command_at = 1,
 	.args = {0, -1},
 	.run = run,

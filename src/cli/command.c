@@ -3,6 +3,8 @@
 
 #include "base/err.h"
 #include "base/fd.h"
+#include "base/limits.h"
+#include "base/size.h"
 #include "cli/stream.h"
 #include "cli/term.h"
 
@@ -63,6 +65,24 @@ bool command_has_stdin(void)
 	return !isatty(STDIN_FILENO) || term_is_ours(STDIN_FILENO);
 }
 
+static size_t max_output_of(const struct options *o)
+{
+	return o->max_output == UINT64_MAX ? 0 : (size_t)o->max_output;
+}
+
+static int check_output(struct cli *c)
+{
+	uint64_t most = c->o.json ? RESULT_INLINE_MAX : OUTPUT_ENDS_MAX, n = max_output_of(&c->o);
+	char size[SIZE_TEXT];
+
+	if (n > 0 && c->o.tty)
+		return cli_usage(c, "--max-output is not for a terminal (-t)");
+	if (n > most)
+		return cli_usage(c, "--max-output is at most %s%s", size_format(size, most),
+				 c->o.json ? " with --json" : "");
+	return 0;
+}
+
 struct command_plan {
 	struct stream_options stream;
 	const char **env; /* owned array */
@@ -75,9 +95,10 @@ static int plan_make(struct command_plan *p, const struct options *o, struct cov
 	bool ours = term_is_ours(STDIN_FILENO);
 	size_t n = 0;
 
-	command->pty = o->tty || (!o->no_tty && !o->json && (flags & COMMAND_TERMINAL) && ours &&
-				  isatty(STDOUT_FILENO));
+	command->pty = o->tty || (!o->no_tty && !o->json && !max_output_of(o) &&
+				  (flags & COMMAND_TERMINAL) && ours && isatty(STDOUT_FILENO));
 	p->stream.collect = o->json;
+	p->stream.max_output = max_output_of(o);
 	p->stream.grace_ms = o->grace_ms;
 	p->stream.raw = command->pty && ours;
 	if (o->interactive || command->pty)
@@ -182,9 +203,11 @@ int command_run(struct cli *c, struct cove_box *box, struct cove_command *comman
 	struct cove_exec *exec = NULL;
 	struct stream_end end = {0};
 	struct cove_error err;
-	int r = plan_make(&plan, &c->o, command, flags);
+	int r = check_output(c);
 
-	if (r < 0)
+	if (r)
+		return r;
+	if (plan_make(&plan, &c->o, command, flags) < 0)
 		return cli_error(c, COVE_FULL, "out of memory");
 	r = cove_exec_start(box, command, &exec, &err);
 	if (r >= 0)
@@ -204,6 +227,9 @@ int command_background(struct cli *c, struct cove_box *box, struct cove_command 
 	char text[64];
 	int r;
 
+	if (c->o.given[OPT_MAX_OUTPUT])
+		return cli_usage(c,
+				 "-d prints no output: there is nothing for --max-output to cut");
 	command->pty = c->o.tty;
 	/* A terminal that takes no input is of no use to `cove attach`. */
 	command->stream_input = c->o.interactive || c->o.tty;

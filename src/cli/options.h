@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "cli/options_command.h"
 #include "cli/options_sbx.h"
 #include "cove.h"
 
@@ -53,12 +54,6 @@
 		"pass stdin; also when it is a terminal") \
 	X(BACKGROUND, "background", 'd', FLAG, background, NULL, \
 		"do not wait; print the exec id") \
-	X(TOKEN, "token", 0, TEXT, token, "TOKEN", \
-		"your name for this request: repeated, it finds the command it started") \
-	X(SHELL, "shell", 0, TEXT, shell, "NAME", \
-		"which of the box's shells; default 'default'; made when first used") \
-	X(LOGIN, "login", 0, FLAG, login, NULL, \
-		"a shell that LINE starts reads the profile and ~/.bashrc first") \
 	X(PREFIX, "prefix", 0, TEXT, prefix, "PREFIX", \
 		"first part of the box's name; the same id under another prefix is another " \
 		"box") \
@@ -77,8 +72,6 @@
 		"how long SIGTERM has before SIGKILL; default 2s; 0: SIGKILL at once") \
 	X(FORCE, "force", 'f', FLAG, force, NULL, \
 		"also a running box; a box that is not there is fine") \
-	X(SHELL_FORCE, "force", 'f', FLAG, force, NULL, \
-		"also one with lines that run or wait; one that is not there is fine") \
 	X(COPY_USER, "user", 'u', TEXT, box.user, "USER", "as this user; files put are theirs") \
 	X(IMAGE_USER, "user", 'u', TEXT, image_user, "USER", \
 		"who commands run as; default: the image's uid 1000, else root") \
@@ -137,7 +130,7 @@
 	X(LOG_FILE, "log-file", 0, TEXT, log_file, "FILE", \
 		"append the same events as JSON lines; also $COVE_LOG") \
 	X(HELP, "help", 'h', FLAG, help, NULL, "show this help") \
-	OPTIONS_SBX(X)
+	OPTIONS_COMMAND(X) OPTIONS_SBX(X)
 /* clang-format on */
 
 enum opt_id {
@@ -171,7 +164,7 @@ struct options {
 	const char *log_file, *shell, *prefix, *image_user, *token;
 	const char *secret_file, *secret_command, *address, *output;
 	struct opt_list mounts, env, labels, allow, deny, kept;
-	uint64_t exec_id, grace_ms, for_ms, since_ms, before_ms, wait_ms;
+	uint64_t exec_id, grace_ms, for_ms, since_ms, before_ms, wait_ms, max_output;
 	uint64_t out_from, err_from;
 	int signal;
 	bool tty, no_tty, interactive, background, remove, follow, force, quiet, watch;

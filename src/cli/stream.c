@@ -14,6 +14,9 @@
  * we never act on it. PRESSES of them within PRESS_MS are a user who wants to get out: a line says,
  * once, how to.
  *
+ * With a maximum of output, what comes after the first bytes is kept here, and its end written when
+ * the command has ended.
+ *
  * A reader that is gone (`| head`) ends the command as SIGPIPE would, and says nothing.
  */
 #include "cli/stream.h"
@@ -57,9 +60,12 @@ struct stream {
 	int out_fd; /* of the piece on its way */
 	const uint8_t *out;
 	size_t out_len;
+	char *rest; /* owned; the piece, where it is the end of a stream */
+	int rests;  /* how many of those are done */
 
 	uint64_t exec_id; /* 0 until it started or was queued */
 	bool input_open;
+	bool ending; /* the command has ended, and ends of its output are still to be written */
 	bool done;
 
 	unsigned asked; /* how often we were asked to end it */
@@ -156,9 +162,36 @@ static int on_output(struct stream *s, int fd, const void *data, size_t len)
 		return 0;
 	if (s->o->collect)
 		return collect_add(&s->collect, (unsigned)fd - 1, data, len);
+	if (s->o->max_output) {
+		size_t room = collect_room(&s->collect, (unsigned)fd - 1);
+		int r = collect_add(&s->collect, (unsigned)fd - 1, data, len);
+
+		if (r < 0)
+			return r;
+		len = len < room ? len : room;
+	}
 	s->out_fd = fd;
 	s->out = data;
 	s->out_len = len;
+	return write_piece(s);
+}
+
+/* The end of a stream of which not all was written as it came, then that of the other. */
+static int write_rest(struct stream *s)
+{
+	free(s->rest);
+	s->rest = NULL;
+	if (s->rests == 2 || s->end->reader_gone) {
+		s->done = true;
+		return 0;
+	}
+	s->out_fd = STDOUT_FILENO + s->rests;
+	s->rest = collect_copy_rest(&s->collect, (unsigned)s->rests++, &s->out_len);
+	if (!s->rest) {
+		s->out_len = 0;
+		return -ENOMEM;
+	}
+	s->out = (const uint8_t *)s->rest;
 	return write_piece(s);
 }
 
@@ -185,7 +218,9 @@ static int on_event(struct stream *s, const struct cove_event *ev)
 	case COVE_EVENT_ERR:
 		return on_output(s, STDERR_FILENO, ev->data, ev->len);
 	case COVE_EVENT_EXIT:
-		s->done = s->end->ended = true;
+		s->end->ended = true;
+		s->ending = s->o->max_output && !s->o->collect;
+		s->done = !s->ending;
 		return result_collected(&ev->result, s->o->collect ? &s->collect : NULL,
 					&s->end->result);
 	}
@@ -199,6 +234,12 @@ static int take_events(struct stream *s)
 	int r;
 
 	while (!s->done && s->out_len == 0) {
+		if (s->ending) {
+			r = write_rest(s);
+			if (r < 0)
+				return r;
+			continue;
+		}
 		r = cove_exec_next(s->exec, 0, &ev, s->err);
 		if (r == -EPIPE && s->o->leave && !s->err->kind) {
 			s->done = true; /* the end of a log that is not followed */
@@ -370,7 +411,10 @@ int stream_drive(struct cove_box *box, struct cove_exec *exec, const struct stre
 
 	*ret = (struct stream_end){0};
 	*err = (struct cove_error){0};
-	collect_init(&s.collect, RESULT_INLINE_MAX);
+	if (options->max_output)
+		collect_init_ends(&s.collect, options->max_output);
+	else
+		collect_init(&s.collect, RESULT_INLINE_MAX);
 	r = signals_catch();
 	if (r == 0 && options->raw)
 		r = term_raw();
@@ -380,6 +424,7 @@ int stream_drive(struct cove_box *box, struct cove_exec *exec, const struct stre
 		r = turn(&s);
 	term_restore();
 	collect_done(&s.collect);
+	free(s.rest);
 	if (r < 0 && !err->kind) {
 		*err = (struct cove_error){.kind = COVE_INTERNAL, .code = -r};
 		snprintf(err->message, sizeof(err->message), "the command's streams: %s",

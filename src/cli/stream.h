@@ -15,6 +15,9 @@ struct stream_options {
 	bool collect;  /* keep the output in the result instead of writing it */
 	bool leave;    /* a signal or a reader that left ends the watching, not the command */
 	bool one_shot; /* the box ends with us: leaving is always clean */
+	/* Of each stream, as in collect.h: the beginning as it comes, the end when it has ended; or
+	 * both in the result. 0: all of it, or in the result the first RESULT_INLINE_MAX. */
+	size_t max_output;
 	/* From our SIGTERM or SIGHUP to the command's SIGKILL; 0: 10 s. */
 	uint64_t grace_ms;
 };

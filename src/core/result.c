@@ -68,11 +68,18 @@ static int run(struct cove_box *box, const struct cove_command *command, struct 
 	if (r == 0 && cmd.background && cmd.input && cmd.input_len > WIRE_WINDOW)
 		r = err_set(e, ERR_LIMIT, E2BIG,
 			    "stdin of a background command is at most %u bytes", WIRE_WINDOW);
+	if (r == 0 && cmd.max_output > RESULT_INLINE_MAX)
+		r = err_set(e, ERR_LIMIT, E2BIG, "a result holds at most %u bytes of a stream",
+			    RESULT_INLINE_MAX);
+	/* The end of a stream is known once all of it has come by. */
 	if (r == 0)
-		r = core_exec_open(&x, box, &cmd, RESULT_INLINE_MAX, e);
+		r = core_exec_open(&x, box, &cmd, cmd.max_output ? 0 : RESULT_INLINE_MAX, e);
 	if (r < 0)
 		return r;
-	collect_init(&c, RESULT_INLINE_MAX);
+	if (cmd.max_output)
+		collect_init_ends(&c, cmd.max_output);
+	else
+		collect_init(&c, RESULT_INLINE_MAX);
 	r = run_to_end(&x, &cmd, &c, &ev, e);
 	/* A background command lives on; its request is over with STARTED or QUEUED. */
 	if (r == 0 && ev.type != COVE_EVENT_EXIT) {

@@ -388,3 +388,44 @@ def test_a_token_outlives_its_keeper(cove, box):
     got = cove("sh", "--token", "line", box, "echo $$ >>kept; cat kept | wc -l")
     assert (got.rc, got.out) == (0, b"1\n")
     assert cove("sh", box, "cat kept | wc -l").out == b"1\n"
+
+
+COUNT = "seq 1 100000; seq 1 5 >&2; exit 3"  # 588,895 bytes
+
+
+@pytest.mark.parametrize("verb", [("run", "--"), ("exec", None), ("sh", None)])
+def test_max_output(cove, shared, verb):
+    """Beginning and end, and between them how much was left out; in JSON how much there was."""
+    where = [shared] if verb[1] is None else []
+    command = [COUNT] if verb[0] == "sh" else ["--", "bash", "-c", COUNT]
+    got = cove(verb[0], "--max-output", "1K", *where, *command, timeout=60)
+    out = got.text
+    assert got.rc == 3 and got.errors.startswith("1\n2\n3\n4\n5\n")
+    head, rest = out.split("[cove] ")
+    mark, tail = rest.split("\n", 1)
+    assert head.startswith("1\n2\n") and len(head.encode()) <= 513 and tail.endswith("99999\n100000\n")
+    assert mark == f"{588895 - 1024} bytes were left out here" and len(tail) == 512
+    result = cove(verb[0], "--json", "--max-output", "1K", *where, *command, timeout=60).json
+    assert result["stdout"] == out and result["truncated"] is True
+    assert (result["stdout_bytes"], result["stderr_bytes"], result["stderr"]) == (588895, 10, "1\n2\n3\n4\n5\n")
+
+
+def test_max_output_that_is_enough(cove, shared):
+    for size in ("588895", "1M", "none", "0"):
+        got = cove("exec", "--max-output", size, shared, "--", "bash", "-c", COUNT)
+        assert len(got.out) == 588895 and b"[cove]" not in got.out
+    result = cove("exec", "--json", "--max-output", "600K", shared, "--", "bash", "-c", COUNT).json
+    assert (result["truncated"], len(result["stdout"])) == (False, 588895)
+
+
+def test_max_output_refused(cove, shared):
+    for flags in (["--max-output", "2M", "--json"], ["--max-output", "1G"], ["--max-output", "1K", "-t"],
+                  ["--max-output", "-1"], ["--max-output", "x"], ["--max-output", "1K", "-d"]):
+        cove("exec", *flags, shared, "--", "true").refused(rc=2)
+
+
+def test_max_output_and_a_reader_that_leaves(cove, shared):
+    words = " ".join(shlex.quote(os.fsdecode(w)) for w in cove.argv(["exec", "--max-output", "1M", shared, "--"]))
+    done = subprocess.run(["bash", "-c", f"{words} seq 1 1000000 | head -n1"], env=cove.env, capture_output=True,
+                          timeout=DEADLINE)
+    assert (done.stdout, done.stderr) == (b"1\n", b"")
