@@ -4,6 +4,7 @@
 #include "base/fd.h"
 #include "base/str.h"
 #include "cgroup/parts.h"
+#include "cgroup/view.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -55,6 +56,8 @@ void cgroup_done(struct cgroup *cg)
 	for (int i = 0; i < CGROUP_JOIN_MAX; i++)
 		fd_close(&cg->join_fd[i]);
 	cg->join_count = 0;
+	free(cg->view);
+	cg->view = NULL;
 	free(cg->layout);
 	cg->layout = NULL;
 }
@@ -63,6 +66,8 @@ int cgroup_end(struct cgroup *cg, const char *box, struct err *e)
 {
 	/* Mounts do not move in the life of a brief box; for another they are looked up again. */
 	autofree struct layout *layout = take_ptr(cg->layout);
+
+	free(take_ptr(cg->view));
 
 	return layout ? cgroup_remove_in(layout, box, e) : cgroup_remove(box, e);
 }
@@ -189,6 +194,13 @@ int cgroup_make(const char *box, const struct cgroup_limits *limits, uid_t owner
 
 	layout_find(&l);
 	r = cgroup_make_in(&l, &w, ret, e);
+	if (r < 0)
+		return r;
+	r = cgroup_view_make(&l, box, ret, e);
+	if (r < 0) {
+		cgroup_done(ret);
+		cgroup_remove_in(&l, box, NULL);
+	}
 	if (r == 0 && limits->brief) {
 		ret->layout = malloc(sizeof(l));
 		if (ret->layout) /* or it is looked up again */

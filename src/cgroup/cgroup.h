@@ -53,6 +53,7 @@ enum { CGROUP_RESERVE_BYTES = 32 << 20, CGROUP_WHY_MAX = 160, CGROUP_JOIN_MAX = 
 enum { CGROUP_TCP_SHARE = 4, CGROUP_TCP_LEAST = 4 << 20 };
 
 struct cgroup_kind; /* v1 or v2; see parts.h */
+struct cgroup_view; /* what the box is shown of its groups; see view.h */
 
 /* One for every part that there is. */
 struct cgroup {
@@ -75,6 +76,7 @@ struct cgroup {
 	unsigned limits;    /* 1 << part: a limit was asked for and holds */
 	bool tcp_uncounted; /* v1, with a memory limit: network buffers are not in it */
 	char why[CGROUP_PART_COUNT][CGROUP_WHY_MAX]; /* where it does not: the reason and remedy */
+	struct cgroup_view *view;		     /* owned; NULL: nothing */
 	struct layout *layout; /* owned; where the groups are, of a brief box; else NULL */
 };
 

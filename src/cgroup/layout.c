@@ -325,8 +325,16 @@ int layout_remove(const struct layout *l, enum layout_tree t, const char *box, c
 {
 	char path[LAYOUT_PATH_MAX + NAME_MAX + 24];
 
-	snprintf(path, sizeof(path), "%s/" BOXES_DIR "/%s%s", l->dir[t].path, box, below);
+	(void)layout_path(l, t, box, below, path, sizeof(path));
 	return rmdir(path) < 0 ? -errno : 0;
+}
+
+bool layout_path(const struct layout *l, enum layout_tree t, const char *box, const char *below,
+		 char *ret, size_t size)
+{
+	int n = snprintf(ret, size, "%s/" BOXES_DIR "/%s%s", l->dir[t].path, box, below);
+
+	return n > 0 && (size_t)n < size;
 }
 
 /* The last column of /proc/cgroups: 1 if the controller was not switched off, -1 if not known. */

@@ -54,6 +54,10 @@ int layout_open(const struct layout *l, enum layout_tree t, bool make);
 int layout_make(const struct layout *l, enum layout_tree t, const char *box);
 int layout_remove(const struct layout *l, enum layout_tree t, const char *box, const char *below);
 
+/* The path of a box's group in a tree, or of one below it ("/work"). False: it is too long. */
+bool layout_path(const struct layout *l, enum layout_tree t, const char *box, const char *below,
+		 char *ret, size_t size);
+
 /* Why a controller is in no tree that may be used: what the kernel says of it, and the remedy. */
 void layout_why(const struct layout *l, enum cgroup_part part, char *why);
 /* Why making a group failed. */

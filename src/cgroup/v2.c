@@ -166,9 +166,11 @@ static int limit_part(const struct layout *l, const struct cgroup_limits *lim,
 		r = knob_set_max(cg->fd, "memory.swap.max", 0);
 		return r == -ENOENT ? 0 : r; /* a kernel without swap has no such file */
 	case CGROUP_CPU:
-		return limit_cpu(lim, cg->fd);
+		r = limit_cpu(lim, cg->fd);
+		return r < 0 ? r : limit_cpu(lim, cg->work_fd);
 	case CGROUP_PIDS:
-		return knob_set_max(cg->fd, "pids.max", lim->pids + 1);
+		r = knob_set_max(cg->fd, "pids.max", lim->pids + 1);
+		return r < 0 ? r : knob_set_max(cg->work_fd, "pids.max", lim->pids);
 	case CGROUP_IO:
 		disk = layout_disk(l, lim->io_dev);
 		if (disk == 0)

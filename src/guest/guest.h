@@ -10,6 +10,7 @@
  *
  *	scratch/dev	becomes /dev; scratch/nodes holds devices of the box's own
  *	scratch/proc	/proc while it is made
+ *	scratch/sys	/sys while it is made: only what a box is shown of its cgroup
  *	scratch/covers	what lies over files and directories there; read-only once that is so
  *
  * All return 0 or -errno.
@@ -74,6 +75,9 @@ int guest_proc_cover(const char *name);
 int guest_proc_read_only(struct guest *g, const char *path);
 extern const char *const guest_proc_read_only_paths[]; /* NULL-terminated */
 int guest_proc_show(struct guest *g);		       /* at /proc */
+
+/* A mount of its own on the scratch that is to become /sys, with fs/cgroup in it; a descriptor. */
+int guest_sys_make(struct guest *g);
 
 /* Attaches a mount at a place of the box's tree, made where it is missing. */
 int guest_attach(struct guest *g, int mount, const char *path, bool is_dir);

@@ -1,4 +1,4 @@
-/* /proc of a box; see guest.h. */
+/* /proc and /sys of a box; see guest.h. */
 #include "base/fd.h"
 #include "guest/guest.h"
 #include "guest/mount.h"
@@ -99,6 +99,17 @@ int guest_proc_read_only(struct guest *g, const char *path)
 	snprintf(place, sizeof(place), "proc/%s", path);
 	r = mount_read_only_here(place);
 	return r == -ENOENT ? 0 : r;
+}
+
+int guest_sys_make(struct guest *g)
+{
+	int fd;
+
+	if (mkdir("sys", 0555) < 0 || mount("sys", "sys", NULL, MS_BIND, NULL) < 0 ||
+	    mkdir("sys/fs", 0555) < 0 || mkdir("sys/fs/cgroup", 0555) < 0)
+		return -errno;
+	fd = openat(g->scratch, "sys", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
 }
 
 int guest_proc_show(struct guest *g)

@@ -16,6 +16,7 @@
  *	--disk-limit BYTES     the box's own, to be named where it is hit; 0: none
  *	--disk DIR             its workspace, where that is a disk of its own with that limit
  *	--pids-limit N         the same
+ *	--memory-max, --cpu-max TEXT   what a command's v2 group says of the box's limits
  *	--shell-dir DIR        instead of INIT_SHELL_DIR, for tests outside a box
  *	--guest NAME           make the insides of the box of that name first (guest/setup.h), with
  *	--guest-mem BYTES, --guest-files N, --guest-net, --guest-trust PEM

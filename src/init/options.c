@@ -107,6 +107,8 @@ static const struct option options[] = {
 	{"--guest-trust", TEXT, FIELD(guest.trust_pem)},
 	{"--disk-limit", NUMBER, FIELD(disk_limit), .max = INT64_MAX},
 	{"--disk", OTHER, .apply = opt_disk},
+	{"--memory-max", TEXT, FIELD(groups.memory_max)},
+	{"--cpu-max", TEXT, FIELD(groups.cpu_max)},
 	{"--pids-limit", NUMBER, FIELD(pids_limit), .max = INT32_MAX},
 };
 

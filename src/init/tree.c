@@ -79,10 +79,18 @@ static bool is_whole(const struct init_tree_groups *g, int kind)
 	return g->once && kind == TREE_MEMORY && g->fd[TREE_V2] >= 0;
 }
 
+static int put_text(int dir_fd, const char *file, const char *text)
+{
+	autoclose int fd = text ? openat(dir_fd, file, O_WRONLY | O_CLOEXEC) : -1;
+
+	if (!text)
+		return 0;
+	return fd < 0 ? -errno : fd_write_full(fd, text, strlen(text));
+}
+
 static int make_group(struct init_tree *t, int kind, const char *name)
 {
-	int parent = t->groups->fd[kind];
-	autoclose int tcp = -1;
+	int parent = t->groups->fd[kind], r;
 
 	if (is_whole(t->groups, kind)) {
 		t->fd[kind] = openat(parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -93,14 +101,16 @@ static int make_group(struct init_tree *t, int kind, const char *name)
 	t->fd[kind] = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (t->fd[kind] < 0)
 		return -errno;
+	if (kind == TREE_V2) {
+		r = put_text(t->fd[kind], "memory.max", t->groups->memory_max);
+		return r < 0 ? r : put_text(t->fd[kind], "cpu.max", t->groups->cpu_max);
+	}
 	if (kind != TREE_MEMORY)
 		return 0;
 	/* v1 counts a socket's buffers only where the group of its maker counts them, which is not
 	 * inherited; the limit is the box's. A kernel that cannot count them has no such file. */
-	tcp = openat(t->fd[kind], CGROUP_TCP_LIMIT, O_WRONLY | O_CLOEXEC);
-	if (tcp < 0)
-		return errno == ENOENT ? 0 : -errno;
-	return fd_write_full(tcp, CGROUP_TCP_COUNTED, strlen(CGROUP_TCP_COUNTED));
+	r = put_text(t->fd[kind], CGROUP_TCP_LIMIT, CGROUP_TCP_COUNTED);
+	return r == -ENOENT ? 0 : r;
 }
 
 void init_tree_drop_premade(struct init_tree_groups *g)
@@ -214,7 +224,7 @@ static int write_pid(int dir_fd, pid_t pid)
 }
 
 /* v1 wants whoever opened the file to be the host's root or to have the process's own uid; the
- * box's root is neither. The box itself does not see the file. */
+ * box's root is neither. The box itself sees the file on a read-only mount. */
 static int write_pid_as(int dir_fd, pid_t pid, uid_t uid)
 {
 	uid_t mine = geteuid();

@@ -27,7 +27,10 @@ enum { TREE_STATS = 5 };
 struct init_tree_groups {
 	int fd[TREE_KINDS]; /* owned; work/ of each hierarchy, -1 where there is none */
 	int pids_events_fd; /* owned; how often a fork was refused in the box, or -1 */
-	bool left;	    /* some group still had members: init_tree_sweep has something to do */
+	/* v2: the box's limits, for each command's group to say again; or NULL. A runtime reads the
+	 * limits of its own group, and mostly of none above. */
+	const char *memory_max, *cpu_max;
+	bool left; /* some group still had members: init_tree_sweep has something to do */
 	/* One command comes at once, and most likely no other: its groups go with the box. Where
 	 * v2 has its tree, v1 counts its memory in work/ itself. */
 	bool once;

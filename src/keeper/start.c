@@ -11,6 +11,7 @@
 #include "base/path.h"
 #include "base/sha.h"
 #include "base/str.h"
+#include "cgroup/view.h"
 #include "keeper/confine.h"
 #include "keeper/life.h"
 #include "keeper/mounts.h"
@@ -138,6 +139,7 @@ struct init_args {
 	char *made[SPEC_MOUNT_MAX];
 	size_t made_count;
 	char disk[24], pids[24];
+	struct cgroup_said said;
 };
 
 static void args_add(struct init_args *a, const char *option, const char *value)
@@ -161,6 +163,7 @@ static int args_make(struct init_args *a, struct keeper_life *l, const struct ke
 	/* With one id there is no choice; init refuses a user that the caller asks for. */
 	const char *user = s->user ? s->user : is_single ? NULL : l->config.image_user;
 	const char *cwd = s->cwd ? s->cwd : m->workspace[0] ? WORKSPACE_DST : NULL;
+	struct cgroup_limits grouped = keeper_limits_grouped(l);
 
 	args_add(a, "cove-init", NULL);
 	if (user && *user)
@@ -184,6 +187,11 @@ static int args_make(struct init_args *a, struct keeper_life *l, const struct ke
 		snprintf(a->pids, sizeof(a->pids), "%" PRIu64, s->limits[LIMIT_PIDS]);
 		args_add(a, "--pids-limit", a->pids);
 	}
+	cgroup_view_say(&l->cgroup, &grouped, &a->said);
+	if (a->said.memory[0])
+		args_add(a, "--memory-max", a->said.memory);
+	if (a->said.cpu[0])
+		args_add(a, "--cpu-max", a->said.cpu);
 	/* Of two the later wins. */
 	if (!s->ptrace) /* which finding leaks needs: a program that tries would fail at its end */
 		args_add(a, "--env", "LSAN_OPTIONS=detect_leaks=0");

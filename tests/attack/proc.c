@@ -203,12 +203,55 @@ CASE(B15_cgroup_paths, "B15", AS_BOTH, "/proc/self/cgroup shows paths from the b
 	return held("from its own root");
 }
 
-CASE(B15_no_cgroup_tree, "B15", AS_BOTH, "no cgroup filesystem of the host is visible")
+/* Of the groups that are shown: a file that only the top of a whole tree has, or a group or process
+ * that is not the box's. Whole lines, as they are in mountinfo. */
+static int foreign_group(char *line)
 {
-	return access("/sys/fs/cgroup/cgroup.procs", F_OK) == 0 ||
-			       access("/sys/fs/cgroup/memory", F_OK) == 0
-		       ? broke("there is one")
-		       : held("none");
+	char root[256], point[256], path[512];
+
+	if (!strstr(line, " - cgroup") || sscanf(line, "%*s %*s %*s %255s %255s", root, point) != 2)
+		return 0;
+	if (!strstr(line, " ro,"))
+		return broke("%s can be written to", point);
+	if (strstr(root, "cove") || strstr(root, ".slice"))
+		return broke("%s names %s", point, root);
+	snprintf(path, sizeof(path), "%s/release_agent", point);
+	if (access(path, F_OK) == 0)
+		return broke("%s is the top of a tree", point);
+	snprintf(path, sizeof(path), "%s/cove", point);
+	if (access(path, F_OK) == 0)
+		return broke("%s holds all boxes", point);
+	return 0;
+}
+
+CASE(B15_no_cgroup_tree, "B15", AS_BOTH,
+     "no cgroup filesystem of the host is visible: only the box's own groups are, read-only")
+{
+	char text[65536], *at = text, *line;
+	int r = 0;
+
+	if (slurp("/proc/self/mountinfo", text, sizeof(text)) <= 0)
+		return broke("no mountinfo");
+	while (r == 0 && (line = strsep(&at, "\n")))
+		r = foreign_group(line);
+	return r ? r : held("only its own");
+}
+
+CASE(B14_every_group_knob, "B14", AS_BOTH,
+     "in-box root makes, removes and changes no group that it is shown")
+{
+	static const char *const tops[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/memory",
+					   "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/pids"};
+	char path[128];
+
+	for (size_t i = 0; i < sizeof(tops) / sizeof(tops[0]); i++) {
+		snprintf(path, sizeof(path), "%s/attack", tops[i]);
+		if (mkdir(path, 0755) == 0)
+			return broke("%s was made", path);
+		if (chmod(tops[i], 0777) == 0 || rmdir(tops[i]) == 0)
+			return broke("%s was changed", tops[i]);
+	}
+	return held("%s", strerror(errno));
 }
 
 CASE(B15_host_devices, "B15", AS_BOTH, "only loopback is in /proc/net/dev")

@@ -551,3 +551,93 @@ def test_the_cause_is_kept_on_a_full_disk(cove):
     assert done.returncode == 0, done
     assert b'"cause":"stopped"' in done.stdout.replace(b" ", b""), done
     assert b"works" in done.stdout
+
+
+# ---- what a box reads of its own cgroup ----
+
+# As runtimes do it: the mounts say which kind it is and where, /proc/self/cgroup where the process is in it; where
+# that is not to be found, the top counts.
+READ_OWN_LIMITS = """
+import json, os
+mounts = [line.split() for line in open("/proc/self/mountinfo") if " - cgroup" in line]
+groups = dict(line.strip().split(":", 2)[1:] for line in open("/proc/self/cgroup"))
+def first(controller, name):
+    for words in mounts:
+        after = words[words.index("-") + 1:]
+        if after[0] == "cgroup2" or controller in after[2].split(","):
+            own = groups["" if after[0] == "cgroup2" else controller]
+            for directory in (words[4] + own, words[4]):
+                if os.path.exists(f"{directory}/{name}"):
+                    return open(f"{directory}/{name}").read().split()
+v2 = any(" - cgroup2 " in " ".join(words) for words in mounts)
+quota, period = first("cpu", "cpu.max") if v2 else first("cpu", "cpu.cfs_quota_us") + first("cpu", "cpu.cfs_period_us")
+print(json.dumps({
+    "memory": int(first("memory", "memory.max" if v2 else "memory.limit_in_bytes")[0]),
+    "used": int(first("memory", "memory.current" if v2 else "memory.usage_in_bytes")[0]),
+    "processors": int(quota) / int(period),
+    "pids": int(open("/sys/fs/cgroup/" + ("pids.max" if v2 else "pids/pids.max")).read()) - (0 if v2 else 1)}))
+"""
+
+
+def test_a_box_reads_its_own_limits_as_runtimes_do(cove):
+    box = make(cove, "--mem", "300m", "--cpus", "1.5", "--pids", "70")
+    for _ in range(2):
+        got = json.loads(cove("exec", box, "--", "python3", "-c", READ_OWN_LIMITS).ok().text)
+        assert 0 < got.pop("used") < 300 << 20
+        assert got == {"memory": 300 << 20, "processors": 1.5, "pids": 70}
+    in_shell = cove("sh", box, f"python3 -c '{READ_OWN_LIMITS}'").ok().text
+    assert json.loads(in_shell)["memory"] == 300 << 20
+    # Again after a stop, and with another's limits beside it.
+    other = make(cove, "--mem", "200m", "--cpus", "1", "--pids", "50")
+    cove("stop", box).ok()
+    cove("start", box).ok()
+    for name, mem in ((box, 300), (other, 200)):
+        got = json.loads(cove("exec", name, "--", "python3", "-c", READ_OWN_LIMITS).ok().text)
+        assert got["memory"] == mem << 20
+    once = cove("run", "--mem", "100m", "--cpus", "1", "--pids", "40", "--", "python3", "-c", READ_OWN_LIMITS).ok().text
+    assert json.loads(once)["memory"] == 100 << 20
+
+
+def test_node_finds_the_limit_of_its_box(cove):
+    box = make(cove, "--mem", "300m")
+    if run(cove, box, "node -e 'process.constrainedMemory()'")["exit_code"] != 0:
+        pytest.skip("this image has no node that tells")
+    script = "console.log(process.constrainedMemory())"
+    assert cove("exec", box, "--", "node", "-e", script).ok().text.strip() == str(300 << 20)
+
+
+WRITE_ALL = """
+import errno, os
+tried = {}
+for top, dirs, files in os.walk("/sys"):
+    for what, call in [(f, lambda p: os.close(os.open(p, os.O_WRONLY))) for f in files] + [
+            ("new", os.mkdir), ("file", lambda p: os.close(os.open(p, os.O_CREAT | os.O_WRONLY)))] + [
+            (d, os.rmdir) for d in dirs]:
+        try:
+            call(os.path.join(top, what))
+            tried[os.path.join(top, what)] = 0
+        except OSError as e:
+            tried[os.path.join(top, what)] = e.errno
+assert any("memory" in path for path in tried), tried
+print({path: n for path, n in tried.items() if n not in (errno.EROFS, errno.EACCES, errno.EPERM, errno.EBUSY)})
+"""
+
+
+@pytest.mark.parametrize("user", ["root", "user"])
+def test_what_a_box_is_shown_of_its_cgroup_cannot_be_written(cove, user):
+    box = make(cove, "--mem", "300m", "--cpus", "1", "--pids", "70")
+    assert cove("exec", "--user", user, box, "--", "python3", "-c", WRITE_ALL).ok().text.strip() == "{}"
+    shown = cove("exec", box, "--", "cat", "/proc/self/cgroup", "/proc/self/mountinfo").ok().text
+    lines = [line for line in shown.splitlines() if " - cgroup" in line or " " not in line]
+    assert not [line for line in lines if "cove" in line or ".slice" in line or box in line], lines
+    # A mount, an unmount and a remount are refused.
+    for script in ("umount /sys/fs/cgroup", "umount -l /sys", "mount -o remount,rw /sys", "mount -t cgroup2 x /mnt",
+                   "mount -t cgroup -o memory x /mnt"):
+        assert run(cove, box, script, "--user", user)["exit_code"] != 0
+
+
+def test_a_box_without_groups_is_shown_none(cove):
+    box = cove("create", "--best-effort", "--mem", "300m", "--pids", "70").ok().text.strip()
+    groups = [note for note in cove.inspect(box)["not_enforced"] if note.startswith(("memory:", "pids:"))]
+    got = run(cove, box, "grep -c ' - cgroup' /proc/self/mountinfo")["stdout"].strip()
+    assert (got == "0") == (len(groups) == 2), (got, groups)

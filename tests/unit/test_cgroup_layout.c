@@ -4,6 +4,7 @@
  * test looks which of them were written to, and with what.
  */
 #include "cgroup/layout.h"
+#include "cgroup/view.h"
 
 #include "base/fd.h"
 #include "base/path.h"
@@ -132,6 +133,8 @@ static void fake_v2(const char *parent)
 					  "init/cgroup.procs",
 					  "work/cgroup.procs",
 					  "work/memory.max",
+					  "work/cpu.max",
+					  "work/pids.max",
 					  "work/cgroup.subtree_control",
 					  NULL};
 	char path[PATH_MAX];
@@ -175,6 +178,8 @@ LAYOUT_TEST(v2_gets_every_limit_where_it_belongs)
 	CHECK_STR(text_of("sys/fs/cgroup/cove/box/memory.oom.group"), "");
 	CHECK_STR(text_of("sys/fs/cgroup/cove/box/cpu.max"), "150000 100000");
 	CHECK_STR(text_of("sys/fs/cgroup/cove/box/pids.max"), "21");
+	CHECK_STR(text_of("sys/fs/cgroup/cove/box/work/cpu.max"), "150000 100000");
+	CHECK_STR(text_of("sys/fs/cgroup/cove/box/work/pids.max"), "20");
 	CHECK_STR(text_of("sys/fs/cgroup/cove/box/io.max"), "8:0 rbps=5242880 wbps=5242880");
 	CHECK_STR(text_of("sys/fs/cgroup/cove/box/cgroup.max.depth"), "2");
 	CHECK_EQ(cg.join_count, 0);
@@ -392,6 +397,83 @@ LAYOUT_TEST(v1_gets_every_limit_where_it_belongs)
 	/* Throttling does not reach below: nobody may leave the group that has it. */
 	CHECK_EQ(cg.v1_work_fd[CGROUP_IO], -1);
 	CHECK_EQ(cg.fd, -1);
+	cgroup_done(&cg);
+}
+
+/* The n-th place that a box is shown, as "name path" without the root of the test. */
+static const char *shown(const struct cgroup *cg, unsigned n)
+{
+	static char text[CGROUP_VIEW_PATH_MAX + 16];
+
+	snprintf(text, sizeof(text), "%s %s", cg->view->at[n].name,
+		 cg->view->at[n].path + strlen(root));
+	return text;
+}
+
+LAYOUT_TEST(a_box_is_shown_its_own_groups)
+{
+	struct cgroup_limits lim = all, one = {.pids = 7};
+	struct cgroup_said said;
+	struct cgroup cg;
+	struct layout l;
+	struct err e;
+
+	fake_v2("sys/fs/cgroup");
+	parse(v2_mounts, "", true, &l);
+	make(&l, &lim, &cg);
+	CHECK_EQ(cgroup_view_make(&l, "box", &cg, &e), 0);
+	CHECK_EQ(cg.view->count, 1);
+	CHECK_STR(shown(&cg, 0), " /sys/fs/cgroup/cove/box/work");
+	cgroup_view_say(&cg, &lim, &said);
+	CHECK_STR(said.memory, "67108864");
+	CHECK_STR(said.cpu, "150000 100000");
+	cgroup_done(&cg);
+	CHECK(!cg.view);
+
+	fake_v1();
+	parse(v1_mounts, "", true, &l);
+	make(&l, &lim, &cg);
+	CHECK_EQ(cgroup_view_make(&l, "box", &cg, &e), 0);
+	CHECK_EQ(cg.view->count, 3);
+	CHECK_STR(shown(&cg, 0), "memory /cg/memory/cove/box/work");
+	CHECK_STR(shown(&cg, 1), "cpu /cg/cpu,cpuacct/cove/box");
+	CHECK_STR(shown(&cg, 2), "pids /cg/pids/cove/box");
+	/* Where the group of a command is not found, the top is read. */
+	cgroup_view_say(&cg, &lim, &said);
+	CHECK_STR(said.memory, "");
+	CHECK_STR(said.cpu, "");
+	cgroup_done(&cg);
+
+	/* Without a limit on processors it is in no group of its own there: none is shown. */
+	make(&l, &one, &cg);
+	CHECK_EQ(cgroup_view_make(&l, "box", &cg, &e), 0);
+	CHECK_EQ(cg.view->count, 2);
+	CHECK_STR(shown(&cg, 1), "pids /cg/pids/cove/box");
+	cgroup_done(&cg);
+}
+
+LAYOUT_TEST(a_box_without_groups_is_shown_none)
+{
+	struct cgroup_limits none = {.mem_bytes = 0};
+	struct cgroup_said said;
+	struct cgroup cg;
+	struct layout l;
+	struct err e;
+
+	parse("", "", true, &l);
+	make(&l, &all, &cg);
+	CHECK_EQ(cgroup_view_make(&l, "box", &cg, &e), 0);
+	CHECK(!cg.view);
+	cgroup_view_say(&cg, &all, &said);
+	CHECK_STR(said.memory, "");
+	cgroup_done(&cg);
+
+	/* The tree alone, which ends and freezes it, tells of no limit. */
+	fake_v2("sys/fs/cgroup");
+	parse(v2_mounts, "", true, &l);
+	make(&l, &none, &cg);
+	CHECK_EQ(cgroup_view_make(&l, "box", &cg, &e), 0);
+	CHECK(!cg.view);
 	cgroup_done(&cg);
 }
 

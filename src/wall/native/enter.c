@@ -217,6 +217,30 @@ static int step_bind_in(struct enter *n, const struct step *s)
 	return r < 0 ? r : guest_attach(&n->guest, copy, m->dst, S_ISDIR(st.st_mode));
 }
 
+/* The whole becomes read-only in one call. Of v2 the first process is in init/, beside work/: a
+ * path that /proc/self/cgroup names begins with "/../work" and, joined to the place of the mount,
+ * leads to the link. */
+static int step_groups(struct enter *n, const struct step *s)
+{
+	static const char top[] = "sys/fs/cgroup";
+	const struct cgroup_view *v = n->plan->config->host->cgroup->view;
+	autoclose int sys = guest_sys_make(&n->guest);
+	int r = sys < 0 ? sys : 0;
+
+	for (unsigned i = 0; i < v->count && r == 0; i++) {
+		char place[64];
+
+		snprintf(place, sizeof(place), "%s/%s", top, v->at[i].name);
+		if (v->at[i].name[0] ? mkdir(place, 0555) < 0
+				     : symlink("cgroup", "sys/fs/work") < 0)
+			return -errno;
+		r = mount_attach(n->plan->view_fd[i], AT_FDCWD, place);
+	}
+	if (r == 0)
+		r = mount_set(sys, MA_RDONLY | MA_NOSUID | MA_NODEV | MA_NOEXEC, -1);
+	return r < 0 ? r : guest_attach(&n->guest, sys, "/sys", true);
+}
+
 static int step_trust(struct enter *n, const struct step *s)
 {
 	return guest_trust_show(&n->guest, n->plan->config->net.trust_pem);
@@ -309,6 +333,7 @@ static const struct {
 	[STEP_BIND] = {step_bind, "mount at"},
 	[STEP_BIND_IN] = {step_bind_in, "mount a part of"},
 	[STEP_SHOW_PROC] = {step_show_proc, "put /proc in its place"},
+	[STEP_GROUPS] = {step_groups, "show the box its cgroup"},
 	[STEP_TRUST] = {step_trust, "make the box trust its door"},
 	[STEP_HOSTNAME] = {step_hostname, "set hostname"},
 	[STEP_LOOPBACK] = {step_loopback, "bring loopback up"},
@@ -489,7 +514,7 @@ void enter_box(struct plan *p, const struct enter_fds *fds)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	setsid();
 	if (p->ids->kind != IDS_RANGE &&
-	    (plan_open_sources(p, &e) < 0 || plan_open_init_fds(p, &e) < 0))
+	    (plan_open_sources(p, &e) < 0 || plan_open_groups(p, &e) < 0))
 		fail(status, &e);
 	if (become_box_root(p->ids, &e) < 0)
 		fail(status, &e);

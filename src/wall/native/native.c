@@ -247,7 +247,7 @@ static int native_begin(const struct wall_config *c, struct wall_box *b, struct 
 	if (p->ids->kind == IDS_RANGE) {
 		r = plan_open_sources(p, e);
 		if (r == 0)
-			r = plan_open_init_fds(p, e);
+			r = plan_open_groups(p, e);
 	} else {
 		r = plan_find_init_fds(p, e);
 	}

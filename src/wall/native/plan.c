@@ -177,7 +177,11 @@ int plan_make(struct plan *p, const struct wall_config *c, struct err *e)
 	bool in_memory = c->layer->ops->flags & STORAGE_MEMORY;
 	int r = check_mounts(c, e);
 
-	*p = (struct plan){.config = c, .ids = c->host->ids, .scratch = -1, .box_ns = -1};
+	*p = (struct plan){.config = c,
+			   .ids = c->host->ids,
+			   .scratch = -1,
+			   .box_ns = -1,
+			   .view_fd = {-1, -1, -1}};
 	if (r < 0)
 		return r;
 	p->init_fd_count = init_fds_list(c->host->cgroup, p->init_fds, &p->forks_untold);
@@ -203,6 +207,8 @@ int plan_make(struct plan *p, const struct wall_config *c, struct err *e)
 	add_step(p, STEP_ROOT, NULL, NULL, -1);
 	add_step(p, STEP_SHOW_DEV, NULL, NULL, -1);
 	add_step(p, STEP_SHOW_PROC, NULL, NULL, -1);
+	if (c->host->cgroup->view)
+		add_step(p, STEP_GROUPS, NULL, NULL, -1);
 	add_step(p, STEP_FILE, "/etc/hosts", p->hosts, -1);
 	add_step(p, STEP_FILE, "/etc/hostname", c->name, -1);
 	if (c->net.on)
@@ -223,6 +229,8 @@ void plan_done(struct plan *p)
 		fd_close(&p->sources[i].fd);
 	for (size_t i = 0; i < p->init_fd_count; i++)
 		fd_close(&p->init_fds[i].fd);
+	for (size_t i = 0; i < CGROUP_VIEWS_MAX; i++)
+		fd_close(&p->view_fd[i]);
 	fd_close(&p->scratch);
 	fd_close(&p->box_ns);
 }
@@ -334,12 +342,19 @@ int plan_find_init_fds(struct plan *p, struct err *e)
 	return r;
 }
 
-int plan_open_init_fds(struct plan *p, struct err *e)
+int plan_open_groups(struct plan *p, struct err *e)
 {
+	const struct cgroup_view *v = p->config->host->cgroup->view;
 	int r = 0;
 
 	for (size_t i = 0; i < p->init_fd_count && r == 0; i++)
 		r = init_fd_open(&p->init_fds[i], e);
+	for (unsigned i = 0; v && i < v->count && r == 0; i++) {
+		p->view_fd[i] = mount_clone(AT_FDCWD, v->at[i].path, false);
+		if (p->view_fd[i] < 0)
+			r = err_errno(e, -p->view_fd[i], "show the box its cgroup '%s'",
+				      v->at[i].path);
+	}
 	return r;
 }
 

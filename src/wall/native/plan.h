@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/limits.h"
+#include "cgroup/view.h"
 #include "filter/filter.h"
 #include "guest/guest.h"
 #include "storage/storage.h"
@@ -58,6 +59,7 @@ enum step_kind {
 	STEP_BIND,	/* source -> a */
 	STEP_BIND_IN,	/* b below a, both in the box's tree -> the destination of mount `source` */
 	STEP_SHOW_PROC, /* as it was made, at /proc */
+	STEP_GROUPS,	/* the box's own groups, read-only, at /sys/fs/cgroup: cgroup/view.h */
 	STEP_TRUST,	/* what it trusts besides the image's own: trust.h */
 	STEP_HOSTNAME,
 	STEP_LOOPBACK,
@@ -89,8 +91,9 @@ struct plan {
 	bool has_nodes;	  /* the scratch has device nodes of the box's own, or: the sources */
 	struct init_fd init_fds[INIT_FDS_MAX];
 	size_t init_fd_count;
-	bool forks_untold; /* refused forks are not known per command */
-	int box_ns;	   /* owned; the box's user namespace, or -1: as root, once it is there */
+	int view_fd[CGROUP_VIEWS_MAX]; /* owned; the box's groups as it is shown them, or -1 */
+	bool forks_untold;	       /* refused forks are not known per command */
+	int box_ns; /* owned; the box's user namespace, or -1: as root, once it is there */
 	struct step steps[PLAN_STEPS_MAX];
 	int step_count;
 	int landlock_abi; /* 0: none */
@@ -111,9 +114,10 @@ void plan_done(struct plan *p); /* closes the sources */
  * otherwise in the new process, whose copy of the mounts it may clone. */
 int plan_open_sources(struct plan *p, struct err *e);
 
-/* The same for what init is given, in the same process; plan_find_init_fds before it exists. */
+/* The same for what init is given and the box is shown of its groups, in the same process;
+ * plan_find_init_fds before it exists. */
 int plan_find_init_fds(struct plan *p, struct err *e);
-int plan_open_init_fds(struct plan *p, struct err *e);
+int plan_open_groups(struct plan *p, struct err *e);
 
 /* As root, once the box's ids are mapped: makes the sources id-mapped, by box_ns. */
 int plan_idmap_sources(struct plan *p, struct err *e);
