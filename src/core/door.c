@@ -144,6 +144,7 @@ int net_check_pattern(struct cove *cove, bool allow, const char *pattern, struct
 	const char *colon = strrchr(pattern, ':'), *bracket = strrchr(pattern, ']');
 	bool has_port = colon && (bracket ? colon > bracket : colon == strchr(pattern, ':'));
 	size_t host_len = has_port ? (size_t)(colon - pattern) : strlen(pattern);
+	uint64_t port;
 	struct buf text;
 	struct json j;
 	int r;
@@ -151,6 +152,8 @@ int net_check_pattern(struct cove *cove, bool allow, const char *pattern, struct
 	if (strstr(pattern, "://"))
 		return err_set(e, ERR_INVALID, EINVAL,
 			       "'%.100s' is a URL: a host is wanted, HOST or HOST:PORT", pattern);
+	if (has_port && (!str_parse_u64(colon + 1, 65535, &port) || port == 0))
+		return err_set(e, ERR_INVALID, EINVAL, "'%.80s': a port is 1 to 65535", pattern);
 	buf_init(&text, 8192);
 	json_init(&j, &text);
 	json_object_begin(&j);
@@ -163,6 +166,10 @@ int net_check_pattern(struct cove *cove, bool allow, const char *pattern, struct
 		json_strn(&j, pattern + 1, (size_t)(bracket - pattern) - 1);
 	else
 		json_strn(&j, pattern, host_len);
+	if (has_port) {
+		json_key(&j, "ports");
+		json_str(&j, colon + 1);
+	}
 	json_object_end(&j);
 	json_array_end(&j);
 	json_object_end(&j);
@@ -172,13 +179,6 @@ int net_check_pattern(struct cove *cove, bool allow, const char *pattern, struct
 	if (r < 0)
 		r = bad_pattern(pattern, r, e);
 	buf_done(&text);
-	if (r == 0 && has_port) {
-		uint64_t port;
-
-		if (!str_parse_u64(colon + 1, 65535, &port) || port == 0)
-			r = err_set(e, ERR_INVALID, EINVAL, "'%.80s': a port is 1 to 65535",
-				    pattern);
-	}
 	return r;
 }
 

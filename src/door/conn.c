@@ -423,7 +423,7 @@ static bool judge_again(struct door_conn *c)
 	    (v.action == ACTION_ASK && !ask_holds(c->was_asked, c->asked_until_ms)))
 		return false;
 	/* It was dialled, or is being dialled, at an address that the new rule does not give. */
-	is_private = v.rule && v.rule->private;
+	is_private = dial_may_be_private(v.rule, &c->host);
 	if (c->dial.next > 0 && c->dial.next <= c->dial.count)
 		return !dial_refused(c->door, &c->dial.addrs[c->dial.next - 1], c->port,
 				     is_private);

@@ -10,7 +10,8 @@
  * is passed through.
  *
  * A literal address is matched by addresses, networks and "*" only, a name by names, suffixes and
- * "*". A private address is matched by an allow or ask only where the rule says `private: true`.
+ * "*". A private address is matched by an allow or ask only where the rule says `private: true`,
+ * and host.cove.internal, this host's loopback, only where the rule has that very name.
  */
 #include "door/decision.h"
 
@@ -105,6 +106,7 @@ static int pattern_rank(const struct pattern *p, const struct host *h)
 /* How exactly the rule names this host: the rank of its best pattern; negative: not at all. */
 static int match_host(const struct entry *e, const struct host *h)
 {
+	bool is_loopback = e->rule.action != ACTION_DENY && host_is_loopback_name(h);
 	int best = -1;
 
 	if (h->is_address && e->rule.action != ACTION_DENY && !e->rule.private &&
@@ -113,6 +115,9 @@ static int match_host(const struct entry *e, const struct host *h)
 	for (size_t i = 0; i < e->pattern_count; i++) {
 		int rank = pattern_rank(&e->patterns[i], h);
 
+		/* A star never stands for this host's loopback. */
+		if (is_loopback && e->patterns[i].kind != PATTERN_NAME)
+			continue;
 		best = rank > best ? rank : best;
 	}
 	return best;

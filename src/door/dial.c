@@ -7,8 +7,9 @@
  *
  * An address is put into its one form before it is checked (an IPv4-mapped one is the IPv4
  * address), and that form is dialled. A deny rule that names an address or a network also holds for
- * the names that lead there. It is checked again right before it is dialled and when it is
- * connected, since rules change meanwhile.
+ * the names that lead there. host.cove.internal is never resolved: a rule that names it lets it be
+ * this host's loopback, and no answer of a resolver can make it another address. An address is
+ * checked again right before it is dialled and when it is connected, since rules change meanwhile.
  */
 #include "door/dial.h"
 
@@ -54,6 +55,11 @@ const char *dial_refused(struct door *door, const struct host *address, uint16_t
 	const struct rule *rule;
 
 	return refused_by(door, address, port, private, &rule);
+}
+
+bool dial_may_be_private(const struct rule *rule, const struct host *host)
+{
+	return rule && (rule->private || host_is_loopback_name(host));
 }
 
 static void finish(struct dial *d, struct channel *up)
@@ -187,7 +193,7 @@ bool name_pay(struct door *d, const struct rule *r, const struct host *h, bool t
 {
 	size_t len = strlen(h->text);
 
-	if (resolver_knows(d->resolver, h))
+	if (host_is_loopback_name(h) || resolver_knows(d->resolver, h))
 		return true;
 	if (door_room(d, r, true) < len) {
 		err_set(e, ERR_LIMIT, EDQUOT, "%.120s: a byte budget is used up", h->text);
@@ -207,6 +213,8 @@ bool name_pay(struct door *d, const struct rule *r, const struct host *h, bool t
 static void on_step(struct ev_defer *s)
 {
 	struct dial *d = container(s, struct dial, step);
+	static const struct resolved loopback[] = {{.family = AF_INET, .addr = {127, 0, 0, 1}},
+						   {.family = AF_INET6, .addr = {[15] = 1}}};
 	struct resolved self = {.family = d->host.family};
 	int r;
 
@@ -217,6 +225,10 @@ static void on_step(struct ev_defer *s)
 	if (d->host.is_address) {
 		memcpy(self.addr, d->host.addr, sizeof(self.addr));
 		on_resolved(&d->resolve, 0, &self, 1);
+		return;
+	}
+	if (host_is_loopback_name(&d->host)) {
+		on_resolved(&d->resolve, 0, loopback, sizeof(loopback) / sizeof(loopback[0]));
 		return;
 	}
 	r = resolve_start(d->door->resolver, &d->resolve, &d->host);
@@ -239,7 +251,7 @@ void dial_start(struct dial *d, const struct host *host, uint16_t port, const st
 	dial_done(d);
 	d->host = *host;
 	d->port = port;
-	d->private = rule && rule->private;
+	d->private = dial_may_be_private(rule, host);
 	d->error = (struct err){0};
 	d->address[0] = 0;
 	/* A box that resolved the name itself has paid for it; through a proxy it did not. */

@@ -34,6 +34,8 @@ void dial_init(struct dial *d, struct door *door);
 void dial_start(struct dial *d, const struct host *host, uint16_t port, const struct rule *rule);
 void dial_done(struct dial *d); /* ends what is under way; idempotent */
 
+/* May what this rule (may be NULL) lets pass have an address that is not public? */
+bool dial_may_be_private(const struct rule *rule, const struct host *host);
 /* May this address be dialled? NULL, or what it is. */
 const char *dial_refused(struct door *door, const struct host *address, uint16_t port,
 			 bool private);

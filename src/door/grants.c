@@ -150,6 +150,11 @@ static int grant_aim(struct grants *all, struct entry *g, const char *pattern, s
 	if (wrong)
 		return err_set(e, ERR_INVALID, EINVAL, "'%.100s': %s", pattern, wrong);
 	g->pattern_count = 1;
+	if (!port && g->rule.action != ACTION_DENY && pattern_is_loopback(g->patterns))
+		return err_set(e, ERR_INVALID, EINVAL,
+			       HOST_LOOPBACK_NAME
+			       " is this host's loopback: name the port, as in " HOST_LOOPBACK_NAME
+			       ":8080");
 	if (port) {
 		g->ports[g->port_count++] = port;
 	} else if (g->rule.action != ACTION_DENY) {

@@ -85,6 +85,10 @@ static void on_recorded(struct broker_call *call, int r, struct err *e)
 		r = -e->code;
 		record(q->door, NULL, &q->host, &(struct verdict){.rule = q->rule}, DENIAL_BUDGET,
 		       e->msg);
+	} else if (r == 0 && host_is_loopback_name(&q->host)) {
+		/* Never asked outside: it is what the door says it is. */
+		on_resolved(&q->resolve, 0, NULL, 1);
+		return;
 	} else if (r == 0) {
 		r = resolve_start(q->door->resolver, &q->resolve, &q->host);
 	} else {

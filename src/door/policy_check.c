@@ -48,6 +48,13 @@ int policy_check_rule(struct policy_reading *x, const struct entry *r, const str
 			return source_error(
 				&x->src, v->line,
 				"the rule names private addresses; add 'private: true'");
+	for (size_t i = 0; i < r->pattern_count; i++)
+		if (r->rule.action != ACTION_DENY && pattern_is_loopback(&r->patterns[i]) &&
+		    !r->port_count)
+			return source_error(&x->src, v->line,
+					    HOST_LOOPBACK_NAME
+					    " is this host's loopback, where much listens: name "
+					    "the ports, as in 'ports: [8080]'");
 	if (r->rule.action != ACTION_ASK && (n = reading_find(v, "ask_timeout")))
 		return source_error(&x->src, n->key_line,
 				    "'ask_timeout' is for a rule with 'ask'; leave it out");

@@ -10,6 +10,8 @@
 #include "door/policy.h"
 #include "door/policy_tree.h"
 
+#include <string.h>
+
 enum { POLICY_USE_MAX = 32 }; /* presets and groups there are, at most */
 
 enum pattern_kind { PATTERN_ANY, PATTERN_NAME, PATTERN_SUFFIX, PATTERN_CIDR };
@@ -74,6 +76,11 @@ const char *pattern_parse(struct pattern *ret, struct arena *a, const char *text
 /* One of `methods` or `paths`, likewise. */
 const char *policy_method_wrong(const char *text);
 const char *policy_path_wrong(const char *text);
+/* Is it this host's loopback by its name? */
+static inline bool pattern_is_loopback(const struct pattern *p)
+{
+	return p->kind == PATTERN_NAME && strcmp(p->text, HOST_LOOPBACK_NAME) == 0;
+}
 /* Is every address that it has one that needs `private: true`? */
 bool pattern_is_private(const struct pattern *p);
 

@@ -165,6 +165,9 @@ static void judge(const struct policy *p, struct suggest_item *t)
 		judge_request(p, t, &v);
 	else if (v.action != ACTION_DENY)
 		t->fate = SUGGEST_ALLOWED;
+	else if (!t->port && strcmp(t->host, HOST_LOOPBACK_NAME) == 0)
+		remark(t, "only its name was asked for: a rule for this host's loopback says which "
+			  "'ports'");
 }
 
 /* Does what was written let all of it pass? What it does not becomes a remark. */

@@ -189,7 +189,7 @@ void web_send_request(struct web *w)
 {
 	const struct tls_identity *id =
 		w->req.injection ? injection_identity(w->req.injection) : NULL;
-	bool private = w->req.verdict.rule && w->req.verdict.rule->private;
+	bool private = dial_may_be_private(w->req.verdict.rule, &w->config.host);
 	const char *rule = w->req.verdict.rule ? w->req.verdict.rule->name : "";
 	bool is_same_kind = w->up.private == private &&
 			    w->up.injects == (w->req.injection != NULL) &&
@@ -615,7 +615,7 @@ bool web_judge_again(struct web *w)
 	}
 	/* It went, or is going, where the new rule does not let it. */
 	if (is_allowed && w->state != WEB_DECIDE && w->up.private)
-		is_allowed = rule && rule->private;
+		is_allowed = dial_may_be_private(rule, &w->config.host);
 	/* A rule may deny the address that the host led to. */
 	if (is_allowed && w->up.side.channel &&
 	    (host_parse(&address, w->address) < 0 ||

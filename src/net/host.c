@@ -127,6 +127,11 @@ static int parse_bracketed(struct host *ret, const char *text, uint16_t *ret_por
 	return parse_address(ret, inner);
 }
 
+bool host_is_loopback_name(const struct host *h)
+{
+	return !h->is_address && strcmp(h->text, HOST_LOOPBACK_NAME) == 0;
+}
+
 int host_parse_authority(struct host *ret, const char *text, uint16_t *ret_port)
 {
 	const char *colon = strchr(text, ':');

@@ -28,6 +28,11 @@ int host_parse(struct host *ret, const char *text);
 /* "name", "name:443", "1.2.3.4:443", "[::1]:443", "::1". *ret_port is 0 where there is none. */
 int host_parse_authority(struct host *ret, const char *text, uint16_t *ret_port);
 
+/* The name by which a box reaches this host's own loopback. It is in no DNS: the door alone knows
+ * it, and only for a rule that names it, with ports. */
+#define HOST_LOOPBACK_NAME "host.cove.internal"
+bool host_is_loopback_name(const struct host *h);
+
 /* A network: "10.0.0.0/8", "fd00::/8", or a single address. Bits beyond the prefix must be 0. */
 struct cidr {
 	int family;

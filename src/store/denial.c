@@ -67,9 +67,13 @@ const char *denial_reason(enum denial why)
 bool denial_pattern(const struct denied *d, char *dst, size_t size)
 {
 	bool six = d->host && strchr(d->host, ':');
+	/* The host's loopback is given by ports alone (net/host.h). */
+	bool by_port = d->host && strcmp(d->host, "host.cove.internal") == 0;
 	char port[24] = "";
 
-	if (d->port && d->port != 443 && d->port != 80)
+	if (by_port && !d->port)
+		snprintf(port, sizeof(port), ":PORT");
+	else if (d->port && (by_port || (d->port != 443 && d->port != 80)))
 		snprintf(port, sizeof(port), ":%llu", (unsigned long long)d->port);
 	return d->host && (size_t)snprintf(dst, size, "%s%s%s%s", six ? "[" : "", d->host,
 					   six ? "]" : "", port) < size;

@@ -48,6 +48,9 @@ static int host_rank(const struct entry *e, const struct host *h)
 		else if (!h->is_address && p->kind == PATTERN_SUFFIX && n > m &&
 			 !strcmp(h->text + (n - m), p->text))
 			rank = (int)m + 1;
+		if (!strcmp(h->text, "host.cove.internal") && e->rule.action != ACTION_DENY &&
+		    p->kind != PATTERN_NAME)
+			rank = -1;
 		best = rank > best ? rank : best;
 	}
 	if (h->is_address && !e->rule.private && e->rule.action != ACTION_DENY &&

@@ -151,6 +151,37 @@ TEST(addresses_and_networks)
 	policy_free(p);
 }
 
+/* This host's loopback is what a rule names it, and no star. */
+TEST(the_hosts_loopback)
+{
+	static const char here[] = "host.cove.internal";
+	struct policy *p = parse("version: 1\nrules:\n- name: wide\n  allow: ['*', '*.internal', "
+				 "'*.cove.internal', 127.0.0.1]\n  ports: any\n  private: true\n"
+				 "- name: asks\n  ask: '*'\n  ports: any\n");
+	struct err e;
+
+	CHECK_STR(connects(p, here, 8080, 0), "deny");
+	CHECK_STR(connects(p, "x.host.cove.internal", 8080, 0), "allow wide");
+	granted = grants_new(false);
+	CHECK_EQ(grants_add(granted, ACTION_ALLOW, "*", 0, false, &e), 0);
+	CHECK_STR(connects(p, here, 80, 0), "deny");
+	CHECK_EQ(grants_add(granted, ACTION_ALLOW, here, 0, false, &e), -EINVAL);
+	CHECK_EQ(grants_add(granted, ACTION_ALLOW, "host.cove.internal:8080", 0, false, &e), 0);
+	CHECK_STR(connects(p, here, 8080, 0), "allow allow grant");
+	CHECK_STR(connects(p, here, 80, 0), "deny");
+	CHECK_EQ(grants_add(granted, ACTION_DENY, "*.internal", 0, false, &e), 0);
+	CHECK_STR(connects(p, here, 8080, 0), "deny deny grant");
+	grants_free(granted);
+	granted = NULL;
+	policy_free(p);
+	p = parse("version: 1\nrules:\n- name: here\n  allow: HOST.cove.internal.\n  ports: "
+		  "[8080]\n");
+	CHECK_STR(connects(p, here, 8080, 0), "allow here");
+	CHECK_STR(connects(p, here, 8081, 0), "deny");
+	CHECK_STR(connects(p, "127.0.0.1", 8080, 0), "deny");
+	policy_free(p);
+}
+
 TEST(requests_and_when_to_look_inside)
 {
 	struct policy *p = parse(
