@@ -254,6 +254,7 @@ struct cove_command {
 	 * half of its end, with a line between that says how many are missing. 0: the first 1 MiB.
 	 */
 	size_t max_output;
+	bool merge; /* stderr is stdout: both in the order in which they were written */
 };
 #define COVE_NO_GRACE UINT64_MAX
 

@@ -301,6 +301,7 @@ struct cove_command cli_command(const struct options *o)
 									      : o->box.timeout_ms,
 		.background = o->background,
 		.token = o->token,
+		.merge = o->merge,
 		.grace_ms = o->given[OPT_GRACE] && o->grace_ms == 0 ? COVE_NO_GRACE : o->grace_ms,
 	};
 }

@@ -35,9 +35,9 @@ const struct verb verb_exec = {
 		"box's memory ran out, and a line on stderr says so); 124 timed out; 125 Cove\n"
 		"failed; 126 the command cannot be executed; 127 no such command; 2 wrong\n"
 		"usage.\n",
-	.options = (const enum opt_id[]){OPTS_COMMAND, OPT_GRACE, OPT_MAX_OUTPUT, OPT_TTY,
-					 OPT_NO_TTY, OPT_INTERACTIVE, OPT_BACKGROUND, OPT_TOKEN,
-					 OPTS_COMMON, OPT_END},
+	.options = (const enum opt_id[]){OPTS_COMMAND, OPT_GRACE, OPT_MAX_OUTPUT, OPT_MERGE,
+					 OPT_TTY, OPT_NO_TTY, OPT_INTERACTIVE, OPT_BACKGROUND,
+					 OPT_TOKEN, OPTS_COMMON, OPT_END},
 	.command_at = 2,
 	.args = {2, -1},
 	.has_box = true,

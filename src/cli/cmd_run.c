@@ -6,6 +6,7 @@ static int run(struct cli *c)
 	struct cove_box_options options = cli_box_options(&c->o);
 	struct cove_command command = {.size = sizeof(command),
 				       .argv = c->o.args,
+				       .merge = c->o.merge,
 				       .grace_ms = cli_command(&c->o).grace_ms};
 	struct cove_box *box;
 	struct cove_error err;
@@ -47,9 +48,9 @@ const struct verb verb_run = {
 		"box's memory ran out, and a line on stderr says so); 124 timed out; 125 Cove\n"
 		"failed; 126 the command cannot be executed; 127 no such command; 2 wrong\n"
 		"usage.\n",
-	.options = (const enum opt_id[]){OPT_NAME, OPTS_BOX, OPT_GRACE, OPT_MAX_OUTPUT, OPT_TTY,
-					 OPT_NO_TTY, OPT_INTERACTIVE, OPTS_COMMON, OPTS_LIMITS,
-					 OPT_END},
+	.options = (const enum opt_id[]){OPT_NAME, OPTS_BOX, OPT_GRACE, OPT_MAX_OUTPUT, OPT_MERGE,
+					 OPT_TTY, OPT_NO_TTY, OPT_INTERACTIVE, OPTS_COMMON,
+					 OPTS_LIMITS, OPT_END},
 	.command_at = 1,
 	.args = {0, -1},
 	.run = run,

@@ -94,6 +94,8 @@ const struct verb verb_sh = {
 		"A result holds the first 1 MiB of each stream, or with --max-output (at most\n"
 		"1M with --json) the first and the last half of that, and between them a line\n"
 		"that says how many bytes were left out; `cove logs --exec ID` has all.\n"
+		"stdout and stderr are apart, and their order is not known; --merge makes one\n"
+		"stream of them, in the order they were written, on stdout.\n"
 		"With --json the result is one object: exec_id, exit_code, stdout, stderr,\n"
 		"stdout_bytes, stderr_bytes, cwd, duration_ms, timed_out, oom_killed, signal,\n"
 		"truncated, shell (kept, exited, restarted), never_started (true for a line\n"
@@ -114,8 +116,8 @@ const struct verb verb_sh = {
 		"memory ran out, and a line on stderr says so); 124 timed out; 125 Cove failed;\n"
 		"2 wrong usage.\n",
 	.options = (const enum opt_id[]){OPT_SHELL, OPTS_COMMAND, OPT_LOGIN, OPT_GRACE,
-					 OPT_MAX_OUTPUT, OPT_INTERACTIVE, OPT_BACKGROUND, OPT_TOKEN,
-					 OPTS_COMMON, OPT_END},
+					 OPT_MAX_OUTPUT, OPT_MERGE, OPT_INTERACTIVE, OPT_BACKGROUND,
+					 OPT_TOKEN, OPTS_COMMON, OPT_END},
 	.command_at = 2,
 	.args = {2, -1},
 	.run = run,

@@ -168,7 +168,7 @@ struct options {
 	uint64_t out_from, err_from;
 	int signal;
 	bool tty, no_tty, interactive, background, remove, follow, force, quiet, watch;
-	bool json, login, verbose, help, no_test, once, denied;
+	bool json, login, merge, verbose, help, no_test, once, denied;
 	bool given[OPT_COUNT];
 	const char **args; /* owned array, borrowed strings, NULL-terminated */
 	size_t arg_count;

@@ -6,6 +6,8 @@
 #define OPTIONS_COMMAND(X) \
 	X(MAX_OUTPUT, "max-output", 0, LIMIT_SIZE, max_output, "SIZE", \
 		"of each stream only the first and last half of SIZE; says what is cut") \
+	X(MERGE, "merge", 0, FLAG, merge, NULL, \
+		"stderr goes where stdout goes: both in the order they were written") \
 	X(TOKEN, "token", 0, TEXT, token, "TOKEN", \
 		"your name for this request: repeated, it finds the command it started") \
 	X(SHELL, "shell", 0, TEXT, shell, "NAME", \

@@ -149,6 +149,9 @@ int core_async_exec_start(struct core_async_exec *a, struct core_conn *conn,
 	if (r == 0 && c.login && !(conn->peer.features & WIRE_FEATURE_SHELLS))
 		r = err_set(e, ERR_UNSUPPORTED, ENOTSUP,
 			    "the box's keeper knows no login shells (yet)");
+	if (r == 0 && c.merge && !(conn->peer.features & WIRE_FEATURE_MERGE))
+		r = err_set(e, ERR_UNSUPPORTED, ENOTSUP,
+			    "the box's keeper knows no merged streams (yet)");
 	if (r == 0)
 		r = core_exec_begin(&a->x, conn, &c, inline_max, e);
 	if (r == 0)

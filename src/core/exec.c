@@ -81,6 +81,7 @@ static int encode(struct cove_exec *x, const struct cove_command *c, uint64_t in
 		.inline_max = inline_max,
 		.token = c->token,
 		.login = c->login,
+		.merge = c->merge,
 	};
 	int r;
 
@@ -133,7 +134,7 @@ static int check_peer(const struct cove_box *box, struct core_conn *conn,
 	const char *lacks = NULL;
 	int r = 0;
 
-	if (command->token || command->login)
+	if (command->token || command->login || command->merge)
 		r = core_conn_wait_ready(conn, START_WAIT_MS, e);
 	if (r < 0)
 		return r;
@@ -141,6 +142,8 @@ static int check_peer(const struct cove_box *box, struct core_conn *conn,
 		lacks = "tokens";
 	else if (command->login && !(conn->peer.features & WIRE_FEATURE_SHELLS))
 		lacks = "login shells";
+	else if (command->merge && !(conn->peer.features & WIRE_FEATURE_MERGE))
+		lacks = "merged streams";
 	return lacks ? err_set(e, ERR_UNSUPPORTED, ENOTSUP,
 			       "box '%s' was started by a Cove without %s: cove stop %s; cove "
 			       "start %s",

@@ -220,6 +220,10 @@ static int open_ends(struct init_exec *x, const struct user *u, const struct wir
 		child[i] = fds[i != 0];
 		if (fcntl(x->ends[i], F_SETFL, O_NONBLOCK) < 0)
 			return err_errno(e, errno, "make a pipe");
+		if (i == 1 && m->merge) {
+			child[2] = fcntl(child[1], F_DUPFD_CLOEXEC, 3);
+			return child[2] < 0 ? err_errno(e, errno, "make a pipe") : 0;
+		}
 	}
 	return 0;
 }

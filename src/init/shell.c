@@ -120,6 +120,7 @@ static int copy_request(struct line_request *ask, const struct wire_exec *m)
 	int r = copy_string(&ask->text, m->line);
 
 	ask->login = m->login != 0;
+	ask->merge = m->merge != 0;
 	if (r == 0)
 		r = copy_string(&ask->cwd, m->cwd);
 	if (r == 0)

@@ -25,7 +25,7 @@ struct line_request {
 	char *text, *cwd, *user;
 	char *env;
 	uint32_t env_bytes, env_count;
-	bool login;
+	bool login, merge;
 };
 
 struct line {

@@ -72,6 +72,8 @@ static int take_io(struct line *l, struct err *e)
 			l->io->out[i].job = &l->job;
 			l->job.out[i] = &l->io->out[i];
 		}
+		if (l->ask.merge) /* bash's messages come there */
+			l->io->out[0].hide = l->io->shown;
 		r = line_io_write(l->io, l->ask.text, sh);
 	}
 	return r < 0 ? err_errno(e, -r, "make the files of a line") : 0;
@@ -125,16 +127,26 @@ static void print_end(const struct shell *sh, const char *mark, const char *also
 	"\\builtin source ~/.bashrc; }"
 #define SH_LOGIN "{ [ ! -f /etc/profile ] || . /etc/profile; [ ! -f ~/.profile ] || . ~/.profile; }"
 
-/* Before the first line, with its output. */
-static void print_login(const struct line *l, char *ret, size_t size)
+/* Where a line writes to. */
+static void print_outputs(const struct line *l, char *ret, size_t size)
 {
 	const char *dir = l->shell->table->dir, *token = l->io->token;
+
+	if (l->ask.merge)
+		snprintf(ret, size, ">%s/%so 2>&1", dir, token);
+	else
+		snprintf(ret, size, ">%s/%so 2>%s/%se", dir, token, dir, token);
+}
+
+/* Before the first line, with its output. */
+static void print_login(const struct line *l, const char *outputs, char *ret, size_t size)
+{
 	bool bash = l->shell->bash;
 
 	ret[0] = '\0';
 	if (l->shell->login_due)
-		snprintf(ret, size, "%s </dev/null >%s/%so 2>%s/%se%s", bash ? LOGIN : SH_LOGIN,
-			 dir, token, dir, token, bash ? "; " : "\n");
+		snprintf(ret, size, "%s </dev/null %s%s", bash ? LOGIN : SH_LOGIN, outputs,
+			 bash ? "; " : "\n");
 	l->shell->login_due = false;
 }
 
@@ -145,10 +157,11 @@ static void feed_driver(struct line *l)
 	const char *dir = l->shell->table->dir, *token = l->io->token;
 	const char *source = sh->bash ? "\\builtin source" : ".";
 	char text[DRIVER_MAX], back[DRIVER_MAX / 4], end[2 * END_MAX];
-	char also[END_MAX], check[2 * END_MAX], login[3 * END_MAX];
+	char also[END_MAX], check[2 * END_MAX], login[3 * END_MAX], outputs[END_MAX];
 
 	back[0] = check[0] = '\0';
-	print_login(l, login, sizeof(login));
+	print_outputs(l, outputs, sizeof(outputs));
+	print_login(l, outputs, login, sizeof(login));
 	/* A text that does not parse within braces loses its beginning, and bash may go on with
 	 * what comes after the error: so another bash parses it first, and where that fails it goes
 	 * without braces. */
@@ -163,14 +176,12 @@ static void feed_driver(struct line *l)
 	put_back(sh, back, sizeof(back));
 	print_end(sh, token, also, end, sizeof(end));
 	if (l->io->input)
-		snprintf(text, sizeof(text),
-			 "%s%s{ >%s/%ss; %s%s %s/%sc >%s/%so 2>%s/%se; } <%s/%si%s%s", check, login,
-			 dir, token, back, source, dir, token, dir, token, dir, token, dir, token,
+		snprintf(text, sizeof(text), "%s%s{ >%s/%ss; %s%s %s/%sc %s; } <%s/%si%s%s", check,
+			 login, dir, token, back, source, dir, token, outputs, dir, token,
 			 sh->bash ? "; " : "\n", end);
 	else
-		snprintf(text, sizeof(text), "%s%s%s%s %s/%sc </dev/null >%s/%so 2>%s/%se%s%s",
-			 check, login, back, source, dir, token, dir, token, dir, token,
-			 sh->bash ? "; " : "\n", end);
+		snprintf(text, sizeof(text), "%s%s%s%s %s/%sc </dev/null %s%s%s", check, login,
+			 back, source, dir, token, outputs, sh->bash ? "; " : "\n", end);
 	shell_feed(l->shell, text);
 	l->shell->traced = sh->traced || strstr(l->ask.text, "DEBUG");
 }
@@ -361,7 +372,7 @@ static void tell_signal(const struct line *l, unsigned status)
 	    !strstr(l->ask.text, number))
 		text = texts[status - 128];
 	/* The line's own errors may fill the pipe: then they have to do. */
-	if (text && write(l->io->hold_fd[1], text, strlen(text)) < 0)
+	if (text && write(l->io->hold_fd[!l->ask.merge], text, strlen(text)) < 0)
 		log_debug("line %u: %s", l->job.id, strerror(errno));
 }
 

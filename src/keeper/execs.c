@@ -293,8 +293,8 @@ static struct keeper_exec *exec_new(struct keeper *k, const struct wire_exec *m)
 	keeper_input_init(&run->input, m->has_stdin != 0);
 	for (unsigned s = 0; s < OUTPUT_COUNT; s++)
 		run->granted[s] = WIRE_WINDOW;
-	/* A terminal has one stream only. */
-	x->out[OUTPUT_ERR].eof = m->pty != 0;
+	/* A terminal has one stream only; a line has its files for both, whatever it uses. */
+	x->out[OUTPUT_ERR].eof = m->pty || (m->merge && !m->shell);
 	return x;
 }
 

@@ -129,5 +129,7 @@ uint64_t token_arguments(const struct wire_exec *m)
 	add_part(&s, numbers, sizeof(numbers));
 	if (m->login) /* added later: without it the number is what it was */
 		add_text(&s, "login");
+	if (m->merge)
+		add_text(&s, "merge");
 	return number_of(&s);
 }

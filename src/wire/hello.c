@@ -11,20 +11,19 @@ static const struct {
 	const char *name;
 	enum wire_feature bit;
 } features[] = {
-	{"token", WIRE_FEATURE_TOKEN},
-	{"events", WIRE_FEATURE_EVENTS},
-	{"copy", WIRE_FEATURE_COPY},
-	{"shells", WIRE_FEATURE_SHELLS},
+	{"token", WIRE_FEATURE_TOKEN}, {"events", WIRE_FEATURE_EVENTS},
+	{"copy", WIRE_FEATURE_COPY},   {"shells", WIRE_FEATURE_SHELLS},
+	{"merge", WIRE_FEATURE_MERGE},
 };
 
 struct wire_hello wire_hello_ours(void)
 {
-	static const char names[] = "token\0events\0copy\0shells";
+	static const char names[] = "token\0events\0copy\0shells\0merge";
 
 	return (struct wire_hello){
 		.lowest = WIRE_VERSION_MIN,
 		.highest = WIRE_VERSION_MAX,
-		.features = {.data = names, .bytes = sizeof(names), .count = 4},
+		.features = {.data = names, .bytes = sizeof(names), .count = 5},
 	};
 }
 

@@ -22,7 +22,7 @@ static const struct wire_field exec_fields[] = {
 	F(exec, argv), F(exec, line), F(exec, shell), F(exec, env), F(exec, cwd),
 	F(exec, user), F(exec, timeout_ms), F(exec, pty), F(exec, rows), F(exec, cols),
 	F(exec, has_stdin), F(exec, background), F(exec, inline_max), F(exec, token),
-	F(exec, grace_ms), F(exec, login), {0}};
+	F(exec, grace_ms), F(exec, login), F(exec, merge), {0}};
 static const struct wire_field started_fields[] = {F(started, exec_id), F(started, pid), {0}};
 static const struct wire_field queued_fields[] = {F(queued, exec_id), {0}};
 static const struct wire_field exit_fields[] = {

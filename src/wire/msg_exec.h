@@ -35,6 +35,9 @@ struct wire_exec {
 	/* 1: the shell that the line starts reads the profile and ~/.bashrc first, with the line's
 	 * output; for a running shell that did not it is an error. Feature "shells". */
 	uint64_t login;
+	/* 1: stderr is stdout, so that both are in the order in which they were written. Feature
+	 * "merge". */
+	uint64_t merge;
 };
 
 struct wire_started {

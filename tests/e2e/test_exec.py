@@ -429,3 +429,40 @@ def test_max_output_and_a_reader_that_leaves(cove, shared):
     done = subprocess.run(["bash", "-c", f"{words} seq 1 1000000 | head -n1"], env=cove.env, capture_output=True,
                           timeout=DEADLINE)
     assert (done.stdout, done.stderr) == (b"1\n", b"")
+
+
+MIXED = "for i in 1 2 3 4 5; do echo o$i; echo e$i >&2; done; (exit 6)"
+ORDER = "".join(f"o{i}\ne{i}\n" for i in range(1, 6))
+
+
+@pytest.mark.parametrize("verb", ["run", "exec", "sh"])
+def test_merge(cove, shared, verb):
+    """One stream, in the order in which it was written, wherever it is looked at."""
+    where = [] if verb == "run" else [shared]
+    command = [MIXED] if verb == "sh" else ["--", "bash", "-c", MIXED]
+    got = cove(verb, "--merge", *where, *command)
+    assert (got.rc, got.text, got.errors) == (6, ORDER, "")
+    result = cove(verb, "--merge", "--json", *where, *command).json
+    assert (result["stdout"], result["stderr"], result["exit_code"]) == (ORDER, "", 6)
+    assert (result["stdout_bytes"], result["stderr_bytes"]) == (len(ORDER), 0)
+
+
+def test_merge_in_the_background(cove, box):
+    number = background(cove, box, "bash", "-c", MIXED, flags=["--merge"])
+    assert cove("wait", box, number).rc == 6
+    assert cove("logs", "--exec", number, box).text == ORDER
+    late = background(cove, box, "bash", "-c", "(sleep 0.3; echo late >&2) & echo early", flags=["--merge"])
+    wait_until(lambda: cove("logs", "--exec", late, box).text == "early\nlate\n", "what a child writes later")
+
+
+def test_merge_of_a_line(cove, box):
+    """Also bash's own messages, the report of a signal, stdin, a login, and a line that times out."""
+    assert cove("sh", "--merge", box, "echo a; no-such-command; echo b").text == \
+        "a\nbash: no-such-command: command not found\nb\n"
+    assert cove("sh", "--merge", box, "echo a; (kill -SEGV $BASHPID)").text == "a\nSegmentation fault\n"
+    assert cove("sh", "--merge", "-i", box, "cat; echo e >&2; echo o", input=b"in\n").text == "in\ne\no\n"
+    got = cove("sh", "--merge", "--json", "--timeout", "0.3", box, "echo o; echo e >&2; sleep 1000").json
+    assert (got["stdout"], got["cause"], got["shell"]) == ("o\ne\n", "timeout", "kept")
+    assert cove("sh", "--merge", "--max-output", "8", box, MIXED).text.startswith("o1\ne\n[cove] 22 bytes")
+    split = cove("sh", box, "echo o; echo e >&2")
+    assert (split.text, split.errors) == ("o\n", "e\n")
