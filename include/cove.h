@@ -159,8 +159,8 @@ COVE_API const char *cove_box_name(const struct cove_box *box);
 COVE_API void cove_box_free(struct cove_box *box);
 
 COVE_API int cove_start(struct cove *cove, const char *name, struct cove_error *err);
-/* by: who asks, for the audit log; may be NULL. grace_ms: how long SIGTERM has before SIGKILL; 0 is
- * SIGKILL at once, COVE_GRACE_MS what `cove stop` gives. */
+/* by: who asks, shown as who ended it; may be NULL. grace_ms: how long SIGTERM has before SIGKILL;
+ * 0 is SIGKILL at once, COVE_GRACE_MS what `cove stop` gives. */
 #define COVE_GRACE_MS 2000
 COVE_API int cove_stop(struct cove *cove, const char *name, const char *by, uint64_t grace_ms,
 		       struct cove_error *err);
@@ -168,7 +168,8 @@ COVE_API int cove_stop(struct cove *cove, const char *name, const char *by, uint
  * force. */
 COVE_API int cove_remove(struct cove *cove, const char *name, bool force, struct cove_error *err);
 
-/* state: "created", "running", "paused", "stopped", or "broken" where its record is damaged. */
+/* state: "created", "running", "paused", "stopped"; "damaged" where one of its files is, "unknown"
+ * where they cannot be read. */
 struct cove_box_info {
 	char name[64], image[64], workspace[64], state[16], cause[64], by[64], persistence[16];
 	char session[128];
@@ -247,8 +248,8 @@ struct cove_command {
 	 * own (then only a shell's lines get SIGTERM) and in a box of an older Cove. */
 	uint64_t grace_ms;
 	/* With shell: where this line starts it, it reads the profile and ~/.bashrc first. A shell
-	 * that runs and did not, or runs with another directory (cwd), environment (env) or user
-	 * than are given here, is COVE_INVALID: a shell has those of its first line. */
+	 * that runs and did not, or as another user than given here, is COVE_INVALID, and so are a
+	 * directory (cwd) and environment (env) for it: a shell has those of its first line. */
 	bool login;
 	/* cove_run: of each stream keep so many bytes, at most 1 MiB, half of its beginning and
 	 * half of its end, with a line between that says how many are missing. 0: the first 1 MiB.
@@ -286,7 +287,7 @@ struct cove_result {
 	const char *shell;  /* "kept", "exited", "restarted", or NULL for exec */
 	/* Why it ended: "exit", "signal", "timeout", "killed", "interrupted"; the limit it met:
 	 * "oom" (then oom_killed), "pids", "disk"; or its box ended: "stopped" (stop, close, rm),
-	 * "ttl", "idle". */
+	 * "ttl", "idle". Or it did not end yet, "running" or "queued", or "failed to start". */
 	char cause[32];
 	/* Of the whole tree of the command; 0 where the host cannot tell, of I/O COVE_UNKNOWN. */
 	uint64_t cpu_us, mem_peak_bytes, io_read_bytes, io_write_bytes;

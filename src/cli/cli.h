@@ -5,7 +5,7 @@
  * A verb is one file, cmd_<verb>.c, that defines a struct verb; main.c lists them. A handler gets
  * parsed options and returns the exit status of the program.
  *
- *	0	fine, or the command's own status (run, exec, sh, shell, attach)
+ *	0	fine, or the command's own status (run, exec, sh, shell, attach, wait)
  *	2	the command line is wrong
  *	124	the command timed out
  *	125	Cove itself could not

@@ -2,7 +2,7 @@
  * cove sbx: the verbs of Docker's sbx, for programs that call it (harness-kernel's DockerSandbox).
  * Also what the program does when it is called sbx.
  *
- * A dialect: it translates and decides nothing. Each verb here ends in the call of cove.h that the
+ * A dialect: it translates. Each verb here ends in the call of cove.h that the
  * verb of Cove's own makes. What is different is what its callers rely on: a workspace stands at
  * the same absolute path inside as on the host, commands start there, exec starts a stopped box,
  * and the sentences say "already exists" and "not found".
@@ -362,8 +362,10 @@ static void open_root(struct cli *c)
 	struct cove_result result = {0};
 	struct cove_box *box = NULL;
 
-	if (cove_find(c->cove, c->o.box.name, &box, NULL) == 0)
-		(void)cove_run(box, &command, &result, NULL);
+	if (cove_find(c->cove, c->o.box.name, &box, NULL) == 0 &&
+	    cove_run(box, &command, &result, NULL) == 0 && result.exit_code != 0)
+		cli_note("the box's user cannot reach what is below /root: chmod o+x /root failed "
+			 "in the box");
 	cove_result_free(&result);
 	cove_box_free(box);
 }

@@ -32,9 +32,9 @@ static int get_line(struct cli *c, struct buf *line)
 				 "LINE is one argument: quote it, and write flags before BOX "
 				 "(after the line: '%.60s')",
 				 c->o.args[2]);
-	r = from_stdin ? read_line(line) : buf_append_str(line, c->o.args[1]);
 	if (from_stdin && c->o.interactive)
 		return cli_usage(c, "'-' and -i both want stdin");
+	r = from_stdin ? read_line(line) : buf_append_str(line, c->o.args[1]);
 	if (r == -EINVAL)
 		return cli_error(c, COVE_INVALID, "the line holds a NUL byte");
 	if (r == -ENOBUFS || buf_len(line) > LINE_BYTES_MAX)
@@ -101,7 +101,8 @@ const struct verb verb_sh = {
 		"truncated, shell (kept, exited, restarted), never_started (true for a line\n"
 		"that was ended while it waited), cause (exit, signal, timeout, killed,\n"
 		"oom, pids, disk; stopped, ttl, idle with its box), cpu_ms, mem_peak_bytes,\n"
-		"io_read_bytes, io_write_bytes; and stdout_base64 or stderr_base64 where the\n"
+		"io_read_bytes, io_write_bytes, denied; and stdout_base64 or stderr_base64 where "
+		"the\n"
 		"bytes are not UTF-8.\n"
 		"\n"
 		"Examples\n"

@@ -99,7 +99,7 @@ static int plan_make(struct command_plan *p, const struct options *o, struct cov
 				  (flags & COMMAND_TERMINAL) && ours && isatty(STDOUT_FILENO));
 	p->stream.collect = o->json;
 	p->stream.max_output = max_output_of(o);
-	p->stream.grace_ms = o->grace_ms;
+	p->stream.grace_ms = command->grace_ms;
 	p->stream.raw = command->pty && ours;
 	if (o->interactive || command->pty)
 		p->stream.input = command_has_stdin();

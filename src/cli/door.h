@@ -5,7 +5,7 @@
 
 enum { BY_MAX = 96 };
 
-/* Who asks, for the record: the uid, and what the environment says beside it. */
+/* Who asks, for the audit log: the uid, and what the environment says beside it. */
 const char *door_by(char ret[BY_MAX]);
 
 /* `cove allow` and `cove deny`. */

@@ -306,7 +306,8 @@ static bool is_unattended(const struct stream *s)
 /* Milliseconds until on_late has something to do, or -1. */
 static int time_left(const struct stream *s)
 {
-	uint64_t grace_ms = s->o->grace_ms ? s->o->grace_ms : GRACE_MS;
+	uint64_t given_ms = s->o->grace_ms == COVE_NO_GRACE ? 0 : s->o->grace_ms;
+	uint64_t grace_ms = s->o->grace_ms ? given_ms : GRACE_MS;
 	uint64_t limit, now = clock_mono_ms();
 
 	if (s->asked == 0 || (s->asked == 1 && !is_unattended(s) && s->noted))

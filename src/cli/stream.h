@@ -18,7 +18,7 @@ struct stream_options {
 	/* Of each stream, as in collect.h: the beginning as it comes, the end when it has ended; or
 	 * both in the result. 0: all of it, or in the result the first RESULT_INLINE_MAX. */
 	size_t max_output;
-	/* From our SIGTERM or SIGHUP to the command's SIGKILL; 0: 10 s. */
+	/* From our SIGTERM or SIGHUP to the command's SIGKILL; 0: 10 s, COVE_NO_GRACE: none. */
 	uint64_t grace_ms;
 };
 

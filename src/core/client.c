@@ -125,12 +125,18 @@ static int on_frame(struct core_request *q, const struct wire_frame *f, struct e
 	return is_last;
 }
 
+static void forget_texts(struct core_async_exec *a)
+{
+	free(take_ptr(a->x.cwd));
+	free(take_ptr(a->x.denied));
+}
+
 static void on_done(struct core_request *q, int r, const struct err *e)
 {
 	struct core_async_exec *a = container(q, struct core_async_exec, x.call.q);
 
 	a->x.done = true;
-	free(take_ptr(a->x.cwd));
+	forget_texts(a);
 	a->on_done(a, r, e);
 }
 
@@ -203,5 +209,5 @@ int core_async_exec_close_input(struct core_async_exec *a)
 void core_async_exec_cancel(struct core_async_exec *a)
 {
 	core_request_cancel(&a->x.call.q);
-	free(take_ptr(a->x.cwd));
+	forget_texts(a);
 }

@@ -2,9 +2,9 @@
  * Policies and grants of boxes, and talking to their doors.
  *
  * Only cove-door reads policies, so it is also who checks one: `cove-door check` with the text in a
- * memory file. What holds for a box is on disk before its door reads it again; a door
- * that does not run reads it when it starts. Every change is in the box's record with who asked: by
- * its door, or, where the box does not run, from here.
+ * memory file. What holds for a box is on disk before its door reads it again; a door that does not
+ * run reads it when it starts. Every change is in the audit log with who asked: by its door, or,
+ * where the box does not run, from here.
  */
 #include "core/door.h"
 

@@ -64,7 +64,8 @@ static bool load_info(struct cove *cove, const char *name, bool sweep, struct co
 	memset(ret, 0, sizeof(*ret));
 	str_copy(ret->name, sizeof(ret->name), name);
 	if (r < 0) {
-		str_copy(ret->state, sizeof(ret->state), "damaged");
+		str_copy(ret->state, sizeof(ret->state),
+			 e.kind == ERR_DAMAGED ? "damaged" : "unknown");
 		str_copy(ret->cause, sizeof(ret->cause), "see cove inspect");
 		return true;
 	}

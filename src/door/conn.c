@@ -197,7 +197,7 @@ static void ask(struct door_conn *c)
 		return;
 	err_set(&e, ERR_LIMIT, -r, "%.120s port %u: too many requests wait for an answer",
 		c->host.text, c->port);
-	door_conn_deny(c, DENIAL_PERSON, &e);
+	door_conn_deny(c, DENIAL_LIMIT, &e);
 }
 
 /* The box may send: a direct connection gets OK, a CONNECT its 200. */
@@ -246,14 +246,7 @@ void door_conn_judge(struct door_conn *c)
 	if (v->action == ACTION_DENY) {
 		if (v->rule && v->rule->once)
 			(void)door_take(c->door, v->rule);
-		why = decision_explain(v, &about, c->door->config.box, &e);
-		if (c->door->trouble.kind != ERR_NONE) {
-			why = DENIAL_POLICY;
-			err_set(&e, ERR_DENIED, EACCES,
-				"nothing is let through: the policy cannot be read; see `cove "
-				"inspect %s`",
-				c->door->config.box);
-		}
+		why = door_explain(c->door, v, &about, &e);
 		door_conn_deny(c, why, &e);
 	} else if (c->is_proxied && !c->said_connect) {
 		door_conn_to_web(c, false, NULL);

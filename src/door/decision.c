@@ -363,7 +363,6 @@ enum denial decision_explain(const struct verdict *v, const struct subject *s, c
 				 .host = h->text,
 				 .port = s->port,
 				 .method = r ? r->method : NULL,
-				 .path = r ? r->path : NULL,
 				 .rule = v->rule ? v->rule->name : NULL};
 	char remedy[DENIAL_REMEDY_MAX] = "", port[16] = "";
 	size_t used;

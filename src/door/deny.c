@@ -1,5 +1,19 @@
 /* Denials: a row for the audit log, and a notice for the keeper; see door.h. */
+#include "door/decision.h"
 #include "door/door.h"
+
+#include <errno.h>
+
+enum denial door_explain(const struct door *d, const struct verdict *v, const struct subject *s,
+			 struct err *e)
+{
+	if (d->trouble.kind == ERR_NONE)
+		return decision_explain(v, s, d->config.box, e);
+	err_set(e, ERR_DENIED, EACCES,
+		"nothing is let through: the policy cannot be read; see `cove inspect %s`",
+		d->config.box);
+	return DENIAL_POLICY;
+}
 
 /* A notice that finds no room is lost; the row is not. */
 void door_deny(struct door *d, struct broker_call *call, struct audit_row *row, enum denial why)
@@ -9,7 +23,6 @@ void door_deny(struct door *d, struct broker_call *call, struct audit_row *row, 
 				    .host = row->host,
 				    .port = row->port,
 				    .method = row->method,
-				    .path = row->path,
 				    .rule = row->rule};
 	char remedy[DENIAL_REMEDY_MAX];
 	const struct wire_denied m = {.exec_id = row->exec_id,

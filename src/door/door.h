@@ -100,6 +100,10 @@ uint64_t door_room(const struct door *d, const struct rule *r, bool is_up);
 
 /* Records a row that denies (call may be NULL), and tells the keeper; before the box has its
  * answer, so that the command it is for has not ended yet. */
+/* Why the door denies by this verdict, or by none because the policy cannot be read, as an
+ * ERR_DENIED. */
+enum denial door_explain(const struct door *d, const struct verdict *v, const struct subject *s,
+			 struct err *e);
 void door_deny(struct door *d, struct broker_call *call, struct audit_row *row, enum denial why);
 
 /* conn.c */

@@ -119,6 +119,8 @@ int inflater_feed(struct inflater *z, const uint8_t *p, size_t n, size_t *ret_us
 		else if (used == n)
 			break;
 	}
+	if (r == -ENOMEM)
+		return err_errno(e, ENOMEM, "inflate a compressed answer");
 	if (r < 0)
 		return err_set(e, ERR_PROTOCOL, -r, "a compressed answer is broken");
 	z->in += used;

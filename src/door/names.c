@@ -146,25 +146,28 @@ void name_start(struct door *d, uint32_t id, const struct wire_name *m)
 		return;
 	}
 	if (v.action == ACTION_DENY)
-		why = decision_explain(&v, &about, d->config.box, &e);
-	record(d, NULL, &h, &v, d->trouble.kind ? DENIAL_POLICY : why, NULL);
+		why = door_explain(d, &v, &about, &e);
+	record(d, NULL, &h, &v, why, NULL);
 	door_reply(d, id, v.action == ACTION_DENY ? -EACCES : 0, &e);
 }
 
 void names_judge_again(struct door *d)
 {
 	for (struct name_query *q = d->names, *next; q; q = next) {
+		const struct subject about = {SUBJECT_NAME, &q->host, 0, NULL};
+		enum denial why = DENIAL_UNMATCHED;
 		struct verdict v;
 		struct err e;
 
 		next = q->next;
-		door_decide(d, &(struct subject){SUBJECT_NAME, &q->host, 0, NULL}, &v);
+		door_decide(d, &about, &v);
 		q->rule = v.rule;
 		if (v.action == ACTION_ALLOW)
 			continue;
 		/* Where a person is to be asked it is not resolved until then. */
-		record(d, NULL, &q->host, &v, v.rule ? DENIAL_RULE : DENIAL_UNMATCHED,
-		       "the policy changed meanwhile");
+		if (v.action == ACTION_DENY)
+			why = door_explain(d, &v, &about, &e);
+		record(d, NULL, &q->host, &v, why, "the policy changed meanwhile");
 		err_set(&e, ERR_DENIED, EACCES, "no rule allows %s any more", q->host.text);
 		door_reply(d, q->id, v.action == ACTION_DENY ? -EACCES : 0, &e);
 		query_remove(q);

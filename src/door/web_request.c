@@ -260,7 +260,7 @@ static void ask(struct web *w)
 	if (ask_start(w->config.door, &w->wait, &what) == 0)
 		return;
 	err_set(&e, ERR_LIMIT, ENOBUFS, "too many requests wait for an answer");
-	deny(w, DENIAL_PERSON, 429, &e);
+	deny(w, DENIAL_LIMIT, 429, &e);
 }
 
 /* ---- the request's head ---- */
@@ -438,10 +438,10 @@ int web_read_request(struct web *w)
 		if (v->rule && v->rule->once)
 			(void)door_take(w->config.door, v->rule);
 		shown = (struct request){.method = w->req.head.method, .path = w->req.path};
-		why = decision_explain(
-			v,
+		why = door_explain(
+			w->config.door, v,
 			&(struct subject){SUBJECT_REQUEST, &w->config.host, w->config.port, &shown},
-			w->config.door->config.box, &e);
+			&e);
 		deny(w, why, 403, &e);
 	} else if (v->action == ACTION_ASK && !w->req.was_asked) {
 		ask(w);

@@ -20,7 +20,6 @@
  *	--shell-dir DIR        instead of INIT_SHELL_DIR, for tests outside a box
  *	--guest NAME           make the insides of the box of that name first (guest/setup.h), with
  *	--guest-mem BYTES, --guest-files N, --guest-net, --guest-trust PEM
- *	--without LIST         only in a build for it: protections that are off (base/control.h)
  * Each of these takes the next inherited descriptor, from 3 on, in their order. None leads out of
  * the box: groups are detached mounts, whose `..` ends at their top.
  *	--cgroup               v2 work/: groups of commands; kill, freeze, all numbers on a v2 host

@@ -60,8 +60,6 @@
 #include <errno.h>
 #include <string.h>
 
-#define SHELL_DEFAULT "default"
-
 /* --- lines --- */
 
 static void line_free(struct init_job *j)
@@ -339,7 +337,7 @@ static int line_new(struct shell *sh, uint32_t id, const struct wire_exec *m, st
 
 static int add_line(struct shell_table *t, uint32_t id, const struct wire_exec *m, struct err *e)
 {
-	const char *name = m->shell[0] ? m->shell : SHELL_DEFAULT;
+	const char *name = m->shell;
 	struct shell *sh = t->shells;
 	struct line *l;
 	int r;

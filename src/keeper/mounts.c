@@ -167,18 +167,19 @@ static int add_mount(struct keeper_mounts *m, const struct spec *s, const struct
 	return keeper_pins_add(m, fd, &w, e);
 }
 
+void keeper_mounts_init(struct keeper_mounts *m)
+{
+	m->count = m->pin_count = 0;
+	m->workspace[0] = m->note[0] = 0;
+	m->workspace_fd = -1;
+	m->volume = VOLUME_NONE;
+}
+
 int keeper_mounts_make(struct keeper_mounts *m, const struct keeper_config *c, struct state *st,
 		       struct err *e)
 {
-	int r;
+	int r = add_workspace(m, &c->spec, st, e);
 
-	m->count = 0;
-	m->workspace[0] = 0;
-	m->workspace_fd = -1;
-	m->volume = VOLUME_NONE;
-	m->note[0] = 0;
-	m->pin_count = 0;
-	r = add_workspace(m, &c->spec, st, e);
 	for (size_t i = 0; i < c->spec.mount_count && r == 0; i++)
 		r = add_mount(m, &c->spec, &c->spec.mounts[i], st, e);
 	return r;

@@ -91,7 +91,7 @@ int keeper_pins_add(struct keeper_mounts *m, int dir_fd, const struct wall_mount
 			continue;
 		/* Its own mount shows who owns it as the box's user. A directory of somebody else's
 		 * in it must not become writable by that. */
-		if (in && in != parent && look(dir_fd, in, &up))
+		if (in && (!parent || strcmp(in, parent) != 0) && look(dir_fd, in, &up))
 			r = pin(m, of, in, up.st_uid != top.st_uid, e);
 		parent = in ? in : parent;
 		if (r == 0)

@@ -180,7 +180,7 @@ static int args_make(struct init_args *a, struct keeper_life *l, const struct ke
 	if (l->volume.bytes > 0) {
 		snprintf(a->disk, sizeof(a->disk), "%" PRIu64, l->volume.bytes);
 		args_add(a, "--disk-limit", a->disk);
-		if (m->volume.mount_fd > 0)
+		if (m->volume.mount_fd >= 0)
 			args_add(a, "--disk", WORKSPACE_DST);
 	}
 	if (s->limits[LIMIT_PIDS] && keeper_limits_hold(l, LIMIT_PIDS)) {
@@ -343,6 +343,7 @@ static int start_init(struct keeper_life *l, struct err *e)
 
 	if (!ready)
 		return err_errno(e, ENOMEM, "start the box");
+	keeper_mounts_init(&ready->mounts);
 	r = start_wall(l, ready, e);
 	for (size_t i = 0; i < ready->args.made_count; i++)
 		free(ready->args.made[i]);

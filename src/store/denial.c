@@ -35,7 +35,8 @@ static const struct {
 			    "raise the budget in the box's policy: cove policy show %b"}},
 	[DENIAL_LIMIT] = {"limit",
 			  "a limit of the box is reached",
-			  {"raise 'limits' in the box's policy: cove policy show %b"}},
+			  {"cove audit %b --denied says which; 'limits' of the box's policy, "
+			   "--net-conns and --net-bytes set them"}},
 	[DENIAL_PERSON] = {"person", "it was not allowed when asked for", {"cove asks"}},
 	[DENIAL_CREDENTIAL] = {"credential",
 			       "its credential cannot be sent",

@@ -29,7 +29,7 @@ struct denied {
 	enum denial why;
 	const char *box, *host;
 	uint64_t port;
-	const char *method, *path, *rule;
+	const char *method, *rule;
 };
 
 enum { DENIAL_REMEDY_MAX = 208 };

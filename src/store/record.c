@@ -410,8 +410,10 @@ int record_load(struct state *s, const char *name, struct record *ret, struct er
 
 		if (lock_fd != -ENOENT) /* without one it never ran */
 			r = lock_fd < 0 ? lock_fd : load_state(s, lock_fd, &got);
-		if (r < 0)
+		if (r == -EBADMSG || r == -EFBIG)
 			r = damaged(s, name, LOCK_FILE, e);
+		else if (r < 0)
+			r = err_errno(e, -r, "read the lock of box '%s'", name);
 	}
 	if (r < 0) {
 		record_done(&got);
@@ -572,18 +574,23 @@ int record_find_user(struct state *s, const char *image, const char *workspace,
 
 	if (r < 0)
 		return r;
-	/* A damaged record counts for nothing: its box cannot be started, only removed. */
 	for (size_t i = 0; i < count && r == 0; i++) {
 		struct record box = {0};
+		struct err why = {0};
 
-		if (load_spec(s, names[i], &box, NULL) < 0) {
-			record_done(&box);
-			continue;
-		}
-		r = (image && strcmp(box.spec.image, image) == 0) ||
-		    (workspace && box.spec.workspace && strcmp(box.spec.workspace, workspace) == 0);
+		r = load_spec(s, names[i], &box, &why);
+		/* A damaged record counts for nothing: its box cannot be started, only removed. Of
+		 * one that cannot be read just now, or that is a newer Cove's, nobody knows. */
+		if (r < 0)
+			r = why.kind == ERR_DAMAGED || why.kind == ERR_NOT_FOUND ? 0 : r;
+		else
+			r = (image && strcmp(box.spec.image, image) == 0) ||
+			    (workspace && box.spec.workspace &&
+			     strcmp(box.spec.workspace, workspace) == 0);
 		if (r > 0)
 			str_copy(ret_box, BOX_NAME_MAX + 1, names[i]);
+		if (r < 0 && e)
+			*e = why;
 		record_done(&box);
 	}
 	state_names_free(names, count);

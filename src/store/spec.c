@@ -9,6 +9,7 @@
 #include "store/spec.h"
 
 #include "base/fd.h"
+#include "base/limits.h"
 #include "base/lines.h"
 #include "base/path.h"
 #include "base/sha.h"
@@ -51,7 +52,8 @@ static const struct {
 	[LIMIT_TTL] = {"ttl_ms", "--ttl", "ttl", UNIT_MS, 100, 3650ull * 86400 * 1000},
 	[LIMIT_IDLE] = {"idle_ms", "--idle", "idle", UNIT_MS, 100, 3650ull * 86400 * 1000},
 	[LIMIT_NET_BYTES] = {"net_bytes", "--net-bytes", "net_bytes", UNIT_BYTES, 1, 1ull << 60},
-	[LIMIT_NET_CONNS] = {"net_conns", "--net-conns", "net_conns", UNIT_COUNT, 1, 1 << 20},
+	[LIMIT_NET_CONNS] = {"net_conns", "--net-conns", "net_conns", UNIT_COUNT, 1,
+			     DOOR_CONNS_MAX},
 };
 
 enum { USER_NAME_MAX = 63 };

@@ -10,8 +10,8 @@
 struct wire_exec {
 	struct wire_list argv; /* exec: program and arguments */
 	const char *line;      /* instead of argv: exec runs it with `bash -c`, or `sh -c` */
-	/* Not NULL: run line in this named persistent shell ("": the default one). cwd, env and
-	 * user are those of the line that starts the shell; for a running shell cwd and env, and
+	/* Not NULL: run line in this named persistent shell. cwd, env and user are those of the
+	 * line that starts the shell; for a running shell cwd and env, and
 	 * another user than its own, are an error. */
 	const char *shell;
 	struct wire_list env; /* NAME=VALUE, added to the box's own */

@@ -33,7 +33,7 @@ struct wire_port {
 /* One verb of the door's own (src/door/control.c), with its arguments. */
 struct wire_door {
 	struct wire_list argv;
-	const char *by; /* who asked, for the record */
+	const char *by; /* who asked, for the audit log */
 };
 
 /* What the door answers with SAY depends on the verb: a text of `grants`, ... */

@@ -611,7 +611,7 @@ SHELL_TEST(a_timeout_asks_first)
 	kept(c, "x=1", 0, "");
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct run *r = run_start(c, &(struct wire_exec){.line = cases[i].line,
-								 .shell = "",
+								 .shell = "default",
 								 .timeout_ms = 400,
 								 .grace_ms = cases[i].grace_ms});
 
