@@ -11,7 +11,8 @@ const struct verb verb_create = {
 	.synopsis = "create [FLAGS]",
 	.summary = "make a box that stays; print its name",
 	.help = "The box runs until `cove stop` or `cove rm`. -e, -w, -u and --timeout become\n"
-		"the defaults of its commands. A limit that this host cannot enforce is an error\n"
+		"the defaults of its commands; a user or directory that the box does not have is\n"
+		"an error, and no box is made. A limit that this host cannot enforce is an error\n"
 		"that says how to get it; with --best-effort `cove inspect` lists it instead.\n"
 		"With --json the whole description is printed instead of the name.\n"
 		"\n"

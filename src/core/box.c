@@ -11,13 +11,16 @@
 #include "base/limits.h"
 #include "base/str.h"
 #include "core/life.h"
+#include "core/transfer.h"
 #include "wire/msg.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 enum { FRESH_NAME_TRIES = 8 };
 
@@ -120,10 +123,41 @@ void box_event_open(struct cove *cove, const struct spec *spec)
 		   });
 }
 
+/* Can commands run as it was asked? Otherwise each of them would fail. */
+static int check_start(struct cove_box *box, const struct cove_box_options *o, struct err *e)
+{
+	const char *dir = o->cwd ? o->cwd : ".";
+	char type = 0, why[160];
+	int r = files_probe(box, dir, NULL, &type, e);
+
+	if (r == -ESRCH) {
+		str_copy(why, sizeof(why), e->msg);
+		return err_set(e, ERR_NOT_FOUND, ESRCH,
+			       "%s (--user): name one of the image's, or a number: UID[:GID]", why);
+	}
+	if (r < 0 || (r > 0 && type == 'd') || !o->cwd)
+		return r < 0 ? r : 0;
+	return err_set(e, ERR_NOT_FOUND, r > 0 ? ENOTDIR : ENOENT,
+		       "'%.120s' is no directory in this box (--workdir): name one of the image's, "
+		       "/workspace, or a --mount",
+		       dir);
+}
+
+static bool has_workspace(const struct cove *cove, const char *name)
+{
+	char disk[80];
+
+	snprintf(disk, sizeof(disk), "%s.img", name);
+	return cove->state.workspaces_fd >= 0 &&
+	       (faccessat(cove->state.workspaces_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
+		faccessat(cove->state.workspaces_fd, disk, F_OK, AT_SYMLINK_NOFOLLOW) == 0);
+}
+
 int box_create(struct cove *cove, struct core_spec *s, const struct cove_box_options *o,
 	       struct cove_box **ret, struct err *e)
 {
 	const struct spec *spec = &s->spec;
+	bool is_new_workspace = spec->workspace && !has_workspace(cove, spec->workspace);
 	struct core_conn *conn = NULL;
 	int r = life_create(cove, s, o, &conn, e);
 
@@ -131,8 +165,19 @@ int box_create(struct cove *cove, struct core_spec *s, const struct cove_box_opt
 		core_sweep_seldom(cove); /* while it comes up */
 	if (r == 0)
 		r = box_handle_take(cove, spec->name, spec->one_shot, conn, ret, e);
-	if (r == 0)
+	if (r < 0)
+		return r;
+	if (!spec->one_shot && (o->cwd || o->user))
+		r = check_start(*ret, o, e);
+	if (r == 0) {
 		box_event_open(cove, spec);
+		return 0;
+	}
+	/* Nothing stays of a box that was not made. */
+	box_unref(take_ptr(*ret));
+	(void)box_destroy(cove, spec->name, "create", NULL);
+	if (is_new_workspace)
+		(void)cove_workspace_remove(cove, spec->workspace, NULL);
 	return r;
 }
 

@@ -11,14 +11,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int add_items(struct buf *b, const char *const *items, const char *what, struct err *e)
+static int add_items(struct buf *b, const char *const *items, unsigned max, const char *what,
+		     struct err *e)
 {
 	size_t count = 0;
 
 	for (size_t i = 0; items && items[i]; i++) {
-		if (++count > SPEC_ARG_MAX || wire_list_add(b, items[i]) < 0)
+		if (++count > max || wire_list_add(b, items[i]) < 0)
 			return err_set(e, ERR_LIMIT, E2BIG,
-				       "the command's %s are too many or too long", what);
+				       "the command has more %s than it may: at most %u, and %u "
+				       "bytes in all; put more into a file (cove cp)",
+				       what, max, WIRE_CONTROL_MAX);
 	}
 	return 0;
 }
@@ -87,15 +90,18 @@ static int encode(struct cove_exec *x, const struct cove_command *c, uint64_t in
 
 	buf_init(&argv, WIRE_CONTROL_MAX);
 	buf_init(&env, WIRE_CONTROL_MAX);
-	r = add_items(&argv, c->argv, "arguments", e);
+	r = add_items(&argv, c->argv, SPEC_ARG_MAX, "arguments", e);
 	if (r == 0)
-		r = add_items(&env, c->env, "variables", e);
+		r = add_items(&env, c->env, INIT_ENV_MAX, "variables", e);
 	if (r == 0) {
 		m.argv = wire_list_of(&argv);
 		m.env = wire_list_of(&env);
 		r = wire_exec_encode(core_out(x->conn), x->call.q.id, 0, &m);
 		if (r < 0)
-			r = err_set(e, ERR_LIMIT, E2BIG, "the command is longer than %u bytes",
+			r = err_set(e, ERR_LIMIT, E2BIG,
+				    "the command, its arguments and variables are longer than %u "
+				    "bytes: "
+				    "put more into a file (cove cp)",
 				    WIRE_CONTROL_MAX);
 	}
 	buf_done(&argv);

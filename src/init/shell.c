@@ -356,7 +356,11 @@ static int add_line(struct shell_table *t, uint32_t id, const struct wire_exec *
 		sh = sh->next;
 	if (init_job_count(t->in, JOB_LINE) >= INIT_LINES_MAX ||
 	    (sh && sh->queued >= INIT_SHELL_QUEUE))
-		return err_set(e, ERR_LIMIT, EAGAIN, "too many lines wait in shell '%s'", name);
+		return err_set(e, ERR_LIMIT, EAGAIN,
+			       "too many lines wait: %u for shell '%s' (at most %u), %u in all (at "
+			       "most %u)",
+			       sh ? sh->queued : 0, name, INIT_SHELL_QUEUE,
+			       init_job_count(t->in, JOB_LINE), INIT_LINES_MAX);
 	if (!sh)
 		r = shell_new(t, name, &sh, e);
 	if (r < 0)

@@ -237,7 +237,9 @@ static int check_ask(struct keeper *k, const struct wire_exec *m, struct err *e)
 	if (m->shell && !str_is_shell_name(m->shell)) /* it is a word in the journal */
 		return err_set(e, ERR_INVALID, EINVAL, SHELL_NAME_RULE, SHELL_NAME_MAX);
 	if (k->running_execs >= INIT_EXECS_MAX)
-		return err_set(e, ERR_LIMIT, EAGAIN, "%u commands are running in box '%s'",
+		return err_set(e, ERR_LIMIT, EAGAIN,
+			       "%u commands are running in box '%s', the most it can have: wait "
+			       "for some, or end some (cove ps, cove kill)",
 			       k->running_execs, k->name);
 	while (k->exec_count >= KEEPER_EXECS_MAX) {
 		struct keeper_exec *old = oldest_closed(k, false);

@@ -59,10 +59,13 @@ static bool is_allowed(int fd)
 static void refuse(int fd, const struct keeper *k)
 {
 	struct wire_error m = {.kind = ERR_LIMIT, .code = EAGAIN};
-	char msg[128];
+	char msg[200];
 	struct buf out;
 
-	snprintf(msg, sizeof(msg), "box '%s' has %u clients already", k->name, k->client_count);
+	snprintf(msg, sizeof(msg),
+		 "box '%s' has %u clients already, the most it can have: wait for some of its "
+		 "commands, or start them with -d",
+		 k->name, k->client_count);
 	m.msg = msg;
 	buf_init(&out, 1024);
 	if (wire_error_encode(&out, 0, 0, &m) == 0)

@@ -183,3 +183,28 @@ def test_running_commands_at_stop_are_recorded(cove, box):
     cove("stop", "--grace", "0", box).ok()
     entry = next(e for e in cove.execs(box) if e["exec_id"] == number)
     assert entry["state"] != "running"
+
+
+@pytest.mark.parametrize("flags,word", [
+    (["-w", "/no/such"], "/no/such"), (["-w", "/etc/passwd"], "/etc/passwd"), (["-u", "nobody-here"], "nobody-here"),
+    (["-u", "nobody-here", "-w", "/tmp"], "nobody-here"), (["--workspace", "unmade", "-w", "/nope"], "/nope")])
+@pytest.mark.parametrize("verb", [["create"], ["create", "--name", "unmade"], ["open", "unmade-session"]])
+def test_a_directory_or_user_that_is_not_there(cove, verb, flags, word):
+    """Is found when the box is made, and then none is."""
+    before = set(cove.names()), cove("workspace", "ls", "-q").text
+    assert word in cove.fails("not_found", *verb, *flags)
+    assert (set(cove.names()), cove("workspace", "ls", "-q").text) == before
+
+
+def test_a_directory_and_user_that_are_there(cove, tmp):
+    box = cove("create", "-w", "/tmp", "-u", "1000:1000").ok().text.strip()
+    assert cove("exec", box, "--", "sh", "-c", "pwd; id -u").text == "/tmp\n1000\n"
+    for flags in (["--workspace", str(tmp) + "/", "-w", "/workspace"], ["-w", "/var/run"]):
+        cove("create", *flags).ok()
+
+
+def test_limits_are_named(cove, box):
+    """What was met, how much it is, and what to do about it."""
+    assert "4096" in cove.fails("limit", "exec", box, "--", "true", *["x"] * 4097)
+    assert "1024" in cove.fails("limit", "exec", *[f"-eA{i}=1" for i in range(1025)], box, "--", "true")
+    assert "1048576" in cove.fails("limit", "exec", box, "--", "true", *["x" * 100000] * 12)
