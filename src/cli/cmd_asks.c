@@ -191,9 +191,9 @@ static int run(struct cli *c)
 	r = look(c, &asks, said, sizeof(said));
 	if (c->o.json && (r == 0 || asks.count))
 		printed = print_json(c, &asks);
-	else if (asks.count)
+	else if (asks.count || r == 0)
 		printed = print_table(c, &asks, false, true);
-	else if (r == 0)
+	if (r == 0 && !c->o.json && !asks.count)
 		cli_note("nothing waits for an answer");
 	asks_done(&asks);
 	return r ? r : printed;

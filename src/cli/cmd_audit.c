@@ -153,6 +153,21 @@ static void put_what(struct buf *b, const struct cove_audit_row *row)
 		put_reason(b, row);
 }
 
+/* Once, before the first row. */
+static void put_titles(struct rows_reading *r, struct buf *b)
+{
+	bool cut = r->columns > 0;
+
+	if (r->titled)
+		return;
+	put(b, "TIME", TIME_WIDTH, cut);
+	if (r->c->o.arg_count == 0)
+		put(b, "BOX", BOX_WIDTH, cut);
+	put(b, "VERDICT", VERDICT_WIDTH, cut);
+	(void)buf_append_str(b, "WHAT\n");
+	r->titled = true;
+}
+
 /* The box only where there may be several. What is long comes last, so that it begins within the
  * narrowest terminal. */
 static void put_row(struct rows_reading *r, const struct cove_audit_row *row, struct buf *b)
@@ -162,14 +177,7 @@ static void put_row(struct rows_reading *r, const struct cove_audit_row *row, st
 	struct buf what;
 	char time[24];
 
-	if (!r->titled) {
-		put(b, "TIME", TIME_WIDTH, cut);
-		if (all_boxes)
-			put(b, "BOX", BOX_WIDTH, cut);
-		put(b, "VERDICT", VERDICT_WIDTH, cut);
-		(void)buf_append_str(b, "WHAT\n");
-		r->titled = true;
-	}
+	put_titles(r, b);
 	put(b, wall_time(time, row->time_ms), TIME_WIDTH, cut);
 	if (all_boxes)
 		put(b, row->box, BOX_WIDTH, cut);
@@ -208,6 +216,19 @@ static bool on_row(void *arg, const struct cove_audit_row *row)
 	return r->status == 0;
 }
 
+static int say_empty(struct rows_reading *r)
+{
+	struct buf b;
+	int status;
+
+	buf_init(&b, LINE_MAX_BYTES);
+	put_titles(r, &b);
+	status = cli_out_buf(r->c, &b);
+	buf_done(&b);
+	cli_note("no rows; every use of a door writes one");
+	return status;
+}
+
 static int show(struct cli *c)
 {
 	uint64_t now = clock_wall_ms();
@@ -230,6 +251,8 @@ static int show(struct cli *c)
 	if (c->o.follow && signals_catch() < 0)
 		return cli_error(c, COVE_INTERNAL, "cannot catch signals");
 	r = cove_audit(c->cove, &options, on_row, &reading, &err);
+	if (r == 0 && reading.status == 0 && !c->o.json && !reading.titled)
+		reading.status = say_empty(&reading);
 	/* The array is whole also where the rows end early; the error is an object after it. */
 	if (c->o.json && reading.status == 0 && (r == 0 || reading.json.begun))
 		reading.status = list_rows_end(&reading.json);

@@ -228,9 +228,9 @@ static int run(struct cli *c)
 		return cli_error(c, COVE_INTERNAL, "cannot catch signals");
 	r = look(c, &(struct look){0}, &last);
 	if (r == 0 && last.count == 0 && !c->o.watch) {
-		if (c->o.json)
-			r = print_json(c, &last);
-		else
+		r = c->o.json ? print_json(c, &last)
+			      : list_print_table(c, &form, last.boxes, 0, false, true);
+		if (!c->o.json)
 			cli_note("no running boxes; `cove ls` lists all");
 	} else if (r == 0) {
 		r = show(c, &last);

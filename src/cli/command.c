@@ -219,12 +219,31 @@ int command_run(struct cli *c, struct cove_box *box, struct cove_command *comman
 	return r;
 }
 
+static int say_started(struct cli *c, const struct cove_box *box,
+		       const struct cove_command *command, const struct cove_event *ev)
+{
+	struct cli_object o;
+	struct json *j;
+	char text[24];
+
+	if (!c->o.json) {
+		snprintf(text, sizeof(text), "%llu\n", (unsigned long long)ev->exec_id);
+		return cli_out(c, text, strlen(text));
+	}
+	j = cli_object_begin(&o);
+	json_kv_u64(j, "exec_id", ev->exec_id);
+	json_kv_str(j, "box", cove_box_name(box));
+	json_kv_str(j, "state", ev->type == COVE_EVENT_QUEUED ? "queued" : "running");
+	if (command->shell)
+		json_kv_str(j, "shell", command->shell);
+	return cli_object_end(c, &o);
+}
+
 int command_background(struct cli *c, struct cove_box *box, struct cove_command *command)
 {
 	struct cove_event ev = {0};
 	struct cove_exec *exec = NULL;
 	struct cove_error err;
-	char text[64];
 	int r;
 
 	if (c->o.given[OPT_MAX_OUTPUT])
@@ -236,9 +255,7 @@ int command_background(struct cli *c, struct cove_box *box, struct cove_command 
 	r = cove_exec_start(box, command, &exec, &err);
 	if (r >= 0)
 		r = cove_exec_next(exec, -1, &ev, &err);
-	snprintf(text, sizeof(text), c->o.json ? "{\"exec_id\":%llu}\n" : "%llu\n",
-		 (unsigned long long)ev.exec_id);
-	r = r < 0 ? command_fail(c, box, &err) : cli_out(c, text, strlen(text));
+	r = r < 0 ? command_fail(c, box, &err) : say_started(c, box, command, &ev);
 	cove_exec_free(exec);
 	return r;
 }

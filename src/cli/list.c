@@ -66,10 +66,8 @@ int list_run(struct cli *c, const struct list_form *form)
 
 	if (count < 0)
 		return cli_fail(c, &err);
-	if (count == 0 && !c->o.json && !c->o.quiet) {
+	if (count == 0 && !c->o.json && !c->o.quiet)
 		cli_note("%s", form->empty);
-		return 0;
-	}
 	buf_init(&out, TABLE_BYTES_MAX);
 	r = (c->o.json	  ? fill_json
 	     : c->o.quiet ? fill_names

@@ -2,7 +2,8 @@
  * Lists in three forms: a table for people, names for scripts (-q), one JSON array (--json).
  *
  * The rule for JSON, of every verb: a list is one array, [] where it is empty; what goes on (-f,
- * --watch, events) is one object per line, as it comes.
+ * --watch, events) is one object per line, as it comes. And for tables: the line of titles is there
+ * where nothing is listed, too, and a note on stderr says so.
  */
 #pragma once
 
