@@ -493,10 +493,15 @@ COVE_API int cove_answer(struct cove *cove, const char *box, const struct cove_a
  * or the line). The value is never shown again. */
 COVE_API int cove_secret_set(struct cove *cove, const char *name, const char *source,
 			     const void *data, size_t len, struct cove_error *err);
+/* From a command, as with the source "command"; doors keep its output for cache_ms (0: not; at most
+ * a day), in memory only. Setting it again, or removing it, ends that. */
+COVE_API int cove_secret_set_command(struct cove *cove, const char *name, const char *line,
+				     uint64_t cache_ms, struct cove_error *err);
 COVE_API int cove_secret_remove(struct cove *cove, const char *name, struct cove_error *err);
 struct cove_secret_info {
 	char name[72], source[16], where[256];
 	uint64_t changed_ms;
+	uint64_t cache_ms; /* of a command; 0: it is run whenever it is needed */
 };
 /* Returns the count; free with free(). */
 COVE_API int cove_secrets(struct cove *cove, struct cove_secret_info **ret, struct cove_error *err);

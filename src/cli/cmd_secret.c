@@ -42,7 +42,7 @@ static void row(struct table *t, const void *item)
 #define A(name) FIELD_ALWAYS(cove_secret_info, name)
 #define K(name) FIELD_KNOWN(cove_secret_info, name)
 static const struct wire_named_field fields[] = {
-	A(name), A(source), K(where), A(changed_ms), {0}};
+	A(name), A(source), K(where), A(changed_ms), K(cache_ms), {0}};
 /* clang-format on */
 
 static int get(struct cli *c, void *ret, struct cove_error *err)
@@ -154,8 +154,8 @@ static int set_place(struct cli *c, const char *what)
 					 "file '%.120s': %s", c->o.secret_file, strerror(errno));
 		place = path;
 	}
-	if (cove_secret_set(c->cove, what, is_file ? "file" : "command", place, strlen(place),
-			    &err) < 0)
+	if ((is_file ? cove_secret_set(c->cove, what, "file", place, strlen(place), &err)
+		     : cove_secret_set_command(c->cove, what, place, c->o.cache_ms, &err)) < 0)
 		return cli_fail(c, &err);
 	return cli_done(c, what, "stored", c->events);
 }
@@ -170,6 +170,10 @@ static int set(struct cli *c)
 				    "and shells remember: give it on stdin");
 	if (c->o.secret_file && c->o.secret_command)
 		return cli_usage(c, "--file and --command exclude each other");
+	if (c->o.given[OPT_CACHE] && (!c->o.secret_command || c->o.cache_ms == 0))
+		return cli_usage(c,
+				 "--cache is a time (15m), and for --command: a value and a file "
+				 "cost nothing to read");
 	return c->o.secret_file || c->o.secret_command ? set_place(c, c->o.args[1])
 						       : set_value(c, c->o.args[1]);
 }
@@ -185,8 +189,8 @@ static int run(struct cli *c)
 
 	if (strcmp(what, "set") == 0)
 		return set(c);
-	if (c->o.secret_file || c->o.secret_command)
-		return cli_usage(c, "--file and --command are for set");
+	if (c->o.secret_file || c->o.secret_command || c->o.given[OPT_CACHE])
+		return cli_usage(c, "--file, --command and --cache are for set");
 	if (strcmp(what, "ls") == 0)
 		return c->o.arg_count > 1
 			       ? cli_usage(c, "unexpected argument; usage: cove secret ls")
@@ -204,7 +208,8 @@ const struct verb verb_secret = {
 	.summary = "credentials that boxes never see",
 	.help = "set     store the value that stands on stdin, without its last line end; from a\n"
 		"        terminal it is asked for and does not show. With --file or --command it\n"
-		"        stays where it is, and is read there whenever a door needs it\n"
+		"        stays where it is, and is read there whenever a door needs it; with\n"
+		"        --cache a box's door keeps what the command printed for that long\n"
 		"ls      names and where they come from; a value is never shown again\n"
 		"rm      remove them; policies that name one are not good any more\n"
 		"\n"
@@ -215,8 +220,9 @@ const struct verb verb_secret = {
 		"  cove secret set API_TOKEN < token.txt\n"
 		"  pass show api | cove secret set API_TOKEN\n"
 		"  cove secret set API_TOKEN --command 'pass show api'\n"
+		"  cove secret set CLOUD --command 'cloud print-token' --cache 15m\n"
 		"  cove secret ls\n",
-	.options = (const enum opt_id[]){OPT_SECRET_FILE, OPT_SECRET_COMMAND, OPT_QUIET,
+	.options = (const enum opt_id[]){OPT_SECRET_FILE, OPT_SECRET_COMMAND, OPT_CACHE, OPT_QUIET,
 					 OPTS_COMMON, OPT_END},
 	.args = {1, -1},
 	.run = run,

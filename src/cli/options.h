@@ -83,6 +83,7 @@
 		"read the value from this file whenever it is needed") \
 	X(SECRET_COMMAND, "command", 0, TEXT, secret_command, "LINE", \
 		"run this by `sh -c` whenever it is needed, and take its output") \
+	X(CACHE, "cache", 0, MS, cache_ms, "TIME", "keep a command's output so long (15m)") \
 	X(TAIL, "follow", 'f', FLAG, follow, NULL, \
 		"stay, and print rows as they come, until Ctrl-C") \
 	X(DENIED, "denied", 0, FLAG, denied, NULL, "only what was refused") \
@@ -164,7 +165,7 @@ struct options {
 	const char *log_file, *shell, *prefix, *image_user, *token;
 	const char *secret_file, *secret_command, *address, *output;
 	struct opt_list mounts, env, labels, allow, deny, kept;
-	uint64_t exec_id, grace_ms, for_ms, since_ms, before_ms, wait_ms, max_output;
+	uint64_t exec_id, grace_ms, for_ms, since_ms, before_ms, wait_ms, max_output, cache_ms;
 	uint64_t out_from, err_from;
 	int signal;
 	bool tty, no_tty, interactive, background, remove, follow, force, quiet, watch;

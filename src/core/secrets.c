@@ -25,6 +25,15 @@ int cove_secret_set(struct cove *cove, const char *name, const char *source, con
 	return core_return(cove, NULL, r, &e, err);
 }
 
+int cove_secret_set_command(struct cove *cove, const char *name, const char *line,
+			    uint64_t cache_ms, struct cove_error *err)
+{
+	struct err e = {0};
+	int r = secret_set_command(&cove->state, name, line, cache_ms, &e);
+
+	return core_return(cove, NULL, r, &e, err);
+}
+
 int cove_secret_remove(struct cove *cove, const char *name, struct cove_error *err)
 {
 	struct err e = {0};
@@ -51,6 +60,7 @@ int cove_secrets(struct cove *cove, struct cove_secret_info **ret, struct cove_e
 			 secret_source_name(found[i].source));
 		str_copy(list[i].where, sizeof(list[i].where), found[i].where);
 		list[i].changed_ms = found[i].changed_ms;
+		list[i].cache_ms = found[i].cache_ms;
 	}
 	free(found);
 	if (r >= 0)

@@ -24,6 +24,7 @@
 #include "door/broker_wire.h"
 #include "door/config.h"
 #include "door/fold.h"
+#include "door/kept.h"
 #include "door/policy.h"
 #include "door/presets.h"
 #include "door/used.h"
@@ -61,8 +62,10 @@ struct process {
 	struct folds folds;
 	struct row_rate rate;
 	struct command *commands; /* owned */
-	struct policy *policy;	  /* for the names of secrets; NULL: none could be read */
-	struct stat policy_stat;  /* of the file it was read from */
+	struct kept_secrets kept;
+	struct ev_timer keep;	 /* until the first of them is over */
+	struct policy *policy;	 /* for the names of secrets; NULL: none could be read */
+	struct stat policy_stat; /* of the file it was read from */
 	bool policy_known;
 	int exit_status;
 	uint8_t *in; /* BROKER_PACKET_MAX */
@@ -77,6 +80,8 @@ struct command {
 	size_t id_count;
 	char *line; /* owned */
 	char name[SECRET_NAME_MAX + 1];
+	uint64_t cache_ms;
+	struct secret_stamp stamp;
 	struct ev_child child;
 	struct ev_io out; /* fd owned */
 	struct ev_timer timer;
@@ -208,6 +213,37 @@ static void command_free(struct command *c)
 	free(c);
 }
 
+static void set_keep_timer(struct process *p)
+{
+	uint64_t next = kept_next_end(&p->kept), now = ev_now(p->ev);
+
+	if (next)
+		ev_timer_set(p->ev, &p->keep, next > now ? next - now : 0);
+}
+
+static void on_keep(struct ev_timer *t)
+{
+	struct process *p = container(t, struct process, keep);
+
+	kept_sweep(&p->kept, ev_now(p->ev), clock_wall_ms());
+	set_keep_timer(p);
+}
+
+/* Without memory it is run again the next time. */
+static void keep_value(struct command *c, size_t n)
+{
+	struct process *p = c->p;
+
+	if (c->cache_ms && kept_put(&p->kept,
+				    &(struct kept_value){.name = c->name,
+							 .stamp = c->stamp,
+							 .data = c->value,
+							 .len = n,
+							 .for_ms = c->cache_ms},
+				    ev_now(p->ev), clock_wall_ms()) == 0)
+		set_keep_timer(p);
+}
+
 /* It ended and its output is all there, or its time is over. */
 static void command_done(struct command *c)
 {
@@ -229,6 +265,7 @@ static void command_done(struct command *c)
 		for (size_t i = 0; i < c->id_count; i++)
 			answer(c->p, &(struct broker_head){.id = c->ids[i], .verb = BROKER_SECRET},
 			       c->value, n);
+		keep_value(c, n);
 		command_free(c);
 		return;
 	}
@@ -338,9 +375,10 @@ static struct command *command_find(struct process *p, const char *name, const c
 	return c;
 }
 
-static void provide_by_command(struct process *p, uint32_t id, const char *name, const char *line)
+static void provide_by_command(struct process *p, uint32_t id, const char *name,
+			       const struct secret_text *t)
 {
-	struct command *c = command_find(p, name, line);
+	struct command *c = command_find(p, name, t->data);
 	bool runs = c && c->value;
 	uint32_t *ids = c ? reallocarray(c->ids, c->id_count + 1, sizeof(*ids)) : NULL;
 	int r = ids ? 0 : -ENOMEM;
@@ -352,8 +390,11 @@ static void provide_by_command(struct process *p, uint32_t id, const char *name,
 	}
 	if (r == 0 && runs)
 		return;
-	if (r == 0)
+	if (r == 0) {
+		c->cache_ms = t->cache_ms;
+		c->stamp = t->stamp;
 		r = start_command(c);
+	}
 	if (r == 0)
 		r = ev_io_add(p->ev, &c->out, EPOLLIN);
 	if (r == 0) {
@@ -391,11 +432,10 @@ static void say_secret(struct process *p, uint32_t id, const char *name)
 {
 	struct err e;
 	const struct policy *policy = current_policy(p, &e);
-	enum secret_source source;
+	const struct kept_value *kept;
+	struct secret_text t = {0};
 	const char *named;
 	const struct rule *rule;
-	char *data = NULL;
-	size_t len = 0;
 	bool is_named = false;
 	int r = -EACCES;
 
@@ -405,18 +445,23 @@ static void say_secret(struct process *p, uint32_t id, const char *name)
 		err_set(&e, ERR_DENIED, EACCES, "the policy of box '%s' names no secret '%s'",
 			p->config->box, name);
 	if (is_named)
-		r = secret_read(&p->st, name, &source, &data, &len, &e);
+		r = secret_read(&p->st, name, &t, &e);
 	if (r < 0) {
+		kept_drop(&p->kept, name);
 		refuse(p, id, BROKER_SECRET, &e);
 		return;
 	}
-	if (source == SECRET_VALUE)
-		answer(p, &(struct broker_head){.id = id, .verb = BROKER_SECRET}, data, len);
-	else if (source == SECRET_FILE)
-		provide_from_file(p, id, name, data);
+	kept = kept_find(&p->kept, name, &t.stamp, ev_now(p->ev), clock_wall_ms());
+	if (t.source == SECRET_VALUE)
+		answer(p, &(struct broker_head){.id = id, .verb = BROKER_SECRET}, t.data, t.len);
+	else if (t.source == SECRET_FILE)
+		provide_from_file(p, id, name, t.data);
+	else if (kept)
+		answer(p, &(struct broker_head){.id = id, .verb = BROKER_SECRET}, kept->data,
+		       kept->len);
 	else
-		provide_by_command(p, id, name, data);
-	locked_free(data);
+		provide_by_command(p, id, name, &t);
+	locked_free(t.data);
 }
 
 /* ---- the audit log ---- */
@@ -640,6 +685,7 @@ int broker_process(int fd, int end_fd, const struct door_config *config)
 			    .box_fd = -1,
 			    .record = {.fd = -1, .dir_fd = -1, .logs_fd = -1},
 			    .sync.on_timer = on_sync,
+			    .keep.on_timer = on_keep,
 			    .syncer.on_exit = on_synced,
 			    .fold.on_timer = on_fold,
 			    .rest.on_timer = on_rest};
@@ -685,6 +731,7 @@ int broker_process(int fd, int end_fd, const struct door_config *config)
 	used_done(&p.used);
 	while (p.commands)
 		command_free(p.commands);
+	kept_done(&p.kept);
 	audit_close(&p.record);
 	policy_free(p.policy);
 	state_close(&p.st);

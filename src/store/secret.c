@@ -8,13 +8,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #define SECRETS_DIR "secrets"
 
-enum { FILE_MAX = DOOR_SECRET_MAX + 16 };
+enum { FILE_MAX = DOOR_SECRET_MAX + 32 };
 
 static const char *const sources[] = {
 	[SECRET_VALUE] = "value", [SECRET_FILE] = "file", [SECRET_COMMAND] = "command"};
@@ -87,15 +88,15 @@ static int check_place(enum secret_source source, const char *p, size_t n, struc
 	return 0;
 }
 
-int secret_set(struct state *st, const char *name, enum secret_source source, const void *p,
-	       size_t n, struct err *e)
+static int write_secret(struct state *st, const char *name, const struct secret_text *t,
+			struct err *e)
 {
 	autoclose int dir = -1;
 	struct buf text;
 	int r = check_name(name, e);
 
 	if (r == 0)
-		r = check_place(source, p, n, e);
+		r = check_place(t->source, t->data, t->len, e);
 	if (r == 0)
 		r = dir = make_dir(st, e);
 	if (r < 0)
@@ -105,13 +106,39 @@ int secret_set(struct state *st, const char *name, enum secret_source source, co
 	/* All at once, so that the buffer does not move and leave a copy behind. */
 	r = buf_reserve(&text, FILE_MAX - 1) ? 0 : -ENOMEM;
 	if (r == 0)
-		r = buf_printf(&text, "%s\n", sources[source]);
+		r = buf_append_str(&text, sources[t->source]);
+	if (r == 0 && t->cache_ms)
+		r = buf_printf(&text, " %" PRIu64, t->cache_ms);
 	if (r == 0)
-		r = buf_append(&text, p, n);
+		r = buf_append_str(&text, "\n");
+	if (r == 0)
+		r = buf_append(&text, t->data, t->len);
 	if (r == 0)
 		r = fd_write_file(dir, name, buf_data(&text), buf_len(&text), 0600, true);
 	buf_done(&text);
 	return r < 0 ? state_error(st, -r, "store the secret", e) : 0;
+}
+
+int secret_set(struct state *st, const char *name, enum secret_source source, const void *p,
+	       size_t n, struct err *e)
+{
+	const struct secret_text t = {.source = source, .data = (char *)(uintptr_t)p, .len = n};
+
+	return write_secret(st, name, &t, e);
+}
+
+int secret_set_command(struct state *st, const char *name, const char *line, uint64_t cache_ms,
+		       struct err *e)
+{
+	const struct secret_text t = {.source = SECRET_COMMAND,
+				      .cache_ms = cache_ms,
+				      .data = (char *)(uintptr_t)line,
+				      .len = strlen(line)};
+
+	if (cache_ms > SECRET_CACHE_MAX_MS)
+		return err_set(e, ERR_LIMIT, ERANGE, "a secret is kept for at most %u h",
+			       SECRET_CACHE_MAX_MS / 3600000);
+	return write_secret(st, name, &t, e);
 }
 
 int secret_remove(struct state *st, const char *name, struct err *e)
@@ -129,21 +156,29 @@ int secret_remove(struct state *st, const char *name, struct err *e)
 	return r < 0 ? state_error(st, -r, "remove the secret", e) : 0;
 }
 
-/* Splits what a file holds. */
-static int parse(char *text, size_t len, enum secret_source *ret_source, char **ret_rest)
+/* Splits what a file holds: t->data is all of it, and then what follows the first line. */
+static int parse(struct secret_text *t)
 {
-	char *end = memchr(text, '\n', len);
+	char *end = memchr(t->data, '\n', t->len), *space;
+	size_t first = end ? (size_t)(end - t->data) + 1 : 0;
+	int i = 0;
 
 	if (!end)
 		return -EBADMSG;
-	for (int i = 0; i < SOURCE_COUNT; i++)
-		if (strlen(sources[i]) == (size_t)(end - text) &&
-		    memcmp(text, sources[i], (size_t)(end - text)) == 0) {
-			*ret_source = (enum secret_source)i;
-			*ret_rest = end + 1;
-			return 0;
-		}
-	return -EBADMSG;
+	*end = 0;
+	space = strchr(t->data, ' ');
+	if (space)
+		*space++ = 0;
+	while (i < SOURCE_COUNT && strcmp(t->data, sources[i]) != 0)
+		i++;
+	if (i == SOURCE_COUNT ||
+	    (space &&
+	     (i != SECRET_COMMAND || !str_parse_u64(space, SECRET_CACHE_MAX_MS, &t->cache_ms))))
+		return -EBADMSG;
+	t->source = (enum secret_source)i;
+	t->len -= first;
+	memmove(t->data, t->data + first, t->len + 1);
+	return 0;
 }
 
 static int read_error(int r, const char *name, struct err *e)
@@ -159,63 +194,62 @@ static int read_error(int r, const char *name, struct err *e)
 }
 
 /* The whole of a file, in locked memory that is its caller's, with a NUL behind it. */
-static int read_locked(int dir, const char *name, char **ret, size_t *ret_len)
+static int read_locked(int dir, const char *name, struct secret_text *ret)
 {
 	autoclose int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	char *text = fd < 0 ? NULL : locked_alloc(FILE_MAX + 2);
+	struct stat s;
 	ssize_t n;
 
 	if (!text)
 		return fd < 0 ? -errno : -ENOMEM;
-	n = fd_read_full(fd, text, FILE_MAX + 1);
+	n = fstat(fd, &s) < 0 ? -errno : fd_read_full(fd, text, FILE_MAX + 1);
 	if (n < 0 || n > FILE_MAX) {
 		locked_free(text);
 		return n < 0 ? (int)n : -EFBIG;
 	}
 	text[n] = 0;
-	*ret = text;
-	*ret_len = (size_t)n;
+	*ret = (struct secret_text){
+		.stamp = {.inode = s.st_ino,
+			  .changed_ns = (uint64_t)s.st_ctim.tv_sec * 1000000000 +
+					(uint64_t)s.st_ctim.tv_nsec},
+		.data = text,
+		.len = (size_t)n};
 	return 0;
 }
 
-int secret_read(struct state *st, const char *name, enum secret_source *ret_source, char **ret,
-		size_t *ret_len, struct err *e)
+int secret_read(struct state *st, const char *name, struct secret_text *ret, struct err *e)
 {
-	char *text = NULL, *rest;
-	size_t len = 0;
+	struct secret_text t = {0};
 	int r = check_name(name, e);
 
 	if (r < 0)
 		return r;
 	autoclose int dir = open_dir(st);
-	r = dir < 0 ? dir : read_locked(dir, name, &text, &len);
+	r = dir < 0 ? dir : read_locked(dir, name, &t);
 	if (r == 0)
-		r = parse(text, len, ret_source, &rest);
+		r = parse(&t);
 	if (r == 0) {
-		*ret_len = len - (size_t)(rest - text);
-		memmove(text, rest, *ret_len + 1);
-		*ret = text;
+		*ret = t;
 		return 0;
 	}
-	locked_free(text);
+	locked_free(t.data);
 	return read_error(r, name, e);
 }
 
 int secret_find(struct state *st, const char *name, struct secret_info *ret, struct err *e)
 {
-	enum secret_source source;
-	char *text = NULL;
-	size_t len = 0;
+	struct secret_text t;
 	struct stat s;
-	int r = secret_read(st, name, &source, &text, &len, e);
+	int r = secret_read(st, name, &t, e);
 
 	if (r < 0)
 		return r;
-	*ret = (struct secret_info){.source = source};
+	*ret = (struct secret_info){.source = t.source, .cache_ms = t.cache_ms};
 	str_copy(ret->name, sizeof(ret->name), name);
-	if (source != SECRET_VALUE)
-		str_copy(ret->where, sizeof(ret->where), text);
-	locked_free(text);
+	if (t.source != SECRET_VALUE)
+		str_copy(ret->where, sizeof(ret->where), t.data);
+	locked_free(t.data);
 	autoclose int dir = open_dir(st);
 	if (dir < 0 || fstatat(dir, name, &s, AT_SYMLINK_NOFOLLOW) < 0)
 		return read_error(dir < 0 ? dir : -errno, name, e);

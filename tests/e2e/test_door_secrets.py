@@ -255,6 +255,37 @@ def test_from_a_file_or_a_command(door, rig, source):
                "the row that names it")
 
 
+def test_what_a_command_printed_is_kept(door, rig):
+    """For all requests of the box, several at once too, until it is set again."""
+    runs, value = rig.dir / "runs", rig.dir / "value-kept"
+    runs.write_text("")
+    value.write_text(rig.secret("KEPT"))
+    value.chmod(0o600)
+    runs.chmod(0o600)
+    flags = ["KEPT", "--command", f"echo x >> {runs}; cat {value}"]
+    door("secret", "set", *flags, "--cache", "15m").ok()
+    (listed,) = [s for s in json.loads(door("secret", "ls", "--json").ok().out) if s["name"] == "KEPT"]
+    assert listed["cache_ms"] == 15 * 60 * 1000
+    box = door.box([inject(headers={"X-Key": "{{ secret.KEPT }}"})])
+    urls = [rig.url(f"/echo?kept-{i}") for i in range(8)]
+    door.curl(box, "--parallel", "--no-keepalive", *urls).ok()
+    for i in range(8):
+        assert header(rig.web.last(f"kept-{i}"), "X-Key") == [rig.secret("KEPT")]
+    door.curl(box, rig.url("/echo?kept-9")).ok()
+    assert runs.read_text() == "x\n"
+    value.write_text(rig.secret("KEPT_NEW"))
+    door("secret", "set", *flags, "--cache", "15m").ok()
+    door.curl(box, rig.url("/echo?kept-10")).ok()
+    assert header(rig.web.last("kept-10"), "X-Key") == [rig.secret("KEPT_NEW")] and runs.read_text() == "x\nx\n"
+    door("secret", "rm", "KEPT").ok()
+    assert door.code(box, rig.url("/echo?kept-11")) in (403, 500, 502, 503)
+    assert not rig.web.seen("kept-11")
+    for wrong in (["A", "--cache", "15m"], ["A", "--file", "/x", "--cache", "15m"],
+                  ["A", "--command", "x", "--cache", "0"]):
+        door("secret", "set", *wrong, input=b"x").refused(rc=2)
+    door.fails("limit", "secret", "set", "A", "--command", "x", "--cache", "25h")
+
+
 def running(line):
     """Processes of the host with this command line."""
     want, found = line.replace(" ", "\0").encode() + b"\0", []

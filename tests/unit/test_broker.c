@@ -302,6 +302,35 @@ BROKER_TEST(one_command_for_all_who_wait)
 	CHECK_EQ(read(runs, text, sizeof(text)), 2);
 }
 
+/* Until it is set again; a failure is not kept. */
+BROKER_TEST(what_a_command_printed_is_kept)
+{
+	char line[320];
+	struct wish w;
+
+	snprintf(line, sizeof(line), "cd '%s' && test -e good && echo x >> runs && wc -c < runs",
+		 home_path);
+	CHECK_EQ(secret_set_command(&st, "NAMED", line, 3600000, &e), 0);
+	ask(&w, "NAMED");
+	CHECK(w.r < 0);
+	CHECK_EQ(fd_write_file(st.home_fd, "good", "", 0, 0600, false), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		ask(&w, "NAMED");
+		CHECK(is_value(&w, "2"));
+	}
+	CHECK_EQ(secret_set_command(&st, "NAMED", line, 3600000, &e), 0);
+	ask(&w, "NAMED");
+	CHECK(is_value(&w, "4"));
+	CHECK_EQ(secret_remove(&st, "NAMED", &e), 0);
+	ask(&w, "NAMED");
+	CHECK(w.r < 0);
+	CHECK_EQ(secret_set_command(&st, "NAMED", line, 0, &e), 0);
+	ask(&w, "NAMED");
+	CHECK(is_value(&w, "6"));
+	ask(&w, "NAMED");
+	CHECK(is_value(&w, "8"));
+}
+
 static uint64_t rows_verified(void)
 {
 	struct audit_report report;

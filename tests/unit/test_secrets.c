@@ -19,21 +19,44 @@ static int set(const char *name, const char *value)
 TEST(a_value_comes_back_as_it_was)
 {
 	static const char bytes[] = "a\0b\nc\n";
-	enum secret_source source;
-	char *text;
-	size_t len;
+	struct secret_stamp first;
+	struct secret_text t;
 
 	home_open(&st);
 	CHECK_EQ(secret_set(&st, "KEY", SECRET_VALUE, bytes, sizeof(bytes) - 1, &e), 0);
-	CHECK_EQ(secret_read(&st, "KEY", &source, &text, &len, &e), 0);
-	CHECK_EQ(source, SECRET_VALUE);
-	CHECK_EQ(len, sizeof(bytes) - 1);
-	CHECK_MEM(text, bytes, len);
-	locked_free(text);
+	CHECK_EQ(secret_read(&st, "KEY", &t, &e), 0);
+	CHECK_EQ(t.source, SECRET_VALUE);
+	CHECK_EQ(t.len, sizeof(bytes) - 1);
+	CHECK_MEM(t.data, bytes, t.len);
+	first = t.stamp;
+	locked_free(t.data);
+	CHECK_EQ(secret_read(&st, "KEY", &t, &e), 0);
+	CHECK_MEM(&t.stamp, &first, sizeof(first));
+	locked_free(t.data);
 	CHECK_EQ(set("KEY", "two"), 0);
-	CHECK_EQ(secret_read(&st, "KEY", &source, &text, &len, &e), 0);
-	CHECK_STR(text, "two");
-	locked_free(text);
+	CHECK_EQ(secret_read(&st, "KEY", &t, &e), 0);
+	CHECK_STR(t.data, "two");
+	CHECK(memcmp(&t.stamp, &first, sizeof(first)) != 0);
+	locked_free(t.data);
+}
+
+TEST(a_command_says_how_long_its_output_is_kept)
+{
+	struct secret_text t;
+
+	home_open(&st);
+	CHECK_EQ(secret_set_command(&st, "KEY", "pass show 1", 900000, &e), 0);
+	CHECK_EQ(secret_read(&st, "KEY", &t, &e), 0);
+	CHECK_EQ(t.cache_ms, 900000);
+	CHECK_EQ(t.source, SECRET_COMMAND);
+	CHECK_STR(t.data, "pass show 1");
+	locked_free(t.data);
+	CHECK_EQ(secret_set_command(&st, "KEY", "x", 0, &e), 0);
+	CHECK_EQ(secret_read(&st, "KEY", &t, &e), 0);
+	CHECK_EQ(t.cache_ms, 0);
+	locked_free(t.data);
+	CHECK_EQ(secret_set_command(&st, "KEY", "x", SECRET_CACHE_MAX_MS + 1ull, &e), -ERANGE);
+	CHECK_EQ(secret_set_command(&st, "KEY", "", 1, &e), -EINVAL);
 }
 
 TEST(only_the_owner_can_read_it)
@@ -132,6 +155,17 @@ TEST(a_damaged_file_or_a_link_is_an_error)
 	CHECK_EQ(secret_find(&st, "KEY", &info, &e), -EBADMSG);
 	CHECK_EQ(fd_write_file(dir, "KEY", "", 0, 0600, false), 0);
 	CHECK_EQ(secret_find(&st, "KEY", &info, &e), -EBADMSG);
+	static const char *const bad[] = {"value 5\nx",
+					  "command \nx",
+					  "command -1\nx",
+					  "command 5 6\nx",
+					  "command 99999999999999999999\nx",
+					  " \nx",
+					  "file 1\n/x"};
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		CHECK_EQ(fd_write_file(dir, "KEY", bad[i], strlen(bad[i]), 0600, false), 0);
+		CHECK_EQ(secret_find(&st, "KEY", &info, &e), -EBADMSG);
+	}
 	CHECK_EQ(symlinkat("/etc/passwd", dir, "LINK"), 0);
 	CHECK(secret_find(&st, "LINK", &info, &e) < 0);
 }
