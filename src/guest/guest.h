@@ -34,9 +34,11 @@ struct guest {
 	int scratch;
 	int root; /* the box's tree; -1 until there is one */
 	int proc, dev;
+	bool trust_layer; /* see trust.h */
+	bool is_new;	  /* no box has written into the tree */
 };
 
-#define GUEST_NONE ((struct guest){-1, -1, -1, -1})
+#define GUEST_NONE ((struct guest){-1, -1, -1, -1, false, false})
 void guest_done(struct guest *g); /* closes them; the mounts stay */
 
 /* A detached scratch, whose top these ids own, or GUEST_OWN_UID: this process's. With ret_has_nodes

@@ -83,6 +83,40 @@ def test_the_bundle(cove):
         assert cove("exec", box, "--", "rm", "-f", path).rc != 0
 
 
+def test_a_bundle_is_made_anew(cove):
+    """As Debian does it when a certificate is added, or a JDK is installed: by rename, of files in a directory that
+    the authority is in, too. So it is there afterwards, and so is that of each later start."""
+    box = make(cove)
+    if cove("exec", "-u", "root", box, "--", "sh", "-c", "command -v update-ca-certificates openssl").rc != 0:
+        pytest.skip("no root inside, or an image that has no update-ca-certificates")
+    first = ca_of(cove, box)[0]
+    # What a JDK's package reads when it is installed.
+    assert cat(cove, box, "/etc/ssl/certs/cove-box.pem").decode().startswith(first)
+    mine = cove("exec", "-u", "root", box, "--", "sh", "-ec",
+                "openssl req -x509 -newkey rsa:2048 -nodes -keyout /dev/null -subj /CN=mine 2>/dev/null "
+                "-out /usr/local/share/ca-certificates/mine.crt; mkdir -p /etc/ca-certificates/update.d; "
+                "printf '#!/bin/sh\\ncat > /root/hooked\\n' > /etc/ca-certificates/update.d/zz; "
+                "chmod +x /etc/ca-certificates/update.d/zz; update-ca-certificates >&2; "
+                "cat /usr/local/share/ca-certificates/mine.crt").ok().text
+    assert "+/etc/ssl/certs/mine.pem" in cove("exec", "-u", "root", box, "--", "cat", "/root/hooked").ok().text
+    bundle = cat(cove, box, BUNDLE).decode()
+    assert first in bundle and mine in bundle and bundle.count("BEGIN CERTIFICATE") > 2
+    count = None
+    for _ in range(3):
+        cove("stop", box).ok()
+        cove("start", box).ok()
+        now = ca_of(cove, box)[0]
+        for path in (TRUST, BUNDLE):
+            bundle = cat(cove, box, path).decode()
+            assert now in bundle and mine in bundle
+        assert count in (None, bundle.count("BEGIN CERTIFICATE")), "they do not add up"
+        count = bundle.count("BEGIN CERTIFICATE")
+    assert now != first
+    cove("exec", "-u", "root", box, "--", "update-ca-certificates", "--fresh").ok()
+    bundle = cat(cove, box, BUNDLE).decode()
+    assert now in bundle and mine in bundle and first not in bundle
+
+
 def test_python_accepts_the_bundle(cove):
     box = make(cove)
     if cove("exec", box, "--", "python3", "-c", "import ssl").rc != 0:

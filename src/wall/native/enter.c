@@ -87,11 +87,14 @@ static int step_root(struct enter *n, const struct step *s)
 {
 	/* An overlay syncs the whole filesystem below it when it goes, unless it is volatile; and a
 	 * volatile one cannot be mounted again, which a box that is thrown away never is. */
-	static const char lasting[] = "lowerdir=lower,upperdir=rw/upper,workdir=rw/work,userxattr";
-	static const char brief[] =
-		"lowerdir=lower,upperdir=rw/upper,workdir=rw/work,userxattr,volatile";
-	int r = mount_attach(n->plan->sources[PLAN_LOWER].fd, AT_FDCWD, "lower");
+	const struct wall_config *c = n->plan->config;
+	int lower = n->plan->sources[PLAN_LOWER].fd;
+	int r = mount_attach(lower, AT_FDCWD, "lower");
+	char options[128];
 
+	n->guest.is_new = c->throw_away;
+	if (r == 0 && c->net.on && c->net.trust_pem)
+		r = guest_trust_layer(&n->guest, lower, c->net.trust_pem);
 	if (r == 0)
 		r = attach_rw(n);
 	if (r < 0)
@@ -100,7 +103,11 @@ static int step_root(struct enter *n, const struct step *s)
 	if (n->plan->ids->kind == IDS_SUBORDINATE && !n->plan->sources[PLAN_RW].absent &&
 	    (chown("rw/upper", 0, 0) < 0 || chown("rw/work", 0, 0) < 0))
 		return -errno;
-	r = mount_here("overlay", "root", MS_NODEV, n->plan->config->throw_away ? brief : lasting);
+	snprintf(options, sizeof(options),
+		 "lowerdir=%slower,upperdir=rw/upper,workdir=rw/work,userxattr%s",
+		 n->guest.trust_layer ? GUEST_TRUST_LAYER ":" : "",
+		 c->throw_away ? ",volatile" : "");
+	r = mount_here("overlay", "root", MS_NODEV, options);
 	if (r < 0)
 		return r;
 	n->guest.root = openat(AT_FDCWD, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
