@@ -384,6 +384,7 @@ struct cove_exec_info {
 	bool truncated;	       /* not all of its output was kept: reading it ends before its end */
 	bool oom_killed;
 	uint64_t cpu_us, mem_peak_bytes, io_read_bytes, io_write_bytes;
+	uint64_t denied_count; /* how often the box's door denied something while it ran */
 };
 /* Returns the count; free with free(). Works on a stopped box too. A command that could not start
  * is there too: it ended with the cause "failed to start". Of a list that is damaged the rest is

@@ -91,7 +91,8 @@ static int read_journal(const struct history *h, struct journal_list *ret, struc
 static void info_of_record(struct cove_exec_info *i, const struct exec_record *r)
 {
 	*i = (struct cove_exec_info){EXEC_SHOWN(r), .started_ms = r->started_ms,
-				     .pid = (int64_t)r->pid, .background = r->background};
+				     .pid = (int64_t)r->pid, .background = r->background,
+				     .denied_count = r->denied_count};
 	str_copy(i->command, sizeof(i->command), r->command);
 	str_copy(i->state, sizeof(i->state), exec_state_name(r->state));
 	str_copy(i->shell, sizeof(i->shell), r->shell);

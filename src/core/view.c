@@ -56,7 +56,7 @@ const struct wire_named_field view_exec_fields[] = {
 	A(duration_ms), FIELD_IF(cove_exec_info, exit_code, has_exit), K(signal), K(cause),
 	A(oom_killed), FIELD_SHOWN(cove_exec_info, "stdout_bytes", out_bytes, ALWAYS),
 	FIELD_SHOWN(cove_exec_info, "stderr_bytes", err_bytes, ALWAYS), A(truncated),
-	VIEW_USED(cove_exec_info), {0}};
+	VIEW_USED(cove_exec_info), A(denied_count), {0}};
 
 /* Every box that runs has some time, memory and a process: 0 of these is not known. */
 #define STATS(X) \

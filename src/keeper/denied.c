@@ -14,6 +14,7 @@ static void add(struct keeper_exec *x, const struct wire_denial *d)
 	if (wire_denials_add(&x->denied, d) < 0)
 		x->rec.denied_more++;
 	x->rec.denied = wire_list_of(&x->denied);
+	x->rec.denied_count++;
 }
 
 static bool runs(const struct keeper_exec *x)

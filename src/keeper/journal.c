@@ -41,6 +41,7 @@ static const struct journal_line lines_of_record[] = {
 		R(stdout_bytes), R(stderr_bytes), R(shell_state), R(cause)}},
 	{"used", JOURNAL_END, {R(cpu_us), R(mem_peak_bytes), R(io_read_bytes),
 		R(io_write_bytes)}},
+	{"denied", JOURNAL_END, {R(denied_count)}},
 	{"late", JOURNAL_LATE, {R(stdout_bytes), R(stderr_bytes)}},
 	{"drop", JOURNAL_DROP, {{0}}},
 };
@@ -112,8 +113,10 @@ static int put_line(struct buf *b, const struct journal_line *l, const struct ex
 								       : "-");
 		}
 	}
-	/* What is not known is not said. */
-	if (l->fields[0].offset == offsetof(struct exec_record, cpu_us) && !has_numbers)
+	/* What is not known, or was never, is not said. */
+	if ((l->fields[0].offset == offsetof(struct exec_record, cpu_us) ||
+	     l->fields[0].offset == offsetof(struct exec_record, denied_count)) &&
+	    !has_numbers)
 		return 0;
 	return put_summed(b, l->key, value);
 }

@@ -180,9 +180,9 @@ static const struct wire_named_field exec_fields[][2][8] = {
 	[EVENT_COMMAND] = {{A(exec_id)}, {R(shell), R(cause)}},
 	[EVENT_RESULT] = {{A(exec_id), FIELD_IF(exec_record, exit_code, has_exit),
 		FIELD_KNOWN(exec_record, signal), A(stdout_bytes), A(stderr_bytes), R(shell),
-		R(cwd)}, {A(duration_ms), R(cause)}},
+		R(cwd)}, {A(duration_ms), R(cause), R(denied_count)}},
 	[EVENT_TIMEOUT] = {{A(exec_id), FIELD_IF(exec_record, exit_code, has_exit),
-		FIELD_KNOWN(exec_record, signal)}, {A(duration_ms), R(cause)}},
+		FIELD_KNOWN(exec_record, signal)}, {A(duration_ms), R(cause), R(denied_count)}},
 };
 /* clang-format on */
 

@@ -45,6 +45,7 @@ struct exec_record {
 	/* keeper: what the door denied while it ran; borrowed, see denials.h; not journalled. */
 	struct wire_list denied;
 	uint32_t denied_more;		    /* that the list has no room for */
+	uint32_t denied_count;		    /* keeper: all of them, each time counted */
 	uint64_t arguments;		    /* keeper: what was asked for, as a number */
 	const char *cwd;		    /* borrowed; of the shell after a line; may be NULL */
 	char command[EXEC_COMMAND_MAX + 1]; /* first line, cut; any bytes */

@@ -50,7 +50,7 @@ static const struct wire_field info_fields[] = {
 	R(started_ms), R(has_exit), R(exit_code), R(signal), R(stdout_bytes), R(stderr_bytes),
 	R(duration_ms), R(cause), R(background), R(truncated), R(oom_killed), R(cpu_us),
 	R(mem_peak_bytes), R(io_read_bytes), R(io_write_bytes), R(timed_out), R(shell_state),
-	R(token), {0}};
+	R(token), R(denied_count), {0}};
 static const struct wire_field status_fields[] = {
 	F(status, started_ms), F(status, execs_running), F(status, clients),
 	F(status, init_pid), F(status, notes), F(status, ids), F(status, paused),

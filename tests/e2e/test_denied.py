@@ -79,6 +79,19 @@ def test_a_result_says_what_was_denied(door, rig, box):
     assert "remedy" not in denied(door, box, "curl -sS http://169.254.169.254/")["169.254.169.254"]
 
 
+def test_rows_and_events_have_the_number(door, box):
+    """Also when the box is stopped: it is in its journal."""
+    mine = door.box([RULE])
+    for line in ("true", DIRECT + "curl -sS http://10.1.2.3:81/; " + DIRECT + "curl -sS http://10.1.2.3:81/"):
+        door.do(mine, line)
+    for _ in range(2):
+        rows = json.loads(door("ps", mine, "--json").ok().out)[-2:]
+        assert [r["denied_count"] for r in rows] == [0, 2]
+        events = [json.loads(e) for e in door("logs", mine, "--json").ok().out.splitlines() if b'"result"' in e]
+        assert [e.get("denied_count") for e in events[-2:]] == [None, 2]
+        door("stop", mine).ok()
+
+
 def test_the_remedy_works(door, rig, box):
     url = f"http://no.test:{rig.web.port}/"
     remedy = denied(door, box, f"curl -sS {url}")["no.test"]["remedy"]
