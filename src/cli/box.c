@@ -3,6 +3,7 @@
 
 #include "base/fd.h"
 #include "cli/signals.h"
+#include "cli/watch.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,13 +15,21 @@ int box_make(struct cli *c, bool is_session)
 	struct cove_box *box;
 	struct cove_error err;
 	const char *name;
+	struct watch watch;
 	char line[80];
 	int r, sig;
 
+	/* Before signals are caught: it ends by them. */
+	watch_start_words(&watch, c->verb->name,
+			  is_session	  ? c->o.args[0]
+			  : c->o.box.name ? c->o.box.name
+					  : "a box",
+			  c->o.json || c->o.verbose);
 	/* Without the pipe a signal ends us as usual. */
 	(void)signals_catch();
 	r = is_session ? cove_open(c->cove, c->o.args[0], c->o.prefix, &options, &box, &err)
 		       : cove_create(c->cove, &options, &box, &err);
+	watch_stop(&watch);
 	if (r < 0)
 		return cli_fail(c, &err);
 	name = cove_box_name(box);

@@ -5,6 +5,7 @@
 #include "base/size.h"
 #include "base/str.h"
 #include "cli/term.h"
+#include "cli/watch.h"
 #include "core/spawn.h"
 
 #include <errno.h>
@@ -398,13 +399,17 @@ int cli_each(struct cli *c, size_t first, const char *result,
 	     int (*call)(struct cli *c, const char *name, struct cove_error *err))
 {
 	struct cove_error err;
+	struct watch watch;
 	int status = 0;
 
 	for (size_t i = first; i < c->o.arg_count; i++) {
 		const char *name = c->o.args[i];
 		unsigned events = c->events;
-		int r = call(c, name, &err);
+		int r;
 
+		watch_start_words(&watch, c->verb->name, name, c->o.json || c->o.verbose);
+		r = call(c, name, &err);
+		watch_stop(&watch);
 		if (r > 0)
 			return r;
 		if (r < 0)

@@ -1,12 +1,18 @@
 /* cove close: the end of a session, by its persistence. */
 #include "cli/cli.h"
+#include "cli/watch.h"
 
 static int run(struct cli *c)
 {
 	struct cove_error err;
 	unsigned events = c->events;
+	struct watch watch;
+	int r;
 
-	if (cove_close(c->cove, c->o.args[0], c->o.prefix, c->o.remove, &err) < 0)
+	watch_start_words(&watch, "close", c->o.args[0], c->o.json || c->o.verbose);
+	r = cove_close(c->cove, c->o.args[0], c->o.prefix, c->o.remove, &err);
+	watch_stop(&watch);
+	if (r < 0)
 		return cli_fail(c, &err);
 	return cli_done(c, c->o.args[0], "closed", events);
 }

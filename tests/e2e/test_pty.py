@@ -243,3 +243,15 @@ def test_output_of_one_mib_through_a_terminal(terminal, shared):
     t = terminal("exec", "-t", shared, "--", "sh", "-c", "seq 150000; echo e''nd")
     t.expect(rb"149999\r\n150000\r\nend")
     assert t.wait() == 0
+
+
+def test_what_takes_longer_than_a_second_says_so(cove, box):
+    """On a terminal, and it is gone again; in a pipe nothing is said."""
+    cove("exec", "-d", box, "--", "bash", "-c", "trap '' TERM; touch /tmp/up; while :; do sleep 1; done").ok()
+    wait_until(lambda: cove("exec", box, "--", "test", "-e", "/tmp/up").rc == 0, "the trap")
+    terminal = Terminal(cove, "stop", "--grace", "4s", box)
+    terminal.expect(rf"stop {box} \.\.\.".encode())
+    terminal.expect(rb"\r\x1b\[K")
+    assert terminal.wait() == 0
+    cove("start", box).ok()
+    assert cove("stop", box).ok().errors == ""
