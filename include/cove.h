@@ -574,9 +574,38 @@ struct cove_forward {
 	void *arg;
 	/* A connection was not taken in the box, or was broken off there; may be NULL. */
 	void (*on_failed)(void *arg, const char *why);
+	/* Written down with the box, so that cove_forwards lists it, until cove_forward_end; wait:
+	 * where another process still forwards that, for its end. One thread of a process only. */
+	bool keep, wait;
 };
 COVE_API int cove_forward(struct cove_box *box, const struct cove_forward *forward,
 			  struct cove_error *err);
+
+/* What was forwarded with keep. One that is not live ended with the box, or with its process. */
+struct cove_forward_info {
+	char address[48];
+	unsigned port, local_port;
+	bool is_live;
+	unsigned pid; /* of the process that forwards it; 0: none */
+};
+/* Returns the count; free with free(). */
+COVE_API int cove_forwards(struct cove *cove, const char *box, struct cove_forward_info **ret,
+			   struct cove_error *err);
+/* Ends those (local_port 0: all of them) by SIGTERM to who forwards them, and forgets them. Returns
+ * how many there were. */
+COVE_API int cove_forward_end(struct cove *cove, const char *box, unsigned local_port,
+			      struct cove_error *err);
+
+/* TCP sockets that listen in the box, by port; its own word. Returns the count; free with
+ * free(). */
+struct cove_listening {
+	char address[48];
+	unsigned port;
+	unsigned pid;	  /* in the box; 0: not known */
+	char program[32]; /* empty: not known */
+};
+COVE_API int cove_listening(struct cove_box *box, struct cove_listening **ret,
+			    struct cove_error *err);
 
 /* ---- files: all done inside the box, as its user ---- */
 

@@ -92,7 +92,7 @@ _cove()
 	fi
 	case $verb in
 	inspect | stats | pause | resume | stop | start | rm) _cove_words "$(cove ls -q 2>/dev/null)" ;;
-	exec | sh | shell | ps | logs | allow | deny | asks | port)
+	exec | sh | shell | ps | logs | allow | deny | asks | port | ports)
 		[[ -z $(_cove_arg 0) ]] && _cove_words "$(cove ls -q 2>/dev/null)"
 		;;
 	shells)

@@ -191,6 +191,7 @@
 #define LIST_BYTES_MAX	  (64u << 20)  /* of one directory's listing, as it came */
 
 /* Ports of a box on the host (src/core/forward.c). */
+#define PORTS_MAX	  64u	     /* of a box that are forwarded, of one command line */
 #define FORWARD_CONNS_MAX 240u	     /* at once; the next wait: a client has 256 requests */
 #define FORWARD_QUEUE_MAX (1u << 20) /* bytes for the keeper beyond which nothing is read */
 

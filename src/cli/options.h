@@ -52,8 +52,7 @@
 	X(NO_TTY, "no-tty", 'T', FLAG, no_tty, NULL, "do not, even where there is one") \
 	X(INTERACTIVE, "interactive", 'i', FLAG, interactive, NULL, \
 		"pass stdin; also when it is a terminal") \
-	X(BACKGROUND, "background", 'd', FLAG, background, NULL, \
-		"do not wait; print the exec id") \
+	X(BACKGROUND, "background", 'd', FLAG, background, NULL, "do not wait; print the exec id") \
 	X(PREFIX, "prefix", 0, TEXT, prefix, "PREFIX", \
 		"first part of the box's name; the same id under another prefix is another " \
 		"box") \
@@ -84,12 +83,13 @@
 	X(SECRET_COMMAND, "command", 0, TEXT, secret_command, "LINE", \
 		"run this by `sh -c` whenever it is needed, and take its output") \
 	X(CACHE, "cache", 0, MS, cache_ms, "TIME", "keep a command's output so long (15m)") \
-	X(TAIL, "follow", 'f', FLAG, follow, NULL, \
-		"stay, and print rows as they come, until Ctrl-C") \
+	X(TAIL, "follow", 'f', FLAG, follow, NULL, "print rows as they come, until Ctrl-C") \
 	X(DENIED, "denied", 0, FLAG, denied, NULL, "only what was refused") \
 	X(SINCE, "since", 0, MS, since_ms, "TIME", "only rows that are not older (10m, 1h, 7d)") \
 	X(BEFORE, "before", 0, MS, before_ms, "TIME", \
 		"of all boxes that are gone: what was last written longer ago (30d)") \
+	X(PORT_BACKGROUND, "background", 'd', FLAG, background, NULL, "go on until the box ends") \
+	X(PORT_RM, "rm", 0, FLAG, remove, NULL, "end what -d made: these LOCAL ports, or all") \
 	X(ADDRESS, "address", 0, TEXT, address, "ADDRESS", \
 		"listen on this address of the host; default 127.0.0.1, nothing else") \
 	X(MEM, "mem", 0, LIMIT_SIZE, box.mem_bytes, "SIZE", \

@@ -15,6 +15,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "core/core.h"
+#include "core/forwards.h"
 #include "core/life.h"
 #include "wire/socket.h"
 
@@ -359,21 +360,31 @@ static int forward(struct cove_box *box, const struct cove_forward *o, struct er
 			    .e = e,
 			    .on_failed = o->on_failed,
 			    .arg = o->arg};
+	struct forward_mark mark = FORWARD_MARK_NONE;
 	unsigned local_port = 0;
-	int r;
+	int r = 0;
 
 	if (o->port == 0 || o->port > UINT16_MAX || o->local_port > UINT16_MAX)
 		return err_set(e, ERR_INVALID, EINVAL, "a port is 1 to 65535");
-	r = open_listener(o, address, &listener, &local_port, e);
+	/* Whoever had that port last is waited for before it is asked for. */
+	if (o->keep && o->local_port)
+		r = forward_mark_make(box, address, o->port, o->local_port, o->wait, &mark, e);
+	if (r == 0)
+		r = open_listener(o, address, &listener, &local_port, e);
+	if (r == 0 && o->keep && !o->local_port)
+		r = forward_mark_make(box, address, o->port, local_port, false, &mark, e);
 	if (r == 0)
 		r = open_conn(box, &f.conn, e);
-	if (r < 0)
+	if (r < 0) {
+		forward_mark_done(&mark, true);
 		return r;
+	}
 	f.listener.fd = listener;
 	if (o->on_ready)
 		o->on_ready(o->arg, address, local_port);
 	r = run(&f, o, e);
 	core_conn_free(f.conn);
+	forward_mark_done(&mark, false);
 	return r;
 }
 

@@ -328,7 +328,7 @@ static const struct file_kind file_chmod = {.size = sizeof(struct file_op), .sta
 static const struct file_kind *const kinds[FILE_OP_COUNT] = {
 	[FILE_PUT] = &file_put,	      [FILE_GET] = &file_get,	  [FILE_STAT] = &file_stat,
 	[FILE_LIST] = &file_list,     [FILE_MKDIR] = &file_mkdir, [FILE_MOVE] = &file_move,
-	[FILE_REMOVE] = &file_remove, [FILE_CHMOD] = &file_chmod,
+	[FILE_REMOVE] = &file_remove, [FILE_CHMOD] = &file_chmod, [FILE_LISTEN] = &file_listen,
 };
 
 static struct file_op *op_find(const struct file_table *t, uint32_t id)

@@ -52,7 +52,7 @@ struct file_op {
 	char path[BOX_PATH_MAX];
 };
 
-extern const struct file_kind file_put, file_get, file_list, file_remove;
+extern const struct file_kind file_put, file_get, file_list, file_remove, file_listen;
 
 /* Queues one ENTRY frame. target is a link's text, the earlier name of a file, or NULL. */
 int file_send_entry(struct file_op *op, const char *path, const struct stat *st,

@@ -15,6 +15,9 @@ enum wire_file_op {
 	FILE_MOVE,    /* path -> to */
 	FILE_REMOVE,  /* recursive with flag; never follows a link; missing is fine */
 	FILE_CHMOD,
+	FILE_LISTEN, /* answer: one ENTRY 't' per TCP socket that listens in the box, OK: its
+		       * address as path, the port as size, its program as target and the process id
+		       * as links, where they are known. The request's path is not used. */
 	FILE_OP_COUNT
 };
 

@@ -859,7 +859,7 @@ def test_port_ends_with_its_box(cove, box):
 def test_port_wrong_use(cove, echo_box):
     for port in ("0", "x", "70000", "", "80:x", "80:70000", ":80", "80:", "123456:1", "-1"):
         assert cove("port", echo_box, port).rc == 2, port
-    cove.fails("invalid", "port", echo_box)
+    cove.fails("invalid", "port")
     cove.fails("not_found", "port", "no-such-box", "80")
     stopped = cove("create").ok().text.strip()
     cove("stop", stopped).ok()
