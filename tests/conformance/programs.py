@@ -7,19 +7,14 @@ A row fetches what it needs (`get`) and then does something small with it (`use`
 skipped row, with the line that says why; what was fetched and does not work is a failure. The policy is balanced; where
 this host's registries are mirrors at private addresses, its rules say `private: true` besides.
 """
-import ipaddress
-import os
 import pathlib
-import re
-import socket
-import subprocess
 import sys
 
-COVE, IMAGE = os.environ["COVE_TEST_PROGRAM"], os.environ["COVE_TEST_IMAGE"]
-SECONDS = 240
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
+from boxes import IMAGE, NPM, SKIPPED, cove, last_line, policy, shell  # noqa: E402
+
 APT = "sudo apt-get -qq update && sudo apt-get -qq install -y "
 PIP = "python3 -m venv ~/v && ~/v/bin/pip -q install "
-NPM = "mkdir -p ~/n && cd ~/n && npm install --no-audit --no-fund "
 
 # name, get, use: lines of a shell.
 ROWS = [
@@ -46,7 +41,8 @@ ROWS = [
      "cd ~/g && printf 'package main\nimport (\"fmt\"; \"golang.org/x/text/cases\"; \"golang.org/x/text/language\")\n"
      "func main() { fmt.Println(cases.Upper(language.English).String(\"go\")) }\n' > a.go && "
      "go mod tidy && test \"$(go run .)\" = GO"),
-    ("cargo", APT + "cargo && cargo new -q ~/c && cd ~/c && cargo add -q itoa@1.0.0",
+    # Debian's plain cargo is so old that it clones the whole index from GitHub.
+    ("cargo", APT + "cargo-web && cargo new -q ~/c && cd ~/c && cargo add -q itoa@1.0.0",
      "cd ~/c && cargo build -q && test \"$(cargo run -q)\" = 'Hello, world!'"),
     ("JDK, Maven", APT + "default-jdk-headless maven",
      "mkdir -p ~/j/src/main/java && cd ~/j && cat > pom.xml <<'E'\n<project><modelVersion>4.0.0</modelVersion>"
@@ -54,6 +50,13 @@ ROWS = [
      "</maven.compiler.source><maven.compiler.target>17</maven.compiler.target></properties></project>\nE\n"
      "echo 'class A { public static void main(String[] a) { System.out.println(42); } }' > src/main/java/A.java && "
      "mvn -q -B compile && test \"$(java -cp target/classes A)\" = 42"),
+    # A heap is a quarter of the memory that it takes to be its own; on v1 it looks at no limit: docs/decisions.md.
+    ("JDK, limits", APT + "default-jdk-headless",
+     "test ! -e /sys/fs/cgroup/memory.max || test $(java -XX:+PrintFlagsFinal -version 2>&1 | "
+     "awk '$2 == \"MaxHeapSize\" {print $4}') -le $((1 << 30)); "
+     "test $(echo 'System.out.println(Runtime.getRuntime().availableProcessors());' | jshell -s - | tail -1) = 2"),
+    ("node, limits", "true",
+     "node -e 'process.exit(process.constrainedMemory() === 4 * 2 ** 30 ? 0 : 1)'"),
     ("Chromium", APT + "chromium",
      "echo '<p id=a>' > ~/a.html && chromium --headless --no-sandbox --disable-gpu --dump-dom file://$HOME/a.html | "
      "grep 'id=\"a\"'"),
@@ -76,34 +79,6 @@ ROWS = [
 FLAGS = {"gdb, strace": ["--ptrace"]}
 
 
-def cove(*args, **kw):
-    return subprocess.run([COVE, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, errors="replace", **kw)
-
-
-def last_line(text):
-    """Why it did not work, in the words of the program, which often says more behind that."""
-    text = re.sub(r"\x1b\[[\d;]*m", "", text)
-    lines = [line for line in text.strip().splitlines() if line.strip()]
-    telling = [line for line in lines if re.search(r"error|E:|403|denied|[Cc]ould not|cannot|failed", line)]
-    return ((telling or lines or ["nothing was said"])[0]).strip()[:110]
-
-
-def policy():
-    """balanced, or a file made from it."""
-    text = cove("policy", "show", "balanced").stdout
-    for host in re.findall(r"allow: \[?([^],\s]+)", text)[:3]:
-        try:
-            found = socket.getaddrinfo(host, 443, proto=socket.IPPROTO_TCP)
-        except OSError:
-            continue
-        if not all(ipaddress.ip_address(address[0]).is_global for *_, address in found):
-            path = pathlib.Path("mirrors.yaml").absolute()
-            path.write_text(re.sub(r"^    allow:", r"    private: true\n\g<0>", text, flags=re.M))
-            return str(path)
-    return "balanced"
-
-
 def try_row(name, get, use, net):
     """(outcome, why)"""
     made = cove("create", "--image", IMAGE, "--net", net, "--mem", "4G", *FLAGS.get(name, []))
@@ -111,10 +86,10 @@ def try_row(name, get, use, net):
         return "failed", last_line(made.stdout)
     box = made.stdout.split()[-1]
     try:
-        got = cove("exec", "--timeout", f"{SECONDS}s", box, "--", "sh", "-ec", get)
+        got = shell(box, get)
         if got.returncode != 0:
             return "skipped", last_line(got.stdout)
-        done = cove("exec", "--timeout", f"{SECONDS}s", box, "--", "sh", "-ec", use)
+        done = shell(box, use)
         return ("passed", "") if done.returncode == 0 else ("failed", last_line(done.stdout))
     finally:
         cove("rm", "-f", box)
@@ -125,7 +100,7 @@ def main():
     counts = dict.fromkeys(("passed", "failed", "skipped"), 0)
     if IMAGE == "host":
         print("packages are installed in boxes of the base image only, and there is none")
-        return 77
+        return SKIPPED
     net = policy()
     for name, get, use in ROWS:
         if wanted and name not in wanted:
@@ -134,7 +109,7 @@ def main():
         counts[outcome] += 1
         print(f"{name:<16}{outcome if outcome == 'passed' else outcome.upper():<9}{why}", flush=True)
     print(", ".join(f"{n} {word}" for word, n in counts.items()))
-    return 1 if counts["failed"] else 0 if counts["passed"] else 77
+    return 1 if counts["failed"] else 0 if counts["passed"] else SKIPPED
 
 
 if __name__ == "__main__":

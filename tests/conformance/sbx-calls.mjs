@@ -30,6 +30,8 @@ function call(program, args, { stdin, timeoutMs } = {}) {
       timers.forEach(clearTimeout);
       done({ ...got, exitCode, signal: signal ?? undefined, durationMs: Date.now() - began });
     });
+    // Of a program that was over before it could be given anything, the exit status tells.
+    child.stdin.on("error", (error) => error.code === "EPIPE" || fail(error));
     child.stdin.end(stdin ?? "");
   });
 }
