@@ -637,7 +637,9 @@ COVE_API int cove_put(struct cove_box *box, const char *host_path, const char *b
 		      const struct cove_copy *how, struct cove_error *err);
 COVE_API int cove_get(struct cove_box *box, const char *box_path, const char *host_path,
 		      const struct cove_copy *how, struct cove_error *err);
-/* From and to a descriptor; one file. A directory comes as a tar stream. */
+/* From and to a descriptor; one file. A directory comes, and one that is there takes, a tar stream,
+ * which is refused where it leads out of that directory; put returns how many entries were left
+ * out. */
 COVE_API int cove_put_fd(struct cove_box *box, int fd, const char *box_path, unsigned mode,
 			 const struct cove_copy *how, struct cove_error *err);
 COVE_API int cove_get_fd(struct cove_box *box, const char *box_path, int fd,

@@ -2,7 +2,8 @@
  * cove cp: files and directories into a box and out of it.
  *
  * BOX:PATH is a place in a box; anything else is a place here. A host name with a colon in it is
- * written ./a:b. `-` is stdin or stdout, for one file.
+ * written ./a:b. `-` is stdin or stdout, for one file, or for a
+ * directory as a tar.
  */
 #include "base/clock.h"
 #include "base/fd.h"
@@ -227,12 +228,13 @@ const struct verb verb_cp = {
 	.help = "Directories are copied whole; what goes onto an existing directory goes\n"
 		"inside it, as with cp -r. A relative path in the box starts at its directory\n"
 		"(/workspace, or the home), and ~ is the home. `-` is stdin or stdout, for one\n"
-		"file; a directory comes as a tar. Files arrive as the box's user (-u USER:\n"
-		"another), and come out as you; modes, times, holes and hard links are kept;\n"
-		"links are copied as links and never followed out of the box. A stopped box is\n"
-		"up for the copy alone and runs none of its commands. What may not be read is\n"
-		"named and left out, and the status is 125 then; what is neither file, directory\n"
-		"nor link is left out and counted.\n"
+		"file; a directory comes as a tar, and one that is there takes a tar. Files\n"
+		"arrive as the box's user (-u USER: another), and come out as you; modes, times,\n"
+		"holes and hard links are kept; links are copied as links and never followed out\n"
+		"of the box. A tar with names that lead out of its directory is refused. A\n"
+		"stopped box is up for the copy alone and runs none of its commands. What may\n"
+		"not be read is named and left out, and the status is 125 then; what is neither\n"
+		"file, directory nor link is left out and counted.\n"
 		"\n"
 		"Examples\n"
 		"  cove cp ./src dev:/workspace\n"
@@ -240,6 +242,7 @@ const struct verb verb_cp = {
 		"  cove cp -u root ./site.conf dev:/etc/nginx/conf.d\n"
 		"  cove cp dev:/etc/os-release - | head -2\n"
 		"  cove cp dev:/workspace - | gzip > workspace.tar.gz\n"
+		"  gzip -dc workspace.tar.gz | cove cp - dev:/tmp    # makes /tmp/workspace\n"
 		"  echo hello | cove cp - dev:/tmp/hello.txt\n",
 	.options = (const enum opt_id[]){OPT_COPY_USER, OPTS_COMMON, OPT_END},
 	.args = {2, -1},

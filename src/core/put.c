@@ -12,12 +12,14 @@
 #include "base/path.h"
 #include "base/str.h"
 #include "core/transfer.h"
+#include "store/tar.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -415,13 +417,177 @@ static int put_one(struct cove_box *box, const char *box_path, unsigned mode, st
 	return transfer_end(&t, r);
 }
 
+/* ---- a tar stream into a directory ---- */
+
+/* The reader refuses what leads out of the archive, and init what leads out of the directory. */
+struct put_tar {
+	struct transfer *t;
+	char dir[BOX_PATH_MAX]; /* the last one that is known to be there */
+	bool in_file;
+};
+
+static int put_tar_dir(struct put_tar *p, const char *path, unsigned mode, uint64_t mtime_ns,
+		       struct err *e)
+{
+	struct wire_entry m = {.type = 'd', .path = path, .mode = mode, .mtime_ns = mtime_ns};
+
+	str_copy(p->dir, sizeof(p->dir), path);
+	return send_entry(p->t, &m, e);
+}
+
+/* Directories on the way that have no entry of their own, as `tar c a/b` writes it. */
+static int put_tar_parents(struct put_tar *p, const char *path, struct err *e)
+{
+	char part[BOX_PATH_MAX];
+	int r = 0;
+
+	for (const char *at = strchr(path, '/'); at && r == 0; at = strchr(at + 1, '/')) {
+		size_t n = (size_t)(at - path);
+
+		memcpy(part, path, n);
+		part[n] = 0;
+		if (strncmp(p->dir, part, n) != 0 || (p->dir[n] != 0 && p->dir[n] != '/'))
+			r = put_tar_dir(p, part, 0755, 0, e);
+	}
+	return r;
+}
+
+static int on_tar_entry(void *arg, const struct tar_entry *entry, struct err *e)
+{
+	static const char types[] = {
+		[TAR_FILE] = 'f', [TAR_DIR] = 'd', [TAR_SYMLINK] = 'l', [TAR_HARDLINK] = 'h'};
+	struct put_tar *p = arg;
+	struct wire_entry m = {.path = entry->path,
+			       .target = entry->target,
+			       .mode = entry->mode & 0777,
+			       .size = entry->size,
+			       .mtime_ns = entry->mtime_s * 1000000000u + entry->mtime_ns};
+	int r;
+
+	if (entry->type == TAR_OTHER) {
+		p->t->left_out++;
+		return 0;
+	}
+	if (!*entry->path)
+		return entry->type == TAR_DIR ? 0
+					      : err_set(e, ERR_INVALID, EINVAL,
+							"the tar has a file without a name");
+	if (strlen(entry->path) >= BOX_PATH_MAX)
+		return err_set(e, ERR_LIMIT, ENAMETOOLONG, "a path in the tar is too long");
+	r = put_tar_parents(p, entry->path, e);
+	if (r < 0)
+		return r;
+	if (entry->type == TAR_DIR)
+		return put_tar_dir(p, entry->path, (unsigned)m.mode, m.mtime_ns, e);
+	p->in_file = entry->type == TAR_FILE;
+	m.type = (uint64_t)types[entry->type];
+	return send_entry(p->t, &m, e);
+}
+
+static int on_tar_data(void *arg, const void *data, size_t n, struct err *e)
+{
+	struct transfer *t = ((struct put_tar *)arg)->t;
+	int r = 0;
+
+	for (size_t part; r == 0 && n > 0; n -= part, data = (const char *)data + part) {
+		if (t->flow.left == 0) {
+			r = transfer_report(t, e);
+			if (r == 0)
+				r = await(t, false, e);
+			if (r < 0)
+				return r;
+		}
+		part = n < WIRE_DATA_MAX ? n : WIRE_DATA_MAX;
+		part = part < t->flow.left ? part : (size_t)t->flow.left;
+		if (wire_encode(core_out(t->conn), WIRE_DATA, WIRE_STDIN, t->call.q.id, data,
+				part) < 0)
+			return err_errno(e, ENOBUFS, "queue a file's bytes");
+		t->flow.left -= part;
+		t->bytes += part;
+		r = send_batch(t, PUT_BATCH, e);
+	}
+	return r;
+}
+
+static int on_tar_end(void *arg, struct err *e)
+{
+	struct put_tar *p = arg;
+	struct transfer *t = p->t;
+
+	if (!p->in_file)
+		return 0;
+	p->in_file = false;
+	t->files++;
+	return wire_encode(core_out(t->conn), WIRE_EOF, WIRE_STDIN, t->call.q.id, NULL, 0) < 0
+		       ? err_errno(e, ENOBUFS, "queue a file's end")
+		       : 0;
+}
+
+static int feed_tar(struct put_tar *p, struct put_source *s, struct err *e)
+{
+	static const struct tar_ops ops = {on_tar_entry, on_tar_data, on_tar_end};
+	uint8_t *data = malloc(WIRE_DATA_MAX);
+	struct tar tar;
+	ssize_t n = 1;
+	int r = data ? 0 : err_errno(e, ENOMEM, "read a tar");
+
+	tar_init(&tar, &ops, p);
+	while (r == 0 && n > 0) {
+		n = read_some(s, data, WIRE_DATA_MAX);
+		if (n < 0)
+			r = err_errno(e, (int)-n, "read '%.150s'", s->shown);
+		else
+			r = n > 0 ? tar_feed(&tar, data, (size_t)n, e) : tar_finish(&tar, e);
+	}
+	tar_done(&tar);
+	free(data);
+	if (r < 0 && p->t->files + p->t->left_out == 0 && strstr(e->msg, "not a tar"))
+		err_prefix(e, "a directory takes a tar, uncompressed");
+	return r;
+}
+
+static int put_tar(struct cove_box *box, const char *box_path, struct put_source *s,
+		   const struct cove_copy *how, struct err *e)
+{
+	struct wire_file m = {.op = FILE_PUT, .path = box_path};
+	struct transfer t;
+	struct put_tar p = {.t = &t};
+	int r = transfer_init(&t, how, e);
+
+	m.user = t.how.user;
+	if (r == 0)
+		r = transfer_begin(&t, box, &m, e);
+	if (r < 0)
+		return r;
+	r = put_tar_dir(&p, "", 0755, 0, e);
+	if (r == 0)
+		r = feed_tar(&p, s, e);
+	if (r == 0)
+		r = finish(&t, e);
+	return transfer_end(&t, r < 0 ? r : (int)t.left_out);
+}
+
+static int put_stream(struct cove_box *box, int fd, const char *box_path, unsigned mode,
+		      const struct cove_copy *how, struct err *e)
+{
+	struct put_source s = {.fd = fd, .shown = "the given descriptor"};
+	const char *user = how ? how->user : NULL;
+	char type = 0;
+	int r = fd < 0 ? err_errno(e, EBADF, "read the given descriptor") : 0;
+
+	if (r == 0)
+		r = files_probe(box, box_path, user, &type, e);
+	if (r < 0)
+		return r;
+	return r == 1 && type == 'd' ? put_tar(box, box_path, &s, how, e)
+				     : put_one(box, box_path, mode, &s, how, e);
+}
+
 int cove_put_fd(struct cove_box *box, int fd, const char *box_path, unsigned mode,
 		const struct cove_copy *how, struct cove_error *err)
 {
-	struct put_source s = {.fd = fd, .shown = "the given descriptor"};
 	struct err e = {0};
-	int r = fd < 0 ? err_errno(&e, EBADF, "read the given descriptor")
-		       : put_one(box, box_path, mode, &s, how, &e);
+	int r = put_stream(box, fd, box_path, mode, how, &e);
 
 	return core_return(box->cove, box->name, r, &e, err);
 }
