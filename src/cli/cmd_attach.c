@@ -63,7 +63,7 @@ static int attach(struct cli *c, struct cove_box *box, uint64_t exec_id)
 		cli_note("left it running; back with `cove attach %s %s --from %llu:%llu`",
 			 o->args[0], o->args[1], (unsigned long long)(o->out_from + end.out_seen),
 			 (unsigned long long)(o->err_from + end.err_seen));
-		r = EXIT_SIGNAL + end.left_by;
+		r = end.left_by ? EXIT_SIGNAL + end.left_by : 0;
 	}
 	cove_result_free(&end.result);
 	return r;
@@ -85,14 +85,15 @@ const struct verb verb_attach = {
 	.summary = "join a running command again",
 	.help = "Prints what the command wrote (from --from on), follows it to its end, and\n"
 		"exits with its status. stdin is passed when it is not a terminal, or with\n"
-		"-i; use -t for a command that was started with a terminal. Ctrl-C (without\n"
-		"-t) leaves the command running and says how to come back. `cove logs -f`\n"
-		"only reads.\n"
+		"-i; use -t for a command that was started with a terminal. Ctrl-C leaves the\n"
+		"command running and says how to come back; with -t Ctrl-C is the command's,\n"
+		"and the detach key is Ctrl-] twice. `cove logs -f` only reads.\n"
 		"\n"
 		"Examples\n"
 		"  id=$(cove exec -d -i dev -- python3 -i)\n"
 		"  echo 'print(6 * 7)' | cove attach dev $id\n"
-		"  cove attach --from 4096 dev $id\n",
+		"  cove attach --from 4096 dev $id\n"
+		"  cove attach -t dev $(cove exec -d -t dev -- bash -l)   # Ctrl-] twice leaves\n",
 	.options = (const enum opt_id[]){OPT_FROM, OPT_INTERACTIVE, OPT_TTY, OPT_VERBOSE,
 					 OPT_LOG_FILE, OPT_HELP, OPT_END},
 	.args = {2, 2},

@@ -42,7 +42,10 @@ const struct verb verb_shell = {
 	.summary = "a terminal in a box, or in a fresh one",
 	.help = "Without BOX a fresh box is made and is gone when the shell ends. The\n"
 		"terminal's size, Ctrl-C, Ctrl-Z and full-screen programs work; Ctrl-D or\n"
-		"`exit` leaves.\n"
+		"`exit` leaves, and the shell ends with its terminal. One that stays:\n"
+		"`cove exec -d -t BOX -- bash -l` prints its id, `cove attach -t BOX ID` joins "
+		"it,\n"
+		"and the detach key there is Ctrl-] twice.\n"
 		"\n"
 		"Examples\n"
 		"  cove shell\n"

@@ -12,7 +12,8 @@
  *
  * A raw terminal's Ctrl-C is a byte for the command like any other: it may mean something there, so
  * we never act on it. PRESSES of them within PRESS_MS are a user who wants to get out: a line says,
- * once, how to.
+ * once, how to. Where we may leave (options.leave), Ctrl-] twice does: the first goes to the
+ * command like any other byte, because nothing holds up what is typed.
  *
  * With a maximum of output, what comes after the first bytes is kept here, and its end written when
  * the command has ended.
@@ -41,7 +42,7 @@
 #include <unistd.h>
 
 enum { NOTE_MS = 2000, GRACE_MS = 10000, FORCE_MS = 5000 };
-enum { PRESSES = 3, PRESS_MS = 1000, CTRL_C = 3 };
+enum { PRESSES = 3, PRESS_MS = 1000, CTRL_C = 3, CTRL_DETACH = 0x1d };
 
 /* What a ready descriptor takes without blocking when it cannot be asked for more. */
 enum { SAFE_WRITE = 4096 };
@@ -74,6 +75,7 @@ struct stream {
 	bool noted;
 
 	uint64_t pressed_ms[PRESSES]; /* when Ctrl-C was typed, latest first */
+	uint64_t detach_ms;	      /* when Ctrl-] was the last byte typed, or 0 */
 };
 
 static enum sink_kind sink_of(int fd)
@@ -334,6 +336,21 @@ static void on_late(struct stream *s)
 	}
 }
 
+/* How many of the bytes are before the second Ctrl-] in a row; n where there is none. */
+static size_t find_detach(struct stream *s, const uint8_t *data, size_t n)
+{
+	uint64_t now = clock_mono_ms();
+
+	for (size_t i = 0; i < n; i++) {
+		bool is_detach = data[i] == CTRL_DETACH;
+
+		if (is_detach && s->detach_ms && now - s->detach_ms < PRESS_MS)
+			return i;
+		s->detach_ms = is_detach ? now : 0;
+	}
+	return n;
+}
+
 /* The command may have closed its stdin, or ended: what is left of ours is then dropped. */
 static void take_input(struct stream *s, size_t room)
 {
@@ -344,6 +361,17 @@ static void take_input(struct stream *s, size_t room)
 
 	if (n < 0 && (errno == EINTR || errno == EAGAIN))
 		return;
+	if (n > 0 && s->o->raw && s->o->leave) {
+		size_t before = find_detach(s, data, (size_t)n);
+
+		s->done = before < (size_t)n;
+		n = (ssize_t)before;
+		if (s->done) {
+			if (n > 0)
+				(void)cove_exec_write(s->exec, data, (size_t)n, NULL);
+			return;
+		}
+	}
 	if (n <= 0 || cove_exec_write(s->exec, data, (size_t)n, NULL) < 0) {
 		s->input_open = false;
 		(void)cove_exec_close_input(s->exec, NULL);

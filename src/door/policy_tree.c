@@ -138,6 +138,10 @@ static int check_plain(struct policy_builder *b, const yaml_event_t *ev)
 		anchor = ev->data.mapping_start.anchor;
 		tag = ev->data.mapping_start.tag;
 	}
+	if (anchor && ev->type == YAML_ALIAS_EVENT)
+		return source_error(b->src, line,
+				    "a text that begins with '*' must be quoted: '*%.40s'",
+				    (const char *)anchor);
 	if (anchor)
 		return source_error(b->src, line,
 				    "anchors and aliases ('&' and '*') are not taken; "
@@ -197,6 +201,20 @@ static int take_event(struct policy_builder *b, const yaml_event_t *ev)
 	return 0;
 }
 
+/* A host such as *.example.org that lost its quotes is not even an alias to the parser. */
+static int fail_yaml(struct policy_builder *b, unsigned line)
+{
+	const char *context = b->yaml.context ? b->yaml.context : "";
+
+	if (strstr(context, "alias"))
+		return source_error(b->src, line,
+				    "a text that begins with '*' must be quoted: '*.example.org'");
+	if (strstr(context, "anchor"))
+		return source_error(b->src, line, "a text that begins with '&' must be quoted");
+	return source_error(b->src, line, "not YAML: %s",
+			    b->yaml.problem ? b->yaml.problem : "unreadable");
+}
+
 static int build(struct policy_builder *b)
 {
 	size_t line;
@@ -214,8 +232,7 @@ static int build(struct policy_builder *b)
 				for (size_t i = 0; i < b->yaml.problem_offset; i++)
 					line += b->text[i] == '\n';
 			}
-			return source_error(b->src, (unsigned)line, "not YAML: %s",
-					    b->yaml.problem ? b->yaml.problem : "unreadable");
+			return fail_yaml(b, (unsigned)line);
 		}
 		over = ev.type == YAML_STREAM_END_EVENT;
 		r = take_event(b, &ev);

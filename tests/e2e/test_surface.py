@@ -11,7 +11,7 @@ import unicodedata
 
 import pytest
 
-from conftest import DEADLINE, wait_until
+from conftest import DEADLINE, PREFIX, wait_until
 
 pytestmark = pytest.mark.once("both")
 
@@ -183,3 +183,48 @@ def test_tables_fit_80_columns(cove, crowded):
     whole = cove("audit", crowded).ok().text
     folded = on_terminal(cove, "audit", crowded)
     assert "".join(whole.split()) == "".join(folded.split())
+
+
+# ---- words ----
+
+def test_doctor_says_the_same_of_its_status_everywhere(cove):
+    page = " ".join(cove("help", "doctor").ok().text.split())
+    words = "0 if boxes work, also with less; 1 if something that was tried in a box did not hold; 125 if no box can"
+    assert words in page
+    manual = next(PREFIX.glob("share/man/man1/cove.1*"), None)
+    assert manual, "no manual page installed"
+    shown = re.sub(r"\\\\f[BIR]|\\\\&", "", manual.read_text())
+    assert words in " ".join(shown.split())
+
+
+def test_the_detach_key_is_named(cove):
+    for verb in ("attach", "shell"):
+        assert "Ctrl-] twice" in " ".join(cove("help", verb).ok().text.split()), verb
+
+
+def test_the_detach_key_leaves_and_the_command_runs_on(cove, box):
+    line = "echo up; read line; echo got:$line; sleep 1000"
+    exec_id = cove("exec", "-d", "-t", box, "--", "sh", "-c", line).ok().text.strip()
+    main, side = pty.openpty()
+    p = cove.start("attach", "-t", box, exec_id, stdin=side, stdout=side, stderr=subprocess.PIPE)
+    os.close(side)
+    seen = b""
+    while b"up" not in seen:
+        seen += os.read(main, 4096)
+    os.write(main, b"one\n")  # what is typed before it arrives
+    os.write(main, b"\x1d\x1d")
+    _, err = p.communicate(timeout=DEADLINE)
+    os.close(main)
+    assert p.returncode == 0 and b"left it running" in err
+    (found,) = [x for x in cove("ps", "--json", box).ok().json if x["exec_id"] == int(exec_id)]
+    assert found["state"] == "running"
+    wait_until(lambda: b"got:one" in cove("logs", "--exec", exec_id, box).ok().out, "its line")
+
+
+@pytest.mark.parametrize("text", ["*.example.org", "*example.org"])
+def test_a_star_without_quotes_is_told_to_be_quoted(cove, tmp, text):
+    (tmp / "p.yaml").write_text(f"version: 1\nrules:\n  - allow: {text}\n")
+    said = cove.fails("invalid", "policy", "check", tmp / "p.yaml")
+    assert "quoted" in said and "3" in said
+    (tmp / "p.yaml").write_text('version: 1\nrules:\n  - allow: "*.example.org"\n')
+    cove("policy", "check", tmp / "p.yaml").ok()
