@@ -73,12 +73,12 @@ def test_what_leads_out_is_refused(cove, box, entries):
     assert say(cove, box, "find /tmp -name out") == ""
 
 
-@pytest.mark.parametrize("data", [b"", b"no tar at all", b"\x1f\x8b" + b"x" * 600, b"x" * 512, b"\0" * 512,
+@pytest.mark.parametrize("data", [b"", b"no tar at all", b"\x1f\x8b" + b"x" * 600, b"x" * 512,
                                   tar_of(("f", F, b"x" * 2000, 0o644))[:1200]])
 def test_what_is_no_tar(cove, box, data):
     say(cove, box, "mkdir -p /tmp/in")
     got = cove("cp", "--json", "-", f"{box}:/tmp/in", input=data)
-    assert got.rc == 125 and "tar" in got.json["error"]["message"], repr(got)
+    assert got.rc == 125 and got.json["error"]["code"] == "EBADMSG", repr(got)
     assert say(cove, box, "ls -A /tmp/in") == ""
 
 
