@@ -363,20 +363,6 @@ def test_image_make_uses_the_maker_beside_the_programs(new_home, tmp):
     assert "base" in cove("image", "ls").ok().text
 
 
-def test_an_empty_list_has_its_titles(new_home):
-    """The same in every verb: the titles on stdout, a note on stderr; [] and nothing with --json and -q."""
-    home = new_home()
-    for args, first in ((["ls"], "NAME"), (["workspace", "ls"], "NAME"), (["secret", "ls"], "NAME"),
-                        (["stats"], "NAME"), (["asks"], "BOX"), (["audit"], "TIME")):
-        got = home(*args).ok()
-        assert got.text.startswith(first) and len(got.text.splitlines()) == 1, args
-        assert got.errors.startswith("cove: no"), args
-        assert home(*args, "--json").ok().json == [], args
-    box = home("create", "--image", "host").ok().text.strip()
-    for args in (["ps", box], ["shells", "ls", box]):
-        assert len(home(*args).ok().text.splitlines()) == 1 and home(*args, "-q").ok().out == b""
-
-
 def test_json_of_the_background(cove, box):
     assert cove("exec", "-d", "--json", box, "--", "sleep", "1000").ok().json == \
         {"exec_id": 1, "box": box, "state": "running"}

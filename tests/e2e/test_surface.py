@@ -109,12 +109,20 @@ def test_sizes_are_powers_of_1024_everywhere(cove, shared):
         assert not re.search(r"\d ?[kKMGT]B\b", page), page
 
 
-def test_an_empty_list_says_so_wherever_stderr_is(new_home):
-    cove = new_home()
-    for words in (["ls"], ["workspace", "ls"], ["secret", "ls"], ["stats"], ["asks"]):
-        got = cove(*words).ok()
-        assert got.errors.startswith("cove: no"), repr(got)
-    assert cove("ls", "-q").ok().err == b"" and cove("ls", "--json").ok().err == b""
+def test_an_empty_list_has_its_titles(new_home):
+    """The same in every verb: the titles on stdout, a note on stderr; [] and nothing with --json and -q."""
+    home = new_home()
+    for args, first in ((["ls"], "NAME"), (["workspace", "ls"], "NAME"), (["secret", "ls"], "NAME"),
+                        (["stats"], "NAME"), (["asks"], "BOX"), (["audit"], "TIME")):
+        got = home(*args).ok()
+        assert got.text.startswith(first) and len(got.text.splitlines()) == 1, args
+        assert got.errors.startswith("cove: no"), args
+        quiet = home(*args, "--json").ok()
+        assert quiet.json == [] and quiet.err == b"", args
+    assert home("ls", "-q").ok().err == b""
+    box = home("create", "--image", "host").ok().text.strip()
+    for args in (["ps", box], ["shells", "ls", box]):
+        assert len(home(*args).ok().text.splitlines()) == 1 and home(*args, "-q").ok().out == b""
 
 
 # ---- tables ----
