@@ -426,7 +426,7 @@ static int exec(struct cli *c)
 	command.argv = c->o.args + 1;
 	if (strcmp(command.argv[0], "--") == 0 && command.argv[1])
 		command.argv++;
-	c->o.grace_ms = GRACE_MS;
+	command.grace_ms = GRACE_MS;
 	return c->o.background ? command_background(c, c->box, &command)
 			       : command_run(c, c->box, &command, 0);
 }
