@@ -21,7 +21,9 @@
 #include "base/fd.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/ptrace.h>
 #include <sys/wait.h>
 
 enum { REAP_BATCH = 128, SWEEP_MS = 500, REAP_BUCKETS = 64, UNUSED_MS = 20000 };
@@ -93,6 +95,13 @@ void reaper_forget(struct init *in, struct init_proc *p)
 		take_proc(in->reaper, p->pid);
 }
 
+/* With --ptrace a program may ask its parent to trace it, and ours is init, who does not: it goes on
+ * with its signal. The stop after an execve is not one that anybody sent. */
+static void let_go(pid_t pid, int sig)
+{
+	(void)ptrace(PTRACE_DETACH, pid, 0, sig == SIGTRAP ? 0 : sig);
+}
+
 static void on_look(struct ev_defer *d)
 {
 	struct reaper *r = container(d, struct reaper, look);
@@ -104,6 +113,10 @@ static void on_look(struct ev_defer *d)
 		pid = waitpid(-1, &status, WNOHANG | __WALL);
 		if (pid <= 0)
 			return;
+		if (WIFSTOPPED(status)) {
+			let_go(pid, WSTOPSIG(status));
+			continue;
+		}
 		p = take_proc(r, pid);
 		if (p)
 			init_proc_ended(p, status);

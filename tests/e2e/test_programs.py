@@ -107,6 +107,17 @@ def test_a_program_with_address_sanitizer_runs_and_finds_leaks_with_ptrace(cove,
     assert got.rc != 0 and "detected memory leaks" in got.errors and "1234 byte" in got.errors
 
 
+def test_a_program_that_asks_init_to_trace_it_goes_on(cove):
+    """As programs do that look for a debugger."""
+    box = cove("create", "--ptrace").ok().text.strip()
+    line = "import ctypes, os, signal; print(ctypes.CDLL(None).ptrace(0, 0, 0, 0), flush=True); {}"
+    got = cove("exec", box, "--", "python3", "-c", line.format("os.execvp('echo', ['echo', 'done'])")).ok()
+    assert got.text == "0\ndone\n"
+    got = cove("exec", box, "--", "python3", "-c", line.format("os.kill(os.getpid(), signal.SIGUSR1)"))
+    assert got.rc == 128 + 10
+    assert cove("exec", box, "--", "echo", "lives").ok().text == "lives\n"
+
+
 def test_ptrace_is_for_the_boxs_own_processes(cove, box, inner_root):
     refused = "attach -1 init -1 -1\nread Operation not permitted init Operation not permitted\n"
     assert cove("exec", "-u", "root", box, "--", "python3", "-c", TRACER).ok().text == refused
