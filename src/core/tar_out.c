@@ -196,8 +196,13 @@ int tar_out_data(struct tar_out *t, const void *p, size_t n, struct err *e)
 int tar_out_pad(struct tar_out *t, struct err *e)
 {
 	size_t n = t->left < WIRE_DATA_MAX ? (size_t)t->left : WIRE_DATA_MAX;
-	int r = put_zeros(t, n, e);
+	int r;
 
+	if (t->left > TAR_FILL_MAX)
+		return err_set(e, ERR_CONFLICT, EAGAIN,
+			       "'%.100s' became shorter while it was copied: copy it again",
+			       t->path);
+	r = put_zeros(t, n, e);
 	t->left -= n;
 	return r < 0 ? r : t->left > 0;
 }
