@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
+#include "base/path.h"
 #include "base/rand.h"
 #include "base/str.h"
 #include "core/core.h"
@@ -66,6 +67,24 @@ static int keep(struct core_spec *s, char *text, struct err *e)
 	return 0;
 }
 
+/* Links in a source are followed now, as its user means them, and never again: whoever may write to
+ * a part of the path could lead a later start elsewhere. */
+static int resolve_source(struct core_spec *s, struct spec_mount *m, struct err *e)
+{
+	char *real;
+	int r;
+
+	if (!path_is_absolute(m->src))
+		return 0;
+	real = realpath(m->src, NULL);
+	if (!real)
+		return err_errno(e, errno, "mount source '%.140s'", m->src);
+	r = keep(s, real, e);
+	if (r == 0)
+		m->src = real;
+	return r;
+}
+
 static int add_mounts(struct core_spec *s, const char *const *given, struct err *e)
 {
 	struct spec *spec = &s->spec;
@@ -77,6 +96,8 @@ static int add_mounts(struct core_spec *s, const char *const *given, struct err 
 		r = keep(s, strdup(given[i]), e);
 		if (r == 0)
 			r = spec_mount_parse(&spec->mounts[i], s->text[s->text_count - 1], e);
+		if (r == 0)
+			r = resolve_source(s, &spec->mounts[i], e);
 		if (r < 0)
 			return r;
 		spec->mount_count = i + 1;

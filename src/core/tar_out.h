@@ -6,7 +6,8 @@
  *	tar_out_end
  *
  * A tar says a file's size before its bytes. One that turns out a little shorter is filled with
- * zeros, one that shrank by more than TAR_FILL_MAX is an error; one that said it has no size (most of /proc) is held back until its end.
+ * zeros, one that shrank by more than TAR_FILL_MAX is an error; one that said it has no size (most
+ * of /proc) is held back until its end.
  */
 #pragma once
 

@@ -115,6 +115,20 @@ static int walk_name(struct target_walk *w, const char *name, bool own, bool is_
 	return 0;
 }
 
+/* What the box is run by. A link of the box's own could lead a later mount over it. */
+static bool is_own_place(const char *path)
+{
+	static const char *const places[] = {"/proc", "/sys", "/dev"};
+
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		size_t n = strlen(places[i]);
+
+		if (strncmp(path, places[i], n) == 0 && (!path[n] || path[n] == '/'))
+			return true;
+	}
+	return false;
+}
+
 int guest_target_open(int root, const char *path, bool is_dir)
 {
 	struct target_walk w = {.root = root, .own = strlen(path)};
@@ -136,5 +150,7 @@ int guest_target_open(int root, const char *path, bool is_dir)
 		if (r == 0 && name[0])
 			r = walk_name(&w, name, own, is_dir);
 	} while (r == 0 && name[0]);
+	if (r == 0 && w.links > 0 && is_own_place(w.done))
+		return -ELOOP;
 	return r < 0 ? r : open_done(&w, 0, 0);
 }

@@ -95,8 +95,8 @@ void reaper_forget(struct init *in, struct init_proc *p)
 		take_proc(in->reaper, p->pid);
 }
 
-/* With --ptrace a program may ask its parent to trace it, and ours is init, who does not: it goes on
- * with its signal. The stop after an execve is not one that anybody sent. */
+/* With --ptrace a program may ask its parent to trace it, and that is init, who does not: it goes
+ * on with its signal. The stop after an execve is not one that anybody sent. */
 static void let_go(pid_t pid, int sig)
 {
 	(void)ptrace(PTRACE_DETACH, pid, 0, sig == SIGTRAP ? 0 : sig);

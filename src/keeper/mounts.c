@@ -92,18 +92,41 @@ static int open_named(struct keeper_mounts *m, const struct spec *s, struct stat
 	return 0;
 }
 
-static int open_host_dir(struct keeper_mounts *m, const char *path, struct err *e)
+/* Opens what a box is to have of the host, and refuses Cove's own state. Its path was brought into
+ * its one form when the box was made: a link in it now was put there since, by somebody who may
+ * write there, and that may be a box. */
+static int open_host(const struct state *st, const char *path, int flags, struct err *e)
 {
-	if (!str_copy(m->workspace, sizeof(m->workspace), path))
-		return too_long(e);
-	m->workspace_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (m->workspace_fd < 0 && errno == EACCES)
+	autoclose int fd = fd_openat2(AT_FDCWD, path, flags, 0, FD_NO_SYMLINKS | FD_NO_MAGICLINKS);
+	int r;
+
+	if (fd == -ELOOP)
+		return err_set(e, ERR_DENIED, ELOOP,
+			       "'%.120s' leads through a link that was not there when the box was "
+			       "made: remove the link, or make the box anew",
+			       path);
+	if (fd == -EACCES)
 		return err_set(e, ERR_DENIED, EACCES,
 			       "'%.100s' may not be opened; if root of a box made it, `cove "
 			       "workspace chown` gives it back",
 			       path);
-	if (m->workspace_fd < 0)
-		return err_errno(e, errno, "open the workspace '%s'", path);
+	if (fd < 0)
+		return err_errno(e, -fd, "open '%.140s'", path);
+	r = own_refuse_fd(st, path, fd, e);
+	return r < 0 ? r : take_fd(fd);
+}
+
+static int open_host_dir(struct keeper_mounts *m, const struct state *st, const char *path,
+			 struct err *e)
+{
+	int fd;
+
+	if (!str_copy(m->workspace, sizeof(m->workspace), path))
+		return too_long(e);
+	fd = open_host(st, path, O_RDONLY | O_DIRECTORY, e);
+	if (fd < 0)
+		return fd;
+	m->workspace_fd = fd;
 	return 0;
 }
 
@@ -114,10 +137,7 @@ static int add_workspace(struct keeper_mounts *m, const struct spec *s, struct s
 
 	if (!s->workspace && !s->workspace_dir)
 		return 0;
-	r = s->workspace ? 0 : own_refuse_path(st, s->workspace_dir, e);
-	if (r < 0)
-		return r;
-	r = s->workspace ? open_named(m, s, st, e) : open_host_dir(m, s->workspace_dir, e);
+	r = s->workspace ? open_named(m, s, st, e) : open_host_dir(m, st, s->workspace_dir, e);
 	if (r < 0)
 		return r;
 	m->list[m->count++] = (struct wall_mount){
@@ -131,6 +151,22 @@ static int add_workspace(struct keeper_mounts *m, const struct spec *s, struct s
 		       : keeper_pins_add(m, m->workspace_fd, &m->list[m->count - 1], e);
 }
 
+/* Of host directories that the box may write to: the outermost that holds this path, or NULL. */
+static const char *holder_of(const struct spec *s, const char *path)
+{
+	const char *found = NULL;
+
+	for (size_t i = 0; i <= s->mount_count; i++) {
+		const char *dir = i == s->mount_count ? s->workspace_dir : s->mounts[i].src;
+		size_t n = dir ? strlen(dir) : 0;
+
+		if (n > 0 && (i == s->mount_count || !s->mounts[i].read_only) && dir[0] == '/' &&
+		    strncmp(path, dir, n) == 0 && path[n] == '/' && (!found || n < strlen(found)))
+			found = dir;
+	}
+	return found;
+}
+
 static int add_mount(struct keeper_mounts *m, const struct spec *s, const struct spec_mount *given,
 		     const struct state *st, struct err *e)
 {
@@ -139,11 +175,16 @@ static int add_mount(struct keeper_mounts *m, const struct spec *s, const struct
 	int r;
 
 	if (given->src[0] == '/') {
-		r = own_refuse_path(st, given->src, e);
+		const char *holder = holder_of(s, given->src);
+
+		r = open_host(st, given->src, O_PATH, e);
 		if (r < 0)
 			return r;
-		/* A file has nothing in it; one that cannot be opened is the wall's to name. */
-		fd = open(given->src, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
+		fd = r;
+		if (holder) {
+			w.src = holder;
+			w.beneath = given->src + strlen(holder) + 1;
+		}
 	} else {
 		if (m->workspace_fd < 0)
 			return err_set(e, ERR_INVALID, EINVAL,

@@ -62,7 +62,7 @@ static int pin(struct keeper_mounts *m, const struct wall_mount *of, const char 
 		return err_set(
 			e, ERR_LIMIT, E2BIG,
 			"more than %u files of shared directories are to be read-only in the "
-			"box; share less, or use --trust-dir",
+			"box (hooks, settings of editors and agents): share fewer directories",
 			WALL_PINS_MAX);
 	}
 	m->pins[m->pin_count].dst = dst;
@@ -80,8 +80,8 @@ static int pin(struct keeper_mounts *m, const struct wall_mount *of, const char 
 int keeper_pins_add(struct keeper_mounts *m, int dir_fd, const struct wall_mount *of, struct err *e)
 {
 	const char *parent = NULL;
-	struct stat top, st, up;
-	int r = fstat(dir_fd, &top) < 0 ? err_errno(e, errno, "look at '%s'", of->src) : 0;
+	struct stat st;
+	int r = 0;
 
 	for (size_t i = 0; i < sizeof(guarded) / sizeof(guarded[0]) && r == 0; i++) {
 		const char *in = guarded[i].parent;
@@ -89,10 +89,8 @@ int keeper_pins_add(struct keeper_mounts *m, int dir_fd, const struct wall_mount
 		if (!look(dir_fd, guarded[i].path, &st) ||
 		    (guarded[i].file_only && !S_ISREG(st.st_mode)))
 			continue;
-		/* Its own mount shows who owns it as the box's user. A directory of somebody else's
-		 * in it must not become writable by that. */
-		if (in && (!parent || strcmp(in, parent) != 0) && look(dir_fd, in, &up))
-			r = pin(m, of, in, up.st_uid != top.st_uid, e);
+		if (in && (!parent || strcmp(in, parent) != 0) && look(dir_fd, in, &st))
+			r = pin(m, of, in, false, e);
 		parent = in ? in : parent;
 		if (r == 0)
 			r = pin(m, of, guarded[i].path, true, e);

@@ -87,15 +87,6 @@ static int refuse_own(const char *src, const char *real, const struct state *st,
 	return r;
 }
 
-int own_refuse_path(const struct state *st, const char *path, struct err *e)
-{
-	char real[BOX_PATH_MAX];
-
-	if (!real_path(path, real, sizeof(real)))
-		return 0; /* opening it says what is wrong */
-	return refuse_own(path, real, st, e);
-}
-
 int own_refuse_fd(const struct state *st, const char *path, int fd, struct err *e)
 {
 	char real[BOX_PATH_MAX];

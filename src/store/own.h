@@ -8,8 +8,6 @@
 #include "base/err.h"
 #include "store/state.h"
 
-/* ERR_DENIED if the path lies in Cove's own state or holds it, by any name. One that does not exist
- * is left to whoever opens it. */
-int own_refuse_path(const struct state *st, const char *path, struct err *e);
-/* The same of something that is open; path is what the caller wrote. */
+/* ERR_DENIED if what is open lies in Cove's own state or holds it, by any name. path is what the
+ * caller wrote. */
 int own_refuse_fd(const struct state *st, const char *path, int fd, struct err *e);

@@ -488,6 +488,21 @@ def others_shared(rig):
          b"group" not in got and b"another" not in got, f"left: {now}, read: {got[:200]!r}")
 
 
+@case("A20_source_replaced_with_a_link", "A20",
+      "a box that may write where a mount of its own comes from cannot lead the next start elsewhere")
+def replaced_source(rig):
+    for number, source in enumerate(("a", "a/b", "a/b/c")):
+        given = rig.shared / f"replaced{number}"
+        (given / "a/b/c").mkdir(parents=True)
+        box = rig.make("--mount", f"{given}:/given", "--mount", f"{given}/a/b/c:/data")
+        rig.cove("exec", box, "--", "sh", "-c", f"cd /given && mv {source} old && ln -s {rig.canary.dir} {source}")
+        rig.cove("stop", box)
+        started = rig.cove("start", box)
+        got = rig.cove("exec", box, "--", "sh", "-c", "cat /data/canary-file; echo x > /data/canary-file")
+        rig.cove("rm", "-f", box)
+        need(started.rc != 0 and got.rc != 0, f"{source}: started {started.rc}, read {got.out[:80]!r}")
+
+
 @case("A20_image_is_never_written", "A20", "what one box does to its root, no other box of the image sees")
 def image_stays(rig):
     one, two = rig.make(), rig.make()

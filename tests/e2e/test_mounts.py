@@ -271,6 +271,7 @@ def test_a_state_directory_that_is_a_link(new_home, tmp):
     (tmp / "name").symlink_to(real)
     cove = new_home(COVE_HOME=str(tmp / "name"))
     cove.home = str(tmp / "name")
+    (real / "boxes").mkdir(mode=0o700)
     refused(cove, "--mount", f"{real}/boxes:/m")
     refused(cove, "--mount", f"{tmp}:/m")
     cove("run", "--mount", "/usr:/m:ro", "--", "true").ok()
@@ -309,3 +310,87 @@ def test_the_runtime_directory_of_a_user(new_home, tmp):
     cove.home = str(tmp / "data/cove")
     refused(cove, "--mount", f"{tmp}/run:/m:ro")
     refused(cove, "--mount", f"{tmp}/run/cove:/m:ro")
+
+
+def canary(tmp):
+    """A directory of the host's that no box was given."""
+    (tmp / "canary").mkdir(mode=0o700)
+    (tmp / "canary/s").write_text("secret")
+    return tmp / "canary"
+
+
+@pytest.mark.parametrize("source", ["a/b", "a", "file"])
+def test_a_box_cannot_lead_its_own_source_elsewhere(cove, work, tmp, source):
+    """It may write where the source of another mount of its own is, and replaces it with a link."""
+    outside = canary(tmp)
+    (work / "a/b").mkdir(parents=True)
+    (work / "file").write_text("x")
+    box = cove("create", "--workspace", work, "--mount", f"{work}/{source}:/data").ok().text.strip()
+    cove("exec", box, "--", "sh", "-c", f"cd /workspace && mv {source} gone && ln -s "
+         f"{outside}{'/s' if source == 'file' else ''} {source}").ok()
+    cove("stop", box).ok()
+    cove.fails("denied", "start", box)
+    assert os.listdir(outside) == ["s"]
+    (work / source).unlink()
+    (work / "gone").rename(work / source)
+    cove("start", box).ok()
+    cove("exec", box, "--", "test", "-e", "/data").ok()
+
+
+def test_a_box_cannot_lead_another_boxs_workspace_elsewhere(cove, work, tmp):
+    outside = canary(tmp)
+    (work / "sub").mkdir()
+    one = cove("create", "--workspace", work).ok().text.strip()
+    other = cove("create", "--workspace", work / "sub").ok().text.strip()
+    cove("stop", other).ok()
+    cove("exec", one, "--", "sh", "-c", f"rmdir sub && ln -s {outside} sub").ok()
+    cove.fails("denied", "start", other)
+
+
+def test_a_source_that_is_a_link_is_what_it_led_to_at_create(cove, work, tmp):
+    for name in ("first", "second"):
+        (tmp / name).mkdir()
+        (tmp / name / "f").write_text(name)
+    (tmp / "link").symlink_to("first")
+    box = cove("create", "--mount", f"{tmp}/link:/data").ok().text.strip()
+    (tmp / "link").unlink()
+    (tmp / "link").symlink_to("second")
+    cove("stop", box).ok()
+    cove("start", box).ok()
+    assert cove("exec", box, "--", "cat", "/data/f").ok().text == "first"
+
+
+@needs_root
+@pytest.mark.parametrize("mount", ["sub", "/sub"])
+def test_a_part_that_is_somebody_elses_stays_so(cove, work, mount):
+    """By a relative source, by an absolute one below the workspace, and where it is pinned."""
+    for name in ("p/sub", ".ssh", "a"):
+        (work / name).mkdir(parents=True)
+        (work / name / "f").write_text("secret")
+    os.chmod(work / ".ssh", 0o700)
+    os.chmod(work / "p/sub", 0o700)
+    for path in (work, work / "a", work / "a/f", work / "p"):
+        os.chown(path, 4242, 4242)
+    source = "a/sub" if mount == "sub" else f"{work}/a/sub"
+    (work / "a/sub").mkdir()
+    os.chown(work / "a/sub", 4242, 4242)
+    box = cove("create", "--workspace", work, "--mount", f"{source}:/data").ok().text.strip()
+    assert cove("exec", box, "--", "cat", "/workspace/a/f").ok().text == "secret"
+    # The directory of root's comes to the source's place with the one above it.
+    cove("exec", box, "--", "sh", "-c", "cd /workspace && mv a old && mv p a").ok()
+    cove("stop", box).ok()
+    cove("start", box)
+    for path in ("/data/f", "/workspace/a/sub/f", "/workspace/.ssh/f"):
+        assert cove("exec", box, "--", "cat", path).rc != 0, path
+    assert cove("exec", box, "--", "touch", "/data/made").rc != 0
+    assert os.listdir(work / "a/sub") == ["f"]
+
+
+@pytest.mark.parametrize("place", ["/proc", "/dev/cove", "/sys"])
+def test_a_mount_is_not_led_over_what_the_box_is_run_by(cove, work, inner_root, place):
+    box = cove("create", "--mount", f"{work}:/srv/x/data").ok().text.strip()
+    cove("exec", "-u", "root", box, "--", "sh", "-c",
+         f"mv /srv/x /srv/y; mkdir -p /srv/x; ln -s {place} /srv/x/data").ok()
+    cove("stop", box).ok()
+    cove.fails("invalid", "start", box)
+    assert not list(work.iterdir())

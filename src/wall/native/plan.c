@@ -89,6 +89,7 @@ static void plan_mounts(struct plan *p)
 					       .path = m->src,
 					       .mount_fd = m->volume ? m->volume->mount_fd : -1,
 					       .beneath = m->beneath,
+					       .no_links = !m->owned,
 					       .attrs = MA_NOSUID | MA_NODEV |
 							(m->read_only ? MA_RDONLY : 0),
 					       .idmap = m->owned ? IDMAP_BOX : IDMAP_OWNER,
@@ -235,34 +236,63 @@ void plan_done(struct plan *p)
 	fd_close(&p->box_ns);
 }
 
+static int not_given(const struct plan_source *s, int r, struct err *e)
+{
+	if (r == -ELOOP)
+		return err_set(e, ERR_DENIED, ELOOP, "'%s' leads through a link", s->path);
+	if (r == -ENOENT)
+		return err_set(e, ERR_NOT_FOUND, ENOENT, "'%s' on the host does not exist",
+			       s->path);
+	return err_errno(e, -r, "give '%s' to the box", s->path);
+}
+
+/* A detached mount of what is at the path, or below it. Whose the directory at the path is counts
+ * for all below: a part of it that is somebody else's stays so. */
+static int clone_source(struct plan_source *s, struct err *e)
+{
+	const uint64_t resolve = s->no_links ? FD_NO_SYMLINKS | FD_NO_MAGICLINKS : 0;
+	autoclose int top = -1, below = -1;
+	struct stat st;
+	int fd;
+
+	if (!s->beneath && !s->no_links) {
+		fd = mount_clone(AT_FDCWD, s->path, s->recursive);
+		return fd < 0 ? not_given(s, fd, e) : fd;
+	}
+	top = fd_openat2(AT_FDCWD, s->path, O_PATH, 0, resolve);
+	if (top < 0)
+		return not_given(s, top, e);
+	if (fstat(top, &st) < 0)
+		return not_given(s, -errno, e);
+	s->uid = st.st_uid;
+	s->gid = st.st_gid;
+	if (!s->beneath) {
+		fd = mount_clone(top, "", s->recursive);
+		return fd < 0 ? not_given(s, fd, e) : fd;
+	}
+	below = fd_openat2(top, s->beneath, O_PATH, 0, resolve | FD_BENEATH | FD_NO_MAGICLINKS);
+	if (below == -EXDEV || below == -ELOOP)
+		return err_set(e, ERR_DENIED, EXDEV, "'%s' in '%s' leads through a link",
+			       s->beneath, s->path);
+	if (below < 0)
+		return err_errno(e, -below, "open '%s' in '%s'", s->beneath, s->path);
+	fd = mount_clone(below, "", s->recursive);
+	return fd < 0 ? not_given(s, fd, e) : fd;
+}
+
 static int open_source(struct plan_source *s, struct err *e)
 {
-	autoclose int top = -1, below = -1;
 	struct stat st;
 
 	if (s->mount_fd > 0) {
 		s->fd = fcntl(s->mount_fd, F_DUPFD_CLOEXEC, 3);
 		if (s->fd < 0)
 			return err_errno(e, errno, "hold the volume '%s'", s->path);
-	} else if (!s->beneath) {
-		s->fd = mount_clone(AT_FDCWD, s->path, s->recursive);
 	} else {
-		top = fd_open(s->path, O_PATH | O_DIRECTORY);
-		if (top < 0)
-			return err_errno(e, errno, "open '%s'", s->path);
-		below = fd_openat2(top, s->beneath, O_PATH, 0, FD_BENEATH | FD_NO_MAGICLINKS);
-		if (below == -EXDEV || below == -ELOOP)
-			return err_set(e, ERR_DENIED, EXDEV, "'%s' leads out of the workspace",
-				       s->beneath);
-		if (below < 0)
-			return err_errno(e, -below, "open '%s' in '%s'", s->beneath, s->path);
-		s->fd = mount_clone(below, "", s->recursive);
+		s->fd = clone_source(s, e);
+		if (s->fd < 0)
+			return s->fd;
 	}
-	if (s->fd == -ENOENT)
-		return err_set(e, ERR_NOT_FOUND, ENOENT, "'%s' on the host does not exist",
-			       s->path);
-	if (s->fd < 0)
-		return err_errno(e, -s->fd, "give '%s' to the box", s->path);
 	if (fstat(s->fd, &st) < 0)
 		return err_errno(e, errno, "look at '%s'", s->path);
 	s->is_dir = S_ISDIR(st.st_mode);
@@ -309,14 +339,11 @@ int plan_open_sources(struct plan *p, struct err *e)
 static int idmap_source(struct plan *p, struct plan_source *s, struct err *e)
 {
 	autoclose int own = -1;
-	struct stat st;
 	int ns = p->box_ns, r;
 
 	/* Root hands a directory of somebody in: what the box writes is that somebody's. */
 	if (s->idmap == IDMAP_OWNER) {
-		if (fstat(s->fd, &st) < 0)
-			return err_errno(e, errno, "look at '%s'", s->path);
-		own = ids_mount_ns(p->ids, st.st_uid, st.st_gid, e);
+		own = ids_mount_ns(p->ids, s->uid, s->gid, e);
 		if (own < 0)
 			return own;
 		ns = own;

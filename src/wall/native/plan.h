@@ -36,13 +36,16 @@ struct plan_source {
 	bool absent;	     /* not there: the step that uses it makes its own */
 	bool late;	     /* the step that uses it gets it from the keeper: plan_open_late */
 	const char *beneath; /* resolved below path, cannot leave it; may be NULL */
+	bool no_links;	     /* neither path nor beneath goes through one */
 	uint64_t attrs;	     /* MA_* */
 	enum idmap idmap;    /* as root only */
 	bool idmap_optional; /* readable without, so a filesystem that cannot is no error */
 	bool recursive;
 	uint32_t device; /* not 0: must be this character device, major << 8 | minor */
 	bool is_dir;	 /* found when opened */
-	int fd;		 /* owned; -1 until opened */
+	uid_t uid;	 /* and whose the directory at path is */
+	gid_t gid;
+	int fd; /* owned; -1 until opened */
 };
 
 enum step_kind {
