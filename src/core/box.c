@@ -135,8 +135,11 @@ static int check_start(struct cove_box *box, const struct cove_box_options *o, s
 		return err_set(e, ERR_NOT_FOUND, ESRCH,
 			       "%s (--user): name one of the image's, or a number: UID[:GID]", why);
 	}
-	if (r < 0 || (r > 0 && type == 'd') || !o->cwd)
-		return r < 0 ? r : 0;
+	/* Where the box's user may not look is nothing known of it. */
+	if (r < 0 && r != -EACCES)
+		return r;
+	if (r == -EACCES || (r > 0 && type == 'd') || !o->cwd)
+		return 0;
 	return err_set(e, ERR_NOT_FOUND, r > 0 ? ENOTDIR : ENOENT,
 		       "'%.120s' is no directory in this box (--workdir): name one of the image's, "
 		       "/workspace, or a --mount",
