@@ -149,15 +149,8 @@ int core_async_exec_start(struct core_async_exec *a, struct core_conn *conn,
 	int r = core_copy_sized(&c, sizeof(c), command, e);
 
 	memset(&a->x, 0, sizeof(a->x));
-	/* Known once HELLO came: an older keeper would run the command again. */
-	if (r == 0 && c.token && !(conn->peer.features & WIRE_FEATURE_TOKEN))
-		r = err_set(e, ERR_UNSUPPORTED, ENOTSUP, "the box's keeper knows no tokens (yet)");
-	if (r == 0 && c.login && !(conn->peer.features & WIRE_FEATURE_SHELLS))
-		r = err_set(e, ERR_UNSUPPORTED, ENOTSUP,
-			    "the box's keeper knows no login shells (yet)");
-	if (r == 0 && c.merge && !(conn->peer.features & WIRE_FEATURE_MERGE))
-		r = err_set(e, ERR_UNSUPPORTED, ENOTSUP,
-			    "the box's keeper knows no merged streams (yet)");
+	if (r == 0) /* known once HELLO came */
+		r = core_exec_check_peer(conn, &c, e);
 	if (r == 0)
 		r = core_exec_begin(&a->x, conn, &c, inline_max, e);
 	if (r == 0)

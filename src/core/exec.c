@@ -132,29 +132,24 @@ int core_exec_begin(struct cove_exec *x, struct core_conn *conn, const struct co
 	return encode(x, command, inline_max, e);
 }
 
-/* A keeper of an older Cove would run the command, and again when it is asked again, or in a shell
- * that did not log in. */
-static int check_peer(const struct cove_box *box, struct core_conn *conn,
-		      const struct cove_command *command, struct err *e)
+int core_exec_check_peer(const struct core_conn *conn, const struct cove_command *command,
+			 struct err *e)
 {
-	const char *lacks = NULL;
-	int r = 0;
+	const struct {
+		bool asked;
+		unsigned feature;
+		const char *what;
+	} needs[] = {{command->token, WIRE_FEATURE_TOKEN, "tokens"},
+		     {command->login, WIRE_FEATURE_SHELLS, "login shells"},
+		     {command->merge, WIRE_FEATURE_MERGE, "merged streams"}};
 
-	if (command->token || command->login || command->merge)
-		r = core_conn_wait_ready(conn, START_WAIT_MS, e);
-	if (r < 0)
-		return r;
-	if (command->token && !(conn->peer.features & WIRE_FEATURE_TOKEN))
-		lacks = "tokens";
-	else if (command->login && !(conn->peer.features & WIRE_FEATURE_SHELLS))
-		lacks = "login shells";
-	else if (command->merge && !(conn->peer.features & WIRE_FEATURE_MERGE))
-		lacks = "merged streams";
-	return lacks ? err_set(e, ERR_UNSUPPORTED, ENOTSUP,
-			       "box '%s' was started by a Cove without %s: cove stop %s; cove "
-			       "start %s",
-			       box->name, lacks, box->name, box->name)
-		     : 0;
+	for (size_t i = 0; i < sizeof(needs) / sizeof(needs[0]); i++)
+		if (needs[i].asked && !(conn->peer.features & needs[i].feature))
+			return err_set(e, ERR_UNSUPPORTED, ENOTSUP,
+				       "box '%s' was started by a Cove without %s: cove stop %s; "
+				       "cove start %s",
+				       conn->box, needs[i].what, conn->box, conn->box);
+	return 0;
 }
 
 int core_exec_open(struct cove_exec *x, struct cove_box *box, const struct cove_command *command,
@@ -169,7 +164,10 @@ int core_exec_open(struct cove_exec *x, struct cove_box *box, const struct cove_
 	x->conn = conn;
 	x->box = box;
 	box->refs++;
-	r = check_peer(box, conn, command, e);
+	if (command->token || command->login || command->merge)
+		r = core_conn_wait_ready(conn, START_WAIT_MS, e);
+	if (r == 0)
+		r = core_exec_check_peer(conn, command, e);
 	if (r == 0)
 		r = core_exec_begin(x, conn, command, inline_max, e);
 	if (r < 0)

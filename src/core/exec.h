@@ -36,6 +36,10 @@ struct cove_exec {
 	char command[96], shell[SHELL_NAME_MAX + 1];
 };
 
+/* ERR_UNSUPPORTED where the keeper, of an older Cove, does not know what the command asks for, and
+ * would run it all the same. After HELLO. */
+int core_exec_check_peer(const struct core_conn *conn, const struct cove_command *command,
+			 struct err *e);
 /* Queues EXEC on a connection; nothing is sent yet. inline_max as in struct wire_exec. Where it
  * fails nothing was queued, and the call is to be ended. */
 int core_exec_begin(struct cove_exec *x, struct core_conn *conn, const struct cove_command *command,
