@@ -78,8 +78,8 @@ static int place_box(struct state *s, const struct spec *spec, const struct buf 
 	if (r < 0)
 		return r;
 	r = write_new_file(fd, "record", record, durable);
-	if (r == 0)
-		r = write_new_file(fd, LOCK_FILE, NULL, durable);
+	if (r == 0) /* it is empty: the directory's sync is all that it needs */
+		r = write_new_file(fd, LOCK_FILE, NULL, false);
 	if (r == 0 && durable && fsync(fd) < 0)
 		r = -errno;
 	if (r == 0 && renameat(s->boxes_fd, tmp, s->boxes_fd, spec->name) < 0)
