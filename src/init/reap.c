@@ -113,7 +113,7 @@ static void on_look(struct ev_defer *d)
 		pid = waitpid(-1, &status, WNOHANG | __WALL);
 		if (pid <= 0)
 			return;
-		if (WIFSTOPPED(status)) {
+		if ((status & 0xff) == 0x7f) { /* WIFSTOPPED, which in musl overflows an int */
 			let_go(pid, WSTOPSIG(status));
 			continue;
 		}
