@@ -3,9 +3,9 @@
  *
  * One alone is forwarded by this process. Several, and those in the background (-d), have a process
  * each, so that one can be ended without the others; this one hears from each when it listens, says
- * so, and where one cannot, ends those before it. One in the background leaves the terminal and
- * goes on until the box ends or `--rm`; it is written down with the box (core/forwards.h), and
- * `cove start` brings it back.
+ * so when all do, and where one cannot, ends those before it. One in the background leaves the
+ * terminal and goes on until the box ends or `--rm`; it is written down with the box
+ * (core/forwards.h), and `cove start` brings it back.
  */
 #include "cli/port.h"
 
@@ -44,6 +44,7 @@ struct port {
 	unsigned inner, local;
 	bool background, wait, quiet;
 	bool is_up;	     /* its process said so */
+	char at[TEXT_MAX];   /* and there it listens */
 	int report_fd;	     /* owned by its process; -1: this process says it itself */
 	int status;	     /* of printing */
 	uint64_t said_ms;    /* when a failure was said last */
@@ -271,8 +272,9 @@ static int hear(struct port *p, int fd)
 	if (report.err.kind != COVE_OK)
 		return cli_fail(p->c, &report.err);
 	p->local = report.local;
+	str_copy(p->at, sizeof(p->at), report.address);
 	p->is_up = true;
-	return say_ready(p, report.address, report.local);
+	return 0;
 }
 
 /* Those that were started, after one could not. */
@@ -335,6 +337,9 @@ static int start_all(struct port *ports, size_t count)
 		if (r == 0)
 			r = hear(&ports[i], fd);
 	}
+	/* An address that may yet be taken back is not said. */
+	for (size_t i = 0; i < count && r == 0; i++)
+		r = say_ready(&ports[i], ports[i].at, ports[i].local);
 	if (r)
 		take_back(ports, count);
 	else if (!background)

@@ -380,6 +380,7 @@ static int forward(struct cove_box *box, const struct cove_forward *o, struct er
 		return r;
 	}
 	f.listener.fd = listener;
+	forward_mark_listens(&mark);
 	if (o->on_ready)
 		o->on_ready(o->arg, address, local_port);
 	r = run(&f, o, e);

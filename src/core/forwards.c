@@ -81,12 +81,11 @@ static int open_place(struct cove *cove, const char *box, bool make, int *ret_fd
 	return 0;
 }
 
-/* What ended and listened at the same place is replaced. */
-static void forget_others(int dir_fd, const char *name)
+void forward_mark_listens(const struct forward_mark *m)
 {
-	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = m->dir_fd < 0 ? -1 : openat(m->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-	size_t n = local_part(name);
+	size_t n = local_part(m->name);
 	struct dirent *d;
 
 	if (!dir) {
@@ -94,8 +93,9 @@ static void forget_others(int dir_fd, const char *name)
 		return;
 	}
 	while ((d = readdir(dir)) != NULL)
-		if (strncmp(d->d_name, name, n) == 0 && strcmp(d->d_name, name) != 0)
-			unlinkat(dir_fd, d->d_name, 0);
+		if (strncmp(d->d_name, m->name, n) == 0 && strcmp(d->d_name, m->name) != 0 &&
+		    !holder_of(m->dir_fd, d->d_name))
+			unlinkat(m->dir_fd, d->d_name, 0);
 	closedir(dir);
 }
 
@@ -125,8 +125,6 @@ int forward_mark_make(struct cove_box *box, const char *address, unsigned port, 
 		r = err_set(e, ERR_CONFLICT, EBUSY,
 			    "port %u of %.60s leads to port %u of box '%s' already", local_port,
 			    address, port, box->name);
-	if (r == 0)
-		forget_others(m.dir_fd, m.name);
 	if (r < 0)
 		forward_mark_done(&m, false);
 	else

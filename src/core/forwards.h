@@ -21,5 +21,7 @@ struct forward_mark {
  * set: then it waits for that one's end. */
 int forward_mark_make(struct cove_box *box, const char *address, unsigned port, unsigned local_port,
 		      bool wait, struct forward_mark *ret, struct err *e);
+/* It listens: what listened at the same address and port before, and ended, is forgotten. */
+void forward_mark_listens(const struct forward_mark *m);
 /* The end of it; forget: the file goes if it is new. */
 void forward_mark_done(struct forward_mark *m, bool forget);

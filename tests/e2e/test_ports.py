@@ -87,7 +87,7 @@ def test_root_inside_is_named_too(cove, box, inner_root):
 def test_a_name_made_to_break_the_table(cove, box):
     code = "import ctypes; ctypes.CDLL(None).prctl(15, b'a\\n\\x1b[2J\\xff', 0, 0, 0)\n" + SERVER
     cove("exec", "-d", box, "--", "python3", "-c", code, "127.0.0.1,8001").ok()
-    text = wait_until(lambda: cove("ports", box).ok().out, "the server")
+    text = wait_until(lambda: [x for x in [cove("ports", box).ok().out] if x.count(b"\n") > 1], "the server")[0]
     assert text.count(b"\n") == 2 and b"\x1b" not in text
     json.loads(cove("ports", "--json", box).ok().out)
 
@@ -130,8 +130,9 @@ def test_all_or_none(cove, box, flags):
         taken.listen()
         number, other = taken.getsockname()[1], free_port()
         got = cove("port", "--json", *flags, box, f"8001:{other}", f"8002:{number}")
-        assert got.rc == 125 and json.loads(got.text.splitlines()[-1])["error"]["kind"] == "conflict"
+        assert got.rc == 125 and got.json["error"]["kind"] == "conflict"  # and no address before it
         assert refused(other)
+        assert cove("port", *flags, box, f"8001:{other}", f"8002:{number}").text == ""
     assert cove("port", "--json", box).ok().json == []
 
 
@@ -206,6 +207,31 @@ def test_a_killed_one_is_known(cove, box):
     wait_until(lambda: live(cove, box) == {}, "its end")
     cove("port", "-d", box, f"8002:{a}").ok()  # another in its place
     assert [(x["port"], x["live"]) for x in cove("port", "--json", box).ok().json] == [(8002, True)]
+
+
+def test_one_that_fails_leaves_the_record_of_the_other(cove, box):
+    a = free_port()
+    cove("port", "-d", box, f"8001:{a}").ok()
+    for _ in range(2):
+        cove.fails("conflict", "port", "-d", box, f"8002:{a}")
+        assert live(cove, box) == {a: 8001}
+    cove("port", "--rm", box, str(a)).ok()
+    wait_until(lambda: refused(a), "its end")
+    assert cove("port", "--json", box).ok().json == []
+
+
+def test_one_that_fails_leaves_the_record_of_what_ended(cove, box):
+    a = free_port()
+    cove("port", "-d", box, f"8001:{a}").ok()
+    cove("stop", box).ok()
+    wait_until(lambda: refused(a), "its end")
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", a))
+        taken.listen()
+        cove("start", box).ok()
+        cove.fails("conflict", "port", "-d", box, f"8002:{a}")
+        assert [(x["port"], x["live"]) for x in cove("port", "--json", box).ok().json] == [(8001, False)]
 
 
 def test_rm_of_the_box_ends_it(cove, gone):
