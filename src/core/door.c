@@ -399,11 +399,32 @@ static bool is_stopped(int r)
 	return r == -ENOENT || r == -ECONNREFUSED || r == -ENOTCONN;
 }
 
-/* The same, where a box that does not run cannot do it. */
+/* A box that may have a network, as its directory. */
+static int open_networked(struct cove *cove, const char *box, int *ret_fd, struct err *e)
+{
+	struct record record;
+	int r = record_load(&cove->state, box, &record, e);
+
+	if (r < 0)
+		return r;
+	if (net_is_closed(record.spec.net))
+		r = err_set(e, ERR_CONFLICT, ENETUNREACH,
+			    "box '%s' was made without a network (--net closed): make it anew with "
+			    "--net to give it one",
+			    box);
+	record_done(&record);
+	return r < 0 ? r : box_open_dir(cove, box, ret_fd, e);
+}
+
+/* The same, where a box that does not run, or never has a door, cannot do it. */
 static int tell_running(struct cove *cove, const struct door_verb *v, struct err *e)
 {
-	int r = tell(cove, v, e);
+	autoclose int box_fd = -1;
+	int r = open_networked(cove, v->box, &box_fd, e);
 
+	if (r < 0)
+		return r;
+	r = tell(cove, v, e);
 	if (is_stopped(r) && e->kind == ERR_CONFLICT)
 		return err_set(e, ERR_CONFLICT, ENOTCONN,
 			       "box '%s' is not running, so nothing of it waits at its door: "
@@ -459,23 +480,6 @@ static int reload(struct cove *cove, const char *box, const char *const *words,
 		err_prefix(e, "it is kept, and holds from the door's next start on");
 	}
 	return r;
-}
-
-/* A box that may have a network, as its directory. */
-static int open_networked(struct cove *cove, const char *box, int *ret_fd, struct err *e)
-{
-	struct record record;
-	int r = record_load(&cove->state, box, &record, e);
-
-	if (r < 0)
-		return r;
-	if (net_is_closed(record.spec.net))
-		r = err_set(e, ERR_CONFLICT, ENETUNREACH,
-			    "box '%s' was made without a network (--net closed): make it anew with "
-			    "--net to give it one",
-			    box);
-	record_done(&record);
-	return r < 0 ? r : box_open_dir(cove, box, ret_fd, e);
 }
 
 /* ---- the public face ---- */

@@ -151,8 +151,8 @@ static void on_door(struct keeper_client *c, const struct wire_frame *f)
 	else
 		keeper_client_fail_with(
 			c, f->id, ERR_CONFLICT,
-			"box '%s' was started without a network (--net closed): start it "
-			"again after changing its policy",
+			"box '%s' was made without a network (--net closed): make it anew with "
+			"--net to give it one",
 			c->k->name);
 }
 

@@ -488,8 +488,8 @@ def test_allow_and_deny(cove, box):
 def test_a_closed_box_has_no_door(cove):
     box = cove("create", "--net", "closed").ok().text.strip()
     cove.fails("conflict", "allow", box, "example.org")
-    cove.fails("conflict", "policy", "apply", box, "open")
-    cove.fails("conflict", "asks", box)
+    for words in (("policy", "apply", box, "open"), ("asks", box), ("answer", box, "1", "allow")):
+        assert "make it anew with --net" in cove.fails("conflict", *words)
     assert "rules: []" in cove("policy", "show", box).ok().text
 
 
