@@ -28,17 +28,27 @@ static int too_long(struct err *e)
 	return err_set(e, ERR_INVALID, ENAMETOOLONG, "the workspace's path is too long");
 }
 
-/* What the workspace of a box with a disk limit cannot keep. */
-static int not_bounded(struct keeper_mounts *m, const struct spec *s, const char *why,
-		       struct err *e)
+/* The limit was asked for, so that it is kept or the box does not start. */
+static bool disk_is_due(const struct spec *s)
 {
-	if (s->limits_asked & 1u << LIMIT_DISK && !s->best_effort)
+	return s->limits_asked & 1u << LIMIT_DISK && !s->best_effort;
+}
+
+/* What the workspace of a box with a disk limit cannot keep. */
+static int not_bounded(struct keeper_mounts *m, const struct spec *s,
+		       const struct workspace_use *use, struct err *e)
+{
+	bool is_lost = use->root_fd < 0 || use->needs_root; /* a new one is no better */
+
+	if (disk_is_due(s))
 		return err_set(e, ERR_UNSUPPORTED, ENOTSUP,
-			       "--disk cannot be kept in workspace '%s': %s; use a new workspace, "
-			       "or --best-effort",
-			       s->workspace, why);
+			       "--disk cannot be kept in workspace '%s': %s; %s, or use "
+			       "--best-effort",
+			       s->workspace, use->why,
+			       is_lost ? "leave out --disk, or the named workspace"
+				       : "use a new workspace");
 	snprintf(m->note, sizeof(m->note), "disk: not counted in workspace '%s': %s", s->workspace,
-		 why);
+		 use->why);
 	return 0;
 }
 
@@ -50,7 +60,7 @@ static int larger_disk(struct keeper_mounts *m, const struct spec *s, uint64_t b
 	char text[LIMIT_TEXT];
 
 	limit_format(LIMIT_DISK, s->limits[LIMIT_DISK], text);
-	if (s->limits_asked & 1u << LIMIT_DISK && !s->best_effort)
+	if (disk_is_due(s))
 		return err_set(e, ERR_UNSUPPORTED, ENOTSUP,
 			       "--disk %s cannot be kept: workspace '%s' has a disk of %" PRIu64
 			       " MiB; use another workspace, --disk %" PRIu64 "M, or --best-effort",
@@ -78,9 +88,9 @@ static int open_named(struct keeper_mounts *m, const struct spec *s, struct stat
 		st->workspaces_fd = open(all, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (st->workspaces_fd < 0)
 		return err_errno(e, errno, "open '%s'", all);
-	r = workspace_use(st, name, &ids, s->limits[LIMIT_DISK], &use, e);
+	r = workspace_use(st, name, &ids, s->limits[LIMIT_DISK], disk_is_due(s), &use, e);
 	if (r == 0 && use.why[0])
-		r = not_bounded(m, s, use.why, e);
+		r = not_bounded(m, s, &use, e);
 	else if (r == 0 && s->limits[LIMIT_DISK] && use.volume.bytes > s->limits[LIMIT_DISK])
 		r = larger_disk(m, s, use.volume.bytes, e);
 	if (r < 0) {

@@ -193,19 +193,24 @@ static int use_disk(const struct storage_place *place, const struct ids *ids,
 }
 
 int workspace_use(struct state *s, const char *name, const struct ids *ids, uint64_t bytes,
-		  struct workspace_use *ret, struct err *e)
+		  bool due, struct workspace_use *ret, struct err *e)
 {
 	struct storage_place place = place_of(s, name);
 	autoclose int lock = -1;
 	struct err no_disk = {0};
 	int r;
 
-	*ret = (struct workspace_use){.root_fd = -1, .volume = VOLUME_NONE};
+	*ret = (struct workspace_use){
+		.root_fd = -1, .volume = VOLUME_NONE, .needs_root = ids->kind != IDS_RANGE};
 	r = lock_for(s, name, &lock, e);
 	if (r < 0)
 		return r;
 	if (bytes > 0 && is_missing(s, name)) {
-		if (storage_loop.check(&place, ids, &no_disk) == 0)
+		/* Memory, which the check would name, is no place for what outlives its box. */
+		if (ret->needs_root)
+			err_set(&no_disk, ERR_UNSUPPORTED, EPERM,
+				"a disk of its own needs root (loop devices)");
+		else if (storage_loop.check(&place, ids, &no_disk) == 0)
 			r = make_with_disk(s, name, bytes, e);
 	} else if (bytes > 0) {
 		err_set(&no_disk, ERR_UNSUPPORTED, ENOTSUP,
@@ -216,6 +221,8 @@ int workspace_use(struct state *s, const char *name, const struct ids *ids, uint
 	if (!is_missing(s, name) && storage_detect(&place) == &storage_loop)
 		return use_disk(&place, ids, ret, e);
 	str_copy(ret->why, sizeof(ret->why), no_disk.msg);
+	if (due && ret->why[0] && is_missing(s, name))
+		return 0;
 	return open_or_make(s, name, &ret->root_fd, e);
 }
 

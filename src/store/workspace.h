@@ -26,13 +26,15 @@ struct workspace {
  * where this caller can have one (0: a directory). volume.mount_fd is -1 where it is a
  * directory, and then `why` says, if that is not the caller's wish, why nothing bounds it. */
 struct workspace_use {
-	int root_fd; /* owned; its files with ids as stored */
+	int root_fd; /* owned; its files with ids as stored; -1: it is due, and was not made */
 	struct volume volume;
 	char why[200];
+	bool needs_root; /* which is why: no other workspace would do */
 };
 
+/* due: one that cannot be bounded is not made, and `why` says why. */
 int workspace_use(struct state *s, const char *name, const struct ids *ids, uint64_t bytes,
-		  struct workspace_use *ret, struct err *e);
+		  bool due, struct workspace_use *ret, struct err *e);
 void workspace_use_done(struct workspace_use *u); /* also after a failure */
 
 /* Deletes what a crash left between two steps: disks without their directory, half-made and

@@ -320,6 +320,13 @@ def test_without_root_a_limit_is_refused_with_the_remedy(home):
     home("run", "--disk", "50M", "--best-effort", "--", "true").ok()
     home("run", "--workspace", "w", "--", "true").ok()
     assert os.listdir(f"{home.home}/workspaces") == ["w"]
+    for name in ("w", "fresh"):
+        got = home("create", "--storage", "tmpfs", "--disk", "16M", "--workspace", name)
+        if got.rc and "6.6" in got.errors:
+            pytest.skip("this kernel's tmpfs has no user attributes")
+        assert got.rc == 125 and "leave out --disk, or the named workspace" in got.errors, got
+        assert "tmpfs" not in got.errors
+    assert os.listdir(f"{home.home}/workspaces") == ["w"]
 
 
 def test_no_such_storage(home):

@@ -22,7 +22,7 @@ static int make(const char *name)
 {
 	struct workspace_use u;
 
-	CHECK_EQ(workspace_use(&s, name, &ids, 0, &u, &why), 0);
+	CHECK_EQ(workspace_use(&s, name, &ids, 0, false, &u, &why), 0);
 	return u.root_fd;
 }
 
@@ -47,7 +47,7 @@ STORE_TEST(made_for_the_boxs_user)
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		struct workspace_use u;
 
-		CHECK(workspace_use(&s, bad[i], &ids, 0, &u, &why) < 0);
+		CHECK(workspace_use(&s, bad[i], &ids, 0, false, &u, &why) < 0);
 		workspace_use_done(&u);
 	}
 }

@@ -10,7 +10,7 @@ static struct workspace_use use(const char *name, uint64_t bytes)
 {
 	struct workspace_use u;
 
-	if (workspace_use(&home, name, &root_ids, bytes, &u, &why) < 0)
+	if (workspace_use(&home, name, &root_ids, bytes, false, &u, &why) < 0)
 		FAIL(why.msg);
 	return u;
 }
@@ -62,8 +62,8 @@ TEST(a_plain_one_stays_plain_and_says_so)
 	workspace_use_done(&u);
 	CHECK_EQ(count_names(home.workspaces_fd), 1);
 	/* What a box writes into a plain one is never taken for a disk. */
-	CHECK(workspace_use(&home, "code.img", &root_ids, MIB, &u, &why) < 0);
-	CHECK(workspace_use(&home, "../boxes", &root_ids, MIB, &u, &why) < 0);
+	CHECK(workspace_use(&home, "code.img", &root_ids, MIB, false, &u, &why) < 0);
+	CHECK(workspace_use(&home, "../boxes", &root_ids, MIB, false, &u, &why) < 0);
 	workspace_use_done(&u);
 }
 
@@ -73,7 +73,11 @@ TEST(an_ordinary_user_gets_a_directory_and_the_reason)
 	struct workspace_use u;
 
 	home_open(&home);
-	CHECK_EQ(workspace_use(&home, "code", &user, MIB, &u, &why), 0);
+	CHECK_EQ(workspace_use(&home, "due", &user, MIB, true, &u, &why), 0);
+	CHECK(u.root_fd == -1 && u.needs_root && strstr(u.why, "root"));
+	workspace_use_done(&u);
+	CHECK_EQ(count_names(home.workspaces_fd), 0);
+	CHECK_EQ(workspace_use(&home, "code", &user, MIB, false, &u, &why), 0);
 	CHECK(u.volume.mount_fd == -1 && strstr(u.why, "root"));
 	workspace_use_done(&u);
 	CHECK_EQ(count_names(home.workspaces_fd), 1);
