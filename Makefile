@@ -16,6 +16,15 @@ no_slash = $(if $(filter-out /,$(1)),$(patsubst %/,%,$(1)),$(1))
 prefix  := $(call no_slash,$(call whole,$(PREFIX)))
 destdir := $(if $(DESTDIR),$(call whole,$(DESTDIR)))
 
+# One line where the place is not ours to write to, before anything is copied.
+MAY_INSTALL = { \
+	for part in bin include lib libexec share; do \
+		at='$(destdir)'"$$(sed -n 's/^prefix=//p' $(BUILD)/meson-private/cove.pc)/$$part"; \
+		until test -e "$$at"; do at=$$(dirname "$$at"); done; \
+		test -w "$$at" || { echo "make install: $$at is not yours to write to: needs root, or" \
+			"PREFIX=\$$HOME/.local" >&2; exit 1; }; \
+	done; }
+
 # Makes the new library known to the dynamic linker, and says what this shell does not find there.
 FIND_INSTALLED = { \
 	lib=$$(pkg-config --variable=libdir $(BUILD)/meson-private/cove.pc); \
@@ -96,6 +105,7 @@ tidy: all ## clang-tidy over src/, for a curious afternoon; not part of the test
 	@clang-tidy -p $(BUILD) --quiet $$(git ls-files 'src/*.c')
 
 install: all ## install below PREFIX (/usr/local, or the one given last); honours DESTDIR
+	@$(MAY_INSTALL)
 	@DESTDIR='$(destdir)' meson install -C $(BUILD) --no-rebuild
 	@test -n '$(destdir)' || $(FIND_INSTALLED)
 

@@ -65,6 +65,18 @@ def test_install_says_what_the_shell_does_not_find(tree):
     assert "export" not in tree("install", "PREFIX=/opt/x", "DESTDIR=/stage")[2]
 
 
+def test_install_without_rights_is_one_line(tree, tmp):
+    tree("install", f"PREFIX={tmp}/theirs")
+    (tmp / "theirs").mkdir(mode=0o555)
+    (tmp / "log").unlink()
+    # Root without its capabilities, so that modes hold for it.
+    got = subprocess.run(["setpriv", "--inh-caps=-all", "--bounding-set=-all", "make", "install"], cwd=tree.place,
+                         capture_output=True, text=True, timeout=DEADLINE,
+                         env={"PATH": f"{tmp}/bin:{os.environ['PATH']}", "HOME": "/home/me", "LOG": str(tmp / "log")})
+    assert got.returncode and "needs root, or PREFIX=$HOME/.local" in got.stderr.splitlines()[0], got
+    assert "meson install" not in (tmp / "log").read_text()
+
+
 @pytest.mark.once("both")
 def test_the_example_runs_from_any_prefix(cove, tmp):
     """Built as its first lines say and started with no variable at all, after the prefix was moved."""
