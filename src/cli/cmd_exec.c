@@ -22,6 +22,8 @@ const struct verb verb_exec = {
 		"attach` and `cove kill` know its id; -d with -i or -t keeps its stdin open for\n"
 		"`cove attach`. Ctrl-C goes to the command; where it has no terminal (-T, or in\n"
 		"a pipe) a second one ends it.\n"
+		"--timeout is SIGTERM, and SIGKILL after --grace; where commands have no cgroup\n"
+		"of their own (`cove doctor` says so) it is SIGKILL at once.\n"
 		"A command has at most 4,096 arguments and 1,024 variables, 1 MiB in all; at most\n"
 		"512 commands run in a box at once, and 128 clients are connected to it.\n"
 		"\n"

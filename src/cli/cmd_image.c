@@ -111,7 +111,11 @@ static int make(struct cli *c)
 
 static int remove_one(struct cli *c, const char *image, struct cove_error *err)
 {
-	return cove_image_remove(c->cove, image, err);
+	int r = cove_image_remove(c->cove, image, err);
+
+	if (r == 0 && strcmp(image, "host") == 0 && !c->o.json)
+		cli_note("image 'host' is always there: only what was kept for its boxes is gone");
+	return r;
 }
 
 const struct verb verb_image = {
@@ -122,7 +126,8 @@ const struct verb verb_image = {
 		"make    build the base image, once: a small real Debian with python, node,\n"
 		"        git and build tools; arguments after -- go to the builder\n"
 		"import  make an image of a tar (a root filesystem, uncompressed, - for stdin)\n"
-		"rm      remove images; boxes that use one keep it from being removed\n"
+		"rm      remove images; boxes that use one keep it from being removed. Of 'host'\n"
+		"        only what was kept for its boxes goes\n"
 		"\n"
 		"Examples\n"
 		"  cove image make\n"

@@ -28,9 +28,10 @@ const struct verb verb_start = {
 	.name = "start",
 	.synopsis = "start BOX...",
 	.summary = "start a stopped box again",
-	.help = "Files are as they were when it stopped; processes and shells are not there\n"
-		"any more. A box that runs already is fine. Ports that were forwarded in the\n"
-		"background (`cove port -d`) when it stopped are again, or a line says why not.\n"
+	.help = "Files are as they were when it stopped, but with --storage tmpfs they are gone;\n"
+		"processes and shells are not there any more. A box that runs already is fine.\n"
+		"Ports that were forwarded in the background (`cove port -d`) when it stopped are\n"
+		"again, or a line says why not.\n"
 		"\n"
 		"Examples\n"
 		"  cove start dev\n"

@@ -36,8 +36,7 @@
 	X(WORKDIR, "workdir", 'w', TEXT, box.cwd, "DIR", "start in this directory") \
 	X(USER, "user", 'u', TEXT, box.user, "USER", "run as this user: a name or UID[:GID]") \
 	X(TIMEOUT, "timeout", 0, MS, box.timeout_ms, "TIME", \
-		"end the command after TIME (90, 1.5s, 250ms, 10m, 2h, 1d; 0: never); exit " \
-		"status 124") \
+		"end the command after TIME (90, 1.5s, 250ms, 2h, 1d; 0: never); status 124") \
 	X(WAIT_TIMEOUT, "timeout", 0, MS, wait_ms, "TIME", \
 		"wait no longer than TIME (90, 1.5s, 10m; 0: for ever); exit status 124") \
 	X(LABEL, "label", 0, LIST, labels, "NAME=VALUE", "a note kept with the box; repeatable") \
@@ -120,7 +119,8 @@
 	X(STRICT, "strict", 0, FLAG, box.strict, NULL, \
 		"no new privileges and no root inside: sudo does not work") \
 	X(PTRACE, "ptrace", 0, FLAG, box.ptrace, NULL, "let gdb, strace, leak checkers work") \
-	X(TRUST_DIR, "trust-dir", 0, FLAG, box.trust_dir, NULL, "may write .git/hooks and such") \
+	X(TRUST_DIR, "trust-dir", 0, FLAG, box.trust_dir, NULL, \
+		"let it write .git/config, .git/hooks, .vscode and such of host directories") \
 	X(WALL, "wall", 0, TEXT, box.wall, "NAME", \
 		"what separates it from the host; default native: namespaces") \
 	X(QUIET, "quiet", 'q', FLAG, quiet, NULL, "names (ps: ids) only, one per line") \

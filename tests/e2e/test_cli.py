@@ -49,6 +49,12 @@ def test_a_name_that_is_a_directory_too(cove, tmp):
     cove("workspace", "rm", "project").ok()
 
 
+def test_the_image_host_is_always_there(new_home):
+    home = new_home()
+    assert "always there" in home("image", "rm", "host").ok().errors
+    assert "host" in home("image", "ls", "-q").ok().text.split()
+
+
 def test_the_longest_line(cove, box):
     assert cove("sh", box, "-", input=b"echo ok".ljust(983040)).ok().text == "ok\n"
     cove.fails("limit", "sh", box, "-", input=b"echo ok".ljust(983041))
