@@ -134,13 +134,16 @@ static void judge_request(const struct policy *p, struct suggest_item *t, const 
 {
 	const struct entry *e = v->rule ? container(v->rule, struct entry, rule) : NULL;
 	struct suggest_item way = {.why = DENIAL_UNMATCHED, .host = t->host, .port = t->port};
-	struct verdict other;
+	struct verdict other = {0};
 
 	/* The rules that are there for the host say where it may lead to. */
 	t->private = decide(p, &way, &other) && other.rule && other.rule->private;
 
 	if (v->action != ACTION_DENY && e && !e->queries.count)
 		t->fate = SUGGEST_ALLOWED;
+	else if (other.rule && has_more(other.rule))
+		remark(t, "a rule with a credential or a budget is there for its host: widen that "
+			  "one, since a rule beside it would go around both");
 	else if (!t->method || policy_method_wrong(t->method))
 		remark(t, "no rule can name its method");
 	else if (!t->path || strchr(t->path, '*') || policy_path_wrong(t->path))
