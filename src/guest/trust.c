@@ -266,8 +266,9 @@ static off_t find_mark(int fd, off_t size)
 static int renew_bundle(struct guest *g, const char *pem)
 {
 	struct stat st;
+	/* Not one that the caller mounted there: that is the host's. */
 	autoclose int fd = guest_open_at(g->root, DEBIAN_BUNDLE, O_RDWR | O_NONBLOCK,
-					 FD_IN_ROOT | FD_NO_SYMLINKS);
+					 FD_IN_ROOT | FD_NO_SYMLINKS | FD_NO_XDEV);
 	off_t at;
 
 	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size == 0 ||

@@ -167,6 +167,13 @@ def test_each_box_has_its_own_and_gives_it_back(cove):
     assert [pathlib.Path(cove.home, "door/ca", n).read_bytes() for n in back] == [key]
 
 
+def test_a_bundle_of_the_hosts_is_not_written(cove, tmp):
+    (tmp / "certs").mkdir()
+    (tmp / "certs/ca-certificates.crt").write_text("of the host's")
+    make(cove, "--mount", f"{tmp}/certs:/etc/ssl/certs")
+    assert (tmp / "certs/ca-certificates.crt").read_text() == "of the host's"
+
+
 def test_the_launcher_gives_it_back_without_a_keeper(cove):
     box = make(cove)
     before, (launcher,) = spares(cove), launchers(cove, box)
