@@ -21,6 +21,7 @@ enum { LINKS_MAX = 40 }; /* as the kernel's own */
 
 struct target_walk {
 	int root;
+	bool no_links; /* none is followed */
 	unsigned links;
 	size_t own; /* how much of the end of rest is the caller's path; what is before is links' */
 	char done[BOX_PATH_MAX], rest[BOX_PATH_MAX];
@@ -105,7 +106,7 @@ static int walk_name(struct target_walk *w, const char *name, bool own, bool is_
 	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		r = errno == ENOENT && own ? make_place(dir, name, w->rest[0] || is_dir) : -errno;
 	else if (S_ISLNK(st.st_mode))
-		return follow(w, dir, name);
+		return w->no_links ? -ELOOP : follow(w, dir, name);
 	if (r < 0)
 		return r;
 	if (len + 1 + strlen(name) >= sizeof(w->done))
@@ -120,6 +121,8 @@ static bool is_own_place(const char *path)
 {
 	static const char *const places[] = {"/proc", "/sys", "/dev"};
 
+	if (!path[0])
+		return true;
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
 		size_t n = strlen(places[i]);
 
@@ -129,28 +132,42 @@ static bool is_own_place(const char *path)
 	return false;
 }
 
-int guest_target_open(int root, const char *path, bool is_dir)
+static int walk(struct target_walk *w, const char *path, bool is_dir)
 {
-	struct target_walk w = {.root = root, .own = strlen(path)};
 	char name[NAME_MAX + 1];
 	bool own;
 	int r;
 
-	if (w.own >= sizeof(w.rest))
+	w->own = strlen(path);
+	if (w->own >= sizeof(w->rest))
 		return -ENAMETOOLONG;
 	/* Mostly all of it is there and no part is a link. */
-	memcpy(w.done, path, w.own + 1);
-	r = open_done(&w, 0, 0);
+	memcpy(w->done, path, w->own + 1);
+	r = open_done(w, 0, 0);
 	if (r >= 0)
 		return r;
-	w.done[0] = 0;
-	memcpy(w.rest, path, w.own + 1);
+	w->done[0] = 0;
+	memcpy(w->rest, path, w->own + 1);
 	do {
-		r = next_name(&w, name, &own);
+		r = next_name(w, name, &own);
 		if (r == 0 && name[0])
-			r = walk_name(&w, name, own, is_dir);
+			r = walk_name(w, name, own, is_dir);
 	} while (r == 0 && name[0]);
-	if (r == 0 && w.links > 0 && is_own_place(w.done))
+	if (r == 0 && w->links > 0 && is_own_place(w->done))
 		return -ELOOP;
-	return r < 0 ? r : open_done(&w, 0, 0);
+	return r < 0 ? r : open_done(w, 0, 0);
+}
+
+int guest_target_open(int root, const char *path, bool is_dir)
+{
+	struct target_walk w = {.root = root};
+
+	return walk(&w, path, is_dir);
+}
+
+int guest_target_below(int top, const char *path, bool is_dir)
+{
+	struct target_walk w = {.root = top, .no_links = true};
+
+	return walk(&w, path, is_dir);
 }

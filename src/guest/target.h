@@ -8,3 +8,6 @@
  * shared directory, is not (-ELOOP): others write there, too, and a link would say where in the box
  * something is mounted, and where directories are made. A descriptor or -errno. */
 int guest_target_open(int root, const char *path, bool is_dir);
+/* The same below something that is mounted in the box already, wherever that is: no link is
+ * followed. path begins with '/'. */
+int guest_target_below(int top, const char *path, bool is_dir);

@@ -43,6 +43,11 @@ struct enter {
 	int self, sys;		   /* of proc, before parts are read-only: STEP_NEST */
 	int go;			   /* to the keeper; borrowed */
 	struct guest_redirect net; /* sockets for init */
+	struct {
+		const char *dst;
+		int fd;
+	} given[WALL_MOUNTS_MAX + PLAN_HOST_DIRS]; /* of the host, that have their place */
+	size_t given_count;
 };
 
 /* ---- steps ---- */
@@ -195,11 +200,42 @@ static int step_file(struct enter *n, const struct step *s)
 	return guest_put_file(&n->guest, s->a, s->b);
 }
 
+/* The place of one that lies below another is found from that one, not by its path: links of the
+ * box's own could have led the other elsewhere, and this one, which makes a part of it read-only,
+ * would not be there. */
+static int attach_given(struct enter *n, int mount, const char *dst, bool is_dir)
+{
+	const char *rest = NULL;
+	int top = -1, r;
+
+	for (size_t i = 0, longest = 0; i < n->given_count; i++) {
+		size_t len = strlen(n->given[i].dst);
+
+		if (len <= longest || strncmp(dst, n->given[i].dst, len) != 0 || dst[len] != '/')
+			continue;
+		longest = len;
+		top = n->given[i].fd;
+		rest = dst + len;
+	}
+	if (rest) {
+		autoclose int place = guest_target_below(top, rest, is_dir);
+
+		r = place < 0 ? place : mount_attach(mount, place, "");
+	} else {
+		r = guest_attach(&n->guest, mount, dst, is_dir);
+	}
+	if (r < 0)
+		return r;
+	n->given[n->given_count].dst = dst;
+	n->given[n->given_count++].fd = mount;
+	return 0;
+}
+
 static int step_bind(struct enter *n, const struct step *s)
 {
 	const struct plan_source *src = &n->plan->sources[s->source];
 
-	return guest_attach(&n->guest, src->fd, s->a, src->is_dir);
+	return attach_given(n, src->fd, s->a, src->is_dir);
 }
 
 /* A place of the box's own tree that an earlier mount brought; the keeper has made what was missing
@@ -221,7 +257,7 @@ static int step_bind_in(struct enter *n, const struct step *s)
 	if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))
 		return -EINVAL;
 	r = mount_set(copy, MA_NOSUID | MA_NODEV | (m->read_only ? MA_RDONLY : 0), -1);
-	return r < 0 ? r : guest_attach(&n->guest, copy, m->dst, S_ISDIR(st.st_mode));
+	return r < 0 ? r : attach_given(n, take_fd(copy), m->dst, S_ISDIR(st.st_mode));
 }
 
 /* The whole becomes read-only in one call. Of v2 the first process is in init/, beside work/: a
