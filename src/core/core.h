@@ -125,7 +125,7 @@ int box_open_dir(struct cove *cove, const char *name, int *ret_fd, struct err *e
 struct core_spec {
 	struct spec spec;
 	char name[BOX_NAME_MAX + 1];
-	char *text[2 * SPEC_MOUNT_MAX + 1]; /* owned */
+	char *text[3 * SPEC_MOUNT_MAX + 2]; /* owned */
 	size_t text_count;
 	char net[NET_NAME_MAX]; /* spec.net; empty before network_choose (door.h) */
 	char *policy;		/* owned; the text where that is "file" */

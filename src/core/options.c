@@ -67,6 +67,22 @@ static int keep(struct core_spec *s, char *text, struct err *e)
 	return 0;
 }
 
+/* Whose it is now: the box's files there are theirs, so it has to stay so. */
+static int note_owner(struct core_spec *s, const char *path, const char **ret, struct err *e)
+{
+	char text[32];
+	struct stat st;
+	int r;
+
+	if (stat(path, &st) < 0)
+		return err_errno(e, errno, "look at '%.140s'", path);
+	snprintf(text, sizeof(text), "%u:%u", st.st_uid, st.st_gid);
+	r = keep(s, strdup(text), e);
+	if (r == 0)
+		*ret = s->text[s->text_count - 1];
+	return r;
+}
+
 /* Links in a source are followed now, as its user means them, and never again: whoever may write to
  * a part of the path could lead a later start elsewhere. */
 static int resolve_source(struct core_spec *s, struct spec_mount *m, struct err *e)
@@ -80,9 +96,10 @@ static int resolve_source(struct core_spec *s, struct spec_mount *m, struct err 
 	if (!real)
 		return err_errno(e, errno, "mount source '%.140s'", m->src);
 	r = keep(s, real, e);
-	if (r == 0)
-		m->src = real;
-	return r;
+	if (r < 0)
+		return r;
+	m->src = real;
+	return note_owner(s, real, &m->owner, e);
 }
 
 static int add_mounts(struct core_spec *s, const char *const *given, struct err *e)
@@ -128,7 +145,7 @@ static int set_workspace(struct core_spec *s, const char *given, struct err *e)
 	if (stat(path, &st) < 0 || !S_ISDIR(st.st_mode))
 		return err_set(e, ERR_INVALID, ENOTDIR, "workspace '%s' is not a directory", given);
 	s->spec.workspace_dir = path;
-	return 0;
+	return note_owner(s, path, &s->spec.workspace_owner, e);
 }
 
 static int set_persistence(struct spec *spec, const char *given, struct err *e)

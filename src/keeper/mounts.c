@@ -102,10 +102,32 @@ static int open_named(struct keeper_mounts *m, const struct spec *s, struct stat
 	return 0;
 }
 
+/* Root gives a box the rights of the directory's owner in it. One that is somebody else's now was
+ * put there since. */
+static int take_owner(struct wall_mount *w, const char *path, int fd, const char *owner,
+		      struct err *e)
+{
+	char now[32];
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return err_errno(e, errno, "look at '%.140s'", path);
+	w->uid = st.st_uid;
+	w->gid = st.st_gid;
+	snprintf(now, sizeof(now), "%u:%u", st.st_uid, st.st_gid);
+	if (geteuid() != 0 || !owner || strcmp(now, owner) == 0)
+		return 0;
+	return err_set(e, ERR_DENIED, EPERM,
+		       "'%.100s' belongs to %s, and to %s when the box was made: give it back "
+		       "(chown), or make the box anew",
+		       path, now, owner);
+}
+
 /* Opens what a box is to have of the host, and refuses Cove's own state. Its path was brought into
  * its one form when the box was made: a link in it now was put there since, by somebody who may
  * write there, and that may be a box. */
-static int open_host(const struct state *st, const char *path, int flags, struct err *e)
+static int open_host(const struct state *st, const char *path, const char *owner, int flags,
+		     struct wall_mount *w, struct err *e)
 {
 	autoclose int fd = fd_openat2(AT_FDCWD, path, flags, 0, FD_NO_SYMLINKS | FD_NO_MAGICLINKS);
 	int r;
@@ -123,17 +145,19 @@ static int open_host(const struct state *st, const char *path, int flags, struct
 	if (fd < 0)
 		return err_errno(e, -fd, "open '%.140s'", path);
 	r = own_refuse_fd(st, path, fd, e);
+	if (r == 0)
+		r = take_owner(w, path, fd, owner, e);
 	return r < 0 ? r : take_fd(fd);
 }
 
-static int open_host_dir(struct keeper_mounts *m, const struct state *st, const char *path,
-			 struct err *e)
+static int open_host_dir(struct keeper_mounts *m, const struct state *st, const struct spec *s,
+			 struct wall_mount *w, struct err *e)
 {
 	int fd;
 
-	if (!str_copy(m->workspace, sizeof(m->workspace), path))
+	if (!str_copy(m->workspace, sizeof(m->workspace), s->workspace_dir))
 		return too_long(e);
-	fd = open_host(st, path, O_RDONLY | O_DIRECTORY, e);
+	fd = open_host(st, s->workspace_dir, s->workspace_owner, O_RDONLY | O_DIRECTORY, w, e);
 	if (fd < 0)
 		return fd;
 	m->workspace_fd = fd;
@@ -143,38 +167,21 @@ static int open_host_dir(struct keeper_mounts *m, const struct state *st, const 
 static int add_workspace(struct keeper_mounts *m, const struct spec *s, struct state *st,
 			 struct err *e)
 {
+	struct wall_mount w = {
+		.src = m->workspace, .dst = WORKSPACE_DST, .owned = s->workspace != NULL};
 	int r;
 
 	if (!s->workspace && !s->workspace_dir)
 		return 0;
-	r = s->workspace ? open_named(m, s, st, e) : open_host_dir(m, st, s->workspace_dir, e);
+	r = s->workspace ? open_named(m, s, st, e) : open_host_dir(m, st, s, &w, e);
 	if (r < 0)
 		return r;
-	m->list[m->count++] = (struct wall_mount){
-		.src = m->workspace,
-		.dst = WORKSPACE_DST,
-		.owned = s->workspace != NULL,
-		.volume = m->volume.mount_fd >= 0 ? &m->volume : NULL,
-	};
+	if (m->volume.mount_fd >= 0)
+		w.volume = &m->volume;
+	m->list[m->count++] = w;
 	return s->workspace || s->trust_dir
 		       ? 0
 		       : keeper_pins_add(m, m->workspace_fd, &m->list[m->count - 1], e);
-}
-
-/* Of host directories that the box may write to: the outermost that holds this path, or NULL. */
-static const char *holder_of(const struct spec *s, const char *path)
-{
-	const char *found = NULL;
-
-	for (size_t i = 0; i <= s->mount_count; i++) {
-		const char *dir = i == s->mount_count ? s->workspace_dir : s->mounts[i].src;
-		size_t n = dir ? strlen(dir) : 0;
-
-		if (n > 0 && (i == s->mount_count || !s->mounts[i].read_only) && dir[0] == '/' &&
-		    strncmp(path, dir, n) == 0 && path[n] == '/' && (!found || n < strlen(found)))
-			found = dir;
-	}
-	return found;
 }
 
 static int add_mount(struct keeper_mounts *m, const struct spec *s, const struct spec_mount *given,
@@ -185,16 +192,10 @@ static int add_mount(struct keeper_mounts *m, const struct spec *s, const struct
 	int r;
 
 	if (given->src[0] == '/') {
-		const char *holder = holder_of(s, given->src);
-
-		r = open_host(st, given->src, O_PATH, e);
+		r = open_host(st, given->src, given->owner, O_PATH, &w, e);
 		if (r < 0)
 			return r;
 		fd = r;
-		if (holder) {
-			w.src = holder;
-			w.beneath = given->src + strlen(holder) + 1;
-		}
 	} else {
 		if (m->workspace_fd < 0)
 			return err_set(e, ERR_INVALID, EINVAL,
@@ -210,6 +211,8 @@ static int add_mount(struct keeper_mounts *m, const struct spec *s, const struct
 		w.src = m->workspace;
 		w.volume = m->list[0].volume;
 		w.beneath = given->src;
+		w.uid = m->list[0].uid;
+		w.gid = m->list[0].gid;
 		w.owned = s->workspace != NULL;
 	}
 	m->list[m->count++] = w;

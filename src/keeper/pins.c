@@ -73,6 +73,8 @@ static int pin(struct keeper_mounts *m, const struct wall_mount *of, const char 
 	m->list[m->count++] = (struct wall_mount){.src = of->src,
 						  .beneath = below ? below : path,
 						  .dst = dst,
+						  .uid = of->uid,
+						  .gid = of->gid,
 						  .read_only = read_only};
 	return 0;
 }

@@ -27,7 +27,8 @@
 /* clang-format off */
 #define S(name) FIELD_NAMED(spec, name)
 static const struct wire_named_field fields[] = {
-	S(name), S(image), S(wall), S(workspace), S(workspace_dir), S(user), S(cwd), S(session),
+	S(name), S(image), S(wall), S(workspace), S(workspace_dir),
+	S(workspace_owner), S(user), S(cwd), S(session),
 	S(storage), S(net), S(one_shot), S(best_effort), S(strict), S(trust_dir), S(ptrace),
 	S(timeout_ms),
 	S(created_ms),
@@ -136,6 +137,8 @@ int spec_format(const struct spec *s, struct buf *out)
 			r = lines_put(out, "mount_dst", m->dst);
 		if (r == 0 && m->env)
 			r = lines_put(out, "mount_env", m->env);
+		if (r == 0 && m->owner)
+			r = lines_put(out, "mount_owner", m->owner);
 		if (r == 0 && m->read_only)
 			r = lines_put(out, "mount_ro", "1");
 	}
@@ -201,6 +204,8 @@ static int take_mount_line(struct spec *s, const char *key, const char *value)
 		return take_flag(&m->read_only, value) ? 0 : -EBADMSG;
 	if (strcmp(key, "mount_dst") == 0)
 		return take_text(&m->dst, value);
+	if (strcmp(key, "mount_owner") == 0)
+		return take_text(&m->owner, value);
 	return strcmp(key, "mount_env") == 0 ? take_text(&m->env, value) : -ENOENT;
 }
 

@@ -20,6 +20,8 @@ struct spec_mount {
 	const char *src; /* as given: absolute, or relative to the workspace */
 	const char *dst;
 	const char *env; /* NULL, or the variable set to dst in every command */
+	const char
+		*owner; /* of an absolute one, when the box was made: "uid:gid"; NULL: not known */
 	bool read_only;
 };
 
@@ -52,13 +54,14 @@ enum expiry { EXPIRE_STOP, EXPIRE_REMOVE };
 
 struct spec {
 	const char *name;
-	const char *image;	   /* name of the image, "host" for the host's own */
-	const char *wall;	   /* "native" */
-	const char *workspace;	   /* name of a workspace, or NULL */
-	const char *workspace_dir; /* absolute host directory instead, or NULL */
-	const char *user;	   /* NULL: the image's user */
-	const char *cwd;	   /* NULL: /workspace, or the user's home */
-	const char *session;	   /* the caller's own id, or NULL */
+	const char *image;	     /* name of the image, "host" for the host's own */
+	const char *wall;	     /* "native" */
+	const char *workspace;	     /* name of a workspace, or NULL */
+	const char *workspace_dir;   /* absolute host directory instead, or NULL */
+	const char *workspace_owner; /* of that, as with a mount */
+	const char *user;	     /* NULL: the image's user */
+	const char *cwd;	     /* NULL: /workspace, or the user's home */
+	const char *session;	     /* the caller's own id, or NULL */
 	enum persistence persistence;
 	bool one_shot;	     /* removed by its keeper when its first client is gone */
 	uint64_t timeout_ms; /* default for its commands, 0 none */

@@ -40,6 +40,8 @@ struct wall_mount {
 	const char *dst;     /* absolute path in the box, created if missing */
 	bool read_only;
 	bool owned; /* a named workspace: stored ids are the box's own 0..65535 */
+	uid_t uid;  /* else whose what the box writes there is; files of others stay theirs */
+	gid_t gid;
 };
 
 /* What the wall itself bounds; the rest is the cgroup's. 0: not bounded. */

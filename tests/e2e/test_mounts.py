@@ -378,12 +378,48 @@ def test_a_part_that_is_somebody_elses_stays_so(cove, work, mount):
     assert cove("exec", box, "--", "cat", "/workspace/a/f").ok().text == "secret"
     # The directory of root's comes to the source's place with the one above it.
     cove("exec", box, "--", "sh", "-c", "cd /workspace && mv a old && mv p a").ok()
+    assert cove("exec", box, "--", "cat", "/workspace/.ssh/f").rc != 0
     cove("stop", box).ok()
+    if mount == "/sub":
+        cove.fails("denied", "start", box)
+        return
     cove("start", box)
-    for path in ("/data/f", "/workspace/a/sub/f", "/workspace/.ssh/f"):
+    for path in ("/data/f", "/workspace/a/sub/f"):
         assert cove("exec", box, "--", "cat", path).rc != 0, path
     assert cove("exec", box, "--", "touch", "/data/made").rc != 0
     assert os.listdir(work / "a/sub") == ["f"]
+
+
+@needs_root
+def test_a_workspace_below_a_mount_keeps_its_owner(cove, work):
+    for name in ("a/sub", "p/sub"):
+        (work / name).mkdir(parents=True)
+    (work / "p/sub/f").write_text("secret")
+    for path in (work, work / "a", work / "a/sub", work / "p"):
+        os.chown(path, 4242, 4242)
+    box = cove("create", "--workspace", work / "a/sub", "--mount", f"{work}:/given").ok().text.strip()
+    cove("exec", box, "--", "sh", "-c", "cd /given && mv a old && mv p a").ok()
+    cove("stop", box).ok()
+    cove.fails("denied", "start", box)
+
+
+def test_what_is_read_only_is_so_wherever_its_directory_is_led(cove, work):
+    """A link of the box's own leads the place of the outer mount aside; the inner ones go with it."""
+    for name in (".git/hooks", "keep", "proj/.git/hooks", "proj/keep"):
+        (work / name).mkdir(parents=True)
+    (work / "keep/f").write_text("x")
+    (work / ".git/hooks/pre-commit").write_text("x")
+    box = cove("create", "--mount", f"{work}:/home/user/x/proj", "--mount",
+               f"{work}/keep:/home/user/x/proj/keep:ro").ok().text.strip()
+    own = cove("exec", box, "--", "test", "-O", "/home/user/x").rc == 0
+    cove("exec", *([] if own else ["-u", "root"]), box, "--", "sh", "-c",
+         "cd /home/user && mv x y && mkdir x && ln -s . x/proj").ok()
+    cove("stop", box).ok()
+    if cove("start", box).rc == 0:
+        for path in ("keep/f", ".git/hooks/pre-commit"):
+            for top in ("/home/user/x", "/home/user/x/proj"):
+                cove("exec", box, "--", "sh", "-c", f"echo evil > {top}/{path}")
+    assert (work / "keep/f").read_text() == "x" and (work / ".git/hooks/pre-commit").read_text() == "x"
 
 
 @pytest.mark.parametrize("place", ["/proc", "/dev/cove", "/sys"])

@@ -48,8 +48,10 @@ TEST(everything_comes_back)
 	s.env[s.env_count++] = "B=two words\nand a line";
 	s.env[s.env_count++] = "EMPTY=";
 	s.labels[s.label_count++] = "team=a b";
-	s.mounts[s.mount_count++] = (struct spec_mount){"data", "/data", "DATA", true};
-	s.mounts[s.mount_count++] = (struct spec_mount){"/opt", "/opt/x", NULL, false};
+	s.mounts[s.mount_count++] = (struct spec_mount){
+		.src = "data", .dst = "/data", .env = "DATA", .read_only = true};
+	s.mounts[s.mount_count++] =
+		(struct spec_mount){.src = "/opt", .dst = "/opt/x", .owner = "4242:0"};
 	buf_init(&b, SPEC_BYTES_MAX);
 	CHECK_EQ(spec_format(&s, &b), 0);
 	text = strdup(buf_cstr(&b));

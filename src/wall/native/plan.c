@@ -93,6 +93,8 @@ static void plan_mounts(struct plan *p)
 					       .attrs = MA_NOSUID | MA_NODEV |
 							(m->read_only ? MA_RDONLY : 0),
 					       .idmap = m->owned ? IDMAP_BOX : IDMAP_OWNER,
+					       .uid = m->uid,
+					       .gid = m->gid,
 					       .recursive = !m->volume,
 				       }));
 	}
@@ -246,37 +248,29 @@ static int not_given(const struct plan_source *s, int r, struct err *e)
 	return err_errno(e, -r, "give '%s' to the box", s->path);
 }
 
-/* A detached mount of what is at the path, or below it. Whose the directory at the path is counts
- * for all below: a part of it that is somebody else's stays so. */
-static int clone_source(struct plan_source *s, struct err *e)
+/* A detached mount of what is at the path, or below it. */
+static int clone_source(const struct plan_source *s, struct err *e)
 {
 	const uint64_t resolve = s->no_links ? FD_NO_SYMLINKS | FD_NO_MAGICLINKS : 0;
 	autoclose int top = -1, below = -1;
-	struct stat st;
 	int fd;
 
-	if (!s->beneath && !s->no_links) {
-		fd = mount_clone(AT_FDCWD, s->path, s->recursive);
-		return fd < 0 ? not_given(s, fd, e) : fd;
+	if (s->no_links || s->beneath) {
+		top = fd_openat2(AT_FDCWD, s->path, O_PATH, 0, resolve);
+		if (top < 0)
+			return not_given(s, top, e);
 	}
-	top = fd_openat2(AT_FDCWD, s->path, O_PATH, 0, resolve);
-	if (top < 0)
-		return not_given(s, top, e);
-	if (fstat(top, &st) < 0)
-		return not_given(s, -errno, e);
-	s->uid = st.st_uid;
-	s->gid = st.st_gid;
-	if (!s->beneath) {
-		fd = mount_clone(top, "", s->recursive);
-		return fd < 0 ? not_given(s, fd, e) : fd;
+	if (s->beneath) {
+		below = fd_openat2(top, s->beneath, O_PATH, 0,
+				   resolve | FD_BENEATH | FD_NO_MAGICLINKS);
+		if (below == -EXDEV || below == -ELOOP)
+			return err_set(e, ERR_DENIED, EXDEV, "'%s' in '%s' leads through a link",
+				       s->beneath, s->path);
+		if (below < 0)
+			return err_errno(e, -below, "open '%s' in '%s'", s->beneath, s->path);
 	}
-	below = fd_openat2(top, s->beneath, O_PATH, 0, resolve | FD_BENEATH | FD_NO_MAGICLINKS);
-	if (below == -EXDEV || below == -ELOOP)
-		return err_set(e, ERR_DENIED, EXDEV, "'%s' in '%s' leads through a link",
-			       s->beneath, s->path);
-	if (below < 0)
-		return err_errno(e, -below, "open '%s' in '%s'", s->beneath, s->path);
-	fd = mount_clone(below, "", s->recursive);
+	fd = top < 0 ? mount_clone(AT_FDCWD, s->path, s->recursive)
+		     : mount_clone(below < 0 ? top : below, "", s->recursive);
 	return fd < 0 ? not_given(s, fd, e) : fd;
 }
 

@@ -39,13 +39,13 @@ struct plan_source {
 	bool no_links;	     /* neither path nor beneath goes through one */
 	uint64_t attrs;	     /* MA_* */
 	enum idmap idmap;    /* as root only */
+	uid_t uid;	     /* of IDMAP_OWNER */
+	gid_t gid;
 	bool idmap_optional; /* readable without, so a filesystem that cannot is no error */
 	bool recursive;
 	uint32_t device; /* not 0: must be this character device, major << 8 | minor */
 	bool is_dir;	 /* found when opened */
-	uid_t uid;	 /* and whose the directory at path is */
-	gid_t gid;
-	int fd; /* owned; -1 until opened */
+	int fd;		 /* owned; -1 until opened */
 };
 
 enum step_kind {
