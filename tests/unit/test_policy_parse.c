@@ -29,7 +29,7 @@ static const struct {
 	 "p:2: 'version' stands here twice, first in line 1"},
 	{"version: 1\nrules: []\n---\nversion: 1\n", "p:3: a second document"},
 	{"version: 1\nrules: &x []\n", "p:2: anchors"},
-	{"version: 1\nrules: *x\n", "p:2: anchors"},
+	{"version: 1\nrules: *x\n", "p:2: a text that begins with '*' must be quoted: '*x'"},
 	{"version: !!int 1\nrules: []\n", "p:1: tags"},
 	{"version: 1\nrules: [\n", "p:3: not YAML"},
 	{"version: 1\n\trules: []\n", "p:2: not YAML"},
