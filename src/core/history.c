@@ -43,6 +43,21 @@ static void history_close(struct history *h)
 	core_conn_free(h->conn);
 }
 
+/* A keeper that begins or ends its box has no socket, and its files are not the last word: what it
+ * ends has no end in them yet. So it is waited for, until it answers or is gone. */
+static int history_wait(struct history *h, struct err *e)
+{
+	int r = record_is_live(h->box_fd)
+			? life_connect(h->cove, h->box, h->box_fd, START_WAIT_MS, &h->conn)
+			: 0;
+
+	if (r == -ETIMEDOUT)
+		return err_set(e, ERR_TIMEOUT, ETIMEDOUT,
+			       "box '%s' is starting or ending and does not answer: try again",
+			       h->box);
+	return r == -EAGAIN || r == 0 ? 0 : err_errno(e, -r, "connect to box '%s'", h->box);
+}
+
 /* To be closed after a failure too. */
 static int history_open(struct history *h, struct cove *cove, const char *box, struct err *e)
 {
@@ -53,7 +68,7 @@ static int history_open(struct history *h, struct cove *cove, const char *box, s
 	r = box_open_dir(cove, box, &h->box_fd, e);
 	if (r == 0)
 		r = core_conn_connect(NULL, cove->state.run_fd, box, &h->conn, e);
-	return h->box_fd >= 0 && (r == -ENOENT || r == -ECONNREFUSED) ? 0 : r;
+	return h->box_fd >= 0 && (r == -ENOENT || r == -ECONNREFUSED) ? history_wait(h, e) : r;
 }
 
 static int open_file(const struct history *h, const char *path)
