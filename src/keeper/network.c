@@ -131,6 +131,20 @@ static int add_host_roots(struct keeper_network *n, struct err *e)
 	return r < 0 ? err_errno(e, -r, "read what this host trusts") : 0;
 }
 
+/* Of an earlier life of this box, whose launcher did not live to do it: its name is this keeper's
+ * now, so nobody needs them. What cannot be listed is for a sweep. */
+static void drop_left(struct keeper_life *l, const char *box)
+{
+	char **names = NULL;
+	size_t count = 0;
+
+	if (net_ca_names(&l->st, box, &names, &count) < 0)
+		return;
+	for (size_t i = 0; i < count; i++)
+		net_ca_drop(l->st.home, names[i]);
+	state_names_free(names, count);
+}
+
 int keeper_network_prepare(struct keeper_life *l, struct err *e)
 {
 	struct keeper_network *n = &l->network;
@@ -140,6 +154,7 @@ int keeper_network_prepare(struct keeper_life *l, struct err *e)
 
 	if (net_is_closed(l->config.spec.net))
 		return 0;
+	drop_left(l, box);
 	r = net_ca_take(&l->st, box, n->ca, &n->cert, e);
 	if (r == -ENOENT) {
 		ca_fd = net_ca_dir(&l->st, true, e);
