@@ -35,6 +35,7 @@ struct wire_channel {
 	uint32_t id;
 	bool got_eof, sent_eof;
 	bool is_cancelled; /* the box knows that it is over */
+	bool was_read;	   /* when the box gave it up: its end, and all before it was taken */
 	bool ended;	   /* freed; remembered for its id only */
 	bool old;	   /* for a sweep already */
 };
@@ -295,6 +296,14 @@ static int wire_finish(struct channel *c)
 	return r == -ENOBUFS ? -EAGAIN : r;
 }
 
+bool channel_wire_is_given_up(const struct channel *c, bool *ret_has_ended)
+{
+	const struct wire_channel *w = container(c, const struct wire_channel, channel);
+
+	*ret_has_ended = w->was_read;
+	return w->error == -ECONNRESET;
+}
+
 void channel_wire_refuse(struct channel *c, const struct err *e)
 {
 	struct wire_channel *w = wire_of(c);
@@ -432,6 +441,7 @@ bool exchange_frame(struct exchange *x, const struct wire_frame *f)
 		return true;
 	if (f->type == WIRE_CANCEL) {
 		w->is_cancelled = true;
+		w->was_read = w->got_eof && buf_len(&w->buf) == 0;
 		cancelled(w, -ECONNRESET);
 	} else if (f->stream != stream || (f->type == WIRE_EOF && w->got_eof) ||
 		   (f->type == WIRE_CREDIT &&

@@ -48,5 +48,9 @@ void channel_wire_took(struct channel *c, size_t n);
 uint8_t *channel_wire_space(struct channel *c, size_t *ret_room);
 void channel_wire_put(struct channel *c, size_t n);
 
+/* The box gave it up, which breaks no rule; *ret_has_ended: it had said its end before, and all up
+ * to that was taken. */
+bool channel_wire_is_given_up(const struct channel *c, bool *ret_has_ended);
+
 /* An ERROR instead of a CANCEL: it ends the channel, which is still to be freed. */
 void channel_wire_refuse(struct channel *c, const struct err *e);

@@ -284,7 +284,10 @@ static void on_later(struct ev_defer *l)
 {
 	struct door_conn *c = container(l, struct door_conn, later);
 
-	door_conn_end(c, "cut", ASK_GAVE_UP);
+	if (c->tunnel && tunnel_is_reset(c->tunnel))
+		door_conn_end(c, "ok", CONN_RESET);
+	else
+		door_conn_end(c, "cut", ASK_GAVE_UP);
 }
 
 /* The channel says so from anywhere, also while this connection's own code runs. */

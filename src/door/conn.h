@@ -9,6 +9,9 @@
 #include "door/tunnel.h"
 #include "door/web.h"
 
+/* How one ends that was over already: the reason in its row. */
+#define CONN_RESET "it ended with a reset"
+
 enum conn_state {
 	CONN_HEAD,   /* proxy: the head of its request is awaited */
 	CONN_ASK,    /* a person decides */

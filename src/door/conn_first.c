@@ -382,7 +382,7 @@ static void tunnel_ended(void *arg, enum tunnel_end end, int error)
 		door_conn_deny(c, DENIAL_FORM, &c->dial.error);
 		break;
 	case TUNNEL_RESET:
-		door_conn_end(c, "ok", "it ended with a reset");
+		door_conn_end(c, "ok", CONN_RESET);
 		break;
 	case TUNNEL_FAILED:
 		err_errno(&e, -error, "the connection broke");

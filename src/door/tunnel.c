@@ -341,6 +341,16 @@ int tunnel_new(struct tunnel **ret, const struct tunnel_config *c, const void *f
 	return 0;
 }
 
+bool tunnel_is_reset(const struct tunnel *p)
+{
+	bool box_ended, is_given_up = channel_wire_is_given_up(p->c.box, &box_ended);
+	/* What broke already broke by this very reset. */
+	bool is_free = !p->over || p->how == TUNNEL_FAILED;
+
+	return is_given_up && is_free &&
+	       (p->up_ended || p->down_ended || (box_ended && buf_len(&p->first) == 0));
+}
+
 void tunnel_release(struct tunnel *p, struct channel **ret_box, struct channel **ret_up,
 		    struct buf *first)
 {

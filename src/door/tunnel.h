@@ -46,6 +46,9 @@ struct tunnel_config {
 /* first (n bytes, at most DOOR_BUFFER_MAX) was read from the box already. The channels are taken
  * also where it fails. */
 int tunnel_new(struct tunnel **ret, const struct tunnel_config *c, const void *first, size_t n);
+/* The box gave it up: whether that is TUNNEL_RESET. A program that closes and does not wait for the
+ * server's goodbye ends so. */
+bool tunnel_is_reset(const struct tunnel *p);
 /* After TUNNEL_HANDED: both channels, and the bytes that were read and did not leave, are the
  * caller's. first is empty. */
 void tunnel_release(struct tunnel *p, struct channel **ret_box, struct channel **ret_up,

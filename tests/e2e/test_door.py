@@ -737,6 +737,28 @@ def test_an_ordinary_end_of_psql(door, rig):
     assert (row["verdict"], row["reason"]) == ("allow", "it ended with a reset")
 
 
+def test_a_goodbye_that_nobody_waits_for(door, rig):
+    """A server that says goodbye to a program that is gone: inside it is answered with a reset, which ends nothing
+    that was still under way."""
+    gone, seen = threading.Event(), threading.Event()
+
+    def serve(conn):
+        assert conn.recv(1) == b"Q"
+        conn.sendall(b"Z")
+        assert conn.recv(1) == b"X" and gone.wait(DEADLINE)
+        conn.sendall(b"bye")
+        seen.wait(DEADLINE)  # so the end comes from the box
+
+    server = rig.new_tcp(serve, tls=rig.ca.context("db.test"))
+    box = door.box([{"allow": "db.test", "ports": [server.port], "tls": "pass"}])
+    door.put(box, "/tmp/like_psql.py", LIKE_PSQL)
+    door.do(box, DIRECT + f"python3 /tmp/like_psql.py db.test {server.port}").ok()
+    gone.set()
+    rows = wait_until(lambda: [r for r in door.rows(box, kind="connect") if "reason" in r], "the connection's end")
+    seen.set()
+    assert (rows[0]["verdict"], rows[0]["reason"]) == ("allow", "it ended with a reset")
+
+
 # A client that offers HTTP/2 and nothing else, as gRPC's do. Prints how TLS ended.
 H2_ONLY = """
 import socket, ssl, sys

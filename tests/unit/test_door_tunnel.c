@@ -129,6 +129,31 @@ TEST(a_reset_after_an_end_is_an_end)
 	CHECK_EQ(rig_rows("done", "failed"), 0);
 }
 
+/* A program that closes and does not wait for the goodbye: what the server still says is answered
+ * with a reset inside. */
+TEST(a_box_that_ended_may_give_it_up)
+{
+	open_with(UP_ECHO);
+	UNTIL(rig.ids[1].ok);
+	box_send(1, "xy", 2);
+	UNTIL(rig.ids[1].bytes == 2);
+	box_eof(1);
+	box_cancel(1);
+	UNTIL(rig_rows("done", "ok") == 1);
+	CHECK_EQ(rig_rows("done", "cut"), 0);
+}
+
+TEST(a_box_that_did_not_end_is_cut)
+{
+	open_with(UP_ECHO);
+	UNTIL(rig.ids[1].ok);
+	box_send(1, "xy", 2);
+	UNTIL(rig.ids[1].bytes == 2);
+	box_cancel(1);
+	UNTIL(rig_rows("done", "cut") == 1);
+	CHECK_EQ(rig_rows("done", "ok"), 0);
+}
+
 static uint64_t clock_ms; /* added to the time */
 
 static uint64_t fake_clock(void *arg)
