@@ -23,7 +23,7 @@ enum {
 	STAT_PIDS,
 	STAT_MISSING = -2, /* instead of a descriptor: it was looked for */
 	STAT_TEXT = 4096,
-	DISK_ROOM_MIN = 64 << 10, /* what counts as full: a 32nd of it, within these */
+	DISK_ROOM_MIN = 1 << 20, /* what counts as full: a 32nd of it, within these */
 	DISK_ROOM_MAX = 2 << 20,
 	DISK_ROOM_SHARE = 32,
 };
