@@ -52,13 +52,14 @@ static struct suggest_item *item_find(struct suggest *s, const struct suggest_it
 
 int suggest_add(struct suggest *s, const struct audit_row *row)
 {
-	struct suggest_item fresh = {.port = row->port, .count = 1}, *item;
+	const uint64_t times = row->count ? row->count : 1;
+	struct suggest_item fresh = {.port = row->port, .count = times}, *item;
 	const char **const texts[] = {&fresh.host, &fresh.method, &fresh.path, &fresh.rule};
 
 	if (!row->verdict || strcmp(row->verdict, "deny") != 0 ||
 	    !denial_parse(row->why, &fresh.why) || !row->host)
 		return 0;
-	s->denied++;
+	s->denied += times;
 	/* Only a request is judged by these; elsewhere they would tell apart what is the same. */
 	fresh.host = row->host;
 	fresh.method = fresh.why == DENIAL_REQUEST ? row->method : NULL;
@@ -66,7 +67,7 @@ int suggest_add(struct suggest *s, const struct audit_row *row)
 	fresh.rule = row->rule;
 	item = item_find(s, &fresh);
 	if (item) {
-		item->count++;
+		item->count += times;
 		return 0;
 	}
 	if (!s->items)
@@ -74,7 +75,7 @@ int suggest_add(struct suggest *s, const struct audit_row *row)
 	if (!s->items)
 		return -ENOMEM;
 	if (s->count == SUGGEST_ITEMS_MAX) {
-		s->more++;
+		s->more += times;
 		return 0;
 	}
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {

@@ -38,7 +38,7 @@ struct suggest {
 	struct arena arena;
 	struct suggest_item *items; /* SUGGEST_ITEMS_MAX of them; in the arena */
 	size_t count;
-	uint64_t denied; /* all rows; `more` of them found no room */
+	uint64_t denied; /* in all; `more` of them found no room */
 	uint64_t more;
 	uint64_t rules, remarks; /* that the text has */
 };

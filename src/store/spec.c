@@ -315,8 +315,9 @@ static int check_mount(const struct spec *s, const struct spec_mount *m, struct 
 		if (!s->workspace && !s->workspace_dir)
 			return err_set(
 				e, ERR_INVALID, EINVAL,
-				"mount source '%.100s' is relative, which needs a --workspace",
-				m->src);
+				"mount source '%.100s' is relative, so it is in the workspace: "
+				"give a --workspace, or an absolute path ($PWD/%.60s)",
+				m->src, m->src);
 	}
 	r = check_path("mount target", m->dst, e);
 	if (r < 0)

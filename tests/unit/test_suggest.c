@@ -239,3 +239,19 @@ TEST(no_more_than_there_is_room_for)
 	CHECK_EQ(s.rules, SUGGEST_ITEMS_MAX);
 	done();
 }
+
+TEST(a_row_that_stands_for_more_counts_as_they)
+{
+	struct audit_row row = {
+		.kind = "name", .verdict = "deny", .why = "unmatched", .host = "h.test"};
+
+	suggest_init(&s);
+	buf_init(&text, 2 * DOOR_POLICY_MAX);
+	CHECK_EQ(suggest_add(&s, &row), 0);
+	row.count = 2;
+	CHECK_EQ(suggest_add(&s, &row), 0);
+	CHECK_EQ(s.denied, 3);
+	CHECK_EQ(suggest_make(&s, "dev", closed, strlen(closed), &text, NULL), 0);
+	CHECK(strstr(buf_cstr(&text), "denied 3 times") != NULL);
+	done();
+}
