@@ -296,12 +296,12 @@ def test_the_end_of_the_box_is_the_cause(cove, box, end):
     """What a stop ends says so: to who waits for it, in ps and in the events."""
     deaf = cove.start("exec", "--json", box, "--", "bash", "-c", "trap '' TERM; echo up >&2; sleep 1000")
     polite = cove.start("exec", "--json", box, "--", "bash", "-c",
-                        "trap 'exit 7' TERM; while :; do sleep 0.02; done")
+                        "trap 'exit 7' TERM; echo up >&2; while :; do sleep 0.02; done")
     line = cove.start("sh", box, "echo up; sleep 1000", text=True)
     assert line.stdout.readline() == "up\n"
-    wait_until(lambda: len([x for x in cove.execs(box) if x["state"] == "running"]) == 3, "three commands")
-    wait_until(lambda: find(cove, box, next(x["exec_id"] for x in cove.execs(box) if "up >&2" in x["command"]))
-               ["stderr_bytes"], "the trap")
+    # Running is said of a command when it is asked for; its first words mean that it began.
+    wait_until(lambda: [find(cove, box, x["exec_id"])["stderr_bytes"] for x in cove.execs(box)
+                        if "up >&2" in x["command"]] == [3, 3], "the traps")
     cove(*end, box, timeout=60).ok()
     got = [json.loads(p.communicate(timeout=DEADLINE)[0]) for p in (deaf, polite)]
     err = line.communicate(timeout=DEADLINE)[1]
