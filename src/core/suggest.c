@@ -30,6 +30,7 @@ static int on_row(void *arg, const char *box, const struct audit_row *row)
 					.path = row->path,
 					.rule = row->rule,
 					.verdict = row->verdict,
+					.count = row->count,
 					.why = row->why};
 	struct buf *b = arg;
 	int r = audit_row_pack(b, &small);

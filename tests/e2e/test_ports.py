@@ -1,4 +1,5 @@
 """Ports: several at once, in the background with the box's life, and what listens inside."""
+import contextlib
 import json
 import os
 import signal
@@ -54,6 +55,16 @@ def refused(port):
 
 def live(cove, box):
     return {x["local_port"]: x["port"] for x in cove("port", "--json", box).ok().json if x["live"]}
+
+
+@contextlib.contextmanager
+def taken(port):
+    """Somebody else listens there."""
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
+        listener.listen()
+        yield
 
 
 @pytest.fixture
@@ -125,10 +136,10 @@ def test_several_end_with_the_box(cove, box):
 
 @pytest.mark.parametrize("flags", [[], ["-d"]])
 def test_all_or_none(cove, box, flags):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        number, other = taken.getsockname()[1], free_port()
+    with socket.socket() as other_one:
+        other_one.bind(("127.0.0.1", 0))
+        other_one.listen()
+        number, other = other_one.getsockname()[1], free_port()
         got = cove("port", "--json", *flags, box, f"8001:{other}", f"8002:{number}")
         assert got.rc == 125 and got.json["error"]["kind"] == "conflict"  # and no address before it
         assert refused(other)
@@ -189,10 +200,7 @@ def test_one_that_cannot_come_back_says_so(cove, box):
     cove("port", "-d", box, f"8001:{a}").ok()
     cove("stop", box).ok()
     wait_until(lambda: refused(a), "its end")
-    with socket.socket() as taken:
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        taken.bind(("127.0.0.1", a))
-        taken.listen()
+    with taken(a):
         assert f"cove port -d {box} 8001:{a}" in cove("start", box).ok().errors
     assert [(x["local_port"], x["live"]) for x in cove("port", "--json", box).ok().json] == [(a, False)]
     cove("port", "-d", box, f"8001:{a}").ok()  # as it was told
@@ -225,10 +233,7 @@ def test_one_that_fails_leaves_the_record_of_what_ended(cove, box):
     cove("port", "-d", box, f"8001:{a}").ok()
     cove("stop", box).ok()
     wait_until(lambda: refused(a), "its end")
-    with socket.socket() as taken:
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        taken.bind(("127.0.0.1", a))
-        taken.listen()
+    with taken(a):
         cove("start", box).ok()
         cove.fails("conflict", "port", "-d", box, f"8002:{a}")
         assert [(x["port"], x["live"]) for x in cove("port", "--json", box).ok().json] == [(8001, False)]
