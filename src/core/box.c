@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "core/life.h"
 #include "core/transfer.h"
+#include "core/watch.h"
 #include "wire/msg.h"
 
 #include <errno.h>
@@ -89,7 +90,7 @@ void box_unref(struct cove_box *box)
 		/* The next command finds it stopped. */
 		core_conn_wait_end(box->idle, STOP_WAIT_MS);
 		if (box_open_dir(box->cove, box->name, &box_fd, NULL) == 0)
-			(void)life_wait_free(box->cove, box->name, box_fd, STOP_WAIT_MS);
+			(void)core_wait_free(box->cove, box->name, box_fd, STOP_WAIT_MS);
 	}
 	core_conn_free(box->idle);
 	free(box->last_cwd);
@@ -230,8 +231,9 @@ static int find(struct cove *cove, const char *name, bool visit, struct cove_box
 	if (box_fd >= 0 && (r == -ENOENT || r == -ECONNREFUSED)) {
 		core_sweep_box(cove, name);
 		/* No keeper answers: it may be coming up this very moment. */
-		r = record_is_live(box_fd) ? life_connect(cove, name, box_fd, START_WAIT_MS, &conn)
-					   : -EAGAIN;
+		r = record_is_live(box_fd)
+			    ? core_wait_socket(cove, name, box_fd, START_WAIT_MS, &conn)
+			    : -EAGAIN;
 		if (r == -EAGAIN && visit)
 			r = box_up(cove, name, true, &conn, e);
 		else if (r == -EAGAIN)

@@ -5,7 +5,7 @@
  *	spawn.c	    finding the helper programs, starting a keeper
  *	async.c	    requests to keepers on an event loop; call.c the blocking calls over it
  *	client.c    what a server holds: shared connections, commands
- *	up.c	    a box started or joined; create.c one that is made
+ *	up.c	    a box started or joined; create.c one that is made; watch.c waiting for a change
  *	box.c	    boxes and handles as a caller sees them; options.c what a caller asks for
  *	life.c	    a box's way to running; end.c ending and deleting it
  *	session.c   a caller's own id -> one box

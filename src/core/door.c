@@ -19,6 +19,7 @@
 #include "core/life.h"
 #include "core/round.h"
 #include "core/view.h"
+#include "core/watch.h"
 #include "store/audit.h"
 
 #include <errno.h>
@@ -439,7 +440,7 @@ static int note_change(struct cove *cove, const char *box, int box_fd, struct au
 		       struct err *e)
 {
 	struct record record;
-	int r = life_wait_free(cove, box, box_fd, STOP_WAIT_MS);
+	int r = core_wait_free(cove, box, box_fd, STOP_WAIT_MS);
 
 	if (r < 0)
 		return err_errno(e, -r, "wait for the end of box '%s'", box);
@@ -465,7 +466,7 @@ static int reload(struct cove *cove, const char *box, const char *const *words,
 	if (is_stopped(r)) {
 		r = box_open_dir(cove, box, &box_fd, e);
 		if (r == 0)
-			r = life_lock(cove, box, box_fd, START_WAIT_MS, e);
+			r = core_wait_lock(cove, box, box_fd, START_WAIT_MS, e);
 		if (r < 0) {
 			err_prefix(e, "it is kept, but not in the audit log");
 			return r;

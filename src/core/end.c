@@ -17,6 +17,7 @@
 #include "base/str.h"
 #include "cgroup/cgroup.h"
 #include "core/life.h"
+#include "core/watch.h"
 #include "storage/tree.h"
 #include "store/net.h"
 #include "wire/msg.h"
@@ -156,7 +157,7 @@ static int end_by_record(struct cove *cove, const char *name, int box_fd, bool *
 {
 	autoclose int pidfd = -1;
 	struct core_conn *c = NULL;
-	int r = life_connect(cove, name, box_fd, KILL_WAIT_MS, &c);
+	int r = core_wait_socket(cove, name, box_fd, KILL_WAIT_MS, &c);
 
 	core_conn_free(c);
 	if (r == 0 || r == -EAGAIN)
@@ -213,7 +214,7 @@ int life_trash(struct cove *cove, const char *name, int box_fd, bool durable, st
 	char trash[64] = "";
 	int r = core_ids(cove, e);
 
-	if (r < 0 || (box_fd >= 0 && life_has_moved(cove, name, box_fd)))
+	if (r < 0 || (box_fd >= 0 && core_has_moved(cove, name, box_fd)))
 		return r;
 	box_clear_runtime(cove, name);
 	r = record_trash(&cove->state, name, durable, trash, e);
@@ -232,13 +233,13 @@ int box_destroy(struct cove *cove, const char *name, const char *by, struct err 
 	int r = 0;
 
 	if (box_fd >= 0) {
-		r = life_lock(cove, name, box_fd, STOP_WAIT_MS, e);
+		r = core_wait_lock(cove, name, box_fd, STOP_WAIT_MS, e);
 		if (r == -ENOENT)
 			return 0;
 		/* Its authorities, found while the name is this box's for sure. One that cannot be
 		 * listed is for its launcher or a sweep. */
 		if (net_ca_names(&cove->state, name, &authorities, &count) == 0 &&
-		    life_has_moved(cove, name, box_fd)) {
+		    core_has_moved(cove, name, box_fd)) {
 			state_names_free(take_ptr(authorities), count);
 			count = 0;
 		}

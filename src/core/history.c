@@ -18,6 +18,7 @@
 #include "core/exec.h"
 #include "core/life.h"
 #include "core/result.h"
+#include "core/watch.h"
 #include "keeper/journal.h"
 
 #include <errno.h>
@@ -48,7 +49,7 @@ static void history_close(struct history *h)
 static int history_wait(struct history *h, struct err *e)
 {
 	int r = record_is_live(h->box_fd)
-			? life_connect(h->cove, h->box, h->box_fd, START_WAIT_MS, &h->conn)
+			? core_wait_socket(h->cove, h->box, h->box_fd, START_WAIT_MS, &h->conn)
 			: 0;
 
 	if (r == -ETIMEDOUT)
@@ -389,7 +390,7 @@ static bool may_wait_again(struct cove *cove, const char *box, const struct err 
 	if (why->kind != ERR_INTERRUPTED && why->kind != ERR_CONFLICT)
 		return false;
 	return box_open_dir(cove, box, &box_fd, &e) == 0 &&
-	       life_wait_free(cove, box, box_fd, START_WAIT_MS) == 0;
+	       core_wait_free(cove, box, box_fd, START_WAIT_MS) == 0;
 }
 
 int cove_wait(struct cove *cove, const char *box, uint64_t exec_id, uint64_t timeout_ms,
@@ -519,7 +520,8 @@ static int follow_events(struct event_reader *v, struct history *h, struct err *
 	int r = 0;
 
 	for (int lost = 0; !v->stopped && record_is_live(h->box_fd);) {
-		r = h->conn ? 0 : life_connect(h->cove, h->box, h->box_fd, START_WAIT_MS, &h->conn);
+		r = h->conn ? 0
+			    : core_wait_socket(h->cove, h->box, h->box_fd, START_WAIT_MS, &h->conn);
 		if (r == -EAGAIN)
 			break;
 		if (r < 0)
@@ -533,7 +535,7 @@ static int follow_events(struct event_reader *v, struct history *h, struct err *
 			return r;
 		/* A keeper that is ending its box takes no more requests. */
 		if (e->kind == ERR_CONFLICT)
-			(void)life_wait_free(h->cove, h->box, h->box_fd, START_WAIT_MS);
+			(void)core_wait_free(h->cove, h->box, h->box_fd, START_WAIT_MS);
 	}
 	return v->stopped ? 0 : read_event_files(v, h, UINT64_MAX, e);
 }

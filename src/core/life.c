@@ -6,7 +6,6 @@
 #include "store/net.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 
 int life_image(struct cove *cove, const char *name, struct image *ret, struct err *e)
 {
@@ -47,12 +46,4 @@ int life_spawn(struct cove *cove, struct ev *ev, const struct life_start *start,
 	(*ret)->visit = start->visit;
 	(*ret)->start_lock_fd = take_fd(lock);
 	return 0;
-}
-
-bool life_has_moved(struct cove *cove, const char *name, int box_fd)
-{
-	struct stat now, held;
-
-	return fstatat(cove->state.boxes_fd, name, &now, AT_SYMLINK_NOFOLLOW) < 0 ||
-	       fstat(box_fd, &held) < 0 || now.st_ino != held.st_ino;
 }

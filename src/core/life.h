@@ -1,6 +1,6 @@
 /*
- * A box's way between not running and running, seen from outside its keeper: the pieces, and the
- * blocking waits. How they become one operation is in up.h.
+ * A box's way between not running and running, seen from outside its keeper: the pieces. How
+ * they become one operation is in up.h, how one waits for the box in watch.h.
  */
 #pragma once
 
@@ -33,22 +33,6 @@ int box_create(struct cove *cove, struct core_spec *s, const struct cove_box_opt
 	       struct cove_box **ret, struct err *e);
 
 void box_event_open(struct cove *cove, const struct spec *spec);
-
-/* Takes the operation lock, waiting so long for whoever has it. -ENOENT if the box is gone by then.
- */
-int life_lock(struct cove *cove, const char *name, int box_fd, int timeout_ms, struct err *e);
-
-/* Waits until nobody holds the box's lock, or the box is gone. */
-int life_wait_free(struct cove *cove, const char *name, int box_fd, int timeout_ms);
-
-/* Waits for the socket of a box whose lock is held. -EAGAIN when the lock went free or the box went
- * away instead, -ETIMEDOUT. */
-int life_connect(struct cove *cove, const char *name, int box_fd, int timeout_ms,
-		 struct core_conn **ret);
-
-/* Is boxes/<name> no longer the directory we hold open? Its keeper may have deleted it, and the
- * name may already be another box's. */
-bool life_has_moved(struct cove *cove, const char *name, int box_fd);
 
 /* end.c. With the operation lock held through box_fd and the box not live: clears socket and
  * cgroup, frees the name, deletes the tree. Does nothing where the name is not that box's any more.

@@ -20,6 +20,7 @@
 #include "base/str.h"
 #include "cgroup/helper.h"
 #include "core/life.h"
+#include "core/watch.h"
 #include "storage/tree.h"
 #include "store/net.h"
 
@@ -79,7 +80,7 @@ static bool look_at(struct cove *cove, const char *name)
 	/* Only now does no other process change it. */
 	if (record_is_live(box_fd))
 		return true;
-	if (!life_has_moved(cove, name, box_fd))
+	if (!core_has_moved(cove, name, box_fd))
 		judge(cove, name, box_fd);
 	return false;
 }

@@ -19,32 +19,8 @@
  */
 #pragma once
 
-#include "core/core.h"
+#include "core/watch.h"
 #include "store/image.h"
-
-/* Waits for a change of one box. */
-struct core_watch {
-	/* Looks: -EINPROGRESS as long as it has to wait, anything else is the end. */
-	int (*check)(struct core_watch *w);
-	/* What check returned, or -ETIMEDOUT. Nothing comes after it. */
-	void (*on_done)(struct core_watch *w, int r);
-
-	struct cove *cove;
-	const char *name;	/* borrowed */
-	int box_fd;		/* borrowed; its directory */
-	struct core_conn *conn; /* of a check that connects; the owner's */
-	struct ev *ev;
-	struct ev_io io; /* io.fd is owned */
-	struct ev_timer timer;
-	struct ev_defer first;
-	int lock_fd, run_fd; /* owned */
-};
-
-/* Set check, on_done, cove, name and box_fd first. check is called from the loop. */
-int core_watch_start(struct core_watch *w, struct ev *ev, int timeout_ms);
-void core_watch_stop(struct core_watch *w); /* idempotent */
-/* For check: nobody holds the box's lock, or the box is gone. */
-int core_watch_free(struct core_watch *w);
 
 /* Once: a connection that has said HELLO and is the caller's, or why not. */
 typedef void core_on_up(void *arg, struct core_conn *conn, int r, const struct err *e);
