@@ -1,13 +1,17 @@
 /* Helper programs; see child.h. */
 #include "base/child.h"
 
+#include "base/fd.h"
 #include "base/str.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -42,6 +46,19 @@ void child_env(const char *env[CHILD_ENV_MAX + 1], bool with_cove)
 		}
 	}
 	env[n] = NULL;
+}
+
+uint64_t child_ignored_signals(void)
+{
+	static const char title[] = "\nSigIgn:";
+	autoclose int fd = fd_open("/proc/self/status", O_RDONLY);
+	char text[4096];
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	const char *at;
+
+	text[n > 0 ? n : 0] = 0;
+	at = strstr(text, title);
+	return at ? strtoull(at + strlen(title), NULL, 16) : UINT64_MAX;
 }
 
 __attribute__((no_sanitize("address", "undefined"))) void child_reset_signals(uint64_t ignored)

@@ -20,8 +20,11 @@ enum { CHILD_ENV_MAX = 32 };
  * environ. */
 void child_env(const char *env[CHILD_ENV_MAX + 1], bool with_cove);
 
-/* Before execve: an ignored signal would stay ignored in the new program, any other would not. Bit
- * 0 of ignored is signal 1. Blocks none. For a child that shares our memory too. */
+/* The signals that this process ignores, in one question instead of 64. Bit 0 is signal 1. Where
+ * /proc does not say it may be any. */
+uint64_t child_ignored_signals(void);
+/* Before execve: an ignored signal would stay ignored in the new program, any other would not.
+ * Blocks none. For a child that shares our memory too. */
 void child_reset_signals(uint64_t ignored);
 
 /* In a child of ours: closes all descriptors from first on but those; a -1 among them is none. */

@@ -79,19 +79,6 @@ static IN_CHILD int place_fds(const struct launch *l)
 	return sys_close_range(5, ~0u, 0);
 }
 
-/* One file instead of a question for each. Where it cannot be read it may be any. */
-static uint64_t find_ignored(void)
-{
-	autoclose int fd = fd_open("/proc/self/status", O_RDONLY);
-	char text[4096];
-	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-	const char *at;
-
-	text[n > 0 ? n : 0] = 0;
-	at = strstr(text, "\nSigIgn:");
-	return at ? strtoull(at + strlen("\nSigIgn:"), NULL, 16) : UINT64_MAX;
-}
-
 static IN_CHILD int inner_child(void *arg)
 {
 	struct launch *l = arg;
@@ -184,7 +171,7 @@ static int launch(const char *path, const int fds[2], int group_fd, bool as_chil
 	l->fd3 = fds[0];
 	l->fd4 = fds[1];
 	l->group_fd = group_fd;
-	l->ignored = find_ignored();
+	l->ignored = child_ignored_signals();
 	l->error = 0;
 	/* No handler of the caller's may run in a child that shares its memory. */
 	sigfillset(&all);

@@ -13,6 +13,7 @@
  */
 #include "init/init.h"
 
+#include "base/child.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
@@ -239,14 +240,9 @@ static void set_up_process(struct init *in)
 {
 	static const unsigned long by_default[4]; /* the kernel's struct sigaction, all zero */
 	struct rlimit files = {.rlim_cur = OPEN_FILES};
-	autofree char *text = NULL;
-	const char *at = NULL;
-	uint64_t ignored;
-
 	/* What a program that is started finds ignored; handlers it never inherits. */
-	if (fd_read_file(AT_FDCWD, "/proc/self/status", 16 << 10, &text, NULL) == 0)
-		at = strstr(text, "\nSigIgn:");
-	ignored = at ? strtoull(at + strlen("\nSigIgn:"), NULL, 16) : ~0ull;
+	uint64_t ignored = child_ignored_signals();
+
 	/* libc's own among them: a caller started by make hands them down ignored, and libc's
 	 * sigaction refuses to touch them. */
 	for (int sig = 1; sig <= 64; sig++)
