@@ -1,9 +1,9 @@
 /* cove logs: what the commands of a box printed, also after they and the box have ended. */
 #include "base/fd.h"
 #include "base/limits.h"
-#include "base/str.h"
 #include "cli/cli.h"
 #include "cli/stream.h"
+#include "cli/table.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -75,7 +75,7 @@ static int print_title(struct cli *c, const struct cove_exec_info *x, bool first
 
 	buf_init(&b, TITLE_MAX);
 	(void)buf_printf(&b, "%s==> %llu  ", first ? "" : "\n", (unsigned long long)x->exec_id);
-	(void)str_escape(&b, x->command, strlen(x->command));
+	(void)text_escape(&b, x->command);
 	(void)buf_append_str(&b, " <==\n");
 	r = cli_out_buf(c, &b);
 	buf_done(&b);

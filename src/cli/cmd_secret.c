@@ -30,11 +30,12 @@ enum { TERMINAL_LINE = 4095 };
 static void row(struct table *t, const void *item)
 {
 	const struct cove_secret_info *s = item;
-	char age[16];
+	char age[16], kept[16];
 
 	table_cell(t, s->name);
 	table_cell(t, s->source);
 	table_cellf(t, "%s ago", text_duration(age, clock_wall_since_ms(s->changed_ms)));
+	table_cell(t, s->cache_ms ? text_duration(kept, s->cache_ms) : "");
 	table_cell(t, s->where);
 }
 
@@ -51,7 +52,7 @@ static int get(struct cli *c, void *ret, struct cove_error *err)
 }
 
 static const struct list_form form = {
-	.titles = {"NAME", "SOURCE", "CHANGED", "WHERE"},
+	.titles = {"NAME", "SOURCE", "CHANGED", "KEPT", "WHERE"},
 	.empty = "no secrets; `cove secret set NAME` stores one",
 	.size = sizeof(struct cove_secret_info),
 	.get = get,

@@ -83,7 +83,7 @@ static size_t text_fit(const char *s, size_t n, size_t room)
 	return i;
 }
 
-static int escape_cell(struct buf *b, const char *s)
+int text_escape(struct buf *b, const char *s)
 {
 	int r = 0;
 
@@ -103,7 +103,7 @@ static int escape_cell(struct buf *b, const char *s)
 void table_cell(struct table *t, const char *s)
 {
 	size_t before = buf_len(&t->text), column = t->cells++ % t->columns, width;
-	int r = escape_cell(&t->text, *s ? s : "-");
+	int r = text_escape(&t->text, *s ? s : "-");
 
 	if (r == 0) {
 		width = text_width((const char *)buf_data(&t->text) + before,

@@ -40,6 +40,9 @@ void table_cellf(struct table *t, const char *fmt, ...) __attribute__((format(pr
  * fit out. */
 int table_print(struct table *t, size_t line_max, struct buf *out);
 
+/* As str_escape, for text without quotes around it: quotes and backslashes stay as they are. */
+int text_escape(struct buf *b, const char *s);
+
 /* How many terminal columns the text takes. */
 size_t text_width(const char *s, size_t n);
 /* How many bytes of it make the next line of so many columns: up to a space, if there is one. At

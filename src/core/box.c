@@ -109,8 +109,7 @@ const char *cove_box_name(const struct cove_box *box)
 
 int box_open_dir(struct cove *cove, const char *name, int *ret_fd, struct err *e)
 {
-	return str_is_name(name, BOX_NAME_MAX) ? record_open(&cove->state, name, ret_fd, e)
-					       : record_missing(name, e);
+	return record_open(&cove->state, name, ret_fd, e);
 }
 
 void box_event_open(struct cove *cove, const struct spec *spec)

@@ -147,11 +147,9 @@ int record_create(struct state *s, const struct spec *spec, int *ret_box_fd, str
 
 int record_open(struct state *s, const char *name, int *ret_box_fd, struct err *e)
 {
-	int r = state_check_name("box", name, e), fd;
+	int fd;
 
-	if (r < 0)
-		return r;
-	if (s->boxes_fd < 0)
+	if (s->boxes_fd < 0 || !str_is_name(name, BOX_NAME_MAX))
 		return record_missing(name, e);
 	fd = openat(s->boxes_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0 && errno == ENOENT)
@@ -400,11 +398,9 @@ static int load_spec(struct state *s, const char *name, struct record *ret, stru
 int record_load(struct state *s, const char *name, struct record *ret, struct err *e)
 {
 	struct record got = {0};
-	int r = state_check_name("box", name, e);
+	int r = str_is_name(name, BOX_NAME_MAX) ? load_spec(s, name, &got, e)
+						: record_missing(name, e);
 
-	if (r < 0)
-		return r;
-	r = load_spec(s, name, &got, e);
 	if (r == 0) {
 		autoclose int lock_fd = open_in_box(s, name, LOCK_FILE);
 

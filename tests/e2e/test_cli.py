@@ -41,6 +41,14 @@ def test_help_fits_a_terminal(cove):
     cove("help", "run", "extra").refused(rc=2)
 
 
+def test_help_of_a_verb_of_a_verb(cove):
+    assert cove("help", "policy", "suggest").ok().text == cove("help", "policy").text
+    assert cove("help", "sbx", "create").ok().text != cove("help", "sbx").text
+    for word in ("sugges", "suggests", "", "[", "..."):
+        cove("help", "policy", word).refused(rc=2)
+    cove("help", "frobnicate", "make").refused(rc=2)
+
+
 def test_a_name_that_is_a_directory_too(cove, tmp):
     (tmp / "project").mkdir()
     got = cove("run", "--workspace", "project", "--", "true", cwd=tmp)

@@ -100,6 +100,14 @@ def test_logs_of_a_box(cove, box):
     assert "echo one" in text and "echo two" in text
 
 
+def test_a_title_is_the_command_as_it_was_typed(cove, box):
+    """But for what could fool a terminal."""
+    cove.sh(box, 'printf "a\\tb\\n"')
+    cove.sh(box, "true\t\x1b[31m")
+    titles = [line for line in cove("logs", box).ok().text.splitlines() if line.startswith("==>")]
+    assert titles == ['==> 1  printf "a\\tb\\n" <==', "==> 2  true\\t\\x1b[31m <=="]
+
+
 def test_logs_json(cove, box):
     cove.sh(box, "echo one")
     lines = cove("logs", "--json", box).ok().text.splitlines()

@@ -22,6 +22,8 @@ def test_bad_names(cove, name):
     before = cove.names()
     cove.fails("invalid", "create", "--name", name)
     assert cove.names() == before
+    for verb in ("inspect", "stop", "start", "stats", "ps"):
+        cove.fails("not_found", verb, "--", name)
 
 
 def test_longest_name(cove):
