@@ -44,11 +44,17 @@ static void history_close(struct history *h)
 	core_conn_free(h->conn);
 }
 
+/* One that is up for somebody's copy alone answers nobody else: its files are read. */
+static bool may_answer(const struct history *h)
+{
+	return record_is_live(h->box_fd) && !record_is_visited(h->box_fd);
+}
+
 /* A keeper that begins or ends its box has no socket, and its files are not the last word: what it
  * ends has no end in them yet. So it is waited for, until it answers or is gone. */
 static int history_wait(struct history *h, struct err *e)
 {
-	int r = record_is_live(h->box_fd)
+	int r = may_answer(h)
 			? core_wait_socket(h->cove, h->box, h->box_fd, START_WAIT_MS, &h->conn)
 			: 0;
 
@@ -519,7 +525,7 @@ static int follow_events(struct event_reader *v, struct history *h, struct err *
 	uint64_t before = 0;
 	int r = 0;
 
-	for (int lost = 0; !v->stopped && record_is_live(h->box_fd);) {
+	for (int lost = 0; !v->stopped && may_answer(h);) {
 		r = h->conn ? 0
 			    : core_wait_socket(h->cove, h->box, h->box_fd, START_WAIT_MS, &h->conn);
 		if (r == -EAGAIN)

@@ -43,7 +43,7 @@ enum { RECORD_BYTES_MAX = LINES_SUM_BYTES + SPEC_BYTES_MAX };
 struct record_run {
 	char boot[BOOT_ID_LEN + 1];
 	char cause[64], by[64];
-	uint64_t pid, started_ms, ended_ms, init, paused;
+	uint64_t pid, started_ms, ended_ms, init, paused, visit;
 };
 
 int record_missing(const char *name, struct err *e)
@@ -184,13 +184,14 @@ static const struct {
 	{"started_ms", offsetof(struct record_run, started_ms), 0, UINT64_MAX},
 	{"init", offsetof(struct record_run, init), 0, UINT32_MAX},
 	{"paused", offsetof(struct record_run, paused), 0, 1},
+	{"visit", offsetof(struct record_run, visit), 0, 1},
 	/* Of one that ended: */
 	{"cause", offsetof(struct record_run, cause), 64, 0},
 	{"by", offsetof(struct record_run, by), 64, 0},
 	{"ended_ms", offsetof(struct record_run, ended_ms), 0, UINT64_MAX},
 };
 
-enum { FIELD_COUNT = sizeof(fields) / sizeof(fields[0]), FIRST_OF_END = 5 };
+enum { FIELD_COUNT = sizeof(fields) / sizeof(fields[0]), FIRST_OF_END = 6 };
 
 static int parse_run_line(struct record_run *l, const char *key, const char *value)
 {
@@ -260,7 +261,8 @@ static int write_run(int fd, const struct record_run *l, bool durable)
 	for (size_t i = 0; i < FIELD_COUNT && r == 0; i++) {
 		const char *at = (const char *)l + fields[i].offset;
 
-		if (!(i < FIRST_OF_END ? l->started_ms : l->ended_ms) || (at == l->boot && !*at))
+		if (!(i < FIRST_OF_END ? l->started_ms : l->ended_ms) || (at == l->boot && !*at) ||
+		    (at == (const char *)&l->visit && !l->visit))
 			continue;
 		r = fields[i].size ? lines_put(&b, fields[i].key, at)
 				   : lines_put_u64(&b, fields[i].key, *(const uint64_t *)at);
@@ -460,6 +462,14 @@ bool record_is_live(int box_fd)
 	return record_is_locked(fd);
 }
 
+bool record_is_visited(int box_fd)
+{
+	autoclose int fd = openat(box_fd, LOCK_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	struct record_run l;
+
+	return record_is_locked(fd) && read_run(fd, &l) > 0 && l.visit && !l.ended_ms;
+}
+
 int record_lock_operation(int box_fd, bool wait, struct err *e)
 {
 	int r;
@@ -475,17 +485,28 @@ int record_lock_operation(int box_fd, bool wait, struct err *e)
 	return err_errno(e, errno, "lock the box for an operation");
 }
 
-int record_write_live(int box_fd, bool durable, struct err *e)
+static int write_start(int box_fd, bool visit, bool durable, struct err *e)
 {
 	struct record_run l = {.pid = (uint64_t)getpid(),
 			       .started_ms = clock_wall_ms(),
-			       .init = WIRE_INIT_REVISION};
+			       .init = WIRE_INIT_REVISION,
+			       .visit = visit};
 	autoclose int fd = open_lock(box_fd);
 	int r;
 
 	boot_id(l.boot);
 	r = fd < 0 ? -errno : write_run(fd, &l, durable);
 	return r < 0 ? err_errno(e, -r, "write that the box is live") : 0;
+}
+
+int record_write_live(int box_fd, bool durable, struct err *e)
+{
+	return write_start(box_fd, false, durable, e);
+}
+
+int record_write_visit(int box_fd, bool durable, struct err *e)
+{
+	return write_start(box_fd, true, durable, e);
 }
 
 int record_set_paused(int box_fd, bool on, struct err *e)

@@ -4,9 +4,9 @@
  *
  *	record	the spec; written once by create, durable before the box is named
  *	lock	locked by the keeper for as long as it lives: the only truth about liveness. Its
- *		text: keeper pid, boot id, start time, revision of init, whether the box is paused;
- *		then cause, by whom and when it ended. Written by the keeper, or by the sweep after
- *		it
+ *		text: keeper pid, boot id, start time, revision of init, whether the box is paused,
+ *		or up for one client alone; then cause, by whom and when it ended. Written by the
+ *		keeper, or by the sweep after it
  *
  *	locked				running
  *	free, with an end		stopped
@@ -66,6 +66,8 @@ void record_done(struct record *r);
 /* Keeper: lock for life (-EBUSY if held), then say live. The last end is forgotten. */
 int record_lock(int box_fd, int *ret_lock_fd, struct err *e);
 int record_write_live(int box_fd, bool durable, struct err *e);
+/* The same of a box that is up for one client alone, and so has no socket. */
+int record_write_visit(int box_fd, bool durable, struct err *e);
 /* Keeper: the box is frozen, or runs again. Needs no room on the disk. */
 int record_set_paused(int box_fd, bool on, struct err *e);
 /* The first end of a run stays: a later one changes nothing. Needs no room on the disk after
@@ -80,6 +82,8 @@ int record_mend_lock(int box_fd, const char *by, struct err *e);
  * would itself be an event there. */
 bool record_is_live(int box_fd);
 bool record_is_locked(int lock_fd);
+/* Does it run for one client alone? Nobody else can reach its keeper. */
+bool record_is_visited(int box_fd);
 
 /* Moves the box to the trash: renames boxes/<name> to boxes/.gone-<random>, so that the name is
  * free and a crash leaves something the sweep knows to delete. Missing is success with ret_trash[0]

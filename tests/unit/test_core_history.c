@@ -22,7 +22,8 @@ static pid_t keeper;
 struct script {
 	struct cove *cove;
 	int box_fd, sock;
-	bool is_old; /* says HELLO without features */
+	bool is_visit; /* up for one client alone */
+	bool is_old;   /* says HELLO without features */
 	void (*run)(struct script *s);
 	struct peer peer;
 	uint32_t id;
@@ -99,7 +100,9 @@ static void keeper_main(struct script *s, int ready_fd)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	CHECK_EQ(record_open(&s->cove->state, "b", &s->box_fd, NULL), 0);
 	CHECK_EQ(record_lock(s->box_fd, &lock_fd, NULL), 0);
-	CHECK_EQ(record_write_live(s->box_fd, false, NULL), 0);
+	CHECK_EQ(s->is_visit ? record_write_visit(s->box_fd, false, NULL)
+			     : record_write_live(s->box_fd, false, NULL),
+		 0);
 	CHECK_EQ(write(ready_fd, "x", 1), 1);
 	s->run(s);
 	_exit(0);
@@ -363,6 +366,28 @@ TEST(an_older_keeper_is_named)
 	CHECK_EQ(seen.count, 0);
 	/* What it wrote can be read. */
 	CHECK_EQ(cove_events(s.cove, "b", false, on_line, &seen, &seen.err), 0);
+	finish(&s, &seen, 3);
+}
+
+/* It answers one client alone, which is not us: it has no socket, and ends when we have read. */
+static void script_visit(struct script *s)
+{
+	pause();
+}
+
+TEST(a_box_that_is_up_for_a_copy_is_not_waited_for)
+{
+	struct script s = {.is_visit = true};
+	struct seen seen = {0}, all = {0};
+	int status;
+
+	start(&s, script_visit);
+	CHECK_EQ(cove_events(s.cove, "b", false, on_line, &all, &all.err), 0);
+	CHECK_EQ(cove_events(s.cove, "b", true, on_line, &seen, &seen.err), 0);
+	CHECK_EQ(all.count, 3);
+	kill(keeper, SIGKILL);
+	CHECK_EQ(waitpid(keeper, &status, 0), keeper);
+	s.run = NULL;
 	finish(&s, &seen, 3);
 }
 
