@@ -64,6 +64,24 @@ int caps_keep(uint32_t keep, uint32_t inherit, uint32_t *ret_left)
 	return 0;
 }
 
+int caps_lock(void)
+{
+	/* <linux/securebits.h>, each with the bit that locks it: root's programs get nothing for
+	 * being root's, none becomes ambient; a change of ids takes away what it always does. */
+	enum {
+		NOROOT = 3 << 0,
+		SETUID_FIXUP_LOCKED = 1 << 3,
+		KEEP_CAPS_LOCKED = 1 << 5,
+		NO_AMBIENT_RAISE = 3 << 6,
+	};
+
+	return prctl(PR_SET_SECUREBITS,
+		     NOROOT | SETUID_FIXUP_LOCKED | KEEP_CAPS_LOCKED | NO_AMBIENT_RAISE, 0, 0,
+		     0) < 0
+		       ? -errno
+		       : 0;
+}
+
 int caps_bound(uint32_t keep)
 {
 	for (int cap = 0; cap < COUNT_MAX; cap++) {

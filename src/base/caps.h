@@ -32,3 +32,8 @@ int caps_raise(void);
 
 /* No program that it starts can gain more than these. Needs CAP_SETPCAP: -EPERM without. */
 int caps_bound(uint32_t keep);
+
+/* Being root gives a program nothing any more, for good; with no_new_privs nothing else does
+ * either. One call, where caps_bound is one for each capability. Needs CAP_SETPCAP: -EPERM
+ * without. */
+int caps_lock(void);

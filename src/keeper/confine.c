@@ -38,9 +38,11 @@ static int drop_caps(bool is_root, bool *ret_can_look)
 	uint32_t left = 0;
 	int r;
 
-	/* It runs no program any more; this makes sure that none would gain anything. A process
-	 * that may not drop from the set has nothing to lose in it. */
-	r = is_root ? caps_bound(0) : 0;
+	/* It runs no program any more: the filter refuses execve, the only call that looks at the
+	 * bounding set. no_new_privs, which is on, gives a program no capability that its caller
+	 * lacks, and so does this for one that root runs: two locks, and what the set still has
+	 * cannot be had from behind either. Who may not set them has nothing to gain. */
+	r = is_root ? caps_lock() : 0;
 	if (r < 0 && r != -EPERM)
 		return r;
 	r = caps_keep(is_root ? KEPT_CAPS : 0, 0, &left);

@@ -693,5 +693,6 @@ def keeper_caps(rig):
     if not rig.is_root:
         raise NotApplicable("an ordinary user's keeper has none to begin with")
     status = keeper_status(rig)
-    kept = int(status["CapPrm"], 16) | int(status["CapEff"], 16) | int(status["CapInh"], 16) | int(status["CapBnd"], 16)
+    kept = int(status["CapPrm"], 16) | int(status["CapEff"], 16) | int(status["CapInh"], 16) | int(status["CapAmb"], 16)
+    need(status["NoNewPrivs"].strip() == "1", "what is left in the bounding set could be gained")
     need(not kept & ~(1 << 1 | 1 << 3 | 1 << 5), f"{kept:x}")

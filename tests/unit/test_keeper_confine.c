@@ -1,6 +1,7 @@
 /* What a confined keeper reaches of the files around it, tried in a process that is confined so. */
 #include "keeper/confine.h"
 
+#include "base/caps.h"
 #include "base/fd.h"
 #include "filter/landlock.h"
 #include "storage/tree.h"
@@ -279,6 +280,38 @@ TEST(nothing_else_of_it_may_fail)
 	CHECK_EQ(confine_without(SYS_seccomp, ENOMEM), -ENOMEM);
 	CHECK_EQ(confine_without(SYS_capset, EPERM), -EPERM);
 	CHECK_EQ(confine_without(SYS_prctl, EINVAL), -EINVAL);
+}
+
+/* The capabilities of a program that root runs behind one of the two locks, with no filter. */
+static unsigned long long caps_behind(bool no_new_privs)
+{
+	char text[64] = "";
+	int out[2], status;
+	pid_t pid;
+
+	CHECK_EQ(pipe2(out, O_CLOEXEC), 0);
+	pid = fork();
+	if (pid == 0) {
+		CHECK_EQ(no_new_privs ? prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) : caps_lock(), 0);
+		CHECK_EQ(caps_keep(CAP_BIT(CAP_KILL), 0, NULL), 0);
+		CHECK(dup2(out[1], 1) == 1);
+		execl("/bin/sh", "sh", "-c", "grep ^CapPrm: /proc/self/status", NULL);
+		_exit(127);
+	}
+	close(out[1]);
+	CHECK(fd_read_full(out[0], text, sizeof(text) - 1) > 0);
+	close(out[0]);
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+	return strtoull(strchr(text, '\t'), NULL, 16);
+}
+
+TEST(a_program_would_gain_nothing_behind_either_lock)
+{
+	if (geteuid() != 0)
+		SKIP("an ordinary user's programs have no capabilities to begin with");
+	CHECK_EQ(caps_behind(true) & ~(unsigned long long)CAP_BIT(CAP_KILL), 0);
+	CHECK_EQ(caps_behind(false), 0);
 }
 
 TAP_MAIN
