@@ -6,31 +6,66 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 /* What tells about the host or reaches into its kernel; those that do not exist are passed over.
  * ps, top, free, df and libraries that count processors read none of them (vmstat stays: top and
  * free ask for it, and it counts pages only). */
-static const char *const masked_dirs[] = {
-	"acpi", "asound", "bus", "driver", "fs", "irq", "pressure", "scsi",
+static const char *const masked[] = {
+	/* directories */
+	"acpi",
+	"asound",
+	"bus",
+	"driver",
+	"fs",
+	"irq",
+	"pressure",
+	"scsi",
+	/* files */
+	"buddyinfo",
+	"cmdline",
+	"config.gz",
+	"consoles",
+	"crypto",
+	"diskstats",
+	"dma",
+	"execdomains",
+	"fb",
+	"interrupts",
+	"iomem",
+	"ioports",
+	"kallsyms",
+	"kcore",
+	"key-users",
+	"keys",
+	"kmsg",
+	"kpagecgroup",
+	"kpagecount",
+	"kpageflags",
+	"latency_stats",
+	"locks",
+	"mdstat",
+	"misc",
+	"modules",
+	"mtrr",
+	"pagetypeinfo",
+	"partitions",
+	"sched_debug",
+	"schedstat",
+	"slabinfo",
+	"softirqs",
+	"swaps",
+	"sysrq-trigger",
+	"timer_list",
+	"timer_stats",
+	"vmallocinfo",
+	"zoneinfo",
 };
 
-static const char *const masked_files[] = {
-	"buddyinfo",	 "cmdline",	"config.gz",
-	"consoles",	 "crypto",	"diskstats",
-	"dma",		 "execdomains", "fb",
-	"interrupts",	 "iomem",	"ioports",
-	"kallsyms",	 "kcore",	"key-users",
-	"keys",		 "kmsg",	"kpagecgroup",
-	"kpagecount",	 "kpageflags",	"latency_stats",
-	"locks",	 "mdstat",	"misc",
-	"modules",	 "mtrr",	"pagetypeinfo",
-	"partitions",	 "sched_debug", "schedstat",
-	"slabinfo",	 "softirqs",	"swaps",
-	"sysrq-trigger", "timer_list",	"timer_stats",
-	"vmallocinfo",	 "zoneinfo",
-};
+enum { MASKED_DIRS = 8 };
 
 /* 1 is init: in-box root owns its files there, and could make it the first to be killed. */
 const char *const guest_proc_read_only_paths[] = {"sys", "1", NULL};
@@ -48,7 +83,7 @@ int guest_proc_make(struct guest *g)
 	r = mount_here("proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
 	if (r < 0)
 		return r;
-	g->proc = openat(g->scratch, "proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	g->proc = openat(g->scratch, "proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	return g->proc < 0 ? -errno : 0;
 }
 
@@ -73,21 +108,37 @@ int guest_proc_cover(const char *name)
 }
 
 /* An empty read-only file or directory over it, or the other where a kernel has it otherwise. */
-static int mask(const char *name, const char *with, const char *other)
+static int mask(const char *name)
 {
-	int r = cover(with, name);
+	for (size_t i = 0; i < sizeof(masked) / sizeof(masked[0]); i++) {
+		bool is_dir = i < MASKED_DIRS;
+		int r;
 
-	return r == -ENOTDIR ? cover(other, name) : r;
+		if (strcmp(name, masked[i]) != 0)
+			continue;
+		r = cover(is_dir ? "empty" : "nothing", name);
+		return r == -ENOTDIR ? cover(is_dir ? "nothing" : "empty", name) : r;
+	}
+	return 0;
 }
 
+/* What is there is listed: each kernel has only some of them. */
 int guest_proc_mask(struct guest *g)
 {
+	char names[4096] __attribute__((aligned(8)));
 	int r = 0;
+	long n;
 
-	for (size_t i = 0; i < sizeof(masked_dirs) / sizeof(masked_dirs[0]) && r == 0; i++)
-		r = mask(masked_dirs[i], "empty", "nothing");
-	for (size_t i = 0; i < sizeof(masked_files) / sizeof(masked_files[0]) && r == 0; i++)
-		r = mask(masked_files[i], "nothing", "empty");
+	while (r == 0 && (n = syscall(SYS_getdents64, g->proc, names, sizeof(names))) != 0) {
+		const struct fd_dirent *d;
+
+		if (n < 0)
+			return -errno;
+		for (long at = 0; at < n && r == 0; at += d->reclen) {
+			d = (const void *)(names + at);
+			r = mask(d->name);
+		}
+	}
 	return r;
 }
 
