@@ -15,20 +15,32 @@ const struct guest_device guest_devices[GUEST_DEVICES] = {
 	{"random", 0x108}, {"urandom", 0x109}, {"tty", 0x500},
 };
 
-int guest_dev_nodes(int scratch)
+static int make_nodes(int scratch, const char *dir, mode_t mode)
 {
-	mode_t mask = umask(0);
-	int r = mkdirat(scratch, "nodes", 0755) < 0 ? -errno : 0;
+	int r = mkdirat(scratch, dir, mode) < 0 ? -errno : 0;
 
 	for (size_t i = 0; i < GUEST_DEVICES && r == 0; i++) {
 		uint32_t number = guest_devices[i].number;
 		char path[32];
 
-		snprintf(path, sizeof(path), "nodes/%s", guest_devices[i].name);
+		snprintf(path, sizeof(path), "%s/%s", dir, guest_devices[i].name);
 		if (mknodat(scratch, path, S_IFCHR | 0666, makedev(number >> 8, number & 0xff)) < 0)
 			r = -errno;
 	}
+	if (r < 0)
+		(void)unlinkat(scratch, dir, AT_REMOVEDIR);
+	return r;
+}
+
+int guest_dev_nodes(int scratch, gid_t gid)
+{
+	mode_t mask = umask(0);
+	int r = gid == GUEST_OWN_GID ? make_nodes(scratch, "nodes", 0755)
+				     : make_nodes(scratch, "dev", 01775);
+
 	umask(mask);
+	if (r == 0 && gid != GUEST_OWN_GID && fchownat(scratch, "dev", (uid_t)-1, gid, 0) < 0)
+		r = -errno;
 	return r;
 }
 
@@ -53,11 +65,14 @@ static int hold_no_devices(const char *place)
 }
 
 /* Nodes of the box's own are bound as others would be, so that root inside cannot put something
- * else in their place. They are the only devices on the scratch. */
+ * else in their place; or they are in /dev already (guest_dev_nodes), where he cannot either. They
+ * are the only devices on the scratch. */
 static int put_nodes(struct guest *g, const struct guest_dev *d)
 {
 	int r = 0;
 
+	if (g->has_dev)
+		return hold_no_devices(".") < 0 ? -errno : 0;
 	for (int i = 0; i < GUEST_DEVICES && r == 0; i++) {
 		const char *name = guest_devices[i].name;
 		char from[32], to[32];

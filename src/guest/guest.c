@@ -33,7 +33,7 @@ int guest_scratch_new(uid_t uid, gid_t gid, bool *ret_has_nodes)
 	if (fd < 0)
 		return fd;
 	if (ret_has_nodes) {
-		r = guest_dev_nodes(fd);
+		r = guest_dev_nodes(fd, uid == GUEST_OWN_UID ? GUEST_OWN_GID : gid);
 		*ret_has_nodes = r == 0;
 		if (r == -EPERM)
 			r = mount_set(fd, HELD, -1);
@@ -50,7 +50,8 @@ int guest_scratch_make(struct guest *g, int place)
 	if (g->scratch < 0)
 		return g->scratch;
 	r = mount_attach(g->scratch, place, place == AT_FDCWD ? "/dev" : "");
-	if (r == 0 && (fchdir(g->scratch) < 0 || mkdir("proc", 0555) < 0 || mkdir("dev", 0755) < 0))
+	if (r == 0 && (fchdir(g->scratch) < 0 || mkdir("proc", 0555) < 0 ||
+		       (!g->has_dev && mkdir("dev", 0755) < 0)))
 		r = -errno;
 	return r;
 }

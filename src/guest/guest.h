@@ -8,7 +8,7 @@
  * and shown when it is whole: a box that is started again brings a tree it has written itself, so
  * places in that tree are opened with guest_target_open only.
  *
- *	scratch/dev	becomes /dev; scratch/nodes holds devices of the box's own
+ *	scratch/dev	becomes /dev; scratch/nodes holds devices that are not in there
  *	scratch/proc	/proc while it is made
  *	scratch/sys	/sys while it is made: only what a box is shown of its cgroup
  *	scratch/covers	what lies over files and directories there; read-only once that is so
@@ -36,15 +36,17 @@ struct guest {
 	int proc, dev;
 	bool trust_layer; /* see trust.h */
 	bool is_new;	  /* no box has written into the tree */
+	bool has_dev;	  /* the scratch came with a dev that has nodes */
 };
 
-#define GUEST_NONE ((struct guest){-1, -1, -1, -1, false, false})
+#define GUEST_NONE ((struct guest){-1, -1, -1, -1, false, false, false})
 void guest_done(struct guest *g); /* closes them; the mounts stay */
 
 /* A detached scratch, whose top these ids own, or GUEST_OWN_UID: this process's. With ret_has_nodes
  * it gets device nodes of the box's own where this process may make some: on the host's, locks and
  * watches would reach from box to box and to the host. A descriptor, or -errno. */
 #define GUEST_OWN_UID ((uid_t)-1)
+#define GUEST_OWN_GID ((gid_t)-1)
 int guest_scratch_new(uid_t uid, gid_t gid, bool *ret_has_nodes);
 
 /* Mounts the scratch (g->scratch, or a new one) at the directory `place` (a descriptor, or AT_FDCWD
@@ -52,8 +54,11 @@ int guest_scratch_new(uid_t uid, gid_t gid, bool *ret_has_nodes);
  * for dev and proc. */
 int guest_scratch_make(struct guest *g, int place);
 
-/* The nodes of a scratch. -EPERM where this process may make none. */
-int guest_dev_nodes(int scratch);
+/* The nodes of a scratch, apart (GUEST_OWN_GID) or in its dev. That is this process's then, whose
+ * id is none of the box's, and sticky: those of that group, which box root is in, make files there,
+ * and what is there of others they can neither remove nor replace, with whatever capability.
+ * -EPERM where this process may make none. */
+int guest_dev_nodes(int scratch, gid_t gid);
 
 struct guest_dev {
 	bool has_nodes;	    /* the scratch has, or: */

@@ -90,6 +90,20 @@ def test_devices_work(cove, shared):
     assert "00 00 00" in got.text and "8" in got.text and b"No space" in got.err
 
 
+def test_root_inside_cannot_replace_a_device(cove, shared, inner_root):
+    line = ("cd /dev; for d in null zero full random urandom tty; do "
+            "rm -f $d; mv $d moved; : >other && mv -f other $d; ln -f /etc/hostname $d; rm -f other; chmod 0 $d; done; "
+            "stat -c '%n %F %a %t:%T' null zero full random urandom tty; "
+            "echo x >own && cat own && rm own && mkdir -p a/b && rmdir -p a/b && ls")
+    got = inside(cove, shared, line + " 2>/dev/null", "-u", "root").text.splitlines()
+    assert got[:6] == ["null character special file 666 1:3", "zero character special file 666 1:5",
+                       "full character special file 666 1:7", "random character special file 666 1:8",
+                       "urandom character special file 666 1:9", "tty character special file 666 5:0"]
+    assert got[6] == "x" and not {"own", "a", "moved", "other"} & set(got[7:])
+    assert inside(cove, shared, "echo x >/dev/own || mv /dev/null /dev/own || rm -f /dev/tty || echo refused"
+                  ).text.splitlines()[-1] == "refused"
+
+
 def test_no_device_can_be_made(cove, shared, inner_root):
     got = inside(cove, shared, "mknod /tmp/n c 1 3 && echo x > /tmp/n && echo made; mknod /tmp/b b 8 0 && echo made",
                  "-u", "root")

@@ -467,6 +467,7 @@ TEST(devices_of_its_own_are_for_everybody)
 	char dir[] = "/tmp/cove-plan-XXXXXX";
 	struct wall_config c = config(dir, dir, IDS_RANGE);
 	struct err e = {0};
+	struct stat dev;
 
 	if (getuid() != 0)
 		SKIP("making devices needs root");
@@ -478,13 +479,18 @@ TEST(devices_of_its_own_are_for_everybody)
 	CHECK_EQ(umask(022), 077);
 	if (!plan.has_nodes)
 		SKIP("this root may make no devices");
+	/* Box root makes files beside them, and can neither remove nor replace them. */
+	CHECK_EQ(fstatat(plan.scratch, "dev", &dev, 0), 0);
+	CHECK_EQ(dev.st_mode, S_IFDIR | 01775);
+	CHECK_EQ(dev.st_uid, 0);
+	CHECK_EQ(dev.st_gid, ids_host_gid(plan.ids, 0));
 	for (int i = 0; i < GUEST_DEVICES; i++) {
 		const struct plan_source *s = &plan.sources[plan.first_device + i];
 		struct stat st, host;
 		char path[32];
 
 		CHECK_EQ(s->fd, -1);
-		snprintf(path, sizeof(path), "nodes%s", strrchr(s->path, '/'));
+		snprintf(path, sizeof(path), "dev%s", strrchr(s->path, '/'));
 		CHECK_EQ(fstatat(plan.scratch, path, &st, 0), 0);
 		CHECK_EQ(stat(s->path, &host), 0);
 		CHECK_EQ(st.st_mode, S_IFCHR | 0666);

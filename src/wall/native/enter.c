@@ -59,6 +59,7 @@ static int step_scratch(struct enter *n, const struct step *s)
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return -errno;
 	n->guest.scratch = take_fd(n->plan->scratch);
+	n->guest.has_dev = n->plan->has_nodes;
 	r = guest_scratch_make(&n->guest, AT_FDCWD);
 	if (r == 0 &&
 	    (mkdir("lower", 0700) < 0 || mkdir("rw", 0700) < 0 || mkdir("root", 0700) < 0))
