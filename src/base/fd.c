@@ -22,11 +22,30 @@ void fd_fill_low(void)
 	fd_close(&fd);
 }
 
+static bool leaves_open;
+
+void fd_leave_open(void)
+{
+	leaves_open = true;
+}
+
+void fd_closep(int *fd)
+{
+	if (*fd >= 0 && (!leaves_open || *fd >= FD_LEFT_MAX))
+		close(*fd);
+}
+
 void fd_close(int *fd)
 {
-	if (*fd >= 0)
-		close(*fd);
+	fd_closep(fd);
 	*fd = -1;
+}
+
+int fd_copy(int fd, int least)
+{
+	long copy = syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, least);
+
+	return copy < 0 ? -errno : (int)copy;
 }
 
 int fd_open(const char *path, int flags)

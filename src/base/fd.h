@@ -11,11 +11,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-static inline void fd_closep(int *fd)
-{
-	if (*fd >= 0)
-		close(*fd);
-}
+void fd_closep(int *fd); /* autoclose */
 
 static inline void ptr_freep(void *p)
 {
@@ -45,6 +41,14 @@ void fd_fill_low(void);
 
 /* Closes *fd if it is open and leaves -1: idempotent. */
 void fd_close(int *fd);
+
+/* In a child that is about to execute a program, which closes everything: from here on neither
+ * autoclose nor fd_close closes anything, but for what is open beyond the first FD_LEFT_MAX. */
+enum { FD_LEFT_MAX = 128 };
+void fd_leave_open(void);
+
+/* A copy from `least` on. fcntl(2) of musl sets its flag once more, as open(2) below. */
+int fd_copy(int fd, int least);
 
 /* open(2) with O_CLOEXEC, in one system call: musl's own sets the flag once more, for kernels that
  * did not know it. */

@@ -48,9 +48,9 @@ static void create_spawn(struct core_create *c)
 {
 	const struct spec *spec = &c->spec->spec;
 	struct core_up *u = &c->up;
-	int lock_fd = fcntl(u->box_fd, F_DUPFD_CLOEXEC, 3);
+	int lock_fd = fd_copy(u->box_fd, 3);
 	struct err e = {0};
-	int r = lock_fd < 0 ? err_errno(&e, errno, "start box '%s'", spec->name) : 0;
+	int r = lock_fd < 0 ? err_errno(&e, -lock_fd, "start box '%s'", spec->name) : 0;
 
 	if (r == 0)
 		r = network_write(u->cove, c->spec, u->box_fd, &e);

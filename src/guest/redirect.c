@@ -175,8 +175,8 @@ static void nest_end(struct batch *b, size_t at)
 	h->len = (uint16_t)(b->n - at);
 }
 
-/* Sends them all and reads the answers: the first failure, or 0 if the last message was
- * acknowledged. */
+/* Sends them all and reads the answers, which come in the order of the messages: the first failure,
+ * or 0 once the last one was acknowledged. */
 static int converse(int protocol, const struct batch *b, uint32_t last)
 {
 	autoclose int sock = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol);
@@ -189,7 +189,7 @@ static int converse(int protocol, const struct batch *b, uint32_t last)
 		return -errno;
 	if (sendto(sock, b->p, b->n, 0, (const struct sockaddr *)&kernel, sizeof(kernel)) < 0)
 		return -errno;
-	while ((n = recv(sock, answers, sizeof(answers), MSG_DONTWAIT)) > 0)
+	while (!done && (n = recv(sock, answers, sizeof(answers), MSG_DONTWAIT)) > 0)
 		for (size_t at = 0; at + sizeof(struct message_head) <= (size_t)n;) {
 			struct message_head h;
 			int code = 0;

@@ -204,9 +204,9 @@ static int open_ends(struct init_exec *x, const struct user *u, const struct wir
 		if (r < 0)
 			return r;
 		child[1] = child[2] = child[0];
-		x->ends[0] = fcntl(x->ends[1], F_DUPFD_CLOEXEC, 3);
+		x->ends[0] = fd_copy(x->ends[1], 3);
 		if (x->ends[0] < 0)
-			return err_errno(e, errno, "open a terminal");
+			return err_errno(e, -x->ends[0], "open a terminal");
 		x->job.pty_fd = x->ends[1];
 		pty_resize(x->ends[1], m->rows, m->cols);
 		return 0;
@@ -221,8 +221,8 @@ static int open_ends(struct init_exec *x, const struct user *u, const struct wir
 		if (fcntl(x->ends[i], F_SETFL, O_NONBLOCK) < 0)
 			return err_errno(e, errno, "make a pipe");
 		if (i == 1 && m->merge) {
-			child[2] = fcntl(child[1], F_DUPFD_CLOEXEC, 3);
-			return child[2] < 0 ? err_errno(e, errno, "make a pipe") : 0;
+			child[2] = fd_copy(child[1], 3);
+			return child[2] < 0 ? err_errno(e, -child[2], "make a pipe") : 0;
 		}
 	}
 	return 0;

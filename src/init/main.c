@@ -206,9 +206,9 @@ static int move_link(int *ret_rfd, int *ret_wfd)
 
 	if (fstat(0, &a) < 0 || fstat(1, &b) < 0)
 		return fail("descriptors 0 and 1 must be the link", errno);
-	*ret_rfd = *ret_wfd = fcntl(0, F_DUPFD_CLOEXEC, LINK_FD_FIRST);
+	*ret_rfd = *ret_wfd = fd_copy(0, LINK_FD_FIRST);
 	if (!S_ISSOCK(a.st_mode) || a.st_dev != b.st_dev || a.st_ino != b.st_ino)
-		*ret_wfd = fcntl(1, F_DUPFD_CLOEXEC, LINK_FD_FIRST);
+		*ret_wfd = fd_copy(1, LINK_FD_FIRST);
 	if (*ret_rfd < 0 || *ret_wfd < 0)
 		return fail("move the link", errno);
 	null = fd_open("/dev/null", O_RDWR);

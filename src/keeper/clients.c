@@ -8,6 +8,7 @@
  * then reads nothing for KEEPER_STALL_MS, since everyone else is waiting.
  */
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/limits.h"
 #include "keeper/door.h"
 #include "keeper/exec.h"
@@ -323,7 +324,7 @@ static void client_free(struct keeper_client *c)
 	keeper_subscriptions_free(c);
 	/* Whoever waits for the end of its box sees it when all is gone, not now. */
 	if (c->first && k->ends_with_first && k->held_fd < 0)
-		k->held_fd = fcntl(c->link.rfd, F_DUPFD_CLOEXEC, 0);
+		k->held_fd = fd_copy(c->link.rfd, 0);
 	wire_link_done(&c->link);
 	free(c);
 }

@@ -341,9 +341,10 @@ static int step_cpus(struct enter *n, const struct step *s)
 
 static int step_landlock(struct enter *n, const struct step *s)
 {
-	int dirs[INIT_FDS_MAX];
+	int dirs[INIT_FDS_MAX + 1];
 	size_t count = 0;
 
+	dirs[count++] = n->guest.root; /* which is / now */
 	for (size_t i = 0; i < n->plan->init_fd_count; i++)
 		if (!n->plan->init_fds[i].file)
 			dirs[count++] = n->plan->init_fds[i].fd;
@@ -506,9 +507,9 @@ static int place_descriptors(const struct enter *n, const struct enter_fds *fds,
 	for (int i = 0; i < count; i++) {
 		if (from[i] >= count)
 			continue; /* not in the way */
-		from[i] = fcntl(from[i], F_DUPFD_CLOEXEC, HIGH);
+		from[i] = fd_copy(from[i], HIGH);
 		if (from[i] < 0)
-			return -errno;
+			return from[i];
 	}
 	for (int i = 0; i < count; i++)
 		if ((i < *ret_program ? dup2(from[i], i) : dup3(from[i], i, O_CLOEXEC)) < 0)
@@ -537,6 +538,7 @@ void enter_box(struct plan *p, const struct enter_fds *fds)
 	sigset_t none;
 	char go;
 
+	fd_leave_open(); /* exec closes them all, and so does place_descriptors before */
 	at = stpcpy(secret, SECRET_NAME);
 	for (size_t i = 0; i < sizeof(p->secret); i++)
 		at += snprintf(at, 3, "%02x", p->secret[i]);

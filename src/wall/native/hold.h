@@ -15,7 +15,7 @@ int hold_cpus(unsigned count);
 /* The choice: count of those in have, which has more, beginning at a random number's turn. */
 void hold_choose_cpus(const cpu_set_t *have, unsigned count, unsigned random, cpu_set_t *ret);
 
-/* From here on files are only reached beneath "/" and beneath what init is given, mounts do not
+/* From here on files are only reached beneath these: "/" and what init is given. Mounts do not
  * change, and signals and abstract sockets stay among the processes that come from here. Needs
  * CAP_SYS_ADMIN. */
 int hold_landlock(int abi, const int *dirs, size_t count);

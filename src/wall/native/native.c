@@ -132,8 +132,7 @@ static int start_child(struct native_build *w, struct wall_box *b, struct err *e
 		struct enter_fds fds = {
 			.wire = ch->wire[1], .status = ch->status[1], .go = ch->go[1]};
 
-		close(ch->status[0]);
-		close(ch->go[0]);
+		close(ch->go[0]); /* or it would never see the keeper's end */
 		enter_box(&w->plan, &fds);
 	}
 	b->pid = pid;

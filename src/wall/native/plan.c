@@ -279,9 +279,9 @@ static int open_source(struct plan_source *s, struct err *e)
 	struct stat st;
 
 	if (s->mount_fd > 0) {
-		s->fd = fcntl(s->mount_fd, F_DUPFD_CLOEXEC, 3);
+		s->fd = fd_copy(s->mount_fd, 3);
 		if (s->fd < 0)
-			return err_errno(e, errno, "hold the volume '%s'", s->path);
+			return err_errno(e, -s->fd, "hold the volume '%s'", s->path);
 	} else {
 		s->fd = clone_source(s, e);
 		if (s->fd < 0)
