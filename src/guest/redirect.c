@@ -500,45 +500,87 @@ static int open_plain(struct guest_redirect *r)
 }
 
 /* A kernel without IPv6 has nothing that would need to be led anywhere. */
-static int open_redirect(struct guest_redirect *r)
+static int open_redirect(struct guest_redirect *r, bool *ret_has_v6)
 {
 	autoclose int v6 = open_bound(SOCK_STREAM, NULL, GUEST_REDIRECT_PORT), v4 = -1;
-	struct batch routes = {0};
-	int code;
 
 	if (v6 < 0 && v6 != -EAFNOSUPPORT && v6 != -EADDRNOTAVAIL)
 		return v6;
 	v4 = open_bound(SOCK_STREAM, "127.0.0.1", GUEST_REDIRECT_PORT);
-	code = v4 < 0 ? v4 : add_rules(true);
-	if (code == -ENOENT)
-		code = add_rules(false);
-	if (code < 0)
-		return code;
-	/* A failure is told in any case, success of the last one only. */
-	put_own_address(&routes);
-	put_route(&routes, AF_INET, v6 < 0 ? F_ACK : 0);
-	if (v6 >= 0)
-		put_route(&routes, AF_INET6, F_ACK);
-	code = converse(NETLINK_TO_ROUTES, &routes, routes.sequence);
-	if (code < 0)
-		return code;
+	if (v4 < 0)
+		return v4;
+	*ret_has_v6 = v6 >= 0;
 	give(r, take_fd(v4), "--net-redirect");
 	if (v6 >= 0)
 		give(r, take_fd(v6), "--net-redirect");
 	return 0;
 }
 
+static int lead(bool has_v6)
+{
+	struct batch routes = {0};
+	int code = add_rules(true);
+
+	if (code == -ENOENT)
+		code = add_rules(false);
+	if (code < 0)
+		return code;
+	/* A failure is told in any case, success of the last one only. */
+	put_own_address(&routes);
+	put_route(&routes, AF_INET, has_v6 ? 0 : F_ACK);
+	if (has_v6)
+		put_route(&routes, AF_INET6, F_ACK);
+	return converse(NETLINK_TO_ROUTES, &routes, routes.sequence);
+}
+
+static void close_from(struct guest_redirect *r, size_t first)
+{
+	while (r->count > first)
+		fd_close(&r->fds[--r->count]);
+}
+
 int guest_redirect_make(struct guest_redirect *ret)
 {
+	bool has_v6 = false;
+	size_t plain;
 	int r;
 
 	*ret = (struct guest_redirect){0};
 	r = open_plain(ret);
 	if (r < 0) {
-		while (ret->count > 0)
-			fd_close(&ret->fds[--ret->count]);
+		close_from(ret, 0);
 		return r;
 	}
-	ret->missing = -open_redirect(ret);
+	plain = ret->count;
+	r = open_redirect(ret, &has_v6);
+	if (r == 0)
+		r = lead(has_v6);
+	if (r < 0)
+		close_from(ret, plain);
+	ret->missing = -r;
 	return 0;
+}
+
+int guest_redirect_lead(void)
+{
+	struct guest_redirect tried = {0};
+	bool has_v6 = false;
+	int r = open_redirect(&tried, &has_v6);
+
+	close_from(&tried, 0);
+	return r < 0 ? r : lead(has_v6);
+}
+
+int guest_redirect_listen(bool is_led, struct guest_redirect *ret)
+{
+	bool has_v6;
+	int r;
+
+	*ret = (struct guest_redirect){0};
+	r = open_plain(ret);
+	if (r == 0 && is_led)
+		r = open_redirect(ret, &has_v6);
+	if (r < 0)
+		close_from(ret, 0);
+	return r;
 }

@@ -34,3 +34,9 @@ struct guest_redirect {
 /* The loopback has to be up. 0, or -errno where not even the sockets can be made; nothing is left
  * open then. */
 int guest_redirect_make(struct guest_redirect *ret);
+
+/* The two halves of it, for a wall whose kernel makes its sockets in a network of the host's: rules
+ * and routes from outside, 0 or the -errno for which there are none; the sockets from inside,
+ * before anything else runs there. is_led: there are rules, so all of the sockets are needed. */
+int guest_redirect_lead(void);
+int guest_redirect_listen(bool is_led, struct guest_redirect *ret);

@@ -404,4 +404,31 @@ TEST(without_rules_there_is_the_proxy_alone)
 	CHECK(try_connect("127.0.0.1", 3128) >= 0);
 }
 
+/* Rules from outside, sockets from inside, as behind a wall with a kernel of its own. */
+TEST(the_two_halves_are_the_whole)
+{
+	struct guest_redirect again;
+	int r;
+
+	into_namespace();
+	r = guest_redirect_lead();
+	if (r < 0)
+		SKIP("no nftables here");
+	CHECK_EQ(guest_redirect_listen(true, &net), 0);
+	CHECK(fd_of("--net-redirect", 0) >= 0);
+	CHECK(try_connect("192.0.2.1", 443) >= 0);
+	CHECK(try_connect("127.0.0.1", 3128) >= 0);
+	CHECK_EQ(guest_redirect_listen(true, &again), -EADDRINUSE);
+	CHECK_EQ(again.count, 0);
+}
+
+TEST(without_rules_init_listens_for_the_proxy_alone)
+{
+	into_namespace();
+	CHECK_EQ(guest_redirect_listen(false, &net), 0);
+	CHECK(fd_of("--net-redirect", 0) < 0);
+	CHECK(try_connect("127.0.0.1", 3128) >= 0);
+	CHECK_EQ(try_connect("192.0.2.1", 443), -ENETUNREACH);
+}
+
 TAP_MAIN
