@@ -13,5 +13,9 @@
 /* False if the ids are not mapped here; nothing has changed then. */
 bool fs_ids_enter(uid_t uid, gid_t gid);
 
+/* The same for files of /proc that only who may trace that user's processes can see. A kernel
+ * without such ids asks for the right to trace, which init has behind a wall that brings one. */
+bool fs_ids_enter_proc(uid_t uid, gid_t gid);
+
 /* Back to init's own. Going on as the wrong user would be worse than ending the box: asserts. */
 void fs_ids_leave(void);

@@ -178,7 +178,7 @@ static void add_owners(struct listening_op *l)
 			continue;
 		if (l->op.in->single) {
 			left -= add_owner(l, fd, (pid_t)pid, left);
-		} else if (fs_ids_enter(st.st_uid, st.st_gid)) {
+		} else if (fs_ids_enter_proc(st.st_uid, st.st_gid)) {
 			left -= add_owner(l, fd, (pid_t)pid, left);
 			fs_ids_leave();
 		}

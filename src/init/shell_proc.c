@@ -416,7 +416,7 @@ char *shell_cwd(const struct shell *sh)
 	bool is_gone;
 	ssize_t n;
 
-	if (!sh->table->in->single && !fs_ids_enter(sh->user.uid, sh->user.gid))
+	if (!sh->table->in->single && !fs_ids_enter_proc(sh->user.uid, sh->user.gid))
 		return NULL;
 	n = readlinkat(sh->proc_fd, "cwd", path, sizeof(path) - 1);
 	is_gone = n > 0 && fstatat(sh->proc_fd, "cwd", &st, 0) == 0 && st.st_nlink == 0;
