@@ -99,3 +99,10 @@ int guest_hold_caps(bool strict)
 		return -errno;
 	return caps_keep(KEPT_CAPS, strict ? KEPT_CAPS : 0, NULL);
 }
+
+int guest_hold_engine_caps(bool strict)
+{
+	if (strict && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return -errno;
+	return caps_keep(KEPT_CAPS | CAP_BIT(CAP_SYS_PTRACE), strict ? KEPT_CAPS : 0, NULL);
+}

@@ -17,5 +17,9 @@ int guest_hold_rlimits(uint64_t files, bool half);
  * none; then setuid programs give nothing either. */
 int guest_hold_caps(bool strict);
 
+/* The same for init behind a kernel of its own, whose engine has bounded what programs can gain:
+ * init alone may also look at other users' processes there. */
+int guest_hold_engine_caps(bool strict);
+
 /* The names of what in-box root may do, with blanks between. */
 const char *guest_hold_caps_text(bool strict);

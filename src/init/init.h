@@ -20,6 +20,10 @@
  *	--shell-dir DIR        instead of INIT_SHELL_DIR, for tests outside a box
  *	--guest NAME           make the insides of the box of that name first (guest/setup.h), with
  *	--guest-mem BYTES, --guest-files N, --guest-net, --guest-trust PEM
+ *	--net-listen led|plain make the sockets of the way to the door; led: the wall made the rules
+ *	--start-file PATH      is removed: the wall needed it only to start the box
+ *	--engine               behind a kernel of the wall's own (guest/engine.h); descriptor 2
+ *	                       leads to who started init, until it is ready
  * Each of these takes the next inherited descriptor, from 3 on, in their order. None leads out of
  * the box: groups are detached mounts, whose `..` ends at their top.
  *	--cgroup               v2 work/: groups of commands; kill, freeze, all numbers on a v2 host
@@ -76,15 +80,18 @@ struct init {
 	dev_t disks[INIT_DISKS_MAX];	 /* what disk_limit bounds; see usage.h */
 	unsigned disk_count;
 	bool single, strict;
-	struct guest_setup guest;    /* of the arguments; its name is NULL: made by the wall */
-	bool broken;		     /* init_broken was called: nothing more is read */
-	const char *shell_dir;	     /* absolute; NULL: INIT_SHELL_DIR */
-	struct init_job_table *jobs; /* job.c */
-	struct shell_table *shells;  /* shell.c */
-	struct file_table *files;    /* files.c */
-	struct reaper *reaper;	     /* reap.c */
-	struct init_net *net;	     /* net.c; NULL: none */
-	struct port_table *ports;    /* port.c; NULL until the first */
+	struct guest_setup guest; /* of the arguments; its name is NULL: made by the wall */
+	const char *net_listen;	  /* NULL: the sockets were inherited, or guest made them */
+	const char *start_file;	  /* or NULL */
+	bool engine;
+	bool broken;				  /* init_broken was called: nothing more is read */
+	const char *shell_dir;			  /* absolute; NULL: INIT_SHELL_DIR */
+	struct init_job_table *jobs;		  /* job.c */
+	struct shell_table *shells;		  /* shell.c */
+	struct file_table *files;		  /* files.c */
+	struct reaper *reaper;			  /* reap.c */
+	struct init_net *net;			  /* net.c; NULL: none */
+	struct port_table *ports;		  /* port.c; NULL until the first */
 	struct room_wait *wait_first, *wait_last; /* link.c: who waits for room on the link */
 	uint64_t still_ms;			  /* main.c: all pauses of the box together */
 };

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
+#include "guest/engine.h"
 #include "guest/open.h"
 #include "init/job.h"
 #include "init/net.h"
@@ -288,6 +289,8 @@ static int set_up(struct init *in, int rfd, int wfd, char *notes)
 		r = file_table_new(in, &in->files);
 	if (r == 0 && (n->redirect4 >= 0 || n->proxy >= 0 || n->dns >= 0 || n->dns_tcp >= 0))
 		r = init_net_new(in, &in->net_fds, &in->net);
+	if (r == 0 && in->engine && dup2(0, 2) < 0)
+		r = -errno;
 	if (r == 0)
 		r = send_hello(in, notes);
 	if (r == 0 && in->groups.once) { /* while the keeper reads it */
@@ -297,12 +300,20 @@ static int set_up(struct init *in, int rfd, int wfd, char *notes)
 	return r < 0 ? fail("start", -r) : 0;
 }
 
+static int give_sockets(struct init *in, const struct guest_redirect *net)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < net->count && r == 0; i++)
+		r = init_options_give_socket(in, net->options[i], net->fds[i]);
+	return r < 0 ? fail("use the sockets of the box's network", -r) : 0;
+}
+
 /* Behind a wall that only starts init. */
 static int make_guest(struct init *in, char *notes)
 {
 	struct guest_redirect net;
 	struct err e;
-	int r = 0;
 
 	if (!in->guest.name)
 		return 0;
@@ -312,9 +323,27 @@ static int make_guest(struct init *in, char *notes)
 		dprintf(2, "cove-init: %s\n", e.msg);
 		return -e.code;
 	}
-	for (size_t i = 0; i < net.count && r == 0; i++)
-		r = init_options_give_socket(in, net.options[i], net.fds[i]);
-	return r < 0 ? fail("use the sockets of the box's network", -r) : 0;
+	return give_sockets(in, &net);
+}
+
+/* Behind a wall that made the rest from outside. */
+static int finish_guest(struct init *in, char *notes)
+{
+	struct guest_engine engine = {.strict = in->strict,
+				      .pids = in->pids_limit,
+				      .at = in->shell_dir ? in->shell_dir : INIT_SHELL_DIR};
+	struct guest_redirect net;
+	int r = in->engine ? guest_engine_run(&engine, notes, INIT_NOTES_MAX) : 0;
+
+	if (r < 0)
+		return fail("put down what the wall needed", -r);
+
+	if (in->start_file && unlink(in->start_file) < 0 && errno != ENOENT)
+		return fail("remove what the wall left", errno);
+	if (!in->net_listen)
+		return 0;
+	r = guest_redirect_listen(strcmp(in->net_listen, "led") == 0, &net);
+	return r < 0 ? fail("make the sockets of the way to the door", -r) : give_sockets(in, &net);
 }
 
 int main(int argc, char **argv)
@@ -326,7 +355,7 @@ int main(int argc, char **argv)
 
 	sys_secret_take();
 	if (init_options_parse(&in, argc, argv) < 0 || close_inherited(&in) < 0 ||
-	    make_guest(&in, notes) < 0 || move_link(&rfd, &wfd) < 0)
+	    make_guest(&in, notes) < 0 || finish_guest(&in, notes) < 0 || move_link(&rfd, &wfd) < 0)
 		return 1;
 	set_up_process(&in);
 	if (set_up(&in, rfd, wfd, notes) < 0)

@@ -772,6 +772,7 @@ static void interrupt(struct keeper_exec *x)
 	/* When a box's time is over its processes are killed: how it ended is known then. */
 	if (x->k->end_cause && x->run->state == RUN_STARTED) {
 		x->rec.signal = SIGKILL;
+		x->rec.oom_killed = strcmp(x->k->end_cause, "oom") == 0;
 		end_without_exit(x, EXEC_DONE, x->k->end_cause);
 		return;
 	}

@@ -320,6 +320,17 @@ static void describe_status(char *ret, size_t size, const char *what, int status
 		snprintf(ret, size, "%s (status %d)", what, WEXITSTATUS(status));
 }
 
+/* Where commands are in no groups of their own, too much memory takes the whole box. */
+static bool ran_out_of_memory(struct keeper_life *l)
+{
+	struct cgroup_stats now = {0};
+
+	if (l->wall->info->flags & WALL_EXEC_GROUPS || !(l->wall->info->flags & WALL_MEASURE))
+		return false;
+	l->wall->measure(&l->box, false, &now);
+	return now.oom_kills > 0;
+}
+
 static void on_init_exit(struct ev_child *c, int status)
 {
 	struct keeper_life *l = container(c, struct keeper_life, child);
@@ -336,7 +347,11 @@ static void on_init_exit(struct ev_child *c, int status)
 		break;
 	case LIFE_UP:
 		describe_status(cause, sizeof(cause), "init died", status);
-		keeper_life_end(l, &(struct keeper_end){.cause = cause});
+		if (ran_out_of_memory(l))
+			keeper_life_end(l,
+					&(struct keeper_end){.cause = "oom", .is_ordered = true});
+		else
+			keeper_life_end(l, &(struct keeper_end){.cause = cause});
 		break;
 	case LIFE_ENDING:
 		ev_timer_stop(l->ev, &l->timer);

@@ -51,11 +51,15 @@ static int not_kept(struct keeper_life *l, enum limit_id id, const char *why, st
 struct cgroup_limits keeper_limits_grouped(const struct keeper_life *l)
 {
 	const uint64_t *v = l->config.spec.limits;
+	const struct wall_info *w = l->wall->info;
+	uint64_t pids = v[LIMIT_PIDS];
 
+	if (pids && w->pids_each) /* the box's own kernel keeps it; this only stands behind */
+		pids = pids * w->pids_each + w->pids_more;
 	return (struct cgroup_limits){
 		.mem_bytes = v[LIMIT_MEM],
 		.cpu_milli = v[LIMIT_CPUS],
-		.pids = v[LIMIT_PIDS],
+		.pids = pids,
 		.io_bytes = v[LIMIT_IO],
 		.brief = l->config.spec.one_shot,
 	};

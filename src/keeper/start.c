@@ -218,6 +218,7 @@ struct ready {
 	struct init_args args;
 	struct wall_config config;
 	char box_dir[sizeof(((struct state *)0)->home) + BOX_NAME_MAX + 8];
+	char program[BOX_PATH_MAX]; /* of the wall */
 };
 
 /* From here on the keeper does only what it has to for a box that runs; it has not yet heard a word
@@ -278,8 +279,12 @@ static int prepare_keeper(struct keeper_life *l, struct err *e)
 static int configure_wall(struct keeper_life *l, struct ready *r, int init_fd, struct err *e)
 {
 	const uint64_t *limits = l->config.spec.limits;
-	int rc = keeper_mounts_make(&r->mounts, &l->config, &l->st, e);
+	int rc = l->wall->info->program
+			 ? wall_program_find(l->wall->info, l->st.home, r->program, e)
+			 : 0;
 
+	if (rc == 0)
+		rc = keeper_mounts_make(&r->mounts, &l->config, &l->st, e);
 	keeper_note(&l->k, "%s", r->mounts.note);
 	for (size_t i = 0; i < r->mounts.pin_count && rc == 0; i++)
 		if (r->mounts.pins[i].read_only &&
@@ -311,6 +316,7 @@ static int configure_wall(struct keeper_life *l, struct ready *r, int init_fd, s
 		.mount_count = r->mounts.count,
 		.init_fd = init_fd,
 		.init_argv = (char *const *)(uintptr_t)r->args.argv,
+		.program = r->program,
 		.host = &l->host,
 	};
 	return 0;

@@ -5,6 +5,9 @@
  */
 #pragma once
 
+#include "base/err.h"
+#include "base/limits.h"
+
 #include <stddef.h>
 
 enum wall_flag {
@@ -21,13 +24,19 @@ enum wall_flag {
 struct wall_info {
 	const char *name;
 	unsigned flags;
+	unsigned strength; /* among the walls: the more, the more stands before the host */
+	/* Where its own kernel counts a box's processes: how many of the host's each of them is at
+	 * most, and how many there are besides. 0: they are the same. */
+	unsigned pids_each, pids_more;
+	const char *program; /* the file name of one that it needs; NULL: none */
+	const char *remedy;  /* how to get that, as the end of a sentence */
 };
 
 /* The one list: <name> has wall_<name>_info here, and its calls, wall_<name>, in wall.h. */
 #ifdef COVE_TEST_WALLS
-#define WALLS(X) X(native) X(plain)
+#define WALLS(X) X(native) X(gvisor) X(plain)
 #else
-#define WALLS(X) X(native)
+#define WALLS(X) X(native) X(gvisor)
 #endif
 
 #define WALL_DEFAULT "native"
@@ -36,6 +45,12 @@ struct wall_info {
 const struct wall_info *wall_info_find(const char *name);
 /* The names, with commas between. */
 const char *wall_names(void);
+
+/* Where a wall's program is: walls/<name>/<program> below the state directory, then in PATH, then
+ * in /usr/local/bin and /usr/bin. One that somebody else than root or the caller could have written
+ * is refused. ERR_UNSUPPORTED with the remedy. */
+int wall_program_find(const struct wall_info *w, const char *home, char ret[BOX_PATH_MAX],
+		      struct err *e);
 
 #define WALL_INFO_DECLARE(name) extern const struct wall_info wall_##name##_info;
 WALLS(WALL_INFO_DECLARE)

@@ -75,6 +75,7 @@ struct wall_config {
 	size_t mount_count;
 	int init_fd;		/* sealed memfd with cove-init */
 	char *const *init_argv; /* NULL-terminated: its user, directory, environment and limits */
+	const char *program;	/* the wall's own (info.h), where it needs one */
 	struct wall_host *host;
 };
 

@@ -70,6 +70,7 @@ class Cove:
     def __init__(self, prefix, home, image=None, env=None):
         self.prefix, self.home, self.image = pathlib.Path(prefix), str(home), image
         self.program = str(self.prefix / "bin/cove")
+        self.wall = os.environ.get("COVE_TEST_WALL")  # of every box that does not ask for one; None: the default
         self.env = {k: os.environ[k] for k in KEPT if k in os.environ}
         self.env.update({"COVE_HOME": self.home, "COVE_LIBEXEC": str(self.prefix / "libexec/cove")})
         library = next((str(p.parent) for p in self.prefix.glob("lib/**/libcove.so")), None)
@@ -79,8 +80,11 @@ class Cove:
 
     def argv(self, args):
         args = [a if isinstance(a, bytes) else os.fsencode(str(a)) for a in args]
-        if self.image and args and args[0] in (b"run", b"create", b"open") and b"--image" not in args:
-            args[1:1] = [b"--image", self.image.encode()]
+        if args and args[0] in (b"run", b"create", b"open"):
+            if self.image and b"--image" not in args:
+                args[1:1] = [b"--image", self.image.encode()]
+            if self.wall and b"--wall" not in args:
+                args[1:1] = [b"--wall", self.wall.encode()]
         return [self.program.encode(), *args]
 
     def __call__(self, *args, input=b"", timeout=DEADLINE, env=None, cwd=None):

@@ -37,19 +37,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-struct enter {
-	struct plan *plan;
-	struct guest guest;	   /* closed with all others before exec */
-	int self, sys;		   /* of proc, before parts are read-only: STEP_NEST */
-	int go;			   /* to the keeper; borrowed */
-	struct guest_redirect net; /* sockets for init */
-	struct {
-		const char *dst;
-		int fd;
-	} given[WALL_MOUNTS_MAX + PLAN_HOST_DIRS]; /* of the host, that have their place */
-	size_t given_count;
-};
-
 /* ---- steps ---- */
 
 static int step_scratch(struct enter *n, const struct step *s)
@@ -304,9 +291,15 @@ static int step_loopback(struct enter *n, const struct step *s)
 static int step_net(struct enter *n, const struct step *s)
 {
 	int r = guest_redirect_make(&n->net);
+
+	return r < 0 ? r : enter_tell_net(n);
+}
+
+int enter_tell_net(struct enter *n)
+{
 	uint8_t missing = (uint8_t)n->net.missing;
 
-	return r < 0 ? r : fd_write_full(n->go, &missing, sizeof(missing));
+	return fd_write_full(n->go, &missing, sizeof(missing));
 }
 
 static int step_pivot(struct enter *n, const struct step *s)
@@ -415,15 +408,14 @@ static int run_steps(struct enter *n, struct err *e)
 {
 	for (int i = 0; i < n->plan->step_count; i++) {
 		const struct step *s = &n->plan->steps[i];
-		int r = table[s->kind].run(n, s);
+		bool is_other = s->kind == STEP_OTHER;
+		const char *what = is_other ? s->what : table[s->kind].what;
+		int r = is_other ? s->run(n, s) : table[s->kind].run(n, s);
 
 		if (r < 0)
-			return err_set(
-				e, err_kind_of(-r), -r, "%s%s%s: %s%s", table[s->kind].what,
-				s->a && table[s->kind].what[strlen(table[s->kind].what) - 1] != '/'
-					? " "
-					: "",
-				s->a ? s->a : "", strerror(-r), remedy(s->kind, -r));
+			return err_set(e, err_kind_of(-r), -r, "%s%s%s: %s%s", what,
+				       s->a && what[strlen(what) - 1] != '/' ? " " : "",
+				       s->a ? s->a : "", strerror(-r), remedy(s->kind, -r));
 	}
 	return 0;
 }
@@ -568,6 +560,12 @@ void enter_box(struct plan *p, const struct enter_fds *fds)
 		init_fd_take(&p->init_fds[i]);
 	if (run_steps(&n, &e) < 0)
 		fail(status, &e);
+	if (p->become) {
+		r = p->become(&n, fds->wire, &status);
+		err_set(&e, ERR_UNSUPPORTED, -r, "the wall's own program cannot be run: %s",
+			strerror(-r));
+		fail(status, &e);
+	}
 	argv = init_arguments(&n);
 	r = argv ? place_descriptors(&n, fds, &program, &status) : -ENOMEM;
 	if (r == 0)

@@ -10,6 +10,7 @@
  * of file is success, a struct err is the reason. Mounts are detached until the child attaches them
  * in its own namespace, so nothing is ever visible on the host and nothing can be left there.
  */
+#include "wall/native/native.h"
 #include "base/caps.h"
 #include "base/coredump.h"
 #include "base/fd.h"
@@ -220,7 +221,8 @@ static void free_build(struct wall_box *b)
 	free(w);
 }
 
-static int native_begin(const struct wall_config *c, struct wall_box *b, struct err *e)
+int native_begin_with(const struct wall_config *c, const struct native_use *use, struct wall_box *b,
+		      struct err *e)
 {
 	struct native_build *w = calloc(1, sizeof(*w));
 	struct plan *p;
@@ -234,7 +236,8 @@ static int native_begin(const struct wall_config *c, struct wall_box *b, struct 
 		return err_errno(e, ENOMEM, "plan the box");
 	p = &w->plan;
 	w->ch = (struct native_channel){{-1, -1}, {-1, -1}, {-1, -1}};
-	r = plan_make(p, c, e);
+	p->own = use->own;
+	r = use->plan(p, c, e);
 	if (r < 0)
 		return r;
 	/* No crash in the box starts a program of the host's, nor does one of the keeper's. */
@@ -261,7 +264,19 @@ static int native_begin(const struct wall_config *c, struct wall_box *b, struct 
 	return r;
 }
 
-static int native_finish(struct wall_box *b, struct err *e)
+static int native_begin(const struct wall_config *c, struct wall_box *b, struct err *e)
+{
+	return native_begin_with(c, &(struct native_use){.plan = plan_make}, b, e);
+}
+
+void *native_own(const struct wall_box *b)
+{
+	const struct native_build *w = b->build;
+
+	return w ? w->plan.own : NULL;
+}
+
+int native_finish(struct wall_box *b, struct err *e)
 {
 	struct native_build *w = b->build;
 	int r = 0, why;
@@ -285,7 +300,7 @@ static int native_finish(struct wall_box *b, struct err *e)
 	return r < 0 ? err_errno(e, -r, "receive the box's files in /proc") : 0;
 }
 
-static int native_await(struct wall_box *b, struct err *e)
+int native_await(struct wall_box *b, struct err *e)
 {
 	struct native_build *w = b->build;
 	int r = await_exec(w->ch.status[0], e);
@@ -308,12 +323,13 @@ static int native_await(struct wall_box *b, struct err *e)
 	if (w->plan.ids->kind == IDS_SUBORDINATE)
 		b->host->ids->ns_fd = open_in_proc(b->pid, "ns/user", O_RDONLY);
 	if (w->plan.sources[PLAN_RW].absent)
-		w->plan.config->layer->stat_fd = open_in_proc(b->pid, "root", O_PATH | O_DIRECTORY);
+		w->plan.config->layer->stat_fd =
+			open_in_proc(b->pid, w->plan.tree_in_proc, O_PATH | O_DIRECTORY);
 	free_build(b);
 	return 0;
 }
 
-static void native_abort(struct wall_box *b)
+void native_abort(struct wall_box *b)
 {
 	if (b->pid > 0) {
 		sys_pidfd_send_signal(b->pidfd, SIGKILL);
@@ -331,18 +347,18 @@ static void native_abort(struct wall_box *b)
 }
 
 /* init is PID 1 of its namespace: the kernel ends the rest with it. */
-static void native_kill(struct wall_box *b)
+void native_kill(struct wall_box *b)
 {
 	if (b->pidfd >= 0)
 		sys_pidfd_send_signal(b->pidfd, SIGKILL);
 }
 
-static int native_freeze(struct wall_box *b, bool on, struct err *e)
+int native_freeze(struct wall_box *b, bool on, struct err *e)
 {
 	return cgroup_freeze(b->host->cgroup, on, e);
 }
 
-static void native_measure(struct wall_box *b, bool brief, struct cgroup_stats *ret)
+void native_measure(struct wall_box *b, bool brief, struct cgroup_stats *ret)
 {
 	if (brief)
 		cgroup_stats_now(b->host->cgroup, ret);

@@ -17,10 +17,15 @@
 static const char *const host_dirs[PLAN_HOST_DIRS] = {"/usr",	"/bin",	  "/sbin",  "/lib",
 						      "/lib32", "/lib64", "/libx32"};
 
-static void add_step(struct plan *p, enum step_kind kind, const char *a, const char *b, int source)
+void plan_add(struct plan *p, struct step s)
 {
 	ASSERT(p->step_count < PLAN_STEPS_MAX);
-	p->steps[p->step_count++] = (struct step){.kind = kind, .a = a, .b = b, .source = source};
+	p->steps[p->step_count++] = s;
+}
+
+static void add_step(struct plan *p, enum step_kind kind, const char *a, const char *b, int source)
+{
+	plan_add(p, (struct step){.kind = kind, .a = a, .b = b, .source = source});
 }
 
 static int add_source(struct plan *p, struct plan_source s)
@@ -46,7 +51,7 @@ static void plan_devices(struct plan *p)
 }
 
 /* Real directories are shown read-only where they are; links among them are in the skeleton. */
-static void plan_host_dirs(struct plan *p)
+void plan_host_dirs(struct plan *p)
 {
 	for (size_t i = 0; i < PLAN_HOST_DIRS; i++) {
 		struct stat st;
@@ -73,7 +78,7 @@ static const char *shown_at(const struct wall_config *c, const struct volume *v)
 	return NULL;
 }
 
-static void plan_mounts(struct plan *p)
+void plan_mounts(struct plan *p)
 {
 	for (size_t i = 0; i < p->config->mount_count; i++) {
 		const struct wall_mount *m = &p->config->mounts[i];
@@ -175,7 +180,7 @@ static int check_mounts(const struct wall_config *c, struct err *e)
 	return 0;
 }
 
-int plan_make(struct plan *p, const struct wall_config *c, struct err *e)
+int plan_init(struct plan *p, const struct wall_config *c, struct err *e)
 {
 	bool in_memory = c->layer->ops->flags & STORAGE_MEMORY;
 	int r = check_mounts(c, e);
@@ -184,10 +189,11 @@ int plan_make(struct plan *p, const struct wall_config *c, struct err *e)
 			   .ids = c->host->ids,
 			   .scratch = -1,
 			   .box_ns = -1,
-			   .view_fd = {-1, -1, -1}};
+			   .view_fd = {-1, -1, -1},
+			   .tree_in_proc = "root",
+			   .own = p->own};
 	if (r < 0)
 		return r;
-	p->init_fd_count = init_fds_list(c->host->cgroup, p->init_fds, &p->forks_untold);
 	add_source(p, (struct plan_source){.path = c->image_root,
 					   .attrs = MA_RDONLY | MA_NODEV,
 					   .idmap = IDMAP_BOX});
@@ -199,7 +205,24 @@ int plan_make(struct plan *p, const struct wall_config *c, struct err *e)
 					   .idmap = IDMAP_BOX});
 	plan_devices(p);
 	guest_format_hosts(p->hosts, c->name);
+	return 0;
+}
 
+void plan_files(struct plan *p)
+{
+	add_step(p, STEP_FILE, "/etc/hosts", p->hosts, -1);
+	add_step(p, STEP_FILE, "/etc/hostname", p->config->name, -1);
+	if (p->config->net.on)
+		add_step(p, STEP_FILE, "/etc/resolv.conf", "nameserver " GUEST_DNS_ADDR "\n", -1);
+}
+
+int plan_make(struct plan *p, const struct wall_config *c, struct err *e)
+{
+	int r = plan_init(p, c, e);
+
+	if (r < 0)
+		return r;
+	p->init_fd_count = init_fds_list(c->host->cgroup, p->init_fds, &p->forks_untold);
 	add_step(p, STEP_SCRATCH, NULL, NULL, -1);
 	add_step(p, STEP_DEV, NULL, NULL, -1);
 	plan_proc(p);
@@ -212,10 +235,7 @@ int plan_make(struct plan *p, const struct wall_config *c, struct err *e)
 	add_step(p, STEP_SHOW_PROC, NULL, NULL, -1);
 	if (c->host->cgroup->view)
 		add_step(p, STEP_GROUPS, NULL, NULL, -1);
-	add_step(p, STEP_FILE, "/etc/hosts", p->hosts, -1);
-	add_step(p, STEP_FILE, "/etc/hostname", c->name, -1);
-	if (c->net.on)
-		add_step(p, STEP_FILE, "/etc/resolv.conf", "nameserver " GUEST_DNS_ADDR "\n", -1);
+	plan_files(p);
 	if (c->image_is_host)
 		plan_host_dirs(p);
 	plan_mounts(p);

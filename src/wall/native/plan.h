@@ -74,14 +74,19 @@ enum step_kind {
 	STEP_CPUS,     /* the processors it may run on */
 	STEP_LANDLOCK, /* the second wall; where the kernel has it */
 	STEP_SECCOMP,
-	STEP_CAPS, /* last: the two before need what this drops */
+	STEP_CAPS,  /* last: the two before need what this drops */
+	STEP_OTHER, /* of a wall that uses these namespaces for something else than init: run */
 	STEP_KIND_COUNT
 };
+
+struct enter;
 
 struct step {
 	enum step_kind kind;
 	const char *a, *b;
-	int source; /* index; of a mount for STEP_BIND_IN */
+	int source;					   /* index; of a mount for STEP_BIND_IN */
+	int (*run)(struct enter *n, const struct step *s); /* STEP_OTHER */
+	const char *what;				   /* the same, for messages */
 };
 
 struct plan {
@@ -106,11 +111,25 @@ struct plan {
 	enum filter_kind filter;
 	uint8_t secret[FILTER_SECRET_BYTES]; /* init's, see filter.h */
 	char hosts[GUEST_HOSTS_MAX], device_paths[GUEST_DEVICES][16];
+	/* Of a wall that uses these namespaces for something else than init. */
+	void *own; /* borrowed */
+	/* Executes that, from the new process, with the wire on 0 and 1; status is as for
+	 * place_descriptors. NULL: cove-init. Returns only with -errno. */
+	int (*become)(struct enter *n, int wire, int *status);
+	const char *tree_in_proc; /* of its first process: where the box's tree is */
 };
 
 enum { PLAN_LOWER = 0, PLAN_RW = 1 };
 
 int plan_make(struct plan *p, const struct wall_config *c, struct err *e);
+
+/* Its parts, for a plan that another wall makes: the layers and devices as the first sources; the
+ * box's own small files; and single steps. */
+int plan_init(struct plan *p, const struct wall_config *c, struct err *e);
+void plan_files(struct plan *p);
+void plan_host_dirs(struct plan *p); /* of an image that is the host's */
+void plan_mounts(struct plan *p);
+void plan_add(struct plan *p, struct step s);
 void plan_done(struct plan *p); /* closes the sources */
 
 /* Makes the detached mounts. As root before the new process exists, with the host's own rights;

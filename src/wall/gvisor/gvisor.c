@@ -1,0 +1,187 @@
+/*
+ * The gVisor wall: the box's system calls are answered by a kernel of its own, a program that runs
+ * in the namespaces, ids and groups that a native box would have.
+ *
+ *	begin, finish	as for a native box, with other steps (steps.c): the new process becomes
+ *			`runsc run`, PID 1 of its namespace, which starts gVisor's sandbox and gofer
+ *	await		until init's first bytes are on the wire, or runsc says why not
+ *	kill		ends runsc; the kernel ends the sandbox and the gofer with it
+ *
+ * What would be in the way of an escaped program is thus gVisor's kernel and filter first and then
+ * what stands around a native box; it finds nothing of the host's in sight. Nothing of runsc's is
+ * left on the host either: its state and its mounts are in memory that goes with the namespaces.
+ *
+ * The wire is the sandbox's standard input and output, and init's program one more descriptor. No
+ * others are passed in.
+ */
+#include "wall/gvisor/gvisor.h"
+#include "base/fd.h"
+#include "guest/hold.h"
+#include "wall/host.h"
+#include "wall/native/native.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GVISOR_START_MS = 60000, GVISOR_COMPLAINT = 160 };
+
+static void free_build(struct gvisor_build *g)
+{
+	if (!g)
+		return;
+	fd_close(&g->program);
+	fd_close(&g->init);
+	fd_close(&g->errors[0]);
+	fd_close(&g->errors[1]);
+	free(g);
+}
+
+static int open_all(struct gvisor_build *g, struct err *e)
+{
+	char init[32];
+
+	g->program = fd_open(g->config->program, O_RDONLY);
+	if (g->program < 0)
+		return err_errno(e, errno, "open '%.100s'", g->config->program);
+	/* gVisor takes no descriptor that could be written through. */
+	snprintf(init, sizeof(init), "/proc/self/fd/%d", g->config->init_fd);
+	g->init = fd_open(init, O_RDONLY);
+	if (g->init < 0)
+		return err_errno(e, errno, "open cove-init for reading");
+	return pipe2(g->errors, O_CLOEXEC | O_NONBLOCK) < 0
+		       ? err_errno(e, errno, "make a pipe for the box")
+		       : 0;
+}
+
+static int gvisor_begin(const struct wall_config *c, struct wall_box *b, struct err *e)
+{
+	struct gvisor_build *g = calloc(1, sizeof(*g));
+	int r;
+
+	*b = WALL_BOX_NONE;
+	if (!g)
+		return err_errno(e, ENOMEM, "plan the box");
+	*g = (struct gvisor_build){.config = c, .program = -1, .init = -1, .errors = {-1, -1}};
+	if (c->host->ids->kind == IDS_SINGLE) {
+		free_build(g);
+		return err_set(e, ERR_UNSUPPORTED, ENOTSUP,
+			       "wall 'gvisor' needs ids of its own for a box: give this user some "
+			       "in /etc/subuid and /etc/subgid (usermod --add-subuids) and install "
+			       "newuidmap (uidmap), or run as root");
+	}
+	r = open_all(g, e);
+	if (r < 0) {
+		free_build(g);
+		return r;
+	}
+	/* From here on it is the plan's, for await and abort. */
+	r = native_begin_with(c, &(struct native_use){.plan = gvisor_plan, .own = g}, b, e);
+	if (!b->build)
+		free_build(g);
+	return r;
+}
+
+/* The last line that runsc or init wrote, without what a terminal could be fooled with. */
+static void read_complaint(int fd, char ret[GVISOR_COMPLAINT])
+{
+	char text[4096];
+	ssize_t n = read(fd, text, sizeof(text) - 1);
+	const char *line = text;
+	size_t len = 0;
+
+	if (n < 0)
+		n = 0;
+	while (n > 0 && text[n - 1] == '\n')
+		n--;
+	text[n] = 0;
+	if (strrchr(text, '\n'))
+		line = strrchr(text, '\n') + 1;
+	for (; *line && len < GVISOR_COMPLAINT - 1; line++)
+		ret[len++] = *line >= ' ' && *line < 127 ? *line : '?';
+	ret[len] = 0;
+}
+
+static int await_init(const struct gvisor_build *g, const struct wall_box *b, struct err *e)
+{
+	struct pollfd on[] = {{.fd = b->rfd, .events = POLLIN}, {.fd = b->pidfd, .events = POLLIN}};
+	char why[GVISOR_COMPLAINT];
+	int r;
+
+	do {
+		r = poll(on, 2, GVISOR_START_MS);
+	} while (r < 0 && errno == EINTR);
+	if (r < 0)
+		return err_errno(e, errno, "wait for gVisor");
+	if (r > 0 && on[0].revents & POLLIN && !(on[0].revents & (POLLHUP | POLLERR)))
+		return 0;
+	read_complaint(g->errors[0], why);
+	if (r == 0)
+		return err_set(e, ERR_TIMEOUT, ETIMEDOUT,
+			       "gVisor did not start the box within %d s%s%s",
+			       GVISOR_START_MS / 1000, why[0] ? ": " : "", why);
+	return err_set(e, ERR_UNSUPPORTED, EIO, "gVisor (%.60s) cannot start the box: %s",
+		       g->config->program, why[0] ? why : "it ended without a word");
+}
+
+static void report(const struct gvisor_build *g, struct wall_box *b)
+{
+	const struct wall_config *c = g->config;
+
+	snprintf(b->report.walls, sizeof(b->report.walls),
+		 "gvisor: a kernel of its own (platform " GVISOR_PLATFORM ", network %s)\n"
+		 "namespaces: user pid mount network ipc uts cgroup, around it\n"
+		 "capabilities: %s\n"
+		 "%s",
+		 c->net.on ? "by sockets of the box's own network" : "inside only",
+		 guest_hold_caps_text(c->strict), c->strict ? "no_new_privs\n" : "");
+	snprintf(b->report.missing, sizeof(b->report.missing),
+		 "%sbeyond --mem the whole box ends, not one command\n"
+		 "refused forks are not known per command\n"
+		 "numbers of the box count gVisor's own processes and memory too\n"
+		 "init is not safe from root inside, who can end the box with it\n"
+		 "tracing: the box's processes may trace each other, with or without --ptrace\n"
+		 "holes in files are not seen by gVisor: they are copied as zeros\n"
+		 "programs that listen on IPv6 are not found by `cove ports`\n",
+		 strcmp(b->network, "proxy") == 0
+			 ? "network: this kernel does not redirect: only programs that use the "
+			   "proxy variables reach the door\n"
+			 : "");
+}
+
+static int gvisor_await(struct wall_box *b, struct err *e)
+{
+	struct gvisor_build *g = native_own(b);
+	int r = native_await(b, e);
+
+	if (native_own(b)) /* abort frees it */
+		return r;
+	fd_close(&g->errors[1]);
+	r = await_init(g, b, e);
+	if (r == 0)
+		report(g, b);
+	free_build(g);
+	return r;
+}
+
+static void gvisor_abort(struct wall_box *b)
+{
+	struct gvisor_build *g = native_own(b);
+
+	native_abort(b);
+	free_build(g);
+}
+
+const struct wall_ops wall_gvisor = {
+	.info = &wall_gvisor_info,
+	.begin = gvisor_begin,
+	.finish = native_finish,
+	.await = gvisor_await,
+	.abort = gvisor_abort,
+	.kill = native_kill,
+	.freeze = native_freeze,
+	.measure = native_measure,
+};

@@ -1,0 +1,49 @@
+/*
+ * The gVisor wall while a box is built: what begin makes, and what the new process adds to it on
+ * the way to runsc.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "wall/native/enter.h"
+#include "wall/wall.h"
+
+#include <stdbool.h>
+
+/* Where things are for runsc: the scratch of guest.h is its whole root.
+ *
+ *	/root	the box's tree, an overlay		/given/<n>	what the caller shares
+ *	/bundle	config.json				/state		runsc's own files
+ *	/covers	files for the box's /proc		/cove-trust	what the box trusts
+ *	/proc	of the outer pid namespace		/dev, /tmp	runsc's own
+ */
+#define GVISOR_TREE	"/root"
+#define GVISOR_TRUST	"/cove-trust"
+#define GVISOR_COVERS	"/covers"
+#define GVISOR_START	"/tmp/.cove-start" /* in the box: see steps.c */
+#define GVISOR_PLATFORM "systrap"
+
+struct gvisor_given {
+	const char *dst;
+	char source[32]; /* for runsc */
+	bool read_only;
+};
+
+struct gvisor_build {
+	const struct wall_config *config;
+	int program;	     /* owned; runsc */
+	int init;	     /* owned; init's program, only to be read */
+	int errors[2];	     /* owned; [1] what runsc and init complain about */
+	bool is_led;	     /* the network has its rules; in the new process only */
+	bool has_start_file; /* the same */
+	struct gvisor_given given[WALL_MOUNTS_MAX]; /* the same */
+	size_t given_count;
+};
+
+/* steps.c: for native_begin_with. */
+int gvisor_plan(struct plan *p, const struct wall_config *c, struct err *e);
+
+/* bundle.c: the OCI configuration, as the new process needs it. -EILSEQ where an argument is not
+ * UTF-8, which JSON has to be. */
+enum { GVISOR_BUNDLE_MAX = 8 << 20 };
+int gvisor_bundle_write(const struct gvisor_build *g, struct buf *out);

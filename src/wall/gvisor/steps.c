@@ -1,0 +1,264 @@
+/*
+ * The steps of the new process on its way to runsc; see gvisor.h.
+ *
+ * The namespaces, ids and groups are those of a native box, and so are the first steps: the
+ * scratch, an outer /proc and /dev for runsc itself, loopback, rules and routes, the overlay. From
+ * there on it is another box: the scratch becomes the root of all that runsc ever sees, and the
+ * bundle says what belongs into the box. gVisor's own kernel makes the box's /proc, /sys and /dev.
+ *
+ * Small files and the trust store lie over the image's in the box's tree, as mounts that runsc's
+ * gofer takes along. A directory of the caller's is there too, so that links lead nowhere that they
+ * would not in a native box, and once more as a mount of the bundle's, which hides it: gVisor
+ * expects that no one else changes the tree, and asks anew for what is in such a mount. A part of
+ * one that is mounted once more, read-only, lies on it outside, where the host's kernel holds it.
+ */
+#include "base/fd.h"
+#include "guest/mount.h"
+#include "guest/open.h"
+#include "guest/redirect.h"
+#include "wall/gvisor/gvisor.h"
+#include "wall/host.h"
+#include "wall/native/pass.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct gvisor_build *build_of(struct enter *n)
+{
+	return n->plan->own;
+}
+
+/* As of a native box, but for the bundle: runsc itself reads the outer /proc. */
+static int step_own_proc(struct enter *n, const struct step *s)
+{
+	int fds[WALL_PROC_FILE_COUNT], r = 0;
+
+	for (int i = 0; i < WALL_PROC_FILE_COUNT && r == 0; i++) {
+		char path[64];
+
+		snprintf(path, sizeof(path), "covers/%s", wall_proc_names[i]);
+		fds[i] = openat(AT_FDCWD, path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0444);
+		r = fds[i] < 0 ? -errno : 0;
+	}
+	if (r == 0)
+		r = guest_covers_hold();
+	return r < 0 ? r : pass_send(n->go, fds, WALL_PROC_FILE_COUNT);
+}
+
+/* init listens inside, through gVisor, in the network that these rules are for. */
+static int step_lead(struct enter *n, const struct step *s)
+{
+	int r = guest_redirect_lead();
+
+	n->net.missing = r < 0 ? -r : 0;
+	build_of(n)->is_led = r == 0;
+	return enter_tell_net(n);
+}
+
+/* The overlay holds what it was made of. */
+static int step_hide_layers(struct enter *n, const struct step *s)
+{
+	return umount2("lower", MNT_DETACH) < 0 || umount2("rw", MNT_DETACH) < 0 ? -errno : 0;
+}
+
+/* ---- what the caller shares ---- */
+
+/* Of the configuration; NULL for what the host's image brings. */
+static const struct wall_mount *find_mount(const struct wall_config *c, const char *dst)
+{
+	for (size_t i = 0; i < c->mount_count; i++)
+		if (c->mounts[i].dst == dst)
+			return &c->mounts[i];
+	return NULL;
+}
+
+static bool is_below_another(const struct enter *n, const char *dst)
+{
+	for (size_t i = 0; i < n->given_count; i++) {
+		size_t len = strlen(n->given[i].dst);
+
+		if (strncmp(dst, n->given[i].dst, len) == 0 && dst[len] == '/')
+			return true;
+	}
+	return false;
+}
+
+static int make_place(const char *path, bool is_dir)
+{
+	autoclose int file = -1;
+
+	if (is_dir)
+		return mkdir(path, 0755) < 0 ? -errno : 0;
+	file = openat(AT_FDCWD, path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+	return file < 0 ? -errno : 0;
+}
+
+/* All are in their place in the box's tree, by the rules for such places. Once more, with what lies
+ * on them, they are beside it, for the bundle. */
+static int step_give(struct enter *n, const struct step *s)
+{
+	struct gvisor_build *g = build_of(n);
+
+	if (mkdir("given", 0755) < 0)
+		return -errno;
+	for (size_t i = 0; i < n->given_count; i++) {
+		const struct wall_mount *m = find_mount(g->config, n->given[i].dst);
+		struct gvisor_given *to = &g->given[g->given_count];
+		autoclose int copy = -1;
+		struct stat st;
+		int r;
+
+		if (!m || is_below_another(n, m->dst))
+			continue;
+		*to = (struct gvisor_given){.dst = m->dst, .read_only = m->read_only};
+		snprintf(to->source, sizeof(to->source), "/given/%zu", g->given_count++);
+		copy = mount_clone(n->given[i].fd, "", true);
+		if (copy < 0 || fstat(copy, &st) < 0)
+			return copy < 0 ? copy : -errno;
+		r = make_place(to->source + 1, S_ISDIR(st.st_mode));
+		if (r == 0)
+			r = mount_attach(copy, AT_FDCWD, to->source + 1);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* ---- runsc ---- */
+
+/* Where /tmp is empty runsc puts a file system in memory there. It is the box's, on its disk, and
+ * kept: so there is a file in it until init runs. */
+static int step_start_file(struct enter *n, const struct step *s)
+{
+	autoclose int dir = guest_open_at(n->guest.root, "/tmp", O_PATH | O_DIRECTORY,
+					  FD_IN_ROOT | FD_NO_SYMLINKS | FD_NO_MAGICLINKS);
+	autoclose int file = -1;
+
+	if (dir < 0) /* none, or something that the box made of it */
+		return 0;
+	file = openat(dir, strrchr(GVISOR_START, '/') + 1,
+		      O_CREAT | O_EXCL | O_NOFOLLOW | O_WRONLY | O_CLOEXEC, 0600);
+	if (file < 0)
+		return errno == EEXIST ? 0 : -errno;
+	build_of(n)->has_start_file = true;
+	return 0;
+}
+
+static int step_bundle(struct enter *n, const struct step *s)
+{
+	autoclose int file = -1;
+	struct buf text;
+	int r;
+
+	if (mkdir("bundle", 0700) < 0 || mkdir("state", 0700) < 0 || mkdir("tmp", 0700) < 0)
+		return -errno;
+	file = openat(AT_FDCWD, "bundle/config.json", O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC,
+		      0600);
+	if (file < 0)
+		return -errno;
+	buf_init(&text, GVISOR_BUNDLE_MAX);
+	r = gvisor_bundle_write(build_of(n), &text);
+	if (r == 0)
+		r = fd_write_full(file, buf_data(&text), buf_len(&text));
+	buf_done(&text);
+	return r;
+}
+
+static int step_pivot(struct enter *n, const struct step *s)
+{
+	return fchdir(n->guest.scratch) < 0 ? -errno : mount_pivot_here();
+}
+
+/* 0 and 1 the wire, 2 what is complained about, 3 init's program, which gVisor takes in; then runsc
+ * itself and the status, which exec closes; all else closed. */
+static int become_runsc(struct enter *n, int wire, int *status)
+{
+	enum { INIT = 3, PROGRAM = 4, STATUS = 5, HIGH = 64 };
+	const struct gvisor_build *g = build_of(n);
+	const char *argv[] = {
+		"runsc",
+		"--root=/state",
+		"--platform=" GVISOR_PLATFORM,
+		g->config->net.on ? "--network=host" : "--network=none",
+		"--overlay2=none",
+		"--ignore-cgroups",
+		"--host-uds=none",
+		"--host-fifo=none",
+		"--host-settings=ignore",
+		"--gofer-network-namespace=host",
+		g->config->strict ? "--allow-suid=false" : "--allow-suid",
+		"run",
+		"--bundle=/bundle",
+		"--exec-fd=3",
+		"box",
+		NULL,
+	};
+	char *env[] = {NULL};
+	int from[] = {wire, wire, g->errors[1], g->init, g->program, *status};
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return -errno;
+	for (int i = 0; i <= STATUS; i++) {
+		from[i] = fcntl(from[i], F_DUPFD_CLOEXEC, HIGH);
+		if (from[i] < 0)
+			return -errno;
+	}
+	for (int i = 0; i <= STATUS; i++)
+		if ((i < PROGRAM ? dup2(from[i], i) : dup3(from[i], i, O_CLOEXEC)) < 0)
+			return -errno;
+	*status = STATUS;
+	sys_close_range(STATUS + 1, ~0u, 0);
+	return sys_execveat(PROGRAM, (char *const *)(uintptr_t)argv, env);
+}
+
+/* ---- the plan ---- */
+
+static void add(struct plan *p, enum step_kind kind)
+{
+	plan_add(p, (struct step){.kind = kind, .source = -1});
+}
+
+static void add_own(struct plan *p, int (*run)(struct enter *n, const struct step *s),
+		    const char *what)
+{
+	plan_add(p, (struct step){.kind = STEP_OTHER, .source = -1, .run = run, .what = what});
+}
+
+int gvisor_plan(struct plan *p, const struct wall_config *c, struct err *e)
+{
+	int r = plan_init(p, c, e);
+
+	if (r < 0)
+		return r;
+	p->become = become_runsc;
+	p->tree_in_proc = "root" GVISOR_TREE;
+	add(p, STEP_SCRATCH);
+	add(p, STEP_DEV);
+	add(p, STEP_PROC);
+	add_own(p, step_own_proc, "make the box's own files in /proc");
+	add(p, STEP_LOOPBACK);
+	if (c->net.on)
+		add_own(p, step_lead, "make the way to the door");
+	add(p, STEP_ROOT);
+	add_own(p, step_hide_layers, "take the layers out of sight");
+	plan_files(p);
+	if (c->image_is_host)
+		plan_host_dirs(p);
+	plan_mounts(p);
+	add_own(p, step_give, "lay out what is shared");
+	if (c->net.on && c->net.trust_pem)
+		add(p, STEP_TRUST);
+	add_own(p, step_start_file, "keep /tmp on the box's disk");
+	add_own(p, step_bundle, "write the bundle for runsc");
+	add_own(p, step_pivot, "leave the host's root");
+	add(p, STEP_KEYRING);
+	if (c->limits.cpus)
+		add(p, STEP_CPUS);
+	return 0;
+}

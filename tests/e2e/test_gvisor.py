@@ -1,0 +1,157 @@
+"""The gVisor wall: what a box behind it does, what it holds, and what is left when a part of it is killed. The rest of
+the tests run through it with COVE_TEST_WALL=gvisor."""
+import glob
+import os
+import pathlib
+import shutil
+
+import pytest
+
+from conftest import IS_ROOT, alive, kill, wait_until
+from programs import descendants
+
+HERE = shutil.which("runsc") or os.path.exists("/usr/bin/runsc")
+pytestmark = [pytest.mark.skipif(not HERE, reason="no runsc here: wall gvisor"),
+              pytest.mark.skipif(os.environ.get("COVE_TEST_SPLIT") == "single", reason="needs subordinate ids")]
+
+
+@pytest.fixture
+def walled(cove):
+    """A running box behind gVisor."""
+    return cove("create", "--wall", "gvisor").ok().text.strip()
+
+
+@pytest.fixture(scope="module")
+def kept(session_cove):
+    name = session_cove("create", "--wall", "gvisor").ok().text.strip()
+    yield name
+    session_cove("rm", "-f", name).ok()
+
+
+def processes_of(cove, box):
+    """runsc, and what it started."""
+    return descendants(cove.inspect(box)["init_pid"])
+
+
+def test_a_kernel_of_its_own(session_cove, kept):
+    info = session_cove.inspect(kept)
+    assert info["wall"] == "gvisor" and info["isolation"]["shared_kernel"] is False
+    assert any(line.startswith("gvisor:") for line in info["walls"])
+    assert "gvisor" in session_cove("exec", kept, "--", "uname", "-r").ok().text
+    assert any("commands" in line for line in info["not_enforced"])
+
+
+def test_shell_exec_files_and_a_terminal(session_cove, kept, tmp):
+    assert session_cove.sh(kept, "cd /tmp; x=5")["cwd"] == "/tmp"
+    assert session_cove.sh(kept, "pwd; echo $x")["stdout"] == "/tmp\n5\n"
+    assert session_cove("exec", "-i", kept, "--", "wc", "-c", input=b"y" * 300000).ok().text.strip() == "300000"
+    assert session_cove("exec", "--timeout", "200ms", kept, "--", "sleep", "100").rc == 124
+    assert session_cove("exec", kept, "--", "sh", "-c", "exit 7").rc == 7
+    (tmp / "f").write_bytes(bytes(range(256)) * 4000)
+    session_cove("cp", tmp / "f", f"{kept}:/tmp/g").ok()
+    assert session_cove("exec", kept, "--", "stat", "-c", "%U", "/tmp/g").ok().text == "user\n"
+    session_cove("cp", f"{kept}:/tmp/g", tmp / "h").ok()
+    assert (tmp / "h").read_bytes() == (tmp / "f").read_bytes()
+    assert session_cove("exec", "-t", kept, "--", "sh", "-c", "test -t 1 && echo is one").text == "is one\r\n"
+
+
+def test_nothing_of_the_host_is_inside(session_cove, kept, tmp):
+    (tmp / "canary").write_text("never")
+    assert session_cove("exec", "-u", "root", kept, "--", "cat", tmp / "canary").rc != 0
+    seen = session_cove("exec", kept, "--", "sh", "-c", "ls /proc/self/fd; ls /; cat /proc/mounts").ok().text
+    assert "given" not in seen and "bundle" not in seen and session_cove.home not in seen
+    assert session_cove("exec", kept, "--", "sh", "-c", "ls /tmp/.cove-start").rc != 0
+    assert session_cove("exec", "-u", "root", kept, "--", "mount", "-t", "cgroup", "-o", "pids", "x", "/mnt").rc != 0
+
+
+def test_tmp_is_kept(cove, walled):
+    cove.sh(walled, "echo kept > /tmp/f; echo too > ~/g")
+    cove("stop", walled).ok()
+    cove("start", walled).ok()
+    assert cove.sh(walled, "cat /tmp/f ~/g")["stdout"] == "kept\ntoo\n"
+
+
+def test_what_is_given(cove, tmp):
+    """Seen from both sides as it changes, and read-only where it is."""
+    for name in ("rw", "ro", "work"):
+        (tmp / name).mkdir()
+        (tmp / name).chmod(0o777)
+        (tmp / name / "f").write_text(name)
+    box = cove("create", "--wall", "gvisor", "--mount", f"{tmp}/rw:/rw", "--mount", f"{tmp}/ro:/ro:ro", "--workspace",
+               tmp / "work").ok().text.strip()
+    assert cove.sh(box, "cat /rw/f /ro/f f; pwd")["stdout"] == "rwrowork/workspace\n"
+    assert cove.sh(box, "echo x > /ro/f")["exit_code"] != 0
+    assert cove.sh(box, "echo new > /rw/made; rm /rw/f")["exit_code"] == 0
+    assert (tmp / "rw/made").read_text() == "new\n" and not (tmp / "rw/f").exists()
+    (tmp / "rw/made").write_text("changed outside")
+    (tmp / "rw/later").write_text("later")
+    assert cove.sh(box, "cat /rw/made /rw/later")["stdout"] == "changed outsidelater"
+    assert cove("exec", "-u", "root", box, "--", "sh", "-c", "mount -o remount,rw /ro; echo x > /ro/f").rc != 0
+    assert (tmp / "ro/f").read_text() == "ro"
+
+
+def test_the_way_out(session_cove, kept):
+    """Everything but the loopback leads to init, and the door denies it."""
+    got = session_cove("exec", kept, "--", "bash", "-c", "exec 3<>/dev/tcp/10.9.9.9/80 && echo connected").ok()
+    assert got.text == "connected\n"
+    assert session_cove("exec", kept, "--", "getent", "hosts", "no-such-name.example").rc != 0
+    closed = session_cove("run", "--wall", "gvisor", "--net", "closed", "--", "bash", "-c",
+                          "exec 3<>/dev/tcp/10.9.9.9/80")
+    assert closed.rc != 0
+
+
+def test_limits_and_pause(cove):
+    box = cove("create", "--wall", "gvisor", "--mem", "192M", "--pids", "40", "--best-effort").ok().text.strip()
+    code = "import os,time\nn = 0\ntry:\n  while n < 400:\n    os.fork() or time.sleep(1000)\n    n += 1\n" \
+           "except OSError: print(n < 60)"
+    assert cove("exec", "--timeout", "60s", box, "--", "python3", "-c", code).text == "True\n"
+    info = cove.inspect(box)["limits"]
+    if info["pids"]["enforced"]:
+        cove("pause", box).ok()
+        cove("resume", box).ok()
+    if info["mem_bytes"]["enforced"]:
+        got = cove.run_json(box, "sh", "-c", "head -c 900M /dev/zero | tail")
+        assert got["cause"] == "oom" and got["oom_killed"] is True
+        wait_until(lambda: cove.inspect(box)["cause"] == "oom", "the box to have ended")
+        cove("start", box).ok()
+        assert cove.sh(box, "echo again")["stdout"] == "again\n"
+
+
+@pytest.mark.parametrize("victim", ["runsc", "runsc-sandbox", "runsc-gofer"])
+def test_a_part_that_is_killed_ends_the_box(cove, walled, victim):
+    """The cause is recorded, nothing is left, and the box starts again."""
+    cove.sh(walled, "echo kept > /tmp/f")
+    all_of_it = processes_of(cove, walled)
+    names = {pid: pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode() for pid in all_of_it}
+    kill(next(pid for pid, name in names.items() if os.path.basename(name) == victim))
+    wait_until(lambda: cove.inspect(walled)["state"] == "stopped", f"the end of the box: {names}")
+    wait_until(lambda: not any(alive(pid) for pid in all_of_it), "the end of its processes")
+    assert "died" in cove.inspect(walled)["cause"]
+    assert not glob.glob(f"/sys/fs/cgroup/**/*-{walled}", recursive=True)
+    cove("start", walled).ok()
+    assert cove.sh(walled, "cat /tmp/f")["stdout"] == "kept\n"
+
+
+def test_a_keeper_that_is_killed(cove, walled):
+    all_of_it = processes_of(cove, walled)
+    kill(cove.inspect(walled)["keeper_pid"])
+    wait_until(lambda: not any(alive(pid) for pid in all_of_it), "the end of its processes")
+    assert cove.inspect(walled)["state"] == "stopped"
+    cove("rm", "-f", walled).ok()
+    assert not glob.glob(f"/sys/fs/cgroup/**/*-{walled}", recursive=True)
+
+
+def test_without_its_program(cove):
+    message = cove.fails("unsupported", "run", "--wall", "gvisor", "--", "true", env={"PATH": "/nowhere"}) \
+        if not os.path.exists("/usr/bin/runsc") and not os.path.exists("/usr/local/bin/runsc") else "runsc"
+    assert "runsc" in message
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="needs root")
+def test_a_program_that_others_may_write(cove, tmp):
+    (tmp / "runsc").write_text("#!/bin/sh\necho from somebody else >&2\n")
+    (tmp / "runsc").chmod(0o777)
+    cove.fails("denied", "run", "--wall", "gvisor", "--", "true", env={"PATH": str(tmp)})
+    (tmp / "runsc").chmod(0o755)
+    message = cove.fails("unsupported", "run", "--wall", "gvisor", "--", "true", env={"PATH": str(tmp)})
+    assert "runsc" in message
