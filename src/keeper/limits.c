@@ -126,6 +126,8 @@ int keeper_limits_make_cgroup(struct keeper_life *l, struct err *e)
 
 bool keeper_limits_hold(const struct keeper_life *l, enum limit_id id)
 {
+	if (id == LIMIT_PIDS && l->wall->info->pids_each) /* if not, init says so */
+		return true;
 	for (size_t i = 0; i < sizeof(grouped) / sizeof(grouped[0]); i++)
 		if (grouped[i].id == id)
 			return l->cgroup.limits & 1u << grouped[i].part;

@@ -101,16 +101,18 @@ def test_the_way_out(session_cove, kept):
 
 
 def test_limits_and_pause(cove):
-    box = cove("create", "--wall", "gvisor", "--mem", "192M", "--pids", "40", "--best-effort").ok().text.strip()
+    box = cove("create", "--wall", "gvisor", "--mem", "512M", "--pids", "40", "--best-effort").ok().text.strip()
     code = "import os,time\nn = 0\ntry:\n  while n < 400:\n    os.fork() or time.sleep(1000)\n    n += 1\n" \
            "except OSError: print(n < 60)"
     assert cove("exec", "--timeout", "60s", box, "--", "python3", "-c", code).text == "True\n"
     info = cove.inspect(box)["limits"]
-    if info["pids"]["enforced"]:
-        cove("pause", box).ok()
+    assert info["pids"]["enforced"]
+    paused = cove("pause", box)
+    assert paused.rc == 0 or "cgroup" in paused.errors
+    if paused.rc == 0:
         cove("resume", box).ok()
     if info["mem_bytes"]["enforced"]:
-        got = cove.run_json(box, "sh", "-c", "head -c 900M /dev/zero | tail")
+        got = cove.run_json(box, "sh", "-c", "head -c 2G /dev/zero | tail")
         assert got["cause"] == "oom" and got["oom_killed"] is True
         wait_until(lambda: cove.inspect(box)["cause"] == "oom", "the box to have ended")
         cove("start", box).ok()
@@ -154,4 +156,4 @@ def test_a_program_that_others_may_write(cove, tmp):
     cove.fails("denied", "run", "--wall", "gvisor", "--", "true", env={"PATH": str(tmp)})
     (tmp / "runsc").chmod(0o755)
     message = cove.fails("unsupported", "run", "--wall", "gvisor", "--", "true", env={"PATH": str(tmp)})
-    assert "runsc" in message
+    assert "program" in message
