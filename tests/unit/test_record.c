@@ -555,7 +555,7 @@ HOME_TEST(a_missing_box_is_not_found)
 
 	CHECK_EQ(record_load(s, "nope", &r, &e), -ENOENT);
 	CHECK_EQ(e.kind, ERR_NOT_FOUND);
-	CHECK_EQ(record_load(s, "../boxes", &r, &e), -EINVAL);
+	CHECK_EQ(record_load(s, "../boxes", &r, &e), -ENOENT);
 }
 
 HOME_TEST(who_uses_an_image_or_workspace)
