@@ -102,7 +102,7 @@ static bool has_open(pid_t pid, const struct stat *lock)
 /* The process that the lock's text names, if it is the one which holds the lock. */
 static int recorded_pidfd(struct cove *cove, const char *name, int box_fd)
 {
-	autoclose int pidfd = -1;
+	autoclose int pidfd = -1, lock_fd = record_open_lock(box_fd);
 	struct record record;
 	struct stat lock;
 	pid_t pid;
@@ -111,7 +111,7 @@ static int recorded_pidfd(struct cove *cove, const char *name, int box_fd)
 		return -ESRCH;
 	pid = record.keeper_pid;
 	record_done(&record);
-	if (pid <= 0 || fstatat(box_fd, "lock", &lock, AT_SYMLINK_NOFOLLOW) < 0)
+	if (pid <= 0 || fstat(lock_fd, &lock) < 0)
 		return -ESRCH;
 	pidfd = sys_pidfd_open(pid);
 	if (pidfd < 0 || !has_open(pid, &lock))
@@ -206,7 +206,7 @@ int box_halt(struct cove *cove, const char *name, const char *by, uint64_t grace
 
 	if (r == 0)
 		r = end_running(cove, name, box_fd, &how, e);
-	return r == 0 ? record_mend_lock(box_fd, by, e) : r;
+	return r == 0 ? record_mend_run(box_fd, by, e) : r;
 }
 
 int life_trash(struct cove *cove, const char *name, int box_fd, bool durable, struct err *e)

@@ -1,7 +1,7 @@
 /*
- * The list of boxes, from their files alone: the record, the lock, and what the keeper wrote into
- * it. No keeper is asked, so a thousand boxes are listed in the time of a few thousand system calls
- * (seven for each) and one that hangs holds up nothing.
+ * The list of boxes, from their records alone: what a box is, who has the lock, and what its keeper
+ * wrote. No keeper is asked, so a thousand boxes are listed in the time of a few thousand system
+ * calls (four for each) and one that hangs holds up nothing.
  */
 #include "base/limits.h"
 #include "base/str.h"

@@ -83,7 +83,7 @@ int core_watch_start(struct core_watch *w, struct ev *ev, int timeout_ms)
 			       .fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK)};
 	w->timer = (struct ev_timer){.on_timer = on_late};
 	w->first = (struct ev_defer){.on_defer = on_first};
-	w->lock_fd = openat(w->box_fd, "lock", O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	w->lock_fd = record_open_lock(w->box_fd);
 	w->run_fd = -1;
 	if (w->io.fd < 0)
 		r = -errno;

@@ -241,7 +241,7 @@ static int on_pause(struct keeper *k, bool on, struct err *e)
 	int r = freeze(l, on, e);
 
 	/* Who lists boxes reads it there; a box that is paused is so, whether or not it shows. */
-	if (r == 0 && record_set_paused(l->box_fd, on, &missed) < 0)
+	if (r == 0 && record_set_paused(l->lock_fd, on, &missed) < 0)
 		keeper_note(k, "shown as %s: %s", on ? "running" : "paused", missed.msg);
 	if (r == 0 && !on) {
 		yield_skip(&l->yield, ev_now(l->ev), cgroup_cpu_us(&l->cgroup));

@@ -16,6 +16,7 @@
 #include "keeper/life.h"
 #include "keeper/roots.h"
 #include "store/net.h"
+#include "store/record.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -154,7 +155,8 @@ int keeper_network_prepare(struct keeper_life *l, struct err *e)
 
 	if (net_is_closed(l->config.spec.net))
 		return 0;
-	drop_left(l, box);
+	if (record_ran_before(l->lock_fd)) /* `cove rm` leaves none */
+		drop_left(l, box);
 	r = net_ca_take(&l->st, box, n->ca, &n->cert, e);
 	if (r == -ENOENT) {
 		ca_fd = net_ca_dir(&l->st, true, e);

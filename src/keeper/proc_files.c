@@ -277,14 +277,17 @@ int proc_files_open(struct proc_files *t, int *fds, uint64_t mem_bytes, bool mem
 {
 	struct cgroup_stats nothing = {0};
 	struct sysinfo info;
-	uint64_t have = sysinfo(&info) == 0 ? (uint64_t)info.totalram * info.mem_unit : 0;
+	uint64_t have = 0;
 	int r;
 
+	/* The kernel looks at every block device for its answer: a default is known to fit. */
+	if (mem_asked && sysinfo(&info) == 0)
+		have = (uint64_t)info.totalram * info.mem_unit;
 	*t = PROC_FILES_NONE;
 	for (int i = 0; i < PROC_FILES_COUNT; i++)
 		t->fd[i] = take_fd(fds[i]);
 	/* No more than the limit, nor than the machine has. */
-	t->mem_kb = (mem_asked && have > 0 && have < mem_bytes ? have : mem_bytes) / 1024;
+	t->mem_kb = (have > 0 && have < mem_bytes ? have : mem_bytes) / 1024;
 	t->cpus = cpus;
 	t->started_ms = clock_mono_ms();
 	if (t->fd[0] < 0)

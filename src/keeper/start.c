@@ -251,8 +251,8 @@ static bool needs_init(const struct keeper_life *l)
 static int prepare_keeper(struct keeper_life *l, struct err *e)
 {
 	bool durable = !l->config.spec.one_shot;
-	int r = l->config.visit ? record_write_visit(l->box_fd, durable, e)
-				: record_write_live(l->box_fd, durable, e);
+	int r = l->config.visit ? record_write_visit(l->lock_fd, durable, e)
+				: record_write_live(l->lock_fd, durable, e);
 	char what[BOX_NAME_MAX + 32];
 
 	snprintf(what, sizeof(what), "start box '%s' in", l->config.spec.name);

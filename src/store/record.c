@@ -3,17 +3,19 @@
  *
  * How it works
  *
- * create   boxes/.new-<random>/ gets record and lock, then one rename gives it its name. A
- *          directory that holds files is never replaced by rename(2), so of several creators
- *          exactly one wins.
+ * create   boxes/.new-<random>/ gets the record, then one rename gives it its name. A directory
+ *          that holds files is never replaced by rename(2), so of several creators exactly one
+ *          wins.
  * lock     an open file description lock (fcntl F_OFD_SETLK). Asking (F_OFD_GETLK) takes nothing,
  *          so looking at a box never disturbs a keeper that is starting, which flock(LOCK_SH)
  *          would. The kernel drops it when the keeper's last descriptor closes, however it died.
- *          What the file says is always written whole, in one write of RUN_BYTES within its first
- *          block: a crash leaves the text before or after it, and once there is one the next
- *          needs no room on the disk. So how a box ended is known although it filled the disk.
- *          The text ends at the first empty line, and empty lines fill the rest; a reader who meets
- *          a writer looks again.
+ * run      the last RUN_BYTES of the record, empty lines until the box first runs. They are always
+ *          written whole, in one write within a block of the disk: a crash leaves the text before
+ *          or after it, and none needs room on the disk. So how a box ended is known although it
+ *          filled the disk. The text ends at the first empty line, and empty lines fill the rest;
+ *          a reader who meets a writer looks again.
+ * older    a box of an older Cove has no run in its record, and a file `lock` beside it: the lock,
+ *          with the text of the run alone.
  * oplock   the operation lock: flock(2) on the directory, held by whoever makes, starts or removes
  *          the box. The creator has it from the first moment, so a sweep can tell a box whose
  *          keeper is about to start from one that was left behind.
@@ -33,13 +35,16 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#define LOCK_FILE "lock"
+#define RECORD_FILE "record"
+#define LOCK_FILE   "lock" /* an older Cove's */
+/* The first line of a spec that has room for a run behind it: without that it is damaged. */
+#define WITH_RUN "form 2\n"
 
 /* More than the text can take, whatever is escaped in it. */
 enum { BOOT_ID_LEN = 36, RUN_TOKEN_LEN = 16, RUN_BYTES = 1024, READ_TRIES = 8 };
-enum { RECORD_BYTES_MAX = LINES_SUM_BYTES + SPEC_BYTES_MAX };
+enum { RECORD_BYTES_MAX = LINES_SUM_BYTES + SPEC_BYTES_MAX + 2 * RUN_BYTES };
 
-/* What the lock's file says of the last run. */
+/* What is said of the last run. */
 struct record_run {
 	char boot[BOOT_ID_LEN + 1];
 	char cause[64], by[64];
@@ -60,7 +65,7 @@ static int write_new_file(int dir_fd, const char *name, const struct buf *b, boo
 
 	if (fd < 0)
 		return -errno;
-	r = b ? fd_write_full(fd, buf_data(b), buf_len(b)) : 0;
+	r = fd_write_full(fd, buf_data(b), buf_len(b));
 	if (r == 0 && durable && fsync(fd) < 0)
 		r = -errno;
 	return r;
@@ -77,16 +82,13 @@ static int place_box(struct state *s, const struct spec *spec, const struct buf 
 	r = state_new_dir(s->boxes_fd, tmp, &fd);
 	if (r < 0)
 		return r;
-	r = write_new_file(fd, "record", record, durable);
-	if (r == 0) /* it is empty: the directory's sync is all that it needs */
-		r = write_new_file(fd, LOCK_FILE, NULL, false);
+	r = write_new_file(fd, RECORD_FILE, record, durable);
 	if (r == 0 && durable && fsync(fd) < 0)
 		r = -errno;
 	if (r == 0 && renameat(s->boxes_fd, tmp, s->boxes_fd, spec->name) < 0)
 		r = errno == ENOTEMPTY ? -EEXIST : -errno;
 	if (r < 0) {
-		unlinkat(fd, "record", 0);
-		unlinkat(fd, LOCK_FILE, 0);
+		unlinkat(fd, RECORD_FILE, 0);
 		unlinkat(s->boxes_fd, tmp, AT_REMOVEDIR);
 		close(fd);
 		return r;
@@ -97,27 +99,37 @@ static int place_box(struct state *s, const struct spec *spec, const struct buf 
 	return r;
 }
 
-/* The text of a record. Negative errno; buf_done in every case. */
-static int format_record(const struct spec *spec, struct buf *text)
+/* The text of a record, in an older Cove's form or with an empty run. Negative errno; buf_done in
+ * every case. */
+static int format_record(const struct spec *spec, bool with_run, struct buf *text)
 {
+	char fill[2 * RUN_BYTES];
 	int r;
 
 	buf_init(text, RECORD_BYTES_MAX);
 	r = lines_begin_sum(text);
+	if (r == 0 && with_run)
+		r = buf_append_str(text, WITH_RUN);
 	if (r == 0)
 		r = spec_format(spec, text);
+	if (r == 0 && buf_len(text) > LINES_SUM_BYTES + SPEC_BYTES_MAX)
+		r = -ENOBUFS;
 	if (r == 0)
 		lines_end_sum(text);
-	return r;
+	if (r < 0 || !with_run)
+		return r;
+	/* Behind at least one empty line. */
+	memset(fill, '\n', sizeof(fill));
+	return buf_append(text, fill, sizeof(fill) - buf_len(text) % RUN_BYTES);
 }
 
 int record_renew(int box_fd, const struct spec *spec, struct err *e)
 {
 	struct buf text;
-	int r = format_record(spec, &text);
+	int r = format_record(spec, false, &text);
 
 	if (r == 0)
-		r = fd_write_file(box_fd, "record", buf_data(&text), buf_len(&text), 0600, true);
+		r = fd_write_file(box_fd, RECORD_FILE, buf_data(&text), buf_len(&text), 0600, true);
 	buf_done(&text);
 	return r < 0 ? err_errno(e, -r, "write the record of box '%s' anew", spec->name) : 0;
 }
@@ -130,7 +142,7 @@ int record_create(struct state *s, const struct spec *spec, int *ret_box_fd, str
 
 	if (r < 0)
 		return r;
-	r = format_record(spec, &text);
+	r = format_record(spec, true, &text);
 	if (r == 0)
 		r = place_box(s, spec, &text, &fd);
 	buf_done(&text);
@@ -234,28 +246,62 @@ static int parse_run(char text[RUN_BYTES + 2], size_t len, struct record_run *re
 	return r < 0 ? r : ret->started_ms || ret->ended_ms ? 1 : -EBADMSG;
 }
 
-/* 1 and what the open lock's file says, 0 if there is nothing. */
+/* The same of the last bytes of a record, which have a sum or are empty lines. */
+static int parse_record_run(const char *block, struct record_run *ret)
+{
+	char text[RUN_BYTES + 2];
+
+	memcpy(text, block, RUN_BYTES);
+	text[RUN_BYTES] = 0;
+	if (strspn(text, "\n") == RUN_BYTES) {
+		*ret = (struct record_run){0};
+		return 0;
+	}
+	return str_starts(text, "sum ") ? parse_run(text, RUN_BYTES, ret) : -EBADMSG;
+}
+
+/* Where the run stands in a lock (0) or in a record. */
+static off_t run_place(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	return st.st_size >= 2 * RUN_BYTES && st.st_size % RUN_BYTES == 0 ? st.st_size - RUN_BYTES
+									  : 0;
+}
+
+/* 1 and what the open file says of the run, 0 if there is nothing. */
 static int read_run(int fd, struct record_run *ret)
 {
 	char text[RUN_BYTES + 2];
-	int r = -EBADMSG;
+	off_t at = run_place(fd);
+	int r = at < 0 ? (int)at : -EBADMSG;
 
 	for (int i = 0; i < READ_TRIES && r == -EBADMSG; i++) {
-		ssize_t n = pread(fd, text, RUN_BYTES + 1, 0);
+		ssize_t n = pread(fd, text, RUN_BYTES + 1, at);
 
 		if (n < 0)
 			return -errno;
 		text[n] = 0;
-		r = n == 0 ? 0 : n > RUN_BYTES ? -EFBIG : parse_run(text, (size_t)n, ret);
+		if (at > 0)
+			r = n == RUN_BYTES ? parse_record_run(text, ret) : -EBADMSG;
+		else if (n == 0 || n > RUN_BYTES)
+			r = n == 0 ? 0 : -EFBIG;
+		else
+			r = parse_run(text, (size_t)n, ret);
 	}
 	return r;
 }
 
 static int write_run(int fd, const struct record_run *l, bool durable)
 {
+	off_t place = run_place(fd);
 	struct buf b;
 	int r;
 
+	if (place < 0)
+		return (int)place;
 	buf_init(&b, RUN_BYTES);
 	r = lines_begin_sum(&b);
 	for (size_t i = 0; i < FIELD_COUNT && r == 0; i++) {
@@ -272,7 +318,7 @@ static int write_run(int fd, const struct record_run *l, bool durable)
 	while (r == 0 && buf_len(&b) < RUN_BYTES)
 		r = buf_append(&b, "\n", 1);
 	if (r == 0) {
-		ssize_t n = pwrite(fd, buf_data(&b), RUN_BYTES, 0);
+		ssize_t n = pwrite(fd, buf_data(&b), RUN_BYTES, place);
 
 		r = n == RUN_BYTES ? 0 : n < 0 ? -errno : -ENOSPC;
 	}
@@ -282,19 +328,22 @@ static int write_run(int fd, const struct record_run *l, bool durable)
 	return r;
 }
 
-/* Without its record a box cannot be started; without the text of its lock only how its last run
- * went is lost, and whoever ends the box writes it anew. */
-static int damaged(struct state *s, const char *name, const char *file, struct err *e)
+/* Without its record a box cannot be started. */
+static int damaged_record(struct state *s, const char *name, struct err *e)
 {
-	if (strcmp(file, LOCK_FILE) == 0)
-		return err_set(e, ERR_DAMAGED, EBADMSG,
-			       "the file '%s' of box '%s' is damaged: how its last run went is "
-			       "lost; `cove stop %s` writes it anew",
-			       file, name, name);
 	return err_set(e, ERR_DAMAGED, EBADMSG,
-		       "the file '%s' of box '%s' is damaged: save what you need from "
+		       "the file '" RECORD_FILE "' of box '%s' is damaged: save what you need from "
 		       "%.90s/boxes/%s, then `cove rm -f %s`",
-		       file, name, s->home, name, name);
+		       name, s->home, name, name);
+}
+
+/* Only how its last run went is lost, and whoever ends the box writes it anew. */
+static int damaged_run(const char *name, const char *file, struct err *e)
+{
+	return err_set(e, ERR_DAMAGED, EBADMSG,
+		       "the file '%s' of box '%s' is damaged: how its last run went is lost; "
+		       "`cove stop %s` writes it anew",
+		       file, name, name);
 }
 
 /* A file of a box, without opening its directory. */
@@ -341,78 +390,137 @@ static int read_older(struct state *s, const char *name, struct record_run *ret)
 	return ret->started_ms || ret->ended_ms;
 }
 
-/* The table of record.h. */
-static int load_state(struct state *s, int lock_fd, struct record *ret)
+/* The table of record.h; r > 0: something is said of a run. */
+static void judge_state(bool running, int r, const struct record_run *l, struct record *ret)
 {
-	bool running = record_is_locked(lock_fd);
 	char now[BOOT_ID_LEN + 1];
-	struct record_run l = {0};
-	int r = read_run(lock_fd, &l);
 
-	if (r == 0)
-		r = read_older(s, ret->spec.name, &l);
-	if (r < 0)
-		return r;
 	ret->state = running ? BOX_RUNNING : r > 0 ? BOX_STOPPED : BOX_CREATED;
-	ret->started_ms = l.started_ms;
-	if (running && !l.ended_ms) {
-		ret->keeper_pid = (pid_t)l.pid;
-		ret->paused = l.paused != 0;
-		ret->init_revision = l.init;
-	} else if (!running && l.ended_ms) {
-		ret->ended_ms = l.ended_ms;
-		str_copy(ret->cause, sizeof(ret->cause), l.cause);
-		str_copy(ret->by, sizeof(ret->by), l.by);
+	ret->started_ms = l->started_ms;
+	if (running && !l->ended_ms) {
+		ret->keeper_pid = (pid_t)l->pid;
+		ret->paused = l->paused != 0;
+		ret->init_revision = l->init;
+	} else if (!running && l->ended_ms) {
+		ret->ended_ms = l->ended_ms;
+		str_copy(ret->cause, sizeof(ret->cause), l->cause);
+		str_copy(ret->by, sizeof(ret->by), l->by);
 	} else if (!running && r > 0) {
 		boot_id(now);
 		str_copy(ret->cause, sizeof(ret->cause),
-			 l.boot[0] && now[0] && strcmp(l.boot, now) != 0 ? "host reboot"
-									 : "keeper lost");
+			 l->boot[0] && now[0] && strcmp(l->boot, now) != 0 ? "host reboot"
+									   : "keeper lost");
 	}
+}
+
+/* A record as it was read. */
+struct text {
+	int fd;		 /* owned */
+	size_t len;	 /* of the spec and its sum, which begin the text */
+	const char *run; /* into the text; NULL: in an older Cove's lock */
+};
+
+/* Finds the end of the spec. Every byte has its place, so that none is changed unseen. */
+static int divide(const char *text, size_t len, struct text *ret)
+{
+	const char *end = memmem(text, len, "\n\n", 2), *run = text + len - RUN_BYTES;
+
+	ret->len = end ? (size_t)(end + 1 - text) : len;
+	ret->run = NULL;
+	if (!end)
+		return 0;
+	if (len < 2 * RUN_BYTES || len % RUN_BYTES != 0 || end + 2 > run)
+		return -EBADMSG;
+	for (; end < run; end++)
+		if (*end != '\n')
+			return -EBADMSG;
+	ret->run = run;
 	return 0;
 }
 
 /* The spec of a box. What cannot be read for want of rights or room is not called damage. */
-static int load_spec(struct state *s, const char *name, struct record *ret, struct err *e)
+static int load_spec(struct state *s, const char *name, struct record *ret, struct text *t,
+		     struct err *e)
 {
-	autoclose int fd = s->boxes_fd < 0 ? -ENOENT : open_in_box(s, name, "record");
-	size_t len, skip;
-	int r = fd < 0 ? fd : fd_read_regular(fd, RECORD_BYTES_MAX, &ret->text, &len);
+	size_t len = 0, skip;
+	bool with_run;
+	int r;
 
+	t->fd = s->boxes_fd < 0 ? -ENOENT : open_in_box(s, name, RECORD_FILE);
+	r = t->fd < 0 ? t->fd : fd_read_regular(t->fd, RECORD_BYTES_MAX, &ret->text, &len);
 	if (r == -ENOENT)
 		return record_missing(name, e);
 	if (r == -EACCES || r == -EPERM || r == -EMFILE || r == -ENFILE || r == -ENOMEM)
 		return err_errno(e, -r, "read the record of box '%s'", name);
 	if (r == 0)
-		r = lines_check_sum(ret->text, len);
+		r = divide(ret->text, len, t);
+	if (r == 0)
+		r = lines_check_sum(ret->text, t->len);
 	ret->has_sum = r > 0;
 	skip = r > 0 ? LINES_SUM_BYTES : 0;
-	if (r >= 0)
-		r = spec_parse(&ret->spec, ret->text + skip, len - skip, e);
+	with_run = r > 0 && str_starts(ret->text + skip, WITH_RUN);
+	if (r < 0 || with_run != (t->run != NULL))
+		return damaged_record(s, name, e);
+	if (with_run) {
+		skip += strlen(WITH_RUN);
+		ret->text[t->len] = 0;
+	}
+	r = spec_parse(&ret->spec, ret->text + skip, t->len - skip, e);
 	/* As it was written, and not understood: by a newer Cove. */
 	if (r < 0 && ret->has_sum) {
 		err_prefix(e, "box '%s'", name);
 		return r;
 	}
-	return r < 0 || strcmp(ret->spec.name, name) != 0 ? damaged(s, name, "record", e) : 0;
+	return r < 0 || strcmp(ret->spec.name, name) != 0 ? damaged_record(s, name, e) : 0;
+}
+
+static int load_run(const struct text *t, struct record *ret)
+{
+	bool running = record_is_locked(t->fd);
+	struct record_run l;
+	int r = parse_record_run(t->run, &l);
+
+	/* Somebody was writing; or it began or ended between the text and the lock. */
+	if (r == -EBADMSG || running != (r > 0 && !l.ended_ms))
+		r = read_run(t->fd, &l);
+	if (r >= 0)
+		judge_state(running, r, &l, ret);
+	return r;
+}
+
+/* Of an older Cove's box. Without a lock it never ran. */
+static int load_lock(struct state *s, struct record *ret)
+{
+	autoclose int fd = open_in_box(s, ret->spec.name, LOCK_FILE);
+	bool running = record_is_locked(fd);
+	struct record_run l = {0};
+	int r;
+
+	if (fd < 0)
+		return fd == -ENOENT ? 0 : fd;
+	r = read_run(fd, &l);
+	if (r == 0)
+		r = read_older(s, ret->spec.name, &l);
+	if (r >= 0)
+		judge_state(running, r, &l, ret);
+	return r;
 }
 
 int record_load(struct state *s, const char *name, struct record *ret, struct err *e)
 {
 	struct record got = {0};
-	int r = str_is_name(name, BOX_NAME_MAX) ? load_spec(s, name, &got, e)
+	struct text t = {.fd = -1};
+	int r = str_is_name(name, BOX_NAME_MAX) ? load_spec(s, name, &got, &t, e)
 						: record_missing(name, e);
 
 	if (r == 0) {
-		autoclose int lock_fd = open_in_box(s, name, LOCK_FILE);
-
-		if (lock_fd != -ENOENT) /* without one it never ran */
-			r = lock_fd < 0 ? lock_fd : load_state(s, lock_fd, &got);
+		r = t.run ? load_run(&t, &got) : load_lock(s, &got);
 		if (r == -EBADMSG || r == -EFBIG)
-			r = damaged(s, name, LOCK_FILE, e);
+			r = damaged_run(name, t.run ? RECORD_FILE : LOCK_FILE, e);
 		else if (r < 0)
-			r = err_errno(e, -r, "read the lock of box '%s'", name);
+			r = err_errno(e, -r, "read how the last run of box '%s' went", name);
 	}
+	fd_close(&t.fd);
 	if (r < 0) {
 		record_done(&got);
 		return r;
@@ -427,18 +535,42 @@ void record_done(struct record *r)
 	memset(r, 0, sizeof(*r));
 }
 
-static int open_lock(int box_fd)
+/* For who only asks: in an older Cove's box the lock, and else the record. */
+int record_open_lock(int box_fd)
 {
-	return openat(box_fd, LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+	int fd = openat(box_fd, LOCK_FILE, flags);
+
+	if (fd < 0 && errno == ENOENT)
+		fd = openat(box_fd, RECORD_FILE, flags);
+	return fd < 0 ? -errno : fd;
+}
+
+/* For who writes. Where the record is an older Cove's, or lost, there is a lock from here on. */
+static int open_run(int box_fd)
+{
+	int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+	int fd = openat(box_fd, LOCK_FILE, flags);
+
+	if (fd >= 0 || errno != ENOENT)
+		return fd < 0 ? -errno : fd;
+	fd = openat(box_fd, RECORD_FILE, flags);
+	if (fd >= 0 && run_place(fd) > 0)
+		return fd;
+	if (fd < 0 && errno != ENOENT)
+		return -errno;
+	fd_close(&fd);
+	fd = openat(box_fd, LOCK_FILE, flags | O_CREAT, 0600);
+	return fd < 0 ? -errno : fd;
 }
 
 int record_lock(int box_fd, int *ret_lock_fd, struct err *e)
 {
 	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-	autoclose int fd = open_lock(box_fd);
+	autoclose int fd = open_run(box_fd);
 
 	if (fd < 0)
-		return err_errno(e, errno, "open the box's lock");
+		return err_errno(e, -fd, "open the box's lock");
 	if (fcntl(fd, F_OFD_SETLK, &whole) < 0) {
 		if (errno == EAGAIN || errno == EACCES)
 			return err_set(e, ERR_CONFLICT, EBUSY, "the box is already running");
@@ -457,14 +589,14 @@ bool record_is_locked(int lock_fd)
 
 bool record_is_live(int box_fd)
 {
-	autoclose int fd = openat(box_fd, LOCK_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	autoclose int fd = record_open_lock(box_fd);
 
 	return record_is_locked(fd);
 }
 
 bool record_is_visited(int box_fd)
 {
-	autoclose int fd = openat(box_fd, LOCK_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	autoclose int fd = record_open_lock(box_fd);
 	struct record_run l;
 
 	return record_is_locked(fd) && read_run(fd, &l) > 0 && l.visit && !l.ended_ms;
@@ -485,49 +617,54 @@ int record_lock_operation(int box_fd, bool wait, struct err *e)
 	return err_errno(e, errno, "lock the box for an operation");
 }
 
-static int write_start(int box_fd, bool visit, bool durable, struct err *e)
+static int write_start(int lock_fd, bool visit, bool durable, struct err *e)
 {
 	struct record_run l = {.pid = (uint64_t)getpid(),
 			       .started_ms = clock_wall_ms(),
 			       .init = WIRE_INIT_REVISION,
 			       .visit = visit};
-	autoclose int fd = open_lock(box_fd);
 	int r;
 
 	boot_id(l.boot);
-	r = fd < 0 ? -errno : write_run(fd, &l, durable);
+	r = write_run(lock_fd, &l, durable);
 	return r < 0 ? err_errno(e, -r, "write that the box is live") : 0;
 }
 
-int record_write_live(int box_fd, bool durable, struct err *e)
+int record_write_live(int lock_fd, bool durable, struct err *e)
 {
-	return write_start(box_fd, false, durable, e);
+	return write_start(lock_fd, false, durable, e);
 }
 
-int record_write_visit(int box_fd, bool durable, struct err *e)
+int record_write_visit(int lock_fd, bool durable, struct err *e)
 {
-	return write_start(box_fd, true, durable, e);
+	return write_start(lock_fd, true, durable, e);
 }
 
-int record_set_paused(int box_fd, bool on, struct err *e)
+bool record_ran_before(int lock_fd)
 {
-	autoclose int fd = open_lock(box_fd);
 	struct record_run l;
-	int r = fd < 0 ? -errno : read_run(fd, &l);
+
+	return run_place(lock_fd) <= 0 || read_run(lock_fd, &l) != 0;
+}
+
+int record_set_paused(int lock_fd, bool on, struct err *e)
+{
+	struct record_run l;
+	int r = read_run(lock_fd, &l);
 
 	if (r == 0 || (r > 0 && !l.started_ms))
 		r = -EBADMSG;
 	l.paused = on;
 	if (r > 0)
-		r = write_run(fd, &l, false);
+		r = write_run(lock_fd, &l, false);
 	return r < 0 ? err_errno(e, -r, "write whether the box is paused") : 0;
 }
 
 int record_write_end(int box_fd, const char *cause, const char *by, bool durable, struct err *e)
 {
-	autoclose int fd = open_lock(box_fd);
+	autoclose int fd = open_run(box_fd);
 	struct record_run l = {0};
-	int r = fd < 0 ? -errno : read_run(fd, &l);
+	int r = fd < 0 ? fd : read_run(fd, &l);
 
 	if (r == -EBADMSG || r == -EFBIG)
 		l = (struct record_run){0};
@@ -542,16 +679,16 @@ int record_write_end(int box_fd, const char *cause, const char *by, bool durable
 	return r < 0 ? err_errno(e, -r, "write why the box ended") : 0;
 }
 
-int record_mend_lock(int box_fd, const char *by, struct err *e)
+int record_mend_run(int box_fd, const char *by, struct err *e)
 {
-	autoclose int fd = open_lock(box_fd);
+	autoclose int fd = open_run(box_fd);
 	struct record_run l;
-	int r = fd < 0 ? -errno : read_run(fd, &l);
+	int r = fd < 0 ? fd : read_run(fd, &l);
 
 	if (r != -EBADMSG && r != -EFBIG)
 		return 0;
-	if (ftruncate(fd, RUN_BYTES) < 0)
-		return err_errno(e, errno, "write the box's lock anew");
+	if (run_place(fd) == 0 && ftruncate(fd, RUN_BYTES) < 0)
+		return err_errno(e, errno, "write the box's run anew");
 	return record_write_end(box_fd, "damaged", by, true, e);
 }
 
@@ -593,9 +730,11 @@ int record_find_user(struct state *s, const char *image, const char *workspace,
 		return r;
 	for (size_t i = 0; i < count && r == 0; i++) {
 		struct record box = {0};
+		struct text t = {.fd = -1};
 		struct err why = {0};
 
-		r = load_spec(s, names[i], &box, &why);
+		r = load_spec(s, names[i], &box, &t, &why);
+		fd_close(&t.fd);
 		/* A damaged record counts for nothing: its box cannot be started, only removed. Of
 		 * one that cannot be read just now, or that is a newer Cove's, nobody knows. */
 		if (r < 0)

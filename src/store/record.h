@@ -1,17 +1,18 @@
 /*
- * The life of a box on disk, as two small files. Each begins with the sum of the rest
- * (base/lines.h): one that is damaged is never used (ERR_DAMAGED).
+ * The life of a box on disk, as one small file, the record. Each of its two parts begins with the
+ * sum of its text (base/lines.h): what is damaged is never used (ERR_DAMAGED).
  *
- *	record	the spec; written once by create, durable before the box is named
- *	lock	locked by the keeper for as long as it lives: the only truth about liveness. Its
- *		text: keeper pid, boot id, start time, revision of init, whether the box is paused,
+ *	spec	what the box is; written once by create, durable before the box is named
+ *	run	keeper pid, boot id, start time, revision of init, whether the box is paused,
  *		or up for one client alone; then cause, by whom and when it ended. Written by the
  *		keeper, or by the sweep after it
+ *
+ * The keeper has the file locked for as long as it lives: the only truth about liveness.
  *
  *	locked				running
  *	free, with an end		stopped
  *	free, with a start, no end	the keeper was lost, or the host rebooted (boot id differs)
- *	free, empty			created, never started
+ *	free, no run			created, never started
  *
  * Besides, whoever makes, starts or removes a box holds its operation lock: flock(2) on
  * boxes/<name>. A box that is neither live nor locked so was left behind: the sweep may judge it.
@@ -42,7 +43,7 @@ struct record {
 	bool has_sum;		/* the record has; one of an older Cove has none */
 };
 
-/* Makes boxes/<name> whole or not at all: a temporary directory, record and lock inside, then one
+/* Makes boxes/<name> whole or not at all: a temporary directory, the record inside, then one
  * rename. -EEXIST (ERR_EXISTS) if the name is taken. A one-shot box is not fsynced. Returns the
  * directory with the operation lock, held for as long as that descriptor is open. */
 int record_create(struct state *s, const struct spec *spec, int *ret_box_fd, struct err *e);
@@ -65,22 +66,24 @@ void record_done(struct record *r);
 
 /* Keeper: lock for life (-EBUSY if held), then say live. The last end is forgotten. */
 int record_lock(int box_fd, int *ret_lock_fd, struct err *e);
-int record_write_live(int box_fd, bool durable, struct err *e);
+int record_write_live(int lock_fd, bool durable, struct err *e);
 /* The same of a box that is up for one client alone, and so has no socket. */
-int record_write_visit(int box_fd, bool durable, struct err *e);
+int record_write_visit(int lock_fd, bool durable, struct err *e);
+/* Keeper, before it says so: was there an earlier one, or may there have been? */
+bool record_ran_before(int lock_fd);
 /* Keeper: the box is frozen, or runs again. Needs no room on the disk. */
-int record_set_paused(int box_fd, bool on, struct err *e);
-/* The first end of a run stays: a later one changes nothing. Needs no room on the disk after
- * record_write_live. */
+int record_set_paused(int lock_fd, bool on, struct err *e);
+/* The first end of a run stays: a later one changes nothing. Needs no room on the disk. */
 int record_write_end(int box_fd, const char *cause, const char *by, bool durable, struct err *e);
-/* Of a box that does not run: a lock whose text is damaged says that it ended, and that how is not
+/* Of a box that does not run: a run whose text is damaged says that it ended, and that how is not
  * known. Others are left as they are. */
-int record_mend_lock(int box_fd, const char *by, struct err *e);
+int record_mend_run(int box_fd, const char *by, struct err *e);
 
 /* Is the lock held by somebody else? Only asks, so it never gets in a keeper's way. Who asks again
- * and again while watching the directory opens the lock once and asks record_is_locked: closing it
- * would itself be an event there. */
+ * and again while watching the directory opens the file once (or -errno) and asks record_is_locked:
+ * closing it would itself be an event there. */
 bool record_is_live(int box_fd);
+int record_open_lock(int box_fd);
 bool record_is_locked(int lock_fd);
 /* Does it run for one client alone? Nobody else can reach its keeper. */
 bool record_is_visited(int box_fd);

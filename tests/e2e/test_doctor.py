@@ -239,16 +239,28 @@ class OlderKeeper:
         self.server.close()
 
 
+def crc32c(data):
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+
+
 def test_a_box_with_an_older_init_is_named(cove, box):
     assert cove.inspect(box)["init_revision"] >= 1 and cove.inspect(box)["outdated"] is False
     assert "outdated" not in cove("ls").ok().text
     fresh = next(b for b in cove("ls", "--json").ok().json if b["name"] == box)
     assert fresh["outdated"] is False
-    lock = pathlib.Path(cove.home) / "boxes" / box / "lock"
-    assert "\ninit 1\n" in lock.read_text()
-    # As a keeper of before wrote it, which knew no checksum either.
-    lock.write_text("".join(line for line in lock.read_text().splitlines(True)
-                            if line != "init 1\n" and not line.startswith("sum ")))
+    record = pathlib.Path(cove.home) / "boxes" / box / "record"
+    run = record.read_bytes()[-1024:].rstrip(b"\n") + b"\n"
+    assert b"\ninit 1\n" in run
+    # As a keeper of before wrote it. The file stays the same one, since it is locked.
+    run = run.split(b"\n", 1)[1].replace(b"init 1\n", b"")
+    with open(record, "r+b") as file:
+        file.seek(-1024, os.SEEK_END)
+        file.write((b"sum crc32c:%08x\n" % crc32c(run) + run).ljust(1024, b"\n"))
     older = OlderKeeper(f"{cove.home}/run/{box}/keeper.sock")
     try:
         listed = cove("ls").ok()

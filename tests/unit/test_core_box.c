@@ -388,11 +388,14 @@ static void make_record(struct cove *cove, const char *name, bool one_shot, bool
 			    .wall = "native",
 			    .one_shot = one_shot,
 			    .created_ms = clock_wall_ms()};
-	int fd = -1;
+	int fd = -1, lock_fd;
 
 	CHECK_EQ(record_create(&cove->state, &spec, &fd, NULL), 0);
-	if (live)
-		CHECK_EQ(record_write_live(fd, false, NULL), 0);
+	if (live) {
+		CHECK_EQ(record_lock(fd, &lock_fd, NULL), 0);
+		CHECK_EQ(record_write_live(lock_fd, false, NULL), 0);
+		close(lock_fd);
+	}
 	close(fd);
 }
 

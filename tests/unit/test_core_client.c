@@ -143,7 +143,7 @@ static void keepers_main(struct cove *cove, int ready_fd)
 	for (int i = 0; i < BOXES; i++) {
 		CHECK_EQ(record_open(&cove->state, box_name(i), &box_fd, NULL), 0);
 		CHECK_EQ(record_lock(box_fd, &lock_fd, NULL), 0);
-		CHECK_EQ(record_write_live(box_fd, false, NULL), 0);
+		CHECK_EQ(record_write_live(lock_fd, false, NULL), 0);
 		close(box_fd);
 		boxes[i] = (struct fake_box){.listener.on_event = on_fake_accept,
 					     .listener.fd = listen_at(cove, box_name(i)),

@@ -100,8 +100,8 @@ static void keeper_main(struct script *s, int ready_fd)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	CHECK_EQ(record_open(&s->cove->state, "b", &s->box_fd, NULL), 0);
 	CHECK_EQ(record_lock(s->box_fd, &lock_fd, NULL), 0);
-	CHECK_EQ(s->is_visit ? record_write_visit(s->box_fd, false, NULL)
-			     : record_write_live(s->box_fd, false, NULL),
+	CHECK_EQ(s->is_visit ? record_write_visit(lock_fd, false, NULL)
+			     : record_write_live(lock_fd, false, NULL),
 		 0);
 	CHECK_EQ(write(ready_fd, "x", 1), 1);
 	s->run(s);

@@ -148,8 +148,8 @@ static void keeper_main(int sock, int box_fd, int ready_fd, const struct act *ac
 	int lock_fd, fd;
 
 	CHECK_EQ(record_lock(box_fd, &lock_fd, NULL), 0);
-	CHECK_EQ(record_write_live(box_fd, false, NULL), 0);
-	live_fd = box_fd;
+	CHECK_EQ(record_write_live(lock_fd, false, NULL), 0);
+	live_fd = lock_fd;
 	CHECK_EQ(write(ready_fd, "x", 1), 1);
 	while ((fd = accept(sock, NULL, NULL)) >= 0) {
 		serve(fd, act, &paused);

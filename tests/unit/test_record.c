@@ -30,6 +30,42 @@ static void put_file(struct state *s, const char *box, const char *file, const v
 	close(fd);
 }
 
+/* As an older Cove made it: without room for a run in its record, and with a lock. */
+static void make_older(struct state *s, const char *box, const char *lock)
+{
+	char text[4096], *from, *end;
+	int box_fd, fd;
+	struct buf b;
+	ssize_t n;
+
+	CHECK_EQ(record_open(s, box, &box_fd, NULL), 0);
+	fd = openat(box_fd, "record", O_RDONLY | O_CLOEXEC);
+	n = read(fd, text, sizeof(text) - 1);
+	CHECK(n > 0);
+	text[n] = 0;
+	end = strstr(text, "\n\n");
+	from = strstr(text, "\nform 2\n");
+	CHECK(end != NULL && from != NULL);
+	end[1] = 0;
+	buf_init(&b, SPEC_BYTES_MAX);
+	CHECK_EQ(lines_begin_sum(&b), 0);
+	CHECK_EQ(buf_append_str(&b, from + strlen("\nform 2\n")), 0);
+	lines_end_sum(&b);
+	put_file(s, box, "record", buf_data(&b), buf_len(&b));
+	buf_done(&b);
+	put_file(s, box, "lock", lock, strlen(lock));
+	close(fd);
+	close(box_fd);
+}
+
+/* What a keeper would say. */
+static int say_live(int box_fd, bool durable)
+{
+	autoclose int fd = openat(box_fd, "record", O_RDWR | O_CLOEXEC);
+
+	return record_write_live(fd, durable, NULL);
+}
+
 HOME_TEST(created_running_stopped)
 {
 	struct spec spec = spec_of("dev");
@@ -43,7 +79,7 @@ HOME_TEST(created_running_stopped)
 	record_done(&r);
 	CHECK_EQ(record_lock(box_fd, &lock_fd, &e), 0);
 	CHECK_EQ(record_lock(box_fd, &again, &e), -EBUSY);
-	CHECK_EQ(record_write_live(box_fd, true, &e), 0);
+	CHECK_EQ(record_write_live(lock_fd, true, &e), 0);
 	CHECK(record_is_live(box_fd));
 	CHECK_EQ(record_load(s, "dev", &r, &e), 0);
 	CHECK_EQ(r.state, BOX_RUNNING);
@@ -71,30 +107,34 @@ HOME_TEST(the_lock_says_whether_it_is_paused)
 	int box_fd, lock_fd;
 
 	CHECK_EQ(record_create(s, &spec, &box_fd, NULL), 0);
-	CHECK_EQ(record_set_paused(box_fd, true, NULL), -EBADMSG);
 	CHECK_EQ(record_lock(box_fd, &lock_fd, NULL), 0);
-	CHECK_EQ(record_write_live(box_fd, false, NULL), 0);
+	CHECK_EQ(record_set_paused(lock_fd, true, NULL), -EBADMSG);
+	CHECK(!record_ran_before(lock_fd));
+	CHECK_EQ(record_write_live(lock_fd, false, NULL), 0);
+	CHECK(record_ran_before(lock_fd));
 	for (int i = 0; i < 4; i++) {
-		CHECK_EQ(record_set_paused(box_fd, i < 2, NULL), 0);
+		CHECK_EQ(record_set_paused(lock_fd, i < 2, NULL), 0);
 		CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
 		CHECK_EQ(r.paused, i < 2);
 		CHECK_EQ(r.init_revision, WIRE_INIT_REVISION);
 		record_done(&r);
 	}
-	CHECK_EQ(record_set_paused(box_fd, true, NULL), 0);
+	CHECK_EQ(record_set_paused(lock_fd, true, NULL), 0);
 	close(lock_fd);
 	/* Its keeper is gone: nothing is paused any more. */
 	CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
 	CHECK(!r.paused && r.state == BOX_STOPPED);
 	record_done(&r);
 	/* One from before, and others that are damaged. */
-	put_file(s, "dev", "lock", old, strlen(old));
+	make_older(s, "dev", old);
 	CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
 	CHECK_EQ(r.init_revision, 0);
 	record_done(&r);
 	put_file(s, "dev", "lock", "started_ms 1\npaused 2\n", 22);
 	CHECK(record_load(s, "dev", &r, NULL) < 0);
-	CHECK_EQ(record_set_paused(box_fd, true, NULL), -EBADMSG);
+	CHECK_EQ(record_lock(box_fd, &lock_fd, NULL), 0);
+	CHECK_EQ(record_set_paused(lock_fd, true, NULL), -EBADMSG);
+	close(lock_fd);
 	/* It can be ended all the same. */
 	CHECK_EQ(record_write_end(box_fd, "stopped", "", false, NULL), 0);
 	CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
@@ -110,9 +150,9 @@ HOME_TEST(a_second_run_forgets_the_first_end)
 	int box_fd;
 
 	CHECK_EQ(record_create(s, &spec, &box_fd, NULL), 0);
-	CHECK_EQ(record_write_live(box_fd, false, NULL), 0);
+	CHECK_EQ(say_live(box_fd, false), 0);
 	CHECK_EQ(record_write_end(box_fd, "stopped", "", false, NULL), 0);
-	CHECK_EQ(record_write_live(box_fd, false, NULL), 0);
+	CHECK_EQ(say_live(box_fd, false), 0);
 	CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
 	CHECK_STR(r.cause, "keeper lost");
 	CHECK_EQ(r.ended_ms, 0);
@@ -145,45 +185,96 @@ static void must_be_damaged(struct state *s)
 	CHECK(strstr(e.msg, "'dev'") != NULL);
 }
 
-/* No flip of a single bit, and no cut, is ever used. */
+/* No flip of a single bit, and no cut, is ever used. Of empty lines one bit each will do. */
+static void flip_and_cut(struct state *s, const char *file)
+{
+	static char text[4096];
+	size_t n = read_file(s, file, text, sizeof(text));
+	struct record r;
+	int box_fd, fd;
+
+	CHECK_EQ(record_open(s, "dev", &box_fd, NULL), 0);
+	fd = openat(box_fd, file, O_RDWR | O_CLOEXEC);
+	for (size_t bit = 0; bit < n * 8; bit++) {
+		size_t at = bit / 8;
+		char changed = (char)(text[at] ^ 1 << bit % 8);
+
+		if (at > 0 && text[at - 1] == '\n' && text[at] == '\n' && bit % 8 != at % 8)
+			continue;
+		CHECK_EQ(pwrite(fd, &changed, 1, (off_t)at), 1);
+		must_be_damaged(s);
+		CHECK_EQ(pwrite(fd, text + at, 1, (off_t)at), 1);
+	}
+	/* An empty lock is of a box that never ran. */
+	for (size_t cut = n - 1; cut > 0; cut--) {
+		CHECK_EQ(ftruncate(fd, (off_t)cut), 0);
+		must_be_damaged(s);
+	}
+	CHECK_EQ(pwrite(fd, text, n, 0), (ssize_t)n);
+	close(fd);
+	close(box_fd);
+	CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
+	CHECK(r.has_sum && r.spec.env_count == 2);
+	CHECK_STR(r.spec.env[1], "B=\\\n");
+	record_done(&r);
+}
+
+static void create_with_env(struct state *s, const char *first, int *ret_box_fd)
+{
+	struct spec spec = spec_of("dev");
+
+	spec.env[0] = first;
+	spec.env[1] = "B=\\\n";
+	spec.env_count = 2;
+	CHECK_EQ(record_create(s, &spec, ret_box_fd, NULL), 0);
+}
+
 HOME_TEST(every_flipped_bit_is_seen)
 {
-	static const char *const files[] = {"record", "lock"};
-	static const char *const env[] = {"A=b c", "B=\\\n"};
-	struct spec spec = spec_of("dev");
-	char text[2048];
-	struct record r;
+	char lock[1025] = "";
 	int box_fd;
 
-	memcpy(spec.env, env, sizeof(env));
-	spec.env_count = 2;
-	CHECK_EQ(record_create(s, &spec, &box_fd, NULL), 0);
-	CHECK_EQ(record_write_live(box_fd, false, NULL), 0);
+	create_with_env(s, "A=b c", &box_fd);
+	flip_and_cut(s, "record"); /* it never ran */
+	CHECK_EQ(say_live(box_fd, false), 0);
 	CHECK_EQ(record_write_end(box_fd, "stopped", "cove stop", false, NULL), 0);
-	for (size_t f = 0; f < 2; f++) {
-		size_t n = read_file(s, files[f], text, sizeof(text));
-
-		for (size_t bit = 0; bit < n * 8; bit++) {
-			text[bit / 8] = (char)(text[bit / 8] ^ 1 << bit % 8);
-			put_file(s, "dev", files[f], text, n);
-			must_be_damaged(s);
-			text[bit / 8] = (char)(text[bit / 8] ^ 1 << bit % 8);
-		}
-		/* An empty lock is of a box that never ran. */
-		for (size_t cut = 1; cut < n; cut++) {
-			put_file(s, "dev", files[f], text, cut);
-			must_be_damaged(s);
-		}
-		put_file(s, "dev", files[f], text, n);
-		CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
-		CHECK(r.has_sum && r.spec.env_count == 2);
-		CHECK_STR(r.spec.env[1], env[1]);
-		record_done(&r);
-	}
+	flip_and_cut(s, "record");
+	/* An older Cove's two files. */
+	make_older(s, "dev", lock);
+	CHECK_EQ(record_write_end(box_fd, "stopped", "cove stop", false, NULL), 0);
+	flip_and_cut(s, "record");
+	flip_and_cut(s, "lock");
 	close(box_fd);
 }
 
-HOME_TEST(a_damaged_lock_is_mended_by_who_ends_the_box)
+/* Wherever the text of the spec ends, the run begins on a border. */
+HOME_TEST(a_spec_of_any_length)
+{
+	char value[1100];
+	struct record r;
+	int box_fd;
+
+	for (size_t n = 850; n < 1050; n++) {
+		struct stat st;
+
+		memset(value, 'a', n - 1);
+		memcpy(value, "A=", 2);
+		value[n - 1] = 0;
+		create_with_env(s, value, &box_fd);
+		CHECK_EQ(say_live(box_fd, false), 0);
+		CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
+		CHECK_STR(r.spec.env[0], value);
+		CHECK_EQ(r.state, BOX_STOPPED);
+		record_done(&r);
+		CHECK_EQ(fstatat(box_fd, "record", &st, 0), 0);
+		CHECK_EQ(st.st_size % 1024, 0);
+		CHECK_EQ(unlinkat(box_fd, "record", 0), 0);
+		CHECK_EQ(unlinkat(s->boxes_fd, "dev", AT_REMOVEDIR), 0);
+		close(box_fd);
+	}
+}
+
+HOME_TEST(a_damaged_run_is_mended_by_who_ends_the_box)
 {
 	static const char *const texts[] = {"sum crc32c:00000000\npid 1\nstarted_ms 1\n", "sum ",
 					    "\0\0\0"};
@@ -191,12 +282,23 @@ HOME_TEST(a_damaged_lock_is_mended_by_who_ends_the_box)
 	char huge[3000];
 	struct record r;
 	int box_fd;
+	size_t n;
 
 	CHECK_EQ(record_create(s, &spec, &box_fd, NULL), 0);
-	CHECK_EQ(record_mend_lock(box_fd, "cove stop", NULL), 0);
+	CHECK_EQ(record_mend_run(box_fd, "cove stop", NULL), 0);
 	CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
 	CHECK_EQ(r.state, BOX_CREATED);
 	record_done(&r);
+	CHECK_EQ(say_live(box_fd, false), 0);
+	n = read_file(s, "record", huge, sizeof(huge));
+	huge[n - 1000]++;
+	put_file(s, "dev", "record", huge, n);
+	must_be_damaged(s);
+	CHECK_EQ(record_mend_run(box_fd, "cove stop", NULL), 0);
+	CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
+	CHECK_STR(r.cause, "damaged");
+	record_done(&r);
+	make_older(s, "dev", "");
 	memset(huge, 'a', sizeof(huge));
 	for (size_t i = 0; i < 4; i++) {
 		put_file(s, "dev", "lock", i < 3 ? texts[i] : huge,
@@ -204,7 +306,7 @@ HOME_TEST(a_damaged_lock_is_mended_by_who_ends_the_box)
 			 : i < 3 ? strlen(texts[i])
 				 : sizeof(huge));
 		must_be_damaged(s);
-		CHECK_EQ(record_mend_lock(box_fd, "cove stop", NULL), 0);
+		CHECK_EQ(record_mend_run(box_fd, "cove stop", NULL), 0);
 		CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
 		CHECK_EQ(r.state, BOX_STOPPED);
 		CHECK_STR(r.cause, "damaged");
@@ -254,11 +356,11 @@ HOME_TEST(a_reader_beside_a_writer)
 	pid_t pid;
 
 	CHECK_EQ(record_create(s, &spec, &box_fd, NULL), 0);
-	CHECK_EQ(record_write_live(box_fd, false, NULL), 0);
+	CHECK_EQ(say_live(box_fd, false), 0);
 	pid = fork();
 	if (pid == 0)
 		for (;;) {
-			record_write_live(box_fd, false, NULL);
+			say_live(box_fd, false);
 			record_write_end(box_fd, "a cause that is long enough", "by", false, NULL);
 		}
 	for (int i = 0; i < 5000; i++) {
@@ -283,6 +385,7 @@ HOME_TEST(what_an_older_cove_said_counts)
 	int box_fd, lock_fd;
 
 	CHECK_EQ(create(s, "dev", NULL), 0);
+	make_older(s, "dev", "");
 	put_file(s, "dev", "live", live, strlen(live));
 	put_file(s, "dev", "end", other, strlen(other));
 	CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
@@ -304,7 +407,7 @@ HOME_TEST(what_an_older_cove_said_counts)
 	CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
 	CHECK(r.state == BOX_RUNNING && r.keeper_pid == 7 && r.paused && r.init_revision == 1);
 	record_done(&r);
-	CHECK_EQ(record_write_live(box_fd, false, NULL), 0);
+	CHECK_EQ(record_write_live(lock_fd, false, NULL), 0);
 	CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
 	CHECK(r.state == BOX_RUNNING && r.keeper_pid == getpid() && !r.paused);
 	record_done(&r);
@@ -319,7 +422,7 @@ HOME_TEST(another_boot_is_a_reboot)
 	struct record r;
 
 	CHECK_EQ(create(s, "dev", NULL), 0);
-	put_file(s, "dev", "lock", text, strlen(text));
+	make_older(s, "dev", text);
 	CHECK_EQ(record_load(s, "dev", &r, NULL), 0);
 	CHECK_EQ(r.state, BOX_STOPPED);
 	CHECK_STR(r.cause, "host reboot");
