@@ -201,7 +201,7 @@ int cgroup_make(const char *box, const struct cgroup_limits *limits, uid_t owner
 		cgroup_done(ret);
 		cgroup_remove_in(&l, box, NULL);
 	}
-	if (r == 0 && limits->brief) {
+	if (r == 0) {
 		ret->layout = malloc(sizeof(l));
 		if (ret->layout) /* or it is looked up again */
 			*ret->layout = l;

@@ -77,7 +77,8 @@ struct cgroup {
 	bool tcp_uncounted; /* v1, with a memory limit: network buffers are not in it */
 	char why[CGROUP_PART_COUNT][CGROUP_WHY_MAX]; /* where it does not: the reason and remedy */
 	struct cgroup_view *view;		     /* owned; NULL: nothing */
-	struct layout *layout; /* owned; where the groups are, of a brief box; else NULL */
+	struct layout *layout; /* owned; where the groups are, until its keeper has one, too; of a
+			        * brief box to its end. NULL: to be looked up */
 };
 
 /* Makes the groups of a box, sets what can be set, and gives init's part to that owner. Success

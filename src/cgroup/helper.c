@@ -165,13 +165,15 @@ void cgroup_helper_make(const char *box, enum cgroup_helper_kind kind,
 	make_in(&l, box, kind, limits, ret);
 }
 
-void cgroup_helper_make_beside(const struct cgroup *cg, const char *box,
+void cgroup_helper_make_beside(struct cgroup *cg, const char *box,
 			       const struct cgroup_limits *limits, struct cgroup_helper *ret)
 {
 	if (cg->layout)
 		make_in(cg->layout, box, CGROUP_KEEPER, limits, ret);
 	else
 		cgroup_helper_make(box, CGROUP_KEEPER, limits, ret);
+	if (!limits->brief) /* mounts may move in its life */
+		free(take_ptr(cg->layout));
 }
 
 /* ---- being in it ---- */

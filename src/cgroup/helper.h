@@ -60,7 +60,7 @@ uint64_t cgroup_helper_cpu_milli(enum cgroup_helper_kind kind, const struct cgro
 void cgroup_helper_make(const char *box, enum cgroup_helper_kind kind,
 			const struct cgroup_limits *limits, struct cgroup_helper *ret);
 /* The keeper's, beside a box's that was just made: what was found out then is not asked again. */
-void cgroup_helper_make_beside(const struct cgroup *cg, const char *box,
+void cgroup_helper_make_beside(struct cgroup *cg, const char *box,
 			       const struct cgroup_limits *limits, struct cgroup_helper *ret);
 /* The calling process goes into the v1 groups. 0 or -errno. */
 int cgroup_helper_join(const struct cgroup_helper *h);
