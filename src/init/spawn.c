@@ -276,7 +276,8 @@ static enum stage become(const struct init *in, const struct spawn *s, bool ente
 	}
 	if (r == 0)
 		r = set_descriptors(s, report_fd);
-	if (r == 0 && s->subreaper && prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+	/* A kernel without it (an old gVisor) gives orphans to init, and the walk may miss them. */
+	if (r == 0 && s->subreaper && prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 && errno != EINVAL)
 		r = -errno;
 	if (r == 0)
 		r = drop_inheritable();

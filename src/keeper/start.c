@@ -317,6 +317,7 @@ static int configure_wall(struct keeper_life *l, struct ready *r, int init_fd, s
 		.init_fd = init_fd,
 		.init_argv = (char *const *)(uintptr_t)r->args.argv,
 		.program = r->program,
+		.state_dir = l->st.home,
 		.host = &l->host,
 	};
 	return 0;

@@ -1,7 +1,12 @@
 /* The list of walls; see info.h. */
 #include "wall/info.h"
 
+#include "base/child.h"
+#include "base/fd.h"
+#include "base/str.h"
+
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,4 +105,66 @@ int wall_program_find(const struct wall_info *w, const char *home, char ret[BOX_
 			       "'%.100s' belongs to somebody else, or others may write to it", ret);
 	return r < 0 ? err_set(e, ERR_UNSUPPORTED, -r, "'%.100s' cannot be run by everybody", ret)
 		     : 0;
+}
+
+/* Until it ends or has said too much. */
+static int read_answer(int fd, size_t max, char **ret)
+{
+	autofree char *text = malloc(max + 1);
+	ssize_t n;
+
+	if (!text)
+		return -ENOMEM;
+	n = fd_read_full(fd, text, max);
+	if (n < 0)
+		return (int)n;
+	text[n] = 0;
+	*ret = take_ptr(text);
+	return 0;
+}
+
+int wall_program_ask(const char *program, const char *word, size_t max, char **ret, struct err *e)
+{
+	char *const argv[] = {(char *)(uintptr_t)program, (char *)(uintptr_t)word, NULL};
+	autoclose int null = fd_open("/dev/null", O_RDONLY);
+	int out[2], r, status;
+	pid_t pid;
+
+	if (null < 0 || pipe2(out, O_CLOEXEC) < 0)
+		return err_errno(e, errno, "ask '%.100s'", program);
+	r = child_start(program, argv, (const int[3]){null, out[1], out[1]}, &pid);
+	close(out[1]);
+	if (r == 0) {
+		r = read_answer(out[0], max, ret);
+		close(out[0]); /* one that says more ends by that */
+		status = child_wait(pid);
+		if (r == 0 && status == 127)
+			r = -ENOEXEC;
+	} else {
+		close(out[0]);
+	}
+	return r < 0 ? err_set(e, ERR_UNSUPPORTED, -r, "'%.100s' cannot be run: %s", program,
+			       strerror(-r))
+		     : 0;
+}
+
+int wall_program_version(const char *program, char *ret, size_t size, struct err *e)
+{
+	enum { VERSION_TEXT = 4096 };
+	static const char word[] = "version ";
+	autofree char *text = NULL;
+	int r = wall_program_ask(program, "--version", VERSION_TEXT, &text, e);
+	char *at, *to = ret;
+
+	if (r < 0)
+		return r;
+	text[strcspn(text, "\n")] = 0;
+	at = strstr(text, word);
+	at = at ? at + strlen(word) : text;
+	if (strcmp(at, "VERSION_MISSING") == 0 || !*at) /* built by `go install` */
+		at = (char *)(uintptr_t) "unknown";
+	for (; *at && to < ret + size - 1; at++)
+		*to++ = *at > ' ' && *at < 127 ? *at : '?';
+	*to = 0;
+	return 0;
 }

@@ -51,6 +51,11 @@ const char *wall_names(void);
  * is refused. ERR_UNSUPPORTED with the remedy. */
 int wall_program_find(const struct wall_info *w, const char *home, char ret[BOX_PATH_MAX],
 		      struct err *e);
+/* What it says of that word as its argument, on both streams; at most so many bytes. The text is
+ * the caller's. */
+int wall_program_ask(const char *program, const char *word, size_t max, char **ret, struct err *e);
+/* Its version: the first line of --version, without its name. "unknown" where it says none. */
+int wall_program_version(const char *program, char *ret, size_t size, struct err *e);
 
 #define WALL_INFO_DECLARE(name) extern const struct wall_info wall_##name##_info;
 WALLS(WALL_INFO_DECLARE)

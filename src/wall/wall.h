@@ -76,6 +76,7 @@ struct wall_config {
 	int init_fd;		/* sealed memfd with cove-init */
 	char *const *init_argv; /* NULL-terminated: its user, directory, environment and limits */
 	const char *program;	/* the wall's own (info.h), where it needs one */
+	const char *state_dir;	/* walls/<name>/ below it is the wall's to keep things in */
 	struct wall_host *host;
 };
 

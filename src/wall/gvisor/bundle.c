@@ -81,6 +81,10 @@ static int put_args(struct json *j, const struct gvisor_build *g)
 
 	json_key(j, "args");
 	json_array_begin(j);
+	if (!(g->runsc.has & GVISOR_SETTINGS)) {
+		json_str(j, GVISOR_BOX_INIT);
+		arg++;
+	}
 	for (; *arg; arg++) {
 		if (!str_is_utf8(*arg, strlen(*arg)))
 			return -EILSEQ;
@@ -107,7 +111,8 @@ static int put_process(struct json *j, const struct gvisor_build *g)
 	static const char *const env[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:"
 					  "/sbin:/bin",
 					  NULL};
-	bool strict = g->config->strict;
+	/* An old runsc gives its sandbox process what is listed here, on the host. */
+	bool strict = g->config->strict, more = g->runsc.has & GVISOR_SETTINGS;
 	int r;
 
 	json_key(j, "process");
@@ -126,9 +131,9 @@ static int put_process(struct json *j, const struct gvisor_build *g)
 	json_key(j, "capabilities");
 	json_object_begin(j);
 	put_caps(j, "bounding", !strict, false);
-	put_caps(j, "effective", true, true);
-	put_caps(j, "permitted", true, true);
-	put_caps(j, "inheritable", strict, true);
+	put_caps(j, "effective", true, more);
+	put_caps(j, "permitted", true, more);
+	put_caps(j, "inheritable", strict, more);
 	json_object_end(j);
 	put_limits(j, g->config);
 	json_kv_bool(j, "noNewPrivileges", strict);
@@ -175,6 +180,9 @@ static void put_mounts(struct json *j, const struct gvisor_build *g)
 	/* Where shell lines pass through: init.h. */
 	put_mount(j, "/dev/cove", "tmpfs", "cove", "nosuid", "nodev", "noexec", "mode=1733",
 		  "size=64m", NULL);
+	if (!(g->runsc.has & GVISOR_SETTINGS))
+		put_mount(j, GVISOR_BOX_INIT, "bind", GVISOR_INIT, "bind", "ro", "nosuid", "nodev",
+			  NULL);
 	for (int i = 0; i < WALL_PROC_FILE_COUNT; i++) {
 		snprintf(from, sizeof(from), GVISOR_COVERS "/%s", wall_proc_names[i]);
 		snprintf(to, sizeof(to), "/proc/%s", wall_proc_names[i]);

@@ -43,10 +43,14 @@ static void free_build(struct gvisor_build *g)
 static int open_all(struct gvisor_build *g, struct err *e)
 {
 	char init[32];
+	int r;
 
 	g->program = fd_open(g->config->program, O_RDONLY);
 	if (g->program < 0)
 		return err_errno(e, errno, "open '%.100s'", g->config->program);
+	r = gvisor_know(g->config, g->program, &g->runsc, e);
+	if (r < 0)
+		return r;
 	/* gVisor takes no descriptor that could be written through. */
 	snprintf(init, sizeof(init), "/proc/self/fd/%d", g->config->init_fd);
 	g->init = fd_open(init, O_RDONLY);
@@ -130,26 +134,32 @@ static int await_init(const struct gvisor_build *g, const struct wall_box *b, st
 static void report(const struct gvisor_build *g, struct wall_box *b)
 {
 	const struct wall_config *c = g->config;
+	bool is_led = strcmp(b->network, "proxy") != 0, has_suid = g->runsc.has & GVISOR_SUID;
 
 	snprintf(b->report.walls, sizeof(b->report.walls),
-		 "gvisor: a kernel of its own (platform " GVISOR_PLATFORM ", network %s)\n"
+		 "gvisor: a kernel of its own (runsc %s, platform %s, network %s)\n"
 		 "namespaces: user pid mount network ipc uts cgroup, around it\n"
 		 "capabilities: %s\n"
 		 "%s",
+		 g->runsc.version, gvisor_platform(&g->runsc),
 		 c->net.on ? "by sockets of the box's own network" : "inside only",
 		 guest_hold_caps_text(c->strict), c->strict ? "no_new_privs\n" : "");
 	snprintf(b->report.missing, sizeof(b->report.missing),
-		 "%sbeyond --mem the whole box ends, not one command\n"
+		 "%s%s"
+		 "beyond --mem the whole box ends, not one command\n"
 		 "refused forks are not known per command\n"
 		 "numbers of the box count gVisor's own processes and memory too\n"
 		 "init is not safe from root inside, who can end the box with it\n"
 		 "tracing: the box's processes may trace each other, with or without --ptrace\n"
 		 "holes in files are not seen by gVisor: they are copied as zeros\n"
 		 "programs that listen on IPv6 are not found by `cove ports`\n",
-		 strcmp(b->network, "proxy") == 0
-			 ? "network: this kernel does not redirect: only programs that use the "
-			   "proxy variables reach the door\n"
-			 : "");
+		 is_led ? ""
+			: "network: this kernel does not redirect: only programs that use the "
+			  "proxy variables reach the door\n",
+		 has_suid || c->strict
+			 ? ""
+			 : "runsc is old: sudo does not work, newer programs fail (ls), and the "
+			   "directory of a shell is not known\n");
 }
 
 static int gvisor_await(struct wall_box *b, struct err *e)

@@ -12,6 +12,7 @@
 
 /* Where things are for runsc: the scratch of guest.h is its whole root.
  *
+ *	/runsc	itself, read-only
  *	/root	the box's tree, an overlay		/given/<n>	what the caller shares
  *	/bundle	config.json				/state		runsc's own files
  *	/covers	files for the box's /proc		/cove-trust	what the box trusts
@@ -21,7 +22,22 @@
 #define GVISOR_TRUST	"/cove-trust"
 #define GVISOR_COVERS	"/covers"
 #define GVISOR_START	"/tmp/.cove-start" /* in the box: see steps.c */
-#define GVISOR_PLATFORM "systrap"
+#define GVISOR_PROGRAM	"/runsc"
+#define GVISOR_INIT	"/init/cove-init" /* without GVISOR_SETTINGS, and: */
+#define GVISOR_BOX_INIT "/dev/cove-init"  /* in the box */
+
+/* What a runsc has; Debian's of 2022 has none of it. */
+enum gvisor_has {
+	GVISOR_SUID = 1 << 0,	   /* set-user-ID programs can be switched on */
+	GVISOR_SETTINGS = 1 << 1,  /* a check of the host that can be left out; --exec-fd */
+	GVISOR_GOFER_NET = 1 << 2, /* the gofer's network can be chosen */
+	GVISOR_SYSTRAP = 1 << 3,   /* the platform that is faster than ptrace */
+};
+
+struct gvisor_program {
+	unsigned has;
+	char version[64];
+};
 
 struct gvisor_given {
 	const char *dst;
@@ -31,6 +47,7 @@ struct gvisor_given {
 
 struct gvisor_build {
 	const struct wall_config *config;
+	struct gvisor_program runsc;
 	int program;	     /* owned; runsc */
 	int init;	     /* owned; init's program, only to be read */
 	int errors[2];	     /* owned; [1] what runsc and init complain about */
@@ -39,6 +56,13 @@ struct gvisor_build {
 	struct gvisor_given given[WALL_MOUNTS_MAX]; /* the same */
 	size_t given_count;
 };
+
+/* known.c: asks the program, once for as long as it stays the same. */
+int gvisor_know(const struct wall_config *c, int fd, struct gvisor_program *ret, struct err *e);
+static inline const char *gvisor_platform(const struct gvisor_program *p)
+{
+	return p->has & GVISOR_SYSTRAP ? "systrap" : "ptrace";
+}
 
 /* steps.c: for native_begin_with. */
 int gvisor_plan(struct plan *p, const struct wall_config *c, struct err *e);

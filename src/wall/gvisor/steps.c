@@ -26,6 +26,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -170,38 +171,94 @@ static int step_bundle(struct enter *n, const struct step *s)
 	return r;
 }
 
+/* By a name of its own: it looks itself up by that. */
+static int step_program(struct enter *n, const struct step *s)
+{
+	autoclose int place =
+		openat(AT_FDCWD, &GVISOR_PROGRAM[1], O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0444);
+
+	return place < 0
+		       ? -errno
+		       : mount_attach(n->plan->sources[s->source].fd, AT_FDCWD, &GVISOR_PROGRAM[1]);
+}
+
+/* A runsc that takes no descriptor for it gets init's program as a file of the box's, from a file
+ * system of its own: nothing on the scratch can be executed. */
+static int step_init(struct enter *n, const struct step *s)
+{
+	const struct gvisor_build *g = build_of(n);
+	autoclose int to = -1;
+	off_t at = 0;
+	ssize_t got;
+	int r;
+
+	if (g->runsc.has & GVISOR_SETTINGS)
+		return 0;
+	if (mkdir("init", 0755) < 0)
+		return -errno;
+	r = mount_here("tmpfs", "init", MS_NOSUID | MS_NODEV, "mode=0755,size=16m,nr_inodes=4");
+	if (r < 0)
+		return r;
+	to = openat(AT_FDCWD, &GVISOR_INIT[1], O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0555);
+	if (to < 0)
+		return -errno;
+	while ((got = sendfile(to, g->init, &at, 1 << 20)) > 0)
+		;
+	if (got < 0)
+		return -errno;
+	close(take_fd(to)); /* or it could not be made read-only */
+	return mount(NULL, "init", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV,
+		     NULL) < 0
+		       ? -errno
+		       : 0;
+}
+
 static int step_pivot(struct enter *n, const struct step *s)
 {
 	return fchdir(n->guest.scratch) < 0 ? -errno : mount_pivot_here();
 }
 
-/* 0 and 1 the wire, 2 what is complained about, 3 init's program, which gVisor takes in; then runsc
- * itself and the status, which exec closes; all else closed. */
+/* runsc's own arguments; at most so many, with the last. */
+enum { RUNSC_ARGS = 20 };
+
+static void make_arguments(const struct gvisor_build *g, const char *argv[RUNSC_ARGS])
+{
+	const struct gvisor_program *p = &g->runsc;
+	size_t n = 0;
+
+	argv[n++] = "runsc";
+	argv[n++] = "--root=/state";
+	argv[n++] = p->has & GVISOR_SYSTRAP ? "--platform=systrap" : "--platform=ptrace";
+	argv[n++] = g->config->net.on ? "--network=host" : "--network=none";
+	argv[n++] = "--overlay2=none";
+	argv[n++] = "--ignore-cgroups";
+	argv[n++] = "--host-uds=none";
+	argv[n++] = "--host-fifo=none";
+	if (p->has & GVISOR_SETTINGS)
+		argv[n++] = "--host-settings=ignore";
+	if (p->has & GVISOR_GOFER_NET)
+		argv[n++] = "--gofer-network-namespace=host";
+	if (p->has & GVISOR_SUID)
+		argv[n++] = g->config->strict ? "--allow-suid=false" : "--allow-suid";
+	argv[n++] = "run";
+	argv[n++] = "--bundle=/bundle";
+	if (p->has & GVISOR_SETTINGS)
+		argv[n++] = "--exec-fd=3";
+	argv[n++] = "box";
+	argv[n] = NULL;
+}
+
+/* 0 and 1 the wire, 2 what is complained about, 3 init's program, which gVisor takes in; then the
+ * status, which exec closes; all else closed. */
 static int become_runsc(struct enter *n, int wire, int *status)
 {
-	enum { INIT = 3, PROGRAM = 4, STATUS = 5, HIGH = 64 };
+	enum { STATUS = 4, HIGH = 64 };
 	const struct gvisor_build *g = build_of(n);
-	const char *argv[] = {
-		"runsc",
-		"--root=/state",
-		"--platform=" GVISOR_PLATFORM,
-		g->config->net.on ? "--network=host" : "--network=none",
-		"--overlay2=none",
-		"--ignore-cgroups",
-		"--host-uds=none",
-		"--host-fifo=none",
-		"--host-settings=ignore",
-		"--gofer-network-namespace=host",
-		g->config->strict ? "--allow-suid=false" : "--allow-suid",
-		"run",
-		"--bundle=/bundle",
-		"--exec-fd=3",
-		"box",
-		NULL,
-	};
+	const char *argv[RUNSC_ARGS];
 	char *env[] = {NULL};
-	int from[] = {wire, wire, g->errors[1], g->init, g->program, *status};
+	int from[] = {wire, wire, g->errors[1], g->init, *status};
 
+	make_arguments(g, argv);
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return -errno;
 	for (int i = 0; i <= STATUS; i++) {
@@ -210,11 +267,12 @@ static int become_runsc(struct enter *n, int wire, int *status)
 			return -errno;
 	}
 	for (int i = 0; i <= STATUS; i++)
-		if ((i < PROGRAM ? dup2(from[i], i) : dup3(from[i], i, O_CLOEXEC)) < 0)
+		if ((i < STATUS ? dup2(from[i], i) : dup3(from[i], i, O_CLOEXEC)) < 0)
 			return -errno;
 	*status = STATUS;
 	sys_close_range(STATUS + 1, ~0u, 0);
-	return sys_execveat(PROGRAM, (char *const *)(uintptr_t)argv, env);
+	execve(GVISOR_PROGRAM, (char *const *)(uintptr_t)argv, env);
+	return -errno;
 }
 
 /* ---- the plan ---- */
@@ -256,6 +314,14 @@ int gvisor_plan(struct plan *p, const struct wall_config *c, struct err *e)
 		add(p, STEP_TRUST);
 	add_own(p, step_start_file, "keep /tmp on the box's disk");
 	add_own(p, step_bundle, "write the bundle for runsc");
+	plan_add(p, (struct step){.kind = STEP_OTHER,
+				  .source = plan_add_source(
+					  p, (struct plan_source){.path = c->program,
+								  .attrs = MA_RDONLY | MA_NOSUID |
+									   MA_NODEV}),
+				  .run = step_program,
+				  .what = "put the wall's own program in place"});
+	add_own(p, step_init, "put init's program in place");
 	add_own(p, step_pivot, "leave the host's root");
 	add(p, STEP_KEYRING);
 	if (c->limits.cpus)

@@ -28,7 +28,7 @@ static void add_step(struct plan *p, enum step_kind kind, const char *a, const c
 	plan_add(p, (struct step){.kind = kind, .a = a, .b = b, .source = source});
 }
 
-static int add_source(struct plan *p, struct plan_source s)
+int plan_add_source(struct plan *p, struct plan_source s)
 {
 	ASSERT(p->source_count < PLAN_SOURCES_MAX);
 	s.fd = -1;
@@ -42,11 +42,11 @@ static void plan_devices(struct plan *p)
 	for (size_t i = 0; i < GUEST_DEVICES; i++) {
 		snprintf(p->device_paths[i], sizeof(p->device_paths[i]), "/dev/%s",
 			 guest_devices[i].name);
-		add_source(p, (struct plan_source){
-				      .path = p->device_paths[i],
-				      .device = guest_devices[i].number,
-				      .attrs = MA_NOSUID | MA_NOEXEC,
-			      });
+		plan_add_source(p, (struct plan_source){
+					   .path = p->device_paths[i],
+					   .device = guest_devices[i].number,
+					   .attrs = MA_NOSUID | MA_NOEXEC,
+				   });
 	}
 }
 
@@ -59,13 +59,13 @@ void plan_host_dirs(struct plan *p)
 		if (lstat(host_dirs[i], &st) < 0 || !S_ISDIR(st.st_mode))
 			continue;
 		add_step(p, STEP_BIND, host_dirs[i], NULL,
-			 add_source(p, (struct plan_source){
-					       .path = host_dirs[i],
-					       .attrs = MA_RDONLY | MA_NODEV,
-					       .idmap = IDMAP_BOX,
-					       .idmap_optional = true,
-					       .recursive = true,
-				       }));
+			 plan_add_source(p, (struct plan_source){
+						    .path = host_dirs[i],
+						    .attrs = MA_RDONLY | MA_NODEV,
+						    .idmap = IDMAP_BOX,
+						    .idmap_optional = true,
+						    .recursive = true,
+					    }));
 	}
 }
 
@@ -89,19 +89,20 @@ void plan_mounts(struct plan *p)
 				 (int)i);
 			continue;
 		}
-		add_step(p, STEP_BIND, m->dst, NULL,
-			 add_source(p, (struct plan_source){
-					       .path = m->src,
-					       .mount_fd = m->volume ? m->volume->mount_fd : -1,
-					       .beneath = m->beneath,
-					       .no_links = !m->owned,
-					       .attrs = MA_NOSUID | MA_NODEV |
-							(m->read_only ? MA_RDONLY : 0),
-					       .idmap = m->owned ? IDMAP_BOX : IDMAP_OWNER,
-					       .uid = m->uid,
-					       .gid = m->gid,
-					       .recursive = !m->volume,
-				       }));
+		add_step(
+			p, STEP_BIND, m->dst, NULL,
+			plan_add_source(p, (struct plan_source){
+						   .path = m->src,
+						   .mount_fd = m->volume ? m->volume->mount_fd : -1,
+						   .beneath = m->beneath,
+						   .no_links = !m->owned,
+						   .attrs = MA_NOSUID | MA_NODEV |
+							    (m->read_only ? MA_RDONLY : 0),
+						   .idmap = m->owned ? IDMAP_BOX : IDMAP_OWNER,
+						   .uid = m->uid,
+						   .gid = m->gid,
+						   .recursive = !m->volume,
+					   }));
 	}
 }
 
@@ -194,15 +195,15 @@ int plan_init(struct plan *p, const struct wall_config *c, struct err *e)
 			   .own = p->own};
 	if (r < 0)
 		return r;
-	add_source(p, (struct plan_source){.path = c->image_root,
-					   .attrs = MA_RDONLY | MA_NODEV,
-					   .idmap = IDMAP_BOX});
-	add_source(p, (struct plan_source){.path = c->box_dir,
-					   .mount_fd = c->layer->mount_fd,
-					   .absent = in_memory,
-					   .late = c->layer->file_fd >= 0 && !in_memory,
-					   .attrs = MA_NODEV,
-					   .idmap = IDMAP_BOX});
+	plan_add_source(p, (struct plan_source){.path = c->image_root,
+						.attrs = MA_RDONLY | MA_NODEV,
+						.idmap = IDMAP_BOX});
+	plan_add_source(p, (struct plan_source){.path = c->box_dir,
+						.mount_fd = c->layer->mount_fd,
+						.absent = in_memory,
+						.late = c->layer->file_fd >= 0 && !in_memory,
+						.attrs = MA_NODEV,
+						.idmap = IDMAP_BOX});
 	plan_devices(p);
 	guest_format_hosts(p->hosts, c->name);
 	return 0;

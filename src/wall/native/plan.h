@@ -130,7 +130,8 @@ void plan_files(struct plan *p);
 void plan_host_dirs(struct plan *p); /* of an image that is the host's */
 void plan_mounts(struct plan *p);
 void plan_add(struct plan *p, struct step s);
-void plan_done(struct plan *p); /* closes the sources */
+int plan_add_source(struct plan *p, struct plan_source s); /* its index */
+void plan_done(struct plan *p);				   /* closes the sources */
 
 /* Makes the detached mounts. As root before the new process exists, with the host's own rights;
  * otherwise in the new process, whose copy of the mounts it may clone. */
