@@ -28,10 +28,13 @@ def leftovers():
     return set(glob.glob("/tmp/cove-canary-*") + glob.glob("/tmp/.cove-doctor-*"))
 
 
-def test_report(cove):
-    got = cove("doctor", "--json")
-    assert got.rc == 0, repr(got)
-    report = got.json
+@pytest.fixture(scope="module")
+def report(session_cove):
+    """What it says with its test in a box, which takes seconds."""
+    return session_cove("doctor", "--json").ok().json
+
+
+def test_report(report):
     assert {c["name"] for c in report["checks"]} == CHECKS
     for check in report["checks"]:
         assert check["group"] in GROUPS and check["status"] in STATUSES and check["found"], check
@@ -49,8 +52,7 @@ def test_where_a_crash_leads_is_told(cove):
     assert {"|": "program", "@": "socket"}.get(pattern[0], "file") in check["found"]
 
 
-def test_every_wall_and_limit_that_is_offered_holds(cove):
-    report = cove("doctor", "--json").json
+def test_every_wall_and_limit_that_is_offered_holds(report):
     tests = {t["name"]: t for t in report["self_test"]["tests"]}
     assert report["self_test"]["skipped"] is None, report["self_test"]
     assert len(tests) == 10
@@ -66,7 +68,7 @@ def test_every_wall_and_limit_that_is_offered_holds(cove):
 def test_leaves_nothing(cove, tmp):
     before, boxes = leftovers(), cove.names()
     home = tmp / "none"
-    cove("doctor", env={"COVE_HOME": str(home)})
+    cove("doctor", env={"COVE_HOME": str(home)}).ok()
     assert not home.exists() and not list(tmp.glob(".cove-doctor-*"))
     cove("doctor")
     wait_until(lambda: leftovers() <= before, "its files to be gone")

@@ -81,7 +81,7 @@ def test_distinct_errors(cove, shared):
 
 
 def test_timeout_ends_the_tree(cove, shared):
-    got = cove("exec", "--timeout", "300ms", shared, "--", "sh", "-c",
+    got = cove("exec", "--timeout", "300ms", "--grace", "300ms", shared, "--", "sh", "-c",
                "echo x; setsid sleep 4321 & trap '' TERM; sleep 4321")
     assert got.rc == 124 and got.out == b"x\n"
     wait_until(lambda: cove("exec", shared, "--", "pgrep", "-f", "^sleep 4321").rc == 1, "the tree to end")

@@ -499,11 +499,11 @@ def test_ttl_goes_on_while_paused(cove):
 
 def test_a_pause_does_not_count_against_a_timeout(cove, counting):
     box, _ = counting
-    running = cove.start("exec", "--json", "--timeout", "10s", box, "--", "sh", "-c",
+    running = cove.start("exec", "--json", "--timeout", "4s", box, "--", "sh", "-c",
                          "mkfifo /tmp/gate; read x < /tmp/gate; echo in time")
     wait_until(lambda: len(cove.execs(box)) >= 2, "the command's start")
     cove("pause", box).ok()
-    time.sleep(10.5)  # the thing itself: longer than the timeout
+    time.sleep(4.5)  # the thing itself: longer than the timeout
     cove("resume", box).ok()
     cove("exec", box, "--", "sh", "-c", "until echo > /tmp/gate; do :; done").ok()
     out, _ = running.communicate(timeout=DEADLINE)

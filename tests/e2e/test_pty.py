@@ -249,7 +249,7 @@ def test_what_takes_longer_than_a_second_says_so(cove, box):
     """On a terminal, and it is gone again; in a pipe nothing is said."""
     cove("exec", "-d", box, "--", "bash", "-c", "trap '' TERM; touch /tmp/up; while :; do sleep 1; done").ok()
     wait_until(lambda: cove("exec", box, "--", "test", "-e", "/tmp/up").rc == 0, "the trap")
-    terminal = Terminal(cove, "stop", "--grace", "4s", box)
+    terminal = Terminal(cove, "stop", "--grace", "2s", box)
     terminal.expect(rf"stop {box} \.\.\.".encode())
     terminal.expect(rb"\r\x1b\[K")
     assert terminal.wait() == 0

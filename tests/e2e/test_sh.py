@@ -245,7 +245,7 @@ def test_kill_9_of_the_shell_by_itself(cove, usable):
     "mkfifo /tmp/f$$; cat /tmp/f$$",
 ])
 def test_timeout(cove, usable, line):
-    got = cove.sh(usable, "echo so far; " + line, "--timeout", "300ms")
+    got = cove.sh(usable, "echo so far; " + line, "--timeout", "300ms", "--grace", "300ms")
     assert got["timed_out"] is True and got["cause"] == "timeout"
     assert got["stdout"] == "so far\n"
     assert cove.sh(usable, "trap - TERM INT HUP; echo ok")["stdout"] == "ok\n"

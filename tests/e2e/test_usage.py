@@ -246,12 +246,12 @@ def test_no_group_outlives_its_command(cove, small):
 ])
 def test_bombs_end_with_their_time(cove, small, bomb):
     forever = f"({bomb}) 2>/dev/null; while :; do :; done"
-    done = run(cove, small, forever, "--timeout", "1s")
+    done = run(cove, small, forever, "--timeout", "1s", "--grace", "300ms")
     assert (done["timed_out"], done["cause"]) == (True, "timeout")
     assert run(cove, small, "echo here")["stdout"] == "here\n"
     left = run(cove, small, "ls -d /proc/[0-9]*")["stdout"].split()
     assert len(left) <= 4, left
-    line = cove.sh(small, forever, "--timeout", "1s")
+    line = cove.sh(small, forever, "--timeout", "1s", "--grace", "300ms")
     assert line["cause"] == "timeout"
     assert cove.sh(small, "echo here")["stdout"] == "here\n"
 
@@ -262,7 +262,7 @@ def test_bombs_end_with_their_time(cove, small, bomb):
 ])
 def test_small_bombs_end_also_without_groups(cove, box, bomb):
     forever = f"{bomb}; while :; do sleep 1; done"
-    done = run(cove, box, forever, "--timeout", "2s")
+    done = run(cove, box, forever, "--timeout", "2s", "--grace", "300ms")
     assert (done["timed_out"], done["cause"]) == (True, "timeout")
     left = run(cove, box, "ls -d /proc/[0-9]*")["stdout"].split()
     assert len(left) <= 4, left
