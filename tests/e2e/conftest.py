@@ -35,9 +35,10 @@ TAR = os.environ.get("COVE_TEST_TAR", "")
 CLAIMS = os.environ.get("COVE_TEST_CLAIMS", "")
 CLAIM_TESTS = 16  # of one file that are begun together
 # The files that take longest, in that order; the others come after them.
-LONGEST = ["test_door", "test_door_cli", "test_door_live", "test_sh", "test_disk", "test_cli", "test_door_desync",
-           "test_limits", "test_run", "test_limits_cli", "test_usage", "test_robust", "test_door_secrets",
-           "test_wall_hard", "test_mounts", "test_persistence", "test_trust", "test_sessions", "test_doctor"]
+LONGEST = ["test_door", "test_disk", "test_sh", "test_limits", "test_door_cli", "test_usage", "test_cli", "test_exec",
+           "test_door_live", "test_door_secrets", "test_limits_cli", "test_wall_hard", "test_mounts", "test_doctor",
+           "test_door_desync", "test_trust", "test_robust", "test_wall", "test_walls", "test_sh_script",
+           "test_persistence", "test_run", "test_sessions"]
 IS_ROOT = os.geteuid() == 0
 
 
