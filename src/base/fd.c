@@ -1,6 +1,7 @@
 /* Descriptors and raw system calls; see fd.h. */
 #include "base/fd.h"
 
+#include "base/err.h"
 #include "base/rand.h"
 
 #include <errno.h>
@@ -39,6 +40,35 @@ void fd_close(int *fd)
 {
 	fd_closep(fd);
 	*fd = -1;
+}
+
+void fd_close_all(int *const *fds, size_t count)
+{
+	int open[FD_CLOSE_MAX];
+	size_t n = 0, last;
+
+	ASSERT(count <= FD_CLOSE_MAX);
+	for (size_t i = 0; i < count; i++) {
+		int fd = *fds[i];
+		size_t at = n;
+
+		*fds[i] = -1;
+		if (fd < 0)
+			continue;
+		for (; at > 0 && open[at - 1] > fd; at--)
+			open[at] = open[at - 1];
+		open[at] = fd;
+		n++;
+	}
+	for (size_t i = 0; i < n; i = last + 1) {
+		for (last = i; last + 1 < n && open[last + 1] == open[last] + 1; last++)
+			continue;
+		/* A kernel that lacks it closes them one by one. */
+		if (last > i && sys_close_range((unsigned)open[i], (unsigned)open[last], 0) == 0)
+			continue;
+		for (size_t at = i; at <= last; at++)
+			close(open[at]);
+	}
 }
 
 int fd_copy(int fd, int least)
@@ -188,6 +218,13 @@ int fd_read_file(int dir_fd, const char *path, size_t max, char **ret, size_t *r
 	autoclose int fd = openat(dir_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 
 	return fd < 0 ? -errno : read_whole(fd, false, max, ret, ret_len);
+}
+
+int fd_read_plain(int dir_fd, const char *path, size_t max, char **ret, size_t *ret_len)
+{
+	autoclose int fd = openat(dir_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+
+	return fd < 0 ? -errno : read_whole(fd, true, max, ret, ret_len);
 }
 
 int fd_read_regular(int fd, size_t max, char **ret, size_t *ret_len)

@@ -42,6 +42,10 @@ void fd_fill_low(void);
 /* Closes *fd if it is open and leaves -1: idempotent. */
 void fd_close(int *fd);
 
+/* The same for many, neighbours with one call. At most FD_CLOSE_MAX of them. */
+enum { FD_CLOSE_MAX = 256 };
+void fd_close_all(int *const *fds, size_t count);
+
 /* In a child that is about to execute a program, which closes everything: from here on neither
  * autoclose nor fd_close closes anything, but for what is open beyond the first FD_LEFT_MAX. */
 enum { FD_LEFT_MAX = 128 };
@@ -71,7 +75,9 @@ void fd_set_send_room(int fd, unsigned bytes);
 /* Reads a whole small file relative to dir_fd (or AT_FDCWD) without following a final link. The
  * result is owned and NUL-terminated. -EFBIG beyond max. */
 int fd_read_file(int dir_fd, const char *path, size_t max, char **ret, size_t *ret_len);
-/* The same of an open file on a disk, with one call less. */
+/* The same of a file on a disk, or of /proc that fits a page, with one call less: less than
+ * was asked for is all of it. And of such a file that is open. */
+int fd_read_plain(int dir_fd, const char *path, size_t max, char **ret, size_t *ret_len);
 int fd_read_regular(int fd, size_t max, char **ret, size_t *ret_len);
 
 /* Writes a file so that readers see the old or the new content, never a part: a temporary name in

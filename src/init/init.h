@@ -31,7 +31,7 @@
  *	--io-v1                v1 blkio/<box>/work
  *	--pids-events          that file of the box's own group, v1 or v2
  *	--net-proxy, --net-dns, --net-dns-tcp, --net-diag, --net-redirect (IPv4; once more: IPv6)
- *	                       the way to the door; see net.h
+ *	                       the way to the door; see net.h. They do not block: guest/redirect.h
  * When the keeper goes (end of file on the link) init exits, and the kernel ends the box.
  */
 #pragma once

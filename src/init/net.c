@@ -254,8 +254,6 @@ int init_net_new(struct init *in, const struct net_fds *fds, struct init_net **r
 			.io = {.on_event = on_accept, .fd = listeners[i]},
 			.proxy = i == LISTENERS - 1,
 		};
-		if (r == 0 && listeners[i] >= 0)
-			r = fd_set_nonblock(listeners[i], true);
 	}
 	*ret = net;
 	if (r == 0)

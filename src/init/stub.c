@@ -412,9 +412,6 @@ int stub_new(struct init_net *net, struct init *in, struct names *names, const i
 	s->names = names;
 	s->udp = (struct ev_io){.on_event = on_datagrams, .fd = fds[0]};
 	s->tcp = (struct ev_io){.on_event = on_accept, .fd = fds[1]};
-	for (int i = 0; i < 2; i++)
-		if (fds[i] >= 0)
-			fd_set_nonblock(fds[i], true);
 	listen_again(s);
 	*ret = s;
 	return 0;

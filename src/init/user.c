@@ -29,11 +29,15 @@ struct wanted {
 };
 
 /* /etc is the box's own: a link of /proc in its place would lead through init's descriptors. */
-static int read_table(const char *name, char **ret, struct err *e)
+static int open_etc(void)
 {
-	autoclose int dir_fd =
-		guest_open_at(AT_FDCWD, "/etc", O_PATH | O_DIRECTORY, FD_NO_MAGICLINKS);
-	int r = dir_fd < 0 ? dir_fd : fd_read_file(dir_fd, name, INIT_PASSWD_MAX, ret, NULL);
+	return guest_open_at(AT_FDCWD, "/etc", O_PATH | O_DIRECTORY, FD_NO_MAGICLINKS);
+}
+
+/* etc_fd: of open_etc, also where it failed. */
+static int read_table(int etc_fd, const char *name, char **ret, struct err *e)
+{
+	int r = etc_fd < 0 ? etc_fd : fd_read_plain(etc_fd, name, INIT_PASSWD_MAX, ret, NULL);
 
 	if (r == -ENOENT) {
 		*ret = strdup("");
@@ -90,11 +94,11 @@ static bool take_passwd(char **f, const struct wanted *w, struct user *ret)
 }
 
 /* 1 and the user, 0 if there is no such line. */
-static int find_passwd(const struct wanted *w, struct user *ret, struct err *e)
+static int find_passwd(int etc_fd, const struct wanted *w, struct user *ret, struct err *e)
 {
 	autofree char *text = NULL;
 	char *at, *fields[PASSWD_FIELDS];
-	int r = read_table("passwd", &text, e);
+	int r = read_table(etc_fd, "passwd", &text, e);
 
 	if (r < 0)
 		return r;
@@ -117,11 +121,11 @@ static bool has_member(char *members, const char *name)
 
 /* The groups a user is a member of. More than USER_GROUPS_MAX is an error: a command with some of
  * its groups missing would fail for no visible reason. */
-static int find_groups(struct user *u, struct err *e)
+static int find_groups(int etc_fd, struct user *u, struct err *e)
 {
 	autofree char *text = NULL;
 	char *at, *fields[GROUP_FIELDS];
-	int r = read_table("group", &text, e);
+	int r = read_table(etc_fd, "group", &text, e);
 
 	if (r < 0)
 		return r;
@@ -148,15 +152,15 @@ static void start_with(struct user *u, uid_t uid, gid_t gid)
 }
 
 /* A user the passwd file knows also has the groups that name it; the primary one comes first. */
-static int finish(struct user *u, bool known, struct err *e)
+static int finish(int etc_fd, struct user *u, bool known, struct err *e)
 {
 	u->groups[0] = u->gid;
 	u->group_count = 1;
-	return known ? find_groups(u, e) : 0;
+	return known ? find_groups(etc_fd, u, e) : 0;
 }
 
 /* "UID" or "UID:GID". With an explicit group the user has that one only. */
-static int find_number(const char *text, struct user *ret, struct err *e)
+static int find_number(int etc_fd, const char *text, struct user *ret, struct err *e)
 {
 	char number[16];
 	const char *colon = strchr(text, ':');
@@ -171,50 +175,55 @@ static int find_number(const char *text, struct user *ret, struct err *e)
 	if (!parse_id(number, &uid) || (colon && !parse_id(colon + 1, &gid)))
 		return err_set(e, ERR_NOT_FOUND, ESRCH, "no user '%s' in this box", text);
 	start_with(ret, uid, colon ? gid : uid);
-	r = find_passwd(&(struct wanted){.uid = uid}, ret, e);
+	r = find_passwd(etc_fd, &(struct wanted){.uid = uid}, ret, e);
 	if (r < 0)
 		return r;
 	if (colon)
 		ret->gid = gid;
-	return finish(ret, r > 0 && !colon, e);
+	return finish(etc_fd, ret, r > 0 && !colon, e);
 }
 
-int user_find(const char *name, struct user *ret, struct err *e)
+static int find_user(int etc_fd, const char *name, struct user *ret, struct err *e)
 {
 	int r;
 
 	if (!name) {
 		start_with(ret, 1000, 1000);
-		r = find_passwd(&(struct wanted){.uid = 1000}, ret, e);
+		r = find_passwd(etc_fd, &(struct wanted){.uid = 1000}, ret, e);
 		if (r == 0) {
 			start_with(ret, 0, 0);
-			r = find_passwd(&(struct wanted){.uid = 0}, ret, e);
+			r = find_passwd(etc_fd, &(struct wanted){.uid = 0}, ret, e);
 			if (r == 0)
 				str_copy(ret->name, sizeof(ret->name), "root");
 		}
-		return r < 0 ? r : finish(ret, r > 0, e);
+		return r < 0 ? r : finish(etc_fd, ret, r > 0, e);
 	}
 	start_with(ret, 0, 0);
-	r = find_passwd(&(struct wanted){.name = name}, ret, e);
+	r = find_passwd(etc_fd, &(struct wanted){.name = name}, ret, e);
 	if (r < 0)
 		return r;
-	return r > 0 ? finish(ret, true, e) : find_number(name, ret, e);
+	return r > 0 ? finish(etc_fd, ret, true, e) : find_number(etc_fd, name, ret, e);
+}
+
+int user_find(const char *name, struct user *ret, struct err *e)
+{
+	autoclose int etc_fd = open_etc();
+
+	return find_user(etc_fd, name, ret, e);
 }
 
 /* False: the answer is not to be kept. */
-static bool look_at_files(struct user_cache *c)
+static bool look_at_files(int etc_fd, struct user_cache *c)
 {
 	static const char *const names[2] = {"passwd", "group"};
-	autoclose int dir_fd =
-		guest_open_at(AT_FDCWD, "/etc", O_PATH | O_DIRECTORY, FD_NO_MAGICLINKS);
 	struct timespec now;
 	struct stat st;
 
 	memset(c->file, 0, sizeof(c->file));
-	if (dir_fd < 0 || clock_gettime(CLOCK_REALTIME, &now) < 0)
+	if (etc_fd < 0 || clock_gettime(CLOCK_REALTIME, &now) < 0)
 		return false;
 	for (int i = 0; i < 2; i++) {
-		if (fstatat(dir_fd, names[i], &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+		if (fstatat(etc_fd, names[i], &st, AT_SYMLINK_NOFOLLOW) < 0 ||
 		    st.st_ctim.tv_sec > now.tv_sec - UNCHANGED_S)
 			return false;
 		c->file[i].dev = st.st_dev;
@@ -227,8 +236,10 @@ static bool look_at_files(struct user_cache *c)
 
 int user_find_cached(struct user_cache *c, const char *name, struct user *ret, struct err *e)
 {
+	autoclose int etc_fd = open_etc();
 	struct user_cache now = {0};
-	bool keep = str_copy(now.name, sizeof(now.name), name ? name : "") && look_at_files(&now);
+	bool keep = str_copy(now.name, sizeof(now.name), name ? name : "") &&
+		    look_at_files(etc_fd, &now);
 	int r;
 
 	if (keep && c->valid && strcmp(c->name, now.name) == 0 &&
@@ -236,7 +247,7 @@ int user_find_cached(struct user_cache *c, const char *name, struct user *ret, s
 		*ret = c->user;
 		return 0;
 	}
-	r = user_find(name, ret, e);
+	r = find_user(etc_fd, name, ret, e);
 	now.user = *ret;
 	now.valid = keep && r == 0;
 	*c = now;

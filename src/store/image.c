@@ -70,7 +70,7 @@ static int read_image(struct state *s, const char *name, struct image *ret)
 	const char *key, *value;
 	struct lines lines;
 	size_t len;
-	int r = fd_read_file(s->images_fd, name, RECORD_FILE_MAX, &text, &len);
+	int r = fd_read_plain(s->images_fd, name, RECORD_FILE_MAX, &text, &len);
 
 	memset(ret, 0, sizeof(*ret));
 	if (r < 0)

@@ -182,7 +182,7 @@ static int take_premade(int ca_fd, const char *name, int used_fd, const char *us
 
 	if (renameat(ca_fd, name, used_fd, used) < 0)
 		return errno == ENOENT ? 0 : -errno;
-	r = fd_read_file(used_fd, used, CA_BYTES_MAX, &pem, &len);
+	r = fd_read_plain(used_fd, used, CA_BYTES_MAX, &pem, &len);
 	*ret_cert = r == 0 && strlen(pem) == len ? cut_certificate(pem) : NULL;
 	if (pem)
 		explicit_bzero(pem, len);

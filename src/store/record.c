@@ -179,7 +179,7 @@ static void boot_id(char ret[BOOT_ID_LEN + 1])
 	size_t len;
 
 	ret[0] = 0;
-	if (fd_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 128, &text, &len) == 0 &&
+	if (fd_read_plain(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 128, &text, &len) == 0 &&
 	    len >= BOOT_ID_LEN) {
 		memcpy(ret, text, BOOT_ID_LEN);
 		ret[BOOT_ID_LEN] = 0;

@@ -16,6 +16,7 @@
 #include "base/limits.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <sys/socket.h>
 
@@ -259,7 +260,10 @@ static void on_flush(struct ev_defer *d)
 
 int wire_link_init(struct wire_link *l, struct ev *ev, int rfd, int wfd)
 {
-	int r = fd_set_nonblock(rfd, true);
+	/* A socket of ours has no other flag that could be lost: one call. */
+	int r = rfd != wfd			      ? fd_set_nonblock(rfd, true)
+		: fcntl(rfd, F_SETFL, O_NONBLOCK) < 0 ? -errno
+						      : 0;
 
 	l->ev = ev;
 	l->rfd = rfd;

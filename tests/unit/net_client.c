@@ -40,7 +40,7 @@ static int bind_local(int family, int type, uint16_t *ret_port)
 	bool is4 = family == AF_INET;
 	struct sockaddr *at = is4 ? (struct sockaddr *)&v4 : (struct sockaddr *)&v6;
 	socklen_t len = is4 ? sizeof(v4) : sizeof(v6);
-	int fd = socket(family, type | SOCK_CLOEXEC, 0);
+	int fd = socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	v4.sin_port = v6.sin6_port = htons(*ret_port);
 	CHECK(fd >= 0);
