@@ -53,7 +53,7 @@ struct launch {
 	const char *path;
 	char *const *argv;
 	char *const *envp;
-	int null_fd, fd3, fd4;
+	int fd3, fd4;
 	int group_fd;	  /* v2: where the program is born; -1: where we are */
 	uint64_t ignored; /* signals that are; bit 0 is signal 1 */
 	int error;	  /* positive errno of the step that failed */
@@ -61,29 +61,24 @@ struct launch {
 	char inner_stack[CHILD_STACK] __attribute__((aligned(16)));
 };
 
-/* Puts fd3 and fd4 at 3 and 4 whatever their numbers, /dev/null at 0 to 2, closes the rest. */
+/* Puts fd3 and fd4 at 3 and 4 whatever their numbers. The keeper closes all others, and 0 to 2,
+ * before it does anything else. */
 static IN_CHILD int place_fds(const struct launch *l)
 {
 	int low3 = fcntl(l->fd3, F_DUPFD, 5);
 	int low4 = fcntl(l->fd4, F_DUPFD, 5);
-	int null_fd = fcntl(l->null_fd, F_DUPFD, 5);
 
-	if (low3 < 0 || low4 < 0 || null_fd < 0)
-		return -1;
-	for (int i = 0; i <= 2; i++) {
-		if (dup2(null_fd, i) < 0)
-			return -1;
-	}
-	if (dup2(low3, KEEPER_CONFIG_FD) < 0 || dup2(low4, KEEPER_CLIENT_FD) < 0)
-		return -1;
-	return sys_close_range(5, ~0u, 0);
+	return low3 < 0 || low4 < 0 || dup2(low3, KEEPER_CONFIG_FD) < 0 ||
+			       dup2(low4, KEEPER_CLIENT_FD) < 0
+		       ? -1
+		       : 0;
 }
 
 static IN_CHILD int inner_child(void *arg)
 {
 	struct launch *l = arg;
 
-	if (setsid() >= 0 && chdir("/") == 0 && place_fds(l) == 0) {
+	if (setsid() >= 0 && place_fds(l) == 0) {
 		child_reset_signals(l->ignored);
 		execve(l->path, l->argv, l->envp);
 	}
@@ -153,7 +148,6 @@ void spawn_as_children(struct cove *cove)
 /* as_child: of the calling process, which does not wait for it. */
 static int launch(const char *path, const int fds[2], int group_fd, bool as_child, struct err *e)
 {
-	autoclose int null_fd = fd_open("/dev/null", O_RDWR);
 	autofree struct launch *l = malloc(sizeof(*l));
 	const char *env[CHILD_ENV_MAX + 1];
 	const char *argv[] = {path_base(path), NULL};
@@ -161,13 +155,12 @@ static int launch(const char *path, const int fds[2], int group_fd, bool as_chil
 	pid_t pid;
 	int failed;
 
-	if (null_fd < 0 || !l)
+	if (!l)
 		return err_errno(e, errno, "prepare to start '%s'", path);
 	child_env(env, true);
 	l->path = path;
 	l->argv = (char *const *)(uintptr_t)argv;
 	l->envp = (char *const *)(uintptr_t)env;
-	l->null_fd = null_fd;
 	l->fd3 = fds[0];
 	l->fd4 = fds[1];
 	l->group_fd = group_fd;

@@ -32,9 +32,6 @@ static int leave_caller(void)
 		close(null);
 	else if (fcntl(null, F_SETFD, 0) < 0) /* it was closed, and is as the others now */
 		return -errno;
-	if (fcntl(KEEPER_CONFIG_FD, F_SETFD, FD_CLOEXEC) < 0 ||
-	    fcntl(KEEPER_CLIENT_FD, F_SETFD, FD_CLOEXEC) < 0)
-		return -errno;
 	/* Our own files are made with their mode; directories for the box must be usable. */
 	umask(022);
 	signal(SIGPIPE, SIG_IGN);
@@ -75,8 +72,8 @@ int main(int argc, char **argv)
 	struct err e;
 	int r;
 
-	if (argc > 1 || fcntl(KEEPER_CONFIG_FD, F_GETFD) < 0 ||
-	    fcntl(KEEPER_CLIENT_FD, F_GETFD) < 0) {
+	if (argc > 1 || fcntl(KEEPER_CONFIG_FD, F_SETFD, FD_CLOEXEC) < 0 ||
+	    fcntl(KEEPER_CLIENT_FD, F_SETFD, FD_CLOEXEC) < 0) {
 		fprintf(stderr, "cove-keeper is started by cove and takes no arguments\n");
 		return 2;
 	}
