@@ -155,7 +155,8 @@ int keeper_network_prepare(struct keeper_life *l, struct err *e)
 
 	if (net_is_closed(l->config.spec.net))
 		return 0;
-	if (record_ran_before(l->lock_fd)) /* `cove rm` leaves none */
+	/* One that is thrown away has but one life, and `cove rm` leaves none. */
+	if (!l->config.spec.one_shot && record_ran_before(l->lock_fd))
 		drop_left(l, box);
 	r = net_ca_take(&l->st, box, n->ca, &n->cert, e);
 	if (r == -ENOENT) {

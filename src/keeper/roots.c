@@ -9,7 +9,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/syscall.h>
 
 const char *const keeper_roots_places[] = {"/usr/local/share/ca-certificates",
 					   "/etc/pki/ca-trust/source/anchors",
@@ -38,33 +38,42 @@ static int add_certificates(struct buf *out, const char *text, size_t len)
 	return r;
 }
 
-/* Takes dir_fd. */
+static int read_dir(int dir_fd, unsigned depth, struct buf *out);
+
+/* A file, or what a directory has. What cannot be read is not trusted. */
+static int read_entry(int dir_fd, const struct fd_dirent *d, unsigned depth, struct buf *out)
+{
+	autofree char *text = NULL;
+	autoclose int below = -1;
+	size_t len = 0;
+
+	if (d->name[0] == '.')
+		return 0;
+	/* A link may be to either. */
+	if (d->type != DT_REG)
+		below = openat(dir_fd, d->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (below >= 0)
+		return depth > 0 ? read_dir(below, depth - 1, out) : 0;
+	return fd_read_plain(dir_fd, d->name, TRUST_EXTRA_MAX, &text, &len) == 0
+		       ? add_certificates(out, text, len)
+		       : 0;
+}
+
 static int read_dir(int dir_fd, unsigned depth, struct buf *out)
 {
-	DIR *d = fdopendir(dir_fd);
-	const struct dirent *entry;
+	_Alignas(struct fd_dirent) char names[2048];
+	unsigned left = ROOTS_FILES_MAX;
 	int r = 0;
+	long n;
 
-	if (!d) {
-		close(dir_fd);
-		return 0;
-	}
-	for (unsigned i = 0; r == 0 && i < ROOTS_FILES_MAX && (entry = readdir(d)); i++) {
-		autofree char *text = NULL;
-		size_t len = 0;
-		int below;
+	while (r == 0 && left > 0 &&
+	       (n = syscall(SYS_getdents64, dir_fd, names, sizeof(names))) > 0)
+		for (long at = 0; at < n && r == 0 && left > 0; left--) {
+			const struct fd_dirent *d = (const void *)(names + at);
 
-		if (entry->d_name[0] == '.')
-			continue;
-		below = openat(dirfd(d), entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		if (below >= 0 && depth > 0)
-			r = read_dir(below, depth - 1, out);
-		else if (below >= 0)
-			close(below);
-		else if (fd_read_file(dirfd(d), entry->d_name, TRUST_EXTRA_MAX, &text, &len) == 0)
-			r = add_certificates(out, text, len);
-	}
-	closedir(d);
+			at += d->reclen;
+			r = read_entry(dir_fd, d, depth, out);
+		}
 	return r;
 }
 
@@ -73,7 +82,7 @@ int keeper_roots_read(const char *const *places, struct buf *out)
 	int r = 0;
 
 	for (; *places && r == 0; places++) {
-		int fd = open(*places, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		autoclose int fd = fd_open(*places, O_RDONLY | O_DIRECTORY);
 
 		if (fd >= 0)
 			r = read_dir(fd, 1, out);

@@ -99,7 +99,7 @@ int ids_detect(struct ids *ret, char *why, size_t why_size, struct err *e)
 	*ret = (struct ids){.caller_uid = getuid(), .caller_gid = getgid(), .kind = IDS_SINGLE};
 	if (why_size)
 		why[0] = 0;
-	if (geteuid() != getuid() || getegid() != getgid())
+	if (geteuid() != ret->caller_uid || getegid() != ret->caller_gid)
 		return err_set(e, ERR_DENIED, EPERM, "cove must not be installed setuid or setgid");
 	if (ret->caller_uid == 0) {
 		ret->kind = IDS_RANGE;
@@ -124,15 +124,19 @@ int ids_detect(struct ids *ret, char *why, size_t why_size, struct err *e)
 
 int ids_range_take(struct ids *ids, const char *run_dir, int *ret_lock_fd, struct err *e)
 {
+	enum { FLAGS = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW };
 	const unsigned slots = IDS_SLOT_LAST - IDS_SLOT_FIRST + 1;
 	autoclose int fd = -1;
 	char path[512], older[520];
 	uint32_t start;
 
-	if (mkdir(run_dir, 0700) < 0 && errno != EEXIST)
-		return err_errno(e, errno, "make '%s'", run_dir);
 	snprintf(path, sizeof(path), "%s/" IDS_RANGES_FILE, run_dir);
-	fd = openat(AT_FDCWD, path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	fd = openat(AT_FDCWD, path, FLAGS, 0600);
+	if (fd < 0 && errno == ENOENT) {
+		if (mkdir(run_dir, 0700) < 0 && errno != EEXIST)
+			return err_errno(e, errno, "make '%s'", run_dir);
+		fd = openat(AT_FDCWD, path, FLAGS, 0600);
+	}
 	if (fd < 0)
 		return err_errno(e, errno, "open '%s'", path);
 	rand_bytes(&start, sizeof(start));

@@ -249,14 +249,18 @@ int plan_make(struct plan *p, const struct wall_config *c, struct err *e)
 
 void plan_done(struct plan *p)
 {
+	int *all[PLAN_SOURCES_MAX + INIT_FDS_MAX + CGROUP_VIEWS_MAX + 2];
+	size_t n = 0;
+
 	for (int i = 0; i < p->source_count; i++)
-		fd_close(&p->sources[i].fd);
+		all[n++] = &p->sources[i].fd;
 	for (size_t i = 0; i < p->init_fd_count; i++)
-		fd_close(&p->init_fds[i].fd);
+		all[n++] = &p->init_fds[i].fd;
 	for (size_t i = 0; i < CGROUP_VIEWS_MAX; i++)
-		fd_close(&p->view_fd[i]);
-	fd_close(&p->scratch);
-	fd_close(&p->box_ns);
+		all[n++] = &p->view_fd[i];
+	all[n++] = &p->scratch;
+	all[n++] = &p->box_ns;
+	fd_close_all(all, n);
 }
 
 static int not_given(const struct plan_source *s, int r, struct err *e)
