@@ -62,12 +62,27 @@ void cgroup_done(struct cgroup *cg)
 	cg->layout = NULL;
 }
 
+static bool has_group(const struct cgroup *cg, int tree)
+{
+	if (tree == LAYOUT_V2)
+		return cg->fd >= 0;
+	if (tree == LAYOUT_FREEZER)
+		return cg->v1_fd[CGROUP_TREE] >= 0;
+	if (tree == LAYOUT_CPUACCT)
+		return cg->v1_acct_fd >= 0;
+	return cg->v1_fd[tree] >= 0 || cg->v1_work_fd[tree] >= 0;
+}
+
 int cgroup_end(struct cgroup *cg, const char *box, struct err *e)
 {
-	/* Mounts do not move in the life of a brief box; for another they are looked up again. */
+	/* Mounts do not move in the life of a brief box, and its groups are where they were made;
+	 * for another they are looked up again. */
 	autofree struct layout *layout = take_ptr(cg->layout);
 
 	free(take_ptr(cg->view));
+	for (int t = 0; layout && t < LAYOUT_COUNT; t++)
+		if (!has_group(cg, t))
+			layout->dir[t].path[0] = 0;
 
 	return layout ? cgroup_remove_in(layout, box, e) : cgroup_remove(box, e);
 }
@@ -75,7 +90,7 @@ int cgroup_end(struct cgroup *cg, const char *box, struct err *e)
 /* The kernel wants a quota of at least a millisecond; a small share gets a longer period. */
 struct cpu_quota cpu_quota(uint64_t cpu_milli)
 {
-	struct cpu_quota q = {.quota_us = cpu_milli * 100, .period_us = 100000};
+	struct cpu_quota q = {.quota_us = cpu_milli * 100, .period_us = CPU_PERIOD_US};
 
 	if (q.quota_us < 1000)
 		q = (struct cpu_quota){.quota_us = cpu_milli * 1000, .period_us = 1000000};
@@ -193,9 +208,13 @@ int cgroup_make(const char *box, const struct cgroup_limits *limits, uid_t owner
 	int r;
 
 	layout_find(&l);
+	l.v2_has = v2_read(&l);
+	l.knows_v2 = true;
 	r = cgroup_make_in(&l, &w, ret, e);
 	if (r < 0)
 		return r;
+	for (int t = 0; t < LAYOUT_COUNT; t++)
+		l.dir[t].is_checked = has_group(ret, t);
 	r = cgroup_view_make(&l, box, ret, e);
 	if (r < 0) {
 		cgroup_done(ret);

@@ -56,7 +56,7 @@ static int add_tree(struct making *m, enum layout_tree t)
 {
 	const struct cgroup_kind *kind = layout_kind(t);
 	struct cgroup_helper *h = m->h;
-	autoclose int fd = layout_make(m->l, t, h->name);
+	autoclose int fd = layout_make(m->l, t, h->name, NULL);
 	autoclose int parent = -1, join = -1;
 	int leave;
 
@@ -71,6 +71,7 @@ static int add_tree(struct making *m, enum layout_tree t)
 	if (leave < 0)
 		return leave;
 	ASSERT(h->count < CGROUP_HELPER_TREES);
+	h->trees[h->count].tree = (int)t;
 	h->trees[h->count].parent_fd = take_fd(parent);
 	h->trees[h->count].join_fd = take_fd(join);
 	h->trees[h->count].leave_fd = leave;
@@ -176,6 +177,14 @@ void cgroup_helper_make_beside(struct cgroup *cg, const char *box,
 		free(take_ptr(cg->layout));
 }
 
+int cgroup_helper_parent(const struct cgroup_helper *h, enum cgroup_part part)
+{
+	for (unsigned i = 0; i < h->count; i++)
+		if (h->trees[i].tree == (int)part)
+			return h->trees[i].parent_fd;
+	return -1;
+}
+
 /* ---- being in it ---- */
 
 int cgroup_helper_join(const struct cgroup_helper *h)
@@ -239,7 +248,7 @@ int cgroup_helper_cradle(const char *box, const struct cgroup_limits *limits)
 	if (!(v2_find(&l, limits) & PART_MASK))
 		return -1;
 	snprintf(name, sizeof(name), "%s%s", box, suffixes[CGROUP_KEEPER]);
-	return layout_make(&l, LAYOUT_V2, name);
+	return layout_make(&l, LAYOUT_V2, name, NULL);
 }
 
 pid_t cgroup_helper_fork(const struct cgroup_helper *h)

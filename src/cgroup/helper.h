@@ -41,6 +41,7 @@ struct cgroup_helper {
 	char name[96];
 	int v2_fd; /* owned; where to be born, -1 without */
 	struct {
+		int tree;      /* enum layout_tree, which begins with the parts of a box */
 		int parent_fd; /* owned: the directory that it is in */
 		int join_fd;   /* owned; v1: the file that it writes "0" to, -1 on v2 */
 		int leave_fd;  /* owned: the file of another group that takes it */
@@ -50,6 +51,9 @@ struct cgroup_helper {
 	unsigned limits;	  /* 1 << part: a limit that was due holds */
 	char why[CGROUP_WHY_MAX]; /* where one does not */
 };
+
+/* The directory that holds its group and the box's for a part, CGROUP_TREE: of v2; -1 without. */
+int cgroup_helper_parent(const struct cgroup_helper *h, enum cgroup_part part);
 
 /* What that kind of helper of a box with these limits may have; 0: no limit. */
 uint64_t cgroup_helper_bytes(enum cgroup_helper_kind kind, const struct cgroup_limits *box);

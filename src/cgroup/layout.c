@@ -254,7 +254,7 @@ static int check_kind(const struct layout *l, enum layout_tree t, int fd)
 {
 	struct statfs fs;
 
-	if (l->root[0])
+	if (l->root[0] || l->dir[t].is_checked)
 		return 0;
 	if (fstatfs(fd, &fs) < 0)
 		return -errno;
@@ -296,7 +296,7 @@ int layout_open(const struct layout *l, enum layout_tree t, bool make)
 	return r < 0 ? r : take_fd(fd);
 }
 
-int layout_make(const struct layout *l, enum layout_tree t, const char *box)
+int layout_make(const struct layout *l, enum layout_tree t, const char *box, bool *ret_new)
 {
 	autoclose int fd = -1;
 	char path[LAYOUT_PATH_MAX + NAME_MAX + 8];
@@ -316,6 +316,8 @@ int layout_make(const struct layout *l, enum layout_tree t, const char *box)
 	}
 	if (r < 0 && r != -EEXIST)
 		return r;
+	if (ret_new)
+		*ret_new = r == 0;
 	fd = fd_open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 	r = fd < 0 ? -errno : check_kind(l, t, fd);
 	return r < 0 ? r : take_fd(fd);

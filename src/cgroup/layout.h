@@ -24,12 +24,15 @@ enum { LAYOUT_PATH_MAX = 512 };
 struct layout_dir {
 	char path[LAYOUT_PATH_MAX]; /* the directory that holds cove/; "" where there is none */
 	bool is_readonly;
+	bool is_checked; /* nothing is mounted over it: a group was made there */
 };
 
 struct layout {
 	char root[LAYOUT_PATH_MAX]; /* before every path: "" but in tests */
 	bool is_root;		    /* else only a delegated group may be used */
 	struct layout_dir dir[LAYOUT_COUNT];
+	bool knows_v2; /* the next is what v2 has, 1 << part */
+	unsigned v2_has;
 };
 
 /* What the text of a process's mountinfo and cgroup files says; both are cut to pieces. */
@@ -49,9 +52,10 @@ const char *layout_name(const struct layout *l);
 int layout_open_parent(const struct layout *l, enum layout_tree t);
 int layout_open(const struct layout *l, enum layout_tree t, bool make);
 
-/* Makes (or finds) and opens a box's group; removes it, or one below it ("/work"). Whole paths: of
- * the calls that a box needs these are the most, and each has one lookup. */
-int layout_make(const struct layout *l, enum layout_tree t, const char *box);
+/* Makes (or finds: *ret_new, may be NULL) and opens a box's group; removes it, or one below it
+ * ("/work"). Whole paths: of the calls that a box needs these are the most, and each has one
+ * lookup. */
+int layout_make(const struct layout *l, enum layout_tree t, const char *box, bool *ret_new);
 int layout_remove(const struct layout *l, enum layout_tree t, const char *box, const char *below);
 
 /* The path of a box's group in a tree, or of one below it ("/work"). False: it is too long. */

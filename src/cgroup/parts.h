@@ -94,7 +94,8 @@ int knob_set_u64(int dir_fd, const char *file, uint64_t value);
 /* The page cache of files in memory.stat; shared memory is none of it. */
 uint64_t knob_get_cache(int fd, const char *inactive, const char *active);
 
-/* 1 << part: the controllers that v2 has for a box with these limits. */
+/* 1 << part: the controllers that v2 has, and those for a box with these limits. */
+unsigned v2_read(const struct layout *l);
 unsigned v2_find(const struct layout *l, const struct cgroup_limits *limits);
 /* What is left of a box that ran one command, as most do that are thrown away. */
 #define CGROUP_FIRST_COMMAND "/work/e1"
@@ -119,7 +120,8 @@ int v2_hand_to_boxes(const struct layout *l, unsigned mask);
 /* What a keeper or door that is gone left in any tree; a group that is not empty stays. */
 void helper_remove_left(const struct layout *l, const char *box);
 
-/* Microseconds of cpu time per period. */
+/* Microseconds of cpu time per period; that of a new group. */
+enum { CPU_PERIOD_US = 100000 };
 struct cpu_quota {
 	uint64_t quota_us, period_us;
 };

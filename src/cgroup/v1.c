@@ -53,9 +53,9 @@ static int join(const struct layout *l, enum layout_tree t, struct cgroup *cg)
 }
 
 static int make_group(const struct layout *l, const char *box, enum layout_tree t,
-		      struct cgroup *cg)
+		      struct cgroup *cg, bool *ret_new)
 {
-	int fd = layout_make(l, t, box);
+	int fd = layout_make(l, t, box, ret_new);
 
 	if (fd < 0)
 		return fd;
@@ -71,12 +71,12 @@ static int make_group(const struct layout *l, const char *box, enum layout_tree 
 
 int v1_make_tree(const struct layout *l, const struct cgroup_want *w, struct cgroup *cg)
 {
-	int r = make_group(l, w->box, LAYOUT_FREEZER, cg);
+	int r = make_group(l, w->box, LAYOUT_FREEZER, cg, NULL);
 
 	if (r == 0)
 		r = join(l, LAYOUT_FREEZER, cg);
 	if (r == 0 && layout_has(l, LAYOUT_CPUACCT)) {
-		r = make_group(l, w->box, LAYOUT_CPUACCT, cg);
+		r = make_group(l, w->box, LAYOUT_CPUACCT, cg, NULL);
 		if (r == 0)
 			r = join(l, LAYOUT_CPUACCT, cg);
 	}
@@ -123,7 +123,7 @@ static int limit_io(const struct layout *l, const struct cgroup_limits *lim, int
 }
 
 static int limit_part(const struct layout *l, const struct cgroup_limits *lim,
-		      enum cgroup_part part, int fd)
+		      enum cgroup_part part, int fd, bool is_new)
 {
 	struct cpu_quota q = cpu_quota(lim->cpu_milli);
 	int r = 0;
@@ -135,7 +135,8 @@ static int limit_part(const struct layout *l, const struct cgroup_limits *lim,
 		(void)knob_set(fd, "memory.swappiness", "0");
 		return limit_bytes(fd, memory_of_box(lim->mem_bytes));
 	case CGROUP_CPU:
-		if (knob_get_u64(fd, "cpu.cfs_period_us") != q.period_us)
+		if (is_new ? q.period_us != CPU_PERIOD_US
+			   : knob_get_u64(fd, "cpu.cfs_period_us") != q.period_us)
 			r = knob_set_exact(fd, "cpu.cfs_period_us", q.period_us);
 		return r < 0 ? r : knob_set_exact(fd, "cpu.cfs_quota_us", q.quota_us);
 	case CGROUP_PIDS:
@@ -171,19 +172,19 @@ void v1_limit(const struct layout *l, const struct cgroup_want *w, enum cgroup_p
 	      struct cgroup *cg)
 {
 	enum layout_tree t = (enum layout_tree)part;
-	bool asked = limit_is_set(w->limits, part);
+	bool asked = limit_is_set(w->limits, part), is_new = false;
 	int r;
 
 	ASSERT(part < CGROUP_PART_COUNT);
 	if (!asked && (part == CGROUP_CPU || (part == CGROUP_IO && w->limits->brief)))
 		return;
-	r = make_group(l, w->box, t, cg);
+	r = make_group(l, w->box, t, cg, &is_new);
 	if (r < 0) {
 		layout_why_errno(l, t, -r, cg->why[part]);
 		return;
 	}
 	if (asked)
-		r = limit_part(l, w->limits, part, cg->v1_fd[part]);
+		r = limit_part(l, w->limits, part, cg->v1_fd[part], is_new);
 	if (r == 0 && (part == CGROUP_MEMORY || (part == CGROUP_IO && !asked)))
 		r = make_work(w, part, cg);
 	if (r == 0)
@@ -261,7 +262,7 @@ static void v1_boxes_made(enum layout_tree t, int fd)
 
 static void v1_remove_below(const struct layout *l, enum layout_tree t, const char *box)
 {
-	if (t != LAYOUT_MEMORY)
+	if (t != LAYOUT_MEMORY || layout_remove(l, t, box, "/work") == 0)
 		return;
 	(void)layout_remove(l, t, box, CGROUP_FIRST_COMMAND);
 	(void)layout_remove(l, t, box, "/work");

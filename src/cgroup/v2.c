@@ -28,8 +28,7 @@
 
 enum { MOVE_PASSES = 16 };
 
-/* cpu is left alone without a limit: its groups are what the scheduler shares time between. */
-unsigned v2_find(const struct layout *l, const struct cgroup_limits *lim)
+unsigned v2_read(const struct layout *l)
 {
 	char path[LAYOUT_PATH_MAX + 32], have[256];
 	unsigned mask = 0;
@@ -38,16 +37,23 @@ unsigned v2_find(const struct layout *l, const struct cgroup_limits *lim)
 	if (!layout_has(l, LAYOUT_V2) || knob_get(AT_FDCWD, path, have, sizeof(have)) < 0)
 		return 0;
 	for (int i = CGROUP_MEMORY; i < CGROUP_PART_COUNT; i++)
-		if (knob_has_word(have, cgroup_part_names[i]) &&
-		    (i != CGROUP_CPU || lim->cpu_milli))
+		if (knob_has_word(have, cgroup_part_names[i]))
 			mask |= 1u << i;
 	return mask;
+}
+
+/* cpu is left alone without a limit: its groups are what the scheduler shares time between. */
+unsigned v2_find(const struct layout *l, const struct cgroup_limits *lim)
+{
+	unsigned mask = l->knows_v2 ? l->v2_has : v2_read(l);
+
+	return lim->cpu_milli ? mask : mask & ~(1u << CGROUP_CPU);
 }
 
 int v2_make(const struct layout *l, const struct cgroup_want *w, unsigned controllers,
 	    struct cgroup *cg)
 {
-	int r = layout_make(l, LAYOUT_V2, w->box);
+	int r = layout_make(l, LAYOUT_V2, w->box, NULL);
 
 	if (r < 0)
 		return r;
@@ -267,7 +273,8 @@ static int v2_kill(int fd)
 
 static void v2_remove_below(const struct layout *l, enum layout_tree t, const char *box)
 {
-	(void)layout_remove(l, t, box, "/init");
+	if (!l->knows_v2 || l->v2_has) /* or it was never made */
+		(void)layout_remove(l, t, box, "/init");
 	(void)layout_remove(l, t, box, CGROUP_FIRST_COMMAND);
 	(void)layout_remove(l, t, box, "/work");
 }

@@ -90,13 +90,34 @@ static void allow_below(struct rules *l, int dir_fd, const char *path, uint64_t 
 	fd_close(&fd);
 }
 
-/* A box's group, and the directory that it is removed from. */
-static void allow_group(struct rules *l, int fd)
+/* A box's group, and the directory that it is removed from, which may be open. */
+static void allow_group(struct rules *l, int fd, int parent_fd)
 {
+	enum { PARENT = LANDLOCK_READ_DIR | LANDLOCK_REMOVE_DIR };
+
 	if (fd < 0)
 		return;
 	allow(l, fd, GROUP);
-	allow_below(l, fd, "..", LANDLOCK_READ_DIR | LANDLOCK_REMOVE_DIR);
+	if (parent_fd >= 0)
+		allow(l, parent_fd, PARENT);
+	else
+		allow_below(l, fd, "..", PARENT);
+}
+
+static int parent_of(const struct cgroup_helper *own, enum cgroup_part part)
+{
+	return own ? cgroup_helper_parent(own, part) : -1;
+}
+
+static void allow_groups(struct rules *l, const struct cgroup *cg, const struct cgroup_helper *own)
+{
+	allow_group(l, cg->fd, parent_of(own, CGROUP_TREE));
+	allow_group(l, cg->v1_acct_fd, -1);
+	for (enum cgroup_part i = 0; i < CGROUP_PART_COUNT; i++)
+		allow_group(l, cg->v1_fd[i], i == CGROUP_TREE ? -1 : parent_of(own, i));
+	/* One that the box has only for init to make others in. */
+	if (cg->v1_fd[CGROUP_IO] < 0)
+		allow_group(l, cg->v1_work_fd[CGROUP_IO], -1);
 }
 
 static int hold_files(const struct confine *c)
@@ -119,15 +140,8 @@ static int hold_files(const struct confine *c)
 	allow(&l, c->boxes_fd, LANDLOCK_MAKE_DIR | LANDLOCK_REMOVE_DIR);
 	allow(&l, c->run_fd, LANDLOCK_REMOVE_DIR);
 	allow_below(&l, c->run_fd, c->name, LANDLOCK_REMOVE_FILE);
-	if (cg) {
-		allow_group(&l, cg->fd);
-		allow_group(&l, cg->v1_acct_fd);
-		for (int i = 0; i < CGROUP_PART_COUNT; i++)
-			allow_group(&l, cg->v1_fd[i]);
-		/* One that the box has only for init to make others in. */
-		if (cg->v1_fd[CGROUP_IO] < 0)
-			allow_group(&l, cg->v1_work_fd[CGROUP_IO]);
-	}
+	if (cg)
+		allow_groups(&l, cg, c->own_group);
 	/* A rule is about an inode, and /proc makes a new one when it has forgotten a name. A name
 	 * that is open is not forgotten, so these descriptors stay until the keeper ends. */
 	(void)allow_path(&l, AT_FDCWD, "/proc/self", READ);

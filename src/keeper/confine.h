@@ -8,15 +8,16 @@
 #pragma once
 
 #include "base/err.h"
-#include "cgroup/cgroup.h"
+#include "cgroup/helper.h"
 #include "storage/ids.h"
 
 /* What it still needs. All borrowed; descriptors may be -1 where there is none. */
 struct confine {
-	const struct ids *ids;	     /* how the tree will be deleted */
-	const struct cgroup *cgroup; /* its groups; NULL without */
-	const char *name;	     /* of the box */
-	int boxes_fd;		     /* where it is renamed before it goes */
+	const struct ids *ids;		       /* how the tree will be deleted */
+	const struct cgroup *cgroup;	       /* its groups; NULL without */
+	const struct cgroup_helper *own_group; /* the keeper's; NULL without */
+	const char *name;		       /* of the box */
+	int boxes_fd;			       /* where it is renamed before it goes */
 	int box_fd;
 	int run_fd;    /* where its socket's directory is */
 	int volume_fd; /* the root of a volume that is emptied at the end */

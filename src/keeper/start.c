@@ -228,6 +228,7 @@ static int confine(struct keeper_life *l, struct err *e)
 	const struct confine c = {
 		.ids = &l->ids,
 		.cgroup = l->has_cgroup ? &l->cgroup : NULL,
+		.own_group = l->has_own_group ? &l->own_group : NULL,
 		.name = l->config.spec.name,
 		.boxes_fd = l->st.boxes_fd,
 		.box_fd = l->box_fd,
