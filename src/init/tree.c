@@ -171,20 +171,25 @@ static void remove_group(struct init_tree *t, int kind)
 	    unlinkat(t->groups->fd[kind], name, AT_REMOVEDIR) < 0 && errno == EBUSY &&
 	    fchmodat(t->groups->fd[kind], name, GROUP_MODE_LEFT, 0) == 0)
 		t->groups->left = true;
-	fd_close(&t->fd[kind]);
 }
 
 void init_tree_done(struct init_tree *t)
 {
+	int *all[TREE_STATS + 2 * TREE_KINDS];
+	size_t n = 0;
+
 	free(take_ptr(t->keep));
 	t->keep_count = 0;
-	for (int i = 0; i < TREE_STATS; i++)
-		fd_close(&t->stat_fd[i]);
-	for (int i = 0; i < TREE_KINDS; i++)
-		fd_close(&t->join_fd[i]);
 	for (int i = 0; i < TREE_KINDS; i++)
 		if (t->fd[i] >= 0)
 			remove_group(t, i);
+	for (int i = 0; i < TREE_STATS; i++)
+		all[n++] = &t->stat_fd[i];
+	for (int i = 0; i < TREE_KINDS; i++) {
+		all[n++] = &t->join_fd[i];
+		all[n++] = &t->fd[i];
+	}
+	fd_close_all(all, n);
 }
 
 bool init_tree_has_group(const struct init_tree *t)
@@ -253,6 +258,7 @@ int init_tree_enter(struct init_tree *t, pid_t pid, uid_t uid)
 		    write_pid_as(t->fd[i], pid, uid) == 0)
 			continue;
 		remove_group(t, i);
+		fd_close(&t->fd[i]);
 	}
 	return r;
 }

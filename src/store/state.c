@@ -250,10 +250,9 @@ void state_close(struct state *s)
 
 	/* A zeroed one owns nothing: descriptor 0 is never a directory of ours. */
 	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
-		if (*fds[i] > 0)
-			fd_close(fds[i]);
-	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
-		*fds[i] = -1;
+		if (*fds[i] == 0)
+			*fds[i] = -1;
+	fd_close_all(fds, sizeof(fds) / sizeof(fds[0]));
 }
 
 /* One attempt: -EAGAIN if a sweep took it for a dead one. */
