@@ -78,6 +78,19 @@ static int history_open(struct history *h, struct cove *cove, const char *box, s
 	return h->box_fd >= 0 && (r == -ENOENT || r == -ECONNREFUSED) ? history_wait(h, e) : r;
 }
 
+/* A keeper that was lost, or that ends its box and takes no more requests: the files have the rest
+ * once it is gone. */
+static bool may_wait_again(struct cove *cove, const char *box, const struct err *why)
+{
+	autoclose int box_fd = -1;
+	struct err e;
+
+	if (why->kind != ERR_INTERRUPTED && why->kind != ERR_CONFLICT)
+		return false;
+	return box_open_dir(cove, box, &box_fd, &e) == 0 &&
+	       core_wait_free(cove, box, box_fd, START_WAIT_MS) == 0;
+}
+
 static int open_file(const struct history *h, const char *path)
 {
 	return fd_openat2(h->box_fd, path, O_RDONLY, 0, FD_BENEATH | FD_NO_SYMLINKS);
@@ -168,7 +181,8 @@ static int execs_of_keeper(struct core_conn *c, struct cove_exec_info **ret, str
 	return n;
 }
 
-int core_exec_infos(struct cove *cove, const char *box, struct cove_exec_info **ret, struct err *e)
+static int exec_infos(struct cove *cove, const char *box, struct cove_exec_info **ret,
+		      struct err *e)
 {
 	struct history h;
 	int r = history_open(&h, cove, box, e);
@@ -176,6 +190,18 @@ int core_exec_infos(struct cove *cove, const char *box, struct cove_exec_info **
 	if (r == 0)
 		r = h.conn ? execs_of_keeper(h.conn, ret, e) : execs_of_files(&h, ret, e);
 	history_close(&h);
+	return r;
+}
+
+/* One that is lost after it was reached has a last word, too. */
+int core_exec_infos(struct cove *cove, const char *box, struct cove_exec_info **ret, struct err *e)
+{
+	int r = exec_infos(cove, box, ret, e);
+
+	if (r < 0 && may_wait_again(cove, box, e)) {
+		*e = (struct err){0};
+		r = exec_infos(cove, box, ret, e);
+	}
 	return r;
 }
 
@@ -384,19 +410,6 @@ static int wait_once(struct waiting *w, struct cove *cove, const char *box, stru
 	cove_exec_free(x);
 	collect_done(&w->output);
 	return r;
-}
-
-/* A keeper that was lost, or that ends its box and takes no more requests: the files have the rest
- * once it is gone. */
-static bool may_wait_again(struct cove *cove, const char *box, const struct err *why)
-{
-	autoclose int box_fd = -1;
-	struct err e;
-
-	if (why->kind != ERR_INTERRUPTED && why->kind != ERR_CONFLICT)
-		return false;
-	return box_open_dir(cove, box, &box_fd, &e) == 0 &&
-	       core_wait_free(cove, box, box_fd, START_WAIT_MS) == 0;
 }
 
 int cove_wait(struct cove *cove, const char *box, uint64_t exec_id, uint64_t timeout_ms,

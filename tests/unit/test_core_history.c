@@ -391,6 +391,30 @@ TEST(a_box_that_is_up_for_a_copy_is_not_waited_for)
 	finish(&s, &seen, 3);
 }
 
+/* Killed with a client that it has not heard: the kernel took the connection. */
+static void script_deaf(struct script *s)
+{
+	int fd;
+
+	listen_now(s);
+	fd = accept(s->sock, NULL, NULL);
+	close(s->sock);
+	CHECK_EQ(unlinkat(s->cove->state.run_fd, "b/keeper.sock", 0), 0);
+	close(fd);
+}
+
+TEST(the_commands_of_a_box_whose_keeper_is_lost_are_read)
+{
+	struct script s = {0};
+	struct seen seen = {0};
+	struct cove_exec_info *infos = NULL;
+
+	start(&s, script_deaf);
+	CHECK_EQ(cove_execs(s.cove, "b", &infos, &seen.err), 0);
+	free(infos);
+	finish(&s, &seen, 0);
+}
+
 TEST(a_stopped_box_has_ended)
 {
 	struct script s = {0};
