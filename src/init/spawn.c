@@ -433,7 +433,6 @@ int init_proc_start(struct init_proc *p, struct init *in, const struct spawn *s,
 	r = ev_io_add(in->ev, &p->report, EPOLLIN);
 	pid = r < 0 ? r : fork_into(s->tree->fd[TREE_V2], &enter);
 	if (pid == 0) {
-		fd_leave_open();
 		stage = become(in, s, enter, &fds[1], &code);
 		explain(in, s, stage, code, e);
 		/* If even this fails init sees a clean start and exit status 127. */
