@@ -124,7 +124,9 @@ struct cove_box_options {
 	const char *const *allow; /* "HOST[:PORT]" beside it, NULL-terminated */
 	const char *const *deny;
 
-	/* What separates it from the host. NULL: "native", Linux namespaces. */
+	/* What separates it from the host: a wall's name (see cove_walls). NULL: "native", Linux
+	 * namespaces. "auto", "auto:500ms": the strongest that was added and started a box within
+	 * that time then, a second unless said otherwise. */
 	const char *wall;
 
 	bool ptrace; /* its processes may trace each other: gdb, strace, leak checkers */
@@ -688,6 +690,30 @@ COVE_API int cove_workspace_remove(struct cove *cove, const char *name, struct c
  * is then 0. */
 COVE_API int cove_workspace_chown(struct cove *cove, const char *dir, uint64_t *ret_changed,
 				  struct cove_error *err);
+
+/* ---- walls ---- */
+
+struct cove_wall_info {
+	char name[64];
+	bool ready;	    /* boxes can be started behind it */
+	bool shared_kernel; /* their system calls reach the host's own kernel */
+	bool is_default;
+	bool is_min;	   /* boxes must have it, or a stronger one */
+	unsigned strength; /* of two walls the higher one keeps more between a box and the host */
+	char program[256]; /* what it is started with; empty: nothing, or it is not here */
+	char version[64];  /* of that, as it says itself */
+	uint64_t start_us; /* a box and its first command, when it was added; 0: not known */
+	char holds[128], lacks[256]; /* for people */
+	char remedy[128];	     /* not ready: what makes it so */
+};
+COVE_API int cove_walls(struct cove *cove, struct cove_wall_info **ret, struct cove_error *err);
+/* Tries a wall with a box, and notes what that took. program: a file that is copied for it; NULL:
+ * the one that was added before, or is installed. What does not work is not kept. */
+COVE_API int cove_wall_add(struct cove *cove, const char *name, const char *program,
+			   struct cove_error *err);
+COVE_API int cove_wall_remove(struct cove *cove, const char *name, struct cove_error *err);
+/* From now on no box is made or started behind a weaker wall. NULL: behind any. */
+COVE_API int cove_wall_set_min(struct cove *cove, const char *name, struct cove_error *err);
 
 #ifdef __cplusplus
 }

@@ -78,7 +78,7 @@ _cove()
 	--file) mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
 	--expire) _cove_words 'stop remove'; return ;;
 	--storage) _cove_words 'plain loop tmpfs'; return ;;
-	--wall) _cove_words 'native'; return ;;
+	--wall) _cove_words "auto $(cove wall ls -q 2>/dev/null)"; return ;;
 	--mem) _cove_words '256M 512M 1G 2G 4G none'; return ;;
 	--disk) _cove_words '1G 10G 100G none'; return ;;
 	--cpus) _cove_words '0.5 1 2 4 none'; return ;;
@@ -186,6 +186,13 @@ _cove()
 		'') _cove_words 'ls rm chown' ;;
 		rm) _cove_words "$(cove workspace ls -q 2>/dev/null)" ;;
 		chown) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
+		esac
+		;;
+	wall)
+		case $(_cove_arg 0) in
+		'') _cove_words 'ls add rm min' ;;
+		add | rm) _cove_words "$(cove wall ls -q 2>/dev/null)" ;;
+		min) _cove_words "any $(cove wall ls -q 2>/dev/null)" ;;
 		esac
 		;;
 	image)

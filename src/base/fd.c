@@ -364,3 +364,16 @@ int sys_execveat(int fd, char *const argv[], char *const envp[])
 	syscall(SYS_execveat, fd, "", argv, envp, 0x1000 /* AT_EMPTY_PATH */);
 	return -errno;
 }
+
+int fd_open_below(int dir_fd, const char *name, bool make)
+{
+	enum { FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
+	int fd = openat(dir_fd, name, FLAGS);
+
+	if (fd < 0 && errno == ENOENT && make) {
+		if (mkdirat(dir_fd, name, 0700) < 0 && errno != EEXIST)
+			return -errno;
+		fd = openat(dir_fd, name, FLAGS);
+	}
+	return fd < 0 ? -errno : fd;
+}

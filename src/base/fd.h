@@ -72,6 +72,10 @@ int fd_set_nonblock(int fd, bool on);
  * only. */
 void fd_set_send_room(int fd, unsigned bytes);
 
+/* A directory below another, made (0700) if it is missing; not through a link. Returns a descriptor
+ * or -errno. */
+int fd_open_below(int dir_fd, const char *name, bool make);
+
 /* Reads a whole small file relative to dir_fd (or AT_FDCWD) without following a final link. The
  * result is owned and NUL-terminated. -EFBIG beyond max. */
 int fd_read_file(int dir_fd, const char *path, size_t max, char **ret, size_t *ret_len);

@@ -2,8 +2,8 @@
  * A helper program that builds something while we wait, for minutes perhaps.
  *
  * It is in a process group of its own: a terminal's Ctrl-C and the signals of a supervisor come to
- * us alone, and we hand it one. It ends its build and deletes what it wrote: the usual way out, with
- * the signal's status.
+ * us alone, and we hand it one. It ends its build and deletes what it wrote: the usual way out,
+ * with the signal's status.
  */
 #pragma once
 

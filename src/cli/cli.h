@@ -65,9 +65,9 @@ struct verb {
 extern const struct verb verb_run, verb_create, verb_open, verb_close, verb_exec, verb_sh,
 	verb_shell, verb_attach, verb_ls, verb_inspect, verb_logs, verb_cp, verb_ps, verb_kill,
 	verb_stop, verb_start, verb_rm, verb_stats, verb_pause, verb_resume, verb_workspace,
-	verb_image, verb_policy, verb_allow, verb_deny, verb_asks, verb_answer, verb_secret,
-	verb_audit, verb_port, verb_ports, verb_wait, verb_shells, verb_doctor, verb_sbx,
-	verb_version, verb_help;
+	verb_wall, verb_image, verb_policy, verb_allow, verb_deny, verb_asks, verb_answer,
+	verb_secret, verb_audit, verb_port, verb_ports, verb_wait, verb_shells, verb_doctor,
+	verb_sbx, verb_version, verb_help;
 
 /* The verb with that name, or NULL. Where it has verbs of its own and next names one, that one;
  * next may be NULL. */

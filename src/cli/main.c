@@ -34,7 +34,7 @@ static const struct {
 	{"The network",
 	 {&verb_policy, &verb_allow, &verb_deny, &verb_asks, &verb_answer, &verb_secret,
 	  &verb_audit, &verb_port, &verb_ports}},
-	{"What boxes stand on", {&verb_image, &verb_workspace, &verb_doctor}},
+	{"What boxes stand on", {&verb_image, &verb_workspace, &verb_wall, &verb_doctor}},
 	{"Another program's verbs", {&verb_sbx}},
 	{"About", {&verb_help, &verb_version}},
 };

@@ -122,7 +122,7 @@
 	X(TRUST_DIR, "trust-dir", 0, FLAG, box.trust_dir, NULL, \
 		"let it write .git/config, .git/hooks, .vscode and such of host directories") \
 	X(WALL, "wall", 0, TEXT, box.wall, "NAME", \
-		"what separates it from the host; default native: namespaces") \
+		"what separates it from the host (`cove wall ls`), or auto; default native") \
 	X(QUIET, "quiet", 'q', FLAG, quiet, NULL, "names (ps: ids) only, one per line") \
 	X(NO_TEST, "no-test", 0, FLAG, no_test, NULL, "start no box to try things in") \
 	X(JSON, "json", 0, FLAG, json, NULL, "print JSON; errors too") \

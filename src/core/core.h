@@ -14,6 +14,7 @@
  *	put.c get.c files.c	files in and out
  *	history.c   commands, their output and events of a box, running or not
  *	stats.c	    what a running box uses; pausing it
+ *	walls.c	    which wall a box gets
  *	list.c inspect.c images.c workspaces.c sweep.c; view.c words and JSON they share
  *
  * Functions here take a struct err; only the cove_* functions turn it into the caller's error.
@@ -127,8 +128,9 @@ struct core_spec {
 	char name[BOX_NAME_MAX + 1];
 	char *text[3 * SPEC_MOUNT_MAX + 2]; /* owned */
 	size_t text_count;
-	char net[NET_NAME_MAX]; /* spec.net; empty before network_choose (door.h) */
-	char *policy;		/* owned; the text where that is "file" */
+	uint64_t wall_within_ms; /* not 0: spec.wall is yet to be chosen (walls.h) */
+	char net[NET_NAME_MAX];	 /* spec.net; empty before network_choose (door.h) */
+	char *policy;		 /* owned; the text where that is "file" */
 	size_t policy_len;
 	const char *const *allow; /* borrowed from the options */
 	const char *const *deny;

@@ -3,6 +3,7 @@
 #include "core/door.h"
 #include "core/life.h"
 #include "core/up.h"
+#include "core/walls.h"
 #include "store/removal.h"
 
 #include <errno.h>
@@ -95,6 +96,8 @@ static void on_create_begin(struct ev_defer *d)
 
 	if (r == 0)
 		r = state_make(&cove->state, &e);
+	if (r == 0)
+		r = wall_choose(cove, c->spec, &e);
 	if (r == 0)
 		r = network_choose(cove, c->spec, c->options, &e);
 	if (r == 0)

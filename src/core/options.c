@@ -6,6 +6,7 @@
 #include "base/rand.h"
 #include "base/str.h"
 #include "core/core.h"
+#include "core/walls.h"
 #include "store/image.h"
 #include "wall/info.h"
 
@@ -223,6 +224,13 @@ int core_spec_init(struct core_spec *ret, const struct cove_box_options *o, cons
 	spec->name = ret->name;
 	spec->image = o->image ? o->image : IMAGE_DEFAULT;
 	spec->wall = o->wall ? o->wall : WALL_DEFAULT;
+	r = wall_read_auto(spec->wall, &ret->wall_within_ms, e);
+	if (r < 0)
+		return r;
+	if (r == 0)
+		ret->wall_within_ms = 0;
+	else
+		spec->wall = WALL_DEFAULT;
 	if (!wall_info_find(spec->wall))
 		return err_set(e, ERR_UNSUPPORTED, ENOENT, "there is no wall '%.64s': %s",
 			       spec->wall, wall_names());

@@ -14,6 +14,7 @@
 #include "core/door.h"
 #include "core/life.h"
 #include "core/view.h"
+#include "core/walls.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -142,6 +143,10 @@ static const char *place_of(const struct spec *s)
 static int spec_agrees(const struct spec *have, const struct cove_box_options *o,
 		       const struct spec *asked, struct err *e)
 {
+	uint64_t within_ms;
+	/* "auto" is content with what there is. */
+	const char *wall =
+		o->wall && wall_read_auto(o->wall, &within_ms, NULL) == 0 ? o->wall : NULL;
 	const struct {
 		const char *option, *given, *is, *asked;
 	} texts[] = {
@@ -153,7 +158,7 @@ static int spec_agrees(const struct spec *have, const struct cove_box_options *o
 		 persistence_name(asked->persistence)},
 		{"--expire", o->expire, expiry_name(have->expiry), expiry_name(asked->expiry)},
 		{"--storage", o->storage, have->storage, asked->storage},
-		{"--wall", o->wall, have->wall, asked->wall},
+		{"--wall", wall, have->wall, asked->wall},
 	};
 	char is[24], wanted[24];
 	int r;

@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "core/door.h"
 #include "core/life.h"
+#include "core/walls.h"
 
 #include <errno.h>
 
@@ -110,6 +111,8 @@ static void up_spawn(struct core_up *u)
 		if (!record.has_sum && record_renew(u->box_fd, &record.spec, &e) < 0)
 			log_debug("%s", e.msg);
 		r = spawn_find_programs(u->cove, &e);
+		if (r == 0)
+			r = wall_check(u->cove, record.spec.wall, &e);
 		if (r == 0)
 			r = life_image(u->cove, record.spec.image, &image, &e);
 		if (r == 0)

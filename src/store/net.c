@@ -70,22 +70,9 @@ bool net_is_closed(const char *policy)
 
 /* ---- the machine's default ---- */
 
-static int open_below(int dir_fd, const char *name, bool make)
-{
-	enum { FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
-	int fd = openat(dir_fd, name, FLAGS);
-
-	if (fd < 0 && errno == ENOENT && make) {
-		if (mkdirat(dir_fd, name, 0700) < 0 && errno != EEXIST)
-			return -errno;
-		fd = openat(dir_fd, name, FLAGS);
-	}
-	return fd < 0 ? -errno : fd;
-}
-
 int net_default(struct state *st, char ret[NET_NAME_MAX], struct err *e)
 {
-	autoclose int dir = st->home_fd < 0 ? -ENOENT : open_below(st->home_fd, DOOR_DIR, false);
+	autoclose int dir = st->home_fd < 0 ? -ENOENT : fd_open_below(st->home_fd, DOOR_DIR, false);
 	autofree char *text = NULL;
 	size_t len = 0;
 	int r = dir < 0 ? dir : fd_read_file(dir, DEFAULT_FILE, NET_NAME_MAX, &text, &len);
@@ -121,7 +108,7 @@ int net_set_default(struct state *st, const char *preset, const char *text, size
 	if (is_file && (!text || len == 0 || len > DOOR_POLICY_MAX))
 		return err_set(e, ERR_INVALID, EINVAL, "a policy has 1 byte to %u KiB",
 			       DOOR_POLICY_MAX >> 10);
-	dir = open_below(st->home_fd, DOOR_DIR, true);
+	dir = fd_open_below(st->home_fd, DOOR_DIR, true);
 	r = dir < 0 ? dir : 0;
 	/* The text first: a name that says "file" always has one. */
 	if (r == 0 && is_file)
@@ -134,7 +121,7 @@ int net_set_default(struct state *st, const char *preset, const char *text, size
 
 int net_default_text(struct state *st, char **ret, size_t *ret_len, struct err *e)
 {
-	autoclose int dir = st->home_fd < 0 ? -ENOENT : open_below(st->home_fd, DOOR_DIR, false);
+	autoclose int dir = st->home_fd < 0 ? -ENOENT : fd_open_below(st->home_fd, DOOR_DIR, false);
 	int r = dir < 0 ? dir : fd_read_file(dir, DEFAULT_TEXT_FILE, DOOR_POLICY_MAX, ret, ret_len);
 
 	return r < 0 ? err_errno(e, -r, "read the default policy") : 0;
@@ -144,8 +131,8 @@ int net_default_text(struct state *st, char **ret, size_t *ret_len, struct err *
 
 int net_ca_dir(struct state *st, bool make, struct err *e)
 {
-	autoclose int dir = open_below(st->home_fd, DOOR_DIR, make);
-	int fd = dir < 0 ? dir : open_below(dir, "ca", make);
+	autoclose int dir = fd_open_below(st->home_fd, DOOR_DIR, make);
+	int fd = dir < 0 ? dir : fd_open_below(dir, "ca", make);
 
 	return fd < 0 ? err_errno(e, -fd, "open the certificate authorities in '%.100s/%s/ca'",
 				  st->home, DOOR_DIR)
@@ -226,7 +213,7 @@ int net_ca_take(struct state *st, const char *box, char ret_name[NET_CA_NAME_MAX
 
 	if (ca_fd < 0)
 		return ca_fd;
-	used_fd = open_below(st->home_fd, NET_USED_DIR, true);
+	used_fd = fd_open_below(st->home_fd, NET_USED_DIR, true);
 	r = used_fd < 0 ? used_fd : take_any(ca_fd, used_fd, box, ret_name, ret_cert_pem);
 	if (r == -ENOENT)
 		return err_set(e, ERR_NOT_FOUND, ENOENT, "there is no certificate authority left");
@@ -263,7 +250,7 @@ void net_ca_drop(const char *home, const char *name)
 /* What a maker that was killed left: it has a key, and its maker will not come back. */
 static void sweep_half_made(struct state *st)
 {
-	autoclose int ca_fd = open_below(st->home_fd, DOOR_DIR "/ca", false);
+	autoclose int ca_fd = fd_open_below(st->home_fd, DOOR_DIR "/ca", false);
 	_Alignas(struct fd_dirent) char names[1024];
 	long n;
 
@@ -283,7 +270,7 @@ static void sweep_half_made(struct state *st)
 
 void net_ca_sweep(struct state *st, bool (*is_needed)(void *arg, const char *box), void *arg)
 {
-	autoclose int used_fd = open_below(st->home_fd, NET_USED_DIR, false);
+	autoclose int used_fd = fd_open_below(st->home_fd, NET_USED_DIR, false);
 	_Alignas(struct fd_dirent) char names[1024];
 	bool found = false;
 	long n;
@@ -312,7 +299,7 @@ void net_ca_sweep(struct state *st, bool (*is_needed)(void *arg, const char *box
 
 int net_ca_names(struct state *st, const char *box, char ***ret_names, size_t *ret_count)
 {
-	autoclose int used_fd = open_below(st->home_fd, NET_USED_DIR, false);
+	autoclose int used_fd = fd_open_below(st->home_fd, NET_USED_DIR, false);
 	size_t count = 0, kept = 0, len = strlen(box);
 	char **names = NULL;
 	int r = used_fd < 0 ? used_fd : state_all_names(used_fd, &names, &count);

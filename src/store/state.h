@@ -6,6 +6,7 @@
  *	  images/<name>	  which layer, which user; lines
  *	  layers/<id>/	  rootfs/
  *	  workspaces/<name>/
+ *	  walls/	  see walls.h
  *	runtime		$COVE_HOME/run if COVE_HOME is set, else /run/cove or $XDG_RUNTIME_DIR/cove
  *	  <name>/	  keeper.sock
  *

@@ -18,6 +18,7 @@ const struct wall_info wall_native_info = {
 	.flags = WALL_SHARED_KERNEL | WALL_ROOT_INSIDE | WALL_GROUPED | WALL_EXEC_GROUPS |
 		 WALL_PROC_FILES | WALL_HOST_MOUNTS | WALL_FREEZE | WALL_MEASURE,
 	.strength = 10,
+	.holds = "namespaces, ids of its own, a filter for system calls, on the host's kernel",
 };
 
 const struct wall_info wall_gvisor_info = {
@@ -28,15 +29,15 @@ const struct wall_info wall_gvisor_info = {
 	.pids_each = 4,
 	.pids_more = 256,
 	.program = "runsc",
-	.remedy = "install it (Debian: apt install runsc; newer ones: "
-		  "go install gvisor.dev/gvisor/runsc) or put it at walls/gvisor/runsc in "
-		  "COVE_HOME",
+	.holds = "a kernel of its own in a process, inside all that the native wall has",
 };
 
 #ifdef COVE_TEST_WALLS
 const struct wall_info wall_plain_info = {
 	.name = "plain",
 	.flags = WALL_SHARED_KERNEL | WALL_ROOT_INSIDE,
+	.strength = 1,
+	.holds = "only what init can do itself, for tests",
 };
 #endif
 
@@ -49,6 +50,32 @@ const struct wall_info *wall_info_find(const char *name)
 		if (strcmp(infos[i]->name, name) == 0)
 			return infos[i];
 	return NULL;
+}
+
+const struct wall_info *wall_info_at(size_t i)
+{
+	return i < sizeof(infos) / sizeof(infos[0]) ? infos[i] : NULL;
+}
+
+void wall_lacks(const struct wall_info *w, char *ret, size_t size)
+{
+	static const struct {
+		unsigned flag;
+		const char *what;
+	} words[] = {{WALL_ROOT_INSIDE, "root inside"},
+		     {WALL_GROUPED, "limits by group"},
+		     {WALL_EXEC_GROUPS, "exact figures of each command"},
+		     {WALL_PROC_FILES, "its own figures in /proc"},
+		     {WALL_HOST_MOUNTS, "directories of the host"},
+		     {WALL_FREEZE, "pause"},
+		     {WALL_MEASURE, "stats"}};
+	size_t len = 0;
+
+	ret[0] = 0;
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (!(w->flags & words[i].flag) && len < size)
+			len += (size_t)snprintf(ret + len, size - len, "%s%s", len ? ", " : "",
+						words[i].what);
 }
 
 #define WALL_NAME(name) ", " #name
@@ -98,8 +125,9 @@ int wall_program_find(const struct wall_info *w, const char *home, char ret[BOX_
 	if (r == -ENOENT)
 		r = try_program("/usr/bin", strlen("/usr/bin"), w->program, ret);
 	if (r == -ENOENT)
-		return err_set(e, ERR_UNSUPPORTED, ENOENT, "wall '%s' needs the program '%s': %s",
-			       w->name, w->program, w->remedy);
+		return err_set(e, ERR_UNSUPPORTED, ENOENT,
+			       "wall '%s' needs the program '%s': `cove wall add %s` gets it",
+			       w->name, w->program, w->name);
 	if (r == -EPERM)
 		return err_set(e, ERR_DENIED, EPERM,
 			       "'%.100s' belongs to somebody else, or others may write to it", ret);

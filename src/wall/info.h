@@ -29,7 +29,7 @@ struct wall_info {
 	 * most, and how many there are besides. 0: they are the same. */
 	unsigned pids_each, pids_more;
 	const char *program; /* the file name of one that it needs; NULL: none */
-	const char *remedy;  /* how to get that, as the end of a sentence */
+	const char *holds;   /* what stands between a box and the host, for people */
 };
 
 /* The one list: <name> has wall_<name>_info here, and its calls, wall_<name>, in wall.h. */
@@ -43,8 +43,12 @@ struct wall_info {
 
 /* NULL: there is none of that name. */
 const struct wall_info *wall_info_find(const char *name);
+/* One after the other; NULL: there are no more. */
+const struct wall_info *wall_info_at(size_t i);
 /* The names, with commas between. */
 const char *wall_names(void);
+/* What a wall cannot do, for people, with commas between; "" where there is nothing. */
+void wall_lacks(const struct wall_info *w, char *ret, size_t size);
 
 /* Where a wall's program is: walls/<name>/<program> below the state directory, then in PATH, then
  * in /usr/local/bin and /usr/bin. One that somebody else than root or the caller could have written

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.once("root")
 VERBS = ["run", "create", "open", "close", "exec", "sh", "shell", "ls", "inspect", "logs", "cp", "ps", "kill", "stop",
          "start", "rm", "stats", "pause", "resume", "workspace", "image", "doctor", "version", "attach", "wait",
          "shells",
-         "policy", "allow", "deny", "asks", "answer", "secret", "audit", "port", "ports", "sbx"]
+         "policy", "allow", "deny", "asks", "answer", "secret", "audit", "port", "ports", "wall", "sbx"]
 
 
 def test_help_has_a_line_for_each_verb(cove):

@@ -1,0 +1,304 @@
+/*
+ * Walls: which there are, adding one that needs a program, and which a box gets.
+ *
+ * A program is good when a box behind it has run a command: the version that it prints says what it
+ * is, and what that box took is noted, so that `auto` can choose without trying anything. A program
+ * that fails is not kept.
+ */
+#include "core/walls.h"
+
+#include "base/child.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "store/image.h"
+#include "store/walls.h"
+#include "wall/info.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { AUTO_START_MS = 1000, VERSION_WAIT_MS = 10000, VERSION_TEXT_MAX = 512, TRIALS = 3 };
+
+/* ---- which wall a box gets ---- */
+
+int wall_read_auto(const char *wall, uint64_t *ret_ms, struct err *e)
+{
+	*ret_ms = AUTO_START_MS;
+	if (strcmp(wall, "auto") == 0)
+		return 1;
+	if (!str_starts(wall, "auto:"))
+		return 0;
+	return str_parse_ms(wall + strlen("auto:"), ret_ms)
+		       ? 1
+		       : err_set(e, ERR_INVALID, EINVAL,
+				 "'%.40s' is no time: --wall auto:500ms, auto:2s", wall + 5);
+}
+
+static bool is_ready(struct cove *cove, const struct wall_info *w, struct walls_tried *ret)
+{
+	char path[BOX_PATH_MAX];
+
+	*ret = (struct walls_tried){0};
+	if (walls_tried(&cove->state, w->name, ret, NULL) < 0)
+		return !w->program;
+	return !w->program || wall_program_find(w, cove->state.home, path, NULL) == 0;
+}
+
+static const struct wall_info *find_strongest(struct cove *cove, uint64_t within_ms)
+{
+	const struct wall_info *best = wall_info_find(WALL_DEFAULT), *w;
+	struct walls_tried tried;
+
+	for (size_t i = 0; (w = wall_info_at(i)) != NULL; i++)
+		if (w->strength > best->strength && is_ready(cove, w, &tried) &&
+		    tried.start_us <= within_ms * 1000)
+			best = w;
+	return best;
+}
+
+int wall_check(struct cove *cove, const char *wall, struct err *e)
+{
+	const struct wall_info *w = wall_info_find(wall), *least;
+	char name[WALLS_NAME_MAX];
+	int r = walls_min(&cove->state, name, e);
+
+	if (r < 0 || !name[0])
+		return r;
+	least = wall_info_find(name);
+	/* Never weaker for a word that is not understood. */
+	if (w && least && w->strength >= least->strength)
+		return 0;
+	return err_set(e, ERR_DENIED, EPERM,
+		       "wall '%.40s' is weaker than '%.40s', which boxes of this machine must have "
+		       "(`cove wall min`)",
+		       wall, name);
+}
+
+int wall_choose(struct cove *cove, struct core_spec *s, struct err *e)
+{
+	if (s->wall_within_ms)
+		s->spec.wall = find_strongest(cove, s->wall_within_ms)->name;
+	return wall_check(cove, s->spec.wall, e);
+}
+
+/* ---- the list ---- */
+
+static void fill(struct cove *cove, const struct wall_info *w, const char *least,
+		 struct cove_wall_info *ret)
+{
+	struct walls_tried tried;
+	char path[BOX_PATH_MAX] = "";
+
+	str_copy(ret->name, sizeof(ret->name), w->name);
+	ret->strength = w->strength;
+	ret->shared_kernel = w->flags & WALL_SHARED_KERNEL;
+	ret->is_default = strcmp(w->name, WALL_DEFAULT) == 0;
+	ret->is_min = strcmp(w->name, least) == 0;
+	ret->ready = is_ready(cove, w, &tried);
+	ret->start_us = tried.start_us;
+	str_copy(ret->version, sizeof(ret->version), tried.version);
+	if (w->program && wall_program_find(w, cove->state.home, path, NULL) == 0)
+		str_copy(ret->program, sizeof(ret->program), path);
+	str_copy(ret->holds, sizeof(ret->holds), w->holds);
+	wall_lacks(w, ret->lacks, sizeof(ret->lacks));
+	if (!ret->ready)
+		snprintf(ret->remedy, sizeof(ret->remedy), "cove wall add %s", w->name);
+}
+
+int cove_walls(struct cove *cove, struct cove_wall_info **ret, struct cove_error *err)
+{
+	struct cove_wall_info *infos = NULL;
+	char least[WALLS_NAME_MAX];
+	struct err e = {0};
+	size_t count = 0;
+	int r = walls_min(&cove->state, least, &e);
+
+	while (wall_info_at(count))
+		count++;
+	if (r == 0) {
+		infos = calloc(count + 1, sizeof(*infos));
+		r = infos ? (int)count : err_errno(&e, ENOMEM, "list walls");
+	}
+	for (size_t i = 0; infos && i < count; i++)
+		fill(cove, wall_info_at(i), least, &infos[i]);
+	if (r >= 0)
+		*ret = infos;
+	return core_return(cove, NULL, r, &e, err);
+}
+
+/* ---- adding ---- */
+
+/* What a program says of itself: the last word of its first line. */
+static int read_version(const char *path, char *ret, size_t size, struct err *e)
+{
+	const char *const argv[] = {path, "--version", NULL};
+	uint64_t until = clock_mono_ms() + VERSION_WAIT_MS;
+	autoclose int null_fd = fd_open("/dev/null", O_RDWR);
+	char text[VERSION_TEXT_MAX + 1], *word;
+	size_t have = 0;
+	int out[2], status;
+	ssize_t n = 1;
+	pid_t pid;
+	int r;
+
+	if (null_fd < 0 || pipe2(out, O_CLOEXEC) < 0)
+		return err_errno(e, errno, "ask '%.100s' for its version", path);
+	r = child_start(path, (char *const *)(uintptr_t)argv, (int[]){null_fd, out[1], null_fd},
+			&pid);
+	close(out[1]);
+	while (r == 0 && n > 0 && have < VERSION_TEXT_MAX && clock_mono_ms() < until) {
+		struct pollfd p = {.fd = out[0], .events = POLLIN};
+
+		if (poll(&p, 1, (int)(until - clock_mono_ms()) + 1) > 0) {
+			n = read(out[0], text + have, VERSION_TEXT_MAX - have);
+			have += n > 0 ? (size_t)n : 0;
+		}
+	}
+	close(out[0]);
+	if (r < 0)
+		return err_errno(e, -r, "run '%.100s'", path);
+	if (n > 0)
+		kill(pid, SIGKILL); /* too long, or too much */
+	status = child_wait(pid);
+	text[have] = 0;
+	text[strcspn(text, "\n")] = 0;
+	word = strrchr(text, ' ');
+	if (n > 0 || status != 0 || !word || !word[1] || !str_copy(ret, size, word + 1))
+		return err_set(e, ERR_INVALID, EINVAL,
+			       "'%.100s --version' does not say which version it is", path);
+	for (char *c = ret; *c; c++)
+		if (*c < ' ' || *c > '~')
+			*c = '?';
+	return 0;
+}
+
+static int try_once(struct cove *cove, const char *wall, uint64_t *ret_us, struct err *e)
+{
+	const struct cove_box_options options = {.size = sizeof(options),
+						 .image = IMAGE_HOST,
+						 .wall = wall,
+						 .net = "closed",
+						 .one_shot = true};
+	const char *const argv[] = {"true", NULL};
+	const struct cove_command command = {.size = sizeof(command), .argv = argv};
+	struct cove_result result = {0};
+	struct cove_box *box = NULL;
+	struct cove_error err = {0};
+	uint64_t since = clock_mono_ns();
+	int r = cove_create(cove, &options, &box, &err);
+
+	if (r == 0)
+		r = cove_run(box, &command, &result, &err);
+	*ret_us = (clock_mono_ns() - since) / 1000;
+	if (r == 0 && result.exit_code != 0)
+		r = err_set(e, ERR_INTERNAL, EIO, "`true` ended with %d in a box behind it",
+			    result.exit_code);
+	else if (r < 0)
+		err_set(e, (enum err_kind)err.kind, err.code, "%s", err.message);
+	cove_result_free(&result);
+	cove_box_free(box);
+	return r;
+}
+
+/* The middle one of a few, the first of which finds nothing in the caches. */
+static int try_wall(struct cove *cove, const char *wall, uint64_t *ret_us, struct err *e)
+{
+	uint64_t us[TRIALS];
+	int r = 0;
+
+	for (int i = 0; i < TRIALS && r == 0; i++)
+		r = try_once(cove, wall, &us[i], e);
+	if (r < 0)
+		return r;
+	*ret_us = us[0] > us[1] ? (us[1] > us[2]   ? us[1]
+				   : us[0] < us[2] ? us[0]
+						   : us[2])
+				: (us[0] > us[2]   ? us[0]
+				   : us[1] < us[2] ? us[1]
+						   : us[2]);
+	return 0;
+}
+
+static int add(struct cove *cove, const struct wall_info *w, const char *program, struct err *e)
+{
+	char path[BOX_PATH_MAX];
+	struct walls_tried tried = {0};
+	autoclose int fd = -1;
+	bool was;
+	int r = state_make(&cove->state, e);
+
+	if (r == 0 && program) {
+		fd = open(program, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+		r = fd < 0 ? err_errno(e, errno, "open '%.120s'", program)
+			   : walls_put_program(&cove->state, w->name, w->program, fd, e);
+	}
+	if (r == 0 && w->program)
+		r = wall_program_find(w, cove->state.home, path, e);
+	if (r == 0 && w->program)
+		r = read_version(path, tried.version, sizeof(tried.version), e);
+	if (r == 0) {
+		r = try_wall(cove, w->name, &tried.start_us, e);
+		if (r < 0)
+			err_prefix(e, "wall '%s' does not work here", w->name);
+	}
+	if (r == 0)
+		r = walls_set_tried(&cove->state, w->name, &tried, e);
+	/* What was just put there is not good. */
+	if (r < 0 && program)
+		(void)walls_remove(&cove->state, w->name, &was, NULL);
+	return r;
+}
+
+static const struct wall_info *find(const char *name, struct err *e)
+{
+	const struct wall_info *w = name ? wall_info_find(name) : NULL;
+
+	if (!w)
+		err_set(e, ERR_NOT_FOUND, ENOENT, "there is no wall '%.64s': %s", name ? name : "",
+			wall_names());
+	return w;
+}
+
+int cove_wall_add(struct cove *cove, const char *name, const char *program, struct cove_error *err)
+{
+	struct err e = {0};
+	const struct wall_info *w = find(name, &e);
+	int r = w ? 0 : -ENOENT;
+
+	if (w && program && !w->program)
+		r = err_set(&e, ERR_INVALID, EINVAL, "wall '%s' needs no program", name);
+	if (r == 0)
+		r = add(cove, w, program, &e);
+	return core_return(cove, NULL, r, &e, err);
+}
+
+int cove_wall_remove(struct cove *cove, const char *name, struct cove_error *err)
+{
+	struct err e = {0};
+	const struct wall_info *w = find(name, &e);
+	bool was = false;
+	int r = w ? walls_remove(&cove->state, w->name, &was, &e) : -ENOENT;
+
+	if (r == 0 && !was)
+		r = err_set(&e, ERR_NOT_FOUND, ENOENT, "nothing was added for wall '%s'", name);
+	return core_return(cove, NULL, r, &e, err);
+}
+
+int cove_wall_set_min(struct cove *cove, const char *name, struct cove_error *err)
+{
+	struct err e = {0};
+	int r = !name || find(name, &e) ? 0 : -ENOENT;
+
+	if (r == 0 && name)
+		r = state_make(&cove->state, &e);
+	if (r == 0)
+		r = walls_set_min(&cove->state, name, &e);
+	return core_return(cove, NULL, r, &e, err);
+}
