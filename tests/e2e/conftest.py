@@ -7,6 +7,7 @@ tools/test-runner gives the place of the programs in the environment; by hand:
 COVE_TEST_PREFIX is an installed prefix (bin/, libexec/cove/, lib/, include/). COVE_TEST_TAR is the
 base image as a tar; without it boxes are made with --image host and what needs more is skipped.
 Every run works in a state directory of its own below /tmp, with a short name: socket paths are.
+COVE_TEST_WALL is the wall of every box that does not name one; what it lacks (LACKS below) is skipped by that name.
 COVE_TEST_HOME names one that has the base image already and is kept; COVE_TEST_RUN begins the names below /tmp.
 
 Several runs at once as one user share the tests out: with COVE_TEST_CLAIMS, a directory, each begins what no other
@@ -40,6 +41,7 @@ LONGEST = ["test_door", "test_disk", "test_sh", "test_limits", "test_door_cli", 
            "test_door_desync", "test_trust", "test_robust", "test_wall", "test_walls", "test_sh_script",
            "test_persistence", "test_run", "test_sessions"]
 IS_ROOT = os.geteuid() == 0
+WALL = os.environ.get("COVE_TEST_WALL") or "native"
 
 
 def plain_signals():
@@ -91,6 +93,9 @@ def is_wanted(item):
 
 
 def pytest_collection_modifyitems(config, items):
+    for item in items if WALL != "native" else ():
+        if item.path.stem in NATIVE_FILES:
+            item.add_marker(pytest.mark.skip(reason="is about the native wall"))
     if os.environ.get("COVE_TEST_SPLIT"):
         config.hook.pytest_deselected(items=[i for i in items if not is_wanted(i)])
         items[:] = [i for i in items if is_wanted(i)]
@@ -242,6 +247,29 @@ def inner_root(cove, shared):
     """Skips where a box has no root inside."""
     if cove("exec", "-u", "root", shared, "--", "id", "-u").rc != 0:
         pytest.skip("only one uid can be mapped for this user: no root inside")
+
+
+# What a wall lacks. Each is a flag of src/wall/info.h or a line of what `inspect` lists under not_enforced.
+LACKS = {
+    "gvisor": {
+        "EXEC_GROUPS": "commands have no groups of their own: no numbers, no end by memory or processes of one alone",
+        "GROUP_VIEW": "limits are not shown at /sys/fs/cgroup",
+        "CPU_LIST": "/proc/self/status does not list processors",
+        "HOLES": "holes in files are not seen",
+        "IPV6_LISTENERS": "programs that listen on IPv6 are not found",
+        "INIT_SAFE": "root inside can end init",
+        "OUTER_DEV": "/dev is made inside: a mount that a link leads there is refused by another error",
+    },
+}
+# Files that are about how the native wall is made, or about no box at all.
+NATIVE_FILES = {"test_wall", "test_wall_hard", "test_walls", "test_keeper_confined", "test_doctor", "test_readme",
+                "test_controls", "test_install", "test_conformance"}
+
+
+def needs_flag(*flags):
+    """Skips behind a wall that lacks one of them, with its name."""
+    missing = [flag for flag in flags if flag in LACKS.get(WALL, {})]
+    return pytest.mark.skipif(bool(missing), reason=f"wall {WALL} lacks {', '.join(missing)}")
 
 
 needs_base = pytest.mark.skipif(not TAR, reason="no base image: the Debian mirror was not reached")

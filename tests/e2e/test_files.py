@@ -9,7 +9,7 @@ import tarfile
 
 import pytest
 
-from conftest import DEADLINE, IS_ROOT, wait_until
+from conftest import DEADLINE, IS_ROOT, needs_flag, wait_until
 
 
 def digest(data):
@@ -119,6 +119,7 @@ def make_exact(tree):
         os.utime(tree / name, ns=(10**18, 10**18 + 7))
 
 
+@needs_flag("HOLES")
 def test_modes_times_holes_and_hard_links_both_ways(cove, shared, tmp):
     make_exact(tmp / "exact")
     cove("cp", tmp / "exact", f"{shared}:/tmp/exact").ok()

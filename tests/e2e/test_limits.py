@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from conftest import DEADLINE, alive, kill, needs_root, short_dir, wait_until
+from conftest import DEADLINE, alive, kill, needs_flag, needs_root, short_dir, wait_until
 
 RESERVE = 32 << 20  # of the box's group, beyond what its commands may use
 
@@ -105,6 +105,7 @@ def small(cove):
     return make(cove, "--mem", "64M", "--pids", "64", "--cpus", "1")
 
 
+@needs_flag("EXEC_GROUPS")
 def test_memory_bomb(cove, small):
     init_pid = cove.inspect(small)["init_pid"]
     for how in (run(cove, small, "head -c 400M /dev/zero | tail"),
@@ -117,6 +118,7 @@ def test_memory_bomb(cove, small):
     assert [e for e in cove.execs(small) if e["cause"] == "oom"]
 
 
+@needs_flag("EXEC_GROUPS")
 def test_out_of_memory_takes_the_command_and_not_its_neighbour(cove, small):
     wait = cove("exec", "-d", small, "--", "sleep", "1000").ok().text.strip()
     assert run(cove, small, "head -c 400M /dev/zero | tail")["oom_killed"]
@@ -135,6 +137,7 @@ def test_shared_memory_bomb(cove, small):
     assert run(cove, small, "head -c 20M /dev/zero > /dev/shm/x && rm /dev/shm/x")["exit_code"] == 0
 
 
+@needs_flag("EXEC_GROUPS")
 def test_memory_peak_of_each_command(cove, small):
     large = run(cove, small, "head -c 20M /dev/zero | tail -c 20M >/dev/null")
     little = run(cove, small, "true")
@@ -150,6 +153,7 @@ def test_memory_peak_of_each_command(cove, small):
 FORKS = "i=0; while [ $i -lt 300 ]; do sleep 1000 & i=$((i+1)); done; wait"
 
 
+@needs_flag("EXEC_GROUPS")
 def test_fork_bomb(cove, small):
     init_pid = cove.inspect(small)["init_pid"]
     done = run(cove, small, FORKS)
@@ -163,6 +167,7 @@ def test_fork_bomb(cove, small):
 
 # ---- processors ----
 
+@needs_flag("EXEC_GROUPS")
 def test_cpu_quota(cove):
     box = make(cove, "--cpus", "0.2")
     busy = "for n in 1 2 3 4; do (i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done) & done; wait"
@@ -175,6 +180,7 @@ def test_cpu_quota(cove):
     assert done["cpu_ms"] > 0
 
 
+@needs_flag("CPU_LIST")
 def test_one_processor(cove):
     box = make(cove, "--cpus", "1", "--best-effort")
     assert run(cove, box, "nproc")["stdout"] == "1\n"
@@ -579,6 +585,7 @@ print(json.dumps({
 """
 
 
+@needs_flag("GROUP_VIEW")
 def test_a_box_reads_its_own_limits_as_runtimes_do(cove):
     box = make(cove, "--mem", "300m", "--cpus", "1.5", "--pids", "70")
     for _ in range(2):
@@ -598,6 +605,7 @@ def test_a_box_reads_its_own_limits_as_runtimes_do(cove):
     assert json.loads(once)["memory"] == 100 << 20
 
 
+@needs_flag("GROUP_VIEW")
 def test_node_finds_the_limit_of_its_box(cove):
     box = make(cove, "--mem", "300m")
     if run(cove, box, "node -e 'process.constrainedMemory()'")["exit_code"] != 0:
@@ -623,6 +631,7 @@ print({path: n for path, n in tried.items() if n not in (errno.EROFS, errno.EACC
 """
 
 
+@needs_flag("GROUP_VIEW")
 @pytest.mark.parametrize("user", ["root", "user"])
 def test_what_a_box_is_shown_of_its_cgroup_cannot_be_written(cove, user):
     box = make(cove, "--mem", "300m", "--cpus", "1", "--pids", "70")
@@ -636,6 +645,7 @@ def test_what_a_box_is_shown_of_its_cgroup_cannot_be_written(cove, user):
         assert run(cove, box, script, "--user", user)["exit_code"] != 0
 
 
+@needs_flag("GROUP_VIEW")
 def test_a_box_without_groups_is_shown_none(cove):
     box = cove("create", "--best-effort", "--mem", "300m", "--pids", "70").ok().text.strip()
     groups = [note for note in cove.inspect(box)["not_enforced"] if note.startswith(("memory:", "pids:"))]

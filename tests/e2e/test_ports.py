@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 
-from conftest import DEADLINE, wait_until
+from conftest import DEADLINE, needs_flag, wait_until
 
 pytestmark = pytest.mark.once("both")
 
@@ -78,6 +78,7 @@ def gone(cove):
 
 # ---- what listens ----
 
+@needs_flag("IPV6_LISTENERS")
 def test_what_listens_inside(cove, box):
     assert cove("ports", "--json", box).ok().json == []
     assert "nothing listens" in cove("ports", box).ok().errors
