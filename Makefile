@@ -61,9 +61,9 @@ test-quick: ## while you work: unit tests, lint and a few end-to-end tests; less
 
 test-all: test attack attack-selftest faults churn ## all that there is, for a night: an hour and more
 
-attack: all ## attack boxes from inside and see whether the walls hold; a table at the end
+attack: all ## attack boxes from inside and see whether the walls hold; a table at the end; WALL=gvisor
 	@tools/packages build test
-	@$(PYTHON) -B tools/attack
+	@$(PYTHON) -B tools/attack $(if $(WALL),--wall $(WALL))
 
 attack-selftest: ## switch one protection off at a time: the attack suite must notice each
 	@tools/packages build test

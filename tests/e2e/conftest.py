@@ -255,6 +255,8 @@ LACKS = {
         "EXEC_GROUPS": "commands have no groups of their own: no numbers, no end by memory or processes of one alone",
         "GROUP_VIEW": "limits are not shown at /sys/fs/cgroup",
         "CPU_LIST": "/proc/self/status does not list processors",
+        "SHARED_FIFOS": "FIFOs made in a shared directory stay in the box",
+        "SHARED_GROUPS": "a group that the box does not have gives no rights in a shared directory",
         "HOLES": "holes in files are not seen",
         "IPV6_LISTENERS": "programs that listen on IPv6 are not found",
         "INIT_SAFE": "root inside can end init",

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from conftest import Cove, DEADLINE, alive, needs_root, not_root, remove_tree, short_dir, wait_until
+from conftest import Cove, DEADLINE, alive, needs_flag, needs_root, not_root, remove_tree, short_dir, wait_until
 
 MIB = 1 << 20
 FILL = "dd if=/dev/zero bs=64k of=%s count=%d"
@@ -97,6 +97,7 @@ def test_inodes_run_out_inside_only(home):
 
 
 @needs_root
+@needs_flag("HOLES")
 def test_a_sparse_file_is_no_way_around(home):
     name = home("create", "--disk", "20M").ok().text.strip()
     got = home("exec", name, "--", "sh", "-c",

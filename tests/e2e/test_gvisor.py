@@ -90,6 +90,18 @@ def test_what_is_given(cove, tmp):
     assert (tmp / "ro/f").read_text() == "ro"
 
 
+def test_what_the_host_runs_cannot_be_moved_away(cove, tmp):
+    """Parts of a shared directory that are read-only stay in their place."""
+    (tmp / "work/.git/hooks").mkdir(parents=True)
+    (tmp / "work/.git/hooks/pre-commit").write_text("x")
+    for path in (tmp / "work", tmp / "work/.git", tmp / "work/.git/hooks"):
+        path.chmod(0o777)
+    box = cove("create", "--wall", "gvisor", "--workspace", tmp / "work").ok().text.strip()
+    for line in ("mv .git .git2", "rm -rf .git", "mv .git/hooks .git/hooks2", "echo evil > .git/hooks/pre-commit"):
+        assert cove.sh(box, line)["exit_code"] != 0, line
+    assert (tmp / "work/.git/hooks/pre-commit").read_text() == "x"
+
+
 def test_the_way_out(session_cove, kept):
     """Everything but the loopback leads to init, and the door denies it."""
     got = session_cove("exec", kept, "--", "bash", "-c", "exec 3<>/dev/tcp/10.9.9.9/80 && echo connected").ok()
@@ -111,6 +123,8 @@ def test_limits_and_pause(cove):
     assert paused.rc == 0 or "cgroup" in paused.errors
     if paused.rc == 0:
         cove("resume", box).ok()
+    cove("stop", box).ok()
+    cove("start", box).ok()
     if info["mem_bytes"]["enforced"]:
         got = cove.run_json(box, "sh", "-c", "head -c 2G /dev/zero | tail")
         assert got["cause"] == "oom" and got["oom_killed"] is True

@@ -13,7 +13,7 @@ import subprocess
 
 import pytest
 
-from conftest import DEADLINE, needs_root, wait_until
+from conftest import DEADLINE, needs_flag, needs_root, wait_until
 
 MIB = 1 << 20
 LIMITS = ["mem_bytes", "cpu_milli", "pids", "disk_bytes", "files", "io_bytes", "ttl_ms", "idle_ms", "net_bytes",
@@ -239,6 +239,7 @@ def test_inspect_shows_the_last_commands(cove, box):
 EAT = "x = bytearray(); [x.extend(b'x' * (1 << 20)) for _ in range(300)]"
 
 
+@needs_flag("EXEC_GROUPS")
 def test_out_of_memory_is_said(cove, enforced):
     needs("mem_bytes" in enforced, "memory")
     got = cove("run", "--mem", "64M", "--", "python3", "-c", EAT)
@@ -256,6 +257,7 @@ def test_out_of_memory_is_said(cove, enforced):
     assert "oom" in cove("ps", box).text
 
 
+@needs_flag("EXEC_GROUPS")
 def test_too_many_processes_is_said(cove, enforced):
     needs("pids" in enforced, "pids")
     got = cove("run", "--pids", "20", "--", "sh", "-c", "for i in $(seq 60); do sleep 60 & done; wait")

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from conftest import IS_ROOT, needs_base, needs_root, not_root, remove_tree
+from conftest import IS_ROOT, WALL, needs_base, needs_flag, needs_root, not_root, remove_tree
 
 BOX_IDS = range(0x7fff0000, 0x80000000)  # src/storage/share.h
 # Box A, as root and as another user inside.
@@ -30,6 +30,7 @@ def as_root(cove, work, script):
     return cove("run", "-u", "root", "--workspace", work, "--", "sh", "-c", script)
 
 
+@needs_flag("SHARED_FIFOS")
 def test_what_root_inside_wrote_is_the_next_boxs_too(cove, work, inner_root):
     as_root(cove, work, WRITE).ok()
     as_root(cove, work, CHANGE).ok()
@@ -79,6 +80,7 @@ def test_files_of_others_stay_theirs(cove, work):
 
 
 @needs_root
+@needs_flag("SHARED_GROUPS")
 def test_a_file_with_another_group_is_writable(cove, work):
     (work / "f").write_text("x")
     (work / "d").mkdir(mode=0o2775)
@@ -145,9 +147,10 @@ def test_what_the_host_runs_is_read_only_inside(cove, work, user):
         result = cove("exec", "-u", user, "-w", "/workspace", box, "--", "sh", "-c", line)
         if "no user" in result.err.decode() or "only one user" in result.err.decode():
             pytest.skip("there is no root inside")
-        assert result.rc != 0, line
+        # gVisor answers success for these two and does nothing.
+        assert result.rc != 0 or (WALL == "gvisor" and line.startswith(("chmod", "touch"))), line
     for name, text in GUARDED.items():
-        assert (work / name).read_text() == text
+        assert (work / name).read_text() == text and not (work / name).stat().st_mode & 0o002
     # The rest of the directory, and of .git, is as writable as ever.
     cove("exec", "-w", "/workspace", box, "--", "sh", "-ec", "rm -f new e2; echo x > f; echo x > .git/HEAD; "
          "mkdir .git/objects; cat .git/hooks/pre-commit .envrc; rm f .git/HEAD; rmdir .git/objects").ok()

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from conftest import needs_root, wait_until
+from conftest import needs_flag, needs_root, wait_until
 
 MIB = 1 << 20
 BUSY = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"
@@ -58,6 +58,7 @@ def needs_groups(cove, box):
 
 # ---- what was used ----
 
+@needs_flag("EXEC_GROUPS")
 def test_a_command_tells_what_it_used(cove, small):
     idle, busy, large = (run(cove, small, s) for s in ("true", BUSY, grow(48)))
     assert busy["cpu_ms"] > idle["cpu_ms"]
@@ -69,6 +70,7 @@ def test_a_command_tells_what_it_used(cove, small):
             assert listed[one["exec_id"]][key] == one[key]
 
 
+@needs_flag("EXEC_GROUPS")
 def test_each_line_tells_its_own(cove, small):
     cove.sh(small, ":")
     busy = cove.sh(small, f"{BUSY}; {grow(48)}")
@@ -82,6 +84,7 @@ def test_each_line_tells_its_own(cove, small):
     assert (busy["shell"], idle["shell"]) == ("kept", "kept")
 
 
+@needs_flag("EXEC_GROUPS")
 def test_a_child_that_moved_away_counts(cove, small):
     """setsid and a double fork do not lead out of the group; the job is waited for."""
     script = f"(setsid sh -c '{BUSY}; {grow(48)}; echo done >&3' 3>&1 >/dev/null &) | cat"
@@ -127,6 +130,7 @@ def test_io_that_is_not_counted_is_null(cove):
     assert cove.execs(box)[0]["io_write_bytes"] is None
 
 
+@needs_flag("EXEC_GROUPS")
 def test_the_command_of_a_one_shot_box(cove):
     """It tells the same, and where v2 has its tree no group is made for its memory alone."""
     done = cove("run", "--json", "--mem", "96M", "--best-effort", "--", "sh", "-c", grow(48)).ok().json
@@ -147,6 +151,7 @@ def test_the_command_of_a_one_shot_box(cove):
 
 # ---- limits, told to whom they happened ----
 
+@needs_flag("EXEC_GROUPS")
 def test_out_of_memory_is_of_one_command(cove, small):
     other = cove("exec", "-d", small, "--", "sh", "-c", "read x <&1").ok().text.strip()
     hit = run(cove, small, "tail -n 1 /dev/zero")
@@ -157,11 +162,13 @@ def test_out_of_memory_is_of_one_command(cove, small):
     assert listed[other]["oom_killed"] is False
 
 
+@needs_flag("EXEC_GROUPS")
 def test_a_command_that_survived_it_succeeded(cove, small):
     done = run(cove, small, "tail -n 1 /dev/zero; exit 0")
     assert (done["oom_killed"], done["cause"], done["exit_code"]) == (True, "exit", 0)
 
 
+@needs_flag("EXEC_GROUPS")
 def test_a_shell_that_ran_out_of_memory(cove, small):
     cove.sh(small, "mark=1")
     child = cove.sh(small, "tail -n 1 /dev/zero")
@@ -173,6 +180,7 @@ def test_a_shell_that_ran_out_of_memory(cove, small):
     assert (after["stdout"], after["shell"], after["oom_killed"]) == ("<>\n", "kept", False)
 
 
+@needs_flag("EXEC_GROUPS")
 def test_refused_forks_are_of_who_failed(cove, small):
     hit = run(cove, small, "i=0; while [ $i -lt 200 ]; do sleep 1000 & i=$((i+1)); done")
     assert (hit["cause"], hit["oom_killed"]) == ("pids", False)
@@ -181,6 +189,7 @@ def test_refused_forks_are_of_who_failed(cove, small):
     cove.fails("limit", "exec", small, "--", "true")
 
 
+@needs_flag("EXEC_GROUPS")
 def test_timeout_wins_over_what_else_happened(cove, small):
     done = run(cove, small, "tail -n 1 /dev/zero; sleep 1000", "--timeout", "5s")
     assert (done["timed_out"], done["cause"], done["oom_killed"]) == (True, "timeout", True)
@@ -201,6 +210,7 @@ def test_a_full_disk_is_named(cove, tmp_path, storage):
 
 # ---- groups ----
 
+@needs_flag("EXEC_GROUPS")
 def test_a_job_stays_where_it_is_and_the_shell_moves_on(cove, small):
     needs_groups(cove, small)
     where = "sed 's|.*/||' /proc/$$/cgroup | grep '^e' | sort -u"
@@ -223,6 +233,7 @@ def test_a_job_stays_where_it_is_and_the_shell_moves_on(cove, small):
     wait_until(is_gone, "the job's group to go")
 
 
+@needs_flag("EXEC_GROUPS")
 def test_no_group_outlives_its_command(cove, small):
     needs_groups(cove, small)
 
@@ -244,6 +255,7 @@ def test_no_group_outlives_its_command(cove, small):
     "while :; do (setsid sh -c 'setsid sleep 1000 & exit' &); done",
     "(setsid sh -c 'kill -STOP $$' &); kill -STOP $$",
 ])
+@needs_flag("EXEC_GROUPS")
 def test_bombs_end_with_their_time(cove, small, bomb):
     forever = f"({bomb}) 2>/dev/null; while :; do :; done"
     done = run(cove, small, forever, "--timeout", "1s", "--grace", "300ms")

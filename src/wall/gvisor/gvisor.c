@@ -151,6 +151,9 @@ static void report(const struct gvisor_build *g, struct wall_box *b)
 		 "numbers of the box count gVisor's own processes and memory too\n"
 		 "init is not safe from root inside, who can end the box with it\n"
 		 "tracing: the box's processes may trace each other, with or without --ptrace\n"
+		 "shared directories: FIFOs and sockets made there stay in the box, a group that "
+		 "the box does not have gives no rights, and a change of mode or time in a "
+		 "read-only part answers success and does nothing\n"
 		 "limits are not shown at /sys/fs/cgroup\n"
 		 "holes in files are not seen by gVisor: they are copied as zeros\n"
 		 "programs that listen on IPv6 are not found by `cove ports`\n",

@@ -32,6 +32,7 @@ enum gvisor_has {
 	GVISOR_SETTINGS = 1 << 1,  /* a check of the host that can be left out; --exec-fd */
 	GVISOR_GOFER_NET = 1 << 2, /* the gofer's network can be chosen */
 	GVISOR_SYSTRAP = 1 << 3,   /* the platform that is faster than ptrace */
+	GVISOR_DIRECTFS = 1 << 4,  /* the sandbox can do without the gofer for files */
 };
 
 struct gvisor_program {

@@ -28,6 +28,7 @@ static const struct {
 	{GVISOR_SETTINGS, "\n  -host-settings"},
 	{GVISOR_GOFER_NET, "\n  -gofer-network-namespace"},
 	{GVISOR_SYSTRAP, "systrap"},
+	{GVISOR_DIRECTFS, "\n  -directfs"},
 };
 
 static void make_key(const struct stat *st, char ret[KEY_MAX])

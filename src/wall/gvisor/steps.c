@@ -238,6 +238,10 @@ static void make_arguments(const struct gvisor_build *g, const char *argv[RUNSC_
 		argv[n++] = "--host-settings=ignore";
 	if (p->has & GVISOR_GOFER_NET)
 		argv[n++] = "--gofer-network-namespace=host";
+	/* What the caller shares only the gofer reaches, in whose namespace a part that is mounted
+	 * once more, read-only, is a mount that cannot be moved away. The sandbox's has none. */
+	if (p->has & GVISOR_DIRECTFS && g->config->mount_count > 0)
+		argv[n++] = "--directfs=false";
 	if (p->has & GVISOR_SUID)
 		argv[n++] = g->config->strict ? "--allow-suid=false" : "--allow-suid";
 	argv[n++] = "run";
