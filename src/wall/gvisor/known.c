@@ -17,7 +17,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { KEY_MAX = 128, LINE_MAX_BYTES = 512, FLAGS_MAX = 256 << 10 };
+/* FORM goes up with every bit that is added. */
+enum { FORM = 2, KEY_MAX = 128, LINE_MAX_BYTES = 512, FLAGS_MAX = 256 << 10 };
 
 /* What the text of `runsc flags` has where it can do that. */
 static const struct {
@@ -33,7 +34,8 @@ static const struct {
 
 static void make_key(const struct stat *st, char ret[KEY_MAX])
 {
-	snprintf(ret, KEY_MAX, "%" PRIx64 ":%" PRIx64 ":%" PRIx64 ":%" PRIx64 ".%lx",
+	/* The form first: one that asked for less is asked anew. */
+	snprintf(ret, KEY_MAX, "form%d:%" PRIx64 ":%" PRIx64 ":%" PRIx64 ":%" PRIx64 ".%lx", FORM,
 		 (uint64_t)st->st_dev, (uint64_t)st->st_ino, (uint64_t)st->st_size,
 		 (uint64_t)st->st_ctim.tv_sec, (unsigned long)st->st_ctim.tv_nsec);
 }
