@@ -196,12 +196,15 @@ static int exec_infos(struct cove *cove, const char *box, struct cove_exec_info 
 /* One that is lost after it was reached has a last word, too. */
 int core_exec_infos(struct cove *cove, const char *box, struct cove_exec_info **ret, struct err *e)
 {
-	int r = exec_infos(cove, box, ret, e);
+	struct err why = {0};
+	int r = exec_infos(cove, box, ret, &why);
 
-	if (r < 0 && may_wait_again(cove, box, e)) {
-		*e = (struct err){0};
-		r = exec_infos(cove, box, ret, e);
+	if (r < 0 && may_wait_again(cove, box, &why)) {
+		why = (struct err){0};
+		r = exec_infos(cove, box, ret, &why);
 	}
+	if (e)
+		*e = why;
 	return r;
 }
 
