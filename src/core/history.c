@@ -55,7 +55,7 @@ static bool may_answer(const struct history *h)
 static int history_wait(struct history *h, struct err *e)
 {
 	int r = may_answer(h)
-			? core_wait_socket(h->cove, h->box, h->box_fd, START_WAIT_MS, &h->conn)
+			? core_wait_answer(h->cove, h->box, h->box_fd, START_WAIT_MS, &h->conn)
 			: 0;
 
 	if (r == -ETIMEDOUT)
@@ -543,7 +543,7 @@ static int follow_events(struct event_reader *v, struct history *h, struct err *
 
 	for (int lost = 0; !v->stopped && may_answer(h);) {
 		r = h->conn ? 0
-			    : core_wait_socket(h->cove, h->box, h->box_fd, START_WAIT_MS, &h->conn);
+			    : core_wait_answer(h->cove, h->box, h->box_fd, START_WAIT_MS, &h->conn);
 		if (r == -EAGAIN)
 			break;
 		if (r < 0)

@@ -90,7 +90,7 @@ int core_watch_start(struct core_watch *w, struct ev *ev, int timeout_ms)
 	/* The closing of a directory that somebody has locked is an event in it. */
 	if (r == 0)
 		r = watch_dir(w->io.fd, w->box_fd,
-			      IN_CLOSE | IN_MOVED_TO | IN_MOVE_SELF | IN_DELETE_SELF);
+			      IN_MODIFY | IN_CLOSE | IN_MOVED_TO | IN_MOVE_SELF | IN_DELETE_SELF);
 	if (r == 0 && run_fd >= 0)
 		r = watch_dir(w->io.fd, run_fd, IN_CREATE | IN_MOVED_TO);
 	if (r == 0)
@@ -136,6 +136,14 @@ static int check_socket(struct core_watch *w)
 	if (r != -ENOENT && r != -ECONNREFUSED)
 		return r;
 	return is_running(w) ? -EINPROGRESS : -EAGAIN;
+}
+
+/* What a box is up for is written into its lock a moment after that is held. */
+static int check_answer(struct core_watch *w)
+{
+	int r = check_socket(w);
+
+	return r == -EINPROGRESS && record_says_visit(w->lock_fd) ? -EAGAIN : r;
 }
 
 int core_lock_failed(int r, const char *name, int timeout_ms, struct err *e)
@@ -189,6 +197,12 @@ int core_wait_socket(struct cove *cove, const char *name, int box_fd, int timeou
 		     struct core_conn **ret)
 {
 	return wait_for(cove, name, box_fd, check_socket, timeout_ms, ret);
+}
+
+int core_wait_answer(struct cove *cove, const char *name, int box_fd, int timeout_ms,
+		     struct core_conn **ret)
+{
+	return wait_for(cove, name, box_fd, check_answer, timeout_ms, ret);
 }
 
 int core_wait_free(struct cove *cove, const char *name, int box_fd, int timeout_ms)

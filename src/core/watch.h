@@ -51,3 +51,6 @@ int core_wait_free(struct cove *cove, const char *name, int box_fd, int timeout_
  * away instead, -ETIMEDOUT. */
 int core_wait_socket(struct cove *cove, const char *name, int box_fd, int timeout_ms,
 		     struct core_conn **ret);
+/* The same, and -EAGAIN for a box that is up for one client alone: it never has one. */
+int core_wait_answer(struct cove *cove, const char *name, int box_fd, int timeout_ms,
+		     struct core_conn **ret);

@@ -594,12 +594,18 @@ bool record_is_live(int box_fd)
 	return record_is_locked(fd);
 }
 
+bool record_says_visit(int lock_fd)
+{
+	struct record_run l;
+
+	return record_is_locked(lock_fd) && read_run(lock_fd, &l) > 0 && l.visit && !l.ended_ms;
+}
+
 bool record_is_visited(int box_fd)
 {
 	autoclose int fd = record_open_lock(box_fd);
-	struct record_run l;
 
-	return record_is_locked(fd) && read_run(fd, &l) > 0 && l.visit && !l.ended_ms;
+	return record_says_visit(fd);
 }
 
 int record_lock_operation(int box_fd, bool wait, struct err *e)

@@ -87,6 +87,7 @@ int record_open_lock(int box_fd);
 bool record_is_locked(int lock_fd);
 /* Does it run for one client alone? Nobody else can reach its keeper. */
 bool record_is_visited(int box_fd);
+bool record_says_visit(int lock_fd);
 
 /* Moves the box to the trash: renames boxes/<name> to boxes/.gone-<random>, so that the name is
  * free and a crash leaves something the sweep knows to delete. Missing is success with ret_trash[0]
