@@ -115,8 +115,7 @@ static void put_check(struct page *p, const struct doctor_check *k,
 
 static void put_checks(struct page *p, const struct doctor_report *report)
 {
-	static const char *const titles[] = {"This host", "Walls", "Limits",
-					     "Other walls (not used by this version)"};
+	static const char *const titles[] = {"This host", "Walls", "Limits", "Other walls"};
 
 	for (int group = 0; group < DOCTOR_GROUP_COUNT; group++) {
 		put_title(p, titles[group]);

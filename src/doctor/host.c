@@ -5,6 +5,7 @@
 #include "core/door.h"
 #include "doctor/checks.h"
 #include "store/image.h"
+#include "wall/info.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -156,23 +157,15 @@ void doctor_check_kvm(struct doctor *d, struct doctor_check *c)
 
 void doctor_check_gvisor(struct doctor *d, struct doctor_check *c)
 {
-	const char *path = getenv("PATH");
-	char dirs[4096], program[512];
+	char program[BOX_PATH_MAX];
+	struct err e = {0};
 
-	snprintf(dirs, sizeof(dirs), "%s:/usr/sbin:/sbin:/usr/local/bin", path ? path : "");
-	for (char *dir = dirs, *end; dir; dir = end) {
-		end = strchr(dir, ':');
-		if (end)
-			*end++ = 0;
-		if (dir[0] == '/' && path_join(program, sizeof(program), dir, "runsc") &&
-		    access(program, X_OK) == 0) {
-			doctor_found(c, "%.150s", program);
-			return;
-		}
+	if (wall_program_find(&wall_gvisor_info, d->place, program, &e) == 0) {
+		doctor_found(c, "%.150s", program);
+		return;
 	}
-	doctor_found(c, "no runsc in PATH");
-	doctor_set(c, DOCTOR_ABSENT, "no gVisor walls later on",
-		   "install runsc (gvisor.dev/docs/user_guide/install)");
+	doctor_found(c, "%s", e.msg);
+	doctor_set(c, DOCTOR_ABSENT, "no boxes with --wall gvisor", "cove wall add gvisor");
 }
 
 /* Docker's own "are you there". */
