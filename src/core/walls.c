@@ -7,7 +7,6 @@
  */
 #include "core/walls.h"
 
-#include "base/child.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/str.h"
@@ -17,14 +16,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-enum { AUTO_START_MS = 1000, VERSION_WAIT_MS = 10000, VERSION_TEXT_MAX = 512, TRIALS = 3 };
+enum { AUTO_START_MS = 1000, TRIALS = 3 };
 
 /* ---- which wall a box gets ---- */
 
@@ -135,50 +131,6 @@ int cove_walls(struct cove *cove, struct cove_wall_info **ret, struct cove_error
 
 /* ---- adding ---- */
 
-/* What a program says of itself: the last word of its first line. */
-static int read_version(const char *path, char *ret, size_t size, struct err *e)
-{
-	const char *const argv[] = {path, "--version", NULL};
-	uint64_t until = clock_mono_ms() + VERSION_WAIT_MS;
-	autoclose int null_fd = fd_open("/dev/null", O_RDWR);
-	char text[VERSION_TEXT_MAX + 1], *word;
-	size_t have = 0;
-	int out[2], status;
-	ssize_t n = 1;
-	pid_t pid;
-	int r;
-
-	if (null_fd < 0 || pipe2(out, O_CLOEXEC) < 0)
-		return err_errno(e, errno, "ask '%.100s' for its version", path);
-	r = child_start(path, (char *const *)(uintptr_t)argv, (int[]){null_fd, out[1], null_fd},
-			&pid);
-	close(out[1]);
-	while (r == 0 && n > 0 && have < VERSION_TEXT_MAX && clock_mono_ms() < until) {
-		struct pollfd p = {.fd = out[0], .events = POLLIN};
-
-		if (poll(&p, 1, (int)(until - clock_mono_ms()) + 1) > 0) {
-			n = read(out[0], text + have, VERSION_TEXT_MAX - have);
-			have += n > 0 ? (size_t)n : 0;
-		}
-	}
-	close(out[0]);
-	if (r < 0)
-		return err_errno(e, -r, "run '%.100s'", path);
-	if (n > 0)
-		kill(pid, SIGKILL); /* too long, or too much */
-	status = child_wait(pid);
-	text[have] = 0;
-	text[strcspn(text, "\n")] = 0;
-	word = strrchr(text, ' ');
-	if (n > 0 || status != 0 || !word || !word[1] || !str_copy(ret, size, word + 1))
-		return err_set(e, ERR_INVALID, EINVAL,
-			       "'%.100s --version' does not say which version it is", path);
-	for (char *c = ret; *c; c++)
-		if (*c < ' ' || *c > '~')
-			*c = '?';
-	return 0;
-}
-
 static int try_once(struct cove *cove, const char *wall, uint64_t *ret_us, struct err *e)
 {
 	const struct cove_box_options options = {.size = sizeof(options),
@@ -242,7 +194,7 @@ static int add(struct cove *cove, const struct wall_info *w, const char *program
 	if (r == 0 && w->program)
 		r = wall_program_find(w, cove->state.home, path, e);
 	if (r == 0 && w->program)
-		r = read_version(path, tried.version, sizeof(tried.version), e);
+		r = wall_program_version(path, tried.version, sizeof(tried.version), e);
 	if (r == 0) {
 		r = try_wall(cove, w->name, &tried.start_us, e);
 		if (r < 0)

@@ -2,16 +2,21 @@
 #include "wall/info.h"
 
 #include "base/child.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/str.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { ANSWER_MS = 10000 }; /* until a program that was asked counts as hung */
 
 const struct wall_info wall_native_info = {
 	.name = "native",
@@ -135,18 +140,29 @@ int wall_program_find(const struct wall_info *w, const char *home, char ret[BOX_
 		     : 0;
 }
 
-/* Until it ends or has said too much. */
+/* Until it ends, or has said too much; -ETIMEDOUT where neither comes. */
 static int read_answer(int fd, size_t max, char **ret)
 {
+	uint64_t now = clock_mono_ms(), until = now + ANSWER_MS;
 	autofree char *text = malloc(max + 1);
-	ssize_t n;
+	size_t have = 0;
+	ssize_t n = 1;
 
 	if (!text)
 		return -ENOMEM;
-	n = fd_read_full(fd, text, max);
-	if (n < 0)
-		return (int)n;
-	text[n] = 0;
+	for (; n > 0 && have < max; now = clock_mono_ms()) {
+		struct pollfd p = {.fd = fd, .events = POLLIN};
+		int r = now < until ? poll(&p, 1, (int)(until - now)) : 0;
+
+		if (r == 0)
+			return -ETIMEDOUT;
+		n = r < 0 ? -1 : read(fd, text + have, max - have);
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		have += n > 0 ? (size_t)n : 0;
+		n = n < 0 ? 1 : n;
+	}
+	text[have] = 0;
 	*ret = take_ptr(text);
 	return 0;
 }
@@ -165,6 +181,8 @@ int wall_program_ask(const char *program, const char *word, size_t max, char **r
 	if (r == 0) {
 		r = read_answer(out[0], max, ret);
 		close(out[0]); /* one that says more ends by that */
+		if (r == -ETIMEDOUT)
+			kill(pid, SIGKILL);
 		status = child_wait(pid);
 		if (r == 0 && status == 127)
 			r = -ENOEXEC;

@@ -55,8 +55,8 @@ void wall_lacks(const struct wall_info *w, char *ret, size_t size);
  * is refused. ERR_UNSUPPORTED with the remedy. */
 int wall_program_find(const struct wall_info *w, const char *home, char ret[BOX_PATH_MAX],
 		      struct err *e);
-/* What it says of that word as its argument, on both streams; at most so many bytes. The text is
- * the caller's. */
+/* What it says of that word as its argument, on both streams; at most so many bytes. One that does
+ * not end is ended. The text is the caller's. */
 int wall_program_ask(const char *program, const char *word, size_t max, char **ret, struct err *e);
 /* Its version: the first line of --version, without its name. "unknown" where it says none. */
 int wall_program_version(const char *program, char *ret, size_t size, struct err *e);
