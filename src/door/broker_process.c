@@ -57,6 +57,7 @@ struct process {
 	struct used used;
 	int used_error; /* 0, or why it could not be read */
 	struct ev_timer sync, fold, rest;
+	bool is_ending; /* the proxy has ended: nothing rests any more */
 	struct ev_child syncer;
 	bool is_syncing, syncs_rows; /* syncs_rows: not only what was used */
 	struct folds folds;
@@ -474,12 +475,13 @@ static void on_rest(struct ev_timer *t)
 		ev_quit(p->ev);
 }
 
+/* What comes from here on is what the proxy had said already: its list, which is bounded. */
 static void on_end(struct ev_io *io, uint32_t events)
 {
 	struct process *p = container(io, struct process, end);
 
 	ev_io_remove(p->ev, io);
-	row_rate_init(&p->rate, ev_now(p->ev));
+	p->is_ending = true;
 	if (p->rest.armed) {
 		ev_timer_stop(p->ev, &p->rest);
 		on_rest(&p->rest);
@@ -567,7 +569,7 @@ static int write_row(struct process *p, struct audit_row *row, struct err *e)
 	/* Whoever is beyond the rate rests. The end of the proxy is heard all the same. */
 	now = p->record.bytes;
 	rest_ms = row_rate_pay(&p->rate, now > before ? now - before : 0, ev_now(p->ev));
-	if (rest_ms && !p->rest.armed && ev_io_set(p->ev, &p->io, 0) == 0)
+	if (rest_ms && !p->is_ending && !p->rest.armed && ev_io_set(p->ev, &p->io, 0) == 0)
 		ev_timer_set(p->ev, &p->rest, rest_ms);
 	return 0;
 }
