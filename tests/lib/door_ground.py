@@ -193,7 +193,7 @@ class Ground:
 
 def parent_of(pid):
     try:
-        return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        return int(pathlib.Path(f"/proc/{pid}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()[1])
     except (OSError, IndexError):
         return 0
 

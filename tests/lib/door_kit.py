@@ -109,7 +109,7 @@ class Door(Cove):
 def is_door(pid):
     """By what it calls itself: who is not dumpable does not show its program."""
     try:
-        return open(f"/proc/{pid}/comm").read().strip() in ("cove-door", "cove-broker")
+        return open(f"/proc/{pid}/comm", errors="replace").read().strip() in ("cove-door", "cove-broker")
     except OSError:
         return False
 
