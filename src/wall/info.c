@@ -23,7 +23,7 @@ const struct wall_info wall_native_info = {
 	.flags = WALL_SHARED_KERNEL | WALL_ROOT_INSIDE | WALL_GROUPED | WALL_EXEC_GROUPS |
 		 WALL_PROC_FILES | WALL_HOST_MOUNTS | WALL_FREEZE | WALL_MEASURE,
 	.strength = 10,
-	.holds = "namespaces, ids of its own, a filter for system calls, on the host's kernel",
+	.holds = "namespaces on the host's kernel",
 };
 
 const struct wall_info wall_gvisor_info = {
@@ -34,7 +34,7 @@ const struct wall_info wall_gvisor_info = {
 	.pids_each = 4,
 	.pids_more = 256,
 	.program = "runsc",
-	.holds = "a kernel of its own in a process, inside all that the native wall has",
+	.holds = "a kernel of its own, within namespaces",
 };
 
 #ifdef COVE_TEST_WALLS
@@ -69,7 +69,7 @@ void wall_lacks(const struct wall_info *w, char *ret, size_t size)
 		const char *what;
 	} words[] = {{WALL_ROOT_INSIDE, "root inside"},
 		     {WALL_GROUPED, "limits by group"},
-		     {WALL_EXEC_GROUPS, "exact figures of each command"},
+		     {WALL_EXEC_GROUPS, "figures per command"},
 		     {WALL_PROC_FILES, "its own figures in /proc"},
 		     {WALL_HOST_MOUNTS, "directories of the host"},
 		     {WALL_FREEZE, "pause"},
