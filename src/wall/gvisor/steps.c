@@ -17,8 +17,6 @@
 #include "guest/open.h"
 #include "guest/redirect.h"
 #include "wall/gvisor/gvisor.h"
-#include "wall/host.h"
-#include "wall/native/pass.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,21 +33,10 @@ static struct gvisor_build *build_of(struct enter *n)
 	return n->plan->own;
 }
 
-/* As of a native box, but for the bundle: runsc itself reads the outer /proc. */
+/* For the bundle: runsc itself reads the outer /proc. */
 static int step_own_proc(struct enter *n, const struct step *s)
 {
-	int fds[WALL_PROC_FILE_COUNT], r = 0;
-
-	for (int i = 0; i < WALL_PROC_FILE_COUNT && r == 0; i++) {
-		char path[64];
-
-		snprintf(path, sizeof(path), "covers/%s", wall_proc_names[i]);
-		fds[i] = openat(AT_FDCWD, path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0444);
-		r = fds[i] < 0 ? -errno : 0;
-	}
-	if (r == 0)
-		r = guest_covers_hold();
-	return r < 0 ? r : pass_send(n->go, fds, WALL_PROC_FILE_COUNT);
+	return enter_own_proc(n, false);
 }
 
 /* init listens inside, through gVisor, in the network that these rules are for. */

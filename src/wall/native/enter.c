@@ -134,9 +134,9 @@ static int step_sysctl(struct enter *n, const struct step *s)
 	return fd < 0 ? -errno : fd_write_full(fd, s->b, strlen(s->b));
 }
 
-/* The box's own files are opened for writing before the mount that is shown becomes read-only: it
- * is another mount of the same directory. */
-static int step_own_proc(struct enter *n, const struct step *s)
+/* They are opened for writing before the mount that is shown becomes read-only: it is another mount
+ * of the same directory. */
+int enter_own_proc(struct enter *n, bool cover)
 {
 	int fds[WALL_PROC_FILE_COUNT], r = 0;
 
@@ -149,9 +149,14 @@ static int step_own_proc(struct enter *n, const struct step *s)
 	}
 	if (r == 0)
 		r = guest_covers_hold();
-	for (int i = 0; i < WALL_PROC_FILE_COUNT && r == 0; i++)
+	for (int i = 0; cover && i < WALL_PROC_FILE_COUNT && r == 0; i++)
 		r = guest_proc_cover(wall_proc_names[i]);
 	return r < 0 ? r : pass_send(n->go, fds, WALL_PROC_FILE_COUNT);
+}
+
+static int step_own_proc(struct enter *n, const struct step *s)
+{
+	return enter_own_proc(n, true);
 }
 
 static int step_masks(struct enter *n, const struct step *s)

@@ -30,5 +30,9 @@ void enter_box(struct plan *p, const struct enter_fds *fds) __attribute__((noret
 /* Why namespaces cannot be made, and the remedy. Returns -code. */
 int enter_explain(int code, struct err *e);
 
+/* Makes the box's own files of /proc and gives them to the keeper. cover: over the kernel's, in the
+ * /proc that is there. */
+int enter_own_proc(struct enter *n, bool cover);
+
 /* The keeper hears n->net.missing: the end of a step that makes the way to the door. */
 int enter_tell_net(struct enter *n);
