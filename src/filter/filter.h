@@ -40,6 +40,10 @@ enum { FILTER_SECRET_BYTES = 16 };
  * caller's user namespace. Returns 0 or -errno; -EINVAL or -ENOSYS: the kernel has no filters. */
 int filter_load(enum filter_kind kind, const void *secret);
 
+/* engine.c: that of a box, by init itself, inside a kernel of the wall's own. kind: FILTER_BOX and
+ * its bits. */
+int filter_load_engine(enum filter_kind kind);
+
 /* How many calls it allows, with or without conditions. */
 unsigned filter_allowed(enum filter_kind kind);
 
@@ -62,4 +66,11 @@ extern const struct filter_program filter_programs[FILTER_KIND_COUNT];
 /* Those of our own processes, from FILTER_KEEPER on. */
 extern const struct filter_program filter_sanitized[FILTER_KIND_COUNT - FILTER_KEEPER];
 
+/* The same for what a box has behind an engine. */
+enum { FILTER_ENGINE_COUNT = FILTER_BOX_SHARED_PTRACE + 1 };
+extern const struct filter_program filter_engine[FILTER_ENGINE_COUNT];
+
 const struct filter_program *filter_program(enum filter_kind kind);
+
+/* load.c */
+int filter_load_program(const struct filter_program *p, const void *secret);

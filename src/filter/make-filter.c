@@ -1,7 +1,7 @@
 /*
  * Compiles lists of system calls into filter programs, when Cove is built.
  *
- *	make-filter box.syscalls keeper.syscalls door.syscalls OUTPUT.c
+ *	make-filter box.syscalls keeper.syscalls door.syscalls OUTPUT.c ENGINE.c
  *
  * The form of a list is described at the top of box.syscalls. A program is a search tree over
  * ranges of call numbers that share an answer, so a call is decided in eight or nine comparisons,
@@ -85,6 +85,10 @@ static const struct {
 	{"TIOCSTI", TIOCSTI},
 	{"TIOCLINUX", TIOCLINUX},
 	{"TIOCSETD", TIOCSETD},
+	{"FIOSETOWN", 0x8901},
+	{"SIOCSPGRP", 0x8902},
+	{"F_SETOWN", 8},
+	{"F_SETOWN_EX", 15},
 	{"POSIX_FADV_DONTNEED", POSIX_FADV_DONTNEED},
 	{"MAP_HUGETLB", MAP_HUGETLB},
 	{"MFD_HUGETLB", MFD_HUGETLB},
@@ -536,16 +540,17 @@ static void write_ops(FILE *out, const char *name, const struct bpf_program *p)
 	fprintf(out, "};\n\n");
 }
 
-/* In the order of enum filter_kind: each section is a bit of it. */
-static void make_boxes(const char *path, struct bpf_program boxes[4])
+/* In the order of enum filter_kind: each section is a bit of it. Then the same behind an engine. */
+static void make_boxes(const char *path, struct bpf_program boxes[8])
 {
-	static struct section sections[3] = {{.name = "shared"}, {.name = "ptrace"}};
+	static struct section sections[4] = {
+		{.name = "shared"}, {.name = "ptrace"}, {.name = "engine"}};
 	static struct list base, some;
 
 	read_list(path, sections, &base);
-	for (unsigned bits = 0; bits < 4; bits++) {
+	for (unsigned bits = 0; bits < 8; bits++) {
 		some = base;
-		for (unsigned i = 0; i < 2; i++)
+		for (unsigned i = 0; i < 3; i++)
 			if (bits >> i & 1)
 				merge(&some, &some, &sections[i].list);
 		make_program(&some, &boxes[bits]);
@@ -593,9 +598,37 @@ static void write_table(FILE *out, const char *head, const struct named *program
 	fprintf(out, "};\n");
 }
 
+static FILE *begin(const char *path)
+{
+	FILE *out = fopen(path, "we");
+
+	if (!out)
+		die("cannot write", path);
+	fprintf(out, "/* Made by make-filter from the lists of system calls. */\n"
+		     "#include \"filter/filter.h\"\n\n");
+	return out;
+}
+
+/* What init loads by itself: alone in a file, since it is linked into init. */
+static bool write_engine(const char *path, const struct bpf_program boxes[4])
+{
+	const struct named programs[] = {
+		{"box", &boxes[0]},
+		{"shared", &boxes[1]},
+		{"ptrace", &boxes[2]},
+		{"shared_ptrace", &boxes[3]},
+	};
+	FILE *out = begin(path);
+
+	for (size_t i = 0; i < 4; i++)
+		write_ops(out, programs[i].name, programs[i].program);
+	write_table(out, "filter_engine[FILTER_ENGINE_COUNT]", programs, 4);
+	return !ferror(out) & (fclose(out) == 0);
+}
+
 int main(int argc, char **argv)
 {
-	static struct bpf_program boxes[4], user[2], root[2], door[2];
+	static struct bpf_program boxes[8], user[2], root[2], door[2];
 	/* In the order of enum filter_kind; then again those of our own processes. */
 	static const struct named programs[] = {
 		{"box", &boxes[0]},	      {"shared", &boxes[1]},   {"ptrace", &boxes[2]},
@@ -606,22 +639,18 @@ int main(int argc, char **argv)
 	enum { COUNT = sizeof(programs) / sizeof(programs[0]), OWN = 3 };
 	FILE *out;
 
-	if (argc != 5) {
-		fprintf(stderr, "usage: make-filter BOX KEEPER DOOR OUTPUT\n");
+	if (argc != 6) {
+		fprintf(stderr, "usage: make-filter BOX KEEPER DOOR OUTPUT ENGINE\n");
 		return 2;
 	}
 	make_boxes(argv[1], boxes);
 	make_keepers(argv[2], user, root);
 	make_door(argv[3], door);
-	out = fopen(argv[4], "we");
-	if (!out)
-		die("cannot write", argv[4]);
-	fprintf(out, "/* Made by make-filter from the lists of system calls. */\n"
-		     "#include \"filter/filter.h\"\n\n");
+	out = begin(argv[4]);
 	for (size_t i = 0; i < COUNT; i++)
 		write_ops(out, programs[i].name, programs[i].program);
 	write_table(out, "filter_programs[FILTER_KIND_COUNT]", programs, COUNT - OWN);
 	write_table(out, "filter_sanitized[FILTER_KIND_COUNT - FILTER_KEEPER]",
 		    programs + COUNT - OWN, OWN);
-	return ferror(out) || fclose(out) != 0;
+	return ferror(out) || fclose(out) != 0 || !write_engine(argv[5], boxes + 4);
 }

@@ -3,6 +3,7 @@
 
 #include "base/caps.h"
 #include "base/fd.h"
+#include "filter/filter.h"
 #include "guest/hold.h"
 
 #include <errno.h>
@@ -61,5 +62,14 @@ int guest_engine_run(const struct guest_engine *c, char *notes, size_t size)
 			 "pids: the engine's kernel has no groups that bound them (%s); the host's "
 			 "own limit ends the whole box\n",
 			 strerror(-r));
+	r = filter_load_engine((c->shared ? FILTER_BOX_SHARED : FILTER_BOX) |
+			       (c->ptrace ? FILTER_BOX_PTRACE : FILTER_BOX));
+	n = strlen(notes);
+	if (r < 0)
+		snprintf(
+			notes + n, size - n,
+			"filter: the engine's kernel takes none (%s): root inside can end the box, "
+			"and its processes may trace each other\n",
+			strerror(-r));
 	return guest_hold_engine_caps(c->strict);
 }

@@ -24,6 +24,7 @@
  *	--start-file PATH      is removed: the wall needed it only to start the box
  *	--engine               behind a kernel of the wall's own (guest/engine.h); descriptor 2
  *	                       leads to who started init, until it is ready
+ *	--engine-shared, --engine-ptrace   the box's filter is that kind (filter/filter.h)
  * Each of these takes the next inherited descriptor, from 3 on, in their order. None leads out of
  * the box: groups are detached mounts, whose `..` ends at their top.
  *	--cgroup               v2 work/: groups of commands; kill, freeze, all numbers on a v2 host
@@ -83,7 +84,7 @@ struct init {
 	struct guest_setup guest; /* of the arguments; its name is NULL: made by the wall */
 	const char *net_listen;	  /* NULL: the sockets were inherited, or guest made them */
 	const char *start_file;	  /* or NULL */
-	bool engine;
+	bool engine, engine_shared, engine_ptrace;
 	bool broken;				  /* init_broken was called: nothing more is read */
 	const char *shell_dir;			  /* absolute; NULL: INIT_SHELL_DIR */
 	struct init_job_table *jobs;		  /* job.c */

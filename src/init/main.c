@@ -330,6 +330,8 @@ static int make_guest(struct init *in, char *notes)
 static int finish_guest(struct init *in, char *notes)
 {
 	struct guest_engine engine = {.strict = in->strict,
+				      .shared = in->engine_shared,
+				      .ptrace = in->engine_ptrace,
 				      .pids = in->pids_limit,
 				      .at = in->shell_dir ? in->shell_dir : INIT_SHELL_DIR};
 	struct guest_redirect net;

@@ -108,6 +108,8 @@ static const struct option options[] = {
 	{"--net-listen", NAME, FIELD(net_listen)},
 	{"--start-file", PATH, FIELD(start_file)},
 	{"--engine", FLAG, FIELD(engine)},
+	{"--engine-shared", FLAG, FIELD(engine_shared)},
+	{"--engine-ptrace", FLAG, FIELD(engine_ptrace)},
 	{"--disk-limit", NUMBER, FIELD(disk_limit), .max = INT64_MAX},
 	{"--disk", OTHER, .apply = opt_disk},
 	{"--memory-max", TEXT, FIELD(groups.memory_max)},

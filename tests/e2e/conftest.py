@@ -259,7 +259,6 @@ LACKS = {
         "SHARED_GROUPS": "a group that the box does not have gives no rights in a shared directory",
         "HOLES": "holes in files are not seen",
         "IPV6_LISTENERS": "programs that listen on IPv6 are not found",
-        "INIT_SAFE": "root inside can end init",
         "OUTER_DEV": "/dev is made inside: a mount that a link leads there is refused by another error",
     },
 }

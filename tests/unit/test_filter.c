@@ -405,6 +405,52 @@ TEST(processes_trace_each_other_where_the_box_was_made_so)
 	CHECK_EQ(SHARED(SYS_ptrace, 0), EPERM);
 }
 
+static int ask_engine(unsigned kind, long nr, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+{
+	struct data data = {.nr = (uint32_t)nr, .arch = NATIVE, .args = {a, b, c, d, 1, 1}};
+
+	return run(&filter_engine[kind], &data);
+}
+
+/* Behind a kernel that would let root inside; all else is as in a native box. */
+TEST(init_is_ended_by_nobody_behind_an_engine)
+{
+	enum { SET_OWNER = 8, SET_SIGNAL = 10, SET_OWNER_EX = 15, FIO_SET_OWNER = 0x8901 };
+	static const long calls[] = {SYS_kill,	 SYS_tkill,
+				     SYS_tgkill, SYS_rt_sigqueueinfo,
+				     SYS_fcntl,	 SYS_rt_tgsigqueueinfo,
+				     SYS_ioctl,	 SYS_pidfd_send_signal};
+	const uint64_t high = 1ull << 32;
+
+	for (unsigned kind = 0; kind < FILTER_ENGINE_COUNT; kind++) {
+		for (size_t i = 0; i < 4; i++) {
+			CHECK_EQ(ask_engine(kind, calls[i], 1, 9, 0, 0), EPERM);
+			CHECK_EQ(ask_engine(kind, calls[i], high | 1, 9, 0, 0), EPERM);
+			CHECK_EQ(ask_engine(kind, calls[i], 7, 9, 0, 0), ALLOWED);
+		}
+		CHECK_EQ(ask_engine(kind, SYS_kill, 1, 0, 0, 0), ALLOWED);
+		CHECK_EQ(ask_engine(kind, SYS_tgkill, 7, 1, 9, 0), EPERM);
+		CHECK_EQ(ask_engine(kind, SYS_rt_tgsigqueueinfo, 1, 7, 9, 0), EPERM);
+		CHECK_EQ(ask_engine(kind, SYS_pidfd_send_signal, 3, 9, 0, 0), ENOSYS);
+		CHECK_EQ(ask_engine(kind, SYS_fcntl, 3, SET_OWNER, 1, 0), EPERM);
+		CHECK_EQ(ask_engine(kind, SYS_fcntl, 3, SET_OWNER, UINT64_MAX, 0), EPERM);
+		CHECK_EQ(ask_engine(kind, SYS_fcntl, 3, SET_OWNER, 7, 0), ALLOWED);
+		CHECK_EQ(ask_engine(kind, SYS_fcntl, 3, SET_OWNER_EX, 7, 0), EPERM);
+		CHECK_EQ(ask_engine(kind, SYS_fcntl, 3, SET_SIGNAL, 9, 0), ALLOWED);
+		CHECK_EQ(ask_engine(kind, SYS_ioctl, 3, FIO_SET_OWNER, 1, 0), EPERM);
+		CHECK_EQ(ask_engine(kind, SYS_ioctl, 3, TCGETS, 1, 0), ALLOWED);
+		for (long nr = 0; nr < 500; nr++) {
+			bool is_other = false;
+
+			for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+				is_other = is_other || nr == calls[i];
+			if (!is_other)
+				CHECK_EQ(ask_engine(kind, nr, 1, 2, 04644, 04755),
+					 ask(kind, nr, 1, 2, 04644, 04755));
+		}
+	}
+}
+
 TEST(init_is_scheduled_by_nobody_inside)
 {
 	static const long calls[] = {SYS_prlimit64, SYS_sched_setaffinity, SYS_sched_setscheduler,

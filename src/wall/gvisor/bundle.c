@@ -91,6 +91,10 @@ static int put_args(struct json *j, const struct gvisor_build *g)
 		json_str(j, *arg);
 	}
 	json_str(j, "--engine");
+	if (plan_is_shared(g->config))
+		json_str(j, "--engine-shared");
+	if (g->config->ptrace)
+		json_str(j, "--engine-ptrace");
 	if (g->has_start_file) {
 		json_str(j, "--start-file");
 		json_str(j, GVISOR_START);

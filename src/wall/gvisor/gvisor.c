@@ -140,17 +140,17 @@ static void report(const struct gvisor_build *g, struct wall_box *b)
 		 "gvisor: a kernel of its own (runsc %s, platform %s, network %s)\n"
 		 "namespaces: user pid mount network ipc uts cgroup, around it\n"
 		 "capabilities: %s\n"
+		 "filter: a box's, in its own kernel%s\n"
 		 "%s",
 		 g->runsc.version, gvisor_platform(&g->runsc),
 		 c->net.on ? "by sockets of the box's own network" : "inside only",
-		 guest_hold_caps_text(c->strict), c->strict ? "no_new_privs\n" : "");
+		 guest_hold_caps_text(c->strict), plan_is_shared(c) ? "; no set-user-ID files" : "",
+		 c->strict ? "no_new_privs\n" : "");
 	snprintf(b->report.missing, sizeof(b->report.missing),
 		 "%s%s"
 		 "beyond --mem the whole box ends, not one command\n"
 		 "refused forks are not known per command\n"
 		 "numbers of the box count gVisor's own processes and memory too\n"
-		 "init is not safe from root inside, who can end the box with it\n"
-		 "tracing: the box's processes may trace each other, with or without --ptrace\n"
 		 "shared directories: FIFOs and sockets made there stay in the box, a group that "
 		 "the box does not have gives no rights, and a change of mode or time in a "
 		 "read-only part answers success and does nothing\n"

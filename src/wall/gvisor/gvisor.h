@@ -68,6 +68,10 @@ static inline const char *gvisor_platform(const struct gvisor_program *p)
 /* steps.c: for native_begin_with. */
 int gvisor_plan(struct plan *p, const struct wall_config *c, struct err *e);
 
+/* modes.c: no process of runsc's makes a file set-user-ID or set-group-ID, from here on. Needs
+ * no_new_privs. 0 or -errno. */
+int gvisor_hold_modes(void);
+
 /* bundle.c: the OCI configuration, as the new process needs it. -EILSEQ where an argument is not
  * UTF-8, which JSON has to be. */
 enum { GVISOR_BUNDLE_MAX = 8 << 20 };

@@ -248,10 +248,14 @@ static int become_runsc(struct enter *n, int wire, int *status)
 	const char *argv[RUNSC_ARGS];
 	char *env[] = {NULL};
 	int from[] = {wire, wire, g->errors[1], g->init, *status};
+	int r;
 
 	make_arguments(g, argv);
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return -errno;
+	r = plan_is_shared(g->config) ? gvisor_hold_modes() : 0;
+	if (r < 0)
+		return r;
 	for (int i = 0; i <= STATUS; i++) {
 		from[i] = fcntl(from[i], F_DUPFD_CLOEXEC, HIGH);
 		if (from[i] < 0)

@@ -141,6 +141,14 @@ static void plan_proc(struct plan *p)
 		add_step(p, STEP_READONLY, guest_proc_read_only_paths[i], NULL, -1);
 }
 
+bool plan_is_shared(const struct wall_config *c)
+{
+	for (size_t i = 0; i < c->mount_count; i++)
+		if (!c->mounts[i].owned && !c->mounts[i].read_only)
+			return true;
+	return false;
+}
+
 /* What the box holds, and what holds the box, once nothing of the host is in sight. */
 static int plan_hold(struct plan *p, struct err *e)
 {
@@ -158,9 +166,8 @@ static int plan_hold(struct plan *p, struct err *e)
 	/* What is written to a directory of the host is there as it was written, set-user-ID bits
 	 * too. */
 	p->filter = p->config->ptrace ? FILTER_BOX_PTRACE : FILTER_BOX;
-	for (size_t i = 0; i < p->config->mount_count; i++)
-		if (!p->config->mounts[i].owned && !p->config->mounts[i].read_only)
-			p->filter |= FILTER_BOX_SHARED;
+	if (plan_is_shared(p->config))
+		p->filter |= FILTER_BOX_SHARED;
 	rand_bytes(p->secret, sizeof(p->secret));
 	add_step(p, STEP_SECCOMP, p->filter & FILTER_BOX_SHARED ? "shared" : NULL, NULL, -1);
 	add_step(p, STEP_CAPS, NULL, NULL, -1);

@@ -129,6 +129,8 @@ int plan_init(struct plan *p, const struct wall_config *c, struct err *e);
 void plan_files(struct plan *p);
 void plan_host_dirs(struct plan *p); /* of an image that is the host's */
 void plan_mounts(struct plan *p);
+/* Whether the box may write to a directory of the host. */
+bool plan_is_shared(const struct wall_config *c);
 void plan_add(struct plan *p, struct step s);
 int plan_add_source(struct plan *p, struct plan_source s); /* its index */
 void plan_done(struct plan *p);				   /* closes the sources */
