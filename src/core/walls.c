@@ -165,8 +165,11 @@ static int try_wall(struct cove *cove, const char *wall, uint64_t *ret_us, struc
 	uint64_t us[TRIALS];
 	int r = 0;
 
-	for (int i = 0; i < TRIALS && r == 0; i++)
+	for (int i = 0; i < TRIALS && r == 0; i++) {
 		r = try_once(cove, wall, &us[i], e);
+		if (r < 0 && i == 0) /* a wall may have another way to start, and take it now */
+			r = try_once(cove, wall, &us[i], e);
+	}
 	if (r < 0)
 		return r;
 	*ret_us = us[0] > us[1] ? (us[1] > us[2]   ? us[1]

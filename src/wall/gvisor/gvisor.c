@@ -27,13 +27,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GVISOR_START_MS = 60000, GVISOR_COMPLAINT = 160 };
+enum { GVISOR_START_MS = 60 * 1000, GVISOR_COMPLAINT = 120 };
 
 static void free_build(struct gvisor_build *g)
 {
 	if (!g)
 		return;
 	fd_close(&g->program);
+	fd_close(&g->note);
 	fd_close(&g->init);
 	fd_close(&g->errors[0]);
 	fd_close(&g->errors[1]);
@@ -48,7 +49,7 @@ static int open_all(struct gvisor_build *g, struct err *e)
 	g->program = fd_open(g->config->program, O_RDONLY);
 	if (g->program < 0)
 		return err_errno(e, errno, "open '%.100s'", g->config->program);
-	r = gvisor_know(g->config, g->program, &g->runsc, e);
+	r = gvisor_know(g->config, g->program, &g->runsc, &g->note, e);
 	if (r < 0)
 		return r;
 	/* gVisor takes no descriptor that could be written through. */
@@ -69,7 +70,8 @@ static int gvisor_begin(const struct wall_config *c, struct wall_box *b, struct 
 	*b = WALL_BOX_NONE;
 	if (!g)
 		return err_errno(e, ENOMEM, "plan the box");
-	*g = (struct gvisor_build){.config = c, .program = -1, .init = -1, .errors = {-1, -1}};
+	*g = (struct gvisor_build){
+		.config = c, .program = -1, .note = -1, .init = -1, .errors = {-1, -1}};
 	if (c->host->ids->kind == IDS_SINGLE) {
 		free_build(g);
 		return err_set(e, ERR_UNSUPPORTED, ENOTSUP,
@@ -109,10 +111,23 @@ static void read_complaint(int fd, char ret[GVISOR_COMPLAINT])
 	ret[len] = 0;
 }
 
-static int await_init(const struct gvisor_build *g, const struct wall_box *b, struct err *e)
+/* silence: what to say where neither runsc nor init said anything. */
+static int fail_start(struct gvisor_build *g, const char *silence, struct err *e)
+{
+	char why[GVISOR_COMPLAINT];
+	const char *platform = gvisor_platform(&g->runsc);
+	bool other = gvisor_learn(g->note, g->program, &g->runsc, false);
+
+	read_complaint(g->errors[0], why);
+	return err_set(e, ERR_UNSUPPORTED, EIO, "gVisor (%.40s, %s) cannot start the box: %s%s%s",
+		       g->config->program, platform, why[0] ? why : silence,
+		       other ? "; the next start tries " : "",
+		       other ? gvisor_platform(&g->runsc) : "");
+}
+
+static int await_init(struct gvisor_build *g, const struct wall_box *b, struct err *e)
 {
 	struct pollfd on[] = {{.fd = b->rfd, .events = POLLIN}, {.fd = b->pidfd, .events = POLLIN}};
-	char why[GVISOR_COMPLAINT];
 	int r;
 
 	do {
@@ -122,13 +137,7 @@ static int await_init(const struct gvisor_build *g, const struct wall_box *b, st
 		return err_errno(e, errno, "wait for gVisor");
 	if (r > 0 && on[0].revents & POLLIN && !(on[0].revents & (POLLHUP | POLLERR)))
 		return 0;
-	read_complaint(g->errors[0], why);
-	if (r == 0)
-		return err_set(e, ERR_TIMEOUT, ETIMEDOUT,
-			       "gVisor did not start the box within %d s%s%s",
-			       GVISOR_START_MS / 1000, why[0] ? ": " : "", why);
-	return err_set(e, ERR_UNSUPPORTED, EIO, "gVisor (%.60s) cannot start the box: %s",
-		       g->config->program, why[0] ? why : "it ended without a word");
+	return fail_start(g, r == 0 ? "no answer within a minute" : "it ended without a word", e);
 }
 
 static void report(const struct gvisor_build *g, struct wall_box *b)
@@ -175,8 +184,10 @@ static int gvisor_await(struct wall_box *b, struct err *e)
 		return r;
 	fd_close(&g->errors[1]);
 	r = await_init(g, b, e);
-	if (r == 0)
+	if (r == 0) {
+		gvisor_learn(g->note, g->program, &g->runsc, true);
 		report(g, b);
+	}
 	free_build(g);
 	return r;
 }

@@ -33,6 +33,10 @@ enum gvisor_has {
 	GVISOR_GOFER_NET = 1 << 2, /* the gofer's network can be chosen */
 	GVISOR_SYSTRAP = 1 << 3,   /* the platform that is faster than ptrace */
 	GVISOR_DIRECTFS = 1 << 4,  /* the sandbox can do without the gofer for files */
+
+	/* What was learned by running it here: */
+	GVISOR_RAN = 1 << 16,	 /* boxes came up with the platform below */
+	GVISOR_PTRACE = 1 << 17, /* systrap did not start one */
 };
 
 struct gvisor_program {
@@ -50,6 +54,7 @@ struct gvisor_build {
 	const struct wall_config *config;
 	struct gvisor_program runsc;
 	int program;	     /* owned; runsc */
+	int note;	     /* owned; see gvisor_know */
 	int init;	     /* owned; init's program, only to be read */
 	int errors[2];	     /* owned; [1] what runsc and init complain about */
 	bool is_led;	     /* the network has its rules; in the new process only */
@@ -58,12 +63,17 @@ struct gvisor_build {
 	size_t given_count;
 };
 
-/* known.c: asks the program, once for as long as it stays the same. */
-int gvisor_know(const struct wall_config *c, int fd, struct gvisor_program *ret, struct err *e);
+/* known.c: asks the program, once for as long as it stays the same. As long as no box came up,
+ * ret_note is where gvisor_learn writes; -1 else. */
+int gvisor_know(const struct wall_config *c, int fd, struct gvisor_program *ret, int *ret_note,
+		struct err *e);
 static inline const char *gvisor_platform(const struct gvisor_program *p)
 {
-	return p->has & GVISOR_SYSTRAP ? "systrap" : "ptrace";
+	return p->has & GVISOR_SYSTRAP && !(p->has & GVISOR_PTRACE) ? "systrap" : "ptrace";
 }
+/* A box came up, or not. Until the first one does each start tries the other platform. Returns
+ * whether the next one will. */
+bool gvisor_learn(int note, int fd, struct gvisor_program *p, bool came_up);
 
 /* steps.c: for native_begin_with. */
 int gvisor_plan(struct plan *p, const struct wall_config *c, struct err *e);

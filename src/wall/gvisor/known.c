@@ -3,7 +3,8 @@
  *
  * Asking costs as much as a fifth of a start, so the answers are kept in walls/gvisor/known below
  * the state directory: a line with the program's identity, what it has, and its version. A file
- * that is missing, of another program or not readable means that it is asked again.
+ * that is missing, of another program or not readable means that it is asked again. Which platform
+ * runs on this host no question answers: that is learned from the first boxes.
  */
 #include "base/child.h"
 #include "base/fd.h"
@@ -18,7 +19,13 @@
 #include <sys/stat.h>
 
 /* FORM goes up with every bit that is added. */
-enum { FORM = 2, KEY_MAX = 128, LINE_MAX_BYTES = 512, FLAGS_MAX = 256 << 10 };
+enum {
+	FORM = 3,
+	KEY_MAX = 128,
+	LINE_MAX_BYTES = 512,
+	PATH_ROOM = BOX_PATH_MAX + 24,
+	FLAGS_MAX = 256 << 10
+};
 
 /* What the text of `runsc flags` has where it can do that. */
 static const struct {
@@ -56,6 +63,15 @@ static bool read_known(const char *path, const char *key, struct gvisor_program 
 	return str_copy(ret->version, sizeof(ret->version), text + n + 1 + at);
 }
 
+/* Always as long, for the same program: so it can be written over. */
+static int write_line(int fd, const char *key, const struct gvisor_program *p)
+{
+	char line[LINE_MAX_BYTES];
+	int n = snprintf(line, sizeof(line), "%s %08x %s\n", key, p->has, p->version);
+
+	return pwrite(fd, line, (size_t)n, 0) == n ? 0 : -EIO;
+}
+
 /* Whole or not at all. Where it cannot be kept it is asked again next time, which is all. */
 static void write_known(const char *home, const char *path, const char *key,
 			const struct gvisor_program *p)
@@ -73,7 +89,7 @@ static void write_known(const char *home, const char *path, const char *key,
 	fd = open(temp, O_CREAT | O_EXCL | O_NOFOLLOW | O_WRONLY | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return;
-	if (dprintf(fd, "%s %x %s\n", key, p->has, p->version) < 0 || rename(temp, path) < 0)
+	if (write_line(fd, key, p) < 0 || rename(temp, path) < 0)
 		unlink(temp);
 }
 
@@ -91,20 +107,36 @@ static int ask(const char *program, struct gvisor_program *ret, struct err *e)
 	return wall_program_version(program, ret->version, sizeof(ret->version), e);
 }
 
-int gvisor_know(const struct wall_config *c, int fd, struct gvisor_program *ret, struct err *e)
+int gvisor_know(const struct wall_config *c, int fd, struct gvisor_program *ret, int *ret_note,
+		struct err *e)
 {
 	char key[KEY_MAX], path[BOX_PATH_MAX + 24];
 	struct stat st;
-	int r;
+	int r = 0;
 
+	*ret_note = -1;
 	if (fstat(fd, &st) < 0)
 		return err_errno(e, errno, "look at '%.100s'", c->program);
 	make_key(&st, key);
 	snprintf(path, sizeof(path), "%s/walls/gvisor/known", c->state_dir);
-	if (read_known(path, key, ret))
-		return 0;
-	r = ask(c->program, ret, e);
-	if (r == 0)
-		write_known(c->state_dir, path, key, ret);
+	if (!read_known(path, key, ret)) {
+		r = ask(c->program, ret, e);
+		if (r == 0)
+			write_known(c->state_dir, path, key, ret);
+	}
+	if (r == 0 && !(ret->has & GVISOR_RAN)) /* who learns it may open nothing any more */
+		*ret_note = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
 	return r;
+}
+
+bool gvisor_learn(int note, int fd, struct gvisor_program *p, bool came_up)
+{
+	char key[KEY_MAX];
+	struct stat st;
+
+	if (note < 0 || fstat(fd, &st) < 0 || (!came_up && !(p->has & GVISOR_SYSTRAP)))
+		return false;
+	p->has ^= came_up ? GVISOR_RAN : GVISOR_PTRACE;
+	make_key(&st, key);
+	return write_line(note, key, p) == 0 && !came_up;
 }

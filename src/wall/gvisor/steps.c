@@ -215,7 +215,8 @@ static void make_arguments(const struct gvisor_build *g, const char *argv[RUNSC_
 
 	argv[n++] = "runsc";
 	argv[n++] = "--root=/state";
-	argv[n++] = p->has & GVISOR_SYSTRAP ? "--platform=systrap" : "--platform=ptrace";
+	argv[n++] = "--platform";
+	argv[n++] = gvisor_platform(p);
 	argv[n++] = g->config->net.on ? "--network=host" : "--network=none";
 	argv[n++] = "--overlay2=none";
 	argv[n++] = "--ignore-cgroups";
