@@ -153,7 +153,8 @@ static int walk(struct target_walk *w, const char *path, bool is_dir)
 		if (r == 0 && name[0])
 			r = walk_name(w, name, own, is_dir);
 	} while (r == 0 && name[0]);
-	if (r == 0 && w->links > 0 && is_own_place(w->done))
+	/* Also where it leads to nothing: whoever makes what is there may do so later. */
+	if ((r == 0 || (r == -ENOENT && w->done[0])) && w->links > 0 && is_own_place(w->done))
 		return -ELOOP;
 	return r < 0 ? r : open_done(w, 0, 0);
 }

@@ -273,6 +273,10 @@ TEST(insides_are_made_without_openat2)
 	CHECK(guest_target_open(root, "/magic/etc", true) < 0);
 	CHECK(guest_target_open(root, "/proc/self/cwd", true) < 0);
 	CHECK(access("/etc/x", F_OK) < 0);
+	/* What a link leads into that the box is run by, whether it is there or not. */
+	CHECK(symlink("/dev/none", "/away") == 0 && symlink("/none", "/lost") == 0);
+	CHECK_EQ(guest_target_open(root, "/away", true), -ELOOP);
+	CHECK_EQ(guest_target_open(root, "/lost", true), -ENOENT);
 }
 
 TEST(hosts_of_a_name)
