@@ -7,10 +7,10 @@
  * bundle says what belongs into the box. gVisor's own kernel makes the box's /proc, /sys and /dev.
  *
  * Small files and the trust store lie over the image's in the box's tree, as mounts that runsc's
- * gofer takes along. A directory of the caller's is there too, so that links lead nowhere that they
- * would not in a native box, and once more as a mount of the bundle's, which hides it: gVisor
- * expects that no one else changes the tree, and asks anew for what is in such a mount. A part of
- * one that is mounted once more, read-only, lies on it outside, where the host's kernel holds it.
+ * gofer takes along. A directory of the caller's has its place there too, so that links lead
+ * nowhere that they would not in a native box, but is a mount of the bundle's: gVisor expects that
+ * no one else changes the tree, and asks anew for what is in such a mount. A part of one that is
+ * mounted once more, read-only, lies on it outside, where the host's kernel holds it.
  */
 #include "base/fd.h"
 #include "guest/mount.h"
@@ -87,8 +87,9 @@ static int make_place(const char *path, bool is_dir)
 	return file < 0 ? -errno : 0;
 }
 
-/* All are in their place in the box's tree, by the rules for such places. Once more, with what lies
- * on them, they are beside it, for the bundle. */
+/* All are in their place in the box's tree, by the rules for such places. From there they are moved
+ * beside it, with what lies on them, for the bundle, and an empty place is left: runsc would mount
+ * each on itself, and what is mounted on can be neither moved nor removed, wherever it is seen. */
 static int step_give(struct enter *n, const struct step *s)
 {
 	struct gvisor_build *g = build_of(n);
@@ -98,7 +99,6 @@ static int step_give(struct enter *n, const struct step *s)
 	for (size_t i = 0; i < n->given_count; i++) {
 		const struct wall_mount *m = find_mount(g->config, n->given[i].dst);
 		struct gvisor_given *to = &g->given[g->given_count];
-		autoclose int copy = -1;
 		struct stat st;
 		int r;
 
@@ -106,12 +106,11 @@ static int step_give(struct enter *n, const struct step *s)
 			continue;
 		*to = (struct gvisor_given){.dst = m->dst, .read_only = m->read_only};
 		snprintf(to->source, sizeof(to->source), "/given/%zu", g->given_count++);
-		copy = mount_clone(n->given[i].fd, "", true);
-		if (copy < 0 || fstat(copy, &st) < 0)
-			return copy < 0 ? copy : -errno;
+		if (fstat(n->given[i].fd, &st) < 0)
+			return -errno;
 		r = make_place(to->source + 1, S_ISDIR(st.st_mode));
 		if (r == 0)
-			r = mount_attach(copy, AT_FDCWD, to->source + 1);
+			r = mount_attach(n->given[i].fd, AT_FDCWD, to->source + 1);
 		if (r < 0)
 			return r;
 	}
@@ -126,15 +125,19 @@ static int step_start_file(struct enter *n, const struct step *s)
 {
 	autoclose int dir = guest_open_at(n->guest.root, "/tmp", O_PATH | O_DIRECTORY,
 					  FD_IN_ROOT | FD_NO_SYMLINKS | FD_NO_MAGICLINKS);
+	const char *name = strrchr(GVISOR_START, '/') + 1;
 	autoclose int file = -1;
+	struct stat st;
 
 	if (dir < 0) /* none, or something that the box made of it */
 		return 0;
-	file = openat(dir, strrchr(GVISOR_START, '/') + 1,
-		      O_CREAT | O_EXCL | O_NOFOLLOW | O_WRONLY | O_CLOEXEC, 0600);
-	if (file < 0)
-		return errno == EEXIST ? 0 : -errno;
-	build_of(n)->has_start_file = true;
+	file = openat(dir, name, O_CREAT | O_EXCL | O_NOFOLLOW | O_WRONLY | O_CLOEXEC, 0600);
+	if (file < 0 && errno != EEXIST)
+		return -errno;
+	/* An empty one is of a start that was killed; another is the box's. */
+	build_of(n)->has_start_file =
+		file >= 0 || (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+			      S_ISREG(st.st_mode) && st.st_size == 0);
 	return 0;
 }
 
