@@ -255,6 +255,15 @@ static int explain(const struct init *in, const struct spawn *s, enum stage stag
 	return err_errno(e, code, "prepare a process");
 }
 
+/* A session of its own; behind an engine only with a terminal. gVisor sends SIGHUP to a group in
+ * which one ends while another is stopped, unless somebody's parent is in another group of the same
+ * session; Linux does so only when the last such parent goes. Commands are stopped to be ended
+ * (tree_walk.c), shells to end a line, and neither may die of that. */
+static int begin_group(const struct init *in, const struct spawn *s)
+{
+	return in->engine && s->tty < 0 ? setpgid(0, 0) : setsid();
+}
+
 /* In the child. Returns what could not be done, and the errno in *code; where all could, it does
  * not return. */
 static enum stage become(const struct init *in, const struct spawn *s, bool enter, int *report_fd,
@@ -268,7 +277,7 @@ static enum stage become(const struct init *in, const struct spawn *s, bool ente
 	if (r < 0)
 		return STAGE_GROUP;
 	raise_oom_score(s->oom_score_adj);
-	if (setsid() < 0)
+	if (begin_group(in, s) < 0)
 		r = -errno;
 	if (r == 0 && s->tty >= 0 && ioctl(s->tty, TIOCSCTTY, 0) < 0) {
 		*code = errno;

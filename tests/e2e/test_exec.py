@@ -106,6 +106,7 @@ def test_a_timeout_lets_a_command_tidy_up(cove, box, how):
     assert ask(["--grace", "0"], TIDY).json["stdout"] == "up\n"
     deaf = ask(["--grace", "200ms"], "trap '' TERM; setsid sleep 8765 & sleep 8765; sleep 8765")
     assert (deaf.rc, deaf.json["signal"], deaf.json["cause"]) == (124, 9, "timeout")
+    assert deaf.json["shell"] == (None if how == "exec" else "kept")
     left = ask(["--grace", "200ms"], "(trap '' TERM; setsid sleep 8765 & sleep 8765) & sleep 8765")
     assert (left.rc, left.json["cause"]) == (124, "timeout")
     assert cove("exec", box, "--", "pgrep", "-f", "^sleep 8765").rc == 1
