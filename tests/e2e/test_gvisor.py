@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 import programs
-from conftest import IS_ROOT, alive, kill, wait_until
+from conftest import DEADLINE, IS_ROOT, LACKS, alive, children, kill, wait_until
 from programs import descendants
 
 HERE = programs.runsc()
@@ -39,6 +39,13 @@ def test_a_kernel_of_its_own(session_cove, kept):
     assert any(line.startswith("gvisor:") for line in info["walls"])
     assert "gvisor" in session_cove("exec", kept, "--", "uname", "-r").ok().text
     assert any("commands" in line for line in info["not_enforced"])
+
+
+def test_what_it_lacks_is_said(session_cove, kept):
+    """Nothing is skipped for a reason that a box does not name itself."""
+    said = session_cove.inspect(kept)["not_enforced"]
+    for flag, words in LACKS["gvisor"].items():
+        assert any(words in line for line in said), f"{flag}: {said}"
 
 
 def test_shell_exec_files_and_a_terminal(session_cove, kept, tmp):
@@ -155,6 +162,106 @@ def test_a_keeper_that_is_killed(cove, walled):
     assert cove.inspect(walled)["state"] == "stopped"
     cove("rm", "-f", walled).ok()
     assert not glob.glob(f"/sys/fs/cgroup/**/*-{walled}", recursive=True)
+
+
+# ---- killed on the way ----
+
+MOMENTS = (1, 2, 3, 4, 6, 8, 11, 15, 20, 26)  # of a start, as changes of its processes that are seen from outside
+
+
+def program_of(pid):
+    try:
+        words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    return os.path.basename(os.fsdecode(words[0]))
+
+
+def threads_of(pid):
+    try:
+        return len(os.listdir(f"/proc/{pid}/task"))
+    except OSError:
+        return 0
+
+
+def network_of(pid):
+    try:
+        return os.readlink(f"/proc/{pid}/ns/net")
+    except OSError:
+        return ""
+
+
+class Start:
+    """`cove start` of a box, looked at from outside while it goes on."""
+
+    def __init__(self, cove, box):
+        self.client = cove.start("start", box)
+        self.seen, self.networks = set(), set()
+
+    def find(self, victim):
+        """Its process; None before there is one. What becomes runsc is the keeper's first child."""
+        keeper = next(iter(children(self.client.pid)), None)
+        if victim == "keeper" or not keeper:
+            return keeper
+        first = next(iter(children(keeper)), None)
+        if victim == "runsc" or not first:
+            return first
+        return next((pid for pid in children(first) if program_of(pid) == victim), None)
+
+    def look(self):
+        """All of its processes, by program and threads."""
+        pids = descendants(self.client.pid)[1:]
+        self.seen.update(pids)
+        self.networks.update(map(network_of, pids))
+        return [(pid, program_of(pid), threads_of(pid)) for pid in pids]
+
+    def kill_at(self, victim, moment):
+        """At the n-th change since there was one; False: the start was over before."""
+        last, changes = None, 0
+        while self.client.poll() is None:
+            pid, now = self.find(victim), self.look()
+            if pid and now != last:
+                last, changes = now, changes + 1
+            if changes == moment:
+                kill(pid)
+                return True
+        return False
+
+
+def left_of(cove, box, start):
+    """What there still is of a start that was killed."""
+    gone = {"", network_of(os.getpid())}
+    networks = {network_of(pid) for pid in os.listdir("/proc") if pid.isdigit()} & (start.networks - gone)
+    mounts = pathlib.Path("/proc/self/mountinfo").read_text()
+    left = [f"process {pid} {program_of(pid)}" for pid in start.seen if alive(pid)]
+    left += [f"network {name}" for name in networks]
+    left += [line for line in mounts.splitlines() if cove.home in line or any(n in line for n in start.networks - gone)]
+    left += glob.glob(f"/sys/fs/cgroup/**/*-{box}", recursive=True)
+    return left + [p for depth in ("*", "*/*", "*/*/*") for p in glob.glob(f"{cove.home}/{depth}/.gvisor*")]
+
+
+@pytest.mark.parametrize("victim", ["keeper", "runsc", "runsc-gofer", "runsc-sandbox"])
+def test_killed_at_any_moment_of_a_start(cove, walled, victim):
+    """Nothing of it is left, nor of runsc's own files in the image or the box; and the box starts again."""
+    cove.sh(walled, "echo kept > /tmp/f")
+    cove("stop", walled).ok()
+    for moment in MOMENTS:
+        start = Start(cove, walled)
+        was_killed = start.kill_at(victim, moment)
+        start.client.communicate(timeout=DEADLINE)
+        assert was_killed or moment > 1
+        if not was_killed:
+            cove("stop", walled).ok()
+            break
+        wait_until(lambda: cove.inspect(walled)["state"] == "stopped", f"the end of the box, {victim} at {moment}")
+        pathlib.Path(cove.home, "run/.swept").unlink(missing_ok=True)
+        cove("ls").ok()
+        wait_until(lambda: not left_of(cove, walled, start),
+                   lambda: f"the end of {left_of(cove, walled, start)}, moment {moment}")
+        cove("start", walled).ok()
+        assert cove("exec", "-u", "root", walled, "--", "ls", "-A", "/tmp").ok().text.split() == ["f"], moment
+        assert ".gvisor" not in cove("exec", walled, "--", "ls", "-A", "/").ok().text
+        cove("stop", walled).ok()
 
 
 def test_without_its_program(cove):

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from conftest import DEADLINE, alive, kill, needs_flag, needs_root, short_dir, wait_until
+from conftest import DEADLINE, WALL, alive, kill, lacks, needs_flag, needs_root, short_dir, wait_until
 
 RESERVE = 32 << 20  # of the box's group, beyond what its commands may use
 
@@ -60,6 +60,8 @@ def test_a_busy_box_lets_others_go_first(cove):
     box = make(cove, "--cpus", "1", "--best-effort")
     if yields(box) is None:
         pytest.skip("the box has no cpu group, or this kernel no cpu.idle")
+    if WALL != "native":  # to start a kernel of its own is busy
+        wait_until(lambda: run(cove, box, "true")["exit_code"] == 0 and not yields(box), "the start to be over")
     assert run(cove, box, "true")["exit_code"] == 0
     assert yields(box) is False
     spinner = cove("exec", "-d", box, "--", "sh", "-c", "while :; do :; done").ok().text.strip()
@@ -180,12 +182,12 @@ def test_cpu_quota(cove):
     assert done["cpu_ms"] > 0
 
 
-@needs_flag("CPU_LIST")
 def test_one_processor(cove):
     box = make(cove, "--cpus", "1", "--best-effort")
     assert run(cove, box, "nproc")["stdout"] == "1\n"
-    allowed = run(cove, box, "grep Cpus_allowed_list /proc/self/status")["stdout"].split()[1]
-    assert allowed.isdigit()
+    if not lacks("CPU_LIST"):
+        allowed = run(cove, box, "grep Cpus_allowed_list /proc/self/status")["stdout"].split()[1]
+        assert allowed.isdigit()
     assert run(cove, box, "grep -c ^processor /proc/cpuinfo")["stdout"] == "1\n"
     assert run(cove, box, "grep -c ^cpu[0-9] /proc/stat")["stdout"] == "1\n"
 

@@ -96,6 +96,7 @@ def test_a_file_with_another_group_is_writable(cove, work):
 
 
 @not_root
+@needs_flag("SHARED_GROUPS")
 def test_a_file_with_another_group_of_the_callers(cove, work):
     """Without id-mapped mounts a group that is not mapped is left as it is; the owner still writes."""
     (work / "f").write_text("x")
@@ -222,6 +223,7 @@ def test_root_gives_them_to_the_directorys_owner(cove, work):
 
 
 @not_root
+@needs_flag("SHARED_GROUPS")
 def test_a_file_in_a_directory_of_another_group_is_given_back(cove, work, inner_root):
     """Its group is not the box's, so that its root may not; its owner may."""
     others = [g for g in os.getgroups() if g != os.getgid()]

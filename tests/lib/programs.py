@@ -34,10 +34,11 @@ def need(condition, sentence):
 
 
 def wait_until(condition, what="the condition", seconds=DEADLINE):
-    """Polls until condition() is true and returns its value."""
+    """Polls until condition() is true and returns its value. what may be a function that says it in the end."""
     end = time.monotonic() + seconds
     while not (value := condition()):
-        need(time.monotonic() < end, f"waited {seconds} s for {what}")
+        if time.monotonic() >= end:
+            raise Broke(f"waited {seconds} s for {what() if callable(what) else what}")
         time.sleep(0.01)
     return value
 

@@ -158,12 +158,13 @@ static void report(const struct gvisor_build *g, struct wall_box *b)
 	snprintf(b->report.missing, sizeof(b->report.missing),
 		 "%s%s"
 		 "beyond --mem the whole box ends, not one command\n"
-		 "refused forks are not known per command\n"
+		 "refused forks and connections are not known per command\n"
 		 "numbers of the box count gVisor's own processes and memory too\n"
-		 "shared directories: FIFOs and sockets made there stay in the box, a group that "
-		 "the box does not have gives no rights, and a change of mode or time in a "
-		 "read-only part answers success and does nothing\n"
+		 "shared directories: FIFOs and sockets made there stay in the box, files of a "
+		 "group that the box does not have can be used as others can, and a change of mode "
+		 "or time in a read-only part answers success and does nothing\n"
 		 "limits are not shown at /sys/fs/cgroup\n"
+		 "/proc/self/status does not list processors\n"
 		 "holes in files are not seen by gVisor: they are copied as zeros\n"
 		 "programs that listen on IPv6 are not found by `cove ports`\n",
 		 is_led ? ""
