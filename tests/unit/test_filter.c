@@ -419,7 +419,8 @@ TEST(init_is_ended_by_nobody_behind_an_engine)
 	static const long calls[] = {SYS_kill,	 SYS_tkill,
 				     SYS_tgkill, SYS_rt_sigqueueinfo,
 				     SYS_fcntl,	 SYS_rt_tgsigqueueinfo,
-				     SYS_ioctl,	 SYS_pidfd_send_signal};
+				     SYS_ioctl,	 SYS_pidfd_send_signal,
+				     SYS_getcpu};
 	const uint64_t high = 1ull << 32;
 
 	for (unsigned kind = 0; kind < FILTER_ENGINE_COUNT; kind++) {
