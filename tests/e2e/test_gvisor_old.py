@@ -1,0 +1,77 @@
+"""The gVisor wall with Debian's runsc of 2022: a box that says what it cannot do, and does the rest."""
+import os
+import subprocess
+
+import pytest
+
+from conftest import alive, kill, wait_until
+from programs import descendants
+
+OLD = "/usr/bin/runsc"
+
+
+def is_old():
+    if not os.path.exists(OLD):
+        return False
+    said = subprocess.run([OLD, "flags"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return "-allow-suid" not in said.stdout
+
+
+pytestmark = [pytest.mark.skipif(not is_old(), reason="no old runsc here"),
+              pytest.mark.skipif(os.environ.get("COVE_TEST_SPLIT") == "single", reason="needs subordinate ids")]
+
+
+def start(cove, *flags):
+    return cove("create", "--wall", "gvisor", *flags, env={"PATH": "/usr/bin:/bin"}).ok().text.strip()
+
+
+@pytest.fixture
+def old(cove):
+    return start(cove)
+
+
+def test_it_says_that_it_is_old(cove, old):
+    info = cove.inspect(old)
+    assert any("platform ptrace" in line for line in info["walls"])
+    assert any("runsc is old" in line for line in info["not_enforced"])
+    assert info["isolation"]["shared_kernel"] is False
+
+
+def test_shell_exec_and_files(cove, old, tmp):
+    cove.sh(old, "x=5; echo kept > ~/f")
+    assert cove.sh(old, "echo $x; cat ~/f")["stdout"] == "5\nkept\n"
+    assert cove("exec", "-i", old, "--", "wc", "-c", input=b"y" * 300000).ok().text.strip() == "300000"
+    assert cove("exec", old, "--", "sh", "-c", "exit 7").rc == 7
+    (tmp / "f").write_bytes(bytes(range(256)) * 4000)
+    cove("cp", tmp / "f", f"{old}:/tmp/g").ok()
+    cove("cp", f"{old}:/tmp/g", tmp / "h").ok()
+    assert (tmp / "h").read_bytes() == (tmp / "f").read_bytes()
+
+
+def test_what_is_given(cove, tmp):
+    for name in ("rw", "ro"):
+        (tmp / name).mkdir()
+        (tmp / name).chmod(0o777)
+        (tmp / name / "f").write_text(name)
+    box = start(cove, "--mount", f"{tmp}/rw:/rw", "--mount", f"{tmp}/ro:/ro:ro")
+    assert cove.sh(box, "cat /rw/f /ro/f; echo new > /rw/made")["stdout"] == "rwro"
+    assert (tmp / "rw/made").read_text() == "new\n"
+    assert cove.sh(box, "echo x > /ro/f")["exit_code"] != 0
+    assert (tmp / "ro/f").read_text() == "ro"
+
+
+def test_the_way_out(cove, old):
+    """Everything but the loopback leads to the door, and nothing past it."""
+    got = cove("exec", old, "--", "bash", "-c", "exec 3<>/dev/tcp/10.9.9.9/80 && echo connected").ok()
+    assert got.text == "connected\n"
+    assert cove("exec", old, "--", "getent", "hosts", "no-such-name.example").rc != 0
+
+
+def test_it_ends_whole_and_starts_again(cove, old):
+    cove.sh(old, "echo kept > ~/f")
+    all_of_it = descendants(cove.inspect(old)["init_pid"])
+    kill(all_of_it[0])
+    wait_until(lambda: cove.inspect(old)["state"] == "stopped", "the end of the box")
+    wait_until(lambda: not any(alive(pid) for pid in all_of_it), "the end of its processes")
+    cove("start", old, env={"PATH": "/usr/bin:/bin"}).ok()
+    assert cove.sh(old, "cat ~/f")["stdout"] == "kept\n"
