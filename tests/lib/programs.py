@@ -166,9 +166,13 @@ def alive(pid):
 def children(pid):
     """Direct children of a host process."""
     found = []
-    for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+    except OSError:  # it has ended
+        return found
+    for task in tasks:
         try:
-            found += [int(p) for p in task.read_text().split()]
+            found += [int(p) for p in pathlib.Path(f"/proc/{pid}/task/{task}/children").read_text().split()]
         except OSError:
             pass
     return found

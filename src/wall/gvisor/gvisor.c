@@ -163,6 +163,8 @@ static void report(const struct gvisor_build *g, struct wall_box *b)
 		 "shared directories: FIFOs and sockets made there stay in the box, files of a "
 		 "group that the box does not have can be used as others can, and a change of mode "
 		 "or time in a read-only part answers success and does nothing\n"
+		 "in a box with a writable host directory hard links and times of symbolic links "
+		 "cannot be made, anywhere in it\n"
 		 "limits are not shown at /sys/fs/cgroup\n"
 		 "/proc/self/status does not list processors\n"
 		 "holes in files are not seen by gVisor: they are copied as zeros\n"
