@@ -257,7 +257,7 @@ LACKS = {
         "CPU_LIST": "/proc/self/status does not list processors",
         "SHARED_FIFOS": "FIFOs and sockets made there stay in the box",
         "SHARED_GROUPS": "of a group that the box does not have",
-        "SHARED_LINKS": "hard links and times of symbolic links",
+        "SHARED_LINKS": "no hard links and no times of",
         "HOLES": "holes in files are not seen",
         "IPV6_LISTENERS": "programs that listen on IPv6 are not found",
     },

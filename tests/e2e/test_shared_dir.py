@@ -182,6 +182,7 @@ def chown(cove, *dirs):
     return cove("workspace", "chown", "--json", *dirs).ok().json
 
 
+@needs_flag("SHARED_LINKS")
 def test_files_are_given_back(cove, work, tmp, inner_root):
     (tmp / "outside").write_text("x")
     as_root(cove, work, WRITE + f"; ln -s {tmp}/outside out; ln -s / top").ok()
