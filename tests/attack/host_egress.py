@@ -8,6 +8,7 @@ import struct
 import time
 
 from door_ground import PYTHON, ground, parent_of
+from programs import kill
 from rig import DEADLINE, NotApplicable, alive, case, need, wait_until
 
 # A client that tries every way to one place, and says what came.
@@ -568,7 +569,7 @@ def door_gone(name, held, hurt, mend=None):
 
 def kill_all(_g, pids):
     for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+        kill(pid)  # the broker may have ended with its proxy
 
 
 def kill_broker(_g, pids):

@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 
-from rig import DEADLINE, Broke, NotApplicable, case, need
+from rig import DEADLINE, Broke, NotApplicable, case, need, wait_until
 
 AS_ROOT = ["unshare", "--mount", "--propagation", "private"]
 AS_USER = ["unshare", "--user", "--map-user", "12345", "--map-group", "12345", "--keep-caps", "--mount",
@@ -18,7 +18,7 @@ PLAIN = "setpriv --inh-caps=-all --ambient-caps=-all"  # who mounts has rights t
 
 BEGIN = f"""set -eu
 cove() {{ {PLAIN} "$COVE" "$@"; }}
-make() {{ name=$(cove create --image host "$@"); trap 'cove rm -f "$name" >/dev/null' EXIT; }}
+make() {{ name=$(cove create --wall "$WALL" --image host "$@"); trap 'cove rm -f "$name" >/dev/null' EXIT; }}
 inside() {{ echo ---; cove exec "$name" -- sh -c "$1; echo ---; cat /proc/self/mountinfo"; }}
 """
 
@@ -31,7 +31,7 @@ def grounds(rig):
     single = rig.base / "h1"
     single.mkdir(exist_ok=True)
     found = [(AS_ROOT, rig.cove.home)] if rig.is_root else []
-    if subprocess.run([*AS_USER, "true"], capture_output=True).returncode == 0:
+    if not rig.own_kernel and subprocess.run([*AS_USER, "true"], capture_output=True).returncode == 0:
         found.append((AS_USER, str(single)))
     if not found:
         raise NotApplicable("this caller can make no mount namespace")
@@ -43,7 +43,8 @@ def play(rig, ground, script, place):
     words, home = ground
     done = subprocess.run([*words, "sh", "-c", BEGIN + script], capture_output=True, text=True, timeout=2 * DEADLINE,
                           errors="replace", env={**rig.cove.env, "COVE": rig.cove.program, "COVE_HOME": home,
-                                                 "PLACE": str(place), "ATTACK": str(rig.program.parent)})
+                                                 "WALL": rig.wall, "PLACE": str(place),
+                                                 "ATTACK": str(rig.program.parent)})
     rig.search((done.stdout + done.stderr).encode(), "a box of its own mount namespace")
     if done.returncode != 0:
         raise Broke(f"{done.returncode}: {done.stdout[-200:]!r} {done.stderr[-300:]!r}")
@@ -75,7 +76,7 @@ mount -t tmpfs before "$PLACE/before"
 make --mount "$PLACE:/given{flag}"
 mount -t tmpfs -o mode=777 late "$PLACE/late"
 echo late > "$PLACE/late/file"
-inside 'ls -A /given/late; echo x > /given/late/new && echo wrote; true'
+inside 'ls -A /given/late; for d in late before; do echo x > /given/$d/new && echo wrote; done; true'
 grep -q late "$PLACE/late/file"
 """
 
@@ -86,13 +87,15 @@ def mounted(mounts, place):
     return found[-1] if found else None
 
 
-def judge_given(read_only):
+def judge_given(rig, read_only):
+    own = rig.own_kernel  # whose devices are its own, whatever a mount says
+
     def judge(said, mounts):
         need("file" not in said, "what the host mounted later is seen")
         need(mounted(mounts, "/given/late") is None, "the later mount is the box's as well")
         need(not read_only or "wrote" not in said, "a read-only directory was written to")
-        for place in ("/given", "/given/before"):
-            wanted = {"nosuid", "nodev"} | ({"ro"} if read_only else set())
+        for place in ("/given",) if own else ("/given", "/given/before"):
+            wanted = {"nosuid"} | (set() if own else {"nodev"}) | ({"ro"} if read_only else set())
             need(wanted <= set(mounted(mounts, place) or ()), f"{place} is {mounted(mounts, place)}")
     return judge
 
@@ -100,13 +103,13 @@ def judge_given(read_only):
 @case("A23_later_mount_below_read_only", "A23",
       "what the host mounts below a directory given read-only is not seen inside, and what was there is read-only")
 def below_read_only(rig):
-    return everywhere(rig, given(":ro"), judge_given(True))
+    return everywhere(rig, given(":ro"), judge_given(rig, True))
 
 
 @case("A23_later_mount_below_writable", "A23",
       "what the host mounts below a given directory is not seen inside, and what was there is nosuid and nodev")
 def below_writable(rig):
-    return everywhere(rig, given(""), judge_given(False))
+    return everywhere(rig, given(""), judge_given(rig, False))
 
 
 @case("A23_later_mount_below_usr", "A23", "what the host mounts below the /usr that a box shares is not seen inside")
@@ -117,14 +120,15 @@ def below_usr(rig):
 
     def judge(said, mounts):
         need("late-file" not in said, "what the host mounted later is seen")
-        need("ro" in (mounted(mounts, "/usr") or ()), "/usr is not read-only")
+        need("changed" not in said, "/usr can be written")
+        need(rig.own_kernel or "ro" in (mounted(mounts, "/usr") or ()), "/usr is not read-only")
     return everywhere(rig, f"""
 mount --rbind /usr /usr
 mount --make-shared /usr
 make
 mount -t tmpfs late {below}
 echo late > {below}/late-file
-inside 'ls -A {below}'
+inside 'ls -A {below}; touch /usr/attack-new && echo changed; true'
 test -e {below}/late-file
 """, judge)
 
@@ -148,11 +152,30 @@ grep -q late /dev/full
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
 
+def locked_apart(rig):
+    """Numbers of another kernel say nothing: whether locks meet does."""
+    boxes = [rig.make(), rig.make()]
+    try:
+        take = ("sh", "-c", "exec 9</dev/null; flock -n 9")
+        if rig.cove("exec", boxes[0], "--", *take).rc != 0:
+            return "its devices take no locks"
+        rig.cove("exec", "-d", boxes[0], "--", "sh", "-c", "exec 9</dev/null; flock 9 && touch /tmp/has; sleep 99").ok()
+        wait_until(lambda: rig.cove("exec", boxes[0], "--", "test", "-e", "/tmp/has").rc == 0, "the lock")
+        need(rig.cove("exec", boxes[0], "--", *take).rc == 1, "it is no lock")
+        rig.cove("exec", boxes[1], "--", *take).ok()
+        need(subprocess.run(take).returncode == 0, "the host's device is locked")
+    finally:
+        rig.cove("rm", "-f", *boxes).ok()
+    return "a lock in one box is seen in no other, and not on the host"
+
+
 @case("B16_devices_of_its_own", "B16",
       "a lock or a watch on a device reaches no other box and not the host: no two have the same node")
 def devices(rig):
     if not rig.is_root:
         raise NotApplicable("who is not root can make no device nodes: these boxes have the host's")
+    if rig.own_kernel:
+        return locked_apart(rig)
     paths = [f"/dev/{name}" for name in DEVICES]
     seen = {f"{st.st_dev}:{st.st_ino}" for st in map(os.stat, paths)}
     need(len(seen) == len(DEVICES), "the host's devices are not six")
@@ -172,7 +195,8 @@ def devices(rig):
 def terminals(rig):
     ground = grounds(rig)[-1]
     if ground[0] is not AS_USER:
-        raise NotApplicable("this caller can make no user namespace")
+        raise NotApplicable("wall 'gvisor' needs more ids than one" if rig.own_kernel else
+                            "this caller can make no user namespace")
     said, _ = play(rig, ground, 'make --mount "$ATTACK:/attack:ro"; inside "/attack/attack C4_terminals"', rig.base)
     need(said.startswith("HELD"), said)
     return said.strip()

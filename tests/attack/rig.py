@@ -19,10 +19,12 @@ import subprocess
 import tempfile
 
 import programs
+import walls
 from programs import (DEADLINE, Broke, NotApplicable, Result, alive, need, state_of,  # noqa: F401  for the cases
                       wait_until)
 
-SMALL_MEM, SMALL_PIDS, SMALL_DISK = 64, 64, 32
+SMALL_PIDS, SMALL_DISK = 64, 32
+SMALL_MEM, SMALL_MEM_OWN = 64, 192  # where a box brings a kernel of its own that has to fit in, too
 LIMITS = {"memory": "memory", "pids": "pids", "disk": "disk", "cpu": "cpus"}  # in a box: for doctor
 
 
@@ -214,6 +216,9 @@ class Rig:
         self.makers = {"small": self.make_small}  # kinds of boxes that cases share, beside the plain one
         self.closers = []                         # called at the end, before anything is removed
         self.cove = Cove(self, pathlib.Path(options.prefix), str(self.base / "h"), options.without)
+        self.wall = self.cove.wall or "native"
+        self.small_mem = SMALL_MEM_OWN if self.own_kernel else SMALL_MEM
+        self.outer = {}  # of a box with a kernel of its own: the host's processes that it was
         self.program = pathlib.Path(options.program)
         self.canary = Canaries(self.base, self)
         self.shared = self.base / "shared"
@@ -225,6 +230,29 @@ class Rig:
             self.cove.image = "base"
         self.help = self.cove("help", "create").text
         self.not_enforced = []
+
+    @property
+    def own_kernel(self):
+        """Whether the box's system calls are answered by another kernel than the host's."""
+        return self.wall != "native"
+
+    def excuse(self, name, text):
+        return walls.excuse(self.wall, name, text)
+
+    def running(self, box, word):
+        """Command lines with that word of a box's processes, told by the kernel that runs them. Of a box that does not
+        run: what is left on the host."""
+        if not self.own_kernel:
+            lines = [command(pid) for pid in processes_with(word)]
+            return [line for line in lines if word in line and self.cove.program not in line]
+        state = self.cove.inspect(box) if box in self.cove.names() else {"state": "removed"}
+        if state["state"] != "running":
+            return [command(pid) for pid in self.outer.get(box, ()) if alive(pid)]
+        self.outer[box] = programs.descendants(state["init_pid"])
+        user = ("-u", "root") if self.root_inside() else ()
+        said = self.cove("exec", *user, box, "--", "sh", "-c",
+                         'for p in /proc/[0-9]*; do tr "\\0" " " <$p/cmdline; echo; done 2>/dev/null')
+        return [line for line in said.text.splitlines() if word in line]
 
     @functools.cached_property
     def promised(self):
@@ -263,10 +291,10 @@ class Rig:
         return name
 
     def small_flags(self):
-        return ["--mem", f"{SMALL_MEM}M", "--pids", SMALL_PIDS, "--disk", f"{SMALL_DISK}M", "--cpus", "1"]
+        return ["--mem", f"{self.small_mem}M", "--pids", SMALL_PIDS, "--disk", f"{SMALL_DISK}M", "--cpus", "1"]
 
     def make_small(self, *more):
-        extra = {"BOX_MEM_MIB": SMALL_MEM, "BOX_CPUS": 1}
+        extra = {"BOX_MEM_MIB": self.small_mem, "BOX_CPUS": 1}
         if "--mem" not in self.help:
             self.not_enforced = [f"{what}: this build has no limits" for what in LIMITS]
             return self.make(*more, extra=extra)
@@ -377,6 +405,13 @@ def remove_tree(path):
     shutil.rmtree(path, ignore_errors=True)
     if os.path.exists(path):
         subprocess.run(["unshare", "--user", "--map-root-user", "--map-auto", "rm", "-rf", str(path)])
+
+
+def command(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def processes_with(word):

@@ -430,6 +430,8 @@ TEST(init_is_ended_by_nobody_behind_an_engine)
 			CHECK_EQ(ask_engine(kind, calls[i], 7, 9, 0, 0), ALLOWED);
 		}
 		CHECK_EQ(ask_engine(kind, SYS_kill, 1, 0, 0, 0), ALLOWED);
+		CHECK_EQ(ask_engine(kind, SYS_setpgid, 0, 1, 0, 0), EPERM);
+		CHECK_EQ(ask_engine(kind, SYS_setpgid, 0, 0, 0, 0), ALLOWED);
 		CHECK_EQ(ask_engine(kind, SYS_getcpu, 0, 0, 0, 0), ALLOWED);
 		CHECK_EQ(ask_engine(kind, SYS_tgkill, 7, 1, 9, 0), EPERM);
 		CHECK_EQ(ask_engine(kind, SYS_rt_tgsigqueueinfo, 1, 7, 9, 0), EPERM);

@@ -71,7 +71,7 @@ static void put_limits(struct json *j, const struct wall_config *c)
 	put_limit(j, "RLIMIT_NOFILE", files < SOFT ? files : SOFT, files);
 	put_limit(j, "RLIMIT_MEMLOCK", LOCKED, LOCKED);
 	put_limit(j, "RLIMIT_STACK", STACK, UINT64_MAX);
-	put_limit(j, "RLIMIT_CORE", 0, 0);
+	put_limit(j, "RLIMIT_CORE", 1, 1); /* gVisor writes none; as in a native box */
 	json_array_end(j);
 }
 

@@ -157,7 +157,7 @@ static void report(const struct gvisor_build *g, struct wall_box *b)
 		 c->strict ? "no_new_privs\n" : "");
 	snprintf(b->report.missing, sizeof(b->report.missing),
 		 "%s%s"
-		 "beyond --mem the whole box ends, not one command\n"
+		 "beyond --mem, or in a storm of forks, the whole box ends, not one command\n"
 		 "refused forks and connections are not known per command\n"
 		 "numbers of the box count gVisor's own processes and memory too\n"
 		 "shared directories: FIFOs and sockets made there stay in the box, files of a "

@@ -12,6 +12,7 @@
  * no one else changes the tree, and asks anew for what is in such a mount. A part of one that is
  * mounted once more, read-only, lies on it outside, where the host's kernel holds it.
  */
+#include "base/caps.h"
 #include "base/fd.h"
 #include "guest/mount.h"
 #include "guest/open.h"
@@ -243,6 +244,15 @@ static void make_arguments(const struct gvisor_build *g, const char *argv[RUNSC_
 	argv[n] = NULL;
 }
 
+/* What runsc needs to set up its parts, and those to serve the box's files, trace its programs and
+ * bind ports; in the box's user namespace. It would give the sandbox CAP_NET_ADMIN too, over the
+ * rules that lead to the door. */
+#define RUNSC_CAPS                                                                             \
+	(CAP_BIT(CAP_CHOWN) | CAP_BIT(CAP_DAC_OVERRIDE) | CAP_BIT(CAP_DAC_READ_SEARCH) |       \
+	 CAP_BIT(CAP_FOWNER) | CAP_BIT(CAP_FSETID) | CAP_BIT(CAP_KILL) | CAP_BIT(CAP_SETGID) | \
+	 CAP_BIT(CAP_SETUID) | CAP_BIT(CAP_SETPCAP) | CAP_BIT(CAP_NET_BIND_SERVICE) |          \
+	 CAP_BIT(CAP_SYS_CHROOT) | CAP_BIT(CAP_SYS_PTRACE) | CAP_BIT(CAP_SYS_ADMIN))
+
 /* 0 and 1 the wire, 2 what is complained about, 3 init's program, which gVisor takes in; then the
  * status, which exec closes; all else closed. */
 static int become_runsc(struct enter *n, int wire, int *status)
@@ -257,7 +267,9 @@ static int become_runsc(struct enter *n, int wire, int *status)
 	make_arguments(g, argv);
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return -errno;
-	r = plan_is_shared(g->config) ? gvisor_hold_modes() : 0;
+	r = caps_bound(RUNSC_CAPS);
+	if (r == 0 && plan_is_shared(g->config))
+		r = gvisor_hold_modes();
 	if (r < 0)
 		return r;
 	for (int i = 0; i <= STATUS; i++) {
