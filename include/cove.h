@@ -704,16 +704,20 @@ struct cove_wall_info {
 	char version[64];  /* of that, as it says itself */
 	uint64_t start_us; /* a box and its first command, when it was added; 0: not known */
 	char holds[128], lacks[256]; /* for people */
-	char remedy[128];	     /* not ready: what makes it so */
+	char remedy[128];	     /* not ready, or old: what makes it so */
+	bool is_old;		     /* its program is, and boxes lack something by that */
 };
 COVE_API int cove_walls(struct cove *cove, struct cove_wall_info **ret, struct cove_error *err);
 /* Tries a wall with a box, and notes what that took. program: a file that is copied for it; NULL:
- * the one that was added before, or is installed. What does not work is not kept. */
+ * the one that was added before, or is installed. What does not work is not kept; one that was
+ * there before is there again. */
 COVE_API int cove_wall_add(struct cove *cove, const char *name, const char *program,
 			   struct cove_error *err);
 COVE_API int cove_wall_remove(struct cove *cove, const char *name, struct cove_error *err);
 /* From now on no box is made or started behind a weaker wall. NULL: behind any. */
 COVE_API int cove_wall_set_min(struct cove *cove, const char *name, struct cove_error *err);
+/* Empty: any may be. It may be one that this version does not know: then no box is made. */
+COVE_API int cove_wall_min(struct cove *cove, char ret[64], struct cove_error *err);
 
 #ifdef __cplusplus
 }

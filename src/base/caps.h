@@ -19,6 +19,7 @@ enum cap {
 	CAP_SYS_PTRACE = 19,
 	CAP_SYS_ADMIN = 21,
 	CAP_SYS_RESOURCE = 24,
+	CAP_SETFCAP = 31,
 };
 
 #define CAP_BIT(cap) (1u << (cap))

@@ -6,10 +6,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,6 +20,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
 #ifndef SYS_close_range
 #define SYS_close_range 436
 #endif
@@ -160,6 +165,36 @@ int child_wait(pid_t pid)
 		if (errno != EINTR)
 			return -errno;
 	return status_of(status);
+}
+
+/* The one between ends by itself then, with its status. */
+static void kill_program(pid_t between)
+{
+	char path[64], text[32] = "";
+	autoclose int fd = -1;
+	int pid;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)between, (int)between);
+	fd = fd_open(path, O_RDONLY);
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0 || (pid = atoi(text)) <= 1)
+		pid = between; /* it has none yet, or this kernel does not tell */
+	kill(pid, SIGKILL);
+}
+
+int child_wait_for(pid_t pid, int ms)
+{
+	autoclose int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	int r;
+
+	do {
+		r = fd < 0 ? 1 : poll(&p, 1, ms);
+	} while (r < 0 && errno == EINTR);
+	if (r != 0)
+		return child_wait(pid);
+	kill_program(pid);
+	child_wait(pid);
+	return -ETIMEDOUT;
 }
 
 /* ---- a function in a process of its own ---- */

@@ -36,6 +36,8 @@ int child_start(const char *program, char *const argv[], const int fds[3], pid_t
 
 /* Waits for its end: the exit status, or 128 and the signal. */
 int child_wait(pid_t pid);
+/* The same for at most so long: then the program is killed, and -ETIMEDOUT. */
+int child_wait_for(pid_t pid, int ms);
 
 struct child_forked {
 	pid_t pid;     /* where fn runs; not the caller's to wait for */

@@ -19,7 +19,9 @@ static void row(struct table *t, const void *item)
 	const struct cove_wall_info *w = item;
 
 	table_cellf(t, "%s%s", w->name, w->is_default ? " (default)" : "");
-	table_cell(t, w->ready ? "ready" : "to add");
+	table_cell(t, w->ready	      ? (w->is_old ? "ready, old" : "ready")
+		      : w->program[0] ? "installed"
+				      : "to add");
 	table_cell(t, w->version);
 	if (w->start_us)
 		table_cellf(t, "%.1f ms", (double)w->start_us / 1000);
@@ -34,7 +36,7 @@ static void row(struct table *t, const void *item)
 #define K(name) FIELD_KNOWN(cove_wall_info, name)
 static const struct wire_named_field fields[] = {
 	A(name), A(ready), A(is_default), A(is_min), A(strength), A(shared_kernel), K(program),
-	K(version), K(start_us), A(holds), K(lacks), K(remedy), {0}};
+	A(is_old), K(version), K(start_us), A(holds), K(lacks), K(remedy), {0}};
 /* clang-format on */
 
 static int get(struct cli *c, void *ret, struct cove_error *err)
@@ -88,11 +90,16 @@ static int add_program(struct cli *c, const char *wall, const char *program)
 		cli_note("wall '%s' is ready: a box starts in %.1f ms%s%s", wall,
 			 (double)added.start_us / 1000, added.version[0] ? "; version " : "",
 			 added.version);
+	if (r == 0 && added.is_old)
+		cli_note("its program is old; boxes lack %s. `cove wall add %s PROGRAM` takes a "
+			 "newer one",
+			 added.lacks, wall);
 	return r ? r : cli_done(c, wall, "added", c->events);
 }
 
-/* Into a directory of its own, which is gone at the end whatever happens. */
-static int build(struct cli *c, const char *wall)
+/* Into a directory of its own, which is gone at the end whatever happens. installed: there is an
+ * old one, which is taken where none can be built. */
+static int build(struct cli *c, const char *wall, bool installed)
 {
 	char path[512], dir[] = "/var/tmp/cove-wall-XXXXXX", file[sizeof(dir) + 16];
 	const char *const args[] = {file, NULL};
@@ -112,6 +119,8 @@ static int build(struct cli *c, const char *wall)
 		r = cli_error(c, COVE_INTERNAL, "start '%.120s': %s", path, strerror(-r));
 	else if (builder_ended_by())
 		r = EXIT_SIGNAL + builder_ended_by();
+	else if (installed && (code == BUILDER_UNREACHABLE || code == BUILDER_NO_PROGRAM))
+		r = add_program(c, wall, NULL);
 	else if (code == BUILDER_UNREACHABLE)
 		r = cli_error(c, COVE_UNSUPPORTED,
 			      "the source of wall '%s' cannot be fetched (see above); an "
@@ -138,9 +147,9 @@ static int add(struct cli *c)
 	if (r)
 		return r;
 	/* One that is installed, or was added before, is tried; what needs none, too. */
-	if (program || w.program[0] || w.ready)
+	if (program || w.ready || (w.program[0] && !w.is_old))
 		return add_program(c, wall, program);
-	return build(c, wall);
+	return build(c, wall, w.program[0] != 0);
 }
 
 static int remove_one(struct cli *c, const char *wall, struct cove_error *err)
@@ -150,39 +159,45 @@ static int remove_one(struct cli *c, const char *wall, struct cove_error *err)
 
 static int show_min(struct cli *c)
 {
-	struct cove_wall_info *walls = NULL;
-	const char *name = "";
 	struct cove_error err;
+	char name[64];
+	struct json j;
 	struct buf b;
-	int r, count = cove_walls(c->cove, &walls, &err);
+	int r;
 
-	if (count < 0)
+	if (cove_wall_min(c->cove, name, &err) < 0)
 		return cli_fail(c, &err);
-	for (int i = 0; i < count; i++)
-		if (walls[i].is_min)
-			name = walls[i].name;
 	if (!name[0] && !c->o.json)
 		cli_note("boxes may have any wall");
-	buf_init(&b, sizeof(walls->name) + 16);
-	if (c->o.json)
-		(void)buf_printf(&b, name[0] ? "{\"min\":\"%s\"}\n" : "{\"min\":null}\n", name);
-	else if (name[0])
-		(void)buf_printf(&b, "%s\n", name);
+	buf_init(&b, 1024);
+	if (c->o.json) {
+		json_init(&j, &b);
+		json_object_begin(&j);
+		json_key(&j, "min");
+		name[0] ? json_str(&j, name) : json_null(&j);
+		json_object_end(&j);
+	} else {
+		(void)buf_printf(&b, "%s", name);
+	}
+	if (name[0] || c->o.json)
+		(void)buf_printf(&b, "\n");
 	r = cli_out_buf(c, &b);
 	buf_done(&b);
-	free(walls);
 	return r;
 }
 
 static int min(struct cli *c)
 {
 	const char *name = c->o.args[1];
+	struct cove_wall_info w;
 	struct cove_error err;
 
 	if (c->o.arg_count == 1)
 		return show_min(c);
 	if (cove_wall_set_min(c->cove, strcmp(name, "any") == 0 ? NULL : name, &err) < 0)
 		return cli_fail(c, &err);
+	if (strcmp(name, "any") != 0 && find(c, name, &w) == 0 && !w.ready)
+		cli_note("wall '%s' was not added yet: `cove wall add %s`", name, name);
 	return cli_done(c, name, "set", c->events);
 }
 
@@ -192,18 +207,20 @@ const struct verb verb_wall = {
 	.summary = "what stands between boxes and the host",
 	.help = "ls      the walls, which of them can be used, and what they hold and lack\n"
 		"add     make one usable: with PROGRAM, which is copied, or the one that is\n"
-		"        installed, else it is built from its source. A box is started behind\n"
-		"        it to see that it works, and what that took is noted\n"
+		"        installed; where that is none or an old one it is built from its source\n"
+		"        (with Go). A box is started behind it to see that it works, and what\n"
+		"        that took is noted\n"
 		"rm      remove what was added\n"
-		"min     the weakest wall that boxes may have; 'any' lifts it. Boxes behind a\n"
-		"        weaker one are neither made nor started, but go on if they run\n"
+		"min     the weakest wall that your boxes may have, and what they have without\n"
+		"        --wall; 'any' lifts it. Boxes behind a weaker one are neither made nor\n"
+		"        started, but go on if they run\n"
 		"\n"
 		"A box gets one with --wall NAME. --wall auto takes the strongest that was added\n"
 		"and started a box within a second; --wall auto:200ms within that time.\n"
 		"\n"
 		"Examples\n"
 		"  cove wall add gvisor\n"
-		"  cove run --wall gvisor -- dmesg\n"
+		"  cove run --wall gvisor -- uname -r\n"
 		"  cove wall min gvisor\n",
 	.options = (const enum opt_id[]){OPT_QUIET, OPTS_COMMON, OPT_END},
 	.args = {1, -1},

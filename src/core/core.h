@@ -41,6 +41,7 @@ struct cove {
 	bool parents_keepers; /* see spawn_as_children */
 	void (*on_event)(void *arg, const char *line, const char *json);
 	void *arg;
+	const char *wall_program; /* of a wall that is tried, instead of the one there; or NULL */
 	char keeper_path[512], init_path[512], door_path[512]; /* found once; empty before */
 };
 
@@ -128,6 +129,7 @@ struct core_spec {
 	char name[BOX_NAME_MAX + 1];
 	char *text[3 * SPEC_MOUNT_MAX + 2]; /* owned */
 	size_t text_count;
+	bool wall_open;		 /* the caller named none */
 	uint64_t wall_within_ms; /* not 0: spec.wall is yet to be chosen (walls.h) */
 	char net[NET_NAME_MAX];	 /* spec.net; empty before network_choose (door.h) */
 	char *policy;		 /* owned; the text where that is "file" */

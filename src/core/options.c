@@ -223,6 +223,7 @@ int core_spec_init(struct core_spec *ret, const struct cove_box_options *o, cons
 			       BOX_NAME_MAX);
 	spec->name = ret->name;
 	spec->image = o->image ? o->image : IMAGE_DEFAULT;
+	ret->wall_open = !o->wall;
 	spec->wall = o->wall ? o->wall : WALL_DEFAULT;
 	r = wall_read_auto(spec->wall, &ret->wall_within_ms, e);
 	if (r < 0)

@@ -34,7 +34,8 @@ int wall_read_auto(const char *wall, uint64_t *ret_ms, struct err *e)
 	return str_parse_ms(wall + strlen("auto:"), ret_ms)
 		       ? 1
 		       : err_set(e, ERR_INVALID, EINVAL,
-				 "'%.40s' is no time: --wall auto:500ms, auto:2s", wall + 5);
+				 "'%.40s' is no time: --wall auto:500ms, auto:2s",
+				 wall + strlen("auto:"));
 }
 
 static bool is_ready(struct cove *cove, const struct wall_info *w, struct walls_tried *ret)
@@ -71,14 +72,30 @@ int wall_check(struct cove *cove, const char *wall, struct err *e)
 	/* Never weaker for a word that is not understood. */
 	if (w && least && w->strength >= least->strength)
 		return 0;
-	return err_set(e, ERR_DENIED, EPERM,
-		       "wall '%.40s' is weaker than '%.40s', which boxes of this machine must have "
-		       "(`cove wall min`)",
-		       wall, name);
+	return err_set(
+		e, ERR_DENIED, EPERM,
+		"wall '%.40s' is weaker than '%.40s', which your boxes must have (`cove wall "
+		"min`): make it with --wall %.40s",
+		wall, name, name);
+}
+
+/* Of a box whose caller names none: what boxes must have at least, where that is more. */
+static const struct wall_info *find_default(const char *least)
+{
+	const struct wall_info *w = wall_info_find(WALL_DEFAULT), *min = wall_info_find(least);
+
+	return min && min->strength > w->strength ? min : w;
 }
 
 int wall_choose(struct cove *cove, struct core_spec *s, struct err *e)
 {
+	char least[WALLS_NAME_MAX];
+	int r = s->wall_open ? walls_min(&cove->state, least, e) : 0;
+
+	if (r < 0)
+		return r;
+	if (s->wall_open)
+		s->spec.wall = find_default(least)->name;
 	if (s->wall_within_ms)
 		s->spec.wall = find_strongest(cove, s->wall_within_ms)->name;
 	return wall_check(cove, s->spec.wall, e);
@@ -91,21 +108,29 @@ static void fill(struct cove *cove, const struct wall_info *w, const char *least
 {
 	struct walls_tried tried;
 	char path[BOX_PATH_MAX] = "";
+	size_t len;
 
 	str_copy(ret->name, sizeof(ret->name), w->name);
 	ret->strength = w->strength;
 	ret->shared_kernel = w->flags & WALL_SHARED_KERNEL;
-	ret->is_default = strcmp(w->name, WALL_DEFAULT) == 0;
+	ret->is_default = w == find_default(least);
 	ret->is_min = strcmp(w->name, least) == 0;
 	ret->ready = is_ready(cove, w, &tried);
 	ret->start_us = tried.start_us;
 	str_copy(ret->version, sizeof(ret->version), tried.version);
-	if (w->program && wall_program_find(w, cove->state.home, path, NULL) == 0)
+	if (w->program && wall_program_find(w, cove->state.home, path, NULL) == 0) {
 		str_copy(ret->program, sizeof(ret->program), path);
+		ret->is_old = wall_program_is_old(w, path);
+	}
 	str_copy(ret->holds, sizeof(ret->holds), w->holds);
 	wall_lacks(w, ret->lacks, sizeof(ret->lacks));
-	if (!ret->ready)
-		snprintf(ret->remedy, sizeof(ret->remedy), "cove wall add %s", w->name);
+	len = strlen(ret->lacks);
+	if (ret->is_old)
+		snprintf(ret->lacks + len, sizeof(ret->lacks) - len, "%s%s", len ? "; " : "",
+			 w->old);
+	if (!ret->ready || ret->is_old)
+		snprintf(ret->remedy, sizeof(ret->remedy), "cove wall add %s%s", w->name,
+			 ret->is_old ? " PROGRAM" : "");
 }
 
 int cove_walls(struct cove *cove, struct cove_wall_info **ret, struct cove_error *err)
@@ -159,6 +184,13 @@ static int try_once(struct cove *cove, const char *wall, uint64_t *ret_us, struc
 	return r;
 }
 
+static int compare_us(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
 /* The middle one of a few, the first of which finds nothing in the caches. */
 static int try_wall(struct cove *cove, const char *wall, uint64_t *ret_us, struct err *e)
 {
@@ -172,42 +204,58 @@ static int try_wall(struct cove *cove, const char *wall, uint64_t *ret_us, struc
 	}
 	if (r < 0)
 		return r;
-	*ret_us = us[0] > us[1] ? (us[1] > us[2]   ? us[1]
-				   : us[0] < us[2] ? us[0]
-						   : us[2])
-				: (us[0] > us[2]   ? us[0]
-				   : us[1] < us[2] ? us[1]
-						   : us[2]);
+	qsort(us, TRIALS, sizeof(us[0]), compare_us);
+	*ret_us = us[TRIALS / 2];
 	return 0;
 }
 
-static int add(struct cove *cove, const struct wall_info *w, const char *program, struct err *e)
+/* Its version, and what a box behind it takes. program: NULL: the one that is there. */
+static int try_program(struct cove *cove, const struct wall_info *w, const char *program,
+		       struct walls_tried *ret, struct err *e)
 {
 	char path[BOX_PATH_MAX];
-	struct walls_tried tried = {0};
-	autoclose int fd = -1;
-	bool was;
-	int r = state_make(&cove->state, e);
+	int r = program || !w->program ? 0 : wall_program_find(w, cove->state.home, path, e);
 
-	if (r == 0 && program) {
-		fd = open(program, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-		r = fd < 0 ? err_errno(e, errno, "open '%.120s'", program)
-			   : walls_put_program(&cove->state, w->name, w->program, fd, e);
-	}
 	if (r == 0 && w->program)
-		r = wall_program_find(w, cove->state.home, path, e);
-	if (r == 0 && w->program)
-		r = wall_program_version(path, tried.version, sizeof(tried.version), e);
+		r = wall_program_version(program ? program : path, ret->version,
+					 sizeof(ret->version), e);
 	if (r == 0) {
-		r = try_wall(cove, w->name, &tried.start_us, e);
+		cove->wall_program = program;
+		r = try_wall(cove, w->name, &ret->start_us, e);
+		cove->wall_program = NULL;
 		if (r < 0)
 			err_prefix(e, "wall '%s' does not work here", w->name);
 	}
+	return r;
+}
+
+/* What was there stays in use until the new one has been tried, and for good where it fails. */
+static int add(struct cove *cove, const struct wall_info *w, const char *program, struct err *e)
+{
+	autoclose int from = -1, lock = -1;
+	struct walls_tried tried = {0};
+	char staged[BOX_PATH_MAX];
+	int r;
+
+	if (program) {
+		from = open(program, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+		if (from < 0)
+			return err_errno(e, errno, "open '%.120s'", program);
+	}
+	r = state_make(&cove->state, e);
+	if (r == 0)
+		r = lock = walls_lock(&cove->state, e);
+	if (r >= 0)
+		r = program ? walls_stage(&cove->state, w->name, from, staged, e) : 0;
+	if (r < 0)
+		return r;
+	r = try_program(cove, w, program ? staged : NULL, &tried, e);
+	if (r == 0 && program)
+		r = walls_place(&cove->state, w->name, w->program, e);
 	if (r == 0)
 		r = walls_set_tried(&cove->state, w->name, &tried, e);
-	/* What was just put there is not good. */
-	if (r < 0 && program)
-		(void)walls_remove(&cove->state, w->name, &was, NULL);
+	else if (program)
+		walls_unstage(&cove->state, w->name);
 	return r;
 }
 
@@ -244,6 +292,13 @@ int cove_wall_remove(struct cove *cove, const char *name, struct cove_error *err
 	if (r == 0 && !was)
 		r = err_set(&e, ERR_NOT_FOUND, ENOENT, "nothing was added for wall '%s'", name);
 	return core_return(cove, NULL, r, &e, err);
+}
+
+int cove_wall_min(struct cove *cove, char ret[64], struct cove_error *err)
+{
+	struct err e = {0};
+
+	return core_return(cove, NULL, walls_min(&cove->state, ret, &e), &e, err);
 }
 
 int cove_wall_set_min(struct cove *cove, const char *name, struct cove_error *err)

@@ -7,8 +7,8 @@
  * tried. Is it that? -EINVAL where the time is none. */
 int wall_read_auto(const char *wall, uint64_t *ret_ms, struct err *e);
 
-/* For a box that is made: puts a wall's name in the place of "auto", and refuses one that is weaker
- * than this machine's boxes must have. */
+/* For a box that is made: puts a wall's name in the place of "auto" or none, and refuses one that
+ * is weaker than boxes must have. */
 int wall_choose(struct cove *cove, struct core_spec *s, struct err *e);
 /* The second half, for a box that is there already. */
 int wall_check(struct cove *cove, const char *wall, struct err *e);

@@ -137,7 +137,7 @@ void doctor_check_door(struct doctor *d, struct doctor_check *c)
 			: "make or make install, or set COVE_LIBEXEC to where cove-door is");
 }
 
-/* ---- other walls: looked for, not used by this version ---- */
+/* ---- other walls; microVMs and engines are looked for, not used by this version ---- */
 
 void doctor_check_kvm(struct doctor *d, struct doctor_check *c)
 {
@@ -162,6 +162,9 @@ void doctor_check_gvisor(struct doctor *d, struct doctor_check *c)
 
 	if (wall_program_find(&wall_gvisor_info, d->place, program, &e) == 0) {
 		doctor_found(c, "%.150s", program);
+		if (wall_program_is_old(&wall_gvisor_info, program))
+			doctor_set(c, DOCTOR_ABSENT, wall_gvisor_info.old,
+				   "cove wall add gvisor, with Go installed");
 		return;
 	}
 	doctor_found(c, "%s", e.msg);

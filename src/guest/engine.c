@@ -1,7 +1,6 @@
 /* What is left to init behind an engine; see engine.h. */
 #include "guest/engine.h"
 
-#include "base/caps.h"
 #include "base/fd.h"
 #include "filter/filter.h"
 #include "guest/hold.h"
@@ -12,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 
 static int write_text(int dir, const char *name, const char *text)
@@ -52,24 +52,25 @@ static int bound_pids(const char *at, uint64_t pids)
 	return r;
 }
 
-int guest_engine_run(const struct guest_engine *c, char *notes, size_t size)
+int guest_engine_run(const struct guest_engine *c, char *notes, size_t size, const char **ret_what)
 {
 	size_t n = strlen(notes);
 	int r = c->pids ? bound_pids(c->at, c->pids) : 0;
 
+	prctl(PR_SET_NAME, "cove-init"); /* else it has its descriptor's */
+	*ret_what = "keep --pids: this gVisor has no groups (get a newer one, or --best-effort)";
+	if (r < 0 && c->must_bound)
+		return r;
 	if (r < 0)
 		snprintf(notes + n, size - n,
 			 "pids: the engine's kernel has no groups that bound them (%s); the host's "
 			 "own limit ends the whole box\n",
 			 strerror(-r));
+	*ret_what = "load the box's filter";
 	r = filter_load_engine((c->shared ? FILTER_BOX_SHARED : FILTER_BOX) |
 			       (c->ptrace ? FILTER_BOX_PTRACE : FILTER_BOX));
-	n = strlen(notes);
 	if (r < 0)
-		snprintf(
-			notes + n, size - n,
-			"filter: the engine's kernel takes none (%s): root inside can end the box, "
-			"and its processes may trace each other\n",
-			strerror(-r));
+		return r;
+	*ret_what = "put down what the wall needed";
 	return guest_hold_engine_caps(c->strict);
 }

@@ -16,6 +16,7 @@
  *	--disk-limit BYTES     the box's own, to be named where it is hit; 0: none
  *	--disk DIR             its workspace, where that is a disk of its own with that limit
  *	--pids-limit N         the same
+ *	--pids-must            it was asked for: with --engine, no box without it
  *	--memory-max, --cpu-max TEXT   what a command's v2 group says of the box's limits
  *	--shell-dir DIR        instead of INIT_SHELL_DIR, for tests outside a box
  *	--guest NAME           make the insides of the box of that name first (guest/setup.h), with
@@ -84,7 +85,7 @@ struct init {
 	struct guest_setup guest; /* of the arguments; its name is NULL: made by the wall */
 	const char *net_listen;	  /* NULL: the sockets were inherited, or guest made them */
 	const char *start_file;	  /* or NULL */
-	bool engine, engine_shared, engine_ptrace;
+	bool engine, engine_shared, engine_ptrace, pids_must;
 	bool broken;				  /* init_broken was called: nothing more is read */
 	const char *shell_dir;			  /* absolute; NULL: INIT_SHELL_DIR */
 	struct init_job_table *jobs;		  /* job.c */

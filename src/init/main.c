@@ -333,13 +333,14 @@ static int finish_guest(struct init *in, char *notes)
 				      .shared = in->engine_shared,
 				      .ptrace = in->engine_ptrace,
 				      .pids = in->pids_limit,
+				      .must_bound = in->pids_must,
 				      .at = in->shell_dir ? in->shell_dir : INIT_SHELL_DIR};
 	struct guest_redirect net;
-	int r = in->engine ? guest_engine_run(&engine, notes, INIT_NOTES_MAX) : 0;
+	const char *what = "";
+	int r = in->engine ? guest_engine_run(&engine, notes, INIT_NOTES_MAX, &what) : 0;
 
 	if (r < 0)
-		return fail("put down what the wall needed", -r);
-
+		return fail(what, -r);
 	if (in->start_file && unlink(in->start_file) < 0 && errno != ENOENT)
 		return fail("remove what the wall left", errno);
 	if (!in->net_listen)

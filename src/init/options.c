@@ -114,6 +114,7 @@ static const struct option options[] = {
 	{"--disk", OTHER, .apply = opt_disk},
 	{"--memory-max", TEXT, FIELD(groups.memory_max)},
 	{"--cpu-max", TEXT, FIELD(groups.cpu_max)},
+	{"--pids-must", FLAG, FIELD(pids_must)},
 	{"--pids-limit", NUMBER, FIELD(pids_limit), .max = INT32_MAX},
 };
 

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { CONFIG_BYTES_MAX = SPEC_BYTES_MAX + 6 * BOX_PATH_MAX };
+enum { CONFIG_BYTES_MAX = SPEC_BYTES_MAX + 7 * BOX_PATH_MAX };
 
 static const struct {
 	const char *key;
@@ -22,6 +22,7 @@ static const struct {
 	{"init_path", offsetof(struct keeper_config, init_path)},
 	{"door_path", offsetof(struct keeper_config, door_path)},
 	{"image_root", offsetof(struct keeper_config, image_root)},
+	{"wall_program", offsetof(struct keeper_config, wall_program)},
 	{"image_user", offsetof(struct keeper_config, image_user)},
 };
 

@@ -17,11 +17,12 @@
 enum { KEEPER_CONFIG_FD = 3, KEEPER_CLIENT_FD = 4 };
 
 struct keeper_config {
-	const char *home;	/* state directory */
-	const char *run;	/* runtime directory */
-	const char *init_path;	/* the cove-init program */
-	const char *door_path;	/* the cove-door program */
-	const char *image_root; /* resolved image */
+	const char *home;	  /* state directory */
+	const char *run;	  /* runtime directory */
+	const char *init_path;	  /* the cove-init program */
+	const char *door_path;	  /* the cove-door program */
+	const char *wall_program; /* of the wall, while it is tried; NULL: it is looked for */
+	const char *image_root;	  /* resolved image */
 	const char *image_user;
 	bool image_is_host;
 	bool visit; /* up for its first client alone */

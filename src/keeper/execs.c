@@ -648,6 +648,11 @@ static void on_exec_exit(struct keeper_exec *x, const struct wire_frame *f)
 		m.duration_ms = duration_ms;
 	if (x->k->io_unknown)
 		m.io_read_bytes = m.io_write_bytes = WIRE_UNKNOWN;
+	if (x->k->ran_out && (m.signal || m.exit_code) && x->k->ran_out(x->k)) {
+		m.oom_killed = true;
+		if (!m.timed_out)
+			str_copy(m.cause, sizeof(m.cause), "oom");
+	}
 	str_copy(m.cause, sizeof(m.cause), cause_of(x, &m));
 	x->cwd = m.cwd && strlen(m.cwd) < BOX_PATH_MAX + 16 ? strdup(m.cwd) : NULL;
 	m.cwd = x->cwd;

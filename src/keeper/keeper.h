@@ -90,6 +90,9 @@ struct keeper {
 	void (*on_exec)(struct keeper *k); /* a command is about to be given to init */
 	/* A command has ended, and this is what it used. */
 	void (*on_used)(struct keeper *k, const struct exec_record *r);
+	/* NULL: init knows it of each command. Else: has the box lost a process to want of memory
+	 * since the last call? */
+	bool (*ran_out)(struct keeper *k);
 	/* Freezes or thaws the box, before `paused` changes; a refusal changes nothing. */
 	int (*on_pause)(struct keeper *k, bool on, struct err *e);
 	/* Adds what the host knows of the box. */

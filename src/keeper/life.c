@@ -320,15 +320,18 @@ static void describe_status(char *ret, size_t size, const char *what, int status
 		snprintf(ret, size, "%s (status %d)", what, WEXITSTATUS(status));
 }
 
-/* Where commands are in no groups of their own, too much memory takes the whole box. */
-static bool ran_out_of_memory(struct keeper_life *l)
+/* Where commands are in no groups of their own, too much memory takes the whole box, or one of its
+ * processes: whose it was is not known, but that a command ended right then. */
+bool keeper_life_ran_out(struct keeper *k)
 {
+	struct keeper_life *l = life_of(k);
 	struct cgroup_stats now = {0};
+	bool lost;
 
-	if (l->wall->info->flags & WALL_EXEC_GROUPS || !(l->wall->info->flags & WALL_MEASURE))
-		return false;
 	l->wall->measure(&l->box, false, &now);
-	return now.oom_kills > 0;
+	lost = now.oom_kills > l->oom_kills;
+	l->oom_kills = now.oom_kills;
+	return lost;
 }
 
 static void on_init_exit(struct ev_child *c, int status)
@@ -347,7 +350,7 @@ static void on_init_exit(struct ev_child *c, int status)
 		break;
 	case LIFE_UP:
 		describe_status(cause, sizeof(cause), "init died", status);
-		if (ran_out_of_memory(l))
+		if (l->k.ran_out && l->k.ran_out(&l->k))
 			keeper_life_end(l,
 					&(struct keeper_end){.cause = "oom", .is_ordered = true});
 		else

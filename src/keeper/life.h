@@ -56,7 +56,8 @@ struct keeper_life {
 	struct ended_io ended_io;
 	struct yield yield;
 	bool yield_fails;
-	uint64_t busy_ms; /* since when it is watched closely */
+	uint64_t oom_kills; /* that were seen; see keeper.h, ran_out */
+	uint64_t busy_ms;   /* since when it is watched closely */
 	char cgroup_name[BOX_NAME_MAX + 12];
 	const struct wall_ops *wall;
 	struct wall_host host; /* ids and cgroup for the wall */
@@ -85,6 +86,8 @@ int keeper_life_run(struct keeper_config *config, int client_fd);
 int keeper_life_start(struct keeper_life *l, struct err *e);
 /* Gives back socket, cgroup, ids, and the volume of a kept box. Idempotent. */
 void keeper_life_release(struct keeper_life *l);
+/* For keeper.h, where a wall has no groups for commands. */
+bool keeper_life_ran_out(struct keeper *k);
 /* Ends the box, in whatever state it is. */
 void keeper_life_end(struct keeper_life *l, const struct keeper_end *end);
 

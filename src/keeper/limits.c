@@ -110,7 +110,8 @@ int keeper_limits_make_cgroup(struct keeper_life *l, struct err *e)
 			  : 0;
 	if (r < 0)
 		return r;
-	l->k.io_unknown = !cgroup_counts_commands(&l->cgroup);
+	l->k.io_unknown =
+		!cgroup_counts_commands(&l->cgroup) || !(l->wall->info->flags & WALL_EXEC_GROUPS);
 	if (!(l->cgroup.can & 1u << CGROUP_TREE))
 		keeper_note(&l->k,
 			    "no cgroup: %s; a command's tree is ended by walking its descendants",

@@ -171,7 +171,8 @@ static void put_stat(struct proc_files *t, struct buf *b, const struct cgroup_st
 		put_line(b, STAT_WIDTH, "cpu%u %" PRIu64 " 0 0 %" PRIu64 " 0 0 0 0 0 0", i,
 			 busy / t->cpus, idle / t->cpus);
 	buf_printf(b, "intr 0\nctxt 0\n");
-	put_line(b, LINE_WIDTH, "btime %" PRIu64, (clock_wall_ms() - clock_boot_ms()) / 1000);
+	put_line(b, LINE_WIDTH, "btime %" PRIu64,
+		 (clock_wall_ms() - clock_boot_ms() + t->booted_ms) / 1000);
 	put_line(b, LINE_WIDTH, "procs_running %u", running ? running : 1);
 	buf_printf(b, "procs_blocked 0\nsoftirq 0 0 0 0 0 0 0 0 0 0 0\n");
 }
@@ -223,7 +224,7 @@ int proc_files_write(struct proc_files *t, uint64_t now_ms, const struct cgroup_
 	uint64_t pids = now->pids > running ? now->pids : running + 1;
 	uint64_t all_ms = up_ms * t->cpus, busy_ms = now->cpu_us / 1000;
 	uint64_t idle_ms = all_ms > busy_ms ? all_ms - busy_ms : 0;
-	uint64_t boot_ms = now_ms + clock_boot_ms() - clock_mono_ms() + AHEAD_MS;
+	uint64_t boot_ms = now_ms + clock_boot_ms() - clock_mono_ms() - t->booted_ms + AHEAD_MS;
 	struct buf b;
 	int first = 0;
 
@@ -273,7 +274,7 @@ static int write_cpuinfo(struct proc_files *t)
 }
 
 int proc_files_open(struct proc_files *t, int *fds, uint64_t mem_bytes, bool mem_asked,
-		    unsigned cpus, struct err *e)
+		    unsigned cpus, bool own_kernel, struct err *e)
 {
 	struct cgroup_stats nothing = {0};
 	struct sysinfo info;
@@ -284,6 +285,7 @@ int proc_files_open(struct proc_files *t, int *fds, uint64_t mem_bytes, bool mem
 	if (mem_asked && sysinfo(&info) == 0)
 		have = (uint64_t)info.totalram * info.mem_unit;
 	*t = PROC_FILES_NONE;
+	t->booted_ms = own_kernel ? clock_boot_ms() : 0;
 	for (int i = 0; i < PROC_FILES_COUNT; i++)
 		t->fd[i] = take_fd(fds[i]);
 	/* No more than the limit, nor than the machine has. */

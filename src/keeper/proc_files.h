@@ -25,6 +25,7 @@ struct proc_files {
 	uint64_t mem_kb;	  /* the box has; 0: the host's own numbers are shown */
 	unsigned cpus;
 	uint64_t started_ms, written_ms; /* monotonic; written_ms 0: never */
+	uint64_t booted_ms;		 /* the kernel, since the host was */
 	uint64_t cpu_us;		 /* when last written */
 	double load[3];
 };
@@ -33,9 +34,9 @@ struct proc_files {
 
 /* Takes the files, in the order of wall_proc_names, and writes them. All of them -1: nothing is
  * ever written. mem_asked: the caller's word, which may be more than the machine has; a default
- * never is. */
+ * never is. own_kernel: the box's, which counts time from now on. */
 int proc_files_open(struct proc_files *t, int *fds, uint64_t mem_bytes, bool mem_asked,
-		    unsigned cpus, struct err *e);
+		    unsigned cpus, bool own_kernel, struct err *e);
 /* Is what is written older than that? */
 bool proc_files_is_old(const struct proc_files *t, uint64_t now_ms, uint64_t max_age_ms);
 /* Writes them anew. running: commands. Negative errno of the first write that failed. */

@@ -186,6 +186,9 @@ static int args_make(struct init_args *a, struct keeper_life *l, const struct ke
 	if (s->limits[LIMIT_PIDS] && keeper_limits_hold(l, LIMIT_PIDS)) {
 		snprintf(a->pids, sizeof(a->pids), "%" PRIu64, s->limits[LIMIT_PIDS]);
 		args_add(a, "--pids-limit", a->pids);
+		if (l->wall->info->pids_each && s->limits_asked & 1u << LIMIT_PIDS &&
+		    !s->best_effort)
+			args_add(a, "--pids-must", NULL);
 	}
 	cgroup_view_say(&l->cgroup, &grouped, &a->said);
 	if (a->said.memory[0])
@@ -270,19 +273,28 @@ static int prepare_keeper(struct keeper_life *l, struct err *e)
 		r = proc_files_open(
 			&l->proc_files, l->host.proc_fds,
 			keeper_limits_hold(l, LIMIT_MEM) ? l->config.spec.limits[LIMIT_MEM] : 0,
-			l->config.spec.limits_asked & 1u << LIMIT_MEM, keeper_limits_cpus(l), e);
+			l->config.spec.limits_asked & 1u << LIMIT_MEM, keeper_limits_cpus(l),
+			!(l->wall->info->flags & WALL_SHARED_KERNEL), e);
 	if (r < 0)
 		return r;
 	l->k.init_pid = l->box.pid;
 	return needs_init(l) ? 0 : confine(l, e);
 }
 
+static int find_program(const struct keeper_life *l, char ret[BOX_PATH_MAX], struct err *e)
+{
+	if (!l->config.wall_program)
+		return l->wall->info->program ? wall_program_find(l->wall->info, l->st.home, ret, e)
+					      : 0;
+	return str_copy(ret, BOX_PATH_MAX, l->config.wall_program)
+		       ? 0
+		       : err_errno(e, ENAMETOOLONG, "find the wall's program");
+}
+
 static int configure_wall(struct keeper_life *l, struct ready *r, int init_fd, struct err *e)
 {
 	const uint64_t *limits = l->config.spec.limits;
-	int rc = l->wall->info->program
-			 ? wall_program_find(l->wall->info, l->st.home, r->program, e)
-			 : 0;
+	int rc = find_program(l, r->program, e);
 
 	if (rc == 0)
 		rc = keeper_mounts_make(&r->mounts, &l->config, &l->st, e);
@@ -422,8 +434,11 @@ static int find_wall(struct keeper_life *l, struct err *e)
 	if (!(flags & WALL_PROC_FILES) && flags & WALL_SHARED_KERNEL)
 		keeper_note(&l->k, "/proc: memory, processors and load are the host's");
 	if (flags & WALL_GROUPED && !(flags & WALL_EXEC_GROUPS))
-		keeper_note(&l->k, "commands: not in groups of their own; a command's tree is "
-				   "ended by walking its descendants");
+		keeper_note(&l->k,
+			    "commands: not in groups of their own; a command's tree is "
+			    "ended by walking its descendants, at once: --grace is not kept");
+	if (flags & WALL_MEASURE && !(flags & WALL_EXEC_GROUPS))
+		l->k.ran_out = keeper_life_ran_out;
 	return 0;
 }
 

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "base/err.h"
+#include "base/limits.h"
 #include "store/state.h"
 
 #include <stdbool.h>
@@ -26,14 +27,18 @@ struct walls_tried {
 int walls_tried(struct state *s, const char *name, struct walls_tried *ret, struct err *e);
 int walls_set_tried(struct state *s, const char *name, const struct walls_tried *t, struct err *e);
 
-/* Puts a program in its place, from a descriptor that is open for reading: it is copied, and there
- * whole or not at all. */
-int walls_put_program(struct state *s, const char *name, const char *program, int fd,
-		      struct err *e);
+/* Held while a program is put there and tried: one caller at a time. Returns the descriptor. */
+int walls_lock(struct state *s, struct err *e);
+/* Copies a program, from a descriptor that is open for reading, beside its place: ret is where it
+ * can be tried. */
+int walls_stage(struct state *s, const char *name, int fd, char ret[BOX_PATH_MAX], struct err *e);
+/* It takes its place, or goes. */
+int walls_place(struct state *s, const char *name, const char *program, struct err *e);
+void walls_unstage(struct state *s, const char *name);
 /* Program, trial and what else was noted of it are gone; boxes that run go on. *ret: was anything
  * there? */
 int walls_remove(struct state *s, const char *name, bool *ret, struct err *e);
 
-/* Empty, or NULL: any may be. */
+/* Empty, or NULL: any may be. A file that names none is damaged. */
 int walls_min(struct state *s, char ret[WALLS_NAME_MAX], struct err *e);
 int walls_set_min(struct state *s, const char *name, struct err *e);

@@ -34,6 +34,8 @@ const struct wall_info wall_gvisor_info = {
 	.pids_each = 4,
 	.pids_more = 256,
 	.program = "runsc",
+	.current = "\n  -allow-suid",
+	.old = "with this old runsc: sudo, terminals, --pids, newer programs (ls)",
 	.holds = "a kernel of its own, within namespaces",
 };
 
@@ -112,6 +114,12 @@ static int try_program(const char *dir, size_t len, const char *program, char *r
 	return check_program(ret);
 }
 
+/* As a shell does: what cannot be looked at or executed is passed over. */
+static bool is_elsewhere(int r)
+{
+	return r == -ENOENT || r == -ENOTDIR || r == -EACCES;
+}
+
 int wall_program_find(const struct wall_info *w, const char *home, char ret[BOX_PATH_MAX],
 		      struct err *e)
 {
@@ -121,15 +129,15 @@ int wall_program_find(const struct wall_info *w, const char *home, char ret[BOX_
 
 	if (n < (int)sizeof(own))
 		r = try_program(own, (size_t)n, w->program, ret);
-	for (size_t len; r == -ENOENT && dirs && *dirs; dirs += len + (dirs[len] == ':')) {
+	for (size_t len; is_elsewhere(r) && dirs && *dirs; dirs += len + (dirs[len] == ':')) {
 		len = strcspn(dirs, ":");
 		r = try_program(dirs, len, w->program, ret);
 	}
-	if (r == -ENOENT)
+	if (is_elsewhere(r))
 		r = try_program("/usr/local/bin", strlen("/usr/local/bin"), w->program, ret);
-	if (r == -ENOENT)
+	if (is_elsewhere(r))
 		r = try_program("/usr/bin", strlen("/usr/bin"), w->program, ret);
-	if (r == -ENOENT)
+	if (is_elsewhere(r))
 		return err_set(e, ERR_UNSUPPORTED, ENOENT,
 			       "wall '%s' needs the program '%s': `cove wall add %s` gets it",
 			       w->name, w->program, w->name);
@@ -181,17 +189,26 @@ int wall_program_ask(const char *program, const char *word, size_t max, char **r
 	if (r == 0) {
 		r = read_answer(out[0], max, ret);
 		close(out[0]); /* one that says more ends by that */
-		if (r == -ETIMEDOUT)
-			kill(pid, SIGKILL);
-		status = child_wait(pid);
-		if (r == 0 && status == 127)
-			r = -ENOEXEC;
+		status = child_wait_for(pid, r < 0 ? 0 : ANSWER_MS);
+		if (r == 0 && status != 0) {
+			r = status < 0 ? status : status == 127 ? -ENOEXEC : -EPROTO;
+			free(take_ptr(*ret));
+		}
 	} else {
 		close(out[0]);
 	}
 	return r < 0 ? err_set(e, ERR_UNSUPPORTED, -r, "'%.100s' cannot be run: %s", program,
 			       strerror(-r))
 		     : 0;
+}
+
+bool wall_program_is_old(const struct wall_info *w, const char *program)
+{
+	enum { FLAGS_MAX = 256 << 10 };
+	autofree char *text = NULL;
+
+	return w->current && wall_program_ask(program, "flags", FLAGS_MAX, &text, NULL) == 0 &&
+	       !strstr(text, w->current);
 }
 
 int wall_program_version(const char *program, char *ret, size_t size, struct err *e)

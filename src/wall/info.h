@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/limits.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum wall_flag {
@@ -29,6 +30,8 @@ struct wall_info {
 	 * most, and how many there are besides. 0: they are the same. */
 	unsigned pids_each, pids_more;
 	const char *program; /* the file name of one that it needs; NULL: none */
+	const char *current; /* what one that is not too old says to `flags` */
+	const char *old;     /* what boxes lack with one that is, for people */
 	const char *holds;   /* what stands between a box and the host, for people */
 };
 
@@ -58,6 +61,8 @@ int wall_program_find(const struct wall_info *w, const char *home, char ret[BOX_
 /* What it says of that word as its argument, on both streams; at most so many bytes. One that does
  * not end is ended. The text is the caller's. */
 int wall_program_ask(const char *program, const char *word, size_t max, char **ret, struct err *e);
+/* Is it there, but older than the wall was made for? */
+bool wall_program_is_old(const struct wall_info *w, const char *program);
 /* Its version: the first line of --version, without its name. "unknown" where it says none. */
 int wall_program_version(const char *program, char *ret, size_t size, struct err *e);
 

@@ -83,7 +83,7 @@ struct wall_config {
 /* Lines that say what stands between a box and the kernel, and in `missing` what this kernel could
  * not give it; for `inspect`. */
 struct wall_report {
-	char walls[512], missing[1536];
+	char walls[512], missing[2560];
 };
 
 struct wall_box {

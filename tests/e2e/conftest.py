@@ -253,11 +253,12 @@ def inner_root(cove, shared):
 LACKS = {
     "gvisor": {
         "EXEC_GROUPS": "commands: not in groups of their own",
+        "PIDS_EXACT": "--pids is kept a little late",
         "GROUP_VIEW": "limits are not shown at /sys/fs/cgroup",
         "CPU_LIST": "/proc/self/status does not list processors",
         "SHARED_FIFOS": "FIFOs and sockets made there stay in the box",
         "SHARED_GROUPS": "of a group that the box does not have",
-        "SHARED_LINKS": "no hard links and no times of",
+        "ALL_CALLS": "a few flags of system calls are unknown",
         "HOLES": "holes in files are not seen",
         "IPV6_LISTENERS": "programs that listen on IPv6 are not found",
     },

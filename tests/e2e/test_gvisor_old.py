@@ -48,6 +48,33 @@ def test_shell_exec_and_files(cove, old, tmp):
     assert (tmp / "h").read_bytes() == (tmp / "f").read_bytes()
 
 
+def test_a_limit_that_was_asked_for(cove):
+    """It has no groups that bound a box's processes: refused, and with --best-effort noted."""
+    flags = ("create", "--wall", "gvisor", "--pids", "40")
+    assert "--best-effort" in cove.fails("unsupported", *flags, env={"PATH": "/usr/bin:/bin"})
+    box = start(cove, "--pids", "40", "--best-effort")
+    assert any(line.startswith("pids:") for line in cove.inspect(box)["not_enforced"])
+    assert cove("run", "--wall", "gvisor", "--mem", "0", "--", "true", env={"PATH": "/usr/bin:/bin"}).rc == 0
+
+
+def test_one_that_was_added_stays(new_home, tmp):
+    """Whatever else is said to be one."""
+    cove = new_home(PATH="/usr/bin:/bin")
+    cove("wall", "add", "gvisor", OLD).ok()
+    kept = f"{cove.home}/walls/gvisor/runsc"
+    bytes_of_it = os.stat(kept).st_size
+    (tmp / "bad").write_text("#!/bin/sh\necho runsc version 1\n")
+    (tmp / "bad").chmod(0o755)
+    for path in (tmp / "nothing", tmp, tmp / "bad", "/bin/true"):
+        assert cove("wall", "add", "gvisor", path).rc in (2, 125)
+        assert os.stat(kept).st_size == bytes_of_it
+        assert sorted(os.listdir(os.path.dirname(kept))) in (["runsc", "tried"], ["known", "runsc", "tried"])
+    cove("run", "--wall", "gvisor", "--", "true").ok()
+    cove("wall", "add", "gvisor").ok()
+    cove("wall", "rm", "gvisor").ok()
+    assert not os.path.exists(os.path.dirname(kept))
+
+
 def test_what_is_given(cove, tmp):
     for name in ("rw", "ro"):
         (tmp / name).mkdir()

@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from conftest import needs_base
+from conftest import needs_base, needs_flag
 
 pytestmark = pytest.mark.once("root")
 
@@ -62,6 +62,7 @@ def test_a_package_links_its_manual_pages_as_a_jdk_does(cove, box, inner_root):
     cove("exec", "-u", "root", box, "--", "sh", "-c", f"{link} && readlink /usr/share/man/man1/tryme.1.gz").ok()
 
 
+@needs_flag("ALL_CALLS")
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="has numbers of x86-64")
 def test_calls_that_ordinary_programs_make(cove, shared):
     assert cove("exec", shared, "--", "python3", "-c", CALLS).ok().text == ""

@@ -1,6 +1,6 @@
 """What an error says to a person: what to type next. Everywhere else tests ask for the error's kind (Cove.fails)."""
 import pytest
-from conftest import not_root
+from conftest import needs_flag, not_root
 
 pytestmark = pytest.mark.once("user")
 
@@ -88,6 +88,7 @@ def test_a_limit_that_is_refused(cove, flag, value):
         assert flag in message and any(way in reason for way in ways), message
 
 
+@needs_flag("PIDS_EXACT")
 @pytest.mark.once("both")
 def test_as_many_processes_as_there_may_be(cove):
     made = cove("create", "--pids", "64")

@@ -5,15 +5,13 @@ import subprocess
 
 import pytest
 
-from conftest import IS_ROOT, WALL, lacks, needs_base, needs_flag, needs_root, not_root, remove_tree
+from conftest import IS_ROOT, WALL, needs_base, needs_flag, needs_root, not_root, remove_tree
 
 BOX_IDS = range(0x7fff0000, 0x80000000)  # src/storage/share.h
 # Box A, as root and as another user inside.
 WRITE = """set -e
 mkdir -p d/e; echo 1 > d/e/f; echo 2 > g; ln -s g l; mkdir -m 700 closed; echo 3 > closed/f; chmod 600 g
 echo 4 > other; chown 33:33 other; mkfifo pipe; ln g hard; chown 1000:1000 d"""
-if lacks("SHARED_LINKS"):
-    WRITE = WRITE.replace("ln g hard; ", "")
 # Box B, as root.
 CHANGE = """set -e
 test "$(stat -c %u:%g g other d closed/f | tr '\\n' ' ')" = '0:0 33:33 1000:1000 0:0 '
@@ -182,7 +180,6 @@ def chown(cove, *dirs):
     return cove("workspace", "chown", "--json", *dirs).ok().json
 
 
-@needs_flag("SHARED_LINKS")
 def test_files_are_given_back(cove, work, tmp, inner_root):
     (tmp / "outside").write_text("x")
     as_root(cove, work, WRITE + f"; ln -s {tmp}/outside out; ln -s / top").ok()

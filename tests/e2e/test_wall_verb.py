@@ -56,9 +56,13 @@ def test_the_weakest_that_may_be(new_home):
     for word in ("stronger\n", "", "\n", "native native\n"):
         with open(f"{cove.home}/walls/min", "w", encoding="ascii") as f:
             f.write(word)
+        kind = "denied" if word.strip() else "damaged"
+        cove.fails(kind, "run", "--wall", "auto", "--", "true")
+        cove.fails(kind, "create")
         if word.strip():
-            cove.fails("denied", "run", "--wall", "auto", "--", "true")
-            cove.fails("denied", "create")
+            assert cove("wall", "min").ok().text == word
+        else:
+            assert "wall min" in cove.fails("damaged", "wall", "min")
     with open(f"{cove.home}/walls/min", "w", encoding="ascii") as f:
         f.write("stronger\n")
     assert cove("exec", box, "--", "true").rc == 0  # it runs, and goes on

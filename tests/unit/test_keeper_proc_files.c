@@ -27,7 +27,7 @@ static void place_init(struct place *p, uint64_t mem_bytes, unsigned cpus)
 		fds[i] = openat(p->run_fd, wall_proc_names[i], O_RDWR | O_CREAT | O_CLOEXEC, 0444);
 		CHECK(fds[i] >= 0);
 	}
-	CHECK_EQ(proc_files_open(&p->t, fds, mem_bytes, mem_bytes > 0, cpus, NULL), 0);
+	CHECK_EQ(proc_files_open(&p->t, fds, mem_bytes, mem_bytes > 0, cpus, false, NULL), 0);
 	for (int i = 0; i < PROC_FILES_COUNT; i++)
 		CHECK_EQ(fds[i], -1);
 }
@@ -214,10 +214,10 @@ TEST(a_file_that_cannot_be_written)
 	struct proc_files t;
 	struct err e = {0};
 
-	CHECK_EQ(proc_files_open(&t, fds, 0, false, 1, &e), 0);
+	CHECK_EQ(proc_files_open(&t, fds, 0, false, 1, false, &e), 0);
 	for (int i = 0; i < PROC_FILES_COUNT; i++)
 		fds[i] = open("/dev/full", O_RDWR | O_CLOEXEC);
-	CHECK_EQ(proc_files_open(&t, fds, 0, false, 1, &e), -ENOSPC);
+	CHECK_EQ(proc_files_open(&t, fds, 0, false, 1, false, &e), -ENOSPC);
 	CHECK_EQ(proc_files_write(&t, 1, &(struct cgroup_stats){0}, 0), -ENOSPC);
 	for (int i = 0; i < PROC_FILES_COUNT; i++)
 		close(t.fd[i]);

@@ -15,6 +15,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static void put_strings(struct json *j, const char *key, const char *const *list)
 {
@@ -75,7 +76,19 @@ static void put_limits(struct json *j, const struct wall_config *c)
 	json_array_end(j);
 }
 
-static int put_args(struct json *j, const struct gvisor_build *g)
+/* JSON is UTF-8: another byte would become another text, and a directory lie elsewhere. */
+static int check_texts(const struct gvisor_build *g)
+{
+	for (char *const *arg = g->config->init_argv; *arg; arg++)
+		if (!str_is_utf8(*arg, strlen(*arg)))
+			return -EILSEQ;
+	for (size_t i = 0; i < g->given_count; i++)
+		if (!str_is_utf8(g->given[i].dst, strlen(g->given[i].dst)))
+			return -EILSEQ;
+	return 0;
+}
+
+static void put_args(struct json *j, const struct gvisor_build *g)
 {
 	char *const *arg = g->config->init_argv;
 
@@ -85,11 +98,8 @@ static int put_args(struct json *j, const struct gvisor_build *g)
 		json_str(j, GVISOR_BOX_INIT);
 		arg++;
 	}
-	for (; *arg; arg++) {
-		if (!str_is_utf8(*arg, strlen(*arg)))
-			return -EILSEQ;
+	for (; *arg; arg++)
 		json_str(j, *arg);
-	}
 	json_str(j, "--engine");
 	if (plan_is_shared(g->config))
 		json_str(j, "--engine-shared");
@@ -104,20 +114,18 @@ static int put_args(struct json *j, const struct gvisor_build *g)
 		json_str(j, g->is_led ? "led" : "plain");
 	}
 	json_array_end(j);
-	return 0;
 }
 
 /* As guest_hold_caps leaves them: with strict init keeps what it needs to become others by what it
  * inherits, and nothing is in bounds for anybody else. What init alone has is never in bounds: it
  * gets it by inheritance, which it stops. */
-static int put_process(struct json *j, const struct gvisor_build *g)
+static void put_process(struct json *j, const struct gvisor_build *g)
 {
 	static const char *const env[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:"
 					  "/sbin:/bin",
 					  NULL};
 	/* An old runsc gives its sandbox process what is listed here, on the host. */
 	bool strict = g->config->strict, more = g->runsc.has & GVISOR_SETTINGS;
-	int r;
 
 	json_key(j, "process");
 	json_object_begin(j);
@@ -127,9 +135,7 @@ static int put_process(struct json *j, const struct gvisor_build *g)
 	json_kv_u64(j, "uid", 0);
 	json_kv_u64(j, "gid", 0);
 	json_object_end(j);
-	r = put_args(j, g);
-	if (r < 0)
-		return r;
+	put_args(j, g);
 	put_strings(j, "env", env);
 	json_kv_str(j, "cwd", "/");
 	json_key(j, "capabilities");
@@ -142,7 +148,6 @@ static int put_process(struct json *j, const struct gvisor_build *g)
 	put_limits(j, g->config);
 	json_kv_bool(j, "noNewPrivileges", strict);
 	json_object_end(j);
-	return 0;
 }
 
 /* options: until NULL. */
@@ -165,14 +170,20 @@ static void put_mount(struct json *j, const char *dst, const char *type, const c
 	json_object_end(j);
 }
 
+static uint64_t machine_bytes(void)
+{
+	return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
 static void put_mounts(struct json *j, const struct gvisor_build *g)
 {
 	const struct wall_config *c = g->config;
-	char shm[40] = "size=50%", from[64], to[64];
+	char shm[40], from[64], to[64];
 
-	if (c->limits.mem_bytes / 2 > 0)
-		snprintf(shm, sizeof(shm), "size=%llu",
-			 (unsigned long long)c->limits.mem_bytes / 2);
+	/* An old runsc knows no shares of the memory. */
+	snprintf(shm, sizeof(shm), "size=%llu",
+		 (unsigned long long)(c->limits.mem_bytes ? c->limits.mem_bytes : machine_bytes()) /
+			 2);
 	json_key(j, "mounts");
 	json_array_begin(j);
 	put_mount(j, "/proc", "proc", "proc", "nosuid", "nodev", "noexec", NULL);
@@ -207,14 +218,14 @@ static void put_mounts(struct json *j, const struct gvisor_build *g)
 int gvisor_bundle_write(const struct gvisor_build *g, struct buf *out)
 {
 	struct json j;
-	int r;
+	int r = check_texts(g);
 
+	if (r < 0)
+		return r;
 	json_init(&j, out);
 	json_object_begin(&j);
 	json_kv_str(&j, "ociVersion", "1.0.2");
-	r = put_process(&j, g);
-	if (r < 0)
-		return r;
+	put_process(&j, g);
 	json_key(&j, "root");
 	json_object_begin(&j);
 	json_kv_str(&j, "path", GVISOR_TREE);

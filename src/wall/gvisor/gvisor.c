@@ -8,11 +8,12 @@
  *	kill		ends runsc; the kernel ends the sandbox and the gofer with it
  *
  * What would be in the way of an escaped program is thus gVisor's kernel and filter first and then
- * what stands around a native box; it finds nothing of the host's in sight. Nothing of runsc's is
- * left on the host either: its state and its mounts are in memory that goes with the namespaces.
+ * a native box's namespaces, ids and groups; it finds nothing of the host's in sight. Nothing of
+ * runsc's is left on the host either: its state and its mounts are in memory that goes with the
+ * namespaces.
  *
- * The wire is the sandbox's standard input and output, and init's program one more descriptor. No
- * others are passed in.
+ * The wire is the sandbox's standard input and output, its standard error leads here until init is
+ * ready, and init's program is one more descriptor. No others are passed in.
  */
 #include "wall/gvisor/gvisor.h"
 #include "base/fd.h"
@@ -23,11 +24,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 
-enum { GVISOR_START_MS = 60 * 1000, GVISOR_COMPLAINT = 120 };
+enum { GVISOR_START_MS = 40 * 1000, /* before who made the box gives up */ GVISOR_COMPLAINT = 120 };
 
 static void free_build(struct gvisor_build *g)
 {
@@ -111,23 +115,40 @@ static void read_complaint(int fd, char ret[GVISOR_COMPLAINT])
 	ret[len] = 0;
 }
 
+/* Its own failure has a status that no program's end gives it; what it was killed by, and what init
+ * ended with, say nothing about it. */
+static bool gave_up(const struct wall_box *b)
+{
+	enum { RUNSC_FAILED = 128, ENDS_MS = 5000 };
+	struct pollfd end = {.fd = b->pidfd, .events = POLLIN};
+	siginfo_t info = {0};
+
+	/* The wire may end a little before it does. */
+	return poll(&end, 1, ENDS_MS) == 1 &&
+	       waitid(P_PIDFD, (id_t)b->pidfd, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+	       info.si_pid != 0 && info.si_code == CLD_EXITED && info.si_status == RUNSC_FAILED;
+}
+
 /* silence: what to say where neither runsc nor init said anything. */
-static int fail_start(struct gvisor_build *g, const char *silence, struct err *e)
+static int fail_start(struct gvisor_build *g, const struct wall_box *b, const char *silence,
+		      struct err *e)
 {
 	char why[GVISOR_COMPLAINT];
 	const char *platform = gvisor_platform(&g->runsc);
-	bool other = gvisor_learn(g->note, g->program, &g->runsc, false);
+	bool is_own = gave_up(b);
+	bool other = is_own && gvisor_learn(g->note, g->program, &g->runsc, false);
 
 	read_complaint(g->errors[0], why);
-	return err_set(e, ERR_UNSUPPORTED, EIO, "gVisor (%.40s, %s) cannot start the box: %s%s%s",
-		       g->config->program, platform, why[0] ? why : silence,
-		       other ? "; the next start tries " : "",
+	return err_set(e, is_own || why[0] ? ERR_UNSUPPORTED : ERR_INTERNAL, EIO,
+		       "gVisor (%.40s, %s) cannot start the box: %s%s%s", g->config->program,
+		       platform, why[0] ? why : silence, other ? "; the next start tries " : "",
 		       other ? gvisor_platform(&g->runsc) : "");
 }
 
 static int await_init(struct gvisor_build *g, const struct wall_box *b, struct err *e)
 {
 	struct pollfd on[] = {{.fd = b->rfd, .events = POLLIN}, {.fd = b->pidfd, .events = POLLIN}};
+	char first;
 	int r;
 
 	do {
@@ -135,15 +156,15 @@ static int await_init(struct gvisor_build *g, const struct wall_box *b, struct e
 	} while (r < 0 && errno == EINTR);
 	if (r < 0)
 		return err_errno(e, errno, "wait for gVisor");
-	if (r > 0 && on[0].revents & POLLIN && !(on[0].revents & (POLLHUP | POLLERR)))
+	if (r > 0 && recv(b->rfd, &first, 1, MSG_PEEK | MSG_DONTWAIT) == 1)
 		return 0;
-	return fail_start(g, r == 0 ? "no answer within a minute" : "it ended without a word", e);
+	return fail_start(g, b, r == 0 ? "no answer in time" : "it ended without a word", e);
 }
 
 static void report(const struct gvisor_build *g, struct wall_box *b)
 {
 	const struct wall_config *c = g->config;
-	bool is_led = strcmp(b->network, "proxy") != 0, has_suid = g->runsc.has & GVISOR_SUID;
+	size_t have = strlen(b->report.missing); /* of what stands around it */
 
 	snprintf(b->report.walls, sizeof(b->report.walls),
 		 "gvisor: a kernel of its own (runsc %s, platform %s, network %s)\n"
@@ -155,24 +176,22 @@ static void report(const struct gvisor_build *g, struct wall_box *b)
 		 c->net.on ? "by sockets of the box's own network" : "inside only",
 		 guest_hold_caps_text(c->strict), plan_is_shared(c) ? "; no set-user-ID files" : "",
 		 c->strict ? "no_new_privs\n" : "");
-	snprintf(b->report.missing, sizeof(b->report.missing),
-		 "%s%s"
+	snprintf(b->report.missing + have, sizeof(b->report.missing) - have,
+		 "%s"
 		 "beyond --mem, or in a storm of forks, the whole box ends, not one command\n"
-		 "refused forks and connections are not known per command\n"
+		 "refused forks and connections are not known per command, and --pids is kept a "
+		 "little "
+		 "late\n"
 		 "numbers of the box count gVisor's own processes and memory too\n"
 		 "shared directories: FIFOs and sockets made there stay in the box, files of a "
 		 "group that the box does not have can be used as others can, and a change of mode "
 		 "or time in a read-only part answers success and does nothing\n"
-		 "with a writable directory of the host's there are no hard links and no times of "
-		 "symbolic links in all of the box: `cp -a` and `cove cp` of such a link fail\n"
 		 "limits are not shown at /sys/fs/cgroup\n"
 		 "/proc/self/status does not list processors\n"
+		 "a few flags of system calls are unknown to gVisor (RWF_DSYNC)\n"
 		 "holes in files are not seen by gVisor: they are copied as zeros\n"
 		 "programs that listen on IPv6 are not found by `cove ports`\n",
-		 is_led ? ""
-			: "network: this kernel does not redirect: only programs that use the "
-			  "proxy variables reach the door\n",
-		 has_suid || c->strict
+		 g->runsc.has & GVISOR_SUID || c->strict
 			 ? ""
 			 : "runsc is old: sudo does not work, newer programs fail (ls), and the "
 			   "directory of a shell is not known\n");
@@ -183,8 +202,8 @@ static int gvisor_await(struct wall_box *b, struct err *e)
 	struct gvisor_build *g = native_own(b);
 	int r = native_await(b, e);
 
-	if (native_own(b)) /* abort frees it */
-		return r;
+	if (r < 0)
+		return r; /* abort frees it */
 	fd_close(&g->errors[1]);
 	r = await_init(g, b, e);
 	if (r == 0) {

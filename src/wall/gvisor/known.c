@@ -6,7 +6,6 @@
  * that is missing, of another program or not readable means that it is asked again. Which platform
  * runs on this host no question answers: that is learned from the first boxes.
  */
-#include "base/child.h"
 #include "base/fd.h"
 #include "base/str.h"
 #include "wall/gvisor/gvisor.h"
@@ -47,20 +46,27 @@ static void make_key(const struct stat *st, char ret[KEY_MAX])
 		 (uint64_t)st->st_ctim.tv_sec, (unsigned long)st->st_ctim.tv_nsec);
 }
 
-static bool read_known(const char *path, const char *key, struct gvisor_program *ret)
+/* False: of another program, or no such line. */
+static bool read_line(char *text, const char *key, struct gvisor_program *ret)
 {
-	autofree char *text = NULL;
 	size_t n = strlen(key);
 	unsigned has;
 	int at = 0;
 
-	if (fd_read_file(AT_FDCWD, path, LINE_MAX_BYTES, &text, NULL) < 0 ||
-	    strncmp(text, key, n) != 0 || text[n] != ' ' ||
-	    sscanf(text + n + 1, "%x %n", &has, &at) != 1 || at == 0)
+	if (strncmp(text, key, n) != 0 || text[n] != ' ' ||
+	    sscanf(text + n + 1, "%8x %n", &has, &at) != 1 || at == 0)
 		return false;
 	ret->has = has;
 	text[strcspn(text, "\n")] = 0;
 	return str_copy(ret->version, sizeof(ret->version), text + n + 1 + at);
+}
+
+static bool read_known(const char *path, const char *key, struct gvisor_program *ret)
+{
+	autofree char *text = NULL;
+
+	return fd_read_file(AT_FDCWD, path, LINE_MAX_BYTES, &text, NULL) == 0 &&
+	       read_line(text, key, ret);
 }
 
 /* Always as long, for the same program: so it can be written over. */
@@ -125,18 +131,23 @@ int gvisor_know(const struct wall_config *c, int fd, struct gvisor_program *ret,
 			write_known(c->state_dir, path, key, ret);
 	}
 	if (r == 0 && !(ret->has & GVISOR_RAN)) /* who learns it may open nothing any more */
-		*ret_note = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+		*ret_note = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
 	return r;
 }
 
 bool gvisor_learn(int note, int fd, struct gvisor_program *p, bool came_up)
 {
-	char key[KEY_MAX];
+	char key[KEY_MAX], line[LINE_MAX_BYTES] = "";
+	struct gvisor_program now;
 	struct stat st;
 
 	if (note < 0 || fstat(fd, &st) < 0 || (!came_up && !(p->has & GVISOR_SYSTRAP)))
 		return false;
-	p->has ^= came_up ? GVISOR_RAN : GVISOR_PTRACE;
 	make_key(&st, key);
+	/* Another box may have come up meanwhile. */
+	if (pread(note, line, sizeof(line) - 1, 0) <= 0 || !read_line(line, key, &now) ||
+	    now.has & GVISOR_RAN)
+		return false;
+	p->has = came_up ? p->has | GVISOR_RAN : p->has ^ GVISOR_PTRACE;
 	return write_line(note, key, p) == 0 && !came_up;
 }

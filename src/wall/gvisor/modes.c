@@ -5,8 +5,9 @@
  * as well. The box's own filter (filter/box.syscalls, "shared") refuses to make one, inside
  * gVisor's kernel; this one is for a box that has taken over that kernel and asks the gofer.
  *
- * It says nothing of other calls, or of calls of another architecture: gVisor's filters do, and
- * theirs have to see what the box's programs call by any name.
+ * It says nothing of other calls, or of calls of another architecture: gVisor's own filters are
+ * lists of what is allowed. openat2 is among them, whose mode is in memory where no filter sees it;
+ * without it the gofer can make no hard link.
  */
 #include "filter/filter.h"
 #include "wall/gvisor/gvisor.h"
@@ -30,7 +31,7 @@
 
 enum { AT_NR = 0, AT_ARCH = 4, AT_ARGS = 16 };
 enum { LOAD = 0x20, JEQ = 0x15, JSET = 0x45, RET = 0x06 };
-enum { FCHMODAT2 = 452, OPENAT2 = 437, TMPFILE = 020000000, NO_ARG = -1 };
+enum { FCHMODAT2 = 452, TMPFILE = 020000000, NO_ARG = -1 };
 
 /* Of each call which argument is the mode, and which the flags that say whether there is one. */
 static const struct {
@@ -42,7 +43,7 @@ static const struct {
 	{SYS_open, 2, 1},
 #endif
 	{SYS_fchmod, 1, NO_ARG},  {SYS_fchmodat, 2, NO_ARG}, {FCHMODAT2, 2, NO_ARG},
-	{SYS_mknodat, 2, NO_ARG}, {SYS_openat, 3, 2},	     {OPENAT2, NO_ARG, NO_ARG},
+	{SYS_mknodat, 2, NO_ARG}, {SYS_openat, 3, 2},
 };
 
 enum { CALLS = sizeof(calls) / sizeof(calls[0]), OPS = 4 + 9 * CALLS };
@@ -72,14 +73,10 @@ int gvisor_hold_modes(void)
 			ops[n++] = (struct filter_op){JSET, 1, 0, O_CREAT | TMPFILE};
 			ops[n++] = allow;
 		}
-		if (calls[i].mode != NO_ARG) {
-			ops[n++] = (struct filter_op){LOAD, 0, 0, at_argument(calls[i].mode)};
-			ops[n++] = (struct filter_op){JSET, 0, 1, S_ISUID | S_ISGID};
-			ops[n++] = (struct filter_op){RET, 0, 0, RET_ERRNO | EPERM};
-			ops[n++] = allow;
-		} else { /* its mode is in memory: as on a kernel without the call */
-			ops[n++] = (struct filter_op){RET, 0, 0, RET_ERRNO | ENOSYS};
-		}
+		ops[n++] = (struct filter_op){LOAD, 0, 0, at_argument(calls[i].mode)};
+		ops[n++] = (struct filter_op){JSET, 0, 1, S_ISUID | S_ISGID};
+		ops[n++] = (struct filter_op){RET, 0, 0, RET_ERRNO | EPERM};
+		ops[n++] = allow;
 		ops[is_other] =
 			(struct filter_op){JEQ, 0, (uint8_t)(n - is_other - 1), calls[i].nr};
 	}

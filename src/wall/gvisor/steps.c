@@ -67,12 +67,14 @@ static const struct wall_mount *find_mount(const struct wall_config *c, const ch
 	return NULL;
 }
 
+/* What the host's image brings is in the tree only. */
 static bool is_below_another(const struct enter *n, const char *dst)
 {
 	for (size_t i = 0; i < n->given_count; i++) {
 		size_t len = strlen(n->given[i].dst);
 
-		if (strncmp(dst, n->given[i].dst, len) == 0 && dst[len] == '/')
+		if (find_mount(n->plan->config, n->given[i].dst) &&
+		    strncmp(dst, n->given[i].dst, len) == 0 && dst[len] == '/')
 			return true;
 	}
 	return false;
@@ -265,9 +267,10 @@ static int become_runsc(struct enter *n, int wire, int *status)
 	int r;
 
 	make_arguments(g, argv);
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+	/* Without a network its parts are in a user namespace more, with a root of its own. */
+	r = caps_bound(RUNSC_CAPS | (g->config->net.on ? 0 : CAP_BIT(CAP_SETFCAP)));
+	if (r == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return -errno;
-	r = caps_bound(RUNSC_CAPS);
 	if (r == 0 && plan_is_shared(g->config))
 		r = gvisor_hold_modes();
 	if (r < 0)
@@ -281,7 +284,9 @@ static int become_runsc(struct enter *n, int wire, int *status)
 		if ((i < STATUS ? dup2(from[i], i) : dup3(from[i], i, O_CLOEXEC)) < 0)
 			return -errno;
 	*status = STATUS;
-	sys_close_range(STATUS + 1, ~0u, 0);
+	r = sys_close_range(STATUS + 1, ~0u, 0);
+	if (r < 0)
+		return r;
 	execve(GVISOR_PROGRAM, (char *const *)(uintptr_t)argv, env);
 	return -errno;
 }

@@ -177,6 +177,10 @@ static void report(const struct plan *p, struct wall_report *ret)
 			"network: this kernel does not redirect (nftables: %s): only programs that "
 			"use the proxy variables reach the door\n",
 			strerror(p->net_missing));
+	if (p->become) { /* another wall's: it says the rest */
+		snprintf(ret->missing, sizeof(ret->missing), "%s%s", net, core);
+		return;
+	}
 	if (p->landlock_abi > 0)
 		snprintf(landlock, sizeof(landlock), "landlock: ABI %d\n", p->landlock_abi);
 	if (p->filter & FILTER_BOX_SHARED)
