@@ -6,7 +6,10 @@
 #include "store_home.h"
 
 #include <errno.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 
 static char program[128];
 
@@ -89,20 +92,27 @@ TEST(a_program_that_changed_is_asked_again)
 	CHECK_EQ(times_asked(&c), 2);
 }
 
+/* Of another program, cut off, or no numbers: it is asked again. */
 TEST(what_is_kept_may_be_anything)
 {
-	static const char *const texts[] = {
-		"", "x", "form3:", "form3: zz", "\n", "form2:1:2:3:4.5 f v"};
+	static const char *const rests[] = {"", " ", " zz v\n", " 8", "x 8 v\n"};
 	struct wall_config c = with_program("systrap");
-	char path[160];
+	char path[160], key[128] = "", text[160];
+	int fd;
 
 	CHECK_STR(platform(&c), "systrap");
 	snprintf(path, sizeof(path), "%s/walls/gvisor/known", c.state_dir);
-	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-		autoclose int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
-
-		CHECK_EQ(fd_write_full(fd, texts[i], strlen(texts[i])), 0);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	CHECK(read(fd, key, sizeof(key) - 1) > 0);
+	close(fd);
+	key[strcspn(key, " ")] = 0;
+	for (size_t i = 0; i < sizeof(rests) / sizeof(rests[0]); i++) {
+		snprintf(text, sizeof(text), "%s%s", key, rests[i]);
+		fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+		CHECK_EQ(fd_write_full(fd, text, strlen(text)), 0);
+		close(fd);
 		CHECK_STR(platform(&c), "systrap");
+		CHECK_EQ(times_asked(&c), (long)i + 2);
 	}
 }
 
@@ -153,6 +163,57 @@ TEST(arguments_in_the_bundle)
 			      NULL);
 		buf_done(&text);
 	}
+}
+
+/* In a process of its own: a filter stays. Each is tried as the filter's reader would. */
+static int try_modes(const char *dir)
+{
+	enum { BAD = 04755, WORSE = 02755, GOOD = 0755, STICKY = 01777, FCHMODAT2 = 452 };
+	char file[160];
+	int fd;
+
+	snprintf(file, sizeof(file), "%s/f", dir);
+	fd = open(file, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+	if (fd < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || gvisor_hold_modes() < 0)
+		return 1;
+	if (fchmod(fd, GOOD) < 0 || fchmodat(AT_FDCWD, file, 0640, 0) < 0 ||
+	    fchmodat(AT_FDCWD, dir, STICKY, 0) < 0)
+		return 2;
+	if (fchmod(fd, BAD) == 0 || errno != EPERM || fchmod(fd, WORSE) == 0)
+		return 3;
+	if (syscall(SYS_fchmodat, AT_FDCWD, file, BAD) == 0 || errno != EPERM)
+		return 4;
+	if (syscall(FCHMODAT2, AT_FDCWD, file, BAD, 0) == 0 || (errno != EPERM && errno != ENOSYS))
+		return 5;
+	/* A mode that is not looked at is no mode. */
+	if (syscall(SYS_openat, AT_FDCWD, file, O_RDONLY | O_CLOEXEC, BAD) < 0)
+		return 6;
+	snprintf(file, sizeof(file), "%s/g", dir);
+	if (syscall(SYS_openat, AT_FDCWD, file, O_CREAT | O_WRONLY, BAD) >= 0 || errno != EPERM)
+		return 7;
+	if (syscall(SYS_openat, AT_FDCWD, dir, O_TMPFILE | O_WRONLY, WORSE) >= 0 || errno != EPERM)
+		return 8;
+	if (mknodat(AT_FDCWD, file, S_IFREG | BAD, 0) == 0 || errno != EPERM)
+		return 9;
+#ifdef SYS_chmod
+	if (syscall(SYS_chmod, dir, BAD) == 0 || syscall(SYS_creat, file, BAD) >= 0 ||
+	    syscall(SYS_open, file, O_CREAT | O_WRONLY, BAD) >= 0 ||
+	    syscall(SYS_mknod, file, S_IFREG | BAD, 0) == 0)
+		return 10;
+#endif
+	return access(file, F_OK) == 0 ? 11 : 0;
+}
+
+TEST(no_set_user_id_files)
+{
+	const char *dir = home_make();
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(try_modes(dir));
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
 }
 
 TAP_MAIN

@@ -49,15 +49,16 @@ static void make_key(const struct stat *st, char ret[KEY_MAX])
 /* False: of another program, or no such line. */
 static bool read_line(char *text, const char *key, struct gvisor_program *ret)
 {
+	char *end = strchr(text, '\n'); /* one that was cut off has none */
 	size_t n = strlen(key);
 	unsigned has;
 	int at = 0;
 
-	if (strncmp(text, key, n) != 0 || text[n] != ' ' ||
+	if (!end || strncmp(text, key, n) != 0 || text[n] != ' ' ||
 	    sscanf(text + n + 1, "%8x %n", &has, &at) != 1 || at == 0)
 		return false;
 	ret->has = has;
-	text[strcspn(text, "\n")] = 0;
+	*end = 0;
 	return str_copy(ret->version, sizeof(ret->version), text + n + 1 + at);
 }
 
