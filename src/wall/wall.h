@@ -12,7 +12,7 @@
  * remedy.
  *
  * The configuration says what the box is. What the keeper holds on this host for it is apart
- * (host.h): a wall with an engine, a kernel or a machine of its own does not look there.
+ * (host.h): a wall whose boxes are no processes of this host does not look there.
  */
 #pragma once
 

@@ -18,13 +18,14 @@
  *	/covers	files for the box's /proc		/cove-trust	what the box trusts
  *	/proc	of the outer pid namespace		/dev, /tmp	runsc's own
  */
-#define GVISOR_TREE	"/root"
-#define GVISOR_TRUST	"/cove-trust"
-#define GVISOR_COVERS	"/covers"
-#define GVISOR_START	"/tmp/.cove-start" /* in the box: see steps.c */
-#define GVISOR_PROGRAM	"/runsc"
-#define GVISOR_INIT	"/init/cove-init" /* without GVISOR_SETTINGS, and: */
-#define GVISOR_BOX_INIT "/dev/cove-init"  /* in the box */
+#define GVISOR_TREE    "/root"
+#define GVISOR_TRUST   "/cove-trust"
+#define GVISOR_COVERS  "/covers"
+#define GVISOR_START   "/tmp/.cove-start" /* in the box: see steps.c */
+#define GVISOR_PROGRAM "/runsc"
+/* For a runsc that takes no descriptor of init's program: where that is, and where in the box. */
+#define GVISOR_INIT	"/init/cove-init"
+#define GVISOR_BOX_INIT "/dev/cove-init"
 
 /* What a runsc has; Debian's of 2022 has none of it. */
 enum gvisor_has {

@@ -203,7 +203,7 @@ static void report(const struct plan *p, struct wall_report *ret)
 		 p->landlock_abi == 0
 			 ? "landlock: this kernel has none, or it is not switched on "
 			   "(lsm=...,landlock "
-			   "on the kernel's command line): no second wall behind the mounts\n"
+			   "on the kernel's command line): nothing stands behind the mounts\n"
 		 : p->landlock_abi < 6
 			 ? "landlock: before ABI 6 it does not hold back signals and abstract "
 			   "sockets; the namespaces alone do\n"

@@ -72,7 +72,7 @@ enum step_kind {
 	STEP_RLIMITS,
 	STEP_NEST,     /* the second user namespace of an ordinary user's box: nest.h */
 	STEP_CPUS,     /* the processors it may run on */
-	STEP_LANDLOCK, /* the second wall; where the kernel has it */
+	STEP_LANDLOCK, /* behind the mounts; where the kernel has it */
 	STEP_SECCOMP,
 	STEP_CAPS,  /* last: the two before need what this drops */
 	STEP_OTHER, /* of a wall that uses these namespaces for something else than init: run */
