@@ -35,7 +35,7 @@ const struct wall_info wall_gvisor_info = {
 	.pids_more = 256,
 	.program = "runsc",
 	.current = "\n  -allow-suid",
-	.old = "with this old runsc: sudo, terminals, --pids, newer programs (ls)",
+	.old = "sudo, terminals, --pids, ls (its runsc is old)",
 	.holds = "a kernel of its own, within namespaces",
 };
 
