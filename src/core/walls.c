@@ -287,6 +287,7 @@ int cove_wall_remove(struct cove *cove, const char *name, struct cove_error *err
 	struct err e = {0};
 	const struct wall_info *w = find(name, &e);
 	bool was = false;
+	autoclose int lock = w ? walls_lock(&cove->state, NULL) : -1; /* -1 where nothing is kept */
 	int r = w ? walls_remove(&cove->state, w->name, &was, &e) : -ENOENT;
 
 	if (r == 0 && !was)

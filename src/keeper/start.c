@@ -429,6 +429,12 @@ static int find_wall(struct keeper_life *l, struct err *e)
 			       "wall '%s' cannot show directories of the host: no workspace, no "
 			       "mount and no image 'host'",
 			       name);
+	if (s->ptrace && !(flags & WALL_TRACING) && !s->best_effort)
+		return err_set(
+			e, ERR_UNSUPPORTED, ENOTSUP,
+			"--ptrace: behind wall '%s' a tracer could make calls that the box may "
+			"not make, and end it; --best-effort starts it all the same",
+			name);
 	if (!(flags & WALL_ROOT_INSIDE) && !s->strict)
 		keeper_note(&l->k, "root: there is none inside behind wall '%s'", name);
 	if (!(flags & WALL_PROC_FILES) && flags & WALL_SHARED_KERNEL)

@@ -8,8 +8,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ enum { ANSWER_MS = 10000 }; /* until a program that was asked counts as hung */
 const struct wall_info wall_native_info = {
 	.name = "native",
 	.flags = WALL_SHARED_KERNEL | WALL_ROOT_INSIDE | WALL_GROUPED | WALL_EXEC_GROUPS |
-		 WALL_PROC_FILES | WALL_HOST_MOUNTS | WALL_FREEZE | WALL_MEASURE,
+		 WALL_PROC_FILES | WALL_HOST_MOUNTS | WALL_FREEZE | WALL_MEASURE | WALL_TRACING,
 	.strength = 10,
 	.holds = "namespaces on the host's kernel",
 };
@@ -75,7 +75,8 @@ void wall_lacks(const struct wall_info *w, char *ret, size_t size)
 		     {WALL_PROC_FILES, "its own figures in /proc"},
 		     {WALL_HOST_MOUNTS, "directories of the host"},
 		     {WALL_FREEZE, "pause"},
-		     {WALL_MEASURE, "stats"}};
+		     {WALL_MEASURE, "stats"},
+		     {WALL_TRACING, "--ptrace"}};
 	size_t len = 0;
 
 	ret[0] = 0;
@@ -105,13 +106,47 @@ static int check_program(const char *path)
 	return 0;
 }
 
+/* Can somebody else replace a name on this way, which has no links? In a sticky directory only who
+ * owns a name, and that is looked at. */
+static int check_way(const char *path)
+{
+	char dir[PATH_MAX];
+	struct stat st;
+
+	str_copy(dir, sizeof(dir), path);
+	for (char *end = dir + strlen(dir); end; end = strrchr(dir, '/')) {
+		*end = 0;
+		if (stat(dir[0] ? dir : "/", &st) < 0)
+			return -errno;
+		if ((st.st_uid != 0 && st.st_uid != geteuid()) ||
+		    (st.st_mode & (S_IWGRP | S_IWOTH) && !(st.st_mode & S_ISVTX)))
+			return -EPERM;
+		if (!dir[0])
+			break;
+	}
+	return 0;
+}
+
+/* Where it really is: from then on no link decides. Neither the directory that it was found in nor
+ * the way to it may be somebody else's. */
 static int try_program(const char *dir, size_t len, const char *program, char *ret)
 {
+	char named[PATH_MAX], place[PATH_MAX], real[PATH_MAX];
+	int r;
+
 	/* A relative directory of PATH is whatever the caller happens to stand in. */
 	if (len == 0 || dir[0] != '/' ||
 	    snprintf(ret, BOX_PATH_MAX, "%.*s/%s", (int)len, dir, program) >= (int)BOX_PATH_MAX)
 		return -ENOENT;
-	return check_program(ret);
+	snprintf(named, sizeof(named), "%.*s", (int)len, dir);
+	if (!realpath(ret, real))
+		return -errno;
+	r = realpath(named, place) ? check_way(place) : -errno;
+	if (r == 0)
+		r = check_way(real);
+	if (r == 0 && !str_copy(ret, BOX_PATH_MAX, real))
+		r = -ENAMETOOLONG;
+	return r < 0 ? r : check_program(ret);
 }
 
 /* As a shell does: what cannot be looked at or executed is passed over. */

@@ -20,6 +20,7 @@ enum wall_flag {
 	WALL_HOST_MOUNTS = 1 << 5,   /* directories of the host can be shown inside */
 	WALL_FREEZE = 1 << 6,	     /* a box can be paused */
 	WALL_MEASURE = 1 << 7,	     /* what a box uses is known */
+	WALL_TRACING = 1 << 8,	     /* the box's filter holds what a tracer makes of a call, too */
 };
 
 struct wall_info {
@@ -54,8 +55,8 @@ const char *wall_names(void);
 void wall_lacks(const struct wall_info *w, char *ret, size_t size);
 
 /* Where a wall's program is: walls/<name>/<program> below the state directory, then in PATH, then
- * in /usr/local/bin and /usr/bin. One that somebody else than root or the caller could have written
- * is refused. ERR_UNSUPPORTED with the remedy. */
+ * in /usr/local/bin and /usr/bin; without links. One that somebody else than root or the caller
+ * could have written, or put there, is refused. ERR_UNSUPPORTED with the remedy. */
 int wall_program_find(const struct wall_info *w, const char *home, char ret[BOX_PATH_MAX],
 		      struct err *e);
 /* What it says of that word as its argument, on both streams; at most so many bytes. One that does

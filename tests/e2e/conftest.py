@@ -259,6 +259,7 @@ LACKS = {
         "SHARED_FIFOS": "FIFOs and sockets made there stay in the box",
         "SHARED_GROUPS": "of a group that the box does not have",
         "ALL_CALLS": "a few flags of system calls are unknown",
+        "TRACING": "--ptrace: a tracer can make calls past",
         "HOLES": "holes in files are not seen",
         "IPV6_LISTENERS": "programs that listen on IPv6 are not found",
     },

@@ -119,6 +119,21 @@ def test_the_way_out(session_cove, kept):
     assert closed.rc != 0
 
 
+def test_tracing_is_asked_for_twice(cove):
+    """gVisor's kernel does not look again at a call that a tracer has changed."""
+    assert "--best-effort" in cove.fails("unsupported", "create", "--wall", "gvisor", "--ptrace")
+    cove("run", "--wall", "gvisor", "--ptrace", "--best-effort", "--", "true").ok()
+
+
+def test_many_open_files(cove, walled):
+    """Two descriptors of the host's for each of them; the box has more than one process can have."""
+    code = "import resource,time\nhard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n" \
+           "resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))\nkept = []\ntry:\n" \
+           "  for i in range(30000): kept.append(open('/etc/passwd'))\nexcept OSError: pass\nprint(len(kept))"
+    assert int(cove("exec", "--timeout", "100s", walled, "--", "python3", "-c", code).ok().text) > 1000
+    assert cove("exec", walled, "--", "ls", "/").rc == 0
+
+
 def test_limits_and_pause(cove):
     box = cove("create", "--wall", "gvisor", "--mem", "512M", "--pids", "40", "--best-effort").ok().text.strip()
     code = "import os,time\nn = 0\ntry:\n  while n < 400:\n    os.fork() or time.sleep(1000)\n    n += 1\n" \
@@ -280,3 +295,10 @@ def test_a_program_that_others_may_write(cove, tmp):
     (tmp / "runsc").chmod(0o755)
     message = cove.fails("unsupported", "run", "--wall", "gvisor", "--", "true", env={"PATH": str(tmp)})
     assert "program" in message
+    # One of root's that somebody else has put there, or could replace.
+    (tmp / "runsc").unlink()
+    (tmp / "runsc").symlink_to("/usr/bin/python3")
+    for change in (lambda: tmp.chmod(0o777), lambda: (tmp.chmod(0o755), os.chown(tmp, 65534, 65534))):
+        change()
+        cove.fails("denied", "run", "--wall", "gvisor", "--", "true", env={"PATH": str(tmp)})
+    os.chown(tmp, 0, 0)

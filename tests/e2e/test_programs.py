@@ -96,6 +96,7 @@ os.kill(child, signal.SIGKILL)
 """
 
 
+@needs_flag("TRACING")
 @needs_base
 def test_a_program_with_address_sanitizer_runs_and_finds_leaks_with_ptrace(cove, box):
     build = f"cd /tmp && cat > a.c <<'E'\n{LEAK}E\ngcc -fsanitize=address -o a a.c"
@@ -108,6 +109,7 @@ def test_a_program_with_address_sanitizer_runs_and_finds_leaks_with_ptrace(cove,
     assert got.rc != 0 and "detected memory leaks" in got.errors and "1234 byte" in got.errors
 
 
+@needs_flag("TRACING")
 def test_a_program_that_asks_init_to_trace_it_goes_on(cove):
     """As programs do that look for a debugger."""
     box = cove("create", "--ptrace").ok().text.strip()
@@ -119,6 +121,7 @@ def test_a_program_that_asks_init_to_trace_it_goes_on(cove):
     assert cove("exec", box, "--", "echo", "lives").ok().text == "lives\n"
 
 
+@needs_flag("TRACING")
 def test_ptrace_is_for_the_boxs_own_processes(cove, box, inner_root):
     refused = "attach -1 init -1 -1\nread Operation not permitted init Operation not permitted\n"
     assert cove("exec", "-u", "root", box, "--", "python3", "-c", TRACER).ok().text == refused

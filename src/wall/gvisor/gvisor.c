@@ -28,6 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -66,6 +67,16 @@ static int open_all(struct gvisor_build *g, struct err *e)
 		       : 0;
 }
 
+/* gVisor holds two descriptors of the host's for a file that any of the box's processes has open.
+ * An ordinary user's gets as many as there may be. */
+static void give_files(pid_t pid)
+{
+	struct rlimit most = {1 << 20, 1 << 20};
+
+	while (prlimit(pid, RLIMIT_NOFILE, &most, NULL) < 0 && most.rlim_cur > 1024)
+		most.rlim_cur = most.rlim_max /= 2;
+}
+
 static int gvisor_begin(const struct wall_config *c, struct wall_box *b, struct err *e)
 {
 	struct gvisor_build *g = calloc(1, sizeof(*g));
@@ -92,6 +103,8 @@ static int gvisor_begin(const struct wall_config *c, struct wall_box *b, struct 
 	r = native_begin_with(c, &(struct native_use){.plan = gvisor_plan, .own = g}, b, e);
 	if (!b->build)
 		free_build(g);
+	if (r == 0)
+		give_files(b->pid);
 	return r;
 }
 
@@ -176,25 +189,30 @@ static void report(const struct gvisor_build *g, struct wall_box *b)
 		 c->net.on ? "by sockets of the box's own network" : "inside only",
 		 guest_hold_caps_text(c->strict), plan_is_shared(c) ? "; no set-user-ID files" : "",
 		 c->strict ? "no_new_privs\n" : "");
-	snprintf(b->report.missing + have, sizeof(b->report.missing) - have,
-		 "%s"
-		 "beyond --mem, or in a storm of forks, the whole box ends, not one command\n"
-		 "refused forks and connections are not known per command, and --pids is kept a "
-		 "little "
-		 "late\n"
-		 "numbers of the box count gVisor's own processes and memory too\n"
-		 "shared directories: FIFOs and sockets made there stay in the box, files of a "
-		 "group that the box does not have can be used as others can, and a change of mode "
-		 "or time in a read-only part answers success and does nothing\n"
-		 "limits are not shown at /sys/fs/cgroup\n"
-		 "/proc/self/status does not list processors\n"
-		 "a few flags of system calls are unknown to gVisor (RWF_DSYNC)\n"
-		 "holes in files are not seen by gVisor: they are copied as zeros\n"
-		 "programs that listen on IPv6 are not found by `cove ports`\n",
-		 g->runsc.has & GVISOR_SUID || c->strict
-			 ? ""
-			 : "runsc is old: sudo does not work, newer programs fail (ls), and the "
-			   "directory of a shell is not known\n");
+	snprintf(
+		b->report.missing + have, sizeof(b->report.missing) - have,
+		"%s"
+		"beyond --mem, or in a storm of forks, the whole box ends, not one command\n"
+		"refused forks and connections are not known per command, and --pids is kept a "
+		"little "
+		"late\n"
+		"numbers of the box count gVisor's own processes and memory too\n"
+		"shared directories: FIFOs and sockets made there stay in the box, files of a "
+		"group that the box does not have can be used as others can, and a change of mode, "
+		"time, owner or size in a read-only part may answer success and do nothing\n"
+		"--ptrace: a tracer can make calls past the box's filter, so it needs "
+		"--best-effort\n"
+		"open files of all processes together are bounded by what the host gives gVisor; "
+		"beyond that the box may end\n"
+		"limits are not shown at /sys/fs/cgroup\n"
+		"/proc/self/status does not list processors\n"
+		"a few flags of system calls are unknown to gVisor (RWF_DSYNC)\n"
+		"holes in files are not seen by gVisor: they are copied as zeros\n"
+		"programs that listen on IPv6 are not found by `cove ports`\n",
+		g->runsc.has & GVISOR_SUID || c->strict
+			? ""
+			: "runsc is old: sudo does not work, newer programs fail (ls), and the "
+			  "directory of a shell is not known\n");
 }
 
 static int gvisor_await(struct wall_box *b, struct err *e)
