@@ -180,7 +180,7 @@ def policy(arg):
         line = line.split("#")[0].rstrip()
         if line.endswith(":"):
             heading = line[:-1].split()
-        elif not line.strip() or heading[0] in ("shared", "ptrace"):
+        elif not line.strip() or heading[0] in ("shared", "ptrace", "engine"):
             continue
         elif " if " in line:
             name, condition = line.split(" if ", 1)
