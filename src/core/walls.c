@@ -60,23 +60,26 @@ static const struct wall_info *find_strongest(struct cove *cove, uint64_t within
 	return best;
 }
 
-int wall_check(struct cove *cove, const char *wall, struct err *e)
+static int check(const char *wall, const char *name, struct err *e)
 {
-	const struct wall_info *w = wall_info_find(wall), *least;
-	char name[WALLS_NAME_MAX];
-	int r = walls_min(&cove->state, name, e);
+	const struct wall_info *w = wall_info_find(wall), *least = wall_info_find(name);
 
-	if (r < 0 || !name[0])
-		return r;
-	least = wall_info_find(name);
 	/* Never weaker for a word that is not understood. */
-	if (w && least && w->strength >= least->strength)
+	if (!name[0] || (w && least && w->strength >= least->strength))
 		return 0;
 	return err_set(
 		e, ERR_DENIED, EPERM,
 		"wall '%.40s' is weaker than '%.40s', which your boxes must have (`cove wall "
 		"min`): make it with --wall %.40s",
 		wall, name, name);
+}
+
+int wall_check(struct cove *cove, const char *wall, struct err *e)
+{
+	char least[WALLS_NAME_MAX];
+	int r = walls_min(&cove->state, least, e);
+
+	return r < 0 ? r : check(wall, least, e);
 }
 
 /* Of a box whose caller names none: what boxes must have at least, where that is more. */
@@ -90,7 +93,7 @@ static const struct wall_info *find_default(const char *least)
 int wall_choose(struct cove *cove, struct core_spec *s, struct err *e)
 {
 	char least[WALLS_NAME_MAX];
-	int r = s->wall_open ? walls_min(&cove->state, least, e) : 0;
+	int r = walls_min(&cove->state, least, e);
 
 	if (r < 0)
 		return r;
@@ -98,7 +101,7 @@ int wall_choose(struct cove *cove, struct core_spec *s, struct err *e)
 		s->spec.wall = find_default(least)->name;
 	if (s->wall_within_ms)
 		s->spec.wall = find_strongest(cove, s->wall_within_ms)->name;
-	return wall_check(cove, s->spec.wall, e);
+	return check(s->spec.wall, least, e);
 }
 
 /* ---- the list ---- */

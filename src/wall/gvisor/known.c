@@ -18,13 +18,7 @@
 #include <sys/stat.h>
 
 /* FORM goes up with every bit that is added. */
-enum {
-	FORM = 3,
-	KEY_MAX = 128,
-	LINE_MAX_BYTES = 512,
-	PATH_ROOM = BOX_PATH_MAX + 24,
-	FLAGS_MAX = 256 << 10
-};
+enum { FORM = 3, KEY_MAX = 128, LINE_MAX_BYTES = 512, FLAGS_MAX = 256 << 10 };
 
 /* What the text of `runsc flags` has where it can do that. */
 static const struct {
